@@ -3,7 +3,7 @@ package node
 import "shardway/peer/mux"
 
 // Lane opens a lane to another node as the proxy does; nil: there is none now.
-func (n *Node) Lane(node string) *mux.Lane { return n.router.lanes.set.Lane(node) }
+func (n *Node) Lane(node string) *mux.Stream { return n.router.lanes.set.OpenStream(node) }
 
 // LanesOf counts the lanes of another node that this one serves.
 func (n *Node) LanesOf(node string) (count int) {
@@ -12,7 +12,7 @@ func (n *Node) LanesOf(node string) (count int) {
 	defer a.Unlock()
 	for g, v := range a.nodes {
 		if g.node == node {
-			count += v.budget.Lent()
+			count += v.budget.InUse()
 		}
 	}
 	return count
@@ -30,4 +30,4 @@ func (n *Node) Attached() (count int) {
 }
 
 // LegsTo counts the trunks for WebSockets that this node has dialed.
-func (n *Node) LegsTo() int { return n.router.legs.set.Open() }
+func (n *Node) LegsTo() int { return n.router.legs.set.Len() }

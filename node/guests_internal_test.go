@@ -71,11 +71,11 @@ func TestTheTrunksOfANodeAreBounded(t *testing.T) {
 func TestTheLanesOfAnAddressAreBounded(t *testing.T) {
 	l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 	opened := 0
-	for i := range 2 * mostLanesFrom / mux.MaxLanes {
+	for i := range 2 * mostLanesFrom / mux.MaxStreams {
 		near, _ := net.Pipe()
-		tr := mux.Dialed(near, l.enter(guest{strconv.Itoa(i), "10.0.0.1"}))
+		tr := mux.NewClient(near, l.enter(guest{strconv.Itoa(i), "10.0.0.1"}))
 		for {
-			if _, err := tr.Open(); err != nil {
+			if _, err := tr.OpenStream(); err != nil {
 				break
 			}
 			opened++
@@ -181,7 +181,7 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 		n.router.lanes = newLanes(p)
 		over := make(chan struct{})
 		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
-			n.router.lanes.serve(c, func(l *mux.Lane) { <-over; _ = l.Close() })
+			n.router.lanes.serve(c, func(l *mux.Stream) { <-over; _ = l.Close() })
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup
@@ -192,9 +192,9 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			tr := mux.Dialed(c, mux.NewBudget(mux.MaxLanes, nil))
+			tr := mux.NewClient(c, mux.NewBudget(mux.MaxStreams, nil))
 			go func() { _ = tr.Run() }()
-			l, err := tr.Open()
+			l, err := tr.OpenStream()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,12 +205,12 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 			tr.Fail(net.ErrClosed)
 			synctest.Wait()
 		}
-		if n := n.router.lanes.all.Lent(); n != 2*mostTrunks {
+		if n := n.router.lanes.all.InUse(); n != 2*mostTrunks {
 			t.Errorf("%d lanes count, want all that are worked on", n)
 		}
 		close(over)
-		if synctest.Wait(); n.router.lanes.all.Lent() != 0 {
-			t.Errorf("%d lanes count in the end", n.router.lanes.all.Lent())
+		if synctest.Wait(); n.router.lanes.all.InUse() != 0 {
+			t.Errorf("%d lanes count in the end", n.router.lanes.all.InUse())
 		}
 		cancel()
 		served.Wait()

@@ -25,7 +25,7 @@ const (
 	// Where there is no secret a node's name is what it says: so those of one origin are
 	// bounded, too, whatever their names, and their lanes. Many nodes may have one address.
 	mostTrunksFrom = 64
-	mostLanesFrom  = 8 * mux.MaxLanes
+	mostLanesFrom  = 8 * mux.MaxStreams
 	// mostLegTrunks is mostTrunks of those by which kept sockets go: their lanes stay for days,
 	// and each step that replaces a secret begins another trunk.
 	mostLegTrunks = 16
@@ -40,14 +40,14 @@ const (
 // lanes are those to other nodes, and the trunks of others, for requests or for kept sockets:
 // what stays takes no place of what is over soon, and what is said on it stands in nobody's way.
 type lanes struct {
-	set      *mux.Set
+	set      *mux.SessionSet
 	port     *peer.Port
 	bounds   laneBounds
 	all      *mux.Budget // of the lanes of others
 	bytes    *mux.Budget // that lanes share, those of others and those to them; nil: they share none
 	accepted struct {
 		sync.Mutex
-		trunks map[*mux.Trunk]struct{}
+		trunks map[*mux.Session]struct{}
 		nodes  map[guest]*visitor
 		places map[string]*visitor // all nodes of an origin
 		guests int                 // trunks of all of them
@@ -75,20 +75,20 @@ type laneBounds struct {
 
 // newLanes returns those of requests.
 func newLanes(port *peer.Port) *lanes {
-	return lanesBy(port, peer.Trunk, laneBounds{lanes: mux.MaxLanes, from: mostLanesFrom, trunks: mostTrunks})
+	return lanesBy(port, peer.Trunk, laneBounds{lanes: mux.MaxStreams, from: mostLanesFrom, trunks: mostTrunks})
 }
 
 // newLegs returns those of kept sockets. All of them may be one node's.
 func newLegs(port *peer.Port) *lanes {
-	return lanesBy(port, peer.Legs, laneBounds{lanes: mux.MaxLegs, from: mux.MaxLegs, trunks: mostLegTrunks, bytes: mostLegBytes})
+	return lanesBy(port, peer.Legs, laneBounds{lanes: mux.MaxWebSocketStreams, from: mux.MaxWebSocketStreams, trunks: mostLegTrunks, bytes: mostLegBytes})
 }
 
 func lanesBy(port *peer.Port, kind peer.Kind, b laneBounds) *lanes {
 	l := &lanes{port: port, bounds: b, all: mux.NewBudget(mostLanes, nil)}
-	l.set = mux.NewSet(b.lanes, func(ctx context.Context, node string) (net.Conn, error) {
+	l.set = mux.NewSessionSet(b.lanes, func(ctx context.Context, node string) (net.Conn, error) {
 		c, err := port.Dial(ctx, node, kind)
 		if refused, ok := errors.AsType[*peer.RefusedError](err); ok && refused.Code == peer.RefusedKind {
-			return nil, fmt.Errorf("%w: %w", mux.ErrUnknown, err)
+			return nil, fmt.Errorf("%w: %w", mux.ErrUnsupported, err)
 		}
 		if err != nil {
 			return nil, err
@@ -97,9 +97,9 @@ func lanesBy(port *peer.Port, kind peer.Kind, b laneBounds) *lanes {
 	})
 	if b.bytes > 0 {
 		l.bytes = mux.NewBudget(b.bytes, nil)
-		l.set.Sharing(b.bytes/2, l.bytes)
+		l.set.WithWindowPool(b.bytes/2, l.bytes)
 	}
-	l.accepted.trunks = make(map[*mux.Trunk]struct{})
+	l.accepted.trunks = make(map[*mux.Session]struct{})
 	l.accepted.nodes, l.accepted.places = make(map[guest]*visitor), make(map[string]*visitor)
 	l.accepted.none = make(chan struct{})
 	return l
@@ -113,11 +113,11 @@ func (n *Node) serveTrunk(ctx context.Context, c *peer.Conn) { n.serveAll(ctx, n
 func (n *Node) serveLegs(ctx context.Context, c *peer.Conn) { n.serveAll(ctx, n.router.legs, c) }
 
 func (n *Node) serveAll(ctx context.Context, all *lanes, c *peer.Conn) {
-	all.serve(c, func(l *mux.Lane) { n.serveLane(ctx, l, c) })
+	all.serve(c, func(l *mux.Stream) { n.serveLane(ctx, l, c) })
 }
 
 // serve has each lane of a trunk served by one, in a goroutine of its own.
-func (l *lanes) serve(c *peer.Conn, one func(l *mux.Lane)) {
+func (l *lanes) serve(c *peer.Conn, one func(l *mux.Stream)) {
 	g := guest{node: c.Node(), place: l.port.Origin(c.RemoteAddr())}
 	from := l.enter(g)
 	if from == nil {
@@ -126,7 +126,7 @@ func (l *lanes) serve(c *peer.Conn, one func(l *mux.Lane)) {
 	}
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	t := mux.Accepted(c, from, func(lane *mux.Lane) bool {
+	t := mux.NewServer(c, from, func(lane *mux.Stream) bool {
 		serving.Go(func() { one(lane) })
 		return true
 	})
@@ -137,7 +137,7 @@ func (l *lanes) serve(c *peer.Conn, one func(l *mux.Lane)) {
 }
 
 // serveLane serves a lane; a bug there ends that lane only.
-func (n *Node) serveLane(ctx context.Context, l *mux.Lane, c *peer.Conn) {
+func (n *Node) serveLane(ctx context.Context, l *mux.Stream, c *peer.Conn) {
 	defer func() {
 		if v := recover(); v != nil {
 			n.log.Error().Str("peer", c.Node()).Any("panic", v).Bytes("stack", debug.Stack()).Msg("lane panicked: please report this")
@@ -178,7 +178,7 @@ func (l *lanes) visitor(most int32, lanes, bytes *mux.Budget) *visitor {
 	if bytes != nil {
 		v.bytes = mux.NewBudget(l.bounds.bytes/2, bytes)
 	}
-	v.budget = mux.NewBudget(most, lanes).Sharing(v.bytes)
+	v.budget = mux.NewBudget(most, lanes).WithWindowPool(v.bytes)
 	return v
 }
 
@@ -202,17 +202,17 @@ func (v *visitor) leaves() bool {
 	return v.trunks == 0
 }
 
-func (l *lanes) add(t *mux.Trunk) {
+func (l *lanes) add(t *mux.Session) {
 	a := &l.accepted
 	a.Lock()
 	defer a.Unlock()
 	a.trunks[t] = struct{}{}
 	if a.parted {
-		t.Last(0) // before all else that it says
+		t.GoAway(0) // before all else that it says
 	}
 }
 
-func (l *lanes) remove(t *mux.Trunk) {
+func (l *lanes) remove(t *mux.Session) {
 	a := &l.accepted
 	a.Lock()
 	defer a.Unlock()
@@ -248,7 +248,7 @@ func (l *lanes) part(end func()) {
 	a.Unlock()
 	var told sync.WaitGroup
 	for _, t := range all {
-		told.Go(func() { t.Last(partTime) })
+		told.Go(func() { t.GoAway(partTime) })
 	}
 	told.Wait()
 	end()

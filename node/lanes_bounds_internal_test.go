@@ -49,24 +49,24 @@ func hosting(t *testing.T, f func(h *host)) {
 }
 
 // dial has another node dial a trunk, by whose budget it may open any number of lanes.
-func (h *host) dial(from string) *mux.Trunk {
+func (h *host) dial(from string) *mux.Session {
 	h.t.Helper()
 	c, err := dialing(from, h.far).Dial(h.ctx, "b", peer.Trunk)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	t := mux.Dialed(c, mux.NewBudget(1<<20, nil))
+	t := mux.NewClient(c, mux.NewBudget(1<<20, nil))
 	h.all.Go(func() { _ = t.Run() })
 	h.t.Cleanup(func() { t.Fail(net.ErrClosed) })
 	return t
 }
 
 // open opens so many lanes, and returns those that were taken.
-func (h *host) open(t *mux.Trunk, n int) (taken []*mux.Lane) {
+func (h *host) open(t *mux.Session, n int) (taken []*mux.Stream) {
 	h.t.Helper()
-	var all []*mux.Lane
+	var all []*mux.Stream
 	for range n {
-		l, err := t.Open()
+		l, err := t.OpenStream()
 		if err != nil {
 			h.t.Fatalf("Open = %v after %d", err, len(all))
 		}
@@ -74,7 +74,7 @@ func (h *host) open(t *mux.Trunk, n int) (taken []*mux.Lane) {
 	}
 	synctest.Wait()
 	for _, l := range all {
-		if !l.Untaken() {
+		if !l.Unprocessed() {
 			taken = append(taken, l)
 		}
 	}
@@ -91,20 +91,20 @@ func TestTheTrunksOfANodeShareOneBound(t *testing.T) {
 		if n := len(lanes); n != some {
 			t.Fatalf("%d of %d lanes are taken", n, some)
 		}
-		if n := len(h.open(second, mux.MaxLanes)); n != mux.MaxLanes-some {
-			t.Errorf("%d lanes of a second trunk are taken beside %d of the first, want %d in all", n, some, mux.MaxLanes)
+		if n := len(h.open(second, mux.MaxStreams)); n != mux.MaxStreams-some {
+			t.Errorf("%d lanes of a second trunk are taken beside %d of the first, want %d in all", n, some, mux.MaxStreams)
 		}
 		if n := len(h.open(h.dial("a"), 1)); n != 0 {
 			t.Error("a lane of a third trunk is taken though the bound is reached")
 		}
-		if n := len(h.open(h.dial("c"), mux.MaxLanes)); n != mux.MaxLanes {
-			t.Errorf("%d lanes of another node are taken, want %d", n, mux.MaxLanes)
+		if n := len(h.open(h.dial("c"), mux.MaxStreams)); n != mux.MaxStreams {
+			t.Errorf("%d lanes of another node are taken, want %d", n, mux.MaxStreams)
 		}
 		for _, l := range lanes {
 			_ = l.Close()
 		}
 		synctest.Wait()
-		if n := len(h.open(h.dial("a"), mux.MaxLanes)); n != some {
+		if n := len(h.open(h.dial("a"), mux.MaxStreams)); n != some {
 			t.Errorf("%d lanes are taken once %d have ended", n, some)
 		}
 	})
@@ -114,11 +114,11 @@ func TestTheTrunksOfANodeShareOneBound(t *testing.T) {
 func TestTheLanesOfAllNodesAreBounded(t *testing.T) {
 	l := newLanes(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	opened := 0
-	for i := range mostLanes/mux.MaxLanes + 2 {
+	for i := range mostLanes/mux.MaxStreams + 2 {
 		near, _ := net.Pipe()
-		tr := mux.Dialed(near, l.enter(guest{node: "a", place: strconv.Itoa(i)}))
+		tr := mux.NewClient(near, l.enter(guest{node: "a", place: strconv.Itoa(i)}))
 		for ; ; opened++ {
-			if _, err := tr.Open(); err != nil {
+			if _, err := tr.OpenStream(); err != nil {
 				break
 			}
 		}
@@ -132,12 +132,12 @@ func TestTheLanesOfAllNodesAreBounded(t *testing.T) {
 // and a trunk once another one has ended.
 func TestATrunkTooManyIsNotServed(t *testing.T) {
 	hosting(t, func(h *host) {
-		word := func(t *mux.Trunk) error {
+		word := func(t *mux.Session) error {
 			ctx, cancel := context.WithTimeout(h.ctx, time.Minute)
 			defer cancel()
-			return t.Ask(ctx)
+			return t.AwaitPong(ctx)
 		}
-		var trunks []*mux.Trunk
+		var trunks []*mux.Session
 		for range mostTrunks {
 			trunks = append(trunks, h.dial("a"))
 			if err := word(trunks[len(trunks)-1]); err != nil {

@@ -35,7 +35,7 @@ func (f *farPort) serve(ctx context.Context, upgraded bool) {
 	if upgraded {
 		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
 			f.trunks.Add(1)
-			_ = mux.Accepted(c, mux.NewBudget(mux.MaxLanes, nil), func(*mux.Lane) bool { return true }).Run()
+			_ = mux.NewServer(c, mux.NewBudget(mux.MaxStreams, nil), func(*mux.Stream) bool { return true }).Run()
 		})
 	}
 	_ = p.Serve(ctx, &listener{far: f, ctx: ctx}) // ctx ends it
@@ -123,15 +123,15 @@ func TestALaneWhoseRequestPanicsIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &Node{log: zerolog.Nop()} // without a proxy: that panics
 		near, far := net.Pipe()
-		o := mux.Dialed(near, mux.NewBudget(mux.MaxLanes, nil))
-		given := mux.Accepted(far, mux.NewBudget(mux.MaxLanes, nil), func(l *mux.Lane) bool {
+		o := mux.NewClient(near, mux.NewBudget(mux.MaxStreams, nil))
+		given := mux.NewServer(far, mux.NewBudget(mux.MaxStreams, nil), func(l *mux.Stream) bool {
 			go n.serveLane(t.Context(), l, &peer.Conn{})
 			return true
 		})
 		go func() { _ = o.Run() }()
 		go func() { _ = given.Run() }()
 		for range 2 {
-			l, err := o.Open()
+			l, err := o.OpenStream()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -146,16 +146,16 @@ func TestALaneWhoseRequestPanicsIsCut(t *testing.T) {
 
 // opener is the other end of a trunk that a node has accepted, in a bubble.
 type opener struct {
-	*mux.Trunk
-	given chan *mux.Lane // what the node was given
-	ended chan error     // what its Run has returned
+	*mux.Session
+	given chan *mux.Stream // what the node was given
+	ended chan error       // what its Run has returned
 }
 
 // accept has l accept a trunk, as serveTrunk does.
 func (l *lanes) accept() *opener {
 	a, b := net.Pipe()
-	o := &opener{Trunk: mux.Dialed(a, mux.NewBudget(mux.MaxLanes, nil)), given: make(chan *mux.Lane, 8), ended: make(chan error, 1)}
-	t := mux.Accepted(b, mux.NewBudget(mux.MaxLanes, nil), func(l *mux.Lane) bool { o.given <- l; return true })
+	o := &opener{Session: mux.NewClient(a, mux.NewBudget(mux.MaxStreams, nil)), given: make(chan *mux.Stream, 8), ended: make(chan error, 1)}
+	t := mux.NewServer(b, mux.NewBudget(mux.MaxStreams, nil), func(l *mux.Stream) bool { o.given <- l; return true })
 	go func() { o.ended <- o.Run() }()
 	go func() {
 		l.add(t)
@@ -166,9 +166,9 @@ func (l *lanes) accept() *opener {
 }
 
 // ask opens a lane and says something on it.
-func (o *opener) ask(t *testing.T) *mux.Lane {
+func (o *opener) ask(t *testing.T) *mux.Stream {
 	t.Helper()
-	l, err := o.Open()
+	l, err := o.OpenStream()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,8 +191,8 @@ func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
 		l.part(func() {
 			synctest.Wait()
 			for _, o := range []*opener{o, other} {
-				if _, err := o.Open(); !errors.Is(err, mux.ErrRetired) {
-					t.Errorf("Open as lanes are ended = %v, want %v", err, mux.ErrRetired)
+				if _, err := o.OpenStream(); !errors.Is(err, mux.ErrDraining) {
+					t.Errorf("Open as lanes are ended = %v, want %v", err, mux.ErrDraining)
 				}
 			}
 			if len(o.ended) != 0 {
@@ -221,7 +221,7 @@ func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
 
 		late := l.accept() // before the port closes
 		synctest.Wait()
-		if lane, err := late.Open(); err == nil {
+		if lane, err := late.OpenStream(); err == nil {
 			t.Errorf("a lane is opened by a trunk that came later: %v", lane)
 		}
 		if len(late.given) != 0 {
@@ -260,7 +260,7 @@ func TestANodeThatStopsTellsBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		near, far := net.Pipe()
-		slow := mux.Accepted(near, mux.NewBudget(mux.MaxLanes, nil), func(*mux.Lane) bool { return true })
+		slow := mux.NewServer(near, mux.NewBudget(mux.MaxStreams, nil), func(*mux.Stream) bool { return true })
 		l.add(slow)
 		go func() {
 			defer l.remove(slow)
@@ -268,7 +268,7 @@ func TestANodeThatStopsTellsBeforeItEnds(t *testing.T) {
 		}()
 		go func() {
 			time.Sleep(partTime / 2)
-			_ = mux.Dialed(far, mux.NewBudget(mux.MaxLanes, nil)).Run() // reads what it is told only now
+			_ = mux.NewClient(far, mux.NewBudget(mux.MaxStreams, nil)).Run() // reads what it is told only now
 		}()
 		began := time.Now()
 		l.part(func() {

@@ -15,7 +15,7 @@ import (
 )
 
 // lane opens a lane from one node to another, once there is a trunk.
-func (w *world) lane(from *process, to string) (l *mux.Lane) {
+func (w *world) lane(from *process, to string) (l *mux.Stream) {
 	w.t.Helper()
 	w.until("there is a lane from "+from.name+" to "+to, func() bool {
 		l = from.node.Lane(to)
@@ -36,11 +36,11 @@ func TestLanesGoByAnotherTrunkOnceTheSecretIsReplaced(t *testing.T) {
 				w.t.Error(err)
 			}
 		})
-		if !before.Over() || !before.Quiet() {
-			w.t.Errorf("a lane of the old secret is over: %v, and quiet: %v, want both", before.Over(), before.Quiet())
+		if !before.SessionDraining() || !before.Quiet() {
+			w.t.Errorf("a lane of the old secret is over: %v, and quiet: %v, want both", before.SessionDraining(), before.Quiet())
 		}
 		after := w.lane(from, "b")
-		if after.Carrier() == before.Carrier() || after.Over() {
+		if after.SessionConn() == before.SessionConn() || after.SessionDraining() {
 			w.t.Error("the next lane goes by the trunk of the old secret")
 		}
 		w.until("both are served", func() bool { return w.all["b"].node.LanesOf("a") == 2 })
@@ -101,8 +101,8 @@ func TestANodeThatStopsFinishesWhatCameByLanes(t *testing.T) {
 		}
 		owner.stop()
 		time.Sleep(100 * time.Millisecond)
-		if n := owner.node.LanesOf(from.name); n != lanes || idle.Over() {
-			w.t.Errorf("%d of %d lanes are left while they run, and the trunk is over: %v", n, lanes, idle.Over())
+		if n := owner.node.LanesOf(from.name); n != lanes || idle.SessionDraining() {
+			w.t.Errorf("%d of %d lanes are left while they run, and the trunk is over: %v", n, lanes, idle.SessionDraining())
 		}
 		close(answer)
 		for _, a := range answers {
@@ -112,10 +112,10 @@ func TestANodeThatStopsFinishesWhatCameByLanes(t *testing.T) {
 		}
 		<-owner.done
 		synctest.Wait()
-		if _, err := idle.Write([]byte("x")); !errors.Is(err, mux.ErrRetired) || !idle.Over() {
-			w.t.Errorf("Write on a lane of the node that has stopped = %v, want %v: its trunk parts", err, mux.ErrRetired)
+		if _, err := idle.Write([]byte("x")); !errors.Is(err, mux.ErrDraining) || !idle.SessionDraining() {
+			w.t.Errorf("Write on a lane of the node that has stopped = %v, want %v: its trunk parts", err, mux.ErrDraining)
 		}
-		if _, err := own.Write([]byte("x")); !errors.Is(err, net.ErrClosed) || !own.Over() {
+		if _, err := own.Write([]byte("x")); !errors.Is(err, net.ErrClosed) || !own.SessionDraining() {
 			w.t.Errorf("Write on a lane by a trunk of the node that has stopped = %v, want %v", err, net.ErrClosed)
 		}
 		if int(asked.Load()) != clients {

@@ -14,14 +14,14 @@ import (
 
 // pairOfLegs returns both ends of a trunk of kept sockets, each bounded as a node bounds it, and
 // the lanes that the second is given.
-func pairOfLegs(t *testing.T, near, far *lanes, name string) (*mux.Trunk, <-chan *mux.Lane) {
+func pairOfLegs(t *testing.T, near, far *lanes, name string) (*mux.Session, <-chan *mux.Stream) {
 	t.Helper()
 	a, b := net.Pipe()
-	given := make(chan *mux.Lane, mux.MaxLegs)
+	given := make(chan *mux.Stream, mux.MaxWebSocketStreams)
 	g := guest{node: name, place: "10.0.0.1"}
-	opens, takes := mux.Dialed(a, near.enter(g)), mux.Accepted(b, far.enter(g), func(l *mux.Lane) bool { given <- l; return true })
+	opens, takes := mux.NewClient(a, near.enter(g)), mux.NewServer(b, far.enter(g), func(l *mux.Stream) bool { given <- l; return true })
 	var runs sync.WaitGroup
-	for _, tr := range []*mux.Trunk{opens, takes} {
+	for _, tr := range []*mux.Session{opens, takes} {
 		runs.Go(func() { _ = tr.Run() }) // its lanes say why it ends
 	}
 	t.Cleanup(func() {
@@ -49,7 +49,7 @@ func TestWhatLegsKeepIsBoundedInBytes(t *testing.T) {
 		defer says.Wait()
 		defer opens.Fail(net.ErrClosed)
 		for range many {
-			l, err := opens.Open()
+			l, err := opens.OpenStream()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,7 +67,7 @@ func TestWhatLegsKeepIsBoundedInBytes(t *testing.T) {
 		if kept := sent.Load(); kept > many*least {
 			t.Errorf("%d KiB of %d sockets are kept, want %d at most", kept>>10, many, many*least>>10)
 		}
-		reads := func(l *mux.Lane, n int) {
+		reads := func(l *mux.Stream, n int) {
 			for b := make([]byte, 4<<10); n > 0; {
 				m, err := l.Read(b)
 				n -= m

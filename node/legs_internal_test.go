@@ -17,14 +17,14 @@ func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 		r := &router{lanes: newLanes(dialing("a", h.far)), legs: newLegs(dialing("a", h.far))}
 		defer r.lanes.set.Close()
 		defer r.legs.set.Close()
-		for i := range 2 * mux.MaxLanes {
+		for i := range 2 * mux.MaxStreams {
 			if l := r.Leg(h.ctx, "b"); l == nil {
 				t.Fatalf("no lane for socket %d", i)
 			}
 		}
 		r.Lane("b") // a trunk is dialed
 		synctest.Wait()
-		for i := range mux.MaxLanes {
+		for i := range mux.MaxStreams {
 			if r.Lane("b") == nil {
 				t.Fatalf("no lane for request %d", i)
 			}
@@ -40,17 +40,17 @@ func TestTheLegsOfOthersAreBounded(t *testing.T) {
 	l := newLegs(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	one := l.enter(guest{node: "a", place: "1"})
 	other := l.enter(guest{node: "c", place: "2"})
-	t1 := mux.Dialed(nil, one)
+	t1 := mux.NewClient(nil, one)
 	for i := range mostLanes - 1 {
-		if _, err := t1.Open(); err != nil {
+		if _, err := t1.OpenStream(); err != nil {
 			t.Fatalf("%v after %d", err, i)
 		}
 	}
-	t2 := mux.Dialed(nil, other)
-	if _, err := t2.Open(); err != nil {
+	t2 := mux.NewClient(nil, other)
+	if _, err := t2.OpenStream(); err != nil {
 		t.Errorf("%v within the bound", err)
 	}
-	if _, err := t2.Open(); err == nil {
+	if _, err := t2.OpenStream(); err == nil {
 		t.Error("one more than there may be")
 	}
 	for i := range mostLegTrunks - 1 {
@@ -72,10 +72,10 @@ func TestLegsOutliveARenewal(t *testing.T) {
 		defer n.router.legs.set.Close()
 		ctx, cancel := context.WithCancel(h.ctx)
 		defer cancel()
-		before, _ := n.router.Leg(ctx, "b").(*mux.Lane)
+		before, _ := n.router.Leg(ctx, "b").(*mux.Stream)
 		n.RenewPeers()
 		synctest.Wait()
-		if before == nil || !before.Over() || !before.Quiet() {
+		if before == nil || !before.SessionDraining() || !before.Quiet() {
 			t.Errorf("a leg of before broke, or its trunk takes more: %v", before)
 		}
 	})

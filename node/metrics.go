@@ -104,7 +104,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_peer_evicted_total", Help: "Connections to the peer port closed before they had said who they are, to make room for others from their address or for strangers.",
 		}, func() float64 { return float64(n.port.Stats().Evicted) }),
-		gauge("socket_window_bytes", "Bytes that lanes of WebSockets may have here for what their readers have not taken, beyond 4 KiB each, of 64 MiB.", func() float64 { return float64(n.router.legs.bytes.Lent()) }),
+		gauge("socket_window_bytes", "Bytes that lanes of WebSockets may have here for what their readers have not taken, beyond 4 KiB each, of 64 MiB.", func() float64 { return float64(n.router.legs.bytes.InUse()) }),
 		gauge("ignored_entries", "Proposals and commits in the log that came too late to count.", func() float64 { return float64(state().Ignored()) }),
 	}
 	all = append(all, gauge("gossip_streams_open", "Gossip streams open that others opened.", func() float64 { return float64(n.gossip.Streams().Open) }))
@@ -115,7 +115,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		}, func() float64 { return float64(n.gossip.Streams().Closed[reason]) }))
 	}
 	for what, l := range map[string]*lanes{"requests": n.router.lanes, "sockets": n.router.legs} {
-		for end, count := range map[string]func() int{"dialed": l.set.Open, "accepted": l.open} {
+		for end, count := range map[string]func() int{"dialed": l.set.Len, "accepted": l.open} {
 			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "shardway_trunks", ConstLabels: prometheus.Labels{"end": end, "what": what},
 				Help: "Connections open that carry small requests, or WebSockets, to and from other nodes side by side, by which end this node is.",

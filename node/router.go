@@ -179,7 +179,7 @@ func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
 
 // Lane opens a lane for small requests to the node, if there is one at once.
 func (r *router) Lane(node string) net.Conn {
-	if l := r.lanes.set.Lane(node); l != nil {
+	if l := r.lanes.set.OpenStream(node); l != nil {
 		return l
 	}
 	return nil
@@ -187,7 +187,7 @@ func (r *router) Lane(node string) net.Conn {
 
 // Leg opens a lane for a kept socket to the node. It may wait for a trunk, as long as ctx.
 func (r *router) Leg(ctx context.Context, node string) net.Conn {
-	if l := r.legs.set.LaneSoon(ctx, node); l != nil {
+	if l := r.legs.set.OpenStreamWait(ctx, node); l != nil {
 		return l
 	}
 	return nil

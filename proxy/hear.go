@@ -39,7 +39,7 @@ type shared struct {
 
 // path returns what is known of the path of a lane.
 func (h *hearing) path(l lane) *shared {
-	carrier := l.Carrier()
+	carrier := l.SessionConn()
 	for i := range h.paths {
 		if h.paths[i].carrier == carrier {
 			return &h.paths[i]
@@ -151,10 +151,10 @@ func (p *pool) witnesses(list []*client) iter.Seq[ear] {
 		var carriers []net.Conn
 		hears := func(l *link) bool {
 			if l.lane != nil {
-				if slices.Contains(carriers, l.lane.Carrier()) {
+				if slices.Contains(carriers, l.lane.SessionConn()) {
 					return true
 				}
-				carriers = append(carriers, l.lane.Carrier())
+				carriers = append(carriers, l.lane.SessionConn())
 			}
 			return yield(l)
 		}

@@ -71,7 +71,7 @@ type carried struct {
 	c net.Conn
 }
 
-func (l carried) Carrier() net.Conn { return l.c }
+func (l carried) SessionConn() net.Conn { return l.c }
 
 // The lanes of a trunk have one path, and are one witness of it; the connections beside it,
 // in use or idle, are others.

@@ -29,21 +29,21 @@ const laneRequest = 12 << 10
 // lane is a connection to a node that shares what is below it with others.
 type lane interface {
 	h1.Lane
-	// Carrier returns what is below.
-	Carrier() net.Conn
-	// Begin begins a request: Untaken is of what is said from here on.
-	Begin()
-	// Untaken reports whether it broke before the other end had read any of that.
-	Untaken() bool
-	// Fresh reports whether something has come from the other end just now, for any that
+	// SessionConn returns the connection that the session uses.
+	SessionConn() net.Conn
+	// BeginMessage starts a request: Unprocessed covers what is written from here on.
+	BeginMessage()
+	// Unprocessed reports whether the stream failed before the peer read any of the request.
+	Unprocessed() bool
+	// Responsive reports whether something has come from the other end just now, for any that
 	// shares it.
-	Fresh() bool
-	// Over reports whether it is not to be used again.
-	Over() bool
+	Responsive() bool
+	// SessionDraining reports whether it is not to be used again.
+	SessionDraining() bool
 	// Ping has something go to the other end, so that its kernel acknowledges it.
 	Ping()
-	// Fail breaks all that share it, each with err.
-	Fail(err error)
+	// FailSession breaks all that share it, each with err.
+	FailSession(err error)
 }
 
 // errDeaf is what the requests of a path break with that was found dead.
@@ -83,10 +83,10 @@ func (p *pool) takeLane() *link {
 		switch {
 		case l == nil:
 			return p.newLane()
-		case l.lane.Over() || !l.Alive():
+		case l.lane.SessionDraining() || !l.Alive():
 			p.drop(l)
-		case l.lane.Fresh():
-			l.lane.Begin()
+		case l.lane.Responsive():
+			l.lane.BeginMessage()
 			return l
 		default: // its trunk is to be asked for a word, or there is another one
 			p.put(l)

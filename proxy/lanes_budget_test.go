@@ -12,12 +12,12 @@ import (
 // and leaves the budget to those that an app has failed. One that fails alone has to have it.
 func TestWhatLosesItsTrunkGoesAgainOnNoBudget(t *testing.T) {
 	for name, tc := range map[string]struct {
-		cut    func(l *mux.Lane)
+		cut    func(l *mux.Stream)
 		status int
 	}{
-		"broken": {func(l *mux.Lane) { l.Fail(errors.New("cut")) }, 200},
-		"deaf":   {func(l *mux.Lane) { l.Fail(proxy.ErrDeaf) }, 200},
-		"alone":  {func(l *mux.Lane) { _ = l.SetLinger(0); _ = l.Close() }, 502},
+		"broken": {func(l *mux.Stream) { l.FailSession(errors.New("cut")) }, 200},
+		"deaf":   {func(l *mux.Stream) { l.FailSession(proxy.ErrDeaf) }, 200},
+		"alone":  {func(l *mux.Stream) { _ = l.SetLinger(0); _ = l.Close() }, 502},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app, asked, answer := heldApp(t)
@@ -48,7 +48,7 @@ func TestWhatLosesItsStreamAfterItsTrunkNeedsTheBudget(t *testing.T) {
 	c := ingress.dial()
 	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	until(t, "it runs", func() bool { return asked.Load() == 1 })
-	ingress.lane.Load().Fail(errors.New("cut"))
+	ingress.lane.Load().FailSession(errors.New("cut"))
 	until(t, "it runs again", func() bool { return asked.Load() == 2 })
 	breaks()
 	if res, body := c.answer("GET"); res.StatusCode != 502 {

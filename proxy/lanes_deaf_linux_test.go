@@ -48,9 +48,9 @@ func TestAPathThatDiesFailsAllItsLanes(t *testing.T) {
 	post.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 	until(t, "both run", func() bool { return asked.Load() == 2 })
 	trunks := ingress.trunks.Load()
-	var idle *mux.Lane
+	var idle *mux.Stream
 	until(t, "another lane is open", func() bool {
-		idle = trunks.Lane("owner")
+		idle = trunks.OpenStream("owner")
 		return idle != nil
 	})
 	defer func() { _ = idle.Close() }()
@@ -72,7 +72,7 @@ func TestAPathThatDiesFailsAllItsLanes(t *testing.T) {
 		t.Errorf("%v cut for the dead path, %d connections and %d runs, want two, one and three", cut, d, asked.Load())
 	}
 	until(t, "there is another trunk", func() bool {
-		l := trunks.Lane("owner")
+		l := trunks.OpenStream("owner")
 		if l != nil {
 			_ = l.Close()
 		}

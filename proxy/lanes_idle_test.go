@@ -14,19 +14,19 @@ import (
 
 // plays takes the trunks of others in the place of the node: each lane that is taken is
 // served by serve, a goroutine of its own, and counts in the budget.
-func (n *node) plays(b *mux.Budget, serve func(l *mux.Lane)) {
+func (n *node) plays(b *mux.Budget, serve func(l *mux.Stream)) {
 	n.t.Helper()
 	ln := n.listenForTrunks()
 	var all sync.WaitGroup
 	var mu sync.Mutex
-	var taken []*mux.Trunk
+	var taken []*mux.Session
 	all.Go(func() {
 		for {
 			conn, err := ln.Accept()
 			if err != nil {
 				return
 			}
-			t := mux.Accepted(conn, b, func(l *mux.Lane) bool {
+			t := mux.NewServer(conn, b, func(l *mux.Stream) bool {
 				all.Go(func() { serve(l) })
 				return true
 			})
@@ -49,7 +49,7 @@ func (n *node) plays(b *mux.Budget, serve func(l *mux.Lane)) {
 
 // played is a lane at an owner that the test plays.
 type played struct {
-	*mux.Lane
+	*mux.Stream
 	asked int // requests on it
 }
 
@@ -69,9 +69,9 @@ func TestALaneThatWasNotQuietIsNotUsedAgain(t *testing.T) {
 			ingress, owner := pair(t, "")
 			lanes, over := make(chan played, 4), make(chan struct{})
 			t.Cleanup(func() { close(over) })
-			owner.plays(mux.NewBudget(mux.MaxLanes, nil), func(l *mux.Lane) {
+			owner.plays(mux.NewBudget(mux.MaxStreams, nil), func(l *mux.Stream) {
 				defer func() { _ = l.Close() }()
-				for r, p := bufio.NewReader(l), (played{Lane: l}); ; p.asked++ {
+				for r, p := bufio.NewReader(l), (played{Stream: l}); ; p.asked++ {
 					req, err := http.ReadRequest(r)
 					if err != nil {
 						return
@@ -115,7 +115,7 @@ func TestAnIdleLaneOfARetiredTrunkIsNotUsedAgain(t *testing.T) {
 	c.get("/small")
 	first := ingress.lane.Load()
 	ingress.trunks.Load().Renew()
-	if !first.Quiet() || !first.Over() {
+	if !first.Quiet() || !first.SessionDraining() {
 		t.Fatal("the idle lane broke with the renewal, or is not over")
 	}
 	c.get("/small")

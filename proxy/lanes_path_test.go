@@ -113,7 +113,7 @@ func TestFewRequestsHaveConnectionsOfTheirOwn(t *testing.T) {
 	for _, c := range clients {
 		c.answer("GET")
 	}
-	ingress.lane.Load().Fail(net.ErrClosed) // who wanted one now would have to open it
+	ingress.lane.Load().FailSession(net.ErrClosed) // who wanted one now would have to open it
 	for range 3 {
 		clients[0].get("/")
 	}
@@ -149,7 +149,7 @@ func TestATrunkThatFailsLeavesAllToConnections(t *testing.T) {
 			ingress, _ := pair(t, app)
 			ingress.ByLanes()
 			ingress.hurries = true
-			s := mux.NewSet(mux.MaxLanes, dial)
+			s := mux.NewSessionSet(mux.MaxStreams, dial)
 			ingress.trunks.Store(s)
 			t.Cleanup(s.Close)
 			c := ingress.dial()

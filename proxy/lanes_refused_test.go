@@ -17,15 +17,15 @@ func TestARequestWhoseLaneIsRefusedRunsOnceByAConnection(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			t.Cleanup(cancel)
 			budget := mux.NewBudget(1, nil)
-			owner.plays(budget, func(l *mux.Lane) { owner.ServePeer(ctx, l, "other") })
+			owner.plays(budget, func(l *mux.Stream) { owner.ServePeer(ctx, l, "other") })
 			ingress.opensLanes()
 			taken, refused := ingress.dial(), ingress.dial()
 			for i, c := range []*client{taken, refused} {
 				c.send("%s /%d HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 4\r\n\r\nbody", method, i)
 				until(t, "it runs", func() bool { return asked.Load() == int32(i+1) })
 			}
-			if d, l, unsent := ingress.dials.Load(), ingress.lanes.Load(), metric(t, ingress, "shardway_retries_total", "unsent"); d != 1 || l != 2 || unsent != 1 || budget.Lent() != 1 {
-				t.Errorf("%d connections, %d lanes of which %d are taken, and %v requests went again, want one of each but two lanes", d, l, budget.Lent(), unsent)
+			if d, l, unsent := ingress.dials.Load(), ingress.lanes.Load(), metric(t, ingress, "shardway_retries_total", "unsent"); d != 1 || l != 2 || unsent != 1 || budget.InUse() != 1 {
+				t.Errorf("%d connections, %d lanes of which %d are taken, and %v requests went again, want one of each but two lanes", d, l, budget.InUse(), unsent)
 			}
 			close(answer)
 			for _, c := range []*client{taken, refused} {

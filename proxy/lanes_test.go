@@ -27,7 +27,7 @@ func (n *node) Lane(id string) net.Conn {
 	}
 	n.wanted.Add(1)
 	for range 10_000 {
-		if l := s.Lane(id); l != nil {
+		if l := s.OpenStream(id); l != nil {
 			n.lanes.Add(1)
 			n.lane.Store(l)
 			if n.wraps != nil {
@@ -36,7 +36,7 @@ func (n *node) Lane(id string) net.Conn {
 			return l
 		}
 		last := n.lane.Load()
-		if n.hurries || last != nil && last.Over() || last == nil && n.unlaid.Load() > 0 {
+		if n.hurries || last != nil && last.SessionDraining() || last == nil && n.unlaid.Load() > 0 {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -50,7 +50,7 @@ func (n *node) Leg(ctx context.Context, id string) net.Conn {
 	if s == nil {
 		return nil
 	}
-	l := s.LaneSoon(ctx, id)
+	l := s.OpenStreamWait(ctx, id)
 	if l == nil {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (n *node) listenForTrunks() net.Listener {
 // takeTrunks has the node take trunks, and at an address of their own those of WebSockets.
 func (n *node) takeTrunks() {
 	n.t.Helper()
-	n.takeTrunksBy(n.listenForTrunks(), func() *mux.Budget { return mux.NewBudget(mux.MaxLanes, nil) })
+	n.takeTrunksBy(n.listenForTrunks(), func() *mux.Budget { return mux.NewBudget(mux.MaxStreams, nil) })
 	if n.host == nil {
 		ln := listen(n.t)
 		n.legTrunk = ln.Addr().String()
@@ -119,7 +119,7 @@ func (n *node) takeTrunks() {
 const legBytes = 64 << 10
 
 func sharing() *mux.Budget {
-	return mux.NewBudget(mux.MaxLegs, nil).Sharing(mux.NewBudget(legBytes, nil))
+	return mux.NewBudget(mux.MaxWebSocketStreams, nil).WithWindowPool(mux.NewBudget(legBytes, nil))
 }
 
 func (n *node) takeTrunksBy(ln net.Listener, budget func() *mux.Budget) {
@@ -145,7 +145,7 @@ func (n *node) takeTrunksBy(ln net.Listener, budget func() *mux.Budget) {
 func (n *node) serveTrunk(ctx context.Context, conn net.Conn, b *mux.Budget) {
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	t := mux.Accepted(conn, b, func(l *mux.Lane) bool {
+	t := mux.NewServer(conn, b, func(l *mux.Stream) bool {
 		serving.Go(func() { n.ServePeer(ctx, l, "other") })
 		return true
 	})
@@ -162,7 +162,7 @@ func (n *node) opensLanes() {
 
 // sharesTrunks has the node open lanes from now on where that pays.
 func (n *node) sharesTrunks() {
-	s := mux.NewSet(mux.MaxLanes, n.dialTrunk)
+	s := mux.NewSessionSet(mux.MaxStreams, n.dialTrunk)
 	n.trunks.Store(s)
 	n.t.Cleanup(s.Close)
 	n.socketsByLanes()
@@ -170,7 +170,7 @@ func (n *node) sharesTrunks() {
 
 // socketsByLanes has WebSockets go by lanes from now on.
 func (n *node) socketsByLanes() {
-	s := mux.NewSet(mux.MaxLegs, n.dialLegs).Sharing(legBytes, mux.NewBudget(legBytes, nil))
+	s := mux.NewSessionSet(mux.MaxWebSocketStreams, n.dialLegs).WithWindowPool(legBytes, mux.NewBudget(legBytes, nil))
 	n.legs.Store(s)
 }
 
@@ -322,10 +322,10 @@ func TestWhatLosesItsTrunkGoesAgainAsItsMethodAllows(t *testing.T) {
 		times  int32
 		status int
 	}{{"GET", 2, 200}, {"POST", 1, 502}} {
-		for name, cut := range map[string]func(l *mux.Lane){
-			"broken": func(l *mux.Lane) { l.Fail(errors.New("cut")) },
-			"deaf":   func(l *mux.Lane) { l.Fail(proxy.ErrDeaf) },
-			"alone":  func(l *mux.Lane) { _ = l.SetLinger(0); _ = l.Close() }, // the others go on
+		for name, cut := range map[string]func(l *mux.Stream){
+			"broken": func(l *mux.Stream) { l.FailSession(errors.New("cut")) },
+			"deaf":   func(l *mux.Stream) { l.FailSession(proxy.ErrDeaf) },
+			"alone":  func(l *mux.Stream) { _ = l.SetLinger(0); _ = l.Close() }, // the others go on
 		} {
 			t.Run(tc.method+" "+name, func(t *testing.T) {
 				app, asked, answer := heldApp(t)
@@ -396,7 +396,7 @@ func TestARequestFindsNoLaneOfATrunkThatEnded(t *testing.T) {
 	ingress, _ := byLanes(pair)(t, app)
 	c := ingress.dial()
 	c.get("/small")
-	ingress.lane.Load().Fail(errors.New("cut"))
+	ingress.lane.Load().FailSession(errors.New("cut"))
 	c.get("/small")
 	if unsent := metric(t, ingress, "shardway_retries_total", "unsent"); unsent != 0 || asked.Load() != 2 || ingress.dials.Load() != 1 {
 		t.Errorf("%d requests ran, %d connections were made, and %v met a trunk that had ended", asked.Load(), ingress.dials.Load(), unsent)

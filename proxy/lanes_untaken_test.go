@@ -184,17 +184,17 @@ func TestWhatWasNotTakenGoesAgainThoughItWasHalfWritten(t *testing.T) {
 
 // halfway is a lane whose other end takes no more after the first byte.
 type halfway struct {
-	*mux.Lane
+	*mux.Stream
 	n *node
 }
 
 func (h halfway) Write(p []byte) (int, error) {
-	n, err := h.Lane.Write(p[:1])
+	n, err := h.Stream.Write(p[:1])
 	if err != nil {
 		return n, err
 	}
-	until(h.n.t, "it is told that none was taken", h.Untaken)
-	m, err := h.Lane.Write(p[1:])
+	until(h.n.t, "it is told that none was taken", h.Unprocessed)
+	m, err := h.Stream.Write(p[1:])
 	return n + m, err
 }
 
@@ -203,7 +203,7 @@ func TestWhatWasNotTakenGoesAgainThoughItWasHalfSaid(t *testing.T) {
 	app, asked := sized(t)
 	ingress, owner := byLanes(pair)(t, app)
 	stopped := owner.stopping()
-	ingress.wraps = func(l *mux.Lane) net.Conn { return halfway{l, ingress} }
+	ingress.wraps = func(l *mux.Stream) net.Conn { return halfway{l, ingress} }
 	c := ingress.dial()
 	c.send("POST /10 HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 4\r\n\r\nbody")
 	if res, body := c.answer("POST"); res.StatusCode != 200 || stopped.Load() != 1 || asked.Load() != 1 {

@@ -116,7 +116,7 @@ func TestSocketWhoseLaneIsRefusedGoesByAConnection(t *testing.T) {
 			return
 		}
 		for _, n := range []*node{t.a, t.b} {
-			n.plays(mux.NewBudget(0, nil), func(*mux.Lane) {})
+			n.plays(mux.NewBudget(0, nil), func(*mux.Stream) {})
 		}
 		t.front.socketsByLanes()
 		c := t.front.socket()
@@ -144,7 +144,7 @@ func TestLegsOutliveARetiredTrunk(t *testing.T) {
 		c.say("one")
 		t.until("it is carried", t.app.has(1))
 		other := t.front.socket()
-		if !before.Over() || before.Carrier() == t.front.leg.Load().Carrier() {
+		if !before.SessionDraining() || before.SessionConn() == t.front.leg.Load().SessionConn() {
 			t.Error("the next socket goes by the retired trunk")
 		}
 		t.move(t.a, t.b)
@@ -172,7 +172,7 @@ func TestLegsOfABrokenTrunkGoOnWithAGap(t *testing.T) {
 				for range many {
 					all = append(all, t.front.socket())
 				}
-				t.front.leg.Load().Fail(err)
+				t.front.leg.Load().FailSession(err)
 				t.until("all have another leg", func() bool { return len(t.app.legs()) == 2*many })
 				for _, c := range all {
 					c.say("on")

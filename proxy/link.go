@@ -251,7 +251,7 @@ func (s *Server) peerLink(conn net.Conn, set *Settings) *link {
 	l := s.newLink(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set))
 	l.lane, _ = conn.(lane)
 	if l.lane != nil {
-		conn = l.lane.Carrier()
+		conn = l.lane.SessionConn()
 	}
 	l.plain = direct(conn)
 	if b, ok := conn.(interface{ Boot() uint64 }); ok {

@@ -8,7 +8,7 @@ func mistakesOfLaneRules() []mistake {
 	return slices.Concat(mistakesOfPaths(), []mistake{
 		{
 			rule: "an idle lane whose trunk takes no more is not used", found: "TestAnIdleLaneOfARetiredTrunkIsNotUsedAgain",
-			edits: in("proxy.pool.takeLane", "l.lane.Over() ||", "l.lane.Over() && !PLANTED ||"),
+			edits: in("proxy.pool.takeLane", "l.lane.SessionDraining() ||", "l.lane.SessionDraining() && !PLANTED ||"),
 		},
 		{
 			rule: "nor one by which something came", found: "TestALaneThatWasNotQuietIsNotUsedAgain",
@@ -40,7 +40,7 @@ func mistakesOfLaneRules() []mistake {
 		},
 		{
 			rule: "but not what failed alone", found: "TestWhatLosesItsTrunkGoesAgainOnNoBudget",
-			edits: in("proxy.client.affords", "p.l.lane.Over() && (why", "(PLANTED || p.l.lane.Over()) && (why"),
+			edits: in("proxy.client.affords", "p.l.lane.SessionDraining() && (why", "(PLANTED || p.l.lane.SessionDraining()) && (why"),
 		},
 		{
 			rule: "what was refused goes by no lane any more", found: "TestARequestWhoseLaneIsRefusedRunsOnceByAConnection",

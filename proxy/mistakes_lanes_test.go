@@ -31,7 +31,7 @@ func mistakesOfLanes() []mistake {
 		},
 		{
 			rule: "an idle lane whose trunk has ended is not used", found: "TestARequestFindsNoLaneOfATrunkThatEnded",
-			edits: in("proxy.pool.takeLane", "		case l.lane.Over() || !l.Alive():", "		case !PLANTED && (l.lane.Over() || !l.Alive()):"),
+			edits: in("proxy.pool.takeLane", "		case l.lane.SessionDraining() || !l.Alive():", "		case !PLANTED && (l.lane.SessionDraining() || !l.Alive()):"),
 		},
 		{
 			rule: "a path that carries nothing is pinged", found: "TestThePathOfLanesIsPinged",
@@ -39,7 +39,7 @@ func mistakesOfLanes() []mistake {
 		},
 		{
 			rule: "a path that has been silent is no path for what must not run twice", found: "TestAVanishedOwnerGetsNoRequestThatMustNotRunTwice",
-			edits: in("proxy.pool.takeLane", "		case l.lane.Fresh():", "		case PLANTED || l.lane.Fresh():"),
+			edits: in("proxy.pool.takeLane", "		case l.lane.Responsive():", "		case PLANTED || l.lane.Responsive():"),
 		},
 		{
 			rule: "and has one witness", found: "TestATrunkIsOneWitness",

@@ -141,7 +141,7 @@ func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
 	}
 	s.cutRun(c, r, causeDeaf)
 	if l.lane != nil {
-		l.lane.Fail(errDeaf)
+		l.lane.FailSession(errDeaf)
 	}
 	return true
 }

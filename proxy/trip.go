@@ -81,7 +81,7 @@ func nothing() {}
 
 // untaken reports whether what was sent went by a lane of which the other end has read nothing,
 // nor will.
-func (p *trip) untaken() bool { return p.l.lane != nil && p.l.lane.Untaken() }
+func (p *trip) untaken() bool { return p.l.lane != nil && p.l.lane.Unprocessed() }
 
 // notSent ends a trip of which not one byte was sent, or none was read.
 func (c *client) notSent(p *trip, err error) verdict {
@@ -289,7 +289,7 @@ func (c *client) affords(p *trip, why cause) bool {
 	if why == causeParting {
 		return true
 	}
-	if c.x.tries == 1 && p.l.lane != nil && p.l.lane.Over() && (why == causeNone || why == causeDeaf) {
+	if c.x.tries == 1 && p.l.lane != nil && p.l.lane.SessionDraining() && (why == causeNone || why == causeDeaf) {
 		return true
 	}
 	return c.s.budget.spend()

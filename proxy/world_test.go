@@ -34,15 +34,15 @@ type node struct {
 	*proxy.Server
 	t        *testing.T
 	id       string
-	addr     string                   // for clients
-	peer     string                   // for other nodes
-	trunk    string                   // for trunks of theirs
-	legTrunk string                   // for those of sockets; empty: the same
-	trunks   atomic.Pointer[mux.Set]  // to others; nil: it opens no lanes
-	legs     atomic.Pointer[mux.Set]  // the same for sockets
-	tap      func(net.Conn) net.Conn  // wraps the connections of trunks to others; nil: nothing does
-	wraps    func(*mux.Lane) net.Conn // what a lane is given out as; nil: itself
-	others   sync.Map                 // id → *node
+	addr     string                         // for clients
+	peer     string                         // for other nodes
+	trunk    string                         // for trunks of theirs
+	legTrunk string                         // for those of sockets; empty: the same
+	trunks   atomic.Pointer[mux.SessionSet] // to others; nil: it opens no lanes
+	legs     atomic.Pointer[mux.SessionSet] // the same for sockets
+	tap      func(net.Conn) net.Conn        // wraps the connections of trunks to others; nil: nothing does
+	wraps    func(*mux.Stream) net.Conn     // what a lane is given out as; nil: itself
+	others   sync.Map                       // id → *node
 
 	table     atomic.Pointer[proxy.Table]
 	lease     atomic.Int64 // nanoseconds left
@@ -51,15 +51,15 @@ type node struct {
 	asked     atomic.Int32 // calls of Admit
 	admitted  atomic.Int32
 	dials     atomic.Int32
-	wanted    atomic.Int32             // lanes, in vain or not
-	lanes     atomic.Int32             // opened
-	lane      atomic.Pointer[mux.Lane] // the last of them
-	legLanes  atomic.Int32             // opened for sockets
-	leg       atomic.Pointer[mux.Lane] // the last of them
-	laid      atomic.Int32             // trunks dialed
-	unlaid    atomic.Int32             // of them, in vain
-	hurries   bool                     // it waits for no lane
-	awaiting  atomic.Int32             // calls of Await that had to wait
+	wanted    atomic.Int32               // lanes, in vain or not
+	lanes     atomic.Int32               // opened
+	lane      atomic.Pointer[mux.Stream] // the last of them
+	legLanes  atomic.Int32               // opened for sockets
+	leg       atomic.Pointer[mux.Stream] // the last of them
+	laid      atomic.Int32               // trunks dialed
+	unlaid    atomic.Int32               // of them, in vain
+	hurries   bool                       // it waits for no lane
+	awaiting  atomic.Int32               // calls of Await that had to wait
 	dialError atomic.Bool
 	swapped   struct {
 		sync.Mutex

@@ -12,12 +12,12 @@ import (
 )
 
 // between runs f in a bubble with both ends of a trunk.
-func between(t *testing.T, f func(near, far *Trunk, given chan *Lane)) {
+func withSessionPair(t *testing.T, f func(near, far *Session, given chan *Stream)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
-		given := make(chan *Lane, 2*MaxLanes)
-		near, far := Dialed(a, NewBudget(MaxLanes, nil)), Accepted(b, NewBudget(MaxLanes, nil), func(l *Lane) bool { given <- l; return true })
+		given := make(chan *Stream, 2*MaxStreams)
+		near, far := NewClient(a, NewBudget(MaxStreams, nil)), NewServer(b, NewBudget(MaxStreams, nil), func(st *Stream) bool { given <- st; return true })
 		var runs sync.WaitGroup
 		runs.Go(func() { _ = near.Run() })
 		runs.Go(func() { _ = far.Run() })
@@ -31,8 +31,8 @@ func between(t *testing.T, f func(near, far *Trunk, given chan *Lane)) {
 // A reader that is always a little behind never empties what its lane keeps, which is
 // bounded all the same.
 func TestAReaderThatIsALittleBehindKeepsLittle(t *testing.T) {
-	between(t, func(near, _ *Trunk, given chan *Lane) {
-		w, err := near.Open()
+	withSessionPair(t, func(near, _ *Session, given chan *Stream) {
+		w, err := near.OpenStream()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,8 +49,8 @@ func TestAReaderThatIsALittleBehindKeepsLittle(t *testing.T) {
 			}
 			got += n
 			r.mu.Lock()
-			if r.in != nil {
-				most = max(most, cap(r.in.b))
+			if r.recv != nil {
+				most = max(most, cap(r.recv.b))
 			}
 			r.mu.Unlock()
 		}
@@ -63,46 +63,46 @@ func TestAReaderThatIsALittleBehindKeepsLittle(t *testing.T) {
 // Lanes that are opened and cut at once cost the other end work all the same: each counts
 // until that has closed it, too.
 func TestWhoOpensAndCutsAtOnceIsHeldToTheBound(t *testing.T) {
-	between(t, func(near, far *Trunk, given chan *Lane) {
+	withSessionPair(t, func(near, far *Session, given chan *Stream) {
 		open := func() error {
-			l, err := near.Open()
+			st, err := near.OpenStream()
 			if err == nil {
-				_ = l.SetLinger(0)
-				_ = l.Close()
+				_ = st.SetLinger(0)
+				_ = st.Close()
 			}
 			return err
 		}
-		for range MaxLanes {
+		for range MaxStreams {
 			if err := open(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
-		if err := open(); !errors.Is(err, ErrFull) {
-			t.Errorf("Open = %v while %d are worked on, want %v", err, len(given), ErrFull)
+		if err := open(); !errors.Is(err, ErrStreamLimit) {
+			t.Errorf("Open = %v while %d are worked on, want %v", err, len(given), ErrStreamLimit)
 		}
 		_ = (<-given).Close()
 		synctest.Wait()
 		if err := open(); err != nil {
 			t.Errorf("Open = %v after one was done", err)
 		}
-		if err := far.failed(); err != nil {
+		if err := far.failure(); err != nil {
 			t.Errorf("the other end: %v", err)
 		}
 	})
-	withRaw(t, true, func(r *raw) { // who does not count is given no more
-		r.given = make(chan *Lane, MaxLanes)
-		r.hears()
-		for i := range uint32(MaxLanes) {
-			r.says(kindOpen, i+1, nil)
-			r.says(kindReset, i+1, nil)
+	withRawPeer(t, true, func(r *rawPeer) { // who does not count is given no more
+		r.accepted = make(chan *Stream, MaxStreams)
+		r.startReading()
+		for i := range uint32(MaxStreams) {
+			r.send(frameOpen, i+1, nil)
+			r.send(frameReset, i+1, nil)
 		}
-		if r.ended != nil || len(r.given) != MaxLanes {
-			t.Fatalf("%d lanes are given, and the trunk ends with %v", len(r.given), r.ended)
+		if r.runErr != nil || len(r.accepted) != MaxStreams {
+			t.Fatalf("%d lanes are given, and the trunk ends with %v", len(r.accepted), r.runErr)
 		}
-		r.says(kindOpen, MaxLanes+1, nil)
-		if n, _ := r.sent(kindRefuse); n != 1 || len(r.given) != MaxLanes {
-			t.Errorf("%d lanes are given after one more, and %d refused", len(r.given), n)
+		r.send(frameOpen, MaxStreams+1, nil)
+		if n, _ := r.sent(frameRefuse); n != 1 || len(r.accepted) != MaxStreams {
+			t.Errorf("%d lanes are given after one more, and %d refused", len(r.accepted), n)
 		}
 	})
 }
@@ -110,42 +110,42 @@ func TestWhoOpensAndCutsAtOnceIsHeldToTheBound(t *testing.T) {
 // At the bound a lane that is opened in the place of another one does not overtake its close.
 func TestTheBoundHoldsWhileLanesComeAndGo(t *testing.T) {
 	a, b := net.Pipe()
-	near, far := Dialed(a, NewBudget(MaxLanes, nil)), Accepted(b, NewBudget(MaxLanes, nil), func(l *Lane) bool {
+	near, far := NewClient(a, NewBudget(MaxStreams, nil)), NewServer(b, NewBudget(MaxStreams, nil), func(st *Stream) bool {
 		go func() {
-			_ = l.Await()
-			_ = l.Close()
+			_ = st.Await()
+			_ = st.Close()
 		}()
 		return true
 	})
 	var runs, all sync.WaitGroup
 	runs.Go(func() { _ = near.Run() })
 	runs.Go(func() { _ = far.Run() })
-	lanes := make(chan *Lane, MaxLanes)
-	for range MaxLanes {
-		l, err := near.Open()
+	lanes := make(chan *Stream, MaxStreams)
+	for range MaxStreams {
+		st, err := near.OpenStream()
 		if err != nil {
 			t.Fatal(err)
 		}
-		lanes <- l
+		lanes <- st
 	}
 	for range 8 {
 		all.Go(func() {
 			for range 2_000 {
 				select {
-				case l := <-lanes:
-					_ = l.Close()
+				case st := <-lanes:
+					_ = st.Close()
 				default:
 				}
-				if l, err := near.Open(); err == nil {
-					lanes <- l
-				} else if !errors.Is(err, ErrFull) {
+				if st, err := near.OpenStream(); err == nil {
+					lanes <- st
+				} else if !errors.Is(err, ErrStreamLimit) {
 					return
 				}
 			}
 		})
 	}
 	all.Wait()
-	if err := far.failed(); err != nil {
+	if err := far.failure(); err != nil {
 		t.Errorf("the other end: %v", err)
 	}
 	near.Fail(net.ErrClosed)
@@ -155,83 +155,83 @@ func TestTheBoundHoldsWhileLanesComeAndGo(t *testing.T) {
 // What waits for an end that reads nothing is bounded, whatever is opened, said, cut and
 // asked meanwhile.
 func TestWhatWaitsForWhoReadsNothingIsBounded(t *testing.T) {
-	withRaw(t, false, func(r *raw) {
+	withRawPeer(t, false, func(r *rawPeer) {
 		opened := 0
-		for range 3 * MaxLanes { // clients that come and go
-			_ = r.put(kindPing, 0, nil)
-			l, err := r.Open()
+		for range 3 * MaxStreams { // clients that come and go
+			_ = r.enqueue(framePing, 0, nil)
+			st, err := r.OpenStream()
 			if err != nil {
 				continue
 			}
 			opened++
-			for _, n := range []int{8 << 10, maxData + 1, maxData + 1} {
-				_ = l.SetWriteDeadline(time.Now().Add(time.Nanosecond))
-				_, _ = l.Write(make([]byte, n))
+			for _, n := range []int{8 << 10, maxFrameData + 1, maxFrameData + 1} {
+				_ = st.SetWriteDeadline(time.Now().Add(time.Nanosecond))
+				_, _ = st.Write(make([]byte, n))
 			}
-			_ = l.Close()
+			_ = st.Close()
 		}
-		if opened != MaxLanes {
-			t.Errorf("%d lanes are opened, want %d", opened, MaxLanes)
+		if opened != MaxStreams {
+			t.Errorf("%d lanes are opened, want %d", opened, MaxStreams)
 		}
-		r.Trunk.mu.Lock()
-		defer r.Trunk.mu.Unlock()
-		if n := len(r.out) + len(r.urgent); n > MaxLanes*(Window+8*headLen) {
+		r.Session.mu.Lock()
+		defer r.Session.mu.Unlock()
+		if n := len(r.queue) + len(r.urgent); n > MaxStreams*(Window+8*headerLen) {
 			t.Errorf("%d bytes wait to be written", n)
 		}
-		if n := len(r.urgent); n > headLen {
+		if n := len(r.urgent); n > headerLen {
 			t.Errorf("%d bytes of pings wait to be written", n)
 		}
-		if n := len(r.crowd); n > MaxLanes {
-			t.Errorf("%d lanes wait for room, want %d at most", n, MaxLanes)
+		if n := len(r.blocked); n > MaxStreams {
+			t.Errorf("%d lanes wait for room, want %d at most", n, MaxStreams)
 		}
 	})
-	for what, k := range map[string]kind{"cut": kindReset, "closed": kindClose} {
+	for what, k := range map[string]frameType{"cut": frameReset, "closed": frameClose} {
 		t.Run(what, func(t *testing.T) {
-			withRaw(t, true, func(r *raw) { // whoever opened them
-				r.give = func(l *Lane) bool {
-					go func() { _, _ = io.Copy(io.Discard, l); _ = l.Close() }()
+			withRawPeer(t, true, func(r *rawPeer) { // whoever opened them
+				r.accept = func(st *Stream) bool {
+					go func() { _, _ = io.Copy(io.Discard, st); _ = st.Close() }()
 					return true
 				}
-				for id := uint32(1); id < 20*MaxLanes; id += MaxLanes / 2 {
+				for id := uint32(1); id < 20*MaxStreams; id += MaxStreams / 2 {
 					var b []byte
-					for i := range uint32(MaxLanes / 2) {
-						b = appendFrame(appendFrame(b, kindOpen, id+i, nil), k, id+i, nil)
+					for i := range uint32(MaxStreams / 2) {
+						b = appendFrame(appendFrame(b, frameOpen, id+i, nil), k, id+i, nil)
 					}
-					_, _ = r.far.Write(b)
+					_, _ = r.conn.Write(b)
 					synctest.Wait()
 				}
-				r.Trunk.mu.Lock()
-				defer r.Trunk.mu.Unlock()
-				if n := len(r.out) + len(r.urgent); n > 2*MaxLanes*headLen || len(r.parting) > MaxLanes || len(r.refusals) > MaxLanes {
-					t.Errorf("%d bytes wait to be written, of %d lanes and %d that are refused", n, len(r.parting), len(r.refusals))
+				r.Session.mu.Lock()
+				defer r.Session.mu.Unlock()
+				if n := len(r.queue) + len(r.urgent); n > 2*MaxStreams*headerLen || len(r.closing) > MaxStreams || len(r.refusals) > MaxStreams {
+					t.Errorf("%d bytes wait to be written, of %d lanes and %d that are refused", n, len(r.closing), len(r.refusals))
 				}
 			})
 		})
 	}
-	withRaw(t, true, func(r *raw) { // nor does credit pile up
-		r.give = func(l *Lane) bool { go func() { _, _ = io.Copy(io.Discard, l) }(); return true }
-		r.says(kindOpen, 1, nil)
-		r.says(kindPing, 0, nil) // the writer is stuck from here on
+	withRawPeer(t, true, func(r *rawPeer) { // nor does credit pile up
+		r.accept = func(st *Stream) bool { go func() { _, _ = io.Copy(io.Discard, st) }(); return true }
+		r.send(frameOpen, 1, nil)
+		r.send(framePing, 0, nil) // the writer is stuck from here on
 		for range 1_000 {
-			r.says(kindData, 1, make([]byte, maxData))
+			r.send(frameData, 1, make([]byte, maxFrameData))
 		}
-		r.Trunk.mu.Lock()
-		if n := len(r.credits); n != 1 || r.credits[0].back != 1_000*maxData || len(r.urgent) != 0 {
+		r.Session.mu.Lock()
+		if n := len(r.windowUpdates); n != 1 || r.windowUpdates[0].pendingCredit != 1_000*maxFrameData || len(r.urgent) != 0 {
 			t.Errorf("%d credits wait to be written, and %d bytes", n, len(r.urgent))
 		}
-		r.Trunk.mu.Unlock()
-		r.hears()
-		if n, b := r.sent(kindCredit); n != 1 || binary.BigEndian.Uint32(b) != 1_000*maxData {
+		r.Session.mu.Unlock()
+		r.startReading()
+		if n, b := r.sent(frameWindowUpdate); n != 1 || binary.BigEndian.Uint32(b) != 1_000*maxFrameData {
 			t.Errorf("%d credits of %x are sent, want one of all", n, b)
 		}
 	})
-	withRaw(t, true, func(r *raw) {
+	withRawPeer(t, true, func(r *rawPeer) {
 		for range 1_000 {
-			r.says(kindPing, 0, nil)
+			r.send(framePing, 0, nil)
 		}
-		r.Trunk.mu.Lock()
-		defer r.Trunk.mu.Unlock()
-		if n := len(r.urgent); n > headLen {
+		r.Session.mu.Lock()
+		defer r.Session.mu.Unlock()
+		if n := len(r.urgent); n > headerLen {
 			t.Errorf("%d bytes of answers wait to be written", n)
 		}
 	})
@@ -240,29 +240,29 @@ func TestWhatWaitsForWhoReadsNothingIsBounded(t *testing.T) {
 // While something is outstanding the path is given something to carry once in a while,
 // however often that is asked for.
 func TestAPathIsPingedOnceInAWhile(t *testing.T) {
-	withRaw(t, false, func(r *raw) {
-		r.hears()
+	withRawPeer(t, false, func(r *rawPeer) {
+		r.startReading()
 		for range 100 {
 			r.Ping()
-			time.Sleep(pingEvery / 10)
+			time.Sleep(pingInterval / 10)
 		}
-		if n, _ := r.sent(kindPing); n != 10 {
-			t.Errorf("%d pings in ten times %v", n, pingEvery)
+		if n, _ := r.sent(framePing); n != 10 {
+			t.Errorf("%d pings in ten times %v", n, pingInterval)
 		}
 	})
 }
 
 // What is opened and not used is told of all the same: it would fill the queue for others.
 func TestWhatIsOpenedIsToldOf(t *testing.T) {
-	between(t, func(near, _ *Trunk, given chan *Lane) {
-		for range MaxLanes {
-			if _, err := near.Open(); err != nil {
+	withSessionPair(t, func(near, _ *Session, given chan *Stream) {
+		for range MaxStreams {
+			if _, err := near.OpenStream(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		synctest.Wait()
-		if len(given) != MaxLanes {
-			t.Errorf("the other end knows %d lanes, want %d", len(given), MaxLanes)
+		if len(given) != MaxStreams {
+			t.Errorf("the other end knows %d lanes, want %d", len(given), MaxStreams)
 		}
 	})
 }
@@ -271,9 +271,9 @@ func TestWhatIsOpenedIsToldOf(t *testing.T) {
 func TestWhoTakesALaneNotSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
-		var given []*Lane
-		near, far := Dialed(a, NewBudget(MaxLanes, nil)), Accepted(b, NewBudget(MaxLanes, nil), func(l *Lane) bool {
-			if given = append(given, l); len(given) == 2 {
+		var given []*Stream
+		near, far := NewClient(a, NewBudget(MaxStreams, nil)), NewServer(b, NewBudget(MaxStreams, nil), func(st *Stream) bool {
+			if given = append(given, st); len(given) == 2 {
 				return false
 			}
 			return true
@@ -281,30 +281,30 @@ func TestWhoTakesALaneNotSaysSo(t *testing.T) {
 		var runs sync.WaitGroup
 		runs.Go(func() { _ = near.Run() })
 		runs.Go(func() { _ = far.Run() })
-		var lanes []*Lane
+		var lanes []*Stream
 		for range 3 {
-			l, err := near.Open()
+			st, err := near.OpenStream()
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, _ = l.Write([]byte("x"))
-			lanes = append(lanes, l)
+			_, _ = st.Write([]byte("x"))
+			lanes = append(lanes, st)
 		}
 		synctest.Wait()
-		if lanes[0].Untaken() || !lanes[1].Untaken() || lanes[2].Untaken() {
-			t.Errorf("untaken: %v, %v, %v, want the second alone", lanes[0].Untaken(), lanes[1].Untaken(), lanes[2].Untaken())
+		if lanes[0].Unprocessed() || !lanes[1].Unprocessed() || lanes[2].Unprocessed() {
+			t.Errorf("untaken: %v, %v, %v, want the second alone", lanes[0].Unprocessed(), lanes[1].Unprocessed(), lanes[2].Unprocessed())
 		}
-		if n, err := lanes[0].Write([]byte("goes on")); n != 7 || err != nil || !near.Works() {
-			t.Errorf("Write = %v on one that was taken; more are opened: %v", err, near.Works())
+		if n, err := lanes[0].Write([]byte("goes on")); n != 7 || err != nil || !near.CanOpen() {
+			t.Errorf("Write = %v on one that was taken; more are opened: %v", err, near.CanOpen())
 		}
-		for _, l := range append(lanes, given...) {
-			_ = l.Close()
+		for _, st := range append(lanes, given...) {
+			_ = st.Close()
 		}
 		synctest.Wait()
-		if near.budget.Lent() != 0 || far.budget.Lent() != 0 {
-			t.Errorf("%d and %d lanes count in the end", near.budget.Lent(), far.budget.Lent())
+		if near.budget.InUse() != 0 || far.budget.InUse() != 0 {
+			t.Errorf("%d and %d lanes count in the end", near.budget.InUse(), far.budget.InUse())
 		}
-		near.Retire() // without lanes both end
+		near.Drain() // without lanes both end
 		runs.Wait()
 	})
 }
@@ -312,28 +312,28 @@ func TestWhoTakesALaneNotSaysSo(t *testing.T) {
 // The last word is said once, of a lane that was opened and of none that it took back.
 func TestTheLastWordIsJudged(t *testing.T) {
 	for what, tc := range map[string]struct {
-		says func(r *raw)
+		says func(r *rawPeer)
 		good bool
 	}{
-		"of what was opened":  {func(r *raw) { r.says(kindLast, 2, nil) }, true},
-		"of less":             {func(r *raw) { r.says(kindLast, 1, nil) }, true},
-		"of what was not":     {func(r *raw) { r.says(kindLast, 3, nil) }, false},
-		"twice":               {func(r *raw) { r.says(kindLast, 2, nil); r.says(kindLast, 2, nil) }, false},
-		"of what was spoken":  {func(r *raw) { r.says(kindData, 2, []byte("x")); r.says(kindLast, 2, nil) }, true},
-		"of what is withheld": {func(r *raw) { r.says(kindData, 2, []byte("x")); r.says(kindLast, 1, nil) }, false},
+		"of what was opened":  {func(r *rawPeer) { r.send(frameGoAway, 2, nil) }, true},
+		"of less":             {func(r *rawPeer) { r.send(frameGoAway, 1, nil) }, true},
+		"of what was not":     {func(r *rawPeer) { r.send(frameGoAway, 3, nil) }, false},
+		"twice":               {func(r *rawPeer) { r.send(frameGoAway, 2, nil); r.send(frameGoAway, 2, nil) }, false},
+		"of what was spoken":  {func(r *rawPeer) { r.send(frameData, 2, []byte("x")); r.send(frameGoAway, 2, nil) }, true},
+		"of what is withheld": {func(r *rawPeer) { r.send(frameData, 2, []byte("x")); r.send(frameGoAway, 1, nil) }, false},
 	} {
 		t.Run(what, func(t *testing.T) {
-			withRaw(t, false, func(r *raw) {
-				r.hears()
-				_, _ = r.Open()
-				l, _ := r.Open()
-				_, _ = l.Write([]byte("x"))
+			withRawPeer(t, false, func(r *rawPeer) {
+				r.startReading()
+				_, _ = r.OpenStream()
+				st, _ := r.OpenStream()
+				_, _ = st.Write([]byte("x"))
 				synctest.Wait()
-				if tc.says(r); (r.ended == nil) != tc.good || !tc.good && !errors.Is(r.ended, errFrame) {
-					t.Errorf("Run = %v, want that it goes on: %v", r.ended, tc.good)
+				if tc.says(r); (r.runErr == nil) != tc.good || !tc.good && !errors.Is(r.runErr, errProtocol) {
+					t.Errorf("Run = %v, want that it goes on: %v", r.runErr, tc.good)
 				}
-				if l.Untaken() != (what == "of less") {
-					t.Errorf("untaken: %v", l.Untaken())
+				if st.Unprocessed() != (what == "of less") {
+					t.Errorf("untaken: %v", st.Unprocessed())
 				}
 			})
 		})
@@ -346,35 +346,35 @@ func TestWhatWasLentIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewBudget(3, nil)
 		part := NewBudget(2, NewBudget(3, all))
-		var lanes []*Lane
+		var lanes []*Stream
 		for range 2 {
 			near, far := net.Pipe()
-			tr := Dialed(near, part)
+			tr := NewClient(near, part)
 			go func() { _ = tr.Run() }()
-			l, err := tr.Open()
+			st, err := tr.OpenStream()
 			if err != nil {
 				t.Fatal(err)
 			}
-			lanes = append(lanes, l)
-			if part.Lent() != 1 || part.of.Lent() != 1 {
-				t.Errorf("%d and %d count", part.Lent(), part.of.Lent())
+			lanes = append(lanes, st)
+			if part.InUse() != 1 || part.parent.InUse() != 1 {
+				t.Errorf("%d and %d count", part.InUse(), part.parent.InUse())
 			}
 			_ = far.Close()
 			synctest.Wait()
 		}
-		if part.Lent() != 0 || part.of.Lent() != 0 || all.Lent() != 2 {
-			t.Errorf("%d and %d of %d count while they are not closed here, want those of all", part.Lent(), part.of.Lent(), all.Lent())
+		if part.InUse() != 0 || part.parent.InUse() != 0 || all.InUse() != 2 {
+			t.Errorf("%d and %d of %d count while they are not closed here, want those of all", part.InUse(), part.parent.InUse(), all.InUse())
 		}
-		for _, l := range lanes {
-			_, _ = l.Close(), l.Close()
+		for _, st := range lanes {
+			_, _ = st.Close(), st.Close()
 		}
-		if part.Lent() != 0 || all.Lent() != 0 {
-			t.Errorf("%d of %d count in the end", part.Lent(), all.Lent())
+		if part.InUse() != 0 || all.InUse() != 0 {
+			t.Errorf("%d of %d count in the end", part.InUse(), all.InUse())
 		}
-		_, _ = all.lend(1), all.lend(1) // to others: one is left
+		_, _ = all.acquire(1), all.acquire(1) // to others: one is left
 		for _, want := range []bool{true, false, false} {
-			if got := part.lend(1); got != want || part.Lent() != 1 {
-				t.Errorf("lent: %v, %d in all, want %v", got, part.Lent(), want)
+			if got := part.acquire(1); got != want || part.InUse() != 1 {
+				t.Errorf("lent: %v, %d in all, want %v", got, part.InUse(), want)
 			}
 		}
 	})
@@ -383,18 +383,18 @@ func TestWhatWasLentIsGivenBack(t *testing.T) {
 // A lane that was promised as taken, as the last word was said, and then cannot be given is
 // refused, too.
 func TestALaneThatWasPromisedIsRefused(t *testing.T) {
-	withRaw(t, true, func(r *raw) {
-		r.hears()
-		r.give = func(*Lane) bool {
-			r.Last(0)
+	withRawPeer(t, true, func(r *rawPeer) {
+		r.startReading()
+		r.accept = func(*Stream) bool {
+			r.GoAway(0)
 			return false
 		}
-		r.says(kindOpen, 1, nil)
-		if n, _ := r.sent(kindRefuse); n != 1 {
+		r.send(frameOpen, 1, nil)
+		if n, _ := r.sent(frameRefuse); n != 1 {
 			t.Errorf("%d refusals, want one", n)
 		}
-		if n, _ := r.sent(kindLast); n != 1 || r.frames[0].lane != 1 {
-			t.Errorf("%d last words: %v", n, r.frames)
+		if n, _ := r.sent(frameGoAway); n != 1 || r.sentFrames[0].stream != 1 {
+			t.Errorf("%d last words: %v", n, r.sentFrames)
 		}
 	})
 }

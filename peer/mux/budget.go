@@ -5,29 +5,29 @@ import "sync/atomic"
 // Budget counts the lanes that one node has opened to another, whichever trunks they go by:
 // for each of them a node may have to keep Window bytes for the other. One of bytes is Sharing's.
 type Budget struct {
-	most  int32
-	of    *Budget // whose part it is; nil: nobody's
-	share *Budget // bytes that its lanes share; nil: each has Window
-	lent  atomic.Int32
+	limit      int32
+	parent     *Budget // whose part it is; nil: nobody's
+	windowPool *Budget // bytes that its lanes share; nil: each has Window
+	used       atomic.Int32
 }
 
 // NewBudget returns a budget of so many lanes, which count in another one, too.
-func NewBudget(most int32, of *Budget) *Budget { return &Budget{most: most, of: of} }
+func NewBudget(most int32, of *Budget) *Budget { return &Budget{limit: most, parent: of} }
 
 // lend takes a lane, or so many bytes; false: the budget is spent.
-func (b *Budget) lend(n int32) bool {
-	if b.lent.Add(n) > b.most || b.of != nil && !b.of.lend(n) {
-		b.lent.Add(-n)
+func (b *Budget) acquire(n int32) bool {
+	if b.used.Add(n) > b.limit || b.parent != nil && !b.parent.acquire(n) {
+		b.used.Add(-n)
 		return false
 	}
 	return true
 }
 
 // back gives that back.
-func (b *Budget) back(n int32) {
-	b.lent.Add(-n)
-	if b.of != nil {
-		b.of.back(n)
+func (b *Budget) release(n int32) {
+	b.used.Add(-n)
+	if b.parent != nil {
+		b.parent.release(n)
 	}
 }
 
@@ -35,16 +35,16 @@ func (b *Budget) back(n int32) {
 // still: it counts in the last budget alone that this one is a part of, which it returns, or in
 // none. So another trunk has all that a node may have, and what many broken ones have left
 // behind is bounded.
-func (b *Budget) forsake() *Budget {
-	for ; b.of != nil; b = b.of {
-		b.lent.Add(-1)
-		if b.of.of == nil {
-			return b.of
+func (b *Budget) releaseBelowRoot() *Budget {
+	for ; b.parent != nil; b = b.parent {
+		b.used.Add(-1)
+		if b.parent.parent == nil {
+			return b.parent
 		}
 	}
-	b.lent.Add(-1)
+	b.used.Add(-1)
 	return nil
 }
 
 // Lent returns how many lanes are open, or bytes are lent.
-func (b *Budget) Lent() int { return int(b.lent.Load()) }
+func (b *Budget) InUse() int { return int(b.used.Load()) }

@@ -11,20 +11,20 @@ import (
 
 // lastWord has a client say his last on the only lane of a trunk of sockets and leave, and
 // returns what the other end has heard. Busy means that something else waits to be written.
-func lastWord(t *testing.T, busy bool, before, after func(near *Trunk)) string {
+func lastMessage(t *testing.T, busy bool, before, after func(near *Session)) string {
 	t.Helper()
-	a, b := tcp(t)
-	given := make(chan *Lane, 1)
-	near := Dialed(a, NewBudget(MaxLegs, nil))
-	far := Accepted(b, NewBudget(MaxLegs, nil), func(l *Lane) bool { given <- l; return true })
+	a, b := tcpPair(t)
+	given := make(chan *Stream, 1)
+	near := NewClient(a, NewBudget(MaxWebSocketStreams, nil))
+	far := NewServer(b, NewBudget(MaxWebSocketStreams, nil), func(st *Stream) bool { given <- st; return true })
 	var ends sync.WaitGroup
 	ends.Go(func() { _ = near.Run() })
 	ends.Go(func() { _ = far.Run() })
-	l, err := near.Open()
+	st, err := near.OpenStream()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = l.Write([]byte("!")); err != nil {
+	if _, err = st.Write([]byte("!")); err != nil {
 		t.Fatal(err)
 	}
 	f := <-given
@@ -35,11 +35,11 @@ func lastWord(t *testing.T, busy bool, before, after func(near *Trunk)) string {
 	if busy {
 		near.Ping() // as the sweep does: the writer has its turn
 	}
-	if _, err = l.Write([]byte("my last word")); err != nil {
+	if _, err = st.Write([]byte("my last word")); err != nil {
 		t.Fatal(err)
 	}
-	_ = l.SetLinger(0) // as a leg leaves whose client has
-	_ = l.Close()
+	_ = st.SetLinger(0) // as a leg leaves whose client has
+	_ = st.Close()
 	after(near)
 	_ = f.SetReadDeadline(time.Now().Add(20 * time.Second))
 	heard, _ := io.ReadAll(f)
@@ -51,10 +51,10 @@ func lastWord(t *testing.T, busy bool, before, after func(near *Trunk)) string {
 
 // A trunk that is retired ends with its last lane, and behind what was said on it.
 func TestLastWordOfARetiredTrunkIsHeard(t *testing.T) {
-	retire, nothing := (*Trunk).Retire, func(*Trunk) {}
+	retire, nothing := (*Session).Drain, func(*Session) {}
 	for name, c := range map[string]struct {
 		busy          bool
-		before, after func(*Trunk)
+		before, after func(*Session)
 	}{
 		"not retired":               {true, nothing, nothing},
 		"retired":                   {false, retire, nothing},
@@ -63,7 +63,7 @@ func TestLastWordOfARetiredTrunkIsHeard(t *testing.T) {
 		"writing, retired after it": {true, nothing, retire},
 	} {
 		for range 20 {
-			if heard := lastWord(t, c.busy, c.before, c.after); heard != "my last word" {
+			if heard := lastMessage(t, c.busy, c.before, c.after); heard != "my last word" {
 				t.Fatalf("%s: heard %q, want what was said last", name, heard)
 			}
 		}
@@ -72,27 +72,27 @@ func TestLastWordOfARetiredTrunkIsHeard(t *testing.T) {
 
 // And it ends, also where the other end reads nothing.
 func TestRetiredTrunkEnds(t *testing.T) {
-	a, _ := tcp(t)
-	near := Dialed(a, NewBudget(MaxLegs, nil))
+	a, _ := tcpPair(t)
+	near := NewClient(a, NewBudget(MaxWebSocketStreams, nil))
 	ended := make(chan error, 1)
-	l, err := near.Open()
+	st, err := near.OpenStream()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = l.Write([]byte("word")); err != nil { // nobody writes it
+	if _, err = st.Write([]byte("word")); err != nil { // nobody writes it
 		t.Fatal(err)
 	}
-	_ = l.Close()
-	near.Retire()
-	<-near.over
+	_ = st.Close()
+	near.Drain()
+	<-near.failed
 	go func() { ended <- near.Run() }()
-	if err := <-ended; !errors.Is(err, ErrRetired) {
-		t.Errorf("%v, want %v", err, ErrRetired)
+	if err := <-ended; !errors.Is(err, ErrDraining) {
+		t.Errorf("%v, want %v", err, ErrDraining)
 	}
 }
 
 // tcp returns both ends of a connection.
-func tcp(t *testing.T) (a, b net.Conn) {
+func tcpPair(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	var lc net.ListenConfig
 	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")

@@ -23,21 +23,21 @@ func TestATrunkThatSaysNothingEnds(t *testing.T) {
 			return m.HeapAlloc
 		}
 		var runs sync.WaitGroup
-		var all []*Trunk
+		var all []*Session
 		before := heap()
 		for range trunks {
 			_, far := net.Pipe()
-			tr := Accepted(far, NewBudget(MaxLanes, nil), func(*Lane) bool { return true })
+			tr := NewServer(far, NewBudget(MaxStreams, nil), func(*Stream) bool { return true })
 			all = append(all, tr)
 			runs.Go(func() { _ = tr.Run() })
 		}
 		if each := (heap() - before) / trunks; each > most {
 			t.Errorf("a silent trunk holds %d bytes of heap, want %d at most", each, most)
 		}
-		time.Sleep(firstWithin + time.Millisecond)
+		time.Sleep(firstFrameTimeout + time.Millisecond)
 		synctest.Wait()
 		for _, tr := range all {
-			if err := tr.failed(); !errors.Is(err, errIdle) {
+			if err := tr.failure(); !errors.Is(err, errIdle) {
 				t.Fatalf("it goes on: %v", err)
 			}
 		}
@@ -48,41 +48,41 @@ func TestATrunkThatSaysNothingEnds(t *testing.T) {
 // A trunk by which nothing has come for a minute takes no more lanes: its dialer ends it with the
 // last, or leaves it without lanes to be ended.
 func TestATrunkThatIsNotUsedEnds(t *testing.T) {
-	between(t, func(near, far *Trunk, given chan *Lane) {
-		l, _ := near.Open()
+	withSessionPair(t, func(near, far *Session, given chan *Stream) {
+		st, _ := near.OpenStream()
 		synctest.Wait()
 		at := <-given
 		for range 100 { // it is used
-			time.Sleep(idleFor / 2)
+			time.Sleep(idleTimeout / 2)
 			near.Ping()
 			synctest.Wait()
 		}
-		if !near.Works() {
+		if !near.CanOpen() {
 			t.Fatal("it ends while it is used")
 		}
-		time.Sleep(idleFor)
+		time.Sleep(idleTimeout)
 		synctest.Wait()
-		if near.Works() || !l.Quiet() {
-			t.Errorf("it takes lanes after %v: %v; the one there is goes on: %v", idleFor, near.Works(), l.Quiet())
+		if near.CanOpen() || !st.Quiet() {
+			t.Errorf("it takes lanes after %v: %v; the one there is goes on: %v", idleTimeout, near.CanOpen(), st.Quiet())
 		}
-		time.Sleep(10 * leaveWithin)
+		time.Sleep(10 * dialerCloseTimeout)
 		synctest.Wait()
-		if err := errors.Join(near.failed(), far.failed()); err != nil {
+		if err := errors.Join(near.failure(), far.failure()); err != nil {
 			t.Errorf("a trunk with a lane ends: %v", err)
 		}
 		_ = at.Close()
-		_ = l.Close()
+		_ = st.Close()
 		synctest.Wait()
-		if near.failed() == nil || far.failed() == nil {
+		if near.failure() == nil || far.failure() == nil {
 			t.Error("it goes on without a lane")
 		}
 	})
-	withRaw(t, true, func(r *raw) {
-		r.hears()
-		r.says(kindPing, 0, nil)
-		time.Sleep(idleFor + leaveWithin + time.Millisecond)
-		if n, _ := r.sent(kindLast); n != 1 || !errors.Is(r.ended, errIdle) {
-			t.Errorf("%d last words; it ends with %v where its dialer does not leave", n, r.ended)
+	withRawPeer(t, true, func(r *rawPeer) {
+		r.startReading()
+		r.send(framePing, 0, nil)
+		time.Sleep(idleTimeout + dialerCloseTimeout + time.Millisecond)
+		if n, _ := r.sent(frameGoAway); n != 1 || !errors.Is(r.runErr, errIdle) {
+			t.Errorf("%d last words; it ends with %v where its dialer does not leave", n, r.runErr)
 		}
 	})
 }
@@ -90,23 +90,23 @@ func TestATrunkThatIsNotUsedEnds(t *testing.T) {
 // A trunk that takes no more lanes, and whose dialer leaves it when its last lane has gone, ends
 // some time after that: it was judged before, and is again.
 func TestATrunkThatIsLeftWithItsLastLaneEnds(t *testing.T) {
-	withRaw(t, true, func(r *raw) {
-		r.hears()
-		r.says(kindOpen, 1, nil)
-		l := <-r.given
-		time.Sleep(idleFor + 2*leaveWithin)
-		if n, _ := r.sent(kindLast); n != 1 || r.failed() != nil {
-			t.Fatalf("%d last words; with a lane it ends with %v", n, r.failed())
+	withRawPeer(t, true, func(r *rawPeer) {
+		r.startReading()
+		r.send(frameOpen, 1, nil)
+		st := <-r.accepted
+		time.Sleep(idleTimeout + 2*dialerCloseTimeout)
+		if n, _ := r.sent(frameGoAway); n != 1 || r.failure() != nil {
+			t.Fatalf("%d last words; with a lane it ends with %v", n, r.failure())
 		}
-		r.says(kindClose, l.id, nil)
-		_ = l.Close()
-		time.Sleep(leaveWithin - time.Millisecond)
-		if err := r.failed(); err != nil {
+		r.send(frameClose, st.id, nil)
+		_ = st.Close()
+		time.Sleep(dialerCloseTimeout - time.Millisecond)
+		if err := r.failure(); err != nil {
 			t.Errorf("it ends with %v before its dialer has had time to end it", err)
 		}
 		time.Sleep(2 * time.Millisecond)
-		if synctest.Wait(); !errors.Is(r.ended, errIdle) {
-			t.Errorf("Run = %v where its dialer does not end it, want %v", r.ended, errIdle)
+		if synctest.Wait(); !errors.Is(r.runErr, errIdle) {
+			t.Errorf("Run = %v where its dialer does not end it, want %v", r.runErr, errIdle)
 		}
 	})
 }

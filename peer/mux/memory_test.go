@@ -9,48 +9,48 @@ import (
 )
 
 // keeps returns how many bytes the lane has room for that holds what has come.
-func (l *Lane) keeps() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.in == nil {
+func (st *Stream) recvCap() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.recv == nil {
 		return 0
 	}
-	return cap(l.in.b)
+	return cap(st.recv.b)
 }
 
 // A lane that is closed keeps nothing: neither what came before and nobody has read, nor what
 // the other end goes on sending until it knows. It counts until that one has closed it, too.
 func TestALaneThatIsClosedKeepsNothing(t *testing.T) {
-	for how, end := range map[string]func(l *Lane){
-		"closed": func(l *Lane) { _ = l.Close() },
-		"cut":    func(l *Lane) { _ = l.SetLinger(0); _ = l.Close() },
+	for how, end := range map[string]func(st *Stream){
+		"closed": func(st *Stream) { _ = st.Close() },
+		"cut":    func(st *Stream) { _ = st.SetLinger(0); _ = st.Close() },
 	} {
 		t.Run(how, func(t *testing.T) {
-			withRaw(t, true, func(r *raw) {
-				r.hears()
-				r.says(kindOpen, 1, nil)
-				l := <-r.given
-				for range Window / 2 / maxData {
-					r.says(kindData, 1, make([]byte, maxData))
+			withRawPeer(t, true, func(r *rawPeer) {
+				r.startReading()
+				r.send(frameOpen, 1, nil)
+				st := <-r.accepted
+				for range Window / 2 / maxFrameData {
+					r.send(frameData, 1, make([]byte, maxFrameData))
 				}
-				if l.keeps() < Window/2 || r.budget.Lent() != 1 {
-					t.Fatalf("%d bytes are kept, and %d lanes count", l.keeps(), r.budget.Lent())
+				if st.recvCap() < Window/2 || r.budget.InUse() != 1 {
+					t.Fatalf("%d bytes are kept, and %d lanes count", st.recvCap(), r.budget.InUse())
 				}
-				if end(l); l.keeps() != 0 {
-					t.Errorf("%d bytes are kept of a lane that is %s", l.keeps(), how)
+				if end(st); st.recvCap() != 0 {
+					t.Errorf("%d bytes are kept of a lane that is %s", st.recvCap(), how)
 				}
-				for range Window / 2 / maxData {
-					r.says(kindData, 1, make([]byte, maxData))
+				for range Window / 2 / maxFrameData {
+					r.send(frameData, 1, make([]byte, maxFrameData))
 				}
-				if n := l.keeps(); n != 0 || r.ended != nil || r.budget.Lent() != 1 {
-					t.Errorf("%d bytes are kept that came later, %d lanes count, and the trunk ends with %v", n, r.budget.Lent(), r.ended)
+				if n := st.recvCap(); n != 0 || r.runErr != nil || r.budget.InUse() != 1 {
+					t.Errorf("%d bytes are kept that came later, %d lanes count, and the trunk ends with %v", n, r.budget.InUse(), r.runErr)
 				}
-				r.says(kindClose, 1, nil)
-				r.Trunk.mu.Lock()
-				n := len(r.lanes)
-				r.Trunk.mu.Unlock()
-				if n != 0 || r.budget.Lent() != 0 || r.ended != nil {
-					t.Errorf("%d lanes are remembered and %d count once both ends have closed it, and the trunk ends with %v", n, r.budget.Lent(), r.ended)
+				r.send(frameClose, 1, nil)
+				r.Session.mu.Lock()
+				n := len(r.streams)
+				r.Session.mu.Unlock()
+				if n != 0 || r.budget.InUse() != 0 || r.runErr != nil {
+					t.Errorf("%d lanes are remembered and %d count once both ends have closed it, and the trunk ends with %v", n, r.budget.InUse(), r.runErr)
 				}
 			})
 		})
@@ -59,101 +59,101 @@ func TestALaneThatIsClosedKeepsNothing(t *testing.T) {
 
 // Nor does one whose trunk broke, once it is closed; until then what came is there to be read.
 func TestALaneOfABrokenTrunkKeepsWhatCameUntilItIsClosed(t *testing.T) {
-	withRaw(t, true, func(r *raw) {
-		r.says(kindOpen, 1, nil)
-		r.says(kindOpen, 2, nil)
-		read, closed := <-r.given, <-r.given
-		text := bytes.Repeat([]byte("x"), maxData)
-		r.says(kindData, 1, text)
-		r.says(kindData, 2, text)
-		_ = r.far.Close()
+	withRawPeer(t, true, func(r *rawPeer) {
+		r.send(frameOpen, 1, nil)
+		r.send(frameOpen, 2, nil)
+		read, closed := <-r.accepted, <-r.accepted
+		text := bytes.Repeat([]byte("x"), maxFrameData)
+		r.send(frameData, 1, text)
+		r.send(frameData, 2, text)
+		_ = r.conn.Close()
 		synctest.Wait()
-		if b, err := io.ReadAll(read); !bytes.Equal(b, text) || err == nil || read.keeps() != 0 {
-			t.Errorf("read %d bytes, %v, and %d are kept", len(b), err, read.keeps())
+		if b, err := io.ReadAll(read); !bytes.Equal(b, text) || err == nil || read.recvCap() != 0 {
+			t.Errorf("read %d bytes, %v, and %d are kept", len(b), err, read.recvCap())
 		}
 		_ = read.Close()
-		if _ = closed.Close(); closed.keeps() != 0 || r.budget.Lent() != 0 {
-			t.Errorf("%d bytes are kept, and %d lanes count", closed.keeps(), r.budget.Lent())
+		if _ = closed.Close(); closed.recvCap() != 0 || r.budget.InUse() != 0 {
+			t.Errorf("%d bytes are kept, and %d lanes count", closed.recvCap(), r.budget.InUse())
 		}
 	})
 }
 
 // Nor does one count that this end has closed before the other end says that it does not take it.
 func TestAClosedLaneThatIsNotTakenIsGivenBack(t *testing.T) {
-	for _, f := range []frame{{kind: kindRefuse, lane: 1}, {kind: kindLast}} {
-		withRaw(t, false, func(r *raw) {
-			r.hears()
-			l, err := r.Open()
+	for _, f := range []frame{{typ: frameRefuse, stream: 1}, {typ: frameGoAway}} {
+		withRawPeer(t, false, func(r *rawPeer) {
+			r.startReading()
+			st, err := r.OpenStream()
 			if err != nil {
 				t.Fatal(err)
 			}
-			_ = l.Close()
-			if n, _ := r.sent(kindClose); n != 1 || r.budget.Lent() != 1 {
-				t.Fatalf("%d closes are said, and %d lanes count", n, r.budget.Lent())
+			_ = st.Close()
+			if n, _ := r.sent(frameClose); n != 1 || r.budget.InUse() != 1 {
+				t.Fatalf("%d closes are said, and %d lanes count", n, r.budget.InUse())
 			}
-			if r.says(f.kind, f.lane, f.data); r.budget.Lent() != 0 {
-				t.Errorf("%d lanes count after frame %d", r.budget.Lent(), f.kind)
+			if r.send(f.typ, f.stream, f.data); r.budget.InUse() != 0 {
+				t.Errorf("%d lanes count after frame %d", r.budget.InUse(), f.typ)
 			}
 		})
 	}
 }
 
 // room returns what is kept for what is to be written: by the trunk, and by its socket, for TLS.
-func (r *raw) room() (queues, sealed int) {
+func (r *rawPeer) bufferSizes() (queues, sealed int) {
 	synctest.Wait()
-	r.Trunk.mu.Lock()
-	defer r.Trunk.mu.Unlock()
-	r.sock.mu.Lock()
-	defer r.sock.mu.Unlock()
-	return max(cap(r.urgent), cap(r.out), cap(r.spare)), max(cap(r.sock.sealed), cap(r.sock.sent))
+	r.Session.mu.Lock()
+	defer r.Session.mu.Unlock()
+	r.transport.mu.Lock()
+	defer r.transport.mu.Unlock()
+	return max(cap(r.urgent), cap(r.queue), cap(r.spare)), max(cap(r.transport.records), cap(r.transport.previous))
 }
 
 // A trunk keeps the room that a burst needed while it has lanes that may need it again: not once
 // the last has gone, whichever end closed it, nor when nothing comes by it.
 func TestAQuietTrunkKeepsLittleRoom(t *testing.T) {
 	const lanes = 64
-	for how, end := range map[string]func(r *raw, all []*Lane){
-		"closed here": func(_ *raw, all []*Lane) {
-			for _, l := range all {
-				_ = l.Close()
+	for how, end := range map[string]func(r *rawPeer, all []*Stream){
+		"closed here": func(_ *rawPeer, all []*Stream) {
+			for _, st := range all {
+				_ = st.Close()
 			}
 		},
-		"closed there": func(r *raw, all []*Lane) {
-			for _, l := range all {
-				r.says(kindClose, l.id, nil)
+		"closed there": func(r *rawPeer, all []*Stream) {
+			for _, st := range all {
+				r.send(frameClose, st.id, nil)
 			}
 		},
-		"silent": func(*raw, []*Lane) { time.Sleep(idleFor + firstWithin) },
+		"silent": func(*rawPeer, []*Stream) { time.Sleep(idleTimeout + firstFrameTimeout) },
 	} {
 		t.Run(how, func(t *testing.T) {
-			withRaw(t, true, func(r *raw) {
-				r.given = make(chan *Lane, lanes)
-				var all []*Lane
+			withRawPeer(t, true, func(r *rawPeer) {
+				r.accepted = make(chan *Stream, lanes)
+				var all []*Stream
 				for i := range uint32(lanes) {
-					r.says(kindOpen, i+1, nil)
-					all = append(all, <-r.given)
+					r.send(frameOpen, i+1, nil)
+					all = append(all, <-r.accepted)
 				}
-				for _, l := range all { // more than both queues take
+				for _, st := range all { // more than both queues take
 					go func() {
-						_, _ = l.Write(make([]byte, maxData))
-						_, _ = l.Write(make([]byte, maxData))
+						_, _ = st.Write(make([]byte, maxFrameData))
+						_, _ = st.Write(make([]byte, maxFrameData))
 					}()
 				}
 				synctest.Wait()
-				r.hears()
+				r.startReading()
 				synctest.Wait()
-				r.sock.mu.Lock()
-				r.sock.sealed, r.sock.sent = append(make([]byte, 0, mostQueue), "beside"...), make([]byte, 0, mostQueue)
-				r.sock.mu.Unlock()
-				if queues, sealed := r.room(); queues <= keptQueue || sealed <= keptQueue {
+				r.transport.mu.Lock()
+				r.transport.records, r.transport.previous = append(make([]byte, 0, queueLimit), "beside"...), make([]byte, 0, queueLimit)
+				r.transport.mu.Unlock()
+				if queues, sealed := r.bufferSizes(); queues <= maxKeptQueue || sealed <= maxKeptQueue {
 					t.Fatalf("the burst left room for %d and %d bytes alone", queues, sealed)
 				}
 				end(r, all)
-				if queues, sealed := r.room(); queues > keptQueue || sealed > keptQueue {
-					t.Errorf("room for %d and %d bytes is kept, want %d at most", queues, sealed, keptQueue)
+				if queues, sealed := r.bufferSizes(); queues > maxKeptQueue || sealed > maxKeptQueue {
+					t.Errorf("room for %d and %d bytes is kept, want %d at most", queues, sealed, maxKeptQueue)
 				}
-				if err := r.failed(); err != nil || string(r.sock.sealed) != "beside" {
-					t.Errorf("it ends with %v, and %q is to be sealed", err, r.sock.sealed)
+				if err := r.failure(); err != nil || string(r.transport.records) != "beside" {
+					t.Errorf("it ends with %v, and %q is to be sealed", err, r.transport.records)
 				}
 			})
 		})

@@ -12,65 +12,65 @@ import (
 )
 
 // world is a trunk with both its ends, in a bubble.
-type world struct {
-	t           *testing.T
-	near, far   *mux.Trunk
-	given       chan *mux.Lane
-	nearE, farE error // what Run has returned
+type sessionPair struct {
+	t                    *testing.T
+	client, server       *mux.Session
+	accepted             chan *mux.Stream
+	clientErr, serverErr error // what Run has returned
 }
 
 // inWorld runs f in a bubble, and ends the trunk after it.
-func inWorld(t *testing.T, f func(w *world)) {
+func withSessionPair(t *testing.T, f func(w *sessionPair)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
-		w := &world{t: t, given: make(chan *mux.Lane, 2*mux.MaxLanes)}
-		w.near, w.far = mux.Dialed(a, mux.NewBudget(mux.MaxLanes, nil)), mux.Accepted(b, mux.NewBudget(mux.MaxLanes, nil), func(l *mux.Lane) bool { w.given <- l; return true })
+		w := &sessionPair{t: t, accepted: make(chan *mux.Stream, 2*mux.MaxStreams)}
+		w.client, w.server = mux.NewClient(a, mux.NewBudget(mux.MaxStreams, nil)), mux.NewServer(b, mux.NewBudget(mux.MaxStreams, nil), func(st *mux.Stream) bool { w.accepted <- st; return true })
 		var runs sync.WaitGroup
-		runs.Go(func() { w.nearE = w.near.Run() })
-		runs.Go(func() { w.farE = w.far.Run() })
+		runs.Go(func() { w.clientErr = w.client.Run() })
+		runs.Go(func() { w.serverErr = w.server.Run() })
 		defer runs.Wait()
-		defer w.far.Fail(errOver)
-		defer w.near.Fail(errOver)
+		defer w.server.Fail(errTestOver)
+		defer w.client.Fail(errTestOver)
 		f(w)
 	})
 }
 
-var errOver = errors.New("the test is over")
+var errTestOver = errors.New("the test is over")
 
 // lane opens one and returns its ends. The other end learns of it with the first bytes,
 // which are one.
-func (w *world) lane() (near, far *mux.Lane) {
+func (w *sessionPair) openStream() (near, far *mux.Stream) {
 	w.t.Helper()
-	near, err := w.near.Open()
+	near, err := w.client.OpenStream()
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.say(near, "!")
-	far = <-w.given
-	w.hear(far, "!")
+	w.write(near, "!")
+	far = <-w.accepted
+	w.expect(far, "!")
 	return near, far
 }
 
-func (w *world) say(l *mux.Lane, text string) {
+func (w *sessionPair) write(st *mux.Stream, text string) {
 	w.t.Helper()
-	if n, err := l.Write([]byte(text)); n != len(text) || err != nil {
+	if n, err := st.Write([]byte(text)); n != len(text) || err != nil {
 		w.t.Fatalf("Write = %d, %v, want %d", n, err, len(text))
 	}
 }
 
-func (w *world) hear(l *mux.Lane, want string) {
+func (w *sessionPair) expect(st *mux.Stream, want string) {
 	w.t.Helper()
 	got := make([]byte, len(want))
-	if _, err := io.ReadFull(l, got); err != nil || string(got) != want {
+	if _, err := io.ReadFull(st, got); err != nil || string(got) != want {
 		w.t.Fatalf("read %q, %v, want %q", got, err, want)
 	}
 }
 
 // ends wants the lane's reader to meet err next.
-func (w *world) ends(l *mux.Lane, want error) {
+func (w *sessionPair) expectError(st *mux.Stream, want error) {
 	w.t.Helper()
-	if n, err := l.Read(make([]byte, 1)); n != 0 || !errors.Is(err, want) {
+	if n, err := st.Read(make([]byte, 1)); n != 0 || !errors.Is(err, want) {
 		w.t.Fatalf("Read = %d, %v, want %v", n, err, want)
 	}
 }

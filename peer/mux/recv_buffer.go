@@ -4,33 +4,33 @@ import "sync"
 
 // store is what a lane has received and nobody has read. It is borrowed while there is
 // something: most lanes wait most of the time.
-type store struct{ b []byte }
+type recvBuffer struct{ b []byte }
 
 // smallStore is what a fresh one has room for. One that has grown above keptStore is not
 // lent again.
 const (
-	smallStore = 4 << 10
-	keptStore  = 16 << 10
+	minRecvBuffer   = 4 << 10
+	maxPooledBuffer = 16 << 10
 )
 
-var stores = sync.Pool{New: func() any { return &store{b: make([]byte, 0, smallStore)} }} //nolint:gochecknoglobals // a pool is shared by all that lend from it
+var recvBuffers = sync.Pool{New: func() any { return &recvBuffer{b: make([]byte, 0, minRecvBuffer)} }} //nolint:gochecknoglobals // a pool is shared by all that lend from it
 
-func borrow() *store {
-	s, _ := stores.Get().(*store)
-	return s
+func newRecvBuffer() *recvBuffer {
+	rb, _ := recvBuffers.Get().(*recvBuffer)
+	return rb
 }
 
-func (s *store) giveBack() {
-	if cap(s.b) <= keptStore {
-		s.b = s.b[:0]
-		stores.Put(s)
+func (rb *recvBuffer) release() {
+	if cap(rb.b) <= maxPooledBuffer {
+		rb.b = rb.b[:0]
+		recvBuffers.Put(rb)
 	}
 }
 
 // compact makes room for n bytes in b, of which taken have been read. It grows up to the window,
 // which is all that can be unread, and moves what is unread to its start rather than that: at
 // that size little at a time, for what has been read comes back as credit by halves.
-func compact(b []byte, taken, n, window int) (_ []byte, left int) {
+func makeRoom(b []byte, taken, n, window int) (_ []byte, left int) {
 	unread := len(b) - taken
 	switch {
 	case len(b)+n <= cap(b):

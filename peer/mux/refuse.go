@@ -3,43 +3,43 @@ package mux
 import "fmt"
 
 // refuse refuses a lane that has just come.
-func (t *Trunk) refuse(l *Lane) error {
-	t.mu.Lock()
+func (s *Session) refuseStream(st *Stream) error {
+	s.mu.Lock()
 	var err error
-	if t.err == nil {
-		err = t.turnAway(l.id)
-		t.nobodys(l)
+	if s.err == nil {
+		err = s.enqueueRefusalLocked(st.id)
+		s.forgetStreamLocked(st)
 	}
-	t.mu.Unlock()
-	t.drop(l, kindReset)
+	s.mu.Unlock()
+	s.closeStream(st, frameReset)
 	return err
 }
 
 // turnAway has the other end told that it takes no lane of that number. Who keeps to the bound
 // of lanes has no more of them waiting than that. With mu held.
-func (t *Trunk) turnAway(id uint32) error {
-	if most := max(int(t.budget.most), MaxLanes); len(t.refusals) == most {
-		return fmt.Errorf("%w: lane %d opened while %d are being refused", errFrame, id, most)
+func (s *Session) enqueueRefusalLocked(id uint32) error {
+	if most := max(int(s.budget.limit), MaxStreams); len(s.refusals) == most {
+		return fmt.Errorf("%w: lane %d opened while %d are being refused", errProtocol, id, most)
 	}
-	t.refusals = append(t.refusals, id)
-	t.tell()
+	s.refusals = append(s.refusals, id)
+	s.signalWriterLocked()
 	return nil
 }
 
 // untake breaks a lane that the other end has refused.
-func (t *Trunk) untake(l *Lane) {
-	l.fail(ErrNotTaken) // first, for the trunk may end with its last lane
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err == nil {
-		t.nobodys(l)
-		t.leave(l)
-		t.settle(l)
+func (s *Session) handleRefuse(st *Stream) {
+	st.fail(ErrUnprocessed) // first, for the trunk may end with its last lane
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.forgetStreamLocked(st)
+		s.markHalfClosedLocked(st)
+		s.releaseIfDoneLocked(st)
 	}
 }
 
 // nobodys has nobody speak of a lane any more. With mu held.
-func (t *Trunk) nobodys(l *Lane) {
-	delete(t.lanes, l.id)
-	l.away, l.said = true, true
+func (s *Session) forgetStreamLocked(st *Stream) {
+	delete(s.streams, st.id)
+	st.peerClosed, st.closeBatched = true, true
 }

@@ -10,30 +10,30 @@ import (
 )
 
 // read hands on what comes, until the connection ends.
-func (t *Trunk) read() error {
-	buf := make([]byte, firstBuffer)
+func (s *Session) readLoop() error {
+	buf := make([]byte, initialReadBuffer)
 	for have := 0; ; {
-		n, err := t.conn.Read(buf[have:])
+		n, err := s.conn.Read(buf[have:])
 		if n == 0 && err != nil {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF // no lane has ended by that
 			}
 			return err
 		}
-		t.heard.Store(int64(max(time.Since(t.born), 1)))
+		s.lastRead.Store(int64(max(time.Since(s.created), 1)))
 		have += n
 		full := have == len(buf)
-		at, err := t.takeAll(buf[:have])
+		at, err := s.handleFrames(buf[:have])
 		if err != nil {
 			return err
 		}
 		next := buf
-		if full && len(buf) < readBuffer {
-			next = make([]byte, min(8*len(buf), readBuffer))
+		if full && len(buf) < maxReadBuffer {
+			next = make([]byte, min(8*len(buf), maxReadBuffer))
 		}
 		have = copy(next, buf[at:have])
 		buf = next
-		if err := t.answerKeys(); err != nil {
+		if err := s.sendTLSReplies(); err != nil {
 			return err
 		}
 		runtime.Gosched() // who was told has its turn: what it asks and says brings more at once
@@ -41,14 +41,14 @@ func (t *Trunk) read() error {
 }
 
 // takeAll takes the whole frames in b, and returns how long they are.
-func (t *Trunk) takeAll(b []byte) (at int, err error) {
+func (s *Session) handleFrames(b []byte) (at int, err error) {
 	for {
-		f, m, err := cutFrame(b[at:])
+		f, m, err := parseFrame(b[at:])
 		if m == 0 || err != nil {
 			return at, err
 		}
 		at += m
-		if err := t.take(f); err != nil {
+		if err := s.handleFrame(f); err != nil {
 			return at, err
 		}
 	}
@@ -56,96 +56,96 @@ func (t *Trunk) takeAll(b []byte) (at int, err error) {
 
 // answerKeys has the writer send what TLS has to say for itself. Who does not read that, and
 // goes on asking, loses the trunk.
-func (t *Trunk) answerKeys() error {
-	if !t.sock.owes() {
+func (s *Session) sendTLSReplies() error {
+	if !s.transport.hasReplies() {
 		return nil
 	}
-	if n := t.sock.besides(); n > mostBeside {
-		return fmt.Errorf("%w: %d bytes of answers to the other end's TLS are not read", errFrame, n)
+	if n := s.transport.repliesLen(); n > maxTLSReplies {
+		return fmt.Errorf("%w: %d bytes of answers to the other end's TLS are not read", errProtocol, n)
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err == nil {
-		t.tell()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.signalWriterLocked()
 	}
 	return nil
 }
 
 // take hands a frame to its lane.
-func (t *Trunk) take(f frame) error {
+func (s *Session) handleFrame(f frame) error {
 	switch {
-	case f.kind == kindLast && t.give != nil:
-		return fmt.Errorf("%w: a last lane of the end that opens them", errFrame)
-	case f.kind == kindLast:
-		return t.lastTaken(f.lane)
-	case f.kind == kindPing:
-		_ = t.put(kindPong, 0, nil) // where that fails, so does all else
+	case f.typ == frameGoAway && s.accept != nil:
+		return fmt.Errorf("%w: a last lane of the end that opens them", errProtocol)
+	case f.typ == frameGoAway:
+		return s.handleGoAway(f.stream)
+	case f.typ == framePing:
+		_ = s.enqueue(framePong, 0, nil) // where that fails, so does all else
 		return nil
-	case f.kind == kindPong:
-		t.answered()
+	case f.typ == framePong:
+		s.handlePong()
 		return nil
 	}
-	l, fresh, err := t.lane(f)
-	if l == nil || err != nil {
+	st, fresh, err := s.streamFor(f)
+	if st == nil || err != nil {
 		return err
 	}
 	if fresh {
-		if !t.give(l) {
-			return t.refuse(l)
+		if !s.accept(st) {
+			return s.refuseStream(st)
 		}
 		return nil
 	}
-	switch f.kind {
-	case kindData:
-		return l.deliver(f.data)
-	case kindCredit:
-		return l.earn(binary.BigEndian.Uint32(f.data))
-	case kindEnd:
-		l.end(false)
-	case kindClose: // first it ends, for the trunk may, with its last lane
-		l.end(true)
-		t.depart(l)
-	case kindReset:
-		l.cut()
-		t.depart(l)
-	case kindRefuse:
-		t.untake(l)
-	case kindOpen, kindPing, kindPong, kindLast:
+	switch f.typ {
+	case frameData:
+		return st.receive(f.data)
+	case frameWindowUpdate:
+		return st.addSendCredit(binary.BigEndian.Uint32(f.data))
+	case frameEndStream:
+		st.handleEnd(false)
+	case frameClose: // first it ends, for the trunk may, with its last lane
+		st.handleEnd(true)
+		s.handlePeerClose(st)
+	case frameReset:
+		st.handleReset()
+		s.handlePeerClose(st)
+	case frameRefuse:
+		s.handleRefuse(st)
+	case frameOpen, framePing, framePong, frameGoAway:
 	}
 	return nil
 }
 
 // lane returns the lane that a frame is for, nil if the other end has closed that or it has
 // ended here; fresh: it begins with this one.
-func (t *Trunk) lane(f frame) (l *Lane, fresh bool, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l = t.lanes[f.lane]
+func (s *Session) streamFor(f frame) (st *Stream, fresh bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st = s.streams[f.stream]
 	switch {
-	case t.err != nil:
+	case s.err != nil:
 		return nil, false, nil
-	case f.kind == kindOpen:
-		if t.give == nil || f.lane <= t.last {
-			return nil, false, fmt.Errorf("%w: lane %d opened after %d", errFrame, f.lane, t.last)
+	case f.typ == frameOpen:
+		if s.accept == nil || f.stream <= s.lastID {
+			return nil, false, fmt.Errorf("%w: lane %d opened after %d", errProtocol, f.stream, s.lastID)
 		}
-		t.last = f.lane
-		if t.parts {
+		s.lastID = f.stream
+		if s.goingAway {
 			return nil, false, nil
 		}
-		if !t.budget.lend(1) {
-			return nil, false, t.turnAway(f.lane)
+		if !s.budget.acquire(1) {
+			return nil, false, s.enqueueRefusalLocked(f.stream)
 		}
-		return t.begin(f.lane), true, nil
-	case f.lane > t.last:
-		return nil, false, fmt.Errorf("%w: lane %d has not been opened", errFrame, f.lane)
+		return s.addStreamLocked(f.stream), true, nil
+	case f.stream > s.lastID:
+		return nil, false, fmt.Errorf("%w: lane %d has not been opened", errProtocol, f.stream)
 	}
-	t.spoken = max(t.spoken, f.lane)
-	if l == nil || l.away {
+	s.maxPeerID = max(s.maxPeerID, f.stream)
+	if st == nil || st.peerClosed {
 		return nil, false, nil
 	}
-	if f.kind == kindRefuse && (t.give != nil || l.spoken) {
-		return nil, false, fmt.Errorf("%w: lane %d is refused that was opened by the other end, or taken", errFrame, f.lane)
+	if f.typ == frameRefuse && (s.accept != nil || st.heardFromPeer) {
+		return nil, false, fmt.Errorf("%w: lane %d is refused that was opened by the other end, or taken", errProtocol, f.stream)
 	}
-	l.spoken = true
-	return l, false, nil
+	st.heardFromPeer = true
+	return st, false, nil
 }

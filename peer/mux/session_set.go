@@ -13,104 +13,104 @@ import (
 
 const (
 	// freshFor is for how long after something has come by a trunk it is taken to be a path.
-	freshFor = time.Second / 2
+	heardWithin = time.Second / 2
 	// layTime is how long it may take to be sure of a trunk, dialing included, and askTime to
 	// be sure of one that has gone silent.
-	layTime, askTime = 5 * time.Second, time.Second
+	connectTimeout, pongTimeout = 5 * time.Second, time.Second
 	// layEvery is how often a place is dialed, less often where that brings nothing, and plainFor
 	// for how long one is not that knows no trunks: by then it may be a newer version.
-	layEvery, plainFor = time.Second, time.Minute
+	dialInterval, maxDialInterval = time.Second, time.Minute
 	// mostFailed is how often the time between two dials doubles where they bring no trunk, and
 	// mostBroken, up to plainFor, where they bring one that soon breaks, and fails what it carries.
-	mostFailed, mostBroken = 3, 6
+	maxDialDoublings, maxBrokenDoublings = 3, 6
 )
 
 // ErrUnknown is what dialing ends with at a place that knows no trunks.
-var ErrUnknown = errors.New("trunk: unknown there")
+var ErrUnsupported = errors.New("trunk: unknown there")
 
 // Set has a trunk to each place that lanes were asked for, one at a time. Who asks by
 // Lane never waits for one: that is laid beside what goes on without.
-type Set struct {
-	most int32 // lanes to a place
+type SessionSet struct {
+	maxStreams int32 // lanes to a place
 	// each is how many bytes those share, which count in bytes, too; nil: they share none.
-	each  int32
-	bytes *Budget
-	dial  func(ctx context.Context, place string) (net.Conn, error)
-	life  context.Context //nolint:containedctx // of the set's whole life
-	end   context.CancelFunc
-	runs  sync.WaitGroup
+	windowPerNode int32
+	windowPool    *Budget
+	dial          func(ctx context.Context, place string) (net.Conn, error)
+	ctx           context.Context //nolint:containedctx // of the set's whole life
+	cancel        context.CancelFunc
+	running       sync.WaitGroup
 
-	mu     sync.Mutex
-	ways   map[string]*way
-	alive  map[*Trunk]*way // those of all ways, and those that there were before
-	closed bool
+	mu           sync.Mutex
+	destinations map[string]*destination
+	sessions     map[*Session]*destination // those of all ways, and those that there were before
+	closed       bool
 	// renewals counts what a dial under way may have missed.
-	renewals int
+	generation int
 }
 
 // way is the way to one place. Set.mu guards it.
-type way struct {
-	budget *Budget
-	trunk  *Trunk        // that lanes are opened by; nil: there is none
-	laid   chan struct{} // closed once somebody has made sure of it, or of another one; nil: nobody is at it
-	not    time.Time     // before this nobody dials
-	failed int           // dials in a row that brought no trunk, or none that lasted, up to mostBroken
+type destination struct {
+	budget     *Budget
+	session    *Session      // that lanes are opened by; nil: there is none
+	connecting chan struct{} // closed once somebody has made sure of it, or of another one; nil: nobody is at it
+	notBefore  time.Time     // before this nobody dials
+	failures   int           // dials in a row that brought no trunk, or none that lasted, up to mostBroken
 }
 
 // later has the next dial wait, twice as long each time, most times.
-func (w *way) later(most int) {
-	w.not = time.Now().Add(min(layEvery<<min(w.failed, most), plainFor))
-	w.failed = max(w.failed, min(w.failed+1, most))
+func (d *destination) backOff(most int) {
+	d.notBefore = time.Now().Add(min(dialInterval<<min(d.failures, most), maxDialInterval))
+	d.failures = max(d.failures, min(d.failures+1, most))
 }
 
 // lose gives up a trunk that takes no more lanes; nil: it has not broken. That one was had
 // says nothing of the next, which may break as soon, and fail what it carries: only one that
 // has parted in peace does, or has lasted. With Set.mu held.
-func (w *way) lose(t *Trunk, err error) {
-	if w.trunk != t {
+func (d *destination) removeSession(s *Session, err error) {
+	if d.session != s {
 		return
 	}
-	w.trunk = nil
-	peace := err == nil || errors.Is(err, ErrRetired) || errors.Is(err, net.ErrClosed)
-	if !peace && time.Since(t.born) < plainFor {
-		w.later(mostBroken)
+	d.session = nil
+	peace := err == nil || errors.Is(err, ErrDraining) || errors.Is(err, net.ErrClosed)
+	if !peace && time.Since(s.created) < maxDialInterval {
+		d.backOff(maxBrokenDoublings)
 		return
 	}
-	w.failed = 0
+	d.failures = 0
 }
 
 // NewSet returns a Set that has so many lanes to each place at most, and dials places by dial.
-func NewSet(most int32, dial func(ctx context.Context, place string) (net.Conn, error)) *Set {
-	s := &Set{most: most, dial: dial, ways: make(map[string]*way), alive: make(map[*Trunk]*way)}
-	s.life, s.end = context.WithCancel(context.Background())
-	return s
+func NewSessionSet(most int32, dial func(ctx context.Context, place string) (net.Conn, error)) *SessionSet {
+	ss := &SessionSet{maxStreams: most, dial: dial, destinations: make(map[string]*destination), sessions: make(map[*Session]*destination)}
+	ss.ctx, ss.cancel = context.WithCancel(context.Background())
+	return ss
 }
 
 // Sharing has the lanes to a place share so many bytes, as Budget.Sharing says, which count in
 // another budget, too. It is called before any lane is asked for.
-func (s *Set) Sharing(each int32, bytes *Budget) *Set {
-	s.each, s.bytes = each, bytes
-	return s
+func (ss *SessionSet) WithWindowPool(each int32, bytes *Budget) *SessionSet {
+	ss.windowPerNode, ss.windowPool = each, bytes
+	return ss
 }
 
 // Lane opens a lane to a place, by a trunk from which something has come just now: so it is
 // as good as a connection that was just made. Nil: there is none now; one that is missing, or
 // silent, is seen to meanwhile.
-func (s *Set) Lane(place string) *Lane {
-	l, _ := s.lane(place)
-	return l
+func (ss *SessionSet) OpenStream(place string) *Stream {
+	st, _ := ss.openOrConnect(place)
+	return st
 }
 
 // LaneSoon is Lane for who waits until somebody has made sure of a trunk, if anybody does, and
 // no longer than ctx.
-func (s *Set) LaneSoon(ctx context.Context, place string) *Lane {
-	l, laid := s.lane(place) //nolint:contextcheck // a trunk is laid for others, too
+func (ss *SessionSet) OpenStreamWait(ctx context.Context, place string) *Stream {
+	st, laid := ss.openOrConnect(place) //nolint:contextcheck // a trunk is laid for others, too
 	if laid == nil {
-		return l
+		return st
 	}
 	select {
 	case <-laid:
-		return s.Lane(place) //nolint:contextcheck // as above
+		return ss.OpenStream(place) //nolint:contextcheck // as above
 	case <-ctx.Done():
 		return nil
 	}
@@ -118,181 +118,181 @@ func (s *Set) LaneSoon(ctx context.Context, place string) *Lane {
 
 // lane opens a lane; nil: laid is closed once somebody has made sure of a trunk, and nil if
 // nobody is at it.
-func (s *Set) lane(place string) (l *Lane, laid <-chan struct{}) {
-	s.mu.Lock()
-	w := s.way(place)
-	t := w.trunk
-	if t != nil && t.fresh() {
-		s.mu.Unlock()
-		if !t.roomy() {
+func (ss *SessionSet) openOrConnect(place string) (st *Stream, laid <-chan struct{}) {
+	ss.mu.Lock()
+	d := ss.destinationLocked(place)
+	s := d.session
+	if s != nil && s.heardRecently() {
+		ss.mu.Unlock()
+		if !s.hasQueueSpace() {
 			return nil, nil
 		}
-		l, _ = t.Open() // full, or it has ended this moment
-		return l, nil
+		st, _ = s.OpenStream() // full, or it has ended this moment
+		return st, nil
 	}
-	defer s.mu.Unlock()
-	if !s.closed && w.laid == nil && !time.Now().Before(w.not) {
-		w.laid = make(chan struct{})
-		s.runs.Go(func() {
-			ctx, cancel := context.WithTimeout(s.life, layTime)
+	defer ss.mu.Unlock()
+	if !ss.closed && d.connecting == nil && !time.Now().Before(d.notBefore) {
+		d.connecting = make(chan struct{})
+		ss.running.Go(func() {
+			ctx, cancel := context.WithTimeout(ss.ctx, connectTimeout)
 			defer cancel()
-			_ = s.Lay(ctx, place) // the next who asks has it tried again
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			close(w.laid)
-			w.laid = nil
+			_ = ss.Connect(ctx, place) // the next who asks has it tried again
+			ss.mu.Lock()
+			defer ss.mu.Unlock()
+			close(d.connecting)
+			d.connecting = nil
 		})
 	}
-	return nil, w.laid
+	return nil, d.connecting
 }
 
 // Lay makes sure of the trunk to a place: it asks the other end for a word, and dials it if
 // none comes, or if there is no trunk that takes lanes.
-func (s *Set) Lay(ctx context.Context, place string) error {
-	s.mu.Lock()
-	w := s.way(place)
-	t := w.trunk
-	s.mu.Unlock()
-	if t != nil {
-		asking, cancel := context.WithTimeout(ctx, askTime)
+func (ss *SessionSet) Connect(ctx context.Context, place string) error {
+	ss.mu.Lock()
+	d := ss.destinationLocked(place)
+	s := d.session
+	ss.mu.Unlock()
+	if s != nil {
+		asking, cancel := context.WithTimeout(ctx, pongTimeout)
 		defer cancel()
-		err := cmp.Or(t.Ask(asking), t.failed())
-		if err == nil && t.Works() {
+		err := cmp.Or(s.AwaitPong(asking), s.failure())
+		if err == nil && s.CanOpen() {
 			return nil
 		}
-		again := s.again(w, t, err)
-		t.Retire() // only now: it may end at once, and in peace
+		again := ss.discard(d, s, err)
+		s.Drain() // only now: it may end at once, and in peace
 		if again {
 			return err
 		}
 	}
-	t, err := s.raise(ctx, w, place)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err == nil && (s.closed || !t.Works()) {
-		err = cmp.Or(t.failed(), ErrRetired)
+	s, err := ss.dialSession(ctx, d, place)
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if err == nil && (ss.closed || !s.CanOpen()) {
+		err = cmp.Or(s.failure(), ErrDraining)
 	}
 	switch {
-	case errors.Is(err, ErrUnknown):
-		w.not = time.Now().Add(plainFor)
+	case errors.Is(err, ErrUnsupported):
+		d.notBefore = time.Now().Add(maxDialInterval)
 	case err != nil: // it may have all the trunks that it takes
-		w.later(mostFailed)
+		d.backOff(maxDialDoublings)
 	default:
-		w.trunk, w.not = t, time.Now().Add(layEvery)
+		d.session, d.notBefore = s, time.Now().Add(dialInterval)
 	}
 	return err
 }
 
 // again gives up a trunk that was asked for a word in vain, and reports whether it was one
 // more that did not last: then the place is not dialed at once.
-func (s *Set) again(w *way, t *Trunk, err error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w.lose(t, err)
-	return w.failed > 1
+func (ss *SessionSet) discard(d *destination, s *Session, err error) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	d.removeSession(s, err)
+	return d.failures > 1
 }
 
 // raise makes a trunk to a place, and waits for its first word.
-func (s *Set) raise(ctx context.Context, w *way, place string) (*Trunk, error) {
-	s.mu.Lock()
-	renewals := s.renewals
-	s.mu.Unlock()
-	conn, err := s.dial(ctx, place)
+func (ss *SessionSet) dialSession(ctx context.Context, d *destination, place string) (*Session, error) {
+	ss.mu.Lock()
+	renewals := ss.generation
+	ss.mu.Unlock()
+	conn, err := ss.dial(ctx, place)
 	if err != nil {
 		return nil, err
 	}
-	t := Dialed(conn, w.budget)
-	if !s.run(w, t, renewals) {
-		t.Fail(ErrRetired)
-		return nil, ErrRetired
+	s := NewClient(conn, d.budget)
+	if !ss.start(d, s, renewals) {
+		s.Fail(ErrDraining)
+		return nil, ErrDraining
 	}
-	if err := t.Ask(ctx); err != nil {
-		t.Retire()
+	if err := s.AwaitPong(ctx); err != nil {
+		s.Drain()
 		return nil, err
 	}
-	return t, nil
+	return s, nil
 }
 
 // run has a trunk carry lanes, unless it was dialed before the set was closed or renewed.
-func (s *Set) run(w *way, t *Trunk, renewals int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed || s.renewals != renewals {
+func (ss *SessionSet) start(d *destination, s *Session, renewals int) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if ss.closed || ss.generation != renewals {
 		return false
 	}
-	s.alive[t] = w
-	s.runs.Go(func() {
-		err := t.Run() // its lanes say why, too
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.alive, t)
-		w.lose(t, err)
+	ss.sessions[s] = d
+	ss.running.Go(func() {
+		err := s.Run() // its lanes say why, too
+		ss.mu.Lock()
+		defer ss.mu.Unlock()
+		delete(ss.sessions, s)
+		d.removeSession(s, err)
 	})
 	return true
 }
 
 // way returns the way to a place, without a trunk that takes no more lanes: who meets it may
 // be faster than run. With mu held.
-func (s *Set) way(place string) *way {
-	w := s.ways[place]
-	if w == nil {
-		w = &way{budget: NewBudget(s.most, nil)}
-		if s.bytes != nil {
-			w.budget.Sharing(NewBudget(s.each, s.bytes))
+func (ss *SessionSet) destinationLocked(place string) *destination {
+	d := ss.destinations[place]
+	if d == nil {
+		d = &destination{budget: NewBudget(ss.maxStreams, nil)}
+		if ss.windowPool != nil {
+			d.budget.WithWindowPool(NewBudget(ss.windowPerNode, ss.windowPool))
 		}
-		s.ways[place] = w
+		ss.destinations[place] = d
 	}
-	if t := w.trunk; t != nil && !t.Works() {
-		w.lose(t, t.failed())
+	if s := d.session; s != nil && !s.CanOpen() {
+		d.removeSession(s, s.failure())
 	}
-	return w
+	return d
 }
 
 // Renew has further lanes go by new trunks. Those that there are end with their last lane.
-func (s *Set) Renew() {
-	s.mu.Lock()
-	s.renewals++
-	s.mu.Unlock()
-	for _, t := range s.trunks() {
-		t.Retire()
+func (ss *SessionSet) Renew() {
+	ss.mu.Lock()
+	ss.generation++
+	ss.mu.Unlock()
+	for _, s := range ss.list() {
+		s.Drain()
 	}
 }
 
 // Close ends all trunks, and returns when they have.
-func (s *Set) Close() {
-	s.mu.Lock()
-	s.closed = true
-	s.mu.Unlock()
-	s.end()
-	for _, t := range s.trunks() {
-		t.Fail(net.ErrClosed)
+func (ss *SessionSet) Close() {
+	ss.mu.Lock()
+	ss.closed = true
+	ss.mu.Unlock()
+	ss.cancel()
+	for _, s := range ss.list() {
+		s.Fail(net.ErrClosed)
 	}
-	s.runs.Wait()
+	ss.running.Wait()
 }
 
 // Open returns how many trunks there are, those that end among them.
-func (s *Set) Open() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.alive)
+func (ss *SessionSet) Len() int {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return len(ss.sessions)
 }
 
 // Hears reports whether something has come just now by a connection to a place of which is says
 // that it counts: one that takes no more lanes tells of the path as well.
-func (s *Set) Hears(place string, is func(conn net.Conn) bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w := s.ways[place]
-	for t, of := range s.alive {
-		if of == w && t.fresh() && is(t.conn) {
+func (ss *SessionSet) HeardFrom(place string, is func(conn net.Conn) bool) bool {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	d := ss.destinations[place]
+	for s, of := range ss.sessions {
+		if of == d && s.heardRecently() && is(s.conn) {
 			return true
 		}
 	}
 	return false
 }
 
-func (s *Set) trunks() []*Trunk {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Collect(maps.Keys(s.alive))
+func (ss *SessionSet) list() []*Session {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return slices.Collect(maps.Keys(ss.sessions))
 }

@@ -13,29 +13,29 @@ import (
 )
 
 // ends is what a set dials in a bubble: each end has a number, from 1 on.
-type ends struct {
-	*Set
-	t     *testing.T
-	dials atomic.Int32
-	fails error // of dialing; nil: it does not
-	serve func(n int32, end net.Conn)
+type setFixture struct {
+	*SessionSet
+	t       *testing.T
+	dials   atomic.Int32
+	dialErr error // of dialing; nil: it does not
+	serve   func(n int32, end net.Conn)
 }
 
 // inEnds runs f in a bubble with a set whose ends are served by serve.
-func inEnds(t *testing.T, serve func(n int32, end net.Conn), f func(e *ends)) {
+func withSet(t *testing.T, serve func(n int32, end net.Conn), f func(e *setFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		e := &ends{t: t, serve: serve}
-		e.Set = NewSet(MaxLanes, e.dial)
+		e := &setFixture{t: t, serve: serve}
+		e.SessionSet = NewSessionSet(MaxStreams, e.dial)
 		defer e.Close()
 		f(e)
 	})
 }
 
-func (e *ends) dial(context.Context, string) (net.Conn, error) {
+func (e *setFixture) dial(context.Context, string) (net.Conn, error) {
 	n := e.dials.Add(1)
-	if e.fails != nil {
-		return nil, e.fails
+	if e.dialErr != nil {
+		return nil, e.dialErr
 	}
 	a, b := net.Pipe()
 	go e.serve(n, b)
@@ -43,37 +43,37 @@ func (e *ends) dial(context.Context, string) (net.Conn, error) {
 }
 
 // taking serves an end as another node does.
-func taking(_ int32, end net.Conn) {
-	_ = Accepted(end, NewBudget(MaxLanes, nil), func(l *Lane) bool {
+func serveAndDiscard(_ int32, end net.Conn) {
+	_ = NewServer(end, NewBudget(MaxStreams, nil), func(st *Stream) bool {
 		go func() {
-			_, _ = io.Copy(io.Discard, l)
-			_ = l.Close()
+			_, _ = io.Copy(io.Discard, st)
+			_ = st.Close()
 		}()
 		return true
 	}).Run()
 }
 
 // soon asks for a lane, and once more when what that has set going is done.
-func (e *ends) soon() *Lane {
-	l := e.Lane("far")
-	if l == nil {
+func (e *setFixture) openStream() *Stream {
+	st := e.OpenStream("far")
+	if st == nil {
 		synctest.Wait()
-		l = e.Lane("far")
+		st = e.OpenStream("far")
 	}
-	return l
+	return st
 }
 
-func (e *ends) want(what string, l *Lane, lane bool, dials int32) {
+func (e *setFixture) want(what string, st *Stream, lane bool, dials int32) {
 	e.t.Helper()
-	if n := e.dials.Load(); l != nil != lane || n != dials {
-		e.t.Errorf("%s: a lane: %v, after %d dials, want %v after %d", what, l != nil, n, lane, dials)
+	if n := e.dials.Load(); st != nil != lane || n != dials {
+		e.t.Errorf("%s: a lane: %v, after %d dials, want %v after %d", what, st != nil, n, lane, dials)
 	}
 }
 
 // none checks that there is no lane, while somebody may be dialing.
-func (e *ends) none(what string, l *Lane) {
+func (e *setFixture) wantNone(what string, st *Stream) {
 	e.t.Helper()
-	if l != nil {
+	if st != nil {
 		e.t.Errorf("%s: a lane", what)
 	}
 }
@@ -81,9 +81,9 @@ func (e *ends) none(what string, l *Lane) {
 // Nobody waits for a trunk: it is laid beside what goes on without, once for all who ask.
 func TestNobodyWaitsForATrunk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &ends{t: t, serve: taking}
+		e := &setFixture{t: t, serve: serveAndDiscard}
 		asked := make(chan struct{}) // closed: all have
-		e.Set = NewSet(MaxLanes, func(ctx context.Context, place string) (net.Conn, error) {
+		e.SessionSet = NewSessionSet(MaxStreams, func(ctx context.Context, place string) (net.Conn, error) {
 			c, err := e.dial(ctx, place)
 			<-asked
 			return c, err
@@ -91,60 +91,60 @@ func TestNobodyWaitsForATrunk(t *testing.T) {
 		defer e.Close()
 		began := time.Now()
 		for range 100 {
-			e.none("at first", e.Lane("far"))
+			e.wantNone("at first", e.OpenStream("far"))
 		}
 		close(asked)
 		synctest.Wait()
-		first := e.Lane("far")
+		first := e.OpenStream("far")
 		e.want("then", first, true, 1)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("that took %v", took)
 		}
 		_ = first.Close()
-		first.Fail(net.ErrClosed)
-		time.Sleep(layEvery)
-		e.want("once it broke", e.soon(), true, 2)
+		first.FailSession(net.ErrClosed)
+		time.Sleep(dialInterval)
+		e.want("once it broke", e.openStream(), true, 2)
 	})
 }
 
 // A place that cannot be dialed is dialed once in a while, and one that knows no trunks still
 // less often.
 func TestAPlaceWithoutTrunksIsSeldomDialed(t *testing.T) {
-	inEnds(t, taking, func(e *ends) {
+	withSet(t, serveAndDiscard, func(e *setFixture) {
 		asks := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-				e.none("nobody is there", e.Lane("far"))
+				e.wantNone("nobody is there", e.OpenStream("far"))
 			}
 		}
-		e.fails = errors.New("nobody there")
-		asks(24 * layEvery) // after 0, 1, 3, 7, 15 and 23 s
+		e.dialErr = errors.New("nobody there")
+		asks(24 * dialInterval) // after 0, 1, 3, 7, 15 and 23 s
 		if n := e.dials.Load(); n != 6 {
-			t.Errorf("%d dials in 24 times %v", n, layEvery)
+			t.Errorf("%d dials in 24 times %v", n, dialInterval)
 		}
-		e.fails = fmt.Errorf("older: %w", ErrUnknown)
-		asks(plainFor + 8*layEvery)
+		e.dialErr = fmt.Errorf("older: %w", ErrUnsupported)
+		asks(maxDialInterval + 8*dialInterval)
 		if n := e.dials.Load(); n != 6+2 {
 			t.Errorf("%d dials in a minute of a place that knows no trunks, want two", n-6)
 		}
-		e.fails = nil
-		time.Sleep(plainFor)
-		e.want("a newer version", e.soon(), true, 9)
+		e.dialErr = nil
+		time.Sleep(maxDialInterval)
+		e.want("a newer version", e.openStream(), true, 9)
 	})
 }
 
 // A connection by which nothing ever comes is given up, and another one dialed later.
 func TestATrunkThatIsNeverHeardIsReplaced(t *testing.T) {
 	var silent net.Conn
-	inEnds(t, func(n int32, end net.Conn) {
+	withSet(t, func(n int32, end net.Conn) {
 		if n == 1 {
 			silent = end
 			return
 		}
-		taking(n, end)
-	}, func(e *ends) {
-		e.want("without a word", e.soon(), false, 1)
-		time.Sleep(layTime + layEvery)
-		e.want("the next", e.soon(), true, 2)
+		serveAndDiscard(n, end)
+	}, func(e *setFixture) {
+		e.want("without a word", e.openStream(), false, 1)
+		time.Sleep(connectTimeout + dialInterval)
+		e.want("the next", e.openStream(), true, 2)
 		if _, err := silent.Write([]byte{0}); err == nil {
 			t.Error("the first one is still open")
 		}
@@ -152,16 +152,16 @@ func TestATrunkThatIsNeverHeardIsReplaced(t *testing.T) {
 }
 
 // stalling is a connection of a process that stands still while it is stalled.
-type stalling struct {
+type stallingConn struct {
 	net.Conn
 	stalled atomic.Bool
-	on      chan struct{} // closed: it goes on
+	resume  chan struct{} // closed: it goes on
 }
 
-func (s *stalling) Read(p []byte) (int, error) {
+func (s *stallingConn) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if s.stalled.Load() {
-		<-s.on
+		<-s.resume
 	}
 	return n, err
 }
@@ -170,58 +170,58 @@ func (s *stalling) Read(p []byte) (int, error) {
 // while the other end is asked for a word, and one that stands still is replaced. What runs
 // by it goes on, and it is not used again.
 func TestATrunkThatWentSilentIsAsked(t *testing.T) {
-	var gate atomic.Pointer[stalling]
-	inEnds(t, func(n int32, end net.Conn) {
+	var gate atomic.Pointer[stallingConn]
+	withSet(t, func(n int32, end net.Conn) {
 		if n == 1 {
-			g := &stalling{Conn: end, on: make(chan struct{})}
+			g := &stallingConn{Conn: end, resume: make(chan struct{})}
 			gate.Store(g)
 			end = g
 		}
-		taking(n, end)
-	}, func(e *ends) {
-		first := e.soon()
+		serveAndDiscard(n, end)
+	}, func(e *setFixture) {
+		first := e.openStream()
 		e.want("at first", first, true, 1)
-		time.Sleep(2 * freshFor)
-		if first.Fresh() || first.Over() {
-			t.Errorf("after a silence it is fresh: %v, over: %v", first.Fresh(), first.Over())
+		time.Sleep(2 * heardWithin)
+		if first.Responsive() || first.SessionDraining() {
+			t.Errorf("after a silence it is fresh: %v, over: %v", first.Responsive(), first.SessionDraining())
 		}
-		e.want("after a silence", e.Lane("far"), false, 1)
+		e.want("after a silence", e.OpenStream("far"), false, 1)
 		synctest.Wait()
-		e.want("once it has answered", e.Lane("far"), true, 1)
-		if !first.Fresh() {
+		e.want("once it has answered", e.OpenStream("far"), true, 1)
+		if !first.Responsive() {
 			t.Error("it has answered, and is not fresh")
 		}
-		time.Sleep(layEvery)
+		time.Sleep(dialInterval)
 		gate.Load().stalled.Store(true)
-		e.want("while it stands still", e.Lane("far"), false, 1)
-		time.Sleep(askTime)
+		e.want("while it stands still", e.OpenStream("far"), false, 1)
+		time.Sleep(pongTimeout)
 		synctest.Wait()
-		e.want("after that", e.Lane("far"), true, 2)
-		if !first.Quiet() || !first.Over() {
+		e.want("after that", e.OpenStream("far"), true, 2)
+		if !first.Quiet() || !first.SessionDraining() {
 			t.Error("what ran broke, or may be used again")
 		}
-		close(gate.Load().on)
+		close(gate.Load().resume)
 	})
 }
 
 // A trunk that breaks as it is asked tells that its other end has gone, and nothing of who is
 // there now: that one is dialed at once.
 func TestATrunkThatBreaksAsItIsAskedIsReplacedAtOnce(t *testing.T) {
-	inEnds(t, func(n int32, end net.Conn) {
+	withSet(t, func(n int32, end net.Conn) {
 		if n > 1 {
-			taking(n, end)
+			serveAndDiscard(n, end)
 			return
 		}
 		defer func() { _ = end.Close() }()
-		b := make([]byte, headLen)
+		b := make([]byte, headerLen)
 		_, _ = io.ReadFull(end, b) // a ping
-		_, _ = end.Write(appendFrame(nil, kindPong, 0, nil))
+		_, _ = end.Write(appendFrame(nil, framePong, 0, nil))
 		_, _ = io.ReadFull(end, b) // a lane
 		_, _ = io.ReadFull(end, b) // the next ping
-	}, func(e *ends) {
-		e.want("at first", e.soon(), true, 1)
-		time.Sleep(layEvery)
-		e.want("then", e.soon(), true, 2)
+	}, func(e *setFixture) {
+		e.want("at first", e.openStream(), true, 1)
+		time.Sleep(dialInterval)
+		e.want("then", e.openStream(), true, 2)
 	})
 }
 
@@ -230,47 +230,47 @@ func TestATrunkThatBreaksAsItIsAskedIsReplacedAtOnce(t *testing.T) {
 func TestATrunkThatBreaksAgainAndAgainIsLeftAlone(t *testing.T) {
 	const often, seen = 10, 300 * time.Second // by then one more would be dialed each minute
 	word := func(end net.Conn) {
-		_, _ = io.ReadFull(end, make([]byte, headLen)) // a ping
-		_, _ = end.Write(appendFrame(nil, kindPong, 0, nil))
+		_, _ = io.ReadFull(end, make([]byte, headerLen)) // a ping
+		_, _ = end.Write(appendFrame(nil, framePong, 0, nil))
 	}
 	for what, fails := range map[string]func(end net.Conn){
 		"broken": func(end net.Conn) { _, _ = end.Read(make([]byte, 1)) }, // with the first lane
 		"silent": func(end net.Conn) { _, _ = io.Copy(io.Discard, end) },
 	} {
-		for how, parts := range map[string]func(l *Lane){
-			"lasted":   func(l *Lane) { time.Sleep(plainFor); l.Fail(io.ErrUnexpectedEOF) },
-			"in peace": func(l *Lane) { l.Fail(ErrRetired) },
+		for how, parts := range map[string]func(st *Stream){
+			"lasted":   func(st *Stream) { time.Sleep(maxDialInterval); st.FailSession(io.ErrUnexpectedEOF) },
+			"in peace": func(st *Stream) { st.FailSession(ErrDraining) },
 		} {
 			t.Run(what+", then "+how, func(t *testing.T) {
-				inEnds(t, func(n int32, end net.Conn) {
+				withSet(t, func(n int32, end net.Conn) {
 					if n == often+1 {
-						taking(n, end)
+						serveAndDiscard(n, end)
 						return
 					}
 					defer func() { _ = end.Close() }()
 					word(end)
 					fails(end)
-				}, func(e *ends) {
+				}, func(e *setFixture) {
 					asks := func(d time.Duration) {
 						for began := time.Now(); time.Since(began) < d; time.Sleep(10 * time.Millisecond) {
-							if l := e.Lane("far"); l != nil {
-								_ = l.Close()
+							if st := e.OpenStream("far"); st != nil {
+								_ = st.Close()
 							}
 						}
 					}
 					asks(seen)
 					e.want("in five minutes", nil, false, often)
-					if e.ways["far"].trunk != nil {
+					if e.destinations["far"].session != nil {
 						t.Error("a trunk that has failed is kept")
 					}
-					time.Sleep(plainFor)
-					l := e.soon()
-					e.want("then", l, true, often+1)
-					parts(l)
+					time.Sleep(maxDialInterval)
+					st := e.openStream()
+					e.want("then", st, true, often+1)
+					parts(st)
 					synctest.Wait()
-					time.Sleep(layEvery)
-					e.want("at once", e.soon(), true, often+2)
-					asks(5 * layEvery / 2)
+					time.Sleep(dialInterval)
+					e.want("at once", e.openStream(), true, often+2)
+					asks(5 * dialInterval / 2)
 					e.want("and soon after that", nil, false, often+3)
 				})
 			})
@@ -281,22 +281,22 @@ func TestATrunkThatBreaksAgainAndAgainIsLeftAlone(t *testing.T) {
 // What is dialed while all is renewed was dialed with what was before: no lane goes by it.
 func TestARenewalReachesWhatIsBeingDialed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &ends{t: t, serve: taking}
+		e := &setFixture{t: t, serve: serveAndDiscard}
 		slow := make(chan struct{})
-		e.Set = NewSet(MaxLanes, func(ctx context.Context, place string) (net.Conn, error) {
+		e.SessionSet = NewSessionSet(MaxStreams, func(ctx context.Context, place string) (net.Conn, error) {
 			c, err := e.dial(ctx, place)
 			<-slow
 			return c, err
 		})
 		defer e.Close()
-		e.want("at first", e.soon(), false, 1)
+		e.want("at first", e.openStream(), false, 1)
 		e.Renew()
 		close(slow)
 		synctest.Wait()
-		e.want("after the renewal", e.Lane("far"), false, 1)
-		time.Sleep(layEvery)
-		e.want("then", e.soon(), true, 2)
-		if n := len(e.trunks()); n != 1 {
+		e.want("after the renewal", e.OpenStream("far"), false, 1)
+		time.Sleep(dialInterval)
+		e.want("then", e.openStream(), true, 2)
+		if n := len(e.list()); n != 1 {
 			t.Errorf("%d trunks run, want one", n)
 		}
 	})
@@ -304,42 +304,42 @@ func TestARenewalReachesWhatIsBeingDialed(t *testing.T) {
 
 // Lanes of before go on when all is renewed, and count in what there may be to that place.
 func TestLanesOfAllTrunksToAPlaceAreBounded(t *testing.T) {
-	inEnds(t, taking, func(e *ends) {
-		first := e.soon()
-		for range MaxLanes - 1 {
-			if e.Lane("far") == nil {
+	withSet(t, serveAndDiscard, func(e *setFixture) {
+		first := e.openStream()
+		for range MaxStreams - 1 {
+			if e.OpenStream("far") == nil {
 				t.Fatal("no lane within the bound")
 			}
 		}
-		e.want("one more", e.Lane("far"), false, 1)
-		if first.Over() {
+		e.want("one more", e.OpenStream("far"), false, 1)
+		if first.SessionDraining() {
 			t.Error("a trunk that is full is over")
 		}
 		e.Renew()
-		time.Sleep(layEvery)
-		e.want("by another trunk", e.soon(), false, 2)
-		if !first.Quiet() || !first.Over() {
+		time.Sleep(dialInterval)
+		e.want("by another trunk", e.openStream(), false, 2)
+		if !first.Quiet() || !first.SessionDraining() {
 			t.Error("a lane of before broke with the renewal, or may be used again")
 		}
 		_ = first.Close()
 		synctest.Wait()
-		e.want("in the place of one", e.Lane("far"), true, 2)
-		e.want("and no more", e.Lane("far"), false, 2)
-		e.want("elsewhere", e.Lane("other"), false, 2)
+		e.want("in the place of one", e.OpenStream("far"), true, 2)
+		e.want("and no more", e.OpenStream("far"), false, 2)
+		e.want("elsewhere", e.OpenStream("other"), false, 2)
 		synctest.Wait()
-		e.want("elsewhere, then", e.Lane("other"), true, 3)
+		e.want("elsewhere, then", e.OpenStream("other"), true, 3)
 	})
 }
 
 // A trunk whose first word is the last one gives no lanes.
 func TestASetOpensNoLaneToWhoStops(t *testing.T) {
-	inEnds(t, func(_ int32, end net.Conn) {
-		far := Accepted(end, NewBudget(MaxLanes, nil), func(*Lane) bool { t.Error("given"); return true })
-		far.Last(0) // before it runs
+	withSet(t, func(_ int32, end net.Conn) {
+		far := NewServer(end, NewBudget(MaxStreams, nil), func(*Stream) bool { t.Error("given"); return true })
+		far.GoAway(0) // before it runs
 		_ = far.Run()
-	}, func(e *ends) {
-		e.want("of who stops", e.soon(), false, 1)
-		if n := len(e.trunks()); n != 0 {
+	}, func(e *setFixture) {
+		e.want("of who stops", e.openStream(), false, 1)
+		if n := len(e.list()); n != 0 {
 			t.Errorf("%d trunks run on", n)
 		}
 	})
@@ -348,20 +348,20 @@ func TestASetOpensNoLaneToWhoStops(t *testing.T) {
 // A set that is closed ends what it runs and what it dials, and gives nothing.
 func TestAClosedSetGivesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &ends{t: t, serve: taking}
-		e.Set = NewSet(MaxLanes, func(ctx context.Context, place string) (net.Conn, error) {
+		e := &setFixture{t: t, serve: serveAndDiscard}
+		e.SessionSet = NewSessionSet(MaxStreams, func(ctx context.Context, place string) (net.Conn, error) {
 			if place == "slow" {
 				<-ctx.Done()
 			}
 			return e.dial(ctx, place)
 		})
-		l := e.soon()
-		e.Lane("slow")
+		st := e.openStream()
+		e.OpenStream("slow")
 		synctest.Wait()
 		e.Close()
-		if n := len(e.trunks()); n != 0 || l.Quiet() {
+		if n := len(e.list()); n != 0 || st.Quiet() {
 			t.Errorf("%d trunks run on when the set is closed", n)
 		}
-		e.want("of a closed set", e.soon(), false, 2)
+		e.want("of a closed set", e.openStream(), false, 2)
 	})
 }

@@ -19,12 +19,12 @@ import (
 )
 
 func TestEveryLaneCarriesItsOwnBytesBothWays(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withSessionPair(t, func(w *sessionPair) {
 		var all sync.WaitGroup
 		for i := range 50 {
-			near, far := w.lane()
+			near, far := w.openStream()
 			text := bytes.Repeat([]byte{byte(i)}, 1+rand.IntN(5*mux.Window))
-			for _, way := range [][2]*mux.Lane{{near, far}, {far, near}} {
+			for _, way := range [][2]*mux.Stream{{near, far}, {far, near}} {
 				all.Go(func() {
 					for rest := text; len(rest) > 0; {
 						n := min(len(rest), 1+rand.IntN(40<<10))
@@ -48,8 +48,8 @@ func TestEveryLaneCarriesItsOwnBytesBothWays(t *testing.T) {
 
 // A reader that takes nothing is its own lane's affair.
 func TestALaneThatNobodyReadsHoldsUpNoOther(t *testing.T) {
-	inWorld(t, func(w *world) {
-		stuck, unread := w.lane()
+	withSessionPair(t, func(w *sessionPair) {
+		stuck, unread := w.openStream()
 		var sent atomic.Int64
 		go func() {
 			n, err := stuck.Write(make([]byte, 10*mux.Window))
@@ -58,13 +58,13 @@ func TestALaneThatNobodyReadsHoldsUpNoOther(t *testing.T) {
 				t.Errorf("Write = %v, want %v", err, net.ErrClosed)
 			}
 		}()
-		near, far := w.lane()
+		near, far := w.openStream()
 		asks, answers := strings.Repeat("asks", 300), strings.Repeat("answers", 300)
 		for range mux.Window / 300 {
-			w.say(near, asks)
-			w.hear(far, asks)
-			w.say(far, answers)
-			w.hear(near, answers)
+			w.write(near, asks)
+			w.expect(far, asks)
+			w.write(far, answers)
+			w.expect(near, answers)
 		}
 		synctest.Wait()
 		_ = stuck.Close()
@@ -79,32 +79,32 @@ func TestALaneThatNobodyReadsHoldsUpNoOther(t *testing.T) {
 }
 
 func TestWhatIsCutDoesNotEnd(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
-		w.say(near, "half of")
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
+		w.write(near, "half of")
 		synctest.Wait() // what has not left is not sent any more
 		_ = near.SetLinger(0)
 		_ = near.Close()
 		synctest.Wait()
-		w.hear(far, "half of")
-		w.ends(far, syscall.ECONNRESET)
+		w.expect(far, "half of")
+		w.expectError(far, syscall.ECONNRESET)
 		if _, err := far.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
 			t.Errorf("Write to one that was cut = %v", err)
 		}
 		if _, err := near.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Write after Close = %v", err)
 		}
-		w.ends(near, net.ErrClosed)
+		w.expectError(near, net.ErrClosed)
 	})
 }
 
 func TestWhatIsClosedEndsBehindItsLastByte(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
-		w.say(near, "all")
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
+		w.write(near, "all")
 		_ = near.Close()
-		w.hear(far, "all")
-		w.ends(far, io.EOF)
+		w.expect(far, "all")
+		w.expectError(far, io.EOF)
 		if _, err := far.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
 			t.Errorf("Write to one that reads no more = %v", err)
 		}
@@ -112,14 +112,14 @@ func TestWhatIsClosedEndsBehindItsLastByte(t *testing.T) {
 }
 
 func TestHalfOfALaneGoesOn(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
-		w.say(near, "asks")
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
+		w.write(near, "asks")
 		_ = near.CloseWrite()
-		w.hear(far, "asks")
-		w.ends(far, io.EOF)
-		w.say(far, "answers")
-		w.hear(near, "answers")
+		w.expect(far, "asks")
+		w.expectError(far, io.EOF)
+		w.write(far, "answers")
+		w.expect(near, "answers")
 		if _, err := near.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Write after CloseWrite = %v", err)
 		}
@@ -128,17 +128,17 @@ func TestHalfOfALaneGoesOn(t *testing.T) {
 
 // What broke off with the trunk may have been whole: that is read first.
 func TestABrokenTrunkBreaksEveryLaneBehindWhatHasCome(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
-		waits, _ := w.lane()
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
+		waits, _ := w.openStream()
 		var broke error
 		go func() { _, broke = waits.Read(make([]byte, 1)) }()
-		w.say(far, "whole")
+		w.write(far, "whole")
 		synctest.Wait()
 		why := errors.New("cut")
-		w.near.Fail(why)
-		w.hear(near, "whole")
-		w.ends(near, why)
+		w.client.Fail(why)
+		w.expect(near, "whole")
+		w.expectError(near, why)
 		synctest.Wait()
 		if !errors.Is(broke, why) {
 			t.Errorf("a waiting read ends with %v, want %v", broke, why)
@@ -146,28 +146,28 @@ func TestABrokenTrunkBreaksEveryLaneBehindWhatHasCome(t *testing.T) {
 		if _, err := near.Write([]byte("x")); !errors.Is(err, why) {
 			t.Errorf("Write = %v, want %v", err, why)
 		}
-		if _, err := w.near.Open(); !errors.Is(err, why) {
+		if _, err := w.client.OpenStream(); !errors.Is(err, why) {
 			t.Errorf("Open = %v, want %v", err, why)
 		}
-		if w.ends(far, io.ErrUnexpectedEOF); !errors.Is(w.nearE, why) || !errors.Is(w.farE, io.ErrUnexpectedEOF) {
-			t.Errorf("Run = %v and %v", w.nearE, w.farE)
+		if w.expectError(far, io.ErrUnexpectedEOF); !errors.Is(w.clientErr, why) || !errors.Is(w.serverErr, io.ErrUnexpectedEOF) {
+			t.Errorf("Run = %v and %v", w.clientErr, w.serverErr)
 		}
 	})
 }
 
 func TestDeadlinesEndReadsAndWrites(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
 		began := time.Now()
 		_ = near.SetReadDeadline(began.Add(time.Second))
-		w.ends(near, os.ErrDeadlineExceeded)
+		w.expectError(near, os.ErrDeadlineExceeded)
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("the read ended after %v", took)
 		}
 		_ = near.SetReadDeadline(time.Now().Add(time.Second))
 		_ = near.SetReadDeadline(time.Time{})
-		time.AfterFunc(time.Minute, func() { w.say(far, "late") })
-		w.hear(near, "late")
+		time.AfterFunc(time.Minute, func() { w.write(far, "late") })
+		w.expect(near, "late")
 
 		_ = near.SetWriteDeadline(time.Now().Add(time.Second))
 		began = time.Now()
@@ -190,14 +190,14 @@ func TestDeadlinesEndReadsAndWrites(t *testing.T) {
 }
 
 func TestWhoLeavesIsNoticed(t *testing.T) {
-	for what, leave := range map[string]func(w *world, near *mux.Lane){
-		"its end":   func(_ *world, near *mux.Lane) { _ = near.CloseWrite() },
-		"its close": func(_ *world, near *mux.Lane) { _ = near.Close() },
-		"the trunk": func(w *world, _ *mux.Lane) { w.near.Fail(errOver) },
+	for what, leave := range map[string]func(w *sessionPair, near *mux.Stream){
+		"its end":   func(_ *sessionPair, near *mux.Stream) { _ = near.CloseWrite() },
+		"its close": func(_ *sessionPair, near *mux.Stream) { _ = near.Close() },
+		"the trunk": func(w *sessionPair, _ *mux.Stream) { w.client.Fail(errTestOver) },
 	} {
 		t.Run(what, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				near, far := w.lane()
+			withSessionPair(t, func(w *sessionPair) {
+				near, far := w.openStream()
 				if !far.Quiet() {
 					t.Error("a lane on which nothing is said is not quiet")
 				}
@@ -217,49 +217,49 @@ func TestWhoLeavesIsNoticed(t *testing.T) {
 }
 
 func TestARetiredTrunkEndsWithItsLastLane(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
-		w.near.Retire()
-		if _, err := w.near.Open(); !errors.Is(err, mux.ErrRetired) {
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
+		w.client.Drain()
+		if _, err := w.client.OpenStream(); !errors.Is(err, mux.ErrDraining) {
 			t.Errorf("Open = %v", err)
 		}
-		w.say(near, "goes on")
-		w.hear(far, "goes on")
+		w.write(near, "goes on")
+		w.expect(far, "goes on")
 		_ = near.Close()
 		synctest.Wait()
-		if !errors.Is(w.nearE, mux.ErrRetired) || w.farE == nil {
-			t.Errorf("Run = %v and %v", w.nearE, w.farE)
+		if !errors.Is(w.clientErr, mux.ErrDraining) || w.serverErr == nil {
+			t.Errorf("Run = %v and %v", w.clientErr, w.serverErr)
 		}
 	})
 }
 
 func TestLanesAreBounded(t *testing.T) {
-	inWorld(t, func(w *world) {
-		var last *mux.Lane
-		for range mux.MaxLanes {
+	withSessionPair(t, func(w *sessionPair) {
+		var last *mux.Stream
+		for range mux.MaxStreams {
 			var err error
-			if last, err = w.near.Open(); err != nil {
+			if last, err = w.client.OpenStream(); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := w.near.Open(); !errors.Is(err, mux.ErrFull) {
-			t.Errorf("Open = %v, want %v", err, mux.ErrFull)
+		if _, err := w.client.OpenStream(); !errors.Is(err, mux.ErrStreamLimit) {
+			t.Errorf("Open = %v, want %v", err, mux.ErrStreamLimit)
 		}
 		_ = last.Close()
 		synctest.Wait()
-		for range mux.MaxLanes {
-			last = <-w.given
+		for range mux.MaxStreams {
+			last = <-w.accepted
 		}
 		_ = last.Close()
 		synctest.Wait()
-		near, err := w.near.Open()
+		near, err := w.client.OpenStream()
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.say(near, "x")
+		w.write(near, "x")
 		synctest.Wait()
-		if w.farE != nil {
-			t.Errorf("the other end refuses what is within its bound: %v", w.farE)
+		if w.serverErr != nil {
+			t.Errorf("the other end refuses what is within its bound: %v", w.serverErr)
 		}
 	})
 }
@@ -267,27 +267,27 @@ func TestLanesAreBounded(t *testing.T) {
 // A lane that is cut before anything of it has left costs no other lane anything: the other
 // end has not heard of it yet, and a reset of what was never opened breaks the trunk.
 func TestALaneThatIsCutAtOnceBreaksNoOther(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
 		for _, text := range []string{"", "asks"} {
-			cut, err := w.near.Open()
+			cut, err := w.client.OpenStream()
 			if err != nil {
 				t.Fatal(err)
 			}
 			if text != "" {
-				w.say(cut, text)
+				w.write(cut, text)
 			}
 			_ = cut.SetLinger(0)
 			_ = cut.Close()
 			synctest.Wait()
-			if _, err := io.ReadAll(<-w.given); !errors.Is(err, syscall.ECONNRESET) {
+			if _, err := io.ReadAll(<-w.accepted); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("the other end reads it until %v, want %v", err, syscall.ECONNRESET)
 			}
 		}
-		w.say(near, "goes on")
-		w.hear(far, "goes on")
-		if w.nearE != nil || w.farE != nil {
-			t.Errorf("the trunk ended with %v and %v", w.nearE, w.farE)
+		w.write(near, "goes on")
+		w.expect(far, "goes on")
+		if w.clientErr != nil || w.serverErr != nil {
+			t.Errorf("the trunk ended with %v and %v", w.clientErr, w.serverErr)
 		}
 	})
 }

@@ -7,35 +7,35 @@ import (
 )
 
 // put has a frame written that none waits behind, or that waits behind none.
-func (t *Trunk) put(k kind, lane uint32, data []byte) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil {
-		return t.err
+func (s *Session) enqueue(k frameType, lane uint32, data []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
 	}
-	t.add(k, lane, data)
+	s.enqueueLocked(k, lane, data)
 	return nil
 }
 
 // add adds that frame. A reset waits behind what opens its lane: the other end takes none
 // for a lane that it has not heard of. One of a socket's lane waits behind what that has said,
 // which is its client's: who says his last and leaves is heard. With mu held.
-func (t *Trunk) add(k kind, lane uint32, data []byte) {
+func (s *Session) enqueueLocked(k frameType, lane uint32, data []byte) {
 	switch {
-	case k == kindPing && t.asks, k == kindPong && t.answers:
+	case k == framePing && s.pingQueued, k == framePong && s.pongQueued:
 		return // one says it all
-	case k == kindPing:
-		t.asks = true
-	case k == kindPong:
-		t.answers = true
+	case k == framePing:
+		s.pingQueued = true
+	case k == framePong:
+		s.pongQueued = true
 	}
-	reset := k == kindReset && (t.give == nil && lane > t.begun || t.budget.most > MaxLanes)
-	if k == kindOpen || k == kindEnd || k == kindClose || reset {
-		t.out = appendFrame(t.out, k, lane, data)
+	reset := k == frameReset && (s.accept == nil && lane > s.batchedID || s.budget.limit > MaxStreams)
+	if k == frameOpen || k == frameEndStream || k == frameClose || reset {
+		s.queue = appendFrame(s.queue, k, lane, data)
 	} else {
-		t.urgent = appendFrame(t.urgent, k, lane, data)
+		s.urgent = appendFrame(s.urgent, k, lane, data)
 	}
-	t.tell()
+	s.signalWriterLocked()
 }
 
 // send has data of a lane written; false means that too much waits already, and that the
@@ -43,81 +43,81 @@ func (t *Trunk) add(k kind, lane uint32, data []byte) {
 // writes, and the socket takes it at once, it does so itself. What is whole waits for nobody's
 // bytes at the end that opens lanes: those that there are, and the credit of each, bound it,
 // unless they are many.
-func (t *Trunk) send(l *Lane, data []byte, bulk bool) (bool, error) {
-	most := mostQueue
+func (s *Session) enqueueData(st *Stream, data []byte, bulk bool) (bool, error) {
+	most := queueLimit
 	if bulk {
-		most = bulkQueue
+		most = bulkQueueLimit
 	}
-	t.mu.Lock()
+	s.mu.Lock()
 	switch {
-	case t.err != nil:
-		defer t.mu.Unlock()
-		return false, t.err
-	case len(t.out)+len(data) > most && (t.give != nil || bulk || t.budget.most > MaxLanes):
-		defer t.mu.Unlock()
-		if !l.crowds {
-			l.crowds = true
-			t.crowd = append(t.crowd, l)
+	case s.err != nil:
+		defer s.mu.Unlock()
+		return false, s.err
+	case len(s.queue)+len(data) > most && (s.accept != nil || bulk || s.budget.limit > MaxStreams):
+		defer s.mu.Unlock()
+		if !st.blocked {
+			st.blocked = true
+			s.blocked = append(s.blocked, st)
 		}
 		return false, nil
 	}
-	if l.begins == 0 {
-		l.begins = t.loads + 1
+	if st.firstBatch == 0 {
+		st.firstBatch = s.batches + 1
 	}
-	t.out = appendFrame(t.out, kindData, l.id, data)
-	mine := !t.told && t.sock.works()
+	s.queue = appendFrame(s.queue, frameData, st.id, data)
+	mine := !s.writing && s.transport.canTrySend()
 	if mine {
-		t.told = true
+		s.writing = true
 	} else {
-		t.tell()
+		s.signalWriterLocked()
 	}
-	t.mu.Unlock()
+	s.mu.Unlock()
 	if mine {
-		t.writeSoon()
+		s.writeInline()
 	}
 	return true, nil
 }
 
 // credit has the other end told that it may send so much more on a lane: at one time, however
 // often that was said before it is written.
-func (t *Trunk) credit(l *Lane, n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil {
+func (s *Session) enqueueWindowUpdate(st *Stream, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
 		return // the next read says so
 	}
-	if l.back == 0 {
-		t.credits = append(t.credits, l)
+	if st.pendingCredit == 0 {
+		s.windowUpdates = append(s.windowUpdates, st)
 	}
-	l.back += n
-	t.tell()
+	st.pendingCredit += n
+	s.signalWriterLocked()
 }
 
 // tell gives the writer its turn. With mu held.
-func (t *Trunk) tell() {
-	if !t.told {
-		t.told = true
-		t.turn <- struct{}{} // has room: told says that it is empty
+func (s *Session) signalWriterLocked() {
+	if !s.writing {
+		s.writing = true
+		s.writeSignal <- struct{}{} // has room: told says that it is empty
 	}
 }
 
 // write writes what there is whenever it has its turn. First it lets all go on that are
 // ready to: what they have to say goes out with the rest.
-func (t *Trunk) write() {
+func (s *Session) writeLoop() {
 	for {
 		select {
-		case <-t.turn:
-		case <-t.over:
+		case <-s.writeSignal:
+		case <-s.failed:
 			return
 		}
-		if len(t.rest) > 0 {
-			n, err := t.sock.under.Write(t.rest)
-			t.written(&t.owing, max(n, 1), err) // some of it had gone before
-			t.owing, t.rest = load{}, nil
+		if len(s.unsent) > 0 {
+			n, err := s.transport.direct.Write(s.unsent)
+			s.batchWritten(&s.partial, max(n, 1), err) // some of it had gone before
+			s.partial, s.unsent = writeBatch{}, nil
 		} else {
 			runtime.Gosched()
 		}
-		for t.flush() {
+		for s.flush() {
 			continue
 		}
 	}
@@ -125,144 +125,144 @@ func (t *Trunk) write() {
 
 // atOnce is how often who has the turn without being the writer writes: what comes
 // meanwhile is others', and their affair after that.
-const atOnce = 2
+const maxInlineBatches = 2
 
 // writeSoon writes what there is as write does, from the goroutine of who had something to
 // say. It never waits: where the socket takes no more it leaves the rest to the writer. It
 // has the turn.
-func (t *Trunk) writeSoon() {
+func (s *Session) writeInline() {
 	runtime.Gosched()
-	for range atOnce {
-		u, some := t.load()
+	for range maxInlineBatches {
+		batch, some := s.nextBatch()
 		if !some {
 			return
 		}
-		wakeAll(u.crowd)
+		wakeBlocked(batch.blocked)
 		n := 0
-		b, err := t.sock.seal(u.out)
+		b, err := s.transport.encrypt(batch.data)
 		if err == nil {
-			if n, err = t.sock.send(b); err == nil && n < len(b) {
-				t.owing, t.rest = u, b[n:]
+			if n, err = s.transport.trySend(b); err == nil && n < len(b) {
+				s.partial, s.unsent = batch, b[n:]
 				break
 			}
 		}
-		t.written(&u, n, err)
+		s.batchWritten(&batch, n, err)
 	}
-	t.turn <- struct{}{} // has room: told says that it is empty
+	s.writeSignal <- struct{}{} // has room: told says that it is empty
 }
 
 // load is what is written at one time.
-type load struct {
-	out   []byte
-	crowd []*Lane // whom to tell that there is room
-	parts bool    // it says which lane was the last
+type writeBatch struct {
+	data    []byte
+	blocked []*Stream // whom to tell that there is room
+	goAway  bool      // it says which lane was the last
 }
 
 // load returns what waits to be written; false: nothing does, or it cannot, and the turn has
 // been given up.
-func (t *Trunk) load() (u load, some bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.err != nil || len(t.urgent)+len(t.out)+len(t.credits)+len(t.refusals) == 0 && !t.sock.owes() {
-		if t.told = false; t.leaves {
-			go t.Fail(ErrRetired)
+func (s *Session) nextBatch() (batch writeBatch, some bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil || len(s.urgent)+len(s.queue)+len(s.windowUpdates)+len(s.refusals) == 0 && !s.transport.hasReplies() {
+		if s.writing = false; s.closeAfterFlush {
+			go s.Fail(ErrDraining)
 		}
-		return u, false
+		return batch, false
 	}
-	for _, l := range t.credits {
-		var b [creditLen]byte
-		binary.BigEndian.PutUint32(b[:], uint32(l.back))
-		l.back = 0
-		t.urgent = appendFrame(t.urgent, kindCredit, l.id, b[:])
+	for _, st := range s.windowUpdates {
+		var b [windowUpdateLen]byte
+		binary.BigEndian.PutUint32(b[:], uint32(st.pendingCredit))
+		st.pendingCredit = 0
+		s.urgent = appendFrame(s.urgent, frameWindowUpdate, st.id, b[:])
 	}
-	for _, id := range t.refusals {
-		t.urgent = appendFrame(t.urgent, kindRefuse, id, nil)
+	for _, id := range s.refusals {
+		s.urgent = appendFrame(s.urgent, frameRefuse, id, nil)
 	}
-	t.refusals = t.refusals[:0]
-	t.loads++
-	u = load{out: slices.Insert(t.out, 0, t.urgent...), crowd: t.crowd, parts: t.parts && !t.said}
-	t.said, t.begun = t.parts, t.last
-	t.urgent, t.out, t.spare = t.urgent[:0], t.spare, nil
-	t.asks, t.answers = false, false
-	for _, l := range t.parting {
-		l.said = true
-		t.settle(l)
+	s.refusals = s.refusals[:0]
+	s.batches++
+	batch = writeBatch{data: slices.Insert(s.queue, 0, s.urgent...), blocked: s.blocked, goAway: s.goingAway && !s.goAwayBatched}
+	s.goAwayBatched, s.batchedID = s.goingAway, s.lastID
+	s.urgent, s.queue, s.spare = s.urgent[:0], s.spare, nil
+	s.pingQueued, s.pongQueued = false, false
+	for _, st := range s.closing {
+		st.closeBatched = true
+		s.releaseIfDoneLocked(st)
 	}
-	for _, l := range t.crowd {
-		l.crowds = false
+	for _, st := range s.blocked {
+		st.blocked = false
 	}
-	t.credits, t.parting, t.crowd = emptied(t.credits), emptied(t.parting), nil
-	return u, true
+	s.windowUpdates, s.closing, s.blocked = cleared(s.windowUpdates), cleared(s.closing), nil
+	return batch, true
 }
 
 // emptied returns a list without its lanes, to be filled again.
-func emptied(lanes []*Lane) []*Lane {
+func cleared(lanes []*Stream) []*Stream {
 	clear(lanes)
 	return lanes[:0]
 }
 
 // flush writes all that waits; false: nothing does, or it cannot.
-func (t *Trunk) flush() bool {
-	u, some := t.load()
+func (s *Session) flush() bool {
+	batch, some := s.nextBatch()
 	if !some {
 		return false
 	}
-	wakeAll(u.crowd)
+	wakeBlocked(batch.blocked)
 	n := 0
-	b, err := t.sock.seal(u.out)
+	b, err := s.transport.encrypt(batch.data)
 	if err == nil {
-		n, err = t.sock.under.Write(b)
+		n, err = s.transport.direct.Write(b)
 	}
-	t.written(&u, n, err)
+	s.batchWritten(&batch, n, err)
 	return true
 }
 
 // written notes how much of it was, and why not all.
-func (t *Trunk) written(u *load, n int, err error) {
-	t.mu.Lock()
+func (s *Session) batchWritten(batch *writeBatch, n int, err error) {
+	s.mu.Lock()
 	if err != nil && n == 0 {
-		t.loads-- // as if it waited still: who has something in it has sent nothing
+		s.batches-- // as if it waited still: who has something in it has sent nothing
 	}
-	if !t.keep(u.out) || t.live == 0 {
-		t.trim()
+	if !s.keepQueueLocked(batch.data) || s.openStreams == 0 {
+		s.shrinkBuffersLocked()
 	}
-	t.mu.Unlock()
-	if u.parts {
-		close(t.parted)
+	s.mu.Unlock()
+	if batch.goAway {
+		close(s.goAwayWritten)
 	}
 	if err != nil {
-		t.Fail(err)
+		s.Fail(err)
 	}
 }
 
-func wakeAll(lanes []*Lane) {
-	for _, l := range lanes {
-		l.room()
+func wakeBlocked(lanes []*Stream) {
+	for _, st := range lanes {
+		st.signalQueueSpace()
 	}
 }
 
 // keep keeps what a queue was written from, for the next one; false: it was so large, and so
 // little of it is needed, that it is not kept. With mu held.
-func (t *Trunk) keep(out []byte) bool {
-	if len(out) > keptQueue/2 {
-		t.little = 0
+func (s *Session) keepQueueLocked(out []byte) bool {
+	if len(out) > maxKeptQueue/2 {
+		s.smallBatches = 0
 	} else {
-		t.little++
+		s.smallBatches++
 	}
-	if cap(out) > keptQueue && t.little >= lessOften {
+	if cap(out) > maxKeptQueue && s.smallBatches >= shrinkAfter {
 		return false
 	}
-	t.spare = out[:0]
+	s.spare = out[:0]
 	return true
 }
 
 // trim lets go of the room that large writes have needed, but for what waits in it. With mu held.
-func (t *Trunk) trim() {
-	if cap(t.spare) > keptQueue {
-		t.spare = nil
+func (s *Session) shrinkBuffersLocked() {
+	if cap(s.spare) > maxKeptQueue {
+		s.spare = nil
 	}
-	if len(t.out) == 0 && cap(t.out) > keptQueue {
-		t.out = nil
+	if len(s.queue) == 0 && cap(s.queue) > maxKeptQueue {
+		s.queue = nil
 	}
-	t.sock.forget()
+	s.transport.shrink()
 }

@@ -13,11 +13,11 @@ import (
 )
 
 // before returns how many bytes of other lanes were sent before the first of this one.
-func (r *raw) before(lane uint32) (n int) {
+func (r *rawPeer) bytesBefore(lane uint32) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, f := range r.frames {
-		if f.kind == kindData && f.lane == lane {
+	for _, f := range r.sentFrames {
+		if f.typ == frameData && f.stream == lane {
 			return n
 		}
 		n += len(f.data)
@@ -29,9 +29,9 @@ func (r *raw) before(lane uint32) (n int) {
 // Who has much to say lets others in between: what is short waits behind what is being
 // written and one bulkQueue.
 func TestWhatIsShortWaitsBehindLittle(t *testing.T) {
-	withRaw(t, false, func(r *raw) {
-		long, _ := r.Open()
-		short, _ := r.Open()
+	withRawPeer(t, false, func(r *rawPeer) {
+		long, _ := r.OpenStream()
+		short, _ := r.OpenStream()
 		var said sync.WaitGroup
 		said.Go(func() { _, _ = long.Write(make([]byte, Window)) })
 		synctest.Wait() // nobody reads yet
@@ -44,13 +44,13 @@ func TestWhatIsShortWaitsBehindLittle(t *testing.T) {
 		if !wrote {
 			t.Error("what is short waits until the long has gone")
 		}
-		r.hears()
+		r.startReading()
 		said.Wait()
 		synctest.Wait()
-		if n := r.before(2); n > 2*bulkQueue {
-			t.Errorf("%d bytes were sent before what is short, want %d at most", n, 2*bulkQueue)
+		if n := r.bytesBefore(2); n > 2*bulkQueueLimit {
+			t.Errorf("%d bytes were sent before what is short, want %d at most", n, 2*bulkQueueLimit)
 		}
-		if _, b := r.sent(kindData); len(b) != Window+len("short") {
+		if _, b := r.sent(frameData); len(b) != Window+len("short") {
 			t.Errorf("%d bytes are sent in all", len(b))
 		}
 	})
@@ -59,40 +59,40 @@ func TestWhatIsShortWaitsBehindLittle(t *testing.T) {
 // However many lanes have something to answer, what waits to be written is bounded, and all of
 // it goes once there is room.
 func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
-	withRaw(t, true, func(r *raw) {
+	withRawPeer(t, true, func(r *rawPeer) {
 		const lanes = 100
 		var said sync.WaitGroup
 		for i := range uint32(lanes) {
-			r.says(kindOpen, i+1, nil)
-			l := <-r.given
+			r.send(frameOpen, i+1, nil)
+			st := <-r.accepted
 			said.Go(func() {
-				if n, err := l.Write(make([]byte, maxData)); n != maxData || err != nil {
+				if n, err := st.Write(make([]byte, maxFrameData)); n != maxFrameData || err != nil {
 					t.Errorf("Write = %d, %v", n, err)
 				}
 			})
 		}
 		synctest.Wait() // nobody reads
-		r.Trunk.mu.Lock()
-		if n := len(r.out); n > mostQueue+headLen {
-			t.Errorf("%d bytes wait to be written, want %d at most", n, mostQueue)
+		r.Session.mu.Lock()
+		if n := len(r.queue); n > queueLimit+headerLen {
+			t.Errorf("%d bytes wait to be written, want %d at most", n, queueLimit)
 		}
-		r.Trunk.mu.Unlock()
-		r.hears()
+		r.Session.mu.Unlock()
+		r.startReading()
 		said.Wait()
-		if _, b := r.sent(kindData); len(b) != lanes*maxData {
-			t.Errorf("%d bytes are sent in all, want %d", len(b), lanes*maxData)
+		if _, b := r.sent(frameData); len(b) != lanes*maxFrameData {
+			t.Errorf("%d bytes are sent in all, want %d", len(b), lanes*maxFrameData)
 		}
 	})
 }
 
 // Who waits for room in a trunk that breaks does not wait any more.
 func TestWhoWaitsForRoomLearnsThatTheTrunkBroke(t *testing.T) {
-	withRaw(t, false, func(r *raw) {
+	withRawPeer(t, false, func(r *rawPeer) {
 		why := errors.New("cut")
-		const lanes = 3 * bulkQueue / Window
+		const lanes = 3 * bulkQueueLimit / Window
 		done := make(chan error, lanes)
 		for range lanes {
-			long, _ := r.Open()
+			long, _ := r.OpenStream()
 			go func() {
 				_, err := long.Write(make([]byte, Window))
 				done <- err
@@ -115,25 +115,25 @@ func TestWhoWaitsForRoomLearnsThatTheTrunkBroke(t *testing.T) {
 
 // Urgent frames come first also where all goes out in one write.
 func TestWhatIsUrgentComesFirstInOneWrite(t *testing.T) {
-	withRaw(t, false, func(r *raw) {
-		l, _ := r.Open()
-		_, _ = l.Write([]byte("is being written"))
+	withRawPeer(t, false, func(r *rawPeer) {
+		st, _ := r.OpenStream()
+		_, _ = st.Write([]byte("is being written"))
 		synctest.Wait() // nobody reads yet
-		_, _ = l.Write([]byte("waits"))
+		_, _ = st.Write([]byte("waits"))
 		r.Ping()
-		r.hears()
+		r.startReading()
 		synctest.Wait()
-		var order []kind
-		for _, f := range r.frames {
-			order = append(order, f.kind)
+		var order []frameType
+		for _, f := range r.sentFrames {
+			order = append(order, f.typ)
 		}
-		if want := []kind{kindOpen, kindData, kindPing, kindData}; !bytes.Equal(asBytes(order), asBytes(want)) {
+		if want := []frameType{frameOpen, frameData, framePing, frameData}; !bytes.Equal(asBytes(order), asBytes(want)) {
 			t.Errorf("sent %v, want %v", order, want)
 		}
 	})
 }
 
-func asBytes(kinds []kind) (b []byte) {
+func asBytes(kinds []frameType) (b []byte) {
 	for _, k := range kinds {
 		b = append(b, byte(k))
 	}
@@ -142,74 +142,74 @@ func asBytes(kinds []kind) (b []byte) {
 
 // The last word passes what waits: what it saves is what is on its way.
 func TestTheLastWordPassesWhatWaits(t *testing.T) {
-	withRaw(t, true, func(r *raw) {
-		r.says(kindOpen, 1, nil)
-		l := <-r.given
+	withRawPeer(t, true, func(r *rawPeer) {
+		r.send(frameOpen, 1, nil)
+		st := <-r.accepted
 		synctest.Wait()
-		_, _ = l.Write([]byte("is being written"))
+		_, _ = st.Write([]byte("is being written"))
 		synctest.Wait() // nobody reads yet
-		_, _ = l.Write([]byte("waits"))
-		r.Last(0)
-		_, _ = l.Write([]byte("more"))
-		r.Last(0)
-		r.hears()
-		if n, _ := r.sent(kindLast); n != 1 {
+		_, _ = st.Write([]byte("waits"))
+		r.GoAway(0)
+		_, _ = st.Write([]byte("more"))
+		r.GoAway(0)
+		r.startReading()
+		if n, _ := r.sent(frameGoAway); n != 1 {
 			t.Errorf("the last word is said %d times", n)
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for i, f := range r.frames {
-			if f.kind == kindLast && i > 1 {
-				t.Errorf("the last word is frame %d: %v", i, r.frames)
+		for i, f := range r.sentFrames {
+			if f.typ == frameGoAway && i > 1 {
+				t.Errorf("the last word is frame %d: %v", i, r.sentFrames)
 			}
 		}
 	})
 }
 
 // mute is a connection that nothing comes from, and that breaks when written to.
-type mute struct {
+type silentConn struct {
 	net.Conn
-	closed chan struct{}
-	once   *sync.Once
-	breaks error
+	closed   chan struct{}
+	once     *sync.Once
+	writeErr error
 }
 
-func (m mute) Read([]byte) (int, error)  { <-m.closed; return 0, net.ErrClosed }
-func (m mute) Write([]byte) (int, error) { return 0, m.breaks }
-func (m mute) Close() error              { m.once.Do(func() { close(m.closed) }); return nil }
+func (m silentConn) Read([]byte) (int, error)  { <-m.closed; return 0, net.ErrClosed }
+func (m silentConn) Write([]byte) (int, error) { return 0, m.writeErr }
+func (m silentConn) Close() error              { m.once.Do(func() { close(m.closed) }); return nil }
 
 // wrapped counts what is closed above a connection.
-type wrapped struct {
-	mute
+type wrappedConn struct {
+	silentConn
 	order *[]string
 }
 
-func (w wrapped) NetConn() net.Conn { return bare(w) }
-func (w wrapped) Close() error      { *w.order = append(*w.order, "wrap"); return w.mute.Close() }
+func (w wrappedConn) NetConn() net.Conn { return innerConn(w) }
+func (w wrappedConn) Close() error      { *w.order = append(*w.order, "wrap"); return w.silentConn.Close() }
 
-type bare struct {
-	mute
+type innerConn struct {
+	silentConn
 	order *[]string
 }
 
-func (s bare) Close() error { *s.order = append(*s.order, "socket"); return nil }
+func (s innerConn) Close() error { *s.order = append(*s.order, "socket"); return nil }
 
 // A path that is dead may show by what is written only. The socket is closed first: what
 // wraps it would wait to say goodbye.
 func TestATrunkThatCannotWriteBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
-		m := mute{closed: make(chan struct{}), once: new(sync.Once), breaks: syscall.ETIMEDOUT}
-		tr := Dialed(wrapped{m, &order}, NewBudget(MaxLanes, nil))
+		m := silentConn{closed: make(chan struct{}), once: new(sync.Once), writeErr: syscall.ETIMEDOUT}
+		tr := NewClient(wrappedConn{m, &order}, NewBudget(MaxStreams, nil))
 		ended := make(chan error, 1)
 		go func() { ended <- tr.Run() }()
-		l, err := tr.Open()
+		st, err := tr.OpenStream()
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = l.Write([]byte("x"))
+		_, _ = st.Write([]byte("x"))
 		synctest.Wait()
-		if _, err := l.Write([]byte("x")); !errors.Is(err, syscall.ETIMEDOUT) {
+		if _, err := st.Write([]byte("x")); !errors.Is(err, syscall.ETIMEDOUT) {
 			t.Errorf("Write = %v, want %v", err, syscall.ETIMEDOUT)
 		}
 		tr.Fail(net.ErrClosed)
@@ -223,21 +223,21 @@ func TestATrunkThatCannotWriteBreaks(t *testing.T) {
 }
 
 // end is the last read of a connection that brings its last bytes with its end.
-type end struct {
-	script
+type lastReadConn struct {
+	scriptedConn
 	b []byte
 }
 
-func (e *end) Read(p []byte) (int, error) {
+func (e *lastReadConn) Read(p []byte) (int, error) {
 	n := copy(p, e.b)
 	e.b = nil
 	return n, io.EOF
 }
 
 func TestBytesThatComeWithTheEndAreTaken(t *testing.T) {
-	b := appendFrame(appendFrame(nil, kindOpen, 1, nil), kindData, 1, []byte("all"))
-	given := make(chan *Lane, 1)
-	_ = newTrunk(&end{b: appendFrame(b, kindEnd, 1, nil)}, NewBudget(MaxLanes, nil), func(l *Lane) bool { given <- l; return true }).Run()
+	b := appendFrame(appendFrame(nil, frameOpen, 1, nil), frameData, 1, []byte("all"))
+	given := make(chan *Stream, 1)
+	_ = newSession(&lastReadConn{b: appendFrame(b, frameEndStream, 1, nil)}, NewBudget(MaxStreams, nil), func(st *Stream) bool { given <- st; return true }).Run()
 	if len(given) != 1 {
 		t.Fatal("no lane is given")
 	}
@@ -248,16 +248,16 @@ func TestBytesThatComeWithTheEndAreTaken(t *testing.T) {
 
 // A retired trunk without lanes ends at once, whichever end retires it.
 func TestATrunkWithoutLanesEndsAsItRetires(t *testing.T) {
-	withRaw(t, false, func(r *raw) {
-		r.Retire()
+	withRawPeer(t, false, func(r *rawPeer) {
+		r.Drain()
 		synctest.Wait()
-		if !errors.Is(r.ended, ErrRetired) {
-			t.Errorf("Run = %v, want %v", r.ended, ErrRetired)
+		if !errors.Is(r.runErr, ErrDraining) {
+			t.Errorf("Run = %v, want %v", r.runErr, ErrDraining)
 		}
 	})
-	withRaw(t, false, func(r *raw) {
-		if r.says(kindLast, 0, nil); !errors.Is(r.ended, ErrRetired) {
-			t.Errorf("Run = %v after the last word, want %v", r.ended, ErrRetired)
+	withRawPeer(t, false, func(r *rawPeer) {
+		if r.send(frameGoAway, 0, nil); !errors.Is(r.runErr, ErrDraining) {
+			t.Errorf("Run = %v after the last word, want %v", r.runErr, ErrDraining)
 		}
 	})
 }
@@ -265,50 +265,50 @@ func TestATrunkWithoutLanesEndsAsItRetires(t *testing.T) {
 // What is being written is not written over by what comes meanwhile, also where the room
 // that large writes needed is given up.
 func TestWhatIsBeingWrittenIsLeftAlone(t *testing.T) {
-	withRaw(t, false, func(r *raw) {
-		l, _ := r.Open()
-		long, _ := r.Open()
-		const large = 2 * maxData
+	withRawPeer(t, false, func(r *rawPeer) {
+		st, _ := r.OpenStream()
+		long, _ := r.OpenStream()
+		const large = 2 * maxFrameData
 		go func() { _, _ = long.Write(make([]byte, large)) }()
-		if _, err := io.ReadFull(r.far, make([]byte, 2*headLen+large+large/maxData*headLen)); err != nil {
+		if _, err := io.ReadFull(r.conn, make([]byte, 2*headerLen+large+large/maxFrameData*headerLen)); err != nil {
 			t.Fatal(err)
 		}
-		put := func(i uint32) { _, _ = l.Write(binary.BigEndian.AppendUint32(nil, i)); synctest.Wait() }
+		put := func(i uint32) { _, _ = st.Write(binary.BigEndian.AppendUint32(nil, i)); synctest.Wait() }
 		put(0)
-		for i := range uint32(3 * lessOften) {
+		for i := range uint32(3 * shrinkAfter) {
 			put(i + 1) // while the one before is being written
-			want := appendFrame(nil, kindData, l.id, binary.BigEndian.AppendUint32(nil, i))
+			want := appendFrame(nil, frameData, st.id, binary.BigEndian.AppendUint32(nil, i))
 			got := make([]byte, len(want))
-			if _, err := io.ReadFull(r.far, got); err != nil || !bytes.Equal(got, want) {
+			if _, err := io.ReadFull(r.conn, got); err != nil || !bytes.Equal(got, want) {
 				t.Fatalf("little frame %d is %x, %v, want %x", i, got, err, want)
 			}
 			synctest.Wait()
 		}
-		r.Trunk.mu.Lock()
-		defer r.Trunk.mu.Unlock()
-		if n := max(cap(r.out), cap(r.spare)); n > keptQueue {
-			t.Errorf("room for %d bytes is kept that nobody needs, want %d", n, keptQueue)
+		r.Session.mu.Lock()
+		defer r.Session.mu.Unlock()
+		if n := max(cap(r.queue), cap(r.spare)); n > maxKeptQueue {
+			t.Errorf("room for %d bytes is kept that nobody needs, want %d", n, maxKeptQueue)
 		}
 	})
 }
 
 // The end that is given lanes cuts them at once: what waits of its answer is not sent.
 func TestACutOfAGivenLanePassesWhatWaits(t *testing.T) {
-	withRaw(t, true, func(r *raw) {
+	withRawPeer(t, true, func(r *rawPeer) {
 		r.Ping()
 		synctest.Wait() // that is being written
-		r.says(kindOpen, 1, nil)
-		l := <-r.given
-		_, _ = l.Write([]byte("waits"))
-		_ = l.SetLinger(0)
-		_ = l.Close()
-		r.hears()
+		r.send(frameOpen, 1, nil)
+		st := <-r.accepted
+		_, _ = st.Write([]byte("waits"))
+		_ = st.SetLinger(0)
+		_ = st.Close()
+		r.startReading()
 		synctest.Wait()
-		var order []kind
-		for _, f := range r.frames {
-			order = append(order, f.kind)
+		var order []frameType
+		for _, f := range r.sentFrames {
+			order = append(order, f.typ)
 		}
-		if want := []kind{kindPing, kindReset, kindData}; !bytes.Equal(asBytes(order), asBytes(want)) {
+		if want := []frameType{framePing, frameReset, frameData}; !bytes.Equal(asBytes(order), asBytes(want)) {
 			t.Errorf("sent %v, want %v", order, want)
 		}
 	})
@@ -317,19 +317,19 @@ func TestACutOfAGivenLanePassesWhatWaits(t *testing.T) {
 // A lane asks to be looked at again only as often as it is told of room.
 func TestRoomIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLane(nil, 1, Window)
-		l.room()
-		if err := l.crowded(0); err != nil {
+		st := newStream(nil, 1, Window)
+		st.signalQueueSpace()
+		if err := st.waitQueueSpace(0); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // each waits for its own
 			waits := make(chan error, 1)
-			go func() { waits <- l.crowded(0) }()
+			go func() { waits <- st.waitQueueSpace(0) }()
 			synctest.Wait()
 			if len(waits) != 0 {
 				t.Error("it goes on without room")
 			}
-			l.room()
+			st.signalQueueSpace()
 			if err := <-waits; err != nil {
 				t.Error(err)
 			}

@@ -9,81 +9,81 @@ import (
 )
 
 // deliver takes bytes that have come.
-func (l *Lane) deliver(p []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.allowed -= len(p); l.allowed < 0 {
-		return fmt.Errorf("%w: %d bytes more on lane %d than it has credit for", errFrame, -l.allowed, l.id)
+func (st *Stream) receive(p []byte) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.recvCredit -= len(p); st.recvCredit < 0 {
+		return fmt.Errorf("%w: %d bytes more on lane %d than it has credit for", errProtocol, -st.recvCredit, st.id)
 	}
-	if l.ended || l.err != nil || l.closed {
+	if st.peerEnded || st.err != nil || st.closed {
 		return nil // behind the end, or nobody wants it
 	}
-	if l.in == nil {
-		l.in = borrow()
+	if st.recv == nil {
+		st.recv = newRecvBuffer()
 	}
-	l.in.b, l.taken = compact(l.in.b, l.taken, len(p), l.window)
-	l.in.b = append(l.in.b, p...)
-	l.wakeReader()
+	st.recv.b, st.recvOffset = makeRoom(st.recv.b, st.recvOffset, len(p), st.window)
+	st.recv.b = append(st.recv.b, p...)
+	st.wakeReaderLocked()
 	return nil
 }
 
 // end notes that no more bytes come; unread: nor are any taken.
-func (l *Lane) end(unread bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.ended, l.unread = true, l.unread || unread
-	l.wakeReader()
+func (st *Stream) handleEnd(unread bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.peerEnded, st.peerStoppedReading = true, st.peerStoppedReading || unread
+	st.wakeReaderLocked()
 	if unread {
-		l.wakeWriter()
+		st.wakeWriterLocked()
 	}
-	l.leaves()
+	st.notifyPeerEndLocked()
 }
 
 // cut breaks the lane as the other end wants it, though it may have said its end.
-func (l *Lane) cut() {
-	l.mu.Lock()
-	l.ended = false
-	l.mu.Unlock()
-	l.fail(errReset)
+func (st *Stream) handleReset() {
+	st.mu.Lock()
+	st.peerEnded = false
+	st.mu.Unlock()
+	st.fail(errReset)
 }
 
 // fail breaks the lane. What has come is read before, also the end.
-func (l *Lane) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
+func (st *Stream) fail(err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.err != nil {
 		return
 	}
-	l.err = err
-	l.wakeReader()
-	l.wakeWriter()
-	l.leaves()
+	st.err = err
+	st.wakeReaderLocked()
+	st.wakeWriterLocked()
+	st.notifyPeerEndLocked()
 }
 
 // leaves tells who wants to know that the other end has left. With mu held.
-func (l *Lane) leaves() {
-	if f := l.gone; f != nil {
-		l.gone = nil
+func (st *Stream) notifyPeerEndLocked() {
+	if f := st.onPeerEnd; f != nil {
+		st.onPeerEnd = nil
 		go f()
 	}
 }
 
 // discard gives back what holds unread bytes. With mu held.
-func (l *Lane) discard() {
-	if l.in != nil {
-		l.in.giveBack()
-		l.in, l.taken = nil, 0
+func (st *Stream) discardRecvLocked() {
+	if st.recv != nil {
+		st.recv.release()
+		st.recv, st.recvOffset = nil, 0
 	}
 }
 
 // wakeReader has the reader look again. With mu held.
-func (l *Lane) wakeReader() {
-	if l.reading {
-		l.reading = false
-		l.some <- struct{}{} // has room: reading says that it is empty
+func (st *Stream) wakeReaderLocked() {
+	if st.readerWaits {
+		st.readerWaits = false
+		st.readable <- struct{}{} // has room: reading says that it is empty
 	}
-	if f := l.ready; f != nil {
-		l.ready = nil
+	if f := st.onReadable; f != nil {
+		st.onReadable = nil
 		f()
 	}
 }
@@ -91,124 +91,124 @@ func (l *Lane) wakeReader() {
 // Ready has wake called, once, as soon as Read would return at once, be it for a deadline or
 // because the lane has been closed; false: it would now. So nobody has to wait there. Wake is
 // called by who brings that about, with the lane locked: it must not wait, nor use the lane.
-func (l *Lane) Ready(wake func()) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.in != nil || l.ended || l.closed || l.err != nil || l.reads.late() {
+func (st *Stream) Ready(wake func()) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.recv != nil || st.peerEnded || st.closed || st.err != nil || st.readDeadline.hasExpired() {
 		return false
 	}
-	l.ready = wake
-	l.some, l.reads.timer = nil, nil // of who waits, which nobody does now
-	l.reads.arm(l.readsLate)
+	st.onReadable = wake
+	st.readable, st.readDeadline.timer = nil, nil // of who waits, which nobody does now
+	st.readDeadline.start(st.readDeadlineExpired)
 	return true
 }
 
 // wait waits until there is something to read, or nothing to wait for. With mu held,
 // which it lets go meanwhile.
-func (l *Lane) wait() error {
-	for l.in == nil {
+func (st *Stream) waitReadableLocked() error {
+	for st.recv == nil {
 		switch {
-		case l.closed:
+		case st.closed:
 			return net.ErrClosed
-		case l.ended:
+		case st.peerEnded:
 			return io.EOF
-		case l.err != nil:
-			return l.err
-		case l.reads.late():
+		case st.err != nil:
+			return st.err
+		case st.readDeadline.hasExpired():
 			return os.ErrDeadlineExceeded
 		}
-		if l.some == nil {
-			l.some = make(chan struct{}, 1)
+		if st.readable == nil {
+			st.readable = make(chan struct{}, 1)
 		}
-		l.reading = true
-		if !l.reads.armed() {
-			l.reads.arm(l.readsLate)
+		st.readerWaits = true
+		if !st.readDeadline.startExisting() {
+			st.readDeadline.start(st.readDeadlineExpired)
 		}
-		some := l.some
-		l.mu.Unlock()
+		some := st.readable
+		st.mu.Unlock()
 		<-some
-		l.mu.Lock()
+		st.mu.Lock()
 	}
-	if l.reads.late() {
+	if st.readDeadline.hasExpired() {
 		return os.ErrDeadlineExceeded
 	}
 	return nil
 }
 
 // Await waits until Read returns at once.
-func (l *Lane) Await() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.wait()
+func (st *Stream) Await() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.waitReadableLocked()
 }
 
 // Read implements net.Conn.
-func (l *Lane) Read(p []byte) (int, error) {
+func (st *Stream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	l.mu.Lock()
-	if err := l.wait(); err != nil {
-		l.mu.Unlock()
+	st.mu.Lock()
+	if err := st.waitReadableLocked(); err != nil {
+		st.mu.Unlock()
 		return 0, err
 	}
-	n := copy(p, l.in.b[l.taken:])
-	if l.taken += n; l.taken == len(l.in.b) {
-		l.discard()
+	n := copy(p, st.recv.b[st.recvOffset:])
+	if st.recvOffset += n; st.recvOffset == len(st.recv.b) {
+		st.discardRecvLocked()
 	}
 	back := 0
-	if l.eaten += n; l.eaten >= l.window/2 && !l.ended {
-		back = l.refill()
-		l.allowed += back
+	if st.consumed += n; st.consumed >= st.window/2 && !st.peerEnded {
+		back = st.takeCreditLocked()
+		st.recvCredit += back
 	}
-	l.mu.Unlock()
+	st.mu.Unlock()
 	if back > 0 {
-		l.t.credit(l, back)
+		st.session.enqueueWindowUpdate(st, back)
 	}
 	return n, nil
 }
 
 // Quiet reports whether there is nothing to read, no end and no error.
-func (l *Lane) Quiet() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.in == nil && !l.ended && !l.closed && l.err == nil
+func (st *Stream) Quiet() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.recv == nil && !st.peerEnded && !st.closed && st.err == nil
 }
 
 // WatchGone calls gone, once and from a goroutine of its own, when the other end has said
 // its end or the lane breaks. The function it returns ends that, and reports whether gone
 // has not been called and will not be.
-func (l *Lane) WatchGone(gone func()) (stop func() bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.gone = gone
-	if l.ended || l.closed || l.err != nil {
-		l.leaves()
+func (st *Stream) WatchGone(gone func()) (stop func() bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.onPeerEnd = gone
+	if st.peerEnded || st.closed || st.err != nil {
+		st.notifyPeerEndLocked()
 	}
 	return func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		before := l.gone != nil
-		l.gone = nil
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		before := st.onPeerEnd != nil
+		st.onPeerEnd = nil
 		return before
 	}
 }
 
 // SetReadDeadline implements net.Conn.
-func (l *Lane) SetReadDeadline(t time.Time) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.reads.set(t, l.reading || l.ready != nil, l.readsLate)
-	if l.reads.over {
-		l.wakeReader()
+func (st *Stream) SetReadDeadline(t time.Time) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.readDeadline.set(t, st.readerWaits || st.onReadable != nil, st.readDeadlineExpired)
+	if st.readDeadline.expired {
+		st.wakeReaderLocked()
 	}
 	return nil
 }
 
-func (l *Lane) readsLate() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.reads.late() {
-		l.wakeReader()
+func (st *Stream) readDeadlineExpired() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.readDeadline.hasExpired() {
+		st.wakeReaderLocked()
 	}
 }

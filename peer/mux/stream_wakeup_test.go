@@ -15,30 +15,30 @@ import (
 
 // Whoever waits on a lane learns of what ends that, whichever end it comes from.
 func TestWhoWaitsIsWokenByWhatEndsThat(t *testing.T) {
-	read := func(l *mux.Lane) error { _, err := l.Read(make([]byte, 1)); return err }
-	write := func(l *mux.Lane) error { _, err := l.Write(make([]byte, 2*mux.Window)); return err }
+	read := func(st *mux.Stream) error { _, err := st.Read(make([]byte, 1)); return err }
+	write := func(st *mux.Stream) error { _, err := st.Write(make([]byte, 2*mux.Window)); return err }
 	for what, tc := range map[string]struct {
-		waits func(l *mux.Lane) error
-		ends  func(near, far *mux.Lane)
+		waits func(st *mux.Stream) error
+		ends  func(near, far *mux.Stream)
 		want  error
 	}{
-		"a reader by the end":             {read, func(_, far *mux.Lane) { _ = far.CloseWrite() }, io.EOF},
-		"a reader by the far close":       {read, func(_, far *mux.Lane) { _ = far.Close() }, io.EOF},
-		"a reader by a cut":               {read, func(_, far *mux.Lane) { _ = far.SetLinger(0); _ = far.Close() }, syscall.ECONNRESET},
-		"a reader by its own close":       {read, func(near, _ *mux.Lane) { _ = near.Close() }, net.ErrClosed},
-		"a reader by its deadline":        {read, func(near, _ *mux.Lane) { _ = near.SetDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
-		"who awaits the end":              {(*mux.Lane).Await, func(_, far *mux.Lane) { _ = far.CloseWrite() }, io.EOF},
-		"a writer by the far close":       {write, func(_, far *mux.Lane) { _ = far.Close() }, syscall.EPIPE},
-		"a writer by a cut":               {write, func(_, far *mux.Lane) { _ = far.SetLinger(0); _ = far.Close() }, syscall.ECONNRESET},
-		"a writer by its own close":       {write, func(near, _ *mux.Lane) { _ = near.Close() }, net.ErrClosed},
-		"a writer by its deadline":        {write, func(near, _ *mux.Lane) { _ = near.SetDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
-		"a writer by its write deadline":  {write, func(near, _ *mux.Lane) { _ = near.SetWriteDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
-		"a reader by a trunk that breaks": {read, func(near, _ *mux.Lane) { near.Fail(errOver) }, errOver},
-		"a writer by a trunk that breaks": {write, func(near, _ *mux.Lane) { near.Fail(errOver) }, errOver},
+		"a reader by the end":             {read, func(_, far *mux.Stream) { _ = far.CloseWrite() }, io.EOF},
+		"a reader by the far close":       {read, func(_, far *mux.Stream) { _ = far.Close() }, io.EOF},
+		"a reader by a cut":               {read, func(_, far *mux.Stream) { _ = far.SetLinger(0); _ = far.Close() }, syscall.ECONNRESET},
+		"a reader by its own close":       {read, func(near, _ *mux.Stream) { _ = near.Close() }, net.ErrClosed},
+		"a reader by its deadline":        {read, func(near, _ *mux.Stream) { _ = near.SetDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
+		"who awaits the end":              {(*mux.Stream).Await, func(_, far *mux.Stream) { _ = far.CloseWrite() }, io.EOF},
+		"a writer by the far close":       {write, func(_, far *mux.Stream) { _ = far.Close() }, syscall.EPIPE},
+		"a writer by a cut":               {write, func(_, far *mux.Stream) { _ = far.SetLinger(0); _ = far.Close() }, syscall.ECONNRESET},
+		"a writer by its own close":       {write, func(near, _ *mux.Stream) { _ = near.Close() }, net.ErrClosed},
+		"a writer by its deadline":        {write, func(near, _ *mux.Stream) { _ = near.SetDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
+		"a writer by its write deadline":  {write, func(near, _ *mux.Stream) { _ = near.SetWriteDeadline(time.Unix(1, 0)) }, os.ErrDeadlineExceeded},
+		"a reader by a trunk that breaks": {read, func(near, _ *mux.Stream) { near.FailSession(errTestOver) }, errTestOver},
+		"a writer by a trunk that breaks": {write, func(near, _ *mux.Stream) { near.FailSession(errTestOver) }, errTestOver},
 	} {
 		t.Run(what, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				near, far := w.lane()
+			withSessionPair(t, func(w *sessionPair) {
+				near, far := w.openStream()
 				woken := make(chan error, 1)
 				go func() { woken <- tc.waits(near) }()
 				synctest.Wait()
@@ -54,7 +54,7 @@ func TestWhoWaitsIsWokenByWhatEndsThat(t *testing.T) {
 					}
 				default:
 					t.Error("it still waits")
-					w.near.Fail(errOver)
+					w.client.Fail(errTestOver)
 				}
 			})
 		})
@@ -63,27 +63,27 @@ func TestWhoWaitsIsWokenByWhatEndsThat(t *testing.T) {
 
 // A cut counts though the end was said before: what has not been read is not whole.
 func TestACutBehindTheEndIsACut(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
 		_ = near.CloseWrite()
 		synctest.Wait()
 		_ = near.SetLinger(0)
 		_ = near.Close()
 		synctest.Wait()
-		w.ends(far, syscall.ECONNRESET)
-		if far.Untaken() {
+		w.expectError(far, syscall.ECONNRESET)
+		if far.Unprocessed() {
 			t.Error("what was cut counts as not taken")
 		}
 	})
 }
 
 func TestALaneThatIsClosedHereBringsNothing(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
 		if n, err := near.Read(nil); n != 0 || err != nil {
 			t.Errorf("Read of nothing = %d, %v", n, err)
 		}
-		w.say(far, "not read")
+		w.write(far, "not read")
 		synctest.Wait()
 		if near.Quiet() {
 			t.Error("a lane with bytes to read is quiet")
@@ -91,7 +91,7 @@ func TestALaneThatIsClosedHereBringsNothing(t *testing.T) {
 		if err := near.Close(); err != nil {
 			t.Errorf("Close = %v", err)
 		}
-		w.ends(near, net.ErrClosed)
+		w.expectError(near, net.ErrClosed)
 		if near.Quiet() {
 			t.Error("a closed lane is quiet")
 		}
@@ -103,14 +103,14 @@ func TestALaneThatIsClosedHereBringsNothing(t *testing.T) {
 
 // Who asks late is told as well, and who does not want to know any more is not.
 func TestWhoHasLeftIsToldOnceAndToWhoStillAsks(t *testing.T) {
-	for what, leave := range map[string]func(near, far *mux.Lane){
-		"its end":       func(near, _ *mux.Lane) { _ = near.CloseWrite() },
-		"its cut":       func(near, _ *mux.Lane) { _ = near.SetLinger(0); _ = near.Close() },
-		"its own close": func(_, far *mux.Lane) { _ = far.Close() },
+	for what, leave := range map[string]func(near, far *mux.Stream){
+		"its end":       func(near, _ *mux.Stream) { _ = near.CloseWrite() },
+		"its cut":       func(near, _ *mux.Stream) { _ = near.SetLinger(0); _ = near.Close() },
+		"its own close": func(_, far *mux.Stream) { _ = far.Close() },
 	} {
 		t.Run(what, func(t *testing.T) {
-			inWorld(t, func(w *world) {
-				near, far := w.lane()
+			withSessionPair(t, func(w *sessionPair) {
+				near, far := w.openStream()
 				told := make(chan string, 8)
 				stop := far.WatchGone(func() { told <- "who stopped" })
 				if !stop() {
@@ -124,7 +124,7 @@ func TestWhoHasLeftIsToldOnceAndToWhoStillAsks(t *testing.T) {
 					t.Error("want that only who asked late is told")
 				}
 
-				near, far = w.lane()
+				near, far = w.openStream()
 				stop = far.WatchGone(func() { told <- "early" })
 				leave(near, far)
 				synctest.Wait()
@@ -138,24 +138,24 @@ func TestWhoHasLeftIsToldOnceAndToWhoStillAsks(t *testing.T) {
 
 // A deadline that is set anew counts from then.
 func TestADeadlineIsSetAnew(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
 		began := time.Now()
 		_ = near.SetReadDeadline(began.Add(time.Second))
 		_ = near.SetReadDeadline(began.Add(time.Minute))
-		w.ends(near, os.ErrDeadlineExceeded)
+		w.expectError(near, os.ErrDeadlineExceeded)
 		if took := time.Since(began); took != time.Minute {
 			t.Errorf("the read ended after %v", took)
 		}
-		w.say(far, "late")
+		w.write(far, "late")
 		synctest.Wait()
-		w.ends(near, os.ErrDeadlineExceeded) // though there is something
+		w.expectError(near, os.ErrDeadlineExceeded) // though there is something
 		_ = near.SetReadDeadline(time.Time{})
-		w.hear(near, "late")
+		w.expect(near, "late")
 		began = time.Now()
 		_ = near.SetReadDeadline(began.Add(time.Hour))
 		_ = near.SetReadDeadline(began.Add(time.Second))
-		w.ends(near, os.ErrDeadlineExceeded)
+		w.expectError(near, os.ErrDeadlineExceeded)
 		if took := time.Since(began); took != time.Second {
 			t.Errorf("the read ended after %v", took)
 		}
@@ -164,28 +164,28 @@ func TestADeadlineIsSetAnew(t *testing.T) {
 
 // Only a linger of zero has Close cut.
 func TestALingerThatIsNotZeroDoesNotCut(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
 		_ = near.SetLinger(0)
 		_ = near.SetLinger(-1)
-		w.say(near, "all")
+		w.write(near, "all")
 		_ = near.Close()
-		w.hear(far, "all")
-		w.ends(far, io.EOF)
+		w.expect(far, "all")
+		w.expectError(far, io.EOF)
 	})
 }
 
 // The last word is waited for no longer than it takes, and said once.
 func TestTheLastWordIsWaitedForUntilItIsWritten(t *testing.T) {
-	inWorld(t, func(w *world) {
-		near, far := w.lane()
+	withSessionPair(t, func(w *sessionPair) {
+		near, far := w.openStream()
 		began := time.Now()
-		w.far.Last(time.Minute)
-		w.far.Last(time.Minute)
+		w.server.GoAway(time.Minute)
+		w.server.GoAway(time.Minute)
 		if took := time.Since(began); took != 0 {
 			t.Errorf("Last returns after %v", took)
 		}
-		w.say(near, "goes on")
-		w.hear(far, "goes on")
+		w.write(near, "goes on")
+		w.expect(far, "goes on")
 	})
 }

@@ -10,14 +10,14 @@ import (
 
 // Write implements net.Conn. What it has taken is as good as sent: of a trunk that breaks
 // nobody knows what the other end has read.
-func (l *Lane) Write(p []byte) (n int, err error) {
-	bulk := len(p) > maxData
+func (st *Stream) Write(p []byte) (n int, err error) {
+	bulk := len(p) > maxFrameData
 	for n < len(p) {
-		room, err := l.reserve(min(len(p)-n, maxData))
+		room, err := st.reserveCredit(min(len(p)-n, maxFrameData))
 		if err != nil {
 			return n, err
 		}
-		taken, err := l.t.send(l, p[n:n+room], bulk)
+		taken, err := st.session.enqueueData(st, p[n:n+room], bulk)
 		if err != nil {
 			return n, err
 		}
@@ -25,7 +25,7 @@ func (l *Lane) Write(p []byte) (n int, err error) {
 			n += room
 			continue
 		}
-		if err := l.crowded(room); err != nil {
+		if err := st.waitQueueSpace(room); err != nil {
 			return n, err
 		}
 	}
@@ -33,48 +33,48 @@ func (l *Lane) Write(p []byte) (n int, err error) {
 }
 
 // reserve waits for credit, and takes of it what is wanted, or less.
-func (l *Lane) reserve(want int) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (st *Stream) reserveCredit(want int) (int, error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	for {
-		if err := l.mayWrite(); err != nil {
+		if err := st.writeErrorLocked(); err != nil {
 			return 0, err
 		}
-		if n := min(want, l.credit); n > 0 {
-			l.credit -= n
+		if n := min(want, st.sendCredit); n > 0 {
+			st.sendCredit -= n
 			return n, nil
 		}
-		l.awaitRoom()
+		st.waitWritableLocked()
 	}
 }
 
 // crowded gives credit back and waits until the trunk may have room for it.
-func (l *Lane) crowded(n int) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.credit += n
-	if l.roomy {
-		l.roomy = false
+func (st *Stream) waitQueueSpace(n int) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.sendCredit += n
+	if st.spaceSignaled {
+		st.spaceSignaled = false
 		return nil
 	}
-	if err := l.mayWrite(); err != nil {
+	if err := st.writeErrorLocked(); err != nil {
 		return err
 	}
-	l.awaitRoom()
-	l.roomy = false
+	st.waitWritableLocked()
+	st.spaceSignaled = false
 	return nil
 }
 
 // mayWrite says why nothing may be written. With mu held.
-func (l *Lane) mayWrite() error {
+func (st *Stream) writeErrorLocked() error {
 	switch {
-	case l.closed || l.halved:
+	case st.closed || st.writeClosed:
 		return net.ErrClosed
-	case l.err != nil:
-		return l.err
-	case l.unread:
+	case st.err != nil:
+		return st.err
+	case st.peerStoppedReading:
 		return errPipe
-	case l.writes.late():
+	case st.writeDeadline.hasExpired():
 		return os.ErrDeadlineExceeded
 	}
 	return nil
@@ -82,106 +82,106 @@ func (l *Lane) mayWrite() error {
 
 // awaitRoom waits until the writer is to look again. With mu held, which it lets go
 // meanwhile.
-func (l *Lane) awaitRoom() {
-	if l.more == nil {
-		l.more = make(chan struct{}, 1)
+func (st *Stream) waitWritableLocked() {
+	if st.writable == nil {
+		st.writable = make(chan struct{}, 1)
 	}
-	l.writing = true
-	l.writes.arm(l.writesLate)
-	more := l.more
-	l.mu.Unlock()
+	st.writerWaits = true
+	st.writeDeadline.start(st.writeDeadlineExpired)
+	more := st.writable
+	st.mu.Unlock()
 	<-more
-	l.mu.Lock()
+	st.mu.Lock()
 }
 
 // room tells that the trunk may have some. It may come before the writer waits for it.
-func (l *Lane) room() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.roomy = true
-	l.wakeWriter()
+func (st *Stream) signalQueueSpace() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.spaceSignaled = true
+	st.wakeWriterLocked()
 }
 
 // wakeWriter has the writer look again. With mu held.
-func (l *Lane) wakeWriter() {
-	if l.writing {
-		l.writing = false
-		l.more <- struct{}{} // has room: writing says that it is empty
+func (st *Stream) wakeWriterLocked() {
+	if st.writerWaits {
+		st.writerWaits = false
+		st.writable <- struct{}{} // has room: writing says that it is empty
 	}
 }
 
 // earn takes credit that has come.
-func (l *Lane) earn(n uint32) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n == 0 || n > Window || l.credit+int(n) > Window {
-		return fmt.Errorf("%w: credit of %d bytes on lane %d, which has %d", errFrame, n, l.id, l.credit)
+func (st *Stream) addSendCredit(n uint32) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if n == 0 || n > Window || st.sendCredit+int(n) > Window {
+		return fmt.Errorf("%w: credit of %d bytes on lane %d, which has %d", errProtocol, n, st.id, st.sendCredit)
 	}
-	l.credit += int(n)
-	l.wakeWriter()
+	st.sendCredit += int(n)
+	st.wakeWriterLocked()
 	return nil
 }
 
 // CloseWrite says that no more bytes come from this end.
-func (l *Lane) CloseWrite() error {
-	l.mu.Lock()
+func (st *Stream) CloseWrite() error {
+	st.mu.Lock()
 	// It waits for nothing, so that the deadline of a write is none of its own, as with TCP.
-	if err := l.mayWrite(); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		l.mu.Unlock()
+	if err := st.writeErrorLocked(); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		st.mu.Unlock()
 		return err
 	}
-	l.halved = true
-	l.mu.Unlock()
-	return l.t.put(kindEnd, l.id, nil)
+	st.writeClosed = true
+	st.mu.Unlock()
+	return st.session.enqueue(frameEndStream, st.id, nil)
 }
 
 // SetLinger makes Close cut the lane, if sec is 0, as it does with a socket.
-func (l *Lane) SetLinger(sec int) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.hard = sec == 0
+func (st *Stream) SetLinger(sec int) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.resetOnClose = sec == 0
 	return nil
 }
 
 // Close implements net.Conn. The other end reads what was written, and then the end.
-func (l *Lane) Close() error {
-	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
+func (st *Stream) Close() error {
+	st.mu.Lock()
+	if st.closed {
+		st.mu.Unlock()
 		return net.ErrClosed
 	}
-	l.closed = true
-	k := kindClose
-	if l.hard {
-		k = kindReset
+	st.closed = true
+	k := frameClose
+	if st.resetOnClose {
+		k = frameReset
 	}
-	l.discard()
-	l.unshare()
-	l.reads.stop()
-	l.writes.stop()
-	l.wakeReader()
-	l.wakeWriter()
-	l.leaves()
-	l.mu.Unlock()
-	l.t.drop(l, k)
+	st.discardRecvLocked()
+	st.returnWindowLocked()
+	st.readDeadline.stop()
+	st.writeDeadline.stop()
+	st.wakeReaderLocked()
+	st.wakeWriterLocked()
+	st.notifyPeerEndLocked()
+	st.mu.Unlock()
+	st.session.closeStream(st, k)
 	return nil
 }
 
 // SetWriteDeadline implements net.Conn.
-func (l *Lane) SetWriteDeadline(t time.Time) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.writes.set(t, l.writing, l.writesLate)
-	if l.writes.over {
-		l.wakeWriter()
+func (st *Stream) SetWriteDeadline(t time.Time) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.writeDeadline.set(t, st.writerWaits, st.writeDeadlineExpired)
+	if st.writeDeadline.expired {
+		st.wakeWriterLocked()
 	}
 	return nil
 }
 
-func (l *Lane) writesLate() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.writes.late() {
-		l.wakeWriter()
+func (st *Stream) writeDeadlineExpired() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.writeDeadline.hasExpired() {
+		st.wakeWriterLocked()
 	}
 }

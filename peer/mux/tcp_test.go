@@ -21,29 +21,29 @@ import (
 )
 
 // overTCP runs f with both ends of a trunk over a socket, as it is and sealed.
-func overTCP(t *testing.T, f func(t *testing.T, near, far *mux.Trunk, given <-chan *mux.Lane)) {
+func withTCPPair(t *testing.T, f func(t *testing.T, near, far *mux.Session, given <-chan *mux.Stream)) {
 	t.Helper()
-	for name, wrap := range wraps() {
+	for name, wrap := range transports() {
 		t.Run(name, func(t *testing.T) {
-			a, b := wrap(dialed(t))
-			given := make(chan *mux.Lane, 256)
-			near, far := mux.Dialed(a, mux.NewBudget(mux.MaxLanes, nil)), mux.Accepted(b, mux.NewBudget(mux.MaxLanes, nil), func(l *mux.Lane) bool { given <- l; return true })
+			a, b := wrap(dialTCP(t))
+			given := make(chan *mux.Stream, 256)
+			near, far := mux.NewClient(a, mux.NewBudget(mux.MaxStreams, nil)), mux.NewServer(b, mux.NewBudget(mux.MaxStreams, nil), func(st *mux.Stream) bool { given <- st; return true })
 			var runs sync.WaitGroup
 			runs.Go(func() { _ = near.Run() })
 			runs.Go(func() { _ = far.Run() })
 			defer runs.Wait()
-			defer far.Fail(errOver)
-			defer near.Fail(errOver)
+			defer far.Fail(errTestOver)
+			defer near.Fail(errTestOver)
 			f(t, near, far, given)
 		})
 	}
 }
 
 // wraps returns what may be between a trunk and its socket.
-func wraps() map[string]func(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
+func transports() map[string]func(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
 	return map[string]func(t *testing.T, near, far net.Conn) (net.Conn, net.Conn){
 		"plain":  func(_ *testing.T, near, far net.Conn) (net.Conn, net.Conn) { return near, far },
-		"sealed": sealed,
+		"sealed": withTLS,
 		"sealed beside the socket": func(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
 			t.Helper()
 			a, aIs := near.(*net.TCPConn)
@@ -51,23 +51,23 @@ func wraps() map[string]func(t *testing.T, near, far net.Conn) (net.Conn, net.Co
 			if !aIs || !bIs {
 				t.Fatalf("%T and %T", near, far)
 			}
-			return sealed(t, &diverted{TCPConn: a}, &diverted{TCPConn: b})
+			return withTLS(t, &recordInterceptor{TCPConn: a}, &recordInterceptor{TCPConn: b})
 		},
 	}
 }
 
 // diverted is a connection whose writes may go elsewhere.
-type diverted struct {
+type recordInterceptor struct {
 	*net.TCPConn
 	to func(b []byte)
 }
 
-func (d *diverted) Divert(to func(b []byte)) (under io.Writer) {
+func (d *recordInterceptor) Divert(to func(b []byte)) (under io.Writer) {
 	d.to = to
 	return d.TCPConn
 }
 
-func (d *diverted) Write(b []byte) (int, error) {
+func (d *recordInterceptor) Write(b []byte) (int, error) {
 	if d.to != nil {
 		d.to(b)
 		return len(b), nil
@@ -76,7 +76,7 @@ func (d *diverted) Write(b []byte) (int, error) {
 }
 
 // dialed returns both ends of a connection.
-func dialed(t *testing.T) (_ *testing.T, near, far net.Conn) {
+func dialTCP(t *testing.T) (_ *testing.T, near, far net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -110,7 +110,7 @@ func certificate(t *testing.T) tls.Certificate {
 }
 
 // sealed wraps both ends in TLS.
-func sealed(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
+func withTLS(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
 	t.Helper()
 	server := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})
 	client := tls.Client(near, &tls.Config{InsecureSkipVerify: true})
@@ -123,34 +123,34 @@ func sealed(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
 }
 
 // echo says back all that a lane brings.
-func echo(l *mux.Lane) {
-	_, _ = io.Copy(l, l)
-	_ = l.Close()
+func echo(st *mux.Stream) {
+	_, _ = io.Copy(st, st)
+	_ = st.Close()
 }
 
 // Many ask at once, each writes itself or lets another one write for it, and each has its
 // own bytes back, in order, whatever is long.
 func TestWhoWritesForOthersMixesNothingUp(t *testing.T) {
-	overTCP(t, func(t *testing.T, near, _ *mux.Trunk, given <-chan *mux.Lane) {
+	withTCPPair(t, func(t *testing.T, near, _ *mux.Session, given <-chan *mux.Stream) {
 		t.Helper()
 		const lanes, rounds = 40, 150
 		var all sync.WaitGroup
 		for i := range lanes {
-			l, err := near.Open()
+			st, err := near.OpenStream()
 			if err != nil {
 				t.Fatal(err)
 			}
 			all.Go(func() {
-				defer func() { _ = l.Close() }()
+				defer func() { _ = st.Close() }()
 				for n := range rounds {
 					size := 100
 					if (n+i)%29 == 0 {
 						size = 70 << 10
 					}
 					said := bytes.Repeat(binary.BigEndian.AppendUint32(nil, uint32(i*rounds+n)), size/4)
-					go func() { _, _ = l.Write(said) }()
+					go func() { _, _ = st.Write(said) }()
 					got := make([]byte, len(said))
-					if _, err := io.ReadFull(l, got); err != nil || !bytes.Equal(got, said) {
+					if _, err := io.ReadFull(st, got); err != nil || !bytes.Equal(got, said) {
 						t.Errorf("lane %d, round %d: what it said has not come back: %v", i, n, err)
 						return
 					}
@@ -158,20 +158,20 @@ func TestWhoWritesForOthersMixesNothingUp(t *testing.T) {
 			})
 		}
 		for range lanes {
-			l := <-given
-			all.Go(func() { echo(l) })
+			st := <-given
+			all.Go(func() { echo(st) })
 		}
 		all.Wait()
 	})
 }
 
 // slow is a connection that brings nothing while somebody else has the gate.
-type slow struct {
+type gatedConn struct {
 	net.Conn
 	gate *sync.Mutex
 }
 
-func (s slow) Read(p []byte) (int, error) {
+func (s gatedConn) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	s.gate.Lock()
 	defer s.gate.Unlock()
@@ -181,17 +181,17 @@ func (s slow) Read(p []byte) (int, error) {
 // Who has something to say to an end that reads nothing waits as its own deadline allows,
 // though nobody else writes, and nothing is lost of what was taken before.
 func TestWhoWritesItselfIsNotHeldByTheSocket(t *testing.T) {
-	for name, wrap := range wraps() {
+	for name, wrap := range transports() {
 		t.Run(name, func(t *testing.T) {
-			a, b := wrap(dialed(t))
+			a, b := wrap(dialTCP(t))
 			const size, most = 24 << 10, 4_000
 			brought, ended := make(chan int64, most), make(chan error, 1)
 			var runs sync.WaitGroup
 			gate := new(sync.Mutex)
-			near, far := mux.Dialed(a, mux.NewBudget(most, nil)), mux.Accepted(slow{b, gate}, mux.NewBudget(most, nil), func(l *mux.Lane) bool {
+			near, far := mux.NewClient(a, mux.NewBudget(most, nil)), mux.NewServer(gatedConn{b, gate}, mux.NewBudget(most, nil), func(st *mux.Stream) bool {
 				runs.Go(func() {
-					n, err := io.Copy(io.Discard, l)
-					if _ = l.Close(); err == nil {
+					n, err := io.Copy(io.Discard, st)
+					if _ = st.Close(); err == nil {
 						brought <- n
 					}
 				})
@@ -200,24 +200,24 @@ func TestWhoWritesItselfIsNotHeldByTheSocket(t *testing.T) {
 			runs.Go(func() { _ = near.Run() })
 			runs.Go(func() { ended <- far.Run() })
 			defer runs.Wait()
-			defer far.Fail(errOver)
-			defer near.Fail(errOver)
-			var lanes []*mux.Lane
+			defer far.Fail(errTestOver)
+			defer near.Fail(errTestOver)
+			var lanes []*mux.Stream
 			for range most {
-				l, err := near.Open()
+				st, err := near.OpenStream()
 				if err != nil {
 					t.Fatal(err)
 				}
-				lanes = append(lanes, l)
+				lanes = append(lanes, st)
 			}
-			if err := near.Ask(t.Context()); err != nil { // all opens have been read: nobody writes
+			if err := near.AwaitPong(t.Context()); err != nil { // all opens have been read: nobody writes
 				t.Fatal(err)
 			}
 			gate.Lock()
 			whole := 0
-			for _, l := range lanes {
-				_ = l.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-				_, err := l.Write(make([]byte, size))
+			for _, st := range lanes {
+				_ = st.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+				_, err := st.Write(make([]byte, size))
 				if errors.Is(err, os.ErrDeadlineExceeded) {
 					break // neither the socket nor the queue takes more
 				}
@@ -229,11 +229,11 @@ func TestWhoWritesItselfIsNotHeldByTheSocket(t *testing.T) {
 			if whole == most {
 				t.Fatal("the socket takes all there is")
 			}
-			for i, l := range lanes {
+			for i, st := range lanes {
 				if i >= whole {
-					_ = l.SetLinger(0)
+					_ = st.SetLinger(0)
 				}
-				_ = l.Close()
+				_ = st.Close()
 			}
 			gate.Unlock()
 			for range whole {

@@ -20,17 +20,17 @@ import (
 )
 
 // counted is a connection that counts what TLS has it write beside the socket.
-type counted struct {
+type countingConn struct {
 	*net.TCPConn
 	to func(b []byte)
 
 	mu       sync.Mutex
-	more     sync.Cond
+	changed  sync.Cond
 	diverted int
 	written  int
 }
 
-func (d *counted) Divert(to func(b []byte)) (under io.Writer) {
+func (d *countingConn) Divert(to func(b []byte)) (under io.Writer) {
 	d.to = to
 	return writerFunc(func(b []byte) (int, error) {
 		n, err := d.TCPConn.Write(b)
@@ -45,12 +45,12 @@ type writerFunc func(b []byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-func (d *counted) Write(b []byte) (int, error) {
+func (d *countingConn) Write(b []byte) (int, error) {
 	if d.to != nil {
 		d.to(b)
 		d.mu.Lock()
 		d.diverted += len(b)
-		d.more.Broadcast()
+		d.changed.Broadcast()
 		d.mu.Unlock()
 		return len(b), nil
 	}
@@ -103,7 +103,7 @@ func (s *sealer) record(b []byte, typ byte, data []byte) []byte {
 
 // handshake has a client at a and a server at far speak TLS, and returns the server and what
 // the client seals with.
-func handshake(t *testing.T, a net.Conn, far *counted) (server *tls.Conn, secret []byte) {
+func handshake(t *testing.T, a net.Conn, far *countingConn) (server *tls.Conn, secret []byte) {
 	t.Helper()
 	server = tls.Server(far, &tls.Config{Certificates: []tls.Certificate{certificate(t)}, SessionTicketsDisabled: true})
 	var log strings.Builder
@@ -129,15 +129,15 @@ var pong = []byte{0, 0, 0, 9, 0, 0, 0, 0} //nolint:gochecknoglobals // a constan
 
 // Who asks for new keys has their answer though the trunk has nothing to say.
 func TestNewKeysAreAnswered(t *testing.T) {
-	_, a, b := dialed(t)
+	_, a, b := dialTCP(t)
 	raw, is := b.(*net.TCPConn)
 	if !is {
 		t.Fatalf("%T", b)
 	}
-	far := &counted{TCPConn: raw}
-	far.more.L = &far.mu
+	far := &countingConn{TCPConn: raw}
+	far.changed.L = &far.mu
 	server, secret := handshake(t, a, far)
-	tr := mux.Accepted(server, mux.NewBudget(mux.MaxLanes, nil), func(*mux.Lane) bool { return true })
+	tr := mux.NewServer(server, mux.NewBudget(mux.MaxStreams, nil), func(*mux.Stream) bool { return true })
 	var runs sync.WaitGroup
 	runs.Go(func() { _ = tr.Run() })
 	defer runs.Wait()
@@ -158,22 +158,22 @@ func TestNewKeysAreAnswered(t *testing.T) {
 // A peer that asks for new keys all the time, and gives the trunk nothing to say, has the
 // other end keep no more than a queue may hold.
 func TestWhoAsksForNewKeysIsBounded(t *testing.T) {
-	_, a, b := dialed(t)
+	_, a, b := dialTCP(t)
 	small, is := b.(*net.TCPConn)
 	if !is {
 		t.Fatalf("%T", b)
 	}
 	_ = small.SetWriteBuffer(16 << 10)
-	far := &counted{TCPConn: small}
-	far.more.L = &far.mu
+	far := &countingConn{TCPConn: small}
+	far.changed.L = &far.mu
 	server, secret := handshake(t, a, far)
-	tr := mux.Accepted(server, mux.NewBudget(mux.MaxLanes, nil), func(*mux.Lane) bool { return true })
+	tr := mux.NewServer(server, mux.NewBudget(mux.MaxStreams, nil), func(*mux.Stream) bool { return true })
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		t.Log(tr.Run())
 		far.mu.Lock()
-		far.more.Broadcast()
+		far.changed.Broadcast()
 		far.mu.Unlock()
 	}()
 	defer func() { tr.Fail(net.ErrClosed); <-ended }()
@@ -208,7 +208,7 @@ func TestWhoAsksForNewKeysIsBounded(t *testing.T) {
 		if kept := far.diverted - far.written; kept > bound {
 			t.Fatalf("it keeps %d bytes that no one has asked to write (%d went out), and more with each", kept, far.written)
 		}
-		far.more.Wait()
+		far.changed.Wait()
 	}
 	t.Errorf("it kept %d bytes", far.diverted-far.written)
 }

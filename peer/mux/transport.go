@@ -10,53 +10,53 @@ import (
 
 // diverted is a connection that can have what is written to it go elsewhere, so that what
 // seals it, above, never waits for the socket.
-type diverted interface {
+type recordInterceptor interface {
 	// Divert has all that is written go to to from now on, and returns what takes it to the
 	// socket. No write may be under way.
 	Divert(to func(b []byte)) (under io.Writer)
 }
 
 // socket is what is below a trunk.
-type socket struct {
-	raw   syscall.RawConn // nil: there is none
-	conn  net.Conn        // what is written to
-	under io.Writer       // takes to the socket what seal returns
-	plain bool            // that is what seal was given
-	seals bool            // it is what conn has written, not what was written to conn
+type transport struct {
+	raw        syscall.RawConn // nil: there is none
+	conn       net.Conn        // what is written to
+	direct     io.Writer       // takes to the socket what seal returns
+	plaintext  bool            // that is what seal was given
+	intercepts bool            // it is what conn has written, not what was written to conn
 
-	sealing atomic.Bool // what conn writes is what seal was given
+	encrypting atomic.Bool // what conn writes is what seal was given
 
-	mu     sync.Mutex // who reads may have something to say to the other end's TLS
-	sealed []byte     // what conn has written
-	beside int        // of it, what seal was not given
-	sent   []byte     // what seal has returned before; the room of the next one
+	mu       sync.Mutex // who reads may have something to say to the other end's TLS
+	records  []byte     // what conn has written
+	replies  int        // of it, what seal was not given
+	previous []byte     // what seal has returned before; the room of the next one
 
-	b     []byte // to be sent
-	n     int    // of it
-	err   error
-	sends func(fd uintptr) bool
+	pending  []byte // to be sent
+	sent     int    // of it
+	err      error
+	sendFunc func(fd uintptr) bool
 }
 
 // socketOf returns what is below a connection.
-func socketOf(c net.Conn) *socket {
-	s := &socket{conn: c, under: c}
-	s.sends = s.sendTo
-	b := below(c)
+func newTransport(c net.Conn) *transport {
+	tr := &transport{conn: c, direct: c}
+	tr.sendFunc = tr.sendToFD
+	b := innermostConn(c)
 	if sc, ok := b.(syscall.Conn); ok {
-		s.raw, _ = sc.SyscallConn() // without one there is none
+		tr.raw, _ = sc.SyscallConn() // without one there is none
 	}
 	d, ok := c.(interface{ Direct() bool })
-	if s.plain = ok && d.Direct() || c == b; s.plain {
-		return s
+	if tr.plaintext = ok && d.Direct() || c == b; tr.plaintext {
+		return tr
 	}
-	if d, ok := b.(diverted); ok && s.raw != nil && canSend {
-		s.under, s.seals = d.Divert(s.keep), true
+	if d, ok := b.(recordInterceptor); ok && tr.raw != nil && canTrySend {
+		tr.direct, tr.intercepts = d.Divert(tr.intercept), true
 	}
-	return s
+	return tr
 }
 
 // below returns what is below a connection and all that wraps it.
-func below(c net.Conn) net.Conn {
+func innermostConn(c net.Conn) net.Conn {
 	for {
 		w, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {
@@ -67,67 +67,69 @@ func below(c net.Conn) net.Conn {
 }
 
 // works reports whether send does.
-func (s *socket) works() bool { return canSend && s.raw != nil && (s.plain || s.seals) }
+func (tr *transport) canTrySend() bool {
+	return canTrySend && tr.raw != nil && (tr.plaintext || tr.intercepts)
+}
 
 // seal returns b as it is to be written, until it is called again. It does not wait.
-func (s *socket) seal(b []byte) ([]byte, error) {
-	if !s.seals {
+func (tr *transport) encrypt(b []byte) ([]byte, error) {
+	if !tr.intercepts {
 		return b, nil
 	}
 	if len(b) > 0 {
-		s.sealing.Store(true)
-		_, err := s.conn.Write(b)
-		s.sealing.Store(false)
+		tr.encrypting.Store(true)
+		_, err := tr.conn.Write(b)
+		tr.encrypting.Store(false)
 		if err != nil {
 			return nil, err
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.beside = 0
-	s.sealed, s.sent = s.sent[:0], s.sealed
-	return s.sent, nil
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.replies = 0
+	tr.records, tr.previous = tr.previous[:0], tr.records
+	return tr.previous, nil
 }
 
 // keep takes what conn writes.
-func (s *socket) keep(b []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.sealed = append(s.sealed, b...)
-	if !s.sealing.Load() {
-		s.beside += len(b)
+func (tr *transport) intercept(b []byte) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	tr.records = append(tr.records, b...)
+	if !tr.encrypting.Load() {
+		tr.replies += len(b)
 	}
 }
 
 // owes reports whether conn has written what seal was not given: an answer to the other end's
 // TLS, which asks for new keys.
-func (s *socket) owes() bool { return s.seals && s.besides() > 0 }
+func (tr *transport) hasReplies() bool { return tr.intercepts && tr.repliesLen() > 0 }
 
-func (s *socket) besides() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.beside
+func (tr *transport) repliesLen() int {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return tr.replies
 }
 
 // forget lets go of the room that sealing much has needed.
-func (s *socket) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if cap(s.sent) > keptQueue {
-		s.sent = nil
+func (tr *transport) shrink() {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	if cap(tr.previous) > maxKeptQueue {
+		tr.previous = nil
 	}
-	if cap(s.sealed) > keptQueue {
-		s.sealed = append([]byte(nil), s.sealed...)
+	if cap(tr.records) > maxKeptQueue {
+		tr.records = append([]byte(nil), tr.records...)
 	}
 }
 
 // send sends of what seal has returned what the socket takes, without waiting.
-func (s *socket) send(b []byte) (n int, err error) {
-	s.b, s.n, s.err = b, 0, nil
-	err = s.raw.Write(s.sends)
+func (tr *transport) trySend(b []byte) (n int, err error) {
+	tr.pending, tr.sent, tr.err = b, 0, nil
+	err = tr.raw.Write(tr.sendFunc)
 	if err == nil {
-		err = s.err
+		err = tr.err
 	}
-	s.b = nil
-	return s.n, err
+	tr.pending = nil
+	return tr.sent, err
 }

@@ -2,7 +2,7 @@
 
 package mux
 
-// canSend says that sendTo sends.
-const canSend = false
+// canTrySend reports whether trySend works.
+const canTrySend = false
 
-func (s *socket) sendTo(uintptr) bool { return true }
+func (tr *transport) sendToFD(uintptr) bool { return true }

@@ -10,13 +10,13 @@ import (
 )
 
 // canSend says that sendTo sends.
-const canSend = true
+const canTrySend = true
 
 // sendTo sends what there is room for.
-func (s *socket) sendTo(fd uintptr) bool {
-	n, err := rawio.Write(fd, s.b)
-	if s.n = n; err != nil && !errors.Is(err, syscall.EAGAIN) {
-		s.err = err
+func (tr *transport) sendToFD(fd uintptr) bool {
+	n, err := rawio.Write(fd, tr.pending)
+	if tr.sent = n; err != nil && !errors.Is(err, syscall.EAGAIN) {
+		tr.err = err
 	}
 	return true
 }

@@ -12,42 +12,42 @@ import (
 // for longer than he may, nor where nothing is being done.
 func TestWhoWaitsIsGivenALaneByTheTrunkThatIsLaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := &ends{t: t, serve: taking}
+		e := &setFixture{t: t, serve: serveAndDiscard}
 		const slow = 100 * time.Millisecond
-		e.Set = NewSet(MaxLegs, func(ctx context.Context, place string) (net.Conn, error) {
+		e.SessionSet = NewSessionSet(MaxWebSocketStreams, func(ctx context.Context, place string) (net.Conn, error) {
 			time.Sleep(slow)
 			return e.dial(ctx, place)
 		})
 		defer e.Close()
-		asks := func(within time.Duration) (l *Lane, took time.Duration) {
+		asks := func(within time.Duration) (st *Stream, took time.Duration) {
 			ctx, cancel := context.WithTimeout(t.Context(), within)
 			defer cancel()
 			began := time.Now()
-			l = e.LaneSoon(ctx, "far")
-			return l, time.Since(began)
+			st = e.OpenStreamWait(ctx, "far")
+			return st, time.Since(began)
 		}
-		const many = 2 * MaxLanes
-		given := make(chan *Lane, many)
+		const many = 2 * MaxStreams
+		given := make(chan *Stream, many)
 		for range many {
 			go func() {
-				l, _ := asks(time.Second)
-				given <- l
+				st, _ := asks(time.Second)
+				given <- st
 			}()
 		}
 		synctest.Wait()
-		if l, took := asks(slow / 2); l != nil || took != slow/2 {
-			t.Errorf("a lane: %v, after %v, want none after %v", l != nil, took, slow/2)
+		if st, took := asks(slow / 2); st != nil || took != slow/2 {
+			t.Errorf("a lane: %v, after %v, want none after %v", st != nil, took, slow/2)
 		}
 		for range many {
-			if l := <-given; l == nil || l.Carrier() != e.way("far").trunk.conn {
+			if st := <-given; st == nil || st.SessionConn() != e.destinationLocked("far").session.conn {
 				t.Fatal("one who waited is given no lane, or by another trunk")
 			}
 		}
 		e.want("who waits", nil, false, 1)
-		e.way("far").trunk.Fail(net.ErrClosed)
+		e.destinationLocked("far").session.Fail(net.ErrClosed)
 		synctest.Wait()
-		if l, took := asks(time.Second); l != nil || took != 0 {
-			t.Errorf("a lane: %v, after %v, where the place was dialed just now", l != nil, took)
+		if st, took := asks(time.Second); st != nil || took != 0 {
+			t.Errorf("a lane: %v, after %v, where the place was dialed just now", st != nil, took)
 		}
 	})
 }
@@ -57,16 +57,16 @@ func TestManyLegsAreRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		given := 0
-		r := newTrunk(near, NewBudget(MaxLegs, NewBudget(1, nil)), func(*Lane) bool { given++; return true })
+		r := newSession(near, NewBudget(MaxWebSocketStreams, NewBudget(1, nil)), func(*Stream) bool { given++; return true })
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run() }()
 		var b []byte
-		for i := range 4 * MaxLanes {
-			b = appendFrame(b, kindOpen, uint32(i+1), nil)
+		for i := range 4 * MaxStreams {
+			b = appendFrame(b, frameOpen, uint32(i+1), nil)
 		}
 		_, _ = far.Write(b) // who reads nothing meanwhile
 		synctest.Wait()
-		if err := r.failed(); err != nil || given != 1 {
+		if err := r.failure(); err != nil || given != 1 {
 			t.Errorf("%d lanes are given, and the trunk ends with %v", given, err)
 		}
 		_ = far.Close()
@@ -81,24 +81,24 @@ func TestManyLegsAreRefusedAtOnce(t *testing.T) {
 func TestWhatLegsHaveToSayIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe() // nobody reads
-		r := newTrunk(near, NewBudget(MaxLegs, nil), nil)
+		r := newSession(near, NewBudget(MaxWebSocketStreams, nil), nil)
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run() }()
-		const many = 4 * mostQueue / maxData
+		const many = 4 * queueLimit / maxFrameData
 		for range many {
-			l, err := r.Open()
+			st, err := r.OpenStream()
 			if err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait() // the first is being written, and all others wait behind it
-			go func() { _, _ = l.Write(make([]byte, maxData)) }()
+			go func() { _, _ = st.Write(make([]byte, maxFrameData)) }()
 		}
 		synctest.Wait()
 		r.mu.Lock()
-		waiting := len(r.out)
+		waiting := len(r.queue)
 		r.mu.Unlock()
-		if waiting > mostQueue+many*headLen+headLen {
-			t.Errorf("%d bytes wait to be written, want %d at most", waiting, mostQueue)
+		if waiting > queueLimit+many*headerLen+headerLen {
+			t.Errorf("%d bytes wait to be written, want %d at most", waiting, queueLimit)
 		}
 		_ = far.Close()
 		if err := <-ended; err == nil {

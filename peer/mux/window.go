@@ -14,42 +14,42 @@ const FirstWindow = 4 << 10
 // for, so lanes that stand still have what they had, and the rest go on: at FirstWindow for each
 // way there and back at least. Half of what there is is lent to who asks first; from then on a
 // lane that does not need its window gives of it back.
-func (b *Budget) Sharing(bytes *Budget) *Budget {
-	b.share = bytes
+func (b *Budget) WithWindowPool(bytes *Budget) *Budget {
+	b.windowPool = bytes
 	return b
 }
 
 // window is what a lane begins with.
-func (b *Budget) window() int {
-	if b.share != nil {
+func (b *Budget) initialWindow() int {
+	if b.windowPool != nil {
 		return FirstWindow
 	}
 	return Window
 }
 
 // tight reports whether more than half is lent.
-func (b *Budget) tight() bool {
-	return b.lent.Load() > b.most/2 || b.of != nil && b.of.tight()
+func (b *Budget) mostlyUsed() bool {
+	return b.used.Load() > b.limit/2 || b.parent != nil && b.parent.mostlyUsed()
 }
 
 // refill returns how much credit comes back for what has been eaten. Of a lane that shares, the
 // window grows where little of it was left: who says what is longer than an eighth of it, or has
 // not waited to be read. With mu held.
-func (l *Lane) refill() int {
-	back := l.eaten
-	l.eaten = 0
-	share := l.t.budget.share
+func (st *Stream) takeCreditLocked() int {
+	back := st.consumed
+	st.consumed = 0
+	share := st.session.budget.windowPool
 	switch {
 	case share == nil:
-	case 8*l.allowed < 3*l.window:
-		if more := min(l.window, Window-l.window); more > 0 && share.lend(int32(more)) {
-			l.window += more
+	case 8*st.recvCredit < 3*st.window:
+		if more := min(st.window, Window-st.window); more > 0 && share.acquire(int32(more)) {
+			st.window += more
 			back += more
 		}
-	case share.tight():
-		less := min(back, l.window-max(l.window/2, FirstWindow))
-		share.back(int32(less))
-		l.window -= less
+	case share.mostlyUsed():
+		less := min(back, st.window-max(st.window/2, FirstWindow))
+		share.release(int32(less))
+		st.window -= less
 		back -= less
 	}
 	return back
@@ -57,9 +57,9 @@ func (l *Lane) refill() int {
 
 // unshare gives back what the lane was lent: it keeps nothing any more, whatever comes. With mu
 // held.
-func (l *Lane) unshare() {
-	if share := l.t.budget.share; share != nil {
-		share.back(int32(l.window - FirstWindow))
-		l.window = FirstWindow
+func (st *Stream) returnWindowLocked() {
+	if share := st.session.budget.windowPool; share != nil {
+		share.release(int32(st.window - FirstWindow))
+		st.window = FirstWindow
 	}
 }
