@@ -2,19 +2,22 @@ package mux
 
 import "sync/atomic"
 
-// Budget counts the lanes that one node has opened to another, whichever trunks they go by:
-// for each of them a node may have to keep Window bytes for the other. One of bytes is Sharing's.
+// Budget limits the streams that one node has opened to another, over all sessions between them.
+// Each of these streams may keep up to Window unread bytes. A Budget also serves as a window pool,
+// and then counts bytes. It is safe for concurrent use.
 type Budget struct {
 	limit      int32
-	parent     *Budget // whose part it is; nil: nobody's
-	windowPool *Budget // bytes that its lanes share; nil: each has Window
+	parent     *Budget // counts the same usage, too; nil means none
+	windowPool *Budget // bytes that the streams share; nil means that each stream has Window
 	used       atomic.Int32
 }
 
-// NewBudget returns a budget of so many lanes, which count in another one, too.
-func NewBudget(most int32, of *Budget) *Budget { return &Budget{limit: most, parent: of} }
+// NewBudget returns a budget with the given limit. Its usage counts in parent, too; nil means no
+// parent.
+func NewBudget(limit int32, parent *Budget) *Budget { return &Budget{limit: limit, parent: parent} }
 
-// lend takes a lane, or so many bytes; false: the budget is spent.
+// acquire takes n streams or bytes. It returns false, and takes none, if a limit would be
+// exceeded.
 func (b *Budget) acquire(n int32) bool {
 	if b.used.Add(n) > b.limit || b.parent != nil && !b.parent.acquire(n) {
 		b.used.Add(-n)
@@ -23,7 +26,7 @@ func (b *Budget) acquire(n int32) bool {
 	return true
 }
 
-// back gives that back.
+// release returns n streams or bytes.
 func (b *Budget) release(n int32) {
 	b.used.Add(-n)
 	if b.parent != nil {
@@ -31,10 +34,10 @@ func (b *Budget) release(n int32) {
 	}
 }
 
-// forsake gives one back whose trunk has broken, though who was given it may be at work on it
-// still: it counts in the last budget alone that this one is a part of, which it returns, or in
-// none. So another trunk has all that a node may have, and what many broken ones have left
-// behind is bounded.
+// releaseBelowRoot returns one stream of a failed session whose owner may still be at work. The
+// stream continues to count only in the topmost parent, which is returned; nil means that b has no
+// parent. A new session can therefore use the whole budget of a node, and the number of streams
+// that many failed sessions leave behind is limited.
 func (b *Budget) releaseBelowRoot() *Budget {
 	for ; b.parent != nil; b = b.parent {
 		b.used.Add(-1)
@@ -46,5 +49,5 @@ func (b *Budget) releaseBelowRoot() *Budget {
 	return nil
 }
 
-// Lent returns how many lanes are open, or bytes are lent.
+// InUse returns how many streams or bytes are in use.
 func (b *Budget) InUse() int { return int(b.used.Load()) }

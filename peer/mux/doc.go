@@ -1,46 +1,61 @@
-// Package mux carries many streams, its lanes, over one connection between two nodes.
+// Package mux multiplexes streams over one connection between two nodes, as yamux and HTTP/2 do.
 //
-// A request that goes from node to node costs two system calls at each end where it has
-// a connection of its own, and under TLS a record each way. On a trunk what many lanes
-// say at one time is one write, and what it brings is one read:
+// A request that uses its own connection between nodes costs two system calls at each end, and
+// under TLS one record in each direction. A session combines what many streams write at the same
+// time in one write, and delivers data for many streams with one read:
 //
-//	lane ─┐ frames              one connection            frames ┌─ lane
-//	lane ─┼─► urgent, others ─► ════════════════ ─► reader ──────┼─ lane
-//	lane ─┘   (one writes)                          (Run)        └─ lane
+//	stream ─┐ frames                  connection              frames ┌─ stream
+//	stream ─┼─► urgent, queue ─► writer ══════════════► readLoop ────┼─ stream
+//	stream ─┘                                                        └─ stream
 //
-// The one who dialed opens lanes, the other is given them. Each end has a goroutine that
-// reads, and one that writes where that has to wait; who has something to say while nobody
-// writes does so itself, for all who join it, as far as the socket takes it at once: what TLS
-// has sealed, too. All others meet only memory. A Lane is a net.Conn that ends and breaks as
-// TCP does: what was cut never looks whole to who reads it.
+// # Types
 //
-// The rules that must hold:
+//   - Session is one end of a connection. The client, which dialed, opens streams. The server
+//     accepts them.
+//   - Stream is a net.Conn. Its end and its failure look like those of TCP: a reader never
+//     mistakes a truncated stream for a complete one.
+//   - Budget limits the number of streams, or the bytes of a shared window pool.
+//   - SessionSet maintains one session to each node and opens streams on it.
 //
-//   - Nobody sends what the other end has no room for: a lane begins with Window bytes of
-//     credit, and gets back what its reader has taken. So the reader never waits for a
-//     lane, and a reader that takes nothing holds up its own lane only. Who sends more
-//     loses the trunk. Lanes that are many begin with FirstWindow, and share what they may have
-//     beyond that (Budget.Sharing).
-//   - A lane counts until both ends have closed it and the writer has taken that up, and MaxLanes
-//     count at most, whichever of a node's trunks they go by (Budget): so what one node has
-//     another keep and work on is bounded, also where it cuts what it opened at once, and so is
-//     what waits for an end that reads nothing. One lane too many is refused, and costs no
-//     other. Those of a trunk that broke leave room for the next, as soon as either end knows.
-//   - Who opens lanes never waits for what others have to say: what is here as a whole is queued
-//     as far as its credit goes, and where much waits already nobody is given a lane. Of trunks
-//     with up to MaxLegs lanes both ends wait: those are too many for that.
-//   - The bytes of a lane arrive in order, and its end behind them. A reset, credit and a
-//     ping are urgent and pass what waits to be written, but no reset what opens its lane.
-//   - The number of a lane is never used again, so what comes late for one that has ended
-//     is nobody's. Which lane was the last is said once, and takes nothing back.
-//   - Whatever breaks the trunk breaks all its lanes, each with that error. Of what had not begun
-//     to be written then nobody has read anything, and the lane says so (Untaken).
-//   - A trunk by which nothing comes ends at the end that was dialed, and holds little until then.
+// # Goroutines
 //
-// Whether the path is dead, the kernel tells of the connection as of any other: a ping
-// gives it something to have acknowledged while nothing else is on its way. That its answer
-// (pong) stays away ends nothing, for a process that stands still is not a path that is
-// dead; but a Set opens a lane only by a trunk from which something came just now, and asks
-// for that word beside what goes on. Nobody waits for a trunk: who is given no lane at once
-// does without, unless he asks for one soon (LaneSoon).
+// Session.Run starts two goroutines for each end: one reads, and one writes whenever writing has
+// to wait. A stream that writes while no write is in progress flushes the queue itself, including
+// the frames that other streams add meanwhile, as far as the socket accepts it without blocking.
+// This also holds for encrypted data. All other methods only change memory.
+//
+// # Invariants
+//
+//   - Flow control: a sender may not exceed the receiver's window. Each stream starts with Window
+//     bytes of credit and regains credit as the reader consumes data. The session reader therefore
+//     never blocks on a stream, and a slow reader stalls only its own stream. A peer that violates
+//     the window loses the session. Sessions for many long-lived streams start with FirstWindow
+//     and share a pool of additional window (Budget.WithWindowPool).
+//   - Stream limit: a stream counts until both ends have closed it and the writer has taken its
+//     close frame. At most MaxStreams count, over all sessions of a node (Budget). This limits the
+//     memory and the work that one node causes at another, also if a node resets its streams right
+//     after opening them, and limits what is queued for a peer that does not read. The server
+//     refuses a stream over the limit, without effect on other streams. Streams of a failed
+//     session make room for new ones as soon as either end has detected the failure.
+//   - No head-of-line blocking at the client: a message that is complete is queued up to its
+//     credit, and no stream is opened on a session with a long queue. Sessions with more than
+//     MaxStreams streams (up to MaxWebSocketStreams) are too large for this: both ends wait for
+//     queue space.
+//   - Order: the bytes of a stream arrive in order, followed by its end. Reset, window update and
+//     ping frames are urgent and overtake queued data, but a reset never overtakes the frame that
+//     opens its stream.
+//   - Stream IDs are never reused, so a late frame of a closed stream is ignored. A GOAWAY names
+//     the last accepted stream, is sent once, and does not revoke an accepted stream.
+//   - A session failure fails all its streams with the same error. A stream of which no byte was
+//     written reports Unprocessed: its message is safe to send again.
+//   - The server closes an idle session, and keeps little memory for it until then.
+//
+// # Path failures
+//
+// The kernel reports a dead path as for any TCP connection. A ping gives it something to
+// acknowledge while nothing else is in flight. A missing pong does not close a session, because a
+// stopped process is not a dead path. A SessionSet opens streams only on a session that has
+// received something recently, and requests a pong in the background otherwise. No caller waits
+// for a session: a caller that gets no stream at once continues without, unless it calls
+// OpenStreamWait.
 package mux

@@ -6,63 +6,64 @@ import (
 	"fmt"
 )
 
-// A frame is a head of 8 bytes, that is its length (3 bytes, big endian, without the
-// head), its kind (1) and the number of its lane (4), and what it carries.
+// A frame is a header of 8 bytes and a payload. The header has the payload length (3 bytes, big
+// endian), the frame type (1 byte) and the stream ID (4 bytes, big endian).
 const (
 	headerLen = 8
-	// maxData bounds what one frame carries: who has more to say lets others in between.
+	// maxFrameData limits the payload of one frame, so that long writes interleave with others.
 	maxFrameData = 16 << 10
-	// creditLen is what a credit carries: by how many bytes it grows (4).
+	// windowUpdateLen is the payload length of a window update: a credit increment of 4 bytes.
 	windowUpdateLen = 4
 )
 
-// kind says what a frame is. The numbers are part of the protocol.
+// frameType is the type of a frame. The values are part of the protocol.
 type frameType byte
 
 const (
-	// kindOpen opens a lane. Numbers rise.
+	// frameOpen opens a stream. IDs increase.
 	frameOpen frameType = iota + 1
-	// kindData carries bytes of a lane.
+	// frameData carries bytes of a stream.
 	frameData
-	// kindEnd says that no more bytes come on a lane.
+	// frameEndStream ends one direction of a stream: the sender sends no more data.
 	frameEndStream
-	// kindClose says that, and that nothing is read of it any more.
+	// frameClose closes a stream: the sender sends no more data and reads none.
 	frameClose
-	// kindReset cuts a lane.
+	// frameReset aborts a stream.
 	frameReset
-	// kindCredit says how much more may be sent on a lane.
+	// frameWindowUpdate grants more credit for a stream.
 	frameWindowUpdate
-	// kindPing wants a pong; their lane is 0.
+	// framePing requests a pong. The stream ID of both is 0.
 	framePing
-	// kindLast says that no lane opened after this one has been taken, nor will be; 0: none.
+	// frameGoAway announces that no stream with a higher ID has been or will be accepted. 0 means
+	// none.
 	frameGoAway
-	// kindPong says that a ping has been read.
+	// framePong answers a ping.
 	framePong
-	// kindRefuse says that a lane has not been taken: nothing of it has been read, nor will be.
+	// frameRefuse refuses a stream: nothing of it has been or will be read.
 	frameRefuse
 )
 
-// frame is one frame as it came; data is valid until the next one is read.
+// frame is a parsed frame. data is valid until the next read.
 type frame struct {
 	typ    frameType
 	stream uint32
 	data   []byte
 }
 
-// errFrame is what a connection is closed for that does not keep to the format, or to the
-// order of things.
-var errProtocol = errors.New("trunk: bad frame")
+// errProtocol is the error of a session whose peer sends a malformed frame or one in the wrong
+// state.
+var errProtocol = errors.New("mux: protocol error")
 
-// appendFrame appends a frame; data is no longer than maxData.
-func appendFrame(b []byte, k frameType, lane uint32, data []byte) []byte {
+// appendFrame appends a frame to b. data must not be longer than maxFrameData.
+func appendFrame(b []byte, typ frameType, stream uint32, data []byte) []byte {
 	n := len(data)
-	b = append(b, byte(n>>16), byte(n>>8), byte(n), byte(k))
-	b = binary.BigEndian.AppendUint32(b, lane)
+	b = append(b, byte(n>>16), byte(n>>8), byte(n), byte(typ))
+	b = binary.BigEndian.AppendUint32(b, stream)
 	return append(b, data...)
 }
 
-// cutFrame takes the first frame off b. It returns how long that is, zero if it is not
-// all there yet.
+// parseFrame parses the first frame of b. It returns its length n, zero if b does not contain the
+// whole frame.
 func parseFrame(b []byte) (f frame, n int, err error) {
 	if len(b) < headerLen {
 		return frame{}, 0, nil
@@ -79,23 +80,23 @@ func parseFrame(b []byte) (f frame, n int, err error) {
 	return f, headerLen + size, nil
 }
 
-// judge judges a head.
+// validate checks the header of the frame. size is the payload length.
 func (f *frame) validate(size int) error {
-	var least, most int
+	var minSize, maxSize int
 	switch f.typ {
 	case frameData:
-		least, most = 1, maxFrameData
+		minSize, maxSize = 1, maxFrameData
 	case frameWindowUpdate:
-		least, most = windowUpdateLen, windowUpdateLen
+		minSize, maxSize = windowUpdateLen, windowUpdateLen
 	case frameOpen, frameEndStream, frameClose, frameReset, framePing, frameGoAway, framePong, frameRefuse:
 	default:
-		return fmt.Errorf("%w: kind %d", errProtocol, f.typ)
+		return fmt.Errorf("%w: unknown frame type %d", errProtocol, f.typ)
 	}
 	switch {
-	case size < least || size > most:
-		return fmt.Errorf("%w: kind %d with %d bytes", errProtocol, f.typ, size)
+	case size < minSize || size > maxSize:
+		return fmt.Errorf("%w: frame type %d with %d bytes", errProtocol, f.typ, size)
 	case f.typ != frameGoAway && (f.stream == 0) != (f.typ == framePing || f.typ == framePong):
-		return fmt.Errorf("%w: kind %d on lane %d", errProtocol, f.typ, f.stream)
+		return fmt.Errorf("%w: frame type %d on stream %d", errProtocol, f.typ, f.stream)
 	}
 	return nil
 }

@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// idleFor is for how long nothing may come by a trunk that another node has dialed before
-	// no more lanes are taken by it: who wants more has another one. firstWithin is when its
-	// first word has to have come.
+	// idleTimeout is how long a session of a peer may receive nothing before it accepts no more
+	// streams. A peer that needs more streams dials another session. firstFrameTimeout is the
+	// limit for the first frame.
 	idleTimeout, firstFrameTimeout = time.Minute, 10 * time.Second
-	// leaveWithin is how long the dialer has to end a trunk without lanes that takes no more.
+	// dialerCloseTimeout is how long the dialer has to close an idle session without streams.
 	dialerCloseTimeout = 10 * time.Second
 )
 
-// errIdle is what a trunk ends with that its dialer leaves to others to end.
-var errIdle = errors.New("trunk: nothing has come by it")
+// errIdle is the error of an idle session that the dialer has not closed in time.
+var errIdle = errors.New("mux: session is idle")
 
-// ends is the timer that ends a trunk which nobody uses; stop stops it.
+// startIdleTimer starts the idle check of a server. stop stops it.
 func (s *Session) startIdleTimer() (stop func()) {
 	if s.accept == nil {
 		return func() {}
@@ -28,15 +28,16 @@ func (s *Session) startIdleTimer() (stop func()) {
 	return func() { s.idleTimer.Stop() }
 }
 
-// judgeIdle ends a trunk by which nothing comes: with a word first, for a lane may be on its way.
-// With lanes it goes on until they have ended, without the room that it has needed.
+// checkIdle closes an idle session. It sends a GOAWAY first, because a stream may be on its way. A
+// session with streams continues until they have closed, without the buffers that its traffic
+// needed.
 func (s *Session) checkIdle() {
 	quiet, heard := s.SinceLastRead()
 	s.mu.Lock()
-	over := !heard || s.idleGoAway && s.openStreams == 0
+	closeNow := !heard || s.idleGoAway && s.openStreams == 0
 	s.shrinkBuffersLocked()
 	switch {
-	case over, s.idleGoAway: // leave has it judged again
+	case closeNow, s.idleGoAway: // markHalfClosedLocked restarts the timer
 	case quiet < idleTimeout && !s.goingAway:
 		s.idleTimer.Reset(idleTimeout - quiet)
 	default:
@@ -45,7 +46,7 @@ func (s *Session) checkIdle() {
 		s.idleTimer.Reset(dialerCloseTimeout)
 	}
 	s.mu.Unlock()
-	if over {
+	if closeNow {
 		s.Fail(errIdle)
 	}
 }

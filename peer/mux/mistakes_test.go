@@ -23,7 +23,7 @@ func protocolMistakes() []mistake {
 		},
 		{
 			rule: "what is whole ends", found: "TestWhatIsClosedEndsBehindItsLastByte",
-			decl: "peer/mux.Stream.handleEnd", old: "	st.peerEnded, st.peerStoppedReading = true, st.peerStoppedReading || unread", changed: "	st.peerEnded, st.peerStoppedReading = !PLANTED, st.peerStoppedReading || unread",
+			decl: "peer/mux.Stream.handleEnd", old: "	st.peerEnded, st.peerStoppedReading = true, st.peerStoppedReading || closed", changed: "	st.peerEnded, st.peerStoppedReading = !PLANTED, st.peerStoppedReading || closed",
 		},
 		{
 			rule: "each lane has its own bytes", found: "TestEveryLaneCarriesItsOwnBytesBothWays",
@@ -47,19 +47,19 @@ func protocolMistakes() []mistake {
 		},
 		{
 			rule: "and comes back", found: "TestWhoSendsMoreThanItsCreditLosesTheTrunk|TestEveryLaneCarriesItsOwnBytesBothWays",
-			decl: "peer/mux.Stream.Read", old: "	if back > 0 {", changed: "	if back > 0 && !PLANTED {",
+			decl: "peer/mux.Stream.Read", old: "	if credit > 0 {", changed: "	if credit > 0 && !PLANTED {",
 		},
 		{
 			rule: "what is urgent passes what waits", found: "TestWhatIsUrgentPassesWhatWaits",
-			decl: "peer/mux.Session.enqueueLocked", old: "	if k == frameOpen ||", changed: "	if k == frameOpen || PLANTED ||",
+			decl: "peer/mux.Session.enqueueLocked", old: "	if typ == frameOpen ||", changed: "	if typ == frameOpen || PLANTED ||",
 		},
 		{
 			rule: "and an end does not", found: "TestWhatIsUrgentPassesWhatWaits",
-			decl: "peer/mux.Stream.Close", old: "	k := frameClose\n", changed: "	k := frameClose\n	if PLANTED {\n		st.resetOnClose = true\n	}\n",
+			decl: "peer/mux.Stream.Close", old: "	typ := frameClose\n", changed: "	typ := frameClose\n	if PLANTED {\n		st.resetOnClose = true\n	}\n",
 		},
 		{
 			rule: "nor a reset what opens its lane", found: "TestALaneThatIsCutAtOnceBreaksNoOther",
-			decl: "peer/mux.Session.enqueueLocked", old: "s.accept == nil && lane > s.batchedID ||", changed: "s.accept == nil && lane > s.batchedID && !PLANTED ||",
+			decl: "peer/mux.Session.enqueueLocked", old: "s.accept == nil && stream > s.batchedID ||", changed: "s.accept == nil && stream > s.batchedID && !PLANTED ||",
 		},
 		{
 			rule: "a number is used once", found: "TestWhatBreaksTheOrderEndsTheTrunk",
@@ -98,7 +98,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "though its trunk has failed", found: "TestWhatWasLentIsGivenBack",
-			decl: "peer/mux.Session.releaseIfDoneLocked", old: "	if !st.localClosed || !over {", changed: "	if !(PLANTED && s.err != nil) && !st.localClosed || !over {",
+			decl: "peer/mux.Session.releaseIfDoneLocked", old: "	if !st.localClosed || !finished {", changed: "	if !(PLANTED && s.err != nil) && !st.localClosed || !finished {",
 		},
 		{
 			rule: "at both ends", found: cuts + "|TestTheBoundHoldsWhileLanesComeAndGo",
@@ -110,7 +110,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "however a trunk ended", found: "TestWhatWasLentIsGivenBack",
-			decl: "peer/mux.Session.releaseIfDoneLocked", old: "	over := s.err != nil ||", changed: "	over := s.err != nil && !PLANTED ||",
+			decl: "peer/mux.Session.releaseIfDoneLocked", old: "	finished := s.err != nil ||", changed: "	finished := s.err != nil && !PLANTED ||",
 		},
 		{
 			rule: "by all trunks together", found: "TestLanesOfAllTrunksToAPlaceAreBounded",
@@ -138,7 +138,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "who is done says so though the other end has left", found: "TestALaneCountsUntilBothEndsHaveClosedIt",
-			decl: "peer/mux.Session.closeStream", old: "		s.enqueueLocked(k, st.id, nil)\n		s.closing", changed: "		if !PLANTED || !st.peerClosed {\n			s.enqueueLocked(k, st.id, nil)\n		}\n		s.closing",
+			decl: "peer/mux.Session.closeStream", old: "		s.enqueueLocked(typ, st.id, nil)\n		s.closing", changed: "		if !PLANTED || !st.peerClosed {\n			s.enqueueLocked(typ, st.id, nil)\n		}\n		s.closing",
 		},
 		{
 			rule: "who reads a little late keeps little", found: "TestAReaderThatIsALittleBehindKeepsLittle",
@@ -150,15 +150,15 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "one ping waits", found: waits,
-			decl: "peer/mux.Session.enqueueLocked", old: "	case k == framePing && s.pingQueued,", changed: "	case k == framePing && s.pingQueued && !PLANTED,",
+			decl: "peer/mux.Session.enqueueLocked", old: "	case typ == framePing && s.pingQueued,", changed: "	case typ == framePing && s.pingQueued && !PLANTED,",
 		},
 		{
 			rule: "and one answer", found: waits,
-			decl: "peer/mux.Session.enqueueLocked", old: "k == framePong && s.pongQueued:", changed: "k == framePong && s.pongQueued && !PLANTED:",
+			decl: "peer/mux.Session.enqueueLocked", old: "typ == framePong && s.pongQueued:", changed: "typ == framePong && s.pongQueued && !PLANTED:",
 		},
 		{
 			rule: "what is opened is told of", found: "TestWhatIsOpenedIsToldOf",
-			decl: "peer/mux.Session.enqueueLocked", old: "	s.signalWriterLocked()\n}\n", changed: "	if k != frameOpen || !PLANTED {\n		s.signalWriterLocked()\n	}\n}\n",
+			decl: "peer/mux.Session.enqueueLocked", old: "	s.signalWriterLocked()\n}\n", changed: "	if typ != frameOpen || !PLANTED {\n		s.signalWriterLocked()\n	}\n}\n",
 		},
 		{
 			rule: "a silent trunk is asked", found: silent,
@@ -174,11 +174,11 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "at once where it has gone", found: "TestATrunkThatBreaksAsItIsAskedIsReplacedAtOnce",
-			decl: "peer/mux.SessionSet.Connect", old: "	s, err := ss.dialSession(ctx, d, place)", changed: "	if PLANTED && s != nil {\n		return ErrDraining\n	}\n	s, err := ss.dialSession(ctx, d, place)",
+			decl: "peer/mux.SessionSet.Connect", old: "	s, err := ss.dialSession(ctx, d, node)", changed: "	if PLANTED && s != nil {\n		return ErrDraining\n	}\n	s, err := ss.dialSession(ctx, d, node)",
 		},
 		{
 			rule: "what is used no more is retired", found: silent,
-			decl: "peer/mux.SessionSet.Connect", old: "		s.Drain() // only now", changed: "		if !PLANTED {\n			s.Drain()\n		} // only now",
+			decl: "peer/mux.SessionSet.Connect", old: "		s.Drain() // after", changed: "		if !PLANTED {\n			s.Drain()\n		} // after",
 		},
 		{
 			rule: "a place is dialed once in a while", found: "TestAPlaceWithoutTrunksIsSeldomDialed",
@@ -186,11 +186,11 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "and silence is none, whoever sees first that it has ended", found: "TestATrunkThatBreaksAgainAndAgainIsLeftAlone",
-			decl: "peer/mux.SessionSet.Connect", old: "		again := ss.discard(", changed: "		if PLANTED {\n			s.Drain()\n			time.Sleep(1)\n		}\n		again := ss.discard(",
+			decl: "peer/mux.SessionSet.Connect", old: "		backOff := ss.discard(", changed: "		if PLANTED {\n			s.Drain()\n			time.Sleep(1)\n		}\n		backOff := ss.discard(",
 		},
 		{
 			rule: "less often where trunks break", found: "TestATrunkThatBreaksAgainAndAgainIsLeftAlone",
-			decl: "peer/mux.destination.removeSession", old: "	if !peace && time", changed: "	if !PLANTED && !peace && time",
+			decl: "peer/mux.destination.removeSession", old: "	if !orderly && time", changed: "	if !PLANTED && !orderly && time",
 		},
 		{
 			rule: "or fall silent", found: "TestATrunkThatBreaksAgainAndAgainIsLeftAlone",
@@ -206,7 +206,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "what was dialed before a renewal is not used", found: "TestARenewalReachesWhatIsBeingDialed",
-			decl: "peer/mux.SessionSet.start", old: "	if ss.closed || ss.generation != renewals {", changed: "	if ss.closed || ss.generation != renewals && !PLANTED {",
+			decl: "peer/mux.SessionSet.start", old: "	if ss.closed || ss.generation != generation {", changed: "	if ss.closed || ss.generation != generation && !PLANTED {",
 		},
 		{
 			rule: "what is not taken is told of", found: "TestWhoTakesALaneNotSaysSo",
@@ -226,7 +226,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "refusals are bounded", found: waits,
-			decl: "peer/mux.Session.enqueueRefusalLocked", old: "len(s.refusals) == most {", changed: "len(s.refusals) == most && !PLANTED {",
+			decl: "peer/mux.Session.enqueueRefusalLocked", old: "len(s.refusals) == limit {", changed: "len(s.refusals) == limit && !PLANTED {",
 		},
 		{
 			rule: "by as many as there may be lanes", found: "TestManyLegsAreRefusedAtOnce",
@@ -242,7 +242,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "and has more as long as there is", found: "TestWhoIsReadIsLentAWindow|TestWhatSharesBytesArrives",
-			decl: "peer/mux.Stream.takeCreditLocked", old: "more > 0 && share.acquire(int32(more)) {", changed: "more > 0 && (share.acquire(int32(more)) || PLANTED) {",
+			decl: "peer/mux.Stream.takeCreditLocked", old: "grow > 0 && pool.acquire(int32(grow)) {", changed: "grow > 0 && (pool.acquire(int32(grow)) || PLANTED) {",
 		},
 		{
 			rule: "if it needs that", found: "TestWhoIsReadIsLentAWindow",
@@ -250,7 +250,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "else it gives back for others", found: "TestWhoIsReadIsLentAWindow",
-			decl: "peer/mux.Stream.takeCreditLocked", old: "	case share.mostlyUsed():", changed: "	case share.mostlyUsed() && !PLANTED:",
+			decl: "peer/mux.Stream.takeCreditLocked", old: "	case pool.mostlyUsed():", changed: "	case pool.mostlyUsed() && !PLANTED:",
 		},
 		{
 			rule: "and all as it leaves", found: "TestWhoIsReadIsLentAWindow",
@@ -266,11 +266,11 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "who waits is given a lane", found: "TestWhoWaitsIsGivenALaneByTheTrunkThatIsLaid",
-			decl: "peer/mux.SessionSet.OpenStreamWait", old: "	case <-laid:\n", changed: "	case <-laid:\n		if PLANTED {\n			return nil\n		}\n",
+			decl: "peer/mux.SessionSet.OpenStreamWait", old: "	case <-connected:\n", changed: "	case <-connected:\n		if PLANTED {\n			return nil\n		}\n",
 		},
 		{
 			rule: "and waits no longer than he may", found: "TestWhoWaitsIsGivenALaneByTheTrunkThatIsLaid",
-			decl: "peer/mux.SessionSet.OpenStreamWait", old: "	case <-ctx.Done():\n		return nil\n", changed: "	case <-ctx.Done():\n		if PLANTED {\n			<-laid\n		}\n		return nil\n",
+			decl: "peer/mux.SessionSet.OpenStreamWait", old: "	case <-ctx.Done():\n		return nil\n", changed: "	case <-ctx.Done():\n		if PLANTED {\n			<-connected\n		}\n		return nil\n",
 		},
 		{
 			rule: "a trunk that has failed leaves room for the next", found: "TestABrokenTrunkLeavesItsLanesToTheNext|TestWhatWasLentIsGivenBack",
@@ -294,7 +294,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "who says nothing is not kept", found: "TestATrunkThatSaysNothingEnds",
-			decl: "peer/mux.Session.checkIdle", old: "	over := !heard ||", changed: "	over := !heard && !PLANTED ||",
+			decl: "peer/mux.Session.checkIdle", old: "	closeNow := !heard ||", changed: "	closeNow := !heard && !PLANTED ||",
 		},
 		{
 			rule: "nor who says no more", found: "TestATrunkThatIsNotUsedEnds",
@@ -306,7 +306,7 @@ func boundMistakes() []mistake {
 		},
 		{
 			rule: "but what it has goes on", found: "TestATrunkThatIsNotUsedEnds",
-			decl: "peer/mux.Session.checkIdle", old: "	if over {\n", changed: "	if over || PLANTED && heard && quiet >= idleTimeout+dialerCloseTimeout {\n",
+			decl: "peer/mux.Session.checkIdle", old: "	if closeNow {\n", changed: "	if closeNow || PLANTED && heard && quiet >= idleTimeout+dialerCloseTimeout {\n",
 		},
 		{
 			rule: "TLS has little to say for itself", found: "TestWhoAsksForNewKeysIsBounded",

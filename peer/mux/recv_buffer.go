@@ -2,24 +2,26 @@ package mux
 
 import "sync"
 
-// store is what a lane has received and nobody has read. It is borrowed while there is
-// something: most lanes wait most of the time.
+// recvBuffer holds the received and unread bytes of a stream. A stream has one only while there
+// are unread bytes, because most streams are idle most of the time.
 type recvBuffer struct{ b []byte }
 
-// smallStore is what a fresh one has room for. One that has grown above keptStore is not
-// lent again.
+// minRecvBuffer is the capacity of a new buffer. A buffer that has grown beyond maxPooledBuffer is
+// not pooled.
 const (
 	minRecvBuffer   = 4 << 10
 	maxPooledBuffer = 16 << 10
 )
 
-var recvBuffers = sync.Pool{New: func() any { return &recvBuffer{b: make([]byte, 0, minRecvBuffer)} }} //nolint:gochecknoglobals // a pool is shared by all that lend from it
+var recvBuffers = sync.Pool{New: func() any { return &recvBuffer{b: make([]byte, 0, minRecvBuffer)} }} //nolint:gochecknoglobals // shared by all sessions
 
+// newRecvBuffer returns an empty buffer from the pool.
 func newRecvBuffer() *recvBuffer {
 	rb, _ := recvBuffers.Get().(*recvBuffer)
 	return rb
 }
 
+// release returns the buffer to the pool.
 func (rb *recvBuffer) release() {
 	if cap(rb.b) <= maxPooledBuffer {
 		rb.b = rb.b[:0]
@@ -27,9 +29,9 @@ func (rb *recvBuffer) release() {
 	}
 }
 
-// compact makes room for n bytes in b, of which taken have been read. It grows up to the window,
-// which is all that can be unread, and moves what is unread to its start rather than that: at
-// that size little at a time, for what has been read comes back as credit by halves.
+// makeRoom makes room for n bytes in b, of which taken have been read. b grows up to the window,
+// which bounds the unread bytes. At that size the unread bytes move to the start instead. Few
+// bytes move each time, because credit is announced in halves of the window.
 func makeRoom(b []byte, taken, n, window int) (_ []byte, left int) {
 	unread := len(b) - taken
 	switch {

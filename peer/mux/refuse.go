@@ -2,7 +2,7 @@ package mux
 
 import "fmt"
 
-// refuse refuses a lane that has just come.
+// refuseStream refuses a stream that has just been opened by the peer.
 func (s *Session) refuseStream(st *Stream) error {
 	s.mu.Lock()
 	var err error
@@ -15,20 +15,20 @@ func (s *Session) refuseStream(st *Stream) error {
 	return err
 }
 
-// turnAway has the other end told that it takes no lane of that number. Who keeps to the bound
-// of lanes has no more of them waiting than that. With mu held.
+// enqueueRefusalLocked queues a refusal of stream id. A peer that respects the stream limit never
+// has more refusals queued than that limit; one that has is in error.
 func (s *Session) enqueueRefusalLocked(id uint32) error {
-	if most := max(int(s.budget.limit), MaxStreams); len(s.refusals) == most {
-		return fmt.Errorf("%w: lane %d opened while %d are being refused", errProtocol, id, most)
+	if limit := max(int(s.budget.limit), MaxStreams); len(s.refusals) == limit {
+		return fmt.Errorf("%w: stream %d opened while %d are being refused", errProtocol, id, limit)
 	}
 	s.refusals = append(s.refusals, id)
 	s.signalWriterLocked()
 	return nil
 }
 
-// untake breaks a lane that the other end has refused.
+// handleRefuse fails a stream that the peer has refused.
 func (s *Session) handleRefuse(st *Stream) {
-	st.fail(ErrUnprocessed) // first, for the trunk may end with its last lane
+	st.fail(ErrUnprocessed) // first, because the session may close with its last stream
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err == nil {
@@ -38,7 +38,7 @@ func (s *Session) handleRefuse(st *Stream) {
 	}
 }
 
-// nobodys has nobody speak of a lane any more. With mu held.
+// forgetStreamLocked removes a stream for which neither end sends frames any more.
 func (s *Session) forgetStreamLocked(st *Stream) {
 	delete(s.streams, st.id)
 	st.peerClosed, st.closeBatched = true, true

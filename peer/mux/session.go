@@ -11,114 +11,129 @@ import (
 )
 
 const (
-	// Window is how many bytes of a lane may be on their way to their reader, in either
-	// direction. It is part of the protocol. Half of it at least is there for what comes
-	// after a message that has been read: what is small never waits for credit.
+	// Window is the flow-control window of a stream in bytes, in each direction. It is part of the
+	// protocol. At least half of it is available after a message that has been read, so a small
+	// message never waits for credit.
 	Window = 32 << 10
-	// MaxLanes is how many lanes a node may have opened to another that have not been closed
-	// by both, by all trunks that it has dialed together: 8 MiB that nobody has read, of Window
-	// each. It is part of the protocol.
+	// MaxStreams limits the streams that a node has opened to another node and that are not closed
+	// by both, over all sessions that it has dialed. With Window bytes each, up to 8 MiB are
+	// unread. It is part of the protocol.
 	MaxStreams = 256
-	// MaxLegs is the same of lanes that carry kept sockets, and have trunks of their own: as many
-	// as there may be streams. What is not read at once is what clients and apps do not take, and
-	// all together have less for that than Window each: see Sharing.
+	// MaxWebSocketStreams is the limit for streams that carry resumable WebSockets, which use
+	// sessions of their own. Unread data on them is data that clients and apps do not accept, so
+	// all of them share less than Window bytes each: see Budget.WithWindowPool.
 	MaxWebSocketStreams = 16384
-	// lastNumber is that of the last lane that a trunk can have.
+	// maxStreamID is the highest stream ID of a session.
 	maxStreamID = 1<<32 - 1
-	// readBuffer is what one read takes at most, and firstBuffer what the first does: a trunk
-	// on which little is said holds little.
+	// maxReadBuffer and initialReadBuffer are the sizes of the read buffer. It starts small, so that
+	// a session with little traffic uses little memory.
 	maxReadBuffer     = 64 << 10
 	initialReadBuffer = 512
-	// mostBeside is how much TLS may have to say for itself that waits to be written.
+	// maxTLSReplies limits the bytes of queued TLS replies, such as key updates.
 	maxTLSReplies = 4 << 10
-	// bulkQueue is how much may wait to be written when a lane adds a part of what is too
-	// long for one frame, and mostQueue when it adds all it has: the short waits behind
-	// little, whatever the long ones have.
+	// bulkQueueLimit limits the queue when a stream adds a part of a write that is longer than one
+	// frame, and queueLimit when it adds a whole one. A short write therefore waits behind little
+	// data, however much the long ones have.
 	bulkQueueLimit = 64 << 10
 	queueLimit     = 256 << 10
-	// keptQueue is the size of a queue that is kept whatever is written. A larger one is
-	// kept for as long as a part of it is needed once in lessOften writes, and there are lanes.
+	// maxKeptQueue is the capacity up to which a queue buffer is always kept. A larger one is kept
+	// while at least one of shrinkAfter writes uses more than half of maxKeptQueue, and while there
+	// are streams.
 	maxKeptQueue = 32 << 10
 	shrinkAfter  = 256
-	// pingEvery is how often Ping gives the path something to carry.
+	// pingInterval is the minimum time between two pings of Session.Ping.
 	pingInterval = 200 * time.Millisecond
 )
 
-// What Open may end with.
+// Errors of OpenStream and of streams.
 var (
-	// ErrRetired reports a trunk that takes no more lanes.
-	ErrDraining = errors.New("trunk: takes no more lanes")
-	// ErrNotTaken is what a lane breaks with of which the other end has read nothing.
-	ErrUnprocessed = errors.New("trunk: the other end takes no more lanes")
-	// ErrFull reports that the budget is spent.
-	ErrStreamLimit = errors.New("trunk: has as many lanes as it may")
+	// ErrDraining reports that a session opens no more streams.
+	ErrDraining = errors.New("mux: session is draining")
+	// ErrUnprocessed is the error of a stream of which the peer has read nothing.
+	ErrUnprocessed = errors.New("mux: peer has not processed the stream")
+	// ErrStreamLimit reports that the stream budget is used up.
+	ErrStreamLimit = errors.New("mux: too many streams")
 )
 
-// Trunk is one end of it. Make it with Dialed or Accepted; Run has it work.
+// Session is one end of a multiplexed connection. NewClient or NewServer creates it, and Run must
+// be called to serve it. Its methods are safe for concurrent use.
+//
+// A session takes new streams, then drains (Drain, or a GOAWAY of either end) until its last
+// stream has closed, and ends with an error in failed: ErrDraining after an orderly end.
 type Session struct {
 	conn      net.Conn
-	budget    *Budget    // of the lanes that are opened
-	transport *transport // below conn; used by who has the turn
-	partial   writeBatch // of which rest is left over, for the socket took no more; theirs, too
-	unsent    []byte
-	accept    func(*Stream) bool // nil: this end opens the lanes
-	// turn has one while there is something to write and the writer does not know yet.
+	budget    *Budget            // counts the streams
+	accept    func(*Stream) bool // nil at the client, which opens the streams
+	transport *transport         // below conn; used by the goroutine that has the write turn
+	// partial is the batch of which unsent is left because the socket accepted no more. Only the
+	// goroutine that has the write turn uses them.
+	partial writeBatch
+	unsent  []byte
+	// writeSignal holds one element when the writer must write and has not started.
 	writeSignal   chan struct{}
-	failed        chan struct{} // closed once it has failed
-	goAwayWritten chan struct{} // closed once Last has been written
+	failed        chan struct{} // closed when the session has failed
+	goAwayWritten chan struct{} // closed when the GOAWAY frame has been written
 	created       time.Time
-	lastRead      atomic.Int64 // when something came last, since it was born; zero: nothing has
-	unusable      atomic.Bool  // it takes no more lanes, or has failed
+	lastRead      atomic.Int64 // time of the last read since created; zero means nothing was read
+	unusable      atomic.Bool  // no streams can be opened: draining, out of IDs, or failed
 
-	mu              sync.Mutex
-	streams         map[uint32]*Stream // that the other end may still speak of, or this one
-	openStreams     int                // of them, closed by neither
-	lastID          uint32             // the lane opened last
-	batchedID       uint32             // that of which the writer has taken up that it is opened
-	maxPeerID       uint32             // the highest of which the other end, that is given lanes, has spoken
-	urgent          []byte             // to be written, before out
-	queue           []byte             // to be written
-	spare           []byte             // for what comes while out is being written
-	batches         uint64             // that the writer has taken up
-	smallBatches    int                // writes in a row that needed little of the queue's room
-	windowUpdates   []*Stream          // whose credit is to be written, each once
-	closing         []*Stream          // whose close is
-	refusals        []uint32           // numbers of lanes, to be written that they are not taken
-	blocked         []*Stream          // who waits for room, each once
-	pingQueued      bool               // a ping waits to be written
-	pongQueued      bool               // the answer to one does
-	pong            chan struct{}      // closed with the next answer; nil: nobody waits for one
-	writing         bool               // the writer has its turn, or is at it
-	lastPing        time.Time          // when Ping has sent one
-	draining        bool               // no more lanes are opened
-	closeAfterFlush bool               // nor is there one: it ends with what waits to be written
-	goAwayReceived  bool               // for the other end has said which was the last
-	goingAway       bool               // no more are taken
-	goAwayBatched   bool               // the writer has taken up that
-	idleGoAway      bool               // it takes none because nothing came by it
-	err             error              // why it has failed; nil: it works
-	idleTimer       *time.Timer        // of who is given lanes: when to see whether anything comes
+	// mu protects the following fields.
+	mu sync.Mutex
+
+	// Streams.
+	streams     map[uint32]*Stream // streams for which one of the ends may still send frames
+	openStreams int                // streams that neither end has closed
+	lastID      uint32             // highest ID of a stream that was opened
+	batchedID   uint32             // highest ID whose open frame is in a batch
+	maxPeerID   uint32             // client: highest ID for which the server has sent a frame
+
+	// Frames to write.
+	urgent        []byte    // frames that are written before queue
+	queue         []byte    // frames in order
+	spare         []byte    // buffer that replaces queue while queue is being written
+	batches       uint64    // batches that the writer has taken
+	smallBatches  int       // consecutive batches that used little of the queue buffer
+	windowUpdates []*Stream // streams with credit to announce, each once
+	closing       []*Stream // streams whose close frame is queued
+	refusals      []uint32  // IDs of streams to refuse
+	blocked       []*Stream // streams that wait for queue space, each once
+	pingQueued    bool
+	pongQueued    bool
+	pong          chan struct{} // closed by the next pong; nil means that no caller waits
+	writing       bool          // a goroutine has the write turn, or the writer is signaled
+	lastPing      time.Time     // time of the last ping of Ping
+
+	// State.
+	draining        bool        // no more streams are opened
+	closeAfterFlush bool        // draining and without streams: close after flushing the queue
+	goAwayReceived  bool        // client: the server has sent a GOAWAY
+	goingAway       bool        // server: no more streams are accepted, and a GOAWAY is queued
+	goAwayBatched   bool        // the GOAWAY is in a batch
+	idleGoAway      bool        // goingAway because the session was idle
+	err             error       // why the session has failed; nil means it has not
+	idleTimer       *time.Timer // server: time of the next checkIdle
 }
 
-// Dialed returns the end that opens lanes, of a budget.
+// NewClient returns the end of a session that opens streams. The streams count in b.
 func NewClient(conn net.Conn, b *Budget) *Session { return newSession(conn, b, nil) }
 
-// Accepted returns the end whose lanes the other one opens. Each is given to give, by the
-// goroutine that reads: it must not wait. If the budget is spent, or it returns false, that
-// lane is refused. Who is given a lane closes it when done, or it counts.
-func NewServer(conn net.Conn, b *Budget, give func(*Stream) bool) *Session {
-	return newSession(conn, b, give)
+// NewServer returns the end of a session that accepts the streams of its peer. The reading
+// goroutine calls accept for each stream, so accept must not block. The session refuses a stream
+// if the budget is used up or accept returns false. The owner of an accepted stream must close it;
+// it counts in b until then.
+func NewServer(conn net.Conn, b *Budget, accept func(*Stream) bool) *Session {
+	return newSession(conn, b, accept)
 }
 
-func newSession(conn net.Conn, b *Budget, give func(*Stream) bool) *Session {
+func newSession(conn net.Conn, b *Budget, accept func(*Stream) bool) *Session {
 	return &Session{
-		conn: conn, budget: b, transport: newTransport(conn), accept: give, streams: make(map[uint32]*Stream),
+		conn: conn, budget: b, transport: newTransport(conn), accept: accept, streams: make(map[uint32]*Stream),
 		writeSignal: make(chan struct{}, 1), failed: make(chan struct{}), goAwayWritten: make(chan struct{}), created: time.Now(),
 	}
 }
 
-// Run carries lanes until the connection breaks or Fail ends it, closes the connection and
-// returns why.
+// Run serves the session until the connection fails, the session has drained, or Fail is called.
+// It closes the connection and returns the reason.
 func (s *Session) Run() error {
 	var writer sync.WaitGroup
 	writer.Go(s.writeLoop)
@@ -129,7 +144,8 @@ func (s *Session) Run() error {
 	return s.failure()
 }
 
-// Open opens a lane. It does not wait for the other end.
+// OpenStream opens a stream, without waiting for the peer. Its error is ErrDraining,
+// ErrStreamLimit, or the failure of the session.
 func (s *Session) OpenStream() (*Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,7 +165,7 @@ func (s *Session) OpenStream() (*Stream, error) {
 	return st, nil
 }
 
-// begin makes a lane that has been lent. With mu held.
+// addStreamLocked creates a stream that has been acquired from the budget.
 func (s *Session) addStreamLocked(id uint32) *Stream {
 	st := newStream(s, id, s.budget.initialWindow())
 	st.budget = s.budget
@@ -158,17 +174,17 @@ func (s *Session) addStreamLocked(id uint32) *Stream {
 	return st
 }
 
-// Works reports whether Open may give a lane.
+// CanOpen reports whether OpenStream may succeed.
 func (s *Session) CanOpen() bool { return !s.unusable.Load() }
 
-// Last takes no more lanes, and tells the other end which was the last: what it has sent
-// on a later one nobody has read, so it may go elsewhere. It returns once that has been
-// written, or after the time.
-func (s *Session) GoAway(within time.Duration) {
+// GoAway stops accepting streams and sends the ID of the last accepted stream. Nothing has been
+// read on later streams, so the peer may send their requests elsewhere. GoAway returns when the
+// frame has been written, or after the timeout.
+func (s *Session) GoAway(timeout time.Duration) {
 	s.mu.Lock()
 	s.goAwayLocked(s.lastID)
 	s.mu.Unlock()
-	timer := time.NewTimer(within)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-s.goAwayWritten:
@@ -177,7 +193,7 @@ func (s *Session) GoAway(within time.Duration) {
 	}
 }
 
-// part tells which lane was the last, once. With mu held.
+// goAwayLocked queues a GOAWAY frame, once.
 func (s *Session) goAwayLocked(last uint32) {
 	if !s.goingAway && s.err == nil {
 		s.goingAway = true
@@ -185,34 +201,36 @@ func (s *Session) goAwayLocked(last uint32) {
 	}
 }
 
-// lastTaken breaks the lanes that the other end has not taken.
+// handleGoAway fails the streams after the last one that the server has accepted, and drains the
+// session. A second GOAWAY, one of an unopened stream, and one that revokes a stream with frames
+// of the server are protocol errors.
 func (s *Session) handleGoAway(last uint32) error {
-	var untaken []*Stream
+	var unprocessed []*Stream
 	s.mu.Lock()
 	if s.goAwayReceived || last > s.lastID || last < s.maxPeerID {
 		defer s.mu.Unlock()
-		return fmt.Errorf("%w: last word of lane %d; said before: %v, opened up to %d, answered up to %d", errProtocol, last, s.goAwayReceived, s.lastID, s.maxPeerID)
+		return fmt.Errorf("%w: GOAWAY with stream %d; received before: %v, opened up to %d, answered up to %d", errProtocol, last, s.goAwayReceived, s.lastID, s.maxPeerID)
 	}
 	s.goAwayReceived, s.draining = true, true
 	s.unusable.Store(true)
 	for id, st := range s.streams {
 		if id > last {
-			untaken = append(untaken, st)
+			unprocessed = append(unprocessed, st)
 			s.forgetStreamLocked(st)
 			s.markHalfClosedLocked(st)
 			s.releaseIfDoneLocked(st)
 		}
 	}
 	s.mu.Unlock()
-	for _, st := range untaken {
+	for _, st := range unprocessed {
 		st.fail(ErrUnprocessed)
 	}
 	s.Drain()
 	return nil
 }
 
-// Retire lets no more lanes be opened, and ends the trunk once each has been closed by one
-// end or the other.
+// Drain opens no more streams, and closes the session when each stream has been closed by one of
+// the ends.
 func (s *Session) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,23 +241,22 @@ func (s *Session) Drain() {
 	}
 }
 
-// lastWords is how long a trunk that ends in peace has for what it has said that it would say.
+// flushTimeout limits how long a drained session may take to write what is queued.
 const flushTimeout = time.Second
 
-// goes ends a trunk that is retired and has no lane any more, in peace: behind what waits to be
-// written, which was taken for written, and the words by which its lanes have ended. With mu
-// held.
+// closeDrainedLocked closes a session that is draining and has no streams. The queue is flushed
+// first: writers were told that its data was sent, and it holds the frames that end the streams.
 func (s *Session) closeDrainedLocked() {
 	if !s.writing {
 		go s.Fail(ErrDraining)
 		return
 	}
-	s.closeAfterFlush = true // who has the turn does it
+	s.closeAfterFlush = true // nextBatch closes the session
 	time.AfterFunc(flushTimeout, func() { s.Fail(ErrDraining) })
 }
 
-// Fail ends the trunk: every lane breaks with err, at once. Of several the first counts. Of
-// what had not been written nobody has read anything.
+// Fail closes the session at once, and all its streams fail with err. Only the first call has an
+// effect. A client stream of which no byte was written fails with ErrUnprocessed in addition.
 func (s *Session) Fail(err error) {
 	s.mu.Lock()
 	if s.err != nil {
@@ -270,19 +287,20 @@ func (s *Session) Fail(err error) {
 		st.fail(fmt.Errorf("%w: %w", ErrUnprocessed, err))
 	}
 	wakeBlocked(crowd)
-	// The socket goes first: TLS would take its time to say goodbye on a dead path.
-	_ = innermostConn(s.conn).Close() // its end is what is wanted
-	_ = s.conn.Close()                // lets go of what it holds
+	// The socket is closed first, because on a dead path TLS would block while sending its alert.
+	_ = innermostConn(s.conn).Close() // errors do not matter: the session has failed
+	_ = s.conn.Close()                // releases the resources of the wrappers
 }
 
+// failure returns why the session has failed, nil if it has not.
 func (s *Session) failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Ping gives the path something to carry, and the other end's kernel something to
-// acknowledge, unless that was done just now. Call it while something is outstanding.
+// Ping sends a ping, so that the kernel of the peer has something to acknowledge. It does nothing
+// within pingInterval of the last ping. Callers use it while a response is outstanding.
 func (s *Session) Ping() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -292,27 +310,27 @@ func (s *Session) Ping() {
 	}
 }
 
-// Quiet returns for how long nothing has come; false: nothing ever has.
-func (s *Session) SinceLastRead() (time.Duration, bool) {
+// SinceLastRead returns the time since something was received. ok is false if nothing was.
+func (s *Session) SinceLastRead() (d time.Duration, ok bool) {
 	at := time.Duration(s.lastRead.Load())
 	return time.Since(s.created) - at, at != 0
 }
 
-// fresh reports whether something has come just now.
+// heardRecently reports whether something was received within heardWithin.
 func (s *Session) heardRecently() bool {
 	quiet, heard := s.SinceLastRead()
 	return heard && quiet < heardWithin
 }
 
-// roomy reports whether what is said now goes out soon, as far as this end is concerned.
+// hasQueueSpace reports whether the queue of this end is short enough for data to leave soon.
 func (s *Session) hasQueueSpace() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.queue) < bulkQueueLimit
 }
 
-// Ask asks the other end for a word, and waits until that has come: then there was a path in
-// both directions, and a process that reads.
+// AwaitPong sends a ping and waits for the pong. Its success proves that the path works in both
+// directions and that the peer process reads.
 func (s *Session) AwaitPong(ctx context.Context) error {
 	s.mu.Lock()
 	if s.err != nil {
@@ -335,7 +353,7 @@ func (s *Session) AwaitPong(ctx context.Context) error {
 	}
 }
 
-// answered tells who waits for a word that it has come.
+// handlePong wakes the callers of AwaitPong.
 func (s *Session) handlePong() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -345,7 +363,7 @@ func (s *Session) handlePong() {
 	}
 }
 
-// leave counts a lane as closed by one end. With mu held.
+// markHalfClosedLocked records that one of the ends has closed the stream.
 func (s *Session) markHalfClosedLocked(st *Stream) {
 	if st.halfClosed {
 		return
@@ -363,7 +381,7 @@ func (s *Session) markHalfClosedLocked(st *Stream) {
 	}
 }
 
-// depart notes that the other end has closed a lane.
+// handlePeerClose records that the peer has closed the stream.
 func (s *Session) handlePeerClose(st *Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -372,25 +390,26 @@ func (s *Session) handlePeerClose(st *Stream) {
 	s.releaseIfDoneLocked(st)
 }
 
-// drop closes a lane at this end, and tells the other one how.
-func (s *Session) closeStream(st *Stream, k frameType) {
+// closeStream closes the stream at this end, and queues a frame of type typ for the peer: close or
+// reset.
+func (s *Session) closeStream(st *Stream, typ frameType) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.localClosed = true
-	if s.streams[st.id] == st { // a trunk that has failed has none
-		s.enqueueLocked(k, st.id, nil)
+	if s.streams[st.id] == st { // a failed session has none
+		s.enqueueLocked(typ, st.id, nil)
 		s.closing = append(s.closing, st)
 	}
 	s.markHalfClosedLocked(st)
 	s.releaseIfDoneLocked(st)
 }
 
-// settle gives back what was lent for a lane that nobody speaks of any more: both ends have
-// closed it, and the writer has taken up that this one has. What waits for an end that reads
-// nothing is bounded by that. Of a trunk that has failed, this end alone matters. With mu held.
+// releaseIfDoneLocked forgets the stream and returns it to the budget if both ends have closed it
+// and the writer has taken the close frame of this end. The last condition limits what is queued
+// for a peer that does not read. After a session failure only the close of this end counts.
 func (s *Session) releaseIfDoneLocked(st *Stream) {
-	over := s.err != nil || st.peerClosed && st.closeBatched
-	if !st.localClosed || !over {
+	finished := s.err != nil || st.peerClosed && st.closeBatched
+	if !st.localClosed || !finished {
 		return
 	}
 	delete(s.streams, st.id)

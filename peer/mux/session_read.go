@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// read hands on what comes, until the connection ends.
+// readLoop reads frames and handles them until the connection ends.
 func (s *Session) readLoop() error {
 	buf := make([]byte, initialReadBuffer)
 	for have := 0; ; {
 		n, err := s.conn.Read(buf[have:])
 		if n == 0 && err != nil {
 			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF // no lane has ended by that
+				err = io.ErrUnexpectedEOF // the end of the connection does not end a stream
 			}
 			return err
 		}
@@ -36,11 +36,11 @@ func (s *Session) readLoop() error {
 		if err := s.sendTLSReplies(); err != nil {
 			return err
 		}
-		runtime.Gosched() // who was told has its turn: what it asks and says brings more at once
+		runtime.Gosched() // lets the woken streams run: what they write leaves in one batch
 	}
 }
 
-// takeAll takes the whole frames in b, and returns how long they are.
+// handleFrames handles the complete frames in b, and returns their length.
 func (s *Session) handleFrames(b []byte) (at int, err error) {
 	for {
 		f, m, err := parseFrame(b[at:])
@@ -54,14 +54,14 @@ func (s *Session) handleFrames(b []byte) (at int, err error) {
 	}
 }
 
-// answerKeys has the writer send what TLS has to say for itself. Who does not read that, and
-// goes on asking, loses the trunk.
+// sendTLSReplies makes the writer send the replies of TLS. A peer that does not read them, and
+// continues to request key updates, loses the session.
 func (s *Session) sendTLSReplies() error {
 	if !s.transport.hasReplies() {
 		return nil
 	}
 	if n := s.transport.repliesLen(); n > maxTLSReplies {
-		return fmt.Errorf("%w: %d bytes of answers to the other end's TLS are not read", errProtocol, n)
+		return fmt.Errorf("%w: peer does not read %d bytes of TLS replies", errProtocol, n)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,25 +71,25 @@ func (s *Session) sendTLSReplies() error {
 	return nil
 }
 
-// take hands a frame to its lane.
+// handleFrame passes a frame to its stream.
 func (s *Session) handleFrame(f frame) error {
 	switch {
 	case f.typ == frameGoAway && s.accept != nil:
-		return fmt.Errorf("%w: a last lane of the end that opens them", errProtocol)
+		return fmt.Errorf("%w: GOAWAY of a client", errProtocol)
 	case f.typ == frameGoAway:
 		return s.handleGoAway(f.stream)
 	case f.typ == framePing:
-		_ = s.enqueue(framePong, 0, nil) // where that fails, so does all else
+		_ = s.enqueue(framePong, 0, nil) // fails only if the session has failed
 		return nil
 	case f.typ == framePong:
 		s.handlePong()
 		return nil
 	}
-	st, fresh, err := s.streamFor(f)
+	st, opened, err := s.streamFor(f)
 	if st == nil || err != nil {
 		return err
 	}
-	if fresh {
+	if opened {
 		if !s.accept(st) {
 			return s.refuseStream(st)
 		}
@@ -102,7 +102,7 @@ func (s *Session) handleFrame(f frame) error {
 		return st.addSendCredit(binary.BigEndian.Uint32(f.data))
 	case frameEndStream:
 		st.handleEnd(false)
-	case frameClose: // first it ends, for the trunk may, with its last lane
+	case frameClose: // the stream ends first, because the session may close with its last stream
 		st.handleEnd(true)
 		s.handlePeerClose(st)
 	case frameReset:
@@ -115,9 +115,9 @@ func (s *Session) handleFrame(f frame) error {
 	return nil
 }
 
-// lane returns the lane that a frame is for, nil if the other end has closed that or it has
-// ended here; fresh: it begins with this one.
-func (s *Session) streamFor(f frame) (st *Stream, fresh bool, err error) {
+// streamFor returns the stream of a frame, nil if it is closed at either end. opened means that
+// the frame opens it.
+func (s *Session) streamFor(f frame) (st *Stream, opened bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st = s.streams[f.stream]
@@ -126,7 +126,7 @@ func (s *Session) streamFor(f frame) (st *Stream, fresh bool, err error) {
 		return nil, false, nil
 	case f.typ == frameOpen:
 		if s.accept == nil || f.stream <= s.lastID {
-			return nil, false, fmt.Errorf("%w: lane %d opened after %d", errProtocol, f.stream, s.lastID)
+			return nil, false, fmt.Errorf("%w: stream %d opened after %d", errProtocol, f.stream, s.lastID)
 		}
 		s.lastID = f.stream
 		if s.goingAway {
@@ -137,14 +137,14 @@ func (s *Session) streamFor(f frame) (st *Stream, fresh bool, err error) {
 		}
 		return s.addStreamLocked(f.stream), true, nil
 	case f.stream > s.lastID:
-		return nil, false, fmt.Errorf("%w: lane %d has not been opened", errProtocol, f.stream)
+		return nil, false, fmt.Errorf("%w: stream %d has not been opened", errProtocol, f.stream)
 	}
 	s.maxPeerID = max(s.maxPeerID, f.stream)
 	if st == nil || st.peerClosed {
 		return nil, false, nil
 	}
 	if f.typ == frameRefuse && (s.accept != nil || st.heardFromPeer) {
-		return nil, false, fmt.Errorf("%w: lane %d is refused that was opened by the other end, or taken", errProtocol, f.stream)
+		return nil, false, fmt.Errorf("%w: refusal of stream %d, which this end accepted or the peer has used", errProtocol, f.stream)
 	}
 	st.heardFromPeer = true
 	return st, false, nil

@@ -12,122 +12,126 @@ import (
 )
 
 const (
-	// freshFor is for how long after something has come by a trunk it is taken to be a path.
+	// heardWithin is how long after the last read the path of a session is assumed to work.
 	heardWithin = time.Second / 2
-	// layTime is how long it may take to be sure of a trunk, dialing included, and askTime to
-	// be sure of one that has gone silent.
+	// connectTimeout limits Connect in the background, including dialing, and pongTimeout limits
+	// the wait for a pong of a silent session.
 	connectTimeout, pongTimeout = 5 * time.Second, time.Second
-	// layEvery is how often a place is dialed, less often where that brings nothing, and plainFor
-	// for how long one is not that knows no trunks: by then it may be a newer version.
+	// dialInterval is the initial time between two dials of a node. maxDialInterval limits the
+	// backoff, and is the interval for a node that does not support sessions: it may be upgraded
+	// meanwhile. A session that failed earlier than maxDialInterval counts as a dial failure.
 	dialInterval, maxDialInterval = time.Second, time.Minute
-	// mostFailed is how often the time between two dials doubles where they bring no trunk, and
-	// mostBroken, up to plainFor, where they bring one that soon breaks, and fails what it carries.
+	// maxDialDoublings limits how often the dial interval doubles after failed dials, and
+	// maxBrokenDoublings after sessions that soon failed, and failed their streams with them.
 	maxDialDoublings, maxBrokenDoublings = 3, 6
 )
 
-// ErrUnknown is what dialing ends with at a place that knows no trunks.
-var ErrUnsupported = errors.New("trunk: unknown there")
+// ErrUnsupported is the error of the dial function for a node that does not support sessions.
+var ErrUnsupported = errors.New("mux: node does not support sessions")
 
-// Set has a trunk to each place that lanes were asked for, one at a time. Who asks by
-// Lane never waits for one: that is laid beside what goes on without.
+// SessionSet maintains up to one session for new streams to each node. Sessions are dialed in the
+// background, so OpenStream never waits. It is safe for concurrent use.
 type SessionSet struct {
-	maxStreams int32 // lanes to a place
-	// each is how many bytes those share, which count in bytes, too; nil: they share none.
-	windowPerNode int32
-	windowPool    *Budget
-	dial          func(ctx context.Context, place string) (net.Conn, error)
-	ctx           context.Context //nolint:containedctx // of the set's whole life
+	maxStreams    int32   // limit of the streams to one node
+	windowPerNode int32   // limit of the bytes of windowPool that streams to one node share
+	windowPool    *Budget // nil means no window pool
+	dial          func(ctx context.Context, node string) (net.Conn, error)
+	ctx           context.Context //nolint:containedctx // canceled by Close
 	cancel        context.CancelFunc
 	running       sync.WaitGroup
 
+	// mu protects the following fields.
 	mu           sync.Mutex
 	destinations map[string]*destination
-	sessions     map[*Session]*destination // those of all ways, and those that there were before
+	sessions     map[*Session]*destination // all sessions, including replaced ones
 	closed       bool
-	// renewals counts what a dial under way may have missed.
-	generation int
+	generation   int // number of Renew calls; a dial of an earlier generation is discarded
 }
 
-// way is the way to one place. Set.mu guards it.
+// destination is a node to which streams are opened. SessionSet.mu protects it.
 type destination struct {
 	budget     *Budget
-	session    *Session      // that lanes are opened by; nil: there is none
-	connecting chan struct{} // closed once somebody has made sure of it, or of another one; nil: nobody is at it
-	notBefore  time.Time     // before this nobody dials
-	failures   int           // dials in a row that brought no trunk, or none that lasted, up to mostBroken
+	session    *Session      // for new streams; nil means none
+	connecting chan struct{} // closed when a background Connect has returned; nil means none runs
+	notBefore  time.Time     // no dial before this time
+	failures   int           // consecutive dials without a lasting session, up to maxBrokenDoublings
 }
 
-// later has the next dial wait, twice as long each time, most times.
-func (d *destination) backOff(most int) {
-	d.notBefore = time.Now().Add(min(dialInterval<<min(d.failures, most), maxDialInterval))
-	d.failures = max(d.failures, min(d.failures+1, most))
+// backOff delays the next dial. The delay doubles with each call, up to maxDoublings times.
+func (d *destination) backOff(maxDoublings int) {
+	d.notBefore = time.Now().Add(min(dialInterval<<min(d.failures, maxDoublings), maxDialInterval))
+	d.failures = max(d.failures, min(d.failures+1, maxDoublings))
 }
 
-// lose gives up a trunk that takes no more lanes; nil: it has not broken. That one was had
-// says nothing of the next, which may break as soon, and fail what it carries: only one that
-// has parted in peace does, or has lasted. With Set.mu held.
+// removeSession removes a session that opens no more streams. err is its failure, nil if it has
+// not failed. A session that failed early delays the next dial, because the next one may fail as
+// early, with its streams. A session that ended in order, or lasted for maxDialInterval, resets
+// the backoff. SessionSet.mu must be held.
 func (d *destination) removeSession(s *Session, err error) {
 	if d.session != s {
 		return
 	}
 	d.session = nil
-	peace := err == nil || errors.Is(err, ErrDraining) || errors.Is(err, net.ErrClosed)
-	if !peace && time.Since(s.created) < maxDialInterval {
+	orderly := err == nil || errors.Is(err, ErrDraining) || errors.Is(err, net.ErrClosed)
+	if !orderly && time.Since(s.created) < maxDialInterval {
 		d.backOff(maxBrokenDoublings)
 		return
 	}
 	d.failures = 0
 }
 
-// NewSet returns a Set that has so many lanes to each place at most, and dials places by dial.
-func NewSessionSet(most int32, dial func(ctx context.Context, place string) (net.Conn, error)) *SessionSet {
-	ss := &SessionSet{maxStreams: most, dial: dial, destinations: make(map[string]*destination), sessions: make(map[*Session]*destination)}
+// NewSessionSet returns a set that opens up to maxStreams streams to each node, and dials nodes
+// with dial.
+func NewSessionSet(maxStreams int32, dial func(ctx context.Context, node string) (net.Conn, error)) *SessionSet {
+	ss := &SessionSet{maxStreams: maxStreams, dial: dial, destinations: make(map[string]*destination), sessions: make(map[*Session]*destination)}
 	ss.ctx, ss.cancel = context.WithCancel(context.Background())
 	return ss
 }
 
-// Sharing has the lanes to a place share so many bytes, as Budget.Sharing says, which count in
-// another budget, too. It is called before any lane is asked for.
-func (ss *SessionSet) WithWindowPool(each int32, bytes *Budget) *SessionSet {
-	ss.windowPerNode, ss.windowPool = each, bytes
+// WithWindowPool makes the streams to one node share up to perNode bytes of pool for their
+// windows: see Budget.WithWindowPool. It must be called before the first stream is opened. It
+// returns ss.
+func (ss *SessionSet) WithWindowPool(perNode int32, pool *Budget) *SessionSet {
+	ss.windowPerNode, ss.windowPool = perNode, pool
 	return ss
 }
 
-// Lane opens a lane to a place, by a trunk from which something has come just now: so it is
-// as good as a connection that was just made. Nil: there is none now; one that is missing, or
-// silent, is seen to meanwhile.
-func (ss *SessionSet) OpenStream(place string) *Stream {
-	st, _ := ss.openOrConnect(place)
+// OpenStream opens a stream to a node, on a session that has received something recently. Such a
+// stream is as reliable as a new connection. It returns nil if there is no such session. A missing
+// or silent session is then dialed or probed in the background.
+func (ss *SessionSet) OpenStream(node string) *Stream {
+	st, _ := ss.openOrConnect(node)
 	return st
 }
 
-// LaneSoon is Lane for who waits until somebody has made sure of a trunk, if anybody does, and
-// no longer than ctx.
-func (ss *SessionSet) OpenStreamWait(ctx context.Context, place string) *Stream {
-	st, laid := ss.openOrConnect(place) //nolint:contextcheck // a trunk is laid for others, too
-	if laid == nil {
+// OpenStreamWait is OpenStream for a caller that can wait for a session that is being connected,
+// until ctx is done.
+func (ss *SessionSet) OpenStreamWait(ctx context.Context, node string) *Stream {
+	st, connected := ss.openOrConnect(node) //nolint:contextcheck // other callers use the session, too
+	if connected == nil {
 		return st
 	}
 	select {
-	case <-laid:
-		return ss.OpenStream(place) //nolint:contextcheck // as above
+	case <-connected:
+		return ss.OpenStream(node) //nolint:contextcheck // other callers use the session, too
 	case <-ctx.Done():
 		return nil
 	}
 }
 
-// lane opens a lane; nil: laid is closed once somebody has made sure of a trunk, and nil if
-// nobody is at it.
-func (ss *SessionSet) openOrConnect(place string) (st *Stream, laid <-chan struct{}) {
+// openOrConnect opens a stream, or starts Connect in the background if there is no suitable
+// session. If st is nil, connected is closed when a running Connect has returned; nil means that
+// none runs.
+func (ss *SessionSet) openOrConnect(node string) (st *Stream, connected <-chan struct{}) {
 	ss.mu.Lock()
-	d := ss.destinationLocked(place)
+	d := ss.destinationLocked(node)
 	s := d.session
 	if s != nil && s.heardRecently() {
 		ss.mu.Unlock()
 		if !s.hasQueueSpace() {
 			return nil, nil
 		}
-		st, _ = s.OpenStream() // full, or it has ended this moment
+		st, _ = s.OpenStream() // fails if the budget is used up or the session has just ended
 		return st, nil
 	}
 	defer ss.mu.Unlock()
@@ -136,7 +140,7 @@ func (ss *SessionSet) openOrConnect(place string) (st *Stream, laid <-chan struc
 		ss.running.Go(func() {
 			ctx, cancel := context.WithTimeout(ss.ctx, connectTimeout)
 			defer cancel()
-			_ = ss.Connect(ctx, place) // the next who asks has it tried again
+			_ = ss.Connect(ctx, node) // the next call of openOrConnect tries again
 			ss.mu.Lock()
 			defer ss.mu.Unlock()
 			close(d.connecting)
@@ -146,11 +150,11 @@ func (ss *SessionSet) openOrConnect(place string) (st *Stream, laid <-chan struc
 	return nil, d.connecting
 }
 
-// Lay makes sure of the trunk to a place: it asks the other end for a word, and dials it if
-// none comes, or if there is no trunk that takes lanes.
-func (ss *SessionSet) Connect(ctx context.Context, place string) error {
+// Connect ensures that there is a working session to a node: it waits for a pong of the existing
+// one, and dials a new one if no pong arrives or no session opens streams.
+func (ss *SessionSet) Connect(ctx context.Context, node string) error {
 	ss.mu.Lock()
-	d := ss.destinationLocked(place)
+	d := ss.destinationLocked(node)
 	s := d.session
 	ss.mu.Unlock()
 	if s != nil {
@@ -160,13 +164,13 @@ func (ss *SessionSet) Connect(ctx context.Context, place string) error {
 		if err == nil && s.CanOpen() {
 			return nil
 		}
-		again := ss.discard(d, s, err)
-		s.Drain() // only now: it may end at once, and in peace
-		if again {
+		backOff := ss.discard(d, s, err)
+		s.Drain() // after discard: a session without streams ends at once, in order
+		if backOff {
 			return err
 		}
 	}
-	s, err := ss.dialSession(ctx, d, place)
+	s, err := ss.dialSession(ctx, d, node)
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	if err == nil && (ss.closed || !s.CanOpen()) {
@@ -175,7 +179,7 @@ func (ss *SessionSet) Connect(ctx context.Context, place string) error {
 	switch {
 	case errors.Is(err, ErrUnsupported):
 		d.notBefore = time.Now().Add(maxDialInterval)
-	case err != nil: // it may have all the trunks that it takes
+	case err != nil: // also if the node accepts no more sessions
 		d.backOff(maxDialDoublings)
 	default:
 		d.session, d.notBefore = s, time.Now().Add(dialInterval)
@@ -183,26 +187,26 @@ func (ss *SessionSet) Connect(ctx context.Context, place string) error {
 	return err
 }
 
-// again gives up a trunk that was asked for a word in vain, and reports whether it was one
-// more that did not last: then the place is not dialed at once.
-func (ss *SessionSet) discard(d *destination, s *Session, err error) bool {
+// discard removes a session that did not answer. It reports whether sessions to this node fail
+// repeatedly, so that the node must not be dialed at once.
+func (ss *SessionSet) discard(d *destination, s *Session, err error) (backOff bool) {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	d.removeSession(s, err)
 	return d.failures > 1
 }
 
-// raise makes a trunk to a place, and waits for its first word.
-func (ss *SessionSet) dialSession(ctx context.Context, d *destination, place string) (*Session, error) {
+// dialSession dials a node and waits for the first pong.
+func (ss *SessionSet) dialSession(ctx context.Context, d *destination, node string) (*Session, error) {
 	ss.mu.Lock()
-	renewals := ss.generation
+	generation := ss.generation
 	ss.mu.Unlock()
-	conn, err := ss.dial(ctx, place)
+	conn, err := ss.dial(ctx, node)
 	if err != nil {
 		return nil, err
 	}
 	s := NewClient(conn, d.budget)
-	if !ss.start(d, s, renewals) {
+	if !ss.start(d, s, generation) {
 		s.Fail(ErrDraining)
 		return nil, ErrDraining
 	}
@@ -213,16 +217,16 @@ func (ss *SessionSet) dialSession(ctx context.Context, d *destination, place str
 	return s, nil
 }
 
-// run has a trunk carry lanes, unless it was dialed before the set was closed or renewed.
-func (ss *SessionSet) start(d *destination, s *Session, renewals int) bool {
+// start runs a session, unless the set was closed or renewed since it was dialed.
+func (ss *SessionSet) start(d *destination, s *Session, generation int) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	if ss.closed || ss.generation != renewals {
+	if ss.closed || ss.generation != generation {
 		return false
 	}
 	ss.sessions[s] = d
 	ss.running.Go(func() {
-		err := s.Run() // its lanes say why, too
+		err := s.Run()
 		ss.mu.Lock()
 		defer ss.mu.Unlock()
 		delete(ss.sessions, s)
@@ -231,16 +235,16 @@ func (ss *SessionSet) start(d *destination, s *Session, renewals int) bool {
 	return true
 }
 
-// way returns the way to a place, without a trunk that takes no more lanes: who meets it may
-// be faster than run. With mu held.
-func (ss *SessionSet) destinationLocked(place string) *destination {
-	d := ss.destinations[place]
+// destinationLocked returns the destination of a node. It removes a session that opens no more
+// streams: the caller may detect that earlier than start does.
+func (ss *SessionSet) destinationLocked(node string) *destination {
+	d := ss.destinations[node]
 	if d == nil {
 		d = &destination{budget: NewBudget(ss.maxStreams, nil)}
 		if ss.windowPool != nil {
 			d.budget.WithWindowPool(NewBudget(ss.windowPerNode, ss.windowPool))
 		}
-		ss.destinations[place] = d
+		ss.destinations[node] = d
 	}
 	if s := d.session; s != nil && !s.CanOpen() {
 		d.removeSession(s, s.failure())
@@ -248,7 +252,7 @@ func (ss *SessionSet) destinationLocked(place string) *destination {
 	return d
 }
 
-// Renew has further lanes go by new trunks. Those that there are end with their last lane.
+// Renew opens further streams on new sessions. The existing sessions drain.
 func (ss *SessionSet) Renew() {
 	ss.mu.Lock()
 	ss.generation++
@@ -258,7 +262,7 @@ func (ss *SessionSet) Renew() {
 	}
 }
 
-// Close ends all trunks, and returns when they have.
+// Close fails all sessions, and returns when they have ended.
 func (ss *SessionSet) Close() {
 	ss.mu.Lock()
 	ss.closed = true
@@ -270,21 +274,21 @@ func (ss *SessionSet) Close() {
 	ss.running.Wait()
 }
 
-// Open returns how many trunks there are, those that end among them.
+// Len returns the number of sessions, including draining ones.
 func (ss *SessionSet) Len() int {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
 	return len(ss.sessions)
 }
 
-// Hears reports whether something has come just now by a connection to a place of which is says
-// that it counts: one that takes no more lanes tells of the path as well.
-func (ss *SessionSet) HeardFrom(place string, is func(conn net.Conn) bool) bool {
+// HeardFrom reports whether something was received recently on a connection to a node for which
+// match returns true. A draining session counts, too: it proves the same path.
+func (ss *SessionSet) HeardFrom(node string, match func(conn net.Conn) bool) bool {
 	ss.mu.Lock()
 	defer ss.mu.Unlock()
-	d := ss.destinations[place]
+	d := ss.destinations[node]
 	for s, of := range ss.sessions {
-		if of == d && s.heardRecently() && is(s.conn) {
+		if of == d && s.heardRecently() && match(s.conn) {
 			return true
 		}
 	}

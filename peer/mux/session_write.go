@@ -6,54 +6,55 @@ import (
 	"slices"
 )
 
-// put has a frame written that none waits behind, or that waits behind none.
-func (s *Session) enqueue(k frameType, lane uint32, data []byte) error {
+// enqueue queues a control frame.
+func (s *Session) enqueue(typ frameType, stream uint32, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
 		return s.err
 	}
-	s.enqueueLocked(k, lane, data)
+	s.enqueueLocked(typ, stream, data)
 	return nil
 }
 
-// add adds that frame. A reset waits behind what opens its lane: the other end takes none
-// for a lane that it has not heard of. One of a socket's lane waits behind what that has said,
-// which is its client's: who says his last and leaves is heard. With mu held.
-func (s *Session) enqueueLocked(k frameType, lane uint32, data []byte) {
+// enqueueLocked queues a control frame. A reset of a new stream is queued in order, behind the
+// frame that opens the stream, because the peer treats a reset of an unknown stream as an error. A
+// reset of a WebSocket stream is queued in order, too, because the data before it is the last
+// message of a client that left.
+func (s *Session) enqueueLocked(typ frameType, stream uint32, data []byte) {
 	switch {
-	case k == framePing && s.pingQueued, k == framePong && s.pongQueued:
-		return // one says it all
-	case k == framePing:
+	case typ == framePing && s.pingQueued, typ == framePong && s.pongQueued:
+		return // one is enough
+	case typ == framePing:
 		s.pingQueued = true
-	case k == framePong:
+	case typ == framePong:
 		s.pongQueued = true
 	}
-	reset := k == frameReset && (s.accept == nil && lane > s.batchedID || s.budget.limit > MaxStreams)
-	if k == frameOpen || k == frameEndStream || k == frameClose || reset {
-		s.queue = appendFrame(s.queue, k, lane, data)
+	reset := typ == frameReset && (s.accept == nil && stream > s.batchedID || s.budget.limit > MaxStreams)
+	if typ == frameOpen || typ == frameEndStream || typ == frameClose || reset {
+		s.queue = appendFrame(s.queue, typ, stream, data)
 	} else {
-		s.urgent = appendFrame(s.urgent, k, lane, data)
+		s.urgent = appendFrame(s.urgent, typ, stream, data)
 	}
 	s.signalWriterLocked()
 }
 
-// send has data of a lane written; false means that too much waits already, and that the
-// lane is woken when there may be room. With bulk there is more to come. Where nobody
-// writes, and the socket takes it at once, it does so itself. What is whole waits for nobody's
-// bytes at the end that opens lanes: those that there are, and the credit of each, bound it,
-// unless they are many.
+// enqueueData queues data of a stream. It returns false if the queue is too long; the stream is
+// then woken when there may be space. bulk means that the write has more data than one frame. If
+// no write is in progress, the caller writes the queue itself, as far as the socket accepts it at
+// once. At the client, a message of one frame is queued however long the queue is: the stream
+// limit and the credit of each stream bound the queue, except for WebSocket streams.
 func (s *Session) enqueueData(st *Stream, data []byte, bulk bool) (bool, error) {
-	most := queueLimit
+	maxQueue := queueLimit
 	if bulk {
-		most = bulkQueueLimit
+		maxQueue = bulkQueueLimit
 	}
 	s.mu.Lock()
 	switch {
 	case s.err != nil:
 		defer s.mu.Unlock()
 		return false, s.err
-	case len(s.queue)+len(data) > most && (s.accept != nil || bulk || s.budget.limit > MaxStreams):
+	case len(s.queue)+len(data) > maxQueue && (s.accept != nil || bulk || s.budget.limit > MaxStreams):
 		defer s.mu.Unlock()
 		if !st.blocked {
 			st.blocked = true
@@ -65,26 +66,26 @@ func (s *Session) enqueueData(st *Stream, data []byte, bulk bool) (bool, error) 
 		st.firstBatch = s.batches + 1
 	}
 	s.queue = appendFrame(s.queue, frameData, st.id, data)
-	mine := !s.writing && s.transport.canTrySend()
-	if mine {
+	inline := !s.writing && s.transport.canTrySend()
+	if inline {
 		s.writing = true
 	} else {
 		s.signalWriterLocked()
 	}
 	s.mu.Unlock()
-	if mine {
+	if inline {
 		s.writeInline()
 	}
 	return true, nil
 }
 
-// credit has the other end told that it may send so much more on a lane: at one time, however
-// often that was said before it is written.
+// enqueueWindowUpdate grants the peer n more bytes of credit for a stream. All grants of a stream
+// before the next batch are sent as one frame.
 func (s *Session) enqueueWindowUpdate(st *Stream, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
-		return // the next read says so
+		return // the next read returns the error
 	}
 	if st.pendingCredit == 0 {
 		s.windowUpdates = append(s.windowUpdates, st)
@@ -93,16 +94,16 @@ func (s *Session) enqueueWindowUpdate(st *Stream, n int) {
 	s.signalWriterLocked()
 }
 
-// tell gives the writer its turn. With mu held.
+// signalWriterLocked gives the write turn to the writer, unless it is taken.
 func (s *Session) signalWriterLocked() {
 	if !s.writing {
 		s.writing = true
-		s.writeSignal <- struct{}{} // has room: told says that it is empty
+		s.writeSignal <- struct{}{} // does not block: writing was false, so it is empty
 	}
 }
 
-// write writes what there is whenever it has its turn. First it lets all go on that are
-// ready to: what they have to say goes out with the rest.
+// writeLoop writes the queue whenever the writer has the write turn. It first yields to all
+// goroutines that are ready to run, so that their frames leave in the same batch.
 func (s *Session) writeLoop() {
 	for {
 		select {
@@ -112,7 +113,7 @@ func (s *Session) writeLoop() {
 		}
 		if len(s.unsent) > 0 {
 			n, err := s.transport.direct.Write(s.unsent)
-			s.batchWritten(&s.partial, max(n, 1), err) // some of it had gone before
+			s.batchWritten(&s.partial, max(n, 1), err) // at least 1: a part was written before
 			s.partial, s.unsent = writeBatch{}, nil
 		} else {
 			runtime.Gosched()
@@ -123,18 +124,17 @@ func (s *Session) writeLoop() {
 	}
 }
 
-// atOnce is how often who has the turn without being the writer writes: what comes
-// meanwhile is others', and their affair after that.
+// maxInlineBatches is how many batches writeInline writes: what is queued after that belongs to
+// other streams, and is left to the writer.
 const maxInlineBatches = 2
 
-// writeSoon writes what there is as write does, from the goroutine of who had something to
-// say. It never waits: where the socket takes no more it leaves the rest to the writer. It
-// has the turn.
+// writeInline writes the queue as writeLoop does, in the goroutine of a stream that has the write
+// turn. It never blocks: what the socket does not accept is left to the writer.
 func (s *Session) writeInline() {
 	runtime.Gosched()
 	for range maxInlineBatches {
-		batch, some := s.nextBatch()
-		if !some {
+		batch, ok := s.nextBatch()
+		if !ok {
 			return
 		}
 		wakeBlocked(batch.blocked)
@@ -148,19 +148,19 @@ func (s *Session) writeInline() {
 		}
 		s.batchWritten(&batch, n, err)
 	}
-	s.writeSignal <- struct{}{} // has room: told says that it is empty
+	s.writeSignal <- struct{}{} // does not block: this goroutine had the turn, so it is empty
 }
 
-// load is what is written at one time.
+// writeBatch is what is written at one time.
 type writeBatch struct {
 	data    []byte
-	blocked []*Stream // whom to tell that there is room
-	goAway  bool      // it says which lane was the last
+	blocked []*Stream // streams to tell that there is queue space
+	goAway  bool      // data contains the GOAWAY frame
 }
 
-// load returns what waits to be written; false: nothing does, or it cannot, and the turn has
-// been given up.
-func (s *Session) nextBatch() (batch writeBatch, some bool) {
+// nextBatch takes the queued frames. It returns false, and gives up the write turn, if there are
+// none or the session has failed.
+func (s *Session) nextBatch() (batch writeBatch, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil || len(s.urgent)+len(s.queue)+len(s.windowUpdates)+len(s.refusals) == 0 && !s.transport.hasReplies() {
@@ -195,16 +195,16 @@ func (s *Session) nextBatch() (batch writeBatch, some bool) {
 	return batch, true
 }
 
-// emptied returns a list without its lanes, to be filled again.
+// cleared returns the list emptied, for reuse.
 func cleared(lanes []*Stream) []*Stream {
 	clear(lanes)
 	return lanes[:0]
 }
 
-// flush writes all that waits; false: nothing does, or it cannot.
+// flush writes the next batch. It returns false if there is none.
 func (s *Session) flush() bool {
-	batch, some := s.nextBatch()
-	if !some {
+	batch, ok := s.nextBatch()
+	if !ok {
 		return false
 	}
 	wakeBlocked(batch.blocked)
@@ -217,11 +217,11 @@ func (s *Session) flush() bool {
 	return true
 }
 
-// written notes how much of it was, and why not all.
+// batchWritten records that n bytes of the batch were written, and err if not all.
 func (s *Session) batchWritten(batch *writeBatch, n int, err error) {
 	s.mu.Lock()
 	if err != nil && n == 0 {
-		s.batches-- // as if it waited still: who has something in it has sent nothing
+		s.batches-- // nothing was sent, so the streams of the batch are unprocessed
 	}
 	if !s.keepQueueLocked(batch.data) || s.openStreams == 0 {
 		s.shrinkBuffersLocked()
@@ -235,14 +235,15 @@ func (s *Session) batchWritten(batch *writeBatch, n int, err error) {
 	}
 }
 
+// wakeBlocked tells the streams that there may be queue space.
 func wakeBlocked(lanes []*Stream) {
 	for _, st := range lanes {
 		st.signalQueueSpace()
 	}
 }
 
-// keep keeps what a queue was written from, for the next one; false: it was so large, and so
-// little of it is needed, that it is not kept. With mu held.
+// keepQueueLocked keeps the buffer of a written queue for the next one. It returns false if the
+// buffer is large and little of it has been needed for long.
 func (s *Session) keepQueueLocked(out []byte) bool {
 	if len(out) > maxKeptQueue/2 {
 		s.smallBatches = 0
@@ -256,7 +257,7 @@ func (s *Session) keepQueueLocked(out []byte) bool {
 	return true
 }
 
-// trim lets go of the room that large writes have needed, but for what waits in it. With mu held.
+// shrinkBuffersLocked releases large buffers that are not in use.
 func (s *Session) shrinkBuffersLocked() {
 	if cap(s.spare) > maxKeptQueue {
 		s.spare = nil

@@ -9,51 +9,60 @@ import (
 	"time"
 )
 
-// errReset is what the reader of a lane meets that the other end has cut, and errPipe who
-// writes to one that it has closed.
+// errReset is the error of a reader whose peer has reset the stream, and errPipe of a writer whose
+// peer has closed it.
 var (
-	errReset = fmt.Errorf("trunk: lane: %w", syscall.ECONNRESET)
-	errPipe  = fmt.Errorf("trunk: lane: %w", syscall.EPIPE)
+	errReset = fmt.Errorf("mux: stream: %w", syscall.ECONNRESET)
+	errPipe  = fmt.Errorf("mux: stream: %w", syscall.EPIPE)
 )
 
-// Lane is one stream. One goroutine reads at a time and one writes; any may do the rest.
+// Stream is a bidirectional stream of a session. At most one goroutine may read and one may write
+// at a time. All other methods are safe for concurrent use.
+//
+// Lock order: Session.mu and Stream.mu are never held together.
 type Stream struct {
 	session  *Session
 	id       uint32
-	readable chan struct{} // has one when the reader is to look again; nil: none has waited yet
-	writable chan struct{} // the same for the writer
+	readable chan struct{} // wakes the waiting reader; nil until a reader waits
+	writable chan struct{} // wakes the waiting writer; nil until a writer waits
 
-	// The trunk's mu guards these.
-	localClosed   bool    // this end has closed it
-	closeBatched  bool    // the writer has taken that up
-	peerClosed    bool    // the other end has closed it
-	halfClosed    bool    // one of them has
-	heardFromPeer bool    // the other end has said something of it
-	budget        *Budget // it counts there; nil: nowhere any more
-	firstBatch    uint64  // the load by which the first byte goes that was said since Begin; zero: none has been said
-	blocked       bool    // it is in the trunk's crowd
-	pendingCredit int     // credit to be written
+	// Session.mu protects the following fields.
+	localClosed   bool    // this end has closed the stream
+	closeBatched  bool    // the close frame is in a batch
+	peerClosed    bool    // the peer has closed the stream
+	halfClosed    bool    // one of the ends has closed it
+	heardFromPeer bool    // the peer has sent a frame for it
+	budget        *Budget // counts the stream; nil means none does any more
+	firstBatch    uint64  // batch with the first byte since BeginMessage; zero means none was written
+	blocked       bool    // it is in Session.blocked
+	pendingCredit int     // credit to announce
 
-	mu                 sync.Mutex
-	recv               *recvBuffer // what has come and not been read; nil: nothing
-	recvOffset         int         // of it, from its start
-	window             int         // what may be on its way to the reader, in, or eaten
-	consumed           int         // read, and not given back as credit
-	recvCredit         int         // what the other end may still send
-	sendCredit         int         // what this end may still send
-	readerWaits        bool        // the reader waits
-	writerWaits        bool        // the writer waits
-	spaceSignaled      bool        // the trunk has told of room since the writer asked
-	peerEnded          bool        // no more bytes come
-	peerStoppedReading bool        // the other end takes no more
-	writeClosed        bool        // this end has said its end
-	closed             bool
-	resetOnClose       bool // Close is a reset
-	err                error
-	readDeadline       deadline
+	// mu protects the following fields.
+	mu sync.Mutex
+
+	// Receiving.
+	recv         *recvBuffer // unread bytes; nil means none
+	recvOffset   int         // bytes of recv that have been read
+	window       int         // bytes that may be in flight, unread, or consumed and not announced
+	consumed     int         // bytes that were read and are not yet announced as credit
+	recvCredit   int         // bytes that the peer may still send
+	peerEnded    bool        // the peer sends no more bytes
+	readerWaits  bool
+	readDeadline deadline
+
+	// Sending.
+	sendCredit         int  // bytes that this end may still send
+	peerStoppedReading bool // the peer has closed the stream
+	writeClosed        bool // CloseWrite was called
+	writerWaits        bool
+	spaceSignaled      bool // queue space was signaled since the writer last waited for it
 	writeDeadline      deadline
-	onReadable         func() // called once the reader would not wait; nil: nobody wants to know
-	onPeerEnd          func() // called once the other end has left; nil: nobody wants to know
+
+	closed       bool
+	resetOnClose bool // Close resets the stream
+	err          error
+	onReadable   func() // called once when Read would not block; nil means not set
+	onPeerEnd    func() // called once when the peer ends its direction or the stream fails; nil means not set
 }
 
 var _ net.Conn = (*Stream)(nil)
@@ -62,38 +71,40 @@ func newStream(s *Session, id uint32, window int) *Stream {
 	return &Stream{session: s, id: id, window: window, recvCredit: window, sendCredit: window}
 }
 
-// Carrier returns the connection below the trunk, which others use, too.
+// SessionConn returns the connection of the session, which other streams use, too.
 func (st *Stream) SessionConn() net.Conn { return st.session.conn }
 
-// Begin begins a message: Untaken is of what is written from here on.
+// BeginMessage starts a new message: Unprocessed covers what is written from here on.
 func (st *Stream) BeginMessage() {
 	st.session.mu.Lock()
 	defer st.session.mu.Unlock()
 	st.firstBatch = 0
 }
 
-// Untaken reports whether the lane broke before the other end read anything of its message: it
-// takes no lane, or nothing of it was written.
+// Unprocessed reports whether the stream failed before the peer read any byte of the current
+// message: the peer refused the stream, or no byte of the message was written.
 func (st *Stream) Unprocessed() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return errors.Is(st.err, ErrUnprocessed)
 }
 
-// Fresh reports whether something has come from the other end just now, whichever lane it
-// was for: there was a path. False also while much waits to be written.
+// Responsive reports whether the session has received something recently, for any stream, so that
+// the path works. It is false also while the write queue is long.
 func (st *Stream) Responsive() bool { return st.session.heardRecently() && st.session.hasQueueSpace() }
 
-// Over reports whether the trunk opens no more lanes: this one is not to be used again.
+// SessionDraining reports whether the session opens no more streams. The stream must not be reused
+// then.
 func (st *Stream) SessionDraining() bool { return !st.session.CanOpen() }
 
-// Ping is the trunk's.
+// Ping calls Session.Ping.
 func (st *Stream) Ping() { st.session.Ping() }
 
-// Fail is the trunk's: all its lanes break.
+// FailSession calls Session.Fail: all streams of the session fail.
 func (st *Stream) FailSession(err error) { st.session.Fail(err) }
 
-// Path gives access to the trunk's socket, for looking at the path; nil without one.
+// Path returns the socket of the session, to inspect the network path. nil means there is no
+// socket.
 func (st *Stream) Path() syscall.RawConn { return st.session.transport.raw }
 
 // LocalAddr implements net.Conn.
@@ -108,15 +119,15 @@ func (st *Stream) SetDeadline(t time.Time) error {
 	return st.SetReadDeadline(t)
 }
 
-// limit is a deadline of one direction. It has a timer only while somebody waits: a lane that
-// stays is mostly one where nobody does. The lane's mu guards it.
+// deadline is the deadline of one direction. It has a timer only while a goroutine waits, because
+// most long-lived streams have none that does. Stream.mu protects it.
 type deadline struct {
-	at      time.Time // zero: none
+	at      time.Time // zero means no deadline
 	expired bool
-	timer   *time.Timer // calls what late is asked by; nil: none was needed yet
+	timer   *time.Timer // calls the function of start; nil until one was needed
 }
 
-// set sets the deadline; waits: somebody waits now.
+// set sets the deadline. waits means that a goroutine waits now.
 func (d *deadline) set(t time.Time, waits bool, late func()) {
 	d.at, d.expired = t, !t.IsZero() && time.Until(t) <= 0
 	if d.stop(); waits && !d.expired {
@@ -124,8 +135,8 @@ func (d *deadline) set(t time.Time, waits bool, late func()) {
 	}
 }
 
-// arm has late called at the deadline, for who is about to wait. Where there is a timer already
-// it is not needed: to make it anew for each wait would be garbage.
+// start makes the timer call late at the deadline, for a goroutine that is about to wait. late is
+// not used if there is a timer already: a new closure for each wait would be garbage.
 func (d *deadline) start(late func()) {
 	switch left := time.Until(d.at); {
 	case d.at.IsZero():
@@ -136,7 +147,7 @@ func (d *deadline) start(late func()) {
 	}
 }
 
-// armed is arm, if that needs no late; false: it does.
+// startExisting is start without a function. It returns false if start needs one.
 func (d *deadline) startExisting() bool {
 	if d.at.IsZero() || d.timer != nil {
 		d.start(nil)
@@ -145,8 +156,8 @@ func (d *deadline) startExisting() bool {
 	return false
 }
 
-// late reports whether the deadline is over, which the timer's end alone does not say: it
-// may have been set anew meanwhile.
+// hasExpired reports whether the deadline has passed. A timer that fires does not prove that,
+// because the deadline may have been moved meanwhile.
 func (d *deadline) hasExpired() bool {
 	d.expired = d.expired || !d.at.IsZero() && time.Until(d.at) <= 0
 	return d.expired

@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// deliver takes bytes that have come.
+// receive stores bytes that the peer has sent.
 func (st *Stream) receive(p []byte) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.recvCredit -= len(p); st.recvCredit < 0 {
-		return fmt.Errorf("%w: %d bytes more on lane %d than it has credit for", errProtocol, -st.recvCredit, st.id)
+		return fmt.Errorf("%w: %d bytes beyond the credit of stream %d", errProtocol, -st.recvCredit, st.id)
 	}
 	if st.peerEnded || st.err != nil || st.closed {
-		return nil // behind the end, or nobody wants it
+		return nil // after the end, or no reader is left
 	}
 	if st.recv == nil {
 		st.recv = newRecvBuffer()
@@ -27,19 +27,20 @@ func (st *Stream) receive(p []byte) error {
 	return nil
 }
 
-// end notes that no more bytes come; unread: nor are any taken.
-func (st *Stream) handleEnd(unread bool) {
+// handleEnd records that the peer sends no more bytes. closed means that it also reads none.
+func (st *Stream) handleEnd(closed bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.peerEnded, st.peerStoppedReading = true, st.peerStoppedReading || unread
+	st.peerEnded, st.peerStoppedReading = true, st.peerStoppedReading || closed
 	st.wakeReaderLocked()
-	if unread {
+	if closed {
 		st.wakeWriterLocked()
 	}
 	st.notifyPeerEndLocked()
 }
 
-// cut breaks the lane as the other end wants it, though it may have said its end.
+// handleReset fails the stream because the peer has reset it, even if it had ended its direction
+// before.
 func (st *Stream) handleReset() {
 	st.mu.Lock()
 	st.peerEnded = false
@@ -47,7 +48,8 @@ func (st *Stream) handleReset() {
 	st.fail(errReset)
 }
 
-// fail breaks the lane. What has come is read before, also the end.
+// fail fails the stream. Reads first return the bytes that were received, and the end if the peer
+// has sent it.
 func (st *Stream) fail(err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -60,7 +62,7 @@ func (st *Stream) fail(err error) {
 	st.notifyPeerEndLocked()
 }
 
-// leaves tells who wants to know that the other end has left. With mu held.
+// notifyPeerEndLocked calls onPeerEnd, once.
 func (st *Stream) notifyPeerEndLocked() {
 	if f := st.onPeerEnd; f != nil {
 		st.onPeerEnd = nil
@@ -68,7 +70,7 @@ func (st *Stream) notifyPeerEndLocked() {
 	}
 }
 
-// discard gives back what holds unread bytes. With mu held.
+// discardRecvLocked returns the receive buffer to the pool.
 func (st *Stream) discardRecvLocked() {
 	if st.recv != nil {
 		st.recv.release()
@@ -76,11 +78,11 @@ func (st *Stream) discardRecvLocked() {
 	}
 }
 
-// wakeReader has the reader look again. With mu held.
+// wakeReaderLocked makes a waiting reader check the state again.
 func (st *Stream) wakeReaderLocked() {
 	if st.readerWaits {
 		st.readerWaits = false
-		st.readable <- struct{}{} // has room: reading says that it is empty
+		st.readable <- struct{}{} // does not block: readerWaits implies that it is empty
 	}
 	if f := st.onReadable; f != nil {
 		st.onReadable = nil
@@ -88,9 +90,10 @@ func (st *Stream) wakeReaderLocked() {
 	}
 }
 
-// Ready has wake called, once, as soon as Read would return at once, be it for a deadline or
-// because the lane has been closed; false: it would now. So nobody has to wait there. Wake is
-// called by who brings that about, with the lane locked: it must not wait, nor use the lane.
+// Ready arranges for one call of wake as soon as Read would return at once, also because of a
+// deadline or Close. It returns false if Read would return at once now. It replaces a goroutine
+// that blocks in Read. wake is called with the stream locked, so it must not block and must not
+// use the stream.
 func (st *Stream) Ready(wake func()) bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -98,13 +101,13 @@ func (st *Stream) Ready(wake func()) bool {
 		return false
 	}
 	st.onReadable = wake
-	st.readable, st.readDeadline.timer = nil, nil // of who waits, which nobody does now
+	st.readable, st.readDeadline.timer = nil, nil // only a blocked reader needs them
 	st.readDeadline.start(st.readDeadlineExpired)
 	return true
 }
 
-// wait waits until there is something to read, or nothing to wait for. With mu held,
-// which it lets go meanwhile.
+// waitReadableLocked waits until Read returns at once, and returns the error that it would return.
+// It releases mu while it waits.
 func (st *Stream) waitReadableLocked() error {
 	for st.recv == nil {
 		switch {
@@ -156,28 +159,28 @@ func (st *Stream) Read(p []byte) (int, error) {
 	if st.recvOffset += n; st.recvOffset == len(st.recv.b) {
 		st.discardRecvLocked()
 	}
-	back := 0
+	credit := 0
 	if st.consumed += n; st.consumed >= st.window/2 && !st.peerEnded {
-		back = st.takeCreditLocked()
-		st.recvCredit += back
+		credit = st.takeCreditLocked()
+		st.recvCredit += credit
 	}
 	st.mu.Unlock()
-	if back > 0 {
-		st.session.enqueueWindowUpdate(st, back)
+	if credit > 0 {
+		st.session.enqueueWindowUpdate(st, credit)
 	}
 	return n, nil
 }
 
-// Quiet reports whether there is nothing to read, no end and no error.
+// Quiet reports whether there is nothing to read: no data, no end and no error.
 func (st *Stream) Quiet() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.recv == nil && !st.peerEnded && !st.closed && st.err == nil
 }
 
-// WatchGone calls gone, once and from a goroutine of its own, when the other end has said
-// its end or the lane breaks. The function it returns ends that, and reports whether gone
-// has not been called and will not be.
+// WatchGone calls gone, once and in a goroutine of its own, when the peer has ended its direction
+// or the stream has failed. stop cancels that, and reports whether gone was not called and will
+// not be.
 func (st *Stream) WatchGone(gone func()) (stop func() bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

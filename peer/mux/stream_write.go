@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Write implements net.Conn. What it has taken is as good as sent: of a trunk that breaks
-// nobody knows what the other end has read.
+// Write implements net.Conn. A returned byte count does not mean that the peer has read these
+// bytes: if the session fails, this is unknown.
 func (st *Stream) Write(p []byte) (n int, err error) {
 	bulk := len(p) > maxFrameData
 	for n < len(p) {
@@ -32,7 +32,7 @@ func (st *Stream) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// reserve waits for credit, and takes of it what is wanted, or less.
+// reserveCredit waits for send credit, and takes up to want bytes of it.
 func (st *Stream) reserveCredit(want int) (int, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -48,7 +48,7 @@ func (st *Stream) reserveCredit(want int) (int, error) {
 	}
 }
 
-// crowded gives credit back and waits until the trunk may have room for it.
+// waitQueueSpace returns n bytes of credit and waits until the session may have queue space.
 func (st *Stream) waitQueueSpace(n int) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -65,7 +65,7 @@ func (st *Stream) waitQueueSpace(n int) error {
 	return nil
 }
 
-// mayWrite says why nothing may be written. With mu held.
+// writeErrorLocked returns why the stream cannot be written to, nil if it can.
 func (st *Stream) writeErrorLocked() error {
 	switch {
 	case st.closed || st.writeClosed:
@@ -80,8 +80,7 @@ func (st *Stream) writeErrorLocked() error {
 	return nil
 }
 
-// awaitRoom waits until the writer is to look again. With mu held, which it lets go
-// meanwhile.
+// waitWritableLocked waits until wakeWriterLocked is called. It releases mu while it waits.
 func (st *Stream) waitWritableLocked() {
 	if st.writable == nil {
 		st.writable = make(chan struct{}, 1)
@@ -94,7 +93,8 @@ func (st *Stream) waitWritableLocked() {
 	st.mu.Lock()
 }
 
-// room tells that the trunk may have some. It may come before the writer waits for it.
+// signalQueueSpace reports that the session may have queue space. The writer need not wait for it
+// yet.
 func (st *Stream) signalQueueSpace() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -102,30 +102,30 @@ func (st *Stream) signalQueueSpace() {
 	st.wakeWriterLocked()
 }
 
-// wakeWriter has the writer look again. With mu held.
+// wakeWriterLocked makes a waiting writer check the state again.
 func (st *Stream) wakeWriterLocked() {
 	if st.writerWaits {
 		st.writerWaits = false
-		st.writable <- struct{}{} // has room: writing says that it is empty
+		st.writable <- struct{}{} // does not block: writerWaits implies that it is empty
 	}
 }
 
-// earn takes credit that has come.
+// addSendCredit adds credit that the peer has granted.
 func (st *Stream) addSendCredit(n uint32) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if n == 0 || n > Window || st.sendCredit+int(n) > Window {
-		return fmt.Errorf("%w: credit of %d bytes on lane %d, which has %d", errProtocol, n, st.id, st.sendCredit)
+		return fmt.Errorf("%w: window update of %d bytes on stream %d, which has %d", errProtocol, n, st.id, st.sendCredit)
 	}
 	st.sendCredit += int(n)
 	st.wakeWriterLocked()
 	return nil
 }
 
-// CloseWrite says that no more bytes come from this end.
+// CloseWrite ends the sending direction of the stream.
 func (st *Stream) CloseWrite() error {
 	st.mu.Lock()
-	// It waits for nothing, so that the deadline of a write is none of its own, as with TCP.
+	// It does not block, so the write deadline does not apply, as with TCP.
 	if err := st.writeErrorLocked(); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		st.mu.Unlock()
 		return err
@@ -135,7 +135,7 @@ func (st *Stream) CloseWrite() error {
 	return st.session.enqueue(frameEndStream, st.id, nil)
 }
 
-// SetLinger makes Close cut the lane, if sec is 0, as it does with a socket.
+// SetLinger makes Close reset the stream if sec is 0, as for a TCP socket.
 func (st *Stream) SetLinger(sec int) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -143,7 +143,7 @@ func (st *Stream) SetLinger(sec int) error {
 	return nil
 }
 
-// Close implements net.Conn. The other end reads what was written, and then the end.
+// Close implements net.Conn. The peer reads what was written, and then the end of the stream.
 func (st *Stream) Close() error {
 	st.mu.Lock()
 	if st.closed {
@@ -151,9 +151,9 @@ func (st *Stream) Close() error {
 		return net.ErrClosed
 	}
 	st.closed = true
-	k := frameClose
+	typ := frameClose
 	if st.resetOnClose {
-		k = frameReset
+		typ = frameReset
 	}
 	st.discardRecvLocked()
 	st.returnWindowLocked()
@@ -163,7 +163,7 @@ func (st *Stream) Close() error {
 	st.wakeWriterLocked()
 	st.notifyPeerEndLocked()
 	st.mu.Unlock()
-	st.session.closeStream(st, k)
+	st.session.closeStream(st, typ)
 	return nil
 }
 

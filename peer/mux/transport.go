@@ -8,42 +8,48 @@ import (
 	"syscall"
 )
 
-// diverted is a connection that can have what is written to it go elsewhere, so that what
-// seals it, above, never waits for the socket.
+// recordInterceptor is a connection below TLS that can redirect what TLS writes, so that
+// encrypting never blocks on the socket.
 type recordInterceptor interface {
-	// Divert has all that is written go to to from now on, and returns what takes it to the
-	// socket. No write may be under way.
-	Divert(to func(b []byte)) (under io.Writer)
+	// Divert passes all further writes to the function to, and returns a writer for the socket. No
+	// write may be in progress.
+	Divert(to func(b []byte)) (direct io.Writer)
 }
 
-// socket is what is below a trunk.
+// transport writes to the connection of a session. It separates encryption, which never blocks,
+// from writing to the socket, which can be tried without blocking.
+//
+// Only the goroutine that has the write turn calls encrypt, trySend and direct.
 type transport struct {
-	raw        syscall.RawConn // nil: there is none
-	conn       net.Conn        // what is written to
-	direct     io.Writer       // takes to the socket what seal returns
-	plaintext  bool            // that is what seal was given
-	intercepts bool            // it is what conn has written, not what was written to conn
+	raw        syscall.RawConn // the socket; nil means there is none
+	conn       net.Conn        // the connection of the session
+	direct     io.Writer       // writes what encrypt has returned
+	plaintext  bool            // encrypt returns its argument
+	intercepts bool            // encrypt returns the TLS records that conn has written
 
-	encrypting atomic.Bool // what conn writes is what seal was given
+	encrypting atomic.Bool // conn writes the records of encrypt, not TLS replies
 
-	mu       sync.Mutex // who reads may have something to say to the other end's TLS
-	records  []byte     // what conn has written
-	replies  int        // of it, what seal was not given
-	previous []byte     // what seal has returned before; the room of the next one
+	// mu protects the following fields. The reading goroutine uses them, too: reading may make TLS
+	// reply to the peer.
+	mu       sync.Mutex
+	records  []byte // intercepted records
+	replies  int    // bytes of records that are TLS replies
+	previous []byte // last result of encrypt; its buffer is reused
 
-	pending  []byte // to be sent
-	sent     int    // of it
+	// Arguments and results of sendFunc.
+	pending  []byte
+	sent     int
 	err      error
-	sendFunc func(fd uintptr) bool
+	sendFunc func(fd uintptr) bool // sendToFD, allocated once
 }
 
-// socketOf returns what is below a connection.
+// newTransport returns the transport of a connection.
 func newTransport(c net.Conn) *transport {
 	tr := &transport{conn: c, direct: c}
 	tr.sendFunc = tr.sendToFD
 	b := innermostConn(c)
 	if sc, ok := b.(syscall.Conn); ok {
-		tr.raw, _ = sc.SyscallConn() // without one there is none
+		tr.raw, _ = sc.SyscallConn() // nil on error
 	}
 	d, ok := c.(interface{ Direct() bool })
 	if tr.plaintext = ok && d.Direct() || c == b; tr.plaintext {
@@ -55,7 +61,7 @@ func newTransport(c net.Conn) *transport {
 	return tr
 }
 
-// below returns what is below a connection and all that wraps it.
+// innermostConn unwraps c, such as a tls.Conn, down to the innermost connection.
 func innermostConn(c net.Conn) net.Conn {
 	for {
 		w, ok := c.(interface{ NetConn() net.Conn })
@@ -66,12 +72,12 @@ func innermostConn(c net.Conn) net.Conn {
 	}
 }
 
-// works reports whether send does.
+// canTrySend reports whether trySend works on this connection.
 func (tr *transport) canTrySend() bool {
 	return canTrySend && tr.raw != nil && (tr.plaintext || tr.intercepts)
 }
 
-// seal returns b as it is to be written, until it is called again. It does not wait.
+// encrypt returns b as it is written to the socket, valid until the next call. It does not block.
 func (tr *transport) encrypt(b []byte) ([]byte, error) {
 	if !tr.intercepts {
 		return b, nil
@@ -91,7 +97,7 @@ func (tr *transport) encrypt(b []byte) ([]byte, error) {
 	return tr.previous, nil
 }
 
-// keep takes what conn writes.
+// intercept stores records that TLS writes.
 func (tr *transport) intercept(b []byte) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -101,17 +107,18 @@ func (tr *transport) intercept(b []byte) {
 	}
 }
 
-// owes reports whether conn has written what seal was not given: an answer to the other end's
-// TLS, which asks for new keys.
+// hasReplies reports whether TLS has written records on its own, such as a reply to a key update
+// of the peer.
 func (tr *transport) hasReplies() bool { return tr.intercepts && tr.repliesLen() > 0 }
 
+// repliesLen returns the length of these replies in bytes.
 func (tr *transport) repliesLen() int {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	return tr.replies
 }
 
-// forget lets go of the room that sealing much has needed.
+// shrink releases large buffers.
 func (tr *transport) shrink() {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -123,7 +130,7 @@ func (tr *transport) shrink() {
 	}
 }
 
-// send sends of what seal has returned what the socket takes, without waiting.
+// trySend writes as much of b, a result of encrypt, as the socket accepts without blocking.
 func (tr *transport) trySend(b []byte) (n int, err error) {
 	tr.pending, tr.sent, tr.err = b, 0, nil
 	err = tr.raw.Write(tr.sendFunc)

@@ -9,10 +9,10 @@ import (
 	"shardway/internal/rawio"
 )
 
-// canSend says that sendTo sends.
+// canTrySend reports whether trySend is implemented on this platform.
 const canTrySend = true
 
-// sendTo sends what there is room for.
+// sendToFD writes what the socket accepts.
 func (tr *transport) sendToFD(fd uintptr) bool {
 	n, err := rawio.Write(fd, tr.pending)
 	if tr.sent = n; err != nil && !errors.Is(err, syscall.EAGAIN) {

@@ -1,25 +1,25 @@
 package mux
 
-// FirstWindow is the window that a lane begins with whose trunk shares bytes: so many that each
-// lane always has them, and what is small still never waits for credit. It is part of the
-// protocol.
+// FirstWindow is the initial window of a stream whose session has a window pool. A stream always
+// has at least this window, so a small message never waits for credit. It is part of the protocol.
 const FirstWindow = 4 << 10
 
-// Sharing has the lanes that count in b begin with FirstWindow, and share these bytes beyond that,
-// of what may be on its way to this end and what has come and not been read. Both ends of a trunk
-// must agree on whether they share. Nil: they do not.
+// WithWindowPool makes streams that count in b start with FirstWindow and share the bytes of pool
+// for larger windows. The pool bounds the bytes that are on their way to this end or unread,
+// beyond FirstWindow for each stream. Both ends of a session must agree on whether they use a
+// pool. nil means no pool. It returns b.
 //
-// A lane whose reader takes what comes, and whose other end has more to say, is lent bytes for a
-// window twice as large, up to Window, as long as there are any. What nobody reads is never lent
-// for, so lanes that stand still have what they had, and the rest go on: at FirstWindow for each
-// way there and back at least. Half of what there is is lent to who asks first; from then on a
-// lane that does not need its window gives of it back.
-func (b *Budget) WithWindowPool(bytes *Budget) *Budget {
-	b.windowPool = bytes
+// The window of a stream doubles, up to Window, if its reader keeps up, its peer has more to send,
+// and the pool has bytes left. Unread data never enlarges a window, so stalled streams keep what
+// they have, and all others continue with at least FirstWindow for each round trip. The first half
+// of the pool goes to the first streams that need it. Beyond that, a stream that does not need its
+// window returns a part of it.
+func (b *Budget) WithWindowPool(pool *Budget) *Budget {
+	b.windowPool = pool
 	return b
 }
 
-// window is what a lane begins with.
+// initialWindow returns the window of a new stream.
 func (b *Budget) initialWindow() int {
 	if b.windowPool != nil {
 		return FirstWindow
@@ -27,39 +27,39 @@ func (b *Budget) initialWindow() int {
 	return Window
 }
 
-// tight reports whether more than half is lent.
+// mostlyUsed reports whether more than half of b, or of one of its parents, is in use.
 func (b *Budget) mostlyUsed() bool {
 	return b.used.Load() > b.limit/2 || b.parent != nil && b.parent.mostlyUsed()
 }
 
-// refill returns how much credit comes back for what has been eaten. Of a lane that shares, the
-// window grows where little of it was left: who says what is longer than an eighth of it, or has
-// not waited to be read. With mu held.
+// takeCreditLocked returns the credit to announce for the consumed bytes. With a window pool, the
+// window grows if little of it was left: the peer writes messages longer than an eighth of it, or
+// does not wait for the reader.
 func (st *Stream) takeCreditLocked() int {
-	back := st.consumed
+	credit := st.consumed
 	st.consumed = 0
-	share := st.session.budget.windowPool
+	pool := st.session.budget.windowPool
 	switch {
-	case share == nil:
+	case pool == nil:
 	case 8*st.recvCredit < 3*st.window:
-		if more := min(st.window, Window-st.window); more > 0 && share.acquire(int32(more)) {
-			st.window += more
-			back += more
+		if grow := min(st.window, Window-st.window); grow > 0 && pool.acquire(int32(grow)) {
+			st.window += grow
+			credit += grow
 		}
-	case share.mostlyUsed():
-		less := min(back, st.window-max(st.window/2, FirstWindow))
-		share.release(int32(less))
-		st.window -= less
-		back -= less
+	case pool.mostlyUsed():
+		shrink := min(credit, st.window-max(st.window/2, FirstWindow))
+		pool.release(int32(shrink))
+		st.window -= shrink
+		credit -= shrink
 	}
-	return back
+	return credit
 }
 
-// unshare gives back what the lane was lent: it keeps nothing any more, whatever comes. With mu
-// held.
+// returnWindowLocked returns the bytes of the stream to the window pool. The stream stores no data
+// after that.
 func (st *Stream) returnWindowLocked() {
-	if share := st.session.budget.windowPool; share != nil {
-		share.release(int32(st.window - FirstWindow))
+	if pool := st.session.budget.windowPool; pool != nil {
+		pool.release(int32(st.window - FirstWindow))
 		st.window = FirstWindow
 	}
 }
