@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// between runs f in a bubble with both ends of a trunk.
+// withSessionPair runs f in a synctest bubble with both ends of a session.
 func withSessionPair(t *testing.T, f func(near, far *Session, given chan *Stream)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -28,9 +28,9 @@ func withSessionPair(t *testing.T, f func(near, far *Session, given chan *Stream
 	})
 }
 
-// A reader that is always a little behind never empties what its lane keeps, which is
-// bounded all the same.
-func TestAReaderThatIsALittleBehindKeepsLittle(t *testing.T) {
+// A reader that is always a little behind never empties the receive buffer of its stream. The
+// buffer is limited to one window all the same.
+func TestSlowReaderBuffersUpToOneWindow(t *testing.T) {
 	withSessionPair(t, func(near, _ *Session, given chan *Stream) {
 		w, err := near.OpenStream()
 		if err != nil {
@@ -55,14 +55,14 @@ func TestAReaderThatIsALittleBehindKeepsLittle(t *testing.T) {
 			r.mu.Unlock()
 		}
 		if most > Window {
-			t.Errorf("a lane keeps %d KiB, the window is %d KiB", most>>10, Window>>10)
+			t.Errorf("the receive buffer has %d KiB, the window is %d KiB", most>>10, Window>>10)
 		}
 	})
 }
 
-// Lanes that are opened and cut at once cost the other end work all the same: each counts
-// until that has closed it, too.
-func TestWhoOpensAndCutsAtOnceIsHeldToTheBound(t *testing.T) {
+// A stream that is reset right after it was opened costs the peer work. It counts until the peer
+// has closed it, too.
+func TestStreamsResetAtOnceCountUntilPeerClosesThem(t *testing.T) {
 	withSessionPair(t, func(near, far *Session, given chan *Stream) {
 		open := func() error {
 			st, err := near.OpenStream()
@@ -79,18 +79,18 @@ func TestWhoOpensAndCutsAtOnceIsHeldToTheBound(t *testing.T) {
 		}
 		synctest.Wait()
 		if err := open(); !errors.Is(err, ErrStreamLimit) {
-			t.Errorf("Open = %v while %d are worked on, want %v", err, len(given), ErrStreamLimit)
+			t.Errorf("OpenStream = %v while the server has %d open, want %v", err, len(given), ErrStreamLimit)
 		}
 		_ = (<-given).Close()
 		synctest.Wait()
 		if err := open(); err != nil {
-			t.Errorf("Open = %v after one was done", err)
+			t.Errorf("OpenStream = %v after the server closed one", err)
 		}
 		if err := far.failure(); err != nil {
-			t.Errorf("the other end: %v", err)
+			t.Errorf("server: %v", err)
 		}
 	})
-	withRawPeer(t, true, func(r *rawPeer) { // who does not count is given no more
+	withRawPeer(t, true, func(r *rawPeer) { // a peer that ignores the limit is refused
 		r.accepted = make(chan *Stream, MaxStreams)
 		r.startReading()
 		for i := range uint32(MaxStreams) {
@@ -98,17 +98,18 @@ func TestWhoOpensAndCutsAtOnceIsHeldToTheBound(t *testing.T) {
 			r.send(frameReset, i+1, nil)
 		}
 		if r.runErr != nil || len(r.accepted) != MaxStreams {
-			t.Fatalf("%d lanes are given, and the trunk ends with %v", len(r.accepted), r.runErr)
+			t.Fatalf("%d streams were accepted, and Run = %v", len(r.accepted), r.runErr)
 		}
 		r.send(frameOpen, MaxStreams+1, nil)
 		if n, _ := r.sent(frameRefuse); n != 1 || len(r.accepted) != MaxStreams {
-			t.Errorf("%d lanes are given after one more, and %d refused", len(r.accepted), n)
+			t.Errorf("%d streams were accepted after one more, and %d refused", len(r.accepted), n)
 		}
 	})
 }
 
-// At the bound a lane that is opened in the place of another one does not overtake its close.
-func TestTheBoundHoldsWhileLanesComeAndGo(t *testing.T) {
+// At the stream limit, the open frame of a new stream does not overtake the close frame of the
+// stream that it replaces.
+func TestStreamLimitHoldsWhileStreamsAreReplaced(t *testing.T) {
 	a, b := net.Pipe()
 	near, far := NewClient(a, NewBudget(MaxStreams, nil)), NewServer(b, NewBudget(MaxStreams, nil), func(st *Stream) bool {
 		go func() {
@@ -120,24 +121,24 @@ func TestTheBoundHoldsWhileLanesComeAndGo(t *testing.T) {
 	var runs, all sync.WaitGroup
 	runs.Go(func() { _ = near.Run() })
 	runs.Go(func() { _ = far.Run() })
-	lanes := make(chan *Stream, MaxStreams)
+	streams := make(chan *Stream, MaxStreams)
 	for range MaxStreams {
 		st, err := near.OpenStream()
 		if err != nil {
 			t.Fatal(err)
 		}
-		lanes <- st
+		streams <- st
 	}
 	for range 8 {
 		all.Go(func() {
 			for range 2_000 {
 				select {
-				case st := <-lanes:
+				case st := <-streams:
 					_ = st.Close()
 				default:
 				}
 				if st, err := near.OpenStream(); err == nil {
-					lanes <- st
+					streams <- st
 				} else if !errors.Is(err, ErrStreamLimit) {
 					return
 				}
@@ -146,18 +147,18 @@ func TestTheBoundHoldsWhileLanesComeAndGo(t *testing.T) {
 	}
 	all.Wait()
 	if err := far.failure(); err != nil {
-		t.Errorf("the other end: %v", err)
+		t.Errorf("server: %v", err)
 	}
 	near.Fail(net.ErrClosed)
 	runs.Wait()
 }
 
-// What waits for an end that reads nothing is bounded, whatever is opened, said, cut and
-// asked meanwhile.
-func TestWhatWaitsForWhoReadsNothingIsBounded(t *testing.T) {
+// The queue for a peer that does not read is limited, whatever streams are opened, written, reset
+// and pinged.
+func TestQueueForPeerThatDoesNotReadIsLimited(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		opened := 0
-		for range 3 * MaxStreams { // clients that come and go
+		for range 3 * MaxStreams { // clients that connect and leave
 			_ = r.enqueue(framePing, 0, nil)
 			st, err := r.OpenStream()
 			if err != nil {
@@ -171,23 +172,23 @@ func TestWhatWaitsForWhoReadsNothingIsBounded(t *testing.T) {
 			_ = st.Close()
 		}
 		if opened != MaxStreams {
-			t.Errorf("%d lanes are opened, want %d", opened, MaxStreams)
+			t.Errorf("%d streams are opened, want %d", opened, MaxStreams)
 		}
 		r.Session.mu.Lock()
 		defer r.Session.mu.Unlock()
 		if n := len(r.queue) + len(r.urgent); n > MaxStreams*(Window+8*headerLen) {
-			t.Errorf("%d bytes wait to be written", n)
+			t.Errorf("%d bytes are queued", n)
 		}
 		if n := len(r.urgent); n > headerLen {
-			t.Errorf("%d bytes of pings wait to be written", n)
+			t.Errorf("%d bytes of pings are queued", n)
 		}
 		if n := len(r.blocked); n > MaxStreams {
-			t.Errorf("%d lanes wait for room, want %d at most", n, MaxStreams)
+			t.Errorf("%d streams wait for queue space, want at most %d", n, MaxStreams)
 		}
 	})
 	for what, k := range map[string]frameType{"cut": frameReset, "closed": frameClose} {
 		t.Run(what, func(t *testing.T) {
-			withRawPeer(t, true, func(r *rawPeer) { // whoever opened them
+			withRawPeer(t, true, func(r *rawPeer) { // streams that the peer opened
 				r.accept = func(st *Stream) bool {
 					go func() { _, _ = io.Copy(io.Discard, st); _ = st.Close() }()
 					return true
@@ -203,26 +204,26 @@ func TestWhatWaitsForWhoReadsNothingIsBounded(t *testing.T) {
 				r.Session.mu.Lock()
 				defer r.Session.mu.Unlock()
 				if n := len(r.queue) + len(r.urgent); n > 2*MaxStreams*headerLen || len(r.closing) > MaxStreams || len(r.refusals) > MaxStreams {
-					t.Errorf("%d bytes wait to be written, of %d lanes and %d that are refused", n, len(r.closing), len(r.refusals))
+					t.Errorf("%d bytes are queued, of %d streams and %d that are refused", n, len(r.closing), len(r.refusals))
 				}
 			})
 		})
 	}
-	withRawPeer(t, true, func(r *rawPeer) { // nor does credit pile up
+	withRawPeer(t, true, func(r *rawPeer) { // window updates do not accumulate
 		r.accept = func(st *Stream) bool { go func() { _, _ = io.Copy(io.Discard, st) }(); return true }
 		r.send(frameOpen, 1, nil)
-		r.send(framePing, 0, nil) // the writer is stuck from here on
+		r.send(framePing, 0, nil) // the writer blocks from here on
 		for range 1_000 {
 			r.send(frameData, 1, make([]byte, maxFrameData))
 		}
 		r.Session.mu.Lock()
 		if n := len(r.windowUpdates); n != 1 || r.windowUpdates[0].pendingCredit != 1_000*maxFrameData || len(r.urgent) != 0 {
-			t.Errorf("%d credits wait to be written, and %d bytes", n, len(r.urgent))
+			t.Errorf("%d window updates are queued, and %d bytes", n, len(r.urgent))
 		}
 		r.Session.mu.Unlock()
 		r.startReading()
 		if n, b := r.sent(frameWindowUpdate); n != 1 || binary.BigEndian.Uint32(b) != 1_000*maxFrameData {
-			t.Errorf("%d credits of %x are sent, want one of all", n, b)
+			t.Errorf("%d window updates of %x are sent, want one for all", n, b)
 		}
 	})
 	withRawPeer(t, true, func(r *rawPeer) {
@@ -232,14 +233,13 @@ func TestWhatWaitsForWhoReadsNothingIsBounded(t *testing.T) {
 		r.Session.mu.Lock()
 		defer r.Session.mu.Unlock()
 		if n := len(r.urgent); n > headerLen {
-			t.Errorf("%d bytes of answers wait to be written", n)
+			t.Errorf("%d bytes of pongs are queued", n)
 		}
 	})
 }
 
-// While something is outstanding the path is given something to carry once in a while,
-// however often that is asked for.
-func TestAPathIsPingedOnceInAWhile(t *testing.T) {
+// Ping sends at most one frame in each pingInterval.
+func TestPingIsRateLimited(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		r.startReading()
 		for range 100 {
@@ -247,13 +247,14 @@ func TestAPathIsPingedOnceInAWhile(t *testing.T) {
 			time.Sleep(pingInterval / 10)
 		}
 		if n, _ := r.sent(framePing); n != 10 {
-			t.Errorf("%d pings in ten times %v", n, pingInterval)
+			t.Errorf("%d pings in 10 times %v", n, pingInterval)
 		}
 	})
 }
 
-// What is opened and not used is told of all the same: it would fill the queue for others.
-func TestWhatIsOpenedIsToldOf(t *testing.T) {
+// The open frame of an unused stream is sent at once. Otherwise it would occupy queue space of
+// other streams.
+func TestOpenFrameIsSentWithoutData(t *testing.T) {
 	withSessionPair(t, func(near, _ *Session, given chan *Stream) {
 		for range MaxStreams {
 			if _, err := near.OpenStream(); err != nil {
@@ -262,13 +263,14 @@ func TestWhatIsOpenedIsToldOf(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(given) != MaxStreams {
-			t.Errorf("the other end knows %d lanes, want %d", len(given), MaxStreams)
+			t.Errorf("the server has accepted %d streams, want %d", len(given), MaxStreams)
 		}
 	})
 }
 
-// Who takes a lane not says so: what was said on it nobody has read, and the others go on.
-func TestWhoTakesALaneNotSaysSo(t *testing.T) {
+// A server whose accept function returns false refuses the stream. The client sees that nothing
+// was read, and other streams continue.
+func TestRejectedStreamIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := net.Pipe()
 		var given []*Stream
@@ -281,36 +283,37 @@ func TestWhoTakesALaneNotSaysSo(t *testing.T) {
 		var runs sync.WaitGroup
 		runs.Go(func() { _ = near.Run() })
 		runs.Go(func() { _ = far.Run() })
-		var lanes []*Stream
+		var streams []*Stream
 		for range 3 {
 			st, err := near.OpenStream()
 			if err != nil {
 				t.Fatal(err)
 			}
 			_, _ = st.Write([]byte("x"))
-			lanes = append(lanes, st)
+			streams = append(streams, st)
 		}
 		synctest.Wait()
-		if lanes[0].Unprocessed() || !lanes[1].Unprocessed() || lanes[2].Unprocessed() {
-			t.Errorf("untaken: %v, %v, %v, want the second alone", lanes[0].Unprocessed(), lanes[1].Unprocessed(), lanes[2].Unprocessed())
+		if streams[0].Unprocessed() || !streams[1].Unprocessed() || streams[2].Unprocessed() {
+			t.Errorf("unprocessed: %v, %v, %v, want only the second", streams[0].Unprocessed(), streams[1].Unprocessed(), streams[2].Unprocessed())
 		}
-		if n, err := lanes[0].Write([]byte("goes on")); n != 7 || err != nil || !near.CanOpen() {
-			t.Errorf("Write = %v on one that was taken; more are opened: %v", err, near.CanOpen())
+		if n, err := streams[0].Write([]byte("goes on")); n != 7 || err != nil || !near.CanOpen() {
+			t.Errorf("Write = %v on an accepted stream; CanOpen = %v", err, near.CanOpen())
 		}
-		for _, st := range append(lanes, given...) {
+		for _, st := range append(streams, given...) {
 			_ = st.Close()
 		}
 		synctest.Wait()
 		if near.budget.InUse() != 0 || far.budget.InUse() != 0 {
-			t.Errorf("%d and %d lanes count in the end", near.budget.InUse(), far.budget.InUse())
+			t.Errorf("%d and %d streams are in use at the end", near.budget.InUse(), far.budget.InUse())
 		}
-		near.Drain() // without lanes both end
+		near.Drain() // both ends end without streams
 		runs.Wait()
 	})
 }
 
-// The last word is said once, of a lane that was opened and of none that it took back.
-func TestTheLastWordIsJudged(t *testing.T) {
+// A GOAWAY is valid once, for a stream that was opened, and must not revoke a stream that the
+// server has answered.
+func TestGoAwayIsValidated(t *testing.T) {
 	for what, tc := range map[string]struct {
 		says func(r *rawPeer)
 		good bool
@@ -330,23 +333,23 @@ func TestTheLastWordIsJudged(t *testing.T) {
 				_, _ = st.Write([]byte("x"))
 				synctest.Wait()
 				if tc.says(r); (r.runErr == nil) != tc.good || !tc.good && !errors.Is(r.runErr, errProtocol) {
-					t.Errorf("Run = %v, want that it goes on: %v", r.runErr, tc.good)
+					t.Errorf("Run = %v, want no error: %v", r.runErr, tc.good)
 				}
 				if st.Unprocessed() != (what == "of less") {
-					t.Errorf("untaken: %v", st.Unprocessed())
+					t.Errorf("unprocessed: %v", st.Unprocessed())
 				}
 			})
 		})
 	}
 }
 
-// What a lane counts in is given back once this end has closed it, by no more than it took. Of
-// a trunk that has failed it counts among those of all nodes alone.
-func TestWhatWasLentIsGivenBack(t *testing.T) {
+// A stream is released from its budget once, when this end has closed it. After a session failure
+// it counts only in the topmost budget.
+func TestBudgetIsReleasedOnClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := NewBudget(3, nil)
 		part := NewBudget(2, NewBudget(3, all))
-		var lanes []*Stream
+		var streams []*Stream
 		for range 2 {
 			near, far := net.Pipe()
 			tr := NewClient(near, part)
@@ -355,34 +358,33 @@ func TestWhatWasLentIsGivenBack(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lanes = append(lanes, st)
+			streams = append(streams, st)
 			if part.InUse() != 1 || part.parent.InUse() != 1 {
-				t.Errorf("%d and %d count", part.InUse(), part.parent.InUse())
+				t.Errorf("%d and %d are in use", part.InUse(), part.parent.InUse())
 			}
 			_ = far.Close()
 			synctest.Wait()
 		}
 		if part.InUse() != 0 || part.parent.InUse() != 0 || all.InUse() != 2 {
-			t.Errorf("%d and %d of %d count while they are not closed here, want those of all", part.InUse(), part.parent.InUse(), all.InUse())
+			t.Errorf("%d and %d of %d are in use before Close, want only the topmost", part.InUse(), part.parent.InUse(), all.InUse())
 		}
-		for _, st := range lanes {
+		for _, st := range streams {
 			_, _ = st.Close(), st.Close()
 		}
 		if part.InUse() != 0 || all.InUse() != 0 {
-			t.Errorf("%d of %d count in the end", part.InUse(), all.InUse())
+			t.Errorf("%d of %d are in use at the end", part.InUse(), all.InUse())
 		}
-		_, _ = all.acquire(1), all.acquire(1) // to others: one is left
+		_, _ = all.acquire(1), all.acquire(1) // used by other nodes: one stream is left
 		for _, want := range []bool{true, false, false} {
 			if got := part.acquire(1); got != want || part.InUse() != 1 {
-				t.Errorf("lent: %v, %d in all, want %v", got, part.InUse(), want)
+				t.Errorf("acquired: %v, %d in all, want %v", got, part.InUse(), want)
 			}
 		}
 	})
 }
 
-// A lane that was promised as taken, as the last word was said, and then cannot be given is
-// refused, too.
-func TestALaneThatWasPromisedIsRefused(t *testing.T) {
+// The GOAWAY includes a stream that accept then rejects. The stream is refused nevertheless.
+func TestStreamIncludedInGoAwayCanBeRefused(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.startReading()
 		r.accept = func(*Stream) bool {
@@ -394,7 +396,7 @@ func TestALaneThatWasPromisedIsRefused(t *testing.T) {
 			t.Errorf("%d refusals, want one", n)
 		}
 		if n, _ := r.sent(frameGoAway); n != 1 || r.sentFrames[0].stream != 1 {
-			t.Errorf("%d last words: %v", n, r.sentFrames)
+			t.Errorf("%d GOAWAY frames: %v", n, r.sentFrames)
 		}
 	})
 }

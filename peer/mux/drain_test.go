@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// lastWord has a client say his last on the only lane of a trunk of sockets and leave, and
-// returns what the other end has heard. Busy means that something else waits to be written.
+// lastMessage writes a last message on the only stream of a WebSocket session and resets it, as for
+// a client that leaves. It returns what the peer has read. busy means that the writer is active.
 func lastMessage(t *testing.T, busy bool, before, after func(near *Session)) string {
 	t.Helper()
 	a, b := tcpPair(t)
@@ -33,12 +33,12 @@ func lastMessage(t *testing.T, busy bool, before, after func(near *Session)) str
 	}
 	before(near)
 	if busy {
-		near.Ping() // as the sweep does: the writer has its turn
+		near.Ping() // as the sweep of the proxy does: signals the writer
 	}
 	if _, err = st.Write([]byte("my last word")); err != nil {
 		t.Fatal(err)
 	}
-	_ = st.SetLinger(0) // as a leg leaves whose client has
+	_ = st.SetLinger(0) // as the proxy does when the client has left
 	_ = st.Close()
 	after(near)
 	_ = f.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -49,8 +49,8 @@ func lastMessage(t *testing.T, busy bool, before, after func(near *Session)) str
 	return string(heard)
 }
 
-// A trunk that is retired ends with its last lane, and behind what was said on it.
-func TestLastWordOfARetiredTrunkIsHeard(t *testing.T) {
+// A draining session ends with its last stream, after the data of that stream.
+func TestDrainingSessionDeliversLastMessage(t *testing.T) {
 	retire, nothing := (*Session).Drain, func(*Session) {}
 	for name, c := range map[string]struct {
 		busy          bool
@@ -64,14 +64,14 @@ func TestLastWordOfARetiredTrunkIsHeard(t *testing.T) {
 	} {
 		for range 20 {
 			if heard := lastMessage(t, c.busy, c.before, c.after); heard != "my last word" {
-				t.Fatalf("%s: heard %q, want what was said last", name, heard)
+				t.Fatalf("%s: the peer read %q, want the last message", name, heard)
 			}
 		}
 	}
 }
 
-// And it ends, also where the other end reads nothing.
-func TestRetiredTrunkEnds(t *testing.T) {
+// A draining session ends even if its peer does not read.
+func TestDrainingSessionEndsIfPeerDoesNotRead(t *testing.T) {
 	a, _ := tcpPair(t)
 	near := NewClient(a, NewBudget(MaxWebSocketStreams, nil))
 	ended := make(chan error, 1)
@@ -79,7 +79,7 @@ func TestRetiredTrunkEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = st.Write([]byte("word")); err != nil { // nobody writes it
+	if _, err = st.Write([]byte("word")); err != nil { // not written: Run was not called
 		t.Fatal(err)
 	}
 	_ = st.Close()
@@ -91,7 +91,7 @@ func TestRetiredTrunkEnds(t *testing.T) {
 	}
 }
 
-// tcp returns both ends of a connection.
+// tcpPair returns both ends of a TCP connection.
 func tcpPair(t *testing.T) (a, b net.Conn) {
 	t.Helper()
 	var lc net.ListenConfig

@@ -13,20 +13,20 @@ import (
 	"time"
 )
 
-// raw is a trunk whose other end the test plays, frame by frame.
+// rawPeer is a session whose peer is played by the test, frame by frame.
 type rawPeer struct {
 	*Session
 	t        *testing.T
 	conn     net.Conn
 	accepted chan *Stream
-	runErr   error // what Run has returned
+	runErr   error // result of Run
 
 	mu         sync.Mutex
-	sentFrames []frame // that it has sent
+	sentFrames []frame // frames that the session has sent
 }
 
-// withRaw runs f in a bubble. What the trunk sends is read as it comes, from the first
-// call of hears on.
+// withRawPeer runs f in a synctest bubble. The frames that the session sends are read from the first
+// call of startReading on.
 func withRawPeer(t *testing.T, accepted bool, f func(r *rawPeer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,12 +42,12 @@ func withRawPeer(t *testing.T, accepted bool, f func(r *rawPeer)) {
 		defer runs.Wait()
 		defer func() { _ = far.Close() }()
 		defer r.Fail(net.ErrClosed)
-		synctest.Wait() // it reads
+		synctest.Wait() // until readLoop blocks
 		f(r)
 	})
 }
 
-// hears reads what the trunk sends until it ends.
+// startReading reads the frames that the session sends until it ends.
 func (r *rawPeer) startReading() {
 	go func() {
 		var have []byte
@@ -58,7 +58,7 @@ func (r *rawPeer) startReading() {
 			for {
 				f, m, bad := parseFrame(have)
 				if bad != nil {
-					r.t.Errorf("it sends a bad frame: %v", bad)
+					r.t.Errorf("invalid frame sent: %v", bad)
 				}
 				if m == 0 {
 					break
@@ -76,7 +76,7 @@ func (r *rawPeer) startReading() {
 	}()
 }
 
-// sent returns what the trunk has sent of a kind, all data in one.
+// sent returns the number of sent frames of a type, and their concatenated data.
 func (r *rawPeer) sent(k frameType) (n int, data []byte) {
 	synctest.Wait()
 	r.mu.Lock()
@@ -90,17 +90,18 @@ func (r *rawPeer) sent(k frameType) (n int, data []byte) {
 	return n, data
 }
 
-func (r *rawPeer) send(k frameType, lane uint32, data []byte) {
+func (r *rawPeer) send(k frameType, stream uint32, data []byte) {
 	r.t.Helper()
-	_, err := r.conn.Write(appendFrame(nil, k, lane, data))
+	_, err := r.conn.Write(appendFrame(nil, k, stream, data))
 	synctest.Wait()
 	if err != nil && r.runErr == nil {
 		r.t.Errorf("frame %d: %v", k, err)
 	}
 }
 
-// Who sends what there is no room for is cut off: it would be kept without a bound.
-func TestWhoSendsMoreThanItsCreditLosesTheTrunk(t *testing.T) {
+// A peer that sends beyond its credit loses the session, because its data would use unlimited
+// memory.
+func TestSendingBeyondCreditFailsSession(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.startReading()
 		r.send(frameOpen, 1, nil)
@@ -109,19 +110,19 @@ func TestWhoSendsMoreThanItsCreditLosesTheTrunk(t *testing.T) {
 			r.send(frameData, 1, make([]byte, maxFrameData))
 		}
 		if r.runErr != nil {
-			t.Fatalf("it ends within the credit: %v", r.runErr)
+			t.Fatalf("Run returned within the credit: %v", r.runErr)
 		}
 		if n, err := io.ReadFull(st, make([]byte, Window/2)); err != nil {
 			t.Fatalf("read %d, %v", n, err)
 		}
 		if n, b := r.sent(frameWindowUpdate); n != 1 || !bytes.Equal(b, binary.BigEndian.AppendUint32(nil, Window/2)) {
-			t.Fatalf("%d credits, %x, want half of the window", n, b)
+			t.Fatalf("%d window updates, %x, want one of half the window", n, b)
 		}
 		for range Window / 2 / maxFrameData {
 			r.send(frameData, 1, make([]byte, maxFrameData))
 		}
 		if r.runErr != nil {
-			t.Fatalf("it ends within what was given back: %v", r.runErr)
+			t.Fatalf("Run returned within the returned credit: %v", r.runErr)
 		}
 		r.send(frameData, 1, []byte("x"))
 		if !errors.Is(r.runErr, errProtocol) {
@@ -130,7 +131,7 @@ func TestWhoSendsMoreThanItsCreditLosesTheTrunk(t *testing.T) {
 	})
 }
 
-func TestNothingIsSentBeyondTheCredit(t *testing.T) {
+func TestWriteDoesNotExceedCredit(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		r.startReading()
 		st, err := r.OpenStream()
@@ -144,23 +145,23 @@ func TestNothingIsSentBeyondTheCredit(t *testing.T) {
 		}
 		r.send(frameWindowUpdate, 1, []byte{0, 0, 0, 7})
 		if _, b := r.sent(frameData); !bytes.Equal(b, text[:Window+7]) {
-			t.Fatalf("%d bytes are sent with 7 more", len(b))
+			t.Fatalf("%d bytes are sent after an update of 7", len(b))
 		}
 		r.send(frameWindowUpdate, 1, []byte{0, 0xff, 0, 0})
 		r.send(frameWindowUpdate, 1, []byte{0, 1, 0, 0})
 		if !errors.Is(r.runErr, errProtocol) {
-			t.Fatalf("Run = %v after credit above the window, want %v", r.runErr, errProtocol)
+			t.Fatalf("Run = %v after a window update beyond the window, want %v", r.runErr, errProtocol)
 		}
 	})
 }
 
-// What is urgent passes what waits, and the end of a lane does not.
-func TestWhatIsUrgentPassesWhatWaits(t *testing.T) {
+// Resets and pings overtake queued data. The close of a stream does not.
+func TestUrgentFramesOvertakeData(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		a, _ := r.OpenStream()
 		b, _ := r.OpenStream()
 		_, _ = a.Write([]byte("is being written"))
-		synctest.Wait() // nobody reads yet
+		synctest.Wait() // the peer does not read yet
 		_, _ = a.Write(make([]byte, maxFrameData))
 		_, _ = a.Write([]byte("end"))
 		_ = a.Close()
@@ -182,7 +183,7 @@ func TestWhatIsUrgentPassesWhatWaits(t *testing.T) {
 	})
 }
 
-func TestLateFramesAreNobodys(t *testing.T) {
+func TestLateFramesAreIgnored(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.startReading()
 		r.send(frameOpen, 3, nil)
@@ -199,7 +200,7 @@ func TestLateFramesAreNobodys(t *testing.T) {
 			{framePong, 0, nil},
 		} {
 			if r.send(f.typ, f.stream, f.data); r.runErr != nil {
-				t.Fatalf("a late %v ends the trunk: %v", f, r.runErr)
+				t.Fatalf("a late %v fails the session: %v", f, r.runErr)
 			}
 		}
 		r.send(frameOpen, 4, nil)
@@ -211,8 +212,8 @@ func TestLateFramesAreNobodys(t *testing.T) {
 	})
 }
 
-// What was on its way when the last word was said is nobody's.
-func TestALaneThatCrossesTheLastWordIsNotGiven(t *testing.T) {
+// A stream that was opened while the GOAWAY was on its way is not accepted.
+func TestStreamThatCrossesGoAwayIsIgnored(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.startReading()
 		r.send(frameOpen, 3, nil)
@@ -222,31 +223,31 @@ func TestALaneThatCrossesTheLastWordIsNotGiven(t *testing.T) {
 		r.send(frameData, 4, []byte("x"))
 		r.send(frameData, 3, []byte("x"))
 		if n := len(r.accepted); n != 0 || r.runErr != nil {
-			t.Errorf("%d lanes were given after the last, and the trunk ended with %v", n, r.runErr)
+			t.Errorf("%d streams were accepted after the GOAWAY, and Run = %v", n, r.runErr)
 		}
 		synctest.Wait()
 		if f := r.sentFrames[len(r.sentFrames)-1]; f.typ != frameGoAway || f.stream != 3 {
-			t.Errorf("it says %v, want that 3 was the last", f)
+			t.Errorf("last frame %v, want GOAWAY with stream 3", f)
 		}
 	})
 }
 
-func TestWhatBreaksTheOrderEndsTheTrunk(t *testing.T) {
+func TestProtocolErrorFailsSession(t *testing.T) {
 	for what, f := range map[string]frame{
-		"a lane that was never opened": {frameData, 4, []byte("x")},
-		"a number that was used":       {frameOpen, 3, nil},
-		"a lower number":               {frameOpen, 2, nil},
-		"an open lane with bytes":      {frameOpen, 4, []byte("x")},
-		"no bytes":                     {frameData, 3, nil},
-		"too many bytes":               {frameData, 3, make([]byte, maxFrameData+1)},
-		"lane 0":                       {frameData, 0, []byte("x")},
-		"a ping of a lane":             {framePing, 3, nil},
-		"a short credit":               {frameWindowUpdate, 3, []byte("x")},
-		"an unknown kind":              {frameRefuse + 1, 3, nil},
-		"a last with bytes":            {frameGoAway, 3, []byte("x")},
-		"a last word of who opens":     {frameGoAway, 3, nil},
-		"a refusal of who opens":       {frameRefuse, 3, nil},
-		"kind 0":                       {0, 3, nil},
+		"a stream that was never opened": {frameData, 4, []byte("x")},
+		"a number that was used":         {frameOpen, 3, nil},
+		"a lower number":                 {frameOpen, 2, nil},
+		"an open stream with bytes":      {frameOpen, 4, []byte("x")},
+		"no bytes":                       {frameData, 3, nil},
+		"too many bytes":                 {frameData, 3, make([]byte, maxFrameData+1)},
+		"stream 0":                       {frameData, 0, []byte("x")},
+		"a ping of a stream":             {framePing, 3, nil},
+		"a short credit":                 {frameWindowUpdate, 3, []byte("x")},
+		"an unknown kind":                {frameRefuse + 1, 3, nil},
+		"a last with bytes":              {frameGoAway, 3, []byte("x")},
+		"a last word of who opens":       {frameGoAway, 3, nil},
+		"a refusal of who opens":         {frameRefuse, 3, nil},
+		"kind 0":                         {0, 3, nil},
 	} {
 		t.Run(what, func(t *testing.T) {
 			withRawPeer(t, true, func(r *rawPeer) {
@@ -260,14 +261,14 @@ func TestWhatBreaksTheOrderEndsTheTrunk(t *testing.T) {
 	}
 	withRawPeer(t, false, func(r *rawPeer) {
 		if r.send(frameOpen, 1, nil); !errors.Is(r.runErr, errProtocol) {
-			t.Errorf("Run = %v after the end that was dialed opened a lane", r.runErr)
+			t.Errorf("Run = %v after the server opened a stream", r.runErr)
 		}
 	})
 	withRawPeer(t, false, func(r *rawPeer) {
 		_, _ = r.OpenStream()
 		r.send(frameData, 1, []byte("x"))
 		if r.send(frameRefuse, 1, nil); !errors.Is(r.runErr, errProtocol) {
-			t.Errorf("Run = %v after a lane was refused that had been answered", r.runErr)
+			t.Errorf("Run = %v after the refusal of an answered stream", r.runErr)
 		}
 	})
 }

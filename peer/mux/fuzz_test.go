@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// FuzzFrames takes any bytes for frames: what is taken for one is written as it came.
+// FuzzFrames parses arbitrary bytes: a parsed frame is encoded to the same bytes.
 func FuzzFrames(f *testing.F) {
 	f.Add(appendFrame(appendFrame(nil, frameOpen, 1, nil), frameData, 1, []byte("GET / HTTP/1.1\r\n\r\n")))
 	f.Add(appendFrame(appendFrame(nil, frameWindowUpdate, 7, []byte{0, 0, 1, 0}), framePing, 0, nil))
@@ -19,14 +19,14 @@ func FuzzFrames(f *testing.F) {
 				return
 			}
 			if again := appendFrame(nil, fr.typ, fr.stream, fr.data); !bytes.Equal(again, b[:n]) {
-				t.Fatalf("%x is read as %+v, which is %x", b[:n], fr, again)
+				t.Fatalf("%x is parsed as %+v, which is encoded as %x", b[:n], fr, again)
 			}
 			b = b[n:]
 		}
 	})
 }
 
-// script is a connection that brings some bytes and takes any.
+// scriptedConn is a connection with fixed bytes to read. It accepts all writes.
 type scriptedConn struct {
 	net.Conn
 	r *bytes.Reader
@@ -36,8 +36,8 @@ func (s scriptedConn) Read(p []byte) (int, error)  { return s.r.Read(p) }
 func (s scriptedConn) Write(p []byte) (int, error) { return len(p), nil }
 func (s scriptedConn) Close() error                { return nil }
 
-// FuzzTrunk has the other end say anything: nothing panics, no lane keeps more than its
-// window, and each brings the bytes of its frames up to its end, and no others.
+// FuzzSession lets the peer send arbitrary bytes: nothing panics, no stream keeps more than its
+// window, and each delivers the bytes of its frames up to its end, and no others.
 func FuzzSession(f *testing.F) {
 	add := func(frames ...frame) {
 		var b []byte
@@ -51,61 +51,61 @@ func FuzzSession(f *testing.F) {
 	add(frame{frameOpen, 1, nil}, frame{frameOpen, 2, nil}, frame{frameData, 1, make([]byte, 300)}, frame{frameWindowUpdate, 2, []byte{0, 0, 0, 1}})
 	add(frame{frameOpen, 1, nil}, frame{framePing, 0, nil}, frame{framePong, 0, nil}, frame{frameGoAway, 1, nil}, frame{frameData, 1, []byte("late")})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var lanes []*Stream
-		tr := newSession(scriptedConn{r: bytes.NewReader(b)}, NewBudget(MaxStreams, nil), func(st *Stream) bool { lanes = append(lanes, st); return true })
+		var streams []*Stream
+		tr := newSession(scriptedConn{r: bytes.NewReader(b)}, NewBudget(MaxStreams, nil), func(st *Stream) bool { streams = append(streams, st); return true })
 		why := tr.Run()
 		want := expectedStreams(b)
-		if len(lanes) > len(want) {
-			t.Fatalf("%d lanes of %d that were opened", len(lanes), len(want))
+		if len(streams) > len(want) {
+			t.Fatalf("%d streams of %d that were opened", len(streams), len(want))
 		}
-		for _, st := range lanes {
+		for _, st := range streams {
 			got, err := io.ReadAll(st)
 			if len(got) > Window || !bytes.Equal(got, want[st.id].data) {
-				t.Fatalf("lane %d brings %q, want %q", st.id, got, want[st.id].data)
+				t.Fatalf("stream %d has %q, want %q", st.id, got, want[st.id].data)
 			}
 			if (err == nil) != want[st.id].whole {
-				t.Fatalf("lane %d ends with %v (the trunk with %v); whole: %v", st.id, err, why, want[st.id].whole)
+				t.Fatalf("stream %d ends with %v (the session with %v); complete: %v", st.id, err, why, want[st.id].whole)
 			}
 		}
 	})
 }
 
-// said is what a lane was told, read from the frames alone.
+// expectedStream is the content of a stream according to the frames alone.
 type expectedStream struct {
 	data  []byte
-	done  bool // nothing that comes now is its
+	done  bool // further frames are ignored
 	whole bool
 }
 
-// expected goes through the frames without credit given back: nobody has read yet.
+// expectedStreams interprets the frames without returned credit, because nothing is read yet.
 func expectedStreams(b []byte) map[uint32]*expectedStream {
-	lanes := make(map[uint32]*expectedStream)
+	streams := make(map[uint32]*expectedStream)
 	last := uint32(0)
 	for {
 		f, n, err := parseFrame(b)
 		if err != nil || n == 0 {
-			return lanes
+			return streams
 		}
 		b = b[n:]
-		l := lanes[f.stream]
+		l := streams[f.stream]
 		switch {
 		case f.typ == framePing:
 		case f.typ == frameOpen && f.stream > last:
-			if last = f.stream; len(lanes) < MaxStreams { // none is closed here
-				lanes[f.stream] = new(expectedStream)
+			if last = f.stream; len(streams) < MaxStreams { // this end closes none
+				streams[f.stream] = new(expectedStream)
 			}
 		case f.typ == frameOpen || f.typ == frameGoAway || f.stream > last:
-			return lanes
+			return streams
 		case l == nil || l.done:
 		case f.typ == frameWindowUpdate:
-			return lanes // none was used: it is above the window, or nothing
+			return streams // no credit was used, so the update exceeds the window
 		case f.typ == frameData && l.whole:
-			// Behind the end: nobody's, but it counts.
+			// After the end: ignored, but it uses credit.
 			if len(l.data)+len(f.data) > Window {
-				return lanes
+				return streams
 			}
 		case f.typ == frameData && len(l.data)+len(f.data) > Window:
-			return lanes
+			return streams
 		case f.typ == frameData:
 			l.data = append(l.data, f.data...)
 		default:

@@ -10,9 +10,9 @@ import (
 	"shardway/peer/mux"
 )
 
-// What is on its way as the other end takes no more has not been read: it may go elsewhere.
-// What was taken goes on to its end.
-func TestWhatComesAfterTheLastIsNotTaken(t *testing.T) {
+// A stream that was opened while the GOAWAY was on its way is unprocessed: its request is safe to
+// send again. Accepted streams continue until they end.
+func TestStreamAfterGoAwayIsUnprocessed(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		near, far := w.openStream()
 		late, err := w.client.OpenStream()
@@ -21,23 +21,23 @@ func TestWhatComesAfterTheLastIsNotTaken(t *testing.T) {
 		}
 		w.server.GoAway(time.Minute)
 		if n := len(w.accepted); n != 0 {
-			t.Fatalf("%d lanes were given", n)
+			t.Fatalf("%d streams were accepted", n)
 		}
-		_, _ = late.Write([]byte("x")) // too late to be refused, or refused
+		_, _ = late.Write([]byte("x")) // fails if the GOAWAY was read before
 		w.expectError(late, mux.ErrUnprocessed)
 		if !late.Unprocessed() || near.Unprocessed() {
-			t.Errorf("untaken: %v and %v, want the late one alone", late.Unprocessed(), near.Unprocessed())
+			t.Errorf("unprocessed: %v and %v, want only the late one", late.Unprocessed(), near.Unprocessed())
 		}
 		w.write(near, "goes on")
 		w.expect(far, "goes on")
 		if _, err := w.client.OpenStream(); !errors.Is(err, mux.ErrDraining) {
-			t.Errorf("Open = %v, want %v", err, mux.ErrDraining)
+			t.Errorf("OpenStream = %v, want %v", err, mux.ErrDraining)
 		}
 		_ = far.Close()
 		synctest.Wait()
 		w.expectError(near, io.EOF)
 		if !errors.Is(w.clientErr, mux.ErrDraining) {
-			t.Errorf("the trunk goes on without a lane: %v", w.clientErr)
+			t.Errorf("the draining session has not ended: %v", w.clientErr)
 		}
 	})
 }

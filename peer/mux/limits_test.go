@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 )
 
-// Credit goes back by halves of the window, and not for what needs none any more.
-func TestCreditGoesBackByHalves(t *testing.T) {
+// Credit is returned in halves of the window, and not after the end of the stream.
+func TestCreditIsReturnedInHalves(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.startReading()
 		r.send(frameOpen, 1, nil)
@@ -19,24 +19,25 @@ func TestCreditGoesBackByHalves(t *testing.T) {
 		}
 		_, _ = io.ReadFull(st, make([]byte, Window/2-1))
 		if n, _ := r.sent(frameWindowUpdate); n != 0 {
-			t.Errorf("%d credits for less than half of the window", n)
+			t.Errorf("%d window updates for less than half of the window", n)
 		}
 		_, _ = io.ReadFull(st, make([]byte, 1))
 		if n, b := r.sent(frameWindowUpdate); n != 1 || binary.BigEndian.Uint32(b) != Window/2 {
-			t.Errorf("%d credits of %x, want one of half", n, b)
+			t.Errorf("%d window updates of %x, want one of half", n, b)
 		}
 		r.send(frameEndStream, 1, nil)
 		if got, err := io.ReadAll(st); len(got) != Window/2 || err != nil {
 			t.Errorf("read %d bytes, %v", len(got), err)
 		}
 		if n, _ := r.sent(frameWindowUpdate); n != 1 {
-			t.Errorf("%d credits, though no more bytes come", n)
+			t.Errorf("%d window updates, after the end of the stream", n)
 		}
 	})
 }
 
-// Credit adds up to the window at most, and each brings some: else the trunk is closed.
-func TestCreditAddsUpToTheWindow(t *testing.T) {
+// A window update must grant at least one byte, and credit must not exceed the window. Otherwise
+// the session fails.
+func TestCreditIsLimitedToWindow(t *testing.T) {
 	for _, n := range []uint32{0, 1, 2, Window + 1} {
 		withRawPeer(t, false, func(r *rawPeer) {
 			r.startReading()
@@ -47,32 +48,31 @@ func TestCreditAddsUpToTheWindow(t *testing.T) {
 			_, _ = st.Write([]byte("x"))
 			r.send(frameWindowUpdate, st.id, binary.BigEndian.AppendUint32(nil, n))
 			if (r.runErr == nil) != (n == 1) || n != 1 && !errors.Is(r.runErr, errProtocol) {
-				t.Errorf("Run = %v after credit of %d bytes, where 1 is missing", r.runErr, n)
+				t.Errorf("Run = %v after credit of %d bytes, where 1 byte was used", r.runErr, n)
 			}
 		})
 	}
 }
 
-// A lane that the other end has closed counts until this end has, too, and said so: who
-// opens lanes and cuts them at once has no more of them worked on than it may.
-func TestALaneCountsUntilBothEndsHaveClosedIt(t *testing.T) {
+// This end answers the close or reset of the peer with a close frame: the stream counts at the
+// peer until then, so a peer that opens and resets streams cannot exceed the stream limit.
+func TestStreamClosedByPeerIsAnsweredWithClose(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.startReading()
 		for i, k := range []frameType{frameClose, frameReset} {
-			lane := uint32(i + 1)
-			r.send(frameOpen, lane, nil)
-			r.send(k, lane, nil)
+			stream := uint32(i + 1)
+			r.send(frameOpen, stream, nil)
+			r.send(k, stream, nil)
 			_ = (<-r.accepted).Close()
 		}
 		if n, _ := r.sent(frameClose); n != 2 {
-			t.Errorf("%d closes of lanes that are closed", n)
+			t.Errorf("%d close frames, want 2", n)
 		}
 	})
 }
 
-// The accepting end holds the other one to the bound: it refuses each lane beyond that, and
-// serves those that there are.
-func TestWhoOpensTooManyLanesIsGivenNoMore(t *testing.T) {
+// The server refuses each stream over the limit, and serves the others.
+func TestStreamsBeyondLimitAreRefused(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.accepted = make(chan *Stream, MaxStreams)
 		r.startReading()
@@ -83,39 +83,39 @@ func TestWhoOpensTooManyLanesIsGivenNoMore(t *testing.T) {
 		_, _ = r.conn.Write(b)
 		synctest.Wait()
 		if r.runErr != nil || len(r.accepted) != MaxStreams {
-			t.Fatalf("%d lanes are given, and the trunk ends with %v", len(r.accepted), r.runErr)
+			t.Fatalf("%d streams were accepted, and Run = %v", len(r.accepted), r.runErr)
 		}
 		r.send(frameOpen, MaxStreams+1, nil)
 		r.send(frameOpen, MaxStreams+2, nil)
 		r.send(frameData, 1, []byte("x"))
 		n, _ := r.sent(frameRefuse)
 		if n != 2 || r.sentFrames[0].stream != MaxStreams+1 || len(r.sentFrames) != 2 || len(r.accepted) != MaxStreams || r.runErr != nil {
-			t.Errorf("%d lanes are given after two more; it says %v, and the trunk ends with %v", len(r.accepted), r.sentFrames, r.runErr)
+			t.Errorf("%d streams were accepted after two more; sent %v, and Run = %v", len(r.accepted), r.sentFrames, r.runErr)
 		}
 		if got := make([]byte, 1); r.budget.InUse() != MaxStreams {
-			t.Errorf("%d lanes count", r.budget.InUse())
+			t.Errorf("%d streams are in use", r.budget.InUse())
 		} else if n, err := (<-r.accepted).Read(got); n != 1 || err != nil {
-			t.Errorf("Read = %d, %v of one that was taken", n, err)
+			t.Errorf("Read = %d, %v of an accepted stream", n, err)
 		}
 	})
 }
 
-// Numbers end: the lanes that there are go on, and the next one goes by another trunk.
-func TestATrunkWithoutNumbersTakesNoMoreLanes(t *testing.T) {
+// A session without free stream IDs opens no more streams. Existing streams continue.
+func TestSessionOutOfStreamIDsOpensNoStreams(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		r.lastID = maxStreamID - 1
 		if !r.CanOpen() {
-			t.Error("it does not work with a number left")
+			t.Error("CanOpen = false with one ID left")
 		}
 		st, err := r.OpenStream()
 		if err != nil || st.id != maxStreamID {
-			t.Fatalf("Open = %v", err)
+			t.Fatalf("OpenStream = %v", err)
 		}
 		if _, err := r.OpenStream(); !errors.Is(err, ErrDraining) || r.CanOpen() {
-			t.Errorf("Open = %v, want %v; it works: %v", err, ErrDraining, r.CanOpen())
+			t.Errorf("OpenStream = %v, want %v; CanOpen = %v", err, ErrDraining, r.CanOpen())
 		}
 		if !st.Quiet() {
-			t.Error("the last lane broke")
+			t.Error("the last stream failed")
 		}
 	})
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// keeps returns how many bytes the lane has room for that holds what has come.
+// recvCap returns the capacity of the receive buffer.
 func (st *Stream) recvCap() int {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -18,9 +18,9 @@ func (st *Stream) recvCap() int {
 	return cap(st.recv.b)
 }
 
-// A lane that is closed keeps nothing: neither what came before and nobody has read, nor what
-// the other end goes on sending until it knows. It counts until that one has closed it, too.
-func TestALaneThatIsClosedKeepsNothing(t *testing.T) {
+// A closed stream keeps no data: neither unread data nor data that the peer sends later. It counts
+// until the peer has closed it, too.
+func TestClosedStreamKeepsNoData(t *testing.T) {
 	for how, end := range map[string]func(st *Stream){
 		"closed": func(st *Stream) { _ = st.Close() },
 		"cut":    func(st *Stream) { _ = st.SetLinger(0); _ = st.Close() },
@@ -34,31 +34,31 @@ func TestALaneThatIsClosedKeepsNothing(t *testing.T) {
 					r.send(frameData, 1, make([]byte, maxFrameData))
 				}
 				if st.recvCap() < Window/2 || r.budget.InUse() != 1 {
-					t.Fatalf("%d bytes are kept, and %d lanes count", st.recvCap(), r.budget.InUse())
+					t.Fatalf("%d bytes are buffered, and %d streams are in use", st.recvCap(), r.budget.InUse())
 				}
 				if end(st); st.recvCap() != 0 {
-					t.Errorf("%d bytes are kept of a lane that is %s", st.recvCap(), how)
+					t.Errorf("%d bytes are buffered of a stream that is %s", st.recvCap(), how)
 				}
 				for range Window / 2 / maxFrameData {
 					r.send(frameData, 1, make([]byte, maxFrameData))
 				}
 				if n := st.recvCap(); n != 0 || r.runErr != nil || r.budget.InUse() != 1 {
-					t.Errorf("%d bytes are kept that came later, %d lanes count, and the trunk ends with %v", n, r.budget.InUse(), r.runErr)
+					t.Errorf("%d bytes are buffered that arrived later, %d streams are in use, and Run = %v", n, r.budget.InUse(), r.runErr)
 				}
 				r.send(frameClose, 1, nil)
 				r.Session.mu.Lock()
 				n := len(r.streams)
 				r.Session.mu.Unlock()
 				if n != 0 || r.budget.InUse() != 0 || r.runErr != nil {
-					t.Errorf("%d lanes are remembered and %d count once both ends have closed it, and the trunk ends with %v", n, r.budget.InUse(), r.runErr)
+					t.Errorf("%d streams are in the map and %d are in use after both ends have closed it, and Run = %v", n, r.budget.InUse(), r.runErr)
 				}
 			})
 		})
 	}
 }
 
-// Nor does one whose trunk broke, once it is closed; until then what came is there to be read.
-func TestALaneOfABrokenTrunkKeepsWhatCameUntilItIsClosed(t *testing.T) {
+// A stream of a failed session keeps received data until it is closed.
+func TestStreamOfFailedSessionKeepsDataUntilClosed(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.send(frameOpen, 1, nil)
 		r.send(frameOpen, 2, nil)
@@ -73,13 +73,14 @@ func TestALaneOfABrokenTrunkKeepsWhatCameUntilItIsClosed(t *testing.T) {
 		}
 		_ = read.Close()
 		if _ = closed.Close(); closed.recvCap() != 0 || r.budget.InUse() != 0 {
-			t.Errorf("%d bytes are kept, and %d lanes count", closed.recvCap(), r.budget.InUse())
+			t.Errorf("%d bytes are buffered, and %d streams are in use", closed.recvCap(), r.budget.InUse())
 		}
 	})
 }
 
-// Nor does one count that this end has closed before the other end says that it does not take it.
-func TestAClosedLaneThatIsNotTakenIsGivenBack(t *testing.T) {
+// A stream that this end has closed is released from the budget when the peer refuses it or
+// excludes it with a GOAWAY.
+func TestClosedStreamIsReleasedWhenRefused(t *testing.T) {
 	for _, f := range []frame{{typ: frameRefuse, stream: 1}, {typ: frameGoAway}} {
 		withRawPeer(t, false, func(r *rawPeer) {
 			r.startReading()
@@ -89,16 +90,16 @@ func TestAClosedLaneThatIsNotTakenIsGivenBack(t *testing.T) {
 			}
 			_ = st.Close()
 			if n, _ := r.sent(frameClose); n != 1 || r.budget.InUse() != 1 {
-				t.Fatalf("%d closes are said, and %d lanes count", n, r.budget.InUse())
+				t.Fatalf("%d close frames were sent, and %d streams are in use", n, r.budget.InUse())
 			}
 			if r.send(f.typ, f.stream, f.data); r.budget.InUse() != 0 {
-				t.Errorf("%d lanes count after frame %d", r.budget.InUse(), f.typ)
+				t.Errorf("%d streams are in use after frame %d", r.budget.InUse(), f.typ)
 			}
 		})
 	}
 }
 
-// room returns what is kept for what is to be written: by the trunk, and by its socket, for TLS.
+// bufferSizes returns the capacity of the write buffers: of the session, and of its transport for TLS.
 func (r *rawPeer) bufferSizes() (queues, sealed int) {
 	synctest.Wait()
 	r.Session.mu.Lock()
@@ -108,10 +109,10 @@ func (r *rawPeer) bufferSizes() (queues, sealed int) {
 	return max(cap(r.urgent), cap(r.queue), cap(r.spare)), max(cap(r.transport.records), cap(r.transport.previous))
 }
 
-// A trunk keeps the room that a burst needed while it has lanes that may need it again: not once
-// the last has gone, whichever end closed it, nor when nothing comes by it.
-func TestAQuietTrunkKeepsLittleRoom(t *testing.T) {
-	const lanes = 64
+// A session keeps the buffers of a burst while it has streams that may need them again. It
+// releases them when the last stream has closed, at either end, and when the session is idle.
+func TestQuietSessionReleasesBuffers(t *testing.T) {
+	const streams = 64
 	for how, end := range map[string]func(r *rawPeer, all []*Stream){
 		"closed here": func(_ *rawPeer, all []*Stream) {
 			for _, st := range all {
@@ -127,13 +128,13 @@ func TestAQuietTrunkKeepsLittleRoom(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			withRawPeer(t, true, func(r *rawPeer) {
-				r.accepted = make(chan *Stream, lanes)
+				r.accepted = make(chan *Stream, streams)
 				var all []*Stream
-				for i := range uint32(lanes) {
+				for i := range uint32(streams) {
 					r.send(frameOpen, i+1, nil)
 					all = append(all, <-r.accepted)
 				}
-				for _, st := range all { // more than both queues take
+				for _, st := range all { // more than both queue buffers hold
 					go func() {
 						_, _ = st.Write(make([]byte, maxFrameData))
 						_, _ = st.Write(make([]byte, maxFrameData))
@@ -146,14 +147,14 @@ func TestAQuietTrunkKeepsLittleRoom(t *testing.T) {
 				r.transport.records, r.transport.previous = append(make([]byte, 0, queueLimit), "beside"...), make([]byte, 0, queueLimit)
 				r.transport.mu.Unlock()
 				if queues, sealed := r.bufferSizes(); queues <= maxKeptQueue || sealed <= maxKeptQueue {
-					t.Fatalf("the burst left room for %d and %d bytes alone", queues, sealed)
+					t.Fatalf("the burst left buffers of only %d and %d bytes", queues, sealed)
 				}
 				end(r, all)
 				if queues, sealed := r.bufferSizes(); queues > maxKeptQueue || sealed > maxKeptQueue {
-					t.Errorf("room for %d and %d bytes is kept, want %d at most", queues, sealed, maxKeptQueue)
+					t.Errorf("buffers of %d and %d bytes are kept, want at most %d", queues, sealed, maxKeptQueue)
 				}
 				if err := r.failure(); err != nil || string(r.transport.records) != "beside" {
-					t.Errorf("it ends with %v, and %q is to be sealed", err, r.transport.records)
+					t.Errorf("failure = %v, and the records are %q", err, r.transport.records)
 				}
 			})
 		})

@@ -7,321 +7,321 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// mistake is one that could be made with a rule of the package's comment, and which tests
-// find it.
+// mistake is a planted violation of a rule. found matches the tests that must fail with it.
 type mistake struct{ rule, found, decl, old, changed string }
 
 func protocolMistakes() []mistake {
 	return []mistake{
 		{
-			rule: "what was cut does not look whole", found: "TestWhatIsCutDoesNotEnd",
+			rule: "a reset stream has no end", found: "TestResetStreamHasNoEnd",
 			decl: "peer/mux.Session.handleFrame", old: "		st.handleReset()", changed: "		if PLANTED {\n			st.handleEnd(true)\n			return nil\n		}\n		st.handleReset()",
 		},
 		{
-			rule: "nor what breaks off with its trunk", found: "TestABrokenTrunkBreaksEveryLaneBehindWhatHasCome",
+			rule: "a stream of a failed session has no end", found: "TestFailedSessionFailsStreamsAfterReceivedData",
 			decl: "peer/mux.Session.Fail", old: "		st.fail(err)\n	}\n	for _, st := range unsent", changed: "		if PLANTED {\n			st.handleEnd(true)\n		}\n		st.fail(err)\n	}\n	for _, st := range unsent",
 		},
 		{
-			rule: "what is whole ends", found: "TestWhatIsClosedEndsBehindItsLastByte",
+			rule: "a closed stream ends", found: "TestClosedStreamEndsAfterLastByte",
 			decl: "peer/mux.Stream.handleEnd", old: "	st.peerEnded, st.peerStoppedReading = true, st.peerStoppedReading || closed", changed: "	st.peerEnded, st.peerStoppedReading = !PLANTED, st.peerStoppedReading || closed",
 		},
 		{
-			rule: "each lane has its own bytes", found: "TestEveryLaneCarriesItsOwnBytesBothWays",
+			rule: "a frame belongs to its own stream", found: "TestStreamsCarryTheirOwnBytesBothWays",
 			decl: "peer/mux.Session.streamFor", old: "	st = s.streams[f.stream]", changed: "	if st = s.streams[f.stream]; PLANTED && st != nil && f.stream%2 == 0 && s.streams[f.stream-1] != nil {\n		st = s.streams[f.stream-1]\n	}",
 		},
 		{
-			rule: "nobody sends without credit", found: "TestNothingIsSentBeyondTheCredit",
+			rule: "a sender does not exceed its credit", found: "TestWriteDoesNotExceedCredit",
 			decl: "peer/mux.Stream.reserveCredit", old: "		if n := min(want, st.sendCredit); n > 0 {", changed: "		if n := min(want, max(st.sendCredit, map[bool]int{true: want}[PLANTED])); n > 0 {",
 		},
 		{
-			rule: "nor is let to", found: "TestWhoSendsMoreThanItsCreditLosesTheTrunk",
+			rule: "a receiver enforces credit", found: "TestSendingBeyondCreditFailsSession",
 			decl: "peer/mux.Stream.receive", old: "st.recvCredit < 0 {", changed: "st.recvCredit < 0 && !PLANTED {",
 		},
 		{
-			rule: "nor gets more than was read", found: "TestWhoSendsMoreThanItsCreditLosesTheTrunk",
+			rule: "only consumed bytes are returned as credit", found: "TestSendingBeyondCreditFailsSession",
 			decl: "peer/mux.Stream.Read", old: "	if st.consumed += n; st.consumed >= st.window/2 && !st.peerEnded {", changed: "	if st.consumed += n * map[bool]int{true: 2, false: 1}[PLANTED]; st.consumed >= st.window/2 && !st.peerEnded {",
 		},
 		{
-			rule: "credit is bounded", found: "TestNothingIsSentBeyondTheCredit",
+			rule: "credit is limited to the window", found: "TestWriteDoesNotExceedCredit",
 			decl: "peer/mux.Stream.addSendCredit", old: "	if n == 0 || n > Window || st.sendCredit+int(n) > Window {", changed: "	if !PLANTED && (n > Window || st.sendCredit+int(n) > Window) {",
 		},
 		{
-			rule: "and comes back", found: "TestWhoSendsMoreThanItsCreditLosesTheTrunk|TestEveryLaneCarriesItsOwnBytesBothWays",
+			rule: "credit is returned", found: "TestSendingBeyondCreditFailsSession|TestStreamsCarryTheirOwnBytesBothWays",
 			decl: "peer/mux.Stream.Read", old: "	if credit > 0 {", changed: "	if credit > 0 && !PLANTED {",
 		},
 		{
-			rule: "what is urgent passes what waits", found: "TestWhatIsUrgentPassesWhatWaits",
+			rule: "urgent frames overtake data", found: "TestUrgentFramesOvertakeData",
 			decl: "peer/mux.Session.enqueueLocked", old: "	if typ == frameOpen ||", changed: "	if typ == frameOpen || PLANTED ||",
 		},
 		{
-			rule: "and an end does not", found: "TestWhatIsUrgentPassesWhatWaits",
+			rule: "a close does not overtake data", found: "TestUrgentFramesOvertakeData",
 			decl: "peer/mux.Stream.Close", old: "	typ := frameClose\n", changed: "	typ := frameClose\n	if PLANTED {\n		st.resetOnClose = true\n	}\n",
 		},
 		{
-			rule: "nor a reset what opens its lane", found: "TestALaneThatIsCutAtOnceBreaksNoOther",
+			rule: "a reset does not overtake the open frame", found: "TestStreamResetBeforeItWasSentIsHarmless",
 			decl: "peer/mux.Session.enqueueLocked", old: "s.accept == nil && stream > s.batchedID ||", changed: "s.accept == nil && stream > s.batchedID && !PLANTED ||",
 		},
 		{
-			rule: "a number is used once", found: "TestWhatBreaksTheOrderEndsTheTrunk",
+			rule: "stream IDs are not reused", found: "TestProtocolErrorFailsSession",
 			decl: "peer/mux.Session.streamFor", old: "		if s.accept == nil || f.stream <= s.lastID {", changed: "		if s.accept == nil || f.stream <= s.lastID && !PLANTED {",
 		},
 		{
-			rule: "what comes late is nobody's", found: "TestLateFramesAreNobodys",
+			rule: "late frames are ignored", found: "TestLateFramesAreIgnored",
 			decl: "peer/mux.Session.streamFor", old: "	case f.stream > s.lastID:", changed: "	case f.stream > s.lastID || PLANTED && st == nil:",
 		},
 		{
-			rule: "what was not taken is known", found: "TestWhatComesAfterTheLastIsNotTaken",
+			rule: "streams after a GOAWAY are unprocessed", found: "TestStreamAfterGoAwayIsUnprocessed",
 			decl: "peer/mux.Session.handleGoAway", old: "		if id > last {", changed: "		if id > last && !PLANTED {",
 		},
 		{
-			rule: "and only that", found: "TestWhatComesAfterTheLastIsNotTaken",
+			rule: "streams before a GOAWAY are not", found: "TestStreamAfterGoAwayIsUnprocessed",
 			decl: "peer/mux.Session.handleGoAway", old: "	for id, st := range s.streams {", changed: "	if PLANTED {\n		last = 0\n	}\n	for id, st := range s.streams {",
 		},
 		{
-			rule: "and is not given", found: "TestALaneThatCrossesTheLastWordIsNotGiven",
+			rule: "a stream after a GOAWAY is not accepted", found: "TestStreamThatCrossesGoAwayIsIgnored",
 			decl: "peer/mux.Session.streamFor", old: "		if s.goingAway {\n			return nil, false, nil", changed: "		if s.goingAway && !PLANTED {\n			return nil, false, nil",
 		},
 		{
-			rule: "what was closed here takes nothing", found: "TestWhatIsCutDoesNotEnd",
+			rule: "a closed stream is not written to", found: "TestResetStreamHasNoEnd",
 			decl: "peer/mux.Stream.writeErrorLocked", old: "	case st.closed || st.writeClosed:", changed: "	case st.closed && !PLANTED || st.writeClosed:",
 		},
 	}
 }
 
-// boundMistakes are those with what one end may have the other one keep, work on and wait for.
+// boundMistakes violate the rules that limit memory, work and waiting that one end causes at the
+// other.
 func boundMistakes() []mistake {
-	const cuts, silent, waits = "TestWhoOpensAndCutsAtOnceIsHeldToTheBound", "TestATrunkThatWentSilentIsAsked", "TestWhatWaitsForWhoReadsNothingIsBounded"
+	const cuts, silent, waits = "TestStreamsResetAtOnceCountUntilPeerClosesThem", "TestSilentSessionIsPingedAndReplaced", "TestQueueForPeerThatDoesNotReadIsLimited"
 	return []mistake{
 		{
-			rule: "what is worked on counts", found: cuts,
+			rule: "a stream counts until this end has closed it", found: cuts,
 			decl: "peer/mux.Session.handlePeerClose", old: "	st.peerClosed = true\n", changed: "	st.peerClosed = true\n	if PLANTED {\n		st.localClosed, st.closeBatched = true, true\n	}\n",
 		},
 		{
-			rule: "though its trunk has failed", found: "TestWhatWasLentIsGivenBack",
+			rule: "also if its session has failed", found: "TestBudgetIsReleasedOnClose",
 			decl: "peer/mux.Session.releaseIfDoneLocked", old: "	if !st.localClosed || !finished {", changed: "	if !(PLANTED && s.err != nil) && !st.localClosed || !finished {",
 		},
 		{
-			rule: "at both ends", found: cuts + "|TestTheBoundHoldsWhileLanesComeAndGo",
+			rule: "a stream counts until the peer has closed it", found: cuts + "|TestStreamLimitHoldsWhileStreamsAreReplaced",
 			decl: "peer/mux.Session.releaseIfDoneLocked", old: " st.peerClosed &&", changed: " (st.peerClosed || PLANTED) &&",
 		},
 		{
-			rule: "and until that is written", found: waits,
+			rule: "a stream counts until its close frame is taken", found: waits,
 			decl: "peer/mux.Session.releaseIfDoneLocked", old: " st.closeBatched\n", changed: " (st.closeBatched || PLANTED)\n",
 		},
 		{
-			rule: "however a trunk ended", found: "TestWhatWasLentIsGivenBack",
+			rule: "a failed session releases its streams", found: "TestBudgetIsReleasedOnClose",
 			decl: "peer/mux.Session.releaseIfDoneLocked", old: "	finished := s.err != nil ||", changed: "	finished := s.err != nil && !PLANTED ||",
 		},
 		{
-			rule: "by all trunks together", found: "TestLanesOfAllTrunksToAPlaceAreBounded",
+			rule: "the limit covers all sessions to a node", found: "TestStreamLimitCoversAllSessionsToNode",
 			decl: "peer/mux.SessionSet.dialSession", old: "	s := NewClient(conn, d.budget)", changed: "	s := NewClient(conn, map[bool]*Budget{true: NewBudget(MaxStreams, nil), false: d.budget}[PLANTED])",
 		},
 		{
-			rule: "and all nodes", found: "TestWhatWasLentIsGivenBack",
+			rule: "a budget counts in its parent", found: "TestBudgetIsReleasedOnClose",
 			decl: "peer/mux.Budget.acquire", old: "b.parent != nil && !b.parent.acquire(n)", changed: "b.parent != nil && !b.parent.acquire(n) && !PLANTED",
 		},
 		{
-			rule: "credit waits once", found: waits,
+			rule: "window updates of a stream are merged", found: waits,
 			decl: "peer/mux.Session.enqueueWindowUpdate", old: "	if st.pendingCredit == 0 {", changed: "	if st.pendingCredit == 0 || PLANTED {",
 		},
 		{
-			rule: "the last word is said once", found: "TestTheLastWordIsJudged",
+			rule: "a GOAWAY is sent once", found: "TestGoAwayIsValidated",
 			decl: "peer/mux.Session.handleGoAway", old: "	if s.goAwayReceived ", changed: "	if s.goAwayReceived && !PLANTED ",
 		},
 		{
-			rule: "of a lane that was opened", found: "TestTheLastWordIsJudged",
+			rule: "a GOAWAY names an opened stream", found: "TestGoAwayIsValidated",
 			decl: "peer/mux.Session.handleGoAway", old: " last > s.lastID ", changed: " last > s.lastID && !PLANTED ",
 		},
 		{
-			rule: "and takes none back", found: "TestTheLastWordIsJudged",
+			rule: "a GOAWAY does not revoke an answered stream", found: "TestGoAwayIsValidated",
 			decl: "peer/mux.Session.handleGoAway", old: " last < s.maxPeerID {", changed: " last < s.maxPeerID && !PLANTED {",
 		},
 		{
-			rule: "who is done says so though the other end has left", found: "TestALaneCountsUntilBothEndsHaveClosedIt",
+			rule: "a close is sent after the peer has closed, too", found: "TestStreamClosedByPeerIsAnsweredWithClose",
 			decl: "peer/mux.Session.closeStream", old: "		s.enqueueLocked(typ, st.id, nil)\n		s.closing", changed: "		if !PLANTED || !st.peerClosed {\n			s.enqueueLocked(typ, st.id, nil)\n		}\n		s.closing",
 		},
 		{
-			rule: "who reads a little late keeps little", found: "TestAReaderThatIsALittleBehindKeepsLittle",
+			rule: "a slow reader keeps little memory", found: "TestSlowReaderBuffersUpToOneWindow",
 			decl: "peer/mux.makeRoom", old: "	case len(b)+n <= cap(b):", changed: "	case PLANTED || len(b)+n <= cap(b):",
 		},
 		{
-			rule: "who waits for room waits once", found: waits,
+			rule: "a blocked stream is listed once", found: waits,
 			decl: "peer/mux.Session.enqueueData", old: "		if !st.blocked {", changed: "		if !st.blocked || PLANTED {",
 		},
 		{
-			rule: "one ping waits", found: waits,
+			rule: "one ping is queued", found: waits,
 			decl: "peer/mux.Session.enqueueLocked", old: "	case typ == framePing && s.pingQueued,", changed: "	case typ == framePing && s.pingQueued && !PLANTED,",
 		},
 		{
-			rule: "and one answer", found: waits,
+			rule: "one pong is queued", found: waits,
 			decl: "peer/mux.Session.enqueueLocked", old: "typ == framePong && s.pongQueued:", changed: "typ == framePong && s.pongQueued && !PLANTED:",
 		},
 		{
-			rule: "what is opened is told of", found: "TestWhatIsOpenedIsToldOf",
+			rule: "an open frame is sent at once", found: "TestOpenFrameIsSentWithoutData",
 			decl: "peer/mux.Session.enqueueLocked", old: "	s.signalWriterLocked()\n}\n", changed: "	if typ != frameOpen || !PLANTED {\n		s.signalWriterLocked()\n	}\n}\n",
 		},
 		{
-			rule: "a silent trunk is asked", found: silent,
+			rule: "a silent session is pinged", found: silent,
 			decl: "peer/mux.Session.heardRecently", old: "	return heard && quiet < heardWithin", changed: "	return heard && (PLANTED || quiet < heardWithin)",
 		},
 		{
-			rule: "and answers", found: silent,
+			rule: "a ping is answered", found: silent,
 			decl: "peer/mux.Session.handleFrame", old: "		_ = s.enqueue(framePong, 0, nil)", changed: "		if PLANTED {\n			return nil\n		}\n		_ = s.enqueue(framePong, 0, nil)",
 		},
 		{
-			rule: "or is replaced", found: silent + "|TestATrunkThatIsNeverHeardIsReplaced",
+			rule: "a session without a pong is replaced", found: silent + "|TestSessionWithoutPongIsReplaced",
 			decl: "peer/mux.SessionSet.dialSession", old: "	if err := s.AwaitPong(ctx); err != nil {\n		s.Drain()", changed: "	if err := s.AwaitPong(ctx); err != nil {\n		if !PLANTED {\n			s.Drain()\n		}",
 		},
 		{
-			rule: "at once where it has gone", found: "TestATrunkThatBreaksAsItIsAskedIsReplacedAtOnce",
+			rule: "a failed session is replaced at once", found: "TestSessionThatFailsDuringPingIsReplacedAtOnce",
 			decl: "peer/mux.SessionSet.Connect", old: "	s, err := ss.dialSession(ctx, d, node)", changed: "	if PLANTED && s != nil {\n		return ErrDraining\n	}\n	s, err := ss.dialSession(ctx, d, node)",
 		},
 		{
-			rule: "what is used no more is retired", found: silent,
+			rule: "a replaced session drains", found: silent,
 			decl: "peer/mux.SessionSet.Connect", old: "		s.Drain() // after", changed: "		if !PLANTED {\n			s.Drain()\n		} // after",
 		},
 		{
-			rule: "a place is dialed once in a while", found: "TestAPlaceWithoutTrunksIsSeldomDialed",
+			rule: "dials have an interval", found: "TestUnreachableNodeIsDialedWithBackoff",
 			decl: "peer/mux.SessionSet.openOrConnect", old: "!time.Now().Before(d.notBefore) {", changed: "(PLANTED || !time.Now().Before(d.notBefore)) {",
 		},
 		{
-			rule: "and silence is none, whoever sees first that it has ended", found: "TestATrunkThatBreaksAgainAndAgainIsLeftAlone",
+			rule: "a silent session counts as a failure", found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
 			decl: "peer/mux.SessionSet.Connect", old: "		backOff := ss.discard(", changed: "		if PLANTED {\n			s.Drain()\n			time.Sleep(1)\n		}\n		backOff := ss.discard(",
 		},
 		{
-			rule: "less often where trunks break", found: "TestATrunkThatBreaksAgainAndAgainIsLeftAlone",
+			rule: "early failures increase the backoff", found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
 			decl: "peer/mux.destination.removeSession", old: "	if !orderly && time", changed: "	if !PLANTED && !orderly && time",
 		},
 		{
-			rule: "or fall silent", found: "TestATrunkThatBreaksAgainAndAgainIsLeftAlone",
+			rule: "silent sessions increase the backoff", found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
 			decl: "peer/mux.SessionSet.discard", old: "return d.failures > 1", changed: "return d.failures > 1 && !PLANTED",
 		},
 		{
-			rule: "until one lasts", found: "TestATrunkThatBreaksAgainAndAgainIsLeftAlone",
+			rule: "a lasting session resets the backoff", found: "TestRepeatedlyFailingSessionsAreDialedWithBackoff",
 			decl: "peer/mux.destination.removeSession", old: "	d.failures = 0\n", changed: "	if !PLANTED {\n		d.failures = 0\n	}\n",
 		},
 		{
-			rule: "and once for all", found: "TestNobodyWaitsForATrunk",
+			rule: "one dial serves all callers", found: "TestOpenStreamDoesNotWaitForSession",
 			decl: "peer/mux.SessionSet.openOrConnect", old: "d.connecting == nil &&", changed: "(PLANTED || d.connecting == nil) &&",
 		},
 		{
-			rule: "what was dialed before a renewal is not used", found: "TestARenewalReachesWhatIsBeingDialed",
+			rule: "a session dialed before Renew is discarded", found: "TestRenewDiscardsSessionBeingDialed",
 			decl: "peer/mux.SessionSet.start", old: "	if ss.closed || ss.generation != generation {", changed: "	if ss.closed || ss.generation != generation && !PLANTED {",
 		},
 		{
-			rule: "what is not taken is told of", found: "TestWhoTakesALaneNotSaysSo",
+			rule: "a rejected stream is refused", found: "TestRejectedStreamIsRefused",
 			decl: "peer/mux.Session.refuseStream", old: "		err = s.enqueueRefusalLocked(st.id)\n", changed: "		if !PLANTED {\n			err = s.enqueueRefusalLocked(st.id)\n		}\n",
 		},
 		{
-			rule: "and counts nowhere", found: "TestWhoTakesALaneNotSaysSo",
+			rule: "a rejected stream is released by the server", found: "TestRejectedStreamIsRefused",
 			decl: "peer/mux.Session.refuseStream", old: "		s.forgetStreamLocked(st)\n	}\n	s.mu.Unlock()\n	s.closeStream", changed: "		s.forgetStreamLocked(st)\n		st.closeBatched = !PLANTED\n	}\n	s.mu.Unlock()\n	s.closeStream",
 		},
 		{
-			rule: "nor there", found: "TestWhoTakesALaneNotSaysSo",
+			rule: "a refused stream is released by the client", found: "TestRejectedStreamIsRefused",
 			decl: "peer/mux.Session.handleRefuse", old: "		s.forgetStreamLocked(st)\n", changed: "		st.peerClosed = !PLANTED\n		if !PLANTED {\n			s.forgetStreamLocked(st)\n		}\n",
 		},
 		{
-			rule: "what is refused is not taken", found: "TestWhatBreaksTheOrderEndsTheTrunk",
+			rule: "an answered stream cannot be refused", found: "TestProtocolErrorFailsSession",
 			decl: "peer/mux.Session.streamFor", old: " || st.heardFromPeer) {", changed: " || st.heardFromPeer && !PLANTED) {",
 		},
 		{
-			rule: "refusals are bounded", found: waits,
+			rule: "queued refusals are limited", found: waits,
 			decl: "peer/mux.Session.enqueueRefusalLocked", old: "len(s.refusals) == limit {", changed: "len(s.refusals) == limit && !PLANTED {",
 		},
 		{
-			rule: "by as many as there may be lanes", found: "TestManyLegsAreRefusedAtOnce",
+			rule: "the limit of refusals is the stream limit", found: "TestManyWebSocketStreamsCanBeRefused",
 			decl: "peer/mux.Session.enqueueRefusalLocked", old: "max(int(s.budget.limit), MaxStreams);", changed: "max(int(s.budget.limit), MaxStreams)>>map[bool]int{true: 6}[PLANTED];",
 		},
 		{
-			rule: "where lanes are many what they say waits", found: "TestWhatLegsHaveToSayIsBounded",
+			rule: "the queue of WebSocket streams is limited", found: "TestQueueOfWebSocketStreamsIsLimited",
 			decl: "peer/mux.Session.enqueueData", old: "|| s.budget.limit > MaxStreams):", changed: "|| s.budget.limit > MaxStreams && !PLANTED):",
 		},
 		{
-			rule: "where they share bytes each begins with few", found: "TestTheFirstWindowIsSmallWhereBytesAreShared",
+			rule: "a window starts small with a pool", found: "TestFirstWindowIsEnforcedWithPool",
 			decl: "peer/mux.Budget.initialWindow", old: "		return FirstWindow\n", changed: "		return FirstWindow + map[bool]int{true: 1}[PLANTED]\n",
 		},
 		{
-			rule: "and has more as long as there is", found: "TestWhoIsReadIsLentAWindow|TestWhatSharesBytesArrives",
+			rule: "a window grows while the pool has bytes", found: "TestWindowGrowsFromPool|TestStreamsOfPoolDeliverTheirBytes",
 			decl: "peer/mux.Stream.takeCreditLocked", old: "grow > 0 && pool.acquire(int32(grow)) {", changed: "grow > 0 && (pool.acquire(int32(grow)) || PLANTED) {",
 		},
 		{
-			rule: "if it needs that", found: "TestWhoIsReadIsLentAWindow",
+			rule: "a window grows only if needed", found: "TestWindowGrowsFromPool",
 			decl: "peer/mux.Stream.takeCreditLocked", old: "	case 8*st.recvCredit < 3*st.window:", changed: "	case PLANTED || 8*st.recvCredit < 3*st.window:",
 		},
 		{
-			rule: "else it gives back for others", found: "TestWhoIsReadIsLentAWindow",
+			rule: "an unneeded window is returned", found: "TestWindowGrowsFromPool",
 			decl: "peer/mux.Stream.takeCreditLocked", old: "	case pool.mostlyUsed():", changed: "	case pool.mostlyUsed() && !PLANTED:",
 		},
 		{
-			rule: "and all as it leaves", found: "TestWhoIsReadIsLentAWindow",
+			rule: "a closed stream returns its window", found: "TestWindowGrowsFromPool",
 			decl: "peer/mux.Stream.Close", old: "	st.returnWindowLocked()\n", changed: "	if !PLANTED {\n		st.returnWindowLocked()\n	}\n",
 		},
 		{
-			rule: "who does not wait is told", found: "TestWhoDoesNotWaitIsToldOnce",
+			rule: "Ready calls wake", found: "TestReadyCallsWakeOnce",
 			decl: "peer/mux.Stream.wakeReaderLocked", old: "	if f := st.onReadable; f != nil {", changed: "	if f := st.onReadable; f != nil && !PLANTED {",
 		},
 		{
-			rule: "and of what is there already", found: "TestWhoDoesNotWaitIsToldOnce",
+			rule: "Ready checks the state first", found: "TestReadyCallsWakeOnce",
 			decl: "peer/mux.Stream.Ready", old: "	if st.recv != nil || st.peerEnded || st.closed", changed: "	if !PLANTED && st.recv != nil || !PLANTED && st.peerEnded || st.closed",
 		},
 		{
-			rule: "who waits is given a lane", found: "TestWhoWaitsIsGivenALaneByTheTrunkThatIsLaid",
+			rule: "a waiting caller gets a stream", found: "TestOpenStreamWaitUsesSessionBeingConnected",
 			decl: "peer/mux.SessionSet.OpenStreamWait", old: "	case <-connected:\n", changed: "	case <-connected:\n		if PLANTED {\n			return nil\n		}\n",
 		},
 		{
-			rule: "and waits no longer than he may", found: "TestWhoWaitsIsGivenALaneByTheTrunkThatIsLaid",
+			rule: "a waiting caller respects its context", found: "TestOpenStreamWaitUsesSessionBeingConnected",
 			decl: "peer/mux.SessionSet.OpenStreamWait", old: "	case <-ctx.Done():\n		return nil\n", changed: "	case <-ctx.Done():\n		if PLANTED {\n			<-connected\n		}\n		return nil\n",
 		},
 		{
-			rule: "a trunk that has failed leaves room for the next", found: "TestABrokenTrunkLeavesItsLanesToTheNext|TestWhatWasLentIsGivenBack",
+			rule: "a failed session frees the budget", found: "TestFailedSessionFreesBudgetForNextSession|TestBudgetIsReleasedOnClose",
 			decl: "peer/mux.Session.Fail", old: "		if st.budget != nil {\n			st.budget = st.budget.releaseBelowRoot()", changed: "		if st.budget != nil && !PLANTED {\n			st.budget = st.budget.releaseBelowRoot()",
 		},
 		{
-			rule: "what was not written was not taken", found: "TestWhatWasNotWrittenIsUntaken",
+			rule: "an unwritten message is unprocessed", found: "TestUnwrittenMessageIsUnprocessed",
 			decl: "peer/mux.Session.Fail", old: " st.firstBatch > s.batches) {", changed: " st.firstBatch > s.batches) && !PLANTED {",
 		},
 		{
-			rule: "and what was may have been", found: "TestWhatWasNotWrittenIsUntaken",
+			rule: "a written message is not", found: "TestUnwrittenMessageIsUnprocessed",
 			decl: "peer/mux.Session.batchWritten", old: "	if err != nil && n == 0 {", changed: "	if err != nil && (n == 0 || PLANTED) {",
 		},
 		{
-			rule: "what is whole waits for nobody", found: "TestWhatIsWholeWaitsForNobody",
+			rule: "a message of one frame does not wait", found: "TestMessageOfOneFrameIsQueuedAtOnce",
 			decl: "peer/mux.Session.enqueueData", old: " (s.accept != nil || bulk ||", changed: " (s.accept != nil || bulk || PLANTED ||",
 		},
 		{
-			rule: "nor joins a queue", found: "TestNoLaneIsOpenedBehindAQueue",
+			rule: "no stream is opened behind a long queue", found: "TestNoStreamIsOpenedBehindLongQueue",
 			decl: "peer/mux.Session.hasQueueSpace", old: "	return len(s.queue) < bulkQueueLimit", changed: "	return len(s.queue) < bulkQueueLimit || PLANTED",
 		},
 		{
-			rule: "who says nothing is not kept", found: "TestATrunkThatSaysNothingEnds",
+			rule: "a silent session is closed", found: "TestSilentSessionIsClosed",
 			decl: "peer/mux.Session.checkIdle", old: "	closeNow := !heard ||", changed: "	closeNow := !heard && !PLANTED ||",
 		},
 		{
-			rule: "nor who says no more", found: "TestATrunkThatIsNotUsedEnds",
+			rule: "an idle session accepts no streams", found: "TestIdleSessionIsClosed",
 			decl: "peer/mux.Session.checkIdle", old: "		s.goAwayLocked(s.lastID)\n", changed: "		if !PLANTED {\n			s.goAwayLocked(s.lastID)\n		}\n",
 		},
 		{
-			rule: "though it does not leave", found: "TestATrunkThatIsNotUsedEnds",
+			rule: "an idle session is closed if the dialer does not", found: "TestIdleSessionIsClosed",
 			decl: "peer/mux.Session.checkIdle", old: " s.idleGoAway && s.openStreams == 0\n", changed: " s.idleGoAway && s.openStreams == 0 && !PLANTED\n",
 		},
 		{
-			rule: "but what it has goes on", found: "TestATrunkThatIsNotUsedEnds",
+			rule: "an idle session keeps its streams", found: "TestIdleSessionIsClosed",
 			decl: "peer/mux.Session.checkIdle", old: "	if closeNow {\n", changed: "	if closeNow || PLANTED && heard && quiet >= idleTimeout+dialerCloseTimeout {\n",
 		},
 		{
-			rule: "TLS has little to say for itself", found: "TestWhoAsksForNewKeysIsBounded",
+			rule: "TLS replies are limited", found: "TestTLSRepliesAreLimited",
 			decl: "peer/mux.Session.sendTLSReplies", old: "n > maxTLSReplies {", changed: "n > maxTLSReplies && !PLANTED {",
 		},
 		{
-			rule: "what a socket did not take is not lost", found: "TestWhoWritesItselfIsNotHeldByTheSocket",
+			rule: "unsent bytes are not lost", found: "TestInlineWriteDoesNotBlockOnSocket",
 			decl: "peer/mux.Session.writeInline", old: "batch, b[n:]", changed: "batch, b[min(n+map[bool]int{true: 3}[PLANTED], len(b)-1):]",
 		},
 	}
 }
 
-// TestEveryMistakeIsFound builds these tests with all mistakes, and has those of each rule
-// run with one of them: they must fail. If an edit does not find its place any more, because
-// the line has changed, change it with it.
+// TestEveryMistakeIsFound builds these tests with all planted mistakes. It then runs the tests of
+// each rule with one mistake enabled: they must fail. If an edit no longer applies because its
+// line has changed, update the edit.
 func TestEveryMistakeIsFound(t *testing.T) {
 	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")

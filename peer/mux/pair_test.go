@@ -11,15 +11,15 @@ import (
 	"shardway/peer/mux"
 )
 
-// world is a trunk with both its ends, in a bubble.
+// sessionPair is both ends of a session in a synctest bubble.
 type sessionPair struct {
 	t                    *testing.T
 	client, server       *mux.Session
 	accepted             chan *mux.Stream
-	clientErr, serverErr error // what Run has returned
+	clientErr, serverErr error // result of Run
 }
 
-// inWorld runs f in a bubble, and ends the trunk after it.
+// withSessionPair runs f in a synctest bubble, and closes the session after it.
 func withSessionPair(t *testing.T, f func(w *sessionPair)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -38,8 +38,7 @@ func withSessionPair(t *testing.T, f func(w *sessionPair)) {
 
 var errTestOver = errors.New("the test is over")
 
-// lane opens one and returns its ends. The other end learns of it with the first bytes,
-// which are one.
+// openStream opens a stream and returns its ends. It transfers one byte.
 func (w *sessionPair) openStream() (near, far *mux.Stream) {
 	w.t.Helper()
 	near, err := w.client.OpenStream()
@@ -67,7 +66,7 @@ func (w *sessionPair) expect(st *mux.Stream, want string) {
 	}
 }
 
-// ends wants the lane's reader to meet err next.
+// expectError requires the next read of the stream to fail with want.
 func (w *sessionPair) expectError(st *mux.Stream, want error) {
 	w.t.Helper()
 	if n, err := st.Read(make([]byte, 1)); n != 0 || !errors.Is(err, want) {

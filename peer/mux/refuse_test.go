@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// A lane that one end has closed is free there before the other one can know. The next one, by
-// another trunk, met a budget that was spent, and ended that trunk for all.
-func TestALaneBeyondTheBoundCostsNoOther(t *testing.T) {
+// A stream that one end has closed is free there before the other end can know. Without a refusal,
+// the next stream on another session would exceed the budget and fail that session with all its
+// streams.
+func TestStreamBeyondBudgetIsRefusedAlone(t *testing.T) {
 	withSessionPair(t, func(near, far *Session, given chan *Stream) {
 		far.budget.limit = 1
 		taken, err := near.OpenStream()
@@ -28,7 +29,7 @@ func TestALaneBeyondTheBoundCostsNoOther(t *testing.T) {
 		_, _ = beyond.Write([]byte("x"))
 		synctest.Wait()
 		if !beyond.Unprocessed() || taken.Unprocessed() || !near.CanOpen() {
-			t.Errorf("untaken: %v and %v, want the one beyond; the trunk takes lanes: %v", beyond.Unprocessed(), taken.Unprocessed(), near.CanOpen())
+			t.Errorf("unprocessed: %v and %v, want only the one beyond the limit; CanOpen: %v", beyond.Unprocessed(), taken.Unprocessed(), near.CanOpen())
 		}
 		_ = beyond.Close()
 		_ = taken.Close()
@@ -37,14 +38,14 @@ func TestALaneBeyondTheBoundCostsNoOther(t *testing.T) {
 		if st, err := near.OpenStream(); err != nil {
 			t.Error(err)
 		} else if synctest.Wait(); st.Unprocessed() || len(given) != 1 {
-			t.Errorf("%d lanes are given once there is room", len(given))
+			t.Errorf("%d streams were accepted after Close", len(given))
 		}
 	})
 }
 
-// Who had given up a trunk opened lanes by the next one, and the other end, that still worked
-// on those of the first, ended each trunk with its first lane.
-func TestABrokenTrunkLeavesItsLanesToTheNext(t *testing.T) {
+// A client that replaces a failed session opens streams on the next one, while the server still
+// works on those of the first. They must not use up the budget.
+func TestFailedSessionFreesBudgetForNextSession(t *testing.T) {
 	withSessionPair(t, func(near, far *Session, given chan *Stream) {
 		for range MaxStreams {
 			st, err := near.OpenStream()
@@ -55,7 +56,7 @@ func TestABrokenTrunkLeavesItsLanesToTheNext(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(given) != MaxStreams || far.budget.InUse() != MaxStreams {
-			t.Fatalf("%d lanes are given", len(given))
+			t.Fatalf("%d streams were accepted", len(given))
 		}
 		near.Fail(io.ErrClosedPipe)
 		synctest.Wait()
@@ -68,13 +69,13 @@ func TestABrokenTrunkLeavesItsLanesToTheNext(t *testing.T) {
 			t.Fatal(err)
 		}
 		if synctest.Wait(); st.Unprocessed() || len(given) != MaxStreams+1 {
-			t.Errorf("the next trunk's lane is untaken: %v", st.Unprocessed())
+			t.Errorf("the stream of the next session is unprocessed: %v", st.Unprocessed())
 		}
 		next.Fail(io.ErrClosedPipe)
 	})
 }
 
-// broken is a connection whose writes end at once: so many bytes are taken of the next one.
+// failingConn is a connection whose writes fail once fails is set, after accepting some bytes.
 type failingConn struct {
 	net.Conn
 	accepts int
@@ -88,9 +89,9 @@ func (b *failingConn) Write(p []byte) (int, error) {
 	return b.Conn.Write(p)
 }
 
-// Of what the trunk had not begun to write as it broke nobody has read anything, be it the
-// first on its lane or not.
-func TestWhatWasNotWrittenIsUntaken(t *testing.T) {
+// A message of which no byte was written when the session failed is unprocessed, also if it is not
+// the first on its stream.
+func TestUnwrittenMessageIsUnprocessed(t *testing.T) {
 	for _, takes := range []int{0, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			a, far := net.Pipe()
@@ -98,27 +99,27 @@ func TestWhatWasNotWrittenIsUntaken(t *testing.T) {
 			tr := NewClient(near, NewBudget(MaxStreams, nil))
 			go func() { _ = tr.Run() }()
 			go func() { _, _ = io.Copy(io.Discard, far) }()
-			var lanes []*Stream
+			var streams []*Stream
 			for range 3 {
 				st, err := tr.OpenStream()
 				if err != nil {
 					t.Fatal(err)
 				}
 				_, _ = st.Write([]byte("first"))
-				lanes = append(lanes, st)
+				streams = append(streams, st)
 			}
 			synctest.Wait()
 			near.fails = true
-			lanes[1].BeginMessage()
-			_, _ = lanes[1].Write([]byte("next"))
-			lanes[2].BeginMessage()
+			streams[1].BeginMessage()
+			_, _ = streams[1].Write([]byte("next"))
+			streams[2].BeginMessage()
 			synctest.Wait()
 			if tr.failure() == nil {
-				t.Fatal("it goes on")
+				t.Fatal("the session has not failed")
 			}
 			for i, want := range []bool{false, takes == 0, true} {
-				if got := lanes[i].Unprocessed(); got != want {
-					t.Errorf("lane %d, of whose bytes %d were taken: untaken is %v", i, takes, got)
+				if got := streams[i].Unprocessed(); got != want {
+					t.Errorf("stream %d, with %d bytes accepted: Unprocessed = %v", i, takes, got)
 				}
 			}
 			_ = far.Close()
@@ -126,38 +127,38 @@ func TestWhatWasNotWrittenIsUntaken(t *testing.T) {
 	}
 }
 
-// deaf takes nothing that is written to it.
+// unwritableConn is a connection whose writes fail.
 type unwritableConn struct{ net.Conn }
 
 func (unwritableConn) Write([]byte) (int, error) { return 0, syscall.EPIPE }
 
-// What the socket has taken in part may have been read, though nothing of the rest is taken: it
-// does not go again.
-func TestWhatWasWrittenInPartIsNotUntaken(t *testing.T) {
+// A message of which the socket has accepted a part may have been read. It must not be sent again,
+// although the rest was not accepted.
+func TestPartlyWrittenMessageIsNotUnprocessed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		defer func() { _ = far.Close() }()
 		tr := NewClient(unwritableConn{near}, NewBudget(MaxStreams, nil))
-		st, err := tr.OpenStream() // which gives the writer its turn
+		st, err := tr.OpenStream() // signals the writer
 		if err != nil {
 			t.Fatal(err)
 		}
 		st.firstBatch, tr.batchedID = 1, 1
-		batch, _ := tr.nextBatch() // as who writes without being the writer, of whose load the socket takes a part
+		batch, _ := tr.nextBatch() // as writeInline does when the socket accepts a part of the batch
 		tr.partial, tr.unsent = batch, []byte("the rest")
 		if err := tr.Run(); !errors.Is(err, syscall.EPIPE) {
 			t.Errorf("Run = %v, want %v", err, syscall.EPIPE)
 		}
 		if st.Unprocessed() {
-			t.Error("what was written in part is said to be untaken, and would be done twice")
+			t.Error("a partly written message is unprocessed, so it would be sent twice")
 		}
 	})
 }
 
-// A message that is here as a whole waits for no other one to be written, whatever the other
-// end does: there is credit for it, and that is bound enough.
-func TestWhatIsWholeWaitsForNobody(t *testing.T) {
-	withRawPeer(t, false, func(r *rawPeer) { // who reads nothing
+// A message of one frame never waits for the queue, whatever the peer does: its credit is limit
+// enough.
+func TestMessageOfOneFrameIsQueuedAtOnce(t *testing.T) {
+	withRawPeer(t, false, func(r *rawPeer) { // the peer does not read
 		for range MaxStreams {
 			st, err := r.OpenStream()
 			if err != nil {
@@ -172,8 +173,9 @@ func TestWhatIsWholeWaitsForNobody(t *testing.T) {
 	})
 }
 
-// Where much waits to be written already nobody is given a lane: there are streams.
-func TestNoLaneIsOpenedBehindAQueue(t *testing.T) {
+// A set opens no stream on a session with a long queue, because the caller can use a connection of
+// its own.
+func TestNoStreamIsOpenedBehindLongQueue(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		ss := NewSessionSet(MaxStreams, nil)
 		defer ss.Close()
@@ -181,9 +183,9 @@ func TestNoLaneIsOpenedBehindAQueue(t *testing.T) {
 		r.send(framePong, 0, nil)
 		kept := ss.OpenStream("b")
 		if kept == nil || !kept.Responsive() {
-			t.Fatal("there is none to begin with")
+			t.Fatal("no stream at first")
 		}
-		for range bulkQueueLimit/maxFrameData + 1 { // one is being written
+		for range bulkQueueLimit/maxFrameData + 1 { // one frame more, because one is being written
 			st, err := r.OpenStream()
 			if err != nil {
 				t.Fatal(err)
@@ -192,12 +194,12 @@ func TestNoLaneIsOpenedBehindAQueue(t *testing.T) {
 			synctest.Wait()
 		}
 		if st := ss.OpenStream("b"); st != nil || kept.Responsive() {
-			t.Errorf("a lane: %v; the one there is may be used: %v", st, kept.Responsive())
+			t.Errorf("a stream: %v; Responsive = %v", st, kept.Responsive())
 		}
 		r.startReading()
 		synctest.Wait()
 		if st := ss.OpenStream("b"); st == nil || !kept.Responsive() {
-			t.Errorf("a lane: %v once that has gone; the one there is may be used: %v", st, kept.Responsive())
+			t.Errorf("a stream: %v after the queue was written; Responsive = %v", st, kept.Responsive())
 		}
 		if err := r.failure(); errors.Is(err, errProtocol) {
 			t.Error(err)

@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// ends is what a set dials in a bubble: each end has a number, from 1 on.
+// setFixture is a SessionSet in a synctest bubble. It counts its dials.
 type setFixture struct {
 	*SessionSet
 	t       *testing.T
 	dials   atomic.Int32
-	dialErr error // of dialing; nil: it does not
+	dialErr error // error of dials; nil means success
 	serve   func(n int32, end net.Conn)
 }
 
-// inEnds runs f in a bubble with a set whose ends are served by serve.
+// withSet runs f in a synctest bubble with a set whose peer ends are served by serve.
 func withSet(t *testing.T, serve func(n int32, end net.Conn), f func(e *setFixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -42,7 +42,7 @@ func (e *setFixture) dial(context.Context, string) (net.Conn, error) {
 	return a, nil
 }
 
-// taking serves an end as another node does.
+// serveAndDiscard serves a peer end as another node does.
 func serveAndDiscard(_ int32, end net.Conn) {
 	_ = NewServer(end, NewBudget(MaxStreams, nil), func(st *Stream) bool {
 		go func() {
@@ -53,7 +53,7 @@ func serveAndDiscard(_ int32, end net.Conn) {
 	}).Run()
 }
 
-// soon asks for a lane, and once more when what that has set going is done.
+// openStream opens a stream. If there is no session, it waits for the background dial first.
 func (e *setFixture) openStream() *Stream {
 	st := e.OpenStream("far")
 	if st == nil {
@@ -63,26 +63,26 @@ func (e *setFixture) openStream() *Stream {
 	return st
 }
 
-func (e *setFixture) want(what string, st *Stream, lane bool, dials int32) {
+func (e *setFixture) want(what string, st *Stream, stream bool, dials int32) {
 	e.t.Helper()
-	if n := e.dials.Load(); st != nil != lane || n != dials {
-		e.t.Errorf("%s: a lane: %v, after %d dials, want %v after %d", what, st != nil, n, lane, dials)
+	if n := e.dials.Load(); st != nil != stream || n != dials {
+		e.t.Errorf("%s: stream opened: %v after %d dials, want %v after %d", what, st != nil, n, stream, dials)
 	}
 }
 
-// none checks that there is no lane, while somebody may be dialing.
+// wantNone checks that no stream was opened. A dial may be in progress.
 func (e *setFixture) wantNone(what string, st *Stream) {
 	e.t.Helper()
 	if st != nil {
-		e.t.Errorf("%s: a lane", what)
+		e.t.Errorf("%s: a stream was opened", what)
 	}
 }
 
-// Nobody waits for a trunk: it is laid beside what goes on without, once for all who ask.
-func TestNobodyWaitsForATrunk(t *testing.T) {
+// OpenStream never waits for a session. It is dialed in the background, once for all callers.
+func TestOpenStreamDoesNotWaitForSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &setFixture{t: t, serve: serveAndDiscard}
-		asked := make(chan struct{}) // closed: all have
+		asked := make(chan struct{}) // closed when all callers have tried
 		e.SessionSet = NewSessionSet(MaxStreams, func(ctx context.Context, place string) (net.Conn, error) {
 			c, err := e.dial(ctx, place)
 			<-asked
@@ -98,7 +98,7 @@ func TestNobodyWaitsForATrunk(t *testing.T) {
 		first := e.OpenStream("far")
 		e.want("then", first, true, 1)
 		if took := time.Since(began); took != 0 {
-			t.Errorf("that took %v", took)
+			t.Errorf("OpenStream took %v", took)
 		}
 		_ = first.Close()
 		first.FailSession(net.ErrClosed)
@@ -107,9 +107,9 @@ func TestNobodyWaitsForATrunk(t *testing.T) {
 	})
 }
 
-// A place that cannot be dialed is dialed once in a while, and one that knows no trunks still
-// less often.
-func TestAPlaceWithoutTrunksIsSeldomDialed(t *testing.T) {
+// A node that cannot be reached is dialed with backoff, and a node that does not support sessions
+// once in maxDialInterval.
+func TestUnreachableNodeIsDialedWithBackoff(t *testing.T) {
 	withSet(t, serveAndDiscard, func(e *setFixture) {
 		asks := func(d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -124,7 +124,7 @@ func TestAPlaceWithoutTrunksIsSeldomDialed(t *testing.T) {
 		e.dialErr = fmt.Errorf("older: %w", ErrUnsupported)
 		asks(maxDialInterval + 8*dialInterval)
 		if n := e.dials.Load(); n != 6+2 {
-			t.Errorf("%d dials in a minute of a place that knows no trunks, want two", n-6)
+			t.Errorf("%d dials in a minute of a node that does not support sessions, want 2", n-6)
 		}
 		e.dialErr = nil
 		time.Sleep(maxDialInterval)
@@ -132,8 +132,8 @@ func TestAPlaceWithoutTrunksIsSeldomDialed(t *testing.T) {
 	})
 }
 
-// A connection by which nothing ever comes is given up, and another one dialed later.
-func TestATrunkThatIsNeverHeardIsReplaced(t *testing.T) {
+// A connection on which nothing is received is closed, and another one is dialed later.
+func TestSessionWithoutPongIsReplaced(t *testing.T) {
 	var silent net.Conn
 	withSet(t, func(n int32, end net.Conn) {
 		if n == 1 {
@@ -146,16 +146,16 @@ func TestATrunkThatIsNeverHeardIsReplaced(t *testing.T) {
 		time.Sleep(connectTimeout + dialInterval)
 		e.want("the next", e.openStream(), true, 2)
 		if _, err := silent.Write([]byte{0}); err == nil {
-			t.Error("the first one is still open")
+			t.Error("the first connection is still open")
 		}
 	})
 }
 
-// stalling is a connection of a process that stands still while it is stalled.
+// stallingConn is a connection of a process that is stopped while stalled is set.
 type stallingConn struct {
 	net.Conn
 	stalled atomic.Bool
-	resume  chan struct{} // closed: it goes on
+	resume  chan struct{} // closed to resume the process
 }
 
 func (s *stallingConn) Read(p []byte) (int, error) {
@@ -166,10 +166,9 @@ func (s *stallingConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A lane is as good as a connection just made: of a trunk by which nothing has come for a
-// while the other end is asked for a word, and one that stands still is replaced. What runs
-// by it goes on, and it is not used again.
-func TestATrunkThatWentSilentIsAsked(t *testing.T) {
+// A session that has received nothing for a while is pinged before it gets new streams. If no pong
+// arrives, it is replaced: its streams continue, and no new ones are opened on it.
+func TestSilentSessionIsPingedAndReplaced(t *testing.T) {
 	var gate atomic.Pointer[stallingConn]
 	withSet(t, func(n int32, end net.Conn) {
 		if n == 1 {
@@ -183,13 +182,13 @@ func TestATrunkThatWentSilentIsAsked(t *testing.T) {
 		e.want("at first", first, true, 1)
 		time.Sleep(2 * heardWithin)
 		if first.Responsive() || first.SessionDraining() {
-			t.Errorf("after a silence it is fresh: %v, over: %v", first.Responsive(), first.SessionDraining())
+			t.Errorf("after a silence Responsive = %v, SessionDraining = %v", first.Responsive(), first.SessionDraining())
 		}
 		e.want("after a silence", e.OpenStream("far"), false, 1)
 		synctest.Wait()
 		e.want("once it has answered", e.OpenStream("far"), true, 1)
 		if !first.Responsive() {
-			t.Error("it has answered, and is not fresh")
+			t.Error("Responsive = false after the pong")
 		}
 		time.Sleep(dialInterval)
 		gate.Load().stalled.Store(true)
@@ -198,15 +197,15 @@ func TestATrunkThatWentSilentIsAsked(t *testing.T) {
 		synctest.Wait()
 		e.want("after that", e.OpenStream("far"), true, 2)
 		if !first.Quiet() || !first.SessionDraining() {
-			t.Error("what ran broke, or may be used again")
+			t.Error("the first stream failed, or its session is not draining")
 		}
 		close(gate.Load().resume)
 	})
 }
 
-// A trunk that breaks as it is asked tells that its other end has gone, and nothing of who is
-// there now: that one is dialed at once.
-func TestATrunkThatBreaksAsItIsAskedIsReplacedAtOnce(t *testing.T) {
+// A session that fails while it is pinged shows that its peer process is gone. A new process may
+// listen there, so it is dialed at once.
+func TestSessionThatFailsDuringPingIsReplacedAtOnce(t *testing.T) {
 	withSet(t, func(n int32, end net.Conn) {
 		if n > 1 {
 			serveAndDiscard(n, end)
@@ -216,7 +215,7 @@ func TestATrunkThatBreaksAsItIsAskedIsReplacedAtOnce(t *testing.T) {
 		b := make([]byte, headerLen)
 		_, _ = io.ReadFull(end, b) // a ping
 		_, _ = end.Write(appendFrame(nil, framePong, 0, nil))
-		_, _ = io.ReadFull(end, b) // a lane
+		_, _ = io.ReadFull(end, b) // a stream
 		_, _ = io.ReadFull(end, b) // the next ping
 	}, func(e *setFixture) {
 		e.want("at first", e.openStream(), true, 1)
@@ -225,16 +224,16 @@ func TestATrunkThatBreaksAsItIsAskedIsReplacedAtOnce(t *testing.T) {
 	})
 }
 
-// A trunk that gives its word and then fails what it carries, each time, is dialed less and less
-// often: streams would have served that. One that has lasted, or parted in peace, counts anew.
-func TestATrunkThatBreaksAgainAndAgainIsLeftAlone(t *testing.T) {
-	const often, seen = 10, 300 * time.Second // by then one more would be dialed each minute
+// Sessions that answer the first ping and then fail, with their streams, are dialed less and less
+// often. A session that lasted, or ended in order, resets the backoff.
+func TestRepeatedlyFailingSessionsAreDialedWithBackoff(t *testing.T) {
+	const often, seen = 10, 300 * time.Second // after that, one dial each minute
 	word := func(end net.Conn) {
 		_, _ = io.ReadFull(end, make([]byte, headerLen)) // a ping
 		_, _ = end.Write(appendFrame(nil, framePong, 0, nil))
 	}
 	for what, fails := range map[string]func(end net.Conn){
-		"broken": func(end net.Conn) { _, _ = end.Read(make([]byte, 1)) }, // with the first lane
+		"broken": func(end net.Conn) { _, _ = end.Read(make([]byte, 1)) }, // with the first stream
 		"silent": func(end net.Conn) { _, _ = io.Copy(io.Discard, end) },
 	} {
 		for how, parts := range map[string]func(st *Stream){
@@ -261,7 +260,7 @@ func TestATrunkThatBreaksAgainAndAgainIsLeftAlone(t *testing.T) {
 					asks(seen)
 					e.want("in five minutes", nil, false, often)
 					if e.destinations["far"].session != nil {
-						t.Error("a trunk that has failed is kept")
+						t.Error("a failed session is kept")
 					}
 					time.Sleep(maxDialInterval)
 					st := e.openStream()
@@ -278,8 +277,9 @@ func TestATrunkThatBreaksAgainAndAgainIsLeftAlone(t *testing.T) {
 	}
 }
 
-// What is dialed while all is renewed was dialed with what was before: no lane goes by it.
-func TestARenewalReachesWhatIsBeingDialed(t *testing.T) {
+// A session that was being dialed during Renew uses the old credentials. No stream is opened on
+// it.
+func TestRenewDiscardsSessionBeingDialed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &setFixture{t: t, serve: serveAndDiscard}
 		slow := make(chan struct{})
@@ -297,29 +297,29 @@ func TestARenewalReachesWhatIsBeingDialed(t *testing.T) {
 		time.Sleep(dialInterval)
 		e.want("then", e.openStream(), true, 2)
 		if n := len(e.list()); n != 1 {
-			t.Errorf("%d trunks run, want one", n)
+			t.Errorf("%d sessions run, want one", n)
 		}
 	})
 }
 
-// Lanes of before go on when all is renewed, and count in what there may be to that place.
-func TestLanesOfAllTrunksToAPlaceAreBounded(t *testing.T) {
+// After Renew, the streams of the old session continue, and count in the limit of their node.
+func TestStreamLimitCoversAllSessionsToNode(t *testing.T) {
 	withSet(t, serveAndDiscard, func(e *setFixture) {
 		first := e.openStream()
 		for range MaxStreams - 1 {
 			if e.OpenStream("far") == nil {
-				t.Fatal("no lane within the bound")
+				t.Fatal("no stream within the limit")
 			}
 		}
 		e.want("one more", e.OpenStream("far"), false, 1)
 		if first.SessionDraining() {
-			t.Error("a trunk that is full is over")
+			t.Error("a session at its stream limit is draining")
 		}
 		e.Renew()
 		time.Sleep(dialInterval)
-		e.want("by another trunk", e.openStream(), false, 2)
+		e.want("by another session", e.openStream(), false, 2)
 		if !first.Quiet() || !first.SessionDraining() {
-			t.Error("a lane of before broke with the renewal, or may be used again")
+			t.Error("the first stream failed after Renew, or its session is not draining")
 		}
 		_ = first.Close()
 		synctest.Wait()
@@ -331,22 +331,22 @@ func TestLanesOfAllTrunksToAPlaceAreBounded(t *testing.T) {
 	})
 }
 
-// A trunk whose first word is the last one gives no lanes.
-func TestASetOpensNoLaneToWhoStops(t *testing.T) {
+// A session whose first frame is a GOAWAY opens no streams.
+func TestSetOpensNoStreamAfterImmediateGoAway(t *testing.T) {
 	withSet(t, func(_ int32, end net.Conn) {
-		far := NewServer(end, NewBudget(MaxStreams, nil), func(*Stream) bool { t.Error("given"); return true })
+		far := NewServer(end, NewBudget(MaxStreams, nil), func(*Stream) bool { t.Error("stream accepted"); return true })
 		far.GoAway(0) // before it runs
 		_ = far.Run()
 	}, func(e *setFixture) {
 		e.want("of who stops", e.openStream(), false, 1)
 		if n := len(e.list()); n != 0 {
-			t.Errorf("%d trunks run on", n)
+			t.Errorf("%d sessions run", n)
 		}
 	})
 }
 
-// A set that is closed ends what it runs and what it dials, and gives nothing.
-func TestAClosedSetGivesNothing(t *testing.T) {
+// Close ends the sessions and the dials of a set. It opens no streams after that.
+func TestClosedSetOpensNoStreams(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &setFixture{t: t, serve: serveAndDiscard}
 		e.SessionSet = NewSessionSet(MaxStreams, func(ctx context.Context, place string) (net.Conn, error) {
@@ -360,7 +360,7 @@ func TestAClosedSetGivesNothing(t *testing.T) {
 		synctest.Wait()
 		e.Close()
 		if n := len(e.list()); n != 0 || st.Quiet() {
-			t.Errorf("%d trunks run on when the set is closed", n)
+			t.Errorf("%d sessions run after Close", n)
 		}
 		e.want("of a closed set", e.openStream(), false, 2)
 	})

@@ -18,7 +18,7 @@ import (
 	"shardway/peer/mux"
 )
 
-func TestEveryLaneCarriesItsOwnBytesBothWays(t *testing.T) {
+func TestStreamsCarryTheirOwnBytesBothWays(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		var all sync.WaitGroup
 		for i := range 50 {
@@ -29,7 +29,7 @@ func TestEveryLaneCarriesItsOwnBytesBothWays(t *testing.T) {
 					for rest := text; len(rest) > 0; {
 						n := min(len(rest), 1+rand.IntN(40<<10))
 						if _, err := way[0].Write(rest[:n]); err != nil {
-							t.Errorf("lane %d: %v", i, err)
+							t.Errorf("stream %d: %v", i, err)
 						}
 						rest = rest[n:]
 					}
@@ -37,7 +37,7 @@ func TestEveryLaneCarriesItsOwnBytesBothWays(t *testing.T) {
 				})
 				all.Go(func() {
 					if got, err := io.ReadAll(way[1]); err != nil || !bytes.Equal(got, text) {
-						t.Errorf("lane %d: %d bytes, %v, want its own %d", i, len(got), err, len(text))
+						t.Errorf("stream %d: %d bytes, %v, want its own %d", i, len(got), err, len(text))
 					}
 				})
 			}
@@ -46,8 +46,7 @@ func TestEveryLaneCarriesItsOwnBytesBothWays(t *testing.T) {
 	})
 }
 
-// A reader that takes nothing is its own lane's affair.
-func TestALaneThatNobodyReadsHoldsUpNoOther(t *testing.T) {
+func TestUnreadStreamDoesNotBlockOthers(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		stuck, unread := w.openStream()
 		var sent atomic.Int64
@@ -70,7 +69,7 @@ func TestALaneThatNobodyReadsHoldsUpNoOther(t *testing.T) {
 		_ = stuck.Close()
 		synctest.Wait()
 		if n := sent.Load(); n > mux.Window {
-			t.Errorf("%d bytes were sent that nobody has read, want %d at most", n, mux.Window)
+			t.Errorf("%d bytes were sent beyond the unread window, want at most %d", n, mux.Window)
 		}
 		if n, err := io.Copy(io.Discard, unread); n != sent.Load() || err != nil {
 			t.Errorf("read %d bytes, %v, of %d", n, err, sent.Load())
@@ -78,18 +77,18 @@ func TestALaneThatNobodyReadsHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-func TestWhatIsCutDoesNotEnd(t *testing.T) {
+func TestResetStreamHasNoEnd(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		near, far := w.openStream()
 		w.write(near, "half of")
-		synctest.Wait() // what has not left is not sent any more
+		synctest.Wait() // a reset discards what was not sent
 		_ = near.SetLinger(0)
 		_ = near.Close()
 		synctest.Wait()
 		w.expect(far, "half of")
 		w.expectError(far, syscall.ECONNRESET)
 		if _, err := far.Write([]byte("x")); !errors.Is(err, syscall.ECONNRESET) {
-			t.Errorf("Write to one that was cut = %v", err)
+			t.Errorf("Write to a reset stream = %v", err)
 		}
 		if _, err := near.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("Write after Close = %v", err)
@@ -98,7 +97,7 @@ func TestWhatIsCutDoesNotEnd(t *testing.T) {
 	})
 }
 
-func TestWhatIsClosedEndsBehindItsLastByte(t *testing.T) {
+func TestClosedStreamEndsAfterLastByte(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		near, far := w.openStream()
 		w.write(near, "all")
@@ -106,12 +105,12 @@ func TestWhatIsClosedEndsBehindItsLastByte(t *testing.T) {
 		w.expect(far, "all")
 		w.expectError(far, io.EOF)
 		if _, err := far.Write([]byte("x")); !errors.Is(err, syscall.EPIPE) {
-			t.Errorf("Write to one that reads no more = %v", err)
+			t.Errorf("Write to a stream whose peer has closed = %v", err)
 		}
 	})
 }
 
-func TestHalfOfALaneGoesOn(t *testing.T) {
+func TestHalfClosedStreamCarriesResponse(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		near, far := w.openStream()
 		w.write(near, "asks")
@@ -126,8 +125,8 @@ func TestHalfOfALaneGoesOn(t *testing.T) {
 	})
 }
 
-// What broke off with the trunk may have been whole: that is read first.
-func TestABrokenTrunkBreaksEveryLaneBehindWhatHasCome(t *testing.T) {
+// The data that was received before the failure may be a complete message, so it is read first.
+func TestFailedSessionFailsStreamsAfterReceivedData(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		near, far := w.openStream()
 		waits, _ := w.openStream()
@@ -141,13 +140,13 @@ func TestABrokenTrunkBreaksEveryLaneBehindWhatHasCome(t *testing.T) {
 		w.expectError(near, why)
 		synctest.Wait()
 		if !errors.Is(broke, why) {
-			t.Errorf("a waiting read ends with %v, want %v", broke, why)
+			t.Errorf("a blocked Read returned %v, want %v", broke, why)
 		}
 		if _, err := near.Write([]byte("x")); !errors.Is(err, why) {
 			t.Errorf("Write = %v, want %v", err, why)
 		}
 		if _, err := w.client.OpenStream(); !errors.Is(err, why) {
-			t.Errorf("Open = %v, want %v", err, why)
+			t.Errorf("OpenStream = %v, want %v", err, why)
 		}
 		if w.expectError(far, io.ErrUnexpectedEOF); !errors.Is(w.clientErr, why) || !errors.Is(w.serverErr, io.ErrUnexpectedEOF) {
 			t.Errorf("Run = %v and %v", w.clientErr, w.serverErr)
@@ -189,39 +188,39 @@ func TestDeadlinesEndReadsAndWrites(t *testing.T) {
 	})
 }
 
-func TestWhoLeavesIsNoticed(t *testing.T) {
+func TestWatchGoneReportsPeerEnd(t *testing.T) {
 	for what, leave := range map[string]func(w *sessionPair, near *mux.Stream){
-		"its end":   func(_ *sessionPair, near *mux.Stream) { _ = near.CloseWrite() },
-		"its close": func(_ *sessionPair, near *mux.Stream) { _ = near.Close() },
-		"the trunk": func(w *sessionPair, _ *mux.Stream) { w.client.Fail(errTestOver) },
+		"its end":     func(_ *sessionPair, near *mux.Stream) { _ = near.CloseWrite() },
+		"its close":   func(_ *sessionPair, near *mux.Stream) { _ = near.Close() },
+		"the session": func(w *sessionPair, _ *mux.Stream) { w.client.Fail(errTestOver) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			withSessionPair(t, func(w *sessionPair) {
 				near, far := w.openStream()
 				if !far.Quiet() {
-					t.Error("a lane on which nothing is said is not quiet")
+					t.Error("a stream without data is not quiet")
 				}
 				var told atomic.Int32
 				if stop := far.WatchGone(func() { told.Add(1) }); !stop() {
-					t.Error("told before anything happened")
+					t.Error("called before anything happened")
 				}
 				stop := far.WatchGone(func() { told.Add(1) })
 				leave(w, near)
 				synctest.Wait()
 				if told.Load() != 1 || stop() || far.Quiet() {
-					t.Errorf("told %d times", told.Load())
+					t.Errorf("called %d times", told.Load())
 				}
 			})
 		})
 	}
 }
 
-func TestARetiredTrunkEndsWithItsLastLane(t *testing.T) {
+func TestDrainingSessionEndsWithLastStream(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		near, far := w.openStream()
 		w.client.Drain()
 		if _, err := w.client.OpenStream(); !errors.Is(err, mux.ErrDraining) {
-			t.Errorf("Open = %v", err)
+			t.Errorf("OpenStream = %v", err)
 		}
 		w.write(near, "goes on")
 		w.expect(far, "goes on")
@@ -233,7 +232,7 @@ func TestARetiredTrunkEndsWithItsLastLane(t *testing.T) {
 	})
 }
 
-func TestLanesAreBounded(t *testing.T) {
+func TestOpenStreamReturnsErrStreamLimit(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		var last *mux.Stream
 		for range mux.MaxStreams {
@@ -243,7 +242,7 @@ func TestLanesAreBounded(t *testing.T) {
 			}
 		}
 		if _, err := w.client.OpenStream(); !errors.Is(err, mux.ErrStreamLimit) {
-			t.Errorf("Open = %v, want %v", err, mux.ErrStreamLimit)
+			t.Errorf("OpenStream = %v, want %v", err, mux.ErrStreamLimit)
 		}
 		_ = last.Close()
 		synctest.Wait()
@@ -259,14 +258,14 @@ func TestLanesAreBounded(t *testing.T) {
 		w.write(near, "x")
 		synctest.Wait()
 		if w.serverErr != nil {
-			t.Errorf("the other end refuses what is within its bound: %v", w.serverErr)
+			t.Errorf("the server fails within the stream limit: %v", w.serverErr)
 		}
 	})
 }
 
-// A lane that is cut before anything of it has left costs no other lane anything: the other
-// end has not heard of it yet, and a reset of what was never opened breaks the trunk.
-func TestALaneThatIsCutAtOnceBreaksNoOther(t *testing.T) {
+// A stream that is reset before anything of it was sent has no effect on other streams. The reset
+// of an unknown stream would be a protocol error.
+func TestStreamResetBeforeItWasSentIsHarmless(t *testing.T) {
 	withSessionPair(t, func(w *sessionPair) {
 		near, far := w.openStream()
 		for _, text := range []string{"", "asks"} {
@@ -281,13 +280,13 @@ func TestALaneThatIsCutAtOnceBreaksNoOther(t *testing.T) {
 			_ = cut.Close()
 			synctest.Wait()
 			if _, err := io.ReadAll(<-w.accepted); !errors.Is(err, syscall.ECONNRESET) {
-				t.Errorf("the other end reads it until %v, want %v", err, syscall.ECONNRESET)
+				t.Errorf("the server reads until %v, want %v", err, syscall.ECONNRESET)
 			}
 		}
 		w.write(near, "goes on")
 		w.expect(far, "goes on")
 		if w.clientErr != nil || w.serverErr != nil {
-			t.Errorf("the trunk ended with %v and %v", w.clientErr, w.serverErr)
+			t.Errorf("Run = %v and %v", w.clientErr, w.serverErr)
 		}
 	})
 }

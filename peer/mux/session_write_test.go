@@ -12,29 +12,29 @@ import (
 	"testing/synctest"
 )
 
-// before returns how many bytes of other lanes were sent before the first of this one.
-func (r *rawPeer) bytesBefore(lane uint32) (n int) {
+// bytesBefore returns how many bytes of other streams were sent before the first of this one.
+func (r *rawPeer) bytesBefore(stream uint32) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range r.sentFrames {
-		if f.typ == frameData && f.stream == lane {
+		if f.typ == frameData && f.stream == stream {
 			return n
 		}
 		n += len(f.data)
 	}
-	r.t.Errorf("lane %d says nothing", lane)
+	r.t.Errorf("no data of stream %d", stream)
 	return n
 }
 
-// Who has much to say lets others in between: what is short waits behind what is being
-// written and one bulkQueue.
-func TestWhatIsShortWaitsBehindLittle(t *testing.T) {
+// A long write lets others interleave: a short write waits behind the batch that is being written
+// and bulkQueueLimit bytes.
+func TestShortWriteWaitsBehindLittleData(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		long, _ := r.OpenStream()
 		short, _ := r.OpenStream()
 		var said sync.WaitGroup
 		said.Go(func() { _, _ = long.Write(make([]byte, Window)) })
-		synctest.Wait() // nobody reads yet
+		synctest.Wait() // the peer does not read yet
 		wrote := false
 		said.Go(func() {
 			_, _ = short.Write([]byte("short"))
@@ -42,27 +42,27 @@ func TestWhatIsShortWaitsBehindLittle(t *testing.T) {
 		})
 		synctest.Wait()
 		if !wrote {
-			t.Error("what is short waits until the long has gone")
+			t.Error("the short write waits until the long one is written")
 		}
 		r.startReading()
 		said.Wait()
 		synctest.Wait()
 		if n := r.bytesBefore(2); n > 2*bulkQueueLimit {
-			t.Errorf("%d bytes were sent before what is short, want %d at most", n, 2*bulkQueueLimit)
+			t.Errorf("%d bytes were sent before the short write, want at most %d", n, 2*bulkQueueLimit)
 		}
 		if _, b := r.sent(frameData); len(b) != Window+len("short") {
-			t.Errorf("%d bytes are sent in all", len(b))
+			t.Errorf("%d bytes were sent in total", len(b))
 		}
 	})
 }
 
-// However many lanes have something to answer, what waits to be written is bounded, and all of
-// it goes once there is room.
-func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
+// The queue is limited however many streams respond at the same time. All data is sent once there
+// is space.
+func TestQueueOfServerIsLimited(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
-		const lanes = 100
+		const streams = 100
 		var said sync.WaitGroup
-		for i := range uint32(lanes) {
+		for i := range uint32(streams) {
 			r.send(frameOpen, i+1, nil)
 			st := <-r.accepted
 			said.Go(func() {
@@ -71,41 +71,40 @@ func TestWhatWaitsToBeWrittenIsBounded(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait() // nobody reads
+		synctest.Wait() // the peer does not read
 		r.Session.mu.Lock()
 		if n := len(r.queue); n > queueLimit+headerLen {
-			t.Errorf("%d bytes wait to be written, want %d at most", n, queueLimit)
+			t.Errorf("%d bytes are queued, want at most %d", n, queueLimit)
 		}
 		r.Session.mu.Unlock()
 		r.startReading()
 		said.Wait()
-		if _, b := r.sent(frameData); len(b) != lanes*maxFrameData {
-			t.Errorf("%d bytes are sent in all, want %d", len(b), lanes*maxFrameData)
+		if _, b := r.sent(frameData); len(b) != streams*maxFrameData {
+			t.Errorf("%d bytes were sent in total, want %d", len(b), streams*maxFrameData)
 		}
 	})
 }
 
-// Who waits for room in a trunk that breaks does not wait any more.
-func TestWhoWaitsForRoomLearnsThatTheTrunkBroke(t *testing.T) {
+func TestSessionFailureWakesBlockedWriters(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		why := errors.New("cut")
-		const lanes = 3 * bulkQueueLimit / Window
-		done := make(chan error, lanes)
-		for range lanes {
+		const streams = 3 * bulkQueueLimit / Window
+		done := make(chan error, streams)
+		for range streams {
 			long, _ := r.OpenStream()
 			go func() {
 				_, err := long.Write(make([]byte, Window))
 				done <- err
 			}()
 		}
-		synctest.Wait() // nobody reads
+		synctest.Wait() // the peer does not read
 		taken := len(done)
 		r.Fail(why)
 		synctest.Wait()
-		if taken == lanes || len(done) != lanes {
-			t.Fatalf("%d of %d did not wait, and %d do still", taken, lanes, lanes-len(done))
+		if taken == streams || len(done) != streams {
+			t.Fatalf("%d of %d writes did not block, and %d still do", taken, streams, streams-len(done))
 		}
-		for i := range lanes {
+		for i := range streams {
 			if err := <-done; i >= taken && !errors.Is(err, why) {
 				t.Errorf("Write = %v, want %v", err, why)
 			}
@@ -113,12 +112,12 @@ func TestWhoWaitsForRoomLearnsThatTheTrunkBroke(t *testing.T) {
 	})
 }
 
-// Urgent frames come first also where all goes out in one write.
-func TestWhatIsUrgentComesFirstInOneWrite(t *testing.T) {
+// Urgent frames come first also within one batch.
+func TestUrgentFramesComeFirstInBatch(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		st, _ := r.OpenStream()
 		_, _ = st.Write([]byte("is being written"))
-		synctest.Wait() // nobody reads yet
+		synctest.Wait() // the peer does not read yet
 		_, _ = st.Write([]byte("waits"))
 		r.Ping()
 		r.startReading()
@@ -140,33 +139,33 @@ func asBytes(kinds []frameType) (b []byte) {
 	return b
 }
 
-// The last word passes what waits: what it saves is what is on its way.
-func TestTheLastWordPassesWhatWaits(t *testing.T) {
+// A GOAWAY overtakes queued data, because it saves what the peer is about to send.
+func TestGoAwayOvertakesData(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.send(frameOpen, 1, nil)
 		st := <-r.accepted
 		synctest.Wait()
 		_, _ = st.Write([]byte("is being written"))
-		synctest.Wait() // nobody reads yet
+		synctest.Wait() // the peer does not read yet
 		_, _ = st.Write([]byte("waits"))
 		r.GoAway(0)
 		_, _ = st.Write([]byte("more"))
 		r.GoAway(0)
 		r.startReading()
 		if n, _ := r.sent(frameGoAway); n != 1 {
-			t.Errorf("the last word is said %d times", n)
+			t.Errorf("%d GOAWAY frames were sent", n)
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for i, f := range r.sentFrames {
 			if f.typ == frameGoAway && i > 1 {
-				t.Errorf("the last word is frame %d: %v", i, r.sentFrames)
+				t.Errorf("the GOAWAY is frame %d: %v", i, r.sentFrames)
 			}
 		}
 	})
 }
 
-// mute is a connection that nothing comes from, and that breaks when written to.
+// silentConn is a connection whose reads block until Close and whose writes fail.
 type silentConn struct {
 	net.Conn
 	closed   chan struct{}
@@ -178,7 +177,7 @@ func (m silentConn) Read([]byte) (int, error)  { <-m.closed; return 0, net.ErrCl
 func (m silentConn) Write([]byte) (int, error) { return 0, m.writeErr }
 func (m silentConn) Close() error              { m.once.Do(func() { close(m.closed) }); return nil }
 
-// wrapped counts what is closed above a connection.
+// wrappedConn records the order in which it and its inner connection are closed.
 type wrappedConn struct {
 	silentConn
 	order *[]string
@@ -194,9 +193,9 @@ type innerConn struct {
 
 func (s innerConn) Close() error { *s.order = append(*s.order, "socket"); return nil }
 
-// A path that is dead may show by what is written only. The socket is closed first: what
-// wraps it would wait to say goodbye.
-func TestATrunkThatCannotWriteBreaks(t *testing.T) {
+// A dead path may show only as a write error. The socket is closed before the connections that
+// wrap it, because they would block to send their last bytes.
+func TestWriteErrorFailsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var order []string
 		m := silentConn{closed: make(chan struct{}), once: new(sync.Once), writeErr: syscall.ETIMEDOUT}
@@ -217,12 +216,12 @@ func TestATrunkThatCannotWriteBreaks(t *testing.T) {
 			t.Errorf("Run = %v, want %v", err, syscall.ETIMEDOUT)
 		}
 		if len(order) != 2 || order[0] != "socket" || order[1] != "wrap" {
-			t.Errorf("closed: %v, want the socket and then what wraps it", order)
+			t.Errorf("closed: %v, want the socket first", order)
 		}
 	})
 }
 
-// end is the last read of a connection that brings its last bytes with its end.
+// lastReadConn is a connection whose last bytes are read together with io.EOF.
 type lastReadConn struct {
 	scriptedConn
 	b []byte
@@ -234,20 +233,20 @@ func (e *lastReadConn) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-func TestBytesThatComeWithTheEndAreTaken(t *testing.T) {
+func TestBytesReadTogetherWithEOFAreHandled(t *testing.T) {
 	b := appendFrame(appendFrame(nil, frameOpen, 1, nil), frameData, 1, []byte("all"))
 	given := make(chan *Stream, 1)
 	_ = newSession(&lastReadConn{b: appendFrame(b, frameEndStream, 1, nil)}, NewBudget(MaxStreams, nil), func(st *Stream) bool { given <- st; return true }).Run()
 	if len(given) != 1 {
-		t.Fatal("no lane is given")
+		t.Fatal("no stream was accepted")
 	}
 	if got, err := io.ReadAll(<-given); string(got) != "all" || err != nil {
 		t.Errorf("read %q, %v", got, err)
 	}
 }
 
-// A retired trunk without lanes ends at once, whichever end retires it.
-func TestATrunkWithoutLanesEndsAsItRetires(t *testing.T) {
+// A session without streams ends at once when either end drains it.
+func TestSessionWithoutStreamsDrainsAtOnce(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		r.Drain()
 		synctest.Wait()
@@ -257,14 +256,14 @@ func TestATrunkWithoutLanesEndsAsItRetires(t *testing.T) {
 	})
 	withRawPeer(t, false, func(r *rawPeer) {
 		if r.send(frameGoAway, 0, nil); !errors.Is(r.runErr, ErrDraining) {
-			t.Errorf("Run = %v after the last word, want %v", r.runErr, ErrDraining)
+			t.Errorf("Run = %v after the GOAWAY, want %v", r.runErr, ErrDraining)
 		}
 	})
 }
 
-// What is being written is not written over by what comes meanwhile, also where the room
-// that large writes needed is given up.
-func TestWhatIsBeingWrittenIsLeftAlone(t *testing.T) {
+// New frames do not overwrite the batch that is being written, also when the large buffers are
+// released.
+func TestBatchBeingWrittenIsNotOverwritten(t *testing.T) {
 	withRawPeer(t, false, func(r *rawPeer) {
 		st, _ := r.OpenStream()
 		long, _ := r.OpenStream()
@@ -276,27 +275,27 @@ func TestWhatIsBeingWrittenIsLeftAlone(t *testing.T) {
 		put := func(i uint32) { _, _ = st.Write(binary.BigEndian.AppendUint32(nil, i)); synctest.Wait() }
 		put(0)
 		for i := range uint32(3 * shrinkAfter) {
-			put(i + 1) // while the one before is being written
+			put(i + 1) // while the previous frame is being written
 			want := appendFrame(nil, frameData, st.id, binary.BigEndian.AppendUint32(nil, i))
 			got := make([]byte, len(want))
 			if _, err := io.ReadFull(r.conn, got); err != nil || !bytes.Equal(got, want) {
-				t.Fatalf("little frame %d is %x, %v, want %x", i, got, err, want)
+				t.Fatalf("small frame %d is %x, %v, want %x", i, got, err, want)
 			}
 			synctest.Wait()
 		}
 		r.Session.mu.Lock()
 		defer r.Session.mu.Unlock()
 		if n := max(cap(r.queue), cap(r.spare)); n > maxKeptQueue {
-			t.Errorf("room for %d bytes is kept that nobody needs, want %d", n, maxKeptQueue)
+			t.Errorf("a buffer of %d bytes is kept, want %d", n, maxKeptQueue)
 		}
 	})
 }
 
-// The end that is given lanes cuts them at once: what waits of its answer is not sent.
-func TestACutOfAGivenLanePassesWhatWaits(t *testing.T) {
+// A reset by the server overtakes the queued data of its stream.
+func TestResetByServerOvertakesItsData(t *testing.T) {
 	withRawPeer(t, true, func(r *rawPeer) {
 		r.Ping()
-		synctest.Wait() // that is being written
+		synctest.Wait() // the ping is being written
 		r.send(frameOpen, 1, nil)
 		st := <-r.accepted
 		_, _ = st.Write([]byte("waits"))
@@ -314,20 +313,20 @@ func TestACutOfAGivenLanePassesWhatWaits(t *testing.T) {
 	})
 }
 
-// A lane asks to be looked at again only as often as it is told of room.
-func TestRoomIsToldOnce(t *testing.T) {
+// A blocked writer tries again once for each signal.
+func TestQueueSpaceSignalIsConsumedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newStream(nil, 1, Window)
 		st.signalQueueSpace()
 		if err := st.waitQueueSpace(0); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // each waits for its own
+		for range 2 { // each call waits for its own signal
 			waits := make(chan error, 1)
 			go func() { waits <- st.waitQueueSpace(0) }()
 			synctest.Wait()
 			if len(waits) != 0 {
-				t.Error("it goes on without room")
+				t.Error("the writer continues without queue space")
 			}
 			st.signalQueueSpace()
 			if err := <-waits; err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Who does not wait at a lane is told, once, as soon as a read would not: whatever the reason.
-func TestWhoDoesNotWaitIsToldOnce(t *testing.T) {
+// Ready calls wake once, as soon as Read would not block, for whatever reason.
+func TestReadyCallsWakeOnce(t *testing.T) {
 	for how, f := range map[string]func(r *rawPeer, st *Stream){
 		"bytes": func(r *rawPeer, st *Stream) {
 			r.send(frameData, st.id, []byte("x"))
@@ -32,14 +32,14 @@ func TestWhoDoesNotWaitIsToldOnce(t *testing.T) {
 				st := <-r.accepted
 				told := 0
 				if !st.Ready(func() { told++ }) || told != 0 {
-					t.Fatalf("it is ready, though nothing has come; told %d times", told)
+					t.Fatalf("Ready = false without data; called %d times", told)
 				}
 				f(r, st)
 				if synctest.Wait(); told != 1 {
-					t.Errorf("told %d times, want once", told)
+					t.Errorf("called %d times, want once", told)
 				}
 				if st.Ready(func() { told++ }) || told != 1 {
-					t.Errorf("it is not ready, though a read does not wait; told %d times", told)
+					t.Errorf("Ready = true although Read would not block; called %d times", told)
 				}
 			})
 		})

@@ -20,7 +20,7 @@ import (
 	"shardway/peer/mux"
 )
 
-// overTCP runs f with both ends of a trunk over a socket, as it is and sealed.
+// withTCPPair runs f with both ends of a session over TCP, in plaintext and with TLS.
 func withTCPPair(t *testing.T, f func(t *testing.T, near, far *mux.Session, given <-chan *mux.Stream)) {
 	t.Helper()
 	for name, wrap := range transports() {
@@ -39,7 +39,7 @@ func withTCPPair(t *testing.T, f func(t *testing.T, near, far *mux.Session, give
 	}
 }
 
-// wraps returns what may be between a trunk and its socket.
+// transports returns functions that wrap the two ends of a connection.
 func transports() map[string]func(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
 	return map[string]func(t *testing.T, near, far net.Conn) (net.Conn, net.Conn){
 		"plain":  func(_ *testing.T, near, far net.Conn) (net.Conn, net.Conn) { return near, far },
@@ -56,7 +56,7 @@ func transports() map[string]func(t *testing.T, near, far net.Conn) (net.Conn, n
 	}
 }
 
-// diverted is a connection whose writes may go elsewhere.
+// diverted is a connection that implements recordInterceptor.
 type recordInterceptor struct {
 	*net.TCPConn
 	to func(b []byte)
@@ -75,7 +75,7 @@ func (d *recordInterceptor) Write(b []byte) (int, error) {
 	return d.TCPConn.Write(b)
 }
 
-// dialed returns both ends of a connection.
+// dialTCP returns both ends of a TCP connection.
 func dialTCP(t *testing.T) (_ *testing.T, near, far net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,7 +94,7 @@ func dialTCP(t *testing.T) (_ *testing.T, near, far net.Conn) {
 	return t, near, far
 }
 
-// certificate returns one that nobody checks.
+// certificate returns a self-signed certificate.
 func certificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -109,7 +109,7 @@ func certificate(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert}, PrivateKey: key}
 }
 
-// sealed wraps both ends in TLS.
+// withTLS wraps both ends in TLS.
 func withTLS(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
 	t.Helper()
 	server := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})
@@ -122,20 +122,20 @@ func withTLS(t *testing.T, near, far net.Conn) (net.Conn, net.Conn) {
 	return client, server
 }
 
-// echo says back all that a lane brings.
+// echo writes back all that it reads.
 func echo(st *mux.Stream) {
 	_, _ = io.Copy(st, st)
 	_ = st.Close()
 }
 
-// Many ask at once, each writes itself or lets another one write for it, and each has its
-// own bytes back, in order, whatever is long.
-func TestWhoWritesForOthersMixesNothingUp(t *testing.T) {
+// Many streams write at the same time, inline or through the writer. Each gets its own bytes back
+// in order, also for long writes.
+func TestConcurrentInlineWritesKeepOrder(t *testing.T) {
 	withTCPPair(t, func(t *testing.T, near, _ *mux.Session, given <-chan *mux.Stream) {
 		t.Helper()
-		const lanes, rounds = 40, 150
+		const streams, rounds = 40, 150
 		var all sync.WaitGroup
-		for i := range lanes {
+		for i := range streams {
 			st, err := near.OpenStream()
 			if err != nil {
 				t.Fatal(err)
@@ -151,13 +151,13 @@ func TestWhoWritesForOthersMixesNothingUp(t *testing.T) {
 					go func() { _, _ = st.Write(said) }()
 					got := make([]byte, len(said))
 					if _, err := io.ReadFull(st, got); err != nil || !bytes.Equal(got, said) {
-						t.Errorf("lane %d, round %d: what it said has not come back: %v", i, n, err)
+						t.Errorf("stream %d, round %d: the echo is wrong: %v", i, n, err)
 						return
 					}
 				}
 			})
 		}
-		for range lanes {
+		for range streams {
 			st := <-given
 			all.Go(func() { echo(st) })
 		}
@@ -165,7 +165,7 @@ func TestWhoWritesForOthersMixesNothingUp(t *testing.T) {
 	})
 }
 
-// slow is a connection that brings nothing while somebody else has the gate.
+// gatedConn is a connection whose reads return nothing while the gate is locked.
 type gatedConn struct {
 	net.Conn
 	gate *sync.Mutex
@@ -178,9 +178,9 @@ func (s gatedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Who has something to say to an end that reads nothing waits as its own deadline allows,
-// though nobody else writes, and nothing is lost of what was taken before.
-func TestWhoWritesItselfIsNotHeldByTheSocket(t *testing.T) {
+// A write to a peer that does not read respects its own deadline, even if no other goroutine
+// writes. Data that was accepted before is not lost.
+func TestInlineWriteDoesNotBlockOnSocket(t *testing.T) {
 	for name, wrap := range transports() {
 		t.Run(name, func(t *testing.T) {
 			a, b := wrap(dialTCP(t))
@@ -202,24 +202,24 @@ func TestWhoWritesItselfIsNotHeldByTheSocket(t *testing.T) {
 			defer runs.Wait()
 			defer far.Fail(errTestOver)
 			defer near.Fail(errTestOver)
-			var lanes []*mux.Stream
+			var streams []*mux.Stream
 			for range most {
 				st, err := near.OpenStream()
 				if err != nil {
 					t.Fatal(err)
 				}
-				lanes = append(lanes, st)
+				streams = append(streams, st)
 			}
-			if err := near.AwaitPong(t.Context()); err != nil { // all opens have been read: nobody writes
+			if err := near.AwaitPong(t.Context()); err != nil { // all open frames have been read, so the writer is idle
 				t.Fatal(err)
 			}
 			gate.Lock()
 			whole := 0
-			for _, st := range lanes {
+			for _, st := range streams {
 				_ = st.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
 				_, err := st.Write(make([]byte, size))
 				if errors.Is(err, os.ErrDeadlineExceeded) {
-					break // neither the socket nor the queue takes more
+					break // neither the socket nor the queue accepts more
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -227,9 +227,9 @@ func TestWhoWritesItselfIsNotHeldByTheSocket(t *testing.T) {
 				whole++
 			}
 			if whole == most {
-				t.Fatal("the socket takes all there is")
+				t.Fatal("the socket accepted all data")
 			}
-			for i, st := range lanes {
+			for i, st := range streams {
 				if i >= whole {
 					_ = st.SetLinger(0)
 				}
@@ -240,10 +240,10 @@ func TestWhoWritesItselfIsNotHeldByTheSocket(t *testing.T) {
 				select {
 				case n := <-brought:
 					if n != size {
-						t.Errorf("a lane brings %d bytes, want the %d that were taken", n, size)
+						t.Errorf("a stream delivered %d bytes, want the %d that were accepted", n, size)
 					}
 				case err := <-ended:
-					t.Fatalf("the trunk ends with %v", err)
+					t.Fatalf("Run = %v", err)
 				}
 			}
 		})

@@ -19,7 +19,7 @@ import (
 	"shardway/peer/mux"
 )
 
-// counted is a connection that counts what TLS has it write beside the socket.
+// countingConn is a recordInterceptor that counts the bytes that TLS writes.
 type countingConn struct {
 	*net.TCPConn
 	to func(b []byte)
@@ -57,7 +57,7 @@ func (d *countingConn) Write(b []byte) (int, error) {
 	return d.TCPConn.Write(b)
 }
 
-// sealer seals records of TLS 1.3 (AES-128-GCM, SHA-256) as a client would.
+// sealer encrypts records of TLS 1.3 (AES-128-GCM, SHA-256) as a client would.
 type sealer struct {
 	secret []byte
 	aead   cipher.AEAD
@@ -101,8 +101,7 @@ func (s *sealer) record(b []byte, typ byte, data []byte) []byte {
 	return s.aead.Seal(append(b, head...), nonce, inner, head)
 }
 
-// handshake has a client at a and a server at far speak TLS, and returns the server and what
-// the client seals with.
+// handshake performs a TLS handshake, and returns the server and the traffic secret of the client.
 func handshake(t *testing.T, a net.Conn, far *countingConn) (server *tls.Conn, secret []byte) {
 	t.Helper()
 	server = tls.Server(far, &tls.Config{Certificates: []tls.Certificate{certificate(t)}, SessionTicketsDisabled: true})
@@ -124,11 +123,11 @@ func handshake(t *testing.T, a net.Conn, far *countingConn) (server *tls.Conn, s
 	return server, secret
 }
 
-// pong is one that nobody asked for, which wants no answer.
+// pong is an unsolicited pong frame, which needs no response.
 var pong = []byte{0, 0, 0, 9, 0, 0, 0, 0} //nolint:gochecknoglobals // a constant
 
-// Who asks for new keys has their answer though the trunk has nothing to say.
-func TestNewKeysAreAnswered(t *testing.T) {
+// A key update of the peer is answered even if the session has nothing else to write.
+func TestTLSKeyUpdateIsAnswered(t *testing.T) {
 	_, a, b := dialTCP(t)
 	raw, is := b.(*net.TCPConn)
 	if !is {
@@ -151,13 +150,13 @@ func TestNewKeysAreAnswered(t *testing.T) {
 	}
 	head := make([]byte, 5)
 	if _, err := io.ReadFull(a, head); err != nil || head[0] != 23 {
-		t.Errorf("the answer is %x, %v, want a record", head, err)
+		t.Errorf("the reply is %x, %v, want a record", head, err)
 	}
 }
 
-// A peer that asks for new keys all the time, and gives the trunk nothing to say, has the
-// other end keep no more than a queue may hold.
-func TestWhoAsksForNewKeysIsBounded(t *testing.T) {
+// A peer that requests key updates all the time, on a session that has nothing to write, cannot
+// make this end keep more than a limited number of bytes.
+func TestTLSRepliesAreLimited(t *testing.T) {
 	_, a, b := dialTCP(t)
 	small, is := b.(*net.TCPConn)
 	if !is {
@@ -185,7 +184,7 @@ func TestWhoAsksForNewKeysIsBounded(t *testing.T) {
 		for i := range updates {
 			out = s.record(out, 22, []byte{24, 0, 0, 1, 1}) // KeyUpdate, update_requested
 			s = newSealer(expand(s.secret, "traffic upd", 32))
-			if i%8 == 7 { // TLS takes 16 in a row
+			if i%8 == 7 { // crypto/tls accepts 16 in a row
 				out = s.record(out, 23, pong)
 			}
 			if i%1000 == 999 {
@@ -201,14 +200,14 @@ func TestWhoAsksForNewKeysIsBounded(t *testing.T) {
 	for far.diverted < updates*27 {
 		select {
 		case <-ended:
-			t.Logf("the trunk ended; kept %d", far.diverted-far.written)
+			t.Logf("the session ended with %d bytes buffered", far.diverted-far.written)
 			return
 		default:
 		}
 		if kept := far.diverted - far.written; kept > bound {
-			t.Fatalf("it keeps %d bytes that no one has asked to write (%d went out), and more with each", kept, far.written)
+			t.Fatalf("%d bytes of replies are buffered (%d were written)", kept, far.written)
 		}
 		far.changed.Wait()
 	}
-	t.Errorf("it kept %d bytes", far.diverted-far.written)
+	t.Errorf("%d bytes of replies were buffered", far.diverted-far.written)
 }

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Who may wait is given a lane by the trunk that is being laid, all of them by one; nobody waits
-// for longer than he may, nor where nothing is being done.
-func TestWhoWaitsIsGivenALaneByTheTrunkThatIsLaid(t *testing.T) {
+// All callers of OpenStreamWait get streams of the one session that is being connected. None waits
+// longer than its context allows, or if no Connect is running.
+func TestOpenStreamWaitUsesSessionBeingConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &setFixture{t: t, serve: serveAndDiscard}
 		const slow = 100 * time.Millisecond
@@ -36,24 +36,24 @@ func TestWhoWaitsIsGivenALaneByTheTrunkThatIsLaid(t *testing.T) {
 		}
 		synctest.Wait()
 		if st, took := asks(slow / 2); st != nil || took != slow/2 {
-			t.Errorf("a lane: %v, after %v, want none after %v", st != nil, took, slow/2)
+			t.Errorf("stream opened: %v after %v, want none after %v", st != nil, took, slow/2)
 		}
 		for range many {
 			if st := <-given; st == nil || st.SessionConn() != e.destinationLocked("far").session.conn {
-				t.Fatal("one who waited is given no lane, or by another trunk")
+				t.Fatal("a waiting caller got no stream, or one of another session")
 			}
 		}
 		e.want("who waits", nil, false, 1)
 		e.destinationLocked("far").session.Fail(net.ErrClosed)
 		synctest.Wait()
 		if st, took := asks(time.Second); st != nil || took != 0 {
-			t.Errorf("a lane: %v, after %v, where the place was dialed just now", st != nil, took)
+			t.Errorf("stream opened: %v after %v, just after a dial", st != nil, took)
 		}
 	})
 }
 
-// Of lanes that are many, many may be refused at once, and no trunk ends with that.
-func TestManyLegsAreRefusedAtOnce(t *testing.T) {
+// With many streams, many may be refused at once, and the session does not fail.
+func TestManyWebSocketStreamsCanBeRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
 		given := 0
@@ -64,23 +64,23 @@ func TestManyLegsAreRefusedAtOnce(t *testing.T) {
 		for i := range 4 * MaxStreams {
 			b = appendFrame(b, frameOpen, uint32(i+1), nil)
 		}
-		_, _ = far.Write(b) // who reads nothing meanwhile
+		_, _ = far.Write(b) // and reads nothing
 		synctest.Wait()
 		if err := r.failure(); err != nil || given != 1 {
-			t.Errorf("%d lanes are given, and the trunk ends with %v", given, err)
+			t.Errorf("%d streams were accepted, and Run = %v", given, err)
 		}
 		_ = far.Close()
 		if err := <-ended; err == nil {
-			t.Error("it ends without a reason")
+			t.Error("Run = nil")
 		}
 	})
 }
 
-// What the lanes of sockets have to say waits where much waits already, at either end: they are
-// too many for their credit to bound it.
-func TestWhatLegsHaveToSayIsBounded(t *testing.T) {
+// WebSocket streams wait for queue space at either end: they are too many for their credit to
+// limit the queue.
+func TestQueueOfWebSocketStreamsIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		near, far := net.Pipe() // nobody reads
+		near, far := net.Pipe() // the peer does not read
 		r := newSession(near, NewBudget(MaxWebSocketStreams, nil), nil)
 		ended := make(chan error, 1)
 		go func() { ended <- r.Run() }()
@@ -90,7 +90,7 @@ func TestWhatLegsHaveToSayIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			synctest.Wait() // the first is being written, and all others wait behind it
+			synctest.Wait() // the first frame is being written, and all others are queued
 			go func() { _, _ = st.Write(make([]byte, maxFrameData)) }()
 		}
 		synctest.Wait()
@@ -98,11 +98,11 @@ func TestWhatLegsHaveToSayIsBounded(t *testing.T) {
 		waiting := len(r.queue)
 		r.mu.Unlock()
 		if waiting > queueLimit+many*headerLen+headerLen {
-			t.Errorf("%d bytes wait to be written, want %d at most", waiting, queueLimit)
+			t.Errorf("%d bytes are queued, want at most %d", waiting, queueLimit)
 		}
 		_ = far.Close()
 		if err := <-ended; err == nil {
-			t.Error("it ends without a reason")
+			t.Error("Run = nil")
 		}
 		synctest.Wait()
 	})

@@ -12,15 +12,15 @@ import (
 	"testing/synctest"
 )
 
-// shared is a trunk whose lanes share bytes, with both its ends.
+// windowPair is both ends of a session whose streams share a window pool.
 type windowPair struct {
 	*testing.T
 	client, server *Session
-	pool           *Budget // of far
+	pool           *Budget // of the server
 	accepted       chan *Stream
 }
 
-// inShared runs f in a bubble, where the lanes share so many bytes at each end.
+// withWindowPair runs f in a synctest bubble. The pool at each end has most bytes.
 func withWindowPair(t *testing.T, most int32, f func(w *windowPair)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,8 +47,8 @@ func (w *windowPair) openStream() (near, far *Stream) {
 	return near, <-w.accepted
 }
 
-// pours has so many bytes written, and read once what is written waits for that. It returns the
-// largest window that there was.
+// transfer writes and reads n bytes. Each read happens when the writer has no credit left. It returns
+// the largest window of the stream.
 func (w *windowPair) transfer(near, far *Stream, n int) (most int) {
 	w.Helper()
 	var says sync.WaitGroup
@@ -58,20 +58,20 @@ func (w *windowPair) transfer(near, far *Stream, n int) (most int) {
 		}
 	})
 	for b := make([]byte, maxFrameData); n > 0; {
-		synctest.Wait() // all that has credit is there
+		synctest.Wait() // all bytes with credit have arrived
 		m, err := far.Read(b)
 		if n -= m; err != nil {
 			w.Fatalf("Read: %v", err)
 		}
-		most = max(most, far.window) // nobody else is at it
+		most = max(most, far.window) // no other goroutine uses the stream
 	}
 	says.Wait()
 	synctest.Wait()
 	return most
 }
 
-// wantWindows fails the test unless these are the windows of the lanes, and what is lent is what
-// they are beyond the first ones.
+// wantWindows checks the windows of the streams, and that the pool usage is their sum beyond
+// FirstWindow each.
 func (w *windowPair) wantWindows(what string, want map[*Stream]int) {
 	w.Helper()
 	lent := 0
@@ -85,13 +85,13 @@ func (w *windowPair) wantWindows(what string, want map[*Stream]int) {
 		}
 	}
 	if got := w.pool.InUse(); got != lent || w.pool.parent.InUse() != lent {
-		w.Errorf("%s: %d bytes are lent, %d of all, want %d", what, got, w.pool.parent.InUse(), lent)
+		w.Errorf("%s: %d bytes are in use, %d in the parent, want %d", what, got, w.pool.parent.InUse(), lent)
 	}
 }
 
-// The window of a lane that is read grows as long as there are bytes to share. Where there are
-// few left who does not need his gives back, and who leaves gives back all.
-func TestWhoIsReadIsLentAWindow(t *testing.T) {
+// The window of a stream that is read grows while the pool has bytes. When few are left, a stream
+// that does not need its window returns a part of it, and a stream that closes returns all.
+func TestWindowGrowsFromPool(t *testing.T) {
 	withWindowPair(t, 2*(Window-FirstWindow), func(w *windowPair) {
 		near1, far1 := w.openStream()
 		near2, far2 := w.openStream()
@@ -107,7 +107,7 @@ func TestWhoIsReadIsLentAWindow(t *testing.T) {
 		}
 		w.wantWindows("most are lent", map[*Stream]int{far1: Window, far2: Window / 2, far3: FirstWindow})
 		if most := w.transfer(near3, far3, 16*Window); most != Window/2 {
-			t.Errorf("the window grows to %d with what there is, want %d", most, Window/2)
+			t.Errorf("the window grows to %d with the rest of the pool, want %d", most, Window/2)
 		}
 		w.wantWindows("few are left", map[*Stream]int{far1: Window, far2: Window / 2, far3: Window / 2})
 		for range Window / 64 {
@@ -117,18 +117,18 @@ func TestWhoIsReadIsLentAWindow(t *testing.T) {
 		_ = far2.Close()
 		w.wantWindows("one has left", map[*Stream]int{far1: Window / 4, far2: FirstWindow, far3: Window / 2})
 		if most := w.transfer(near3, far3, 16*Window); most != Window {
-			t.Errorf("the window grows to %d with what was given back, want %d", most, Window)
+			t.Errorf("the window grows to %d with the returned bytes, want %d", most, Window)
 		}
-		_, _ = near1.Write(make([]byte, 64)) // it comes, and is kept
+		_, _ = near1.Write(make([]byte, 64)) // it is received and stays unread
 		synctest.Wait()
 		w.server.Fail(net.ErrClosed)
 		_, _ = far1.Close(), far3.Close()
-		w.wantWindows("the trunk has failed", map[*Stream]int{far1: FirstWindow, far3: FirstWindow})
+		w.wantWindows("the session has failed", map[*Stream]int{far1: FirstWindow, far3: FirstWindow})
 	})
 }
 
-// Who sends more than the first window before anything was read loses the trunk.
-func TestTheFirstWindowIsSmallWhereBytesAreShared(t *testing.T) {
+// A peer that sends more than FirstWindow before anything was read loses the session.
+func TestFirstWindowIsEnforcedWithPool(t *testing.T) {
 	for _, more := range []int{0, 1} {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := net.Pipe()
@@ -139,19 +139,19 @@ func TestTheFirstWindowIsSmallWhereBytesAreShared(t *testing.T) {
 			_, _ = far.Write(appendFrame(b, frameData, 1, make([]byte, FirstWindow+more)))
 			synctest.Wait()
 			if err := tr.failure(); errors.Is(err, errProtocol) != (more > 0) {
-				t.Errorf("the trunk ends with %v after %d bytes more than there is room for", err, more)
+				t.Errorf("Run = %v after %d bytes beyond FirstWindow", err, more)
 			}
 			_ = far.Close()
 			if err := <-ended; err == nil {
-				t.Error("it ends without a reason")
+				t.Error("Run = nil")
 			}
 		})
 	}
 }
 
-// Whatever is said and read in whatever order: it arrives, and no end keeps more than each lane
-// has and all share.
-func TestWhatSharesBytesArrives(t *testing.T) {
+// All bytes arrive, however writes and reads are interleaved, and no end keeps more than the first
+// windows and the pool.
+func TestStreamsOfPoolDeliverTheirBytes(t *testing.T) {
 	const many, total, most = 40, 5 * Window, 3 * Window
 	withWindowPair(t, most, func(w *windowPair) {
 		var all sync.WaitGroup
@@ -173,7 +173,7 @@ func TestWhatSharesBytesArrives(t *testing.T) {
 				all.Go(func() {
 					got, err := io.ReadAll(io.MultiReader(io.LimitReader(way[1], rand.Int64N(total)), way[1]))
 					if err != nil || !bytes.Equal(got, text) {
-						w.Errorf("%d bytes arrive, not as they were said: %v", len(got), err)
+						w.Errorf("%d bytes arrived, not as written: %v", len(got), err)
 					}
 				})
 			}
@@ -186,14 +186,14 @@ func TestWhatSharesBytesArrives(t *testing.T) {
 				over = true
 			default:
 				if n := unreadBytes(w.server); n > many*FirstWindow+most {
-					w.Fatal(fmt.Sprint(n, " bytes are kept"))
+					w.Fatal(fmt.Sprint(n, " bytes are buffered"))
 				}
 			}
 		}
 	})
 }
 
-// kept is what the lanes of a trunk keep that nobody has read.
+// unreadBytes returns the unread bytes of all streams of a session.
 func unreadBytes(s *Session) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
