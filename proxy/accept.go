@@ -11,9 +11,7 @@ import (
 
 // acceptOne accepts a connection. After Shutdown it first returns all those that
 // the kernel had accepted, for closing the listener resets what still waits, and
-// then fails. It looks until none is left and closes at once: that leaves
-// microseconds in which a connection that comes in is reset. Linux has no way to
-// close that gap; lame-duck, and a balancer that heeds it, keeps out of it.
+// then fails.
 func (s *Server) acceptOne(ln net.Listener, p *porch, last *[]net.Conn) (net.Conn, error) {
 	if !s.isClosed() {
 		if conn := p.take(); conn != nil {

@@ -29,15 +29,17 @@ func takeLast(ln net.Listener) []net.Conn {
 	return conns
 }
 
-// acceptAll takes what the kernel has accepted, and has it accept nothing more in the same
-// step where it can (Linux: shutdown(2) ends a listening socket): what comes in between is
-// reset, and closing takes this thread a while, or until it has a processor again.
+// acceptAll accepts every connection that waits at the listener, and then ends the listening
+// socket (Linux: shutdown(2)): closing takes the thread longer, or a scheduler's time slice. A
+// connection that the kernel establishes between the last accept and the end would be reset, so
+// Linux drops SYNs meanwhile: the client sends its SYN again after a second, and is refused.
 func acceptAll(ln net.Listener) (fds []int) {
 	raw := rawOf(ln)
 	if raw == nil {
 		return nil
 	}
-	_ = raw.Control(func(fd uintptr) { // an error means that it is closed
+	_ = raw.Control(func(fd uintptr) { // an error means that the listener is closed
+		_ = dropSYNs(int(fd)) // otherwise a connection may be reset, as said
 		for {
 			got, _, err := syscall.Accept(int(fd))
 			switch {

@@ -1,0 +1,27 @@
+package proxy
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// dropSYNs has a listening TCP socket drop each segment that would begin a connection, with a
+// socket filter (socket(7), SO_ATTACH_FILTER). Handshakes that have begun go on, and connections
+// that wait to be accepted stay. Accepted connections inherit the filter, which does nothing to
+// them: an established connection ignores a SYN (RFC 9293 section 3.10.7.4).
+func dropSYNs(fd int) error {
+	const flags, syn, ack = 13, 0x02, 0x10 // the octet of flags in the TCP header
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flags},
+		{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: syn | ack},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: syn, Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 1<<32 - 1},
+	}
+	err := unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
+	if err != nil {
+		return fmt.Errorf("proxy: attach a filter to a listener: %w", err)
+	}
+	return nil
+}
