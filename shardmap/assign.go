@@ -18,7 +18,7 @@ import "slices"
 // keeps what it has, but not more than its quota rounded up, and the others share what
 // it leaves. If all are cordoned, or moves are paused, who has a shard keeps it. What
 // absent members have is no part of any of this; if all are absent, what nobody has
-// stays orphaned. Nor is what members have that are being emptied; of that, what is idle
+// converted orphaned. Nor is what members have that are being emptied; of that, what is idle
 // is placed like what nobody has.
 //
 // Policy.Staged defers moves: the shards of these owners stay where they are, but for
@@ -42,28 +42,28 @@ import "slices"
 func Assign(prev *Map, members []Member, p Policy) *Map {
 	m := &Map{
 		epoch:   prev.epoch,
-		members: normal(p.apply(members)),
+		members: normalize(p.eligible(members)),
 		owners:  make([]int16, prev.Len()),
 		since:   make([]Epoch, prev.Len()),
 	}
-	stays := prev.translate(m.members)
+	converted := prev.translationTo(m.members)
 	for s, o := range prev.owners {
-		m.owners[s] = stays.of(o)
+		m.owners[s] = converted.convert(o)
 	}
 	if len(m.members) > 0 {
 		kept := slices.Clone(m.owners)
-		if m.place(p, prev.since, nil); m.breaks(kept, p.Barred) {
+		if m.place(p, prev.since, nil); m.violatesBarred(kept, p.Barred) {
 			m.owners = kept
 			m.place(p, prev.since, m.barredSets(p.Barred))
 		}
 	}
 	if len(p.Staged)+len(p.Kept) > 0 {
-		m.deferBusy(prev, p)
-		stays = prev.translate(m.members)
+		m.deferMoves(prev, p)
+		converted = prev.translationTo(m.members)
 	}
-	m.tally()
+	m.recount()
 	for s, o := range prev.owners {
-		if m.owners[s] != none && m.owners[s] == stays.of(o) {
+		if m.owners[s] != noOwner && m.owners[s] == converted.convert(o) {
 			m.since[s] = prev.since[s]
 		}
 	}

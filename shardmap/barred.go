@@ -6,16 +6,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// pairChecks bounds the work of levelBarred: after that many looks at a pair of members the
+// maxPairChecks bounds the work of levelBarred: after that many looks at a pair of members the
 // placement stays as even as it is. Clusters of up to 200 nodes never reach it.
-const pairChecks = 1 << 26
+const maxPairChecks = 1 << 26
 
 // breaks reports whether a shard was placed on a member that is barred from it.
 // owners are the owners before the placement.
-func (m *Map) breaks(owners []int16, barred map[NodeID]ShardSet) bool {
+func (m *Map) violatesBarred(owners []int16, barred map[NodeID]ShardSet) bool {
 	sets := m.barredSets(barred)
 	for s, o := range m.owners {
-		if o != none && o != owners[s] && sets[o].Has(Shard(s)) {
+		if o != noOwner && o != owners[s] && sets[o].Has(Shard(s)) {
 			return true
 		}
 	}
@@ -32,7 +32,7 @@ func (m *Map) barredSets(barred map[NodeID]ShardSet) []ShardSet {
 }
 
 // mayGet reports whether shard s may be placed on member i, which does not own it.
-func (pl *placement) mayGet(i int16, s int) bool {
+func (pl *placement) canReceive(i int16, s int) bool {
 	return pl.barred == nil || !pl.barred[i].Has(Shard(s))
 }
 
@@ -43,23 +43,23 @@ type class struct {
 }
 
 type classKey struct {
-	barred string // one bit for each member of the stage
-	before int16  // the member that owned them before their owner, or none
-	loose  bool   // they had no owner or have moved already, so to move them costs nothing
+	barred   string // one bit for each member of the stage
+	previous int16  // the member that owned them before their owner, or noOwner
+	unowned  bool   // they had no owner or have moved already, so to move them costs nothing
 }
 
 // level is the state of levelBarred: the members of one stage, by their place in it.
-type level struct {
-	pl      *placement
-	members []int16
-	load    []int // shards of all stages
-	weight  []int
-	least   []int // a cordoned member gives up what it has beyond this
-	closed  []bool
-	hash    []uint64           // of the ids
-	classes [][]class          // by owner
-	index   []map[classKey]int // by owner: the place of a class
-	blocked [][]bool           // by owner and receiver: the owner has no shard for the receiver
+type balancer struct {
+	pl        *placement
+	members   []int16
+	load      []int // shards of all stages
+	weight    []int
+	minLoad   []int // a cordoned member gives up what it has beyond this
+	cordoned  []bool
+	hash      []uint64           // of the ids
+	classes   [][]class          // by owner
+	index     []map[classKey]int // by owner: the place of a class
+	exhausted [][]bool           // by owner and receiver: the owner has no shard for the receiver
 }
 
 // levelBarred places the shards of a stage on the given members, ascending, where members
@@ -71,18 +71,18 @@ type level struct {
 // a shard for the receiver and the move makes the loads more even: the sum of load²/weight
 // falls with each move. So the result is as even as single moves can make it, no move could
 // be left out of the last steps, and the same question again moves nothing.
-func (pl *placement) levelBarred(stage int16, members []int16) {
-	lv := pl.newLevel(stage, members)
-	for checks := 0; checks < pairChecks; {
-		n, moved := lv.move()
+func (pl *placement) spreadBarred(stage int16, members []int16) {
+	b := pl.newBalancer(stage, members)
+	for checks := 0; checks < maxPairChecks; {
+		n, moved := b.moveOne()
 		if checks += n; !moved {
 			break
 		}
 	}
-	for u, classes := range lv.classes {
+	for u, classes := range b.classes {
 		for _, c := range classes {
 			for _, s := range c.shards {
-				pl.put(int(s), members[u])
+				pl.fixOwner(int(s), members[u])
 			}
 		}
 	}
@@ -90,87 +90,87 @@ func (pl *placement) levelBarred(stage int16, members []int16) {
 
 // newLevel sorts the shards of the stage by owner and class, and gives those without an
 // owner to members.
-func (pl *placement) newLevel(stage int16, members []int16) *level {
+func (pl *placement) newBalancer(stage int16, members []int16) *balancer {
 	k := len(members)
-	lv := &level{pl: pl, members: members, load: make([]int, k), weight: make([]int, k), least: make([]int, k), closed: make([]bool, k), hash: make([]uint64, k), classes: make([][]class, k), index: make([]map[classKey]int, k), blocked: make([][]bool, k)}
+	b := &balancer{pl: pl, members: members, load: make([]int, k), weight: make([]int, k), minLoad: make([]int, k), cordoned: make([]bool, k), hash: make([]uint64, k), classes: make([][]class, k), index: make([]map[classKey]int, k), exhausted: make([][]bool, k)}
 	place := make(map[int16]int, k)
 	owned, n := make([]int, len(pl.m.members)), 0
 	for u, i := range members {
-		place[i], lv.index[u] = u, map[classKey]int{}
-		lv.hash[u] = xxhash.Sum64String(string(pl.m.members[i].ID))
-		lv.weight[u], lv.closed[u], lv.blocked[u] = int(pl.m.members[i].Weight), pl.shut[i], make([]bool, k)
+		place[i], b.index[u] = u, map[classKey]int{}
+		b.hash[u] = xxhash.Sum64String(string(pl.m.members[i].ID))
+		b.weight[u], b.cordoned[u], b.exhausted[u] = int(pl.m.members[i].Weight), pl.cordoned[i], make([]bool, k)
 	}
-	var loose []int
+	var unowned []int
 	for s, st := range pl.stage {
 		if st != stage {
 			continue
 		}
 		n++
 		o := pl.m.owners[s]
-		if o == none {
-			loose = append(loose, s)
+		if o == noOwner {
+			unowned = append(unowned, s)
 			continue
 		}
 		owned[o]++
-		lv.add(place[o], s, lv.bars(s), false)
+		b.addShard(place[o], s, b.barredMask(s), false)
 	}
 	target := pl.targets(n, members, owned)
 	for u, i := range members {
-		lv.load[u] = pl.base[i] + owned[i]
-		lv.least[u] = pl.base[i] + target[i]
+		b.load[u] = pl.fixed[i] + owned[i]
+		b.minLoad[u] = pl.fixed[i] + target[i]
 	}
-	for _, s := range loose {
-		bars := lv.bars(s)
-		u := lv.lowest(s, bars)
+	for _, s := range unowned {
+		mask := b.barredMask(s)
+		u := b.leastLoaded(s, mask)
 		if u < 0 { // all members that may get shards are barred
-			bars = string(make([]byte, len(bars)))
-			u = lv.lowest(s, bars)
+			mask = string(make([]byte, len(mask)))
+			u = b.leastLoaded(s, mask)
 		}
-		lv.load[u]++
-		lv.add(u, s, bars, true)
+		b.load[u]++
+		b.addShard(u, s, mask, true)
 	}
-	return lv
+	return b
 }
 
 // bars returns which members of the stage are barred from shard s, one bit for each.
-func (lv *level) bars(s int) string {
-	b := make([]byte, (len(lv.members)+7)/8)
-	for u, i := range lv.members {
-		if !lv.pl.mayGet(i, s) {
-			b[u/8] |= 1 << (u % 8)
+func (b *balancer) barredMask(s int) string {
+	mask := make([]byte, (len(b.members)+7)/8)
+	for u, i := range b.members {
+		if !b.pl.canReceive(i, s) {
+			mask[u/8] |= 1 << (u % 8)
 		}
 	}
-	return string(b)
+	return string(mask)
 }
 
-func has(bars string, u int) bool { return bars[u/8]>>(u%8)&1 == 1 }
+func isSet(mask string, u int) bool { return mask[u/8]>>(u%8)&1 == 1 }
 
 // add puts shard s into the class of member u that it belongs to.
-func (lv *level) add(u, s int, bars string, loose bool) {
-	key := classKey{barred: bars, before: none, loose: loose}
-	if lv.pl.before != nil {
-		key.before = lv.pl.before[s]
+func (b *balancer) addShard(u, s int, mask string, unowned bool) {
+	key := classKey{barred: mask, previous: noOwner, unowned: unowned}
+	if b.pl.previous != nil {
+		key.previous = b.pl.previous[s]
 	}
-	at, known := lv.index[u][key]
+	at, known := b.index[u][key]
 	if !known {
-		at = len(lv.classes[u])
-		lv.index[u][key] = at
-		lv.classes[u] = append(lv.classes[u], class{classKey: key})
+		at = len(b.classes[u])
+		b.index[u][key] = at
+		b.classes[u] = append(b.classes[u], class{classKey: key})
 	}
-	lv.classes[u][at].shards = append(lv.classes[u][at].shards, int32(s))
+	b.classes[u][at].shards = append(b.classes[u][at].shards, int32(s))
 }
 
 // lowest returns the member with the lowest load for its weight that may get shard s; a
 // hash decides between equals. It is negative if all members are barred.
-func (lv *level) lowest(s int, bars string) int {
+func (b *balancer) leastLoaded(s int, mask string) int {
 	best, bestScore := -1, uint64(0)
-	for v := range lv.members {
-		if lv.closed[v] || has(bars, v) {
+	for v := range b.members {
+		if b.cordoned[v] || isSet(mask, v) {
 			continue
 		}
-		score := (lv.hash[v] ^ salt(s)) * salt(s)
+		score := (b.hash[v] ^ mix64(s)) * mix64(s)
 		if best >= 0 {
-			if d := lv.gains(v)*lv.weight[best] - lv.gains(best)*lv.weight[v]; d > 0 || d == 0 && score <= bestScore {
+			if d := b.receiveCost(v)*b.weight[best] - b.receiveCost(best)*b.weight[v]; d > 0 || d == 0 && score <= bestScore {
 				continue
 			}
 		}
@@ -181,58 +181,58 @@ func (lv *level) lowest(s int, bars string) int {
 
 // gains is by how much load² grows with one shard more, gives by how much it falls with one
 // less.
-func (lv *level) gains(v int) int { return 2*lv.load[v] + 1 }
-func (lv *level) gives(u int) int { return 2*lv.load[u] - 1 }
+func (b *balancer) receiveCost(v int) int { return 2*b.load[v] + 1 }
+func (b *balancer) sendGain(u int) int    { return 2*b.load[u] - 1 }
 
 // move moves one shard from the highest load to the lowest that has a shard for it, and
 // reports whether there was one, and how many pairs it looked at.
-func (lv *level) move() (checks int, moved bool) {
-	from, to := lv.order(lv.gives), lv.order(lv.gains)
+func (b *balancer) moveOne() (checks int, moved bool) {
+	from, to := b.orderBy(b.sendGain), b.orderBy(b.receiveCost)
 	slices.Reverse(from)
 	for _, v := range to {
-		if lv.closed[v] {
+		if b.cordoned[v] {
 			continue
 		}
 		for _, u := range from {
 			checks++
-			if lv.gives(u)*lv.weight[v] <= lv.gains(v)*lv.weight[u] {
+			if b.sendGain(u)*b.weight[v] <= b.receiveCost(v)*b.weight[u] {
 				break // nor does any owner after this one
 			}
-			if lv.blocked[u][v] || lv.closed[u] && lv.load[u] <= lv.least[u] {
+			if b.exhausted[u][v] || b.cordoned[u] && b.load[u] <= b.minLoad[u] {
 				continue
 			}
-			if lv.pass(u, v) {
+			if b.transfer(u, v) {
 				return checks, true
 			}
-			lv.blocked[u][v] = true
+			b.exhausted[u][v] = true
 		}
 	}
 	return checks, false
 }
 
 // order returns the members by cost for their weight, ascending.
-func (lv *level) order(cost func(int) int) []int {
-	all := make([]int, len(lv.members))
+func (b *balancer) orderBy(cost func(int) int) []int {
+	all := make([]int, len(b.members))
 	for u := range all {
 		all[u] = u
 	}
-	slices.SortStableFunc(all, func(a, b int) int { return cost(a)*lv.weight[b] - cost(b)*lv.weight[a] })
+	slices.SortStableFunc(all, func(u, v int) int { return cost(u)*b.weight[v] - cost(v)*b.weight[u] })
 	return all
 }
 
 // pass moves a shard from u to v, and reports whether u had one that v is not barred from.
 // The first choice is a shard that moves anyway, then one that v owned before u did.
-func (lv *level) pass(u, v int) bool {
+func (b *balancer) transfer(u, v int) bool {
 	best, bestRank := -1, 3
-	for i, c := range lv.classes[u] {
-		if len(c.shards) == 0 || has(c.barred, v) {
+	for i, c := range b.classes[u] {
+		if len(c.shards) == 0 || isSet(c.barred, v) {
 			continue
 		}
 		rank := 2
 		switch {
-		case c.loose:
+		case c.unowned:
 			rank = 0
-		case c.before == lv.members[v]:
+		case c.previous == b.members[v]:
 			rank = 1
 		}
 		if rank < bestRank {
@@ -242,12 +242,12 @@ func (lv *level) pass(u, v int) bool {
 	if best < 0 {
 		return false
 	}
-	c := &lv.classes[u][best]
+	c := &b.classes[u][best]
 	s := c.shards[0]
 	c.shards = c.shards[1:]
-	lv.load[u]--
-	lv.load[v]++
-	clear(lv.blocked[v])
-	lv.add(v, int(s), c.barred, true)
+	b.load[u]--
+	b.load[v]++
+	clear(b.exhausted[v])
+	b.addShard(v, int(s), c.barred, true)
 	return true
 }

@@ -1,14 +1,14 @@
 package shardmap
 
-// packer appends numbers of few bits to b, lowest bits first.
-type packer struct {
+// bitWriter appends numbers of few bits to b, lowest bits first.
+type bitWriter struct {
 	b   []byte
 	acc uint64
 	n   int // bits in acc that are not in b yet: fewer than 8
 }
 
 // put appends the low width bits of v; width ≤ 17, and v has no more.
-func (p *packer) put(v uint64, width int) {
+func (p *bitWriter) write(v uint64, width int) {
 	p.acc |= v << p.n
 	p.n += width
 	for p.n >= 8 {
@@ -19,21 +19,21 @@ func (p *packer) put(v uint64, width int) {
 }
 
 // flush pads with zeros to a whole byte.
-func (p *packer) flush() {
+func (p *bitWriter) flush() {
 	if p.n > 0 {
 		p.b = append(p.b, byte(p.acc))
 	}
 	p.acc, p.n = 0, 0
 }
 
-// unpacker reads what packer wrote. The caller has made sure that b is long enough.
-type unpacker struct {
+// bitReader reads what bitWriter wrote. The caller has made sure that b is long enough.
+type bitReader struct {
 	b   []byte
 	acc uint64
 	n   int
 }
 
-func (u *unpacker) take(width int) uint64 {
+func (u *bitReader) read(width int) uint64 {
 	for u.n < width {
 		u.acc |= uint64(u.b[0]) << u.n
 		u.b = u.b[1:]
@@ -46,4 +46,4 @@ func (u *unpacker) take(width int) uint64 {
 }
 
 // clean reports whether nothing but zero padding is left.
-func (u *unpacker) clean() bool { return u.acc == 0 && len(u.b) == 0 }
+func (u *bitReader) onlyPadding() bool { return u.acc == 0 && len(u.b) == 0 }

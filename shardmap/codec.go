@@ -53,10 +53,10 @@ func (m *Map) MarshalBinary() ([]byte, error) {
 		b = binary.AppendUvarint(b, uint64(last-e))
 		last = e
 	}
-	p := packer{b: b}
+	p := bitWriter{b: b}
 	width := ownerWidth(len(m.members))
 	for _, o := range m.owners {
-		p.put(uint64(o+1), width)
+		p.write(uint64(o+1), width)
 	}
 	p.flush()
 	if width = indexWidth(len(epochs)); width > 0 {
@@ -65,8 +65,8 @@ func (m *Map) MarshalBinary() ([]byte, error) {
 			place[e] = uint64(i)
 		}
 		for s, o := range m.owners {
-			if o != none {
-				p.put(place[m.since[s]], width)
+			if o != noOwner {
+				p.write(place[m.since[s]], width)
 			}
 		}
 		p.flush()
@@ -104,7 +104,7 @@ func Decode(b []byte) (*Map, error) {
 	if d.err != nil {
 		return nil, d.err
 	}
-	m.tally()
+	m.recount()
 	return m, nil
 }
 
@@ -113,7 +113,7 @@ func (m *Map) epochTable() []Epoch {
 	var table []Epoch
 	seen := make(map[Epoch]bool)
 	for s, o := range m.owners {
-		if o != none && !seen[m.since[s]] {
+		if o != noOwner && !seen[m.since[s]] {
 			seen[m.since[s]] = true
 			table = append(table, m.since[s])
 		}

@@ -72,7 +72,7 @@ func (d *decoder) members() []Member {
 		if d.err != nil {
 			return nil
 		}
-		if err := mb.check(); err != nil {
+		if err := mb.validate(); err != nil {
 			d.failf("%v", err)
 			return nil
 		}
@@ -108,20 +108,20 @@ func (d *decoder) epochs(last Epoch, shards int) []Epoch {
 // owners reads the owner of each shard.
 func (d *decoder) owners(shards, members int) []int16 {
 	width := ownerWidth(members)
-	u := unpacker{b: d.bytes((shards*width+7)/8, "owners")}
+	u := bitReader{b: d.bytes((shards*width+7)/8, "owners")}
 	if d.err != nil {
 		return nil
 	}
 	owners := make([]int16, shards)
 	for s := range owners {
-		o := u.take(width)
+		o := u.read(width)
 		if o > uint64(members) {
 			d.failf("owner %d of shard %d among %d members", o, s, members)
 			return nil
 		}
 		owners[s] = int16(o) - 1
 	}
-	if !u.clean() {
+	if !u.onlyPadding() {
 		d.failf("owners not padded with zeros")
 	}
 	return owners
@@ -135,7 +135,7 @@ func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
 	}
 	owned := 0
 	for _, o := range owners {
-		if o != none {
+		if o != noOwner {
 			owned++
 		}
 	}
@@ -144,24 +144,24 @@ func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
 		return nil
 	}
 	width := indexWidth(len(table))
-	u := unpacker{b: d.bytes((owned*width+7)/8, "since")}
+	u := bitReader{b: d.bytes((owned*width+7)/8, "since")}
 	if d.err != nil {
 		return nil
 	}
 	since := make([]Epoch, len(owners))
 	used := make([]bool, len(table))
 	for s, o := range owners {
-		if o == none {
+		if o == noOwner {
 			continue
 		}
-		i := u.take(width)
+		i := u.read(width)
 		if i >= uint64(len(table)) {
 			d.failf("ownership epoch %d of shard %d among %d", i, s, len(table))
 			return nil
 		}
 		since[s], used[i] = table[i], true
 	}
-	if !u.clean() {
+	if !u.onlyPadding() {
 		d.failf("since not padded with zeros")
 	}
 	for i, ok := range used {

@@ -11,18 +11,18 @@ type Move struct {
 // have is orphaned there.
 func Diff(from, to *Map) []Move {
 	var moves []Move
-	was := from.translate(to.members)
+	was := from.translationTo(to.members)
 	for s := range max(from.Len(), to.Len()) {
-		a, b := from.ownerOrNone(s), to.ownerOrNone(s)
+		a, b := from.ownerIndexOrNone(s), to.ownerIndexOrNone(s)
 		// A translated none may be an owner that is gone, hence the second look.
-		if was.of(a) == b && (b != none || a == none) {
+		if was.convert(a) == b && (b != noOwner || a == noOwner) {
 			continue
 		}
 		mv := Move{Shard: Shard(s)}
-		if a != none {
+		if a != noOwner {
 			mv.From = from.members[a].ID
 		}
-		if b != none {
+		if b != noOwner {
 			mv.To = to.members[b].ID
 		}
 		moves = append(moves, mv)
@@ -30,9 +30,9 @@ func Diff(from, to *Map) []Move {
 	return moves
 }
 
-func (m *Map) ownerOrNone(s int) int16 {
+func (m *Map) ownerIndexOrNone(s int) int16 {
 	if s >= len(m.owners) {
-		return none
+		return noOwner
 	}
 	return m.owners[s]
 }

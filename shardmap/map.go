@@ -8,13 +8,13 @@ import (
 )
 
 // none is the owner index of an orphaned shard.
-const none = -1
+const noOwner = -1
 
 // Map says which member owns each shard. It is immutable; use it as *Map.
 type Map struct {
 	epoch   Epoch
 	members []Member // sorted by id, no id twice
-	owners  []int16  // by shard: index into members, or none
+	owners  []int16  // by shard: index into members, or noOwner
 	since   []Epoch  // by shard: ownership epoch; 0 where orphaned
 	counts  []int    // by member: shards owned
 	orphans int
@@ -32,7 +32,7 @@ func New(shards int) *Map {
 		orphans: shards,
 	}
 	for s := range m.owners {
-		m.owners[s] = none
+		m.owners[s] = noOwner
 	}
 	return m
 }
@@ -68,11 +68,11 @@ func (m *Map) OwnedSince(s Shard) Epoch { return m.since[s] }
 func (m *Map) Members() []Member { return m.members }
 
 // Has reports whether id is a member.
-func (m *Map) Has(id NodeID) bool { return m.index(id) != none }
+func (m *Map) Has(id NodeID) bool { return m.index(id) != noOwner }
 
 // Count returns how many shards id owns: 0 for a stranger.
 func (m *Map) Count(id NodeID) int {
-	if i := m.index(id); i != none {
+	if i := m.index(id); i != noOwner {
 		return m.counts[i]
 	}
 	return 0
@@ -85,7 +85,7 @@ func (m *Map) Orphans() int { return m.orphans }
 func (m *Map) Shards(id NodeID) iter.Seq[Shard] {
 	return func(yield func(Shard) bool) {
 		i := m.index(id)
-		if i == none {
+		if i == noOwner {
 			return
 		}
 		for s, o := range m.owners {
@@ -115,11 +115,11 @@ func (m *Map) Settle(base *Map, e Epoch) *Map {
 	out := *m
 	out.epoch = e
 	out.since = make([]Epoch, len(m.owners))
-	was := base.translate(m.members)
+	was := base.translationTo(m.members)
 	for s, o := range m.owners {
 		switch {
-		case o == none:
-		case s < base.Len() && was.of(base.owners[s]) == o:
+		case o == noOwner:
+		case s < base.Len() && was.convert(base.owners[s]) == o:
 			out.since[s] = base.since[s]
 		default:
 			out.since[s] = e
@@ -134,17 +134,17 @@ func (m *Map) index(id NodeID) int {
 		return cmp.Compare(mb.ID, id)
 	})
 	if !ok {
-		return none
+		return noOwner
 	}
 	return i
 }
 
 // tally sets counts and orphans from owners.
-func (m *Map) tally() {
+func (m *Map) recount() {
 	m.counts = make([]int, len(m.members))
 	m.orphans = 0
 	for _, o := range m.owners {
-		if o == none {
+		if o == noOwner {
 			m.orphans++
 		} else {
 			m.counts[o]++
@@ -159,20 +159,20 @@ type translation []int16
 
 // translate returns the translation from m's owner indexes to those of members,
 // which are sorted.
-func (m *Map) translate(members []Member) translation {
+func (m *Map) translationTo(members []Member) translation {
 	t := make(translation, len(m.members)+1)
 	to := &Map{members: members}
 	for i, mb := range m.members {
 		t[i] = int16(to.index(mb.ID))
 	}
-	t[len(m.members)] = none
+	t[len(m.members)] = noOwner
 	return t
 }
 
 // of translates one owner index; none, and owners that are gone, give none.
-func (t translation) of(o int16) int16 {
-	if o == none {
-		return none
+func (t translation) convert(o int16) int16 {
+	if o == noOwner {
+		return noOwner
 	}
 	return t[o]
 }

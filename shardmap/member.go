@@ -28,8 +28,8 @@ type Member struct {
 
 // check reports why the member cannot be in a map as it is. Assign bends what does
 // not fit.
-func (mb Member) check() error {
-	if !mb.ID.fits() {
+func (mb Member) validate() error {
+	if !mb.ID.isValid() {
 		return fmt.Errorf("%w: id %q has %d bytes, want 1 to %d", errMember, mb.ID, len(mb.ID), MaxID)
 	}
 	if mb.Weight < 1 || mb.Weight > MaxWeight {
@@ -38,16 +38,16 @@ func (mb Member) check() error {
 	return nil
 }
 
-func (id NodeID) fits() bool { return len(id) >= 1 && len(id) <= MaxID }
+func (id NodeID) isValid() bool { return len(id) >= 1 && len(id) <= MaxID }
 
 // normal returns members as a map keeps them: sorted by id, each id once, every
 // weight in bounds. It never refuses, because the input comes from other nodes
 // and a leader that panics on it would take the next leader along. The outcome
 // does not depend on the order of members, duplicates included.
-func normal(members []Member) []Member {
+func normalize(members []Member) []Member {
 	out := make([]Member, 0, len(members))
 	for _, mb := range members {
-		if mb.ID.fits() {
+		if mb.ID.isValid() {
 			out = append(out, Member{ID: mb.ID, Weight: min(max(mb.Weight, 1), MaxWeight)})
 		}
 	}

@@ -10,8 +10,8 @@ import (
 // The stages of a placement: which shards are spread together. Above stageRest each
 // zone has its own.
 const (
-	placed    = -1 // the shard has its place
-	stageRest = 0  // it may go to any member
+	stageFixed = -1 // the shard has its place
+	stageRest  = 0  // it may go to any member
 )
 
 // placement is how Assign finds the owners: each shard belongs to a stage, the
@@ -20,14 +20,14 @@ type placement struct {
 	m *Map
 	// shut members get nothing in a stage that they do not own already; those who are
 	// away get nothing, and are in no stage.
-	shut  []bool
-	away  []bool
-	stage []int16 // by shard
-	base  []int   // by member: the shards that are placed
+	cordoned []bool
+	excluded []bool
+	stage    []int16 // by shard
+	fixed    []int   // by member: the shards that are placed
 	// before is who owned a shard before its owner, by shard; nil: nobody. since is the
 	// epoch from which it has been its owner's.
-	before []int16
-	since  []Epoch
+	previous []int16
+	since    []Epoch
 	// barred are the shards that a member must not get, by member; nil: Barred is ignored.
 	barred []ShardSet
 }
@@ -37,67 +37,67 @@ type placement struct {
 // for none.
 func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 	pl := placement{
-		before: m.indices(p.Before), since: since, barred: barred,
-		m: m, shut: make([]bool, len(m.members)), away: make([]bool, len(m.members)), stage: make([]int16, len(m.owners)), base: make([]int, len(m.members)),
+		previous: m.ownerIndexes(p.Before), since: since, barred: barred,
+		m: m, cordoned: make([]bool, len(m.members)), excluded: make([]bool, len(m.members)), stage: make([]int16, len(m.owners)), fixed: make([]int, len(m.members)),
 	}
-	held := p.Paused
-	var all []int16 // who may get something
-	closed := 0
+	allFixed := p.Paused
+	var active []int16 // who may get something
+	cordoned := 0
 	for i, mb := range m.members {
-		if pl.away[i] = p.Absent[mb.ID] || p.Emptying[mb.ID]; pl.away[i] {
+		if pl.excluded[i] = p.Absent[mb.ID] || p.Emptying[mb.ID]; pl.excluded[i] {
 			continue
 		}
-		all = append(all, int16(i))
-		if pl.shut[i] = p.Cordoned[mb.ID]; pl.shut[i] {
-			closed++
+		active = append(active, int16(i))
+		if pl.cordoned[i] = p.Cordoned[mb.ID]; pl.cordoned[i] {
+			cordoned++
 		}
 	}
-	if len(all) > 0 {
-		pl.empty(p)
+	if len(active) > 0 {
+		pl.releaseIdle(p)
 	}
-	pl.hold(func(o int16) bool { return pl.away[o] })
-	if len(all) == 0 {
+	pl.fixOwners(func(o int16) bool { return pl.excluded[o] })
+	if len(active) == 0 {
 		return
 	}
-	if closed == len(all) {
-		held = true // nobody is left for what they would give up
-		clear(pl.shut)
+	if cordoned == len(active) {
+		allFixed = true // nobody is left for what they would give up
+		clear(pl.cordoned)
 	}
-	if held {
-		pl.hold(func(o int16) bool { return !pl.away[o] })
+	if allFixed {
+		pl.fixOwners(func(o int16) bool { return !pl.excluded[o] })
 	}
-	zones := pl.pin(p)
+	zones := pl.applyPins(p)
 	for i, zone := range zones {
 		pl.spread(stageRest+1+int16(i), zone)
 	}
-	pl.spread(stageRest, all)
+	pl.spread(stageRest, active)
 }
 
 // empty takes what is idle from those who are to have nothing in the end.
-func (pl *placement) empty(p Policy) {
+func (pl *placement) releaseIdle(p Policy) {
 	for s, idle := range p.Idle {
-		if !idle || int(s) >= len(pl.m.owners) || pl.m.owners[s] == none {
+		if !idle || int(s) >= len(pl.m.owners) || pl.m.owners[s] == noOwner {
 			continue
 		}
 		if id := pl.m.members[pl.m.owners[s]].ID; p.Emptying[id] && !p.Absent[id] {
-			pl.m.owners[s] = none
+			pl.m.owners[s] = noOwner
 		}
 	}
 }
 
 // hold leaves every shard with its owner, if that is still there and one of these.
-func (pl *placement) hold(of func(owner int16) bool) {
+func (pl *placement) fixOwners(match func(owner int16) bool) {
 	for s, o := range pl.m.owners {
-		if o != none && of(o) {
-			pl.put(s, o)
+		if o != noOwner && match(o) {
+			pl.fixOwner(s, o)
 		}
 	}
 }
 
 // put gives shard s its place.
-func (pl *placement) put(s int, owner int16) {
-	pl.m.owners[s], pl.stage[s] = owner, placed
-	pl.base[owner]++
+func (pl *placement) fixOwner(s int, owner int16) {
+	pl.m.owners[s], pl.stage[s] = owner, stageFixed
+	pl.fixed[owner]++
 }
 
 // pin places what is pinned to a node, and puts what is pinned to a zone into the
@@ -105,7 +105,7 @@ func (pl *placement) put(s int, owner int16) {
 //
 // Where somebody stands is learnt from itself, so just after an election it may not
 // be known yet. What is pinned to a zone must not move for that.
-func (pl *placement) pin(p Policy) [][]int16 {
+func (pl *placement) applyPins(p Policy) [][]int16 {
 	if len(p.Pins) == 0 {
 		return nil
 	}
@@ -113,7 +113,7 @@ func (pl *placement) pin(p Policy) [][]int16 {
 	stages := map[string]int16{} // by zone; stageRest: nobody there is open
 	for i, mb := range pl.m.members {
 		zone := p.Zones[mb.ID]
-		if zone == "" || pl.shut[i] || pl.away[i] {
+		if zone == "" || pl.cordoned[i] || pl.excluded[i] {
 			continue
 		}
 		if _, ok := stages[zone]; !ok {
@@ -123,7 +123,7 @@ func (pl *placement) pin(p Policy) [][]int16 {
 	}
 	unknown := false
 	for i, mb := range pl.m.members {
-		if pl.away[i] {
+		if pl.excluded[i] {
 			continue
 		}
 		zone, ok := p.Zones[mb.ID]
@@ -134,14 +134,14 @@ func (pl *placement) pin(p Policy) [][]int16 {
 	}
 	for _, shard := range slices.Sorted(maps.Keys(p.Pins)) {
 		s := int(shard)
-		if s >= len(pl.stage) || pl.stage[s] == placed {
+		if s >= len(pl.stage) || pl.stage[s] == stageFixed {
 			continue
 		}
 		if pin := p.Pins[shard]; pin.Node != "" {
 			pl.pinToNode(s, pin.Node)
 		} else {
 			stage := stages[pin.Zone]
-			if stage != stageRest && pl.barred != nil && !pl.zoneMayGet(members[stage-1], s) {
+			if stage != stageRest && pl.barred != nil && !pl.zoneCanReceive(members[stage-1], s) {
 				continue // the shard is placed like one without a pin
 			}
 			pl.pinToZone(s, pin.Zone, p.Zones, stage, unknown)
@@ -151,28 +151,28 @@ func (pl *placement) pin(p Policy) [][]int16 {
 }
 
 func (pl *placement) pinToNode(s int, node NodeID) {
-	if i := pl.m.index(node); i != none && !pl.away[i] && (!pl.shut[i] && pl.mayGet(int16(i), s) || int(pl.m.owners[s]) == i) {
-		pl.put(s, int16(i))
+	if i := pl.m.index(node); i != noOwner && !pl.excluded[i] && (!pl.cordoned[i] && pl.canReceive(int16(i), s) || int(pl.m.owners[s]) == i) {
+		pl.fixOwner(s, int16(i))
 	}
 }
 
-// zoneMayGet reports whether a member of a zone owns shard s or may get it.
-func (pl *placement) zoneMayGet(zone []int16, s int) bool {
+// zoneCanReceive reports whether a member of a zone owns shard s or may get it.
+func (pl *placement) zoneCanReceive(zone []int16, s int) bool {
 	return slices.ContainsFunc(zone, func(i int16) bool {
-		return pl.m.owners[s] == i || !pl.shut[i] && pl.mayGet(i, s)
+		return pl.m.owners[s] == i || !pl.cordoned[i] && pl.canReceive(i, s)
 	})
 }
 
 func (pl *placement) pinToZone(s int, zone string, zones map[NodeID]string, stage int16, unknown bool) {
 	o := pl.m.owners[s]
-	there := o != none && zones[pl.m.members[o].ID] == zone
+	there := o != noOwner && zones[pl.m.members[o].ID] == zone
 	switch {
-	case o != none && unknown, there && stage == stageRest:
-		pl.put(s, o)
+	case o != noOwner && unknown, there && stage == stageRest:
+		pl.fixOwner(s, o)
 	case stage != stageRest:
 		pl.stage[s] = stage
 		if !there {
-			pl.m.owners[s] = none
+			pl.m.owners[s] = noOwner
 		}
 	}
 }
@@ -181,7 +181,7 @@ func (pl *placement) pinToZone(s int, zone string, zones map[NodeID]string, stag
 // their target give up shards, which go with the orphans to those below.
 func (pl *placement) spread(stage int16, members []int16) {
 	if pl.barred != nil {
-		pl.levelBarred(stage, members)
+		pl.spreadBarred(stage, members)
 		return
 	}
 	m := pl.m
@@ -191,37 +191,37 @@ func (pl *placement) spread(stage int16, members []int16) {
 			continue
 		}
 		n++
-		if o != none {
+		if o != noOwner {
 			owned[o]++
 		}
 	}
 	target := pl.targets(n, members, owned)
-	r := receivers{wants: make([]int, len(m.members)), first: make([]int16, len(m.owners))}
+	r := receivers{missing: make([]int, len(m.members)), best: make([]int16, len(m.owners))}
 	for _, i := range members {
-		if r.wants[i] = target[i] - owned[i]; r.wants[i] > 0 {
+		if r.missing[i] = target[i] - owned[i]; r.missing[i] > 0 {
 			r.index = append(r.index, i)
 			r.hash = append(r.hash, xxhash.Sum64String(string(m.members[i].ID)))
 		}
 	}
 	if len(r.index) > 0 { // else nobody is above its target either
-		for s := range r.first {
-			r.first[s] = none
+		for s := range r.best {
+			r.best[s] = noOwner
 		}
-		pl.giveUp(stage, owned, target, &r)
+		pl.releaseSurplus(stage, owned, target, &r)
 	}
-	pl.returnTo(stage, &r)
+	pl.returnOrphans(stage, &r)
 	for s, st := range pl.stage {
 		if st == stage {
-			if m.owners[s] == none {
-				m.owners[s] = r.take(s)
+			if m.owners[s] == noOwner {
+				m.owners[s] = r.assign(s)
 			}
-			pl.put(s, m.owners[s])
+			pl.fixOwner(s, m.owners[s])
 		}
 	}
 }
 
 // indices returns the members of these names, none for who is no member.
-func (m *Map) indices(names []NodeID) []int16 {
+func (m *Map) ownerIndexes(names []NodeID) []int16 {
 	if len(names) != len(m.owners) {
 		return nil
 	}
@@ -231,7 +231,7 @@ func (m *Map) indices(names []NodeID) []int16 {
 	}
 	out := make([]int16, len(names))
 	for s, name := range names {
-		out[s] = none
+		out[s] = noOwner
 		if i, ok := known[name]; ok {
 			out[s] = i
 		}
@@ -241,25 +241,25 @@ func (m *Map) indices(names []NodeID) []int16 {
 
 // returns gives the member from which a shard came to its owner, if it is to get
 // shards, else none.
-func (pl *placement) returns(s int, r *receivers) int16 {
-	if pl.before == nil || pl.before[s] == none || r.wants[pl.before[s]] <= 0 {
-		return none
+func (pl *placement) returnTarget(s int, r *receivers) int16 {
+	if pl.previous == nil || pl.previous[s] == noOwner || r.missing[pl.previous[s]] <= 0 {
+		return noOwner
 	}
-	return pl.before[s]
+	return pl.previous[s]
 }
 
 // returnTo gives back the orphans of a stage to those from whom they came last.
-func (pl *placement) returnTo(stage int16, r *receivers) {
-	if pl.before == nil {
+func (pl *placement) returnOrphans(stage int16, r *receivers) {
+	if pl.previous == nil {
 		return
 	}
 	for s, st := range pl.stage {
-		if st != stage || pl.m.owners[s] != none {
+		if st != stage || pl.m.owners[s] != noOwner {
 			continue
 		}
-		if o := pl.returns(s, r); o != none {
+		if o := pl.returnTarget(s, r); o != noOwner {
 			pl.m.owners[s] = o
-			r.serve(o)
+			r.received(o)
 		}
 	}
 }
@@ -268,7 +268,7 @@ func (pl *placement) returnTo(stage int16, r *receivers) {
 // from a receiver, the latest first: a node that was away and is back gets what it had
 // before, and each shard moves twice for that. Then the shards that a receiver scores
 // highest, which are often the same from one time to the next.
-func (pl *placement) giveUp(stage int16, owned, target []int, r *receivers) {
+func (pl *placement) releaseSurplus(stage int16, owned, target []int, r *receivers) {
 	// One bucket of owned shards for each member above its target.
 	bucket := make([][]uint64, len(owned))
 	for i, n := range owned {
@@ -277,10 +277,10 @@ func (pl *placement) giveUp(stage int16, owned, target []int, r *receivers) {
 		}
 	}
 	for s, o := range pl.m.owners {
-		if o != none && pl.stage[s] == stage && bucket[o] != nil {
+		if o != noOwner && pl.stage[s] == stage && bucket[o] != nil {
 			// The shard makes the low 16 bits of the score: no two are equal.
-			key := r.best(s) >> 1
-			if pl.returns(s, r) != none {
+			key := r.score(s) >> 1
+			if pl.returnTarget(s, r) != noOwner {
 				key = 1<<63 | uint64(pl.since[s])<<17>>1
 			}
 			bucket[o] = append(bucket[o], key&^(MaxShards-1)|uint64(s))
@@ -290,9 +290,9 @@ func (pl *placement) giveUp(stage int16, owned, target []int, r *receivers) {
 		if keys == nil {
 			continue
 		}
-		split(keys, target[i])
+		selectSmallest(keys, target[i])
 		for _, k := range keys[target[i]:] {
-			pl.m.owners[k%MaxShards] = none
+			pl.m.owners[k%MaxShards] = noOwner
 		}
 	}
 }

@@ -48,7 +48,7 @@ type Pin struct {
 }
 
 // apply returns the members that may own anything, with the weights that count.
-func (p Policy) apply(members []Member) []Member {
+func (p Policy) eligible(members []Member) []Member {
 	if len(p.Drained) == 0 && len(p.Weights) == 0 {
 		return members
 	}

@@ -4,7 +4,7 @@ package shardmap
 // first (quickselect): linear, where sorting a member that owns all of 65 536
 // shards takes longer than the rest of Assign. The keys are hashes, so the middle
 // one is as good a pivot as any.
-func split(keys []uint64, n int) {
+func selectSmallest(keys []uint64, n int) {
 	for n > 0 && n < len(keys) {
 		pivot := keys[len(keys)/2]
 		i, j := 0, len(keys)-1
