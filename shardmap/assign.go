@@ -2,43 +2,41 @@ package shardmap
 
 import "slices"
 
-// Assign derives from prev the map in which members own the shards, as far as the
-// policy p allows. It is pure: the same prev, members, in whatever order, and policy
-// give the same map, and once more from that map, the same again.
+// Assign derives a map from prev in which members own the shards, as far as the policy p permits. The same
+// prev, members (in any order) and p always result in the same map. Another call with that map as prev
+// moves no shard.
 //
-// Every count differs from the member's weighted quota by less than one shard,
-// and the number of shards that change hands is the least that allows: the
-// orphans plus what members own above their target, with the targets rounded so
-// that this is smallest. A member of prev that is not in members loses its
-// shards; with no members at all every shard is orphaned.
+// The number of shards of each member differs from its weighted quota by less than one shard. The number
+// of moved shards is the minimum for that: all orphaned shards, plus the surplus of members that own more
+// than their target. The targets are rounded in the way that minimizes the surplus. A member of prev that
+// is not in members loses its shards. Without any members all shards become orphans.
 //
-// A policy changes what is even. What is pinned to a node is placed there, then what
-// is pinned to a zone is spread over that zone, then the rest over all: each time as
-// even as what has its place already allows, with the fewest moves. A cordoned member
-// keeps what it has, but not more than its quota rounded up, and the others share what
-// it leaves. If all are cordoned, or moves are paused, who has a shard keeps it. What
-// absent members have is no part of any of this; if all are absent, what nobody has
-// converted orphaned. Nor is what members have that are being emptied; of that, what is idle
-// is placed like what nobody has.
+// The policy changes this as follows:
 //
-// Policy.Staged defers moves: the shards of these owners stay where they are, but for
-// those in Policy.Idle. The counts differ from the quotas by what is deferred.
+//   - Pins to a node are applied first. Then the shards that are pinned to a zone are spread over that
+//     zone, and then the remaining shards over all members. Each step is as even as the previous steps
+//     permit, with the fewest moves.
+//   - A cordoned member keeps its shards, but not more than its quota rounded up. The other members share
+//     the rest.
+//   - If all members are cordoned, or moves are paused, each shard stays with its owner.
+//   - Shards of absent members are excluded from all steps. If all members are absent, orphaned shards
+//     remain orphaned.
+//   - Shards of emptying members are excluded as well, except that their idle shards are placed like
+//     orphaned shards.
+//   - Policy.Staged and Policy.Kept defer moves: these shards stay with their owners, and the numbers of
+//     shards differ from the quotas by the deferred moves.
+//   - Among shards that can move equally well, Assign moves those that return to their previous owner
+//     (Policy.Before). So a restarted node receives the shards that it had.
+//   - If a shard would move to a member that is barred from it (Policy.Barred), Assign places all shards
+//     again under this constraint and ignores the minimum of moves. The result is as even as moves of
+//     single shards can make it. A barred member receives a shard only if no other member can own it.
 //
-// The result keeps prev's epoch, and its ownership epochs for shards that stay;
-// shards that move have ownership epoch 0 until Settle. What Check complains
-// about is bent into shape: weights go to the nearest bound, of two members with
-// one id the heavier counts, ids that do not fit are left out, and so are the
-// last ones by id beyond MaxMembers.
+// The result has the epoch of prev, and the ownership epochs of prev for shards that stay. Shards that
+// move have ownership epoch 0 until Settle. Assign corrects invalid members: it limits weights to the
+// permitted range, keeps the heaviest of several members with one id, drops invalid ids, and drops the
+// last members by id beyond MaxMembers.
 //
-// Among shards that may as well move, those move that go back to whom they came from
-// last (Policy.Before): a node that is stopped and started again has what it had.
-//
-// If that would place a shard on a member that is barred from it (Policy.Barred), the shards
-// are placed anew without such moves: the spread is as even as single moves can make it, and
-// only a shard that no other member may get goes to a barred member.
-//
-// It costs about one multiplication for each shard that moves and each member
-// that gains.
+// The cost is about one multiplication for each pair of a moving shard and a receiving member.
 func Assign(prev *Map, members []Member, p Policy) *Map {
 	m := &Map{
 		epoch:   prev.epoch,

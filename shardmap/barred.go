@@ -6,23 +6,23 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// maxPairChecks bounds the work of levelBarred: after that many looks at a pair of members the
-// placement stays as even as it is. Clusters of up to 200 nodes never reach it.
+// maxPairChecks bounds the work of spreadBarred. After that many checks of a pair of members it stops, and
+// the placement stays as even as it is then. Clusters of up to 200 nodes never reach the bound.
 const maxPairChecks = 1 << 26
 
-// breaks reports whether a shard was placed on a member that is barred from it.
-// owners are the owners before the placement.
-func (m *Map) violatesBarred(owners []int16, barred map[NodeID]ShardSet) bool {
+// violatesBarred reports whether a shard was placed on a member that is barred from it. before contains the
+// owners before the placement.
+func (m *Map) violatesBarred(before []int16, barred map[NodeID]ShardSet) bool {
 	sets := m.barredSets(barred)
 	for s, o := range m.owners {
-		if o != noOwner && o != owners[s] && sets[o].Has(Shard(s)) {
+		if o != noOwner && o != before[s] && sets[o].Has(Shard(s)) {
 			return true
 		}
 	}
 	return false
 }
 
-// barredSets returns the sets of barred by member index.
+// barredSets returns the sets in barred by member index.
 func (m *Map) barredSets(barred map[NodeID]ShardSet) []ShardSet {
 	sets := make([]ShardSet, len(m.members))
 	for i, mb := range m.members {
@@ -31,46 +31,47 @@ func (m *Map) barredSets(barred map[NodeID]ShardSet) []ShardSet {
 	return sets
 }
 
-// mayGet reports whether shard s may be placed on member i, which does not own it.
+// canReceive reports whether shard s can be placed on member i, which does not own it.
 func (pl *placement) canReceive(i int16, s int) bool {
 	return pl.barred == nil || !pl.barred[i].Has(Shard(s))
 }
 
-// class is a set of shards of one owner that levelBarred can exchange for each other.
+// class is a set of shards of one owner that are interchangeable for spreadBarred.
 type class struct {
 	classKey
 	shards []int32
 }
 
 type classKey struct {
-	barred   string // one bit for each member of the stage
-	previous int16  // the member that owned them before their owner, or noOwner
-	unowned  bool   // they had no owner or have moved already, so to move them costs nothing
+	barred   string // bit set of the members that are barred from the shards
+	previous int16  // owner before the current owner, or noOwner
+	unowned  bool   // the shards were orphaned or have moved already, so another move is free
 }
 
-// level is the state of levelBarred: the members of one stage, by their place in it.
+// balancer is the state of spreadBarred for the members of one stage. All slices are indexed by the position
+// of the member in members.
 type balancer struct {
 	pl        *placement
 	members   []int16
-	load      []int // shards of all stages
+	load      []int // number of shards, of all stages
 	weight    []int
-	minLoad   []int // a cordoned member gives up what it has beyond this
+	minLoad   []int // a cordoned member sends shards only while its load is above this value
 	cordoned  []bool
-	hash      []uint64           // of the ids
-	classes   [][]class          // by owner
-	index     []map[classKey]int // by owner: the place of a class
-	exhausted [][]bool           // by owner and receiver: the owner has no shard for the receiver
+	hash      []uint64           // hash of the id
+	classes   [][]class          // classes of shards by owner
+	index     []map[classKey]int // index in classes, by owner
+	exhausted [][]bool           // by owner and receiver: the owner has no shard that the receiver can own
 }
 
-// levelBarred places the shards of a stage on the given members, ascending, where members
-// are barred from shards. A barred member gets a shard only if all other members are barred,
-// too, and nobody owns the shard.
+// spreadBarred places the shards of a stage on the given members, sorted by index, if members are barred
+// from shards. A barred member receives a shard only if it is orphaned and all other members are barred as
+// well.
 //
-// A shard without an owner goes to the member with the lowest load for its weight. Then
-// shards move one at a time, from the highest load to the lowest, as long as the owner has
-// a shard for the receiver and the move makes the loads more even: the sum of load²/weight
-// falls with each move. So the result is as even as single moves can make it, no move could
-// be left out of the last steps, and the same question again moves nothing.
+// An orphaned shard goes to the member with the lowest load relative to its weight. Then shards move one at
+// a time from the member with the highest relative load to the one with the lowest. This continues as long
+// as the sender has a shard that the receiver is not barred from, and the move reduces the sum of
+// load²/weight. So no single move can make the result more even, the last moves cannot be omitted, and
+// another call with the result moves nothing.
 func (pl *placement) spreadBarred(stage int16, members []int16) {
 	b := pl.newBalancer(stage, members)
 	for checks := 0; checks < maxPairChecks; {
@@ -88,8 +89,7 @@ func (pl *placement) spreadBarred(stage int16, members []int16) {
 	}
 }
 
-// newLevel sorts the shards of the stage by owner and class, and gives those without an
-// owner to members.
+// newBalancer groups the shards of the stage by owner and class, and places the orphaned shards.
 func (pl *placement) newBalancer(stage int16, members []int16) *balancer {
 	k := len(members)
 	b := &balancer{pl: pl, members: members, load: make([]int, k), weight: make([]int, k), minLoad: make([]int, k), cordoned: make([]bool, k), hash: make([]uint64, k), classes: make([][]class, k), index: make([]map[classKey]int, k), exhausted: make([][]bool, k)}
@@ -122,7 +122,7 @@ func (pl *placement) newBalancer(stage int16, members []int16) *balancer {
 	for _, s := range unowned {
 		mask := b.barredMask(s)
 		u := b.leastLoaded(s, mask)
-		if u < 0 { // all members that may get shards are barred
+		if u < 0 { // all members that can receive shards are barred
 			mask = string(make([]byte, len(mask)))
 			u = b.leastLoaded(s, mask)
 		}
@@ -132,7 +132,7 @@ func (pl *placement) newBalancer(stage int16, members []int16) *balancer {
 	return b
 }
 
-// bars returns which members of the stage are barred from shard s, one bit for each.
+// barredMask returns a bit set of the members of the stage that are barred from shard s.
 func (b *balancer) barredMask(s int) string {
 	mask := make([]byte, (len(b.members)+7)/8)
 	for u, i := range b.members {
@@ -143,9 +143,10 @@ func (b *balancer) barredMask(s int) string {
 	return string(mask)
 }
 
+// isSet reports whether bit u of mask is set.
 func isSet(mask string, u int) bool { return mask[u/8]>>(u%8)&1 == 1 }
 
-// add puts shard s into the class of member u that it belongs to.
+// addShard adds shard s to its class of member u.
 func (b *balancer) addShard(u, s int, mask string, unowned bool) {
 	key := classKey{barred: mask, previous: noOwner, unowned: unowned}
 	if b.pl.previous != nil {
@@ -160,8 +161,8 @@ func (b *balancer) addShard(u, s int, mask string, unowned bool) {
 	b.classes[u][at].shards = append(b.classes[u][at].shards, int32(s))
 }
 
-// lowest returns the member with the lowest load for its weight that may get shard s; a
-// hash decides between equals. It is negative if all members are barred.
+// leastLoaded returns the member with the lowest load relative to its weight that can receive shard s. A hash
+// decides between equals. The result is negative if all members are barred or cordoned.
 func (b *balancer) leastLoaded(s int, mask string) int {
 	best, bestScore := -1, uint64(0)
 	for v := range b.members {
@@ -179,13 +180,14 @@ func (b *balancer) leastLoaded(s int, mask string) int {
 	return best
 }
 
-// gains is by how much load² grows with one shard more, gives by how much it falls with one
-// less.
+// receiveCost returns the increase of load² if member v receives one more shard.
 func (b *balancer) receiveCost(v int) int { return 2*b.load[v] + 1 }
-func (b *balancer) sendGain(u int) int    { return 2*b.load[u] - 1 }
 
-// move moves one shard from the highest load to the lowest that has a shard for it, and
-// reports whether there was one, and how many pairs it looked at.
+// sendGain returns the decrease of load² if member u loses one shard.
+func (b *balancer) sendGain(u int) int { return 2*b.load[u] - 1 }
+
+// moveOne moves one shard from the member with the highest relative load to the one with the lowest that can
+// receive one of its shards. It reports whether a shard moved, and how many pairs of members it checked.
 func (b *balancer) moveOne() (checks int, moved bool) {
 	from, to := b.orderBy(b.sendGain), b.orderBy(b.receiveCost)
 	slices.Reverse(from)
@@ -196,7 +198,7 @@ func (b *balancer) moveOne() (checks int, moved bool) {
 		for _, u := range from {
 			checks++
 			if b.sendGain(u)*b.weight[v] <= b.receiveCost(v)*b.weight[u] {
-				break // nor does any owner after this one
+				break // the following members have a lower load, so their moves do not help either
 			}
 			if b.exhausted[u][v] || b.cordoned[u] && b.load[u] <= b.minLoad[u] {
 				continue
@@ -210,7 +212,7 @@ func (b *balancer) moveOne() (checks int, moved bool) {
 	return checks, false
 }
 
-// order returns the members by cost for their weight, ascending.
+// orderBy returns the members sorted by cost relative to their weight, ascending.
 func (b *balancer) orderBy(cost func(int) int) []int {
 	all := make([]int, len(b.members))
 	for u := range all {
@@ -220,8 +222,8 @@ func (b *balancer) orderBy(cost func(int) int) []int {
 	return all
 }
 
-// pass moves a shard from u to v, and reports whether u had one that v is not barred from.
-// The first choice is a shard that moves anyway, then one that v owned before u did.
+// transfer moves a shard from u to v, and reports whether u had a shard that v can receive. The first choice
+// is a shard that has moved already, and the second one a shard that v owned before u.
 func (b *balancer) transfer(u, v int) bool {
 	best, bestRank := -1, 3
 	for i, c := range b.classes[u] {

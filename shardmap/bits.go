@@ -1,49 +1,49 @@
 package shardmap
 
-// bitWriter appends numbers of few bits to b, lowest bits first.
+// bitWriter appends numbers of few bits to b, starting with the lowest bits.
 type bitWriter struct {
 	b   []byte
 	acc uint64
-	n   int // bits in acc that are not in b yet: fewer than 8
+	n   int // number of bits in acc that are not in b yet, less than 8
 }
 
-// put appends the low width bits of v; width ≤ 17, and v has no more.
-func (p *bitWriter) write(v uint64, width int) {
-	p.acc |= v << p.n
-	p.n += width
-	for p.n >= 8 {
-		p.b = append(p.b, byte(p.acc))
-		p.acc >>= 8
-		p.n -= 8
+// write appends the low width bits of v. width must be at most 17, and v must not have more bits.
+func (w *bitWriter) write(v uint64, width int) {
+	w.acc |= v << w.n
+	w.n += width
+	for w.n >= 8 {
+		w.b = append(w.b, byte(w.acc))
+		w.acc >>= 8
+		w.n -= 8
 	}
 }
 
-// flush pads with zeros to a whole byte.
-func (p *bitWriter) flush() {
-	if p.n > 0 {
-		p.b = append(p.b, byte(p.acc))
+// flush pads the last byte with zero bits.
+func (w *bitWriter) flush() {
+	if w.n > 0 {
+		w.b = append(w.b, byte(w.acc))
 	}
-	p.acc, p.n = 0, 0
+	w.acc, w.n = 0, 0
 }
 
-// bitReader reads what bitWriter wrote. The caller has made sure that b is long enough.
+// bitReader reads numbers that bitWriter has written. The caller must ensure that b is long enough.
 type bitReader struct {
 	b   []byte
 	acc uint64
 	n   int
 }
 
-func (u *bitReader) read(width int) uint64 {
-	for u.n < width {
-		u.acc |= uint64(u.b[0]) << u.n
-		u.b = u.b[1:]
-		u.n += 8
+func (r *bitReader) read(width int) uint64 {
+	for r.n < width {
+		r.acc |= uint64(r.b[0]) << r.n
+		r.b = r.b[1:]
+		r.n += 8
 	}
-	v := u.acc & (1<<width - 1)
-	u.acc >>= width
-	u.n -= width
+	v := r.acc & (1<<width - 1)
+	r.acc >>= width
+	r.n -= width
 	return v
 }
 
-// clean reports whether nothing but zero padding is left.
-func (u *bitReader) onlyPadding() bool { return u.acc == 0 && len(u.b) == 0 }
+// onlyPadding reports whether no bits but zero padding are left.
+func (r *bitReader) onlyPadding() bool { return r.acc == 0 && len(r.b) == 0 }

@@ -15,27 +15,26 @@ import (
 // codecVersion is the first byte of every encoded map.
 const codecVersion = 1
 
-// ErrCodec reports bytes that are not an encoded map. Decode wraps it.
+// ErrCodec reports input that is not an encoded map. Decode wraps it.
 var ErrCodec = errors.New("shardmap: not an encoded map")
 
 var _ encoding.BinaryMarshaler = (*Map)(nil)
 
-// MarshalBinary encodes m. There is exactly one encoding of a map, so equal maps
-// give equal bytes. The error is always nil.
+// MarshalBinary encodes m. Each map has exactly one encoding, so equal maps have equal encodings. The error
+// is always nil.
 //
 //	version   1 byte
 //	epoch     uvarint
 //	shards    uvarint
 //	members   uvarint, then for each, ascending by id: length of id, id, weight (uvarints)
 //	epochs    uvarint, then the distinct ownership epochs of owned shards, newest
-//	          first, each as its distance (uvarint) from the one before; the first from epoch
-//	owners    per shard: 0 for an orphan, else 1 + index of the member
+//	          first, each as the difference (uvarint) to the one before; the first to epoch
+//	owners    per shard: 0 for an orphan, otherwise 1 + index of the member
 //	since     per owned shard: index of its ownership epoch
 //
-// Owners and since are packed with just as many bits as their largest possible
-// value needs, lowest bits first, each padded with zeros to a whole byte: 256
-// bytes for the owners of 1024 shards among three nodes, none for since as long
-// as all were assigned together.
+// The fields owners and since use as many bits per value as their largest possible value needs, lowest
+// bits first, and are padded with zero bits to a whole byte. The owners of 1024 shards and three members
+// take 256 bytes. The since field is empty as long as all shards have the same ownership epoch.
 func (m *Map) MarshalBinary() ([]byte, error) {
 	b := []byte{codecVersion}
 	b = binary.AppendUvarint(b, uint64(m.epoch))
@@ -74,20 +73,19 @@ func (m *Map) MarshalBinary() ([]byte, error) {
 	return p.b, nil
 }
 
-// Digest returns the SHA-256 of the encoding: two maps with the same digest are
-// the same, epochs included.
+// Digest returns the SHA-256 hash of the encoding. Maps with equal digests are equal, including epochs.
 func (m *Map) Digest() [32]byte {
 	b, _ := m.MarshalBinary() // never an error
 	return sha256.Sum256(b)
 }
 
-// Decode reads what MarshalBinary wrote and refuses anything else: other
-// versions, values out of bounds, a second way to say the same, bytes left over.
-// Whatever b says, it allocates less than a megabyte, and it keeps no part of b.
+// Decode decodes the output of MarshalBinary. It returns an error that wraps ErrCodec for any other input:
+// another version, a value out of range, an encoding that MarshalBinary would not choose, or trailing
+// bytes. For any input it allocates less than 1 MB. It does not retain b.
 func Decode(b []byte) (*Map, error) {
 	d := decoder{b: b}
 	if v := d.byte(); d.err == nil && v != codecVersion {
-		return nil, fmt.Errorf("%w: version %d, this node reads %d", ErrCodec, v, codecVersion)
+		return nil, fmt.Errorf("%w: version %d, this node supports %d", ErrCodec, v, codecVersion)
 	}
 	epoch := d.uvarint("epoch", math.MaxUint64)
 	shards := int(d.uvarint("shards", MaxShards))
@@ -122,8 +120,8 @@ func (m *Map) epochTable() []Epoch {
 	return table
 }
 
-// ownerWidth is the number of bits of 0 (orphaned) to members.
+// ownerWidth returns the number of bits for a value from 0 (orphaned) to members.
 func ownerWidth(members int) int { return bits.Len(uint(members)) }
 
-// indexWidth is the number of bits of an index below n.
+// indexWidth returns the number of bits for an index less than n.
 func indexWidth(n int) int { return bits.Len(uint(max(n, 1) - 1)) }

@@ -125,7 +125,7 @@ func TestDecodeRefusesAnythingElse(t *testing.T) {
 	long := hex.EncodeToString(bytes.Repeat([]byte("x"), 65))
 	tests := []struct{ name, hex, want string }{
 		{"empty", "", "ends within version"},
-		{"other version", "02" + ok[2:], "version 2, this node reads 1"},
+		{"other version", "02" + ok[2:], "version 2, this node supports 1"},
 		{"left over", ok + "00", "1 bytes left over"},
 		{"no shards", "01" + "05" + "00" + "00" + "00", "no shards"},
 		{"too many shards", "01" + "05" + "818004" + "00" + "00", "shards above 65536"},

@@ -5,13 +5,14 @@ import (
 	"fmt"
 )
 
-// decoder reads the parts of an encoded map from b. Its first error sticks;
-// after it every read gives zero values.
+// decoder reads the fields of an encoded map from b. It keeps the first error. After an error all methods
+// return zero values.
 type decoder struct {
 	b   []byte
 	err error
 }
 
+// failf sets the error, unless there is one already. It drops the remaining input.
 func (d *decoder) failf(format string, args ...any) {
 	if d.err == nil {
 		d.err = fmt.Errorf("%w: %s", ErrCodec, fmt.Sprintf(format, args...))
@@ -19,13 +20,13 @@ func (d *decoder) failf(format string, args ...any) {
 	d.b = nil
 }
 
-// bytes returns the next n bytes, or nil.
-func (d *decoder) bytes(n int, what string) []byte {
+// bytes returns the next n bytes, or nil if there are fewer. field is the name of the field for the error.
+func (d *decoder) bytes(n int, field string) []byte {
 	if d.err != nil {
 		return nil
 	}
 	if n > len(d.b) {
-		d.failf("ends within %s", what)
+		d.failf("ends within %s", field)
 		return nil
 	}
 	out := d.b[:n]
@@ -40,19 +41,19 @@ func (d *decoder) byte() byte {
 	return 0
 }
 
-// uvarint reads a number up to limit in its shortest form.
-func (d *decoder) uvarint(what string, limit uint64) uint64 {
+// uvarint reads a number up to limit. The number must be encoded in its shortest form.
+func (d *decoder) uvarint(field string, limit uint64) uint64 {
 	if d.err != nil {
 		return 0
 	}
 	v, n := binary.Uvarint(d.b)
 	switch {
 	case n == 0:
-		d.failf("ends within %s", what)
+		d.failf("ends within %s", field)
 	case n < 0 || v > limit:
-		d.failf("%s above %d", what, limit)
+		d.failf("%s above %d", field, limit)
 	case n > 1 && d.b[n-1] == 0:
-		d.failf("%s in a longer form than needed", what)
+		d.failf("%s in a longer form than needed", field)
 	}
 	if d.err != nil {
 		return 0
@@ -61,8 +62,8 @@ func (d *decoder) uvarint(what string, limit uint64) uint64 {
 	return v
 }
 
-// members reads the member table. Its capacity follows the bytes that are there,
-// not the number they claim.
+// members reads the member table. The capacity of the result is limited by the length of the input, so that
+// a false number of members cannot cause a large allocation.
 func (d *decoder) members() []Member {
 	n := int(d.uvarint("members", MaxMembers))
 	members := make([]Member, 0, min(n, len(d.b)/3)) // a member takes at least 3 bytes
@@ -85,8 +86,8 @@ func (d *decoder) members() []Member {
 	return members
 }
 
-// epochs reads the table of ownership epochs: newest first, none twice, none
-// above that of the map.
+// epochs reads the table of ownership epochs. They must be distinct, sorted from newest to oldest, and not
+// newer than last, the epoch of the map.
 func (d *decoder) epochs(last Epoch, shards int) []Epoch {
 	n := int(d.uvarint("ownership epochs", uint64(shards)))
 	table := make([]Epoch, 0, min(n, len(d.b)))
@@ -127,8 +128,8 @@ func (d *decoder) owners(shards, members int) []int16 {
 	return owners
 }
 
-// since reads the ownership epoch of each owned shard. Every epoch of the table
-// must be used, or there would be several tables for one map.
+// since reads the ownership epoch of each owned shard. Each epoch of the table must be used, because
+// otherwise one map would have several encodings.
 func (d *decoder) since(owners []int16, table []Epoch) []Epoch {
 	if d.err != nil {
 		return nil

@@ -2,8 +2,9 @@ package shardmap
 
 import "slices"
 
-// deferBusy gives each shard of p.Kept back to its owner in prev, and each shard that is not
-// in p.Idle, if its owner is in p.Staged. An owner that is no member of m becomes one again.
+// deferMoves undoes moves that the policy defers. It returns to its owner in prev each shard in p.Kept,
+// and each shard of an owner in p.Staged that is not in p.Idle. If that owner is not a member of m, it
+// becomes a member again.
 func (m *Map) deferMoves(prev *Map, p Policy) {
 	converted := prev.translationTo(m.members)
 	var deferred []int
@@ -34,7 +35,7 @@ func (m *Map) deferMoves(prev *Map, p Policy) {
 		converted = prev.translationTo(members)
 	}
 	for _, s := range deferred {
-		if o := converted.convert(prev.owners[s]); o != noOwner { // noOwner: beyond MaxMembers
+		if o := converted.convert(prev.owners[s]); o != noOwner { // not a member if MaxMembers is exceeded
 			m.owners[s] = o
 		}
 	}

@@ -1,21 +1,20 @@
 package shardmap
 
-// Move is a shard that changes hands. An empty id stands for no owner.
+// Move is the change of the owner of a shard. An empty id means that the shard is orphaned.
 type Move struct {
 	Shard    Shard
 	From, To NodeID
 }
 
-// Diff returns the shards whose owner in to is not the one in from, ascending by
-// shard; epochs and weights do not count. A shard that one of the maps does not
-// have is orphaned there.
+// Diff returns the shards that have different owners in from and to, in ascending order. It ignores epochs
+// and weights. A shard that is missing in one of the maps counts as orphaned there.
 func Diff(from, to *Map) []Move {
 	var moves []Move
-	was := from.translationTo(to.members)
+	converted := from.translationTo(to.members)
 	for s := range max(from.Len(), to.Len()) {
 		a, b := from.ownerIndexOrNone(s), to.ownerIndexOrNone(s)
-		// A translated none may be an owner that is gone, hence the second look.
-		if was.convert(a) == b && (b != noOwner || a == noOwner) {
+		// convert also returns noOwner for an owner that is not in to: this case is a move.
+		if converted.convert(a) == b && (b != noOwner || a == noOwner) {
 			continue
 		}
 		mv := Move{Shard: Shard(s)}
@@ -30,6 +29,7 @@ func Diff(from, to *Map) []Move {
 	return moves
 }
 
+// ownerIndexOrNone returns the owner index of shard s, or noOwner if m has no such shard.
 func (m *Map) ownerIndexOrNone(s int) int16 {
 	if s >= len(m.owners) {
 		return noOwner

@@ -1,37 +1,39 @@
 // Package shardmap assigns shards to nodes.
 //
-// A key is hashed to one of a fixed number of shards (Of), and a Map says which
-// node owns each shard. A Map never changes once made, so any number of
-// goroutines may read it without a lock.
+// A key is hashed to one of a fixed number of shards ([Of]), and a [Map] contains the owner
+// of each shard. A Map is immutable, so any number of goroutines may read it without a lock.
 //
 // # From one map to the next
 //
-//	base ──Assign(base, members, policy)──► wanted ──Settle(base, epoch)──► the next map
+//	prev ──Assign(prev, members, policy)──► wanted owners ──Settle(prev, epoch)──► next map
 //
-// Assign derives the wanted owners from the last map, the members that may own
-// shards, and what operators ask: a Policy. It keeps what can be kept: counts
-// differ from each member's weighted quota, as far as the policy leaves it to
-// them, by less than one shard, and no assignment with that property moves fewer
-// shards. The owners are an explicit array; hashing only decides between choices
-// that are equally good. The same input gives the same bytes on every node, in
-// whatever order the members are given.
+// [Assign] derives the wanted owners from the previous map, from the members that may own
+// shards, and from the [Policy] that operators have set. It guarantees:
 //
-// A placement goes by stages: what has its place already (a pin to a node, an owner
-// while moves are paused), then each zone that shards are pinned to, then the rest.
+//   - Balance: the number of shards of each member differs from its weighted quota by less
+//     than one shard, as far as the policy permits.
+//   - Minimal movement: no other balanced assignment moves fewer shards.
+//   - Determinism: the same input results in the same bytes on every node, and the order of
+//     the members does not matter. The owners are an explicit array; hashing only decides
+//     between choices that are equally good.
 //
-// Settle stamps the result with the epoch at which it was proposed. It is
-// separate because the epoch is the index of the log entry that carries the map,
-// and so is not known when Assign runs.
+// Assign first fixes the owner of each shard that must not move or is pinned to a node. Then
+// it spreads the shards that are pinned to a zone over that zone, and finally the remaining
+// shards over all members.
+//
+// [Map.Settle] sets the epoch of the new map. The epoch is the Raft log index of the entry
+// that proposes the map, so it is not known when Assign runs.
 //
 // # Ownership epochs
 //
-// OwnedSince is the epoch of the map in which a shard's present owner became its
-// owner. It changes exactly when the owner does and only grows; applications
-// fence by it. A map fresh from Assign says 0 for shards that changed hands;
-// Settle fills them in.
+// [Map.OwnedSince] returns the epoch of the map in which the current owner of a shard became
+// its owner. It changes exactly when the owner changes, and only grows, so applications use
+// it as fencing token. A map from Assign contains ownership epoch 0 for shards that change
+// their owner; Settle replaces it.
 //
 // # Purity
 //
-// No clock, no I/O, no randomness, no goroutines. Every function here is
-// deterministic and may be called from anywhere.
+// The package uses no clock, I/O, random numbers or goroutines. All functions are
+// deterministic and safe for concurrent use, as long as no goroutine modifies their
+// arguments.
 package shardmap

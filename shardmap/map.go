@@ -7,21 +7,21 @@ import (
 	"slices"
 )
 
-// none is the owner index of an orphaned shard.
+// noOwner is the owner index of an orphaned shard, which is a shard without an owner.
 const noOwner = -1
 
-// Map says which member owns each shard. It is immutable; use it as *Map.
+// Map assigns each shard to a member. It is immutable; use it as *Map.
 type Map struct {
 	epoch   Epoch
-	members []Member // sorted by id, no id twice
-	owners  []int16  // by shard: index into members, or noOwner
-	since   []Epoch  // by shard: ownership epoch; 0 where orphaned
-	counts  []int    // by member: shards owned
-	orphans int
+	members []Member // sorted by id, without duplicates
+	owners  []int16  // by shard: index in members, or noOwner
+	since   []Epoch  // by shard: ownership epoch, 0 if orphaned
+	counts  []int    // by member: number of owned shards
+	orphans int      // number of shards without an owner
 }
 
-// New returns the map before the first one: epoch 0, no members, every shard
-// orphaned. It panics unless 1 ≤ shards ≤ MaxShards.
+// New returns the initial map: epoch 0, no members, and only orphaned shards. It panics unless
+// 1 ≤ shards ≤ MaxShards.
 func New(shards int) *Map {
 	if shards < 1 || shards > MaxShards {
 		panic(fmt.Sprintf("shardmap: %d shards, want 1 to %d", shards, MaxShards))
@@ -40,13 +40,11 @@ func New(shards int) *Map {
 // Len returns the number of shards.
 func (m *Map) Len() int { return len(m.owners) }
 
-// Epoch returns the epoch the map was settled at. A map from Assign still has
-// that of the map it was derived from.
+// Epoch returns the epoch that Settle has set. A map from Assign has the epoch of the previous map.
 func (m *Map) Epoch() Epoch { return m.epoch }
 
-// Owner returns the node that serves s, or "" if s is orphaned. It panics unless
-// s < m.Len(): shard numbers come from Of, so any other value is a bug in the
-// caller.
+// Owner returns the node that owns s, or "" if s is orphaned. It panics unless s < m.Len(): shard
+// numbers come from Of, so any other value is a bug in the caller.
 func (m *Map) Owner(s Shard) NodeID {
 	if i := m.owners[s]; i >= 0 {
 		return m.members[i].ID
@@ -54,23 +52,22 @@ func (m *Map) Owner(s Shard) NodeID {
 	return ""
 }
 
-// OwnerIndex returns the owner of s as an index into Members, -1 if s is
-// orphaned. It panics unless s < m.Len().
+// OwnerIndex returns the index of the owner of s in Members, or -1 if s is orphaned. It panics unless
+// s < m.Len().
 func (m *Map) OwnerIndex(s Shard) int { return int(m.owners[s]) }
 
-// OwnedSince returns the ownership epoch of s: that of the map in which its
-// present owner became its owner. It is 0 for an orphan, and for a shard that
-// Assign gave to a new owner and Settle has not stamped. It panics unless
-// s < m.Len().
+// OwnedSince returns the ownership epoch of s: the epoch of the map in which the current owner became
+// its owner. It is 0 if s is orphaned, or if Assign has moved s and Settle has not been called. It
+// panics unless s < m.Len().
 func (m *Map) OwnedSince(s Shard) Epoch { return m.since[s] }
 
-// Members returns the members sorted by id. The slice is shared: do not modify it.
+// Members returns the members, sorted by id. The slice is shared: do not modify it.
 func (m *Map) Members() []Member { return m.members }
 
 // Has reports whether id is a member.
 func (m *Map) Has(id NodeID) bool { return m.index(id) != noOwner }
 
-// Count returns how many shards id owns: 0 for a stranger.
+// Count returns the number of shards that id owns. It is 0 if id is not a member.
 func (m *Map) Count(id NodeID) int {
 	if i := m.index(id); i != noOwner {
 		return m.counts[i]
@@ -78,7 +75,7 @@ func (m *Map) Count(id NodeID) int {
 	return 0
 }
 
-// Orphans returns how many shards have no owner.
+// Orphans returns the number of shards without an owner.
 func (m *Map) Orphans() int { return m.orphans }
 
 // Shards iterates over the shards that id owns, in ascending order.
@@ -96,30 +93,32 @@ func (m *Map) Shards(id NodeID) iter.Seq[Shard] {
 	}
 }
 
-// SameAs reports whether o has the same members, weights and owners. Epochs may
-// differ.
+// SameAs reports whether m and o have the same members, weights and owners. Their epochs may differ.
 func (m *Map) SameAs(o *Map) bool {
 	return slices.Equal(m.members, o.members) && slices.Equal(m.owners, o.owners)
 }
 
-// Settle returns m as the map of epoch e that follows base. A shard that has the
-// same owner as in base keeps base's ownership epoch, every other one gets e, an
-// orphan 0. Whatever m itself said about ownership epochs is ignored, so it does
-// not matter who computed it. Shards that base does not have count as orphaned
-// there. It panics if e < base.Epoch(): log indexes only grow, and an ownership
-// epoch that shrinks would break every fence.
+// Settle returns m as the map of epoch e that follows base. The ownership epoch of a shard becomes
+//
+//   - that in base, if the shard has the same owner in base;
+//   - 0, if the shard is orphaned;
+//   - e, otherwise.
+//
+// Settle ignores the ownership epochs in m, so the result does not depend on which node called Assign.
+// Shards that base does not have count as orphaned in base. Settle panics if e < base.Epoch(): log
+// indexes only grow, and a smaller ownership epoch would defeat fencing.
 func (m *Map) Settle(base *Map, e Epoch) *Map {
 	if e < base.epoch {
-		panic(fmt.Sprintf("shardmap: epoch %d settled after epoch %d", e, base.epoch))
+		panic(fmt.Sprintf("shardmap: Settle at epoch %d, before the epoch %d of the base map", e, base.epoch))
 	}
 	out := *m
 	out.epoch = e
 	out.since = make([]Epoch, len(m.owners))
-	was := base.translationTo(m.members)
+	fromBase := base.translationTo(m.members)
 	for s, o := range m.owners {
 		switch {
 		case o == noOwner:
-		case s < base.Len() && was.convert(base.owners[s]) == o:
+		case s < base.Len() && fromBase.convert(base.owners[s]) == o:
 			out.since[s] = base.since[s]
 		default:
 			out.since[s] = e
@@ -128,7 +127,7 @@ func (m *Map) Settle(base *Map, e Epoch) *Map {
 	return &out
 }
 
-// index returns the place of id in members, or none.
+// index returns the index of id in members, or noOwner if id is not a member.
 func (m *Map) index(id NodeID) int {
 	i, ok := slices.BinarySearchFunc(m.members, id, func(mb Member, id NodeID) int {
 		return cmp.Compare(mb.ID, id)
@@ -139,7 +138,7 @@ func (m *Map) index(id NodeID) int {
 	return i
 }
 
-// tally sets counts and orphans from owners.
+// recount sets counts and orphans from owners.
 func (m *Map) recount() {
 	m.counts = make([]int, len(m.members))
 	m.orphans = 0
@@ -152,13 +151,12 @@ func (m *Map) recount() {
 	}
 }
 
-// translation maps owner indexes of one map to those of another with other
-// members, so that whole maps are compared without touching a string per shard.
-// Its last element stands for none.
+// translation converts owner indexes of one map to owner indexes of a map with other members. It allows
+// comparing whole maps without one string comparison per shard. Its last element stands for noOwner.
 type translation []int16
 
-// translate returns the translation from m's owner indexes to those of members,
-// which are sorted.
+// translationTo returns the translation from the owner indexes of m to indexes in members, which must
+// be sorted by id.
 func (m *Map) translationTo(members []Member) translation {
 	t := make(translation, len(m.members)+1)
 	to := &Map{members: members}
@@ -169,7 +167,8 @@ func (m *Map) translationTo(members []Member) translation {
 	return t
 }
 
-// of translates one owner index; none, and owners that are gone, give none.
+// convert returns the new index for o. It returns noOwner if o is noOwner or the member no longer
+// exists.
 func (t translation) convert(o int16) int16 {
 	if o == noOwner {
 		return noOwner

@@ -7,27 +7,27 @@ import (
 	"slices"
 )
 
-// Limits of what a map can name: Assign stays within them, Decode insists.
+// Limits of a map. Assign corrects members that exceed them, and Decode rejects them.
 const (
 	MaxMembers = 1024
-	MaxID      = 64 // bytes
+	MaxID      = 64 // bytes of a NodeID
 	MaxWeight  = 1000
 )
 
-// errMember reports a member that no map can hold; Decode tells it as text.
-var errMember = errors.New("shardmap: unusable member")
+// errMember reports a member that cannot be in a map. Decode includes its text in an ErrCodec error.
+var errMember = errors.New("shardmap: invalid member")
 
-// NodeID names a node. The empty id is no node: it marks an orphaned shard.
+// NodeID is the id of a node. The empty NodeID is the owner of an orphaned shard.
 type NodeID string
 
 // Member is a node that may own shards.
 type Member struct {
 	ID     NodeID // 1 to MaxID bytes
-	Weight uint32 // 1 to MaxWeight; the member's share relative to the others
+	Weight uint32 // 1 to MaxWeight; the number of shards is proportional to it
 }
 
-// check reports why the member cannot be in a map as it is. Assign bends what does
-// not fit.
+// validate returns an error that wraps errMember if the member cannot be in a map. Assign corrects such
+// members with normalize instead.
 func (mb Member) validate() error {
 	if !mb.ID.isValid() {
 		return fmt.Errorf("%w: id %q has %d bytes, want 1 to %d", errMember, mb.ID, len(mb.ID), MaxID)
@@ -40,10 +40,13 @@ func (mb Member) validate() error {
 
 func (id NodeID) isValid() bool { return len(id) >= 1 && len(id) <= MaxID }
 
-// normal returns members as a map keeps them: sorted by id, each id once, every
-// weight in bounds. It never refuses, because the input comes from other nodes
-// and a leader that panics on it would take the next leader along. The outcome
-// does not depend on the order of members, duplicates included.
+// normalize returns members in the form that a map contains: sorted by id, without duplicates, and with
+// weights between 1 and MaxWeight. It drops invalid ids. Of several members with one id it keeps the
+// heaviest one. Beyond MaxMembers it drops the last members by id. The result does not depend on the
+// order of members.
+//
+// normalize never fails, because its input comes from other nodes: a leader that panicked on it would be
+// followed by the next leader with the same panic.
 func normalize(members []Member) []Member {
 	out := make([]Member, 0, len(members))
 	for _, mb := range members {

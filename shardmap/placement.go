@@ -7,41 +7,40 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// The stages of a placement: which shards are spread together. Above stageRest each
-// zone has its own.
+// Stages of a placement: the shards of one stage are spread together. Each zone with pinned shards has
+// a stage above stageRest.
 const (
-	stageFixed = -1 // the shard has its place
-	stageRest  = 0  // it may go to any member
+	stageFixed = -1 // the owner of the shard is final
+	stageRest  = 0  // any member can own the shard
 )
 
-// placement is how Assign finds the owners: each shard belongs to a stage, the
-// stages are spread one after the other, and what is spread has its place.
+// placement is the state of Assign. Each shard belongs to a stage. Assign spreads one stage after the
+// other, and fixes the owners of the shards of a finished stage.
 type placement struct {
 	m *Map
-	// shut members get nothing in a stage that they do not own already; those who are
-	// away get nothing, and are in no stage.
-	cordoned []bool
-	excluded []bool
-	stage    []int16 // by shard
-	fixed    []int   // by member: the shards that are placed
-	// before is who owned a shard before its owner, by shard; nil: nobody. since is the
-	// epoch from which it has been its owner's.
-	previous []int16
-	since    []Epoch
-	// barred are the shards that a member must not get, by member; nil: Barred is ignored.
-	barred []ShardSet
+
+	// The following slices are indexed by member.
+	cordoned []bool     // receives no shards in a stage, but keeps its own up to its quota
+	excluded []bool     // absent or emptying: belongs to no stage and receives no shards
+	fixed    []int      // number of shards whose owner is final
+	barred   []ShardSet // shards that the member must not receive; nil means no restriction
+
+	// The following slices are indexed by shard.
+	stage    []int16 // stageFixed, stageRest or the stage of a zone
+	previous []int16 // owner before the current owner; nil means unknown
+	since    []Epoch // ownership epoch of the current owner
 }
 
-// place brings every member to its target. Before it, owners are those of the last
-// map as far as they are members. barred are the shards that a member must not get; nil
-// for none.
+// place sets the owners of all shards so that every member reaches its target. On entry m.owners contains
+// the owners of the previous map that are still members. barred contains, by member, the shards that the
+// member must not receive; nil means that Policy.Barred is ignored.
 func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 	pl := placement{
 		previous: m.ownerIndexes(p.Before), since: since, barred: barred,
 		m: m, cordoned: make([]bool, len(m.members)), excluded: make([]bool, len(m.members)), stage: make([]int16, len(m.owners)), fixed: make([]int, len(m.members)),
 	}
 	allFixed := p.Paused
-	var active []int16 // who may get something
+	var active []int16 // members that are not excluded
 	cordoned := 0
 	for i, mb := range m.members {
 		if pl.excluded[i] = p.Absent[mb.ID] || p.Emptying[mb.ID]; pl.excluded[i] {
@@ -60,7 +59,7 @@ func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 		return
 	}
 	if cordoned == len(active) {
-		allFixed = true // nobody is left for what they would give up
+		allFixed = true // no member can receive what the cordoned ones would release
 		clear(pl.cordoned)
 	}
 	if allFixed {
@@ -73,7 +72,7 @@ func (m *Map) place(p Policy, since []Epoch, barred []ShardSet) {
 	pl.spread(stageRest, active)
 }
 
-// empty takes what is idle from those who are to have nothing in the end.
+// releaseIdle orphans the idle shards of emptying members.
 func (pl *placement) releaseIdle(p Policy) {
 	for s, idle := range p.Idle {
 		if !idle || int(s) >= len(pl.m.owners) || pl.m.owners[s] == noOwner {
@@ -85,7 +84,7 @@ func (pl *placement) releaseIdle(p Policy) {
 	}
 }
 
-// hold leaves every shard with its owner, if that is still there and one of these.
+// fixOwners fixes each shard to its owner, if match returns true for the owner.
 func (pl *placement) fixOwners(match func(owner int16) bool) {
 	for s, o := range pl.m.owners {
 		if o != noOwner && match(o) {
@@ -94,23 +93,23 @@ func (pl *placement) fixOwners(match func(owner int16) bool) {
 	}
 }
 
-// put gives shard s its place.
+// fixOwner makes owner the final owner of shard s.
 func (pl *placement) fixOwner(s int, owner int16) {
 	pl.m.owners[s], pl.stage[s] = owner, stageFixed
 	pl.fixed[owner]++
 }
 
-// pin places what is pinned to a node, and puts what is pinned to a zone into the
-// zone's stage. It returns the members of each.
+// applyPins fixes the owners of shards that are pinned to a node, and assigns shards that are pinned to a
+// zone to the stage of that zone. It returns the members of each zone stage, in the order of the stages.
 //
-// Where somebody stands is learnt from itself, so just after an election it may not
-// be known yet. What is pinned to a zone must not move for that.
+// Nodes announce their zones themselves, so a zone may be unknown right after an election. Shards that
+// are pinned to a zone must not move for that reason.
 func (pl *placement) applyPins(p Policy) [][]int16 {
 	if len(p.Pins) == 0 {
 		return nil
 	}
 	var members [][]int16
-	stages := map[string]int16{} // by zone; stageRest: nobody there is open
+	stages := map[string]int16{} // by zone; stageRest (0) if no member of the zone can receive shards
 	for i, mb := range pl.m.members {
 		zone := p.Zones[mb.ID]
 		if zone == "" || pl.cordoned[i] || pl.excluded[i] {
@@ -142,7 +141,7 @@ func (pl *placement) applyPins(p Policy) [][]int16 {
 		} else {
 			stage := stages[pin.Zone]
 			if stage != stageRest && pl.barred != nil && !pl.zoneCanReceive(members[stage-1], s) {
-				continue // the shard is placed like one without a pin
+				continue // place the shard as if it had no pin
 			}
 			pl.pinToZone(s, pin.Zone, p.Zones, stage, unknown)
 		}
@@ -150,19 +149,22 @@ func (pl *placement) applyPins(p Policy) [][]int16 {
 	return members
 }
 
+// pinToNode fixes shard s to node, if node is a member that owns s or can receive it.
 func (pl *placement) pinToNode(s int, node NodeID) {
 	if i := pl.m.index(node); i != noOwner && !pl.excluded[i] && (!pl.cordoned[i] && pl.canReceive(int16(i), s) || int(pl.m.owners[s]) == i) {
 		pl.fixOwner(s, int16(i))
 	}
 }
 
-// zoneCanReceive reports whether a member of a zone owns shard s or may get it.
+// zoneCanReceive reports whether a member of a zone owns shard s or can receive it.
 func (pl *placement) zoneCanReceive(zone []int16, s int) bool {
 	return slices.ContainsFunc(zone, func(i int16) bool {
 		return pl.m.owners[s] == i || !pl.cordoned[i] && pl.canReceive(i, s)
 	})
 }
 
+// pinToZone assigns shard s to the stage of its zone. stage is stageRest if no member of the zone can
+// receive shards. unknown is true if the zone of a member is unknown; in that case s stays with its owner.
 func (pl *placement) pinToZone(s int, zone string, zones map[NodeID]string, stage int16, unknown bool) {
 	o := pl.m.owners[s]
 	there := o != noOwner && zones[pl.m.members[o].ID] == zone
@@ -177,8 +179,8 @@ func (pl *placement) pinToZone(s int, zone string, zones map[NodeID]string, stag
 	}
 }
 
-// spread places the shards of a stage on the given members, ascending: those above
-// their target give up shards, which go with the orphans to those below.
+// spread places the shards of a stage on the given members, which are sorted by index. Members above
+// their target release shards. These and the orphaned shards go to the members below their target.
 func (pl *placement) spread(stage int16, members []int16) {
 	if pl.barred != nil {
 		pl.spreadBarred(stage, members)
@@ -203,7 +205,7 @@ func (pl *placement) spread(stage int16, members []int16) {
 			r.hash = append(r.hash, xxhash.Sum64String(string(m.members[i].ID)))
 		}
 	}
-	if len(r.index) > 0 { // else nobody is above its target either
+	if len(r.index) > 0 { // without receivers no member is above its target
 		for s := range r.best {
 			r.best[s] = noOwner
 		}
@@ -220,7 +222,8 @@ func (pl *placement) spread(stage int16, members []int16) {
 	}
 }
 
-// indices returns the members of these names, none for who is no member.
+// ownerIndexes returns the indexes of the members with the given names, and noOwner for a name that is not
+// a member. It returns nil unless there is one name per shard.
 func (m *Map) ownerIndexes(names []NodeID) []int16 {
 	if len(names) != len(m.owners) {
 		return nil
@@ -239,8 +242,8 @@ func (m *Map) ownerIndexes(names []NodeID) []int16 {
 	return out
 }
 
-// returns gives the member from which a shard came to its owner, if it is to get
-// shards, else none.
+// returnTarget returns the previous owner of shard s, if that is a receiver that still needs shards, and
+// noOwner otherwise.
 func (pl *placement) returnTarget(s int, r *receivers) int16 {
 	if pl.previous == nil || pl.previous[s] == noOwner || r.missing[pl.previous[s]] <= 0 {
 		return noOwner
@@ -248,7 +251,7 @@ func (pl *placement) returnTarget(s int, r *receivers) int16 {
 	return pl.previous[s]
 }
 
-// returnTo gives back the orphans of a stage to those from whom they came last.
+// returnOrphans returns the orphaned shards of a stage to their previous owners.
 func (pl *placement) returnOrphans(stage int16, r *receivers) {
 	if pl.previous == nil {
 		return
@@ -264,12 +267,12 @@ func (pl *placement) returnOrphans(stage int16, r *receivers) {
 	}
 }
 
-// giveUp orphans what members own above their target. First they give up what came
-// from a receiver, the latest first: a node that was away and is back gets what it had
-// before, and each shard moves twice for that. Then the shards that a receiver scores
-// highest, which are often the same from one time to the next.
+// releaseSurplus orphans the shards that members own above their target. The first choice are shards that
+// came from a receiver, starting with the most recent ones: a node that restarts gets back the shards that
+// it had, and each of them moves only twice. The second choice are the shards with the highest score at a
+// receiver, which are often the same in each call.
 func (pl *placement) releaseSurplus(stage int16, owned, target []int, r *receivers) {
-	// One bucket of owned shards for each member above its target.
+	// One bucket of shards for each member above its target.
 	bucket := make([][]uint64, len(owned))
 	for i, n := range owned {
 		if n > target[i] {
@@ -278,7 +281,7 @@ func (pl *placement) releaseSurplus(stage int16, owned, target []int, r *receive
 	}
 	for s, o := range pl.m.owners {
 		if o != noOwner && pl.stage[s] == stage && bucket[o] != nil {
-			// The shard makes the low 16 bits of the score: no two are equal.
+			// The low 16 bits of the key are the shard number, so all keys differ.
 			key := r.score(s) >> 1
 			if pl.returnTarget(s, r) != noOwner {
 				key = 1<<63 | uint64(pl.since[s])<<17>>1

@@ -1,53 +1,54 @@
 package shardmap
 
-// Policy is what operators ask of a map beyond an even spread. The zero value asks
-// for nothing. It decides where shards go, never who may serve.
+// Policy contains the wishes of operators and of the leader for the next map. The zero Policy asks for an
+// even spread only. A Policy decides where shards move, and never whether a node may serve a shard.
 type Policy struct {
-	// Cordoned members get nothing that they do not have already, but for what has
-	// no other place.
+	// Cordoned members receive no further shards, unless no other member can own them.
 	Cordoned map[NodeID]bool
-	// Drained members get and keep nothing.
+	// Drained members own no shards.
 	Drained map[NodeID]bool
-	// Absent members are away for a moment: they keep just what they have, whatever
-	// else is asked, and get nothing.
+	// Absent members are restarting. They keep exactly the shards that they own, whatever else
+	// the policy contains, and receive none.
 	Absent map[NodeID]bool
-	// Emptying members get nothing, and keep what they have but for Idle, as long as
-	// somebody else may have it; absent ones keep that, too.
+	// Emptying members receive no shards. They keep their shards, except those in Idle, as long as
+	// another member can own these. A member that is also absent keeps its idle shards, too.
 	Emptying map[NodeID]bool
-	Idle     map[Shard]bool
-	// Staged owners keep each shard that is not in Idle: Assign moves it in a later map.
-	// A staged owner that is not among the members stays a member, with its weight in
-	// prev, as long as it keeps a shard.
+	// Idle shards have no requests in progress. See Emptying and Staged.
+	Idle map[Shard]bool
+	// Staged owners keep all shards that are not in Idle: Assign moves these in a later map. A staged
+	// owner that is not in the given members stays a member as long as it keeps a shard, with its
+	// weight in the previous map.
 	Staged map[NodeID]bool
-	// Kept shards stay with their owners, as shards of Staged owners that are not idle.
+	// Kept shards stay with their owners, like the shards of Staged owners that are not idle.
 	Kept map[Shard]bool
-	// Weights stand in the place of the members' own.
+	// Weights replace the weights of members.
 	Weights map[NodeID]uint32
-	// Pins say where shards belong while that place can take them.
+	// Pins assign shards to a node or a zone, as long as that can own them.
 	Pins map[Shard]Pin
-	// Paused: a shard moves only if its owner is no member any more.
+	// Paused allows a shard to move only if its owner is no longer a member.
 	Paused bool
-	// Before says, by shard, who owned it before its present owner did; nil, or empty:
-	// nobody. Among shards that may as well move, those move that go back there.
+	// Before contains, by shard, the owner before the current owner. It is empty if no previous owners
+	// are known. Among shards that can move equally well, Assign moves those that return to their
+	// previous owner.
 	Before []NodeID
-	// Barred are, by member, the shards that it must not get: its app may still hold an old
-	// copy of their state. A member keeps what it owns. A shard that nobody owns goes to a
-	// barred member if no other member may get it.
+	// Barred contains, by member, the shards that the member must not receive, because its app may
+	// still hold an old copy of their state. A member keeps a shard that it owns. An orphaned shard
+	// goes to a barred member only if no other member can own it.
 	Barred map[NodeID]ShardSet
-	// Zones says where the members stand; only pins to a zone ask. A member that is
-	// not in it stands nobody knows where.
+	// Zones contains the zone of each member. It matters only for pins to a zone. The zone of a member
+	// that is missing here is unknown.
 	Zones map[NodeID]string
 }
 
-// Pin is where a shard belongs: a node or, if that is empty, any node of a zone.
-// While the node, or every node of the zone, is no member, absent or cordoned, the shard is
-// placed like one without a pin, but one that is there already stays there.
+// Pin assigns a shard to a node or, if Node is empty, to any node of a zone. If the node, or every node of
+// the zone, is missing, absent or cordoned, then the shard is placed as if it had no pin. A shard that is
+// already there stays there.
 type Pin struct {
 	Node NodeID
 	Zone string
 }
 
-// apply returns the members that may own anything, with the weights that count.
+// eligible returns the members that may own shards, with the weights of the policy.
 func (p Policy) eligible(members []Member) []Member {
 	if len(p.Drained) == 0 && len(p.Weights) == 0 {
 		return members

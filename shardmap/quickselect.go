@@ -1,9 +1,8 @@
 package shardmap
 
-// split reorders keys, no two of which are equal, so that the n smallest come
-// first (quickselect): linear, where sorting a member that owns all of 65 536
-// shards takes longer than the rest of Assign. The keys are hashes, so the middle
-// one is as good a pivot as any.
+// selectSmallest reorders keys so that the n smallest ones come first (quickselect). No two keys may be
+// equal. The cost is linear: sorting the keys of a member that owns all 65,536 shards would take longer
+// than the rest of Assign. The keys are hashes, so the middle one is as good a pivot as any other.
 func selectSmallest(keys []uint64, n int) {
 	for n > 0 && n < len(keys) {
 		pivot := keys[len(keys)/2]
@@ -21,7 +20,7 @@ func selectSmallest(keys []uint64, n int) {
 				j--
 			}
 		}
-		// keys[:j+1] ≤ pivot ≤ keys[i:], and what lies between equals the pivot.
+		// keys[:j+1] ≤ pivot ≤ keys[i:], and a key in between equals the pivot.
 		switch {
 		case n <= j:
 			keys = keys[:j+1]

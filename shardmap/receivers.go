@@ -5,24 +5,24 @@ import (
 	"slices"
 )
 
-// receivers are the members below their target while Assign places shards. Each
-// shard prefers the receiver with the highest rendezvous score: targets decide
-// how many, so this only chooses among placements that are equally good.
+// receivers are the members below their target while Assign places shards. Each shard goes to the
+// receiver with the highest rendezvous score. The targets decide how many shards a member receives, so the
+// score only chooses between assignments that are equally good.
 type receivers struct {
-	// In parallel, ascending by id: the loop in best touches nothing but hashes.
+	// Parallel slices, sorted by member. They are separate so that the loop in score reads hashes only.
 	hash  []uint64
 	index []int16
 
-	missing []int   // by member: shards still to come
-	best    []int16 // by shard: what best found while all were there, or noOwner
+	missing []int   // by member: number of shards below the target
+	best    []int16 // by shard: receiver with the highest score among all receivers, or noOwner
 }
 
-// best returns the highest score of shard s among the receivers, and notes in
-// first whose it is.
+// score returns the highest rendezvous score of shard s among the receivers, and stores that receiver in
+// best.
 //
-// The low bits of each score make room for the receiver's place, so that the loop
-// is a multiplication and a maximum, without a branch to mispredict. Assign spends
-// its time here.
+// The low bits of each score are replaced by the index of the receiver, so the loop body is one
+// multiplication and one maximum, without a branch that can be mispredicted. Assign spends most of its
+// time in this loop.
 func (r *receivers) score(s int) uint64 {
 	var score uint64
 	x := mix64(s)
@@ -34,10 +34,10 @@ func (r *receivers) score(s int) uint64 {
 	return score
 }
 
-// take gives shard s to the best receiver and returns its index. It panics if
-// none is left, which cannot be: as many shards are free as the receivers want.
+// assign chooses the receiver of shard s and returns its index. It panics if there is no receiver, which
+// cannot happen: the receivers need exactly as many shards as are orphaned.
 func (r *receivers) assign(s int) int16 {
-	// The best of all is the best of those that are left, if it is still there.
+	// The cached receiver is still the best one, unless it has reached its target.
 	if o := r.best[s]; o == noOwner || r.missing[o] == 0 {
 		r.score(s)
 	}
@@ -46,7 +46,7 @@ func (r *receivers) assign(s int) int16 {
 	return o
 }
 
-// serve notes that a receiver got a shard.
+// received records that member o has received a shard, and removes o when it has reached its target.
 func (r *receivers) received(o int16) {
 	if r.missing[o]--; r.missing[o] == 0 {
 		at := slices.Index(r.index, o)
@@ -55,8 +55,7 @@ func (r *receivers) received(o int16) {
 	}
 }
 
-// salt spreads a shard number over 64 bits (the finalizer of splitmix64); it is
-// never 0.
+// mix64 spreads a shard number over 64 bits (the finalizer of splitmix64). The result is never 0.
 func mix64(s int) uint64 {
 	z := (uint64(s) + 1) * 0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9

@@ -2,7 +2,7 @@ package shardmap
 
 import "slices"
 
-// ShardSet is a set of shards, one bit for each shard: shard s is bit s%64 of word s/64.
+// ShardSet is a set of shards with one bit per shard: shard s is bit s%64 of word s/64.
 // nil is the empty set. A ShardSet has at most MaxShards/64 words (8 KiB).
 type ShardSet []uint64
 
@@ -11,7 +11,7 @@ func (x ShardSet) Has(s Shard) bool {
 	return int(s/64) < len(x) && x[s/64]>>(s%64)&1 == 1
 }
 
-// Add puts s into the set, which grows as needed. s must be below MaxShards.
+// Add adds s to the set, which grows as needed. s must be less than MaxShards.
 func (x *ShardSet) Add(s Shard) {
 	if word := int(s / 64); word >= len(*x) {
 		*x = append(*x, make(ShardSet, word+1-len(*x))...)
@@ -19,7 +19,7 @@ func (x *ShardSet) Add(s Shard) {
 	(*x)[s/64] |= 1 << (s % 64)
 }
 
-// Union returns a new set with the shards of both sets.
+// Union returns a new set that contains the shards of both sets.
 func (x ShardSet) Union(y ShardSet) ShardSet {
 	if len(x) < len(y) {
 		x, y = y, x

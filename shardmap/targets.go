@@ -7,25 +7,30 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// quota is the division of the shards of a stage among members by their weights: a
-// member's share, with what is placed, is left times its weight through total.
+// quotas divides the shards of a stage among members in proportion to their weights. The share of a member,
+// including its fixed shards, is remaining * weight / totalWeight.
 type quotas struct {
-	weight, fixed, limit   []int // by member; most is what it may own in all
-	active                 []int16
-	remaining, totalWeight int
+	weight []int // by member
+	fixed  []int // by member: number of shards whose owner is final; the lower bound
+	limit  []int // by member: maximum number of shards, including fixed ones
+
+	active      []int16 // members without a violated bound
+	remaining   int     // shards to divide among the active members, including their fixed ones
+	totalWeight int     // sum of the weights of the active members
 }
 
-// unlimited is most of a member that may get any number of shards.
+// unlimited is the limit of a member that can own any number of shards.
 const unlimited = MaxShards
 
-// settle takes out of the division those whose share would be less than what is
-// placed with them, or more than they may own: they get just that, and the others
-// share what is left (the way in which CSS resolves flexible lengths). What it does
-// not mention in report stays active.
+// applyBounds removes members from active whose share would be less than their fixed shards or more than
+// their limit, and calls report with the bound that they get instead. The other members share the rest.
+// This is the algorithm by which CSS resolves flexible lengths. Members for which report is not called
+// stay active.
 func (q *quotas) applyBounds(report func(i int16, total int)) {
 	for {
-		// By how much shares must be raised, less by how much they must be lowered:
-		// if that is above zero, those that are raised are so for certain.
+		// shortfall is the sum of what shares are below their lower bound, minus the sum of what they
+		// are above their upper bound. If it is positive, all violated lower bounds are final; if it is
+		// negative, all violated upper bounds are.
 		shortfall := 0
 		for _, i := range q.active {
 			share := q.remaining * q.weight[i]
@@ -52,19 +57,19 @@ func (q *quotas) applyBounds(report func(i int16, total int)) {
 	}
 }
 
+// assign gives member i exactly n shards and removes it from the division.
 func (q *quotas) assign(i int16, n int, report func(i int16, total int)) {
 	q.remaining -= n
 	q.totalWeight -= q.weight[i]
 	report(i, n)
 }
 
-// targets returns how many of the n shards of a stage each of its members shall own:
-// its weighted quota, or what of that is not placed with it already, rounded down, or
-// up for as many as it takes to place all shards. A quota that is whole is never
-// rounded up.
+// targets returns how many of the n shards of a stage each member should own. It is the weighted quota,
+// less the shards that are already fixed to the member, rounded down. It is rounded up for as many members
+// as are needed to place all shards. A quota that is a whole number is never rounded up.
 //
-// A shut member keeps what it owns up to its quota, rounded up: who gives up less is
-// asked for no more the next time. The others divide what is left.
+// A cordoned member keeps its shards up to its quota, which is rounded up so that another call of Assign
+// takes no more shards from it. The other members share the rest.
 func (pl *placement) targets(n int, members []int16, owned []int) []int {
 	target := make([]int, len(pl.m.members))
 	report := func(i int16, total int) { target[i] = total - pl.fixed[i] }
@@ -92,6 +97,8 @@ func (pl *placement) targets(n int, members []int16, owned []int) []int {
 	return target
 }
 
+// newQuotas returns the division of n shards among members. owned is the number of shards of this stage that
+// each member owns.
 func (pl *placement) newQuotas(n int, members []int16, owned []int) *quotas {
 	k := len(pl.m.members)
 	q := &quotas{weight: make([]int, k), fixed: pl.fixed, limit: make([]int, k), active: slices.Clone(members), remaining: n}
@@ -106,16 +113,16 @@ func (pl *placement) newQuotas(n int, members []int16, owned []int) *quotas {
 	return q
 }
 
-// round returns whole numbers for the shares of a division.
+// roundShares returns the shares of the active members as whole numbers.
 //
-// Rounding up a member that already owns more than its floor saves one move, and
-// any other saves none, so those come first and the sum of moves is least. Among
-// equals the largest remainder wins, then a hash of the id, so that the extra
-// shard does not always go to the first in the alphabet.
+// Rounding up saves one move for a member that already owns more than its rounded-down share, and none for
+// other members. So these members come first, which minimizes the number of moves. Among equals the largest
+// remainder wins, and then a hash of the id, so that the additional shard does not always go to the first
+// member in alphabetical order.
 func (pl *placement) roundShares(q *quotas, owned []int) map[int16]int {
 	type fraction struct {
 		member    int16
-		saves     int // 1 if rounding up saves a move
+		saves     int // 1 if rounding up saves a move, otherwise 0
 		remainder int
 		hash      uint64
 	}
@@ -142,8 +149,8 @@ func (pl *placement) roundShares(q *quotas, owned []int) map[int16]int {
 			cmp.Compare(a.member, b.member),
 		)
 	})
-	// The remainders add up to left quotas and each is less than one, so up has
-	// at least left elements.
+	// The remainders add up to left shards and each is less than one shard, so roundUp has at least
+	// left elements.
 	for _, f := range roundUp[:left] {
 		shares[f.member]++
 	}
