@@ -1,7 +1,8 @@
 package shardmap
 
-// Policy contains the wishes of operators and of the leader for the next map. The zero Policy asks for an
-// even spread only. A Policy decides where shards move, and never whether a node may serve a shard.
+// Policy contains the constraints that operators and the leader set for the next map. The zero Policy
+// asks for an even spread only. A Policy decides where shards move, and never whether a node may serve
+// a shard.
 type Policy struct {
 	// Cordoned members receive no further shards, unless no other member can own them.
 	Cordoned map[NodeID]bool
@@ -13,9 +14,9 @@ type Policy struct {
 	// Emptying members receive no shards. They keep their shards, except those in Idle, as long as
 	// another member can own these. A member that is also absent keeps its idle shards, too.
 	Emptying map[NodeID]bool
-	// Idle shards have no requests in progress. See Emptying and Staged.
+	// Idle contains the shards that are not in use. It matters only for Emptying and Staged owners.
 	Idle map[Shard]bool
-	// Staged owners keep all shards that are not in Idle: Assign moves these in a later map. A staged
+	// Staged owners keep the shards that are not in Idle; a later call of Assign moves them. A staged
 	// owner that is not in the given members stays a member as long as it keeps a shard, with its
 	// weight in the previous map.
 	Staged map[NodeID]bool
@@ -23,7 +24,7 @@ type Policy struct {
 	Kept map[Shard]bool
 	// Weights replace the weights of members.
 	Weights map[NodeID]uint32
-	// Pins assign shards to a node or a zone, as long as that can own them.
+	// Pins assign shards to a node or a zone, as long as such a node can own them.
 	Pins map[Shard]Pin
 	// Paused allows a shard to move only if its owner is no longer a member.
 	Paused bool
