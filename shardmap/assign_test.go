@@ -10,8 +10,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Each chain is a life of a cluster: every map is derived from the one before.
-func TestAssignKeepsItsPromisesOverAClustersLife(t *testing.T) {
+// Each chain is a sequence of membership changes: every map is derived from the previous one.
+func TestAssignGuaranteesHoldOverManyMembershipChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for i := range 300 {
 		m := shardmap.New(1 + r.IntN(1<<r.IntN(12)))
@@ -31,9 +31,9 @@ func TestAssignKeepsItsPromisesOverAClustersLife(t *testing.T) {
 func TestAssignIsIndependentOfOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range 200 {
-		base := step(shardmap.New(1+r.IntN(300)), randomMembers(r, 12))
+		base := assignNext(shardmap.New(1+r.IntN(300)), randomMembers(r, 12))
 		members := randomMembers(r, 12)
-		// Duplicates with other weights must not bring order in either.
+		// Duplicates with different weights must not make the order matter.
 		for range r.IntN(3) {
 			if len(members) > 0 {
 				members = append(members, shardmap.Member{ID: members[0].ID, Weight: 1 + r.Uint32N(9)})
@@ -41,42 +41,42 @@ func TestAssignIsIndependentOfOrder(t *testing.T) {
 		}
 		want := shardmap.Assign(base, members, shardmap.Policy{}).Digest()
 		for range 5 {
-			given := slices.Clone(members)
-			r.Shuffle(len(given), func(i, j int) { given[i], given[j] = given[j], given[i] })
-			before := slices.Clone(given)
-			if shardmap.Assign(base, given, shardmap.Policy{}).Digest() != want {
-				t.Fatalf("another order, another map: %v and %v", members, given)
+			input := slices.Clone(members)
+			r.Shuffle(len(input), func(i, j int) { input[i], input[j] = input[j], input[i] })
+			before := slices.Clone(input)
+			if shardmap.Assign(base, input, shardmap.Policy{}).Digest() != want {
+				t.Fatalf("the order of members changes the map: %v and %v", members, input)
 			}
-			if !slices.Equal(given, before) {
+			if !slices.Equal(input, before) {
 				t.Fatal("Assign reordered its input")
 			}
 		}
 	}
 }
 
-// Two versions of the program that lead one after the other must not move shards
-// to and fro for nothing: a change here is a change of the protocol.
-func TestAssignGivesTheSameMapAsEver(t *testing.T) {
-	m := step(step(step(shardmap.New(1024), nodes(3)), nodes(7)), nodes(5))
+// Successive leaders of different versions must not move shards back and forth without reason. A change of
+// this digest is a change of the protocol.
+func TestAssignResultIsStableAcrossVersions(t *testing.T) {
+	m := assignNext(assignNext(assignNext(shardmap.New(1024), nodes(3)), nodes(7)), nodes(5))
 	const want = "41c4112d176497510d8a79e19babc415bf018073fcf9dd66f40be1a8d8a87c1f"
 	if got := fmt.Sprintf("%x", m.Digest()); got != want {
 		t.Errorf("digest %s, want %s", got, want)
 	}
 }
 
-func TestAssignAgainMovesNothing(t *testing.T) {
+func TestRepeatedAssignMovesNothing(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for range 300 {
-		m := step(step(shardmap.New(1+r.IntN(500)), randomMembers(r, 9)), randomMembers(r, 9))
+		m := assignNext(assignNext(shardmap.New(1+r.IntN(500)), randomMembers(r, 9)), randomMembers(r, 9))
 		if again := shardmap.Assign(m, m.Members(), shardmap.Policy{}); again.Digest() != m.Digest() {
 			t.Fatalf("%d moves for the same members", len(shardmap.Diff(m, again)))
 		}
 	}
 }
 
-// Every way to give S shards to the members is tried. Those that are even are
-// the allowed ones, and Assign must be as near to the last map as the nearest.
-func TestAssignIsAsGoodAsTryingEverything(t *testing.T) {
+// The test tries all assignments of the shards to the members. Assign must move as few shards as the best
+// assignment that is even.
+func TestAssignMovesMatchExhaustiveSearch(t *testing.T) {
 	weights := []uint32{1, 1, 1, 2, 3, 7, 1000}
 	r := rand.New(rand.NewPCG(11, 12))
 	for range 400 {
@@ -91,18 +91,17 @@ func TestAssignIsAsGoodAsTryingEverything(t *testing.T) {
 			members[i].Weight = weights[r.IntN(len(weights))]
 		}
 		got := shardmap.Assign(base, members, shardmap.Policy{})
-		if n, want := len(shardmap.Diff(base, got)), nearestEven(base, members); n != want {
-			t.Fatalf("%d shards among %v: %d moves, trying everything finds %d", base.Len(), members, n, want)
+		if n, want := len(shardmap.Diff(base, got)), minEvenDistance(base, members); n != want {
+			t.Fatalf("%d shards among %v: %d moves, exhaustive search finds %d", base.Len(), members, n, want)
 		}
-		if distance(base, owners(got)) != len(shardmap.Diff(base, got)) || !even(owners(got), members) {
-			t.Fatalf("the twin does not agree that %v is even", owners(got))
+		if distance(base, owners(got)) != len(shardmap.Diff(base, got)) || !isEven(owners(got), members) {
+			t.Fatalf("the reference does not consider %v even", owners(got))
 		}
 	}
 }
 
-// nearestEven counts through all assignments and returns the least distance of
-// an even one to base.
-func nearestEven(base *shardmap.Map, members []shardmap.Member) int {
+// minEvenDistance tries all assignments and returns the minimum distance of an even one to base.
+func minEvenDistance(base *shardmap.Map, members []shardmap.Member) int {
 	best := base.Len() + 1
 	pick := make([]int, base.Len())
 	as := make([]shardmap.NodeID, base.Len())
@@ -110,7 +109,7 @@ func nearestEven(base *shardmap.Map, members []shardmap.Member) int {
 		for s, i := range pick {
 			as[s] = members[i].ID
 		}
-		if even(as, members) {
+		if isEven(as, members) {
 			best = min(best, distance(base, as))
 		}
 		s := 0
@@ -126,8 +125,8 @@ func nearestEven(base *shardmap.Map, members []shardmap.Member) int {
 	}
 }
 
-// even reports whether every count is less than one away from the quota.
-func even(as []shardmap.NodeID, members []shardmap.Member) bool {
+// isEven reports whether the count of each member differs from its quota by less than one shard.
+func isEven(as []shardmap.NodeID, members []shardmap.Member) bool {
 	total := 0
 	for _, mb := range members {
 		total += int(mb.Weight)
@@ -164,11 +163,11 @@ func owners(m *shardmap.Map) []shardmap.NodeID {
 	return as
 }
 
-func TestJoinMovesOneShareAndLeaveExactlyTheLeavers(t *testing.T) {
+func TestJoinMovesOneShareAndLeaveMovesOnlyShardsOfTheLeaver(t *testing.T) {
 	for _, shards := range []int{16, 1000, 1024, 4096} {
-		m := step(shardmap.New(shards), same("n000"))
+		m := assignNext(shardmap.New(shards), equalMembers("n000"))
 		for n := 1; n < 20; n++ {
-			next := step(m, nodes(n+1))
+			next := assignNext(m, nodes(n+1))
 			moves := shardmap.Diff(m, next)
 			if len(moves) != shards/(n+1) {
 				t.Errorf("%d shards, join of node %d: %d moves, want %d", shards, n+1, len(moves), shards/(n+1))
@@ -181,7 +180,7 @@ func TestJoinMovesOneShareAndLeaveExactlyTheLeavers(t *testing.T) {
 			m = next
 		}
 		for n := 19; n > 0; n-- {
-			next := step(m, nodes(n))
+			next := assignNext(m, nodes(n))
 			if got, want := len(shardmap.Diff(m, next)), m.Count(nodes(n + 1)[n].ID); got != want {
 				t.Errorf("%d shards, leave of node %d: %d moves, want %d", shards, n+1, got, want)
 			}
@@ -191,7 +190,7 @@ func TestJoinMovesOneShareAndLeaveExactlyTheLeavers(t *testing.T) {
 }
 
 func TestAssignCases(t *testing.T) {
-	ab := step(shardmap.New(10), same("a", "b"))
+	ab := assignNext(shardmap.New(10), equalMembers("a", "b"))
 	tests := []struct {
 		name    string
 		prev    *shardmap.Map
@@ -199,16 +198,16 @@ func TestAssignCases(t *testing.T) {
 		counts  map[shardmap.NodeID]int
 		moves   int
 	}{
-		{"first member takes all", shardmap.New(10), same("a"), map[shardmap.NodeID]int{"a": 10}, 10},
-		{"nobody left", ab, nil, nil, 10},
-		{"from nobody to nobody", shardmap.New(10), nil, nil, 0},
-		{"all replaced", ab, same("c", "d"), map[shardmap.NodeID]int{"c": 5, "d": 5}, 10},
-		{"one replaced", ab, same("a", "c"), map[shardmap.NodeID]int{"a": 5, "c": 5}, 5},
+		{"first member takes all", shardmap.New(10), equalMembers("a"), map[shardmap.NodeID]int{"a": 10}, 10},
+		{"no members left", ab, nil, nil, 10},
+		{"no members before and after", shardmap.New(10), nil, nil, 0},
+		{"all replaced", ab, equalMembers("c", "d"), map[shardmap.NodeID]int{"c": 5, "d": 5}, 10},
+		{"one replaced", ab, equalMembers("a", "c"), map[shardmap.NodeID]int{"a": 5, "c": 5}, 5},
 		{"weights", shardmap.New(10), []shardmap.Member{{ID: "a", Weight: 1}, {ID: "b", Weight: 4}}, map[shardmap.NodeID]int{"a": 2, "b": 8}, 10},
 		{"a weight grows", ab, []shardmap.Member{{ID: "a", Weight: 4}, {ID: "b", Weight: 1}}, map[shardmap.NodeID]int{"a": 8, "b": 2}, 3},
-		{"more members than shards, each keeps one", step(shardmap.New(2), same("a", "b")), nodes(5), nil, 2},
-		{"the owners keep theirs among many", step(shardmap.New(2), same("a", "b")), append(nodes(5), same("a", "b")...), map[shardmap.NodeID]int{"a": 1, "b": 1}, 0},
-		{"a light member may get none", shardmap.New(3), []shardmap.Member{{ID: "a", Weight: 1000}, {ID: "b", Weight: 1}}, map[shardmap.NodeID]int{"a": 3, "b": 0}, 3},
+		{"more members than shards: each owner keeps its shard", assignNext(shardmap.New(2), equalMembers("a", "b")), nodes(5), nil, 2},
+		{"many new members: the owners keep their shards", assignNext(shardmap.New(2), equalMembers("a", "b")), append(nodes(5), equalMembers("a", "b")...), map[shardmap.NodeID]int{"a": 1, "b": 1}, 0},
+		{"a member with a low weight may own no shards", shardmap.New(3), []shardmap.Member{{ID: "a", Weight: 1000}, {ID: "b", Weight: 1}}, map[shardmap.NodeID]int{"a": 3, "b": 0}, 3},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -226,28 +225,28 @@ func TestAssignCases(t *testing.T) {
 	}
 }
 
-// With 10 shards among three, one of them gets four. It must be the one that has
-// four already, whoever the hash or the alphabet would prefer.
-func TestTheExtraShardStaysWhereItIs(t *testing.T) {
+// With 10 shards and three members, one member owns four. It must be the one that owns four already, independent
+// of the hash and of the alphabetical order.
+func TestExtraShardStaysWithItsOwner(t *testing.T) {
 	for _, id := range []shardmap.NodeID{"a", "b", "c"} {
-		heavy := same("a", "b", "c")
+		heavy := equalMembers("a", "b", "c")
 		for i := range heavy {
 			heavy[i].Weight = 3
 			if heavy[i].ID == id {
 				heavy[i].Weight = 4
 			}
 		}
-		base := step(shardmap.New(10), heavy)
-		got := shardmap.Assign(base, same("a", "b", "c"), shardmap.Policy{})
+		base := assignNext(shardmap.New(10), heavy)
+		got := shardmap.Assign(base, equalMembers("a", "b", "c"), shardmap.Policy{})
 		if got.Count(id) != 4 || len(shardmap.Diff(base, got)) != 0 {
 			t.Errorf("%q owned 4, then %d; %d moves, want none", id, got.Count(id), len(shardmap.Diff(base, got)))
 		}
 	}
 }
 
-// Quotas of 10 shards by weights 6, 5 and 2 are 4.6, 3.8 and 1.5.
+// The quotas of 10 shards for the weights 6, 5 and 2 are 4.6, 3.8 and 1.5.
 func TestLargestRemaindersAreRoundedUp(t *testing.T) {
-	for i := range 20 { // whatever the names hash to
+	for i := range 20 { // with different hashes of the ids
 		a, b, c := shardmap.NodeID(fmt.Sprint("a", i)), shardmap.NodeID(fmt.Sprint("b", i)), shardmap.NodeID(fmt.Sprint("c", i))
 		m := shardmap.Assign(shardmap.New(10), []shardmap.Member{{ID: a, Weight: 6}, {ID: b, Weight: 5}, {ID: c, Weight: 2}}, shardmap.Policy{})
 		if m.Count(a) != 5 || m.Count(b) != 4 || m.Count(c) != 1 {
@@ -256,12 +255,12 @@ func TestLargestRemaindersAreRoundedUp(t *testing.T) {
 	}
 }
 
-// The extra shards of many small clusters must not all go to the same name.
-func TestTiesAreNotBrokenByTheAlphabet(t *testing.T) {
+// In many small clusters, the additional shard must not always go to the alphabetically first member.
+func TestTiesAreNotBrokenAlphabetically(t *testing.T) {
 	first := 0
 	for i := range 200 {
 		a, b := shardmap.NodeID(fmt.Sprintf("a%d", i)), shardmap.NodeID(fmt.Sprintf("b%d", i))
-		if m := shardmap.Assign(shardmap.New(3), same(a, b), shardmap.Policy{}); m.Count(a) == 2 {
+		if m := shardmap.Assign(shardmap.New(3), equalMembers(a, b), shardmap.Policy{}); m.Count(a) == 2 {
 			first++
 		}
 	}
@@ -270,13 +269,13 @@ func TestTiesAreNotBrokenByTheAlphabet(t *testing.T) {
 	}
 }
 
-// A node that comes back gets most of what it had (a fifth would be chance): its
-// files and caches may still be there.
+// A node that returns receives most of its former shards, because its files and caches may still exist. A random
+// choice would return a fifth.
 func TestReturningNodeGetsMostOfItsShardsBack(t *testing.T) {
-	m := step(shardmap.New(1024), nodes(5))
+	m := assignNext(shardmap.New(1024), nodes(5))
 	had := slices.Collect(m.Shards("n002"))
-	gone := step(m, slices.Delete(nodes(5), 2, 3))
-	back := step(gone, nodes(5))
+	gone := assignNext(m, slices.Delete(nodes(5), 2, 3))
+	back := assignNext(gone, nodes(5))
 	n := 0
 	for _, s := range had {
 		if back.Owner(s) == "n002" {
@@ -288,22 +287,22 @@ func TestReturningNodeGetsMostOfItsShardsBack(t *testing.T) {
 	}
 }
 
-func TestAssignBendsUnusableMembersIntoShape(t *testing.T) {
+func TestAssignCorrectsInvalidMembers(t *testing.T) {
 	long := shardmap.NodeID(strings.Repeat("x", shardmap.MaxID+1))
 	tests := []struct {
 		name  string
-		given []shardmap.Member
+		input []shardmap.Member
 		want  []shardmap.Member
 	}{
-		{"weight 0", []shardmap.Member{{ID: "a"}}, same("a")},
+		{"weight 0", []shardmap.Member{{ID: "a"}}, equalMembers("a")},
 		{"weight too large", []shardmap.Member{{ID: "a", Weight: 5000}}, []shardmap.Member{{ID: "a", Weight: shardmap.MaxWeight}}},
-		{"no id", append(same("a"), shardmap.Member{Weight: 1}), same("a")},
-		{"long id", append(same("a"), same(long)...), same("a")},
-		{"twice", []shardmap.Member{{ID: "a", Weight: 2}, {ID: "a", Weight: 7}, {ID: "a", Weight: 3}}, []shardmap.Member{{ID: "a", Weight: 7}}},
+		{"no id", append(equalMembers("a"), shardmap.Member{Weight: 1}), equalMembers("a")},
+		{"long id", append(equalMembers("a"), equalMembers(long)...), equalMembers("a")},
+		{"duplicate id", []shardmap.Member{{ID: "a", Weight: 2}, {ID: "a", Weight: 7}, {ID: "a", Weight: 3}}, []shardmap.Member{{ID: "a", Weight: 7}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := shardmap.Assign(shardmap.New(8), tt.given, shardmap.Policy{}).Members(); !slices.Equal(got, tt.want) {
+			if got := shardmap.Assign(shardmap.New(8), tt.input, shardmap.Policy{}).Members(); !slices.Equal(got, tt.want) {
 				t.Errorf("members %v, want %v", got, tt.want)
 			}
 		})
@@ -322,19 +321,19 @@ func manyNodes(n int) []shardmap.Member {
 	return members
 }
 
-// The largest map there is: quotas, sums and index types must hold.
+// Quotas, sums and index types must not overflow for the largest possible map.
 func TestAssignAtTheLimits(t *testing.T) {
 	members := manyNodes(shardmap.MaxMembers)
 	for i := range members {
 		members[i].Weight = uint32(1 + i%shardmap.MaxWeight)
 	}
-	base := step(shardmap.New(shardmap.MaxShards), members)
+	base := assignNext(shardmap.New(shardmap.MaxShards), members)
 	checkAssign(t, shardmap.New(shardmap.MaxShards), members, shardmap.Assign(shardmap.New(shardmap.MaxShards), members, shardmap.Policy{}))
 	checkAssign(t, base, members[100:900], shardmap.Assign(base, members[100:900], shardmap.Policy{}))
 }
 
-// FuzzAssign lets the fuzzer choose the cluster's life: every byte pair is a
-// member that joins, leaves or changes its weight, and every fourth step settles.
+// FuzzAssign interprets the input as membership changes: each pair of bytes is a member that joins, leaves or
+// changes its weight.
 func FuzzAssign(f *testing.F) {
 	f.Add(uint16(10), []byte{0, 1, 1, 1, 2, 9, 0, 0, 3, 255})
 	f.Add(uint16(1), []byte{5, 1, 4, 1, 3, 1, 5, 0})

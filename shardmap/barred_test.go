@@ -10,10 +10,10 @@ import (
 	"shardway/shardmap"
 )
 
-// bars is a policy's Barred in the making.
-type bars map[shardmap.NodeID]shardmap.ShardSet
+// barredSets is the value of Policy.Barred.
+type barredSets map[shardmap.NodeID]shardmap.ShardSet
 
-func (b bars) add(id shardmap.NodeID, shards ...shardmap.Shard) bars {
+func (b barredSets) add(id shardmap.NodeID, shards ...shardmap.Shard) barredSets {
 	for _, s := range shards {
 		set := b[id]
 		set.Add(s)
@@ -22,8 +22,8 @@ func (b bars) add(id shardmap.NodeID, shards ...shardmap.Shard) bars {
 	return b
 }
 
-// left bars each member from what moved away from it between two maps.
-func (b bars) left(from, to *shardmap.Map) {
+// left bars each member from the shards that moved away from it between two maps.
+func (b barredSets) left(from, to *shardmap.Map) {
 	for _, mv := range shardmap.Diff(from, to) {
 		if mv.From != "" {
 			b.add(mv.From, mv.Shard)
@@ -31,9 +31,9 @@ func (b bars) left(from, to *shardmap.Map) {
 	}
 }
 
-// randomBars bars each of n nodes from about share of ten of the shards.
-func randomBars(r *rand.Rand, n, shards, share int) bars {
-	b := bars{}
+// randomBars bars each of n nodes from about share tenths of the shards.
+func randomBarred(r *rand.Rand, n, shards, share int) barredSets {
+	b := barredSets{}
 	for _, mb := range nodes(n) {
 		for s := range shardmap.Shard(shards) {
 			if r.IntN(10) < share {
@@ -44,12 +44,11 @@ func randomBars(r *rand.Rand, n, shards, share int) bars {
 	return b
 }
 
-// checkReturns reports what is wrong with got under a policy without pins and absences:
-// a move to a barred member that was not needed, and a single move that would make the
-// spread more even.
-func checkReturns(t *testing.T, prev *shardmap.Map, p shardmap.Policy, got *shardmap.Map) {
+// checkBarred fails the test if got, under a policy without pins and absent members, contains an unnecessary move to
+// a barred member, or if moving one more shard would make the result more even.
+func checkBarred(t *testing.T, prev *shardmap.Map, p shardmap.Policy, got *shardmap.Map) {
 	t.Helper()
-	checkBooks(t, got)
+	checkConsistent(t, got)
 	weight, open := map[shardmap.NodeID]int{}, map[shardmap.NodeID]bool{}
 	for _, mb := range got.Members() {
 		weight[mb.ID], open[mb.ID] = int(mb.Weight), !p.Cordoned[mb.ID]
@@ -84,7 +83,7 @@ func checkReturns(t *testing.T, prev *shardmap.Map, p shardmap.Policy, got *shar
 		}
 		if p.Paused && was != "" {
 			if is != was {
-				t.Fatalf("shard %d moved in a pause", s)
+				t.Fatalf("shard %d moved while paused", s)
 			}
 			continue
 		}
@@ -94,31 +93,31 @@ func checkReturns(t *testing.T, prev *shardmap.Map, p shardmap.Policy, got *shar
 			}
 		}
 		if is != was && was != "" && free(was, s) && better(is, was) {
-			t.Fatalf("shard %d moved from %q to %q for nothing", s, was, is)
+			t.Fatalf("shard %d moved from %q to %q unnecessarily", s, was, is)
 		}
 	}
 }
 
-func TestBarredMembersGetOnlyWhatNoOtherMayGet(t *testing.T) {
+func TestBarredMembersReceiveOnlyShardsThatNoOtherMemberCanOwn(t *testing.T) {
 	r := rand.New(rand.NewPCG(41, 42))
 	for i := range 1500 {
 		pool := 1 + r.IntN(8)
-		m := step(shardmap.New(1+r.IntN(1<<r.IntN(9))), randomMembers(r, pool))
+		m := assignNext(shardmap.New(1+r.IntN(1<<r.IntN(9))), randomMembers(r, pool))
 		members := randomMembers(r, pool)
 		if len(members) == 0 {
 			continue
 		}
-		p := shardmap.Policy{Barred: randomBars(r, pool, m.Len(), r.IntN(11)), Paused: r.IntN(4) == 0, Cordoned: map[shardmap.NodeID]bool{}}
+		p := shardmap.Policy{Barred: randomBarred(r, pool, m.Len(), r.IntN(11)), Paused: r.IntN(4) == 0, Cordoned: map[shardmap.NodeID]bool{}}
 		if r.IntN(3) == 0 {
 			p.Cordoned[nodes(pool)[r.IntN(pool)].ID] = true
 		}
 		got := shardmap.Assign(m, members, p)
 		if plain := shardmap.Assign(m, members, shardmap.Policy{Paused: p.Paused, Cordoned: p.Cordoned}); plain.SameAs(got) {
-			continue // the bars did not matter, and the tests of the policy judge it
+			continue // no constraint applied: the policy tests cover this case
 		}
-		checkReturns(t, m, p, got)
+		checkBarred(t, m, p, got)
 		if again := shardmap.Assign(got.Settle(m, m.Epoch()+1), members, p); !again.SameAs(got) {
-			t.Errorf("once more: %d moves", len(shardmap.Diff(got, again)))
+			t.Errorf("repeated Assign: %d moves", len(shardmap.Diff(got, again)))
 		}
 		if t.Failed() {
 			t.Fatalf("case %d: %d shards, members %v, cordoned %v, paused %v", i, m.Len(), members, p.Cordoned, p.Paused)
@@ -126,18 +125,18 @@ func TestBarredMembersGetOnlyWhatNoOtherMayGet(t *testing.T) {
 	}
 }
 
-// Nothing goes back over a life in which no app restarts, except to the last one standing.
-func TestNothingReturnsOverAClustersLife(t *testing.T) {
+// If no app restarts, no shard returns to a former owner, unless all other members are barred as well.
+func TestShardsDoNotReturnToBarredMembers(t *testing.T) {
 	r := rand.New(rand.NewPCG(43, 44))
 	for range 200 {
 		pool := 2 + r.IntN(6)
-		m, b := step(shardmap.New(64), nodes(pool)), bars{}
+		m, b := assignNext(shardmap.New(64), nodes(pool)), barredSets{}
 		for range 12 {
 			members := nodes(pool)
 			r.Shuffle(pool, func(i, j int) { members[i], members[j] = members[j], members[i] })
 			members = members[:1+r.IntN(pool)]
 			p := shardmap.Policy{Barred: b}
-			next := settled(m, members, p)
+			next := assignAndSettle(m, members, p)
 			for _, mv := range shardmap.Diff(m, next) {
 				if !b[mv.To].Has(mv.Shard) {
 					continue
@@ -154,9 +153,9 @@ func TestNothingReturnsOverAClustersLife(t *testing.T) {
 	}
 }
 
-func TestReturnsCases(t *testing.T) {
-	abc := step(shardmap.New(12), same("a", "b", "c"))
-	drained := step(abc, same("b", "c"))
+func TestBarredCases(t *testing.T) {
+	abc := assignNext(shardmap.New(12), equalMembers("a", "b", "c"))
+	drained := assignNext(abc, equalMembers("b", "c"))
 	was := slices.Collect(abc.Shards("a"))
 	var all []shardmap.Shard
 	for s := range shardmap.Shard(12) {
@@ -178,12 +177,12 @@ func TestReturnsCases(t *testing.T) {
 		counts  map[shardmap.NodeID]int
 		moves   int
 	}{
-		{"uncordon gives a node what it never had", drained, same("a", "b", "c"), shardmap.Policy{Barred: bars{}.add("a", was...)}, map[shardmap.NodeID]int{"a": 4, "b": 4, "c": 4}, 4},
-		{"a node that had everything stays empty", drained, same("a", "b", "c"), shardmap.Policy{Barred: bars{}.add("a", all...)}, map[shardmap.NodeID]int{"a": 0, "b": 6, "c": 6}, 0},
-		{"the last node gets everything", abc, same("b"), shardmap.Policy{Barred: bars{}.add("b", all...)}, map[shardmap.NodeID]int{"b": 12}, 8},
-		{"a pin to a barred node waits", drained, same("a", "b", "c"), shardmap.Policy{Paused: false, Cordoned: map[shardmap.NodeID]bool{}, Barred: bars{}.add("a", all...), Pins: pins(shardmap.Pin{Node: "a"})}, map[shardmap.NodeID]int{"a": 0}, 0},
-		{"a pin to a barred zone waits", drained, same("a", "b", "c"), shardmap.Policy{Barred: bars{}.add("a", all...), Zones: zones, Pins: pins(shardmap.Pin{Zone: "x"})}, map[shardmap.NodeID]int{"a": 0}, 0},
-		{"the third node takes what the second had, and gives it others", abc, same("b", "c"), shardmap.Policy{Barred: bars{}.add("b", was...)}, map[shardmap.NodeID]int{"c": 6, "b": 6}, 6},
+		{"an uncordoned node receives shards that it never owned", drained, equalMembers("a", "b", "c"), shardmap.Policy{Barred: barredSets{}.add("a", was...)}, map[shardmap.NodeID]int{"a": 4, "b": 4, "c": 4}, 4},
+		{"a node that owned all shards stays empty", drained, equalMembers("a", "b", "c"), shardmap.Policy{Barred: barredSets{}.add("a", all...)}, map[shardmap.NodeID]int{"a": 0, "b": 6, "c": 6}, 0},
+		{"the last node receives all shards", abc, equalMembers("b"), shardmap.Policy{Barred: barredSets{}.add("b", all...)}, map[shardmap.NodeID]int{"b": 12}, 8},
+		{"a pin to a barred node is deferred", drained, equalMembers("a", "b", "c"), shardmap.Policy{Paused: false, Cordoned: map[shardmap.NodeID]bool{}, Barred: barredSets{}.add("a", all...), Pins: pins(shardmap.Pin{Node: "a"})}, map[shardmap.NodeID]int{"a": 0}, 0},
+		{"a pin to a barred zone is deferred", drained, equalMembers("a", "b", "c"), shardmap.Policy{Barred: barredSets{}.add("a", all...), Zones: zones, Pins: pins(shardmap.Pin{Zone: "x"})}, map[shardmap.NodeID]int{"a": 0}, 0},
+		{"the third node receives the barred shards and gives others away", abc, equalMembers("b", "c"), shardmap.Policy{Barred: barredSets{}.add("b", was...)}, map[shardmap.NodeID]int{"c": 6, "b": 6}, 6},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -216,12 +215,12 @@ func TestShardSet(t *testing.T) {
 	}
 }
 
-// The largest cluster in which every node has had half of all shards.
+// Each node is barred from half of all shards.
 func BenchmarkAssignBarred(b *testing.B) {
 	r := rand.New(rand.NewPCG(45, 46))
 	for _, n := range []int{3, 20, 100} {
-		m := step(shardmap.New(shardmap.MaxShards), nodes(n))
-		p := shardmap.Policy{Barred: randomBars(r, n+1, m.Len(), 5)}
+		m := assignNext(shardmap.New(shardmap.MaxShards), nodes(n))
+		p := shardmap.Policy{Barred: randomBarred(r, n+1, m.Len(), 5)}
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			for b.Loop() {
 				shardmap.Assign(m, nodes(n+1), p)
@@ -230,11 +229,11 @@ func BenchmarkAssignBarred(b *testing.B) {
 	}
 }
 
-// FuzzReturns lets the fuzzer choose who is there at each step, and whose app restarts.
-func FuzzReturns(f *testing.F) {
+// FuzzBarred interprets the input as steps: each byte is a set of members, or an app that restarts.
+func FuzzBarred(f *testing.F) {
 	f.Add(uint16(10), []byte{7, 3, 7, 6, 7, 0x85, 7})
 	f.Fuzz(func(t *testing.T, shards uint16, steps []byte) {
-		m, b := shardmap.New(1+int(shards)%300), bars{}
+		m, b := shardmap.New(1+int(shards)%300), barredSets{}
 		for _, x := range steps[:min(len(steps), 48)] {
 			if x&0x80 != 0 {
 				delete(b, nodes(7)[x%7].ID)
@@ -252,7 +251,7 @@ func FuzzReturns(f *testing.F) {
 			p := shardmap.Policy{Barred: b}
 			got := shardmap.Assign(m, members, p)
 			if !got.SameAs(shardmap.Assign(m, members, shardmap.Policy{})) {
-				checkReturns(t, m, p, got)
+				checkBarred(t, m, p, got)
 			} else {
 				checkAssign(t, m, members, got)
 			}

@@ -18,10 +18,10 @@ func BenchmarkLookup(b *testing.B) {
 func BenchmarkAssign(b *testing.B) {
 	fresh := shardmap.New(shardmap.MaxShards)
 	all := nodes(100)
-	full := step(fresh, all)
-	most := step(fresh, all[:99])
-	half := step(fresh, all[:50])
-	one := step(fresh, all[:1])
+	full := assignNext(fresh, all)
+	most := assignNext(fresh, all[:99])
+	half := assignNext(fresh, all[:50])
+	one := assignNext(fresh, all[:1])
 	for _, bb := range []struct {
 		name string
 		prev *shardmap.Map
@@ -45,7 +45,7 @@ func BenchmarkAssign(b *testing.B) {
 }
 
 func BenchmarkCodec(b *testing.B) {
-	m := step(step(shardmap.New(shardmap.MaxShards), nodes(100)), nodes(99))
+	m := assignNext(assignNext(shardmap.New(shardmap.MaxShards), nodes(100)), nodes(99))
 	enc, err := m.MarshalBinary()
 	if err != nil {
 		b.Fatal(err)
@@ -68,7 +68,7 @@ func BenchmarkCodec(b *testing.B) {
 }
 
 func BenchmarkSettle(b *testing.B) {
-	base := step(shardmap.New(shardmap.MaxShards), nodes(100))
+	base := assignNext(shardmap.New(shardmap.MaxShards), nodes(100))
 	next := shardmap.Assign(base, nodes(99), shardmap.Policy{})
 	for b.Loop() {
 		next.Settle(base, 9)

@@ -20,7 +20,7 @@ func encode(tb testing.TB, m *shardmap.Map) []byte {
 	return b
 }
 
-// roundTrip checks that m survives its encoding, epochs included.
+// roundTrip checks that decoding the encoding of m returns m, including epochs.
 func roundTrip(t *testing.T, m *shardmap.Map) {
 	t.Helper()
 	b := encode(t, m)
@@ -29,7 +29,7 @@ func roundTrip(t *testing.T, m *shardmap.Map) {
 		t.Fatalf("Decode(%x): %v", b, err)
 	}
 	if !got.SameAs(m) || got.Epoch() != m.Epoch() || got.Orphans() != m.Orphans() {
-		t.Fatalf("decoded another map from %x", b)
+		t.Fatalf("decoded a different map from %x", b)
 	}
 	for s := range shardmap.Shard(m.Len()) {
 		if got.OwnedSince(s) != m.OwnedSince(s) {
@@ -37,12 +37,12 @@ func roundTrip(t *testing.T, m *shardmap.Map) {
 		}
 	}
 	if got.Digest() != m.Digest() {
-		t.Fatal("another digest after decoding")
+		t.Fatal("different digest after decoding")
 	}
-	checkBooks(t, got)
+	checkConsistent(t, got)
 }
 
-func TestEveryMapSurvivesItsEncoding(t *testing.T) {
+func TestDecodeReturnsTheEncodedMap(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	for range 100 {
 		m := shardmap.New(1 + r.IntN(1<<r.IntN(12)))
@@ -55,13 +55,13 @@ func TestEveryMapSurvivesItsEncoding(t *testing.T) {
 		}
 	}
 	members := manyNodes(shardmap.MaxMembers)
-	big := step(step(shardmap.New(shardmap.MaxShards), members), members[:900])
+	big := assignNext(assignNext(shardmap.New(shardmap.MaxShards), members), members[:900])
 	roundTrip(t, big.Settle(big, 1<<64-1))
 }
 
-// The bytes are in logs and snapshots: they must not change under a version.
-func TestEncodingIsTheSameAsEver(t *testing.T) {
-	m := step(shardmap.New(8), same("a", "b"))
+// Logs and snapshots contain encoded maps, so the encoding of a version must not change.
+func TestEncodingIsStableAcrossVersions(t *testing.T) {
+	m := assignNext(shardmap.New(8), equalMembers("a", "b"))
 	m = shardmap.Assign(m, []shardmap.Member{{ID: "b", Weight: 2}, {ID: "c", Weight: 300}}, shardmap.Policy{}).Settle(m, 300)
 	const want = "01" + // version
 		"ac02" + "08" + // epoch 300, 8 shards
@@ -90,7 +90,7 @@ func TestEncodingIsCompact(t *testing.T) {
 			if i%2 == 1 {
 				n-- // so that something moves
 			}
-			m = step(m, nodes(n))
+			m = assignNext(m, nodes(n))
 		}
 		if n := len(encode(t, m)); n > tt.limit {
 			t.Errorf("%d shards, %d members, %d reshards: %d bytes, want at most %d", tt.shards, tt.members, tt.reshards, n, tt.limit)
@@ -98,16 +98,16 @@ func TestEncodingIsCompact(t *testing.T) {
 	}
 }
 
-func TestDigestTellsMapsApart(t *testing.T) {
-	a := step(shardmap.New(8), same("a", "b"))
+func TestDigestDiffersBetweenMaps(t *testing.T) {
+	a := assignNext(shardmap.New(8), equalMembers("a", "b"))
 	seen := map[[32]byte]string{}
 	for name, m := range map[string]*shardmap.Map{
 		"a":           a,
 		"later epoch": a.Settle(a, 2),
 		"new owners":  a.Settle(shardmap.New(8), 2),
 		"no members":  shardmap.New(8),
-		"unsettled":   shardmap.Assign(shardmap.New(8), same("a", "b"), shardmap.Policy{}),
-		"more shards": step(shardmap.New(9), same("a", "b")),
+		"unsettled":   shardmap.Assign(shardmap.New(8), equalMembers("a", "b"), shardmap.Policy{}),
+		"more shards": assignNext(shardmap.New(9), equalMembers("a", "b")),
 	} {
 		if other, ok := seen[m.Digest()]; ok {
 			t.Errorf("%q and %q have one digest", name, other)
@@ -116,8 +116,8 @@ func TestDigestTellsMapsApart(t *testing.T) {
 	}
 }
 
-// Each case differs from an encoded map in one respect only.
-func TestDecodeRefusesAnythingElse(t *testing.T) {
+// Each input differs from an encoded map in one respect only.
+func TestDecodeRefusesInvalidInput(t *testing.T) {
 	const ok = "01" + "05" + "04" + "02" + "016101" + "016201" + "02" + "0002" + "99" + "0c"
 	if _, err := shardmap.Decode(unhex(t, ok)); err != nil {
 		t.Fatalf("the good one: %v", err)
@@ -126,7 +126,7 @@ func TestDecodeRefusesAnythingElse(t *testing.T) {
 	tests := []struct{ name, hex, want string }{
 		{"empty", "", "ends within version"},
 		{"other version", "02" + ok[2:], "version 2, this node supports 1"},
-		{"left over", ok + "00", "1 bytes left over"},
+		{"trailing byte", ok + "00", "1 bytes left over"},
 		{"no shards", "01" + "05" + "00" + "00" + "00", "no shards"},
 		{"too many shards", "01" + "05" + "818004" + "00" + "00", "shards above 65536"},
 		{"too many members", "01" + "05" + "04" + "8108", "members above 1024"},
@@ -138,14 +138,14 @@ func TestDecodeRefusesAnythingElse(t *testing.T) {
 		{"weight too large", "01" + "05" + "04" + "01" + "0161e907", "weight above 1000"},
 		{"members not sorted", "01" + "05" + "04" + "02" + "016201" + "016101" + "02" + "0002" + "99" + "0c", "not after"},
 		{"member twice", "01" + "05" + "04" + "02" + "016101" + "016101" + "02" + "0002" + "99" + "0c", "not after"},
-		{"owner that is none", "01" + "05" + "04" + "02" + "016101" + "016201" + "02" + "0002" + "9b" + "0c", "owner 3 of shard 0"},
+		{"owner out of range", "01" + "05" + "04" + "02" + "016101" + "016201" + "02" + "0002" + "9b" + "0c", "owner 3 of shard 0"},
 		{"epoch above the map's", "01" + "05" + "04" + "02" + "016101" + "016201" + "02" + "0006" + "99" + "0c", "distance of ownership epoch above 5"},
 		{"epoch twice", "01" + "05" + "04" + "02" + "016101" + "016201" + "02" + "0000" + "99" + "0c", "twice"},
 		{"epoch unused", "01" + "05" + "04" + "02" + "016101" + "016201" + "02" + "0002" + "99" + "00", "unused"},
 		{"more epochs than shards", "01" + "05" + "04" + "02" + "016101" + "016201" + "05" + "0001010101" + "99" + "0c", "ownership epochs above 4"},
 		{"no epoch for owners", "01" + "05" + "04" + "02" + "016101" + "016201" + "00" + "99", "0 ownership epochs"},
 		{"epoch without owners", "01" + "05" + "04" + "02" + "016101" + "016201" + "01" + "00" + "00", "1 ownership epochs"},
-		{"epoch index that is none", "01" + "05" + "04" + "02" + "016101" + "016201" + "03" + "000201" + "99" + "f0", "ownership epoch 3 of shard"},
+		{"epoch index out of range", "01" + "05" + "04" + "02" + "016101" + "016201" + "03" + "000201" + "99" + "f0", "ownership epoch 3 of shard"},
 		{"since padded with ones", "01" + "05" + "04" + "02" + "016101" + "016201" + "02" + "0002" + "99" + "1c", "since not padded"},
 		{"owners padded with ones", "01" + "05" + "03" + "01" + "016101" + "01" + "00" + "0f", "owners not padded"},
 	}
@@ -173,13 +173,13 @@ func unhex(tb testing.TB, s string) []byte {
 	return b
 }
 
-// FuzzDecode: no panic, and what decodes is canonical, so that a digest stands
-// for a map.
+// FuzzDecode checks that Decode never panics, and that each decoded map has only one encoding, so that a digest
+// identifies a map.
 func FuzzDecode(f *testing.F) {
-	m := step(shardmap.New(40), nodes(5))
+	m := assignNext(shardmap.New(40), nodes(5))
 	for i := range 4 {
 		f.Add(encode(f, m))
-		m = step(m, nodes(i))
+		m = assignNext(m, nodes(i))
 	}
 	f.Add(encode(f, shardmap.New(shardmap.MaxShards)))
 	f.Add(unhex(f, "0105040201610101620102000299"+"0c"))
@@ -194,6 +194,6 @@ func FuzzDecode(f *testing.F) {
 		if again := encode(t, m); !bytes.Equal(again, b) {
 			t.Fatalf("two encodings of one map: %x and %x", b, again)
 		}
-		checkBooks(t, m)
+		checkConsistent(t, m)
 	})
 }

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// A staged owner keeps its busy shards, also if it is no member any more. Everything else
-// is placed as if nothing were staged, and once all is idle the maps are the same.
+// A staged owner keeps its busy shards, even if it is no longer a member. All other shards are placed as if nothing
+// were staged. Once all shards are idle, the result is the final map.
 func TestAssignDefersBusyShardsOfStagedOwners(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 2000 {
@@ -47,14 +47,14 @@ func TestAssignDefersBusyShardsOfStagedOwners(t *testing.T) {
 			has = append(has, m.ID)
 		}
 		if !slices.Equal(has, slices.Sorted(maps.Keys(want))) {
-			t.Fatalf("the members are %v, want %v", has, slices.Sorted(maps.Keys(want)))
+			t.Fatalf("members %v, want %v", has, slices.Sorted(maps.Keys(want)))
 		}
-		checkBooks(t, got)
+		checkConsistent(t, got)
 		for s := range shardmap.Shard(prev.Len()) {
 			p.Idle[s] = true
 		}
 		if got := shardmap.Assign(prev, next, p); !got.SameAs(final) {
-			t.Fatal("all shards are idle, and the map is not the final one")
+			t.Fatal("all shards are idle, but the map is not the final one")
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// same returns members of weight 1.
-func same(ids ...shardmap.NodeID) []shardmap.Member {
+// equalMembers returns members of weight 1.
+func equalMembers(ids ...shardmap.NodeID) []shardmap.Member {
 	var members []shardmap.Member
 	for _, id := range ids {
 		members = append(members, shardmap.Member{ID: id, Weight: 1})
@@ -18,7 +18,7 @@ func same(ids ...shardmap.NodeID) []shardmap.Member {
 	return members
 }
 
-// nodes returns n members of weight 1 called n000, n001, and so on.
+// nodes returns n members of weight 1 with the ids n000, n001 and so on.
 func nodes(n int) []shardmap.Member {
 	var members []shardmap.Member
 	for i := range n {
@@ -27,13 +27,13 @@ func nodes(n int) []shardmap.Member {
 	return members
 }
 
-// step assigns and settles at the next epoch.
-func step(base *shardmap.Map, members []shardmap.Member) *shardmap.Map {
+// assignNext calls Assign without a policy, and Settle with the next epoch.
+func assignNext(base *shardmap.Map, members []shardmap.Member) *shardmap.Map {
 	return shardmap.Assign(base, members, shardmap.Policy{}).Settle(base, base.Epoch()+1)
 }
 
-// randomMembers draws up to n members from a pool of n ids, so that successive
-// draws overlap. Half of the draws have equal weights.
+// randomMembers returns up to n random members from a pool of n ids, so that successive results overlap. In half
+// of the results all weights are equal.
 func randomMembers(r *rand.Rand, n int) []shardmap.Member {
 	pool := nodes(n)
 	r.Shuffle(n, func(i, j int) { pool[i], pool[j] = pool[j], pool[i] })
@@ -46,8 +46,7 @@ func randomMembers(r *rand.Rand, n int) []shardmap.Member {
 	return pool
 }
 
-// quotaFloor returns the whole part of a member's weighted quota and whether
-// there is a fraction.
+// quotaFloor returns the weighted quota of a member, rounded down, and whether it was rounded.
 func quotaFloor(shards int, mb shardmap.Member, members []shardmap.Member) (floor int, fraction bool) {
 	total := 0
 	for _, o := range members {
@@ -56,16 +55,15 @@ func quotaFloor(shards int, mb shardmap.Member, members []shardmap.Member) (floo
 	return shards * int(mb.Weight) / total, shards*int(mb.Weight)%total != 0
 }
 
-// leastMoves is the theoretical minimum: the orphans and what is owned by
-// strangers, plus Σ max(0, owned − target), over every way to round the quotas.
-// It tries all of them with a small table: best[k] is the least sum when k
-// members were rounded up.
+// leastMoves returns the theoretical minimum of moves: the shards that no member owns, plus Σ max(0, owned − target)
+// for the best way to round the quotas. It uses dynamic programming: best[k] is the minimum of that sum if the
+// quotas of k members are rounded up.
 func leastMoves(prev *shardmap.Map, members []shardmap.Member) int {
-	loose := prev.Len()
+	unowned := prev.Len()
 	for _, mb := range members {
-		loose -= prev.Count(mb.ID)
+		unowned -= prev.Count(mb.ID)
 	}
-	const never = 1 << 30
+	const impossible = 1 << 30
 	best := []int{0}
 	left := prev.Len()
 	for _, mb := range members {
@@ -74,7 +72,7 @@ func leastMoves(prev *shardmap.Map, members []shardmap.Member) int {
 		owned := prev.Count(mb.ID)
 		next := make([]int, len(best)+1)
 		for k := range next {
-			next[k] = never
+			next[k] = impossible
 			if k < len(best) {
 				next[k] = best[k] + max(0, owned-floor)
 			}
@@ -84,17 +82,17 @@ func leastMoves(prev *shardmap.Map, members []shardmap.Member) int {
 		}
 		best = next
 	}
-	return loose + best[left]
+	return unowned + best[left]
 }
 
-// checkAssign reports every promise of Assign that got, made from prev and
-// members, breaks. Members must be distinct and within bounds.
+// checkAssign fails the test if got, which Assign returned for prev and members, violates a guarantee of Assign. The
+// members must be distinct and valid.
 func checkAssign(t *testing.T, prev *shardmap.Map, members []shardmap.Member, got *shardmap.Map) {
 	t.Helper()
 	if got.Len() != prev.Len() || got.Epoch() != prev.Epoch() {
 		t.Fatalf("Assign gave %d shards at epoch %d, want %d at %d", got.Len(), got.Epoch(), prev.Len(), prev.Epoch())
 	}
-	checkBooks(t, got)
+	checkConsistent(t, got)
 	moves := shardmap.Diff(prev, got)
 	if len(members) == 0 {
 		if got.Orphans() != got.Len() {
@@ -130,8 +128,8 @@ func checkAssign(t *testing.T, prev *shardmap.Map, members []shardmap.Member, go
 	}
 }
 
-// checkBooks checks that the ways to ask a map agree with each other.
-func checkBooks(t *testing.T, m *shardmap.Map) {
+// checkConsistent checks that the methods of m return consistent results.
+func checkConsistent(t *testing.T, m *shardmap.Map) {
 	t.Helper()
 	if !slices.IsSortedFunc(m.Members(), func(a, b shardmap.Member) int {
 		if a.ID < b.ID {

@@ -23,7 +23,7 @@ func TestNewMapIsAllOrphans(t *testing.T) {
 	}
 }
 
-func TestNewRefusesShardCountsOutOfBounds(t *testing.T) {
+func TestNewPanicsIfShardCountIsOutOfRange(t *testing.T) {
 	for _, n := range []int{-1, 0, shardmap.MaxShards + 1} {
 		mustPanic(t, func() { shardmap.New(n) })
 	}
@@ -32,8 +32,8 @@ func TestNewRefusesShardCountsOutOfBounds(t *testing.T) {
 	}
 }
 
-func TestShardsStopsWhenAsked(t *testing.T) {
-	m := shardmap.Assign(shardmap.New(10), same("a"), shardmap.Policy{})
+func TestShardsStopsWhenYieldReturnsFalse(t *testing.T) {
+	m := shardmap.Assign(shardmap.New(10), equalMembers("a"), shardmap.Policy{})
 	var got []shardmap.Shard
 	for s := range m.Shards("a") {
 		if got = append(got, s); len(got) == 3 {
@@ -45,7 +45,7 @@ func TestShardsStopsWhenAsked(t *testing.T) {
 	}
 }
 
-func TestOwnershipEpochChangesExactlyWithTheOwner(t *testing.T) {
+func TestOwnershipEpochChangesOnlyWithTheOwner(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 50 {
 		m := shardmap.New(1 + r.IntN(200))
@@ -75,11 +75,11 @@ func TestOwnershipEpochChangesExactlyWithTheOwner(t *testing.T) {
 	}
 }
 
-// A leader may have computed its map from a base that is not the one the log
-// ended up with; only the base given to Settle counts.
-func TestSettleIgnoresWhatTheMapSaysAboutEpochs(t *testing.T) {
-	a := step(shardmap.New(4), same("a"))                      // epoch 1
-	other := step(step(shardmap.New(4), same("b")), same("a")) // epoch 2
+// A leader may have computed its map from a base that the log does not contain. Only the base that Settle receives
+// matters.
+func TestSettleIgnoresOwnershipEpochsOfTheMap(t *testing.T) {
+	a := assignNext(shardmap.New(4), equalMembers("a"))                                    // epoch 1
+	other := assignNext(assignNext(shardmap.New(4), equalMembers("b")), equalMembers("a")) // epoch 2
 	got := other.Settle(a, 9)
 	for s := range shardmap.Shard(4) {
 		if e := got.OwnedSince(s); e != 1 {
@@ -91,13 +91,13 @@ func TestSettleIgnoresWhatTheMapSaysAboutEpochs(t *testing.T) {
 	}
 }
 
-func TestSettleRefusesAnEpochThatShrinks(t *testing.T) {
-	base := shardmap.Assign(shardmap.New(4), same("a"), shardmap.Policy{}).Settle(shardmap.New(4), 5)
+func TestSettlePanicsIfEpochDecreases(t *testing.T) {
+	base := shardmap.Assign(shardmap.New(4), equalMembers("a"), shardmap.Policy{}).Settle(shardmap.New(4), 5)
 	mustPanic(t, func() { base.Settle(base, 4) })
 }
 
-func TestSettleAndDiffTakeMapsOfOtherLengths(t *testing.T) {
-	short, long := step(shardmap.New(2), same("a")), step(shardmap.New(4), same("a"))
+func TestSettleAndDiffAcceptMapsOfDifferentLengths(t *testing.T) {
+	short, long := assignNext(shardmap.New(2), equalMembers("a")), assignNext(shardmap.New(4), equalMembers("a"))
 	got := long.Settle(short, 7)
 	for s, want := range []shardmap.Epoch{1, 1, 7, 7} {
 		if e := got.OwnedSince(shardmap.Shard(s)); e != want {
@@ -115,7 +115,7 @@ func TestSettleAndDiffTakeMapsOfOtherLengths(t *testing.T) {
 	}
 }
 
-func TestDiffListsExactlyTheShardsThatChangeHands(t *testing.T) {
+func TestDiffReturnsShardsWithDifferentOwners(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
 		m := shardmap.Assign(shardmap.New(1+r.IntN(50)), randomMembers(r, 5), shardmap.Policy{})
@@ -132,8 +132,8 @@ func TestDiffListsExactlyTheShardsThatChangeHands(t *testing.T) {
 	}
 }
 
-func TestSameAsLooksAtMembersWeightsAndOwners(t *testing.T) {
-	m := step(shardmap.New(8), same("a", "b"))
+func TestSameAsComparesMembersWeightsAndOwners(t *testing.T) {
+	m := assignNext(shardmap.New(8), equalMembers("a", "b"))
 	heavier := []shardmap.Member{{ID: "a", Weight: 2}, {ID: "b", Weight: 2}}
 	tests := []struct {
 		name string
@@ -141,11 +141,11 @@ func TestSameAsLooksAtMembersWeightsAndOwners(t *testing.T) {
 		want bool
 	}{
 		{"another epoch", m.Settle(m, 99), true},
-		{"assigned again", shardmap.Assign(m, same("b", "a"), shardmap.Policy{}), true},
+		{"assigned again", shardmap.Assign(m, equalMembers("b", "a"), shardmap.Policy{}), true},
 		{"other weights, same owners", shardmap.Assign(m, heavier, shardmap.Policy{}), false},
-		{"a member more", shardmap.Assign(m, same("a", "b", "c"), shardmap.Policy{}), false},
+		{"a member more", shardmap.Assign(m, equalMembers("a", "b", "c"), shardmap.Policy{}), false},
 		{"none", shardmap.New(8), false},
-		{"other length", step(shardmap.New(9), same("a", "b")), false},
+		{"other length", assignNext(shardmap.New(9), equalMembers("a", "b")), false},
 	}
 	for _, tt := range tests {
 		if got := m.SameAs(tt.o); got != tt.want {

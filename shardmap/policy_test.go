@@ -9,13 +9,13 @@ import (
 	"shardway/shardmap"
 )
 
-// settled is step under a policy.
-func settled(base *shardmap.Map, members []shardmap.Member, p shardmap.Policy) *shardmap.Map {
+// assignAndSettle is like assignNext, but with a policy.
+func assignAndSettle(base *shardmap.Map, members []shardmap.Member, p shardmap.Policy) *shardmap.Map {
 	return shardmap.Assign(base, members, p).Settle(base, base.Epoch()+1)
 }
 
-// randomPolicy asks for a few things of the nodes of a pool of n, of which the
-// members were drawn: also of nodes that are not there.
+// randomPolicy returns a random policy for a pool of n nodes, of which the members were drawn. It also contains nodes
+// that are not members.
 func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 	p := shardmap.Policy{
 		Cordoned: map[shardmap.NodeID]bool{}, Drained: map[shardmap.NodeID]bool{}, Weights: map[shardmap.NodeID]uint32{},
@@ -55,19 +55,19 @@ func randomPolicy(r *rand.Rand, n, shards int) shardmap.Policy {
 	if r.IntN(2) == 0 {
 		return p
 	}
-	few := 1 + r.IntN(n) // all pins to one node are hard on the others
+	few := 1 + r.IntN(n) // pins to few nodes are the hardest case
 	for range r.IntN(shards + 1) {
 		pin := shardmap.Pin{Node: nodes(n)[r.IntN(few)].ID}
 		if r.IntN(2) == 0 {
 			pin = shardmap.Pin{Zone: []string{"x", "y", "z"}[r.IntN(3)]}
 		}
-		p.Pins[shardmap.Shard(r.IntN(shards+1))] = pin // one of them is no shard
+		p.Pins[shardmap.Shard(r.IntN(shards+1))] = pin // may be a shard that does not exist
 	}
 	return p
 }
 
-// Each chain is a life of a cluster whose operators change their minds at every step.
-func TestPolicyIsKeptOverAClustersLife(t *testing.T) {
+// Each chain is a cluster whose policy and members change in every step.
+func TestPolicyHoldsOverManyChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 22))
 	for i := range 300 {
 		m := shardmap.New(1 + r.IntN(1<<r.IntN(9)))
@@ -75,10 +75,10 @@ func TestPolicyIsKeptOverAClustersLife(t *testing.T) {
 		for range 8 {
 			members, p := randomMembers(r, pool), randomPolicy(r, pool, m.Len())
 			got := shardmap.Assign(m, members, p)
-			newTwin(m, members, p).check(t, got, false)
+			newReference(m, members, p).check(t, got, false)
 			m = got.Settle(m, m.Epoch()+1)
 			if again := shardmap.Assign(m, members, p); again.Digest() != m.Digest() {
-				t.Errorf("once more: %d moves", len(shardmap.Diff(m, again)))
+				t.Errorf("repeated Assign: %d moves", len(shardmap.Diff(m, again)))
 			}
 			if t.Failed() {
 				t.Fatalf("chain %d: %d shards, members %v, policy %+v", i, m.Len(), members, p)
@@ -87,13 +87,13 @@ func TestPolicyIsKeptOverAClustersLife(t *testing.T) {
 	}
 }
 
-// Every way to give the shards of a stage to those that the policy allows is tried.
-func TestPolicyIsAsGoodAsTryingEverything(t *testing.T) {
+// The test tries all assignments of the shards of a stage that the policy permits.
+func TestPolicyMovesMatchExhaustiveSearch(t *testing.T) {
 	r := rand.New(rand.NewPCG(23, 24))
 	for i := range 2000 {
-		base := settled(shardmap.New(1+r.IntN(6)), randomMembers(r, 4), shardmap.Policy{})
+		base := assignAndSettle(shardmap.New(1+r.IntN(6)), randomMembers(r, 4), shardmap.Policy{})
 		members, p := randomMembers(r, 4), randomPolicy(r, 4, base.Len())
-		newTwin(base, members, p).check(t, shardmap.Assign(base, members, p), true)
+		newReference(base, members, p).check(t, shardmap.Assign(base, members, p), true)
 		if t.Failed() {
 			t.Fatalf("case %d: owners %v, members %v, policy %+v", i, owners(base), members, p)
 		}
@@ -105,8 +105,8 @@ func TestPolicyCases(t *testing.T) {
 		ids    = map[shardmap.NodeID]bool
 		counts = map[shardmap.NodeID]int
 	)
-	ab, abc := step(shardmap.New(12), same("a", "b")), step(shardmap.New(12), same("a", "b", "c"))
-	lopsided := step(shardmap.New(36), []shardmap.Member{{ID: "a", Weight: 5}, {ID: "b", Weight: 1}})
+	ab, abc := assignNext(shardmap.New(12), equalMembers("a", "b")), assignNext(shardmap.New(12), equalMembers("a", "b", "c"))
+	lopsided := assignNext(shardmap.New(36), []shardmap.Member{{ID: "a", Weight: 5}, {ID: "b", Weight: 1}})
 	zones := map[shardmap.NodeID]string{"a": "x", "b": "x", "c": "y"}
 	pinned := func(pin shardmap.Pin, shards ...shardmap.Shard) map[shardmap.Shard]shardmap.Pin {
 		pins := map[shardmap.Shard]shardmap.Pin{}
@@ -134,43 +134,43 @@ func TestPolicyCases(t *testing.T) {
 		counts  counts
 		moves   int
 	}{
-		{"a cordoned newcomer gets nothing", ab, same("a", "b", "c"), shardmap.Policy{Cordoned: ids{"c": true}}, counts{"a": 6, "b": 6, "c": 0}, 0},
-		{"a cordoned owner gives to a newcomer", ab, same("a", "b", "c"), shardmap.Policy{Cordoned: ids{"a": true}}, counts{"a": 4, "b": 4, "c": 4}, 4},
-		{"a cordoned owner takes nothing of the dead", abc, same("a", "b"), shardmap.Policy{Cordoned: ids{"a": true}}, counts{"a": 4, "b": 8}, 4},
-		{"all cordoned: what has no other place", abc, same("a", "b"), shardmap.Policy{Cordoned: ids{"a": true, "b": true}}, counts{"a": 6, "b": 6}, 4},
-		{"all cordoned: nothing else moves", ab, same("a", "b", "c"), shardmap.Policy{Cordoned: ids{"a": true, "b": true, "c": true}}, counts{"c": 0}, 0},
-		{"drained", abc, same("a", "b", "c"), shardmap.Policy{Drained: ids{"c": true}}, counts{"a": 6, "b": 6, "c": 0}, 4},
-		{"rather cordoned than drained", abc, same("a", "b", "c"), shardmap.Policy{Drained: ids{"c": true, "b": true}, Cordoned: ids{"a": true}}, counts{"a": 12}, 8},
-		{"a live weight", ab, same("a", "b"), shardmap.Policy{Weights: map[shardmap.NodeID]uint32{"a": 2}}, counts{"a": 8, "b": 4}, 2},
-		{"an absent owner keeps what it has, and a newcomer gets of the others", ab, same("a", "b", "c"), shardmap.Policy{Absent: ids{"a": true}}, counts{"a": 6, "b": 3, "c": 3}, 3},
-		{"an absent owner takes nothing of the dead", abc, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}}, counts{"a": 4, "b": 8}, 4},
-		{"an absent owner keeps what a drain, a pin and a weight would take", ab, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Drained: ids{"a": true}, Weights: map[shardmap.NodeID]uint32{"b": 9}, Pins: pinned(shardmap.Pin{Node: "b"}, all...)}, counts{"a": 6, "b": 6}, 0},
-		{"pinned to who is absent", ab, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 6}, 0},
-		{"one that is being emptied keeps what is busy", abc, same("a", "b", "c"), shardmap.Policy{Emptying: ids{"c": true}, Idle: idle(slices.Collect(abc.Shards("c"))[1:]...)}, counts{"c": 1}, 3},
-		{"and gets nothing of a newcomer's share, nor what is pinned to it", ab, same("a", "b", "c"), shardmap.Policy{Emptying: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 3, "c": 3}, 3},
-		{"what is idle at others stays", abc, same("a", "b", "c"), shardmap.Policy{Emptying: ids{"c": true}, Idle: idle(slices.Collect(abc.Shards("a"))...)}, counts{"a": 4, "b": 4, "c": 4}, 0},
-		{"it empties though moves are paused", ab, same("a", "b"), shardmap.Policy{Paused: true, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 0, "b": 12}, 6},
-		{"rather a cordoned one than none", ab, same("a", "b"), shardmap.Policy{Cordoned: ids{"b": true}, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 0, "b": 12}, 6},
-		{"it keeps all while it is absent", ab, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 6, "b": 6}, 0},
-		{"and if nobody else may have it", ab, same("a", "b"), shardmap.Policy{Emptying: ids{"a": true, "b": true}, Idle: idle(all...)}, counts{"a": 6, "b": 6}, 0},
-		{"what is left to a cordoned and an absent one", abc, same("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Cordoned: ids{"b": true}}, counts{"a": 4, "b": 8}, 4},
-		{"paused: a newcomer gets nothing", ab, same("a", "b", "c"), shardmap.Policy{Paused: true}, counts{"c": 0}, 0},
-		{"paused: losses are placed, where there is least", step(abc, same("a", "b")), same("a", "d"), shardmap.Policy{Paused: true}, counts{"a": 6, "d": 6}, 6},
-		{"paused: a weight waits", ab, same("a", "b"), shardmap.Policy{Paused: true, Weights: map[shardmap.NodeID]uint32{"a": 9}}, counts{"a": 6, "b": 6}, 0},
-		{"paused: a pin waits", ab, same("a", "b"), shardmap.Policy{Paused: true, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, nil, 0},
-		{"all pinned to one", ab, same("a", "b"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 12}, 6},
-		{"pinned to who is gone", ab, same("a", "b"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "z"}, all...)}, nil, 0},
-		{"pinned to who is cordoned", ab, same("a", "b", "c"), shardmap.Policy{Cordoned: ids{"c": true}, Pins: pinned(shardmap.Pin{Node: "c"}, all...)}, nil, 0},
-		{"a cordoned owner beside one with more pins than its quota", lopsided, same("a", "b", "c"), shardmap.Policy{Cordoned: ids{"b": true}, Pins: pinned(shardmap.Pin{Node: "a"}, slices.Collect(lopsided.Shards("a"))...)}, counts{"a": 30, "b": 3, "c": 3}, 3},
-		{"pinned to a zone", abc, same("a", "b", "c"), shardmap.Policy{Zones: zones, Pins: pinned(shardmap.Pin{Zone: "x"}, all...)}, counts{"a": 6, "b": 6}, 4},
-		{"pinned to a zone without nodes", abc, same("a", "b", "c"), shardmap.Policy{Zones: zones, Pins: pinned(shardmap.Pin{Zone: "q"}, all...)}, nil, 0},
-		{"pinned to a zone of which nobody is known", abc, same("a", "b", "c"), shardmap.Policy{Pins: pinned(shardmap.Pin{Zone: "x"}, all...)}, nil, 0},
-		{"pinned to a zone, not everybody's is known", abc, same("a", "b", "c"), shardmap.Policy{Zones: map[shardmap.NodeID]string{"a": "x", "c": "y"}, Pins: pinned(shardmap.Pin{Zone: "x"}, all...)}, nil, 0},
+		{"a cordoned newcomer gets nothing", ab, equalMembers("a", "b", "c"), shardmap.Policy{Cordoned: ids{"c": true}}, counts{"a": 6, "b": 6, "c": 0}, 0},
+		{"a cordoned owner gives to a newcomer", ab, equalMembers("a", "b", "c"), shardmap.Policy{Cordoned: ids{"a": true}}, counts{"a": 4, "b": 4, "c": 4}, 4},
+		{"a cordoned owner takes nothing of the dead", abc, equalMembers("a", "b"), shardmap.Policy{Cordoned: ids{"a": true}}, counts{"a": 4, "b": 8}, 4},
+		{"all cordoned: what has no other place", abc, equalMembers("a", "b"), shardmap.Policy{Cordoned: ids{"a": true, "b": true}}, counts{"a": 6, "b": 6}, 4},
+		{"all cordoned: nothing else moves", ab, equalMembers("a", "b", "c"), shardmap.Policy{Cordoned: ids{"a": true, "b": true, "c": true}}, counts{"c": 0}, 0},
+		{"drained", abc, equalMembers("a", "b", "c"), shardmap.Policy{Drained: ids{"c": true}}, counts{"a": 6, "b": 6, "c": 0}, 4},
+		{"rather cordoned than drained", abc, equalMembers("a", "b", "c"), shardmap.Policy{Drained: ids{"c": true, "b": true}, Cordoned: ids{"a": true}}, counts{"a": 12}, 8},
+		{"a live weight", ab, equalMembers("a", "b"), shardmap.Policy{Weights: map[shardmap.NodeID]uint32{"a": 2}}, counts{"a": 8, "b": 4}, 2},
+		{"an absent owner keeps what it has, and a newcomer gets of the others", ab, equalMembers("a", "b", "c"), shardmap.Policy{Absent: ids{"a": true}}, counts{"a": 6, "b": 3, "c": 3}, 3},
+		{"an absent owner takes nothing of the dead", abc, equalMembers("a", "b"), shardmap.Policy{Absent: ids{"a": true}}, counts{"a": 4, "b": 8}, 4},
+		{"an absent owner keeps what a drain, a pin and a weight would take", ab, equalMembers("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Drained: ids{"a": true}, Weights: map[shardmap.NodeID]uint32{"b": 9}, Pins: pinned(shardmap.Pin{Node: "b"}, all...)}, counts{"a": 6, "b": 6}, 0},
+		{"pinned to who is absent", ab, equalMembers("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 6}, 0},
+		{"one that is being emptied keeps what is busy", abc, equalMembers("a", "b", "c"), shardmap.Policy{Emptying: ids{"c": true}, Idle: idle(slices.Collect(abc.Shards("c"))[1:]...)}, counts{"c": 1}, 3},
+		{"and gets nothing of a newcomer's share, nor what is pinned to it", ab, equalMembers("a", "b", "c"), shardmap.Policy{Emptying: ids{"a": true}, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 6, "b": 3, "c": 3}, 3},
+		{"what is idle at others stays", abc, equalMembers("a", "b", "c"), shardmap.Policy{Emptying: ids{"c": true}, Idle: idle(slices.Collect(abc.Shards("a"))...)}, counts{"a": 4, "b": 4, "c": 4}, 0},
+		{"it empties though moves are paused", ab, equalMembers("a", "b"), shardmap.Policy{Paused: true, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 0, "b": 12}, 6},
+		{"rather a cordoned one than none", ab, equalMembers("a", "b"), shardmap.Policy{Cordoned: ids{"b": true}, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 0, "b": 12}, 6},
+		{"it keeps all while it is absent", ab, equalMembers("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Emptying: ids{"a": true}, Idle: idle(all...)}, counts{"a": 6, "b": 6}, 0},
+		{"and if nobody else may have it", ab, equalMembers("a", "b"), shardmap.Policy{Emptying: ids{"a": true, "b": true}, Idle: idle(all...)}, counts{"a": 6, "b": 6}, 0},
+		{"what is left to a cordoned and an absent one", abc, equalMembers("a", "b"), shardmap.Policy{Absent: ids{"a": true}, Cordoned: ids{"b": true}}, counts{"a": 4, "b": 8}, 4},
+		{"paused: a newcomer gets nothing", ab, equalMembers("a", "b", "c"), shardmap.Policy{Paused: true}, counts{"c": 0}, 0},
+		{"paused: losses are placed, where there is least", assignNext(abc, equalMembers("a", "b")), equalMembers("a", "d"), shardmap.Policy{Paused: true}, counts{"a": 6, "d": 6}, 6},
+		{"paused: a weight waits", ab, equalMembers("a", "b"), shardmap.Policy{Paused: true, Weights: map[shardmap.NodeID]uint32{"a": 9}}, counts{"a": 6, "b": 6}, 0},
+		{"paused: a pin waits", ab, equalMembers("a", "b"), shardmap.Policy{Paused: true, Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, nil, 0},
+		{"all pinned to one", ab, equalMembers("a", "b"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "a"}, all...)}, counts{"a": 12}, 6},
+		{"pinned to who is gone", ab, equalMembers("a", "b"), shardmap.Policy{Pins: pinned(shardmap.Pin{Node: "z"}, all...)}, nil, 0},
+		{"pinned to who is cordoned", ab, equalMembers("a", "b", "c"), shardmap.Policy{Cordoned: ids{"c": true}, Pins: pinned(shardmap.Pin{Node: "c"}, all...)}, nil, 0},
+		{"a cordoned owner beside one with more pins than its quota", lopsided, equalMembers("a", "b", "c"), shardmap.Policy{Cordoned: ids{"b": true}, Pins: pinned(shardmap.Pin{Node: "a"}, slices.Collect(lopsided.Shards("a"))...)}, counts{"a": 30, "b": 3, "c": 3}, 3},
+		{"pinned to a zone", abc, equalMembers("a", "b", "c"), shardmap.Policy{Zones: zones, Pins: pinned(shardmap.Pin{Zone: "x"}, all...)}, counts{"a": 6, "b": 6}, 4},
+		{"pinned to a zone without nodes", abc, equalMembers("a", "b", "c"), shardmap.Policy{Zones: zones, Pins: pinned(shardmap.Pin{Zone: "q"}, all...)}, nil, 0},
+		{"pinned to a zone of which nobody is known", abc, equalMembers("a", "b", "c"), shardmap.Policy{Pins: pinned(shardmap.Pin{Zone: "x"}, all...)}, nil, 0},
+		{"pinned to a zone, not everybody's is known", abc, equalMembers("a", "b", "c"), shardmap.Policy{Zones: map[shardmap.NodeID]string{"a": "x", "c": "y"}, Pins: pinned(shardmap.Pin{Zone: "x"}, all...)}, nil, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			got := shardmap.Assign(tt.prev, tt.members, tt.p)
-			newTwin(tt.prev, tt.members, tt.p).check(t, got, false)
+			newReference(tt.prev, tt.members, tt.p).check(t, got, false)
 			for id, want := range tt.counts {
 				if n := got.Count(id); n != want {
 					t.Errorf("Count(%q) = %d, want %d", id, n, want)
@@ -183,9 +183,9 @@ func TestPolicyCases(t *testing.T) {
 	}
 }
 
-// Quotas that cordoned members round down would leave to the others more than their
-// quota the next time, and shards would move for nothing: so they round up.
-func TestCordonedMembersAreAskedOnce(t *testing.T) {
+// If the quotas of cordoned members were rounded down, the other members would exceed their quotas in the next call
+// of Assign, and shards would move without reason. So these quotas are rounded up.
+func TestRepeatedAssignTakesNothingFromCordonedMembers(t *testing.T) {
 	members := []shardmap.Member{{ID: "big", Weight: 1000}}
 	first := shardmap.Policy{Weights: map[shardmap.NodeID]uint32{"big": 1}}
 	p := shardmap.Policy{Cordoned: map[shardmap.NodeID]bool{}}
@@ -194,8 +194,8 @@ func TestCordonedMembersAreAskedOnce(t *testing.T) {
 		members = append(members, shardmap.Member{ID: id, Weight: 3})
 		p.Cordoned[id] = true
 	}
-	m := settled(shardmap.New(1100), members, first)
-	m = settled(m, members, p)
+	m := assignAndSettle(shardmap.New(1100), members, first)
+	m = assignAndSettle(m, members, p)
 	if again := shardmap.Assign(m, members, p); again.Digest() != m.Digest() {
 		t.Errorf("once more: %d moves", len(shardmap.Diff(m, again)))
 	}
@@ -204,7 +204,7 @@ func TestCordonedMembersAreAskedOnce(t *testing.T) {
 func TestPolicyIsIndependentOfOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(25, 26))
 	for range 300 {
-		base := step(shardmap.New(1+r.IntN(300)), randomMembers(r, 12))
+		base := assignNext(shardmap.New(1+r.IntN(300)), randomMembers(r, 12))
 		members, p := randomMembers(r, 12), randomPolicy(r, 12, base.Len())
 		want := shardmap.Assign(base, members, p).Digest()
 		for range 3 {
@@ -217,8 +217,7 @@ func TestPolicyIsIndependentOfOrder(t *testing.T) {
 	}
 }
 
-// FuzzPolicy lets the fuzzer choose the operators: each three bytes are something
-// that is asked, and then somebody joins or leaves.
+// FuzzPolicy interprets the input as changes: each three bytes change the policy or the members.
 func FuzzPolicy(f *testing.F) {
 	f.Add(uint16(10), []byte{0, 1, 1, 1, 2, 9, 0, 0, 3, 255, 3, 4})
 	f.Add(uint16(6), []byte{4, 1, 1, 4, 2, 1, 5, 3, 9, 6, 1, 2, 5, 4, 7, 0, 2, 2})
@@ -262,7 +261,7 @@ func FuzzPolicy(f *testing.F) {
 				}
 			}
 			got := shardmap.Assign(m, members, p)
-			newTwin(m, members, p).check(t, got, false)
+			newReference(m, members, p).check(t, got, false)
 			m = got.Settle(m, m.Epoch()+1)
 			if again := shardmap.Assign(m, members, p); again.Digest() != m.Digest() {
 				t.Fatalf("once more: %d moves", len(shardmap.Diff(m, again)))

@@ -8,20 +8,20 @@ import (
 	"shardway/shardmap"
 )
 
-// twin says what a policy allows, in another way than Assign does it: shard by shard,
-// with real numbers, and by trying everything.
-type twin struct {
+// reference computes what a policy permits, independently of Assign: shard by shard, with floating-point numbers, and
+// by exhaustive search.
+type reference struct {
 	prev    *shardmap.Map
-	members []shardmap.Member // that may own anything
+	members []shardmap.Member // members that may own shards
 	p       shardmap.Policy
-	// open is true of members that may get what they do not own yet.
+	// open contains the members that can receive shards.
 	open map[shardmap.NodeID]bool
-	let  map[shardmap.Shard]bool // what is let go
-	held bool                    // who has a shard keeps it
+	let  map[shardmap.Shard]bool // shards that emptying members release
+	held bool                    // each shard stays with its owner
 }
 
-func newTwin(prev *shardmap.Map, members []shardmap.Member, p shardmap.Policy) twin {
-	w := twin{prev: prev, p: p, open: map[shardmap.NodeID]bool{}, held: p.Paused}
+func newReference(prev *shardmap.Map, members []shardmap.Member, p shardmap.Policy) reference {
+	w := reference{prev: prev, p: p, open: map[shardmap.NodeID]bool{}, held: p.Paused}
 	w.emptied(members)
 	p = w.p
 	for _, mb := range members {
@@ -47,9 +47,9 @@ func newTwin(prev *shardmap.Map, members []shardmap.Member, p shardmap.Policy) t
 	return w
 }
 
-// emptied says the same without members that are being emptied: what they let go of nobody
-// has, and the rest they keep as absent ones do.
-func (w *twin) emptied(members []shardmap.Member) {
+// emptied replaces emptying members: their released idle shards count as orphaned, and for all other shards the
+// member counts as absent.
+func (w *reference) emptied(members []shardmap.Member) {
 	others := slices.ContainsFunc(members, func(mb shardmap.Member) bool {
 		return !w.p.Absent[mb.ID] && !w.p.Emptying[mb.ID] && !w.p.Drained[mb.ID]
 	})
@@ -65,23 +65,24 @@ func (w *twin) emptied(members []shardmap.Member) {
 	w.p.Absent = absent
 }
 
-// owner is who has a shard, as far as it is not let go.
-func (w twin) owner(s shardmap.Shard) shardmap.NodeID {
+// owner returns the previous owner of a shard, or "" if the shard is released.
+func (w reference) owner(s shardmap.Shard) shardmap.NodeID {
 	if w.let[s] {
 		return ""
 	}
 	return w.prev.Owner(s)
 }
 
-// here reports that a member may have more, or less, than it has.
-func (w twin) here(id shardmap.NodeID) bool { return w.has(id) && !w.p.Absent[id] }
+// here reports whether id is a member that takes part in the placement.
+func (w reference) here(id shardmap.NodeID) bool { return w.has(id) && !w.p.Absent[id] }
 
-func (w twin) has(id shardmap.NodeID) bool {
+func (w reference) has(id shardmap.NodeID) bool {
 	return slices.ContainsFunc(w.members, func(mb shardmap.Member) bool { return mb.ID == id })
 }
 
-// stage tells where shard s is to be: at a node, spread over a zone, or anywhere.
-func (w twin) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
+// stage returns the node that shard s must be on, or the zone that it is spread over. Both are empty if any member can
+// own it.
+func (w reference) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
 	owner := w.owner(s)
 	if !w.has(owner) {
 		owner = ""
@@ -114,16 +115,17 @@ func (w twin) stage(s shardmap.Shard) (node shardmap.NodeID, zone string) {
 	return "", ""
 }
 
-// check reports every promise that got breaks. With try it also tries everything.
-func (w twin) check(t *testing.T, got *shardmap.Map, try bool) {
+// check fails the test if got violates a guarantee. If try is true, it also compares the number of moves with an
+// exhaustive search.
+func (w reference) check(t *testing.T, got *shardmap.Map, try bool) {
 	t.Helper()
-	checkBooks(t, got)
+	checkConsistent(t, got)
 	if got.Len() != w.prev.Len() || got.Epoch() != w.prev.Epoch() || len(got.Members()) != len(w.members) {
 		t.Fatalf("%d shards at epoch %d with members %v, want %d at %d with %v", got.Len(), got.Epoch(), got.Members(), w.prev.Len(), w.prev.Epoch(), w.members)
 	}
 	if len(w.members) == 0 {
 		if got.Orphans() != got.Len() {
-			t.Fatalf("%d orphans with nobody to own anything", got.Orphans())
+			t.Fatalf("%d orphans without members, want all", got.Orphans())
 		}
 		return
 	}
@@ -141,14 +143,14 @@ func (w twin) check(t *testing.T, got *shardmap.Map, try bool) {
 			continue
 		}
 		if owner != w.owner(s) && !w.open[owner] {
-			t.Fatalf("shard %d went from %q to %q, which is to get nothing", s, w.owner(s), owner)
+			t.Fatalf("shard %d went from %q to %q, which must not receive shards", s, w.owner(s), owner)
 		}
 		node, zone := w.stage(s)
 		switch {
 		case node != "":
 			placed[node]++
 			if owner != node {
-				t.Fatalf("shard %d is with %q, it belongs to %q", s, owner, node)
+				t.Fatalf("shard %d is with %q, want %q", s, owner, node)
 			}
 		default:
 			zones[zone] = append(zones[zone], s)
@@ -167,10 +169,10 @@ func (w twin) check(t *testing.T, got *shardmap.Map, try bool) {
 	w.checkStage(t, got, rest, w.here, placed, try)
 }
 
-// checkStage judges the shards that are spread together over the members in a zone.
-func (w twin) checkStage(t *testing.T, got *shardmap.Map, shards []shardmap.Shard, in func(shardmap.NodeID) bool, placed map[shardmap.NodeID]int, try bool) {
+// checkStage checks the shards that are spread together over the members for which in returns true.
+func (w reference) checkStage(t *testing.T, got *shardmap.Map, shards []shardmap.Shard, in func(shardmap.NodeID) bool, placed map[shardmap.NodeID]int, try bool) {
 	t.Helper()
-	st := stage{twin: w, shards: shards, placed: placed}
+	st := stage{reference: w, shards: shards, placed: placed}
 	for _, mb := range w.members {
 		if in(mb.ID) {
 			st.members = append(st.members, mb)
@@ -191,19 +193,19 @@ func (w twin) checkStage(t *testing.T, got *shardmap.Map, shards []shardmap.Shar
 	}
 	if try {
 		if least := st.least(); moves != least {
-			t.Errorf("stage of %d shards: %d moves, trying everything finds %d", len(shards), moves, least)
+			t.Errorf("stage of %d shards: %d moves, exhaustive search finds %d", len(shards), moves, least)
 		}
 	}
 }
 
 type stage struct {
-	twin
+	reference
 	shards  []shardmap.Shard
 	members []shardmap.Member
 	placed  map[shardmap.NodeID]int
 }
 
-// uneven says what is not even about an assignment of the stage's shards, "" if it is.
+// uneven returns a description of what is not even in an assignment of the shards of the stage, or "".
 func (st stage) uneven(as []shardmap.NodeID) string {
 	count, owned := map[shardmap.NodeID]int{}, map[shardmap.NodeID]int{}
 	for i, s := range st.shards {
@@ -223,7 +225,7 @@ func (st stage) uneven(as []shardmap.NodeID) string {
 		}
 		left -= count[mb.ID]
 		if off(mb.ID, want[i]) || count[mb.ID] > owned[mb.ID] {
-			return "what a cordoned member keeps"
+			return "shards of the cordoned member " + string(mb.ID)
 		}
 	}
 	for i, want := range st.ideal(open, left, owned) {
@@ -234,8 +236,8 @@ func (st stage) uneven(as []shardmap.NodeID) string {
 	return ""
 }
 
-// ideal divides n shards, in real numbers: everybody has the level times its weight,
-// but not less than what is placed with it, and who is not open not more than it has.
+// ideal divides n shards as real numbers: each member gets level times its weight, but not less than its fixed shards.
+// A cordoned member gets at most what it owns.
 func (st stage) ideal(members []shardmap.Member, n int, owned map[shardmap.NodeID]int) []float64 {
 	at := func(level float64) (shares []float64, sum float64) {
 		for _, mb := range members {
@@ -262,8 +264,7 @@ func (st stage) ideal(members []shardmap.Member, n int, owned map[shardmap.NodeI
 	return shares
 }
 
-// least counts through all assignments that are allowed and even, and returns the
-// fewest moves of one.
+// least returns the minimum of moves over all permitted assignments that are even.
 func (st stage) least() int {
 	best := len(st.shards) + 1
 	as := make([]shardmap.NodeID, len(st.shards))

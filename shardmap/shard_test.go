@@ -6,8 +6,8 @@ import (
 	"shardway/shardmap"
 )
 
-// The hash is a public promise: clients route by it and it is fixed for the life
-// of a cluster. These vectors are those of the xxHash specification.
+// The hash is part of the public API: clients compute it, and it is fixed for the lifetime of a cluster. The
+// vectors come from the xxHash specification.
 func TestOfIsXXHash64ModN(t *testing.T) {
 	tests := []struct {
 		key  string
