@@ -21,7 +21,7 @@ import (
 
 // ring has the events of a node n1: some that are about the nodes named.
 func ring(nodes ...string) *event.Ring {
-	r := event.NewRing(event.Options{Node: "n1", Run: 7, Kept: 8})
+	r := event.NewRing(event.Options{Node: "n1", Run: 7, Capacity: 8})
 	for _, n := range nodes {
 		r.Add(event.Event{Kind: event.NodeJoined, Node: n})
 	}
@@ -172,7 +172,7 @@ func TestSlowReaderOfEventsIsDropped(t *testing.T) {
 		begun := time.Now()
 		add := func() { // more than connections keep
 			for range 4096 {
-				x.ring.Add(event.Event{Kind: event.Acted, Deed: &event.Deed{What: strings.Repeat("x", 500)}})
+				x.ring.Add(event.Event{Kind: event.ActionRequested, Action: &event.AdminAction{What: strings.Repeat("x", 500)}})
 				synctest.Wait()
 			}
 		}
@@ -282,7 +282,7 @@ func TestEventsAsAList(t *testing.T) {
 	}
 	ask(t, h, "POST", "/v1/drain?node=n3", "")
 	more := list(t, h, "/v1/events?wait=0&after="+all.Next)
-	if len(more.Events) != 1 || more.Events[0].Kind != event.Acted || *more.Events[0].Deed != (event.Deed{By: "anybody", From: "192.0.2.1:1234", What: "drain n3", Status: 200}) {
+	if len(more.Events) != 1 || more.Events[0].Kind != event.ActionRequested || *more.Events[0].Action != (event.AdminAction{By: "anybody", From: "192.0.2.1:1234", What: "drain n3", Status: 200}) {
 		t.Errorf("after an action: %+v", more)
 	}
 	for accept, want := range map[string]string{"application/json": "application/json", "text/html": "application/json", "text/event-stream": "text/event-stream", "*/*": "text/event-stream", "": "text/event-stream"} {
@@ -307,15 +307,15 @@ func TestEventsAsAList(t *testing.T) {
 // happened, with requests for nonsense.
 func TestNonsensePushesNothingOutOfTheEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := event.NewRing(event.Options{Node: "n1", Run: 7, Kept: 64})
+		r := event.NewRing(event.Options{Node: "n1", Run: 7, Capacity: 64})
 		r.Add(event.Event{Kind: event.NodeFailed, Node: "n2"})
 		h := eventful(r)().Handler()
 		bad := func() { ask(t, h, "POST", "/v1/drain?node=n3&nonsense=1", "") }
-		deeds := func(after string) (all []event.Deed, next string) {
+		deeds := func(after string) (all []event.AdminAction, next string) {
 			l := list(t, h, "/v1/events?wait=0&after="+after)
 			for _, e := range l.Events {
-				if e.Deed != nil {
-					all = append(all, *e.Deed)
+				if e.Action != nil {
+					all = append(all, *e.Action)
 				}
 			}
 			return all, l.Next
@@ -328,12 +328,12 @@ func TestNonsensePushesNothingOutOfTheEvents(t *testing.T) {
 			t.Errorf("the first event is %+v, want what had happened", first.Events[0])
 		}
 		told, next := deeds("")
-		if len(told) != 16 || told[15].Status != 400 || told[15].Untold != 0 {
+		if len(told) != 16 || told[15].Status != 400 || told[15].Suppressed != 0 {
 			t.Errorf("%d are told: %+v", len(told), told)
 		}
 		ask(t, h, "POST", "/v1/drain?node=n3", "")
 		told, next = deeds(next)
-		if len(told) != 1 || told[0].Status != 200 || told[0].Untold != 0 {
+		if len(told) != 1 || told[0].Status != 200 || told[0].Suppressed != 0 {
 			t.Errorf("beside nonsense what was done is told as %+v", told)
 		}
 		time.Sleep(5*time.Minute - time.Nanosecond)
@@ -342,14 +342,14 @@ func TestNonsensePushesNothingOutOfTheEvents(t *testing.T) {
 		bad()
 		bad()
 		told, next = deeds(next)
-		if len(told) != 1 || told[0].Untold != 1000-16+1 {
+		if len(told) != 1 || told[0].Suppressed != 1000-16+1 {
 			t.Errorf("after five minutes %+v", told)
 		}
 		time.Sleep(24 * time.Hour)
 		for range 20 {
 			bad()
 		}
-		if told, _ = deeds(next); len(told) != 16 || told[0].Untold != 1 || told[1].Untold != 0 {
+		if told, _ = deeds(next); len(told) != 16 || told[0].Suppressed != 1 || told[1].Suppressed != 0 {
 			t.Errorf("the day after, %d are told: %+v", len(told), told)
 		}
 	})

@@ -135,11 +135,11 @@ func (s *Server) change(next http.Handler, w http.ResponseWriter, r *http.Reques
 		if c.what == "" {
 			c.what = r.Method + " " + r.URL.Path
 		}
-		d := &event.Deed{By: who.who, From: who.from, What: brief(c.what), Status: seen.code()}
+		d := &event.AdminAction{By: who.who, From: who.from, What: brief(c.what), Status: seen.code()}
 		s.log.Info().Str("by", d.By).Str("from", d.From).Str("what", d.What).Int("status", d.Status).Msg("change requested")
 		var tell bool
-		if tell, d.Untold = s.refusals.tell(d.Status, time.Now()); tell {
-			s.ring.Add(event.Event{Kind: event.Acted, Deed: d})
+		if tell, d.Suppressed = s.refusals.tell(d.Status, time.Now()); tell {
+			s.ring.Add(event.Event{Kind: event.ActionRequested, Action: d})
 		}
 	}()
 	next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), changeKey{}, c)))

@@ -1,12 +1,14 @@
-// Package event keeps what happened at a node, for whoever asks later.
+// Package event keeps the most recent events of a node for readers of the admin API.
 //
-// A Ring has the last events of one process, numbered from 1 on. Whoever has something
-// to tell adds it, from any goroutine, and waits for nobody. Readers take copies, each at
-// its own pace, by the number of the last event that it has seen: nothing is kept for a
-// reader, so none can hold up another, or the ring. One that was too slow learns how many
-// it has missed.
+// A [Ring] contains the last events of one process, numbered from 1. Any goroutine may add
+// an event; Add never blocks on a reader. Each reader has a [Cursor] and copies events at
+// its own pace. The ring stores nothing per reader, so a slow reader delays neither the
+// ring nor other readers. A reader that was too slow receives a [Lost] event with the number
+// of events that it missed.
 //
-// An ID names the process beside the number. After a restart, or at another node, it
-// names nothing, and its reader is told so instead of being given what has the same
-// number there.
+// # Event ids
+//
+// The id of an event contains a random number of the process and the number of the event.
+// After a restart, or on another node, an old id matches no event. The reader then receives
+// a Lost event instead of an unrelated event with the same number.
 package event

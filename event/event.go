@@ -6,116 +6,116 @@ import (
 	"shardway/verdict"
 )
 
-// Event is one thing that happened. Its JSON is published: names stay as they are, and
-// fields may be added. What does not belong to its kind is left out.
+// Event is one event of a node. Its JSON form is published: field names must not change, and
+// fields may be added. Fields that do not apply to the kind are omitted.
 type Event struct {
-	// ID names the event among those of all processes, for reading on after it.
+	// ID is unique among the events of all processes. Readers pass it to continue after the event.
 	ID string `json:"id"`
-	// Seq counts the events of the process from 1.
+	// Seq is the number of the event in its process, from 1.
 	Seq  uint64    `json:"seq"`
-	Time time.Time `json:"time"` // by the clock of the node that tells
+	Time time.Time `json:"time"` // by the clock of the reporting node
 	Kind Kind      `json:"kind"`
-	// At is the node that tells it, Boot that node's.
+	// At is the reporting node, and Boot its boot number.
 	At   string `json:"at"`
 	Boot uint64 `json:"boot"`
-	// Epoch is that of the map it is about, else of the one in force; Term the Raft term.
+	// Epoch is the epoch of the map that the event is about, or of the map in force. Term is the
+	// Raft term.
 	Epoch uint64 `json:"epoch"`
 	Term  uint64 `json:"term"`
 
-	// Node is whom it is about.
+	// Node is the node that the event is about.
 	Node   string `json:"node,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
 	Change  *Change          `json:"change,omitempty"`
 	Finding *verdict.Finding `json:"finding,omitempty"`
-	Deed    *Deed            `json:"action,omitempty"`
+	Action  *AdminAction     `json:"action,omitempty"`
 	Sockets *Sockets         `json:"sockets,omitempty"`
-	// Unreleased belongs to NotReleased.
+	// Unreleased is set for the kind not-released.
 	Unreleased *Unreleased `json:"unreleased,omitempty"`
-	// Missed is how many events Lost stands for; zero: nobody knows.
+	// Missed is the number of events that a lost event replaces. 0 means unknown.
 	Missed uint64 `json:"missed,omitempty"`
 }
 
-// Change is a change of the shard map.
+// Change describes a change of the shard map.
 type Change struct {
-	// Base is the epoch of the map that it replaces.
+	// Base is the epoch of the map that the change replaces.
 	Base uint64 `json:"base"`
-	// Moved counts the shards that change their owner. Moves says from where to where,
-	// the most first, at most MaxMoves of them.
-	Moved int   `json:"moved"`
-	Moves []Way `json:"moves,omitempty"`
-	// Gained and Given count those that the node which tells it gets and gives away.
+	// Moved is the number of shards that change their owner. Moves contains up to 32 pairs of
+	// nodes between which they move, those with most shards first.
+	Moved int          `json:"moved"`
+	Moves []ShardMoves `json:"moves,omitempty"`
+	// Gained and Given are the numbers of shards that the reporting node receives and gives away.
 	Gained int `json:"gained"`
 	Given  int `json:"given"`
-	// Held counts the requests that waited at the node which tells it, at some time from
-	// when it learned of the proposal until the change was in force there.
+	// Held is the number of requests that waited at the reporting node between the proposal and
+	// the time at which the change came into force there.
 	Held int `json:"held,omitempty"`
-	// Phases are how long it took, in order, as far as it has come; those of the leader
-	// are there only if the node that tells it proposed the change.
+	// Phases contains the durations of the phases that have ended so far, in order. The phases of
+	// the leader are included only if the reporting node proposed the change.
 	Phases []Phase `json:"phases,omitempty"`
-	// Found: the node found the map in the log as it started, however old it is.
+	// Found reports that the node read the map from its log at startup. The map can be old.
 	Found bool `json:"found,omitempty"`
 }
 
-// MaxMoves bounds the moves of a Change.
+// MaxMoves is the maximum length of Change.Moves.
 const MaxMoves = 32
 
-// Way counts the shards that go from one node to another; no From: they had no owner.
-type Way struct {
+// ShardMoves is the number of shards that move from one node to another. From is empty for
+// orphaned shards.
+type ShardMoves struct {
 	From   string `json:"from,omitempty"`
 	To     string `json:"to,omitempty"`
 	Shards int    `json:"shards"`
 }
 
-// Phase is a part of a change.
+// Phase is the duration of one phase of a change.
 type Phase struct {
-	Name string  `json:"name"` // see Phases
-	MS   float64 `json:"ms"`
+	Name string  `json:"name"` // one of drain, wait, log, acknowledge and commit
+	MS   float64 `json:"ms"`   // duration in milliseconds
 }
 
-// The phases of a change. Every node has the first two: from when it learns of the
-// proposal until it acknowledges it, and from then until the change is in force there.
-// The leader has the others: until the proposal is in the log, until all who have to
-// have acknowledged it, and until the commit is in force.
+// Phases of a change. The first two occur on every node, and the others on the leader.
 const (
-	PhaseDrain       = "drain"
-	PhaseWait        = "wait"
-	PhaseLog         = "log"
-	PhaseAcknowledge = "acknowledge"
-	PhaseCommit      = "commit"
+	PhaseDrain       = "drain"       // from the proposal until the node acknowledges it
+	PhaseWait        = "wait"        // from the acknowledgment until the change is in force on the node
+	PhaseLog         = "log"         // until the proposal is in the Raft log
+	PhaseAcknowledge = "acknowledge" // until all required nodes have acknowledged the proposal
+	PhaseCommit      = "commit"      // until the commit is in force
 )
 
-// Phases lists the phases' names.
+// Phases returns the names of all phases.
 func Phases() []string {
 	return []string{PhaseDrain, PhaseWait, PhaseLog, PhaseAcknowledge, PhaseCommit}
 }
 
-// Sockets is what became of the kept sockets of clients at a node that lost their legs
-// together: shards moved, or an owner was lost.
+// Sockets summarizes the resumable WebSockets of clients of a node that lost their upstream
+// connections together, because shards moved or an owner failed.
 type Sockets struct {
 	Shards  int `json:"shards"`
 	Sockets int `json:"sockets"`
-	// Gaps counts those of them that went on with a gap, Lost those that did not go on.
+	// Gaps is the number of WebSockets that were resumed with a gap. Lost is the number of
+	// WebSockets that were not resumed.
 	Gaps int `json:"gaps"`
 	Lost int `json:"lost"`
-	// LongestMS is the longest that one of them was without a leg.
+	// LongestMS is the longest time in milliseconds that a WebSocket had no upstream connection.
 	LongestMS float64 `json:"longest_ms"`
 }
 
-// Unreleased is a number of shards that moved though the app had not released them.
+// Unreleased lists shards that moved although the app had not released them.
 type Unreleased struct {
 	Count int `json:"count"`
-	// Shards has the first 32 of them, ascending.
+	// Shards contains the first 32 of these shards in ascending order.
 	Shards []uint32 `json:"shards"`
 }
 
-// Deed is what somebody asked an admin port for, in the words of the log.
-type Deed struct {
-	By     string `json:"by"`   // as whom the port knows him
-	From   string `json:"from"` // his address
+// AdminAction is a request for a change at an admin port, in the words of the log.
+type AdminAction struct {
+	By     string `json:"by"`   // authenticated name of the client
+	From   string `json:"from"` // address of the client
 	What   string `json:"what"`
-	Status int    `json:"status"` // of the answer
-	// Untold is how many before this one came to nothing too and have no event of their own:
-	// they were too many.
-	Untold int `json:"untold,omitempty"`
+	Status int    `json:"status"` // HTTP status of the response
+	// Suppressed is the number of earlier failed requests that were too many to have events of
+	// their own.
+	Suppressed int `json:"untold,omitempty"`
 }

@@ -2,74 +2,77 @@ package event
 
 import "fmt"
 
-// Kind says what happened.
+// Kind is the type of an event.
 type Kind uint8
 
-// The kinds. Those of nodes and of leaders are told by every node as it sees them; a
-// process that starts tells of all who are there.
+// Kinds of events. Every node reports the events of nodes and leaders as it observes them. A
+// process that starts reports all members that it finds.
 const (
-	// NodeJoined, NodeLeft, NodeFailed: gossip shows Node as there, gone by its own
-	// word, or gone.
+	// NodeJoined, NodeLeft and NodeFailed: gossip reports that Node joined, left gracefully, or
+	// failed.
 	NodeJoined Kind = iota + 1
 	NodeLeft
 	NodeFailed
-	// NodeRemoved: neither gossip nor Raft know Node any more.
+	// NodeRemoved: Node is no longer a member in gossip or Raft.
 	NodeRemoved
-	// NodeVoter, NodeNonvoter: Node has a vote in Raft, or has it no more.
+	// NodeVoter and NodeNonvoter: Node became a voter in Raft, or is no longer a voter.
 	NodeVoter
 	NodeNonvoter
-	// NodeDrained: Node is to own nothing, and owns nothing.
+	// NodeDrained: Node is drained and owns no shards.
 	NodeDrained
-	// NodeAbsent: Node restarts in place, and its shards wait for it. NodeReturned: it
-	// is back.
-	NodeAbsent
-	NodeReturned
-	// NodeDropped: the leader takes Node out of the map, for Reason. Only it tells.
+	// NodeRestarting: Node restarts in place, and its shards wait for it. NodeRestarted: the
+	// restart is complete.
+	NodeRestarting
+	NodeRestarted
+	// NodeDropped: the leader removes Node from the map, for Reason. Only the leader reports it.
 	NodeDropped
-	// LeaderElected, LeaderLost: Node leads, or does not and nobody else is known to.
+	// LeaderElected: Node is the leader. LeaderLost: Node is no longer the leader, and no other
+	// leader is known.
 	LeaderElected
 	LeaderLost
-	// MapProposed: a change of the map is in the log. MapAcknowledged: the node that
-	// tells it has stopped and drained what moves away from it, and says so to the
-	// leader. MapCommitted: the change is in force. All have Change.
+	// MapProposed: a new map is in the Raft log. MapAcknowledged: the reporting node has stopped
+	// and drained the shards that move away from it, and acknowledges the map to the leader.
+	// MapCommitted: the map is in force. All of them have a Change.
 	MapProposed
 	MapAcknowledged
 	MapCommitted
-	// AppSick, AppWell: the app at Node fails its checks, or passes them again. The
-	// node itself tells, and the leader.
-	AppSick
-	AppWell
-	// FindingOn, FindingOff: Finding holds now, or does not any more.
-	FindingOn
-	FindingOff
-	// SocketsMoved: kept sockets of clients at the node that tells have lost their legs, and
-	// found others or not; see Sockets.
+	// AppUnhealthy and AppHealthy: the app of Node fails its health checks, or passes them again.
+	// The node itself and the leader report it.
+	AppUnhealthy
+	AppHealthy
+	// FindingRaised and FindingCleared: Finding applies from now on, or no longer applies.
+	FindingRaised
+	FindingCleared
+	// SocketsMoved: resumable WebSockets of clients of the reporting node lost their upstream
+	// connections; see Sockets.
 	SocketsMoved
-	// NotReleased: shards moved away from Node, which tells it, though its app had not
-	// released them, for Reason; see Unreleased.
+	// NotReleased: shards moved away from Node, which reports it, although its app had not released
+	// them, for Reason; see Unreleased.
 	NotReleased
-	// Acted: somebody asked the admin port of the node that tells for a change; see Deed.
-	Acted
-	// Lost stands for events that a reader cannot have, for Reason. Only readers see it.
+	// ActionRequested: a client of the admin API of the reporting node requested a change; see
+	// AdminAction.
+	ActionRequested
+	// Lost replaces events that a reader cannot receive, for Reason. Only readers receive it; it is
+	// never in a ring.
 	Lost
 )
 
 var _ fmt.Stringer = Kind(0)
 
-// names is a table in a function: it costs no package state.
+// names returns the published names by kind. It is a function because the package has no variables.
 func names() []string {
 	return []string{
 		NodeJoined: "node-joined", NodeLeft: "node-left", NodeFailed: "node-failed", NodeRemoved: "node-removed",
 		NodeVoter: "node-voter", NodeNonvoter: "node-nonvoter", NodeDrained: "node-drained",
-		NodeAbsent: "node-absent", NodeReturned: "node-returned", NodeDropped: "node-dropped",
+		NodeRestarting: "node-absent", NodeRestarted: "node-returned", NodeDropped: "node-dropped",
 		LeaderElected: "leader-elected", LeaderLost: "leader-lost",
 		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed",
-		AppSick: "app-sick", AppWell: "app-well", FindingOn: "finding-on", FindingOff: "finding-off",
-		SocketsMoved: "sockets-moved", NotReleased: "not-released", Acted: "action", Lost: "lost",
+		AppUnhealthy: "app-sick", AppHealthy: "app-well", FindingRaised: "finding-on", FindingCleared: "finding-off",
+		SocketsMoved: "sockets-moved", NotReleased: "not-released", ActionRequested: "action", Lost: "lost",
 	}
 }
 
-// Kinds lists every kind.
+// Kinds returns all kinds.
 func Kinds() []Kind {
 	var all []Kind
 	for k := NodeJoined; k <= Lost; k++ {
@@ -78,7 +81,7 @@ func Kinds() []Kind {
 	return all
 }
 
-// String returns the name that is published.
+// String returns the published name.
 func (k Kind) String() string {
 	if all := names(); k > 0 && int(k) < len(all) {
 		return all[k]
@@ -86,11 +89,11 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", uint8(k))
 }
 
-// MarshalText writes the name.
+// MarshalText returns the published name.
 func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText reads a name. One that a newer program uses becomes zero: whoever reads
-// events of several versions shall not stumble over one.
+// UnmarshalText parses a published name. It sets k to zero for an unknown name, because a reader must be able
+// to read events of newer versions.
 func (k *Kind) UnmarshalText(b []byte) error {
 	*k = 0
 	for i, name := range names() {

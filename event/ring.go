@@ -8,51 +8,52 @@ import (
 	"time"
 )
 
-// kept is how many events a ring keeps unless told otherwise: some hours of a restless
-// cluster, and a few hundred kilobytes.
-const kept = 1024
+// defaultCapacity is the capacity of a ring if Options.Capacity is 0. It covers some hours in a cluster with
+// many events, and takes a few hundred kilobytes.
+const defaultCapacity = 1024
 
-// Why a reader gets a Lost event.
+// Reasons of a Lost event.
 const (
-	// LostRestarted: what the reader has seen last was told by another process: the node
-	// has started again since, or another node answers.
+	// LostRestarted means that the last id of the reader comes from another process: the node
+	// has restarted, or the reader is connected to another node.
 	LostRestarted = "restarted"
-	// LostOverrun: the ring has moved on past what the reader has seen.
+	// LostOverrun means that the ring has dropped events that the reader had not received.
 	LostOverrun = "overrun"
 )
 
-// Options is what a Ring is made of.
+// Options configures a Ring.
 type Options struct {
-	// Node tells the events.
+	// Node is the id of the node that adds the events.
 	Node string
-	// Run is a number that no other process has, drawn at random.
+	// Run is a random number that identifies the process.
 	Run uint64
-	// Kept is how many events are kept at least; zero: 1024.
-	Kept int
-	// Stamp says where the node is. It is called for each event, and waits for nothing;
-	// nil: nowhere.
+	// Capacity is the number of events that the ring keeps. 0 means 1024.
+	Capacity int
+	// Stamp returns the current Stamp of the node. It is called for each event and must not block.
+	// nil means that all events have a zero Stamp.
 	Stamp func() Stamp
 }
 
-// Stamp is where a node is when something happens.
+// Stamp is the state of a node at the time of an event: its boot number (incarnation), the epoch of the map in
+// force, and the Raft term.
 type Stamp struct{ Boot, Epoch, Term uint64 }
 
-// Ring has the last events of a process. Any goroutine may use it. A nil Ring takes
-// events, and has none.
+// Ring contains the last events of a process. All methods are safe for concurrent use. A nil Ring ignores
+// added events.
 type Ring struct {
 	o  Options
 	mu struct {
 		sync.Mutex
-		events  []Event       // number n is at (n-1) modulo Kept
-		last    uint64        // number of the newest; 0: none
-		changed chan struct{} // closed with the next event
+		events  []Event       // event number n is at index (n-1) modulo Capacity
+		last    uint64        // number of the newest event; 0 if there is none
+		changed chan struct{} // closed and replaced by each Add
 	}
 }
 
 // NewRing returns an empty ring.
 func NewRing(o Options) *Ring {
-	if o.Kept <= 0 {
-		o.Kept = kept
+	if o.Capacity <= 0 {
+		o.Capacity = defaultCapacity
 	}
 	if o.Stamp == nil {
 		o.Stamp = func() Stamp { return Stamp{} }
@@ -62,11 +63,11 @@ func NewRing(o Options) *Ring {
 	return r
 }
 
-// Node is who tells the events.
+// Node returns the id of the node that adds the events.
 func (r *Ring) Node() string { return r.o.Node }
 
-// Add keeps an event as the newest. It fills in ID, Seq, Time, At and Boot, and Epoch
-// and Term where they are zero. What the event points to must not change afterwards.
+// Add appends e as the newest event. It sets ID, Seq, Time, At and Boot, and also Epoch and Term if they are
+// zero. The caller must not modify values that e points to afterwards.
 func (r *Ring) Add(e Event) {
 	if r == nil {
 		return
@@ -83,36 +84,36 @@ func (r *Ring) Add(e Event) {
 	defer r.mu.Unlock()
 	r.mu.last++
 	e.Seq, e.ID = r.mu.last, r.id(r.mu.last)
-	if len(r.mu.events) < r.o.Kept {
+	if len(r.mu.events) < r.o.Capacity {
 		r.mu.events = append(r.mu.events, e)
 	} else {
-		r.mu.events[(e.Seq-1)%uint64(r.o.Kept)] = e
+		r.mu.events[(e.Seq-1)%uint64(r.o.Capacity)] = e
 	}
 	close(r.mu.changed)
 	r.mu.changed = make(chan struct{})
 }
 
-// id names an event by its number. It has no character that a URL would escape.
+// id returns the id of the event with the given number. It contains no characters that a URL must escape.
 func (r *Ring) id(number uint64) string { return fmt.Sprintf("%016x-%d", r.o.Run, number) }
 
-// Cursor is how far a reader has come. It belongs to one goroutine.
+// Cursor is the position of one reader in a ring. It must be used by one goroutine at a time.
 type Cursor struct {
 	r    *Ring
-	seen uint64
-	lost string // why there is a gap that was not told yet; empty: there is none
+	seen uint64 // number of the last event that the reader has received
+	lost string // reason of a gap that the reader has not been informed of; empty if there is none
 }
 
-// Read returns a cursor behind the event that an ID names, or, without one, before the
-// oldest that is kept. An error names an ID that no program wrote.
+// Read returns a cursor that starts after the event with the id after. If after is empty, the cursor starts
+// with the oldest event of the ring. Read returns an error if after does not have the form of an id.
 func (r *Ring) Read(after string) (*Cursor, error) {
 	c := &Cursor{r: r}
 	if after == "" {
 		c.seen, _ = r.bounds()
 		return c, nil
 	}
-	run, number, ok := parse(after)
+	run, number, ok := parseID(after)
 	if !ok {
-		return nil, fmt.Errorf("%q is not the id of an event: give one as it came, or none", after)
+		return nil, fmt.Errorf("%q is not an event id: pass an id exactly as received, or none", after)
 	}
 	oldest, last := r.bounds()
 	if run != r.o.Run || number > last {
@@ -123,25 +124,25 @@ func (r *Ring) Read(after string) (*Cursor, error) {
 	return c, nil
 }
 
-// parse reads an ID.
-func parse(id string) (run, number uint64, ok bool) {
+// parseID splits an id into its two numbers. ok is false if id does not have the form of an id.
+func parseID(id string) (run, number uint64, ok bool) {
 	head, tail, found := strings.Cut(id, "-")
-	run, wrong := strconv.ParseUint(head, 16, 64)
-	number, bad := strconv.ParseUint(tail, 10, 64)
-	return run, number, found && wrong == nil && bad == nil && len(head) == 16
+	run, runErr := strconv.ParseUint(head, 16, 64)
+	number, numberErr := strconv.ParseUint(tail, 10, 64)
+	return run, number, found && runErr == nil && numberErr == nil && len(head) == 16
 }
 
-// bounds returns the numbers of the event before the oldest that is kept, and of the
-// newest.
+// bounds returns the number of the event before the oldest event of the ring, and the number of the newest
+// one.
 func (r *Ring) bounds() (before, last uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.mu.last - uint64(len(r.mu.events)), r.mu.last
 }
 
-// Next returns the events that the reader has not seen, the oldest first, at most limit
-// of them and one; more is closed once there are others. If some are not there any more,
-// a Lost one stands for them.
+// Next returns up to limit events that the reader has not received yet, oldest first. If events were lost, a
+// Lost event precedes them, in addition to limit. The channel more is closed when further events are
+// available.
 func (c *Cursor) Next(limit int) (events []Event, more <-chan struct{}) {
 	r := c.r
 	r.mu.Lock()
@@ -162,21 +163,21 @@ func (c *Cursor) Next(limit int) (events []Event, more <-chan struct{}) {
 		if c.seen == r.mu.last {
 			break
 		}
-		events = append(events, r.mu.events[c.seen%uint64(r.o.Kept)])
+		events = append(events, r.mu.events[c.seen%uint64(r.o.Capacity)])
 		c.seen++
 	}
 	if c.seen < r.mu.last {
-		return events, done()
+		return events, closedChan()
 	}
 	return events, r.mu.changed
 }
 
-// done returns a channel that is closed.
-func done() <-chan struct{} {
+// closedChan returns a closed channel.
+func closedChan() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }
 
-// After names the last event that the reader has seen.
+// After returns the id of the last event that the reader has received.
 func (c *Cursor) After() string { return c.r.id(c.seen) }

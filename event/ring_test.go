@@ -10,8 +10,9 @@ import (
 	"shardway/event"
 )
 
-// told lists what a reader is given, as kind:seq, and :missed for what is lost.
-func told(t *testing.T, c *event.Cursor, limit int) string {
+// nodesOf returns the nodes of up to limit events. A Lost event is shown as lost:reason, with one
+// exclamation mark for each missed event.
+func nodesOf(t *testing.T, c *event.Cursor, limit int) string {
 	t.Helper()
 	events, _ := c.Next(limit)
 	var b strings.Builder
@@ -26,7 +27,7 @@ func told(t *testing.T, c *event.Cursor, limit int) string {
 }
 
 func ring(run uint64, nodes ...string) *event.Ring {
-	r := event.NewRing(event.Options{Node: "a", Run: run, Kept: 3})
+	r := event.NewRing(event.Options{Node: "a", Run: run, Capacity: 3})
 	for _, n := range nodes {
 		r.Add(event.Event{Kind: event.NodeJoined, Node: n})
 	}
@@ -42,66 +43,66 @@ func read(t *testing.T, r *event.Ring, after string) *event.Cursor {
 	return c
 }
 
-func TestReaderGetsEachEventOnceAndLearnsWhatItMissed(t *testing.T) {
+func TestReaderReceivesEachEventOnceAndTheNumberOfMissedEvents(t *testing.T) {
 	r := ring(7, "1", "2")
 	c := read(t, r, "")
-	if got := told(t, c, 9); got != "1 2" {
-		t.Errorf("first = %q, want all that are kept", got)
+	if got := nodesOf(t, c, 9); got != "1 2" {
+		t.Errorf("first = %q, want all that are defaultCapacity", got)
 	}
-	if got := told(t, c, 9); got != "" {
-		t.Errorf("again = %q, want nothing", got)
+	if got := nodesOf(t, c, 9); got != "" {
+		t.Errorf("second read = %q, want no events", got)
 	}
 	for _, n := range []string{"3", "4", "5", "6", "7"} {
 		r.Add(event.Event{Kind: event.NodeJoined, Node: n})
 	}
-	if got := told(t, c, 2); got != "lost:overrun!! 5 6" {
+	if got := nodesOf(t, c, 2); got != "lost:overrun!! 5 6" {
 		t.Errorf("after five more in a ring of three = %q", got)
 	}
-	if got := told(t, c, 2); got != "7" {
-		t.Errorf("the rest = %q", got)
+	if got := nodesOf(t, c, 2); got != "7" {
+		t.Errorf("remaining events = %q", got)
 	}
-	if got := told(t, read(t, r, ""), 9); got != "5 6 7" {
-		t.Errorf("a new reader = %q: it has missed nothing", got)
+	if got := nodesOf(t, read(t, r, ""), 9); got != "5 6 7" {
+		t.Errorf("new reader = %q, want the events of the ring without a Lost event", got)
 	}
 }
 
-// The number alone would name another event after a restart: the reader would miss what
-// has come before it, and never know.
-func TestIDOfAnotherProcessNamesNothing(t *testing.T) {
+// The number alone would match a different event after a restart. The reader would miss the events
+// before that one without notice.
+func TestIDOfAnotherProcessMatchesNoEvent(t *testing.T) {
 	before := ring(7, "1", "2")
 	c := read(t, before, "")
-	told(t, c, 9)
+	nodesOf(t, c, 9)
 	id := c.After()
-	if got := told(t, read(t, before, id), 9); got != "" {
-		t.Errorf("the same process = %q, want nothing more", got)
+	if got := nodesOf(t, read(t, before, id), 9); got != "" {
+		t.Errorf("the same process = %q, want no events", got)
 	}
 	after := ring(8, "3", "4", "5")
-	if got := told(t, read(t, after, id), 9); got != "lost:restarted 3 4 5" {
+	if got := nodesOf(t, read(t, after, id), 9); got != "lost:restarted 3 4 5" {
 		t.Errorf("another process = %q", got)
 	}
-	if got := told(t, read(t, ring(7), id), 9); got != "lost:restarted" {
-		t.Errorf("a number that was not told yet = %q", got)
+	if got := nodesOf(t, read(t, ring(7), id), 9); got != "lost:restarted" {
+		t.Errorf("number of a future event = %q", got)
 	}
 	for _, bad := range []string{"x", "7-1", "0000000000000007", "0000000000000007-", "-1", "000000000000000g-1", "0000000000000007-99999999999999999999"} {
 		if _, err := before.Read(bad); err == nil {
-			t.Errorf("Read(%q) took it", bad)
+			t.Errorf("Read(%q) = nil error", bad)
 		}
 	}
 }
 
-func TestLostEventCanBeReadOnAfter(t *testing.T) {
+func TestReaderCanContinueAfterALostEvent(t *testing.T) {
 	r := ring(7, "1", "2", "3", "4", "5")
 	c := read(t, r, "0000000000000007-1")
 	events, _ := c.Next(1)
 	if len(events) != 2 || events[0].Kind != event.Lost || events[0].Missed != 1 {
-		t.Fatalf("Next = %v, want what is lost, and one", events)
+		t.Fatalf("Next = %v, want a Lost event and one more", events)
 	}
-	if got := told(t, read(t, r, events[0].ID), 9); got != "3 4 5" {
-		t.Errorf("after the lost one = %q", got)
+	if got := nodesOf(t, read(t, r, events[0].ID), 9); got != "3 4 5" {
+		t.Errorf("after the Lost event = %q", got)
 	}
 }
 
-func TestMoreIsClosedByTheNextEvent(t *testing.T) {
+func TestNextEventClosesMore(t *testing.T) {
 	r := ring(7, "1")
 	c := read(t, r, "")
 	_, more := c.Next(9)
@@ -116,12 +117,12 @@ func TestMoreIsClosedByTheNextEvent(t *testing.T) {
 	if _, more = c.Next(1); more == nil {
 		t.Fatal("no channel")
 	}
-	<-more // the second is there already
+	<-more // the second event is available already
 }
 
-func TestEventIsStamped(t *testing.T) {
+func TestAddStampsTheEvent(t *testing.T) {
 	r := event.NewRing(event.Options{Node: "a", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
-	r.Add(event.Event{Kind: event.MapProposed, Epoch: 18, Change: &event.Change{Base: 17, Moved: 2, Moves: []event.Way{{From: "b", To: "a", Shards: 2}}}})
+	r.Add(event.Event{Kind: event.MapProposed, Epoch: 18, Change: &event.Change{Base: 17, Moved: 2, Moves: []event.ShardMoves{{From: "b", To: "a", Shards: 2}}}})
 	events, _ := read(t, r, "").Next(1)
 	b, err := json.Marshal(events[0])
 	if err != nil {
@@ -133,11 +134,11 @@ func TestEventIsStamped(t *testing.T) {
 	}
 	r.Add(event.Event{Kind: event.LeaderLost, Term: 2})
 	if later, _ := read(t, r, events[0].ID).Next(1); later[0].Epoch != 17 || later[0].Term != 2 {
-		t.Errorf("%+v, want it in epoch 17, of term 2", later[0])
+		t.Errorf("%+v, want epoch 17 and term 2", later[0])
 	}
-	var back event.Event
-	if err := json.Unmarshal(b, &back); err != nil || back.Kind != event.MapProposed || time.Since(back.Time) > time.Hour {
-		t.Errorf("read back: %+v, %v", back, err)
+	var decoded event.Event
+	if err := json.Unmarshal(b, &decoded); err != nil || decoded.Kind != event.MapProposed || time.Since(decoded.Time) > time.Hour {
+		t.Errorf("decoded: %+v, %v", decoded, err)
 	}
 }
 
@@ -145,23 +146,23 @@ func TestKindsHaveNames(t *testing.T) {
 	seen := map[string]bool{}
 	for _, k := range event.Kinds() {
 		b, _ := k.MarshalText()
-		var back event.Kind
-		if err := back.UnmarshalText(b); err != nil || back != k || strings.Contains(k.String(), "(") || seen[k.String()] {
-			t.Errorf("%d: %q reads back as %d, %v", k, b, back, err)
+		var decoded event.Kind
+		if err := decoded.UnmarshalText(b); err != nil || decoded != k || strings.Contains(k.String(), "(") || seen[k.String()] {
+			t.Errorf("%d: %q is decoded as %d, %v", k, b, decoded, err)
 		}
 		seen[k.String()] = true
 	}
 	var foreign event.Kind
-	if err := foreign.UnmarshalText([]byte("of-tomorrow")); err != nil || foreign != 0 {
-		t.Errorf("a kind of tomorrow = %v, %v: want zero", foreign, err)
+	if err := foreign.UnmarshalText([]byte("unknown-kind")); err != nil || foreign != 0 {
+		t.Errorf("unknown kind = %v, %v, want zero", foreign, err)
 	}
 	if got := event.Kind(200).String(); got != "Kind(200)" {
 		t.Errorf("String = %q", got)
 	}
 }
 
-func TestRingIsForManyGoroutines(t *testing.T) {
-	r := event.NewRing(event.Options{Run: 7, Kept: 64})
+func TestRingIsSafeForConcurrentUse(t *testing.T) {
+	r := event.NewRing(event.Options{Run: 7, Capacity: 64})
 	var wg sync.WaitGroup
 	for range 4 {
 		c := read(t, r, "")
@@ -184,7 +185,7 @@ func TestRingIsForManyGoroutines(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 200 {
-				r.Add(event.Event{Kind: event.Acted})
+				r.Add(event.Event{Kind: event.ActionRequested})
 			}
 		})
 	}

@@ -169,7 +169,7 @@ func (c *changes) caughtUp(s *ack.State) {
 // compare returns what a map changes in another.
 func (c *changes) compare(base, m *shardmap.Map) event.Change {
 	x := event.Change{Base: uint64(base.Epoch())}
-	ways := map[event.Way]int{}
+	ways := map[event.ShardMoves]int{}
 	for _, d := range shardmap.Diff(base, m) {
 		x.Moved++
 		switch c.self {
@@ -178,13 +178,13 @@ func (c *changes) compare(base, m *shardmap.Map) event.Change {
 		case d.From:
 			x.Given++
 		}
-		ways[event.Way{From: string(d.From), To: string(d.To)}]++
+		ways[event.ShardMoves{From: string(d.From), To: string(d.To)}]++
 	}
 	for way, n := range ways {
 		way.Shards = n
 		x.Moves = append(x.Moves, way)
 	}
-	slices.SortFunc(x.Moves, func(a, b event.Way) int {
+	slices.SortFunc(x.Moves, func(a, b event.ShardMoves) int {
 		return cmp.Or(cmp.Compare(b.Shards, a.Shards), cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To))
 	})
 	x.Moves = slices.Clip(x.Moves[:min(len(x.Moves), event.MaxMoves)])

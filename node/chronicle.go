@@ -32,18 +32,18 @@ func (n *Node) newEvents() *event.Ring {
 // tellFinding tells that something is wrong at this node or with its cluster, or that it
 // is not any more.
 func (n *Node) tellFinding(on bool, f verdict.Finding) {
-	kind := event.FindingOff
+	kind := event.FindingCleared
 	if on {
-		kind = event.FindingOn
+		kind = event.FindingRaised
 	}
 	n.events.Add(event.Event{Kind: kind, Finding: &f})
 }
 
 // tellApp tells how the app at a node is.
 func (n *Node) tellApp(node shardmap.NodeID, well bool) {
-	kind := event.AppSick
+	kind := event.AppUnhealthy
 	if well {
-		kind = event.AppWell
+		kind = event.AppHealthy
 	}
 	n.events.Add(event.Event{Kind: kind, Node: string(node)})
 }
@@ -167,8 +167,8 @@ func (x sight) since(before sight) (kinds []event.Kind) {
 		{here(x) && !here(before), event.NodeJoined},
 		{x.gossip == gossip.Left && before.gossip != gossip.Left, event.NodeLeft},
 		{x.gossip == gossip.Failed && before.gossip != gossip.Failed, event.NodeFailed},
-		{x.absent && !before.absent, event.NodeAbsent},
-		{!x.absent && before.absent && here(x), event.NodeReturned},
+		{x.absent && !before.absent, event.NodeRestarting},
+		{!x.absent && before.absent && here(x), event.NodeRestarted},
 		{x.voter && !before.voter, event.NodeVoter},
 		{!x.voter && before.voter, event.NodeNonvoter},
 		{x.drained && !before.drained, event.NodeDrained},

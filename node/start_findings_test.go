@@ -35,7 +35,7 @@ func TestOldLogGivesNoFindings(t *testing.T) {
 		w.untilSettled("a", "b", "c")
 		time.Sleep(5 * time.Second)
 		for _, e := range allEvents(p) {
-			if e.Kind == event.FindingOn && (e.Finding.Code == verdict.Paused || e.Finding.Code == verdict.Cordoned) {
+			if e.Kind == event.FindingRaised && (e.Finding.Code == verdict.Paused || e.Finding.Code == verdict.Cordoned) {
 				w.t.Errorf("a finding of before: %v", e.Finding)
 			}
 		}

@@ -143,9 +143,9 @@ func (s *Scene) tell(kind event.Kind, phases ...event.Phase) {
 	if kind == event.MapCommitted {
 		c.Held = 12
 	}
-	ways := map[event.Way]int{}
+	ways := map[event.ShardMoves]int{}
 	for shard, to := range s.to {
-		ways[event.Way{From: s.status.Nodes[s.owners[shard]].ID, To: to}]++
+		ways[event.ShardMoves{From: s.status.Nodes[s.owners[shard]].ID, To: to}]++
 	}
 	for _, n := range s.status.Nodes {
 		for way, count := range ways {

@@ -126,10 +126,10 @@ func eventLine(e *event.Event) string {
 	if x := e.Sockets; x != nil {
 		words = append(words, fmt.Sprintf("%d sockets of %d shards: %d with a gap, %d lost, without a leg for %.0f ms at most", x.Sockets, x.Shards, x.Gaps, x.Lost, x.LongestMS))
 	}
-	if x := e.Deed; x != nil {
+	if x := e.Action; x != nil {
 		words = append(words, fmt.Sprintf("%s by %s from %s: %d", x.What, x.By, x.From, x.Status))
-		if x.Untold > 0 {
-			words = append(words, fmt.Sprintf("(and %d refused before)", x.Untold))
+		if x.Suppressed > 0 {
+			words = append(words, fmt.Sprintf("(and %d refused before)", x.Suppressed))
 		}
 	}
 	return strings.Map(printable, strings.Join(words, "  "))

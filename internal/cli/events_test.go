@@ -21,9 +21,9 @@ func told(t *testing.T) (*event.Ring, string) {
 	r := event.NewRing(event.Options{Node: "a", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 1, Epoch: 17, Term: 3} }})
 	r.Add(event.Event{Kind: event.NodeFailed, Node: "b\x1b[2J"})
 	r.Add(event.Event{Kind: event.MapCommitted, Reason: "crashed", Change: &event.Change{
-		Base: 12, Moved: 3, Gained: 2, Moves: []event.Way{{From: "b", To: "a", Shards: 2}, {To: "c", Shards: 1}}, Phases: []event.Phase{{Name: event.PhaseDrain, MS: 1.25}},
+		Base: 12, Moved: 3, Gained: 2, Moves: []event.ShardMoves{{From: "b", To: "a", Shards: 2}, {To: "c", Shards: 1}}, Phases: []event.Phase{{Name: event.PhaseDrain, MS: 1.25}},
 	}})
-	r.Add(event.Event{Kind: event.Acted, Deed: &event.Deed{By: "token eve", From: "10.0.0.9:1", What: "drain c", Status: 200}})
+	r.Add(event.Event{Kind: event.ActionRequested, Action: &event.AdminAction{By: "token eve", From: "10.0.0.9:1", What: "drain c", Status: 200}})
 	srv := httptest.NewServer(admin.New(admin.Options{Cluster: &cluster{}, Events: r}).Handler())
 	t.Cleanup(srv.Close)
 	return r, " --admin " + strings.TrimPrefix(srv.URL, "http://")
@@ -43,7 +43,7 @@ func TestEvents(t *testing.T) {
 	}
 	code, out, _ = run(t, "events --json --after 0000000000000007-2"+at)
 	var e event.Event
-	if err := json.Unmarshal([]byte(out), &e); code != 0 || err != nil || e.Kind != event.Acted {
+	if err := json.Unmarshal([]byte(out), &e); code != 0 || err != nil || e.Kind != event.ActionRequested {
 		t.Errorf("exit %d: %q, %v", code, out, err)
 	}
 	if code, _, errOut = run(t, "events --after x"+at); code != 1 || !strings.Contains(errOut, "is not the id of an event") {
