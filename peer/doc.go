@@ -19,7 +19,7 @@
 //     an address proves nothing.
 //   - Whoever does not finish the preface is closed after HandshakeTimeout. Each
 //     address has places of its own for that, and strangers a bound together:
-//     garbage never keeps a peer out, and one peer not another (young.go).
+//     garbage never keeps a peer out, and one peer not another (handshake_limits.go).
 //   - Serve returns after the last handler it started.
 //
 // New makes a Port, Handle (or Listener) registers the kinds, Serve accepts,
