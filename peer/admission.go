@@ -23,14 +23,14 @@ func (p *Port) admit(ctx context.Context, under net.Conn, h hello) *RefusedError
 		return refuse(RefusedDisk, "wanted node %q with disk %q, its disk is %q",
 			h.wantNode, h.wantDisk, p.o.Disk)
 	}
-	adopt, re := p.judgeCluster(h)
+	adopt, re := p.checkCluster(h)
 	if re != nil {
 		return re
 	}
 	if p.o.Known != nil && !p.o.Known(h.from.Node) {
 		return refuse(RefusedUnknown, "node %q is not known here: neither gossip nor the cluster's configuration shows it", h.from.Node)
 	}
-	m := Meeting{Kind: h.kind, Far: h.from, ToldBoot: h.toldBoot, Told: h.told}
+	m := Meeting{Kind: h.kind, Far: h.from, ToldBoot: h.knownBoot, Told: h.known}
 	if why, reason := p.o.Past.Meet(ctx, m); why != 0 {
 		return refuse(why, "%s", reason)
 	}
@@ -52,7 +52,7 @@ const clustersDiffer = "node %q belongs to cluster %q, this node to %q"
 
 // judgeCluster reports whether the clusters fit, and whether they do so only
 // once this node has adopted the dialer's.
-func (p *Port) judgeCluster(h hello) (adopt bool, _ *RefusedError) {
+func (p *Port) checkCluster(h hello) (adopt bool, _ *RefusedError) {
 	own, theirs := p.o.Cluster(), h.from.Cluster
 	switch {
 	case h.kind == Control && (own == "" || theirs == ""):

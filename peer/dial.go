@@ -34,25 +34,25 @@ func (p *Port) dial(ctx context.Context, node, disk string, kind Kind) (*Conn, e
 	}
 	h := hello{kind: kind, from: self, wantNode: node, wantDisk: disk}
 	if disk != "" {
-		h.toldBoot, h.told = p.o.Past.Known(node, disk)
+		h.knownBoot, h.known = p.o.Past.Known(node, disk)
 	}
 	first, err := h.encode()
 	if err != nil {
 		return nil, err
 	}
-	c, err := p.try(ctx, node, first, kind)
+	c, err := p.dialWithRetry(ctx, node, first, kind)
 	if !isUnknown(err) {
 		return c, err
 	}
-	return p.insist(ctx, node, first, kind, err)
+	return p.dialUntilKnown(ctx, node, first, kind, err)
 }
 
 // How a node is dialed again that has not heard of this one: gossip takes a
 // moment.
 const (
-	insistFor  = 5 * time.Second
-	insistMin  = 25 * time.Millisecond
-	insistMost = 400 * time.Millisecond
+	retryUnknownFor = 5 * time.Second
+	minUnknownPause = 25 * time.Millisecond
+	maxUnknownPause = 400 * time.Millisecond
 )
 
 func isUnknown(err error) bool {
@@ -62,10 +62,10 @@ func isUnknown(err error) bool {
 
 // insist dials until the other side knows this node, ctx ends or insistFor is
 // over.
-func (p *Port) insist(ctx context.Context, node string, h []byte, kind Kind, last error) (*Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, insistFor)
+func (p *Port) dialUntilKnown(ctx context.Context, node string, h []byte, kind Kind, last error) (*Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, retryUnknownFor)
 	defer cancel()
-	for pause := insistMin; ; pause = min(2*pause, insistMost) {
+	for pause := minUnknownPause; ; pause = min(2*pause, maxUnknownPause) {
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
@@ -73,7 +73,7 @@ func (p *Port) insist(ctx context.Context, node string, h []byte, kind Kind, las
 			t.Stop()
 			return nil, last
 		}
-		c, err := p.try(ctx, node, h, kind)
+		c, err := p.dialWithRetry(ctx, node, h, kind)
 		switch {
 		case isUnknown(err):
 			last = err
@@ -86,20 +86,20 @@ func (p *Port) insist(ctx context.Context, node string, h []byte, kind Kind, las
 }
 
 // dialsAgain is what an error of Options.WrapClient may be.
-type dialsAgain interface {
+type retryableError interface {
 	error
 	DialAgain() bool
 }
 
 // dialsMost is how often it is dialed at most because what is beneath the preface asks for
 // that: another stream that begins meanwhile may leave what is out of date, too.
-const dialsMost = 4
+const maxDialAttempts = 4
 
 // try dials, and again if what is beneath the preface asks for that.
-func (p *Port) try(ctx context.Context, node string, h []byte, kind Kind) (c *Conn, err error) {
-	for range dialsMost {
-		c, err = p.once(ctx, node, h, kind)
-		if e, ok := errors.AsType[dialsAgain](err); !ok || !e.DialAgain() {
+func (p *Port) dialWithRetry(ctx context.Context, node string, h []byte, kind Kind) (c *Conn, err error) {
+	for range maxDialAttempts {
+		c, err = p.dialOnce(ctx, node, h, kind)
+		if e, ok := errors.AsType[retryableError](err); !ok || !e.DialAgain() {
 			break
 		}
 	}
@@ -107,12 +107,12 @@ func (p *Port) try(ctx context.Context, node string, h []byte, kind Kind) (c *Co
 }
 
 // once dials once.
-func (p *Port) once(ctx context.Context, node string, h []byte, kind Kind) (*Conn, error) {
+func (p *Port) dialOnce(ctx context.Context, node string, h []byte, kind Kind) (*Conn, error) {
 	addr, ok := p.o.Lookup(node)
 	if !ok {
 		return nil, fmt.Errorf("dial %q: %w", node, ErrUnknownNode)
 	}
-	return p.at(ctx, addr, node, h, kind)
+	return p.dialAddr(ctx, addr, node, h, kind)
 }
 
 // Belongs asks the node that is said to be at a peer address, and that another cluster than
@@ -124,7 +124,7 @@ func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, 
 	if err != nil {
 		return "", err
 	}
-	c, err := p.at(ctx, addr, node, h, Control)
+	c, err := p.dialAddr(ctx, addr, node, h, Control)
 	if err == nil {
 		_ = c.Close() // it was asked for its answer alone
 		return c.peer.Cluster, nil
@@ -145,7 +145,7 @@ func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity,
 	if err != nil {
 		return Identity{}, err
 	}
-	c, err := p.at(ctx, addr, node, h, Control)
+	c, err := p.dialAddr(ctx, addr, node, h, Control)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -154,16 +154,16 @@ func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity,
 }
 
 // at dials a node at an address.
-func (p *Port) at(ctx context.Context, addr, node string, h []byte, kind Kind) (*Conn, error) {
+func (p *Port) dialAddr(ctx context.Context, addr, node string, h []byte, kind Kind) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.HandshakeTimeout)
 	defer cancel()
 	raw, err := p.o.Dial(ctx, addr)
 	if err != nil {
 		return nil, fmt.Errorf("dial %q at %s: %w", node, addr, err)
 	}
-	raw = promptly(raw, &p.looks)
+	raw = newLowLatencyConn(raw, &p.poller)
 	p.tune(raw, kind)
-	c, err := p.greet(ctx, raw, h, node, kind)
+	c, err := p.handshake(ctx, raw, h, node, kind)
 	if err != nil {
 		_ = raw.Close()
 		if _, refused := errors.AsType[*RefusedError](err); refused {
@@ -176,7 +176,7 @@ func (p *Port) at(ctx context.Context, addr, node string, h []byte, kind Kind) (
 
 // greet speaks the dialer's part on raw. It gives raw back without deadlines,
 // or returns an error and leaves the closing to the caller.
-func (p *Port) greet(ctx context.Context, raw net.Conn, h []byte, node string, kind Kind) (*Conn, error) {
+func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node string, kind Kind) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() {
 		_ = raw.SetDeadline(time.Unix(1, 0)) // in the past: ends reads and writes
 	})
@@ -185,23 +185,23 @@ func (p *Port) greet(ctx context.Context, raw net.Conn, h []byte, node string, k
 	if p.o.WrapClient != nil {
 		w, err := p.o.WrapClient(ctx, raw, node)
 		if th, ok := errors.AsType[tls.RecordHeaderError](err); ok && string(th.RecordHeader[:len(magic)]) == magic {
-			return nil, &RefusedError{Node: node, Code: RefusedSeal, Reason: plainFar}
+			return nil, &RefusedError{Node: node, Code: RefusedSeal, Reason: reasonNoTLSThere}
 		}
 		if err != nil {
-			return nil, because(ctx, err)
+			return nil, contextCause(ctx, err)
 		}
 		c = w
 	}
 	if _, err := c.Write(h); err != nil {
-		return nil, because(ctx, err)
+		return nil, contextCause(ctx, err)
 	}
-	peer, err := readAnswer(c)
+	peer, err := readResponse(c)
 	if err != nil {
 		if re, refused := errors.AsType[*RefusedError](err); refused {
 			re.Node = node
 			return nil, re
 		}
-		return nil, because(ctx, err)
+		return nil, contextCause(ctx, err)
 	}
 	if err := p.checkAnswer(peer, node); err != nil {
 		return nil, err
@@ -215,7 +215,7 @@ func (p *Port) greet(ctx context.Context, raw net.Conn, h []byte, node string, k
 	if err := raw.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	if plain := settle(raw, kind); p.o.WrapClient == nil {
+	if plain := applyKind(raw, kind); p.o.WrapClient == nil {
 		c = plain
 	}
 	return &Conn{Conn: c, kind: kind, peer: peer, direct: p.o.WrapClient == nil}, nil
@@ -238,7 +238,7 @@ func (p *Port) checkAnswer(peer Identity, node string) error {
 }
 
 // because names the end of ctx instead of the deadline error it led to.
-func because(ctx context.Context, err error) error {
+func contextCause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // prompted returns a connection that a port has wrapped, and its other end.
-func prompted(t *testing.T) (c *prompt, far net.Conn) {
+func prompted(t *testing.T) (c *lowLatencyConn, far net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -24,7 +24,7 @@ func prompted(t *testing.T) (c *prompt, far net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = far.Close() })
-	c, is := promptly(near, nil).(*prompt)
+	c, is := newLowLatencyConn(near, nil).(*lowLatencyConn)
 	if !is {
 		t.Fatalf("%T", near)
 	}
@@ -35,7 +35,7 @@ func prompted(t *testing.T) (c *prompt, far net.Conn) {
 // and what was written goes out when it is taken there.
 func TestWhatIsWrittenIsDiverted(t *testing.T) {
 	c, far := prompted(t)
-	settle(c, Trunk)
+	applyKind(c, Trunk)
 	var kept []byte
 	under := c.Divert(func(b []byte) { kept = append(kept, b...) })
 	for _, b := range []string{"more than ", "a socket"} {

@@ -21,7 +21,7 @@ var ErrNotTrusted = errors.New("peer: stream given up")
 var errNotPeer = errors.New("peer: not the peer protocol")
 
 // errSealed is a connection that begins as TLS, on a port that speaks none.
-var errSealed = errors.New("peer: begins as TLS")
+var errTLS = errors.New("peer: begins as TLS")
 
 // errMalformed is a preface or answer that begins as ours and then breaks the
 // format.

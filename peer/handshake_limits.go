@@ -9,7 +9,7 @@ import (
 
 // spared is how long a handshake may take before it gives way to another of its
 // source: of a hundred that begin at once some end, and not each the other.
-const spared = 250 * time.Millisecond
+const minHandshakeTime = 250 * time.Millisecond
 
 // young holds the connections that are not through the preface. Who sent one is
 // not known before that, but where it came from is: nobody finishes TCP's
@@ -21,7 +21,7 @@ const spared = 250 * time.Millisecond
 // hardly begun makes room only for a source with fewer than its own: else whoever
 // shares a node's address, and knocks without a pause, would let none of its
 // handshakes end.
-type young struct {
+type pendingConns struct {
 	sources   map[string]*source
 	strangers int // connections of sources that are no node's
 }
@@ -34,25 +34,25 @@ type source struct {
 }
 
 // youngConn is a place; at is nil once it has been given back.
-type youngConn struct {
-	raw   net.Conn
-	from  *source
-	at    *list.Element
-	began time.Time
+type pendingConn struct {
+	raw     net.Conn
+	source  *source
+	element *list.Element
+	began   time.Time
 }
 
 // add takes a place, and returns the connection that has to go for it, if any; that
 // may be raw itself, which has no place then.
-func (y *young) add(raw net.Conn, o *Options) (c *youngConn, out net.Conn) {
-	s, now := y.source(raw, o), time.Now()
+func (y *pendingConns) add(raw net.Conn, o *Options) (c *pendingConn, out net.Conn) {
+	s, now := y.sourceOf(raw, o), time.Now()
 	from := s // whose oldest makes room
 	full := s.conns.Len() >= o.MaxFromOne
 	if !full && !s.node && y.strangers >= o.MaxHandshakes {
-		full, from = true, y.most()
+		full, from = true, y.largestStranger()
 	}
 	if full {
-		oldest, _ := from.conns.Front().Value.(*youngConn)
-		if now.Sub(oldest.began) < spared && (from == s || from.conns.Len() <= s.conns.Len()+1) {
+		oldest, _ := from.conns.Front().Value.(*pendingConn)
+		if now.Sub(oldest.began) < minHandshakeTime && (from == s || from.conns.Len() <= s.conns.Len()+1) {
 			return nil, raw
 		}
 		y.remove(oldest)
@@ -62,8 +62,8 @@ func (y *young) add(raw net.Conn, o *Options) (c *youngConn, out net.Conn) {
 		y.sources = make(map[string]*source)
 	}
 	y.sources[s.key] = s // remove may have let it go
-	c = &youngConn{raw: raw, from: s, began: now}
-	c.at = s.conns.PushBack(c)
+	c = &pendingConn{raw: raw, source: s, began: now}
+	c.element = s.conns.PushBack(c)
 	if !s.node {
 		y.strangers++
 	}
@@ -72,7 +72,7 @@ func (y *young) add(raw net.Conn, o *Options) (c *youngConn, out net.Conn) {
 
 // source finds the source of a connection. Whether it is a node's is asked when
 // its first connection comes.
-func (y *young) source(raw net.Conn, o *Options) *source {
+func (y *pendingConns) sourceOf(raw net.Conn, o *Options) *source {
 	key, node := origin(raw.RemoteAddr(), o)
 	if s := y.sources[key]; s != nil {
 		return s
@@ -109,7 +109,7 @@ func origin(from net.Addr, o *Options) (key string, node bool) {
 }
 
 // most is the stranger with most connections.
-func (y *young) most() *source {
+func (y *pendingConns) largestStranger() *source {
 	var most *source
 	for _, s := range y.sources {
 		if !s.node && (most == nil || s.conns.Len() > most.conns.Len()) {
@@ -120,13 +120,13 @@ func (y *young) most() *source {
 }
 
 // remove gives a place back; a second call does nothing.
-func (y *young) remove(c *youngConn) {
-	if c.at == nil {
+func (y *pendingConns) remove(c *pendingConn) {
+	if c.element == nil {
 		return
 	}
-	s := c.from
-	s.conns.Remove(c.at)
-	c.at = nil
+	s := c.source
+	s.conns.Remove(c.element)
+	c.element = nil
 	if !s.node {
 		y.strangers--
 	}
@@ -136,10 +136,10 @@ func (y *young) remove(c *youngConn) {
 }
 
 // each calls f for every connection.
-func (y *young) each(f func(net.Conn)) {
+func (y *pendingConns) each(f func(net.Conn)) {
 	for _, s := range y.sources {
 		for e := s.conns.Front(); e != nil; e = e.Next() {
-			if c, ok := e.Value.(*youngConn); ok {
+			if c, ok := e.Value.(*pendingConn); ok {
 				f(c.raw)
 			}
 		}

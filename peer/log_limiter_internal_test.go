@@ -14,27 +14,27 @@ import (
 // log with 80 MB in 3 s: every text was a new one, and none had a bound.
 func TestRefusalsOfStrangersAreFewAndShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var q quiet
+		var ll logLimiter
 		stranger := addr("10.1.0.1:9")
 		logged := 0
 		for range 10 {
 			for i := range 1000 {
-				if text := fmt.Sprintf("%d %s", i, strings.Repeat("é", 30_000)); q.fresh(stranger, &Options{}, text) {
-					logged += len(brief(text))
+				if text := fmt.Sprintf("%d %s", i, strings.Repeat("é", 30_000)); ll.allow(stranger, &Options{}, text) {
+					logged += len(truncate(text))
 				}
 			}
-			time.Sleep(quietFor / 10)
+			time.Sleep(repeatInterval / 10)
 		}
-		if most := quietTexts * (maxLogged + 3); logged == 0 || logged > most {
+		if most := maxTextsPerSource * (maxLogged + 3); logged == 0 || logged > most {
 			t.Errorf("%d bytes were logged in a minute, want at most %d", logged, most)
 		}
-		if n := q.leftOut(); n != 10_000-quietTexts {
-			t.Errorf("%d were left out, want %d", n, 10_000-quietTexts)
+		if n := ll.takeSuppressed(); n != 10_000-maxTextsPerSource {
+			t.Errorf("%d were left out, want %d", n, 10_000-maxTextsPerSource)
 		}
-		if n := q.leftOut(); n != 0 {
+		if n := ll.takeSuppressed(); n != 0 {
 			t.Errorf("%d were left out, want none told twice", n)
 		}
-		if !q.fresh(stranger, &Options{}, "another") || q.fresh(stranger, &Options{}, "another") {
+		if !ll.allow(stranger, &Options{}, "another") || ll.allow(stranger, &Options{}, "another") {
 			t.Error("a minute later a refusal is not logged, or twice")
 		}
 	})
@@ -45,11 +45,11 @@ func addr(s string) net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAdd
 // The lines that one peer made full left none for any other: what a node was refused
 // for was not to be found in the log while a stranger knocked.
 func TestNobodyTakesTheLogFromTheOthers(t *testing.T) {
-	var q quiet
+	var ll logLimiter
 	o := &Options{Near: func(a netip.Addr) bool { return a.As4()[1] == 0 }}
 	fill := func(from string) (logged int) {
 		for i := range 1000 {
-			if q.fresh(addr(from), o, fmt.Sprintf("%s %d", from, i)) {
+			if ll.allow(addr(from), o, fmt.Sprintf("%s %d", from, i)) {
 				logged++
 			}
 		}
@@ -59,14 +59,14 @@ func TestNobodyTakesTheLogFromTheOthers(t *testing.T) {
 		from string
 		want int
 	}{
-		{"10.1.0.1:1", quietTexts}, {"10.1.0.2:1", 0}, // strangers share
-		{"10.0.0.1:1", quietTexts}, {"10.0.0.2:1", quietTexts}, {"10.0.0.2:2", 0},
+		{"10.1.0.1:1", maxTextsPerSource}, {"10.1.0.2:1", 0}, // strangers share
+		{"10.0.0.1:1", maxTextsPerSource}, {"10.0.0.2:1", maxTextsPerSource}, {"10.0.0.2:2", 0},
 	} {
 		if got := fill(c.from); got != c.want {
 			t.Errorf("%d lines about %s, want %d", got, c.from, c.want)
 		}
 	}
-	if !q.fresh(nil, o, "no descriptors") {
+	if !ll.allow(nil, o, "no descriptors") {
 		t.Error("what this node met itself is not logged")
 	}
 }

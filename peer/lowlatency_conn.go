@@ -16,10 +16,10 @@ import (
 // The second holds for oftenReads reads after a look has found something, which the
 // runtime's poller had not said yet: it is behind.
 const (
-	lookEvery  = 60 * time.Millisecond
-	lookOften  = 10 * time.Millisecond
-	oftenReads = 64
-	pollEvery  = 5 * time.Millisecond
+	slowPollInterval   = 60 * time.Millisecond
+	fastPollInterval   = 10 * time.Millisecond
+	fastReadCount      = 64
+	directPollInterval = 5 * time.Millisecond
 )
 
 // readWriter is what a prompt connection reads from and writes to.
@@ -31,7 +31,7 @@ type readWriter interface {
 
 // sooner tells whether what the last Read returned was there when it began. Who cannot tell
 // is judged by how long it took.
-type sooner interface{ AtOnce() bool }
+type immediateReader interface{ AtOnce() bool }
 
 // prompt is a connection whose reads do not wait for the runtime's poller alone.
 //
@@ -43,32 +43,32 @@ type sooner interface{ AtOnce() bool }
 // again, sees what is there within that time.
 //
 // One goroutine reads at a time.
-type prompt struct {
+type lowLatencyConn struct {
 	*net.TCPConn
-	in readWriter
+	rw readWriter
 
-	looks   *looks      // nil: it does not look
-	patient atomic.Bool // it waits its turn from now on
-	often   int         // reads for which to look often; the reader's
+	poller    *readPoller // nil: it does not look
+	pollerOff atomic.Bool // it waits its turn from now on
+	fastReads int         // reads for which to look often; the reader's
 	// divert has what is written; nil: the socket has. A port that closes says goodbye by any
 	// goroutine.
-	divert atomic.Pointer[func([]byte)]
+	interceptor atomic.Pointer[func([]byte)]
 
-	mu      sync.Mutex
-	until   time.Time // the reader's deadline; zero: none
-	due     time.Time // when the read under way is to look; zero: none is, or it looks
-	looking bool      // it has been given a deadline in the past, in the place of until
+	mu           sync.Mutex
+	readDeadline time.Time // the reader's deadline; zero: none
+	pollAt       time.Time // when the read under way is to look; zero: none is, or it looks
+	interrupted  bool      // it has been given a deadline in the past, in the place of until
 }
 
 // promptly makes reads of a TCP connection prompt. Others stay as they are.
-func promptly(c net.Conn, l *looks) net.Conn {
+func newLowLatencyConn(c net.Conn, rp *readPoller) net.Conn {
 	t, ok := c.(*net.TCPConn)
 	if !ok {
 		return c
 	}
-	p := &prompt{TCPConn: t, in: newRaw(t), looks: l}
-	if l != nil {
-		l.add(p)
+	p := &lowLatencyConn{TCPConn: t, rw: newRaw(t), poller: rp}
+	if rp != nil {
+		rp.add(p)
 	}
 	return p
 }
@@ -76,9 +76,9 @@ func promptly(c net.Conn, l *looks) net.Conn {
 // mistrust makes a connection that comes from no node's address wait its turn until it is
 // settled: whoever connects and says nothing would cost twenty looks a second, and two
 // hundred where the process is behind. No read or write may be under way.
-func mistrust(c net.Conn) {
-	if p, ok := c.(*prompt); ok {
-		p.patient.Store(true)
+func disablePolling(c net.Conn) {
+	if p, ok := c.(*lowLatencyConn); ok {
+		p.pollerOff.Store(true)
 	}
 }
 
@@ -86,18 +86,18 @@ func mistrust(c net.Conn) {
 // waits its turn: they are many, and what makes a machine busy. It returns the
 // connection to use if nothing wraps c: who has one for each request reads the socket
 // itself. No read or write may be under way.
-func settle(c net.Conn, k Kind) net.Conn {
-	p, ok := c.(*prompt)
+func applyKind(c net.Conn, k Kind) net.Conn {
+	p, ok := c.(*lowLatencyConn)
 	if !ok {
 		return c
 	}
 	if !k.forwards() {
-		p.patient.Store(false)
+		p.pollerOff.Store(false)
 		return c
 	}
-	p.patient.Store(true)
-	if p.looks != nil {
-		p.looks.drop(p)
+	p.pollerOff.Store(true)
+	if p.poller != nil {
+		p.poller.remove(p)
 	}
 	if k != Forward {
 		return c
@@ -106,66 +106,66 @@ func settle(c net.Conn, k Kind) net.Conn {
 }
 
 // Read implements net.Conn.
-func (c *prompt) Read(b []byte) (int, error) {
-	if c.patient.Load() {
-		return c.in.Read(b)
+func (c *lowLatencyConn) Read(b []byte) (int, error) {
+	if c.pollerOff.Load() {
+		return c.rw.Read(b)
 	}
 	for looked := false; ; looked = true {
 		begun := time.Now()
-		if n, done, err := c.poll(b, begun); done {
+		if n, done, err := c.pollDirectly(b, begun); done {
 			return n, err
 		}
-		c.begin(begun.Add(c.every()))
-		n, err := c.in.Read(b)
-		look, broken := c.end()
+		c.startRead(begun.Add(c.pollInterval()))
+		n, err := c.rw.Read(b)
+		look, broken := c.endRead()
 		switch {
 		case n == 0 && look && errors.Is(err, os.ErrDeadlineExceeded):
 			if broken != nil {
 				return 0, broken
 			}
 			continue
-		case looked && c.atOnce(begun):
-			c.often = oftenReads // it was there already
-		case c.often > 0:
-			c.often--
+		case looked && c.wasImmediate(begun):
+			c.fastReads = fastReadCount // it was there already
+		case c.fastReads > 0:
+			c.fastReads--
 		}
 		return n, err
 	}
 }
 
 // begin notes when the read that begins now is to look.
-func (c *prompt) begin(due time.Time) {
+func (c *lowLatencyConn) startRead(due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.due = due
+	c.pollAt = due
 }
 
 // look ends the read under way if it is to look by now.
-func (c *prompt) look(now time.Time) {
+func (c *lowLatencyConn) interruptIfDue(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.due.IsZero() || c.due.After(now) {
+	if c.pollAt.IsZero() || c.pollAt.After(now) {
 		return
 	}
-	c.due, c.looking = time.Time{}, true
-	_ = c.in.SetReadDeadline(time.Unix(1, 0)) // where that fails, so does the read
+	c.pollAt, c.interrupted = time.Time{}, true
+	_ = c.rw.SetReadDeadline(time.Unix(1, 0)) // where that fails, so does the read
 }
 
 // end reports whether the read that has ended was to look. Then the connection has got
 // back the reader's own deadline, unless an error says otherwise.
-func (c *prompt) end() (look bool, err error) {
+func (c *lowLatencyConn) endRead() (look bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if look = c.looking; look {
-		err = c.in.SetReadDeadline(c.until)
+	if look = c.interrupted; look {
+		err = c.rw.SetReadDeadline(c.readDeadline)
 	}
-	c.due, c.looking = time.Time{}, false
+	c.pollAt, c.interrupted = time.Time{}, false
 	return look, err
 }
 
 // atOnce reports whether the read that began then did not wait.
-func (c *prompt) atOnce(begun time.Time) bool {
-	if in, ok := c.in.(sooner); ok {
+func (c *lowLatencyConn) wasImmediate(begun time.Time) bool {
+	if in, ok := c.rw.(immediateReader); ok {
 		return in.AtOnce()
 	}
 	return time.Since(begun) < time.Millisecond
@@ -174,77 +174,77 @@ func (c *prompt) atOnce(begun time.Time) bool {
 // poll reads without the poller as long as the process is behind: whom the poller wakes
 // is at the end of the line, from where no deadline brings him forward. Done is false once
 // it is not behind.
-func (c *prompt) poll(b []byte, now time.Time) (n int, done bool, err error) {
-	in, ok := c.in.(interface {
+func (c *lowLatencyConn) pollDirectly(b []byte, now time.Time) (n int, done bool, err error) {
+	in, ok := c.rw.(interface {
 		Look(b []byte) (n int, there bool, err error)
 	})
-	if !ok || c.looks == nil {
+	if !ok || c.poller == nil {
 		return 0, false, nil
 	}
-	for c.looks.backlog.long(now) {
+	for c.poller.latency.isHigh(now) {
 		if n, there, err := in.Look(b); there {
 			return n, true, err
 		}
-		if c.over(now) {
+		if c.deadlinePassed(now) {
 			return 0, true, os.ErrDeadlineExceeded
 		}
-		time.Sleep(pollEvery)
+		time.Sleep(directPollInterval)
 		now = time.Now()
 	}
 	return 0, false, nil
 }
 
 // Write implements net.Conn.
-func (c *prompt) Write(b []byte) (int, error) {
-	if to := c.divert.Load(); to != nil {
+func (c *lowLatencyConn) Write(b []byte) (int, error) {
+	if to := c.interceptor.Load(); to != nil {
 		(*to)(b)
 		return len(b), nil
 	}
-	return c.in.Write(b)
+	return c.rw.Write(b)
 }
 
 // Divert has all that is written go to to from now on, and returns what takes it to the
 // socket: who writes to TLS above does not wait then. No write may be under way but a goodbye.
-func (c *prompt) Divert(to func(b []byte)) (under io.Writer) {
-	c.divert.Store(&to)
-	return c.in
+func (c *lowLatencyConn) Divert(to func(b []byte)) (under io.Writer) {
+	c.interceptor.Store(&to)
+	return c.rw
 }
 
-func (c *prompt) every() time.Duration {
-	if c.often > 0 {
-		return lookOften
+func (c *lowLatencyConn) pollInterval() time.Duration {
+	if c.fastReads > 0 {
+		return fastPollInterval
 	}
-	return lookEvery
+	return slowPollInterval
 }
 
 // over reports that the reader's deadline is past.
-func (c *prompt) over(now time.Time) bool {
+func (c *lowLatencyConn) deadlinePassed(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !c.until.IsZero() && !c.until.After(now)
+	return !c.readDeadline.IsZero() && !c.readDeadline.After(now)
 }
 
 // SetReadDeadline implements net.Conn.
-func (c *prompt) SetReadDeadline(t time.Time) error {
+func (c *lowLatencyConn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.until = t
-	if c.looking {
+	c.readDeadline = t
+	if c.interrupted {
 		return nil // end sets it
 	}
-	return c.in.SetReadDeadline(t)
+	return c.rw.SetReadDeadline(t)
 }
 
 // Close implements net.Conn.
-func (c *prompt) Close() error {
-	if c.looks != nil {
-		c.looks.drop(c)
+func (c *lowLatencyConn) Close() error {
+	if c.poller != nil {
+		c.poller.remove(c)
 	}
 	return c.TCPConn.Close()
 }
 
 // SetDeadline implements net.Conn.
-func (c *prompt) SetDeadline(t time.Time) error {
+func (c *lowLatencyConn) SetDeadline(t time.Time) error {
 	if err := c.SetWriteDeadline(t); err != nil {
 		return err
 	}

@@ -73,17 +73,17 @@ func beating(ctx context.Context) *clock.Pulse {
 }
 
 // fallBehind has the process be behind for an hour.
-func (l *backlog) fallBehind() {
+func (sl *schedLatency) fallBehind() {
 	ended := time.Now().Add(time.Hour)
-	l.note(ended.Add(-longBacklog-1), ended)
+	sl.record(ended.Add(-highLatency-1), ended)
 }
 
 // looking returns a prompt connection over in that looks until ctx ends.
-func looking(ctx context.Context, in readWriter) *prompt {
-	l := new(looks)
-	c := &prompt{in: in, looks: l}
-	l.add(c)
-	go l.run(ctx, beating(ctx))
+func looking(ctx context.Context, in readWriter) *lowLatencyConn {
+	p := new(readPoller)
+	c := &lowLatencyConn{rw: in, poller: p}
+	p.add(c)
+	go p.run(ctx, beating(ctx))
 	return c
 }
 
@@ -106,15 +106,15 @@ func TestReadsDoNotWaitForThePoller(t *testing.T) {
 				got <- string(b[:n])
 			}
 		}()
-		for i, want := range []time.Duration{lookEvery, lookOften, lookOften} {
+		for i, want := range []time.Duration{slowPollInterval, fastPollInterval, fastPollInterval} {
 			time.Sleep(time.Second)
 			came := time.Now()
 			r.come("beat")
 			if s := <-got; s != "beat" {
 				t.Fatalf("read %q", s)
 			}
-			if late := time.Since(came); late > want+grainOfLooks {
-				t.Errorf("message %d was read after %v, want at most %v", i+1, late, want+grainOfLooks)
+			if late := time.Since(came); late > want+pollerTick {
+				t.Errorf("message %d was read after %v, want at most %v", i+1, late, want+pollerTick)
 			}
 		}
 		if err := c.SetReadDeadline(time.Now().Add(-time.Second)); err != nil {
@@ -182,7 +182,7 @@ func TestWhatComesRightAfterALookIsNoReasonToLookOften(t *testing.T) {
 			}
 		}()
 		for range 3 {
-			time.Sleep(lookEvery + time.Millisecond/2) // the last look was half a millisecond ago
+			time.Sleep(slowPollInterval + time.Millisecond/2) // the last look was half a millisecond ago
 			r.come("beat")
 			<-got
 			synctest.Wait()
@@ -192,7 +192,7 @@ func TestWhatComesRightAfterALookIsNoReasonToLookOften(t *testing.T) {
 		r.mu.Unlock()
 		time.Sleep(time.Second)
 		r.mu.Lock()
-		if n := r.reads - before; n > 3*int(time.Second/lookEvery) {
+		if n := r.reads - before; n > 3*int(time.Second/slowPollInterval) {
 			t.Errorf("looked %d times in a second without a word", n)
 		}
 		r.mu.Unlock()
@@ -208,7 +208,7 @@ func TestWhatComesRightAfterALookIsNoReasonToLookOften(t *testing.T) {
 func TestDeadlinesHoldForPromptReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := looking(t.Context(), &deafReader{moved: make(chan struct{})})
-		for _, d := range []time.Duration{lookEvery / 5, lookEvery, 7*lookEvery + 1} {
+		for _, d := range []time.Duration{slowPollInterval / 5, slowPollInterval, 7*slowPollInterval + 1} {
 			begun := time.Now()
 			if err := c.SetReadDeadline(begun.Add(d)); err != nil {
 				t.Fatal(err)
@@ -247,8 +247,8 @@ func (r *behindReader) Look(b []byte) (n int, there bool, err error) {
 func TestReadsOfAProcessThatIsBehindDoNotWaitForTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &behindReader{deafReader{moved: make(chan struct{})}}
-		l := new(looks)
-		c := &prompt{in: r, looks: l}
+		p := new(readPoller)
+		c := &lowLatencyConn{rw: r, poller: p}
 		come := func(after time.Duration) (took time.Duration) {
 			time.AfterFunc(after, func() { r.come("x") })
 			begun := time.Now()
@@ -257,9 +257,9 @@ func TestReadsOfAProcessThatIsBehindDoNotWaitForTheirTurn(t *testing.T) {
 			}
 			return time.Since(begun) - after
 		}
-		l.backlog.fallBehind()
-		if took := come(102 * time.Millisecond); took > pollEvery {
-			t.Errorf("read %v after it came, want %v at most", took, pollEvery)
+		p.latency.fallBehind()
+		if took := come(102 * time.Millisecond); took > directPollInterval {
+			t.Errorf("read %v after it came, want %v at most", took, directPollInterval)
 		}
 		if err := c.SetReadDeadline(time.Now().Add(42 * time.Millisecond)); err != nil {
 			t.Fatal(err)
@@ -268,13 +268,13 @@ func TestReadsOfAProcessThatIsBehindDoNotWaitForTheirTurn(t *testing.T) {
 		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("read ended with %v", err)
 		}
-		if took := time.Since(begun); took < 42*time.Millisecond || took > 42*time.Millisecond+pollEvery {
+		if took := time.Since(begun); took < 42*time.Millisecond || took > 42*time.Millisecond+directPollInterval {
 			t.Errorf("a read with a deadline in 42ms took %v", took)
 		}
 		if err := c.SetReadDeadline(time.Time{}); err != nil {
 			t.Fatal(err)
 		}
-		l.backlog.waited.Store(0)
+		p.latency.lastWait.Store(0)
 		if took := come(102 * time.Millisecond); took < 100*time.Millisecond {
 			t.Errorf("a process that is not behind looks for itself: read after %v", took)
 		}
@@ -284,17 +284,17 @@ func TestReadsOfAProcessThatIsBehindDoNotWaitForTheirTurn(t *testing.T) {
 // TestBacklogIsKnownWhileItLasts: a wait that is under way counts from when it is long.
 func TestBacklogIsKnownWhileItLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := new(backlog)
+		sl := new(schedLatency)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go l.run(ctx, beating(ctx))
-		l.waited.Store(int64(longBacklog + 1)) // it was once
-		time.Sleep(20 * probeEvery)
-		if l.long(time.Now()) {
+		go sl.run(ctx, beating(ctx))
+		sl.lastWait.Store(int64(highLatency + 1)) // it was once
+		time.Sleep(20 * latencyProbeInterval)
+		if sl.isHigh(time.Now()) {
 			t.Error("a process that has nothing to do is behind")
 		}
-		l.since.Store(time.Now().Add(-longBacklog - 1).UnixNano())
-		if !l.long(time.Now()) {
+		sl.waitStart.Store(time.Now().Add(-highLatency - 1).UnixNano())
+		if !sl.isHigh(time.Now()) {
 			t.Error("who has waited for long is not behind")
 		}
 	})
@@ -303,12 +303,12 @@ func TestBacklogIsKnownWhileItLasts(t *testing.T) {
 // TestWhatWasMeasuredIsForgotten: nothing is measured while the process is not busy, and one
 // that was behind as it became idle would look for itself for ever.
 func TestWhatWasMeasuredIsForgotten(t *testing.T) {
-	l, now := new(backlog), time.Now()
-	l.note(now.Add(-longBacklog-1), now)
-	if !l.long(now) || !l.long(now.Add(2*probeEvery)) {
+	sl, now := new(schedLatency), time.Now()
+	sl.record(now.Add(-highLatency-1), now)
+	if !sl.isHigh(now) || !sl.isHigh(now.Add(2*latencyProbeInterval)) {
 		t.Error("who has waited for long is not behind")
 	}
-	if l.long(now.Add(backlogCounts)) {
+	if sl.isHigh(now.Add(latencyMaxAge)) {
 		t.Error("it is behind for good")
 	}
 }
@@ -319,7 +319,7 @@ func TestPatientReadsDoNotLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &deafReader{moved: make(chan struct{})}
 		c := looking(t.Context(), r)
-		settle(c, Forward)
+		applyKind(c, Forward)
 		if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
@@ -358,21 +358,21 @@ func TestSilentStrangersAreNotLookedAt(t *testing.T) {
 		most   int
 	}{
 		"a stranger": {false, false, 1}, "a stranger, and the process is behind": {false, true, 1},
-		"a node": {true, false, int(DefaultHandshakeTimeout / lookEvery)},
+		"a node": {true, false, int(DefaultHandshakeTimeout / slowPollInterval)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := tcp()
 			synctest.Test(t, func(t *testing.T) {
 				p := New(Options{Node: "a", Near: func(netip.Addr) bool { return tt.near }})
 				if tt.behind {
-					p.looks.backlog.fallBehind()
+					p.poller.latency.fallBehind()
 				}
-				go p.looks.run(t.Context(), beating(t.Context()))
+				go p.poller.run(t.Context(), beating(t.Context()))
 				in := &countingReader{deafReader: deafReader{moved: make(chan struct{})}}
-				far := &prompt{TCPConn: c, in: in, looks: &p.looks}
-				p.looks.add(far)
+				far := &lowLatencyConn{TCPConn: c, rw: in, poller: &p.poller}
+				p.poller.add(far)
 				began := time.Now()
-				if s := newServer(p, ln).greet(t.Context(), far); s != nil {
+				if s := newServer(p, ln).handshake(t.Context(), far); s != nil {
 					t.Error("silence is taken for a preface")
 				}
 				if took := time.Since(began); took != DefaultHandshakeTimeout {
@@ -415,8 +415,8 @@ func TestWhatALeaseHangsOnIsReadPromptly(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error)
-	const unmeasured = int64(longBacklog)
-	p.looks.backlog.waited.Store(unmeasured)
+	const unmeasured = int64(highLatency)
+	p.poller.latency.lastWait.Store(unmeasured)
 	go func() { served <- p.Serve(ctx, ln) }()
 	for k := Raft; k.known(); k++ {
 		dialled, err := p.DialServer(t.Context(), "a", "d", k)
@@ -424,11 +424,11 @@ func TestWhatALeaseHangsOnIsReadPromptly(t *testing.T) {
 			t.Fatal(err)
 		}
 		for end, c := range map[string]*Conn{"dialled": dialled, "accepted": <-accepted} {
-			w, is := c.Conn.(*prompt)
-			if is = is && !w.patient.Load(); is != (k != Forward && k != Trunk && k != Legs) {
+			w, is := c.Conn.(*lowLatencyConn)
+			if is = is && !w.pollerOff.Load(); is != (k != Forward && k != Trunk && k != Legs) {
 				t.Errorf("%s end of a %s stream: read promptly: %v", end, k, is)
 			}
-			if is && w.looks != &p.looks {
+			if is && w.poller != &p.poller {
 				t.Errorf("%s end of a %s stream does not know whether the process is behind", end, k)
 			}
 			if err := c.Close(); err != nil {
@@ -436,7 +436,7 @@ func TestWhatALeaseHangsOnIsReadPromptly(t *testing.T) {
 			}
 		}
 	}
-	for p.looks.backlog.waited.Load() == unmeasured { // until it is measured
+	for p.poller.latency.lastWait.Load() == unmeasured { // until it is measured
 		runtime.Gosched()
 	}
 	cancel()

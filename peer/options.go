@@ -121,7 +121,7 @@ func (o Options) withDefaults() Options {
 		o.Cluster = func() string { return "" }
 	}
 	if o.Past == nil {
-		o.Past = stranger{}
+		o.Past = trustingPast{}
 	}
 	if o.Lookup == nil {
 		o.Lookup = func(string) (string, bool) { return "", false }
@@ -133,7 +133,7 @@ func (o Options) withDefaults() Options {
 }
 
 // most is how many streams of a kind may be open.
-func (o *Options) most(k Kind) int {
+func (o *Options) maxStreams(k Kind) int {
 	if k == Forward {
 		return o.MaxForward
 	}

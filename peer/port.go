@@ -20,9 +20,9 @@ type Port struct {
 	// open counts the accepted streams of each kind that are not closed.
 	open [kinds]atomic.Int64
 	// counts is what Stats reports.
-	counts counters
-	quiet  quiet
-	looks  looks // taken while Serve runs
+	counts     counters
+	logLimiter logLimiter
+	poller     readPoller // taken while Serve runs
 }
 
 // New returns a Port that does nothing yet.

@@ -20,8 +20,8 @@ const (
 	// maxReason keeps a refusal within maxBody, whatever the ids in it.
 	maxReason = 768
 
-	helloHead  = len(magic) + 1 + 2     // magic, version, length
-	answerHead = len(magic) + 1 + 1 + 2 // magic, version, status, length
+	helloHead         = len(magic) + 1 + 2     // magic, version, length
+	responseHeaderLen = len(magic) + 1 + 1 + 2 // magic, version, status, length
 
 	accepted = 1
 )
@@ -37,8 +37,8 @@ type hello struct {
 	wantNode string
 	wantDisk string
 	// toldBoot and told are what is known of the wanted disk.
-	toldBoot uint64
-	told     Record
+	knownBoot uint64
+	known     Record
 }
 
 func (h hello) encode() ([]byte, error) {
@@ -47,7 +47,7 @@ func (h hello) encode() ([]byte, error) {
 	b[len(magic)] = Version
 	b = append(b, byte(h.kind))
 	b = appendRecord(b, h.from.Boot, h.from.Record)
-	b = appendRecord(b, h.toldBoot, h.told)
+	b = appendRecord(b, h.knownBoot, h.known)
 	b, err := appendIDs(b, h.from.Cluster, h.from.Node, h.from.Disk, h.wantNode, h.wantDisk)
 	if err != nil {
 		return nil, err
@@ -79,9 +79,9 @@ func decodeHello(b []byte) (hello, error) {
 		return hello{}, fmt.Errorf("%w: %d bytes", errMalformed, len(b))
 	}
 	h := hello{kind: Kind(b[0])}
-	h.from.Boot, h.from.Record = cutRecord(b[1:])
-	h.toldBoot, h.told = cutRecord(b[1+recordLen:])
-	err := cutIDs(b[1+2*recordLen:], &h.from.Cluster, &h.from.Node, &h.from.Disk, &h.wantNode, &h.wantDisk)
+	h.from.Boot, h.from.Record = parseRecord(b[1:])
+	h.knownBoot, h.known = parseRecord(b[1+recordLen:])
+	err := parseIDs(b[1+2*recordLen:], &h.from.Cluster, &h.from.Node, &h.from.Disk, &h.wantNode, &h.wantDisk)
 	if err != nil {
 		return hello{}, err
 	}
@@ -98,7 +98,7 @@ func readMagic(r io.Reader, head []byte) error {
 		return err
 	}
 	if head[0] == 0x16 && head[1] == 0x03 { // a handshake record of any TLS
-		return errSealed
+		return errTLS
 	}
 	if string(head[:len(magic)]) != magic {
 		return fmt.Errorf("%w: begins with %q", errNotPeer, head[:len(magic)])
@@ -129,7 +129,7 @@ func appendRecord(b []byte, boot uint64, r Record) []byte {
 }
 
 // cutRecord is the inverse of appendRecord; b is long enough.
-func cutRecord(b []byte) (boot uint64, r Record) {
+func parseRecord(b []byte) (boot uint64, r Record) {
 	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[8*i:]) }
 	return at(0), Record{Nonce: at(1), Term: at(2), Last: at(3), Applied: at(4)}
 }
@@ -146,7 +146,7 @@ func appendIDs(b []byte, ids ...string) ([]byte, error) {
 }
 
 // cutIDs is the inverse of appendIDs and wants b to end with the last id.
-func cutIDs(b []byte, ids ...*string) error {
+func parseIDs(b []byte, ids ...*string) error {
 	for _, id := range ids {
 		if len(b) == 0 {
 			return fmt.Errorf("%w: cut short", errMalformed)

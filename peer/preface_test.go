@@ -11,12 +11,12 @@ import (
 
 func testHello() hello {
 	return hello{
-		kind:     Raft,
-		from:     Identity{Cluster: "c1", Node: "a", Disk: "d1", Boot: 1 << 60, Record: Record{Nonce: 1<<64 - 1, Term: 2, Last: 3, Applied: 4}},
-		wantNode: strings.Repeat("n", maxID),
-		wantDisk: "d2",
-		toldBoot: 5,
-		told:     Record{Nonce: 6, Term: 7, Last: 8, Applied: 9},
+		kind:      Raft,
+		from:      Identity{Cluster: "c1", Node: "a", Disk: "d1", Boot: 1 << 60, Record: Record{Nonce: 1<<64 - 1, Term: 2, Last: 3, Applied: 4}},
+		wantNode:  strings.Repeat("n", maxID),
+		wantDisk:  "d2",
+		knownBoot: 5,
+		known:     Record{Nonce: 6, Term: 7, Last: 8, Applied: 9},
 	}
 }
 
@@ -43,7 +43,7 @@ func TestAnswerSurvivesTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := bytes.NewReader(append(b, "rest"...))
-	if got, err := readAnswer(r); err != nil || got != want {
+	if got, err := readResponse(r); err != nil || got != want {
 		t.Errorf("readAnswer = %+v, %v, want %+v", got, err, want)
 	}
 	if r.Len() != len("rest") {
@@ -53,7 +53,7 @@ func TestAnswerSurvivesTheWire(t *testing.T) {
 
 func TestLongestRefusalCanBeRead(t *testing.T) {
 	b := encodeRefused(refuse(RefusedCluster, "%s", strings.Repeat("ü", maxBody)))
-	_, err := readAnswer(bytes.NewReader(b))
+	_, err := readResponse(bytes.NewReader(b))
 	var re *RefusedError
 	if !errors.As(err, &re) || re.Code != RefusedCluster {
 		t.Fatalf("readAnswer = %v, want the refusal", err)
@@ -78,7 +78,7 @@ func TestCutMessagesAreErrors(t *testing.T) {
 		}
 	}
 	for i := range a {
-		if _, err := readAnswer(bytes.NewReader(a[:i])); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		if _, err := readResponse(bytes.NewReader(a[:i])); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			t.Errorf("answer cut at %d: %v, want an end of file", i, err)
 		}
 	}
@@ -132,7 +132,7 @@ func FuzzReadAnswer(f *testing.F) {
 	f.Add(encodeRefused(refuse(RefusedNode, "no")))
 	f.Add([]byte("SHWY\x01\x00\x00\x00"))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		id, err := readAnswer(bytes.NewReader(in))
+		id, err := readResponse(bytes.NewReader(in))
 		var re *RefusedError
 		if errors.As(err, &re) && !utf8.ValidString(re.Reason) {
 			t.Fatalf("reason %q is not UTF-8", re.Reason)

@@ -39,8 +39,8 @@ type Meeting struct {
 }
 
 // stranger is the Past of a node that says nothing and believes everybody.
-type stranger struct{}
+type trustingPast struct{}
 
-func (stranger) Own() Record                                     { return Record{} }
-func (stranger) Known(string, string) (uint64, Record)           { return 0, Record{} }
-func (stranger) Meet(context.Context, Meeting) (Refusal, string) { return 0, "" }
+func (trustingPast) Own() Record                                     { return Record{} }
+func (trustingPast) Known(string, string) (uint64, Record)           { return 0, Record{} }
+func (trustingPast) Meet(context.Context, Meeting) (Refusal, string) { return 0, "" }

@@ -12,14 +12,14 @@ import (
 )
 
 // prompts returns both ends of a connection over loopback.
-func prompts(t *testing.T) (a, b *prompt) {
+func prompts(t *testing.T) (a, b *lowLatencyConn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = ln.Close() }()
-	var ends [2]*prompt
+	var ends [2]*lowLatencyConn
 	for i, open := range []func() (net.Conn, error){
 		func() (net.Conn, error) { return net.Dial("tcp", ln.Addr().String()) }, ln.Accept,
 	} {
@@ -27,7 +27,7 @@ func prompts(t *testing.T) (a, b *prompt) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, ok := promptly(c, nil).(*prompt)
+		p, ok := newLowLatencyConn(c, nil).(*lowLatencyConn)
 		if !ok {
 			t.Fatalf("%T is not made prompt", c)
 		}
@@ -73,14 +73,14 @@ func TestLooksFindWhatReadsDo(t *testing.T) {
 	buf := make([]byte, 4)
 	look := func(what, want string, over error) {
 		t.Helper()
-		b.looks = new(looks)
-		b.looks.backlog.fallBehind()
+		b.poller = new(readPoller)
+		b.poller.latency.fallBehind()
 		n, err := b.Read(buf)
 		if string(buf[:n]) != want || !errors.Is(err, over) {
 			t.Errorf("%s: %q, %v, want %q, %v", what, buf[:n], err, want, over)
 		}
 	}
-	in, ok := b.in.(interface {
+	in, ok := b.rw.(interface {
 		Look(b []byte) (n int, there bool, err error)
 	})
 	if !ok {
@@ -142,7 +142,7 @@ func TestRawSocketsFailAsOthersDo(t *testing.T) {
 
 func TestRawReadsTellWhatWasThere(t *testing.T) {
 	a, b := prompts(t)
-	in, ok := b.in.(*raw)
+	in, ok := b.rw.(*rawConn)
 	if !ok {
 		t.Skip("sockets are not read below their net.Conn here")
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // raw reads and writes a socket without a word to the scheduler, see rawio.Stream.
-type raw struct {
+type rawConn struct {
 	*net.TCPConn
 	conn   syscall.RawConn
 	stream rawio.Stream
@@ -23,33 +23,33 @@ func newRaw(c *net.TCPConn) readWriter {
 	if err != nil {
 		return c
 	}
-	r := &raw{TCPConn: c, conn: conn}
-	r.stream.Open(conn)
-	return r
+	rc := &rawConn{TCPConn: c, conn: conn}
+	rc.stream.Open(conn)
+	return rc
 }
 
 // Read implements net.Conn.
-func (r *raw) Read(b []byte) (int, error) {
-	n, err := r.stream.Read(b)
-	return n, r.broken("read", err)
+func (rc *rawConn) Read(b []byte) (int, error) {
+	n, err := rc.stream.Read(b)
+	return n, rc.broken("read", err)
 }
 
 // AtOnce reports whether the last Read found something, or an end, as it began.
-func (r *raw) AtOnce() bool { return r.stream.Tries() == 1 }
+func (rc *rawConn) AtOnce() bool { return rc.stream.Tries() == 1 }
 
 // Look reads what is there, without waiting; there is false if nothing is.
-func (r *raw) Look(b []byte) (n int, there bool, err error) {
+func (rc *rawConn) Look(b []byte) (n int, there bool, err error) {
 	if len(b) == 0 {
 		return 0, true, nil
 	}
-	closed := r.conn.Control(func(fd uintptr) { n, err = rawio.Read(fd, b) })
+	closed := rc.conn.Control(func(fd uintptr) { n, err = rawio.Read(fd, b) })
 	switch {
 	case closed != nil:
 		return 0, true, closed
 	case err == syscall.EAGAIN: //nolint:errorlint // never wrapped
 		return 0, false, nil
 	case err != nil:
-		return 0, true, r.broken("read", err)
+		return 0, true, rc.broken("read", err)
 	case n == 0:
 		return 0, true, io.EOF
 	}
@@ -57,15 +57,15 @@ func (r *raw) Look(b []byte) (n int, there bool, err error) {
 }
 
 // Write implements net.Conn.
-func (r *raw) Write(b []byte) (int, error) {
-	n, err := r.stream.Write(b)
-	return n, r.broken("write", err)
+func (rc *rawConn) Write(b []byte) (int, error) {
+	n, err := rc.stream.Write(b)
+	return n, rc.broken("write", err)
 }
 
 // broken makes of an error of the kernel what package net does.
-func (r *raw) broken(op string, err error) error {
+func (rc *rawConn) broken(op string, err error) error {
 	if _, kernels := err.(syscall.Errno); !kernels { //nolint:errorlint // never wrapped
 		return err
 	}
-	return &net.OpError{Op: op, Net: "tcp", Source: r.LocalAddr(), Addr: r.RemoteAddr(), Err: err}
+	return &net.OpError{Op: op, Net: "tcp", Source: rc.LocalAddr(), Addr: rc.RemoteAddr(), Err: err}
 }

@@ -41,14 +41,14 @@ func TestStreamsGoPastPackageNet(t *testing.T) {
 		for _, diverted := range []bool{false, true} {
 			near, far := prompts(t)
 			var all [2]*watched
-			for i, p := range []*prompt{near, far} {
-				r, is := p.in.(*raw)
+			for i, p := range []*lowLatencyConn{near, far} {
+				rc, is := p.rw.(*rawConn)
 				if !is {
-					t.Fatalf("a connection is read as %T", p.in)
+					t.Fatalf("a connection is read as %T", p.rw)
 				}
-				all[i] = &watched{RawConn: r.conn}
-				r.stream.Open(all[i]) // nothing is under way
-				if c := settle(p, k); c != p {
+				all[i] = &watched{RawConn: rc.conn}
+				rc.stream.Open(all[i]) // nothing is under way
+				if c := applyKind(p, k); c != p {
 					t.Fatalf("a stream of kind %s is %T, want the connection itself", k, c)
 				}
 			}
@@ -92,12 +92,12 @@ func TestBothEndsOfATrunkGoPastPackageNet(t *testing.T) {
 	}
 	far := <-accepted
 	for _, c := range []*Conn{near, far} {
-		under, is := c.NetConn().(*prompt)
+		under, is := c.NetConn().(*lowLatencyConn)
 		if !is {
 			t.Fatalf("a trunk is a %T", c.NetConn())
 		}
-		if _, is = under.in.(*raw); !is {
-			t.Errorf("a trunk is read as %T", under.in)
+		if _, is = under.rw.(*rawConn); !is {
+			t.Errorf("a trunk is read as %T", under.rw)
 		}
 		_ = c.Close()
 	}

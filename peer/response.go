@@ -13,13 +13,13 @@ import (
 // accepted, version 2: boot (8) and record (4 × 8), then cluster, node, disk, each
 // with its length (1) before it.
 func encodeAccepted(self Identity) ([]byte, error) {
-	b := answerHeader(accepted)
+	b := responseHeader(accepted)
 	b = appendRecord(b, self.Boot, self.Record)
 	b, err := appendIDs(b, self.Cluster, self.Node, self.Disk)
 	if err != nil {
 		return nil, err
 	}
-	return finishAnswer(b), nil
+	return finishResponse(b), nil
 }
 
 func encodeRefused(e *RefusedError) []byte {
@@ -27,30 +27,30 @@ func encodeRefused(e *RefusedError) []byte {
 	if len(reason) > maxReason {
 		reason = strings.ToValidUTF8(reason[:maxReason], "")
 	}
-	return finishAnswer(append(answerHeader(byte(e.Code)), reason...))
+	return finishResponse(append(responseHeader(byte(e.Code)), reason...))
 }
 
-func answerHeader(status byte) []byte {
-	b := make([]byte, answerHead, 128)
+func responseHeader(status byte) []byte {
+	b := make([]byte, responseHeaderLen, 128)
 	copy(b, magic)
 	b[len(magic)] = Version
 	b[len(magic)+1] = status
 	return b
 }
 
-func finishAnswer(b []byte) []byte {
-	binary.BigEndian.PutUint16(b[answerHead-2:], uint16(len(b)-answerHead))
+func finishResponse(b []byte) []byte {
+	binary.BigEndian.PutUint16(b[responseHeaderLen-2:], uint16(len(b)-responseHeaderLen))
 	return b
 }
 
 // readAnswer reads exactly one answer: the other side's identity, or its
 // refusal as a *RefusedError without the node's name.
-func readAnswer(r io.Reader) (Identity, error) {
-	var head [answerHead]byte
+func readResponse(r io.Reader) (Identity, error) {
+	var head [responseHeaderLen]byte
 	if err := readMagic(r, head[:]); err != nil {
 		return Identity{}, err
 	}
-	body, err := readBody(r, binary.BigEndian.Uint16(head[answerHead-2:]))
+	body, err := readBody(r, binary.BigEndian.Uint16(head[responseHeaderLen-2:]))
 	if err != nil {
 		return Identity{}, err
 	}
@@ -73,8 +73,8 @@ func decodeAccepted(b []byte) (Identity, error) {
 		return Identity{}, fmt.Errorf("%w: %d bytes", errMalformed, len(b))
 	}
 	var id Identity
-	id.Boot, id.Record = cutRecord(b)
-	if err := cutIDs(b[recordLen:], &id.Cluster, &id.Node, &id.Disk); err != nil {
+	id.Boot, id.Record = parseRecord(b)
+	if err := parseIDs(b[recordLen:], &id.Cluster, &id.Node, &id.Disk); err != nil {
 		return Identity{}, err
 	}
 	if id.Node == "" {

@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	probeEvery = 20 * time.Millisecond
+	latencyProbeInterval = 20 * time.Millisecond
 	// longBacklog is how long a goroutine that is ready waits for its turn in a process
 	// that is behind.
-	longBacklog = 5 * time.Millisecond
+	highLatency = 5 * time.Millisecond
 	// backlogCounts is for how long what was measured counts: nothing is measured while the
 	// process is not busy.
-	backlogCounts = 5 * probeEvery
+	latencyMaxAge = 5 * latencyProbeInterval
 )
 
 // backlog measures for how long a goroutine that is ready waits for its turn, behind all
 // that are: what the poller wakes waits so, and what a timer wakes does not.
-type backlog struct {
-	since  atomic.Int64 // when the wait began that is under way, in Unix nanoseconds; zero: none is
-	waited atomic.Int64 // the last one
-	ended  atomic.Int64 // when that one did, in Unix nanoseconds
+type schedLatency struct {
+	waitStart atomic.Int64 // when the wait began that is under way, in Unix nanoseconds; zero: none is
+	lastWait  atomic.Int64 // the last one
+	lastEnd   atomic.Int64 // when that one did, in Unix nanoseconds
 }
 
 // run measures until ctx ends, while the process is busy.
-func (l *backlog) run(ctx context.Context, p *clock.Pulse) {
-	t := p.WhileBusy(probeEvery)
+func (sl *schedLatency) run(ctx context.Context, p *clock.Pulse) {
+	t := p.WhileBusy(latencyProbeInterval)
 	defer t.Stop()
 	for {
 		select {
@@ -38,21 +38,21 @@ func (l *backlog) run(ctx context.Context, p *clock.Pulse) {
 			return
 		}
 		begun := time.Now()
-		l.since.Store(begun.UnixNano())
+		sl.waitStart.Store(begun.UnixNano())
 		runtime.Gosched() // to the end of the line
-		l.note(begun, time.Now())
+		sl.record(begun, time.Now())
 	}
 }
 
 // note notes that a wait has ended.
-func (l *backlog) note(begun, ended time.Time) {
-	l.waited.Store(int64(ended.Sub(begun)))
-	l.ended.Store(ended.UnixNano())
-	l.since.Store(0)
+func (sl *schedLatency) record(begun, ended time.Time) {
+	sl.lastWait.Store(int64(ended.Sub(begun)))
+	sl.lastEnd.Store(ended.UnixNano())
+	sl.waitStart.Store(0)
 }
 
 // long reports that the process is behind.
-func (l *backlog) long(now time.Time) bool {
-	since, at := l.since.Load(), now.UnixNano()
-	return l.waited.Load() > int64(longBacklog) && at-l.ended.Load() < int64(backlogCounts) || since != 0 && at-since > int64(longBacklog)
+func (sl *schedLatency) isHigh(now time.Time) bool {
+	since, at := sl.waitStart.Load(), now.UnixNano()
+	return sl.lastWait.Load() > int64(highLatency) && at-sl.lastEnd.Load() < int64(latencyMaxAge) || since != 0 && at-since > int64(highLatency)
 }

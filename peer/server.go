@@ -21,7 +21,7 @@ type server struct {
 	// closed means that no connection may be added any more.
 	closed bool
 	// young holds the connections that are not through the preface.
-	young young
+	pending pendingConns
 	// conns holds the streams that are.
 	conns map[*Conn]struct{}
 }
@@ -44,8 +44,8 @@ func (s *server) run(ctx context.Context) error {
 			pulse = new(clock.Pulse)
 			s.wg.Go(func() { pulse.Run(ctx) })
 		}
-		s.wg.Go(func() { s.p.looks.run(ctx, pulse) })
-		s.wg.Go(func() { s.p.looks.backlog.run(ctx, pulse) })
+		s.wg.Go(func() { s.p.poller.run(ctx, pulse) })
+		s.wg.Go(func() { s.p.poller.latency.run(ctx, pulse) })
 	}
 	err := s.accept(ctx)
 	cancel()
@@ -65,13 +65,13 @@ func (s *server) accept(ctx context.Context) error {
 		raw, err := s.ln.Accept()
 		if err == nil {
 			pause = least
-			s.wg.Go(func() { s.serve(ctx, promptly(raw, &s.p.looks)) })
+			s.wg.Go(func() { s.serve(ctx, newLowLatencyConn(raw, &s.p.poller)) })
 			continue
 		}
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
 			return err
 		}
-		if s.p.quiet.fresh(nil, &s.p.o, err.Error()) {
+		if s.p.logLimiter.allow(nil, &s.p.o, err.Error()) {
 			s.p.o.Log.Error().Err(err).Msg("peer connection not accepted")
 		}
 		t := time.NewTimer(pause)
@@ -87,17 +87,17 @@ func (s *server) accept(ctx context.Context) error {
 
 // serve takes one connection through the preface to its handler.
 func (s *server) serve(ctx context.Context, raw net.Conn) {
-	c := s.greet(ctx, raw)
+	c := s.handshake(ctx, raw)
 	if c == nil {
 		_ = raw.Close()
 		return
 	}
-	defer s.survive(c)
+	defer s.recoverHandler(c)
 	s.p.handlers[c.kind](ctx, c)
 }
 
 // survive ends the stream, and only that, on which a handler met a bug.
-func (s *server) survive(c *Conn) {
+func (s *server) recoverHandler(c *Conn) {
 	if v := recover(); v != nil {
 		s.p.o.Log.Error().Str("peer", c.Node()).Stringer("kind", c.Kind()).Any("panic", v).Bytes("stack", debug.Stack()).
 			Msg("peer stream panicked: please report this")
@@ -107,14 +107,14 @@ func (s *server) survive(c *Conn) {
 
 // greet speaks the port's part on raw. It returns nil when nothing came of it;
 // closing raw is the caller's then.
-func (s *server) greet(ctx context.Context, raw net.Conn) *Conn {
-	young := s.add(raw)
+func (s *server) handshake(ctx context.Context, raw net.Conn) *Conn {
+	young := s.addPending(raw)
 	if young == nil {
 		return nil
 	}
-	defer s.drop(young)
-	if !young.from.node {
-		mistrust(raw)
+	defer s.removePending(young)
+	if !young.source.node {
+		disablePolling(raw)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.p.o.HandshakeTimeout)
 	defer cancel()
@@ -123,45 +123,45 @@ func (s *server) greet(ctx context.Context, raw net.Conn) *Conn {
 	if s.p.o.WrapServer != nil {
 		w, err := s.p.o.WrapServer(ctx, raw)
 		if err != nil {
-			s.unsealed(raw, err)
+			s.rejectTLS(raw, err)
 			return nil
 		}
 		under = w
 	}
 	h, err := readHello(under)
 	if err != nil {
-		s.unreadable(under, err)
+		s.rejectHello(under, err)
 		return nil
 	}
 	if re := s.p.admit(ctx, under, h); re != nil {
 		s.refuse(under, re, h.from.Node)
 		return nil
 	}
-	return s.enter(raw, under, h, young)
+	return s.openStream(raw, under, h, young)
 }
 
 // enter makes a stream of a connection whose preface is right, and tells the
 // dialer so.
-func (s *server) enter(raw, under net.Conn, h hello, young *youngConn) *Conn {
+func (s *server) openStream(raw, under net.Conn, h hello, young *pendingConn) *Conn {
 	p := s.p
 	p.tune(raw, h.kind)
-	if n := p.open[h.kind].Add(1); n > int64(p.o.most(h.kind)) {
+	if n := p.open[h.kind].Add(1); n > int64(p.o.maxStreams(h.kind)) {
 		p.open[h.kind].Add(-1)
 		s.refuse(under, refuse(RefusedBusy, "%d streams of kind %s are open, as many as may be",
-			p.o.most(h.kind), h.kind), h.from.Node)
+			p.o.maxStreams(h.kind), h.kind), h.from.Node)
 		return nil
 	}
-	if plain := settle(raw, h.kind); p.o.WrapServer == nil {
+	if plain := applyKind(raw, h.kind); p.o.WrapServer == nil {
 		under = plain
 	}
-	c := &Conn{Conn: under, kind: h.kind, peer: h.from, direct: p.o.WrapServer == nil, onClose: s.forget}
+	c := &Conn{Conn: under, kind: h.kind, peer: h.from, direct: p.o.WrapServer == nil, onClose: s.removeConn}
 	// From here on nobody evicts it: what the dialer is told must hold.
 	if !s.promote(young, c) {
 		_ = c.Close()
 		return nil
 	}
-	if err := s.welcome(raw, c); err != nil {
-		s.broken(raw, err)
+	if err := s.sendAccepted(raw, c); err != nil {
+		s.countBroken(raw, err)
 		_ = c.Close()
 		return nil
 	}
@@ -170,7 +170,7 @@ func (s *server) enter(raw, under net.Conn, h hello, young *youngConn) *Conn {
 }
 
 // welcome sends the acceptance and lifts the handshake's deadline.
-func (s *server) welcome(raw net.Conn, c *Conn) error {
+func (s *server) sendAccepted(raw net.Conn, c *Conn) error {
 	b, err := encodeAccepted(s.p.self())
 	if err != nil {
 		return err
@@ -183,10 +183,10 @@ func (s *server) welcome(raw net.Conn, c *Conn) error {
 
 // promote moves a connection from the young to the streams. It reports false
 // when the port is closing.
-func (s *server) promote(young *youngConn, c *Conn) bool {
+func (s *server) promote(young *pendingConn, c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.young.remove(young)
+	s.pending.remove(young)
 	if s.closed {
 		return false
 	}
@@ -195,7 +195,7 @@ func (s *server) promote(young *youngConn, c *Conn) bool {
 }
 
 // forget ends the bookkeeping of a closed stream.
-func (s *server) forget(c *Conn) {
+func (s *server) removeConn(c *Conn) {
 	s.p.open[c.kind].Add(-1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -204,13 +204,13 @@ func (s *server) forget(c *Conn) {
 
 // add takes raw among the young, closing another one if they are too many. It
 // returns nil when the port is closing, or raw is the one too many.
-func (s *server) add(raw net.Conn) *youngConn {
+func (s *server) addPending(raw net.Conn) *pendingConn {
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
 		return nil
 	}
-	c, out := s.young.add(raw, &s.p.o)
+	c, out := s.pending.add(raw, &s.p.o)
 	s.mu.Unlock()
 	if out != nil {
 		s.p.counts.evicted.Add(1)
@@ -219,10 +219,10 @@ func (s *server) add(raw net.Conn) *youngConn {
 	return c
 }
 
-func (s *server) drop(c *youngConn) {
+func (s *server) removePending(c *pendingConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.young.remove(c) // does nothing if it was evicted or promoted
+	s.pending.remove(c) // does nothing if it was evicted or promoted
 }
 
 // closeAll closes what was accepted and lets nothing more in.
@@ -230,7 +230,7 @@ func (s *server) closeAll() {
 	s.mu.Lock()
 	s.closed = true
 	var all []net.Conn
-	s.young.each(func(c net.Conn) { all = append(all, c) })
+	s.pending.each(func(c net.Conn) { all = append(all, c) })
 	for c := range s.conns {
 		all = append(all, c)
 	}

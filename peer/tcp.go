@@ -17,7 +17,7 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 // are left alone. Errors are not: a socket that takes no options is dead, and
 // the next read or write says so better.
 func (p *Port) tune(c net.Conn, k Kind) {
-	if w, ok := c.(*prompt); ok {
+	if w, ok := c.(*lowLatencyConn); ok {
 		c = w.TCPConn
 	}
 	t, ok := c.(*net.TCPConn)
