@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// admit decides whether this node takes the stream that h asks for, learning
-// the cluster's id if h may teach it. Under is the connection that h came by.
+// admit decides whether this node accepts the stream that h requests. It adopts the cluster of the
+// dialer if h permits that. under is the connection on which h arrived.
 func (p *Port) admit(ctx context.Context, under net.Conn, h hello) *RefusedError {
 	if v, ok := under.(Voucher); ok {
 		if err := v.Vouch(h.from.Node); err != nil {
@@ -37,21 +37,21 @@ func (p *Port) admit(ctx context.Context, under net.Conn, h hello) *RefusedError
 	if !adopt {
 		return nil
 	}
-	// It comes last: only a stream that is right in everything else may make a
-	// node adopt. Exactly this node and this disk were asked for, by a server of
-	// the cluster: its leader has added us.
+	// This is the last check: only a stream that has passed all others may change the cluster of
+	// this node. A server of the cluster requested exactly this node and disk, so its leader has
+	// added this node.
 	if err := p.o.Adopt(h.from.Cluster); err != nil {
 		return refuse(RefusedCluster, "this node cannot take cluster %q as its own: %v", h.from.Cluster, err)
 	}
 	return nil
 }
 
-// clustersDiffer is the reason of a RefusedCluster that names the dialer, its cluster and that
-// of the node: Belongs reads it.
+// clustersDiffer is the reason of a RefusedCluster that contains the dialer, its cluster and the
+// cluster of the node. Port.Belongs parses it.
 const clustersDiffer = "node %q belongs to cluster %q, this node to %q"
 
-// judgeCluster reports whether the clusters fit, and whether they do so only
-// once this node has adopted the dialer's.
+// checkCluster reports whether the clusters match, and whether this node must first adopt the
+// cluster of the dialer.
 func (p *Port) checkCluster(h hello) (adopt bool, _ *RefusedError) {
 	own, theirs := p.o.Cluster(), h.from.Cluster
 	switch {

@@ -8,13 +8,13 @@ import (
 	"syscall"
 )
 
-// Conn is a stream past the preface. Reads and writes go straight to the
-// connection beneath: nothing is buffered here.
+// Conn is a stream after the handshake. Reads and writes go directly to the underlying connection,
+// without buffering.
 type Conn struct {
 	net.Conn
 	kind Kind
 	peer Identity
-	// direct means that nothing wraps the connection that was dialed or accepted.
+	// direct means that nothing, such as TLS, wraps the socket.
 	direct bool
 
 	once    sync.Once
@@ -22,31 +22,31 @@ type Conn struct {
 	err     error
 }
 
-// Kind returns what the stream is for.
+// Kind returns the purpose of the stream.
 func (c *Conn) Kind() Kind { return c.kind }
 
-// Node returns the other side's node id.
+// Node returns the node id of the other side.
 func (c *Conn) Node() string { return c.peer.Node }
 
-// Boot returns the other side's boot.
+// Boot returns the boot of the other side.
 func (c *Conn) Boot() uint64 { return c.peer.Boot }
 
-// Nonce returns that of the other side's process, zero if it did not say it yet.
+// Nonce returns the nonce of the process at the other side, zero if it has not reported one.
 func (c *Conn) Nonce() uint64 { return c.peer.Nonce }
 
-// Peer returns all that the other side said about itself.
+// Peer returns all that the other side reported about itself.
 func (c *Conn) Peer() Identity { return c.peer }
 
-// NetConn returns the connection beneath, as Options.Dial, the listener or a
-// Wrap hook made it. It must be closed through c.
+// NetConn returns the underlying connection, as Options.Dial, the listener or a Wrap hook created
+// it. It must be closed through c.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// Direct reports whether what SyscallConn reads is what Read reads. Over TLS it
-// is not: then the socket is for looking at only.
+// Direct reports whether SyscallConn reads the same bytes as Read. It does not over TLS; the
+// socket may then only be inspected.
 func (c *Conn) Direct() bool { return c.direct }
 
-// SyscallConn gives access to the socket, for looking at it without reading
-// (MSG_PEEK). It returns errors.ErrUnsupported when there is none beneath.
+// SyscallConn returns the socket, to inspect it without reading (MSG_PEEK). It returns
+// errors.ErrUnsupported if there is none.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	s, ok := c.Conn.(syscall.Conn)
 	if !ok {
@@ -55,8 +55,8 @@ func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	return s.SyscallConn()
 }
 
-// CloseWrite ends this side's half of the stream. It returns
-// errors.ErrUnsupported when the connection beneath cannot be half closed.
+// CloseWrite closes the sending direction. It returns errors.ErrUnsupported if the underlying
+// connection has no half close.
 func (c *Conn) CloseWrite() error {
 	w, ok := c.Conn.(interface{ CloseWrite() error })
 	if !ok {
@@ -65,7 +65,7 @@ func (c *Conn) CloseWrite() error {
 	return w.CloseWrite()
 }
 
-// Close closes the stream. Further calls return what the first one did.
+// Close closes the stream. Further calls return the result of the first one.
 func (c *Conn) Close() error {
 	c.once.Do(func() {
 		c.err = c.Conn.Close()

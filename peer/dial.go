@@ -9,20 +9,21 @@ import (
 	"time"
 )
 
-// Dial opens a stream of the kind to a node, wherever it is now. ctx bounds
-// the dialing only, as does HandshakeTimeout. What the error says:
+// Dial opens a stream of a kind to a node, at its current address. ctx and HandshakeTimeout limit
+// only the dialing. Its errors are:
 //
-//   - ErrUnknownNode: Lookup does not know the node.
-//   - IsRefused(err): nobody listens at its address.
-//   - a *RefusedError: somebody listens and does not want this stream. A node
-//     that does not know this one yet is asked again for 5 s.
-//   - anything else: no answer, a broken connection, ctx.
+//   - ErrUnknownNode: Lookup has no address for the node.
+//   - IsRefused(err): no process listens at its address.
+//   - a *RefusedError: a node listens and refuses this stream. If that node does not know this
+//     one yet, Dial tries again for 5 s.
+//   - ErrNotTrusted: Past refuses the other side.
+//   - any other error: no response, a broken connection, or the end of ctx.
 func (p *Port) Dial(ctx context.Context, node string, kind Kind) (*Conn, error) {
 	return p.dial(ctx, node, "", kind)
 }
 
-// DialServer is Dial for a server on one certain disk: if the node has another
-// by now, it refuses.
+// DialServer is Dial for a server with a certain disk. The node refuses if it has another disk
+// now.
 func (p *Port) DialServer(ctx context.Context, node, disk string, kind Kind) (*Conn, error) {
 	return p.dial(ctx, node, disk, kind)
 }
@@ -47,8 +48,8 @@ func (p *Port) dial(ctx context.Context, node, disk string, kind Kind) (*Conn, e
 	return p.dialUntilKnown(ctx, node, first, kind, err)
 }
 
-// How a node is dialed again that has not heard of this one: gossip takes a
-// moment.
+// A node that does not know this one yet is dialed again for retryUnknownFor, because gossip takes a
+// moment. The pause doubles from minUnknownPause to maxUnknownPause.
 const (
 	retryUnknownFor = 5 * time.Second
 	minUnknownPause = 25 * time.Millisecond
@@ -60,8 +61,8 @@ func isUnknown(err error) bool {
 	return ok && re.Code == RefusedUnknown
 }
 
-// insist dials until the other side knows this node, ctx ends or insistFor is
-// over.
+// dialUntilKnown dials until the other side knows this node, ctx ends, or retryUnknownFor has
+// passed.
 func (p *Port) dialUntilKnown(ctx context.Context, node string, h []byte, kind Kind, last error) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, retryUnknownFor)
 	defer cancel()
@@ -85,17 +86,17 @@ func (p *Port) dialUntilKnown(ctx context.Context, node string, h []byte, kind K
 	}
 }
 
-// dialsAgain is what an error of Options.WrapClient may be.
+// retryableError is an error of Options.WrapClient that may request another dial.
 type retryableError interface {
 	error
 	DialAgain() bool
 }
 
-// dialsMost is how often it is dialed at most because what is beneath the preface asks for
-// that: another stream that begins meanwhile may leave what is out of date, too.
+// maxDialAttempts limits the dials that WrapClient requests. One may not be enough, because
+// another stream that starts at the same time can leave outdated state, too.
 const maxDialAttempts = 4
 
-// try dials, and again if what is beneath the preface asks for that.
+// dialWithRetry dials, and dials again if WrapClient requests that.
 func (p *Port) dialWithRetry(ctx context.Context, node string, h []byte, kind Kind) (c *Conn, err error) {
 	for range maxDialAttempts {
 		c, err = p.dialOnce(ctx, node, h, kind)
@@ -106,7 +107,7 @@ func (p *Port) dialWithRetry(ctx context.Context, node string, h []byte, kind Ki
 	return c, err
 }
 
-// once dials once.
+// dialOnce looks up the node and dials it once.
 func (p *Port) dialOnce(ctx context.Context, node string, h []byte, kind Kind) (*Conn, error) {
 	addr, ok := p.o.Lookup(node)
 	if !ok {
@@ -115,9 +116,9 @@ func (p *Port) dialOnce(ctx context.Context, node string, h []byte, kind Kind) (
 	return p.dialAddr(ctx, addr, node, h, kind)
 }
 
-// Belongs asks the node that is said to be at a peer address, and that another cluster than
-// this node's shows, to which one it belongs. It answers for itself, sealed as any stream: what
-// others say of it may be old, or made up. An error: there is none, or it does not say.
+// Belongs asks the node at addr, which the gossip of another cluster lists, to which cluster it
+// belongs. The node itself answers, over TLS if the port uses it: reports of other nodes may be
+// old or forged. It returns an error if no node answers or the answer does not contain a cluster.
 func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, err error) {
 	self := p.self()
 	h, err := (&hello{kind: Control, from: self, wantNode: node}).encode()
@@ -126,20 +127,21 @@ func (p *Port) Belongs(ctx context.Context, node, addr string) (cluster string, 
 	}
 	c, err := p.dialAddr(ctx, addr, node, h, Control)
 	if err == nil {
-		_ = c.Close() // it was asked for its answer alone
+		_ = c.Close() // only its response was needed
 		return c.peer.Cluster, nil
 	}
 	var dialer, its, own string
 	if re, ok := errors.AsType[*RefusedError](err); ok && re.Code == RefusedCluster {
-		if n, _ := fmt.Sscanf(re.Reason, clustersDiffer, &dialer, &its, &own); n == 3 && its == self.Cluster { // what is missing counts
+		if n, _ := fmt.Sscanf(re.Reason, clustersDiffer, &dialer, &its, &own); n == 3 && its == self.Cluster { // n reports missing values
 			return own, nil
 		}
 	}
 	return "", err
 }
 
-// Identify returns what the node at a peer address, with a disk, says about itself. The address
-// need not be the one that Lookup returns. Another node or disk there is an error.
+// Identify returns what the node at addr, with the given disk, reports about itself. The address
+// may differ from the one that Lookup returns. It returns an error if another node or disk is
+// there.
 func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity, error) {
 	h, err := (&hello{kind: Control, from: p.self(), wantNode: node, wantDisk: disk}).encode()
 	if err != nil {
@@ -149,11 +151,11 @@ func (p *Port) Identify(ctx context.Context, node, disk, addr string) (Identity,
 	if err != nil {
 		return Identity{}, err
 	}
-	_ = c.Close() // it was dialed for its answer alone
+	_ = c.Close() // only its response was needed
 	return c.peer, nil
 }
 
-// at dials a node at an address.
+// dialAddr dials a node at an address.
 func (p *Port) dialAddr(ctx context.Context, addr, node string, h []byte, kind Kind) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.HandshakeTimeout)
 	defer cancel()
@@ -174,8 +176,8 @@ func (p *Port) dialAddr(ctx context.Context, addr, node string, h []byte, kind K
 	return c, nil
 }
 
-// greet speaks the dialer's part on raw. It gives raw back without deadlines,
-// or returns an error and leaves the closing to the caller.
+// handshake performs the dialer's part of the handshake on raw. It clears the deadlines of raw, or
+// returns an error; the caller closes raw then.
 func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node string, kind Kind) (*Conn, error) {
 	stop := context.AfterFunc(ctx, func() {
 		_ = raw.SetDeadline(time.Unix(1, 0)) // in the past: ends reads and writes
@@ -221,7 +223,8 @@ func (p *Port) handshake(ctx context.Context, raw net.Conn, h []byte, node strin
 	return &Conn{Conn: c, kind: kind, peer: peer, direct: p.o.WrapClient == nil}, nil
 }
 
-// checkAnswer trusts the other side no more than it trusts us.
+// checkAnswer verifies the node and cluster of the other side, as the other side does for this
+// node.
 func (p *Port) checkAnswer(peer Identity, node string) error {
 	var re *RefusedError
 	own := p.o.Cluster()
@@ -237,7 +240,8 @@ func (p *Port) checkAnswer(peer Identity, node string) error {
 	return re
 }
 
-// because names the end of ctx instead of the deadline error it led to.
+// contextCause returns the cause of the end of ctx instead of the deadline error that resulted
+// from it.
 func contextCause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -1,30 +1,33 @@
-// Package peer is the one port that nodes reach each other on.
+// Package peer implements the port that nodes use among themselves.
 //
-// Raft, heartbeats, forwarded requests and control messages share it. Whoever
-// dials says first, in a preface of a few dozen bytes, who he is, whom he
-// wants and what the stream is for; the other side accepts and names itself,
-// or refuses with a reason a person can act on. After that the bytes belong to
-// the stream's kind, and this package neither reads ahead nor buffers:
+// Raft, heartbeats, forwarded requests and control messages share the port. A dialer first sends a
+// hello of a few dozen bytes: its identity, the wanted node, and the kind of the stream. The port
+// accepts it and sends its own identity, or refuses it with a reason for an operator. After that,
+// the bytes belong to the handler of the kind. This package neither reads ahead nor buffers:
 //
 //	dialer                                   port
-//	  "SHWY" version length kind me you  ──►   right cluster? right node?
-//	                                           right disk? known kind? room?
-//	  "SHWY" version status length me    ◄──   accepted, or a reason and close
-//	  ...bytes of the kind...           ◄─►    the kind's handler
+//	  "SHWY" version length hello        ──►   same cluster? this node? this disk?
+//	                                           known kind? room for a stream?
+//	  "SHWY" version status length body  ◄──   accepted, or a reason and close
+//	  ...bytes of the kind...            ◄─►   handler of the kind
 //
-// The rules that must hold:
+// # Types
 //
-//   - A stream reaches a handler only if both sides agree on cluster, node and,
-//     where named, disk: addresses move between nodes and disks are wiped, so
-//     an address proves nothing.
-//   - Whoever does not finish the preface is closed after HandshakeTimeout. Each
-//     address has places of its own for that, and strangers a bound together:
-//     garbage never keeps a peer out, and one peer not another (handshake_limits.go).
-//   - Serve returns after the last handler it started.
+//   - Port is the end of one node. New creates it, Handle or Listener registers handlers for kinds,
+//     Serve accepts streams, and Dial connects to a node by its id.
+//   - Conn is an accepted or dialed stream.
+//   - Past exchanges what nodes know about each other's disks.
 //
-// New makes a Port, Handle (or Listener) registers the kinds, Serve accepts,
-// Dial connects by node id. Serve and Dial may run on any goroutines. The
-// package knows neither Serf nor Raft: where a node is to be found it asks
-// Options.Lookup. TLS slips in beneath through Options.WrapServer and
-// WrapClient.
+// Serve and Dial may be called from any goroutine. The package does not depend on Serf or Raft:
+// Options.Lookup returns the address of a node. Options.WrapServer and WrapClient add TLS.
+//
+// # Invariants
+//
+//   - A stream reaches a handler only if both sides agree on the cluster, the node and, where it is
+//     named, the disk. An address proves nothing, because addresses move between nodes and disks
+//     are wiped.
+//   - A connection that does not finish the handshake is closed after HandshakeTimeout. Each address
+//     has its own limit of pending handshakes, and addresses that belong to no node share a limit.
+//     Garbage never keeps a node out, and no node keeps out another (handshake_limits.go).
+//   - Serve returns after the last handler that it started.
 package peer

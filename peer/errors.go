@@ -6,66 +6,65 @@ import (
 	"syscall"
 )
 
-// ErrUnknownNode reports that nobody knows the address of the wanted node.
+// ErrUnknownNode reports that Lookup has no address for the node.
 var ErrUnknownNode = errors.New("peer: no address known for the node")
 
-// ErrNoCluster reports a Raft dial by a node that belongs to no cluster: a
-// fresh disk that spoke first could make an old voter of the same name count
-// twice.
+// ErrNoCluster reports a Raft dial by a node that belongs to no cluster. It is not allowed,
+// because a node with a new disk could be counted twice: as itself and as an old voter of the same
+// name.
 var ErrNoCluster = errors.New("peer: this node belongs to no cluster yet")
 
-// ErrNotTrusted reports that this node refused the answer for the other side's past.
+// ErrNotTrusted reports that Past.Meet of this node refused the other side.
 var ErrNotTrusted = errors.New("peer: stream given up")
 
-// errNotPeer is what a connection gets closed for that does not begin as ours.
+// errNotPeer is the error of a connection that does not begin with the magic of the protocol.
 var errNotPeer = errors.New("peer: not the peer protocol")
 
-// errSealed is a connection that begins as TLS, on a port that speaks none.
+// errTLS is the error of a connection that begins with TLS, on a port without TLS.
 var errTLS = errors.New("peer: begins as TLS")
 
-// errMalformed is a preface or answer that begins as ours and then breaks the
-// format.
+// errMalformed is the error of a hello or response with the right magic and an invalid body.
 var errMalformed = errors.New("peer: malformed preface")
 
-// IsRefused reports whether err says that nobody listens at the address, which
-// on the address of a node that was there is evidence of its crash. A refusal
-// by a living node is a RefusedError and not meant here.
+// IsRefused reports whether err means that no process listens at the address (ECONNREFUSED). At
+// the address of a node, this is evidence of its crash. It does not report a refusal by a running
+// node, which is a RefusedError.
 func IsRefused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// Refusal says which check of the preface failed. The numbers are part of the
-// protocol.
+// Refusal is the handshake check that failed. The values are part of the protocol.
 type Refusal uint8
 
-// The refusals. One is the acceptance.
+// Refusals. The value 1 means accepted.
 const (
-	// RefusedVersion means that the sides speak different versions.
+	// RefusedVersion means that the sides use different protocol versions.
 	RefusedVersion Refusal = iota + 2
-	// RefusedMalformed means that the preface could not be read.
+	// RefusedMalformed means that the hello could not be parsed.
 	RefusedMalformed
-	// RefusedKind means that the node does not handle streams of that kind.
+	// RefusedKind means that the node has no handler for this kind.
 	RefusedKind
-	// RefusedCluster means that the sides belong to different clusters, or one
-	// of them to none.
+	// RefusedCluster means that the sides belong to different clusters, or that one belongs to
+	// none.
 	RefusedCluster
-	// RefusedNode means that another node answers at the address.
+	// RefusedNode means that another node listens at the address.
 	RefusedNode
-	// RefusedDisk means that the node is right and its data directory another.
+	// RefusedDisk means that the node has another data directory.
 	RefusedDisk
-	// RefusedBusy means that as many streams of the kind are open as may be.
+	// RefusedBusy means that the limit of open streams of the kind is reached.
 	RefusedBusy
-	// RefusedUnknown means that the node has not heard of the dialer's. Dial
-	// tries again for a while: it may be about to.
+	// RefusedUnknown means that the node does not know the dialer. Dial tries again for a while,
+	// because gossip may be about to report it.
 	RefusedUnknown
-	// RefusedIdentity means that the dialer's certificate is another node's.
+	// RefusedIdentity means that the certificate of the dialer belongs to another node.
 	RefusedIdentity
-	// RefusedSeal means that one side speaks TLS and the other does not.
+	// RefusedSeal means that one side uses TLS and the other does not.
 	RefusedSeal
-	// RefusedPast means that the dialer's disk is an older image of itself, or a
-	// copy, as far as the node knows: the dialer must stop.
+	// RefusedPast means that the disk of the dialer is an old image or a copy, as far as the node
+	// has recorded. The dialer must stop.
 	RefusedPast
-	// RefusedSelf means that the node's own disk is, as far as the dialer knows.
+	// RefusedSelf means that the disk of the node itself is an old image or a copy, as far as the
+	// dialer has recorded.
 	RefusedSelf
 	// RefusedTwin means that another process with the dialer's node id answers
 	// where the directory shows it.
@@ -105,14 +104,14 @@ func (r Refusal) String() string {
 	}
 }
 
-// RefusedError is a preface refused by a living node. Dial returns it, also
-// when it is the dialer who refuses the answer.
+// RefusedError is the refusal of a handshake by a running node. Dial also returns it if the dialer
+// refuses the response.
 type RefusedError struct {
 	// Node is the node that was dialed.
 	Node string
-	// Code says which check failed.
+	// Code is the check that failed.
 	Code Refusal
-	// Reason says it in words and names both sides' values.
+	// Reason is a sentence that contains the values of both sides.
 	Reason string
 }
 

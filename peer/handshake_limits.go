@@ -7,33 +7,35 @@ import (
 	"time"
 )
 
-// spared is how long a handshake may take before it gives way to another of its
-// source: of a hundred that begin at once some end, and not each the other.
+// minHandshakeTime is how long a handshake is protected from eviction by another of its source. Of
+// a hundred handshakes that start at once some finish, instead of each evicting another.
 const minHandshakeTime = 250 * time.Millisecond
 
-// young holds the connections that are not through the preface. Who sent one is
-// not known before that, but where it came from is: nobody finishes TCP's
-// handshake in another's name. So each source has places of its own, and only its
-// own connections make room for one more. Sources that are no node's share
-// MaxHandshakes besides; there the one with most makes room. However many
-// strangers knock, a node's heartbeats and Raft streams find their places, and
-// the streams of requests leave them some: a node dials 16 at once. One that has
-// hardly begun makes room only for a source with fewer than its own: else whoever
-// shares a node's address, and knocks without a pause, would let none of its
-// handshakes end.
+// pendingConns holds the connections that have not finished the handshake, and limits them.
+//
+// The node of such a connection is not known, but its source address is, because TCP's handshake
+// cannot be completed with a forged address. Each source has a limit of its own (MaxFromOne), and
+// only its own connections are evicted for a new one. Sources that belong to no node also share a
+// limit (MaxHandshakes); the source with the most connections is evicted there. However many
+// strangers connect, heartbeats and Raft streams of a node get through, and request streams leave
+// them room: a node dials up to 16 of these at once.
+//
+// A handshake that has just begun is evicted only for a source with fewer connections than its
+// own. Otherwise a client that shares the address of a node, and connects without a pause, would
+// let none of its handshakes finish.
 type pendingConns struct {
 	sources   map[string]*source
-	strangers int // connections of sources that are no node's
+	strangers int // connections of sources that belong to no node
 }
 
-// source is an address, or what belongs to one owner of IPv6.
+// source is an address, or an IPv6 prefix that belongs to one owner.
 type source struct {
 	key   string
 	node  bool
-	conns list.List // of youngConn, the oldest first
+	conns list.List // of *pendingConn, oldest first
 }
 
-// youngConn is a place; at is nil once it has been given back.
+// pendingConn is a connection in handshake. element is nil after remove.
 type pendingConn struct {
 	raw     net.Conn
 	source  *source
@@ -41,66 +43,66 @@ type pendingConn struct {
 	began   time.Time
 }
 
-// add takes a place, and returns the connection that has to go for it, if any; that
-// may be raw itself, which has no place then.
-func (y *pendingConns) add(raw net.Conn, o *Options) (c *pendingConn, out net.Conn) {
-	s, now := y.sourceOf(raw, o), time.Now()
-	from := s // whose oldest makes room
+// add adds a connection, and returns the connection to evict for it, if any. evicted may be raw
+// itself; c is nil then.
+func (pc *pendingConns) add(raw net.Conn, o *Options) (c *pendingConn, evicted net.Conn) {
+	s, now := pc.sourceOf(raw, o), time.Now()
+	from := s // source of the connection to evict
 	full := s.conns.Len() >= o.MaxFromOne
-	if !full && !s.node && y.strangers >= o.MaxHandshakes {
-		full, from = true, y.largestStranger()
+	if !full && !s.node && pc.strangers >= o.MaxHandshakes {
+		full, from = true, pc.largestStranger()
 	}
 	if full {
 		oldest, _ := from.conns.Front().Value.(*pendingConn)
 		if now.Sub(oldest.began) < minHandshakeTime && (from == s || from.conns.Len() <= s.conns.Len()+1) {
 			return nil, raw
 		}
-		y.remove(oldest)
-		out = oldest.raw
+		pc.remove(oldest)
+		evicted = oldest.raw
 	}
-	if y.sources == nil {
-		y.sources = make(map[string]*source)
+	if pc.sources == nil {
+		pc.sources = make(map[string]*source)
 	}
-	y.sources[s.key] = s // remove may have let it go
+	pc.sources[s.key] = s // remove may have deleted it
 	c = &pendingConn{raw: raw, source: s, began: now}
 	c.element = s.conns.PushBack(c)
 	if !s.node {
-		y.strangers++
+		pc.strangers++
 	}
-	return c, out
+	return c, evicted
 }
 
-// source finds the source of a connection. Whether it is a node's is asked when
-// its first connection comes.
-func (y *pendingConns) sourceOf(raw net.Conn, o *Options) *source {
+// sourceOf returns the source of a connection. Whether it belongs to a node is determined when its
+// first connection arrives.
+func (pc *pendingConns) sourceOf(raw net.Conn, o *Options) *source {
 	key, node := origin(raw.RemoteAddr(), o)
-	if s := y.sources[key]; s != nil {
+	if s := pc.sources[key]; s != nil {
 		return s
 	}
 	return &source{key: key, node: node}
 }
 
-// Origin returns whose an address is, whatever the port: all of an owner's addresses have one,
-// but that of a node, which is its own.
+// Origin returns the owner of an address, without the port. All addresses of one owner have the
+// same origin, except the address of a node, which is its own origin.
 func (p *Port) Origin(from net.Addr) string {
 	key, _ := origin(from, &p.o)
 	return key
 }
 
-// origin returns whose an address is, and whether a node is there.
+// origin returns the owner of an address, and whether the address belongs to a node.
 func origin(from net.Addr, o *Options) (key string, node bool) {
 	key = from.String()
 	if host, _, err := net.SplitHostPort(key); err == nil {
 		key = host
 	}
-	addr, _ := netip.ParseAddr(key) // the zero Addr is no node's
+	addr, _ := netip.ParseAddr(key) // the zero Addr belongs to no node
 	addr = addr.WithZone("").Unmap()
 	node = addr.IsValid() && o.Near != nil && o.Near(addr)
 	switch {
 	case node || addr.Is4():
 		key = addr.String()
 	case addr.Is6():
-		// One owner has a /64 at least.
+		// An owner has at least a /64.
 		if p, err := addr.Prefix(64); err == nil {
 			key = p.String()
 		}
@@ -108,10 +110,10 @@ func origin(from net.Addr, o *Options) (key string, node bool) {
 	return key, node
 }
 
-// most is the stranger with most connections.
-func (y *pendingConns) largestStranger() *source {
+// largestStranger returns the source with the most connections among those that belong to no node.
+func (pc *pendingConns) largestStranger() *source {
 	var most *source
-	for _, s := range y.sources {
+	for _, s := range pc.sources {
 		if !s.node && (most == nil || s.conns.Len() > most.conns.Len()) {
 			most = s
 		}
@@ -119,8 +121,8 @@ func (y *pendingConns) largestStranger() *source {
 	return most
 }
 
-// remove gives a place back; a second call does nothing.
-func (y *pendingConns) remove(c *pendingConn) {
+// remove removes a connection. A second call has no effect.
+func (pc *pendingConns) remove(c *pendingConn) {
 	if c.element == nil {
 		return
 	}
@@ -128,16 +130,16 @@ func (y *pendingConns) remove(c *pendingConn) {
 	s.conns.Remove(c.element)
 	c.element = nil
 	if !s.node {
-		y.strangers--
+		pc.strangers--
 	}
 	if s.conns.Len() == 0 {
-		delete(y.sources, s.key)
+		delete(pc.sources, s.key)
 	}
 }
 
 // each calls f for every connection.
-func (y *pendingConns) each(f func(net.Conn)) {
-	for _, s := range y.sources {
+func (pc *pendingConns) each(f func(net.Conn)) {
+	for _, s := range pc.sources {
 		for e := s.conns.Front(); e != nil; e = e.Next() {
 			if c, ok := e.Value.(*pendingConn); ok {
 				f(c.raw)

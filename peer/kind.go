@@ -2,35 +2,33 @@ package peer
 
 import "fmt"
 
-// Kind says what a stream is for. The numbers are part of the protocol.
+// Kind is the purpose of a stream. The values are part of the protocol.
 type Kind uint8
 
-// The kinds of streams. Zero is none.
+// Kinds of streams. Zero is not a kind.
 const (
-	// Raft carries the log between consensus servers. Its dialer names the
-	// disk as well as the node.
+	// Raft carries the log between consensus servers. Its dialer names the disk and the node.
 	Raft Kind = iota + 1
-	// Heartbeat carries heartbeats, acknowledgements and their answers.
+	// Heartbeat carries heartbeats, acknowledgements and their responses.
 	Heartbeat
-	// Forward carries requests from an ingress node to an owner.
+	// Forward carries requests from an ingress node to an owner, one at a time.
 	Forward
-	// Control carries everything else: questions before a cluster exists, and
-	// what a node passes to the leader. It alone is open to a node that
-	// belongs to no cluster yet.
+	// Control carries all other messages: queries before a cluster exists, and requests to the
+	// leader. It is the only kind that a node without a cluster may use.
 	Control
-	// Trunk carries requests as Forward does, many side by side. A node of an older
-	// version refuses it with RefusedKind.
+	// Trunk is a multiplexed session (package mux) whose streams carry requests as Forward does. A
+	// node of an older version refuses it with RefusedKind.
 	Trunk
-	_ // was Legs, whose lanes shared nothing: nobody handles it
-	// Legs carries what Trunk does: those requests that become kept sockets and stay. Its lanes
-	// share bytes.
+	_ // was Legs without a shared window pool; no node handles it
+	// Legs is a multiplexed session whose streams carry resumable WebSockets. The streams share a
+	// window pool.
 	Legs
 )
 
 // kinds is one more than the last Kind.
 const kinds = int(Legs) + 1
 
-// forwards reports whether requests come over it.
+// forwards reports whether the stream carries requests.
 func (k Kind) forwards() bool { return k == Forward || k == Trunk || k == Legs }
 
 func (k Kind) known() bool { return k >= Raft && k <= Legs }

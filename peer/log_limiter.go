@@ -8,28 +8,28 @@ import (
 )
 
 const (
-	// quietFor is how long the same refusal is not repeated in the log: a peer
-	// that must not get in asks again all the time.
+	// repeatInterval is the minimum time between two log messages about the same refusal: a peer
+	// that is refused tries again all the time.
 	repeatInterval = time.Minute
-	// quietTexts is how many different ones are logged in that time, about one
-	// node's address and about all strangers together: they decide what stands in
-	// some.
+	// maxTextsPerSource limits the different refusals that are logged in that time about the address
+	// of one node, and about all strangers together: some texts contain words that a stranger chose.
 	maxTextsPerSource = 64
-	// maxLogged is how much of one is logged, in bytes; a refusal is not longer.
+	// maxLogged limits the length of a logged text in bytes. A refusal is not longer.
 	maxLogged = 1 << 10
 )
 
-// quiet remembers the last refusals that were logged, those of each node's address
-// and those of all strangers apart: who fills his places takes nobody else's. The
-// zero value remembers none.
+// logLimiter remembers the refusals that were logged recently, for the address of each node and for
+// all strangers separately, so a source cannot suppress the messages about another. The zero
+// value is ready to use.
 type logLimiter struct {
 	mu         sync.Mutex
 	last       map[string]map[string]time.Time // by source, by text
-	suppressed int                             // since leftOut was last asked
+	suppressed int                             // since the last takeSuppressed
 }
 
-// fresh reports whether a text about somebody was not logged within the last minute
-// and may be now, and remembers it as logged. A nil from is this node itself.
+// allow reports whether a text about from may be logged, and then remembers it as logged. It may
+// not if it was logged within repeatInterval, or if too many texts were. A nil from is this node
+// itself.
 func (ll *logLimiter) allow(from net.Addr, o *Options, text string) bool {
 	key := "self"
 	if from != nil {
@@ -50,7 +50,7 @@ func (ll *logLimiter) allow(from net.Addr, o *Options, text string) bool {
 			ll.last = make(map[string]map[string]time.Time)
 		}
 		if ll.last[key] == nil {
-			for other := range ll.last { // of nodes that are not there any more, too
+			for other := range ll.last { // also of nodes that have left
 				ll.expire(now, other)
 			}
 			ll.last[key] = make(map[string]time.Time)
@@ -62,8 +62,8 @@ func (ll *logLimiter) allow(from net.Addr, o *Options, text string) bool {
 	return false
 }
 
-// forget drops what is a minute old about a source, and reports whether there is room
-// for another text.
+// expire removes the texts of a source that are older than repeatInterval, and reports whether
+// there is room for another one.
 func (ll *logLimiter) expire(now time.Time, key string) bool {
 	texts := ll.last[key]
 	for text, at := range texts {
@@ -77,7 +77,7 @@ func (ll *logLimiter) expire(now time.Time, key string) bool {
 	return len(texts) < maxTextsPerSource
 }
 
-// leftOut returns how many refusals were not logged since it was last asked.
+// takeSuppressed returns how many refusals were not logged since the last call.
 func (ll *logLimiter) takeSuppressed() int {
 	ll.mu.Lock()
 	defer ll.mu.Unlock()
@@ -86,7 +86,7 @@ func (ll *logLimiter) takeSuppressed() int {
 	return n
 }
 
-// brief bounds a text in which a stranger's words stand.
+// truncate limits the length of a text that contains words of a stranger.
 func truncate(text string) string {
 	if len(text) <= maxLogged {
 		return text

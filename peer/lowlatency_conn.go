@@ -10,11 +10,12 @@ import (
 	"time"
 )
 
-// How often a prompt connection looks for itself whether something has come, to the grain
-// of looks. The first is no part of a heartbeat: where the second look came as often as the
-// next message was due, it met what the poller was about to say, and took that for behind.
-// The second holds for oftenReads reads after a look has found something, which the
-// runtime's poller had not said yet: it is behind.
+// The intervals at which a low-latency connection polls the socket, rounded to pollerTick.
+//
+// slowPollInterval must not divide the heartbeat interval. Otherwise polls coincide with messages
+// that the runtime poller is about to deliver, and are mistaken for a sign of backlog.
+// fastPollInterval applies for fastReadCount reads after a poll has found data that the runtime
+// poller had not delivered, which means that the process is overloaded.
 const (
 	slowPollInterval   = 60 * time.Millisecond
 	fastPollInterval   = 10 * time.Millisecond
@@ -22,45 +23,47 @@ const (
 	directPollInterval = 5 * time.Millisecond
 )
 
-// readWriter is what a prompt connection reads from and writes to.
+// readWriter is the socket of a low-latency connection.
 type readWriter interface {
 	Read(b []byte) (int, error)
 	Write(b []byte) (int, error)
 	SetReadDeadline(t time.Time) error
 }
 
-// sooner tells whether what the last Read returned was there when it began. Who cannot tell
-// is judged by how long it took.
+// immediateReader reports whether the data of the last Read was there when Read began. For other
+// readers the duration of the Read decides.
 type immediateReader interface{ AtOnce() bool }
 
-// prompt is a connection whose reads do not wait for the runtime's poller alone.
+// lowLatencyConn is a connection whose reads do not depend on the runtime poller alone.
 //
-// A process whose cores are all busy with thousands of connections hears from the
-// poller in turn: what came on one connection is read after what came on all the
-// others before, half a second later when 3 000 clients ask at once. Requests may
-// wait that long, heartbeats may not: a lease is gone by then. Timers are looked at
-// before each goroutine that runs, so a read that one of them ends, and that begins
-// again, sees what is there within that time.
+// If all cores are busy with thousands of connections, the runtime poller delivers data in order:
+// data of one connection is read after the data of all connections before it, which takes half a
+// second with 3,000 simultaneous requests. Requests tolerate this delay, but a lease expires
+// within it, so heartbeats do not. The scheduler checks timers before each goroutine that it runs.
+// A read that a timer interrupts and that starts again therefore sees pending data within the
+// timer interval.
 //
-// One goroutine reads at a time.
+// At most one goroutine may read at a time.
 type lowLatencyConn struct {
 	*net.TCPConn
 	rw readWriter
 
-	poller    *readPoller // nil: it does not look
-	pollerOff atomic.Bool // it waits its turn from now on
-	fastReads int         // reads for which to look often; the reader's
-	// divert has what is written; nil: the socket has. A port that closes says goodbye by any
-	// goroutine.
+	poller    *readPoller // nil means that reads are not polled
+	pollerOff atomic.Bool // reads wait for the runtime poller only
+	fastReads int         // reads for which fastPollInterval applies; used by the reader only
+	// interceptor receives all writes; nil means that they go to the socket. It is atomic because
+	// closing the port sends a TLS alert from any goroutine.
 	interceptor atomic.Pointer[func([]byte)]
 
+	// mu protects the following fields.
 	mu           sync.Mutex
-	readDeadline time.Time // the reader's deadline; zero: none
-	pollAt       time.Time // when the read under way is to look; zero: none is, or it looks
-	interrupted  bool      // it has been given a deadline in the past, in the place of until
+	readDeadline time.Time // deadline that the reader has set; zero means none
+	pollAt       time.Time // when to interrupt the current read; zero means no read, or interrupted
+	interrupted  bool      // the socket has a deadline in the past in place of readDeadline
 }
 
-// promptly makes reads of a TCP connection prompt. Others stay as they are.
+// newLowLatencyConn makes reads of a TCP connection low-latency. It returns other connections
+// unchanged.
 func newLowLatencyConn(c net.Conn, rp *readPoller) net.Conn {
 	t, ok := c.(*net.TCPConn)
 	if !ok {
@@ -73,19 +76,19 @@ func newLowLatencyConn(c net.Conn, rp *readPoller) net.Conn {
 	return p
 }
 
-// mistrust makes a connection that comes from no node's address wait its turn until it is
-// settled: whoever connects and says nothing would cost twenty looks a second, and two
-// hundred where the process is behind. No read or write may be under way.
+// disablePolling turns polling off for a connection from an address that belongs to no node, until
+// applyKind. Otherwise an idle connection of a stranger would cost 20 polls per second, and 200 in
+// an overloaded process. No read or write may be in progress.
 func disablePolling(c net.Conn) {
 	if p, ok := c.(*lowLatencyConn); ok {
 		p.pollerOff.Store(true)
 	}
 }
 
-// settle is told what a stream over c turned out to be for. What carries requests
-// waits its turn: they are many, and what makes a machine busy. It returns the
-// connection to use if nothing wraps c: who has one for each request reads the socket
-// itself. No read or write may be under way.
+// applyKind configures the connection for the kind of its stream. Streams of requests are not
+// polled: they are many, and they are what overloads a machine. It returns the connection to use
+// if nothing wraps c: a stream with one request reads the socket directly. No read or write may be
+// in progress.
 func applyKind(c net.Conn, k Kind) net.Conn {
 	p, ok := c.(*lowLatencyConn)
 	if !ok {
@@ -110,22 +113,22 @@ func (c *lowLatencyConn) Read(b []byte) (int, error) {
 	if c.pollerOff.Load() {
 		return c.rw.Read(b)
 	}
-	for looked := false; ; looked = true {
+	for polled := false; ; polled = true {
 		begun := time.Now()
 		if n, done, err := c.pollDirectly(b, begun); done {
 			return n, err
 		}
 		c.startRead(begun.Add(c.pollInterval()))
 		n, err := c.rw.Read(b)
-		look, broken := c.endRead()
+		interrupted, restoreErr := c.endRead()
 		switch {
-		case n == 0 && look && errors.Is(err, os.ErrDeadlineExceeded):
-			if broken != nil {
-				return 0, broken
+		case n == 0 && interrupted && errors.Is(err, os.ErrDeadlineExceeded):
+			if restoreErr != nil {
+				return 0, restoreErr
 			}
 			continue
-		case looked && c.wasImmediate(begun):
-			c.fastReads = fastReadCount // it was there already
+		case polled && c.wasImmediate(begun):
+			c.fastReads = fastReadCount // the data was there before the read
 		case c.fastReads > 0:
 			c.fastReads--
 		}
@@ -133,14 +136,14 @@ func (c *lowLatencyConn) Read(b []byte) (int, error) {
 	}
 }
 
-// begin notes when the read that begins now is to look.
+// startRead records when to interrupt the read that starts now.
 func (c *lowLatencyConn) startRead(due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pollAt = due
 }
 
-// look ends the read under way if it is to look by now.
+// interruptIfDue interrupts the current read if its time has come.
 func (c *lowLatencyConn) interruptIfDue(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,22 +151,22 @@ func (c *lowLatencyConn) interruptIfDue(now time.Time) {
 		return
 	}
 	c.pollAt, c.interrupted = time.Time{}, true
-	_ = c.rw.SetReadDeadline(time.Unix(1, 0)) // where that fails, so does the read
+	_ = c.rw.SetReadDeadline(time.Unix(1, 0)) // if this fails, the read fails, too
 }
 
-// end reports whether the read that has ended was to look. Then the connection has got
-// back the reader's own deadline, unless an error says otherwise.
-func (c *lowLatencyConn) endRead() (look bool, err error) {
+// endRead reports whether the read that has ended was interrupted. It then restores the deadline
+// of the reader.
+func (c *lowLatencyConn) endRead() (interrupted bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if look = c.interrupted; look {
+	if interrupted = c.interrupted; interrupted {
 		err = c.rw.SetReadDeadline(c.readDeadline)
 	}
 	c.pollAt, c.interrupted = time.Time{}, false
-	return look, err
+	return interrupted, err
 }
 
-// atOnce reports whether the read that began then did not wait.
+// wasImmediate reports whether the read that began at begun did not wait.
 func (c *lowLatencyConn) wasImmediate(begun time.Time) bool {
 	if in, ok := c.rw.(immediateReader); ok {
 		return in.AtOnce()
@@ -171,9 +174,9 @@ func (c *lowLatencyConn) wasImmediate(begun time.Time) bool {
 	return time.Since(begun) < time.Millisecond
 }
 
-// poll reads without the poller as long as the process is behind: whom the poller wakes
-// is at the end of the line, from where no deadline brings him forward. Done is false once
-// it is not behind.
+// pollDirectly reads with non-blocking calls, bypassing the runtime poller, while the scheduler is
+// backlogged. A goroutine readied by the poller joins the end of the run queue, and a deadline
+// does not move it forward. It reports done == false once there is no backlog.
 func (c *lowLatencyConn) pollDirectly(b []byte, now time.Time) (n int, done bool, err error) {
 	in, ok := c.rw.(interface {
 		Look(b []byte) (n int, there bool, err error)
@@ -203,9 +206,9 @@ func (c *lowLatencyConn) Write(b []byte) (int, error) {
 	return c.rw.Write(b)
 }
 
-// Divert has all that is written go to to from now on, and returns what takes it to the
-// socket: who writes to TLS above does not wait then. No write may be under way but a goodbye.
-func (c *lowLatencyConn) Divert(to func(b []byte)) (under io.Writer) {
+// Divert passes all further writes to the function to, and returns a writer for the socket, so
+// that writing to TLS above never blocks. No write may be in progress, except a TLS alert.
+func (c *lowLatencyConn) Divert(to func(b []byte)) (direct io.Writer) {
 	c.interceptor.Store(&to)
 	return c.rw
 }
@@ -217,7 +220,7 @@ func (c *lowLatencyConn) pollInterval() time.Duration {
 	return slowPollInterval
 }
 
-// over reports that the reader's deadline is past.
+// deadlinePassed reports whether the deadline of the reader has passed.
 func (c *lowLatencyConn) deadlinePassed(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +233,7 @@ func (c *lowLatencyConn) SetReadDeadline(t time.Time) error {
 	defer c.mu.Unlock()
 	c.readDeadline = t
 	if c.interrupted {
-		return nil // end sets it
+		return nil // endRead sets it
 	}
 	return c.rw.SetReadDeadline(t)
 }

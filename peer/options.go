@@ -22,90 +22,86 @@ const (
 	DefaultForwardTimeout   = 60 * time.Second
 )
 
-// Voucher is a connection that knows which nodes its other end may speak for.
+// Voucher is a connection that authenticates its other end, such as TLS with client certificates.
 type Voucher interface {
-	// Vouch returns nil if the other end may call itself node.
+	// Vouch returns nil if the other end may use the node id.
 	Vouch(node string) error
 }
 
-// Options says who this node is and how it reaches the others. Functions may
-// be called from any goroutine.
+// Options configures a Port. Its functions may be called from any goroutine.
 type Options struct {
-	// Node is this node's id, 1 to 64 bytes.
+	// Node is the id of this node, 1 to 64 bytes.
 	Node string
-	// Disk is the id of its data directory, at most 64 bytes. Empty: no stream
-	// that names a disk is accepted.
+	// Disk is the id of its data directory, up to 64 bytes. Empty means that no stream that names
+	// a disk is accepted.
 	Disk string
 	// Boot is its boot counter; see also Port.SetBoot.
 	Boot uint64
 
-	// Cluster returns the id of the cluster this node belongs to, empty while
-	// it belongs to none. Nil means none.
+	// Cluster returns the id of the cluster of this node, empty if it belongs to none. nil means
+	// none.
 	Cluster func() string
-	// Adopt makes cluster this node's cluster, lastingly. It is called when
-	// this node belongs to none and a Raft stream names exactly its node and
-	// disk: then the leader of that cluster has added this server. It may be
-	// called again, also at the same time, and returns nil only if cluster is
-	// this node's when it returns. Nil: such streams are refused.
+	// Adopt makes cluster the cluster of this node, durably. It is called when this node belongs
+	// to no cluster and a Raft stream names exactly its node and disk: the leader of that cluster
+	// has then added this server. It may be called repeatedly and concurrently, and must return
+	// nil only if cluster is the cluster of this node on return. nil means that such streams are
+	// refused.
 	Adopt func(cluster string) error
 
-	// Past says what this node says of its disk, and judges what others say of
-	// theirs. Nil: nothing is said, and everybody believed.
+	// Past exchanges records about disks. nil means that nothing is reported and every process is
+	// accepted.
 	Past Past
 
-	// Known reports whether a node may be spoken with: whether it belongs to
-	// this one's cluster, or is about to, as far as this node has heard. Others
-	// are refused. Nil knows everybody.
+	// Known reports whether a node belongs to the cluster of this node, or is about to, as far as
+	// this node knows. Streams of other nodes are refused. nil means that every node is known.
 	Known func(node string) bool
-	// Lookup returns the peer address of a node, this one included. Nil knows
-	// none.
+	// Lookup returns the peer address of a node, including this one. nil means that no address is
+	// known.
 	Lookup func(node string) (addr string, ok bool)
-	// Dial opens a byte stream to an address. Nil means TCP.
+	// Dial connects to an address. nil means TCP.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
-	// WrapClient and WrapServer put a layer such as TLS beneath the preface.
-	// They finish their handshake or return an error, in which case the caller
-	// closes conn. ctx ends with HandshakeTimeout, and reads and writes of conn
-	// end with it; deadlines of conn are the caller's. What WrapClient returns is
-	// connected with node and nobody else; what WrapServer returns is a Voucher if
-	// it knows who dialed. An error of WrapClient with a method DialAgain that says true
-	// has the node dialed once more. Nil means plain.
+	// WrapClient and WrapServer add a layer such as TLS below the handshake of this package. They
+	// must complete their own handshake or return an error; the caller then closes conn. ctx ends
+	// after HandshakeTimeout, and so do reads and writes of conn; its deadlines belong to the
+	// caller. The result of WrapClient must be authenticated as node. The result of WrapServer
+	// should be a Voucher if it authenticates the dialer. An error of WrapClient with a method
+	// DialAgain that returns true requests another dial. nil means no layer.
 	WrapClient func(ctx context.Context, conn net.Conn, node string) (net.Conn, error)
 	WrapServer func(ctx context.Context, conn net.Conn) (net.Conn, error)
 
-	// HandshakeTimeout bounds the preface in either role, and in Dial also the
-	// connecting. Zero means 5 s.
+	// HandshakeTimeout limits the handshake on both sides, and in Dial also connecting. Zero means
+	// 5 s.
 	HandshakeTimeout time.Duration
-	// MaxConns bounds the accepted open streams of each kind but Forward, so that
-	// one kind cannot crowd out another. Zero means 4096.
+	// MaxConns limits the accepted open streams of each kind except Forward, so that one kind
+	// cannot displace another. Zero means 4096.
 	MaxConns int
-	// MaxForward bounds those of kind Forward: each carries a request, or for hours
-	// an upgraded connection. Zero means 16384.
+	// MaxForward limits the accepted open streams of kind Forward, each with a request or, for
+	// hours, an upgraded connection. Zero means 16384.
 	MaxForward int
-	// MaxHandshakes bounds the accepted connections that are not through the
-	// preface and do not come from a node's address, all together; one more closes
-	// the oldest of the address with most of them. Zero means 256.
+	// MaxHandshakes limits the connections in handshake whose addresses belong to no node. One
+	// more evicts the oldest connection of the address with the most. Zero means 256.
 	MaxHandshakes int
-	// MaxFromOne bounds those from one address, a node's too; one more closes the
-	// oldest from there. Zero means 64.
+	// MaxFromOne limits the connections in handshake from one address, including addresses of
+	// nodes. One more evicts the oldest one from there. Zero means 64.
 	MaxFromOne int
-	// Near reports whether a node of this cluster is at an address, as far as this
-	// one has heard. It must not block. Nil: none is.
+	// Near reports whether an address belongs to a node of this cluster, as far as this node
+	// knows. It must not block. nil means that none does.
 	Near func(addr netip.Addr) bool
 
-	// UserTimeout is how long sent bytes may stay unacknowledged before the
-	// kernel breaks a TCP connection (TCP_USER_TIMEOUT; Linux only). Zero
-	// means 5 s, negative leaves the kernel's minutes.
+	// UserTimeout is how long sent bytes may stay unacknowledged until the kernel closes a TCP
+	// connection (TCP_USER_TIMEOUT; Linux only). Zero means 5 s, negative means the default of the
+	// kernel (minutes).
 	UserTimeout time.Duration
-	// ForwardTimeout is the same for Forward streams. It is longer because the
-	// kernel also counts the time in which a reader takes nothing, and the
-	// client at the far end may pause. Zero means 60 s, negative as above.
+	// ForwardTimeout is the UserTimeout of streams with requests. It is longer because the kernel
+	// also counts the time in which a reader accepts nothing, and a client may pause. Zero means
+	// 60 s, negative means the default of the kernel.
 	ForwardTimeout time.Duration
 
-	// Pulse tells when to look whether something has come that the runtime has not said
-	// yet. Nil: one of its own, while Serve runs.
+	// Pulse triggers polling for data that the runtime poller has not delivered yet. nil means a
+	// pulse of its own while Serve runs.
 	Pulse *clock.Pulse
 
-	// Log gets refusals and broken prefaces. The zero value writes nothing.
+	// Log receives refusals and failed handshakes. The zero value discards them.
 	Log zerolog.Logger
 }
 
@@ -132,7 +128,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// most is how many streams of a kind may be open.
+// maxStreams returns the limit of open streams of a kind.
 func (o *Options) maxStreams(k Kind) int {
 	if k == Forward {
 		return o.MaxForward

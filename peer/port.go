@@ -6,53 +6,51 @@ import (
 	"sync/atomic"
 )
 
-// Handler serves one accepted stream and owns it: it closes c, or hands it to
-// somebody who does. ctx ends when Serve is told to end, and then c is closed
-// by the port too; a handler returns soon after.
+// Handler serves one accepted stream and owns it: it must close c or pass it to another owner. ctx
+// ends when Serve ends; the port then closes c, too, and the handler must return soon.
 type Handler func(ctx context.Context, c *Conn)
 
-// Port is one node's end of everything between nodes.
+// Port is the end of one node for all traffic between nodes.
 type Port struct {
 	o    Options
 	boot atomic.Uint64
 	// handlers are indexed by Kind and fixed before Serve.
 	handlers [kinds]Handler
-	// open counts the accepted streams of each kind that are not closed.
+	// open counts the accepted open streams of each kind.
 	open [kinds]atomic.Int64
 	// counts is what Stats reports.
 	counts     counters
 	logLimiter logLimiter
-	poller     readPoller // taken while Serve runs
+	poller     readPoller // runs while Serve runs
 }
 
-// New returns a Port that does nothing yet.
+// New returns a Port that is not serving.
 func New(o Options) *Port {
 	p := &Port{o: o.withDefaults()}
 	p.boot.Store(o.Boot)
 	return p
 }
 
-// Handle registers h for the streams of kind. It must be called before Serve;
-// kinds without a handler are refused.
+// Handle registers h for the streams of a kind. It must be called before Serve. Streams of other
+// kinds are refused.
 func (p *Port) Handle(kind Kind, h Handler) {
 	p.handlers[kind] = h
 }
 
-// SetBoot changes this node's boot for the streams opened from now on. A node
-// that is told of a higher boot of itself takes the next one.
+// SetBoot changes the boot that this node reports on new streams. A node calls it after another
+// node has reported a higher boot of its disk.
 func (p *Port) SetBoot(boot uint64) {
 	p.boot.Store(boot)
 }
 
-// self returns this node's identity as of now.
+// self returns the current identity of this node.
 func (p *Port) self() Identity {
 	return Identity{Cluster: p.o.Cluster(), Node: p.o.Node, Disk: p.o.Disk, Boot: p.boot.Load(), Record: p.o.Past.Own()}
 }
 
-// Serve accepts streams on ln until ctx ends (then it returns nil) or ln
-// breaks (then it returns why). Either way it closes ln and every stream it
-// accepted, and returns after the last handler. Several calls with different
-// listeners may run at a time.
+// Serve accepts streams on ln until ctx ends, which returns nil, or ln fails, which returns the
+// error. In both cases it closes ln and all streams that it accepted, and returns after the last
+// handler. Serve may be called for several listeners at the same time.
 func (p *Port) Serve(ctx context.Context, ln net.Listener) error {
 	return newServer(p, ln).run(ctx)
 }

@@ -6,18 +6,18 @@ import (
 	"io"
 )
 
-// Version is the protocol version this node speaks. A peer of another version
-// is refused with both numbers; there is no negotiation yet.
+// Version is the protocol version of this node. A node of another version is refused with both
+// numbers. There is no negotiation yet.
 const Version = 2
 
 const (
 	magic = "SHWY"
-	// maxBody bounds what follows the fixed head of either message. It is the
-	// same in every version, so that a refusal can always be read.
+	// maxBody limits the body of both messages. It is the same in all versions, so that a refusal
+	// can always be read.
 	maxBody = 1024
-	// maxID bounds each id in it.
+	// maxID limits each id in a body.
 	maxID = 64
-	// maxReason keeps a refusal within maxBody, whatever the ids in it.
+	// maxReason limits a refusal to less than maxBody, whatever ids it contains.
 	maxReason = 768
 
 	helloHead         = len(magic) + 1 + 2     // magic, version, length
@@ -26,17 +26,17 @@ const (
 	accepted = 1
 )
 
-// hello is the dialer's message. Head, all versions: magic, version (1 byte),
-// length of the body (2, big endian). Body, version 2: kind (1), boot (8), record
-// (4 × 8: nonce, term, last index, applied epoch), boot and record that the dialer
-// knows of the wanted disk, zero if it knows none, then cluster, node, disk, wanted
-// node, wanted disk, each with its length (1) before it.
+// hello is the message of the dialer. Its header is the same in all versions: magic, version (1
+// byte), length of the body (2, big endian). The body of version 2 is: kind (1); boot (8) and
+// record (4 × 8: nonce, term, last index, applied epoch) of the dialer; boot and record that the
+// dialer has recorded of the wanted disk, zero if none; then cluster, node, disk, wanted node and
+// wanted disk, each preceded by its length (1).
 type hello struct {
 	kind     Kind
 	from     Identity
 	wantNode string
 	wantDisk string
-	// toldBoot and told are what is known of the wanted disk.
+	// knownBoot and known are what the dialer has recorded of the wanted disk.
 	knownBoot uint64
 	known     Record
 }
@@ -56,8 +56,8 @@ func (h hello) encode() ([]byte, error) {
 	return b, nil
 }
 
-// readHello reads exactly one hello. The version is checked after the body was
-// read, so that the refusal is not eaten by the reset of an unread socket.
+// readHello reads exactly one hello. It checks the version after it has read the body: closing a
+// socket with unread bytes would reset it, and the refusal would be lost.
 func readHello(r io.Reader) (hello, error) {
 	var head [helloHead]byte
 	if err := readMagic(r, head[:]); err != nil {
@@ -91,8 +91,8 @@ func decodeHello(b []byte) (hello, error) {
 	return h, nil
 }
 
-// readMagic fills head and checks that it begins as ours. It looks at the magic
-// before it waits for the rest: who speaks something else may send less.
+// readMagic fills head and checks the magic. It checks the magic before it reads the rest, because
+// another protocol may send fewer bytes.
 func readMagic(r io.Reader, head []byte) error {
 	if _, err := io.ReadFull(r, head[:len(magic)]); err != nil {
 		return err
@@ -118,7 +118,7 @@ func readBody(r io.Reader, n uint16) ([]byte, error) {
 	return b, nil
 }
 
-// recordLen is how long a boot and a record are.
+// recordLen is the encoded length of a boot and a record.
 const recordLen = 5 * 8
 
 func appendRecord(b []byte, boot uint64, r Record) []byte {
@@ -128,7 +128,7 @@ func appendRecord(b []byte, boot uint64, r Record) []byte {
 	return b
 }
 
-// cutRecord is the inverse of appendRecord; b is long enough.
+// parseRecord is the inverse of appendRecord. b must be long enough.
 func parseRecord(b []byte) (boot uint64, r Record) {
 	at := func(i int) uint64 { return binary.BigEndian.Uint64(b[8*i:]) }
 	return at(0), Record{Nonce: at(1), Term: at(2), Last: at(3), Applied: at(4)}
@@ -145,7 +145,7 @@ func appendIDs(b []byte, ids ...string) ([]byte, error) {
 	return b, nil
 }
 
-// cutIDs is the inverse of appendIDs and wants b to end with the last id.
+// parseIDs is the inverse of appendIDs. b must end with the last id.
 func parseIDs(b []byte, ids ...*string) error {
 	for _, id := range ids {
 		if len(b) == 0 {

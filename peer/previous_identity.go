@@ -2,43 +2,43 @@ package peer
 
 import "context"
 
-// Record is what a side says of its disk beside its boot. The package only
-// carries it; zero: nothing is said.
+// Record is what a node reports about its disk, in addition to its boot. This package only carries
+// it. The zero value means that nothing is reported.
 type Record struct {
-	// Nonce tells processes of one boot apart.
+	// Nonce distinguishes processes with the same boot.
 	Nonce uint64
-	// Term is the side's Raft term, Last the last index in its log, Applied the
-	// committed epoch that it has applied.
+	// Term is the Raft term of the node, Last the last index in its log, and Applied the committed
+	// epoch that it has applied.
 	Term, Last, Applied uint64
 }
 
-// Past is what this node says of its disk, and what it knows of those of others.
-// Its methods may be called from any goroutine.
+// Past exchanges what this node has recorded about its own disk and the disks of others, to detect
+// copies and old images of disks. Its methods may be called from any goroutine.
 type Past interface {
-	// Own returns what this node says of itself now.
+	// Own returns the current record of this node.
 	Own() Record
-	// Known returns what is known of a node's disk, zero if nothing.
+	// Known returns what is recorded about the disk of a node, zero if nothing is.
 	Known(node, disk string) (boot uint64, r Record)
-	// Meet judges the process at the other end, and what that one knows of this
-	// node's disk, before the stream is used. Zero: it has nothing against them;
-	// else the stream is refused with that and the reason.
+	// Meet checks the process at the other end, and what that process has recorded about the disk
+	// of this node, before the stream is used. Zero accepts it. Otherwise the stream is refused
+	// with why and reason.
 	Meet(ctx context.Context, m Meeting) (why Refusal, reason string)
 }
 
-// Meeting is a preface that is right in everything else.
+// Meeting is a handshake that has passed all other checks.
 type Meeting struct {
 	Kind Kind
-	// Far is the other side. Dialled is true if this node dialled it where the
-	// directory shows it.
+	// Far is the other side. Dialled is true if this node dialed it, at the address that Lookup
+	// returned.
 	Far     Identity
 	Dialled bool
-	// ToldBoot and Told are what the other side, if it dialled, knows of this
-	// node's disk.
+	// ToldBoot and Told are what the dialer has recorded about the disk of this node. They are set
+	// only if the other side dialed.
 	ToldBoot uint64
 	Told     Record
 }
 
-// stranger is the Past of a node that says nothing and believes everybody.
+// trustingPast is the Past of a node that reports nothing and accepts every process.
 type trustingPast struct{}
 
 func (trustingPast) Own() Record                                     { return Record{} }

@@ -10,14 +10,14 @@ import (
 	"shardway/internal/rawio"
 )
 
-// raw reads and writes a socket without a word to the scheduler, see rawio.Stream.
+// rawConn reads and writes a socket without entering the scheduler: see rawio.Stream.
 type rawConn struct {
 	*net.TCPConn
 	conn   syscall.RawConn
 	stream rawio.Stream
 }
 
-// newRaw returns c itself where its socket cannot be had.
+// newRaw returns c itself if its socket is not accessible.
 func newRaw(c *net.TCPConn) readWriter {
 	conn, err := c.SyscallConn()
 	if err != nil {
@@ -34,10 +34,10 @@ func (rc *rawConn) Read(b []byte) (int, error) {
 	return n, rc.broken("read", err)
 }
 
-// AtOnce reports whether the last Read found something, or an end, as it began.
+// AtOnce reports whether the last Read found data, or the end, without waiting.
 func (rc *rawConn) AtOnce() bool { return rc.stream.Tries() == 1 }
 
-// Look reads what is there, without waiting; there is false if nothing is.
+// Look reads pending data without waiting. there is false if there is none.
 func (rc *rawConn) Look(b []byte) (n int, there bool, err error) {
 	if len(b) == 0 {
 		return 0, true, nil
@@ -62,7 +62,7 @@ func (rc *rawConn) Write(b []byte) (int, error) {
 	return n, rc.broken("write", err)
 }
 
-// broken makes of an error of the kernel what package net does.
+// broken wraps an error of the kernel as package net does.
 func (rc *rawConn) broken(op string, err error) error {
 	if _, kernels := err.(syscall.Errno); !kernels { //nolint:errorlint // never wrapped
 		return err

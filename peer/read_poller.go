@@ -8,12 +8,12 @@ import (
 	"shardway/internal/clock"
 )
 
-// grainOfLooks is how often it is looked which read is to look.
+// pollerTick is how often the poller checks which reads to interrupt.
 const pollerTick = clock.EveryBeat
 
-// looks makes the reads of prompt connections look. A deadline of each read's own, set anew
-// for each, would wake an idle process dozens of times a second: here they share what wakes
-// it anyway. A pulse is a timer, so no backlog holds it up.
+// readPoller interrupts the reads of low-latency connections, so that they check the socket. All
+// connections share one timer, because a deadline for each read would wake an idle process dozens
+// of times a second. A clock.Pulse is a timer, so no backlog delays it.
 type readPoller struct {
 	latency schedLatency
 
@@ -21,7 +21,7 @@ type readPoller struct {
 	conns map[*lowLatencyConn]struct{}
 }
 
-// add has the reads of c look; drop ends that.
+// add polls the reads of c until remove.
 func (rp *readPoller) add(c *lowLatencyConn) {
 	rp.mu.Lock()
 	defer rp.mu.Unlock()
@@ -37,7 +37,7 @@ func (rp *readPoller) remove(c *lowLatencyConn) {
 	delete(rp.conns, c)
 }
 
-// run returns when ctx ends: reads wait for the poller alone from then on.
+// run polls until ctx ends. After that, reads depend on the runtime poller alone.
 func (rp *readPoller) run(ctx context.Context, p *clock.Pulse) {
 	t := p.WhileBusy(pollerTick)
 	defer t.Stop()
@@ -51,7 +51,8 @@ func (rp *readPoller) run(ctx context.Context, p *clock.Pulse) {
 	}
 }
 
-// tell has the reads look whose time it is, or will be sooner than at the next beat.
+// interruptDue interrupts the reads whose time has come, or comes closer to now than to the next
+// tick.
 func (rp *readPoller) interruptDue(now time.Time) {
 	now = now.Add(pollerTick / 2)
 	rp.mu.Lock()

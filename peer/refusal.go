@@ -8,9 +8,9 @@ import (
 	"net"
 )
 
-// refuse tells the dialer why not. The answer fits any socket's buffer, and
-// the dialer has sent nothing beyond its preface, so the close that follows
-// does not reset it away.
+// refuse sends the reason to the dialer. The response fits into any socket buffer, and the dialer
+// has sent nothing after its hello. The close that follows therefore does not reset the connection
+// before the dialer has read the response.
 func (s *server) refuse(c net.Conn, re *RefusedError, from string) {
 	s.p.counts.refused.Add(1)
 	if s.p.logLimiter.allow(c.RemoteAddr(), &s.p.o, re.Reason) {
@@ -25,7 +25,7 @@ func (s *server) refuse(c net.Conn, re *RefusedError, from string) {
 	}
 }
 
-// unreadable answers what could not be understood, if it began as ours.
+// rejectHello responds to a hello that could not be read, if it began with the right magic.
 func (s *server) rejectHello(c net.Conn, err error) {
 	var re *RefusedError
 	switch {
@@ -41,22 +41,21 @@ func (s *server) rejectHello(c net.Conn, err error) {
 	}
 }
 
-// broken notes a connection that nobody waits on. Port scans and dying peers
-// are daily business: debug.
+// countBroken counts a connection that gets no response. Port scans and crashing peers are common,
+// so it logs at debug level.
 func (s *server) countBroken(c net.Conn, err error) {
 	s.p.counts.broken.Add(1)
 	s.p.o.Log.Debug().Stringer("addr", c.RemoteAddr()).Err(err).Msg("peer preface incomplete")
 }
 
-// The two ways in which plain nodes and nodes with TLS meet.
+// Reasons of RefusedSeal: only one side uses TLS.
 const (
 	reasonNoTLSHere   = "the dialer speaks TLS and this node does not: start this one with the secret of the others (--secret-file), or those without"
 	reasonTLSRequired = "this node speaks TLS only and the dialer does not: start that one with the secret of the cluster (--secret-file)"
 	reasonNoTLSThere  = "it does not speak TLS and this node does: it was started without the secret of the cluster (--secret-file)"
 )
 
-// unsealed notes a dialer with whom no TLS came about. A plain node is told so
-// in its own language.
+// rejectTLS handles a failed TLS handshake. A dialer without TLS gets a response without TLS.
 func (s *server) rejectTLS(c net.Conn, err error) {
 	var th tls.RecordHeaderError
 	var ne net.Error
@@ -66,7 +65,7 @@ func (s *server) rejectTLS(c net.Conn, err error) {
 		linger(c)
 	case errors.As(err, &th), errors.As(err, &ne), errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		s.countBroken(c, err) // a port scan, or a dialer that went
+		s.countBroken(c, err) // a port scan, or the dialer has left
 	default:
 		s.p.counts.refused.Add(1)
 		if s.p.logLimiter.allow(c.RemoteAddr(), &s.p.o, err.Error()) {
@@ -75,8 +74,8 @@ func (s *server) rejectTLS(c net.Conn, err error) {
 	}
 }
 
-// linger reads what the other side still sends, within the handshake's time, so
-// that closing does not reset away what it was told.
+// linger reads what the other side still sends, until the handshake deadline, so that closing does
+// not reset the connection before the response was read.
 func linger(c net.Conn) {
-	_, _ = io.CopyN(io.Discard, c, 64<<10) // its end is what is waited for
+	_, _ = io.CopyN(io.Discard, c, 64<<10) // until the other side closes
 }

@@ -7,11 +7,10 @@ import (
 	"strings"
 )
 
-// encodeAccepted and encodeRefused make the port's message. Head, all
-// versions: magic, version (1 byte), status (1), length of the body (2, big
-// endian). Body when refused, all versions: the reason in UTF-8. Body when
-// accepted, version 2: boot (8) and record (4 × 8), then cluster, node, disk, each
-// with its length (1) before it.
+// encodeAccepted encodes the response of a port that accepts a stream. The header is the same in
+// all versions: magic, version (1 byte), status (1), length of the body (2, big endian). The body
+// of version 2 is: boot (8) and record (4 × 8), then cluster, node and disk, each preceded by its
+// length (1).
 func encodeAccepted(self Identity) ([]byte, error) {
 	b := responseHeader(accepted)
 	b = appendRecord(b, self.Boot, self.Record)
@@ -22,6 +21,7 @@ func encodeAccepted(self Identity) ([]byte, error) {
 	return finishResponse(b), nil
 }
 
+// encodeRefused encodes a refusal. Its body is the reason in UTF-8, in all versions.
 func encodeRefused(e *RefusedError) []byte {
 	reason := e.Reason
 	if len(reason) > maxReason {
@@ -43,8 +43,8 @@ func finishResponse(b []byte) []byte {
 	return b
 }
 
-// readAnswer reads exactly one answer: the other side's identity, or its
-// refusal as a *RefusedError without the node's name.
+// readResponse reads exactly one response: the identity of the other side, or its refusal as a
+// *RefusedError without the node.
 func readResponse(r io.Reader) (Identity, error) {
 	var head [responseHeaderLen]byte
 	if err := readMagic(r, head[:]); err != nil {

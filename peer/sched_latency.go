@@ -11,20 +11,18 @@ import (
 
 const (
 	latencyProbeInterval = 20 * time.Millisecond
-	// longBacklog is how long a goroutine that is ready waits for its turn in a process
-	// that is behind.
+	// highLatency is the wait of a runnable goroutine from which the process counts as overloaded.
 	highLatency = 5 * time.Millisecond
-	// backlogCounts is for how long what was measured counts: nothing is measured while the
-	// process is not busy.
+	// latencyMaxAge is how long a measurement is valid. There are none while the process is idle.
 	latencyMaxAge = 5 * latencyProbeInterval
 )
 
-// backlog measures for how long a goroutine that is ready waits for its turn, behind all
-// that are: what the poller wakes waits so, and what a timer wakes does not.
+// schedLatency measures how long a runnable goroutine waits until it runs. Goroutines that the
+// runtime poller wakes wait that long; those that a timer wakes do not.
 type schedLatency struct {
-	waitStart atomic.Int64 // when the wait began that is under way, in Unix nanoseconds; zero: none is
-	lastWait  atomic.Int64 // the last one
-	lastEnd   atomic.Int64 // when that one did, in Unix nanoseconds
+	waitStart atomic.Int64 // start of the current wait, in Unix nanoseconds; zero means none
+	lastWait  atomic.Int64 // duration of the last wait in nanoseconds
+	lastEnd   atomic.Int64 // end of the last wait, in Unix nanoseconds
 }
 
 // run measures until ctx ends, while the process is busy.
@@ -39,19 +37,19 @@ func (sl *schedLatency) run(ctx context.Context, p *clock.Pulse) {
 		}
 		begun := time.Now()
 		sl.waitStart.Store(begun.UnixNano())
-		runtime.Gosched() // to the end of the line
+		runtime.Gosched() // moves this goroutine to the end of the run queue
 		sl.record(begun, time.Now())
 	}
 }
 
-// note notes that a wait has ended.
+// record stores a wait that has ended.
 func (sl *schedLatency) record(begun, ended time.Time) {
 	sl.lastWait.Store(int64(ended.Sub(begun)))
 	sl.lastEnd.Store(ended.UnixNano())
 	sl.waitStart.Store(0)
 }
 
-// long reports that the process is behind.
+// isHigh reports whether the process is overloaded.
 func (sl *schedLatency) isHigh(now time.Time) bool {
 	since, at := sl.waitStart.Load(), now.UnixNano()
 	return sl.lastWait.Load() > int64(highLatency) && at-sl.lastEnd.Load() < int64(latencyMaxAge) || since != 0 && at-since > int64(highLatency)

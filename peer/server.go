@@ -18,11 +18,11 @@ type server struct {
 	wg sync.WaitGroup
 
 	mu sync.Mutex
-	// closed means that no connection may be added any more.
+	// closed means that no connection may be added.
 	closed bool
-	// young holds the connections that are not through the preface.
+	// pending holds the connections in handshake.
 	pending pendingConns
-	// conns holds the streams that are.
+	// conns holds the accepted streams.
 	conns map[*Conn]struct{}
 }
 
@@ -38,7 +38,7 @@ func (s *server) run(ctx context.Context) error {
 		_ = s.ln.Close()
 		s.closeAll()
 	})
-	if _, ok := s.ln.Addr().(*net.TCPAddr); ok { // others make nothing prompt
+	if _, ok := s.ln.Addr().(*net.TCPAddr); ok { // newLowLatencyConn changes TCP connections only
 		pulse := s.p.o.Pulse
 		if pulse == nil {
 			pulse = new(clock.Pulse)
@@ -56,8 +56,8 @@ func (s *server) run(ctx context.Context) error {
 	return nil
 }
 
-// accept takes connections until ctx ends or the listener breaks. Errors that
-// may pass, such as no free descriptor, are waited out.
+// accept accepts connections until ctx ends or the listener fails. After temporary errors, such as
+// a lack of file descriptors, it pauses and tries again.
 func (s *server) accept(ctx context.Context) error {
 	const least, most = 5 * time.Millisecond, time.Second
 	pause := least
@@ -85,7 +85,7 @@ func (s *server) accept(ctx context.Context) error {
 	}
 }
 
-// serve takes one connection through the preface to its handler.
+// serve performs the handshake of one connection and calls its handler.
 func (s *server) serve(ctx context.Context, raw net.Conn) {
 	c := s.handshake(ctx, raw)
 	if c == nil {
@@ -96,7 +96,8 @@ func (s *server) serve(ctx context.Context, raw net.Conn) {
 	s.p.handlers[c.kind](ctx, c)
 }
 
-// survive ends the stream, and only that, on which a handler met a bug.
+// recoverHandler recovers from a panic of a handler and closes its stream, so that other streams
+// continue.
 func (s *server) recoverHandler(c *Conn) {
 	if v := recover(); v != nil {
 		s.p.o.Log.Error().Str("peer", c.Node()).Stringer("kind", c.Kind()).Any("panic", v).Bytes("stack", debug.Stack()).
@@ -105,8 +106,8 @@ func (s *server) recoverHandler(c *Conn) {
 	}
 }
 
-// greet speaks the port's part on raw. It returns nil when nothing came of it;
-// closing raw is the caller's then.
+// handshake performs the port's part of the handshake on raw. It returns nil if that failed; the
+// caller closes raw then.
 func (s *server) handshake(ctx context.Context, raw net.Conn) *Conn {
 	young := s.addPending(raw)
 	if young == nil {
@@ -140,8 +141,7 @@ func (s *server) handshake(ctx context.Context, raw net.Conn) *Conn {
 	return s.openStream(raw, under, h, young)
 }
 
-// enter makes a stream of a connection whose preface is right, and tells the
-// dialer so.
+// openStream makes a stream of an admitted connection and sends the acceptance.
 func (s *server) openStream(raw, under net.Conn, h hello, young *pendingConn) *Conn {
 	p := s.p
 	p.tune(raw, h.kind)
@@ -155,7 +155,7 @@ func (s *server) openStream(raw, under net.Conn, h hello, young *pendingConn) *C
 		under = plain
 	}
 	c := &Conn{Conn: under, kind: h.kind, peer: h.from, direct: p.o.WrapServer == nil, onClose: s.removeConn}
-	// From here on nobody evicts it: what the dialer is told must hold.
+	// Promoting comes before the response: an accepted stream must not be evicted.
 	if !s.promote(young, c) {
 		_ = c.Close()
 		return nil
@@ -169,7 +169,7 @@ func (s *server) openStream(raw, under net.Conn, h hello, young *pendingConn) *C
 	return c
 }
 
-// welcome sends the acceptance and lifts the handshake's deadline.
+// sendAccepted sends the acceptance and clears the handshake deadline.
 func (s *server) sendAccepted(raw net.Conn, c *Conn) error {
 	b, err := encodeAccepted(s.p.self())
 	if err != nil {
@@ -181,8 +181,8 @@ func (s *server) sendAccepted(raw net.Conn, c *Conn) error {
 	return raw.SetDeadline(time.Time{})
 }
 
-// promote moves a connection from the young to the streams. It reports false
-// when the port is closing.
+// promote moves a connection from the pending ones to the streams. It returns false if the port is
+// closing.
 func (s *server) promote(young *pendingConn, c *Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +194,7 @@ func (s *server) promote(young *pendingConn, c *Conn) bool {
 	return true
 }
 
-// forget ends the bookkeeping of a closed stream.
+// removeConn removes a closed stream.
 func (s *server) removeConn(c *Conn) {
 	s.p.open[c.kind].Add(-1)
 	s.mu.Lock()
@@ -202,8 +202,8 @@ func (s *server) removeConn(c *Conn) {
 	delete(s.conns, c)
 }
 
-// add takes raw among the young, closing another one if they are too many. It
-// returns nil when the port is closing, or raw is the one too many.
+// addPending adds raw to the pending connections, and closes another one if there are too many. It
+// returns nil if the port is closing, or if raw itself is the one too many.
 func (s *server) addPending(raw net.Conn) *pendingConn {
 	s.mu.Lock()
 	if s.closed {
@@ -225,7 +225,7 @@ func (s *server) removePending(c *pendingConn) {
 	s.pending.remove(c) // does nothing if it was evicted or promoted
 }
 
-// closeAll closes what was accepted and lets nothing more in.
+// closeAll closes all accepted connections and prevents further ones.
 func (s *server) closeAll() {
 	s.mu.Lock()
 	s.closed = true

@@ -2,27 +2,28 @@ package peer
 
 import "sync/atomic"
 
-// Stats counts what happened on a Port since it was made.
+// Stats contains the counters of a Port since New.
 type Stats struct {
-	// Accepted counts the streams handed to handlers.
+	// Accepted is the number of streams passed to handlers.
 	Accepted uint64
-	// Open counts those of them that are not closed.
+	// Open is the number of these streams that are not closed.
 	Open int
-	// Refused counts the refused prefaces.
+	// Refused is the number of refused handshakes.
 	Refused uint64
-	// Broken counts the connections closed for garbage, silence or an end
-	// before they were through the preface.
+	// Broken is the number of connections that were closed during the handshake because of invalid
+	// data, silence or an early end.
 	Broken uint64
-	// Evicted counts those of the broken that were closed to make room.
+	// Evicted is the number of connections that were closed to make room for others. They also
+	// count in Broken.
 	Evicted uint64
 }
 
-// counters is Stats while it is being counted.
+// counters are the counters behind Stats.
 type counters struct {
 	accepted, refused, broken, evicted atomic.Uint64
 }
 
-// Stats returns the counts of now.
+// Stats returns the current counters.
 func (p *Port) Stats() Stats {
 	s := Stats{
 		Accepted: p.counts.accepted.Load(),

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// dialTCP is the zero value of Options.Dial. The settings common to dialed and
-// accepted connections are made in tune.
+// dialTCP is the default of Options.Dial. tune makes the settings that dialed and accepted
+// connections share.
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// tune sets what a stream of the kind wants of TCP. Connections of other types
-// are left alone. Errors are not: a socket that takes no options is dead, and
-// the next read or write says so better.
+// tune sets the TCP options for a kind. It ignores other connections. It also ignores errors: a
+// socket that accepts no options is dead, and the next read or write returns a better error.
 func (p *Port) tune(c net.Conn, k Kind) {
 	if w, ok := c.(*lowLatencyConn); ok {
 		c = w.TCPConn
@@ -25,13 +24,13 @@ func (p *Port) tune(c net.Conn, k Kind) {
 		return
 	}
 	_ = t.SetNoDelay(true)
-	// Idle streams of a host that vanished are found after the first probe
-	// that is unanswered for as long as the user timeout: 15 s, Forward 60 s.
+	// Idle streams to a host that has vanished fail after the first probe that stays unanswered for
+	// the user timeout: within 15 s, streams with requests within 60 s.
 	probes := net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
 	d := p.o.UserTimeout
 	if k.forwards() {
-		// A request waits here for its answer in silence: whether its path still
-		// is one shows in a second, to those who ask the kernel for the probes.
+		// The stream is silent while a request waits for its response. Callers that read the probe
+		// state from the kernel detect a dead path within a second.
 		probes.Idle, probes.Interval = time.Second, time.Second
 		d = p.o.ForwardTimeout
 	}

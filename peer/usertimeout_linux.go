@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout lets the kernel break t when sent bytes stay unacknowledged,
-// or a closed window stays closed, for d.
+// setUserTimeout makes the kernel close t if sent bytes stay unacknowledged, or the receive window
+// of the other side stays closed, for d.
 func setUserTimeout(t *net.TCPConn, d time.Duration) {
 	rc, err := t.SyscallConn()
 	if err != nil {
