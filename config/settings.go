@@ -181,10 +181,10 @@ func timingSettings() []setting {
 		row("heartbeat", "DURATION", "100ms", "interval between a node's heartbeats to the leader",
 			func(c *Config) value { return span{&c.Heartbeat, 5 * time.Millisecond, time.Minute, false} }),
 		row("lease", "DURATION", "500ms", "how long a node may serve after hearing from the leader; applies to a new cluster, see timing",
-			func(c *Config) value { return span{&c.Lease, timingrules.LeastLease, timingrules.MostLease, false} }),
+			func(c *Config) value { return span{&c.Lease, timingrules.MinLease, timingrules.MaxLease, false} }),
 		row("dead-after", "DURATION", "2.5s", "when a silent node's shards may be taken over without evidence of a crash; applies to a new cluster, see timing",
 			func(c *Config) value {
-				return span{&c.DeadAfter, timingrules.LeastDeadAfter, timingrules.MostDeadAfter, false}
+				return span{&c.DeadAfter, timingrules.MinDeadAfter, timingrules.MaxDeadAfter, false}
 			}),
 		row("drain-timeout", "DURATION", "5s", "how long a running request may take to finish when its shard moves",
 			func(c *Config) value { return span{&c.DrainTimeout, 10 * time.Millisecond, time.Hour, false} }),

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	shared "shardway/internal/timingrules"
+	"shardway/internal/timingrules"
 )
 
 // The constants that stand beside the configured timings.
@@ -60,11 +60,11 @@ func (c *Config) Silent() time.Duration { return silentHeartbeats * c.Heartbeat 
 
 // LeaseRunOut is when the last lease of a crashed node has certainly run out:
 // the rates of two clocks may differ by 10 %.
-func (c *Config) LeaseRunOut() time.Duration { return shared.RunOut(c.Lease) }
+func (c *Config) LeaseRunOut() time.Duration { return timingrules.LatestExpiry(c.Lease) }
 
 // CutAfter is how long running requests go on after the end of a lease. A node
 // whose clock runs 10 % slow still ends them before dead-after.
-func (c *Config) CutAfter() time.Duration { return shared.CutAfter(c.Lease, c.DeadAfter) }
+func (c *Config) CutAfter() time.Duration { return timingrules.CutAfter(c.Lease, c.DeadAfter) }
 
 // Unwell is how long an app may fail, at most, until it counts as unhealthy: checks begin
 // an interval apart, a tenth more or less, or as soon as the one before has ended.
@@ -88,8 +88,8 @@ func (c *Config) Bounds() []Bound { return append(c.musts(), c.advice()...) }
 
 func (c *Config) musts() []Bound {
 	var bounds []Bound
-	for _, b := range shared.Between(c.Heartbeat, c.Lease, c.DeadAfter) {
-		bounds = append(bounds, Bound{Rule: b.Rule, Figures: b.Figures, Holds: b.Holds, Why: b.Why, keys: b.Keys, remedy: b.Remedy})
+	for _, b := range timingrules.Check(c.Heartbeat, c.Lease, c.DeadAfter) {
+		bounds = append(bounds, Bound{Rule: b.Text, Figures: b.Figures, Holds: b.Holds, Why: b.Why, keys: b.Keys, remedy: b.Remedy})
 	}
 	bounds = append(bounds, []Bound{
 		{

@@ -184,8 +184,8 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of stri
 		}
 		*into = d
 	}
-	span("lease", change.Lease, &t.Lease, timingrules.LeastLease, timingrules.MostLease)
-	span("dead-after", change.DeadAfter, &t.DeadAfter, timingrules.LeastDeadAfter, timingrules.MostDeadAfter)
+	span("lease", change.Lease, &t.Lease, timingrules.MinLease, timingrules.MaxLease)
+	span("dead-after", change.DeadAfter, &t.DeadAfter, timingrules.MinDeadAfter, timingrules.MaxDeadAfter)
 	if f, ok := ack.ParseFence(change.Fence); ok {
 		t.Fence = f
 	} else if change.Fence != "" {
@@ -196,13 +196,13 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of stri
 	} else if change.Pause != "" {
 		refuse("pause", change.Pause, "is none: give moving or cluster")
 	}
-	for _, b := range timingrules.Between(heartbeat, t.Lease, t.DeadAfter) {
+	for _, b := range timingrules.Check(heartbeat, t.Lease, t.DeadAfter) {
 		i := slices.IndexFunc(keys, func(k string) bool { return slices.Contains(b.Keys, k) })
 		if b.Holds || i < 0 {
 			continue
 		}
 		value := map[string]string{"lease": change.Lease, "dead-after": change.DeadAfter}[keys[i]]
-		fault := "breaks " + b.Rule + " (" + b.Figures + "): " + b.Why + "; " + b.Remedy
+		fault := "breaks " + b.Text + " (" + b.Figures + "): " + b.Why + "; " + b.Remedy
 		if slices.Contains(b.Keys, "heartbeat") {
 			fault += " (heartbeat is " + timingrules.Short(heartbeat) + ", of node " + of + ")"
 		}
@@ -234,9 +234,9 @@ func (n *Node) compareTiming(said uint64) uint64 {
 			Str("remedy", "start this node with "+flagsOf(t, n.o.Timing)+", or change the cluster's: shardway timing "+flagsOf(n.o.Timing, t)).
 			Msg("this node's timing flags differ from the cluster's timing, which takes precedence")
 	}
-	for _, b := range timingrules.Between(n.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
+	for _, b := range timingrules.Check(n.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
 		if !b.Holds {
-			n.log.Warn().Str("breaks", b.Rule).Str("figures", b.Figures).Str("remedy", b.Remedy).Msg("heartbeat is too slow for the cluster's timing")
+			n.log.Warn().Str("breaks", b.Text).Str("figures", b.Figures).Str("remedy", b.Remedy).Msg("heartbeat is too slow for the cluster's timing")
 		}
 	}
 	if d := n.o.DeadServerAfter; d > 0 && d < 2*t.DeadAfter {

@@ -1,10 +1,13 @@
-// Package certverify judges the certificates that somebody unknown has shown.
+// Package certverify verifies certificate chains of untrusted peers at a bounded cost.
 //
-// The library tries every certificate that came along as the issuer of every other one, up to
-// a hundred signatures for one that it refuses. Whose keys these are is the sender's choice, and
-// so is what they cost: an RSA key of 8192 bits with a large exponent is more than a
-// millisecond each time. So here no key is used but those of the roots, and of who is vouched
-// for by them.
+// crypto/x509 tries every supplied certificate as the issuer of every other one, with up to
+// 100 signature checks for a chain that it finally rejects. The sender chooses the keys and
+// therefore the cost: a check with an 8192-bit RSA key and a large exponent takes over a
+// millisecond. This package verifies signatures only with the keys of roots, and with keys
+// of intermediates that a root has already verified.
+//
+// Verify is safe for concurrent use. Package secret uses it for the peer port, package
+// admin for client certificates.
 package certverify
 
 import (
@@ -12,30 +15,31 @@ import (
 	"slices"
 )
 
-// mostBetween is how many certificates between the first one and a root are looked at.
-const mostBetween = 8
+// maxIntermediates is the largest number of intermediate certificates that are considered.
+const maxIntermediates = 8
 
-// Verify is shown[0].Verify, with what there is to use of the others as Intermediates. There
-// is at least one.
-func Verify(shown []*x509.Certificate, o x509.VerifyOptions) ([][]*x509.Certificate, error) {
-	o.Intermediates = between(shown[1:], o)
-	return shown[0].Verify(o)
+// Verify verifies certs[0] as x509.Certificate.Verify does. The other certificates serve as
+// intermediates. certs must not be empty, and o.Intermediates is replaced.
+func Verify(certs []*x509.Certificate, o x509.VerifyOptions) ([][]*x509.Certificate, error) {
+	o.Intermediates = intermediates(certs[1:], o)
+	return certs[0].Verify(o)
 }
 
-// between returns those that a root vouches for, be it by others of them. They come with the
-// one last that is nearest to a root, as a rule.
-func between(shown []*x509.Certificate, o x509.VerifyOptions) *x509.CertPool {
+// intermediates returns the certificates that lead to a root, directly or through each
+// other. Peers usually send the certificate nearest to the root last, so the search begins
+// there.
+func intermediates(certs []*x509.Certificate, o x509.VerifyOptions) *x509.CertPool {
 	o.Intermediates, o.DNSName, o.KeyUsages = x509.NewCertPool(), "", []x509.ExtKeyUsage{x509.ExtKeyUsageAny}
-	left := slices.Clone(shown[:min(len(shown), mostBetween)])
-	slices.Reverse(left)
-	for more := true; more; {
-		more = false
-		left = slices.DeleteFunc(left, func(c *x509.Certificate) bool {
+	unverified := slices.Clone(certs[:min(len(certs), maxIntermediates)])
+	slices.Reverse(unverified)
+	for progress := true; progress; {
+		progress = false
+		unverified = slices.DeleteFunc(unverified, func(c *x509.Certificate) bool {
 			if _, err := c.Verify(o); err != nil {
 				return false
 			}
 			o.Intermediates.AddCert(c)
-			more = true
+			progress = true
 			return true
 		})
 	}

@@ -15,7 +15,7 @@ import (
 	"shardway/internal/certverify"
 )
 
-// issuer is an authority, or one that another one has made.
+// issuer is a certificate authority: a root or an intermediate.
 type issuer struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -23,7 +23,8 @@ type issuer struct {
 
 var serial int64
 
-// issue makes a certificate by the issuer, or one that is its own root.
+// issue returns a certificate signed by the issuer, or a self-signed root if the issuer is
+// nil.
 func (by *issuer) issue(t *testing.T, name string, authority bool) *issuer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -62,18 +63,18 @@ func options(root *issuer) x509.VerifyOptions {
 	return x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 }
 
-func TestCertificatesBetweenLeadToARoot(t *testing.T) {
+func TestVerifyFindsChainThroughIntermediates(t *testing.T) {
 	root := (*issuer)(nil).issue(t, "root", true)
 	one := root.issue(t, "one", true)
 	two := one.issue(t, "two", true)
 	three := two.issue(t, "three", true)
 	leaf := three.issue(t, "leaf", false)
-	stranger := (*issuer)(nil).issue(t, "two", true) // of that name, too
+	unrelated := (*issuer)(nil).issue(t, "two", true) // another CA with the same name
 	for name, shown := range map[string][]*issuer{
 		"in order":         {leaf, three, two, one},
 		"in another order": {leaf, one, three, two},
 		"with the root":    {leaf, three, two, one, root},
-		"among others":     {leaf, stranger, three, stranger, two, one},
+		"among others":     {leaf, unrelated, three, unrelated, two, one},
 	} {
 		certs := make([]*x509.Certificate, len(shown))
 		for i, x := range shown {
@@ -85,7 +86,7 @@ func TestCertificatesBetweenLeadToARoot(t *testing.T) {
 			continue
 		}
 		if got := chains[0]; len(got) != 5 || !got[4].Equal(root.cert) {
-			t.Errorf("%s: a chain of %d", name, len(got))
+			t.Errorf("%s: chain of %d certificates", name, len(got))
 		}
 	}
 	late := options(root)
@@ -95,32 +96,32 @@ func TestCertificatesBetweenLeadToARoot(t *testing.T) {
 		o     x509.VerifyOptions
 	}{
 		"one is missing":  {[]*x509.Certificate{leaf.cert, three.cert, one.cert}, options(root)},
-		"of another root": {[]*x509.Certificate{stranger.issue(t, "leaf", false).cert, stranger.cert, one.cert}, options(root)},
+		"of another root": {[]*x509.Certificate{unrelated.issue(t, "leaf", false).cert, unrelated.cert, one.cert}, options(root)},
 		"too late":        {[]*x509.Certificate{leaf.cert, three.cert, two.cert, one.cert}, late},
 	} {
 		if _, err := certverify.Verify(x.shown, x.o); err == nil {
-			t.Errorf("%s: it is taken", name)
+			t.Errorf("%s: Verify succeeded", name)
 		}
 	}
 }
 
-// Who showed a hundred certificates of one name had the key of each used: 160 ms for one
-// connection, if they were such keys, and at the admin port again with every request.
-func TestKeysOfStrangersAreNotUsed(t *testing.T) {
+// A peer can send a hundred certificates with the same issuer name. If Verify tried each
+// key, one connection could cost 160 ms, and on the admin port every request again.
+func TestKeysOfUnrelatedIssuersAreNotUsed(t *testing.T) {
 	root := (*issuer)(nil).issue(t, "root", true)
-	them := (*issuer)(nil).issue(t, "them", true)
-	shown := []*x509.Certificate{them.issue(t, "leaf", false).cert}
+	unrelated := (*issuer)(nil).issue(t, "them", true)
+	shown := []*x509.Certificate{unrelated.issue(t, "leaf", false).cert}
 	for range 20 {
 		shown = append(shown, (*issuer)(nil).issue(t, "them", true).cert)
 	}
 	_, err := certverify.Verify(shown, options(root))
 	if err == nil {
-		t.Fatal("it is taken")
+		t.Fatal("Verify succeeded")
 	}
-	if strings.Contains(err.Error(), "candidate") { // the library says so when a signature was looked at
-		t.Errorf("a key of theirs was used: %v", err)
+	if strings.Contains(err.Error(), "candidate") { // crypto/x509 reports this after it has verified a signature
+		t.Errorf("Verify used an unrelated key: %v", err)
 	}
-	if _, err = certverify.Verify(slices.Insert(shown, 1, them.cert), options(root)); err == nil || strings.Contains(err.Error(), "candidate") {
-		t.Errorf("with the right one among them: %v", err)
+	if _, err = certverify.Verify(slices.Insert(shown, 1, unrelated.cert), options(root)); err == nil || strings.Contains(err.Error(), "candidate") {
+		t.Errorf("with the unrelated issuer among the certificates: %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func (t *table) line(texts []string) {
 // printable keeps what a node says from moving the cursor of the terminal, or turning the order
 // of what it shows.
 func printable(r rune) rune {
-	if logsafe.Commands(r) {
+	if logsafe.ControlsTerminal(r) {
 		return '?'
 	}
 	return r

@@ -11,9 +11,9 @@ import (
 	"shardway/internal/logsafe"
 )
 
-// What strangers send to the admin port without a token, and a request's key, stood in the
-// log as it came, but for ESC and its like: a terminal takes U+009B for ESC [.
-func TestLinesCommandNoTerminal(t *testing.T) {
+// Log lines contain request keys and text from clients without a token. JSON escapes ESC,
+// but a terminal interprets U+009B like ESC [.
+func TestLogLinesContainNoTerminalControls(t *testing.T) {
 	for _, text := range []string{
 		"x\u009b2J", "\u0085next", "a\u202eb", "a\u2028b\u2029", "\u200b", "\x7f", "\U000e0041", "\x1b[2J\r\n", "plain", "naïve 日本 😀", "bad\xff\xc2", "",
 	} {

@@ -1,4 +1,5 @@
-// Package logsafe makes the log of a node: JSON lines, or lines for people.
+// Package logsafe creates the logger of a node. It writes JSON lines, or readable lines for
+// a console, and escapes characters that control a terminal.
 package logsafe
 
 import (
@@ -9,17 +10,17 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// New returns a log that leaves nothing out.
+// New returns a logger without a level filter.
 func New(w io.Writer, console bool) zerolog.Logger {
 	if !console {
-		w = Harmless(w)
+		w = NewEscaper(w)
 	} else {
 		w = zerolog.ConsoleWriter{Out: w, TimeFormat: "15:04:05.000", NoColor: !Terminal(w)}
 	}
 	return zerolog.New(w).Hook(stamp{})
 }
 
-// Level returns the level of that name; of one that is unknown, info.
+// Level returns the level with the given name, or info if the name is unknown.
 func Level(name string) zerolog.Level {
 	level, err := zerolog.ParseLevel(name)
 	if err != nil {
@@ -28,16 +29,16 @@ func Level(name string) zerolog.Level {
 	return level
 }
 
-// stamp gives each line its time, to the millisecond: zerolog's own hook writes
-// whole seconds unless a variable of that package is changed for everybody.
+// stamp adds the time to each line in milliseconds. The hook of zerolog writes whole
+// seconds unless a global variable of that package is changed.
 type stamp struct{}
 
-// Run adds the time.
+// Run implements zerolog.Hook.
 func (stamp) Run(e *zerolog.Event, _ zerolog.Level, _ string) {
 	e.Str(zerolog.TimestampFieldName, time.Now().Format("2006-01-02T15:04:05.000Z07:00"))
 }
 
-// Terminal reports whether a person reads w.
+// Terminal reports whether w is a terminal.
 func Terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

@@ -1,44 +1,46 @@
-// Package pollctx makes contexts that look for themselves whether they are over.
+// Package pollctx provides contexts that check for their own expiry when they are used.
 //
-// Somebody ends a context, and that somebody is a goroutine like the one that asks: when
-// a process goes on that was stopped, or whose machine was suspended, all of them are due
-// at once, and who asks before it was told would begin what it may not begin any more.
-// One of these asks the clock instead, at each Done and Err.
+// A normal context is cancelled by another goroutine. After a process pause or a machine
+// suspend, that goroutine may run later than the one that checks the context, which would
+// then start work that it is no longer allowed to do. The contexts of this package call a
+// function, usually one that reads the clock, on every call of Done and Err.
+//
+// Package node uses them for hook calls, package embed for requests.
 package pollctx
 
 import "context"
 
-// heedful is a context with a cancel of its own. Value is that of the one within, so the
-// contexts that are derived from it end with it and cost no goroutine.
-type heedful struct {
+// polledContext is a cancellable context with an expiry check. Value returns the values of
+// the inner context, so derived contexts end with it and need no goroutine.
+type polledContext struct {
 	context.Context
-	over   func() bool
-	cancel context.CancelFunc
+	expired func() bool
+	cancel  context.CancelFunc
 }
 
-// Context returns a context that ends with parent, by cancel, and as soon as somebody
-// asks for its Done or Err when over says so, which any goroutine may ask. Whoever waits
-// for a Done that it asked for before hears of it then, too. A context that is derived
-// from it looks when it is made.
-func Context(parent context.Context, over func() bool) (ctx context.Context, cancel context.CancelFunc) {
-	within, cancel := context.WithCancel(parent)
-	return &heedful{within, over, cancel}, cancel
+// Context returns a context that ends with parent, when cancel is called, or when Done or
+// Err is called and expired returns true. In the last case a goroutine that already waits
+// on Done is released, too. expired must be safe for concurrent use. Deriving a context
+// from the result performs the check once.
+func Context(parent context.Context, expired func() bool) (ctx context.Context, cancel context.CancelFunc) {
+	inner, cancel := context.WithCancel(parent)
+	return &polledContext{inner, expired, cancel}, cancel
 }
 
-// Done looks first.
-func (c *heedful) Done() <-chan struct{} {
-	c.look()
+// Done performs the expiry check first.
+func (c *polledContext) Done() <-chan struct{} {
+	c.poll()
 	return c.Context.Done()
 }
 
-// Err looks first.
-func (c *heedful) Err() error {
-	c.look()
+// Err performs the expiry check first.
+func (c *polledContext) Err() error {
+	c.poll()
 	return c.Context.Err()
 }
 
-func (c *heedful) look() {
-	if c.Context.Err() == nil && c.over() {
+func (c *polledContext) poll() {
+	if c.Context.Err() == nil && c.expired() {
 		c.cancel()
 	}
 }

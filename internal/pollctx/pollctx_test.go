@@ -10,9 +10,9 @@ import (
 	"shardway/internal/pollctx"
 )
 
-// Nobody ends the context here but who asks it.
-func TestWhoAsksIsToldByTheClock(t *testing.T) {
-	for name, told := range map[string]func(context.Context) bool{
+// No other goroutine cancels the context in this test.
+func TestContextChecksExpiryOnUse(t *testing.T) {
+	for name, ended := range map[string]func(context.Context) bool{
 		"Err": func(ctx context.Context) bool { return ctx.Err() != nil },
 		"Done": func(ctx context.Context) bool {
 			select {
@@ -22,67 +22,68 @@ func TestWhoAsksIsToldByTheClock(t *testing.T) {
 				return false
 			}
 		},
-		"a context made of it": func(ctx context.Context) bool {
+		"derived context": func(ctx context.Context) bool {
 			ctx, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()
 			return ctx.Err() != nil
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var over atomic.Bool
-			ctx, cancel := pollctx.Context(t.Context(), over.Load)
+			var expired atomic.Bool
+			ctx, cancel := pollctx.Context(t.Context(), expired.Load)
 			defer cancel()
-			if told(ctx) {
-				t.Fatal("it is over from the beginning")
+			if ended(ctx) {
+				t.Fatal("context has ended before expiry")
 			}
-			over.Store(true)
-			if !told(ctx) {
-				t.Error("it is over, and says that it is not")
+			expired.Store(true)
+			if !ended(ctx) {
+				t.Error("context has not ended after expiry")
 			}
-			over.Store(false)
-			if !told(ctx) {
-				t.Error("it was over, and goes on")
+			expired.Store(false)
+			if !ended(ctx) {
+				t.Error("context continues after it had ended")
 			}
 		})
 	}
 }
 
-// Who waits hears of it from who asks; and nothing is asked for after the end.
-func TestWhoWaitsHearsOfIt(t *testing.T) {
+// A check releases goroutines that wait on Done. After the end no further checks take
+// place.
+func TestWaitersAreReleasedByCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var over atomic.Bool
-		asked := 0
+		var expired atomic.Bool
+		checks := 0
 		ctx, cancel := pollctx.Context(t.Context(), func() bool {
-			asked++
-			return over.Load()
+			checks++
+			return expired.Load()
 		})
 		defer cancel()
 		derived, stop := context.WithCancel(ctx)
 		defer stop()
-		waits := ctx.Done()
-		over.Store(true)
+		done := ctx.Done()
+		expired.Store(true)
 		_ = ctx.Err()
-		<-waits
+		<-done
 		<-derived.Done()
-		before := asked
-		if ctx.Err() == nil || asked != before {
-			t.Errorf("after its end: %v, asked %d times", ctx.Err(), asked-before)
+		before := checks
+		if ctx.Err() == nil || checks != before {
+			t.Errorf("after the end: Err = %v, %d further checks", ctx.Err(), checks-before)
 		}
 	})
 }
 
-func TestItEndsWithItsParentAndByCancel(t *testing.T) {
+func TestContextEndsWithParentAndCancel(t *testing.T) {
 	parent, end := context.WithCancel(context.WithValue(t.Context(), key{}, "kept"))
 	ctx, cancel := pollctx.Context(parent, func() bool { return false })
 	other, stop := pollctx.Context(parent, func() bool { return false })
 	defer stop()
 	cancel()
 	if ctx.Err() == nil || other.Err() != nil {
-		t.Errorf("after cancel: %v, the other %v", ctx.Err(), other.Err())
+		t.Errorf("after cancel: %v, other context %v", ctx.Err(), other.Err())
 	}
 	end()
 	if <-other.Done(); other.Err() == nil || other.Value(key{}) != "kept" {
-		t.Errorf("after its parent: %v, %v", other.Err(), other.Value(key{}))
+		t.Errorf("after the parent ended: %v, value %v", other.Err(), other.Value(key{}))
 	}
 }
 

@@ -1,12 +1,11 @@
-// Package raceflag tells tests whether the race detector is compiled in. It makes
-// everything slow, and what has been accessed by two goroutines in the first round of
-// something is the same in the tenth: tests play a share with it, and all without.
+// Package raceflag reports whether the race detector is compiled in. The detector makes
+// programs slow, and repeating a test rarely finds more races than its first rounds. Tests
+// therefore run fewer rounds with the detector.
 //
-// Only tests use it.
+// Only tests use this package.
 package raceflag
 
-// Share is how much of something a run does that takes long: all, or with the race
-// detector the smaller part.
+// Share returns all, or with the race detector the smaller number race.
 func Share(all, race int) int {
 	if Detector {
 		return race

@@ -2,5 +2,5 @@
 
 package raceflag
 
-// Detector tells that the race detector is compiled in.
+// Detector reports whether the race detector is compiled in.
 const Detector = false

@@ -2,14 +2,14 @@ package raceflag
 
 import "runtime"
 
-// OneProcessor has tests that live in bubbles (testing/synctest) go on by one processor
-// under the race detector: two at once that run timers of one bubble break the detector
-// itself, and end the process with "ThreadSanitizer: CHECK failed" (go.dev/issue/78156).
-// Nothing is found less: the detector judges by what must happen before what, and not
-// by what was seen at one time.
+// OneProcessor sets GOMAXPROCS to 1 if the race detector is compiled in, for tests in
+// synctest bubbles. If two processors run timers of one bubble at the same time, the
+// detector crashes the process with "ThreadSanitizer: CHECK failed" (go.dev/issue/78156).
+// The detector finds the same races with one processor, because it uses the happens-before
+// order and not the timing.
 //
-// It is for TestMain, or where sockets are real elsewhere in the package for each bubble,
-// beside which no other test runs then: restore has as many go on as before.
+// Call it in TestMain. In a package with other tests that use real sockets, call it for
+// each bubble, and only while no other test runs. restore resets GOMAXPROCS.
 func OneProcessor() (restore func()) {
 	if !Detector {
 		return func() {}

@@ -12,8 +12,9 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// The tests of packages with their own time are bubbles from end to end.
-func TestWhatHasItsOwnTimeHasOneProcessor(t *testing.T) {
+// All tests of the VIRTUAL packages run in synctest bubbles, so each of these packages must
+// call OneProcessor.
+func TestPackagesInVirtualTimeUseOneProcessor(t *testing.T) {
 	const root = "../.."
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
@@ -30,7 +31,7 @@ func TestWhatHasItsOwnTimeHasOneProcessor(t *testing.T) {
 	}
 }
 
-func TestOneProcessorBesideTheDetector(t *testing.T) {
+func TestOneProcessorLimitsProcessorsUnderDetector(t *testing.T) {
 	before := runtime.GOMAXPROCS(0)
 	want := before
 	if raceflag.Detector {
@@ -42,7 +43,7 @@ func TestOneProcessorBesideTheDetector(t *testing.T) {
 	}
 	restore()
 	if n := runtime.GOMAXPROCS(0); n != before {
-		t.Errorf("%d processors afterwards, want %d", n, before)
+		t.Errorf("%d processors after restore, want %d", n, before)
 	}
 }
 

@@ -1,26 +1,27 @@
-// Package suggest finds the word that a misspelt one was meant to be. It is pure.
+// Package suggest finds the known word that a misspelled one most likely means ("did you
+// mean"). It is pure.
 package suggest
 
 import "strings"
 
-// Word returns the word that a misspelt one most likely meant, or "" when
-// none is close. A word that begins with the misspelt one counts as close.
+// Word returns the word that is closest to a misspelled one, or "" if none is close. A
+// candidate that begins with the misspelled word counts as close.
 func Word(word string, words []string) string {
-	best, least := "", max(1, len(word)/4)+1
+	best, bestDistance := "", max(1, len(word)/4)+1
 	for _, w := range words {
 		d := distance(word, w)
 		if len(word) >= 3 && strings.HasPrefix(w, word) {
 			d = min(d, 1)
 		}
-		if d < least {
-			best, least = w, d
+		if d < bestDistance {
+			best, bestDistance = w, d
 		}
 	}
 	return best
 }
 
-// distance is the number of insertions, deletions, substitutions and swaps of
-// neighbours between two words (optimal string alignment).
+// distance returns the optimal string alignment distance of two words: the number of
+// insertions, deletions, substitutions and transpositions of adjacent bytes.
 func distance(a, b string) int {
 	prev2 := make([]int, len(b)+1)
 	prev := make([]int, len(b)+1)

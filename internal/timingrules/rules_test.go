@@ -10,14 +10,14 @@ import (
 	"shardway/internal/timingrules"
 )
 
-// timings are what the conditions are about, by key.
+// timings contains the values of the settings by key.
 type timings map[string]time.Duration
 
 func (t timings) broken() map[string]string {
 	broken := map[string]string{}
-	for _, b := range timingrules.Between(t["heartbeat"], t["lease"], t["dead-after"]) {
+	for _, b := range timingrules.Check(t["heartbeat"], t["lease"], t["dead-after"]) {
 		if !b.Holds {
-			broken[b.Rule] = b.Remedy
+			broken[b.Text] = b.Remedy
 		}
 	}
 	return broken
@@ -25,7 +25,7 @@ func (t timings) broken() map[string]string {
 
 var step = regexp.MustCompile(`^(?:(lower|raise) )?(heartbeat|lease|dead-after) (to|above|below) (\S+)$`)
 
-// follow returns t after one of the ways that a remedy offers.
+// follow applies one alternative of a remedy to the settings and returns the result.
 func follow(t *testing.T, from timings, way string) timings {
 	t.Helper()
 	after := maps.Clone(from)
@@ -43,9 +43,9 @@ func follow(t *testing.T, from timings, way string) timings {
 	return after
 }
 
-// "lower lease below 386ms" was said where the heartbeat allows none below 400ms:
-// who followed it was refused again, for another reason.
-func TestRemediesBreakNothingElse(t *testing.T) {
+// A remedy such as "lower lease below 386ms" is useless if the heartbeat requires at least
+// 400ms: an operator who followed it would be refused again for another reason.
+func TestRemediesViolateNoOtherRule(t *testing.T) {
 	tried := 0
 	for _, beat := range []int{5, 50, 100, 125, 600} {
 		for _, lease := range []int{100, 300, 400, 500, 1000, 2400, 9000} {
@@ -61,7 +61,7 @@ func TestRemediesBreakNothingElse(t *testing.T) {
 								t.Errorf("%v breaks %s; after %q it is %v and breaks %s", from, rule, way, after, left)
 							}
 						}
-						if l := after["lease"]; l < timingrules.LeastLease {
+						if l := after["lease"]; l < timingrules.MinLease {
 							t.Errorf("%v breaks %s; %q leaves a lease of %v, below the least", from, rule, way, l)
 						}
 					}

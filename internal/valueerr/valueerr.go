@@ -1,4 +1,4 @@
-// Package valueerr says what is wrong with a value that somebody wrote. It is pure.
+// Package valueerr defines the error for an invalid value of a setting. It is pure.
 package valueerr
 
 import (
@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Error is one value that cannot be used.
+// Error describes one invalid value.
 type Error struct {
-	Key    string // the setting that it stands in; empty: the caller knows
+	Key    string // name of the setting; empty if the caller adds it
 	Value  string
 	Wrong  string
-	Remedy string // what to do instead
+	Remedy string // advice for the operator
 }
 
-// Error is one line: the key, the value, the mistake, the remedy.
+// Error returns one line with the key, the value, the problem and the remedy.
 func (e *Error) Error() string {
 	var b strings.Builder
 	if e.Key != "" {

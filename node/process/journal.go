@@ -111,5 +111,5 @@ func accessTo(c *config.Config, file *logfile.File) *proxy.Access {
 	if file == nil {
 		return nil
 	}
-	return &proxy.Access{Log: zerolog.New(logsafe.Harmless(file)), Keys: c.AccessLogKeys, Query: c.AccessLogQuery}
+	return &proxy.Access{Log: zerolog.New(logsafe.NewEscaper(file)), Keys: c.AccessLogKeys, Query: c.AccessLogQuery}
 }
