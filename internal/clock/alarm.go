@@ -5,17 +5,20 @@ import (
 	"time"
 )
 
-// alarm is what a Pulse waits by. wait and stop may be called while another call runs.
+// alarm is the timer of a Pulse. wait and stop may be called while another call is in
+// progress.
 type alarm interface {
-	// set has wait return in d, in place of what was set before, a wait under way
-	// included. busy: whatever else the process has to do.
+	// set makes wait return in d and replaces the earlier setting, also for a call of wait
+	// in progress. busy reports whether the process has other work to do.
 	set(d time.Duration, busy bool)
-	// wait returns true once for each time that was set and has come, and false after stop.
+	// wait blocks until the set time and returns true, once for each setting. It returns
+	// false after stop.
 	wait() bool
 	stop()
 }
 
-// newAlarm returns one that is not set, of the kernel's if that is asked for and there is one.
+// newAlarm returns an alarm that is not set. It uses a kernel timer if kernel is true and
+// the platform supports it.
 func newAlarm(kernel bool) alarm {
 	if kernel {
 		if a := newKernelAlarm(); a != nil {
@@ -27,22 +30,23 @@ func newAlarm(kernel bool) alarm {
 	return a
 }
 
-// runtimeAlarm goes by a timer of the runtime.
+// runtimeAlarm uses a timer of the Go runtime.
 type runtimeAlarm struct {
 	timer   *time.Timer
 	once    sync.Once
-	stopped chan struct{} // latch
+	stopped chan struct{} // closed by stop
 }
 
-// wakeUp is added to each wait, which is whole milliseconds otherwise: the runtime waits
-// for sockets in those, rounded down, and once more for what is left. A wait of a little
-// more than ten ends at its first wake-up, one of exactly ten at its second.
+// wakeUp is added to each wait, which otherwise is a whole number of milliseconds. The
+// runtime waits for sockets in milliseconds, rounded down, and then waits again for the
+// remainder. So a wait of slightly more than 10 ms ends at the first wake-up, and one of
+// exactly 10 ms at the second.
 const wakeUp = 60 * time.Microsecond
 
-func (a *runtimeAlarm) set(d time.Duration, _ bool) { a.timer.Reset(whole(d)) }
+func (a *runtimeAlarm) set(d time.Duration, _ bool) { a.timer.Reset(roundUp(d)) }
 
-// whole returns a wait that is no shorter than d and ends at its first wake-up.
-func whole(d time.Duration) time.Duration {
+// roundUp rounds d up to a duration that ends at the first wake-up of the runtime.
+func roundUp(d time.Duration) time.Duration {
 	return max(d+time.Millisecond-1, 0).Truncate(time.Millisecond) + wakeUp
 }
 

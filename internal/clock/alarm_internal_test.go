@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// alarming is a test of one kind of alarm in one kind of process.
+// alarming is a test for each kind of alarm, in an idle and in a busy process.
 type alarming struct {
 	*testing.T
 	alarm
 	busy bool
 }
 
-// alarms calls f with each kind.
+// alarms runs f for each kind of alarm.
 func alarms(t *testing.T, f func(a alarming)) {
 	t.Helper()
 	for name, kernel := range map[string]bool{"runtime": false, "kernel": true} {
@@ -28,7 +28,7 @@ func alarms(t *testing.T, f func(a alarming)) {
 	}
 }
 
-func TestAnAlarmComesOnceForEachTimeThatWasSet(t *testing.T) {
+func TestAlarmFiresOncePerSetting(t *testing.T) {
 	alarms(t, func(a alarming) {
 		for _, b := range []bool{a.busy, a.busy, !a.busy, a.busy, !a.busy, !a.busy} {
 			began := time.Now()
@@ -43,7 +43,7 @@ func TestAnAlarmComesOnceForEachTimeThatWasSet(t *testing.T) {
 	})
 }
 
-func TestAnAlarmThatIsSetEarlierComesDuringAWait(t *testing.T) {
+func TestSettingEarlierTimeEndsRunningWait(t *testing.T) {
 	alarms(t, func(a alarming) {
 		for _, before := range []bool{a.busy, !a.busy} {
 			a.set(time.Hour, before)
@@ -57,8 +57,8 @@ func TestAnAlarmThatIsSetEarlierComesDuringAWait(t *testing.T) {
 	})
 }
 
-// TestAnAlarmForgetsATimeThatWasReplaced, also one that has come and that nobody waited for.
-func TestAnAlarmForgetsATimeThatWasReplaced(t *testing.T) {
+// A replaced setting must not fire, even if it had expired before any call of wait.
+func TestReplacedSettingDoesNotFire(t *testing.T) {
 	alarms(t, func(a alarming) {
 		a.set(1, a.busy)
 		for end := time.Now().Add(2 * time.Millisecond); time.Now().Before(end); {
@@ -74,8 +74,7 @@ func TestAnAlarmForgetsATimeThatWasReplaced(t *testing.T) {
 	})
 }
 
-// TestAnAlarmThatIsDueComes, and does at once: who asks for what is past is not left to sleep.
-func TestAnAlarmThatIsDueComes(t *testing.T) {
+func TestAlarmSetInThePastFiresAtOnce(t *testing.T) {
 	alarms(t, func(a alarming) {
 		for _, d := range []time.Duration{0, -1, -time.Hour} {
 			a.set(d, a.busy)
@@ -86,18 +85,19 @@ func TestAnAlarmThatIsDueComes(t *testing.T) {
 	})
 }
 
-// TestAnAlarmIsKeptForWhoWaitsLater, whatever else the process has looked for since it came.
-func TestAnAlarmIsKeptForWhoWaitsLater(t *testing.T) {
+// The expiry must be available to a later wait, even if the process has polled for other
+// events since.
+func TestExpiryIsKeptUntilWait(t *testing.T) {
 	alarms(t, func(a alarming) {
 		a.set(time.Millisecond, a.busy)
 		time.Sleep(10 * time.Millisecond)
 		if !a.waits() {
-			a.Error("it did not come to who waits for it only now")
+			a.Error("a later wait did not get the expiry")
 		}
 	})
 }
 
-// waits waits, and reports that it came.
+// waits calls wait and reports whether it returned true.
 func (a alarming) waits() bool {
 	came := make(chan bool, 1)
 	go func() { came <- a.wait() }() // ends with the alarm
@@ -109,8 +109,8 @@ func (a alarming) waits() bool {
 	}
 }
 
-// TestAnAlarmThatWasStoppedComesNoMore, also where it had come, and nobody has waited for it yet.
-func TestAnAlarmThatWasStoppedComesNoMore(t *testing.T) {
+// A stopped alarm must not fire, even if it had expired before any call of wait.
+func TestStoppedAlarmDoesNotFire(t *testing.T) {
 	alarms(t, func(a alarming) {
 		a.set(1, a.busy)
 		time.Sleep(5 * time.Millisecond)
@@ -123,21 +123,20 @@ func TestAnAlarmThatWasStoppedComesNoMore(t *testing.T) {
 	})
 }
 
-// TestAWaitIsNoShorterThanWasAsked: who is woken too soon finds nothing due, and sleeps as long once
-// more; nor longer than a millisecond more.
-func TestAWaitIsNoShorterThanWasAsked(t *testing.T) {
+// A wait that ends too early finds nothing due and has to wait again, so it must not be
+// shorter than requested. It must also not be more than a millisecond longer.
+func TestRoundUpAddsAtMostOneMillisecond(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
 		-time.Hour: 0, -1: 0, 0: 0, 1: time.Millisecond, time.Millisecond: time.Millisecond,
 		time.Millisecond + 1: 2 * time.Millisecond, 10*time.Millisecond - 1: 10 * time.Millisecond,
 	} {
-		if got := whole(d); got != want+wakeUp {
-			t.Errorf("to wait for %v it waits for %v, want %v", d, got, want+wakeUp)
+		if got := roundUp(d); got != want+wakeUp {
+			t.Errorf("roundUp(%v) = %v, want %v", d, got, want+wakeUp)
 		}
 	}
 }
 
-// TestAPulseBeatsByTheKernel, at rest, until it is told to end.
-func TestAPulseBeatsByTheKernel(t *testing.T) {
+func TestPulseTicksWithKernelTimer(t *testing.T) {
 	p := Pulse{Kernel: true, Used: func() (time.Duration, bool) { return 0, true }}
 	b := p.Asked()
 	defer b.Stop()

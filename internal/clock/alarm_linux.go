@@ -10,30 +10,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernelAlarm goes by a timer of the kernel, which the runtime waits for as for a socket.
-// A timer of the runtime's own wakes an idle process several times: its monitor thread too
-// sleeps until then, and looks around for a while when it is woken.
+// kernelAlarm uses a timerfd, which the runtime polls like a socket. A timer of the runtime
+// wakes an idle process several times: the monitor thread of the runtime sleeps until the
+// same time, and polls for a while after it wakes up.
 //
-// In a busy process it is the runtime's all the same, as the read's deadline: who has no
-// moment to wait looks for timers whenever it changes goroutines, and for what came in
+// In a busy process kernelAlarm uses a read deadline, which is a timer of the runtime. A
+// busy runtime checks its timers at every goroutine switch, but its network poller only
 // every 10 ms.
 type kernelAlarm struct {
 	file *os.File
 	raw  syscall.RawConn
-	busy bool // the deadline is set, not the kernel's timer
+	busy bool // the read deadline is set instead of the timerfd
 }
 
 func newKernelAlarm() alarm {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
-		return nil // a sandbox may not have it
+		return nil // a sandbox may forbid timerfd
 	}
 	f := os.NewFile(uintptr(fd), "timer")
 	raw, err := f.SyscallConn()
 	if err == nil {
 		err = f.SetReadDeadline(time.Time{})
 	}
-	if err != nil { // the poller does not take it
+	if err != nil { // the runtime cannot poll it
 		_ = f.Close()
 		return nil
 	}
@@ -45,28 +45,29 @@ func (a *kernelAlarm) set(d time.Duration, busy bool) {
 		if !a.busy {
 			a.arm(0)
 		}
-		_ = a.file.SetReadDeadline(time.Now().Add(whole(d))) // it is closed: nobody waits
+		_ = a.file.SetReadDeadline(time.Now().Add(roundUp(d))) // an error means that the file is closed
 	} else {
 		if a.busy {
-			_ = a.file.SetReadDeadline(time.Time{}) // likewise
+			_ = a.file.SetReadDeadline(time.Time{}) // an error means that the file is closed
 		}
 		a.arm(max(d, 1))
 	}
 	a.busy = busy
 }
 
-// arm sets the kernel's timer; 0: it never ends. What had come of it is forgotten.
+// arm sets the timerfd and discards an expiry that was not read. Zero disarms it.
 func (a *kernelAlarm) arm(d time.Duration) {
 	at := unix.ItimerSpec{Value: unix.NsecToTimespec(int64(d))}
-	_ = a.raw.Control(func(fd uintptr) { // likewise
-		// As in read, the scheduler need not hear of a call that never waits.
+	_ = a.raw.Control(func(fd uintptr) { // an error means that the file is closed
+		// RawSyscall6 does not notify the scheduler, which is unnecessary for a call that
+		// never blocks (see read).
 		_, _, _ = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(&at)), 0, 0, 0) //nolint:gosec // as package unix does it
 	})
 }
 
-// wait looks at the timer before it waits, as the runtime's poller forgets at the beginning of
-// each wait what it had seen, and not after: nothing else wakes it, and what is not read is
-// gone with the next arm.
+// wait reads the timerfd before it blocks. The runtime's poller discards pending readiness
+// at the start of each wait, but not during it. So an expiry is not missed, and one that
+// arm has discarded does not end the wait.
 func (a *kernelAlarm) wait() bool {
 	var times uint64
 	looked := false

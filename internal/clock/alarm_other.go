@@ -2,5 +2,5 @@
 
 package clock
 
-// newKernelAlarm returns none.
+// newKernelAlarm returns nil: there is no timerfd.
 func newKernelAlarm() alarm { return nil }

@@ -7,18 +7,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boottime returns the time since the machine started, suspension included.
+// boottime returns the time since the machine started, including suspension.
 //
-// It is unix.ClockGettime but that the scheduler is not told of a call that
-// never waits: on a machine with little to do, each such word wakes the
-// runtime's monitor thread, at many times the cost of the call.
+// It uses a raw system call, which unix.ClockGettime does not: the scheduler need not be
+// notified of a call that never blocks. On a mostly idle machine each notification wakes
+// the monitor thread of the runtime, at many times the cost of the call.
 func boottime() (time.Duration, bool) {
 	return read(unix.CLOCK_BOOTTIME)
 }
 
-// Used returns how much processor time this process has used so far, all threads
-// together; false: the platform does not say.
-func Used() (time.Duration, bool) { return read(unix.CLOCK_PROCESS_CPUTIME_ID) }
+// Used returns the CPU time that all threads of this process have used. ok is false if the
+// platform does not provide it.
+func Used() (used time.Duration, ok bool) { return read(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
 func read(clock uintptr) (time.Duration, bool) {
 	var ts unix.Timespec

@@ -4,8 +4,8 @@ package clock
 
 import "time"
 
-// boottime has no portable source outside Linux.
+// boottime is available on Linux only.
 func boottime() (time.Duration, bool) { return 0, false }
 
-// Used has none either.
+// Used is available on Linux only.
 func Used() (time.Duration, bool) { return 0, false }

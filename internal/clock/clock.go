@@ -2,20 +2,20 @@ package clock
 
 import "time"
 
-// Clock tells the time since an origin of its own. Values of two Clocks cannot
-// be compared.
+// Clock returns the time since its own origin. Values of different Clocks cannot be
+// compared.
 type Clock interface {
-	// Now returns the runtime's monotonic time since the origin. It stands
-	// still while the machine is suspended.
+	// Now returns the monotonic time of the Go runtime since the origin. It does not
+	// advance while the machine is suspended.
 	Now() time.Duration
 
-	// Precise returns the time since the same origin and counts suspension.
-	// It never runs behind Now by more than the cost of reading either.
+	// Precise returns the time since the same origin, including suspension. It never lags
+	// behind Now by more than the cost of the two calls.
 	Precise() time.Duration
 }
 
-// New returns the clock of a running process, with its origin at the call.
-// Where the platform has no CLOCK_BOOTTIME, Precise is Now.
+// New returns the clock of a running process. Its origin is the time of the call. On
+// platforms without CLOCK_BOOTTIME, Precise equals Now.
 func New() Clock {
 	b, ok := boottime()
 	if !ok {
@@ -24,8 +24,8 @@ func New() Clock {
 	return &system{origin: time.Now(), boot: b}
 }
 
-// Virtual returns a clock whose both readings come from the runtime: inside a
-// testing/synctest bubble that is the bubble's time.
+// Virtual returns a clock that uses the time of the Go runtime for both variants. In a
+// testing/synctest bubble that is the time of the bubble.
 func Virtual() Clock {
 	return &virtual{origin: time.Now()}
 }

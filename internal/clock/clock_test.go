@@ -8,7 +8,7 @@ import (
 	"shardway/internal/clock"
 )
 
-func TestBothReadingsShareOneOrigin(t *testing.T) {
+func TestNowAndPreciseHaveSameOrigin(t *testing.T) {
 	c := clock.New()
 	for range 1000 {
 		a := c.Precise()
@@ -25,7 +25,7 @@ func TestBothReadingsShareOneOrigin(t *testing.T) {
 	}
 }
 
-func TestVirtualFollowsTheBubble(t *testing.T) {
+func TestVirtualUsesTimeOfBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clock.Virtual()
 		time.Sleep(13 * time.Minute)
@@ -38,7 +38,7 @@ func TestVirtualFollowsTheBubble(t *testing.T) {
 	})
 }
 
-func TestOnlyPreciseSeesSuspension(t *testing.T) {
+func TestSuspensionAdvancesPreciseOnly(t *testing.T) {
 	var c clock.Manual
 	c.Advance(time.Second)
 	c.Suspend(time.Minute)

@@ -1,15 +1,18 @@
-// Package clock gives the time since an origin, in two qualities.
+// Package clock provides monotonic time, a shared ticker and CPU usage figures.
 //
-// Leases are promises about elapsed time, so nothing here knows a date and no
-// change of the wall clock shows. Now is cheap and stands still while the
-// machine is suspended; Precise counts the suspension too and costs a system
-// call (240 ns against 50 ns), so the request path asks it once, right before
-// the first byte goes to the app. Both count from the same origin: a
-// difference between the two is time slept through.
+// A Clock returns the time since its origin, in two variants. Leases are promises about
+// elapsed time, so a Clock has no date and ignores changes of the wall clock. Now is cheap
+// (50 ns) and does not advance while the machine is suspended. Precise includes suspension
+// and needs a system call (240 ns), so the request path calls it once, immediately before
+// it sends the first byte to the app. Both have the same origin: their difference is the
+// time that the machine was suspended.
 //
-// New is the clock of a running node, Virtual the one for a testing/synctest
-// bubble (where CLOCK_BOOTTIME would be real time), Manual the one for tests
-// that move time by hand. All are safe for any number of goroutines.
+// New returns the clock of a running node. Virtual is for a testing/synctest bubble, in
+// which CLOCK_BOOTTIME would be real time. Manual is for tests that advance time
+// explicitly.
 //
-// A Pulse is no clock but the one timer of what a process does every so often.
+// A Pulse is the shared ticker for all periodic work of a process. The goroutine that calls
+// Run delivers its ticks (Beat) on channels.
+//
+// All types are safe for concurrent use.
 package clock

@@ -2,7 +2,7 @@ package clock
 
 import "time"
 
-// Last returns when the Pulse has beaten last.
+// Last returns the time of the last tick.
 func (p *Pulse) Last() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

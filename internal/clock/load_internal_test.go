@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A process that the machine holds up is not known by what it uses.
-func TestALateBeatCountsAsBusy(t *testing.T) {
+// The CPU time of a process does not show that the machine is too busy to run it.
+func TestLateTickMakesProcessBusy(t *testing.T) {
 	nothing := func() (time.Duration, bool) { return 0, true }
 	for name, tt := range map[string]struct {
 		late time.Duration
@@ -19,25 +19,25 @@ func TestALateBeatCountsAsBusy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, now := load{}, time.Now()
-			l.look(now, tt.late, tt.used)
+			l.update(now, tt.late, tt.used)
 			if got := l.busy(now.Add(busyFor - 1)); got != tt.want {
 				t.Errorf("busy: %v, want %v", got, tt.want)
 			}
 			if l.busy(now.Add(busyFor)) {
-				t.Error("it stays so without a cause")
+				t.Error("process stays busy without a cause")
 			}
 		})
 	}
 }
 
-// What woke a process costs some time each time: by less than half of a rest it is not seen how busy
-// it is.
-func TestWhatWokeAProcessDoesNotCountAsBusy(t *testing.T) {
+// Each wake-up costs CPU time, so an interval below half of AtRest does not show how busy
+// the process is.
+func TestShortIntervalsAreNotMeasured(t *testing.T) {
 	l, now := load{}, time.Now()
 	used := time.Duration(0)
 	looks := func(after, more time.Duration) bool {
 		now, used = now.Add(after), used+more
-		l.look(now, 0, func() (time.Duration, bool) { return used, true })
+		l.update(now, 0, func() (time.Duration, bool) { return used, true })
 		return l.busy(now)
 	}
 	looks(0, 0)
@@ -55,12 +55,11 @@ func TestWhatWokeAProcessDoesNotCountAsBusy(t *testing.T) {
 	}
 }
 
-// By how much a beat is late a Pulse knows by its timer.
-func TestAPulseThatBeatsLateIsBusy(t *testing.T) {
+func TestPulseMeasuresDelayOfItsTimer(t *testing.T) {
 	for late, want := range map[time.Duration]bool{-AtRest / 2: false, 0: false, lateMost: false, lateMost + 1: true} {
 		now := time.Now()
 		p := &Pulse{Used: func() (time.Duration, bool) { return 0, true }, alarm: &counted{}, last: now.Add(-AtRest), next: now.Add(-late)}
-		if p.beat(now, true); p.busy(now) != want {
+		if p.tick(now, true); p.busy(now) != want {
 			t.Errorf("%v late: busy %v, want %v", late, !want, want)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Manual is a Clock that moves only when told to. The zero value stands at its
+// Manual is a Clock that advances only through its methods. The zero value is at its
 // origin.
 type Manual struct {
 	now   atomic.Int64
@@ -22,8 +22,8 @@ func (m *Manual) Precise() time.Duration {
 	return time.Duration(m.now.Load() + m.slept.Load())
 }
 
-// Advance lets d pass.
+// Advance adds d to both variants of the time.
 func (m *Manual) Advance(d time.Duration) { m.now.Add(int64(d)) }
 
-// Suspend lets d pass with the machine suspended: only Precise sees it.
+// Suspend simulates a suspension of d: only Precise advances.
 func (m *Manual) Suspend(d time.Duration) { m.slept.Add(int64(d)) }

@@ -9,77 +9,83 @@ import (
 )
 
 const (
-	// EveryBeat is the shortest time between two beats, and the time between them while
-	// the process is busy.
+	// EveryBeat is the shortest time between two ticks, and the interval while the process
+	// is busy.
 	EveryBeat = 10 * time.Millisecond
-	// AtRest is the longest time between two beats.
+	// AtRest is the longest time between two ticks.
 	AtRest = 10 * EveryBeat
-	// nearEnough is by how much a timer may end before the first beat is due: to set it anew is
-	// a system call. What may come early does so by as much at least, see Within.
+	// nearEnough is how much earlier than the next due time the timer may fire without
+	// being reset, because a reset is a system call. Beats that may come early accept at
+	// least this much, see Within.
 	nearEnough = EveryBeat / 20
 )
 
-// Pulse is the one timer of what a process does every so often, whether or not there is
-// anything to do: each wake-up of an idle process costs more than what it is for, and one
-// that ten goroutines share costs little more than one.
+// Pulse is the shared ticker for all periodic work of a process. In an idle process a
+// wake-up costs more than the work it is for, and a wake-up shared by ten goroutines costs
+// little more than one.
 //
-// It beats when the first of them has to be woken, AtRest after the last beat at the
-// latest, and every EveryBeat while the process is busy. The zero Pulse is ready, and
-// beats while Run runs.
+// A Pulse ticks when the first Beat must be delivered, at the latest AtRest after the
+// previous tick, and every EveryBeat while the process is busy. The zero Pulse is ready to
+// use and ticks while Run runs.
 type Pulse struct {
-	// Used returns how much processor time the process has used; nil: nobody knows, and
-	// it counts as busy for those who look only then.
+	// Used returns the CPU time of the process. If it is nil, the process counts as busy
+	// for the Beats of WhileBusy.
 	Used func() (time.Duration, bool)
-	// Kernel has the kernel's timer wake the process while it is not busy, where there is
-	// one: the time of a bubble is none that the kernel knows.
+	// Kernel selects the timer of the kernel while the process is not busy, if there is
+	// one. It must be false in a synctest bubble, whose time the kernel does not have.
 	Kernel bool
 
 	mu    sync.Mutex
 	beats []*Beat
-	alarm alarm     // nil: Run does not run
-	last  time.Time // the last beat, or when Run began
-	next  time.Time // the one that the timer is set for; zero: it is not set
-	woken bool      // those that Run has woken say when they want to be again before it is
+	alarm alarm     // nil while Run is not running
+	last  time.Time // last tick, or start of Run
+	next  time.Time // time for which the alarm is set; zero means not set
+	woken bool      // settle will set the alarm after the woken goroutines have run
 	load  load
 }
 
-// Beat is what one goroutine has of a Pulse.
+// Beat is the subscription of one goroutine to a Pulse.
 type Beat struct {
-	// C gets one when it is time. It holds one at most: who comes late has missed some.
+	// C receives a value when the Beat is due. Its capacity is 1, so a slow receiver misses
+	// ticks.
 	C <-chan struct{}
 
-	c     chan struct{} // C, cap 1
+	c     chan struct{} // C, with capacity 1
 	p     *Pulse
 	kind  kind
 	every time.Duration
-	due   time.Time // zero: nothing is due
-	// early is by how much one of Asked comes before it is due, with another beat.
+	due   time.Time // zero means not due
+	// early is how much before its due time a Beat of Asked may be delivered together with
+	// another tick.
 	early time.Duration
 }
 
-// kind says when a Beat comes.
+// kind is the condition under which a Beat is delivered.
 type kind uint8
 
 const (
-	often  kind = iota + 1 // every so often
-	asked                  // when it was asked for
-	loaded                 // every so often while the process is busy
+	periodic  kind = iota + 1 // at a fixed interval
+	onDemand                  // after a call of Within
+	whileBusy                 // at a fixed interval while the process is busy
 )
 
-// Every returns a Beat that comes every d, or up to half the time between two beats of the
-// Pulse earlier or later, a quarter of d at most. One of more than half of AtRest, and AtRest at
-// most, keeps to no time of its own at rest, but to that of others. Of those that come together the
-// goroutine runs first that asked first: what the others do does not hold it up on a busy
-// machine.
-func (p *Pulse) Every(d time.Duration) *Beat { return p.add(&Beat{kind: often, every: d}) }
+// Every returns a Beat with interval d. It may be delivered earlier or later by up to a
+// quarter of d, and by up to half of AtRest. A Beat with an interval above AtRest/2 and up
+// to AtRest has no fixed schedule in an idle process, but is delivered together with other
+// ticks.
+//
+// Of the goroutines woken by one tick, the one that subscribed first runs first. The work
+// of the others does not delay it on a busy machine.
+func (p *Pulse) Every(d time.Duration) *Beat { return p.add(&Beat{kind: periodic, every: d}) }
 
-// Asked returns a Beat that comes once for each time that it was asked for by Within, or up to
-// a twentieth of that time earlier if the Pulse beats then, and half of AtRest at most.
-func (p *Pulse) Asked() *Beat { return p.add(&Beat{kind: asked}) }
+// Asked returns a Beat that is delivered once after each call of Within. It may be
+// delivered early, by up to a twentieth of the requested time and up to half of AtRest, if
+// the Pulse ticks then.
+func (p *Pulse) Asked() *Beat { return p.add(&Beat{kind: onDemand}) }
 
-// WhileBusy returns a Beat that comes as one of Every while the process is busy, and else
-// not at all: for what looks whether the runtime is behind.
-func (p *Pulse) WhileBusy(d time.Duration) *Beat { return p.add(&Beat{kind: loaded, every: d}) }
+// WhileBusy returns a Beat that is delivered like one of Every while the process is busy,
+// and otherwise not at all. It is for checks whether the runtime is overloaded.
+func (p *Pulse) WhileBusy(d time.Duration) *Beat { return p.add(&Beat{kind: whileBusy, every: d}) }
 
 func (p *Pulse) add(b *Beat) *Beat {
 	c := make(chan struct{}, 1)
@@ -90,80 +96,82 @@ func (p *Pulse) add(b *Beat) *Beat {
 		b.due = time.Now().Add(b.every)
 	}
 	p.beats = append(p.beats, b)
-	p.set()
+	p.setLocked()
 	return b
 }
 
-// Stop ends the Beat. One may be left in C.
+// Stop ends the subscription. C may still contain a value.
 func (b *Beat) Stop() {
 	b.p.mu.Lock()
 	defer b.p.mu.Unlock()
 	b.p.beats = slices.DeleteFunc(b.p.beats, func(other *Beat) bool { return other == b })
 }
 
-// Within has a Beat of Asked come within d, or EveryBeat after the last beat of the
-// Pulse if that is later. It holds until it comes, and takes the place of what was said before.
+// Within schedules a Beat of Asked for d from now, or for EveryBeat after the last tick if
+// that is later. It replaces the earlier schedule.
 func (b *Beat) Within(d time.Duration) {
 	b.p.mu.Lock()
 	defer b.p.mu.Unlock()
 	b.due = time.Now()
-	if d > EveryBeat { // else as soon as it can
+	if d > EveryBeat { // otherwise as soon as possible
 		b.due, b.early = b.due.Add(d), min(d/20, AtRest/2)
 	}
-	b.p.set()
+	b.p.setLocked()
 }
 
-// Run beats until ctx ends.
+// Run delivers ticks until ctx ends.
 func (p *Pulse) Run(ctx context.Context) {
-	a := p.begin()
-	defer p.end()
+	a := p.start()
+	defer p.stop()
 	defer context.AfterFunc(ctx, a.stop)()
 	for a.wait() {
-		p.beat(time.Now(), true)
+		p.tick(time.Now(), true)
 		runtime.Gosched()
 		p.settle()
 	}
 }
 
-// settle sets the alarm once those have run that were woken: each of them would set it anew.
+// settle sets the alarm after the woken goroutines have run. Otherwise each of them would
+// set it again.
 func (p *Pulse) settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.woken = false
-	p.set()
+	p.setLocked()
 }
 
-// Early has the Pulse beat now if it would within half of AtRest, and EveryBeat has passed
-// since it last did: for who was woken by something else, so that the process is not for this.
+// Early ticks now if the next tick is due within half of AtRest and the last one was at
+// least EveryBeat ago. A goroutine calls it after another event has woken it, which saves a
+// wake-up of the process.
 func (p *Pulse) Early() {
-	if now := time.Now(); p.nearly(now) {
-		p.beat(now, false)
+	if now := time.Now(); p.tickIsNear(now) {
+		p.tick(now, false)
 	}
 }
 
-func (p *Pulse) nearly(now time.Time) bool {
+func (p *Pulse) tickIsNear(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.alarm != nil && !p.woken && now.Sub(p.last) >= EveryBeat && p.next.Sub(now) <= AtRest/2
 }
 
-func (p *Pulse) begin() alarm {
+func (p *Pulse) start() alarm {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last, p.next = time.Now(), time.Time{}
 	p.alarm = newAlarm(p.Kernel)
-	p.set()
+	p.setLocked()
 	return p.alarm
 }
 
-func (p *Pulse) end() {
+func (p *Pulse) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.alarm = nil
 }
 
-// set sets the alarm for the next beat, if it is not.
-func (p *Pulse) set() {
+// setLocked sets the alarm for the next tick unless it is set already. p.mu must be held.
+func (p *Pulse) setLocked() {
 	if p.alarm == nil || p.woken {
 		return
 	}
@@ -172,7 +180,7 @@ func (p *Pulse) set() {
 		next = p.last.Add(EveryBeat)
 	}
 	for _, b := range p.beats {
-		if b.kind == loaded || b.due.IsZero() {
+		if b.kind == whileBusy || b.due.IsZero() {
 			continue
 		}
 		if due := b.due.Add(b.slack()); due.Before(next) {
@@ -189,7 +197,7 @@ func (p *Pulse) set() {
 	p.alarm.set(time.Until(next), busy)
 }
 
-// slack is how much earlier or later than it is due the Beat may come.
+// slack is how much earlier or later than its due time the Beat may be delivered.
 func (b *Beat) slack() time.Duration {
 	if b.every == 0 {
 		return 0
@@ -197,55 +205,56 @@ func (b *Beat) slack() time.Duration {
 	return max(min(b.every/4, AtRest/2), EveryBeat/2)
 }
 
-// follows reports whether the Beat keeps to the time of others: what comes every 100 ms to that
-// of heartbeats which leave every 97, from which it would else be waited for apart, always.
+// follows reports whether the Beat is scheduled relative to the actual ticks. Otherwise a
+// Beat every 100 ms and heartbeats every 97 ms would always need separate wake-ups.
 func (b *Beat) follows(now time.Time) bool {
-	return b.kind == often && b.every > AtRest/2 && b.every <= AtRest && !b.p.busy(now)
+	return b.kind == periodic && b.every > AtRest/2 && b.every <= AtRest && !b.p.busy(now)
 }
 
-// beat wakes everybody whose time it is. Whom a goroutine wakes last runs next. Who calls settle
-// says so, unless it would wait for others to run that have much to do.
-func (p *Pulse) beat(now time.Time, settles bool) {
+// tick delivers all due Beats. The goroutine that is woken last runs next, so it wakes them
+// in reverse order. settles reports that the caller will call settle; the alarm is set at
+// once in a busy process, in which the woken goroutines may take long to run.
+func (p *Pulse) tick(now time.Time, settles bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.Used != nil {
-		p.load.look(now, now.Sub(p.next), p.Used)
+		p.load.update(now, now.Sub(p.next), p.Used)
 	}
 	p.last, p.next, p.woken = now, time.Time{}, settles && !p.busy(now)
 	for _, b := range slices.Backward(p.beats) {
-		if b.comes(now) {
+		if b.advance(now) {
 			select {
 			case b.c <- struct{}{}:
 			default:
 			}
 		}
 	}
-	p.set()
+	p.setLocked()
 }
 
-// comes reports whether it is the Beat's time, and notes when it is again.
-func (b *Beat) comes(now time.Time) bool {
-	if b.due.IsZero() || b.due.Sub(now) > max(b.slack(), b.early) || b.kind == loaded && !b.p.busy(now) {
+// advance reports whether the Beat is due now, and schedules its next delivery.
+func (b *Beat) advance(now time.Time) bool {
+	if b.due.IsZero() || b.due.Sub(now) > max(b.slack(), b.early) || b.kind == whileBusy && !b.p.busy(now) {
 		return false
 	}
-	if b.kind == asked {
+	if b.kind == onDemand {
 		b.due = time.Time{}
 		return true
 	}
-	// Who was waited for alone comes at that time from now on: so it draws near to what has
-	// a time of its own, and is waited for with that. Else each of the two had its own
-	// beats for ever.
+	// A Beat for which the process was woken alone is scheduled from now on relative to
+	// this time. Its times then converge with those of a Beat that has a schedule of its
+	// own. Otherwise the two would always need separate wake-ups.
 	alone := b.every > AtRest && now.Sub(b.due) >= b.slack()
-	if b.due = b.due.Add(b.every); alone || b.follows(now) || b.due.Before(now) { // or it was held up
+	if b.due = b.due.Add(b.every); alone || b.follows(now) || b.due.Before(now) { // or the tick was late
 		b.due = now.Add(b.every)
 	}
 	return true
 }
 
-// busy reports whether it counts as such, to those who look only then.
+// busy reports whether the process counts as busy for the Beats of WhileBusy.
 func (p *Pulse) busy(now time.Time) bool {
 	if p.Used == nil {
-		return slices.ContainsFunc(p.beats, func(b *Beat) bool { return b.kind == loaded })
+		return slices.ContainsFunc(p.beats, func(b *Beat) bool { return b.kind == whileBusy })
 	}
 	return p.load.busy(now)
 }

@@ -9,8 +9,8 @@ import (
 	"shardway/internal/clock"
 )
 
-// beating runs a Pulse until the returned function is called.
-func beating(t *testing.T, p *clock.Pulse) (stop func()) {
+// runPulse runs a Pulse until the returned function is called.
+func runPulse(t *testing.T, p *clock.Pulse) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -24,7 +24,7 @@ func beating(t *testing.T, p *clock.Pulse) (stop func()) {
 	}
 }
 
-// next waits for the next beat, by a tenth of a millisecond.
+// next waits for the next delivery and returns its time, rounded to 0.1 ms.
 func next(p *clock.Pulse) {
 	for last := p.Last(); p.Last().Equal(last); {
 		time.Sleep(time.Millisecond / 10)
@@ -32,33 +32,33 @@ func next(p *clock.Pulse) {
 	}
 }
 
-func TestBeatsComeAsOftenAsTheyWereAskedFor(t *testing.T) {
+func TestBeatsKeepTheirInterval(t *testing.T) {
 	for _, every := range []time.Duration{clock.EveryBeat, 20 * time.Millisecond, clock.AtRest, 250 * time.Millisecond, time.Second} {
-		for _, loaded := range []bool{false, true} {
+		for _, whileBusy := range []bool{false, true} {
 			t.Run(every.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var p clock.Pulse
 					b := p.Every(every)
 					defer b.Stop()
 					slack := clock.AtRest/2 + time.Millisecond
-					if loaded {
+					if whileBusy {
 						slack = clock.EveryBeat + time.Millisecond
-						defer p.WhileBusy(time.Second).Stop() // who wants to know counts it as busy
+						defer p.WhileBusy(time.Second).Stop() // without Used the process counts as busy
 					}
 					slack = min(slack, max(every/4, clock.EveryBeat+time.Millisecond))
-					defer beating(t, &p)()
+					defer runPulse(t, &p)()
 					const span = time.Minute
 					last, n := time.Now(), 0
 					for end := last.Add(span); last.Before(end); n++ {
 						<-b.C
 						now := time.Now()
 						if gap := now.Sub(last); n > 0 && (gap < every-2*slack || gap > every+2*slack) {
-							t.Fatalf("beat %d came %v after the one before, want about %v", n, gap, every)
+							t.Fatalf("Beat %d came %v after the previous one, want about %v", n, gap, every)
 						}
 						last = now
 					}
 					if want := int(span / every); n < want*98/100 || n > want+1 {
-						t.Errorf("%d beats in %v, want %d or a few less", n, span, want)
+						t.Errorf("%d ticks in %v, want %d or a few less", n, span, want)
 					}
 				})
 			})
@@ -66,19 +66,19 @@ func TestBeatsComeAsOftenAsTheyWereAskedFor(t *testing.T) {
 	}
 }
 
-// TestBeatsComeTogether: it is what a Pulse is for.
-func TestBeatsComeTogether(t *testing.T) {
+// Sharing ticks is the purpose of a Pulse.
+func TestBeatsShareTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p clock.Pulse
-		often := p.Every(clock.EveryBeat)
-		defer often.Stop()
+		periodic := p.Every(clock.EveryBeat)
+		defer periodic.Stop()
 		time.Sleep(3 * time.Millisecond)
 		seldom := p.Every(200 * time.Millisecond)
 		defer seldom.Stop()
-		defer beating(t, &p)()
+		defer runPulse(t, &p)()
 		both := 0
 		for range 2000 {
-			<-often.C
+			<-periodic.C
 			synctest.Wait()
 			select {
 			case <-seldom.C:
@@ -92,8 +92,8 @@ func TestBeatsComeTogether(t *testing.T) {
 	})
 }
 
-// TestNobodyIsWokenForNothing: a process at rest pays for each time that it wakes up.
-func TestNobodyIsWokenForNothing(t *testing.T) {
+// Each wake-up of an idle process costs CPU time.
+func TestIdleProcessIsWokenRarely(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
 		for _, every := range []time.Duration{250 * time.Millisecond, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 100 * time.Millisecond} {
@@ -102,42 +102,42 @@ func TestNobodyIsWokenForNothing(t *testing.T) {
 		}
 		quick := p.WhileBusy(clock.EveryBeat)
 		defer quick.Stop()
-		defer p.Asked().Stop() // and nobody asks
-		defer beating(t, &p)()
+		defer p.Asked().Stop() // Within is not called
+		defer runPulse(t, &p)()
 		n := 0
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); n++ {
 			next(&p)
 		}
 		if most := int(time.Minute / clock.AtRest); n > most*21/20 {
-			t.Errorf("the pulse has beaten %d times in a minute, want %d", n, most)
+			t.Errorf("%d ticks in a minute, want at most %d", n, most)
 		}
 		select {
 		case <-quick.C:
-			t.Error("a beat came to who wants it while the process is busy")
+			t.Error("Beat of WhileBusy was delivered to an idle process")
 		default:
 		}
 	})
 }
 
-// TestWhatHasATimeOfItsOwnIsJoined: an agent's heartbeats go by their own time, and what
-// comes every so often was waited for between them, each time anew: 30 beats a second.
-func TestWhatHasATimeOfItsOwnIsJoined(t *testing.T) {
+// The heartbeats of an agent have a schedule of their own. Periodic Beats must be delivered
+// with them: separate wake-ups would be 30 ticks per second.
+func TestPeriodicBeatsJoinScheduledOnes(t *testing.T) {
 	for _, apart := range []time.Duration{0, 15 * time.Millisecond, 20 * time.Millisecond, 25 * time.Millisecond, 30 * time.Millisecond, 45 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
 			agent := p.Asked()
 			defer agent.Stop()
-			often := p.Every(100 * time.Millisecond)
-			defer often.Stop()
+			periodic := p.Every(100 * time.Millisecond)
+			defer periodic.Stop()
 			time.Sleep(apart)
-			defer beating(t, &p)()
+			defer runPulse(t, &p)()
 			n, came := 0, 0
 			heartbeat := time.Now()
 			agent.Within(0)
 			for end := heartbeat.Add(time.Minute); heartbeat.Before(end); n++ {
 				next(&p)
 				select {
-				case <-often.C:
+				case <-periodic.C:
 					came++
 				default:
 				}
@@ -152,18 +152,18 @@ func TestWhatHasATimeOfItsOwnIsJoined(t *testing.T) {
 				agent.Within(time.Until(heartbeat))
 			}
 			if n > 630 {
-				t.Errorf("%v apart: %d beats in a minute, want 600 or a few more", apart, n)
+				t.Errorf("%v apart: %d ticks in a minute, want 600 or a few more", apart, n)
 			}
 			if came < 590 {
-				t.Errorf("%v apart: what is due 600 times in a minute came %d times", apart, came)
+				t.Errorf("%v apart: Beat due 600 times a minute was delivered %d times", apart, came)
 			}
 		})
 	}
 }
 
-// TestWhatComesAboutAsOftenComesAlong: a leader speaks every 97 ms, and what looks every 100 was
-// waited for apart from that, always: 30 beats a second of three.
-func TestWhatComesAboutAsOftenComesAlong(t *testing.T) {
+// A leader sends every 97 ms, and checks run every 100 ms. Separate wake-ups for both would
+// be 30 ticks per second with three Beats.
+func TestBeatsOfSimilarIntervalComeAlong(t *testing.T) {
 	for _, apart := range []time.Duration{0, 20 * time.Millisecond, 45 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
@@ -176,7 +176,7 @@ func TestWhatComesAboutAsOftenComesAlong(t *testing.T) {
 				looks[i] = p.Every(clock.AtRest)
 				defer looks[i].Stop()
 			}
-			defer beating(t, &p)()
+			defer runPulse(t, &p)()
 			leader.Within(speaks)
 			n, came := 0, [2]int{}
 			for end := time.Now().Add(time.Minute); time.Now().Before(end); n++ {
@@ -196,24 +196,23 @@ func TestWhatComesAboutAsOftenComesAlong(t *testing.T) {
 			}
 			want := int(time.Minute / speaks)
 			if n > want*22/20 { // or a twentieth earlier, and the first few apart
-				t.Errorf("%v apart: %d beats in a minute, want %d or a few more", apart, n, want)
+				t.Errorf("%v apart: %d ticks in a minute, want %d or a few more", apart, n, want)
 			}
 			for i, c := range came {
 				if c < want*98/100 || c > n {
-					t.Errorf("%v apart: what is due 600 times in a minute came %d times to the %dth", apart, c, i)
+					t.Errorf("%v apart: Beat due 600 times a minute was delivered %d times to subscriber %d", apart, c, i)
 				}
 			}
 		})
 	}
 }
 
-// TestABeatComesWhenItHasToBe: whoever asks says when the next one has to be.
-func TestABeatComesWhenItHasToBe(t *testing.T) {
+func TestWithinDeliversByRequestedTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p clock.Pulse
 		b := p.Asked()
 		defer b.Stop()
-		defer beating(t, &p)()
+		defer runPulse(t, &p)()
 		b.Within(0)
 		<-b.C
 		for _, tt := range []struct{ within, after time.Duration }{
@@ -225,10 +224,10 @@ func TestABeatComesWhenItHasToBe(t *testing.T) {
 		} {
 			began := time.Now()
 			b.Within(time.Millisecond)
-			b.Within(tt.within) // what was said before does not hold
+			b.Within(tt.within) // replaces the earlier schedule
 			<-b.C
 			if got := time.Since(began); got < tt.after-min(tt.after/20, clock.AtRest/2) || got > tt.after+2*time.Millisecond {
-				t.Errorf("asked for within %v, a beat came after %v, want %v", tt.within, got, tt.after)
+				t.Errorf("Within(%v): Beat came after %v, want %v", tt.within, got, tt.after)
 			}
 		}
 		for _, within := range []time.Duration{4 * time.Millisecond, clock.EveryBeat} {
@@ -236,43 +235,41 @@ func TestABeatComesWhenItHasToBe(t *testing.T) {
 			began := time.Now()
 			b.Within(within)
 			if <-b.C; time.Since(began) > 9*time.Millisecond {
-				t.Errorf("asked for within %v, 3ms after the last one, a beat came after %v, want 7ms", within, time.Since(began))
+				t.Errorf("Within(%v) 3ms after the last tick: Beat came after %v, want 7ms", within, time.Since(began))
 			}
 		}
 	})
 }
 
-// TestWhoHasNotAskedIsNotWoken: nor twice for one time.
-func TestWhoHasNotAskedIsNotWoken(t *testing.T) {
+func TestBeatIsDeliveredOncePerWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p clock.Pulse
 		defer p.Every(clock.EveryBeat).Stop()
 		b := p.Asked()
 		defer b.Stop()
-		defer beating(t, &p)()
+		defer runPulse(t, &p)()
 		for _, within := range []time.Duration{0, 35 * time.Millisecond} {
 			b.Within(within)
 			began := time.Now()
 			if <-b.C; time.Since(began) > within+11*time.Millisecond {
-				t.Errorf("asked for within %v, it came after %v", within, time.Since(began))
+				t.Errorf("Within(%v): Beat came after %v", within, time.Since(began))
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
 			select {
 			case <-b.C:
-				t.Error("it came again")
+				t.Error("Beat was delivered twice")
 			default:
 			}
 		}
 	})
 }
 
-// TestWhoIsAwakeHasThePulseBeat, if that would soon, and not twice at one time.
-func TestWhoIsAwakeHasThePulseBeat(t *testing.T) {
+func TestEarlyTicksOnlyIfTickIsNear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
-		p.Early() // nobody runs it
-		defer beating(t, &p)()
+		p.Early() // Run is not running
+		defer runPulse(t, &p)()
 		next(&p)
 		for _, c := range []struct {
 			after time.Duration // the beat before
@@ -292,7 +289,7 @@ func TestWhoIsAwakeHasThePulseBeat(t *testing.T) {
 					next(&p)
 				}
 				if took := p.Last().Sub(began); took.Truncate(time.Millisecond) != want.Truncate(time.Millisecond) {
-					t.Errorf("it has beaten %v after the beat before, want %v", took, want)
+					t.Errorf("tick %v after the previous one, want %v", took, want)
 				}
 				began = p.Last()
 			}
@@ -300,14 +297,14 @@ func TestWhoIsAwakeHasThePulseBeat(t *testing.T) {
 	})
 }
 
-// TestWhatIsAskedForComesALittleEarly with a beat that comes anyway, where it would have one of
-// its own up to EveryBeat later.
-func TestWhatIsAskedForComesALittleEarly(t *testing.T) {
+// A Beat of Asked is delivered with a tick that takes place anyway, if its own tick would
+// follow within EveryBeat.
+func TestWithinIsDeliveredEarlyWithOtherTick(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := clock.Pulse{Used: func() (time.Duration, bool) { return 0, true }}
 		b := p.Asked()
 		defer b.Stop()
-		defer beating(t, &p)()
+		defer runPulse(t, &p)()
 		synctest.Wait()
 		began := time.Now()
 		for _, c := range []struct{ within, want time.Duration }{
@@ -318,16 +315,16 @@ func TestWhatIsAskedForComesALittleEarly(t *testing.T) {
 			b.Within(c.within)
 			<-b.C
 			if took := time.Since(began); took.Truncate(time.Millisecond) != c.want {
-				t.Errorf("asked for within %v, it came after %v, want %v", c.within, took, c.want)
+				t.Errorf("Within(%v): Beat came after %v, want %v", c.within, took, c.want)
 			}
 			began = time.Now()
 		}
 	})
 }
 
-// TestABusyProcessIsBeatenOften: who looks whether the runtime is behind has to look often
-// from soon after the process has become busy, until a while after it is.
-func TestABusyProcessIsBeatenOften(t *testing.T) {
+// Checks whether the runtime is overloaded must run often, from soon after the process
+// becomes busy until some time after it is idle again.
+func TestBusyProcessTicksAtShortestInterval(t *testing.T) {
 	for name, tt := range map[string]struct {
 		used func(at time.Duration) time.Duration
 		want bool
@@ -347,7 +344,7 @@ func TestABusyProcessIsBeatenOften(t *testing.T) {
 				}}
 				b := p.WhileBusy(clock.EveryBeat)
 				defer b.Stop()
-				defer beating(t, &p)()
+				defer runPulse(t, &p)()
 				beats := func(d time.Duration) (n int) {
 					for end := time.After(d); ; {
 						select {
@@ -360,37 +357,36 @@ func TestABusyProcessIsBeatenOften(t *testing.T) {
 				}
 				beats(100 * time.Millisecond)
 				if n := beats(800 * time.Millisecond); tt.want != (n > 20) || !tt.want && n > 0 {
-					t.Errorf("%d beats in 800 ms, want many: %v", n, tt.want)
+					t.Errorf("%d ticks in 800 ms, want many: %v", n, tt.want)
 				}
 				beats(time.Second)
 				if n := beats(time.Second); n > 0 {
-					t.Errorf("%d beats when it is idle again", n)
+					t.Errorf("%d ticks after the process became idle", n)
 				}
 			})
 		})
 	}
 }
 
-// TestWhoIsHeldUpMissesBeats: a goroutine that comes late is not woken for each beat of
-// that time.
-func TestWhoIsHeldUpMissesBeats(t *testing.T) {
+// A goroutine that receives late gets one value, not one for each missed tick.
+func TestSlowReceiverMissesTicks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p clock.Pulse
 		b := p.Every(20 * time.Millisecond)
-		defer beating(t, &p)()
+		defer runPulse(t, &p)()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		<-b.C
 		select {
 		case <-b.C:
-			t.Error("a second beat was kept")
+			t.Error("a second value was buffered")
 		default:
 		}
 		b.Stop()
 		time.Sleep(time.Second)
 		select {
 		case <-b.C:
-			t.Error("a beat came after Stop")
+			t.Error("Beat was delivered after Stop")
 		default:
 		}
 	})

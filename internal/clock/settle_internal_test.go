@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// counted is an alarm that counts how often it is set.
+// counted is an alarm that counts calls of set.
 type counted struct{ n int }
 
 func (c *counted) set(time.Duration, bool) { c.n++ }
 func (*counted) wait() bool                { return false }
 func (*counted) stop()                     {}
 
-// TestTheTimerIsSetOnceForABeat: to set it is a system call, and each of those that a beat wakes
-// says when it wants to be woken again.
-func TestTheTimerIsSetOnceForABeat(t *testing.T) {
+// Setting the alarm is a system call, and each woken goroutine may request its next
+// delivery.
+func TestAlarmIsSetOncePerTick(t *testing.T) {
 	p := &Pulse{Used: func() (time.Duration, bool) { return 0, true }}
 	one, other := p.Asked(), p.Asked()
 	now := time.Now()
@@ -26,12 +26,12 @@ func TestTheTimerIsSetOnceForABeat(t *testing.T) {
 			t.Errorf("set %d times after %s, want %d", a.n, after, n)
 		}
 	}
-	p.beat(now, true)
+	p.tick(now, true)
 	one.Within(30 * time.Millisecond)
 	other.Within(20 * time.Millisecond)
 	wants(0, "those that were woken have said when they want to be again")
-	if p.nearly(now.Add(2 * EveryBeat)) {
-		t.Error("it beats once more before the timer is set")
+	if p.tickIsNear(now.Add(2 * EveryBeat)) {
+		t.Error("Early ticked again before the alarm was set")
 	}
 	p.settle()
 	wants(1, "they have run")
@@ -39,17 +39,18 @@ func TestTheTimerIsSetOnceForABeat(t *testing.T) {
 	wants(1, "the same was said again")
 	other.Within(15 * time.Millisecond)
 	wants(2, "one wants to be woken sooner")
-	p.beat(now, false)
+	p.tick(now, false)
 	wants(3, "a beat that nobody settles")
 }
 
-// In a busy process those that were woken may be long in coming to run: the timer does not wait.
-func TestTheTimerOfABusyPulseWaitsForNobody(t *testing.T) {
+// In a busy process the woken goroutines may take long to run, so the alarm does not wait
+// for them.
+func TestBusyPulseSetsAlarmAtOnce(t *testing.T) {
 	p, now := &Pulse{}, time.Now()
-	p.WhileBusy(EveryBeat) // who wants to know counts it as busy
+	p.WhileBusy(EveryBeat) // without Used the process counts as busy
 	a := &counted{}
 	p.alarm, p.last, p.next = a, now, now
-	if p.beat(now, true); a.n != 1 {
+	if p.tick(now, true); a.n != 1 {
 		t.Errorf("set %d times, want once", a.n)
 	}
 }

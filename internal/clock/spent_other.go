@@ -4,5 +4,5 @@ package clock
 
 import "time"
 
-// Spent is not known here.
+// Spent is available on Unix only.
 func Spent() (used time.Duration, preempted int64) { return 0, 0 }

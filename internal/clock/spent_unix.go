@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Spent returns how much processor time this process has used so far, all threads together,
-// and how often another process was given a processor that it could have used on
-// (getrusage(2), ru_nivcsw): between two calls not once on a machine that has processors to
-// spare, and every few milliseconds on one that is asked for more than it has.
-// It is one call for both: the time is that of Used.
+// Spent returns the CPU time that all threads of this process have used, and how often the
+// kernel gave a processor of the process to another one although the process could have
+// continued (ru_nivcsw of getrusage(2)). On a machine with idle processors that count does
+// not change. On an overloaded machine it grows every few milliseconds. One system call
+// returns both values; the CPU time equals that of Used.
 func Spent() (used time.Duration, preempted int64) {
 	var u unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &u) != nil {

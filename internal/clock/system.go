@@ -2,8 +2,7 @@ package clock
 
 import "time"
 
-// system reads CLOCK_MONOTONIC through the runtime and CLOCK_BOOTTIME through
-// the kernel.
+// system reads CLOCK_MONOTONIC through the runtime and CLOCK_BOOTTIME through the kernel.
 type system struct {
 	origin time.Time
 	boot   time.Duration
@@ -11,11 +10,10 @@ type system struct {
 
 var _ Clock = (*system)(nil)
 
-// Used returns how much processor time the process has used so far, all threads together;
-// false: the platform does not say.
+// Used returns the CPU time of the process, see the function Used.
 func (s *system) Used() (time.Duration, bool) { return Used() }
 
-// Kernel says that the kernel's timers go by this clock.
+// Kernel marks a clock that agrees with the timers of the kernel.
 func (s *system) Kernel() {}
 
 func (s *system) Now() time.Duration { return time.Since(s.origin) }
@@ -23,8 +21,8 @@ func (s *system) Now() time.Duration { return time.Since(s.origin) }
 func (s *system) Precise() time.Duration {
 	b, ok := boottime()
 	if !ok {
-		// It worked in New, so a sandbox took it away since. The runtime's
-		// clock is the best that is left.
+		// boottime worked in New, so a sandbox has forbidden it since. The clock of the
+		// runtime is the best alternative.
 		return s.Now()
 	}
 	return b - s.boot

@@ -2,7 +2,7 @@ package clock
 
 import "time"
 
-// virtual reads the runtime's clock for both.
+// virtual reads the clock of the runtime for both variants.
 type virtual struct {
 	origin time.Time
 }
