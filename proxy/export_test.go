@@ -31,11 +31,11 @@ func (s *Server) WantsDescriptors(loops, roosts int) {
 		}
 		return newLoop()
 	}
-	s.roost.fresh = func() (*rawio.Lookout, error) {
+	s.roost.fresh = func() (*rawio.Poller, error) {
 		if roosts--; roosts >= 0 {
 			return nil, syscall.EMFILE
 		}
-		return rawio.NewLookout()
+		return rawio.NewPoller()
 	}
 }
 
@@ -48,9 +48,9 @@ func (s *Server) Parked() int { return s.conns.countParked() }
 // EndParked takes the parked connections, calls f, and then has them end.
 func (s *Server) EndParked(f func()) {
 	s.conns.mu.Lock()
-	var ids []rawio.Heard
+	var ids []rawio.Event
 	for id := range s.conns.parked.all {
-		ids = append(ids, rawio.Heard{ID: id})
+		ids = append(ids, rawio.Event{ID: id})
 	}
 	s.conns.mu.Unlock()
 	all := s.conns.find(ids, nil)

@@ -27,7 +27,7 @@ import (
 // What it does never waits: no lock that is held for long, no socket that takes nothing, no
 // log. The request itself is that of flow.go (inloop.go says where it is cut in two).
 type loop struct {
-	lookout *rawio.Lookout
+	lookout *rawio.Poller
 	ended   chan struct{} // closed when its goroutine has ended
 	many    atomic.Int32  // clients, and those that are to join
 	busy    atomic.Int64  // nanoseconds for which it did something, since balance looked
@@ -64,7 +64,7 @@ type letter struct {
 }
 
 func newLoop() (*loop, error) {
-	lookout, err := rawio.NewLookout()
+	lookout, err := rawio.NewPoller()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func newLoop() (*loop, error) {
 // run carries clients until close.
 func (l *loop) run() {
 	defer close(l.ended)
-	for heard := []rawio.Heard(nil); ; {
+	for heard := []rawio.Event(nil); ; {
 		var err error
 		if heard, err = l.lookout.Wait(heard[:0]); err != nil {
 			break
@@ -98,7 +98,7 @@ func (l *loop) run() {
 }
 
 // hear does what there is to be done about a socket.
-func (l *loop) hear(h rawio.Heard) {
+func (l *loop) hear(h rawio.Event) {
 	if c := l.clients[h.ID]; c != nil {
 		c.looped.speaks = true
 		c.looped.ended = c.looped.ended || h.End

@@ -41,9 +41,9 @@ type lot struct {
 	clock  *coarse
 
 	// With conns.mu held.
-	lookout *rawio.Lookout // nil: none has been parked yet
-	ended   chan struct{}  // closed when its goroutine has ended
-	broken  bool           // it has: none is parked any more
+	lookout *rawio.Poller // nil: none has been parked yet
+	ended   chan struct{} // closed when its goroutine has ended
+	broken  bool          // it has: none is parked any more
 }
 
 var (
@@ -63,7 +63,7 @@ type parked struct {
 // take begins to watch p. With conns.mu held.
 func (l *lot) take(p *parked) error {
 	if l.lookout == nil && !l.broken {
-		lookout, err := rawio.NewLookout()
+		lookout, err := rawio.NewPoller()
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (l *lot) take(p *parked) error {
 // run fetches the connections whose clients have spoken, or gone, until close.
 func (l *lot) run() {
 	defer close(l.ended)
-	for heard := []rawio.Heard(nil); ; {
+	for heard := []rawio.Event(nil); ; {
 		var err error
 		if heard, err = l.lookout.Wait(heard[:0]); err != nil {
 			break

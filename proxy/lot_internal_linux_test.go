@@ -227,13 +227,13 @@ func TestLateWordMeetsNobody(t *testing.T) {
 		seen[p.id] = true
 		for id := range seen {
 			if id != p.id {
-				s.conns.claim([]rawio.Heard{{ID: id}}, s.clock.now())
+				s.conns.claim([]rawio.Event{{ID: id}}, s.clock.now())
 			}
 		}
 		if s.conns.lone() != p {
 			t.Error("late word of another has fetched it")
 		}
-		s.conns.claim([]rawio.Heard{{ID: p.id}}, s.clock.now())
+		s.conns.claim([]rawio.Event{{ID: p.id}}, s.clock.now())
 	}
 }
 
@@ -250,7 +250,7 @@ func TestParkedConnectionIsFetchedOnce(t *testing.T) {
 			func() { s.conns.end(p) },
 			func() { s.conns.end(p) },
 			func() { s.conns.wake(true, everyone) },
-			func() { s.conns.claim([]rawio.Heard{{ID: p.id}, {ID: p.id}}, s.clock.now()) },
+			func() { s.conns.claim([]rawio.Event{{ID: p.id}, {ID: p.id}}, s.clock.now()) },
 			func() { _ = far.Close() },
 		} {
 			all.Go(func() {
@@ -274,7 +274,7 @@ func TestWhoComesBackSoonIsParkedLater(t *testing.T) {
 	}{{parkSoon, 0}, {parkSoon - 1, time.Hour}} {
 		var p *parked
 		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
-		s.conns.claim([]rawio.Heard{{ID: p.id}}, p.since+c.away)
+		s.conns.claim([]rawio.Event{{ID: p.id}}, p.since+c.away)
 		if c.lag == 0 {
 			continue // it is parked again
 		}

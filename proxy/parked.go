@@ -79,7 +79,7 @@ func (r *registry) await() {
 }
 
 // claim wakes those of the connections heard of that are parked, whose clients have spoken now.
-func (r *registry) claim(heard []rawio.Heard, now time.Duration) {
+func (r *registry) claim(heard []rawio.Event, now time.Duration) {
 	var some [16]*parked
 	for _, p := range r.find(heard, some[:0]) {
 		p.fetch(guest{conn: p.conn, soon: now-p.since < parkSoon})
@@ -87,7 +87,7 @@ func (r *registry) claim(heard []rawio.Heard, now time.Duration) {
 }
 
 // find appends to list those heard of that are parked, and lets them go.
-func (r *registry) find(heard []rawio.Heard, list []*parked) []*parked {
+func (r *registry) find(heard []rawio.Event, list []*parked) []*parked {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range heard {
@@ -175,7 +175,7 @@ func (r *registry) appendIdle(all []idler, now, least time.Duration) []idler {
 
 // end wakes p to end, if it is still parked.
 func (r *registry) end(p *parked) {
-	for _, p := range r.find([]rawio.Heard{{ID: p.id}}, nil) {
+	for _, p := range r.find([]rawio.Event{{ID: p.id}}, nil) {
 		p.wake(true)
 	}
 }

@@ -18,12 +18,12 @@ import (
 // to know whether a leg is parked.
 type roost struct {
 	mu      sync.Mutex
-	lookout *rawio.Lookout // nil: nothing has been watched yet
-	ended   chan struct{}  // closed when its goroutine has ended
-	over    bool           // nothing is watched any more
+	lookout *rawio.Poller // nil: nothing has been watched yet
+	ended   chan struct{} // closed when its goroutine has ended
+	over    bool          // nothing is watched any more
 	birds   map[uint64]func()
-	last    uint64                         // number that was given; no two have the same
-	fresh   func() (*rawio.Lookout, error) // rawio.NewLookout, but for tests; nil: that
+	last    uint64                        // number that was given; no two have the same
+	fresh   func() (*rawio.Poller, error) // rawio.NewPoller, but for tests; nil: that
 }
 
 var errRoostOver = errors.New("proxy: no leg is parked any more")
@@ -36,7 +36,7 @@ func (r *roost) Watch(conn net.Conn, ready func()) (leave func(), err error) {
 		return nil, errRoostOver
 	}
 	if r.lookout == nil {
-		fresh := rawio.NewLookout
+		fresh := rawio.NewPoller
 		if r.fresh != nil {
 			fresh = r.fresh
 		}
@@ -66,7 +66,7 @@ func (r *roost) leave(conn net.Conn, id uint64) {
 // run tells of the sockets that have something to say, until close.
 func (r *roost) run() {
 	defer close(r.ended)
-	for heard := []rawio.Heard(nil); ; {
+	for heard := []rawio.Event(nil); ; {
 		var err error
 		if heard, err = r.lookout.Wait(heard[:0]); err != nil {
 			break
@@ -89,7 +89,7 @@ func (r *roost) run() {
 }
 
 // take takes out those heard of that are watched still.
-func (r *roost) take(heard []rawio.Heard) (ready []func()) {
+func (r *roost) take(heard []rawio.Event) (ready []func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range heard {

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// Inherit does nothing: there is no Accept.
+// Inherit does nothing: Accept is not available on this platform.
 func Inherit(uintptr) error { return nil }
 
-// SetUserTimeout has no portable form, and does nothing.
+// SetUserTimeout does nothing: the option is not portable.
 func SetUserTimeout(uintptr, time.Duration) error { return nil }
 
-// Accept takes nothing here: net.Listener.Accept does.
+// Accept returns nil on this platform. Use net.Listener.Accept.
 func Accept(uintptr) net.Conn { return nil }
 
-// Adopt leaves a connection as it is here.
+// Adopt returns conn unchanged on this platform.
 func Adopt(conn net.Conn) net.Conn { return conn }
 
-// Known knows of no such connection here.
+// Known returns false on this platform.
 func Known(net.Conn) bool { return false }
 
-// Part has nothing to part here.
+// Part is not supported on this platform.
 func Part(net.Conn) error { return errors.ErrUnsupported }

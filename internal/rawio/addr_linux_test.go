@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// linkLocal returns where to listen at addresses that mean something on one link only, and the
-// address in package net's words is therefore not whole without its zone.
+// linkLocal returns a link-local listen address. Such an address is valid on one link only,
+// so it is complete only with its zone.
 func linkLocal(t *testing.T) (all []string) {
 	t.Helper()
 	links, err := net.Interfaces()
@@ -30,9 +30,9 @@ func linkLocal(t *testing.T) (all []string) {
 	return all
 }
 
-// The zone of an address has the name that package net gives it, or its number where there is
-// no such link; without one that is an address of every link.
-func TestZoneHasItsName(t *testing.T) {
+// The zone of an address is the name of the link as in package net, or its number if there
+// is no such link. An address without a zone is valid on every link.
+func TestZoneIsNameOfLink(t *testing.T) {
 	lo, err := net.InterfaceByName("lo")
 	if err != nil {
 		t.Skipf("no loopback: %v", err)
@@ -52,7 +52,7 @@ func TestZoneHasItsName(t *testing.T) {
 	}
 }
 
-func TestAddresses(t *testing.T) {
+func TestConnHasAddressesOfSocket(t *testing.T) {
 	for _, addr := range append(linkLocal(t), "127.0.0.1:0", "[::1]:0") {
 		t.Run(addr, func(t *testing.T) {
 			c, far := pair(t, addr)

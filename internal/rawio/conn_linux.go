@@ -20,38 +20,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a TCP connection that the runtime's poller only comes to know when it has to be
-// waited for. One whose request is here when it is accepted, and whose answer the socket
-// takes at once, never is: that saves telling the poller of it and of its end, and what
-// package net asks of each connection and keeps about it.
+// Conn is a TCP connection that is registered with the runtime's poller only when a
+// goroutine must wait for it. If the request has arrived when the connection is accepted,
+// and the socket buffer takes the response at once, the connection is never registered.
+// That saves the registration and its removal, and the system calls and memory that package
+// net needs for each connection.
 //
-// It is in all else what a *net.TCPConn is, but for options, which it inherits from the
-// listening socket; for long writes of several goroutines at once, which may mix; and for
-// a deadline that runs out, which only who has to wait notices. Nothing closes it but Close.
+// A Conn otherwise behaves like a *net.TCPConn, with these differences:
+//
+//   - It inherits its socket options from the listening socket.
+//   - Concurrent long writes may interleave.
+//   - Only a goroutine that waits notices an expired deadline.
+//   - Only Close closes it; there is no finalizer.
 type Conn struct {
 	fd   int
 	peer netip.AddrPort
 
-	known  atomic.Pointer[polled] // set once, with mu held; nil: the poller does not know it
-	closed atomic.Bool            // likewise
+	known  atomic.Pointer[polled] // written with mu held; nil means not registered with the poller
+	closed atomic.Bool            // written with mu held
 
 	mu    sync.Mutex
-	users int // of fd at this moment, who do not wait; the last of them closes it if closed
-	// reading and writing are the deadlines until the poller has them.
+	users int // calls that currently use fd without waiting; the last one closes fd if closed is set
+	// reading and writing are the deadlines before the connection is registered.
 	reading, writing deadline
 }
 
-// polled is a connection as the poller knows it. From then on all goes by it.
+// polled is a connection that is registered with the poller. It then performs all
+// operations.
 type polled struct {
 	file *os.File
 	raw  syscall.RawConn
 	Stream
 }
 
-// deadline is one of a connection that the poller does not know.
+// deadline is a deadline of a connection that is not registered.
 type deadline struct {
-	at   time.Time // zero: none
-	past bool      // it was over when it was set
+	at   time.Time // zero means no deadline
+	past bool      // at had passed when it was set
 }
 
 var (
@@ -59,21 +64,22 @@ var (
 	_ syscall.Conn = (*Conn)(nil)
 )
 
-// Inherit sets on a listening socket what Accept's connections are to have of package
-// net's: the kernel hands it on to those that come from now on.
+// Inherit sets the options on a listening socket that connections from Accept need and that
+// package net would set. Connections inherit them from now on.
 func Inherit(fd uintptr) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
 }
 
-// SetUserTimeout sets on a TCP socket how long bytes sent to the peer may stay unacknowledged, or its
-// window closed, before the kernel breaks the connection (TCP_USER_TIMEOUT). Zero is the kernel's own
-// time, of about 15 minutes.
+// SetUserTimeout sets TCP_USER_TIMEOUT: how long sent data may remain unacknowledged, or
+// the peer's window closed, before the kernel breaks the connection. Zero means the default
+// of the kernel, about 15 minutes.
 func SetUserTimeout(fd uintptr, d time.Duration) error {
 	return unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d.Milliseconds()))
 }
 
-// Accept takes a connection that waits at a listening TCP socket, which must not block. Nil:
-// there is none, or it cannot be taken, for a reason that net.Listener.Accept will tell.
+// Accept accepts a pending connection of a listening TCP socket, which must be
+// non-blocking. It returns nil if there is none or accept fails; net.Listener.Accept then
+// reports the error.
 func Accept(fd uintptr) net.Conn {
 	var from syscall.RawSockaddrAny
 	size := uint32(unsafe.Sizeof(from))
@@ -89,8 +95,9 @@ func Accept(fd uintptr) net.Conn {
 	}
 }
 
-// Adopt makes a Conn of a TCP connection that package net has made and nobody uses: the same
-// socket, which the runtime's poller forgets. Of any other connection it returns that.
+// Adopt returns a Conn for a TCP connection of package net that no goroutine uses. It has
+// the same socket, which is no longer registered with the poller. Adopt returns any other
+// connection unchanged.
 func Adopt(conn net.Conn) net.Conn {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -104,34 +111,35 @@ func Adopt(conn net.Conn) net.Conn {
 	if !ok {
 		return conn
 	}
-	fd, err := again(raw)
+	fd, err := duplicate(raw)
 	if err != nil {
 		return conn
 	}
-	_ = tcp.Close() // one descriptor of two
+	_ = tcp.Close() // closes one of two descriptors
 	at := addr.AddrPort()
 	return &Conn{fd: fd, peer: netip.AddrPortFrom(at.Addr().Unmap(), at.Port())}
 }
 
-// again returns another descriptor of a socket.
-func again(raw syscall.RawConn) (fd int, err error) {
+// duplicate returns another descriptor of a socket.
+func duplicate(raw syscall.RawConn) (fd int, err error) {
 	gone := raw.Control(func(at uintptr) { fd, err = unix.FcntlInt(at, unix.F_DUPFD_CLOEXEC, 0) })
 	return fd, errors.Join(err, gone)
 }
 
-// Known reports whether the runtime's poller knows a connection that need not be known to it.
+// Known reports whether conn is a Conn that is registered with the runtime's poller.
 func Known(conn net.Conn) bool {
 	c, ok := conn.(*Conn)
 	return ok && c.known.Load() != nil
 }
 
-// Part has the poller forget the connection, until somebody waits for it again. It is for who
-// alone reads and writes it, and does neither meanwhile, nor has a Lookout watch it; deadlines
-// are lifted. An error leaves it as it is: it is no Conn, or closed, or in use this moment.
+// Part removes the connection from the poller until a goroutine waits for it again. The
+// caller must be the only user of the connection, must not read or write meanwhile, and
+// must have removed it from every Poller. Deadlines are cleared. On an error the connection
+// is unchanged: it is not a Conn, it is closed, or it is in use.
 func Part(conn net.Conn) error {
 	c, ok := conn.(*Conn)
 	if !ok {
-		return fmt.Errorf("rawio: part with %T: %w", conn, os.ErrInvalid)
+		return fmt.Errorf("rawio: detach %T from the poller: %w", conn, os.ErrInvalid)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -139,44 +147,45 @@ func Part(conn net.Conn) error {
 	switch {
 	case c.closed.Load():
 		return net.ErrClosed
-	case c.users > 0: // somebody has fd from before the poller knew it
+	case c.users > 0: // a call from before the registration still uses fd
 		return syscall.EBUSY
 	case p == nil:
 		c.reading, c.writing = deadline{}, deadline{}
 		return nil
 	}
-	fd, err := again(p.raw)
+	fd, err := duplicate(p.raw)
 	if err != nil {
 		return err
 	}
 	c.fd, c.reading, c.writing = fd, deadline{}, deadline{}
 	c.known.Store(nil)
-	_ = p.file.Close() // one descriptor of two
+	_ = p.file.Close() // closes one of two descriptors
 	return nil
 }
 
-// addrOf reads an address that socket s has told of, which has its port in network order.
+// addrOf converts a socket address of the kernel, whose port is in network byte order. The
+// socket s resolves the zone of an IPv6 address.
 func addrOf(s int, a *syscall.RawSockaddrAny) netip.AddrPort {
 	port := func(p *uint16) uint16 { b := (*[2]byte)(unsafe.Pointer(p)); return uint16(b[0])<<8 | uint16(b[1]) } //nolint:gosec // as package syscall does it
 	switch a.Addr.Family {
 	case syscall.AF_INET:
-		in := (*syscall.RawSockaddrInet4)(unsafe.Pointer(a)) //nolint:gosec // likewise
+		in := (*syscall.RawSockaddrInet4)(unsafe.Pointer(a)) //nolint:gosec // as package syscall does it
 		return netip.AddrPortFrom(netip.AddrFrom4(in.Addr), port(&in.Port))
 	case syscall.AF_INET6:
-		in := (*syscall.RawSockaddrInet6)(unsafe.Pointer(a)) //nolint:gosec // likewise
+		in := (*syscall.RawSockaddrInet6)(unsafe.Pointer(a)) //nolint:gosec // as package syscall does it
 		return netip.AddrPortFrom(zoned(s, in.Addr, in.Scope_id), port(&in.Port))
 	}
 	return netip.AddrPort{}
 }
 
-// zoned returns an address of IPv6 with its zone, which one has that is of one link only: by the
-// name of that, as package net has it, or else its number. Any socket knows the names.
+// zoned returns an IPv6 address with its zone. The zone is the name of the link, as in
+// package net, or its number if the link has no name. Any socket can resolve link names.
 func zoned(s int, ip [16]byte, zone uint32) netip.Addr {
 	addr := netip.AddrFrom16(ip).Unmap()
 	if zone == 0 {
 		return addr
 	}
-	link, _ := unix.NewIfreq("") // never too long
+	link, _ := unix.NewIfreq("") // the empty name is never too long
 	link.SetUint32(zone)
 	if unix.IoctlIfreq(s, unix.SIOCGIFNAME, link) != nil || link.Name() == "" {
 		return addr.WithZone(strconv.FormatUint(uint64(zone), 10))
@@ -184,16 +193,17 @@ func zoned(s int, ip [16]byte, zone uint32) netip.Addr {
 	return addr.WithZone(link.Name())
 }
 
-// Direct tells that what SyscallConn reads is what Read reads.
+// Direct returns true: reading through SyscallConn returns the same data as Read.
 func (c *Conn) Direct() bool { return true }
 
-// PeerAddr is RemoteAddr, without making anything.
+// PeerAddr is RemoteAddr without an allocation.
 func (c *Conn) PeerAddr() netip.AddrPort { return c.peer }
 
-// RemoteAddr is the client's address.
+// RemoteAddr returns the address of the client.
 func (c *Conn) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(c.peer) }
 
-// LocalAddr asks the kernel; of a connection that is closed it is empty.
+// LocalAddr returns the address that the kernel reports. It is empty for a closed
+// connection.
 func (c *Conn) LocalAddr() net.Addr {
 	none := &net.TCPAddr{}
 	var at net.Addr = none
@@ -212,9 +222,10 @@ func (c *Conn) LocalAddr() net.Addr {
 	return at
 }
 
-// enter gives the caller the use of fd until leave, to do what does not wait; or the caller
-// is to go by what the poller knows.
-func (c *Conn) enter(d *deadline) (*polled, error) {
+// acquire lets the caller use fd for non-blocking calls until release. If the connection is
+// registered with the poller, it returns the registration instead, and the caller must use
+// that and not call release.
+func (c *Conn) acquire(d *deadline) (*polled, error) {
 	if p := c.known.Load(); p != nil {
 		return p, nil
 	}
@@ -229,22 +240,22 @@ func (c *Conn) enter(d *deadline) (*polled, error) {
 		return nil, os.ErrDeadlineExceeded
 	}
 	c.users++
-	return nil, nil //nolint:nilnil // fd is the caller's
+	return nil, nil //nolint:nilnil // the caller may use fd
 }
 
-// leave ends what enter began.
-func (c *Conn) leave() {
+// release ends the use of fd that acquire began.
+func (c *Conn) release() {
 	c.mu.Lock()
 	c.users--
 	last := c.users == 0 && c.closed.Load()
 	c.mu.Unlock()
 	if last {
-		_ = c.end() // Close has returned
+		_ = c.closeFD() // Close has returned, so the error is lost
 	}
 }
 
-// meet makes the connection known to the poller.
-func (c *Conn) meet() (*polled, error) {
+// register registers the connection with the poller.
+func (c *Conn) register() (*polled, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.known.Load(); p != nil {
@@ -266,31 +277,32 @@ func (c *Conn) meet() (*polled, error) {
 	if !c.writing.at.IsZero() {
 		err = errors.Join(err, file.SetWriteDeadline(c.writing.at))
 	}
-	c.known.Store(p) // from here on others set its deadlines, and these are not set again over theirs
+	c.known.Store(p) // from now on SetDeadline acts on the file, so the deadlines must be copied before
 	return p, err
 }
 
-// Read reads what is there, and waits for something.
+// Read reads available data, or waits for some.
 func (c *Conn) Read(p []byte) (int, error) {
-	known, err := c.enter(&c.reading)
+	registered, err := c.acquire(&c.reading)
 	if err != nil {
 		return 0, c.wrap("read", err)
 	}
-	if known == nil {
+	if registered == nil {
 		if n, now := c.readNow(p); now != syscall.EAGAIN { //nolint:errorlint // never wrapped
 			return n, c.wrap("read", now)
 		}
-		if known, err = c.meet(); err != nil {
+		if registered, err = c.register(); err != nil {
 			return 0, c.wrap("read", err)
 		}
 	}
-	n, err := known.Read(p)
+	n, err := registered.Read(p)
 	return n, c.wrap("read", err)
 }
 
-// readNow reads what is there, between enter and leave.
+// readNow reads available data without waiting and calls release. The caller must have
+// called acquire.
 func (c *Conn) readNow(p []byte) (int, error) {
-	defer c.leave()
+	defer c.release()
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -301,28 +313,28 @@ func (c *Conn) readNow(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes p, and waits until the socket has taken all of it.
+// Write writes p and waits until the socket buffer has taken all of it.
 func (c *Conn) Write(p []byte) (int, error) {
-	known, err := c.enter(&c.writing)
+	registered, err := c.acquire(&c.writing)
 	if err != nil {
 		return 0, c.wrap("write", err)
 	}
 	done := 0
-	if known == nil {
+	if registered == nil {
 		done, err = Write(uintptr(c.fd), p)
-		c.leave()
+		c.release()
 		if done == len(p) || err != nil && err != syscall.EAGAIN { //nolint:errorlint // never wrapped
 			return done, c.wrap("write", err)
 		}
-		if known, err = c.meet(); err != nil {
+		if registered, err = c.register(); err != nil {
 			return done, c.wrap("write", err)
 		}
 	}
-	n, err := known.Write(p[done:])
+	n, err := registered.Write(p[done:])
 	return done + n, c.wrap("write", err)
 }
 
-// wrap makes an error what package net's connections return.
+// wrap converts an error to the form that package net returns.
 func (c *Conn) wrap(op string, err error) error {
 	if err == nil || err == io.EOF { //nolint:errorlint // never wrapped
 		return err
@@ -330,13 +342,13 @@ func (c *Conn) wrap(op string, err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err
 	}
-	if c.closed.Load() { // the poller says it in words of its own
+	if c.closed.Load() { // the poller has an error of its own for this
 		err = net.ErrClosed
 	}
 	return &net.OpError{Op: op, Net: "tcp", Addr: c.RemoteAddr(), Err: err}
 }
 
-// Close closes the connection: whatever waits for it fails. A second call fails.
+// Close closes the connection and fails all waiting calls. A second call returns an error.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	before, used := c.closed.Swap(true), c.users > 0
@@ -345,14 +357,15 @@ func (c *Conn) Close() error {
 	case before:
 		return c.wrap("close", net.ErrClosed)
 	case used:
-		return nil // who leaves last does it, in a moment
+		return nil // the last release closes fd
 	}
-	return c.wrap("close", c.end())
+	return c.wrap("close", c.closeFD())
 }
 
-// end closes fd, after closed is set and with nobody in, so once. Without mu: it waits for those
-// whom the poller has, and they may set deadlines.
-func (c *Conn) end() error {
+// closeFD closes the socket. The caller must have set closed, and no call may use fd, so it
+// runs once. c.mu must not be held: Close of the file waits for goroutines in the poller,
+// and they may set deadlines.
+func (c *Conn) closeFD() error {
 	if p := c.known.Load(); p != nil {
 		return p.file.Close()
 	}

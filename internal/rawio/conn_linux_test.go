@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pair returns a Conn and the client's end of it.
+// pair returns a Conn and the client side of the connection.
 func pair(t *testing.T, addr string) (c *Conn, far *net.TCPConn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", addr)
@@ -67,7 +67,8 @@ func pair(t *testing.T, addr string) (c *Conn, far *net.TCPConn) {
 	return c, far
 }
 
-// waiting returns once a goroutine waits for c, which it can only where the poller knows it.
+// waiting returns once a goroutine waits for c, which requires that c is registered with
+// the poller.
 func waiting(t *testing.T, c *Conn) {
 	t.Helper()
 	for late := time.Now().Add(20 * time.Second); c.known.Load() == nil; {
@@ -77,7 +78,7 @@ func waiting(t *testing.T, c *Conn) {
 	}
 }
 
-// arrived returns once something has come.
+// arrived returns once data has arrived.
 func arrived(t *testing.T, c *Conn) {
 	t.Helper()
 	if err := c.control(func(fd uintptr) {
@@ -96,7 +97,7 @@ func say(t *testing.T, far io.Writer, text string) {
 	}
 }
 
-func TestWhatIsThereIsReadWithoutThePoller(t *testing.T) {
+func TestReadOfAvailableDataDoesNotRegister(t *testing.T) {
 	c, far := pair(t, "127.0.0.1:0")
 	say(t, far, "hello")
 	arrived(t, c)
@@ -118,7 +119,7 @@ func TestWhatIsThereIsReadWithoutThePoller(t *testing.T) {
 	}
 }
 
-func TestWhatIsToComeIsWaitedFor(t *testing.T) {
+func TestReadWaitsForData(t *testing.T) {
 	c, far := pair(t, "127.0.0.1:0")
 	got := make(chan string)
 	go func() {
@@ -144,13 +145,13 @@ func TestWhatIsToComeIsWaitedFor(t *testing.T) {
 	<-got
 }
 
-// What the socket does not take at once is waited with.
-func TestLongWriteIsTakenWhole(t *testing.T) {
+// Write waits until the socket buffer has taken everything.
+func TestLongWriteCompletes(t *testing.T) {
 	c, far := pair(t, "127.0.0.1:0")
 	long := bytes.Repeat([]byte("0123456789"), 1<<20)
 	got := make(chan []byte)
 	go func() {
-		b, _ := io.ReadAll(far) // what is missing shows
+		b, _ := io.ReadAll(far) // a short read fails the test below
 		got <- b
 	}()
 	if n, err := c.Write(long); n != len(long) || err != nil {
@@ -169,7 +170,7 @@ func TestLongWriteIsTakenWhole(t *testing.T) {
 }
 
 func TestDeadlines(t *testing.T) {
-	var wg sync.WaitGroup // of who sets them: the read may end before both are set
+	var wg sync.WaitGroup // for the goroutine that sets the deadlines: the read may end earlier
 	for name, set := range map[string]func(t *testing.T, c *Conn){
 		"before anybody waits": func(t *testing.T, c *Conn) { t.Helper(); set(t, c, time.Now().Add(time.Millisecond)) },
 		"over, with bytes":     func(t *testing.T, c *Conn) { t.Helper(); set(t, c, time.Unix(1, 0)) },
@@ -204,8 +205,9 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// A deadline that is set just as somebody begins to wait is not lost under the one before it.
-func TestDeadlineIsSetAsTheWaitBegins(t *testing.T) {
+// A deadline that is set while another goroutine registers the connection must not be
+// overwritten by the earlier one.
+func TestDeadlineSetDuringRegistrationHolds(t *testing.T) {
 	c, _ := pair(t, "127.0.0.1:0")
 	for i := range 5_000 {
 		set(t, c, time.Now().Add(time.Hour))
@@ -237,7 +239,7 @@ func set(t *testing.T, c *Conn, at time.Time) {
 	}
 }
 
-func TestCloseEndsWhatWaits(t *testing.T) {
+func TestCloseEndsWaitingCalls(t *testing.T) {
 	c, _ := pair(t, "127.0.0.1:0")
 	ended := make(chan error)
 	go func() {
@@ -264,9 +266,9 @@ func TestCloseEndsWhatWaits(t *testing.T) {
 	}
 }
 
-// The number of a socket that is closed is the next one's: whoever still used it would read
-// what others sent.
-func TestSocketStaysWhileItIsUsed(t *testing.T) {
+// The descriptor of a closed socket is reused: a call that still used it would read the
+// data of another connection.
+func TestDescriptorStaysOpenWhileInUse(t *testing.T) {
 	c, far := pair(t, "127.0.0.1:0")
 	say(t, far, "hello")
 	arrived(t, c)
@@ -288,7 +290,7 @@ func TestSocketStaysWhileItIsUsed(t *testing.T) {
 	}
 }
 
-func TestLingerOfZeroResets(t *testing.T) {
+func TestZeroLingerResetsConnection(t *testing.T) {
 	c, far := pair(t, "127.0.0.1:0")
 	if err := errors.Join(c.SetLinger(0), c.Close()); err != nil {
 		t.Fatal(err)
@@ -298,8 +300,8 @@ func TestLingerOfZeroResets(t *testing.T) {
 	}
 }
 
-// Readers, writers, those who set deadlines and who closes meet in any order: all end.
-func TestAnyoneMayClose(t *testing.T) {
+// Concurrent reads, writes, deadline changes and Close must all return, in any order.
+func TestConcurrentUseAndCloseEnd(t *testing.T) {
 	for range 40 {
 		c, far := pair(t, "127.0.0.1:0")
 		raw, _ := c.SyscallConn() // it never fails
@@ -327,9 +329,9 @@ func TestAnyoneMayClose(t *testing.T) {
 	}
 }
 
-// A connection of package net's that is adopted is the same one, of which the poller knows
-// nothing until somebody waits; and it forgets it again.
-func TestPollerForgets(t *testing.T) {
+// An adopted connection has the same socket and is not registered with the poller until a
+// goroutine waits. Part removes the registration again.
+func TestAdoptAndPartUnregister(t *testing.T) {
 	near, far := ends(t)
 	local, peer := near.LocalAddr().String(), near.RemoteAddr().String()
 	c, ok := Adopt(near).(*Conn)
@@ -374,8 +376,8 @@ func TestPollerForgets(t *testing.T) {
 	}
 }
 
-// What is closed while it is parted with stays closed, and its descriptor is let go, once.
-func TestPartOrClose(t *testing.T) {
+// A connection that is closed during Part stays closed, and its descriptor is closed once.
+func TestPartRacesWithClose(t *testing.T) {
 	for range 200 {
 		c, far := pair(t, "127.0.0.1:0")
 		read := make(chan error, 1)
@@ -396,8 +398,8 @@ func TestPartOrClose(t *testing.T) {
 	}
 }
 
-// Only TCP of package net is adopted.
-func TestOthersAreNotAdopted(t *testing.T) {
+// Only TCP connections of package net are adopted.
+func TestAdoptLeavesOtherConnectionsUnchanged(t *testing.T) {
 	near, far := net.Pipe()
 	defer func() { _, _ = near.Close(), far.Close() }()
 	if Adopt(near) != near || Known(near) || Part(near) == nil {
@@ -405,9 +407,9 @@ func TestOthersAreNotAdopted(t *testing.T) {
 	}
 }
 
-// Who uses the socket, from before somebody waited for it, has it to his end: its number is
-// not let go meanwhile, which another socket would have then.
-func TestSocketInUseIsNotPartedWith(t *testing.T) {
+// A call that uses the socket since before the registration keeps the descriptor until it
+// returns. Otherwise the descriptor could be reused by another socket meanwhile.
+func TestPartRefusesSocketInUse(t *testing.T) {
 	c, far := pair(t, "127.0.0.1:0")
 	in, out := make(chan struct{}), make(chan struct{})
 	var using sync.WaitGroup

@@ -8,9 +8,8 @@ import (
 	"unsafe"
 )
 
-// Connects reports whether a TCP connection to an address is there at once, as it is where
-// somebody listens on the same machine, and closes it. False says nothing: who wants to
-// know waits for a connection as usual.
+// Connects reports whether a TCP connection to an address on this machine succeeds
+// immediately, and closes it. False means unknown: the caller must dial normally.
 func Connects(to netip.AddrPort) bool {
 	if to.Addr().Zone() != "" {
 		return false
@@ -26,19 +25,19 @@ func Connects(to netip.AddrPort) bool {
 	}
 	var at syscall.RawSockaddrAny
 	size := putAddr(&at, to, four)
-	// The answer of a listener on this machine is taken up as the first call ends: then the
-	// second one succeeds.
+	// The kernel processes the reply of a local listener before the first call returns.
+	// Then the second call succeeds.
 	for errno = syscall.EINPROGRESS; errno == syscall.EINPROGRESS; {
 		_, _, errno = syscall.RawSyscall(syscall.SYS_CONNECT, fd, uintptr(unsafe.Pointer(&at)), size) //nolint:gosec // as package syscall does it
 	}
-	there := errno == 0 && !sameEnds(fd, to)
-	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0) // it does not wait: nothing was sent
+	there := errno == 0 && !isSelfConnected(fd, to)
+	_, _, _ = syscall.RawSyscall(syscall.SYS_CLOSE, fd, 0, 0) // does not block, because no data was sent
 	return there
 }
 
-// sameEnds reports whether a socket is connected with itself: where nobody listens at a port
-// from which the kernel chooses that of a new socket, it may choose that one.
-func sameEnds(fd uintptr, to netip.AddrPort) bool {
+// isSelfConnected reports whether a socket is connected to itself. If no process listens on
+// a port of the ephemeral range, the kernel may choose that port as the source port.
+func isSelfConnected(fd uintptr, to netip.AddrPort) bool {
 	var at syscall.RawSockaddrAny
 	size := uint32(unsafe.Sizeof(at))
 	_, _, errno := syscall.RawSyscall(syscall.SYS_GETSOCKNAME, fd, uintptr(unsafe.Pointer(&at)), uintptr(unsafe.Pointer(&size))) //nolint:gosec // as package syscall does it

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestWhoListensHereIsConnectedAtOnce(t *testing.T) {
+func TestConnectsToLocalListener(t *testing.T) {
 	for _, addr := range []string{"127.0.0.1:0", "[::1]:0"} {
 		ln, err := net.Listen("tcp", addr)
 		if err != nil && strings.HasPrefix(addr, "[") {
@@ -40,8 +40,8 @@ func TestWhoListensHereIsConnectedAtOnce(t *testing.T) {
 	}
 }
 
-// A socket can be connected with itself where nobody listens: that is nobody who listens.
-func TestASocketThatMeetsItselfHasFoundNobody(t *testing.T) {
+// A socket can be connected to itself if no process listens at the port.
+func TestConnectsIgnoresSelfConnection(t *testing.T) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -59,10 +59,10 @@ func TestASocketThatMeetsItselfHasFoundNobody(t *testing.T) {
 		t.Skipf("it does not meet itself here: %v", err)
 	}
 	at := netip.AddrPortFrom(netip.AddrFrom4(own.Addr), uint16(own.Port))
-	if !sameEnds(uintptr(fd), at) {
+	if !isSelfConnected(uintptr(fd), at) {
 		t.Errorf("%v is connected with itself, and passes for somebody who listens", at)
 	}
-	if sameEnds(uintptr(fd), netip.AddrPortFrom(at.Addr(), at.Port()+1)) {
+	if isSelfConnected(uintptr(fd), netip.AddrPortFrom(at.Addr(), at.Port()+1)) {
 		t.Error("every connection passes for one with itself")
 	}
 }

@@ -4,5 +4,5 @@ package rawio
 
 import "net/netip"
 
-// Connects says nothing here: who wants to know waits for a connection as usual.
+// Connects returns false, which means unknown: the caller must dial normally.
 func Connects(netip.AddrPort) bool { return false }

@@ -12,19 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// rawConn is a Conn as a syscall.RawConn.
+// rawConn implements syscall.RawConn for a Conn.
 type rawConn Conn
 
 var _ syscall.RawConn = (*rawConn)(nil)
 
-// SyscallConn gives access to the socket.
+// SyscallConn returns access to the socket.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return (*rawConn)(c), nil }
 
-// Control calls f with the socket.
+// Control calls f with the descriptor.
 func (r *rawConn) Control(f func(fd uintptr)) error { return (*Conn)(r).control(f) }
 
-// Read calls f, which reads without waiting, until it says that it is done, and waits in
-// between.
+// Read calls f, which must read without blocking, until f returns true. It waits for data
+// between the calls.
 func (r *rawConn) Read(f func(fd uintptr) bool) error {
 	c := (*Conn)(r)
 	return c.await("raw-read", &c.reading, f, syscall.RawConn.Read)
@@ -36,36 +36,36 @@ func (r *rawConn) Write(f func(fd uintptr) bool) error {
 	return c.await("raw-write", &c.writing, f, syscall.RawConn.Write)
 }
 
-// await calls f, at first without the poller.
+// await calls f, for the first time before the connection is registered with the poller.
 func (c *Conn) await(op string, d *deadline, f func(fd uintptr) bool, wait func(syscall.RawConn, func(fd uintptr) bool) error) error {
-	known, err := c.enter(d)
-	if err == nil && known == nil {
+	registered, err := c.acquire(d)
+	if err == nil && registered == nil {
 		if c.step(f) {
 			return nil
 		}
-		known, err = c.meet()
+		registered, err = c.register()
 	}
 	if err == nil {
-		err = wait(known.raw, f)
+		err = wait(registered.raw, f)
 	}
 	return c.wrap(op, err)
 }
 
-// step calls f once, between enter and leave.
+// step calls f once and then release. The caller must have called acquire.
 func (c *Conn) step(f func(fd uintptr) bool) bool {
-	defer c.leave() // even if f panics
+	defer c.release() // even if f panics
 	return f(uintptr(c.fd))
 }
 
 func (c *Conn) control(f func(fd uintptr)) error {
-	known, err := c.enter(nil)
+	registered, err := c.acquire(nil)
 	switch {
 	case err != nil:
 		return c.wrap("raw-control", err)
-	case known != nil:
-		return c.wrap("raw-control", known.raw.Control(f))
+	case registered != nil:
+		return c.wrap("raw-control", registered.raw.Control(f))
 	}
-	defer c.leave()
+	defer c.release()
 	f(uintptr(c.fd))
 	return nil
 }
@@ -75,12 +75,12 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// SetReadDeadline bounds reading, also what waits already; zero: no bound.
+// SetReadDeadline sets the deadline for current and future reads. Zero means no deadline.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.bound(&c.reading, t, (*os.File).SetReadDeadline)
 }
 
-// SetWriteDeadline is SetReadDeadline for writing.
+// SetWriteDeadline sets the deadline for current and future writes. Zero means no deadline.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return c.bound(&c.writing, t, (*os.File).SetWriteDeadline)
 }
@@ -101,15 +101,14 @@ func (c *Conn) bound(d *deadline, t time.Time, tell func(*os.File, time.Time) er
 	return nil
 }
 
-// CloseWrite ends the sending side.
+// CloseWrite closes the sending side.
 func (c *Conn) CloseWrite() error {
 	var failed error
 	err := c.control(func(fd uintptr) { failed = unix.Shutdown(int(fd), unix.SHUT_WR) })
 	return errors.Join(err, failed)
 }
 
-// SetLinger sets what closing does with what has not been sent: zero drops it, and resets
-// the connection.
+// SetLinger sets how Close handles unsent data. Zero discards it and resets the connection.
 func (c *Conn) SetLinger(sec int) error {
 	l := unix.Linger{Linger: int32(sec)}
 	if sec >= 0 {

@@ -4,7 +4,7 @@ package rawio
 
 import "syscall"
 
-// Read reads what is there; syscall.EAGAIN: nothing is.
+// Read reads available data. It returns syscall.EAGAIN if there is none.
 func Read(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := syscall.Read(int(fd), p)
@@ -14,7 +14,8 @@ func Read(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// Write writes what the socket takes; syscall.EAGAIN: it takes nothing.
+// Write writes as much as the socket buffer takes. It returns syscall.EAGAIN if the buffer
+// is full.
 func Write(fd uintptr, p []byte) (int, error) {
 	for {
 		n, err := syscall.Write(int(fd), p)
@@ -24,5 +25,5 @@ func Write(fd uintptr, p []byte) (int, error) {
 	}
 }
 
-// WriteMore is Write: only Linux is told that more follows.
+// WriteMore is Write: only Linux has MSG_MORE.
 func WriteMore(fd uintptr, p []byte) (int, error) { return Write(fd, p) }

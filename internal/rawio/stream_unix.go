@@ -8,26 +8,26 @@ import (
 	"syscall"
 )
 
-// Stream reads and writes a socket that does not block, and waits for it as package net
-// does, but for a word to the scheduler.
+// Stream reads and writes a non-blocking socket and waits for it like package net, but its
+// system calls do not notify the scheduler.
 //
-// A thread that is in a system call when the kernel gives its core to another loses what it
-// runs goroutines with, and on a busy machine each write is such a moment, for it wakes who
-// reads; the goroutine goes to the end of all that wait then. And the first such call after the
-// process had nothing to do wakes the runtime's monitor thread, which looks around fifty times
-// then, with a nap before each: a seventh of what a node did whose requests came by one
-// connection for many.
+// The notification costs time in two cases. If the kernel preempts a thread in a system
+// call, the thread loses its P, and its goroutine goes to the end of the run queue. On a
+// busy machine every write risks this, because it wakes the reader. In an idle process the
+// first notified system call wakes the runtime's monitor thread, which then polls about
+// fifty times with short sleeps. That was a seventh of the CPU time of a node that received
+// the requests of many clients over one connection.
 //
-// Any goroutine may call it. Its errors are those of the poller, io.EOF, and the kernel's as a
-// syscall.Errno.
+// Stream is safe for concurrent use. It returns the errors of the poller, io.EOF, and
+// errors of the kernel as a syscall.Errno.
 type Stream struct {
 	raw     syscall.RawConn
 	in, out side
-	tries   int // of the last Read
+	tries   int // number of attempts of the last Read
 }
 
-// side is one direction: what is done with the socket until it has to be waited for. It is
-// bound once, and takes no memory each time.
+// side is one direction of a Stream. The function step is bound once, so that a call
+// allocates no memory.
 type side struct {
 	mu   sync.Mutex
 	step func(fd uintptr) bool
@@ -36,41 +36,41 @@ type side struct {
 	err  error
 }
 
-// Open makes s the stream of a socket. It must be called first, and once.
+// Open sets the socket of s. It must be called once, before any other method.
 func (s *Stream) Open(raw syscall.RawConn) {
 	s.raw, s.in.step, s.out.step = raw, s.read, s.write
 }
 
-// Read reads what is there, and waits for something.
+// Read reads available data, or waits for some.
 func (s *Stream) Read(b []byte) (int, error) {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
 	if s.tries = 0; len(b) == 0 {
 		return 0, nil
 	}
-	n, err := s.in.run(b, s.raw.Read)
+	n, err := s.in.runLocked(b, s.raw.Read)
 	if n == 0 && err == nil {
 		return 0, io.EOF
 	}
 	return n, err
 }
 
-// Tries returns how often the last Read has tried: one that has not waited has once.
+// Tries returns the number of attempts of the last Read. It is 1 if Read did not wait.
 func (s *Stream) Tries() int {
 	s.in.mu.Lock()
 	defer s.in.mu.Unlock()
 	return s.tries
 }
 
-// Write writes b, and waits until the socket has taken all of it.
+// Write writes b and waits until the socket buffer has taken all of it.
 func (s *Stream) Write(b []byte) (int, error) {
 	s.out.mu.Lock()
 	defer s.out.mu.Unlock()
-	return s.out.run(b, s.raw.Write)
+	return s.out.runLocked(b, s.raw.Write)
 }
 
-// run is called with mu held.
-func (d *side) run(b []byte, wait func(func(fd uintptr) bool) error) (int, error) {
+// runLocked transfers b and waits as needed. d.mu must be held.
+func (d *side) runLocked(b []byte, wait func(func(fd uintptr) bool) error) (int, error) {
 	d.b, d.n, d.err = b, 0, nil
 	err := wait(d.step)
 	d.b = nil

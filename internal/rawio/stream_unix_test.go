@@ -15,7 +15,7 @@ import (
 	"shardway/internal/rawio"
 )
 
-// streams returns both ends of a connection over loopback, and the sockets below.
+// streams returns both ends of a loopback connection and the sockets below.
 func streams(t *testing.T) (a, b *rawio.Stream, at, bt *net.TCPConn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -46,7 +46,7 @@ func streams(t *testing.T) (a, b *rawio.Stream, at, bt *net.TCPConn) {
 	return a, b, at, bt
 }
 
-func TestAStreamEndsAsItsSocketDoes(t *testing.T) {
+func TestStreamReportsEndOfSocket(t *testing.T) {
 	a, b, at, bt := streams(t)
 	buf := make([]byte, 8)
 	if err := bt.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
@@ -81,8 +81,8 @@ func TestAStreamEndsAsItsSocketDoes(t *testing.T) {
 	}
 }
 
-// Writes of several goroutines do not mix, however little the socket takes at once.
-func TestWritesOfAStreamDoNotMix(t *testing.T) {
+// Concurrent writes must not interleave, however little the socket buffer takes at once.
+func TestConcurrentStreamWritesDoNotInterleave(t *testing.T) {
 	const each, writers = 1 << 20, 4
 	a, b, at, _ := streams(t)
 	var all sync.WaitGroup
@@ -124,8 +124,8 @@ func TestWritesOfAStreamDoNotMix(t *testing.T) {
 	}
 }
 
-// What each request does takes no memory.
-func TestAStreamAllocatesNothing(t *testing.T) {
+// Read and Write run for each request, so they must not allocate.
+func TestStreamAllocatesNothing(t *testing.T) {
 	a, b, _, _ := streams(t)
 	buf := []byte("a word and a few more")
 	if n := testing.AllocsPerRun(100, func() {

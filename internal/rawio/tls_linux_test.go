@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// TLS reads on after a deadline only if the error says that it may.
-func TestTLSReadsOnAfterADeadline(t *testing.T) {
+// crypto/tls continues to read after an expired deadline only if the error is a timeout.
+func TestTLSReadContinuesAfterDeadline(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -34,9 +34,9 @@ func ends(t *testing.T) (near, far *net.TCPConn) {
 	return near, far
 }
 
-func lookout(t *testing.T) *Lookout {
+func lookout(t *testing.T) *Poller {
 	t.Helper()
-	l, err := NewLookout()
+	l, err := NewPoller()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,10 +44,10 @@ func lookout(t *testing.T) *Lookout {
 	return l
 }
 
-// wants waits until all of ids were heard of, in any order, and nobody else.
-func wants(t *testing.T, l *Lookout, ids ...uint64) {
+// wants waits until events for all ids and no others have been returned, in any order.
+func wants(t *testing.T, l *Poller, ids ...uint64) {
 	t.Helper()
-	var heard []Heard
+	var heard []Event
 	for len(heard) < len(ids) {
 		var err error
 		if heard, err = l.Wait(heard); err != nil {
@@ -64,9 +64,9 @@ func wants(t *testing.T, l *Lookout, ids ...uint64) {
 	}
 }
 
-// A Lookout tells of bytes, an end and a reset, once each, and of what was there before it
-// was asked to look.
-func TestLookoutHearsOfEverySocketOnce(t *testing.T) {
+// A Poller reports data, an end of stream and a reset, once for each connection, also if
+// they arrived before Add.
+func TestPollerReportsEveryConnectionOnce(t *testing.T) {
 	l := lookout(t)
 	const base = 1<<63 + 1<<32 // both halves of a number count
 	acts := []func(c *net.TCPConn) error{
@@ -105,7 +105,7 @@ func TestLookoutHearsOfEverySocketOnce(t *testing.T) {
 	if _, err := far.Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, l, 7) // none of the others again, though nobody has read what they have
+	wants(t, l, 7) // no other id again, although their data has not been read
 	for _, c := range all {
 		if err := l.Remove(c); err != nil {
 			t.Error(err)
@@ -113,8 +113,8 @@ func TestLookoutHearsOfEverySocketOnce(t *testing.T) {
 	}
 }
 
-// What has been removed is not heard of, and may be added again.
-func TestLookoutForgets(t *testing.T) {
+// A removed connection is not reported and can be added again.
+func TestPollerDoesNotReportRemovedConnection(t *testing.T) {
 	l := lookout(t)
 	one, oneFar := ends(t)
 	other, otherFar := ends(t)
@@ -138,8 +138,8 @@ func TestLookoutForgets(t *testing.T) {
 	wants(t, l, 3)
 }
 
-// Many are heard of that one look does not find.
-func TestLookoutHearsOfMany(t *testing.T) {
+// More connections are ready than one system call returns.
+func TestPollerReportsMoreThanOneBatch(t *testing.T) {
 	l := lookout(t)
 	var ids []uint64
 	for id := range uint64(300) {
@@ -155,8 +155,8 @@ func TestLookoutHearsOfMany(t *testing.T) {
 	wants(t, l, ids...)
 }
 
-// Close ends whoever waits, and a closed Lookout watches nothing.
-func TestLookoutEnds(t *testing.T) {
+// Close ends a running Wait, and a closed Poller accepts no connection.
+func TestPollerCloseEndsWait(t *testing.T) {
 	l := lookout(t)
 	near, _ := ends(t)
 	if err := l.Add(near, 1); err != nil {
@@ -171,7 +171,7 @@ func TestLookoutEnds(t *testing.T) {
 		t.Error("Wait heard of somebody")
 	}
 	if l.Add(near, 2) == nil || l.Remove(near) == nil {
-		t.Error("a closed Lookout watches")
+		t.Error("a closed Poller watches")
 	}
 	_, err := near.Write([]byte("x"))
 	if err != nil {
@@ -183,8 +183,8 @@ func TestLookoutEnds(t *testing.T) {
 	}
 }
 
-// Keep tells each time that something has come, and of an end as such.
-func TestLookoutKeepsTelling(t *testing.T) {
+// Keep reports each arrival of data, and an end of stream as such.
+func TestPollerKeepReportsEachArrival(t *testing.T) {
 	l := lookout(t)
 	near, far := ends(t)
 	if err := l.Keep(near, 7); err != nil {
@@ -196,7 +196,7 @@ func TestLookoutKeepsTelling(t *testing.T) {
 			t.Fatal(err)
 		}
 		heard, err := l.Wait(nil)
-		if want := []Heard{{ID: 7}}; err != nil || !slices.Equal(heard, want) {
+		if want := []Event{{ID: 7}}; err != nil || !slices.Equal(heard, want) {
 			t.Fatalf("heard %v, %v, want %v", heard, err, want)
 		}
 		if n, err := near.Read(p); n != 1 || err != nil {
@@ -207,13 +207,13 @@ func TestLookoutKeepsTelling(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard, err := l.Wait(nil)
-	if want := []Heard{{ID: 7, End: true}}; err != nil || !slices.Equal(heard, want) {
+	if want := []Event{{ID: 7, End: true}}; err != nil || !slices.Equal(heard, want) {
 		t.Fatalf("heard %v, %v, want %v", heard, err, want)
 	}
 }
 
-// Wake ends a wait, the present one or the next, each time.
-func TestLookoutIsWoken(t *testing.T) {
+// Each Wake ends the current wait or the next one.
+func TestPollerWakeEndsWait(t *testing.T) {
 	l := lookout(t)
 	for range 3 {
 		go l.Wake()
@@ -223,15 +223,15 @@ func TestLookoutIsWoken(t *testing.T) {
 	}
 }
 
-// Who is always told of something is told all the same, and of everything.
-func TestLookoutGivesWay(t *testing.T) {
+// A Poller that always has events yields to other goroutines and still reports every event.
+func TestPollerYieldsAndReportsEverything(t *testing.T) {
 	l := lookout(t)
 	near, far := ends(t)
 	if err := l.Keep(near, 1); err != nil {
 		t.Fatal(err)
 	}
 	p := make([]byte, 8)
-	for range 10 * longest {
+	for range 10 * maxBeforeYield {
 		if _, err := far.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
