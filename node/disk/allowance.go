@@ -2,13 +2,14 @@ package disk
 
 import "time"
 
-// AppAllowance is the longest time for which a process of the node has let its app write
-// without hearing from the node again.
+// AppAllowance is the longest time for which a process of the node has allowed its app to
+// write without contact to the node.
 type AppAllowance struct {
-	// Boot is the boot of that process; 0 means that no process has stored anything.
+	// Boot is the boot number of that process. Zero means that no process has stored
+	// anything.
 	Boot uint64
-	// Alive was told by the hook alive, Owned in a response to GET /v1/owned; 0 means never.
-	// Both are whole milliseconds.
+	// Alive is the time from the hook alive, Owned the one from a response to GET
+	// /v1/owned. Zero means never. Both are whole milliseconds.
 	Alive, Owned time.Duration
 }
 
@@ -22,15 +23,15 @@ type allowance struct {
 
 const allowanceFile = "allowance.json"
 
-// AppAllowance returns what KeepAppAllowance stored last, zero if nothing.
+// AppAllowance returns the value that KeepAppAllowance stored last, or the zero value.
 func (d *Dir) AppAllowance() (AppAllowance, error) {
 	var a allowance
 	_, err := load(d.b, allowanceFile, &a)
 	return AppAllowance{Boot: a.Boot, Alive: time.Duration(a.AliveMS) * time.Millisecond, Owned: time.Duration(a.OwnedMS) * time.Millisecond}, err
 }
 
-// KeepAppAllowance stores an allowance, durably. The caller makes one call at a time. It
-// waits for the disk, and other methods of d do not wait for it.
+// KeepAppAllowance durably stores an allowance. Calls must not overlap. The call waits for
+// the disk, but other methods of d do not wait for the call.
 func (d *Dir) KeepAppAllowance(a AppAllowance) error {
 	return d.keep(allowanceFile, allowance{Format: format, Boot: a.Boot, AliveMS: a.Alive.Milliseconds(), OwnedMS: a.Owned.Milliseconds()})
 }

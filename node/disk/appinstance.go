@@ -2,7 +2,7 @@ package disk
 
 import "fmt"
 
-// MaxAppInstance is the longest app instance that is stored, in bytes.
+// MaxAppInstance is the maximum length of a stored app instance in bytes.
 const MaxAppInstance = 256
 
 // appInstance is the content of app.json.
@@ -13,16 +13,17 @@ type appInstance struct {
 
 const appFile = "app.json"
 
-// AppInstance returns the app instance that KeepAppInstance stored last, empty if none.
+// AppInstance returns the app instance that KeepAppInstance stored last, "" if there is
+// none.
 func (d *Dir) AppInstance() (string, error) {
 	var a appInstance
 	_, err := load(d.b, appFile, &a)
 	return a.Instance, err
 }
 
-// KeepAppInstance stores, durably, which instance of the app the node has seen. instance has
-// 1 to MaxAppInstance bytes. The caller makes one call at a time. It waits for the disk, and
-// other methods of d do not wait for it.
+// KeepAppInstance durably stores the app instance that the node has seen. instance must
+// have 1 to MaxAppInstance bytes. Calls must not overlap. The call waits for the disk, but
+// other methods of d do not wait for the call.
 func (d *Dir) KeepAppInstance(instance string) error {
 	if instance == "" || len(instance) > MaxAppInstance {
 		return fmt.Errorf("disk: app instance of %d bytes, want 1 to %d", len(instance), MaxAppInstance)
@@ -30,11 +31,11 @@ func (d *Dir) KeepAppInstance(instance string) error {
 	return d.keep(appFile, appInstance{Format: format, Instance: instance})
 }
 
-// keep writes a file, durably, without a lock: Boot and Cluster must not wait for a disk that
-// hangs. The caller writes the file from one goroutine at a time.
+// keep writes a file durably without holding a lock, so that Boot and Cluster do not block
+// if the disk hangs. Calls for the same file must not overlap.
 func (d *Dir) keep(name string, v any) error {
 	d.mu.Lock()
-	done := d.done
+	done := d.closed
 	d.mu.Unlock()
 	if done {
 		return errClosed

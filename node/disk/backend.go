@@ -6,31 +6,32 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// backend is where a Dir keeps its files: a directory or a Memory.
+// backend stores the files of a Dir: in a directory or in a Memory.
 type backend interface {
-	// read returns a file's content, or an error that is fs.ErrNotExist, errLong, or
-	// what keeps it from being read.
+	// read returns the content of a file. The error is fs.ErrNotExist, errTooLong, or the
+	// reason why the file cannot be read.
 	read(name string) ([]byte, error)
-	// write replaces a file; it is durable when write returns.
+	// write replaces a file. The content is durable when write returns.
 	write(name string, data []byte) error
-	// rename gives a file another name.
+	// rename renames a file.
 	rename(from, to string) error
-	// path returns where a file of the libraries lies, "" if nowhere.
+	// path returns the path of a file that a library opens, "" if there is none.
 	path(name string) string
-	// foreign names something that only a directory in use holds, or "".
+	// foreign returns the name of a file that only a used directory contains, "" if there
+	// is none.
 	foreign() string
-	// stores opens the stores under Raft.
+	// stores opens the Raft stores.
 	stores(o StoreOptions) (rawStores, error)
-	// unlock lets the next Open have it.
+	// unlock releases the lock, so that the next Open succeeds.
 	unlock() error
 }
 
-// mostFile is how long a file beside the stores may be, in bytes. The longest is
-// known.json: its 1024 disks are some 300 KB.
-const mostFile = 4 << 20
+// maxFileSize is the largest size in bytes of a file other than the stores. The largest file
+// is known.json, whose 1024 disks take about 300 KB.
+const maxFileSize = 4 << 20
 
-// errLong reports one that is longer: this program does not write such.
-var errLong = errors.New("longer than 4 MiB")
+// errTooLong reports a larger file. This program never writes one.
+var errTooLong = errors.New("longer than 4 MiB")
 
 // rawStores are the stores without guard and cache.
 type rawStores struct {

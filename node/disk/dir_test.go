@@ -146,7 +146,7 @@ func TestLostIdentityIsRefused(t *testing.T) {
 	wantError(t, err, "identity.json", "boot.json")
 }
 
-// With its log gone but its disk id kept, a voter would vote a second time.
+// If the log is lost but the disk id is kept, a voter could vote a second time in a term.
 func TestLostLogIsRefused(t *testing.T) {
 	path := t.TempDir()
 	d := mustOpen(t, path, "a")
@@ -197,7 +197,7 @@ func TestClusterIsKept(t *testing.T) {
 	}
 }
 
-func TestRaiseGoesAboveTheBootTold(t *testing.T) {
+func TestRaiseExceedsReportedBoot(t *testing.T) {
 	path := t.TempDir()
 	d := mustOpen(t, path, "")
 	for _, c := range []struct{ told, want uint64 }{{0, 1}, {1, 1}, {7, 8}, {3, 8}, {8, 8}, {9, 10}} {
@@ -216,7 +216,7 @@ func TestRaiseGoesAboveTheBootTold(t *testing.T) {
 	}
 }
 
-// A process that is killed leaves no lock behind, only its pid.
+// A killed process leaves its pid in the lock file, but no lock.
 func TestKilledHolderDoesNotLock(t *testing.T) {
 	path := t.TempDir()
 	if os.Getenv("DISK_TEST_DIR") != "" {
@@ -295,7 +295,7 @@ func TestPromiseIsKept(t *testing.T) {
 	}
 }
 
-// What is known of other disks is there after a restart, whole.
+// The table of known disks is complete after a restart.
 func TestKnownDisksAreKept(t *testing.T) {
 	path := t.TempDir()
 	d := mustOpen(t, path, "a")
@@ -316,9 +316,9 @@ func TestKnownDisksAreKept(t *testing.T) {
 	}
 }
 
-// A flipped digit made the boot or the term of a healthy disk too high, and its node
-// was stopped for good. What cannot be used is put aside, and nothing in it counts.
-func TestKnownDisksWithAFlippedBitArePutAside(t *testing.T) {
+// A flipped digit can make the boot or term of a healthy disk too high, which would stop
+// that disk's node forever. A damaged file is renamed and nothing in it is used.
+func TestDamagedKnownFileIsRenamed(t *testing.T) {
 	path := t.TempDir()
 	file := filepath.Join(path, "known.json")
 	d := mustOpen(t, path, "a")
@@ -356,8 +356,8 @@ func TestKnownDisksWithAFlippedBitArePutAside(t *testing.T) {
 	}
 }
 
-// Each start of an older image counts a boot: it must not come above those that
-// others know.
+// Each start of an older image counts a boot. The boot number must not exceed the one that
+// other nodes have recorded.
 func TestCondemnedDirectoryIsNotOpenedAgain(t *testing.T) {
 	path := t.TempDir()
 	d := mustOpen(t, path, "a")
@@ -376,7 +376,7 @@ func TestCondemnedDirectoryIsNotOpenedAgain(t *testing.T) {
 	}
 }
 
-// A program that does not know what is in force must see that before it opens the log.
+// A program that does not support the level in force must notice before it opens the log.
 func TestLevelIsKeptAndNeverLowered(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	for _, step := range []struct{ before, keep, after uint8 }{{0, 2, 2}, {2, 1, 2}, {2, 3, 3}, {3, 3, 3}} {

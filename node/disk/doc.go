@@ -1,30 +1,34 @@
-// Package disk is a node's data directory: who the node is, which boot this is,
-// which cluster it belongs to, and the stores under Raft.
+// Package disk is the data directory of a node. It contains the identity of the node, its
+// boot number, its cluster, and the Raft stores.
 //
-//	lock           flock of the running process, its pid inside
+//	lock           flock of the running process; contains its pid
 //	identity.json  format, node id, disk id; written once, and by Found
-//	boot.json      raised and synced by each Open, after the lock is held
-//	cluster.json   cluster id and shard count, once known
-//	level.json     the highest level that was in force, once above the first
-//	raft.json      that the Raft log was made
-//	gossip         Serf's snapshot of the members it saw
+//	boot.json      incremented and synced by each Open, after the lock is held
+//	cluster.json   cluster id and number of shards, once known
+//	level.json     highest level that was in force, if above the first
+//	raft.json      marks that the Raft log was created
+//	gossip         Serf's snapshot of known members
 //	raft/          log, term, vote and snapshots
-//	founding.json  that Found was interrupted
-//	before-N/      what Found replaced
-//	superseded.json  that the cluster goes on elsewhere without this directory
-//	known.json     what other nodes' disks have said of themselves, at most 1024;
-//	               as damaged-known.json what could not be used of it
-//	app.json       the app instance that the node saw last
-//	allowance.json for how long the app may write without hearing from the node
-//	stale.json     that this is an older image of the node's disk, or a copy
+//	founding.json  marks an interrupted Found
+//	before-N/      files that Found replaced
+//	superseded.json  marks that the cluster continues elsewhere without this directory
+//	known.json     what the disks of other nodes have reported of themselves, up to
+//	               1024; an unusable file is renamed to damaged-known.json
+//	app.json       app instance that the node saw last
+//	allowance.json for how long the app may write without contact to the node
+//	stale.json     marks an older image of the node's disk, or a copy
 //
-// Two rules hold. A boot number is never used twice, because it is on disk
-// before Open returns and only the holder of the lock writes it. And the disk
-// id is random and made with the directory, so that a wiped directory never
-// passes for the one that took part in the cluster.
+// Main types: Dir is an open data directory. Stores are its Raft stores, protected by a
+// guard that keeps errors away from Raft. Memory is a data directory without files, for
+// tests in simulated time. It survives a simulated crash and can be opened again with the
+// next boot number.
 //
-// Memory is the same without files, for tests in simulated time: it outlives a
-// simulated crash and is opened again with the next boot.
+// Invariants:
 //
-// A Dir is used by one node; its methods may be called from any goroutine.
+//   - A boot number is never used twice. It is on disk before Open returns, and only the
+//     holder of the lock writes it.
+//   - The disk id is random and created with the directory. So a node whose directory was
+//     wiped cannot pass for the node that took part in the cluster.
+//
+// A Dir is used by one node. Its methods are safe for concurrent use.
 package disk

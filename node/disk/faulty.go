@@ -7,17 +7,17 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Fault decides what becomes of a write to a Memory's stores: it may wait, as a
-// hung disk does, and return an error, as a broken one does.
+// Fault is called for a write to the stores of a Memory. It can block, to simulate a hung
+// disk, and return an error, to simulate a broken one.
 type Fault func(op string) error
 
-// faulty are a Memory's stores behind its Fault, as one process has them open.
+// faulty are the stores of a Memory with fault injection, as opened by one process.
 type faulty struct {
 	*raft.InmemStore
 	fault *atomic.Pointer[Fault]
-	// gone is set when the directory is taken from the process: a write that its
-	// fault held back must not reach what the next one reads.
-	gone atomic.Bool
+	// detached is set when the process loses the directory: a write that its fault delayed must
+	// not reach the stores of the next process.
+	detached atomic.Bool
 }
 
 var errGone = errors.New("the process that wrote is gone")
@@ -27,48 +27,48 @@ var (
 	_ raft.StableStore = (*faulty)(nil)
 )
 
-func (f *faulty) meet(op string) error {
+func (f *faulty) inject(op string) error {
 	if p := f.fault.Load(); p != nil {
 		if err := (*p)(op); err != nil {
 			return err
 		}
 	}
-	if f.gone.Load() {
+	if f.detached.Load() {
 		return errGone
 	}
 	return nil
 }
 
-// StoreLog is a write.
+// StoreLog is subject to the Fault.
 func (f *faulty) StoreLog(l *raft.Log) error { return f.StoreLogs([]*raft.Log{l}) }
 
-// StoreLogs is a write.
+// StoreLogs is subject to the Fault.
 func (f *faulty) StoreLogs(ls []*raft.Log) error {
-	if err := f.meet("write log"); err != nil {
+	if err := f.inject("write log"); err != nil {
 		return err
 	}
 	return f.InmemStore.StoreLogs(ls)
 }
 
-// DeleteRange is a write.
+// DeleteRange is subject to the Fault.
 func (f *faulty) DeleteRange(first, last uint64) error {
-	if err := f.meet("delete log entries"); err != nil {
+	if err := f.inject("delete log entries"); err != nil {
 		return err
 	}
 	return f.InmemStore.DeleteRange(first, last)
 }
 
-// Set is a write.
+// Set is subject to the Fault.
 func (f *faulty) Set(key, val []byte) error {
-	if err := f.meet("write vote"); err != nil {
+	if err := f.inject("write vote"); err != nil {
 		return err
 	}
 	return f.InmemStore.Set(key, val)
 }
 
-// SetUint64 is a write.
+// SetUint64 is subject to the Fault.
 func (f *faulty) SetUint64(key []byte, val uint64) error {
-	if err := f.meet("write term"); err != nil {
+	if err := f.inject("write term"); err != nil {
 		return err
 	}
 	return f.InmemStore.SetUint64(key, val)

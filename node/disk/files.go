@@ -20,7 +20,7 @@ import (
 const (
 	lockFile   = "lock"
 	gossipFile = "gossip"
-	socketFile = "self.sock" // package admin makes it
+	socketFile = "self.sock" // created by package admin
 	raftDir    = "raft"
 	logFile    = "log.db"
 
@@ -28,20 +28,21 @@ const (
 	fileMode = 0o600
 )
 
-// files is a backend in a directory of the file system.
+// files is the backend in a directory of the file system.
 type files struct {
 	dir  string
 	lock *os.File
-	// raft is the directory of Raft's stores, raftDir but for repairs.
+	// raft is the directory of the Raft stores. It differs from raftDir only for
+	// OpenRepair.
 	raft string
-	// openness is what others were allowed when it was opened.
+	// openness is the access that other users had when the directory was opened.
 	openness Openness
-	// repair is true for OpenRepair, restoring if what it found is a directory
-	// that was empty before Found was interrupted.
+	// repair is true for OpenRepair. restoring is true if the directory was empty before an
+	// interrupted Found.
 	repair, restoring bool
 }
 
-// openFiles makes the directory if there is none, and takes its lock.
+// openFiles creates the directory if necessary and takes its lock.
 func openFiles(dir string) (*files, error) {
 	if err := os.MkdirAll(dir, dirMode); err != nil {
 		return nil, unusable(dir, err)
@@ -61,7 +62,7 @@ func openFiles(dir string) (*files, error) {
 		return nil, unusable(dir, fmt.Errorf("lock: %w", err))
 	}
 	b := &files{dir: dir, lock: f, raft: raftDir}
-	if err := b.sign(); err != nil {
+	if err := b.writePID(); err != nil {
 		return nil, errors.Join(unusable(dir, err), b.unlock())
 	}
 	b.openness = b.closeToOthers()
@@ -71,7 +72,8 @@ func openFiles(dir string) (*files, error) {
 	return b, nil
 }
 
-// holder returns " (pid 7)" from the lock file of another process, if it says.
+// holder returns " (pid 7)" from the lock file of another process, "" if it contains no
+// pid.
 func holder(f *os.File) string {
 	b, err := io.ReadAll(io.LimitReader(f, 32))
 	if err != nil {
@@ -84,9 +86,9 @@ func holder(f *os.File) string {
 	return fmt.Sprintf(" (pid %d)", pid)
 }
 
-// sign writes our pid into the lock file. That it is synced shows, too, that
-// the directory can be written.
-func (b *files) sign() error {
+// writePID writes the pid of this process to the lock file. Syncing it also proves that the
+// directory is writable.
+func (b *files) writePID() error {
 	if err := b.lock.Truncate(0); err != nil {
 		return err
 	}
@@ -109,16 +111,15 @@ func (b *files) read(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, mostFile+1))
-	if err == nil && len(data) > mostFile {
-		err = errLong
+	data, err := io.ReadAll(io.LimitReader(f, maxFileSize+1))
+	if err == nil && len(data) > maxFileSize {
+		err = errTooLong
 	}
 	return data, err
 }
 
-// write puts data under another name first and renames it, so that a crash
-// leaves the old content or the new one. The directory is synced as well: the
-// rename itself must not be lost.
+// write writes a temporary file and renames it, so that a crash leaves either the old or
+// the new content. It also syncs the directory, so that the rename is durable.
 func (b *files) write(name string, data []byte) error {
 	tmp := b.path(name + ".tmp")
 	if err := writeSynced(tmp, data); err != nil {
@@ -170,10 +171,10 @@ func (b *files) foreign() string {
 	return ""
 }
 
-// stores opens the stores. That they were made is kept apart from them: if the
-// log is gone and the disk id is not, the server would vote as if it had never
-// voted before. For the same reason the names of the new files are synced before
-// anything is written to them.
+// stores opens the Raft stores. raft.json records separately that they were created: if the
+// log is lost but the disk id is not, the server would vote as if it had never voted. For
+// the same reason the directory entries of new files are synced before anything is written
+// to the files.
 func (b *files) stores(o StoreOptions) (rawStores, error) {
 	var made raftMade
 	had, err := load(b, raftFile, &made)
@@ -199,7 +200,7 @@ func (b *files) stores(o StoreOptions) (rawStores, error) {
 	return raw, nil
 }
 
-// open opens what the libraries keep in raft/.
+// open opens the files of the libraries in raft/.
 func (b *files) open(o StoreOptions) (rawStores, error) {
 	dir := b.path(b.raft)
 	if err := os.MkdirAll(dir, dirMode); err != nil {
@@ -225,8 +226,8 @@ func (b *files) open(o StoreOptions) (rawStores, error) {
 	return rawStores{logs: db, stable: db, snaps: snaps, close: db.Close}, nil
 }
 
-// makeLog makes the file of the log, whole or not at all: on one that is cut
-// short, as where the disk became full, bbolt dies by a signal.
+// makeLog creates the log file completely or not at all. bbolt crashes with a signal on a
+// truncated file, as a full disk would leave it.
 func makeLog(path string) error {
 	tmp := path + ".tmp"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {

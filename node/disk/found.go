@@ -8,34 +8,33 @@ import (
 	"path/filepath"
 )
 
-// founding is the content of founding.json: Found was begun and not finished.
+// founding is the content of founding.json: Found has begun and not finished.
 type founding struct {
 	Format int `json:"format"`
-	// From is the directory to which what was there before is moved, "" if there
-	// was nothing.
+	// From is the directory to which the previous files are moved, "" if there were none.
 	From string `json:"from"`
 }
 
-// superseded is the content of superseded.json: the cluster of this directory
-// goes on elsewhere, as By, and without it.
+// superseded is the content of superseded.json: the cluster of this directory continues
+// elsewhere as cluster By, without this directory.
 type superseded struct {
 	Format int    `json:"format"`
 	By     string `json:"by"`
 }
 
-// Supersede notes, durably, that the directory's cluster was recovered without it
-// as the cluster by. Open refuses it from now on: its node must not serve with
-// others that were left the next time that the recovered ones are out of sight.
+// Supersede durably records that the cluster of the directory was recovered without it as
+// the cluster by. Open refuses the directory from now on. Otherwise its node could serve
+// together with other excluded nodes while the recovered ones are unreachable.
 func (d *Dir) Supersede(by string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.done {
+	if d.closed {
 		return errClosed
 	}
 	return save(d.b, supersededFile, superseded{Format: format, By: by})
 }
 
-// refuseSuperseded returns an error that says what to do, if Supersede was called.
+// refuseSuperseded returns an error with a remedy if Supersede was called.
 func refuseSuperseded(b backend, former string) error {
 	var s superseded
 	found, err := load(b, supersededFile, &s)
@@ -45,20 +44,19 @@ func refuseSuperseded(b backend, former string) error {
 	return fmt.Errorf("disk: the contents of data directory %q are no longer valid: its cluster %s was recovered without it as %s: start with an empty directory to join", where(b, "."), former, s.By)
 }
 
-// Foundation is what Found makes.
+// Foundation describes the cluster that Found creates.
 type Foundation struct {
-	// Cluster and Shards are those of the cluster that goes on here.
+	// Cluster and Shards are the id and the number of shards of the new cluster.
 	Cluster string
 	Shards  int
-	// Write fills the new stores, for the server that has the given disk id.
+	// Write fills the new stores for the server with the given disk id.
 	Write func(disk string, s *Stores) error
-	// Stores are the settings of the new stores.
+	// Stores are the options of the new stores.
 	Stores StoreOptions
 }
 
-// OpenRepair is Open for the commands that work on a directory while no node
-// does. It opens a directory of which Found was interrupted, too; OpenStores then
-// opens the log from before.
+// OpenRepair is Open for commands that change a directory while no node runs. It also opens
+// a directory in which Found was interrupted; OpenStores then opens the previous log.
 func OpenRepair(path, wantNode string) (*Dir, error) {
 	b, err := openFiles(path)
 	if err != nil {
@@ -69,15 +67,15 @@ func OpenRepair(path, wantNode string) (*Dir, error) {
 	if err != nil {
 		return nil, errors.Join(err, b.unlock())
 	}
-	if begun && mark.From != "" && exists(b.former(mark)) {
+	if begun && mark.From != "" && exists(b.previousRaftDir(mark)) {
 		b.raft = filepath.Join(mark.From, raftDir)
 	}
 	b.repair, b.restoring = true, begun && mark.From == ""
 	return open(b, wantNode)
 }
 
-// Used reports whether the directory belongs to a cluster, or has a Raft log; one
-// in which a restore was interrupted is not used yet.
+// Used reports whether the directory belongs to a cluster or contains a Raft log. A
+// directory with an interrupted restore does not count as used.
 func (d *Dir) Used() (bool, error) {
 	if b, ok := d.b.(*files); ok && b.restoring {
 		return false, nil
@@ -89,17 +87,17 @@ func (d *Dir) Used() (bool, error) {
 	return load(d.b, raftFile, &made)
 }
 
-// Found makes the directory the beginning of a cluster. It closes the stores.
-// Another cluster's Raft log, and who the node was in it, are kept in a directory
-// below, whose name is returned, for who thinks better of it. The disk id changes with the log: what the old one has
-// voted is forgotten. Afterwards the Dir is good for Close only.
+// Found makes the directory the first one of a cluster. It closes the stores. The Raft log
+// of a previous cluster and the node's identity in it are kept in a subdirectory, whose
+// name is returned, so that an operator can go back. The disk id changes with the log,
+// because the votes of the old one are forgotten. Afterwards only Close may be called.
 //
-// A crash leaves a mark by which Open refuses the directory until Found, called
-// again on what OpenRepair opens, has finished.
+// A crash leaves a mark. Open then refuses the directory until Found has finished, called
+// again on the result of OpenRepair.
 func (d *Dir) Found(f Foundation) (kept string, err error) {
 	b, ok := d.b.(*files)
 	if !ok || !b.repair || f.Cluster == "" || f.Shards <= 0 {
-		return "", fmt.Errorf("disk: cannot found cluster %q with %d shards here", f.Cluster, f.Shards)
+		return "", fmt.Errorf("disk: cannot create cluster %q with %d shards here", f.Cluster, f.Shards)
 	}
 	if err = d.closeStores(); err != nil {
 		return "", err
@@ -128,8 +126,8 @@ func (d *Dir) Found(f Foundation) (kept string, err error) {
 	return kept, nil
 }
 
-// clear marks the directory and makes room for new stores. What the last try has
-// made, if it was interrupted, is removed.
+// clear marks the directory and makes room for new stores. It removes the files of an
+// earlier, interrupted attempt.
 func (b *files) clear(boot uint64) (kept string, err error) {
 	var mark founding
 	begun, err := load(b, foundingFile, &mark)
@@ -140,7 +138,7 @@ func (b *files) clear(boot uint64) (kept string, err error) {
 		mark = founding{Format: format}
 		if exists(b.path(raftDir)) {
 			mark.From = fmt.Sprintf(asidePrefix+"%d", boot)
-			if err := b.keep(mark.From); err != nil {
+			if err := b.copyIdentity(mark.From); err != nil {
 				return "", err
 			}
 		}
@@ -152,17 +150,17 @@ func (b *files) clear(boot uint64) (kept string, err error) {
 	if err := os.Remove(b.path(raftFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
-	if mark.From == "" || exists(b.former(mark)) {
+	if mark.From == "" || exists(b.previousRaftDir(mark)) {
 		return mark.From, os.RemoveAll(b.path(raftDir))
 	}
-	return mark.From, errors.Join(os.Rename(b.path(raftDir), b.former(mark)), syncDir(b.path(mark.From)), syncDir(b.dir))
+	return mark.From, errors.Join(os.Rename(b.path(raftDir), b.previousRaftDir(mark)), syncDir(b.path(mark.From)), syncDir(b.dir))
 }
 
-// former is where the Raft log from before is moved to.
-func (b *files) former(m founding) string { return filepath.Join(b.path(m.From), raftDir) }
+// previousRaftDir returns the directory to which the previous Raft log is moved.
+func (b *files) previousRaftDir(m founding) string { return filepath.Join(b.path(m.From), raftDir) }
 
-// keep copies who the node was into a new directory.
-func (b *files) keep(dir string) error {
+// copyIdentity copies the identity of the node to a new subdirectory.
+func (b *files) copyIdentity(dir string) error {
 	if err := os.MkdirAll(b.path(dir), dirMode); err != nil {
 		return err
 	}
@@ -181,7 +179,7 @@ func (b *files) keep(dir string) error {
 	return syncDir(b.path(dir))
 }
 
-// fill makes new stores and lets them be written.
+// fill creates new stores and calls f.Write to fill them.
 func (d *Dir) fill(f Foundation) error {
 	s, err := d.OpenStores(f.Stores)
 	if err != nil {
@@ -190,7 +188,7 @@ func (d *Dir) fill(f Foundation) error {
 	return errors.Join(f.Write(d.id.Disk, s), d.closeStores())
 }
 
-// closeStores closes the stores that are open, so that others can be opened.
+// closeStores closes the open stores, so that others can be opened.
 func (d *Dir) closeStores() error {
 	d.mu.Lock()
 	s := d.open

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// guard stands between Raft and its stores: what fails goes no further.
+// guard stands between Raft and its stores. It keeps errors of the stores away from Raft,
+// which would panic.
 type guard struct {
 	dir      string // for the operator
 	timeout  time.Duration
 	failed   func(error)
 	hung     func(bool)
-	told     func(time.Duration) // of each write; nil: nobody is
-	released chan struct{}       // latch
+	onWrite  func(time.Duration) // called with the duration of each write; may be nil
+	released chan struct{}       // closed by release
 
 	once    sync.Once
 	stop    sync.Once
@@ -23,15 +24,15 @@ type guard struct {
 	pending atomic.Int64
 	slowest slowest
 
-	mu    sync.Mutex // keeps the calls of hung in order
-	stuck int        // writes that hang
+	mu    sync.Mutex // serializes the calls of hung
+	stuck int        // number of hung writes
 }
 
-// read runs a call that only reads. It returns only what Raft may see: nil, or
-// an error that pass accepts.
+// read runs a read operation. It returns only results that Raft may see: nil, or an error
+// that pass accepts.
 func (g *guard) read(op string, pass func(error) bool, f func() error) error {
-	g.live()
-	err := caught(f)
+	g.exitIfReleased()
+	err := recoverPanic(f)
 	if err == nil || pass != nil && pass(err) {
 		return err
 	}
@@ -39,32 +40,32 @@ func (g *guard) read(op string, pass func(error) bool, f func() error) error {
 	return err
 }
 
-// write runs a call that writes, and reports it while it hangs. It returns only
-// if it succeeded.
+// write runs a write operation and reports it while it hangs. It returns only after
+// success.
 func (g *guard) write(op string, f func() error) error {
-	g.live()
+	g.exitIfReleased()
 	g.pending.Add(1)
-	slow := g.alarm()
+	slow := g.watchWrite()
 	began := time.Now()
-	err := caught(f)
+	err := recoverPanic(f)
 	took := time.Since(began)
-	g.slowest.took(time.Now(), took)
-	if g.told != nil {
-		g.told(took)
+	g.slowest.record(time.Now(), took)
+	if g.onWrite != nil {
+		g.onWrite(took)
 	}
 	g.pending.Add(-1)
 	slow()
-	// A write that was under way when the node stopped must not be answered to
-	// others: who asked takes it for lost, as after a crash.
-	g.live()
+	// A write that was in progress when the node stopped must not be acknowledged to other
+	// nodes. They treat it as lost, as after a crash.
+	g.exitIfReleased()
 	if err != nil {
 		g.fail(op, err)
 	}
 	return err
 }
 
-// alarm reports a hung write until the returned func is called.
-func (g *guard) alarm() (stop func()) {
+// watchWrite reports a hung write until the returned function is called.
+func (g *guard) watchWrite() (stop func()) {
 	if g.timeout < 0 || g.hung == nil {
 		return func() {}
 	}
@@ -81,7 +82,7 @@ func (g *guard) alarm() (stop func()) {
 	}
 }
 
-// count reports the first of several writes that hang and the end of the last.
+// count reports the first of several hung writes and the end of the last one.
 func (g *guard) count(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -92,8 +93,8 @@ func (g *guard) count(n int) {
 	}
 }
 
-// caught turns a panic of the store, bbolt's way to report damage, into an error.
-func caught(f func() error) (err error) {
+// recoverPanic converts a panic of the store into an error. bbolt panics when it finds damage.
+func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("store panicked: %v", p)
@@ -102,9 +103,9 @@ func caught(f func() error) (err error) {
 	return f()
 }
 
-// fail reports the first error and does not return: the goroutine ends when the
-// stores are released. Its deferred calls run, so Raft's bookkeeping of its
-// goroutines stays right and Shutdown can be awaited.
+// fail reports the first error and does not return: the goroutine exits when the stores are
+// released. Its deferred calls run, so that Raft's count of its goroutines stays correct
+// and Shutdown can be awaited.
 func (g *guard) fail(op string, err error) {
 	g.once.Do(func() {
 		err = unusable(g.dir, fmt.Errorf("%s: %w", op, err))
@@ -117,8 +118,8 @@ func (g *guard) fail(op string, err error) {
 	runtime.Goexit()
 }
 
-// live ends the goroutine if the stores are released.
-func (g *guard) live() {
+// exitIfReleased exits the goroutine if the stores are released.
+func (g *guard) exitIfReleased() {
 	select {
 	case <-g.released:
 		runtime.Goexit()

@@ -58,7 +58,7 @@ type raftMade struct {
 	Format int `json:"format"`
 }
 
-// load reads a file of the directory into v. It reports false if there is none.
+// load reads a file of the directory into v. It reports false if the file does not exist.
 func load(b backend, name string, v any) (bool, error) {
 	data, err := b.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -74,7 +74,7 @@ func load(b backend, name string, v any) (bool, error) {
 		return false, fmt.Errorf("disk: %s is damaged, restore the data directory or start with an empty one: %w", where(b, name), err)
 	}
 	if head.Format != format {
-		return false, fmt.Errorf("disk: %s has format %d, this program knows format %d: run the version that wrote it", where(b, name), head.Format, format)
+		return false, fmt.Errorf("disk: %s has format %d, this program supports format %d: run the version that wrote it", where(b, name), head.Format, format)
 	}
 	if err := json.Unmarshal(data, v); err != nil {
 		return false, fmt.Errorf("disk: %s is damaged, restore the data directory or start with an empty one: %w", where(b, name), err)
@@ -101,7 +101,7 @@ func where(b backend, name string) string {
 	return name
 }
 
-// identify reads who the node is, or decides it for a new directory.
+// identify reads the identity of the node, or creates one for a new directory.
 func identify(b backend, want string) (identity, error) {
 	var id identity
 	found, err := load(b, identityFile, &id)
@@ -113,7 +113,7 @@ func identify(b backend, want string) (identity, error) {
 			return identity{}, fmt.Errorf("disk: %s is damaged: node %q, disk %q", where(b, identityFile), id.Node, id.Disk)
 		}
 		if want != "" && want != id.Node {
-			return identity{}, fmt.Errorf("disk: %s belongs to node %q, but --node says %q: leave --node out, or name another directory with --data", where(b, identityFile), id.Node, want)
+			return identity{}, fmt.Errorf("disk: %s belongs to node %q, but --node is %q: omit --node, or name another directory with --data", where(b, identityFile), id.Node, want)
 		}
 		return id, nil
 	}
@@ -133,12 +133,12 @@ func identify(b backend, want string) (identity, error) {
 // random returns n random bytes in lower-case base32.
 func random(n int) string {
 	b := make([]byte, n)
-	_, _ = rand.Read(b) // Never fails: crypto/rand ends the process instead.
+	_, _ = rand.Read(b) // never fails: crypto/rand crashes the process instead
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
 }
 
-// CheckNodeID reports why id cannot be a node's id: 1 to 64 letters, digits,
-// '-', '_' or '.'. A slash would be taken for the start of the disk id.
+// CheckNodeID returns an error unless id is a valid node id: 1 to 64 letters, digits, '-',
+// '_' or '.'. A slash would be read as the start of the disk id.
 func CheckNodeID(id string) error {
 	if id == "" || len(id) > maxNodeID {
 		return fmt.Errorf("disk: node id %q has %d bytes, want 1 to %d", id, len(id), maxNodeID)
@@ -146,7 +146,7 @@ func CheckNodeID(id string) error {
 	for _, c := range []byte(id) {
 		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
 		if !letter && c != '-' && c != '_' && c != '.' {
-			return fmt.Errorf("disk: node id %q holds %q: use letters, digits, '-', '_' and '.'", id, c)
+			return fmt.Errorf("disk: node id %q contains %q: use letters, digits, '-', '_' and '.'", id, c)
 		}
 	}
 	return nil

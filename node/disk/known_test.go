@@ -14,10 +14,9 @@ import (
 	"shardway/node/disk"
 )
 
-// A read that failed, of a disk with a bad moment or of a process that had no more
-// files to open, put a whole known.json aside, and its node knew nothing any more. What
-// cannot be read stays where it is, and nothing is written over it.
-func TestKnownDisksThatCannotBeReadStay(t *testing.T) {
+// A read can fail because of a temporary disk error or a lack of file descriptors. The file
+// must then stay in place and must not be overwritten, or the node would lose the table.
+func TestUnreadableKnownFileIsNotOverwritten(t *testing.T) {
 	path := t.TempDir()
 	file, away := filepath.Join(path, "known.json"), filepath.Join(path, "away")
 	d := mustOpen(t, path, "a")
@@ -48,8 +47,8 @@ func TestKnownDisksThatCannotBeReadStay(t *testing.T) {
 	}
 }
 
-// The start read all of a known.json into memory, however long a mishap had made it.
-func TestKnownDisksHaveABound(t *testing.T) {
+// Known must not read a file of arbitrary size into memory.
+func TestOversizedKnownFileIsRefused(t *testing.T) {
 	path := t.TempDir()
 	file := filepath.Join(path, "known.json")
 	d := mustOpen(t, path, "a")

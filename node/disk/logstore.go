@@ -32,8 +32,7 @@ func (l *logStore) LastIndex() (uint64, error) {
 	return n, err
 }
 
-// GetLog passes on that there is no such entry: that is how Raft learns that a
-// follower needs a snapshot.
+// GetLog passes raft.ErrLogNotFound on to Raft, which then sends the follower a snapshot.
 func (l *logStore) GetLog(index uint64, log *raft.Log) error {
 	return l.g.read("read log entry", missing, func() error { return l.s.GetLog(index, log) })
 }
@@ -48,8 +47,8 @@ func (l *logStore) StoreLogs(logs []*raft.Log) error {
 	return l.g.write("write log", func() error { return l.s.StoreLogs(logs) })
 }
 
-// DeleteRange deletes the entries from first to last. Raft takes the zero that an
-// empty log gives for its first index, and not every store stands that.
+// DeleteRange deletes the entries from first to last. Raft passes the zero that FirstIndex
+// returns for an empty log, which not every store accepts.
 func (l *logStore) DeleteRange(first, last uint64) error {
 	if first == 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Memory is a data directory without files, for tests in simulated time. It
-// keeps everything that was written before a Crash or Close.
+// Memory is a data directory without files, for tests in simulated time. It keeps
+// everything that was written before Crash or Close.
 type Memory struct {
 	mu     sync.Mutex
 	files  map[string][]byte
@@ -21,9 +21,9 @@ type Memory struct {
 
 	log   *raft.InmemStore
 	snaps *memorySnapshots
-	open  *faulty // the stores of who has it open, nil before
+	open  *faulty // stores of the current user, nil before the first OpenStores
 	fault atomic.Pointer[Fault]
-	// fileFault is that of the other files.
+	// fileFault applies to files other than the stores.
 	fileFault atomic.Pointer[Fault]
 	readFault atomic.Pointer[Fault]
 }
@@ -35,7 +35,7 @@ func NewMemory() *Memory {
 	return &Memory{files: make(map[string][]byte), log: raft.NewInmemStore(), snaps: &memorySnapshots{}}
 }
 
-// Open opens it like Open does a directory: locked, and with the next boot.
+// Open opens the directory like the function Open: locked, and with the next boot number.
 func (m *Memory) Open(wantNode string) (*Dir, error) {
 	m.mu.Lock()
 	if m.locked {
@@ -54,8 +54,8 @@ func (m *Memory) Open(wantNode string) (*Dir, error) {
 	return d, nil
 }
 
-// Crash takes the directory away from the node that has it open: what that node
-// still tries to write is lost, and Open may be called again.
+// Crash takes the directory away from the node that has it open. Later writes of that node
+// are lost, and Open may be called again.
 func (m *Memory) Crash() error {
 	m.mu.Lock()
 	d := m.dir
@@ -66,7 +66,7 @@ func (m *Memory) Crash() error {
 	return d.Close()
 }
 
-// SetFault makes every write of the stores ask f first; nil ends that.
+// SetFault sets the Fault for writes to the stores. Nil removes it.
 func (m *Memory) SetFault(f Fault) {
 	if f == nil {
 		m.fault.Store(nil)
@@ -75,8 +75,8 @@ func (m *Memory) SetFault(f Fault) {
 	m.fault.Store(&f)
 }
 
-// SetReadFault makes every read of a file beside the stores ask f, by its name, first;
-// nil ends that.
+// SetReadFault sets the Fault for reads of files other than the stores. It gets the file
+// name. Nil removes it.
 func (m *Memory) SetReadFault(f Fault) {
 	if f == nil {
 		m.readFault.Store(nil)
@@ -85,8 +85,8 @@ func (m *Memory) SetReadFault(f Fault) {
 	m.readFault.Store(&f)
 }
 
-// SetFileFault makes every write of a file beside the stores ask f, by its name,
-// first; nil ends that.
+// SetFileFault sets the Fault for writes to files other than the stores. It gets the file
+// name. Nil removes it.
 func (m *Memory) SetFileFault(f Fault) {
 	if f == nil {
 		m.fileFault.Store(nil)
@@ -147,13 +147,12 @@ func (m *Memory) unlock() error {
 	defer m.mu.Unlock()
 	m.dir, m.locked = nil, false
 	if m.open != nil {
-		m.open.gone.Store(true)
+		m.open.detached.Store(true)
 	}
 	return nil
 }
 
-// Copy returns what the directory holds now, as another one that nobody has
-// open: a backup of a disk.
+// Copy returns a copy of the current content that is not open, like a backup of a disk.
 func (m *Memory) Copy() (*Memory, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -161,7 +160,7 @@ func (m *Memory) Copy() (*Memory, error) {
 	for name, data := range m.files {
 		c.files[name] = slices.Clone(data)
 	}
-	for _, key := range []string{"CurrentTerm", keyVote} { // all that Raft keeps there
+	for _, key := range []string{"CurrentTerm", keyVote} { // all keys that Raft uses
 		if v, err := m.log.Get([]byte(key)); err == nil {
 			if err := c.log.Set([]byte(key), v); err != nil {
 				return nil, err
@@ -174,7 +173,7 @@ func (m *Memory) Copy() (*Memory, error) {
 		}
 	}
 	c.snaps = m.snaps.copy()
-	first, _ := m.log.FirstIndex() // neither has an error
+	first, _ := m.log.FirstIndex() // an InmemStore returns no error
 	last, _ := m.log.LastIndex()
 	for i := first; i <= last && last > 0; i++ {
 		var l raft.Log

@@ -11,13 +11,13 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// memorySnapshots is a raft.SnapshotStore in memory. Unlike the library's it
-// shows a snapshot only once it is complete, so that a crash while one is
-// written leaves the last one.
+// memorySnapshots is a raft.SnapshotStore in memory. Unlike the in-memory store of the
+// library it lists a snapshot only when it is complete, so that a crash during a write
+// leaves the previous snapshot.
 type memorySnapshots struct {
 	mu   sync.Mutex
 	next int
-	kept []*memorySink // newest first, none changes any more
+	kept []*memorySink // complete snapshots, newest first
 }
 
 var _ raft.SnapshotStore = (*memorySnapshots)(nil)
@@ -59,7 +59,7 @@ func (s *memorySnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, er
 	return nil, nil, fmt.Errorf("disk: no snapshot %q", id)
 }
 
-// copy returns the complete snapshots, which change no more.
+// copy returns the complete snapshots, which are immutable.
 func (s *memorySnapshots) copy() *memorySnapshots {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *memorySnapshots) keep(k *memorySink) {
 	s.kept = s.kept[:min(len(s.kept), snapshotsKept)]
 }
 
-// memorySink is a snapshot, being written until Close.
+// memorySink is a snapshot that is written until Close.
 type memorySink struct {
 	s      *memorySnapshots
 	meta   raft.SnapshotMeta
@@ -93,7 +93,7 @@ func (k *memorySink) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close makes the snapshot count.
+// Close completes the snapshot.
 func (k *memorySink) Close() error {
 	if k.closed {
 		return nil
@@ -104,10 +104,10 @@ func (k *memorySink) Close() error {
 	return nil
 }
 
-// ID returns the snapshot's name.
+// ID returns the name of the snapshot.
 func (k *memorySink) ID() string { return k.meta.ID }
 
-// Cancel throws the snapshot away.
+// Cancel discards the snapshot.
 func (k *memorySink) Cancel() error {
 	k.closed = true
 	return nil

@@ -9,43 +9,42 @@ import (
 	"strings"
 )
 
-// asidePrefix begins the name of what a recovery put aside.
+// asidePrefix begins the name of a directory with files that a recovery replaced.
 const asidePrefix = "before-"
 
-// Openness is what a data directory lets others of the machine do. The zero value:
-// nothing that it did not before.
+// Openness describes the access that other users of the machine had to a data directory.
+// The zero value means that all users had none.
 type Openness struct {
-	// Mode is what it was when it was opened, if every user of the machine had
-	// rights on it; else zero.
+	// Mode is the mode of the directory when it was opened, if every user of the machine
+	// had access. Otherwise it is zero.
 	Mode fs.FileMode
-	// Closed means that they have none any more.
+	// Closed reports that this access was removed.
 	Closed bool
 }
 
-// closeToOthers takes away the rights that every user of the machine has on the
-// directory: nobody meant them, they come from a umask or an image. Rights of the
-// group alone are left, somebody gave those. A directory that is somebody else's,
-// such as a volume of a container, cannot be changed, and one that holds more than
-// a node's files is not ours to change; all files in it are their owner's
-// alone all the same.
+// closeToOthers removes the access of all users of the machine to the directory. Such
+// access is rarely intended: it results from a umask or an image. Access of the group alone
+// is kept, because an operator granted it explicitly. The mode is not changed if another
+// user owns the directory, such as a volume of a container, or if it contains files other
+// than those of a node. All files of the node are private in any case.
 func (b *files) closeToOthers() Openness {
 	st, err := os.Stat(b.dir)
 	if err != nil || st.Mode().Perm()&0o007 == 0 {
 		return Openness{}
 	}
 	o := Openness{Mode: st.Mode().Perm()}
-	if st.Mode()&fs.ModeSticky == 0 && b.ours() {
+	if st.Mode()&fs.ModeSticky == 0 && b.onlyNodeFiles() {
 		o.Closed = os.Chmod(b.dir, st.Mode()&^0o077) == nil
 	}
 	return o
 }
 
-// refuseLinks returns an error if a file that is written here is a symbolic link.
-// Whoever may make files in the directory, as the group may or everybody until it
-// was closed to them, could have the node empty or overwrite a file elsewhere that
-// he has no rights on. The directories may be links: an operator puts them where he
-// wants, and nothing is emptied through them. What is opened later is opened without
-// following links; the libraries' own files can only be judged here, before.
+// refuseLinks returns an error if a file that the node writes is a symbolic link. A user
+// who may create files in the directory could otherwise make the node truncate or overwrite
+// a file elsewhere to which that user has no access. Directories may be links: operators
+// choose their location, and no file is truncated through them. Files that are opened later
+// are opened without following links. Files that a library opens can only be checked here,
+// in advance.
 func (b *files) refuseLinks() error {
 	names := []string{lockFile, gossipFile, gossipFile + ".compact", filepath.Join(raftDir, logFile), filepath.Join(raftDir, logFile+".tmp")}
 	entries, err := os.ReadDir(b.dir)
@@ -66,13 +65,12 @@ func (b *files) refuseLinks() error {
 }
 
 func linked(path string) error {
-	return fmt.Errorf("disk: %s is a symbolic link, and the node would write to where it leads: remove it, and look who may write into the data directory", path)
+	return fmt.Errorf("disk: %s is a symbolic link, and the node would write to its target: remove it, and check which users can write to the data directory", path)
 }
 
-// ours reports whether nothing is in the directory but what a node puts there: its
-// few files, those of JSON, its socket, what a recovery put aside, and what a volume
-// begins with.
-func (b *files) ours() bool {
+// onlyNodeFiles reports whether the directory contains only files of a node: its own files, JSON
+// files, its socket, files that a recovery replaced, and lost+found of a volume.
+func (b *files) onlyNodeFiles() bool {
 	entries, err := os.ReadDir(b.dir)
 	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		name := strings.TrimSuffix(e.Name(), ".tmp")
@@ -81,7 +79,7 @@ func (b *files) ours() bool {
 	})
 }
 
-// Openness returns what the data directory let others do when it was opened.
+// Openness returns the access that other users had when the directory was opened.
 func (d *Dir) Openness() Openness {
 	if b, ok := d.b.(*files); ok {
 		return b.openness

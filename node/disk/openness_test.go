@@ -11,10 +11,9 @@ import (
 	"shardway/node/disk"
 )
 
-// A data directory that a umask or an image left open to every user is closed,
-// and nothing else: not what a group was given, and not a directory that is used
-// for other things too.
-func TestOpenDataDirectoryIsClosed(t *testing.T) {
+// Access that a umask or an image gave to every user is removed. Access of a group is kept,
+// and so is the mode of a directory with other files.
+func TestAccessOfAllUsersIsRemoved(t *testing.T) {
 	file := func(t *testing.T, path string) {
 		t.Helper()
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -84,9 +83,9 @@ func openedBefore(t *testing.T, dir string) {
 	}
 }
 
-// Whoever may make files in the directory had the node empty a file of his choice:
-// the lock, and what is written before it is renamed, were opened through links.
-func TestLinksInTheDataDirectoryAreRefused(t *testing.T) {
+// A user who may create files in the directory could otherwise make the node truncate any
+// file through a link in place of the lock or of a temporary file.
+func TestSymbolicLinksInDirectoryAreRefused(t *testing.T) {
 	for _, name := range []string{"lock", "identity.json", "boot.json.tmp", "known.json.tmp", "gossip", "gossip.compact", "raft/log.db", "raft/log.db.tmp"} {
 		path, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 		if err := errors.Join(os.WriteFile(victim, []byte("precious"), 0o600), os.Mkdir(filepath.Join(path, "raft"), 0o700),
@@ -106,8 +105,8 @@ func TestLinksInTheDataDirectoryAreRefused(t *testing.T) {
 	}
 }
 
-// A link that is put there while the node runs is not followed either.
-func TestLinksPutThereLaterAreNotFollowed(t *testing.T) {
+// A link that is created while the node runs is not followed either.
+func TestSymbolicLinksCreatedLaterAreNotFollowed(t *testing.T) {
 	path, victim := t.TempDir(), filepath.Join(t.TempDir(), "victim")
 	d := mustOpen(t, path, "a")
 	defer func() { _ = d.Close() }()

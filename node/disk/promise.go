@@ -1,7 +1,7 @@
 package disk
 
-// promise is the content of promise.json: a node that belongs to no cluster lets
-// another one found it.
+// promise is the content of promise.json: a node without a cluster has agreed that another
+// node creates it.
 type promise struct {
 	Format int    `json:"format"`
 	To     string `json:"to"`
@@ -9,7 +9,7 @@ type promise struct {
 
 const promiseFile = "promise.json"
 
-// Promised returns the node that was promised last, "" for none.
+// Promised returns the node that Promise stored last, "" if there is none.
 func (d *Dir) Promised() (to string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -18,11 +18,11 @@ func (d *Dir) Promised() (to string, err error) {
 	return p.To, err
 }
 
-// Promise keeps, durably, which node may found the cluster; "" takes it back.
+// Promise durably stores which node may create the cluster. "" withdraws the promise.
 func (d *Dir) Promise(to string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.done {
+	if d.closed {
 		return errClosed
 	}
 	return save(d.b, promiseFile, promise{Format: format, To: to})

@@ -5,35 +5,35 @@ import (
 	"time"
 )
 
-// slowestWithin is for how long a slow write is remembered, at least; twice as long at
-// most.
+// slowestWithin is the minimum time for which a slow write is remembered. The maximum is
+// twice as long.
 const slowestWithin = 15 * time.Second
 
-// slowest remembers the longest write of late.
+// slowest records the longest recent write.
 type slowest struct {
 	mu          sync.Mutex
-	now, before time.Duration // the longest of this span of time and of the one before
-	since       time.Time     // when this span began
+	now, before time.Duration // longest write of the current and of the previous interval
+	since       time.Time     // start of the current interval
 }
 
-// took notes a write that has ended.
-func (s *slowest) took(at time.Time, d time.Duration) {
+// record records a completed write.
+func (s *slowest) record(at time.Time, d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn(at)
+	s.rotateLocked(at)
 	s.now = max(s.now, d)
 }
 
-// late returns the longest write of late.
-func (s *slowest) late(at time.Time) time.Duration {
+// longest returns the duration of the longest recent write.
+func (s *slowest) longest(at time.Time) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn(at)
+	s.rotateLocked(at)
 	return max(s.now, s.before)
 }
 
-// turn begins a new span when the last one is over. With mu held.
-func (s *slowest) turn(at time.Time) {
+// rotateLocked starts a new interval when the current one is over. s.mu must be held.
+func (s *slowest) rotateLocked(at time.Time) {
 	switch age := at.Sub(s.since); {
 	case age >= 2*slowestWithin:
 		s.before, s.now, s.since = 0, 0, at

@@ -6,9 +6,9 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// snapshotStore lets no snapshot be written once the stores are released. Its
-// errors go to Raft, which logs them and tries again: a snapshot that could not
-// be taken costs only log entries that are kept for longer.
+// snapshotStore stops writing snapshots once the stores are released. It returns its errors
+// to Raft, which logs them and tries again: without a new snapshot, log entries are only
+// kept longer.
 type snapshotStore struct {
 	g *guard
 	s raft.SnapshotStore
@@ -17,7 +17,7 @@ type snapshotStore struct {
 var _ raft.SnapshotStore = (*snapshotStore)(nil)
 
 func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration, confIndex uint64, t raft.Transport) (raft.SnapshotSink, error) {
-	s.g.live()
+	s.g.exitIfReleased()
 	sink, err := s.s.Create(version, index, term, conf, confIndex, t)
 	if err != nil {
 		return nil, err
@@ -26,23 +26,23 @@ func (s *snapshotStore) Create(version raft.SnapshotVersion, index, term uint64,
 }
 
 func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
-	s.g.live()
+	s.g.exitIfReleased()
 	return s.s.List()
 }
 
 func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	s.g.live()
+	s.g.exitIfReleased()
 	return s.s.Open(id)
 }
 
-// snapshotSink is a snapshot being written.
+// snapshotSink is a snapshot that is being written.
 type snapshotSink struct {
 	raft.SnapshotSink
 	g *guard
 }
 
-// Close makes the snapshot count, unless the stores were released meanwhile.
+// Close completes the snapshot, unless the stores were released meanwhile.
 func (s *snapshotSink) Close() error {
-	s.g.live()
+	s.g.exitIfReleased()
 	return s.SnapshotSink.Close()
 }

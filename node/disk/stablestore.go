@@ -4,7 +4,7 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// stableStore is a guarded raft.StableStore that writes a vote at once.
+// stableStore is a guarded raft.StableStore that writes a vote in a single operation.
 type stableStore struct {
 	g *guard
 	v votes
@@ -16,7 +16,8 @@ func newStableStore(g *guard, s raft.StableStore) *stableStore {
 	return &stableStore{g: g, v: votes{s: s}}
 }
 
-// unset matches the one error that Raft expects, by its text as Raft does.
+// unset reports whether err means that the key is not set. Raft compares the text of that
+// error, too.
 func unset(err error) bool { return err.Error() == "not found" }
 
 func (s *stableStore) Set(key, val []byte) error {

@@ -19,38 +19,37 @@ const (
 	writeTimeout  = 2 * time.Second
 )
 
-// StoreOptions are the settings of the stores under Raft.
+// StoreOptions are the settings of the Raft stores.
 type StoreOptions struct {
-	// WriteTimeout is how long a write may take before the disk counts as hung;
-	// zero: 2 s, negative: any time.
+	// WriteTimeout is how long a write may take before the disk counts as hung. Zero means
+	// 2 s, a negative value means no limit.
 	WriteTimeout time.Duration
-	// Log gets what the snapshot store logs.
+	// Log receives the messages of the snapshot store.
 	Log zerolog.Logger
 }
 
 func (o StoreOptions) hclog() hclog.Logger { return logs.Hclog(o.Log, "snapshots") }
 
-// Stores are what Raft stands on. Raft panics when it cannot save its term or
-// read an entry, so an error never gets back to it: the first one is reported
-// through Notify, and each call that met one ends when Release is called, and
-// its goroutine with it.
+// Stores are the Raft stores. Raft panics if it cannot save its term or read an entry, so
+// it never gets an error. The first error is reported through Notify. Every call that fails
+// blocks until Release and then exits its goroutine.
 type Stores struct {
-	// Logs keeps the log; the last 256 entries are read from memory.
+	// Logs is the Raft log. The last 256 entries are read from memory.
 	Logs raft.LogStore
-	// Stable keeps term and vote.
+	// Stable contains the term and the vote.
 	Stable raft.StableStore
-	// Snapshots keeps the last two snapshots.
+	// Snapshots contains the last two snapshots.
 	Snapshots raft.SnapshotStore
 
 	g     *guard
 	close func() error
 }
 
-// OpenStores opens the stores. They are closed with the Dir.
+// OpenStores opens the stores. Close of the Dir closes them.
 func (d *Dir) OpenStores(o StoreOptions) (*Stores, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.done || d.open != nil {
+	if d.closed || d.open != nil {
 		return nil, errors.New("disk: stores are open already, or the directory is closed")
 	}
 	raw, err := d.b.stores(o)
@@ -84,28 +83,28 @@ func newStores(dir string, raw rawStores, o StoreOptions) (*Stores, error) {
 	}, nil
 }
 
-// Notify sets who is told: failed once, of the first error; hung with true when
-// a write takes longer than WriteTimeout and with false when none does any more.
-// Neither may block. It must be called before Raft uses the stores.
+// Notify sets two callbacks. failed is called once, with the first error. hung is called
+// with true when a write takes longer than WriteTimeout, and with false when no write does
+// any more. Neither may block. Notify must be called before Raft uses the stores.
 func (s *Stores) Notify(failed func(error), hung func(bool)) {
 	s.g.failed, s.g.hung = failed, hung
 }
 
-// Time sets who is told how long each write of the log, the term and the vote took, until
-// it was synced. It must not block. It must be called before Raft uses the stores.
-func (s *Stores) Time(took func(time.Duration)) { s.g.told = took }
+// Time sets a callback for the duration of each write of the log, the term and the vote,
+// including the sync. It must not block. Time must be called before Raft uses the stores.
+func (s *Stores) Time(took func(time.Duration)) { s.g.onWrite = took }
 
-// Slowest returns how long the longest write of the last 15 to 30 s took.
-func (s *Stores) Slowest() time.Duration { return s.g.slowest.late(time.Now()) }
+// Slowest returns the duration of the longest write in the last 15 to 30 s.
+func (s *Stores) Slowest() time.Duration { return s.g.slowest.longest(time.Now()) }
 
-// Err returns the first error of a store, nil while there is none.
+// Err returns the first error of a store, or nil.
 func (s *Stores) Err() error { return s.g.first() }
 
-// Release ends the goroutines of calls that failed, and of every call from now
-// on: nothing is written any more. It comes before waiting for Raft to stop.
+// Release exits the goroutines of failed calls and of all later calls, so nothing is
+// written from now on. Call it before waiting for Raft to stop.
 func (s *Stores) Release() { s.g.release() }
 
-// Close releases and closes. It does not wait for a write that hangs.
+// Close releases and closes the stores. It does not wait for a hung write.
 func (s *Stores) Close() error {
 	s.g.release()
 	if n := s.g.writing(); n > 0 {

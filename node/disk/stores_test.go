@@ -58,8 +58,8 @@ func TestStoresOpenOnce(t *testing.T) {
 	}
 }
 
-// What Raft expects to be told goes through: it is not a failure.
-func TestMissingEntriesAreNoFailure(t *testing.T) {
+// Errors that Raft expects are passed on and do not count as failures.
+func TestExpectedErrorsReachRaft(t *testing.T) {
 	for name, d := range map[string]*disk.Dir{"files": mustOpen(t, t.TempDir(), ""), "memory": memory(t, disk.NewMemory())} {
 		s := stores(t, d, disk.StoreOptions{})
 		s.Notify(func(err error) { t.Errorf("%s: failure reported: %v", name, err) }, nil)
@@ -84,9 +84,9 @@ func memory(t *testing.T, m *disk.Memory) *disk.Dir {
 	return d
 }
 
-// An error never gets back to the caller, which would panic: its goroutine is
-// held until the stores are released, and then ends by its deferred calls.
-func TestFailedWriteHoldsTheCaller(t *testing.T) {
+// Raft would panic on an error, so a failed call does not return. Its goroutine blocks
+// until the stores are released and then exits with its deferred calls.
+func TestFailedWriteBlocksCallerUntilRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := disk.NewMemory()
 		d := memory(t, m)
@@ -181,8 +181,8 @@ func TestCloseDoesNotWaitForAHungWrite(t *testing.T) {
 	})
 }
 
-// A write that hung when its process was killed must not reach the next one's log.
-func TestHungWriteOfTheDeadReachesNobody(t *testing.T) {
+// A write that hung when its process was killed must not reach the log of the next process.
+func TestHungWriteOfCrashedProcessIsDiscarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := disk.NewMemory()
 		s := stores(t, memory(t, m), disk.StoreOptions{})
@@ -203,7 +203,7 @@ func TestHungWriteOfTheDeadReachesNobody(t *testing.T) {
 	})
 }
 
-func TestCopyHoldsWhatTheDirectoryHeld(t *testing.T) {
+func TestCopyContainsAllFilesAndStores(t *testing.T) {
 	m := disk.NewMemory()
 	d := memory(t, m)
 	id, boot := d.Disk(), d.Boot()

@@ -6,19 +6,19 @@ import (
 	"syscall"
 )
 
-// unusable says what to do about a directory that cannot be worked with.
+// unusable returns an error with a remedy for a directory that cannot be used.
 func unusable(dir string, err error) error {
 	return fmt.Errorf("disk: data directory %q is not usable: %s: %w", dir, remedy(err), err)
 }
 
-// remedy is what an operator does about an error of the file system, or about
-// contents that the libraries refuse.
+// remedy returns what the operator should do about an error of the file system, or about
+// content that a library rejects.
 func remedy(err error) string {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	if !ok {
 		return "restore it, or remove the node (shardway remove) and let it join with an empty one"
 	}
-	switch errno { //nolint:exhaustive // the rest has one remedy
+	switch errno { //nolint:exhaustive // all other errors have the same remedy
 	case syscall.ENOSPC, syscall.EDQUOT:
 		return "free space, then start the node again"
 	case syscall.EIO:
@@ -31,7 +31,7 @@ func remedy(err error) string {
 	return "make it writable for this user, or name another with --data"
 }
 
-// home is where the directory lies.
+// home returns the path of the directory.
 func home(b backend) string {
 	if p := b.path("."); p != "" {
 		return p

@@ -13,8 +13,8 @@ import (
 	"shardway/node/disk"
 )
 
-// Whoever reads the one line that a node leaves behind must know what to do.
-func TestFailedWriteSaysWhatToDo(t *testing.T) {
+// The node logs a single line before it stops, so that line must contain the remedy.
+func TestFailedWriteErrorContainsRemedy(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want string

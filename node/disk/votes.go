@@ -9,32 +9,33 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// The keys of the library for the last vote, and ours for both in one.
+// Keys of the library for the last vote, and our key for both values.
 const (
 	keyVoteTerm = "LastVoteTerm"
 	keyVoteCand = "LastVoteCand"
 	keyVote     = "Vote"
 )
 
-// errVoteOrder reports a library that votes in another order than the one that is
-// mended here: TestLibraryWritesAVoteInTwo of package consensus is to tell first.
+// errVoteOrder reports a version of the library that writes the candidate of a vote before
+// its term. TestLibraryWritesAVoteInTwo of package consensus should fail before this
+// happens.
 var errVoteOrder = errors.New("disk: a vote's candidate without its term: this program does not know how this version of raft votes")
 
-// votes writes what the library writes of a vote in two, its term and then its
-// candidate, in one: as a single value, under a key of its own.
+// votes writes a vote as a single value under its own key. The library writes it in two
+// operations: first the term and then the candidate.
 //
-// Killed between the two, a voter had voted in the new term for the candidate of
-// its last vote, and would grant that one the new term without a look at its log
-// (hashicorp/raft issue 661). A vote of which only the term came never was: the
-// candidate was not told of it.
+// If a voter is killed between the two operations, it appears to have voted in the new term
+// for the candidate of its previous vote. It would then grant that candidate the new term
+// without checking its log (hashicorp/raft issue 661). A vote of which only the term was
+// written does not count: the candidate never received a response.
 type votes struct {
 	s raft.StableStore
 
 	mu   sync.Mutex
-	term uint64 // of the vote being written, zero: none is
+	term uint64 // term of the vote that is being written; zero means none
 }
 
-// set writes the candidate, and with it the term that came before.
+// set writes the candidate of a vote together with the preceding term.
 func (v *votes) set(key, val []byte) error {
 	if string(key) != keyVoteCand {
 		return v.s.Set(key, val)
@@ -49,7 +50,7 @@ func (v *votes) set(key, val []byte) error {
 	return v.s.Set([]byte(keyVote), append(binary.BigEndian.AppendUint64(nil, term), val...))
 }
 
-// setUint64 keeps the term of a vote until its candidate comes.
+// setUint64 holds back the term of a vote until its candidate follows.
 func (v *votes) setUint64(key []byte, val uint64) error {
 	if string(key) != keyVoteTerm {
 		return v.s.SetUint64(key, val)
@@ -76,8 +77,8 @@ func (v *votes) getUint64(key []byte) (uint64, error) {
 	return term, err
 }
 
-// last returns the last vote that was written: before there was our key, the
-// library's own two.
+// last returns the last written vote. If our key does not exist yet, it reads the two keys
+// of the library.
 func (v *votes) last() (term uint64, cand []byte, err error) {
 	b, err := v.s.Get([]byte(keyVote))
 	switch {

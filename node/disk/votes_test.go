@@ -29,8 +29,8 @@ func voted(t *testing.T, s *disk.Stores) (term uint64, cand string) {
 	return term, string(b)
 }
 
-// A process that ends between the term of a vote and its candidate has not voted.
-func TestVoteIsWrittenWholeOrNotAtAll(t *testing.T) {
+// A process that ends between writing the term and the candidate of a vote has not voted.
+func TestVoteIsWrittenAtomically(t *testing.T) {
 	path, m := t.TempDir(), disk.NewMemory()
 	for name, open := range map[string]func() *disk.Dir{
 		"files":  func() *disk.Dir { return mustOpen(t, path, "") },
@@ -64,8 +64,8 @@ func TestVoteIsWrittenWholeOrNotAtAll(t *testing.T) {
 	}
 }
 
-// A directory in which the library itself wrote its votes has not forgotten them.
-func TestVoteOfBeforeIsRead(t *testing.T) {
+// A vote that the library itself wrote to the directory is not lost.
+func TestVoteInLibraryFormatIsRead(t *testing.T) {
 	path := t.TempDir()
 	d := mustOpen(t, path, "")
 	stores(t, d, disk.StoreOptions{})
@@ -86,8 +86,8 @@ func TestVoteOfBeforeIsRead(t *testing.T) {
 	}
 }
 
-// A library that votes in another order is not guessed at: the node stops.
-func TestCandidateWithoutTermIsAFailure(t *testing.T) {
+// If the library writes a candidate without a term, the node stops instead of guessing.
+func TestCandidateWithoutTermFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := memory(t, disk.NewMemory())
 		s := stores(t, d, disk.StoreOptions{})

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckWritable reports why Open could not write to the data directory, or could not make
-// it. It changes nothing, and takes no lock: a node may be running there.
+// CheckWritable returns an error if Open could not create the data directory or write to
+// it. It changes nothing and takes no lock, so a node may be using the directory.
 func CheckWritable(path string) error {
 	info, err := os.Stat(path)
 	if err == nil {
@@ -29,7 +29,7 @@ func CheckWritable(path string) error {
 		err = writableDir(parent, info)
 	}
 	if err != nil {
-		return fmt.Errorf("directory %q does not exist and cannot be made: %w; make it writable for the user that runs the node, or name another with --data", path, err)
+		return fmt.Errorf("directory %q does not exist and cannot be created: %w; make it writable for the user that runs the node, or name another with --data", path, err)
 	}
 	return nil
 }
@@ -48,7 +48,8 @@ func writableDir(path string, info fs.FileInfo) error {
 	return access(path, unix.W_OK|unix.X_OK)
 }
 
-// writableIfPresent reports why an existing file cannot be written. A missing file is no error.
+// writableIfPresent returns an error if an existing file cannot be written. A missing file
+// is not an error.
 func writableIfPresent(path string) error {
 	if err := access(path, unix.R_OK|unix.W_OK); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -56,7 +57,7 @@ func writableIfPresent(path string) error {
 	return nil
 }
 
-// access asks the system whether this process may use the path in that mode.
+// access checks whether this process may use the path in the given mode.
 func access(path string, mode uint32) error {
 	if err := unix.Faccessat(unix.AT_FDCWD, path, mode, unix.AT_EACCESS); err != nil {
 		return &fs.PathError{Op: "access", Path: path, Err: err}

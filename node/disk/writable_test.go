@@ -31,7 +31,7 @@ func TestCheckWritableNamesThePathAndTheRemedy(t *testing.T) {
 	}
 }
 
-func TestCheckWritableLeavesARunningNodeAlone(t *testing.T) {
+func TestCheckWritableDoesNotDisturbRunningNode(t *testing.T) {
 	dir := t.TempDir()
 	d, err := disk.Open(dir, "a")
 	if err != nil {
