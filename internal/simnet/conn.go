@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// conn is one end of a stream. Its fields are guarded by Net.mu.
+// conn is one end of a stream. Net.mu protects its fields.
 type conn struct {
 	h             *Host
 	s             *stream
@@ -17,21 +17,21 @@ type conn struct {
 
 	readBy, writeBy time.Time
 	closed          bool
-	// failed is why the end broke without being closed.
+	// failed is the reason why the end broke without being closed.
 	failed error
-	// wake fires when anything changes that a reader or writer waits for.
+	// wake fires when anything changes for which a reader or writer waits.
 	wake latch
 }
 
 var _ net.Conn = (*conn)(nil)
 
-// Read returns bytes that have arrived, or waits for some.
+// Read returns data that has arrived, or waits for some.
 func (c *conn) Read(p []byte) (int, error) {
 	n := c.h.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for {
-		if c.stands() {
+		if c.isFrozen() {
 			n.await(&c.wake, nil, time.Time{})
 			continue
 		}
@@ -44,7 +44,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		}
 		got, err := c.take(p, now)
 		if errors.Is(err, io.EOF) {
-			return 0, io.EOF // bare, as the io.Reader contract wants it
+			return 0, io.EOF // not wrapped, as io.Reader requires
 		}
 		if err != nil {
 			return 0, c.opError("read", err)
@@ -63,8 +63,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// take moves arrived bytes to p. It returns the end of the half when that is
-// what comes next; the end stays.
+// take moves arrived data to p. If the end of the half is next, it returns that end and
+// leaves it in place.
 func (c *conn) take(p []byte, now time.Time) (int, error) {
 	got := 0
 	for got < len(p) && len(c.in.segs) > 0 {
@@ -92,14 +92,14 @@ func (c *conn) take(p []byte, now time.Time) (int, error) {
 	return got, nil
 }
 
-// Write puts p on its way, waiting while the window is full.
+// Write sends p, and waits while the window is full.
 func (c *conn) Write(p []byte) (int, error) {
 	n := c.h.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	put := 0
 	for {
-		if c.stands() {
+		if c.isFrozen() {
 			n.await(&c.wake, nil, time.Time{})
 			continue
 		}
@@ -111,7 +111,7 @@ func (c *conn) Write(p []byte) (int, error) {
 			return put, c.opError("write", err)
 		}
 		if c.out.gone {
-			c.pokeGone(now)
+			c.writeToClosed(now)
 			return len(p), nil
 		}
 		if k := min(len(p)-put, window-c.out.size); k > 0 {
@@ -125,12 +125,12 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 }
 
-// stands reports whether the caller's process stands still.
-func (c *conn) stands() bool {
+// isFrozen reports whether the process of the caller is frozen.
+func (c *conn) isFrozen() bool {
 	return c.h.state == frozen && !c.closed
 }
 
-// unusable returns what ends any call, before the stream itself is looked at.
+// unusable returns an error that ends any call, regardless of the state of the stream.
 func (c *conn) unusable(now, by time.Time) error {
 	switch {
 	case c.closed || c.h.state == dead:
@@ -155,16 +155,16 @@ func (c *conn) unwritable(now time.Time) error {
 	}
 }
 
-// pokeGone is a write to a reader that has closed: it seems to succeed, and
-// the reset it causes comes back a round trip later.
-func (c *conn) pokeGone(now time.Time) {
+// writeToClosed simulates a write to a reader that has closed: it seems to succeed, and the
+// reset that it causes arrives one round trip later.
+func (c *conn) writeToClosed(now time.Time) {
 	n, from, to := c.h.n, c.out.from.m, c.out.to.m
 	if c.out.resetAt.IsZero() && n.open(from, to) && n.open(to, from) {
 		c.out.resetAt = now.Add(n.link(from, to).segment(n.rng) + n.link(to, from).segment(n.rng))
 	}
 }
 
-// CloseWrite ends this side's half.
+// CloseWrite closes the sending direction.
 func (c *conn) CloseWrite() error {
 	c.h.n.mu.Lock()
 	defer c.h.n.mu.Unlock()
@@ -180,8 +180,8 @@ func (c *conn) CloseWrite() error {
 	return nil
 }
 
-// Close closes the end. If bytes that have arrived are unread, the other side
-// gets a reset instead of an end, as TCP does it.
+// Close closes the end. If data that has arrived is unread, the other side gets a reset
+// instead of an end of stream, as with TCP.
 func (c *conn) Close() error {
 	c.h.n.mu.Lock()
 	defer c.h.n.mu.Unlock()
@@ -192,7 +192,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// shut closes the end and sends end, or a reset if something was unread.
+// shut closes the end and sends end, or a reset if data is unread.
 func (c *conn) shut(end error) {
 	if c.closed {
 		return
@@ -212,8 +212,8 @@ func (c *conn) shut(end error) {
 	}
 }
 
-// fail breaks the end: the connection timed out. The other side learns of it
-// by a reset once something gets through to it.
+// fail breaks the end after a timeout. The other side gets a reset as soon as a packet
+// reaches it.
 func (c *conn) fail(err error) {
 	if c.closed || c.failed != nil {
 		return
@@ -229,23 +229,23 @@ func (c *conn) opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: "tcp", Source: c.local, Addr: c.remote, Err: err}
 }
 
-// LocalAddr returns this side's *net.TCPAddr.
+// LocalAddr returns the *net.TCPAddr of this side.
 func (c *conn) LocalAddr() net.Addr { return c.local }
 
-// RemoteAddr returns the other side's.
+// RemoteAddr returns the *net.TCPAddr of the other side.
 func (c *conn) RemoteAddr() net.Addr { return c.remote }
 
-// SetDeadline bounds reads and writes; the zero time unbounds them.
+// SetDeadline sets both deadlines. The zero time means none.
 func (c *conn) SetDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.readBy, &c.writeBy)
 }
 
-// SetReadDeadline bounds reads.
+// SetReadDeadline sets the deadline for reads.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.readBy)
 }
 
-// SetWriteDeadline bounds writes.
+// SetWriteDeadline sets the deadline for writes.
 func (c *conn) SetWriteDeadline(t time.Time) error {
 	return c.setDeadlines(t, &c.writeBy)
 }
@@ -263,7 +263,7 @@ func (c *conn) setDeadlines(t time.Time, by ...*time.Time) error {
 	return nil
 }
 
-// sooner returns the earlier time, a zero one being none.
+// sooner returns the earlier time. The zero time means none.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b

@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// connectTimeout is the system's own patience with an address that is silent.
+// connectTimeout is how long the system waits for an address that does not respond.
 const connectTimeout = 127 * time.Second
 
-// Dial opens a stream to "host:port", host being an address or a host's name.
-// It hangs while nothing comes back, until ctx ends or the system's patience
-// (127 s) does; nobody listening is ECONNREFUSED.
+// Dial opens a stream to "host:port". host is an address or the name of a host. Dial blocks
+// while there is no response, until ctx ends or the system gives up after 127 s. It returns
+// ECONNREFUSED if no listener has the port.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	h.n.mu.Lock()
 	defer h.n.mu.Unlock()
@@ -26,7 +26,7 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return c, nil
 }
 
-// DialTimeout is Dial that ends after d; zero is no limit.
+// DialTimeout is Dial with a timeout. Zero means none.
 func (h *Host) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
 	ctx := context.Background()
 	if d > 0 {
@@ -37,7 +37,7 @@ func (h *Host) DialTimeout(addr string, d time.Duration) (net.Conn, error) {
 	return h.Dial(ctx, addr)
 }
 
-// connect knocks until somebody answers.
+// connect sends connection requests until there is a response.
 func (h *Host) connect(ctx context.Context, m *machine, port uint16) (net.Conn, error) {
 	n := h.n
 	give := time.Now().Add(connectTimeout)

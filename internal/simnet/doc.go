@@ -1,35 +1,39 @@
-// Package simnet is a network in memory, for tests that run whole clusters in
-// a testing/synctest bubble.
+// Package simnet is a network in memory, for tests that run whole clusters in a
+// testing/synctest bubble. Only tests use it.
 //
-// A Net has hosts; a Host listens, dials and sends packets under addresses of
-// its own (10.0.0.1, 10.0.0.2 and so on; 127.0.0.1 is itself) and can be made
-// to fail in the ways a real one does:
+// A Net has hosts. A Host listens, dials and sends packets with its own address (10.0.0.1,
+// 10.0.0.2 and so on; 127.0.0.1 is the host itself). It can fail in the ways of a real
+// host:
 //
-//	Crash     kill -9: its streams end at the other side with EOF, or with a
-//	          reset if it had not read everything; redials are refused
-//	Freeze    SIGSTOP: no call of its own network returns and nothing leaves
-//	          it until Thaw; what was sent to it waits there; dials hang
-//	Vanish    power loss: silence; dials hang; streams are reset after Restart
-//	Cut       packets are lost one way, streams wait for Heal
-//	Partition the same between groups, both ways
-//	Reset     streams between two hosts get forged resets, dials are refused
+//	Crash     kill -9: the peers of its streams get EOF, or a reset if it had
+//	          unread data; new dials are refused
+//	Freeze    SIGSTOP: no network call of the host returns and it sends nothing
+//	          until Thaw; data sent to it waits; dials block
+//	Vanish    power loss: no responses; dials block; streams are reset after Restart
+//	Cut       packets are lost in one direction; streams wait for Heal
+//	Partition Cut between groups, in both directions
+//	Reset     streams between two hosts get forged resets; dials are refused
 //	SetLink   latency, jitter, loss
 //
-// Streams behave as TCP's do where programs notice: a buffer of bounded size
-// per direction, deadlines, half close, a reset instead of an end when a side
-// closes with unread bytes, errors that are the system's (ECONNREFUSED,
-// ECONNRESET, EPIPE, ETIMEDOUT) in a *net.OpError. Lost segments of a stream
-// are late, not gone: repeated after 200 ms, then after twice as long and so on,
-// or at once when a later one has arrived. What is not modelled: acknowledgements
-// otherwise (a link cut one way carries the other way without limit of time),
-// bandwidth, and growing pauses over a cut (what waited arrives at once after
-// Heal).
+// Streams behave like TCP in everything that programs notice: a bounded buffer per
+// direction, deadlines, half close, a reset instead of an end if a side closes with unread
+// data, and the errors of the system (ECONNREFUSED, ECONNRESET, EPIPE, ETIMEDOUT) in a
+// *net.OpError. Lost segments of a stream arrive late. They are repeated after 200 ms, then
+// after twice that time and so on, or at once when a later segment has arrived.
 //
-// Only network calls stand still in a frozen host; its goroutines and timers
-// run on. A crashed or vanished Host handle is dead for good: what is left of
-// its program gets errors, and Restart returns the handle for the next one.
+// The following is not modelled:
 //
-// All waiting is on channels and timers and no lock is held meanwhile, so a
-// bubble's time can advance. A Net must be made inside the bubble that uses it
-// and works outside of bubbles too.
+//   - other acknowledgements: a link that is cut in one direction carries the other
+//     direction for an unlimited time
+//   - bandwidth
+//   - growing retransmission pauses during a cut: waiting data arrives immediately after
+//     Heal
+//
+// Freeze stops only the network calls of a host. Its goroutines and timers continue. The
+// handle of a crashed or vanished Host is dead permanently: the remainder of its program
+// gets errors. Restart returns the handle for the next process.
+//
+// All waiting is on channels and timers without holding a lock, so the time of a bubble can
+// advance. A Net must be created in the bubble that uses it. It also works outside of
+// bubbles.
 package simnet

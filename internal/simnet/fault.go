@@ -2,10 +2,9 @@ package simnet
 
 import "io"
 
-// Crash kills the host's process. Its ends of streams are closed by its
-// kernel: the other sides get what was under way and then EOF, or a reset if
-// something sent to it was unread. Dials to it are refused until a Restart
-// listens. The handle is dead.
+// Crash kills the process of the host. Its kernel closes its streams: the peers get the
+// data in flight and then EOF, or a reset if the host had unread data. Dials are refused
+// until a process after Restart listens. The handle is dead.
 func (h *Host) Crash() {
 	h.n.mu.Lock()
 	defer h.n.mu.Unlock()
@@ -16,11 +15,11 @@ func (n *Net) crash(h *Host) {
 	if h.state == dead {
 		return
 	}
-	n.settle(h, dead, func(c *conn) { c.shut(io.EOF) })
+	n.setState(h, dead, func(c *conn) { c.shut(io.EOF) })
 }
 
-// Vanish takes the host's power: silence, also towards dials. The handle is
-// dead. After a Restart the other sides of its old streams get resets.
+// Vanish cuts the power of the host: it does not respond any more, also not to dials. The
+// handle is dead. After a Restart the peers of its old streams get resets.
 func (h *Host) Vanish() {
 	h.n.mu.Lock()
 	defer h.n.mu.Unlock()
@@ -28,21 +27,21 @@ func (h *Host) Vanish() {
 		return
 	}
 	h.m.off = true
-	h.n.settle(h, dead, func(c *conn) {
-		// What had not left goes with the power.
+	h.n.setState(h, dead, func(c *conn) {
+		// Data that had not left the host is lost.
 		c.out.drop()
 		c.shut(errReset)
 	})
 }
 
-// Freeze stops the host's process: calls on its network do not return, also
-// not at their deadlines, and nothing new leaves it. Streams stay open; what
-// is sent to it waits; dials to it hang. Packets it would send are lost.
+// Freeze stops the process of the host. Its network calls do not return, not even at their
+// deadlines, and it sends nothing new. Streams stay open, data sent to it waits, and dials
+// to it block. Packets that it would send are lost.
 func (h *Host) Freeze() {
 	h.n.mu.Lock()
 	defer h.n.mu.Unlock()
 	if h.state == running {
-		h.n.settle(h, frozen, nil)
+		h.n.setState(h, frozen, nil)
 	}
 }
 
@@ -53,14 +52,14 @@ func (h *Host) Thaw() {
 	if h.state != frozen {
 		return
 	}
-	h.n.settle(h, running, nil)
+	h.n.setState(h, running, nil)
 	for _, s := range h.socks {
 		s.thaw()
 	}
 }
 
-// Restart returns the handle for the host's next process, which has the same
-// name and address. The one before is crashed if it was not dead.
+// Restart returns the handle for the next process of the host, with the same name and
+// address. It crashes the current process if that is not dead.
 func (h *Host) Restart() *Host {
 	n := h.n
 	n.mu.Lock()
@@ -72,9 +71,9 @@ func (h *Host) Restart() *Host {
 	return h.m.cur
 }
 
-// settle gives h another state, lets shut treat its ends of streams, and wakes
-// whoever that concerns.
-func (n *Net) settle(h *Host, s state, shut func(*conn)) {
+// setState changes the state of h, calls shut for its ends of streams, and wakes all
+// affected waiters.
+func (n *Net) setState(h *Host, s state, shut func(*conn)) {
 	h.state = s
 	if s == dead {
 		for _, l := range h.listeners {
@@ -102,7 +101,7 @@ func (n *Net) settle(h *Host, s state, shut func(*conn)) {
 	n.review()
 }
 
-// review lets every stream and every dial look at hosts and ways anew.
+// review makes every stream and every dial check hosts and routes again.
 func (n *Net) review() {
 	for s := range n.streams {
 		s.a.out.review(n)
@@ -111,25 +110,25 @@ func (n *Net) review() {
 	n.changed.fire()
 }
 
-// Cut stops everything on its way from one host to another, by name. Packets
-// are lost, streams wait. The other direction is not touched.
+// Cut stops everything in transit from one host to another, by name. Packets are lost and
+// streams wait. The other direction is not affected.
 func (n *Net) Cut(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.cuts[way{from, to}] = true
+	n.cuts[route{from, to}] = true
 	n.review()
 }
 
-// Mend undoes Cut for that direction.
+// Mend reverts Cut for that direction.
 func (n *Net) Mend(from, to string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.cuts, way{from, to})
+	delete(n.cuts, route{from, to})
 	n.review()
 }
 
-// Partition cuts, both ways, every host of each group from the hosts of the
-// other groups. Hosts in no group and earlier cuts stay as they are.
+// Partition cuts all hosts of each group from the hosts of the other groups, in both
+// directions. Hosts in no group and earlier cuts are not changed.
 func (n *Net) Partition(groups ...[]string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -140,7 +139,7 @@ func (n *Net) Partition(groups ...[]string) {
 			}
 			for _, from := range g {
 				for _, to := range other {
-					n.cuts[way{from, to}] = true
+					n.cuts[route{from, to}] = true
 				}
 			}
 		}
@@ -148,27 +147,27 @@ func (n *Net) Partition(groups ...[]string) {
 	n.review()
 }
 
-// Isolate cuts one host from all others, both ways.
+// Isolate cuts one host from all others, in both directions.
 func (n *Net) Isolate(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for other := range n.machines {
 		if other != name {
-			n.cuts[way{name, other}] = true
-			n.cuts[way{other, name}] = true
+			n.cuts[route{name, other}] = true
+			n.cuts[route{other, name}] = true
 		}
 	}
 	n.review()
 }
 
-// Reset answers every stream between two hosts, by name, with forged resets,
-// as a firewall between them does that rejects: open ones break on both sides,
-// and dials are refused though somebody listens. Packets pass. Heal ends it.
+// Reset sends forged resets for every stream between two hosts, by name, like a firewall
+// that rejects them. Open streams break on both sides, and dials are refused although the
+// port has a listener. Packets pass. Heal ends it.
 func (n *Net) Reset(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.forged[way{a, b}] = true
-	n.forged[way{b, a}] = true
+	n.forged[route{a, b}] = true
+	n.forged[route{b, a}] = true
 	for s := range n.streams {
 		if n.forges(s.a.h.m, s.b.h.m) {
 			s.a.fail(errReset)
@@ -178,10 +177,10 @@ func (n *Net) Reset(a, b string) {
 	n.changed.fire()
 }
 
-// forges reports whether streams between two machines are reset on their way.
-func (n *Net) forges(a, b *machine) bool { return n.forged[way{a.name, b.name}] }
+// forges reports whether streams between two machines are reset in transit.
+func (n *Net) forges(a, b *machine) bool { return n.forged[route{a.name, b.name}] }
 
-// Heal undoes all cuts, and all resets for dials to come.
+// Heal reverts all cuts, and all resets for future dials.
 func (n *Net) Heal() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -190,12 +189,11 @@ func (n *Net) Heal() {
 	n.review()
 }
 
-// SetLink says how bytes travel between two hosts, by name, both ways, from
-// now on.
+// SetLink sets the Link between two hosts, by name, in both directions, from now on.
 func (n *Net) SetLink(a, b string, l Link) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.links[way{a, b}] = l
-	n.links[way{b, a}] = l
+	n.links[route{a, b}] = l
+	n.links[route{b, a}] = l
 	n.review()
 }

@@ -96,8 +96,8 @@ func TestFrozenHostIsSilentUntilThaw(t *testing.T) {
 	})
 }
 
-// A frozen program's timers run on here; what they close must not look like a
-// crash from outside.
+// The timers of a frozen host continue in this simulation. A connection that they close
+// must not look like a crash to other hosts.
 func TestCloseByFrozenHostIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b := two(t, simnet.Config{})
@@ -131,7 +131,7 @@ func TestKillOfFrozenHostIsACrash(t *testing.T) {
 	})
 }
 
-func TestVanishIsSilenceUntilRestart(t *testing.T) {
+func TestVanishedHostIsSilentUntilRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b := two(t, simnet.Config{})
 		x, _ := pair(t, a, b)
@@ -191,7 +191,7 @@ func TestOneWayCutLeavesTheOtherWay(t *testing.T) {
 	})
 }
 
-// What a firewall that rejects forges looks like the end of a process.
+// The resets that a rejecting firewall forges look like the end of a process.
 func TestForgedResetsBreakStreamsAndRefuseDials(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := two(t, simnet.Config{})
@@ -214,7 +214,7 @@ func TestForgedResetsBreakStreamsAndRefuseDials(t *testing.T) {
 	})
 }
 
-func TestGroupsStayTogether(t *testing.T) {
+func TestPartitionKeepsGroupsConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := simnet.New(simnet.Config{})
 		defer n.Close()

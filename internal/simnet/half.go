@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// window is how many unread bytes one direction of a stream holds.
+// window is the number of unread bytes that one direction of a stream can hold.
 const window = 256 << 10
 
 // stream is a connected pair of ends.
@@ -17,41 +17,41 @@ type half struct {
 	from, to       *Host
 	writer, reader *conn
 
-	// segs is what is not read yet, in order; size their bytes.
+	// segs are the unread segments, in order. size is the sum of their lengths.
 	segs []segment
 	size int
-	// last is when the last one arrives: none overtakes.
+	// last is the arrival time of the last segment. No segment overtakes another.
 	last time.Time
-	// holding means that from some segment on they wait for the way to open.
+	// holding reports that from some segment on all wait until the route is open.
 	holding bool
-	// hold tells the turns of holding apart, for the timer of each.
+	// hold numbers the periods of holding, for the timer of each.
 	hold int
-	// ended means that the end was sent.
+	// ended reports that the end was sent.
 	ended bool
-	// gone means that the reader closed; bytes go nowhere then. resetAt is
-	// when the writer learns so, after his next write.
+	// gone reports that the reader has closed, so data is discarded. resetAt is when the
+	// writer learns of that, after its next write.
 	gone    bool
 	resetAt time.Time
 }
 
-// segment is bytes, or the end of a half.
+// segment is data, or the end of a half.
 type segment struct {
 	at   time.Time
 	held bool
-	// own is when it would arrive if it waited for none before it, sent when it was
-	// sent first.
+	// own is the arrival time if the segment did not wait for earlier ones. sent is the
+	// time of its first transmission.
 	own, sent time.Time
 	data      []byte
-	// end is io.EOF or the reader's error; nil for bytes.
+	// end is io.EOF or the error for the reader, nil for data.
 	end error
 }
 
-// arrived reports whether the reader has the segment.
+// arrived reports whether the segment has reached the reader.
 func (s *segment) arrived(now time.Time) bool {
 	return !s.held && !now.Before(s.at)
 }
 
-// send puts a segment on the way, or holds it if there is none.
+// send transmits a segment, or holds it if there is no route.
 func (h *half) send(n *Net, s segment) {
 	if !h.holding && !n.sends(h) {
 		h.startHolding(n)
@@ -70,7 +70,7 @@ func (h *half) send(n *Net, s segment) {
 	h.reader.wake.fire()
 }
 
-// sends reports whether what is written now leaves the host and gets through.
+// sends reports whether data written now leaves the host and arrives.
 func (n *Net) sends(h *half) bool {
 	return h.from.state != frozen && n.open(h.from.m, h.to.m)
 }
@@ -82,9 +82,9 @@ func (h *half) schedule(n *Net, s *segment) {
 	h.last = s.at
 }
 
-// again draws anew what the way does to segments that are still on it, from their next
-// sending on: it may have become better.
-func (h *half) again(n *Net, now time.Time) {
+// redraw draws new delays and losses for segments in transit, from their next transmission
+// on: the route may have improved.
+func (h *half) redraw(n *Net, now time.Time) {
 	var last time.Time
 	for i := range h.segs {
 		s := &h.segs[i]
@@ -104,8 +104,8 @@ func (h *half) again(n *Net, now time.Time) {
 	h.reader.wake.fire()
 }
 
-// repair repeats the segments that are missing when a later one arrives: its
-// acknowledgement tells so (SACK, RFC 8985), long before their own timers do.
+// repair retransmits missing segments when a later one arrives: its acknowledgement reports
+// the gap (SACK, RFC 8985) long before their own timers expire.
 func (h *half) repair(n *Net, arrived time.Time) {
 	if !n.open(h.to.m, h.from.m) {
 		return
@@ -132,7 +132,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// startHolding begins a time in which nothing gets through.
+// startHolding begins a period in which nothing arrives.
 func (h *half) startHolding(n *Net) {
 	h.holding = true
 	h.hold++
@@ -150,8 +150,8 @@ func (h *half) startHolding(n *Net) {
 	})
 }
 
-// review follows a change of hosts or ways: what was on its way over a cut
-// is held, what was held goes on where it can.
+// review applies a change of hosts or routes: data in transit over a cut is held, and held
+// data continues where it can.
 func (h *half) review(n *Net) {
 	now := time.Now()
 	switch open := n.open(h.from.m, h.to.m); {
@@ -173,7 +173,7 @@ func (h *half) review(n *Net) {
 		}
 		h.reader.wake.fire()
 	case open && !h.holding:
-		h.again(n, now)
+		h.redraw(n, now)
 	}
 }
 

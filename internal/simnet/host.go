@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// state is what a host's process does.
+// state is the state of a host's process.
 type state uint8
 
 const (
 	running state = iota + 1
 	frozen
-	// dead covers crashed and vanished: the handle stays so.
+	// dead covers crashed and vanished. It is final for the handle.
 	dead
 )
 
@@ -53,7 +53,7 @@ func newHost(n *Net, m *machine) *Host {
 // Name returns the name given to Net.Host.
 func (h *Host) Name() string { return h.m.name }
 
-// IP returns the host's address.
+// IP returns the address of the host.
 func (h *Host) IP() netip.Addr { return h.m.ip }
 
 // Addr returns "ip:port".
@@ -61,9 +61,8 @@ func (h *Host) Addr(port int) string {
 	return net.JoinHostPort(h.m.ip.String(), strconv.Itoa(port))
 }
 
-// Listen listens for streams. The host part of addr may be empty, the host's
-// address, its name or a loopback address; all are the same port. Port 0 takes
-// a free one.
+// Listen listens for streams. The host part of addr may be empty, the address of the host,
+// its name or a loopback address; all mean the same port. Port 0 selects a free one.
 func (h *Host) Listen(addr string) (net.Listener, error) {
 	h.n.mu.Lock()
 	defer h.n.mu.Unlock()
@@ -106,7 +105,7 @@ func (h *Host) listen(addr string) (*listener, error) {
 	return l, nil
 }
 
-// freePort returns a port nobody listens on, for a listener or a dialing side.
+// freePort returns a port without a listener, for a listener or a dialer.
 func (h *Host) freePort() uint16 {
 	for {
 		h.m.ports++

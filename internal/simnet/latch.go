@@ -1,6 +1,6 @@
 package simnet
 
-// latch wakes everybody who waits on it, once per fire. Guarded by Net.mu.
+// latch wakes all its waiters, once per fire. Net.mu protects it.
 type latch struct {
 	c chan struct{}
 }

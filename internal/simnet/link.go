@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// retransmit is how late the first repetition of a lost segment is; each
-// further one doubles it.
+// retransmit is the delay of the first retransmission of a lost segment. Each further one
+// doubles it.
 const retransmit = 200 * time.Millisecond
 
-// Link says how bytes travel from one host to another. The zero value is
-// instant and loses nothing.
+// Link describes the transmission from one host to another. The zero value has no delay and
+// no loss.
 type Link struct {
-	// Latency is the time one way.
+	// Latency is the one-way delay.
 	Latency time.Duration
-	// Jitter adds up to so much, evenly distributed. Packets overtake each
-	// other by it; streams keep their order.
+	// Jitter is the maximum of an additional, uniformly distributed delay. It reorders
+	// packets; streams keep their order.
 	Jitter time.Duration
-	// Loss is the probability that a packet, or one sending of a segment of a
-	// stream, is lost. From 1 on the link is as good as cut.
+	// Loss is the probability that a packet, or one transmission of a segment, is lost.
+	// With 1 or more the link is effectively cut.
 	Loss float64
 }
 
-// delay returns the way of one packet that is not lost.
+// delay returns the delay of one packet that is not lost.
 func (l Link) delay(r *rand.Rand) time.Duration {
 	d := l.Latency
 	if l.Jitter > 0 {
@@ -31,7 +31,7 @@ func (l Link) delay(r *rand.Rand) time.Duration {
 	return d
 }
 
-// segment returns the way of one segment of a stream, repetitions included.
+// segment returns the delay of one segment of a stream, including retransmissions.
 func (l Link) segment(r *rand.Rand) time.Duration {
 	d := l.delay(r)
 	again := retransmit

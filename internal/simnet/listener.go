@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// backlog is how many streams wait for Accept; a dial beyond it is repeated
+// backlog is the number of streams that can wait for Accept. Further dials are repeated
 // every second, as TCP repeats its SYN.
 const backlog = 128
 
@@ -38,7 +38,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close stops listening. Streams that nobody accepted are reset.
+// Close stops listening and resets streams that were not accepted.
 func (l *listener) Close() error {
 	l.h.n.mu.Lock()
 	defer l.h.n.mu.Unlock()
@@ -62,5 +62,5 @@ func (l *listener) close() {
 	l.h.n.changed.fire()
 }
 
-// Addr returns the address it listens on.
+// Addr returns the address of the listener.
 func (l *listener) Addr() net.Addr { return l.addr }

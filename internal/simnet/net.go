@@ -9,51 +9,48 @@ import (
 	"time"
 )
 
-// Config says what a Net is like. The zero value is instant and perfect.
+// Config describes a Net. The zero value has no delay and no loss.
 type Config struct {
-	// Seed makes the draws of loss and jitter. Runs with one seed still differ
-	// in what the scheduler orders.
+	// Seed initializes the random draws for loss and jitter. Two runs with the same seed
+	// can still differ in the order of goroutines.
 	Seed uint64
-	// Link is what hosts without a SetLink between them have. A host has no
-	// delay or loss to itself.
+	// Link applies between hosts without a SetLink. A host has no delay or loss to itself.
 	Link Link
-	// UserTimeout is how long a stream's bytes may be on their way before the
-	// sender's side breaks with ETIMEDOUT, as TCP_USER_TIMEOUT does. Zero:
-	// they wait for ever.
+	// UserTimeout is how long data of a stream may be in transit before the sender's end
+	// breaks with ETIMEDOUT, like TCP_USER_TIMEOUT. Zero means forever.
 	UserTimeout time.Duration
 }
 
-// Net is a network. All methods may be called from any goroutine of the
-// bubble.
+// Net is a network. Its methods may be called from any goroutine of the bubble.
 type Net struct {
 	o Config
 
-	// mu guards everything in the Net, its hosts and its streams. It is held
-	// for moments only and never while anybody waits.
+	// mu protects everything in the Net, its hosts and its streams. It is held only briefly
+	// and never while waiting.
 	mu       sync.Mutex
 	rng      *rand.Rand
 	machines map[string]*machine
 	byIP     map[netip.Addr]*machine
-	cuts     map[way]bool
-	forged   map[way]bool
-	links    map[way]Link
+	cuts     map[route]bool
+	forged   map[route]bool
+	links    map[route]Link
 	streams  map[*stream]struct{}
-	// changed fires when a host or a way may have become reachable or dead.
+	// changed fires when a host or route may have become reachable or dead.
 	changed latch
 }
 
-// way is one direction between two hosts, by name.
-type way struct{ from, to string }
+// route is one direction between two hosts, by name.
+type route struct{ from, to string }
 
-// machine is what stays of a host when its process is replaced.
+// machine is the part of a host that survives the replacement of its process.
 type machine struct {
 	name string
 	ip   netip.Addr
-	// cur is the handle in use, or the last one that was.
+	// cur is the current handle, or the last one.
 	cur *Host
-	// off means that the machine has no power.
+	// off reports that the machine has no power.
 	off bool
-	// ports counts up for dialing sides and ":0" listeners.
+	// ports counts up for dialers and ":0" listeners.
 	ports uint16
 }
 
@@ -61,18 +58,18 @@ type machine struct {
 func New(c Config) *Net {
 	return &Net{
 		o:        c,
-		rng:      rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // draws of a simulation
+		rng:      rand.New(rand.NewPCG(c.Seed, 0)), //nolint:gosec // a simulation needs no secure randomness
 		machines: make(map[string]*machine),
 		byIP:     make(map[netip.Addr]*machine),
-		cuts:     make(map[way]bool),
-		forged:   make(map[way]bool),
-		links:    make(map[way]Link),
+		cuts:     make(map[route]bool),
+		forged:   make(map[route]bool),
+		links:    make(map[route]Link),
 		streams:  make(map[*stream]struct{}),
 	}
 }
 
-// Host adds a host. The first gets the address 10.0.0.1, the next 10.0.0.2.
-// It panics if the name is taken.
+// Host adds a host. The first one gets the address 10.0.0.1, the next one 10.0.0.2. It
+// panics if the name exists.
 func (n *Net) Host(name string) *Host {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -90,7 +87,7 @@ func (n *Net) Host(name string) *Host {
 	return m.cur
 }
 
-// Close crashes every host, so that whatever still waits on the network ends.
+// Close crashes every host, so that all calls that wait on the network end.
 func (n *Net) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -99,27 +96,27 @@ func (n *Net) Close() {
 	}
 }
 
-// open reports whether anything gets from one machine to the other. n.mu is
-// held, here and in all that follows.
+// open reports whether anything gets from one machine to the other. n.mu must be held, also
+// for the following methods.
 func (n *Net) open(from, to *machine) bool {
 	if from == to {
 		return !from.off
 	}
-	return !from.off && !to.off && !n.cuts[way{from.name, to.name}] && n.link(from, to).Loss < 1
+	return !from.off && !to.off && !n.cuts[route{from.name, to.name}] && n.link(from, to).Loss < 1
 }
 
 func (n *Net) link(from, to *machine) Link {
 	if from == to {
 		return Link{}
 	}
-	if l, ok := n.links[way{from.name, to.name}]; ok {
+	if l, ok := n.links[route{from.name, to.name}]; ok {
 		return l
 	}
 	return n.o.Link
 }
 
-// await waits until l fires, done is closed or until has come; the zero time
-// never comes. n.mu is held at entry and return and not in between.
+// await waits until l fires, done is closed or the time until has come. The zero time never
+// comes. n.mu is held on entry and on return, and released in between.
 func (n *Net) await(l *latch, done <-chan struct{}, until time.Time) {
 	fired := l.wait()
 	n.mu.Unlock()
@@ -137,7 +134,7 @@ func (n *Net) await(l *latch, done <-chan struct{}, until time.Time) {
 	}
 }
 
-// find returns the machine an address stands for, as seen from a host.
+// find resolves an address to a machine and a port, from the view of a host.
 func (n *Net) find(from *machine, addr string) (*machine, uint16, error) {
 	host, port, err := splitAddr(addr)
 	if err != nil {

@@ -18,11 +18,11 @@ type sock struct {
 	h    *Host
 	port uint16
 	ch   chan *memberlist.Packet
-	// waiting holds what came while the host was frozen.
+	// waiting holds packets that arrived while the host was frozen.
 	waiting []*memberlist.Packet
 }
 
-// sendPacket sends b, or loses it. Like UDP it never says which.
+// sendPacket sends b or loses it. Like UDP it does not report a loss.
 func (h *Host) sendPacket(port uint16, b []byte, addr string) error {
 	n := h.n
 	n.mu.Lock()
@@ -69,7 +69,7 @@ func (n *Net) deliver(to *machine, port uint16, p *memberlist.Packet) {
 	s.push(p)
 }
 
-// push gives p to the reader if there is room.
+// push passes p to the reader if there is room.
 func (s *sock) push(p *memberlist.Packet) {
 	p.Timestamp = time.Now()
 	select {

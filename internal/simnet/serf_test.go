@@ -117,7 +117,7 @@ func all(who, whom []*member, want serf.MemberStatus) bool {
 	return true
 }
 
-func TestSerfSeesCrashAndReturn(t *testing.T) {
+func TestSerfReportsCrashAndReturn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, m := swarm(t, simnet.Config{})
 		m[2].host.Crash()
@@ -158,7 +158,7 @@ func TestSerfFreezeAndThaw(t *testing.T) {
 	})
 }
 
-func TestSerfStandsLossAndLatency(t *testing.T) {
+func TestSerfToleratesLossAndLatency(t *testing.T) {
 	link := simnet.Link{Latency: 20 * time.Millisecond, Jitter: 20 * time.Millisecond, Loss: 0.05}
 	synctest.Test(t, func(t *testing.T) {
 		_, m := swarm(t, simnet.Config{Seed: 1, Link: link})
@@ -167,7 +167,7 @@ func TestSerfStandsLossAndLatency(t *testing.T) {
 	})
 }
 
-func TestSerfLeaveIsSeen(t *testing.T) {
+func TestSerfReportsLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, m := swarm(t, simnet.Config{})
 		if err := m[2].Leave(); err != nil {

@@ -134,7 +134,7 @@ func TestDeadlinesEndReadsAndWrites(t *testing.T) {
 			t.Fatalf("write = %v, want a timeout", err)
 		}
 		wantSince(t, start, 2*time.Second)
-		// A deadline moved while somebody waits counts at once.
+		// A deadline set during a call applies immediately.
 		go func() {
 			time.Sleep(time.Second)
 			_ = y.SetReadDeadline(time.Unix(1, 0))
@@ -192,7 +192,7 @@ func TestCloseEndsBothSides(t *testing.T) {
 	})
 }
 
-// The trap that lingering closes are for.
+// This is the case for which servers use a lingering close.
 func TestCloseWithUnreadBytesResets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b := two(t, simnet.Config{})
@@ -227,8 +227,8 @@ func TestLatencyAndJitterKeepOrder(t *testing.T) {
 	})
 }
 
-// A stream that goes on being written learns of what was lost from what arrives
-// later, and does not wait for timers that double.
+// If a stream keeps sending, the acknowledgements of later segments report a loss, so the
+// stream does not wait for timers that double.
 func TestLaterSegmentsRepairEarlierOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, a, b := two(t, simnet.Config{Seed: 3, Link: simnet.Link{Latency: time.Millisecond, Loss: 0.3}})
@@ -254,10 +254,10 @@ func TestLaterSegmentsRepairEarlierOnes(t *testing.T) {
 	})
 }
 
-// What was lost again and again on a bad way is sent again, once the way is good, when
-// its timer comes next, and not after losses that it would have had: one request waited
-// for half a minute on a network that had long healed.
-func TestGoodWaysLoseNothingMore(t *testing.T) {
+// Data that a bad route lost repeatedly is retransmitted when its timer next expires after
+// the route has improved. Losses drawn for the bad route must not delay it further, by up
+// to half a minute.
+func TestGoodRouteLosesNothingMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := two(t, simnet.Config{Seed: 3})
 		x, y := pair(t, a, b)
@@ -303,8 +303,8 @@ func TestDialErrors(t *testing.T) {
 	})
 }
 
-// A dial ends with its context also while its answer is under way, and where it stands still
-// with its machine, as that goes on.
+// A dial ends with its context while its response is in transit. On a frozen machine it
+// ends when the machine continues.
 func TestDialEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := two(t, simnet.Config{Link: simnet.Link{Latency: time.Second}})
@@ -333,28 +333,28 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// mending is a context that needs the network to say whether it is over.
-type mending struct {
+// clockContext is a context whose check needs the network.
+type clockContext struct {
 	context.Context //nolint:containedctx // it is one
 	n               *simnet.Net
 }
 
-func (m mending) Err() error {
+func (m clockContext) Err() error {
 	m.n.Heal()
 	return m.Context.Err()
 }
 
-func (m mending) Done() <-chan struct{} {
+func (m clockContext) Done() <-chan struct{} {
 	m.n.Heal()
 	return m.Context.Done()
 }
 
-// A context may ask for the time of a machine that stands still, until the network's faults
-// end: nobody else waits for that.
-func TestDialAsksItsContextWithoutTheNetwork(t *testing.T) {
+// A context may read the clock of a frozen machine, which blocks until the fault ends. No
+// other caller may wait for that.
+func TestDialChecksContextWithoutLockingNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, a, b := two(t, simnet.Config{})
-		if _, err := a.Dial(mending{t.Context(), n}, b.Addr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
+		if _, err := a.Dial(clockContext{t.Context(), n}, b.Addr(80)); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("Dial = %v, want that nobody listens", err)
 		}
 	})

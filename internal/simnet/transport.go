@@ -8,8 +8,7 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// Transport is a memberlist transport on one port of a host, for packets and
-// streams alike.
+// Transport is a memberlist transport on one port of a host, for packets and streams.
 type Transport struct {
 	h       *Host
 	port    uint16
@@ -24,8 +23,7 @@ type Transport struct {
 
 var _ memberlist.NodeAwareTransport = (*Transport)(nil)
 
-// Transport opens the port, which 0 does not choose. It ends with its Shutdown
-// or the host.
+// Transport opens the port, which must not be 0. It ends with Shutdown or with the host.
 func (h *Host) Transport(port int) (*Transport, error) {
 	h.n.mu.Lock()
 	defer h.n.mu.Unlock()
@@ -41,7 +39,7 @@ func (h *Host) Transport(port int) (*Transport, error) {
 	return t, nil
 }
 
-// accept runs until the listener closes, by Shutdown or a crash.
+// accept runs until the listener closes, because of Shutdown or a crash.
 func (t *Transport) accept() {
 	for {
 		c, err := t.ln.Accept()
@@ -57,7 +55,7 @@ func (t *Transport) accept() {
 	}
 }
 
-// FinalAdvertiseAddr returns the host's address and the port.
+// FinalAdvertiseAddr returns the address of the host and the port.
 func (t *Transport) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
 	return t.h.m.ip.AsSlice(), int(t.port), nil
 }
@@ -73,7 +71,7 @@ func (t *Transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, e
 	return t.WriteTo(b, a.Addr)
 }
 
-// PacketCh returns where packets arrive.
+// PacketCh returns the channel of received packets.
 func (t *Transport) PacketCh() <-chan *memberlist.Packet { return t.sock.ch }
 
 // DialTimeout opens a stream.
@@ -86,10 +84,10 @@ func (t *Transport) DialAddressTimeout(a memberlist.Address, d time.Duration) (n
 	return t.DialTimeout(a.Addr, d)
 }
 
-// StreamCh returns where accepted streams arrive.
+// StreamCh returns the channel of accepted streams.
 func (t *Transport) StreamCh() <-chan net.Conn { return t.streams }
 
-// Shutdown closes the port and returns when its goroutine has ended.
+// Shutdown closes the port and returns after its goroutine has ended.
 func (t *Transport) Shutdown() error {
 	t.once.Do(func() {
 		close(t.done)
