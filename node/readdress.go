@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// claimEvery is how often at most one claim of a node's address is checked.
+	// claimEvery is how often at most a claim of a node's address is checked, accepted or not.
 	claimEvery = 500 * time.Millisecond
 	// claimLimit bounds one check: a process that starts takes a moment to answer.
 	claimLimit = 3 * time.Second
@@ -33,8 +33,9 @@ type readdressing struct {
 // claimed is the newest claim of one node.
 type claimed struct {
 	verdict.Moved
-	at      time.Time
-	running bool
+	at       time.Time
+	running  bool
+	accepted bool
 }
 
 // begin reports whether the claim is to be checked now.
@@ -52,16 +53,15 @@ func (r *readdressing) begin(c gossip.Claim) bool {
 	return true
 }
 
-// end notes what became of the check; nil: the address is the node's.
+// end takes the result of the check; nil means that the address is the node's.
 func (r *readdressing) end(node string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil {
-		delete(r.all, node)
-		return
-	}
 	c := r.all[node]
-	c.running, c.at, c.Why = false, time.Now(), brief(err.Error())
+	c.running, c.at, c.accepted = false, time.Now(), err == nil
+	if err != nil {
+		c.Why = brief(err.Error())
+	}
 }
 
 // list returns the claims that are not accepted, ordered by node.
@@ -73,7 +73,9 @@ func (r *readdressing) list() (all []verdict.Moved) {
 			delete(r.all, node)
 			continue
 		}
-		all = append(all, c.Moved)
+		if !c.accepted {
+			all = append(all, c.Moved)
+		}
 	}
 	slices.SortFunc(all, func(a, b verdict.Moved) int { return cmp.Compare(a.Node, b.Node) })
 	return all

@@ -4,6 +4,11 @@ import (
 	"maps"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/node"
+	"shardway/node/gossip"
 )
 
 // moves starts a killed node again on another machine, with its disk.
@@ -45,6 +50,33 @@ func TestKilledNodeIsMetAtAnotherAddress(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Gossip that holds a node dead keeps its address for 5 s more. Meanwhile its claims are checked
+// now and then, not in a loop.
+func TestClaimsOfAFailedNodeAreCheckedNowAndThen(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		log := &lines{}
+		w.tune = func(o *node.Options) { o.Log = zerolog.New(log) }
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		p := w.all["b"]
+		p.kill()
+		w.during(func() { time.Sleep(gossip.NoticesWithin + 500*time.Millisecond) })
+		began := time.Now()
+		p.moves()
+		w.untilSettled("a", "b", "c")
+		took := time.Since(began)
+		checks := log.count("claim of another address refused") + log.count("node has another address")
+		if most := 2 * (1 + int(took/(500*time.Millisecond))); checks > most {
+			w.t.Errorf("%d checks of claims in %v, want at most %d", checks, took, most)
+		}
+		w.t.Logf("it serves after %v, with %d checks", took, checks)
+	})
 }
 
 // Whoever announces a node's name and disk at another address redirects nothing: neither while

@@ -79,15 +79,24 @@ func (c *claims) hear(m *serf.Member) {
 // Claims returns where announcements of known members at other addresses arrive.
 func (g *Gossip) Claims() <-chan Claim { return g.claims.c }
 
+// errHeldDead says why gossip does not take the address yet.
+var errHeldDead = errors.New("gossip: the node counts as failed, and keeps its previous address until 5 s after that")
+
 // Readdress takes a member that gossip knows elsewhere to be at another address from now on. The
 // caller must be certain that it is the same node: its former process has ended. Readdress
-// exchanges the whole state with the member there, which takes up to seconds.
+// exchanges the states with the member at that address. It returns an error if gossip has the
+// previous address after that: the caller must not try again at once.
 func (g *Gossip) Readdress(id string, to netip.AddrPort) error {
 	if err := markLeft(g.serf.Memberlist(), id); err != nil {
 		return err
 	}
 	if _, err := g.serf.Memberlist().Join([]string{id + "/" + to.String()}); err != nil {
 		return fmt.Errorf("gossip: exchange state with %s at %s: %w", id, to, err)
+	}
+	for _, m := range g.serf.Members() {
+		if m.Name == id && addrOf(m) != to {
+			return errHeldDead
+		}
 	}
 	return nil
 }
