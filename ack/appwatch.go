@@ -4,13 +4,17 @@ import "shardway/shardmap"
 
 // AppWatch finds out since when the process of a node's app has run, in terms of committed
 // maps: a shard that left the node with a later map may have an old copy in that process.
-// It goes by what checks of the app meet. It cannot see a restart between two checks that
+// It goes by what checks of the app meet. An app that has named its instance once restarts
+// only if the name changes. It cannot see a restart between two checks that
 // neither met a refused connection nor saw another instance.
 //
 // One process of a node has one AppWatch. The caller serializes the calls.
 type AppWatch struct {
 	// instance is the last one known; empty means not known.
 	instance string
+	// met means that a check of this process met the app, so it is known whether the app names
+	// its instances.
+	met bool
 	// seen means that a check of this process met instance; seenAt is the map before it.
 	seen   bool
 	seenAt shardmap.Epoch
@@ -22,6 +26,13 @@ type AppWatch struct {
 	// so it has served nothing up to the map that was applied last.
 	fresh bool
 	since shardmap.Epoch
+	// refused says what since and fresh would be if the app had restarted when connections
+	// were refused. It is for an app that names its instances, or may do so: such an app may
+	// close its port and go on, so only another name shows that it has restarted.
+	refused struct {
+		since shardmap.Epoch
+		fresh bool
+	}
 	// connections counts the calls of Connected.
 	connections uint64
 }
@@ -46,38 +57,56 @@ func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
 	if w.fresh {
 		w.since = max(w.since, committed)
 	}
+	if w.refused.fresh {
+		w.refused.since = max(w.refused.since, committed)
+	}
 	if !w.served {
 		w.first, w.served = committed, leased
 	}
 }
 
 // Refused takes a connection that was refused, of a check or of a request: no process of
-// the app listened. Its result may come after connections that began later.
+// the app listened. Its result may come after connections that began later. The caller must
+// not call it as long as a connection to the app is open, because the app then runs on.
 func (w *AppWatch) Refused(a Attempt) {
-	w.since, w.fresh = max(w.since, a.committed), w.fresh || a.connections == w.connections
+	fresh := a.connections == w.connections // the next process has had no request
+	if w.instance != "" || !w.met {
+		w.refused.since, w.refused.fresh = max(w.refused.since, a.committed), w.refused.fresh || fresh
+		return
+	}
+	w.since, w.fresh = max(w.since, a.committed), w.fresh || fresh
 }
 
 // Connected takes a connection for requests, before any byte goes through it.
 func (w *AppWatch) Connected() {
 	w.connections++
 	w.fresh = false
+	w.refused.fresh = false
 }
 
-// Checked takes a response to a check, with the instance that it names; empty means none.
+// Checked takes a response to a check, with the instance that it names; empty means that the
+// app is well and names none.
 // It returns true if instance must be stored for the next process of the node.
 func (w *AppWatch) Checked(a Attempt, instance string) (store bool) {
+	met := w.met
+	w.met = true
 	if instance == "" {
+		if !met && w.instance == "" {
+			w.since, w.fresh = max(w.since, w.refused.since), w.fresh || w.refused.fresh
+		}
 		return false
 	}
 	if store = instance != w.instance; store {
 		switch {
-		case w.instance == "": // nothing to compare with
+		case w.instance == "": // nothing to compare with: it may have closed its port only
+			w.refused.since, w.refused.fresh = 0, false
 		case w.seen && w.served:
 			w.since = max(w.since, w.seenAt)
 		default:
 			// It started after the last check of an earlier process of the node.
 			w.since, w.fresh = max(w.since, w.first), w.fresh || !w.served
 		}
+		w.since, w.fresh = max(w.since, w.refused.since), w.fresh || w.refused.fresh
 		w.instance = instance
 	}
 	w.seen, w.seenAt = true, a.committed

@@ -266,6 +266,47 @@ func TestAppWatch(t *testing.T) {
 			w.Applied(9, true)
 		}, 7},
 		{"another instance, met late", "x", func(w *AppWatch) { w.Applied(7, true); w.Applied(9, true); w.Checked(w.Begin(9), "y") }, 7},
+		{"refused, and the same instance after it", "", func(w *AppWatch) {
+			w.Applied(7, true)
+			w.Checked(w.Begin(8), "x")
+			w.Refused(w.Begin(9))
+			w.Applied(10, true)
+			w.Checked(w.Begin(10), "x")
+			w.Checked(w.Begin(12), "y")
+		}, 10},
+		{"refused, and another instance after it", "", func(w *AppWatch) {
+			w.Applied(7, true)
+			w.Checked(w.Begin(8), "x")
+			w.Refused(w.Begin(9))
+			w.Applied(11, true)
+			w.Checked(w.Begin(11), "y")
+			w.Applied(12, true)
+			w.Connected()
+			w.Applied(14, true)
+		}, 12},
+		{"refused, and another instance that has had requests", "", func(w *AppWatch) {
+			w.Applied(7, true)
+			w.Checked(w.Begin(8), "x")
+			w.Refused(w.Begin(9))
+			w.Connected()
+			w.Applied(11, true)
+			w.Checked(w.Begin(11), "y")
+			w.Applied(12, true)
+		}, 9},
+		{"refused during a check that met the app before", "", func(w *AppWatch) {
+			w.Applied(7, true)
+			w.Checked(w.Begin(8), "x")
+			a := w.Begin(8)
+			w.Refused(w.Begin(9))
+			w.Checked(a, "x")
+			w.Checked(w.Begin(9), "y")
+		}, 9},
+		{"refused by an app that an earlier process of the node knew", "x", func(w *AppWatch) {
+			w.Refused(w.Begin(0))
+			w.Applied(7, true)
+			w.Checked(w.Begin(7), "x")
+			w.Applied(9, true)
+		}, 0},
 		{"no name for a while", "x", func(w *AppWatch) {
 			w.Applied(7, true)
 			w.Checked(w.Begin(8), "x")
@@ -276,12 +317,30 @@ func TestAppWatch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			w := NewAppWatch(tt.known)
+			if tt.known == "" {
+				w.Checked(w.Begin(0), "")
+			}
 			if tt.do(w); w.Since() != tt.want {
 				t.Errorf("Since() = %d, want %d", w.Since(), tt.want)
 			}
 		})
 	}
-	w := NewAppWatch("x")
+	w := NewAppWatch("")
+	w.Refused(w.Begin(0))
+	w.Applied(5, false)
+	if w.Since() != 0 {
+		t.Error("a refused connection counts before it is known whether the app has a name")
+	}
+	if w.Checked(w.Begin(5), ""); w.Since() != 5 {
+		t.Errorf("Since() = %d for an app without a name that was refused, want 5", w.Since())
+	}
+	w = NewAppWatch("")
+	w.Refused(w.Begin(0))
+	w.Applied(5, false)
+	if w.Checked(w.Begin(5), "x"); w.Since() != 0 {
+		t.Errorf("Since() = %d for an app with a name that nobody knew before, want 0", w.Since())
+	}
+	w = NewAppWatch("x")
 	if w.Checked(w.Begin(1), "x") || !w.Checked(w.Begin(1), "y") || w.Checked(w.Begin(1), "y") || w.Checked(w.Begin(1), "") {
 		t.Error("Checked does not report just a new instance to be stored")
 	}

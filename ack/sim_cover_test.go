@@ -239,6 +239,7 @@ func (c *coverage) counters() []counter {
 		{"excused: cached by an app process that no check met", &c.excusedReturns, true},
 		{"reports of apps in the log", &c.appReports, false},
 		{"apps that cache restarted", &c.cacheRestarts, false},
+		{"apps that cache closed their ports", &c.closedPorts, false},
 		{split, &c.splits, true},
 		{"voters asked whether they miss their leader", &c.doubts, false},
 		{"candidates because it is missed", &c.doubted, false},

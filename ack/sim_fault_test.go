@@ -60,7 +60,7 @@ func kinds(list string) []weighted {
 		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace, "restart-wipe": faultRestartWipe,
 		"sick-most": faultSickMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
-		"leader-hangs": faultLeaderHangs, "doze": faultDoze, "cache-restart": faultCacheRestart,
+		"leader-hangs": faultLeaderHangs, "doze": faultDoze, "cache-restart": faultCacheRestart, "app-port": faultAppPort,
 	}
 	var out []weighted
 	for item := range strings.SplitSeq(list, ", ") {

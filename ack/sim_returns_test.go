@@ -37,7 +37,7 @@ type returnChecks struct {
 
 // returnsCoverage counts what schedules with such apps went through.
 type returnsCoverage struct {
-	departures, staleReturns, appReports, cacheRestarts, excusedReturns int
+	departures, staleReturns, appReports, cacheRestarts, closedPorts, excusedReturns int
 }
 
 // giveCaches gives each host an app that caches.
@@ -248,6 +248,27 @@ func faultCacheRestart(w *world) bool {
 	return true
 }
 
+// faultAppPort has the app of a node close its port and go on: a request that comes by no
+// open connection is refused. Only an app that names itself may do so, and only after a check
+// has met it: what nobody has seen, nobody can compare.
+func faultAppPort(w *world) bool {
+	h := w.somebody(func(h *host) bool {
+		return h.cache != nil && !h.gateway && h.cache.named && h.cache.met == h.cache.process && h.cache.downUntil < w.now
+	})
+	if h == nil {
+		return false
+	}
+	d := w.lasting() / 2
+	w.logf("the app of %s closes its port for %v", h.id, d.Round(time.Millisecond))
+	w.cover.closedPorts++
+	h.cache.downUntil = w.now + d
+	if d > 100*time.Millisecond && w.pick(2) == 0 {
+		h.unhealthy = true
+		w.undo(d+w.span(0, 100*time.Millisecond), func() { h.unhealthy = false })
+	}
+	return true
+}
+
 // mistakesOfReturns are those by which a shard comes back to an app with an old copy of it.
 func mistakesOfReturns() []mistake {
 	caches := func(list string) *simMix {
@@ -285,11 +306,15 @@ func mistakesOfReturns() []mistake {
 		},
 		{
 			name: "returns: an app that has had requests still counts as fresh", mix: restarts, caught: "returns",
-			edits: in("ack.AppWatch.Connected", "	w.connections++\n	w.fresh = false\n", "	w.connections++\n	w.fresh = w.fresh && PLANTED\n"),
+			edits: in("ack.AppWatch.Connected", "	w.fresh = false\n", "	w.fresh = w.fresh && PLANTED\n"),
 		},
 		{
 			name: "returns: a refused connection counts after later ones", mix: restarts, caught: "returns",
-			edits: in("ack.AppWatch.Refused", "w.fresh || a.connections == w.connections", "w.fresh || PLANTED || a.connections == w.connections"),
+			edits: in("ack.AppWatch.Refused", "	fresh := a.connections == w.connections", "	fresh := PLANTED || a.connections == w.connections"),
+		},
+		{
+			name: "returns: an app that names itself has restarted if it refuses connections", mix: caches("app-port 8, leave 4, sick 4, policy 4, kill 2"), caught: "returns",
+			edits: in("ack.AppWatch.Refused", "	if w.instance != \"\" {\n", "	if w.instance != \"\" && !PLANTED {\n"),
 		},
 		{
 			name: "returns: another instance counts from the check that sees it", mix: restarts, caught: "returns",
@@ -322,6 +347,7 @@ func pointsOfReturns() []point {
 		},
 		planted("the map is read before the check", "returns: the map is read after the check"),
 		planted("what a refused connection shows ends with the requests that came after it began", "returns: a refused connection counts after later ones"),
+		planted("an app that names itself and refuses connections may run on", "returns: an app that names itself has restarted if it refuses connections"),
 		planted("another instance started after the last check that saw the one before", "returns: another instance counts from the check that sees it"),
 		planted("a new process of the node does not take the app for a new one", "returns: a new process of the node takes its app for a new one"),
 		planted("an app that was refused counts as started later as long as it has had no request", "returns: an app that has had requests still counts as fresh"),

@@ -120,7 +120,7 @@ func mixes() []*simMix {
 		},
 		{
 			name: "caches", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{4, 16}, gaps: long, stuck: 100, lateSubmit: 60, astray: 10, caches: 100,
-			kinds: kinds("cache-restart 12, leave 6, sick 6, policy 8, kill 6, restart 5, restart-elect 2, restart-join 3, join 4, isolate 4, one-way 2, depose 3, elect 3, hold 3, deaf 2, compact 4, pause 3, weight 3, remove 2, wipe 2, noise 2, stall 2"),
+			kinds: kinds("cache-restart 12, app-port 4, leave 6, sick 6, policy 8, kill 6, restart 5, restart-elect 2, restart-join 3, join 4, isolate 4, one-way 2, depose 3, elect 3, hold 3, deaf 2, compact 4, pause 3, weight 3, remove 2, wipe 2, noise 2, stall 2"),
 		},
 		{
 			name: "in-place", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 6}, gaps: [2]time.Duration{0, 300 * time.Millisecond}, quiet: true,

@@ -77,6 +77,45 @@ func TestShardsReturnToAnAppThatRestarted(t *testing.T) {
 	}
 }
 
+// TestShardsDoNotReturnToAnAppThatOnlyClosedItsPort drains a node whose app closes its port and
+// opens it again, and lives on with what it has cached. An app that names its process may close
+// its connections, too.
+func TestShardsDoNotReturnToAnAppThatOnlyClosedItsPort(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	for _, named := range []bool{false, true} {
+		t.Run(fmt.Sprintf("named %v", named), func(t *testing.T) {
+			t.Parallel()
+			flags := []string{"-cache", t.TempDir()}
+			if named {
+				flags = append(flags, "-instance")
+			}
+			c := cluster.Start(t, cluster.Options{
+				Binaries: binaries(t), Nodes: 3, Shards: shards, AppFlags: flags,
+				Flags: []string{"--returns", "after-restart", "--health", "/health", "--health-interval", "100ms"},
+			})
+			n := c.Follower(t)
+			before := c.AwaitServing(t)
+			w := startCounting(t, c)
+			w.round(t)
+			drainNode(t, c, n)
+			w.round(t)
+			n.App.ClosePort(t, 3*time.Second, named)
+			n.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return s.Member(n.ID).App == "unhealthy" })
+			n.Await(t, "its app is healthy", func(s cluster.Status) bool { return s.Member(n.ID).App != "unhealthy" })
+			after := uncordon(t, c, n)
+			w.round(t)
+			for s := range before.Shards {
+				if before.Owner(s) == n.ID && after.Owner(s) == n.ID {
+					t.Errorf("shard %d returned to node %s, whose app has not restarted", s, n.ID)
+				}
+			}
+			if got := w.end(); got.lost > 0 {
+				t.Errorf("%d of %d acknowledged writes lost", got.lost, got.acknowledged)
+			}
+		})
+	}
+}
+
 func drainNode(t *testing.T, c *cluster.Cluster, n *cluster.Node) {
 	t.Helper()
 	other := c.Others(n)[0]

@@ -152,6 +152,9 @@ func New(o Options) (*Node, error) {
 		n.metrics.phases.WithLabelValues(phase).Observe(d.Seconds())
 	}}
 	n.proxy = proxy.New(n.proxyOptions())
+	if n.appWatch != nil {
+		n.appWatch.connected, n.appWatch.renew = n.proxy.UpstreamConnected, n.proxy.RenewUpstream
+	}
 	n.fsm.policed = n.requarantine
 	n.poison.log = n.log
 	n.suspects = newSuspects(n.port, o.Clock, n.refused)
@@ -175,6 +178,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		p.NotYet = func(s shardmap.Shard) string { return n.agent.failing.why(s) }
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }
 	}
+	p.KeepUpstream = n.appWatch != nil
 	p.Outlived, p.TakesNew, p.HoldShard = n.router.outlived, n.takesNew, n.holdShard
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {

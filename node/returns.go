@@ -17,6 +17,10 @@ type appWatch struct {
 	newest func() *ack.State
 	stored *persisted[string] // the instance, for the next process of the node
 	log    zerolog.Logger
+	// connected reports whether the app has a connection open, so that it has not ended. renew
+	// closes the idle connections. Both are the proxy's.
+	connected func() bool
+	renew     func()
 	// inProcess means that the app is in this process, and is not connected to.
 	inProcess bool
 
@@ -37,7 +41,9 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	w := &appWatch{newest: newest, stored: newPersisted("app instance", instance, o.Dir.KeepAppInstance, o.Log), log: o.Log, watch: ack.NewAppWatch(instance)}
 	if o.CheckApp == nil {
 		w.inProcess = true
+		w.watch = ack.NewAppWatch("")
 		w.watch.Refused(w.watch.Begin(0)) // it starts with this process
+		w.watch.Checked(w.watch.Begin(0), "")
 	}
 	return w
 }
@@ -52,16 +58,33 @@ func (w *appWatch) begin() ack.Attempt {
 // checked takes the result of a check. instance is what the app's response named, empty
 // without a response or a name.
 func (w *appWatch) checked(a ack.Attempt, instance string, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	if refuses(err) {
-		w.watch.Refused(a)
+		w.refused(a)
 		return
 	}
-	if w.watch.Checked(a, instance) {
-		w.stored.set(instance)
-		w.log.Info().Str("instance", instance).Msg("app instance")
+	if err != nil && instance == "" {
+		return
 	}
+	w.mu.Lock()
+	restarted := w.watch.Checked(a, instance)
+	w.mu.Unlock()
+	if !restarted {
+		return
+	}
+	w.stored.set(instance)
+	w.log.Info().Str("instance", instance).Msg("app instance")
+	w.renew() // the process before may still answer requests on connections that it has
+}
+
+// refused takes a refused connection. An app that has closed its port, and not its connections,
+// runs on: it has not restarted.
+func (w *appWatch) refused(a ack.Attempt) {
+	if w.connected() {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.watch.Refused(a)
 }
 
 // report adds what the node reports of its app.
@@ -102,13 +125,13 @@ func (w *appWatch) seen(dial func(context.Context) (net.Conn, error)) func(conte
 
 // dialed takes the result of a connection for requests, before any byte goes through it.
 func (w *appWatch) dialed(a ack.Attempt, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	switch {
 	case err == nil:
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		w.watch.Connected()
 	case refuses(err):
-		w.watch.Refused(a)
+		w.refused(a)
 	}
 }
 

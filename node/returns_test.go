@@ -115,9 +115,10 @@ func TestDrainedShardsDoNotReturnToTheApp(t *testing.T) {
 func TestDrainedShardsReturnToAnAppThatRestarted(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]func(w *world, c *cachingApps, id string){
-		"its port refused": func(w *world, c *cachingApps, id string) {
+		"its port refused": func(_ *world, c *cachingApps, id string) {
 			c.down.set(id, true)
 			time.Sleep(time.Second)
+			c.instance.set(id, id+" 2")
 			c.down.set(id, false)
 		},
 		"its instance changed": func(w *world, c *cachingApps, id string) { c.instance.set(id, id+" 2") },
@@ -140,6 +141,23 @@ func TestDrainedShardsReturnToAnAppThatRestarted(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An app that names its process has not restarted if the name is the same: it has closed its
+// port for a while.
+func TestDrainedShardsDoNotReturnToAnAppThatClosedItsPort(t *testing.T) {
+	inCachingWorld(t, func(w *world, c *cachingApps, victim *process) {
+		was := w.owned(victim.name)
+		w.drainedAndBack(victim.name, func() {
+			c.down.set(victim.name, true)
+			time.Sleep(5 * time.Second)
+			c.down.set(victim.name, false)
+			time.Sleep(5 * time.Second)
+		})
+		if n := both(was, w.owned(victim.name)); n != 0 {
+			t.Errorf("%d shards went back to the app that had them", n)
+		}
+	})
 }
 
 // A node that was stopped, or killed, comes back to the app that ran on. The data directory
@@ -189,6 +207,7 @@ func TestShardsDoNotReturnToAnAppThatHung(t *testing.T) {
 		was = w.owned(victim.name)
 		c.down.set(victim.name, true)
 		w.until("its shards are elsewhere again", func() bool { return w.committed().Count(id) == 0 })
+		c.instance.set(victim.name, "after the crash")
 		c.down.set(victim.name, false)
 		w.until("it owns shards after its crash", func() bool { return w.committed().Count(id) == shards/3 })
 		if n := both(was, w.owned(victim.name)); n != len(was) {

@@ -33,6 +33,9 @@ type Options struct {
 	// DialUpstream opens a connection to the app; see DialURL. Nil is a gateway:
 	// it serves no shard itself.
 	DialUpstream func(ctx context.Context) (net.Conn, error)
+	// KeepUpstream keeps one idle connection to the app until the app closes it, so that
+	// UpstreamConnected tells an app that has only closed its port from one that has ended.
+	KeepUpstream bool
 	// Handler is an app in this process, in the place of DialUpstream. What bounds
 	// connections to the app bounds requests that it runs at once.
 	Handler fasthttp.RequestHandler

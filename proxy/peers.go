@@ -54,5 +54,5 @@ func (p *peers) renew() {
 	})
 }
 
-func (p *peers) reap(age time.Duration) { p.each(func(pool *pool) { pool.reap(age) }) }
+func (p *peers) reap(age time.Duration) { p.each(func(pool *pool) { pool.reap(age, false) }) }
 func (p *peers) closeIdle()             { p.each((*pool).closeIdle) }

@@ -44,6 +44,7 @@ type pool struct {
 		idle    []*link  // used last is last
 		lanes   []*link  // the same of lanes
 		open    int      // idle, in use and being dialed
+		streams int      // open in addition, see link.stream
 		dialing int      // of them, being dialed
 		laning  int      // of these, for sockets that take a lane
 		flying  int      // of them, that sockets ask with for their next legs
@@ -243,6 +244,7 @@ func (p *pool) free(l *link) {
 	defer p.mu.Unlock()
 	if l.stream {
 		p.streams.open.Add(-1)
+		p.mu.streams--
 		return
 	}
 	p.mu.open--
@@ -250,10 +252,27 @@ func (p *pool) free(l *link) {
 	p.want()
 }
 
-// reap closes connections that have been idle for longer than age.
-func (p *pool) reap(age time.Duration) {
+// reap closes connections that have been idle for longer than age. With keepOne the newest
+// idle connection stays.
+func (p *pool) reap(age time.Duration, keepOne bool) {
 	oldest := p.clock.now() - age
-	p.dropIdle(func(l *link) bool { return l.since < oldest })
+	p.mu.Lock()
+	var newest *link
+	if n := len(p.mu.idle); keepOne && n > 0 {
+		newest = p.mu.idle[n-1]
+	}
+	old := p.takeIdle(func(l *link) bool { return l.since < oldest && l != newest })
+	p.mu.Unlock()
+	p.dropAll(old)
+}
+
+// connected reports whether a connection is open that the other end has not closed. It closes
+// the idle ones that the other end has closed.
+func (p *pool) connected() bool {
+	p.dropIdle(func(l *link) bool { return !l.Alive() })
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.open-p.mu.dialing+p.mu.streams > 0
 }
 
 // dropIdle closes the idle connections and lanes that are to be.

@@ -283,6 +283,18 @@ func (s *Server) Abandon(match func(s shardmap.Shard, node string) bool) int {
 	return n
 }
 
+// UpstreamConnected reports whether a connection to the app is open that the app has not
+// closed: one that carries a request, or an idle one. An app that has ended has none.
+func (s *Server) UpstreamConnected() bool { return s.upstream != nil && s.upstream.connected() }
+
+// RenewUpstream closes the idle connections to the app. Those in use go on, and carry no other
+// request.
+func (s *Server) RenewUpstream() {
+	if s.upstream != nil {
+		s.upstream.renew()
+	}
+}
+
 // RenewPeers lets the connections to other nodes go as they come free, so that
 // requests go over new ones: this node, or whom it believes, has changed.
 func (s *Server) RenewPeers() { s.peers.renew() }

@@ -207,6 +207,7 @@ func (p *pool) detach(l *link, still func() bool) bool {
 		return false
 	}
 	l.stream = true
+	p.mu.streams++
 	p.mu.open--
 	p.vacate(l)
 	p.want()

@@ -68,7 +68,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	}
 	s.load.look(time.Now())
 	if s.upstream != nil {
-		s.upstream.reap(linkAge)
+		s.upstream.reap(linkAge, s.o.KeepUpstream)
 	}
 	s.peers.reap(linkAge)
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"shardway/e2e/history"
 	"shardway/e2e/store"
@@ -25,6 +26,10 @@ type app struct {
 	state *state
 	// cache is nil without --cache.
 	cache *cache
+	// instance names this process to health checks, empty without --instance.
+	instance string
+	// port is where it serves; nil before that.
+	port *port
 
 	mu     sync.Mutex
 	runs   []history.Run
@@ -69,6 +74,9 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		sick := a.sick
 		a.mu.Unlock()
+		if a.instance != "" {
+			w.Header().Set("Shardway-App-Instance", a.instance)
+		}
 		if sick {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
@@ -77,6 +85,14 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if a.cache != nil {
 			a.cache.forget()
 		}
+		reply(w, a.name)
+	case "/close-port":
+		d, err := time.ParseDuration(q.Get("for"))
+		if err != nil || a.port == nil {
+			http.Error(w, "close-port: for must be a duration", http.StatusBadRequest)
+			return
+		}
+		a.port.closeFor(d, q.Get("all") == "true")
 		reply(w, a.name)
 	case "/records":
 		a.mu.Lock()

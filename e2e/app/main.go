@@ -43,6 +43,10 @@
 // when it is first asked for the key, caches, and writes there with each POST. There are no
 // hooks, and App-Count is what it says. POST /forget drops what is cached.
 //
+// POST /close-port?for=2s closes the port for that long, and with all=true the connections, too;
+// the process goes on with what it has cached. With --instance the responses to /health name
+// the process.
+//
 // Requests without a Shardway-Shard header do not come through a node: they
 // control the app. GET /records lists the runs, GET /executions?id=… counts
 // those of one request, POST /release?name=… frees what hangs under that name,
@@ -84,6 +88,7 @@ func run() error {
 	stateDir := flag.String("state", "", "directory that all apps share for what they keep of their shards; without it there are no hooks")
 	through := flag.Bool("through", false, "with --state, write at each change")
 	cacheDir := flag.String("cache", "", "directory that all apps share for the counters that they cache")
+	named := flag.Bool("instance", false, "name this process in the responses to /health")
 	flag.Parse()
 	file, err := os.OpenFile(*records, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -104,6 +109,9 @@ func run() error {
 	if *stateDir != "" {
 		a.state = newState(*stateDir, *through)
 	}
+	if *named {
+		a.instance = fmt.Sprintf("%d at %d", os.Getpid(), time.Now().UnixNano())
+	}
 	if *cacheDir != "" {
 		a.cache = newCache(*cacheDir)
 	}
@@ -119,14 +127,15 @@ func run() error {
 
 // serve answers at ln until ctx ends.
 func (a *app) serve(ctx context.Context, ln net.Listener) error {
-	srv := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
+	a.port = newPort(ln)
+	srv := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute, ConnState: a.port.track}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		<-ctx.Done()
 		_ = srv.Close()
 	}()
-	if err := srv.Serve(ln); err != http.ErrServerClosed {
+	if err := srv.Serve(a.port); err != http.ErrServerClosed {
 		return fmt.Errorf("app: %w", err)
 	}
 	<-done

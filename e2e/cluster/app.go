@@ -132,6 +132,15 @@ func (a *App) Forget(tb testing.TB) {
 	}
 }
 
+// ClosePort has the app refuse connections for d, while its process goes on, and with all it
+// also closes the connections that it has.
+func (a *App) ClosePort(tb testing.TB, d time.Duration, all bool) {
+	tb.Helper()
+	if err := a.control(tb.Context(), fmt.Sprintf("/close-port?for=%v&all=%t", d, all), nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // Executions counts the runs of one request in this app.
 func (a *App) Executions(tb testing.TB, id string) int {
 	tb.Helper()
