@@ -26,6 +26,7 @@ type Location struct {
 	Owner    string `json:"owner"`    // empty when orphaned
 	Endpoint string `json:"endpoint"` // of the owner, for app traffic
 	Epoch    uint64 `json:"epoch"`    // of the committed map
-	// Unserved is as in Shard.
-	Unserved string `json:"unserved,omitempty"`
+	// Unserved and StaleReturn are as in Shard.
+	Unserved    string `json:"unserved,omitempty"`
+	StaleReturn bool   `json:"stale_return,omitempty"`
 }

@@ -97,6 +97,9 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	l.Unserved = s.cluster.Idle(l.Owner)
+	if all := s.cluster.Shards().Shards; int(l.Shard) < len(all) && all[l.Shard].Owner == l.Owner {
+		l.StaleReturn = all[l.Shard].StaleReturn
+	}
 	return writeJSON(w, l)
 }
 

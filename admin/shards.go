@@ -31,6 +31,9 @@ type Shard struct {
 	// Unserved says why its owner does not serve, as far as the node knows; left out: it
 	// does.
 	Unserved string `json:"unserved,omitempty"`
+	// StaleReturn means that the shard has returned to the app of its owner, which has not
+	// restarted since it had the shard before.
+	StaleReturn bool `json:"stale_return,omitempty"`
 }
 
 // Move is a change of a shard's owner.

@@ -240,6 +240,15 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 			t.Errorf("%d shards returned to the app of a, want the half that it had before", stale)
 		}
 		for _, p := range w.running() {
+			marked := 0
+			for _, sh := range p.node.Shards().Shards {
+				if sh.StaleReturn {
+					marked++
+				}
+			}
+			if marked != stale {
+				t.Errorf("node %s marks %d shards, want %d", p.name, marked, stale)
+			}
 			w.untilSays(p, "stale-return: 48 shards returned to the app of node a, which had them before and has not restarted", "shardway app-restarted a")
 		}
 		force(admin.Uncordon, "b")

@@ -361,6 +361,7 @@ func (n *Node) Shards() admin.ShardList {
 		}
 		_, _, out.Shards[i].Released = s.Released(sh)
 		out.Shards[i].Unserved = idle(out.Shards[i].Owner)
+		out.Shards[i].StaleReturn = s.Barred(c.Owner(sh), sh)
 		switch {
 		case s.Open() && s.Last().Owner(sh) != c.Owner(sh):
 			out.Shards[i].State, out.Shards[i].To = admin.ShardMoving, string(s.Last().Owner(sh))

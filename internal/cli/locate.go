@@ -27,9 +27,16 @@ func (c *locateCommand) Run(ctx context.Context, s *session) error {
 	}
 	t := newTable(s.out, "KEY", "SHARD", "OWNER", "ENDPOINT", "EPOCH")
 	t.row(at.Key, at.Shard, at.Owner, at.Endpoint, at.Epoch)
-	if err = t.flush(); err != nil || at.Unserved == "" {
+	if err = t.flush(); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(s.out, "\nnot served: %s\n", strings.Map(printable, at.Unserved))
+	if at.Unserved != "" {
+		if _, err = fmt.Fprintf(s.out, "\nnot served: %s\n", strings.Map(printable, at.Unserved)); err != nil {
+			return err
+		}
+	}
+	if at.StaleReturn {
+		_, err = fmt.Fprintf(s.out, "\n%s\n", staleReturn(at.Owner))
+	}
 	return err
 }

@@ -72,6 +72,11 @@ func (c *shardsCommand) history(ctx context.Context, s *session, client *admin.C
 			return err
 		}
 	}
+	if h.StaleReturn {
+		if _, err = fmt.Fprintln(s.out, staleReturn(h.Owner)); err != nil {
+			return err
+		}
+	}
 	if len(h.Moves) == 0 {
 		_, err = fmt.Fprintln(s.out, "the node remembers no move of it")
 		return err
@@ -93,13 +98,23 @@ type group struct {
 	epoch                      uint64
 }
 
-// stateOf is a shard's state as a table has it: one whose owner does not serve is not
-// shown as owned.
+// stateOf is a shard's state as a table has it: one whose owner does not serve, or serves with
+// an app that may have an old copy, is not shown as owned.
 func stateOf(s admin.Shard) string {
-	if s.State == admin.ShardOwned && s.Unserved != "" {
+	switch {
+	case s.State != admin.ShardOwned:
+		return s.State
+	case s.Unserved != "":
 		return "unserved"
+	case s.StaleReturn:
+		return "stale-return"
 	}
 	return s.State
+}
+
+// staleReturn says what the state stale-return of a shard means.
+func staleReturn(owner string) string {
+	return fmt.Sprintf("stale-return: the app of node %s had the shard before and has not restarted: restart that app, or run: shardway app-restarted %s", owner, owner)
 }
 
 func writeShards(w io.Writer, shards []admin.Shard) error {
@@ -124,6 +139,14 @@ func writeShards(w io.Writer, shards []admin.Shard) error {
 		said[line] = true
 		if _, err := fmt.Fprintln(w, line); err != nil {
 			return err
+		}
+	}
+	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
+		if line := staleReturn(g.owner); g.state == "stale-return" && !said[line] {
+			said[line] = true
+			if _, err := fmt.Fprintln(w, line); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
