@@ -6,13 +6,16 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"shardway/e2e/cluster"
 	"shardway/e2e/load"
+	"shardway/verdict"
 )
 
 // TestAppsThatCacheLoseNoWrites drains and uncordons each node and restarts each node, while
@@ -113,6 +116,62 @@ func TestShardsDoNotReturnToAnAppThatOnlyClosedItsPort(t *testing.T) {
 				t.Errorf("%d of %d acknowledged writes lost", got.lost, got.acknowledged)
 			}
 		})
+	}
+}
+
+// TestStaleReturnIsReportedUntilTheAppHasRestarted drains one of two nodes after the other, whose
+// apps cache: what comes back to the first has no other place to go.
+func TestStaleReturnIsReportedUntilTheAppHasRestarted(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	c := cluster.Start(t, cluster.Options{
+		Binaries: binaries(t), Nodes: 2, Shards: shards, AppFlags: []string{"-cache", t.TempDir()},
+		Flags: []string{"--returns", "after-restart", "--health", "/health", "--health-interval", "100ms"},
+	})
+	a, b := c.Nodes()[0], c.Nodes()[1]
+	before := c.AwaitServing(t)
+	force := func(verb string, n *cluster.Node) {
+		b.Do(t, verb, map[string][]string{"node": {n.ID}, "force": {"true"}})
+	}
+	owns := func(n *cluster.Node, want int) {
+		t.Helper()
+		cluster.Await(t, fmt.Sprintf("%s owns %d shards", n.ID, want), func() error {
+			m, err := b.Map(t.Context())
+			if got := m.Counts()[n.ID]; err == nil && got != want {
+				err = fmt.Errorf("%d", got)
+			}
+			return err
+		})
+	}
+	first := before.Counts()[a.ID]
+	force("drain", a)
+	owns(b, shards)
+	b.Do(t, "uncordon", map[string][]string{"node": {a.ID}})
+	owns(a, shards-first)
+	force("drain", b)
+	owns(a, shards)
+	reported := func(s cluster.Status) bool {
+		return slices.ContainsFunc(s.Findings, func(f verdict.Finding) bool {
+			return f.Code == verdict.StaleReturn && strings.Contains(f.Text, "app of node "+a.ID)
+		})
+	}
+	key := before.Keys(a.ID, 1)[0]
+	for _, n := range c.Nodes() {
+		n.Await(t, "it reports the stale return", reported)
+		for _, command := range [][]string{{"shards"}, {"locate", key}} {
+			out, code := shardway(t, append(command, "--admin", n.Admin)...)
+			if code != 0 || !strings.Contains(out, "stale-return") || !strings.Contains(out, "shardway app-restarted "+a.ID) {
+				t.Errorf("%v at %s: exit %d, want the stale return and its remedy:\n%s", command, n.ID, code, out)
+			}
+		}
+	}
+	if out, code := shardway(t, "app-restarted", a.ID, "--admin", b.Admin); code != 0 {
+		t.Fatalf("app-restarted: exit %d, %s", code, out)
+	}
+	for _, n := range c.Nodes() {
+		n.Await(t, "it reports the stale return no more", func(s cluster.Status) bool { return !reported(s) })
+		if out, _ := shardway(t, "locate", key, "--admin", n.Admin); strings.Contains(out, "stale-return") {
+			t.Errorf("locate at %s still says:\n%s", n.ID, out)
+		}
 	}
 }
 
