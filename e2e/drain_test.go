@@ -24,6 +24,7 @@ func TestDrainUnderLoadFailsNothing(t *testing.T) {
 		others := c.Others(n)
 		before := c.AwaitServing(t)
 		l.Flow(t, 100)
+		returned := n.Drains()
 		if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", others[0].Admin); code != 0 || !strings.Contains(out, "owns nothing") {
 			t.Fatalf("drain %s: exit %d, %s", n.ID, code, out)
 		}
@@ -40,6 +41,7 @@ func TestDrainUnderLoadFailsNothing(t *testing.T) {
 			t.Fatalf("uncordon %s: exit %d, %s", n.ID, code, out)
 		}
 		wantMoves(t, c, without, c.AwaitServing(t))
+		returned()
 	}
 	l.Flow(t, 100)
 	l.Finish(t)
@@ -69,6 +71,7 @@ func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
 	before := c.AwaitServing(t)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.Flow(t, 100)
+	first.Drains()
 	if out, code := shardway(t, "drain", "--self", "--wait", "--data", first.Data); code != 0 || !strings.Contains(out, "node "+first.ID+" owns nothing") || strings.Contains(out, "warning") {
 		t.Fatalf("drain --self of %s: exit %d, %s", first.ID, code, out)
 	}
@@ -80,6 +83,7 @@ func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
 	if out, code := shardway(t, "policy", "--admin", second.Admin); code != 0 || !strings.Contains(out, "nothing is asked") {
 		t.Errorf("policy: exit %d, %s", code, out)
 	}
+	second.Drains()
 	out, code := shardway(t, "drain", "--self", "--wait", "--deadline", "1m", "--data", second.Data)
 	if want := "1 of 3 voters are left and it takes 2 (" + first.ID + " is leaving)"; code != 0 || !strings.Contains(out, want) {
 		t.Errorf("drain --self of %s: exit %d, %s, want a warning: %s", second.ID, code, out, want)

@@ -153,9 +153,11 @@ func movedByPlan(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
 		do("unpin", strconv.Itoa(shard))
 	}
 	drained := c.Follower(t)
+	returned := drained.Drains()
 	do("drain", drained.ID, "--wait")
 	do("uncordon", drained.ID)
 	c.AwaitServing(t)
+	returned()
 	do("step-down")
 	c.AwaitServing(t)
 }
