@@ -113,6 +113,9 @@ func run() error {
 		a.instance = fmt.Sprintf("%d at %d", os.Getpid(), time.Now().UnixNano())
 	}
 	if *cacheDir != "" {
+		if err := os.MkdirAll(*cacheDir, 0o700); err != nil {
+			return fmt.Errorf("app: cache: %w", err)
+		}
 		a.cache = newCache(*cacheDir)
 	}
 	serve := func(ctx context.Context) error { return a.serve(ctx, ln) }

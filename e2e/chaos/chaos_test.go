@@ -18,12 +18,13 @@ import (
 )
 
 var (
-	length = flag.Duration("chaos.for", 75*time.Second, "how long each of the two clusters is hurt")
-	seed   = flag.Uint64("chaos.seed", 0, "seed of the schedule; 0: SHARDWAY_TEST_SEED, else a new one, which is printed")
-	only   = flag.String("chaos.faults", "", "regular expression for the faults to have")
-	fence  = flag.String("chaos.fence", "", "fence of the nodes; empty: each for a share of the time")
-	within = flag.Bool("chaos.embedded", false, "have all apps in the processes of their nodes; else for a fifth of the time")
-	nodes  = flag.Int("chaos.nodes", 0, "hurt only the cluster of three, or of five; 0: both")
+	length  = flag.Duration("chaos.for", 75*time.Second, "how long each of the two clusters is hurt")
+	seed    = flag.Uint64("chaos.seed", 0, "seed of the schedule; 0: SHARDWAY_TEST_SEED, else a new one, which is printed")
+	only    = flag.String("chaos.faults", "", "regular expression for the faults to have")
+	fence   = flag.String("chaos.fence", "", "fence of the nodes; empty: each for a share of the time")
+	within  = flag.Bool("chaos.embedded", false, "have all apps in the processes of their nodes; else for a fifth of the time")
+	caching = flag.Bool("chaos.caches", false, "have all apps cache, without hooks")
+	nodes   = flag.Int("chaos.nodes", 0, "hurt only the cluster of three, or of five; 0: both")
 )
 
 // shares are which part of its time a cluster spends under each fence, and with its
@@ -32,18 +33,29 @@ func shares() []share {
 	name := *fence
 	switch {
 	case *within:
-		return []share{{cmp.Or(name, "lease"), 1, true}}
+		return []share{{cmp.Or(name, "lease"), 1, embedded}}
+	case *caching:
+		return []share{{cmp.Or(name, "lease"), 1, caches}}
 	case name == "":
-		return []share{{"lease", 0.3, false}, {"lease", 0.2, true}, {"strict", 0.25, false}, {"refused", 0.25, false}}
+		return []share{{"lease", 0.2, hooks}, {"lease", 0.2, embedded}, {"lease", 0.2, caches}, {"strict", 0.2, hooks}, {"refused", 0.2, hooks}}
 	}
-	return []share{{name, 0.75, false}, {name, 0.25, true}}
+	return []share{{name, 0.75, hooks}, {name, 0.25, embedded}}
 }
 
 type share struct {
-	fence    string
-	part     float64
-	embedded bool
+	fence string
+	part  float64
+	apps  apps
 }
+
+// apps is the kind of apps of a share.
+type apps uint8
+
+const (
+	hooks    apps = iota // of their own, with hooks
+	embedded             // in the processes of their nodes
+	caches               // of their own, without hooks: they cache
+)
 
 // seeded returns the seed of the schedule.
 func seeded() uint64 {
@@ -140,7 +152,7 @@ func TestChaos(t *testing.T) {
 				for _, s := range shares() {
 					r := chaos.Run(t, chaos.Options{
 						Binaries: b, Nodes: n, For: time.Duration(float64(*length) * s.part), Seed: seed, Dealt: dealt, Faults: faults, Network: 1 + i,
-						Backwards: n == 5, Secret: n == 5, Pairs: true, Followers: followers, Fence: s.fence, Embedded: s.embedded, Hooks: !s.embedded, Hold: true,
+						Backwards: n == 5, Secret: n == 5, Pairs: true, Followers: followers, Fence: s.fence, Embedded: s.apps == embedded, Hooks: s.apps == hooks, Caches: s.apps == caches, Hold: true,
 					})
 					t.Log(r)
 					all.add(r)

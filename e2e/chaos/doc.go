@@ -9,8 +9,9 @@
 // report the same map without orphans. Then the round is judged: every request
 // has one answer, nothing unsafe ran twice, no two nodes ran requests of a shard
 // at overlapping times, registers are linearizable, counters that apps carry by their
-// hooks go on, event streams that say that they can go on miss no event, have none twice
-// and are not cut by what is planned, and what failed had to. At
+// hooks go on, apps that cache lose no write but in shards of which a node says that they
+// returned to an old copy, keys that move do not wait for a slow request of another key,
+// event streams that say that they can go on miss no event, have none twice and are not cut by what is planned, and what failed had to. At
 // the end of the run all runs of all rounds are judged once more, together.
 //
 // A request may fail only while something hurt its ingress node or an owner of
@@ -28,6 +29,6 @@
 //
 // What operators ask, and restarts of a process or of an app, are no faults in this sense.
 //
-// Each kind of fault has a file: kill, pause, term, hold, plan, wire, app, disk, member, hooks. All of
+// Each kind of fault has a file: kill, pause, term, hold, plan, slow, wire, app, disk, member, hooks. All of
 // a run belongs to one goroutine.
 package chaos

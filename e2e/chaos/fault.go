@@ -36,7 +36,7 @@ func faults() []fault {
 	all = append(all, &oneWay{}, &oneWay{deaf: true}, &reset{}, &reset{both: true},
 		&fullDisk{}, &fsync{fails: true}, &fsync{},
 		&join{}, &join{remove: true}, &badHooks{},
-		&drain{}, &drain{self: true}, &cordon{}, &hold{}, &hold{late: true}, &restartApp{})
+		&drain{}, &drain{self: true}, &slowMove{}, &cordon{}, &hold{}, &hold{late: true}, &restartApp{})
 	return all
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"shardway/e2e/history"
+	"shardway/e2e/load"
 )
 
 // The judge of counters finds what has been lost, counted twice, or read too early.
@@ -33,6 +34,41 @@ func TestJudgeOfCounters(t *testing.T) {
 		got := strings.Join(w.counted(tc.answers, &history.Report{}), "; ")
 		if (tc.wrong == "") != (got == "") || !strings.HasPrefix(got, tc.wrong) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.wrong)
+		}
+	}
+}
+
+// The judge of apps that cache finds writes that an old copy has overwritten, and excuses only
+// shards of which a node has said so.
+func TestJudgeOfLostWrites(t *testing.T) {
+	ask := func(key string, sent, done int64, count uint64) history.Answer {
+		return history.Answer{
+			ID: fmt.Sprint(key, sent), Key: key, Method: "POST", Status: 200, Count: count,
+			Attempts: []history.Attempt{{Sent: sent, Done: done}},
+		}
+	}
+	keys := load.KeysIn(8, 1, func(int) bool { return true })
+	k, other := keys[0], keys[1]
+	shard := uint32(load.ShardOf(k, 8))
+	overwritten := []history.Answer{ask(k, 1, 2, 1), ask(k, 3, 4, 2), ask(other, 5, 6, 7), ask(k, 7, 8, 2)}
+	for _, tc := range []struct {
+		name    string
+		answers []history.Answer
+		stale   map[uint32]bool
+		overlap map[uint32]int
+		want    bool
+	}{
+		{"good", []history.Answer{ask(k, 1, 2, 1), ask(k, 3, 9, 3), ask(k, 4, 8, 2), ask(k, 10, 11, 9)}, nil, nil, false},
+		{"overwritten", overwritten, nil, nil, true},
+		{"overwritten with less", []history.Answer{ask(k, 1, 2, 5), ask(k, 3, 4, 1)}, nil, nil, true},
+		{"announced", overwritten, map[uint32]bool{shard: true}, nil, false},
+		{"announced for another shard", overwritten, map[uint32]bool{shard + 1: true}, nil, true},
+		{"two owners", overwritten, nil, map[uint32]int{shard: 1}, false},
+	} {
+		w := &world{o: Options{Shards: 8}}
+		got := w.lostWrites(tc.answers, &history.Report{Overlapped: tc.overlap}, tc.stale)
+		if (len(got) > 0) != tc.want {
+			t.Errorf("%s: found %q, want some: %v", tc.name, got, tc.want)
 		}
 	}
 }

@@ -28,6 +28,11 @@ func (w *world) judge(answers []history.Answer, first uint64) *Round {
 			r.violate("counter", text)
 		}
 	}
+	if w.o.Caches {
+		for _, text := range w.lostWrites(answers, h, w.stale.take()) {
+			r.violate("lost write", text)
+		}
+	}
 	for _, v := range h.Violations {
 		r.violate(v.Kind.String(), v.Text)
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"shardway/e2e/cluster"
@@ -49,6 +50,9 @@ type Options struct {
 	// Hooks has the apps keep counters from acquire to release, in a directory that they
 	// share, and writes them with each POST. Not with Embedded.
 	Hooks bool
+	// Caches has the apps cache counters of a directory that they share, without hooks. Not with
+	// Embedded or Hooks.
+	Caches bool
 	// Hold has every other node restart in place when it is told to stop: its shards wait
 	// for holdGrace.
 	Hold bool
@@ -87,6 +91,12 @@ func (o *Options) flags() []string {
 	if o.Hooks {
 		flags = append(flags, "--hooks", "/_state", "--release-timeout", "2s", "--acquire-timeout", "2s")
 	}
+	if o.Caches {
+		flags = append(flags, "--health", "/health", "--health-interval", "200ms")
+		if !slices.Contains(o.Flags, "--returns") {
+			flags = append(flags, "--returns", "after-restart")
+		}
+	}
 	return append(flags, o.Flags...)
 }
 
@@ -107,6 +117,9 @@ func (o *Options) appFlags(store, dir string) []string {
 	flags := []string{"--store", store}
 	if o.Hooks {
 		flags = append(flags, "--state", filepath.Join(dir, "state"), "--through")
+	}
+	if o.Caches {
+		flags = append(flags, "--cache", filepath.Join(dir, "state"))
 	}
 	return flags
 }

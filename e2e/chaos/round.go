@@ -4,6 +4,7 @@ package chaos
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,11 @@ func (w *world) round(number int, fs []fault) *Round {
 	w.note("%s leads", w.leading.ID)
 	w.first = w.c.AwaitShards(w, w.members...)
 	held := w.heldBy()
+	if w.o.Caches {
+		w.emptyCaches()
+		w.stale = watchStaleReturns(append(slices.Clone(w.members), w.spare))
+		defer w.stale.take() // also if the round breaks off
+	}
 	w.traffic.begin()
 	w.traffic.flow(w, 500*time.Millisecond)
 	for _, f := range fs {

@@ -81,6 +81,7 @@ type world struct {
 	cordons []history.Cordon
 	failing []*cluster.Node // whose disk failed: they may end themselves, and are started again
 	traffic *traffic
+	stale   *staleReturns // nil without Caches
 	span    time.Duration
 	began   int64 // a reading of history.Now
 }

@@ -245,6 +245,24 @@ func (n *Node) Map(ctx context.Context) (Map, error) {
 	return m, n.ask(ctx, "/v1/map", &m)
 }
 
+// StaleReturns are the shards that have returned to an app which had them before and has not
+// restarted.
+func (n *Node) StaleReturns(ctx context.Context) (stale []uint32, err error) {
+	var list struct {
+		Shards []struct {
+			Shard uint32 `json:"shard"`
+			Stale bool   `json:"stale_return"`
+		} `json:"shards"`
+	}
+	err = n.ask(ctx, "/v1/shards", &list)
+	for _, s := range list.Shards {
+		if s.Stale {
+			stale = append(stale, s.Shard)
+		}
+	}
+	return stale, err
+}
+
 // Policy is what operators have asked for, as a node's log says.
 type Policy struct {
 	Drained, Cordoned []string
