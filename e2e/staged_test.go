@@ -139,3 +139,102 @@ func TestSlowRequestHoldsUpItsOwnShardAlone(t *testing.T) {
 	s.end(t, "join")
 	c.AwaitServing(t)
 }
+
+// TestSlowRequestHoldsUpItsOwnShardInChangesOfThePolicy is the same for a pin, a weight, and the
+// end of a cordon and of a pause, after which shards go to a node that has joined meanwhile.
+func TestSlowRequestHoldsUpItsOwnShardInChangesOfThePolicy(t *testing.T) {
+	t.Parallel() // it waits most of the time
+	c := start(t, 3, "--drain-timeout", "2m", "--shutdown-timeout", "5m")
+	n := c.Follower(t)
+	others := c.Others(n)
+	to := others[0]
+
+	before := c.AwaitServing(t)
+	keys := before.Keys(n.ID, 1)[:2]
+	s := hang(t, c, n, "pin", keys[0])
+	for _, key := range keys {
+		to.Do(t, "pin", map[string][]string{"key": {key}, "node": {to.ID}})
+	}
+	s.wantStaged(t, c, "pin", append(others, n), func(m cluster.Map) error {
+		if got := m.OwnerOf(keys[1]); got != to.ID {
+			return fmt.Errorf("the shard of %s is at %s", keys[1], got)
+		}
+		return nil
+	})
+	s.end(t, "pin")
+	cluster.Await(t, "the busy shard is where it is pinned to", func() error {
+		m, err := n.Map(t.Context())
+		if err == nil && m.OwnerOf(keys[0]) != to.ID {
+			err = fmt.Errorf("it is at %s", m.OwnerOf(keys[0]))
+		}
+		return err
+	})
+
+	busy := c.AwaitServing(t).Keys(n.ID, 1)[:8]
+	s = hang(t, c, n, "weight", busy...)
+	for _, o := range others {
+		o.Do(t, "weight", map[string][]string{"node": {o.ID}, "weight": {"3"}})
+	}
+	fair := shards/7 + 1
+	s.wantStaged(t, c, "weight", append(others, n), func(m cluster.Map) error {
+		if got := m.Counts()[n.ID]; got > fair+len(busy) {
+			return fmt.Errorf("%s owns %d shards", n.ID, got)
+		}
+		return nil
+	})
+	s.end(t, "weight")
+	cluster.Await(t, "busy shards have moved", func() error {
+		m, err := n.Map(t.Context())
+		if err == nil && m.Counts()[n.ID] > fair {
+			err = fmt.Errorf("%s owns %d shards", n.ID, m.Counts()[n.ID])
+		}
+		return err
+	})
+	for _, o := range others {
+		o.Do(t, "weight", map[string][]string{"node": {o.ID}, "weight": {"0"}})
+	}
+	for _, key := range keys {
+		to.Do(t, "unpin", map[string][]string{"key": {key}})
+	}
+	c.AwaitServing(t)
+
+	for _, change := range []struct {
+		name  string
+		begin string
+		begun map[string][]string // the arguments of begin
+		end   string
+		ended map[string][]string // and of end
+	}{
+		{"cordon", "cordon", map[string][]string{"node": {n.ID}}, "uncordon", map[string][]string{"node": {n.ID}}},
+		{"pause", "pause", map[string][]string{"for": {"1h"}}, "resume", nil},
+	} {
+		n.Terminate(t)
+		n.AwaitExit(t, 0)
+		two := c.AwaitServing(t)
+		to.Do(t, change.begin, change.begun)
+		n.Start(t)
+		cluster.Await(t, "a newcomer without shards", func() error {
+			status, err := to.Status(t.Context())
+			if err != nil {
+				return err
+			}
+			for _, x := range status.Nodes {
+				if x.ID == n.ID && (x.State == "active" || x.State == "cordoned") && x.Shards == 0 {
+					return nil
+				}
+			}
+			return fmt.Errorf("%+v", status.Nodes)
+		})
+		busy = two.Keys(to.ID, 1)[:8]
+		s = hang(t, c, to, change.name, busy...)
+		to.Do(t, change.end, change.ended)
+		s.wantStaged(t, c, change.end, others, func(m cluster.Map) error {
+			if got := m.Counts()[n.ID]; got < shards/3-len(busy) {
+				return fmt.Errorf("%s owns %d shards", n.ID, got)
+			}
+			return nil
+		})
+		s.end(t, change.end)
+		c.AwaitServing(t)
+	}
+}
