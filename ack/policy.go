@@ -199,6 +199,9 @@ func (s *State) amended(term uint64, c amending) (*State, Outcome, error) {
 		if ch.Kind == ChangeAppRestarted {
 			s.restarted(ch.Node)
 		}
+		if ch.Kind == ChangeForget {
+			s.forgetDeparted(ch.Node)
+		}
 		// The record of one that owns something keeps it from leases.
 		if ch.Kind == ChangeForget && !s.committed.Has(ch.Node) && !s.last.Has(ch.Node) {
 			s.drops = maps.Clone(s.drops)

@@ -59,6 +59,7 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	n.previous = nil // those whom the log names are of another cluster
 	n.left = nil     // and what they released may have been changed since
 	n.kept = nil
+	n.departed = nil // of another cluster, too
 	return &n, nil
 }
 

@@ -50,6 +50,7 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	w.policy(s.policy)
 	w.absences(s)
 	w.apps(s)
+	w.departed(s.departed)
 	return w.b, nil
 }
 
@@ -93,6 +94,9 @@ func DecodeState(b []byte) (*State, error) {
 	r.absences(s)
 	if r.err == nil {
 		r.apps(s)
+	}
+	if r.err == nil {
+		s.departed = r.departed(s.committed)
 	}
 	if err := r.end(); err != nil {
 		return nil, err

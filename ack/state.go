@@ -75,9 +75,10 @@ type State struct {
 	level     Level // in force
 	policy    *Policy
 	absences  map[shardmap.NodeID]Absence
-	absentAt  uint64                          // index of the entry that changed absences last
-	apps      map[shardmap.NodeID][]departure // what has left nodes whose apps must restart first, oldest first
-	appsAt    uint64                          // index of the entry, other than a commit, that changed apps last
+	absentAt  uint64                             // index of the entry that changed absences last
+	apps      map[shardmap.NodeID][]departure    // what has left nodes whose apps must restart first, oldest first
+	departed  map[shardmap.NodeID]shardmap.Epoch // former members, and the map without them
+	appsAt    uint64                             // index of the entry, other than a commit, that changed apps last
 }
 
 // NewState returns the state before the first log entry: no cluster, and a map
@@ -268,6 +269,7 @@ func (s *State) commit(term uint64, c commit) (*State, Outcome, error) {
 	s.succeed(c.released)
 	s.leave(c)
 	s.depart()
+	s.noteDeparted()
 	s.committed = s.last
 	s.forgetAbsences()
 	return s, OutcomeCommitted, nil

@@ -225,6 +225,14 @@ func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []admin.Node {
 		}
 		a.State = gossipState(m.Status)
 	}
+	for _, id := range s.Departed() { // gossip does not name them to nodes that joined since
+		if a := get(string(id)); a.State == "left" || a.State == "failed" {
+			a.State = "left"
+			if s.Dropped(id) {
+				a.State = "failed"
+			}
+		}
+	}
 	asked := s.Policy().Weights
 	for id, a := range known {
 		if w := asked[shardmap.NodeID(id)]; w > 0 {

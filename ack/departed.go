@@ -1,0 +1,86 @@
+package ack
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"shardway/shardmap"
+)
+
+// maxDeparted bounds the former members that a State names.
+const maxDeparted = 16
+
+// Departed returns the last nodes, up to 16, that are in no map any more, ascending. A node that
+// left has no drop in force (Dropped); any other failed. Nodes that joined later know of both by
+// the log alone.
+func (s *State) Departed() (nodes []shardmap.NodeID) {
+	for _, id := range slices.Sorted(maps.Keys(s.departed)) {
+		if s.departed[id] > 0 {
+			nodes = append(nodes, id)
+		}
+	}
+	return nodes
+}
+
+// noteDeparted notes which nodes the map that is being committed leaves out, or has again.
+func (s *State) noteDeparted() {
+	next := maps.Clone(s.departed)
+	for _, m := range s.committed.Members() {
+		if _, removed := next[m.ID]; !removed && !s.last.Has(m.ID) {
+			put(&next, m.ID, s.last.Epoch())
+		} else {
+			delete(next, m.ID)
+		}
+	}
+	for _, m := range s.last.Members() {
+		delete(next, m.ID)
+	}
+	if len(next) > maxDeparted { // the oldest go first, the same on every node
+		ids := slices.SortedFunc(maps.Keys(next), func(a, b shardmap.NodeID) int {
+			return cmp.Or(cmp.Compare(next[a], next[b]), cmp.Compare(a, b))
+		})
+		for _, id := range ids[:len(ids)-maxDeparted] {
+			delete(next, id)
+		}
+	}
+	s.departed = next
+}
+
+// forgetDeparted forgets a node that the cluster has removed. The map that routes may still have
+// that node: epoch 0 then means that the next map without the node does not name it.
+func (s *State) forgetDeparted(node shardmap.NodeID) {
+	s.departed = maps.Clone(s.departed)
+	if delete(s.departed, node); s.committed.Has(node) {
+		put(&s.departed, node, 0)
+	}
+}
+
+// departed writes former members in order.
+func (w *writer) departed(all map[shardmap.NodeID]shardmap.Epoch) {
+	w.uint(uint64(len(all)))
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		w.text(string(id))
+		w.uint(uint64(all[id]))
+	}
+}
+
+// departed reads what the writer wrote. Those that m, the map that routes, has are removed.
+func (r *reader) departed(m *shardmap.Map) map[shardmap.NodeID]shardmap.Epoch {
+	all := sorted(r, r.node, func() shardmap.Epoch { return shardmap.Epoch(r.uint(0, uint64(m.Epoch()))) })
+	former := 0
+	for id, since := range all {
+		if m.Has(id) != (since == 0) {
+			r.fail("a former member that the map has")
+			return nil
+		}
+		if since > 0 {
+			former++
+		}
+	}
+	if former > maxDeparted {
+		r.fail("too many former members")
+		return nil
+	}
+	return all
+}
