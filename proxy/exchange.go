@@ -12,7 +12,9 @@ import (
 type exchange struct {
 	found
 	shard   shardmap.Shard
-	sharded bool // shard is set
+	sharded bool   // shard is set
+	by      *Keys  // by which the key was found, or at an owner, by which it must have been
+	sentBy  uint64 // of a forwarded request, the epoch of the map by which it was sent
 	safety  safety
 	safe    bool          // its method is, whatever safety says of sending it again
 	began   time.Duration // when its head had been read, by the exact clock

@@ -32,6 +32,7 @@ type finder struct {
 	req     *h1.Request
 	from    *origin
 	set     *Settings
+	keys    *Keys                      // by which keys are found; nil: no key has been looked for yet
 	scratch []byte                     // where what it returns may stand until it is asked again
 	place   func(key []byte) placement // of a key that is made; nil: anywhere
 }
@@ -47,7 +48,7 @@ type found struct {
 // find finds the key of the request, or says why it is refused. A gateway has no app
 // of its own.
 func (f *finder) find(gateway bool) (found, *problem.Problem) {
-	table := f.set.Keys.table
+	table := f.keys.table
 	choice := table.All()
 	if table.Routed() {
 		p := keysource.ReadPath(f.grown(len(f.req.Path())), f.req.Path())
@@ -78,7 +79,7 @@ func ambiguous(bad, where string) *problem.Problem {
 // may be looked for in (WHATWG Fetch, section 4.8), so it is not refused for that: any
 // app may answer it.
 func (f *finder) withoutKey(choice *keysource.Choice, gateway bool) (found, *problem.Problem) {
-	switch f.set.Keys.missing {
+	switch f.keys.missing {
 	case keysource.MissingLocal:
 		if gateway && !f.preflight() {
 			return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice) + "; this node is a gateway without an app"}
@@ -148,7 +149,7 @@ func (f *finder) keyFrom(s *keysource.Source) (key []byte, bad string) {
 		token, bad := f.headerKey("Authorization")
 		return jwtClaim(token, s.Name), bad
 	case keysource.IP:
-		return f.clientIP(), ""
+		return f.clientIPBehind(f.proxies()), ""
 	case keysource.Mint:
 		return f.mint(f.grown(mintRoom)), ""
 	}
@@ -179,7 +180,7 @@ func (f *finder) headerKey(name string) (key []byte, bad string) {
 
 // removed returns the fields that no app sees as the client sent them.
 func (f *finder) removed() h1.Set {
-	if f.from.trusted {
+	if _, trusted := f.proxies(); trusted {
 		return h1.HopByHop | h1.Shardway | h1.Lookalikes
 	}
 	return h1.HopByHop | h1.Shardway | h1.Lookalikes | h1.Forwarding
@@ -238,8 +239,22 @@ func isHex(v []byte) bool {
 // clientIP returns the address of the client that a request is from: of the
 // connection, or behind trusted proxies the last one that none of them is.
 func (f *finder) clientIP() []byte {
+	return f.clientIPBehind(f.set.TrustedProxies, f.from.trusted)
+}
+
+// proxies returns the networks whose forwarding headers count for keys, and whether the
+// connection comes from one of them.
+func (f *finder) proxies() (proxies []netip.Prefix, trusted bool) {
+	if f.keys != nil && f.keys.usesProxies {
+		return f.keys.proxies, isTrusted(f.from.addr, f.keys.proxies)
+	}
+	return f.set.TrustedProxies, f.from.trusted
+}
+
+// clientIPBehind is clientIP with other trusted proxies.
+func (f *finder) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte {
 	f.scratch = append(f.scratch[:0], f.from.text...)
-	if !f.from.trusted {
+	if !trusted {
 		return f.scratch
 	}
 	const name = "X-Forwarded-For"
@@ -256,7 +271,7 @@ func (f *finder) clientIP() []byte {
 		}
 		a = a.Unmap().WithZone("")
 		f.scratch = a.AppendTo(f.scratch[:0])
-		if !isTrusted(a, f.set.TrustedProxies) {
+		if !isTrusted(a, proxies) {
 			break
 		}
 	}

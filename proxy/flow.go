@@ -145,6 +145,8 @@ func (c *client) exchange() {
 		return
 	}
 	var bad *problem.Problem
+	c.x.by = c.keysBy(c.s.o.Cluster.Table())
+	c.keys.keys = c.x.by
 	if c.x.found, bad = c.keys.find(c.s.upstream == nil); bad != nil {
 		c.reply.problem(bad)
 		return
@@ -228,6 +230,7 @@ func (c *client) held(v verdict) verdict {
 // at once, until that or the next proposal, as long as there is a lease.
 func (c *client) owner() {
 	committed, proposed, ok := c.readForwarded()
+	c.x.sentBy = committed
 	if !ok {
 		c.reply.problem(&problem.Problem{Code: problem.Misrouted, Detail: "not a forwarded request"})
 		c.x.keep = false
@@ -264,6 +267,10 @@ func (c *client) ownerAttempt(t *Table) verdict {
 	if c.x.keyless {
 		return c.local(t, &c.s.keyless)
 	}
+	if c.x.sentBy < t.keysSince {
+		return verdict{step: stepHold, reason: ReasonMoving, refusal: RefusedHeld} // it was keyed otherwise
+	}
+	c.x.by = c.keysBy(t)
 	r := t.Route(c.x.shard)
 	if r.Kind != Local {
 		return heldBy(r)
@@ -278,6 +285,11 @@ func (c *client) ownerAttempt(t *Table) verdict {
 func (c *client) attempt(t *Table) verdict {
 	if t.Shards() == 0 {
 		return verdict{step: stepHold, reason: ReasonNoMap, refusal: RefusedHeld}
+	}
+	if by := c.keysBy(t); by != c.x.by {
+		if v := c.rekey(by); v.step != 0 {
+			return v
+		}
 	}
 	c.x.inShard(t)
 	if c.quarantined() {
@@ -335,6 +347,10 @@ func (c *client) enter(p *trip, l *link, t *Table, r *Route) verdict {
 	if err == nil && (c.x.wantEpoch != 0 && c.x.wantEpoch != epoch) {
 		release()
 		err = RefusedNotOwner
+	}
+	if err == nil && !c.x.keyless && c.keysBy(c.s.o.Cluster.Table()) != c.x.by {
+		release()
+		err = RefusedHeld // the key configuration has changed since the key was found
 	}
 	if err != nil {
 		c.slot.giveBack(l)

@@ -86,12 +86,14 @@ func (c *client) setOut(l *loop) bool {
 	}
 	c.open()
 	t := c.s.o.Cluster.Table()
+	by := c.keysBy(t)
+	c.keys.keys = by
 	found, bad := c.keys.find(false)
 	if bad != nil || found.keyless || t.Shards() == 0 {
 		c.habit.unfit()
 		return false
 	}
-	c.x.found = found
+	c.x.found, c.x.by = found, by
 	c.x.inShard(t)
 	r := t.Route(c.x.shard)
 	if r.Kind != Local || c.quarantined() {

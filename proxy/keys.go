@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"net/netip"
 
 	"shardway/keysource"
 )
@@ -27,6 +28,24 @@ type KeyRoute = keysource.Route
 type Keys struct {
 	table   *keysource.Table
 	missing keysource.Missing
+	// usesProxies: keys depend on forwarding headers, which count from proxies alone;
+	// false: they do not, or the settings say whose count.
+	usesProxies bool
+	proxies     []netip.Prefix
+}
+
+// ParseKeys reads a canonical key configuration, as keysource.Config.Canonical wrote it.
+func ParseKeys(text string) (*Keys, error) {
+	c, err := keysource.ParseConfig(text)
+	if err != nil {
+		return nil, err
+	}
+	k, err := NewKeys(KeySpec{Sources: c.Sources, Routes: c.Routes, OnMissing: string(c.Missing)})
+	if err != nil {
+		return nil, err
+	}
+	k.usesProxies, k.proxies = c.UsesProxies(), c.TrustedProxies
+	return k, nil
 }
 
 // NewKeys reads a KeySpec. The error names every mistake in it.

@@ -24,6 +24,11 @@ type TableSpec struct {
 	// Before is the table in whose place this one comes; nil: there was none, or it
 	// does not matter since when a shard has been served here.
 	Before *Table
+	// Keys is the active key configuration of the cluster; nil: the settings have it.
+	Keys *Keys
+	// KeysSince is the epoch of the committed map with which Keys became active: what was
+	// forwarded by an earlier map was keyed by other ones.
+	KeysSince uint64
 	// Route is asked once for each shard, in order. One of no known kind is Held, as a
 	// shard that nobody owns is.
 	Route func(s shardmap.Shard) Route
@@ -37,6 +42,8 @@ type Table struct {
 	routes                          []Route  // each kind of route once
 	since                           []uint64 // by shard, the table since which it is Local; zero: it is not. Nil: not known
 	mapValue                        []byte   // value of Shardway-Map
+	keys                            *Keys
+	keysSince                       uint64
 }
 
 // NewTable makes a Table. It panics if there are more than 65 536 shards or
@@ -48,6 +55,7 @@ func NewTable(spec TableSpec) *Table {
 		proposed:   spec.Proposed,
 		index:      make([]uint16, spec.Shards),
 		mapValue:   appendMap(nil, spec.Committed, spec.Proposed),
+		keys:       spec.Keys, keysSince: spec.KeysSince,
 	}
 	places := make(map[Route]uint16)
 	for s := range t.index {
