@@ -83,6 +83,8 @@ type Seen struct {
 	// AfterRestart and AppSince are what it reports of its app, see AppReport.
 	AfterRestart bool
 	AppSince     shardmap.Epoch
+	// Keys is the KeysDigest of the key configuration that the node has loaded; zero: none.
+	Keys uint64
 	// Asked is whether requests have come since the last Look.
 	Asked bool
 }
@@ -283,7 +285,7 @@ func (a *Agent) drain(now time.Duration) {
 		return
 	}
 	if a.hooks != nil {
-		if !a.hooks.settled(now, a.follower.MayRun) {
+		if !a.hooks.settled(now, a.follower.Keeps) {
 			return
 		}
 		a.hooks.giveUp(now, e)
@@ -372,7 +374,7 @@ func (a *Agent) beat(now time.Duration, s Seen) {
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
 		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway, App: s.App,
-		Release: a.releases(), Released: a.released(), Back: s.Back, NotReleased: a.notReleased(now),
+		Release: a.releases(), Released: a.released(), Back: s.Back, Keys: s.Keys, NotReleased: a.notReleased(now),
 		NotAcquired: waiting, Unacquired: unacquired, Unable: unable, Kept: kept, KeepsAll: keepsAll,
 		AfterRestart: s.AfterRestart && !a.o.Gateway, AppSince: s.AppSince,
 	})

@@ -141,7 +141,9 @@ func keeps(base, p *shardmap.Map, node shardmap.NodeID) bool {
 }
 
 // confirmed reports whether what p gives the node needs no further word of it (G4).
-// Who is absent has none to give, and p leaves it what it has.
+// Who is absent has none to give, and p leaves it what it has. A change of the key
+// configuration needs the word of every member: the next process of an absent one may serve
+// already.
 func (l *Leader) confirmed(n *member, p *shardmap.Map) bool {
-	return n.counts(p.Epoch()) || l.absent(n) && keeps(l.state.Committed(), p, n.id)
+	return n.counts(p.Epoch()) || l.absent(n) && !l.state.ChangesKeys() && keeps(l.state.Committed(), p, n.id)
 }

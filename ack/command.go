@@ -58,6 +58,7 @@ type proposal struct {
 	reason string // at most maxText bytes
 	want   *shardmap.Map
 	drops  []dropping
+	keys   string // the key configuration from the commit on; empty: it stays
 }
 
 type commit struct {
@@ -110,6 +111,7 @@ func encodeProposal(at Level, p proposal) ([]byte, error) {
 		w.byte(byte(d.cause))
 		w.uint(uint64(d.strikes))
 	}
+	w.text(p.keys)
 	return w.b, nil
 }
 
@@ -141,6 +143,7 @@ func decodeCommand(b []byte) (any, Level, error) {
 			}
 			p.drops = append(p.drops, d)
 		}
+		p.keys = r.text(0, MaxKeys)
 		c = p
 	case kindCommit:
 		x := commit{epoch: shardmap.Epoch(r.uint(1, maxUint))}

@@ -40,8 +40,11 @@ func (f *Follower) Applied(now time.Duration, s *State) (drain bool) {
 }
 
 // MayRun reports whether requests for s may still run here: those of all other
-// shards must end before the node acknowledges.
-func (f *Follower) MayRun(s shardmap.Shard) bool { return f.state.Last().Owner(s) == f.self }
+// shards must end before the node acknowledges. While the key configuration changes none may.
+func (f *Follower) MayRun(s shardmap.Shard) bool { return !f.state.ChangesKeys() && f.Keeps(s) }
+
+// Keeps reports whether the last proposal leaves or gives s to the node.
+func (f *Follower) Keeps(s shardmap.Shard) bool { return f.state.Last().Owner(s) == f.self }
 
 // Draining returns the epoch that the node drains for, zero if none.
 func (f *Follower) Draining() shardmap.Epoch { return f.draining }

@@ -66,6 +66,8 @@ type Heartbeat struct {
 	// AfterRestart and AppSince are what the node reports of its app, see AppReport.
 	AfterRestart bool
 	AppSince     shardmap.Epoch
+	// Keys is the KeysDigest of the key configuration that the node has loaded; zero: none.
+	Keys uint64
 	// Unhealthy reports that its app does not answer, Leaving that it wants to
 	// own nothing, Goodbye that it admits and runs nothing any more, Gateway that
 	// it never owns anything.
@@ -148,7 +150,7 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w := begin(h.Level)
 	w.text(string(h.Node))
 	w.text(h.Server)
-	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds()), uint64(h.Back.Milliseconds()), uint64(h.NotReleased), uint64(h.AppSince)} {
+	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds()), uint64(h.Back.Milliseconds()), uint64(h.NotReleased), uint64(h.AppSince), h.Keys} {
 		w.uint(v)
 	}
 	w.text(h.Zone)
@@ -175,7 +177,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 		Every: time.Duration(r.uint(0, maxUint32)) * time.Millisecond, Weight: uint32(r.uint(1, maxWeight)),
 		Release:     time.Duration(r.uint(0, uint64(MaxReleaseTimeout.Milliseconds()))) * time.Millisecond,
 		Back:        time.Duration(r.uint(0, uint64(MaxGrace.Milliseconds()))) * time.Millisecond,
-		NotReleased: uint32(r.uint(0, MaxShards)), AppSince: shardmap.Epoch(r.uint(0, maxUint)), Zone: r.text(0, maxText),
+		NotReleased: uint32(r.uint(0, MaxShards)), AppSince: shardmap.Epoch(r.uint(0, maxUint)), Keys: r.uint(0, maxUint), Zone: r.text(0, maxText),
 	}
 	if !strings.HasPrefix(h.Server, string(h.Node)+"/") {
 		r.fail("server of another node")

@@ -61,7 +61,7 @@ func (m *simMix) late() *simMix {
 // rules of a map change, the bounds of leases and membership, then those of the
 // ancestor and those that this simulation found.
 func mistakes() []mistake {
-	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfGathering(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfHooks(), mistakesOfReleases(), mistakesOfThePolicy(), mistakesOfAbsence(), mistakesOfKept(), mistakesOfReturns(), mistakesOfTheDisks(), mistakesOfTheLevel(), mistakesOfDoubt(), mistakesOfApps())
+	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfGathering(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfTheKeys(), mistakesOfHooks(), mistakesOfReleases(), mistakesOfThePolicy(), mistakesOfAbsence(), mistakesOfKept(), mistakesOfReturns(), mistakesOfTheDisks(), mistakesOfTheLevel(), mistakesOfDoubt(), mistakesOfApps())
 }
 
 func mistakesOfBoots() []mistake {

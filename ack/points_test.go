@@ -25,7 +25,7 @@ type point struct {
 // points are those of docs/protocol.md: why each rule is there, in its order, then
 // the rules of a map change, then leases and membership. What the ancestor got wrong is among the rules.
 func points() []point {
-	return slices.Concat(pointsOfWhy(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming(), pointsOfHooks(), pointsOfReleases(), pointsOfPolicy(), pointsOfAbsence(), pointsOfKept(), pointsOfReturns(), pointsOfLevels(), pointsOfDoubt(), pointsOfApps())
+	return slices.Concat(pointsOfWhy(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming(), pointsOfKeys(), pointsOfHooks(), pointsOfReleases(), pointsOfPolicy(), pointsOfAbsence(), pointsOfKept(), pointsOfReturns(), pointsOfLevels(), pointsOfDoubt(), pointsOfApps())
 }
 
 func pointsOfWhy() []point {

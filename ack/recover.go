@@ -60,6 +60,7 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	n.left = nil     // and what they released may have been changed since
 	n.kept = nil
 	n.departed = nil // of another cluster, too
+	n.nextKeys = ""
 	return &n, nil
 }
 

@@ -77,6 +77,8 @@ func (r Routing) Route(s shardmap.Shard) Route {
 	switch {
 	case r.paused:
 		return Route{Kind: HeldPaused}
+	case r.state.ChangesKeys():
+		return Route{Kind: HeldMoving}
 	case r.state.Open() && r.state.Last().Owner(s) != owner:
 		return Route{Kind: HeldMoving}
 	case owner == "":
@@ -97,3 +99,7 @@ func (r Routing) Route(s shardmap.Shard) Route {
 func (r Routing) has(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	return r.acquired == nil || int(s) < len(r.acquired) && r.acquired[s] == epoch
 }
+
+// Keys returns the key configuration by which the keys of the requests that this routes must
+// have been found.
+func (r Routing) Keys() string { return r.state.Keys() }

@@ -68,7 +68,7 @@ func (p *proc) step() {
 func (p *proc) stepAt(now time.Duration) {
 	p.leave()
 	acked := p.machine.Acked()
-	s := p.reportApp(ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Parting: p.closing, Back: p.back, Weight: p.h.weight})
+	s := p.reportApp(ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Parting: p.closing, Back: p.back, Weight: p.h.weight, Keys: ack.KeysDigest(p.h.keys)})
 	p.machine.Look(now, s)
 	p.watchLease(now, s)
 	if p.leased && p.firstLease == 0 {

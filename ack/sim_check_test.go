@@ -16,6 +16,7 @@ type checks struct {
 	owner  map[ownership]shardmap.NodeID // by committed maps
 	newest []shardmap.Epoch              // by shard: the newest ownership epoch that admitted
 	did    map[uint64]deed               // by index
+	keyed  int                           // the newest key configuration
 	dropAt map[shardmap.NodeID]time.Duration
 	won    []victory
 	// proposedAt is when the last proposal was first applied.
@@ -173,6 +174,7 @@ func (w *world) sawCommit(before, after *ack.State) {
 	old, p := before.Committed(), after.Committed()
 	w.logf("log: %d is committed", p.Epoch())
 	w.cover.commits++
+	w.sawKeys(before, after)
 	if p.Epoch() <= old.Epoch() {
 		w.fail("epochs: %d was committed after %d", p.Epoch(), old.Epoch())
 	}
@@ -270,6 +272,7 @@ func (w *world) sawAdmission(p *proc, r *simReq) {
 	w.newest[r.shard] = max(w.newest[r.shard], r.epoch)
 	w.checkPause(p, r)
 	w.checkAlone(p, r)
+	w.checkOneReading(p, r)
 }
 
 // checkPause is G11 with pause: cluster.
@@ -291,6 +294,7 @@ func (w *world) sawRun(p *proc, r *simReq) {
 		w.fail("G10: %s runs a request for shard %d with ownership epoch %d after %d", p.h.id, r.shard, r.epoch, w.newest[r.shard])
 	}
 	w.checkAlone(p, r)
+	w.checkOneReading(p, r)
 }
 
 // checkAlone is the second half of G1, with its two exceptions.

@@ -27,7 +27,7 @@ type coverage struct {
 	lateBarriers, failedBarriers                       int
 	cuts, cutDrains, damped                            int
 	refusedBoots, refusedDuplicates                    int
-	retimed, tooSoon                                   int
+	retimed, tooSoon, rekeyed                          int
 	forged, forgedTakings, removed                     int
 	excusedAdmits, excusedForged                       int
 	excusedStops, extremeClocks                        int
@@ -157,6 +157,7 @@ func (c *coverage) counters() []counter {
 		{"boots refused", &c.refusedBoots, false},
 		{"duplicates refused", &c.refusedDuplicates, false},
 		{"timings changed", &c.retimed, false},
+		{"keys changed", &c.rekeyed, false},
 		{"changes of timing refused for being too soon", &c.tooSoon, false},
 		{"timings changed during elections", &c.retimedElections, false},
 		{"timings changed on both sides of a partition", &c.retimedHalves, true},

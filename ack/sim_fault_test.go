@@ -60,6 +60,7 @@ func kinds(list string) []weighted {
 		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace, "restart-wipe": faultRestartWipe,
 		"sick-most": faultSickMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
+		"keys":         faultKeys,
 		"leader-hangs": faultLeaderHangs, "doze": faultDoze, "cache-restart": faultCacheRestart, "app-port": faultAppPort,
 	}
 	var out []weighted
@@ -158,7 +159,7 @@ func (w *world) populate(n, founders int) {
 	first := &simConf{}
 	w.first = first
 	for i := range n {
-		h := &host{w: w, i: i, id: shardmap.NodeID('a' + rune(i)), downFrom: 0, rate: w.clockRate(), weight: 1}
+		h := &host{w: w, i: i, id: shardmap.NodeID('a' + rune(i)), downFrom: 0, rate: w.clockRate(), weight: 1, keys: firstKeys, loaded: map[string]bool{firstKeys: true}}
 		w.hosts = append(w.hosts, h)
 		h.flags = w.flagsOf(h)
 		h.newDisk()
@@ -242,7 +243,7 @@ func play(s simSetup, cover *coverage) (w *world) {
 	w.quiet = false
 	w.heal()
 	if !w.run(w.now+90*time.Second, func() bool {
-		return w.settled(250*time.Millisecond) && w.steps >= leastSteps && !w.quarantinesLast() && !w.emptyingsLast()
+		return w.settled(250*time.Millisecond) && w.steps >= leastSteps && !w.quarantinesLast() && !w.emptyingsLast() && w.keysSettled()
 	}) {
 		w.fail("progress: faults have stopped, and: %s", w.describe())
 	}
@@ -310,6 +311,7 @@ func (w *world) heal() {
 		}
 		w.keepUp(h)
 	}
+	w.sameKeys()
 	w.operate()
 }
 

@@ -232,7 +232,7 @@ func (w *world) sawLook(p *proc) {
 // cut.
 func (p *proc) endsSlowly() bool {
 	for _, r := range p.reqs {
-		if p.table.Last().Owner(r.shard) != p.h.id {
+		if p.table.ChangesKeys() || p.table.Last().Owner(r.shard) != p.h.id {
 			return true
 		}
 	}

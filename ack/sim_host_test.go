@@ -55,6 +55,8 @@ type host struct {
 	copied      bool          // its disk is a copy of its twin's
 	copyEnded   time.Duration // when it was one last; zero: it was none
 	flags       ack.Timing    // what it was started with, which counts for nothing
+	keys        string        // the key configuration that it has loaded
+	loaded      map[string]bool
 }
 
 // pausePoint names where in its own doing a process is stopped.

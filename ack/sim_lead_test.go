@@ -51,6 +51,7 @@ func (p *proc) startLeading() {
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
+		Keys: func() string { return p.h.keys },
 	})
 	p.lead = l
 	w.logf("%s leads term %d from map %d, last %d", p.h.id, l.term, l.told().Committed().Epoch(), l.told().Last().Epoch())

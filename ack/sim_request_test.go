@@ -10,9 +10,10 @@ import (
 type simReq struct {
 	shard   shardmap.Shard
 	epoch   shardmap.Epoch
-	running bool // its first byte went to the app
-	cut     bool // the node has cut it; it does not run any more
-	forged  bool // a forged refusal took its shard: outside the guarantee
+	keys    string // by which its key was found
+	running bool   // its first byte went to the app
+	cut     bool   // the node has cut it; it does not run any more
+	forged  bool   // a forged refusal took its shard: outside the guarantee
 	// late: the process was stopped between the second check and the first
 	// byte; only the epoch fences that.
 	late bool
@@ -35,7 +36,7 @@ func (p *proc) admit(s shardmap.Shard) {
 		return
 	}
 	w := p.w
-	r := &simReq{shard: s, epoch: epoch}
+	r := &simReq{shard: s, epoch: epoch, keys: p.routing.Keys()}
 	w.sawAdmission(p, r)
 	p.reqs = append(p.reqs, r)
 	w.cover.requests++

@@ -131,6 +131,10 @@ func mixes() []*simMix {
 			kinds: kinds("leader-hangs 8, doze 3, pair 3, pause 2, kill 2, elect 2, isolate 2, noise 1, stall 1, disk 1, compact 1"),
 		},
 		{
+			name: "keys", hosts: [2]int{2, 5}, fences: allFences(), faults: [2]int{3, 10}, gaps: [2]time.Duration{0, 4 * time.Second}, stuck: 50, lateSubmit: 60, hooks: 25, doubts: 50,
+			kinds: kinds("keys 16, kill 4, isolate 3, one-way 2, depose 3, elect 3, pause 3, compact 3, join 3, leave 3, sick 2, hold 2, restart 3, forge 2, policy 1, wipe 1"),
+		},
+		{
 			name: "quiet", hosts: [2]int{3, 5}, fences: allFences(), faults: [2]int{3, 8}, gaps: long, quiet: true,
 			kinds: kinds("elect 1, compact 1"),
 		},

@@ -19,7 +19,7 @@ import (
 // addTwin gives one of the hosts a double that does not run yet.
 func (w *world) addTwin() {
 	x := w.hosts[w.n(len(w.hosts))]
-	t := &host{w: w, i: len(w.hosts), id: x.id, downFrom: 0, rate: w.clockRate(), weight: 1, absent: true, gateway: x.gateway, disks: 10}
+	t := &host{w: w, i: len(w.hosts), id: x.id, downFrom: 0, rate: w.clockRate(), weight: 1, absent: true, keys: x.keys, loaded: x.loaded, gateway: x.gateway, disks: 10}
 	x.twin, t.twin = t, x
 	w.hosts = append(w.hosts, t)
 	t.flags = w.flagsOf(t)

@@ -51,6 +51,9 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	w.absences(s)
 	w.apps(s)
 	w.departed(s.departed)
+	w.text(s.keys)
+	w.uint(uint64(s.keysSince))
+	w.text(s.nextKeys)
 	return w.b, nil
 }
 
@@ -98,8 +101,12 @@ func DecodeState(b []byte) (*State, error) {
 	if r.err == nil {
 		s.departed = r.departed(s.committed)
 	}
+	s.keys, s.keysSince, s.nextKeys = r.text(0, MaxKeys), shardmap.Epoch(r.uint(0, maxUint)), r.text(0, MaxKeys)
 	if err := r.end(); err != nil {
 		return nil, err
+	}
+	if s.nextKeys != "" && (s.last == s.committed || s.nextKeys == s.keys) || s.keysSince > s.committed.Epoch() || (s.keys == "") != (s.keysSince == 0) {
+		return nil, fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keysSince, s.committed.Epoch())
 	}
 	if s.last != s.committed && (s.last.Len() != s.committed.Len() || s.last.Epoch() <= s.committed.Epoch()) {
 		return nil, fmt.Errorf("%w: open proposal %d does not follow map %d", ErrCorrupt, s.last.Epoch(), s.committed.Epoch())

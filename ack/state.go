@@ -79,6 +79,9 @@ type State struct {
 	apps      map[shardmap.NodeID][]departure    // what has left nodes whose apps must restart first, oldest first
 	departed  map[shardmap.NodeID]shardmap.Epoch // former members, and the map without them
 	appsAt    uint64                             // index of the entry, other than a commit, that changed apps last
+	keys      string                             // the active key configuration; empty before the first map
+	keysSince shardmap.Epoch
+	nextKeys  string // of the open proposal; empty: it changes none
 }
 
 // NewState returns the state before the first log entry: no cluster, and a map
@@ -239,6 +242,7 @@ func (s *State) proposed(term uint64, c proposal) (*State, Outcome, error) {
 	epoch := shardmap.Epoch(s.index)
 	s.last = c.want.Settle(s.committed, epoch)
 	s.lastTerm, s.reason = term, c.reason
+	s.proposesKeys(c.keys)
 	s.drops = maps.Clone(s.drops)
 	if s.drops == nil {
 		s.drops = map[shardmap.NodeID]Drop{}
@@ -271,6 +275,7 @@ func (s *State) commit(term uint64, c commit) (*State, Outcome, error) {
 	s.depart()
 	s.noteDeparted()
 	s.committed = s.last
+	s.commitKeys()
 	s.forgetAbsences()
 	return s, OutcomeCommitted, nil
 }

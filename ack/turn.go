@@ -26,6 +26,8 @@ type TurnOptions struct {
 	// Clock reads the time, Newest the state that the own log has come to.
 	Clock  func() time.Duration
 	Newest func() *State
+	// Keys returns the key configuration that the own node has loaded; nil: it has none.
+	Keys func() string
 }
 
 // Turn is the loop of a Leader without its waiting: Take is one turn. It puts before
@@ -36,6 +38,7 @@ type Turn struct {
 	began  time.Duration
 	told   *State
 	voters []string
+	keys   string
 	tries  int           // of the barrier
 	again  time.Duration // when the next is due; negative: one is under way, or applied
 	out    []Effect
@@ -97,6 +100,12 @@ func (t *Turn) step(m Message) {
 	if v := t.o.Raft.Voters(); !slices.Equal(v, t.voters) {
 		t.voters = v
 		t.tell(t.o.Clock(), Voters{Servers: v})
+	}
+	if t.o.Keys != nil {
+		if k := t.o.Keys(); k != t.keys {
+			t.keys = k
+			t.tell(t.o.Clock(), KeysLoaded{Text: k})
+		}
 	}
 	t.tell(t.o.Clock(), m)
 }
