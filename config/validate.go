@@ -1,10 +1,12 @@
 package config
 
 import (
+	"errors"
 	"strconv"
 	"strings"
 
 	"shardway/internal/address"
+	"shardway/internal/valueerr"
 	"shardway/keysource"
 )
 
@@ -87,6 +89,7 @@ func (c *Config) rules() []rule {
 		{"body-buffer", "queue-bytes", c.BodyBuffer <= c.QueueBytes, "a body of this size could not wait: queue-bytes is " + bytes(c.QueueBytes), "lower it, or raise queue-bytes"},
 	}
 	rules = append(rules, rule{"access-log", "", c.AccessLog != "", "it is neither a file nor a word", "write off, stdout, or the name of a file"})
+	rules = append(rules, c.keyConfigRules()...)
 	rules = append(rules, c.requiredRules()...)
 	rules = append(rules, c.fileRules()...)
 	rules = append(rules, c.exposureRules()...)
@@ -209,6 +212,20 @@ func checkKeySource(s string) *flaw {
 func (c *Config) checkRoutes() *flaw {
 	_, err := keysource.NewTable(keysource.Spec{Routes: c.KeyRoutes()})
 	return flawOf(err) // of several, the first
+}
+
+// keyConfigRules: nodes exchange the key configuration, so its size is bounded.
+func (c *Config) keyConfigRules() []rule {
+	k := c.KeyConfig()
+	if _, err := keysource.NewTable(k.Spec); err != nil {
+		return nil // reported with the setting that is wrong
+	}
+	_, err := k.Canonical()
+	m := (*valueerr.Error)(nil)
+	if !errors.As(err, &m) {
+		return nil
+	}
+	return []rule{{routesKey, "", false, m.Wrong, m.Remedy}}
 }
 
 // KeyRoutes returns the table of path prefixes as package keysource reads it.

@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -244,6 +245,20 @@ func TestValidateJudgesAConfigMadeInCode(t *testing.T) {
 	c.Keys = nil
 	if ps := problems(t, c.Validate()); len(ps) != 2 {
 		t.Errorf("Validate with no shards and no keys: %v", ps)
+	}
+}
+
+// Nodes exchange the key configuration, so its size is bounded.
+func TestTooManyRoutesAreRefused(t *testing.T) {
+	var yaml strings.Builder
+	yaml.WriteString("routes:\n")
+	for i := range 600 {
+		fmt.Fprintf(&yaml, "  /service-%d: [header:X-Tenant]\n", i)
+	}
+	_, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile(yaml.String()))
+	ps := problems(t, err)
+	if len(ps) != 1 || ps[0].Key != "routes" || ps[0].From != "f.yaml:1" || ps[0].Remedy != "use fewer or shorter routes" || !strings.HasSuffix(ps[0].Wrong, " bytes, more than 16384") {
+		t.Errorf("%v", err)
 	}
 }
 

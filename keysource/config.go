@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"shardway/internal/valueerr"
 )
 
 // MaxConfig is the largest canonical key configuration, in bytes: nodes exchange it.
@@ -63,7 +65,9 @@ func (c Config) Canonical() (string, error) {
 	text := strings.TrimSuffix(b.String(), "\n")
 	switch {
 	case len(text) > MaxConfig:
-		return "", fmt.Errorf("keysource: key, routes and trusted-proxies together take %d bytes, more than %d; use fewer or shorter routes", len(text), MaxConfig)
+		return "", &valueerr.Error{
+			Key: "routes", Value: "…", Wrong: fmt.Sprintf("key, routes and trusted-proxies together take %d bytes, more than %d", len(text), MaxConfig), Remedy: "use fewer or shorter routes",
+		}
 	case !utf8.ValidString(strings.Join(allSources(c.Spec), "")):
 		return "", errors.New("keysource: a key source is not valid UTF-8; use names in UTF-8")
 	}
