@@ -1,6 +1,11 @@
 package admin
 
-import "shardway/verdict"
+import (
+	"fmt"
+	"strings"
+
+	"shardway/verdict"
+)
 
 // Status is the answer of GET /status: one node's view.
 type Status struct {
@@ -20,6 +25,9 @@ type Status struct {
 	// Timing is the cluster's; nil before there is one.
 	Timing *TimingState `json:"timing,omitempty"`
 
+	// Keys is the active key configuration; nil before there is one.
+	Keys *KeysState `json:"keys,omitempty"`
+
 	// Level is the level in force as far as the node knows; see LevelState.
 	Level uint8 `json:"level"`
 
@@ -31,6 +39,33 @@ type Status struct {
 
 	// Findings say what is the matter as far as the node knows, the gravest first.
 	Findings []verdict.Finding `json:"findings"`
+}
+
+// KeysState is the key configuration by which all nodes find the keys of requests.
+type KeysState struct {
+	Active   string   `json:"active"`   // in canonical form
+	Digest   string   `json:"digest"`   // of Active, 16 hexadecimal digits
+	Since    uint64   `json:"since"`    // epoch of the map with which it became active
+	Changing bool     `json:"changing"` // another one is about to become active
+	Pending  []string `json:"pending"`  // nodes that have loaded another one, sorted
+}
+
+// maxPending bounds the nodes that KeysState.String names.
+const maxPending = 8
+
+// String is one line for people: the begin of the digest, and up to 8 nodes of Pending.
+func (k *KeysState) String() string {
+	text := fmt.Sprintf("%s since epoch %d", k.Digest[:min(len(k.Digest), 8)], k.Since)
+	if k.Changing {
+		text += ", changing now"
+	}
+	if len(k.Pending) > 0 {
+		text += ", another one loaded by " + strings.Join(k.Pending[:min(len(k.Pending), maxPending)], ", ")
+	}
+	if more := len(k.Pending) - maxPending; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // ShardCounts counts shards as the answering node sees them.

@@ -162,6 +162,9 @@ func facts(st Status) []fact {
 	if t := st.Timing; t != nil {
 		all = append(all, fact{"timing", fmt.Sprintf("lease %s, dead after %s, fence %s", t.Lease, t.DeadAfter, t.Fence)})
 	}
+	if k := st.Keys; k != nil {
+		all = append(all, fact{"keys", k.String()})
+	}
 	return all
 }
 

@@ -28,7 +28,8 @@ type agent struct {
 	proxy   *proxy.Server
 	healthy func() bool
 	app     func() ack.AppHealth
-	known   func() bool // false until the app was checked once
+	keys    func() uint64 // the digest of the key configuration that is loaded
+	known   func() bool   // false until the app was checked once
 	// appWatch watches for restarts of the app; nil means that they do not matter.
 	appWatch *appWatch
 	fail     func(error)
@@ -170,7 +171,7 @@ func (a *agent) turn() time.Duration {
 // time it has to again.
 func (a *agent) look(now time.Duration) (again time.Duration) {
 	s := ack.Seen{
-		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight, Asked: a.router.asked.Swap(false),
+		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight, Asked: a.router.asked.Swap(false), Keys: a.keysDigest(),
 	}
 	a.appWatch.report(&s)
 	a.machine.Look(now, s)
@@ -196,6 +197,14 @@ func (a *agent) look(now time.Duration) (again time.Duration) {
 		return 0
 	}
 	return min(a.machine.Due(now)-now, report)
+}
+
+// keysDigest returns the digest of the key configuration that is loaded; zero: none is.
+func (a *agent) keysDigest() uint64 {
+	if a.keys == nil {
+		return 0
+	}
+	return a.keys()
 }
 
 // Lease lets the request path see the lease.

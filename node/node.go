@@ -85,6 +85,7 @@ type Node struct {
 	census       census[admin.RunningList]
 	hot          census[admin.HotList]
 	kept         census[admin.SocketList]
+	loaded       loadedKeys
 	settings     atomic.Pointer[map[string]string] // see ApplySettings; nil: Options.Settings
 	pacing       pacing                            // of hand-overs, while this node is being emptied
 
@@ -123,6 +124,7 @@ func New(o Options) (*Node, error) {
 	if kept := ack.Level(o.Dir.Level()); kept != 0 && kept.Known() != nil {
 		return nil, unknownLevel(fmt.Errorf("data directory %q has %w", o.Dir.Path(), kept.Known()))
 	}
+	n.loaded.set(o.Keys)
 	n.acquaintance = newAcquaintance(n)
 	n.directory.Store(endpoints.New(nil))
 	n.port = peer.New(peer.Options{
@@ -238,6 +240,7 @@ func (n *Node) openRaft() error {
 func (n *Node) newAgent() {
 	a := &agent{
 		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, changes: n.changes, fail: n.fail, weight: max(n.o.Weight, 1), back: n.o.HoldGrace,
+		keys:    n.loaded.digest.Load,
 		healthy: func() bool { return n.health == nil || n.health.good.Load() },
 		app:     n.appHealth,
 		known:   func() bool { return n.health == nil || n.health.known.Load() },

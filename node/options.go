@@ -68,6 +68,9 @@ type Options struct {
 	// ShutdownTimeout bounds the whole stop; zero means 30 s.
 	ShutdownTimeout time.Duration
 
+	// Keys is the key configuration, in the canonical form of package keysource. It becomes
+	// active once all nodes have loaded it; empty: requests are keyed by Proxy.Keys.
+	Keys string
 	// Settings are those that must be the same on all nodes, by name. The leader compares
 	// them; nothing else depends on them.
 	Settings map[string]string

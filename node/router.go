@@ -23,9 +23,10 @@ type router struct {
 	legs  *lanes // for kept sockets
 
 	table   atomic.Pointer[proxy.Table]
-	state   atomic.Pointer[ack.State] // what table was made from
-	lease   atomic.Int64              // until when, by the clock; zero without one
-	cutBy   atomic.Int64              // when what was admitted under the last lease is to be cut, if it has ended; zero: there was none
+	state   atomic.Pointer[ack.State]  // what table was made from
+	keys    atomic.Pointer[activeKeys] // of state
+	lease   atomic.Int64               // until when, by the clock; zero without one
+	cutBy   atomic.Int64               // when what was admitted under the last lease is to be cut, if it has ended; zero: there was none
 	running *inflight
 	asked   atomic.Bool // somebody was since the agent looked last: see ack.Seen.Asked
 	absence *absence
@@ -55,14 +56,22 @@ func (r *router) swap(by ack.Routing) uint64 {
 		generation = old.Generation() + 1
 	}
 	s := by.State()
+	keys := keysOf(s, r.keys.Load())
+	route := func(sh shardmap.Shard) proxy.Route { return routed(by.Route(sh)) }
+	if keys.err != nil { // no request has a key that can be relied on
+		route = func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving} }
+	}
 	t := proxy.NewTable(proxy.TableSpec{
 		Generation: generation,
 		Committed:  uint64(s.Committed().Epoch()),
 		Proposed:   uint64(s.Last().Epoch()),
 		Shards:     len(r.running.shards),
 		Before:     r.table.Load(),
-		Route:      func(sh shardmap.Shard) proxy.Route { return routed(by.Route(sh)) },
+		Keys:       keys.keys,
+		KeysSince:  uint64(s.KeysSince()),
+		Route:      route,
 	})
+	r.keys.Store(keys)
 	r.state.Store(s)
 	r.table.Store(t)
 	r.mu.Lock()

@@ -137,6 +137,7 @@ func (n *Node) Status() admin.Status {
 		timing = &t
 	}
 	in, findings := n.foundBy(s)
+	views := n.leaderViews()
 	return admin.Status{
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Cluster: cluster, Version: n.o.Version,
 		State: n.stateBy(s), Role: role, Leader: n.leader(), Term: n.raft.Term(),
@@ -149,7 +150,8 @@ func (n *Node) Status() admin.Status {
 		Level:    uint8(n.fsm.state.Load().Level()),
 		Queue:    admin.QueueCounts{Waiting: room.Waiting, Bytes: room.Bytes},
 		Sockets:  n.socketCounts(),
-		Nodes:    n.nodes(s),
+		Nodes:    n.nodesBy(s, views),
+		Keys:     n.keysState(s, views),
 		Findings: findings,
 	}
 }
@@ -190,11 +192,8 @@ func (n *Node) Idle(owner string) string {
 	return f.in.Idle(owner)
 }
 
-// nodes lists the nodes that gossip, Raft or the map know of. What only the
-// leader knows is asked of it, and left out if it does not answer at once.
-func (n *Node) nodes(s *ack.State) []admin.Node { return n.nodesBy(s, n.leaderViews()) }
-
-// nodesBy is nodes with what the leader has told; nil: nothing.
+// nodesBy lists the nodes that gossip, Raft or the map know of, with what the leader has told;
+// nil: nothing.
 func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []admin.Node {
 	voters, others := n.servers()
 	leader := n.leader()

@@ -63,7 +63,16 @@ function factsOf(st) {
     ['up', span(st.uptime_s * 1000)],
   ];
   if (st.timing) facts.push(['timing', `lease ${st.timing.lease}, dead after ${st.timing.dead_after}, fence ${st.timing.fence}`]);
+  if (st.keys) facts.push(['keys', keysText(st.keys)]);
   return facts;
+}
+
+function keysText(keys) {
+  let text = `${keys.digest.slice(0, 8)} since epoch ${keys.since}`;
+  if (keys.changing) text += ', changing now';
+  if (keys.pending.length > 0) text += `, another one loaded by ${keys.pending.slice(0, 8).join(', ')}`;
+  if (keys.pending.length > 8) text += ` and ${keys.pending.length - 8} more`;
+  return text;
 }
 
 // replace gives an element other children, unless they say the same.

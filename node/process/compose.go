@@ -91,7 +91,7 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 		}
 	}
 	o.App, o.Peer = p.front, p.listen.peer
-	o.Proxy.Settings = first.set
+	o.Proxy.Settings, o.Keys = first.set, first.keys
 	o.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }
 	o.Exposed = p.exposed
 	if err = p.guards.arm(&o); err != nil {

@@ -15,6 +15,7 @@ type live struct {
 	file   *logfile.File
 	access string // where file is
 	set    proxy.Settings
+	keys   string // the key configuration in canonical form
 }
 
 // prepare opens and reads all that the settings name. An error has changed
@@ -23,6 +24,9 @@ func (p *Process) prepare(c *config.Config) (live, error) {
 	var l live
 	var err error
 	if l.set, err = proxySettings(c); err != nil {
+		return live{}, err
+	}
+	if l.keys, err = c.KeyConfig().Canonical(); err != nil {
 		return live{}, err
 	}
 	if l.cert, err = readCertificate(c.TLSCert, c.TLSKey); err != nil {
@@ -53,6 +57,7 @@ func (p *Process) Reload(next *config.Config) (err error) {
 	p.node.Apply(l.set)
 	p.node.ApplyHealth(health(next))
 	p.node.ApplySettings(next.RunningSettings(p.started))
+	p.node.ApplyKeys(l.keys)
 	p.lameDuck.Store(int64(next.LameDuck))
 	changed, kept := next.Since(p.live).Live, next.Since(p.started).Restart
 	p.live = next

@@ -1,0 +1,159 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+)
+
+// keyRecorder notes which key ran at which app instance, and what ran at the same time.
+type keyRecorder struct {
+	mu      sync.Mutex
+	owner   map[string]string // by key
+	running map[string]int    // requests by the first letter of their key
+	faults  []string
+	served  map[string]int // by the first letter
+}
+
+func (k *keyRecorder) app(id string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		key := r.Header.Get("Shardway-Key")
+		if key == "" {
+			return // a health check
+		}
+		reading := key[:1]
+		k.mu.Lock()
+		if before := k.owner[key]; before != "" && before != id {
+			k.faults = append(k.faults, fmt.Sprintf("key %s ran at %s and at %s", key, before, id))
+		}
+		k.owner[key] = id
+		for other, n := range k.running {
+			if other != reading && n > 0 {
+				k.faults = append(k.faults, fmt.Sprintf("%d requests keyed by %s run while %s begins", n, other, key))
+			}
+		}
+		k.running[reading]++
+		k.served[reading]++
+		k.mu.Unlock()
+		time.Sleep(10 * time.Millisecond) // the app's work
+		k.mu.Lock()
+		k.running[reading]--
+		k.mu.Unlock()
+		_, _ = io.WriteString(w, key)
+	})
+}
+
+// A rolling change of the key by SIGHUP under load: no request is lost, no key has two
+// owners, and no request runs while one runs whose key was found in the other way.
+func TestKeysChangeOnAllNodesTogether(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "s.yaml")
+	if err := os.WriteFile(file, []byte("key: [header:X-A]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k := &keyRecorder{owner: map[string]string{}, running: map[string]int{}, served: map[string]int{}}
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Flags: []string{"--config", file}})
+	for i := range 3 {
+		app := httptest.NewServer(k.app(fmt.Sprint("app", i)))
+		t.Cleanup(app.Close)
+		c.Prepare(t, "--expect", "3", "--upstream", app.URL)
+	}
+	c.Acquaint()
+	for _, n := range c.Nodes() {
+		n.Start(t)
+	}
+	c.AwaitServing(t)
+	nodes := c.Nodes()
+	w := walk{t, c}
+
+	stop, failures := make(chan struct{}), make(chan string, 1000)
+	var clients sync.WaitGroup
+	for i := range 12 {
+		clients.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := askKeyed(t, nodes[(i+n)%3].Addr, strconv.Itoa((i*31+n)%40)); err != nil {
+					failures <- err.Error()
+					return
+				}
+			}
+		})
+	}
+	active := func(n *cluster.Node) string {
+		_, body := w.get(n.Admin, "/status", "Accept", "application/json")
+		return body
+	}
+	hasActive := func(n *cluster.Node, header string) bool { return strings.Contains(active(n), `header:`+header) }
+
+	const next = "key: [header:X-B]\n"
+	for i, n := range nodes {
+		hangUp(t, n, file, next, "settings reloaded", `"changed":["key"]`)
+		if i < 2 && !hasActive(nodes[0], "x-a") {
+			t.Errorf("after %d of 3 nodes the new key is active", i+1)
+		}
+	}
+	for _, n := range nodes {
+		cluster.Await(t, "the new key is active", func() error {
+			if !hasActive(n, "x-b") {
+				return fmt.Errorf("%s", active(n))
+			}
+			return nil
+		})
+	}
+	cluster.Await(t, "requests by the new key", func() error {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.served["b"] < 200 {
+			return fmt.Errorf("%v", k.served)
+		}
+		return nil
+	})
+	close(stop)
+	clients.Wait()
+	close(failures)
+	for f := range failures {
+		t.Error(f)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, f := range k.faults[:min(len(k.faults), 5)] {
+		t.Errorf("%d of %d: %s", i+1, len(k.faults), f)
+	}
+	t.Logf("served %v", k.served)
+}
+
+// askKeyed sends a request that has a key for either configuration.
+func askKeyed(t *testing.T, addr, id string) error {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/", http.NoBody)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("X-A", "a"+id)
+	r.Header.Set("X-B", "b"+id)
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = res.Body.Close() }()
+	body, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %s", res.StatusCode, body)
+	}
+	return err
+}

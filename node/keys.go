@@ -1,0 +1,81 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/proxy"
+)
+
+// loadedKeys is the key configuration that this node has loaded. Requests are keyed by the
+// active one, which is in the replicated state.
+type loadedKeys struct {
+	text   atomic.Pointer[string]
+	digest atomic.Uint64
+}
+
+func (k *loadedKeys) set(text string) {
+	k.text.Store(&text)
+	k.digest.Store(ack.KeysDigest(text))
+}
+
+func (k *loadedKeys) get() string {
+	if t := k.text.Load(); t != nil {
+		return *t
+	}
+	return ""
+}
+
+// ApplyKeys replaces the key configuration that this node has loaded, in canonical form. It
+// becomes active once all nodes have loaded it.
+func (n *Node) ApplyKeys(text string) { n.loaded.set(text) }
+
+// activeKeys is the active key configuration as the proxy has it.
+type activeKeys struct {
+	text string
+	keys *proxy.Keys // nil: there is none yet, or it cannot be read
+	err  error       // why it cannot be read
+}
+
+// keysOf returns the active key configuration of a state. before is the one of the state
+// before, which is mostly the same.
+func keysOf(s *ack.State, before *activeKeys) *activeKeys {
+	if before != nil && before.text == s.Keys() {
+		return before
+	}
+	a := &activeKeys{text: s.Keys()}
+	if a.text == "" {
+		return a
+	}
+	if a.keys, a.err = proxy.ParseKeys(a.text); a.err != nil {
+		a.keys = nil
+	}
+	return a
+}
+
+// keysState returns the active key configuration for status, and which nodes have loaded
+// another one, as far as the leader has told; nil before there is one.
+func (n *Node) keysState(s *ack.State, views []ack.MemberView) *admin.KeysState {
+	if s.Keys() == "" {
+		return nil
+	}
+	digest := ack.KeysDigest(s.Keys())
+	k := &admin.KeysState{Active: s.Keys(), Digest: keysName(digest), Since: uint64(s.KeysSince()), Changing: s.ChangesKeys(), Pending: []string{}}
+	for _, v := range views {
+		if v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Keys != digest && string(v.Node) != string(n.self) {
+			k.Pending = append(k.Pending, string(v.Node))
+		}
+	}
+	if n.loaded.digest.Load() != digest {
+		k.Pending = append(k.Pending, string(n.self))
+	}
+	slices.Sort(k.Pending)
+	return k
+}
+
+// keysName is a digest as people read it.
+func keysName(digest uint64) string { return fmt.Sprintf("%016s", strconv.FormatUint(digest, 16)) }

@@ -1,0 +1,52 @@
+package node_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/node"
+)
+
+// A key configuration becomes active when every node has loaded it, gateways included, and
+// on all of them together.
+func TestKeysBecomeActiveWhenAllHaveLoadedThem(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		const before, after = `{"key":["header:x-shard-key"],"on_missing":"reject"}`, `{"key":["query:t","header:x-shard-key"],"on_missing":"reject"}`
+		w.tune = func(o *node.Options) {
+			o.Keys = before
+			if o.Dir.Node() == "g" {
+				o.Gateway, o.CheckApp = true, nil
+			}
+		}
+		ids := []string{"a", "b", "c", "g"}
+		for _, id := range ids {
+			w.start(id)
+		}
+		w.untilSettled("a", "b", "c")
+		active := func(id string) string {
+			if k := w.all[id].node.Status().Keys; k != nil {
+				return k.Active
+			}
+			return ""
+		}
+		for _, id := range ids {
+			w.until(id+" has the first keys", func() bool { return active(id) == before })
+		}
+		for _, id := range []string{"a", "b", "c"} {
+			w.all[id].node.ApplyKeys(after)
+		}
+		w.during(func() { time.Sleep(10 * time.Second) })
+		for _, id := range ids {
+			if active(id) != before {
+				t.Errorf("%s goes by %s, though g has not loaded it", id, active(id))
+			}
+		}
+		w.until("a names who has not", func() bool { return strings.Join(w.all["a"].node.Status().Keys.Pending, " ") == "a b c" })
+		w.all["g"].node.ApplyKeys(after)
+		for _, id := range ids {
+			w.until(id+" has the next keys", func() bool { return active(id) == after })
+		}
+	})
+}
