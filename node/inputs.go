@@ -271,6 +271,9 @@ func (w *watch) asked(in *verdict.Inputs) {
 		in.Level, in.Next, in.Behind = int(t.InForce), int(t.Next), t.Behind
 	}
 	in.Differences = w.told.differences
+	if k := w.n.router.keys.Load(); k != nil && k.err != nil {
+		in.KeysUnreadable = k.err.Error()
+	}
 	policy := w.n.fsm.state.Load().Policy()
 	for _, s := range w.told.suspects {
 		if !quarantines(policy, s.Key.Shard, s.Key.Hash) {

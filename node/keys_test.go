@@ -8,6 +8,17 @@ import (
 	"shardway/node"
 )
 
+// A node that cannot read the active key configuration holds all requests and reports that:
+// another version of the program may have written it.
+func TestUnreadableKeysAreReported(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		w.tune = func(o *node.Options) { o.Keys = `{"key":["future:x"],"on_missing":"reject"}` }
+		w.start("a")
+		w.untilSays(w.all["a"], "keys-unreadable: node a cannot read the active key configuration, so its requests wait: ", "future:x")
+	})
+}
+
 // A key configuration becomes active when every node has loaded it, gateways included, and
 // on all of them together.
 func TestKeysBecomeActiveWhenAllHaveLoadedThem(t *testing.T) {

@@ -13,6 +13,7 @@ const (
 	PeerPortUnreachable Code = "peer-port-unreachable"
 	NoHealthyApp        Code = "no-healthy-app"
 	HealthPanic         Code = "health-panic"
+	KeysUnreadable      Code = "keys-unreadable"
 	Unserved            Code = "unserved"
 	NotLeased           Code = "not-leased"
 	DuplicateNode       Code = "duplicate-node"
@@ -47,7 +48,7 @@ const (
 // Codes returns every code, in their order.
 func Codes() []Code {
 	return []Code{
-		NoQuorum, WaitingForExpect, NoPeers, PeerPortUnreachable, NoHealthyApp, HealthPanic, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, AppFlapping, NoApp, Joining,
+		NoQuorum, WaitingForExpect, NoPeers, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, AppFlapping, NoApp, Joining,
 		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpires, TagsNearlyFull,
 		Insecure, QuarantineStale, StaleReturn, Draining, Absent, Paused, Cordoned, Quarantined,
 	}

@@ -69,6 +69,8 @@ type Inputs struct {
 	Behind      string
 	// Differences are the settings that differ between nodes, as the leader said last.
 	Differences []Difference
+	// KeysUnreadable is why this node cannot read the active key configuration; empty: it can.
+	KeysUnreadable string
 	// Pause is for how long planned moves are paused; empty: they are not.
 	Pause string
 	// Quarantined are the keys in quarantine, Stale those of them that are let through.

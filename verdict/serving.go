@@ -16,6 +16,7 @@ const unmappedAfter = 3 * time.Second
 
 // serving judges whether what there is is served.
 func serving(in Inputs) (out []Finding) {
+	out = append(out, unreadable(in)...)
 	out = append(out, unserved(in)...)
 	if in.Elsewhere != "" {
 		brief := "another process has the id of node " + in.Self
@@ -44,6 +45,19 @@ func serving(in Inputs) (out []Finding) {
 		out = append(out, f)
 	}
 	return append(out, others(in)...)
+}
+
+// unreadable judges whether this node can read the active key configuration. It finds no keys
+// otherwise, and holds all requests.
+func unreadable(in Inputs) []Finding {
+	if in.KeysUnreadable == "" {
+		return nil
+	}
+	brief := fmt.Sprintf("node %s cannot read the active key configuration, so its requests wait", in.Self)
+	return []Finding{{
+		Code: KeysUnreadable, Severity: Outage, Subject: in.Self, Text: brief + ": " + in.KeysUnreadable, Brief: brief,
+		Remedy: fmt.Sprintf("run the version of the other nodes on node %s (`shardway status` shows each node's version)", in.Self),
+	}}
 }
 
 // acquires judges what the app of this node does not acquire, or has not yet.

@@ -270,6 +270,9 @@ func machineTable() []want {
 			`warning config-differs: setting routes differs: a has none, b has "/a: ip"`,
 			`info config-differs: setting drain-timeout differs: a and c have "5s", b has "10s"`,
 		}},
+		{"the keys cannot be read", with(func(in *verdict.Inputs) { in.KeysUnreadable = `"future:x" is not a key source` }), []string{
+			`outage keys-unreadable: node a cannot read the active key configuration, so its requests wait: "future:x" is not a key source`,
+		}},
 		{"certificates end", with(func(in *verdict.Inputs) {
 			in.Certificates = []verdict.Certificate{
 				{What: "the app port", Flag: "tls-cert", Until: in.Now.Add(48 * time.Hour)},
