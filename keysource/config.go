@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"shardway/internal/valueerr"
 )
@@ -63,13 +62,10 @@ func (c Config) Canonical() (string, error) {
 		return "", fmt.Errorf("keysource: canonical key configuration: %w", err)
 	}
 	text := strings.TrimSuffix(b.String(), "\n")
-	switch {
-	case len(text) > MaxConfig:
+	if len(text) > MaxConfig {
 		return "", &valueerr.Error{
 			Key: "routes", Value: "…", Wrong: fmt.Sprintf("key, routes and trusted-proxies together take %d bytes, more than %d", len(text), MaxConfig), Remedy: "use fewer or shorter routes",
 		}
-	case !utf8.ValidString(strings.Join(allSources(c.Spec), "")):
-		return "", errors.New("keysource: a key source is not valid UTF-8; use names in UTF-8")
 	}
 	return text, nil
 }

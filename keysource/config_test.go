@@ -68,6 +68,14 @@ func TestKeyConfigurationIsBounded(t *testing.T) {
 	}
 }
 
+func TestSourcesThatAreNotUTF8AreRefused(t *testing.T) {
+	for _, text := range []string{"query:t\xff", "jwt:\xc3", "\xff"} {
+		if s, err := keysource.Parse(text); err == nil || !strings.Contains(err.Error(), "write names in UTF-8") {
+			t.Errorf("%q is %+v, %v", text, s, err)
+		}
+	}
+}
+
 func FuzzCanonicalKeyConfiguration(f *testing.F) {
 	f.Add("header:X", "/a", "ip", "reject")
 	f.Add("jwt:\xff", "/%2f", "cookie:\"", "local")

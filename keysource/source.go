@@ -3,6 +3,7 @@ package keysource
 import (
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"shardway/internal/suggest"
 	"shardway/internal/valueerr"
@@ -65,6 +66,9 @@ func Parse(text string) (Source, error) {
 	word, name, named := strings.Cut(text, ":")
 	wrong := func(wrong, remedy string) (Source, error) {
 		return Source{}, &valueerr.Error{Value: text, Wrong: wrong, Remedy: remedy}
+	}
+	if !utf8.ValidString(text) {
+		return wrong("the source is not valid UTF-8", "write names in UTF-8")
 	}
 	s := Source{Name: name}
 	for i, w := range kinds() {
