@@ -54,8 +54,24 @@ type KeysLoaded struct{ Text string }
 
 func (KeysLoaded) message() {}
 
-// keysBlocked reports that the open proposal changes the key configuration, and that a member
-// restarts in place: without its word there is no commit, and the others would wait for it.
+// loadedKeys is a key configuration with its digest.
+type loadedKeys struct {
+	text   string
+	digest uint64
+}
+
+// changesKeysNow reports whether a round of this leader changes the key configuration, or is
+// to begin and change it. It drains all shards, so busy shards can move with it at no cost.
+func (l *Leader) changesKeysNow(now time.Duration) bool {
+	if l.state.Open() {
+		return l.mine() && l.state.ChangesKeys() && !l.keysBlocked()
+	}
+	return l.dueKeys(now) != ""
+}
+
+// keysBlocked reports whether the open proposal changes the key configuration while a member
+// restarts in place. The commit would need the acknowledgement of that member, and every
+// shard would be held until it is back.
 func (l *Leader) keysBlocked() bool {
 	if !l.mine() || !l.state.ChangesKeys() || l.state.Keys() == "" {
 		return false
@@ -68,32 +84,37 @@ func (l *Leader) keysBlocked() bool {
 	return false
 }
 
-// dueKeys returns the key configuration that is to become active now; empty: none. It is the
-// one that the leader's node has loaded, once every member and every other node that is
-// heard, gateways included, has loaded it. The first one needs nobody's consent: nothing is
-// routed before it.
+// responsive reports whether a member can be expected to acknowledge a proposal soon. Until
+// all members have acknowledged a change of the key configuration, every shard is held.
+func (l *Leader) responsive(now time.Duration, n *member) bool {
+	return n.heard() && !n.beat.Goodbye && !n.removed && !n.silent(now, l.o.Pace) && !l.absent(n) && !n.crashed() && l.failing(now, n) == 0
+}
+
+// dueKeys returns the key configuration that must become active now; empty: none. It is the
+// one that the leader's node has loaded, once every member and every other node from which
+// the leader receives heartbeats, gateways included, has loaded it. The first key
+// configuration needs no consent: nothing is routed before it.
 func (l *Leader) dueKeys(now time.Duration) string {
 	active := l.state.Keys()
 	switch {
-	case l.keys == "" || l.keys == active:
+	case l.keys.text == "" || l.keys.text == active:
 		return ""
 	case active == "":
-		return l.keys
+		return l.keys.text
 	case now-l.elected < l.t.DeadAfter:
-		return "" // a node that is there may not have been heard yet
+		return "" // a live node may not have sent its first heartbeat yet
 	}
-	digest := KeysDigest(l.keys)
 	for _, m := range [2]*shardmap.Map{l.state.Committed(), l.state.Last()} {
 		for _, x := range m.Members() {
-			if n := l.node(x.ID); l.absent(n) || !n.heard() || n.beat.Keys != digest || n.beat.Goodbye || n.silent(now, l.o.Pace) {
+			if n := l.node(x.ID); !l.responsive(now, n) || n.beat.Keys != l.keys.digest {
 				return ""
 			}
 		}
 	}
-	for _, n := range l.nodes {
-		if n.heard() && !n.beat.Goodbye && !n.silent(now, l.o.Pace) && n.beat.Keys != digest {
+	for _, n := range l.nodes { // gateways among them
+		if n.heard() && !n.beat.Goodbye && !n.silent(now, l.o.Pace) && n.beat.Keys != l.keys.digest {
 			return ""
 		}
 	}
-	return l.keys
+	return l.keys.text
 }

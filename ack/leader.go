@@ -62,7 +62,7 @@ type Leader struct {
 	empties     empties
 	stages      stages
 	apps        appHealth
-	keys        string                  // the key configuration that the own node has loaded; empty: none
+	keys        loadedKeys              // the key configuration that the own node has loaded; empty: none
 	keptNow     map[shardmap.Shard]bool // see kept
 	zoned       uint64                  // counts what was heard anew of zones, and of what apps do not acquire
 	out         []Effect
@@ -122,7 +122,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case Delivered:
 		l.node(m.Node).took(m.Releases)
 	case KeysLoaded:
-		l.keys = m.Text
+		l.keys = loadedKeys{m.Text, KeysDigest(m.Text)}
 	case BarrierFailed: // the Turn's
 	case Remove:
 		// The word was given before it came here: who speaks now is not meant.

@@ -6,35 +6,35 @@ import "time"
 func mistakesOfTheKeys() []mistake {
 	keys := aimed("keys 6, kill 2, isolate 1, elect 1")
 	keys.gaps[1] = 4 * time.Second
-	restarting := aimed("keys 6, restart 6, leave 2")
-	restarting.gaps[1] = 2 * time.Second
+	restarting := aimed("keys 6, restart 10")
+	restarting.gaps[1] = 600 * time.Millisecond
 	compacting := aimed("keys 6, compact 6, kill 4, laggard 2")
 	compacting.gaps[1] = 4 * time.Second
 	return []mistake{
 		{
 			name: "keys: they become active before all members have loaded them", mix: keys, caught: "keys",
 			edits: both(
-				in("keys.go", "!n.heard() || n.beat.Keys != digest || n.beat.Goodbye || n.silent(now, l.o.Pace) {", "!PLANTED && (!n.heard() || n.beat.Keys != digest || n.beat.Goodbye || n.silent(now, l.o.Pace)) {"),
-				in("keys.go", "&& n.beat.Keys != digest {\n			return", "&& n.beat.Keys != digest && !PLANTED {\n			return"),
+				in("ack.Leader.dueKeys", "|| n.beat.Keys != l.keys.digest {\n				return", "|| !PLANTED && n.beat.Keys != l.keys.digest {\n				return"),
+				in("ack.Leader.dueKeys", "&& n.beat.Keys != l.keys.digest {\n			return", "&& n.beat.Keys != l.keys.digest && !PLANTED {\n			return"),
 			),
 		},
 		{
 			name: "keys: a change holds nothing", mix: keys, caught: "keys",
-			edits: in("route.go", "case r.state.ChangesKeys():", "case !PLANTED && r.state.ChangesKeys():"),
+			edits: in("ack.Routing.Route", "case r.state.ChangesKeys():", "case !PLANTED && r.state.ChangesKeys():"),
 		},
 		{
 			name: "keys: a change does not wait for who restarts in place", mix: restarting, caught: "keys",
-			edits: both(in("away.go", "l.absent(n) && !l.state.ChangesKeys() &&", "l.absent(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
-				both(in("keys.go", "	if !l.mine() || !l.state.ChangesKeys()", "	if PLANTED || !l.mine() || !l.state.ChangesKeys()"),
-					in("keys.go", "n := l.node(x.ID); l.absent(n) ||", "n := l.node(x.ID); !PLANTED && l.absent(n) ||"))),
+			edits: both(in("ack.Leader.confirmed", "l.absent(n) && !l.state.ChangesKeys() &&", "l.absent(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
+				both(in("ack.Leader.keysBlocked", "	if !l.mine() || !l.state.ChangesKeys()", "	if PLANTED || !l.mine() || !l.state.ChangesKeys()"),
+					in("ack.Leader.responsive", "&& !l.absent(n) &&", "&& (PLANTED || !l.absent(n)) &&"))),
 		},
 		{
 			name: "keys: a change drains nothing", mix: keys, caught: "keys",
-			edits: in("follower.go", "return !f.state.ChangesKeys() &&", "return (PLANTED || !f.state.ChangesKeys()) &&"),
+			edits: in("ack.Follower.MayRun", "return !f.state.ChangesKeys() &&", "return (PLANTED || !f.state.ChangesKeys()) &&"),
 		},
 		{
 			name: "rule 8: snapshots forget a change of the keys", mix: compacting, caught: "keys|snapshot|G5",
-			edits: in("snapshot.go", "	w.text(s.nextKeys)\n", "	if PLANTED {\n		w.text(\"\")\n	} else {\n		w.text(s.nextKeys)\n	}\n"),
+			edits: in("ack.State.MarshalBinary", "	w.text(s.nextKeys)\n", "	if PLANTED {\n		w.text(\"\")\n	} else {\n		w.text(s.nextKeys)\n	}\n"),
 		},
 	}
 }

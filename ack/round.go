@@ -45,8 +45,8 @@ func (l *Leader) reconcile(now time.Duration) {
 	switch {
 	case l.wantSince < 0 || a.want == nil:
 	case now-l.wantSince >= l.gathering(a.final):
-		if reason == keysChange || l.stageDue(now, a) {
-			l.propose(now, a, reason)
+		if l.stageDue(now, a) {
+			l.propose(now, a)
 		}
 	case l.mine() && l.adds(a.final):
 		// A round goes on while others gather for the next.
@@ -71,8 +71,10 @@ func (l *Leader) want(now time.Duration) (*assignment, string) {
 		return a, "found an open proposal"
 	case !l.state.Open() && !l.settled:
 		return a, newLeader
-	case (a.final.SameAs(last) || a.want.SameAs(last)) && l.keysBlocked(), !l.state.Open() && a.final.SameAs(last) && l.dueKeys(now) != "":
-		return a, keysChange // a blocked one is proposed again, without the keys
+	case l.state.Open() && a.want.SameAs(last) && l.keysBlocked():
+		return a, keysChange // the same map is proposed again, without the key configuration
+	case !l.state.Open() && a.final.SameAs(last) && l.dueKeys(now) != "":
+		return a, keysChange
 	case !l.state.Open() && a.final.SameAs(last), l.state.Open() && a.want.SameAs(last):
 		return &assignment{}, ""
 	}
@@ -198,6 +200,8 @@ func (l *Leader) because(now time.Duration, a *assignment) string {
 	switch same := a.want.SameAs(l.state.Last()); {
 	case same && l.state.Open():
 		return l.state.Reason()
+	case same && l.settled && l.dueKeys(now) != "":
+		return keysChange
 	case same:
 		return newLeader
 	}
@@ -208,8 +212,8 @@ func (l *Leader) because(now time.Duration, a *assignment) string {
 // leader that has just been elected (rule 4).
 const newLeader = "new leader"
 
-// keysChange is the reason of a round that makes another key configuration active. It moves
-// no shard, and holds all.
+// keysChange is the reason of a round that makes another key configuration active and moves
+// no shard.
 const keysChange = "keys"
 
 // members returns the nodes that the map ought to have, ordered by id: those who may
@@ -352,13 +356,10 @@ func (l *Leader) ackDeadline(n *member) time.Duration { return l.o.Pace.AckDeadl
 
 // propose submits a proposal of a.want, computed from the committed map, with a
 // record of everybody who is dropped and why.
-func (l *Leader) propose(now time.Duration, a *assignment, reason string) {
+func (l *Leader) propose(now time.Duration, a *assignment) {
 	want := a.want
 	p := proposal{term: l.o.Term, base: l.state.Committed().Epoch(), reason: l.because(now, a), want: want}
-	if reason == keysChange {
-		p.reason = keysChange
-	}
-	if reason == keysChange || l.state.Keys() == "" {
+	if !l.state.Open() || l.state.ChangesKeys() {
 		p.keys = l.dueKeys(now)
 	}
 	for id, cause := range l.leftOut(now, want) {

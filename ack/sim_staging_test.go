@@ -214,8 +214,12 @@ func (w *world) sawStage(before, after *ack.State, e *logEntry, by *shardmap.Pol
 	return members
 }
 
-// sawEarly judges a map that defers nothing of an owner any more.
+// sawEarly judges a map that defers nothing of an owner any more. A change of the keys may do
+// that early, for it drains every shard.
 func (w *world) sawEarly(before, after *ack.State, e *logEntry) {
+	if after.ChangesKeys() {
+		return
+	}
 	base, p, policy := before.Committed(), after.Last(), before.Policy()
 	for id := range e.stage.early {
 		if _, emptied := policy.Emptying[id]; emptied || before.Open() || !w.wasDeferred(id, before) {

@@ -73,6 +73,7 @@ type actor struct {
 	runs                                 map[shardmap.Shard]bool // shards with a request, beside busy
 	reticent                             bool                    // it does not tell what is idle
 	begins                               []shardmap.Shard        // requests begin for these after its next answer
+	keys                                 string                  // the key configuration that it has loaded
 	leaving, goodbye, unhealthy, gateway bool
 	app                                  ack.AppHealth
 	back                                 time.Duration // with goodbye
@@ -191,6 +192,7 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, Expect: s.expected()},
 		Raft:   stageRaft{s, l}, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return s.newest(l) },
+		Keys: func() string { return s.actor(id).keys },
 	})
 	s.leaders[id] = l
 	s.notef("%s leads term %d", id, s.term)
@@ -324,7 +326,7 @@ func (s *stage) act(a *actor) {
 	if a.held {
 		newest = a.machine.State()
 	}
-	a.machine.Look(s.now, ack.Seen{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Parting: a.goodbye, Back: a.back, Weight: a.weight})
+	a.machine.Look(s.now, ack.Seen{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Parting: a.goodbye, Back: a.back, Weight: a.weight, Keys: ack.KeysDigest(a.keys)})
 }
 
 // beat makes the node's next heartbeat, which goes nowhere.

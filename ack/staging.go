@@ -82,6 +82,9 @@ func (l *Leader) defers(now time.Duration, n *member) bool {
 // staged returns the owners that may keep busy shards which the final map moves; nil if there
 // are none.
 func (l *Leader) staged(now time.Duration, givers []shardmap.NodeID) (owners map[shardmap.NodeID]bool) {
+	if len(givers) == 0 || l.changesKeysNow(now) {
+		return nil
+	}
 	for _, id := range givers {
 		if l.defers(now, l.node(id)) {
 			put(&owners, id, true)
@@ -299,7 +302,7 @@ func (l *Leader) unblock(now time.Duration) {
 	s.freed = last.Epoch()
 	for _, id := range givers(l.state.Committed(), last) {
 		o, n := s.owners[id], l.node(id)
-		if o == nil || o.maps >= maxStages || n.counts(last.Epoch()) || !l.defers(now, n) {
+		if o == nil || l.state.ChangesKeys() || o.maps >= maxStages || n.counts(last.Epoch()) || !l.defers(now, n) {
 			continue
 		}
 		s.asked = now
