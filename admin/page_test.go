@@ -110,7 +110,7 @@ func TestPageMakesNoMarkupOfNames(t *testing.T) {
 	page, _ := pageOf(t, admin.Status{
 		Node: evil, Cluster: evil, Version: evil, State: evil, Role: evil, Leader: evil, Findings: []verdict.Finding{{Code: evil, Text: evil, Remedy: evil}, {Code: evil, Text: evil, Remedy: evil}},
 		Timing: &admin.TimingState{Timing: admin.Timing{Lease: evil, DeadAfter: evil, Fence: evil}},
-		Keys:   &admin.KeysState{Active: evil, Digest: evil, Pending: []string{evil}},
+		Keys:   &admin.KeysState{Active: evil, Digest: evil, Pending: []admin.PendingKeys{{Digest: evil, Loaded: []string{evil}, Missing: []string{evil}}}},
 		Nodes: []admin.Node{{
 			ID: evil, State: evil, Role: evil, Zone: evil, AppVersion: evil, App: evil, Endpoints: map[string]string{evil: evil},
 		}},

@@ -43,26 +43,49 @@ type Status struct {
 
 // KeysState is the key configuration by which all nodes find the keys of requests.
 type KeysState struct {
-	Active   string   `json:"active"`   // in canonical form
-	Digest   string   `json:"digest"`   // of Active, 16 hexadecimal digits
-	Since    uint64   `json:"since"`    // epoch of the map with which it became active
-	Changing bool     `json:"changing"` // another one is about to become active
-	Pending  []string `json:"pending"`  // nodes that have loaded another one, sorted
+	Active   string        `json:"active"`   // in canonical form
+	Digest   string        `json:"digest"`   // of Active, 16 hexadecimal digits
+	Since    uint64        `json:"since"`    // epoch of the map with which it became active
+	Changing bool          `json:"changing"` // another one is about to become active
+	Pending  []PendingKeys `json:"pending"`  // other key configurations that nodes have loaded
 }
 
-// maxPending bounds the nodes that KeysState.String names.
-const maxPending = 8
+// PendingKeys is a key configuration that nodes have loaded and that is not active yet.
+type PendingKeys struct {
+	Digest  string   `json:"digest"`  // 16 hexadecimal digits
+	Loaded  []string `json:"loaded"`  // nodes that have loaded it, sorted
+	Missing []string `json:"missing"` // nodes that have not loaded it, or do not answer, sorted
+}
 
-// String is one line for people: the begin of the digest, and up to 8 nodes of Pending.
+// maxKeysNodes and maxKeysPending bound the nodes in each list, and the key configurations,
+// that KeysState.String names.
+const (
+	maxKeysNodes   = 8
+	maxKeysPending = 4
+)
+
+// String returns one line for people: digests are cut to 8 digits, lists to 8 nodes.
 func (k *KeysState) String() string {
-	text := fmt.Sprintf("%s since epoch %d", k.Digest[:min(len(k.Digest), 8)], k.Since)
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s since epoch %d", shortDigest(k.Digest), k.Since)
 	if k.Changing {
-		text += ", changing now"
+		b.WriteString(", changing now")
 	}
-	if len(k.Pending) > 0 {
-		text += ", another one loaded by " + strings.Join(k.Pending[:min(len(k.Pending), maxPending)], ", ")
+	for _, p := range k.Pending[:min(len(k.Pending), maxKeysPending)] {
+		fmt.Fprintf(&b, "; %s loaded by %s", shortDigest(p.Digest), someNodes(p.Loaded))
+		if len(p.Missing) > 0 {
+			b.WriteString(", not by " + someNodes(p.Missing))
+		}
 	}
-	if more := len(k.Pending) - maxPending; more > 0 {
+	return b.String()
+}
+
+func shortDigest(d string) string { return d[:min(len(d), 8)] }
+
+// someNodes names up to 8 nodes.
+func someNodes(nodes []string) string {
+	text := strings.Join(nodes[:min(len(nodes), maxKeysNodes)], ", ")
+	if more := len(nodes) - maxKeysNodes; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -64,17 +65,42 @@ func (n *Node) keysState(s *ack.State, views []ack.MemberView) *admin.KeysState 
 		return nil
 	}
 	digest := ack.KeysDigest(s.Keys())
-	k := &admin.KeysState{Active: s.Keys(), Digest: keysName(digest), Since: uint64(s.KeysSince()), Changing: s.ChangesKeys(), Pending: []string{}}
+	return &admin.KeysState{
+		Active: s.Keys(), Digest: keysName(digest), Since: uint64(s.KeysSince()), Changing: s.ChangesKeys(),
+		Pending: n.pendingKeys(digest, s, views),
+	}
+}
+
+// pendingKeys returns the key configurations other than the active one that nodes have loaded.
+// A member that does not answer has not loaded them as far as anybody knows, and the change
+// waits for it until it is no member any more.
+func (n *Node) pendingKeys(active uint64, s *ack.State, views []ack.MemberView) []admin.PendingKeys {
+	self := string(n.self)
+	nodes, loaded := []string{self}, map[uint64][]string{n.loaded.digest.Load(): {self}}
 	for _, v := range views {
-		if v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Keys != digest && string(v.Node) != string(n.self) {
-			k.Pending = append(k.Pending, string(v.Node))
+		id := string(v.Node)
+		live := v.HeardAgo >= 0 && !v.Silent && !v.Heartbeat.Goodbye && !v.Absent
+		if id == self || !live && !s.Committed().Has(v.Node) {
+			continue
+		}
+		nodes = append(nodes, id)
+		if live {
+			loaded[v.Heartbeat.Keys] = append(loaded[v.Heartbeat.Keys], id)
 		}
 	}
-	if n.loaded.digest.Load() != digest {
-		k.Pending = append(k.Pending, string(n.self))
+	delete(loaded, active)
+	delete(loaded, 0)
+	slices.Sort(nodes)
+	pending := []admin.PendingKeys{}
+	for digest, by := range loaded {
+		slices.Sort(by)
+		missing := slices.DeleteFunc(slices.Clone(nodes), func(id string) bool { return slices.Contains(by, id) })
+		pending = append(pending, admin.PendingKeys{Digest: keysName(digest), Loaded: by, Missing: missing})
 	}
-	slices.Sort(k.Pending)
-	return k
+	slices.SortFunc(pending, func(a, b admin.PendingKeys) int {
+		return cmp.Or(cmp.Compare(len(b.Loaded), len(a.Loaded)), cmp.Compare(a.Digest, b.Digest))
+	})
+	return pending
 }
 
 // keysName is a digest as people read it.

@@ -70,9 +70,16 @@ function factsOf(st) {
 function keysText(keys) {
   let text = `${keys.digest.slice(0, 8)} since epoch ${keys.since}`;
   if (keys.changing) text += ', changing now';
-  if (keys.pending.length > 0) text += `, another one loaded by ${keys.pending.slice(0, 8).join(', ')}`;
-  if (keys.pending.length > 8) text += ` and ${keys.pending.length - 8} more`;
+  for (const p of keys.pending.slice(0, 4)) {
+    text += `; ${p.digest.slice(0, 8)} loaded by ${someNodes(p.loaded)}`;
+    if (p.missing.length > 0) text += `, not by ${someNodes(p.missing)}`;
+  }
   return text;
+}
+
+function someNodes(nodes) {
+  const text = nodes.slice(0, 8).join(', ');
+  return nodes.length > 8 ? `${text} and ${nodes.length - 8} more` : text;
 }
 
 // replace gives an element other children, unless they say the same.
