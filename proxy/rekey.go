@@ -8,16 +8,22 @@ func (a *asked) keysBy(t *Table) *Keys {
 	return a.set.Keys
 }
 
-// rekey finds the key of a request anew, because the key configuration has changed since it
-// was found. A request that may have run may have another owner now, so only one of a safe
-// method goes on.
+// rekey finds the key of a request again, because the key configuration has changed since it
+// was found. A request that may have run may have another owner now, so only a request with a
+// safe method goes on.
 func (c *client) rekey(by *Keys) verdict {
-	if c.x.mayHaveRun() && c.x.safety != safeMethod {
+	later := c.x.later()
+	if c.x.mayHaveRun() && c.x.safety != safeMethod && !later {
 		return fail(brokenCode(c.x.route), mayHaveRun)
 	}
 	c.keys.keys = by
 	found, bad := c.keys.find(c.s.upstream == nil)
 	switch {
+	case later && (bad != nil || found.keyless || KeyHash(nil, found.key) != c.x.sock.mark):
+		// The socket is known by its key and shard, and its client has had the answer: it
+		// connects again.
+		c.x.sock.refused = int(closeMoved)
+		return done
 	case bad != nil && c.x.resumed != nil:
 		c.reply.giveUp(resumeLate, bad.Detail)
 		return done

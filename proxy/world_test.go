@@ -59,6 +59,8 @@ type node struct {
 	laid      atomic.Int32               // trunks dialed
 	unlaid    atomic.Int32               // of them, in vain
 	hurries   bool                       // it waits for no lane
+	keys      *proxy.Keys                // of the next table; nil: the settings have them
+	keysSince uint64                     // the epoch with which they became active
 	awaiting  atomic.Int32               // calls of Await that had to wait
 	dialError atomic.Bool
 	swapped   struct {
@@ -149,6 +151,7 @@ func (n *node) swap(committed, proposed uint64, route func(shardmap.Shard) proxy
 	}
 	n.table.Store(proxy.NewTable(proxy.TableSpec{
 		Generation: generation, Committed: committed, Proposed: proposed, Shards: shards, Route: route, Before: n.table.Load(),
+		Keys: n.keys, KeysSince: n.keysSince,
 	}))
 	n.swapped.Lock()
 	close(n.swapped.ch)
