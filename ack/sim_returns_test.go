@@ -314,7 +314,7 @@ func mistakesOfReturns() []mistake {
 		},
 		{
 			name: "returns: an app that names itself has restarted if it refuses connections", mix: caches("app-port 8, leave 4, sick 4, policy 4, kill 2"), caught: "returns",
-			edits: in("ack.AppWatch.Refused", "	if w.instance != \"\" {\n", "	if w.instance != \"\" && !PLANTED {\n"),
+			edits: in("ack.AppWatch.Refused", "	if w.instance != \"\" || !w.met {\n", "	if (w.instance != \"\" || !w.met) && !PLANTED {\n"),
 		},
 		{
 			name: "returns: another instance counts from the check that sees it", mix: restarts, caught: "returns",
@@ -354,7 +354,7 @@ func pointsOfReturns() []point {
 		planted("snapshots have it", "rule 8: snapshots forget what has left an app"),
 		{
 			of: "returns", clause: "a shard that no other member may get goes to a barred one",
-			explained: "A matter of progress that Assign never refuses. TestBarredMembersGetOnlyWhatNoOtherMayGet; the coverage counts such returns.",
+			explained: "A matter of progress that Assign never refuses. TestBarredMembersReceiveOnlyShardsThatNoOtherMemberCanOwn; the coverage counts such returns.",
 		},
 	}
 }
