@@ -234,11 +234,18 @@ func (l *leading) judgeHeldBack() {
 	}
 	x := &l.apps.idle
 	switch {
-	case able || held == "" || !l.waits.barrier:
+	case able || held == "" || !l.waits.barrier || !l.p.w.leased(held): // without a quorum there are no leases
 		*x = -1
 	case *x < 0:
 		*x = now
 	case now-*x > time.Second:
 		l.p.w.fail("health: %s is held back, and nobody else can own shards", held)
 	}
+}
+
+// leased reports that the process of a node has a lease.
+func (w *world) leased(id shardmap.NodeID) bool {
+	return slices.ContainsFunc(w.hosts, func(h *host) bool {
+		return h.id == id && h.proc != nil && h.proc.machine.LeaseLeft(h.proc.clock()) > 0
+	})
 }
