@@ -1,0 +1,138 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/load"
+)
+
+// wantAcquiringOutage waits until every node reports that the app of a node does not acquire, and
+// `status` ends with 3 at each of them.
+func wantAcquiringOutage(t *testing.T, c *cluster.Cluster, text string) {
+	t.Helper()
+	left := c.Running() // all are asked in turn: the outage may be over after a few seconds
+	cluster.AwaitFor(t, time.Minute, "every node reports the outage, and status ends with 3", func() (err error) {
+		left = slices.DeleteFunc(left, func(x *cluster.Node) bool {
+			out, code := shardway(t, "status", "--admin", x.Admin)
+			if code == 3 && strings.Contains(out, "OUTAGE acquiring: "+text) {
+				return true
+			}
+			err = fmt.Errorf("node %s: exit %d, %s", x.ID, code, out)
+			return false
+		})
+		return err
+	})
+}
+
+// TestShardsLeaveAppWhoseAcquireHangs uncordons a node whose app takes each acquire and never
+// answers it. Every node reports the outage, the other nodes take all shards, and every key is
+// served. The node gets its share back only when its app acquires again.
+func TestShardsLeaveAppWhoseAcquireHangs(t *testing.T) {
+	t.Parallel() // it waits for back-offs most of the time
+	c := keeping(t, 3, []string{"--through"}, "--queue-wait", "40s", "--acquire-timeout", "4s")
+	n, at := c.Node("c"), c.Node("b")
+	share := ownedBy(c.AwaitServing(t), n)
+	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", at.Admin); code != 0 {
+		t.Fatalf("drain: exit %d, %s", code, out)
+	}
+	n.App.Sicken(t, "acquire", "hang")
+	if out, code := shardway(t, "uncordon", n.ID, "--admin", at.Admin); code != 0 {
+		t.Fatalf("uncordon: exit %d, %s", code, out)
+	}
+	wantAcquiringOutage(t, c, "the app of node c ")
+	c.AwaitShards(t, c.Node("a"), at)
+	counts := map[string]uint64{}
+	keys := []string{"k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"}
+	post(t, c, n, counts, 1, keys...)
+	m, err := at.Map(t.Context())
+	must(t, err)
+	if owned := ownedBy(m, n); owned > 0 {
+		t.Errorf("c owns %d shards though its app acquires none", owned)
+	}
+	n.App.Sicken(t, "acquire", "well")
+	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
+		m, err := at.Map(t.Context())
+		if err == nil && ownedBy(m, n) < share-1 {
+			err = fmt.Errorf("it owns %d of %d", ownedBy(m, n), share)
+		}
+		return err
+	})
+	c.AwaitServing(t)
+	post(t, c, n, counts, 1, keys...)
+}
+
+// TestShardLeavesAppThatCannotAcquireIt has an app lose one shard, which it cannot acquire again,
+// while it serves all its others. Every node reports the outage. After three attempts or more the
+// shard goes to another node, its waiting request is answered there, and the others stay.
+func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
+	t.Parallel() // it waits for back-offs most of the time
+	c := keeping(t, 3, []string{"--through"}, "--queue-wait", "40s")
+	n, at := c.Node("c"), c.Node("b")
+	m := c.AwaitServing(t)
+	share, keys, counts := ownedBy(m, n), m.Keys(n.ID, 1), map[string]uint64{}
+	key := keys[0]
+	shard := load.ShardOf(key, shards)
+	post(t, c, at, counts, 1, keys...)
+	n.App.Sicken(t, "acquire", fmt.Sprintf("failed:%d", shard))
+	loseShard(t, n, shard, m.Epoch)
+	waiting := c.AskLater(t, at, load.Request{Key: key, Method: "POST"})
+	wantAcquiringOutage(t, c, "the app of node c does not acquire ")
+	counts[key]++
+	if a := waiting.Answer(t); !a.OK() || a.Count != counts[key] {
+		t.Errorf("the request that waited: status %d (%s), count %d, want %d", a.Status, a.Detail, a.Count, counts[key])
+	}
+	m = c.AwaitServing(t)
+	if m.Owner(shard) == n.ID || ownedBy(m, n) != share-1 {
+		t.Errorf("node %s owns shard %d, and c %d of %d shards", m.Owner(shard), shard, ownedBy(m, n), share)
+	}
+	told, err := n.App.Told(t.Context())
+	must(t, err)
+	if failed := failedAcquires(told, shard); failed < 3 || failed > 30 {
+		t.Errorf("the app was asked %d times for the shard, want at least 3, and pauses between them", failed)
+	}
+	cluster.Await(t, "no outage is left", func() error {
+		if out, code := shardway(t, "status", "--admin", at.Admin); code == 3 {
+			return errors.New(out)
+		}
+		return nil
+	})
+	post(t, c, at, counts, 1, keys...)
+	if m := c.AwaitServing(t); m.Owner(shard) == n.ID {
+		t.Error("the shard is back though its app cannot acquire it")
+	}
+}
+
+// failedAcquires counts the attempts of an app to acquire a shard that failed.
+func failedAcquires(told []cluster.Told, shard int) (count int) {
+	for _, one := range told {
+		if one.Hook == "acquire" && one.Shard == shard && one.Err != "" {
+			count++
+		}
+	}
+	return count
+}
+
+// loseShard has the app of a node forget a shard that it got in this epoch or before, as if the shard's state had broken there. The app
+// then answers its next request with 421 and Shardway-Acquire.
+func loseShard(t *testing.T, n *cluster.Node, shard int, epoch uint64) {
+	t.Helper()
+	body := strings.NewReader(fmt.Sprintf(`{"seq":1,"disk":"test","shards":[{"shard":%d,"epoch":%d}]}`, shard, epoch))
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+n.App.Addr+"/_state/lost", body)
+	must(t, err)
+	r.Header.Set("Shardway-Hook", "lost")
+	res, err := http.DefaultClient.Do(r)
+	must(t, err)
+	must(t, res.Body.Close())
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("lost: %s", res.Status)
+	}
+}
