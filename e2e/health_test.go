@@ -121,8 +121,9 @@ func TestDeadAppIsLeftAtOnce(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// TestNodeWithoutDescriptorsKeepsItsShards takes the free file descriptors of a node away: that
-// its checks cannot be made says nothing of its app.
+// TestNodeWithoutDescriptorsKeepsItsShards takes the free file descriptors of a node away. Its checks
+// cannot be made, and that says nothing of its app: the node keeps its shards for longer than it takes
+// until another app, whose checks fail, counts as unhealthy.
 func TestNodeWithoutDescriptorsKeepsItsShards(t *testing.T) {
 	t.Parallel()
 	c := checkedApps(t)
@@ -143,11 +144,20 @@ func TestNodeWithoutDescriptorsKeepsItsShards(t *testing.T) {
 		}
 		return nil
 	})
-	time.Sleep(2 * time.Second) // many checks
+	failing := c.Others(n)[0]
+	failing.App.FailChecks(t, true)
+	failing.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return finds(s, verdict.AppSick) })
+	m, err := failing.Map(t.Context())
+	must(t, err)
 	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {
 		t.Fatal(err)
 	}
-	if after := c.AwaitServing(t); after.Epoch != before.Epoch {
-		t.Errorf("map %d after %d: its shards moved", after.Epoch, before.Epoch)
+	failing.App.FailChecks(t, false)
+	for _, m := range []cluster.Map{m, c.AwaitServing(t)} {
+		for shard := range shards {
+			if before.Owner(shard) == n.ID && m.Owner(shard) != n.ID {
+				t.Errorf("shard %d moved from %s in map %d", shard, n.ID, m.Epoch)
+			}
+		}
 	}
 }
