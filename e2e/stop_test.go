@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 
 	"shardway/e2e/cluster"
@@ -98,27 +97,5 @@ func TestLeaverReturns(t *testing.T) {
 		c.AwaitServing(t) // as a voter
 		l.Flow(t, 50)
 		l.Finish(t)
-	}
-}
-
-// TestCleanStopLogsNoWarning stops each node of a cluster that rests, several times: the library
-// of gossip and that of Raft wrote errors into the log each time.
-func TestCleanStopLogsNoWarning(t *testing.T) {
-	t.Parallel() // it waits for drains most of the time
-	c := start(t, 3)
-	for range 2 {
-		for _, n := range c.Running() {
-			c.AwaitServing(t)
-			n.Terminate(t)
-			n.AwaitExit(t, 0)
-			stopping := false
-			for line := range strings.Lines(n.Process().Output(1 << 20)) {
-				stopping = stopping || strings.Contains(line, `"message":"draining"`)
-				if stopping && (strings.Contains(line, `"level":"warn"`) || strings.Contains(line, `"level":"error"`)) {
-					t.Errorf("node %s, told to stop: %s", n.ID, line)
-				}
-			}
-			n.Start(t)
-		}
 	}
 }
