@@ -89,8 +89,14 @@ func (p *pool) takeLane() *link {
 			l.lane.BeginMessage()
 			return l
 		default: // its trunk is to be asked for a word, or there is another one
+			next := p.newLane()
+			if next != nil && l.lane.Responsive() { // else idle lanes would pile up
+				p.drop(next)
+				l.lane.BeginMessage()
+				return l
+			}
 			p.put(l)
-			return p.newLane()
+			return next
 		}
 	}
 	return nil
