@@ -30,7 +30,7 @@ const (
 	// that.
 	Quarantine
 	Lift
-	// AppRestarted says that a node's app holds no old copy of a shard that the node does not
+	// AppRestarted confirms that a node's app holds no old copy of a shard that the node does not
 	// own, so that every shard may return to it.
 	AppRestarted
 )

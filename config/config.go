@@ -71,7 +71,7 @@ const (
 	SocketsClose Sockets = "close"
 )
 
-// Returns says when a shard that has left an app without hooks may return to it.
+// Returns is when a shard that has left an app without hooks may return to it.
 type Returns string
 
 const (

@@ -23,7 +23,7 @@ type setting struct {
 	bind    func(*Config) value // its place
 	flagged bool                // no YAML key: flag and environment only
 	live    bool                // a running node takes a new value over
-	once    bool                // the flag must not be repeated: somebody might take it for a list
+	once    bool                // the flag must not be repeated, because an operator might take it for a list
 }
 
 func (s setting) env() string {

@@ -53,7 +53,7 @@ func (h *appHolds) count(m *shardmap.Map, node shardmap.NodeID, now time.Duratio
 	return n
 }
 
-// holdShard takes what the app says of a shard: see proxy.Options.
+// holdShard takes what the app reports about a shard: see proxy.Options.
 func (n *Node) holdShard(s shardmap.Shard, epoch uint64, d time.Duration) {
 	until := time.Duration(0)
 	if d > 0 {

@@ -54,7 +54,7 @@ type health struct {
 	broke atomic.Pointer[string] // what the last check failed with; nil: nothing
 	says  atomic.Pointer[ack.AppHealth]
 	turn  func()        // told after good has changed
-	asked chan struct{} // cap 1: somebody was refused
+	asked chan struct{} // cap 1: a connection was refused
 	pulse *clock.Pulse
 	ticks *clock.Beat // when a check is due; run's
 
@@ -63,7 +63,7 @@ type health struct {
 	everGood     bool         // a check has been good; run's
 	falls        ack.Offences // times the app became unhealthy; run's
 	began        time.Time    // what falls are counted from
-	warned       time.Time    // when a check was last skipped for want of file descriptors; run's
+	warned       time.Time    // when a check was last skipped because file descriptors were missing; run's
 }
 
 func newHealth(check func(context.Context) error, set Health, pulse *clock.Pulse, log zerolog.Logger, turn func()) *health {

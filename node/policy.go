@@ -45,7 +45,7 @@ func (n *Node) unknownNode(node string) error {
 	return admin.UnknownNode(node, n.nodeIDs())
 }
 
-// nodeIDs returns the ids of the nodes that Raft, the map or gossip knows of, in order.
+// nodeIDs returns the ids of the nodes that Raft, the map or gossip contains, in order.
 func (n *Node) nodeIDs() []string {
 	ids := map[shardmap.NodeID]bool{}
 	voters, others := n.servers()

@@ -38,7 +38,7 @@ type claimed struct {
 	accepted bool
 }
 
-// begin reports whether the claim is to be checked now.
+// begin reports whether the claim must be checked now.
 func (r *readdressing) begin(c gossip.Claim) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

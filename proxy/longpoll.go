@@ -55,8 +55,8 @@ func (c *client) askNextOwner() verdict {
 	return verdict{step: stepAgain}
 }
 
-// notePoll notes that a long poll is to be sent again. It may wait for the next owner as long
-// as any other request: what it waited for before the app had it does not count.
+// notePoll notes that a long poll goes to another owner. It may wait for the next owner as long
+// as any other request: the time that it waited before the app had it does not count.
 func (c *client) notePoll() {
 	if c.ingress == "" && c.pollSince.Load() == 0 {
 		c.pollSince.Store(int64(c.x.began))

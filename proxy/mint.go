@@ -21,7 +21,7 @@ func mint(dst []byte) []byte {
 // cordoned, one request in 65,536 gets a key of a cordoned node.
 const mintDraws = 16
 
-// placement says whether a new key may belong to a shard.
+// placement reports whether a new key may belong to a shard.
 type placement uint8
 
 const (

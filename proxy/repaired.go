@@ -22,7 +22,7 @@ const (
 	loggedTrailers
 )
 
-// speaks reports whether a line of that kind is to be written now, and how many were not since the
+// speaks reports whether a line of that kind may be written now, and how many were not since the
 // last one.
 func (g *repairLog) speaks(kind int, now time.Duration) (suppressed int64, ok bool) {
 	next := g.next[kind].Load()

@@ -83,7 +83,7 @@ func (r run) isUnanswered() bool {
 	return r.flags&(slotSafe|slotAnswered) == slotSafe
 }
 
-// begin says that a run goes over l. The flags may be slotKeyless and slotSafe.
+// begin notes that a run uses l. The flags may be slotKeyless and slotSafe.
 func (s *slot) begin(kind Kind, shard shardmap.Shard, flags uint64, l *link, node *string) {
 	s.link.Store(l)
 	s.node.Store(node)

@@ -11,8 +11,8 @@ import (
 )
 
 // A shared cache that stores a response with the sticky cookie gives one key, and so one state, to
-// everybody who gets the response from it: caches may keep Set-Cookie (RFC 9111 section 7.3). What
-// they may store, section 3 says. So:
+// every client that gets the response from it: caches may keep Set-Cookie (RFC 9111 section 7.3).
+// Section 3 defines which responses they may store. So:
 //
 //   - A response that allows shared caches to store it gets no cookie. The next other response of
 //     the client sets it.
@@ -20,7 +20,7 @@ import (
 //     Cache-Control: private.
 //   - A response that forbids it (private, no-store) gets the cookie and nothing else.
 
-// sharing says whether shared caches may store a response.
+// sharing is whether shared caches may store a response.
 type sharing uint8
 
 const (
@@ -29,9 +29,10 @@ const (
 	sharingAllowed                  // public, s-maxage, must-revalidate, proxy-revalidate, a max-age above 0, or Expires to come
 )
 
-// sharingOf reads what a response says to shared caches. A 304 says it of what is stored. A cache
-// that a targeted field addresses ignores the general Cache-Control (RFC 9213 section 2.2), so one
-// targeted field that does not forbid storing allows it, whatever the other fields contain.
+// sharingOf returns whether the header fields of a response let shared caches store it. Those of a
+// 304 apply to the stored response. A cache that a targeted field addresses ignores the general
+// Cache-Control (RFC 9213 section 2.2). So one targeted field that does not forbid storing allows
+// it, regardless of the other fields.
 func sharingOf(res *h1.Response, now time.Time) sharing {
 	if res.Status() == http.StatusNotModified {
 		return sharingAllowed
@@ -143,7 +144,7 @@ func cutDirective(list []byte) (first, rest []byte) {
 	return bytes.TrimSpace(list), nil
 }
 
-// appendSticky appends the sticky cookie for the response, if it is to set it.
+// appendSticky appends the sticky cookie for the response, if the response sets it.
 func (r reply) appendSticky(b []byte, res *h1.Response) []byte {
 	if r.x.cookie == nil {
 		return b

@@ -11,7 +11,7 @@ type appRestartedCommand struct {
 	target
 }
 
-// Help tells when the command is needed.
+// Help explains when the command is needed.
 func (c *appRestartedCommand) Help() string {
 	return `A shard that has left an app without hooks returns to it only after the app has
 restarted. A node notices a restart by refused connections, or by another

@@ -12,7 +12,7 @@ import (
 )
 
 // JoinsOnlyItself returns nil if every address of Join is certainly this node's own and no
-// other node's. Otherwise the error says why it may belong to another node.
+// other node's. Otherwise the error contains why it may belong to another node.
 //
 // A node that joins only itself may found a cluster, so the answer must not change later:
 // a name that stands for this node now may stand for another one tomorrow, and a load

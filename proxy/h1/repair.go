@@ -7,12 +7,12 @@ import (
 
 // A response that reaches this package has run: refusing it loses what the app did. So each rule
 // asks whether readers of HTTP can take the message in two ways. If they can, the response is
-// refused: what the app meant is not known, and a client could be made to see a response that
-// nobody sent. If they cannot, the response is repaired, and the connection to the app closes after
+// refused: the meaning is not known, and a client could be made to see a response that no app
+// sent. If they cannot, the response is repaired, and the connection to the app closes after
 // it where bytes could follow that belong to no response. Requests are refused in either case:
 // nothing has run, and the client learns what to correct.
 
-// repairs is a set of what was repaired in a response.
+// repairs is the set of repairs of a response.
 type repairs uint16
 
 const (
@@ -133,7 +133,7 @@ func parseSameLengths(list []byte) (int64, bool) {
 	return n, ok
 }
 
-// Repaired says what was repaired in the head; empty: nothing.
+// Repaired lists the repairs of the head; empty means none.
 func (r *Response) Repaired() string {
 	if r.repairs == 0 {
 		return ""

@@ -1,7 +1,7 @@
 package h1
 
 // trailer keeps one trailer line, with its CRLF. A field that no trailer may be is dropped, as a
-// recipient may do (RFC 9110 section 6.5.1). What is beyond the bounds is dropped from a response,
+// recipient may do (RFC 9110 section 6.5.1). Fields beyond the bounds are dropped from a response,
 // which is finished, and is an error of a request, which need not have run.
 func (b *Body) trailer(text []byte) error {
 	var l line
