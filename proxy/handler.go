@@ -229,6 +229,7 @@ func (t *seat) relay(ctx *fasthttp.RequestCtx) outcome {
 	if head.Has(h1.FieldShardwayHold) {
 		t.a.noteHold(head, p.epoch)
 	}
+	t.a.s.appWatch.hear(t.a.s.clock.now())
 	flags := uint64(slotAnswered)
 	if stream != nil && isEvents(head) {
 		p.slot.events.begin(p.slot.load().number, false, false, nil)

@@ -160,6 +160,9 @@ func (c *client) answer() {
 	}
 	p.l.TakeResponse(res)
 	p.l.pool.settle(p.l)
+	if p.r.Kind == Local {
+		c.s.appWatch.hear(c.s.clock.now())
+	}
 	c.reply.repaired(res)
 	l.land(c)
 	p.l.Heed(nil)

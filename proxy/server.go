@@ -27,6 +27,7 @@ type Server struct {
 	conns    registry
 	seen     []*client // memory of Stalled
 	loops    loops
+	appWatch appWatch
 	shaking  shaking
 	sizes    sizes
 	// unkept has the paths of WebSockets that are not kept as those of large answers.

@@ -35,6 +35,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	now := s.clock.now()
 	t, set := s.o.Cluster.Table(), s.set.Load()
 	s.hearing.begin(list, whole, now)
+	s.appWatch.begin(now)
 	parks := parkMost
 	for _, c := range list {
 		if k := c.kept.Load(); k != nil {
@@ -53,6 +54,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 			c.poke() // its goroutine knows how long it may be idle
 		}
 	}
+	s.appWatch.end()
 	patience := time.Duration(math.MaxInt64)
 	if s.draining.Load() {
 		patience = lameIdle
@@ -114,6 +116,9 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 			s.sizes.note(key, true) // those that come now are to leave the lanes to others
 		}
 	}
+	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotSocket) == 0 && !c.up.going.Load() {
+		s.appWatch.waits(c.since, r.flags&slotSafe != 0, c.slot.link.Load())
+	}
 	switch {
 	case r.flags&slotSocket != 0:
 		s.sweepLeg(c, r, t, now)
@@ -121,10 +126,10 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		s.sweepStream(c, r, t, set.StreamGrace, now)
 	case s.closing.Load() && s.isLongPoll(c, r, now):
 		s.cutBeforeResponse(c, r, causeLeaving)
-	case r.flags&slotAnswered != 0 || r.kind != Local || set.FirstByteTimeout < 0:
+	case r.flags&slotAnswered != 0 || r.kind != Local:
 	case c.up.going.Load():
 		c.since = now
-	case now-c.since > set.FirstByteTimeout:
+	case set.FirstByteTimeout >= 0 && now-c.since > set.FirstByteTimeout:
 		s.cutBeforeResponse(c, r, causeTimeout)
 	}
 }

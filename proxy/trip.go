@@ -167,6 +167,9 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 			return err
 		}
 		p.l.pool.settle(p.l)
+		if p.r.Kind == Local {
+			c.s.appWatch.hear(c.s.clock.now())
+		}
 		c.reply.repaired(res)
 		switch {
 		case res.Switches() && !c.req.Upgrades():

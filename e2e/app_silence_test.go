@@ -1,0 +1,54 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/cluster"
+	"shardway/verdict"
+)
+
+// TestHangingAppIsReportedWithoutHealthCheck has an app hang (SIGSTOP) whose node checks only
+// that it takes connections: it goes on taking them, and nothing reported the hang. Before that,
+// the app gets long polls and slow downloads only, which must not be reported.
+func TestHangingAppIsReportedWithoutHealthCheck(t *testing.T) {
+	t.Parallel()
+	c := start(t, 1)
+	a := c.Node("a")
+	w := walk{t, c}
+	hangs := func(s cluster.Status) bool {
+		return slices.ContainsFunc(s.Findings, func(f verdict.Finding) bool { return f.Code == verdict.AppNotResponding })
+	}
+
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() { w.get(a.Addr, "/poll", "App-Delay", "20s") })
+		all.Go(func() { w.get(a.Addr, "/download", "App-Delay", "1s", "App-Chunks", "20", "App-Size", "100000") })
+	}
+	over := make(chan struct{})
+	go func() { all.Wait(); close(over) }()
+	for waits := true; waits; {
+		if s, err := a.Status(t.Context()); err != nil || hangs(s) {
+			t.Fatalf("long polls and slow downloads: %v %s", err, s.Said())
+		}
+		select {
+		case <-over:
+			waits = false
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+
+	a.App.Signal(t, syscall.SIGSTOP)
+	for range 2 {
+		all.Go(func() { w.get(a.Addr, "/") })
+	}
+	w.says(a, verdict.AppNotResponding, "2 requests are waiting, and the app has not read 2 of them")
+	a.App.Signal(t, syscall.SIGCONT)
+	all.Wait()
+	a.Await(t, "the app responds", func(s cluster.Status) bool { return !hangs(s) })
+}

@@ -1,0 +1,82 @@
+package proxy
+
+import (
+	"testing"
+	"time"
+)
+
+// appCase is an app at which requests wait.
+type appCase struct {
+	a   appWatch
+	now time.Duration
+}
+
+// pass lets time pass, with a sweep every second, while requests wait since these times.
+func (c *appCase) pass(d time.Duration, safe bool, since ...time.Duration) bool {
+	for end := c.now + d; c.now < end; {
+		c.now += time.Second
+		c.a.begin(c.now)
+		for _, s := range since {
+			c.a.waits(s, safe, nil)
+		}
+		c.a.end()
+	}
+	return c.a.last.hangs
+}
+
+func TestAppThatBeginsNoResponseHangs(t *testing.T) {
+	t.Parallel()
+	c := appCase{now: time.Second}
+	c.a.hear(c.now)
+	if since := c.now; c.pass(unsafeSilence-time.Second, false, since) || !c.pass(time.Second, false, since) {
+		t.Errorf("a POST waits: the app hangs after other than %v", unsafeSilence)
+	}
+	c.a.hear(c.now)
+	if c.pass(time.Second, false, c.now) {
+		t.Error("the app hangs though it responds")
+	}
+}
+
+// TestLongPollsAloneAreNoHang plays an app that gets long polls only, each of a minute, and a
+// slow one whose responses begin after 50 s.
+func TestLongPollsAloneAreNoHang(t *testing.T) {
+	t.Parallel()
+	c := appCase{now: time.Second}
+	for range 10 {
+		if c.pass(time.Minute, true, c.now, c.now, c.now) {
+			t.Fatal("long polls count as a hang")
+		}
+		c.a.hear(c.now)
+	}
+	if since := c.now; c.pass(safeSilence-time.Second, true, since) || !c.pass(time.Second, true, since) {
+		t.Errorf("GETs wait: the app hangs after other than %v", safeSilence)
+	}
+	slow := appCase{now: time.Second}
+	slow.pass(50*time.Second, false, slow.now)
+	slow.a.hear(slow.now)
+	for range 10 {
+		if slow.pass(50*time.Second, false, slow.now) {
+			t.Fatal("a response that takes as long as earlier ones counts as a hang")
+		}
+		slow.a.hear(slow.now)
+	}
+	if !slow.pass(3*time.Minute, false, slow.now) {
+		t.Error("an app that takes much longer than ever does not hang")
+	}
+}
+
+// TestRequestsBesideResponsesAreNoHang has one request wait while others are answered.
+func TestRequestsBesideResponsesAreNoHang(t *testing.T) {
+	t.Parallel()
+	c := appCase{now: time.Second}
+	since := c.now
+	for range 600 {
+		c.a.hear(c.now)
+		if c.pass(time.Second, false, since) {
+			t.Fatal("the app hangs though it responds")
+		}
+	}
+	if c.pass(time.Minute, false) {
+		t.Error("the app hangs though nothing waits")
+	}
+}
