@@ -61,6 +61,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	if err := n.gossip.Alone(); w.alone.Look(now, err != nil && len(n.o.Join) > 0) && err != nil {
 		in.Alone = &verdict.Alone{Asked: n.joinsTried()}
 	}
+	in.JoinConflict = n.joinConflict()
 	in.Moved = n.moved.list()
 	in.Unreached = append(w.peers.list(), n.unconfirmed()...)
 	w.acquisition(now, &in)
@@ -245,6 +246,10 @@ func (w *watch) ownMachine(now time.Time, in *verdict.Inputs) {
 	if st := n.agent.stood.Load(); st != nil && n.o.Clock.Precise()-st.at < stoodShown {
 		in.Stopped = st.lasted
 	}
+	if now.Sub(w.silenceSeen) >= time.Second {
+		w.silenceSeen, w.silence = now, n.proxy.AppSilence()
+	}
+	in.AppSilent, in.AppWaiting, in.AppUnread = w.silence.For, w.silence.Requests, w.silence.Unread
 	in.DiskHangs = n.hanging.Load()
 	if took := n.stores.Slowest(); took > in.Lease/2 {
 		in.DiskTook = took

@@ -100,6 +100,15 @@ func (n *Node) birth() (u verdict.Unborn, born bool) {
 	return verdict.Unborn{Adds: f.Adds, Founder: f.Founder, Here: f.Here, Expect: n.o.Expect, Joins: len(n.o.Join) > 0}, false
 }
 
+// joinConflict returns two join addresses that belong to different clusters; nil: there are none.
+func (n *Node) joinConflict() *verdict.JoinConflict {
+	c, found := n.gossip.Conflict()
+	if !found {
+		return nil
+	}
+	return &verdict.JoinConflict{First: verdict.Party(c.First), Second: verdict.Party(c.Second)}
+}
+
 // joinsTried lists what became of the addresses of --join.
 func (n *Node) joinsTried() (all []verdict.Attempt) {
 	for _, a := range n.gossip.Tried() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/proxy"
 	"shardway/shardmap"
 	"shardway/verdict"
 )
@@ -54,6 +55,8 @@ type watch struct {
 	line                             line      // to who leads
 	changed                          time.Time // when it last found something else than before
 	peers                            peerCheck
+	silence                          proxy.AppSilence
+	silenceSeen                      time.Time // when silence was read
 
 	probing sync.WaitGroup
 	probes  struct {

@@ -44,6 +44,7 @@ func apps(in Inputs) (out []Finding) {
 		out = append(out, f)
 	}
 	out = append(out, flapping(in)...)
+	out = append(out, hangs(in)...)
 	out = append(out, staleReturns(in)...)
 	if in.Gateway {
 		out = append(out, noApp(in, Info, ", and forwards to the others"))
@@ -80,6 +81,21 @@ func flapping(in Inputs) (out []Finding) {
 		})
 	}
 	return out
+}
+
+// hangs reports that the app of this node begins no response.
+func hangs(in Inputs) []Finding {
+	if in.AppSilent <= 0 {
+		return nil
+	}
+	text := fmt.Sprintf("the app of node %s has begun no response for %d s: %s %s waiting", in.Self, int(in.AppSilent.Seconds()), count(in.AppWaiting, "request"), are(in.AppWaiting))
+	if in.AppUnread > 0 {
+		text += fmt.Sprintf(", and the app has not read %d of them", in.AppUnread)
+	}
+	return []Finding{{
+		Code: AppNotResponding, Severity: Warning, Text: text,
+		Remedy: "check what the app waits for, or restart it; set --health so that its shards go to other nodes when it hangs",
+	}}
 }
 
 // staleReturns reports shards that went back to an app which has not restarted.

@@ -20,6 +20,7 @@ const (
 func cluster(in Inputs) (all []Finding) {
 	all = append(all, unborn(in)...)
 	all = append(all, alone(in)...)
+	all = append(all, clustersDiffer(in)...)
 	all = append(all, unreached(in)...)
 	all = append(all, leaderless(in)...)
 	return append(all, voters(in)...)
@@ -30,6 +31,8 @@ func unborn(in Inputs) []Finding {
 	switch {
 	case u == nil:
 		return nil
+	case u.Adds != "" && in.JoinConflict != nil:
+		return nil // clustersDiffer tells why it is not added
 	case u.Adds != "":
 		return []Finding{{
 			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s waits to be added to cluster %s", in.Self, u.Adds),
@@ -78,6 +81,27 @@ func alone(in Inputs) []Finding {
 		remedy = "to found a cluster with this node, start it without --join, or with --expect 1 and its own IP address in --join; to join a cluster, name the gossip address of another node"
 	}
 	return []Finding{{Code: NoPeers, Severity: Outage, Text: text, Brief: brief, Remedy: remedy}}
+}
+
+// clustersDiffer reports that the join addresses belong to different clusters.
+func clustersDiffer(in Inputs) []Finding {
+	c := in.JoinConflict
+	if c == nil {
+		return nil
+	}
+	f := Finding{
+		Code: ClustersDiffer, Severity: Warning,
+		Text:   fmt.Sprintf("node %s belongs to cluster %s, and join address %s (node %s) to cluster %s", in.Self, c.First.Cluster, c.Second.Addr, c.Second.Node, c.Second.Cluster),
+		Brief:  fmt.Sprintf("a join address of node %s belongs to another cluster", in.Self),
+		Remedy: fmt.Sprintf("start node %s with addresses of one cluster in --join", in.Self),
+	}
+	if in.Unborn != nil {
+		f.Severity = Outage
+		f.Text = fmt.Sprintf("node %s joins no cluster, because its join addresses belong to two: %s (node %s) to cluster %s, %s (node %s) to cluster %s",
+			in.Self, c.First.Addr, c.First.Node, c.First.Cluster, c.Second.Addr, c.Second.Node, c.Second.Cluster)
+		f.Brief = fmt.Sprintf("node %s joins no cluster, because its join addresses belong to two", in.Self)
+	}
+	return []Finding{f}
 }
 
 // unreached reports nodes that are not added to their cluster because a peer port is not reached.

@@ -10,6 +10,7 @@ const (
 	NoQuorum            Code = "no-quorum"
 	WaitingForExpect    Code = "waiting-for-expect"
 	NoPeers             Code = "no-peers"
+	ClustersDiffer      Code = "clusters-differ"
 	PeerPortUnreachable Code = "peer-port-unreachable"
 	NoHealthyApp        Code = "no-healthy-app"
 	HealthPanic         Code = "health-panic"
@@ -21,6 +22,7 @@ const (
 	OneFromLoss         Code = "one-from-loss"
 	AppSick             Code = "app-sick"
 	AppFlapping         Code = "app-flapping"
+	AppNotResponding    Code = "app-not-responding"
 	NoApp               Code = "no-app"
 	Joining             Code = "joining"
 	Acquiring           Code = "acquiring"
@@ -48,7 +50,7 @@ const (
 // Codes returns every code, in their order.
 func Codes() []Code {
 	return []Code{
-		NoQuorum, WaitingForExpect, NoPeers, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, AppFlapping, NoApp, Joining,
+		NoQuorum, WaitingForExpect, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, AppFlapping, AppNotResponding, NoApp, Joining,
 		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpires, TagsNearlyFull,
 		Insecure, QuarantineStale, StaleReturn, Draining, Absent, Paused, Cordoned, Quarantined,
 	}

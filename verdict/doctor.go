@@ -113,7 +113,7 @@ func Together(all ...[]Finding) []Finding {
 // tell two things.
 func own(c Code) bool {
 	return slices.Contains([]Code{
-		NoPeers, WaitingForExpect, NotLeased, DuplicateNode, DiskHangs, NoApp, Joining, Acquiring, QueueRefusing, DiskSlow, ClockJump, CertificateExpires,
+		NoPeers, ClustersDiffer, WaitingForExpect, NotLeased, DuplicateNode, DiskHangs, AppNotResponding, NoApp, Joining, Acquiring, QueueRefusing, DiskSlow, ClockJump, CertificateExpires,
 		TagsNearlyFull, Insecure,
 	}, c)
 }

@@ -26,6 +26,9 @@ type Inputs struct {
 	// needs none.
 	Alone *Alone
 
+	// JoinConflict are two join addresses that belong to different clusters; nil: there are none.
+	JoinConflict *JoinConflict
+
 	// Moved are nodes that announce another address than gossip has.
 	Moved []Moved
 
@@ -54,6 +57,9 @@ type Inputs struct {
 	// failed to acquire, as text, and why it did.
 	Acquiring    string
 	NotAcquired  string
+	AppSilent    time.Duration // for how long this node's app has begun no response while requests wait; zero: it responds
+	AppWaiting   int           // the number of these requests, and of those that it has not even read
+	AppUnread    int
 	Elsewhere    string        // the other process with this node's id; empty: none
 	Stopped      time.Duration // for how long the process stood still lately; zero: it did not
 	DiskHangs    bool
@@ -168,6 +174,13 @@ type Alone struct {
 	// Asked are the addresses that were tried, and what became of it.
 	Asked []Attempt
 }
+
+// JoinConflict is two join addresses that belong to different clusters.
+type JoinConflict struct{ First, Second Party }
+
+// Party is the cluster of a join address: its id, the node that answered and its gossip address.
+// Without an address it is this node's own cluster.
+type Party struct{ Cluster, Node, Addr string }
 
 // Attempt is one address of --join.
 type Attempt struct {

@@ -111,6 +111,17 @@ func clusterTable() []want {
 		{"a newcomer", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Adds: "c0ffee"}) }), []string{
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
+		{"its join addresses are of two clusters", with(func(in *verdict.Inputs) {
+			fresh(in, verdict.Unborn{Adds: "c0ffee"})
+			in.JoinConflict = &verdict.JoinConflict{First: verdict.Party{Cluster: "c0ffee", Node: "b", Addr: "10.0.0.2:7946"}, Second: verdict.Party{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
+		}), []string{
+			"outage clusters-differ: node a joins no cluster, because its join addresses belong to two: 10.0.0.2:7946 (node b) to cluster c0ffee, 10.0.1.2:7946 (node x) to cluster decaf",
+		}},
+		{"a join address is of another cluster", with(func(in *verdict.Inputs) {
+			in.JoinConflict = &verdict.JoinConflict{First: verdict.Party{Cluster: "c0ffee"}, Second: verdict.Party{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
+		}), []string{
+			"warning clusters-differ: node a belongs to cluster c0ffee, and join address 10.0.1.2:7946 (node x) to cluster decaf",
+		}},
 		{"its peer port is not reached", with(func(in *verdict.Inputs) {
 			fresh(in, verdict.Unborn{Adds: "c0ffee"})
 			in.Unreached = []verdict.Unreached{{Node: "a", By: "b", Addr: "10.0.0.1:7947", Why: "connection refused"}}
@@ -148,6 +159,12 @@ func clusterTable() []want {
 
 func servingTable() []want {
 	return []want{
+		{"the app hangs", with(func(in *verdict.Inputs) { in.AppSilent, in.AppWaiting, in.AppUnread = 34*time.Second, 5, 3 }), []string{
+			"warning app-not-responding: the app of node a has begun no response for 34 s: 5 requests are waiting, and the app has not read 3 of them",
+		}},
+		{"the app takes long", with(func(in *verdict.Inputs) { in.AppSilent, in.AppWaiting = 40*time.Second, 1 }), []string{
+			"warning app-not-responding: the app of node a has begun no response for 40 s: 1 request is waiting",
+		}},
 		{"no app answers", with(func(in *verdict.Inputs) {
 			nodes(in, sick, "a", "b", "c")
 			in.Nodes[0].Why = "connection refused"

@@ -19,7 +19,7 @@ import (
 // config returns Serf's settings. Gossip is the net under the heartbeats: its
 // failure detection is as fast as a busy machine allows without false alarms.
 func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
-	tags, err := g.tags.Load().encode()
+	tags, err := g.announced().encode()
 	if err != nil {
 		return nil, err
 	}

@@ -40,6 +40,8 @@ type Gossip struct {
 	read    readings
 	claims  *claims
 
+	identity identity
+
 	changed chan struct{} // 1: hint
 	retag   chan struct{} // 1: hint
 	refused chan *RefusedError
@@ -79,7 +81,8 @@ func New(o Options) (*Gossip, error) {
 	}
 	tags := o.Tags
 	g.tags.Store(&tags)
-	g.gate = &gate{self: o.Name, mine: &g.tags, told: g.hearRefusal, heard: g.claims.hear}
+	g.identity.undecided.Store(len(o.Join) > 0 && o.Tags.Node != "")
+	g.gate = &gate{self: o.Name, mine: &g.tags, met: &g.identity, told: g.hearRefusal, heard: g.claims.hear}
 	return g, nil
 }
 
@@ -261,7 +264,7 @@ func (g *Gossip) retagging(ctx context.Context) {
 			return
 		case <-g.retag:
 		}
-		m, err := g.tags.Load().encode()
+		m, err := g.announced().encode()
 		if err == nil {
 			err = g.serf.SetTags(m)
 		}

@@ -62,6 +62,8 @@ func (g *Gossip) joining(ctx context.Context) {
 	}
 	now := time.Now()
 	j := &joiner{g: g, started: now, pause: g.o.RetryMin, logNext: now.Add(patience)}
+	patient := time.AfterFunc(identityPatience, g.decide)
+	defer patient.Stop()
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for {
@@ -95,11 +97,13 @@ func (j *joiner) next() time.Duration {
 // node's, and must be met before this one serves with others that were left.
 func (j *joiner) round(ctx context.Context) {
 	g := j.g
+	g.forgetMet()
 	tried, err := j.joinAll(ctx, g.alone())
 	if ctx.Err() != nil {
 		return
 	}
 	j.asked = true
+	g.decide()
 	if !g.alone() {
 		j.met = true
 		g.joinErr.Store(nil)
@@ -130,7 +134,9 @@ func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (tried []Attempt, e
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			if e := g.join(ctx, to); e != nil {
+			e := g.join(ctx, to)
+			g.noteJoin(to, e)
+			if e != nil {
 				fail(to.String(), e)
 			} else if wasAlone && !g.alone() && j.asked {
 				return nil, nil

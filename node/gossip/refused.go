@@ -27,6 +27,8 @@ type RefusedError struct {
 	// theirs means that the other one is wrong: it is new and in no cluster, or its
 	// cluster is superseded by this node's.
 	theirs bool
+	// fresh means that this node has no cluster yet: Mine is the cluster that answered first.
+	fresh bool
 }
 
 // Error names both values and what to do.
@@ -38,6 +40,9 @@ func (e *RefusedError) Error() string {
 	case tagCluster:
 		if e.Superseded {
 			return fmt.Sprintf("%s belongs to cluster %s, which was recovered from this node's cluster %s without it: the contents of this data directory are no longer valid; start with an empty --data directory to join", who, e.Theirs, e.Mine)
+		}
+		if e.fresh {
+			return fmt.Sprintf("%s belongs to cluster %s, another join address to cluster %s: name addresses of one cluster in --join", who, e.Theirs, e.Mine)
 		}
 		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty --data directory", who, e.Theirs, e.Mine)
 	case tagLevel:
@@ -56,6 +61,7 @@ func (e *RefusedError) Error() string {
 type gate struct {
 	self string
 	mine *atomic.Pointer[Tags]
+	met  *identity // nil: members of any cluster are accepted while this node has none
 	last atomic.Pointer[RefusedError]
 	told func(*RefusedError)
 	// heard is called with each member that is not refused; nil: nobody listens.
@@ -69,12 +75,21 @@ var _ serf.MergeDelegate = (*gate)(nil)
 // may be gone.
 func (g *gate) NotifyMerge(all []*serf.Member) error {
 	mine := g.mine.Load()
+	undecided := mine.Cluster == "" && g.met != nil
+	if met := g.first(all); undecided && met != "" {
+		as := *mine
+		as.Cluster = met
+		mine = &as
+	}
 	var worst *RefusedError
 	for _, m := range all {
 		if m.Name == g.self || m.Status == serf.StatusLeft {
 			continue
 		}
-		if e := refuse(mine, m); e != nil && (worst == nil || e.Superseded && !worst.Superseded) {
+		if e := refuse(mine, m); e != nil && undecided && e.What == tagCluster {
+			e.fresh, e.Superseded, e.theirs = true, false, false
+			worst = e
+		} else if e != nil && (worst == nil || e.Superseded && !worst.Superseded) {
 			worst = e
 		}
 	}
@@ -83,12 +98,32 @@ func (g *gate) NotifyMerge(all []*serf.Member) error {
 			if g.heard != nil && m.Status != serf.StatusLeft {
 				g.heard(m)
 			}
+			if undecided && m.Name != g.self && m.Status != serf.StatusLeft {
+				g.met.meet(m)
+			}
 		}
 		return nil
 	}
 	g.last.Store(worst)
 	g.told(worst)
 	return worst
+}
+
+// first returns the cluster with which members must agree while this node has none: the one that
+// answered first, or that of any of all; empty: none is known.
+func (g *gate) first(all []*serf.Member) string {
+	if g.met == nil {
+		return ""
+	}
+	if met := g.met.met.Load(); met != nil {
+		return met.Cluster
+	}
+	for _, m := range all {
+		if cluster := m.Tags[tagCluster]; cluster != "" && m.Name != g.self && m.Status != serf.StatusLeft {
+			return cluster
+		}
+	}
+	return ""
 }
 
 // refuse compares what both know. Without a cluster id or shards, as of a

@@ -1,0 +1,51 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/verdict"
+)
+
+// TestNodeJoinsNeitherOfTwoClusters starts a node whose --join contains addresses of two clusters.
+// The node was added to the one that answered first. It must be added to neither, the finding must
+// name both, and both clusters must go on serving.
+func TestNodeJoinsNeitherOfTwoClusters(t *testing.T) {
+	t.Parallel()
+	o := cluster.Options{Binaries: binaries(t), Shards: shards}
+	c, other := cluster.New(t, o), cluster.New(t, o)
+	a, _, d := c.Prepare(t), c.Prepare(t), c.Prepare(t)
+	other.Prepare(t) // it does not start: the nodes have different names
+	b := other.Prepare(t)
+	a.Start(t)
+	b.Start(t)
+	ids := map[*cluster.Node]string{}
+	for _, n := range []*cluster.Node{a, b} {
+		n.Await(t, "it serves", func(s cluster.Status) bool {
+			ids[n] = s.Cluster
+			return s.State == "operational" && s.Shards.Owned == shards
+		})
+	}
+	d.Start(t, "--join", a.Gossip, "--join", b.Gossip)
+	w := walk{t, c}
+	w.tells(d, verdict.ClustersDiffer, "node c joins no cluster, because its join addresses belong to two: ")
+	for _, n := range []*cluster.Node{a, b} {
+		w.says(d, verdict.ClustersDiffer, n.Gossip+" (node "+n.ID+") to cluster "+ids[n])
+		s, err := n.Status(t.Context())
+		if err != nil || s.State != "operational" || s.Cluster != ids[n] || s.Shards.Owned != shards || s.Member("c").Voter {
+			t.Errorf("node %s: %+v %v, want it to own all shards of cluster %s alone", n.ID, s, err, ids[n])
+		}
+		if status, body := w.get(n.Addr, "/"); status != 200 {
+			t.Errorf("node %s answers %d %s", n.ID, status, body)
+		}
+	}
+	if s, err := d.Status(t.Context()); err != nil || s.Cluster != "" {
+		t.Errorf("node c is in cluster %q (%v)", s.Cluster, err)
+	}
+	d.Kill(t)
+	d.Wipe(t)
+	d.Start(t, "--join", a.Gossip)
+	c.AwaitServing(t)
+}
