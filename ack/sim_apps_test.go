@@ -112,6 +112,7 @@ type appsSeen struct {
 	healthy map[shardmap.NodeID]time.Duration // since when; none: it is not
 	few     time.Duration                     // since when at most half may be unhealthy; negative: more are
 	able    map[shardmap.NodeID]bool          // at the last tick
+	most    bool                              // at the last tick, more than half of the apps were unhealthy
 	idle    time.Duration                     // since when a healthy node owns nothing while nobody can; negative: none does
 }
 
@@ -178,7 +179,7 @@ func (l *leading) sawHealth(e ack.Submit) {
 		if d, ok := next.Drop(id); ok && d.InForce && !is {
 			continue // for another reason
 		}
-		if was && !is && hb.Unhealthy && !hb.Leaving && !hb.Goodbye && !told.Policy().Drained[id] && 2*unhealthy > apps {
+		if was && !is && hb.Unhealthy && !hb.Leaving && !hb.Goodbye && !told.Policy().Drained[id] && 2*unhealthy > apps && l.apps.most {
 			w.fail("health: %s is left out, though %d of %d apps are unhealthy", id, unhealthy, apps)
 		}
 		if was || !is || v.Absent || hb.App.Falls < 2 || !others(id) {
@@ -221,6 +222,8 @@ func (l *leading) unhealthyFew() (id shardmap.NodeID) {
 // judgeHeldBack judges that nobody is held back where nobody else can own shards.
 func (l *leading) judgeHeldBack() {
 	l.apps.able = l.able()
+	apps, unhealthy, _ := l.countApps()
+	l.apps.most = 2*unhealthy > apps // a heartbeat may come between a proposal and its submission
 	s, now := l.told(), l.p.clock()
 	able, held := false, shardmap.NodeID("")
 	for _, v := range l.turn.View() {

@@ -253,8 +253,9 @@ func (w *world) emptiedOnce(id shardmap.NodeID) bool {
 // judgeStage judges that a leader defers moves for drain-timeout, and no longer.
 func (l *leading) judgeStage(now time.Duration, stalled bool) {
 	staged := slices.ContainsFunc(l.turn.View(), func(v ack.MemberView) bool { return v.Staged })
-	if !staged && !l.told().Open() {
-		// The next change begins anew. That of an owner which is not well for a moment goes on.
+	if !staged && !l.told().Open() && l.p.h.keys == l.told().Keys() {
+		// The next change begins again. The change of an owner which is not well for a moment goes
+		// on, and so does one that waits for a change of the keys, which defers nothing.
 		maps.DeleteFunc(l.since, func(id shardmap.NodeID, _ time.Duration) bool { return l.isWell(id) })
 	}
 	switch {
