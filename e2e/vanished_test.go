@@ -1,0 +1,69 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"bufio"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"shardway/e2e/cluster"
+	"shardway/e2e/netns"
+)
+
+// A client of an event stream whose packets are all dropped acknowledges nothing. The app writes
+// less than the socket buffers, so that no write waits for the client.
+func TestVanishedClientOfEventStreamIsNoticed(t *testing.T) {
+	t.Parallel() // it waits for the kernel's timeout most of the time
+	if err := netns.Available(); err != nil {
+		t.Skipf("no network namespaces here: %v", err)
+	}
+	if err := netns.Filters(); err != nil {
+		t.Skipf("no packet filters here: %v", err)
+	}
+	w, err := netns.New(int(networks.Add(1)), 2)
+	must(t, err)
+	t.Cleanup(func() { must(t, w.Close()) })
+	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 1, Shards: shards, Net: w, Flags: []string{"--idle-timeout", "1s"}})
+	c.AwaitServing(t)
+	n, client := c.Nodes()[0], w.Host(1)
+	running := func() float64 {
+		m, err := n.Metrics(t.Context())
+		must(t, err)
+		return m.Sum("shardway_requests_running")
+	}
+
+	args := client.Command("curl", "-sN", "-H", "App-Id: vanished", "-H", "App-Events: 200ms", "-H", "X-Shard-Key: k", "http://"+n.Addr+"/")
+	curl := exec.CommandContext(t.Context(), args[0], args[1:]...) //nolint:gosec // a test's own
+	events, err := curl.StdoutPipe()
+	must(t, err)
+	must(t, curl.Start())
+	defer func() {
+		_ = curl.Process.Kill()
+		_ = curl.Wait()
+	}()
+	for r, ticks := bufio.NewReader(events), 0; ticks < 3; {
+		line, err := r.ReadString('\n')
+		must(t, err)
+		if strings.HasPrefix(line, "data: tick") {
+			ticks++
+		}
+	}
+	if got := running(); got != 1 {
+		t.Fatalf("%v requests run, want the event stream", got)
+	}
+
+	args = client.Command("nft", "add table ip vanished; add chain ip vanished in { type filter hook input priority 0; policy drop; }; "+
+		"add chain ip vanished out { type filter hook output priority 0; policy drop; }")
+	if out, err := exec.CommandContext(t.Context(), args[0], args[1:]...).CombinedOutput(); err != nil { //nolint:gosec // a test's own
+		t.Fatalf("%v: %s", err, out)
+	}
+	cluster.Await(t, "the event stream ends 30 s after its client has vanished", func() error {
+		if got := running(); got != 0 {
+			return fmt.Errorf("%v requests run", got)
+		}
+		return nil
+	})
+}
