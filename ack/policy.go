@@ -206,7 +206,6 @@ func (s *State) amended(term uint64, c amending) (*State, Outcome, error) {
 		if ch.Kind == ChangeForget && !s.committed.Has(ch.Node) && !s.last.Has(ch.Node) {
 			s.drops = maps.Clone(s.drops)
 			delete(s.drops, ch.Node)
-			s.forgetApp(ch.Node)
 		}
 	}
 	return s, OutcomeAmended, nil

@@ -106,15 +106,6 @@ func (s *State) restarted(node shardmap.NodeID) {
 	}
 }
 
-// forgetApp forgets a node that the cluster has removed, and what has left it.
-func (s *State) forgetApp(node shardmap.NodeID) {
-	if _, known := s.apps[node]; known {
-		s.apps = maps.Clone(s.apps)
-		delete(s.apps, node)
-		s.appsAt = s.index
-	}
-}
-
 // depart notes which shards leave which nodes with the map that is being committed.
 func (s *State) depart() {
 	if len(s.apps) == 0 {

@@ -345,31 +345,3 @@ func TestAppWatch(t *testing.T) {
 		t.Error("Checked does not report just a new instance to be stored")
 	}
 }
-
-// A node that the cluster has removed leaves nothing behind, also not in snapshots; one that
-// still has shards is not forgotten.
-func TestRemovedNodeLeavesNoDepartures(t *testing.T) {
-	r := newReturning(t, 12)
-	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true}, AppReport{Node: "b", AfterRestart: true})
-	r.owned("a", "b")
-	r.owned("b") // a is drained
-	forget := func(id shardmap.NodeID) {
-		t.Helper()
-		r.apply(encodeAmending(MinLevel, amending{term: 1, changes: []Change{{Kind: ChangeForget, Node: id}}}), OutcomeAmended)
-	}
-	forget("b")
-	if !r.s.AfterRestart("b") {
-		t.Error("b is forgotten, and owns shards")
-	}
-	had := r.s
-	forget("a")
-	if n := r.barred("a"); n != 0 || r.s.AfterRestart("a") {
-		t.Errorf("a is removed, and %d shards are barred from it", n)
-	}
-	if n := len(had.apps["a"]); n != 1 {
-		t.Errorf("the state before has %d departures of a, want 1", n)
-	}
-	if len(mustEncode(t, r.s)) >= len(mustEncode(t, had)) {
-		t.Error("the snapshot still has the departures of a")
-	}
-}
