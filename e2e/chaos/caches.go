@@ -74,16 +74,6 @@ func (w *world) emptyCaches() {
 	w.spare.App.Forget(w)
 }
 
-// endCache ends the app of a node that was removed: the cluster forgets what it had.
-func (w *world) endCache(n *cluster.Node) {
-	if !w.o.Caches {
-		return
-	}
-	w.note("the app of %s begins anew", n.ID)
-	n.App.Kill(w)
-	n.App.Start(w)
-}
-
 // lostWrites judges apps that cache: each acknowledged write of a key raised its counter above
 // those of all writes that were acknowledged before it was sent. A counter that is not higher
 // was raised from an old copy, and the writes in between are lost. Shards in stale are excused:

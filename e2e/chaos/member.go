@@ -52,7 +52,6 @@ func (f *join) during(w *world) {
 		w.retry("remove "+leaving.ID, func() error {
 			return w.members[0].Try(w.Context(), "remove", url.Values{"node": {leaving.ID}})
 		})
-		w.endCache(leaving)
 	}
 	w.traffic.aim(w.members) // not before: a balancer takes its time
 	w.recover()
