@@ -36,11 +36,15 @@ func hostile(t *testing.T, o peer.Options) (p *peer.Port, bad *simnet.Host) {
 	t.Helper()
 	n := simnet.New(simnet.Config{})
 	h, bad := n.Host("b"), n.Host("bad")
-	o.Node, o.Cluster, o.Dial = "b", in("c1"), h.Dial
+	o.Node, o.Dial = "b", h.Dial
+	if o.Cluster == nil {
+		o.Cluster = in("c1")
+	}
 	o.Lookup = func(string) (string, bool) { return h.Addr(7947), true }
 	p = peer.New(o)
 	p.Handle(peer.Forward, echo)
 	p.Handle(peer.Heartbeat, echo)
+	p.Handle(peer.Raft, echo)
 	ln, err := h.Listen(":7947")
 	if err != nil {
 		t.Fatal(err)

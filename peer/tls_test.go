@@ -188,19 +188,19 @@ func TestUnknownNodeIsRefusedUntilItIsKnown(t *testing.T) {
 }
 
 func TestUnknownNodeMakesNobodyAdopt(t *testing.T) {
-	b := &book{}
-	o := peer.Options{Node: "b", Disk: "d2", Cluster: in(""), Known: func(string) bool { return false }, Adopt: func(c string) error {
-		t.Errorf("adopted %q", c)
-		return nil
-	}}
-	echoes(t, b, o)
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	a := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Lookup: b.lookup})
-	var re *peer.RefusedError
-	if _, err := a.DialServer(ctx, "b", "d2", peer.Raft); !errors.As(err, &re) || re.Code != peer.RefusedUnknown {
-		t.Errorf("dial = %v, want it refused as unknown", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		_, bad := hostile(t, peer.Options{Disk: "d2", Cluster: in(""), Known: func(string) bool { return false }, Adopt: func(c string) error {
+			t.Errorf("adopted %q", c)
+			return nil
+		}})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		a := peer.New(peer.Options{Node: "a", Cluster: in("c1"), Dial: bad.Dial, Lookup: func(string) (string, bool) { return "b:7947", true }})
+		var re *peer.RefusedError
+		if _, err := a.DialServer(ctx, "b", "d2", peer.Raft); !errors.As(err, &re) || re.Code != peer.RefusedUnknown {
+			t.Errorf("dial = %v, want it refused as unknown", err)
+		}
+	})
 }
 
 // A frame of a heartbeat stream, recorded on its way and sent again by somebody
