@@ -251,8 +251,10 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 	l.sawMessage(m)
 }
 
-// reply sends an answer to whatever process the host has by then, but a word that
-// ends a process goes over that one's own connection alone.
+// reply sends an answer to whatever process the host has by then, although nodes send it over
+// the connection of the heartbeat: the boot in the answer must do. Two answers need that
+// connection: one that ends a process, and one for another process with the same boot, whose
+// disk was emptied.
 func (l *leading) reply(to *host, nonce uint64, a ack.Answer) {
 	w := l.p.w
 	if w.coded {
@@ -262,7 +264,7 @@ func (l *leading) reply(to *host, nonce uint64, a ack.Answer) {
 		}
 	}
 	w.send(l.p.h, to, func(q *proc) {
-		if (!to.deaf || to == l.p.h) && (a.Refusal != ack.RefusedRollback || q.nonce == nonce) {
+		if (!to.deaf || to == l.p.h) && (q.nonce == nonce || a.Refusal != ack.RefusedRollback && a.Boot != q.machine.Boot()) {
 			q.answer(a)
 		}
 	})
