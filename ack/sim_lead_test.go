@@ -47,7 +47,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}, staging: staging{from: -1}}
+	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },

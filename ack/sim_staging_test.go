@@ -36,8 +36,8 @@ type staging struct {
 	// since is when the leader first deferred a move of an owner.
 	since    map[shardmap.NodeID]time.Duration
 	question time.Duration // when the last one was put
-	// from is since when moves are deferred and no round is open; negative: they are not.
-	from time.Duration
+	// from is since when moves of an owner are deferred and no round is open.
+	from map[shardmap.NodeID]time.Duration
 }
 
 // stageNote is what the leader noted of the proposal that it submits next.
@@ -252,18 +252,34 @@ func (w *world) emptiedOnce(id shardmap.NodeID) bool {
 
 // judgeStage judges that a leader defers moves for drain-timeout, and no longer.
 func (l *leading) judgeStage(now time.Duration, stalled bool) {
-	staged := slices.ContainsFunc(l.turn.View(), func(v ack.MemberView) bool { return v.Staged })
+	owners := map[shardmap.NodeID]bool{}
+	for _, v := range l.turn.View() {
+		if v.Staged {
+			owners[v.Node] = true
+		}
+	}
+	staged := len(owners) > 0
 	if !staged && !l.told().Open() && l.p.h.keys == l.told().Keys() {
 		// The next change begins again. The change of an owner which is not well for a moment goes
 		// on, and so does one that waits for a change of the keys, which defers nothing.
 		maps.DeleteFunc(l.since, func(id shardmap.NodeID, _ time.Duration) bool { return l.isWell(id) })
 	}
-	switch {
-	case !staged || stalled || l.told().Open() || l.waits.base != nil || !l.waits.barrier || now < l.waits.notBefore || l.p.disk.term != l.term:
-		l.from = -1
-	case l.from < 0:
-		l.from = now
-	case now-l.from > l.p.w.pace.DrainTimeout+lossWait+min(max(l.told().Timing().DeadAfter, l.told().TimingBefore().DeadAfter)/5, 2*time.Second): // additions are gathered before
-		l.p.w.fail("staging: %s defers moves for %v", l.p.h.id, now-l.from)
+	if stalled || l.told().Open() || l.waits.base != nil || !l.waits.barrier || now < l.waits.notBefore || l.p.disk.term != l.term {
+		clear(owners)
+	}
+	maps.DeleteFunc(l.from, func(id shardmap.NodeID, _ time.Duration) bool { return !owners[id] })
+	gathering := min(max(l.told().Timing().DeadAfter, l.told().TimingBefore().DeadAfter)/5, 2*time.Second) // additions are gathered before
+	for id := range owners {
+		since, known := l.from[id]
+		if !known {
+			since = now
+			if l.from == nil {
+				l.from = map[shardmap.NodeID]time.Duration{}
+			}
+			l.from[id] = now
+		}
+		if now-since > l.p.w.pace.DrainTimeout+lossWait+gathering {
+			l.p.w.fail("staging: %s defers moves of %s for %v", l.p.h.id, id, now-since)
+		}
 	}
 }
