@@ -3,6 +3,7 @@ package ack_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"shardway/ack"
@@ -12,11 +13,12 @@ import (
 // departed returns what a state says of former members, and the same after a snapshot.
 func departed(t *testing.T, s *ack.State) string {
 	t.Helper()
-	text := func(s *ack.State) (all string) {
+	text := func(s *ack.State) string {
+		var all strings.Builder
 		for _, id := range s.Departed() {
-			all += fmt.Sprintf("%s:%v ", id, s.Dropped(id))
+			fmt.Fprintf(&all, "%s:%v ", id, s.Dropped(id))
 		}
-		return all
+		return all.String()
 	}
 	b, err := s.MarshalBinary()
 	if err != nil {

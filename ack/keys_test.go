@@ -24,16 +24,16 @@ func (s *stage) loads(keys string, ids ...shardmap.NodeID) {
 	}
 }
 
-// servingBy is serving with a key configuration, after the leader has had time to receive
+// servingByK0 is serving with the key configuration k0, after the leader has had time to receive
 // heartbeats from all nodes.
-func servingBy(tb testing.TB, keys string, nodes ...shardmap.NodeID) *stage {
+func servingByK0(tb testing.TB, nodes ...shardmap.NodeID) *stage {
 	tb.Helper()
 	s := newStage(tb, nodes...)
-	s.loads(keys, nodes...)
+	s.loads("k0", nodes...)
 	s.start(nodes...)
 	s.elect(nodes[0])
 	s.run(s.timing.DeadAfter + 600*time.Millisecond)
-	if s.state.Keys() != keys {
+	if s.state.Keys() != "k0" {
 		tb.Fatalf("the first map has keys %q:\n%s", s.state.Keys(), s)
 	}
 	s.lines = nil
@@ -43,7 +43,7 @@ func servingBy(tb testing.TB, keys string, nodes ...shardmap.NodeID) *stage {
 // A change of the key configuration takes one round, and that round takes no longer than any
 // other when no request runs.
 func TestKeysChangeInOneShortRound(t *testing.T) {
-	s := servingBy(t, "k0", "a", "b", "c")
+	s := servingByK0(t, "a", "b", "c")
 	epoch := s.state.Committed().Epoch()
 	s.loads("k1", "a", "b")
 	s.run(2 * time.Second)
@@ -71,7 +71,7 @@ func TestKeysChangeWithTheRestOfAStagedChange(t *testing.T) {
 	for name, c := range planned {
 		t.Run(name, func(t *testing.T) {
 			busy := moving(t, name)[0]
-			s := servingBy(t, "k0", "a", "b", "c")
+			s := servingByK0(t, "a", "b", "c")
 			if c.prepare != nil {
 				c.prepare(s)
 				s.run(2 * time.Second)
@@ -109,7 +109,7 @@ func TestKeysChangeWithTheRestOfAStagedChange(t *testing.T) {
 // shards of the other members held: the next proposal is without the change. It follows once
 // the shards of that member have other owners.
 func TestCrashDoesNotProlongAChangeOfTheKeys(t *testing.T) {
-	s := servingBy(t, "k0", "a", "b", "c")
+	s := servingByK0(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
 	s.loads("k1", "a", "b", "c")
 	s.until("a change of the keys", s.changesKeys)
@@ -132,7 +132,7 @@ func TestCrashDoesNotProlongAChangeOfTheKeys(t *testing.T) {
 // A leader that finds the open proposal of another one proposes the map again without the
 // change, whose conditions it has not seen. It makes the change later itself.
 func TestNextLeaderChangesTheKeysItself(t *testing.T) {
-	s := servingBy(t, "k0", "a", "b", "c")
+	s := servingByK0(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
 	s.loads("k1", "a", "b", "c")
 	s.until("a change of the keys", s.changesKeys)
@@ -148,7 +148,7 @@ func TestNextLeaderChangesTheKeysItself(t *testing.T) {
 // A node whose file goes back while the change drains changes nothing about it: one text is
 // active on all nodes, and the next change needs all of them again.
 func TestKeysThatGoBackDuringTheRound(t *testing.T) {
-	s := servingBy(t, "k0", "a", "b", "c")
+	s := servingByK0(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
 	s.loads("k1", "a", "b", "c")
 	s.until("a change of the keys", s.changesKeys)
@@ -167,7 +167,7 @@ func TestKeysThatGoBackDuringTheRound(t *testing.T) {
 
 // A node that joins with a third text keeps nothing from going on: the active text stays.
 func TestNewcomerWithOtherKeysLeavesTheActiveOnes(t *testing.T) {
-	s := servingBy(t, "k0", "a", "b", "c")
+	s := servingByK0(t, "a", "b", "c")
 	s.loads("k1", "a", "b", "c")
 	s.loads("k2", "d")
 	s.start("d")

@@ -53,7 +53,7 @@ while True:
 // startRawApp runs rawAppScript until the test ends.
 func startRawApp(t *testing.T, addr string) {
 	t.Helper()
-	app := exec.Command("python3", scriptFile(t, rawAppScript), addr) //nolint:noctx // the test ends it
+	app := exec.Command("python3", scriptFile(t, rawAppScript), addr)
 	app.Stderr = os.Stderr
 	startProgram(t, app, addr)
 }

@@ -27,7 +27,7 @@ func TestUnreadRequestsAreSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = c.Close() }()
-		if _, err := c.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
+		if _, err = c.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
 		conn := waitingConn{local: tcpAddr(c.LocalAddr()), remote: tcpAddr(c.RemoteAddr())}

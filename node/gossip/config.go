@@ -93,7 +93,7 @@ func (g *Gossip) addresses(ctx context.Context, mc *memberlist.Config) error {
 		mc.BindPort = s.port()
 		mc.AdvertisePort = mc.BindPort
 	}
-	g.listens = netip.AddrPortFrom(host, uint16(s.port())) //nolint:gosec // a port
+	g.listens = netip.AddrPortFrom(host, uint16(s.port()))
 	return nil
 }
 

@@ -65,6 +65,7 @@ func TestNewcomerAnnouncesItsDiskSoon(t *testing.T) {
 	t.Parallel()
 	for name, clusters := range map[string][2]string{"one cluster": {"x", "x"}, "a new node": {"x", ""}, "new nodes": {"", ""}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			bubble(t, func(s *swarm) {
 				a, b := s.add("a", inCluster("a", clusters[0])), s.add("b", inCluster("b", clusters[1]))
 				gone := s.add("gone", newcomer("gone"))

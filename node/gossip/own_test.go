@@ -3,6 +3,7 @@ package gossip_test
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestOnlyCertainAddressesAreTheNodesOwn(t *testing.T) {
 				Hostname: func() (string, error) { return c.hostname, nil },
 			}
 			if c.join != "" {
-				o.Join = strings.Split(strings.ReplaceAll(c.join, "%d", fmt.Sprint(port)), ",")
+				o.Join = strings.Split(strings.ReplaceAll(c.join, "%d", strconv.Itoa(port)), ",")
 			}
 			g, stop := real(t, o)
 			defer stop()
