@@ -153,6 +153,7 @@ func (h *host) start() {
 		w.cover.oldStarts++
 	}
 	w.logf("%s starts: boot %d, server %s, term %d, log to %d, state of map %d", h.id, h.disk.boot, h.server(), h.disk.term, h.disk.last(), p.fsm.Committed().Epoch())
+	w.forgetBusy(h.id)
 	w.after(w.span(0, 60*time.Millisecond), p, p.raftTimer)
 	p.watchApp()
 	w.after(0, p, p.tick)

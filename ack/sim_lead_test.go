@@ -148,6 +148,9 @@ func (l *leading) clock() time.Duration {
 
 // receive takes a message; nil only looks at the log.
 func (l *leading) receive(m ack.Message, from origin) {
+	if _, gone := m.(ack.Evidence); gone {
+		clear(l.from) // a node is no member until its next heartbeat: then additions are gathered again
+	}
 	if l.over {
 		return
 	}

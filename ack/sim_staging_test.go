@@ -233,6 +233,11 @@ func (w *world) sawEarly(before, after *ack.State, e *logEntry) {
 	}
 }
 
+// forgetBusy forgets what the node has answered: the requests of its process have ended with it.
+func (w *world) forgetBusy(id shardmap.NodeID) {
+	maps.DeleteFunc(w.busy, func(i idleness, _ map[shardmap.Shard]bool) bool { return i.node == id })
+}
+
 // wasDeferred reports that no entry is known by which moves of the owner would not be
 // deferred.
 func (w *world) wasDeferred(id shardmap.NodeID, s *ack.State) bool {
@@ -259,7 +264,7 @@ func (l *leading) judgeStage(now time.Duration, stalled bool) {
 		}
 	}
 	staged := len(owners) > 0
-	if !staged && !l.told().Open() && l.p.h.keys == l.told().Keys() {
+	if !staged && !l.told().Open() && l.waits.base == nil && l.p.h.keys == l.told().Keys() {
 		// The next change begins again. The change of an owner which is not well for a moment goes
 		// on, and so does one that waits for a change of the keys, which defers nothing.
 		maps.DeleteFunc(l.since, func(id shardmap.NodeID, _ time.Duration) bool { return l.isWell(id) })
