@@ -92,7 +92,8 @@ func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.N
 }
 
 // sawRelocated judges what a proposal does with shards that apps do not acquire: none goes to
-// a node that reports it, and none stays at one while another node may have it.
+// a node that reports it, and none stays at one while another node may have it, unless its owner
+// keeps busy shards for now.
 func (w *world) sawRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) {
 	counts := map[shardmap.NodeID]int{}
 	for _, m := range members {
@@ -103,7 +104,7 @@ func (w *world) sawRelocated(base, p *shardmap.Map, members []shardmap.Member, r
 	for s := range shardmap.Shard(base.Len()) {
 		able, failed := ableFor(s, members, reports, by, counts)
 		was, is := base.Owner(s), p.Owner(s)
-		if len(failed) == 0 || !slices.Contains(failed, is) || by.Paused || by.Absent[is] || by.Staged[is] && !by.Idle[s] {
+		if len(failed) == 0 || !slices.Contains(failed, is) || by.Paused || by.Absent[is] || (by.Staged[is] || by.Emptying[is]) && !by.Idle[s] {
 			if slices.Contains(failed, was) && was != is {
 				w.cover.relocated++
 			}
