@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -84,12 +85,23 @@ func (a *App) Kill(tb testing.TB) {
 	a.c.faults[fault].By = l.died
 }
 
-// Signal sends a signal to the app.
+// Signal sends a signal to the app. After SIGSTOP it returns once the app has stopped: until
+// the kernel has scheduled its threads, they go on and read requests.
 func (a *App) Signal(tb testing.TB, sig syscall.Signal) {
 	tb.Helper()
-	if err := a.lives[len(a.lives)-1].proc.Signal(sig); err != nil {
+	p := a.lives[len(a.lives)-1].proc
+	if err := p.Signal(sig); err != nil {
 		tb.Fatal(err)
 	}
+	if sig != syscall.SIGSTOP {
+		return
+	}
+	Await(tb, "app "+a.name+" stops", func() error {
+		if !p.stopped() {
+			return errors.New("it still runs")
+		}
+		return nil
+	})
 }
 
 // Release frees the requests that hang under a name, now and later.
