@@ -17,7 +17,7 @@ import (
 )
 
 // TestMalformedResponsesWithOneReadingArrive has an app answer with framing fields where no body
-// can be, and with trailer fields that are not allowed there. Each response arrives without these
+// can be, with fields that have bad names, and with trailer fields that are not allowed there. Each response arrives without these
 // fields: at the owner, from another node and through a gateway. The client's connection carries
 // the next request, and the owner logs what it dropped.
 //
@@ -55,9 +55,18 @@ func TestMalformedResponsesWithOneReadingArrive(t *testing.T) {
 			upgrade: "echo", want: "101 Switching Protocols", dropped: framing,
 		},
 		{
+			name: "field with a bad name", response: "200 OK\r\nX(y): z\r\n w\r\nX-Is: 1\r\nContent-Length: 3\r\n\r\nabc",
+			want: "200 OK", dropped: []string{"X(y)"}, body: "abc",
+		},
+		{
 			name:     "forbidden trailer fields",
 			response: "200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum, Content-Length\r\nX-Is: 1\r\n\r\n3\r\nabc\r\n0\r\nContent-Length: 7\r\nX-Sum: 1\r\nHost: h\r\n\r\n",
 			want:     "200 OK", dropped: framing[:1], body: "3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n",
+		},
+		{
+			name:     "trailer field with a bad name",
+			response: "200 OK\r\nTransfer-Encoding: chunked\r\nX-Is: 1\r\n\r\n3\r\nabc\r\n0\r\nX(y): z\r\nX-Sum: 1\r\n\r\n",
+			want:     "200 OK", body: "3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n",
 		},
 	} {
 		for name, at := range map[string]*cluster.Node{"owner": owner, "other": other, "gateway": gateway} {

@@ -89,6 +89,8 @@ func TestRefusedChunks(t *testing.T) {
 		{"trailer with a bare LF", "0\r\nA: b\n\r\n"},
 		{"folded trailer", "0\r\nA: b\r\n c\r\n\r\n"},
 		{"trailer without a colon", "0\r\nA\r\n\r\n"},
+		{"trailer named like a framing field", "0\r\n(Content-Length: 1\r\n\r\n"},
+		{"trailer with a control byte in its name", "0\r\nA\x01: 1\r\n\r\n"},
 		{"trailer with NUL", "0\r\nA: \x00\r\n\r\n"},
 		{"endless trailer", "0\r\nA: " + strings.Repeat("b", 9<<10)},
 		{"a request behind a short chunk", "1\r\nabGET / HTTP/1.1\r\nHost: h\r\n\r\n"},
@@ -126,6 +128,7 @@ func TestChunksThatAreRepairedInResponses(t *testing.T) {
 		"extension without a value":        "3;a=\r\nabc\r\n0\r\n\r\n",
 		"space in an extension":            "3;a b\r\nabc\r\n0\r\n\r\n",
 		"trailer with a space in its name": "0\r\nA : b\r\n\r\n",
+		"trailer with a bad name":          "0\r\nX(y): b\r\n\r\n",
 		"long trailers":                    "0\r\n" + strings.Repeat("A: "+strings.Repeat("b", 1000)+"\r\n", 9) + "\r\n",
 		"many trailers":                    "0\r\n" + strings.Repeat("A: b\r\n", 65) + "\r\n",
 	} {

@@ -201,6 +201,11 @@ func TestAnswerHeadsOnTheirWayThrough(t *testing.T) {
 			"HTTP/1.1 200 OK\r\nA: b\r\nC: d    e\r\nF: g\r\nContent-Length: 5\r\n\r\n", h1.Length,
 		},
 		{
+			"fields with bad names are dropped", "GET", "HTTP/1.1 200 OK\r\nX(y): z\r\n w\r\nA: b\r\n\xc3\xa9: c\r\nContent-Length: 5\r\nLast/1: d\r\n\r\n",
+			h1.Edit{},
+			"HTTP/1.1 200 OK\r\nA: b\r\nContent-Length: 5\r\n\r\n", h1.Length,
+		},
+		{
 			"a Trailer line of what is dropped goes", "GET", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: A, Set-Cookie\r\nTrailer: B\r\n\r\n",
 			h1.Edit{},
 			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: B\r\n\r\n", h1.Chunked,

@@ -27,7 +27,7 @@ type line struct {
 	next         uint32 // start of the next line
 	field        Field
 	plain        bool // written as "name:value" or "name: value"
-	named        bool // by Connection, or a Trailer line that announces what is dropped: it ends here
+	named        bool // by Connection, a Trailer line that announces what is dropped, or a bad name: it ends here
 }
 
 // tokenByte holds true for the bytes of a token (RFC 9110 section 5.6.2).

@@ -29,11 +29,13 @@ const (
 	repairedByte
 	// repairedOption means that an option of Connection was ignored that is no token.
 	repairedOption
+	// repairedName means that a field was dropped because its name is no token.
+	repairedName
 )
 
 var repairTexts = [...]string{
 	"framing fields on a response without a body", "equal Content-Length fields", "white space before a colon",
-	"a folded header line", "a control byte", "a bad option in Connection",
+	"a folded header line", "a control byte", "a bad option in Connection", "a field with a bad name",
 }
 
 // String lists what was repaired; empty: nothing.
@@ -50,9 +52,17 @@ func (s repairs) String() string {
 // line repairs the header line b, which has lost its CRLF, in place, after judgeLine has refused it
 // with that error. It reports whether l is good now. Framing fields are not repaired, and their
 // bytes stay as they came: a head that is refused here may be read again from the same buffer.
+// A field whose name is no token is marked as named, so that no message takes it along.
 func (s *repairs) line(b []byte, l *line, err *Error) bool {
 	if isFramingName(b[:tokenLen(b)]) {
 		return false
+	}
+	if err == errNameByte {
+		if !l.badName(b) {
+			return false
+		}
+		*s |= repairedName
+		return true
 	}
 	for range 2 { // a line may have both faults
 		switch {
@@ -68,6 +78,31 @@ func (s *repairs) line(b []byte, l *line, err *Error) bool {
 		}
 	}
 	return false
+}
+
+// badName makes l of a header line whose name is no token, and reports whether the line has one
+// reading: a colon ends the name, no white space or control byte is there that some readers end a
+// name or a line at, and no reader can take the name for that of a framing field.
+func (l *line) badName(b []byte) bool {
+	colon := bytes.IndexByte(b, ':')
+	if colon <= 0 || bytes.ContainsAny(b[:colon], " \t") || !cleanValue(b) || resemblesFramingName(b[:colon]) {
+		return false
+	}
+	end := uint32(len(b))
+	*l = line{colon: uint32(colon), vs: end, ve: end, field: FieldOther, named: true}
+	return true
+}
+
+// resemblesFramingName reports whether name contains the name of a framing field, if only the
+// letters count. A letter that is no ASCII and has an ASCII letter as its upper case counts as that.
+func resemblesFramingName(name []byte) bool {
+	letters := bytes.Map(func(r rune) rune {
+		if r < 'A' || r > 'Z' {
+			return -1
+		}
+		return r
+	}, bytes.ToUpper(name))
+	return bytes.Contains(letters, []byte("CONTENTLENGTH")) || bytes.Contains(letters, []byte("TRANSFERENCODING"))
 }
 
 // isFramingName reports whether a field of that name determines where a message ends.

@@ -5,7 +5,7 @@ import "testing"
 // A head may be read twice from the same buffer: first without waiting, then by a goroutine.
 // A framing field that is refused must be refused again.
 func TestRefusedFramingFieldIsNotChanged(t *testing.T) {
-	for _, text := range []string{"Content-Length : 2", "content-length\t: 2", "Transfer-Encoding : chunked", "Content-Length: 2\x01", "Transfer-Encoding: chunked\x7f"} {
+	for _, text := range []string{"Content-Length : 2", "content-length\t: 2", "Transfer-Encoding : chunked", "Content-Length: 2\x01", "Transfer-Encoding: chunked\x7f", "(Content-Length: 2"} {
 		b := []byte(text)
 		for range 2 {
 			var l line

@@ -42,6 +42,23 @@ func TestRefusedAnswers(t *testing.T) {
 		{"space before the colon", "GET", "HTTP/1.1 200 OK\r\nContent-Length : 0\r\n\r\n"},
 		{"space in a name", "GET", "HTTP/1.1 200 OK\r\nA B: c\r\n\r\n"},
 		{"no colon", "GET", "HTTP/1.1 200 OK\r\nA\r\n\r\n"},
+		{"bad name without a colon", "GET", "HTTP/1.1 200 OK\r\nA(b)\r\n\r\n"},
+		{"empty name", "GET", "HTTP/1.1 200 OK\r\n: b\r\n\r\n"},
+		{"bad name with a space before the colon", "GET", "HTTP/1.1 200 OK\r\nA(b) : c\r\n\r\n"},
+		{"bad name with a space", "GET", "HTTP/1.1 200 OK\r\nA( b: c\r\n\r\n"},
+		{"bad name with a tab", "GET", "HTTP/1.1 200 OK\r\nA(\tb: c\r\n\r\n"},
+		{"control byte in a name", "GET", "HTTP/1.1 200 OK\r\nA\x01b: c\r\n\r\n"},
+		{"DEL in a name", "GET", "HTTP/1.1 200 OK\r\nA\x7f: c\r\n\r\n"},
+		{"NUL in a name", "GET", "HTTP/1.1 200 OK\r\nA(\x00: c\r\n\r\n"},
+		{"NUL behind a bad name", "GET", "HTTP/1.1 200 OK\r\nA(: c\x00\r\n\r\n"},
+		{"CR behind a bad name", "GET", "HTTP/1.1 200 OK\r\nA(: c\rContent-Length: 1\r\n\r\n"},
+		{"LF behind a bad name", "GET", "HTTP/1.1 200 OK\r\nA(: c\nContent-Length: 1\r\n\r\n"},
+		{"bad byte behind Content-Length", "GET", "HTTP/1.1 200 OK\r\nContent-Length(: 1\r\n\r\n"},
+		{"bad byte in Content-Length", "GET", "HTTP/1.1 200 OK\r\nContent\xadLength: 1\r\n\r\n"},
+		{"mark before Content-Length", "GET", "HTTP/1.1 200 OK\r\n\xef\xbb\xbfcontent-length: 1\r\n\r\n"},
+		{"quotes around Transfer-Encoding", "GET", "HTTP/1.1 200 OK\r\n\"Transfer-Encoding\": chunked\r\n\r\n"},
+		{"long s in Transfer-Encoding", "GET", "HTTP/1.1 200 OK\r\ntran\u017ffer-encoding: chunked\r\n\r\n"},
+		{"folded behind a framing name", "GET", "HTTP/1.1 200 OK\r\n(Content-Length:\r\n 1\r\n\r\n"},
 		{"NUL", "GET", "HTTP/1.1 200 OK\r\nA: \x00\r\n\r\n"},
 		{"length and coding", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n"},
 		{"negative length", "GET", "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n"},
@@ -102,6 +119,8 @@ func TestAcceptedAnswers(t *testing.T) {
 		{"list of equal lengths", "GET", "HTTP/1.1 200 OK\r\nContent-Length: 1, 1\r\n\r\n", "200 OK length keep"},
 		{"folded", "GET", "HTTP/1.1 200 OK\r\nA: b\r\n c\r\n\td\r\nContent-Length: 0\r\n\r\n", "200 OK length keep"},
 		{"space before a colon", "GET", "HTTP/1.1 200 OK\r\nA \t: b\r\nContent-Length: 0\r\n\r\n", "200 OK length keep"},
+		{"bad names", "GET", "HTTP/1.1 200 OK\r\nX(y): z\r\n\xc3\xa9: a:b\r\n\"a\":\r\nA/B:\tc\r\nContent-Length: 0\r\n\r\n", "200 OK length keep"},
+		{"folded behind a bad name", "GET", "HTTP/1.1 200 OK\r\nX(y): z\r\n Content-Length: 5\r\nContent-Length: 0\r\n\r\n", "200 OK length keep"},
 		{"control bytes", "GET", "HTTP/1.1 200 O\aK\r\nA : \x1bb\x7f\r\nContent-Length: 0\r\n\r\n", "200 O K length keep"},
 		{"Host twice", "GET", "HTTP/1.1 200 OK\r\nHost: a\r\nHost: b\r\nContent-Length: 0\r\n\r\n", "200 OK length keep"},
 		{"bad option in Connection", "GET", "HTTP/1.1 200 OK\r\nConnection: keep-alive; timeout=5\r\nContent-Length: 0\r\n\r\n", "200 OK length"},
@@ -132,6 +151,14 @@ func TestAcceptedAnswers(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestDroppedFieldWithABadNameIsARepair(t *testing.T) {
+	var r h1.Response
+	err := over("HTTP/1.1 200 OK\r\nX(y): z\r\nContent-Length: 0\r\n\r\n").ReadResponse(&r, []byte("GET"))
+	if err != nil || r.Repaired() != "a field with a bad name" {
+		t.Errorf("Repaired() = %q, %v", r.Repaired(), err)
 	}
 }
 

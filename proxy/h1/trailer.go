@@ -1,8 +1,9 @@
 package h1
 
 // trailer keeps one trailer line, with its CRLF. A field that no trailer may be is dropped, as a
-// recipient may do (RFC 9110 section 6.5.1). Fields beyond the bounds are dropped from a response,
-// which is finished, and is an error of a request, which need not have run.
+// recipient may do (RFC 9110 section 6.5.1), and so is a field of a response whose name is no token.
+// Fields beyond the bounds are dropped from a response, which is finished. They are an error of a
+// request, which need not have run.
 func (b *Body) trailer(text []byte) error {
 	var l line
 	bare := text[:len(text)-2]
@@ -16,7 +17,7 @@ func (b *Body) trailer(text []byte) error {
 	switch over := b.lines > maxTrailerNum || len(b.trailers)+len(text) > maxTrailer; {
 	case over && !b.reply:
 		return errTrailers
-	case over, forbiddenTrailer(name, l.field):
+	case over, l.named, forbiddenTrailer(name, l.field):
 		b.dropTrailer(name)
 	case !b.head.connectionNames(name):
 		b.trailers = append(b.trailers, text...)
