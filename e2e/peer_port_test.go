@@ -17,7 +17,9 @@ func TestUnreachablePeerPortIsReported(t *testing.T) {
 	nowhere := c.Address(t)
 	d := c.Add(t, "--peer-advertise", nowhere)
 	w.tells(d, verdict.PeerPortUnreachable, " does not reach its peer port at "+nowhere+": connection refused")
-	w.says(leader, verdict.PeerPortUnreachable, "node d is not added to the cluster: node "+leader.ID+" does not reach its peer port at "+nowhere+": connection refused")
+	for _, n := range c.Others(d) {
+		w.says(n, verdict.PeerPortUnreachable, "node d is not added to the cluster: node "+leader.ID+" does not reach its peer port at "+nowhere+": connection refused")
+	}
 	d.Kill(t)
 	w.well(c.Running()...)
 	d.Start(t, "--peer-advertise", d.Peer)

@@ -50,6 +50,7 @@ const (
 	askMissing    = "missing"    // of a voter: does it miss its leader?
 	askSettings   = "settings"   // of the leader: these are my settings; which differ between nodes?
 	askReachable  = "reachable"  // of any node: do you reach my peer port?
+	askUnadded    = "unadded"    // of the leader: which nodes are not added because their peer ports are not reached?
 	askSeveral    = "several"    // of any node: the replies to several questions
 )
 
@@ -307,6 +308,11 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return n.poison.list(), nil
 	case askWho:
 		return n.process(), nil
+	case askUnadded:
+		if n.leadership() == nil {
+			return nil, errLeadsNot
+		}
+		return n.unconfirmed(), nil
 	case askReachable:
 		return n.reachable(ctx, from.node), nil
 	case askForget:

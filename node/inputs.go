@@ -63,7 +63,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	}
 	in.JoinConflict = n.joinConflict()
 	in.Moved = n.moved.list()
-	in.Unreached = append(w.peers.list(), n.unconfirmed()...)
+	in.Unreached = append(w.peers.list(), w.told.unadded...)
 	w.acquisition(now, &in)
 	w.ownMachine(now, &in)
 	if current {

@@ -134,12 +134,14 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *verdic
 	return found
 }
 
-// unconfirmed lists the nodes that this leader does not add because it does not reach them.
-func (n *Node) unconfirmed() (all []verdict.Unreached) {
+// unconfirmed lists the nodes that this leader does not add because it does not reach them. It
+// returns nil if this node does not lead.
+func (n *Node) unconfirmed() []verdict.Unreached {
 	l := n.leading.Load()
 	if l == nil {
 		return nil
 	}
+	all := []verdict.Unreached{}
 	for _, u := range l.keeper.Unconfirmed() {
 		if time.Since(u.Since) < peerCheckAfter {
 			continue

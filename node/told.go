@@ -28,6 +28,9 @@ type leaderTold struct {
 	level    *admin.LevelState // likewise
 	// differences are the settings that differ between nodes; nil: it did not say.
 	differences []verdict.Difference
+	// unadded are the nodes that the leader does not add because it does not reach their peer
+	// ports; nil: it did not say.
+	unadded []verdict.Unreached
 }
 
 // holds reports that who leads need not be asked yet: it is who said this, less than a pause ago.
@@ -54,6 +57,9 @@ func (t leaderTold) after(before leaderTold) leaderTold {
 	if t.differences == nil {
 		t.differences = before.differences
 	}
+	if t.unadded == nil {
+		t.unadded = before.unadded
+	}
 	return t
 }
 
@@ -67,7 +73,7 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 	if leader == string(n.self) {
 		return n.askEach(ctx)
 	}
-	questions := []request{{What: askViews}, {What: askSuspects}, n.askDifferences()}
+	questions := []request{{What: askViews}, {What: askSuspects}, n.askDifferences(), {What: askUnadded}}
 	if n.nextLevel() {
 		questions = append(questions, request{What: askLevel})
 	}
@@ -99,11 +105,14 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 	if differences, ok := valueOf[[]verdict.Difference](replies[2]); ok {
 		t.differences = differences
 	}
+	if unadded, ok := valueOf[[]verdict.Unreached](replies[3]); ok {
+		t.unadded = unadded
+	}
 	switch {
-	case len(questions) == 3:
+	case len(questions) == 4:
 		t.level = &admin.LevelState{}
 	default:
-		if level, ok := valueOf[admin.LevelState](replies[3]); ok {
+		if level, ok := valueOf[admin.LevelState](replies[4]); ok {
 			t.level = &level
 		}
 	}
@@ -113,7 +122,7 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 // askEach is askLeader, one question after the other.
 func (n *Node) askEach(ctx context.Context) leaderTold {
 	views := n.leaderViews() //nolint:contextcheck // leaderViews bounds itself
-	return leaderTold{views: views, suspects: n.suspected(ctx), level: n.levelBehind(ctx), differences: n.ownDifferences(views)}
+	return leaderTold{views: views, suspects: n.suspected(ctx), level: n.levelBehind(ctx), differences: n.ownDifferences(views), unadded: n.unconfirmed()}
 }
 
 // valueOf reads what a reply has; false: it is none.

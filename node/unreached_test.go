@@ -9,8 +9,7 @@ import (
 )
 
 // TestNewcomerWithoutAReachablePeerPortSaysSo starts a node that announces a port at which nothing
-// listens, and a node that reaches no peer port. Neither the leader nor the node said why it was
-// not added.
+// listens. The node, the leader and the other nodes say why it is not added.
 func TestNewcomerWithoutAReachablePeerPortSaysSo(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
@@ -18,7 +17,9 @@ func TestNewcomerWithoutAReachablePeerPortSaysSo(t *testing.T) {
 		w.start("d")
 		d := w.all["d"]
 		at := d.host.Addr(9)
-		w.untilSays(w.leader(), "peer-port-unreachable: node d is not added to the cluster: node "+w.leader().name+" does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
+		for _, name := range w.others(d) {
+			w.untilSays(w.all[name], "peer-port-unreachable: node d is not added to the cluster: node "+w.leader().name+" does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
+		}
 		w.untilSays(d, "peer-port-unreachable: node d is not added to the cluster: node ", " does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
 		if e := d.node.Findings(); verdict.Worst(e) != verdict.Outage {
 			t.Errorf("%v, want an outage", e)

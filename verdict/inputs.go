@@ -166,7 +166,10 @@ func (u *Unborn) Waits() string {
 type Unreached struct {
 	// Node is the node whose peer port By does not reach at Addr, and Why is the reason. Addr is
 	// empty if the node announces none.
-	Node, By, Addr, Why string
+	Node string `json:"node"`
+	By   string `json:"by"`
+	Addr string `json:"addr"`
+	Why  string `json:"why"`
 }
 
 // Alone is a node that has reached no other.

@@ -9,8 +9,8 @@
 // sends to another, by a wrong neighbour entry in the sender's namespace. Both
 // lose packets silently, as a dead switch does: no error reaches the sender
 // until its own timeouts do, and connections survive if the wire heals first.
-// Halves and Bridge are made of Blocks. Lose drops a share of all packets, and
-// Reset forges refusals, both by a packet filter in the host's namespace.
+// Halves and Bridge are made of Blocks. Lose drops a share of all packets, DropPort
+// those to one port, and Reset forges refusals, by a packet filter in the host's namespace.
 //
 // Move and Nameserver are for nodes that find each other by name at addresses that
 // change.

@@ -20,6 +20,14 @@ func (t *Net) Lose(i, percent int) error {
 		`add rule ip chaos out oifname "data0" `+chance+"drop")
 }
 
+// DropPort loses every TCP segment to that port of what the others send to host i, and of what host
+// i sends to them.
+func (t *Net) DropPort(i int, port string) error {
+	return t.filter(t.hosts[i],
+		fmt.Sprintf(`add rule ip chaos in iifname "data0" tcp dport %s drop`, port),
+		fmt.Sprintf(`add rule ip chaos out oifname "data0" tcp dport %s drop`, port))
+}
+
 // Reset answers every TCP segment that host from sends to host to with a forged
 // reset: new connections are refused, established ones break. The other host is
 // not told; it learns of it when it sends something itself. Datagrams pass, and
