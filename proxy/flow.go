@@ -293,6 +293,10 @@ func (c *client) attempt(t *Table) verdict {
 	}
 	c.x.inShard(t)
 	if c.quarantined() {
+		if c.x.later() { // the client has its response
+			c.x.sock.refused, c.x.sock.why = closeTryLater, whyQuarantined
+			return done
+		}
 		return fail(problem.Quarantined, c.x.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
 	}
 	switch {

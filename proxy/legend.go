@@ -124,6 +124,8 @@ const (
 	whyOften      = "the connection to the app broke too often"
 	whyLate       = "no app took the socket in time"
 	whyRefused    = "the app did not take the socket"
+	// whyQuarantined stands behind closeTryLater.
+	whyQuarantined = "the key is in quarantine"
 )
 
 // reasonOf returns the text that stands behind a code of ours.

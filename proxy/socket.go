@@ -164,6 +164,7 @@ const (
 	closeNormal   = 1000
 	closeProtocol = 1002
 	closePolicy   = 1008
+	closeTryLater = 1013
 )
 
 // tooOften notes a leg that broke at now, and reports whether too many have.

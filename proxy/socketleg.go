@@ -129,10 +129,11 @@ func (c *client) socketLeg() (code int, why string) {
 			return 0, ""
 		case k.refused != 0:
 			c.x.leaveQueue()
-			return k.refused, whyRefused
+			return k.refused, cmp.Or(k.why, whyRefused)
 		}
 		c.x.tries, c.x.stale, c.x.heads, c.x.unheld = 0, 0, 0, 0
-		v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
+		// A table that is newer than the attempt is looked at after the pause.
+		v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, seen: c.s.o.Cluster.Table().generation}
 		if ctx.Err() != nil || c.held(v).step != stepAgain {
 			c.x.leaveQueue()
 			if c.s.closing.Load() {
