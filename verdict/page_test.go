@@ -29,7 +29,7 @@ func TestThePageHasTheFindings(t *testing.T) {
 		}
 	}
 	left := slices.Concat(verdict.Codes(), verdict.DoctorCodes())
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| ([a-z]+) \\| ([^|]+) \\| [^|]+ \\| [^|]+ \\|$").FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| \\[`([a-z-]+)`\\]\\(operate/[^)]+\\) \\| ([a-z]+) \\| ([^|]+) \\|$").FindAllStringSubmatch(string(page), -1) {
 		code := verdict.Code(m[1])
 		if !slices.Contains(left, code) {
 			t.Errorf("docs/troubleshooting.md has %q, which is no code, or is there twice", code)
