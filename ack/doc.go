@@ -1,7 +1,7 @@
 // Package ack holds the protocol by which nodes agree on a shard map and on who
 // may serve: pure machines without goroutines, clock or I/O.
 //
-// docs/protocol.md has the words, the guarantees and the rules, and what breaks
+// docs/internals/protocol.md has the words, the guarantees and the rules, and what breaks
 // without each; comments here say "G1", "rule N" and "why N" for them. This page
 // tells how the machines are driven. The example is the whole loop in small; package
 // node is the one over Raft and sockets.

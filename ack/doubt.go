@@ -82,7 +82,7 @@ type DoubtOptions struct {
 // process that is stopped, or cut off, breaks no connection, and Raft's own timeout is
 // longer than a lease. A voter that misses its leader asks the others whether they do,
 // and once a majority does, the one with the newest log stands, by the lowest id if
-// several have it, the next in order a little later (docs/protocol.md, "A leader that is
+// several have it, the next in order a little later (docs/internals/protocol.md, "A leader that is
 // missed"). A false one costs a term. The caller's goroutine is the agent's.
 type Doubt struct {
 	o DoubtOptions

@@ -60,7 +60,7 @@ func (n *member) lower(m Heard) Answer {
 	return Answer{Refusal: RefusedBoot, Known: max(n.beat.Boot, m.Boot+1)}
 }
 
-// elsewhere refuses a second process under a node's id (docs/protocol.md) until
+// elsewhere refuses a second process under a node's id (docs/internals/protocol.md) until
 // the first one's connection is gone, or it has been silent for DeadAfter, and
 // its lease has certainly run out; on another disk, until the first one certainly
 // runs nothing either. A quick restart meets only the lease.
@@ -145,7 +145,7 @@ func (l *Leader) answer(now time.Duration, n *member) Answer {
 }
 
 // mayServe reports whether the node may have a lease at all. Each
-// line is one of the conditions of docs/protocol.md, "Leases and detection".
+// line is one of the conditions of docs/internals/protocol.md, "Leases and detection".
 func (l *Leader) mayServe(now time.Duration, n *member) bool {
 	if !l.barrier || n.beat.Goodbye || n.beat.Gateway {
 		return false

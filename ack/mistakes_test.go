@@ -57,7 +57,7 @@ func (m *simMix) late() *simMix {
 	return &c
 }
 
-// mistakes lists them in the order of docs/protocol.md: "why 1" and so on, the
+// mistakes lists them in the order of docs/internals/protocol.md: "why 1" and so on, the
 // rules of a map change, the bounds of leases and membership, then those of the
 // ancestor and those that this simulation found.
 func mistakes() []mistake {

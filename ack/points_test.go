@@ -22,7 +22,7 @@ type point struct {
 	explained string
 }
 
-// points are those of docs/protocol.md: why each rule is there, in its order, then
+// points are those of docs/internals/protocol.md: why each rule is there, in its order, then
 // the rules of a map change, then leases and membership. What the ancestor got wrong is among the rules.
 func points() []point {
 	return slices.Concat(pointsOfWhy(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming(), pointsOfKeys(), pointsOfHooks(), pointsOfReleases(), pointsOfPolicy(), pointsOfAbsence(), pointsOfKept(), pointsOfReturns(), pointsOfLevels(), pointsOfDoubt(), pointsOfApps())
@@ -253,7 +253,7 @@ func pointsOfLeases() []point {
 		},
 		{
 			of: "leases", clause: "a clock that jumped voids the lease",
-			explained: "In the model, as docs/protocol.md assumes, a clock runs on while its process is stopped, so the lease's end is seen anyway. Needed " +
+			explained: "In the model, as docs/internals/protocol.md assumes, a clock runs on while its process is stopped, so the lease's end is seen anyway. Needed " +
 				"where a guest's clock is stopped with it: TestPauseVoidsTheLease.",
 		},
 		{of: "leases", clause: "evidence comes from a redial begun after the election", planted: []string{"leases: evidence found before the election counts after it"}},
@@ -324,12 +324,12 @@ func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 	}
 	for i := range 22 {
 		if of := fmt.Sprintf("why %d", i+1); !met[of] {
-			t.Errorf("why %d of docs/protocol.md is neither planted nor explained", i+1)
+			t.Errorf("why %d of docs/internals/protocol.md is neither planted nor explained", i+1)
 		}
 	}
 	for i := range 10 {
 		if of := fmt.Sprintf("rule %d", i+1); !met[of] {
-			t.Errorf("%s of docs/protocol.md is neither planted nor explained", of)
+			t.Errorf("%s of docs/internals/protocol.md is neither planted nor explained", of)
 		}
 	}
 	for name := range known {

@@ -481,7 +481,7 @@ func (l *Leader) awaited(now time.Duration, n *member) bool {
 }
 
 // takeable tells by which rule the shards of a node that p leaves out may be
-// taken, or "" if they may not be yet (docs/protocol.md, "When a shard
+// taken, or "" if they may not be yet (docs/internals/protocol.md, "When a shard
 // may be taken").
 func (l *Leader) takeable(now time.Duration, n *member, p shardmap.Epoch) string {
 	sinceGrant := now - n.lastGrant

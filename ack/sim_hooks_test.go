@@ -12,7 +12,7 @@ import (
 
 // simApp is the app behind a host, in a process of its own: it outlives the node's, and
 // ends without it. It keeps what it was told to acquire, and takes calls as
-// docs/protocol.md asks apps to.
+// docs/internals/protocol.md asks apps to.
 type simApp struct {
 	h    *host
 	life int // how often it has restarted

@@ -26,7 +26,7 @@ const (
 	maxStages = 10
 )
 
-// stages is the progress of planned changes (docs/protocol.md, "Planned moves in stages").
+// stages is the progress of planned changes (docs/internals/protocol.md, "Planned moves in stages").
 type stages struct {
 	// owners have busy shards that another node is to own.
 	owners map[shardmap.NodeID]*stagedOwner

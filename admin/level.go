@@ -8,7 +8,7 @@ import (
 )
 
 // LevelState is the answer of GET and POST /v1/level. A level is a number for what nodes
-// may write to each other and into the log; see docs/protocol.md.
+// may write to each other and into the log; see docs/internals/protocol.md.
 type LevelState struct {
 	// InForce is the level in force. Next is the one that will be raised next; the same
 	// number means that no node knows a higher one, as far as the answering node can

@@ -8,7 +8,7 @@ import (
 )
 
 // forsaken frees what this ingress has forwarded to owners that are gone from the map:
-// they may never answer (docs/protocol.md, rule 5).
+// they may never answer (docs/internals/protocol.md, rule 5).
 //
 // A node that comes back goes through its log, and meets there nodes that were dropped
 // long ago and are back since. What it forwarded to one of them meanwhile, by the old

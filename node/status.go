@@ -27,7 +27,7 @@ func moving(s *ack.State) int {
 // orphaned counts the shards without an owner; before the first map all are.
 func orphaned(s *ack.State) int { return s.Committed().Orphans() }
 
-// state returns the node's state in the words of docs/protocol.md.
+// state returns the node's state in the words of docs/internals/protocol.md.
 func (n *Node) state() string { return n.stateBy(n.router.state.Load()) }
 
 // stateBy is state by one replicated state.

@@ -284,10 +284,10 @@ func anchors(text string) []string {
 	return out
 }
 
-// Comments say "rule 5" and "why 14" of docs/protocol.md, and no comment names a
+// Comments say "rule 5" and "why 14" of docs/internals/protocol.md, and no comment names a
 // page that is not in the tree.
 func TestCommentsNameWhatIsInTheTree(t *testing.T) {
-	protocol := pages(t)["docs/protocol.md"]
+	protocol := pages(t)["docs/internals/protocol.md"]
 	why := protocol[strings.Index(protocol, "## Why each rule"):]
 	text := sources(t)
 	for _, m := range regexp.MustCompile(`\b(rule|why) (\d+)\b`).FindAllStringSubmatch(text, -1) {
@@ -296,7 +296,7 @@ func TestCommentsNameWhatIsInTheTree(t *testing.T) {
 			page = why
 		}
 		if !strings.Contains(page, "\n"+m[2]+". ") {
-			t.Errorf("a comment says %q, and docs/protocol.md has no such number", m[0])
+			t.Errorf("a comment says %q, and docs/internals/protocol.md has no such number", m[0])
 		}
 	}
 	for _, name := range []string{"DES" + "IGN", "LIBR" + "ARIES", "PROTOCOL" + "-WHY"} {

@@ -1,5 +1,5 @@
 // Package timingrules defines the relations between heartbeat, lease and dead-after on
-// which guarantee G1 depends (docs/protocol.md). Package config checks the flags of a node
+// which guarantee G1 depends (docs/internals/protocol.md). Package config checks the flags of a node
 // against them, and package node checks a change of the cluster-wide settings, so both
 // report the same text. It is pure.
 package timingrules
