@@ -38,7 +38,11 @@ func sharingOf(res *h1.Response, now time.Time) sharing {
 		return sharingAllowed
 	}
 	general, expires := sharingUnsaid, false
-	for name, value := range res.All() {
+	for i := range res.Fields() {
+		if res.Named(i) { // caches do not get it
+			continue
+		}
+		name, value := res.Field(i)
 		lower := strings.ToLower(string(name))
 		if isTargeted(lower) {
 			if !targetedForbids(lower, value) {
@@ -97,8 +101,12 @@ func targetedForbids(name string, value []byte) bool {
 }
 
 // with adds the directives of one Cache-Control line. What forbids sharing counts more than what
-// allows it.
+// allows it. After a quote that does not end, a directive that Shardway adds would be part of the
+// quoted text, so such a list allows sharing.
 func (s sharing) with(list []byte) sharing {
+	if endsQuoted(list) {
+		s = allowed(s)
+	}
 	for len(list) > 0 {
 		var directive []byte
 		directive, list = cutDirective(list)
@@ -130,7 +138,16 @@ func allowed(s sharing) sharing {
 
 // cutDirective takes the first directive off a list. Commas in quotes part nothing.
 func cutDirective(list []byte) (first, rest []byte) {
-	quoted := false
+	n, _ := directiveLen(list)
+	if n == len(list) {
+		return bytes.TrimSpace(list), nil
+	}
+	return bytes.TrimSpace(list[:n]), list[n+1:]
+}
+
+// directiveLen returns the length of the first directive of a list, and whether a quote in it does
+// not end.
+func directiveLen(list []byte) (n int, quoted bool) {
 	for i := 0; i < len(list); i++ {
 		switch c := list[i]; {
 		case c == '\\' && quoted:
@@ -138,10 +155,21 @@ func cutDirective(list []byte) (first, rest []byte) {
 		case c == '"':
 			quoted = !quoted
 		case c == ',' && !quoted:
-			return bytes.TrimSpace(list[:i]), list[i+1:]
+			return i, false
 		}
 	}
-	return bytes.TrimSpace(list), nil
+	return len(list), quoted
+}
+
+// endsQuoted reports whether a list ends within a quote.
+func endsQuoted(list []byte) bool {
+	for {
+		n, quoted := directiveLen(list)
+		if n == len(list) {
+			return quoted
+		}
+		list = list[n+1:]
+	}
 }
 
 // appendSticky appends the sticky cookie for the response, if the response sets it.
