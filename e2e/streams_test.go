@@ -80,10 +80,11 @@ func tail(b []byte) []byte { return b[max(0, len(b)-80):] }
 
 // TestStreamsDoNotHoldUpAMove has an event stream and a WebSocket open at a node, of
 // keys of its own, through itself and through another one. A node joins, then theirs
-// gets SIGTERM: its shards move, though no drain ever ends.
+// gets SIGTERM: its shards move, though no drain ever ends. The lease is long, because a node that
+// does not run for longer than its lease on a busy machine cuts all streams before the move.
 func TestStreamsDoNotHoldUpAMove(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
-	c := start(t, 3, endlessDrain...)
+	c := start(t, 3, append([]string{"--lease", "10s", "--dead-after", "30s"}, endlessDrain...)...)
 	n := c.Follower(t)
 	keys := c.AwaitServing(t).Keys(n.ID, 1)
 	var watched []func(*testing.T)
