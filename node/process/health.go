@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"shardway/internal/rawio"
 	"shardway/node/disk"
@@ -28,8 +30,13 @@ func (a *appInstance) get() string {
 	return ""
 }
 
-// set takes the name; nil means none.
+// set takes the name; nil means none. A name that is not UTF-8 is quoted, because the data directory
+// keeps UTF-8 only, and a name that comes back changed would count as a restart.
 func (a *appInstance) set(name *string) {
+	if name != nil && !utf8.ValidString(*name) {
+		quoted := strconv.QuoteToASCII(*name)
+		name = &quoted
+	}
 	if name != nil && (*name == "" || len(*name) > disk.MaxAppInstance) {
 		name = nil
 	}

@@ -2,8 +2,10 @@ package process
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 )
 
@@ -36,6 +38,34 @@ func TestAnAppThatTakesAConnectionIsWell(t *testing.T) {
 	for _, addr := range []string{ln.Addr().String(), ""} {
 		if err := appChecker(dial, addr, "", &appInstance{})(t.Context()); !errors.Is(err, gone) {
 			t.Errorf("at %q, where nobody listens: %v, want what the dial says", addr, err)
+		}
+	}
+}
+
+// The data directory keeps the name as JSON, which holds no other bytes than UTF-8. A name that came
+// back changed would count as a restart of the app.
+func TestAppInstanceIsKeptAsItWasRead(t *testing.T) {
+	var a appInstance
+	seen := map[string]string{}
+	for _, name := range []string{"plain", "é", "\xe9", "\xe8", "a\xffb", "a\ufffdb"} {
+		a.set(&name)
+		got := a.get()
+		b, err := json.Marshal(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kept string
+		if err := json.Unmarshal(b, &kept); err != nil || kept != got || got == "" {
+			t.Errorf("%q is %q, and kept it is %q, %v", name, got, kept, err)
+		}
+		if other, ok := seen[got]; ok {
+			t.Errorf("%q and %q are both %q", other, name, got)
+		}
+		seen[got] = name
+	}
+	for _, name := range []string{"", strings.Repeat("x", 257), strings.Repeat("\xff", 65)} {
+		if a.set(&name); a.get() != "" {
+			t.Errorf("%q is %q, want none", name, a.get())
 		}
 	}
 }
