@@ -3,7 +3,7 @@
 // Where a process may use several, each goroutine that becomes ready wakes a thread to
 // look for work, which wakes the next one. For a proxy, whose work comes in pieces of
 // microseconds, that is most of what waking up costs: with one processor a request takes
-// a tenth to a quarter less processor time, and is answered as soon (docs/performance.md,
+// a tenth to a quarter less processor time, and is answered as soon (docs/internals/performance-log.md,
 // "As many processors as the work needs"). One is not enough for much work, so a Governor
 // looks at what the process uses: it takes all there are as soon as those it has are busy,
 // or it is itself behind time, and gives half of them back after some seconds in which half
