@@ -14,6 +14,7 @@ import (
 
 	"shardway/internal/rawio"
 	"shardway/node/disk"
+	"shardway/proxy/h1"
 )
 
 // instanceHeader is the response header by which the app names its process.
@@ -63,34 +64,52 @@ func appChecker(dial func(context.Context) (net.Conn, error), addr, path string,
 			return c.Close()
 		}
 	}
-	client := &http.Client{
-		// A connection of its own each time: a check shall find out whether the
-		// app still accepts any. No proxy from the environment stands between.
-		Transport: &http.Transport{
-			DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-			DisableKeepAlives: true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 	return func(ctx context.Context) error {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(addr, "localhost")+path, http.NoBody)
 		if err != nil {
 			return err
 		}
 		r.Header.Set("User-Agent", "shardway-health")
+		r.Close = true
 		named.set(nil)
-		res, err := client.Do(r)
+		// A connection of its own each time: a check shall find out whether the
+		// app still accepts any. No proxy from the environment stands between.
+		conn, err := dial(ctx)
 		if err != nil {
 			return err
 		}
-		name := res.Header.Get(instanceHeader)
-		named.set(&name)
-		if err := res.Body.Close(); err != nil && !errors.Is(err, context.Canceled) {
-			return err
+		defer func() { _ = conn.Close() }()
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+		res, err := askHealth(conn, r)
+		if err != nil {
+			return cmp.Or(ctx.Err(), fmt.Errorf("the app answered %s with no response: %w", path, err))
 		}
-		if res.StatusCode >= http.StatusBadRequest {
-			return fmt.Errorf("the app answered %s with %s", path, res.Status)
+		name := string(res.Value(instanceHeader))
+		named.set(&name)
+		if res.Status() >= http.StatusBadRequest {
+			return fmt.Errorf("the app answered %s with %d %s", path, res.Status(), res.Reason())
 		}
 		return nil
 	}
+}
+
+// maxInterim is how many interim responses a check reads before the final one.
+const maxInterim = 16
+
+// askHealth sends a request and reads the header section of its final response, as the proxy reads
+// responses: what is repaired for clients is no error here.
+func askHealth(conn net.Conn, r *http.Request) (*h1.Response, error) {
+	if err := r.Write(conn); err != nil {
+		return nil, err
+	}
+	c, res := h1.NewConn(conn, h1.Options{}), &h1.Response{}
+	for range maxInterim {
+		if err := c.ReadResponse(res, []byte(r.Method)); err != nil {
+			return nil, err
+		}
+		if !res.Interim() {
+			return res, nil
+		}
+	}
+	return nil, errors.New("too many interim responses")
 }

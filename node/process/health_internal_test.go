@@ -1,12 +1,16 @@
 package process
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Without a path an app is well that takes a connection, however it is found out whether it
@@ -67,5 +71,53 @@ func TestAppInstanceIsKeptAsItWasRead(t *testing.T) {
 		if a.set(&name); a.get() != "" {
 			t.Errorf("%q is %q, want none", name, a.get())
 		}
+	}
+}
+
+// A response that the proxy repairs for clients does not make the app unhealthy.
+func TestHealthCheckReadsResponsesAsTheProxyDoes(t *testing.T) {
+	for name, c := range map[string]struct {
+		response, instance string
+		healthy            bool
+	}{
+		"usual":                       {"HTTP/1.1 200 OK\r\nShardway-App-Instance: i\r\nContent-Length: 2\r\n\r\nok", "i", true},
+		"field with a bad name":       {"HTTP/1.1 200 OK\r\nX(y): z\r\nShardway-App-Instance: i\r\nContent-Length: 0\r\n\r\n", "i", true},
+		"behind an interim response":  {"HTTP/1.1 103 A\r\nShardway-App-Instance: no\r\n\r\nHTTP/1.1 204 OK\r\nShardway-App-Instance: i\r\n\r\n", "i", true},
+		"redirect":                    {"HTTP/1.1 302 F\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", "", true},
+		"error":                       {"HTTP/1.1 503 No\r\nShardway-App-Instance: i\r\nContent-Length: 0\r\n\r\n", "i", false},
+		"two readings":                {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", "", false},
+		"no response":                 {"", "", false},
+		"interim responses, no other": {strings.Repeat("HTTP/1.1 103 A\r\n\r\n", 100), "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dial := func(context.Context) (net.Conn, error) {
+				near, far := net.Pipe()
+				go func() {
+					defer func() { _ = far.Close() }()
+					if _, err := http.ReadRequest(bufio.NewReader(far)); err == nil {
+						_, _ = io.WriteString(far, c.response)
+					}
+				}()
+				return near, nil
+			}
+			var named appInstance
+			err := appChecker(dial, "app:80", "/health", &named)(t.Context())
+			if (err == nil) != c.healthy || named.get() != c.instance {
+				t.Errorf("%v, instance %q; want healthy %v, %q", err, named.get(), c.healthy, c.instance)
+			}
+		})
+	}
+}
+
+// A check ends with its context, though the app says nothing.
+func TestHealthCheckEndsWithItsContext(t *testing.T) {
+	near, far := net.Pipe()
+	defer func() { _ = far.Close() }()
+	go func() { _, _ = io.Copy(io.Discard, far) }()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	err := appChecker(func(context.Context) (net.Conn, error) { return near, nil }, "app:80", "/health", &appInstance{})(ctx)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v, want that the time is over", err)
 	}
 }
