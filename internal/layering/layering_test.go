@@ -53,7 +53,7 @@ func allowed() map[string][]string {
 		"node/roster":    {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
 		"node/rotation":  {"node/logs", "admin", "internal/secret"},
 		"node/recovery":  {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
-		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict"},
+		"node/process":   {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict"},
 		// For programs that are the app themselves.
 		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
