@@ -138,7 +138,7 @@ func TestHungDiskIsDoneWithout(t *testing.T) {
 		if s, err := victim.Status(t.Context()); err != nil || s.LeaseMS != 0 {
 			t.Errorf("while its disk hangs, node %s has %+v, %v", victim.ID, s, err)
 		}
-		if got := alarms(t, victim, from); len(got) != 1 || !strings.Contains(got[0], "disk hangs") || !strings.Contains(got[0], victim.Data) {
+		if got := alarms(t, victim, from); len(got) != 1 || !strings.Contains(got[0], "disk stalled") || !strings.Contains(got[0], victim.Data) {
 			t.Errorf("node %s said %q, want that its disk hangs, and where", victim.ID, got)
 		}
 		mended()

@@ -154,7 +154,7 @@ func TestEveryStateIsToldAlike(t *testing.T) {
 	w.voters(a, b, c)
 	w.apps(a, b, c)
 	w.wishes(a, c)
-	if code, out := w.run(a, "doctor"); code != 0 || !strings.Contains(out, "c     ") || strings.Contains(out, "out-of-reach") {
+	if code, out := w.run(a, "doctor"); code != 0 || !strings.Contains(out, "c     ") || strings.Contains(out, "unreachable") {
 		t.Errorf("doctor ends with %d:\n%s", code, out)
 	}
 	w.guest(a, lost)
@@ -257,5 +257,5 @@ func (w walk) guest(a, d *cluster.Node) {
 		"--zone", strings.Repeat("z", 64), "--app-version", strings.Repeat("v", 36), "--endpoint", "metrics="+label+"."+label+".example:9100")
 	w.says(d, verdict.NoApp, "node d is a gateway, because --upstream is missing: it owns nothing, and forwards to the others")
 	w.says(d, verdict.TagsNearlyFull, "what node d says of itself by gossip takes ")
-	w.says(d, verdict.CertificateExpires, "the certificate of node d for the app port expires on ")
+	w.says(d, verdict.CertificateExpiring, "the certificate of node d for the app port expires on ")
 }

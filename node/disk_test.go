@@ -37,7 +37,7 @@ var newcomer = trait{weight: 1, rate: 1, expect: 1}
 // A leader whose disk hangs goes on with its heartbeats, so nobody would replace
 // it. It cuts itself off; its shards go on elsewhere, it does not say that it
 // leads, and it is back when its disk is.
-func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
+func TestLeaderWhoseDiskStallsIsReplaced(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{3, 5}[:share(2, 1)] {
 		t.Run(strconv.Itoa(nodes), func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestLeaderWhoseDiskHangsIsReplaced(t *testing.T) {
 				}
 				s.within(10*time.Second, "its shards are served elsewhere", func() bool { return s.settled(append(rest, "new")...) })
 				s.t.Logf("its shards are served elsewhere after %v", time.Since(began))
-				if err := l.node.Ready(); err == nil || !strings.Contains(err.Error(), "disk-hangs: a write to the disk of node") {
+				if err := l.node.Ready(); err == nil || !strings.Contains(err.Error(), "disk-stalled: a write to the disk of node") {
 					s.t.Errorf("Ready() of the replaced leader = %v, want it to name the disk", err)
 				}
 				if l.node.Leased() {
@@ -89,7 +89,7 @@ func (w *world) leads(names ...string) *process {
 
 // The others do not wait for a follower that cannot write for longer than for any
 // that does not acknowledge.
-func TestFollowerWhoseDiskHangsIsDroppedAndReturns(t *testing.T) {
+func TestFollowerWhoseDiskStallsIsDroppedAndReturns(t *testing.T) {
 	t.Parallel()
 	loaded(t, 3, func(s *storm) {
 		p := s.follower()
@@ -106,7 +106,7 @@ func TestFollowerWhoseDiskHangsIsDroppedAndReturns(t *testing.T) {
 }
 
 // What waits for a write that hangs must not keep the process from ending.
-func TestNodeWhoseDiskHangsStops(t *testing.T) {
+func TestNodeWhoseDiskStallsStops(t *testing.T) {
 	t.Parallel()
 	loaded(t, 3, func(s *storm) {
 		p := s.leader()

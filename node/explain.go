@@ -20,13 +20,13 @@ func (n *Node) explain(why proxy.Reason) proxy.Explanation {
 func explaining(why proxy.Reason) []verdict.Code {
 	switch why {
 	case proxy.ReasonNoMap:
-		return []verdict.Code{verdict.NoQuorum, verdict.NoPeers, verdict.WaitingForExpect, verdict.DiskHangs, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unserved}
+		return []verdict.Code{verdict.NoQuorum, verdict.NoPeers, verdict.WaitingForExpect, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unserved}
 	case proxy.ReasonOrphaned:
 		return []verdict.Code{verdict.NoQuorum, verdict.NoHealthyApp, verdict.Unserved}
 	case proxy.ReasonPaused, proxy.ReasonNoLease:
-		return []verdict.Code{verdict.NoQuorum, verdict.DiskHangs, verdict.NoPeers, verdict.DuplicateNode, verdict.NotLeased}
+		return []verdict.Code{verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.DuplicateNode, verdict.NotLeased}
 	case proxy.ReasonMoving:
-		return []verdict.Code{verdict.NoQuorum, verdict.DiskHangs, verdict.Lagging, verdict.Draining}
+		return []verdict.Code{verdict.NoQuorum, verdict.DiskStalled, verdict.Lagging, verdict.Draining}
 	case proxy.ReasonAcquiring:
 		return []verdict.Code{verdict.NoQuorum, verdict.Acquiring}
 	case proxy.ReasonAbsent:
@@ -34,6 +34,6 @@ func explaining(why proxy.Reason) []verdict.Code {
 	case proxy.ReasonRefused, proxy.ReasonUnreachable:
 	}
 	return []verdict.Code{
-		verdict.NoQuorum, verdict.DiskHangs, verdict.NoHealthyApp, verdict.Unserved, verdict.NotLeased, verdict.AppSick, verdict.QueueRefusing,
+		verdict.NoQuorum, verdict.DiskStalled, verdict.NoHealthyApp, verdict.Unserved, verdict.NotLeased, verdict.AppSick, verdict.QueueRefusing,
 	}
 }

@@ -250,7 +250,7 @@ func (w *watch) ownMachine(now time.Time, in *verdict.Inputs) {
 		w.silenceSeen, w.silence = now, n.proxy.AppSilence()
 	}
 	in.AppSilent, in.AppWaiting, in.AppUnread = w.silence.For, w.silence.Requests, w.silence.Unread
-	in.DiskHangs = n.hanging.Load()
+	in.DiskStalled = n.hanging.Load()
 	if took := n.stores.Slowest(); took > in.Lease/2 {
 		in.DiskTook = took
 	}

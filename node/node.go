@@ -310,7 +310,7 @@ func (n *Node) hung(on bool) {
 		n.log.Info().Str("path", n.o.Dir.Path()).Msg("disk answers again")
 		return
 	}
-	n.log.Error().Str("path", n.o.Dir.Path()).Msg("disk hangs: check it, or stop this node; the others carry on without it")
+	n.log.Error().Str("path", n.o.Dir.Path()).Msg("disk stalled: check it, or stop this node; the others carry on without it")
 }
 
 // cluster returns the id of the cluster this node belongs to, or "".

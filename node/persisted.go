@@ -12,8 +12,8 @@ import (
 // persistAgain is the pause after a write that failed.
 const persistAgain = time.Second
 
-// errDiskHangs reports a write that had not ended raftStop after the end of run's context.
-var errDiskHangs = errors.New("the disk hangs")
+// errDiskStalled reports a write that had not ended raftStop after the end of run's context.
+var errDiskStalled = errors.New("disk stalled")
 
 // persisted is a small value of the data directory that changes rarely. run writes the newest
 // value, so no caller of the other methods waits for a disk that hangs. Those methods may be
@@ -65,7 +65,7 @@ func (p *persisted[V]) pending() (v V, write bool) {
 // hangs for more than raftStop after the end of ctx.
 func (p *persisted[V]) run(ctx context.Context) {
 	var failing error
-	for ended := false; !ended && !errors.Is(failing, errDiskHangs); {
+	for ended := false; !ended && !errors.Is(failing, errDiskStalled); {
 		var again <-chan time.Time
 		if failing != nil {
 			again = time.After(persistAgain)
@@ -97,7 +97,7 @@ func (p *persisted[V]) store(ctx context.Context, v V, failing error) error {
 		select {
 		case err = <-written:
 		case <-time.After(raftStop):
-			return errDiskHangs
+			return errDiskStalled
 		}
 	}
 	switch {

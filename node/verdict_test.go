@@ -280,7 +280,7 @@ func TestDisksAreToldOf(t *testing.T) {
 		p := w.follower()
 		p.disk.hang()
 		w.asks(w.leader(), admin.Action{Verb: admin.Cordon, Node: p.name}) // a reason to write
-		w.untilSays(p, "disk-hangs: a write to the disk of node "+p.name+" hangs")
+		w.untilSays(p, "disk-stalled: a write to the disk of node "+p.name+" is stalled")
 		p.disk.well()
 		w.untilSays(p, "disk-slow: a write to the disk of node "+p.name+" took ")
 		w.untilSays(p)

@@ -120,7 +120,7 @@ func TestAppThatTakesNoConnectionIsWaitedForThenToldOf(t *testing.T) {
 		c := n.dial()
 		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 		res, body := c.answer("GET")
-		wantStatus(t, res, body, 504, "connect-timeout")
+		wantStatus(t, res, body, 504, "upstream-connect-timeout")
 	})
 }
 

@@ -194,7 +194,7 @@ func (w *waiting) noLink(p *pool, err error) verdict {
 		v.detail = "this node is stopping"
 		return v
 	case isTimeout(err):
-		v.code, v.refusal = problem.ConnectTimeout, RefusedNoApp
+		v.code, v.refusal = problem.UpstreamConnectTimeout, RefusedNoApp
 	default:
 		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
 	}

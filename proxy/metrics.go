@@ -125,7 +125,7 @@ func problemCodes() [errorCodes]problem.Code {
 		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
 		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
 		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadTooLarge,
-		problem.RequestTimeout, problem.Draining, problem.ConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined,
+		problem.RequestTimeout, problem.Draining, problem.UpstreamConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined,
 	}
 }
 

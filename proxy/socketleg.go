@@ -177,7 +177,7 @@ func (c *client) declined(p *trip) verdict {
 // notAsked reports whether an owner that answers with a problem has sent its app nothing.
 func notAsked(code problem.Code) bool {
 	switch code { //nolint:exhaustive // what is not known to be one may have reached it
-	case problem.UpstreamBusy, problem.ShardBusy, problem.UpstreamRefused, problem.ConnectTimeout,
+	case problem.UpstreamBusy, problem.ShardBusy, problem.UpstreamRefused, problem.UpstreamConnectTimeout,
 		problem.QueueFull, problem.QueueTimeout, problem.Misrouted:
 		return true
 	}

@@ -18,7 +18,7 @@ const (
 	Unserved            Code = "unserved"
 	NotLeased           Code = "not-leased"
 	DuplicateNode       Code = "duplicate-node"
-	DiskHangs           Code = "disk-hangs"
+	DiskStalled         Code = "disk-stalled"
 	OneFromLoss         Code = "one-from-loss"
 	AppSick             Code = "app-sick"
 	AppFlapping         Code = "app-flapping"
@@ -35,7 +35,7 @@ const (
 	EvenVoters          Code = "even-voters"
 	LevelBehind         Code = "level-behind"
 	ConfigDiffers       Code = "config-differs"
-	CertificateExpires  Code = "certificate-expires"
+	CertificateExpiring Code = "certificate-expiring"
 	TagsNearlyFull      Code = "tags-nearly-full"
 	Insecure            Code = "insecure"
 	QuarantineStale     Code = "quarantine-stale"
@@ -50,8 +50,8 @@ const (
 // Codes returns every code, in their order.
 func Codes() []Code {
 	return []Code{
-		NoQuorum, WaitingForExpect, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unserved, NotLeased, DuplicateNode, DiskHangs, OneFromLoss, AppSick, AppFlapping, AppNotResponding, NoApp, Joining,
-		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpires, TagsNearlyFull,
+		NoQuorum, WaitingForExpect, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unserved, NotLeased, DuplicateNode, DiskStalled, OneFromLoss, AppSick, AppFlapping, AppNotResponding, NoApp, Joining,
+		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
 		Insecure, QuarantineStale, StaleReturn, Draining, Absent, Paused, Cordoned, Quarantined,
 	}
 }

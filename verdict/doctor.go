@@ -12,18 +12,18 @@ import (
 
 // What only who asks every node can find.
 const (
-	Silent        Code = "silent"
+	Unresponsive  Code = "unresponsive"
 	LeadersDiffer Code = "leaders-differ"
 	MapsDiffer    Code = "maps-differ"
-	OutOfReach    Code = "out-of-reach"
-	ClockRate     Code = "clock-rate"
-	VersionsMixed Code = "versions-mixed"
+	Unreachable   Code = "unreachable"
+	ClockDrift    Code = "clock-drift"
+	MixedVersions Code = "mixed-versions"
 	TimingDiffers Code = "timing-differs"
 )
 
 // DoctorCodes returns the codes that only Compare finds, in their order.
 func DoctorCodes() []Code {
-	return []Code{Silent, LeadersDiffer, MapsDiffer, OutOfReach, ClockRate, VersionsMixed, TimingDiffers}
+	return []Code{Unresponsive, LeadersDiffer, MapsDiffer, Unreachable, ClockDrift, MixedVersions, TimingDiffers}
 }
 
 // clockBears is by how much the rates of two clocks may differ before that is told. The
@@ -113,7 +113,7 @@ func Together(all ...[]Finding) []Finding {
 // tell two things.
 func own(c Code) bool {
 	return slices.Contains([]Code{
-		NoPeers, ClustersDiffer, WaitingForExpect, NotLeased, DuplicateNode, DiskHangs, AppNotResponding, NoApp, Joining, Acquiring, QueueRefusing, DiskSlow, ClockJump, CertificateExpires,
+		NoPeers, ClustersDiffer, WaitingForExpect, NotLeased, DuplicateNode, DiskStalled, AppNotResponding, NoApp, Joining, Acquiring, QueueRefusing, DiskSlow, ClockJump, CertificateExpiring,
 		TagsNearlyFull, Insecure,
 	}, c)
 }
@@ -121,7 +121,7 @@ func own(c Code) bool {
 // Compare judges two checkups of one node, a while apart, and what was not reached from
 // where the command runs.
 func Compare(first, second Checkup, here []Reach) []Finding {
-	return slices.Concat(silent(second), leaders(second), epochs(first, second), reaches(second, here), clocks(first, second), versions(second), timings(second), configs(Differences(second.settings())))
+	return slices.Concat(unresponsive(second), leaders(second), epochs(first, second), reaches(second, here), clocks(first, second), versions(second), timings(second), configs(Differences(second.settings())))
 }
 
 // settings returns those of every node that has reported.
@@ -132,10 +132,10 @@ func (c Checkup) settings() (all []SettingsOf) {
 	return all
 }
 
-func silent(c Checkup) (out []Finding) {
+func unresponsive(c Checkup) (out []Finding) {
 	if len(c.Silent) > 0 {
 		out = append(out, Finding{
-			Code: Silent, Severity: Warning, Text: fmt.Sprintf("%s did not answer node %s at %s peer port, so nothing is known of %s", list(c.Silent), c.From, its(len(c.Silent)), it(len(c.Silent))),
+			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not answer node %s at %s peer port, so nothing is known of %s", list(c.Silent), c.From, its(len(c.Silent)), it(len(c.Silent))),
 			Remedy: "see that the process runs, and that the peer port (--peer, 7947) is open between the nodes",
 		})
 	}
@@ -206,7 +206,7 @@ func reaches(c Checkup, here []Reach) (out []Finding) {
 		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.port, b.port), cmp.Compare(a.addr, b.addr))
 	}) {
 		f := Finding{
-			Code: OutOfReach, Severity: Warning, Subject: p.node + p.port + p.addr,
+			Code: Unreachable, Severity: Warning, Subject: p.node + p.port + p.addr,
 			Text:   fmt.Sprintf("the %s port of node %s at %s is not reached from %s: %s", p.port, p.node, p.addr, list(from[p]), why[p]),
 			Remedy: "open it, or announce another address (--peer-advertise, --gossip-advertise, --endpoint)",
 		}
@@ -239,7 +239,7 @@ func clocks(first, second Checkup) (out []Finding) {
 			continue
 		}
 		out = append(out, Finding{
-			Code: ClockRate, Severity: Warning, Subject: r.Node,
+			Code: ClockDrift, Severity: Warning, Subject: r.Node,
 			Text:   fmt.Sprintf("the clock of node %s goes %s %% %s than that of node %s at least: leases bear a difference of 10 %%", r.Node, strconv.FormatFloat(100*off, 'f', 1, 64), word, second.From),
 			Remedy: "see to the clock source of that machine, and to what is used to set its time",
 		})
@@ -256,7 +256,7 @@ func versions(c Checkup) []Finding {
 	for _, v := range said {
 		texts = append(texts, list(nodes[v])+" "+run(len(nodes[v]))+" "+v)
 	}
-	return []Finding{{Code: VersionsMixed, Severity: Info, Text: "the nodes run different versions: " + strings.Join(texts, ", "), Remedy: "upgrade the rest, one after the other"}}
+	return []Finding{{Code: MixedVersions, Severity: Info, Text: "the nodes run different versions: " + strings.Join(texts, ", "), Remedy: "upgrade the rest, one after the other"}}
 }
 
 func timings(c Checkup) (out []Finding) {

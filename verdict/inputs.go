@@ -62,7 +62,7 @@ type Inputs struct {
 	AppUnread    int
 	Elsewhere    string        // the other process with this node's id; empty: none
 	Stopped      time.Duration // for how long the process stood still lately; zero: it did not
-	DiskHangs    bool
+	DiskStalled  bool
 	DiskTook     time.Duration // the longest write lately if it was too long; zero: it was not
 	Lease        time.Duration // of the cluster
 	QueueRefused int           // requests refused lately, because too many waited

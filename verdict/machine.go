@@ -17,8 +17,8 @@ func machine(in Inputs) (out []Finding) {
 	warn := func(code Code, remedy, format string, args ...any) {
 		out = append(out, Finding{Code: code, Severity: Warning, Text: fmt.Sprintf(format, args...), Remedy: remedy})
 	}
-	if in.DiskHangs {
-		warn(DiskHangs, "check the disk of --data, or stop this node: the others carry on without it", "a write to the disk of node %s hangs", in.Self)
+	if in.DiskStalled {
+		warn(DiskStalled, "check the disk of --data, or stop this node: the others carry on without it", "a write to the disk of node %s is stalled", in.Self)
 	} else if in.DiskTook > 0 {
 		warn(DiskSlow, "see what else writes to the disk of --data, or give it one of its own", "a write to the disk of node %s took %v", in.Self, rounded(in.DiskTook))
 	}
@@ -53,7 +53,7 @@ func expires(in Inputs, c Certificate) []Finding {
 		return nil
 	}
 	f := Finding{
-		Code: CertificateExpires, Severity: Warning, Subject: c.What,
+		Code: CertificateExpiring, Severity: Warning, Subject: c.What,
 		Text:   fmt.Sprintf("the certificate of node %s for %s expires on %s", in.Self, c.What, c.Until.UTC().Format(time.DateOnly)),
 		Remedy: "put a new one in the place of the file that --" + c.Flag + " names: it is read by itself",
 	}

@@ -129,7 +129,7 @@ func (in Inputs) Unserved() int {
 func (in Inputs) Idle(owner string) string {
 	switch {
 	case in.CutOff:
-		return "this node's disk hangs"
+		return "the disk of this node is stalled"
 	case in.Leader == "" && in.NoLeader >= in.Lease:
 		return "nobody leads as far as this node knows, and without a leader nobody serves"
 	case owner == "":

@@ -63,7 +63,7 @@ func thresholdTable() []want {
 			"info no-app: node a is a gateway, because --upstream is missing: it owns nothing, and forwards to the others",
 		}},
 		{"no lease before the first map", with(func(in *verdict.Inputs) { in.Mapped, in.NotLeased = false, time.Minute }), nil},
-		{"a disk that hangs was slow before", with(func(in *verdict.Inputs) { in.DiskHangs, in.DiskTook = true, time.Second }), []string{"warning disk-hangs: a write to the disk of node a hangs"}},
+		{"a disk that hangs was slow before", with(func(in *verdict.Inputs) { in.DiskStalled, in.DiskTook = true, time.Second }), []string{"warning disk-stalled: a write to the disk of node a is stalled"}},
 		{"the app of a node that is gone", with(func(in *verdict.Inputs) { in.Nodes = append(in.Nodes, verdict.Node{ID: "d", App: verdict.AppSickly}) }), nil},
 		{"the log of a node that is gone", with(func(in *verdict.Inputs) { in.Nodes = append(in.Nodes, verdict.Node{ID: "d", Lags: true}) }), nil},
 		{"cordoned and drained", with(func(in *verdict.Inputs) {
@@ -98,7 +98,7 @@ func TestIdleOwnersAreNamedSo(t *testing.T) {
 		{"well", func(*verdict.Inputs) {}, "b", ""},
 		{"nobody's", func(*verdict.Inputs) {}, "", "nobody owns it"},
 		{"somebody of whom nothing is known", func(*verdict.Inputs) {}, "z", ""},
-		{"the own disk hangs", func(in *verdict.Inputs) { in.CutOff = true }, "b", "this node's disk hangs"},
+		{"the own disk hangs", func(in *verdict.Inputs) { in.CutOff = true }, "b", "the disk of this node is stalled"},
 		{"nobody has led for less than a lease", noLeader(499 * time.Millisecond), "b", ""},
 		{"nobody has led for a lease", noLeader(500 * time.Millisecond), "b", "nobody leads as far as this node knows, and without a leader nobody serves"},
 		{"no lease", noLease, "a", "it has no lease"},

@@ -260,10 +260,10 @@ func servingTable() []want {
 
 func machineTable() []want {
 	return []want{
-		{"the disk hangs", with(func(in *verdict.Inputs) { in.DiskHangs = true }), []string{"warning disk-hangs: a write to the disk of node a hangs"}},
-		{"the disk hung while it led", with(func(in *verdict.Inputs) { in.DiskHangs, in.CutOff, in.Leader = true, true, "" }), []string{
+		{"the disk hangs", with(func(in *verdict.Inputs) { in.DiskStalled = true }), []string{"warning disk-stalled: a write to the disk of node a is stalled"}},
+		{"the disk hung while it led", with(func(in *verdict.Inputs) { in.DiskStalled, in.CutOff, in.Leader = true, true, "" }), []string{
 			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
-			"warning disk-hangs: a write to the disk of node a hangs",
+			"warning disk-stalled: a write to the disk of node a is stalled",
 		}},
 		{"the disk is slow", with(func(in *verdict.Inputs) { in.DiskTook = 1234 * time.Millisecond }), []string{"warning disk-slow: a write to the disk of node a took 1.2s"}},
 		{"the process stood still", with(func(in *verdict.Inputs) { in.Stopped = 3210 * time.Millisecond }), []string{
@@ -297,8 +297,8 @@ func machineTable() []want {
 				{What: "other nodes", Flag: "tls-node-cert", Until: in.Now.AddDate(0, 1, 0)},
 			}
 		}), []string{
-			"warning certificate-expires: the certificate of node a for the app port expires on 2030-01-04",
-			"warning certificate-expires: the certificate of node a for the admin port expired on 2030-01-02",
+			"warning certificate-expiring: the certificate of node a for the app port expires on 2030-01-04",
+			"warning certificate-expiring: the certificate of node a for the admin port expired on 2030-01-02",
 		}},
 		{"open to everybody", with(func(in *verdict.Inputs) {
 			in.Insecure = []verdict.Exposure{{Text: "anyone who reaches the admin port of node a (:8081) can change the cluster", Remedy: "require a token"}, {Text: "gossip is not encrypted", Remedy: "give it a secret"}}

@@ -228,7 +228,7 @@ func (j *judge) way(a *Answer, f *Fault, at, of, apart bool) string {
 		return a.Error
 	case a.Status == http.StatusBadGateway && a.Error == "peer-unreachable" && f.wires():
 		return a.Error
-	case a.Error == "connect-timeout" && f.Kind == Stopped:
+	case a.Error == "upstream-connect-timeout" && f.Kind == Stopped:
 		return a.Error // it was not there to see that the app took the connection
 	}
 	return ""

@@ -85,7 +85,7 @@ func TestOwnerThatIsGoneIsReachedByNobody(t *testing.T) {
 func TestNodeThatStoodStillSawNoConnection(t *testing.T) {
 	for kind, want := range map[history.FaultKind]int{history.Stopped: 0, history.Behind: 1} {
 		r := history.Check(mostOf(history.Answer{
-			ID: "x", Key: "key-2", Method: "POST", Status: 504, Error: "connect-timeout",
+			ID: "x", Key: "key-2", Method: "POST", Status: 504, Error: "upstream-connect-timeout",
 			Attempts: []history.Attempt{{Target: "c", Sent: 90 * ms, Done: 3110 * ms}},
 		}, history.Fault{Kind: kind, Node: "c", From: 100 * ms, Until: 3100 * ms}), history.Rules{Shards: shards})
 		if len(r.Violations) != want {

@@ -161,7 +161,7 @@ func writeDiagnosis(w io.Writer, d diagnosis) error {
 		t.row(r.Node, r.Version, r.State, r.Leader, r.Term, r.Epoch, len(r.Findings), len(r.Unreached))
 	}
 	for _, id := range d.Silent {
-		t.row(id, "", "silent", "", "", "", "", "")
+		t.row(id, "", "unresponsive", "", "", "", "", "")
 	}
 	return t.flush()
 }

@@ -26,8 +26,8 @@ const (
 	UpstreamRefused Code = "upstream-refused"
 	UpstreamTimeout Code = "upstream-timeout"
 	UpstreamBroken  Code = "upstream-broken"
-	// ConnectTimeout is for an app that neither took nor refused a connection.
-	ConnectTimeout Code = "connect-timeout"
+	// UpstreamConnectTimeout is for an app that neither took nor refused a connection.
+	UpstreamConnectTimeout Code = "upstream-connect-timeout"
 	// AppFailed is for an app in the node's process that panicked, or that answered what
 	// is no answer.
 	AppFailed Code = "app-failed"
@@ -98,7 +98,7 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusBadGateway, "The app does not accept connections."
 	case UpstreamTimeout:
 		return http.StatusGatewayTimeout, "The app did not answer in time."
-	case ConnectTimeout:
+	case UpstreamConnectTimeout:
 		return http.StatusGatewayTimeout, "The app did not take a connection in time."
 	case UpstreamBroken:
 		return http.StatusBadGateway, "The connection to the app broke."

@@ -139,7 +139,7 @@ func (g *Gossip) Run(ctx context.Context) error {
 	select {
 	case <-kept:
 	case <-time.After(keptWithin):
-		g.log.Warn().Str("file", g.record.path).Msg("members seen not written: the disk hangs")
+		g.log.Warn().Str("file", g.record.path).Msg("members seen not written: the disk is stalled")
 	}
 	if err != nil {
 		return fmt.Errorf("gossip: shutdown: %w", err)
