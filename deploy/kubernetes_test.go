@@ -81,20 +81,20 @@ func fitsInto(t *testing.T, grace time.Duration, c *config.Config, node, app con
 	t.Helper()
 	const appsEnd = 10 * time.Second
 	drain := node.Lifecycle.PreStop.Exec.Command
-	i := slices.IndexFunc(drain, func(a string) bool { return strings.HasPrefix(a, "--deadline=") })
+	i := slices.IndexFunc(drain, func(a string) bool { return strings.HasPrefix(a, "--timeout=") })
 	if i < 0 || !slices.Contains(drain, "--data="+c.Data) {
 		t.Fatalf("the node's preStop is %q", drain)
 	}
-	deadline, err := time.ParseDuration(strings.TrimPrefix(drain[i], "--deadline="))
-	if err != nil || deadline < c.DrainTimeout+c.ReleaseTimeout+c.StreamGrace {
-		t.Errorf("the drain has %v, %v", deadline, err)
+	timeout, err := time.ParseDuration(strings.TrimPrefix(drain[i], "--timeout="))
+	if err != nil || timeout < c.DrainTimeout+c.ReleaseTimeout+c.StreamGrace {
+		t.Errorf("the drain has %v, %v", timeout, err)
 	}
 	at := app.Lifecycle.PreStop.HTTP
 	u, err := url.Parse(at.Path)
-	if err != nil || u.Path != "/drained" || u.Query().Get("wait") != deadline.String() || !strings.HasSuffix(c.Probes, ":8082") || at.Port != 8082 {
+	if err != nil || u.Path != "/drained" || u.Query().Get("wait") != timeout.String() || !strings.HasSuffix(c.Probes, ":8082") || at.Port != 8082 {
 		t.Errorf("the app waits at %+v, probes are at %s, %v", at, c.Probes, err)
 	}
-	if least := deadline + appsEnd + c.ShutdownTimeout; grace <= least {
+	if least := timeout + appsEnd + c.ShutdownTimeout; grace <= least {
 		t.Errorf("the pod has %v to end, and takes up to %v", grace, least)
 	}
 }

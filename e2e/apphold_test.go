@@ -35,7 +35,7 @@ func TestHeldShardMovesLast(t *testing.T) {
 	if out, code := shardway(t, "status", "--json", "--admin", n.Admin); code != 0 || !strings.Contains(strings.ReplaceAll(out, " ", ""), `"held":1`) {
 		t.Errorf("status: exit %d, %s", code, out)
 	}
-	out, code := shardway(t, "drain", n.ID, "--gently", "10m", "--wait", "--deadline", "5s", "--admin", other.Admin)
+	out, code := shardway(t, "drain", n.ID, "--gently", "10m", "--wait", "--timeout", "5s", "--admin", other.Admin)
 	if code != 1 || !strings.Contains(out, "1 shard (1 held by the app), 0 requests, 0 sockets left") {
 		t.Errorf("drain: exit %d, %s", code, out)
 	}

@@ -84,7 +84,7 @@ func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
 		t.Errorf("policy: exit %d, %s", code, out)
 	}
 	second.Drains()
-	out, code := shardway(t, "drain", "--self", "--wait", "--deadline", "1m", "--data", second.Data)
+	out, code := shardway(t, "drain", "--self", "--wait", "--timeout", "1m", "--data", second.Data)
 	if want := "1 of 3 voters are left and it takes 2 (" + first.ID + " is leaving)"; code != 0 || !strings.Contains(out, want) {
 		t.Errorf("drain --self of %s: exit %d, %s, want a warning: %s", second.ID, code, out, want)
 	}
@@ -126,7 +126,7 @@ func TestDrainShowsTheSocketsThatAreLeft(t *testing.T) {
 	c := start(t, 3, "--drain-timeout", "5s", "--stream-grace", "5s")
 	n := c.Follower(t)
 	s := open(t, c, c.Others(n)[0], c.AwaitServing(t).Keys(n.ID, 1)[0], sockets)
-	out, code := shardway(t, "drain", n.ID, "--wait", "--deadline", "1s", "--admin", c.Others(n)[1].Admin)
+	out, code := shardway(t, "drain", n.ID, "--wait", "--timeout", "1s", "--admin", c.Others(n)[1].Admin)
 	if code != 1 || !strings.Contains(out, "after 1s, ") || !strings.Contains(out, "1 socket left at node "+n.ID+": the drain goes on (epoch ") || !strings.Contains(out, " is not acknowledged by node "+n.ID+")") {
 		t.Errorf("with a socket: exit %d, %s", code, out)
 	}

@@ -31,7 +31,7 @@ type exitCode struct {
 func exitCodes() []exitCode {
 	return []exitCode{
 		{exitOK, "all went well"},
-		{exitFailed, "something failed, or was not so before --deadline: a line says what"},
+		{exitFailed, "something failed, or was not so before --timeout: a line says what"},
 		{exitUsage, "the command line or the configuration is wrong: each mistake has a line"},
 		{exitOutage, "there is an outage, as status says: requests are not served that ought to be"},
 	}

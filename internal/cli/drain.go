@@ -13,15 +13,15 @@ import (
 )
 
 type drainCommand struct {
-	Node     string        `arg:"" optional:"" help:"Id of the node; else the one that is asked."`
-	Self     bool          `help:"The process on the data directory of this machine, for as long as it runs: for what runs before it is stopped. Takes no token, and only warns of what --force is for."`
-	Data     string        `help:"With --self, the node's data directory (else SHARDWAY_DATA, else ./data)." placeholder:"DIR"`
-	Wait     bool          `help:"Wait until nothing is left there, and show what is: shards, requests, sockets."`
-	Deadline time.Duration `help:"With --wait, fail if something is left after so long; the drain goes on (0: wait for ever)." placeholder:"DURATION"`
-	Gently   time.Duration `help:"Move shards for which nothing runs first, and the rest only after so long (0: all at once)." placeholder:"DURATION"`
-	Safe     bool          `help:"Leave a shard there that its app does not release."`
-	Release  time.Duration `name:"release-timeout" help:"How long the app may take to release a shard, up to 1m (0: the node's --release-timeout)." placeholder:"DURATION"`
-	Force    bool          `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
+	Node    string        `arg:"" optional:"" help:"Id of the node; else the one that is asked."`
+	Self    bool          `help:"The process on the data directory of this machine, for as long as it runs: for what runs before it is stopped. Takes no token, and only warns of what --force is for."`
+	Data    string        `help:"With --self, the node's data directory (else SHARDWAY_DATA, else ./data)." placeholder:"DIR"`
+	Wait    bool          `help:"Wait until nothing is left there, and show what is: shards, requests, sockets."`
+	Timeout time.Duration `help:"With --wait, fail if something is left after so long; the drain goes on (0: wait for ever)." placeholder:"DURATION"`
+	Gently  time.Duration `help:"Move shards for which nothing runs first, and the rest only after so long (0: all at once)." placeholder:"DURATION"`
+	Safe    bool          `help:"Leave a shard there that its app does not release."`
+	Release time.Duration `name:"release-timeout" help:"How long the app may take to release a shard, up to 1m (0: the node's --release-timeout)." placeholder:"DURATION"`
+	Force   bool          `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
 	target
 }
 
@@ -109,10 +109,10 @@ func (c *drainCommand) contradiction() error {
 		return misuse(fmt.Sprintf("--gently %s is negative: give one such as 30s, or 0 to move all at once", c.Gently))
 	case !c.Self && c.Data != "":
 		return misuse("--data goes with --self")
-	case !c.Wait && c.Deadline != 0:
-		return misuse("--deadline bounds --wait: give both")
-	case c.Deadline < 0:
-		return misuse(fmt.Sprintf("--deadline %s is negative: give one such as 10m, or 0 to wait for ever", c.Deadline))
+	case !c.Wait && c.Timeout != 0:
+		return misuse("--timeout bounds --wait: give both")
+	case c.Timeout < 0:
+		return misuse(fmt.Sprintf("--timeout %s is negative: give one such as 10m, or 0 to wait for ever", c.Timeout))
 	}
 	return nil
 }
@@ -178,9 +178,9 @@ const (
 // finished what it takes away. It returns an error when a reason for the shards to stay has
 // stood for lastingLooks looks, when the drain was taken back, or at the deadline.
 func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context.Context) (admin.DrainState, error)) error {
-	if c.Deadline > 0 {
+	if c.Timeout > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, c.Deadline)
+		ctx, stop = context.WithTimeout(ctx, c.Timeout)
 		defer stop()
 	}
 	p := progress{w: w, inPlace: terminal(w)}
@@ -217,13 +217,13 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 // reported last, zero if nothing was.
 func (c *drainCommand) late(last admin.DrainState) error {
 	if last.Node == "" {
-		return fmt.Errorf("after %s, node %s has not been reported on: the drain goes on", c.Deadline, c.Node)
+		return fmt.Errorf("after %s, node %s has not been reported on: the drain goes on", c.Timeout, c.Node)
 	}
 	why := cmp.Or(last.Stays, last.WaitsFor)
 	if why != "" {
 		why = " (" + why + ")"
 	}
-	return fmt.Errorf("after %s, %s at node %s: the drain goes on%s", c.Deadline, left(last), c.Node, why)
+	return fmt.Errorf("after %s, %s at node %s: the drain goes on%s", c.Timeout, left(last), c.Node, why)
 }
 
 // inARow returns the number of looks in a row for which something is so.

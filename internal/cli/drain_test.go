@@ -64,7 +64,7 @@ func TestDrainWaitsNoLongerThanItsDeadline(t *testing.T) {
 	for i := range endless {
 		endless[i] = admin.DrainState{Asked: true, Shards: 2, Requests: 1}
 	}
-	code, _, errOut := run(t, "drain a --wait --deadline=50ms --admin="+serveCluster(t, drained(endless...)))
+	code, _, errOut := run(t, "drain a --wait --timeout=50ms --admin="+serveCluster(t, drained(endless...)))
 	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 1 request, 0 sockets left at node a: the drain goes on") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
@@ -87,7 +87,7 @@ func TestDrainSaysAtTheDeadlineWhatItWaitsFor(t *testing.T) {
 	for i := range endless {
 		endless[i] = admin.DrainState{Asked: true, Shards: 2, WaitsFor: "epoch 9 is not acknowledged by node b"}
 	}
-	code, _, errOut := run(t, "drain a --wait --deadline=50ms --admin="+serveCluster(t, drained(endless...)))
+	code, _, errOut := run(t, "drain a --wait --timeout=50ms --admin="+serveCluster(t, drained(endless...)))
 	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 0 requests, 0 sockets left at node a: the drain goes on (epoch 9 is not acknowledged by node b)") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
@@ -111,8 +111,8 @@ func TestDrainMistakesSayWhatToGive(t *testing.T) {
 		"drain --self --admin=:1":          "name that with --data DIR, and neither a node nor --admin",
 		"drain --self --force":             "--self refuses nothing, it warns: leave out --force",
 		"drain a --data=/tmp":              "--data goes with --self",
-		"drain a --deadline=1s":            "--deadline bounds --wait: give both",
-		"drain a --wait --deadline=-1s":    "--deadline -1s is negative",
+		"drain a --timeout=1s":             "--timeout bounds --wait: give both",
+		"drain a --wait --timeout=-1s":     "--timeout -1s is negative",
 		"drain a --gently=-1s":             "--gently -1s is negative: give one such as 30s",
 		"drain --self --gently=1m":         "--gently is asked of the cluster, --self of a process",
 		"drain --self --data=/nonexistent": `no node runs on the data directory "/nonexistent": name the one of the node with --data DIR`,

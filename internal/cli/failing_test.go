@@ -36,9 +36,9 @@ func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
 		return &levelled{state: admin.LevelState{InForce: 1, Next: 1, Nodes: []admin.NodeLevel{{Node: "a", Knows: 1, Heard: true}}}}
 	}
 	for line, c := range map[string]func() admin.Cluster{
-		"wait node z --deadline=1m": waits,
-		"level":                     levels,
-		"hot":                       func() admin.Cluster { return &cluster{} },
+		"wait node z --timeout=1m": waits,
+		"level":                    levels,
+		"hot":                      func() admin.Cluster { return &cluster{} },
 	} {
 		addr := serveCluster(t, c())
 		failed := 0

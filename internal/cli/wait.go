@@ -17,15 +17,15 @@ import (
 const waitLook = 200 * time.Millisecond
 
 type waitCommand struct {
-	What     string        `arg:"" enum:"serving,node,drained" help:"One of serving, node, drained."`
-	Node     string        `arg:"" optional:"" help:"Id of the node; for drained else the one that is asked."`
-	Deadline time.Duration `help:"Fail after so long (0: wait for ever)." placeholder:"DURATION"`
+	What    string        `arg:"" enum:"serving,node,drained" help:"One of serving, node, drained."`
+	Node    string        `arg:"" optional:"" help:"Id of the node; for drained else the one that is asked."`
+	Timeout time.Duration `help:"Fail after so long (0: wait for ever)." placeholder:"DURATION"`
 	target
 }
 
 // Help tells what is waited for.
 func (c *waitCommand) Help() string {
-	return `For scripts: ends with 0 once it is so, with 1 after --deadline, and says meanwhile what
+	return `For scripts: ends with 0 once it is so, with 1 after --timeout, and says meanwhile what
 is missing. A node that does not answer yet is asked again.
 
   serving        the node that is asked is ready, and every shard has an owner that serves
@@ -50,17 +50,17 @@ func (c *waitCommand) Run(ctx context.Context, s *session) error {
 		return misuse("wait serving is about the cluster: leave out the node, or write wait node " + c.Node)
 	case c.What == "node" && c.Node == "":
 		return misuse("wait node wants a node: wait node ID; `shardway nodes` lists them")
-	case c.Deadline < 0:
-		return misuse(fmt.Sprintf("--deadline %s is negative: give one such as 1m, or 0 to wait for ever", c.Deadline))
+	case c.Timeout < 0:
+		return misuse(fmt.Sprintf("--timeout %s is negative: give one such as 1m, or 0 to wait for ever", c.Timeout))
 	}
 	client, err := c.client(s)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if c.Deadline > 0 {
+	if c.Timeout > 0 {
 		var stop context.CancelFunc
-		ctx, stop = context.WithTimeout(ctx, c.Deadline)
+		ctx, stop = context.WithTimeout(ctx, c.Timeout)
 		defer stop()
 	}
 	if err := c.until(ctx, s, func(ctx context.Context) (string, error) { return missing(ctx, client) }); err != nil {
@@ -85,7 +85,7 @@ func (c *waitCommand) until(ctx context.Context, s *session, missing func(contex
 		what, err := missing(ctx)
 		switch {
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return fmt.Errorf("after %s: %s", c.Deadline, last)
+			return fmt.Errorf("after %s: %s", c.Timeout, last)
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil && !passing(err):

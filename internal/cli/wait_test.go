@@ -43,8 +43,8 @@ func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
 
 func TestWaitEndsAtItsDeadline(t *testing.T) {
 	for line, want := range map[string]string{
-		"wait serving --deadline=50ms --admin=127.0.0.1:1":                                                  "after 50ms: nothing listens on 127.0.0.1:1",
-		"wait node z --deadline=300ms --admin=" + serveCluster(t, comes(admin.Status{Node: "a", Epoch: 4})): "after 300ms: node z is not there",
+		"wait serving --timeout=50ms --admin=127.0.0.1:1":                                                  "after 50ms: nothing listens on 127.0.0.1:1",
+		"wait node z --timeout=300ms --admin=" + serveCluster(t, comes(admin.Status{Node: "a", Epoch: 4})): "after 300ms: node z is not there",
 	} {
 		code, _, errOut := run(t, line)
 		if code != 1 || !strings.Contains(errOut, want) {
@@ -55,17 +55,17 @@ func TestWaitEndsAtItsDeadline(t *testing.T) {
 
 func TestWaitMistakesSayWhatToGive(t *testing.T) {
 	for line, want := range map[string]string{
-		"wait":                        "expected",
-		"wait long":                   "must be one of",
-		"wait node":                   "wait node ID",
-		"wait serving a":              "leave out the node",
-		"wait serving --deadline=-1s": "negative",
+		"wait":                       "expected",
+		"wait long":                  "must be one of",
+		"wait node":                  "wait node ID",
+		"wait serving a":             "leave out the node",
+		"wait serving --timeout=-1s": "negative",
 	} {
 		if code, _, errOut := run(t, line); code != 2 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
 		}
 	}
-	if code, _, errOut := run(t, "wait node ghost --deadline=1h --admin="+serve(t, &cluster{})+" --token-file=/nonexistent"); code != 1 || !strings.Contains(errOut, "/nonexistent") {
+	if code, _, errOut := run(t, "wait node ghost --timeout=1h --admin="+serve(t, &cluster{})+" --token-file=/nonexistent"); code != 1 || !strings.Contains(errOut, "/nonexistent") {
 		t.Errorf("with a token that is not there: exit %d, %s", code, errOut)
 	}
 }
@@ -100,7 +100,7 @@ func TestWaitEndsWhereWaitingDoesNotHelp(t *testing.T) {
 	}
 	closed := serveAny(t, admin.Options{Cluster: &cluster{}, Access: admin.Access{Read: all}})
 	for _, line := range []string{"wait serving", "wait node a", "wait drained", "wait drained a"} {
-		code, out, errOut := run(t, line+" --deadline=20s --admin="+closed)
+		code, out, errOut := run(t, line+" --timeout=20s --admin="+closed)
 		if code != 1 || out != "" || !strings.Contains(errOut, "token") || strings.Contains(errOut, "after 20s") {
 			t.Errorf("%s without a token: exit %d, %q, %s", line, code, out, errOut)
 		}
@@ -113,7 +113,7 @@ func TestWaitEndsWhereWaitingDoesNotHelp(t *testing.T) {
 		}
 	}))
 	defer half.Close()
-	if code, out, errOut := run(t, "wait serving --deadline=20s --admin="+half.Listener.Addr().String()); code != 1 || out != "" || !strings.Contains(errOut, "404") {
+	if code, out, errOut := run(t, "wait serving --timeout=20s --admin="+half.Listener.Addr().String()); code != 1 || out != "" || !strings.Contains(errOut, "404") {
 		t.Errorf("without a status: exit %d, %q, %s", code, out, errOut)
 	}
 }
