@@ -146,7 +146,7 @@ type Config struct {
 	TrustedProxies []netip.Prefix
 	Sockets        Sockets
 	Forwarded      bool // add the header Forwarded
-	Expose         bool
+	DebugHeaders   bool
 
 	Heartbeat       time.Duration
 	Lease           time.Duration

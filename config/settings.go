@@ -171,8 +171,8 @@ func requestSettings() []setting {
 			func(c *Config) value { return choice[Sockets]{&c.Sockets, []Sockets{SocketsKeep, SocketsClose}} }).reloads(),
 		row("forwarded", "", "", "also send the Forwarded header to the app, in addition to X-Forwarded-*",
 			func(c *Config) value { return toggle{&c.Forwarded} }).reloads(),
-		row("expose", "", "", "tell clients which node and shard answered",
-			func(c *Config) value { return toggle{&c.Expose} }).reloads(),
+		row("debug-headers", "", "", "tell clients which node and shard answered",
+			func(c *Config) value { return toggle{&c.DebugHeaders} }).reloads(),
 	)
 }
 

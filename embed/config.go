@@ -71,11 +71,11 @@ type Config struct {
 
 	// Requests.
 
-	Key               []string
-	Routes            []Route
-	OnMissing         string
-	TrustedProxies    []netip.Prefix
-	Forwarded, Expose bool
+	Key                     []string
+	Routes                  []Route
+	OnMissing               string
+	TrustedProxies          []netip.Prefix
+	Forwarded, DebugHeaders bool
 
 	// Timings.
 

@@ -101,10 +101,10 @@ func (r reply) drains() bool {
 	return body.Remaining() <= drainLimit && (!r.req.Expects() || body.Begun())
 }
 
-// expose adds to an answer for a client what Options.Expose and the sticky
+// expose adds to an answer for a client what Options.DebugHeaders and the sticky
 // cookie ask for.
 func (r reply) expose(route *Route, e *h1.Edit, res *h1.Response) {
-	if r.set.Expose {
+	if r.set.DebugHeaders {
 		e.Drop |= h1.Of(h1.FieldShardwayNode, h1.FieldShardwayShard)
 		node := r.s.o.Node
 		if route.Kind == Remote {

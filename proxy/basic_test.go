@@ -120,7 +120,7 @@ func TestInternalHeadersOfTheAppStayBehind(t *testing.T) {
 func TestExposeNamesNodeAndShard(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			front, _ := start(t, webApp(t, echo), func(o *proxy.Options) { o.Expose = true })
+			front, _ := start(t, webApp(t, echo), func(o *proxy.Options) { o.DebugHeaders = true })
 			res, _ := front.dial().get("/")
 			if res.Header.Get("Shardway-Node") != "owner" || res.Header.Get("Shardway-Shard") != fmt.Sprint(shardmap.Of("k", shards)) {
 				t.Errorf("headers = %v", res.Header)

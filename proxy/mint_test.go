@@ -19,7 +19,7 @@ var minted = regexp.MustCompile(`^[0-9a-f]{32}$`)
 func minting(t *testing.T, expose bool) func(*proxy.Options) {
 	t.Helper()
 	return func(o *proxy.Options) {
-		o.Expose = expose
+		o.DebugHeaders = expose
 		o.Keys = keysOf(t, proxy.KeySpec{Routes: []proxy.KeyRoute{{Prefix: "/rooms", Sources: []string{"mint"}}, {Prefix: "/rooms/", Sources: []string{"path:2"}}}})
 	}
 }
@@ -54,7 +54,7 @@ func TestMintedKeysAreFreshAndTold(t *testing.T) {
 	}
 }
 
-// Without Options.Expose the answer says what the app says.
+// Without Options.DebugHeaders the answer says what the app says.
 func TestMintedKeysAreTheAppsToTell(t *testing.T) {
 	n := newNode(t, "a", webApp(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Shardway-Key", "told by the app") }), minting(t, false))
 	c := n.dial()

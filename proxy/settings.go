@@ -18,8 +18,8 @@ type Settings struct {
 	StreamGrace time.Duration
 	// CloseSockets keeps no WebSocket when its shard moves, whatever the app says.
 	CloseSockets bool
-	// Expose adds Shardway-Node and Shardway-Shard to answers.
-	Expose bool
+	// DebugHeaders adds Shardway-Node and Shardway-Shard to answers.
+	DebugHeaders bool
 	// TrustedProxies are the peers whose X-Forwarded headers are believed and
 	// appended to. Empty: nobody's.
 	TrustedProxies []netip.Prefix

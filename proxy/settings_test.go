@@ -37,7 +37,7 @@ func TestApplyCountsForTheNextRequestOfAConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			front.Apply(proxy.Settings{Keys: keys, Expose: true, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
+			front.Apply(proxy.Settings{Keys: keys, DebugHeaders: true, TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}})
 			if res, body := ask(); body != "10.1.1.1, 127.0.0.1 o" || res.Header.Get("Shardway-Shard") == "" {
 				t.Errorf("after: %q %v", body, res.Header)
 			}
@@ -69,7 +69,7 @@ func TestSettingsChangeWhileRequestsRun(t *testing.T) {
 		all.Go(func() {
 			for turn := range turns[side] {
 				for i := range 3 {
-					n.Apply(proxy.Settings{MaxHead: 1<<10 + (turn+i)%7<<10, Expose: i%2 == 0})
+					n.Apply(proxy.Settings{MaxHead: 1<<10 + (turn+i)%7<<10, DebugHeaders: i%2 == 0})
 				}
 			}
 		})

@@ -54,7 +54,7 @@ func (n *Node) Args() []string {
 		run = append(n.App.command("-embed"), "--")
 	}
 	args := append(run, "--node", n.ID, "--data", n.Data,
-		"--listen", n.Addr, "--admin", n.Admin, "--gossip", n.Gossip, "--peer", n.Peer, "--log-format", "json", "--expose",
+		"--listen", n.Addr, "--admin", n.Admin, "--gossip", n.Gossip, "--peer", n.Peer, "--log-format", "json", "--debug-headers",
 	)
 	if n.place.host != nil {
 		args = append(args, "--insecure") // its addresses are not loopback's

@@ -163,7 +163,7 @@ func app(t *testing.T) string {
 }
 
 func TestRunServesUntilItIsToldToStop(t *testing.T) {
-	n := start(t, app(t), "--health=/", "--probe-path=/_ready", "--expose", "--endpoint=grpc=10.0.0.5:9000")
+	n := start(t, app(t), "--health=/", "--probe-path=/_ready", "--debug-headers", "--endpoint=grpc=10.0.0.5:9000")
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
 	if body := n.get(t, "http://"+n.listen+"/", http.StatusOK); body != "alice at solo" {
 		t.Errorf("the app saw %q", body)

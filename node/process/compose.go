@@ -220,7 +220,7 @@ func proxySettings(c *config.Config) (proxy.Settings, error) {
 	}
 	return proxy.Settings{
 		Keys: keys, StreamGrace: orNone(c.StreamGrace), CloseSockets: c.Sockets == config.SocketsClose,
-		Expose: c.Expose, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
+		DebugHeaders: c.DebugHeaders, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
 		MaxHead: int(c.MaxHead), MaxHeadTotal: c.MaxHeadTotal, MaxBodyTotal: c.MaxBodyTotal, MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, ShardInflight: c.ShardInflight,
 		HeadTimeout: c.HeadTimeout, IdleTimeout: c.IdleTimeout, MinBodyRate: orAny(c.MinBodyRate), ConnectTimeout: c.ConnectTimeout,
 		FirstByteTimeout: orNone(c.FirstByteTimeout), UpstreamIdleTimeout: orNone(c.UpstreamIdleTimeout),

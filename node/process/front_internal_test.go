@@ -112,7 +112,7 @@ func TestBadSettingsChangeNothing(t *testing.T) {
 	} {
 		before := loaded(t)
 		p := &Process{started: before, live: before} // a reload that changed anything would meet nil
-		if err := p.Reload(loaded(t, append(args, "--expose")...)); err == nil || p.live != before {
+		if err := p.Reload(loaded(t, append(args, "--debug-headers")...)); err == nil || p.live != before {
 			t.Errorf("%s: Reload = %v", name, err)
 		}
 	}

@@ -31,7 +31,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 		"--hooks=/hooks", "--release-timeout=3s", "--acquire-timeout=5m",
 		"--stream-grace=2s", "--fence=strict", "--pause=cluster", "--queue-requests=5", "--queue-bytes=1MiB", "--queue-wait=20s", "--body-buffer=2KiB",
 		"--shard-inflight=5", "--health-interval=300ms", "--health-timeout=3s", "--health-fall=4", "--health-rise=2",
-		"--expose", "--forwarded", "--max-head=4KiB", "--max-head-total=1MiB", "--max-body-total=2MiB", "--max-headers=30", "--max-uri=1KiB", "--max-body=1GiB", "--max-conns=9", "--head-timeout=1s",
+		"--debug-headers", "--forwarded", "--max-head=4KiB", "--max-head-total=1MiB", "--max-body-total=2MiB", "--max-headers=30", "--max-uri=1KiB", "--max-body=1GiB", "--max-conns=9", "--head-timeout=1s",
 		"--idle-timeout=2s", "--connect-timeout=3s", "--first-byte-timeout=off", "--upstream-idle-timeout=4s", "--trusted-proxies=10.0.0.0/8", "--probe-path=/p", "--gossip=127.0.0.1:17946", "--gossip-advertise=127.0.0.2",
 	)
 	o, err := options(t.Context(), c, zerolog.Nop())
@@ -46,7 +46,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 		"health": o.Health == node.Health{Interval: 300 * time.Millisecond, Timeout: 3 * time.Second, Fall: 4, Rise: 2},
 		"queue":  o.Queue.Requests == 5 && o.Queue.Bytes == 1<<20 && o.Queue.Wait == 20*time.Second && o.Queue.CPUUsage != nil,
 		"gossip": o.GossipBind == "127.0.0.1:17946" && o.GossipAdvertise == "127.0.0.2:17946",
-		"proxy":  o.Proxy.UpstreamConns == 7 && o.Proxy.BodyBuffer == 2<<10 && o.Proxy.StreamGrace == 2*time.Second && o.Proxy.Expose && o.Proxy.ProbePath == "/p",
+		"proxy":  o.Proxy.UpstreamConns == 7 && o.Proxy.BodyBuffer == 2<<10 && o.Proxy.StreamGrace == 2*time.Second && o.Proxy.DebugHeaders && o.Proxy.ProbePath == "/p",
 		"limits": o.Proxy.MaxHead == 4<<10 && o.Proxy.MaxHeadTotal == 1<<20 && o.Proxy.MaxBodyTotal == 2<<20 && o.Proxy.MaxHeaders == 30 && o.Proxy.MaxURI == 1<<10 && o.Proxy.MaxBody == 1<<30 && o.Proxy.MaxConns == 9 && o.Proxy.ShardInflight == 5,
 		"waits": o.Proxy.HeadTimeout == time.Second && o.Proxy.IdleTimeout == 2*time.Second && o.Proxy.ConnectTimeout == 3*time.Second &&
 			o.Proxy.FirstByteTimeout < 0 && o.Proxy.UpstreamIdleTimeout == 4*time.Second,
