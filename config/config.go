@@ -137,7 +137,7 @@ type Config struct {
 	Expect          int      // how many nodes start the cluster together
 	Shards          int
 	Voters          int
-	DeadServerAfter time.Duration // zero: a dead server is never removed
+	RemoveDeadAfter time.Duration // zero: a dead server is never removed
 	LevelAfter      time.Duration // zero: a level is raised as soon as all know it
 
 	Keys           []string // key sources, tried in order; never empty

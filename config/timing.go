@@ -127,13 +127,13 @@ func (c *Config) musts() []Bound {
 			keys: []string{"hold-grace", "queue-wait"}, remedy: "lower hold-grace below " + short(c.QueueWait-ackSlack) + ", or raise queue-wait",
 		})
 	}
-	if c.DeadServerAfter == 0 {
+	if c.RemoveDeadAfter == 0 {
 		return bounds
 	}
 	return append(bounds, Bound{
-		Rule: "dead-server-after ≥ 2 × dead-after", Figures: short(c.DeadServerAfter) + " ≥ " + short(2*c.DeadAfter), Holds: c.DeadServerAfter >= 2*c.DeadAfter,
+		Rule: "remove-dead-after ≥ 2 × dead-after", Figures: short(c.RemoveDeadAfter) + " ≥ " + short(2*c.DeadAfter), Holds: c.RemoveDeadAfter >= 2*c.DeadAfter,
 		Why:  "a voter is removed only when its shards have long been taken",
-		keys: []string{"dead-server-after", "dead-after"}, remedy: "raise dead-server-after to " + short(2*c.DeadAfter) + ", or write off",
+		keys: []string{"remove-dead-after", "dead-after"}, remedy: "raise remove-dead-after to " + short(2*c.DeadAfter) + ", or write off",
 	})
 }
 

@@ -47,7 +47,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "mint by name", yaml: "routes:\n  /api: [mint:x]\n", want: `routes (f.yaml:1): "/api": "mint:x": the source "mint" takes no name; write mint`},
 		{name: "bare duration", env: "SHARDWAY_LEASE=5", want: `lease = "5" (SHARDWAY_LEASE): not a duration; name the unit: 5s or 5ms`},
 		{name: "duration", args: "--lease soon", want: `lease = "soon" (flag): not a duration; write it like 500ms, 2.5s or 1m`},
-		{name: "short duration", args: "--dead-server-after 1ms", want: `dead-server-after = "1ms" (flag): out of bounds; give a duration from 1s to 720h, or off`},
+		{name: "short duration", args: "--remove-dead-after 1ms", want: `remove-dead-after = "1ms" (flag): out of bounds; give a duration from 1s to 720h, or off`},
 		{name: "size", yaml: "queue_bytes: 64MB\n", want: `queue-bytes = "64MB" (f.yaml:1): not a size; write it like 64KiB, 64MiB or 1GiB`},
 		{name: "small size", args: "--queue-bytes 12", want: `queue-bytes = "12B" (flag): out of bounds; give a size from 1KiB to 1TiB`},
 		{name: "number", args: "--shards many", want: `shards = "many" (flag): not a whole number; give a number from 1 to 65536`},
@@ -126,7 +126,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "shutdown", args: "--drain-timeout 29s", want: `shutdown-timeout = "30s" (default): breaks shutdown-timeout ≥ drain-timeout + 2s: …`},
 		{name: "hold grace", args: "--on-term hold --hold-grace 14s", want: `hold-grace = "14s" (flag): breaks hold-grace < queue-wait - 1s: …`},
 		{name: "restart grace", args: "--restart-grace 15s", want: `restart-grace = "15s" (flag): breaks restart-grace < queue-wait: …`},
-		{name: "dead server", args: "--dead-server-after 4s", want: `dead-server-after = "4s" (flag): breaks dead-server-after ≥ 2 × dead-after: …`},
+		{name: "dead server", args: "--remove-dead-after 4s", want: `remove-dead-after = "4s" (flag): breaks remove-dead-after ≥ 2 × dead-after: …`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

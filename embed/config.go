@@ -64,7 +64,7 @@ type Config struct {
 	Expect          int
 	Shards          int
 	Voters          int
-	DeadServerAfter time.Duration
+	RemoveDeadAfter time.Duration
 	LevelAfter      time.Duration
 	Fence           string
 	Pause           string

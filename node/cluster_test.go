@@ -244,7 +244,7 @@ func TestThreeExpectEachOther(t *testing.T) {
 // The dead one led: its successor never heard it.
 func TestDeadVoterIsRemovedAfterItsTime(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.DeadServerAfter = 10 * time.Second }
+		w.tune = func(o *node.Options) { o.RemoveDeadAfter = 10 * time.Second }
 		for _, n := range []string{"a", "b", "c", "d"} {
 			w.start(n)
 		}

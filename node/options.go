@@ -53,9 +53,9 @@ type Options struct {
 	Join []string
 	// Endpoints are announced by name; "peer" is where the others find this node.
 	Endpoints map[string]string
-	// DeadServerAfter removes a server that was not heard for so long, a voter only
+	// RemoveDeadAfter removes a server that was not heard for so long, a voter only
 	// when a spare has its vote or three are left; zero: never.
-	DeadServerAfter time.Duration
+	RemoveDeadAfter time.Duration
 	// LevelAfter is how long all servers must have known a level before it is raised,
 	// by the leader's; zero: at once.
 	LevelAfter time.Duration

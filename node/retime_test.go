@@ -187,7 +187,7 @@ func TestFlagsThatDifferAreToldOnce(t *testing.T) {
 		log := &lines{}
 		w.tune = func(o *node.Options) {
 			if o.Dir.Node() == "b" {
-				o.Timing.DeadAfter, o.Pace.Heartbeat, o.DeadServerAfter = 5*time.Second, 150*time.Millisecond, 5*time.Second
+				o.Timing.DeadAfter, o.Pace.Heartbeat, o.RemoveDeadAfter = 5*time.Second, 150*time.Millisecond, 5*time.Second
 				o.Log = zerolog.New(log)
 			}
 		}
@@ -204,8 +204,8 @@ func TestFlagsThatDifferAreToldOnce(t *testing.T) {
 		w.retimes(w.leader(), admin.Timing{DeadAfter: "3s"})
 		w.until("it has the next timing", func() bool { return w.all["b"].node.State().Timing().DeadAfter == 3*time.Second })
 		time.Sleep(10 * time.Second)
-		if n := log.count("dead-server-after 6s or more"); n != 1 || log.count("dead-server-after is too short") != 1 {
-			w.t.Errorf("said %d times, of the timing that is too long for it, that dead-server-after is too short", n)
+		if n := log.count("remove-dead-after 6s or more"); n != 1 || log.count("remove-dead-after is too short") != 1 {
+			w.t.Errorf("said %d times, of the timing that is too long for it, that remove-dead-after is too short", n)
 		}
 		if n, m := log.count(flags), log.count(beat); n != 1 || m != 2 {
 			w.t.Errorf("said %d times of the flags and %d times of the heartbeat, want once, and once for each timing", n, m)

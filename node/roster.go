@@ -76,7 +76,7 @@ func (n *Node) newKeeper(l *leadership) *roster.Keeper {
 			}
 			return others{n}.Who(ctx, node)
 		},
-		Voters: n.o.Voters, DeadServerAfter: n.o.DeadServerAfter, LevelAfter: n.o.LevelAfter, Log: l.log,
+		Voters: n.o.Voters, RemoveDeadAfter: n.o.RemoveDeadAfter, LevelAfter: n.o.LevelAfter, Log: l.log,
 	})
 }
 

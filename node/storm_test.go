@@ -86,7 +86,7 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 			o.Timing = unlike(name)
 		}
 		o.Pace.DrainTimeout = drainTimeout
-		o.DeadServerAfter = s.forget
+		o.RemoveDeadAfter = s.forget
 		o.CheckApp = a.check
 		o.Proxy.DialUpstream = func(ctx context.Context) (net.Conn, error) { return host.Dial(ctx, a.host.Addr(9000)) }
 		if t.holds {

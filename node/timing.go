@@ -239,10 +239,10 @@ func (n *Node) compareTiming(said uint64) uint64 {
 			n.log.Warn().Str("breaks", b.Text).Str("figures", b.Figures).Str("remedy", b.Remedy).Msg("heartbeat is too slow for the cluster's timing")
 		}
 	}
-	if d := n.o.DeadServerAfter; d > 0 && d < 2*t.DeadAfter {
-		n.log.Warn().Str("dead_server_after", timingrules.Short(d)).Str("dead_after", timingrules.Short(t.DeadAfter)).
-			Str("remedy", "start this node with --dead-server-after "+timingrules.Short(2*t.DeadAfter)+" or more").
-			Msg("dead-server-after is too short for the cluster's timing")
+	if d := n.o.RemoveDeadAfter; d > 0 && d < 2*t.DeadAfter {
+		n.log.Warn().Str("remove_dead_after", timingrules.Short(d)).Str("dead_after", timingrules.Short(t.DeadAfter)).
+			Str("remedy", "start this node with --remove-dead-after "+timingrules.Short(2*t.DeadAfter)+" or more").
+			Msg("remove-dead-after is too short for the cluster's timing")
 	}
 	return s.TimingSince()
 }

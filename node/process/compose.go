@@ -157,7 +157,7 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 	o := node.Options{
 		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, AppVersion: c.AppVersion, Gateway: c.Gateway(),
 		Voters: c.Voters, Expect: c.Expect, FoundsAlone: c.Expect == 1 && c.From("expect") != config.FromDefault, Join: c.Join, Endpoints: announced,
-		DeadServerAfter: c.DeadServerAfter, LevelAfter: c.LevelAfter, ShutdownTimeout: c.ShutdownTimeout,
+		RemoveDeadAfter: c.RemoveDeadAfter, LevelAfter: c.LevelAfter, ShutdownTimeout: c.ShutdownTimeout,
 		Timing:     timing(c),
 		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
 		GossipBind: c.Gossip, GossipAdvertise: c.GossipAdvertise,

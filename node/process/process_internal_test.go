@@ -27,7 +27,7 @@ func loaded(t *testing.T, args ...string) *config.Config {
 func TestSettingsReachTheNode(t *testing.T) {
 	c := loaded(t,
 		"--weight=3", "--zone=z", "--app-version=v 2", "--upstream=http://127.0.0.1:9000", "--upstream-conns=7", "--voters=3", "--expect=2", "--shards=64", "--join=127.0.0.1:1",
-		"--dead-server-after=1h", "--level-after=2h", "--shutdown-timeout=40s", "--heartbeat=50ms", "--lease=400ms", "--dead-after=3s", "--drain-timeout=6s", "--restart-grace=1s",
+		"--remove-dead-after=1h", "--level-after=2h", "--shutdown-timeout=40s", "--heartbeat=50ms", "--lease=400ms", "--dead-after=3s", "--drain-timeout=6s", "--restart-grace=1s",
 		"--hooks=/hooks", "--release-timeout=3s", "--acquire-timeout=5m",
 		"--stream-grace=2s", "--fence=strict", "--pause=cluster", "--queue-requests=5", "--queue-bytes=1MiB", "--queue-wait=20s", "--body-buffer=2KiB",
 		"--shard-inflight=5", "--health-interval=300ms", "--health-timeout=3s", "--health-fall=4", "--health-rise=2",
@@ -40,7 +40,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 	}
 	checks := map[string]bool{
 		"weight": o.Weight == 3, "zone": o.Zone == "z", "app version": o.AppVersion == "v 2", "gateway": !o.Gateway, "voters": o.Voters == 3, "expect": o.Expect == 2, "shards": o.Shards == 64,
-		"join": slices.Equal(o.Join, []string{"127.0.0.1:1"}), "dead server": o.DeadServerAfter == time.Hour, "level": o.LevelAfter == 2*time.Hour, "shutdown": o.ShutdownTimeout == 40*time.Second,
+		"join": slices.Equal(o.Join, []string{"127.0.0.1:1"}), "dead server": o.RemoveDeadAfter == time.Hour, "level": o.LevelAfter == 2*time.Hour, "shutdown": o.ShutdownTimeout == 40*time.Second,
 		"timing": o.Timing == ack.Timing{Lease: 400 * time.Millisecond, DeadAfter: 3 * time.Second, Fence: ack.FenceStrict, Pause: ack.PauseCluster},
 		"pace":   o.Pace == ack.Pace{Heartbeat: 50 * time.Millisecond, DrainTimeout: 6 * time.Second, RestartGrace: time.Second},
 		"health": o.Health == node.Health{Interval: 300 * time.Millisecond, Timeout: 3 * time.Second, Fall: 4, Rise: 2},

@@ -85,8 +85,8 @@ type KeeperOptions struct {
 	// Voters is how many nodes vote at most; Server is the leader's own.
 	Voters int
 	Server string
-	// DeadServerAfter takes out a server that was not heard for so long; zero: none.
-	DeadServerAfter time.Duration
+	// RemoveDeadAfter takes out a server that was not heard for so long; zero: none.
+	RemoveDeadAfter time.Duration
 	// LevelAfter is how long all servers must have known a level before it is raised.
 	LevelAfter time.Duration
 	// Pulse tells when to look.
@@ -315,15 +315,15 @@ func (k *Keeper) spare(r View) string {
 }
 
 // dead picks what is to be done about a server that has been dead for
-// dead-server-after, if that is asked for. The place of a voter is filled first, so
+// remove-dead-after, if that is asked for. The place of a voter is filled first, so
 // that there are never fewer; with no spare for it, it goes if enough are left. A
 // server without a vote goes unless gossip still shows its node: it would be added
 // again.
 func (k *Keeper) dead(r View) change {
-	if k.o.DeadServerAfter <= 0 {
+	if k.o.RemoveDeadAfter <= 0 {
 		return change{}
 	}
-	gone := func(server string) bool { return k.absent[server] > k.o.DeadServerAfter }
+	gone := func(server string) bool { return k.absent[server] > k.o.RemoveDeadAfter }
 	if i := slices.IndexFunc(r.Others, func(s string) bool { return gone(s) && !alive(k.o.Gossip, nodeOf(s)) }); i >= 0 {
 		return change{"remove", r.Others[i], k.o.Raft.Remove}
 	}

@@ -53,7 +53,7 @@ func keptOf(t *testing.T, voters int, nodes string, f func(c *cluster)) {
 	keptWith(t, voters, deadAfter, nodes, f)
 }
 
-// keptWith is keptOf with a --dead-server-after.
+// keptWith is keptOf with a --remove-dead-after.
 func keptWith(t *testing.T, voters int, dead time.Duration, nodes string, f func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func keptWith(t *testing.T, voters int, dead time.Duration, nodes string, f func
 		go pulse.Run(ctx)
 		k := roster.NewKeeper(roster.KeeperOptions{
 			Pulse: pulse,
-			Raft:  c, Gossip: c, Server: "a/1", Voters: voters, DeadServerAfter: dead, Log: zerolog.Nop(),
+			Raft:  c, Gossip: c, Server: "a/1", Voters: voters, RemoveDeadAfter: dead, Log: zerolog.Nop(),
 			Who: func(_ context.Context, node string) (roster.Process, error) {
 				if node == c.deaf {
 					return roster.Process{}, errDown
