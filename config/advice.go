@@ -18,7 +18,7 @@ func (c *Config) Advice() []Problem {
 			if err != nil {
 				continue // judge reports it
 			}
-			for _, f := range []*flaw{adviseMissing(source, c.OnMissing), adviseClaim(source)} {
+			for _, f := range []*flaw{adviseMissing(source, c.OnMissingKey), adviseClaim(source)} {
 				if f != nil {
 					advice = append(advice, Problem{Key: place.key, Value: text, From: c.source(place.from), Wrong: f.wrong, Remedy: f.remedy})
 				}
@@ -54,15 +54,15 @@ func adviseMissing(s keysource.Source, missing keysource.Missing) *flaw {
 	var remedy string
 	switch s.Kind {
 	case keysource.Cookie:
-		remedy = "remove " + s.String() + " and set on-missing to cookie, so that Shardway's own cookie is the key"
+		remedy = "remove " + s.String() + " and set on-missing-key to cookie, so that Shardway's own cookie is the key"
 	case keysource.Header:
 		remedy = "use a key that the client has from its first request, like path:1 or query:user"
 	case keysource.Path, keysource.Query, keysource.JWT, keysource.Host, keysource.IP, keysource.Mint:
 		return nil
 	}
 	return &flaw{
-		"if the app chooses this value, it creates the session on one node (on-missing is " + string(missing) + "), and later requests go to the owner of the value, mostly another node",
-		remedy + "; if only clients choose the value, set on-missing to reject",
+		"if the app chooses this value, it creates the session on one node (on-missing-key is " + string(missing) + "), and later requests go to the owner of the value, mostly another node",
+		remedy + "; if only clients choose the value, set on-missing-key to reject",
 	}
 }
 

@@ -14,12 +14,12 @@ func TestAdviceNamesKeysThatProbablyDoNotWork(t *testing.T) {
 		want []string // a part of each advice, in order
 	}{
 		{"", nil},
-		{"--on-missing cookie", nil},
-		{"--on-missing hash-path --key path:1,query:user,ip,host,jwt:sub", nil},
+		{"--on-missing-key cookie", nil},
+		{"--on-missing-key hash-path --key path:1,query:user,ip,host,jwt:sub", nil},
 		{"--key cookie:PHPSESSID", nil},
-		{"--key cookie:PHPSESSID --on-missing local --upstream http://127.0.0.1:9", []string{"remove cookie:PHPSESSID and set on-missing to cookie"}},
-		{"--key header:Mcp-Session-Id,cookie:sid --on-missing hash-path", []string{"use a key that the client has", "remove cookie:sid"}},
-		{"--key cookie:JSESSIONID --on-missing cookie", []string{"on-missing is cookie"}},
+		{"--key cookie:PHPSESSID --on-missing-key local --upstream http://127.0.0.1:9", []string{"remove cookie:PHPSESSID and set on-missing-key to cookie"}},
+		{"--key header:Mcp-Session-Id,cookie:sid --on-missing-key hash-path", []string{"use a key that the client has", "remove cookie:sid"}},
+		{"--key cookie:JSESSIONID --on-missing-key cookie", []string{"on-missing-key is cookie"}},
 		{"--key jwt:tenant.id", []string{`the claim named "tenant.id", not a member of the claim "tenant"`}},
 		{"--key jwt:https://acme.com/tenant,jwt:urn:acme.com:tenant", nil},
 		{"--key jwt:aud,jwt:realm_access", []string{"array or an object", "array or an object"}},
@@ -42,7 +42,7 @@ func TestAdviceNamesKeysThatProbablyDoNotWork(t *testing.T) {
 }
 
 func TestAdviceNamesTheRoute(t *testing.T) {
-	c, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("on_missing: hash-path\nroutes:\n  /mcp: [header:Mcp-Session-Id]\n"))
+	c, err := config.Load([]string{"--config=f.yaml"}, nil, yamlFile("on_missing_key: hash-path\nroutes:\n  /mcp: [header:Mcp-Session-Id]\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ const maxClusterSetting = 160
 
 // KeyConfig returns the settings that decide which key a request has.
 func (c *Config) KeyConfig() keysource.Config {
-	return keysource.Config{Spec: keysource.Spec{Sources: c.Keys, Routes: c.KeyRoutes()}, Missing: c.OnMissing, TrustedProxies: c.TrustedProxies}
+	return keysource.Config{Spec: keysource.Spec{Sources: c.Keys, Routes: c.KeyRoutes()}, Missing: c.OnMissingKey, TrustedProxies: c.TrustedProxies}
 }
 
 // From returns where the value of a setting came from, as Value.From does.
@@ -43,7 +43,7 @@ func (c *Config) ClusterSettings() map[string]string {
 		}
 	}
 	all["key"] = strings.Join(keysource.CanonicalSources(c.Keys), ",")
-	all["on-missing"] = string(c.OnMissing)
+	all["on-missing-key"] = string(c.OnMissingKey)
 	k := c.KeyConfig()
 	if k.UsesProxies() {
 		all["trusted-proxies"] = prefixes{&c.TrustedProxies}.String()

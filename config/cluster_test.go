@@ -24,7 +24,7 @@ func TestClusterSettingsAreEqualForEqualMeaning(t *testing.T) {
 			t.Errorf("%s: %q and %q", name, value, b[name])
 		}
 	}
-	for name, want := range map[string]string{"key": "header:x-tenant", "routes": "/bb: path:1; /a: header:x-a,ip", "on-missing": "reject", "drain-timeout": "2s", "trusted-proxies": "", "hooks": ""} {
+	for name, want := range map[string]string{"key": "header:x-tenant", "routes": "/bb: path:1; /a: header:x-a,ip", "on-missing-key": "reject", "drain-timeout": "2s", "trusted-proxies": "", "hooks": ""} {
 		if got, ok := a[name]; name != "hooks" && !ok || got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}

@@ -142,7 +142,7 @@ type Config struct {
 
 	Keys           []string // key sources, tried in order; never empty
 	Routes         []Route  // longest prefix first
-	OnMissing      keysource.Missing
+	OnMissingKey   keysource.Missing
 	TrustedProxies []netip.Prefix
 	Sockets        Sockets
 	Forwarded      bool // add the header Forwarded

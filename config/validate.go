@@ -77,7 +77,7 @@ func (c *Config) rules() []rule {
 		{"hooks", "", !c.Embedded || c.Hooks == "", "the app is in this process, and its hooks are functions", "leave it out, and give Config.Acquire and Config.Release"},
 		{"hooks", "upstream", !c.hooksInTheOpen(), "this is the app's own address (upstream), where clients would reach the hooks", "write their path alone, like /hooks, which clients are refused then, or give them an address of their own"},
 		{"key", "", len(c.Keys) > 0, "there is no source for a request's key", "name at least one, like header:X-Shard-Key"},
-		{"on-missing", "upstream", c.OnMissing != keysource.MissingLocal || !c.Gateway(), "a gateway has no app of its own", "name the app with --upstream, or choose reject, hash-path or cookie"},
+		{"on-missing-key", "upstream", c.OnMissingKey != keysource.MissingLocal || !c.Gateway(), "a gateway has no app of its own", "name the app with --upstream, or choose reject, hash-path or cookie"},
 		{
 			"expect", "voters", c.Expect <= c.Voters,
 			"the nodes that start a cluster are its first voters, and only " + strconv.Itoa(c.Voters) + " may vote (voters)",

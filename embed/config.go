@@ -73,7 +73,7 @@ type Config struct {
 
 	Key                     []string
 	Routes                  []Route
-	OnMissing               string
+	OnMissingKey            string
 	TrustedProxies          []netip.Prefix
 	Forwarded, DebugHeaders bool
 

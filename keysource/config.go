@@ -30,7 +30,7 @@ type Config struct {
 type canonical struct {
 	Key            []string            `json:"key"`
 	Routes         map[string][]string `json:"routes,omitempty"`
-	OnMissing      Missing             `json:"on_missing"`
+	OnMissing      Missing             `json:"on_missing_key"`
 	TrustedProxies []string            `json:"trusted_proxies,omitempty"`
 }
 

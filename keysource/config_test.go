@@ -27,7 +27,7 @@ func TestSpellingsOfOneKeyConfigurationAreTheSameText(t *testing.T) {
 	if err != nil || err2 != nil || first != second {
 		t.Fatalf("%v %v\n%s\n%s", err, err2, first, second)
 	}
-	const want = `{"key":["header:x-tenant","ip"],"routes":{"/a%20b%25c":["mint"],"/b":["path:1"]},"on_missing":"reject","trusted_proxies":["10.0.0.0/8","192.0.2.0/24"]}`
+	const want = `{"key":["header:x-tenant","ip"],"routes":{"/a%20b%25c":["mint"],"/b":["path:1"]},"on_missing_key":"reject","trusted_proxies":["10.0.0.0/8","192.0.2.0/24"]}`
 	if first != want {
 		t.Errorf("%s\nwant %s", first, want)
 	}
@@ -59,8 +59,8 @@ func TestKeyConfigurationIsBounded(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	for _, bad := range []string{
-		"", "{}", "x", `{"key":["header:X"],"on_missing":"reject"}`, `{"key":["header:x"],"on_missing":"later"}`, `{"key":["header:x"],"on_missing":"reject","new":1}`,
-		`{"key":["nonsense"],"on_missing":"reject"}`, `{"key":["header:x"],"on_missing":"reject"} `, strings.Repeat("x", keysource.MaxConfig+1),
+		"", "{}", "x", `{"key":["header:X"],"on_missing_key":"reject"}`, `{"key":["header:x"],"on_missing_key":"later"}`, `{"key":["header:x"],"on_missing_key":"reject","new":1}`,
+		`{"key":["nonsense"],"on_missing_key":"reject"}`, `{"key":["header:x"],"on_missing_key":"reject"} `, strings.Repeat("x", keysource.MaxConfig+1),
 	} {
 		if c, err := keysource.ParseConfig(bad); err == nil {
 			t.Errorf("%q is %+v", bad, c)

@@ -33,5 +33,5 @@ func ParseMissing(text string) (Missing, error) {
 			return m, nil
 		}
 	}
-	return "", &valueerr.Error{Key: "on-missing", Value: text, Wrong: "unknown value", Remedy: "choose one of reject, local, hash-path, cookie"}
+	return "", &valueerr.Error{Key: "on-missing-key", Value: text, Wrong: "unknown value", Remedy: "choose one of reject, local, hash-path, cookie"}
 }

@@ -13,7 +13,7 @@ import (
 func TestUnreadableKeysAreReported(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Keys = `{"key":["future:x"],"on_missing":"reject"}` }
+		w.tune = func(o *node.Options) { o.Keys = `{"key":["future:x"],"on_missing_key":"reject"}` }
 		w.start("a")
 		w.untilSays(w.all["a"], "keys-unreadable: node a cannot read the active key configuration, so its requests wait: ", "future:x")
 	})
@@ -24,7 +24,7 @@ func TestUnreadableKeysAreReported(t *testing.T) {
 func TestKeysBecomeActiveWhenAllHaveLoadedThem(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
-		const before, after = `{"key":["header:x-shard-key"],"on_missing":"reject"}`, `{"key":["query:t","header:x-shard-key"],"on_missing":"reject"}`
+		const before, after = `{"key":["header:x-shard-key"],"on_missing_key":"reject"}`, `{"key":["query:t","header:x-shard-key"],"on_missing_key":"reject"}`
 		w.tune = func(o *node.Options) {
 			o.Keys = before
 			if o.Dir.Node() == "g" {

@@ -11,7 +11,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// stickyCookie is the cookie that on-missing: cookie sets and reads.
+// stickyCookie is the cookie that on-missing-key: cookie sets and reads.
 const stickyCookie = "Shardway-Key"
 
 // mintedLen is the length of its value, and of a key that was minted: 128 bits in
@@ -75,7 +75,7 @@ func ambiguous(bad, where string) *problem.Problem {
 	return &problem.Problem{Code: problem.BadRequest, Detail: bad + where, Param: where}
 }
 
-// withoutKey does as on-missing says. A preflight cannot carry the header that a key
+// withoutKey does as on-missing-key says. A preflight cannot carry the header that a key
 // may be looked for in (WHATWG Fetch, section 4.8), so it is not refused for that: any
 // app may answer it.
 func (f *finder) withoutKey(choice *keysource.Choice, gateway bool) (found, *problem.Problem) {

@@ -163,7 +163,7 @@ func TestPreflightsNeedNoKey(t *testing.T) {
 		c := n.dial()
 		c.send(preflight, "")
 		if res, body := c.answer("OPTIONS"); res.StatusCode != 200 || res.Header.Get("Saw-Shardway-Node") != "owner" {
-			t.Errorf("on-missing: local, %s: %d %s", n.id, res.StatusCode, body)
+			t.Errorf("on-missing-key: local, %s: %d %s", n.id, res.StatusCode, body)
 		}
 		c.send("OPTIONS /a HTTP/1.1\r\nHost: h\r\n\r\n")
 		res, body := c.answer("OPTIONS")
@@ -176,7 +176,7 @@ func TestPreflightsNeedNoKey(t *testing.T) {
 	hashed := newNode(t, "b", app, func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissing: "hash-path"}) }).dial()
 	hashed.send(preflight, "")
 	if res, _ := hashed.answer("OPTIONS"); res.Header.Get("Saw-Shardway-Key") != "/a" {
-		t.Errorf("on-missing is not heeded: %v", res.Header)
+		t.Errorf("on-missing-key is not heeded: %v", res.Header)
 	}
 }
 

@@ -43,10 +43,10 @@ func FuzzConfiguredKeysAreRead(f *testing.F) {
 			return err
 		})
 		run := func(c *config.Config) error {
-			_, err := NewKeys(KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissing: string(c.OnMissing)})
+			_, err := NewKeys(KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissing: string(c.OnMissingKey)})
 			return err
 		}
-		agree(t, text, func(c *config.Config) { c.OnMissing = keysource.Missing(text) }, func(c *config.Config) error {
+		agree(t, text, func(c *config.Config) { c.OnMissingKey = keysource.Missing(text) }, func(c *config.Config) error {
 			if text == "" {
 				return errors.New("")
 			}

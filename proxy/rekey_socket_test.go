@@ -23,7 +23,7 @@ func TestKeptSocketGoesOnWithTheSameKey(t *testing.T) {
 		c := t.front.socket()
 		c.say("one")
 		t.until("got", t.app.has(1))
-		t.rekey(`{"key":["query:absent","header:x-shard-key"],"on_missing":"reject"}`, t.b)
+		t.rekey(`{"key":["query:absent","header:x-shard-key"],"on_missing_key":"reject"}`, t.b)
 		c.say("two")
 		t.until("got", t.app.has(2))
 		if n := len(t.app.legs()); n != 2 {
@@ -37,9 +37,9 @@ func TestKeptSocketGoesOnWithTheSameKey(t *testing.T) {
 // connects again.
 func TestKeptSocketWithAnotherKeyIsClosed(t *testing.T) {
 	for name, text := range map[string]string{
-		"none":    `{"key":["header:x-absent"],"on_missing":"reject"}`,
-		"keyless": `{"key":["header:x-absent"],"on_missing":"local"}`,
-		"another": `{"key":["host"],"on_missing":"reject"}`,
+		"none":    `{"key":["header:x-absent"],"on_missing_key":"reject"}`,
+		"keyless": `{"key":["header:x-absent"],"on_missing_key":"local"}`,
+		"another": `{"key":["host"],"on_missing_key":"reject"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSockets(t, plainChat, func(t *socketTest) {

@@ -38,7 +38,7 @@ func parsedKeys(t *testing.T, text string) *proxy.Keys {
 // active.
 func TestOwnerRefusesWhatWasKeyedBefore(t *testing.T) {
 	n := newNode(t, "owner", webApp(t, echo))
-	n.rekey(parsedKeys(t, `{"key":["header:x-shard-key"],"on_missing":"reject"}`), 2, 2)
+	n.rekey(parsedKeys(t, `{"key":["header:x-shard-key"],"on_missing_key":"reject"}`), 2, 2)
 	c := n.stream()
 	c.send(forwardedPost + "Content-Length: 2\r\n\r\nhi")
 	res, body := c.answer("POST")
@@ -59,7 +59,7 @@ func TestOwnerRefusesWhatWasKeyedBefore(t *testing.T) {
 // configuration that has become active.
 func TestIngressFindsTheKeyAgainAfterAChange(t *testing.T) {
 	ingress, owner := pair(t, webApp(t, echo))
-	keys := parsedKeys(t, `{"key":["header:x-tenant"],"on_missing":"reject"}`)
+	keys := parsedKeys(t, `{"key":["header:x-tenant"],"on_missing_key":"reject"}`)
 	owner.rekey(keys, 2, 2)
 	c := ingress.dial()
 	c.send("POST /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nX-Tenant: t\r\nContent-Length: 5\r\n\r\nhello")

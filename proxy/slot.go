@@ -40,7 +40,7 @@ const (
 	slotKind     = 0x03    // a Kind; zero is idle
 	slotAnswered = 0x04    // bytes of the answer go to the client
 	slotTunnel   = 0x08    // upgraded
-	slotKeyless  = 0x10    // no shard: the key sources found nothing, on-missing is local
+	slotKeyless  = 0x10    // no shard: the key sources found nothing, on-missing-key is local
 	slotEvents   = 0x20    // the answer is an event stream
 	slotKept     = 0x40    // its client is kept when the run ends
 	slotSocket   = 0x80    // a WebSocket that outlives this run

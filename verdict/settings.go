@@ -69,7 +69,7 @@ func Differences(all []SettingsOf) []Difference {
 
 // decidesKey reports whether the setting decides which key a request has.
 func decidesKey(setting string) bool {
-	return slices.Contains([]string{"key", "routes", "on-missing", "trusted-proxies"}, setting)
+	return slices.Contains([]string{"key", "routes", "on-missing-key", "trusted-proxies"}, setting)
 }
 
 // configs judges the settings that differ between nodes.

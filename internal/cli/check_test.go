@@ -11,7 +11,7 @@ import (
 )
 
 func TestCheckGivesAdvice(t *testing.T) {
-	const line = "check --key=cookie:PHPSESSID --on-missing=hash-path"
+	const line = "check --key=cookie:PHPSESSID --on-missing-key=hash-path"
 	code, out, _ := run(t, line)
 	if code != 0 || !strings.HasPrefix(out, `advice: key = "cookie:PHPSESSID" (flag): `) {
 		t.Errorf("exit %d\n%s", code, out)

@@ -80,7 +80,7 @@ func (l layout) runArgs(i int, dir string, more []string) []string {
 		"--expect", strconv.Itoa(len(l.nodes)),
 		"--key", "header:X-Shard-Key",
 		"--key", "query:room", // of a chat
-		"--on-missing", "cookie", // a browser has no key of its own
+		"--on-missing-key", "cookie", // a browser has no key of its own
 		"--log-format", "console",
 	}
 	for j, other := range l.nodes {

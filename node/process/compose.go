@@ -214,7 +214,7 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 
 // proxySettings are the settings that a running proxy takes over.
 func proxySettings(c *config.Config) (proxy.Settings, error) {
-	keys, err := proxy.NewKeys(proxy.KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissing: string(c.OnMissing)})
+	keys, err := proxy.NewKeys(proxy.KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissing: string(c.OnMissingKey)})
 	if err != nil {
 		return proxy.Settings{}, err
 	}
