@@ -21,12 +21,12 @@ func TestSinceTellsWhatARunningNodeTakesOver(t *testing.T) {
 	if d := same.Since(&before); !d.None() {
 		t.Errorf("the same settings differ: %+v", d)
 	}
-	after := load("key: [header:B]\nlog_level: debug\nlisten: :8082\nroutes:\n  /a: [path:2]\n", "--voters=3")
+	after := load("key: [header:B]\nlog_level: debug\nlisten: :8082\nroutes:\n  /a: [path:2]\n", "--max-voters=3")
 	d := after.Since(&before)
 	if want := []string{"key", "log-level", "routes"}; !slices.Equal(d.Live, want) {
 		t.Errorf("Live = %v, want %v", d.Live, want)
 	}
-	if want := []string{"listen", "voters"}; !slices.Equal(d.Restart, want) {
+	if want := []string{"listen", "max-voters"}; !slices.Equal(d.Restart, want) {
 		t.Errorf("Restart = %v, want %v", d.Restart, want)
 	}
 }

@@ -105,12 +105,12 @@ type Config struct {
 	Embedded bool // the app is in this process; no setting
 	Hooked   bool // that one has hooks; no setting
 
-	Upstream      string // http://host:port or unix:/path; empty: a gateway, which owns nothing
-	UpstreamConns int
-	ShardConns    int // zero: half of UpstreamConns
-	ShardInflight int // zero: any number
-	Streams       int
-	Health        string // path of the app's health check; empty: connect only
+	Upstream         string // http://host:port or unix:/path; empty: a gateway, which owns nothing
+	MaxUpstreamConns int
+	MaxShardConns    int // zero: half of MaxUpstreamConns
+	MaxShardInflight int // zero: any number
+	MaxStreams       int
+	Health           string // path of the app's health check; empty: connect only
 
 	HealthInterval time.Duration
 	HealthTimeout  time.Duration
@@ -136,7 +136,7 @@ type Config struct {
 	Join            []string // host:port, or a name to look up
 	Expect          int      // how many nodes start the cluster together
 	Shards          int
-	Voters          int
+	MaxVoters       int
 	RemoveDeadAfter time.Duration // zero: a dead server is never removed
 	LevelAfter      time.Duration // zero: a level is raised as soon as all know it
 

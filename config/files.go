@@ -17,7 +17,7 @@ const (
 func (c *Config) Descriptors() int {
 	conns := c.MaxConns
 	if !c.Gateway() {
-		conns += c.UpstreamConns + c.Streams
+		conns += c.MaxUpstreamConns + c.MaxStreams
 	}
 	return sides*conns + otherFiles
 }
@@ -27,12 +27,12 @@ func (c *Config) Descriptors() int {
 func (c *Config) Files(limit uint64) Bound {
 	need, keys := c.Descriptors(), "max-conns"
 	if !c.Gateway() {
-		keys = "max-conns, upstream-conns or streams"
+		keys = "max-conns, max-upstream-conns or max-streams"
 	}
 	return Bound{
 		Rule: "descriptors ≤ file limit", Figures: strconv.Itoa(need) + " ≤ " + strconv.FormatUint(limit, 10), Holds: uint64(need) <= limit, Advice: true,
 		Why:  "else sockets and clients are refused before their bounds are reached: raise it (ulimit -n, LimitNOFILE), or lower " + keys,
-		keys: []string{"max-conns", "upstream-conns", "streams"}, remedy: "raise the limit of open files to " + strconv.Itoa(need),
+		keys: []string{"max-conns", "max-upstream-conns", "max-streams"}, remedy: "raise the limit of open files to " + strconv.Itoa(need),
 	}
 }
 
@@ -40,10 +40,10 @@ func (c *Config) Files(limit uint64) Bound {
 func (c *Config) socketFigures() []Figure {
 	at := strconv.Itoa(c.MaxConns) + " of clients here"
 	if !c.Gateway() {
-		at += ", " + strconv.Itoa(c.Streams) + " at the app here"
+		at += ", " + strconv.Itoa(c.MaxStreams) + " at the app here"
 	}
 	return []Figure{
-		{"sockets at most", at, "max-conns where their clients are, streams where their app is; a socket takes two descriptors at either, and two in all where both are one"},
+		{"sockets at most", at, "max-conns where their clients are, max-streams where their app is; a socket takes two descriptors at either, and two in all where both are one"},
 		{"descriptors at most", strconv.Itoa(c.Descriptors()), "two for each connection that the bounds allow, and " + strconv.Itoa(otherFiles) + " for the rest"},
 	}
 }

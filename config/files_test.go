@@ -11,7 +11,7 @@ import (
 // needs fewer than a node with an app.
 func TestDescriptorsFollowFromTheBounds(t *testing.T) {
 	c := config.Default()
-	c.Upstream, c.MaxConns, c.UpstreamConns, c.Streams = "http://127.0.0.1:3000", 1000, 100, 10
+	c.Upstream, c.MaxConns, c.MaxUpstreamConns, c.MaxStreams = "http://127.0.0.1:3000", 1000, 100, 10
 	if got := c.Descriptors(); got != 2*1110+1280 {
 		t.Errorf("a node with an app needs %d", got)
 	}

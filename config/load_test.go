@@ -51,7 +51,7 @@ func TestDefaultsRunOnOneMachine(t *testing.T) {
 	if !c.Gateway() {
 		t.Error("without an upstream the node is no gateway")
 	}
-	got := []any{c.Data, c.Listen, c.Admin, c.Gossip, c.Peer, c.Expect, c.Shards, c.Voters, c.Weight, c.Keys, c.OnMissingKey}
+	got := []any{c.Data, c.Listen, c.Admin, c.Gossip, c.Peer, c.Expect, c.Shards, c.MaxVoters, c.Weight, c.Keys, c.OnMissingKey}
 	want := []any{"./data", ":8080", "127.0.0.1:8081", "127.0.0.1:7946", "127.0.0.1:7947", 1, 1024, 5, 1, []string{"header:X-Shard-Key"}, keysource.MissingReject}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("defaults = %v, want %v", got, want)
@@ -61,8 +61,8 @@ func TestDefaultsRunOnOneMachine(t *testing.T) {
 	if !slices.Equal(times, wantTimes) {
 		t.Errorf("default times = %v, want %v", times, wantTimes)
 	}
-	if c.QueueRequests != 10000 || c.QueueBytes != 64<<20 || c.BodyBuffer != 64<<10 || c.UpstreamConns != 1024 {
-		t.Errorf("default limits = %d, %d, %d, %d", c.QueueRequests, c.QueueBytes, c.BodyBuffer, c.UpstreamConns)
+	if c.QueueRequests != 10000 || c.QueueBytes != 64<<20 || c.BodyBuffer != 64<<10 || c.MaxUpstreamConns != 1024 {
+		t.Errorf("default limits = %d, %d, %d, %d", c.QueueRequests, c.QueueBytes, c.BodyBuffer, c.MaxUpstreamConns)
 	}
 	if c.Fence != config.FenceLease || c.Pause != config.PauseMoving || c.LogLevel != "info" || c.LogFormat != config.LogAuto {
 		t.Errorf("default choices = %q, %q, %q, %q", c.Fence, c.Pause, c.LogLevel, c.LogFormat)
@@ -173,9 +173,9 @@ func TestLongestRouteComesFirst(t *testing.T) {
 // read again: one table drives all of them.
 func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 	samples := map[string]string{
-		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "upstream-conns": "7", "shard-conns": "3", "shard-inflight": "5", "streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "app-version": "2.1 b",
+		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "max-upstream-conns": "7", "max-shard-conns": "3", "max-shard-inflight": "5", "max-streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "app-version": "2.1 b",
 		"listen": ":80", "admin": "127.0.0.1:1", "gossip": "127.0.0.1:2", "gossip-advertise": "10.0.0.1:2", "peer": "[::1]:3", "peer-advertise": "10.0.0.1:3",
-		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "expect": "3", "shards": "8", "voters": "3", "remove-dead-after": "1h", "level-after": "2h",
+		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "expect": "3", "shards": "8", "max-voters": "3", "remove-dead-after": "1h", "level-after": "2h",
 		"fence": "strict", "pause": "cluster", "key": "host,ip", "on-missing-key": "cookie", "trusted-proxies": "10.0.0.0/8", "debug-headers": "true",
 		"heartbeat": "50ms", "lease": "400ms", "dead-after": "3s", "drain-timeout": "6s", "release-timeout": "3s", "acquire-timeout": "2m", "stream-grace": "1s", "socket-wait": "30s", "sockets": "close", "restart-grace": "2s", "on-term": "hold", "hold-grace": "3s", "shutdown-timeout": "1m",
 		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "forwarded": "true",

@@ -117,7 +117,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "peer beyond loopback", args: "--peer 10.0.0.1:7947", want: `peer = "10.0.0.1:7947" (flag): others could reach it, …`},
 		{name: "admin beyond loopback", args: "--admin [::]:8081", want: `admin = "[::]:8081" (flag): others could reach it, …`},
 		{name: "port taken by another setting", args: "--admin 127.0.0.1:8080", want: `admin = "127.0.0.1:8080" (flag): the same address as listen (:8080); give it a port of its own`},
-		{name: "more starters than voters", args: "--expect 5 --voters 3", want: `expect = "5" (flag): the nodes that start a cluster are its first voters, and only 3 may vote (voters); expect at most 3, the others join by themselves`},
+		{name: "more starters than voters", args: "--expect 5 --max-voters 3", want: `expect = "5" (flag): the nodes that start a cluster are its first voters, and only 3 may vote (max-voters); expect at most 3, the others join by themselves`},
 		{name: "body larger than the room", args: "--body-buffer 2MiB --queue-bytes 1MiB", want: `body-buffer = "2MiB" (flag): a body of this size could not wait: queue-bytes is 1MiB; …`},
 		{name: "heartbeat", args: "--heartbeat 200ms", want: `heartbeat = "200ms" (flag): breaks heartbeat ≤ lease / 4: …`},
 		{name: "default heartbeat under a short lease", args: "--lease 200ms", want: `heartbeat = "100ms" (default): breaks heartbeat ≤ lease / 4: a lease outlives three lost heartbeats, and a pause of a quarter lease is noticed; lower heartbeat to 50ms, or raise lease to 400ms`},

@@ -83,7 +83,7 @@ func TestUnitRunsWhatTheProgramTakes(t *testing.T) {
 		t.Errorf("systemd waits %v (%v) for the end, shutdown-timeout is %v", stop, err, c.ShutdownTimeout)
 	}
 	// Each client may have a connection to the app, or to another node in its name.
-	if files, err := strconv.Atoi(unit(t, "LimitNOFILE")); err != nil || files < 2*(c.MaxConns+c.UpstreamConns+c.Streams) {
+	if files, err := strconv.Atoi(unit(t, "LimitNOFILE")); err != nil || files < 2*(c.MaxConns+c.MaxUpstreamConns+c.MaxStreams) {
 		t.Errorf("LimitNOFILE %d, %v", files, err)
 	}
 	var wrong *config.Error

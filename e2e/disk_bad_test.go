@@ -39,7 +39,7 @@ func startOnDisks(t *testing.T, o cluster.Options) (*cluster.Cluster, map[*clust
 		t.Cleanup(func() { must(t, d.Unmount()) })
 		mounted = append(mounted, d)
 	}
-	o.Binaries, o.Flags = binaries(t), append([]string{"--voters", "3"}, o.Flags...)
+	o.Binaries, o.Flags = binaries(t), append([]string{"--max-voters", "3"}, o.Flags...)
 	c := cluster.New(t, o)
 	disks := make(map[*cluster.Node]*badisk.Disk)
 	for _, d := range mounted {

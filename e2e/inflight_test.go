@@ -15,7 +15,7 @@ import (
 // come: what is beyond them is refused at once and does not run, and SIGHUP lifts that.
 func TestShardInflightIsReloaded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.yaml")
-	if err := os.WriteFile(file, []byte("shard_inflight: 2\n"), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("max_shard_inflight: 2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := start(t, 2, "--config", file)
@@ -36,7 +36,7 @@ func TestShardInflightIsReloaded(t *testing.T) {
 			t.Errorf("refused by %s, and ran %d times", n.ID, ran)
 		}
 	}
-	hangUp(t, owner, file, "{}\n", "settings reloaded", `"changed":["shard-inflight"]`)
+	hangUp(t, owner, file, "{}\n", "settings reloaded", `"changed":["max-shard-inflight"]`)
 	if a := c.AskLater(t, other, load.Request{Key: key}).Answer(t); !a.OK() {
 		t.Errorf("without a limit: %d %s", a.Status, a.Error)
 	}

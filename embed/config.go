@@ -39,15 +39,15 @@ type Config struct {
 
 	// The node.
 
-	Node          string
-	Data          string
-	UpstreamConns int // requests that the handler runs at once
-	ShardConns    int // of those, for one shard
-	ShardInflight int // requests of one shard; zero: any number
-	Streams       int
-	Weight        int
-	Zone          string
-	AppVersion    string
+	Node             string
+	Data             string
+	MaxUpstreamConns int // requests that the handler runs at once
+	MaxShardConns    int // of those, for one shard
+	MaxShardInflight int // requests of one shard; zero: any number
+	MaxStreams       int
+	Weight           int
+	Zone             string
+	AppVersion       string
 
 	// Addresses.
 
@@ -63,7 +63,7 @@ type Config struct {
 	Join            []string
 	Expect          int
 	Shards          int
-	Voters          int
+	MaxVoters       int
 	RemoveDeadAfter time.Duration
 	LevelAfter      time.Duration
 	Fence           string

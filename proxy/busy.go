@@ -10,7 +10,7 @@ import (
 )
 
 // crowdedThere is what is said of a request too many of its shard.
-const crowdedThere = "as many requests of the shard are under way as there may be (--shard-inflight)"
+const crowdedThere = "as many requests of the shard are under way as there may be (--max-shard-inflight)"
 
 // busy is what a pool knows of shards whose owner has said that all connections to its
 // app are in use, or the shard's share of them, or that as many of its requests are under way

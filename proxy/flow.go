@@ -326,7 +326,7 @@ func (c *client) local(t *Table, r *Route) verdict {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
 	if c.req.Upgrades() && c.s.streams.full() {
-		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--streams)")
+		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
 	l, v := c.wait.link(c.s.upstream)
 	if l == nil {

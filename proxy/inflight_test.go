@@ -27,7 +27,7 @@ func TestRequestsOfOneShardAreBounded(t *testing.T) {
 			}
 			until(t, "two run", func() bool { return owner.running.Load() == 2 })
 			answers := make(chan string, 4)
-			for range 4 { // one of them is in line for a connection then: --shard-conns
+			for range 4 { // one of them is in line for a connection then: --max-shard-conns
 				c := front.dial()
 				c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
 				go func() {

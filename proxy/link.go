@@ -177,11 +177,11 @@ func (w *waiting) noLink(p *pool, err error) verdict {
 		v.code = problem.PeerUnreachable
 	case errors.Is(err, errShare):
 		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
-		v.detail = "all connections to the app that one shard may use are busy (--shard-conns)"
+		v.detail = "all connections to the app that one shard may use are busy (--max-shard-conns)"
 		return v
 	case errors.Is(err, errBusy):
 		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
-		v.detail = "all connections to the app are busy (--upstream-conns)"
+		v.detail = "all connections to the app are busy (--max-upstream-conns)"
 		return v
 	case errors.Is(err, errDialing):
 		// What is being made may still come about: the app is not to blame.

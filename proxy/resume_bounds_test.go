@@ -424,7 +424,7 @@ func TestLegThatIsDrainedAgainAndAgainIsNotAskedForEver(t *testing.T) {
 	})
 }
 
-// The streams of a shard do not count against --shard-inflight, and come back together when it
+// The streams of a shard do not count against --max-shard-inflight, and come back together when it
 // moves. All but one were cut then: as many requests of the shard were under way as there might
 // be. That is so at the next owner, and where the client's node is that.
 func TestStreamsThatMoveAreNotTooMany(t *testing.T) {

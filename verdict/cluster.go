@@ -198,7 +198,7 @@ func voters(in Inputs) (out []Finding) {
 		if len(all) == 2 {
 			text = fmt.Sprintf("two voters (%s): the loss of either stops the cluster", list(all))
 		}
-		out = append(out, Finding{Code: EvenVoters, Severity: Warning, Text: text, Remedy: "add a node, or a gateway as witness, or set --voters to an odd number"})
+		out = append(out, Finding{Code: EvenVoters, Severity: Warning, Text: text, Remedy: "add a node, or a gateway as witness, or set --max-voters to an odd number"})
 	}
 	return out
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// maxVoters is the default of --voters.
+// maxVoters is the default of --max-voters.
 const maxVoters = 5
 
 // AwaitServing waits until the running nodes agree on one leader and on one

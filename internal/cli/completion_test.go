@@ -64,13 +64,13 @@ func TestBashCompletes(t *testing.T) {
 	}
 	file, _ := script(t, "bash")
 	for line, want := range map[string]string{
-		"shardway dr":                 "drain",
-		"shardway drain --sel":        "--self",
-		"shardway run --fence r":      "refused",
-		"shardway run --upstream-con": "--upstream-conns",
-		"shardway check --al":         "--all",
-		"shardway completion f":       "fish",
-		"shardway run --secret-file ": "",
+		"shardway dr":                     "drain",
+		"shardway drain --sel":            "--self",
+		"shardway run --fence r":          "refused",
+		"shardway run --max-upstream-con": "--max-upstream-conns",
+		"shardway check --al":             "--all",
+		"shardway completion f":           "fish",
+		"shardway run --secret-file ":     "",
 	} {
 		words := strings.Fields(line)
 		if strings.HasSuffix(line, " ") {

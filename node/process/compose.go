@@ -156,7 +156,7 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 	}
 	o := node.Options{
 		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, AppVersion: c.AppVersion, Gateway: c.Gateway(),
-		Voters: c.Voters, Expect: c.Expect, FoundsAlone: c.Expect == 1 && c.From("expect") != config.FromDefault, Join: c.Join, Endpoints: announced,
+		Voters: c.MaxVoters, Expect: c.Expect, FoundsAlone: c.Expect == 1 && c.From("expect") != config.FromDefault, Join: c.Join, Endpoints: announced,
 		RemoveDeadAfter: c.RemoveDeadAfter, LevelAfter: c.LevelAfter, ShutdownTimeout: c.ShutdownTimeout,
 		Timing:     timing(c),
 		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
@@ -200,7 +200,7 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 		return proxy.Options{}, err
 	}
 	o := proxy.Options{
-		UpstreamConns: c.UpstreamConns, ShardConns: c.ShardConns, Streams: c.Streams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set,
+		UpstreamConns: c.MaxUpstreamConns, ShardConns: c.MaxShardConns, Streams: c.MaxStreams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set,
 		SocketWait: c.SocketWait, DrainTimeout: c.DrainTimeout, SocketsLeave: c.ShutdownTimeout / 2,
 	}
 	if c.Upstream != "" {
@@ -221,7 +221,7 @@ func proxySettings(c *config.Config) (proxy.Settings, error) {
 	return proxy.Settings{
 		Keys: keys, StreamGrace: orNone(c.StreamGrace), CloseSockets: c.Sockets == config.SocketsClose,
 		DebugHeaders: c.DebugHeaders, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
-		MaxHead: int(c.MaxHead), MaxHeadTotal: c.MaxHeadTotal, MaxBodyTotal: c.MaxBodyTotal, MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, ShardInflight: c.ShardInflight,
+		MaxHead: int(c.MaxHead), MaxHeadTotal: c.MaxHeadTotal, MaxBodyTotal: c.MaxBodyTotal, MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, ShardInflight: c.MaxShardInflight,
 		HeadTimeout: c.HeadTimeout, IdleTimeout: c.IdleTimeout, MinBodyRate: orAny(c.MinBodyRate), ConnectTimeout: c.ConnectTimeout,
 		FirstByteTimeout: orNone(c.FirstByteTimeout), UpstreamIdleTimeout: orNone(c.UpstreamIdleTimeout),
 	}, nil

@@ -26,11 +26,11 @@ func loaded(t *testing.T, args ...string) *config.Config {
 
 func TestSettingsReachTheNode(t *testing.T) {
 	c := loaded(t,
-		"--weight=3", "--zone=z", "--app-version=v 2", "--upstream=http://127.0.0.1:9000", "--upstream-conns=7", "--voters=3", "--expect=2", "--shards=64", "--join=127.0.0.1:1",
+		"--weight=3", "--zone=z", "--app-version=v 2", "--upstream=http://127.0.0.1:9000", "--max-upstream-conns=7", "--max-voters=3", "--expect=2", "--shards=64", "--join=127.0.0.1:1",
 		"--remove-dead-after=1h", "--level-after=2h", "--shutdown-timeout=40s", "--heartbeat=50ms", "--lease=400ms", "--dead-after=3s", "--drain-timeout=6s", "--restart-grace=1s",
 		"--hooks=/hooks", "--release-timeout=3s", "--acquire-timeout=5m",
 		"--stream-grace=2s", "--fence=strict", "--pause=cluster", "--queue-requests=5", "--queue-bytes=1MiB", "--queue-wait=20s", "--body-buffer=2KiB",
-		"--shard-inflight=5", "--health-interval=300ms", "--health-timeout=3s", "--health-fall=4", "--health-rise=2",
+		"--max-shard-inflight=5", "--health-interval=300ms", "--health-timeout=3s", "--health-fall=4", "--health-rise=2",
 		"--debug-headers", "--forwarded", "--max-head=4KiB", "--max-head-total=1MiB", "--max-body-total=2MiB", "--max-headers=30", "--max-uri=1KiB", "--max-body=1GiB", "--max-conns=9", "--head-timeout=1s",
 		"--idle-timeout=2s", "--connect-timeout=3s", "--first-byte-timeout=off", "--upstream-idle-timeout=4s", "--trusted-proxies=10.0.0.0/8", "--probe-path=/p", "--gossip=127.0.0.1:17946", "--gossip-advertise=127.0.0.2",
 	)

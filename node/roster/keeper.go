@@ -231,7 +231,7 @@ func (k *Keeper) next(ctx context.Context, r View) change {
 	return k.dead(r)
 }
 
-// surplus returns a voter that there is beyond --voters, or "": the place of a dead one is
+// surplus returns a voter that there is beyond --max-voters, or "": the place of a dead one is
 // filled before that one is taken out, and it may come back between the two. Every voter
 // must be heard, so that nobody's vote is needed for another's, and one whose zone has
 // another voter is preferred. The leader keeps its vote, and three do.

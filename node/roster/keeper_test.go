@@ -47,7 +47,7 @@ func kept(t *testing.T, nodes string, f func(c *cluster)) {
 	keptOf(t, spareVoters, nodes, f)
 }
 
-// keptOf is kept with so many --voters.
+// keptOf is kept with so many --max-voters.
 func keptOf(t *testing.T, voters int, nodes string, f func(c *cluster)) {
 	t.Helper()
 	keptWith(t, voters, deadAfter, nodes, f)
@@ -368,7 +368,7 @@ func TestFewerThanThreeVotersNeverRemain(t *testing.T) {
 }
 
 // A dead voter that came back right after its place was filled kept its vote: one voter
-// more than --voters, whose loss counts, and for good.
+// more than --max-voters, whose loss counts, and for good.
 func TestVoterTooManyLosesItsVote(t *testing.T) {
 	kept(t, "ABCDe", func(c *cluster) { // d took the place of c
 		c.after(time.Second, "demote d/1")
