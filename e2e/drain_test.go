@@ -147,7 +147,7 @@ func TestDrainSaysWhyShardsStay(t *testing.T) {
 	}
 	for _, at := range []*cluster.Node{first, second} {
 		out, code := shardway(t, "drain", second.ID, "--force", "--wait", "--admin", at.Admin)
-		if code != 1 || !strings.Contains(out, " left at node "+second.ID+", and no other node takes them: no other node can own them") {
+		if code != 1 || !strings.Contains(out, " left at node "+second.ID+", and they stay there: no other node can own them") {
 			t.Errorf("drain %s, asked of %s: exit %d, %s", second.ID, at.ID, code, out)
 		}
 	}

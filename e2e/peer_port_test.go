@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"testing"
 
+	"shardway/e2e/cluster"
 	"shardway/verdict"
 )
 
@@ -24,4 +25,26 @@ func TestUnreachablePeerPortIsReported(t *testing.T) {
 	w.well(c.Running()...)
 	d.Start(t, "--peer-advertise", d.Peer)
 	c.AwaitServing(t)
+}
+
+// TestUnreachablePeerPortStopsFounding founds a cluster of three nodes, one of which advertises a
+// peer port at which nothing listens: status of all nodes must name the port.
+func TestUnreachablePeerPortStopsFounding(t *testing.T) {
+	t.Parallel()
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 8})
+	nowhere := c.Address(t)
+	a, b, d := c.Prepare(t, "--expect", "3"), c.Prepare(t, "--expect", "3"), c.Prepare(t, "--expect", "3")
+	w := walk{t, c}
+	a.Start(t)
+	b.Start(t)
+	d.Start(t, "--peer-advertise", nowhere)
+	for _, n := range []*cluster.Node{a, b} {
+		w.says(n, verdict.PeerPortUnreachable, "the cluster is not founded: node "+n.ID+" does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
+		w.says(n, verdict.WaitingForExpect, "3 of the 3 nodes that are to found the cluster are here (a, b and c), and have not founded it yet")
+	}
+	w.says(d, verdict.PeerPortUnreachable, " does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
+	d.Kill(t)
+	d.Start(t, "--peer-advertise", d.Peer)
+	c.AwaitServedBy(t, a, b, d)
+	w.well(a, b, d)
 }

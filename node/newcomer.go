@@ -63,7 +63,7 @@ func unreachedReason(err error) string {
 
 // peerCheck finds out why a node that waits to be added to a cluster is not: it asks a member
 // whether it reaches this node's peer port. The leader reports the same, but this node does not
-// know of a leader yet.
+// know of a leader yet. A node that founds a cluster together with others asks all of them.
 type peerCheck struct {
 	waits verdict.For // watch's goroutine
 
@@ -73,13 +73,15 @@ type peerCheck struct {
 	found   *verdict.Unreached
 }
 
-// look starts a question in the background if it is time for one. cluster is the id of the
-// cluster to which this node waits to be added; empty: it does not wait.
-func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, cluster string) {
-	waits := p.waits.Look(now, cluster != "")
+// look starts a question in the background if it is time for one. unborn is nil if this node
+// belongs to a cluster.
+func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unborn *verdict.Unborn) {
+	cluster := unborn.Waits()
+	waiting := cluster != "" || unborn.Founds()
+	waits := p.waits.Look(now, waiting)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if cluster == "" {
+	if !waiting {
 		p.found = nil
 	}
 	if waits < peerCheckAfter || p.running || now.Sub(p.asked) < peerCheckEvery {
@@ -105,7 +107,8 @@ func (p *peerCheck) list() []verdict.Unreached {
 }
 
 // checkPeerPort asks members of a cluster, until one answers, whether they reach this node. It
-// returns nil if one does, or if nothing is known.
+// returns nil if one does, or if nothing is known. If cluster is empty, it asks the nodes that
+// belong to no cluster yet, until one is not reached or does not reach this node.
 func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *verdict.Unreached) {
 	self, asked := string(n.self), 0
 	for _, m := range n.gossip.Members() {
@@ -126,8 +129,11 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *verdic
 		if err != nil {
 			continue
 		}
-		if r.Why == "" {
+		switch {
+		case r.Why == "" && cluster != "":
 			return nil
+		case r.Why == "":
+			continue
 		}
 		return &verdict.Unreached{Node: self, By: m.ID, Addr: r.Addr, Why: brief(r.Why)}
 	}

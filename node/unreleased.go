@@ -164,7 +164,7 @@ func keptHere(m *ack.Agent) *kept {
 // keptStays returns why all shards that are left stay, by a safe drain; empty: not all do.
 func (a *agent) keptStays(shards int) string {
 	if k := a.kept.Load(); k != nil && k.shards >= shards {
-		return "the app has not released them, and the drain is a safe one: " + k.why
+		return "the app has not released them (" + k.why + "); repair the app and drain again, or drain without --safe"
 	}
 	return ""
 }

@@ -155,7 +155,7 @@ func (w *watch) look(ctx context.Context) {
 	now := time.Now()
 	w.ask(ctx, now)
 	in := w.inputs(now)
-	w.peers.look(ctx, w, now, in.Unborn.Waits())
+	w.peers.look(ctx, w, now, in.Unborn)
 	if in.Leader == "" && in.NoLeader > watchEvery {
 		w.probe(ctx, in)
 	}

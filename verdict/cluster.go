@@ -48,6 +48,12 @@ func unborn(in Inputs) []Finding {
 		if len(u.Here) > 0 {
 			text += " (" + list(u.Here) + ")"
 		}
+		if u.Founds() {
+			return []Finding{{
+				Code: WaitingForExpect, Severity: Outage, Text: text + ", and have not founded it yet",
+				Remedy: "if it stays so, open the peer port (--peer, TCP 7947) between all nodes: `shardway doctor` names the ports that are not reached",
+			}}
+		}
 		return []Finding{{
 			Code: WaitingForExpect, Severity: Outage, Text: text,
 			Remedy: fmt.Sprintf("start the others with --expect %d and the gossip address of one of these in --join", u.Expect),
@@ -116,9 +122,12 @@ func unreached(in Inputs) (all []Finding) {
 			at = " at " + u.Addr
 		}
 		switch {
-		case u.By == in.Self && in.Unborn != nil:
+		case u.By == in.Self && in.Unborn != nil && !in.Unborn.Founds():
 			f.Text = fmt.Sprintf("node %s does not reach the peer port of node %s%s: %s", u.By, u.Node, at, u.Why)
 			f.Brief = fmt.Sprintf("node %s does not reach the peer port of node %s", u.By, u.Node)
+		case in.Unborn.Founds():
+			f.Text = fmt.Sprintf("the cluster is not founded: node %s does not reach the peer port of node %s%s: %s", u.By, u.Node, at, u.Why)
+			f.Brief = fmt.Sprintf("the cluster is not founded: node %s does not reach the peer port of node %s", u.By, u.Node)
 		default:
 			f.Text = fmt.Sprintf("node %s is not added to the cluster: node %s does not reach its peer port%s: %s", u.Node, u.By, at, u.Why)
 			f.Brief = fmt.Sprintf("node %s is not added to the cluster: node %s does not reach its peer port", u.Node, u.By)

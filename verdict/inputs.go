@@ -162,6 +162,11 @@ func (u *Unborn) Waits() string {
 	return u.Adds
 }
 
+// Founds reports whether all nodes that found the cluster are present.
+func (u *Unborn) Founds() bool {
+	return u != nil && u.Adds == "" && u.Founder == "" && u.Expect > 1 && len(u.Here) >= u.Expect
+}
+
 // Unreached is a peer port that is not reached, so that a node is not added to its cluster.
 type Unreached struct {
 	// Node is the node whose peer port By does not reach at Addr, and Why is the reason. Addr is

@@ -205,7 +205,7 @@ func notReleased(x Node) Finding {
 	f := Finding{
 		Code: NotReleased, Severity: Warning, Subject: x.ID,
 		Text:   fmt.Sprintf("%s moved within the last 10 minutes though the app of node %s had not released %s", count(x.NotReleased, "shard"), x.ID, them(x.NotReleased)),
-		Remedy: fmt.Sprintf("look for what the app had not written, and repair its release hook: the log of node %s has the reason; raise --release-timeout if the app needs longer", x.ID),
+		Remedy: fmt.Sprintf("look for what the app had not written; unless it had crashed, repair its release hook (the log of node %s has the reason), or raise --release-timeout if it needs longer", x.ID),
 	}
 	if x.NotReleasedWhy != "" {
 		f.Brief = f.Text

@@ -18,7 +18,7 @@ type drainCommand struct {
 	Data    string        `help:"With --self, the node's data directory (else SHARDWAY_DATA, else ./data)." placeholder:"DIR"`
 	Wait    bool          `help:"Wait until nothing is left there, and show what is: shards, requests, sockets."`
 	Timeout time.Duration `help:"With --wait, fail if something is left after so long; the drain goes on (0: wait for ever)." placeholder:"DURATION"`
-	Gently  time.Duration `help:"Move shards for which nothing runs first, and the rest only after so long (0: all at once)." placeholder:"DURATION"`
+	Gently  time.Duration `help:"Move busy shards only after so long, instead of after --drain-timeout (0: after --drain-timeout)." placeholder:"DURATION"`
 	Safe    bool          `help:"Leave a shard there that its app does not release."`
 	Release time.Duration `name:"release-timeout" help:"How long the app may take to release a shard, up to 1m (0: the node's --release-timeout)." placeholder:"DURATION"`
 	Force   bool          `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
@@ -200,7 +200,7 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 		unasked, staying = inARow(unasked, !d.Asked), inARow(staying, d.Stays != "")
 		switch {
 		case staying == lastingLooks:
-			return fmt.Errorf("%s at node %s, and no other node takes them: %s", left(d), c.Node, d.Stays)
+			return fmt.Errorf("%s at node %s, and they stay there: %s", left(d), c.Node, d.Stays)
 		case unasked == lastingLooks:
 			return fmt.Errorf("the drain of node %s was taken back with %s", c.Node, left(d))
 		}

@@ -74,7 +74,7 @@ func TestDrainEndsWithTheReasonForWhichShardsStay(t *testing.T) {
 	staying := admin.DrainState{Asked: true, Shards: 2, Stays: "no other node can own them"}
 	moving := admin.DrainState{Asked: true, Shards: 2}
 	code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(staying, staying, staying)))
-	if code != 1 || !strings.Contains(errOut, "2 shards, 0 requests, 0 sockets left at node a, and no other node takes them: no other node can own them") {
+	if code != 1 || !strings.Contains(errOut, "2 shards, 0 requests, 0 sockets left at node a, and they stay there: no other node can own them") {
 		t.Errorf("a reason that stands: exit %d, %s", code, errOut)
 	}
 	if code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(staying, staying, moving, staying, staying))); code != 0 {
@@ -148,7 +148,7 @@ func TestDrainOfOneselfNeedsNoTokenAndEndsIfNobodyTakesTheShards(t *testing.T) {
 	}
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusServiceUnavailable)
 	code, _, errOut = run(t, "drain --self --wait --data="+data)
-	if code != 1 || !strings.Contains(errOut, "16 shards, 0 requests, 0 sockets left at node solo, and no other node takes them: no other node is there") {
+	if code != 1 || !strings.Contains(errOut, "16 shards, 0 requests, 0 sockets left at node solo, and they stay there: no other node is there") {
 		t.Errorf("--wait: exit %d, %q", code, errOut)
 	}
 	if body := n.get(t, "http://"+n.listen+"/", http.StatusOK); body != "alice at solo" {

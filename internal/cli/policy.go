@@ -132,16 +132,22 @@ func (c *uncordonCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
+	defer client.Close()
 	before, err := client.Policy(ctx)
-	client.Close()
 	if err != nil {
 		return err
 	}
-	return c.act(ctx, s, admin.Action{Verb: admin.Uncordon, Node: c.Node}, uncordoned(c.Node, before))
+	list, err := client.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	draining := slices.ContainsFunc(list.Nodes, func(n admin.Node) bool { return n.ID == c.Node && n.State == "draining" })
+	return c.act(ctx, s, admin.Action{Verb: admin.Uncordon, Node: c.Node}, uncordoned(c.Node, before, draining))
 }
 
 // uncordoned returns what an uncordon has ended, by the policy that was in force before it.
-func uncordoned(node string, before admin.Policy) string {
+// draining reports that the node drains, by that policy or by itself.
+func uncordoned(node string, before admin.Policy, draining bool) string {
 	drained := slices.Contains(before.Drained, node) || slices.ContainsFunc(before.Emptying, func(e admin.EmptyingNode) bool { return e.Node == node })
 	cordoned := slices.Contains(before.Cordoned, node)
 	switch {
@@ -151,6 +157,8 @@ func uncordoned(node string, before admin.Policy) string {
 		return "node " + node + " can own shards again: its drain has ended"
 	case cordoned:
 		return "node " + node + " gets shards again: its cordon has ended"
+	case draining:
+		return "nothing to do: node " + node + " drains by drain --self or because it stops, and owns shards again when its process has restarted"
 	}
 	return "nothing to do: node " + node + " is neither drained nor cordoned"
 }

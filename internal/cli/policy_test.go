@@ -93,6 +93,23 @@ func TestUncordonSaysWhetherItWorked(t *testing.T) {
 	}
 }
 
+// selfDrained is a cluster in which node b drains without a policy that says so.
+type selfDrained struct{ *policed }
+
+func (c selfDrained) Status() admin.Status {
+	s := c.policed.Status()
+	s.Nodes = []admin.Node{{ID: "b", State: "draining"}}
+	return s
+}
+
+func TestUncordonNamesADrainThatItDoesNotEnd(t *testing.T) {
+	addr := serveCluster(t, selfDrained{&policed{cluster: &cluster{done: make(chan admin.Action, 1)}}})
+	want := "nothing to do: node b drains by drain --self or because it stops, and owns shards again when its process has restarted\n"
+	if code, out, errOut := run(t, "uncordon b --admin="+addr); code != 0 || out != want {
+		t.Errorf("exit %d, %q, %s; want %q", code, out, errOut, want)
+	}
+}
+
 // What was done is said in words; what is too much is refused before anything is.
 func TestPolicyCommandsSayWhatTheyDid(t *testing.T) {
 	c := &policed{cluster: &cluster{done: make(chan admin.Action, 9)}}

@@ -179,7 +179,7 @@ func (c *waitCommand) undrained(ctx context.Context, client *admin.Client) (stri
 	case !d.Asked:
 		return "node " + c.Node + " is not to be drained yet", nil
 	case d.Stays != "":
-		return left(d) + ", and no other node takes them: " + d.Stays, nil
+		return left(d) + ", and they stay there: " + d.Stays, nil
 	case d.Left():
 		return left(d) + " at node " + c.Node, nil
 	}

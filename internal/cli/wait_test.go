@@ -26,7 +26,7 @@ func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
 		{"wait node c", "node c is not there\nnode c is joining\n", comes(empty, joining, good)},
 		{"wait node c", "node c is joining\n", comes(joining, admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "cordoned"}}})},
 		{"wait node c", "node c is draining\n", comes(beside, good)},
-		{"wait drained a", "2 shards left, and no other node takes them: all others are cordoned\n", drained(admin.DrainState{Asked: true, Shards: 2, Requests: -1, Sockets: -1, Stays: "all others are cordoned"}, admin.DrainState{Asked: true})},
+		{"wait drained a", "2 shards left, and they stay there: all others are cordoned\n", drained(admin.DrainState{Asked: true, Shards: 2, Requests: -1, Sockets: -1, Stays: "all others are cordoned"}, admin.DrainState{Asked: true})},
 		{"wait drained a", "2 shards left at node a\n", drained(two, admin.DrainState{Asked: true})},
 		{"wait drained", "node a is not to be drained yet\n", drained(admin.DrainState{Shards: 341}, admin.DrainState{Asked: true})},
 	} {
