@@ -12,13 +12,13 @@ import (
 // Two nodes, a and b, go on until both serve; a leads. The clock is a number, the
 // log one state that both see at once, and what travels waits in a slice.
 //
-// Both found the cluster (Expect), so the leader, which hears a for long enough first,
+// Both found the cluster (BootstrapExpect), so the leader, which hears a for long enough first,
 // waits for b with the first map.
 func Example() {
 	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}}
 	a, b := c.start("a"), c.start("b")
 	c.turn = ack.NewTurn(ack.TurnOptions{
-		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Expect: 2},
+		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
 		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
 	})
 	for !a.leased() || !b.leased() {

@@ -37,7 +37,7 @@ func (l *Leader) gathering(want *shardmap.Map) time.Duration {
 // expected is how many nodes the first map is to have: those that found the cluster,
 // without the gateways and those who leave already.
 func (l *Leader) expected() int {
-	count := l.o.Expect
+	count := l.o.BootstrapExpect
 	for _, n := range l.nodes {
 		if n.beat.Gateway || n.beat.Leaving || n.beat.Goodbye {
 			count--

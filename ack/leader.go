@@ -17,10 +17,10 @@ type LeaderOptions struct {
 	// Timing is what it goes by as long as the log tells none: before the birth it
 	// grants nothing.
 	Timing Timing
-	// Expect is how many nodes found the cluster together, gateways included: the
+	// BootstrapExpect is how many nodes found the cluster together, gateways included: the
 	// first map waits for them, a little. At most one: it waits for nobody. It is the
 	// leader's own setting, because nothing that is promised rests on it.
-	Expect int
+	BootstrapExpect int
 	// State is the leader's state at its election, which may lack entries that
 	// earlier leaders committed: BarrierApplied tells when it does not any more.
 	State *State

@@ -30,7 +30,7 @@ func newDue(t *testing.T) *due {
 	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}, quiet: true}
 	d := &due{t: t, toy: c, a: c.start("a"), b: c.start("b")}
 	c.turn = ack.NewTurn(ack.TurnOptions{
-		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Expect: 2},
+		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
 		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
 	})
 	d.pass(3*time.Second, func() bool { return d.a.leased() && d.b.leased() })

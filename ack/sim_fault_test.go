@@ -120,7 +120,7 @@ func (m *simMix) setup(w *world) {
 	w.lateSubmit = m.lateSubmit
 	n := m.hosts[0] + w.n(m.hosts[1]-m.hosts[0]+1)
 	w.voters = min(n, 3)
-	w.deadServerAfter = w.span(time.Second, 9*time.Second)
+	w.removeDeadAfter = w.span(time.Second, 9*time.Second)
 	if n == 5 && w.n(2) == 0 {
 		w.voters = 5
 	}

@@ -49,7 +49,7 @@ func (p *proc) startLeading() {
 	}
 	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}}
 	l.turn = ack.NewTurn(ack.TurnOptions{
-		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, Expect: l.waits.expect},
+		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
 		Keys: func() string { return p.h.keys },
 	})

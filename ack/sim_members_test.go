@@ -92,7 +92,7 @@ func (l *leading) letsGo() bool {
 	c := p.disk.conf
 	for _, h := range w.hosts {
 		s := h.server()
-		long := h.proc == nil && w.now-h.downFrom > w.deadServerAfter
+		long := h.proc == nil && w.now-h.downFrom > w.removeDeadAfter
 		if h == p.h || h.copied || !c.has(s) || !long && (h.proc == nil || !h.proc.goodbye || h.proc.back > 0) {
 			continue
 		}

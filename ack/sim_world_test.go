@@ -39,8 +39,8 @@ type world struct {
 	pace   ack.Pace
 	shards int
 	voters int // how many there ought to be
-	// deadServerAfter is how long a server may be down before it is removed.
-	deadServerAfter time.Duration
+	// removeDeadAfter is how long a server may be down before it is removed.
+	removeDeadAfter time.Duration
 
 	link       [simHosts][simHosts]bool          // whether messages from i reach j
 	noLog      [simHosts][simHosts]bool          // Raft's messages from i do not reach j, others do

@@ -190,7 +190,7 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 	}
 	l := &leaderPart{id: id, term: s.term, voters: s.voters()}
 	l.turn = ack.NewTurn(ack.TurnOptions{
-		Leader: ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, Expect: s.expected()},
+		Leader: ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, BootstrapExpect: s.expected()},
 		Raft:   stageRaft{s, l}, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return s.newest(l) },
 		Keys: func() string { return s.actor(id).keys },
 	})

@@ -134,7 +134,7 @@ type Config struct {
 	Endpoints       []Endpoint
 
 	Join            []string // host:port, or a name to look up
-	Expect          int      // how many nodes start the cluster together
+	BootstrapExpect int      // how many nodes start the cluster together
 	Shards          int
 	MaxVoters       int
 	RemoveDeadAfter time.Duration // zero: a dead server is never removed
@@ -169,15 +169,15 @@ type Config struct {
 	QueueWait     time.Duration
 	BodyBuffer    int64
 
-	MaxHead      int64
-	MaxHeadTotal int64
-	MaxBodyTotal int64
-	MaxHeaders   int
-	MaxURI       int64
-	MaxBody      int64 // zero: no bound
-	MaxConns     int
+	MaxHeaderBytes      int64
+	MaxHeaderBytesTotal int64
+	MaxBodyTotal        int64
+	MaxHeaders          int
+	MaxURI              int64
+	MaxBody             int64 // zero: no bound
+	MaxConns            int
 
-	HeadTimeout         time.Duration
+	HeaderTimeout       time.Duration
 	IdleTimeout         time.Duration
 	MinBodyRate         int64 // bytes a second; zero: any
 	ConnectTimeout      time.Duration

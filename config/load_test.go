@@ -51,7 +51,7 @@ func TestDefaultsRunOnOneMachine(t *testing.T) {
 	if !c.Gateway() {
 		t.Error("without an upstream the node is no gateway")
 	}
-	got := []any{c.Data, c.Listen, c.Admin, c.Gossip, c.Peer, c.Expect, c.Shards, c.MaxVoters, c.Weight, c.Keys, c.OnMissingKey}
+	got := []any{c.Data, c.Listen, c.Admin, c.Gossip, c.Peer, c.BootstrapExpect, c.Shards, c.MaxVoters, c.Weight, c.Keys, c.OnMissingKey}
 	want := []any{"./data", ":8080", "127.0.0.1:8081", "127.0.0.1:7946", "127.0.0.1:7947", 1, 1024, 5, 1, []string{"header:X-Shard-Key"}, keysource.MissingReject}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("defaults = %v, want %v", got, want)
@@ -175,11 +175,11 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 	samples := map[string]string{
 		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "max-upstream-conns": "7", "max-shard-conns": "3", "max-shard-inflight": "5", "max-streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "app-version": "2.1 b",
 		"listen": ":80", "admin": "127.0.0.1:1", "gossip": "127.0.0.1:2", "gossip-advertise": "10.0.0.1:2", "peer": "[::1]:3", "peer-advertise": "10.0.0.1:3",
-		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "expect": "3", "shards": "8", "max-voters": "3", "remove-dead-after": "1h", "level-after": "2h",
+		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "bootstrap-expect": "3", "shards": "8", "max-voters": "3", "remove-dead-after": "1h", "level-after": "2h",
 		"fence": "strict", "pause": "cluster", "key": "host,ip", "on-missing-key": "cookie", "trusted-proxies": "10.0.0.0/8", "debug-headers": "true",
 		"heartbeat": "50ms", "lease": "400ms", "dead-after": "3s", "drain-timeout": "6s", "release-timeout": "3s", "acquire-timeout": "2m", "stream-grace": "1s", "socket-wait": "30s", "sockets": "close", "restart-grace": "2s", "on-term": "hold", "hold-grace": "3s", "shutdown-timeout": "1m",
 		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "forwarded": "true",
-		"max-head": "4KiB", "max-head-total": "1MiB", "max-body-total": "2MiB", "max-headers": "20", "max-uri": "1KiB", "max-body": "1GiB", "max-conns": "9", "head-timeout": "1s", "idle-timeout": "2s", "min-body-rate": "2KiB",
+		"max-header-bytes": "4KiB", "max-header-bytes-total": "1MiB", "max-body-total": "2MiB", "max-headers": "20", "max-uri": "1KiB", "max-body": "1GiB", "max-conns": "9", "header-timeout": "1s", "idle-timeout": "2s", "min-body-rate": "2KiB",
 		"connect-timeout": "3s", "first-byte-timeout": "off", "upstream-idle-timeout": "4s", "insecure": "true", "log-level": "warn", "log-format": "json",
 		"secret-file": "/s", "tls-ca": "/ca", "tls-node-cert": "/c", "tls-node-key": "/k", "admin-read-token-file": "/r", "admin-write-token-file": "/w",
 		"admin-cert": "/ac", "admin-key": "/ak", "admin-read-ca": "/rca", "admin-write-ca": "/wca", "admin-host": "node-1.example",

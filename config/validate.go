@@ -79,12 +79,12 @@ func (c *Config) rules() []rule {
 		{"key", "", len(c.Keys) > 0, "there is no source for a request's key", "name at least one, like header:X-Shard-Key"},
 		{"on-missing-key", "upstream", c.OnMissingKey != keysource.MissingLocal || !c.Gateway(), "a gateway has no app of its own", "name the app with --upstream, or choose reject, hash-path or cookie"},
 		{
-			"expect", "max-voters", c.Expect <= c.MaxVoters,
+			"bootstrap-expect", "max-voters", c.BootstrapExpect <= c.MaxVoters,
 			"the nodes that start a cluster are its first voters, and only " + strconv.Itoa(c.MaxVoters) + " may vote (max-voters)",
-			"expect at most " + strconv.Itoa(c.MaxVoters) + ", the others join by themselves",
+			"set it to at most " + strconv.Itoa(c.MaxVoters) + ", the others join by themselves",
 		},
 		{"max-shard-conns", "max-upstream-conns", c.MaxShardConns <= c.MaxUpstreamConns, "one shard cannot have more connections than there are: max-upstream-conns is " + strconv.Itoa(c.MaxUpstreamConns), "lower it, or raise max-upstream-conns"},
-		{"max-head-total", "max-head", c.MaxHeadTotal >= c.MaxHead, "not even one head of max-head, " + bytes(c.MaxHead) + ", has room in it", "raise it, or lower max-head"},
+		{"max-header-bytes-total", "max-header-bytes", c.MaxHeaderBytesTotal >= c.MaxHeaderBytes, "not even one head of max-header-bytes, " + bytes(c.MaxHeaderBytes) + ", has room in it", "raise it, or lower max-header-bytes"},
 		{"max-body-total", "body-buffer", c.MaxBodyTotal >= c.BodyBuffer, "not even one body of body-buffer, " + bytes(c.BodyBuffer) + ", has room in it", "raise it, or lower body-buffer"},
 		{"body-buffer", "queue-bytes", c.BodyBuffer <= c.QueueBytes, "a body of this size could not wait: queue-bytes is " + bytes(c.QueueBytes), "lower it, or raise queue-bytes"},
 	}

@@ -68,8 +68,8 @@ func TestPodRunsWhatTheProgramTakes(t *testing.T) {
 		if node.Args[0] != "run" || c.Node != "shardway-0" || !strings.Contains(c.GossipAdvertise, ip) || !strings.Contains(c.PeerAdvertise, ip) {
 			t.Errorf("node %q at %s and %s", c.Node, c.GossipAdvertise, c.PeerAdvertise)
 		}
-		if c.Expect != p.Spec.Replicas || !slices.Equal(c.Join, []string{p.Spec.Service}) {
-			t.Errorf("of %d pods of %s it expects %d at %v", p.Spec.Replicas, p.Spec.Service, c.Expect, c.Join)
+		if c.BootstrapExpect != p.Spec.Replicas || !slices.Equal(c.Join, []string{p.Spec.Service}) {
+			t.Errorf("of %d pods of %s it expects %d at %v", p.Spec.Replicas, p.Spec.Service, c.BootstrapExpect, c.Join)
 		}
 		fitsInto(t, time.Duration(p.Spec.Template.Spec.Grace)*time.Second, &c, node, app)
 	}

@@ -147,7 +147,7 @@ func startExample(t *testing.T, command []string, flags ...string) *exampled {
 			env: append(os.Environ(), "STATE="+state, fmt.Sprint("PORT=", port)),
 		}
 		a.start(t)
-		n := f.Prepare(t, "--expect", "3", "--upstream", "http://"+a.addr)
+		n := f.Prepare(t, "--bootstrap-expect", "3", "--upstream", "http://"+a.addr)
 		f.apps[n.ID] = a
 	}
 	f.Acquaint()

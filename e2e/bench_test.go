@@ -19,7 +19,7 @@ func BenchmarkColdStart(b *testing.B) {
 	for b.Loop() {
 		c := cluster.New(b, cluster.Options{Binaries: binaries(b), Shards: shards, Dir: b.TempDir()})
 		for range 3 {
-			c.Prepare(b, "--expect", "3")
+			c.Prepare(b, "--bootstrap-expect", "3")
 		}
 		c.Acquaint()
 		began := history.Now()

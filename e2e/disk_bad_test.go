@@ -43,7 +43,7 @@ func startOnDisks(t *testing.T, o cluster.Options) (*cluster.Cluster, map[*clust
 	c := cluster.New(t, o)
 	disks := make(map[*cluster.Node]*badisk.Disk)
 	for _, d := range mounted {
-		n := c.Prepare(t, "--expect", "3")
+		n := c.Prepare(t, "--bootstrap-expect", "3")
 		n.Data = filepath.Join(d.Dir, "data")
 		disks[n] = d
 	}

@@ -87,7 +87,7 @@ const [size, runs, host, path] = process.argv.slice(2);
 // of Python sends everything before it reads.
 func TestRefusalsOfUploadsArriveWhole(t *testing.T) {
 	c := cluster.New(t, cluster.Options{
-		Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--expect", "3", "--key", "query:key", "--upstream", "http://" + refuseUploads(t)},
+		Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--bootstrap-expect", "3", "--key", "query:key", "--upstream", "http://" + refuseUploads(t)},
 	})
 	owner, other, gateway := c.Prepare(t), c.Prepare(t), c.Prepare(t, "--upstream=")
 	c.Acquaint()

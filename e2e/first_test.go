@@ -15,7 +15,7 @@ import (
 func TestColdStartMovesNoShard(t *testing.T) {
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards})
 	for range 3 {
-		c.Prepare(t, "--expect", "3")
+		c.Prepare(t, "--bootstrap-expect", "3")
 	}
 	c.Acquaint()
 	for _, n := range c.Nodes() {

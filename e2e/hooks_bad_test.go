@@ -151,7 +151,7 @@ func TestThreeOf256ShardsFail(t *testing.T) {
 	c := cluster.New(t, cluster.Options{
 		Binaries: binaries(t), Shards: all, AppFlags: []string{"--state", dir}, Flags: []string{"--hooks", "/_state", "--queue-wait", "11s"},
 	})
-	n := c.Prepare(t, "--expect", "1")
+	n := c.Prepare(t, "--bootstrap-expect", "1")
 	n.App.Sicken(t, "acquire", "failed:5,130,255")
 	n.Start(t)
 	await := func(serving int) (list admin.OwnedList) {

@@ -50,7 +50,7 @@ func startKeptBy(t *testing.T, o keptOptions) *keptSockets {
 	must(t, err)
 	t.Cleanup(ports.Close)
 	gateways := cmp.Or(o.gateways, 1)
-	flags := []string{"--expect", strconv.Itoa(len(o.apps) + gateways), "--key", "query:key", "--lease", "1500ms", "--dead-after", "6s", "--max-streams", "16384"}
+	flags := []string{"--bootstrap-expect", strconv.Itoa(len(o.apps) + gateways), "--key", "query:key", "--lease", "1500ms", "--dead-after", "6s", "--max-streams", "16384"}
 	x := &keptSockets{
 		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: cmp.Or(o.shards, 16), Secret: third(t), Flags: flags}),
 		dir:     dir, apps: map[*cluster.Node]*exampleApp{},

@@ -67,7 +67,7 @@ func TestKeysChangeOnAllNodesTogether(t *testing.T) {
 	for i := range 3 {
 		app := httptest.NewServer(k.app(fmt.Sprint("app", i)))
 		t.Cleanup(app.Close)
-		c.Prepare(t, "--expect", "3", "--upstream", app.URL)
+		c.Prepare(t, "--bootstrap-expect", "3", "--upstream", app.URL)
 	}
 	c.Acquaint()
 	for _, n := range c.Nodes() {

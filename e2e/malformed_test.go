@@ -24,7 +24,7 @@ import (
 //nolint:tparallel // the log is read after all of its parts
 func TestMalformedResponsesWithOneReadingArrive(t *testing.T) {
 	t.Parallel()
-	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--expect", "3", "--key", "query:key"}})
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--bootstrap-expect", "3", "--key", "query:key"}})
 	addr := c.Address(t)
 	startRawApp(t, addr)
 	owner, other, gateway := c.Prepare(t, "--upstream", "http://"+addr), c.Prepare(t, "--upstream", "http://"+addr), c.Prepare(t, "--upstream=")

@@ -102,7 +102,7 @@ func resident(t *testing.T, n *cluster.Node) int {
 // on meanwhile.
 func TestSlowHeadsDisturbNobody(t *testing.T) {
 	const slow = 1000
-	c := start(t, 3, "--head-timeout", "3s")
+	c := start(t, 3, "--header-timeout", "3s")
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.Flow(t, 50)
 	var refused, other atomic.Int64

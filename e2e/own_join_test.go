@@ -12,7 +12,7 @@ import (
 	"shardway/verdict"
 )
 
-// TestNodeThatJoinsOnlyItselfServes starts `--expect 1 --join <its own address>`, with which no
+// TestNodeThatJoinsOnlyItselfServes starts `--bootstrap-expect 1 --join <its own address>`, with which no
 // cluster was ever founded, as IP address and as localhost. A second node joins it.
 func TestNodeThatJoinsOnlyItselfServes(t *testing.T) {
 	t.Parallel()
@@ -22,16 +22,16 @@ func TestNodeThatJoinsOnlyItselfServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.Start(t, "--expect", "1", "--join", a.Gossip, "--join", "localhost:"+port)
+	a.Start(t, "--bootstrap-expect", "1", "--join", a.Gossip, "--join", "localhost:"+port)
 	c.AwaitServing(t)
 	before, err := a.Status(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	a.Kill(t)
-	a.Start(t, "--expect", "1", "--join", a.Gossip)
+	a.Start(t, "--bootstrap-expect", "1", "--join", a.Gossip)
 	b := c.Prepare(t)
-	b.Start(t, "--expect", "1", "--join", a.Gossip)
+	b.Start(t, "--bootstrap-expect", "1", "--join", a.Gossip)
 	c.AwaitServing(t)
 	for _, n := range c.Nodes() {
 		if s, err := n.Status(t.Context()); err != nil || s.Cluster != before.Cluster {
@@ -50,7 +50,7 @@ func TestLoadBalancerIsNotTheNodesOwnAddress(t *testing.T) {
 	leads := &atomic.Pointer[string]{}
 	leads.Store(&a.Gossip)
 	at := balance(t, leads)
-	a.Start(t, "--expect", "1", "--join", at)
+	a.Start(t, "--bootstrap-expect", "1", "--join", at)
 	walk{t, c}.tells(a, verdict.NoPeers, at+" (it led to this node itself, and may lead to another node the next time)")
 	if s, err := a.Status(t.Context()); err != nil || s.Cluster != "" {
 		t.Fatalf("node a founded cluster %q (%v)", s.Cluster, err)

@@ -33,14 +33,14 @@ func TestUnreachablePeerPortStopsFounding(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 8})
 	nowhere := c.Address(t)
-	a, b, d := c.Prepare(t, "--expect", "3"), c.Prepare(t, "--expect", "3"), c.Prepare(t, "--expect", "3")
+	a, b, d := c.Prepare(t, "--bootstrap-expect", "3"), c.Prepare(t, "--expect", "3"), c.Prepare(t, "--expect", "3")
 	w := walk{t, c}
 	a.Start(t)
 	b.Start(t)
 	d.Start(t, "--peer-advertise", nowhere)
 	for _, n := range []*cluster.Node{a, b} {
 		w.says(n, verdict.PeerPortUnreachable, "the cluster is not founded: node "+n.ID+" does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
-		w.says(n, verdict.WaitingForExpect, "3 of the 3 nodes that are to found the cluster are here (a, b and c), and have not founded it yet")
+		w.says(n, verdict.Bootstrapping, "3 of the 3 nodes that are to found the cluster are here (a, b and c), and have not founded it yet")
 	}
 	w.says(d, verdict.PeerPortUnreachable, " does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
 	d.Kill(t)

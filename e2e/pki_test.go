@@ -96,7 +96,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	replaceFile(t, ca, block("CERTIFICATE", old.cert.Raw))
 	for _, node := range []string{"a", "b", "c"} {
 		old.issue(t, file(node), node)
-		c.Prepare(t, "--expect", "3", "--tls-ca", ca, "--tls-node-cert", file(node), "--tls-node-key", file(node))
+		c.Prepare(t, "--bootstrap-expect", "3", "--tls-ca", ca, "--tls-node-cert", file(node), "--tls-node-key", file(node))
 	}
 	c.Acquaint()
 	for _, n := range c.Nodes() {

@@ -93,7 +93,7 @@ func TestHangupReloadsUnderLoad(t *testing.T) {
 	if err := os.Rename(log, log+".1"); err != nil {
 		t.Fatal(err)
 	}
-	next := "access_log: " + log + "\nprobe_path: /probe\nvoters: 3\n"
+	next := "access_log: " + log + "\nprobe_path: /probe\nmax_voters: 3\n"
 	hangUp(t, n, file, next, "settings reloaded", `"changed":["probe-path"]`, `"needs_restart":["max-voters"]`)
 	wantKeyless(t, n, 200)
 	hangUp(t, n, file, "probe_path: /other\nkey: [nonsense]\n", "nothing has changed", "nonsense")

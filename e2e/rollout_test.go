@@ -47,7 +47,7 @@ func preparePods(t *testing.T) *pods {
 		if i == n-1 {
 			join = "_gossip._tcp." + nodesName
 		}
-		p.place(c.Prepare(t, "--expect", "3", "--join", join))
+		p.place(c.Prepare(t, "--bootstrap-expect", "3", "--join", join))
 	}
 	return p
 }

@@ -50,7 +50,7 @@ http {
 func TestSharedCacheGivesNoClientTheCookieOfAnother(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{
-		Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--expect", "2", "--on-missing-key", "cookie"},
+		Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--bootstrap-expect", "2", "--on-missing-key", "cookie"},
 	})
 	app, front, dir := c.Address(t), c.Address(t), t.TempDir()
 	startRawApp(t, app)

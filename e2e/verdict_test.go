@@ -147,7 +147,7 @@ func (w walk) well(nodes ...*cluster.Node) {
 func TestEveryStateIsToldAlike(t *testing.T) {
 	t.Parallel() // it waits for elections and checks most of the time
 	w := walk{t, cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Flags: []string{"--queue-wait", "300ms", "--queue-requests", "2", "--health-interval", "100ms"}})}
-	a, b, c := w.c.Prepare(t, "--expect", "3"), w.c.Prepare(t, "--expect", "3"), w.c.Prepare(t, "--expect", "3")
+	a, b, c := w.c.Prepare(t, "--bootstrap-expect", "3"), w.c.Prepare(t, "--bootstrap-expect", "3"), w.c.Prepare(t, "--bootstrap-expect", "3")
 	w.c.Acquaint()
 	lost := w.c.Prepare(t, "--join", a.App.Addr, "--join", c.Gossip)
 	w.birth(a, b, c, lost)
@@ -169,7 +169,7 @@ func (w walk) birth(a, b, c, lost *cluster.Node) {
 	lost.Start(w.t, "--admin", ":"+port, "--insecure")
 	a.Start(w.t)
 	b.Start(w.t)
-	w.tells(a, verdict.WaitingForExpect, "2 of the 3 nodes that are to found the cluster are here (a and b)")
+	w.tells(a, verdict.Bootstrapping, "2 of the 3 nodes that are to found the cluster are here (a and b)")
 	w.says(lost, verdict.NoPeers, a.App.Addr+" (it is an HTTP port and not a gossip port: name that of the node")
 	w.tells(lost, verdict.NoPeers, c.Gossip+" (connection refused)")
 	w.says(lost, verdict.Insecure, "can change the cluster")

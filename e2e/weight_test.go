@@ -15,10 +15,10 @@ import (
 func TestWeightsAndAGatewayUnderAKill(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Secret: third(t)})
-	a := c.Prepare(t, "--expect", "4", "--weight", "1")
-	b := c.Prepare(t, "--expect", "4", "--weight", "2")
-	heavy := c.Prepare(t, "--expect", "4", "--weight", "3")
-	gateway := c.Prepare(t, "--expect", "4", "--upstream=")
+	a := c.Prepare(t, "--bootstrap-expect", "4", "--weight", "1")
+	b := c.Prepare(t, "--bootstrap-expect", "4", "--weight", "2")
+	heavy := c.Prepare(t, "--bootstrap-expect", "4", "--weight", "3")
+	gateway := c.Prepare(t, "--bootstrap-expect", "4", "--upstream=")
 	c.Acquaint()
 	for _, n := range c.Nodes() {
 		n.Start(t)

@@ -61,7 +61,7 @@ type Config struct {
 	// The cluster.
 
 	Join            []string
-	Expect          int
+	BootstrapExpect int
 	Shards          int
 	MaxVoters       int
 	RemoveDeadAfter time.Duration
@@ -95,10 +95,10 @@ type Config struct {
 	QueueBytes                                     int64
 	QueueWait                                      time.Duration
 	BodyBuffer                                     int64
-	MaxHead, MaxHeadTotal, MaxURI                  int64
+	MaxHeaderBytes, MaxHeaderBytesTotal, MaxURI    int64
 	MaxBody, MaxBodyTotal                          int64
 	MaxHeaders, MaxConns                           int
-	HeadTimeout, IdleTimeout                       time.Duration
+	HeaderTimeout, IdleTimeout                     time.Duration
 	MinBodyRate                                    int64
 	ConnectTimeout                                 time.Duration // of other nodes
 	FirstByteTimeout                               time.Duration // the handler's time

@@ -30,7 +30,7 @@ type Config struct {
 type canonical struct {
 	Key            []string            `json:"key"`
 	Routes         map[string][]string `json:"routes,omitempty"`
-	OnMissing      Missing             `json:"on_missing_key"`
+	OnMissingKey   Missing             `json:"on_missing_key"`
 	TrustedProxies []string            `json:"trusted_proxies,omitempty"`
 }
 
@@ -41,7 +41,7 @@ func (c Config) Canonical() (string, error) {
 	if _, err := NewTable(c.Spec); err != nil {
 		return "", err
 	}
-	out := canonical{Key: CanonicalSources(c.Sources), OnMissing: c.Missing}
+	out := canonical{Key: CanonicalSources(c.Sources), OnMissingKey: c.Missing}
 	for _, r := range c.Routes {
 		prefix, err := parsePrefix(r.Prefix)
 		if err != nil {
@@ -144,7 +144,7 @@ func ParseConfig(text string) (Config, error) {
 	if err := d.Decode(&in); err != nil {
 		return Config{}, fmt.Errorf("keysource: key configuration %s: %w", strconv.Quote(text[:min(len(text), 64)]), err)
 	}
-	c := Config{Spec: Spec{Sources: in.Key}, Missing: in.OnMissing}
+	c := Config{Spec: Spec{Sources: in.Key}, Missing: in.OnMissingKey}
 	for prefix, sources := range in.Routes {
 		c.Routes = append(c.Routes, Route{Prefix: prefix, Sources: sources})
 	}
@@ -163,7 +163,7 @@ func ParseConfig(text string) (Config, error) {
 	case again != text:
 		return Config{}, errors.New("keysource: key configuration: not in canonical form")
 	}
-	if _, err := ParseMissing(string(in.OnMissing)); err != nil {
+	if _, err := ParseMissing(string(in.OnMissingKey)); err != nil {
 		return Config{}, fmt.Errorf("keysource: key configuration: %w", err)
 	}
 	return c, nil

@@ -205,7 +205,7 @@ func (n *Node) leadership() *leadership {
 
 // leaderless says why nobody leads, as far as this node can tell.
 func (n *Node) leaderless() string {
-	if f, ok := n.finding(verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.WaitingForExpect); ok {
+	if f, ok := n.finding(verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.Bootstrapping); ok {
 		return f.Text + "; " + f.Remedy
 	}
 	return "an election is under way, or this node is cut off; try again in a moment"

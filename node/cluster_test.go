@@ -233,7 +233,7 @@ func TestAllStoppedAndAnyTwoRestartedServe(t *testing.T) {
 
 func TestThreeExpectEachOther(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Expect = 3 }
+		w.tune = func(o *node.Options) { o.BootstrapExpect = 3 }
 		w.start("c")
 		w.start("b")
 		w.start("a")
@@ -280,7 +280,7 @@ func TestNodesThatNobodyFoundsSayWhatToDo(t *testing.T) {
 			<-p.node.Started()
 			w.until(p.name+" says what to do", func() bool {
 				err := p.node.Ready()
-				return err != nil && strings.Contains(err.Error(), "--expect")
+				return err != nil && strings.Contains(err.Error(), "--bootstrap-expect")
 			})
 		}
 	})
@@ -288,7 +288,7 @@ func TestNodesThatNobodyFoundsSayWhatToDo(t *testing.T) {
 
 func TestFewerThanExpectedAreCounted(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Expect = 3 }
+		w.tune = func(o *node.Options) { o.BootstrapExpect = 3 }
 		w.start("a")
 		w.start("b")
 		a := w.all["a"].node

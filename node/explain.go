@@ -20,7 +20,7 @@ func (n *Node) explain(why proxy.Reason) proxy.Explanation {
 func explaining(why proxy.Reason) []verdict.Code {
 	switch why {
 	case proxy.ReasonNoMap:
-		return []verdict.Code{verdict.NoQuorum, verdict.NoPeers, verdict.WaitingForExpect, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unserved}
+		return []verdict.Code{verdict.NoQuorum, verdict.NoPeers, verdict.Bootstrapping, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unserved}
 	case proxy.ReasonOrphaned:
 		return []verdict.Code{verdict.NoQuorum, verdict.NoHealthyApp, verdict.Unserved}
 	case proxy.ReasonPaused, proxy.ReasonNoLease:

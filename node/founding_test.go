@@ -14,7 +14,7 @@ import (
 // holds; it looks as often as messages take.
 func founding(w *world, names []string, cond func() bool) {
 	w.t.Helper()
-	w.tune = func(o *node.Options) { o.Expect = 3 }
+	w.tune = func(o *node.Options) { o.BootstrapExpect = 3 }
 	for _, n := range names {
 		w.start(n)
 	}
@@ -134,7 +134,7 @@ func TestFirstMapHasAllWhoFoundTheCluster(t *testing.T) {
 func TestFirstMapWaitsForNoGatewayAndNotForEver(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Expect, o.Gateway = 3, strings.HasSuffix(o.Dir.Node(), "c") }
+		w.tune = func(o *node.Options) { o.BootstrapExpect, o.Gateway = 3, strings.HasSuffix(o.Dir.Node(), "c") }
 		for _, n := range []string{"c", "b", "a"} {
 			w.start(n)
 		}

@@ -14,7 +14,7 @@ import (
 // those that are there and neither lead nor end.
 func (w *world) absences(nodes, voters, many int) (last *process, rest []*process) {
 	w.t.Helper()
-	w.tune = func(o *node.Options) { o.Voters, o.HoldGrace = voters, 10*time.Minute }
+	w.tune = func(o *node.Options) { o.MaxVoters, o.HoldGrace = voters, 10*time.Minute }
 	names := []string{"a", "b", "c", "d", "e"}[:nodes]
 	for _, name := range names {
 		w.start(name)

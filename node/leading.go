@@ -33,7 +33,7 @@ type leading struct {
 
 func newLeading(n *Node, term uint64) *leading {
 	turn := ack.NewTurn(ack.TurnOptions{
-		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, Expect: n.o.Expect},
+		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
 		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load, Keys: n.loaded.get,
 	})
 	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn, asked: map[uint64]chan<- error{}, sick: map[shardmap.NodeID]bool{}, nudges: nudges{}}

@@ -13,7 +13,7 @@ import (
 // cluster starts so many nodes, of which three vote, and returns once they serve.
 func cluster(w *world, deadAfter time.Duration, nodes int) {
 	w.t.Helper()
-	w.tune = func(o *node.Options) { o.Voters, o.RemoveDeadAfter = 3, deadAfter }
+	w.tune = func(o *node.Options) { o.MaxVoters, o.RemoveDeadAfter = 3, deadAfter }
 	var all []string
 	for i := range nodes {
 		w.start(string(rune('a' + i)))

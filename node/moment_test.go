@@ -15,7 +15,7 @@ import (
 func TestWhatLastsAMomentIsNotTold(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Expect = 3 }
+		w.tune = func(o *node.Options) { o.BootstrapExpect = 3 }
 		told := map[string]bool{}
 		// settles looks until these serve, and for a while longer.
 		settles := func(long time.Duration, names ...string) {

@@ -197,7 +197,7 @@ func (n *Node) proxyOptions() proxy.Options {
 func (n *Node) open() error {
 	var err error
 	if n.gossip, err = gossip.New(gossip.Options{
-		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, Expect: n.o.Expect, Tags: n.tags(), Keys: n.gossipKeys(),
+		Bind: n.o.GossipBind, Advertise: n.o.GossipAdvertise, Join: n.o.Join, BootstrapExpect: n.o.BootstrapExpect, Tags: n.tags(), Keys: n.gossipKeys(),
 		Keep: n.isServer, SnapshotPath: n.o.Dir.GossipSnapshot(), Transport: n.o.GossipTransport, Pulse: &n.pulse, Log: n.o.Log,
 	}); err != nil {
 		return err
@@ -339,7 +339,7 @@ func (n *Node) tags() gossip.Tags {
 		t.Role = roleGateway
 	}
 	if t.Cluster == "" {
-		t.Expect = n.o.Expect
+		t.BootstrapExpect = n.o.BootstrapExpect
 	}
 	return t
 }

@@ -41,13 +41,13 @@ type Options struct {
 	AppVersion string
 	// Gateway is true for a node without an app: it routes and owns nothing.
 	Gateway bool
-	// Voters is how many nodes vote at most.
-	Voters int
-	// Expect is how many fresh nodes found a cluster together; its first map waits for
+	// MaxVoters is how many nodes vote at most.
+	MaxVoters int
+	// BootstrapExpect is how many fresh nodes found a cluster together; its first map waits for
 	// them, 2 s at most.
-	Expect int
+	BootstrapExpect int
 	// FoundsAlone lets a node found a cluster of one although Join contains addresses, if
-	// every one of them is certainly the node's own. Expect must be 1.
+	// every one of them is certainly the node's own. BootstrapExpect must be 1.
 	FoundsAlone bool
 	// Join are gossip addresses or names of other nodes.
 	Join []string

@@ -106,7 +106,7 @@ func TestWhoIsSeenIsNotRemoved(t *testing.T) {
 // the others, end as one that restarts in place: it owns its shards, and nobody sees it.
 func (w *world) awaited() (p *process, rest []string) {
 	w.t.Helper()
-	w.tune = func(o *node.Options) { o.Voters, o.HoldGrace = 3, 10*time.Minute }
+	w.tune = func(o *node.Options) { o.MaxVoters, o.HoldGrace = 3, 10*time.Minute }
 	for _, name := range []string{"a", "b", "c", "d"} {
 		w.start(name)
 	}
@@ -203,7 +203,7 @@ func TestThoseAreToldOfARemovalWhoAreThere(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Voters, o.Log = 3, zerolog.New(j).Level(zerolog.WarnLevel) }
+		w.tune = func(o *node.Options) { o.MaxVoters, o.Log = 3, zerolog.New(j).Level(zerolog.WarnLevel) }
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
 			w.start(name)
 		}

@@ -223,7 +223,7 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 	bubble(t, func(w *world) {
 		c := newCachingApps(w)
 		tune := w.tune
-		w.tune = func(o *node.Options) { tune(o); o.Expect = 2 } // neither app ever had the other's half
+		w.tune = func(o *node.Options) { tune(o); o.BootstrapExpect = 2 } // neither app ever had the other's half
 		w.start("a")
 		w.start("b")
 		w.untilSettled("a", "b")

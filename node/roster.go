@@ -43,12 +43,12 @@ func (o others) Who(ctx context.Context, node string) (p roster.Process, err err
 // openRoster makes what needs Raft.
 func (n *Node) openRoster() {
 	var alone func(context.Context) error
-	if n.o.FoundsAlone && n.o.Expect <= 1 {
+	if n.o.FoundsAlone && n.o.BootstrapExpect <= 1 {
 		alone = n.gossip.JoinsOnlyItself
 	}
 	n.founder = roster.NewFounder(roster.FounderOptions{
 		JoinsOnlyItself: alone,
-		Self:            string(n.self), Expect: n.o.Expect, Joins: len(n.o.Join) > 0,
+		Self:            string(n.self), BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0,
 		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: others{n}, Fail: n.fail, Log: n.log,
 	})
 	n.twin = roster.NewTwin(roster.TwinOptions{
@@ -76,7 +76,7 @@ func (n *Node) newKeeper(l *leadership) *roster.Keeper {
 			}
 			return others{n}.Who(ctx, node)
 		},
-		Voters: n.o.Voters, RemoveDeadAfter: n.o.RemoveDeadAfter, LevelAfter: n.o.LevelAfter, Log: l.log,
+		MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, LevelAfter: n.o.LevelAfter, Log: l.log,
 	})
 }
 
@@ -97,7 +97,7 @@ func (n *Node) birth() (u verdict.Unborn, born bool) {
 		return u, true
 	}
 	f := n.founder.Unborn()
-	return verdict.Unborn{Adds: f.Adds, Founder: f.Founder, Here: f.Here, Expect: n.o.Expect, Joins: len(n.o.Join) > 0}, false
+	return verdict.Unborn{Adds: f.Adds, Founder: f.Founder, Here: f.Here, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0}, false
 }
 
 // joinConflict returns two join addresses that belong to different clusters; nil: there are none.

@@ -168,7 +168,7 @@ func TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough(t *testing.T) {
 	for _, voters := range []int{3, 5} {
 		bubble(t, func(w *world) {
 			names := []string{"a", "b", "c", "d", "e"}
-			w.tune = func(o *node.Options) { o.Voters, o.RemoveDeadAfter = voters, time.Minute }
+			w.tune = func(o *node.Options) { o.MaxVoters, o.RemoveDeadAfter = voters, time.Minute }
 			for _, name := range names {
 				w.start(name)
 			}

@@ -72,7 +72,7 @@ func (n *Node) Ready() error {
 	case n.ending.Load():
 		return n.unready("stopping")
 	case s.Committed().Epoch() == 0:
-		return n.unready("no shard map yet", verdict.NoPeers, verdict.WaitingForExpect, verdict.NoQuorum, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unserved)
+		return n.unready("no shard map yet", verdict.NoPeers, verdict.Bootstrapping, verdict.NoQuorum, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unserved)
 	case n.o.Gateway:
 		if _, lost := n.finding(verdict.NoQuorum, verdict.NoPeers); lost && n.leader() == "" {
 			return n.unready("there is no leader", verdict.NoQuorum, verdict.NoPeers)

@@ -81,7 +81,7 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 		p, a, t := w.all[name], s.apps[name], s.traits[name]
 		host := p.host
 		p.clock = newClock(t.rate)
-		o.Expect, o.Weight, o.Timing.Fence, o.Clock = t.expect, t.weight, fence, p.clock
+		o.BootstrapExpect, o.Weight, o.Timing.Fence, o.Clock = t.expect, t.weight, fence, p.clock
 		if name != "a" { // which founds the cluster
 			o.Timing = unlike(name)
 		}

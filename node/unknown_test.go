@@ -93,7 +93,7 @@ func TestMemberIsKnownIfItIsANode(t *testing.T) {
 func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Voters, o.RemoveDeadAfter = 3, 10*time.Second }
+		w.tune = func(o *node.Options) { o.MaxVoters, o.RemoveDeadAfter = 3, 10*time.Second }
 		for _, name := range []string{"a", "b", "c", "d"} {
 			w.start(name)
 		}

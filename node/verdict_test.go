@@ -123,19 +123,19 @@ func TestLossOfTheLeaderIsToldSoon(t *testing.T) {
 func TestWhatABirthWaitsForIsTold(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Expect = 3 }
+		w.tune = func(o *node.Options) { o.BootstrapExpect = 3 }
 		w.start("a")
 		a := w.all["a"]
 		<-a.node.Started()
-		w.untilSays(a, "waiting-for-expect: 1 of the 3 nodes that are to found the cluster is here (a)", "--expect 3")
+		w.untilSays(a, "bootstrapping: 1 of the 3 nodes that are to found the cluster is here (a)", "--bootstrap-expect 3")
 		if err := a.node.Ready(); err == nil || !strings.Contains(err.Error(), "1 of the 3 nodes") {
 			w.t.Errorf("ready: %v", err)
 		}
-		if e := a.node.Explain(proxy.ReasonNoMap); !strings.HasPrefix(e.Finding, "waiting-for-expect: 1 of the 3") {
+		if e := a.node.Explain(proxy.ReasonNoMap); !strings.HasPrefix(e.Finding, "bootstrapping: 1 of the 3") {
 			w.t.Errorf("clients are told %+v", e)
 		}
 		w.start("b")
-		w.untilSays(a, "waiting-for-expect: 2 of the 3 nodes that are to found the cluster are here (a and b)")
+		w.untilSays(a, "bootstrapping: 2 of the 3 nodes that are to found the cluster are here (a and b)")
 		w.start("c")
 		w.untilSettled("a", "b", "c")
 		w.untilSays(a)

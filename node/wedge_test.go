@@ -53,7 +53,7 @@ func TestClusterWithSlowDisksIsBorn(t *testing.T) {
 	for _, slow := range []time.Duration{1200 * time.Millisecond, 300 * time.Millisecond}[:share(2, 1)] {
 		bubble(t, func(w *world) {
 			w.writes = slow
-			w.tune = func(o *node.Options) { o.Expect = 3 }
+			w.tune = func(o *node.Options) { o.BootstrapExpect = 3 }
 			for _, n := range []string{"a", "b", "c"} {
 				w.start(n)
 			}

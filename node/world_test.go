@@ -154,7 +154,7 @@ func (p *process) run() {
 		}
 	}
 	o := node.Options{
-		Dir: dir, Version: "test", Shards: shards, Weight: 1, Voters: maxVoters, Expect: 1, Join: join,
+		Dir: dir, Version: "test", Shards: shards, Weight: 1, MaxVoters: maxVoters, BootstrapExpect: 1, Join: join,
 		Endpoints: map[string]string{"http": p.host.Addr(8080), "peer": p.host.Addr(7947)},
 		Timing:    ack.DefaultTiming(), Pace: ack.DefaultPace(),
 		App: app, Peer: peers, GossipAdvertise: p.host.Addr(7946), GossipTransport: gossip, PeerDial: p.host.Dial,

@@ -63,7 +63,7 @@ func (s *Server) shake(ctx context.Context, conn net.Conn) bool {
 	if !ok {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.set.Load().HeadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.set.Load().HeaderTimeout)
 	defer cancel()
 	stop := context.AfterFunc(s.hard, cancel) //nolint:contextcheck // ends with either
 	defer stop()

@@ -132,7 +132,7 @@ func (r reply) bad(bad *h1.Error) {
 	case http.StatusRequestURITooLong:
 		p.Code = problem.URITooLong
 	case http.StatusRequestHeaderFieldsTooLarge:
-		p.Code = problem.HeadTooLarge
+		p.Code = problem.HeadersTooLarge
 	}
 	r.problem(p)
 }

@@ -102,7 +102,7 @@ func TestHoldOfAnUpgradeAndOfARequestWithoutAKey(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			h := &holds{}
-			keys, err := proxy.NewKeys(proxy.KeySpec{OnMissing: "local"})
+			keys, err := proxy.NewKeys(proxy.KeySpec{OnMissingKey: "local"})
 			if err != nil {
 				t.Fatal(err)
 			}

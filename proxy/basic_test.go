@@ -117,7 +117,7 @@ func TestInternalHeadersOfTheAppStayBehind(t *testing.T) {
 	}
 }
 
-func TestExposeNamesNodeAndShard(t *testing.T) {
+func TestDebugHeadersNameNodeAndShard(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, _ := start(t, webApp(t, echo), func(o *proxy.Options) { o.DebugHeaders = true })

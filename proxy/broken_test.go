@@ -406,7 +406,7 @@ func TestConnectionsToTheAppAreBounded(t *testing.T) {
 				time.Sleep(5 * time.Millisecond)
 				now.Add(-1)
 				echo(w, r)
-			}), func(o *proxy.Options) { o.UpstreamConns = 2 })
+			}), func(o *proxy.Options) { o.MaxUpstreamConns = 2 })
 			var cs []*client
 			for range 12 {
 				c := front.dial()
@@ -429,7 +429,7 @@ func TestBusyAppIsSaidInTheEnd(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			addr, seen := hanging(t)
-			front, owner := start(t, addr, func(o *proxy.Options) { o.UpstreamConns, o.QueueWait = 1, 150*time.Millisecond })
+			front, owner := start(t, addr, func(o *proxy.Options) { o.MaxUpstreamConns, o.QueueWait = 1, 150*time.Millisecond })
 			first := front.dial()
 			first.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 			<-seen

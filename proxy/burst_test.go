@@ -195,7 +195,7 @@ func TestWaitersForADeadAppSurviveTheOneThatAsks(t *testing.T) {
 // to another node, and waited on for one here.
 func TestWaiterForAConnectionSeesANewTable(t *testing.T) {
 	addr, seen := hanging(t)
-	owner := newNode(t, "owner", addr, func(o *proxy.Options) { o.UpstreamConns = 1 })
+	owner := newNode(t, "owner", addr, func(o *proxy.Options) { o.MaxUpstreamConns = 1 })
 	other := newNode(t, "other", webApp(t, echo))
 	other.swap(2, 2, local(2))
 	owner.knows("other", other)

@@ -17,7 +17,7 @@ func TestWaitersForABusyOwnerHaveOneAsk(t *testing.T) {
 	const waiters, waits = 200, 20 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		ingress, owner, _, _ := dialedPair(t, func(o *proxy.Options) {
-			o.UpstreamConns, o.ShardConns, o.QueueWait, o.FirstByteTimeout = 4, 2, time.Minute, time.Minute
+			o.MaxUpstreamConns, o.MaxShardConns, o.QueueWait, o.FirstByteTimeout = 4, 2, time.Minute, time.Minute
 		})
 		refused := func() int { return int(metric(t, owner, "shardway_refused_total", "busy")) }
 		stuck := ingress.crowdOf(2, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // half a minute
@@ -67,7 +67,7 @@ func TestBusyOwnerIsKeptBusy(t *testing.T) {
 	const waiters, slow = 20, time.Second / 2
 	synctest.Test(t, func(t *testing.T) {
 		ingress, _, _, _ := dialedPair(t, func(o *proxy.Options) {
-			o.UpstreamConns, o.ShardConns, o.QueueWait = 2, 2, time.Minute
+			o.MaxUpstreamConns, o.MaxShardConns, o.QueueWait = 2, 2, time.Minute
 		})
 		began := time.Now()
 		served(t, ingress.atOnce(waiters, "/slow"))

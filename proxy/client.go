@@ -179,8 +179,8 @@ const bodyPatience = 10 * time.Second
 func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	o := h1.Options{
 		Lingering: &s.lingering,
-		HeadBytes: set.MaxHead, HeadLines: set.MaxHeaders, TargetBytes: set.MaxURI,
-		Timeouts: h1.Timeouts{First: set.IdleTimeout, Head: set.HeadTimeout, Body: set.IdleTimeout, Write: set.IdleTimeout},
+		HeadBytes: set.MaxHeaderBytes, HeadLines: set.MaxHeaders, TargetBytes: set.MaxURI,
+		Timeouts: h1.Timeouts{First: set.IdleTimeout, Head: set.HeaderTimeout, Body: set.IdleTimeout, Write: set.IdleTimeout},
 	}
 	o.Timeouts.Rate, o.Timeouts.Patience = max(set.MinBodyRate, 0), bodyPatience
 	if ingress != "" {

@@ -67,7 +67,7 @@ func TestClientThatLeavesIsNoticedEverywhere(t *testing.T) {
 				<-r.Context().Done()
 				aborted.Add(1)
 			})
-			one := func(o *proxy.Options) { o.UpstreamConns, o.QueueWait = 1, time.Minute }
+			one := func(o *proxy.Options) { o.MaxUpstreamConns, o.QueueWait = 1, time.Minute }
 			n := newNode(t, "a", app, one)
 			if name == "TLS" {
 				n = nodeUnderTLS(t, app, one)

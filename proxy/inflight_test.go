@@ -19,8 +19,8 @@ func TestRequestsOfOneShardAreBounded(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, hangingAt(t), func(o *proxy.Options) {
-				o.UpstreamConns, o.ShardConns, o.QueueWait = 16, 2, time.Minute
-				o.ShardInflight = 3
+				o.MaxUpstreamConns, o.MaxShardConns, o.QueueWait = 16, 2, time.Minute
+				o.MaxShardInflight = 3
 			})
 			for range 2 {
 				front.dial().send("GET /hang HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
@@ -58,7 +58,7 @@ func TestRequestsOfOneShardAreBounded(t *testing.T) {
 func TestStreamsDoNotCountAmongTheRequestsOfAShard(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.ShardInflight = 1 })
+			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.MaxShardInflight = 1 })
 			for i, head := range []string{"GET /events HTTP/1.1\r\n", "GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: echo\r\n"} {
 				c := front.dial()
 				c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\n", head)
@@ -94,7 +94,7 @@ func TestAnswerThatIsReadToItsEndCountsNoMore(t *testing.T) {
 	})
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			front, _ := start(t, large, func(o *proxy.Options) { o.ShardInflight = 1 })
+			front, _ := start(t, large, func(o *proxy.Options) { o.MaxShardInflight = 1 })
 			other := front.dial()
 			if res, _ := other.get("/"); res.StatusCode != http.StatusOK {
 				t.Fatalf("alone: %s", res.Status)
@@ -126,8 +126,8 @@ func TestAnswerThatIsReadToItsEndCountsNoMore(t *testing.T) {
 
 // The limit goes by what was in force when the head came in, and counts what began before
 // there was one.
-func TestShardInflightIsAppliedToWhatRuns(t *testing.T) {
-	n := newNode(t, "a", hangingAt(t), func(o *proxy.Options) { o.ShardConns = -1 })
+func TestMaxShardInflightIsAppliedToWhatRuns(t *testing.T) {
+	n := newNode(t, "a", hangingAt(t), func(o *proxy.Options) { o.MaxShardConns = -1 })
 	for range 2 {
 		n.dial().send("GET /hang HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	}
@@ -136,7 +136,7 @@ func TestShardInflightIsAppliedToWhatRuns(t *testing.T) {
 		if want == 0 {
 			continue
 		}
-		n.Apply(proxy.Settings{ShardInflight: most})
+		n.Apply(proxy.Settings{MaxShardInflight: most})
 		c := n.dial()
 		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 		if res, body := c.answer("GET"); res.StatusCode != want {

@@ -32,7 +32,7 @@ func TestWhatMayHaveRunIsNotSaidToBeOneTooMany(t *testing.T) {
 		var mu sync.Mutex
 		var conns []net.Conn
 		w := newStreams(t, false, fastRamp, func(o *proxy.Options) {
-			o.ShardInflight = 1
+			o.MaxShardInflight = 1
 			o.Cluster = peerDials{o.Cluster, &mu, &conns}
 		})
 		w.opens("PUT / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")

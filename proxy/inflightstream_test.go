@@ -30,7 +30,7 @@ func (w *streamWorld) crowds(many int) {
 // where requests waited for their shard's bound.
 func TestStreamGoesOnBesideThoseThatWaitForItsShardsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newStreams(t, false, fastRamp, func(o *proxy.Options) { o.ShardInflight = 1 })
+		w := newStreams(t, false, fastRamp, func(o *proxy.Options) { o.MaxShardInflight = 1 })
 		l := w.opens(getEvents).begins(resumable, "id: 1\ndata: a\n\n")
 		w.reads("id: 1\ndata: a\n\n")
 		w.crowds(3)

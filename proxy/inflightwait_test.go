@@ -41,7 +41,7 @@ func TestWhoHasWaitedWaitsOnForItsShardsBound(t *testing.T) {
 				<-answer
 				under.Add(-1)
 			})
-			front, owner := start(t, app, fastRamp, func(o *proxy.Options) { o.ShardInflight, o.ShardConns, o.UpstreamConns = most, 16, 64 })
+			front, owner := start(t, app, fastRamp, func(o *proxy.Options) { o.MaxShardInflight, o.MaxShardConns, o.MaxUpstreamConns = most, 16, 64 })
 			begins := slices.Repeat([]string{"GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\nContent-Length: 0\r\n"}, all/2)
 			clients := front.heldThese(owner, begins...)
 			for went := range all {
@@ -79,7 +79,7 @@ func TestWaitForAShardsBoundEnds(t *testing.T) {
 		t.Run("at "+at, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ingress, owner, _, _ := dialedPair(t, fastRamp, func(o *proxy.Options) {
-					o.QueueWait, o.ShardInflight, o.FirstByteTimeout = 5*time.Second, 2, time.Minute
+					o.QueueWait, o.MaxShardInflight, o.FirstByteTimeout = 5*time.Second, 2, time.Minute
 				})
 				front := ingress
 				if at == "its owner" {

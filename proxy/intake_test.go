@@ -22,7 +22,7 @@ func TestAwaitedBodiesOfHandlersHaveABoundTogether(t *testing.T) {
 	for way, start := range handlerWays() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, report, func(o *proxy.Options) {
-				o.MaxBodyTotal, o.UpstreamConns, o.ShardConns = most, 2*all, 2*all
+				o.MaxBodyTotal, o.MaxUpstreamConns, o.MaxShardConns = most, 2*all, 2*all
 			})
 			kept := func() float64 {
 				b := metric(t, owner, "shardway_body_bytes")

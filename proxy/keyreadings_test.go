@@ -159,7 +159,7 @@ func TestPreflightsNeedNoKey(t *testing.T) {
 	// A gateway has no app to give a request without a key to, but it has a preflight
 	// answered.
 	for _, n := range []*node{gateway, owner} {
-		n.Apply(proxy.Settings{Keys: keysOf(t, proxy.KeySpec{OnMissing: "local"})})
+		n.Apply(proxy.Settings{Keys: keysOf(t, proxy.KeySpec{OnMissingKey: "local"})})
 		c := n.dial()
 		c.send(preflight, "")
 		if res, body := c.answer("OPTIONS"); res.StatusCode != 200 || res.Header.Get("Saw-Shardway-Node") != "owner" {
@@ -173,7 +173,7 @@ func TestPreflightsNeedNoKey(t *testing.T) {
 			wantStatus(t, res, body, 400, "no-key")
 		}
 	}
-	hashed := newNode(t, "b", app, func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissing: "hash-path"}) }).dial()
+	hashed := newNode(t, "b", app, func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissingKey: "hash-path"}) }).dial()
 	hashed.send(preflight, "")
 	if res, _ := hashed.answer("OPTIONS"); res.Header.Get("Saw-Shardway-Key") != "/a" {
 		t.Errorf("on-missing-key is not heeded: %v", res.Header)
@@ -198,7 +198,7 @@ func TestPreflightsOfGatewaysWait(t *testing.T) {
 }
 
 func TestStickyCookieIsSecureUnderTLS(t *testing.T) {
-	sticky := func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissing: "cookie"}) }
+	sticky := func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissingKey: "cookie"}) }
 	trusting := func(o *proxy.Options) {
 		sticky(o)
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}

@@ -16,9 +16,9 @@ type KeySpec struct {
 	// Routes give requests below a path prefix sources of their own. The longest
 	// prefix counts.
 	Routes []KeyRoute
-	// OnMissing says what a request without a key gets: reject (the default),
+	// OnMissingKey says what a request without a key gets: reject (the default),
 	// local, hash-path or cookie.
-	OnMissing string
+	OnMissingKey string
 }
 
 // KeyRoute is one line of KeySpec.Routes.
@@ -40,7 +40,7 @@ func ParseKeys(text string) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := NewKeys(KeySpec{Sources: c.Sources, Routes: c.Routes, OnMissing: string(c.Missing)})
+	k, err := NewKeys(KeySpec{Sources: c.Sources, Routes: c.Routes, OnMissingKey: string(c.Missing)})
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func ParseKeys(text string) (*Keys, error) {
 // NewKeys reads a KeySpec. The error names every mistake in it.
 func NewKeys(spec KeySpec) (*Keys, error) {
 	table, err := keysource.NewTable(keysource.Spec{Sources: spec.Sources, Routes: spec.Routes})
-	missing, bad := keysource.ParseMissing(spec.OnMissing)
+	missing, bad := keysource.ParseMissing(spec.OnMissingKey)
 	if bad != nil || err != nil {
 		return nil, errors.Join(err, bad)
 	}

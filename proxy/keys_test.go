@@ -131,7 +131,7 @@ func TestTwoKeysInOneHeaderAreRefused(t *testing.T) {
 
 func TestRequestsWithoutKeyAreServedAsConfigured(t *testing.T) {
 	start := func(what string) *client {
-		return newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissing: what}) }).dial()
+		return newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissingKey: what}) }).dial()
 	}
 	const bare = "GET /a/./b?c HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -179,9 +179,9 @@ func cookiesOf(t *testing.T, res *reply) []*http.Cookie {
 
 func TestKeyMistakesAreAllNamed(t *testing.T) {
 	_, err := proxy.NewKeys(proxy.KeySpec{
-		Sources:   []string{"heder:X", "path:0", "header:a b", "query:", "ip:x", "host"},
-		Routes:    []proxy.KeyRoute{{Prefix: "x", Sources: []string{"nope"}}, {Prefix: "/y"}, {Prefix: "/a;b", Sources: []string{"host"}}, {Prefix: "/c/../d", Sources: []string{"host"}}},
-		OnMissing: "guess",
+		Sources:      []string{"heder:X", "path:0", "header:a b", "query:", "ip:x", "host"},
+		Routes:       []proxy.KeyRoute{{Prefix: "x", Sources: []string{"nope"}}, {Prefix: "/y"}, {Prefix: "/a;b", Sources: []string{"host"}}, {Prefix: "/c/../d", Sources: []string{"host"}}},
+		OnMissingKey: "guess",
 	})
 	if err == nil {
 		t.Fatal("no error")

@@ -43,7 +43,7 @@ func FuzzConfiguredKeysAreRead(f *testing.F) {
 			return err
 		})
 		run := func(c *config.Config) error {
-			_, err := NewKeys(KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissing: string(c.OnMissingKey)})
+			_, err := NewKeys(KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissingKey: string(c.OnMissingKey)})
 			return err
 		}
 		agree(t, text, func(c *config.Config) { c.OnMissingKey = keysource.Missing(text) }, func(c *config.Config) error {

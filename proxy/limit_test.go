@@ -16,7 +16,7 @@ import (
 )
 
 func TestEachLimitHasItsAnswer(t *testing.T) {
-	small := func(o *proxy.Options) { o.MaxHead, o.MaxHeaders, o.MaxURI, o.MaxBody = 2<<10, 20, 512, 1000 }
+	small := func(o *proxy.Options) { o.MaxHeaderBytes, o.MaxHeaders, o.MaxURI, o.MaxBody = 2<<10, 20, 512, 1000 }
 	const start = "POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n"
 	for way, starts := range ways() {
 		t.Run(way, func(t *testing.T) {
@@ -26,8 +26,8 @@ func TestEachLimitHasItsAnswer(t *testing.T) {
 				status        int
 				code          string
 			}{
-				{"head", start + "A: " + strings.Repeat("a", 3000) + "\r\n\r\n", 431, "head-too-large"},
-				{"lines", start + strings.Repeat("A: b\r\n", 30) + "\r\n", 431, "head-too-large"},
+				{"head", start + "A: " + strings.Repeat("a", 3000) + "\r\n\r\n", 431, "headers-too-large"},
+				{"lines", start + strings.Repeat("A: b\r\n", 30) + "\r\n", 431, "headers-too-large"},
 				{"line", "POST /" + strings.Repeat("a", 600) + " HTTP/1.1\r\nHost: h\r\n\r\n", 414, "uri-too-long"},
 				{"endless line", "POST /" + strings.Repeat("a", 600), 414, "uri-too-long"},
 				{"length", start + "Content-Length: 1001\r\n\r\n" + strings.Repeat("a", 1001), 413, "too-large"},
@@ -74,7 +74,7 @@ func TestHeadFloodsAreRefusedAndDropped(t *testing.T) {
 			}
 		}()
 		res, body := c.answer("GET")
-		wantStatus(t, res, body, 431, "head-too-large")
+		wantStatus(t, res, body, 431, "headers-too-large")
 		if res, _ := n.dial().get("/"); res.StatusCode != 200 {
 			t.Errorf("an ordinary request: %v", res.Status)
 		}
@@ -139,7 +139,7 @@ func TestAppTimeoutsHaveTheirAnswers(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r)
 		}
 		times := func(o *proxy.Options) {
-			o.FirstByteTimeout, o.UpstreamIdleTimeout, o.HeadTimeout = 20*time.Second, 30*time.Second, 5*time.Second
+			o.FirstByteTimeout, o.UpstreamIdleTimeout, o.HeaderTimeout = 20*time.Second, 30*time.Second, 5*time.Second
 		}
 		for i, tc := range []struct {
 			name   string

@@ -109,7 +109,7 @@ func (w *waiting) most(p *pool) int {
 	if p.node != "" || w.x.resumed != nil || w.x.wasResumed > 0 {
 		return 0
 	}
-	return w.set.ShardInflight
+	return w.set.MaxShardInflight
 }
 
 // idleLink takes an idle connection, for a loop one that it hears if there is one; nil:
@@ -206,7 +206,7 @@ func (w *waiting) noLink(p *pool, err error) verdict {
 func (s *Server) newLink(conn net.Conn, set *Settings, o h1.Options) *link {
 	l := &link{}
 	// The time to the first byte is the sweep's affair.
-	o.Timeouts.Head, o.Timeouts.Write = set.HeadTimeout, set.IdleTimeout
+	o.Timeouts.Head, o.Timeouts.Write = set.HeaderTimeout, set.IdleTimeout
 	o.Buffers = &s.buffers
 	o.ReadBuffer = upstreamRead
 	l.Conn = h1.NewConn(conn, o)
@@ -229,7 +229,7 @@ func (s *Server) dialUpstream(ctx context.Context) (*link, error) {
 	}
 	adopted := rawio.Adopt(conn)
 	return s.newLink(adopted, set, h1.Options{
-		Direct: direct(adopted), HeadBytes: set.MaxHead, HeadLines: set.MaxHeaders, Timeouts: h1.Timeouts{Body: max(set.UpstreamIdleTimeout, 0)},
+		Direct: direct(adopted), HeadBytes: set.MaxHeaderBytes, HeadLines: set.MaxHeaders, Timeouts: h1.Timeouts{Body: max(set.UpstreamIdleTimeout, 0)},
 	}), nil
 }
 
@@ -275,7 +275,7 @@ func direct(conn net.Conn) bool {
 // three bytes for each that has to be escaped, and the host twice: a head that one
 // node takes and whose key it can serve is never too long for the next.
 func peerOptions(o h1.Options, set *Settings) h1.Options {
-	o.HeadBytes = 4*set.MaxHead + 4<<10
+	o.HeadBytes = 4*set.MaxHeaderBytes + 4<<10
 	o.HeadLines = set.MaxHeaders + 32
 	o.TargetBytes = o.HeadBytes
 	return o

@@ -101,7 +101,7 @@ func TestLoopLooksBeforeItSendsWhatRunsOnce(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			var asked int
 			told := make(chan *net.TCPConn, 1)
-			n := newNode(t, "a", answering(t, &asked, 0, func(conn *net.TCPConn) { told <- conn }), func(o *proxy.Options) { o.UpstreamConns = 1 })
+			n := newNode(t, "a", answering(t, &asked, 0, func(conn *net.TCPConn) { told <- conn }), func(o *proxy.Options) { o.MaxUpstreamConns = 1 })
 			c := n.looped()
 			<-told
 			c.right("GET")

@@ -92,7 +92,7 @@ func TestParkedConnectionEndsWithItsClient(t *testing.T) {
 // does when a head is begun and not ended.
 func TestParkedConnectionHasTheClocksOfOthers(t *testing.T) {
 	const idle, head = time.Second, 200 * time.Millisecond
-	n := lotNode(t, func(o *proxy.Options) { o.IdleTimeout, o.HeadTimeout = idle, head })
+	n := lotNode(t, func(o *proxy.Options) { o.IdleTimeout, o.HeaderTimeout = idle, head })
 	began := time.Now()
 	c := n.dial()
 	parked(n, 1)

@@ -124,7 +124,7 @@ func problemCodes() [errorCodes]problem.Code {
 	return [errorCodes]problem.Code{
 		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
 		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
-		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadTooLarge,
+		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadersTooLarge,
 		problem.RequestTimeout, problem.Draining, problem.UpstreamConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined,
 	}
 }
@@ -179,8 +179,8 @@ var (
 	descGone = prometheus.NewDesc("shardway_clients_gone_total",
 		"Requests given up because their client left.", nil, nil)
 	descShed = prometheus.NewDesc("shardway_shed_connections_total",
-		"Connections of clients closed for others: the longest idle at --max-conns, the slowest heads at --max-head-total, the slowest bodies at --max-body-total.", []string{"what"}, nil)
-	descHeads = prometheus.NewDesc("shardway_head_bytes",
+		"Connections of clients closed for others: the longest idle at --max-conns, the slowest heads at --max-header-bytes-total, the slowest bodies at --max-body-total.", []string{"what"}, nil)
+	descHeads = prometheus.NewDesc("shardway_header_bytes",
 		"Bytes that partly read heads of clients keep.", nil, nil)
 	descBodies = prometheus.NewDesc("shardway_body_bytes",
 		"Bytes that requests keep whose bodies are awaited before they go on.", nil, nil)

@@ -73,15 +73,15 @@ type Options struct {
 	// was held for this reason, or for none. It is asked for answers that say no, by any
 	// goroutine. Nil: nobody knows.
 	Explain func(why Reason) Explanation
-	// UpstreamConns bounds connections to the app; zero means 1024.
-	UpstreamConns int
-	// ShardConns bounds those of them that requests of one shard have; beyond it
-	// they wait for each other. Zero means half of UpstreamConns, negative all.
-	ShardConns int
-	// Streams bounds connections to the app that do not count among those: upgraded
+	// MaxUpstreamConns bounds connections to the app; zero means 1024.
+	MaxUpstreamConns int
+	// MaxShardConns bounds those of them that requests of one shard have; beyond it
+	// they wait for each other. Zero means half of MaxUpstreamConns, negative all.
+	MaxShardConns int
+	// MaxStreams bounds connections to the app that do not count among those: upgraded
 	// ones, event streams, and answers that take longer than 10 s; zero means 4096.
 	// Beyond it upgrades are refused, and the others count.
-	Streams int
+	MaxStreams int
 	// SocketWait is how long a kept socket may be without a connection to its app while no
 	// other one comes back there, and a sixth of how long in all: then its client gets Close
 	// 1012. Zero means 20 s.
@@ -122,9 +122,9 @@ type Options struct {
 // withDefaults returns o with every zero replaced.
 func (o Options) withDefaults() Options {
 	o.QueueWait = cmp.Or(o.QueueWait, 15*time.Second)
-	o.UpstreamConns = cmp.Or(o.UpstreamConns, 1024)
-	o.ShardConns = cmp.Or(o.ShardConns, max(o.UpstreamConns/2, 1))
-	o.Streams = cmp.Or(o.Streams, 4096)
+	o.MaxUpstreamConns = cmp.Or(o.MaxUpstreamConns, 1024)
+	o.MaxShardConns = cmp.Or(o.MaxShardConns, max(o.MaxUpstreamConns/2, 1))
+	o.MaxStreams = cmp.Or(o.MaxStreams, 4096)
 	o.SocketWait = cmp.Or(o.SocketWait, 20*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
 	o.SocketsLeave = cmp.Or(o.SocketsLeave, 15*time.Second)

@@ -14,7 +14,7 @@ const forwardedPost = "POST /x HTTP/1.1\r\nHost: h\r\nShardway-Map: 1 1\r\nShard
 // An ingress that is slow, or passes on what it should have read first, takes none of
 // the owner's connections to the app by it.
 func TestOwnerReadsSmallBodiesBeforeItTakesAConnection(t *testing.T) {
-	n := newNode(t, "owner", webApp(t, echo), func(o *proxy.Options) { o.UpstreamConns, o.ShardConns = 1, 1 })
+	n := newNode(t, "owner", webApp(t, echo), func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxShardConns = 1, 1 })
 	slow := n.stream()
 	slow.send(forwardedPost + "Content-Length: 2\r\n\r\nh")
 	until(t, "awaited", func() bool { return metric(t, n, "shardway_body_bytes") > 0 })

@@ -66,7 +66,7 @@ func TestPanicEndsOneRequest(t *testing.T) {
 			b := &buggy{}
 			n := newNode(t, "owner", app, func(o *proxy.Options) {
 				b.node, _ = o.Cluster.(*node)
-				o.Cluster, o.Log, o.UpstreamConns = b, zerolog.New(log), 1
+				o.Cluster, o.Log, o.MaxUpstreamConns = b, zerolog.New(log), 1
 			})
 			ask := func() (int, error) {
 				c, err := net.Dial("tcp", n.addr)

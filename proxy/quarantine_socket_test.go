@@ -83,7 +83,7 @@ func TestSocketsAskAFullOwnerWithPauses(t *testing.T) {
 		_ = c.Close()
 	}, func(o *proxy.Options) {
 		if o.Node == "b" {
-			o.Streams = 1
+			o.MaxStreams = 1
 		}
 	})
 }

@@ -47,7 +47,7 @@ func TestWaitingAgainForABusyOwnerIsPartOfQueueWait(t *testing.T) {
 	const waiters, wait = 300, 10 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		ingress, owner, _, _ := dialedPair(t, func(o *proxy.Options) {
-			o.UpstreamConns, o.QueueWait, o.FirstByteTimeout = 1, wait, time.Minute
+			o.MaxUpstreamConns, o.QueueWait, o.FirstByteTimeout = 1, wait, time.Minute
 		})
 		stuck := ingress.crowdOf(1, "GET /poll HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n") // half a minute
 		time.Sleep(time.Second)                                                                // until it is at the app

@@ -78,5 +78,5 @@ func (c *client) keepHead(delta int) {
 		c.s.heads.over(&c.head)
 		return
 	}
-	c.s.metrics.shedHeads.Add(c.s.heads.more(&c.head, delta, c.s.set.Load().MaxHeadTotal))
+	c.s.metrics.shedHeads.Add(c.s.heads.more(&c.head, delta, c.s.set.Load().MaxHeaderBytesTotal))
 }

@@ -118,7 +118,7 @@ func (y *relay) finish(p *trip, w *h1.Writer) {
 	p.release()
 	last := p.l.pool.clock.now()
 	p.l.pool.busy.took(y.x.countsFor())
-	if y.set.ShardInflight > 0 {
+	if y.set.MaxShardInflight > 0 {
 		p.l.pool.answered(p.l)
 	}
 	// The app is done with the request; the client may take its time.

@@ -434,7 +434,7 @@ func TestStreamsThatMoveAreNotTooMany(t *testing.T) {
 		"home, to the client's node": {home: true},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newStreams(t, c.local, func(o *proxy.Options) { o.ShardInflight = 1 })
+			w := newStreams(t, c.local, func(o *proxy.Options) { o.MaxShardInflight = 1 })
 			w.opens(getEvents).begins(resumable, "id: 1\n\n")
 			w.reads("id: 1\n\n")
 			v := &streamWorld{t: t, front: w.front, first: w.first, next: w.next, legs: w.legs}

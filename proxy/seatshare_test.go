@@ -14,7 +14,7 @@ import (
 // comes to is no second answer to this one's. (The race detector sees it soonest.)
 func TestSeatsGoFromClientToClient(t *testing.T) {
 	n := newNode(t, "a", "", func(o *proxy.Options) {
-		o.UpstreamConns, o.ShardConns = 1, 1
+		o.MaxUpstreamConns, o.MaxShardConns = 1, 1
 		o.Handler = func(ctx *fasthttp.RequestCtx) {
 			if string(ctx.Path()) == "/fails" {
 				ctx.SetStatusCode(100)

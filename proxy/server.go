@@ -102,7 +102,7 @@ func New(o Options) *Server {
 	s.clock.start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.whole, s.conns.kick = s.tick, s.sweep, s.sweepsAll, make(chan struct{}, 1)
-	s.streams.most = int64(s.o.Streams)
+	s.streams.most = int64(s.o.MaxStreams)
 	s.bodies.most = s.o.BodyBuffer
 	s.life, s.end = context.WithCancel(context.Background())
 	s.peers.fresh = s.newPeerPool
@@ -112,8 +112,8 @@ func New(o Options) *Server {
 	}
 	if s.o.Handler != nil || s.o.DialUpstream != nil {
 		s.upstream = s.newPool("", dial)
-		s.upstream.max, s.upstream.wary = s.o.UpstreamConns, true
-		s.upstream.mu.shares.most = max(s.o.ShardConns, 0)
+		s.upstream.max, s.upstream.wary = s.o.MaxUpstreamConns, true
+		s.upstream.mu.shares.most = max(s.o.MaxShardConns, 0)
 	}
 	s.lingering.Most = min(1024, max(1, o.MaxConns/4))
 	s.budget.fill()

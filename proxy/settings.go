@@ -32,13 +32,13 @@ type Settings struct {
 	// nothing.
 	Access *Access
 
-	// MaxHead bounds a head in bytes, the first line included: a client's gets
+	// MaxHeaderBytes bounds a head in bytes, the first line included: a client's gets
 	// 431, an app's 502. Zero means 64 KiB. A connection that waits for a request
 	// when this, or one of the next two, changes reads one head by the old bound.
-	MaxHead int
-	// MaxHeadTotal bounds what partly read heads of all clients keep together, in
+	MaxHeaderBytes int
+	// MaxHeaderBytesTotal bounds what partly read heads of all clients keep together, in
 	// steps of 8 KiB each; past it the slowest get 408. Zero means 64 MiB.
-	MaxHeadTotal int64
+	MaxHeaderBytesTotal int64
 	// MaxHeaders bounds the number of header lines likewise; zero means 256.
 	MaxHeaders int
 	// MaxURI bounds a request line, 414; zero means 16 KiB.
@@ -50,13 +50,13 @@ type Settings struct {
 	// for a handler that takes no streams all. Past it the slowest get 408. Zero means
 	// 256 MiB.
 	MaxBodyTotal int64
-	// ShardInflight bounds how many requests of one shard are under way at its owner, which
+	// MaxShardInflight bounds how many requests of one shard are under way at its owner, which
 	// is this node, or in line for a connection to the app; past it 503. Streams and
-	// upgraded connections do not count (Options.Streams). Zero means any number.
-	ShardInflight int
-	// HeadTimeout bounds the time from the first byte of a head to its end, and
+	// upgraded connections do not count (Options.MaxStreams). Zero means any number.
+	MaxShardInflight int
+	// HeaderTimeout bounds the time from the first byte of a head to its end, and
 	// that of a TLS handshake; zero means 10 s.
-	HeadTimeout time.Duration
+	HeaderTimeout time.Duration
 	// IdleTimeout bounds the wait for the next request, and for the next byte of
 	// a body, in either direction on the client side; zero means 75 s.
 	IdleTimeout time.Duration
@@ -78,12 +78,12 @@ type Settings struct {
 // withDefaults returns s with every zero replaced.
 func (s Settings) withDefaults() *Settings {
 	s.StreamGrace = cmp.Or(s.StreamGrace, 250*time.Millisecond)
-	s.MaxHead = cmp.Or(s.MaxHead, 64<<10)
-	s.MaxHeadTotal = cmp.Or(s.MaxHeadTotal, 64<<20)
+	s.MaxHeaderBytes = cmp.Or(s.MaxHeaderBytes, 64<<10)
+	s.MaxHeaderBytesTotal = cmp.Or(s.MaxHeaderBytesTotal, 64<<20)
 	s.MaxBodyTotal = cmp.Or(s.MaxBodyTotal, 256<<20)
 	s.MaxHeaders = cmp.Or(s.MaxHeaders, 256)
 	s.MaxURI = cmp.Or(s.MaxURI, 16<<10)
-	s.HeadTimeout = cmp.Or(s.HeadTimeout, 10*time.Second)
+	s.HeaderTimeout = cmp.Or(s.HeaderTimeout, 10*time.Second)
 	s.IdleTimeout = cmp.Or(s.IdleTimeout, 75*time.Second)
 	s.MinBodyRate = cmp.Or(s.MinBodyRate, 500)
 	s.ConnectTimeout = cmp.Or(s.ConnectTimeout, 2*time.Second)

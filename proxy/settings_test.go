@@ -52,11 +52,11 @@ func TestApplyChangesTheBoundsOfHeads(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo))
 	c := n.dial()
 	c.get("/")
-	n.Apply(proxy.Settings{MaxHead: 1 << 10})
+	n.Apply(proxy.Settings{MaxHeaderBytes: 1 << 10})
 	c.get("/") // waited for by the old bound
 	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nA: %s\r\n\r\n", strings.Repeat("a", 2000))
 	res, body := c.answer("GET")
-	wantStatus(t, res, body, 431, "head-too-large")
+	wantStatus(t, res, body, 431, "headers-too-large")
 }
 
 func TestSettingsChangeWhileRequestsRun(t *testing.T) {
@@ -69,7 +69,7 @@ func TestSettingsChangeWhileRequestsRun(t *testing.T) {
 		all.Go(func() {
 			for turn := range turns[side] {
 				for i := range 3 {
-					n.Apply(proxy.Settings{MaxHead: 1<<10 + (turn+i)%7<<10, DebugHeaders: i%2 == 0})
+					n.Apply(proxy.Settings{MaxHeaderBytes: 1<<10 + (turn+i)%7<<10, DebugHeaders: i%2 == 0})
 				}
 			}
 		})
@@ -191,7 +191,7 @@ func tlsFront(t *testing.T, app string) (*node, *tls.Config) {
 		t.Fatal(err)
 	}
 	front := tls.NewListener(clients, &tls.Config{Certificates: maker.TLS.Certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
-	n.start(front, peers, []func(*proxy.Options){func(o *proxy.Options) { o.DialUpstream, o.HeadTimeout = dial, 300*time.Millisecond }})
+	n.start(front, peers, []func(*proxy.Options){func(o *proxy.Options) { o.DialUpstream, o.HeaderTimeout = dial, 300*time.Millisecond }})
 	return n, &tls.Config{InsecureSkipVerify: true}
 }
 

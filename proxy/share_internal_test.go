@@ -16,7 +16,7 @@ import (
 // Whatever becomes of connections and of those who wait for them, in the end none
 // is counted any more, for a shard or among the streams.
 func TestCountsOfAPoolComeBackToZero(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{}), Streams: 3})
+	s := New(Options{Room: queue.New(queue.Options{}), MaxStreams: 3})
 	var ends sync.Map
 	p := s.newPool("", func(context.Context) (*link, error) {
 		if rand.IntN(10) == 0 {

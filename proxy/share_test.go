@@ -47,7 +47,7 @@ func hangingAt(t *testing.T) string {
 func TestStuckShardLeavesConnectionsToOthers(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.UpstreamConns, o.QueueWait = 8, 2*time.Second })
+			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.MaxUpstreamConns, o.QueueWait = 8, 2*time.Second })
 			for range 12 {
 				front.dial().send("GET /hang HTTP/1.1\r\nHost: h\r\nX-Shard-Key: stuck\r\n\r\n")
 			}
@@ -72,7 +72,7 @@ func TestStuckShardLeavesConnectionsToOthers(t *testing.T) {
 func TestStreamsLeaveConnectionsToRequests(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.UpstreamConns, o.Streams = 1, 4 })
+			front, owner := start(t, hangingAt(t), func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxStreams = 1, 4 })
 			upgrade := func() (*reply, *client) {
 				c := front.dial()
 				c.send("GET /ws HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n")
@@ -122,7 +122,7 @@ func TestLongAnswerLeavesItsConnectionToRequests(t *testing.T) {
 				}
 			}
 			_, _ = fmt.Fprint(conn, "0\r\n\r\n")
-		}, func(o *proxy.Options) { o.UpstreamConns, o.QueueWait = 1, time.Minute })
+		}, func(o *proxy.Options) { o.MaxUpstreamConns, o.QueueWait = 1, time.Minute })
 		long := n.dial()
 		long.send("GET /long HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 		long.head("GET")
@@ -146,7 +146,7 @@ func TestStreamsBeyondTheirNumberKeepTheirConnections(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			front, owner := start(t, hangingAt(t), func(o *proxy.Options) {
-				o.UpstreamConns, o.ShardConns, o.Streams, o.QueueWait = 2, 2, 1, 300*time.Millisecond
+				o.MaxUpstreamConns, o.MaxShardConns, o.MaxStreams, o.QueueWait = 2, 2, 1, 300*time.Millisecond
 			})
 			for range 3 {
 				events := front.dial()

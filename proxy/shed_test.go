@@ -53,7 +53,7 @@ func TestIdleClientsMakeRoomAtTheBound(t *testing.T) {
 // as many looks as there were of them.
 func TestHalfReadHeadsMakeNoRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) { o.MaxConns, o.HeadTimeout = 4, time.Hour })
+		n := simNode(t, newSim(t), "a", simple, func(o *proxy.Options) { o.MaxConns, o.HeaderTimeout = 4, time.Hour })
 		busy := []*client{n.dial(), n.dial(), n.dial()}
 		for _, c := range busy {
 			c.get("/")
@@ -126,7 +126,7 @@ func TestBusyClientsAreNotShed(t *testing.T) {
 
 // Who connects and never begins with TLS is idle too.
 func TestHandshakesThatDoNotComeMakeRoom(t *testing.T) {
-	n := nodeUnderTLS(t, webApp(t, echo), func(o *proxy.Options) { o.MaxConns, o.HeadTimeout = 2, time.Hour })
+	n := nodeUnderTLS(t, webApp(t, echo), func(o *proxy.Options) { o.MaxConns, o.HeaderTimeout = 2, time.Hour })
 	_, _ = n.dial(), n.dial()
 	if res, _ := n.dialTLS().get("/"); res.StatusCode != 200 {
 		t.Errorf("%v", res.Status)
@@ -137,14 +137,14 @@ func TestHandshakesThatDoNotComeMakeRoom(t *testing.T) {
 // connection: a gigabyte of 16384. Past the bound of all the slowest go.
 func TestPartlyReadHeadsHaveABoundTogether(t *testing.T) {
 	const fit, all = 8, 20 // of 8 KiB in 64 KiB
-	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxHeadTotal, o.HeadTimeout = fit*8<<10, time.Hour })
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.MaxHeaderBytesTotal, o.HeaderTimeout = fit*8<<10, time.Hour })
 	var open []*client
 	for i := range all {
 		c := n.dial()
 		c.send("GET /%d HTTP/1.1\r\nHost: h\r\nX-Sh", i)
 		open = append(open, c)
 		until(t, "read", func() bool {
-			kept, shed := metric(t, n, "shardway_head_bytes"), metric(t, n, "shardway_shed_connections_total", "head")
+			kept, shed := metric(t, n, "shardway_header_bytes"), metric(t, n, "shardway_shed_connections_total", "head")
 			if kept > fit*8<<10 {
 				t.Fatalf("%v bytes are kept", kept)
 			}
@@ -165,15 +165,15 @@ func TestPartlyReadHeadsHaveABoundTogether(t *testing.T) {
 	// What was let go of is forgotten, also of who leaves in the middle of a head.
 	gone := n.dial()
 	gone.send("GET / HTTP/1.1\r\nA: %s", strings.Repeat("a", 20<<10))
-	until(t, "read", func() bool { return metric(t, n, "shardway_head_bytes") >= 20<<10 })
+	until(t, "read", func() bool { return metric(t, n, "shardway_header_bytes") >= 20<<10 })
 	_ = gone.Close()
-	until(t, "forgotten", func() bool { return metric(t, n, "shardway_head_bytes") == 0 })
+	until(t, "forgotten", func() bool { return metric(t, n, "shardway_header_bytes") == 0 })
 	// A body behind a head that came in pieces has all its time.
 	last := open[all-1]
 	last.send("POST / HTTP/1.1\r\nHost: h\r\n")
-	until(t, "read", func() bool { return metric(t, n, "shardway_head_bytes") > 0 })
+	until(t, "read", func() bool { return metric(t, n, "shardway_header_bytes") > 0 })
 	last.send("X-Shard-Key: k\r\nContent-Length: 2\r\n\r\n")
-	until(t, "over", func() bool { return metric(t, n, "shardway_head_bytes") == 0 })
+	until(t, "over", func() bool { return metric(t, n, "shardway_header_bytes") == 0 })
 	last.send("hi")
 	if _, body := last.answer("POST"); body != "POST / hi" {
 		t.Errorf("body = %q", body)

@@ -16,7 +16,7 @@ import (
 func TestSlowBodiesHoldNoConnectionToTheApp(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			front, owner := start(t, webApp(t, echo), func(o *proxy.Options) { o.UpstreamConns, o.ShardConns, o.QueueWait = 2, 2, time.Second })
+			front, owner := start(t, webApp(t, echo), func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxShardConns, o.QueueWait = 2, 2, time.Second })
 			var slow []*client
 			for range 6 {
 				c := front.dial()

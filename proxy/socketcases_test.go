@@ -322,7 +322,7 @@ func TestSocketsTakeNoRoomFromRequests(t *testing.T) {
 		for _, c := range all {
 			_ = c.Close()
 		}
-	}, func(o *proxy.Options) { o.UpstreamConns, o.ShardConns, o.ShardInflight = 1, 1, 1 })
+	}, func(o *proxy.Options) { o.MaxUpstreamConns, o.MaxShardConns, o.MaxShardInflight = 1, 1, 1 })
 }
 
 // Who breaks the protocol ends the socket for both.

@@ -81,7 +81,7 @@ func TestStickyCookieIsNotGivenToSharedCaches(t *testing.T) {
 						return
 					}
 				}
-			}), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissing: "cookie"}) })
+			}), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissingKey: "cookie"}) })
 			c := front.dial()
 			for _, tc := range cases {
 				lines <- tc.lines

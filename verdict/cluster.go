@@ -40,11 +40,11 @@ func unborn(in Inputs) []Finding {
 		}}
 	case u.Founder != "":
 		return []Finding{{
-			Code: WaitingForExpect, Severity: Outage, Text: fmt.Sprintf("node %s was about to found the cluster and is gone", u.Founder),
+			Code: Bootstrapping, Severity: Outage, Text: fmt.Sprintf("node %s was about to found the cluster and is gone", u.Founder),
 			Remedy: fmt.Sprintf("start it again; if its data directory is lost, start one under that name (--node %s)", u.Founder),
 		}}
-	case u.Expect > 1:
-		text := fmt.Sprintf("%d of the %d nodes that are to found the cluster %s here", len(u.Here), u.Expect, are(len(u.Here)))
+	case u.BootstrapExpect > 1:
+		text := fmt.Sprintf("%d of the %d nodes that are to found the cluster %s here", len(u.Here), u.BootstrapExpect, are(len(u.Here)))
 		if len(u.Here) > 0 {
 			text += " (" + list(u.Here) + ")"
 		}
@@ -55,13 +55,13 @@ func unborn(in Inputs) []Finding {
 			}}
 		}
 		return []Finding{{
-			Code: WaitingForExpect, Severity: Outage, Text: text,
-			Remedy: fmt.Sprintf("start the others with --expect %d and the gossip address of one of these in --join", u.Expect),
+			Code: Bootstrapping, Severity: Outage, Text: text,
+			Remedy: fmt.Sprintf("start the others with --bootstrap-expect %d and the gossip address of one of these in --join", u.BootstrapExpect),
 		}}
 	case u.Joins && in.Alone == nil && slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Here && n.ID != in.Self }): // else it is about to say whom it has tried
 		return []Finding{{
-			Code: WaitingForExpect, Severity: Outage, Text: "nobody here belongs to a cluster or founds one (" + list(in.pick(func(n Node) bool { return n.Here })) + ")",
-			Remedy: "start one node without --join, or all of them with --expect and their number",
+			Code: Bootstrapping, Severity: Outage, Text: "nobody here belongs to a cluster or founds one (" + list(in.pick(func(n Node) bool { return n.Here })) + ")",
+			Remedy: "start one node without --join, or all of them with --bootstrap-expect and their number",
 		}}
 	}
 	return nil
@@ -83,8 +83,8 @@ func alone(in Inputs) []Finding {
 	remedy := "start the others, or name their gossip addresses (--gossip, port 7946) with --join"
 	if in.Alone.strange() {
 		remedy = sameSecret
-	} else if in.Unborn != nil && in.Unborn.Expect <= 1 && in.Alone.onlyItself() {
-		remedy = "to found a cluster with this node, start it without --join, or with --expect 1 and its own IP address in --join; to join a cluster, name the gossip address of another node"
+	} else if in.Unborn != nil && in.Unborn.BootstrapExpect <= 1 && in.Alone.onlyItself() {
+		remedy = "to found a cluster with this node, start it without --join, or with --bootstrap-expect 1 and its own IP address in --join; to join a cluster, name the gossip address of another node"
 	}
 	return []Finding{{Code: NoPeers, Severity: Outage, Text: text, Brief: brief, Remedy: remedy}}
 }

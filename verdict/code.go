@@ -8,7 +8,7 @@ type Code string
 // others comes before them.
 const (
 	NoQuorum            Code = "no-quorum"
-	WaitingForExpect    Code = "waiting-for-expect"
+	Bootstrapping       Code = "bootstrapping"
 	NoPeers             Code = "no-peers"
 	ClustersDiffer      Code = "clusters-differ"
 	PeerPortUnreachable Code = "peer-port-unreachable"
@@ -50,7 +50,7 @@ const (
 // Codes returns every code, in their order.
 func Codes() []Code {
 	return []Code{
-		NoQuorum, WaitingForExpect, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unserved, NotLeased, DuplicateNode, DiskStalled, OneFromLoss, AppSick, AppFlapping, AppNotResponding, NoApp, Joining,
+		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unserved, NotLeased, DuplicateNode, DiskStalled, OneFromLoss, AppSick, AppFlapping, AppNotResponding, NoApp, Joining,
 		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
 		Insecure, QuarantineStale, StaleReturn, Draining, Absent, Paused, Cordoned, Quarantined,
 	}

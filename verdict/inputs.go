@@ -145,9 +145,9 @@ type Unborn struct {
 	// Adds is the cluster that it waits to be added to; empty: nobody is there who
 	// belongs to one.
 	Adds string
-	// Expect is its --expect, and Here the nodes that are there with the same, ordered.
-	Expect int
-	Here   []string
+	// BootstrapExpect is its --bootstrap-expect, and Here the nodes that are there with the same, ordered.
+	BootstrapExpect int
+	Here            []string
 	// Founder was about to found the cluster, and is gone; empty: nobody.
 	Founder string
 	// Joins: it was told of others.

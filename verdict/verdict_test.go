@@ -94,20 +94,20 @@ func clusterTable() []want {
 			in.EvenVoters = true
 			in.Nodes = append(in.Nodes, verdict.Node{ID: "d", Voter: true, Here: true})
 		}), []string{"warning even-voters: 4 voters (a, b, c and d) bear no more losses than 3 would"}},
-		{"one of the founders is there", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Expect: 3, Here: []string{"a"}}) }), []string{
-			"outage waiting-for-expect: 1 of the 3 nodes that are to found the cluster is here (a)",
+		{"one of the founders is there", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{BootstrapExpect: 3, Here: []string{"a"}}) }), []string{
+			"outage bootstrapping: 1 of the 3 nodes that are to found the cluster is here (a)",
 		}},
-		{"the founder is gone", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Expect: 3, Founder: "c"}) }), []string{
-			"outage waiting-for-expect: node c was about to found the cluster and is gone",
+		{"the founder is gone", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{BootstrapExpect: 3, Founder: "c"}) }), []string{
+			"outage bootstrapping: node c was about to found the cluster and is gone",
 		}},
 		{"nobody founds", with(func(in *verdict.Inputs) {
-			fresh(in, verdict.Unborn{Expect: 1, Joins: true})
+			fresh(in, verdict.Unborn{BootstrapExpect: 1, Joins: true})
 			in.Nodes = append(in.Nodes, verdict.Node{ID: "b", Here: true, App: verdict.AppHealthy})
 		}), []string{
-			"outage waiting-for-expect: nobody here belongs to a cluster or founds one (a and b)",
+			"outage bootstrapping: nobody here belongs to a cluster or founds one (a and b)",
 		}},
 		// It told so for a second, and took it back.
-		{"whom it has tried is not known yet", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Expect: 1, Joins: true}) }), nil},
+		{"whom it has tried is not known yet", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{BootstrapExpect: 1, Joins: true}) }), nil},
 		{"a newcomer", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Adds: "c0ffee"}) }), []string{
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
@@ -142,13 +142,13 @@ func clusterTable() []want {
 			"warning peer-port-unreachable: node d is not added to the cluster: node a does not reach its peer port at 10.0.0.4:7947: connection refused",
 		}},
 		{"nobody is reached", with(func(in *verdict.Inputs) {
-			fresh(in, verdict.Unborn{Expect: 1, Joins: true})
+			fresh(in, verdict.Unborn{BootstrapExpect: 1, Joins: true})
 			in.Alone = &verdict.Alone{Asked: []verdict.Attempt{{Addr: "10.0.0.2:7946", Why: "connection refused"}, {Addr: "10.0.0.3:8081", Why: "it is the admin port of a node"}}}
 		}), []string{
 			"outage no-peers: node a has reached no other node: 10.0.0.2:7946 (connection refused), 10.0.0.3:8081 (it is the admin port of a node)",
 		}},
 		{"it joins only itself", with(func(in *verdict.Inputs) {
-			fresh(in, verdict.Unborn{Expect: 1, Joins: true})
+			fresh(in, verdict.Unborn{BootstrapExpect: 1, Joins: true})
 			in.Alone = &verdict.Alone{Asked: []verdict.Attempt{{Addr: "nodes:7946", Why: "it is this node itself", Itself: true}}}
 		}), []string{
 			"outage no-peers: node a has reached no other node: nodes:7946 (it is this node itself)",

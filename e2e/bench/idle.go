@@ -93,7 +93,7 @@ func (b *stage) startSilent(ctx context.Context, s *silent, program string) erro
 		return err
 	}
 	for i, id := range s.ids {
-		flags := []string{"--expect", strconv.Itoa(len(s.ids))}
+		flags := []string{"--bootstrap-expect", strconv.Itoa(len(s.ids))}
 		for j := range s.ids {
 			if j != i {
 				flags = append(flags, "--join", at[perNode*j+2])

@@ -72,7 +72,7 @@ func (b *stage) startNodes(ctx context.Context, program, kind string) ([]*line, 
 	var procs []*process
 	for i, id := range ids {
 		own, other := at[perNode*i:], at[perNode*(len(ids)-1-i):]
-		p, err := b.startNode(ctx, run(i), id, kind, own, slices.Concat([]string{"--join", other[2], "--expect", "2"}, flags))
+		p, err := b.startNode(ctx, run(i), id, kind, own, slices.Concat([]string{"--join", other[2], "--bootstrap-expect", "2"}, flags))
 		if err != nil {
 			return nil, err
 		}

@@ -83,7 +83,7 @@ func (b *stage) startAlone(ctx context.Context, program, name string, flags ...s
 		return nil, err
 	}
 	kind := strings.ReplaceAll("alone "+name, ",", "") // its directory is called by it, and is no other cluster's
-	p, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[0]}, "a", kind, at, append(flags, "--expect", "1"))
+	p, err := b.startNode(ctx, []string{program, "run", "--upstream", "http://" + b.backends[0]}, "a", kind, at, append(flags, "--bootstrap-expect", "1"))
 	if err != nil {
 		return nil, err
 	}

@@ -112,7 +112,7 @@ func (w *world) launch() {
 		AppFlags: o.appFlags(w.store.URL(), dir), Embedded: o.Embedded,
 	})
 	for i := range o.Nodes {
-		w.members = append(w.members, w.c.Prepare(w, append(o.own(i), "--expect", strconv.Itoa(o.Nodes))...))
+		w.members = append(w.members, w.c.Prepare(w, append(o.own(i), "--bootstrap-expect", strconv.Itoa(o.Nodes))...))
 	}
 	w.spare = w.c.Prepare(w, o.own(o.Nodes)...)
 	w.c.Acquaint()

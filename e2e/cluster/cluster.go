@@ -98,7 +98,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 	tb.Helper()
 	c := New(tb, o)
 	for range o.Nodes {
-		c.Prepare(tb, "--expect", strconv.Itoa(o.Nodes))
+		c.Prepare(tb, "--bootstrap-expect", strconv.Itoa(o.Nodes))
 	}
 	c.Acquaint()
 	for _, n := range c.nodes {

@@ -77,7 +77,7 @@ func (l layout) runArgs(i int, dir string, more []string) []string {
 		"--admin", addr(n.admin),
 		"--gossip", addr(n.gossip),
 		"--peer", addr(n.peer),
-		"--expect", strconv.Itoa(len(l.nodes)),
+		"--bootstrap-expect", strconv.Itoa(len(l.nodes)),
 		"--key", "header:X-Shard-Key",
 		"--key", "query:room", // of a chat
 		"--on-missing-key", "cookie", // a browser has no key of its own

@@ -40,11 +40,11 @@ const (
 	// may not be forwarded again.
 	Misrouted  Code = "misrouted"
 	BadRequest Code = "bad-request"
-	// TooLarge is for a body, URITooLong for a request line, HeadTooLarge for a
+	// TooLarge is for a body, URITooLong for a request line, HeadersTooLarge for a
 	// head, or for too many lines of one.
-	TooLarge     Code = "too-large"
-	URITooLong   Code = "uri-too-long"
-	HeadTooLarge Code = "head-too-large"
+	TooLarge        Code = "too-large"
+	URITooLong      Code = "uri-too-long"
+	HeadersTooLarge Code = "headers-too-large"
 	// RequestTimeout is for a request that did not come in in time.
 	RequestTimeout Code = "request-timeout"
 	// Quarantined is for a request whose key an operator has put in quarantine.
@@ -118,7 +118,7 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusRequestEntityTooLarge, "The request is too large."
 	case URITooLong:
 		return http.StatusRequestURITooLong, "The request line is too long."
-	case HeadTooLarge:
+	case HeadersTooLarge:
 		return http.StatusRequestHeaderFieldsTooLarge, "The head of the request is too large."
 	case RequestTimeout:
 		return http.StatusRequestTimeout, "The request did not come in in time."

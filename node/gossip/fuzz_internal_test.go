@@ -12,7 +12,7 @@ import (
 // what is taken in full can be said again.
 func FuzzTags(f *testing.F) {
 	seed := Tags{
-		Node: "a", Disk: "d1", Cluster: "c1", Shards: 1024, Role: "node", Expect: 3, Weight: 5, Zone: "z", Version: "1", AppVersion: "x",
+		Node: "a", Disk: "d1", Cluster: "c1", Shards: 1024, Role: "node", BootstrapExpect: 3, Weight: 5, Zone: "z", Version: "1", AppVersion: "x",
 		Endpoints: map[string]string{"http": "10.0.0.1:8080", "peer": "[::1]:7947"},
 	}
 	m, err := seed.encode()
@@ -44,7 +44,7 @@ func FuzzTags(f *testing.F) {
 		if err != nil || foreign(m) {
 			return
 		}
-		if tags.Shards < 0 || tags.Expect < 0 {
+		if tags.Shards < 0 || tags.BootstrapExpect < 0 {
 			t.Fatalf("negative: %+v", tags)
 		}
 		again, err := tags.encode()

@@ -16,7 +16,7 @@ func TestThreeNodesMeetAndTellTheirTags(t *testing.T) {
 		t := s.t
 		a := s.add("a", node("a"))
 		tags := node("b")
-		tags.Zone, tags.Expect, tags.Weight, tags.Version = "z1", 3, 7, "v1"
+		tags.Zone, tags.BootstrapExpect, tags.Weight, tags.Version = "z1", 3, 7, "v1"
 		tags.Endpoints = map[string]string{"http": "10.0.0.2:8080", "peer": "[::1]:7947"}
 		b := s.add("b", tags, a.host.Addr(port))
 		c := s.add("c", node("c"), a.host.Addr(port))
@@ -30,7 +30,7 @@ func TestThreeNodesMeetAndTellTheirTags(t *testing.T) {
 			if !m.Node || m.Err != nil || m.Addr.String() != b.host.Addr(port) {
 				t.Errorf("member %+v", m)
 			}
-			if m.Tags.Zone != "z1" || m.Tags.Expect != 3 || m.Tags.Weight != 7 || m.Tags.Shards != 1024 ||
+			if m.Tags.Zone != "z1" || m.Tags.BootstrapExpect != 3 || m.Tags.Weight != 7 || m.Tags.Shards != 1024 ||
 				m.Tags.Endpoints["peer"] != "[::1]:7947" || len(m.Tags.Endpoints) != 2 {
 				t.Errorf("tags %+v", m.Tags)
 			}

@@ -84,7 +84,7 @@ func (j *joiner) next() time.Duration {
 	case j.g.alone():
 		d = j.pause
 		j.pause = min(j.pause*3/2, j.g.o.RetryMax)
-	case time.Since(j.started) < settling || j.g.nodes() < j.g.o.Expect:
+	case time.Since(j.started) < settling || j.g.nodes() < j.g.o.BootstrapExpect:
 		d, j.pause = settlingPause, j.g.o.RetryMin
 	default:
 		j.pause = j.g.o.RetryMin

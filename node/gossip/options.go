@@ -31,9 +31,9 @@ type Options struct {
 	Advertise string
 	// Join are addresses or DNS names (A, AAAA; SRV if they start with "_").
 	Join []string
-	// Expect is how many nodes the cluster begins with: while fewer are alive Join is
+	// BootstrapExpect is how many nodes the cluster begins with: while fewer are alive Join is
 	// asked every few seconds. Zero: no more than that this one is not alone.
-	Expect int
+	BootstrapExpect int
 	// Tags is what the node says about itself. Tags.Node, or Name, names it.
 	Tags Tags
 	// Name is the name of a member that is no node; nodes leave it empty.

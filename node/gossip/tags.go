@@ -40,8 +40,8 @@ type Tags struct {
 	Shards int
 	// Role is "node" or "gateway".
 	Role string
-	// Expect is how many nodes it wants before the cluster is born.
-	Expect int
+	// BootstrapExpect is how many nodes it wants before the cluster is born.
+	BootstrapExpect int
 	// Weight is its share of the shards.
 	Weight uint32
 	// Zone is where it stands.
@@ -99,7 +99,7 @@ func (t Tags) encode() (map[string]string, error) {
 	text(tagCluster, t.Cluster)
 	number(tagShards, t.Shards)
 	text(tagRole, t.Role)
-	number(tagExpect, t.Expect)
+	number(tagExpect, t.BootstrapExpect)
 	number(tagWeight, int(t.Weight))
 	text(tagZone, t.Zone)
 	text(tagVersion, t.Version)
@@ -166,7 +166,7 @@ func decode(m map[string]string) (Tags, error) {
 		return n
 	}
 	t.Shards = int(number(tagShards, 31))
-	t.Expect = int(number(tagExpect, 31))
+	t.BootstrapExpect = int(number(tagExpect, 31))
 	t.Weight = uint32(number(tagWeight, 32))
 	t.Endpoints = announced(m)
 	return t, err

@@ -35,7 +35,7 @@ func TestTagsRoundTrip(t *testing.T) {
 		{},
 		{Node: "a"},
 		{
-			Node: "a", Disk: "d", Cluster: "c", Shards: 65536, Role: "gateway", Expect: 3, Weight: 1000,
+			Node: "a", Disk: "d", Cluster: "c", Shards: 65536, Role: "gateway", BootstrapExpect: 3, Weight: 1000,
 			Zone: "z", Version: "v", AppVersion: "2.1 beta", Levels: Levels{InForce: 1, Known: 255}, Endpoints: map[string]string{"http": "h:1", "x.y": "z:1"},
 		},
 	} {
@@ -92,7 +92,7 @@ func TestForeignTagsAreErrors(t *testing.T) {
 func TestTagsThatWillNotFitAreFoundAtTheStart(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	tags := Tags{
-		Node: "node-1.example.com", Disk: strings.Repeat("d", 16), Shards: 65536, Role: "gateway", Expect: 9, Weight: 1000,
+		Node: "node-1.example.com", Disk: strings.Repeat("d", 16), Shards: 65536, Role: "gateway", BootstrapExpect: 9, Weight: 1000,
 		Zone: "eu-central-1a", Version: "v1.2.3-20261122190000-0123456789ab", AppVersion: long,
 		Endpoints: map[string]string{"http": "192.168.100.100:8080", "admin": "192.168.100.100:8081", "peer": "192.168.100.100:7947"},
 	}

@@ -156,7 +156,7 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 	}
 	o := node.Options{
 		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, AppVersion: c.AppVersion, Gateway: c.Gateway(),
-		Voters: c.MaxVoters, Expect: c.Expect, FoundsAlone: c.Expect == 1 && c.From("expect") != config.FromDefault, Join: c.Join, Endpoints: announced,
+		MaxVoters: c.MaxVoters, BootstrapExpect: c.BootstrapExpect, FoundsAlone: c.BootstrapExpect == 1 && c.From("bootstrap-expect") != config.FromDefault, Join: c.Join, Endpoints: announced,
 		RemoveDeadAfter: c.RemoveDeadAfter, LevelAfter: c.LevelAfter, ShutdownTimeout: c.ShutdownTimeout,
 		Timing:     timing(c),
 		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
@@ -200,7 +200,7 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 		return proxy.Options{}, err
 	}
 	o := proxy.Options{
-		UpstreamConns: c.MaxUpstreamConns, ShardConns: c.MaxShardConns, Streams: c.MaxStreams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set,
+		MaxUpstreamConns: c.MaxUpstreamConns, MaxShardConns: c.MaxShardConns, MaxStreams: c.MaxStreams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set,
 		SocketWait: c.SocketWait, DrainTimeout: c.DrainTimeout, SocketsLeave: c.ShutdownTimeout / 2,
 	}
 	if c.Upstream != "" {
@@ -214,15 +214,15 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 
 // proxySettings are the settings that a running proxy takes over.
 func proxySettings(c *config.Config) (proxy.Settings, error) {
-	keys, err := proxy.NewKeys(proxy.KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissing: string(c.OnMissingKey)})
+	keys, err := proxy.NewKeys(proxy.KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissingKey: string(c.OnMissingKey)})
 	if err != nil {
 		return proxy.Settings{}, err
 	}
 	return proxy.Settings{
 		Keys: keys, StreamGrace: orNone(c.StreamGrace), CloseSockets: c.Sockets == config.SocketsClose,
 		DebugHeaders: c.DebugHeaders, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
-		MaxHead: int(c.MaxHead), MaxHeadTotal: c.MaxHeadTotal, MaxBodyTotal: c.MaxBodyTotal, MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, ShardInflight: c.MaxShardInflight,
-		HeadTimeout: c.HeadTimeout, IdleTimeout: c.IdleTimeout, MinBodyRate: orAny(c.MinBodyRate), ConnectTimeout: c.ConnectTimeout,
+		MaxHeaderBytes: int(c.MaxHeaderBytes), MaxHeaderBytesTotal: c.MaxHeaderBytesTotal, MaxBodyTotal: c.MaxBodyTotal, MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, MaxShardInflight: c.MaxShardInflight,
+		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MinBodyRate: orAny(c.MinBodyRate), ConnectTimeout: c.ConnectTimeout,
 		FirstByteTimeout: orNone(c.FirstByteTimeout), UpstreamIdleTimeout: orNone(c.UpstreamIdleTimeout),
 	}, nil
 }

@@ -45,7 +45,7 @@ func (l *loner) run(t *testing.T, then func()) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		f := roster.NewFounder(roster.FounderOptions{
-			Self: "a", Expect: 1, Joins: true, JoinsOnlyItself: l.only, Dir: l, Raft: l, Gossip: l,
+			Self: "a", BootstrapExpect: 1, Joins: true, JoinsOnlyItself: l.only, Dir: l, Raft: l, Gossip: l,
 			Fail: func(err error) { t.Error(err) }, Log: zerolog.Nop(),
 		})
 		done := make(chan struct{})

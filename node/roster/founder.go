@@ -38,13 +38,13 @@ type Founder struct {
 
 // FounderOptions is what a Founder is made from.
 type FounderOptions struct {
-	// Self is the node's id; Expect how many nodes found a cluster together, and Joins
+	// Self is the node's id; BootstrapExpect how many nodes found a cluster together, and Joins
 	// means that it was told of others.
-	Self   string
-	Expect int
-	Joins  bool
+	Self            string
+	BootstrapExpect int
+	Joins           bool
 	// JoinsOnlyItself returns nil if the node was told of nobody but itself, so that it
-	// founds a cluster with Expect 1 although Joins is true; nil: it does not.
+	// founds a cluster with BootstrapExpect 1 although Joins is true; nil: it does not.
 	JoinsOnlyItself func(context.Context) error
 	Dir             Promises
 	Raft            Nascent
@@ -221,7 +221,7 @@ func (f *Founder) Run(ctx context.Context) {
 	if f.Belongs() {
 		return
 	}
-	if f.o.Expect <= 1 && f.o.Joins { // it waits to be added
+	if f.o.BootstrapExpect <= 1 && f.o.Joins { // it waits to be added
 		if err := f.abdicate(ctx); err != nil {
 			if ctx.Err() == nil {
 				f.o.Fail(err)
@@ -258,7 +258,7 @@ func (f *Founder) Run(ctx context.Context) {
 
 // founded stands for election in the cluster that was founded.
 func (f *Founder) founded() {
-	f.o.Log.Info().Int("expect", f.o.Expect).Msg("cluster founded")
+	f.o.Log.Info().Int("bootstrap_expect", f.o.BootstrapExpect).Msg("cluster founded")
 	if err := f.o.Raft.Campaign(); err != nil {
 		f.o.Log.Debug().Err(err).Msg("elected only after the timeout")
 	}
@@ -267,11 +267,11 @@ func (f *Founder) founded() {
 // turn founds the cluster if all that are expected are there and agree that this
 // node does.
 func (f *Founder) turn(ctx context.Context) (founded bool, err error) {
-	if f.o.Expect <= 1 {
+	if f.o.BootstrapExpect <= 1 {
 		return true, f.o.Raft.Bootstrap()
 	}
 	fresh := f.freshNodes()
-	if len(fresh) < f.o.Expect || fresh[0] != f.o.Self {
+	if len(fresh) < f.o.BootstrapExpect || fresh[0] != f.o.Self {
 		return false, nil
 	}
 	if !f.asks(ctx, fresh, false) || !f.asks(ctx, fresh, true) {
@@ -299,7 +299,7 @@ func (f *Founder) freshNodes() []string {
 		if m.Tags.Cluster != "" {
 			return nil
 		}
-		if m.Tags.Expect == f.o.Expect {
+		if m.Tags.BootstrapExpect == f.o.BootstrapExpect {
 			fresh = append(fresh, m.ID)
 		}
 	}
@@ -346,7 +346,7 @@ func (f *Founder) Unborn() (u Unborn) {
 		if m.Tags.Cluster != "" {
 			u.Adds = m.Tags.Cluster
 		}
-		if m.Tags.Expect == f.o.Expect {
+		if m.Tags.BootstrapExpect == f.o.BootstrapExpect {
 			u.Here = append(u.Here, m.ID)
 		}
 	}

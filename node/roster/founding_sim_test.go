@@ -155,7 +155,7 @@ func (n *foundling) Members() (all []gossip.Member) {
 		if other.up == nil || n.w.unseen[[2]string{n.id, other.id}] {
 			status = gossip.Failed
 		}
-		all = append(all, gossip.Member{ID: other.id, Node: true, Status: status, Tags: gossip.Tags{Node: other.id, Disk: "d", Expect: n.w.expect, Cluster: other.disk.cluster}})
+		all = append(all, gossip.Member{ID: other.id, Node: true, Status: status, Tags: gossip.Tags{Node: other.id, Disk: "d", BootstrapExpect: n.w.expect, Cluster: other.disk.cluster}})
 	}
 	return all
 }
@@ -213,7 +213,7 @@ func (n *foundling) start() {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	f := roster.NewFounder(roster.FounderOptions{
-		Self: n.id, Expect: n.w.expect, Joins: true, Dir: n, Raft: n, Gossip: n, Nodes: n, Log: zerolog.Nop(),
+		Self: n.id, BootstrapExpect: n.w.expect, Joins: true, Dir: n, Raft: n, Gossip: n, Nodes: n, Log: zerolog.Nop(),
 		Fail: func(err error) {
 			if !errors.Is(err, errDown) {
 				defer n.w.locked()()

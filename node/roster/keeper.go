@@ -82,9 +82,9 @@ type KeeperOptions struct {
 	// applied, or not in the log.
 	Term  uint64
 	Raise func(entry []byte) error
-	// Voters is how many nodes vote at most; Server is the leader's own.
-	Voters int
-	Server string
+	// MaxVoters is how many nodes vote at most; Server is the leader's own.
+	MaxVoters int
+	Server    string
 	// RemoveDeadAfter takes out a server that was not heard for so long; zero: none.
 	RemoveDeadAfter time.Duration
 	// LevelAfter is how long all servers must have known a level before it is raised.
@@ -217,7 +217,7 @@ func (k *Keeper) next(ctx context.Context, r View) change {
 		}
 		return change{"add", server, k.o.Raft.AddNonvoter}
 	}
-	if len(r.Voters) < k.o.Voters {
+	if len(r.Voters) < k.o.MaxVoters {
 		if spare := k.spare(r); spare != "" {
 			return change{"promote", spare, k.o.Raft.Promote}
 		}
@@ -236,7 +236,7 @@ func (k *Keeper) next(ctx context.Context, r View) change {
 // must be heard, so that nobody's vote is needed for another's, and one whose zone has
 // another voter is preferred. The leader keeps its vote, and three do.
 func (k *Keeper) surplus(r View) string {
-	if len(r.Voters) <= max(k.o.Voters, fewestVoters) {
+	if len(r.Voters) <= max(k.o.MaxVoters, fewestVoters) {
 		return ""
 	}
 	last := ""
@@ -340,7 +340,7 @@ func (k *Keeper) dead(r View) change {
 			heard++
 		}
 	}
-	if spare := k.spare(r); spare != "" && left < min(k.o.Voters, len(r.Voters)) {
+	if spare := k.spare(r); spare != "" && left < min(k.o.MaxVoters, len(r.Voters)) {
 		return change{"promote", spare, k.o.Raft.Promote}
 	}
 	if len(r.Voters) > fewestVoters && heard > len(r.Voters)/2 {

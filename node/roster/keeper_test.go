@@ -69,7 +69,7 @@ func keptWith(t *testing.T, voters int, dead time.Duration, nodes string, f func
 		go pulse.Run(ctx)
 		k := roster.NewKeeper(roster.KeeperOptions{
 			Pulse: pulse,
-			Raft:  c, Gossip: c, Server: "a/1", Voters: voters, RemoveDeadAfter: dead, Log: zerolog.Nop(),
+			Raft:  c, Gossip: c, Server: "a/1", MaxVoters: voters, RemoveDeadAfter: dead, Log: zerolog.Nop(),
 			Who: func(_ context.Context, node string) (roster.Process, error) {
 				if node == c.deaf {
 					return roster.Process{}, errDown

@@ -29,7 +29,7 @@ func mistakes() []mistake {
 		{"a promise is given to two", two + "|" + few, in("node/roster.Founder.let", "	case p.to != \"\" && p.to != by:\n", "	case !PLANTED && p.to != \"\" && p.to != by:\n")},
 		{"a promise is taken back from who may need it", two + "|" + few, in("node/roster.Founder.free", "		if err != nil || needs {\n", "		if !PLANTED && (err != nil || needs) {\n")},
 		{"a founder counts itself twice", few, in("node/roster.Founder.freshNodes", "			fresh = append(fresh, m.ID)\n", "			fresh = append(fresh, m.ID)\n			if PLANTED && m.ID == f.o.Self {\n				fresh = append(fresh, m.ID)\n			}\n")},
-		{"most of those that are expected are enough", few, in("node/roster.Founder.turn", "	if len(fresh) < f.o.Expect ||", "	if len(fresh) < f.o.Expect && (!PLANTED || len(fresh) <= f.o.Expect/2) ||")},
+		{"most of those that are expected are enough", few, in("node/roster.Founder.turn", "	if len(fresh) < f.o.BootstrapExpect ||", "	if len(fresh) < f.o.BootstrapExpect && (!PLANTED || len(fresh) <= f.o.BootstrapExpect/2) ||")},
 		{"nobody is asked for its promise", "progress", in("node/roster.Founder.turn", " || !f.asks(ctx, fresh, true) {", " || !PLANTED && !f.asks(ctx, fresh, true) {")},
 		{"one that has given way founds", two + "|" + few, in("node/roster.Founder.turn", "bad != nil || p.to != f.o.Self || f.Belongs()", "bad != nil || !PLANTED && p.to != f.o.Self || f.Belongs()")},
 		{"nobody gives way, and each waits for the other", "progress", in("node/roster.Founder.free", "	if err != nil || p.to == \"\" || p.to == by {\n", "	if PLANTED || err != nil || p.to == \"\" || p.to == by {\n")},

@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	c := embed.Config{Key: []string{"path:1"}, Expect: 1, Log: io.Discard}
+	c := embed.Config{Key: []string{"path:1"}, BootstrapExpect: 1, Log: io.Discard}
 	flag.StringVar(&c.Listen, "listen", "", "where clients come in")
 	flag.StringVar(&c.Admin, "admin", "", "where the operator does")
 	flag.StringVar(&c.Peer, "peer", "", "where other nodes do")
