@@ -33,7 +33,7 @@ func TestUnreachablePeerPortStopsFounding(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 8})
 	nowhere := c.Address(t)
-	a, b, d := c.Prepare(t, "--bootstrap-expect", "3"), c.Prepare(t, "--expect", "3"), c.Prepare(t, "--expect", "3")
+	a, b, d := c.Prepare(t, "--bootstrap-expect", "3"), c.Prepare(t, "--bootstrap-expect", "3"), c.Prepare(t, "--bootstrap-expect", "3")
 	w := walk{t, c}
 	a.Start(t)
 	b.Start(t)

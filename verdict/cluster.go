@@ -50,7 +50,7 @@ func unborn(in Inputs) []Finding {
 		}
 		if u.Founds() {
 			return []Finding{{
-				Code: WaitingForExpect, Severity: Outage, Text: text + ", and have not founded it yet",
+				Code: Bootstrapping, Severity: Outage, Text: text + ", and have not founded it yet",
 				Remedy: "if it stays so, open the peer port (--peer, TCP 7947) between all nodes: `shardway doctor` names the ports that are not reached",
 			}}
 		}

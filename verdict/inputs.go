@@ -164,7 +164,7 @@ func (u *Unborn) Waits() string {
 
 // Founds reports whether all nodes that found the cluster are present.
 func (u *Unborn) Founds() bool {
-	return u != nil && u.Adds == "" && u.Founder == "" && u.Expect > 1 && len(u.Here) >= u.Expect
+	return u != nil && u.Adds == "" && u.Founder == "" && u.BootstrapExpect > 1 && len(u.Here) >= u.BootstrapExpect
 }
 
 // Unreached is a peer port that is not reached, so that a node is not added to its cluster.
