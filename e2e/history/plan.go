@@ -91,7 +91,8 @@ func (j *judge) graces() {
 			case m.At >= f.until() && j.stageOfJoin(i):
 				// The node is back, and gives busy shards to a node that joined before.
 			case i > 0 && m.At < until && had && !m.joined(&j.maps[i-1]):
-				if n := j.maps[i-1].differ(m, f.Node, m.At >= f.until()); n > 0 {
+				gives := func(node string) bool { return m.At >= f.until() && (!m.has(node) || j.leaving(node, f.From, m.At)) }
+				if n := j.maps[i-1].differ(m, f.Node, gives); n > 0 {
 					j.report.add(Restless, "%d shards of %s, which comes back within %v, moved in the map of epoch %d", n, f.Node, f.Grace, m.Epoch)
 				}
 			}
@@ -108,6 +109,14 @@ func (j *judge) stageOfJoin(i int) bool {
 		}
 	}
 	return false
+}
+
+// leaving reports whether a node was drained or stopped in a time: it gives away its shards in
+// stages, so it may have some left.
+func (j *judge) leaving(node string, from, until int64) bool {
+	return j.drainedIn(node, from, until) || slices.ContainsFunc(j.h.Faults, func(f Fault) bool {
+		return f.Kind == Left && f.Node == node && f.during(from, until)
+	})
 }
 
 // hurtIn tells whether anything was done to anybody in a time, but that nodes left.
@@ -133,14 +142,14 @@ func (m *Map) joined(before *Map) bool {
 	return slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !before.has(node) })
 }
 
-// differ is how many shards a node has in one of two maps alone. One that is back may get
-// what belonged to those who have nothing in the other map.
-func (m *Map) differ(other *Map, node string, back bool) (n int) {
+// differ is how many shards a node has in one of two maps alone, but for those that it got from
+// an owner that gives.
+func (m *Map) differ(other *Map, node string, gives func(owner string) bool) (n int) {
 	for s, owner := range m.Owners {
 		if s >= len(other.Owners) || (owner == node) == (other.Owners[s] == node) {
 			continue
 		}
-		if inherits := owner != node && !other.has(owner); !inherits || !back {
+		if owner == node || !gives(owner) {
 			n++
 		}
 	}

@@ -102,6 +102,12 @@ func TestGraceIsKept(t *testing.T) {
 			s.fault(history.Left, "b", 800, 0, 0)
 		}},
 		{name: "it is back, and gets what another one keeps the rest of", at: 899, owners: []string{"a", "c", "c"}, want: 1},
+		{name: "it is back, and gets the first stage of a drain", at: 899, owners: []string{"a", "c", "c"}, more: func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 800*ms, Until: s.Faults[0].From + 2000*ms})
+		}},
+		{name: "it gets the first stage of a drain before it is back", at: 898, owners: []string{"a", "c", "c"}, want: 1, more: func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 800*ms, Until: s.Faults[0].From + 2000*ms})
+		}},
 		{name: "somebody joins", at: grace - 1, owners: []string{"a", "b", "d"}},
 		{name: "another one is killed", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *story) {
 			s.fault(history.Killed, "b", 10, 10, 900)
