@@ -16,9 +16,10 @@ import (
 	"shardway/peer/mux"
 )
 
-// stopping is a node's address for trunks at which the first is taken by a node that stops:
-// it says that it takes no more lanes once it has got the first bytes of one. The others
-// go on to the node.
+// stopping puts a listener in front of the node's address for sessions. The first session is
+// accepted by a node that stops: it answers pings, however many there are, and sends a GOAWAY once it
+// has received data of a stream: before that, the request may not have been written. Later
+// sessions reach the node.
 func (n *node) stopping() (stopped *atomic.Int32) {
 	n.t.Helper()
 	ln, behind := listen(n.t), n.trunk
@@ -36,14 +37,20 @@ func (n *node) stopping() (stopped *atomic.Int32) {
 			}
 			go func() {
 				defer func() { _ = conn.Close() }()
-				if _, err := io.ReadFull(conn, make([]byte, len(frameOf(7)))); err != nil {
-					return
+				header := make([]byte, len(frameOf(framePing)))
+				for {
+					if _, err := io.ReadFull(conn, header); err != nil {
+						return
+					}
+					if header[3] == frameData {
+						break
+					}
+					if header[3] == framePing {
+						_, _ = io.WriteString(conn, frameOf(framePong))
+					}
 				}
-				_, _ = io.WriteString(conn, frameOf(9)) // its word
-				if _, err := conn.Read(make([]byte, 64<<10)); err == nil {
-					stopped.Add(1)
-					_, _ = io.WriteString(conn, frameOf(8)) // none was taken
-				}
+				stopped.Add(1)
+				_, _ = io.WriteString(conn, frameOf(frameGoAway))
 				_, _ = io.Copy(io.Discard, conn)
 			}()
 		}
@@ -51,7 +58,15 @@ func (n *node) stopping() (stopped *atomic.Int32) {
 	return stopped
 }
 
-// frameOf is a frame of a kind that carries nothing, on lane 0.
+// Types of frames of a session, see peer/mux.
+const (
+	frameData   = 2
+	framePing   = 7
+	frameGoAway = 8 // no stream was accepted
+	framePong   = 9
+)
+
+// frameOf returns a frame without a payload, of stream 0.
 func frameOf(kind byte) string { return string([]byte{0, 0, 0, kind, 0, 0, 0, 0}) }
 
 // splice carries a connection on to an address.
@@ -147,10 +162,10 @@ func TestWhatWasNotTakenGoesAgainThoughItWasHalfWritten(t *testing.T) {
 				return
 			}
 			defer func() { _ = conn.Close() }()
-			_, _ = io.ReadFull(conn, make([]byte, len(frameOf(7))))
-			_, _ = io.WriteString(conn, frameOf(9))
+			_, _ = io.ReadFull(conn, make([]byte, len(frameOf(framePing))))
+			_, _ = io.WriteString(conn, frameOf(framePong))
 			<-stops
-			_, _ = io.WriteString(conn, frameOf(8)) // none was taken
+			_, _ = io.WriteString(conn, frameOf(frameGoAway))
 			_, _ = io.Copy(io.Discard, conn)
 		}()
 		ingress.tap = func(c net.Conn) net.Conn {
