@@ -29,13 +29,13 @@ type app struct {
 	// instance names this process to health checks, empty without --instance.
 	instance string
 	// port is where it serves; nil before that.
-	port *port
+	listener *reopenableListener
 
 	mu     sync.Mutex
 	runs   []history.Run
-	counts map[string]uint64 // per key
+	requestCounts map[string]uint64 // per key
 	gates  map[string]*gate
-	sick   bool // /health answers 503
+	unhealthy   bool // /health answers 503
 }
 
 // gate is a name under which requests hang.
@@ -45,13 +45,13 @@ type gate struct {
 }
 
 func newApp(name string, out io.Writer) *app {
-	return &app{name: name, out: out, counts: make(map[string]uint64), gates: make(map[string]*gate)}
+	return &app{name: name, out: out, requestCounts: make(map[string]uint64), gates: make(map[string]*gate)}
 }
 
 // ServeHTTP tells work from control by the header that only a node sets.
 func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Shardway-Shard") != "" {
-		a.work(w, r)
+		a.serveRequest(w, r)
 		return
 	}
 	if a.state != nil {
@@ -59,7 +59,7 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.state.serveHook(w, r)
 			return
 		}
-		if a.state.control(w, r) {
+		if a.state.serveControl(w, r) {
 			return
 		}
 	}
@@ -67,12 +67,12 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/sick":
 		a.mu.Lock()
-		a.sick = q.Get("on") == "true"
+		a.unhealthy = q.Get("on") == "true"
 		a.mu.Unlock()
-		reply(w, a.name)
+		writeJSON(w, a.name)
 	case "/health":
 		a.mu.Lock()
-		sick := a.sick
+		sick := a.unhealthy
 		a.mu.Unlock()
 		if a.instance != "" {
 			w.Header().Set("Shardway-App-Instance", a.instance)
@@ -80,40 +80,40 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if sick {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
-		reply(w, a.name)
+		writeJSON(w, a.name)
 	case "/forget":
 		if a.cache != nil {
-			a.cache.forget()
+			a.cache.dropAll()
 		}
-		reply(w, a.name)
+		writeJSON(w, a.name)
 	case "/close-port":
 		d, err := time.ParseDuration(q.Get("for"))
-		if err != nil || a.port == nil {
+		if err != nil || a.listener == nil {
 			http.Error(w, "close-port: for must be a duration", http.StatusBadRequest)
 			return
 		}
-		a.port.closeFor(d, q.Get("all") == "true")
-		reply(w, a.name)
+		a.listener.closeFor(d, q.Get("all") == "true")
+		writeJSON(w, a.name)
 	case "/records":
 		a.mu.Lock()
 		runs := append([]history.Run{}, a.runs...)
 		a.mu.Unlock()
-		reply(w, runs)
+		writeJSON(w, runs)
 	case "/executions":
-		reply(w, a.executions(q.Get("id")))
+		writeJSON(w, a.countRuns(q.Get("id")))
 	case "/release":
-		a.release(q.Get("name"))
+		a.openGate(q.Get("name"))
 	case "/hanging":
 		a.mu.Lock()
-		n := a.gate(q.Get("name")).waiting
+		n := a.gateLocked(q.Get("name")).waiting
 		a.mu.Unlock()
-		reply(w, n)
+		writeJSON(w, n)
 	default:
-		reply(w, a.name)
+		writeJSON(w, a.name)
 	}
 }
 
-func reply(w http.ResponseWriter, v any) {
+func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v)
 }
@@ -121,80 +121,80 @@ func reply(w http.ResponseWriter, v any) {
 // work is one run: recorded when it starts and again when it ends, which is just
 // before the last bytes of its answer are written. Whoever has read those may
 // rely on the run's being over.
-func (a *app) work(w http.ResponseWriter, r *http.Request) {
-	if a.state != nil && !a.holds(r) {
+func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
+	if a.state != nil && !a.hasAcquired(r) {
 		notAcquired(w)
 		return
 	}
-	run, count := a.begin(r)
+	run, count := a.startRun(r)
 	ended := false
 	defer func() {
 		if !ended {
 			run.Cut = true
-			a.end(run)
+			a.endRun(run)
 		}
 	}()
 	// The whole body is read first: only then does the server notice a client
 	// that leaves.
-	var start prefix
+	var start prefixBuffer
 	if _, err := io.Copy(&start, r.Body); err != nil {
 		return
 	}
-	b := readBehaviour(r.Header)
+	b := parseBehaviour(r.Header)
 	if hold := r.Header.Get("App-Hold"); hold != "" {
 		w.Header().Set("Shardway-Hold", hold)
 	}
-	if b.die == "before" {
-		die()
+	if b.killAt == "before" {
+		killSelf()
 	}
 	switch {
 	case r.Header.Get("Upgrade") != "":
-		upgrade(w, r)
+		serveUpgrade(w, r)
 		return
-	case b.events > 0:
-		b.stream(w, r, a.opened(b.until))
+	case b.eventInterval > 0:
+		b.sendEvents(w, r, a.gateOpened(b.endGate))
 		return
-	case b.feed > 0:
-		b.follow(w, r)
+	case b.feedInterval > 0:
+		b.sendFeed(w, r)
 		return
 	}
-	if b.hang != "" && !a.wait(r, b.hang) || b.late > 0 && !pause(r, b.late) || b.over(r) {
+	if b.gate != "" && !a.waitAtGate(r, b.gate) || b.registerDelay > 0 && !sleep(r, b.registerDelay) || b.isDone(r) {
 		return
 	}
 	var res result
 	if r.Header.Get("App-Register") != "" {
 		var ok bool
-		if res, ok = a.registers.do(r, run, string(start)); !ok {
+		if res, ok = a.registers.serve(r, run, string(start)); !ok {
 			return
 		}
 	}
 	if a.state != nil && r.Header.Get("App-Register") == "" {
 		var err error
-		if count, err = a.state.do(run, r.Method == http.MethodPost); err != nil {
+		if count, err = a.state.count(run, r.Method == http.MethodPost); err != nil {
 			res = failed(http.StatusConflict, err)
 		}
 	}
 	if a.cache != nil && r.Method == http.MethodPost {
 		var err error
-		if count, err = a.cache.raise(run.Key); err != nil {
+		if count, err = a.cache.increment(run.Key); err != nil {
 			res = failed(http.StatusInternalServerError, err)
 		}
 	}
 	res.count = count
-	b.answer(w, r, run, res, func() {
+	b.respond(w, r, run, res, func() {
 		ended = true
-		a.end(run)
+		a.endRun(run)
 	})
 }
 
 // holds reports whether the shard of a request was acquired.
-func (a *app) holds(r *http.Request) bool {
-	shard, epoch := place(r.Header)
-	return a.state.acquired(shard, epoch)
+func (a *app) hasAcquired(r *http.Request) bool {
+	shard, epoch := shardAndEpoch(r.Header)
+	return a.state.hasAcquired(shard, epoch)
 }
 
 // place is where a request belongs; an epoch of 0 says that it does not say.
-func place(h http.Header) (shard uint32, epoch uint64) {
+func shardAndEpoch(h http.Header) (shard uint32, epoch uint64) {
 	n, err := strconv.ParseUint(h.Get("Shardway-Shard"), 10, 32)
 	epoch, err2 := strconv.ParseUint(h.Get("Shardway-Epoch"), 10, 64)
 	if err != nil || err2 != nil {
@@ -205,17 +205,17 @@ func place(h http.Header) (shard uint32, epoch uint64) {
 
 // prefix keeps the first bytes written to it: enough to see that a value is too
 // long.
-type prefix []byte
+type prefixBuffer []byte
 
 // Write never fails.
-func (p *prefix) Write(b []byte) (int, error) {
+func (p *prefixBuffer) Write(b []byte) (int, error) {
 	*p = append(*p, b[:min(len(b), store.MaxValue+1-len(*p))]...)
 	return len(b), nil
 }
 
-func (a *app) begin(r *http.Request) (run history.Run, count uint64) {
+func (a *app) startRun(r *http.Request) (run history.Run, count uint64) {
 	h := r.Header
-	shard, epoch := place(h)
+	shard, epoch := shardAndEpoch(h)
 	run = history.Run{
 		App: a.name, Node: h.Get("Shardway-Node"), Shard: shard, Epoch: epoch,
 		Key: h.Get("Shardway-Key"), ID: h.Get("App-Id"), Method: r.Method, Stream: h.Get("Upgrade") != "" || h.Get("App-Events") != "" || h.Get("App-Feed") != "",
@@ -226,21 +226,21 @@ func (a *app) begin(r *http.Request) (run history.Run, count uint64) {
 	run.Start = history.Now()
 	run.Seq = uint64(len(a.runs))
 	a.runs = append(a.runs, run)
-	a.counts[run.Key]++
-	a.write(run)
-	return run, a.counts[run.Key]
+	a.requestCounts[run.Key]++
+	a.appendRecord(run)
+	return run, a.requestCounts[run.Key]
 }
 
-func (a *app) end(run history.Run) {
+func (a *app) endRun(run history.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	run.End = history.Now()
 	a.runs[run.Seq] = run
-	a.write(run)
+	a.appendRecord(run)
 }
 
 // write appends one line. A test that loses records must not pass.
-func (a *app) write(run history.Run) {
+func (a *app) appendRecord(run history.Run) {
 	b, err := json.Marshal(run)
 	if err == nil {
 		_, err = a.out.Write(append(b, '\n'))
@@ -250,7 +250,7 @@ func (a *app) write(run history.Run) {
 	}
 }
 
-func (a *app) executions(id string) int {
+func (a *app) countRuns(id string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := 0
@@ -263,7 +263,7 @@ func (a *app) executions(id string) int {
 }
 
 // gate is called with mu held.
-func (a *app) gate(name string) *gate {
+func (a *app) gateLocked(name string) *gate {
 	g, ok := a.gates[name]
 	if !ok {
 		g = &gate{open: make(chan struct{})}
@@ -273,9 +273,9 @@ func (a *app) gate(name string) *gate {
 }
 
 // wait hangs until the gate opens; false if the client left first.
-func (a *app) wait(r *http.Request, name string) bool {
+func (a *app) waitAtGate(r *http.Request, name string) bool {
 	a.mu.Lock()
-	g := a.gate(name)
+	g := a.gateLocked(name)
 	g.waiting++
 	a.mu.Unlock()
 	defer func() {
@@ -292,19 +292,19 @@ func (a *app) wait(r *http.Request, name string) bool {
 }
 
 // opened returns a channel that is closed when the gate opens; nil without a name.
-func (a *app) opened(name string) <-chan struct{} {
+func (a *app) gateOpened(name string) <-chan struct{} {
 	if name == "" {
 		return nil
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.gate(name).open
+	return a.gateLocked(name).open
 }
 
-func (a *app) release(name string) {
+func (a *app) openGate(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	g := a.gate(name)
+	g := a.gateLocked(name)
 	select {
 	case <-g.open:
 	default:

@@ -19,30 +19,30 @@ import (
 
 // behaviour is what a request's App-… headers ask for.
 type behaviour struct {
-	delay, late  time.Duration
-	events, feed time.Duration
-	hang, die    string
+	delay, registerDelay  time.Duration
+	eventInterval, feedInterval time.Duration
+	gate, killAt    string
 	chunks, size int
-	heed         string
-	until        string
+	doneCheck         string
+	endGate        string
 }
 
 // readBehaviour takes what it understands: a test that writes nonsense sees it
 // in the answer.
-func readBehaviour(h http.Header) behaviour {
-	b := behaviour{hang: h.Get("App-Hang"), die: h.Get("App-Die"), heed: h.Get("App-Heed"), until: h.Get("App-Until")}
+func parseBehaviour(h http.Header) behaviour {
+	b := behaviour{gate: h.Get("App-Hang"), killAt: h.Get("App-Die"), doneCheck: h.Get("App-Heed"), endGate: h.Get("App-Until")}
 	b.delay, _ = time.ParseDuration(h.Get("App-Delay"))
-	b.late, _ = time.ParseDuration(h.Get("App-Late"))
-	b.events, _ = time.ParseDuration(h.Get("App-Events"))
-	b.feed, _ = time.ParseDuration(h.Get("App-Feed"))
+	b.registerDelay, _ = time.ParseDuration(h.Get("App-Late"))
+	b.eventInterval, _ = time.ParseDuration(h.Get("App-Events"))
+	b.feedInterval, _ = time.ParseDuration(h.Get("App-Feed"))
 	b.chunks, _ = strconv.Atoi(h.Get("App-Chunks"))
 	b.size, _ = strconv.Atoi(h.Get("App-Size"))
 	return b
 }
 
 // over asks whether the request is, if and as it was told to.
-func (b behaviour) over(r *http.Request) bool {
-	switch b.heed {
+func (b behaviour) isDone(r *http.Request) bool {
+	switch b.doneCheck {
 	case "context":
 		return r.Context().Err() != nil
 	case "node":
@@ -54,11 +54,11 @@ func (b behaviour) over(r *http.Request) bool {
 
 // answer writes the answer, as slowly as asked for, and calls last before its
 // last bytes. It returns early if the client leaves.
-func (b behaviour) answer(w http.ResponseWriter, r *http.Request, run history.Run, res result, last func()) {
+func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.Run, res result, last func()) {
 	fields := map[string]any{
 		"app": run.App, "id": run.ID, "key": run.Key, "shard": run.Shard, "epoch": run.Epoch, "count": res.count,
 	}
-	res.add(fields)
+	res.addTo(fields)
 	body, err := json.Marshal(fields)
 	if err != nil {
 		panic(err) // strings and numbers always encode
@@ -71,17 +71,17 @@ func (b behaviour) answer(w http.ResponseWriter, r *http.Request, run history.Ru
 	h.Set("App-Name", run.App)
 	h.Set("App-Id", run.ID)
 	h.Set("App-Count", strconv.FormatUint(res.count, 10))
-	res.head(h)
+	res.setHeader(h)
 	if b.chunks < 2 {
 		h.Set("Content-Length", strconv.Itoa(len(body)))
 	}
-	parts := split(body, max(b.chunks, 1))
+	parts := splitEvenly(body, max(b.chunks, 1))
 	for i, part := range parts {
-		if b.delay > 0 && !pause(r, b.delay) {
+		if b.delay > 0 && !sleep(r, b.delay) {
 			return
 		}
-		if b.die == "amid" && i == len(parts)/2 {
-			die()
+		if b.killAt == "amid" && i == len(parts)/2 {
+			killSelf()
 		}
 		if i == len(parts)-1 {
 			last()
@@ -100,7 +100,7 @@ func (b behaviour) answer(w http.ResponseWriter, r *http.Request, run history.Ru
 
 // stream sends an event every so often, each in two writes, until the client leaves or end is
 // closed; then the last one says so. A nil end never is.
-func (b behaviour) stream(w http.ResponseWriter, r *http.Request, end <-chan struct{}) {
+func (b behaviour) sendEvents(w http.ResponseWriter, r *http.Request, end <-chan struct{}) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for i := 0; ; i++ {
 		for _, part := range []string{fmt.Sprintf("id: %d\n", i), "data: tick\n\n"} {
@@ -114,7 +114,7 @@ func (b behaviour) stream(w http.ResponseWriter, r *http.Request, end <-chan str
 			return
 		default:
 		}
-		if !pause(r, b.events) {
+		if !sleep(r, b.eventInterval) {
 			return
 		}
 	}
@@ -123,7 +123,7 @@ func (b behaviour) stream(w http.ResponseWriter, r *http.Request, end <-chan str
 // follow sends the events of the key behind the last one that the client has, one every so
 // often, and says that another app can go on with that. But for the first an event comes
 // in two parts with half of the time between them, so moves come in the middle of some.
-func (b behaviour) follow(w http.ResponseWriter, r *http.Request) {
+func (b behaviour) sendFeed(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Shardway-Stream", "resume")
 	key := r.Header.Get("Shardway-Key")
@@ -136,7 +136,7 @@ func (b behaviour) follow(w http.ResponseWriter, r *http.Request) {
 			if n == last+1 && i == 0 {
 				continue
 			}
-			if http.NewResponseController(w).Flush() != nil || !pause(r, b.feed/2) {
+			if http.NewResponseController(w).Flush() != nil || !sleep(r, b.feedInterval/2) {
 				return
 			}
 		}
@@ -144,7 +144,7 @@ func (b behaviour) follow(w http.ResponseWriter, r *http.Request) {
 }
 
 // upgrade takes the connection over and says nothing until the other side leaves.
-func upgrade(w http.ResponseWriter, r *http.Request) {
+func serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
@@ -156,7 +156,7 @@ func upgrade(w http.ResponseWriter, r *http.Request) {
 }
 
 // split cuts b into n parts, none empty while there are bytes enough.
-func split(b []byte, n int) [][]byte {
+func splitEvenly(b []byte, n int) [][]byte {
 	parts := make([][]byte, 0, n)
 	for i := range n {
 		parts = append(parts, b[len(b)*i/n:len(b)*(i+1)/n])
@@ -165,7 +165,7 @@ func split(b []byte, n int) [][]byte {
 }
 
 // pause waits for d; false if the client left first.
-func pause(r *http.Request, d time.Duration) bool {
+func sleep(r *http.Request, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -177,7 +177,7 @@ func pause(r *http.Request, d time.Duration) bool {
 }
 
 // die is what kill -9 does to the app.
-func die() {
+func killSelf() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}
 }

@@ -25,7 +25,7 @@ type cache struct {
 func newCache(dir string) *cache { return &cache{dir: dir, counts: make(map[string]uint64)} }
 
 // raise adds one to the count of a key and returns it once it is written.
-func (c *cache) raise(key string) (uint64, error) {
+func (c *cache) increment(key string) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n, cached := c.counts[key]
@@ -44,14 +44,14 @@ func (c *cache) raise(key string) (uint64, error) {
 }
 
 // forget drops all copies, as a restart of the app does.
-func (c *cache) forget() {
+func (c *cache) dropAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	clear(c.counts)
 }
 
 func (c *cache) load(key string) (uint64, error) {
-	b, err := os.ReadFile(c.file(key))
+	b, err := os.ReadFile(c.path(key))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil
 	}
@@ -69,11 +69,11 @@ func (c *cache) save(key string, n uint64) error {
 	}
 	_, err = f.WriteString(strconv.FormatUint(n, 10))
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.file(key))
+		err = os.Rename(f.Name(), c.path(key))
 	}
 	return err
 }
 
-func (c *cache) file(key string) string {
+func (c *cache) path(key string) string {
 	return filepath.Join(c.dir, "key-"+url.PathEscape(key))
 }

@@ -17,27 +17,27 @@ import (
 const hookPath = "/_state/"
 
 // ill is what is wrong with a hook.
-type ill struct {
-	how    string
+type hookFault struct {
+	kind    string
 	shards []uint32      // of how "failed"
-	wait   time.Duration // of how "slow"
-	well   chan struct{} // closed when the ill is over
+	delay   time.Duration // of how "slow"
+	replaced   chan struct{} // closed when the ill is over
 }
 
 // sicken has a hook do what how says until it is told something else: slow, 500, huge,
 // garbage, gone, hang, twice, failed:N,N (these shards), unable (all shards fail), absent (no
 // shard is held) and well for nothing.
-func (s *state) sicken(hook, how string) error {
-	i := &ill{how: how, well: make(chan struct{})}
+func (s *state) setFault(hook, how string) error {
+	i := &hookFault{kind: how, replaced: make(chan struct{})}
 	word, arg, _ := strings.Cut(how, ":")
-	i.how = word
+	i.kind = word
 	switch word {
 	case "slow":
 		d, err := time.ParseDuration(arg)
 		if err != nil {
 			return err
 		}
-		i.wait = d
+		i.delay = d
 	case "failed":
 		for n := range strings.SplitSeq(arg, ",") {
 			shard, err := strconv.ParseUint(n, 10, 32)
@@ -52,20 +52,20 @@ func (s *state) sicken(hook, how string) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if was := s.ills[hook]; was != nil {
-		close(was.well)
+	if was := s.faults[hook]; was != nil {
+		close(was.replaced)
 	}
-	s.ills[hook] = i
+	s.faults[hook] = i
 	return nil
 }
 
-func (s *state) illOf(hook string) *ill {
+func (s *state) faultOf(hook string) *hookFault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.ills[hook]; i != nil {
+	if i := s.faults[hook]; i != nil {
 		return i
 	}
-	return &ill{how: "well"}
+	return &hookFault{kind: "well"}
 }
 
 // serveHook answers a call.
@@ -80,15 +80,15 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	i := s.illOf(name)
-	switch i.how {
+	i := s.faultOf(name)
+	switch i.kind {
 	case "slow":
-		if !pause(r, i.wait) {
+		if !sleep(r, i.delay) {
 			return
 		}
 	case "hang":
 		select {
-		case <-i.well:
+		case <-i.replaced:
 			http.Error(w, "it hung", http.StatusServiceUnavailable)
 		case <-r.Context().Done():
 		}
@@ -100,42 +100,42 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"x":"`+strings.Repeat("x", 1<<20)+`"}`)
 		return
 	case "garbage":
-		raw(w, "what?\r\n\r\n")
+		writeRaw(w, "what?\r\n\r\n")
 		return
 	case "gone":
-		raw(w, "")
+		writeRaw(w, "")
 		return
 	case "absent":
-		s.hook("lost", c, nil)
+		s.handleCall("lost", c, nil)
 		absent := []uint32{}
 		for _, h := range c.Shards {
 			absent = append(absent, h.Shard)
 		}
-		reply(w, map[string]any{"absent": absent})
+		writeJSON(w, map[string]any{"absent": absent})
 		return
 	}
 	failing := i.shards
-	if i.how == "unable" {
+	if i.kind == "unable" {
 		failing = nil
 		for _, h := range c.Shards {
 			failing = append(failing, h.Shard)
 		}
 	}
-	failed, notes := s.hook(name, c, failing)
+	failed, notes := s.handleCall(name, c, failing)
 	body, err := json.Marshal(map[string]any{"failed": failed, "notes": notes})
 	if err != nil {
 		panic(err) // numbers and texts always encode
 	}
-	if i.how == "twice" {
+	if i.kind == "twice" {
 		one := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-		raw(w, one+one)
+		writeRaw(w, one+one)
 		return
 	}
 	_, _ = w.Write(body)
 }
 
 // raw says something on the connection, and closes it.
-func raw(w http.ResponseWriter, text string) {
+func writeRaw(w http.ResponseWriter, text string) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
@@ -145,20 +145,20 @@ func raw(w http.ResponseWriter, text string) {
 }
 
 // control is what the test asks of the hooks; false: it is none of this.
-func (s *state) control(w http.ResponseWriter, r *http.Request) bool {
+func (s *state) serveControl(w http.ResponseWriter, r *http.Request) bool {
 	q := r.URL.Query()
 	var err error
 	switch r.URL.Path {
 	case "/told":
 		s.mu.Lock()
-		all := append([]told{}, s.told...)
+		all := append([]hookRecord{}, s.calls...)
 		s.mu.Unlock()
-		reply(w, all)
+		writeJSON(w, all)
 		return true
 	case "/ill":
-		err = s.sicken(q.Get("hook"), q.Get("how"))
+		err = s.setFault(q.Get("hook"), q.Get("how"))
 	case "/flush":
-		err = s.flush()
+		err = s.saveAll()
 	default:
 		return false
 	}
@@ -166,6 +166,6 @@ func (s *state) control(w http.ResponseWriter, r *http.Request) bool {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return true
 	}
-	reply(w, "done")
+	writeJSON(w, "done")
 	return true
 }

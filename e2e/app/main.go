@@ -120,7 +120,7 @@ func run() error {
 	}
 	serve := func(ctx context.Context) error { return a.serve(ctx, ln) }
 	if *within {
-		serve = func(ctx context.Context) error { return a.within(ctx, ln, flag.Args()) }
+		serve = func(ctx context.Context) error { return a.serveEmbedded(ctx, ln, flag.Args()) }
 	}
 	if err := serve(ctx); err != nil {
 		return err
@@ -130,15 +130,15 @@ func run() error {
 
 // serve answers at ln until ctx ends.
 func (a *app) serve(ctx context.Context, ln net.Listener) error {
-	a.port = newPort(ln)
-	srv := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute, ConnState: a.port.track}
+	a.listener = newListener(ln)
+	srv := &http.Server{Handler: a, ReadHeaderTimeout: time.Minute, ConnState: a.listener.track}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		<-ctx.Done()
 		_ = srv.Close()
 	}()
-	if err := srv.Serve(a.port); err != http.ErrServerClosed {
+	if err := srv.Serve(a.listener); err != http.ErrServerClosed {
 		return fmt.Errorf("app: %w", err)
 	}
 	<-done
@@ -146,7 +146,7 @@ func (a *app) serve(ctx context.Context, ln net.Listener) error {
 }
 
 // within runs a node whose app it is, and is controlled at ln.
-func (a *app) within(ctx context.Context, ln net.Listener, args []string) error {
+func (a *app) serveEmbedded(ctx context.Context, ln net.Listener, args []string) error {
 	n, err := embed.New(embed.Config{Args: args, Handler: embed.HTTP(a)}) //nolint:contextcheck // Run has it
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 )
 
 // storePatience bounds one call of the store.
-const storePatience = 10 * time.Second
+const storeTimeout = 10 * time.Second
 
 // registers is the state that the app keeps for its keys, with the faith in its
 // proxy that users' apps have: it never asks whether it still is the owner. What
@@ -26,12 +26,12 @@ type registers struct {
 	store *store.Client
 
 	mu   sync.Mutex
-	kept map[slot]*cell
+	cells map[cellKey]*cell
 }
 
 // slot is where a register is kept: each ownership epoch has memory of its own,
 // which starts empty.
-type slot struct {
+type cellKey struct {
 	shard uint32
 	epoch uint64
 	key   string
@@ -41,41 +41,41 @@ type slot struct {
 type cell struct {
 	// turn holds one token; whoever took it works on the fields below, and may
 	// wait for the store meanwhile.
-	turn chan struct{}
+	token chan struct{}
 
 	value string
 	// loaded tells that value is what the store has: it was read from there, or
 	// written through.
 	loaded bool
-	at     int64 // of the last call of the store
+	lastCall     int64 // of the last call of the store
 }
 
 func newRegisters(s *store.Client) *registers {
-	return &registers{store: s, kept: make(map[slot]*cell)}
+	return &registers{store: s, cells: make(map[cellKey]*cell)}
 }
 
 // do is the operation that a request asks for. ok is false if the client left
 // before it began, or before it could be told of its end.
-func (rs *registers) do(r *http.Request, run history.Run, body string) (res result, ok bool) {
+func (rs *registers) serve(r *http.Request, run history.Run, body string) (res result, ok bool) {
 	mode := r.Header.Get("App-Register")
 	if rs == nil || mode != "memory" && mode != "store" && mode != "unfenced" {
 		return failed(http.StatusBadRequest, fmt.Errorf("no registers, or none in %q", mode)), true
 	}
 	write := !(&history.Answer{Method: r.Method}).Safe()
-	if write && !good(body) {
+	if write && !isValidValue(body) {
 		return failed(http.StatusBadRequest, fmt.Errorf("value %q is not 1 to %d bytes of printable ASCII", body, store.MaxValue)), true
 	}
-	c := rs.cell(slot{shard: run.Shard, epoch: run.Epoch, key: run.Key})
+	c := rs.cell(cellKey{shard: run.Shard, epoch: run.Epoch, key: run.Key})
 	select {
-	case <-c.turn:
+	case <-c.token:
 	case <-r.Context().Done():
 		return result{}, false
 	}
-	defer func() { c.turn <- struct{}{} }()
-	place := func() store.Place { return rs.next(c, run, mode == "unfenced") }
+	defer func() { c.token <- struct{}{} }()
+	place := func() store.Place { return rs.nextPlace(c, run, mode == "unfenced") }
 	// What was begun at the store is brought to its end, whether the client waits
 	// or not: a proxy can close a connection, not stop a thread.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storePatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
 	defer cancel()
 	var err error
 	switch {
@@ -92,7 +92,7 @@ func (rs *registers) do(r *http.Request, run history.Run, body string) (res resu
 	case err != nil:
 		res = failed(http.StatusServiceUnavailable, err)
 	case !write:
-		res.read = true
+		res.hasValue = true
 	}
 	return res, r.Context().Err() == nil
 }
@@ -122,25 +122,25 @@ func (rs *registers) read(ctx context.Context, c *cell, place func() store.Place
 }
 
 // next is called by whoever has the register's turn.
-func (rs *registers) next(c *cell, run history.Run, unfenced bool) store.Place {
-	c.at = max(c.at+1, history.Now())
-	return store.Place{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, Asked: c.at, Unfenced: unfenced}
+func (rs *registers) nextPlace(c *cell, run history.Run, unfenced bool) store.Place {
+	c.lastCall = max(c.lastCall+1, history.Now())
+	return store.Place{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, Asked: c.lastCall, Unfenced: unfenced}
 }
 
-func (rs *registers) cell(at slot) *cell {
+func (rs *registers) cell(at cellKey) *cell {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	c, ok := rs.kept[at]
+	c, ok := rs.cells[at]
 	if !ok {
-		c = &cell{turn: make(chan struct{}, 1)} // one token
-		c.turn <- struct{}{}
-		rs.kept[at] = c
+		c = &cell{token: make(chan struct{}, 1)} // one token
+		c.token <- struct{}{}
+		rs.cells[at] = c
 	}
 	return c
 }
 
 // good tells whether a value survives in a header as it is.
-func good(value string) bool {
+func isValidValue(value string) bool {
 	return value != "" && len(value) <= store.MaxValue &&
 		!strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' })
 }

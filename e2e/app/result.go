@@ -12,27 +12,27 @@ type result struct {
 	// status is 200 if zero.
 	status int
 	// err tells in the answer why the status is another.
-	err string
+	message string
 	// read tells that value is what a register held.
-	read  bool
+	hasValue  bool
 	value string
 }
 
-func failed(status int, err error) result { return result{status: status, err: err.Error()} }
+func failed(status int, err error) result { return result{status: status, message: err.Error()} }
 
 // head writes the part of the answer's head that clients parse.
-func (r result) head(h http.Header) {
-	if r.read {
+func (r result) setHeader(h http.Header) {
+	if r.hasValue {
 		h.Set("App-Value", r.value)
 	}
 }
 
 // add puts into the answer's body what the head says.
-func (r result) add(body map[string]any) {
-	if r.read {
+func (r result) addTo(body map[string]any) {
+	if r.hasValue {
 		body["value"] = r.value
 	}
-	if r.err != "" {
-		body["error"] = r.err
+	if r.message != "" {
+		body["error"] = r.message
 	}
 }
