@@ -16,39 +16,36 @@ import (
 	"shardway/e2e/store"
 )
 
-// app is the recording app. Its methods may run on any goroutine.
+// app records the requests that it handles. Its methods are safe for concurrent use.
 type app struct {
-	name string
-	out  io.Writer
-	// registers is nil without --store.
-	registers *registers
-	// state is nil without --state.
-	state *state
-	// cache is nil without --cache.
-	cache *cache
-	// instance names this process to health checks, empty without --instance.
-	instance string
-	// port is where it serves; nil before that.
-	listener *reopenableListener
+	name      string
+	out       io.Writer           // receives one JSON line per recorded start and end
+	registers *registers          // nil without --store
+	state     *state              // nil without --state
+	cache     *cache              // nil without --cache
+	instance  string              // identifies this process in health checks; empty without --instance
+	listener  *reopenableListener // nil until serve runs
 
-	mu     sync.Mutex
-	runs   []history.Run
-	requestCounts map[string]uint64 // per key
-	gates  map[string]*gate
-	unhealthy   bool // /health answers 503
+	// mu protects the following fields, and writes to out.
+	mu            sync.Mutex
+	runs          []history.Run
+	requestCounts map[string]uint64 // by key
+	gates         map[string]*gate  // by name
+	unhealthy     bool              // the response to /health is 503
 }
 
-// gate is a name under which requests hang.
+// gate is a name for which requests with App-Hang wait.
 type gate struct {
-	open    chan struct{}
-	waiting int
+	open    chan struct{} // closed by POST /release
+	waiting int           // number of requests that wait
 }
 
 func newApp(name string, out io.Writer) *app {
 	return &app{name: name, out: out, requestCounts: make(map[string]uint64), gates: make(map[string]*gate)}
 }
 
-// ServeHTTP tells work from control by the header that only a node sets.
+// ServeHTTP handles requests from nodes, hook calls and control requests. Only a node sets the
+// header Shardway-Shard.
 func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Shardway-Shard") != "" {
 		a.serveRequest(w, r)
@@ -65,19 +62,19 @@ func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q := r.URL.Query()
 	switch r.URL.Path {
-	case "/sick":
+	case "/unhealthy":
 		a.mu.Lock()
 		a.unhealthy = q.Get("on") == "true"
 		a.mu.Unlock()
 		writeJSON(w, a.name)
 	case "/health":
 		a.mu.Lock()
-		sick := a.unhealthy
+		unhealthy := a.unhealthy
 		a.mu.Unlock()
 		if a.instance != "" {
 			w.Header().Set("Shardway-App-Instance", a.instance)
 		}
-		if sick {
+		if unhealthy {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		writeJSON(w, a.name)
@@ -118,9 +115,9 @@ func writeJSON(w http.ResponseWriter, v any) {
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// work is one run: recorded when it starts and again when it ends, which is just
-// before the last bytes of its answer are written. Whoever has read those may
-// rely on the run's being over.
+// serveRequest handles one request from a node. It records the start of the request, and its end
+// right before the last bytes of the response are written. A client that has read the complete
+// response can therefore rely on the recorded end.
 func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 	if a.state != nil && !a.hasAcquired(r) {
 		notAcquired(w)
@@ -134,8 +131,7 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 			a.endRun(run)
 		}
 	}()
-	// The whole body is read first: only then does the server notice a client
-	// that leaves.
+	// net/http detects a client that disconnects only after the handler has read the whole body.
 	var start prefixBuffer
 	if _, err := io.Copy(&start, r.Body); err != nil {
 		return
@@ -187,32 +183,35 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// holds reports whether the shard of a request was acquired.
+// hasAcquired reports whether the app has acquired the shard of r in the epoch of r.
 func (a *app) hasAcquired(r *http.Request) bool {
 	shard, epoch := shardAndEpoch(r.Header)
 	return a.state.hasAcquired(shard, epoch)
 }
 
-// place is where a request belongs; an epoch of 0 says that it does not say.
+// shardAndEpoch returns the shard and the epoch of a request. The epoch is 0 if either header is
+// invalid.
 func shardAndEpoch(h http.Header) (shard uint32, epoch uint64) {
 	n, err := strconv.ParseUint(h.Get("Shardway-Shard"), 10, 32)
 	epoch, err2 := strconv.ParseUint(h.Get("Shardway-Epoch"), 10, 64)
 	if err != nil || err2 != nil {
-		epoch = 0 // the checker reports it
+		epoch = 0 // the history checker reports it as an error
 	}
 	return uint32(n), epoch
 }
 
-// prefix keeps the first bytes written to it: enough to see that a value is too
-// long.
+// prefixBuffer keeps the first store.MaxValue+1 bytes written to it, which is enough to detect a
+// value that is too long.
 type prefixBuffer []byte
 
-// Write never fails.
+// Write always returns len(b) and a nil error.
 func (p *prefixBuffer) Write(b []byte) (int, error) {
 	*p = append(*p, b[:min(len(b), store.MaxValue+1-len(*p))]...)
 	return len(b), nil
 }
 
+// startRun records the start of r. It returns the record and the number of requests for the key,
+// including r.
 func (a *app) startRun(r *http.Request) (run history.Run, count uint64) {
 	h := r.Header
 	shard, epoch := shardAndEpoch(h)
@@ -231,6 +230,7 @@ func (a *app) startRun(r *http.Request) (run history.Run, count uint64) {
 	return run, a.requestCounts[run.Key]
 }
 
+// endRun records the end of a run.
 func (a *app) endRun(run history.Run) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -239,17 +239,19 @@ func (a *app) endRun(run history.Run) {
 	a.appendRecord(run)
 }
 
-// write appends one line. A test that loses records must not pass.
+// appendRecord writes one JSON line to out. It panics if the write fails, because a test must not
+// pass with missing records.
 func (a *app) appendRecord(run history.Run) {
 	b, err := json.Marshal(run)
 	if err == nil {
 		_, err = a.out.Write(append(b, '\n'))
 	}
 	if err != nil {
-		panic(fmt.Sprintf("app: records cannot be written: %v", err))
+		panic(fmt.Sprintf("app: write record: %v", err))
 	}
 }
 
+// countRuns returns how often the app ran the request with this ID.
 func (a *app) countRuns(id string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -262,7 +264,7 @@ func (a *app) countRuns(id string) int {
 	return n
 }
 
-// gate is called with mu held.
+// gateLocked returns the gate with this name and creates it if necessary. mu must be held.
 func (a *app) gateLocked(name string) *gate {
 	g, ok := a.gates[name]
 	if !ok {
@@ -272,7 +274,7 @@ func (a *app) gateLocked(name string) *gate {
 	return g
 }
 
-// wait hangs until the gate opens; false if the client left first.
+// waitAtGate blocks until the gate opens. It returns false if the client disconnects first.
 func (a *app) waitAtGate(r *http.Request, name string) bool {
 	a.mu.Lock()
 	g := a.gateLocked(name)
@@ -291,7 +293,7 @@ func (a *app) waitAtGate(r *http.Request, name string) bool {
 	}
 }
 
-// opened returns a channel that is closed when the gate opens; nil without a name.
+// gateOpened returns a channel that is closed when the gate opens, or nil if name is empty.
 func (a *app) gateOpened(name string) <-chan struct{} {
 	if name == "" {
 		return nil
@@ -301,6 +303,7 @@ func (a *app) gateOpened(name string) <-chan struct{} {
 	return a.gateLocked(name).open
 }
 
+// openGate releases all current and later requests that wait for this gate.
 func (a *app) openGate(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 	"shardway/e2e/history"
 )
 
-// ask sends one request as a node would, or past it if shard is empty.
-func ask(ctx context.Context, a *app, method, path, shard string, headers ...string) *httptest.ResponseRecorder {
+// send sends one request to the app. If shard is not empty, the request has the headers of a node.
+func send(ctx context.Context, a *app, method, path, shard string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader("body"))
 	if shard != "" {
 		r.Header.Set("Shardway-Shard", shard)
@@ -38,11 +38,11 @@ func ask(ctx context.Context, a *app, method, path, shard string, headers ...str
 	return w
 }
 
-func TestRunsAreRecorded(t *testing.T) {
+func TestEachRequestIsRecorded(t *testing.T) {
 	var out bytes.Buffer
 	a := newApp("a", &out)
 	for i, id := range []string{"one", "two", "two"} {
-		w := ask(t.Context(), a, "POST", "/x", "7", "App-Id", id, "App-Size", "500")
+		w := send(t.Context(), a, "POST", "/x", "7", "App-Id", id, "App-Size", "500")
 		if w.Code != 200 || w.Header().Get("App-Id") != id || w.Header().Get("App-Name") != "a" || w.Body.Len() != 500 {
 			t.Fatalf("answer %d = %d %v, %d bytes", i, w.Code, w.Header(), w.Body.Len())
 		}
@@ -54,7 +54,7 @@ func TestRunsAreRecorded(t *testing.T) {
 			t.Errorf("body = %+v, %v, want count %d", body, err, i+1)
 		}
 	}
-	if got := ask(t.Context(), a, "GET", "/executions?id=two", "").Body.String(); got != "2\n" {
+	if got := send(t.Context(), a, "GET", "/executions?id=two", "").Body.String(); got != "2\n" {
 		t.Errorf("executions of two = %s", got)
 	}
 	path := filepath.Join(t.TempDir(), "runs")
@@ -75,37 +75,37 @@ func TestRunsAreRecorded(t *testing.T) {
 		}
 	}
 	var listed []history.Run
-	if err := json.Unmarshal(ask(t.Context(), a, "GET", "/records", "").Body.Bytes(), &listed); err != nil || len(listed) != 3 {
+	if err := json.Unmarshal(send(t.Context(), a, "GET", "/records", "").Body.Bytes(), &listed); err != nil || len(listed) != 3 {
 		t.Errorf("/records = %d runs, %v", len(listed), err)
 	}
 }
 
-func TestHangingRequestEndsWhenReleased(t *testing.T) {
+func TestHangingRequestWaitsForRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newApp("a", io.Discard)
 		var w *httptest.ResponseRecorder
-		go func() { w = ask(t.Context(), a, "GET", "/x", "7", "App-Hang", "gate", "App-Id", "x") }()
+		go func() { w = send(t.Context(), a, "GET", "/x", "7", "App-Hang", "gate", "App-Id", "x") }()
 		synctest.Wait()
-		if w != nil || ask(t.Context(), a, "GET", "/hanging?name=gate", "").Body.String() != "1\n" {
+		if w != nil || send(t.Context(), a, "GET", "/hanging?name=gate", "").Body.String() != "1\n" {
 			t.Fatal("the request does not hang")
 		}
 		if a.runs[0].End != 0 {
 			t.Errorf("hanging run = %+v", a.runs[0])
 		}
-		ask(t.Context(), a, "POST", "/release?name=gate", "")
+		send(t.Context(), a, "POST", "/release?name=gate", "")
 		synctest.Wait()
 		if w == nil || w.Code != 200 || a.runs[0].End == 0 || a.runs[0].Cut {
 			t.Fatalf("released: %v, run %+v", w, a.runs[0])
 		}
-		ask(t.Context(), a, "GET", "/x", "7", "App-Hang", "gate") // a released name stays open
+		send(t.Context(), a, "GET", "/x", "7", "App-Hang", "gate") // the gate stays open
 	})
 }
 
-func TestRunOfLeavingClientIsCut(t *testing.T) {
+func TestRunIsRecordedAsCutWhenClientDisconnects(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		a := newApp("a", io.Discard)
 		ctx, leave := context.WithCancel(context.Background())
-		go ask(ctx, a, "GET", "/x", "7", "App-Delay", "1h")
+		go send(ctx, a, "GET", "/x", "7", "App-Delay", "1h")
 		synctest.Wait()
 		leave()
 		synctest.Wait()
@@ -115,11 +115,11 @@ func TestRunOfLeavingClientIsCut(t *testing.T) {
 	})
 }
 
-func TestChunksComeSlowly(t *testing.T) {
+func TestEachChunkIsDelayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newApp("a", io.Discard)
 		start := time.Now()
-		w := ask(t.Context(), a, "GET", "/x", "7", "App-Chunks", "10", "App-Delay", "1s", "App-Size", "1000")
+		w := send(t.Context(), a, "GET", "/x", "7", "App-Chunks", "10", "App-Delay", "1s", "App-Size", "1000")
 		if w.Body.Len() != 1000 || !w.Flushed || w.Result().Header.Get("Content-Length") != "" {
 			t.Errorf("%d bytes, flushed %v, header %v", w.Body.Len(), w.Flushed, w.Header())
 		}
@@ -129,29 +129,29 @@ func TestChunksComeSlowly(t *testing.T) {
 	})
 }
 
-// TestFeedGoesOnAnywhere has two apps, which know nothing of each other, send the events of a
-// key, the second one from where the first has come to.
-func TestFeedGoesOnAnywhere(t *testing.T) {
+// TestAnotherAppContinuesTheFeed sends the events of a key from two apps without shared state. The
+// second app starts after the last event of the first app.
+func TestAnotherAppContinuesTheFeed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, from := range []uint64{0, 3} {
 			a := newApp("a", io.Discard)
 			ctx, leave := context.WithTimeout(t.Context(), 3250*time.Millisecond)
-			w := ask(ctx, a, "GET", "/x", "7", "App-Feed", "1s", "Last-Event-ID", strconv.FormatUint(from, 10))
+			w := send(ctx, a, "GET", "/x", "7", "App-Feed", "1s", "Last-Event-ID", strconv.FormatUint(from, 10))
 			leave()
 			var want strings.Builder
 			for n := from + 1; n <= from+4; n++ {
 				_, _ = fmt.Fprintf(&want, "id: %d\ndata: %s\n\n", n, history.EventText("alice", n))
 			}
 			if got := w.Body.String(); got != want.String() || w.Header().Get("Shardway-Stream") != "resume" || !a.runs[0].Resumes || !a.runs[0].Stream {
-				t.Errorf("behind %d comes\n%s, want\n%s; %v, %+v", from, got, want.String(), w.Header(), a.runs[0])
+				t.Errorf("feed after event %d:\n%s, want\n%s; %v, %+v", from, got, want.String(), w.Header(), a.runs[0])
 			}
 		}
 	})
 }
 
-// TestLeavingClientIsSeenOverTCP shows what the checker relies on: the app's
-// server notices at once that a node gave a request up.
-func TestLeavingClientIsSeenOverTCP(t *testing.T) {
+// TestDisconnectedClientIsDetectedOverTCP verifies an assumption of the history checker: the app
+// detects immediately that a node has abandoned a request.
+func TestDisconnectedClientIsDetectedOverTCP(t *testing.T) {
 	ended := make(chan history.Run, 1)
 	a := newApp("a", io.Discard)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,18 +17,23 @@ import (
 	"shardway/embed"
 )
 
-// behaviour is what a request's App-… headers ask for.
+// behaviour is the response that the App-… headers of a request select. The zero value of each
+// field means that its header is absent.
 type behaviour struct {
-	delay, registerDelay  time.Duration
-	eventInterval, feedInterval time.Duration
-	gate, killAt    string
-	chunks, size int
-	doneCheck         string
-	endGate        string
+	delay         time.Duration // App-Delay
+	registerDelay time.Duration // App-Late
+	eventInterval time.Duration // App-Events
+	feedInterval  time.Duration // App-Feed
+	gate          string        // App-Hang
+	killAt        string        // App-Die: "before" or "amid" the response
+	chunks        int           // App-Chunks
+	size          int           // App-Size, bytes
+	doneCheck     string        // App-Heed: "context" or "node"
+	endGate       string        // App-Until
 }
 
-// readBehaviour takes what it understands: a test that writes nonsense sees it
-// in the answer.
+// parseBehaviour reads the App-… headers. It treats an invalid number or duration as absent; the
+// test notices this in the response.
 func parseBehaviour(h http.Header) behaviour {
 	b := behaviour{gate: h.Get("App-Hang"), killAt: h.Get("App-Die"), doneCheck: h.Get("App-Heed"), endGate: h.Get("App-Until")}
 	b.delay, _ = time.ParseDuration(h.Get("App-Delay"))
@@ -40,7 +45,8 @@ func parseBehaviour(h http.Header) behaviour {
 	return b
 }
 
-// over asks whether the request is, if and as it was told to.
+// isDone reports whether the request has ended, as far as the source that App-Heed names has been
+// informed. It returns false without App-Heed.
 func (b behaviour) isDone(r *http.Request) bool {
 	switch b.doneCheck {
 	case "context":
@@ -52,16 +58,16 @@ func (b behaviour) isDone(r *http.Request) bool {
 	return false
 }
 
-// answer writes the answer, as slowly as asked for, and calls last before its
-// last bytes. It returns early if the client leaves.
-func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.Run, res result, last func()) {
+// respond writes the response with the requested delays and chunks. It calls beforeEnd right
+// before it writes the last bytes. It returns early, without this call, if the client disconnects.
+func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.Run, res result, beforeEnd func()) {
 	fields := map[string]any{
 		"app": run.App, "id": run.ID, "key": run.Key, "shard": run.Shard, "epoch": run.Epoch, "count": res.count,
 	}
 	res.addTo(fields)
 	body, err := json.Marshal(fields)
 	if err != nil {
-		panic(err) // strings and numbers always encode
+		panic(err) // cannot happen: all values are strings and numbers
 	}
 	if pad := b.size - len(body); pad > 0 {
 		body = append(body, bytes.Repeat([]byte(" "), pad)...)
@@ -84,7 +90,7 @@ func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.R
 			killSelf()
 		}
 		if i == len(parts)-1 {
-			last()
+			beforeEnd()
 		}
 		if i == 0 && res.status != 0 {
 			w.WriteHeader(res.status)
@@ -98,8 +104,9 @@ func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.R
 	}
 }
 
-// stream sends an event every so often, each in two writes, until the client leaves or end is
-// closed; then the last one says so. A nil end never is.
+// sendEvents sends one event per interval, each in two writes. It returns when the client
+// disconnects or end is closed; then it sends a last event with the data "end". A nil end means no
+// limit.
 func (b behaviour) sendEvents(w http.ResponseWriter, r *http.Request, end <-chan struct{}) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for i := 0; ; i++ {
@@ -120,17 +127,18 @@ func (b behaviour) sendEvents(w http.ResponseWriter, r *http.Request, end <-chan
 	}
 }
 
-// follow sends the events of the key behind the last one that the client has, one every so
-// often, and says that another app can go on with that. But for the first an event comes
-// in two parts with half of the time between them, so moves come in the middle of some.
+// sendFeed sends the events of the key that follow Last-Event-ID, one per interval, and declares
+// in Shardway-Stream that another app can continue the stream.
+// Except for the first event, it sends each event in two parts that are half an interval apart. So
+// when a shard moves, some streams are in the middle of an event.
 func (b behaviour) sendFeed(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Shardway-Stream", "resume")
 	key := r.Header.Get("Shardway-Key")
-	last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64) // without one from the beginning
+	last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64) // 0 if absent: start with the first event
 	for n := last + 1; ; n++ {
 		for i, part := range []string{fmt.Sprintf("id: %d\n", n), fmt.Sprintf("data: %s\n\n", history.EventText(key, n))} {
-			if _, err := io.WriteString(w, part); err != nil { //nolint:gosec // no browser reads it
+			if _, err := io.WriteString(w, part); err != nil { //nolint:gosec // the client is a test, not a browser
 				return
 			}
 			if n == last+1 && i == 0 {
@@ -143,7 +151,8 @@ func (b behaviour) sendFeed(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// upgrade takes the connection over and says nothing until the other side leaves.
+// serveUpgrade accepts the protocol upgrade, then discards all input and sends nothing until the
+// client closes the connection.
 func serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -155,7 +164,7 @@ func serveUpgrade(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// split cuts b into n parts, none empty while there are bytes enough.
+// splitEvenly splits b into n parts. No part is empty if b has at least n bytes.
 func splitEvenly(b []byte, n int) [][]byte {
 	parts := make([][]byte, 0, n)
 	for i := range n {
@@ -164,7 +173,7 @@ func splitEvenly(b []byte, n int) [][]byte {
 	return parts
 }
 
-// pause waits for d; false if the client left first.
+// sleep waits for d. It returns false if the client disconnects first.
 func sleep(r *http.Request, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -176,7 +185,7 @@ func sleep(r *http.Request, d time.Duration) bool {
 	}
 }
 
-// die is what kill -9 does to the app.
+// killSelf kills the process with SIGKILL, so that no deferred function runs.
 func killSelf() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	select {}

@@ -12,19 +12,21 @@ import (
 	"sync"
 )
 
-// cache is what an app without hooks does: it loads the count of a key from a file when it
-// is first asked for it, keeps it in memory from then on, and writes each change through. It
-// never looks at the file again, so an old copy overwrites what other apps have written.
+// cache imitates an app without hooks. It loads the count of a key from a file at the first
+// request, keeps the count in memory, and writes each change to the file. It never reads the file
+// again. If the key moves to another app and back, the outdated count in memory overwrites what
+// the other app has written.
 type cache struct {
 	dir string
 
+	// mu protects counts and serialises access to the files.
 	mu     sync.Mutex
 	counts map[string]uint64
 }
 
 func newCache(dir string) *cache { return &cache{dir: dir, counts: make(map[string]uint64)} }
 
-// raise adds one to the count of a key and returns it once it is written.
+// increment adds 1 to the count of a key, saves it and returns it.
 func (c *cache) increment(key string) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -43,7 +45,7 @@ func (c *cache) increment(key string) (uint64, error) {
 	return n, nil
 }
 
-// forget drops all copies, as a restart of the app does.
+// dropAll clears the memory, as a restart of the app does.
 func (c *cache) dropAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -61,7 +63,7 @@ func (c *cache) load(key string) (uint64, error) {
 	return strconv.ParseUint(string(b), 10, 64)
 }
 
-// save replaces the file: whoever reads it meanwhile gets the old count or the new one.
+// save replaces the file of the key atomically. A concurrent reader gets the old or the new count.
 func (c *cache) save(key string, n uint64) error {
 	f, err := os.CreateTemp(c.dir, "new-*")
 	if err != nil {

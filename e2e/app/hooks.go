@@ -13,66 +13,77 @@ import (
 	"time"
 )
 
-// hookPath is where the hooks are.
+// hookPath is the path prefix of the hooks; the name of the hook follows.
 const hookPath = "/_state/"
 
-// ill is what is wrong with a hook.
+// hookFault is the way in which a hook fails.
 type hookFault struct {
-	kind    string
-	shards []uint32      // of how "failed"
-	delay   time.Duration // of how "slow"
-	replaced   chan struct{} // closed when the ill is over
+	kind     string        // one of the kinds of setFault, without its argument
+	shards   []uint32      // for "failed": the shards that fail
+	delay    time.Duration // for "slow"
+	replaced chan struct{} // closed when another fault replaces this one
 }
 
-// sicken has a hook do what how says until it is told something else: slow, 500, huge,
-// garbage, gone, hang, twice, failed:N,N (these shards), unable (all shards fail), absent (no
-// shard is held) and well for nothing.
+// setFault makes a hook fail until the next call of setFault for it. The fault is one of:
+//
+//	slow:D       wait the duration D, then succeed
+//	500          respond with status 500
+//	huge         respond with a body of 1 MiB
+//	garbage      respond with bytes that are not HTTP
+//	gone         close the connection without a response
+//	hang         wait for the next setFault, then respond with status 503
+//	twice        send the response twice
+//	failed:N,N   report these shards as failed
+//	unable       report all shards as failed
+//	absent       discard the shards and report all of them as absent
+//	well         succeed
 func (s *state) setFault(hook, how string) error {
-	i := &hookFault{kind: how, replaced: make(chan struct{})}
-	word, arg, _ := strings.Cut(how, ":")
-	i.kind = word
-	switch word {
+	f := &hookFault{kind: how, replaced: make(chan struct{})}
+	kind, arg, _ := strings.Cut(how, ":")
+	f.kind = kind
+	switch kind {
 	case "slow":
 		d, err := time.ParseDuration(arg)
 		if err != nil {
 			return err
 		}
-		i.delay = d
+		f.delay = d
 	case "failed":
 		for n := range strings.SplitSeq(arg, ",") {
 			shard, err := strconv.ParseUint(n, 10, 32)
 			if err != nil {
 				return err
 			}
-			i.shards = append(i.shards, uint32(shard))
+			f.shards = append(f.shards, uint32(shard))
 		}
 	case "500", "huge", "garbage", "gone", "hang", "twice", "unable", "absent", "well":
 	default:
-		return fmt.Errorf("no such ill: %q", how)
+		return fmt.Errorf("unknown hook fault %q", how)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if was := s.faults[hook]; was != nil {
-		close(was.replaced)
+	if previous := s.faults[hook]; previous != nil {
+		close(previous.replaced)
 	}
-	s.faults[hook] = i
+	s.faults[hook] = f
 	return nil
 }
 
+// faultOf returns the current fault of a hook. Its kind is "well" if no fault is set.
 func (s *state) faultOf(hook string) *hookFault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if i := s.faults[hook]; i != nil {
-		return i
+	if f := s.faults[hook]; f != nil {
+		return f
 	}
 	return &hookFault{kind: "well"}
 }
 
-// serveHook answers a call.
+// serveHook handles one hook call of a node.
 func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, hookPath)
 	if r.Header.Get("Shardway-Hook") != name {
-		http.Error(w, "not from a node", http.StatusForbidden)
+		http.Error(w, "the header Shardway-Hook does not match the path", http.StatusForbidden)
 		return
 	}
 	var c hookCall
@@ -80,15 +91,15 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	i := s.faultOf(name)
-	switch i.kind {
+	f := s.faultOf(name)
+	switch f.kind {
 	case "slow":
-		if !sleep(r, i.delay) {
+		if !sleep(r, f.delay) {
 			return
 		}
 	case "hang":
 		select {
-		case <-i.replaced:
+		case <-f.replaced:
 			http.Error(w, "it hung", http.StatusServiceUnavailable)
 		case <-r.Context().Done():
 		}
@@ -114,8 +125,8 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, map[string]any{"absent": absent})
 		return
 	}
-	failing := i.shards
-	if i.kind == "unable" {
+	failing := f.shards
+	if f.kind == "unable" {
 		failing = nil
 		for _, h := range c.Shards {
 			failing = append(failing, h.Shard)
@@ -124,17 +135,17 @@ func (s *state) serveHook(w http.ResponseWriter, r *http.Request) {
 	failed, notes := s.handleCall(name, c, failing)
 	body, err := json.Marshal(map[string]any{"failed": failed, "notes": notes})
 	if err != nil {
-		panic(err) // numbers and texts always encode
+		panic(err) // cannot happen: all values are strings and numbers
 	}
-	if i.kind == "twice" {
-		one := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-		writeRaw(w, one+one)
+	if f.kind == "twice" {
+		response := fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		writeRaw(w, response+response)
 		return
 	}
 	_, _ = w.Write(body)
 }
 
-// raw says something on the connection, and closes it.
+// writeRaw writes text to the connection in place of an HTTP response, and closes the connection.
 func writeRaw(w http.ResponseWriter, text string) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -144,18 +155,19 @@ func writeRaw(w http.ResponseWriter, text string) {
 	_ = errors.Join(err, conn.Close())
 }
 
-// control is what the test asks of the hooks; false: it is none of this.
-func (s *state) serveControl(w http.ResponseWriter, r *http.Request) bool {
+// serveControl handles a control request for the hooks. handled is false if the path is not one of
+// these.
+func (s *state) serveControl(w http.ResponseWriter, r *http.Request) (handled bool) {
 	q := r.URL.Query()
 	var err error
 	switch r.URL.Path {
-	case "/told":
+	case "/hook-calls":
 		s.mu.Lock()
-		all := append([]hookRecord{}, s.calls...)
+		calls := append([]hookRecord{}, s.calls...)
 		s.mu.Unlock()
-		writeJSON(w, all)
+		writeJSON(w, calls)
 		return true
-	case "/ill":
+	case "/hook-fault":
 		err = s.setFault(q.Get("hook"), q.Get("how"))
 	case "/flush":
 		err = s.saveAll()

@@ -10,23 +10,24 @@ import (
 	"time"
 )
 
-// port is the listener of an app that can close its port for a while and go on: the process,
-// what it has cached and its connections stay.
+// reopenableListener is the listener of the app. It can close its port for some time while the
+// process and its connections stay. The address remains the same.
 type reopenableListener struct {
 	addr net.Addr
 
+	// mu protects the following fields.
 	mu       sync.Mutex
-	ln       net.Listener
-	closed    bool
-	reopened chan struct{} // closed when the port is open again; nil while it is open
-	conns    map[net.Conn]struct{}
+	ln       net.Listener          // closed while the port is closed
+	closed   bool                  // Close was called
+	reopened chan struct{}         // closed when the port opens again; nil while it is open
+	conns    map[net.Conn]struct{} // open connections of the server
 }
 
 func newListener(ln net.Listener) *reopenableListener {
 	return &reopenableListener{addr: ln.Addr(), ln: ln, conns: make(map[net.Conn]struct{})}
 }
 
-// Accept waits while the port is closed.
+// Accept returns the next connection. It blocks while the port is closed.
 func (l *reopenableListener) Accept() (net.Conn, error) {
 	for {
 		l.mu.Lock()
@@ -35,9 +36,9 @@ func (l *reopenableListener) Accept() (net.Conn, error) {
 		if reopened == nil {
 			c, err := ln.Accept()
 			l.mu.Lock()
-			again := l.reopened != nil && !l.closed
+			closedForNow := l.reopened != nil && !l.closed
 			l.mu.Unlock()
-			if err == nil || !again {
+			if err == nil || !closedForNow {
 				return c, err
 			}
 			continue
@@ -46,7 +47,7 @@ func (l *reopenableListener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close ends the listener for good.
+// Close closes the listener permanently.
 func (l *reopenableListener) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,14 +55,14 @@ func (l *reopenableListener) Close() error {
 	return l.ln.Close()
 }
 
-// Addr is the address also while the port is closed.
+// Addr returns the address, also while the port is closed.
 func (l *reopenableListener) Addr() net.Addr { return l.addr }
 
-// track follows the connections of the server.
+// track is the ConnState function of the server. It maintains the set of open connections.
 func (l *reopenableListener) track(c net.Conn, s http.ConnState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch s { //nolint:exhaustive // the others change nothing
+	switch s { //nolint:exhaustive // the other states do not change the set of open connections
 	case http.StateNew:
 		l.conns[c] = struct{}{}
 	case http.StateClosed, http.StateHijacked:
@@ -69,7 +70,8 @@ func (l *reopenableListener) track(c net.Conn, s http.ConnState) {
 	}
 }
 
-// closeFor closes the port for d, and with all the open connections, too. It returns at once.
+// closeFor closes the port for d and returns immediately. If all is set, it also closes the open
+// connections. It does nothing while the port is closed.
 func (l *reopenableListener) closeFor(d time.Duration, all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -79,7 +81,7 @@ func (l *reopenableListener) closeFor(d time.Duration, all bool) {
 	l.reopened = make(chan struct{})
 	_ = l.ln.Close()
 	if all {
-		time.AfterFunc(50*time.Millisecond, l.closeConns) // behind the response to this request
+		time.AfterFunc(50*time.Millisecond, l.closeConns) // after the response to the control request
 	}
 	time.AfterFunc(d, l.reopen)
 }
@@ -92,10 +94,11 @@ func (l *reopenableListener) closeConns() {
 	}
 }
 
+// reopen listens on the address again. It retries every 10 ms while another socket uses the port.
 func (l *reopenableListener) reopen() {
 	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", l.addr.String())
 	if err != nil {
-		time.AfterFunc(10*time.Millisecond, l.reopen) // it is taken for a moment
+		time.AfterFunc(10*time.Millisecond, l.reopen)
 		return
 	}
 	l.mu.Lock()

@@ -15,51 +15,50 @@ import (
 	"shardway/e2e/store"
 )
 
-// storePatience bounds one call of the store.
+// storeTimeout limits one call of the store.
 const storeTimeout = 10 * time.Second
 
-// registers is the state that the app keeps for its keys, with the faith in its
-// proxy that users' apps have: it never asks whether it still is the owner. What
-// an older epoch asks for is done on that epoch's own memory. Only the store
-// fences, so a second owner or a stale epoch shows in what clients read.
+// registers holds one register per key. Like an ordinary app it trusts the proxy and never checks
+// whether it is still the owner: a request of an older epoch uses the memory of that epoch. Only
+// the store rejects outdated epochs. So a second owner or an outdated epoch shows in the values
+// that clients read.
 type registers struct {
 	store *store.Client
 
-	mu   sync.Mutex
+	mu    sync.Mutex // protects cells
 	cells map[cellKey]*cell
 }
 
-// slot is where a register is kept: each ownership epoch has memory of its own,
-// which starts empty.
+// cellKey identifies a register in memory. Each ownership epoch has separate memory, which is
+// empty at first.
 type cellKey struct {
 	shard uint32
 	epoch uint64
 	key   string
 }
 
-// cell is one key's value under one ownership epoch.
+// cell is the value of one key in one ownership epoch.
 type cell struct {
-	// turn holds one token; whoever took it works on the fields below, and may
-	// wait for the store meanwhile.
+	// token holds one element and serves as a lock for the following fields: the operation that
+	// has received it may use them, also while it waits for the store.
 	token chan struct{}
 
 	value string
-	// loaded tells that value is what the store has: it was read from there, or
-	// written through.
-	loaded bool
-	lastCall     int64 // of the last call of the store
+	// loaded is true if value was read from the store or written to it.
+	loaded   bool
+	lastCall int64 // of the last call of the store
 }
 
 func newRegisters(s *store.Client) *registers {
 	return &registers{store: s, cells: make(map[cellKey]*cell)}
 }
 
-// do is the operation that a request asks for. ok is false if the client left
-// before it began, or before it could be told of its end.
+// serve runs the register operation that r requests. ok is false if the client disconnected before
+// the operation started or before its result was available.
 func (rs *registers) serve(r *http.Request, run history.Run, body string) (res result, ok bool) {
 	mode := r.Header.Get("App-Register")
 	if rs == nil || mode != "memory" && mode != "store" && mode != "unfenced" {
-		return failed(http.StatusBadRequest, fmt.Errorf("no registers, or none in %q", mode)), true
+		return failed(http.StatusBadRequest, fmt.Errorf("unknown register mode %q, or no --store", mode)), true
 	}
 	write := !(&history.Answer{Method: r.Method}).Safe()
 	if write && !isValidValue(body) {
@@ -73,8 +72,8 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 	}
 	defer func() { c.token <- struct{}{} }()
 	place := func() store.Place { return rs.nextPlace(c, run, mode == "unfenced") }
-	// What was begun at the store is brought to its end, whether the client waits
-	// or not: a proxy can close a connection, not stop a thread.
+	// A store operation continues when the client disconnects: a proxy can close a connection, but
+	// it cannot stop a thread of the app.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
 	defer cancel()
 	var err error
@@ -97,19 +96,20 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 	return res, r.Context().Err() == nil
 }
 
-// write goes through to the store before anybody is told of it.
+// write writes the value to the store, then to memory. If the store does not confirm the write,
+// the cell is no longer loaded, because the store may have either value.
 func (rs *registers) write(ctx context.Context, c *cell, at store.Place, value string) error {
 	err := rs.store.Write(ctx, at, value)
 	switch {
 	case err == nil:
 		c.value, c.loaded = value, true
 	case !errors.Is(err, store.ErrFenced):
-		c.loaded = false // who knows what the store has
+		c.loaded = false
 	}
 	return err
 }
 
-// read answers from memory, which is loaded at the first touch.
+// read returns the value in memory. It loads the value from the store at the first operation.
 func (rs *registers) read(ctx context.Context, c *cell, place func() store.Place) (string, error) {
 	if !c.loaded {
 		value, err := rs.store.Read(ctx, place())
@@ -121,25 +121,28 @@ func (rs *registers) read(ctx context.Context, c *cell, place func() store.Place
 	return c.value, nil
 }
 
-// next is called by whoever has the register's turn.
+// nextPlace returns the store address of the next call for the cell, with a call time later than
+// that of the previous call. The caller must hold the token of the cell.
 func (rs *registers) nextPlace(c *cell, run history.Run, unfenced bool) store.Place {
 	c.lastCall = max(c.lastCall+1, history.Now())
 	return store.Place{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, Asked: c.lastCall, Unfenced: unfenced}
 }
 
+// cell returns the cell of a key and creates it if necessary.
 func (rs *registers) cell(at cellKey) *cell {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	c, ok := rs.cells[at]
 	if !ok {
-		c = &cell{token: make(chan struct{}, 1)} // one token
+		c = &cell{token: make(chan struct{}, 1)}
 		c.token <- struct{}{}
 		rs.cells[at] = c
 	}
 	return c
 }
 
-// good tells whether a value survives in a header as it is.
+// isValidValue reports whether value has 1 to store.MaxValue bytes of printable ASCII, which a
+// header transports unchanged.
 func isValidValue(value string) bool {
 	return value != "" && len(value) <= store.MaxValue &&
 		!strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' })

@@ -20,9 +20,9 @@ import (
 	"shardway/e2e/store"
 )
 
-// operate asks for one operation on alice's register; value is written, or read
-// if it is empty.
-func operate(ctx context.Context, a *app, mode, epoch, value string) *httptest.ResponseRecorder {
+// sendOperation sends one operation on the register of alice: a write of value, or a read if value
+// is empty.
+func sendOperation(ctx context.Context, a *app, mode, epoch, value string) *httptest.ResponseRecorder {
 	method := http.MethodPost
 	if value == "" {
 		method = http.MethodGet
@@ -39,8 +39,8 @@ func operate(ctx context.Context, a *app, mode, epoch, value string) *httptest.R
 	return w
 }
 
-// kept makes apps whose registers are in one store.
-func kept(t *testing.T, names ...string) (*store.Store, []*app) {
+// newAppsWithStore returns apps whose registers use the same store.
+func newAppsWithStore(t *testing.T, names ...string) (*store.Store, []*app) {
 	t.Helper()
 	s, err := store.Listen("127.0.0.1:0")
 	if err != nil {
@@ -62,24 +62,25 @@ func kept(t *testing.T, names ...string) (*store.Store, []*app) {
 	return s, apps
 }
 
-func reads(t *testing.T, a *app, mode, epoch, want string) {
+func expectRead(t *testing.T, a *app, mode, epoch, want string) {
 	t.Helper()
-	w := operate(t.Context(), a, mode, epoch, "")
+	w := sendOperation(t.Context(), a, mode, epoch, "")
 	got, ok := w.Header()["App-Value"]
 	if w.Code != 200 || !ok || got[0] != want {
 		t.Errorf("%s of app %s at epoch %s: %d %q %s, want %q", mode, a.name, epoch, w.Code, got, w.Body, want)
 	}
 }
 
-func writes(t *testing.T, a *app, mode, epoch, value string) {
+func expectWrite(t *testing.T, a *app, mode, epoch, value string) {
 	t.Helper()
-	if w := operate(t.Context(), a, mode, epoch, value); w.Code != 200 || w.Header().Get("App-Id") != "x" || w.Header()["App-Value"] != nil {
+	if w := sendOperation(t.Context(), a, mode, epoch, value); w.Code != 200 || w.Header().Get("App-Id") != "x" || w.Header()["App-Value"] != nil {
 		t.Errorf("%s of app %s at epoch %s: %d %v %s", mode, a.name, epoch, w.Code, w.Header(), w.Body)
 	}
 }
 
-// fenced wants the refusal that history and register take for one.
-func fenced(t *testing.T, w *httptest.ResponseRecorder) {
+// expectFenced verifies the response to a rejected operation, as packages history and register
+// recognise it.
+func expectFenced(t *testing.T, w *httptest.ResponseRecorder) {
 	t.Helper()
 	var body struct{ Error string }
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Error != "fenced" {
@@ -91,84 +92,83 @@ func fenced(t *testing.T, w *httptest.ResponseRecorder) {
 	}
 }
 
-func TestWriteGoesThroughBeforeItsAnswer(t *testing.T) {
-	s, apps := kept(t, "a")
+func TestWriteReachesTheStoreBeforeTheResponse(t *testing.T) {
+	s, apps := newAppsWithStore(t, "a")
 	for _, mode := range []string{"memory", "store"} {
-		writes(t, apps[0], mode, "5", "by-"+mode)
+		expectWrite(t, apps[0], mode, "5", "by-"+mode)
 		if log := s.Applied(); log[len(log)-1].Value != "by-"+mode || log[len(log)-1].Epoch != 5 || log[len(log)-1].Writer != "a" {
 			t.Errorf("applied %+v", log)
 		}
-		reads(t, apps[0], "memory", "5", "by-"+mode)
-		reads(t, apps[0], "store", "5", "by-"+mode)
+		expectRead(t, apps[0], "memory", "5", "by-"+mode)
+		expectRead(t, apps[0], "store", "5", "by-"+mode)
 	}
 	if run := apps[0].runs[0]; run.Key != "alice" || run.Epoch != 5 || run.End == 0 || run.Cut {
 		t.Errorf("run = %+v", run)
 	}
 }
 
-// TestHandoverLoadsFromTheStore has a key that goes from a to b and back: each
-// epoch starts with what the store has.
-func TestHandoverLoadsFromTheStore(t *testing.T) {
-	_, apps := kept(t, "a", "b")
+// TestEachEpochStartsWithTheValueInTheStore moves a key from app a to app b and back.
+func TestEachEpochStartsWithTheValueInTheStore(t *testing.T) {
+	_, apps := newAppsWithStore(t, "a", "b")
 	a, b := apps[0], apps[1]
-	reads(t, a, "memory", "5", "")
-	writes(t, a, "memory", "5", "one")
-	reads(t, b, "memory", "6", "one")
-	writes(t, b, "memory", "6", "two")
-	reads(t, a, "memory", "7", "two")
+	expectRead(t, a, "memory", "5", "")
+	expectWrite(t, a, "memory", "5", "one")
+	expectRead(t, b, "memory", "6", "one")
+	expectWrite(t, b, "memory", "6", "two")
+	expectRead(t, a, "memory", "7", "two")
 }
 
-// TestOlderEpochIsFencedOnlyByTheStore shows the app's faith, which is what lets
-// clients see a second owner: memory answers, the store does not.
-func TestOlderEpochIsFencedOnlyByTheStore(t *testing.T) {
-	s, apps := kept(t, "a", "b")
+// TestOnlyTheStoreRejectsAnOlderEpoch verifies that the app trusts the proxy: memory accepts an
+// older epoch, the store does not. This is how clients can observe a second owner.
+func TestOnlyTheStoreRejectsAnOlderEpoch(t *testing.T) {
+	s, apps := newAppsWithStore(t, "a", "b")
 	a, b := apps[0], apps[1]
-	writes(t, a, "memory", "5", "one")
-	writes(t, b, "memory", "6", "two")
-	reads(t, a, "memory", "5", "one")
-	fenced(t, operate(t.Context(), a, "store", "5", ""))
-	fenced(t, operate(t.Context(), a, "memory", "5", "three"))
-	fenced(t, operate(t.Context(), b, "memory", "5", "")) // never loaded, too late now
-	reads(t, a, "memory", "5", "one")                     // a refused write changed nothing
-	reads(t, b, "memory", "6", "two")
+	expectWrite(t, a, "memory", "5", "one")
+	expectWrite(t, b, "memory", "6", "two")
+	expectRead(t, a, "memory", "5", "one")
+	expectFenced(t, sendOperation(t.Context(), a, "store", "5", ""))
+	expectFenced(t, sendOperation(t.Context(), a, "memory", "5", "three"))
+	expectFenced(t, sendOperation(t.Context(), b, "memory", "5", "")) // not loaded before the store received epoch 6
+	expectRead(t, a, "memory", "5", "one")                            // the rejected write changed nothing
+	expectRead(t, b, "memory", "6", "two")
 	if n := len(s.Applied()); n != 2 {
 		t.Errorf("%d writes applied, want 2", n)
 	}
 }
 
-// TestUnfencedRegisterTakesWhatComes has an old owner that writes after the next one
-// did: nothing but the cluster keeps it from that.
-func TestUnfencedRegisterTakesWhatComes(t *testing.T) {
-	s, apps := kept(t, "a", "b", "c")
-	writes(t, apps[0], "unfenced", "5", "one")
-	reads(t, apps[1], "unfenced", "6", "one")
-	writes(t, apps[1], "unfenced", "6", "two")
-	writes(t, apps[0], "unfenced", "5", "late")
-	reads(t, apps[1], "unfenced", "6", "two") // from memory
-	reads(t, apps[2], "unfenced", "7", "late")
+// TestUnfencedRegisterAcceptsAnOlderEpoch writes as the old owner after the new owner has written.
+// Only the cluster can prevent this.
+func TestUnfencedRegisterAcceptsAnOlderEpoch(t *testing.T) {
+	s, apps := newAppsWithStore(t, "a", "b", "c")
+	expectWrite(t, apps[0], "unfenced", "5", "one")
+	expectRead(t, apps[1], "unfenced", "6", "one")
+	expectWrite(t, apps[1], "unfenced", "6", "two")
+	expectWrite(t, apps[0], "unfenced", "5", "late")
+	expectRead(t, apps[1], "unfenced", "6", "two") // from memory
+	expectRead(t, apps[2], "unfenced", "7", "late")
 	if n := s.Refused(); n != 0 {
 		t.Errorf("%d refused, want none", n)
 	}
 }
 
-func TestBadOperationsAreRefused(t *testing.T) {
-	_, apps := kept(t, "a")
+func TestInvalidOperationsAreRejected(t *testing.T) {
+	_, apps := newAppsWithStore(t, "a")
 	long := strings.Repeat("x", store.MaxValue+1)
 	for _, c := range []struct{ mode, value string }{
 		{"disk", ""}, {"memory", long}, {"memory", "two words"}, {"store", "ü"}, {"store", "a\r\nb"},
 	} {
-		if w := operate(t.Context(), apps[0], c.mode, "5", c.value); w.Code != 400 {
+		if w := sendOperation(t.Context(), apps[0], c.mode, "5", c.value); w.Code != 400 {
 			t.Errorf("%q %q: %d %s", c.mode, c.value, w.Code, w.Body)
 		}
 	}
-	if w := operate(t.Context(), newApp("a", io.Discard), "memory", "5", ""); w.Code != 400 {
+	if w := sendOperation(t.Context(), newApp("a", io.Discard), "memory", "5", ""); w.Code != 400 {
 		t.Errorf("without a store: %d %s", w.Code, w.Body)
 	}
-	reads(t, apps[0], "memory", "5", "")
+	expectRead(t, apps[0], "memory", "5", "")
 }
 
-// forward stands before a store.
-func forward(t *testing.T, s *store.Store) http.Handler {
+// proxyTo returns a reverse proxy to a store.
+func proxyTo(t *testing.T, s *store.Store) http.Handler {
 	t.Helper()
 	u, err := url.Parse(s.URL())
 	if err != nil {
@@ -177,27 +177,27 @@ func forward(t *testing.T, s *store.Store) http.Handler {
 	return httputil.NewSingleHostReverseProxy(u)
 }
 
-// slow keeps writes back.
-type slow struct {
+// delayWrites delays writes until release is closed.
+type delayWrites struct {
 	http.Handler
-	came chan struct{} // one for each write
-	pass chan struct{} // closed when they may pass
+	arrived chan struct{} // receives one element per write
+	release chan struct{} // closed when writes may continue
 }
 
-func (s *slow) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *delayWrites) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
-		s.came <- struct{}{}
-		<-s.pass
+		s.arrived <- struct{}{}
+		<-s.release
 	}
 	s.Handler.ServeHTTP(w, r)
 }
 
-// TestCutWriteIsBroughtToItsEnd has a client that leaves while its write is on
-// its way to the store: the run is cut, and whoever reads next waits for the write.
-func TestCutWriteIsBroughtToItsEnd(t *testing.T) {
-	s, apps := kept(t, "a")
+// TestWriteContinuesAfterClientDisconnects disconnects a client while its write is on the way to
+// the store. The run is recorded as cut, and the next read waits for the write.
+func TestWriteContinuesAfterClientDisconnects(t *testing.T) {
+	s, apps := newAppsWithStore(t, "a")
 	a := apps[0]
-	behind := &slow{Handler: forward(t, s), came: make(chan struct{}), pass: make(chan struct{})}
+	behind := &delayWrites{Handler: proxyTo(t, s), arrived: make(chan struct{}), release: make(chan struct{})}
 	srv := httptest.NewServer(behind)
 	defer srv.Close()
 	c := store.NewClient(srv.URL)
@@ -205,23 +205,23 @@ func TestCutWriteIsBroughtToItsEnd(t *testing.T) {
 	a.registers = newRegisters(c)
 	ctx, leave := context.WithCancel(t.Context())
 	var ops sync.WaitGroup
-	ops.Go(func() { operate(ctx, a, "memory", "5", "one") })
-	<-behind.came
+	ops.Go(func() { sendOperation(ctx, a, "memory", "5", "one") })
+	<-behind.arrived
 	leave()
-	ops.Go(func() { reads(t, a, "memory", "5", "one") })
-	close(behind.pass)
+	ops.Go(func() { expectRead(t, a, "memory", "5", "one") })
+	close(behind.release)
 	ops.Wait()
 	if run := a.runs[0]; !run.Cut || run.End == 0 {
 		t.Errorf("run = %+v, want it cut", run)
 	}
 }
 
-// TestUnansweredWriteIsLoadedAgain has a store that applies a write and does not
-// say so: the app cannot know, and asks.
-func TestUnansweredWriteIsLoadedAgain(t *testing.T) {
-	s, apps := kept(t, "a")
+// TestUnconfirmedWriteIsReadFromTheStore uses a store that applies a write and closes the
+// connection without a response. The app must then read the value from the store.
+func TestUnconfirmedWriteIsReadFromTheStore(t *testing.T) {
+	s, apps := newAppsWithStore(t, "a")
 	a := apps[0]
-	direct := forward(t, s)
+	direct := proxyTo(t, s)
 	var deaf atomic.Bool
 	deaf.Store(true)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -235,17 +235,15 @@ func TestUnansweredWriteIsLoadedAgain(t *testing.T) {
 	c := store.NewClient(srv.URL)
 	defer c.Close()
 	a.registers = newRegisters(c)
-	reads(t, a, "memory", "5", "")
-	if w := operate(t.Context(), a, "memory", "5", "one"); w.Code != 503 {
+	expectRead(t, a, "memory", "5", "")
+	if w := sendOperation(t.Context(), a, "memory", "5", "one"); w.Code != 503 {
 		t.Errorf("unanswered write: %d %s", w.Code, w.Body)
 	}
-	reads(t, a, "memory", "5", "one")
+	expectRead(t, a, "memory", "5", "one")
 }
 
-// TestOperationsTakeTurns has many clients of one key, in both modes: memory ends
-// with what the store has.
-func TestOperationsTakeTurns(t *testing.T) {
-	s, apps := kept(t, "a")
+func TestConcurrentOperationsLeaveMemoryEqualToTheStore(t *testing.T) {
+	s, apps := newAppsWithStore(t, "a")
 	var clients sync.WaitGroup
 	for i := range 8 {
 		clients.Go(func() {
@@ -257,7 +255,7 @@ func TestOperationsTakeTurns(t *testing.T) {
 				if j%2 == 0 {
 					value = fmt.Sprintf("v%d-%d", i, j)
 				}
-				if w := operate(t.Context(), apps[0], mode, "5", value); w.Code != 200 {
+				if w := sendOperation(t.Context(), apps[0], mode, "5", value); w.Code != 200 {
 					t.Errorf("%d %s", w.Code, w.Body)
 				}
 			}
@@ -268,6 +266,6 @@ func TestOperationsTakeTurns(t *testing.T) {
 	if len(log) != 80 {
 		t.Fatalf("%d writes applied, want 80", len(log))
 	}
-	reads(t, apps[0], "memory", "5", log[len(log)-1].Value)
-	reads(t, apps[0], "store", "5", log[len(log)-1].Value)
+	expectRead(t, apps[0], "memory", "5", log[len(log)-1].Value)
+	expectRead(t, apps[0], "store", "5", log[len(log)-1].Value)
 }

@@ -4,30 +4,26 @@ package main
 
 import "net/http"
 
-// result is what the app did for a request. Only its count is set if nothing but
-// counting was asked for.
+// result is the outcome of a request for its response.
 type result struct {
-	// count is the number of this key's requests so far, this one included.
-	count uint64
-	// status is 200 if zero.
-	status int
-	// err tells in the answer why the status is another.
-	message string
-	// read tells that value is what a register held.
-	hasValue  bool
-	value string
+	count    uint64 // value of App-Count
+	status   int    // zero means 200
+	message  string // error in the body if status is not 200
+	hasValue bool   // value is the value of a register
+	value    string
 }
 
+// failed returns a result with an error status.
 func failed(status int, err error) result { return result{status: status, message: err.Error()} }
 
-// head writes the part of the answer's head that clients parse.
+// setHeader sets App-Value if the request read a register.
 func (r result) setHeader(h http.Header) {
 	if r.hasValue {
 		h.Set("App-Value", r.value)
 	}
 }
 
-// add puts into the answer's body what the head says.
+// addTo adds the value and the error to the fields of the body.
 func (r result) addTo(body map[string]any) {
 	if r.hasValue {
 		body["value"] = r.value

@@ -13,16 +13,15 @@ import (
 	"shardway/e2e/register"
 )
 
-// TestSecondOwnersShowInWhatClientsRead goes the whole way, from clients over apps
-// and their store to the verdict, with the part of the nodes played by the test: an
-// owner that goes on beside the next one, or under the same epoch, is found by what
-// clients read, and a handover is not.
-func TestSecondOwnersShowInWhatClientsRead(t *testing.T) {
+// TestClientsReadTheEffectOfASecondOwner runs clients, apps, their store and the linearizability
+// checker; the test acts as the nodes. The checker must find an owner that continues after the
+// next owner has started, or that shares an epoch with it. It must accept a handover.
+func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		steps string // app, epoch, mode, and what is written
-		want  string // in the error; none: it is linearizable
-		fence int    // how many are fenced
+		steps string // app, epoch, mode, and the written value
+		want  string // part of the error; empty means that the history is linearizable
+		fence int    // number of rejected operations
 	}{
 		{"handover and back", "a5m=one a5m b6m b6m=two b6s a7m a7m=three a7m a7s b8m", "", 0},
 		{"both modes on one key", "a5m a5s=one a5m a5m=two a5s a5m=three a5m", "", 0},
@@ -32,7 +31,7 @@ func TestSecondOwnersShowInWhatClientsRead(t *testing.T) {
 		{"same epoch twice, both write", "a5m=one b5m=two a5s a5m", "before the other, and after it", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, apps := kept(t, "a", "b")
+			s, apps := newAppsWithStore(t, "a", "b")
 			at := make(map[string]string)
 			clients := load.NewClient(nil, nil)
 			defer clients.Close()
@@ -43,7 +42,7 @@ func TestSecondOwnersShowInWhatClientsRead(t *testing.T) {
 			}
 			var answers []history.Answer
 			for i, step := range strings.Fields(c.steps) {
-				r := request(step)
+				r := stepRequest(step)
 				r.ID = fmt.Sprintf("%d-%s", i, step)
 				answers = append(answers, clients.DoAt(t.Context(), at[step[:1]], r))
 			}
@@ -76,9 +75,9 @@ func TestSecondOwnersShowInWhatClientsRead(t *testing.T) {
 	}
 }
 
-// request is what a node would send for a step: "b6m=two" is a write to the memory
-// of b under epoch 6.
-func request(step string) load.Request {
+// stepRequest returns the request that a node sends for a step: "b6m=two" writes "two" to the
+// memory register of app b in epoch 6.
+func stepRequest(step string) load.Request {
 	step, value, write := strings.Cut(step, "=")
 	r := load.Request{Key: "alice", Header: map[string]string{
 		"Shardway-Shard": "7", "Shardway-Epoch": step[1:2], "Shardway-Node": step[:1], "Shardway-Key": "alice",

@@ -15,28 +15,30 @@ import (
 	"shardway/internal/statefile"
 )
 
-// state is what the app keeps of its shards: a counter for each key, in memory between
-// acquire and release, and written at release, or with through at each change. It does
-// what apps are told to do (README, State that follows its shard), and nothing more.
+// state is the data of the acquired shards: one counter per key. The app loads a shard when it
+// acquires it and saves it when it releases it, or at each change if writeThrough is set. It
+// follows the rules for apps in the README ("State that follows its shard") and does nothing
+// beyond them.
 type state struct {
-	dir     statefile.Dir
+	dir          statefile.Dir
 	writeThrough bool
 
-	mu   sync.Mutex
+	// mu protects the following fields.
+	mu       sync.Mutex
 	acquired map[uint32]*shardState
-	released map[uint32]releasedState           // by the last release
-	lastSeqs map[string]map[uint32]uint64 // by disk and shard, the highest that named it
-	calls []hookRecord
-	faults map[string]*hookFault // by hook
+	released map[uint32]releasedState     // result of the last release
+	lastSeqs map[string]map[uint32]uint64 // highest sequence number of a call, by disk and shard
+	calls    []hookRecord                 // one per shard of each hook call
+	faults   map[string]*hookFault        // by hook
 }
 
-// holding is one shard that was acquired.
+// shardState is one acquired shard.
 type shardState struct {
 	epoch  uint64
-	counts map[string]uint64
+	counts map[string]uint64 // by key
 }
 
-// total is how much the shard has counted, in words.
+// sum returns the sum of all counters of the shard in decimal.
 func (st *shardState) sum() string {
 	n := uint64(0)
 	for _, c := range st.counts {
@@ -45,13 +47,13 @@ func (st *shardState) sum() string {
 	return strconv.FormatUint(n, 10)
 }
 
-// leaving is what a release has left.
+// releasedState is the result of a release.
 type releasedState struct {
 	epoch uint64
-	note  string
+	note  string // sum of the counters
 }
 
-// told is one shard of one call, for the test to read.
+// hookRecord is one shard of one hook call, as GET /hook-calls lists it.
 type hookRecord struct {
 	Hook     string `json:"hook"`
 	Shard    uint32 `json:"shard"`
@@ -70,7 +72,7 @@ func newState(dir string, through bool) *state {
 	}
 }
 
-// acquired reports whether the app holds the shard of a request under its epoch.
+// hasAcquired reports whether the app has acquired the shard in this epoch.
 func (s *state) hasAcquired(shard uint32, epoch uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,20 +80,21 @@ func (s *state) hasAcquired(shard uint32, epoch uint64) bool {
 	return st != nil && st.epoch == epoch
 }
 
-// notAcquired asks for the shard, having run nothing.
+// notAcquired responds with 421 and asks the node to call the acquire hook. The request has had no
+// effect.
 func notAcquired(w http.ResponseWriter) {
 	w.Header().Set("Shardway-Acquire", "1")
 	w.WriteHeader(http.StatusMisdirectedRequest)
 }
 
-// do counts a request of a key, which a safe one only reads. An error says that it was
-// not counted.
+// count returns the counter of the key, after an increment if write is set. The counter is
+// unchanged if an error is returned.
 func (s *state) count(run history.Run, write bool) (count uint64, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := s.acquired[run.Shard]
 	if st == nil || st.epoch != run.Epoch {
-		return 0, fmt.Errorf("shard %d was taken away from under a request of epoch %d", run.Shard, run.Epoch)
+		return 0, fmt.Errorf("shard %d was released during a request of epoch %d", run.Shard, run.Epoch)
 	}
 	if !write {
 		return st.counts[run.Key], nil
@@ -105,6 +108,7 @@ func (s *state) count(run history.Run, write bool) (count uint64, err error) {
 	return st.counts[run.Key], nil
 }
 
+// saveLocked writes the counters of a shard to its file. mu must be held.
 func (s *state) saveLocked(shard uint32, st *shardState) error {
 	b, err := json.Marshal(st.counts)
 	if err != nil {
@@ -113,7 +117,7 @@ func (s *state) saveLocked(shard uint32, st *shardState) error {
 	return s.dir.Save(shard, st.epoch, b)
 }
 
-// flush writes all that is held, for a test that wants to know what is written.
+// saveAll saves all acquired shards, so that a test can read them.
 func (s *state) saveAll() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +128,8 @@ func (s *state) saveAll() error {
 	return errors.Join(errs...)
 }
 
-// hookShard is a shard of a call, and hookCall the call.
 type (
+	// hookShard is one shard of a hook call.
 	hookShard struct {
 		Shard    uint32  `json:"shard"`
 		Epoch    uint64  `json:"epoch"`
@@ -135,6 +139,7 @@ type (
 		Note     []byte  `json:"note"`
 		Again    bool    `json:"again"`
 	}
+	// hookCall is the body of a hook call.
 	hookCall struct {
 		Seq    uint64      `json:"seq"`
 		Disk   string      `json:"disk"`
@@ -142,8 +147,10 @@ type (
 	}
 )
 
-// hook does what one call says, and returns what failed, and the notes of a release: how
-// much it has counted.
+// handleCall runs one hook call. It ignores a shard for which a call with a higher sequence number
+// has already arrived from the same disk. failed has the error of each shard that failed, which
+// includes those in failing. notes has the sum of the counters of each shard that a release has
+// saved.
 func (s *state) handleCall(name string, c hookCall, failing []uint32) (failed map[uint32]string, notes map[uint32][]byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +172,7 @@ func (s *state) handleCall(name string, c hookCall, failing []uint32) (failed ma
 			err = s.applyLocked(name, h)
 		}
 		if l, ok := s.released[h.Shard]; err == nil && name == "release" && ok && l.epoch == h.Epoch {
-			notes[h.Shard] = []byte(l.note) // again, if it is asked again
+			notes[h.Shard] = []byte(l.note) // also if the call is repeated
 		}
 		t := hookRecord{Hook: name, Shard: h.Shard, Epoch: h.Epoch, Released: h.Released, Again: h.Again}
 		if h.From != nil {
@@ -183,12 +190,13 @@ func (s *state) handleCall(name string, c hookCall, failing []uint32) (failed ma
 	return failed, notes
 }
 
+// applyLocked runs one hook for one shard. mu must be held.
 func (s *state) applyLocked(name string, h hookShard) error {
 	st := s.acquired[h.Shard]
 	switch name {
 	case "acquire":
 		if st != nil && st.epoch == h.Epoch {
-			return nil // what is in memory is newer than what is written
+			return nil // a repeated call: memory is newer than the file
 		}
 		b, err := s.dir.Take(h.Shard, h.Epoch)
 		if err != nil {
@@ -201,7 +209,7 @@ func (s *state) applyLocked(name string, h hookShard) error {
 			}
 		}
 		if found := st.sum(); h.Released && h.Note != nil && string(h.Note) != found {
-			return fmt.Errorf("released by %q with %s, and %s is found", *h.From, h.Note, found)
+			return fmt.Errorf("shard released by %q with sum %s, but its file has sum %s", *h.From, h.Note, found)
 		}
 		s.acquired[h.Shard] = st
 		delete(s.released, h.Shard)
@@ -219,7 +227,7 @@ func (s *state) applyLocked(name string, h hookShard) error {
 			delete(s.acquired, h.Shard)
 		}
 	default:
-		return fmt.Errorf("there is no hook %q", name)
+		return fmt.Errorf("unknown hook %q", name)
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func (a *App) AwaitHanging(tb testing.TB, name string, n int) {
 // the while.
 func (a *App) FailChecks(tb testing.TB, fail bool) {
 	tb.Helper()
-	if err := a.control(tb.Context(), fmt.Sprintf("/sick?on=%t", fail), nil); err != nil {
+	if err := a.control(tb.Context(), fmt.Sprintf("/unhealthy?on=%t", fail), nil); err != nil {
 		tb.Fatal(err)
 	}
 }

@@ -20,13 +20,13 @@ type Told struct {
 
 // Told returns what the present process of the app was told.
 func (a *App) Told(ctx context.Context) (all []Told, err error) {
-	return all, a.control(ctx, "/told", &all)
+	return all, a.control(ctx, "/hook-calls", &all)
 }
 
 // Sicken makes a hook of the app ill, or well again (e2e/app/hooks.go).
 func (a *App) Sicken(tb testing.TB, hook, how string) {
 	tb.Helper()
-	if err := a.control(tb.Context(), "/ill?"+url.Values{"hook": {hook}, "how": {how}}.Encode(), nil); err != nil {
+	if err := a.control(tb.Context(), "/hook-fault?"+url.Values{"hook": {hook}, "how": {how}}.Encode(), nil); err != nil {
 		tb.Fatal(err)
 	}
 }
