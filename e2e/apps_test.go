@@ -22,7 +22,7 @@ import (
 	"shardway/e2e/load"
 )
 
-// example is a program of docs/apps.md.
+// example is a program of docs/apps/examples.md.
 type example struct {
 	language string
 	// command runs it, made ready in a directory that has its text.
@@ -80,13 +80,13 @@ func compiled(t *testing.T, dir, text string, modules ...string) []string {
 	return []string{filepath.Join(dir, "app")}
 }
 
-// TestExamplesOfAppsKeepTheirState runs the programs of docs/apps.md as they stand there,
+// TestExamplesOfAppsKeepTheirState runs the programs of docs/apps/examples.md as they stand there,
 // three copies of each behind three nodes: their counts go on at the next number through
 // planned moves and restarts of nodes, and after kill -9 of a node and of an app if they
 // write before they answer.
 func TestExamplesOfAppsKeepTheirState(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	page, err := os.ReadFile("../docs/apps.md")
+	page, err := os.ReadFile("../docs/apps/examples.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,10 +137,10 @@ func (c *chatter) counts(t *testing.T) map[string]int {
 	return last
 }
 
-// chatApp makes a program of docs/apps.md ready to run, with its page beside it.
+// chatApp makes a program of docs/apps/chat.md ready to run, with its page beside it.
 func chatApp(t *testing.T, language string) []string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/apps.md")
+	page, err := os.ReadFile("../docs/apps/chat.md")
 	must(t, err)
 	block := func(of string) string {
 		_, rest, found := strings.Cut(string(page), "\n```"+of+" chat\n")
@@ -154,7 +154,7 @@ func chatApp(t *testing.T, language string) []string {
 	html, err := os.ReadFile("../internal/demo/chat.html")
 	must(t, err)
 	if block("html") != strings.TrimSpace(string(html)) {
-		t.Error("docs/apps.md shows another page than internal/demo/chat.html, which the demo has")
+		t.Error("docs/apps/chat.md shows another page than internal/demo/chat.html, which the demo has")
 	}
 	must(t, os.WriteFile(filepath.Join(dir, "chat.html"), html, 0o600))
 	i := slices.IndexFunc(examples(), func(x example) bool { return x.language == language })
@@ -167,7 +167,7 @@ func chatApp(t *testing.T, language string) []string {
 	return examples()[i].command(t, dir, block(language))
 }
 
-// TestExampleOfAChatStaysOpen runs the chat rooms of docs/apps.md as they stand there. Two
+// TestExampleOfAChatStaysOpen runs the chat rooms of docs/apps/chat.md as they stand there. Two
 // clients, one of them a browser with the page, talk without a pause while the room's owner
 // is drained, the other nodes restart, and the room's owner and its app die: each line comes
 // once, in order, and neither ever connects anew.

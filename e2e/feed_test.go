@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// TestExampleOfAFeedGoesOn runs the feed of docs/apps.md as it stands there: who follows it
+// TestExampleOfAFeedGoesOn runs the feed of docs/apps/sse.md as it stands there: who follows it
 // through a node gets each line once, in order, though its owner is drained and killed.
 func TestExampleOfAFeedGoesOn(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	page, err := os.ReadFile("../docs/apps.md")
+	page, err := os.ReadFile("../docs/apps/sse.md")
 	must(t, err)
 	_, rest, found := strings.Cut(string(page), "\n```python feed\n")
 	text, _, ended := strings.Cut(rest, "\n```\n")

@@ -103,11 +103,11 @@ func lineWith(t *testing.T, blocks [][]string, text string) string {
 	return lines[0]
 }
 
-const operations = "docs/operations.md"
+const operations = "docs/operate/nodes.md"
 
 // TestReadmeRunsAsItStands does word by word what README says under "Run it", on machines
 // that have its addresses: a node alone, two by flags and one by the file; then what
-// docs/operations.md says of looking at them, moving shards, adding a node and taking it
+// docs/operate/nodes.md says of looking at them, moving shards, adding a node and taking it
 // away. The file had no secret once, so its nodes gossiped on loopback and never met, and
 // check found nothing wrong.
 func TestReadmeRunsAsItStands(t *testing.T) {
@@ -182,7 +182,7 @@ func (m machine) comesAndGoes(other machine) {
 	if ids := other.serves(4); !slices.Contains(ids, "d") {
 		m.t.Errorf("d is added, and %v serve", ids)
 	}
-	away := shown(m.t, operations, "Take a node away")
+	away := shown(m.t, operations, "Remove a node")
 	other.does(lineWith(m.t, away, "drain d"))
 	stop()
 	remove := lineWith(m.t, away, "remove d")
@@ -203,7 +203,7 @@ func (m machine) comesAndGoes(other machine) {
 func (m machine) look(other machine, node string) {
 	m.t.Helper()
 	done := 0
-	for _, line := range slices.Concat(slices.Concat(shown(m.t, operations, "Look at it"), shown(m.t, operations, "Move shards by plan"))...) {
+	for _, line := range slices.Concat(slices.Concat(shown(m.t, "docs/reference/cli.md", "Commands"), shown(m.t, operations, "Move shards"))...) {
 		line = strings.ReplaceAll(line, "NODE", node)
 		at := other
 		if strings.Contains(line, "--self") {

@@ -8,7 +8,7 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// mistake is one that could be made with a rule of sockets and streams that stay (docs/apps.md),
+// mistake is one that could be made with a rule of sockets and streams that stay (docs/apps/websockets.md and sse.md),
 // of memory that connections share one after the other (spares.go), of those that nobody
 // waits at (lot.go), that a loop carries (loop.go), or of lanes, and which tests find it.
 type mistake struct {

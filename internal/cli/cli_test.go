@@ -358,7 +358,7 @@ func TestCheckReportsEveryMistake(t *testing.T) {
 	}
 }
 
-// What a script may go by stands in one table: help shows it, docs/operations.md has it, and these
+// What a script may go by stands in one table: help shows it, docs/reference/cli.md has it, and these
 // are its lines.
 func TestExitCodesAreWhatTheTableSays(t *testing.T) {
 	addr, down := serve(t, &cluster{}), serveCluster(t, comes(admin.Status{Findings: []verdict.Finding{{Code: verdict.NoQuorum, Severity: verdict.Outage}}}))
@@ -370,7 +370,7 @@ func TestExitCodesAreWhatTheTableSays(t *testing.T) {
 	}
 	_, help, _ := run(t, "--help")
 	help = strings.Join(strings.Fields(help), " ")
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/reference/cli.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +378,7 @@ func TestExitCodesAreWhatTheTableSays(t *testing.T) {
 		_, said, found := strings.Cut(help, fmt.Sprintf(" %d: ", want))
 		said, _, _ = strings.Cut(strings.ReplaceAll(said, ".", ";"), ";")
 		if !found || !strings.Contains(string(page), fmt.Sprintf("| %d | %s |", want, strings.TrimSpace(said))) {
-			t.Errorf("help says of exit code %d %q, and docs/operations.md has no line of that", want, said)
+			t.Errorf("help says of exit code %d %q, and docs/reference/cli.md has no line of that", want, said)
 		}
 		for _, line := range lines {
 			if code, out, errOut := run(t, line); code != want {

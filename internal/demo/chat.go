@@ -16,7 +16,7 @@ import (
 // chatPath is where the rooms are: a page, and its WebSocket.
 const chatPath = "/chat"
 
-// chatPage is the page of docs/apps.md too.
+// chatPage is the page of docs/apps/chat.md too.
 //
 //go:embed chat.html
 var chatPage []byte

@@ -10,7 +10,7 @@ import (
 )
 
 // What the chat needs of RFC 6455. It is written here because the binary has no other use
-// for a library; an app of yours takes one (docs/apps.md).
+// for a library; an app of yours takes one (docs/apps/chat.md).
 const (
 	opText  = 0x1
 	opClose = 0x8

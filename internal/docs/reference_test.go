@@ -11,31 +11,31 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/reference.md anew")
+var update = flag.Bool("update", false, "write the tables of docs/reference/config.md and docs/reference/cli.md")
 
 const (
 	flagsBegin = "<!-- What follows is made of the program: go test ./internal/docs -run Reference -update -->\n"
 	flagsEnd   = "<!-- Up to here. -->\n"
 )
 
-// docs/reference.md has every flag of every command, as help tells them.
+// TestReferenceHasEveryFlag checks that config.md has every flag of run, and cli.md those of the
+// other commands, as help describes them.
 func TestReferenceHasEveryFlag(t *testing.T) {
-	file := filepath.Join(root, "docs/reference.md")
-	page := pages(t)["docs/reference.md"]
-	before, rest, begun := strings.Cut(page, flagsBegin)
-	have, after, ended := strings.Cut(rest, flagsEnd)
-	if !begun || !ended {
-		t.Fatal("docs/reference.md lacks the lines around its tables of flags")
-	}
-	want := flagTables(t)
-	if *update {
-		if err := os.WriteFile(file, []byte(before+flagsBegin+want+flagsEnd+after), 0o600); err != nil {
-			t.Fatal(err)
+	for name, want := range map[string]string{"docs/reference/config.md": runFlags(t), "docs/reference/cli.md": commandFlags(t)} {
+		before, rest, begun := strings.Cut(pages(t)[name], flagsBegin)
+		have, after, ended := strings.Cut(rest, flagsEnd)
+		if !begun || !ended {
+			t.Fatalf("%s lacks the lines around its tables of flags", name)
 		}
-		return
-	}
-	if have != want {
-		t.Error("the flags of docs/reference.md are not those of the program: go test ./internal/docs -run Reference -update")
+		if *update {
+			if err := os.WriteFile(filepath.Join(root, name), []byte(before+flagsBegin+want+flagsEnd+after), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		if have != want {
+			t.Errorf("the flags of %s are not those of the program: go test ./internal/docs -run Reference -update", name)
+		}
 	}
 }
 
@@ -44,8 +44,8 @@ var (
 	flagLine = regexp.MustCompile(`^  (--\S+(?: .*)?)$`)
 )
 
-// flagTables makes a table of each group of flags of run, and one of the other commands'.
-func flagTables(t *testing.T) string {
+// runFlags returns a table for each group of flags of run.
+func runFlags(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
 	head, group := "", ""
@@ -58,7 +58,7 @@ func flagTables(t *testing.T) string {
 			head = strings.TrimSpace(line)
 		case head != "":
 			if group != "" {
-				fmt.Fprintf(&out, "\n### %s\n\n| flag | |\n|---|---|\n", group)
+				fmt.Fprintf(&out, "\n## %s\n\n| flag | meaning (default) |\n|---|---|\n", group)
 				group = ""
 			}
 			fmt.Fprintf(&out, "| `%s` | %s |\n", cell(head), cell(strings.TrimSpace(line)))
@@ -69,7 +69,14 @@ func flagTables(t *testing.T) string {
 	if seen < 70 {
 		t.Fatalf("run --help tells of %d flags", seen)
 	}
-	fmt.Fprint(&out, "\n### Of the other commands\n\n| command | flag | |\n|---|---|---|\n")
+	return out.String() + "\n"
+}
+
+// commandFlags returns the table of flags of the other commands.
+func commandFlags(t *testing.T) string {
+	t.Helper()
+	var out strings.Builder
+	fmt.Fprint(&out, "\n## Flags of commands\n\n| command | flag | meaning |\n|---|---|---|\n")
 	var names []string
 	for name := range commands(t) {
 		names = append(names, name)

@@ -59,7 +59,12 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 // TestPagesOfTasksAreShort checks the limit for pages below docs/start, docs/apps, docs/operate
 // and docs/reference.
 func TestPagesOfTasksAreShort(t *testing.T) {
+	generated := map[string]bool{"docs/reference/config.md": true, "docs/reference/cli.md": true, "docs/reference/metrics.md": true}
 	for page, text := range pages(t) {
+		if generated[page] {
+			continue
+		}
+		text = regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(text, "") // programs may be long
 		if strings.Count(page, "/") > 1 && !strings.HasPrefix(page, "docs/internals/") && len(text) > 12<<10 {
 			t.Errorf("%s has %d bytes, want at most 12 KB", page, len(text))
 		}
