@@ -37,7 +37,7 @@ func (w *world) pair() (x, double *host) {
 }
 
 // copies reports that there is another disk like this one: what runs on either is
-// outside the guarantees until that is found out (docs/recovery.md).
+// outside the guarantees until that is found out (docs/operate/backup-recovery.md).
 func (h *host) copies() bool { return h.copied || h.twin != nil && h.twin.copied }
 
 // copiedVoter reports that there is a copy of a voter's disk, or was a moment ago: it

@@ -210,7 +210,7 @@ func (m machine) look(other machine, node string) {
 			at = m
 		}
 		if strings.Contains(line, "shardway remove") {
-			continue // of a node that runs it does what docs/recovery.md is for
+			continue // of a node that runs it does what docs/operate/backup-recovery.md is for
 		}
 		at.does(line)
 		done++

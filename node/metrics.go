@@ -62,7 +62,7 @@ func newMetrics() *metrics {
 		campaigns:  vec("campaigns_total", "Times this node stood for election before Raft's own timeout, by cause.", "cause"),
 		unacquired: counter("acquire_failures_total", "Calls that told the app of shards to acquire and failed, for all of them or some."),
 		releases:   vec("releases_total", "Total number of shards that the app was to release because they moved, by result: ok, failed, or late for no response in time.", "result"),
-		phases:     prometheus.NewHistogramVec(timing("map_phase_duration_seconds", "Time that each phase of a change of the map took here; docs/events.md says from when to when."), []string{"phase"}),
+		phases:     prometheus.NewHistogramVec(timing("map_phase_duration_seconds", "Time that each phase of a change of the map took here; docs/reference/events.md says from when to when."), []string{"phase"}),
 		beats:      prometheus.NewHistogram(timing("heartbeat_round_trip_seconds", "Time from a heartbeat to the leader's answer.")),
 		commits:    prometheus.NewHistogram(timing("raft_commit_duration_seconds", "Time from when this node put an entry into the log as leader until it was committed and applied here.")),
 		writes:     prometheus.NewHistogram(timing("raft_write_duration_seconds", "Time that Raft waited for a write to the disk to be synced: entries, terms and votes.")),

@@ -163,7 +163,7 @@ func leaderless(in Inputs) []Finding {
 		return nil
 	}
 	if len(here) < quorum(len(all)) {
-		remedy := "start " + list(missing) + ", or mend the network to " + it(len(missing)) + "; if their data is lost for good, go on from one that is left with `shardway recover` (docs/recovery.md)"
+		remedy := "start " + list(missing) + ", or mend the network to " + it(len(missing)) + "; if their data is lost for good, go on from one that is left with `shardway recover` (docs/operate/backup-recovery.md)"
 		if in.Alone.strange() {
 			remedy = sameSecret
 		}

@@ -9,10 +9,10 @@ import (
 	"shardway/verdict"
 )
 
-// docs/troubleshooting.md has every code, no other, and of each a sentence that a state of
+// docs/operate/troubleshoot.md has every code, no other, and of each a sentence that a state of
 // the table comes to, with its severity.
 func TestThePageHasTheFindings(t *testing.T) {
-	page, err := os.ReadFile("../docs/troubleshooting.md")
+	page, err := os.ReadFile("../docs/operate/troubleshoot.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,17 +29,17 @@ func TestThePageHasTheFindings(t *testing.T) {
 		}
 	}
 	left := slices.Concat(verdict.Codes(), verdict.DoctorCodes())
-	for _, m := range regexp.MustCompile("(?m)^\\| \\[`([a-z-]+)`\\]\\(operate/[^)]+\\) \\| ([a-z]+) \\| ([^|]+) \\|$").FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| \\[`([a-z-]+)`\\]\\([^)]+\\) \\| ([a-z]+) \\| ([^|]+) \\|$").FindAllStringSubmatch(string(page), -1) {
 		code := verdict.Code(m[1])
 		if !slices.Contains(left, code) {
-			t.Errorf("docs/troubleshooting.md has %q, which is no code, or is there twice", code)
+			t.Errorf("docs/operate/troubleshoot.md has %q, which is no code, or is there twice", code)
 		}
 		left = slices.DeleteFunc(left, func(c verdict.Code) bool { return c == code })
 		if !said[m[1]+" "+m[2]+" "+m[3]] {
-			t.Errorf("docs/troubleshooting.md says of %s, %s: %q, which no state comes to", m[1], m[2], m[3])
+			t.Errorf("docs/operate/troubleshoot.md says of %s, %s: %q, which no state comes to", m[1], m[2], m[3])
 		}
 	}
 	if len(left) > 0 {
-		t.Errorf("docs/troubleshooting.md lacks %q", left)
+		t.Errorf("docs/operate/troubleshoot.md lacks %q", left)
 	}
 }

@@ -4,7 +4,7 @@ const mostLines = 40;
 let happened = []; // events, the oldest first; what is told of one change is one of them
 let lastEvent = '';
 
-// phaseNames are those of docs/events.md, in the order in which they follow each other.
+// phaseNames are those of docs/reference/events.md, in the order in which they follow each other.
 const phases = { log: ['into the log', 214], drain: ['stopped and drained', 36], acknowledge: ['all acknowledged', 165], wait: ['until it was in force', 165], commit: ['commit', 318] };
 
 function takeEvent(e) {

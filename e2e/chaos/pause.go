@@ -49,7 +49,7 @@ func (p *pause) end(w *world) {
 	}
 	w.cont(p.victim)
 	if w.o.Embedded {
-		w.revive(p.victim) // it ends if what it ran goes on after the cut (docs/embed.md)
+		w.revive(p.victim) // it ends if what it ran goes on after the cut (docs/apps/embed.md)
 	}
 }
 

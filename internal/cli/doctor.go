@@ -31,7 +31,7 @@ func (c *doctorCommand) Help() string {
 	return `Has a node ask all others, at their peer ports, and compares what they say: the map that
 each goes by, versions, leaders, timing, the rates of their clocks, and which port of which
 node is not reached from each of them and from here. It takes some seconds and changes
-nothing. docs/troubleshooting.md has every finding.`
+nothing. docs/operate/troubleshoot.md has every finding.`
 }
 
 // diagnosis is the JSON of a doctor.

@@ -30,7 +30,7 @@ type eventsCommand struct {
 func (c *eventsCommand) Help() string {
 	return `Each node keeps what it has seen happen since it started, at most the last 1024 events:
 ask the node you want to know of. With --json there is one object for each event, on
-lines of their own; docs/events.md has their fields.`
+lines of their own; docs/reference/events.md has their fields.`
 }
 
 // Run shows what happened.

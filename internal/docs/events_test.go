@@ -67,7 +67,7 @@ func fields(of reflect.Type) []string {
 }
 
 func TestEventsOfThePageAreThoseOfTheProgram(t *testing.T) {
-	const page = "docs/events.md"
+	const page = "docs/reference/events.md"
 	var kinds []string
 	for _, k := range event.Kinds() {
 		kinds = append(kinds, k.String())

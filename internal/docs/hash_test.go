@@ -18,7 +18,7 @@ import (
 	"shardway/shardmap"
 )
 
-// vector is a line of docs/hash.md: a key, and its shard of so many.
+// vector is a line of docs/apps/client-routing.md: a key, and its shard of so many.
 type vector struct {
 	key    string
 	shards map[int]shardmap.Shard
@@ -28,7 +28,7 @@ func vectors(t *testing.T) []vector {
 	t.Helper()
 	line := regexp.MustCompile("(?m)^\\| `(\".*\")` \\| `([0-9a-f]{16})` \\| (\\d+) \\| (\\d+) \\| (\\d+) \\| (\\d+) \\|$")
 	var out []vector
-	for _, m := range line.FindAllStringSubmatch(pages(t)["docs/hash.md"], -1) {
+	for _, m := range line.FindAllStringSubmatch(pages(t)["docs/apps/client-routing.md"], -1) {
 		v := vector{shards: map[int]shardmap.Shard{}}
 		if err := json.Unmarshal([]byte(m[1]), &v.key); err != nil {
 			t.Fatalf("%s: %v", m[1], err)
@@ -47,7 +47,7 @@ func vectors(t *testing.T) []vector {
 		out = append(out, v)
 	}
 	if len(out) < 10 {
-		t.Fatalf("docs/hash.md has %d vectors", len(out))
+		t.Fatalf("docs/apps/client-routing.md has %d vectors", len(out))
 	}
 	return out
 }
@@ -62,14 +62,14 @@ func TestVectorsAreTheHash(t *testing.T) {
 	}
 }
 
-// TestProgramsFindOwners runs the programs of docs/hash.md as they stand there: each
+// TestProgramsFindOwners runs the programs of docs/apps/client-routing.md as they stand there: each
 // finds every key of the vectors, and says anew when there is a newer map.
 func TestProgramsFindOwners(t *testing.T) {
 	t.Parallel()
 	for _, language := range []string{"go", "python", "js"} {
 		t.Run(language, func(t *testing.T) {
 			t.Parallel()
-			_, rest, found := strings.Cut(pages(t)["docs/hash.md"], "\n```"+language+"\n")
+			_, rest, found := strings.Cut(pages(t)["docs/apps/client-routing.md"], "\n```"+language+"\n")
 			text, _, ended := strings.Cut(rest, "\n```\n")
 			if !found || !ended {
 				t.Fatal("the page has no program in it")

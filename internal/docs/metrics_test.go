@@ -107,7 +107,7 @@ func meters(t *testing.T) map[string]meter {
 	return out
 }
 
-const metricsPage = "docs/metrics.md"
+const metricsPage = "docs/reference/metrics.md"
 
 var meterRow = regexp.MustCompile("(?m)^\\| `(shardway_[a-z_]+)` \\| ([^|]*) \\| ([^|]*) \\|$")
 

@@ -14,5 +14,5 @@
 // Of one and the same process nothing is asked: its messages may overtake each
 // other, and it cannot go back.
 //
-// Nothing is known of what was said to nobody who is left: docs/recovery.md.
+// Nothing is known of what was said to nobody who is left: docs/operate/backup-recovery.md.
 package past
