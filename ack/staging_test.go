@@ -298,6 +298,52 @@ func TestRoundGoesOnWithoutAShardThatHoldsItUp(t *testing.T) {
 	s.until("the last shard has moved", func() bool { return s.state.Committed().Count("b") == 0 && !s.state.Open() })
 }
 
+// Requests that end one after the other cost up to ten maps that leave busy shards, each later
+// than the one before. After these, the shards wait for the last request, and a request that
+// begins while the map is proposed costs no further map.
+func TestStagesComeLaterEachTimeAndAreBounded(t *testing.T) {
+	s := newStage(t, "a", "b")
+	s.pace.DrainTimeout = 2 * time.Hour
+	s.start("a", "b")
+	s.elect("a")
+	s.run(600 * time.Millisecond)
+	s.amend("a", drain("a"))
+	s.until("b owns all shards", func() bool { return s.state.Committed().Count("b") == 12 && !s.state.Open() })
+	busy := s.owned("b")
+	for _, x := range busy {
+		s.runs("b", x)
+	}
+	s.amend("a", uncordon("a"), drain("b"))
+	s.run(time.Second)
+	owns := func(n int) func() bool {
+		return func() bool { return s.state.Committed().Count("b") == n && !s.state.Open() }
+	}
+	pause := time.Duration(0) // before the next map
+	for i := range 10 {
+		delete(s.actor("b").runs, busy[i])
+		s.run(pause * 9 / 10)
+		if !owns(12 - i)() {
+			t.Errorf("map %d comes less than %v after the one before", i+1, pause)
+		}
+		s.until("a shard without a request has moved", owns(11-i))
+		pause = max(2*pause, 250*time.Millisecond)
+	}
+	delete(s.actor("b").runs, busy[10])
+	s.run(10 * time.Minute)
+	if !owns(2)() {
+		t.Fatalf("b owns %v, want two shards after ten maps:\n%s", s.owned("b"), s)
+	}
+	s.actor("b").begins = []shardmap.Shard{busy[10]}
+	delete(s.actor("b").runs, busy[11])
+	s.until("both shards are proposed", func() bool { return s.state.Open() && s.state.Last().Count("b") == 0 })
+	s.run(time.Second)
+	if !s.state.Open() || s.state.Last().Count("b") != 0 {
+		t.Fatalf("another map leaves b the shard of the request that began:\n%s", s)
+	}
+	delete(s.actor("b").runs, busy[10])
+	s.until("nothing is left at b", owns(0))
+}
+
 // However long drain-timeout is, the last shard moves soon after its request has ended.
 func TestLongDrainEndsWithItsLastRequest(t *testing.T) {
 	s := newStage(t, "a", "b", "c")

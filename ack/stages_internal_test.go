@@ -1,0 +1,29 @@
+package ack
+
+import "testing"
+
+// The number of maps for one change of an owner is bounded, also of maps that leave it no busy
+// shard: requests may begin while such a map is proposed.
+func TestNumberOfMapsOfAnOwnerIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		maps  int
+		early bool // the next map that leaves busy shards is not due yet
+		want  bool
+	}{
+		{maps: 0, early: true, want: true},
+		{maps: 1, want: true},
+		{maps: maxStages, want: true},
+		{maps: 2*maxStages - 1, early: true, want: true},
+		{maps: 2 * maxStages, want: false},
+	} {
+		l := &Leader{state: NewState(), stages: newStages()}
+		o := &stagedOwner{maps: c.maps}
+		if c.early {
+			o.nextMap = 1
+		}
+		l.stages.owners["b"] = o
+		if got := l.answered(0, Idle{Node: "b", Staged: true}); got != c.want {
+			t.Errorf("after %d maps: another map %v, want %v", c.maps, got, c.want)
+		}
+	}
+}
