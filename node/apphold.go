@@ -12,33 +12,41 @@ import (
 // moves idle shards first leaves it where it is. Nothing else waits for a hold: at the end of
 // that part a held shard moves, and a takeover after a crash ignores holds. Any goroutine may
 // call the methods.
-type appHolds struct{ shards []appHold }
+type appHolds struct{ shards []atomic.Pointer[appHold] }
 
+// appHold never changes.
 type appHold struct {
-	epoch atomic.Uint64 // of ownership, for which the hold counts
-	until atomic.Int64  // by the node's clock; zero: no hold
+	epoch uint64        // of ownership, for which the hold counts
+	until time.Duration // by the node's clock; zero: no hold
 }
 
-func newAppHolds(shards int) *appHolds { return &appHolds{make([]appHold, shards)} }
+func newAppHolds(shards int) *appHolds {
+	return &appHolds{make([]atomic.Pointer[appHold], shards)}
+}
 
-// set replaces the hold of a shard under an ownership epoch.
+// set replaces the hold of a shard under an ownership epoch. It ignores a response of an
+// earlier ownership than that of the hold: such a response must not end the hold.
 func (h *appHolds) set(s shardmap.Shard, epoch uint64, until time.Duration) {
-	x := &h.shards[s]
-	x.epoch.Store(epoch)
-	x.until.Store(int64(until))
+	x, hold := &h.shards[s], &appHold{epoch, until}
+	for {
+		old := x.Load()
+		if old != nil && old.epoch > epoch || x.CompareAndSwap(old, hold) {
+			return
+		}
+	}
 }
 
 // holds reports whether a shard is held under an ownership epoch. A hold of an earlier
 // ownership has ended with it.
 func (h *appHolds) holds(s shardmap.Shard, epoch uint64, now time.Duration) bool {
-	x := &h.shards[s]
-	return now < time.Duration(x.until.Load()) && x.epoch.Load() == epoch
+	x := h.shards[s].Load()
+	return x != nil && now < x.until && x.epoch == epoch
 }
 
 // clear ends all holds.
 func (h *appHolds) clear() {
 	for i := range h.shards {
-		h.shards[i].until.Store(0)
+		h.shards[i].Store(nil)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/internal/clock"
 	"shardway/shardmap"
 )
 
@@ -49,4 +50,48 @@ func TestHeldShardIsNotIdle(t *testing.T) {
 	if want := []shardmap.Shard{0, 4}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("idle are %v, want %v", got, want)
 	}
+}
+
+// A response of an earlier ownership may arrive after a response of the present one. It must
+// not end the hold: the shard would count as idle and move.
+func TestLateResponseOfAnEarlierOwnershipKeepsTheHold(t *testing.T) {
+	for name, until := range map[string]time.Duration{"renews its hold": time.Minute, "ends its hold": 0} {
+		h := newAppHolds(1)
+		h.set(0, 7, 20*time.Second)
+		h.set(0, 6, until)
+		if !h.holds(0, 7, 19*time.Second) {
+			t.Errorf("the late response %s: the shard is not held any more", name)
+		}
+		if h.holds(0, 6, 19*time.Second) {
+			t.Errorf("the late response %s: the shard is held under the earlier ownership", name)
+		}
+		h.set(0, 8, 30*time.Second)
+		if !h.holds(0, 8, 29*time.Second) {
+			t.Errorf("the late response %s: the next ownership has no hold", name)
+		}
+	}
+}
+
+// A held shard counts as busy, under the ownership of its hold only, until the hold ends.
+func TestHeldShardIsBusyForItsOwnership(t *testing.T) {
+	c := new(clock.Manual)
+	n := &Node{self: "a", holds: newAppHolds(4), router: newRouter("a", 4, c, nil)}
+	n.o.Clock = c
+	m := shardmap.Assign(shardmap.New(4), []shardmap.Member{{ID: "a", Weight: 1}}, shardmap.Policy{})
+	since := func(s shardmap.Shard) uint64 { return uint64(m.OwnedSince(s)) }
+	n.holdShard(1, since(1), 10*time.Second)
+	n.holdShard(2, since(2)+1, 10*time.Second)
+	n.holdShard(3, since(3), 10*time.Second)
+	n.holdShard(3, since(3), 0)
+	want := func(what string, counts ...int) {
+		t.Helper()
+		for s, count := range counts {
+			if got := n.busy(m)(shardmap.Shard(s)); got != count {
+				t.Errorf("%s: shard %d has %d, want %d", what, s, got, count)
+			}
+		}
+	}
+	want("held", 0, 1, 0, 0)
+	c.Advance(10 * time.Second)
+	want("after the hold", 0, 0, 0, 0)
 }
