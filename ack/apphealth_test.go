@@ -190,3 +190,19 @@ func TestOffencesAreForgottenAfterTenMinutes(t *testing.T) {
 		t.Errorf("%d after a long pause, want 1", got)
 	}
 }
+
+// While most apps are unhealthy, members keep their shards. A node outside the map gets none as
+// long as its own app is unhealthy.
+func TestUnhealthyNewcomerGetsNoShardsFromUnhealthyApps(t *testing.T) {
+	s := serving(t, "a", "b")
+	s.actor("a").app.Failing, s.actor("b").app.Failing = true, true
+	s.run(200 * time.Millisecond)
+	s.sicken("a", "b")
+	s.run(200 * time.Millisecond)
+	s.actor("c").unhealthy, s.actor("c").app.Failing = true, true
+	s.joins("c")
+	s.run(5 * time.Second)
+	if s.state.Last().Has("c") || s.state.Committed().Count("a") != 6 {
+		t.Errorf("shards moved between unhealthy apps:\n%s", s)
+	}
+}

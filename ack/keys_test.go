@@ -180,3 +180,48 @@ func TestNewcomerWithOtherKeysLeavesTheActiveOnes(t *testing.T) {
 	s.loads("k1", "d")
 	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
 }
+
+// A gateway that has other keys may not have sent a heartbeat to a leader just elected. That
+// leader does not change the keys before the gateway has had the time to send one.
+func TestNextLeaderWaitsForGatewaysBeforeItChangesTheKeys(t *testing.T) {
+	s := servingByK0(t, "a", "b", "c")
+	g := s.actor("g")
+	g.gateway = true
+	s.loads("k0", "g")
+	s.joins("g")
+	s.run(time.Second)
+	s.loads("k1", "a", "b", "c")
+	s.run(2 * time.Second)
+	g.mute = true
+	s.elect("b")
+	s.run(s.timing.DeadAfter * 9 / 10)
+	g.mute = false
+	s.run(3 * time.Second)
+	if s.state.Keys() != "k0" || s.state.ChangesKeys() {
+		t.Errorf("the keys are %s, and the gateway has loaded k0:\n%s", s.state.Keys(), s)
+	}
+	s.loads("k1", "g")
+	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
+}
+
+// A member that restarts in place while a change of the keys drains would keep every shard held
+// until it is back. The next proposal is without the change.
+func TestRestartInPlaceDoesNotProlongAChangeOfTheKeys(t *testing.T) {
+	s := servingByK0(t, "a", "b", "c")
+	s.runs("b", s.owned("b")[0])
+	s.loads("k1", "a", "b", "c")
+	s.until("a change of the keys", s.changesKeys)
+	s.goes(time.Minute)
+	gone := s.now
+	s.until("the other shards are routed", func() bool { return !s.state.ChangesKeys() })
+	if took := s.now - gone; took > s.timing.DeadAfter/2 {
+		t.Errorf("all shards were held for %v:\n%s", took, s)
+	}
+	if s.state.Keys() != "k0" {
+		t.Errorf("the keys are %s without a word of c:\n%s", s.state.Keys(), s)
+	}
+	s.start("c")
+	s.actor("c").follows, s.actor("c").term = "a", s.term
+	clear(s.actor("b").runs)
+	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
+}
