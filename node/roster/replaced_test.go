@@ -83,3 +83,43 @@ func TestVoterThatLeftStaysWhileTheOthersAreNeeded(t *testing.T) {
 		c.after(deadAfter / 2)
 	})
 }
+
+// A server that was promoted before a voter died makes up for nothing: it was a voter then, too.
+func TestDeadVoterStaysThoughAnotherWasPromotedBefore(t *testing.T) {
+	const never = 1000 * time.Hour
+	keptWith(t, 5, never, "ABCD", func(c *cluster) {
+		c.shows("e", gossip.Alive)
+		c.hears("e", nil)
+		c.after(time.Second, "add e/1", "promote e/1")
+		c.after(time.Minute)
+		c.crashes("b")
+		c.after(time.Minute)
+	})
+}
+
+// Two facts keep a voter that restarts in place, because each may be known before the other: its
+// goodbye says that it comes back, and the log says that it is absent.
+func TestVoterThatRestartsInPlaceStays(t *testing.T) {
+	for what, with := range map[string]func(v *ack.MemberView){
+		"its goodbye says so": func(v *ack.MemberView) {
+			v.Silent, v.Heartbeat.Goodbye, v.Heartbeat.Back = true, true, time.Minute
+		},
+		"the log says so": func(v *ack.MemberView) { v.Silent, v.Heartbeat.Goodbye, v.Absent = true, true, true },
+	} {
+		keptOf(t, 5, "ABCD", func(c *cluster) {
+			c.hears("b", with)
+			c.after(deadAfter / 2)
+			if t.Failed() {
+				t.Fatal(what)
+			}
+		})
+	}
+}
+
+// A leader that stops does not remove itself.
+func TestLeaderThatLeavesStaysAVoter(t *testing.T) {
+	keptOf(t, 5, "ABCD", func(c *cluster) {
+		c.hears("a", func(v *ack.MemberView) { v.Silent, v.Heartbeat.Goodbye = true, true })
+		c.after(deadAfter / 2)
+	})
+}
