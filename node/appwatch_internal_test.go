@@ -1,0 +1,22 @@
+package node
+
+import (
+	"testing"
+
+	"shardway/ack"
+)
+
+// An app that closes its port and keeps a connection open runs on, so a refused connection does
+// not show a restart. The refusal does show one if no connection is open.
+func TestRefusedConnectionIsNoRestartWhileTheAppIsConnected(t *testing.T) {
+	for _, connected := range []bool{true, false} {
+		w := &appWatch{newest: ack.NewState, watch: ack.NewAppWatch(""), connected: func() bool { return connected }, renew: func() {}}
+		w.checked(w.begin(), "", nil)
+		w.watch.Connected()
+		w.watch.Applied(7, true)
+		w.refused(w.watch.Begin(7))
+		if restarted := w.watch.Since() == 7; restarted == connected {
+			t.Errorf("connected %v: counts as a restart: %v", connected, restarted)
+		}
+	}
+}
