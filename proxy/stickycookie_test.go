@@ -28,6 +28,8 @@ func TestStickyCookieIsNotGivenToSharedCaches(t *testing.T) {
 		{"Cache-Control: private, max-age=60\r\n", yes},
 		{"cache-control: max-age=60\r\nCACHE-CONTROL: Private\r\n", yes},
 		{"Cache-Control: no-store\r\nExpires: " + later + "\r\n", yes},
+		{"Cache-Control: no-store\r\nCache-Control: public\r\n", yes},
+		{"Cache-Control: private\r\nCache-Control: max-age=60\r\n", yes},
 		{"Cache-Control: public\r\n", no},
 		// Connection keeps the line from the cache.
 		{"Cache-Control: no-store\r\nConnection: cache-control\r\n", private},
@@ -64,6 +66,7 @@ func TestStickyCookieIsNotGivenToSharedCaches(t *testing.T) {
 		{"Cache-Control: private\r\nEdge-Control: cache-maxage=7d\r\n", no},
 		{"Cache-Control: private\r\nEdge-Control: no-store\r\n", yes},
 		{"Cache-Control: private\r\nEdge-Control: bypass-cache\r\n", yes},
+		{"Cache-Control: private\r\nCDN-Cache-Control: bypass-cache\r\n", no},
 		{"Cache-Control: private\r\nX-Accel-Expires: 60\r\n", no},
 		{"Cache-Control: private\r\nX-Accel-Expires: @4102444800\r\n", no},
 		{"Cache-Control: private\r\nx-accel-expires: 00\r\n", yes},
@@ -102,6 +105,42 @@ func TestStickyCookieIsNotGivenToSharedCaches(t *testing.T) {
 				}
 				if got != tc.want {
 					t.Errorf("%q: %s, want %s", tc.lines, got, tc.want)
+				}
+			}
+		})
+	}
+}
+
+// A shared cache adds the fields of a 304 to the response that it has stored, so a 304 sets no
+// sticky cookie. The next other response does.
+func TestNotModifiedSetsNoStickyCookie(t *testing.T) {
+	for way, start := range ways() {
+		t.Run(way, func(t *testing.T) {
+			lines := make(chan string, 1)
+			front, _ := start(t, rawApp(t, func(conn net.Conn, r *bufio.Reader) {
+				for {
+					if _, err := readHead(r); err != nil {
+						return
+					}
+					if _, err := io.WriteString(conn, <-lines); err != nil {
+						return
+					}
+				}
+			}), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissingKey: "cookie"}) })
+			c := front.dial()
+			for _, tc := range []struct {
+				response string
+				cookies  int
+			}{
+				{"HTTP/1.1 304 Not Modified\r\n\r\n", 0},
+				{"HTTP/1.1 304 Not Modified\r\nCache-Control: private\r\n\r\n", 0},
+				{"HTTP/1.1 200 OK\r\nCache-Control: private\r\nContent-Length: 0\r\n\r\n", 1},
+			} {
+				lines <- tc.response
+				c.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+				res, _ := c.answer("GET")
+				if got := res.Header.Values("Set-Cookie"); len(got) != tc.cookies {
+					t.Errorf("%q: Set-Cookie %q, want %d", tc.response, got, tc.cookies)
 				}
 			}
 		})
