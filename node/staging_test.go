@@ -59,3 +59,38 @@ func TestDrainMovesIdleShardsFirst(t *testing.T) {
 		})
 	}
 }
+
+// A long request keeps its shard from every later question, so the leader proposes no map for it
+// before drain-timeout. A map with that shard would hold its requests for nothing.
+func TestLongRequestCostsNoMapBeforeDrainTimeout(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		s := newStorm(w, 1, ack.FenceLease)
+		s.load = 0
+		for _, name := range []string{"a", "b", "c"} {
+			s.add(name, trait{weight: 1, rate: 1, expect: 3})
+		}
+		s.until("the cluster is there", s.whole)
+		victim := w.follower()
+		id := shardmap.NodeID(victim.name)
+		var busy shardmap.Shard
+		for busy = range w.committed().Shards(id) {
+			break
+		}
+		s.c.send(s.leader(), busy, http.MethodPost, 15*time.Second, nil)
+		s.within(time.Second, "it runs", func() bool { return w.witness.runsOf(victim.name) > 0 })
+		if err := victim.node.Do(context.Background(), admin.Action{Verb: admin.Drain, Node: victim.name}); err != nil {
+			w.t.Fatal(err)
+		}
+		s.within(300*time.Millisecond, "idle shards have moved", func() bool {
+			return w.committed().Count(id) == 1 && w.committed().Owner(busy) == id
+		})
+		moved := s.leader().node.State().Last().Epoch()
+		w.during(func() { time.Sleep(drainTimeout / 2) })
+		if last := s.leader().node.State().Last(); last.Epoch() != moved || last.Owner(busy) != id {
+			w.t.Errorf("map %d was proposed after map %d, and the request still runs", last.Epoch(), moved)
+		}
+		s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().Has(id) })
+		s.within(time.Minute, "it is answered", func() bool { return s.c.wait.Load() == 0 })
+	})
+}
