@@ -113,3 +113,63 @@ func TestStrangerDoesNotRedirectANode(t *testing.T) {
 		w.untilSettled("a", "b", "c")
 	})
 }
+
+// A process with an older image of a node's disk, at another address, has the disk and no higher
+// boot. Its claim of the node's address is refused.
+func TestOlderImageDoesNotRedirectANode(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		log := &lines{}
+		w.tune = func(o *node.Options) { o.Log = zerolog.New(log) }
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		p := w.all["b"]
+		older := p.image(0)
+		p.restart()
+		w.untilSettled("a", "b", "c")
+		w.during(func() { time.Sleep(2 * time.Second) }) // voters have greeted each other
+		p.kill()
+		p.mem = older
+		p.moves()
+		w.untilStale(p, "boot 2")
+		if n := log.count("node has another address"); n > 0 {
+			w.t.Errorf("%d claims are accepted of a process in a boot that is known", n)
+		}
+		if log.count("and boot 2 is known of its disk") == 0 {
+			w.t.Error("no claim is refused for its boot")
+		}
+	})
+}
+
+// A copy of a running node's directory, started at another address, has the disk and a higher
+// boot. Its claim is refused because the node answers at its own address.
+func TestCopyDoesNotRedirectARunningNode(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		log := &lines{}
+		w.tune = func(o *node.Options) { o.Log = zerolog.New(log) }
+		for _, name := range []string{"a", "b", "c"} {
+			w.start(name)
+		}
+		w.untilSettled("a", "b", "c")
+		w.untilVoters(3)
+		p := w.all["b"]
+		mem, err := p.mem.Copy()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		c := &process{w: w, name: p.name, host: w.net.Host(p.name + "2"), mem: mem}
+		c.run()
+		defer c.kill()
+		w.within(time.Minute, "the copy ends", c.ended)
+		if n := log.count("node has another address"); n > 0 {
+			w.t.Errorf("%d claims of the copy are accepted", n)
+		}
+		if log.count("the node answers at its known address, in boot 1") == 0 {
+			w.t.Error("no claim of the copy is refused")
+		}
+	})
+}
