@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -252,6 +253,29 @@ func TestNodeThatStopsFinishesAllButLongPolls(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A request whose body still comes in is no long poll, whatever its method: the app cannot respond
+// yet.
+func TestNodeThatStopsFinishesUploadsOfSafeMethods(t *testing.T) {
+	half := strings.Repeat("a", 150000)
+	synctest.Test(t, func(t *testing.T) {
+		front, _ := simPair(t, simple, func(o *proxy.Options) { o.DrainTimeout = 3 * time.Second })
+		c := front.dial()
+		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
+		c.answer("GET")
+		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 300000\r\n\r\n%s", half)
+		time.Sleep(4 * time.Second) // longer than drain-timeout
+		ended := stopping(front, 25*time.Second)
+		time.Sleep(2137 * time.Millisecond)
+		c.send("%s", half)
+		if _, body := c.answer("GET"); body != "GET / "+half+half {
+			t.Errorf("got %d bytes, want the response", len(body))
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("Shutdown: %v", err)
+		}
+	})
 }
 
 // A long poll whose response has begun is a response.
