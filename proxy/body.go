@@ -26,8 +26,11 @@ type upload struct {
 	rerr     error // what was wrong with it
 	overflow bool  // more went out than is kept
 	done     chan struct{}
-	// going tells the sweep that the request is still going out.
+	// going is true while the body is being read from the client, after the run has begun.
 	going atomic.Bool
+	// readAt is the time of the last read from the client, by the server's clock. Zero means that
+	// the body arrived with the headers.
+	readAt atomic.Int64
 	// ending tells, while it runs, that all of it is there and goes out.
 	ending atomic.Bool
 	// route is where the goroutine sends the body.
@@ -42,6 +45,21 @@ func (u *upload) init(s *Server, h *h1.Conn, req *h1.Request, over func(error)) 
 // reset begins with the next request. Memory stays.
 func (u *upload) reset() {
 	u.running, u.broken, u.rerr, u.overflow = false, false, nil, false
+	if u.readAt.Load() != 0 {
+		u.readAt.Store(0)
+	}
+}
+
+// noteRead sets the time of the last read from the client.
+func (u *upload) noteRead() { u.readAt.Store(int64(u.s.clock.now())) }
+
+// beginRead notes that the body is being read from the client.
+func (u *upload) beginRead() { u.going.Store(true) }
+
+// endRead notes that the body is not being read any more.
+func (u *upload) endRead() {
+	u.noteRead()
+	u.going.Store(false)
 }
 
 // take moves what has come in of a body that can be kept into u.kept,
@@ -77,6 +95,7 @@ func (u *upload) gather(onDemand bool, total int64) error {
 		return err
 	}
 	err := u.await(total)
+	u.noteRead()
 	if u.s.awaited.over(&u.awaited) {
 		return errGivenUp
 	}
@@ -151,7 +170,7 @@ func (u *upload) start(w *h1.Writer, kept int) {
 		u.done = make(chan struct{}, 1)
 	}
 	u.running = true
-	u.going.Store(true)
+	u.beginRead()
 	u.ending.Store(false)
 	u.route.Store(uploadToApp)
 	go func() {
@@ -162,7 +181,7 @@ func (u *upload) start(w *h1.Writer, kept int) {
 			}
 			return err
 		})
-		u.going.Store(false)
+		u.endRead()
 		u.over(rerr)
 		u.rerr = rerr
 		u.done <- struct{}{}

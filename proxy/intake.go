@@ -34,7 +34,9 @@ func (t *seat) readWhole() error {
 		return err
 	}
 	a.up.overflow = true // it is not kept with the connection, so it goes out once
+	a.up.beginRead()
 	noted, err := t.readLong()
+	a.up.endRead()
 	if noted > 0 && a.s.awaited.over(&a.up.awaited) {
 		err = errGivenUp
 	}
@@ -113,7 +115,9 @@ func (b *intake) Read(p []byte) (int, error) {
 			return 0, err
 		}
 	}
+	a.up.beginRead()
 	n, err := a.req.Body.Read(p)
+	a.up.endRead()
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		gone.arm()

@@ -3,11 +3,11 @@ package proxy
 import "time"
 
 // A long poll is a request of a safe method (GET, HEAD or OPTIONS) whose response has not
-// begun after DrainTimeout. Neither a move nor a stop waits longer for one, and neither costs
-// its client an error: when the shard moves, the next owner is asked, and when the node stops,
-// the connection is closed as an idle one, so that the client asks another node. Clients do
-// that only on a connection that has carried a response before (RFC 9112, section 9.3.1): on a
-// new connection the long poll may go on until ShutdownTimeout.
+// begun within DrainTimeout after the end of its body. Neither a move nor a stop waits longer
+// for one, and neither costs its client an error: when the shard moves, the next owner is
+// asked, and when the node stops, the connection is closed as an idle one, so that the client
+// asks another node. Clients do that only on a connection that has carried a response before
+// (RFC 9112, section 9.3.1): on a new connection the long poll may go on until ShutdownTimeout.
 
 // isLongPoll reports whether a client's run is a long poll whose connection may be closed.
 func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
@@ -18,6 +18,7 @@ func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
 	if asked := time.Duration(c.pollSince.Load()); asked != 0 {
 		since = min(since, asked)
 	}
+	since = max(since, time.Duration(c.up.readAt.Load())) // the app cannot respond before it has the body
 	return now-since >= s.o.DrainTimeout
 }
 

@@ -3,11 +3,16 @@ package proxy_test
 import (
 	"bufio"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/valyala/fasthttp"
 
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -206,4 +211,96 @@ func TestLongPollReachesTheNextOwnerByEveryWay(t *testing.T) {
 // same routes every shard alike.
 func same(r *proxy.Route) func(shardmap.Shard) proxy.Route {
 	return func(shardmap.Shard) proxy.Route { return *r }
+}
+
+// A node that stopped counted the upload as time of a long poll: a GET with a body was cut shortly
+// after the end of its body. The time of a long poll begins at the end of the body.
+func TestLongPollBeginsAfterItsUpload(t *testing.T) {
+	proxied := func(*proxy.Options) {}
+	handler := func(streams bool) func(*proxy.Options) {
+		return func(o *proxy.Options) {
+			o.HandlerStreams = streams
+			o.Handler = func(ctx *fasthttp.RequestCtx) {
+				n := len(ctx.PostBody())
+				if body := ctx.RequestBodyStream(); body != nil {
+					read, _ := io.Copy(io.Discard, body)
+					n = int(read)
+				}
+				select {
+				case <-time.After(appPause(string(ctx.Path()))):
+				case <-ctx.Done():
+				}
+				_, _ = fmt.Fprint(ctx, n)
+			}
+		}
+	}
+	for name, kind := range map[string]func(*proxy.Options){"app": proxied, "handler": handler(false), "streaming handler": handler(true)} {
+		for _, local := range []bool{true, false} {
+			for _, size := range []int{2_000, 300_000} {
+				for _, path := range []string{"/short", "/long"} {
+					t.Run(fmt.Sprint(name, ", local ", local, ", ", size, " bytes, ", path), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { stopsAfterUpload(t, kind, local, size, path) })
+					})
+				}
+			}
+		}
+	}
+}
+
+// appPause is how long the app works after the end of the body. The drain timeout is 3 s.
+func appPause(path string) time.Duration {
+	return map[string]time.Duration{"/short": 2900 * time.Millisecond, "/long": 20 * time.Second}[path]
+}
+
+// stopsAfterUpload sends a GET whose body takes longer than the drain timeout to a node that stops.
+func stopsAfterUpload(t *testing.T, kind func(*proxy.Options), local bool, size int, path string) {
+	t.Helper()
+	front, owner := simPair(t, func(conn net.Conn, r *bufio.Reader) {
+		for {
+			req, err := http.ReadRequest(r)
+			if err != nil {
+				return
+			}
+			n, err := io.Copy(io.Discard, req.Body)
+			if err != nil {
+				return
+			}
+			time.Sleep(appPause(req.URL.Path))
+			text := strconv.FormatInt(n, 10)
+			if _, err := fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(text), text); err != nil {
+				return
+			}
+		}
+	}, kind, func(o *proxy.Options) { o.DrainTimeout, o.MinBodyRate = 3*time.Second, -1 })
+	if local {
+		front = owner
+	}
+	c := front.dial()
+	c.get("/")
+	half := strings.Repeat("a", size/2)
+	c.send("GET %s HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: %d\r\n\r\n%s", path, size, half)
+	time.Sleep(4 * time.Second) // longer than the drain timeout
+	ended := stopping(front, 25*time.Second)
+	time.Sleep(2 * time.Second)
+	c.send("%s", half)
+	began := time.Now()
+	res, err := http.ReadResponse(c.r, nil)
+	took := time.Since(began)
+	switch {
+	case path == "/long":
+		if err == nil || took < 2900*time.Millisecond || took > 3500*time.Millisecond {
+			t.Errorf("%v after %v, want the connection closed after the drain timeout", err, took)
+		}
+	case err != nil:
+		t.Errorf("no response: %v, %v after the end of the body", err, took)
+	default:
+		if b, err := io.ReadAll(res.Body); err != nil || string(b) != strconv.Itoa(size) {
+			t.Errorf("response %q, %v", b, err)
+		}
+		_ = res.Body.Close()
+	}
+	if err := <-ended; err != nil {
+		t.Errorf("Shutdown: %v", err)
+	}
+	time.Sleep(30 * time.Second) // until the app has ended
 }
