@@ -68,7 +68,7 @@ func (c *client) next() bool {
 		return false
 	}
 	err := c.h.ReadRequestAfter(c.idleSince(), &c.req)
-	for err == h1.ErrRoused { //nolint:errorlint // never wrapped
+	for err == h1.ErrParkRequested { //nolint:errorlint // never wrapped
 		if c.park() {
 			return false
 		}

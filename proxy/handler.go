@@ -171,7 +171,7 @@ func (t *seat) judge(ctx *fasthttp.RequestCtx) (failed string) {
 		res.Header.SetContentLength(-1)
 	}
 	t.made = appendHead(t.made[:0], &res.Header)
-	if err := t.p.l.res.Judge(t.made, t.a.req.Method(), t.a.set.MaxHeaders); err != nil {
+	if err := t.p.l.res.ParseHeader(t.made, t.a.req.Method(), t.a.set.MaxHeaders); err != nil {
 		return fmt.Sprintf("the handler's response is malformed: %v", err)
 	}
 	if t.p.l.res.Status() < 200 {

@@ -33,7 +33,7 @@ type shared struct {
 	carrier net.Conn
 	pinged  bool
 	looked  bool
-	heard   h1.Hearing
+	heard   h1.PathState
 	again   time.Duration
 }
 
@@ -58,14 +58,14 @@ func (h *hearing) ping(l lane) {
 }
 
 // hear is Hear, once in a sweep for all lanes of a path.
-func (h *hearing) hear(l *link) (heard h1.Hearing, again time.Duration) {
+func (h *hearing) hear(l *link) (heard h1.PathState, again time.Duration) {
 	if l.lane == nil {
-		return l.Hear()
+		return l.CheckPath()
 	}
 	p := h.path(l.lane)
 	if !p.looked {
 		p.looked = true
-		p.heard, p.again = l.Hear()
+		p.heard, p.again = l.CheckPath()
 	}
 	return p.heard, p.again
 }
@@ -95,11 +95,11 @@ func (h *hearing) begin(list []*client, whole bool, now time.Duration) {
 func (h *hearing) deaf(c *client, l *link, now time.Duration) bool {
 	heard, again := h.hear(l)
 	c.hear = now + again
-	if heard == h1.Doubtful && (h.due == 0 || c.hear < h.due) {
+	if heard == h1.PathSuspect && (h.due == 0 || c.hear < h.due) {
 		h.due = c.hear
 	}
 	// Without those at rest not all are here who may have heard of the node.
-	return heard == h1.Deaf || heard == h1.Doubtful && h.whole && h.unheard(l.pool, now)
+	return heard == h1.PathDead || heard == h1.PathSuspect && h.whole && h.unheard(l.pool, now)
 }
 
 // unheard reports whether nothing has come from a node for a second, so far as its

@@ -43,16 +43,16 @@ type flight struct {
 // ask runs the next request as far as it can be sent at once.
 func (c *client) ask() {
 	l, before := c.by.Load(), c.h.Received()
-	switch found := c.h.TryRequest(&c.req); found {
-	case h1.FoundNothing:
+	switch found := c.h.TryReadRequest(&c.req); found {
+	case h1.ParseNoData:
 		c.looped.speaks = false
 		c.h.Idle()
 		return
-	case h1.FoundWhole:
+	case h1.ParseComplete:
 		if c.h.Received() != before { // else what has come meanwhile is still there
-			c.looped.speaks = c.looped.ended || c.h.More()
+			c.looped.speaks = c.looped.ended || c.h.MayHaveMore()
 		}
-	case h1.FoundPart, h1.FoundOther:
+	case h1.ParseIncomplete, h1.ParseMustBlock:
 		if len(c.h.Buffered()) > 0 {
 			c.habit.unfit()
 		}
@@ -150,22 +150,22 @@ func (c *client) plain() bool {
 func (c *client) answer() {
 	l, p := c.by.Load(), &c.flight.trip
 	res := &p.l.res
-	switch found := p.l.TryResponse(res, c.req.Method()); {
-	case found == h1.FoundNothing, found == h1.FoundPart:
+	switch found := p.l.TryReadResponse(res, c.req.Method()); {
+	case found == h1.ParseNoData, found == h1.ParseIncomplete:
 		return
-	case found == h1.FoundOther, isEvents(res):
+	case found == h1.ParseMustBlock, isEvents(res):
 		c.habit.unfit()
 		l.leave(c, atAnswer)
 		return
 	}
-	p.l.TakeResponse(res)
+	p.l.ConsumeResponse(res)
 	p.l.pool.settle(p.l)
 	if p.r.Kind == Local {
 		c.s.appWatch.hear(c.s.clock.now())
 	}
 	c.reply.repaired(res)
 	l.land(c)
-	p.l.Heed(nil)
+	p.l.SetWakeup(nil)
 	v := c.answered(p)
 	c.ran(p, v, c.flight.began, c.flight.sent)
 	switch {
@@ -218,7 +218,7 @@ func (c *client) exchangeFrom(at place) {
 
 // arriveFrom is arrive for a run that has gone out in a loop, as far as it has.
 func (c *client) arriveFrom(f *flight) verdict {
-	switch err := f.l.Finish(); {
+	switch err := f.l.FlushPending(); {
 	case err == nil:
 		return c.arrive(&f.trip)
 	case f.l.Sent() == f.before:
@@ -277,7 +277,7 @@ func (c *client) goes() bool {
 // rouse has the connection parked, which has been idle for long enough.
 func (c *client) rouse() {
 	if c.by.Load() == nil {
-		c.h.Rouse()
+		c.h.RequestPark()
 		return
 	}
 	c.roused.Store(true)

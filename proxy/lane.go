@@ -28,7 +28,7 @@ const laneRequest = 12 << 10
 
 // lane is a connection to a node that shares what is below it with others.
 type lane interface {
-	h1.Lane
+	h1.MuxStream
 	// SessionConn returns the connection that the session uses.
 	SessionConn() net.Conn
 	// BeginMessage starts a request: Unprocessed covers what is written from here on.

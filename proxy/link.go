@@ -69,7 +69,7 @@ func (a *asked) asks() bool {
 
 // mayAsk reports whether Ask can look at the link. What the other end says first on a
 // new one is taken for its answer.
-func (l *link) mayAsk() bool { return l.reused && l.CanAsk() }
+func (l *link) mayAsk() bool { return l.reused && l.CanSendChecked() }
 
 // link gets a connection: an idle one, or else the next that is given back or newly
 // made. Without one it returns the verdict.

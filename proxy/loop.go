@@ -198,7 +198,7 @@ func (l *loop) join(c *client) {
 func (l *loop) take(c *client) {
 	l.last++
 	c.looped = looped{id: l.last}
-	c.h.Writer().Now(true)
+	c.h.Writer().SetNonblocking(true)
 	c.by.Store(l)
 	l.clients[l.last] = c
 	parts(c.h) // else it is known to both
@@ -240,7 +240,7 @@ func (l *loop) evict(c *client) {
 func (l *loop) leave(c *client, at place) {
 	if at == atAnswer {
 		k := c.flight.l
-		k.Heed(nil)
+		k.SetWakeup(nil)
 		if k.Writer().Pending() > 0 {
 			k.Writer().Gate(c.gate) // for what is still to be sent
 		}
@@ -257,7 +257,7 @@ func (l *loop) part(c *client) {
 	delete(l.clients, c.looped.id)
 	l.land(c)
 	_ = l.lookout.Remove(c.h.NetConn()) // an error means that nobody watches it any more
-	c.h.Writer().Now(false)
+	c.h.Writer().SetNonblocking(false)
 	c.by.Store(nil)
 	l.many.Add(-1)
 }
@@ -286,7 +286,7 @@ func (l *loop) fly(k *link, c *client) bool {
 		l.perches[l.last] = k.perch
 	}
 	k.perch.c, c.looped.perch = c, k.perch
-	k.Heed(&c.poke)
+	k.SetWakeup(&c.poke)
 	return true
 }
 
@@ -296,7 +296,7 @@ func parts(h *h1.Conn) bool {
 	if rawio.Part(h.NetConn()) != nil {
 		return false
 	}
-	h.Undated()
+	h.MarkDeadlinesCleared()
 	return true
 }
 

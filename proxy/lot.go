@@ -99,12 +99,12 @@ func (l *lot) run() {
 // welcome says that a client is the listener's: one that just came in, or was parked.
 func (l *lot) welcome(c *client, g guest) {
 	c.lot = l
-	if c.h.Plain() && c.s.upstream != nil && c.s.o.Handler == nil {
+	if c.h.Pollable() && c.s.upstream != nil && c.s.o.Handler == nil {
 		c.loops = &c.s.loops
-		c.h.Heed(&c.poke)
+		c.h.SetWakeup(&c.poke)
 		c.habit = habit{rests: 1} // its first request is here, or will be in a moment
 	}
-	c.parks.Store(c.h.Plain() && c.s.o.Handler == nil) // an app in this process may still read from it
+	c.parks.Store(c.h.Pollable() && c.s.o.Handler == nil) // an app in this process may still read from it
 	if c.lag.Store(c.s.parkAfter.Load()); g.soon {
 		c.lag.Store(c.s.parkSoon.Load())
 	}

@@ -13,7 +13,7 @@ func mistakesOfLoops() []mistake {
 		},
 		{
 			rule: "a loop is told when what it runs is cut", found: "TestWhatALoopRunsIsCut",
-			edits: in("proxy.loop.fly", "	k.Heed(&c.poke)\n", "	if !PLANTED {\n		k.Heed(&c.poke)\n	}\n"),
+			edits: in("proxy.loop.fly", "	k.SetWakeup(&c.poke)\n", "	if !PLANTED {\n		k.SetWakeup(&c.poke)\n	}\n"),
 		},
 		{
 			rule: "what comes with its end is answered, and then it is over", found: "TestLoopHearsWhatComesMeanwhile",
@@ -21,7 +21,7 @@ func mistakesOfLoops() []mistake {
 		},
 		{
 			rule: "what is longer than a buffer is read on", found: "TestLoopHearsWhatComesMeanwhile",
-			edits: in("proxy.client.ask", "c.looped.ended || c.h.More()", "c.looped.ended || c.h.More() && !PLANTED"),
+			edits: in("proxy.client.ask", "c.looped.ended || c.h.MayHaveMore()", "c.looped.ended || c.h.MayHaveMore() && !PLANTED"),
 		},
 		{
 			rule: "what is here already is gone on with", found: "TestLoopHearsWhatComesMeanwhile",
@@ -57,7 +57,7 @@ func mistakesOfLoops() []mistake {
 		},
 		{
 			rule: "a loop never waits until a client reads", found: "TestUnsentAnswerOfALoopIsSentLater",
-			edits: in("proxy.loop.take", "	c.h.Writer().Now(true)\n", "	c.h.Writer().Now(!PLANTED)\n"),
+			edits: in("proxy.loop.take", "	c.h.Writer().SetNonblocking(true)\n", "	c.h.Writer().SetNonblocking(!PLANTED)\n"),
 		},
 		{
 			rule: "what is none for a loop stays away for a while", found: "TestLoopIsNotTriedWithEachRequest",
@@ -65,7 +65,7 @@ func mistakesOfLoops() []mistake {
 		},
 		{
 			rule: "an answer that is not whole is left as it was", found: "TestWhatIsNotForALoopIsAnsweredAllTheSame",
-			edits: in("proxy.client.answer", "	case found == h1.FoundOther, isEvents(res):\n", "	case found == h1.FoundOther, isEvents(res):\n		if PLANTED {\n			p.l.TakeResponse(res)\n		}\n"),
+			edits: in("proxy.client.answer", "	case found == h1.ParseMustBlock, isEvents(res):\n", "	case found == h1.ParseMustBlock, isEvents(res):\n		if PLANTED {\n			p.l.ConsumeResponse(res)\n		}\n"),
 		},
 		{
 			rule: "many connections are shared among loops", found: "TestConnectionsAreSharedAmongLoops",

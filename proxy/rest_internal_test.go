@@ -151,7 +151,7 @@ func TestDoubtIsForSweepsOfAll(t *testing.T) {
 	doubt := func(h *hearing, whole bool, now time.Duration) bool {
 		h.begin(nil, whole, now)
 		h.silent = map[*pool]silence{p: {now, true}}
-		h.paths = []shared{{carrier: carrier, looked: true, heard: h1.Doubtful, again: 75 * time.Millisecond}}
+		h.paths = []shared{{carrier: carrier, looked: true, heard: h1.PathSuspect, again: 75 * time.Millisecond}}
 		return h.deaf(c, l, now)
 	}
 	// A doubt asks for a word, whose answer is waited for; then all are asked.

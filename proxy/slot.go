@@ -167,7 +167,7 @@ func (s *slot) giveBack(l *link) {
 		l.pool.drop(l)
 		return
 	}
-	l.Heed(nil) // a loop had the run heard of
+	l.SetWakeup(nil) // a loop had the run heard of
 	l.pool.put(l)
 }
 

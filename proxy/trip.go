@@ -94,7 +94,7 @@ func (c *client) notSent(p *trip, err error) verdict {
 	}
 	why := p.end()
 	c.x.laneless = c.x.laneless || p.l.lane != nil
-	if !errors.Is(err, h1.ErrNotQuiet) { // that one had ended before
+	if !errors.Is(err, h1.ErrUnsolicitedData) { // that one had ended before
 		c.s.metrics.retries[retryUnsent].Add(1)
 	}
 	switch {
@@ -132,12 +132,12 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 		return err
 	}
 	if asks && c.by.Load() != nil {
-		return p.l.AskNow(c.req.Body.Trailers())
+		return p.l.SendCheckedNonblock(c.req.Body.Trailers())
 	}
 	if asks {
 		c.gone.arm()
 		c.h.Idle()
-		return p.l.Ask(c.req.Body.Trailers())
+		return p.l.SendChecked(c.req.Body.Trailers())
 	}
 	if c.up.whole() {
 		if err := w.Close(c.req.Body.Trailers()); err != nil {

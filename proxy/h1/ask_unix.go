@@ -16,7 +16,7 @@ func (w *Writer) sendFirst(fd uintptr) (whole bool, err error) {
 		return false, w.err
 	}
 	if _, err = rawio.Read(fd, w.look[:]); err != syscall.EAGAIN { //nolint:errorlint // never wrapped
-		return false, ErrNotQuiet
+		return false, ErrUnsolicitedData
 	}
 	if w.rest, err = w.limit(); err != nil {
 		return false, err

@@ -50,7 +50,7 @@ func TestAskSendsNothingUnlessItIsQuiet(t *testing.T) {
 			disturb(t, far)
 			waitReadable(near)
 			c.Writer().Gate(func() (time.Duration, error) { t.Error("the gate was asked"); return 0, nil })
-			if err := c.Ask(nil); !errors.Is(err, h1.ErrNotQuiet) || c.Sent() != 0 {
+			if err := c.SendChecked(nil); !errors.Is(err, h1.ErrUnsolicitedData) || c.Sent() != 0 {
 				t.Errorf("Ask = %v, Sent() = %d, want ErrNotQuiet and 0", err, c.Sent())
 			}
 		})
@@ -62,7 +62,7 @@ func TestAskHeedsTheGate(t *testing.T) {
 	c := asking(t, near)
 	refused := errors.New("no lease")
 	c.Writer().Gate(func() (time.Duration, error) { return 0, refused })
-	if err := c.Ask(nil); !errors.Is(err, refused) || c.Sent() != 0 || c.Writer().Pending() != len(header("")) {
+	if err := c.SendChecked(nil); !errors.Is(err, refused) || c.Sent() != 0 || c.Writer().Pending() != len(header("")) {
 		t.Errorf("Ask = %v, Sent() = %d, Pending() = %d, want the gate's error, 0 and all", err, c.Sent(), c.Writer().Pending())
 	}
 }
@@ -100,7 +100,7 @@ func TestAskWaitsForTheAnswer(t *testing.T) {
 		w.PutString(strings.Replace(header(""), "\r\n\r\n", "\r\nContent-Length: ", 1))
 		w.PutString(map[bool]string{true: "16777216", false: "0"}[len(asks) > 0] + "\r\n\r\n")
 		w.Put(asks)
-		if err := c.Ask(nil); err != nil {
+		if err := c.SendChecked(nil); err != nil {
 			t.Fatal(err)
 		}
 		var r h1.Response
@@ -120,7 +120,7 @@ func TestAskEndsWithTheConn(t *testing.T) {
 		_, _ = io.ReadFull(far, make([]byte, len(header(""))))
 		_ = c.Close()
 	}()
-	if err := c.Ask(nil); err == nil || errors.Is(err, h1.ErrNotQuiet) || c.Sent() == 0 {
+	if err := c.SendChecked(nil); err == nil || errors.Is(err, h1.ErrUnsolicitedData) || c.Sent() == 0 {
 		t.Errorf("Ask = %v, Sent() = %d, want an error after something was sent", err, c.Sent())
 	}
 }

@@ -40,7 +40,7 @@ const (
 // io.ErrUnexpectedEOF, a malformed one with an *Error, and only a whole one
 // with io.EOF. Errors stay. It never takes bytes behind the body.
 type Body struct {
-	in    *inlet
+	in    *connReader
 	head  *Head
 	kind  Kind
 	state bodyState
@@ -62,7 +62,7 @@ type Body struct {
 	droppedName string
 }
 
-func (b *Body) start(in *inlet, h *Head, kind Kind, length int64) {
+func (b *Body) start(in *connReader, h *Head, kind Kind, length int64) {
 	*b = Body{in: in, head: h, kind: kind, trailers: b.trailers[:0]}
 	b.state = atEnd
 	switch kind {
@@ -302,7 +302,7 @@ const lull = 100 * time.Millisecond
 // less than to do without a buffer. Else it returns errMore.
 func (b *Body) pullSoon(p []byte) (int, error) {
 	in := b.in
-	if in.sock != nil || in.lane != nil {
+	if in.sock != nil || in.mux != nil {
 		return b.pull(p, false)
 	}
 	usual := in.body
@@ -358,7 +358,7 @@ func (b *Body) pullData(p []byte, wait bool) (int, error) {
 	if b.kind != UntilClose && int64(len(p)) > b.left {
 		p = p[:b.left]
 	}
-	if !wait && b.in.sock == nil && (b.in.lane == nil || b.in.lane.Quiet()) {
+	if !wait && b.in.sock == nil && (b.in.mux == nil || b.in.mux.Quiet()) {
 		return 0, errMore
 	}
 	_, n, err := b.in.receive(p, wait)

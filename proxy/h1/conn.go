@@ -12,14 +12,14 @@ import (
 type Conn struct {
 	nc       net.Conn
 	o        Options
-	in       inlet
+	in       connReader
 	out      Writer
 	watch    watch
 	alive    liveness
 	timeouts Timeouts
 	partial  int // bytes that Options.Partial was told of the present head
 	closed   atomic.Bool
-	heeded   atomic.Pointer[func()] // by Heed
+	wakeup   atomic.Pointer[func()] // set by SetWakeup
 	spare    *socket                // the memory of in.sock, kept by Forget; nil: there was none
 }
 
@@ -42,7 +42,7 @@ func (c *Conn) Reset(nc net.Conn, o Options) {
 		sock.stops(&c.out.stopped)
 	}
 	c.in.nc, c.in.sock, c.in.pool = nc, sock, c.o.Buffers
-	c.in.lane, _ = nc.(Lane)
+	c.in.mux, _ = nc.(MuxStream)
 	c.in.size, c.in.max = c.o.ReadBuffer, max(c.o.HeadBytes, c.o.ReadBuffer)
 	c.in.endIdle = c.o.EndIdle
 	c.out.nc, c.out.sock, c.out.pool = nc, c.in.sock, c.o.Buffers
@@ -131,7 +131,7 @@ func (c *Conn) Close() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	defer c.heed()
+	defer c.wakeOwner()
 	defer c.in.ready() // who is parked finds it closed
 	if c.out.reset.Load() {
 		return reset(c.nc)
@@ -143,7 +143,7 @@ func (c *Conn) Close() error {
 // return ErrStopped, unless a request has begun to come in: that one is read.
 // Any goroutine may call it. It cannot be undone.
 func (c *Conn) StopIdle() {
-	defer c.heed()
+	defer c.wakeOwner()
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -161,14 +161,14 @@ func (c *Conn) Stopped() bool {
 	return in.mu.stopIdle
 }
 
-// Rouse makes a running wait for the first byte of a request return ErrRoused, if nothing
+// RequestPark makes a running wait for the first byte of a request return ErrParkRequested, if nothing
 // has come in. Any goroutine may call it. The next wait goes on as if nothing had been.
-func (c *Conn) Rouse() {
+func (c *Conn) RequestPark() {
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if in.mu.waiting && !in.mu.stopIdle && !in.mu.roused {
-		in.mu.roused = true
+	if in.mu.waiting && !in.mu.stopIdle && !in.mu.parkRequested {
+		in.mu.parkRequested = true
 		_ = in.nc.SetReadDeadline(past()) // as in StopIdle
 	}
 }
@@ -177,7 +177,7 @@ func (c *Conn) Rouse() {
 // another goroutine copies and nobody wants any more. Any goroutine may call
 // it. Only CloseLinger reads after it.
 func (c *Conn) StopRead() {
-	defer c.heed()
+	defer c.wakeOwner()
 	in := &c.in
 	in.mu.Lock()
 	defer in.mu.Unlock()

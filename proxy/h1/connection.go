@@ -6,9 +6,9 @@ import "iter"
 // among all lines.
 const maxNamed = 32
 
-// judgeConnection reads the options of all Connection lines and marks the
+// parseConnection reads the options of all Connection lines and marks the
 // lines they name: those end at this hop.
-func (h *Head) judgeConnection() *Error {
+func (h *Head) parseConnection() *Error {
 	named := 0
 	for e := range h.connectionOptions() {
 		switch {

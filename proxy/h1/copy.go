@@ -51,7 +51,7 @@ func (w *Writer) wanted(b *Body) int {
 // byte. When nothing is, it sends what is buffered and waits for more.
 func (w *Writer) take(b *Body, room []byte) (n int, rerr, werr error) {
 	n, rerr = b.takeAll(room)
-	if n > 0 && n < len(room) && b.in.full && errors.Is(rerr, errMore) {
+	if n > 0 && n < len(room) && b.in.filledBuffer && errors.Is(rerr, errMore) {
 		// The last read filled its buffer: more may be there, at no wait.
 		var m int
 		m, rerr = b.pull(room[n:], false)

@@ -3,39 +3,39 @@ package h1
 import "time"
 
 const (
-	// deafAfter is for how long the other end's kernel may owe an answer, and
+	// deadAfter is for how long the other end's kernel may owe an answer, and
 	// unackedAfter as much of it as path.unacked has of that: the wait for a tail loss
 	// probe, a fifth of a second or more, comes before those that it counts.
-	deafAfter    = time.Second
-	unackedAfter = deafAfter - 200*time.Millisecond
-	// resends is how often it has been sent what it does not acknowledge by then, and
+	deadAfter    = time.Second
+	unackedAfter = deadAfter - 200*time.Millisecond
+	// minRetransmits is how often it has been sent what it does not acknowledge by then, and
 	// probes how often it was asked for a word where nothing is on its way: one that
 	// got lost decides nothing.
-	resends = 2
-	probes  = 2
-	// askAfter is when the second probe is asked for. The kernel sends the first after
+	minRetransmits = 2
+	minProbes      = 2
+	// secondProbeAfter is when the second probe is asked for. The kernel sends the first after
 	// a second, give or take a tick of its coarser timers, and the other end's answers
 	// one in half a second (net.ipv4.tcp_invalid_ratelimit).
-	askAfter = deafAfter + 550*time.Millisecond
+	secondProbeAfter = deadAfter + 550*time.Millisecond
 	// patience is for how long a probe's answer is waited for.
 	patience = 75 * time.Millisecond
 )
 
-// Hearing is what there is to say of the path to the other end.
-type Hearing uint8
+// PathState is what there is to say of the path to the other end.
+type PathState uint8
 
 const (
-	// Well says that nothing speaks against it.
-	Well Hearing = iota + 1
-	// Doubtful says that nothing has come for a second, and that a probe is without
+	// PathAlive says that nothing speaks against it.
+	PathAlive PathState = iota + 1
+	// PathSuspect says that nothing has come for a second, and that a probe is without
 	// an answer.
 	// What other connections to the same place hear decides it sooner.
-	Doubtful
-	// Deaf says that it is dead, in one direction or both.
-	Deaf
+	PathSuspect
+	// PathDead says that it is dead, in one direction or both.
+	PathDead
 )
 
-// Hear judges the path to the other end, as far as the kernel can tell. It is dead
+// CheckPath judges the path to the other end, as far as the kernel can tell. It is dead
 // when for a second what was sent more than once has not been acknowledged, or
 // nothing has come from there though two probes asked for a word. An end that is
 // slow, or does not read, acknowledges all the same. Hear also tells after which time
@@ -44,17 +44,17 @@ const (
 // It takes keepalive probes after a second (TCP_KEEPIDLE) to notice where nothing is
 // on its way: whoever makes the connection asks for them. Where there is no TCP to
 // ask, all is well. Any goroutine may call it.
-func (c *Conn) Hear() (h Hearing, again time.Duration) {
-	h, again = Well, deafAfter
+func (c *Conn) CheckPath() (h PathState, again time.Duration) {
+	h, again = PathAlive, deadAfter
 	c.control(func(fd uintptr) {
-		p, ok := pathOf(fd)
+		p, ok := readPath(fd)
 		if !ok {
 			return
 		}
-		var ask bool
-		h, ask, again = p.judge()
-		if ask {
-			askPath(fd)
+		var probe bool
+		h, probe, again = p.state()
+		if probe {
+			sendProbe(fd)
 		}
 	})
 	return h, again
@@ -65,15 +65,15 @@ func (c *Conn) Hear() (h Hearing, again time.Duration) {
 // tell. Any goroutine may call it.
 func (c *Conn) Silent() (d time.Duration, probes int, ok bool) {
 	var p path
-	c.control(func(fd uintptr) { p, ok = pathOf(fd) })
+	c.control(func(fd uintptr) { p, ok = readPath(fd) })
 	return p.silent, p.probes, ok
 }
 
 // control runs f with the socket, unless there is none or it is closed.
 func (c *Conn) control(f func(fd uintptr)) {
 	raw := c.rawConn()
-	if c.in.lane != nil {
-		raw = c.in.lane.Path()
+	if c.in.mux != nil {
+		raw = c.in.mux.Path()
 	}
 	if raw != nil && !c.closed.Load() {
 		_ = raw.Control(f) // of a closed one there is nothing to say
@@ -88,23 +88,23 @@ type path struct {
 	unacked time.Duration // for how long, at least, they have been on their way
 }
 
-// judge says what to think of the path, whether it takes another probe to tell, and
+// state says what to think of the path, whether it takes another probe to tell, and
 // when to look again.
-func (p path) judge() (h Hearing, ask bool, again time.Duration) {
+func (p path) state() (h PathState, probe bool, again time.Duration) {
 	switch {
 	case p.resent > 0:
 		// What comes meanwhile, as the other end's own probes do, says nothing of the
 		// way there.
-		if p.resent >= resends && p.unacked >= unackedAfter {
-			return Deaf, false, patience
+		if p.resent >= minRetransmits && p.unacked >= unackedAfter {
+			return PathDead, false, patience
 		}
-		return Well, false, patience
-	case p.silent < deafAfter+patience:
-		return Well, false, deafAfter + patience - p.silent
+		return PathAlive, false, patience
+	case p.silent < deadAfter+patience:
+		return PathAlive, false, deadAfter + patience - p.silent
 	case p.probes == 0:
-		return Well, false, patience
-	case p.probes >= probes && p.silent >= askAfter+patience:
-		return Deaf, false, patience
+		return PathAlive, false, patience
+	case p.probes >= minProbes && p.silent >= secondProbeAfter+patience:
+		return PathDead, false, patience
 	}
-	return Doubtful, p.probes < probes && p.silent >= askAfter, patience
+	return PathSuspect, p.probes < minProbes && p.silent >= secondProbeAfter, patience
 }

@@ -13,21 +13,21 @@ func TestPathIsDeadWhenItWasRemindedInVain(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		p    path
-		want Hearing
+		want PathState
 		ask  bool
 	}{
-		{"nothing is owed", path{silent: time.Hour}, Well, false},
-		{"sent twice more, for long in vain", path{resent: 2, unacked: 800 * ms}, Deaf, false},
-		{"the same, though the other end speaks", path{resent: 2, unacked: 800 * ms, silent: ms}, Deaf, false},
-		{"sent twice more, a moment ago", path{resent: 2, unacked: 799 * ms, silent: time.Hour}, Well, false},
-		{"sent once more", path{resent: 1, unacked: 10 * time.Second, silent: time.Hour, probes: 9}, Well, false},
-		{"probed a moment ago", path{probes: 1, silent: 1074 * ms}, Well, false},
-		{"probed once", path{probes: 1, silent: 1549 * ms}, Doubtful, false},
-		{"probed once, and long ago", path{probes: 1, silent: 1550 * ms}, Doubtful, true},
-		{"probed twice, silent for long", path{probes: 2, silent: 1625 * ms}, Deaf, false},
-		{"probed twice, a moment ago", path{probes: 2, silent: 1624 * ms}, Doubtful, false},
+		{"nothing is owed", path{silent: time.Hour}, PathAlive, false},
+		{"sent twice more, for long in vain", path{resent: 2, unacked: 800 * ms}, PathDead, false},
+		{"the same, though the other end speaks", path{resent: 2, unacked: 800 * ms, silent: ms}, PathDead, false},
+		{"sent twice more, a moment ago", path{resent: 2, unacked: 799 * ms, silent: time.Hour}, PathAlive, false},
+		{"sent once more", path{resent: 1, unacked: 10 * time.Second, silent: time.Hour, probes: 9}, PathAlive, false},
+		{"probed a moment ago", path{probes: 1, silent: 1074 * ms}, PathAlive, false},
+		{"probed once", path{probes: 1, silent: 1549 * ms}, PathSuspect, false},
+		{"probed once, and long ago", path{probes: 1, silent: 1550 * ms}, PathSuspect, true},
+		{"probed twice, silent for long", path{probes: 2, silent: 1625 * ms}, PathDead, false},
+		{"probed twice, a moment ago", path{probes: 2, silent: 1624 * ms}, PathSuspect, false},
 	} {
-		h, ask, again := tc.p.judge()
+		h, ask, again := tc.p.state()
 		if h != tc.want || ask != tc.ask || again <= 0 {
 			t.Errorf("%s: %v, ask %v, again in %v, want %v, %v", tc.name, h, ask, again, tc.want, tc.ask)
 		}

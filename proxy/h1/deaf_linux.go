@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pathOf asks the kernel; false where fd is no TCP socket.
-func pathOf(fd uintptr) (path, bool) {
+// readPath asks the kernel; false where fd is no TCP socket.
+func readPath(fd uintptr) (path, bool) {
 	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {
 		return path{}, false
@@ -26,9 +26,9 @@ func pathOf(fd uintptr) (path, bool) {
 
 func milliseconds(n uint32) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// askPath has the kernel send a keepalive probe now: a socket that is set to send
+// sendProbe has the kernel send a keepalive probe now: a socket that is set to send
 // them after a second, and has been silent for longer, has one due at that moment
 // (tcp_sock_set_keepidle_locked in net/ipv4/tcp.c).
-func askPath(fd uintptr) {
+func sendProbe(fd uintptr) {
 	_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 1) // without, the kernel's own come
 }

@@ -67,6 +67,6 @@ func TestWhoDoesNotReadIsNotDeaf(t *testing.T) {
 }
 
 func deaf(c *h1.Conn) bool {
-	h, _ := c.Hear()
-	return h == h1.Deaf
+	h, _ := c.CheckPath()
+	return h == h1.PathDead
 }

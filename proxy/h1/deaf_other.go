@@ -2,7 +2,7 @@
 
 package h1
 
-// pathOf has no portable form.
-func pathOf(uintptr) (path, bool) { return path{}, false }
+// readPath has no portable form.
+func readPath(uintptr) (path, bool) { return path{}, false }
 
-func askPath(uintptr) {}
+func sendProbe(uintptr) {}

@@ -26,14 +26,14 @@ func (e *Error) Reason() string { return e.reason }
 var (
 	// ErrStopped reports a read that StopIdle or StopRead ended.
 	ErrStopped = errors.New("h1: stopped")
-	// ErrNotQuiet reports a connection that has something to read, or has ended,
+	// ErrUnsolicitedData reports a connection that has something to read, or has ended,
 	// before it was asked for anything.
-	ErrNotQuiet = errors.New("h1: not quiet")
+	ErrUnsolicitedData = errors.New("h1: not quiet")
 	// ErrUnsent reports a message of which the socket has not taken all at once, though
-	// nobody waits for it (Writer.Now).
+	// nobody waits for it (Writer.SetNonblocking).
 	ErrUnsent = errors.New("h1: not all sent at once")
-	// ErrRoused reports a wait for a request that Rouse ended.
-	ErrRoused = errors.New("h1: roused")
+	// ErrParkRequested reports a wait for a request that RequestPark ended.
+	ErrParkRequested = errors.New("h1: roused")
 	// ErrPaused reports a read that PauseRead ended.
 	ErrPaused = errors.New("h1: paused")
 	// ErrUnfinished reports a Writer closed short of its declared length.

@@ -66,7 +66,7 @@ func (p *pass) asCame(r *Response) {
 		if p.Old {
 			p.drop |= 1 << FieldTransferEncoding
 		}
-		if r.badFraming != nil {
+		if r.deferredFramingError != nil {
 			p.drop |= 1<<FieldTransferEncoding | 1<<FieldContentLength
 		}
 	case r.kind == Chunked && p.Old:

@@ -36,9 +36,9 @@ type Head struct {
 	// lenient is set for responses: what has one reading only is repaired (repair.go).
 	lenient bool
 	repairs repairs
-	// badFraming is what is wrong with the framing fields of a lenient head; nil: nothing. It
+	// deferredFramingError is what is wrong with the framing fields of a lenient head; nil: nothing. It
 	// counts only if the message has a body.
-	badFraming *Error
+	deferredFramingError *Error
 }
 
 // option is what Connection asks for.
@@ -63,7 +63,7 @@ func (h *Head) reset() {
 	h.raw, h.lines = h.raw[:0], h.lines[:0]
 	h.first, h.seen, h.scanned, h.folds = 0, 0, 0, 0
 	h.minor, h.opts, h.length = 0, 0, -1
-	h.lenient, h.repairs, h.badFraming = false, 0, nil
+	h.lenient, h.repairs, h.deferredFramingError = false, 0, nil
 }
 
 // Kept returns how much memory the head and the index of its lines take.
@@ -207,13 +207,13 @@ func (h *Head) index(b []byte, maxLines int, firstLine func([]byte) *Error) (int
 func (h *Head) add(text []byte, next uint32) *Error {
 	h.lines = append(h.lines, line{})
 	l := &h.lines[len(h.lines)-1]
-	if err := judgeLine(text, l); err != nil {
+	if err := parseFieldLine(text, l); err != nil {
 		if !h.lenient || !h.repairs.line(text, l, err) {
 			return err
 		}
 	}
 	value := text[l.vs:l.ve]
-	if err := h.judgeField(l.field, value); err != nil {
+	if err := h.checkFramingField(l.field, value); err != nil {
 		return err
 	}
 	at := uint32(h.scanned)
@@ -226,18 +226,18 @@ func (h *Head) add(text []byte, next uint32) *Error {
 	return nil
 }
 
-// judgeField judges a field that frames the message.
-func (h *Head) judgeField(f Field, value []byte) *Error {
+// checkFramingField judges a field that frames the message.
+func (h *Head) checkFramingField(f Field, value []byte) *Error {
 	again := h.seen.Has(f)
 	switch f { //nolint:exhaustive // the others frame nothing
 	case FieldContentLength:
-		return h.judgeLength(value, again)
+		return h.parseContentLength(value, again)
 	case FieldTransferEncoding:
 		switch {
 		case again:
-			return h.misframed(errManyCodings)
+			return h.framingError(errManyCodings)
 		case !equalFold(value, "chunked"):
-			return h.misframed(errBadCoding)
+			return h.framingError(errBadCoding)
 		}
 	case FieldHost:
 		if again && !h.lenient { // in a response it means nothing
@@ -247,8 +247,8 @@ func (h *Head) judgeField(f Field, value []byte) *Error {
 	return nil
 }
 
-// judgeLength judges a Content-Length line. Again tells that there was one before.
-func (h *Head) judgeLength(value []byte, again bool) *Error {
+// parseContentLength judges a Content-Length line. Again tells that there was one before.
+func (h *Head) parseContentLength(value []byte, again bool) *Error {
 	if again && !h.lenient {
 		return errManyLengths
 	}
@@ -260,9 +260,9 @@ func (h *Head) judgeLength(value []byte, again bool) *Error {
 	}
 	switch {
 	case !ok:
-		return h.misframed(errBadLength)
+		return h.framingError(errBadLength)
 	case again && n != h.length:
-		return h.misframed(errManyLengths)
+		return h.framingError(errManyLengths)
 	case again:
 		h.repairs |= repairedLengths
 	}
@@ -270,37 +270,37 @@ func (h *Head) judgeLength(value []byte, again bool) *Error {
 	return nil
 }
 
-// misframed refuses a head for its framing fields. If the head is lenient, the refusal waits
+// framingError refuses a head for its framing fields. If the head is lenient, the refusal waits
 // until it is known whether the message has a body at all.
-func (h *Head) misframed(err *Error) *Error {
+func (h *Head) framingError(err *Error) *Error {
 	if !h.lenient {
 		return err
 	}
-	if h.badFraming == nil {
-		h.badFraming = err
+	if h.deferredFramingError == nil {
+		h.deferredFramingError = err
 	}
 	return nil
 }
 
-// judgeFraming judges what only the whole head tells. raw is set by then.
-func (h *Head) judgeFraming() *Error {
+// checkFraming judges what only the whole head tells. raw is set by then.
+func (h *Head) checkFraming() *Error {
 	if h.seen.Has(FieldTransferEncoding) {
 		if h.minor == 0 {
-			if err := h.misframed(errOldCoding); err != nil {
+			if err := h.framingError(errOldCoding); err != nil {
 				return err
 			}
 		}
 		if h.seen.Has(FieldContentLength) {
-			if err := h.misframed(errLengthCoding); err != nil {
+			if err := h.framingError(errLengthCoding); err != nil {
 				return err
 			}
 		}
 		if h.seen.Has(FieldTrailer) {
-			h.judgeAnnounced()
+			h.dropBadTrailerNames()
 		}
 	}
 	if h.seen.Has(FieldConnection) {
-		return h.judgeConnection()
+		return h.parseConnection()
 	}
 	return nil
 }

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// inlet is the reading half of a Conn. buf[r:w] has been read and not been
+// connReader is the reading half of a Conn. buf[r:w] has been read and not been
 // taken. One goroutine owns it; only what mu guards is shared.
-type inlet struct {
+type connReader struct {
 	nc   net.Conn
-	sock *socket // nil: read through nc
-	lane Lane    // nc; nil: it is none
+	sock *socket   // nil: read through nc
+	mux  MuxStream // nc; nil: it is none
 	pool *Buffers
 	size int // of the first buffer
 	max  int // the buffer grows to this for a head
@@ -28,32 +28,32 @@ type inlet struct {
 	buf  []byte
 	r, w int
 	few  [16]byte // for fillFirst
-	// full tells that the last read filled all the room it had, so that there
+	// filledBuffer tells that the last read filled all the room it had, so that there
 	// may be more to read at once.
-	full     bool
-	received int64
-	until    time.Time // the deadline that is set; zero: none
+	filledBuffer bool
+	received     int64
+	until        time.Time // the deadline that is set; zero: none
 
 	mu struct {
 		sync.Mutex
-		waiting  bool // for the first byte of a request
-		stopIdle bool
-		roused   bool // by Rouse, and the wait has not returned yet
-		stopRead bool
-		paused   bool
-		wake     func() // of who has parked; nil: nobody has
-		leave    func() // ends what Park began
+		waiting       bool // for the first byte of a request
+		stopIdle      bool
+		parkRequested bool // by RequestPark, and the wait has not returned yet
+		stopRead      bool
+		paused        bool
+		wake          func() // of who has parked; nil: nobody has
+		leave         func() // ends what Park began
 	}
 }
 
 // past is a deadline that has run out, on any clock.
 func past() time.Time { return time.Unix(1, 0) }
 
-func (in *inlet) unread() []byte { return in.buf[in.r:in.w] }
+func (in *connReader) unread() []byte { return in.buf[in.r:in.w] }
 
-func (in *inlet) buffered() int { return in.w - in.r }
+func (in *connReader) buffered() int { return in.w - in.r }
 
-func (in *inlet) discard(n int) {
+func (in *connReader) discard(n int) {
 	in.r += n
 	if in.r == in.w {
 		in.r, in.w = 0, 0
@@ -61,7 +61,7 @@ func (in *inlet) discard(n int) {
 }
 
 // release gives the buffer back unless it holds unread bytes.
-func (in *inlet) release() {
+func (in *connReader) release() {
 	if in.buf != nil && in.r == in.w {
 		in.pool.put(in.buf)
 		in.buf, in.r, in.w = nil, 0, 0
@@ -69,10 +69,10 @@ func (in *inlet) release() {
 }
 
 // arm sets the read deadline d from now; one that is near enough stays.
-func (in *inlet) arm(d time.Duration) error { return in.armFrom(time.Time{}, d) }
+func (in *connReader) arm(d time.Duration) error { return in.armFrom(time.Time{}, d) }
 
 // armFrom is arm by one who knows what time it is; zero: he does not.
-func (in *inlet) armFrom(now time.Time, d time.Duration) error {
+func (in *connReader) armFrom(now time.Time, d time.Duration) error {
 	if d <= 0 {
 		if in.until.IsZero() {
 			return nil
@@ -89,9 +89,9 @@ func (in *inlet) armFrom(now time.Time, d time.Duration) error {
 	return in.setDeadline(t)
 }
 
-// setDeadline sets the read deadline. It never lifts the one by which StopIdle, Rouse
+// setDeadline sets the read deadline. It never lifts the one by which StopIdle, RequestPark
 // or StopRead ends a read; its only errors are ErrStopped and, after PauseRead, ErrPaused.
-func (in *inlet) setDeadline(t time.Time) error {
+func (in *connReader) setDeadline(t time.Time) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.mu.stopRead {
@@ -100,7 +100,7 @@ func (in *inlet) setDeadline(t time.Time) error {
 	if in.mu.paused {
 		return ErrPaused
 	}
-	if in.mu.waiting && (in.mu.stopIdle || in.mu.roused) {
+	if in.mu.waiting && (in.mu.stopIdle || in.mu.parkRequested) {
 		return nil
 	}
 	in.until = t
@@ -110,7 +110,7 @@ func (in *inlet) setDeadline(t time.Time) error {
 
 // room makes space behind the unread bytes: it moves them to the front, or
 // into a larger buffer. False: max bytes are unread already.
-func (in *inlet) room() bool {
+func (in *connReader) room() bool {
 	if in.w < len(in.buf) {
 		return true
 	}
@@ -130,7 +130,7 @@ func (in *inlet) room() bool {
 }
 
 // fill reads once and waits for it. There must be room, or no buffer.
-func (in *inlet) fill() error {
+func (in *connReader) fill() error {
 	if in.buf == nil && in.sock == nil {
 		return in.fillFirst()
 	}
@@ -145,9 +145,9 @@ func (in *inlet) fill() error {
 
 // fillFirst waits with a few bytes only, so that an idle connection that is
 // not a plain socket holds no buffer either.
-func (in *inlet) fillFirst() error {
-	if in.lane != nil {
-		if in.lane.Await() == nil { // else the read says why not
+func (in *connReader) fillFirst() error {
+	if in.mux != nil {
+		if in.mux.Await() == nil { // else the read says why not
 			in.buf = in.pool.get(in.size)
 			_, n, err := in.receive(in.buf, true)
 			in.filled(in.buf, n)
@@ -164,11 +164,11 @@ func (in *inlet) fillFirst() error {
 
 // moreLean is more, but it waits with a few bytes only where it has no buffer, and
 // then takes what came along with them: TLS has read that already.
-func (in *inlet) moreLean() error {
+func (in *connReader) moreLean() error {
 	if in.buf != nil || in.sock != nil {
 		return in.more()
 	}
-	if err := in.fillFirst(); err != nil || in.lane != nil || in.w < len(in.few) || in.setDeadline(past()) != nil {
+	if err := in.fillFirst(); err != nil || in.mux != nil || in.w < len(in.few) || in.setDeadline(past()) != nil {
 		return err
 	}
 	n, _ := in.nc.Read(in.buf[in.w:]) // an error comes again with the next read
@@ -179,9 +179,9 @@ func (in *inlet) moreLean() error {
 }
 
 // tryFill reads once if something is there. There must be room, or no buffer.
-func (in *inlet) tryFill() (bool, error) {
+func (in *connReader) tryFill() (bool, error) {
 	if in.sock == nil {
-		if in.lane == nil || in.lane.Quiet() {
+		if in.mux == nil || in.mux.Quiet() {
 			return false, nil
 		}
 		err := in.fill()
@@ -196,7 +196,7 @@ func (in *inlet) tryFill() (bool, error) {
 	return n > 0, err
 }
 
-func (in *inlet) filled(buf []byte, n int) {
+func (in *connReader) filled(buf []byte, n int) {
 	if in.buf == nil && n > 0 {
 		in.buf, in.r, in.w = buf, 0, 0
 	}
@@ -205,7 +205,7 @@ func (in *inlet) filled(buf []byte, n int) {
 
 // receive reads once from the socket into p, or with a socket and a nil p
 // into a borrowed buffer. A read that StopRead ended says ErrStopped.
-func (in *inlet) receive(p []byte, wait bool) ([]byte, int, error) {
+func (in *connReader) receive(p []byte, wait bool) ([]byte, int, error) {
 	var n int
 	var err error
 	if in.sock != nil {
@@ -217,7 +217,7 @@ func (in *inlet) receive(p []byte, wait bool) ([]byte, int, error) {
 		}
 	}
 	in.received += int64(n)
-	in.full = n > 0 && n == len(p)
+	in.filledBuffer = n > 0 && n == len(p)
 	if err == nil || errors.Is(err, io.EOF) {
 		return p, n, err
 	}
@@ -228,7 +228,7 @@ func (in *inlet) receive(p []byte, wait bool) ([]byte, int, error) {
 }
 
 // stopped returns what ended a read: err, unless that was StopRead or PauseRead.
-func (in *inlet) stopped(err error) error {
+func (in *connReader) stopped(err error) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
@@ -242,8 +242,8 @@ func (in *inlet) stopped(err error) error {
 
 // awaitRequest waits for the first byte of a request, d long at most, from now, as armFrom
 // has it. It ends with io.EOF when the client closed, with ErrStopped after StopIdle and with
-// ErrRoused after Rouse, all only when nothing was read.
-func (in *inlet) awaitRequest(now time.Time, d time.Duration) error {
+// ErrParkRequested after RequestPark, all only when nothing was read.
+func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
 	}
@@ -258,14 +258,14 @@ func (in *inlet) awaitRequest(now time.Time, d time.Duration) error {
 		}
 	}
 	in.mu.Lock()
-	roused := in.mu.roused
-	in.mu.waiting, in.mu.roused = false, false
+	parkRequested := in.mu.parkRequested
+	in.mu.waiting, in.mu.parkRequested = false, false
 	stopped = in.mu.stopIdle
 	in.mu.Unlock()
-	if err == nil && !stopped && !roused || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if err == nil && !stopped && !parkRequested || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	// The time is over, or StopIdle or Rouse ran it out: lift the deadline, and look a last time. A
+	// The time is over, or StopIdle or RequestPark ran it out: lift the deadline, and look a last time. A
 	// process that stood still finds the request that came meanwhile beside the end of its
 	// patience.
 	if broken := in.setDeadline(time.Time{}); broken != nil {
@@ -274,8 +274,8 @@ func (in *inlet) awaitRequest(now time.Time, d time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
 	}
-	if roused && !stopped {
-		return ErrRoused
+	if parkRequested && !stopped {
+		return ErrParkRequested
 	}
 	if some, broken := in.lookLast(); some || broken != nil {
 		return broken
@@ -287,7 +287,7 @@ func (in *inlet) awaitRequest(now time.Time, d time.Duration) error {
 }
 
 // lookLast is tryFill at the end of a wait; what Options.EndIdle asks for is done in it.
-func (in *inlet) lookLast() (bool, error) {
+func (in *connReader) lookLast() (bool, error) {
 	if s := in.sock; s != nil && in.endIdle {
 		s.fin = true
 		defer func() { s.fin = false }()
@@ -296,7 +296,7 @@ func (in *inlet) lookLast() (bool, error) {
 }
 
 // await waits up to d for a byte to be there.
-func (in *inlet) await(d time.Duration) (bool, error) {
+func (in *connReader) await(d time.Duration) (bool, error) {
 	if in.buffered() > 0 {
 		return true, nil
 	}
@@ -312,7 +312,7 @@ func (in *inlet) await(d time.Duration) (bool, error) {
 
 // more reads once, making room for it. At the limit of a head that is an
 // error of the sender; readers of bodies never have a full buffer.
-func (in *inlet) more() error {
+func (in *connReader) more() error {
 	if in.buf != nil && !in.room() {
 		return errLongHead
 	}

@@ -4,12 +4,12 @@ package h1
 // answer.
 func NewError(status int, reason string) *Error { return &Error{status, reason} }
 
-// Judge takes the head of a final answer to a request of that method from memory, with
+// ParseHeader takes the head of a final answer to a request of that method from memory, with
 // its empty line, and judges it as ReadResponse does one that comes over a connection.
 // Its body is the caller's affair.
-func (r *Response) Judge(head, method []byte, maxLines int) error {
+func (r *Response) ParseHeader(head, method []byte, maxLines int) error {
 	r.begin()
-	n, err := r.index(head, maxLines, r.judgeLine)
+	n, err := r.index(head, maxLines, r.parseStatusLine)
 	switch {
 	case err != nil:
 		return gatewayError(err)
@@ -17,7 +17,7 @@ func (r *Response) Judge(head, method []byte, maxLines int) error {
 		return errStatusLine
 	}
 	r.raw = append(r.raw, head...)
-	if err := r.judge(string(method) == "HEAD"); err != nil {
+	if err := r.validate(string(method) == "HEAD"); err != nil {
 		return gatewayError(err)
 	}
 	r.Body.start(nil, &r.Head, r.kind, r.length)

@@ -5,9 +5,9 @@ import (
 	"syscall"
 )
 
-// Lane is a connection that shares a socket with others. What a socket would be asked for
+// MuxStream is a connection that shares a socket with others. What a socket would be asked for
 // it tells itself; only the path is the socket's.
-type Lane interface {
+type MuxStream interface {
 	net.Conn
 	// Await waits until Read returns at once.
 	Await() error
@@ -24,8 +24,8 @@ type Lane interface {
 	Path() syscall.RawConn
 }
 
-// watchLane is WatchGone of a lane.
-func (w *watch) watchLane(l Lane, gone func()) {
+// watchMux is WatchGone of a lane.
+func (w *watch) watchMux(l MuxStream, gone func()) {
 	w.peer = false
 	done := make(chan struct{})
 	w.done = done
@@ -36,8 +36,8 @@ func (w *watch) watchLane(l Lane, gone func()) {
 	})
 }
 
-// stopLane is StopWatch of a lane.
-func (w *watch) stopLane() bool {
+// stopMux is StopWatch of a lane.
+func (w *watch) stopMux() bool {
 	if !w.stop() {
 		<-w.done
 	}

@@ -62,9 +62,9 @@ func isToken(b []byte) bool {
 	return len(b) > 0
 }
 
-// judgeLine judges the header line b, which has lost its CRLF and is not
+// parseFieldLine judges the header line b, which has lost its CRLF and is not
 // empty. Offsets in l are relative to b.
-func judgeLine(b []byte, l *line) *Error {
+func parseFieldLine(b []byte, l *line) *Error {
 	i := 0
 	for i < len(b) && usualByte[b[i]] {
 		i++

@@ -185,7 +185,7 @@ func (c *Conn) Cut() error {
 	if c.closed.Swap(true) {
 		return nil
 	}
-	defer c.heed()
+	defer c.wakeOwner()
 	defer c.in.ready() // as in Close
 	return reset(c.nc)
 }

@@ -7,39 +7,39 @@ import "time"
 // that are waited for, and what cannot be settled at once is left as it was found, for
 // ReadRequest and ReadResponse to meet again.
 
-// Found says what came of a look for a message.
-type Found uint8
+// ParseResult says what came of a look for a message.
+type ParseResult uint8
 
 const (
-	// FoundNothing is not a byte of it.
-	FoundNothing Found = iota + 1
-	// FoundWhole is a head that is whole and good; of an answer, with all of its body.
-	FoundWhole
-	// FoundPart is some of an answer that may be whole once more has come.
-	FoundPart
-	// FoundOther is what has to be waited for, refused or answered by one who can wait, an end
+	// ParseNoData is not a byte of it.
+	ParseNoData ParseResult = iota + 1
+	// ParseComplete is a head that is whole and good; of an answer, with all of its body.
+	ParseComplete
+	// ParseIncomplete is some of an answer that may be whole once more has come.
+	ParseIncomplete
+	// ParseMustBlock is what has to be waited for, refused or answered by one who can wait, an end
 	// or an error among it.
-	FoundOther
+	ParseMustBlock
 )
 
-// Plain reports whether the connection is its socket: whoever looks at that sees what there
+// Pollable reports whether the connection is its socket: whoever looks at that sees what there
 // is to be read.
-func (c *Conn) Plain() bool { return c.in.sock != nil }
+func (c *Conn) Pollable() bool { return c.in.sock != nil }
 
-// Heed has f called once the connection has been told anything from outside: that it is
+// SetWakeup has f called once the connection has been told anything from outside: that it is
 // closed, or that a wait is to end. Nil: nobody is any more. F must not block.
-func (c *Conn) Heed(f *func()) { c.heeded.Store(f) }
+func (c *Conn) SetWakeup(f *func()) { c.wakeup.Store(f) }
 
-// heed tells whoever is to be told.
-func (c *Conn) heed() {
-	if f := c.heeded.Load(); f != nil {
+// wakeOwner tells whoever is to be told.
+func (c *Conn) wakeOwner() {
+	if f := c.wakeup.Load(); f != nil {
 		(*f)()
 	}
 }
 
-// TryRequest looks for the next request without waiting, and reads once if more is needed.
+// TryReadRequest looks for the next request without waiting, and reads once if more is needed.
 // Once it has found one whole, r is that, as after ReadRequest; else nothing has been taken.
-func (c *Conn) TryRequest(r *Request) Found {
+func (c *Conn) TryReadRequest(r *Request) ParseResult {
 	r.reset()
 	r.method = nil
 	for read := false; ; read = true {
@@ -47,126 +47,126 @@ func (c *Conn) TryRequest(r *Request) Found {
 		if b := c.in.unread(); len(b) > 0 {
 			var err error
 			if b[0] == '\r' {
-				return FoundOther // readHead knows how many of those there may be
+				return ParseMustBlock // readHead knows how many of those there may be
 			}
-			if n, err = c.indexHead(&r.Head, b, r.judgeLine, true); err != nil {
-				return FoundOther
+			if n, err = c.indexHead(&r.Head, b, r.parseRequestLine, true); err != nil {
+				return ParseMustBlock
 			}
 		}
 		switch {
 		case n > 0:
-			return c.takeRequest(r, n)
+			return c.consumeRequest(r, n)
 		case read:
-			return FoundOther
+			return ParseMustBlock
 		}
-		if found := c.readNow(); found != FoundPart {
+		if found := c.readNonblock(); found != ParseIncomplete {
 			return found
 		}
 	}
 }
 
-// More reports whether there may be more to read at once: the last read filled all the room
+// MayHaveMore reports whether there may be more to read at once: the last read filled all the room
 // it had.
-func (c *Conn) More() bool { return c.in.full }
+func (c *Conn) MayHaveMore() bool { return c.in.filledBuffer }
 
-// takeRequest takes a request whose head is n bytes long, if it is good.
-func (c *Conn) takeRequest(r *Request, n int) Found {
+// consumeRequest takes a request whose head is n bytes long, if it is good.
+func (c *Conn) consumeRequest(r *Request, n int) ParseResult {
 	r.raw = append(r.raw, c.in.unread()[:n]...)
-	if r.judge() != nil {
-		return FoundOther
+	if r.validate() != nil {
+		return ParseMustBlock
 	}
 	c.in.discard(n)
 	r.start(&c.in)
-	return FoundWhole
+	return ParseComplete
 }
 
-// readNow reads once without waiting.
-func (c *Conn) readNow() Found {
+// readNonblock reads once without waiting.
+func (c *Conn) readNonblock() ParseResult {
 	in := &c.in
 	if in.sock == nil || in.buf != nil && !in.room() {
-		return FoundOther
+		return ParseMustBlock
 	}
 	var tail []byte
 	if in.buf != nil {
 		tail = in.buf[in.w:]
 	}
-	buf, n, err := in.sock.receiveNow(tail)
+	buf, n, err := in.sock.receiveNonblock(tail)
 	in.received += int64(n)
-	in.full = n > 0 && n == len(buf)
+	in.filledBuffer = n > 0 && n == len(buf)
 	in.filled(buf, n)
 	switch {
 	case n > 0:
-		return FoundPart
+		return ParseIncomplete
 	case err != nil || in.buffered() > 0:
-		return FoundOther
+		return ParseMustBlock
 	}
-	return FoundNothing
+	return ParseNoData
 }
 
-// TryResponse looks for the answer to a request of that method without waiting, and reads
-// once. Nothing is taken before TakeResponse, which it is for the caller to say after
-// FoundWhole: an answer whose body is here, or none, and by which the connection goes on.
-func (c *Conn) TryResponse(r *Response, method []byte) Found {
+// TryReadResponse looks for the answer to a request of that method without waiting, and reads
+// once. Nothing is taken before ConsumeResponse, which it is for the caller to say after
+// ParseComplete: an answer whose body is here, or none, and by which the connection goes on.
+func (c *Conn) TryReadResponse(r *Response, method []byte) ParseResult {
 	r.begin()
 	in := &c.in
-	if found := c.readNow(); found == FoundNothing || found == FoundOther {
+	if found := c.readNonblock(); found == ParseNoData || found == ParseMustBlock {
 		return found
 	}
-	n, err := c.indexHead(&r.Head, in.unread(), r.judgeLine, false)
+	n, err := c.indexHead(&r.Head, in.unread(), r.parseStatusLine, false)
 	switch {
-	case err != nil || in.full:
-		return FoundOther
+	case err != nil || in.filledBuffer:
+		return ParseMustBlock
 	case n == 0:
-		return FoundPart
+		return ParseIncomplete
 	}
 	r.raw = append(r.raw, in.unread()[:n]...)
-	if r.judge(string(method) == "HEAD") != nil || r.status < 200 || !r.KeepAlive() {
-		return FoundOther
+	if r.validate(string(method) == "HEAD") != nil || r.status < 200 || !r.KeepAlive() {
+		return ParseMustBlock
 	}
 	switch left := int64(in.buffered() - n); {
 	case r.kind == NoBody:
-		return FoundWhole
+		return ParseComplete
 	case r.kind != Length || r.length > int64(len(in.buf)-n):
-		return FoundOther
+		return ParseMustBlock
 	case r.length > left:
-		return FoundPart
+		return ParseIncomplete
 	}
-	return FoundWhole
+	return ParseComplete
 }
 
-// TakeResponse takes the answer that TryResponse has found whole.
-func (c *Conn) TakeResponse(r *Response) {
+// ConsumeResponse takes the answer that TryReadResponse has found whole.
+func (c *Conn) ConsumeResponse(r *Response) {
 	c.in.discard(len(r.raw))
 	r.start(&c.in)
 }
 
-// AskNow is Ask without the wait: it looks, and sends what the socket takes at once. Finish
+// SendCheckedNonblock is Ask without the wait: it looks, and sends what the socket takes at once. Finish
 // sends what is left then.
-func (c *Conn) AskNow(trailers []byte) error {
+func (c *Conn) SendCheckedNonblock(trailers []byte) error {
 	w, in := &c.out, &c.in
 	if err := w.end(trailers); err != nil {
 		return err
 	}
 	if in.buffered() > 0 {
-		return ErrNotQuiet
+		return ErrUnsolicitedData
 	}
-	return in.sock.askNow(w)
+	return in.sock.sendCheckedNonblock(w)
 }
 
-// Undated says that the deadlines of the connection have been lifted, by its owner.
-func (c *Conn) Undated() { c.in.until, c.out.until = time.Time{}, time.Time{} }
+// MarkDeadlinesCleared says that the deadlines of the connection have been lifted, by its owner.
+func (c *Conn) MarkDeadlinesCleared() { c.in.until, c.out.until = time.Time{}, time.Time{} }
 
-// Finish sends what AskNow has left, if there is anything, and waits until it is sent: no
+// FlushPending sends what SendCheckedNonblock has left, if there is anything, and waits until it is sent: no
 // longer than a gate allows that has been set since.
-func (c *Conn) Finish() error { return c.out.Flush() }
+func (c *Conn) FlushPending() error { return c.out.Flush() }
 
-// Now has Flush and Close send what the socket takes at once, and return ErrUnsent if that
+// SetNonblocking has Flush and Close send what the socket takes at once, and return ErrUnsent if that
 // is not all. What is left stays buffered.
-func (w *Writer) Now(yes bool) { w.now = yes }
+func (w *Writer) SetNonblocking(yes bool) { w.nonblocking = yes }
 
-// sendNow is send for one who does not wait.
-func (w *Writer) sendNow() error {
-	n, err := w.sock.sendNow(w.buf[:w.n])
+// sendNonblock is send for one who does not wait.
+func (w *Writer) sendNonblock() error {
+	n, err := w.sock.sendNonblock(w.buf[:w.n])
 	w.sent += int64(n)
 	w.n = copy(w.buf, w.buf[n:w.n])
 	switch {

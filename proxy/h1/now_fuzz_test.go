@@ -35,21 +35,21 @@ func localPair(tb testing.TB) (near, far net.Conn) {
 
 // inTwo has a Conn look after the first cut bytes and after the rest, until it has found a
 // message whole or leaves it to one who waits. All that comes is there by then, and its end.
-func inTwo(t *testing.T, b []byte, cut uint16, look func(c *h1.Conn) h1.Found) (c *h1.Conn, whole bool) {
+func inTwo(t *testing.T, b []byte, cut uint16, look func(c *h1.Conn) h1.ParseResult) (c *h1.Conn, whole bool) {
 	t.Helper()
 	near, far := localPair(t)
 	c = h1.NewConn(near, h1.Options{})
 	at := int(cut) % (len(b) + 1)
-	found := h1.FoundNothing
+	found := h1.ParseNoData
 	for _, some := range [][]byte{b[:at], b[at:]} {
 		say(t, far, string(some))
-		if found == h1.FoundNothing || found == h1.FoundPart {
+		if found == h1.ParseNoData || found == h1.ParseIncomplete {
 			found = look(c)
 		}
 	}
 	shut(t, far)
 	t.Cleanup(func() { _ = c.Close() })
-	return c, found == h1.FoundWhole
+	return c, found == h1.ParseComplete
 }
 
 // FuzzRequestNow holds one who does not wait to one who does: it finds the same requests, and
@@ -69,7 +69,7 @@ func FuzzRequestNow(f *testing.F) {
 			return // more than a look takes, or the socket
 		}
 		var r h1.Request
-		c, whole := inTwo(t, b, cut, func(c *h1.Conn) h1.Found { return c.TryRequest(&r) })
+		c, whole := inTwo(t, b, cut, func(c *h1.Conn) h1.ParseResult { return c.TryReadRequest(&r) })
 		if !whole {
 			if got, want := fmt.Sprint(ours(c)), fmt.Sprint(ours(over(string(b)))); got != want {
 				t.Fatalf("left to one who waits it is %s, want %s", got, want)
@@ -124,10 +124,10 @@ func FuzzResponseNow(f *testing.F) {
 			method = []byte("HEAD")
 		}
 		var r h1.Response
-		c, whole := inTwo(t, b, cut, func(c *h1.Conn) h1.Found { return c.TryResponse(&r, method) })
+		c, whole := inTwo(t, b, cut, func(c *h1.Conn) h1.ParseResult { return c.TryReadResponse(&r, method) })
 		var got string
 		if whole {
-			c.TakeResponse(&r)
+			c.ConsumeResponse(&r)
 			if !r.Body.Whole() || !r.KeepAlive() {
 				t.Fatal("found whole, and it is not all here, or the last")
 			}

@@ -18,7 +18,7 @@ type Watcher interface {
 }
 
 // Parks reports whether Park may succeed.
-func (c *Conn) Parks() bool { return c.in.lane != nil || c.in.sock != nil }
+func (c *Conn) Parks() bool { return c.in.mux != nil || c.in.sock != nil }
 
 // Park lets the goroutine that reads go, which waits for the peer to say something: wake is
 // called once, as soon as a read would not wait, or Close, Cut, PauseRead or StopRead ends one.
@@ -30,8 +30,8 @@ func (c *Conn) Park(w Watcher, wake func()) error {
 	if in.buffered() > 0 || in.setDeadline(time.Time{}) != nil {
 		return ErrReady
 	}
-	if in.lane != nil {
-		if !in.lane.Ready(wake) {
+	if in.mux != nil {
+		if !in.mux.Ready(wake) {
 			return ErrReady
 		}
 		return nil
@@ -49,14 +49,14 @@ func (c *Conn) Park(w Watcher, wake func()) error {
 }
 
 // ready is told that there is something to read.
-func (in *inlet) ready() {
+func (in *connReader) ready() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.unpark()
 }
 
 // unpark wakes who has parked. With mu held.
-func (in *inlet) unpark() {
+func (in *connReader) unpark() {
 	if wake := in.mu.wake; wake != nil {
 		in.mu.leave()
 		in.mu.wake, in.mu.leave = nil, nil

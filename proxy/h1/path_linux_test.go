@@ -159,7 +159,7 @@ func TestDeadPathIsHeard(t *testing.T) {
 			}
 			var asked time.Duration
 			looks := 0
-			for h, again := w.h.Hear(); h != h1.Deaf; h, again = w.h.Hear() {
+			for h, again := w.h.CheckPath(); h != h1.PathDead; h, again = w.h.CheckPath() {
 				if asked, looks = asked+again, looks+1; asked > 1900*time.Millisecond {
 					t.Fatalf("not after %d looks", looks)
 				}
@@ -183,13 +183,13 @@ func TestLostProbeIsNoDeadPath(t *testing.T) {
 	w.exchange()
 	w.lose(w.far)
 	for w.info(w.near).Probes == 0 {
-		_, again := w.h.Hear()
+		_, again := w.h.CheckPath()
 		pause(t, again)
 	}
 	w.mend()
 	for w.info(w.near).Probes > 0 {
-		h, again := w.h.Hear()
-		if h == h1.Deaf {
+		h, again := w.h.CheckPath()
+		if h == h1.PathDead {
 			t.Fatal("dead after one lost word")
 		}
 		pause(t, again)
@@ -202,8 +202,8 @@ func TestQuietPathIsLeftAlone(t *testing.T) {
 	w.exchange()
 	looks, asked := 0, time.Duration(0)
 	for ; asked < 5*time.Second; looks++ {
-		h, again := w.h.Hear()
-		if h == h1.Deaf {
+		h, again := w.h.CheckPath()
+		if h == h1.PathDead {
 			t.Fatal("taken for dead")
 		}
 		asked += again

@@ -67,7 +67,7 @@ type pipe struct {
 	most int
 	n    int
 	err  error
-	out  outgoing // for the deadline of what is drained
+	out  socketWrite // for the deadline of what is drained
 }
 
 // newPipe returns nil where no descriptor is left.
@@ -112,7 +112,7 @@ func (p *pipe) fill(fd uintptr) bool {
 
 // drainTo moves what the pipe holds to s, and waits as socket.send does.
 func (p *pipe) drainTo(s *socket, limit time.Duration) (int, error) {
-	p.n, p.out = 0, outgoing{nc: s.out.nc, limit: limit, stopped: s.out.stopped}
+	p.n, p.out = 0, socketWrite{nc: s.out.nc, limit: limit, stopped: s.out.stopped}
 	err := s.raw.Write(p.drainStep)
 	if err == nil {
 		err = p.out.err

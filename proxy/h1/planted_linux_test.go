@@ -15,7 +15,7 @@ func mistakes() map[string]overlay.Edit {
 		"and who cuts":                        {Decl: "proxy/h1.Conn.Cut", Old: "	defer c.in.ready() // as in Close", New: "	if PLANTED {\n		return reset(c.nc)\n	}\n	defer c.in.ready()"},
 		"and who asks for a pause":            {Decl: "proxy/h1.Conn.PauseRead", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
 		"and who stops reads":                 {Decl: "proxy/h1.Conn.StopRead", Old: "	in.unpark()", New: "	if !PLANTED {\n		in.unpark()\n	}"},
-		"once":                                {Decl: "proxy/h1.inlet.unpark", Old: "		in.mu.wake, in.mu.leave = nil, nil", New: "		if !PLANTED {\n			in.mu.wake, in.mu.leave = nil, nil\n		}"},
+		"once":                                {Decl: "proxy/h1.connReader.unpark", Old: "		in.mu.wake, in.mu.leave = nil, nil", New: "		if !PLANTED {\n			in.mu.wake, in.mu.leave = nil, nil\n		}"},
 		"what was asked before is not missed": {Decl: "proxy/h1.Conn.Park", Old: "	if in.mu.paused || in.mu.stopRead || c.closed.Load() {", New: "	if (in.mu.paused || in.mu.stopRead || c.closed.Load()) && !PLANTED {"},
 		"what was read is carried":            {Decl: "proxy/h1.Conn.Park", Old: "	if in.buffered() > 0 ||", New: "	if in.buffered() > 0 && !PLANTED ||"},
 		"no more is taken than belongs to the body": {

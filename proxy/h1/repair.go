@@ -49,7 +49,7 @@ func (s repairs) String() string {
 	return strings.Join(texts, ", ")
 }
 
-// line repairs the header line b, which has lost its CRLF, in place, after judgeLine has refused it
+// line repairs the header line b, which has lost its CRLF, in place, after parseFieldLine has refused it
 // with that error. It reports whether l is good now. Framing fields are not repaired, and their
 // bytes stay as they came: a head that is refused here may be read again from the same buffer.
 // A field whose name is no token is marked as named, so that no message takes it along.
@@ -73,7 +73,7 @@ func (s *repairs) line(b []byte, l *line, err *Error) bool {
 		default:
 			return false
 		}
-		if err = judgeLine(b, l); err == nil {
+		if err = parseFieldLine(b, l); err == nil {
 			return true
 		}
 	}

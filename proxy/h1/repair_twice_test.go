@@ -9,7 +9,7 @@ func TestRefusedFramingFieldIsNotChanged(t *testing.T) {
 		b := []byte(text)
 		for range 2 {
 			var l line
-			err := judgeLine(b, &l)
+			err := parseFieldLine(b, &l)
 			if err == nil {
 				t.Fatalf("%q is accepted", b)
 			}

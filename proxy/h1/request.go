@@ -63,7 +63,7 @@ func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 	if err := c.in.awaitRequest(now, c.timeouts.First); err != nil {
 		return err
 	}
-	n, err := c.readHead(&r.Head, r.judgeLine, true)
+	n, err := c.readHead(&r.Head, r.parseRequestLine, true)
 	if c.partial != 0 {
 		c.endPartial()
 	}
@@ -75,7 +75,7 @@ func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 	}
 	r.raw = append(r.raw, c.in.unread()[:n]...)
 	c.in.discard(n)
-	if err := r.judge(); err != nil {
+	if err := r.validate(); err != nil {
 		return err
 	}
 	r.start(&c.in)
@@ -83,7 +83,7 @@ func (c *Conn) ReadRequestAfter(now time.Time, r *Request) error {
 }
 
 // start begins the body of a request that has been judged.
-func (r *Request) start(in *inlet) {
+func (r *Request) start(in *connReader) {
 	kind := NoBody
 	switch {
 	case r.seen.Has(FieldTransferEncoding):
@@ -177,8 +177,8 @@ func (c *Conn) indexHead(h *Head, b []byte, firstLine func([]byte) *Error, reque
 	return n, nil
 }
 
-// judgeLine judges the request line.
-func (r *Request) judgeLine(b []byte) *Error {
+// parseRequestLine judges the request line.
+func (r *Request) parseRequestLine(b []byte) *Error {
 	m := bytes.IndexByte(b, ' ')
 	if m < 0 || !isToken(b[:m]) {
 		return errMethod
@@ -188,7 +188,7 @@ func (r *Request) judgeLine(b []byte) *Error {
 	if t <= 0 {
 		return errRequestLine
 	}
-	minor, err := judgeVersion(rest[t+1:])
+	minor, err := parseVersion(rest[t+1:])
 	if err != nil {
 		return err
 	}
@@ -204,8 +204,8 @@ func (r *Request) judgeLine(b []byte) *Error {
 	return nil
 }
 
-// judgeVersion reads an HTTP-version.
-func judgeVersion(b []byte) (uint8, *Error) {
+// parseVersion reads an HTTP-version.
+func parseVersion(b []byte) (uint8, *Error) {
 	switch string(b) {
 	case "HTTP/1.1":
 		return 1, nil
@@ -218,25 +218,25 @@ func judgeVersion(b []byte) (uint8, *Error) {
 	return 0, errRequestLine
 }
 
-// judge judges the whole head, now in r.raw.
-func (r *Request) judge() *Error {
+// validate judges the whole head, now in r.raw.
+func (r *Request) validate() *Error {
 	m := bytes.IndexByte(r.raw, ' ')
 	t := r.first - len(" HTTP/1.1\r\n")
 	r.method, r.form = r.raw[:m:m], r.raw[m+1:t:t]
-	if err := r.judgeTarget(); err != nil {
+	if err := r.parseTarget(); err != nil {
 		return err
 	}
 	if r.seen.Has(FieldFramingLookalike) {
 		return errLookalike
 	}
-	if err := r.judgeFraming(); err != nil {
+	if err := r.checkFraming(); err != nil {
 		return err
 	}
-	return r.judgeWishes()
+	return r.parseExpectUpgradeTE()
 }
 
-// judgeTarget finds host and target and checks them against each other.
-func (r *Request) judgeTarget() *Error {
+// parseTarget finds host and target and checks them against each other.
+func (r *Request) parseTarget() *Error {
 	r.host, r.target = r.Known(FieldHost), r.form
 	has := r.seen.Has(FieldHost)
 	switch {
@@ -251,7 +251,7 @@ func (r *Request) judgeTarget() *Error {
 		}
 		return nil
 	default:
-		if err := r.judgeAbsolute(has); err != nil {
+		if err := r.parseAbsoluteForm(has); err != nil {
 			return err
 		}
 	}
@@ -264,10 +264,10 @@ func (r *Request) judgeTarget() *Error {
 	return nil
 }
 
-// judgeAbsolute takes the absolute-form apart. Its authority must be what Host
+// parseAbsoluteForm takes the absolute-form apart. Its authority must be what Host
 // says, but for a default port of the scheme in one of the two; an HTTP/1.0 request may come
 // without Host.
-func (r *Request) judgeAbsolute(hasHost bool) *Error {
+func (r *Request) parseAbsoluteForm(hasHost bool) *Error {
 	scheme, rest, ok := bytes.Cut(r.form, []byte("://"))
 	if !ok || !equalFold(scheme, "http") && !equalFold(scheme, "https") {
 		return errTarget
@@ -296,8 +296,8 @@ func (r *Request) judgeAbsolute(hasHost bool) *Error {
 	return nil
 }
 
-// judgeWishes reads Expect, Upgrade and TE.
-func (r *Request) judgeWishes() *Error {
+// parseExpectUpgradeTE reads Expect, Upgrade and TE.
+func (r *Request) parseExpectUpgradeTE() *Error {
 	r.flags = 0
 	if r.seen&(1<<FieldExpect|1<<FieldUpgrade|1<<FieldTE) == 0 || r.minor == 0 {
 		return nil

@@ -7,9 +7,9 @@ import (
 
 // Refusals of answers.
 var (
-	errStatusLine   = &Error{502, "a bad status line"}
-	errAnswerMinor  = &Error{502, "an answer in a version other than HTTP/1.0 and HTTP/1.1"}
-	errSwitchAnswer = &Error{502, "101 without Upgrade"}
+	errStatusLine        = &Error{502, "a bad status line"}
+	errResponseVersion   = &Error{502, "an answer in a version other than HTTP/1.0 and HTTP/1.1"}
+	errUnexpectedUpgrade = &Error{502, "101 without Upgrade"}
 )
 
 // Response is one judged answer head, interim ones included. Use it again for
@@ -21,16 +21,16 @@ type Response struct {
 
 	status int
 	kind   Kind
-	// stray means that bytes which belong to no response may follow: the head, or that of an
+	// strayBytes means that bytes which belong to no response may follow: the head, or that of an
 	// interim response before it, announced a body where none can be.
-	stray bool
+	strayBytes bool
 }
 
 // begin prepares for the next head.
 func (r *Response) begin() {
-	stray := r.stray && r.Interim()
+	strayBytes := r.strayBytes && r.Interim()
 	r.reset()
-	r.lenient, r.stray = true, stray
+	r.lenient, r.strayBytes = true, strayBytes
 }
 
 // ReadResponse reads the next answer to a request of that method into r and
@@ -49,13 +49,13 @@ func (c *Conn) ReadResponse(r *Response, method []byte) error {
 			return err
 		}
 	}
-	n, err := c.readHead(&r.Head, r.judgeLine, false)
+	n, err := c.readHead(&r.Head, r.parseStatusLine, false)
 	if err != nil {
 		return gatewayError(err)
 	}
 	r.raw = append(r.raw, in.unread()[:n]...)
 	in.discard(n)
-	if err := r.judge(string(method) == "HEAD"); err != nil {
+	if err := r.validate(string(method) == "HEAD"); err != nil {
 		return gatewayError(err)
 	}
 	r.start(in)
@@ -63,7 +63,7 @@ func (c *Conn) ReadResponse(r *Response, method []byte) error {
 }
 
 // start begins the body of an answer that has been judged.
-func (r *Response) start(in *inlet) {
+func (r *Response) start(in *connReader) {
 	r.Body.start(in, &r.Head, r.kind, r.length)
 	r.Body.reply = true
 }
@@ -80,15 +80,15 @@ func gatewayError(err error) error {
 	return err
 }
 
-// judgeLine judges the status line.
-func (r *Response) judgeLine(b []byte) *Error {
+// parseStatusLine judges the status line.
+func (r *Response) parseStatusLine(b []byte) *Error {
 	const code = len("HTTP/1.1 ")
 	if len(b) < code+3 || b[code-1] != ' ' || len(b) > code+3 && b[code+3] != ' ' {
 		return errStatusLine
 	}
-	minor, err := judgeVersion(b[:code-1])
+	minor, err := parseVersion(b[:code-1])
 	if err != nil {
-		return errAnswerMinor
+		return errResponseVersion
 	}
 	r.minor, r.status = minor, 0
 	for _, c := range b[code : code+3] {
@@ -109,24 +109,24 @@ func (r *Response) judgeLine(b []byte) *Error {
 	return nil
 }
 
-// judge judges the whole head, now in r.raw, and finds how the body ends.
-func (r *Response) judge(head bool) *Error {
-	if err := r.judgeFraming(); err != nil {
+// validate judges the whole head, now in r.raw, and finds how the body ends.
+func (r *Response) validate(toHead bool) *Error {
+	if err := r.checkFraming(); err != nil {
 		return err
 	}
 	chunked := r.seen.Has(FieldTransferEncoding)
 	switch {
 	case r.status < 200 || r.status == 204:
-		r.bodyless(chunked || r.length > 0)
+		r.dropFraming(chunked || r.length > 0)
 		if r.status == 101 && (r.minor == 0 || r.opts&optUpgrade == 0 || !r.seen.Has(FieldUpgrade)) {
-			return errSwitchAnswer
+			return errUnexpectedUpgrade
 		}
 		r.kind = NoBody
-	case head || r.status == 304:
-		r.bodyless(false)
+	case toHead || r.status == 304:
+		r.dropFraming(false)
 		r.kind = NoBody
-	case r.badFraming != nil:
-		return r.badFraming
+	case r.deferredFramingError != nil:
+		return r.deferredFramingError
 	case chunked:
 		r.kind = Chunked
 	case r.length >= 0:
@@ -137,11 +137,11 @@ func (r *Response) judge(head bool) *Error {
 	return nil
 }
 
-// bodyless drops the framing fields of a response that has no body, if they are bad or announce one.
-func (r *Response) bodyless(announced bool) {
-	if announced || r.badFraming != nil {
+// dropFraming drops the framing fields of a response that has no body, if they are bad or announce one.
+func (r *Response) dropFraming(announced bool) {
+	if announced || r.deferredFramingError != nil {
 		r.repairs |= repairedBodyless
-		r.stray = true
+		r.strayBytes = true
 	}
 }
 
@@ -167,5 +167,5 @@ func (r *Response) Switches() bool { return r.status == 101 }
 // body has been read: the sender keeps it, the body does not end with it, and no
 // bytes can follow that belong to no response.
 func (r *Response) KeepAlive() bool {
-	return r.persistent() && r.kind != UntilClose && r.status != 101 && !r.stray
+	return r.persistent() && r.kind != UntilClose && r.status != 101 && !r.strayBytes
 }

@@ -16,16 +16,16 @@ func TestRouseEndsAWaitAndNothingElse(t *testing.T) {
 	piped(t, h1.Timeouts{First: time.Minute, Head: 10 * time.Second}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		var r h1.Request
-		c.Rouse() // nobody waits
+		c.RequestPark() // nobody waits
 		for range 2 {
-			time.AfterFunc(time.Second, c.Rouse)
+			time.AfterFunc(time.Second, c.RequestPark)
 			began := time.Now()
-			if err := c.ReadRequest(&r); !errors.Is(err, h1.ErrRoused) || time.Since(began) != time.Second {
-				t.Errorf("ReadRequest = %v after %v, want %v after 1s", err, time.Since(began), h1.ErrRoused)
+			if err := c.ReadRequest(&r); !errors.Is(err, h1.ErrParkRequested) || time.Since(began) != time.Second {
+				t.Errorf("ReadRequest = %v after %v, want %v after 1s", err, time.Since(began), h1.ErrParkRequested)
 			}
 		}
 		time.AfterFunc(30*time.Second, func() { say(t, peer, "GET / HTTP/1.1\r\n") })
-		time.AfterFunc(33*time.Second, c.Rouse) // a head has begun
+		time.AfterFunc(33*time.Second, c.RequestPark) // a head has begun
 		time.AfterFunc(35*time.Second, func() { say(t, peer, "Host: h\r\n\r\n") })
 		if err := c.ReadRequest(&r); err != nil {
 			t.Errorf("ReadRequest = %v, want a request", err)
@@ -34,7 +34,7 @@ func TestRouseEndsAWaitAndNothingElse(t *testing.T) {
 		if err := c.ReadRequest(&r); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(began) != time.Minute {
 			t.Errorf("ReadRequest = %v after %v, want a timeout after 1m", err, time.Since(began))
 		}
-		time.AfterFunc(time.Second, func() { c.Rouse(); c.StopIdle() })
+		time.AfterFunc(time.Second, func() { c.RequestPark(); c.StopIdle() })
 		if err := c.ReadRequest(&r); !errors.Is(err, h1.ErrStopped) || !c.Stopped() {
 			t.Errorf("ReadRequest = %v, want %v: that cannot be undone", err, h1.ErrStopped)
 		}
@@ -63,7 +63,7 @@ func TestRouseIsTooLateOnceSomethingHasCome(t *testing.T) {
 		defer shut(t, far)
 		a := &alarmed{Conn: near}
 		c := h1.NewConn(a, h1.Options{Timeouts: h1.Timeouts{First: time.Minute, Head: 10 * time.Second}})
-		a.f = c.Rouse
+		a.f = c.RequestPark
 		time.AfterFunc(time.Second, func() { say(t, far, "GET / HTTP/1.1\r\n") })
 		time.AfterFunc(10*time.Second, func() { say(t, far, "Host: h\r\n\r\n") })
 		var r h1.Request

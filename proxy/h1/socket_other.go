@@ -11,9 +11,9 @@ import (
 
 // socket exists only where sockets can be read below their net.Conn.
 type socket struct {
-	raw  syscall.RawConn
-	asks *Writer
-	fin  bool
+	raw            syscall.RawConn
+	sendBeforeRead *Writer
+	fin            bool
 }
 
 func newSocket(*socket, net.Conn, *Options) *socket { return nil }
@@ -24,11 +24,11 @@ func (*socket) forget() { panic("h1: no socket") }
 
 func (*socket) receive([]byte, bool) ([]byte, int, error) { panic("h1: no socket") }
 
-func (*socket) receiveNow([]byte) ([]byte, int, error) { panic("h1: no socket") }
+func (*socket) receiveNonblock([]byte) ([]byte, int, error) { panic("h1: no socket") }
 
-func (*socket) askNow(*Writer) error { panic("h1: no socket") }
+func (*socket) sendCheckedNonblock(*Writer) error { panic("h1: no socket") }
 
-func (*socket) sendNow([]byte) (int, error) { panic("h1: no socket") }
+func (*socket) sendNonblock([]byte) (int, error) { panic("h1: no socket") }
 
 func (*socket) send([]byte, time.Duration) (int, error) { panic("h1: no socket") }
 

@@ -18,13 +18,13 @@ import (
 // without waiting. RawConn.Read waits in the runtime's poller as Read does, and
 // costs the same. One goroutine reads at a time, one writes.
 type socket struct {
-	raw  syscall.RawConn
-	step func(fd uintptr) bool // s.read, bound once
-	once func(fd uintptr)      // s.readOnce, likewise
-	out  outgoing
-	asks *Writer // what read sends before it waits; nil: nothing
-	pool *Buffers
-	size int
+	raw            syscall.RawConn
+	step           func(fd uintptr) bool // s.read, bound once
+	once           func(fd uintptr)      // s.readOnce, likewise
+	out            socketWrite
+	sendBeforeRead *Writer // what read sends before it waits; nil: nothing
+	pool           *Buffers
+	size           int
 
 	buf  []byte // nil: borrow one
 	wait bool
@@ -65,7 +65,7 @@ func (s *socket) stops(stopped *atomic.Bool) { s.out.stopped = stopped }
 
 // forget lets go of everything but what is bound.
 func (s *socket) forget() {
-	*s = socket{step: s.step, once: s.once, out: outgoing{step: s.out.step, once: s.out.once}}
+	*s = socket{step: s.step, once: s.once, out: socketWrite{step: s.out.step, once: s.out.once}}
 }
 
 // receive reads into p, or into a borrowed buffer when p is nil. It returns
@@ -82,8 +82,8 @@ func (s *socket) receive(p []byte, wait bool) ([]byte, int, error) {
 	return buf, n, err
 }
 
-// receiveNow is receive without waiting, and whatever the deadline is: nobody waits for it.
-func (s *socket) receiveNow(p []byte) ([]byte, int, error) {
+// receiveNonblock is receive without waiting, and whatever the deadline is: nobody waits for it.
+func (s *socket) receiveNonblock(p []byte) ([]byte, int, error) {
 	s.buf, s.wait, s.n, s.err = p, false, 0, nil
 	err := s.raw.Control(s.once)
 	buf, n := s.buf, s.n
@@ -94,11 +94,11 @@ func (s *socket) receiveNow(p []byte) ([]byte, int, error) {
 	return buf, n, err
 }
 
-// askNow sends what w has as sendFirst does, and leaves what the socket does not take.
-func (s *socket) askNow(w *Writer) error {
-	s.asks, s.err = w, nil
+// sendCheckedNonblock sends what w has as sendFirst does, and leaves what the socket does not take.
+func (s *socket) sendCheckedNonblock(w *Writer) error {
+	s.sendBeforeRead, s.err = w, nil
 	if err := s.raw.Control(s.once); err != nil {
-		s.asks = nil
+		s.sendBeforeRead = nil
 		return err
 	}
 	return s.err
@@ -107,8 +107,8 @@ func (s *socket) askNow(w *Writer) error {
 func (s *socket) readOnce(fd uintptr) { s.read(fd) }
 
 func (s *socket) read(fd uintptr) bool {
-	if w := s.asks; w != nil {
-		s.asks = nil
+	if w := s.sendBeforeRead; w != nil {
+		s.sendBeforeRead = nil
 		whole, err := w.sendFirst(fd)
 		s.err = err
 		return err != nil || !whole
@@ -149,9 +149,9 @@ func (s *socket) silent(p []byte) bool {
 	return n == 0 && (err == nil || errors.Is(err, io.EOF))
 }
 
-// outgoing is one write. It has a deadline only while the socket takes nothing:
+// socketWrite is one write. It has a deadline only while the socket takes nothing:
 // setting one costs more than most writes take.
-type outgoing struct {
+type socketWrite struct {
 	nc   net.Conn
 	step func(fd uintptr) bool // o.write, bound once
 	once func(fd uintptr)      // o.writeOnce, likewise
@@ -182,8 +182,8 @@ func (s *socket) send(p []byte, limit time.Duration) (int, error) {
 	return o.n, err
 }
 
-// sendNow writes what the socket takes of p at once.
-func (s *socket) sendNow(p []byte) (int, error) {
+// sendNonblock writes what the socket takes of p at once.
+func (s *socket) sendNonblock(p []byte) (int, error) {
 	o := &s.out
 	o.p, o.n, o.err = p, 0, nil
 	err := s.raw.Control(o.once)
@@ -194,7 +194,7 @@ func (s *socket) sendNow(p []byte) (int, error) {
 	return o.n, err
 }
 
-func (o *outgoing) writeOnce(fd uintptr) {
+func (o *socketWrite) writeOnce(fd uintptr) {
 	n, err := o.some(fd)
 	if err != syscall.EAGAIN { //nolint:errorlint // never wrapped
 		o.err = err
@@ -205,7 +205,7 @@ func (o *outgoing) writeOnce(fd uintptr) {
 // ends tells whether the connection is closed right after the next write.
 func (s *socket) ends(yes bool) { s.out.ends = yes }
 
-func (o *outgoing) write(fd uintptr) bool {
+func (o *socketWrite) write(fd uintptr) bool {
 	for o.n < len(o.p) {
 		n, err := o.some(fd)
 		o.n += n
@@ -222,7 +222,7 @@ func (o *outgoing) write(fd uintptr) bool {
 
 // some writes what the socket takes. What comes last waits there for the end of the
 // connection: that saves a segment, and the peer a wake-up.
-func (o *outgoing) some(fd uintptr) (int, error) {
+func (o *socketWrite) some(fd uintptr) (int, error) {
 	if o.ends {
 		return rawio.WriteMore(fd, o.p[o.n:])
 	}
@@ -231,7 +231,7 @@ func (o *outgoing) some(fd uintptr) (int, error) {
 
 // arm sets the deadline of this write when it has to wait for the first time. False
 // means that it cannot wait.
-func (o *outgoing) arm() bool {
+func (o *socketWrite) arm() bool {
 	if !o.armed && o.limit > 0 {
 		o.armed = true
 		o.err = setWriteDeadline(o.nc, o.stopped, time.Now().Add(o.limit))

@@ -7,7 +7,7 @@ package h1
 func (b *Body) trailer(text []byte) error {
 	var l line
 	bare := text[:len(text)-2]
-	if err := judgeLine(bare, &l); err != nil {
+	if err := parseFieldLine(bare, &l); err != nil {
 		if !b.reply || !b.head.repairs.line(bare, &l, err) {
 			return err
 		}
@@ -39,9 +39,9 @@ const maxDroppedName = 64
 // names or there were too many, and the name of the first, up to 64 bytes of it.
 func (b *Body) DroppedTrailers() (n int, first string) { return b.dropped, b.droppedName }
 
-// judgeAnnounced drops the Trailer lines of a chunked message that announce what is no name, or a
+// dropBadTrailerNames drops the Trailer lines of a chunked message that announce what is no name, or a
 // field that no trailer may be.
-func (h *Head) judgeAnnounced() {
+func (h *Head) dropBadTrailerNames() {
 	for i := range h.lines {
 		l := &h.lines[i]
 		if l.field != FieldTrailer {

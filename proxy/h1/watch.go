@@ -30,7 +30,7 @@ func (c *Conn) rawConn() syscall.RawConn {
 	if c.watch.raw != nil {
 		return c.watch.raw
 	}
-	if c.in.lane != nil {
+	if c.in.mux != nil {
 		return nil
 	}
 	for nc := c.nc; nc != nil; nc = below(nc) {
@@ -55,7 +55,7 @@ func below(nc net.Conn) net.Conn {
 
 // Visible reports whether there is a socket below the connection, so that
 // WatchGone and Alive see what becomes of it.
-func (c *Conn) Visible() bool { return c.in.lane != nil || c.rawConn() != nil }
+func (c *Conn) Visible() bool { return c.in.mux != nil || c.rawConn() != nil }
 
 // WatchGone calls gone, once and from another goroutine, when the peer has
 // closed its side or the connection breaks, until StopWatch. Nothing is
@@ -68,8 +68,8 @@ func (c *Conn) Visible() bool { return c.in.lane != nil || c.rawConn() != nil }
 // milliseconds first.
 func (c *Conn) WatchGone(gone func()) {
 	w := &c.watch
-	if c.in.lane != nil && w.done == nil {
-		w.watchLane(c.in.lane, gone)
+	if c.in.mux != nil && w.done == nil {
+		w.watchMux(c.in.mux, gone)
 		return
 	}
 	raw := c.rawConn()
@@ -101,7 +101,7 @@ func (c *Conn) StopWatch() bool {
 		return false
 	}
 	if w.stop != nil {
-		return w.stopLane()
+		return w.stopMux()
 	}
 	_ = c.in.setDeadline(past()) // a closed connection is not waited for
 	<-w.done
@@ -121,8 +121,8 @@ func (c *Conn) Alive() bool {
 	if c.closed.Load() || c.in.buffered() > 0 || c.out.err != nil {
 		return false
 	}
-	if c.in.lane != nil {
-		return c.in.lane.Quiet()
+	if c.in.mux != nil {
+		return c.in.mux.Quiet()
 	}
 	raw := c.rawConn()
 	if raw == nil {

@@ -19,15 +19,15 @@ type Writer struct {
 	pool    *Buffers
 	timeout time.Duration
 
-	buf   []byte
-	n     int // bytes in buf
-	sent  int64
-	until time.Time // the deadline that is set; zero: none
-	gate  func() (time.Duration, error)
-	rest  time.Duration // of what sendFirst leaves to be sent
-	look  [1]byte       // for sendFirst
-	err   error
-	now   bool // by Now
+	buf         []byte
+	n           int // bytes in buf
+	sent        int64
+	until       time.Time // the deadline that is set; zero: none
+	gate        func() (time.Duration, error)
+	rest        time.Duration // of what sendFirst leaves to be sent
+	look        [1]byte       // for sendFirst
+	err         error
+	nonblocking bool // by Now
 
 	kind  Kind
 	left  int64       // to be written of a body of known length
@@ -117,8 +117,8 @@ func (w *Writer) Flush() error {
 	switch {
 	case err != nil:
 		return err
-	case w.now:
-		return w.sendNow()
+	case w.nonblocking:
+		return w.sendNonblock()
 	}
 	return w.send(limit)
 }
