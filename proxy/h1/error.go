@@ -2,10 +2,9 @@ package h1
 
 import "errors"
 
-// Error reports bytes that break the rules of HTTP/1 or a limit. The
-// connection they came on must be closed after it: nothing that follows can be
-// trusted to start a message. Errors of this type are constants; compare them
-// with errors.As.
+// Error reports a message that violates HTTP/1 or exceeds a limit. The caller must close the
+// connection, because the start of the next message is unknown. Each Error is a package-level
+// variable; use errors.As to detect the type.
 type Error struct {
 	status int
 	reason string
@@ -14,32 +13,32 @@ type Error struct {
 // Error returns the reason with the package's prefix.
 func (e *Error) Error() string { return "h1: " + e.reason }
 
-// Status returns the status to answer with: 400, 405, 413, 414, 417, 431 or
-// 505 for requests, 502 for answers from upstream.
+// Status returns the status code for the client: 400, 405, 413, 414, 417, 431 or 505 for
+// requests, and 502 for responses of the upstream.
 func (e *Error) Status() int { return e.status }
 
-// Reason returns what is wrong in a few words, fit to be shown to a client: it
-// never quotes the message.
+// Reason returns the cause in a few words. The text can be shown to a client: it never quotes
+// the message.
 func (e *Error) Reason() string { return e.reason }
 
-// Errors that are not about the bytes of a message.
+// Errors that do not concern the bytes of a message.
 var (
 	// ErrStopped reports a read that StopIdle or StopRead ended.
 	ErrStopped = errors.New("h1: stopped")
-	// ErrUnsolicitedData reports a connection that has something to read, or has ended,
-	// before it was asked for anything.
+	// ErrUnsolicitedData reports a connection that had data to read, or had ended, before a
+	// request was sent on it.
 	ErrUnsolicitedData = errors.New("h1: not quiet")
-	// ErrUnsent reports a message of which the socket has not taken all at once, though
-	// nobody waits for it (Writer.SetNonblocking).
+	// ErrUnsent reports a nonblocking write of which the socket has not taken everything
+	// (Writer.SetNonblocking).
 	ErrUnsent = errors.New("h1: not all sent at once")
 	// ErrParkRequested reports a wait for a request that RequestPark ended.
 	ErrParkRequested = errors.New("h1: roused")
 	// ErrPaused reports a read that PauseRead ended.
 	ErrPaused = errors.New("h1: paused")
-	// ErrUnfinished reports a Writer closed short of its declared length.
+	// ErrUnfinished reports a Writer that was closed before it had its declared length.
 	ErrUnfinished = errors.New("h1: body shorter than declared")
 	// ErrOverrun reports a write past the declared length.
 	ErrOverrun = errors.New("h1: body longer than declared")
-	// ErrDrainLimit reports a body longer than Drain was willing to read.
+	// ErrDrainLimit reports a body of which more is left than the limit of Drain.
 	ErrDrainLimit = errors.New("h1: too much left of the body")
 )

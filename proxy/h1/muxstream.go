@@ -5,26 +5,28 @@ import (
 	"syscall"
 )
 
-// MuxStream is a connection that shares a socket with others. What a socket would be asked for
-// it tells itself; only the path is the socket's.
+// MuxStream is a net.Conn that is one stream of a multiplexed session. Many streams share the
+// socket of the session, so that Conn asks the stream itself for what it would otherwise ask
+// the socket. Only the state of the network path is asked from the socket.
 type MuxStream interface {
 	net.Conn
-	// Await waits until Read returns at once.
+	// Await blocks until Read returns without blocking.
 	Await() error
-	// Quiet reports whether there is nothing to read, no end and no error.
+	// Quiet reports whether there is nothing to read: no data, no end of stream and no error.
 	Quiet() bool
-	// WatchGone calls gone, once and from a goroutine of its own, when the other end has
-	// said its end or the lane breaks. The function it returns ends that, and reports
-	// whether gone has not been called and will not be.
+	// WatchGone calls gone once, from another goroutine, when the peer has closed its sending
+	// side or the stream breaks. The returned function ends the watch. It reports true if gone
+	// has not been called and will not be called.
 	WatchGone(gone func()) (stop func() bool)
-	// Ready has wake called, once, as soon as Read would return at once, also for a deadline
-	// or because the lane was closed; false: it would now. Wake must not wait, nor use the lane.
+	// Ready arranges that wake is called once, as soon as Read returns without blocking, which
+	// includes a deadline and a closed stream. It returns false, and does not call wake, if Read
+	// returns without blocking now. wake must not block, and must not use the stream.
 	Ready(wake func()) bool
-	// Path gives access to the shared socket; nil without one.
+	// Path gives access to the shared socket, or nil if there is none.
 	Path() syscall.RawConn
 }
 
-// watchMux is WatchGone of a lane.
+// watchMux implements Conn.WatchGone for a stream of a multiplexed session.
 func (w *watch) watchMux(l MuxStream, gone func()) {
 	w.peer = false
 	done := make(chan struct{})
@@ -36,7 +38,7 @@ func (w *watch) watchMux(l MuxStream, gone func()) {
 	})
 }
 
-// stopMux is StopWatch of a lane.
+// stopMux implements Conn.StopWatch for a stream. It reports whether the peer is gone.
 func (w *watch) stopMux() bool {
 	if !w.stop() {
 		<-w.done

@@ -2,43 +2,48 @@ package h1
 
 import "time"
 
-// What a Conn can do for one who does not wait, and carries many (proxy's loop): it hears
-// elsewhere that there is something to read. The bytes are judged by the same code as those
-// that are waited for, and what cannot be settled at once is left as it was found, for
-// ReadRequest and ReadResponse to meet again.
+// This file contains the non-blocking operations of Conn. The event loop of package proxy
+// serves many connections with one goroutine: epoll reports that a connection is readable,
+// and TryReadRequest or TryReadResponse parses what has arrived. They use the same parser as
+// the blocking ReadRequest and ReadResponse. If a message cannot be completed at once, its
+// bytes stay in the read buffer, and the blocking function parses them again from the start.
 
-// ParseResult says what came of a look for a message.
+// ParseResult is the result of a non-blocking attempt to read a message.
 type ParseResult uint8
 
 const (
-	// ParseNoData is not a byte of it.
+	// ParseNoData means that no byte of the message has arrived.
 	ParseNoData ParseResult = iota + 1
-	// ParseComplete is a head that is whole and good; of an answer, with all of its body.
+	// ParseComplete means that a valid header section has arrived. For a response, the whole
+	// body has arrived too.
 	ParseComplete
-	// ParseIncomplete is some of an answer that may be whole once more has come.
+	// ParseIncomplete means that a part of a response has arrived, and that the response can
+	// still become complete without blocking.
 	ParseIncomplete
-	// ParseMustBlock is what has to be waited for, refused or answered by one who can wait, an end
-	// or an error among it.
+	// ParseMustBlock means that the caller must use the blocking functions. A request is
+	// incomplete after one read, a message is malformed or too large for this path, or the
+	// connection has ended or failed.
 	ParseMustBlock
 )
 
-// Pollable reports whether the connection is its socket: whoever looks at that sees what there
-// is to be read.
+// Pollable reports whether c reads directly from its socket, without TLS or multiplexing in
+// between. Then a readable socket means that c has data to read.
 func (c *Conn) Pollable() bool { return c.in.sock != nil }
 
-// SetWakeup has f called once the connection has been told anything from outside: that it is
-// closed, or that a wait is to end. Nil: nobody is any more. F must not block.
+// SetWakeup sets a function that Close, Cut, StopIdle and StopRead call, so that the owner of
+// the connection notices them without waiting in a read. Nil removes it. f must not block.
 func (c *Conn) SetWakeup(f *func()) { c.wakeup.Store(f) }
 
-// wakeOwner tells whoever is to be told.
+// wakeOwner calls the function that SetWakeup set, if any.
 func (c *Conn) wakeOwner() {
 	if f := c.wakeup.Load(); f != nil {
 		(*f)()
 	}
 }
 
-// TryReadRequest looks for the next request without waiting, and reads once if more is needed.
-// Once it has found one whole, r is that, as after ReadRequest; else nothing has been taken.
+// TryReadRequest reads the next request header into r without blocking. It reads from the
+// socket at most once. After ParseComplete, r is ready as after ReadRequest. After any other
+// result the read buffer is unchanged, except for bytes that were appended.
 func (c *Conn) TryReadRequest(r *Request) ParseResult {
 	r.reset()
 	r.method = nil
@@ -47,7 +52,7 @@ func (c *Conn) TryReadRequest(r *Request) ParseResult {
 		if b := c.in.unread(); len(b) > 0 {
 			var err error
 			if b[0] == '\r' {
-				return ParseMustBlock // readHead knows how many of those there may be
+				return ParseMustBlock // readHead limits the number of leading empty lines
 			}
 			if n, err = c.indexHead(&r.Head, b, r.parseRequestLine, true); err != nil {
 				return ParseMustBlock
@@ -65,11 +70,12 @@ func (c *Conn) TryReadRequest(r *Request) ParseResult {
 	}
 }
 
-// MayHaveMore reports whether there may be more to read at once: the last read filled all the room
-// it had.
+// MayHaveMore reports whether the last read filled the whole buffer, so that the socket may
+// hold more data.
 func (c *Conn) MayHaveMore() bool { return c.in.filledBuffer }
 
-// consumeRequest takes a request whose head is n bytes long, if it is good.
+// consumeRequest validates the request header in the first n buffered bytes, and removes it
+// from the buffer if it is valid.
 func (c *Conn) consumeRequest(r *Request, n int) ParseResult {
 	r.raw = append(r.raw, c.in.unread()[:n]...)
 	if r.validate() != nil {
@@ -80,7 +86,8 @@ func (c *Conn) consumeRequest(r *Request, n int) ParseResult {
 	return ParseComplete
 }
 
-// readNonblock reads once without waiting.
+// readNonblock reads from the socket once, without blocking. ParseIncomplete means that it
+// has read something.
 func (c *Conn) readNonblock() ParseResult {
 	in := &c.in
 	if in.sock == nil || in.buf != nil && !in.room() {
@@ -103,9 +110,10 @@ func (c *Conn) readNonblock() ParseResult {
 	return ParseNoData
 }
 
-// TryReadResponse looks for the answer to a request of that method without waiting, and reads
-// once. Nothing is taken before ConsumeResponse, which it is for the caller to say after
-// ParseComplete: an answer whose body is here, or none, and by which the connection goes on.
+// TryReadResponse reads the response to a request with the given method into r without
+// blocking. It reads from the socket once. It returns ParseComplete only for a final response
+// whose body has arrived, or that has none, and after which the connection can be reused. It
+// consumes nothing: after ParseComplete the caller must call ConsumeResponse.
 func (c *Conn) TryReadResponse(r *Response, method []byte) ParseResult {
 	r.begin()
 	in := &c.in
@@ -134,14 +142,15 @@ func (c *Conn) TryReadResponse(r *Response, method []byte) ParseResult {
 	return ParseComplete
 }
 
-// ConsumeResponse takes the answer that TryReadResponse has found whole.
+// ConsumeResponse removes the response header from the read buffer and starts the body. Call
+// it after TryReadResponse has returned ParseComplete.
 func (c *Conn) ConsumeResponse(r *Response) {
 	c.in.discard(len(r.raw))
 	r.start(&c.in)
 }
 
-// SendCheckedNonblock is Ask without the wait: it looks, and sends what the socket takes at once. Finish
-// sends what is left then.
+// SendCheckedNonblock ends the message and checks the connection as SendChecked does, but sends
+// only what the socket takes at once. The rest stays buffered, for FlushPending.
 func (c *Conn) SendCheckedNonblock(trailers []byte) error {
 	w, in := &c.out, &c.in
 	if err := w.end(trailers); err != nil {
@@ -153,18 +162,20 @@ func (c *Conn) SendCheckedNonblock(trailers []byte) error {
 	return in.sock.sendCheckedNonblock(w)
 }
 
-// MarkDeadlinesCleared says that the deadlines of the connection have been lifted, by its owner.
+// MarkDeadlinesCleared records that the owner of the connection has removed its read and write
+// deadlines, so that c sets them again when it next needs them.
 func (c *Conn) MarkDeadlinesCleared() { c.in.until, c.out.until = time.Time{}, time.Time{} }
 
-// FlushPending sends what SendCheckedNonblock has left, if there is anything, and waits until it is sent: no
-// longer than a gate allows that has been set since.
+// FlushPending sends what SendCheckedNonblock has left in the buffer, and blocks until the
+// socket has taken it. A gate that was set since then limits how long it may block.
 func (c *Conn) FlushPending() error { return c.out.Flush() }
 
-// SetNonblocking has Flush and Close send what the socket takes at once, and return ErrUnsent if that
-// is not all. What is left stays buffered.
-func (w *Writer) SetNonblocking(yes bool) { w.nonblocking = yes }
+// SetNonblocking makes Flush and Close send only what the socket takes at once. If bytes are
+// left, they stay buffered, and Flush and Close return ErrUnsent.
+func (w *Writer) SetNonblocking(on bool) { w.nonblocking = on }
 
-// sendNonblock is send for one who does not wait.
+// sendNonblock sends what the socket takes of the buffer at once, and keeps the rest buffered.
+// It returns ErrUnsent if bytes are left.
 func (w *Writer) sendNonblock() error {
 	n, err := w.sock.sendNonblock(w.buf[:w.n])
 	w.sent += int64(n)

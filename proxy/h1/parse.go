@@ -1,12 +1,12 @@
 package h1
 
-// NewError makes a refusal of a caller's own: one of 4xx of a request, of 502 of an
-// answer.
+// NewError returns an error for a violation that the caller has found: status is 4xx for a
+// request and 502 for a response.
 func NewError(status int, reason string) *Error { return &Error{status, reason} }
 
-// ParseHeader takes the head of a final answer to a request of that method from memory, with
-// its empty line, and judges it as ReadResponse does one that comes over a connection.
-// Its body is the caller's affair.
+// ParseHeader parses and validates the header section of a final response from memory, as
+// ReadResponse does from a connection. head must end with the empty line. method is the method
+// of the request. The caller reads the body.
 func (r *Response) ParseHeader(head, method []byte, maxLines int) error {
 	r.begin()
 	n, err := r.index(head, maxLines, r.parseStatusLine)

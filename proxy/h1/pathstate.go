@@ -3,47 +3,46 @@ package h1
 import "time"
 
 const (
-	// deadAfter is for how long the other end's kernel may owe an answer, and
-	// unackedAfter as much of it as path.unacked has of that: the wait for a tail loss
-	// probe, a fifth of a second or more, comes before those that it counts.
+	// deadAfter is how long the peer's kernel may owe an acknowledgement. unackedAfter is the
+	// part of it that path.unacked measures: path.unacked does not count the wait for a tail
+	// loss probe, which takes a fifth of a second or more and comes first.
 	deadAfter    = time.Second
 	unackedAfter = deadAfter - 200*time.Millisecond
-	// minRetransmits is how often it has been sent what it does not acknowledge by then, and
-	// probes how often it was asked for a word where nothing is on its way: one that
-	// got lost decides nothing.
+	// minRetransmits is how often data must have been retransmitted within deadAfter without an
+	// acknowledgement. minProbes is how many keepalive probes must be unanswered if no data is
+	// in flight. One lost segment does not decide.
 	minRetransmits = 2
 	minProbes      = 2
-	// secondProbeAfter is when the second probe is asked for. The kernel sends the first after
-	// a second, give or take a tick of its coarser timers, and the other end's answers
-	// one in half a second (net.ipv4.tcp_invalid_ratelimit).
+	// secondProbeAfter is when CheckPath triggers the second probe. The kernel sends the first
+	// one after a second, give or take a tick of its coarse timers. The peer's kernel answers
+	// at most one probe in half a second (net.ipv4.tcp_invalid_ratelimit).
 	secondProbeAfter = deadAfter + 550*time.Millisecond
-	// patience is for how long a probe's answer is waited for.
+	// patience is how long the answer to a probe may take.
 	patience = 75 * time.Millisecond
 )
 
-// PathState is what there is to say of the path to the other end.
+// PathState describes the network path to the peer.
 type PathState uint8
 
 const (
-	// PathAlive says that nothing speaks against it.
+	// PathAlive means that there is no sign of a failure.
 	PathAlive PathState = iota + 1
-	// PathSuspect says that nothing has come for a second, and that a probe is without
-	// an answer.
-	// What other connections to the same place hear decides it sooner.
+	// PathSuspect means that nothing has arrived for a second, and that a probe is unanswered.
+	// Other connections to the same peer can decide it sooner.
 	PathSuspect
-	// PathDead says that it is dead, in one direction or both.
+	// PathDead means that the path is dead in one direction or in both.
 	PathDead
 )
 
-// CheckPath judges the path to the other end, as far as the kernel can tell. It is dead
-// when for a second what was sent more than once has not been acknowledged, or
-// nothing has come from there though two probes asked for a word. An end that is
-// slow, or does not read, acknowledges all the same. Hear also tells after which time
-// to ask again: about a second, while all is well.
+// CheckPath returns the state of the path to the peer as far as the kernel knows it, and the
+// time after which to check again: about a second while the path is alive.
 //
-// It takes keepalive probes after a second (TCP_KEEPIDLE) to notice where nothing is
-// on its way: whoever makes the connection asks for them. Where there is no TCP to
-// ask, all is well. Any goroutine may call it.
+// A path is dead if, for a second, retransmitted data was not acknowledged, or nothing arrived
+// although two probes were sent. A peer that is slow or does not read still acknowledges.
+//
+// CheckPath needs keepalive probes after one second (TCP_KEEPIDLE) if no data is in flight; the
+// caller that makes the connection must enable them. Without TCP the path counts as alive. Any
+// goroutine may call CheckPath.
 func (c *Conn) CheckPath() (h PathState, again time.Duration) {
 	h, again = PathAlive, deadAfter
 	c.control(func(fd uintptr) {
@@ -60,41 +59,40 @@ func (c *Conn) CheckPath() (h PathState, again time.Duration) {
 	return h, again
 }
 
-// Silent returns for how long nothing has come from the other end, and how many
-// probes have asked for a word since; false where there is no open TCP connection to
-// tell. Any goroutine may call it.
+// Silent returns for how long nothing has arrived from the peer, and how many probes were sent
+// since then. ok is false if there is no open TCP connection. Any goroutine may call it.
 func (c *Conn) Silent() (d time.Duration, probes int, ok bool) {
 	var p path
 	c.control(func(fd uintptr) { p, ok = readPath(fd) })
 	return p.silent, p.probes, ok
 }
 
-// control runs f with the socket, unless there is none or it is closed.
+// control calls f with the socket, unless there is none or it is closed.
 func (c *Conn) control(f func(fd uintptr)) {
 	raw := c.rawConn()
 	if c.in.mux != nil {
 		raw = c.in.mux.Path()
 	}
 	if raw != nil && !c.closed.Load() {
-		_ = raw.Control(f) // of a closed one there is nothing to say
+		_ = raw.Control(f) // an error means that the socket is closed
 	}
 }
 
-// path is what the kernel knows of the way to the other end.
+// path is what the kernel reports about the path to the peer (TCP_INFO).
 type path struct {
-	silent  time.Duration // since the last segment that came
-	probes  int           // since then
-	resent  int           // how often the first unacknowledged bytes were sent again
-	unacked time.Duration // for how long, at least, they have been on their way
+	silent  time.Duration // since the last segment arrived
+	probes  int           // keepalive probes since then
+	resent  int           // retransmissions of the oldest unacknowledged bytes
+	unacked time.Duration // minimum time for which those bytes have been in flight
 }
 
-// state says what to think of the path, whether it takes another probe to tell, and
-// when to look again.
+// state returns the state of the path, whether another probe is needed to decide, and when to
+// check again.
 func (p path) state() (h PathState, probe bool, again time.Duration) {
 	switch {
 	case p.resent > 0:
-		// What comes meanwhile, as the other end's own probes do, says nothing of the
-		// way there.
+		// Segments that arrive meanwhile, such as the peer's own probes, do not prove that the
+		// outgoing direction works.
 		if p.resent >= minRetransmits && p.unacked >= unackedAfter {
 			return PathDead, false, patience
 		}

@@ -5,39 +5,42 @@ import (
 	"io"
 )
 
-// Refusals of answers.
+// Errors of malformed responses. Their texts can reach the client.
 var (
 	errStatusLine        = &Error{502, "a bad status line"}
 	errResponseVersion   = &Error{502, "an answer in a version other than HTTP/1.0 and HTTP/1.1"}
 	errUnexpectedUpgrade = &Error{502, "101 without Upgrade"}
 )
 
-// Response is one judged answer head, interim ones included. Use it again for
-// the next one; the zero value is ready.
+// Response is the header section of one response, and its body. A Response can be reused for
+// the next response; the zero value is ready for use.
 type Response struct {
 	Head
-	// Body reads what follows the head.
+	// Body reads the body of the response.
 	Body Body
 
 	status int
 	kind   Kind
-	// strayBytes means that bytes which belong to no response may follow: the head, or that of an
-	// interim response before it, announced a body where none can be.
+	// strayBytes means that bytes that belong to no response may follow. It is set if this
+	// response, or an interim response before it, declares a body that its status forbids.
 	strayBytes bool
 }
 
-// begin prepares for the next head.
+// begin resets r for the next response on the connection. strayBytes survives an interim
+// response, because the final response follows on the same connection.
 func (r *Response) begin() {
 	strayBytes := r.strayBytes && r.Interim()
 	r.reset()
 	r.lenient, r.strayBytes = true, strayBytes
 }
 
-// ReadResponse reads the next answer to a request of that method into r and
-// judges it; r.Body then reads its body. Interim answers (1xx) come one at a
-// time: call again while r.Interim. io.EOF means that the connection ended
-// before the first byte, io.ErrUnexpectedEOF that it did in the middle of the
-// head; an *Error has the status 502.
+// ReadResponse reads the header section of the next response into r and validates it. r.Body
+// then reads the body. method is the method of the request: a response to HEAD has no body.
+//
+// Interim responses (1xx) are returned one at a time: call ReadResponse again while r.Interim
+// reports true. io.EOF means that the connection ended before the first byte, and
+// io.ErrUnexpectedEOF that it ended within the header section. A malformed response is an
+// *Error with status 502.
 func (c *Conn) ReadResponse(r *Response, method []byte) error {
 	r.begin()
 	in := &c.in
@@ -62,13 +65,14 @@ func (c *Conn) ReadResponse(r *Response, method []byte) error {
 	return nil
 }
 
-// start begins the body of an answer that has been judged.
+// start prepares r.Body for reading, after validate has accepted the header section.
 func (r *Response) start(in *connReader) {
 	r.Body.start(in, &r.Head, r.kind, r.length)
 	r.Body.reply = true
 }
 
-// gatewayError turns a refusal into one of an answer.
+// gatewayError converts an error of the shared header parser into the error of a response:
+// the status becomes 502, and io.EOF within a header becomes io.ErrUnexpectedEOF.
 func gatewayError(err error) error {
 	var e *Error
 	if errors.As(err, &e) && e.status != 502 {
@@ -80,7 +84,8 @@ func gatewayError(err error) error {
 	return err
 }
 
-// parseStatusLine judges the status line.
+// parseStatusLine parses the status line b, without its CRLF. It replaces control characters
+// in the reason phrase by spaces (repair.go).
 func (r *Response) parseStatusLine(b []byte) *Error {
 	const code = len("HTTP/1.1 ")
 	if len(b) < code+3 || b[code-1] != ' ' || len(b) > code+3 && b[code+3] != ' ' {
@@ -109,7 +114,8 @@ func (r *Response) parseStatusLine(b []byte) *Error {
 	return nil
 }
 
-// validate judges the whole head, now in r.raw, and finds how the body ends.
+// validate checks the complete header section in r.raw and determines how the body is framed
+// (RFC 9112 section 6.3). toHead means that the response answers a HEAD request.
 func (r *Response) validate(toHead bool) *Error {
 	if err := r.checkFraming(); err != nil {
 		return err
@@ -137,9 +143,10 @@ func (r *Response) validate(toHead bool) *Error {
 	return nil
 }
 
-// dropFraming drops the framing fields of a response that has no body, if they are bad or announce one.
-func (r *Response) dropFraming(announced bool) {
-	if announced || r.deferredFramingError != nil {
+// dropFraming ignores the framing fields of a response that cannot have a body, if they are
+// invalid or declare a body.
+func (r *Response) dropFraming(declared bool) {
+	if declared || r.deferredFramingError != nil {
 		r.repairs |= repairedBodyless
 		r.strayBytes = true
 	}
@@ -148,7 +155,7 @@ func (r *Response) dropFraming(announced bool) {
 // Status returns the status code, 100 to 999.
 func (r *Response) Status() int { return r.status }
 
-// Reason returns the reason phrase, perhaps empty.
+// Reason returns the reason phrase, or nil if the status line has none.
 func (r *Response) Reason() []byte {
 	const at = len("HTTP/1.1 200 ")
 	if end := r.first - 2; end > at {
@@ -157,15 +164,15 @@ func (r *Response) Reason() []byte {
 	return nil
 }
 
-// Interim reports an answer after which the real one follows: 1xx but 101.
+// Interim reports whether the final response is still to come: the status is 1xx, but not 101.
 func (r *Response) Interim() bool { return r.status < 200 && r.status != 101 }
 
-// Switches reports 101: what follows on the connection is another protocol.
+// Switches reports whether the status is 101: the connection continues in another protocol.
 func (r *Response) Switches() bool { return r.status == 101 }
 
-// KeepAlive reports whether the connection may carry another exchange once the
-// body has been read: the sender keeps it, the body does not end with it, and no
-// bytes can follow that belong to no response.
+// KeepAlive reports whether the connection can carry another exchange after the body has been
+// read. That requires that the sender keeps the connection open, that the end of the body is
+// not the end of the connection, and that no stray bytes can follow.
 func (r *Response) KeepAlive() bool {
 	return r.persistent() && r.kind != UntilClose && r.status != 101 && !r.strayBytes
 }

@@ -1,17 +1,21 @@
 package h1
 
-// CanSendChecked reports whether SendChecked looks at the connection before it sends.
+// CanSendChecked reports whether SendChecked can check the connection before it sends.
 func (c *Conn) CanSendChecked() bool { return c.in.sock != nil }
 
 // SendChecked ends a message as Writer.Close does, sends it, and waits for the first bytes of
-// the answer: ReadResponse then reads it. It is for a connection that has carried
-// others, and looks at it right before it sends. What is there to read then nobody
-// asked for, and would be taken for the answer: that, an end and an error are
-// ErrUnsolicitedData, and nothing has been sent. When the gate refuses, its error is returned
-// and nothing sent either; everything stays buffered.
+// the response, which ReadResponse then reads. Use it on a connection that has carried other
+// exchanges.
 //
-// It looks, sends and begins to wait in one: that saves a system call, the read that
-// finds no answer yet. A Conn that cannot ask does not look, and waits in ReadResponse.
+// Right before sending, it checks that the connection has nothing to read: data that nobody
+// requested would be taken for the response. If there is data, an end or an error, SendChecked
+// returns ErrUnsolicitedData and has sent nothing. If the gate of the Writer refuses,
+// SendChecked returns the error of the gate and has sent nothing. In both cases everything
+// stays buffered.
+//
+// The check, the write and the start of the wait are one operation of the runtime's poller,
+// which saves the read that would find no response yet. If CanSendChecked reports false,
+// SendChecked does not check, and ReadResponse waits.
 func (c *Conn) SendChecked(trailers []byte) error {
 	w, in := &c.out, &c.in
 	if err := w.end(trailers); err != nil {

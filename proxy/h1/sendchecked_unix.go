@@ -8,9 +8,10 @@ import (
 	"shardway/internal/rawio"
 )
 
-// sendFirst sends what is buffered if there is nothing to read, as much as the socket
-// takes at once. The poller has forgotten what came before, so that whatever comes
-// after it looked ends a wait that begins then.
+// sendFirst sends what the socket takes of the buffer at once, if the socket has nothing to
+// read. whole reports whether that was everything. It runs within a read of the runtime's
+// poller, which has cleared earlier events: data that arrives after the check ends the wait
+// that begins now.
 func (w *Writer) sendFirst(fd uintptr) (whole bool, err error) {
 	if w.err != nil {
 		return false, w.err
