@@ -170,7 +170,9 @@ func (h *health) why() string {
 }
 
 // exhausted reports that this process or machine has no file descriptor, port or memory left for
-// a check: that says nothing of the app.
+// a check. The result says nothing about the app. Requests fail for the same cause at this node, so
+// their connections end, and the kernel frees their ports within a minute. After that a check reaches
+// the app again, or fails for another cause. So an app that has ended becomes unhealthy at last.
 func exhausted(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
 		if errors.Is(err, e) {
