@@ -15,7 +15,7 @@ func (s *stage) goes(back time.Duration) {
 	s.t.Helper()
 	a := s.actor("c")
 	a.goodbye, a.back = true, back
-	s.until("c is absent", func() bool { return s.state.Absent("c") })
+	s.until("c is absent", func() bool { return s.state.Restarting("c") })
 	s.crash("c")
 	a.goodbye, a.back = false, 0
 }
@@ -35,7 +35,7 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 	s.run(6 * time.Second)
 	s.start("c")
 	s.actor("c").follows, s.actor("c").term = "a", s.term
-	s.until("c is back", func() bool { return !s.state.Absent("c") && s.serves("c") })
+	s.until("c is back", func() bool { return !s.state.Restarting("c") && s.serves("c") })
 	s.run(5 * time.Second)
 	if m := s.state.Committed(); !slices.Equal(owned(m), before) || s.state.Last().Epoch() != epoch {
 		t.Errorf("the map changed:\n%s", s)
@@ -56,7 +56,7 @@ func TestAnswersTellOfTheLastAbsence(t *testing.T) {
 		if !ok || a.Refusal != 0 {
 			t.Fatalf("answered %v: %+v", ok, a)
 		}
-		return a.Absences
+		return a.RestartIndex
 	}
 	if n := tells(); n != 0 {
 		t.Errorf("before any absence: %d, want 0", n)
@@ -76,7 +76,7 @@ func TestWhoDoesNotComeBackLosesItsShards(t *testing.T) {
 		t.Fatalf("c is proposed with %d shards before its time is over:\n%s", n, s)
 	}
 	s.until("its shards are with others", func() bool { return !s.state.Open() && !s.state.Committed().Has("c") })
-	if _, known := s.state.Absence("c"); known {
+	if _, known := s.state.Restart("c"); known {
 		t.Error("the map is without c, and its absence is remembered")
 	}
 }
@@ -108,12 +108,12 @@ func TestAbsenceOutlivesItsLeader(t *testing.T) {
 	s.run(3 * time.Second)
 	s.elect("b")
 	s.run(4 * time.Second)
-	if !s.state.Absent("c") || s.state.Committed().Count("c") != 4 {
-		t.Fatalf("after an election c is absent: %v, and owns %d:\n%s", s.state.Absent("c"), s.state.Committed().Count("c"), s)
+	if !s.state.Restarting("c") || s.state.Committed().Count("c") != 4 {
+		t.Fatalf("after an election c is absent: %v, and owns %d:\n%s", s.state.Restarting("c"), s.state.Committed().Count("c"), s)
 	}
 	s.start("c")
 	s.actor("c").follows, s.actor("c").term = "b", s.term
-	s.until("c serves", func() bool { return !s.state.Absent("c") && s.serves("c") })
+	s.until("c serves", func() bool { return !s.state.Restarting("c") && s.serves("c") })
 	if m := s.state.Committed(); m.OwnedSince(slices.Collect(m.Shards("c"))[0]) != epochOf {
 		t.Error("its ownership epochs changed")
 	}
@@ -131,13 +131,13 @@ func TestAbsenceWaitsForWhatIsKept(t *testing.T) {
 		s.run(100 * time.Millisecond)
 		s.elect("b")
 		s.run(400 * time.Millisecond)
-		if s.state.Absent("c") {
+		if s.state.Restarting("c") {
 			t.Fatalf("its absence is written without what it keeps:\n%s", s)
 		}
 		if arrives {
-			s.step(s.leaders["b"], ack.Delivered{Releases: *c.keeps})
+			s.step(s.leaders["b"], ack.ReleasesReceived{Releases: *c.keeps})
 		}
-		if s.run(200 * time.Millisecond); !s.state.Absent("c") {
+		if s.run(200 * time.Millisecond); !s.state.Restarting("c") {
 			t.Fatalf("its absence is not written (arrived: %v):\n%s", arrives, s)
 		}
 		if k, kept := s.state.Kept(shards[0]); kept != arrives || kept && k.Boot != c.last.Boot {
@@ -153,7 +153,7 @@ func TestAbsenceWaitsForWhatIsKept(t *testing.T) {
 func TestNextGoodbyeIsWaitedForAnew(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.goes(time.Minute)
-	before, _ := s.state.Absence("c")
+	before, _ := s.state.Restart("c")
 	s.run(time.Second)
 	c := s.actor("c")
 	c.keeps = &ack.Releases{Level: ack.MinLevel, Node: "c", Server: "c/1", Boot: 2, Shards: []ack.Released{{Shard: 0}}}
@@ -161,10 +161,10 @@ func TestNextGoodbyeIsWaitedForAnew(t *testing.T) {
 	s.follow(c)
 	c.goodbye, c.back = true, time.Minute
 	s.run(400 * time.Millisecond)
-	if a, _ := s.state.Absence("c"); a != before {
+	if a, _ := s.state.Restart("c"); a != before {
 		t.Errorf("its next absence is written without what it keeps:\n%s", s)
 	}
-	s.until("it is written", func() bool { a, _ := s.state.Absence("c"); return a.Boot > before.Boot })
+	s.until("it is written", func() bool { a, _ := s.state.Restart("c"); return a.Boot > before.Boot })
 }
 
 // Shards that are on their way do not wait for that.
@@ -193,8 +193,8 @@ func TestLossDoesNotWaitForWhatIsKept(t *testing.T) {
 	c.goodbye, c.back = true, time.Minute
 	s.actor("d").unhealthy = true
 	s.run(300 * time.Millisecond)
-	if !s.state.Absent("c") || s.state.Last().Has("d") {
-		t.Errorf("c is absent: %v, d is lost and in the map: %v\n%s", s.state.Absent("c"), s.state.Last().Has("d"), s)
+	if !s.state.Restarting("c") || s.state.Last().Has("d") {
+		t.Errorf("c is absent: %v, d is lost and in the map: %v\n%s", s.state.Restarting("c"), s.state.Last().Has("d"), s)
 	}
 }
 
@@ -206,8 +206,8 @@ func TestWhoLingersHasItsTimeOnce(t *testing.T) {
 	s.until("its shards are with others", func() bool { return !s.state.Open() && !s.state.Committed().Has("c") })
 	s.elect("b")
 	s.run(5 * time.Second)
-	if s.state.Absent("c") || s.state.Committed().Has("c") || c.leased {
-		t.Errorf("absent: %v, in the map: %v, with a lease: %v", s.state.Absent("c"), s.state.Committed().Has("c"), c.leased)
+	if s.state.Restarting("c") || s.state.Committed().Has("c") || c.leased {
+		t.Errorf("absent: %v, in the map: %v, with a lease: %v", s.state.Restarting("c"), s.state.Committed().Has("c"), c.leased)
 	}
 }
 
@@ -223,7 +223,7 @@ func TestGoodbyeOfWhoComesBackWaitsForWhatRuns(t *testing.T) {
 	if c.leased {
 		t.Error("it still admits")
 	}
-	s.until("it is absent", func() bool { return s.state.Absent("c") })
+	s.until("it is absent", func() bool { return s.state.Restarting("c") })
 	if c.busy {
 		t.Error("goodbye before what ran was cut")
 	}
@@ -235,7 +235,7 @@ func TestDeadlineBeginsWithTheEndOfTheAbsence(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.goodbye, c.back = true, 20*time.Second
-	s.until("c is absent", func() bool { return s.state.Absent("c") })
+	s.until("c is absent", func() bool { return s.state.Restarting("c") })
 	c.held = true
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
@@ -251,10 +251,10 @@ func TestShardsOfAnAbsentNodeWait(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	shard := slices.Collect(s.state.Committed().Shards("c"))[0]
 	s.goes(time.Minute)
-	if r := ack.RoutingOf("a", s.state, 1, false).Route(shard); r.Kind != ack.HeldAbsent {
+	if r := ack.NewRouting("a", s.state, 1, false).Route(shard); r.Kind != ack.HeldRestarting {
 		t.Errorf("at a it is %v", r.Kind)
 	}
-	if r := ack.RoutingOf("c", s.state, 1, false).Route(shard); r.Kind != ack.RouteLocal {
+	if r := ack.NewRouting("c", s.state, 1, false).Route(shard); r.Kind != ack.RouteLocal {
 		t.Errorf("at c it is %v", r.Kind)
 	}
 }

@@ -11,9 +11,9 @@ const (
 	// within a few round trips instead of a few heartbeats. burstLeast is how often it
 	// speaks so if it has that at once: others are granted theirs only after it has
 	// confirmed the leader once more (the first lease of a boot needs a later Q).
-	burstEvery = 10 * time.Millisecond
-	burstMost  = 8
-	burstLeast = 4
+	burstInterval = 10 * time.Millisecond
+	maxBurst      = 8
+	minBurst      = 4
 )
 
 // Gate is the way of requests to a node's app, as its Agent needs it: they pass by
@@ -32,7 +32,7 @@ type Gate interface {
 	// If there are any, their end must lead to a Look soon.
 	Running(may func(shardmap.Shard) bool) int
 	// Cut cuts those. It does not wait for their end.
-	Cut(why Cutting, may func(shardmap.Shard) bool)
+	Cut(why CutReason, may func(shardmap.Shard) bool)
 }
 
 // AgentOptions are the fixed facts of a process. None may be missing but Gateway, Zone
@@ -64,7 +64,7 @@ type AgentOptions struct {
 }
 
 // Seen is what a node sees of itself at one look.
-type Seen struct {
+type Observation struct {
 	// State is the newest of its own log.
 	State *State
 	// Unready is true until its app was checked once: till then it says nothing.
@@ -74,10 +74,10 @@ type Seen struct {
 	App AppHealth
 	// Leaving: it wants to own nothing. Parting: it is to admit and run nothing any
 	// more, and to say goodbye then. Neither is taken back.
-	Leaving, Parting bool
+	Leaving, Stopping bool
 	// Back is within what time a node that parts comes back, zero for never. Then it
 	// leaves with its shards, so what runs here has the time of a drain to end.
-	Back time.Duration
+	ReturnsWithin time.Duration
 	// Weight is its share in the map, above zero.
 	Weight uint32
 	// AfterRestart and AppSince are what it reports of its app, see AppReport.
@@ -86,44 +86,44 @@ type Seen struct {
 	// Keys is the KeysDigest of the key configuration that the node has loaded; zero: none.
 	Keys uint64
 	// Asked is whether requests have come since the last Look.
-	Asked bool
+	HasRequests bool
 }
 
 // Cutting says why running requests are cut.
-type Cutting uint8
+type CutReason uint8
 
 // The causes.
 const (
-	CutLapsed   Cutting = iota + 1 // the lease ended a while ago (why 3)
-	CutDraining                    // their shards move, and the drain has lasted too long (rule 7)
-	CutBoot                        // the node takes a higher boot
-	CutGoodbye                     // the node leaves
+	CutLeaseLost CutReason = iota + 1 // the lease ended a while ago (why 3)
+	CutDraining                       // their shards move, and the drain has lasted too long (rule 7)
+	CutNewBoot                        // the node takes a higher boot
+	CutGoodbye                        // the node leaves
 )
 
-var cuttingNames = [...]string{CutLapsed: "lease lost", CutDraining: "draining", CutBoot: "new boot", CutGoodbye: "goodbye"}
+var cutReasonNames = [...]string{CutLeaseLost: "lease lost", CutDraining: "draining", CutNewBoot: "new boot", CutGoodbye: "goodbye"}
 
 // String returns the cause as metrics name it.
-func (c Cutting) String() string { return nameOf(cuttingNames[:], uint8(c), "Cutting") }
+func (c CutReason) String() string { return enumName(cutReasonNames[:], uint8(c), "Cutting") }
 
 // Verdict is what an answer means for the process that gets it.
-type Verdict uint8
+type AnswerResult uint8
 
 // The verdicts.
 const (
 	// Ignored: it is none of this boot, or of a leader that is none any more.
-	Ignored Verdict = iota + 1
+	AnswerIgnored AnswerResult = iota + 1
 	// Counted: a leader hears this node.
-	Counted
-	// Outbooted: a higher boot of this node is known, of another disk. It cuts what it
+	AnswerCounted
+	// BootSuperseded: a higher boot of this node is known, of another disk. It cuts what it
 	// runs and takes the next one. It is told once.
-	Outbooted
-	// RolledBack: this disk is an older image of itself, or a copy. The process must
+	BootSuperseded
+	// DiskRolledBack: this disk is an older image of itself, or a copy. The process must
 	// stop, and the disk must not be used any more.
-	RolledBack
+	DiskRolledBack
 	// Duplicate: another process has this id. A restart meets that for a moment.
-	Duplicate
-	// Usurped: it has it for so long that the process must stop.
-	Usurped
+	DuplicateNode
+	// DuplicatePersists: it has it for so long that the process must stop.
+	DuplicatePersists
 )
 
 // Agent is a node's own side of the protocol: it owns Holder and Follower, and
@@ -133,24 +133,24 @@ type Agent struct {
 	o        AgentOptions
 	holder   *Holder
 	follower *Follower
-	hooks    *hooks // nil: none
+	hooks    *hookMachine // nil: none
 
-	nextBeat time.Duration
-	later    time.Duration // by how much the one after the next is to be, see BeatWith
-	near     time.Duration // of it, by how much it was drawn near; see drawNear
-	burst    int
-	echoTerm uint64        // of the last answer that counted
-	inForce  uint64        // the term of the lease in force at the last look; zero: there was none
-	reboot   uint64        // a higher boot of this node that the leader knows; zero: none
-	refused  time.Duration // since when the leader refuses this node for another process; zero: it does not
-	granted  time.Duration // until when the lease would hold that was ended for Parting
-	parted   bool
+	nextHeartbeat  time.Duration
+	postponeNext   time.Duration // by how much the one after the next is to be, see HeartbeatWith
+	broughtForward time.Duration // of it, by how much it was drawn near; see drawNear
+	burst          int
+	answerTerm     uint64        // of the last answer that counted
+	leaseTerm      uint64        // the term of the lease in force at the last look; zero: there was none
+	rebootAbove    uint64        // a higher boot of this node that the leader knows; zero: none
+	duplicateSince time.Duration // since when the leader refuses this node for another process; zero: it does not
+	voidedUntil    time.Duration // until when the lease would hold that was ended for Parting
+	stopped        bool
 	// partSince is when it was to admit nothing any more; zero: it is not.
-	partSince time.Duration
-	stays     bool
-	current   bool
-	away      bool          // it admits nothing any more, and its shards wait for its next process
-	askedAt   time.Duration // when a look last found that requests had come; zero: never
+	stoppingSince time.Duration
+	mapStays      bool
+	upToDate      bool
+	restarting    bool          // it admits nothing any more, and its shards wait for its next process
+	lastRequestAt time.Duration // when a look last found that requests had come; zero: never
 }
 
 // NewAgent returns the agent of a process that begins now, before its first state.
@@ -163,68 +163,68 @@ func NewAgent(o AgentOptions, now time.Duration) *Agent {
 }
 
 // Look looks at everything that may have changed. It is due as Due says, and at once
-// after BeatNow, BeatEarly, Answered, Called and NotAcquired, a new state, and the end of a request
+// after HeartbeatNow, HeartbeatEarly, Answered, Called and NotAcquired, a new state, and the end of a request
 // that Running or Busy counted. now is the time at which the clock was read last; the agent reads none.
 //
 // The order is that of G1: what ends the lease or takes a shard is published before
 // anything is counted, counted before the app is told to release and before it is
 // acknowledged, and acknowledged before the leader hears of it.
-func (a *Agent) Look(now time.Duration, s Seen) {
-	if s.Asked {
-		a.askedAt = now
+func (a *Agent) Poll(now time.Duration, s Observation) {
+	if s.HasRequests {
+		a.lastRequestAt = now
 	}
 	a.holder.Tick(now)
-	if s.Parting || a.reboot != 0 {
-		if until, held := a.holder.Until(); held && a.reboot == 0 {
-			a.granted = until
+	if s.Stopping || a.rebootAbove != 0 {
+		if until, held := a.holder.Until(); held && a.rebootAbove == 0 {
+			a.voidedUntil = until
 		}
 		a.holder.Void()
 	}
-	if s.Parting && s.Back > 0 && !a.away {
-		a.away = true
-		a.route(a.follower.State())
+	if s.Stopping && s.ReturnsWithin > 0 && !a.restarting {
+		a.restarting = true
+		a.publishRouting(a.follower.State())
 	}
-	a.lease()
-	a.table(now, s.State)
+	a.publishLease()
+	a.applyState(now, s.State)
 	if a.holder.CutDue(now) {
-		a.o.Gate.Cut(CutLapsed, nothing)
+		a.o.Gate.Cut(CutLeaseLost, noShard)
 		if a.hooks != nil {
-			a.hooks.endAll()
+			a.hooks.cancelAll()
 		}
 	}
-	a.hook(now, s)
-	a.drain(now)
-	if a.hooks != nil && a.reboot == 0 && a.hooks.deliver(now) {
-		a.nextBeat = 0
+	a.updateHooks(now, s)
+	a.acknowledgeDrained(now)
+	if a.hooks != nil && a.rebootAbove == 0 && a.hooks.sendReleases(now) {
+		a.nextHeartbeat = 0
 	}
-	a.takeBoot()
-	a.part(now, s)
-	if now >= a.nextBeat && a.reboot == 0 && !s.Unready {
-		a.beat(now, s)
+	a.raiseBoot()
+	a.finishStopping(now, s)
+	if now >= a.nextHeartbeat && a.rebootAbove == 0 && !s.Unready {
+		a.sendHeartbeat(now, s)
 	}
 }
 
 // nothing may run.
-func nothing(shardmap.Shard) bool { return false }
+func noShard(shardmap.Shard) bool { return false }
 
 // lease publishes the lease. One that comes back makes a new table, because that is
 // what waiting requests wait for.
-func (a *Agent) lease() {
+func (a *Agent) publishLease() {
 	until, held := a.holder.Until()
 	if !held {
 		until = 0
 	}
 	missed := a.o.Gate.Lease(until)
-	was := a.inForce
-	a.inForce = a.holder.Term()
+	was := a.leaseTerm
+	a.leaseTerm = a.holder.Term()
 	switch {
 	case held && (was == 0 || missed):
-		a.route(a.follower.State())
-	case a.inForce != was && a.pauses(): // it matters whose lease it is, and that there is none
-		a.route(a.follower.State())
+		a.publishRouting(a.follower.State())
+	case a.leaseTerm != was && a.pausesCluster(): // it matters whose lease it is, and that there is none
+		a.publishRouting(a.follower.State())
 	}
 	if !held && was != 0 {
-		a.burst, a.nextBeat = 0, 0 // ask at once: a busy machine looks like a pause
+		a.burst, a.nextHeartbeat = 0, 0 // ask at once: a busy machine looks like a pause
 	}
 }
 
@@ -235,161 +235,161 @@ func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
 
 // pauses reports that no request is started without a lease, and whose lease it is
 // matters.
-func (a *Agent) pauses() bool { return a.follower.State().Timing().Pause == PauseCluster }
+func (a *Agent) pausesCluster() bool { return a.follower.State().Timing().Pause == PauseCluster }
 
-func (a *Agent) route(s *State) {
-	r := RoutingOf(a.o.Node, s, a.inForce, a.o.Gateway)
+func (a *Agent) publishRouting(s *State) {
+	r := NewRouting(a.o.Node, s, a.leaseTerm, a.o.Gateway)
 	if a.hooks != nil {
 		r = r.Acquired(a.hooks.acquired)
 	}
-	if a.away {
-		r = r.Away()
+	if a.restarting {
+		r = r.Restarting()
 	}
 	a.o.Gate.Route(r)
 }
 
 // table makes s what the node routes and drains by.
-func (a *Agent) table(now time.Duration, s *State) {
+func (a *Agent) applyState(now time.Duration, s *State) {
 	if s != a.follower.State() {
-		a.route(s)
-		a.follower.Applied(now, s)
+		a.publishRouting(s)
+		a.follower.StateApplied(now, s)
 	}
 }
 
 // hook tells the app which shards it is to hold. A boot that is given up tells nothing
 // more.
-func (a *Agent) hook(now time.Duration, s Seen) {
-	if a.hooks == nil || a.reboot != 0 {
+func (a *Agent) updateHooks(now time.Duration, s Observation) {
+	if a.hooks == nil || a.rebootAbove != 0 {
 		return
 	}
 	state := a.follower.State()
 	_, leased := a.holder.Until()
-	a.hooks.look(now, sight{
-		state: state, leased: leased, granted: leased || s.Parting && now < a.granted,
-		draining: a.follower.Draining(), parting: s.Parting, back: s.Parting && s.Back > 0,
-	}, func() { a.route(state) })
-	if a.hooks.spoke {
-		a.hooks.spoke, a.nextBeat = false, 0
+	a.hooks.update(now, observed{
+		state: state, mayServe: leased, leaseHeld: leased || s.Stopping && now < a.voidedUntil,
+		draining: a.follower.Draining(), stopping: s.Stopping, returns: s.Stopping && s.ReturnsWithin > 0,
+	}, func() { a.publishRouting(state) })
+	if a.hooks.reportNow {
+		a.hooks.reportNow, a.nextHeartbeat = false, 0
 	}
 }
 
 // drain acknowledges once nothing runs for a shard that must not run here, and the app
 // knows.
-func (a *Agent) drain(now time.Duration) {
+func (a *Agent) acknowledgeDrained(now time.Duration) {
 	e := a.follower.Draining()
 	if e == 0 {
 		return
 	}
 	if a.o.Gate.Running(a.follower.MayRun) > 0 {
-		a.cutDue(now)
+		a.cutOverdue(now)
 		return
 	}
 	if a.hooks != nil {
-		if !a.hooks.settled(now, a.follower.Keeps) {
+		if !a.hooks.movesReleased(now, a.follower.OwnsNext) {
 			return
 		}
-		a.hooks.giveUp(now, e)
+		a.hooks.prepareRelease(now, e)
 	}
 	a.follower.Drained(e)
-	a.nextBeat = 0
+	a.nextHeartbeat = 0
 }
 
 // cutDue cuts what has drained for too long.
-func (a *Agent) cutDue(now time.Duration) {
+func (a *Agent) cutOverdue(now time.Duration) {
 	if !a.follower.CutDue(now) {
 		return
 	}
 	if a.hooks != nil {
-		a.hooks.cutting()
+		a.hooks.countCutRequests()
 	}
 	a.o.Gate.Cut(CutDraining, a.follower.MayRun)
 }
 
 // takeBoot takes a higher boot once nothing of the present one runs: when the leader
 // hears of it, it takes that as the end of the old one.
-func (a *Agent) takeBoot() {
-	if a.reboot == 0 {
+func (a *Agent) raiseBoot() {
+	if a.rebootAbove == 0 {
 		return
 	}
-	if empty := a.empty(CutBoot); !empty || a.hooks != nil && !a.hooks.ended() {
+	if empty := a.cutAll(CutNewBoot); !empty || a.hooks != nil && !a.hooks.stopCalls() {
 		return
 	}
-	if boot, ok := a.o.Raise(a.reboot); ok {
+	if boot, ok := a.o.Raise(a.rebootAbove); ok {
 		a.holder.Reboot(boot)
 		if a.hooks != nil {
 			a.hooks.reboot(boot)
-			a.route(a.follower.State())
+			a.publishRouting(a.follower.State())
 		}
-		a.reboot, a.nextBeat = 0, 0
+		a.rebootAbove, a.nextHeartbeat = 0, 0
 	}
 }
 
 // part finds out whether the node may say goodbye: the leader gives its shards to
 // others at that word, so it must admit and run nothing any more, and its app has
 // released what nobody took.
-func (a *Agent) part(now time.Duration, s Seen) {
-	if !s.Parting || a.parted {
+func (a *Agent) finishStopping(now time.Duration, s Observation) {
+	if !s.Stopping || a.stopped {
 		return
 	}
-	if a.partSince == 0 {
-		a.partSince = now
+	if a.stoppingSince == 0 {
+		a.stoppingSince = now
 	}
-	if s.Back > 0 && now-a.partSince < a.o.Pace.DrainTimeout && a.o.Gate.Running(nothing) > 0 {
+	if s.ReturnsWithin > 0 && now-a.stoppingSince < a.o.Pace.DrainTimeout && a.o.Gate.Running(noShard) > 0 {
 		return
 	}
-	if !a.empty(CutGoodbye) {
+	if !a.cutAll(CutGoodbye) {
 		return
 	}
-	if was := a.released(); a.hooks != nil && !a.hooks.parted(now, a.follower.Acked()) {
-		if a.released() != was {
-			a.nextBeat = 0 // the leader is to hear of it
+	if was := a.releaseDigest(); a.hooks != nil && !a.hooks.readyToStop(now, a.follower.Acked()) {
+		if a.releaseDigest() != was {
+			a.nextHeartbeat = 0 // the leader is to hear of it
 		}
 		return
 	}
-	a.parted, a.nextBeat = true, 0
+	a.stopped, a.nextHeartbeat = true, 0
 }
 
 // empty reports that nothing runs here, and cuts what does.
-func (a *Agent) empty(why Cutting) bool {
-	if a.o.Gate.Running(nothing) == 0 {
+func (a *Agent) cutAll(why CutReason) bool {
+	if a.o.Gate.Running(noShard) == 0 {
 		return true
 	}
-	a.o.Gate.Cut(why, nothing)
+	a.o.Gate.Cut(why, noShard)
 	return false
 }
 
 // beat sends a heartbeat. The lease that answers it counts from now. The echo is read
 // before the Raft term (why 6): the term then says that no newer one had begun when
 // the echoed answer was sent.
-func (a *Agent) beat(now time.Duration, s Seen) {
-	a.nextBeat, a.near, a.later = now+a.o.Pace.Heartbeat+a.later, 0, 0
-	if !a.parted {
-		s.Back = 0
+func (a *Agent) sendHeartbeat(now time.Duration, s Observation) {
+	a.nextHeartbeat, a.broughtForward, a.postponeNext = now+a.o.Pace.Heartbeat+a.postponeNext, 0, 0
+	if !a.stopped {
+		s.ReturnsWithin = 0
 	}
-	number, echo := a.holder.Beat(now)
-	unacquired, waiting, unable := a.unacquired()
-	kept, keepsAll := a.kept()
+	number, echo := a.holder.NextHeartbeat(now)
+	unacquired, waiting, unable := a.acquireReport()
+	kept, keepsAll := a.safeDrainReport()
 	a.o.Send(Heartbeat{
 		Level: a.follower.State().Level(), Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
-		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.parted, Gateway: a.o.Gateway, App: s.App,
-		Release: a.releases(), Released: a.released(), Back: s.Back, Keys: s.Keys, NotReleased: a.notReleased(now),
+		Weight: s.Weight, Zone: a.o.Zone, Unhealthy: s.Unhealthy, Leaving: s.Leaving, Goodbye: a.stopped, Gateway: a.o.Gateway, App: s.App,
+		Release: a.releaseTime(), Released: a.releaseDigest(), Back: s.ReturnsWithin, Keys: s.Keys, NotReleased: a.countNotReleased(now),
 		NotAcquired: waiting, Unacquired: unacquired, Unable: unable, Kept: kept, KeepsAll: keepsAll,
 		AfterRestart: s.AfterRestart && !a.o.Gateway, AppSince: s.AppSince,
 	})
 }
 
 // releases returns how much longer the leader is to wait for an acknowledgement.
-func (a *Agent) releases() time.Duration {
+func (a *Agent) releaseTime() time.Duration {
 	if a.hooks == nil {
 		return 0
 	}
-	return a.hooks.release()
+	return a.hooks.releaseTimeout()
 }
 
 // released returns the digest of what the acknowledgement gives up shards with.
-func (a *Agent) released() [32]byte {
+func (a *Agent) releaseDigest() [32]byte {
 	if a.hooks == nil {
 		return [32]byte{}
 	}
@@ -397,74 +397,74 @@ func (a *Agent) released() [32]byte {
 }
 
 // Answered takes an answer. A Look must follow.
-func (a *Agent) Answered(now time.Duration, ans Answer) Verdict {
+func (a *Agent) Answered(now time.Duration, ans Answer) AnswerResult {
 	if ans.Boot != a.holder.Boot() {
-		return Ignored
+		return AnswerIgnored
 	}
 	if ans.Refusal != 0 && ans.Term >= a.o.Term() {
-		a.holder.reached(ans.Beat) // that leader is there
+		a.holder.markAnswered(ans.Beat) // that leader is there
 	}
 	switch ans.Refusal {
 	case RefusedBoot:
-		return a.outbooted(ans.Known)
+		return a.bootSuperseded(ans.Known)
 	case RefusedRollback:
-		return RolledBack
+		return DiskRolledBack
 	case RefusedDuplicate:
-		return a.duplicate(now, ans.Elsewhere)
+		return a.duplicateFound(now, ans.Elsewhere)
 	}
 	if !a.holder.Answered(now, a.o.Term(), ans) {
-		return Ignored
+		return AnswerIgnored
 	}
-	a.refused, a.stays = 0, ans.MapStays
-	a.current = a.current || ans.OK
-	a.drawNear(ans)
+	a.duplicateSince, a.mapStays = 0, ans.MapStays
+	a.upToDate = a.upToDate || ans.OK
+	a.alignHeartbeat(ans)
 	if a.hooks != nil {
-		a.hooks.told(now, ans, a.parted)
+		a.hooks.answerReceived(now, ans, a.stopped)
 	}
-	if ans.Term != a.echoTerm {
+	if ans.Term != a.answerTerm {
 		// A new leader grants nothing before it is shown an answer of its own, and
 		// what the old one granted is running out.
-		a.echoTerm, a.burst = ans.Term, 0
-		a.nextBeat = now
+		a.answerTerm, a.burst = ans.Term, 0
+		a.nextHeartbeat = now
 	}
 	// Who holds a lease asks on too: it may be of a leader that is gone, and the new
 	// one not ready to grant yet.
-	if _, held := a.holder.Until(); a.burst < burstLeast || (!held || ans.Serve <= 0) && !a.o.Gateway && a.burst < burstMost {
+	if _, held := a.holder.Until(); a.burst < minBurst || (!held || ans.Serve <= 0) && !a.o.Gateway && a.burst < maxBurst {
 		a.burst++
-		a.nextBeat = min(a.nextBeat, now+burstEvery)
+		a.nextHeartbeat = min(a.nextHeartbeat, now+burstInterval)
 	}
-	return Counted
+	return AnswerCounted
 }
 
-func (a *Agent) outbooted(known uint64) Verdict {
-	if a.reboot != 0 || known <= a.holder.Boot() {
-		return Ignored
+func (a *Agent) bootSuperseded(known uint64) AnswerResult {
+	if a.rebootAbove != 0 || known <= a.holder.Boot() {
+		return AnswerIgnored
 	}
-	a.reboot = known
-	return Outbooted
+	a.rebootAbove = known
+	return BootSuperseded
 }
 
 // duplicate notes that another process has this node's id; one that lasts is a mistake
 // of the operator's.
-func (a *Agent) duplicate(now time.Duration, elsewhere string) Verdict {
+func (a *Agent) duplicateFound(now time.Duration, elsewhere string) AnswerResult {
 	if elsewhere == "" {
-		return Ignored // it is gone, and its lease has to run out
+		return AnswerIgnored // it is gone, and its lease has to run out
 	}
-	if a.refused == 0 {
-		a.refused = now
+	if a.duplicateSince == 0 {
+		a.duplicateSince = now
 	}
-	if now-a.refused > 2*a.Timing().DeadAfter {
-		return Usurped
+	if now-a.duplicateSince > 2*a.Timing().DeadAfter {
+		return DuplicatePersists
 	}
-	return Duplicate
+	return DuplicateNode
 }
 
 // Ran tells, before Look and Answered, that the process has run until now, however late
 // those come: a machine that is busy is not paused, and a lease that holds is kept.
-func (a *Agent) Ran(now time.Duration) { a.holder.Ran(now) }
+func (a *Agent) RanUntil(now time.Duration) { a.holder.RanUntil(now) }
 
-// BeatNow makes the next Look send a heartbeat.
-func (a *Agent) BeatNow() { a.nextBeat = 0 }
+// HeartbeatNow makes the next Look send a heartbeat.
+func (a *Agent) HeartbeatNow() { a.nextHeartbeat = 0 }
 
 // Boot returns the boot under which the node sends heartbeats.
 func (a *Agent) Boot() uint64 { return a.holder.Boot() }
@@ -480,22 +480,22 @@ func (a *Agent) Acked() shardmap.Epoch { return a.follower.Acked() }
 func (a *Agent) Draining() shardmap.Epoch { return a.follower.Draining() }
 
 // LeaseLeft returns how much of the lease is left, zero without one.
-func (a *Agent) LeaseLeft(now time.Duration) time.Duration { return a.holder.Left(now) }
+func (a *Agent) LeaseRemaining(now time.Duration) time.Duration { return a.holder.Remaining(now) }
 
 // Timing is what the cluster goes by, as far as the node's log tells.
 func (a *Agent) Timing() Timing {
-	if s := a.follower.State(); s.Born() {
+	if s := a.follower.State(); s.Bootstrapped() {
 		return s.Timing()
 	}
 	return a.o.Timing
 }
 
 // MapStays reports that nobody is left to take the shards of this node, which leaves.
-func (a *Agent) MapStays() bool { return a.stays }
+func (a *Agent) MapStays() bool { return a.mapStays }
 
 // Parted reports that the node admits and runs nothing any more, for good, and says so.
-func (a *Agent) Parted() bool { return a.parted }
+func (a *Agent) Stopped() bool { return a.stopped }
 
 // Current reports that a leader has said that this node has the last map proposed: its
 // log is not far behind.
-func (a *Agent) Current() bool { return a.current }
+func (a *Agent) UpToDate() bool { return a.upToDate }

@@ -171,9 +171,9 @@ func TestHeartbeatCarriesTheHealthOfTheApp(t *testing.T) {
 	}
 }
 
-// Offences count as repeated while each comes within ten minutes of the one before.
+// FlapCounter count as repeated while each comes within ten minutes of the one before.
 func TestOffencesAreForgottenAfterTenMinutes(t *testing.T) {
-	var o ack.Offences
+	var o ack.FlapCounter
 	if got := o.Count(time.Hour); got != 0 {
 		t.Errorf("%d at first", got)
 	}

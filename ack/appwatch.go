@@ -14,22 +14,22 @@ type AppWatch struct {
 	instance string
 	// met means that a check of this process met the app, so it is known whether the app names
 	// its instances.
-	met bool
+	checked bool
 	// seen means that a check of this process met instance; seenAt is the map before it.
 	seen   bool
 	seenAt shardmap.Epoch
 	// first is the last map applied before the first lease of this process. served means
 	// that it has had one.
-	first  shardmap.Epoch
-	served bool
+	firstMap shardmap.Epoch
+	served   bool
 	// fresh means that the app process, or the one that comes next, has had no request yet:
 	// so it has served nothing up to the map that was applied last.
-	fresh bool
-	since shardmap.Epoch
+	unused bool
+	since  shardmap.Epoch
 	// refused says what since and fresh would be if the app had restarted when connections
 	// were refused. It is for an app that names its instances, or may do so: such an app may
 	// close its port and go on, so only another name shows that it has restarted.
-	refused struct {
+	ifRestarted struct {
 		since shardmap.Epoch
 		fresh bool
 	}
@@ -54,14 +54,14 @@ func NewAppWatch(instance string) *AppWatch { return &AppWatch{instance: instanc
 // Applied takes the epoch of the committed map that the node has applied, and whether it
 // holds a lease, before it admits a request by that lease.
 func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
-	if w.fresh {
+	if w.unused {
 		w.since = max(w.since, committed)
 	}
-	if w.refused.fresh {
-		w.refused.since = max(w.refused.since, committed)
+	if w.ifRestarted.fresh {
+		w.ifRestarted.since = max(w.ifRestarted.since, committed)
 	}
 	if !w.served {
-		w.first, w.served = committed, leased
+		w.firstMap, w.served = committed, leased
 	}
 }
 
@@ -70,43 +70,43 @@ func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
 // not call it as long as a connection to the app is open, because the app then runs on.
 func (w *AppWatch) Refused(a Attempt) {
 	fresh := a.connections == w.connections // the next process has had no request
-	if w.instance != "" || !w.met {
-		w.refused.since, w.refused.fresh = max(w.refused.since, a.committed), w.refused.fresh || fresh
+	if w.instance != "" || !w.checked {
+		w.ifRestarted.since, w.ifRestarted.fresh = max(w.ifRestarted.since, a.committed), w.ifRestarted.fresh || fresh
 		return
 	}
-	w.since, w.fresh = max(w.since, a.committed), w.fresh || fresh
+	w.since, w.unused = max(w.since, a.committed), w.unused || fresh
 }
 
 // Connected takes a connection for requests, before any byte goes through it.
 func (w *AppWatch) Connected() {
 	w.connections++
-	w.fresh = false
-	w.refused.fresh = false
+	w.unused = false
+	w.ifRestarted.fresh = false
 }
 
 // Checked takes a response to a check, with the instance that it names; empty means that the
 // app is well and names none.
 // It returns true if instance must be stored for the next process of the node.
 func (w *AppWatch) Checked(a Attempt, instance string) (store bool) {
-	met := w.met
-	w.met = true
+	met := w.checked
+	w.checked = true
 	if instance == "" {
 		if !met && w.instance == "" {
-			w.since, w.fresh = max(w.since, w.refused.since), w.fresh || w.refused.fresh
+			w.since, w.unused = max(w.since, w.ifRestarted.since), w.unused || w.ifRestarted.fresh
 		}
 		return false
 	}
 	if store = instance != w.instance; store {
 		switch {
 		case w.instance == "": // nothing to compare with: it may have closed its port only
-			w.refused.since, w.refused.fresh = 0, false
+			w.ifRestarted.since, w.ifRestarted.fresh = 0, false
 		case w.seen && w.served:
 			w.since = max(w.since, w.seenAt)
 		default:
 			// It started after the last check of an earlier process of the node.
-			w.since, w.fresh = max(w.since, w.first), w.fresh || !w.served
+			w.since, w.unused = max(w.since, w.firstMap), w.unused || !w.served
 		}
-		w.since, w.fresh = max(w.since, w.refused.since), w.fresh || w.refused.fresh
+		w.since, w.unused = max(w.since, w.ifRestarted.since), w.unused || w.ifRestarted.fresh
 		w.instance = instance
 	}
 	w.seen, w.seenAt = true, a.committed

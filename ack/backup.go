@@ -26,7 +26,7 @@ var ErrNoBackup = errors.New("not a backup")
 
 // Backup returns the state as the content of a file. OpenBackup reads it.
 func (s *State) Backup() ([]byte, error) {
-	if !s.Born() {
+	if !s.Bootstrapped() {
 		return nil, errors.New("ack: backup: no cluster yet")
 	}
 	state, err := s.MarshalBinary()
@@ -61,7 +61,7 @@ func OpenBackup(b []byte) (*State, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoBackup, err)
 	}
-	if !s.Born() {
+	if !s.Bootstrapped() {
 		return nil, fmt.Errorf("%w: it holds no cluster", ErrNoBackup)
 	}
 	return s, nil

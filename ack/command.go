@@ -11,13 +11,13 @@ import (
 // texts and maps carry their length. An unknown level is refused with both
 // numbers, because a node that skips what others apply would differ from them.
 const (
-	kindBirth byte = iota + 1
+	kindBootstrap byte = iota + 1
 	kindProposal
 	kindCommit
 	kindTiming
 	kindLevel
 	kindPolicy
-	kindAbsence
+	kindRestart
 	kindApps
 )
 
@@ -29,14 +29,14 @@ const (
 	maxLevel  = 255
 )
 
-type birth struct {
+type bootstrapEntry struct {
 	cluster string
 	shards  int
 	timing  Timing
 }
 
 // retiming puts a timing in the place of another.
-type retiming struct {
+type timingEntry struct {
 	// term is the Raft term of the leader that decided on it, as with a proposal.
 	term uint64
 	// replaces is the index of the entry that set the timing in force.
@@ -44,7 +44,7 @@ type retiming struct {
 	timing   Timing
 }
 
-type dropping struct {
+type dropRecord struct {
 	node    shardmap.NodeID
 	cause   Cause
 	strikes uint32
@@ -57,7 +57,7 @@ type proposal struct {
 	base   shardmap.Epoch
 	reason string // at most maxText bytes
 	want   *shardmap.Map
-	drops  []dropping
+	drops  []dropRecord
 	keys   string // the key configuration from the commit on; empty: it stays
 }
 
@@ -70,20 +70,20 @@ type commit struct {
 	servers  []string
 }
 
-// EncodeBirth returns the entry that gives a new cluster its id (1 to 64 bytes),
+// EncodeBootstrap returns the entry that gives a new cluster its id (1 to 64 bytes),
 // its number of shards (1 to MaxShards) and its first timing. Only the first one
 // counts. It is written at MinLevel, which is the first one in force.
-func EncodeBirth(cluster string, shards int, t Timing) []byte {
-	w := begin(MinLevel)
-	w.byte(kindBirth)
+func EncodeBootstrap(cluster string, shards int, t Timing) []byte {
+	w := newWriter(MinLevel)
+	w.byte(kindBootstrap)
 	w.text(cluster)
 	w.uint(uint64(shards))
 	w.timing(t)
 	return w.b
 }
 
-func encodeRetiming(at Level, c retiming) []byte {
-	w := begin(at)
+func encodeTiming(at Level, c timingEntry) []byte {
+	w := newWriter(at)
 	w.byte(kindTiming)
 	w.uint(c.term)
 	w.uint(c.replaces)
@@ -99,7 +99,7 @@ func encodeProposal(at Level, p proposal) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ack: encode proposal: %w", err)
 	}
-	w := begin(at)
+	w := newWriter(at)
 	w.b = append(slices.Grow(w.b, len(m)+64), kindProposal)
 	w.uint(p.term)
 	w.uint(uint64(p.base))
@@ -116,12 +116,12 @@ func encodeProposal(at Level, p proposal) ([]byte, error) {
 }
 
 func encodeCommit(at Level, c commit) []byte {
-	w := begin(at)
+	w := newWriter(at)
 	w.byte(kindCommit)
 	w.uint(uint64(c.epoch))
 	w.b = append(w.b, c.digest[:]...)
 	w.servers(c.servers)
-	w.released(c.released)
+	w.releases(c.released)
 	return w.b
 }
 
@@ -132,12 +132,12 @@ func decodeCommand(b []byte) (any, Level, error) {
 	at := r.level()
 	var c any
 	switch kind := r.byte(); kind {
-	case kindBirth:
-		c = birth{cluster: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
+	case kindBootstrap:
+		c = bootstrapEntry{cluster: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
 	case kindProposal:
 		p := proposal{term: r.uint(0, maxUint), base: shardmap.Epoch(r.uint(0, maxUint)), reason: r.text(0, maxText), want: r.shardMap()}
 		for range r.uint(0, maxDrops) {
-			d := dropping{node: shardmap.NodeID(r.text(1, maxText)), cause: r.cause(), strikes: uint32(r.uint(0, maxUint32))}
+			d := dropRecord{node: shardmap.NodeID(r.text(1, maxText)), cause: r.cause(), strikes: uint32(r.uint(0, maxUint32))}
 			if r.err != nil {
 				break
 			}
@@ -148,18 +148,18 @@ func decodeCommand(b []byte) (any, Level, error) {
 	case kindCommit:
 		x := commit{epoch: shardmap.Epoch(r.uint(1, maxUint))}
 		copy(x.digest[:], r.take(len(x.digest)))
-		x.servers, x.released = r.servers(), r.released()
+		x.servers, x.released = r.servers(), r.releases()
 		c = x
 	case kindTiming:
-		c = retiming{term: r.uint(0, maxUint), replaces: r.uint(0, maxUint), timing: r.timing()}
+		c = timingEntry{term: r.uint(0, maxUint), replaces: r.uint(0, maxUint), timing: r.timing()}
 	case kindLevel:
-		c = raising{term: r.uint(0, maxUint), level: Level(r.uint(1, maxLevel))}
+		c = levelEntry{term: r.uint(0, maxUint), level: Level(r.uint(1, maxLevel))}
 	case kindPolicy:
-		c = r.amending()
-	case kindAbsence:
-		c = r.absenting()
+		c = r.policyEntry()
+	case kindRestart:
+		c = r.restartEntry()
 	case kindApps:
-		c = r.reporting()
+		c = r.appReportEntry()
 	default:
 		r.fail(fmt.Sprintf("kind %d", kind))
 	}

@@ -18,8 +18,8 @@ type cutting struct {
 func (c *cutting) Lease(time.Duration) bool              { return false }
 func (c *cutting) Route(ack.Routing)                     {}
 func (c *cutting) Running(func(shardmap.Shard) bool) int { return 1 }
-func (c *cutting) Cut(why ack.Cutting, _ func(shardmap.Shard) bool) {
-	if why == ack.CutLapsed {
+func (c *cutting) Cut(why ack.CutReason, _ func(shardmap.Shard) bool) {
+	if why == ack.CutLeaseLost {
 		c.at = append(c.at, c.now)
 	}
 }
@@ -48,10 +48,10 @@ func TestWhatRunsIsCutByTheMomentThatTheAnswerNames(t *testing.T) {
 				Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: long, Gate: g, Term: func() uint64 { return 1 },
 				Send: func(hb ack.Heartbeat) { last, sent = hb, g.now },
 			}, 0)
-			look := func() { a.Look(g.now, ack.Seen{State: ack.NewState(), Weight: 1}) }
+			look := func() { a.Poll(g.now, ack.Observation{State: ack.NewState(), Weight: 1}) }
 			granted := time.Duration(0)
 			for i, cut := range c.cuts {
-				a.BeatNow()
+				a.HeartbeatNow()
 				look()
 				granted = sent
 				a.Answered(g.now, ack.Answer{Term: 1, Number: uint64(i + 1), Boot: 1, Beat: last.Number, Serve: 500 * ms, Cut: cut, Lease: 500 * ms})

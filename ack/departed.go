@@ -9,14 +9,14 @@ import (
 )
 
 // maxDeparted bounds the former members that a State names.
-const maxDeparted = 16
+const maxFormerMembers = 16
 
 // Departed returns the last nodes, up to 16, that are in no map any more, ascending. A node that
 // left has no drop in force (Dropped); any other failed. Nodes that joined later know of both by
 // the log alone.
-func (s *State) Departed() (nodes []shardmap.NodeID) {
-	for _, id := range slices.Sorted(maps.Keys(s.departed)) {
-		if s.departed[id] > 0 {
+func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
+	for _, id := range slices.Sorted(maps.Keys(s.formerMembers)) {
+		if s.formerMembers[id] > 0 {
 			nodes = append(nodes, id)
 		}
 	}
@@ -24,11 +24,11 @@ func (s *State) Departed() (nodes []shardmap.NodeID) {
 }
 
 // noteDeparted notes which nodes the map that is being committed leaves out, or has again.
-func (s *State) noteDeparted() {
-	next := maps.Clone(s.departed)
+func (s *State) recordFormerMembers() {
+	next := maps.Clone(s.formerMembers)
 	for _, m := range s.committed.Members() {
 		if _, removed := next[m.ID]; !removed && !s.last.Has(m.ID) {
-			put(&next, m.ID, s.last.Epoch())
+			setKey(&next, m.ID, s.last.Epoch())
 		} else {
 			delete(next, m.ID)
 		}
@@ -36,28 +36,28 @@ func (s *State) noteDeparted() {
 	for _, m := range s.last.Members() {
 		delete(next, m.ID)
 	}
-	if len(next) > maxDeparted { // the oldest go first, the same on every node
+	if len(next) > maxFormerMembers { // the oldest go first, the same on every node
 		ids := slices.SortedFunc(maps.Keys(next), func(a, b shardmap.NodeID) int {
 			return cmp.Or(cmp.Compare(next[a], next[b]), cmp.Compare(a, b))
 		})
-		for _, id := range ids[:len(ids)-maxDeparted] {
+		for _, id := range ids[:len(ids)-maxFormerMembers] {
 			delete(next, id)
 		}
 	}
-	s.departed = next
+	s.formerMembers = next
 }
 
 // forgetDeparted forgets a node that the cluster has removed. The map that routes may still have
 // that node: epoch 0 then means that the next map without the node does not name it.
-func (s *State) forgetDeparted(node shardmap.NodeID) {
-	s.departed = maps.Clone(s.departed)
-	if delete(s.departed, node); s.committed.Has(node) {
-		put(&s.departed, node, 0)
+func (s *State) forgetFormerMember(node shardmap.NodeID) {
+	s.formerMembers = maps.Clone(s.formerMembers)
+	if delete(s.formerMembers, node); s.committed.Has(node) {
+		setKey(&s.formerMembers, node, 0)
 	}
 }
 
 // departed writes former members in order.
-func (w *writer) departed(all map[shardmap.NodeID]shardmap.Epoch) {
+func (w *writer) formerMembers(all map[shardmap.NodeID]shardmap.Epoch) {
 	w.uint(uint64(len(all)))
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		w.text(string(id))
@@ -66,8 +66,8 @@ func (w *writer) departed(all map[shardmap.NodeID]shardmap.Epoch) {
 }
 
 // departed reads what the writer wrote. Those that m, the map that routes, has are removed.
-func (r *reader) departed(m *shardmap.Map) map[shardmap.NodeID]shardmap.Epoch {
-	all := sorted(r, r.node, func() shardmap.Epoch { return shardmap.Epoch(r.uint(0, uint64(m.Epoch()))) })
+func (r *reader) formerMembers(m *shardmap.Map) map[shardmap.NodeID]shardmap.Epoch {
+	all := readSorted(r, r.node, func() shardmap.Epoch { return shardmap.Epoch(r.uint(0, uint64(m.Epoch()))) })
 	former := 0
 	for id, since := range all {
 		if m.Has(id) != (since == 0) {
@@ -78,7 +78,7 @@ func (r *reader) departed(m *shardmap.Map) map[shardmap.NodeID]shardmap.Epoch {
 			former++
 		}
 	}
-	if former > maxDeparted {
+	if former > maxFormerMembers {
 		r.fail("too many former members")
 		return nil
 	}

@@ -15,7 +15,7 @@ func departed(t *testing.T, s *ack.State) string {
 	t.Helper()
 	text := func(s *ack.State) string {
 		var all strings.Builder
-		for _, id := range s.Departed() {
+		for _, id := range s.FormerMembers() {
 			fmt.Fprintf(&all, "%s:%v ", id, s.Dropped(id))
 		}
 		return all.String()
@@ -52,8 +52,8 @@ func TestStateNamesFormerMembers(t *testing.T) {
 	s.elect("d")
 	s.run(3 * s.timing.DeadAfter)
 	want("b:false c:true ")
-	if r, err := s.state.Recovered("next", s.state.Above()+ack.MinJump); err != nil || len(r.Departed()) > 0 {
-		t.Errorf("%v has former members of another cluster, %v", r.Departed(), err)
+	if r, err := s.state.Recovered("next", s.state.MaxIndex()+ack.MinJump); err != nil || len(r.FormerMembers()) > 0 {
+		t.Errorf("%v has former members of another cluster, %v", r.FormerMembers(), err)
 	}
 	s.joins("c")
 	s.actor("c").follows, s.actor("c").term = "d", s.term
@@ -90,7 +90,7 @@ func TestFormerMembersAreBounded(t *testing.T) {
 		s.until("it has left", func() bool { return !s.state.Committed().Has(id) && !s.state.Open() })
 	}
 	departed(t, s.state)
-	if got := s.state.Departed(); !slices.Equal(got, names[4:]) {
+	if got := s.state.FormerMembers(); !slices.Equal(got, names[4:]) {
 		t.Errorf("%v, want %v", got, names[4:])
 	}
 }

@@ -179,9 +179,9 @@ func (s *stage) perform(verb string, args []string) bool {
 		var boot uint64
 		boot, err = strconv.ParseUint(args[1], 10, 64)
 		id := shardmap.NodeID(args[0])
-		s.tellLeaders(ack.Evidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce, Began: s.now})
+		s.tellLeaders(ack.CrashEvidence{Node: id, Boot: boot, Nonce: s.actor(id).nonce, Began: s.now})
 	case "remove":
-		s.tellLeaders(ack.Remove{Node: shardmap.NodeID(args[0])})
+		s.tellLeaders(ack.NodeRemoved{Node: shardmap.NodeID(args[0])})
 	default:
 		return s.afflict(s.actor(shardmap.NodeID(args[0])), verb, args[1:])
 	}

@@ -52,7 +52,7 @@
 //		case <-applied: // the log has a newer state
 //		case <-ended: // a request ended that Running had counted
 //		case <-speak: // the app's health changed
-//			agent.BeatNow()
+//			agent.HeartbeatNow()
 //		case r := <-results: // of a call to the app
 //			agent.Called(r)
 //		case o := <-asked: // the app says it does not hold a shard
@@ -70,7 +70,7 @@
 // neither.
 //
 // An answer is obeyed by the Look that follows it. What Answered returns is for the
-// process: after RolledBack and Usurped it must stop, after RolledBack its disk must
+// process: after DiskRolledBack and DuplicatePersists it must stop, after DiskRolledBack its disk must
 // not be used any more; the other verdicts are for logs and status.
 //
 // With AgentOptions.Hooks the app is told which shards it holds. Look begins the calls,
@@ -91,7 +91,7 @@
 // One goroutine owns the Turn of a server that Raft has elected. It begins with a
 // Tick, and ends when the term does. The next one begins after it has ended.
 //
-//	turn := ack.NewTurn(options)
+//	turn := ack.NewLeaderDriver(options)
 //	perform(turn.Take(ack.Tick{}))
 //	for leads(term) {
 //		select {
@@ -178,7 +178,7 @@
 //     whoever is elected next.
 //   - A barrier enters the log after the Turn has begun, and has been applied when it is
 //     reported: Newest then returns all that earlier leaders committed. If the log has no
-//     cluster, EncodeBirth's entry is applied, too, before BarrierApplied is told.
+//     cluster, EncodeBootstrap's entry is applied, too, before BarrierApplied is told.
 //
 // Voters are those of the latest configuration in the leader's own log, committed or
 // not. The server id names the disk, so that an emptied one does not confirm for the

@@ -24,7 +24,7 @@ func (r raftOf) LogEnd() ack.LogEnd { return r.log }
 // doubter is a voter whose leader, a, has not answered since second one.
 type doubter struct {
 	t     *testing.T
-	d     *ack.Doubt
+	d     *ack.LeaderSuspicion
 	raft  *raftOf
 	now   time.Duration
 	asked []string
@@ -34,14 +34,14 @@ type doubter struct {
 func newDoubter(t *testing.T, self string, voters ...string) *doubter {
 	t.Helper()
 	r := &raftOf{term: 7, voters: voters, leader: "a", log: ack.LogEnd{Term: 7, Index: 20}}
-	return &doubter{t: t, raft: r, now: time.Second, d: ack.NewDoubt(ack.DoubtOptions{Server: self, Heartbeat: 100 * time.Millisecond, Raft: r}, time.Second)}
+	return &doubter{t: t, raft: r, now: time.Second, d: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: self, Heartbeat: 100 * time.Millisecond, Raft: r}, time.Second)}
 }
 
 // pass lets time pass, and notes who is asked and whether the voter stands.
 func (v *doubter) pass(d time.Duration) {
 	for end := v.now + d; v.now < end; {
 		v.now += 10 * time.Millisecond
-		ask, stand := v.d.Look(v.now, ack.Waiting{Since: time.Second, Term: 7})
+		ask, stand := v.d.Poll(v.now, ack.UnansweredHeartbeat{Since: time.Second, Term: 7})
 		if ask != nil {
 			v.asked = ask
 		}
@@ -50,9 +50,9 @@ func (v *doubter) pass(d time.Duration) {
 }
 
 // hear has the voter hear what others say, in reply to what it has asked just now.
-func (v *doubter) hear(m ack.Missing, from ...string) {
+func (v *doubter) hear(m ack.SuspicionReport, from ...string) {
 	for _, s := range from {
-		v.d.Heard(v.now, s, m)
+		v.d.ReportReceived(v.now, s, m)
 	}
 }
 
@@ -64,24 +64,24 @@ func (v *doubter) wants(stands bool, when string) {
 }
 
 // missing is what one says whose log ends with entry index.
-func missing(index uint64) ack.Missing {
-	return ack.Missing{Term: 7, Log: ack.LogEnd{Term: 7, Index: index}, In: 7}
+func missing(index uint64) ack.SuspicionReport {
+	return ack.SuspicionReport{LeaderTerm: 7, Log: ack.LogEnd{Term: 7, Index: index}, CurrentTerm: 7}
 }
 
 func TestVoterStandsOnceAMajorityMissesTheLeader(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(70 * time.Millisecond)
-	if v.asked != nil || v.d.Says().Term != 0 {
-		t.Errorf("it asks %v and says %v before a heartbeat has waited", v.asked, v.d.Says())
+	if v.asked != nil || v.d.Report().LeaderTerm != 0 {
+		t.Errorf("it asks %v and says %v before a heartbeat has waited", v.asked, v.d.Report())
 	}
 	v.pass(10 * time.Millisecond)
 	if want := []string{"c"}; !slices.Equal(v.asked, want) {
 		t.Errorf("it asks %v, want %v", v.asked, want)
 	}
-	if got, want := v.d.Says(), missing(20); got != want {
+	if got, want := v.d.Report(), missing(20); got != want {
 		t.Errorf("Says() = %v, want %v", got, want)
 	}
-	v.hear(ack.Missing{}, "c")
+	v.hear(ack.SuspicionReport{}, "c")
 	v.pass(50 * time.Millisecond)
 	v.wants(false, "alone")
 	v.hear(missing(20), "c")
@@ -129,7 +129,7 @@ func TestVoterGivesWayToOneThatStands(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	m := missing(19)
-	m.Stands = true
+	m.Candidate = true
 	v.hear(m, "c")
 	v.pass(60 * time.Millisecond)
 	v.wants(false, "beside c")
@@ -145,7 +145,7 @@ func TestVoterHearsAtItsTurnWhetherTheOneBeforeItStands(t *testing.T) {
 	v.hear(missing(20), "b")
 	v.pass(60 * time.Millisecond) // asked just now
 	v.wants(false, "before b has replied")
-	v.hear(ack.Missing{In: 8}, "b") // it has written its term
+	v.hear(ack.SuspicionReport{CurrentTerm: 8}, "b") // it has written its term
 	v.pass(100 * time.Millisecond)
 	v.wants(false, "beside b")
 }
@@ -156,7 +156,7 @@ func TestVoterGivesOneThatStandsTime(t *testing.T) {
 	v := newDoubter(t, "c", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	m := missing(20)
-	m.Stands = true
+	m.Candidate = true
 	for range 5 {
 		v.hear(m, "b")
 		v.pass(50 * time.Millisecond)
@@ -173,20 +173,20 @@ func TestVoterGivesWayToALaterTerm(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c", "d", "e")
 	v.pass(80 * time.Millisecond)
 	for range 4 {
-		v.hear(ack.Missing{In: 8}, "c")
+		v.hear(ack.SuspicionReport{CurrentTerm: 8}, "c")
 		v.hear(missing(20), "d", "e")
 		v.pass(50 * time.Millisecond)
 	}
 	v.wants(false, "beside c")
 	for range 2 {
-		v.hear(ack.Missing{In: 8}, "c")
+		v.hear(ack.SuspicionReport{CurrentTerm: 8}, "c")
 		v.hear(missing(20), "d", "e")
 		v.pass(50 * time.Millisecond)
 	}
 	v.wants(true, "after the time of a slow election")
 	other := newDoubter(t, "b", "a", "b", "c", "d", "e")
 	other.pass(80 * time.Millisecond)
-	other.hear(ack.Missing{In: 7}, "c")
+	other.hear(ack.SuspicionReport{CurrentTerm: 7}, "c")
 	other.hear(missing(20), "d", "e")
 	other.pass(10 * time.Millisecond)
 	other.wants(true, "when c hears the leader")
@@ -200,12 +200,12 @@ func TestVoterThatCouldNotStandStandsLater(t *testing.T) {
 	v.hear(missing(20), "c")
 	v.pass(10 * time.Millisecond)
 	v.wants(true, "with c")
-	v.d.Refused(v.now, 6)
-	if !v.d.Says().Stands {
+	v.d.CampaignRefused(v.now, 6)
+	if !v.d.Report().Candidate {
 		t.Error("it says that it does not stand, because it did not against another leader")
 	}
-	v.d.Refused(v.now, 7)
-	if v.d.Says().Stands {
+	v.d.CampaignRefused(v.now, 7)
+	if v.d.Report().Candidate {
 		t.Error("it says that it stands")
 	}
 	v.stood = false
@@ -234,17 +234,17 @@ func TestDoubtIsGivenUp(t *testing.T) {
 // One that is asked while it misses the leader asks in turn, but not without end.
 func TestWhoIsAskedAsks(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
-	v.d.Asked(v.now, "c")
+	v.d.ReportRequested(v.now, "c")
 	v.pass(80 * time.Millisecond)
 	v.asked = nil
-	v.d.Asked(v.now, "c")
+	v.d.ReportRequested(v.now, "c")
 	v.pass(10 * time.Millisecond)
 	if v.asked == nil {
 		t.Error("it does not ask one that has just come to miss the leader")
 	}
 	v.hear(missing(20), "c")
 	v.asked = nil
-	v.d.Asked(v.now, "c")
+	v.d.ReportRequested(v.now, "c")
 	v.pass(10 * time.Millisecond)
 	if v.asked != nil {
 		t.Error("it asks again what it knows")
@@ -267,16 +267,16 @@ func TestNonvoterNeverStands(t *testing.T) {
 func TestVoterIsMorePatientAfterAFalseDoubt(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
-	v.d.Lives(v.now, 7)
+	v.d.LeaderAlive(v.now, 7)
 	v.raft.term = 8
 	v.pass(10 * time.Millisecond)
-	of := ack.Waiting{Since: v.now, Term: 8}
+	of := ack.UnansweredHeartbeat{Since: v.now, Term: 8}
 	missed := func(d time.Duration) bool {
 		for end := v.now + d; v.now < end; {
 			v.now += 10 * time.Millisecond
-			v.d.Look(v.now, of)
+			v.d.Poll(v.now, of)
 		}
-		return v.d.Says().Term == 8
+		return v.d.Report().LeaderTerm == 8
 	}
 	if missed(150 * time.Millisecond) {
 		t.Error("it is as impatient as before")
@@ -286,7 +286,7 @@ func TestVoterIsMorePatientAfterAFalseDoubt(t *testing.T) {
 	}
 	for range 6100 { // a minute
 		v.now += 10 * time.Millisecond
-		v.d.Look(v.now, ack.Waiting{})
+		v.d.Poll(v.now, ack.UnansweredHeartbeat{})
 	}
 	of.Since = v.now
 	if !missed(80 * time.Millisecond) {
@@ -296,20 +296,20 @@ func TestVoterIsMorePatientAfterAFalseDoubt(t *testing.T) {
 
 // replaced has the leader of the voter's term replaced, after it spoke so long ago.
 func (v *doubter) replaced(spoke time.Duration) {
-	v.d.Lives(v.now, v.raft.term)
+	v.d.LeaderAlive(v.now, v.raft.term)
 	v.pass(spoke)
 	v.raft.term++
-	v.d.Look(v.now, ack.Waiting{})
+	v.d.Poll(v.now, ack.UnansweredHeartbeat{})
 }
 
 // patience returns how long a heartbeat waits until the leader is missed.
 func (v *doubter) patience() (waited time.Duration) {
-	of := ack.Waiting{Since: v.now, Term: v.raft.term}
-	for ; v.d.Says().Term == 0; waited += 10 * time.Millisecond {
+	of := ack.UnansweredHeartbeat{Since: v.now, Term: v.raft.term}
+	for ; v.d.Report().LeaderTerm == 0; waited += 10 * time.Millisecond {
 		v.now += 10 * time.Millisecond
-		v.d.Look(v.now, of)
+		v.d.Poll(v.now, of)
 	}
-	v.d.Look(v.now, ack.Waiting{})
+	v.d.Poll(v.now, ack.UnansweredHeartbeat{})
 	return waited
 }
 
@@ -341,8 +341,8 @@ func TestVoterGoesByTheReplyToItsLastQuestion(t *testing.T) {
 	v.pass(80 * time.Millisecond)
 	first := v.now
 	v.pass(50 * time.Millisecond)
-	v.hear(ack.Missing{In: 7}, "c")
-	v.d.Heard(first, "c", missing(20))
+	v.hear(ack.SuspicionReport{CurrentTerm: 7}, "c")
+	v.d.ReportReceived(first, "c", missing(20))
 	v.pass(40 * time.Millisecond)
 	v.wants(false, "by what c has taken back")
 }
@@ -367,15 +367,15 @@ func TestALeaderThatRefusesIsNotMissed(t *testing.T) {
 				Send: func(hb ack.Heartbeat) { last = hb },
 			}, 0)
 			answer := func(ans ack.Answer) {
-				a.BeatNow()
-				a.Look(g.now, ack.Seen{State: ack.NewState(), Weight: 1})
+				a.HeartbeatNow()
+				a.Poll(g.now, ack.Observation{State: ack.NewState(), Weight: 1})
 				g.now += ms
 				ans.Boot, ans.Beat = 1, last.Number
 				a.Answered(g.now, ans)
 			}
 			answer(ack.Answer{Term: 7, Number: 1})
 			answer(c.answer)
-			if w := a.Waiting(); w.Term != 0 != c.waits {
+			if w := a.Unanswered(); w.Term != 0 != c.waits {
 				t.Errorf("it waits %+v, want that it waits: %v", w, c.waits)
 			}
 		})

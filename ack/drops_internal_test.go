@@ -10,12 +10,12 @@ import (
 // Every node must forget the same drops, and none that still keeps a node out as
 // long as others can go.
 func TestDropsAreBounded(t *testing.T) {
-	s, _, err := NewState().Apply(1, 1, EncodeBirth("c", 4, DefaultTiming()))
+	s, _, err := NewState().Apply(1, 1, EncodeBootstrap("c", 4, DefaultTiming()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	members := []shardmap.Member{{ID: "old", Weight: 1}}
-	propose := func(index uint64, drops []dropping) {
+	propose := func(index uint64, drops []dropRecord) {
 		t.Helper()
 		b, err := encodeProposal(MinLevel, proposal{term: 1, want: shardmap.Assign(s.Committed(), members, shardmap.Policy{}), drops: drops})
 		if err != nil {
@@ -26,19 +26,19 @@ func TestDropsAreBounded(t *testing.T) {
 		}
 	}
 	members[0].ID = "other"
-	propose(2, []dropping{{node: "old", cause: CauseSilent}})
+	propose(2, []dropRecord{{node: "old", cause: CauseSilent}})
 	members[0].ID = "old"
 	propose(3, nil) // old is back: its drop is not in force
 	members[0].ID = "other"
-	var many []dropping
+	var many []dropRecord
 	for i := range maxDrops {
-		many = append(many, dropping{node: shardmap.NodeID(fmt.Sprintf("n%04d", i)), cause: CauseCrashed})
+		many = append(many, dropRecord{node: shardmap.NodeID(fmt.Sprintf("n%04d", i)), cause: CauseCrashed})
 	}
 	propose(4, many)
 	if _, ok := s.Drop("old"); ok || len(s.drops) != maxDrops || !s.Dropped("n0000") {
 		t.Errorf("%d drops, the one not in force is kept: %v", len(s.drops), ok)
 	}
-	propose(5, []dropping{{node: "last", cause: CauseRemoved}})
+	propose(5, []dropRecord{{node: "last", cause: CauseRemoved}})
 	if s.Dropped("n0000") || !s.Dropped("last") || len(s.drops) != maxDrops {
 		t.Errorf("%d drops; the oldest must go for the newest", len(s.drops))
 	}

@@ -20,26 +20,26 @@ func TestEmptyingIsADrainOfItsOwn(t *testing.T) {
 	}
 	is := func(drained, emptied bool) {
 		t.Helper()
-		if _, yes := p.Emptying["a"]; yes != emptied || p.Drained["a"] != drained || p.Leaves("a") != (drained || emptied) {
+		if _, yes := p.GradualDrains["a"]; yes != emptied || p.Drained["a"] != drained || p.Leaves("a") != (drained || emptied) {
 			t.Errorf("%+v, want drained %v, emptied %v", *p, drained, emptied)
 		}
 	}
-	with(1, ack.ChangeEmpty)
+	with(1, ack.ChangeDrainGradually)
 	is(false, true)
 	with(2, ack.ChangeDrain)
 	is(true, false)
-	with(3, ack.ChangeEmpty)
+	with(3, ack.ChangeDrainGradually)
 	is(true, false)
 	with(4, ack.ChangeUncordon)
 	is(false, false)
-	with(5, ack.ChangeEmpty)
+	with(5, ack.ChangeDrainGradually)
 	is(false, true)
-	if l := p.Lasting(); len(l.Emptying) > 0 {
-		t.Errorf("%+v outlives the cluster", l.Emptying)
+	if l := p.Lasting(); len(l.GradualDrains) > 0 {
+		t.Errorf("%+v outlives the cluster", l.GradualDrains)
 	}
 	with(6, ack.ChangeUncordon)
 	is(false, false)
-	with(7, ack.ChangeEmpty)
+	with(7, ack.ChangeDrainGradually)
 	with(8, ack.ChangeForget)
 	is(false, false)
 }

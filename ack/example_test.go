@@ -17,7 +17,7 @@ import (
 func Example() {
 	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}}
 	a, b := c.start("a"), c.start("b")
-	c.turn = ack.NewTurn(ack.TurnOptions{
+	c.turn = ack.NewLeaderDriver(ack.LeaderDriverOptions{
 		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
 		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
 	})
@@ -47,7 +47,7 @@ type toy struct {
 	now   time.Duration
 	index uint64
 	state *ack.State
-	turn  *ack.Turn
+	turn  *ack.LeaderDriver
 	inbox []ack.Message
 	nodes map[shardmap.NodeID]*toyNode
 	quiet bool // a test has it
@@ -62,7 +62,7 @@ func (c *toy) lead() {
 	messages := append(c.inbox, ack.Tick{})
 	c.inbox = nil
 	for _, m := range messages {
-		for _, e := range c.turn.Take(m) {
+		for _, e := range c.turn.Handle(m) {
 			c.perform(e)
 		}
 	}
@@ -73,14 +73,14 @@ func (c *toy) lead() {
 func (c *toy) perform(e ack.Effect) {
 	switch e := e.(type) {
 	case ack.Barrier: // nothing is before it in this log; the cluster is made with it
-		c.append(ack.EncodeBirth("demo", 2, ack.DefaultTiming()))
+		c.append(ack.EncodeBootstrap("demo", 2, ack.DefaultTiming()))
 		c.inbox = append(c.inbox, ack.BarrierApplied{})
 	case ack.Submit:
 		c.append(e.Entry)
 	case ack.Reply:
 		c.nodes[e.To].inbox = append(c.nodes[e.To].inbox, e.Answer)
 	case ack.AskIdle: // the toy's nodes do not answer
-	case ack.StepDown, ack.Noted:
+	case ack.StepDown, ack.Event:
 	}
 }
 
@@ -110,10 +110,12 @@ type toyNode struct {
 }
 
 func (c *toy) start(id shardmap.NodeID) *toyNode {
-	n := &toyNode{id: id, toy: c, routing: ack.RoutingOf(id, c.state, 0, false)}
+	n := &toyNode{id: id, toy: c, routing: ack.NewRouting(id, c.state, 0, false)}
 	n.agent = ack.NewAgent(ack.AgentOptions{
 		Node: id, Server: string(id) + "/disk", Boot: 1, Nonce: 7, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: n, Term: c.Term,
-		Send:  func(hb ack.Heartbeat) { c.inbox = append(c.inbox, ack.Heard{Heartbeat: hb, From: string(id)}) },
+		Send: func(hb ack.Heartbeat) {
+			c.inbox = append(c.inbox, ack.HeartbeatReceived{Heartbeat: hb, From: string(id)})
+		},
 		Raise: func(known uint64) (uint64, bool) { return known + 1, true }, // a toy has no disk
 	}, c.now)
 	c.nodes[id] = n
@@ -131,7 +133,7 @@ func (n *toyNode) follow() {
 	n.look()
 }
 
-func (n *toyNode) look() { n.agent.Look(n.toy.now, ack.Seen{State: n.toy.state, Weight: 1}) }
+func (n *toyNode) look() { n.agent.Poll(n.toy.now, ack.Observation{State: n.toy.state, Weight: 1}) }
 
 // admit counts first, and looks at table and lease then.
 func (n *toyNode) admit(s shardmap.Shard) (epoch shardmap.Epoch, ok bool) {
@@ -155,7 +157,7 @@ func (n *toyNode) Lease(until time.Duration) (missed bool) {
 
 func (n *toyNode) Route(r ack.Routing) { n.routing = r }
 
-func (n *toyNode) Cut(_ ack.Cutting, may func(shardmap.Shard) bool) {
+func (n *toyNode) Cut(_ ack.CutReason, may func(shardmap.Shard) bool) {
 	n.running = slices.DeleteFunc(n.running, func(s shardmap.Shard) bool { return !may(s) })
 }
 

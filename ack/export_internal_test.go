@@ -10,7 +10,7 @@ import (
 // LeaseTerm returns the term of the leader whose lease is in force, zero without one. An
 // answer may have shown that the process stood still, which ends the lease before its time
 // is over; requests know with the look that follows at once.
-func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.inForce) }
+func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.leaseTerm) }
 
 // Releases returns what the last acknowledgement gives up shards with, nil for nothing.
 func (a *Agent) Releases() *Releases {
@@ -26,53 +26,53 @@ func (a *Agent) Serves(s shardmap.Shard, e shardmap.Epoch) bool {
 }
 
 // Taken reports that a leader has said that it has that.
-func (a *Agent) Taken() bool { return a.hooks != nil && a.hooks.taken }
+func (a *Agent) Taken() bool { return a.hooks != nil && a.hooks.received }
 
 // EchoTerm returns the term of the leader that answered last.
-func (a *Agent) EchoTerm() uint64 { return a.echoTerm }
+func (a *Agent) EchoTerm() uint64 { return a.answerTerm }
 
 // DueWith is Due while something is the matter with the leader, or with a member.
-func (t *Turn) DueWith(what string, of shardmap.NodeID) time.Duration {
-	l, m := *t.leader, *t.leader.node(of)
-	defer func() { *t.leader.node(of), *t.leader = m, l }()
-	switch n := t.leader.node(of); what {
+func (d *LeaderDriver) DueWith(what string, of shardmap.NodeID) time.Duration {
+	l, m := *d.leader, *d.leader.member(of)
+	defer func() { *d.leader.member(of), *d.leader = m, l }()
+	switch n := d.leader.member(of); what {
 	case "no barrier":
-		t.leader.barrier = false
+		d.leader.barrierApplied = false
 	case "an entry on its way":
-		t.leader.submitting = true
+		d.leader.submitting = true
 	case "the log of before":
-		t.leader.settled = false
+		d.leader.roundDone = false
 	case "a map to gather for":
-		t.leader.wantSince = 0
+		d.leader.changeWantedSince = 0
 	case "a change that waits":
-		t.leader.line = make([]asked, 1)
+		d.leader.policyQueue = make([]policyRequest, 1)
 	case "a later term":
-		t.leader.grants.revoked = true
+		d.leader.leases.revoked = true
 	case "a pause after a failure":
-		t.leader.resumeAt = t.o.Clock() + time.Millisecond
+		d.leader.resumeAt = d.o.Clock() + time.Millisecond
 	case "not heard":
-		n.firstHeard, n.beat = 0, Heartbeat{}
+		n.firstHeard, n.heartbeat = 0, Heartbeat{}
 	case "evidence of a crash":
-		n.evidence = n.beat.Boot
+		n.crashedBoot = n.heartbeat.Boot
 	case "removed":
 		n.removed = true
 	case "behind":
-		n.behindSince = t.o.Clock()
+		n.behindSince = d.o.Clock()
 	case "fresh long ago":
-		n.lastFresh = 0
+		n.lastFreshEcho = 0
 	}
-	return t.Due()
+	return d.Due()
 }
 
 // AwaitsIdle reports that the leader's open question to the node is not answered, and that no
 // map has taken shards from the node in this change.
-func (t *Turn) AwaitsIdle(node shardmap.NodeID) (awaits, first bool) {
-	o := t.leader.stages.owners[node]
-	return t.leader.stages.unanswered[node], o != nil && o.maps == 0
+func (d *LeaderDriver) AwaitsIdle(node shardmap.NodeID) (awaits, first bool) {
+	o := d.leader.stages.owners[node]
+	return d.leader.stages.unanswered[node], o != nil && o.proposals == 0
 }
 
 // Staged reports that the leader defers moves of the node, as of its last look.
-func (t *Turn) Staged(node shardmap.NodeID) bool { return t.leader.memo.staged[node] }
+func (d *LeaderDriver) Staged(node shardmap.NodeID) bool { return d.leader.lastAssignment.staged[node] }
 
 // KeptNow returns the shards that stay with their owners because of safe drains.
-func (t *Turn) KeptNow() map[shardmap.Shard]bool { return t.leader.keptNow }
+func (d *LeaderDriver) KeptNow() map[shardmap.Shard]bool { return d.leader.keptShards }

@@ -10,9 +10,9 @@ import (
 // acknowledged. It is fed with every state that the node's log produces, by an
 // entry or by a snapshot; it does not matter how many it misses in between.
 type Follower struct {
-	drain time.Duration // before it is cut
-	self  shardmap.NodeID
-	state *State
+	drainTimeout time.Duration // before it is cut
+	self         shardmap.NodeID
+	state        *State
 
 	acked    shardmap.Epoch
 	draining shardmap.Epoch // zero: nothing to drain
@@ -23,28 +23,28 @@ type Follower struct {
 // NewFollower returns the follower of node self before its first state. A drain
 // may take as long as given, above zero, before it is cut.
 func NewFollower(self shardmap.NodeID, drain time.Duration) *Follower {
-	return &Follower{drain: drain, self: self, state: NewState()}
+	return &Follower{drainTimeout: drain, self: self, state: NewState()}
 }
 
 // Applied takes the newest state. The caller must already have stopped admitting
 // what Moves reports, and now drains it; draining is false if there is nothing
 // new to drain for.
-func (f *Follower) Applied(now time.Duration, s *State) (drain bool) {
+func (f *Follower) StateApplied(now time.Duration, s *State) (drain bool) {
 	f.state = s
 	last := s.Last().Epoch()
 	if last == 0 || last == f.draining || f.draining == 0 && last == f.acked {
 		return false
 	}
-	f.draining, f.cutAt, f.cut = last, now+f.drain, false
+	f.draining, f.cutAt, f.cut = last, now+f.drainTimeout, false
 	return true
 }
 
 // MayRun reports whether requests for s may still run here: those of all other
 // shards must end before the node acknowledges. While the key configuration changes none may.
-func (f *Follower) MayRun(s shardmap.Shard) bool { return !f.state.ChangesKeys() && f.Keeps(s) }
+func (f *Follower) MayRun(s shardmap.Shard) bool { return !f.state.ChangesKeys() && f.OwnsNext(s) }
 
 // Keeps reports whether the last proposal leaves or gives s to the node.
-func (f *Follower) Keeps(s shardmap.Shard) bool { return f.state.Last().Owner(s) == f.self }
+func (f *Follower) OwnsNext(s shardmap.Shard) bool { return f.state.Last().Owner(s) == f.self }
 
 // Draining returns the epoch that the node drains for, zero if none.
 func (f *Follower) Draining() shardmap.Epoch { return f.draining }

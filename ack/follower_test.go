@@ -15,18 +15,18 @@ func TestFollowerAcknowledgesWhatItHasDrainedFor(t *testing.T) {
 	if f.Acked() != 0 || f.Draining() != 0 || f.Drained(0) {
 		t.Error("something to acknowledge before the first state")
 	}
-	if f.Applied(0, ack.NewState()) {
+	if f.StateApplied(0, ack.NewState()) {
 		t.Error("something to drain for without a map")
 	}
 	// A new boot acknowledges what is committed already (why 13).
-	if !f.Applied(0, s) || f.Draining() != s.Committed().Epoch() || f.Applied(0, s) {
+	if !f.StateApplied(0, s) || f.Draining() != s.Committed().Epoch() || f.StateApplied(0, s) {
 		t.Errorf("draining for %d, want %d, once", f.Draining(), s.Committed().Epoch())
 	}
 	if !f.Drained(s.Committed().Epoch()) || f.Drained(s.Committed().Epoch()) || f.Acked() != s.Committed().Epoch() {
 		t.Errorf("acknowledged %d, want %d, once", f.Acked(), s.Committed().Epoch())
 	}
 	// b leaves: it must end everything.
-	if !f.Applied(0, open) || f.State() != open {
+	if !f.StateApplied(0, open) || f.State() != open {
 		t.Fatal("nothing to drain for a map that takes all")
 	}
 	for sh := range shardmap.Shard(12) {
@@ -41,7 +41,7 @@ func TestFollowerAcknowledgesWhatItHasDrainedFor(t *testing.T) {
 		t.Errorf("acknowledged %d, want %d", f.Acked(), at)
 	}
 	// The commit of what is acknowledged is nothing to drain for.
-	if f.Applied(0, apply(t, open, at+1, commit, ack.OutcomeCommitted)) {
+	if f.StateApplied(0, apply(t, open, at+1, commit, ack.OutcomeCommitted)) {
 		t.Error("drains again for the commit")
 	}
 }
@@ -52,8 +52,8 @@ func TestReplacedProposalIsNotAcknowledged(t *testing.T) {
 	first := apply(t, s, at, proposal, ack.OutcomeProposed)
 	second := apply(t, first, at+1, proposal, ack.OutcomeProposed)
 	f := ack.NewFollower("b", ack.DefaultPace().DrainTimeout)
-	f.Applied(0, first)
-	f.Applied(3*ms, second)
+	f.StateApplied(0, first)
+	f.StateApplied(3*ms, second)
 	if f.Drained(first.Last().Epoch()) || f.Acked() != 0 {
 		t.Error("acknowledged a proposal that was replaced")
 	}

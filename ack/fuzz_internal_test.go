@@ -25,7 +25,7 @@ func fuzzMembers(n int) []shardmap.Member {
 // fuzzLog is a short life of a cluster: born, one map committed, one proposed.
 func fuzzLog(tb testing.TB) [][]byte {
 	tb.Helper()
-	log := [][]byte{EncodeBirth("c1", 8, DefaultTiming())}
+	log := [][]byte{EncodeBootstrap("c1", 8, DefaultTiming())}
 	s := NewState()
 	add := func(b []byte, err error) {
 		if err != nil {
@@ -47,10 +47,10 @@ func fuzzLog(tb testing.TB) [][]byte {
 	apply()
 	add(encodeProposal(MinLevel, proposal{
 		term: 1, base: s.Committed().Epoch(), want: shardmap.Assign(s.Committed(), fuzzMembers(2), shardmap.Policy{}),
-		drops: []dropping{{node: "c", cause: CauseSilent, strikes: 1}},
+		drops: []dropRecord{{node: "c", cause: CauseSilent, strikes: 1}},
 	}))
 	apply()
-	add(encodeAmending(MinLevel, amending{term: 1, changes: []Change{
+	add(encodePolicyChange(MinLevel, policyEntry{term: 1, changes: []Change{
 		{Kind: ChangeCordon, Node: "a"},
 		{Kind: ChangeDrain, Node: "b"},
 		{Kind: ChangeUncordon, Node: "a"},
@@ -78,8 +78,8 @@ func FuzzApply(f *testing.F) {
 		f.Add(log[i], uint64(i+1), uint64(1))
 	}
 	f.Add([]byte{byte(MinLevel), kindProposal}, uint64(1), uint64(1))
-	f.Add(encodeRaising(MinLevel, raising{term: 1, level: MinLevel}), uint64(9), uint64(1))
-	f.Add(encodeRaising(MinLevel, raising{term: 1, level: MaxLevel + 1}), uint64(9), uint64(1))
+	f.Add(encodeLevel(MinLevel, levelEntry{term: 1, level: MinLevel}), uint64(9), uint64(1))
+	f.Add(encodeLevel(MinLevel, levelEntry{term: 1, level: MaxLevel + 1}), uint64(9), uint64(1))
 	f.Add([]byte{byte(MaxLevel) + 1}, uint64(9), uint64(9))
 	f.Add([]byte(nil), ^uint64(0), ^uint64(0))
 	f.Fuzz(func(t *testing.T, entry []byte, index, term uint64) {
@@ -155,14 +155,14 @@ func FuzzDecodeState(f *testing.F) {
 			t.Fatalf("two encodings of one state: %x and %x", b, again)
 		}
 		// It can be gone on from.
-		if _, _, err := s.Apply(s.Index()+1, 1, EncodeBirth("c2", 4, DefaultTiming())); err != nil {
+		if _, _, err := s.Apply(s.Index()+1, 1, EncodeBootstrap("c2", 4, DefaultTiming())); err != nil {
 			t.Fatalf("a restored state takes no entry: %v", err)
 		}
 	})
 }
 
 func FuzzOpenBackup(f *testing.F) {
-	s, _, err := NewState().Apply(1, 1, EncodeBirth("c1", 8, DefaultTiming()))
+	s, _, err := NewState().Apply(1, 1, EncodeBootstrap("c1", 8, DefaultTiming()))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func FuzzHeartbeat(f *testing.F) {
 		// Whoever sends it, the leader takes it without a crash.
 		l := NewLeader(LeaderOptions{Server: "z/d", Term: 5, Pace: DefaultPace(), Timing: DefaultTiming(), State: NewState()}, 0)
 		l.Step(1, TermRead{Before: 1, Term: 5})
-		l.Step(2, Heard{Heartbeat: h, From: "x"})
+		l.Step(2, HeartbeatReceived{Heartbeat: h, From: "x"})
 		l.Step(3, Tick{})
 	})
 }
@@ -245,7 +245,7 @@ func FuzzAnswer(f *testing.F) {
 			t.Fatalf("out of bounds: %+v", a)
 		}
 		h := NewHolder(1, 0)
-		h.Beat(1)
+		h.NextHeartbeat(1)
 		h.Answered(2, a.Term, a)
 		h.Tick(3)
 	})

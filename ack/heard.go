@@ -9,71 +9,71 @@ import (
 
 // heard takes a heartbeat and answers it; false: not at all. That is what becomes of
 // one that does not name exactly the own term (why 2).
-func (l *Leader) heard(now time.Duration, m Heard) (Answer, bool) {
-	if m.Term != l.o.Term || l.grants.revoked {
+func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (Answer, bool) {
+	if m.Term != l.o.Term || l.leases.revoked {
 		return Answer{}, false
 	}
-	n := l.node(m.Node)
-	if n.heard() && m.Boot < n.beat.Boot {
-		return l.refuse(m, n.lower(m)), true
+	n := l.member(m.Node)
+	if n.heard() && m.Boot < n.heartbeat.Boot {
+		return l.refusal(m, n.refuseBoot(m)), true
 	}
-	if a := l.elsewhere(now, n, m); a.Refusal != 0 {
-		return l.refuse(m, a), true
+	if a := l.refuseDuplicate(now, n, m); a.Refusal != 0 {
+		return l.refusal(m, a), true
 	}
-	if n.heard() && m.Boot == n.beat.Boot && m.Nonce != n.beat.Nonce {
+	if n.heard() && m.Boot == n.heartbeat.Boot && m.Nonce != n.heartbeat.Nonce {
 		// What names this boot (old evidence, for one) would not tell the two
 		// processes apart.
-		return l.refuse(m, n.lower(m)), true
+		return l.refusal(m, n.refuseBoot(m)), true
 	}
-	if m.Boot == n.beat.Boot && m.Number <= n.beat.Number {
+	if m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {
 		return Answer{}, false // repeated or overtaken
 	}
-	if m.Boot != n.beat.Boot {
+	if m.Boot != n.heartbeat.Boot {
 		n.reset(now, m.Boot)
-		n.stranger = m.Echo == Echo{}
+		n.noInitialEcho = m.Echo == Echo{}
 	}
-	if !n.heard() || n.beat.Zone != m.Zone || n.beat.Unable != m.Unable || !slices.Equal(n.beat.Unacquired, m.Unacquired) {
-		l.zoned++
+	if !n.heard() || n.heartbeat.Zone != m.Zone || n.heartbeat.Unable != m.Unable || !slices.Equal(n.heartbeat.Unacquired, m.Unacquired) {
+		l.inputsVersion++
 	}
-	if m.Goodbye && (!n.beat.Goodbye || m.Boot != n.beat.Boot) {
-		n.away.heard = now
+	if m.Goodbye && (!n.heartbeat.Goodbye || m.Boot != n.heartbeat.Boot) {
+		n.restart.goodbyeAt = now
 	}
-	n.beat, n.from, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now
-	n.evidence, n.unknownGone, n.removed = 0, false, false
+	n.heartbeat, n.addr, n.closed, n.lastHeard = m.Heartbeat, m.From, false, now
+	n.crashedBoot, n.crashedUnheard, n.removed = 0, false, false
 	if m.Unhealthy {
 		n.healthySince = -1
 	} else if n.healthySince < 0 {
 		n.healthySince = now
 	}
-	l.echoed(now, n)
-	l.follows(now, n)
-	return l.answer(now, n), true
+	l.echoReceived(now, n)
+	l.trackLag(now, n)
+	return l.answerHeartbeat(now, n), true
 }
 
 // lower tells how to refuse a boot that is not above the one that was heard. On
 // another disk, one that was emptied, it only has to be raised. The same disk
 // counts its boots, so it has gone back or there are two of it.
-func (n *member) lower(m Heard) Answer {
-	if m.Server == n.beat.Server {
-		return Answer{Refusal: RefusedRollback, Known: n.beat.Boot}
+func (n *member) refuseBoot(m HeartbeatReceived) Answer {
+	if m.Server == n.heartbeat.Server {
+		return Answer{Refusal: RefusedRollback, Known: n.heartbeat.Boot}
 	}
-	return Answer{Refusal: RefusedBoot, Known: max(n.beat.Boot, m.Boot+1)}
+	return Answer{Refusal: RefusedBoot, Known: max(n.heartbeat.Boot, m.Boot+1)}
 }
 
 // elsewhere refuses a second process under a node's id (docs/internals/protocol.md) until
 // the first one's connection is gone, or it has been silent for DeadAfter, and
 // its lease has certainly run out; on another disk, until the first one certainly
 // runs nothing either. A quick restart meets only the lease.
-func (l *Leader) elsewhere(now time.Duration, n *member, m Heard) Answer {
-	if !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {
+func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceived) Answer {
+	if !n.heard() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {
 		return Answer{}
 	}
-	if gone := n.closed || n.crashed() || now-n.lastHeard > l.t.DeadAfter; !gone {
-		l.emit(Noted{Kind: NoteDuplicate, Node: n.id, Reason: n.from + " and " + m.From})
-		return Answer{Refusal: RefusedDuplicate, Known: n.beat.Boot, Elsewhere: n.from}
+	if gone := n.closed || n.crashed() || now-n.lastHeard > l.maxTiming.DeadAfter; !gone {
+		l.emit(Event{Kind: EventDuplicate, Node: n.id, Reason: n.addr + " and " + m.From})
+		return Answer{Refusal: RefusedDuplicate, Known: n.heartbeat.Boot, Elsewhere: n.addr}
 	}
-	if n.leased && now <= n.lastGrant+l.t.leaseEnd() || m.Server != n.beat.Server && !l.over(now, n) {
-		return Answer{Refusal: RefusedDuplicate, Known: n.beat.Boot}
+	if n.hadLease && now <= n.lastGrant+l.maxTiming.leaseEnd() || m.Server != n.heartbeat.Server && !l.processGone(now, n) {
+		return Answer{Refusal: RefusedDuplicate, Known: n.heartbeat.Boot}
 	}
 	return Answer{}
 }
@@ -82,110 +82,110 @@ func (l *Leader) elsewhere(now time.Duration, n *member, m Heard) Answer {
 // more. A new process on the same disk shows that the one before has ended, for it
 // holds the lock; one on another disk shows nothing, and it would run the same
 // shards under the same epochs. So it waits as one does who takes them.
-func (l *Leader) over(now time.Duration, n *member) bool {
+func (l *Leader) processGone(now time.Duration, n *member) bool {
 	sinceGrant := now - n.lastGrant
-	return n.beat.Goodbye || n.removed || sinceGrant >= l.t.DeadAfter ||
-		n.crashed() && l.t.Fence != FenceStrict && sinceGrant > l.t.leaseEnd()
+	return n.heartbeat.Goodbye || n.removed || sinceGrant >= l.maxTiming.DeadAfter ||
+		n.crashed() && l.maxTiming.Fence != FenceStrict && sinceGrant > l.maxTiming.leaseEnd()
 }
 
-func (l *Leader) refuse(m Heard, a Answer) Answer {
+func (l *Leader) refusal(m HeartbeatReceived, a Answer) Answer {
 	a.Level, a.Term, a.Boot, a.Beat, a.Epoch = m.Level, l.o.Term, m.Boot, m.Number, l.state.Last().Epoch()
 	return a
 }
 
 // echoed takes the confirmation that the heartbeat brings, and judges the link.
-func (l *Leader) echoed(now time.Duration, n *member) {
+func (l *Leader) echoReceived(now time.Duration, n *member) {
 	fresh := false
-	if n.beat.Echo.Term == l.o.Term {
-		if at, ok := n.sentAt(n.beat.Echo.Number); ok {
-			n.echoAt = max(n.echoAt, at)
-			l.grants.confirm(n.beat.Server, at)
+	if n.heartbeat.Echo.Term == l.o.Term {
+		if at, ok := n.answerSentAt(n.heartbeat.Echo.Number); ok {
+			n.echoedAt = max(n.echoedAt, at)
+			l.leases.confirm(n.heartbeat.Server, at)
 			fresh = now-at <= l.o.Pace.freshness()
 		}
 	}
 	if !fresh {
-		n.streak = 0
+		n.freshStreak = 0
 		return
 	}
-	n.streak++
-	n.lastFresh = now
+	n.freshStreak++
+	n.lastFreshEcho = now
 }
 
 // follows notes since when the node's log has been behind (why 16).
-func (l *Leader) follows(now time.Duration, n *member) {
+func (l *Leader) trackLag(now time.Duration, n *member) {
 	switch {
-	case n.beat.Applied >= l.state.Committed().Epoch():
+	case n.heartbeat.Applied >= l.state.Committed().Epoch():
 		n.behindSince = -1
 	case n.behindSince < 0:
-		n.behindSince = max(now, l.committed)
+		n.behindSince = max(now, l.committedAt)
 	}
 }
 
 // answer grants what may be granted. It must come after the acknowledgement of
 // the heartbeat was taken.
-func (l *Leader) answer(now time.Duration, n *member) Answer {
-	l.answers++
+func (l *Leader) answerHeartbeat(now time.Duration, n *member) Answer {
+	l.answerCount++
 	a := Answer{
-		Level: n.beat.Level, Term: l.o.Term, Number: l.answers, Boot: n.beat.Boot, Beat: n.beat.Number,
-		Epoch: l.state.Last().Epoch(), OK: n.beat.Acked == l.state.Last().Epoch(),
-		MapStays: l.asksToLeave(n) && l.nobodyStays(now), Taken: n.handed(),
-		Absences: l.state.absentAt,
+		Level: n.heartbeat.Level, Term: l.o.Term, Number: l.answerCount, Boot: n.heartbeat.Boot, Beat: n.heartbeat.Number,
+		Epoch: l.state.Last().Epoch(), OK: n.heartbeat.Acked == l.state.Last().Epoch(),
+		MapStays: l.isLeaving(n) && l.noOwnerRemains(now), Taken: n.hasReleases(),
+		RestartIndex: l.state.restartsIndex,
 	}
-	if l.mayServe(now, n) {
+	if l.mayGrantLease(now, n) {
 		t := l.timing()
-		if a.Serve = l.grants.grant(now, t); a.Serve > 0 {
+		if a.Serve = l.leases.grant(now, t); a.Serve > 0 {
 			a.Cut, a.Lease = a.Serve+t.CutAfter(), t.Lease
 		}
 	}
 	if a.Serve > 0 {
-		n.leased, n.lastGrant = true, now
+		n.hadLease, n.lastGrant = true, now
 	}
-	n.answerSent(now, l.answers)
+	n.answerSent(now, l.answerCount)
 	return a
 }
 
 // mayServe reports whether the node may have a lease at all. Each
 // line is one of the conditions of docs/internals/protocol.md, "Leases and detection".
-func (l *Leader) mayServe(now time.Duration, n *member) bool {
-	if !l.barrier || n.beat.Goodbye || n.beat.Gateway {
+func (l *Leader) mayGrantLease(now time.Duration, n *member) bool {
+	if !l.barrierApplied || n.heartbeat.Goodbye || n.heartbeat.Gateway {
 		return false
 	}
 	// From the step that submits Commit(p) on, p must have been acknowledged.
-	if need := max(l.state.Committed().Epoch(), l.committing); n.beat.Acked < need || need == 0 {
+	if need := max(l.state.Committed().Epoch(), l.committing); n.heartbeat.Acked < need || need == 0 {
 		return false
 	}
 	// A node left out gets nothing until it has acknowledged that: else its
 	// shards could never be taken (why 14). One that an operator removed, too.
-	if d, ok := l.state.Drop(n.id); ok && d.InForce && n.beat.Acked < d.Epoch || n.beat.Acked < n.denied {
+	if d, ok := l.state.Drop(n.id); ok && d.InForce && n.heartbeat.Acked < d.Epoch || n.heartbeat.Acked < n.leaseDeniedUntil {
 		return false
 	}
 	// Who shows no answer at all may be a second process under this name, and the
 	// first may still have a lease of the leader before.
-	if n.stranger && now-l.elected <= l.t.leaseEnd() && l.inherited.Count(n.id) > 0 {
+	if n.noInitialEcho && now-l.elected <= l.maxTiming.leaseEnd() && l.inherited.Count(n.id) > 0 {
 		return false
 	}
-	if n.echoAt < 0 || now-n.echoAt > l.t.DeadAfter/2 {
+	if n.echoedAt < 0 || now-n.echoedAt > l.maxTiming.DeadAfter/2 {
 		return false
 	}
-	q, ok := l.grants.quorum()
-	return ok && (n.leased || q > n.firstHeard)
+	q, ok := l.leases.quorumTime()
+	return ok && (n.hadLease || q > n.firstHeard)
 }
 
 // asksToLeave reports that a node is asked to own nothing: by its own process or by an operator.
-func (l *Leader) asksToLeave(n *member) bool {
-	return n.beat.Leaving || l.state.Policy().Leaves(n.id)
+func (l *Leader) isLeaving(n *member) bool {
+	return n.heartbeat.Leaving || l.state.Policy().Leaves(n.id)
 }
 
 // nobodyStays reports that no member of the map that routes will own anything:
 // then that map stays (rule 10) and a leaving node need not wait.
-func (l *Leader) nobodyStays(now time.Duration) bool {
-	for _, n := range l.nodes {
+func (l *Leader) noOwnerRemains(now time.Duration) bool {
+	for _, n := range l.members {
 		if l.eligible(now, n) {
 			return false
 		}
 	}
 	for _, m := range l.state.Last().Members() {
-		if l.eligible(now, l.node(m.ID)) {
+		if l.eligible(now, l.member(m.ID)) {
 			return false
 		}
 	}
@@ -194,4 +194,4 @@ func (l *Leader) nobodyStays(now time.Duration) bool {
 
 // acked reports whether the node's present boot has acknowledged e or a later
 // proposal. What it gives up shards with may be under way yet, see counts.
-func (n *member) acked(e shardmap.Epoch) bool { return n.heard() && n.beat.Acked >= e }
+func (n *member) hasAcked(e shardmap.Epoch) bool { return n.heard() && n.heartbeat.Acked >= e }

@@ -115,7 +115,7 @@ type Answer struct {
 	// Absences is the index of the last entry on an absence that the leader has applied;
 	// zero: it knows of none, or says nothing of that (a refusal; an earlier program). A
 	// lease says which maps the node has applied, and nothing of entries after them.
-	Absences uint64
+	RestartIndex uint64
 	// Refusal is zero unless the heartbeat did not count. Known is a boot above
 	// which the node must go or, of a rollback, the boot that is known of its disk;
 	// Elsewhere the address of the other process.
@@ -147,7 +147,7 @@ func flags(set ...bool) byte {
 
 // MarshalBinary returns the heartbeat as it travels. It does not fail.
 func (h Heartbeat) MarshalBinary() ([]byte, error) {
-	w := begin(h.Level)
+	w := newWriter(h.Level)
 	w.text(string(h.Node))
 	w.text(h.Server)
 	for _, v := range []uint64{h.Boot, h.Nonce, h.Number, h.Echo.Term, h.Echo.Number, h.Term, uint64(h.Applied), uint64(h.Acked), uint64(h.Every.Milliseconds()), uint64(h.Weight), uint64(h.Release.Milliseconds()), uint64(h.Back.Milliseconds()), uint64(h.NotReleased), uint64(h.AppSince), h.Keys} {
@@ -159,10 +159,10 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 		w.b = append(w.b, h.Released[:]...)
 	}
 	w.uint(uint64(h.NotAcquired))
-	w.unacquired(h.Unacquired)
-	w.unacquired(h.Kept)
+	w.shardList(h.Unacquired)
+	w.shardList(h.Kept)
 	w.byte(flags(h.App.Failing, h.App.Refused, h.App.Starting))
-	w.uint(uint64(min(h.App.Falls, maxFalls)))
+	w.uint(uint64(min(h.App.Falls, maxFlaps)))
 	return w.b, nil
 }
 
@@ -188,14 +188,14 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 			r.fail("a digest of nothing")
 		}
 	}
-	h.NotAcquired, h.Unacquired, h.Unable = uint32(r.uint(0, MaxShards)), r.unacquired(), f&flagUnable != 0
-	h.Kept, h.KeepsAll = r.unacquired(), f&flagKeepsAll != 0
+	h.NotAcquired, h.Unacquired, h.Unable = uint32(r.uint(0, MaxShards)), r.shardList(), f&flagUnable != 0
+	h.Kept, h.KeepsAll = r.shardList(), f&flagKeepsAll != 0
 	h.Unhealthy, h.Leaving, h.Goodbye, h.Gateway = f&flagUnhealthy != 0, f&flagLeaving != 0, f&flagGoodbye != 0, f&flagGateway != 0
 	app := r.byte()
 	if app > 7 {
 		r.fail("unknown flag of an app")
 	}
-	h.App = AppHealth{Failing: app&1 != 0, Refused: app&2 != 0, Starting: app&4 != 0, Falls: uint32(r.uint(0, maxFalls))}
+	h.App = AppHealth{Failing: app&1 != 0, Refused: app&2 != 0, Starting: app&4 != 0, Falls: uint32(r.uint(0, maxFlaps))}
 	h.AfterRestart = f&flagAfterRestart != 0
 	if h.Back > 0 && !h.Goodbye {
 		r.fail("back before it goes")
@@ -205,7 +205,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 
 // MarshalBinary returns the answer as it travels. It does not fail.
 func (a Answer) MarshalBinary() ([]byte, error) {
-	w := begin(a.Level)
+	w := newWriter(a.Level)
 	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.Beat, uint64(a.Epoch)} {
 		w.uint(v)
 	}
@@ -218,7 +218,7 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 	w.byte(byte(a.Refusal))
 	// One place for both: before there was Absences, nobody looked at it without a refusal.
 	if a.Refusal == 0 {
-		w.uint(a.Absences)
+		w.uint(a.RestartIndex)
 	} else {
 		w.uint(a.Known)
 	}
@@ -234,7 +234,7 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 		Epoch: shardmap.Epoch(r.uint(0, maxUint)), Serve: time.Duration(r.uint(0, uint64(MaxLease))),
 	}
 	if a.Serve > 0 {
-		a.Cut, a.Lease = r.span(MaxDeadAfter), r.span(MaxLease)
+		a.Cut, a.Lease = r.duration(MaxDeadAfter), r.duration(MaxLease)
 		if a.Cut < a.Serve || a.Lease < a.Serve {
 			r.fail("a lease longer than it may be")
 		}
@@ -249,7 +249,7 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 	}
 	known := r.uint(0, maxUint)
 	if a.Refusal == 0 {
-		a.Absences = known
+		a.RestartIndex = known
 	} else {
 		a.Known = known
 	}

@@ -4,7 +4,7 @@ import "time"
 
 // sentKept is how many sent heartbeats a Holder remembers. An answer to an older
 // one grants nothing.
-const sentKept = 64
+const maxSent = 64
 
 // Holder keeps a node's lease: its permission to admit requests for its own
 // shards. It obeys the answers of the leaders and knows no timing of its own. The
@@ -12,28 +12,28 @@ const sentKept = 64
 type Holder struct {
 	boot uint64
 
-	number  uint64
-	replied uint64 // the newest heartbeat that was answered
-	sent    [sentKept]sending
-	echo    Echo
+	lastNumber   uint64
+	lastAnswered uint64 // the newest heartbeat that was answered
+	sent         [maxSent]sentMessage
+	echo         Echo
 
-	until    time.Duration // the lease runs until here
-	term     uint64        // the newest term whose leader granted one that runs
-	whole    time.Duration // the lease that until is the end of, as it was before it shrank
-	held     bool          // a lease is in force; false from its end or a pause on
-	cutBy    time.Duration // what it admitted must be cut by then, if it has ended
-	cut      bool          // it has been cut since
-	lastTick time.Duration
+	until       time.Duration // the lease runs until here
+	term        uint64        // the newest term whose leader granted one that runs
+	leaseLength time.Duration // the lease that until is the end of, as it was before it shrank
+	held        bool          // a lease is in force; false from its end or a pause on
+	cutBy       time.Duration // what it admitted must be cut by then, if it has ended
+	cutDone     bool          // it has been cut since
+	lastTick    time.Duration
 }
 
-type sending struct {
+type sentMessage struct {
 	number uint64
 	at     time.Duration
 }
 
 // NewHolder returns a Holder without a lease. Its first tick must follow at once.
 func NewHolder(boot uint64, now time.Duration) *Holder {
-	return &Holder{boot: boot, lastTick: now, cut: true}
+	return &Holder{boot: boot, lastTick: now, cutDone: true}
 }
 
 // Boot returns the boot under which the node sends heartbeats.
@@ -47,16 +47,16 @@ func (h *Holder) Reboot(boot uint64) {
 		return
 	}
 	h.Void()
-	h.boot, h.number, h.replied, h.echo = boot, 0, 0, Echo{}
-	h.sent = [sentKept]sending{}
+	h.boot, h.lastNumber, h.lastAnswered, h.echo = boot, 0, 0, Echo{}
+	h.sent = [maxSent]sentMessage{}
 }
 
 // Beat numbers the next heartbeat and notes when it is sent: the lease that
 // answers it counts from here. It returns the number and the echo to send.
-func (h *Holder) Beat(now time.Duration) (number uint64, echo Echo) {
-	h.number++
-	h.sent[h.number%sentKept] = sending{h.number, now}
-	return h.number, h.echo
+func (h *Holder) NextHeartbeat(now time.Duration) (number uint64, echo Echo) {
+	h.lastNumber++
+	h.sent[h.lastNumber%maxSent] = sentMessage{h.lastNumber, now}
+	return h.lastNumber, h.echo
 }
 
 // Answered takes an answer. raftTerm is the node's own Raft term, read after the
@@ -70,8 +70,8 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 	if a.Term > h.echo.Term || a.Term == h.echo.Term && a.Number > h.echo.Number {
 		h.echo = Echo{a.Term, a.Number}
 	}
-	h.reached(a.Beat)
-	s := h.sent[a.Beat%sentKept]
+	h.markAnswered(a.Beat)
+	s := h.sent[a.Beat%maxSent]
 	if s.number != a.Beat || a.Serve <= 0 {
 		return true
 	}
@@ -84,28 +84,30 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 		h.term = a.Term
 	}
 	if !h.held || until > h.until {
-		h.until, h.held, h.cut = until, true, false
-		h.cutBy, h.whole = s.at+a.Cut, a.Lease
+		h.until, h.held, h.cutDone = until, true, false
+		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease
 	}
 	return true
 }
 
 // reached notes that a heartbeat was answered.
-func (h *Holder) reached(beat uint64) { h.replied = max(h.replied, min(beat, h.number)) }
+func (h *Holder) markAnswered(beat uint64) {
+	h.lastAnswered = max(h.lastAnswered, min(beat, h.lastNumber))
+}
 
 // waiting returns when the oldest heartbeat was sent of those that no answer has come
 // to since, as far as they are remembered.
-func (h *Holder) waiting() (since time.Duration, ok bool) {
-	if h.replied >= h.number {
+func (h *Holder) oldestUnanswered() (since time.Duration, ok bool) {
+	if h.lastAnswered >= h.lastNumber {
 		return 0, false
 	}
-	return h.sent[max(h.replied+1, h.number-min(h.number, sentKept-1))%sentKept].at, true
+	return h.sent[max(h.lastAnswered+1, h.lastNumber-min(h.lastNumber, maxSent-1))%maxSent].at, true
 }
 
 // Tick ends a lease that has run out. A jump of more than a quarter lease since
 // the last tick means that the node was paused: the lease is void until renewed.
 func (h *Holder) Tick(now time.Duration) {
-	paused := now-h.lastTick > h.whole/4
+	paused := now-h.lastTick > h.leaseLength/4
 	h.lastTick = now
 	if h.held && (paused || now >= h.until) {
 		h.held = false
@@ -115,7 +117,7 @@ func (h *Holder) Tick(now time.Duration) {
 // Ran tells that the process has run until now, though nobody has told the Holder the
 // time: the next tick sees no pause in that. A lease that has run out meanwhile has ended
 // all the same.
-func (h *Holder) Ran(now time.Duration) { h.lastTick = max(h.lastTick, now) }
+func (h *Holder) RanUntil(now time.Duration) { h.lastTick = max(h.lastTick, now) }
 
 // Void ends the lease at once, whatever was granted.
 func (h *Holder) Void() { h.held = false }
@@ -133,7 +135,7 @@ func (h *Holder) Term() uint64 {
 }
 
 // Left returns how much of the lease is left, zero without one.
-func (h *Holder) Left(now time.Duration) time.Duration {
+func (h *Holder) Remaining(now time.Duration) time.Duration {
 	if !h.held {
 		return 0
 	}
@@ -143,9 +145,9 @@ func (h *Holder) Left(now time.Duration) time.Duration {
 // CutDue reports, once for each lease that ended, that what the node still runs
 // must be cut now: soon another node may own its shards.
 func (h *Holder) CutDue(now time.Duration) bool {
-	if h.held || h.cut || now < h.cutBy {
+	if h.held || h.cutDone || now < h.cutBy {
 		return false
 	}
-	h.cut = true
+	h.cutDone = true
 	return true
 }

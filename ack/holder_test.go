@@ -17,10 +17,10 @@ func grants(number, beat uint64, serve time.Duration) ack.Answer {
 
 // holding returns a Holder whose first heartbeat, sent at 0, was answered with a
 // lease of 500 ms after 10 ms.
-func holding(t *testing.T) *ack.Holder {
+func heldShard(t *testing.T) *ack.Holder {
 	t.Helper()
 	h := ack.NewHolder(1, 0)
-	if number, echo := h.Beat(0); number != 1 || echo != (ack.Echo{}) {
+	if number, echo := h.NextHeartbeat(0); number != 1 || echo != (ack.Echo{}) {
 		t.Fatalf("first heartbeat %d, echo %+v", number, echo)
 	}
 	if !h.Answered(10*ms, 1, grants(7, 1, 500*ms)) {
@@ -38,25 +38,25 @@ func ticks(h *ack.Holder, from, to time.Duration) {
 }
 
 func TestLeaseCountsFromWhenTheHeartbeatWasSent(t *testing.T) {
-	h := holding(t)
+	h := heldShard(t)
 	if until, held := h.Until(); !held || until != 500*ms {
 		t.Errorf("lease until %v, %v, want 500ms from the heartbeat", until, held)
 	}
-	if left := h.Left(499 * ms); left != ms {
+	if left := h.Remaining(499 * ms); left != ms {
 		t.Errorf("%v left, want 1ms", left)
 	}
-	if left := h.Left(600 * ms); left != 0 {
+	if left := h.Remaining(600 * ms); left != 0 {
 		t.Errorf("%v left after its end", left)
 	}
 	ticks(h, 10*ms, 500*ms)
-	if _, held := h.Until(); held || h.Left(500*ms) != 0 {
+	if _, held := h.Until(); held || h.Remaining(500*ms) != 0 {
 		t.Error("still held at its end")
 	}
 }
 
 func TestLeaseOnlyGrows(t *testing.T) {
-	h := holding(t)
-	h.Beat(100 * ms)
+	h := heldShard(t)
+	h.NextHeartbeat(100 * ms)
 	h.Answered(110*ms, 1, grants(8, 2, 100*ms)) // ends at 200 ms: the first one holds
 	if until, _ := h.Until(); until != 500*ms {
 		t.Errorf("until %v, want 500ms", until)
@@ -77,7 +77,7 @@ func TestAnswerThatDoesNotCount(t *testing.T) {
 		"too late":       grants(8, 1, 20*ms),
 	} {
 		h := ack.NewHolder(1, 0)
-		h.Beat(0)
+		h.NextHeartbeat(0)
 		ticks(h, 0, 20*ms)
 		h.Answered(20*ms, 1, a)
 		if _, held := h.Until(); held {
@@ -87,19 +87,19 @@ func TestAnswerThatDoesNotCount(t *testing.T) {
 }
 
 func TestEchoIsTheNewestAnswerOfTheNewestTerm(t *testing.T) {
-	h := holding(t)
+	h := heldShard(t)
 	for _, step := range []struct{ term, number, wantTerm, wantNumber uint64 }{
 		{1, 9, 1, 9}, {1, 8, 1, 9}, {3, 2, 3, 2}, {2, 50, 3, 2},
 	} {
 		h.Answered(20*ms, 1, ack.Answer{Term: step.term, Number: step.number, Boot: 1, Beat: 1})
-		if _, echo := h.Beat(20 * ms); echo.Term != step.wantTerm || echo.Number != step.wantNumber {
+		if _, echo := h.NextHeartbeat(20 * ms); echo.Term != step.wantTerm || echo.Number != step.wantNumber {
 			t.Errorf("after answer %d/%d: echo %+v, want %d/%d", step.term, step.number, echo, step.wantTerm, step.wantNumber)
 		}
 	}
 }
 
 func TestPauseVoidsTheLease(t *testing.T) {
-	h := holding(t)
+	h := heldShard(t)
 	h.Tick(135 * ms)
 	if _, held := h.Until(); !held {
 		t.Error("125 ms without a tick are no pause")
@@ -108,7 +108,7 @@ func TestPauseVoidsTheLease(t *testing.T) {
 	if _, held := h.Until(); held {
 		t.Error("126 ms without a tick are a pause, and the lease is held")
 	}
-	h.Beat(270 * ms)
+	h.NextHeartbeat(270 * ms)
 	h.Answered(280*ms, 1, grants(9, 2, 500*ms))
 	if until, held := h.Until(); !held || until != 770*ms {
 		t.Errorf("renewed until %v, %v, want 770ms", until, held)
@@ -117,18 +117,18 @@ func TestPauseVoidsTheLease(t *testing.T) {
 
 // A machine that is busy lets a node wait for its turn, and is not paused.
 func TestWhatHasRunWasNotPaused(t *testing.T) {
-	h := holding(t)
-	h.Ran(400 * ms)
+	h := heldShard(t)
+	h.RanUntil(400 * ms)
 	h.Tick(400 * ms)
 	if _, held := h.Until(); !held {
 		t.Error("a late tick of a process that ran voids the lease")
 	}
-	h.Ran(300 * ms) // told late
+	h.RanUntil(300 * ms) // told late
 	h.Tick(480 * ms)
 	if _, held := h.Until(); !held {
 		t.Error("80 ms without a tick are a pause")
 	}
-	h.Ran(500 * ms)
+	h.RanUntil(500 * ms)
 	h.Tick(500 * ms)
 	if _, held := h.Until(); held {
 		t.Error("the lease outlasts its end")
@@ -139,13 +139,13 @@ func TestWhatHasRunWasNotPaused(t *testing.T) {
 // is a pause are what the answer says.
 func TestHolderObeysTheAnswer(t *testing.T) {
 	h := ack.NewHolder(1, 0)
-	h.Beat(0)
+	h.NextHeartbeat(0)
 	h.Answered(10*ms, 1, ack.Answer{Term: 1, Number: 7, Boot: 1, Beat: 1, Serve: 3 * time.Second, Cut: 9 * time.Second, Lease: 4 * time.Second})
 	h.Tick(1010 * ms)
 	if until, held := h.Until(); !held || until != 3*time.Second {
 		t.Errorf("until %v, %v after a pause of a quarter of the lease granted, want 3s", until, held)
 	}
-	h.Beat(1010 * ms)
+	h.NextHeartbeat(1010 * ms)
 	h.Answered(1020*ms, 1, ack.Answer{Term: 1, Number: 8, Boot: 1, Beat: 2, Serve: 2500 * ms, Cut: 5 * time.Second, Lease: 2500 * ms})
 	h.Tick(1650 * ms)
 	if _, held := h.Until(); held {
@@ -163,8 +163,8 @@ func TestLeaseNamesTheNewestTermThatGrantedIt(t *testing.T) {
 	if h.Term() != 0 {
 		t.Errorf("term %d without a lease", h.Term())
 	}
-	h = holding(t)
-	h.Beat(20 * ms)
+	h = heldShard(t)
+	h.NextHeartbeat(20 * ms)
 	for _, step := range []struct {
 		term  uint64
 		serve time.Duration
@@ -187,7 +187,7 @@ func TestLeaseNamesTheNewestTermThatGrantedIt(t *testing.T) {
 // What runs is cut 0.85 × dead-after − lease after the end of the lease, also if
 // that was voided before its end; once, and not at all if it is renewed.
 func TestRunningRequestsAreCutOnce(t *testing.T) {
-	h := holding(t)
+	h := heldShard(t)
 	ticks(h, 10*ms, 100*ms)
 	h.Void()
 	due := 500*ms + ack.DefaultTiming().CutAfter()
@@ -198,7 +198,7 @@ func TestRunningRequestsAreCutOnce(t *testing.T) {
 	if !h.CutDue(due) || h.CutDue(due) {
 		t.Error("not cut, or twice")
 	}
-	h.Beat(due)
+	h.NextHeartbeat(due)
 	h.Answered(due+ms, 1, grants(9, 2, 500*ms))
 	if h.CutDue(due + ms) {
 		t.Error("cut with a lease in force")
@@ -209,7 +209,7 @@ func TestRunningRequestsAreCutOnce(t *testing.T) {
 }
 
 func TestNewBootKnowsNothingOfTheOldOne(t *testing.T) {
-	h := holding(t)
+	h := heldShard(t)
 	h.Reboot(1)
 	if _, held := h.Until(); !held {
 		t.Error("the same boot ended the lease")
@@ -218,7 +218,7 @@ func TestNewBootKnowsNothingOfTheOldOne(t *testing.T) {
 	if _, held := h.Until(); held || h.Boot() != 4 {
 		t.Errorf("boot %d, lease %v", h.Boot(), held)
 	}
-	if number, echo := h.Beat(20 * ms); number != 1 || echo != (ack.Echo{}) {
+	if number, echo := h.NextHeartbeat(20 * ms); number != 1 || echo != (ack.Echo{}) {
 		t.Errorf("heartbeat %d, echo %+v, want the first of a boot", number, echo)
 	}
 	if h.Answered(30*ms, 1, grants(8, 1, 500*ms)) {

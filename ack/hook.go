@@ -58,7 +58,7 @@ const (
 var hookNames = [...]string{HookRelease: "release", HookAcquire: "acquire", HookLost: "lost"}
 
 // String returns the kind as its path, metrics and logs spell it.
-func (k HookKind) String() string { return nameOf(hookNames[:], uint8(k), "HookKind") }
+func (k HookKind) String() string { return enumName(hookNames[:], uint8(k), "HookKind") }
 
 // HookCall is one attempt.
 type HookCall struct {
@@ -179,10 +179,10 @@ const (
 var phaseNames = [...]string{HookGone: "gone", HookAcquiring: "acquiring", HookServing: "serving", HookReleasing: "releasing"}
 
 // String returns the phase as logs and status spell it.
-func (p HookPhase) String() string { return nameOf(phaseNames[:], uint8(p), "HookPhase") }
+func (p HookPhase) String() string { return enumName(phaseNames[:], uint8(p), "HookPhase") }
 
 // Held is a shard of this node as its app has it, for people to read.
-type Held struct {
+type HeldShardView struct {
 	Shard shardmap.Shard
 	Epoch shardmap.Epoch
 	Phase HookPhase

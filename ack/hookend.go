@@ -27,7 +27,7 @@ const (
 var releaseNames = [...]string{ReleaseOK: "ok", ReleaseFailed: "failed", ReleaseLate: "late"}
 
 // String returns the result as metrics and events spell it.
-func (r ReleaseResult) String() string { return nameOf(releaseNames[:], uint8(r), "ReleaseResult") }
+func (r ReleaseResult) String() string { return enumName(releaseNames[:], uint8(r), "ReleaseResult") }
 
 // ReleaseEnd is the end of the release of one shard. After any result but ReleaseOK, what
 // the app held of the shard and had not written is lost to the next owner.
@@ -45,20 +45,20 @@ type ReleaseEnd struct {
 }
 
 // releaseEnded reports the end of a release.
-func (k *hooks) releaseEnded(s shardmap.Shard, h *holding, result ReleaseResult, why string, kept bool) {
-	if k.o.Ended == nil {
+func (m *hookMachine) reportReleaseEnd(s shardmap.Shard, h *heldShard, result ReleaseResult, why string, kept bool) {
+	if m.o.Ended == nil {
 		return
 	}
 	e := ReleaseEnd{Shard: s, Epoch: h.epoch, Result: result, Why: why, Kept: kept}
-	if to := k.saw.state.Last().Owner(s); to != k.self {
+	if to := m.seen.state.Last().Owner(s); to != m.self {
 		e.To = to
 	}
-	k.o.Ended(e)
+	m.o.Ended(e)
 }
 
 // releaseFailure returns how a release failed whose time is over.
-func (h *holding) releaseFailure() (result ReleaseResult, why string) {
-	if h.answered {
+func (h *heldShard) releaseFailure() (result ReleaseResult, why string) {
+	if h.appResponded {
 		return ReleaseFailed, h.err
 	}
 	return ReleaseLate, "the app did not answer in time (--release-timeout)"
@@ -66,21 +66,21 @@ func (h *holding) releaseFailure() (result ReleaseResult, why string) {
 
 // unreleased reports a shard that is given up though its app has not released it. A node
 // that is excluded and gets no lease calls no release: that is no failure of the app.
-func (k *hooks) unreleased(now time.Duration, s shardmap.Shard, h *holding) {
+func (m *hookMachine) reportUnreleased(now time.Duration, s shardmap.Shard, h *heldShard) {
 	result, why := h.releaseFailure()
 	switch {
-	case k.refused:
+	case m.appRefuses:
 		result, why = ReleaseFailed, cmp.Or(h.err, "the app refuses connections")
-	case h.answered:
-	case !h.tried && k.hopeless():
+	case h.appResponded:
+	case !h.mayHaveReleased && m.cannotGetLease():
 		return
 	}
-	k.notReleased[s] = now
-	k.releaseEnded(s, h, result, why, false)
+	m.notReleased[s] = now
+	m.reportReleaseEnd(s, h, result, why, false)
 }
 
 // notReleased counts the shards that moved unreleased within NotReleasedFor.
-func (a *Agent) notReleased(now time.Duration) uint32 {
+func (a *Agent) countNotReleased(now time.Duration) uint32 {
 	if a.hooks == nil {
 		return 0
 	}

@@ -51,13 +51,13 @@ func TestReleaseSucceedsAfterFailure(t *testing.T) {
 	c := s.giveAway()
 	s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: "not yet"}})
 	s.look(0)
-	c = s.only(s.look(retryFirst), HookRelease)
+	c = s.only(s.look(minRetryPause), HookRelease)
 	s.result(HookResult{Seq: c.Seq, Notes: map[shardmap.Shard][]byte{0: []byte("there")}})
 	s.look(0)
 	if e := s.ends[0]; e.Result != ReleaseOK || e.Why != "" {
 		t.Errorf("the release ended as %+v", e)
 	}
-	if h := s.k.shards[0]; !h.released || string(h.note) != "there" || !s.k.settled(s.now, s.mayRun) {
+	if h := s.k.shards[0]; !h.released || string(h.note) != "there" || !s.k.movesReleased(s.now, s.mayRun) {
 		t.Errorf("%+v, want it released with its note, and settled", h)
 	}
 }
@@ -87,7 +87,7 @@ func TestReleaseThatIsRefusedHasFailed(t *testing.T) {
 	c := s.giveAway()
 	s.result(HookResult{Seq: c.Seq, Err: errHook, Refused: true})
 	s.look(0)
-	if e := s.ends[0]; e.Result != ReleaseFailed || !s.k.settled(s.now, s.mayRun) {
+	if e := s.ends[0]; e.Result != ReleaseFailed || !s.k.movesReleased(s.now, s.mayRun) {
 		t.Errorf("the release ended as %+v, want failed and settled", e)
 	}
 }
@@ -101,10 +101,10 @@ func TestAbsentShardMovesAtOnceWithoutNote(t *testing.T) {
 	if calls := s.look(0); len(calls) > 0 {
 		t.Errorf("the app does not hold the shard, and is told %+v", calls)
 	}
-	if e := s.ends[0]; e.Result != ReleaseOK || !s.k.settled(s.now, s.mayRun) {
+	if e := s.ends[0]; e.Result != ReleaseOK || !s.k.movesReleased(s.now, s.mayRun) {
 		t.Errorf("the release ended as %+v, want ok and settled", e)
 	}
-	s.k.giveUp(s.now, s.see.draining)
+	s.k.prepareRelease(s.now, s.see.draining)
 	if s.k.releases != nil {
 		t.Errorf("the leader is told %+v, want nothing", s.k.releases)
 	}

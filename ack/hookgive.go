@@ -8,34 +8,34 @@ import (
 
 // delivery is what the last acknowledgement, or a goodbye, gives up shards with, on its way
 // to the leader.
-type delivery struct {
+type releaseDelivery struct {
 	releases *Releases // nil: nothing, or nobody has taken it in time
 	digest   [32]byte
-	taken    bool
-	again    time.Duration // when it is sent next
-	by       time.Duration // until when
+	received bool
+	resendAt time.Duration // when it is sent next
+	giveUpAt time.Duration // until when
 	term     uint64        // of the leader that has it, or was asked to take it again
 }
 
 // delivers reports that it is on its way.
-func (d *delivery) delivers() bool { return d.releases != nil && !d.taken }
+func (d *releaseDelivery) pending() bool { return d.releases != nil && !d.received }
 
 // untouched returns the note that came with a shard of the given ownership epoch, and true
 // if this process knows that what the note points at is as it was released: it was, for
 // this very disk, and neither this process has served the shard under that epoch nor one
 // before it may have. From is whose release it is.
-func (k *hooks) untouched(s shardmap.Shard, h *holding, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
-	state := k.saw.state
+func (m *hookMachine) inheritedNote(s shardmap.Shard, h *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
+	state := m.seen.state
 	if h.served && h.epoch == epoch {
 		return nil, "", false // its app may have changed it
 	}
-	if l, ok := state.kept[s]; ok && l.server == k.server && k.boot == l.boot+1 { // no process was between
-		if l.own {
-			return l.note, k.self, true
+	if l, ok := state.keptNotes[s]; ok && l.server == m.server && m.boot == l.boot+1 { // no process was between
+		if l.released {
+			return l.note, m.self, true
 		}
 		return l.note, state.OwnerBefore(s), true
 	}
-	if l, ok := state.left[s]; ok && l.server == k.server && k.leased && epoch > k.since {
+	if l, ok := state.releaseNotes[s]; ok && l.server == m.server && m.hadLease && epoch > m.firstLeaseEpoch {
 		return l.note, state.OwnerBefore(s), true
 	}
 	return nil, "", false
@@ -44,16 +44,16 @@ func (k *hooks) untouched(s shardmap.Shard, h *holding, epoch shardmap.Epoch) (n
 // giveUp puts together what the acknowledgement of e gives up shards with: what the app
 // has released under the ownership epoch that ends, also for an earlier proposal, and what
 // it has never acquired, as it came. A node that is to be back gives up all that it has.
-func (k *hooks) giveUp(now time.Duration, e shardmap.Epoch) {
-	k.delivery = delivery{}
-	r := &Releases{Level: k.saw.state.Level(), Node: k.self, Server: k.server, Boot: k.boot, Proposal: e}
-	total := room{}
-	for i := range k.shards {
+func (m *hookMachine) prepareRelease(now time.Duration, e shardmap.Epoch) {
+	m.releaseDelivery = releaseDelivery{}
+	r := &Releases{Level: m.seen.state.Level(), Node: m.self, Server: m.server, Boot: m.boot, Proposal: e}
+	total := noteBudget{}
+	for i := range m.shards {
 		s := shardmap.Shard(i)
-		x, ok := k.gives(s, &k.shards[s])
+		x, ok := m.releaseOf(s, &m.shards[s])
 		switch {
 		case !ok:
-		case total.takes(x.Note):
+		case total.add(x.Note):
 			r.Shards = append(r.Shards, x)
 		default:
 			r.Over = append(r.Over, s)
@@ -62,24 +62,24 @@ func (k *hooks) giveUp(now time.Duration, e shardmap.Epoch) {
 	if len(r.Shards)+len(r.Over) == 0 {
 		return
 	}
-	by := max(now, k.releaseBy+k.deliverTime(), k.partBy)
-	if k.saw.back { // also of what it acknowledges to a later leader when it has said goodbye
-		by = max(by, k.partBy+k.deliverTime(), now+k.deliverTime())
+	by := max(now, m.releaseBy+m.deliverTime(), m.stopBy)
+	if m.seen.returns { // also of what it acknowledges to a later leader when it has said goodbye
+		by = max(by, m.stopBy+m.deliverTime(), now+m.deliverTime())
 	}
-	k.delivery = delivery{releases: r, digest: r.Digest(), again: now, by: by}
+	m.releaseDelivery = releaseDelivery{releases: r, digest: r.Digest(), resendAt: now, giveUpAt: by}
 }
 
 // gives returns with what a shard is given up, and false if it is not, or nobody knows.
-func (k *hooks) gives(s shardmap.Shard, h *holding) (Released, bool) {
-	st := k.standing(s)
-	if !st.mine || k.saw.state.Last().Owner(s) == k.self && !k.saw.back {
+func (m *hookMachine) releaseOf(s shardmap.Shard, h *heldShard) (Released, bool) {
+	st := m.ownershipOf(s)
+	if !st.owned || m.seen.state.Last().Owner(s) == m.self && !m.seen.returns {
 		return Released{}, false
 	}
 	if h.released && h.epoch == st.epoch {
 		return Released{Shard: s, Note: h.note}, true
 	}
-	note, from, ok := k.untouched(s, h, st.epoch)
-	if from == k.self {
+	note, from, ok := m.inheritedNote(s, h, st.epoch)
+	if from == m.self {
 		from = "" // that of its last process is its own
 	}
 	return Released{Shard: s, From: from, Note: note}, ok
@@ -87,31 +87,31 @@ func (k *hooks) gives(s shardmap.Shard, h *holding) (Released, bool) {
 
 // deliver sends what is on its way. It returns true if nobody has taken it in time: then
 // the shards move unreleased, and the acknowledgement says so.
-func (k *hooks) deliver(now time.Duration) (changed bool) {
+func (m *hookMachine) sendReleases(now time.Duration) (changed bool) {
 	switch {
-	case !k.delivers():
-	case now >= k.by:
-		k.delivery = delivery{}
+	case !m.pending():
+	case now >= m.giveUpAt:
+		m.releaseDelivery = releaseDelivery{}
 		return true
-	case now >= k.again:
-		k.again = now + deliverAgain
-		k.o.Deliver(*k.releases)
+	case now >= m.resendAt:
+		m.resendAt = now + resendInterval
+		m.o.Deliver(*m.releases)
 	}
 	return false
 }
 
 // told takes from an answer whether the leader has it. A later leader asks for every
 // acknowledgement anew, but for no goodbye: that one gets it again.
-func (k *hooks) told(now time.Duration, ans Answer, parted bool) {
-	k.absences = max(k.absences, ans.Absences)
-	if k.hope.answered(now, ans.Term) {
-		k.stale = true
+func (m *hookMachine) answerReceived(now time.Duration, ans Answer, parted bool) {
+	m.restartIndex = max(m.restartIndex, ans.RestartIndex)
+	if m.recovery.answerReceived(now, ans.Term) {
+		m.dirty = true
 	}
 	switch {
-	case k.releases == nil || ans.Term < k.term:
-	case ans.Taken && k.releases.Proposal == ans.Epoch:
-		k.taken, k.term = true, ans.Term
-	case parted && !ans.Taken && ans.Term > k.term:
-		k.taken, k.term, k.again, k.by = false, ans.Term, now, now+k.deliverTime()
+	case m.releases == nil || ans.Term < m.term:
+	case ans.Taken && m.releases.Proposal == ans.Epoch:
+		m.received, m.term = true, ans.Term
+	case parted && !ans.Taken && ans.Term > m.term:
+		m.received, m.term, m.resendAt, m.giveUpAt = false, ans.Term, now, now+m.deliverTime()
 	}
 }

@@ -10,76 +10,76 @@ import (
 
 const (
 	// attemptMost bounds an attempt to release, and one to tell that a shard is lost.
-	attemptMost = 2 * time.Second
+	maxAttempt = 2 * time.Second
 	// retryFirst and retryMost bound the pause between two attempts, which doubles.
-	retryFirst = 100 * time.Millisecond
-	retryMost  = 2 * time.Second
+	minRetryPause = 100 * time.Millisecond
+	maxRetryPause = 2 * time.Second
 	// lostShare is the part of ReleaseTimeout that is kept for telling that what could not
 	// be released is lost, and lostLeast the least of it unless that is more than half: a
 	// look or two of a busy machine.
-	lostShare = 8
-	lostLeast = 100 * time.Millisecond
+	lostFraction = 8
+	minLostTime  = 100 * time.Millisecond
 	// deliverShare is the part of ReleaseTimeout that is kept for bringing the leader what
 	// was released, deliverLeast the least of it unless that is more than a quarter, and
 	// deliverAgain the pause between two attempts at that.
-	deliverShare = 16
-	deliverLeast = 100 * time.Millisecond
-	deliverAgain = 100 * time.Millisecond
+	deliverFraction = 16
+	minDeliverTime  = 100 * time.Millisecond
+	resendInterval  = 100 * time.Millisecond
 	// lostFor is how long an app that does not take it is told that a shard is lost.
-	lostFor = time.Minute
+	lostRetryTime = time.Minute
 	// splitBy is by how much the calls get smaller that name shards of one that was not
 	// answered: one shard that hangs holds up few others.
-	splitBy = 16
+	batchDivisor = 16
 )
 
 // hooks decides what the app is told of the shards of its node. An Agent owns it; it
 // moves on only within a look, after lease and table of that look were published.
-type hooks struct {
-	o      HookOptions
-	self   shardmap.NodeID
-	server string
-	boot   uint64
-	calls  uint64 // made so far
-	under  map[uint64]*calling
-	first  [HookLost + 1]shardmap.Shard // by kind: who found no room comes first
+type hookMachine struct {
+	o            HookOptions
+	self         shardmap.NodeID
+	server       string
+	boot         uint64
+	calls        uint64 // made so far
+	running      map[uint64]*runningCall
+	firstWaiting [HookLost + 1]shardmap.Shard // by kind: who found no room comes first
 
-	shards   []holding
-	acquired []shardmap.Epoch // by shard, zero: it does not serve; published, so never changed
-	results  []HookResult     // since the last look
-	asked    []ownership      // what the app says it does not hold
+	shards      []heldShard
+	acquired    []shardmap.Epoch // by shard, zero: it does not serve; published, so never changed
+	results     []HookResult     // since the last look
+	notAcquired []shardEpoch     // what the app says it does not hold
 
-	since  shardmap.Epoch // what this process owned before is higher than this only if it is new to it
-	leased bool           // since is set
+	firstLeaseEpoch shardmap.Epoch // what this process owned before is higher than this only if it is new to it
+	hadLease        bool           // since is set
 	// absences is the last entry on an absence that a leader has told of. Until it is applied
 	// here, nobody knows with what the last process has restarted in place.
-	absences uint64
+	restartIndex uint64
 
-	drain     shardmap.Epoch // the proposal that the three below are about
-	releaseBy time.Duration  // zero: requests of shards that move still run
-	refused   bool           // nothing answers at the app's address: no attempt to release helps
-	partBy    time.Duration  // when a node that leaves says goodbye whatever its app does; zero: it stays
-	hope      hope
-	kept      shardmap.Epoch // the map of which it was put together what waits for the next process
-	delivery
+	drainEpoch   shardmap.Epoch // the proposal that the three below are about
+	releaseBy    time.Duration  // zero: requests of shards that move still run
+	appRefuses   bool           // nothing answers at the app's address: no attempt to release helps
+	stopBy       time.Duration  // when a node that leaves says goodbye whatever its app does; zero: it stays
+	recovery     leaseRecovery
+	keptForEpoch shardmap.Epoch // the map of which it was put together what waits for the next process
+	releaseDelivery
 
-	un          unacquired
-	keeping     keeping
-	spoke       bool                             // the leader is to hear of keeping
-	notReleased map[shardmap.Shard]time.Duration // when it moved though the app had not released it
+	acquireFailures acquireFailureState
+	safeDrain       safeDrainState
+	reportNow       bool                             // the leader is to hear of keeping
+	notReleased     map[shardmap.Shard]time.Duration // when it moved though the app had not released it
 
-	stale bool          // something has changed since the last look
-	next  time.Duration // when something is due though nothing changes
-	saw   sight
+	dirty   bool          // something has changed since the last look
+	nextDue time.Duration // when something is due though nothing changes
+	seen    observed
 }
 
 // ownership is a shard under one ownership epoch.
-type ownership struct {
+type shardEpoch struct {
 	shard shardmap.Shard
 	epoch shardmap.Epoch
 }
 
 // holding is what the app has of one shard. The zero value is gone.
-type holding struct {
+type heldShard struct {
 	phase HookPhase // zero: HookGone
 	since time.Duration
 	// epoch is the ownership epoch that all of this is about.
@@ -88,223 +88,227 @@ type holding struct {
 	call uint64
 	// told: the app may hold the shard under epoch. tried: it may have released it. has: it
 	// has acquired it, and does not serve yet.
-	told, tried, has bool
+	mayHold, mayHaveReleased, acquired bool
 	// served: it has served under epoch. released: the app has released it since, and left
 	// note. An acquire voids that.
 	served, released bool
 	note             []byte
 	// forget: it is to be told that the shard is lost, until forgetBy.
-	forget   bool
-	forgetBy time.Duration
+	lostPending bool
+	lostUntil   time.Duration
 	// due is when the next attempt is, pause what the last one waited, most how many
 	// shards may be in its call.
-	due, pause time.Duration
-	most       int
-	cut        int
-	err        string
-	failures   int  // attempts to acquire it that failed
-	answered   bool // the app has answered a release, with an error
+	nextAttempt, retryPause time.Duration
+	maxBatch                int
+	cutRequests             int
+	err                     string
+	failures                int  // attempts to acquire it that failed
+	appResponded            bool // the app has answered a release, with an error
 }
 
 // calling is an attempt that is under way.
-type calling struct {
+type runningCall struct {
 	HookCall
-	endBy time.Duration
-	cut   bool
+	deadline  time.Duration
+	cancelled bool
 }
 
 // sight is what a look goes by.
-type sight struct {
+type observed struct {
 	state *State
 	// granted: the lease holds, or the node has ended it itself and it would.
-	granted bool
+	leaseHeld bool
 	// leased: it may serve.
-	leased   bool
+	mayServe bool
 	draining shardmap.Epoch
-	parting  bool
-	back     bool // and the node comes back: its shards wait for its next process
+	stopping bool
+	returns  bool // and the node comes back: its shards wait for its next process
 }
 
-func newHooks(o HookOptions, self shardmap.NodeID, server string, boot uint64) *hooks {
-	return &hooks{o: o, self: self, server: server, boot: boot, under: map[uint64]*calling{}, acquired: []shardmap.Epoch{}, notReleased: map[shardmap.Shard]time.Duration{}, stale: true}
+func newHooks(o HookOptions, self shardmap.NodeID, server string, boot uint64) *hookMachine {
+	return &hookMachine{o: o, self: self, server: server, boot: boot, running: map[uint64]*runningCall{}, acquired: []shardmap.Epoch{}, notReleased: map[shardmap.Shard]time.Duration{}, dirty: true}
 }
 
 // look moves every shard on and publishes what serves by the given function, before
 // it counts what runs and before a call leaves.
-func (k *hooks) look(now time.Duration, v sight, publish func()) {
-	if !k.stale && v == k.saw && now < k.next {
+func (m *hookMachine) update(now time.Duration, v observed, publish func()) {
+	if !m.dirty && v == m.seen && now < m.nextDue {
 		return
 	}
-	k.saw, k.stale, k.next = v, false, now+time.Hour
-	k.fit(v)
-	k.lookKeeping()
-	for _, r := range k.results {
-		k.take(now, r)
+	m.seen, m.dirty, m.nextDue = v, false, now+time.Hour
+	m.resize(v)
+	m.resetSafeDrain()
+	for _, r := range m.results {
+		m.handleResult(now, r)
 	}
-	k.results = k.results[:0]
-	for _, o := range k.asked {
-		if h := &k.shards[o.shard]; h.phase == HookServing && h.epoch == o.epoch {
-			h.enter(now, HookAcquiring)
+	m.results = m.results[:0]
+	for _, o := range m.notAcquired {
+		if h := &m.shards[o.shard]; h.phase == HookServing && h.epoch == o.epoch {
+			h.setPhase(now, HookAcquiring)
 		}
 	}
-	k.asked = k.asked[:0]
-	for s := range k.shards {
-		k.turn(now, shardmap.Shard(s), &k.shards[s])
+	m.notAcquired = m.notAcquired[:0]
+	for s := range m.shards {
+		m.advance(now, shardmap.Shard(s), &m.shards[s])
 	}
-	if k.publishes() {
+	if m.updateAcquired() {
 		publish()
 	}
-	k.begin(now)
-	k.judge(now)
-	k.overdue(now)
+	m.startCalls(now)
+	m.updateAcquireFailures(now)
+	m.cancelOverdue(now)
 }
 
 // fit makes room for the shards of a cluster just born, and starts what counts from
 // the first lease and from the present proposal.
-func (k *hooks) fit(v sight) {
-	if n := v.state.Shards(); n > len(k.shards) {
-		k.shards = make([]holding, n)
-		k.acquired = make([]shardmap.Epoch, n)
+func (m *hookMachine) resize(v observed) {
+	if n := v.state.Shards(); n > len(m.shards) {
+		m.shards = make([]heldShard, n)
+		m.acquired = make([]shardmap.Epoch, n)
 	}
-	if v.leased && !k.leased {
+	if v.mayServe && !m.hadLease {
 		// A lease says that the last map proposed was known here by now, or the
 		// committed one: what is given by a later one no earlier process had.
-		k.leased, k.since = true, v.state.Last().Epoch()
+		m.hadLease, m.firstLeaseEpoch = true, v.state.Last().Epoch()
 	}
-	if k.hope.on = k.hopeless(); !k.hope.on {
-		k.hope = hope{}
+	if m.recovery.active = m.cannotGetLease(); !m.recovery.active {
+		m.recovery = leaseRecovery{}
 	}
-	if v.draining != 0 && v.draining != k.drain {
-		k.drain, k.releaseBy, k.refused = v.draining, 0, false
+	if v.draining != 0 && v.draining != m.drainEpoch {
+		m.drainEpoch, m.releaseBy, m.appRefuses = v.draining, 0, false
 	}
 }
 
 // standing is what the log says of a shard.
-type standing struct {
-	epoch shardmap.Epoch // of its present owner
-	mine  bool           // the committed map names this node
-	stays bool           // and nothing takes it from it
+type logOwnership struct {
+	epoch   shardmap.Epoch // of its present owner
+	owned   bool           // the committed map names this node
+	remains bool           // and nothing takes it from it
 }
 
-func (k *hooks) standing(s shardmap.Shard) standing {
-	c := k.saw.state.Committed()
-	st := standing{epoch: c.OwnedSince(s), mine: c.Epoch() > 0 && c.Owner(s) == k.self}
-	st.stays = st.mine && k.saw.state.Last().Owner(s) == k.self && !k.saw.parting
+func (m *hookMachine) ownershipOf(s shardmap.Shard) logOwnership {
+	c := m.seen.state.Committed()
+	st := logOwnership{epoch: c.OwnedSince(s), owned: c.Epoch() > 0 && c.Owner(s) == m.self}
+	st.remains = st.owned && m.seen.state.Last().Owner(s) == m.self && !m.seen.stopping
 	return st
 }
 
 // turn is every transition that the log, the lease and the time lead to. Results lead
 // to the others, see take.
-func (k *hooks) turn(now time.Duration, s shardmap.Shard, h *holding) {
-	st := k.standing(s)
-	same := st.mine && st.epoch == h.epoch
+func (m *hookMachine) advance(now time.Duration, s shardmap.Shard, h *heldShard) {
+	st := m.ownershipOf(s)
+	same := st.owned && st.epoch == h.epoch
 	if h.call != 0 {
-		k.hurry(now, s, st, h)
+		m.cancelUseless(now, s, st, h)
 		return // one delivery at a time
 	}
 	switch h.phase {
 	case HookAcquiring:
 		switch {
-		case !st.stays || !same:
-			h.leave(now)
-		case h.has && k.saw.leased:
-			h.enter(now, HookServing)
+		case !st.remains || !same:
+			h.abandon(now)
+		case h.acquired && m.seen.mayServe:
+			h.setPhase(now, HookServing)
 			h.served = true
 		}
 	case HookServing:
 		switch {
 		case !same:
-			h.leave(now)
-		case !st.stays:
-			h.enter(now, HookReleasing)
-			h.cut = 0
+			h.abandon(now)
+		case !st.remains:
+			h.setPhase(now, HookReleasing)
+			h.cutRequests = 0
 		}
 	case HookReleasing:
 		switch {
 		case !same:
-			h.leave(now)
-		case !st.stays && k.late(now, s) && k.keeps(s, h):
+			h.abandon(now)
+		case !st.remains && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):
 			// the next proposal leaves it here
-		case !st.stays && k.late(now, s):
-			k.unreleased(now, s, h)
-			h.leave(now)
-		case st.stays && h.tried:
-			h.enter(now, HookAcquiring)
-		case st.stays: // nothing has left yet
-			h.enter(now, HookServing)
+		case !st.remains && m.releaseOverdue(now, s):
+			m.reportUnreleased(now, s, h)
+			h.abandon(now)
+		case st.remains && h.mayHaveReleased:
+			h.setPhase(now, HookAcquiring)
+		case st.remains: // nothing has left yet
+			h.setPhase(now, HookServing)
 		}
 	case HookGone:
 	}
-	if h.gone() && st.stays {
-		h.told, h.served = h.told && same, h.served && same
+	if h.gone() && st.remains {
+		h.mayHold, h.served = h.mayHold && same, h.served && same
 		if !same {
 			h.released, h.note = false, nil
 		}
-		h.epoch, h.forget = st.epoch, false
-		h.enter(now, HookAcquiring)
+		h.epoch, h.lostPending = st.epoch, false
+		h.setPhase(now, HookAcquiring)
 	}
-	if h.forget && now >= h.forgetBy {
-		h.forget = false
+	if h.lostPending && now >= h.lostUntil {
+		h.lostPending = false
 	}
 }
 
-func (h *holding) gone() bool { return h.phase == 0 || h.phase == HookGone }
+func (h *heldShard) gone() bool { return h.phase == 0 || h.phase == HookGone }
 
-func (h *holding) enter(now time.Duration, p HookPhase) {
-	h.phase, h.since, h.due, h.pause, h.most, h.tried, h.has, h.err = p, now, now, 0, MaxHookShards, false, false, ""
-	h.answered, h.failures = false, 0
+func (h *heldShard) setPhase(now time.Duration, p HookPhase) {
+	h.phase, h.since, h.nextAttempt, h.retryPause, h.maxBatch, h.mayHaveReleased, h.acquired, h.err = p, now, now, 0, MaxHookShards, false, false, ""
+	h.appResponded, h.failures = false, 0
 }
 
 // leave gives a shard up that the app may still hold, and that it is to forget.
-func (h *holding) leave(now time.Duration) {
-	h.enter(now, HookGone)
-	h.forget, h.forgetBy = h.told, now+lostFor
+func (h *heldShard) abandon(now time.Duration) {
+	h.setPhase(now, HookGone)
+	h.lostPending, h.lostUntil = h.mayHold, now+lostRetryTime
 }
 
 // late reports that a shard that moves waits no longer for its release: the node has
 // had its time, or nothing can come of it any more.
-func (k *hooks) late(now time.Duration, s shardmap.Shard) bool {
-	if k.refused || now >= k.deadline(s)-k.lostTime() {
+func (m *hookMachine) releaseOverdue(now time.Duration, s shardmap.Shard) bool {
+	if m.appRefuses || now >= m.deadline(s)-m.lostTime() {
 		return true
 	}
-	d := k.saw.state.drops[k.self]
-	return k.hopeless() && (k.hope.over || d.InForce && d.Cause.slow()) // the way back of one who is slow is to acknowledge that
+	d := m.seen.state.drops[m.self]
+	return m.cannotGetLease() && (m.recovery.expired || d.InForce && d.Cause.missedRound()) // the way back of one who is slow is to acknowledge that
 }
 
 // hopeless reports that no release can leave as things are, for want of a lease: the node
 // leaves, or is left out and gets none before it has acknowledged that.
-func (k *hooks) hopeless() bool {
-	return !k.saw.granted && (k.saw.parting || k.saw.state.Dropped(k.self))
+func (m *hookMachine) cannotGetLease() bool {
+	return !m.seen.leaseHeld && (m.seen.stopping || m.seen.state.Dropped(m.self))
 }
 
 // lostTime is kept of ReleaseTimeout for telling what is lost.
 func lostTime(release time.Duration) time.Duration {
-	return max(release/lostShare, min(lostLeast, release/2))
+	return max(release/lostFraction, min(minLostTime, release/2))
 }
 
 // deliverTime is kept of it for bringing the leader what was released.
 func deliverTime(release time.Duration) time.Duration {
-	return max(release/deliverShare, min(deliverLeast, release/4))
+	return max(release/deliverFraction, min(minDeliverTime, release/4))
 }
 
 // deadline is when the app has had its time to be told what the node gives up now of a
 // shard: what is under way then is cut, and nothing more begun before that is done. Only of
 // what moves an acknowledgement waits for, and that waits no longer because the node leaves, too.
-func (k *hooks) deadline(s shardmap.Shard) time.Duration {
-	by := k.parting()
-	if k.saw.state.Last().Owner(s) != k.self {
-		by = min(by, k.moving())
+func (m *hookMachine) deadline(s shardmap.Shard) time.Duration {
+	by := m.stopDeadline()
+	if m.seen.state.Last().Owner(s) != m.self {
+		by = min(by, m.moveDeadline())
 	}
 	return by
 }
 
 // moving is when an acknowledgement waits for the app no more, parting when a goodbye does.
-func (k *hooks) moving() time.Duration { return unless(k.saw.draining == 0, k.releaseBy) }
+func (m *hookMachine) moveDeadline() time.Duration {
+	return deadlineOrNever(m.seen.draining == 0, m.releaseBy)
+}
 
-func (k *hooks) parting() time.Duration { return unless(!k.saw.parting, k.partBy) }
+func (m *hookMachine) stopDeadline() time.Duration {
+	return deadlineOrNever(!m.seen.stopping, m.stopBy)
+}
 
 // unless returns a deadline, or that there is none: off, or zero as long as requests run.
-func unless(off bool, by time.Duration) time.Duration {
+func deadlineOrNever(off bool, by time.Duration) time.Duration {
 	if off || by == 0 {
 		return math.MaxInt64
 	}
@@ -313,40 +317,40 @@ func unless(off bool, by time.Duration) time.Duration {
 
 // hurry cuts a call that nothing good can come of any more. An acquire of a shard that
 // moves is one, for the map change waits for it.
-func (k *hooks) hurry(now time.Duration, s shardmap.Shard, st standing, h *holding) {
-	c := k.under[h.call]
+func (m *hookMachine) cancelUseless(now time.Duration, s shardmap.Shard, st logOwnership, h *heldShard) {
+	c := m.running[h.call]
 	over := false
 	switch c.Kind {
 	case HookAcquire:
-		over = !st.stays || st.epoch != h.epoch
+		over = !st.remains || st.epoch != h.epoch
 	case HookRelease:
-		over = !st.mine || st.epoch != h.epoch || !st.stays && k.late(now, s)
+		over = !st.owned || st.epoch != h.epoch || !st.remains && m.releaseOverdue(now, s)
 	case HookLost:
-		over = st.stays
+		over = st.remains
 	}
-	if over || now >= k.deadline(s) {
-		k.end(c)
+	if over || now >= m.deadline(s) {
+		m.cancel(c)
 	}
 }
 
-func (k *hooks) end(c *calling) {
-	if !c.cut {
-		c.cut = true
-		k.o.App.CutCall(c.Seq)
+func (m *hookMachine) cancel(c *runningCall) {
+	if !c.cancelled {
+		c.cancelled = true
+		m.o.App.CutCall(c.Seq)
 	}
 }
 
 // endAll cuts every call.
-func (k *hooks) endAll() {
-	for _, seq := range k.order() {
-		k.end(k.under[seq])
+func (m *hookMachine) cancelAll() {
+	for _, seq := range m.runningSeqs() {
+		m.cancel(m.running[seq])
 	}
 }
 
 // order returns the calls that are under way, oldest first.
-func (k *hooks) order() []uint64 {
-	seqs := make([]uint64, 0, len(k.under))
-	for seq := range k.under {
+func (m *hookMachine) runningSeqs() []uint64 {
+	seqs := make([]uint64, 0, len(m.running))
+	for seq := range m.running {
 		seqs = append(seqs, seq)
 	}
 	slices.Sort(seqs)
@@ -354,34 +358,34 @@ func (k *hooks) order() []uint64 {
 }
 
 // overdue cuts the calls that have had their time.
-func (k *hooks) overdue(now time.Duration) {
-	for _, seq := range k.order() {
-		if c := k.under[seq]; now >= c.endBy {
-			k.end(c)
+func (m *hookMachine) cancelOverdue(now time.Duration) {
+	for _, seq := range m.runningSeqs() {
+		if c := m.running[seq]; now >= c.deadline {
+			m.cancel(c)
 		} else {
-			k.wake(c.endBy)
+			m.wakeAt(c.deadline)
 		}
 	}
-	for _, by := range [...]time.Duration{k.moving(), k.parting()} {
-		for _, at := range [...]time.Duration{by - k.lostTime(), by} {
+	for _, by := range [...]time.Duration{m.moveDeadline(), m.stopDeadline()} {
+		for _, at := range [...]time.Duration{by - m.lostTime(), by} {
 			if at > now {
-				k.wake(at)
+				m.wakeAt(at)
 			}
 		}
 	}
 }
 
-func (k *hooks) wake(at time.Duration) { k.next = min(k.next, at) }
+func (m *hookMachine) wakeAt(at time.Duration) { m.nextDue = min(m.nextDue, at) }
 
 // publishes reports that other shards serve than were published last, and notes them.
-func (k *hooks) publishes() bool {
-	for s := range k.shards {
-		if k.acquired[s] != k.shards[s].serves() {
-			next := make([]shardmap.Epoch, len(k.shards))
-			for s := range k.shards {
-				next[s] = k.shards[s].serves()
+func (m *hookMachine) updateAcquired() bool {
+	for s := range m.shards {
+		if m.acquired[s] != m.shards[s].servingEpoch() {
+			next := make([]shardmap.Epoch, len(m.shards))
+			for s := range m.shards {
+				next[s] = m.shards[s].servingEpoch()
 			}
-			k.acquired = next
+			m.acquired = next
 			return true
 		}
 	}
@@ -390,7 +394,7 @@ func (k *hooks) publishes() bool {
 
 // serves returns the ownership epoch under which the shard serves, zero if it does
 // not.
-func (h *holding) serves() shardmap.Epoch {
+func (h *heldShard) servingEpoch() shardmap.Epoch {
 	if h.phase != HookServing {
 		return 0
 	}
@@ -400,16 +404,16 @@ func (h *holding) serves() shardmap.Epoch {
 // settled reports that the app has been told of every shard that moves, or has had its
 // time for it, and that nothing of that is under way. It is asked once no request of
 // such a shard runs any more.
-func (k *hooks) settled(now time.Duration, may func(shardmap.Shard) bool) bool {
-	if k.releaseBy == 0 {
-		k.releaseBy, k.stale = now+k.release()-k.deliverTime(), true
+func (m *hookMachine) movesReleased(now time.Duration, may func(shardmap.Shard) bool) bool {
+	if m.releaseBy == 0 {
+		m.releaseBy, m.dirty = now+m.releaseTimeout()-m.deliverTime(), true
 	}
-	for s := range k.shards {
-		h := &k.shards[s]
+	for s := range m.shards {
+		h := &m.shards[s]
 		if may(shardmap.Shard(s)) {
 			continue
 		}
-		if h.call != 0 || !h.gone() || h.forget && now < k.releaseBy {
+		if h.call != 0 || !h.gone() || h.lostPending && now < m.releaseBy {
 			return false
 		}
 	}
@@ -418,61 +422,61 @@ func (k *hooks) settled(now time.Duration, may func(shardmap.Shard) bool) bool {
 
 // parted reports the same of all shards, of a node that is to say goodbye and runs no
 // request any more, and that the leader has what the next process gets.
-func (k *hooks) parted(now time.Duration, acked shardmap.Epoch) bool {
-	if k.partBy == 0 {
-		k.partBy, k.refused, k.stale = now+k.release(), false, true
-		if k.saw.back {
-			k.partBy -= k.deliverTime()
+func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool {
+	if m.stopBy == 0 {
+		m.stopBy, m.appRefuses, m.dirty = now+m.releaseTimeout(), false, true
+		if m.seen.returns {
+			m.stopBy -= m.deliverTime()
 		}
 	}
-	if k.brings(now) {
+	if m.deliveryPending(now) {
 		return false // at the goodbye the leader goes on without it
 	}
-	for s := range k.shards {
-		if h := &k.shards[s]; h.phase == HookReleasing || h.phase == HookServing || h.forget && now < k.partBy {
+	for s := range m.shards {
+		if h := &m.shards[s]; h.phase == HookReleasing || h.phase == HookServing || h.lostPending && now < m.stopBy {
 			return false
 		}
 	}
-	if len(k.under) > 0 {
+	if len(m.running) > 0 {
 		return false
 	}
-	if e := k.saw.state.Committed().Epoch(); k.saw.back && k.kept != e && acked > 0 {
-		k.kept = e
-		k.giveUp(now, acked)
+	if e := m.seen.state.Committed().Epoch(); m.seen.returns && m.keptForEpoch != e && acked > 0 {
+		m.keptForEpoch = e
+		m.prepareRelease(now, acked)
 	}
-	return !k.brings(now)
+	return !m.deliveryPending(now)
 }
 
 // brings reports that a goodbye waits for what is on its way to the leader.
-func (k *hooks) brings(now time.Duration) bool {
-	return k.delivers() && (k.saw.back || now < k.partBy)
+func (m *hookMachine) deliveryPending(now time.Duration) bool {
+	return m.pending() && (m.seen.returns || now < m.stopBy)
 }
 
 // ended cuts every call, and reports that none is under way any more.
-func (k *hooks) ended() bool {
-	for _, r := range k.results {
-		delete(k.under, r.Seq)
+func (m *hookMachine) stopCalls() bool {
+	for _, r := range m.results {
+		delete(m.running, r.Seq)
 	}
-	k.results = k.results[:0]
-	k.endAll()
-	return len(k.under) == 0
+	m.results = m.results[:0]
+	m.cancelAll()
+	return len(m.running) == 0
 }
 
 // reboot forgets what the app was told under a lower boot, of which nothing is under
 // way: another process may have run the same shards under the same epochs.
-func (k *hooks) reboot(boot uint64) {
-	k.boot, k.leased, k.since, k.stale = boot, false, 0, true
-	clear(k.shards)
-	k.un = unacquired{}
-	k.delivery, k.kept = delivery{}, 0
-	k.acquired, k.asked = make([]shardmap.Epoch, len(k.shards)), k.asked[:0]
+func (m *hookMachine) reboot(boot uint64) {
+	m.boot, m.hadLease, m.firstLeaseEpoch, m.dirty = boot, false, 0, true
+	clear(m.shards)
+	m.acquireFailures = acquireFailureState{}
+	m.releaseDelivery, m.keptForEpoch = releaseDelivery{}, 0
+	m.acquired, m.notAcquired = make([]shardmap.Epoch, len(m.shards)), m.notAcquired[:0]
 }
 
 // cutting counts the requests that are about to be cut because their shards move.
-func (k *hooks) cutting() {
-	for s := range k.shards {
-		if h := &k.shards[s]; h.phase == HookReleasing {
-			h.cut += k.o.App.Busy(shardmap.Shard(s))
+func (m *hookMachine) countCutRequests() {
+	for s := range m.shards {
+		if h := &m.shards[s]; h.phase == HookReleasing {
+			h.cutRequests += m.o.App.Busy(shardmap.Shard(s))
 		}
 	}
 }

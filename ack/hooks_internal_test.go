@@ -30,9 +30,9 @@ func (a *appStub) take() []HookCall {
 type hookStage struct {
 	t    *testing.T
 	app  *appStub
-	k    *hooks
+	k    *hookMachine
 	now  time.Duration
-	see  sight
+	see  observed
 	got  []Releases // what was to be delivered
 	ends map[shardmap.Shard]ReleaseEnd
 }
@@ -52,8 +52,8 @@ func newHookStage(t *testing.T, shards int) *hookStage {
 	s := &hookStage{t: t, app: &appStub{}, now: time.Hour}
 	s.ends = map[shardmap.Shard]ReleaseEnd{}
 	s.k = newHooks(HookOptions{App: s.app, Deliver: s.deliver, Ended: s.ended, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, "a", "a/1", 7)
-	s.see = sight{state: NewState(), leased: true, granted: true}
-	s.entry(EncodeBirth("c1", shards, DefaultTiming()))
+	s.see = observed{state: NewState(), mayServe: true, leaseHeld: true}
+	s.entry(EncodeBootstrap("c1", shards, DefaultTiming()))
 	s.propose(fuzzMembers(1))
 	s.commit()
 	return s
@@ -69,7 +69,7 @@ func (s *hookStage) entry(b []byte) {
 }
 
 // propose gives the shards to the members; the node drains for it.
-func (s *hookStage) propose(members []shardmap.Member, drops ...dropping) {
+func (s *hookStage) propose(members []shardmap.Member, drops ...dropRecord) {
 	s.t.Helper()
 	c := s.see.state.Committed()
 	b, err := encodeProposal(MinLevel, proposal{term: 1, base: c.Epoch(), want: shardmap.Assign(c, members, shardmap.Policy{}), drops: drops})
@@ -90,10 +90,10 @@ func (s *hookStage) commit() {
 // look looks some time later, and returns what was called.
 func (s *hookStage) look(later time.Duration) []HookCall {
 	s.now += later
-	s.k.look(s.now, s.see, func() {})
+	s.k.update(s.now, s.see, func() {})
 	if s.see.draining != 0 {
-		s.k.settled(s.now, s.mayRun)
-		s.k.look(s.now, s.see, func() {})
+		s.k.movesReleased(s.now, s.mayRun)
+		s.k.update(s.now, s.see, func() {})
 	}
 	return s.app.take()
 }
@@ -101,7 +101,7 @@ func (s *hookStage) look(later time.Duration) []HookCall {
 func (s *hookStage) mayRun(sh shardmap.Shard) bool { return s.see.state.Last().Owner(sh) == "a" }
 
 func (s *hookStage) result(r HookResult) {
-	s.k.results, s.k.stale = append(s.k.results, r), true
+	s.k.results, s.k.dirty = append(s.k.results, r), true
 }
 
 // acquire has the app acquire everything.
@@ -173,7 +173,7 @@ func TestNoKindOfCallWaitsForAnother(t *testing.T) {
 	s := newHookStage(t, 128)
 	s.acquire()
 	for sh := range shardmap.Shard(100) {
-		s.k.asked, s.k.stale = append(s.k.asked, ownership{sh, s.k.shards[sh].epoch}), true
+		s.k.notAcquired, s.k.dirty = append(s.k.notAcquired, shardEpoch{sh, s.k.shards[sh].epoch}), true
 	}
 	for range 2 {
 		for _, c := range s.look(time.Hour) {
@@ -213,7 +213,7 @@ func TestAcquireIsRepeatedWithPauses(t *testing.T) {
 		if got := s.look(0); len(got) > 0 {
 			t.Fatalf("called again at once: %v", got)
 		}
-		due := s.k.shards[0].due
+		due := s.k.shards[0].nextAttempt
 		pauses = append(pauses, due-s.now)
 		s.now = due
 	}
@@ -238,11 +238,11 @@ func TestRefusedConnectionEndsARelease(t *testing.T) {
 	if len(calls) != 1 || calls[0].Kind != HookRelease || calls[0].Shards[0].To != "b" || calls[0].Timeout != 2*time.Second {
 		t.Fatalf("%+v", calls)
 	}
-	if s.k.settled(s.now, s.mayRun) {
+	if s.k.movesReleased(s.now, s.mayRun) {
 		t.Error("settled while the release is under way")
 	}
 	s.result(HookResult{Seq: calls[0].Seq, Err: errHook, Refused: true})
-	if calls := s.look(0); len(calls) > 0 || !s.k.settled(s.now, s.mayRun) {
+	if calls := s.look(0); len(calls) > 0 || !s.k.movesReleased(s.now, s.mayRun) {
 		t.Errorf("called again: %+v", calls)
 	}
 }
@@ -260,7 +260,7 @@ func TestReleaseEndsInTime(t *testing.T) {
 		for _, c := range calls {
 			kinds = append(kinds, c.Kind)
 		}
-		if s.k.settled(s.now, s.mayRun) {
+		if s.k.movesReleased(s.now, s.mayRun) {
 			t.Fatalf("settled after %v", s.now-began)
 		}
 		for _, seq := range s.app.cut { // it hangs
@@ -272,7 +272,7 @@ func TestReleaseEndsInTime(t *testing.T) {
 		s.result(HookResult{Seq: seq, Err: errHook})
 	}
 	s.look(0)
-	if !s.k.settled(s.now, s.mayRun) {
+	if !s.k.movesReleased(s.now, s.mayRun) {
 		t.Error("not settled after release-timeout")
 	}
 	if n := len(kinds); n < 3 || kinds[0] != HookRelease || kinds[1] != HookRelease || kinds[n-1] != HookLost {
@@ -315,12 +315,12 @@ func TestReleaseThatTheLogTakesBack(t *testing.T) {
 func TestSuccessWithoutALeaseCountsWithTheNext(t *testing.T) {
 	s := newHookStage(t, 2)
 	calls := s.look(0)
-	s.see.leased, s.see.granted = false, false
+	s.see.mayServe, s.see.leaseHeld = false, false
 	s.result(HookResult{Seq: calls[0].Seq, Failed: map[shardmap.Shard]string{1: "no"}})
-	if early := s.look(time.Second); len(early) > 0 || s.k.shards[0].serves() != 0 {
+	if early := s.look(time.Second); len(early) > 0 || s.k.shards[0].servingEpoch() != 0 {
 		t.Fatalf("without a lease: %+v, %s", early, s.k.shards[0].phase)
 	}
-	s.see.leased, s.see.granted = true, true
+	s.see.mayServe, s.see.leaseHeld = true, true
 	calls = s.look(time.Second)
 	if len(calls) != 1 || len(calls[0].Shards) != 1 || calls[0].Shards[0].Shard != 1 || s.k.shards[0].phase != HookServing {
 		t.Fatalf("with a lease again: %+v, %s", calls, s.k.shards[0].phase)
@@ -332,7 +332,7 @@ func TestSuccessWithoutALeaseCountsWithTheNext(t *testing.T) {
 func TestSuccessWithoutALeaseEndsWithTheShard(t *testing.T) {
 	s := newHookStage(t, 2)
 	calls := s.look(0)
-	s.see.leased, s.see.granted = false, false
+	s.see.mayServe, s.see.leaseHeld = false, false
 	s.result(HookResult{Seq: calls[0].Seq})
 	s.look(0)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
@@ -343,13 +343,13 @@ func TestSuccessWithoutALeaseEndsWithTheShard(t *testing.T) {
 	}
 	s.commit()
 	s.look(0)
-	s.see.leased, s.see.granted = true, true
+	s.see.mayServe, s.see.leaseHeld = true, true
 	if calls := s.look(0); len(calls) != 0 {
 		t.Fatalf("%+v", calls)
 	}
 	s.propose([]shardmap.Member{{ID: "a", Weight: 1}})
 	s.commit()
-	if calls := s.look(0); len(calls) != 1 || calls[0].Kind != HookAcquire || len(calls[0].Shards) != 2 || s.k.shards[0].serves() != 0 {
+	if calls := s.look(0); len(calls) != 1 || calls[0].Kind != HookAcquire || len(calls[0].Shards) != 2 || s.k.shards[0].servingEpoch() != 0 {
 		t.Fatalf("%+v, %s", calls, s.k.shards[0].phase)
 	}
 }
@@ -359,16 +359,16 @@ func TestSuccessWithoutALeaseEndsWithTheShard(t *testing.T) {
 func TestNewBootAcquiresAgain(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()
-	s.k.asked, s.k.stale = append(s.k.asked, ownership{1, s.k.shards[1].epoch}), true
+	s.k.notAcquired, s.k.dirty = append(s.k.notAcquired, shardEpoch{1, s.k.shards[1].epoch}), true
 	calls := s.look(0)
 	if len(calls) != 1 || len(calls[0].Shards) != 1 || !calls[0].Shards[0].Again {
 		t.Fatalf("%+v", calls)
 	}
-	if s.k.ended() || len(s.app.cut) != 1 {
+	if s.k.stopCalls() || len(s.app.cut) != 1 {
 		t.Error("ended while a call is under way")
 	}
 	s.result(HookResult{Seq: calls[0].Seq, Err: errHook})
-	if !s.k.ended() {
+	if !s.k.stopCalls() {
 		t.Error("not ended")
 	}
 	s.k.reboot(9)

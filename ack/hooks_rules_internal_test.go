@@ -42,7 +42,7 @@ func TestCallsSayWhatTheyAreAbout(t *testing.T) {
 	if early := s.look(0); len(early) > 0 {
 		t.Fatalf("called while requests run: %+v", early)
 	}
-	s.k.cutting()
+	s.k.countCutRequests()
 	s.app.busy = 0
 	c = s.only(s.look(time.Millisecond), HookRelease)
 	if c.Map != s.see.state.Last().Epoch() || c.Map == s.see.state.Committed().Epoch() || c.Shards[0].Cut != 3 || c.Shards[0].To != "b" {
@@ -53,8 +53,8 @@ func TestCallsSayWhatTheyAreAbout(t *testing.T) {
 	s.wantCut("after its time", c.Seq)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
 	s.look(0)
-	c = s.only(s.look(retryFirst), HookRelease)
-	if left := by - s.k.lostTime() - s.now; c.Timeout != left || left >= attemptMost {
+	c = s.only(s.look(minRetryPause), HookRelease)
+	if left := by - s.k.lostTime() - s.now; c.Timeout != left || left >= maxAttempt {
 		t.Errorf("the second attempt has %v, want the %v that are left of its time", c.Timeout, left)
 	}
 	s.look(c.Timeout)
@@ -77,7 +77,7 @@ func TestCallsSayWhatTheyAreAbout(t *testing.T) {
 func TestReleaseOfWhoLeavesNamesNobody(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()
-	s.see.parting = true
+	s.see.stopping = true
 	if c := s.only(s.look(0), HookRelease); c.Shards[0].To != "" {
 		t.Errorf("released to %q, which is no one else", c.Shards[0].To)
 	}
@@ -124,7 +124,7 @@ func TestCallsThatNothingComesOfAreCut(t *testing.T) {
 		s.acquire()
 		s.propose(elsewhere)
 		c := s.only(s.look(0), HookRelease)
-		s.see.leased, s.see.granted = false, false
+		s.see.mayServe, s.see.leaseHeld = false, false
 		s.look(time.Millisecond)
 		s.wantCut("without a lease, which may come back")
 		s.commit()
@@ -134,11 +134,11 @@ func TestCallsThatNothingComesOfAreCut(t *testing.T) {
 	t.Run("a release of who leaves, when there is no lease", func(t *testing.T) {
 		s := newHookStage(t, 2)
 		s.acquire()
-		s.see.parting = true
+		s.see.stopping = true
 		c := s.only(s.look(0), HookRelease)
-		s.see.leased, s.see.granted = false, false
+		s.see.mayServe, s.see.leaseHeld = false, false
 		s.look(time.Millisecond)
-		s.answered(1, hopeAnswers)
+		s.answered(1, graceAnswers)
 		s.wantCut("the lease may come back")
 		s.answered(1, 1)
 		s.wantCut("it leaves, and has no lease", c.Seq)
@@ -202,7 +202,7 @@ func TestCallThatIsCutHasNotFailed(t *testing.T) {
 			if said != "" {
 				s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: said, 1: said}})
 				s.look(0)
-				c = s.only(s.look(retryFirst), HookAcquire)
+				c = s.only(s.look(minRetryPause), HookAcquire)
 			}
 			s.propose(fuzzMembers(2))
 			s.look(0)
@@ -278,22 +278,22 @@ func TestOnlyWhatServesIsAcquiredAnew(t *testing.T) {
 func TestHeldTellsWhatTheAppHas(t *testing.T) {
 	s := newHookStage(t, 2)
 	a := &Agent{hooks: s.k}
-	if (&Agent{}).Held() != nil || len(a.Held()) > 0 {
-		t.Errorf("before the first look: %+v", a.Held())
+	if (&Agent{}).HeldShards() != nil || len(a.HeldShards()) > 0 {
+		t.Errorf("before the first look: %+v", a.HeldShards())
 	}
 	began := s.now
 	c := s.only(s.look(0), HookAcquire)
 	s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{1: "no room"}})
 	s.look(time.Millisecond)
 	epoch := s.see.state.Committed().OwnedSince(0)
-	want := []Held{{Shard: 0, Epoch: epoch, Phase: HookServing, Since: s.now}, {Shard: 1, Epoch: epoch, Phase: HookAcquiring, Since: began, Err: "no room"}}
-	if got := a.Held(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
+	want := []HeldShardView{{Shard: 0, Epoch: epoch, Phase: HookServing, Since: s.now}, {Shard: 1, Epoch: epoch, Phase: HookAcquiring, Since: began, Err: "no room"}}
+	if got := a.HeldShards(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
 		t.Errorf("held: %+v, want %+v", got, want)
 	}
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	s.commit()
-	if s.look(0); len(a.Held()) > 0 {
-		t.Errorf("after they have moved: %+v", a.Held())
+	if s.look(0); len(a.HeldShards()) > 0 {
+		t.Errorf("after they have moved: %+v", a.HeldShards())
 	}
 }
 
@@ -322,13 +322,13 @@ func TestDeadlineOfWhatIsGivenUp(t *testing.T) {
 		s := newHookStage(t, 4)
 		s.propose(fuzzMembers(2))
 		last := s.see.state.Last()
-		k := hooks{self: "a", partBy: c.partBy, releaseBy: c.releaseBy, saw: sight{state: s.see.state, parting: c.parting, draining: c.draining}}
+		m := hookMachine{self: "a", stopBy: c.partBy, releaseBy: c.releaseBy, seen: observed{state: s.see.state, stopping: c.parting, draining: c.draining}}
 		for sh := range shardmap.Shard(4) {
 			want := c.stays
 			if last.Owner(sh) != "a" {
 				want = c.moves
 			}
-			if got := k.deadline(sh); got != want {
+			if got := m.deadline(sh); got != want {
 				t.Errorf("%s: %v for a shard of %s, want %v", name, got, last.Owner(sh), want)
 			}
 		}
@@ -356,11 +356,11 @@ func TestWhoIsLeftOutForAMomentForgetsNothing(t *testing.T) {
 		if len(calls) > 0 {
 			t.Fatalf("left out, the app is told %+v", calls)
 		}
-		s.answered(1, hopeAnswers)
+		s.answered(1, graceAnswers)
 		s.see.draining = 0
 		if back {
 			s.propose(fuzzMembers(1))
-			s.see.leased, s.see.granted, s.see.draining = true, true, 0
+			s.see.mayServe, s.see.leaseHeld, s.see.draining = true, true, 0
 			if calls := s.look(time.Minute); len(calls) > 0 {
 				t.Fatalf("given back, the app is told %+v", calls)
 			}
@@ -374,9 +374,9 @@ func TestWhoIsLeftOutForAMomentForgetsNothing(t *testing.T) {
 		if calls := s.look(time.Minute); len(calls) > 0 {
 			t.Fatalf("left out, and the leader is gone: the app is told %+v", calls)
 		}
-		s.answered(2, hopeAnswers) // this one has to hear the node first, too
-		s.answered(1, hopeAnswers)
-		s.k.told(s.now, Answer{Term: 2}, false)
+		s.answered(2, graceAnswers) // this one has to hear the node first, too
+		s.answered(1, graceAnswers)
+		s.k.answerReceived(s.now, Answer{Term: 2}, false)
 		s.only(s.look(0), HookLost)
 	}
 }
@@ -396,10 +396,10 @@ func leftOut(t *testing.T, cause Cause) (*hookStage, []HookCall) {
 	t.Helper()
 	s := newHookStage(t, 2)
 	s.acquire()
-	s.see.leased, s.see.granted = false, false
+	s.see.mayServe, s.see.leaseHeld = false, false
 	s.look(time.Second)
-	s.answered(1, 2*hopeAnswers) // without any lease, that is not when it begins
-	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropping{node: "a", cause: cause, strikes: 1})
+	s.answered(1, 2*graceAnswers) // without any lease, that is not when it begins
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropRecord{node: "a", cause: cause, strikes: 1})
 	return s, s.look(time.Millisecond)
 }
 
@@ -408,8 +408,8 @@ func leftOut(t *testing.T, cause Cause) (*hookStage, []HookCall) {
 func (s *hookStage) answered(term uint64, times int) {
 	s.t.Helper()
 	for i := range times {
-		s.k.told(s.now, Answer{Term: term}, false)
-		if calls := s.look(hopeFor / hopeAnswers); len(calls) > 0 {
+		s.k.answerReceived(s.now, Answer{Term: term}, false)
+		if calls := s.look(releaseGrace / graceAnswers); len(calls) > 0 {
 			s.t.Fatalf("at answer %d the app is told %+v", i+1, calls)
 		}
 	}

@@ -12,14 +12,14 @@ func TestWhoIsLeftOutAgainWaitsAsLong(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()
 	for range 2 {
-		s.see.leased, s.see.granted = false, false
-		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropping{node: "a", cause: CauseSilent, strikes: 1})
+		s.see.mayServe, s.see.leaseHeld = false, false
+		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropRecord{node: "a", cause: CauseSilent, strikes: 1})
 		s.look(0)
-		if calls := s.look(hopeFor - 1); len(calls) > 0 {
-			t.Fatalf("left out for less than %v, the app is told %+v", hopeFor, calls)
+		if calls := s.look(releaseGrace - 1); len(calls) > 0 {
+			t.Fatalf("left out for less than %v, the app is told %+v", releaseGrace, calls)
 		}
 		s.propose(fuzzMembers(1))
-		s.see.leased, s.see.granted, s.see.draining = true, true, 0
+		s.see.mayServe, s.see.leaseHeld, s.see.draining = true, true, 0
 		if calls := s.look(0); len(calls) > 0 {
 			t.Fatalf("given back, the app is told %+v", calls)
 		}
@@ -32,13 +32,13 @@ func TestReleaseWaitsForALeaseThatMayCome(t *testing.T) {
 	s.acquire()
 	s.app.busy = 1 // elsewhere requests run, so that no deadline is set
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	s.see.leased, s.see.granted = false, false
+	s.see.mayServe, s.see.leaseHeld = false, false
 	for range 3 {
-		s.now += hopeFor
-		s.k.look(s.now, s.see, func() {})
+		s.now += releaseGrace
+		s.k.update(s.now, s.see, func() {})
 	}
 	if h := s.k.shards[0]; h.phase != HookReleasing {
-		t.Errorf("without a lease for %v it is %s, want releasing", 3*hopeFor, h.phase)
+		t.Errorf("without a lease for %v it is %s, want releasing", 3*releaseGrace, h.phase)
 	}
 }
 
@@ -56,12 +56,12 @@ func TestCallHasTheTimeOfTheShardThatHasLeast(t *testing.T) {
 			moves = sh
 		}
 	}
-	s.k.saw = s.see
-	s.k.saw.parting = true
-	s.k.releaseBy, s.k.partBy = s.now+time.Second, s.now+time.Minute
+	s.k.seen = s.see
+	s.k.seen.stopping = true
+	s.k.releaseBy, s.k.stopBy = s.now+time.Second, s.now+time.Minute
 	for _, shards := range [][]shardmap.Shard{{moves, stays}, {stays, moves}} {
 		for kind, want := range map[HookKind]time.Duration{HookRelease: time.Second - s.k.lostTime(), HookLost: time.Second} {
-			s.k.call(s.now, kind, shards)
+			s.k.startCall(s.now, kind, shards)
 			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != want {
 				t.Errorf("%s of %v: %+v, want %v for it", kind, shards, calls, want)
 			}
@@ -72,12 +72,12 @@ func TestCallHasTheTimeOfTheShardThatHasLeast(t *testing.T) {
 // An attempt has no more than release-timeout, and no more than attemptMost, also while nobody
 // waits for it yet.
 func TestAttemptsAreBounded(t *testing.T) {
-	for _, c := range []struct{ timeout, want time.Duration }{{time.Second, time.Second}, {attemptMost, attemptMost}, {time.Minute, attemptMost}} {
+	for _, c := range []struct{ timeout, want time.Duration }{{time.Second, time.Second}, {maxAttempt, maxAttempt}, {time.Minute, maxAttempt}} {
 		s := newHookStage(t, 1)
 		s.acquire()
 		s.k.o.ReleaseTimeout = c.timeout
 		for _, kind := range []HookKind{HookRelease, HookLost} {
-			s.k.call(s.now, kind, []shardmap.Shard{0})
+			s.k.startCall(s.now, kind, []shardmap.Shard{0})
 			if calls := s.app.take(); len(calls) != 1 || calls[0].Timeout != c.want {
 				t.Errorf("of release-timeout %v a %s has %+v, want %v", c.timeout, kind, calls, c.want)
 			}
@@ -99,12 +99,12 @@ func TestShardThatWaitsToBeReleasedAgainIsLostInTime(t *testing.T) {
 	t.Run("its node leaves", func(t *testing.T) {
 		s := newHookStage(t, 1)
 		s.acquire()
-		s.see.parting = true
+		s.see.stopping = true
 		release := s.only(s.look(0), HookRelease)
-		s.k.parted(s.now, 0)
+		s.k.readyToStop(s.now, 0)
 		s.result(HookResult{Seq: release.Seq, Err: errHook})
 		s.look(0)
-		s.lostInTime(s.k.partBy)
+		s.lostInTime(s.k.stopBy)
 	})
 }
 
@@ -112,7 +112,7 @@ func TestShardThatWaitsToBeReleasedAgainIsLostInTime(t *testing.T) {
 // to release is due later.
 func (s *hookStage) lostInTime(by time.Duration) {
 	s.t.Helper()
-	s.k.shards[0].due = s.now + time.Hour
+	s.k.shards[0].nextAttempt = s.now + time.Hour
 	s.look(0)
 	last := by - s.k.lostTime()
 	if calls := s.look(last - 1 - s.now); len(calls) > 0 {
@@ -129,14 +129,14 @@ func TestCallsAreCutWhenTheirTimeHasCome(t *testing.T) {
 			s.acquire()
 			by := s.now + time.Second
 			if leaves {
-				s.see.parting, s.k.partBy = true, by
+				s.see.stopping, s.k.stopBy = true, by
 			} else {
 				s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-				s.k.drain, s.k.releaseBy = s.see.draining, by
+				s.k.drainEpoch, s.k.releaseBy = s.see.draining, by
 			}
-			s.k.shards[0].leave(s.now)
+			s.k.shards[0].abandon(s.now)
 			lost := s.only(s.look(0), HookLost)
-			s.k.under[lost.Seq].endBy = by + time.Hour // as of one from before
+			s.k.running[lost.Seq].deadline = by + time.Hour // as of one from before
 			s.look(by - 1 - s.now)
 			s.wantCut("there is time")
 			s.look(1)
@@ -150,7 +150,7 @@ func TestCallsAreCutWhenTheirTimeHasCome(t *testing.T) {
 func TestToldOfAbsencesIsNotForgotten(t *testing.T) {
 	s := newHookStage(t, 1)
 	after := s.behind()
-	s.k.told(s.now, Answer{}, false)
+	s.k.answerReceived(s.now, Answer{}, false)
 	s.k.reboot(8)
 	if calls := s.look(time.Minute); len(calls) > 0 {
 		t.Fatalf("with a log that ends before the absence, %+v", calls)

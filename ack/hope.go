@@ -8,30 +8,30 @@ const (
 	// than half a second is left out by a proposal; heard again, it is given everything back by
 	// the next one before anybody else has had it. What its app was to forget meanwhile would be
 	// lost for nothing; and for an acknowledgement that no leader hears nobody waits.
-	hopeFor = time.Second
+	releaseGrace = time.Second
 	// hopeAnswers is how many answers it takes, too: a second in which one of the two stood
 	// still is none.
-	hopeAnswers = 20
+	graceAnswers = 20
 )
 
 // hope is that of a node without a prospect of a lease. The zero value is that of any other.
-type hope struct {
-	on      bool
+type leaseRecovery struct {
+	active  bool
 	term    uint64 // of the leader that has answered last; zero: none has
 	since   time.Duration
 	answers int
-	over    bool
+	expired bool
 }
 
 // answered takes an answer, and reports whether hope has ended with that.
-func (h *hope) answered(now time.Duration, term uint64) (ended bool) {
-	if !h.on || h.over || term < h.term {
+func (r *leaseRecovery) answerReceived(now time.Duration, term uint64) (ended bool) {
+	if !r.active || r.expired || term < r.term {
 		return false
 	}
-	if term > h.term {
-		h.term, h.since, h.answers = term, now, 0
+	if term > r.term {
+		r.term, r.since, r.answers = term, now, 0
 	}
-	h.answers++
-	h.over = h.answers > hopeAnswers && now-h.since >= hopeFor
-	return h.over
+	r.answers++
+	r.expired = r.answers > graceAnswers && now-r.since >= releaseGrace
+	return r.expired
 }

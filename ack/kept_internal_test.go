@@ -12,7 +12,7 @@ import (
 // keeps has node a say goodbye under a boot and keep what it is said to have released.
 func (s *hookStage) keeps(boot uint64, proposal shardmap.Epoch, released ...Released) {
 	s.t.Helper()
-	s.entry(encodeAbsenting(MinLevel, absenting{term: 1, node: "a", boot: boot, grace: time.Minute, released: released, server: "a/1", proposal: proposal}))
+	s.entry(encodeRestart(MinLevel, restartEntry{term: 1, node: "a", boot: boot, grace: time.Minute, released: released, server: "a/1", proposal: proposal}))
 }
 
 // next starts the process of a with the given disk and boot, and returns what it acquires.
@@ -37,7 +37,7 @@ func (s *hookStage) behind() (after *State) {
 	s.keeps(7, before.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
 	after = s.see.state
 	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
-	s.k.told(s.now, Answer{Absences: after.absentAt}, false)
+	s.k.answerReceived(s.now, Answer{RestartIndex: after.restartsIndex}, false)
 	return after
 }
 
@@ -80,7 +80,7 @@ func TestNextProcessWaitsUntilItsLogTellsWhatIsKept(t *testing.T) {
 	}
 
 	// What it gains later nobody can have kept for it.
-	s.k.told(s.now, Answer{Absences: after.absentAt + 100}, false)
+	s.k.answerReceived(s.now, Answer{RestartIndex: after.restartsIndex + 100}, false)
 	s.result(HookResult{Seq: calls[0].Seq})
 	acquired := 0
 	for _, to := range []shardmap.NodeID{"b", "a"} {
@@ -119,7 +119,7 @@ func TestEachRestartKeepsAnew(t *testing.T) {
 	if got := s.next("a/1", 9); got[0].Released || !got[1].Released {
 		t.Errorf("%+v", got)
 	}
-	if _, ok := s.see.state.kept[0]; ok {
+	if _, ok := s.see.state.keptNotes[0]; ok {
 		t.Error("what the first restart has kept is in the state")
 	}
 }
@@ -131,13 +131,13 @@ func TestKeptPassesOn(t *testing.T) {
 	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
 	s.next("a/1", 8)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	s.k.saw.state = s.see.state
-	s.k.giveUp(s.now, s.see.draining)
+	s.k.seen.state = s.see.state
+	s.k.prepareRelease(s.now, s.see.draining)
 	if r := s.k.releases; r == nil || !reflect.DeepEqual(r.Shards, []Released{{Shard: 0, Note: []byte("there")}}) {
 		t.Errorf("it gives up %+v", r)
 	}
 	s.commit()
-	if len(s.see.state.left)+len(s.see.state.kept) > 0 {
+	if len(s.see.state.releaseNotes)+len(s.see.state.keptNotes) > 0 {
 		t.Error("taken without its word, the shard counts as released")
 	}
 }
@@ -146,11 +146,11 @@ func TestKeptPassesOn(t *testing.T) {
 func TestNothingIsKeptAfterRecovery(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0})
-	r, err := s.see.state.Recovered("c2", s.see.state.Above()+MinJump)
+	r, err := s.see.state.Recovered("c2", s.see.state.MaxIndex()+MinJump)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.kept) > 0 {
+	if len(r.keptNotes) > 0 {
 		t.Error("the shard counts as released")
 	}
 }
@@ -160,32 +160,32 @@ func TestNothingIsKeptAfterRecovery(t *testing.T) {
 func TestSnapshotHoldsWhatWasKept(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 1, Note: []byte("there")}, Released{Shard: 3, From: "b"})
-	s.see.state.left = map[shardmap.Shard]left{0: {server: "a/1"}, 2: {server: "a/2", note: []byte("else")}}
+	s.see.state.releaseNotes = map[shardmap.Shard]releaseNote{0: {server: "a/1"}, 2: {server: "a/2", note: []byte("else")}}
 	b, err := s.see.state.MarshalBinary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := DecodeState(b)
-	if err != nil || !reflect.DeepEqual(got.left, s.see.state.left) || !reflect.DeepEqual(got.kept, s.see.state.kept) {
-		t.Fatalf("%+v and %+v, want %+v and %+v: %v", got.left, got.kept, s.see.state.left, s.see.state.kept, err)
+	if err != nil || !reflect.DeepEqual(got.releaseNotes, s.see.state.releaseNotes) || !reflect.DeepEqual(got.keptNotes, s.see.state.keptNotes) {
+		t.Fatalf("%+v and %+v, want %+v and %+v: %v", got.releaseNotes, got.keptNotes, s.see.state.releaseNotes, s.see.state.keptNotes, err)
 	}
 }
 
 // An entry names the disk, and what it has released; one that ends an absence names none.
 func TestAbsenceTravelsWithWhatIsKept(t *testing.T) {
-	whole := absenting{term: 3, node: "a", boot: 7, grace: time.Second, released: []Released{{Shard: 3, From: "b", Note: []byte("n")}}, server: "a/1", proposal: 9}
-	b := encodeAbsenting(MinLevel, whole)
+	whole := restartEntry{term: 3, node: "a", boot: 7, grace: time.Second, released: []Released{{Shard: 3, From: "b", Note: []byte("n")}}, server: "a/1", proposal: 9}
+	b := encodeRestart(MinLevel, whole)
 	if got, _, err := decodeCommand(b); err != nil || !reflect.DeepEqual(got, whole) {
 		t.Errorf("%+v became %+v, %v", whole, got, err)
 	}
-	for what, bad := range map[string]func(*absenting){
-		"an end that keeps something": func(c *absenting) { c.grace = 0 },
-		"the disk of another node":    func(c *absenting) { c.server = "b/1" },
-		"no acknowledgement":          func(c *absenting) { c.proposal = 0 },
+	for what, bad := range map[string]func(*restartEntry){
+		"an end that keeps something": func(c *restartEntry) { c.grace = 0 },
+		"the disk of another node":    func(c *restartEntry) { c.server = "b/1" },
+		"no acknowledgement":          func(c *restartEntry) { c.proposal = 0 },
 	} {
 		c := whole
 		bad(&c)
-		if _, _, err := decodeCommand(encodeAbsenting(MinLevel, c)); err == nil {
+		if _, _, err := decodeCommand(encodeRestart(MinLevel, c)); err == nil {
 			t.Errorf("%s is taken", what)
 		}
 	}
@@ -197,12 +197,12 @@ func TestAbsenceTravelsWithWhatIsKept(t *testing.T) {
 // What a restart keeps is fresh, however long its node has had the shards.
 func TestKeptNotesAreNotTheOldest(t *testing.T) {
 	s := newHookStage(t, 1200)
-	many := map[shardmap.Shard]left{}
+	many := map[shardmap.Shard]releaseNote{}
 	for sh := range shardmap.Shard(1200) {
-		many[sh] = left{server: "a/1", note: []byte("n")}
+		many[sh] = releaseNote{server: "a/1", note: []byte("n")}
 	}
-	many[1199] = left{server: "a/1", note: []byte("n"), boot: 7, at: s.see.state.Index() + 1}
-	forgetNotes(many, s.see.state.Committed())
+	many[1199] = releaseNote{server: "a/1", note: []byte("n"), boot: 7, index: s.see.state.Index() + 1}
+	boundNotes(many, s.see.state.Committed())
 	if _, ok := many[1199]; !ok || len(many) != MaxNotes {
 		t.Errorf("%d notes are kept, the newest: %v", len(many), ok)
 	}
@@ -212,11 +212,11 @@ func TestKeptNotesAreNotTheOldest(t *testing.T) {
 // there for a shard that nobody acquired any more, and broke with the process.
 func TestNodeThatRestartsInPlaceLetsNobodyWait(t *testing.T) {
 	s := newHookStage(t, 1)
-	r := RoutingOf("a", s.see.state, 1, false).Acquired(make([]shardmap.Epoch, 1))
+	r := NewRouting("a", s.see.state, 1, false).Acquired(make([]shardmap.Epoch, 1))
 	if got := r.Route(0).Kind; got != HeldAcquiring {
 		t.Errorf("a shard that is not acquired is %v", got)
 	}
-	if got := r.Away().Route(0).Kind; got != HeldAbsent {
+	if got := r.Restarting().Route(0).Kind; got != HeldRestarting {
 		t.Errorf("and on its way out %v", got)
 	}
 }

@@ -32,20 +32,20 @@ func (s *State) KeysSince() shardmap.Epoch { return s.keysSince }
 
 // ChangesKeys reports whether the open proposal changes the key configuration. Then no
 // request runs anywhere: each may have another key from the commit on.
-func (s *State) ChangesKeys() bool { return s.Open() && s.nextKeys != "" }
+func (s *State) ChangesKeys() bool { return s.Open() && s.proposedKeys != "" }
 
 // proposesKeys takes the key configuration of a proposal; empty: it changes none.
-func (s *State) proposesKeys(text string) {
-	s.nextKeys = text
+func (s *State) setProposedKeys(text string) {
+	s.proposedKeys = text
 	if text == s.keys {
-		s.nextKeys = ""
+		s.proposedKeys = ""
 	}
 }
 
 // commitKeys makes the key configuration of the last proposal active.
 func (s *State) commitKeys() {
-	if s.nextKeys != "" {
-		s.keys, s.keysSince, s.nextKeys = s.nextKeys, s.last.Epoch(), ""
+	if s.proposedKeys != "" {
+		s.keys, s.keysSince, s.proposedKeys = s.proposedKeys, s.last.Epoch(), ""
 	}
 }
 
@@ -64,20 +64,20 @@ type loadedKeys struct {
 // to begin and change it. It drains all shards, so busy shards can move with it at no cost.
 func (l *Leader) changesKeysNow(now time.Duration) bool {
 	if l.state.Open() {
-		return l.mine() && l.state.ChangesKeys() && !l.keysBlocked()
+		return l.ownRoundOpen() && l.state.ChangesKeys() && !l.keysBlocked()
 	}
-	return l.dueKeys(now) != ""
+	return l.keysToActivate(now) != ""
 }
 
 // keysBlocked reports whether the open proposal changes the key configuration while a member
 // restarts in place. The commit would need the acknowledgement of that member, and every
 // shard would be held until it is back.
 func (l *Leader) keysBlocked() bool {
-	if !l.mine() || !l.state.ChangesKeys() || l.state.Keys() == "" {
+	if !l.ownRoundOpen() || !l.state.ChangesKeys() || l.state.Keys() == "" {
 		return false
 	}
 	for _, m := range l.state.Last().Members() {
-		if l.absent(l.node(m.ID)) {
+		if l.isRestarting(l.member(m.ID)) {
 			return true
 		}
 	}
@@ -87,32 +87,32 @@ func (l *Leader) keysBlocked() bool {
 // responsive reports whether a member can be expected to acknowledge a proposal soon. Until
 // all members have acknowledged a change of the key configuration, every shard is held.
 func (l *Leader) responsive(now time.Duration, n *member) bool {
-	return n.heard() && !n.beat.Goodbye && !n.removed && !n.silent(now, l.o.Pace) && !l.absent(n) && !n.crashed() && l.failing(now, n) == 0
+	return n.heard() && !n.heartbeat.Goodbye && !n.removed && !n.silent(now, l.o.Pace) && !l.isRestarting(n) && !n.crashed() && l.exclusionCause(now, n) == 0
 }
 
 // dueKeys returns the key configuration that must become active now; empty: none. It is the
 // one that the leader's node has loaded, once every member and every other node from which
 // the leader receives heartbeats, gateways included, has loaded it. The first key
 // configuration needs no consent: nothing is routed before it.
-func (l *Leader) dueKeys(now time.Duration) string {
+func (l *Leader) keysToActivate(now time.Duration) string {
 	active := l.state.Keys()
 	switch {
 	case l.keys.text == "" || l.keys.text == active:
 		return ""
 	case active == "":
 		return l.keys.text
-	case now-l.elected < l.t.DeadAfter:
+	case now-l.elected < l.maxTiming.DeadAfter:
 		return "" // a live node may not have sent its first heartbeat yet
 	}
 	for _, m := range [2]*shardmap.Map{l.state.Committed(), l.state.Last()} {
 		for _, x := range m.Members() {
-			if n := l.node(x.ID); !l.responsive(now, n) || n.beat.Keys != l.keys.digest {
+			if n := l.member(x.ID); !l.responsive(now, n) || n.heartbeat.Keys != l.keys.digest {
 				return ""
 			}
 		}
 	}
-	for _, n := range l.nodes { // gateways among them
-		if n.heard() && !n.beat.Goodbye && !n.silent(now, l.o.Pace) && n.beat.Keys != l.keys.digest {
+	for _, n := range l.members { // gateways among them
+		if n.heard() && !n.heartbeat.Goodbye && !n.silent(now, l.o.Pace) && n.heartbeat.Keys != l.keys.digest {
 			return ""
 		}
 	}

@@ -29,58 +29,58 @@ type LeaderOptions struct {
 // Leader decides, for one term, which map to propose, when it may be committed,
 // and who may serve until when.
 type Leader struct {
-	o       LeaderOptions
-	t       Timing // what every wait of the present step goes by, see waits
-	elected time.Duration
-	barrier bool
+	o              LeaderOptions
+	maxTiming      Timing // what every wait of the present step goes by, see waits
+	elected        time.Duration
+	barrierApplied bool
 	// inherited is the map that routed when the barrier was applied.
-	inherited *shardmap.Map
-	state     *State
-	grants    Grantor
-	nodes     map[shardmap.NodeID]*member
-	answers   uint64
+	inherited   *shardmap.Map
+	state       *State
+	leases      leaseIssuer
+	members     map[shardmap.NodeID]*member
+	answerCount uint64
 
-	submitting bool           // an entry is on its way into the log
-	submitted  time.Duration  // since then
-	committing shardmap.Epoch // it is the commit of this map; zero: it is none
-	resumeAt   time.Duration  // nothing is decided before: a step down or a submit that failed has time to work
-	began      time.Duration  // when the open round of this term was applied
-	committed  time.Duration  // when the present map was seen committed
-	settled    bool           // a round of this term was committed
-	wantSince  time.Duration  // when a reason for a new map was first seen; negative: none
-	droppedAt  map[shardmap.NodeID]time.Duration
-	memo       assignment
+	submitting        bool           // an entry is on its way into the log
+	submitted         time.Duration  // since then
+	committing        shardmap.Epoch // it is the commit of this map; zero: it is none
+	resumeAt          time.Duration  // nothing is decided before: a step down or a submit that failed has time to work
+	roundBegan        time.Duration  // when the open round of this term was applied
+	committedAt       time.Duration  // when the present map was seen committed
+	roundDone         bool           // a round of this term was committed
+	changeWantedSince time.Duration  // when a reason for a new map was first seen; negative: none
+	droppedAt         map[shardmap.NodeID]time.Duration
+	lastAssignment    assignment
 	// eligibleNow is the scratch of members.
-	eligibleNow []shardmap.Member
-	stepped     time.Duration // the last step
-	retimed     time.Duration // when the timing in force was first seen; before: the election
-	line        []asked       // changes of the policy that wait
-	asks        uint64        // how many were asked for
-	amending    bool          // one is on its way into the log
-	pausedAt    time.Duration // when the pause in force was first seen; before: the election
-	ends        ends          // of quarantines
-	empties     empties
-	stages      stages
-	apps        appHealth
-	keys        loadedKeys              // the key configuration that the own node has loaded; empty: none
-	keptNow     map[shardmap.Shard]bool // see kept
-	zoned       uint64                  // counts what was heard anew of zones, and of what apps do not acquire
-	out         []Effect
+	membersBuf       []shardmap.Member
+	lastStep         time.Duration    // the last step
+	timingSeenAt     time.Duration    // when the timing in force was first seen; before: the election
+	policyQueue      []policyRequest  // changes of the policy that wait
+	policyRequests   uint64           // how many were asked for
+	submittingChange bool             // one is on its way into the log
+	pauseSeenAt      time.Duration    // when the pause in force was first seen; before: the election
+	quarantines      quarantineTimers // of quarantines
+	gradual          gradualDrains
+	stages           stagedChange
+	appsHealth       clusterAppHealth
+	keys             loadedKeys              // the key configuration that the own node has loaded; empty: none
+	keptShards       map[shardmap.Shard]bool // see kept
+	inputsVersion    uint64                  // counts what was heard anew of zones, and of what apps do not acquire
+	effects          []Effect
 }
 
 // NewLeader returns the machine of a leader elected at now. The caller issues a
 // barrier at once, again when Raft refuses it, and tells when one was applied.
 func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	l := &Leader{
-		o: o, elected: now, retimed: now, pausedAt: now, state: o.State, inherited: o.State.Committed(), wantSince: -1, committed: now, stepped: now,
-		grants:    newGrantor(o.Server),
-		stages:    newStages(),
-		nodes:     map[shardmap.NodeID]*member{},
+		o: o, elected: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inherited: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStep: now,
+		leases:    newLeaseIssuer(o.Server),
+		stages:    newStagedChange(),
+		members:   map[shardmap.NodeID]*member{},
 		droppedAt: map[shardmap.NodeID]time.Duration{},
 	}
-	l.t = l.waits(now)
+	l.maxTiming = l.longestTiming(now)
 	if o.State.Open() {
-		l.empties.goOn(o.State)
+		l.gradual.assumeIdle(o.State)
 	}
 	return l
 }
@@ -88,71 +88,71 @@ func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 // Step takes one message and returns what it calls for. The slice is valid until
 // the next Step.
 func (l *Leader) Step(now time.Duration, msg Message) []Effect {
-	l.out = l.out[:0]
-	l.t = l.waits(now)
-	l.stalled(now)
+	l.effects = l.effects[:0]
+	l.maxTiming = l.longestTiming(now)
+	l.excuseStall(now)
 	switch m := msg.(type) {
 	case Tick:
 	case TermRead:
 		l.termRead(m)
-		return l.out // what it precedes is looked at with it, see Turn
-	case Heard:
-		if a, ok := l.heard(now, m); ok {
+		return l.effects // what it precedes is looked at with it, see Turn
+	case HeartbeatReceived:
+		if a, ok := l.heartbeatReceived(now, m); ok {
 			l.emit(Reply{To: m.Node, Answer: a}) // nothing else is answered
 		}
-	case Closed:
-		if n := l.nodes[m.Node]; n != nil && n.beat.Nonce == m.Nonce {
+	case ConnClosed:
+		if n := l.members[m.Node]; n != nil && n.heartbeat.Nonce == m.Nonce {
 			n.closed = true
 		}
-	case Applied:
-		l.applied(now, m.State)
+	case StateApplied:
+		l.stateApplied(now, m.State)
 	case BarrierApplied:
-		l.barrier, l.inherited = true, l.state.Committed()
-		l.grants.floor = m.Started
+		l.barrierApplied, l.inherited = true, l.state.Committed()
+		l.leases.barrierStart = m.Started
 		l.resumeAt = now // whoever was asked to lead in its place has not done so yet
 	case SubmitFailed:
 		// A pause, because the next try may fail as fast as this one.
-		l.submitting, l.amending, l.committing, l.resumeAt = false, false, 0, now+l.o.Pace.Heartbeat
+		l.submitting, l.submittingChange, l.committing, l.resumeAt = false, false, 0, now+l.o.Pace.Heartbeat
 	case Voters:
-		l.grants.voters = slices.Clone(m.Servers)
-	case Evidence:
-		l.evidence(now, m)
-	case Idle:
-		l.idleAt(now, m)
-	case Delivered:
-		l.node(m.Node).took(m.Releases)
+		l.leases.voters = slices.Clone(m.Servers)
+	case CrashEvidence:
+		l.crashEvidence(now, m)
+	case IdleShards:
+		l.idleReported(now, m)
+	case ReleasesReceived:
+		l.member(m.Node).storeReleases(m.Releases)
 	case KeysLoaded:
 		l.keys = loadedKeys{m.Text, KeysDigest(m.Text)}
 	case BarrierFailed: // the Turn's
-	case Remove:
+	case NodeRemoved:
 		// The word was given before it came here: who speaks now is not meant.
-		if n := l.node(m.Node); !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {
+		if n := l.member(m.Node); !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {
 			n.removed = true
 		}
 	}
-	l.lookAtApps(now)
+	l.updateAppsHealth(now)
 	l.reconcile(now)
-	return l.out
+	return l.effects
 }
 
-func (l *Leader) emit(e Effect) { l.out = append(l.out, e) }
+func (l *Leader) emit(e Effect) { l.effects = append(l.effects, e) }
 
 // stalled lets a time in which this machine was not run (a pause, a busy CPU)
 // pass for nobody's silence or delay: what came in meanwhile is only read now.
 // What may be taken from whom does not depend on it. One heartbeat of each such
 // time counts, so that silence is noticed however badly this machine is run.
-func (l *Leader) stalled(now time.Duration) {
-	gap := now - l.stepped - l.o.Pace.Heartbeat
-	l.stepped = now
+func (l *Leader) excuseStall(now time.Duration) {
+	gap := now - l.lastStep - l.o.Pace.Heartbeat
+	l.lastStep = now
 	if gap <= 0 {
 		return
 	}
-	l.began = min(l.began+gap, now)
-	if l.stages.asked >= 0 { // no heartbeat comes of a question
-		l.stages.asked = min(l.stages.asked+gap+l.o.Pace.Heartbeat, now)
+	l.roundBegan = min(l.roundBegan+gap, now)
+	if l.stages.askedAt >= 0 { // no heartbeat comes of a question
+		l.stages.askedAt = min(l.stages.askedAt+gap+l.o.Pace.Heartbeat, now)
 	}
-	for _, n := range l.nodes {
-		n.lastFresh = min(max(n.lastFresh, n.firstHeard)+gap, now)
+	for _, n := range l.members {
+		n.lastFreshEcho = min(max(n.lastFreshEcho, n.firstHeard)+gap, now)
 		if n.behindSince >= 0 {
 			n.behindSince = min(n.behindSince+gap, now)
 		}
@@ -162,16 +162,16 @@ func (l *Leader) stalled(now time.Duration) {
 // stepDown gives up leadership. If nobody takes it over, this leader goes on
 // after a while.
 func (l *Leader) stepDown(now time.Duration, reason string) {
-	l.resumeAt = now + l.t.DeadAfter
+	l.resumeAt = now + l.maxTiming.DeadAfter
 	l.emit(StepDown{Reason: reason})
 }
 
 // node returns what is known of id, a node never heard if nothing is.
-func (l *Leader) node(id shardmap.NodeID) *member {
-	n := l.nodes[id]
+func (l *Leader) member(id shardmap.NodeID) *member {
+	n := l.members[id]
 	if n == nil {
-		n = &member{id: id, lastGrant: l.elected, lastFresh: l.elected, echoAt: -1, behindSince: -1, healthySince: -1, away: away{since: l.elected}}
-		l.nodes[id] = n
+		n = &member{id: id, lastGrant: l.elected, lastFreshEcho: l.elected, echoedAt: -1, behindSince: -1, healthySince: -1, restart: restartTimes{since: l.elected}}
+		l.members[id] = n
 	}
 	return n
 }
@@ -180,43 +180,43 @@ func (l *Leader) node(id shardmap.NodeID) *member {
 // changed term ends all granting for good.
 func (l *Leader) termRead(m TermRead) {
 	if m.Term != l.o.Term {
-		l.grants.revoked = true
+		l.leases.revoked = true
 		return
 	}
-	l.grants.confirm(l.o.Server, m.Before)
+	l.leases.confirm(l.o.Server, m.Before)
 }
 
 // applied takes the newest state of the own log. Entries of other terms change
 // nothing any more once the barrier is applied, so a new map is the own one.
-func (l *Leader) applied(now time.Duration, s *State) {
+func (l *Leader) stateApplied(now time.Duration, s *State) {
 	old := l.state
 	l.state = s
 	if s.TimingSince() != old.TimingSince() {
-		l.retimed = now
+		l.timingSeenAt = now
 	}
-	l.t = l.waits(now)
-	l.amended(now, old)
-	l.absented(now, old)
-	l.reported(old)
+	l.maxTiming = l.longestTiming(now)
+	l.policyApplied(now, old)
+	l.restartsApplied(now, old)
+	l.appReportsApplied(old)
 	if s.Last().Epoch() != old.Last().Epoch() {
-		l.began = now
+		l.roundBegan = now
 		for _, id := range slices.Sorted(maps.Keys(s.drops)) {
 			if d := s.drops[id]; d.InForce && d.Epoch == s.Last().Epoch() {
 				l.droppedAt[id] = now
 				// What was heard before does not bring it back.
-				l.node(id).streak = 0
+				l.member(id).freshStreak = 0
 			}
 		}
 	}
 	if s.Committed().Epoch() != old.Committed().Epoch() {
-		l.empties.forget()
-		l.stages.void()
-		l.committed = now
-		l.settled = l.settled || s.LastTerm() == l.o.Term
+		l.gradual.clear()
+		l.stages.withdrawQuestion()
+		l.committedAt = now
+		l.roundDone = l.roundDone || s.LastTerm() == l.o.Term
 	}
 	if s.Open() && (!old.Open() || s.Last().Epoch() != old.Last().Epoch()) {
-		l.empties.goOn(s)
-		l.stages.void()
+		l.gradual.assumeIdle(s)
+		l.stages.withdrawQuestion()
 	}
 	switch {
 	case l.committing == 0 && s.Last().Epoch() == old.Last().Epoch():
@@ -228,22 +228,22 @@ func (l *Leader) applied(now time.Duration, s *State) {
 }
 
 // mine reports whether the open proposal, if any, is of this term.
-func (l *Leader) mine() bool { return l.state.Open() && l.state.LastTerm() == l.o.Term }
+func (l *Leader) ownRoundOpen() bool { return l.state.Open() && l.state.LastTerm() == l.o.Term }
 
 // evidence notes that a boot is gone. What names another boot than the one that
 // is heard says nothing about that one: also a higher one, for an emptied data
 // directory counts from the start. For the same reason an equal boot may be
 // another process's. A redial that began before the election may have found nobody
 // where another process has begun since, with a lease of the leader before.
-func (l *Leader) evidence(now time.Duration, m Evidence) {
+func (l *Leader) crashEvidence(now time.Duration, m CrashEvidence) {
 	if m.Began < l.elected {
 		return
 	}
-	n := l.node(m.Node)
-	if n.heard() && (m.Boot != n.beat.Boot || m.Nonce != n.beat.Nonce) || n.crashed() {
+	n := l.member(m.Node)
+	if n.heard() && (m.Boot != n.heartbeat.Boot || m.Nonce != n.heartbeat.Nonce) || n.crashed() {
 		return
 	}
-	n.evidence, n.unknownGone, n.evidenceAt = m.Boot, !n.heard(), now
+	n.crashedBoot, n.crashedUnheard, n.crashSeenAt = m.Boot, !n.heard(), now
 }
 
 // MemberView is what a leader knows of a node, for people to read.
@@ -253,45 +253,45 @@ type MemberView struct {
 	From      string
 	// HeardAgo is the age of its last heartbeat; negative if none came in this
 	// term.
-	HeardAgo time.Duration
-	Silent   bool
+	SinceHeartbeat time.Duration
+	Silent         bool
 	// Echoes: the last three heartbeats of its present process, at least, echoed
 	// answers of this leader that were fresh.
-	Echoes  bool
-	Crashed bool
+	LinkWorks bool
+	Crashed   bool
 	// Eligible: it may be given shards.
 	Eligible bool
 	// Kept: its app is unhealthy, and it keeps its shards, because most apps are.
-	Kept bool
+	KeptUnhealthy bool
 	// Held is for how long its app must be healthy before it gets shards again, because that
 	// became unhealthy again and again; zero: it is not held back.
-	Held time.Duration
+	HoldTime time.Duration
 	// Absent: it restarts in place, and is waited for.
-	Absent bool
+	Restarting bool
 	// Staged: another node is to own shards of it, and those that are busy stay for now.
 	Staged bool
 	// Over: no process that had this name until now admits or runs anything any
 	// more, so that another disk may take the name.
-	Over bool
+	ProcessGone bool
 }
 
 // View returns what the leader knows of every node, ordered by id. Who is not in it
 // has not been heard in this term and owns nothing.
 func (l *Leader) View(now time.Duration) []MemberView {
 	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Last().Members()) {
-		l.node(m.ID)
+		l.member(m.ID)
 	}
-	v := make([]MemberView, 0, len(l.nodes))
-	for _, id := range slices.Sorted(maps.Keys(l.nodes)) {
-		n := l.nodes[id]
+	v := make([]MemberView, 0, len(l.members))
+	for _, id := range slices.Sorted(maps.Keys(l.members)) {
+		n := l.members[id]
 		ago := time.Duration(-1)
 		if n.heard() {
 			ago = now - n.lastHeard
 		}
 		v = append(v, MemberView{
-			Node: id, Heartbeat: n.beat, From: n.from, HeardAgo: ago,
-			Silent: n.silent(now, l.o.Pace), Echoes: n.echoes(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n) && !l.absent(n), Absent: l.absent(n) || l.awaits(now, n), Staged: l.memo.staged[id], Over: l.over(now, n),
-			Kept: l.apps.panics && n.beat.Unhealthy && l.state.Last().Has(id), Held: l.holdOf(now, n),
+			Node: id, Heartbeat: n.heartbeat, From: n.addr, SinceHeartbeat: ago,
+			Silent: n.silent(now, l.o.Pace), LinkWorks: n.linkWorks(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n) && !l.isRestarting(n), Restarting: l.isRestarting(n) || l.awaitsReleases(now, n), Staged: l.lastAssignment.staged[id], ProcessGone: l.processGone(now, n),
+			KeptUnhealthy: l.appsHealth.panicMode && n.heartbeat.Unhealthy && l.state.Last().Has(id), HoldTime: l.holdTime(now, n),
 		})
 	}
 	return v

@@ -162,14 +162,14 @@ func TestPauseDoesNotCountAgainstAcknowledgements(t *testing.T) {
 // now must keep its shards, and may own some later.
 func TestRemovalSaysNothingAboutANodeThatIsHeard(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.step(s.leaders["a"], ack.Remove{Node: "c"})
+	s.step(s.leaders["a"], ack.NodeRemoved{Node: "c"})
 	s.run(time.Second)
 	if !s.serves("c") {
 		t.Errorf("c was heard and lost its shards:\n%s", s)
 	}
 	s.crash("c")
 	s.run(600 * time.Millisecond)
-	s.step(s.leaders["a"], ack.Remove{Node: "c"})
+	s.step(s.leaders["a"], ack.NodeRemoved{Node: "c"})
 	s.run(50 * time.Millisecond)
 	if s.state.Committed().Has("c") {
 		t.Errorf("c is gone and an operator said so, but it has its shards:\n%s", s)
@@ -186,12 +186,12 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 	c := s.actor("c")
 	late := s.beat(c)
 	s.crash("c")
-	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: c.boot, Nonce: c.nonce, Began: s.now})
+	s.step(s.leaders["a"], ack.CrashEvidence{Node: "c", Boot: c.boot, Nonce: c.nonce, Began: s.now})
 	s.run(40 * time.Millisecond)
 	if !s.state.Dropped("c") {
 		t.Fatalf("c was not dropped:\n%s", s)
 	}
-	s.step(s.leaders["a"], ack.Heard{Heartbeat: late, From: "c:1"})
+	s.step(s.leaders["a"], ack.HeartbeatReceived{Heartbeat: late, From: "c:1"})
 	s.run(3 * time.Second)
 	if strings.Contains(s.String(), "join") {
 		t.Errorf("c was proposed again:\n%s", s)
@@ -203,7 +203,7 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 func TestLastMapStaysWhenNobodyIsLeft(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
-	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: 1, Nonce: s.actor("c").nonce, Began: s.now})
+	s.step(s.leaders["a"], ack.CrashEvidence{Node: "c", Boot: 1, Nonce: s.actor("c").nonce, Began: s.now})
 	s.run(40 * time.Millisecond)
 	s.actor("a").unhealthy, s.actor("b").leaving = true, true
 	s.run(3 * time.Second)
@@ -219,7 +219,7 @@ func TestHeartbeatVoidsARemoval(t *testing.T) {
 	c := s.actor("c")
 	c.mute = true
 	s.run(600 * time.Millisecond)
-	s.step(s.leaders["a"], ack.Remove{Node: "c"})
+	s.step(s.leaders["a"], ack.NodeRemoved{Node: "c"})
 	s.until("c's shards are taken", func() bool { return s.state.Committed().Count("c") == 0 })
 	c.mute = false
 	s.until("c serves again, in the same boot", func() bool { return s.serves("c") })

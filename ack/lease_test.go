@@ -53,7 +53,7 @@ func (d *desk) hear(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Ans
 	if change != nil {
 		change(&hb)
 	}
-	for _, e := range d.step(ack.Heard{Heartbeat: hb, From: "of " + string(id)}) {
+	for _, e := range d.step(ack.HeartbeatReceived{Heartbeat: hb, From: "of " + string(id)}) {
 		if r, ok := e.(ack.Reply); ok {
 			if r.Refusal == 0 {
 				d.sent[id] = r.Number
@@ -67,13 +67,13 @@ func (d *desk) hear(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Ans
 // over tells whether another disk may take a node's name.
 func (d *desk) over(id shardmap.NodeID) bool {
 	views := d.l.View(d.now)
-	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == id })].Over
+	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == id })].ProcessGone
 }
 
 // echoes tells whether the leader's answers reach b.
 func (d *desk) echoes() bool {
 	views := d.l.View(d.now)
-	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == "b" })].Echoes
+	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == "b" })].LinkWorks
 }
 
 func (d *desk) readTerm(term uint64) { d.step(ack.TermRead{Before: d.now, Term: term}) }
@@ -148,7 +148,7 @@ func TestEchoCountsForWhomItWasSentTo(t *testing.T) {
 	d := newDesk(t, "b/d")
 	d.hear("b", nil)
 	d.hear("c", nil)
-	d.step(ack.Closed{Node: "b", Nonce: uint64('b')})
+	d.step(ack.ConnClosed{Node: "b", Nonce: uint64('b')})
 	d.now += 20 * ms
 	old, others := d.sent["b"], d.sent["c"]
 	second := func(echo uint64) func(hb *ack.Heartbeat) {
@@ -273,8 +273,8 @@ func TestSecondProcessUnderANameIsRefused(t *testing.T) {
 		t.Errorf("the first process: %+v, want a lease", a)
 	}
 	// The first one's connection is gone; its lease runs.
-	d.step(ack.Closed{Node: "b", Nonce: 98})
-	d.step(ack.Closed{Node: "b", Nonce: uint64('b')})
+	d.step(ack.ConnClosed{Node: "b", Nonce: 98})
+	d.step(ack.ConnClosed{Node: "b", Nonce: uint64('b')})
 	if a, _ := d.hear("b", twin(2)); a.Refusal != ack.RefusedDuplicate || a.Elsewhere != "" {
 		t.Errorf("while the lease runs: %+v, want a refusal without an address", a)
 	}
@@ -313,7 +313,7 @@ func TestAnotherDiskWaitsForWhatTheFirstRuns(t *testing.T) {
 	second := func(hb *ack.Heartbeat) {
 		hb.Server, hb.Boot, hb.Nonce, hb.Number, hb.Echo = "b/e", 2, 99, d.beat["b"], ack.Echo{}
 	}
-	d.step(ack.Closed{Node: "b", Nonce: uint64('b')})
+	d.step(ack.ConnClosed{Node: "b", Nonce: uint64('b')})
 	for _, after := range []time.Duration{551 * ms, 2499 * ms} {
 		d.now = granted + after
 		if a, _ := d.hear("b", second); a.Refusal != ack.RefusedDuplicate || a.Serve != 0 || d.over("b") {
@@ -345,7 +345,7 @@ func TestNameIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
 	} {
 		d := newDeskUnder(t, c.fence, "a/d")
 		if c.crashed {
-			d.step(ack.Evidence{Node: "b", Boot: 1, Began: d.now})
+			d.step(ack.CrashEvidence{Node: "b", Boot: 1, Began: d.now})
 		}
 		d.now = c.at
 		if got := d.over("b"); got != c.over {
@@ -361,11 +361,11 @@ func TestViewTellsWhatIsKnown(t *testing.T) {
 	d := newDesk(t, "a/d")
 	d.now = 20 * ms
 	d.hear("b", nil)
-	d.step(ack.Evidence{Node: "c", Boot: 1, Began: d.now})
+	d.step(ack.CrashEvidence{Node: "c", Boot: 1, Began: d.now})
 	d.now = 50 * ms
 	var got strings.Builder
 	for _, v := range d.l.View(d.now) {
-		fmt.Fprintf(&got, "%s from %q, heard %v ago, silent %v, crashed %v, eligible %v\n", v.Node, v.From, v.HeardAgo, v.Silent, v.Crashed, v.Eligible)
+		fmt.Fprintf(&got, "%s from %q, heard %v ago, silent %v, crashed %v, eligible %v\n", v.Node, v.From, v.SinceHeartbeat, v.Silent, v.Crashed, v.Eligible)
 	}
 	want := `a from "", heard -1ns ago, silent false, crashed false, eligible true
 b from "of b", heard 30ms ago, silent false, crashed false, eligible true

@@ -11,7 +11,7 @@ import (
 // left is what the state knows of a shard that was released before its present owner got
 // it (State.left), or by its present owner's last process, which restarts in place
 // (State.kept).
-type left struct {
+type releaseNote struct {
 	// server is the disk of the present owner that is told, and no other: the one that
 	// acknowledged the map, or that restarts.
 	server string
@@ -19,16 +19,16 @@ type left struct {
 	// boot is the one that has released the shard in place; zero: it came with the map.
 	boot uint64
 	// at is the index of the entry that told of that; zero with boot.
-	at uint64
+	index uint64
 	// own: that boot has released the shard itself. Otherwise it has passed it on as it
 	// got it, from whom the owner follows.
-	own bool
+	released bool
 }
 
 // Released returns what the release before the present ownership of the shard left, and
 // the server that it is for; false: nobody knows that there was one.
 func (s *State) Released(shard shardmap.Shard) (note []byte, server string, ok bool) {
-	l, ok := s.left[shard]
+	l, ok := s.releaseNotes[shard]
 	return l.note, l.server, ok
 }
 
@@ -39,25 +39,25 @@ type Kept struct {
 	Boot   uint64
 	Note   []byte
 	// AsGot: it has never served the shard, and passes it on as it got it.
-	AsGot bool
+	PassedOn bool
 }
 
 // Kept returns with what the present owner of the shard has last restarted in place;
 // false: it has not, or not with this shard.
 func (s *State) Kept(shard shardmap.Shard) (Kept, bool) {
-	l, ok := s.kept[shard]
-	return Kept{l.server, l.boot, l.note, ok && !l.own}, ok
+	l, ok := s.keptNotes[shard]
+	return Kept{l.server, l.boot, l.note, ok && !l.released}, ok
 }
 
 // leave notes with which releases shards pass on to the owners in the map that is being
 // committed. What was known of earlier releases of theirs ends with that, however they move.
-func (s *State) leave(c commit) {
+func (s *State) recordReleases(c commit) {
 	moves := shardmap.Diff(s.committed, s.last)
 	if len(moves) == 0 {
 		return
 	}
 	to := make(map[shardmap.Shard]shardmap.NodeID, len(moves))
-	next, kept := maps.Clone(s.left), maps.Clone(s.kept)
+	next, kept := maps.Clone(s.releaseNotes), maps.Clone(s.keptNotes)
 	for _, m := range moves {
 		delete(next, m.Shard)
 		delete(kept, m.Shard)
@@ -74,40 +74,40 @@ func (s *State) leave(c commit) {
 		if server == "" {
 			continue // it does not move, or nobody knows where to
 		}
-		put(&next, r.Shard, left{server: server, note: r.Note})
+		setKey(&next, r.Shard, releaseNote{server: server, note: r.Note})
 	}
-	forgetNotes(next, s.last)
-	s.left, s.kept = next, kept
+	boundNotes(next, s.last)
+	s.releaseNotes, s.keptNotes = next, kept
 }
 
 // keep notes with which releases the shards of a node wait for its next process. What an
 // earlier one has kept ends with that.
-func (s *State) keep(c absenting) {
-	next := maps.Clone(s.kept)
+func (s *State) recordKept(c restartEntry) {
+	next := maps.Clone(s.keptNotes)
 	for shard := range s.committed.Shards(c.node) {
 		delete(next, shard)
 	}
 	for _, r := range c.released {
 		// What the node has got since then it has not released.
 		if int(r.Shard) < s.committed.Len() && s.committed.Owner(r.Shard) == c.node && s.committed.OwnedSince(r.Shard) <= c.proposal {
-			put(&next, r.Shard, left{server: c.server, note: r.Note, boot: c.boot, at: s.index, own: r.From == ""})
+			setKey(&next, r.Shard, releaseNote{server: c.server, note: r.Note, boot: c.boot, index: s.index, released: r.From == ""})
 		}
 	}
-	forgetNotes(next, s.committed)
-	s.kept = next
+	boundNotes(next, s.committed)
+	s.keptNotes = next
 }
 
 // forgetNotes keeps the notes bounded, the same way on every node: those of the oldest
 // entries go first, for their shards were acquired long ago.
-func forgetNotes(all map[shardmap.Shard]left, m *shardmap.Map) {
-	since := func(s shardmap.Shard) uint64 { return max(all[s].at, uint64(m.OwnedSince(s))) }
+func boundNotes(all map[shardmap.Shard]releaseNote, m *shardmap.Map) {
+	since := func(s shardmap.Shard) uint64 { return max(all[s].index, uint64(m.OwnedSince(s))) }
 	shards := slices.Collect(maps.Keys(all))
 	slices.SortFunc(shards, func(a, b shardmap.Shard) int {
 		return cmp.Or(cmp.Compare(since(b), since(a)), cmp.Compare(a, b))
 	})
-	total := room{}
+	total := noteBudget{}
 	for _, shard := range shards {
-		if !total.takes(all[shard].note) {
+		if !total.add(all[shard].note) {
 			delete(all, shard)
 		}
 	}
@@ -115,7 +115,7 @@ func forgetNotes(all map[shardmap.Shard]left, m *shardmap.Map) {
 
 // left writes what is known of releases, in the order of the shards, each by its distance
 // from the one before.
-func (w *writer) left(all map[shardmap.Shard]left) {
+func (w *writer) releaseNotes(all map[shardmap.Shard]releaseNote) {
 	var servers []string
 	for _, l := range all {
 		servers = append(servers, l.server)
@@ -133,24 +133,24 @@ func (w *writer) left(all map[shardmap.Shard]left) {
 		w.bytes(l.note)
 		w.uint(l.boot)
 		if l.boot != 0 {
-			w.uint(l.at)
-			w.bool(l.own)
+			w.uint(l.index)
+			w.bool(l.released)
 		}
 		next = s + 1
 	}
 }
 
 // left reads what the writer wrote, of shards that go by m: kept in place, or not.
-func (r *reader) left(m *shardmap.Map, kept bool) map[shardmap.Shard]left {
+func (r *reader) releaseNotes(m *shardmap.Map, kept bool) map[shardmap.Shard]releaseNote {
 	servers := r.servers()
-	var all map[shardmap.Shard]left
+	var all map[shardmap.Shard]releaseNote
 	used := map[string]bool{}
-	next, total := uint64(0), room{}
+	next, total := uint64(0), noteBudget{}
 	for range r.uint(0, uint64(m.Len())) {
 		s, at := next+r.uint(0, MaxShards), r.uint(0, shardmap.MaxMembers)
-		l := left{note: r.note(), boot: r.uint(0, maxUint)}
+		l := releaseNote{note: r.note(), boot: r.uint(0, maxUint)}
 		if l.boot != 0 {
-			l.at, l.own = r.uint(1, maxUint), r.bool()
+			l.index, l.released = r.uint(1, maxUint), r.bool()
 		}
 		switch {
 		case r.err != nil:
@@ -158,12 +158,12 @@ func (r *reader) left(m *shardmap.Map, kept bool) map[shardmap.Shard]left {
 		case kept != (l.boot != 0) || s >= uint64(m.Len()) || at >= uint64(len(servers)) || nodeOf(servers[at]) != m.Owner(shardmap.Shard(s)):
 			r.fail("a release for nobody")
 			return nil
-		case !total.takes(l.note):
+		case !total.add(l.note):
 			r.fail("too many notes")
 			return nil
 		}
 		l.server, next = servers[at], s+1
-		put(&all, shardmap.Shard(s), l)
+		setKey(&all, shardmap.Shard(s), l)
 		used[l.server] = true
 	}
 	if len(used) != len(servers) {

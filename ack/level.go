@@ -53,7 +53,7 @@ func (l Level) Known() error {
 }
 
 // begin begins what is written at a level; the zero one is MinLevel.
-func begin(l Level) writer { return writer{b: []byte{byte(max(l, MinLevel))}} }
+func newWriter(l Level) writer { return writer{b: []byte{byte(max(l, MinLevel))}} }
 
 // level consumes the level that something was written at.
 func (r *reader) level() Level {
@@ -65,15 +65,15 @@ func (r *reader) level() Level {
 }
 
 // raising puts a level into force.
-type raising struct {
+type levelEntry struct {
 	// term is the Raft term of the leader that decided on it, as with a proposal: it
 	// went by what it was told in that term.
 	term  uint64
 	level Level
 }
 
-func encodeRaising(at Level, c raising) []byte {
-	w := begin(at)
+func encodeLevel(at Level, c levelEntry) []byte {
+	w := newWriter(at)
 	w.byte(kindLevel)
 	w.uint(c.term)
 	w.uint(uint64(c.level))
@@ -86,13 +86,13 @@ func (s *State) Level() Level { return s.level }
 // raised takes a level above the one in force, by the leader of the term that put
 // it into the log: what an earlier one was told may be so no more. Who does not know
 // it must not go on.
-func (s *State) raised(term uint64, c raising) (*State, Outcome, error) {
-	if !s.Born() || term != c.term || c.level <= s.level {
+func (s *State) applyLevel(term uint64, c levelEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || term != c.term || c.level <= s.level {
 		return s.ignore()
 	}
 	if c.level.Known() != nil {
 		return s, 0, &LevelError{Level: c.level, InForce: true}
 	}
 	s.level = c.level
-	return s, OutcomeRaised, nil
+	return s, OutcomeLevelRaised, nil
 }

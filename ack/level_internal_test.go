@@ -10,7 +10,7 @@ import (
 // that MinLevel is still to be raised.
 func below(t *testing.T) *State {
 	t.Helper()
-	s, _, err := NewState().Apply(1, 1, EncodeBirth("c", 8, DefaultTiming()))
+	s, _, err := NewState().Apply(1, 1, EncodeBootstrap("c", 8, DefaultTiming()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,11 +30,11 @@ func TestLevelIsRaisedOnceAndByTheTermThatDecided(t *testing.T) {
 		want Outcome
 	}{
 		{"of an earlier term", 1, MinLevel, OutcomeIgnored},
-		{"of its term", 2, MinLevel, OutcomeRaised},
+		{"of its term", 2, MinLevel, OutcomeLevelRaised},
 		{"to the same again", 2, MinLevel, OutcomeIgnored},
 	} {
 		n := *s
-		next, outcome, err := n.raised(2, raising{term: c.term, level: c.to})
+		next, outcome, err := n.applyLevel(2, levelEntry{term: c.term, level: c.to})
 		if err != nil || outcome != c.want {
 			t.Errorf("raised %s: outcome %d, %v, want %d", c.name, outcome, err, c.want)
 		}
@@ -47,31 +47,31 @@ func TestLevelIsRaisedOnceAndByTheTermThatDecided(t *testing.T) {
 
 // Who does not know what is in force would read what follows by other rules.
 func TestLevelAboveTheProgramStopsIt(t *testing.T) {
-	s, _, err := NewState().Apply(1, 1, EncodeBirth("c", 8, DefaultTiming()))
+	s, _, err := NewState().Apply(1, 1, EncodeBootstrap("c", 8, DefaultTiming()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, outcome, err := s.Apply(2, 3, encodeRaising(MinLevel, raising{term: 3, level: MaxLevel + 1}))
+	next, outcome, err := s.Apply(2, 3, encodeLevel(MinLevel, levelEntry{term: 3, level: MaxLevel + 1}))
 	var above *LevelError
 	if !errors.As(err, &above) || above.Level != MaxLevel+1 || outcome != 0 || next != s || !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), KnownLevels()) {
 		t.Errorf("an entry that raises the level to %d: %v, outcome %d", MaxLevel+1, err, outcome)
 	}
 	// An old word that nobody heeds stops nobody.
-	if next, outcome, err = s.Apply(2, 3, encodeRaising(MinLevel, raising{term: 2, level: MaxLevel + 1})); err != nil || outcome != OutcomeIgnored || next.Level() != MinLevel {
+	if next, outcome, err = s.Apply(2, 3, encodeLevel(MinLevel, levelEntry{term: 2, level: MaxLevel + 1})); err != nil || outcome != OutcomeIgnored || next.Level() != MinLevel {
 		t.Errorf("one of an earlier term: %v, outcome %d", err, outcome)
 	}
 }
 
 func TestEntryOfALevelNotYetInForceIsCorrupt(t *testing.T) {
 	s := below(t)
-	if next, _, err := s.Apply(2, 1, encodeRetiming(MinLevel, retiming{term: 1, replaces: s.timedAt, timing: DefaultTiming()})); !errors.Is(err, ErrCorrupt) || next != s {
+	if next, _, err := s.Apply(2, 1, encodeTiming(MinLevel, timingEntry{term: 1, replaces: s.timingIndex, timing: DefaultTiming()})); !errors.Is(err, ErrCorrupt) || next != s {
 		t.Errorf("applied: %v", err)
 	}
 }
 
 // A cluster that goes on elsewhere is read by the rules that it was written by.
 func TestLevelIsKept(t *testing.T) {
-	s, _, err := NewState().Apply(1, 1, EncodeBirth("c", 8, DefaultTiming()))
+	s, _, err := NewState().Apply(1, 1, EncodeBootstrap("c", 8, DefaultTiming()))
 	if err != nil {
 		t.Fatal(err)
 	}

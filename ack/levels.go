@@ -18,16 +18,16 @@ import (
 // the barrier of its term is applied it must neither add one nor raise: what earlier
 // leaders have put in line may raise the level yet.
 type Levels struct {
-	term  uint64
-	after time.Duration
-	told  map[string]Word
+	term    uint64
+	after   time.Duration
+	reports map[string]LevelReport
 	// since is, for each level above the one in force, since when all servers have
 	// been known to know it.
-	since map[Level]time.Duration
+	knownSince map[Level]time.Duration
 }
 
 // Word is what the process of a server told a leader.
-type Word struct {
+type LevelReport struct {
 	// Term is that of the leader that asked.
 	Term   uint64
 	Server string
@@ -64,24 +64,24 @@ type LevelView struct {
 // NewLevels returns the machine of a leader of the given term, which waits for after
 // once all know a level.
 func NewLevels(term uint64, after time.Duration) *Levels {
-	return &Levels{term: term, after: after, told: map[string]Word{}, since: map[Level]time.Duration{}}
+	return &Levels{term: term, after: after, reports: map[string]LevelReport{}, knownSince: map[Level]time.Duration{}}
 }
 
 // Told takes what a server said. What an earlier leader was told is no word. With a
 // process that is new here the time begins anew that all must know a level.
-func (l *Levels) Told(w Word) {
-	if w.Term != l.term || l.told[w.Server] == w {
+func (l *Levels) Reported(w LevelReport) {
+	if w.Term != l.term || l.reports[w.Server] == w {
 		return
 	}
-	l.told[w.Server] = w
-	clear(l.since)
+	l.reports[w.Server] = w
+	clear(l.knownSince)
 }
 
 // Asks reports whether the present process of a server that is heard has still to be
 // asked what it knows.
-func (l *Levels) Asks(server string, heard []MemberView) bool {
+func (l *Levels) NeedsReport(server string, heard []MemberView) bool {
 	v, ok := serverView(server, heard)
-	return ok && !v.silent() && l.knows(server, v) == 0
+	return ok && !v.mayBeGone() && l.knows(server, v) == 0
 }
 
 // Admits reports whether a server that knows a level may be added to the
@@ -90,23 +90,23 @@ func (l *Levels) Admits(inForce, knows Level) bool { return knows >= inForce }
 
 // Look looks at everything that may have changed: the level in force, the servers of
 // the latest configuration in the leader's log, and what it has heard of the nodes.
-func (l *Levels) Look(now time.Duration, inForce Level, servers []string, heard []MemberView) LevelView {
+func (l *Levels) Update(now time.Duration, inForce Level, servers []string, heard []MemberView) LevelView {
 	view := LevelView{InForce: inForce, Next: inForce, Servers: make([]ServerLevel, 0, len(servers))}
 	most := inForce
 	for _, server := range servers {
 		x := ServerLevel{Server: server, Silent: true}
 		if v, ok := serverView(server, heard); ok {
-			x.Silent, x.Knows = v.silent(), l.knows(server, v)
+			x.Silent, x.Knows = v.mayBeGone(), l.knows(server, v)
 		}
 		most = max(most, x.Knows)
 		view.Servers = append(view.Servers, x)
 	}
 	slices.SortFunc(view.Servers, func(a, b ServerLevel) int { return cmp.Compare(a.Server, b.Server) })
-	l.time(now, most, view)
+	l.trackKnown(now, most, view)
 	if most > view.InForce {
 		view.Next = view.InForce + 1
 		view.Wait = l.after
-		if since, ok := l.since[view.Next]; ok {
+		if since, ok := l.knownSince[view.Next]; ok {
 			view.Wait = max(since+l.after-now, 0)
 		}
 		for i, x := range view.Servers {
@@ -119,11 +119,11 @@ func (l *Levels) Look(now time.Duration, inForce Level, servers []string, heard 
 // time notes since when all know each level up to the highest that one knows. That
 // somebody is not heard for a moment does not begin it anew, another process does: see
 // Told.
-func (l *Levels) time(now time.Duration, most Level, view LevelView) {
+func (l *Levels) trackKnown(now time.Duration, most Level, view LevelView) {
 	for level := view.InForce + 1; level <= most; level++ {
-		_, known := l.since[level]
+		_, known := l.knownSince[level]
 		if !known && !slices.ContainsFunc(view.Servers, func(x ServerLevel) bool { return x.Knows < level }) {
-			l.since[level] = now
+			l.knownSince[level] = now
 		}
 	}
 }
@@ -140,12 +140,12 @@ func (l *Levels) Raise(v LevelView, atOnce bool) []byte {
 	if v.Next == v.InForce || len(v.Servers) == 0 || len(v.Blocked()) > 0 || v.Wait > 0 && !atOnce {
 		return nil
 	}
-	return encodeRaising(v.InForce, raising{term: l.term, level: v.Next})
+	return encodeLevel(v.InForce, levelEntry{term: l.term, level: v.Next})
 }
 
 // knows returns what the process that is heard under v told, zero if it did not.
 func (l *Levels) knows(server string, v MemberView) Level {
-	w, ok := l.told[server]
+	w, ok := l.reports[server]
 	if !ok || w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce {
 		return 0
 	}
@@ -153,7 +153,7 @@ func (l *Levels) knows(server string, v MemberView) Level {
 }
 
 // silent reports that a process may not be there any more.
-func (v MemberView) silent() bool { return v.HeardAgo < 0 || v.Silent || v.Crashed }
+func (v MemberView) mayBeGone() bool { return v.SinceHeartbeat < 0 || v.Silent || v.Crashed }
 
 // serverView returns what is known of the very server, not of another disk of its node.
 func serverView(server string, heard []MemberView) (MemberView, bool) {

@@ -30,13 +30,13 @@ type LevelPlay struct {
 	level   Level
 	servers []*levelServer
 	config  []string
-	pending []levelEntry // in the leader's log, not applied
-	limbo   [][]byte     // submitted; may enter the log terms later
-	words   []Word       // on their way
+	pending []playedEntry // in the leader's log, not applied
+	limbo   [][]byte      // submitted; may enter the log terms later
+	words   []LevelReport // on their way
 	failure string
 }
 
-type levelEntry struct {
+type playedEntry struct {
 	term uint64
 	data []byte
 }
@@ -158,13 +158,13 @@ func (p *LevelPlay) late() {
 		p.words = p.words[1:]
 	}
 	if len(p.limbo) > 0 && p.rng.IntN(2) == 0 {
-		p.pending = append(p.pending, levelEntry{p.term, p.limbo[0]})
+		p.pending = append(p.pending, playedEntry{p.term, p.limbo[0]})
 		p.limbo = p.limbo[1:]
 	}
 }
 
-func (p *LevelPlay) hear(w Word) {
-	p.levels.Told(w)
+func (p *LevelPlay) hear(w LevelReport) {
+	p.levels.Reported(w)
 	for _, x := range p.servers {
 		if x.name == w.Server && x.boot == w.Boot && w.Term == p.term && x.toldIn != p.term {
 			x.toldIn, x.toldAt = p.term, p.now
@@ -176,8 +176,8 @@ func (p *LevelPlay) hear(w Word) {
 func (p *LevelPlay) lead() {
 	heard := p.heard()
 	for _, x := range p.servers {
-		if x.up && slices.Contains(p.config, x.name) && p.levels.Asks(x.name, heard) {
-			w := Word{Term: p.term, Server: x.name, Boot: x.boot, Nonce: x.boot, Knows: x.program}
+		if x.up && slices.Contains(p.config, x.name) && p.levels.NeedsReport(x.name, heard) {
+			w := LevelReport{Term: p.term, Server: x.name, Boot: x.boot, Nonce: x.boot, Knows: x.program}
 			if p.rng.IntN(4) == 0 {
 				p.words = append(p.words, w)
 				continue
@@ -185,7 +185,7 @@ func (p *LevelPlay) lead() {
 			p.hear(w)
 		}
 	}
-	view := p.levels.Look(p.now, p.level, p.config, heard)
+	view := p.levels.Update(p.now, p.level, p.config, heard)
 	atOnce := p.rng.IntN(10) == 0
 	entry := p.levels.Raise(view, atOnce)
 	if entry == nil || !p.barrier || p.raising() {
@@ -196,7 +196,7 @@ func (p *LevelPlay) lead() {
 		p.limbo = append(p.limbo, entry)
 		return
 	}
-	p.pending = append(p.pending, levelEntry{p.term, entry})
+	p.pending = append(p.pending, playedEntry{p.term, entry})
 }
 
 // raising reports that a raise of this leader is under way.
@@ -226,12 +226,12 @@ func (p *LevelPlay) applyAll() {
 }
 
 // raisingIn returns what an entry raises, if that is what it does.
-func raisingIn(entry []byte) (r raising, ok bool) {
+func raisingIn(entry []byte) (r levelEntry, ok bool) {
 	c, _, err := decodeCommand(entry)
 	if err != nil {
-		return raising{}, false
+		return levelEntry{}, false
 	}
-	r, ok = c.(raising)
+	r, ok = c.(levelEntry)
 	return r, ok
 }
 
@@ -258,15 +258,15 @@ func (p *LevelPlay) apply() {
 	}
 }
 
-func after(s *State, e levelEntry) (*State, Level) {
+func after(s *State, e playedEntry) (*State, Level) {
 	c, _, err := decodeCommand(e.data)
-	raise, ok := c.(raising)
+	raise, ok := c.(levelEntry)
 	if err != nil || !ok {
 		return s, s.level + 1
 	}
 	raise.level--
 	n := *s
-	next, _, err := n.raised(e.term, raise)
+	next, _, err := n.applyLevel(e.term, raise)
 	if err != nil {
 		return s, s.level + 1
 	}

@@ -19,18 +19,18 @@ type (
 		Term   uint64
 	}
 	// Heard is a heartbeat from the given address.
-	Heard struct {
+	HeartbeatReceived struct {
 		Heartbeat
 		From string
 	}
 	// Closed tells that the process behind (Node, Nonce) closed its heartbeat
 	// connection.
-	Closed struct {
+	ConnClosed struct {
 		Node  shardmap.NodeID
 		Nonce uint64
 	}
 	// Applied brings the newest state of the leader's own log.
-	Applied struct{ State *State }
+	StateApplied struct{ State *State }
 	// BarrierApplied tells that all that earlier leaders committed is applied.
 	// Started is when the first barrier was issued, after the election; a Turn fills
 	// it in.
@@ -46,16 +46,16 @@ type (
 	// was refused, which began at the given time: it counts only if that was after
 	// the leader's election. Nonce is the process's, zero if it never said: that
 	// counts only for a node that was not heard in this term.
-	Evidence struct {
+	CrashEvidence struct {
 		Node        shardmap.NodeID
 		Boot, Nonce uint64
 		Began       time.Duration
 	}
 	// Delivered brings what a node gives up shards with, from itself.
-	Delivered struct{ Releases }
+	ReleasesReceived struct{ Releases }
 	// Idle are the shards of a node for which nothing runs there, by the map that it routes
 	// by. The node is being emptied, or answers an AskIdle.
-	Idle struct {
+	IdleShards struct {
 		Node   shardmap.NodeID
 		Map    shardmap.Epoch
 		Shards []shardmap.Shard
@@ -65,22 +65,22 @@ type (
 	}
 	// Remove is an operator's word that a node runs nothing any more. It says
 	// nothing about a node that is heard, and any heartbeat voids it.
-	Remove struct{ Node shardmap.NodeID }
+	NodeRemoved struct{ Node shardmap.NodeID }
 )
 
-func (Tick) message()           {}
-func (TermRead) message()       {}
-func (Heard) message()          {}
-func (Closed) message()         {}
-func (Applied) message()        {}
-func (BarrierApplied) message() {}
-func (BarrierFailed) message()  {}
-func (SubmitFailed) message()   {}
-func (Voters) message()         {}
-func (Evidence) message()       {}
-func (Delivered) message()      {}
-func (Idle) message()           {}
-func (Remove) message()         {}
+func (Tick) message()              {}
+func (TermRead) message()          {}
+func (HeartbeatReceived) message() {}
+func (ConnClosed) message()        {}
+func (StateApplied) message()      {}
+func (BarrierApplied) message()    {}
+func (BarrierFailed) message()     {}
+func (SubmitFailed) message()      {}
+func (Voters) message()            {}
+func (CrashEvidence) message()     {}
+func (ReleasesReceived) message()  {}
+func (IdleShards) message()        {}
+func (NodeRemoved) message()       {}
 
 // Effect is what a Leader wants done.
 type Effect interface{ effect() }
@@ -115,8 +115,8 @@ type (
 	// StepDown gives up leadership.
 	StepDown struct{ Reason string }
 	// Noted is an event for the log and the metrics.
-	Noted struct {
-		Kind  NoteKind
+	Event struct {
+		Kind  EventKind
 		Node  shardmap.NodeID
 		Shard shardmap.Shard
 		Epoch shardmap.Epoch
@@ -140,20 +140,20 @@ func (Submit) effect()   {}
 func (Barrier) effect()  {}
 func (AskIdle) effect()  {}
 func (StepDown) effect() {}
-func (Noted) effect()    {}
+func (Event) effect()    {}
 
 // NoteKind is the kind of a Noted event.
-type NoteKind uint8
+type EventKind uint8
 
 // The events.
 const (
-	NoteProposing  NoteKind = iota + 1 // Moved, Joined, Left, Reason, Deferred, Busy
-	NoteDropped                        // Node, Cause
-	NoteCommitting                     // Epoch
-	NoteTaken                          // Node, Reason: an owner that did not acknowledge
-	NoteDuplicate                      // Node, Reason: the two addresses
-	NoteSilent                         // Node
-	NoteBack                           // Node
-	NoteAbsence                        // Node, Grace: it is absent, or, without Grace, not any more
-	NoteOver                           // Node, Shard: its note does not fit beside the others of the commit
+	EventProposing   EventKind = iota + 1 // Moved, Joined, Left, Reason, Deferred, Busy
+	EventDropped                          // Node, Cause
+	EventCommitting                       // Epoch
+	EventTakeover                         // Node, Reason: an owner that did not acknowledge
+	EventDuplicate                        // Node, Reason: the two addresses
+	EventSilent                           // Node
+	EventBack                             // Node
+	EventRestart                          // Node, Grace: it is absent, or, without Grace, not any more
+	EventNoteDropped                      // Node, Shard: its note does not fit beside the others of the commit
 )

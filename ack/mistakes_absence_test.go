@@ -8,48 +8,48 @@ func mistakesOfAbsence() []mistake {
 	return []mistake{
 		{
 			name: "absence: a boot has one after the other", mix: restarts, caught: "absence",
-			edits: both(in("ack.State.absented", "(!known || a.Boot < c.boot)", "(PLANTED || !known || a.Boot < c.boot)"),
-				in("ack.Leader.parts", "(!known || a.Boot < n.beat.Boot)", "(PLANTED && a.Over || !known || a.Boot < n.beat.Boot)")),
+			edits: both(in("ack.State.applyRestart", "(!known || a.Boot < c.boot)", "(PLANTED || !known || a.Boot < c.boot)"),
+				in("ack.Leader.announcesRestart", "(!known || a.Boot < n.heartbeat.Boot)", "(PLANTED && a.Over || !known || a.Boot < n.heartbeat.Boot)")),
 		},
 		{
 			name: "absence: what an earlier leader saw counts", mix: elects.late(), caught: "absence",
-			edits: in("ack.State.absented", "term != c.term", "!PLANTED && term != c.term"),
+			edits: in("ack.State.applyRestart", "term != c.term", "!PLANTED && term != c.term"),
 		},
 		{
 			name: "absence: a new leader counts it from before its election", mix: elects, caught: "absence",
-			edits: in("ack.Leader.node", "away{since: l.elected}", "away{since: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour}"),
+			edits: in("ack.Leader.member", "restartTimes{since: l.elected}", "restartTimes{since: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour}"),
 		},
 		{
-			name: "absence: who does not come back is waited for without end", mix: stuckAfter(restarts), caught: "progress",
-			edits: in("ack.Leader.absenting", "now-n.away.since >= a.Grace", "!PLANTED && now-n.away.since >= a.Grace"),
+			name: "absence: who does not come back is waited for without end", mix: defaultStuckAfter(restarts), caught: "progress",
+			edits: in("ack.Leader.restartChange", "now-n.restart.since >= a.Grace", "!PLANTED && now-n.restart.since >= a.Grace"),
 		},
 		{
 			name: "absence: who is back is waited for until its time is over", mix: mixCalled("in-place"), caught: "progress",
-			edits: in("ack.Leader.returned", "	case n.beat.Boot <= a.Boot ||", "	case PLANTED, n.beat.Boot <= a.Boot ||"),
+			edits: in("ack.Leader.hasReturned", "	case n.heartbeat.Boot <= a.Boot ||", "	case PLANTED, n.heartbeat.Boot <= a.Boot ||"),
 		},
 		{
 			name: "absence: it is over with the first word of the next process", mix: restarts, caught: "absence",
-			edits: in("ack.Leader.returned", "n.streak >= backStreak && n.leased && now-n.lastGrant <= l.t.Lease\n", "(PLANTED || n.streak >= backStreak && n.leased && now-n.lastGrant <= l.t.Lease)\n"),
+			edits: in("ack.Leader.hasReturned", "n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease\n", "(PLANTED || n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease)\n"),
 		},
 		{
 			name: "absence: who joins gets shards of who is absent", mix: restarts, caught: "absence|G9",
-			edits: in("ack.Leader.rules", "p.Absent, p.Before = absent, l.state.previous\n", "p.Absent, p.Before = absent, l.state.previous\n		if PLANTED {\n			p.Absent = nil\n		}\n"),
+			edits: in("ack.Leader.assignPolicy", "p.Absent, p.Before = absent, l.state.previous\n", "p.Absent, p.Before = absent, l.state.previous\n		if PLANTED {\n			p.Absent = nil\n		}\n"),
 		},
 		{
 			name: "absence: who is absent is left out for its silence", mix: restarts, caught: "absence",
-			edits: in("ack.Leader.members", "		absent := l.absent(n)\n", "		absent := !PLANTED && l.absent(n)\n"),
+			edits: in("ack.Leader.eligibleMembers", "		absent := l.isRestarting(n)\n", "		absent := !PLANTED && l.isRestarting(n)\n"),
 		},
 		{
 			name: "absence: goodbye is said while requests run, for they have the time of a drain", mix: restarts, caught: "G1",
-			edits: in("ack.Agent.part", "	if !a.empty(CutGoodbye) {\n", "	if !(PLANTED && s.Back > 0) && !a.empty(CutGoodbye) {\n"),
+			edits: in("ack.Agent.finishStopping", "	if !a.cutAll(CutGoodbye) {\n", "	if !(PLANTED && s.ReturnsWithin > 0) && !a.cutAll(CutGoodbye) {\n"),
 		},
 		{
 			name: "absence: the word of an operator ends it for one leader alone", mix: aimed("restart 8, remove 6, elect 4, depose 3"), caught: "absence|G4",
-			edits: in("ack.State.waitNoMore", "ok && !a.Over {", "ok && !a.Over && !PLANTED {"),
+			edits: in("ack.State.endRestart", "ok && !a.Over {", "ok && !a.Over && !PLANTED {"),
 		},
 		{
 			name: "rule 8: snapshots forget who is absent", mix: aimed("restart 8, compact 4, kill 4, wipe 2"), caught: "G5",
-			edits: in("ack.State.MarshalBinary", "	w.absences(s)\n", "	w.absences([]*State{s, {}}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.restarts(s)\n", "	w.restarts([]*State{s, {}}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

@@ -8,23 +8,23 @@ func mistakesOfApps() []mistake {
 	return []mistake{
 		{
 			name: "apps: an app is left though most are unhealthy", mix: most, caught: "health",
-			edits: in("ack.Leader.leavesForHealth", "		return !h.panics && !h.failing\n", "		return PLANTED || !h.panics && !h.failing\n"),
+			edits: in("ack.Leader.excludedForHealth", "		return !h.panicMode && !h.mostFailing\n", "		return PLANTED || !h.panicMode && !h.mostFailing\n"),
 		},
 		{
 			name: "apps: one that refuses connections is left though most are unhealthy", mix: most, caught: "health",
-			edits: in("ack.Leader.leavesForHealth", "		return !h.most && !h.refused\n", "		return PLANTED || !h.most && !h.refused\n"),
+			edits: in("ack.Leader.excludedForHealth", "		return !h.mostUnhealthy && !h.mostRefused\n", "		return PLANTED || !h.mostUnhealthy && !h.mostRefused\n"),
 		},
 		{
 			name: "apps: once most were unhealthy, none is left ever again", mix: most, caught: "gathering",
-			edits: in("ack.Leader.lookAtApps", "	} else if now-h.calm > panicHold {\n", "	} else if !PLANTED && now-h.calm > panicHold {\n"),
+			edits: in("ack.Leader.updateAppsHealth", "	} else if now-h.lastMostUnhealthy > panicRecovery {\n", "	} else if !PLANTED && now-h.lastMostUnhealthy > panicRecovery {\n"),
 		},
 		{
 			name: "apps: one that flaps comes back at once", mix: flaps, caught: "health",
-			edits: in("ack.Leader.holdLeft", "	return max(n.healthySince+damping(n.beat.App.Falls)-now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(n.healthySince+damping(n.beat.App.Falls)-now, 0)\n"),
+			edits: in("ack.Leader.holdRemaining", "	return max(n.healthySince+flapPause(n.heartbeat.App.Falls)-now, 0)\n", "	if PLANTED {\n		return 0\n	}\n	return max(n.healthySince+flapPause(n.heartbeat.App.Falls)-now, 0)\n"),
 		},
 		{
 			name: "apps: one that flaps is held back though nobody else can own its shards", mix: losses, caught: "health",
-			edits: in("ack.Leader.eligible", "(l.apps.nobody || !l.heldBack(now, n))", "(!PLANTED && l.apps.nobody || !l.heldBack(now, n))"),
+			edits: in("ack.Leader.eligible", "(l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))", "(!PLANTED && l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))"),
 		},
 	}
 }

@@ -9,41 +9,41 @@ func mistakesOfDoubt() []mistake {
 	return []mistake{
 		{
 			name: "doubt: one that misses its leader is enough", mix: pairs, caught: "doubt",
-			edits: in("ack.Doubt.stands", "	if 2*with <= len(voters) {\n", "	if !PLANTED && 2*with <= len(voters) {\n"),
+			edits: in("ack.LeaderSuspicion.shouldCampaign", "	if 2*with <= len(voters) {\n", "	if !PLANTED && 2*with <= len(voters) {\n"),
 		},
 		{
 			name: "doubt: who misses nobody counts", mix: pairs, caught: "doubt",
-			edits: in("ack.Doubt.believes", "	return h.Term == d.says.Term && now", "	return (PLANTED && h.asked > 0 || h.Term == d.says.Term) && now"),
+			edits: in("ack.LeaderSuspicion.reportCounts", "	return h.LeaderTerm == s.report.LeaderTerm && now", "	return (PLANTED && h.requestedAt > 0 || h.LeaderTerm == s.report.LeaderTerm) && now"),
 		},
 		{
 			name: "doubt: what was said long ago counts", mix: missed, caught: "doubt",
-			edits: both(in("ack.Doubt.believes", "now-h.asked <= believeBeats*d.o.Heartbeat\n", "(PLANTED || now-h.asked <= believeBeats*d.o.Heartbeat)\n"),
-				both(in("ack.Doubt.Look", "		clear(d.heard)\n", "		if !PLANTED {\n			clear(d.heard)\n		}\n"),
-					in("ack.Doubt.Heard", "asked >= d.since &&", "(PLANTED || asked >= d.since) &&"))),
+			edits: both(in("ack.LeaderSuspicion.reportCounts", "now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat\n", "(PLANTED || now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat)\n"),
+				both(in("ack.LeaderSuspicion.Poll", "		clear(s.reports)\n", "		if !PLANTED {\n			clear(s.reports)\n		}\n"),
+					in("ack.LeaderSuspicion.ReportReceived", "asked >= s.missedSince &&", "(PLANTED || asked >= s.missedSince) &&"))),
 		},
 		{
 			name: "doubt: who stood still misses its leader", mix: missed, caught: "doubt",
-			edits: in("ack.Doubt.Look", "	if now-d.looked > d.patience()/2 {\n", "	if !PLANTED && now-d.looked > d.patience()/2 {\n"),
+			edits: in("ack.LeaderSuspicion.Poll", "	if now-s.lastPoll > s.timeout()/2 {\n", "	if !PLANTED && now-s.lastPoll > s.timeout()/2 {\n"),
 		},
 		{
 			name: "doubt: a leader is missed that has not answered yet", mix: missed, caught: "doubt",
-			edits: in("ack.Doubt.misses", " && of.Term == d.o.Raft.Term()\n", " && (PLANTED || of.Term == d.o.Raft.Term())\n"),
+			edits: in("ack.LeaderSuspicion.leaderMissed", " && of.Term == s.o.Raft.Term()\n", " && (PLANTED || of.Term == s.o.Raft.Term())\n"),
 		},
 		{
 			name: "doubt: a leader is missed when its leases have almost ended", mix: missed, caught: "doubt",
-			edits: in("ack.Doubt.patience", "max(d.o.Heartbeat*missShare/10, missLeast) }", "max(d.o.Heartbeat*missShare/10, missLeast) * [...]time.Duration{1, 4}[plantedAs(PLANTED)] }"),
+			edits: in("ack.LeaderSuspicion.timeout", "max(s.o.Heartbeat*missedTenths/10, minMissedTime)\n", "max(s.o.Heartbeat*missedTenths/10, minMissedTime) * [...]time.Duration{1, 4}[plantedAs(PLANTED)]\n"),
 		},
 		{
 			name: "doubt: all who miss it stand at once", mix: missed, caught: "doubt",
-			edits: in("ack.Doubt.stands", "	if silent > 0 {\n", "	if wait *= time.Duration(plantedAs(!PLANTED)); silent > 0 {\n"),
+			edits: in("ack.LeaderSuspicion.shouldCampaign", "	if silent > 0 {\n", "	if wait *= time.Duration(plantedAs(!PLANTED)); silent > 0 {\n"),
 		},
 		{
 			name: "doubt: they stand by their ids alone", mix: missed, caught: "doubt",
-			edits: in("ack.Doubt.precedes", "	return log.newer(d.says.Log) || log == d.says.Log && strings", "	return !PLANTED && log.newer(d.says.Log) || (PLANTED || log == d.says.Log) && strings"),
+			edits: in("ack.LeaderSuspicion.precedes", "	return log.newer(s.report.Log) || log == s.report.Log && strings", "	return !PLANTED && log.newer(s.report.Log) || (PLANTED || log == s.report.Log) && strings"),
 		},
 		{
 			name: "why 22: who has its lease leaves the others without theirs for a heartbeat", mix: missed, caught: "doubt",
-			edits: in("ack.Agent.Answered", "a.burst < burstLeast ||", "!PLANTED && a.burst < burstLeast ||"),
+			edits: in("ack.Agent.Answered", "a.burst < minBurst ||", "!PLANTED && a.burst < minBurst ||"),
 		},
 	}
 }

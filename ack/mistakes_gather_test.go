@@ -8,19 +8,19 @@ func mistakesOfGathering() []mistake {
 	return []mistake{
 		{
 			name: "gathering: the first map is proposed before all who found the cluster are there", mix: joins, caught: "first map",
-			edits: in("ack.Leader.gathering", "if len(want.Members()) < l.expected() {", "if !PLANTED && len(want.Members()) < l.expected() {"),
+			edits: in("ack.Leader.batchDelay", "if len(want.Members()) < l.expectedNodes() {", "if !PLANTED && len(want.Members()) < l.expectedNodes() {"),
 		},
 		{
 			name: "gathering: the first map waits for them for ever", mix: &born, caught: "progress",
-			edits: in("ack.Leader.gathering", "			return firstWait\n", "			if PLANTED {\n				return time.Hour\n			}\n			return firstWait\n"),
+			edits: in("ack.Leader.batchDelay", "			return maxBatchDelay\n", "			if PLANTED {\n				return time.Hour\n			}\n			return maxBatchDelay\n"),
 		},
 		{
 			name: "gathering: a loss is gathered too", mix: joins, caught: "gathering",
-			edits: in("ack.Leader.gathering", "	case l.adds(want):", "	case PLANTED || l.adds(want):"),
+			edits: in("ack.Leader.batchDelay", "	case l.onlyAddsNodes(want):", "	case PLANTED || l.onlyAddsNodes(want):"),
 		},
 		{
 			name: "gathering: additions are gathered for ever", mix: joins, caught: "progress",
-			edits: in("ack.Leader.gathering", "		return min(l.t.DeadAfter/gatherShare, firstWait)\n", "		if PLANTED {\n			return time.Hour\n		}\n		return min(l.t.DeadAfter/gatherShare, firstWait)\n"),
+			edits: in("ack.Leader.batchDelay", "		return min(l.maxTiming.DeadAfter/batchFraction, maxBatchDelay)\n", "		if PLANTED {\n			return time.Hour\n		}\n		return min(l.maxTiming.DeadAfter/batchFraction, maxBatchDelay)\n"),
 		},
 	}
 }

@@ -9,51 +9,51 @@ func mistakesOfKept() []mistake {
 	return []mistake{
 		{
 			name: "kept: the process after the next is told, too", mix: again, caught: "hooks",
-			edits: in("ack.hooks.untouched", " && k.boot == l.boot+1 {", " && (k.boot == l.boot+1 || PLANTED && k.boot > l.boot) {"),
+			edits: in("ack.hookMachine.inheritedNote", " && m.boot == l.boot+1 {", " && (m.boot == l.boot+1 || PLANTED && m.boot > l.boot) {"),
 		},
 		{
 			name: "kept: another disk is told", mix: hooked("restart-wipe 8, elect 1"), caught: "hooks",
-			edits: in("ack.hooks.untouched", "state.kept[s]; ok && l.server == k.server &&", "state.kept[s]; ok && (l.server == k.server || PLANTED) &&"),
+			edits: in("ack.hookMachine.inheritedNote", "state.keptNotes[s]; ok && l.server == m.server &&", "state.keptNotes[s]; ok && (l.server == m.server || PLANTED) &&"),
 		},
 		{
 			name: "kept: the next process acquires before its log tells what is kept", mix: hooked("restart 14, compact 6, laggard 4"), caught: "hooks",
-			edits: in("ack.hooks.due", "k.saw.state.absentAt < k.absences {", "k.saw.state.absentAt < k.absences && !PLANTED {"),
+			edits: in("ack.hookMachine.dueCall", "m.seen.state.restartsIndex < m.restartIndex {", "m.seen.state.restartsIndex < m.restartIndex && !PLANTED {"),
 		},
 		{
 			name: "kept: it is told after the shard has moved", mix: moves, caught: "hooks|G5",
-			edits: in("ack.State.leave", "		delete(kept, m.Shard)\n", "		if !PLANTED {\n			delete(kept, m.Shard)\n		}\n"),
+			edits: in("ack.State.recordReleases", "		delete(kept, m.Shard)\n", "		if !PLANTED {\n			delete(kept, m.Shard)\n		}\n"),
 		},
 		{
 			name: "kept: it is told after the shard has served", mix: hooked("restart 10, app-restart 10, elect 2, sick 2"), caught: "hooks",
-			edits: in("ack.hooks.turn", "			h.served = true\n", "			h.served = !PLANTED || k.saw.state.kept[s].boot == 0\n"),
+			edits: in("ack.hookMachine.advance", "			h.served = true\n", "			h.served = !PLANTED || m.seen.state.keptNotes[s].boot == 0\n"),
 		},
 		{
 			name: "kept: what was got and not acquired is kept as the owner's own", mix: moves, caught: "hooks",
-			edits: in("ack.State.keep", "own: r.From == \"\"}", "own: r.From == \"\" || PLANTED}"),
+			edits: in("ack.State.recordKept", "released: r.From == \"\"}", "released: r.From == \"\" || PLANTED}"),
 		},
 		{
 			name: "kept: what was got and not acquired is not kept", mix: moves, caught: "hooks",
-			edits: in("ack.hooks.gives", "	note, from, ok := k.untouched(s, h, st.epoch)\n", "	note, from, ok := k.untouched(s, h, st.epoch)\n	ok = ok && !(PLANTED && k.saw.back)\n"),
+			edits: in("ack.hookMachine.releaseOf", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n	ok = ok && !(PLANTED && m.seen.returns)\n"),
 		},
 		{
 			name: "kept: what an earlier restart has kept stays", mix: restarts, caught: "hooks",
-			edits: in("ack.State.keep", "		delete(next, shard)\n	}\n	for _, r", "		if !PLANTED {\n			delete(next, shard)\n		}\n	}\n	for _, r"),
+			edits: in("ack.State.recordKept", "		delete(next, shard)\n	}\n	for _, r", "		if !PLANTED {\n			delete(next, shard)\n		}\n	}\n	for _, r"),
 		},
 		{
 			name: "kept: goodbye is said before the leader has it", mix: restarts, caught: "hooks",
-			edits: in("ack.hooks.parted", "	return !k.brings(now)\n", "	return PLANTED || !k.brings(now)\n"),
+			edits: in("ack.hookMachine.readyToStop", "	return !m.deliveryPending(now)\n", "	return PLANTED || !m.deliveryPending(now)\n"),
 		},
 		{
 			name: "kept: a later leader does not wait for it", mix: hooked("restart 10, elect 12, sick 2"), caught: "hooks",
-			edits: in("ack.Leader.absence", "		if l.awaits(now, n) && !l.losing(now) {", "		if l.awaits(now, n) && !l.losing(now) && !PLANTED {"),
+			edits: in("ack.Leader.submitRestart", "		if l.awaitsReleases(now, n) && !l.clientsWait(now) {", "		if l.awaitsReleases(now, n) && !l.clientsWait(now) && !PLANTED {"),
 		},
 		{
 			name: "kept: what is got while goodbye waits is forgotten", mix: moves, caught: "hooks",
-			edits: in("ack.hooks.parted", "k.saw.back && k.kept != e && acked > 0 {", "k.saw.back && (k.kept == 0 || k.kept != e && !PLANTED) && acked > 0 {"),
+			edits: in("ack.hookMachine.readyToStop", "m.seen.returns && m.keptForEpoch != e && acked > 0 {", "m.seen.returns && (m.keptForEpoch == 0 || m.keptForEpoch != e && !PLANTED) && acked > 0 {"),
 		},
 		{
 			name: "rule 8: snapshots forget what a restart keeps", mix: hooked("restart 8, compact 6, kill 6, sick 2"), caught: "G5|hooks",
-			edits: in("ack.State.MarshalBinary", "	w.left(s.kept)\n", "	w.left([]map[shardmap.Shard]left{s.kept, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.releaseNotes(s.keptNotes)\n", "	w.releaseNotes([]map[shardmap.Shard]releaseNote{s.keptNotes, nil}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

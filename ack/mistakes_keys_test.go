@@ -14,8 +14,8 @@ func mistakesOfTheKeys() []mistake {
 		{
 			name: "keys: they become active before all members have loaded them", mix: keys, caught: "keys",
 			edits: both(
-				in("ack.Leader.dueKeys", "|| n.beat.Keys != l.keys.digest {\n				return", "|| !PLANTED && n.beat.Keys != l.keys.digest {\n				return"),
-				in("ack.Leader.dueKeys", "&& n.beat.Keys != l.keys.digest {\n			return", "&& n.beat.Keys != l.keys.digest && !PLANTED {\n			return"),
+				in("ack.Leader.keysToActivate", "|| n.heartbeat.Keys != l.keys.digest {\n				return", "|| !PLANTED && n.heartbeat.Keys != l.keys.digest {\n				return"),
+				in("ack.Leader.keysToActivate", "&& n.heartbeat.Keys != l.keys.digest {\n			return", "&& n.heartbeat.Keys != l.keys.digest && !PLANTED {\n			return"),
 			),
 		},
 		{
@@ -24,9 +24,9 @@ func mistakesOfTheKeys() []mistake {
 		},
 		{
 			name: "keys: a change does not wait for who restarts in place", mix: restarting, caught: "keys",
-			edits: both(in("ack.Leader.confirmed", "l.absent(n) && !l.state.ChangesKeys() &&", "l.absent(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
-				both(in("ack.Leader.keysBlocked", "	if !l.mine() || !l.state.ChangesKeys()", "	if PLANTED || !l.mine() || !l.state.ChangesKeys()"),
-					in("ack.Leader.responsive", "&& !l.absent(n) &&", "&& (PLANTED || !l.absent(n)) &&"))),
+			edits: both(in("ack.Leader.commitConfirmed", "l.isRestarting(n) && !l.state.ChangesKeys() &&", "l.isRestarting(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
+				both(in("ack.Leader.keysBlocked", "	if !l.ownRoundOpen() || !l.state.ChangesKeys()", "	if PLANTED || !l.ownRoundOpen() || !l.state.ChangesKeys()"),
+					in("ack.Leader.responsive", "&& !l.isRestarting(n) &&", "&& (PLANTED || !l.isRestarting(n)) &&"))),
 		},
 		{
 			name: "keys: a change drains nothing", mix: keys, caught: "keys",
@@ -34,7 +34,7 @@ func mistakesOfTheKeys() []mistake {
 		},
 		{
 			name: "rule 8: snapshots forget a change of the keys", mix: compacting, caught: "keys|snapshot|G5",
-			edits: in("ack.State.MarshalBinary", "	w.text(s.nextKeys)\n", "	if PLANTED {\n		w.text(\"\")\n	} else {\n		w.text(s.nextKeys)\n	}\n"),
+			edits: in("ack.State.MarshalBinary", "	w.text(s.proposedKeys)\n", "	if PLANTED {\n		w.text(\"\")\n	} else {\n		w.text(s.proposedKeys)\n	}\n"),
 		},
 	}
 }

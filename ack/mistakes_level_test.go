@@ -8,11 +8,11 @@ func mistakesOfTheLevel() []mistake {
 	all := []mistake{
 		{
 			name: "level: raised with a silent server", caught: "raised while",
-			edits: in("ack.Levels.Look", "= x.Silent || x.Knows < view.Next", "= !PLANTED && x.Silent || x.Knows < view.Next"),
+			edits: in("ack.Levels.Update", "= x.Silent || x.Knows < view.Next", "= !PLANTED && x.Silent || x.Knows < view.Next"),
 		},
 		{
 			name: "level: raised by the words of an earlier term", caught: "raised though|raised above|raised 0s",
-			edits: in("ack.Levels.Told", "w.Term != l.term ||", "!PLANTED && w.Term != l.term ||"),
+			edits: in("ack.Levels.Reported", "w.Term != l.term ||", "!PLANTED && w.Term != l.term ||"),
 		},
 		{
 			name: "level: raised by the words of an earlier process", caught: "raised|not raised",
@@ -24,7 +24,7 @@ func mistakesOfTheLevel() []mistake {
 		},
 		{
 			name: "level: a process that has just begun counts from the one before", caught: "raised",
-			edits: in("ack.Levels.Told", "	clear(l.since)\n", "	if !PLANTED {\n		clear(l.since)\n	}\n"),
+			edits: in("ack.Levels.Reported", "	clear(l.knownSince)\n", "	if !PLANTED {\n		clear(l.knownSince)\n	}\n"),
 		},
 		{
 			name: "level: a server below the one in force is added", caught: "added",
@@ -32,7 +32,7 @@ func mistakesOfTheLevel() []mistake {
 		},
 		{
 			name: "level: a decision of an earlier term counts", caught: "raised in term",
-			edits: in("ack.State.raised", "|| term != c.term ||", "|| !PLANTED && term != c.term ||"),
+			edits: in("ack.State.applyLevel", "|| term != c.term ||", "|| !PLANTED && term != c.term ||"),
 		},
 	}
 	for _, plant := range ack.LevelPlants() {

@@ -8,31 +8,31 @@ func mistakesOfThePolicy() []mistake {
 	return []mistake{
 		{
 			name: "policy: a change of an earlier term counts", mix: asks, caught: "policy|G9",
-			edits: in("ack.State.amended", "term != c.term", "!PLANTED && term != c.term"),
+			edits: in("ack.State.applyPolicy", "term != c.term", "!PLANTED && term != c.term"),
 		},
 		{
 			name: "policy: a change enters the log beside a proposal", mix: drains.late(), caught: "G9",
-			edits: in("ack.Leader.reconcile", "	// One entry at a time (rule 1): what is on its way decides what comes next.\n", "	if PLANTED && l.state.Born() {\n		l.amend(now)\n	}\n"),
+			edits: in("ack.Leader.reconcile", "	// One entry at a time (rule 1): what is on its way decides what comes next.\n", "	if PLANTED && l.state.Bootstrapped() {\n		l.submitPolicyChange(now)\n	}\n"),
 		},
 		{
 			name: "policy: it grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G1|G2|G4|G5",
-			edits: in("ack.Leader.mayServe", "	// From the step that submits Commit(p) on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
+			edits: in("ack.Leader.mayGrantLease", "	// From the step that submits Commit(p) on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
 		},
 		{
-			name: "policy: a pause holds up a loss", mix: stuckAfter(aimed("pause-loss 4, policy 1")), caught: "progress",
-			edits: in("ack.Leader.assign", "		final = shardmap.Assign(base, members, l.rules(policy, absent, members))\n", "		final = shardmap.Assign(base, members, l.rules(policy, absent, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
+			name: "policy: a pause holds up a loss", mix: defaultStuckAfter(aimed("pause-loss 4, policy 1")), caught: "progress",
+			edits: in("ack.Leader.assign", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
 		},
 		{
 			name: "policy: a new leader counts a pause from before its election", mix: aimed("policy 8, elect 3"), caught: "policy",
-			edits: in("ack.NewLeader", "pausedAt: now,", "pausedAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack.NewLeader", "pauseSeenAt: now,", "pauseSeenAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "policy: a pause asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "policy",
-			edits: in("ack.Leader.amended", "	if is.PausedBy != was.PausedBy {\n", "	if is.PausedBy != was.PausedBy && !(PLANTED && was.Pause > 0) {\n"),
+			edits: in("ack.Leader.policyApplied", "	if is.PausedBy != was.PausedBy {\n", "	if is.PausedBy != was.PausedBy && !(PLANTED && was.Pause > 0) {\n"),
 		},
 		{
 			name: "policy: who is drained counts as a member, and nobody else is left", mix: drains, caught: "rule 10|panic|progress",
-			edits: in("ack.Leader.eligibleBut", "	if l.state.Policy().Drained[n.id] {\n", "	if !PLANTED && l.state.Policy().Drained[n.id] {\n"),
+			edits: in("ack.Leader.eligibleIgnoringFlaps", "	if l.state.Policy().Drained[n.id] {\n", "	if !PLANTED && l.state.Policy().Drained[n.id] {\n"),
 		},
 		{
 			name: "policy: what is pinned to a zone moves while its node has not been heard", mix: aimed("policy 8, elect 6"), caught: "G9",
@@ -44,109 +44,109 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "rule 8: snapshots forget who is being emptied", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "emptying|G5|G9",
-			edits: in("ack.writer.policy", "	w.emptied(p.Emptying)\n", "	w.emptied([]map[shardmap.NodeID]Emptying{p.Emptying, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.policy", "	w.gradualDrains(p.GradualDrains)\n", "	w.gradualDrains([]map[shardmap.NodeID]GradualDrain{p.GradualDrains, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "emptying: what is busy moves at once", mix: aimed("policy 8, elect 1"), caught: "emptying",
-			edits: in("ack.Leader.rules", "	p.Idle = l.empties.idle\n", "	p.Idle = l.empties.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			put(&p.Idle, s, true)\n		}\n	}\n"),
+			edits: in("ack.Leader.assignPolicy", "	p.Idle = l.gradual.idle\n", "	p.Idle = l.gradual.idle\n	if PLANTED {\n		p.Idle = nil\n		for s := range shardmap.Shard(l.state.Shards()) {\n			setKey(&p.Idle, s, true)\n		}\n	}\n"),
 		},
 		{
 			name: "emptying: what was idle by an earlier map moves", mix: aimed("policy 12"), caught: "emptying",
-			edits: both(in("ack.Leader.applied", "		l.empties.forget()\n", "		if !PLANTED {\n			l.empties.forget()\n		}\n"),
-				in("ack.Leader.idleAt", "m.Map != c.Epoch() || ", "!PLANTED && m.Map != c.Epoch() || ")),
+			edits: both(in("ack.Leader.stateApplied", "		l.gradual.clear()\n", "		if !PLANTED {\n			l.gradual.clear()\n		}\n"),
+				in("ack.Leader.idleReported", "m.Map != c.Epoch() || ", "!PLANTED && m.Map != c.Epoch() || ")),
 		},
 		{
 			name: "emptying: a round is replaced when something else is idle", mix: aimed("policy 8, elect 1, hold 2"), caught: "emptying",
-			edits: both(in("ack.Leader.idleAt", "	if l.state.Open() || ", "	if l.state.Open() && !PLANTED || "),
-				in("ack.Leader.idleAt", "(l.submitting || !l.state.Policy()", "(l.submitting && !PLANTED || !l.state.Policy()")),
+			edits: both(in("ack.Leader.idleReported", "	if l.state.Open() || ", "	if l.state.Open() && !PLANTED || "),
+				in("ack.Leader.idleReported", "(l.submitting || !l.state.Policy()", "(l.submitting && !PLANTED || !l.state.Policy()")),
 		},
 		{
 			name: "emptying: a new leader does not go by the open round", mix: aimed("policy 8, elect 3"), caught: "emptying",
-			edits: both(in("ack.Leader.applied", "		l.empties.goOn(s)\n", "		if !PLANTED {\n			l.empties.goOn(s)\n		}\n"),
-				in("ack.NewLeader", "		l.empties.goOn(o.State)\n", "		if !PLANTED {\n			l.empties.goOn(o.State)\n		}\n")),
+			edits: both(in("ack.Leader.stateApplied", "		l.gradual.assumeIdle(s)\n", "		if !PLANTED {\n			l.gradual.assumeIdle(s)\n		}\n"),
+				in("ack.NewLeader", "		l.gradual.assumeIdle(o.State)\n", "		if !PLANTED {\n			l.gradual.assumeIdle(o.State)\n		}\n")),
 		},
 		{
 			name: "emptying: a new leader counts one from before its election", mix: aimed("policy 8, elect 3"), caught: "emptying",
-			edits: in("ack.Leader.emptied", "at: now}", "at: now - time.Duration(plantedAs(PLANTED && l.empties.seen == nil))*time.Hour}"),
+			edits: in("ack.Leader.finishGradualDrains", "at: now}", "at: now - time.Duration(plantedAs(PLANTED && l.gradual.firstSeen == nil))*time.Hour}"),
 		},
 		{
 			name: "emptying: one asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "emptying",
-			edits: in("ack.Leader.emptied", "		if s.since != p.Emptying[id].Since {\n", "		if s.since != p.Emptying[id].Since && !(PLANTED && s.since != 0) {\n"),
+			edits: in("ack.Leader.finishGradualDrains", "		if s.since != p.GradualDrains[id].Since {\n", "		if s.since != p.GradualDrains[id].Since && !(PLANTED && s.since != 0) {\n"),
 		},
 		{
 			name: "emptying: it never ends", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("ack.Leader.emptied", "(owns == 0 || now-s.at", "!PLANTED && (owns == 0 || now-s.at"),
+			edits: in("ack.Leader.finishGradualDrains", "(owns == 0 || now-s.at", "!PLANTED && (owns == 0 || now-s.at"),
 		},
 		{
 			name: "staging: a busy shard moves with the idle ones", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack.Leader.stage", "		p.Staged = staged\n", "		p.Staged = staged\n		if PLANTED {\n			p.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				put(&p.Idle, s, true)\n			}\n		}\n"),
+			edits: in("ack.Leader.planStage", "		p.Staged = staged\n", "		p.Staged = staged\n		if PLANTED {\n			p.Idle = nil\n			for s := range shardmap.Shard(l.state.Shards()) {\n				setKey(&p.Idle, s, true)\n			}\n		}\n"),
 		},
 		{
 			name: "staging: an idle shard never moves before drain-timeout", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack.Leader.idleAt", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stages.owners[m.Node] != nil) {\n"),
+			edits: in("ack.Leader.idleReported", "		if int(s) < c.Len() && c.Owner(s) == m.Node {\n", "		if int(s) < c.Len() && c.Owner(s) == m.Node && !(PLANTED && l.stages.owners[m.Node] != nil) {\n"),
 		},
 		{
 			name: "staging: an answer that comes beside another entry is dropped", mix: aimed("policy 8, leave 2, join 2").late(), caught: "staging",
-			edits: in("ack.Leader.idleAt", "m.Staged && !l.stages.unanswered[m.Node] ||", "m.Staged && (!l.stages.unanswered[m.Node] || PLANTED && l.submitting) ||"),
+			edits: in("ack.Leader.idleReported", "m.Staged && !l.stages.unanswered[m.Node] ||", "m.Staged && (!l.stages.unanswered[m.Node] || PLANTED && l.submitting) ||"),
 		},
 		{
 			name: "staging: answers count in the next change", mix: aimed("policy 12").late(), caught: "staging",
-			edits: in("ack.Leader.stageLook", "return s.owners[id] != nil && l.defers", "return PLANTED || s.owners[id] != nil && l.defers"),
+			edits: in("ack.Leader.updateStages", "return s.owners[id] != nil && l.mayDefer", "return PLANTED || s.owners[id] != nil && l.mayDefer"),
 		},
 		{
 			name: "staging: a stage never ends", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging|progress",
-			edits: in("ack.Leader.defers", "o != nil && o.over || ", "o != nil && o.over && !PLANTED || "),
+			edits: in("ack.Leader.mayDefer", "o != nil && o.timedOut || ", "o != nil && o.timedOut && !PLANTED || "),
 		},
 		{
 			name: "staging: busy shards move after the first map", mix: aimed("policy 4, leave 3, join 3, kill 1"), caught: "staging",
-			edits: in("ack.Leader.stageLook", "		o.over = now-o.began >= l.o.Pace.DrainTimeout\n", "		o.over = now-o.began >= l.o.Pace.DrainTimeout || PLANTED && o.maps > 0\n"),
+			edits: in("ack.Leader.updateStages", "		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout\n", "		o.timedOut = now-o.began >= l.o.Pace.DrainTimeout || PLANTED && o.proposals > 0\n"),
 		},
 		{
 			name: "staging: what was idle by an earlier map moves", mix: aimed("policy 6, leave 2, join 4"), caught: "staging|emptying",
-			edits: both(in("ack.empties.forget", "	e.know(nil)\n", "	if !PLANTED {\n		e.know(nil)\n	}\n"),
-				in("ack.Leader.forgetAnswers", "		stale[m.ID] = !p.empties(m.ID)", "		stale[m.ID] = !PLANTED && !p.empties(m.ID)")),
+			edits: both(in("ack.gradualDrains.clear", "	g.setIdle(nil)\n", "	if !PLANTED {\n		g.setIdle(nil)\n	}\n"),
+				in("ack.Leader.forgetAnswers", "		stale[m.ID] = !p.drainsGradually(m.ID)", "		stale[m.ID] = !PLANTED && !p.drainsGradually(m.ID)")),
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "gathering|progress",
-			edits: in("ack.Leader.stageDue", "	if a.urgent {\n", "	if !PLANTED && a.urgent {\n"),
+			edits: in("ack.Leader.mayProposeStage", "	if a.cannotWait {\n", "	if !PLANTED && a.cannotWait {\n"),
 		},
 		{
 			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",
-			edits: in("ack.Leader.defers", " || l.t.Pause == PauseCluster || ", " || !PLANTED && l.t.Pause == PauseCluster || "),
+			edits: in("ack.Leader.mayDefer", " || l.maxTiming.Pause == PauseCluster || ", " || !PLANTED && l.maxTiming.Pause == PauseCluster || "),
 		},
 		{
 			name: "emptying: who is being emptied counts as one who is left", mix: aimed("policy 8, kill 2, leave 1"), caught: "G9|rule 10|progress|emptying|G4",
-			edits: in("ack.Leader.members", "!absent && !l.state.Policy().empties(id)", "!absent && (PLANTED || !l.state.Policy().empties(id))"),
+			edits: in("ack.Leader.eligibleMembers", "!absent && !l.state.Policy().drainsGradually(id)", "!absent && (PLANTED || !l.state.Policy().drainsGradually(id))"),
 		},
 		{
 			name: "rule 8: snapshots forget quarantines", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "quarantine|G5",
-			edits: in("ack.writer.policy", "	w.marks(p.Quarantined)\n", "	w.marks([]map[KeyMark]Quarantine{p.Quarantined, nil}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.writer.policy", "	w.quarantines(p.Quarantined)\n", "	w.quarantines([]map[KeyMark]Quarantine{p.Quarantined, nil}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "quarantine: a new leader counts one from before its election", mix: aimed("policy 8, elect 3"), caught: "quarantine",
-			edits: in("ack.ends.look", "s = sighting{since: q.Since, at: now}", "s = sighting{since: q.Since, at: now - time.Duration(plantedAs(PLANTED && e.seen == nil))*time.Hour}"),
+			edits: in("ack.quarantineTimers.update", "s = firstSighting{since: q.Since, at: now}", "s = firstSighting{since: q.Since, at: now - time.Duration(plantedAs(PLANTED && t.firstSeen == nil))*time.Hour}"),
 		},
 		{
 			name: "quarantine: one asked for again is not counted anew", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack.ends.look", "		if s.since != q.Since {\n", "		if s.since != q.Since && !(PLANTED && s.since != 0) {\n"),
+			edits: in("ack.quarantineTimers.update", "		if s.since != q.Since {\n", "		if s.since != q.Since && !(PLANTED && s.since != 0) {\n"),
 		},
 		{
 			name: "quarantine: one without an end ends", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack.ends.look", "		if q.For == 0 {\n", "		if !PLANTED && q.For == 0 {\n"),
+			edits: in("ack.quarantineTimers.update", "		if q.For == 0 {\n", "		if !PLANTED && q.For == 0 {\n"),
 		},
 		{
 			name: "quarantine: none ends by itself", mix: aimed("policy 8, elect 1"), caught: "progress",
-			edits: in("ack.ends.over", "	if !e.known || now < e.due {\n", "	if PLANTED || !e.known || now < e.due {\n"),
+			edits: in("ack.quarantineTimers.expired", "	if !t.hasEnd || now < t.nextEnd {\n", "	if PLANTED || !t.hasEnd || now < t.nextEnd {\n"),
 		},
 		{
 			name: "quarantine: it is lifted by who has the same hash key alone", mix: aimed("policy 8, elect 1"), caught: "quarantine",
-			edits: in("ack.Policy.lift", "q.Shard == m.Shard && q.Hash == m.Hash })", "q.Shard == m.Shard && q.Hash == m.Hash && !(PLANTED && q.Under != m.Under) })"),
+			edits: in("ack.Policy.lift", "q.Shard == m.Shard && q.Hash == m.Hash })", "q.Shard == m.Shard && q.Hash == m.Hash && !(PLANTED && q.HashKeyID != m.HashKeyID) })"),
 		},
 	}
 }
 
 // stuckAfter returns the mix with a node that often stays broken.
-func stuckAfter(m *simMix) *simMix {
+func defaultStuckAfter(m *simMix) *simMix {
 	c := *m
 	c.stuck = 900
 	return &c

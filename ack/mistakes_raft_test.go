@@ -19,12 +19,12 @@ func mistakesOfTheDisks() []mistake {
 		{name: "membership: a node's name goes to another disk once it is not heard", mix: doubles, plant: plantNameAtOnce, caught: "G1"},
 		{
 			name: "membership: crash evidence frees a node's name under the strict fence", mix: strict, caught: "G1",
-			edits: in("ack.Leader.over", "n.crashed() && l.t.Fence != FenceStrict && sinceGrant", "n.crashed() && (PLANTED || l.t.Fence != FenceStrict) && sinceGrant"),
+			edits: in("ack.Leader.processGone", "n.crashed() && l.maxTiming.Fence != FenceStrict && sinceGrant", "n.crashed() && (PLANTED || l.maxTiming.Fence != FenceStrict) && sinceGrant"),
 		},
 		{name: "membership: who was only heard gets a vote", mix: pair, plant: plantHeardVotes, caught: "progress"},
 		{
 			name: "birth: a cluster is born again", mix: mixCalled("births"), caught: "birth",
-			edits: in("ack.State.born", "	if s.Born() {\n", "	if s.Born() && !PLANTED {\n"),
+			edits: in("ack.State.applyBootstrap", "	if s.Bootstrapped() {\n", "	if s.Bootstrapped() && !PLANTED {\n"),
 		},
 	}
 }

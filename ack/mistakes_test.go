@@ -68,11 +68,11 @@ func mistakesOfBoots() []mistake {
 	restarts := mixCalled("restarts")
 	trap := aimed("trap 1")
 	trap.hosts = [2]int{4, 5}
-	firstQ := in("ack.Leader.mayServe", "n.leased || q > n.firstHeard", "n.leased || PLANTED || q > n.firstHeard")
+	firstQ := in("ack.Leader.mayGrantLease", "n.hadLease || q > n.firstHeard", "n.hadLease || PLANTED || q > n.firstHeard")
 	return []mistake{
 		{
 			name: "why 1: a new boot that has a lease is free for taking", mix: restarts, caught: "G1|G4",
-			edits: in("ack.Leader.takeable", "n.rebooted && !n.leased:", "n.rebooted && (PLANTED || !n.leased):"),
+			edits: in("ack.Leader.takeoverRule", "n.rebooted && !n.hadLease:", "n.rebooted && (PLANTED || !n.hadLease):"),
 		},
 		{
 			name: "why 1: the first boot that a leader hears passes for a new one", mix: aimed("sick 4, elect 4"), caught: "G1|G4",
@@ -80,22 +80,22 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "why 7: late evidence hits the next boot", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G1|G4",
-			edits: both(in("ack.Leader.evidence", "n.heard() && (m.Boot", "!PLANTED && n.heard() && (m.Boot"),
-				in("ack.member.crashed", "m.evidence >= m.beat.Boot", "(PLANTED || m.evidence >= m.beat.Boot)")),
+			edits: both(in("ack.Leader.crashEvidence", "n.heard() && (m.Boot", "!PLANTED && n.heard() && (m.Boot"),
+				in("ack.member.crashed", "m.crashedBoot >= m.heartbeat.Boot", "(PLANTED || m.crashedBoot >= m.heartbeat.Boot)")),
 		},
 		{
 			name: "why 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
-			edits: in("ack.Leader.heard", "	n.evidence, n.unknownGone, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.evidence, n.unknownGone = 0, false\n	}\n	n.removed = false\n"),
+			edits: in("ack.Leader.heartbeatReceived", "	n.crashedBoot, n.crashedUnheard, n.removed = 0, false, false\n", "	if !PLANTED {\n		n.crashedBoot, n.crashedUnheard = 0, false\n	}\n	n.removed = false\n"),
 		},
 		{
 			name: "why 7: a goodbye outlives the boot that said it", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
-			edits: both(in("ack.member.reset", "	m.leased = false\n", "	m.leased = false\n	m.planted = m.planted || m.beat.Goodbye\n"),
-				both(in("ack.member", "	id     shardmap.NodeID\n", "	id     shardmap.NodeID\n	planted bool\n"),
-					in("ack.Leader.takeable", "	case n.beat.Goodbye:", "	case n.beat.Goodbye || PLANTED && n.planted:"))),
+			edits: both(in("ack.member.reset", "	m.hadLease = false\n", "	m.hadLease = false\n	m.planted = m.planted || m.heartbeat.Goodbye\n"),
+				both(in("ack.member", "	id        shardmap.NodeID\n", "	id        shardmap.NodeID\n	planted bool\n"),
+					in("ack.Leader.takeoverRule", "	case n.heartbeat.Goodbye:", "	case n.heartbeat.Goodbye || PLANTED && n.planted:"))),
 		},
 		{
 			name: "why 11: acknowledgements of an old boot count for the new one", mix: aimed("kill 4, sick 3, hold 3"), caught: "G4|G5",
-			edits: in("ack.Leader.heard", "	n.beat, n.from, n.closed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.beat.Acked)\n	}\n	n.beat, n.from, n.closed"),
+			edits: in("ack.Leader.heartbeatReceived", "	n.heartbeat, n.addr, n.closed", "	if PLANTED {\n		m.Acked = max(m.Acked, n.heartbeat.Acked)\n	}\n	n.heartbeat, n.addr, n.closed"),
 		},
 		{
 			name: "the first lease of a boot needs no later Q", mix: trap, caught: "G1|G4",
@@ -103,20 +103,20 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "why 4: boots are random and nobody asks who else is there", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G1|G4",
-			edits: both(in("ack.Leader.elsewhere", "	if !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n", "	if PLANTED || !n.heard() || n.beat.Nonce == m.Nonce || n.beat.Goodbye {\n"),
-				in("ack.member.lower", "	if m.Server == n.beat.Server {\n", "	if !PLANTED && m.Server == n.beat.Server {\n")),
+			edits: both(in("ack.Leader.refuseDuplicate", "	if !n.heard() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n", "	if PLANTED || !n.heard() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n"),
+				in("ack.member.refuseBoot", "	if m.Server == n.heartbeat.Server {\n", "	if !PLANTED && m.Server == n.heartbeat.Server {\n")),
 		},
 		{
 			name: "a node leaves and its shards are taken before it says goodbye", mix: aimed("leave 4, hold 1"), caught: "G1|G4",
-			edits: in("ack.Leader.takeable", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && n.beat.Leaving:\n		return \"left\"\n"),
+			edits: in("ack.Leader.takeoverRule", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && n.heartbeat.Leaving:\n		return \"left\"\n"),
 		},
 		{
 			name: "crash evidence shortens dead-after under the strict fence", mix: aimed("forge 4").under(ack.FenceStrict), caught: "G1",
-			edits: in("ack.Leader.takeable", "l.t.Fence == FenceStrict", "!PLANTED && l.t.Fence == FenceStrict"),
+			edits: in("ack.Leader.takeoverRule", "l.maxTiming.Fence == FenceStrict", "!PLANTED && l.maxTiming.Fence == FenceStrict"),
 		},
 		{
 			name: "crash evidence is taken at its word under the lease fence", mix: aimed("forge 4").under(ack.FenceLease), caught: "G1|G4",
-			edits: in("ack.Leader.takeable", "sinceGrant > l.t.leaseEnd():", "PLANTED || sinceGrant > l.t.leaseEnd():"),
+			edits: in("ack.Leader.takeoverRule", "sinceGrant > l.maxTiming.leaseEnd():", "PLANTED || sinceGrant > l.maxTiming.leaseEnd():"),
 		},
 		{
 			name: "clocks are taken to run alike", mix: aimed("forge 4").under(ack.FenceLease), caught: "G1|G4",
@@ -124,41 +124,41 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "what was heard before a drop brings a node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack.Leader.applied", "				l.node(id).streak = 0\n", "				if !PLANTED {\n					l.node(id).streak = 0\n				}\n"),
+			edits: in("ack.Leader.stateApplied", "				l.member(id).freshStreak = 0\n", "				if !PLANTED {\n					l.member(id).freshStreak = 0\n				}\n"),
 		},
 		{
 			name: "rule 3: one heartbeat brings a dropped node back", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack.Leader.eligibleBut", "n.streak >= backStreak &&", "(PLANTED || n.streak >= backStreak) &&"),
+			edits: in("ack.Leader.eligibleIgnoringFlaps", "n.freshStreak >= requiredStreak &&", "(PLANTED || n.freshStreak >= requiredStreak) &&"),
 		},
 		{
 			name: "another process keeps the boot that was heard, and evidence names no process", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G1|G4",
-			edits: both(in("ack.Leader.heard", "if n.heard() && m.Boot == n.beat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.beat.Boot && m.Nonce"),
-				in("ack.Leader.evidence", "m.Nonce != n.beat.Nonce) ||", "!PLANTED && m.Nonce != n.beat.Nonce) ||")),
+			edits: both(in("ack.Leader.heartbeatReceived", "if n.heard() && m.Boot == n.heartbeat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.heartbeat.Boot && m.Nonce"),
+				in("ack.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||")),
 		},
 		{
 			name: "evidence names no process", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), caught: "G4",
-			edits: in("ack.Leader.evidence", "m.Nonce != n.beat.Nonce) ||", "!PLANTED && m.Nonce != n.beat.Nonce) ||"),
+			edits: in("ack.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||"),
 		},
 		{
 			name: "leases: a heartbeat of a lower boot counts, and nobody asks who else is there", mix: aimed("old-boot 4, wipe 1"), caught: "G1|G4",
-			edits: both(in("ack.Leader.heard", "n.heard() && m.Boot < n.beat.Boot {", "!PLANTED && n.heard() && m.Boot < n.beat.Boot {"),
-				in("ack.Leader.elsewhere", "!n.heard() || n.beat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.beat.Nonce == m.Nonce ||")),
+			edits: both(in("ack.Leader.heartbeatReceived", "n.heard() && m.Boot < n.heartbeat.Boot {", "!PLANTED && n.heard() && m.Boot < n.heartbeat.Boot {"),
+				in("ack.Leader.refuseDuplicate", "!n.heard() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.heartbeat.Nonce == m.Nonce ||")),
 		},
 		{
 			name: "leases: a heartbeat counts as often as it comes", mix: aimed("last-words 1"), caught: "G4",
-			edits: in("ack.Leader.heard", "if m.Boot == n.beat.Boot && m.Number <= n.beat.Number {", "if !PLANTED && m.Boot == n.beat.Boot && m.Number <= n.beat.Number {"),
+			edits: in("ack.Leader.heartbeatReceived", "if m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {", "if !PLANTED && m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {"),
 		},
 		{
 			name: "an operator's word outlives the return of the node", mix: aimed("kill 3, remove 6"), caught: "progress",
-			edits: in("ack.Leader.heard", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
+			edits: in("ack.Leader.heartbeatReceived", "	n.removed = false\n", "	n.removed = PLANTED && n.removed\n"),
 		},
 		{
 			name: "leases: a node that is told of a higher boot of itself keeps its own", mix: aimed("wipe 4, kill 2"), caught: "progress",
-			edits: in("ack.Agent.outbooted", "a.reboot != 0 || known <= a.holder.Boot() {", "PLANTED || a.reboot != 0 || known <= a.holder.Boot() {"),
+			edits: in("ack.Agent.bootSuperseded", "a.rebootAbove != 0 || known <= a.holder.Boot() {", "PLANTED || a.rebootAbove != 0 || known <= a.holder.Boot() {"),
 		},
 		{
 			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), caught: "G1|G4",
-			edits: in("ack.Leader.evidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
+			edits: in("ack.Leader.crashEvidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
 		},
 		{
 			name: "an operator's word hits a node that is heard", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
@@ -182,13 +182,13 @@ func mistakesOfTerms() []mistake {
 	return []mistake{
 		{
 			name: "why 2: a leader hears who is in a newer term, and answers of old terms count", mix: newer, caught: "G2",
-			edits: both(in("ack.Leader.heard", "m.Term != l.o.Term || l.grants.revoked", "m.Term != l.o.Term && !(PLANTED && m.Term > l.o.Term) || l.grants.revoked"),
+			edits: both(in("ack.Leader.heartbeatReceived", "m.Term != l.o.Term || l.leases.revoked", "m.Term != l.o.Term && !(PLANTED && m.Term > l.o.Term) || l.leases.revoked"),
 				oldAnswers),
 		},
 		{
 			name: "why 2: a leader hears who is in an older term, and nobody asks who else is there", mix: astray, caught: "G1|G4",
-			edits: both(in("ack.Leader.heard", " || l.grants.revoked", " && !(PLANTED && m.Term < l.o.Term) || l.grants.revoked"),
-				in("ack.Leader.elsewhere", "!n.heard() || n.beat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.beat.Nonce == m.Nonce ||")),
+			edits: both(in("ack.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && m.Term < l.o.Term) || l.leases.revoked"),
+				in("ack.Leader.refuseDuplicate", "!n.heard() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.heartbeat.Nonce == m.Nonce ||")),
 		},
 		{
 			name: "why 5: the leader counts itself without reading its term", mix: aimed("convert 1"), caught: "G2",
@@ -196,8 +196,8 @@ func mistakesOfTerms() []mistake {
 		},
 		{
 			name: "why 6: an echo without its term", mix: aimed("echoes 1"), caught: "G2",
-			edits: both(in("ack.Leader.echoed", "if n.beat.Echo.Term == l.o.Term {", "if PLANTED || n.beat.Echo.Term == l.o.Term {"), // and numbers that meet more often
-				both(in("ack.Leader.answer", "	l.answers++\n", "	l.answers++\n	if PLANTED {\n		n.counted++\n		l.answers = n.counted\n	}\n"),
+			edits: both(in("ack.Leader.echoReceived", "if n.heartbeat.Echo.Term == l.o.Term {", "if PLANTED || n.heartbeat.Echo.Term == l.o.Term {"), // and numbers that meet more often
+				both(in("ack.Leader.answerHeartbeat", "	l.answerCount++\n", "	l.answerCount++\n	if PLANTED {\n		n.counted++\n		l.answerCount = n.counted\n	}\n"),
 					in("ack.member", "type member struct {\n", "type member struct {\n	counted uint64\n"))),
 		},
 		{
@@ -206,69 +206,69 @@ func mistakesOfTerms() []mistake {
 		},
 		{
 			name: "why 10: grants before the barrier is applied", mix: blind, caught: "G1|G4",
-			edits: both(in("ack.Leader.mayServe", "if !l.barrier || n.beat.Goodbye", "if !PLANTED && !l.barrier || n.beat.Goodbye"),
-				in("ack.Grantor.quorum", "g.floor < 0", "!PLANTED && g.floor < 0")),
+			edits: both(in("ack.Leader.mayGrantLease", "if !l.barrierApplied || n.heartbeat.Goodbye", "if !PLANTED && !l.barrierApplied || n.heartbeat.Goodbye"),
+				in("ack.leaseIssuer.quorumTime", "g.barrierStart < 0", "!PLANTED && g.barrierStart < 0")),
 		},
 		{
 			name: "why 10: proposes before the barrier is applied", mix: aimed("hold 5, kill 5, elect 5"), caught: "G4",
-			edits: in("ack.Leader.reconcile", "	if !l.barrier {\n", "	if !PLANTED && !l.barrier {\n"),
+			edits: in("ack.Leader.reconcile", "	if !l.barrierApplied {\n", "	if !PLANTED && !l.barrierApplied {\n"),
 		},
 		{
 			name: "leases: who said goodbye gets leases", mix: aimed("leave 4"), caught: "G5",
-			edits: in("ack.Leader.mayServe", "l.barrier || n.beat.Goodbye || n.beat.Gateway {", "l.barrier || !PLANTED && n.beat.Goodbye || n.beat.Gateway {"),
+			edits: in("ack.Leader.mayGrantLease", "l.barrierApplied || n.heartbeat.Goodbye || n.heartbeat.Gateway {", "l.barrierApplied || !PLANTED && n.heartbeat.Goodbye || n.heartbeat.Gateway {"),
 		},
 		{
 			name: "leases: a gateway gets leases", mix: aimed("elect 4"), caught: "G5",
-			edits: in("ack.Leader.mayServe", "n.beat.Goodbye || n.beat.Gateway {", "n.beat.Goodbye || !PLANTED && n.beat.Gateway {"),
+			edits: in("ack.Leader.mayGrantLease", "n.heartbeat.Goodbye || n.heartbeat.Gateway {", "n.heartbeat.Goodbye || !PLANTED && n.heartbeat.Gateway {"),
 		},
 		{
 			name: "G5: OK to whatever is acknowledged", mix: aimed("hold 3, sick 3"), caught: "G5",
-			edits: in("ack.Leader.answer", "OK: n.beat.Acked ==", "OK: PLANTED || n.beat.Acked =="),
+			edits: in("ack.Leader.answerHeartbeat", "OK: n.heartbeat.Acked ==", "OK: PLANTED || n.heartbeat.Acked =="),
 		},
 		{
 			name: "why 11: nonvoters count in Q", mix: nonvoters(), caught: "G2",
-			edits: in("ack.Grantor.quorum", "	slices.Sort(g.scratch)\n", "	if PLANTED {\n		g.scratch = g.scratch[:0]\n		for _, at := range g.confirmed {\n			g.scratch = append(g.scratch, at)\n		}\n		slices.Sort(g.scratch)\n		for len(g.scratch) > len(g.voters) {\n			g.scratch = g.scratch[1:]\n		}\n		for len(g.scratch) < len(g.voters) {\n			g.scratch = append([]time.Duration{-1}, g.scratch...)\n		}\n	}\n	slices.Sort(g.scratch)\n"),
+			edits: in("ack.leaseIssuer.quorumTime", "	slices.Sort(g.scratch)\n", "	if PLANTED {\n		g.scratch = g.scratch[:0]\n		for _, at := range g.confirmedAt {\n			g.scratch = append(g.scratch, at)\n		}\n		slices.Sort(g.scratch)\n		for len(g.scratch) > len(g.voters) {\n			g.scratch = g.scratch[1:]\n		}\n		for len(g.scratch) < len(g.voters) {\n			g.scratch = append([]time.Duration{-1}, g.scratch...)\n		}\n	}\n	slices.Sort(g.scratch)\n"),
 		},
 		{
 			name: "why 11: a new leader does not wait for the leases of the old one", mix: deposed, caught: "G1|G4",
-			edits: in("ack.Leader.node", "lastGrant: l.elected,", "lastGrant: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack.Leader.member", "lastGrant: l.elected,", "lastGrant: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "a lease is granted beyond Q", mix: deposed, caught: "G2",
-			edits: in("ack.Grantor.grant", "	return min(max(q+t.Lease-now, 0), t.Lease)\n", "	if PLANTED {\n		return t.Lease\n	}\n	return min(max(q+t.Lease-now, 0), t.Lease)\n"),
+			edits: in("ack.leaseIssuer.grant", "	return min(max(q+t.Lease-now, 0), t.Lease)\n", "	if PLANTED {\n		return t.Lease\n	}\n	return min(max(q+t.Lease-now, 0), t.Lease)\n"),
 		},
 		{
 			name: "Q begins when the barrier is applied, not when it was issued", mix: aimed("late-barrier 1"), caught: "G2",
-			edits: in("ack.Leader.Step", "		l.grants.floor = m.Started\n", "		l.grants.floor = m.Started\n		if PLANTED {\n			l.grants.floor = now\n		}\n"),
+			edits: in("ack.Leader.Step", "		l.leases.barrierStart = m.Started\n", "		l.leases.barrierStart = m.Started\n		if PLANTED {\n			l.leases.barrierStart = now\n		}\n"),
 		},
 		{
 			name: "the voters are those of the election", mix: growing(), caught: "G2",
-			edits: in("ack.Leader.Step", "		l.grants.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.grants.voters == nil {\n			l.grants.voters = slices.Clone(m.Servers)\n		}\n"),
+			edits: in("ack.Leader.Step", "		l.leases.voters = slices.Clone(m.Servers)\n", "		if !PLANTED || l.leases.voters == nil {\n			l.leases.voters = slices.Clone(m.Servers)\n		}\n"),
 		},
 		{
 			name: "why 17: a leader stuck before its barrier stays", mix: stuckLeader(), caught: "progress",
-			edits: in("ack.Leader.reconcile", "		if now-l.elected > max(l.t.DeadAfter, barrierLeast) {\n", "		if !PLANTED && now-l.elected > max(l.t.DeadAfter, barrierLeast) {\n"),
+			edits: in("ack.Leader.reconcile", "		if now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {\n", "		if !PLANTED && now-l.elected > max(l.maxTiming.DeadAfter, minBarrierTime) {\n"),
 		},
 		{
 			name: "why 17: a barrier that is refused is not tried again", mix: mixCalled("lone"), caught: "progress",
-			edits: in("ack.Turn.Take", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n", "		t.again, m = t.o.Clock()+barrierPause, Tick{}\n		if PLANTED {\n			t.again = -1\n		}\n"),
+			edits: in("ack.LeaderDriver.Handle", "		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}\n", "		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}\n		if PLANTED {\n			d.barrierDue = -1\n		}\n"),
 		},
 		{
 			name: "why 17: a leader whom nobody follows is done", mix: mixCalled("lone"), caught: "progress",
-			edits: in("ack.Leader.stepDown", "	l.resumeAt = now + l.t.DeadAfter\n", "	l.resumeAt = now + l.t.DeadAfter\n	if PLANTED {\n		l.resumeAt = now + 1000*time.Hour\n	}\n"),
+			edits: in("ack.Leader.stepDown", "	l.resumeAt = now + l.maxTiming.DeadAfter\n", "	l.resumeAt = now + l.maxTiming.DeadAfter\n	if PLANTED {\n		l.resumeAt = now + 1000*time.Hour\n	}\n"),
 		},
 		{
 			name: "why 18: only members heard so far are proposed", mix: mixCalled("quiet"), caught: "rule 4",
-			edits: in("ack.Leader.eligibleBut", "		return now-l.elected < l.t.DeadAfter\n", "		return !PLANTED && now-l.elected < l.t.DeadAfter\n"),
+			edits: in("ack.Leader.eligibleIgnoringFlaps", "		return now-l.elected < l.maxTiming.DeadAfter\n", "		return !PLANTED && now-l.elected < l.maxTiming.DeadAfter\n"),
 		},
 	}
 }
 
 // termBeforeEcho lets heartbeats name a term that was read up to four of them ago.
 func termBeforeEcho() []edit {
-	return both(in("ack.Agent.beat", "		Term:    a.o.Term(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
-		both(in("ack.Agent", "	burst    int\n", "	burst    int\n	oldTerm  uint64\n	oldAt    time.Duration\n"),
-			in("ack.Agent.outbooted", "func (a *Agent) outbooted(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
+	return both(in("ack.Agent.sendHeartbeat", "		Term:    a.o.Term(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
+		both(in("ack.Agent", "	burst          int\n", "	burst          int\n	oldTerm  uint64\n	oldAt    time.Duration\n"),
+			in("ack.Agent.bootSuperseded", "func (a *Agent) bootSuperseded(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
 	if !on {
 		return a.o.Term()
 	}
@@ -278,7 +278,7 @@ func termBeforeEcho() []edit {
 	return a.oldTerm
 }
 
-func (a *Agent) outbooted(`)))
+func (a *Agent) bootSuperseded(`)))
 }
 
 // nonvoters has clusters whose nodes do not all vote.
@@ -320,55 +320,55 @@ func mistakesOfRounds() []mistake {
 	return []mistake{
 		{
 			name: "why 11: silent owners are just dropped", mix: silent, caught: "G1|G4",
-			edits: in("ack.Leader.takeable", "sinceGrant >= l.t.DeadAfter:", "sinceGrant >= l.t.DeadAfter || PLANTED && n.silent(now, l.o.Pace):"),
+			edits: in("ack.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && n.silent(now, l.o.Pace):"),
 		},
 		{
 			name: "why 11: lease for the old epoch while a commit is under way", mix: aimed("straggler 1").late(), caught: "G1|G4",
-			edits: in("ack.Leader.mayServe", "need := max(l.state.Committed().Epoch(), l.committing)", "need := max(l.state.Committed().Epoch(), l.committing*shardmap.Epoch(1-plantedAs(PLANTED)))"),
+			edits: in("ack.Leader.mayGrantLease", "need := max(l.state.Committed().Epoch(), l.committing)", "need := max(l.state.Committed().Epoch(), l.committing*shardmap.Epoch(1-plantedAs(PLANTED)))"),
 		},
 		{
 			name: "why 12: equal to the committed map means nothing to do", mix: back, caught: "progress",
-			edits: in("ack.Leader.reconcile", "	a, reason := l.want(now)\n", "	a, reason := l.want(now)\n	if PLANTED && a.want != nil && l.settled && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
+			edits: in("ack.Leader.reconcile", "	a, reason := l.neededMap(now)\n", "	a, reason := l.neededMap(now)\n	if PLANTED && a.want != nil && l.roundDone && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
-			edits: in("ack.Follower.Applied", "	if last == 0 ||", "	if PLANTED && !s.Open() {\n		return false\n	}\n	if last == 0 ||"),
+			edits: in("ack.Follower.StateApplied", "	if last == 0 ||", "	if PLANTED && !s.Open() {\n		return false\n	}\n	if last == 0 ||"),
 		},
 		{
 			name: "why 14: heard but not acknowledging keeps its lease", mix: held, caught: "progress",
-			edits: both(in("ack.Leader.mayServe", "ok && d.InForce && n.beat.Acked < d.Epoch ||", "ok && !PLANTED && d.InForce && n.beat.Acked < d.Epoch ||"),
-				in("ack.Leader.mayServe", "|| n.beat.Acked < n.denied", "|| !PLANTED && n.beat.Acked < n.denied")),
+			edits: both(in("ack.Leader.mayGrantLease", "ok && d.InForce && n.heartbeat.Acked < d.Epoch ||", "ok && !PLANTED && d.InForce && n.heartbeat.Acked < d.Epoch ||"),
+				in("ack.Leader.mayGrantLease", "|| n.heartbeat.Acked < n.leaseDeniedUntil", "|| !PLANTED && n.heartbeat.Acked < n.leaseDeniedUntil")),
 		},
 		{
 			name: "why 14: heard but not acknowledging counts as back at once", mix: held, caught: "progress",
-			edits: in("ack.Leader.eligibleBut", "case d.InForce && d.Cause.slow():", "case !PLANTED && d.InForce && d.Cause.slow():"),
+			edits: in("ack.Leader.eligibleIgnoringFlaps", "case d.InForce && d.Cause.missedRound():", "case !PLANTED && d.InForce && d.Cause.missedRound():"),
 		},
 		{
 			name: "why 14: a leaving or sick node that does not acknowledge is waited for", mix: held, caught: "progress",
-			edits: in("ack.Leader.denyLate", "			n.denied = last.Epoch()\n", "			n.denied = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
+			edits: in("ack.Leader.denyLateLeases", "			n.leaseDeniedUntil = last.Epoch()\n", "			n.leaseDeniedUntil = last.Epoch() * shardmap.Epoch(1-plantedAs(PLANTED))\n"),
 		},
 		{
 			name: "why 15: who is heard counts as there, answered or not", mix: one, caught: "progress",
-			edits: both(in("ack.member.silent", "	return now-max(m.lastFresh, m.firstHeard) > p.freshness()", "	if PLANTED && m.heard() {\n		return now-m.lastHeard > p.freshness()\n	}\n	return now-max(m.lastFresh, m.firstHeard) > p.freshness()"),
-				both(in("ack.Leader.echoed", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
-					in("ack.Leader.mayServe", "	if n.echoAt < 0 ||", "	if !PLANTED && n.echoAt < 0 ||"))),
+			edits: both(in("ack.member.silent", "	return now-max(m.lastFreshEcho, m.firstHeard) > p.freshness()", "	if PLANTED && m.heard() {\n		return now-m.lastHeard > p.freshness()\n	}\n	return now-max(m.lastFreshEcho, m.firstHeard) > p.freshness()"),
+				both(in("ack.Leader.echoReceived", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
+					in("ack.Leader.mayGrantLease", "	if n.echoedAt < 0 ||", "	if !PLANTED && n.echoedAt < 0 ||"))),
 		},
 		{
 			name: "why 15: who is left out and cannot hear of its leases gets them, late or not", mix: one, caught: "progress",
-			edits: both(in("ack.Leader.mayServe", "now-n.echoAt > l.t.DeadAfter/2", "!PLANTED && now-n.echoAt > l.t.DeadAfter/2"),
-				in("ack.Leader.denyLate", "!last.Has(m.ID) && !n.counts(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.counts(last.Epoch())")),
+			edits: both(in("ack.Leader.mayGrantLease", "now-n.echoedAt > l.maxTiming.DeadAfter/2", "!PLANTED && now-n.echoedAt > l.maxTiming.DeadAfter/2"),
+				in("ack.Leader.denyLateLeases", "!last.Has(m.ID) && !n.ackCounts(last.Epoch())", "!PLANTED && !last.Has(m.ID) && !n.ackCounts(last.Epoch())")),
 		},
 		{
 			name: "why 16: who never applies the commit stays", mix: held, caught: "progress",
-			edits: in("ack.Leader.failing", "case n.behindSince >= 0 &&", "case !PLANTED && n.behindSince >= 0 &&"),
+			edits: in("ack.Leader.exclusionCause", "case n.behindSince >= 0 &&", "case !PLANTED && n.behindSince >= 0 &&"),
 		},
 		{
 			name: "rule 3: who has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
-			edits: in("ack.Leader.eligibleBut", " && !n.silent(now, l.o.Pace) && n.acked(l.state.Committed().Epoch())\n", " && !n.silent(now, l.o.Pace) && (PLANTED || n.acked(l.state.Committed().Epoch()))\n"),
+			edits: in("ack.Leader.eligibleIgnoringFlaps", " && !n.silent(now, l.o.Pace) && n.hasAcked(l.state.Committed().Epoch())\n", " && !n.silent(now, l.o.Pace) && (PLANTED || n.hasAcked(l.state.Committed().Epoch()))\n"),
 		},
 		{
 			name: "map change: a leader whom nobody acknowledges stays", mix: slow, caught: "map change",
-			edits: in("ack.Leader.watch", "if acked == 0 && missed > 0 {", "if !PLANTED && acked == 0 && missed > 0 {"),
+			edits: in("ack.Leader.checkMembers", "if acked == 0 && missed > 0 {", "if !PLANTED && acked == 0 && missed > 0 {"),
 		},
 		{
 			name: "a leader waits for ever for an entry that does not come back", mix: stuckLeader(), caught: "progress",
@@ -376,24 +376,24 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "G4: who misses the deadline is waited for", mix: held, caught: "progress",
-			edits: in("ack.Leader.failing", "case l.mine() && now-max(l.began", "case !PLANTED && l.mine() && now-max(l.began"),
+			edits: in("ack.Leader.exclusionCause", "case l.ownRoundOpen() && now-max(l.roundBegan", "case !PLANTED && l.ownRoundOpen() && now-max(l.roundBegan"),
 		},
 		{
 			name: "rule 5: what could be taken once is taken later", mix: twoGone(), caught: "G1|G4",
-			edits: both(in("ack.Leader.tryCommit", "		if how == \"\"", "		if PLANTED {\n			if how != \"\" {\n				l.node(m.ID).plantedFor = p.Epoch()\n			} else if l.node(m.ID).plantedFor == p.Epoch() {\n				how = \"once\"\n			}\n		}\n		if how == \"\""),
+			edits: both(in("ack.Leader.tryCommit", "		if how == \"\"", "		if PLANTED {\n			if how != \"\" {\n				l.member(m.ID).plantedFor = p.Epoch()\n			} else if l.member(m.ID).plantedFor == p.Epoch() {\n				how = \"once\"\n			}\n		}\n		if how == \"\""),
 				in("ack.member", "type member struct {\n", "type member struct {\n	plantedFor shardmap.Epoch\n")),
 		},
 		{
 			name: "rule 1, the ancestor: the timer of the old round goes on", mix: slow, caught: "rule 1",
-			edits: in("ack.Leader.applied", "		l.began = now\n", "		if !PLANTED || l.began == 0 {\n			l.began = now\n		}\n"),
+			edits: in("ack.Leader.stateApplied", "		l.roundBegan = now\n", "		if !PLANTED || l.roundBegan == 0 {\n			l.roundBegan = now\n		}\n"),
 		},
 		{
 			name: "rule 3, the ancestor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
-			edits: in("ack.Leader.eligibleBut", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.heard() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
+			edits: in("ack.Leader.eligibleIgnoringFlaps", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.heard() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",
-			edits: in("ack.Leader.tryCommit", "		if !l.confirmed(l.node(m.ID), p) {\n", "		if !PLANTED && !l.confirmed(l.node(m.ID), p) {\n"),
+			edits: in("ack.Leader.tryCommit", "		if !l.commitConfirmed(l.member(m.ID), p) {\n", "		if !PLANTED && !l.commitConfirmed(l.member(m.ID), p) {\n"),
 		},
 		{
 			name: "G4: a commit does not wait for owners that it leaves out", mix: aimed("leave 4, sick 4"), caught: "G1|G4",
@@ -416,15 +416,15 @@ func mistakesOfTheLog() []mistake {
 	return []mistake{
 		{
 			name: "rule 2: a commit counts in any term", mix: aimed("late-commit 1"), caught: "G1|G4",
-			edits: in("ack.State.commit", "term != s.lastTerm ||", "!PLANTED && term != s.lastTerm ||"),
+			edits: in("ack.State.applyCommit", "term != s.lastTerm ||", "!PLANTED && term != s.lastTerm ||"),
 		},
 		{
 			name: "rule 2: any commit commits the last proposal", mix: late, caught: "G4",
-			edits: in("ack.State.commit", "	if !s.Open() || ", "	if PLANTED && s.Open() {\n		s.committed = s.last\n		return s, OutcomeCommitted, nil\n	}\n	if !s.Open() || "),
+			edits: in("ack.State.applyCommit", "	if !s.Open() || ", "	if PLANTED && s.Open() {\n		s.committed = s.last\n		return s, OutcomeCommitted, nil\n	}\n	if !s.Open() || "),
 		},
 		{
 			name: "rule 2: a proposal counts in any term", mix: aimed("late-commit 1, sick 2, kill 2").late(), caught: "G4|G9",
-			edits: in("ack.State.proposed", "c.term != term ||", "!PLANTED && c.term != term ||"),
+			edits: in("ack.State.applyProposal", "c.term != term ||", "!PLANTED && c.term != term ||"),
 		},
 		{
 			name: "rule 1: proposes while a commit is under way", mix: mixCalled("slow").late(), caught: "progress|G9",
@@ -432,16 +432,16 @@ func mistakesOfTheLog() []mistake {
 		},
 		{
 			name: "rule 4: what the leader before proposed is left open", mix: late, caught: "progress",
-			edits: in("ack.Leader.want", "case l.state.Open() && !l.mine():", "case !PLANTED && l.state.Open() && !l.mine():"),
+			edits: in("ack.Leader.neededMap", "case l.state.Open() && !l.ownRoundOpen():", "case !PLANTED && l.state.Open() && !l.ownRoundOpen():"),
 		},
 		{
 			name: "why 9: a proposal counts whatever it was computed from, and one is made while a commit is under way", mix: late, caught: "G9|progress",
-			edits: both(in("ack.State.proposed", "c.base != s.committed.Epoch() ||", "!PLANTED && c.base != s.committed.Epoch() ||"),
+			edits: both(in("ack.State.applyProposal", "c.base != s.committed.Epoch() ||", "!PLANTED && c.base != s.committed.Epoch() ||"),
 				in("ack.Leader.reconcile", "	if l.submitting &&", "	if !(PLANTED && l.committing != 0) && l.submitting &&")),
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",
-			edits: in("ack.State.proposed", "c.want.Settle(s.committed, epoch)", "c.want.Settle([]*shardmap.Map{s.committed, s.last}[plantedAs(PLANTED)], epoch)"),
+			edits: in("ack.State.applyProposal", "c.want.Settle(s.committed, epoch)", "c.want.Settle([]*shardmap.Map{s.committed, s.last}[plantedAs(PLANTED)], epoch)"),
 		},
 		{
 			name: "rule 8: snapshots forget an open proposal", mix: compact, caught: "G5",
@@ -466,7 +466,7 @@ func mistakesOfTheNode() []mistake {
 		},
 		{
 			name: "why 3: what runs when the lease ends is never cut", mix: silent, caught: "G1",
-			edits: in("ack.Agent.Look", "	if a.holder.CutDue(now) {\n", "	if a.holder.CutDue(now) && !PLANTED {\n"),
+			edits: in("ack.Agent.Poll", "	if a.holder.CutDue(now) {\n", "	if a.holder.CutDue(now) && !PLANTED {\n"),
 		},
 		{
 			name: "why 11: the lease counts from when its answer came", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
@@ -474,7 +474,7 @@ func mistakesOfTheNode() []mistake {
 		},
 		{
 			name: "why 11: acknowledged before the drain", mix: moves, caught: "G1",
-			edits: in("ack.Agent.drain", "	if a.o.Gate.Running(a.follower.MayRun) > 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) > 0 && !PLANTED {\n"),
+			edits: in("ack.Agent.acknowledgeDrained", "	if a.o.Gate.Running(a.follower.MayRun) > 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) > 0 && !PLANTED {\n"),
 		},
 		{
 			name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, caught: "G1|G3",
@@ -486,7 +486,7 @@ func mistakesOfTheNode() []mistake {
 		},
 		{
 			name: "rule 7: a drain is never cut", mix: mixCalled("slow"), caught: "progress",
-			edits: in("ack.Agent.cutDue", "	if !a.follower.CutDue(now) {\n", "	if PLANTED || !a.follower.CutDue(now) {\n"),
+			edits: in("ack.Agent.cutOverdue", "	if !a.follower.CutDue(now) {\n", "	if PLANTED || !a.follower.CutDue(now) {\n"),
 		},
 		{name: "the lease is not looked at again before the first byte", mix: aimed("pause 6, isolate 3"), plant: plantOneCheck, caught: "G1|G10"},
 		{

@@ -18,25 +18,25 @@ func mistakesOfTheTiming() []mistake {
 	return []mistake{
 		{
 			name: "pause: a proposal holds only what moves", mix: pausing, caught: "G11",
-			edits: in("ack.RoutingOf", "PauseCluster && (s.Open() || ", "PauseCluster && (!PLANTED && s.Open() || "),
+			edits: in("ack.NewRouting", "PauseCluster && (s.Open() || ", "PauseCluster && (!PLANTED && s.Open() || "),
 		},
 		{
 			name: "pause: a map of any leader ends it", mix: pausing, caught: "G11",
-			edits: in("ack.RoutingOf", "lease != s.LastTerm())", "!PLANTED && lease != s.LastTerm())"),
+			edits: in("ack.NewRouting", "lease != s.LastTerm())", "!PLANTED && lease != s.LastTerm())"),
 		},
 		{
 			name: "pause: the lease of another leader changes no route", mix: pausing, caught: "G11|progress",
-			edits: in("ack.Agent.lease", "	case a.inForce != was && a.pauses():", "	case !PLANTED && a.inForce != was && a.pauses():"),
+			edits: in("ack.Agent.publishLease", "	case a.leaseTerm != was && a.pausesCluster():", "	case !PLANTED && a.leaseTerm != was && a.pausesCluster():"),
 		},
 		{
 			name: "timing: a leader grants by what is not committed", mix: retimes("retime-lost 4"), caught: "G1|G2",
-			edits: both(in("ack.Leader.Retime", "	return encodeRetiming(", "	l.planted = t\n	return encodeRetiming("),
+			edits: both(in("ack.Leader.ChangeTiming", "	return encodeTiming(", "	l.planted = t\n	return encodeTiming("),
 				both(in("ack.Leader.timing", "	return l.state.Timing()\n", "	if PLANTED && l.planted != (Timing{}) {\n		return l.planted\n	}\n	return l.state.Timing()\n"),
 					in("ack.Leader", "type Leader struct {\n", "type Leader struct {\n	planted Timing\n"))),
 		},
 		{
 			name: "timing: a leader takes by the one in force, though it is the smaller", mix: cut, caught: "G1",
-			edits: in("ack.Leader.waits", "	if l.mixedFor(now) > 0 {\n", "	if !PLANTED && l.mixedFor(now) > 0 {\n"),
+			edits: in("ack.Leader.longestTiming", "	if l.mixedTimingFor(now) > 0 {\n", "	if !PLANTED && l.mixedTimingFor(now) > 0 {\n"),
 		},
 		{
 			name: "timing: of two fences the one in force holds", mix: retimes("retime-fence 1"), caught: "G1",
@@ -44,27 +44,27 @@ func mistakesOfTheTiming() []mistake {
 		},
 		{
 			name: "timing: changes follow each other at once", mix: cut, caught: "G1",
-			edits: in("ack.Leader.Retime", "	if wait := l.mixedFor(now); wait > 0 {\n", "	if wait := l.mixedFor(now); wait > 0 && !PLANTED {\n"),
+			edits: in("ack.Leader.ChangeTiming", "	if wait := l.mixedTimingFor(now); wait > 0 {\n", "	if wait := l.mixedTimingFor(now); wait > 0 && !PLANTED {\n"),
 		},
 		{
 			name: "timing: two changes replace the same one", mix: cut, caught: "G1",
-			edits: in("ack.State.retimed", "c.replaces != s.timedAt", "!PLANTED && c.replaces != s.timedAt"),
+			edits: in("ack.State.applyTiming", "c.replaces != s.timingIndex", "!PLANTED && c.replaces != s.timingIndex"),
 		},
 		{
 			name: "timing: a new leader counts from the change before it", mix: cut, caught: "G1",
-			edits: in("ack.NewLeader", "retimed: now,", "retimed: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
+			edits: in("ack.NewLeader", "timingSeenAt: now,", "timingSeenAt: now - time.Duration(plantedAs(PLANTED))*time.Hour,"),
 		},
 		{
 			name: "timing: a leader waits and grants by its flags", mix: retimes("isolate 4, depose 4, elect 2, pause 2"), caught: "G1|G2|G4",
-			edits: in("ack.Leader.timing", "	if !l.state.Born() {\n		return l.o.Timing\n", "	if PLANTED || !l.state.Born() {\n		return l.o.Timing\n"),
+			edits: in("ack.Leader.timing", "	if !l.state.Bootstrapped() {\n		return l.o.Timing\n", "	if PLANTED || !l.state.Bootstrapped() {\n		return l.o.Timing\n"),
 		},
 		{
 			name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), caught: "G1",
-			edits: in("ack.Holder.Answered", "		h.cutBy, h.whole = s.at+a.Cut, a.Lease\n", "		h.cutBy, h.whole = s.at+a.Cut, a.Lease\n		if PLANTED {\n			h.cutBy = until + DefaultTiming().CutAfter()\n		}\n"),
+			edits: in("ack.Holder.Answered", "		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease\n", "		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease\n		if PLANTED {\n			h.cutBy = until + DefaultTiming().CutAfter()\n		}\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the timing before", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "G5",
-			edits: in("ack.State.MarshalBinary", "		w.timing(s.before)\n", "		w.timing([]Timing{s.before, s.timing}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "		w.timing(s.timingBefore)\n", "		w.timing([]Timing{s.timingBefore, s.timing}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

@@ -34,54 +34,54 @@ type PlannedMove struct {
 // Plan returns what the map would move that ought to be now. ErrNotYet: a leader that was
 // just elected does not know yet what there is.
 func (l *Leader) Plan(now time.Duration) (Plan, error) {
-	if !l.barrier || l.grants.revoked || !l.state.Born() {
+	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
 		return Plan{}, ErrNotYet
 	}
-	members := slices.Clone(l.members(now))
+	members := slices.Clone(l.eligibleMembers(now))
 	final := l.assign(members).final
-	p := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.planned(now, final), Pause: l.state.Policy().Pause}
-	p.HeldBack = l.heldByReturns(members, final)
+	p := Plan{Epoch: l.state.Committed().Epoch(), Moves: l.plannedMoves(now, final), Pause: l.state.Policy().Pause}
+	p.HeldBack = l.heldBackByReturns(members, final)
 	if p.Pause > 0 && len(members) > 0 {
-		rules := l.rules(l.state.Policy(), l.absences(), members)
+		rules := l.assignPolicy(l.state.Policy(), l.restartingNodes(), members)
 		rules.Paused = false
-		p.Resumed = l.planned(now, shardmap.Assign(l.state.Committed(), members, rules))
+		p.Resumed = l.plannedMoves(now, shardmap.Assign(l.state.Committed(), members, rules))
 	}
 	return p, nil
 }
 
 // planned returns what want moves.
-func (l *Leader) planned(now time.Duration, want *shardmap.Map) []PlannedMove {
+func (l *Leader) plannedMoves(now time.Duration, want *shardmap.Map) []PlannedMove {
 	base, last := l.state.Committed(), l.state.Last()
 	var moves []PlannedMove
 	for _, m := range shardmap.Diff(base, want) {
 		moves = append(moves, PlannedMove{
-			Move: m, Why: l.whyOf(now, m, base, want), Proposed: l.state.Open() && last.Owner(m.Shard) == m.To,
+			Move: m, Why: l.moveReason(now, m, base, want), Proposed: l.state.Open() && last.Owner(m.Shard) == m.To,
 		})
 	}
 	return moves
 }
 
 // whyOf names the cause of one move from base to want.
-func (l *Leader) whyOf(now time.Duration, m shardmap.Move, base, want *shardmap.Map) string {
+func (l *Leader) moveReason(now time.Duration, m shardmap.Move, base, want *shardmap.Map) string {
 	pin, pinned := l.state.Policy().Pins[m.Shard]
-	from, _ := memberOf(base, m.From)
-	to, _ := memberOf(base, m.To)
+	from, _ := findMember(base, m.From)
+	to, _ := findMember(base, m.To)
 	switch {
 	case m.From == "":
 		return "orphan"
 	case !want.Has(m.From):
-		return l.lost(now, l.node(m.From))
-	case l.state.Policy().empties(m.From):
+		return l.exclusionReason(now, l.member(m.From))
+	case l.state.Policy().drainsGradually(m.From):
 		return "drain"
-	case pinned && (pin.Node == m.To || pin.Zone != "" && pin.Zone == l.node(m.To).beat.Zone):
+	case pinned && (pin.Node == m.To || pin.Zone != "" && pin.Zone == l.member(m.To).heartbeat.Zone):
 		return "pin"
 	case base.Count(m.To) == 0: // in a pause it may be a member for long
 		return "join"
 	}
-	if f, _ := memberOf(want, m.From); f.Weight != from.Weight {
+	if f, _ := findMember(want, m.From); f.Weight != from.Weight {
 		return "weight"
 	}
-	if t, _ := memberOf(want, m.To); t.Weight != to.Weight {
+	if t, _ := findMember(want, m.To); t.Weight != to.Weight {
 		return "weight"
 	}
 	return "spread"

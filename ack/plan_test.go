@@ -177,7 +177,7 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 func TestPlanTellsDrainsAndWhatIsNotProposedYet(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("c").busy = true
-	s.amend("a", ack.Change{Kind: ack.ChangeEmpty, Node: "c", For: time.Hour})
+	s.amend("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "c", For: time.Hour})
 	was := s.state.Committed()
 	var idle []shardmap.Shard
 	for sh := range shardmap.Shard(12) {
@@ -185,7 +185,7 @@ func TestPlanTellsDrainsAndWhatIsNotProposedYet(t *testing.T) {
 			idle = append(idle, sh)
 		}
 	}
-	s.step(s.leaders["a"], ack.Idle{Node: "c", Map: was.Epoch(), Shards: idle[:1]})
+	s.step(s.leaders["a"], ack.IdleShards{Node: "c", Map: was.Epoch(), Shards: idle[:1]})
 	s.until("a round of what is idle", func() bool { return s.state.Open() })
 	s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: idle[1], Node: "b"})
 	for _, m := range s.plan().Moves {

@@ -39,7 +39,7 @@ type Policy struct {
 	PausedBy uint64
 	// Emptying are the nodes that own nothing in the end: first goes what is idle there.
 	// Who is drained is none of them.
-	Emptying map[shardmap.NodeID]Emptying
+	GradualDrains map[shardmap.NodeID]GradualDrain
 	// Terms are those of drains, by node.
 	Terms map[shardmap.NodeID]DrainTerms
 	// Quarantined are the keys whose requests no owner gets to see. It is none of Assign's
@@ -62,10 +62,10 @@ const (
 	ChangeUnpin                          // Shard
 	ChangePause                          // For; it is counted anew
 	ChangeResume
-	ChangeForget     // Node: nothing asked of it stands, nor its drop
-	ChangeQuarantine // Mark, For; it is counted anew
-	ChangeLift       // Mark: its quarantine is over
-	ChangeEmpty      // Node, For; it is counted anew, and none of one that is drained
+	ChangeForget         // Node: nothing asked of it stands, nor its drop
+	ChangeQuarantine     // Mark, For; it is counted anew
+	ChangeLift           // Mark: its quarantine is over
+	ChangeDrainGradually // Node, For; it is counted anew, and none of one that is drained
 	// ChangeAppRestarted reads Node: its app has restarted, so every shard may return to it.
 	// It changes no policy.
 	ChangeAppRestarted
@@ -90,9 +90,9 @@ type Change struct {
 func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	n := *p
 	n.Cordoned, n.Drained, n.Weights, n.Pins = maps.Clone(p.Cordoned), maps.Clone(p.Drained), maps.Clone(p.Weights), maps.Clone(p.Pins)
-	n.Quarantined, n.Emptying, n.Terms = maps.Clone(p.Quarantined), maps.Clone(p.Emptying), maps.Clone(p.Terms)
+	n.Quarantined, n.GradualDrains, n.Terms = maps.Clone(p.Quarantined), maps.Clone(p.GradualDrains), maps.Clone(p.Terms)
 	for _, c := range changes {
-		n.change(index, c)
+		n.apply(index, c)
 	}
 	n.Since = index
 	w := writer{}
@@ -104,32 +104,32 @@ func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 }
 
 // change changes p, whose maps are its own.
-func (p *Policy) change(index uint64, c Change) {
+func (p *Policy) apply(index uint64, c Change) {
 	switch c.Kind {
 	case ChangeCordon:
-		put(&p.Cordoned, c.Node, true)
+		setKey(&p.Cordoned, c.Node, true)
 	case ChangeDrain:
-		put(&p.Drained, c.Node, true)
-		delete(p.Emptying, c.Node)
+		setKey(&p.Drained, c.Node, true)
+		delete(p.GradualDrains, c.Node)
 		p.setTerms(index, c)
-	case ChangeEmpty:
+	case ChangeDrainGradually:
 		p.setTerms(index, c)
 		if !p.Drained[c.Node] {
-			put(&p.Emptying, c.Node, Emptying{For: c.For, Since: index})
+			setKey(&p.GradualDrains, c.Node, GradualDrain{For: c.For, Since: index})
 		}
 	case ChangeUncordon:
 		delete(p.Cordoned, c.Node)
 		delete(p.Drained, c.Node)
-		delete(p.Emptying, c.Node)
+		delete(p.GradualDrains, c.Node)
 		delete(p.Terms, c.Node)
 	case ChangeWeight:
 		if c.Weight > 0 {
-			put(&p.Weights, c.Node, c.Weight)
+			setKey(&p.Weights, c.Node, c.Weight)
 		} else {
 			delete(p.Weights, c.Node)
 		}
 	case ChangePin:
-		put(&p.Pins, c.Shard, shardmap.Pin{Node: c.Node, Zone: c.Zone})
+		setKey(&p.Pins, c.Shard, shardmap.Pin{Node: c.Node, Zone: c.Zone})
 	case ChangeUnpin:
 		delete(p.Pins, c.Shard)
 	case ChangePause:
@@ -138,13 +138,13 @@ func (p *Policy) change(index uint64, c Change) {
 		p.Pause, p.PausedBy = 0, 0
 	case ChangeQuarantine:
 		p.lift(c.Mark)
-		put(&p.Quarantined, c.Mark, Quarantine{For: c.For, Since: index})
+		setKey(&p.Quarantined, c.Mark, Quarantine{For: c.For, Since: index})
 	case ChangeLift:
 		p.lift(c.Mark)
 	case ChangeForget:
 		delete(p.Cordoned, c.Node)
 		delete(p.Drained, c.Node)
-		delete(p.Emptying, c.Node)
+		delete(p.GradualDrains, c.Node)
 		delete(p.Terms, c.Node)
 		delete(p.Weights, c.Node)
 		maps.DeleteFunc(p.Pins, func(_ shardmap.Shard, pin shardmap.Pin) bool { return pin.Node == c.Node })
@@ -152,7 +152,7 @@ func (p *Policy) change(index uint64, c Change) {
 	}
 }
 
-func put[K comparable, V any](m *map[K]V, k K, v V) {
+func setKey[K comparable, V any](m *map[K]V, k K, v V) {
 	if *m == nil {
 		*m = map[K]V{}
 	}
@@ -170,8 +170,8 @@ func (p *Policy) Lasting() *Policy {
 // assign returns p as Assign takes it.
 func (p *Policy) assign(zones map[shardmap.NodeID]string) shardmap.Policy {
 	var emptying map[shardmap.NodeID]bool
-	for id := range p.Emptying {
-		put(&emptying, id, true)
+	for id := range p.GradualDrains {
+		setKey(&emptying, id, true)
 	}
 	return shardmap.Policy{Cordoned: p.Cordoned, Drained: p.Drained, Emptying: emptying, Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones}
 }
@@ -180,7 +180,7 @@ func (p *Policy) assign(zones map[shardmap.NodeID]string) shardmap.Policy {
 func (s *State) Policy() *Policy { return s.policy }
 
 // amending changes the policy.
-type amending struct {
+type policyEntry struct {
 	// term is the Raft term of the leader that put it in line, as with a proposal:
 	// what an earlier one was asked may have been taken back since.
 	term    uint64
@@ -189,18 +189,18 @@ type amending struct {
 
 // amended takes changes of the policy, by the leader of the term that put them into
 // the log.
-func (s *State) amended(term uint64, c amending) (*State, Outcome, error) {
+func (s *State) applyPolicy(term uint64, c policyEntry) (*State, Outcome, error) {
 	p, err := s.policy.With(s.index, c.changes)
-	if !s.Born() || term != c.term || err != nil {
+	if !s.Bootstrapped() || term != c.term || err != nil {
 		return s.ignore()
 	}
 	s.policy = p
 	for _, ch := range c.changes {
 		if ch.Kind == ChangeAppRestarted {
-			s.restarted(ch.Node)
+			s.appRestarted(ch.Node)
 		}
 		if ch.Kind == ChangeForget {
-			s.forgetDeparted(ch.Node)
+			s.forgetFormerMember(ch.Node)
 		}
 		// The record of one that owns something keeps it from leases.
 		if ch.Kind == ChangeForget && !s.committed.Has(ch.Node) && !s.last.Has(ch.Node) {
@@ -208,11 +208,11 @@ func (s *State) amended(term uint64, c amending) (*State, Outcome, error) {
 			delete(s.drops, ch.Node)
 		}
 	}
-	return s, OutcomeAmended, nil
+	return s, OutcomePolicyChanged, nil
 }
 
-func encodeAmending(at Level, c amending) []byte {
-	w := begin(at)
+func encodePolicyChange(at Level, c policyEntry) []byte {
+	w := newWriter(at)
 	w.byte(kindPolicy)
 	w.uint(c.term)
 	w.uint(uint64(len(c.changes)))
@@ -235,7 +235,7 @@ func encodeAmending(at Level, c amending) []byte {
 			w.uint(uint64(ch.Shard))
 		case ChangePause:
 			w.uint(uint64(ch.For))
-		case ChangeEmpty:
+		case ChangeDrainGradually:
 			w.text(string(ch.Node))
 			w.uint(uint64(ch.For))
 			w.uint(uint64(ch.Release))
@@ -251,8 +251,8 @@ func encodeAmending(at Level, c amending) []byte {
 	return w.b
 }
 
-func (r *reader) amending() amending {
-	c := amending{term: r.uint(0, maxUint)}
+func (r *reader) policyEntry() policyEntry {
+	c := policyEntry{term: r.uint(0, maxUint)}
 	for range r.uint(0, maxChanges) {
 		ch := Change{Kind: ChangeKind(r.byte())}
 		switch ch.Kind {
@@ -262,8 +262,8 @@ func (r *reader) amending() amending {
 			ch.Node, ch.Release, ch.Safe = r.node(), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
 		case ChangeWeight:
 			ch.Node, ch.Weight = r.node(), uint32(r.uint(0, shardmap.MaxWeight))
-		case ChangeEmpty:
-			ch.Node, ch.For, ch.Release, ch.Safe = r.node(), r.span(MaxEmptying), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
+		case ChangeDrainGradually:
+			ch.Node, ch.For, ch.Release, ch.Safe = r.node(), r.duration(MaxGradualDrain), time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), r.bool()
 		case ChangePin:
 			ch.Shard = r.shard()
 			pin := r.pin()
@@ -271,7 +271,7 @@ func (r *reader) amending() amending {
 		case ChangeUnpin:
 			ch.Shard = r.shard()
 		case ChangePause:
-			ch.For = r.span(MaxPause)
+			ch.For = r.duration(MaxPause)
 		case ChangeQuarantine:
 			ch.Mark, ch.For = r.mark(), time.Duration(r.uint(0, uint64(MaxQuarantine)))
 		case ChangeLift:
@@ -305,9 +305,9 @@ func (w *writer) policy(p *Policy) {
 	}
 	w.uint(uint64(p.Pause))
 	w.uint(p.PausedBy)
-	w.marks(p.Quarantined)
-	w.emptied(p.Emptying)
-	w.terms(p.Terms)
+	w.quarantines(p.Quarantined)
+	w.gradualDrains(p.GradualDrains)
+	w.drainTerms(p.Terms)
 }
 
 func (w *writer) nodes(set map[shardmap.NodeID]bool) {
@@ -325,16 +325,16 @@ func (w *writer) pin(p shardmap.Pin) {
 // policy reads what the writer's policy wrote, and nothing else.
 func (r *reader) policy() *Policy {
 	p := &Policy{Since: r.uint(0, maxUint), Cordoned: r.nodes(), Drained: r.nodes()}
-	p.Weights = sorted(r, r.node, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
-	p.Pins = sorted(r, r.shard, r.pin)
+	p.Weights = readSorted(r, r.node, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
+	p.Pins = readSorted(r, r.shard, r.pin)
 	p.Pause, p.PausedBy = time.Duration(r.uint(0, uint64(MaxPause))), r.uint(0, maxUint)
 	if (p.Pause == 0) != (p.PausedBy == 0) {
 		r.fail("half a pause")
 	}
-	p.Quarantined = r.marks()
-	p.Emptying = r.emptied()
-	p.Terms = r.terms()
-	for id := range p.Emptying {
+	p.Quarantined = r.quarantines()
+	p.GradualDrains = r.gradualDrains()
+	p.Terms = r.drainTerms()
+	for id := range p.GradualDrains {
 		if r.err == nil && p.Drained[id] {
 			r.fail("drained and emptied")
 		}
@@ -348,7 +348,7 @@ func (r *reader) policy() *Policy {
 }
 
 func (r *reader) nodes() map[shardmap.NodeID]bool {
-	return sorted(r, r.node, func() bool { return true })
+	return readSorted(r, r.node, func() bool { return true })
 }
 
 func (r *reader) node() shardmap.NodeID { return shardmap.NodeID(r.text(1, shardmap.MaxID)) }
@@ -363,7 +363,7 @@ func (r *reader) pin() shardmap.Pin {
 }
 
 // sorted reads a map that was written in the order of its keys, nil if it is empty.
-func sorted[K ~string | ~uint32, V any](r *reader, key func() K, value func() V) map[K]V {
+func readSorted[K ~string | ~uint32, V any](r *reader, key func() K, value func() V) map[K]V {
 	var m map[K]V
 	var last K
 	for i := range r.uint(0, MaxPolicy) {
@@ -375,7 +375,7 @@ func sorted[K ~string | ~uint32, V any](r *reader, key func() K, value func() V)
 		if r.err != nil {
 			return nil
 		}
-		put(&m, k, v)
+		setKey(&m, k, v)
 		last = k
 	}
 	return m

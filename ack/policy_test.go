@@ -16,7 +16,7 @@ import (
 func (s *stage) amend(id shardmap.NodeID, changes ...ack.Change) {
 	s.t.Helper()
 	l := s.leaders[id]
-	_, effects, err := l.turn.Amend(changes)
+	_, effects, err := l.turn.ChangePolicy(changes)
 	s.effect(l, slices.Clone(effects))
 	if err != nil {
 		s.t.Fatalf("%s refuses %+v: %v", id, changes, err)
@@ -133,7 +133,7 @@ func TestAmendmentOfAnEarlierTermIsVoid(t *testing.T) {
 	if next, outcome, err := was.Apply(was.Index()+1, s.term+1, entry); err != nil || outcome != ack.OutcomeIgnored || len(next.Policy().Drained) > 0 {
 		t.Errorf("in the next term: outcome %d, %v, drained %v", outcome, err, next.Policy().Drained)
 	}
-	if next, outcome, err := was.Apply(was.Index()+1, s.term, entry); err != nil || outcome != ack.OutcomeAmended || !next.Policy().Drained["b"] {
+	if next, outcome, err := was.Apply(was.Index()+1, s.term, entry); err != nil || outcome != ack.OutcomePolicyChanged || !next.Policy().Drained["b"] {
 		t.Errorf("in its term: outcome %d, %v, drained %v", outcome, err, next.Policy().Drained)
 	}
 	if _, outcome, _ := ack.NewState().Apply(1, s.term, entry); outcome != ack.OutcomeIgnored {
@@ -141,7 +141,7 @@ func TestAmendmentOfAnEarlierTermIsVoid(t *testing.T) {
 	}
 }
 
-func asked(t *testing.T) *stage {
+func policyRequest(t *testing.T) *stage {
 	t.Helper()
 	s := serving(t, "a", "b", "c")
 	s.amend("a", drain("c"), ack.Change{Kind: ack.ChangeCordon, Node: "b"}, pause(time.Hour), ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 3},
@@ -152,7 +152,7 @@ func asked(t *testing.T) *stage {
 
 // "Cordoned", "drained" and "paused" were asked of nodes that may be gone.
 func TestOnlyPinsAndWeightsOutliveTheCluster(t *testing.T) {
-	s := asked(t).state
+	s := policyRequest(t).state
 	want := fmt.Sprintf("%+v", *s.Policy())
 	b, _ := s.MarshalBinary()
 	if again, err := ack.DecodeState(b); err != nil || fmt.Sprintf("%+v", *again.Policy()) != want {
@@ -163,7 +163,7 @@ func TestOnlyPinsAndWeightsOutliveTheCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := saved.Recovered("c2", saved.Above()+ack.MinJump)
+	n, err := saved.Recovered("c2", saved.MaxIndex()+ack.MinJump)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestDrainedSurvivorOwnsEverythingAfterRecovery(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.amend("a", drain("c"))
 	s.until("c owns nothing", func() bool { return !s.state.Open() && s.state.Committed().Count("c") == 0 })
-	n, err := s.state.Recovered("c2", s.state.Above()+ack.MinJump)
+	n, err := s.state.Recovered("c2", s.state.MaxIndex()+ack.MinJump)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestPolicyIsBounded(t *testing.T) {
 			some = append(some, ack.Change{Kind: ack.ChangeWeight, Node: shardmap.NodeID(fmt.Sprintf("%060d", i)), Weight: 1})
 			i++
 		}
-		_, effects, err := l.turn.Amend(some)
+		_, effects, err := l.turn.ChangePolicy(some)
 		s.effect(l, slices.Clone(effects))
 		if full = errors.Is(err, ack.ErrPolicyFull); err != nil && !full {
 			t.Fatal(err)
@@ -238,7 +238,7 @@ func TestPolicyIsBounded(t *testing.T) {
 func TestAmendWaitsForTheBarrier(t *testing.T) {
 	s := serving(t, "a", "b")
 	l := s.electStuck("b")
-	if _, _, err := l.turn.Amend([]ack.Change{drain("a")}); !errors.Is(err, ack.ErrNotYet) {
+	if _, _, err := l.turn.ChangePolicy([]ack.Change{drain("a")}); !errors.Is(err, ack.ErrNotYet) {
 		t.Errorf("before the barrier: %v", err)
 	}
 }
@@ -262,9 +262,9 @@ func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 		"no pause":         pause(0),
 		"a past pause":     pause(-time.Second),
 		"a long pause":     pause(ack.MaxPause + 1),
-		"nobody emptied":   {Kind: ack.ChangeEmpty, For: time.Second},
-		"no time to empty": {Kind: ack.ChangeEmpty, Node: "b"},
-		"a long emptying":  {Kind: ack.ChangeEmpty, Node: "b", For: ack.MaxEmptying + 1},
+		"nobody emptied":   {Kind: ack.ChangeDrainGradually, For: time.Second},
+		"no time to empty": {Kind: ack.ChangeDrainGradually, Node: "b"},
+		"a long emptying":  {Kind: ack.ChangeDrainGradually, Node: "b", For: ack.MaxGradualDrain + 1},
 		"a past end":       quarantine(1, -1),
 		"a far end":        quarantine(1, ack.MaxQuarantine+1),
 		"no shard's key":   {Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: ack.MaxShards}},
@@ -272,7 +272,7 @@ func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := serving(t, "a", "b")
 			before := s.state
-			number, effects, err := s.leaders["a"].turn.Amend([]ack.Change{c})
+			number, effects, err := s.leaders["a"].turn.ChangePolicy([]ack.Change{c})
 			if number != 0 || !errors.Is(err, ack.ErrChange) || len(effects) > 0 {
 				t.Errorf("Amend(%+v) = %d, %v, with %d effects", c, number, err, len(effects))
 			}

@@ -17,7 +17,7 @@ func (s *State) OwnerBefore(shard shardmap.Shard) shardmap.NodeID {
 }
 
 // succeed notes whom the owners of the map that is committed follow.
-func (s *State) succeed(released []Released) {
+func (s *State) recordPreviousOwners(released []Released) {
 	moves := shardmap.Diff(s.committed, s.last)
 	if len(moves) == 0 {
 		return

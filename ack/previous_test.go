@@ -37,7 +37,7 @@ func TestStateTellsWhomAnOwnerFollows(t *testing.T) {
 			t.Errorf("shard %d follows %q after a snapshot, it was %q", s, got, want)
 		}
 	}
-	again, err := restored.Recovered("another", restored.Above()+ack.MinJump)
+	again, err := restored.Recovered("another", restored.MaxIndex()+ack.MinJump)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,11 +15,11 @@ type KeyMark struct {
 	Hash  uint64
 	// Under tells hashes under different keys apart: who knows no key of this number
 	// recognizes nothing by the mark.
-	Under uint32
+	HashKeyID uint32
 }
 
 func (m KeyMark) compare(o KeyMark) int {
-	return cmp.Or(cmp.Compare(m.Shard, o.Shard), cmp.Compare(m.Hash, o.Hash), cmp.Compare(m.Under, o.Under))
+	return cmp.Or(cmp.Compare(m.Shard, o.Shard), cmp.Compare(m.Hash, o.Hash), cmp.Compare(m.HashKeyID, o.HashKeyID))
 }
 
 // Quarantine is for how long requests of a key are refused.
@@ -39,30 +39,30 @@ func (p *Policy) lift(m KeyMark) {
 }
 
 // ends counts for a leader how long quarantines have been in force.
-type ends struct {
-	of    *Policy // what the rest was made from
-	seen  map[KeyMark]sighting
-	due   time.Duration // when the first one ends; if any does
-	known bool
+type quarantineTimers struct {
+	policy    *Policy // what the rest was made from
+	firstSeen map[KeyMark]firstSighting
+	nextEnd   time.Duration // when the first one ends; if any does
+	hasEnd    bool
 }
 
 // sighting is when the leader first saw the quarantine that an entry asked for.
-type sighting struct {
+type firstSighting struct {
 	since uint64
 	at    time.Duration
 }
 
 // over returns the changes that lift what is over.
-func (e *ends) over(now time.Duration, p *Policy) []Change {
-	if p != e.of {
-		e.look(now, p)
+func (t *quarantineTimers) expired(now time.Duration, p *Policy) []Change {
+	if p != t.policy {
+		t.update(now, p)
 	}
-	if !e.known || now < e.due {
+	if !t.hasEnd || now < t.nextEnd {
 		return nil
 	}
 	var over []Change
-	for _, m := range slices.SortedFunc(maps.Keys(e.seen), KeyMark.compare) {
-		if now-e.seen[m].at >= p.Quarantined[m].For && len(over) < maxChanges {
+	for _, m := range slices.SortedFunc(maps.Keys(t.firstSeen), KeyMark.compare) {
+		if now-t.firstSeen[m].at >= p.Quarantined[m].For && len(over) < maxChanges {
 			over = append(over, Change{Kind: ChangeLift, Mark: m})
 		}
 	}
@@ -70,27 +70,27 @@ func (e *ends) over(now time.Duration, p *Policy) []Change {
 }
 
 // look goes by another policy; what was in force before goes on.
-func (e *ends) look(now time.Duration, p *Policy) {
-	seen := map[KeyMark]sighting{}
-	e.of, e.known = p, false
+func (t *quarantineTimers) update(now time.Duration, p *Policy) {
+	seen := map[KeyMark]firstSighting{}
+	t.policy, t.hasEnd = p, false
 	for m, q := range p.Quarantined {
 		if q.For == 0 {
 			continue
 		}
-		s := e.seen[m]
+		s := t.firstSeen[m]
 		if s.since != q.Since {
-			s = sighting{since: q.Since, at: now}
+			s = firstSighting{since: q.Since, at: now}
 		}
 		seen[m] = s
-		if end := s.at + q.For; !e.known || end < e.due {
-			e.due, e.known = end, true
+		if end := s.at + q.For; !t.hasEnd || end < t.nextEnd {
+			t.nextEnd, t.hasEnd = end, true
 		}
 	}
-	e.seen = seen
+	t.firstSeen = seen
 }
 
 // marks writes the quarantined keys in order.
-func (w *writer) marks(all map[KeyMark]Quarantine) {
+func (w *writer) quarantines(all map[KeyMark]Quarantine) {
 	w.uint(uint64(len(all)))
 	for _, m := range slices.SortedFunc(maps.Keys(all), KeyMark.compare) {
 		w.mark(m)
@@ -102,11 +102,11 @@ func (w *writer) marks(all map[KeyMark]Quarantine) {
 func (w *writer) mark(m KeyMark) {
 	w.uint(uint64(m.Shard))
 	w.uint(m.Hash)
-	w.uint(uint64(m.Under))
+	w.uint(uint64(m.HashKeyID))
 }
 
 // marks reads what the writer wrote, and nothing else.
-func (r *reader) marks() map[KeyMark]Quarantine {
+func (r *reader) quarantines() map[KeyMark]Quarantine {
 	var all map[KeyMark]Quarantine
 	var last KeyMark
 	for i := range r.uint(0, MaxPolicy) {
@@ -118,12 +118,12 @@ func (r *reader) marks() map[KeyMark]Quarantine {
 		if r.err != nil {
 			return nil
 		}
-		put(&all, m, q)
+		setKey(&all, m, q)
 		last = m
 	}
 	return all
 }
 
 func (r *reader) mark() KeyMark {
-	return KeyMark{Shard: r.shard(), Hash: r.uint(0, maxUint), Under: uint32(r.uint(0, maxUint32))}
+	return KeyMark{Shard: r.shard(), Hash: r.uint(0, maxUint), HashKeyID: uint32(r.uint(0, maxUint32))}
 }

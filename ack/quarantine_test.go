@@ -11,7 +11,7 @@ import (
 )
 
 func quarantine(hash uint64, d time.Duration) ack.Change {
-	return ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: 3, Hash: hash, Under: 7}, For: d}
+	return ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: 3, Hash: hash, HashKeyID: 7}, For: d}
 }
 
 // quarantined returns the hashes that are in quarantine.
@@ -49,7 +49,7 @@ func TestQuarantineEndsByItself(t *testing.T) {
 		t.Error("one without an end has ended")
 	}
 	// A hash under another key is lifted, too: it was that key's name when it was asked for.
-	s.amend("b", ack.Change{Kind: ack.ChangeLift, Mark: ack.KeyMark{Shard: 3, Hash: 2, Under: 8}})
+	s.amend("b", ack.Change{Kind: ack.ChangeLift, Mark: ack.KeyMark{Shard: 3, Hash: 2, HashKeyID: 8}})
 	s.until("2 is lifted", func() bool { return len(s.quarantined()) == 0 })
 }
 
@@ -58,7 +58,7 @@ func TestQuarantineOutlivesTheCluster(t *testing.T) {
 	s := serving(t, "a")
 	s.amend("a", quarantine(1, time.Hour), drain("a"))
 	s.until("asked", func() bool { return len(s.quarantined()) == 1 })
-	again, err := s.state.Recovered("another", s.state.Above()+ack.MinJump)
+	again, err := s.state.Recovered("another", s.state.MaxIndex()+ack.MinJump)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +81,7 @@ func TestQuarantinesAreBounded(t *testing.T) {
 		var some []ack.Change
 		for range 32 {
 			some = append(some, ack.Change{
-				Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(n % ack.MaxShards), Hash: ^uint64(n), Under: ^uint32(0)}, For: ack.MaxQuarantine,
+				Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(n % ack.MaxShards), Hash: ^uint64(n), HashKeyID: ^uint32(0)}, For: ack.MaxQuarantine,
 			})
 			n++
 		}

@@ -41,12 +41,12 @@ const MinJump = 1 << 32
 // changed it.
 func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	switch {
-	case !s.Born():
+	case !s.Bootstrapped():
 		return nil, errors.New("ack: recover: the log holds no cluster")
 	case cluster == s.cluster || cluster == "" || len(cluster) > maxText:
 		return nil, fmt.Errorf("ack: recover: cluster id %q after %q", cluster, s.cluster)
-	case floor < s.Above()+MinJump || floor < s.index:
-		return nil, fmt.Errorf("ack: recover: floor %d is not %d above %d", floor, uint64(MinJump), s.Above())
+	case floor < s.MaxIndex()+MinJump || floor < s.index:
+		return nil, fmt.Errorf("ack: recover: floor %d is not %d above %d", floor, uint64(MinJump), s.MaxIndex())
 	}
 	m := s.committed
 	if m.Epoch() > 0 {
@@ -55,14 +55,14 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	n := *s
 	n.cluster, n.index, n.committed, n.last, n.lastTerm, n.reason, n.drops = cluster, floor, m, m, 0, "", nil
 	n.policy = s.policy.Lasting()
-	n.absences, n.absentAt = nil, 0
-	n.previous = nil // those whom the log names are of another cluster
-	n.left = nil     // and what they released may have been changed since
-	n.kept = nil
-	n.departed = nil // of another cluster, too
-	n.nextKeys = ""
+	n.restarts, n.restartsIndex = nil, 0
+	n.previous = nil     // those whom the log names are of another cluster
+	n.releaseNotes = nil // and what they released may have been changed since
+	n.keptNotes = nil
+	n.formerMembers = nil // of another cluster, too
+	n.proposedKeys = ""
 	return &n, nil
 }
 
 // Above returns the largest index and epoch in the state.
-func (s *State) Above() uint64 { return max(s.index, uint64(s.last.Epoch())) }
+func (s *State) MaxIndex() uint64 { return max(s.index, uint64(s.last.Epoch())) }

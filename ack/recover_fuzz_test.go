@@ -12,7 +12,7 @@ import (
 // elsewhere may have them: what is read is written again byte for byte, and can be
 // recovered from.
 func FuzzRestoredState(f *testing.F) {
-	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("c1", 16, ack.DefaultTiming()))
+	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBootstrap("c1", 16, ack.DefaultTiming()))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func FuzzRestoredState(f *testing.F) {
 		if err != nil || !bytes.Equal(again, file) {
 			t.Fatalf("written again: %v, %x, want %x", err, again, file)
 		}
-		if n, err := s.Recovered(s.Cluster()+".1", s.Above()+ack.MinJump); err == nil && n.Open() {
+		if n, err := s.Recovered(s.Cluster()+".1", s.MaxIndex()+ack.MinJump); err == nil && n.Open() {
 			t.Error("a recovered state has an open proposal")
 		}
 	})

@@ -12,7 +12,7 @@ import (
 // old is a state without a map.
 func old(t *testing.T) *ack.State {
 	t.Helper()
-	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("c1", 16, ack.DefaultTiming()))
+	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBootstrap("c1", 16, ack.DefaultTiming()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -21,7 +21,7 @@ func old(t *testing.T) *ack.State {
 
 func TestRecoveredStateIsAboveEverything(t *testing.T) {
 	s := old(t)
-	floor := s.Above() + ack.MinJump
+	floor := s.MaxIndex() + ack.MinJump
 	n, err := s.Recovered("c2", floor)
 	if err != nil {
 		t.Fatal(err)
@@ -53,7 +53,7 @@ func TestRecoveryMakesAllOwnershipEpochsNew(t *testing.T) {
 	l.actor("c").follows, l.actor("c").term = "a", l.term
 	l.until("a proposal is open", func() bool { return l.state.Open() })
 	m := l.state.Committed()
-	floor := l.state.Above() + ack.MinJump
+	floor := l.state.MaxIndex() + ack.MinJump
 	n, err := l.state.Recovered("c2", floor)
 	if err != nil {
 		t.Fatal(err)

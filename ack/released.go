@@ -55,12 +55,12 @@ func (r *Releases) Digest() [sha256.Size]byte {
 
 // MarshalBinary returns what travels. It does not fail.
 func (r *Releases) MarshalBinary() ([]byte, error) {
-	w := begin(r.Level)
+	w := newWriter(r.Level)
 	w.text(string(r.Node))
 	w.text(r.Server)
 	w.uint(r.Boot)
 	w.uint(uint64(r.Proposal))
-	w.released(r.Shards)
+	w.releases(r.Shards)
 	return w.b, nil
 }
 
@@ -69,7 +69,7 @@ func (r *Releases) UnmarshalBinary(b []byte) error {
 	d := reader{b: b}
 	*r = Releases{
 		Level: d.level(), Node: shardmap.NodeID(d.text(1, maxText)), Server: d.text(1, 2*maxText),
-		Boot: d.uint(1, maxUint), Proposal: shardmap.Epoch(d.uint(1, maxUint)), Shards: d.released(),
+		Boot: d.uint(1, maxUint), Proposal: shardmap.Epoch(d.uint(1, maxUint)), Shards: d.releases(),
 	}
 	if !strings.HasPrefix(r.Server, string(r.Node)+"/") {
 		d.fail("server of another node")
@@ -79,7 +79,7 @@ func (r *Releases) UnmarshalBinary(b []byte) error {
 
 // released writes shards in their order, each by its distance from the one before, and
 // whose release it was by the place of the name, the first being 1 and the owner's own 0.
-func (w *writer) released(list []Released) {
+func (w *writer) releases(list []Released) {
 	var names []string
 	for _, x := range list {
 		if x.From != "" {
@@ -106,17 +106,17 @@ func (w *writer) released(list []Released) {
 }
 
 // released reads what the writer wrote.
-func (r *reader) released() []Released {
+func (r *reader) releases() []Released {
 	names := append([]string{""}, r.servers()...)
 	var list []Released
 	used := map[uint64]bool{}
-	next, total := uint64(0), room{}
+	next, total := uint64(0), noteBudget{}
 	for range r.uint(0, MaxShards) {
 		s, at, note := next+r.uint(0, MaxShards), r.uint(0, uint64(len(names)-1)), r.note()
 		if s >= MaxShards {
 			r.fail("no such shard")
 		}
-		if !total.takes(note) {
+		if !total.add(note) {
 			r.fail("too many notes")
 		}
 		if r.err != nil {
@@ -141,10 +141,10 @@ func (r *reader) note() []byte {
 }
 
 // room counts notes up to their bounds.
-type room struct{ notes, bytes int }
+type noteBudget struct{ notes, bytes int }
 
 // takes reports whether a note fits, and counts it if it does.
-func (r *room) takes(note []byte) bool {
+func (r *noteBudget) add(note []byte) bool {
 	if len(note) == 0 {
 		return true
 	}

@@ -65,12 +65,12 @@ func FuzzReleases(f *testing.F) {
 func TestReleasesAreBound(t *testing.T) {
 	r := aReleases(Released{Shard: 3})
 	beat := Heartbeat{Node: "a", Server: "a/1", Boot: 7, Acked: 9, Released: r.Digest()}
-	n := member{id: "a", beat: beat}
-	if n.handed() || n.counts(9) || !n.acked(9) {
+	n := member{id: "a", heartbeat: beat}
+	if n.hasReleases() || n.ackCounts(9) || !n.hasAcked(9) {
 		t.Error("an acknowledgement counts before its releases have come")
 	}
-	n.took(r)
-	if !n.handed() || !n.counts(9) {
+	n.storeReleases(r)
+	if !n.hasReleases() || !n.ackCounts(9) {
 		t.Error("an acknowledgement does not count though its releases have come")
 	}
 	for what, change := range map[string]func(*Heartbeat){
@@ -80,32 +80,32 @@ func TestReleasesAreBound(t *testing.T) {
 		"other releases":           func(h *Heartbeat) { h.Released[0]++ },
 		"nothing that is given up": func(h *Heartbeat) { h.Released = [32]byte{} },
 	} {
-		n.beat = beat
-		change(&n.beat)
-		if n.handed() {
+		n.heartbeat = beat
+		change(&n.heartbeat)
+		if n.hasReleases() {
 			t.Errorf("%s, and the releases pass on", what)
 		}
 	}
 	// What comes late does not push it out: the node has been told that it is here.
-	n.beat = beat
+	n.heartbeat = beat
 	for _, late := range []func(*Releases){
 		func(r *Releases) { r.Proposal = 8 }, func(r *Releases) { r.Boot = 6 }, func(r *Releases) { r.Server = "a/0" },
 	} {
 		old := aReleases(Released{Shard: 3})
 		late(&old)
-		if n.took(old); !n.handed() {
+		if n.storeReleases(old); !n.hasReleases() {
 			t.Errorf("%+v came late, and the releases are gone", old)
 		}
 	}
 	// That of the next process on this disk is not late, though its heartbeat is to come.
 	next := aReleases(Released{Shard: 3})
 	next.Boot = 8
-	n.took(next)
-	if n.beat = (Heartbeat{Node: "a", Server: "a/1", Boot: 8, Acked: 9, Released: next.Digest()}); !n.handed() {
+	n.storeReleases(next)
+	if n.heartbeat = (Heartbeat{Node: "a", Server: "a/1", Boot: 8, Acked: 9, Released: next.Digest()}); !n.hasReleases() {
 		t.Error("what the next process gives up is taken for late")
 	}
-	n.beat.Released = [32]byte{}
-	if !n.counts(9) {
+	n.heartbeat.Released = [32]byte{}
+	if !n.ackCounts(9) {
 		t.Error("an acknowledgement that gives up nothing does not count")
 	}
 }
@@ -135,7 +135,7 @@ func TestAnotherDiskIsToldOfNoRelease(t *testing.T) {
 		s := newHookStage(t, 2)
 		s.passOn("b/1", map[shardmap.Shard]string{1: "there"})
 		s.k = newHooks(s.k.o, "b", test.server, 1)
-		s.k.leased, s.k.since = true, s.see.state.Committed().Epoch()-1
+		s.k.hadLease, s.k.firstLeaseEpoch = true, s.see.state.Committed().Epoch()-1
 		calls := s.look(0)
 		if len(calls) != 1 || len(calls[0].Shards) != 2 {
 			t.Fatalf("calls %+v", calls)
@@ -154,7 +154,7 @@ func TestNothingCountsAsReleasedAfterRecovery(t *testing.T) {
 	if note, server, ok := s.see.state.Released(1); !ok || server != "b/1" || string(note) != "there" {
 		t.Fatalf("%q for %q, %v", note, server, ok)
 	}
-	r, err := s.see.state.Recovered("c2", s.see.state.Above()+MinJump)
+	r, err := s.see.state.Recovered("c2", s.see.state.MaxIndex()+MinJump)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -212,19 +212,19 @@ func TestNotesAreBounded(t *testing.T) {
 			s.result(r)
 		}
 	}
-	s.k.giveUp(s.now, s.see.draining)
-	s.k.deliver(s.now)
+	s.k.prepareRelease(s.now, s.see.draining)
+	s.k.sendReleases(s.now)
 	if len(s.got) != 1 || len(s.got[0].Over) != 200-MaxNoteBytes/MaxNote || len(s.got[0].Shards)+len(s.got[0].Over) != 1200 {
 		t.Fatalf("%d deliveries, the first of %d shards without %d", len(s.got), len(s.got[0].Shards), len(s.got[0].Over))
 	}
 	if s.got[0].Over[0] != MaxNoteBytes/MaxNote {
 		t.Errorf("the first that does not fit is %d", s.got[0].Over[0])
 	}
-	many := map[shardmap.Shard]left{}
+	many := map[shardmap.Shard]releaseNote{}
 	for sh := range shardmap.Shard(1200) {
-		many[sh] = left{server: "a/1", note: []byte("n")}
+		many[sh] = releaseNote{server: "a/1", note: []byte("n")}
 	}
-	if forgetNotes(many, s.see.state.Committed()); len(many) != MaxNotes {
+	if boundNotes(many, s.see.state.Committed()); len(many) != MaxNotes {
 		t.Errorf("%d notes are kept, want %d", len(many), MaxNotes)
 	}
 }
@@ -245,8 +245,8 @@ func (s *hookStage) releases() {
 func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.releases()
-	s.k.giveUp(s.now, s.see.draining)
-	s.k.deliver(s.now)
+	s.k.prepareRelease(s.now, s.see.draining)
+	s.k.sendReleases(s.now)
 	digest := s.k.digest
 	for i, test := range []struct {
 		what   string
@@ -264,18 +264,18 @@ func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
 		{"one that is later still", false, 5, true, true},
 		{"which has it", true, 5, true, false},
 	} {
-		s.k.told(s.now, Answer{Taken: test.taken, Term: test.term, Epoch: s.see.draining}, test.parted)
+		s.k.answerReceived(s.now, Answer{Taken: test.taken, Term: test.term, Epoch: s.see.draining}, test.parted)
 		n := len(s.got)
-		if s.k.deliver(s.now); (len(s.got) > n) != test.sends {
+		if s.k.sendReleases(s.now); (len(s.got) > n) != test.sends {
 			t.Errorf("step %d, %s: sent %v", i, test.what, len(s.got) > n)
 		}
-		s.now += deliverAgain
+		s.now += resendInterval
 	}
-	s.k.told(s.now, Answer{Term: 6, Epoch: s.see.draining}, true)
-	if s.k.deliver(s.now); s.k.digest != digest {
+	s.k.answerReceived(s.now, Answer{Term: 6, Epoch: s.see.draining}, true)
+	if s.k.sendReleases(s.now); s.k.digest != digest {
 		t.Error("it is not sent to the last one")
 	}
-	if changed := s.k.deliver(s.now + s.k.deliverTime()); !changed || s.k.digest != [32]byte{} {
+	if changed := s.k.sendReleases(s.now + s.k.deliverTime()); !changed || s.k.digest != [32]byte{} {
 		t.Error("a leader that does not take it is waited for beyond the time for that")
 	}
 }
@@ -284,10 +284,10 @@ func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
 func TestLaterLeaderGetsWhatIsAcknowledgedAfterAGoodbye(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.releases()
-	s.k.saw.back, s.k.partBy = true, s.now
+	s.k.seen.returns, s.k.stopBy = true, s.now
 	s.now += time.Minute
-	s.k.giveUp(s.now, s.see.draining)
-	if s.k.deliver(s.now); len(s.got) != 1 || s.k.digest == [32]byte{} {
+	s.k.prepareRelease(s.now, s.see.draining)
+	if s.k.sendReleases(s.now); len(s.got) != 1 || s.k.digest == [32]byte{} {
 		t.Errorf("%d deliveries", len(s.got))
 	}
 }
@@ -298,19 +298,19 @@ func TestReleasesThatNobodyTakes(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		s := newHookStage(t, 2)
 		s.releases()
-		s.k.giveUp(s.now, s.see.draining)
-		if s.k.deliver(s.now); s.k.digest == [32]byte{} || len(s.got) != 1 {
+		s.k.prepareRelease(s.now, s.see.draining)
+		if s.k.sendReleases(s.now); s.k.digest == [32]byte{} || len(s.got) != 1 {
 			t.Fatalf("%d deliveries", len(s.got))
 		}
-		s.k.told(0, Answer{Taken: true, Epoch: s.see.draining - 1}, false) // of another proposal
+		s.k.answerReceived(0, Answer{Taken: true, Epoch: s.see.draining - 1}, false) // of another proposal
 		if taken {
-			s.k.told(0, Answer{Taken: true, Epoch: s.see.draining}, false)
+			s.k.answerReceived(0, Answer{Taken: true, Epoch: s.see.draining}, false)
 		}
-		s.k.deliver(s.now + deliverAgain)
+		s.k.sendReleases(s.now + resendInterval)
 		if again := len(s.got) - 1; (again == 1) == taken {
 			t.Errorf("sent %d times more, though taken is %v", again, taken)
 		}
-		if changed := s.k.deliver(s.now + 4*time.Second); changed == taken || (s.k.digest == [32]byte{}) == taken {
+		if changed := s.k.sendReleases(s.now + 4*time.Second); changed == taken || (s.k.digest == [32]byte{}) == taken {
 			t.Errorf("after release-timeout the digest is gone: %v, though taken is %v", changed, taken)
 		}
 	}

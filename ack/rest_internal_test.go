@@ -12,8 +12,8 @@ func TestHowLongAnAgentRests(t *testing.T) {
 	for lease, want := range map[time.Duration]time.Duration{
 		100 * ms: 10 * ms, 150 * ms: 17500 * time.Microsecond, 250 * ms: 42500 * time.Microsecond, 500 * ms: 100 * ms, time.Second: 200 * ms,
 	} {
-		a := &Agent{o: AgentOptions{Pace: DefaultPace()}, holder: &Holder{whole: lease}}
-		if got := a.rest(time.Hour); got != want {
+		a := &Agent{o: AgentOptions{Pace: DefaultPace()}, holder: &Holder{leaseLength: lease}}
+		if got := a.idleInterval(time.Hour); got != want {
 			t.Errorf("with a lease of %v it rests for %v, want %v", lease, got, want)
 		}
 	}
@@ -31,15 +31,15 @@ func TestUntilWhenAnAgentRests(t *testing.T) {
 		"without a lease":    {func(a *Agent) { a.holder.held = false }, 0},
 		"no hooks":           {func(a *Agent) { a.hooks = nil }, 90 * ms},
 		"nothing to tell":    {func(*Agent) {}, 90 * ms},
-		"a hook to retry":    {func(a *Agent) { a.hooks.next = 30 * ms }, 30 * ms},
-		"a hook was called":  {func(a *Agent) { a.hooks.stale = true }, 0},
+		"a hook to retry":    {func(a *Agent) { a.hooks.nextDue = 30 * ms }, 30 * ms},
+		"a hook was called":  {func(a *Agent) { a.hooks.dirty = true }, 0},
 		"shards to hand on":  {func(a *Agent) { a.hooks.releases = &Releases{} }, 0},
 		"the lease ends":     {func(a *Agent) { a.holder.until = 40 * ms }, 40 * ms},
-		"a heartbeat is due": {func(a *Agent) { a.nextBeat = 20 * ms }, 20 * ms},
+		"a heartbeat is due": {func(a *Agent) { a.nextHeartbeat = 20 * ms }, 20 * ms},
 	} {
 		a := NewAgent(AgentOptions{Pace: DefaultPace(), Timing: DefaultTiming(), Hooks: &HookOptions{}}, 0)
-		a.hooks.stale, a.hooks.next, a.nextBeat, a.askedAt = false, time.Hour, 90*ms, -time.Hour
-		a.holder.held, a.holder.until, a.holder.whole = true, 400*ms, 500*ms
+		a.hooks.dirty, a.hooks.nextDue, a.nextHeartbeat, a.lastRequestAt = false, time.Hour, 90*ms, -time.Hour
+		a.holder.held, a.holder.until, a.holder.leaseLength = true, 400*ms, 500*ms
 		if tt.set(a); a.Due(0) != tt.want {
 			t.Errorf("%s: it is due in %v, want %v", name, a.Due(0), tt.want)
 		}
@@ -61,11 +61,11 @@ func TestWhatDrawsAHeartbeatNear(t *testing.T) {
 		"no lease":                {func(a *Answer) { a.Serve = 0 }, 1000 * ms},
 		"of the heartbeat before": {func(a *Answer) { a.Serve, a.Beat = 100*ms, 6 }, 1000 * ms},
 	} {
-		a := &Agent{o: AgentOptions{Pace: DefaultPace()}, holder: &Holder{number: 7}, nextBeat: time.Second}
+		a := &Agent{o: AgentOptions{Pace: DefaultPace()}, holder: &Holder{lastNumber: 7}, nextHeartbeat: time.Second}
 		ans := last
 		tt.change(&ans)
-		if a.drawNear(ans); a.nextBeat.Truncate(ms) != tt.want {
-			t.Errorf("%s: the next heartbeat is due at %v, want %v", name, a.nextBeat, tt.want)
+		if a.alignHeartbeat(ans); a.nextHeartbeat.Truncate(ms) != tt.want {
+			t.Errorf("%s: the next heartbeat is due at %v, want %v", name, a.nextHeartbeat, tt.want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func newDue(t *testing.T) *due {
 	t.Helper()
 	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}, quiet: true}
 	d := &due{t: t, toy: c, a: c.start("a"), b: c.start("b")}
-	c.turn = ack.NewTurn(ack.TurnOptions{
+	c.turn = ack.NewLeaderDriver(ack.LeaderDriverOptions{
 		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
 		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
 	})
@@ -56,7 +56,7 @@ func (d *due) pass(long time.Duration, enough func() bool) {
 		}
 		from := len(d.inbox)
 		if d.bEager {
-			d.b.agent.BeatNow()
+			d.b.agent.HeartbeatNow()
 		}
 		if d.b.follow(); d.bMute {
 			d.inbox = d.inbox[:from]
@@ -80,8 +80,8 @@ func (d *due) step() {
 		messages = []ack.Message{ack.Tick{}}
 	}
 	for _, m := range messages {
-		for _, e := range d.turn.Take(m) {
-			if n, ok := e.(ack.Noted); ok && n.Kind == ack.NoteSilent && n.Node == "b" {
+		for _, e := range d.turn.Handle(m) {
+			if n, ok := e.(ack.Event); ok && n.Kind == ack.EventSilent && n.Node == "b" {
 				d.silent = d.now
 			}
 			d.perform(e)
@@ -129,7 +129,7 @@ func TestWhoIsAskedLooksHalfWayToTheNextHeartbeat(t *testing.T) {
 	if got := left(); got > 100*ms || got < 95*ms {
 		t.Errorf("nobody asks: the next look is due in %v, want 100 ms or a little less", got)
 	}
-	d.a.agent.Look(d.now, ack.Seen{State: d.state, Weight: 1, Asked: true})
+	d.a.agent.Poll(d.now, ack.Observation{State: d.state, Weight: 1, HasRequests: true})
 	for began := d.now; d.now-began < 900*ms; {
 		if got := left(); got > 50*ms || got < 45*ms {
 			t.Errorf("asked %v before: the next look is due in %v, want 50 ms or a little less", d.now-began, got)
@@ -154,7 +154,7 @@ func TestAHeartbeatComesEarlyByHalfAtMost(t *testing.T) {
 		d.pass(time.Second, func() bool { return len(d.sent) > 0 })
 		last := d.sent[len(d.sent)-1]
 		d.pass(last+100*ms-c.left-d.now, nil)
-		d.a.agent.BeatEarly(d.now, c.most)
+		d.a.agent.HeartbeatEarly(d.now, c.most)
 		if got := d.a.agent.Due(d.now) <= d.now; got != c.early {
 			t.Errorf("%v before its time it is due at once: %v, want %v", c.left, got, c.early)
 		}
@@ -178,7 +178,7 @@ func TestAHeartbeatWithOthersPutsOffTheNextByATenth(t *testing.T) {
 	for _, early := range []time.Duration{100 * ms, 30 * ms, 0} { // before it was due
 		d.pass(time.Second, func() bool { return len(d.sent) > 0 })
 		d.pass(100*ms-early-d.now+d.sent[len(d.sent)-1], nil)
-		d.a.agent.BeatWith()
+		d.a.agent.HeartbeatWith()
 		if due := d.a.agent.Due(d.now); due > d.now {
 			t.Errorf("%v before its time it is due in %v, want at once", early, due-d.now)
 		}
@@ -199,7 +199,7 @@ func TestWhoIsGrantedLittleBeatsSooner(t *testing.T) {
 	d.bEager = false // b's echo is that of 99 ms before, a little later
 	d.pass(time.Second, func() bool { return len(d.sent) > 0 && d.sent[len(d.sent)-1] == d.now-ms })
 	d.pass(5*ms, nil)
-	d.b.agent.BeatNow()
+	d.b.agent.HeartbeatNow()
 	d.sent = nil
 	d.pass(2*time.Second, nil)
 	least, n := time.Second, len(d.sent)
@@ -218,7 +218,7 @@ func TestWhoIsGrantedLittleBeatsSooner(t *testing.T) {
 // missed, and its lease ends when it said.
 func TestWhoWaitsForAnAnswerIsDueAtOnce(t *testing.T) {
 	d := newDue(t)
-	doubt := ack.NewDoubt(ack.DoubtOptions{Server: "a/disk", Heartbeat: 100 * ms, Raft: &raftOf{term: 1, voters: []string{"a/disk", "b/disk", "c/disk"}, leader: "b/disk"}}, d.now)
+	doubt := ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: "a/disk", Heartbeat: 100 * ms, Raft: &raftOf{term: 1, voters: []string{"a/disk", "b/disk", "c/disk"}, leader: "b/disk"}}, d.now)
 	missed, lapsed := time.Duration(0), time.Duration(0)
 	d.pass(200*ms, nil)
 	d.mute = true
@@ -226,7 +226,7 @@ func TestWhoWaitsForAnAnswerIsDueAtOnce(t *testing.T) {
 	d.pass(800*ms, func() bool {
 		if d.looks > looks { // it has looked just now
 			looks = d.looks
-			if _, _ = doubt.Look(d.now, d.a.agent.Waiting()); missed == 0 && doubt.Says().Term != 0 {
+			if _, _ = doubt.Poll(d.now, d.a.agent.Unanswered()); missed == 0 && doubt.Report().LeaderTerm != 0 {
 				missed = d.now
 			}
 		}
@@ -288,22 +288,22 @@ func TestLeaderAtRestFindsWhoIsSilent(t *testing.T) {
 // leavesBusy has a leave while requests run there.
 func leavesBusy(d *due) {
 	d.a.running = []shardmap.Shard{0, 1}
-	d.a.agent.BeatNow()
-	d.a.agent.Look(d.now, ack.Seen{State: d.state, Weight: 1, Leaving: true})
+	d.a.agent.HeartbeatNow()
+	d.a.agent.Poll(d.now, ack.Observation{State: d.state, Weight: 1, Leaving: true})
 	d.pass(time.Second, func() bool { return d.a.agent.Draining() != 0 })
 }
 
 // Who has anything under way is due at once.
 func TestWhoIsBusyIsDueAtOnce(t *testing.T) {
 	for name, busy := range map[string]func(d *due){
-		"parting":  func(d *due) { d.a.agent.Look(d.now, ack.Seen{State: d.state, Weight: 1, Parting: true}) },
+		"parting":  func(d *due) { d.a.agent.Poll(d.now, ack.Observation{State: d.state, Weight: 1, Stopping: true}) },
 		"new boot": func(d *due) { d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedBoot, Known: 5}) },
 		"refused": func(d *due) {
 			d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedDuplicate, Elsewhere: "x"})
 		},
-		"to speak":   func(d *due) { d.a.agent.BeatNow() },
+		"to speak":   func(d *due) { d.a.agent.HeartbeatNow() },
 		"to drain":   leavesBusy,
-		"lease lost": func(d *due) { d.a.agent.Look(d.now+time.Minute, ack.Seen{State: d.state, Weight: 1}) },
+		"lease lost": func(d *due) { d.a.agent.Poll(d.now+time.Minute, ack.Observation{State: d.state, Weight: 1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDue(t)
@@ -328,7 +328,7 @@ func (d *due) fallsBehind() {
 	beaten := func() bool { return len(d.sent) > 0 && d.sent[len(d.sent)-1] == d.now-ms }
 	d.pass(time.Second, beaten)
 	d.pass(5*ms, nil)
-	d.b.agent.BeatNow()
+	d.b.agent.HeartbeatNow()
 	d.pass(time.Second, beaten)
 	d.sent = d.sent[len(d.sent)-1:]
 }
@@ -350,7 +350,7 @@ func TestAHeartbeatDrawnNearComesEarlyByHalfAtMost(t *testing.T) {
 	d.fallsBehind()
 	for range 200 {
 		d.pass(ms, nil)
-		d.a.agent.BeatEarly(d.now, 50*ms)
+		d.a.agent.HeartbeatEarly(d.now, 50*ms)
 		d.next = d.now
 	}
 	d.apart(50 * ms)

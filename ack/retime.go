@@ -31,20 +31,20 @@ func (e TooSoonError) Error() string {
 //
 // A change is refused until the larger dead-after has passed since the last one,
 // or since the election: a new leader does not know when that was.
-func (l *Leader) Retime(now time.Duration, t Timing) ([]byte, error) {
-	if !l.barrier || l.grants.revoked || !l.state.Born() {
+func (l *Leader) ChangeTiming(now time.Duration, t Timing) ([]byte, error) {
+	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
 		return nil, ErrNotYet
 	}
-	if wait := l.mixedFor(now); wait > 0 {
-		return nil, TooSoonError{Wait: wait, Elected: l.retimed == l.elected}
+	if wait := l.mixedTimingFor(now); wait > 0 {
+		return nil, TooSoonError{Wait: wait, Elected: l.timingSeenAt == l.elected}
 	}
-	return encodeRetiming(l.state.Level(), retiming{term: l.o.Term, replaces: l.state.TimingSince(), timing: t}), nil
+	return encodeTiming(l.state.Level(), timingEntry{term: l.o.Term, replaces: l.state.TimingSince(), timing: t}), nil
 }
 
 // timing returns the timing in force, by which leases are granted. The state has
 // only what is committed.
 func (l *Leader) timing() Timing {
-	if !l.state.Born() {
+	if !l.state.Bootstrapped() {
 		return l.o.Timing
 	}
 	return l.state.Timing()
@@ -52,15 +52,15 @@ func (l *Leader) timing() Timing {
 
 // mixedFor returns for how long nodes may still hold leases, or run what they
 // admitted, by the timing before the one in force; zero or less: not any more.
-func (l *Leader) mixedFor(now time.Duration) time.Duration {
-	return l.retimed + max(l.state.Timing().DeadAfter, l.state.TimingBefore().DeadAfter) - now
+func (l *Leader) mixedTimingFor(now time.Duration) time.Duration {
+	return l.timingSeenAt + max(l.state.Timing().DeadAfter, l.state.TimingBefore().DeadAfter) - now
 }
 
 // waits returns what every wait goes by: the larger of the timing in force and the
 // one before it, until what was granted by that one is over for certain.
-func (l *Leader) waits(now time.Duration) Timing {
+func (l *Leader) longestTiming(now time.Duration) Timing {
 	t := l.timing()
-	if l.mixedFor(now) > 0 {
+	if l.mixedTimingFor(now) > 0 {
 		t = t.Longer(l.state.TimingBefore())
 	}
 	return t

@@ -20,7 +20,7 @@ func slower() ack.Timing {
 // retime asks a leader for a change and puts it into the log.
 func (s *stage) retime(id shardmap.NodeID, t ack.Timing) error {
 	l := s.leaders[id]
-	entry, effects, err := l.turn.Retime(t)
+	entry, effects, err := l.turn.ChangeTiming(t)
 	s.effect(l, slices.Clone(effects))
 	if err != nil {
 		s.notef("%s changes no timing: %v", id, err)
@@ -31,7 +31,7 @@ func (s *stage) retime(id shardmap.NodeID, t ack.Timing) error {
 }
 
 func TestBirthCarriesTheFoundersTiming(t *testing.T) {
-	s := apply(t, ack.NewState(), 4, ack.EncodeBirth("c", 8, slower()), ack.OutcomeBorn)
+	s := apply(t, ack.NewState(), 4, ack.EncodeBootstrap("c", 8, slower()), ack.OutcomeBootstrapped)
 	if s.Timing() != slower() || s.TimingBefore() != slower() || s.TimingSince() != 4 {
 		t.Errorf("timing %+v, before %+v, since %d", s.Timing(), s.TimingBefore(), s.TimingSince())
 	}
@@ -41,11 +41,11 @@ func TestBirthCarriesTheFoundersTiming(t *testing.T) {
 func TestOnlyTheNextTimingCounts(t *testing.T) {
 	st := serving(t, "a", "b")
 	st.run(3 * time.Second)
-	first, _, err := st.leaders["a"].turn.Retime(slower())
+	first, _, err := st.leaders["a"].turn.ChangeTiming(slower())
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, _, err := st.leaders["a"].turn.Retime(ack.DefaultTiming())
+	second, _, err := st.leaders["a"].turn.ChangeTiming(ack.DefaultTiming())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,13 +25,13 @@ const (
 	maxDepartures = 4
 	// maxFormer bounds how many nodes outside the map the state remembers. The node whose
 	// shards left longest ago is forgotten first.
-	maxFormer = shardmap.MaxMembers
+	maxFormerDepartures = shardmap.MaxMembers
 )
 
 // departure is a set of shards that have left a node.
-type departure struct {
+type departedShards struct {
 	// at is the epoch of the map by which the last of them left.
-	at     shardmap.Epoch
+	epoch  shardmap.Epoch
 	shards shardmap.ShardSet
 }
 
@@ -46,7 +46,7 @@ type AppReport struct {
 }
 
 // reporting is the entry by which a leader writes reports of nodes into the log.
-type reporting struct {
+type appReportEntry struct {
 	// term is the Raft term of the leader that heard the reports, as with a proposal.
 	term uint64
 	// apps are ordered by node.
@@ -54,66 +54,66 @@ type reporting struct {
 }
 
 // reported takes the reports of nodes. An entry that changes nothing is ignored.
-func (s *State) reported(term uint64, c reporting) (*State, Outcome, error) {
-	if !s.Born() || term != c.term {
+func (s *State) applyAppReports(term uint64, c appReportEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || term != c.term {
 		return s.ignore()
 	}
 	changed := false
 	for _, a := range c.apps {
-		changed = s.report(a) || changed
+		changed = s.applyAppReport(a) || changed
 	}
 	if !changed {
 		return s.ignore()
 	}
-	s.forgetFormer(c.apps)
-	s.appsAt = s.index
-	return s, OutcomeReported, nil
+	s.boundDepartures(c.apps)
+	s.departuresIndex = s.index
+	return s, OutcomeAppsReported, nil
 }
 
 // news reports whether the state would change by a report.
-func (s *State) news(a AppReport) bool {
-	left, known := s.apps[a.Node]
+func (s *State) changedBy(a AppReport) bool {
+	left, known := s.departures[a.Node]
 	if a.AfterRestart != known {
 		return true
 	}
-	return len(left) > 0 && left[0].at <= a.Since
+	return len(left) > 0 && left[0].epoch <= a.Since
 }
 
 // report takes one report and returns whether it changed the state.
-func (s *State) report(a AppReport) bool {
-	if !s.news(a) {
+func (s *State) applyAppReport(a AppReport) bool {
+	if !s.changedBy(a) {
 		return false
 	}
-	s.apps = maps.Clone(s.apps)
+	s.departures = maps.Clone(s.departures)
 	if !a.AfterRestart {
-		delete(s.apps, a.Node)
+		delete(s.departures, a.Node)
 		return true
 	}
-	left := s.apps[a.Node]
+	left := s.departures[a.Node]
 	n := 0
-	for n < len(left) && left[n].at <= a.Since {
+	for n < len(left) && left[n].epoch <= a.Since {
 		n++
 	}
-	put(&s.apps, a.Node, slices.Clone(left[n:]))
+	setKey(&s.departures, a.Node, slices.Clone(left[n:]))
 	return true
 }
 
 // restarted forgets what has left a node: an operator says that its app has no old copy.
-func (s *State) restarted(node shardmap.NodeID) {
-	if len(s.apps[node]) > 0 {
-		s.apps = maps.Clone(s.apps)
-		s.apps[node], s.appsAt = nil, s.index
+func (s *State) appRestarted(node shardmap.NodeID) {
+	if len(s.departures[node]) > 0 {
+		s.departures = maps.Clone(s.departures)
+		s.departures[node], s.departuresIndex = nil, s.index
 	}
 }
 
 // depart notes which shards leave which nodes with the map that is being committed.
-func (s *State) depart() {
-	if len(s.apps) == 0 {
+func (s *State) recordDepartures() {
+	if len(s.departures) == 0 {
 		return
 	}
 	gone := map[shardmap.NodeID]shardmap.ShardSet{}
 	for _, m := range shardmap.Diff(s.committed, s.last) {
-		if _, known := s.apps[m.From]; known {
+		if _, known := s.departures[m.From]; known {
 			set := gone[m.From]
 			set.Add(m.Shard)
 			gone[m.From] = set
@@ -122,23 +122,23 @@ func (s *State) depart() {
 	if len(gone) == 0 {
 		return
 	}
-	s.apps = maps.Clone(s.apps)
+	s.departures = maps.Clone(s.departures)
 	for id, set := range gone {
-		left := append(slices.Clone(s.apps[id]), departure{at: s.last.Epoch(), shards: set})
+		left := append(slices.Clone(s.departures[id]), departedShards{epoch: s.last.Epoch(), shards: set})
 		if len(left) > maxDepartures {
 			left[1].shards = left[0].shards.Union(left[1].shards)
 			left = left[1:]
 		}
-		s.apps[id] = left
+		s.departures[id] = left
 	}
 }
 
 // forgetFormer bounds the nodes outside the map that routes, the same way on every node. It keeps
 // the nodes that have just reported: the leader would take their next report for news again.
-func (s *State) forgetFormer(reported []AppReport) {
+func (s *State) boundDepartures(reported []AppReport) {
 	var former []shardmap.NodeID
-	most := maxFormer
-	for id := range s.apps {
+	most := maxFormerDepartures
+	for id := range s.departures {
 		if s.committed.Has(id) || s.last.Has(id) {
 			continue
 		}
@@ -152,8 +152,8 @@ func (s *State) forgetFormer(reported []AppReport) {
 		return
 	}
 	newest := func(id shardmap.NodeID) shardmap.Epoch {
-		if left := s.apps[id]; len(left) > 0 {
-			return left[len(left)-1].at
+		if left := s.departures[id]; len(left) > 0 {
+			return left[len(left)-1].epoch
 		}
 		return 0
 	}
@@ -161,29 +161,29 @@ func (s *State) forgetFormer(reported []AppReport) {
 		return cmp.Or(cmp.Compare(newest(a), newest(b)), cmp.Compare(a, b))
 	})
 	for _, id := range former[:len(former)-most] {
-		delete(s.apps, id)
+		delete(s.departures, id)
 	}
 }
 
 // Barred reports whether the shard has left the node, and the app behind the node must
 // restart before the shard may return. It says so also of a shard that has returned.
 func (s *State) Barred(node shardmap.NodeID, shard shardmap.Shard) bool {
-	return slices.ContainsFunc(s.apps[node], func(d departure) bool { return d.shards.Has(shard) })
+	return slices.ContainsFunc(s.departures[node], func(d departedShards) bool { return d.shards.Has(shard) })
 }
 
 // AfterRestart reports whether shards return to the node's app only after it has restarted.
 func (s *State) AfterRestart(node shardmap.NodeID) bool {
-	_, known := s.apps[node]
+	_, known := s.departures[node]
 	return known
 }
 
 // StaleReturns returns how many shards have returned to the node although its app has not
 // restarted since they left: no other node could own them.
 func (s *State) StaleReturns(node shardmap.NodeID) int {
-	if len(s.apps[node]) == 0 {
+	if len(s.departures[node]) == 0 {
 		return 0
 	}
-	n, barred := 0, s.barredFrom(node)
+	n, barred := 0, s.barredShards(node)
 	for shard := range s.committed.Shards(node) {
 		if barred.Has(shard) {
 			n++
@@ -193,20 +193,20 @@ func (s *State) StaleReturns(node shardmap.NodeID) int {
 }
 
 // barredFrom returns the shards that the node must not get.
-func (s *State) barredFrom(node shardmap.NodeID) shardmap.ShardSet {
+func (s *State) barredShards(node shardmap.NodeID) shardmap.ShardSet {
 	var all shardmap.ShardSet
-	for _, d := range s.apps[node] {
+	for _, d := range s.departures[node] {
 		all = all.Union(d.shards)
 	}
 	return all
 }
 
 // barred returns what no node must get, as Assign takes it.
-func (s *State) barred() map[shardmap.NodeID]shardmap.ShardSet {
+func (s *State) allBarred() map[shardmap.NodeID]shardmap.ShardSet {
 	var all map[shardmap.NodeID]shardmap.ShardSet
-	for id, left := range s.apps {
+	for id, left := range s.departures {
 		if len(left) > 0 {
-			put(&all, id, s.barredFrom(id))
+			setKey(&all, id, s.barredShards(id))
 		}
 	}
 	return all
@@ -215,13 +215,13 @@ func (s *State) barred() map[shardmap.NodeID]shardmap.ShardSet {
 // report submits what nodes have reported of their apps and the log does not have, and
 // reports whether there was anything. Assign goes by the log alone, so a node's report is
 // in the log before the node gets its first shard.
-func (l *Leader) report(now time.Duration) bool {
+func (l *Leader) submitAppReports(now time.Duration) bool {
 	var apps []AppReport
-	for id, n := range l.nodes {
-		if !n.heard() || n.beat.Gateway || n.silent(now, l.o.Pace) {
+	for id, n := range l.members {
+		if !n.heard() || n.heartbeat.Gateway || n.silent(now, l.o.Pace) {
 			continue
 		}
-		if a := (AppReport{Node: id, AfterRestart: n.beat.AfterRestart, Since: n.beat.AppSince}); l.state.news(a) {
+		if a := (AppReport{Node: id, AfterRestart: n.heartbeat.AfterRestart, Since: n.heartbeat.AppSince}); l.state.changedBy(a) {
 			apps = append(apps, a)
 		}
 	}
@@ -229,15 +229,15 @@ func (l *Leader) report(now time.Duration) bool {
 		return false
 	}
 	slices.SortFunc(apps, func(a, b AppReport) int { return cmp.Compare(a.Node, b.Node) })
-	l.submitting, l.amending, l.submitted = true, true, now
-	l.emit(Submit{Entry: encodeReporting(l.state.Level(), reporting{term: l.o.Term, apps: apps[:min(len(apps), maxChanges)]})})
+	l.submitting, l.submittingChange, l.submitted = true, true, now
+	l.emit(Submit{Entry: encodeAppReports(l.state.Level(), appReportEntry{term: l.o.Term, apps: apps[:min(len(apps), maxChanges)]})})
 	return true
 }
 
 // reported looks at the reports of a newer state.
-func (l *Leader) reported(old *State) {
-	if l.amending && l.state.appsAt != old.appsAt {
-		l.submitting, l.amending = false, false
+func (l *Leader) appReportsApplied(old *State) {
+	if l.submittingChange && l.state.departuresIndex != old.departuresIndex {
+		l.submitting, l.submittingChange = false, false
 	}
 }
 
@@ -250,8 +250,8 @@ type HeldBack struct {
 
 // heldByReturns returns the nodes that would own more shards than want gives them if all apps
 // had restarted, ordered by id.
-func (l *Leader) heldByReturns(members []shardmap.Member, want *shardmap.Map) []HeldBack {
-	rules := l.rules(l.state.Policy(), l.absences(), members)
+func (l *Leader) heldBackByReturns(members []shardmap.Member, want *shardmap.Map) []HeldBack {
+	rules := l.assignPolicy(l.state.Policy(), l.restartingNodes(), members)
 	if rules.Barred == nil || len(members) == 0 {
 		return nil
 	}
@@ -266,8 +266,8 @@ func (l *Leader) heldByReturns(members []shardmap.Member, want *shardmap.Map) []
 	return held
 }
 
-func encodeReporting(at Level, c reporting) []byte {
-	w := begin(at)
+func encodeAppReports(at Level, c appReportEntry) []byte {
+	w := newWriter(at)
 	w.byte(kindApps)
 	w.uint(c.term)
 	w.uint(uint64(len(c.apps)))
@@ -279,8 +279,8 @@ func encodeReporting(at Level, c reporting) []byte {
 	return w.b
 }
 
-func (r *reader) reporting() reporting {
-	c := reporting{term: r.uint(0, maxUint)}
+func (r *reader) appReportEntry() appReportEntry {
+	c := appReportEntry{term: r.uint(0, maxUint)}
 	last := shardmap.NodeID("")
 	for range r.uint(1, maxChanges) {
 		a := AppReport{Node: r.node(), AfterRestart: r.bool(), Since: shardmap.Epoch(r.uint(0, maxUint))}
@@ -298,14 +298,14 @@ func (r *reader) reporting() reporting {
 
 // apps writes what has left which node; the same gives the same bytes on every node. A set
 // takes one bit for each shard.
-func (w *writer) apps(s *State) {
-	w.uint(s.appsAt)
-	w.uint(uint64(len(s.apps)))
-	for _, id := range slices.Sorted(maps.Keys(s.apps)) {
+func (w *writer) departures(s *State) {
+	w.uint(s.departuresIndex)
+	w.uint(uint64(len(s.departures)))
+	for _, id := range slices.Sorted(maps.Keys(s.departures)) {
 		w.text(string(id))
-		w.uint(uint64(len(s.apps[id])))
-		for _, d := range s.apps[id] {
-			w.uint(uint64(d.at))
+		w.uint(uint64(len(s.departures[id])))
+		for _, d := range s.departures[id] {
+			w.uint(uint64(d.epoch))
 			w.uint(uint64(len(d.shards)))
 			for _, word := range d.shards {
 				w.b = binary.LittleEndian.AppendUint64(w.b, word)
@@ -315,13 +315,13 @@ func (w *writer) apps(s *State) {
 }
 
 // apps reads what the writer's apps wrote, and nothing else.
-func (r *reader) apps(s *State) {
-	s.appsAt = r.uint(0, maxUint)
-	s.apps = sorted(r, r.node, func() []departure {
-		var left []departure
+func (r *reader) departures(s *State) {
+	s.departuresIndex = r.uint(0, maxUint)
+	s.departures = readSorted(r, r.node, func() []departedShards {
+		var left []departedShards
 		for range r.uint(0, maxDepartures) {
-			d := departure{at: shardmap.Epoch(r.uint(1, maxUint)), shards: r.shardSet(s.committed.Len())}
-			if r.err == nil && len(left) > 0 && d.at <= left[len(left)-1].at {
+			d := departedShards{epoch: shardmap.Epoch(r.uint(1, maxUint)), shards: r.shardSet(s.committed.Len())}
+			if r.err == nil && len(left) > 0 && d.epoch <= left[len(left)-1].epoch {
 				r.fail("departures out of order")
 			}
 			if r.err != nil {

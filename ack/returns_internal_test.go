@@ -19,7 +19,7 @@ type returning struct {
 func newReturning(t *testing.T, shards int) *returning {
 	t.Helper()
 	r := &returning{t: t, s: NewState()}
-	r.apply(EncodeBirth("c1", shards, DefaultTiming()), OutcomeBorn)
+	r.apply(EncodeBootstrap("c1", shards, DefaultTiming()), OutcomeBootstrapped)
 	return r
 }
 
@@ -41,7 +41,7 @@ func (r *returning) owned(ids ...shardmap.NodeID) {
 	for _, id := range ids {
 		members = append(members, shardmap.Member{ID: id, Weight: 1})
 	}
-	want := shardmap.Assign(r.s.Committed(), members, shardmap.Policy{Barred: r.s.barred()})
+	want := shardmap.Assign(r.s.Committed(), members, shardmap.Policy{Barred: r.s.allBarred()})
 	entry, err := encodeProposal(MinLevel, proposal{term: 1, base: r.s.Committed().Epoch(), want: want})
 	if err != nil {
 		r.t.Fatal(err)
@@ -52,7 +52,7 @@ func (r *returning) owned(ids ...shardmap.NodeID) {
 
 func (r *returning) reports(want Outcome, apps ...AppReport) {
 	r.t.Helper()
-	r.apply(encodeReporting(MinLevel, reporting{term: 1, apps: apps}), want)
+	r.apply(encodeAppReports(MinLevel, appReportEntry{term: 1, apps: apps}), want)
 }
 
 // barred counts the shards that a node must not get.
@@ -68,7 +68,7 @@ func (r *returning) barred(id shardmap.NodeID) int {
 
 func TestShardsReturnAfterTheAppHasRestarted(t *testing.T) {
 	r := newReturning(t, 12)
-	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true}, AppReport{Node: "b", AfterRestart: true}, AppReport{Node: "c"})
+	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true}, AppReport{Node: "b", AfterRestart: true}, AppReport{Node: "c"})
 	r.owned("a", "b", "c")
 	was := slices.Collect(r.s.Committed().Shards("a"))
 	r.owned("b", "c") // a is drained
@@ -89,11 +89,11 @@ func TestShardsReturnAfterTheAppHasRestarted(t *testing.T) {
 		t.Error("shards are barred from c, which lets them return")
 	}
 	r.reports(OutcomeIgnored, AppReport{Node: "a", AfterRestart: true, Since: left - 1})
-	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true, Since: left})
+	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true, Since: left})
 	if n := r.barred("a"); n != 0 {
 		t.Errorf("%d shards are barred from a, which has restarted", n)
 	}
-	r.reports(OutcomeReported, AppReport{Node: "b"})
+	r.reports(OutcomeAppsReported, AppReport{Node: "b"})
 	if r.s.AfterRestart("b") || r.barred("b") != 0 {
 		t.Error("shards are barred from b, which lets them return now")
 	}
@@ -101,7 +101,7 @@ func TestShardsReturnAfterTheAppHasRestarted(t *testing.T) {
 
 func TestLastNodeGetsShardsBack(t *testing.T) {
 	r := newReturning(t, 12)
-	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true}, AppReport{Node: "b", AfterRestart: true})
+	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true}, AppReport{Node: "b", AfterRestart: true})
 	r.owned("a", "b")
 	r.owned("b")
 	r.owned("a")
@@ -112,7 +112,7 @@ func TestLastNodeGetsShardsBack(t *testing.T) {
 	if n := r.s.StaleReturns("b"); n != 0 || r.s.Committed().Count("b") != 0 {
 		t.Errorf("b owns %d shards though it has had all of them", r.s.Committed().Count("b"))
 	}
-	r.apply(encodeAmending(MinLevel, amending{term: 1, changes: []Change{{Kind: ChangeAppRestarted, Node: "a"}}}), OutcomeAmended)
+	r.apply(encodePolicyChange(MinLevel, policyEntry{term: 1, changes: []Change{{Kind: ChangeAppRestarted, Node: "a"}}}), OutcomePolicyChanged)
 	if n := r.s.StaleReturns("a"); n != 0 {
 		t.Errorf("%d stale returns after an operator said that the app has restarted", n)
 	}
@@ -130,7 +130,7 @@ func TestLastNodeGetsShardsBack(t *testing.T) {
 // A departure more than maxDepartures keeps shards barred for longer, never for less.
 func TestDeparturesAreBounded(t *testing.T) {
 	r := newReturning(t, 64)
-	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true})
+	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true})
 	all := []shardmap.NodeID{"a"}
 	for i := range 9 {
 		all = append(all, shardmap.NodeID(fmt.Sprint("n", i)))
@@ -142,11 +142,11 @@ func TestDeparturesAreBounded(t *testing.T) {
 		left = append(left, r.s.Committed().Epoch())
 	}
 	n := r.barred("a")
-	if len(r.s.apps["a"]) != maxDepartures || n != 64-r.s.Committed().Count("a") {
-		t.Fatalf("%d sets of %d shards, want %d of %d", len(r.s.apps["a"]), n, maxDepartures, 64-r.s.Committed().Count("a"))
+	if len(r.s.departures["a"]) != maxDepartures || n != 64-r.s.Committed().Count("a") {
+		t.Fatalf("%d sets of %d shards, want %d of %d", len(r.s.departures["a"]), n, maxDepartures, 64-r.s.Committed().Count("a"))
 	}
-	r.apply(encodeReporting(MinLevel, reporting{term: 1, apps: []AppReport{{Node: "a", AfterRestart: true, Since: left[2]}}}), OutcomeIgnored)
-	r.reports(OutcomeReported, AppReport{Node: "a", AfterRestart: true, Since: left[6]})
+	r.apply(encodeAppReports(MinLevel, appReportEntry{term: 1, apps: []AppReport{{Node: "a", AfterRestart: true, Since: left[2]}}}), OutcomeIgnored)
+	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true, Since: left[6]})
 	if m := r.barred("a"); m == 0 || m >= n {
 		t.Errorf("%d of %d shards are barred after a restart before the last two departures", m, n)
 	}
@@ -155,15 +155,15 @@ func TestDeparturesAreBounded(t *testing.T) {
 func TestNodesOutsideTheMapAreBounded(t *testing.T) {
 	r := newReturning(t, 8)
 	r.owned("a")
-	for i := 0; i < maxFormer+200; i += 100 {
+	for i := 0; i < maxFormerDepartures+200; i += 100 {
 		var apps []AppReport
 		for k := range 100 {
 			apps = append(apps, AppReport{Node: shardmap.NodeID(fmt.Sprintf("n%05d", i+k)), AfterRestart: true})
 		}
-		r.reports(OutcomeReported, apps...)
+		r.reports(OutcomeAppsReported, apps...)
 	}
-	if n := len(r.s.apps); n != maxFormer {
-		t.Errorf("%d nodes are remembered, want %d", n, maxFormer)
+	if n := len(r.s.departures); n != maxFormerDepartures {
+		t.Errorf("%d nodes are remembered, want %d", n, maxFormerDepartures)
 	}
 }
 
@@ -174,28 +174,28 @@ func TestReportOfAJoiningNodeIsKept(t *testing.T) {
 	r.owned("a")
 	var set shardmap.ShardSet
 	set.Add(1)
-	for i := range maxFormer {
-		put(&r.s.apps, shardmap.NodeID(fmt.Sprintf("n%05d", i)), []departure{{1, set}})
+	for i := range maxFormerDepartures {
+		setKey(&r.s.departures, shardmap.NodeID(fmt.Sprintf("n%05d", i)), []departedShards{{1, set}})
 	}
 	joining := AppReport{Node: "z", AfterRestart: true}
-	r.reports(OutcomeReported, joining)
-	if r.s.news(joining) {
+	r.reports(OutcomeAppsReported, joining)
+	if r.s.changedBy(joining) {
 		t.Error("the report that was written is news again")
 	}
-	if n := len(r.s.apps); n > maxFormer+1 {
-		t.Errorf("%d nodes are remembered, want at most %d outside the map", n, maxFormer)
+	if n := len(r.s.departures); n > maxFormerDepartures+1 {
+		t.Errorf("%d nodes are remembered, want at most %d outside the map", n, maxFormerDepartures)
 	}
 }
 
 // Reports that no leader writes are corrupt entries.
 func TestReportsAreChecked(t *testing.T) {
-	for name, c := range map[string]reporting{
+	for name, c := range map[string]appReportEntry{
 		"none":         {term: 1},
 		"out of order": {term: 1, apps: []AppReport{{Node: "b"}, {Node: "a"}}},
 		"twice":        {term: 1, apps: []AppReport{{Node: "a"}, {Node: "a"}}},
 		"no node":      {term: 1, apps: []AppReport{{}}},
 	} {
-		if _, _, err := decodeCommand(encodeReporting(MinLevel, c)); !errors.Is(err, ErrCorrupt) {
+		if _, _, err := decodeCommand(encodeAppReports(MinLevel, c)); !errors.Is(err, ErrCorrupt) {
 			t.Errorf("%s: %v, want ErrCorrupt", name, err)
 		}
 	}
@@ -205,13 +205,13 @@ func TestReportsAreChecked(t *testing.T) {
 func TestReturnsTakeOneBitForEachShard(t *testing.T) {
 	s := NewState()
 	s.cluster, s.committed = "c1", shardmap.New(MaxShards)
-	s.last, s.timing, s.before = s.committed, DefaultTiming(), DefaultTiming()
+	s.last, s.timing, s.timingBefore = s.committed, DefaultTiming(), DefaultTiming()
 	var set shardmap.ShardSet
 	for i := shardmap.Shard(1); i < MaxShards; i += 2 {
 		set.Add(i)
 	}
 	empty := len(mustEncode(t, s))
-	s.apps = map[shardmap.NodeID][]departure{"a": {{1, set}, {2, set}, {3, set}, {4, set}}}
+	s.departures = map[shardmap.NodeID][]departedShards{"a": {{1, set}, {2, set}, {3, set}, {4, set}}}
 	if n := len(mustEncode(t, s)) - empty; n > maxDepartures*(MaxShards/8+8) {
 		t.Errorf("a node takes %d bytes of a snapshot, want at most one bit for each shard and set", n)
 	}

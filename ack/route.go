@@ -7,14 +7,14 @@ type RouteKind uint8
 
 // The kinds. Those that begin with Held let the request wait.
 const (
-	RouteLocal    RouteKind = iota + 1 // it is run here, while there is a lease
-	RouteRemote                        // it is forwarded to its owner
-	HeldNoMap                          // no map was ever committed
-	HeldPaused                         // pause: cluster, see Routing
-	HeldMoving                         // a proposal moves the shard
-	HeldOrphaned                       // nobody owns it
-	HeldAcquiring                      // it is this node's, whose app has not acquired it yet
-	HeldAbsent                         // its owner restarts in place, and is waited for
+	RouteLocal     RouteKind = iota + 1 // it is run here, while there is a lease
+	RouteRemote                         // it is forwarded to its owner
+	HeldNoMap                           // no map was ever committed
+	HeldPaused                          // pause: cluster, see Routing
+	HeldMoving                          // a proposal moves the shard
+	HeldOrphaned                        // nobody owns it
+	HeldAcquiring                       // it is this node's, whose app has not acquired it yet
+	HeldRestarting                      // its owner restarts in place, and is waited for
 )
 
 // Route is where requests for one shard go.
@@ -27,21 +27,21 @@ type Route struct {
 
 // Routing is what a node routes by. It never changes.
 type Routing struct {
-	self     shardmap.NodeID
-	state    *State
-	paused   bool
-	acquired []shardmap.Epoch // by shard; nil: the app is not asked
-	away     bool             // the node admits nothing any more, and is to be back
+	self       shardmap.NodeID
+	state      *State
+	paused     bool
+	acquired   []shardmap.Epoch // by shard; nil: the app is not asked
+	restarting bool             // the node admits nothing any more, and is to be back
 }
 
-// RoutingOf returns how node self routes by s while it holds a lease that the leader
+// NewRouting returns how node self routes by s while it holds a lease that the leader
 // of the given term granted, zero for none. A gateway has no lease to lose.
 //
 // With pause: cluster everything waits from the moment a proposal is applied or the
 // lease is lost until a map is committed, and it must be one of the leader that
 // granted the lease: a node whose log is late may get its lease before it has heard
 // of that leader's proposal.
-func RoutingOf(self shardmap.NodeID, s *State, lease uint64, gateway bool) Routing {
+func NewRouting(self shardmap.NodeID, s *State, lease uint64, gateway bool) Routing {
 	return Routing{
 		self: self, state: s,
 		paused: s.Timing().Pause == PauseCluster && (s.Open() || !gateway && (lease == 0 || lease != s.LastTerm())),
@@ -58,8 +58,8 @@ func (r Routing) Acquired(epochs []shardmap.Epoch) Routing {
 
 // Away returns r for a node that restarts in place: what it has waits where it comes from,
 // not here, for nobody here will ever take it.
-func (r Routing) Away() Routing {
-	r.away = true
+func (r Routing) Restarting() Routing {
+	r.restarting = true
 	return r
 }
 
@@ -83,20 +83,20 @@ func (r Routing) Route(s shardmap.Shard) Route {
 		return Route{Kind: HeldMoving}
 	case owner == "":
 		return Route{Kind: HeldOrphaned}
-	case owner == r.self && r.away:
-		return Route{Kind: HeldAbsent, Node: owner, Epoch: committed.OwnedSince(s)}
-	case owner == r.self && !r.has(s, committed.OwnedSince(s)):
+	case owner == r.self && r.restarting:
+		return Route{Kind: HeldRestarting, Node: owner, Epoch: committed.OwnedSince(s)}
+	case owner == r.self && !r.hasAcquired(s, committed.OwnedSince(s)):
 		return Route{Kind: HeldAcquiring, Node: owner, Epoch: committed.OwnedSince(s)}
 	case owner == r.self:
 		return Route{Kind: RouteLocal, Node: owner, Epoch: committed.OwnedSince(s)}
-	case r.state.Absent(owner):
-		return Route{Kind: HeldAbsent, Node: owner, Epoch: committed.OwnedSince(s)}
+	case r.state.Restarting(owner):
+		return Route{Kind: HeldRestarting, Node: owner, Epoch: committed.OwnedSince(s)}
 	}
 	return Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(s)}
 }
 
 // has reports whether the node's app holds s under the given ownership epoch.
-func (r Routing) has(s shardmap.Shard, epoch shardmap.Epoch) bool {
+func (r Routing) hasAcquired(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	return r.acquired == nil || int(s) < len(r.acquired) && r.acquired[s] == epoch
 }
 

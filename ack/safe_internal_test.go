@@ -10,7 +10,7 @@ import (
 // drainSafely asks for a safe drain of node a, with a release timeout.
 func (s *hookStage) drainSafely(release time.Duration) {
 	s.t.Helper()
-	s.entry(encodeAmending(MinLevel, amending{term: 1, changes: []Change{{Kind: ChangeDrain, Node: "a", Safe: true, Release: release}}}))
+	s.entry(encodePolicyChange(MinLevel, policyEntry{term: 1, changes: []Change{{Kind: ChangeDrain, Node: "a", Safe: true, Release: release}}}))
 }
 
 // Under a safe drain a shard whose release failed is not given up, however long the proposal
@@ -28,8 +28,8 @@ func TestSafeDrainKeepsUnreleasedShard(t *testing.T) {
 			s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: "disk full"}})
 		}
 	}
-	if s.k.settled(s.now, s.mayRun) || len(s.k.keeping.shards) != 1 || s.k.keeping.shards[0] != "disk full" {
-		t.Fatalf("settled, or %v is kept, want shard 0", s.k.keeping.shards)
+	if s.k.movesReleased(s.now, s.mayRun) || len(s.k.safeDrain.keptShards) != 1 || s.k.safeDrain.keptShards[0] != "disk full" {
+		t.Fatalf("settled, or %v is kept, want shard 0", s.k.safeDrain.keptShards)
 	}
 	if e := s.ends[0]; !e.Kept || e.Result != ReleaseFailed || s.ends[1].Result != ReleaseOK || len(s.k.notReleased) > 0 {
 		t.Errorf("releases ended as %+v", s.ends)
@@ -42,12 +42,12 @@ func TestSafeDrainKeepsUnreleasedShard(t *testing.T) {
 	s.entry(b)
 	s.see.draining = s.see.state.Last().Epoch()
 	call := s.only(s.look(0), HookAcquire)
-	if call.Shards[0].Shard != 0 || !call.Shards[0].Again || !s.k.settled(s.now, s.mayRun) {
+	if call.Shards[0].Shard != 0 || !call.Shards[0].Again || !s.k.movesReleased(s.now, s.mayRun) {
 		t.Errorf("%+v, want shard 0 acquired again, and the proposal settled", call)
 	}
 	s.drainSafely(0)
-	if s.look(0); len(s.k.keeping.shards) > 0 {
-		t.Errorf("%v is kept by an earlier drain", s.k.keeping.shards)
+	if s.look(0); len(s.k.safeDrain.keptShards) > 0 {
+		t.Errorf("%v is kept by an earlier drain", s.k.safeDrain.keptShards)
 	}
 }
 
@@ -60,11 +60,11 @@ func TestDrainSetsReleaseTimeout(t *testing.T) {
 	if c := s.only(s.look(0), HookRelease); c.Timeout != 10*time.Second {
 		t.Errorf("an attempt may take %v, want 10s", c.Timeout)
 	}
-	if got := s.k.release(); got != 20*time.Second {
+	if got := s.k.releaseTimeout(); got != 20*time.Second {
 		t.Errorf("the release timeout is %v, want 20s", got)
 	}
-	s.see.parting = true
-	if s.look(0); s.k.release() != s.k.o.ReleaseTimeout {
-		t.Errorf("a node that stops has %v, want its own %v", s.k.release(), s.k.o.ReleaseTimeout)
+	s.see.stopping = true
+	if s.look(0); s.k.releaseTimeout() != s.k.o.ReleaseTimeout {
+		t.Errorf("a node that stops has %v, want its own %v", s.k.releaseTimeout(), s.k.o.ReleaseTimeout)
 	}
 }

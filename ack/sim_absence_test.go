@@ -58,7 +58,7 @@ func (h *host) restart(r restarting) {
 			return
 		}
 		p.closing, p.restarting = true, r
-		p.machine.BeatNow()
+		p.machine.HeartbeatNow()
 	})
 }
 
@@ -66,7 +66,7 @@ func (h *host) restart(r restarting) {
 // absent, or it has waited for that long enough, and a while later.
 func (p *proc) lingers(until time.Duration) {
 	w := p.w
-	a, _ := p.fsm.Absence(p.h.id)
+	a, _ := p.fsm.Restart(p.h.id)
 	if a.Boot != p.bootNow() && w.now < until {
 		w.after(20*time.Millisecond, p, func() { p.lingers(until) })
 		return
@@ -151,7 +151,7 @@ func faultInPlace(w *world) bool {
 	}
 	h.restart(restarting{back: time.Minute, down: w.span(10*time.Millisecond, 1500*time.Millisecond)})
 	boot := h.proc.bootNow()
-	if !w.run(w.now+20*time.Second, func() bool { return h.proc != nil && h.proc.bootNow() > boot && !w.truth.Absent(h.id) && well() }) {
+	if !w.run(w.now+20*time.Second, func() bool { return h.proc != nil && h.proc.bootNow() > boot && !w.truth.Restarting(h.id) && well() }) {
 		w.fail("progress: %s has restarted in place: %s", h.id, w.describe())
 	}
 	return true
@@ -163,8 +163,8 @@ func (w *world) sawAbsence(before, after *ack.State, e *logEntry) {
 		w.fail("absence: what the leader of term %d saw counts in term %d", e.asked, e.term)
 	}
 	for _, h := range w.hosts {
-		was, _ := before.Absence(h.id)
-		is, _ := after.Absence(h.id)
+		was, _ := before.Restart(h.id)
+		is, _ := after.Restart(h.id)
 		if was == is || h.twin != nil && h.i > h.twin.i {
 			continue
 		}
@@ -193,7 +193,7 @@ func (w *world) sawAbsence(before, after *ack.State, e *logEntry) {
 }
 
 // sawSpeak notes which processes speak for themselves.
-func (w *world) sawSpeak(m ack.Heard, a ack.Answer) {
+func (w *world) sawSpeak(m ack.HeartbeatReceived, a ack.Answer) {
 	for _, h := range w.hosts {
 		if h.id == m.Node && (a.Serve > 0 || m.Leaving || m.Goodbye) {
 			h.speaks = max(h.speaks, m.Boot)
@@ -223,7 +223,7 @@ func (w *world) sawAbsent(before, after *ack.State) {
 func (w *world) absent(s *ack.State) map[shardmap.NodeID]bool {
 	ids := map[shardmap.NodeID]bool{}
 	for _, h := range w.hosts {
-		if s.Absent(h.id) {
+		if s.Restarting(h.id) {
 			ids[h.id] = true
 		}
 	}
@@ -243,8 +243,8 @@ func (w *world) keeps(a, b *shardmap.Map, id shardmap.NodeID) bool {
 // sameAbsences reports whether two states remember the same.
 func (w *world) sameAbsences(a, b *ack.State) bool {
 	for _, h := range w.hosts {
-		x, okx := a.Absence(h.id)
-		y, oky := b.Absence(h.id)
+		x, okx := a.Restart(h.id)
+		y, oky := b.Restart(h.id)
 		if x != y || okx != oky {
 			return false
 		}

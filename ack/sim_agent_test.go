@@ -29,7 +29,7 @@ type agent struct {
 }
 
 func (p *proc) initAgent() {
-	p.routing = ack.RoutingOf(p.h.id, ack.NewState(), 0, p.h.gateway)
+	p.routing = ack.NewRouting(p.h.id, ack.NewState(), 0, p.h.gateway)
 	p.table = p.routing.State()
 	p.looked = true
 	p.machine = ack.NewAgent(ack.AgentOptions{
@@ -68,13 +68,13 @@ func (p *proc) step() {
 func (p *proc) stepAt(now time.Duration) {
 	p.leave()
 	acked := p.machine.Acked()
-	s := p.reportApp(ack.Seen{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Parting: p.closing, Back: p.back, Weight: p.h.weight, Keys: ack.KeysDigest(p.h.keys)})
-	p.machine.Look(now, s)
+	s := p.reportApp(ack.Observation{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Stopping: p.closing, ReturnsWithin: p.back, Weight: p.h.weight, Keys: ack.KeysDigest(p.h.keys)})
+	p.machine.Poll(now, s)
 	p.watchLease(now, s)
 	if p.leased && p.firstLease == 0 {
 		p.firstLease = p.table.Last().Epoch()
 	}
-	p.succeeded = slices.DeleteFunc(p.succeeded, func(o ownership) bool {
+	p.succeeded = slices.DeleteFunc(p.succeeded, func(o shardEpoch) bool {
 		epoch, ok := p.owns(o.shard)
 		if ok && epoch == o.epoch || p.opens(o) {
 			p.everGot[o] = true
@@ -126,7 +126,7 @@ func (p *proc) owns(s shardmap.Shard) (shardmap.Epoch, bool) {
 
 // opens reports that a shard is open but for a pause of the whole cluster, which may end
 // before the node hears of a proposal.
-func (p *proc) opens(o ownership) bool {
+func (p *proc) opens(o shardEpoch) bool {
 	return p.routing.Route(o.shard).Kind == ack.HeldPaused && p.machine.Serves(o.shard, o.epoch)
 }
 
@@ -143,7 +143,7 @@ func (p *proc) Running(may func(shardmap.Shard) bool) int {
 }
 
 // Cut ends requests; the proxy may need a moment to count them as ended.
-func (p *proc) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
+func (p *proc) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 	n := 0
 	for _, r := range p.reqs {
 		if !may(r.shard) && !r.cut {
@@ -199,27 +199,27 @@ func (p *proc) send(hb ack.Heartbeat) {
 		case hb.Number > p.h.lateBeat: // repeated and overtaken ones count for nothing
 			p.h.late, p.h.lateBeat = p.h.late+1, hb.Number
 		}
-		q.lead.receive(ack.Heard{Heartbeat: hb, From: string(p.h.id)}, sent)
+		q.lead.receive(ack.HeartbeatReceived{Heartbeat: hb, From: string(p.h.id)}, sent)
 	})
 }
 
 // answer takes an answer of a leader.
 func (p *proc) answer(a ack.Answer) {
 	switch p.machine.Answered(p.clock(), a) {
-	case ack.Ignored:
+	case ack.AnswerIgnored:
 		return
-	case ack.Outbooted:
+	case ack.BootSuperseded:
 		p.w.cover.refusedBoots++
 		p.w.logf("%s is told of boot %d of itself", p.h.id, a.Known)
-	case ack.RolledBack:
+	case ack.DiskRolledBack:
 		p.w.wentBack(p, a)
 		return
-	case ack.Duplicate:
+	case ack.DuplicateNode:
 		p.w.cover.refusedDuplicates++
-	case ack.Usurped:
+	case ack.DuplicatePersists:
 		p.w.cover.refusedDuplicates++
 		p.usurped()
-	case ack.Counted:
+	case ack.AnswerCounted:
 		p.replied(a)
 	}
 	p.step()

@@ -100,7 +100,7 @@ func faultFlapLoss(w *world) bool {
 func (l *leading) able() map[shardmap.NodeID]bool {
 	able := map[shardmap.NodeID]bool{}
 	for _, v := range l.turn.View() {
-		if v.Eligible && v.Held == 0 {
+		if v.Eligible && v.HoldTime == 0 {
 			able[v.Node] = true
 		}
 	}
@@ -132,14 +132,14 @@ func (l *leading) countApps() (apps, unhealthy, perhaps int) {
 	for _, v := range l.turn.View() {
 		hb := v.Heartbeat
 		member := s.Last().Has(v.Node)
-		if v.HeardAgo < 0 {
+		if v.SinceHeartbeat < 0 {
 			if member && l.p.clock()-l.turn.Began() < l.p.w.deadAfter() {
 				apps++
 				perhaps++
 			}
 			continue
 		}
-		if v.Silent || v.Crashed || v.Absent || hb.Gateway || hb.Leaving || hb.Goodbye || s.Policy().Drained[v.Node] {
+		if v.Silent || v.Crashed || v.Restarting || hb.Gateway || hb.Leaving || hb.Goodbye || s.Policy().Drained[v.Node] {
 			continue
 		}
 		apps++
@@ -167,13 +167,13 @@ func (l *leading) sawHealth(e ack.Submit) {
 	apps, unhealthy, _ := l.countApps()
 	others := func(but shardmap.NodeID) bool { // also at the last tick: a turn takes several steps
 		return slices.ContainsFunc(l.turn.View(), func(v ack.MemberView) bool {
-			return v.Node != but && v.Eligible && v.Held == 0 && !told.Policy().Leaves(v.Node) && l.apps.able[v.Node]
+			return v.Node != but && v.Eligible && v.HoldTime == 0 && !told.Policy().Leaves(v.Node) && l.apps.able[v.Node]
 		})
 	}
 	for _, v := range l.turn.View() {
 		hb, id := v.Heartbeat, v.Node
 		was, is := told.Last().Has(id), next.Last().Has(id)
-		if v.HeardAgo < 0 || v.Silent || v.Crashed {
+		if v.SinceHeartbeat < 0 || v.Silent || v.Crashed {
 			continue
 		}
 		if d, ok := next.Drop(id); ok && d.InForce && !is {
@@ -182,7 +182,7 @@ func (l *leading) sawHealth(e ack.Submit) {
 		if was && !is && hb.Unhealthy && !hb.Leaving && !hb.Goodbye && !told.Policy().Drained[id] && 2*unhealthy > apps && l.apps.most {
 			w.fail("health: %s is left out, though %d of %d apps are unhealthy", id, unhealthy, apps)
 		}
-		if was || !is || v.Absent || hb.App.Falls < 2 || !others(id) {
+		if was || !is || v.Restarting || hb.App.Falls < 2 || !others(id) {
 			continue
 		}
 		pause := flapFirst << (hb.App.Falls - 2)
@@ -212,7 +212,7 @@ func (l *leading) unhealthyFew() (id shardmap.NodeID) {
 		return ""
 	}
 	for _, v := range l.turn.View() {
-		if v.HeardAgo >= 0 && !v.Silent && !v.Absent && v.Heartbeat.Unhealthy && l.told().Last().Has(v.Node) {
+		if v.SinceHeartbeat >= 0 && !v.Silent && !v.Restarting && v.Heartbeat.Unhealthy && l.told().Last().Has(v.Node) {
 			id = v.Node
 		}
 	}
@@ -228,7 +228,7 @@ func (l *leading) judgeHeldBack() {
 	able, held := false, shardmap.NodeID("")
 	for _, v := range l.turn.View() {
 		switch {
-		case v.Held > 0 && !v.Heartbeat.Unhealthy && !v.Silent && !v.Crashed && v.Echoes && !v.Heartbeat.Gateway && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye && !s.Policy().Leaves(v.Node):
+		case v.HoldTime > 0 && !v.Heartbeat.Unhealthy && !v.Silent && !v.Crashed && v.LinkWorks && !v.Heartbeat.Gateway && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye && !s.Policy().Leaves(v.Node):
 			held = v.Node
 			able = able || v.Eligible
 		case v.Eligible && !s.Policy().Leaves(v.Node):
@@ -249,6 +249,6 @@ func (l *leading) judgeHeldBack() {
 // leased reports that the process of a node has a lease.
 func (w *world) leased(id shardmap.NodeID) bool {
 	return slices.ContainsFunc(w.hosts, func(h *host) bool {
-		return h.id == id && h.proc != nil && h.proc.machine.LeaseLeft(h.proc.clock()) > 0
+		return h.id == id && h.proc != nil && h.proc.machine.LeaseRemaining(h.proc.clock()) > 0
 	})
 }

@@ -55,11 +55,11 @@ func (l *leading) bear() {
 	if l.over {
 		return
 	}
-	if p.fsm.Born() {
+	if p.fsm.Bootstrapped() {
 		l.receive(ack.BarrierApplied{}, origin{})
 		return
 	}
-	entry := ack.EncodeBirth(string(p.h.id)+"'s", w.shards, p.h.flags)
+	entry := ack.EncodeBootstrap(string(p.h.id)+"'s", w.shards, p.h.flags)
 	d := w.span(0, time.Millisecond)
 	if w.perMille(w.lateSubmit) {
 		d = w.span(5*time.Millisecond, 2500*time.Millisecond)
@@ -96,7 +96,7 @@ func (l *leading) await(i uint64) {
 func (w *world) sawBirth(before, after *ack.State) {
 	w.logf("log: %d is the birth of %q, timing %+v", after.Index(), after.Cluster(), after.Timing())
 	w.cover.births++
-	if before.Born() {
+	if before.Bootstrapped() {
 		w.fail("birth: %q was born, and is born again as %q", before.Cluster(), after.Cluster())
 	}
 }

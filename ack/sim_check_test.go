@@ -10,13 +10,13 @@ import (
 // checks is what the world knows and no node can: the invariants are judged by
 // it, after everything that may break one.
 type checks struct {
-	birth  *ack.State                    // after the first entry
-	truth  *ack.State                    // the newest state that any node has applied
-	acked  [simHosts]shardmap.Epoch      // by any boot
-	owner  map[ownership]shardmap.NodeID // by committed maps
-	newest []shardmap.Epoch              // by shard: the newest ownership epoch that admitted
-	did    map[uint64]deed               // by index
-	keyed  int                           // the newest key configuration
+	birth  *ack.State                     // after the first entry
+	truth  *ack.State                     // the newest state that any node has applied
+	acked  [simHosts]shardmap.Epoch       // by any boot
+	owner  map[shardEpoch]shardmap.NodeID // by committed maps
+	newest []shardmap.Epoch               // by shard: the newest ownership epoch that admitted
+	did    map[uint64]deed                // by index
+	keyed  int                            // the newest key configuration
 	dropAt map[shardmap.NodeID]time.Duration
 	won    []victory
 	// proposedAt is when the last proposal was first applied.
@@ -33,7 +33,7 @@ type checks struct {
 	returnChecks
 }
 
-type ownership struct {
+type shardEpoch struct {
 	shard shardmap.Shard
 	epoch shardmap.Epoch
 }
@@ -76,7 +76,7 @@ type victory struct {
 
 func newChecks() checks {
 	return checks{
-		owner:  map[ownership]shardmap.NodeID{},
+		owner:  map[shardEpoch]shardmap.NodeID{},
 		did:    map[uint64]deed{},
 		dropAt: map[shardmap.NodeID]time.Duration{}, timedAt: map[uint64]time.Duration{},
 		stable: -1, emptyingChecks: newEmptyingChecks(), stagingChecks: newStagingChecks(), hookChecks: newHookChecks(), absenceChecks: newAbsenceChecks(), keptChecks: newKeptChecks(),
@@ -108,17 +108,17 @@ func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, e *logEn
 		if e.commit {
 			w.cover.voidCommits++
 		}
-	case ack.OutcomeRetimed:
+	case ack.OutcomeTimingChanged:
 		w.sawTiming(after)
-	case ack.OutcomeAmended:
+	case ack.OutcomePolicyChanged:
 		w.sawAmendment(before, after, e)
-	case ack.OutcomeAbsented:
+	case ack.OutcomeRestartChanged:
 		w.sawAbsence(before, after, e)
-	case ack.OutcomeReported:
+	case ack.OutcomeAppsReported:
 		w.sawAppReport(after, e)
-	case ack.OutcomeBorn:
+	case ack.OutcomeBootstrapped:
 		w.sawBirth(before, after)
-	case ack.OutcomeRaised: // there is one level
+	case ack.OutcomeLevelRaised: // there is one level
 	}
 }
 
@@ -138,7 +138,7 @@ func (w *world) sawProposal(before, after *ack.State) {
 		if at, ok := w.dropAt[m.ID]; ok && before.Dropped(m.ID) && w.deadSince(m.ID, at) {
 			w.fail("G4: %s was dropped, is dead since before, and is proposed again", m.ID)
 		}
-		if !before.Last().Has(m.ID) && !before.Absent(m.ID) && w.ackedBy(m.ID) < before.Committed().Epoch() {
+		if !before.Last().Has(m.ID) && !before.Restarting(m.ID) && w.ackedBy(m.ID) < before.Committed().Epoch() {
 			w.fail("rule 3: %s is proposed, has acknowledged %d, and %d is committed", m.ID, w.ackedBy(m.ID), before.Committed().Epoch())
 		}
 	}
@@ -179,7 +179,7 @@ func (w *world) sawCommit(before, after *ack.State) {
 		w.fail("epochs: %d was committed after %d", p.Epoch(), old.Epoch())
 	}
 	for _, m := range p.Members() {
-		if before.Absent(m.ID) && w.keeps(old, p, m.ID) {
+		if before.Restarting(m.ID) && w.keeps(old, p, m.ID) {
 			w.cover.without++
 			continue // the exception of G4
 		}
@@ -212,7 +212,7 @@ func (w *world) sawOwner(old, p *shardmap.Map, s shardmap.Shard) {
 	case owner != old.Owner(s) && (since != p.Epoch() || since <= old.OwnedSince(s)):
 		w.fail("G10: shard %d went to %s with ownership epoch %d; the map's is %d, it was %d", s, owner, since, p.Epoch(), old.OwnedSince(s))
 	}
-	w.owner[ownership{s, since}] = owner
+	w.owner[shardEpoch{s, since}] = owner
 	w.sawSuccession(p, s)
 }
 
@@ -263,7 +263,7 @@ func (w *world) checkServing(p *proc) {
 // ownership epoch grows (G10), and nobody else runs the shard (G1).
 func (w *world) sawAdmission(p *proc, r *simReq) {
 	r.forged = w.now < p.forgedUntil || p.h.copies()
-	if owner := w.owner[ownership{r.shard, r.epoch}]; owner != p.h.id {
+	if owner := w.owner[shardEpoch{r.shard, r.epoch}]; owner != p.h.id {
 		w.fail("G3: %s admits for shard %d with ownership epoch %d, which no committed map gave it (%q)", p.h.id, r.shard, r.epoch, owner)
 	}
 	if r.epoch < w.newest[r.shard] && !r.forged {
@@ -357,7 +357,7 @@ func (w *world) takenByEvidence(l *leading, id shardmap.NodeID, how string) {
 
 // sawReply is G5 and "Leases and detection" of docs/internals/protocol.md: who is told OK, who gets a
 // lease, and that no lease outlives the next election by more than a lease.
-func (w *world) sawReply(l *leading, m ack.Heard, sent time.Duration, a ack.Answer) {
+func (w *world) sawReply(l *leading, m ack.HeartbeatReceived, sent time.Duration, a ack.Answer) {
 	if a.Refusal != 0 {
 		return
 	}

@@ -9,7 +9,7 @@ import (
 
 // doubting is a node's ack.Doubt, and what the world knows of it.
 type doubting struct {
-	doubt *ack.Doubt // nil: voters of this cluster wait for Raft's timeout
+	doubt *ack.LeaderSuspicion // nil: voters of this cluster wait for Raft's timeout
 	// unanswered is when each heartbeat was sent that no answer has come to since, by its number,
 	// in true time.
 	unanswered map[uint64]time.Duration
@@ -47,7 +47,7 @@ func (p *proc) initDoubt() {
 	if p.w.doubting {
 		p.unanswered = map[uint64]time.Duration{}
 		p.met = nobody
-		p.doubt = ack.NewDoubt(ack.DoubtOptions{Server: p.disk.server, Heartbeat: p.w.pace.Heartbeat, Raft: voter{p}}, 0)
+		p.doubt = ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: p.disk.server, Heartbeat: p.w.pace.Heartbeat, Raft: voter{p}}, 0)
 	}
 }
 
@@ -56,11 +56,11 @@ func (p *proc) lookDoubt(now time.Duration) {
 	if p.doubt == nil {
 		return
 	}
-	var of ack.Waiting
+	var of ack.UnansweredHeartbeat
 	if !p.leader {
-		of = p.machine.Waiting()
+		of = p.machine.Unanswered()
 	}
-	ask, stand := p.doubt.Look(now, of)
+	ask, stand := p.doubt.Poll(now, of)
 	for _, server := range ask {
 		p.askDoubt(server)
 	}
@@ -89,13 +89,13 @@ func (p *proc) askDoubt(server string) {
 			return
 		}
 		q.lookDoubt(q.clock())
-		q.doubt.Asked(q.clock(), p.disk.server)
+		q.doubt.ReportRequested(q.clock(), p.disk.server)
 		q.lookDoubt(q.clock())
 		theirs := q.says()
 		w.send(h, p.h, func(r *proc) {
 			if r == p {
 				p.lookDoubt(p.clock())
-				p.doubt.Heard(asked, server, theirs)
+				p.doubt.ReportReceived(asked, server, theirs)
 				p.lookDoubt(p.clock())
 			}
 		})
@@ -103,20 +103,20 @@ func (p *proc) askDoubt(server string) {
 }
 
 // says is what the node says of itself: that it misses its leader only if that is so.
-func (p *proc) says() ack.Missing {
-	m, w := p.doubt.Says(), p.w
-	if m.Term == 0 {
+func (p *proc) says() ack.SuspicionReport {
+	m, w := p.doubt.Report(), p.w
+	if m.LeaderTerm == 0 {
 		return m
 	}
-	w.missed[p.disk.server] = saying{m.Term, w.now}
+	w.missed[p.disk.server] = saying{m.LeaderTerm, w.now}
 	if p.lateStep {
 		return m
 	}
 	if waits := p.waits(); waits < w.pace.Heartbeat*7/10 {
-		w.fail("doubt: %s says that it misses the leader of term %d, and waits for an answer since %v", p.h.id, m.Term, waits)
+		w.fail("doubt: %s says that it misses the leader of term %d, and waits for an answer since %v", p.h.id, m.LeaderTerm, waits)
 	}
-	if m.Term != p.machine.EchoTerm() {
-		w.fail("doubt: %s says that it misses the leader of term %d, which never answered it", p.h.id, m.Term)
+	if m.LeaderTerm != p.machine.EchoTerm() {
+		w.fail("doubt: %s says that it misses the leader of term %d, which never answered it", p.h.id, m.LeaderTerm)
 	}
 	return m
 }
@@ -150,14 +150,14 @@ func (p *proc) replied(a ack.Answer) {
 func (p *proc) meets() {
 	if p.doubt != nil && p.met != p.follows && p.follows != nobody {
 		p.met = p.follows
-		p.machine.BeatNow()
+		p.machine.HeartbeatNow()
 		p.w.after(0, p, p.step)
 	}
 }
 
 // sawStand judges that a majority has said, lately, that it misses the leader.
 func (p *proc) sawStand() {
-	w, term, with := p.w, p.doubt.Says().Term, 1
+	w, term, with := p.w, p.doubt.Report().LeaderTerm, 1
 	lately := w.pace.Heartbeat * 11 / 10
 	for _, server := range p.disk.conf.voters {
 		if said := w.missed[server]; server != p.disk.server && said.term == term && w.now-said.at <= lately {

@@ -37,13 +37,13 @@ func newEmptyingChecks() emptyingChecks {
 
 // anyEmptying draws one.
 func (w *world) anyEmptying(node shardmap.NodeID) ack.Change {
-	return ack.Change{Kind: ack.ChangeEmpty, Node: node, For: []time.Duration{300 * time.Millisecond, soonOver, time.Hour}[w.pick(3)]}
+	return ack.Change{Kind: ack.ChangeDrainGradually, Node: node, For: []time.Duration{300 * time.Millisecond, soonOver, time.Hour}[w.pick(3)]}
 }
 
 // askIdle asks all who are being emptied now and then. Question and answer take their
 // time, and get lost.
 func (l *leading) askIdle() {
-	w, all := l.p.w, l.told().Policy().Emptying
+	w, all := l.p.w, l.told().Policy().GradualDrains
 	if len(all) == 0 || w.n(4) > 0 {
 		return
 	}
@@ -72,8 +72,8 @@ func (l *leading) askIdle() {
 }
 
 // idle is what a node answers.
-func (p *proc) idle() ack.Idle {
-	m := ack.Idle{Node: p.h.id, Map: p.table.Committed().Epoch()}
+func (p *proc) idle() ack.IdleShards {
+	m := ack.IdleShards{Node: p.h.id, Map: p.table.Committed().Epoch()}
 	for s := range p.table.Committed().Shards(p.h.id) {
 		if !slices.ContainsFunc(p.reqs, func(r *simReq) bool { return r.shard == s }) {
 			m.Shards = append(m.Shards, s)
@@ -86,8 +86,8 @@ func (p *proc) idle() ack.Idle {
 // whose time is over, or who own nothing.
 func (w *world) sawEmptying(before, after *ack.State, e *logEntry) {
 	was, is := before.Policy(), after.Policy()
-	for id, x := range is.Emptying {
-		if was.Emptying[id] != x {
+	for id, x := range is.GradualDrains {
+		if was.GradualDrains[id] != x {
 			w.emptyAt[asking{id, x.Since}] = w.now
 			w.cover.emptied++
 		}
@@ -95,8 +95,8 @@ func (w *world) sawEmptying(before, after *ack.State, e *logEntry) {
 			w.fail("emptying: %s is drained, and emptied", id)
 		}
 	}
-	for id, x := range was.Emptying {
-		if _, stays := is.Emptying[id]; stays || e.byOperator {
+	for id, x := range was.GradualDrains {
+		if _, stays := is.GradualDrains[id]; stays || e.byOperator {
 			continue
 		}
 		w.cover.emptyingsOver++
@@ -112,7 +112,7 @@ func letGo(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]bool {
 	idle := map[shardmap.Shard]bool{}
 	for s := range shardmap.Shard(base.Len()) {
 		owner := base.Owner(s)
-		if _, emptied := policy.Emptying[owner]; emptied && p.Has(owner) && p.Owner(s) != owner {
+		if _, emptied := policy.GradualDrains[owner]; emptied && p.Has(owner) && p.Owner(s) != owner {
 			idle[s] = true
 		}
 	}
@@ -139,7 +139,7 @@ func (w *world) sawLetGo(before, after *ack.State, e *logEntry, by shardmap.Poli
 	}
 	last := before.Last()
 	leaves := slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return e.stage.left[m.ID] }) // it gets nothing any more
-	if len(policy.Emptying) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.Open() && (before.LastTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.Since, w.absenceAt) && slices.Equal(last.Members(), p.Members()) {
+	if len(policy.GradualDrains) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.Open() && (before.LastTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.Since, w.absenceAt) && slices.Equal(last.Members(), p.Members()) {
 		by.Idle = letGo(base, last, policy)
 		if last.SameAs(shardmap.Assign(base, p.Members(), by)) {
 			w.fail("emptying: %d replaces %d, and only what is idle differs", p.Epoch(), last.Epoch())
@@ -150,7 +150,7 @@ func (w *world) sawLetGo(before, after *ack.State, e *logEntry, by shardmap.Poli
 
 // emptyingsLast reports that one is in force that ought to end by itself soon.
 func (w *world) emptyingsLast() bool {
-	for x := range maps.Values(w.truth.Policy().Emptying) {
+	for x := range maps.Values(w.truth.Policy().GradualDrains) {
 		if x.For <= soonOver {
 			return true
 		}

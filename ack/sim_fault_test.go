@@ -134,7 +134,7 @@ func (m *simMix) setup(w *world) {
 	if m.founders > 0 {
 		founders = m.founders
 	}
-	birth, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth("sim", w.shards, timing))
+	birth, _, err := ack.NewState().Apply(2, 1, ack.EncodeBootstrap("sim", w.shards, timing))
 	if err != nil {
 		w.fail("birth: %v", err)
 	}
@@ -225,7 +225,7 @@ func play(s simSetup, cover *coverage) (w *world) {
 		}
 	}
 	w.after(0, w.hosts[0].proc, func() { w.hosts[0].proc.campaign("the first") })
-	if !w.birth.Born() {
+	if !w.birth.Bootstrapped() {
 		w.run(w.span(0, 100*time.Millisecond), nil)
 	} else if !w.run(30*time.Second, func() bool { return w.settled(50 * time.Millisecond) }) {
 		w.fail("progress: the cluster never formed: %s", w.describe())

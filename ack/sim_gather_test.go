@@ -44,7 +44,7 @@ func (w *world) founders() int {
 func (l *leading) sawMessage(m ack.Message) {
 	l.endsAnswers()
 	switch m := m.(type) {
-	case ack.Heard:
+	case ack.HeartbeatReceived:
 		if m.Unhealthy {
 			l.sampleApps()
 		}
@@ -72,7 +72,7 @@ func (l *leading) sawSubmit(e ack.Submit) {
 		w.fail("first map: %v", err)
 		return
 	}
-	if outcome == ack.OutcomeReported {
+	if outcome == ack.OutcomeAppsReported {
 		return // what nodes report of their apps comes first
 	}
 	want := l.waits.expect
@@ -140,7 +140,7 @@ func (l *leading) moving() bool {
 func (l *leading) losing() (id shardmap.NodeID) {
 	last := l.told().Last()
 	for _, v := range l.turn.View() {
-		if !v.Eligible && !v.Absent && last.Has(v.Node) {
+		if !v.Eligible && !v.Restarting && last.Has(v.Node) {
 			id = v.Node
 		}
 	}

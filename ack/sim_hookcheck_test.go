@@ -16,14 +16,14 @@ type hookChecks struct {
 	// lastSeq is the newest one of calls from each disk.
 	lastSeq map[string]uint64
 	// follows is whom the owner of that epoch follows, by committed maps.
-	follows map[ownership]shardmap.NodeID
-	lastOf  map[shardmap.Shard]ownership // under which it is owned, or was last
+	follows map[shardEpoch]shardmap.NodeID
+	lastOf  map[shardmap.Shard]shardEpoch // under which it is owned, or was last
 	releasedChecks
 }
 
 func newHookChecks() hookChecks {
 	return hookChecks{
-		begun: map[shardmap.Shard]shardmap.Epoch{}, lastSeq: map[string]uint64{}, follows: map[ownership]shardmap.NodeID{}, lastOf: map[shardmap.Shard]ownership{},
+		begun: map[shardmap.Shard]shardmap.Epoch{}, lastSeq: map[string]uint64{}, follows: map[shardEpoch]shardmap.NodeID{}, lastOf: map[shardmap.Shard]shardEpoch{},
 		releasedChecks: newReleasedChecks(),
 	}
 }
@@ -82,7 +82,7 @@ func (w *world) sawAcquireLeave(p *proc, c *simCall, hs ack.HookShard, mine bool
 	if !mine || p.table.Last().Owner(hs.Shard) != p.h.id || p.clock() >= p.until && !c.late {
 		w.fail("hooks: %s acquires shard %d without a lease, or while it moves", p.h.id, hs.Shard)
 	}
-	want := w.follows[ownership{hs.Shard, hs.Epoch}]
+	want := w.follows[shardEpoch{hs.Shard, hs.Epoch}]
 	if hs.Released {
 		want = p.whose(hs.Shard, hs.Epoch)
 	}
@@ -94,7 +94,7 @@ func (w *world) sawAcquireLeave(p *proc, c *simCall, hs ack.HookShard, mine bool
 
 // sawSuccession notes whom an owner follows, of a map just committed.
 func (w *world) sawSuccession(p *shardmap.Map, s shardmap.Shard) {
-	o := ownership{s, p.OwnedSince(s)}
+	o := shardEpoch{s, p.OwnedSince(s)}
 	if _, known := w.follows[o]; known || p.Owner(s) == "" {
 		return
 	}
@@ -222,7 +222,7 @@ func (w *world) sawLook(p *proc) {
 	if e := p.machine.Draining(); e != p.drains || p.stoppedOnce || p.endsSlowly() {
 		p.drains, p.drainsSince = e, now
 	}
-	kept, _ := p.machine.Kept()
+	kept, _ := p.machine.KeptShards()
 	if most := max(w.releaseTimeout, p.table.Policy().Terms[p.h.id].Release) + 300*time.Millisecond; kept == 0 && p.drains != 0 && now-p.drainsSince > most {
 		w.fail("hooks: %s has not acknowledged %d for more than %v", p.h.id, p.drains, most)
 	}

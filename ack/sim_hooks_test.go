@@ -19,7 +19,7 @@ type simApp struct {
 	down time.Duration
 	held map[shardmap.Shard]shardmap.Epoch
 	seen map[shardmap.Shard]uint64 // the highest seq that named the shard
-	left map[ownership][]byte      // what it has released, and where that is
+	left map[shardEpoch][]byte     // what it has released, and where that is
 	// disks has those that its calls came from; the last one counts.
 	disks []string
 
@@ -31,7 +31,7 @@ type simApp struct {
 type appIllness struct{ slow, hangs, fails, lies, some int }
 
 func newApp(h *host) *simApp {
-	return &simApp{h: h, held: map[shardmap.Shard]shardmap.Epoch{}, seen: map[shardmap.Shard]uint64{}, left: map[ownership][]byte{}}
+	return &simApp{h: h, held: map[shardmap.Shard]shardmap.Epoch{}, seen: map[shardmap.Shard]uint64{}, left: map[shardEpoch][]byte{}}
 }
 
 // simCall is a call on its way to the app, or in it.
@@ -63,10 +63,10 @@ type appSide struct {
 	// released are the shards that the app has released and not been told to acquire since,
 	// everGot what it has acquired: under which epoch.
 	released map[shardmap.Shard]shardmap.Epoch
-	everGot  map[ownership]bool
+	everGot  map[shardEpoch]bool
 	// succeeded are acquires that count if a look finds the shards at their place: the next
 	// one, or that at which the lease comes back.
-	succeeded []ownership
+	succeeded []shardEpoch
 	// firstLease is the last proposal that was known when this boot got its first lease.
 	firstLease shardmap.Epoch
 	leased     bool // it has got it
@@ -77,7 +77,7 @@ type appSide struct {
 	pendingSince time.Duration
 	sent         int // how often it was sent
 	// servedSince is since when a shard is served that heartbeats report as not acquired.
-	servedSince map[ownership]time.Duration
+	servedSince map[shardEpoch]time.Duration
 	// lateStep: the process was stopped after the clock of this look was read.
 	lateStep bool
 }
@@ -92,7 +92,7 @@ func (p *proc) hookOptions() *ack.HookOptions {
 	if p.h.app == nil {
 		return nil
 	}
-	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}, released: map[shardmap.Shard]shardmap.Epoch{}, everGot: map[ownership]bool{}, servedSince: map[ownership]time.Duration{}}
+	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}, released: map[shardmap.Shard]shardmap.Epoch{}, everGot: map[shardEpoch]bool{}, servedSince: map[shardEpoch]time.Duration{}}
 	return &ack.HookOptions{
 		App: p, Deliver: p.Deliver, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout,
 		Ended: p.releaseEnded, StuckAfter: p.w.stuckAfter, Backoff: p.w.backoff,
@@ -169,7 +169,7 @@ func (p *proc) ends(c *simCall, r ack.HookResult) {
 		for _, hs := range c.Shards {
 			if _, failed := r.Failed[hs.Shard]; !failed {
 				p.got[hs.Shard] = gotShard{hs.Epoch, c.life}
-				p.succeeded = append(p.succeeded, ownership{hs.Shard, hs.Epoch})
+				p.succeeded = append(p.succeeded, shardEpoch{hs.Shard, hs.Epoch})
 			}
 		}
 	}
@@ -180,7 +180,7 @@ func (p *proc) ends(c *simCall, r ack.HookResult) {
 			}
 		}
 	}
-	p.machine.Called(r)
+	p.machine.HookEnded(r)
 	p.step()
 }
 
@@ -251,7 +251,7 @@ func (a *simApp) doShard(c *simCall, hs ack.HookShard, r *ack.HookResult) {
 			a.h.w.fail("hooks: %s is told to acquire shard %d under %d as if it did not hold it", a.h.id, hs.Shard, hs.Epoch)
 		}
 		a.held[hs.Shard] = hs.Epoch
-		delete(a.left, ownership{hs.Shard, hs.Epoch})
+		delete(a.left, shardEpoch{hs.Shard, hs.Epoch})
 	case ack.HookLost:
 		if a.held[hs.Shard] == hs.Epoch {
 			delete(a.held, hs.Shard)
@@ -262,7 +262,7 @@ func (a *simApp) doShard(c *simCall, hs ack.HookShard, r *ack.HookResult) {
 // release writes a shard back and says where. Asked again, it says so again; what it does
 // not hold it cannot release.
 func (a *simApp) release(hs ack.HookShard, r *ack.HookResult) {
-	w, o := a.h.w, ownership{hs.Shard, hs.Epoch}
+	w, o := a.h.w, shardEpoch{hs.Shard, hs.Epoch}
 	if a.held[hs.Shard] == hs.Epoch {
 		delete(a.held, hs.Shard)
 		a.left[o] = w.note(hs.Shard)

@@ -276,7 +276,7 @@ func (p *proc) connBroke(other *proc) {
 		p.broken[i] = broke
 	}
 	if l := p.lead; l != nil {
-		l.receive(ack.Closed{Node: other.h.id, Nonce: other.nonce}, origin{})
+		l.receive(ack.ConnClosed{Node: other.h.id, Nonce: other.nonce}, origin{})
 		if other.goodbye {
 			return
 		}
@@ -319,7 +319,7 @@ func (p *proc) redial(h *host, tries int) {
 	w.after(late, p, func() {
 		w.logf("%s has evidence that boot %d of %s is gone", p.h.id, broke.boot, h.id)
 		if l = p.lead; l != nil { // perhaps the next one
-			l.receive(ack.Evidence{Node: h.id, Boot: broke.boot, Nonce: broke.nonce, Began: began}, origin{})
+			l.receive(ack.CrashEvidence{Node: h.id, Boot: broke.boot, Nonce: broke.nonce, Began: began}, origin{})
 		}
 	})
 }

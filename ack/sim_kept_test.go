@@ -15,15 +15,15 @@ import (
 type keptChecks struct {
 	// keeping is what the leader of a term had of a boot when it told the log of its
 	// absence.
-	keeping map[keeping]*ack.Releases
+	keeping map[safeDrainState]*ack.Releases
 	// parting is since when the leader of a term knows that a boot has said goodbye.
-	parting map[keeping]time.Duration
+	parting map[safeDrainState]time.Duration
 	// kept has who released a shard in place, by the ownership.
-	kept map[ownership]keptBy
+	kept map[shardEpoch]keptBy
 }
 
 // keeping names an absence that a leader tells the log of.
-type keeping struct {
+type safeDrainState struct {
 	spoken
 	term uint64
 }
@@ -36,13 +36,13 @@ type keptBy struct {
 }
 
 func newKeptChecks() keptChecks {
-	return keptChecks{keeping: map[keeping]*ack.Releases{}, parting: map[keeping]time.Duration{}, kept: map[ownership]keptBy{}}
+	return keptChecks{keeping: map[safeDrainState]*ack.Releases{}, parting: map[safeDrainState]time.Duration{}, kept: map[shardEpoch]keptBy{}}
 }
 
 // keeps notes with which releases an absence must be written that is on its way.
 func (l *leading) keeps(node shardmap.NodeID) {
 	hb := l.beats[node]
-	k := keeping{spoken{node, hb.Boot}, l.term}
+	k := safeDrainState{spoken{node, hb.Boot}, l.term}
 	l.p.w.keeping[k] = nil
 	if hb.Released == [32]byte{} {
 		return
@@ -60,7 +60,7 @@ func (l *leading) keeps(node shardmap.NodeID) {
 
 // parts notes when a goodbye that announces a return was first heard.
 func (l *leading) parts(hb ack.Heartbeat) {
-	k := keeping{spoken{hb.Node, hb.Boot}, l.term}
+	k := safeDrainState{spoken{hb.Node, hb.Boot}, l.term}
 	if _, known := l.p.w.parting[k]; !known && hb.Goodbye {
 		l.p.w.parting[k] = l.p.w.now
 	}
@@ -68,7 +68,7 @@ func (l *leading) parts(hb ack.Heartbeat) {
 
 // sawKept judges what the state keeps for the next process of a node that is absent.
 func (w *world) sawKept(h *host, boot, term uint64, after *ack.State) {
-	r := w.keeping[keeping{spoken{h.id, boot}, term}]
+	r := w.keeping[safeDrainState{spoken{h.id, boot}, term}]
 	promised := map[shardmap.Shard]ack.Released{}
 	if r != nil {
 		for _, x := range r.Shards {
@@ -86,13 +86,13 @@ func (w *world) sawKept(h *host, boot, term uint64, after *ack.State) {
 			w.cover.keptNothing++
 			continue
 		}
-		if ok != want || ok && (k.Boot != boot || k.AsGot != (x.From != "") || k.Server != r.Server || string(k.Note) != string(x.Note)) {
+		if ok != want || ok && (k.Boot != boot || k.PassedOn != (x.From != "") || k.Server != r.Server || string(k.Note) != string(x.Note)) {
 			w.fail("hooks: %s is absent, and keeps shard %d as released: %v, by boot %d with %q for %s; want %v, by %d with %q",
 				h.id, s, ok, k.Boot, k.Note, k.Server, want, boot, x.Note)
 		}
 		if ok {
 			w.cover.kept++
-			w.kept[ownership{s, m.OwnedSince(s)}] = keptBy{r.Server, boot, k.AsGot}
+			w.kept[shardEpoch{s, m.OwnedSince(s)}] = keptBy{r.Server, boot, k.PassedOn}
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (w *world) sawKept(h *host, boot, term uint64, after *ack.State) {
 // of the restart before.
 func (p *proc) isNext(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	known, in := p.table.Kept(s)
-	k := p.w.kept[ownership{s, epoch}]
+	k := p.w.kept[shardEpoch{s, epoch}]
 	return in && known.Boot == k.boot && k.server == p.disk.server && k.boot+1 == p.bootNow()
 }
 
@@ -120,10 +120,10 @@ func (p *proc) mayTell(s shardmap.Shard, epoch shardmap.Epoch) bool {
 
 // whose returns whose release it is that the process is told of, or that it gives back.
 func (p *proc) whose(s shardmap.Shard, epoch shardmap.Epoch) shardmap.NodeID {
-	if p.isNext(s, epoch) && !p.w.kept[ownership{s, epoch}].asGot {
+	if p.isNext(s, epoch) && !p.w.kept[shardEpoch{s, epoch}].asGot {
 		return p.h.id
 	}
-	return p.w.follows[ownership{s, epoch}]
+	return p.w.follows[shardEpoch{s, epoch}]
 }
 
 // with returns the note of what the process may be told of.
@@ -138,7 +138,7 @@ func (p *proc) with(s shardmap.Shard, epoch shardmap.Epoch) []byte {
 // sawTold judges that only the process that gained a shard is told that it was released,
 // and the first one after a restart in place.
 func (w *world) sawTold(p *proc, hs ack.HookShard) {
-	switch k := w.kept[ownership{hs.Shard, hs.Epoch}]; {
+	switch k := w.kept[shardEpoch{hs.Shard, hs.Epoch}]; {
 	case p.h.copies() || p.gained(hs.Shard, hs.Epoch):
 	case p.isNext(hs.Shard, hs.Epoch):
 		w.cover.exactInPlace++
@@ -150,7 +150,7 @@ func (w *world) sawTold(p *proc, hs ack.HookShard) {
 // sawNotTold judges that the process that comes after a restart in place is told what the one
 // before it has kept, also if its log was behind when it got its lease.
 func (w *world) sawNotTold(p *proc, hs ack.HookShard) {
-	o := ownership{hs.Shard, hs.Epoch}
+	o := shardEpoch{hs.Shard, hs.Epoch}
 	if k, ok := w.kept[o]; ok && !p.h.copies() && !p.everGot[o] && k.server == p.disk.server && k.boot+1 == p.bootNow() {
 		w.fail("hooks: boot %d on %s acquires shard %d of epoch %d as if nobody had released it, and the one before it has", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch)
 	}
@@ -177,7 +177,7 @@ func (w *world) sawGoodbye(p *proc) {
 	}
 	m := p.table.Committed()
 	for s := range m.Shards(p.h.id) {
-		o := ownership{s, m.OwnedSince(s)}
+		o := shardEpoch{s, m.OwnedSince(s)}
 		x, ok := given[s]
 		switch own := p.released[s] == o.epoch; {
 		case own && (!ok || x.From != ""):

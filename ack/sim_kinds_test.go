@@ -263,8 +263,8 @@ func (w *world) forge(l, x *host) {
 	w.cover.forged++
 	lead := l.proc.lead
 	lead.taken[x] = true
-	lead.receive(ack.Closed{Node: x.id, Nonce: x.proc.nonce}, origin{})
-	lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
+	lead.receive(ack.ConnClosed{Node: x.id, Nonce: x.proc.nonce}, origin{})
+	lead.receive(ack.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
 }
 
 func faultLeave(w *world) bool {
@@ -274,7 +274,7 @@ func faultLeave(w *world) bool {
 	}
 	w.logf("%s gets SIGTERM", h.id)
 	h.proc.leaving, h.proc.leaveBy = true, w.now+8*time.Second
-	h.proc.machine.BeatNow()
+	h.proc.machine.HeartbeatNow()
 	d := w.lasting()
 	var again func()
 	again = func() {
@@ -315,7 +315,7 @@ func faultRemove(w *world) bool {
 			}
 			w.after(d, h.proc, func() {
 				w.dead[x.id] = true
-				h.proc.lead.receive(ack.Remove{Node: x.id}, origin{})
+				h.proc.lead.receive(ack.NodeRemoved{Node: x.id}, origin{})
 			})
 		}
 	}

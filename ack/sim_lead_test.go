@@ -14,7 +14,7 @@ import (
 type leading struct {
 	p       *proc
 	term    uint64
-	turn    *ack.Turn
+	turn    *ack.LeaderDriver
 	over    bool
 	barrier uint64 // index of the barrier; zero: not appended, or told already
 	appends uint64 // the term in which the barrier was appended
@@ -48,7 +48,7 @@ func (p *proc) startLeading() {
 		return
 	}
 	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}}
-	l.turn = ack.NewTurn(ack.TurnOptions{
+	l.turn = ack.NewLeaderDriver(ack.LeaderDriverOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
 		Keys: func() string { return p.h.keys },
@@ -60,7 +60,7 @@ func (p *proc) startLeading() {
 	}
 	w.after(0, p, l.tick)
 	w.after(w.span(0, 100*time.Millisecond), p, l.members)
-	p.machine.BeatNow()
+	p.machine.HeartbeatNow()
 	for i, broke := range p.broken {
 		if broke.boot != 0 {
 			p.redial(w.hosts[i], 3)
@@ -126,7 +126,7 @@ func (l *leading) lookForBarrier() {
 }
 
 // told is the state that the machine knows.
-func (l *leading) told() *ack.State { return l.turn.Told() }
+func (l *leading) told() *ack.State { return l.turn.State() }
 
 // Term reads the term of the own Raft server; the process may be stopped before and
 // after that.
@@ -148,7 +148,7 @@ func (l *leading) clock() time.Duration {
 
 // receive takes a message; nil only looks at the log.
 func (l *leading) receive(m ack.Message, from origin) {
-	if _, gone := m.(ack.Evidence); gone {
+	if _, gone := m.(ack.CrashEvidence); gone {
 		clear(l.from) // a node is no member until its next heartbeat: then additions are gathered again
 	}
 	if l.over {
@@ -162,7 +162,7 @@ func (l *leading) receive(m ack.Message, from origin) {
 		m = ack.Tick{}
 	}
 	if at := l.p.h.pauseAt; at != pauseBeforeTerm && at != pauseAfterTerm && at != pauseBeforeStep {
-		l.perform(l.turn.Take(m), m, from)
+		l.perform(l.turn.Handle(m), m, from)
 		return
 	}
 	l.receiveHalting(m, from)
@@ -183,7 +183,7 @@ func (l *leading) receiveHalting(m ack.Message, from origin) {
 				panic(errEnded)
 			}
 		}
-		effects = l.turn.Take(m)
+		effects = l.turn.Handle(m)
 	})
 	w := l.p.w
 	w.unfinished = append(w.unfinished, end)
@@ -214,13 +214,13 @@ func (l *leading) mayStop(at pausePoint) {
 
 func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 	w := l.p.w
-	if d, ok := m.(ack.Delivered); ok {
+	if d, ok := m.(ack.ReleasesReceived); ok {
 		l.delivered[d.Digest()] = &d.Releases
 	}
 	for _, e := range effects {
 		switch e := e.(type) {
 		case ack.Reply:
-			h, ok := m.(ack.Heard)
+			h, ok := m.(ack.HeartbeatReceived)
 			if !ok {
 				w.fail("G5: %s is answered, and nobody has spoken", e.To)
 				return
@@ -247,7 +247,7 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 			w.logf("%s steps down: %s", l.p.h.id, e.Reason)
 			l.excuse(5 * time.Second)
 			w.after(w.span(0, 5*time.Millisecond), l.p, l.transfer)
-		case ack.Noted:
+		case ack.Event:
 			l.noted(e)
 		}
 	}
@@ -312,42 +312,42 @@ func (l *leading) transfer() {
 	}
 }
 
-func (l *leading) noted(e ack.Noted) {
+func (l *leading) noted(e ack.Event) {
 	w, id := l.p.w, l.p.h.id
 	switch e.Kind {
-	case ack.NoteProposing:
+	case ack.EventProposing:
 		l.proposesStage(e)
 		w.cover.rounds[e.Reason]++
 		w.logf("%s proposes from map %d: %s, %d moves", id, e.Epoch, e.Reason, e.Moved)
-	case ack.NoteDropped:
+	case ack.EventDropped:
 		w.cover.drops[e.Cause.String()]++
 		w.logf("%s drops %s: %s", id, e.Node, e.Cause)
-	case ack.NoteCommitting:
+	case ack.EventCommitting:
 		w.logf("%s commits %d", id, e.Epoch)
 		l.promise(e.Epoch)
 		for _, m := range l.told().Last().Members() {
-			if l.acked[m.ID] < e.Epoch && !l.told().Absent(m.ID) {
+			if l.acked[m.ID] < e.Epoch && !l.told().Restarting(m.ID) {
 				w.fail("G4: %s commits %d, and the boot of %s that it hears has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])
 			}
 		}
-	case ack.NoteTaken:
+	case ack.EventTakeover:
 		w.cover.takings[e.Reason]++
 		w.logf("%s takes from %s by %s", id, e.Node, e.Reason)
 		if e.Reason == "evidence" || e.Reason == "refusal" {
 			w.takenByEvidence(l, e.Node, e.Reason)
 		}
-	case ack.NoteDuplicate:
+	case ack.EventDuplicate:
 		w.logf("%s sees two of %s", id, e.Node)
-	case ack.NoteSilent:
+	case ack.EventSilent:
 		w.logf("%s hears nothing from %s", id, e.Node)
-	case ack.NoteAbsence:
+	case ack.EventRestart:
 		w.logf("%s has %s absent for %v", id, e.Node, e.Grace)
 		if e.Grace > 0 {
 			l.keeps(e.Node)
 		}
-	case ack.NoteBack:
+	case ack.EventBack:
 		w.logf("%s hears %s again", id, e.Node)
-	case ack.NoteOver:
+	case ack.EventNoteDropped:
 		w.fail("hooks: a note of %s is too long", e.Node)
 	}
 }

@@ -18,7 +18,7 @@ func (l *leading) members() {
 		return
 	}
 	w.after(w.span(80*time.Millisecond, 200*time.Millisecond), p, l.members)
-	if !p.fsm.Born() || !p.takes() || !p.confSettled() || l.replaces() || l.letsGo() {
+	if !p.fsm.Bootstrapped() || !p.takes() || !p.confSettled() || l.replaces() || l.letsGo() {
 		return
 	}
 	c := p.disk.conf
@@ -60,19 +60,19 @@ func (l *leading) replaces() bool {
 // disk may take the node's name.
 func (l *leading) nameFree(server string) bool {
 	v, ok := l.viewOf(nodeOf(server))
-	return !l.hears(server) && (!ok || v.Over || l.p.w.plant == plantNameAtOnce)
+	return !l.hears(server) && (!ok || v.ProcessGone || l.p.w.plant == plantNameAtOnce)
 }
 
 // hears reports that the heartbeats of this very server are fresh.
 func (l *leading) hears(server string) bool {
 	v, _ := l.viewOf(nodeOf(server))
-	return v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Server == server
+	return v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
 
 // echoes reports that the leader has heard this server's node echo its own answers.
 func (l *leading) echoes(server string) bool {
 	v, _ := l.viewOf(nodeOf(server))
-	return v.Echoes || l.p.w.plant == plantHeardVotes
+	return v.LinkWorks || l.p.w.plant == plantHeardVotes
 }
 
 // viewOf returns what the machine knows of a node.
@@ -82,7 +82,7 @@ func (l *leading) viewOf(id shardmap.NodeID) (ack.MemberView, bool) {
 			return v, true
 		}
 	}
-	return ack.MemberView{HeardAgo: -1, Silent: true}, false
+	return ack.MemberView{SinceHeartbeat: -1, Silent: true}, false
 }
 
 // letsGo removes the server of a node that has said goodbye, or that is down for

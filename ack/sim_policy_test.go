@@ -34,11 +34,11 @@ func (l *leading) policed(e ack.Submit, m ack.Message) policed {
 	l.note = stageNote{}
 	p.kept = l.turn.KeptNow()
 	for _, v := range l.turn.View() {
-		if v.HeardAgo >= 0 {
+		if v.SinceHeartbeat >= 0 {
 			p.zones[v.Node] = v.Heartbeat.Zone
 		}
 	}
-	if hb, ok := m.(ack.Heard); ok {
+	if hb, ok := m.(ack.HeartbeatReceived); ok {
 		p.heard, p.earlier = hb.Node, l.earlierReport(hb)
 	}
 	if e.Asked > 0 {
@@ -86,7 +86,7 @@ func (l *leading) amend(changes ...ack.Change) bool {
 	if l.over || l.busy {
 		return false
 	}
-	number, effects, err := l.turn.Amend(changes)
+	number, effects, err := l.turn.ChangePolicy(changes)
 	if err == nil {
 		l.asked[number] = changes
 	}
@@ -186,7 +186,7 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 	for s := range shardmap.Shard(base.Len()) {
 		by.Before = append(by.Before, before.OwnerBefore(s))
 	}
-	for id := range policy.Emptying {
+	for id := range policy.GradualDrains {
 		if by.Emptying == nil {
 			by.Emptying = map[shardmap.NodeID]bool{}
 		}
@@ -216,7 +216,7 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 // samePolicy reports whether two states ask the same.
 func samePolicy(a, b *ack.State) bool {
 	p, q := a.Policy(), b.Policy()
-	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.Emptying, q.Emptying) && maps.Equal(p.Terms, q.Terms) &&
+	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.Terms, q.Terms) &&
 		p.Pause == q.Pause && p.PausedBy == q.PausedBy && p.Since == q.Since
 }
 
@@ -228,7 +228,7 @@ func (h *host) keepsShards() bool {
 	if h.proc == nil || h.app == nil {
 		return false
 	}
-	n, _ := h.proc.machine.Kept()
+	n, _ := h.proc.machine.KeptShards()
 	return n > 0
 }
 

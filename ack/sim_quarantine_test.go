@@ -32,7 +32,7 @@ const soonOver = 2 * time.Second
 // anyQuarantine draws one, or the end of one. Of two marks that differ in the key of their
 // hash alone, either lifts the other.
 func (w *world) anyQuarantine() ack.Change {
-	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(w.pick(2)), Hash: uint64(w.pick(2)), Under: uint32(w.pick(2))}}
+	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(w.pick(2)), Hash: uint64(w.pick(2)), HashKeyID: uint32(w.pick(2))}}
 	if w.pick(3) == 0 {
 		c.Kind = ack.ChangeLift
 		return c

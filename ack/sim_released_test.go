@@ -26,7 +26,7 @@ type releasedChecks struct {
 
 // told is a release that an app was told of.
 type told struct {
-	ownership
+	shardEpoch
 	by shardmap.NodeID
 }
 
@@ -63,7 +63,7 @@ func (w *world) sawExact(p *proc, disk string, hs ack.HookShard) {
 		}
 		w.sawNotTold(p, hs)
 		// What it releases by itself from now on is of this disk.
-		delete(w.exact, told{ownership{hs.Shard, hs.Epoch}, p.h.id})
+		delete(w.exact, told{shardEpoch{hs.Shard, hs.Epoch}, p.h.id})
 		return
 	}
 	w.cover.exact++
@@ -75,7 +75,7 @@ func (w *world) sawExact(p *proc, disk string, hs ack.HookShard) {
 		w.fail("hooks: %s acquires shard %d of epoch %d as released with note %q: it was released after %d changes, and has had %d",
 			p.h.id, hs.Shard, hs.Epoch, hs.Note, n, w.changes[hs.Shard])
 	}
-	o := told{ownership{hs.Shard, hs.Epoch}, hs.From}
+	o := told{shardEpoch{hs.Shard, hs.Epoch}, hs.From}
 	if other := w.exact[o]; other != "" && other != disk {
 		w.fail("hooks: shard %d of epoch %d was given to %s as released, and now to %s", hs.Shard, hs.Epoch, other, disk)
 	}
@@ -98,7 +98,7 @@ func (p *proc) Deliver(r ack.Releases) {
 	sent := origin{p.h, w.now}
 	w.send(p.h, w.hosts[p.hint], func(q *proc) {
 		if q.lead != nil {
-			q.lead.receive(ack.Delivered{Releases: got}, sent)
+			q.lead.receive(ack.ReleasesReceived{Releases: got}, sent)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func (w *world) sawGivenUp(p *proc) {
 		if m.Owner(s) != p.h.id || p.table.Last().Owner(s) == p.h.id {
 			continue
 		}
-		o := ownership{s, m.OwnedSince(s)}
+		o := shardEpoch{s, m.OwnedSince(s)}
 		x, ok := given[s]
 		if p.released[s] == o.epoch && !ok {
 			w.fail("hooks: %s acknowledges %d and forgets that shard %d of epoch %d was released", p.h.id, p.machine.Acked(), s, o.epoch)
@@ -190,7 +190,7 @@ func (l *leading) promise(e shardmap.Epoch) {
 		r := l.delivered[hb.Released]
 		if r == nil {
 			// It counts by another rule than its acknowledgement, if at all.
-			if p.Has(m.ID) && !l.told().Absent(m.ID) {
+			if p.Has(m.ID) && !l.told().Restarting(m.ID) {
 				w.fail("hooks: %s commits %d, and does not have what %s gives up", l.p.h.id, e, m.ID)
 			}
 			continue

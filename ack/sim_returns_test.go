@@ -29,7 +29,7 @@ type simCache struct {
 // returnChecks is what the world knows of returns.
 type returnChecks struct {
 	// needed are the ownerships that no other member could have got.
-	needed map[ownership]bool
+	needed map[shardEpoch]bool
 	// placed are the members for which the last map was computed: a proposal may also have
 	// owners that leave, and keep what is busy for a moment.
 	placed []shardmap.Member
@@ -42,7 +42,7 @@ type returnsCoverage struct {
 
 // giveCaches gives each host an app that caches.
 func (w *world) giveCaches() {
-	w.needed = map[ownership]bool{}
+	w.needed = map[shardEpoch]bool{}
 	for _, h := range w.hosts {
 		h.cache = &simCache{had: map[shardmap.Shard]shardmap.Epoch{}, named: w.n(2) == 0, any: w.n(6) == 0}
 	}
@@ -99,7 +99,7 @@ func (p *proc) checkedApp(a ack.Attempt, refused bool, process int, instance str
 }
 
 // reportApp adds to what the node sees of itself what it reports of its app.
-func (p *proc) reportApp(s ack.Seen) ack.Seen {
+func (p *proc) reportApp(s ack.Observation) ack.Observation {
 	if p.watch != nil {
 		s.AfterRestart, s.AppSince = !p.h.cache.any, p.watch.Since()
 	}
@@ -107,9 +107,9 @@ func (p *proc) reportApp(s ack.Seen) ack.Seen {
 }
 
 // watchLease tells the watch of a lease right after it was published.
-func (p *proc) watchLease(now time.Duration, s ack.Seen) {
+func (p *proc) watchLease(now time.Duration, s ack.Observation) {
 	if p.watch != nil {
-		p.watch.Applied(s.State.Committed().Epoch(), p.machine.LeaseLeft(now) > 0)
+		p.watch.Applied(s.State.Committed().Epoch(), p.machine.LeaseRemaining(now) > 0)
 	}
 }
 
@@ -143,7 +143,7 @@ func (w *world) sawCached(p *proc, r *simReq) {
 		return
 	}
 	had, ok := c.had[r.shard]
-	if ok && had < r.epoch && !c.any && !w.needed[ownership{r.shard, r.epoch}] {
+	if ok && had < r.epoch && !c.any && !w.needed[shardEpoch{r.shard, r.epoch}] {
 		w.fail("returns: the app of %s runs a request for shard %d of epoch %d with what it cached in epoch %d", p.h.id, r.shard, r.epoch, had)
 	}
 	c.had[r.shard] = max(had, r.epoch)
@@ -157,7 +157,7 @@ func (w *world) sawReturns(before, after *ack.State) {
 	p, policy := after.Last(), before.Policy()
 	var present, open []shardmap.NodeID
 	for _, m := range w.placed {
-		if policy.Leaves(m.ID) || before.Absent(m.ID) {
+		if policy.Leaves(m.ID) || before.Restarting(m.ID) {
 			continue
 		}
 		present = append(present, m.ID)
@@ -172,7 +172,7 @@ func (w *world) sawReturns(before, after *ack.State) {
 		w.cover.departures++
 		barred := func(id shardmap.NodeID) bool { return before.Barred(id, mv.Shard) }
 		if mv.To != "" && barred(mv.To) && !slices.ContainsFunc(open, func(id shardmap.NodeID) bool { return !barred(id) }) {
-			w.needed[ownership{mv.Shard, p.Epoch()}] = true
+			w.needed[shardEpoch{mv.Shard, p.Epoch()}] = true
 			w.cover.staleReturns++
 		}
 	}
@@ -281,32 +281,32 @@ func mistakesOfReturns() []mistake {
 	return []mistake{
 		{
 			name: "returns: a commit does not note what leaves", mix: moves, caught: "returns",
-			edits: in("ack.State.depart", "		if _, known := s.apps[m.From]; known {\n", "		if _, known := s.apps[m.From]; known && !PLANTED {\n"),
+			edits: in("ack.State.recordDepartures", "		if _, known := s.departures[m.From]; known {\n", "		if _, known := s.departures[m.From]; known && !PLANTED {\n"),
 		},
 		{
 			name: "returns: a shard goes to a stale process", mix: moves, caught: "returns|G9",
-			edits: in("ack.Leader.rules", "	p.Barred = l.state.barred()\n", "	if !PLANTED {\n		p.Barred = l.state.barred()\n	}\n"),
+			edits: in("ack.Leader.assignPolicy", "	p.Barred = l.state.allBarred()\n", "	if !PLANTED {\n		p.Barred = l.state.allBarred()\n	}\n"),
 		},
 		{
 			name: "returns: a node gets shards before the log has its report", mix: moves, caught: "returns",
-			edits: in("ack.Leader.reconcile", "l.amend(now) || l.absence(now) || l.report(now) {", "l.amend(now) || l.absence(now) || !PLANTED && l.report(now) {"),
+			edits: in("ack.Leader.reconcile", "l.submitPolicyChange(now) || l.submitRestart(now) || l.submitAppReports(now) {", "l.submitPolicyChange(now) || l.submitRestart(now) || !PLANTED && l.submitAppReports(now) {"),
 		},
 		{
 			name: "returns: a report ends departures after it", mix: restarts, caught: "returns",
-			edits: both(in("ack.State.report", "	for n < len(left) && left[n].at <= a.Since {\n", "	for n < len(left) && (PLANTED || left[n].at <= a.Since) {\n"),
-				in("ack.State.news", "	return len(left) > 0 && left[0].at <= a.Since\n", "	return len(left) > 0 && (PLANTED || left[0].at <= a.Since)\n")),
+			edits: both(in("ack.State.applyAppReport", "	for n < len(left) && left[n].epoch <= a.Since {\n", "	for n < len(left) && (PLANTED || left[n].epoch <= a.Since) {\n"),
+				in("ack.State.changedBy", "	return len(left) > 0 && left[0].epoch <= a.Since\n", "	return len(left) > 0 && (PLANTED || left[0].epoch <= a.Since)\n")),
 		},
 		{
 			name: "returns: what an earlier leader heard counts", mix: caches("cache-restart 6, leave 4, sick 4, depose 5, elect 5, restart 3").late(), caught: "returns",
-			edits: in("ack.State.reported", "	if !s.Born() || term != c.term {\n", "	if !s.Born() || !PLANTED && term != c.term {\n"),
+			edits: in("ack.State.applyAppReports", "	if !s.Bootstrapped() || term != c.term {\n", "	if !s.Bootstrapped() || !PLANTED && term != c.term {\n"),
 		},
 		{
 			name: "returns: a new process of the node takes its app for a new one", mix: restarts, caught: "returns",
-			edits: in("ack.NewAppWatch", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, fresh: PLANTED}"),
+			edits: in("ack.NewAppWatch", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, unused: PLANTED}"),
 		},
 		{
 			name: "returns: an app that has had requests still counts as fresh", mix: restarts, caught: "returns",
-			edits: in("ack.AppWatch.Connected", "	w.fresh = false\n", "	w.fresh = w.fresh && PLANTED\n"),
+			edits: in("ack.AppWatch.Connected", "	w.unused = false\n", "	w.unused = w.unused && PLANTED\n"),
 		},
 		{
 			name: "returns: a refused connection counts after later ones", mix: restarts, caught: "returns",
@@ -314,7 +314,7 @@ func mistakesOfReturns() []mistake {
 		},
 		{
 			name: "returns: an app that names itself has restarted if it refuses connections", mix: caches("app-port 8, leave 4, sick 4, policy 4, kill 2"), caught: "returns",
-			edits: in("ack.AppWatch.Refused", "	if w.instance != \"\" || !w.met {\n", "	if (w.instance != \"\" || !w.met) && !PLANTED {\n"),
+			edits: in("ack.AppWatch.Refused", "	if w.instance != \"\" || !w.checked {\n", "	if (w.instance != \"\" || !w.checked) && !PLANTED {\n"),
 		},
 		{
 			name: "returns: another instance counts from the check that sees it", mix: restarts, caught: "returns",
@@ -325,7 +325,7 @@ func mistakesOfReturns() []mistake {
 		},
 		{
 			name: "rule 8: snapshots forget what has left an app", mix: caches("leave 6, sick 4, policy 6, compact 4, kill 4, wipe 2"), caught: "G5|returns",
-			edits: in("ack.State.MarshalBinary", "	w.apps(s)\n", "	w.apps([]*State{s, {}}[plantedAs(PLANTED)])\n"),
+			edits: in("ack.State.MarshalBinary", "	w.departures(s)\n", "	w.departures([]*State{s, {}}[plantedAs(PLANTED)])\n"),
 		},
 	}
 }

@@ -85,7 +85,7 @@ func (l *leading) asksIdle(e ack.AskIdle) {
 }
 
 // takesIdle brings an answer.
-func (l *leading) takesIdle(m ack.Idle) {
+func (l *leading) takesIdle(m ack.IdleShards) {
 	w := l.p.w
 	if l.busy {
 		l.inbox = append(l.inbox, func() { l.takesIdle(m) })
@@ -116,7 +116,7 @@ func (l *leading) takesIdle(m ack.Idle) {
 }
 
 // busyAt returns the shards of the node that an answer does not report as idle.
-func (l *leading) busyAt(m ack.Idle) map[shardmap.Shard]bool {
+func (l *leading) busyAt(m ack.IdleShards) map[shardmap.Shard]bool {
 	busy := map[shardmap.Shard]bool{}
 	for s := range l.told().Committed().Shards(m.Node) {
 		busy[s] = !slices.Contains(m.Shards, s)
@@ -149,7 +149,7 @@ func (l *leading) defers(id shardmap.NodeID) {
 }
 
 // proposesStage notes what a proposal defers.
-func (l *leading) proposesStage(e ack.Noted) {
+func (l *leading) proposesStage(e ack.Event) {
 	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.told().Timing().Pause == ack.PauseCluster}
 	for _, id := range e.Deferred {
 		l.note.deferred[id], l.note.left[id] = true, l.left[id]
@@ -171,7 +171,7 @@ func (l *leading) proposesStage(e ack.Noted) {
 func (l *leading) isWell(id shardmap.NodeID) bool {
 	v, _ := l.viewOf(id)
 	d, _ := l.told().Drop(id)
-	return !d.InForce && !v.Silent && !v.Crashed && !v.Absent && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.HeardAgo >= 0 && v.Heartbeat.Acked >= l.told().Committed().Epoch()
+	return !d.InForce && !v.Silent && !v.Crashed && !v.Restarting && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.SinceHeartbeat >= 0 && v.Heartbeat.Acked >= l.told().Committed().Epoch()
 }
 
 // sawStage judges what a proposal takes from owners whose moves the leader stages. It adds
@@ -222,7 +222,7 @@ func (w *world) sawEarly(before, after *ack.State, e *logEntry) {
 	}
 	base, p, policy := before.Committed(), after.Last(), before.Policy()
 	for id := range e.stage.early {
-		if _, emptied := policy.Emptying[id]; emptied || before.Open() || !w.wasDeferred(id, before) {
+		if _, emptied := policy.GradualDrains[id]; emptied || before.Open() || !w.wasDeferred(id, before) {
 			continue
 		}
 		for s := range base.Shards(id) {

@@ -14,7 +14,7 @@ import (
 
 // deadAfter is the one in force, as far as anybody knows.
 func (w *world) deadAfter() time.Duration {
-	if !w.truth.Born() {
+	if !w.truth.Bootstrapped() {
 		return time.Second
 	}
 	return w.truth.Timing().DeadAfter
@@ -71,7 +71,7 @@ func (l *leading) retime(t ack.Timing) bool {
 	if l.over || l.busy {
 		return false
 	}
-	entry, effects, err := l.turn.Retime(t)
+	entry, effects, err := l.turn.ChangeTiming(t)
 	l.perform(slices.Clone(effects), nil, origin{})
 	if err != nil {
 		if errors.As(err, new(ack.TooSoonError)) {
@@ -262,8 +262,8 @@ func faultRetimeFence(w *world) bool {
 	w.cover.forged++
 	l.proc.lead.taken[x] = true
 	w.cutLinks(func(i, j int) bool { return i == x.i || j == x.i })
-	l.proc.lead.receive(ack.Closed{Node: x.id, Nonce: x.proc.nonce}, origin{})
-	l.proc.lead.receive(ack.Evidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
+	l.proc.lead.receive(ack.ConnClosed{Node: x.id, Nonce: x.proc.nonce}, origin{})
+	l.proc.lead.receive(ack.CrashEvidence{Node: x.id, Boot: x.proc.bootNow(), Nonce: x.proc.nonce, Began: l.proc.clock()}, origin{})
 	w.run(w.now+w.deadAfter(), nil)
 	return true
 }

@@ -37,7 +37,7 @@ func faultTrap(w *world) bool {
 	w.run(w.now+w.span(20*time.Millisecond, 60*time.Millisecond), nil)
 	if l := next.proc; l != nil && l.lead != nil && x.proc == nil {
 		w.dead[x.id] = true
-		l.lead.receive(ack.Remove{Node: x.id}, origin{})
+		l.lead.receive(ack.NodeRemoved{Node: x.id}, origin{})
 	}
 	w.run(w.now+w.span(30*time.Millisecond, 150*time.Millisecond), nil)
 	if x.proc == nil {

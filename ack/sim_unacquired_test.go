@@ -20,7 +20,7 @@ type appReport struct {
 func (l *leading) reportsOf() map[shardmap.NodeID]appReport {
 	all := map[shardmap.NodeID]appReport{}
 	for _, v := range l.turn.View() {
-		if v.HeardAgo >= 0 {
+		if v.SinceHeartbeat >= 0 {
 			all[v.Node] = appReport{v.Heartbeat.Unacquired, v.Heartbeat.Unable}
 		}
 	}
@@ -28,7 +28,7 @@ func (l *leading) reportsOf() map[shardmap.NodeID]appReport {
 }
 
 // earlierReport returns what the heartbeat before hb says of the app.
-func (l *leading) earlierReport(hb ack.Heard) appReport {
+func (l *leading) earlierReport(hb ack.HeartbeatReceived) appReport {
 	before := l.beats[hb.Node]
 	if before.Number == hb.Number {
 		before = l.prior[hb.Node]
@@ -132,11 +132,11 @@ func (w *world) sawReport(p *proc, h ack.Heartbeat) {
 	for _, s := range h.Unacquired {
 		// What is served now, and was when the app was looked at last, is acquired.
 		epoch, serves := p.owns(s)
-		switch since, known := p.servedSince[ownership{s, epoch}]; {
+		switch since, known := p.servedSince[shardEpoch{s, epoch}]; {
 		case !serves:
-			delete(p.servedSince, ownership{s, epoch})
+			delete(p.servedSince, shardEpoch{s, epoch})
 		case !known:
-			p.servedSince[ownership{s, epoch}] = w.now
+			p.servedSince[shardEpoch{s, epoch}] = w.now
 		case w.now-since > 5*time.Second && !p.stoppedOnce:
 			w.fail("unacquired: %s reports shard %d, which it has served for %v", p.h.id, s, w.now-since)
 		}

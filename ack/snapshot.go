@@ -12,14 +12,14 @@ import (
 // same state gives the same bytes on every node. The level that they begin with is
 // the one in force.
 func (s *State) MarshalBinary() ([]byte, error) {
-	w := begin(s.level)
+	w := newWriter(s.level)
 	w.uint(s.index)
 	w.uint(s.ignored)
 	w.text(s.cluster)
-	if s.Born() {
+	if s.Bootstrapped() {
 		w.timing(s.timing)
-		w.timing(s.before)
-		w.uint(s.timedAt)
+		w.timing(s.timingBefore)
+		w.uint(s.timingIndex)
 	}
 	w.uint(s.lastTerm)
 	w.text(s.reason)
@@ -45,15 +45,15 @@ func (s *State) MarshalBinary() ([]byte, error) {
 		w.bool(d.InForce)
 	}
 	w.previous(s.previous)
-	w.left(s.left)
-	w.left(s.kept)
+	w.releaseNotes(s.releaseNotes)
+	w.releaseNotes(s.keptNotes)
 	w.policy(s.policy)
-	w.absences(s)
-	w.apps(s)
-	w.departed(s.departed)
+	w.restarts(s)
+	w.departures(s)
+	w.formerMembers(s.formerMembers)
 	w.text(s.keys)
 	w.uint(uint64(s.keysSince))
-	w.text(s.nextKeys)
+	w.text(s.proposedKeys)
 	return w.b, nil
 }
 
@@ -62,8 +62,8 @@ func (s *State) MarshalBinary() ([]byte, error) {
 func DecodeState(b []byte) (*State, error) {
 	r := reader{b: b}
 	s := &State{level: r.level(), index: r.uint(0, maxUint), ignored: r.uint(0, maxUint), cluster: r.text(0, maxText)}
-	if s.Born() {
-		s.timing, s.before, s.timedAt = r.timing(), r.timing(), r.uint(0, maxUint)
+	if s.Bootstrapped() {
+		s.timing, s.timingBefore, s.timingIndex = r.timing(), r.timing(), r.uint(0, maxUint)
 	}
 	s.lastTerm, s.reason = r.uint(0, maxUint), r.text(0, maxText)
 	s.committed = r.shardMap()
@@ -91,21 +91,21 @@ func DecodeState(b []byte) (*State, error) {
 		s.previous = r.previous(s.committed.Len())
 	}
 	if r.err == nil {
-		s.left, s.kept = r.left(s.committed, false), r.left(s.committed, true)
+		s.releaseNotes, s.keptNotes = r.releaseNotes(s.committed, false), r.releaseNotes(s.committed, true)
 	}
 	s.policy = r.policy()
-	r.absences(s)
+	r.restarts(s)
 	if r.err == nil {
-		r.apps(s)
+		r.departures(s)
 	}
 	if r.err == nil {
-		s.departed = r.departed(s.committed)
+		s.formerMembers = r.formerMembers(s.committed)
 	}
-	s.keys, s.keysSince, s.nextKeys = r.text(0, MaxKeys), shardmap.Epoch(r.uint(0, maxUint)), r.text(0, MaxKeys)
+	s.keys, s.keysSince, s.proposedKeys = r.text(0, MaxKeys), shardmap.Epoch(r.uint(0, maxUint)), r.text(0, MaxKeys)
 	if err := r.end(); err != nil {
 		return nil, err
 	}
-	if s.nextKeys != "" && (s.last == s.committed || s.nextKeys == s.keys) || s.keysSince > s.committed.Epoch() || (s.keys == "") != (s.keysSince == 0) {
+	if s.proposedKeys != "" && (s.last == s.committed || s.proposedKeys == s.keys) || s.keysSince > s.committed.Epoch() || (s.keys == "") != (s.keysSince == 0) {
 		return nil, fmt.Errorf("%w: key configuration of epoch %d in the state of map %d", ErrCorrupt, s.keysSince, s.committed.Epoch())
 	}
 	if s.last != s.committed && (s.last.Len() != s.committed.Len() || s.last.Epoch() <= s.committed.Epoch()) {

@@ -46,7 +46,7 @@ type submitted struct {
 type leaderPart struct {
 	id       shardmap.NodeID
 	term     uint64
-	turn     *ack.Turn
+	turn     *ack.LeaderDriver
 	voters   []string
 	revoked  bool // its Raft knows a newer term
 	steps    int  // StepDowns
@@ -134,7 +134,7 @@ func (s *stage) actor(id shardmap.NodeID) *actor {
 }
 
 func newActor(id shardmap.NodeID) *actor {
-	return &actor{id: id, weight: 1, routing: ack.RoutingOf(id, ack.NewState(), 0, false)}
+	return &actor{id: id, weight: 1, routing: ack.NewRouting(id, ack.NewState(), 0, false)}
 }
 
 // start starts processes, each under its next boot.
@@ -160,7 +160,7 @@ func (s *stage) crash(id shardmap.NodeID) {
 	delete(s.leaders, id)
 	s.notef("%s crashes", id)
 	for _, l := range s.leaderParts() {
-		s.step(l, ack.Closed{Node: id, Nonce: a.nonce})
+		s.step(l, ack.ConnClosed{Node: id, Nonce: a.nonce})
 	}
 }
 
@@ -174,8 +174,8 @@ func (s *stage) elect(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPart {
 
 // electStuck is elect without the barrier.
 func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPart {
-	if !s.state.Born() {
-		s.append(1, ack.EncodeBirth("demo", 12, s.timing))
+	if !s.state.Bootstrapped() {
+		s.append(1, ack.EncodeBootstrap("demo", 12, s.timing))
 	}
 	s.term++
 	for old := range s.leaders {
@@ -189,7 +189,7 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 		}
 	}
 	l := &leaderPart{id: id, term: s.term, voters: s.voters()}
-	l.turn = ack.NewTurn(ack.TurnOptions{
+	l.turn = ack.NewLeaderDriver(ack.LeaderDriverOptions{
 		Leader: ack.LeaderOptions{Server: string(id) + "/d", Term: s.term, Pace: s.pace, Timing: s.timing, BootstrapExpect: s.expected()},
 		Raft:   stageRaft{s, l}, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return s.newest(l) },
 		Keys: func() string { return s.actor(id).keys },
@@ -217,7 +217,7 @@ func (s *stage) expected() int {
 // newest is the state that a leader's log has come to.
 func (s *stage) newest(l *leaderPart) *ack.State {
 	if l.turn != nil && l.term != s.term {
-		return l.turn.Told()
+		return l.turn.State()
 	}
 	return s.state
 }
@@ -275,10 +275,10 @@ func (s *stage) append(term uint64, entry []byte) ack.Outcome {
 		s.notef("log %d: committed %d", s.index, next.Committed().Epoch())
 	case ack.OutcomeIgnored:
 		s.notef("log %d: ignored", s.index)
-	case ack.OutcomeRetimed:
+	case ack.OutcomeTimingChanged:
 		t := next.Timing()
 		s.notef("log %d: lease %v, dead-after %v, fence %v", s.index, t.Lease, t.DeadAfter, t.Fence)
-	case ack.OutcomeBorn, ack.OutcomeRaised, ack.OutcomeAmended, ack.OutcomeAbsented, ack.OutcomeReported:
+	case ack.OutcomeBootstrapped, ack.OutcomeLevelRaised, ack.OutcomePolicyChanged, ack.OutcomeRestartChanged, ack.OutcomeAppsReported:
 	}
 	return outcome
 }
@@ -315,7 +315,7 @@ func (s *stage) until(what string, cond func() bool) {
 // map.
 func (s *stage) serves(id shardmap.NodeID) bool {
 	a := s.actor(id)
-	return a.up && a.machine.LeaseLeft(s.now) > 0 && a.state().Committed().Count(id) > 0 && !a.state().Open()
+	return a.up && a.machine.LeaseRemaining(s.now) > 0 && a.state().Committed().Count(id) > 0 && !a.state().Open()
 }
 
 func (a *actor) state() *ack.State { return a.routing.State() }
@@ -326,14 +326,14 @@ func (s *stage) act(a *actor) {
 	if a.held {
 		newest = a.machine.State()
 	}
-	a.machine.Look(s.now, ack.Seen{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Parting: a.goodbye, Back: a.back, Weight: a.weight, Keys: ack.KeysDigest(a.keys)})
+	a.machine.Poll(s.now, ack.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, ReturnsWithin: a.back, Weight: a.weight, Keys: ack.KeysDigest(a.keys)})
 }
 
 // beat makes the node's next heartbeat, which goes nowhere.
 func (s *stage) beat(a *actor) ack.Heartbeat {
 	follows := a.follows
 	a.follows = ""
-	a.machine.BeatNow()
+	a.machine.HeartbeatNow()
 	s.act(a)
 	a.follows = follows
 	return a.last
@@ -369,7 +369,7 @@ func (g gate) Running(may func(shardmap.Shard) bool) int {
 	return n
 }
 
-func (g gate) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
+func (g gate) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 	for _, s := range slices.Sorted(maps.Keys(g.a.runs)) {
 		if !may(s) {
 			g.s.notef("%s cuts a request of shard %d: %s", g.a.id, s, why)
@@ -400,7 +400,7 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 	if s.show {
 		s.notef("%s → %s: number %d, echo %d/%d, applied %d, acknowledged %d%s", a.id, l.id, hb.Number, hb.Echo.Term, hb.Echo.Number, hb.Applied, hb.Acked, manner(hb))
 	}
-	s.step(l, ack.Heard{Heartbeat: hb, From: string(a.id) + ":1"})
+	s.step(l, ack.HeartbeatReceived{Heartbeat: hb, From: string(a.id) + ":1"})
 	for _, ans := range l.answered {
 		if s.show && ans.Refusal == 0 {
 			s.notef("%s → %s: answer %d/%d, ok %v, epoch %d, serve %v%s", l.id, a.id, ans.Term, ans.Number, ans.OK, ans.Epoch, ans.Serve,
@@ -445,7 +445,7 @@ func manner(hb ack.Heartbeat) string {
 }
 
 // step gives the leader's machine a message, and does what it asks for.
-func (s *stage) step(l *leaderPart, m ack.Message) { s.effect(l, slices.Clone(l.turn.Take(m))) }
+func (s *stage) step(l *leaderPart, m ack.Message) { s.effect(l, slices.Clone(l.turn.Handle(m))) }
 
 func (s *stage) effect(l *leaderPart, effects []ack.Effect) {
 	for _, e := range effects {
@@ -460,7 +460,7 @@ func (s *stage) effect(l *leaderPart, effects []ack.Effect) {
 		case ack.StepDown:
 			l.steps++
 			s.notef("%s steps down: %s", l.id, e.Reason)
-		case ack.Noted:
+		case ack.Event:
 			s.noted(l, e)
 		}
 	}
@@ -475,7 +475,7 @@ func (s *stage) tellIdle(l *leaderPart, a *actor) {
 	if !a.up || a.mute || a.reticent {
 		return
 	}
-	m := ack.Idle{Node: a.id, Map: a.state().Committed().Epoch(), Staged: true}
+	m := ack.IdleShards{Node: a.id, Map: a.state().Committed().Epoch(), Staged: true}
 	for x := range a.state().Committed().Shards(a.id) {
 		if !a.runs[x] {
 			m.Shards = append(m.Shards, x)
@@ -500,22 +500,22 @@ func (s *stage) flush() {
 	}
 }
 
-func (s *stage) noted(l *leaderPart, e ack.Noted) {
+func (s *stage) noted(l *leaderPart, e ack.Event) {
 	switch e.Kind {
-	case ack.NoteProposing:
+	case ack.EventProposing:
 		s.notef("%s proposes: %s, %d moves", l.id, e.Reason, e.Moved)
-	case ack.NoteCommitting:
+	case ack.EventCommitting:
 		s.notef("%s commits %d", l.id, e.Epoch)
-	case ack.NoteTaken:
+	case ack.EventTakeover:
 		s.notef("%s takes from %s: %s", l.id, e.Node, e.Reason)
-	case ack.NoteDuplicate:
+	case ack.EventDuplicate:
 		s.notef("%s sees %s twice: %s", l.id, e.Node, e.Reason)
-	case ack.NoteSilent:
+	case ack.EventSilent:
 		s.notef("%s hears nothing from %s", l.id, e.Node)
-	case ack.NoteAbsence:
+	case ack.EventRestart:
 		s.notef("%s has %s absent for %v", l.id, e.Node, e.Grace)
-	case ack.NoteBack:
+	case ack.EventBack:
 		s.notef("%s hears %s again", l.id, e.Node)
-	case ack.NoteDropped, ack.NoteOver:
+	case ack.EventDropped, ack.EventNoteDropped:
 	}
 }

@@ -16,13 +16,13 @@ func TestNumberOfMapsOfAnOwnerIsBounded(t *testing.T) {
 		{maps: 2*maxStages - 1, early: true, want: true},
 		{maps: 2 * maxStages, want: false},
 	} {
-		l := &Leader{state: NewState(), stages: newStages()}
-		o := &stagedOwner{maps: c.maps}
+		l := &Leader{state: NewState(), stages: newStagedChange()}
+		o := &stagedOwner{proposals: c.maps}
 		if c.early {
-			o.nextMap = 1
+			o.nextProposal = 1
 		}
 		l.stages.owners["b"] = o
-		if got := l.answered(0, Idle{Node: "b", Staged: true}); got != c.want {
+		if got := l.mayUseAnswer(0, IdleShards{Node: "b", Staged: true}); got != c.want {
 			t.Errorf("after %d maps: another map %v, want %v", c.maps, got, c.want)
 		}
 	}

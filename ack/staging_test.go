@@ -269,7 +269,7 @@ func TestStagedChangeStopsWhenNobodyIsLeft(t *testing.T) {
 func TestEndOfAGentleDrainIsNotStaged(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
-	s.amend("a", ack.Change{Kind: ack.ChangeEmpty, Node: "b", For: time.Second})
+	s.amend("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Second})
 	s.until("b is drained", func() bool { return s.state.Policy().Drained["b"] })
 	drained := s.now
 	s.until("a proposal without b", func() bool { return s.state.Open() && !s.state.Last().Has("b") })
@@ -372,9 +372,9 @@ func TestLongDrainEndsWithItsLastRequest(t *testing.T) {
 func TestAnswersOfAGentleDrainEndWithIt(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	busy, epoch := s.owned("b")[0], s.state.Last().Epoch()
-	s.amend("a", ack.Change{Kind: ack.ChangeEmpty, Node: "b", For: time.Hour})
+	s.amend("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
 	s.run(50 * time.Millisecond)
-	s.step(s.leaders["a"], ack.Idle{Node: "b", Map: s.state.Committed().Epoch(), Shards: s.owned("b")})
+	s.step(s.leaders["a"], ack.IdleShards{Node: "b", Map: s.state.Committed().Epoch(), Shards: s.owned("b")})
 	s.stuck = true
 	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.runs("b", busy)
@@ -404,7 +404,7 @@ func TestAnswersEndWithTheirChange(t *testing.T) {
 	s.stuck = true
 	s.amend("a", ack.Change{Kind: ack.ChangeDrain, Node: "b"})
 	s.crash("c")
-	s.step(s.leaders["a"], ack.Evidence{Node: "c", Boot: s.actor("c").boot, Nonce: s.actor("c").nonce, Began: s.now})
+	s.step(s.leaders["a"], ack.CrashEvidence{Node: "c", Boot: s.actor("c").boot, Nonce: s.actor("c").nonce, Began: s.now})
 	s.stuck = false
 	s.flush()
 	s.until("a proposal", func() bool { return s.state.Last().Epoch() != epoch })
@@ -483,7 +483,7 @@ func TestGentleDrainEndsAnOpenQuestion(t *testing.T) {
 		s.actor("b").reticent = true
 		s.amend("a", ack.Change{Kind: ack.ChangePin, Shard: s.owned("b")[0], Node: "a"})
 		s.until("a question", func() bool { awaits, _ := l.turn.AwaitsIdle("b"); return awaits })
-		s.amend("a", ack.Change{Kind: ack.ChangeUnpin, Shard: s.owned("b")[0]}, ack.Change{Kind: ack.ChangeEmpty, Node: "b", For: time.Hour})
+		s.amend("a", ack.Change{Kind: ack.ChangeUnpin, Shard: s.owned("b")[0]}, ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
 		if answers {
 			s.actor("b").reticent = false
 			s.tellIdle(l, s.actor("b"))

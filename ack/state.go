@@ -43,7 +43,7 @@ func (c Cause) String() string {
 
 // slow reports whether a node dropped for c was heard but did not follow: it
 // must show first that it follows again.
-func (c Cause) slow() bool { return c == CauseMissedAck || c == CauseBehind }
+func (c Cause) missedRound() bool { return c == CauseMissedAck || c == CauseBehind }
 
 // Drop is what the log remembers about a node that was left out of a map.
 type Drop struct {
@@ -58,30 +58,30 @@ type Drop struct {
 
 // State is the replicated state. It never changes: Apply returns a new one.
 type State struct {
-	cluster   string
-	committed *shardmap.Map
-	last      *shardmap.Map // the last proposal; == committed when none is open
-	lastTerm  uint64
-	reason    string // of last
-	drops     map[shardmap.NodeID]Drop
-	previous  []shardmap.NodeID       // by shard: who owned it before its present owner; nil: nobody
-	left      map[shardmap.Shard]left // with which releases shards came to their owners
-	kept      map[shardmap.Shard]left // and with which their owners restart in place
-	timing    Timing                  // in force; zero before the birth
-	before    Timing                  // in force before it; == timing when it has never changed
-	timedAt   uint64                  // index of the entry that set timing
-	index     uint64
-	ignored   uint64
-	level     Level // in force
-	policy    *Policy
-	absences  map[shardmap.NodeID]Absence
-	absentAt  uint64                             // index of the entry that changed absences last
-	apps      map[shardmap.NodeID][]departure    // what has left nodes whose apps must restart first, oldest first
-	departed  map[shardmap.NodeID]shardmap.Epoch // former members, and the map without them
-	appsAt    uint64                             // index of the entry, other than a commit, that changed apps last
-	keys      string                             // the active key configuration; empty before the first map
-	keysSince shardmap.Epoch
-	nextKeys  string // of the open proposal; empty: it changes none
+	cluster         string
+	committed       *shardmap.Map
+	last            *shardmap.Map // the last proposal; == committed when none is open
+	lastTerm        uint64
+	reason          string // of last
+	drops           map[shardmap.NodeID]Drop
+	previous        []shardmap.NodeID              // by shard: who owned it before its present owner; nil: nobody
+	releaseNotes    map[shardmap.Shard]releaseNote // with which releases shards came to their owners
+	keptNotes       map[shardmap.Shard]releaseNote // and with which their owners restart in place
+	timing          Timing                         // in force; zero before the birth
+	timingBefore    Timing                         // in force before it; == timing when it has never changed
+	timingIndex     uint64                         // index of the entry that set timing
+	index           uint64
+	ignored         uint64
+	level           Level // in force
+	policy          *Policy
+	restarts        map[shardmap.NodeID]Restart
+	restartsIndex   uint64                               // index of the entry that changed absences last
+	departures      map[shardmap.NodeID][]departedShards // what has left nodes whose apps must restart first, oldest first
+	formerMembers   map[shardmap.NodeID]shardmap.Epoch   // former members, and the map without them
+	departuresIndex uint64                               // index of the entry, other than a commit, that changed apps last
+	keys            string                               // the active key configuration; empty before the first map
+	keysSince       shardmap.Epoch
+	proposedKeys    string // of the open proposal; empty: it changes none
 }
 
 // NewState returns the state before the first log entry: no cluster, and a map
@@ -92,14 +92,14 @@ func NewState() *State {
 }
 
 // Born reports whether the cluster's id and number of shards are known.
-func (s *State) Born() bool { return s.cluster != "" }
+func (s *State) Bootstrapped() bool { return s.cluster != "" }
 
 // Cluster returns the cluster's id, empty before its birth.
 func (s *State) Cluster() string { return s.cluster }
 
 // Shards returns the number of shards, fixed at birth; zero before it.
 func (s *State) Shards() int {
-	if !s.Born() {
+	if !s.Bootstrapped() {
 		return 0
 	}
 	return s.committed.Len()
@@ -134,11 +134,11 @@ func (s *State) Timing() Timing { return s.timing }
 
 // TimingBefore returns the timing that was in force before, the same one if it
 // never changed.
-func (s *State) TimingBefore() Timing { return s.before }
+func (s *State) TimingBefore() Timing { return s.timingBefore }
 
 // TimingSince returns the index of the entry that set the timing in force, which
 // the next change must name; zero before the birth.
-func (s *State) TimingSince() uint64 { return s.timedAt }
+func (s *State) TimingSince() uint64 { return s.timingIndex }
 
 // Index returns the Raft index of the last entry applied.
 func (s *State) Index() uint64 { return s.index }
@@ -151,15 +151,15 @@ type Outcome uint8
 
 // The outcomes of Apply.
 const (
-	OutcomeBorn Outcome = iota + 1
+	OutcomeBootstrapped Outcome = iota + 1
 	OutcomeProposed
 	OutcomeCommitted
 	OutcomeIgnored
-	OutcomeRetimed
-	OutcomeRaised
-	OutcomeAmended
-	OutcomeAbsented
-	OutcomeReported
+	OutcomeTimingChanged
+	OutcomeLevelRaised
+	OutcomePolicyChanged
+	OutcomeRestartChanged
+	OutcomeAppsReported
 )
 
 // Apply returns the state after the entry cmd at the given Raft index and term.
@@ -176,22 +176,22 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 	n := *s
 	n.index = index
 	switch c := c.(type) {
-	case birth:
-		return n.born(c)
+	case bootstrapEntry:
+		return n.applyBootstrap(c)
 	case proposal:
-		return n.proposed(term, c)
+		return n.applyProposal(term, c)
 	case commit:
-		return n.commit(term, c)
-	case retiming:
-		return n.retimed(term, c)
-	case amending:
-		return n.amended(term, c)
-	case absenting:
-		return n.absented(term, c)
-	case reporting:
-		return n.reported(term, c)
-	case raising:
-		next, outcome, err := n.raised(term, c)
+		return n.applyCommit(term, c)
+	case timingEntry:
+		return n.applyTiming(term, c)
+	case policyEntry:
+		return n.applyPolicy(term, c)
+	case restartEntry:
+		return n.applyRestart(term, c)
+	case appReportEntry:
+		return n.applyAppReports(term, c)
+	case levelEntry:
+		next, outcome, err := n.applyLevel(term, c)
 		if err != nil {
 			return s, 0, fmt.Errorf("log entry %d: %w", index, err)
 		}
@@ -208,41 +208,41 @@ func (s *State) ignore() (*State, Outcome, error) {
 	return s, OutcomeIgnored, nil
 }
 
-func (s *State) born(c birth) (*State, Outcome, error) {
-	if s.Born() {
+func (s *State) applyBootstrap(c bootstrapEntry) (*State, Outcome, error) {
+	if s.Bootstrapped() {
 		return s.ignore()
 	}
 	s.cluster = c.cluster
 	s.committed = shardmap.New(c.shards)
 	s.last = s.committed
-	s.timing, s.before, s.timedAt = c.timing, c.timing, s.index
-	return s, OutcomeBorn, nil
+	s.timing, s.timingBefore, s.timingIndex = c.timing, c.timing, s.index
+	return s, OutcomeBootstrapped, nil
 }
 
 // retimed takes a timing that replaces the one in force, by the leader of the term
 // that put it into the log. That leader knows what was granted by which timing, and
 // for how long it has been so; a later one does not, and two changes at once would
 // have leases by a timing that nobody waits for.
-func (s *State) retimed(term uint64, c retiming) (*State, Outcome, error) {
-	if !s.Born() || term != c.term || c.replaces != s.timedAt {
+func (s *State) applyTiming(term uint64, c timingEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || term != c.term || c.replaces != s.timingIndex {
 		return s.ignore()
 	}
-	s.before, s.timing, s.timedAt = s.timing, c.timing, s.index
-	return s, OutcomeRetimed, nil
+	s.timingBefore, s.timing, s.timingIndex = s.timing, c.timing, s.index
+	return s, OutcomeTimingChanged, nil
 }
 
 // proposed takes a proposal if it was computed from the map that routes now
 // (rule 2, why 9), by the leader of the term that put it into the log: one that
 // was late may enter when its proposer leads again, terms later. The state, not
 // the proposer, sets ownership epochs.
-func (s *State) proposed(term uint64, c proposal) (*State, Outcome, error) {
-	if !s.Born() || c.term != term || c.base != s.committed.Epoch() || c.want.Len() != s.committed.Len() {
+func (s *State) applyProposal(term uint64, c proposal) (*State, Outcome, error) {
+	if !s.Bootstrapped() || c.term != term || c.base != s.committed.Epoch() || c.want.Len() != s.committed.Len() {
 		return s.ignore()
 	}
 	epoch := shardmap.Epoch(s.index)
 	s.last = c.want.Settle(s.committed, epoch)
 	s.lastTerm, s.reason = term, c.reason
-	s.proposesKeys(c.keys)
+	s.setProposedKeys(c.keys)
 	s.drops = maps.Clone(s.drops)
 	if s.drops == nil {
 		s.drops = map[shardmap.NodeID]Drop{}
@@ -256,32 +256,32 @@ func (s *State) proposed(term uint64, c proposal) (*State, Outcome, error) {
 	for _, d := range c.drops {
 		if !s.last.Has(d.node) {
 			s.drops[d.node] = Drop{Epoch: epoch, Cause: d.cause, Strikes: d.strikes, InForce: true}
-			s.waitNoMore(d.node)
+			s.endRestart(d.node)
 		}
 	}
-	s.forgetDrops()
+	s.boundDrops()
 	return s, OutcomeProposed, nil
 }
 
 // commit takes a commit only of the very map proposed last, and only in the term
 // that proposed it. The proposer knew who may serve; it may have lost leadership
 // since, and others may have granted leases, before its commit entered the log.
-func (s *State) commit(term uint64, c commit) (*State, Outcome, error) {
+func (s *State) applyCommit(term uint64, c commit) (*State, Outcome, error) {
 	if !s.Open() || term != s.lastTerm || c.epoch != s.last.Epoch() || c.digest != s.last.Digest() {
 		return s.ignore()
 	}
-	s.succeed(c.released)
-	s.leave(c)
-	s.depart()
-	s.noteDeparted()
+	s.recordPreviousOwners(c.released)
+	s.recordReleases(c)
+	s.recordDepartures()
+	s.recordFormerMembers()
 	s.committed = s.last
 	s.commitKeys()
-	s.forgetAbsences()
+	s.boundRestarts()
 	return s, OutcomeCommitted, nil
 }
 
 // forgetDrops keeps the records bounded, the same way on every node.
-func (s *State) forgetDrops() {
+func (s *State) boundDrops() {
 	if len(s.drops) <= maxDrops {
 		return
 	}

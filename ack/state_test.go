@@ -42,11 +42,11 @@ func entries(t *testing.T) (s *ack.State, proposal, commit []byte) {
 
 func TestOnlyTheFirstBirthCounts(t *testing.T) {
 	s := ack.NewState()
-	if s.Born() || s.Shards() != 0 || s.Cluster() != "" {
+	if s.Bootstrapped() || s.Shards() != 0 || s.Cluster() != "" {
 		t.Errorf("before its birth: %q with %d shards", s.Cluster(), s.Shards())
 	}
-	s = apply(t, s, 1, ack.EncodeBirth("first", 64, ack.DefaultTiming()), ack.OutcomeBorn)
-	s = apply(t, s, 2, ack.EncodeBirth("second", 8, ack.DefaultTiming()), ack.OutcomeIgnored)
+	s = apply(t, s, 1, ack.EncodeBootstrap("first", 64, ack.DefaultTiming()), ack.OutcomeBootstrapped)
+	s = apply(t, s, 2, ack.EncodeBootstrap("second", 8, ack.DefaultTiming()), ack.OutcomeIgnored)
 	if s.Cluster() != "first" || s.Shards() != 64 || s.Committed().Orphans() != 64 || s.Ignored() != 1 {
 		t.Errorf("%q with %d shards, %d ignored", s.Cluster(), s.Shards(), s.Ignored())
 	}
@@ -63,7 +63,7 @@ func TestApplyChangesNothingInPlace(t *testing.T) {
 
 func TestProposalFromAnotherMapIsVoid(t *testing.T) {
 	s, proposal, commit := entries(t)
-	fresh := apply(t, ack.NewState(), 1, ack.EncodeBirth("demo", 12, ack.DefaultTiming()), ack.OutcomeBorn)
+	fresh := apply(t, ack.NewState(), 1, ack.EncodeBootstrap("demo", 12, ack.DefaultTiming()), ack.OutcomeBootstrapped)
 	apply(t, fresh, 2, proposal, ack.OutcomeIgnored)
 	apply(t, ack.NewState(), 1, proposal, ack.OutcomeIgnored)
 	at := s.Index() + 1
@@ -149,7 +149,7 @@ func TestDecodersRefuseWhatNobodyWrote(t *testing.T) {
 	}{
 		{"proposal", proposal, func(b []byte) error { _, _, err := s.Apply(99, 1, b); return err }},
 		{"commit", commit, func(b []byte) error { _, _, err := s.Apply(99, 1, b); return err }},
-		{"birth", ack.EncodeBirth("x", 5, ack.DefaultTiming()), func(b []byte) error { _, _, err := s.Apply(99, 1, b); return err }},
+		{"birth", ack.EncodeBootstrap("x", 5, ack.DefaultTiming()), func(b []byte) error { _, _, err := s.Apply(99, 1, b); return err }},
 		{"snapshot", snapshot, func(b []byte) error { _, err := ack.DecodeState(b); return err }},
 		{"heartbeat", hb, func(b []byte) error { return new(ack.Heartbeat).UnmarshalBinary(b) }},
 		{"answer", answer, func(b []byte) error { return new(ack.Answer).UnmarshalBinary(b) }},
@@ -195,10 +195,10 @@ func TestMessagesSurviveTheirCodec(t *testing.T) {
 	}
 	// Of the two that share a place, the one that the refusal, or its lack, is about.
 	for _, refusal := range []ack.Refusal{0, ack.RefusedBoot} {
-		both := ack.Answer{Level: ack.MaxLevel, Term: 1, Number: 2, Boot: 3, Beat: 4, Refusal: refusal, Absences: 1 << 40, Known: 1 << 41}
+		both := ack.Answer{Level: ack.MaxLevel, Term: 1, Number: 2, Boot: 3, Beat: 4, Refusal: refusal, RestartIndex: 1 << 40, Known: 1 << 41}
 		want := both
 		if want.Known = 0; refusal != 0 {
-			want.Known, want.Absences = both.Known, 0
+			want.Known, want.RestartIndex = both.Known, 0
 		}
 		if got := (ack.Answer{}); roundTrip(t, both, &got) != nil || got != want {
 			t.Errorf("read %+v, want %+v", got, want)

@@ -52,17 +52,17 @@ func DefaultPace() Pace {
 
 const (
 	// coalesce is how long a leader lets causes for a new map gather.
-	coalesce = 20 * time.Millisecond
+	minBatchDelay = 20 * time.Millisecond
 	// freshBeats is the age, in heartbeats, up to which an echoed answer shows
 	// that both directions of the link work.
-	freshBeats = 5
+	freshHeartbeats = 5
 	// backStreak is the number of fresh heartbeats in a row that make a node
 	// eligible.
-	backStreak = 3
+	requiredStreak = 3
 	// barrierLeast is how long a new leader may take to apply its barrier, however
 	// short DeadAfter is: one write may take a second on a disk that is busy, and
 	// leaders that give way to each other before that never lead.
-	barrierLeast = 2500 * time.Millisecond
+	minBarrierTime = 2500 * time.Millisecond
 )
 
 // AckDeadline is how long a leader waits for acknowledgements of a proposal: the
@@ -70,7 +70,7 @@ const (
 func (p Pace) AckDeadline() time.Duration { return p.DrainTimeout + time.Second }
 
 // freshness is the age up to which an echoed answer is fresh.
-func (p Pace) freshness() time.Duration { return freshBeats * p.Heartbeat }
+func (p Pace) freshness() time.Duration { return freshHeartbeats * p.Heartbeat }
 
 // CutAfter is how long after the end of its lease a node lets requests run on
 // (why 3): it ends 15 % before another node may own the shard.
@@ -107,11 +107,11 @@ const (
 var fenceNames = [...]string{FenceLease: "lease", FenceStrict: "strict", FenceRefused: "refused"}
 
 // String returns the fence as --fence spells it.
-func (f Fence) String() string { return nameOf(fenceNames[:], uint8(f), "Fence") }
+func (f Fence) String() string { return enumName(fenceNames[:], uint8(f), "Fence") }
 
 // ParseFence reads what String wrote, and reports whether it is one.
 func ParseFence(name string) (Fence, bool) {
-	i, ok := named(fenceNames[:], name)
+	i, ok := enumIndex(fenceNames[:], name)
 	return Fence(i), ok
 }
 
@@ -135,22 +135,22 @@ const (
 var pauseNames = [...]string{PauseMoving: "moving", PauseCluster: "cluster"}
 
 // String returns the pause as --pause spells it.
-func (p Pause) String() string { return nameOf(pauseNames[:], uint8(p), "Pause") }
+func (p Pause) String() string { return enumName(pauseNames[:], uint8(p), "Pause") }
 
 // ParsePause reads what String wrote, and reports whether it is one.
 func ParsePause(name string) (Pause, bool) {
-	i, ok := named(pauseNames[:], name)
+	i, ok := enumIndex(pauseNames[:], name)
 	return Pause(i), ok
 }
 
-func nameOf(names []string, i uint8, kind string) string {
+func enumName(names []string, i uint8, kind string) string {
 	if i == 0 || int(i) >= len(names) {
 		return fmt.Sprintf("%s(%d)", kind, i)
 	}
 	return names[i]
 }
 
-func named(names []string, name string) (int, bool) {
+func enumIndex(names []string, name string) (int, bool) {
 	i := slices.Index(names, name)
 	return max(i, 0), i > 0
 }

@@ -7,7 +7,7 @@ import (
 
 // barrierPause is the time between two tries of a barrier. Raft takes none while its
 // first write of the term is under way, which a slow disk may take long for.
-const barrierPause = 50 * time.Millisecond
+const barrierRetryPause = 50 * time.Millisecond
 
 // Raft is what a Turn reads of the leader's own Raft server, anew each time.
 type Raft interface {
@@ -18,8 +18,8 @@ type Raft interface {
 	Voters() []string
 }
 
-// TurnOptions are what a leadership stands on.
-type TurnOptions struct {
+// LeaderDriverOptions are what a leadership stands on.
+type LeaderDriverOptions struct {
 	// Leader is without its State.
 	Leader LeaderOptions
 	Raft   Raft
@@ -32,108 +32,108 @@ type TurnOptions struct {
 
 // Turn is the loop of a Leader without its waiting: Take is one turn. It puts before
 // each message what the machine must have been told first.
-type Turn struct {
-	o      TurnOptions
-	leader *Leader
-	began  time.Duration
-	told   *State
-	voters []string
-	keys   string
-	tries  int           // of the barrier
-	again  time.Duration // when the next is due; negative: one is under way, or applied
-	out    []Effect
+type LeaderDriver struct {
+	o            LeaderDriverOptions
+	leader       *Leader
+	began        time.Duration
+	state        *State
+	voters       []string
+	keys         string
+	barrierTries int           // of the barrier
+	barrierDue   time.Duration // when the next is due; negative: one is under way, or applied
+	effects      []Effect
 }
 
-// NewTurn begins the leadership of a server that Raft has elected. The first Take is
+// NewLeaderDriver begins the leadership of a server that Raft has elected. The first Take is
 // due at once.
-func NewTurn(o TurnOptions) *Turn {
-	t := &Turn{o: o, began: o.Clock(), told: o.Newest()}
-	t.again = t.began
-	o.Leader.State = t.told
-	t.leader = NewLeader(o.Leader, t.began)
-	return t
+func NewLeaderDriver(o LeaderDriverOptions) *LeaderDriver {
+	d := &LeaderDriver{o: o, began: o.Clock(), state: o.Newest()}
+	d.barrierDue = d.began
+	o.Leader.State = d.state
+	d.leader = NewLeader(o.Leader, d.began)
+	return d
 }
 
 // Began is when the leadership began, by the clock.
-func (t *Turn) Began() time.Duration { return t.began }
+func (d *LeaderDriver) Began() time.Duration { return d.began }
 
 // Told is the state that the machine knows.
-func (t *Turn) Told() *State { return t.told }
+func (d *LeaderDriver) State() *State { return d.state }
 
 // Take takes a message and returns what it calls for, in order. The slice is valid
 // until the next Take. A Tick is due as Due says, and when the log has a newer state.
-func (t *Turn) Take(m Message) []Effect {
-	t.out = t.out[:0]
-	t.look()
+func (d *LeaderDriver) Handle(m Message) []Effect {
+	d.effects = d.effects[:0]
+	d.applyNewest()
 	switch b := m.(type) {
 	case BarrierFailed:
-		t.again, m = t.o.Clock()+barrierPause, Tick{}
+		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}
 	case BarrierApplied:
 		// The start of the first try is a sound first Q: this node led the term before
 		// it, and the barrier that a quorum took was put into the log after it, so
 		// whoever is elected next is so by the vote of one that voted after it.
-		b.Started = t.began
+		b.Started = d.began
 		m = b
 	}
-	t.step(m)
-	if t.again >= 0 && t.o.Clock() >= t.again {
-		t.again = -1
-		t.tries++
-		t.out = append(t.out, Barrier{Try: t.tries})
+	d.step(m)
+	if d.barrierDue >= 0 && d.o.Clock() >= d.barrierDue {
+		d.barrierDue = -1
+		d.barrierTries++
+		d.effects = append(d.effects, Barrier{Try: d.barrierTries})
 	}
-	return t.out
+	return d.effects
 }
 
 // look tells the machine of a newer state before anything that was learnt after it.
-func (t *Turn) look() {
-	if s := t.o.Newest(); s != t.told {
-		t.told = s
-		t.step(Applied{State: s})
+func (d *LeaderDriver) applyNewest() {
+	if s := d.o.Newest(); s != d.state {
+		d.state = s
+		d.step(StateApplied{State: s})
 	}
 }
 
 // step tells the machine the present term and voters first: what it grants in the
 // step is bounded by both (why 5).
-func (t *Turn) step(m Message) {
-	before := t.o.Clock()
-	t.tell(before, TermRead{Before: before, Term: t.o.Raft.Term()})
-	if v := t.o.Raft.Voters(); !slices.Equal(v, t.voters) {
-		t.voters = v
-		t.tell(t.o.Clock(), Voters{Servers: v})
+func (d *LeaderDriver) step(m Message) {
+	before := d.o.Clock()
+	d.stepLeader(before, TermRead{Before: before, Term: d.o.Raft.Term()})
+	if v := d.o.Raft.Voters(); !slices.Equal(v, d.voters) {
+		d.voters = v
+		d.stepLeader(d.o.Clock(), Voters{Servers: v})
 	}
-	if t.o.Keys != nil {
-		if k := t.o.Keys(); k != t.keys {
-			t.keys = k
-			t.tell(t.o.Clock(), KeysLoaded{Text: k})
+	if d.o.Keys != nil {
+		if k := d.o.Keys(); k != d.keys {
+			d.keys = k
+			d.stepLeader(d.o.Clock(), KeysLoaded{Text: k})
 		}
 	}
-	t.tell(t.o.Clock(), m)
+	d.stepLeader(d.o.Clock(), m)
 }
 
-func (t *Turn) tell(now time.Duration, m Message) {
-	t.out = append(t.out, t.leader.Step(now, m)...)
+func (d *LeaderDriver) stepLeader(now time.Duration, m Message) {
+	d.effects = append(d.effects, d.leader.Step(now, m)...)
 }
 
 // Retime returns the entry that changes the cluster's timing; see Leader.Retime. What
 // its look at the log calls for comes with the next Take.
-func (t *Turn) Retime(want Timing) (entry []byte, effects []Effect, err error) {
-	effects = t.Take(Tick{})
-	entry, err = t.leader.Retime(t.o.Clock(), want)
+func (d *LeaderDriver) ChangeTiming(want Timing) (entry []byte, effects []Effect, err error) {
+	effects = d.Handle(Tick{})
+	entry, err = d.leader.ChangeTiming(d.o.Clock(), want)
 	return entry, effects, err
 }
 
 // Amend puts changes of the policy in line; see Leader.Amend. The effects, as of Take,
 // may have the Submit already.
-func (t *Turn) Amend(changes []Change) (number uint64, effects []Effect, err error) {
-	t.out = t.out[:0]
-	t.look()
-	number, err = t.leader.Amend(changes)
-	t.step(Tick{})
-	return number, t.out, err
+func (d *LeaderDriver) ChangePolicy(changes []Change) (number uint64, effects []Effect, err error) {
+	d.effects = d.effects[:0]
+	d.applyNewest()
+	number, err = d.leader.ChangePolicy(changes)
+	d.step(Tick{})
+	return number, d.effects, err
 }
 
 // Plan returns what the next map would move; see Leader.Plan.
-func (t *Turn) Plan() (Plan, error) { return t.leader.Plan(t.o.Clock()) }
+func (d *LeaderDriver) Plan() (Plan, error) { return d.leader.Plan(d.o.Clock()) }
 
 // View returns what the leader knows of every node, ordered by id.
-func (t *Turn) View() []MemberView { return t.leader.View(t.o.Clock()) }
+func (d *LeaderDriver) View() []MemberView { return d.leader.View(d.o.Clock()) }

@@ -28,7 +28,7 @@ func (s *hookStage) acquireLoop(d time.Duration, fails func(shardmap.Shard) bool
 			s.result(r)
 		}
 	}
-	s.look(judgeEvery)
+	s.look(updateInterval)
 }
 
 func all(shardmap.Shard) bool  { return true }
@@ -39,16 +39,16 @@ func none(shardmap.Shard) bool { return false }
 func TestShardThatIsNotAcquiredIsReported(t *testing.T) {
 	s := newHookStage(t, 4)
 	two := func(x shardmap.Shard) bool { return x == 2 }
-	s.acquireLoop(stuckAfter/2, two)
-	if u := s.k.un; len(u.list) > 0 || u.waiting != 1 || u.unable {
-		t.Errorf("after %v %+v, want shard 2 waiting, and not reported yet", stuckAfter/2, u)
+	s.acquireLoop(defaultStuckAfter/2, two)
+	if u := s.k.acquireFailures; len(u.reported) > 0 || u.waitingCount != 1 || u.unable {
+		t.Errorf("after %v %+v, want shard 2 waiting, and not reported yet", defaultStuckAfter/2, u)
 	}
-	s.acquireLoop(stuckAfter, two)
-	if u := s.k.un; !slices.Equal(u.list, []shardmap.Shard{2}) || u.waiting != 1 || u.unable {
+	s.acquireLoop(defaultStuckAfter, two)
+	if u := s.k.acquireFailures; !slices.Equal(u.reported, []shardmap.Shard{2}) || u.waitingCount != 1 || u.unable {
 		t.Errorf("%+v, want shard 2 reported", u)
 	}
 	s.acquireLoop(5*time.Second, none)
-	if u := s.k.un; len(u.list)+u.waiting > 0 || u.unable || u.judging {
+	if u := s.k.acquireFailures; len(u.reported)+u.waitingCount > 0 || u.unable || u.active {
 		t.Errorf("%+v, want nothing reported", u)
 	}
 }
@@ -58,19 +58,19 @@ func TestShardThatIsNotAcquiredIsReported(t *testing.T) {
 func TestBackoffOfUnacquiredShardDoubles(t *testing.T) {
 	s := newHookStage(t, 4)
 	b := shardmap.Shard(0)
-	for want := backoffFirst; want <= 4*backoffFirst; want *= 2 {
-		s.acquireLoop(2*stuckAfter, func(x shardmap.Shard) bool { return x == b })
-		if !slices.Equal(s.k.un.list, []shardmap.Shard{b}) {
-			t.Fatalf("%v is reported, want shard %d", s.k.un.list, b)
+	for want := defaultBackoff; want <= 4*defaultBackoff; want *= 2 {
+		s.acquireLoop(2*defaultStuckAfter, func(x shardmap.Shard) bool { return x == b })
+		if !slices.Equal(s.k.acquireFailures.reported, []shardmap.Shard{b}) {
+			t.Fatalf("%v is reported, want shard %d", s.k.acquireFailures.reported, b)
 		}
 		s.pin(b, "b")
 		s.acquireLoop(want-3*time.Second, none)
-		if !slices.Equal(s.k.un.list, []shardmap.Shard{b}) {
-			t.Errorf("%v before the end of %v %v is reported, want shard %d", 3*time.Second, want, s.k.un.list, b)
+		if !slices.Equal(s.k.acquireFailures.reported, []shardmap.Shard{b}) {
+			t.Errorf("%v before the end of %v %v is reported, want shard %d", 3*time.Second, want, s.k.acquireFailures.reported, b)
 		}
 		s.acquireLoop(6*time.Second, none)
-		if len(s.k.un.list) > 0 {
-			t.Errorf("%v after the end of %v %v is reported", 3*time.Second, want, s.k.un.list)
+		if len(s.k.acquireFailures.reported) > 0 {
+			t.Errorf("%v after the end of %v %v is reported", 3*time.Second, want, s.k.acquireFailures.reported)
 		}
 		s.pin(b, "a")
 	}
@@ -102,21 +102,21 @@ func (s *hookStage) pin(shard shardmap.Shard, node shardmap.NodeID) {
 // asks the app by a call without shards, after a back-off that doubles.
 func TestAppThatAcquiresNothingIsProbed(t *testing.T) {
 	s := newHookStage(t, 4)
-	s.acquireLoop(2*stuckAfter, all)
-	if u := s.k.un; len(u.list) != 4 || u.waiting != 4 || !u.unable {
+	s.acquireLoop(2*defaultStuckAfter, all)
+	if u := s.k.acquireFailures; len(u.reported) != 4 || u.waitingCount != 4 || !u.unable {
 		t.Fatalf("%+v, want all shards reported", u)
 	}
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	for range 3 {
-		for _, c := range s.look(judgeEvery) {
+		for _, c := range s.look(updateInterval) {
 			s.result(HookResult{Seq: c.Seq})
 		}
 	}
 	s.commit()
 	left := s.now
 	probes := []time.Duration{}
-	for s.now < left+5*backoffFirst {
-		for _, c := range s.look(judgeEvery) {
+	for s.now < left+5*defaultBackoff {
+		for _, c := range s.look(updateInterval) {
 			if c.Kind != HookAcquire || len(c.Shards) > 0 {
 				t.Fatalf("the app is told %+v", c)
 			}
@@ -127,21 +127,21 @@ func TestAppThatAcquiresNothingIsProbed(t *testing.T) {
 			}
 			s.result(r)
 		}
-		if len(probes) < 2 && !s.k.un.unable {
+		if len(probes) < 2 && !s.k.acquireFailures.unable {
 			t.Fatalf("able after %v", s.now-left)
 		}
 	}
-	if len(probes) != 2 || probes[0] < backoffFirst-3*judgeEvery || probes[1] < 3*backoffFirst-3*judgeEvery {
-		t.Errorf("probes after %v, want two, after %v and %v", probes, backoffFirst, 3*backoffFirst)
+	if len(probes) != 2 || probes[0] < defaultBackoff-3*updateInterval || probes[1] < 3*defaultBackoff-3*updateInterval {
+		t.Errorf("probes after %v, want two, after %v and %v", probes, defaultBackoff, 3*defaultBackoff)
 	}
-	for s.now < left+8*backoffFirst {
-		for _, c := range s.look(judgeEvery) {
+	for s.now < left+8*defaultBackoff {
+		for _, c := range s.look(updateInterval) {
 			probes = append(probes, s.now-left)
 			s.result(HookResult{Seq: c.Seq})
 		}
 	}
-	if len(probes) != 3 || s.k.un.unable || len(s.k.un.list) > 0 {
-		t.Errorf("probes after %v, %+v, want it able after the third", probes, s.k.un)
+	if len(probes) != 3 || s.k.acquireFailures.unable || len(s.k.acquireFailures.reported) > 0 {
+		t.Errorf("probes after %v, %+v, want it able after the third", probes, s.k.acquireFailures)
 	}
 }
 
@@ -151,7 +151,7 @@ func TestAcquireThatHangsCountsAsWaiting(t *testing.T) {
 	for range 12 {
 		s.look(time.Second)
 	}
-	if u := s.k.un; u.waiting != 4 || u.unable || len(u.list) > 0 {
+	if u := s.k.acquireFailures; u.waitingCount != 4 || u.unable || len(u.reported) > 0 {
 		t.Errorf("%+v, want 4 waiting", u)
 	}
 }
@@ -165,7 +165,7 @@ func TestShardThatNoAppAcquiresStays(t *testing.T) {
 	p := shardmap.Policy{Pins: map[shardmap.Shard]shardmap.Pin{}}
 	for s := range shardmap.Shard(base.Len()) {
 		avoid := map[shardmap.NodeID]bool{"a": true, "b": true}
-		to := l.takes(&p, members, "a", s, avoid, map[shardmap.NodeID]int{"a": 4, "b": 0})
+		to := l.relocationTarget(&p, members, "a", s, avoid, map[shardmap.NodeID]int{"a": 4, "b": 0})
 		if to != "a" {
 			t.Errorf("shard %d goes to %q, want it to stay on a", s, to)
 		}

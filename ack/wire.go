@@ -119,12 +119,12 @@ func (r *reader) cause() Cause {
 }
 
 // span reads a duration above zero.
-func (r *reader) span(most time.Duration) time.Duration {
+func (r *reader) duration(most time.Duration) time.Duration {
 	return time.Duration(r.uint(1, uint64(most)))
 }
 
 func (r *reader) timing() Timing {
-	t := Timing{Lease: r.span(MaxLease), DeadAfter: r.span(MaxDeadAfter), Fence: Fence(r.byte()), Pause: Pause(r.byte())}
+	t := Timing{Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter), Fence: Fence(r.byte()), Pause: Pause(r.byte())}
 	if r.err == nil && (t.Fence == 0 || int(t.Fence) >= len(fenceNames)) {
 		r.fail(t.Fence.String())
 	}

@@ -74,7 +74,7 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", admin.ErrRefused, a.Node)
 	}
 	if a.Force { // of what was refused nobody has vouched
-		l.tell(ctx, ack.Remove{Node: id})
+		l.tell(ctx, ack.NodeRemoved{Node: id})
 	}
 	if server == "" {
 		l.forget(ctx, id)
@@ -92,9 +92,9 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 // force: gossip takes seconds to notice a crash, and the operator vouches for it.
 func stillRuns(a admin.Action, v ack.MemberView, listed bool) error {
 	switch {
-	case v.HeardAgo >= 0 && !v.Silent && !v.Crashed:
+	case v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed:
 		return fmt.Errorf("%w: node %q still runs and would be added again: its last heartbeat came %d ms ago; stop it first (SIGTERM hands its shards over), or try again 1 s after it has ended",
-			admin.ErrRefused, a.Node, v.HeardAgo.Milliseconds())
+			admin.ErrRefused, a.Node, v.SinceHeartbeat.Milliseconds())
 	case listed && !a.Force:
 		return fmt.Errorf("%w: node %q still runs as far as gossip shows, and would be added again: if it has just ended, try again after %d s, when gossip has noticed, or vouch with --force that it and its app are gone",
 			admin.ErrRefused, a.Node, int(gossip.NoticesWithin.Seconds()))

@@ -114,17 +114,17 @@ func (a *agent) run(ctx context.Context) {
 		case <-a.ticks.C:
 			// It may come a little early, and would not come again within EveryBeat.
 			now = a.turn()
-			a.machine.BeatEarly(now, clock.EveryBeat/2)
+			a.machine.HeartbeatEarly(now, clock.EveryBeat/2)
 		case <-a.often.C:
 		case <-a.applied:
 		case <-a.router.running.zero:
 		case <-a.wake:
-			a.machine.BeatNow()
+			a.machine.HeartbeatNow()
 		case <-a.echo:
-			a.machine.BeatWith()
+			a.machine.HeartbeatWith()
 		case <-a.early:
 			now = a.turn()
-			a.machine.BeatEarly(now, earlyMost)
+			a.machine.HeartbeatEarly(now, earlyMost)
 		case ans := <-a.answers:
 			now = a.turn()
 			a.answer(now, ans)
@@ -134,7 +134,7 @@ func (a *agent) run(ctx context.Context) {
 		case r := <-results:
 			a.hooking.ended(r.Seq)
 			a.failing.stale = true
-			a.machine.Called(r)
+			a.machine.HookEnded(r)
 		case f := <-a.asked:
 			f()
 		case <-told:
@@ -158,7 +158,7 @@ func (a *agent) turn() time.Duration {
 	now := a.clock.Precise()
 	switch gap, ran := a.turns.next(now); {
 	case ran:
-		a.machine.Ran(now)
+		a.machine.RanUntil(now)
 	case gap > a.machine.Timing().Lease/4:
 		if a.pause.began(now, gap, a.machine.Timing().Lease, a.router.leaseEnd()) {
 			a.stood.Store(&stood{now, gap})
@@ -170,26 +170,26 @@ func (a *agent) turn() time.Duration {
 // look has the machine look at everything that may have changed, and returns within what
 // time it has to again.
 func (a *agent) look(now time.Duration) (again time.Duration) {
-	s := ack.Seen{
-		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Parting: a.goodbye.Load(), Back: a.back, Weight: a.weight, Asked: a.router.asked.Swap(false), Keys: a.keysDigest(),
+	s := ack.Observation{
+		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), ReturnsWithin: a.back, Weight: a.weight, HasRequests: a.router.asked.Swap(false), Keys: a.keysDigest(),
 	}
 	a.appWatch.report(&s)
-	a.machine.Look(now, s)
-	a.appWatch.applied(s.State, a.machine.LeaseLeft(now) > 0)
-	if gap, lost := a.pause.look(now, a.machine.LeaseLeft(now) > 0); lost {
+	a.machine.Poll(now, s)
+	a.appWatch.applied(s.State, a.machine.LeaseRemaining(now) > 0)
+	if gap, lost := a.pause.look(now, a.machine.LeaseRemaining(now) > 0); lost {
 		a.stood.Store(&stood{now, gap})
 	}
 	acked := a.machine.Acked()
 	a.acked.Store(uint64(acked))
 	a.changes.acknowledged(acked, now)
-	if fresh := a.failing.look(a.machine.Held); len(fresh) > 0 {
+	if fresh := a.failing.look(a.machine.HeldShards); len(fresh) > 0 {
 		a.log.Warn().Str("shards", named(fresh)).Str("why", a.failing.why(fresh[0])).Msg("app did not acquire: it is asked again, and requests wait")
 	}
 	report := a.lookReleases(now)
 	a.kept.Store(keptHere(a.machine))
-	a.parted.Store(a.machine.Parted())
+	a.parted.Store(a.machine.Stopped())
 	a.boot.Store(a.machine.Boot())
-	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseLeft(now) > 0, a.router.running, a.hooking.count())
+	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseRemaining(now) > 0, a.router.running, a.hooking.count())
 	if a.doubts != nil {
 		a.doubts.look(now)
 	}
@@ -280,17 +280,17 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 func (a *agent) Running(may func(shardmap.Shard) bool) int { return a.router.running.await(may) }
 
 // Cut cuts what runs on the local app.
-func (a *agent) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
+func (a *agent) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 	switch why {
 	case ack.CutDraining:
 		a.givenUp.cuts(may, a.router.running.of)
 		n := a.proxy.Cut(func(s shardmap.Shard) bool { return !may(s) }, why.String())
 		a.log.Warn().Uint64("epoch", uint64(a.router.state.Load().Last().Epoch())).Int("requests", n).Msg("running requests cut: their shards move and drain-timeout has passed")
-	case ack.CutLapsed:
+	case ack.CutLeaseLost:
 		n := a.proxy.CutUpstream(why.String())
 		a.overdue.cutAt(a.clock.Precise())
 		a.log.Warn().Int("requests", n).Msg("running requests cut: the lease was not renewed")
-	case ack.CutBoot:
+	case ack.CutNewBoot:
 		a.proxy.CutUpstream(why.String())
 	case ack.CutGoodbye:
 		a.proxy.CutParting(why.String())
@@ -300,8 +300,8 @@ func (a *agent) Cut(why ack.Cutting, may func(shardmap.Shard) bool) {
 // answer takes an answer of the leader.
 func (a *agent) answer(now time.Duration, ans ack.Answer) {
 	switch a.machine.Answered(now, ans) {
-	case ack.Ignored:
-	case ack.Counted:
+	case ack.AnswerIgnored:
+	case ack.AnswerCounted:
 		a.refused = false
 		a.elsewhere.Store(nil)
 		a.answered.Store(int64(now))
@@ -313,16 +313,16 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 		s := a.router.state.Load()
 		a.forsaken.look(s.Last().Epoch(), goneFrom(s, a.before.Load()))
 		a.stays.Store(a.machine.MapStays())
-		if current := a.machine.Current(); current && !a.current.Swap(current) {
+		if current := a.machine.UpToDate(); current && !a.current.Swap(current) {
 			a.changes.caughtUp(a.router.state.Load())
 		}
-	case ack.Outbooted:
+	case ack.BootSuperseded:
 		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("another disk of this node has used a higher boot: taking the next one")
-	case ack.RolledBack:
+	case ack.DiskRolledBack:
 		a.fail(&staleError{why: rolledBack(ans)})
-	case ack.Duplicate:
+	case ack.DuplicateNode:
 		a.refuse(ans.Elsewhere)
-	case ack.Usurped:
+	case ack.DuplicatePersists:
 		a.refuse(ans.Elsewhere)
 		select {
 		case a.duplicate <- ans.Elsewhere:

@@ -11,7 +11,7 @@ import (
 // above all that came after it.
 func (n *Node) Backup() ([]byte, error) {
 	s := n.fsm.state.Load()
-	if !s.Born() {
+	if !s.Bootstrapped() {
 		return nil, fmt.Errorf("%w: node %q belongs to no cluster yet", admin.ErrRefused, n.self)
 	}
 	return s.Backup()

@@ -39,8 +39,8 @@ func (l *leading) issueBarrier(ctx context.Context, try int) {
 
 // birth makes the cluster, unless there is one. It may be done twice: the id stays.
 func (l *leading) birth() error {
-	if l.n.fsm.state.Load().Born() {
+	if l.n.fsm.state.Load().Bootstrapped() {
 		return nil
 	}
-	return l.raft.Apply(ack.EncodeBirth(l.cluster, l.n.o.Shards, l.n.o.Timing))
+	return l.raft.Apply(ack.EncodeBootstrap(l.cluster, l.n.o.Shards, l.n.o.Timing))
 }

@@ -58,7 +58,7 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 		}})
 	}
 	if ctx.Err() == nil && last.Boot != 0 {
-		n.tellLeading(ack.Closed{Node: last.Node, Nonce: last.Nonce})
+		n.tellLeading(ack.ConnClosed{Node: last.Node, Nonce: last.Nonce})
 		if !last.Goodbye {
 			n.suspects.broke(string(last.Node), suspect{boot: last.Boot, nonce: last.Nonce}) //nolint:contextcheck // outlives this stream
 		}

@@ -98,7 +98,7 @@ func (n *Node) report(ctx context.Context, reach bool) verdict.Report {
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Version: n.o.Version, State: n.state(), Leader: n.leader(), Term: n.raft.Term(),
 		Epoch: uint64(s.Committed().Epoch()), Flags: describe(n.o.Timing), ClockNS: int64(n.o.Clock.Precise()), Findings: n.Findings(), Settings: n.ownSettings(),
 	}
-	if known := n.fsm.state.Load(); known.Born() {
+	if known := n.fsm.state.Load(); known.Bootstrapped() {
 		r.Timing = describe(known.Timing())
 	}
 	if reach {

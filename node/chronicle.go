@@ -134,7 +134,7 @@ func (o *onlooker) look(members []gossip.Member, voters, others []string, s *ack
 	for id, x := range now {
 		node := shardmap.NodeID(id)
 		x.drained = s.Policy().Drained[node] && s.Committed().Count(node) == 0 && s.Last().Count(node) == 0
-		x.absent = s.Absent(node)
+		x.absent = s.Restarting(node)
 		now[id] = x
 	}
 	before := o.seen

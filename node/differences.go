@@ -78,7 +78,7 @@ func (l *leadership) differences(views []ack.MemberView, node string, settings m
 	}
 	alive := map[string]bool{node: true}
 	for _, v := range views {
-		if v.HeardAgo >= 0 && !v.Silent && !v.Crashed {
+		if v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed {
 			alive[string(v.Node)] = true
 		}
 	}

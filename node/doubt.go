@@ -21,7 +21,7 @@ const doubtLimit = 1
 // others reply comes to it by agent.asked.
 type doubts struct {
 	n       *Node
-	machine *ack.Doubt
+	machine *ack.LeaderSuspicion
 	ctx     context.Context // of the agent's run: questions end with it
 	called  uint64          // the term of the last leader that was called because it was missed
 
@@ -43,7 +43,7 @@ func (v voting) Leader() string { return v.LeaderServer() }
 
 // newDoubts is for a node whose Raft is open.
 func newDoubts(n *Node) *doubts {
-	d := &doubts{n: n, machine: ack.NewDoubt(ack.DoubtOptions{
+	d := &doubts{n: n, machine: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{
 		Server: n.server, Heartbeat: n.o.Pace.Heartbeat, Raft: voting{n.raft},
 	}, n.o.Clock.Precise())}
 	d.mu.asking = map[string]bool{}
@@ -52,18 +52,18 @@ func newDoubts(n *Node) *doubts {
 
 // look is the agent's, as often as it looks.
 func (d *doubts) look(now time.Duration) {
-	of := d.n.agent.machine.Waiting()
+	of := d.n.agent.machine.Unanswered()
 	if d.n.raft.IsLeader() {
-		of = ack.Waiting{} // whom it does not answer itself, others may miss
+		of = ack.UnansweredHeartbeat{} // whom it does not answer itself, others may miss
 	}
-	ask, stand := d.machine.Look(now, of)
+	ask, stand := d.machine.Poll(now, of)
 	for _, server := range ask {
 		d.ask(server, now)
 	}
 	if stand {
-		d.stand(d.machine.Says().Term)
+		d.stand(d.machine.Report().LeaderTerm)
 	}
-	if term := d.machine.Says().Term; term > d.called {
+	if term := d.machine.Report().LeaderTerm; term > d.called {
 		d.called = term
 		d.call(term, d.n.raft.LeaderServer())
 	}
@@ -79,7 +79,7 @@ func (d *doubts) call(term uint64, leader string) {
 	d.n.asks.Go(func() {
 		defer cancel()
 		if _, err := d.n.askMissing(ctx, leader); err == nil {
-			d.n.agent.do(ctx, func() { d.machine.Lives(d.n.agent.turn(), term) })
+			d.n.agent.do(ctx, func() { d.machine.LeaderAlive(d.n.agent.turn(), term) })
 		}
 	})
 }
@@ -105,13 +105,13 @@ func (d *doubts) ask(server string, now time.Duration) {
 			d.n.log.Debug().Err(err).Str("peer", server).Msg("not told whether the leader is missed")
 			return
 		}
-		d.n.agent.do(ctx, func() { d.machine.Heard(now, server, m) })
+		d.n.agent.do(ctx, func() { d.machine.ReportReceived(now, server, m) })
 	})
 }
 
 // askMissing asks a voter whether it misses its leader. A node that does not know the
 // question misses nobody.
-func (n *Node) askMissing(ctx context.Context, server string) (m ack.Missing, err error) {
+func (n *Node) askMissing(ctx context.Context, server string) (m ack.SuspicionReport, err error) {
 	var w wireMissing
 	err = n.askThat(ctx, nodeOf(server), func(c *peer.Conn) (request, error) {
 		if there := serverID(c.Node(), c.Peer().Disk); there != server {
@@ -123,14 +123,14 @@ func (n *Node) askMissing(ctx context.Context, server string) (m ack.Missing, er
 }
 
 // missing says whether this node misses its leader, to one who asks because it does.
-func (n *Node) missing(ctx context.Context, server string) (m ack.Missing, err error) {
-	said := make(chan ack.Missing, 1)
+func (n *Node) missing(ctx context.Context, server string) (m ack.SuspicionReport, err error) {
+	said := make(chan ack.SuspicionReport, 1)
 	asked := n.agent.do(ctx, func() { //nolint:contextcheck // what this node asks in turn ends with its own run
 		d, now := n.agent.doubts, n.agent.turn()
 		d.look(now)
-		d.machine.Asked(now, server)
+		d.machine.ReportRequested(now, server)
 		d.look(now)
-		said <- d.machine.Says()
+		said <- d.machine.Report()
 	})
 	if !asked {
 		return m, fmt.Errorf("node: %s does not say whether it misses its leader", n.self)
@@ -154,14 +154,14 @@ func (a *agent) do(ctx context.Context, f func()) bool {
 func (d *doubts) stand(term uint64) {
 	n := d.n
 	if n.stopping.Load() {
-		d.machine.Refused(n.agent.turn(), term) // or the others would wait for it
+		d.machine.CampaignRefused(n.agent.turn(), term) // or the others would wait for it
 		return
 	}
 	leader := n.raft.Leader()
 	n.asks.Go(func() {
 		n.log.Info().Str("leader", leader).Uint64("term", term).Msg("most voters miss the leader: standing for election")
 		if err := n.standFor(causeMissed, term); err != nil && !errors.Is(err, consensus.ErrTooLate) {
-			n.agent.do(d.ctx, func() { d.machine.Refused(n.agent.turn(), term) })
+			n.agent.do(d.ctx, func() { d.machine.CampaignRefused(n.agent.turn(), term) })
 		}
 	})
 }

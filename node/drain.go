@@ -121,8 +121,8 @@ func (n *Node) unansweredStays(node string, views []ack.MemberView) string {
 // the leader's, nil means unknown.
 func waitsFor(s *ack.State, id shardmap.NodeID, d admin.DrainState, views []ack.MemberView) string {
 	v, _ := viewOf(views, string(id))
-	switch emptying, gentle := s.Policy().Emptying[id]; {
-	case v.Absent:
+	switch emptying, gentle := s.Policy().GradualDrains[id]; {
+	case v.Restarting:
 		return "the node restarts in place"
 	case d.Shards == 0:
 		return "requests and sockets still run at its app"
@@ -141,7 +141,7 @@ func unacknowledged(s *ack.State, views []ack.MemberView) string {
 	var names []string
 	for _, v := range views {
 		member := s.Last().Has(v.Node) || s.Committed().Has(v.Node)
-		if member && !v.Absent && v.Heartbeat.Acked < s.Last().Epoch() {
+		if member && !v.Restarting && v.Heartbeat.Acked < s.Last().Epoch() {
 			names = append(names, string(v.Node))
 		}
 	}

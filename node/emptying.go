@@ -51,7 +51,7 @@ func (n *Node) idle() idleThere {
 	state := n.router.state.Load()
 	m := state.Committed()
 	legs, all := n.legs()
-	return idleThere{Map: uint64(m.Epoch()), Shards: idleOf(m.Shards(n.self), n.busy(m), legs, n.pacing.next(time.Now(), all, state.Policy().Emptying[n.self]))}
+	return idleThere{Map: uint64(m.Epoch()), Shards: idleOf(m.Shards(n.self), n.busy(m), legs, n.pacing.next(time.Now(), all, state.Policy().GradualDrains[n.self]))}
 }
 
 // legs counts the legs of kept sockets, by shard and in all.
@@ -100,7 +100,7 @@ type pacing struct {
 }
 
 // next returns how many sockets, of all there are, hand over now.
-func (p *pacing) next(now time.Time, all int, by ack.Emptying) int {
+func (p *pacing) next(now time.Time, all int, by ack.GradualDrain) int {
 	if by.Since == 0 {
 		return 0 // this node does not know yet that it is to be emptied
 	}
@@ -132,14 +132,14 @@ func (l *leadership) watchIdle(ctx context.Context) {
 		if s.Open() {
 			continue // it goes by what it began with
 		}
-		l.askIdle(ctx, slices.Sorted(maps.Keys(s.Policy().Emptying))...)
+		l.askIdle(ctx, slices.Sorted(maps.Keys(s.Policy().GradualDrains))...)
 	}
 }
 
 // askIdle asks nodes, and tells the leader of all that answer together: what one says begins
 // a round, which does not go by what comes later.
 func (l *leadership) askIdle(ctx context.Context, nodes ...shardmap.NodeID) {
-	told := make([]*ack.Idle, len(nodes))
+	told := make([]*ack.IdleShards, len(nodes))
 	var wg sync.WaitGroup
 	for i, id := range nodes {
 		wg.Go(func() { told[i] = l.idleOf(ctx, id) })
@@ -153,7 +153,7 @@ func (l *leadership) askIdle(ctx context.Context, nodes ...shardmap.NodeID) {
 }
 
 // idleOf returns what a node says to be idle there; nil: nothing.
-func (l *leadership) idleOf(ctx context.Context, id shardmap.NodeID) *ack.Idle {
+func (l *leadership) idleOf(ctx context.Context, id shardmap.NodeID) *ack.IdleShards {
 	var at idleThere
 	if id == l.n.self {
 		at = l.n.idle()
@@ -165,5 +165,5 @@ func (l *leadership) idleOf(ctx context.Context, id shardmap.NodeID) *ack.Idle {
 			return nil
 		}
 	}
-	return &ack.Idle{Node: id, Map: shardmap.Epoch(at.Map), Shards: at.Shards}
+	return &ack.IdleShards{Node: id, Map: shardmap.Epoch(at.Map), Shards: at.Shards}
 }

@@ -32,12 +32,12 @@ func emptier(s *ack.State, self shardmap.NodeID, dial func(context.Context, stri
 }
 
 // AskIdle returns what a leader in a state is told of what is idle at a node; false: nothing.
-func AskIdle(ctx context.Context, s *ack.State, self, of shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) (told ack.Idle, ok bool) {
+func AskIdle(ctx context.Context, s *ack.State, self, of shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) (told ack.IdleShards, ok bool) {
 	l := emptier(s, self, dial)
 	l.askIdle(ctx, of)
 	select {
 	case m := <-l.messages:
-		told, ok = m.(ack.Idle)
+		told, ok = m.(ack.IdleShards)
 	default:
 	}
 	return told, ok
@@ -120,7 +120,7 @@ func TestShardsWithFewSocketsHandOverFirst(t *testing.T) {
 // Who is asked for the first time gives away what is due in one look: none has been missed.
 func TestHandOversBeginAtOnce(t *testing.T) {
 	var p pacing
-	by := ack.Emptying{For: 40 * time.Second, Since: 7}
+	by := ack.GradualDrain{For: 40 * time.Second, Since: 7}
 	if n := p.next(time.Now(), 6000, by); n != 50 {
 		t.Errorf("%d of 6000 hand over as it begins to last 30s, want 50 in a look of %v", n, idleLook)
 	}
@@ -132,9 +132,9 @@ func TestHandOversBeginAtOnce(t *testing.T) {
 func TestHandOversAreSpread(t *testing.T) {
 	began := time.Now()
 	for _, look := range []time.Duration{idleLook, 4 * idleLook, 5 * time.Second} {
-		by := ack.Emptying{For: 40 * time.Second, Since: 7}
+		by := ack.GradualDrain{For: 40 * time.Second, Since: 7}
 		var p pacing
-		if n := p.next(began, 6000, ack.Emptying{}); n != 0 {
+		if n := p.next(began, 6000, ack.GradualDrain{}); n != 0 {
 			t.Errorf("%d go of a node that does not know of it", n)
 		}
 		left, most := 6000, 6000*int(look)/int(30*time.Second)

@@ -55,7 +55,7 @@ func TestGentleDrainWaitsForWhatRuns(t *testing.T) {
 				if answer.Status != c.want {
 					w.t.Errorf("what ran got %d %s, want %d", answer.Status, answer.Error, c.want)
 				}
-				if p := s.policy(); !p.Drained[id] || len(p.Emptying) > 0 {
+				if p := s.policy(); !p.Drained[id] || len(p.GradualDrains) > 0 {
 					w.t.Errorf("in the end it is asked for %+v, want a drain", *p)
 				}
 			})

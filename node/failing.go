@@ -44,7 +44,7 @@ func (f *failing) all() map[shardmap.Shard]refusing {
 func (f *failing) why(s shardmap.Shard) string { return f.all()[s].why }
 
 // look takes what has failed since, and returns the shards that are new to it.
-func (f *failing) look(held func() []ack.Held) (fresh []shardmap.Shard) {
+func (f *failing) look(held func() []ack.HeldShardView) (fresh []shardmap.Shard) {
 	if !f.stale {
 		return nil
 	}

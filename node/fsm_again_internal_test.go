@@ -11,12 +11,12 @@ import (
 // given away, and to an acknowledgement below the one it had given.
 func TestRaftBegunAgainDoesNotTakeTheNodeBack(t *testing.T) {
 	f := newFSM(func(err error) { t.Error(err) })
-	f.Apply(2, 1, ack.EncodeBirth("c", 8, ack.DefaultTiming()))
+	f.Apply(2, 1, ack.EncodeBootstrap("c", 8, ack.DefaultTiming()))
 	snap, err := f.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.Apply(5, 1, ack.EncodeBirth("ignored", 8, ack.DefaultTiming()))
+	f.Apply(5, 1, ack.EncodeBootstrap("ignored", 8, ack.DefaultTiming()))
 	newest := f.state.Load()
 	if err := f.Restore(snap); err != nil {
 		t.Fatal(err)
@@ -27,8 +27,8 @@ func TestRaftBegunAgainDoesNotTakeTheNodeBack(t *testing.T) {
 	if again, err := f.Snapshot(); err != nil || string(again) != string(snap) {
 		t.Errorf("Raft's own state is not the restored one (%v)", err)
 	}
-	f.Apply(5, 1, ack.EncodeBirth("ignored", 8, ack.DefaultTiming()))
-	f.Apply(6, 2, ack.EncodeBirth("ignored", 8, ack.DefaultTiming()))
+	f.Apply(5, 1, ack.EncodeBootstrap("ignored", 8, ack.DefaultTiming()))
+	f.Apply(6, 2, ack.EncodeBootstrap("ignored", 8, ack.DefaultTiming()))
 	if got := f.state.Load().Index(); got != 6 {
 		t.Errorf("Index() = %d after the log has caught up, want 6", got)
 	}

@@ -61,10 +61,10 @@ func TestNoSnapshotSkipsAnEntryThatCannotBeRead(t *testing.T) {
 // them would be one without the entry before, and be acknowledged.
 func TestStateIsFrozenByAnEntryThatCannotBeRead(t *testing.T) {
 	f := newFSM(func(error) {})
-	f.Apply(1, 1, ack.EncodeBirth("c1", 4, ack.DefaultTiming()))
+	f.Apply(1, 1, ack.EncodeBootstrap("c1", 4, ack.DefaultTiming()))
 	before := f.state.Load()
 	f.Apply(2, 1, []byte("of a later version"))
-	got := f.Apply(3, 1, ack.EncodeBirth("c1", 4, ack.DefaultTiming()))
+	got := f.Apply(3, 1, ack.EncodeBootstrap("c1", 4, ack.DefaultTiming()))
 	if err, ok := got.(error); !ok || !errors.Is(err, ack.ErrCorrupt) || f.state.Load() != before {
 		t.Errorf("the entry after it gave %v, and the state is at %d, want ErrCorrupt and %d", got, f.state.Load().Index(), before.Index())
 	}

@@ -58,12 +58,12 @@ type health struct {
 	pulse *clock.Pulse
 	ticks *clock.Beat // when a check is due; run's
 
-	rose, failed int          // good and failed checks in a row; run's
-	heldSince    time.Time    // when it was last begun to wait for the app; run's
-	everGood     bool         // a check has been good; run's
-	falls        ack.Offences // times the app became unhealthy; run's
-	began        time.Time    // what falls are counted from
-	warned       time.Time    // when a check was last skipped because file descriptors were missing; run's
+	rose, failed int             // good and failed checks in a row; run's
+	heldSince    time.Time       // when it was last begun to wait for the app; run's
+	everGood     bool            // a check has been good; run's
+	falls        ack.FlapCounter // times the app became unhealthy; run's
+	began        time.Time       // what falls are counted from
+	warned       time.Time       // when a check was last skipped because file descriptors were missing; run's
 }
 
 func newHealth(check func(context.Context) error, set Health, pulse *clock.Pulse, log zerolog.Logger, turn func()) *health {

@@ -15,7 +15,7 @@ import (
 // longer than it leads, or somebody waits.
 func TestYoungLeaderHearsOfVotersFirst(t *testing.T) {
 	const dead = 2 * time.Second
-	unheard := ack.MemberView{Node: "b", HeardAgo: -1}
+	unheard := ack.MemberView{Node: "b", SinceHeartbeat: -1}
 	crashed := unheard
 	crashed.Crashed = true
 	for name, tc := range map[string]struct {
@@ -48,7 +48,7 @@ func TestYoungLeaderHearsOfVotersFirst(t *testing.T) {
 						case v := <-l.views:
 							b := tc.b
 							if tc.heard > 0 && time.Since(began) >= tc.heard {
-								b.HeardAgo = 0
+								b.SinceHeartbeat = 0
 							}
 							v <- []ack.MemberView{{Node: "a"}, b}
 						case <-l.done:

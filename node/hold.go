@@ -75,7 +75,7 @@ func (n *Node) releaseTime() time.Duration {
 // by an answer later than the given one, and there is nothing that could wait for it.
 func (n *Node) away(said int64) bool {
 	s := n.fsm.state.Load()
-	a, _ := s.Absence(n.self)
+	a, _ := s.Restart(n.self)
 	nobody := n.last() || !s.Committed().Has(n.self)
 	return a.Boot == n.agent.boot.Load() || nobody && n.agent.parted.Load() && n.agent.answered.Load() > said
 }
@@ -90,7 +90,7 @@ func (n *Node) owes(ctx context.Context) bool {
 	views, _ := l.view(ctx)
 	s := n.fsm.state.Load()
 	return slices.ContainsFunc(views, func(v ack.MemberView) bool {
-		a, _ := s.Absence(v.Node)
+		a, _ := s.Restart(v.Node)
 		return v.Heartbeat.Back > 0 && a.Boot < v.Heartbeat.Boot && s.Committed().Has(v.Node)
 	})
 }
@@ -106,7 +106,7 @@ func (n *Node) needed() bool {
 	s := n.fsm.state.Load()
 	here := 0
 	for _, v := range voters {
-		if id := nodeOf(v); id != string(n.self) && !s.Absent(shardmap.NodeID(id)) {
+		if id := nodeOf(v); id != string(n.self) && !s.Restarting(shardmap.NodeID(id)) {
 			here++
 		}
 	}

@@ -48,8 +48,8 @@ func TestRestartInPlaceEndsOnceItIsWaitedFor(t *testing.T) {
 			if l == nil {
 				w.t.Fatal("nobody leads as it ends")
 			}
-			if s := l.node.Known(); !s.Absent(shardmap.NodeID(p.name)) || took > 2*time.Second {
-				w.t.Errorf("ended after %v, and is waited for: %v", took, s.Absent(shardmap.NodeID(p.name)))
+			if s := l.node.Known(); !s.Restarting(shardmap.NodeID(p.name)) || took > 2*time.Second {
+				w.t.Errorf("ended after %v, and is waited for: %v", took, s.Restarting(shardmap.NodeID(p.name)))
 			}
 			time.Sleep(time.Minute)
 			p.restart()
@@ -60,7 +60,7 @@ func TestRestartInPlaceEndsOnceItIsWaitedFor(t *testing.T) {
 			// The log still tells of the first time: that is none of the second.
 			const slow = 300 * time.Millisecond
 			w.leader().disk.slow(slow)
-			if took := p.ends(); took < slow || !w.leader().node.Known().Absent(shardmap.NodeID(p.name)) {
+			if took := p.ends(); took < slow || !w.leader().node.Known().Restarting(shardmap.NodeID(p.name)) {
 				w.t.Errorf("the second time it ended after %v, before it is waited for", took)
 			}
 			w.leader().disk.well()

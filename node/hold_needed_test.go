@@ -36,7 +36,7 @@ func (w *world) absences(nodes, voters, many int) (last *process, rest []*proces
 			many--
 		}
 	}
-	w.until("the last one is absent", func() bool { return leader.node.State().Absent(shardmap.NodeID(last.name)) })
+	w.until("the last one is absent", func() bool { return leader.node.State().Restarting(shardmap.NodeID(last.name)) })
 	time.Sleep(100 * time.Millisecond)
 	if last.ended() || w.leader() != leader {
 		w.t.Fatalf("%s has ended, or %s does not lead", last.name, leader.name)

@@ -56,12 +56,12 @@ func TestIdleIsWhatTheNodeTells(t *testing.T) {
 		here := w.net.Host("here")
 		for i, tc := range []struct {
 			reply string
-			want  ack.Idle
+			want  ack.IdleShards
 			told  bool
 		}{
-			{`{"value":{"map":7,"shards":[1,3]}}`, ack.Idle{Node: "b", Map: 7, Shards: []shardmap.Shard{1, 3}}, true},
-			{`{"value":{}}`, ack.Idle{Node: "b"}, true},
-			{`{"error":"no"}`, ack.Idle{}, false},
+			{`{"value":{"map":7,"shards":[1,3]}}`, ack.IdleShards{Node: "b", Map: 7, Shards: []shardmap.Shard{1, 3}}, true},
+			{`{"value":{}}`, ack.IdleShards{Node: "b"}, true},
+			{`{"error":"no"}`, ack.IdleShards{}, false},
 		} {
 			h := w.net.Host(string(rune('p' + i)))
 			end := replies(w, h, tc.reply)

@@ -136,7 +136,7 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
 		if x == nil {
 			node := shardmap.NodeID(id)
 			x = &verdict.Node{ID: id, Shards: c.Count(node), Drained: policy.Leaves(node), Cordoned: policy.Cordoned[node], StaleReturns: s.StaleReturns(node)}
-			if a, ok := s.Absence(node); ok && !a.Over {
+			if a, ok := s.Restart(node); ok && !a.Over {
 				x.Absent, x.Grace = true, a.Grace
 			}
 			all[id] = x
@@ -180,8 +180,8 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
 
 // heardOf adds what the leader knows of a node.
 func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
-	x.Here = v.HeardAgo >= 0 && !v.Silent && !v.Crashed
-	if v.HeardAgo >= 0 && v.HeardAgo < ack.NotReleasedFor { // a node that has stopped, too
+	x.Here = v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
+	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ack.NotReleasedFor { // a node that has stopped, too
 		x.NotReleased = int(v.Heartbeat.NotReleased)
 	}
 	if !x.Here {
@@ -197,7 +197,7 @@ func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
 		if v.Heartbeat.Unhealthy {
 			x.App = verdict.AppSickly
 		}
-		x.Kept, x.Held, x.Falls = v.Kept, v.Held, int(v.Heartbeat.App.Falls)
+		x.Kept, x.Held, x.Falls = v.KeptUnhealthy, v.HoldTime, int(v.Heartbeat.App.Falls)
 	}
 }
 

@@ -44,9 +44,9 @@ func TestWhatTheLeaderHearsCounts(t *testing.T) {
 		view ack.MemberView
 		want verdict.Node
 	}{
-		"well":    {ack.MemberView{Heartbeat: beat, HeardAgo: time.Millisecond}, well},
-		"unheard": {ack.MemberView{Heartbeat: beat, HeardAgo: -1}, verdict.Node{ID: "b"}},
-		"silent":  {ack.MemberView{Heartbeat: beat, HeardAgo: time.Second, Silent: true}, verdict.Node{ID: "b"}},
+		"well":    {ack.MemberView{Heartbeat: beat, SinceHeartbeat: time.Millisecond}, well},
+		"unheard": {ack.MemberView{Heartbeat: beat, SinceHeartbeat: -1}, verdict.Node{ID: "b"}},
+		"silent":  {ack.MemberView{Heartbeat: beat, SinceHeartbeat: time.Second, Silent: true}, verdict.Node{ID: "b"}},
 		"crashed": {ack.MemberView{Heartbeat: beat, Crashed: true}, verdict.Node{ID: "b"}},
 		"sick":    {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, verdict.Node{ID: "b", Here: true, Applied: 17, App: verdict.AppSickly}},
 		"behind":  {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, verdict.Node{ID: "b", Here: true, Applied: 16, Lags: true, App: verdict.AppHealthy}},

@@ -79,7 +79,7 @@ func (n *Node) pendingKeys(active uint64, s *ack.State, views []ack.MemberView) 
 	nodes, loaded := []string{self}, map[uint64][]string{n.loaded.digest.Load(): {self}}
 	for _, v := range views {
 		id := string(v.Node)
-		live := v.HeardAgo >= 0 && !v.Silent && !v.Heartbeat.Goodbye && !v.Absent
+		live := v.SinceHeartbeat >= 0 && !v.Silent && !v.Heartbeat.Goodbye && !v.Restarting
 		if id == self || !live && !s.Committed().Has(v.Node) {
 			continue
 		}

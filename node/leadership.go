@@ -96,7 +96,7 @@ func (n *Node) transfer(ctx context.Context) error {
 func viewOf(views []ack.MemberView, node string) (ack.MemberView, bool) {
 	i := slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(node) })
 	if i < 0 {
-		return ack.MemberView{HeardAgo: -1, Silent: true}, false
+		return ack.MemberView{SinceHeartbeat: -1, Silent: true}, false
 	}
 	return views[i], true
 }

@@ -19,7 +19,7 @@ type leading struct {
 	*leadership
 	// cluster is the id of the one that this leadership makes if there is none.
 	cluster string
-	turn    *ack.Turn
+	turn    *ack.LeaderDriver
 	// asked has who waits for what becomes of a change of the policy, by its number.
 	asked map[uint64]chan<- error
 	// sick has the nodes that were heard, and whether their apps were sick.
@@ -32,7 +32,7 @@ type leading struct {
 }
 
 func newLeading(n *Node, term uint64) *leading {
-	turn := ack.NewTurn(ack.TurnOptions{
+	turn := ack.NewLeaderDriver(ack.LeaderDriverOptions{
 		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
 		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load, Keys: n.loaded.get,
 	})
@@ -63,15 +63,15 @@ func (l *leading) run(ctx context.Context) {
 		case <-l.n.fsm.leaderHint:
 			l.take(ctx, ack.Tick{}, nil)
 		case in := <-l.beats:
-			l.take(ctx, ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
+			l.take(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.from}, in.answer)
 			l.echo(in.hb.Server)
 		case in := <-l.own:
 			l.follow()
-			l.take(ctx, ack.Heard{Heartbeat: in.hb, From: in.from}, in.answer)
+			l.take(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.from}, in.answer)
 		case m := <-l.messages:
 			l.take(ctx, m, nil)
 		case r := <-l.retimes:
-			entry, effects, err := l.turn.Retime(r.timing)
+			entry, effects, err := l.turn.ChangeTiming(r.timing)
 			l.perform(ctx, effects, nil)
 			r.answer <- retimed{entry, err}
 		case a := <-l.askings:
@@ -94,11 +94,11 @@ func (l *leading) leads() bool {
 
 // take has the machine take a message; answer sends what a heartbeat gets.
 func (l *leading) take(ctx context.Context, m ack.Message, answer func(ack.Answer)) {
-	if h, ok := m.(ack.Heard); ok {
+	if h, ok := m.(ack.HeartbeatReceived); ok {
 		l.hear(h.Node, h.Unhealthy)
 		l.nudge(h.Heartbeat)
 	}
-	l.perform(ctx, l.turn.Take(m), answer)
+	l.perform(ctx, l.turn.Handle(m), answer)
 }
 
 func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func(ack.Answer)) {
@@ -116,7 +116,7 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 			l.n.asks.Go(func() { l.askInStage(ctx, e) })
 		case ack.StepDown:
 			l.stepDown(ctx, e.Reason)
-		case ack.Noted:
+		case ack.Event:
 			l.note(e)
 		}
 	}
@@ -125,7 +125,7 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 // nudge lets a process that has just begun learn at once what is committed: from its own disk
 // it knows entries, and not which of them are. So does one that has missed them.
 func (l *leading) nudge(hb ack.Heartbeat) {
-	at := lag{hb.Nonce, l.turn.Told().Committed().Epoch()}
+	at := lag{hb.Nonce, l.turn.State().Committed().Epoch()}
 	if hb.Term == l.term && l.nudges.due(hb.Node, at, hb.Applied < at.epoch, time.Now()) {
 		l.raft.Nudge()
 	}
@@ -176,9 +176,9 @@ func (l *leading) stepDown(ctx context.Context, reason string) {
 }
 
 // note logs what the machine decided, and counts it.
-func (l *leading) note(e ack.Noted) {
+func (l *leading) note(e ack.Event) {
 	switch e.Kind {
-	case ack.NoteProposing:
+	case ack.EventProposing:
 		l.n.changes.proposed(e.Epoch, l.n.o.Clock.Precise())
 		l.n.metrics.rounds.WithLabelValues(label(e.Reason)).Inc()
 		line := l.log.Info().Str("reason", e.Reason).Int("moved", e.Moved)
@@ -191,29 +191,29 @@ func (l *leading) note(e ack.Noted) {
 			}
 		}
 		line.Msg("map proposed")
-	case ack.NoteDropped:
+	case ack.EventDropped:
 		l.n.events.Add(event.Event{Kind: event.NodeDropped, Node: string(e.Node), Reason: e.Cause.String()})
 		l.n.metrics.drops.WithLabelValues(e.Cause.String()).Inc()
 		l.log.Warn().Str("peer", string(e.Node)).Stringer("cause", e.Cause).Msg("node dropped")
-	case ack.NoteCommitting:
+	case ack.EventCommitting:
 		l.n.changes.submitted(e.Epoch, l.n.o.Clock.Precise())
 		l.log.Debug().Uint64("epoch", uint64(e.Epoch)).Msg("all acknowledged: committing")
-	case ack.NoteTaken:
+	case ack.EventTakeover:
 		l.n.metrics.taken.WithLabelValues(label(e.Reason)).Inc()
 		l.log.Info().Str("peer", string(e.Node)).Str("by", e.Reason).Msg("shards taken")
-	case ack.NoteDuplicate:
+	case ack.EventDuplicate:
 		l.log.Warn().Str("peer", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: two processes have this id")
-	case ack.NoteSilent:
+	case ack.EventSilent:
 		l.log.Warn().Str("peer", string(e.Node)).Msg("node silent")
-	case ack.NoteAbsence:
+	case ack.EventRestart:
 		if e.Grace > 0 {
 			l.log.Info().Str("peer", string(e.Node)).Dur("grace", e.Grace).Msg("node restarts in place: its shards wait for it")
 		} else {
 			l.log.Info().Str("peer", string(e.Node)).Msg("node absent no more")
 		}
-	case ack.NoteBack:
+	case ack.EventBack:
 		l.log.Info().Str("peer", string(e.Node)).Msg("node heard again")
-	case ack.NoteOver:
+	case ack.EventNoteDropped:
 		warnOfRoom(&l.log, e.Node, e.Shard)
 	}
 }

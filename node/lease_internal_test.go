@@ -29,7 +29,7 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	}, clock.Precise())
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
 	beat := func() uint64 {
-		a.machine.BeatNow()
+		a.machine.HeartbeatNow()
 		a.look(a.turn())
 		return sent
 	}

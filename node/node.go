@@ -347,7 +347,7 @@ func (n *Node) tags() gossip.Tags {
 // adoptCluster adopts the cluster that this node's own log was born in, and
 // refuses one with another number of shards.
 func (n *Node) adoptCluster(s *ack.State) {
-	if !s.Born() || n.cluster() == s.Cluster() && s.Shards() == n.o.Shards {
+	if !s.Bootstrapped() || n.cluster() == s.Cluster() && s.Shards() == n.o.Shards {
 		return
 	}
 	if s.Shards() != n.o.Shards {
@@ -363,7 +363,7 @@ func (n *Node) adoptCluster(s *ack.State) {
 // connection broke: evidence for a leader, and for a voter whose leader it was.
 func (n *Node) refused(node string, gone suspect, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
-		n.tellLeading(ack.Evidence{Node: shardmap.NodeID(node), Boot: gone.boot, Nonce: gone.nonce, Began: began})
+		n.tellLeading(ack.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.boot, Nonce: gone.nonce, Began: began})
 		return began < l.began // then that said nothing
 	}
 	n.campaign(node)

@@ -42,17 +42,17 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 		},
 		Send: func(hb ack.Heartbeat) { sent = hb },
 	}, clock.Precise())
-	a.machine.BeatNow()
+	a.machine.HeartbeatNow()
 	a.look(a.turn())
 	a.answer(a.turn(), ack.Answer{Term: 4, Number: 7, Boot: 1, Beat: 1})
 	late = true
-	a.machine.BeatNow()
+	a.machine.HeartbeatNow()
 	a.look(a.turn())
 	if sent.Echo != (ack.Echo{Term: 4, Number: 7}) || sent.Term != 4 {
 		t.Errorf("echo %+v in term %d; the answer that came while the term was read must not be echoed yet", sent.Echo, sent.Term)
 	}
 	term = 5 // it voted for another
-	a.machine.BeatNow()
+	a.machine.HeartbeatNow()
 	a.look(a.turn())
 	if sent.Term != 5 {
 		t.Errorf("the heartbeat names term %d, Raft is in 5", sent.Term)
@@ -86,7 +86,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 		time.Sleep(time.Second)
 		n.suspects.broke("b", suspect{boot: 1, nonce: 9})
 		time.Sleep(20 * time.Millisecond) // in the middle of the dial
-		turn := ack.NewTurn(ack.TurnOptions{
+		turn := ack.NewLeaderDriver(ack.LeaderDriverOptions{
 			Leader: ack.LeaderOptions{Server: "a/d", Term: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming()},
 			Raft:   raftOf{1}, Clock: n.o.Clock.Precise, Newest: ack.NewState,
 		})
@@ -97,7 +97,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 		for wait := time.After(5 * time.Second); !counts; {
 			select {
 			case m := <-l.messages:
-				turn.Take(m)
+				turn.Handle(m)
 			case <-wait:
 				t.Fatalf("dialled at %v, elected at %v: no evidence", dialled, elected)
 			}
@@ -128,14 +128,14 @@ func (n *Node) HearAs(ctx context.Context, node shardmap.NodeID) func() time.Dur
 		if e, ok := echoes[id]; ok {
 			hb.Echo = e
 		}
-		for _, e := range turn.Take(ack.Heard{Heartbeat: hb, From: v.From}) {
+		for _, e := range turn.Handle(ack.HeartbeatReceived{Heartbeat: hb, From: v.From}) {
 			if r, ok := e.(ack.Reply); ok {
 				serve, echoes[id] = r.Serve, ack.Echo{Term: r.Term, Number: r.Number}
 			}
 		}
 		return serve
 	}
-	turn.Take(ack.BarrierApplied{})
+	turn.Handle(ack.BarrierApplied{})
 	for range 2 { // the second time they confirm what the first was answered
 		for _, v := range views {
 			time.Sleep(time.Millisecond)

@@ -34,7 +34,7 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 	a.overdue.tell = func(error) {}
 	grant := func() (cutBy time.Duration) {
 		now := clock.Precise()
-		a.machine.BeatNow()
+		a.machine.HeartbeatNow()
 		a.look(a.turn())
 		a.answer(a.turn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
 		a.look(a.turn())

@@ -51,7 +51,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			}
 			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
 			grant := func() {
-				a.machine.BeatNow()
+				a.machine.HeartbeatNow()
 				a.look(a.turn())
 				a.answer(a.turn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
 			}

@@ -35,11 +35,11 @@ func (a *agent) owned() admin.OwnedList {
 	now, wall := a.clock.Precise(), time.Now().UTC()
 	s := a.machine.State()
 	list := admin.OwnedList{
-		Node: string(a.self), Epoch: uint64(s.Committed().Epoch()), LeaseMS: max(a.machine.LeaseLeft(now), 0).Milliseconds(), Shards: []admin.OwnedShard{},
+		Node: string(a.self), Epoch: uint64(s.Committed().Epoch()), LeaseMS: max(a.machine.LeaseRemaining(now), 0).Milliseconds(), Shards: []admin.OwnedShard{},
 	}
-	held := a.machine.Held()
+	held := a.machine.HeldShards()
 	if a.hooking == nil {
-		held = a.unhooked(s, a.machine.LeaseLeft(now) > 0)
+		held = a.unhooked(s, a.machine.LeaseRemaining(now) > 0)
 	}
 	for _, h := range held {
 		list.Shards = append(list.Shards, admin.OwnedShard{
@@ -50,13 +50,13 @@ func (a *agent) owned() admin.OwnedList {
 }
 
 // unhooked is what an app has that is not told of it.
-func (a *agent) unhooked(s *ack.State, leased bool) (held []ack.Held) {
+func (a *agent) unhooked(s *ack.State, leased bool) (held []ack.HeldShardView) {
 	c := s.Committed()
 	for sh := range shardmap.Shard(c.Len()) {
 		if c.Owner(sh) != a.self {
 			continue
 		}
-		h := ack.Held{Shard: sh, Epoch: c.OwnedSince(sh), Phase: ack.HookServing, Since: a.came[sh]}
+		h := ack.HeldShardView{Shard: sh, Epoch: c.OwnedSince(sh), Phase: ack.HookServing, Since: a.came[sh]}
 		switch {
 		case s.Last().Owner(sh) != a.self:
 			h.Phase = ack.HookReleasing

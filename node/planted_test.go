@@ -26,12 +26,12 @@ func rules() []rule {
 	return []rule{
 		{
 			name: "the echo is read before the term (why 6)", test: "TestHeartbeatReadsItsEchoBeforeTheTerm",
-			edits: append(edit("ack.Agent.beat", "	number, echo := a.holder.Beat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.o.Term()\n	}\n	number, echo := a.holder.Beat(now)\n"),
-				edit("ack.Agent.beat", "		Term:    a.o.Term(),\n", "		Term:    map[bool]func() uint64{true: func() uint64 { return early }, false: a.o.Term}[PLANTED](),\n")...),
+			edits: append(edit("ack.Agent.sendHeartbeat", "	number, echo := a.holder.NextHeartbeat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.o.Term()\n	}\n	number, echo := a.holder.NextHeartbeat(now)\n"),
+				edit("ack.Agent.sendHeartbeat", "		Term:    a.o.Term(),\n", "		Term:    map[bool]func() uint64{true: func() uint64 { return early }, false: a.o.Term}[PLANTED](),\n")...),
 		},
 		{
 			name: "a leader reads its term of its own Raft server, each time (why 5)", test: "TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm",
-			edits: edit("ack.Turn.step", "Term: t.o.Raft.Term()}", "Term: map[bool]uint64{true: t.o.Leader.Term, false: t.o.Raft.Term()}[PLANTED]}"),
+			edits: edit("ack.LeaderDriver.step", "Term: d.o.Raft.Term()}", "Term: map[bool]uint64{true: d.o.Leader.Term, false: d.o.Raft.Term()}[PLANTED]}"),
 		},
 		{
 			name: "a redial counts from when it began", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
@@ -43,7 +43,7 @@ func rules() []rule {
 		},
 		{
 			name: "what a redial showed before the election counts for nothing", test: "TestRedialBegunBeforeTheElectionIsNoEvidence",
-			edits: edit("ack.Leader.evidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
+			edits: edit("ack.Leader.crashEvidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
 		},
 	}
 }

@@ -31,8 +31,8 @@ func (n *Node) Policy() admin.Policy {
 	for _, s := range slices.Sorted(maps.Keys(p.Pins)) {
 		out.Pins = append(out.Pins, admin.PinnedShard{Shard: uint32(s), Node: string(p.Pins[s].Node), Zone: p.Pins[s].Zone})
 	}
-	for _, id := range slices.Sorted(maps.Keys(p.Emptying)) {
-		out.Emptying = append(out.Emptying, admin.EmptyingNode{Node: string(id), Gently: timingrules.Short(p.Emptying[id].For)})
+	for _, id := range slices.Sorted(maps.Keys(p.GradualDrains)) {
+		out.Emptying = append(out.Emptying, admin.EmptyingNode{Node: string(id), Gently: timingrules.Short(p.GradualDrains[id].For)})
 	}
 	if p.Pause > 0 {
 		out.Pause = timingrules.Short(p.Pause)
@@ -176,10 +176,10 @@ func drainOf(c ack.Change, gently string) (ack.Change, error) {
 		return c, nil
 	}
 	d, err := time.ParseDuration(gently)
-	if err != nil || d <= 0 || d > ack.MaxEmptying {
-		return c, fmt.Errorf("%w: gently = %q is no duration of at most %s", admin.ErrInvalid, gently, timingrules.Short(ack.MaxEmptying))
+	if err != nil || d <= 0 || d > ack.MaxGradualDrain {
+		return c, fmt.Errorf("%w: gently = %q is no duration of at most %s", admin.ErrInvalid, gently, timingrules.Short(ack.MaxGradualDrain))
 	}
-	c.Kind, c.For = ack.ChangeEmpty, d
+	c.Kind, c.For = ack.ChangeDrainGradually, d
 	return c, nil
 }
 
@@ -204,7 +204,7 @@ func (l *leadership) heardOf(ctx context.Context, voters []string) []ack.MemberV
 		views, leads := l.view(ctx)
 		missing := slices.ContainsFunc(voters, func(server string) bool {
 			v, _ := viewOf(views, nodeOf(server))
-			return v.HeardAgo < 0 && !v.Crashed
+			return v.SinceHeartbeat < 0 && !v.Crashed
 		})
 		if !leads || !missing || l.n.o.Clock.Precise()-l.began > l.n.timing().DeadAfter {
 			return views
@@ -239,7 +239,7 @@ func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p
 		v, _ := viewOf(views, string(id))
 		why := ""
 		switch {
-		case v.HeardAgo < 0 || v.Silent || v.Crashed:
+		case v.SinceHeartbeat < 0 || v.Silent || v.Crashed:
 			why = "is not heard"
 		case v.Heartbeat.Leaving || v.Heartbeat.Goodbye:
 			why = "is leaving"
@@ -344,7 +344,7 @@ func policyFault(err error) error {
 
 // ask puts changes of the policy in line.
 func (l *leading) ask(ctx context.Context, a asking) {
-	number, effects, err := l.turn.Amend(a.changes)
+	number, effects, err := l.turn.ChangePolicy(a.changes)
 	if err != nil {
 		a.answer <- err
 	} else {

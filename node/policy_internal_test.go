@@ -19,12 +19,12 @@ import (
 // drained, and somebody who may own shards.
 func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 	const few, none = "voters are left", "nobody would own the shards"
-	healthy := ack.MemberView{HeardAgo: time.Second, Eligible: true}
-	gateway := ack.MemberView{HeardAgo: time.Second}
+	healthy := ack.MemberView{SinceHeartbeat: time.Second, Eligible: true}
+	gateway := ack.MemberView{SinceHeartbeat: time.Second}
 	leaves, says := healthy, healthy
 	leaves.Heartbeat.Leaving, says.Heartbeat.Goodbye = true, true
 	unheard, silent, crashed := healthy, healthy, healthy
-	unheard.HeardAgo, silent.Silent, crashed.Crashed = -1, true, true
+	unheard.SinceHeartbeat, silent.Silent, crashed.Crashed = -1, true, true
 	three := []string{"a/1", "b/1", "c/1"}
 	for _, tc := range []struct {
 		name    string
@@ -45,7 +45,7 @@ func TestEndOfANodeEndangersWhatIsLeft(t *testing.T) {
 		{"leaving", three, &leaves, &healthy, nil, ack.Policy{}, []string{few, "(b is leaving)"}},
 		{"has said goodbye", three, &healthy, &says, nil, ack.Policy{}, []string{few, "(c is leaving)"}},
 		{"drained", three, &healthy, &healthy, nil, ack.Policy{Drained: map[shardmap.NodeID]bool{"b": true}}, []string{few, "(b is drained)"}},
-		{"being emptied", three, &healthy, &healthy, nil, ack.Policy{Emptying: map[shardmap.NodeID]ack.Emptying{"b": {}}}, []string{few, "(b is drained)"}},
+		{"being emptied", three, &healthy, &healthy, nil, ack.Policy{GradualDrains: map[shardmap.NodeID]ack.GradualDrain{"b": {}}}, []string{few, "(b is drained)"}},
 		{"gateways", three, &gateway, &gateway, nil, ack.Policy{}, []string{none}},
 		{"one that may own some", three, &gateway, &gateway, &healthy, ack.Policy{}, nil},
 		{"that one is drained", three, &gateway, &gateway, &healthy, ack.Policy{Drained: map[shardmap.NodeID]bool{"d": true}}, []string{none}},
@@ -117,8 +117,8 @@ func TestAskingEndsWithWhoAsks(t *testing.T) {
 		"nobody answers":                  {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, false, context.Canceled},
 		"nobody takes it any more":        {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, true, admin.ErrNoLeader},
 		"nobody answers any more":         {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, true, admin.ErrUnknown},
-		"a word that nobody hears":        {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.Remove{}); return nil }, 0, false, nil},
-		"a word that nobody hears longer": {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.Remove{}); return nil }, 0, true, nil},
+		"a word that nobody hears":        {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.NodeRemoved{}); return nil }, 0, false, nil},
+		"a word that nobody hears longer": {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.NodeRemoved{}); return nil }, 0, true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

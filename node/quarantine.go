@@ -47,7 +47,7 @@ func (n *Node) requarantine() {
 	defer n.marking.Unlock()
 	q, keys := &proxy.Quarantine{}, n.hashKeys()
 	for m := range n.fsm.state.Load().Policy().Quarantined {
-		if k, known := keys[m.Under]; known {
+		if k, known := keys[m.HashKeyID]; known {
 			q.Add(m.Shard, m.Hash, k)
 		}
 	}
@@ -60,7 +60,7 @@ func (n *Node) quarantined(p *ack.Policy) []admin.QuarantinedKey {
 	keys := n.hashKeys()
 	for m, q := range p.Quarantined {
 		k := admin.QuarantinedKey{Shard: uint32(m.Shard), Hash: fmt.Sprintf("%016x", m.Hash)}
-		if _, k.Known = keys[m.Under]; q.For > 0 {
+		if _, k.Known = keys[m.HashKeyID]; q.For > 0 {
 			k.For = timingrules.Short(q.For)
 		}
 		out = append(out, k)
@@ -77,7 +77,7 @@ func quarantineOf(a admin.Action, p *ack.Policy) (ack.Change, error) {
 	if err != nil {
 		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is none: give 16 hexadecimal digits", admin.ErrInvalid, a.Hash)
 	}
-	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(a.Shard), Hash: hash, Under: a.Under}}
+	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(a.Shard), Hash: hash, HashKeyID: a.Under}}
 	if a.Verb == admin.Lift {
 		c.Kind = ack.ChangeLift
 		if quarantines(p, c.Mark.Shard, hash) {

@@ -60,7 +60,7 @@ func (n *Node) bringReleases(ctx context.Context) {
 		switch leader {
 		case "":
 		case string(n.self):
-			n.tellLeading(ack.Delivered{Releases: r})
+			n.tellLeading(ack.ReleasesReceived{Releases: r})
 		default:
 			b, _ := r.MarshalBinary()
 			asking, cancel := context.WithTimeout(ctx, releasesTimeout)
@@ -85,6 +85,6 @@ func (n *Node) released(node string, b []byte) error {
 	if n.leading.Load() == nil {
 		return admin.ErrNoLeader
 	}
-	n.tellLeading(ack.Delivered{Releases: r})
+	n.tellLeading(ack.ReleasesReceived{Releases: r})
 	return nil
 }

@@ -82,7 +82,7 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 		if err := n.released("b", whole); err != nil {
 			t.Errorf("the leader says %v", err)
 		}
-		if d, ok := (<-l.messages).(ack.Delivered); !ok || d.Node != "b" || d.Proposal != 7 {
+		if d, ok := (<-l.messages).(ack.ReleasesReceived); !ok || d.Node != "b" || d.Proposal != 7 {
 			t.Errorf("the leader was told %+v", d)
 		}
 		time.Sleep(time.Hour)

@@ -88,7 +88,7 @@ func (w *appWatch) refused(a ack.Attempt) {
 }
 
 // report adds what the node reports of its app.
-func (w *appWatch) report(s *ack.Seen) {
+func (w *appWatch) report(s *ack.Observation) {
 	if w == nil {
 		return
 	}

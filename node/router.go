@@ -44,7 +44,7 @@ var _ proxy.Cluster = (*router)(nil)
 func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *router {
 	r := &router{clock: c, port: port, lanes: newLanes(port), legs: newLegs(port), running: newInflight(shards), absence: newAbsence(c.Precise())}
 	r.mu.swapped = make(chan struct{})
-	r.swap(ack.RoutingOf(self, ack.NewState(), 0, false))
+	r.swap(ack.NewRouting(self, ack.NewState(), 0, false))
 	return r
 }
 
@@ -96,7 +96,7 @@ func routed(r ack.Route) proxy.Route {
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonOrphaned}
 	case ack.HeldAcquiring:
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonAcquiring}
-	case ack.HeldAbsent:
+	case ack.HeldRestarting:
 		return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonAbsent}
 	case ack.HeldNoMap:
 	}

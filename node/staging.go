@@ -152,5 +152,5 @@ func (l *leadership) askInStage(ctx context.Context, q ack.AskIdle) {
 			return
 		}
 	}
-	l.tell(ctx, ack.Idle{Node: q.Node, Map: shardmap.Epoch(at.Map), Shards: at.Shards, Staged: true})
+	l.tell(ctx, ack.IdleShards{Node: q.Node, Map: shardmap.Epoch(at.Map), Shards: at.Shards, Staged: true})
 }

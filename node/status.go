@@ -132,7 +132,7 @@ func (n *Node) Status() admin.Status {
 		role = "candidate"
 	}
 	var timing *admin.TimingState
-	if known := n.fsm.state.Load(); known.Born() {
+	if known := n.fsm.state.Load(); known.Bootstrapped() {
 		t := stateOf(known)
 		timing = &t
 	}
@@ -224,7 +224,7 @@ func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []admin.Node {
 		}
 		a.State = gossipState(m.Status)
 	}
-	for _, id := range s.Departed() { // gossip does not name them to nodes that joined since
+	for _, id := range s.FormerMembers() { // gossip does not name them to nodes that joined since
 		if a := get(string(id)); a.State == "left" || a.State == "failed" {
 			a.State = "left"
 			if s.Dropped(id) {
@@ -285,18 +285,18 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 	if !heard {
 		return
 	}
-	if v.HeardAgo >= 0 {
-		a.HeardMS = v.HeardAgo.Milliseconds()
+	if v.SinceHeartbeat >= 0 {
+		a.HeardMS = v.SinceHeartbeat.Milliseconds()
 	}
 	switch {
-	case v.Absent:
+	case v.Restarting:
 		a.State = "absent"
 	case a.State == "failed" && v.Heartbeat.Goodbye && v.Heartbeat.Back == 0:
 		a.State = "left" // the leader heard its goodbye; gossip does not tell nodes that joined since
 	case !here: // what it said of its app last is nothing to go by
 	case (v.Silent || v.Crashed) && s.Committed().Epoch() > 0:
 		a.State = "failed"
-	case v.HeardAgo >= 0 && a.Role != roleGateway:
+	case v.SinceHeartbeat >= 0 && a.Role != roleGateway:
 		a.App = "healthy"
 		if v.Heartbeat.Unhealthy {
 			a.App = "unhealthy"

@@ -31,23 +31,23 @@ func TestWhoStopsDoesNotStandForElection(t *testing.T) {
 	n := &Node{self: "b", server: "b/d"}
 	n.agent = &agent{self: "b", clock: c}
 	n.agent.machine = ack.NewAgent(ack.AgentOptions{Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Term: func() uint64 { return 7 }}, c.Precise())
-	d := &doubts{n: n, ctx: context.Background(), machine: ack.NewDoubt(ack.DoubtOptions{Server: n.server, Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise())}
+	d := &doubts{n: n, ctx: context.Background(), machine: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: n.server, Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise())}
 	since, stands := c.Precise(), false
 	for range 100 {
 		c.Advance(10 * time.Millisecond)
-		_, stand := d.machine.Look(c.Precise(), ack.Waiting{Since: since, Term: 7})
+		_, stand := d.machine.Poll(c.Precise(), ack.UnansweredHeartbeat{Since: since, Term: 7})
 		if stands = stands || stand; stands {
 			break
 		}
-		d.machine.Heard(c.Precise(), "c/d", ack.Missing{Term: 7, Log: missed{}.LogEnd(), In: 7})
+		d.machine.ReportReceived(c.Precise(), "c/d", ack.SuspicionReport{LeaderTerm: 7, Log: missed{}.LogEnd(), CurrentTerm: 7})
 	}
-	if !stands || !d.machine.Says().Stands {
+	if !stands || !d.machine.Report().Candidate {
 		t.Fatal("it is not to stand")
 	}
 	n.stopping.Store(true)
 	d.stand(7) // of a node without Raft: anything but that it does not would end this test
 	n.asks.Wait()
-	if d.machine.Says().Stands {
+	if d.machine.Report().Candidate {
 		t.Error("a node that stops says that it stands")
 	}
 }

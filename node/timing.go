@@ -19,7 +19,7 @@ var _ admin.Retimer = (*Node)(nil)
 // timing is what the cluster goes by, as far as this node's log tells; before that,
 // what it was started with. Leases do not depend on it: answers say what counts.
 func (n *Node) timing() ack.Timing {
-	if s := n.fsm.state.Load(); s.Born() {
+	if s := n.fsm.state.Load(); s.Bootstrapped() {
 		return s.Timing()
 	}
 	return n.o.Timing
@@ -34,7 +34,7 @@ func (n *Node) Timing(ctx context.Context) (admin.TimingState, bool) {
 		return told, true
 	}
 	s := n.fsm.state.Load()
-	return stateOf(s), s.Born()
+	return stateOf(s), s.Bootstrapped()
 }
 
 func stateOf(s *ack.State) admin.TimingState {
@@ -79,7 +79,7 @@ type retimed struct {
 // retime changes the timing on the leader, and returns when that is in force here.
 func (l *leadership) retime(ctx context.Context, change admin.Timing, by string) (admin.TimingState, error) {
 	s := l.n.fsm.state.Load()
-	if !s.Born() {
+	if !s.Bootstrapped() {
 		return admin.TimingState{}, fmt.Errorf("%w: there is no cluster yet", admin.ErrRefused)
 	}
 	slowest, at := l.slowest(ctx)
@@ -118,7 +118,7 @@ func (l *leadership) slowest(ctx context.Context) (every time.Duration, node str
 	every, node = l.n.o.Pace.Heartbeat, string(l.n.self)
 	heard, _ := l.view(ctx)
 	for _, v := range heard {
-		if v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Every > every {
+		if v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Every > every {
 			every, node = v.Heartbeat.Every, string(v.Node)
 		}
 	}
@@ -225,7 +225,7 @@ func describe(t ack.Timing) string {
 // node's heartbeat is too slow for it, or that servers are taken out too soon. It returns since which entry that was said.
 func (n *Node) compareTiming(said uint64) uint64 {
 	s := n.fsm.state.Load()
-	if !s.Born() || !n.agent.current.Load() || s.TimingSince() == said {
+	if !s.Bootstrapped() || !n.agent.current.Load() || s.TimingSince() == said {
 		return said
 	}
 	t := s.Timing()

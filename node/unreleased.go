@@ -116,7 +116,7 @@ func (a *agent) lookReleases(now time.Duration) (again time.Duration) {
 	switch {
 	case len(r.unreported) == 0:
 		return time.Hour
-	case now < r.reportBy && !a.machine.Parted():
+	case now < r.reportBy && !a.machine.Stopped():
 		return r.reportBy - now
 	}
 	a.reportReleases()
@@ -154,7 +154,7 @@ type kept struct {
 }
 
 func keptHere(m *ack.Agent) *kept {
-	n, why := m.Kept()
+	n, why := m.KeptShards()
 	if n == 0 {
 		return nil
 	}

@@ -35,8 +35,8 @@ func wireMembers(views []ack.MemberView) ([]wireMember, error) {
 	members := make([]wireMember, len(views))
 	for i, v := range views {
 		members[i] = wireMember{
-			Node: string(v.Node), From: v.From, HeardAgo: v.HeardAgo, Silent: v.Silent, Echoes: v.Echoes, Crashed: v.Crashed,
-			Eligible: v.Eligible, Kept: v.Kept, Held: v.Held, Absent: v.Absent, Staged: v.Staged, Over: v.Over,
+			Node: string(v.Node), From: v.From, HeardAgo: v.SinceHeartbeat, Silent: v.Silent, Echoes: v.LinkWorks, Crashed: v.Crashed,
+			Eligible: v.Eligible, Kept: v.KeptUnhealthy, Held: v.HoldTime, Absent: v.Restarting, Staged: v.Staged, Over: v.ProcessGone,
 		}
 		if v.Heartbeat.Boot == 0 {
 			continue
@@ -57,8 +57,8 @@ func memberViews(members []wireMember) ([]ack.MemberView, error) {
 	views := make([]ack.MemberView, len(members))
 	for i, m := range members {
 		views[i] = ack.MemberView{
-			Node: shardmap.NodeID(m.Node), From: m.From, HeardAgo: m.HeardAgo, Silent: m.Silent, Echoes: m.Echoes, Crashed: m.Crashed,
-			Eligible: m.Eligible, Kept: m.Kept, Held: m.Held, Absent: m.Absent, Staged: m.Staged, Over: m.Over,
+			Node: shardmap.NodeID(m.Node), From: m.From, SinceHeartbeat: m.HeardAgo, Silent: m.Silent, LinkWorks: m.Echoes, Crashed: m.Crashed,
+			Eligible: m.Eligible, KeptUnhealthy: m.Kept, HoldTime: m.Held, Restarting: m.Absent, Staged: m.Staged, ProcessGone: m.Over,
 		}
 		if len(m.Heartbeat) == 0 {
 			continue
@@ -79,10 +79,10 @@ type wireMissing struct {
 	In       uint64 `json:"in,omitempty"`
 }
 
-func wireMissingOf(m ack.Missing) wireMissing {
-	return wireMissing{Term: m.Term, LogTerm: m.Log.Term, LogIndex: m.Log.Index, Stands: m.Stands, In: m.In}
+func wireMissingOf(m ack.SuspicionReport) wireMissing {
+	return wireMissing{Term: m.LeaderTerm, LogTerm: m.Log.Term, LogIndex: m.Log.Index, Stands: m.Candidate, In: m.CurrentTerm}
 }
 
-func (w wireMissing) missing() ack.Missing {
-	return ack.Missing{Term: w.Term, Log: ack.LogEnd{Term: w.LogTerm, Index: w.LogIndex}, Stands: w.Stands, In: w.In}
+func (w wireMissing) missing() ack.SuspicionReport {
+	return ack.SuspicionReport{LeaderTerm: w.Term, Log: ack.LogEnd{Term: w.LogTerm, Index: w.LogIndex}, Candidate: w.Stands, CurrentTerm: w.In}
 }

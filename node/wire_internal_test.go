@@ -84,13 +84,13 @@ func TestControlMessagesNameTheirFields(t *testing.T) {
 func wireViews() []ack.MemberView {
 	return []ack.MemberView{
 		{
-			Node: "a", From: "a/1", HeardAgo: 20 * time.Millisecond, Echoes: true, Eligible: true, Kept: true, Held: 3 * time.Second, Staged: true,
+			Node: "a", From: "a/1", SinceHeartbeat: 20 * time.Millisecond, LinkWorks: true, Eligible: true, KeptUnhealthy: true, HoldTime: 3 * time.Second, Staged: true,
 			Heartbeat: ack.Heartbeat{
 				Level: ack.MinLevel, Node: "a", Server: "a/1", Boot: 3, Nonce: 1 << 63, Number: 17, Echo: ack.Echo{Term: 4, Number: 16}, Term: 4,
 				Applied: 9, Acked: 10, Every: 50 * time.Millisecond, Weight: 100, Zone: "z1", Unhealthy: true,
 			},
 		},
-		{Node: "b", HeardAgo: -1, Silent: true, Crashed: true, Absent: true, Over: true},
+		{Node: "b", SinceHeartbeat: -1, Silent: true, Crashed: true, Restarting: true, ProcessGone: true},
 	}
 }
 
@@ -142,7 +142,7 @@ func TestMembersThatAreNotSaidStayUnsaid(t *testing.T) {
 }
 
 func TestMissingIsSentWhole(t *testing.T) {
-	want := ack.Missing{Term: 3, Log: ack.LogEnd{Term: 2, Index: 99}, Stands: true, In: 4}
+	want := ack.SuspicionReport{LeaderTerm: 3, Log: ack.LogEnd{Term: 2, Index: 99}, Candidate: true, CurrentTerm: 4}
 	golden(t, "missing", func() (any, error) { return wireMissingOf(want), nil }, func(w wireMissing) {
 		if got := w.missing(); got != want {
 			t.Errorf("read as %+v, want %+v", got, want)

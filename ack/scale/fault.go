@@ -32,8 +32,8 @@ func (s *Sim) Kill(dead ...*Node) {
 // show gives the leader the evidence.
 func (s *Sim) show(dead []*Node) {
 	for _, n := range dead {
-		s.leader.put(work{msg: ack.Closed{Node: n.id, Nonce: n.nonce}})
-		s.leader.put(work{msg: ack.Evidence{Node: n.id, Boot: 1, Nonce: n.nonce, Began: s.now}})
+		s.leader.put(work{msg: ack.ConnClosed{Node: n.id, Nonce: n.nonce}})
+		s.leader.put(work{msg: ack.CrashEvidence{Node: n.id, Boot: 1, Nonce: n.nonce, Began: s.now}})
 	}
 }
 

@@ -13,7 +13,7 @@ type leader struct {
 	s       *Sim
 	node    *Node
 	term    uint64
-	machine *ack.Turn
+	machine *ack.LeaderDriver
 	voters  []string
 	inbox   []work
 	running bool
@@ -47,7 +47,7 @@ func (s *Sim) elect(n *Node) {
 		}
 	}
 	slices.Sort(l.voters)
-	l.machine = ack.NewTurn(ack.TurnOptions{
+	l.machine = ack.NewLeaderDriver(ack.LeaderDriverOptions{
 		Leader: ack.LeaderOptions{Server: n.server, Term: s.term, Pace: s.pace, Timing: s.timing},
 		Raft:   l, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return n.state },
 	})
@@ -114,9 +114,9 @@ func (l *leader) step(w work) (effects []ack.Effect, answers [][]byte) {
 		if err := hb.UnmarshalBinary(w.beat); err != nil {
 			panic(err)
 		}
-		w.msg = ack.Heard{Heartbeat: hb, From: "10.0.0.1:7947"}
+		w.msg = ack.HeartbeatReceived{Heartbeat: hb, From: "10.0.0.1:7947"}
 	}
-	effects = l.machine.Take(w.msg)
+	effects = l.machine.Handle(w.msg)
 	answers = make([][]byte, len(effects))
 	for i, e := range effects {
 		if r, ok := e.(ack.Reply); ok {
@@ -147,6 +147,6 @@ func (l *leader) perform(e ack.Effect, from *Node, answer []byte) {
 		l.replicate(l.s.append(nil), func() { l.put(work{msg: ack.BarrierApplied{}}) })
 	case ack.StepDown:
 		panic("the leader stepped down: " + e.Reason)
-	case ack.Noted:
+	case ack.Event:
 	}
 }

@@ -44,7 +44,7 @@ func (n *Node) tick() {
 }
 
 func (n *Node) look() {
-	n.machine.Look(n.s.now, ack.Seen{State: n.state, Weight: 1})
+	n.machine.Poll(n.s.now, ack.Observation{State: n.state, Weight: 1})
 	n.due = n.machine.Due(n.s.now)
 }
 
@@ -67,7 +67,7 @@ func (idle) Route(ack.Routing) {}
 func (idle) Running(func(shardmap.Shard) bool) int { return 0 }
 
 // Cut see Lease.
-func (idle) Cut(ack.Cutting, func(shardmap.Shard) bool) {}
+func (idle) Cut(ack.CutReason, func(shardmap.Shard) bool) {}
 
 // apply takes all entries up to an index.
 func (n *Node) apply(index int) {

@@ -71,7 +71,7 @@ func New(o Options) *Sim {
 	for i := range o.Nodes {
 		s.start(i)
 	}
-	s.append(ack.EncodeBirth("scale", o.Shards, s.timing))
+	s.append(ack.EncodeBootstrap("scale", o.Shards, s.timing))
 	for _, n := range s.nodes {
 		n.take(s.log[0].state)
 	}
@@ -140,7 +140,7 @@ func (s *Sim) Settled() bool {
 		return false
 	}
 	for _, n := range up {
-		if n.state.Committed() != m || n.state.Open() || !m.Has(n.id) || n.machine.LeaseLeft(s.now) <= 0 {
+		if n.state.Committed() != m || n.state.Open() || !m.Has(n.id) || n.machine.LeaseRemaining(s.now) <= 0 {
 			return false
 		}
 	}

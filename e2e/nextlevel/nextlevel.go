@@ -18,8 +18,8 @@ func Overlay(root, dir string) (string, error) {
 	for _, e := range []overlay.Edit{
 		{Decl: "ack.MinLevel", Old: "	MaxLevel Level = 2\n", New: "	MaxLevel Level = 3\n"},
 		{
-			Decl: "ack.begin", Old: "func begin(l Level) writer { return writer{b: []byte{byte(max(l, MinLevel))}} }\n",
-			New: `func begin(l Level) writer {
+			Decl: "ack.newWriter", Old: "func newWriter(l Level) writer { return writer{b: []byte{byte(max(l, MinLevel))}} }\n",
+			New: `func newWriter(l Level) writer {
 	if l == 3 {
 		return writer{b: []byte{3, 'L'}}
 	}

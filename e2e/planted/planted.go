@@ -49,7 +49,7 @@ const (
 // edits are the bugs, in this order, then what makes the program own up to them.
 func edits() []overlay.Edit {
 	return []overlay.Edit{
-		after("ack.Agent.drain", "if a.o.Gate.Running(a.follower.MayRun) > 0", ` && planted != "two-owners"`),
+		after("ack.Agent.acknowledgeDrained", "if a.o.Gate.Running(a.follower.MayRun) > 0", ` && planted != "two-owners"`),
 		{Decl: "node.router.swap", Old: "return routed(by.Route(sh))", New: "return r.plantedRoute(routed(by.Route(sh)), s.Committed(), sh)"},
 		before("node.router.setLease", "\tif last = time.Duration(r.lease.Swap(int64(until))); last != until {\n", `	if planted == "no-lease" {
 		until = r.clock.Precise() + time.Hour

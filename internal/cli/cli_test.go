@@ -89,7 +89,7 @@ func (c *cluster) Map() admin.Map {
 
 // Backup gives a real one, of a cluster without a map.
 func (c *cluster) Backup() ([]byte, error) {
-	s, _, err := ack.NewState().Apply(7, 1, ack.EncodeBirth("c1", 4, ack.DefaultTiming()))
+	s, _, err := ack.NewState().Apply(7, 1, ack.EncodeBootstrap("c1", 4, ack.DefaultTiming()))
 	if err != nil {
 		return nil, err
 	}

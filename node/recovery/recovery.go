@@ -104,7 +104,7 @@ func Restore(o Options, backup []byte) (_ Result, err error) {
 	if used {
 		return Result{}, fmt.Errorf("recovery: the data directory %q is in use by a cluster already: restore into an empty one (to go on with what it holds, there is `shardway recover`)", o.Data)
 	}
-	return found(d, o, s, s.Above(), s.LastTerm())
+	return found(d, o, s, s.MaxIndex(), s.LastTerm())
 }
 
 // found writes the beginning of the new cluster. Index and term are the last ones
@@ -114,7 +114,7 @@ func found(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, er
 	if now.IsZero() {
 		now = time.Now()
 	}
-	r := Result{Node: d.Node(), Former: s.Cluster(), Shards: s.Shards(), Floor: floor(now, max(index, s.Above()), o.Above)}
+	r := Result{Node: d.Node(), Former: s.Cluster(), Shards: s.Shards(), Floor: floor(now, max(index, s.MaxIndex()), o.Above)}
 	r.Cluster = lineage.Recovered(s.Cluster(), r.Floor)
 	n, err := s.Recovered(r.Cluster, r.Floor)
 	if err != nil {

@@ -25,7 +25,7 @@ var now = time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 // backup is a backup of a cluster that was just born.
 func backup(t *testing.T) []byte {
 	t.Helper()
-	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBirth(lineage.New(), 16, ack.DefaultTiming()))
+	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBootstrap(lineage.New(), 16, ack.DefaultTiming()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,7 +51,7 @@ func survey(d *disk.Dir, log zerolog.Logger) (Survivor, error) {
 	if err != nil {
 		return Survivor{}, err
 	}
-	if !r.state.Born() {
+	if !r.state.Bootstrapped() {
 		return Survivor{}, fmt.Errorf("recovery: node %q has not heard of its cluster's birth: its log says nothing; recover another survivor", d.Node())
 	}
 	v := Survivor{

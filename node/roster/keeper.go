@@ -96,7 +96,7 @@ type KeeperOptions struct {
 
 // State is what an ack.State says of who belongs to the cluster.
 type State interface {
-	Born() bool
+	Bootstrapped() bool
 	Cluster() string
 	Committed() *shardmap.Map
 	Level() ack.Level
@@ -143,7 +143,7 @@ func (k *Keeper) Run(ctx context.Context, done <-chan struct{}) {
 		if time.Since(k.changed) > restAfter {
 			k.every *= restLooks
 		}
-		if tick%int(k.every/membersEvery) != 0 || !k.o.Ready() || !k.o.State().Born() {
+		if tick%int(k.every/membersEvery) != 0 || !k.o.Ready() || !k.o.State().Bootstrapped() {
 			continue
 		}
 		heard, ok := k.o.Heard(ctx)

@@ -35,8 +35,8 @@ func TestNameGoesToAnotherDiskOnceNothingRunsUnderIt(t *testing.T) {
 	view := ack.MemberView{Node: "b", Heartbeat: ack.Heartbeat{Node: "b", Server: "b/1", Boot: 1}}
 	silent, over, unheard := view, view, view
 	silent.Silent = true
-	over.Silent, over.Over = true, true
-	unheard.HeardAgo = -1
+	over.Silent, over.ProcessGone = true, true
+	unheard.SinceHeartbeat = -1
 	for _, c := range []struct {
 		name string
 		view ack.MemberView

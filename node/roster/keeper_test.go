@@ -92,9 +92,9 @@ func keptWith(t *testing.T, voters int, dead time.Duration, nodes string, f func
 	})
 }
 
-// Born, Cluster and Committed are those of the replicated state.
-func (c *cluster) Born() bool      { return true }
-func (c *cluster) Cluster() string { return "x" }
+// Bootstrapped, Cluster and Committed are those of the replicated state.
+func (c *cluster) Bootstrapped() bool { return true }
+func (c *cluster) Cluster() string    { return "x" }
 func (c *cluster) Level() ack.Level {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +143,7 @@ func (c *cluster) shows(node string, s gossip.Status) {
 
 // hears has the node's heartbeats come, changed by with if that is not nil.
 func (c *cluster) hears(node string, with func(v *ack.MemberView)) {
-	v := ack.MemberView{Node: shardmap.NodeID(node), Echoes: true, Heartbeat: ack.Heartbeat{Node: shardmap.NodeID(node), Server: node + "/1", Boot: 1}}
+	v := ack.MemberView{Node: shardmap.NodeID(node), LinkWorks: true, Heartbeat: ack.Heartbeat{Node: shardmap.NodeID(node), Server: node + "/1", Boot: 1}}
 	if with != nil {
 		with(&v)
 	}
@@ -162,7 +162,7 @@ func (c *cluster) crashes(nodes ...string) {
 
 // replaced starts a node again with another disk. Nothing runs on the old one.
 func (c *cluster) replaced(node, disk string) {
-	c.hears(node, func(v *ack.MemberView) { v.Silent, v.Over = true, true })
+	c.hears(node, func(v *ack.MemberView) { v.Silent, v.ProcessGone = true, true })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.disks[node] = disk
@@ -295,7 +295,7 @@ func TestSpareIsPromotedOnlyWhenItHasCaughtUp(t *testing.T) {
 		"has not acknowledged it":  func(v *ack.MemberView) { v.Heartbeat.Applied = 2 },
 		"is leaving":               func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Leaving = 2, 2, true },
 		"has said goodbye":         func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Goodbye = 2, 2, true },
-		"echoes nothing":           func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Echoes = 2, 2, false },
+		"echoes nothing":           func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.LinkWorks = 2, 2, false },
 		"is not heard":             func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Silent = 2, 2, true },
 		"is heard of another disk": func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Server = 2, 2, "c/2" },
 	} {
@@ -376,7 +376,7 @@ func TestVoterTooManyLosesItsVote(t *testing.T) {
 	kept(t, "ABCD", func(c *cluster) { // not while anybody's vote may be needed
 		c.hears("b", silent)
 		c.after(deadAfter / 2)
-		c.hears("b", func(v *ack.MemberView) { v.Echoes = false })
+		c.hears("b", func(v *ack.MemberView) { v.LinkWorks = false })
 		c.after(time.Second)
 		c.hears("b", nil)
 		c.after(time.Second, "demote d/1")

@@ -72,7 +72,7 @@ func (k *Keeper) Raise(ctx context.Context, done <-chan struct{}) error {
 // raise puts the next level into force if it may be. It is of the goroutine that adds
 // servers: none is added meanwhile.
 func (k *Keeper) raise(ctx context.Context, atOnce bool) error {
-	if !k.o.Ready() || !k.o.State().Born() {
+	if !k.o.Ready() || !k.o.State().Bootstrapped() {
 		return ErrNotKept
 	}
 	heard, ok := k.o.Heard(ctx)
@@ -86,7 +86,7 @@ func (k *Keeper) raise(ctx context.Context, atOnce bool) error {
 func (k *Keeper) raiseBy(ctx context.Context, heard []ack.MemberView, atOnce bool) error {
 	servers := ServersOf(k.o.Raft.Configuration()).All()
 	k.learn(ctx, servers, heard)
-	v := k.levels.Look(time.Since(k.began), k.o.State().Level(), servers, heard)
+	v := k.levels.Update(time.Since(k.began), k.o.State().Level(), servers, heard)
 	k.seen.Store(&v)
 	k.warn(v)
 	entry := k.levels.Raise(v, atOnce)
@@ -98,7 +98,7 @@ func (k *Keeper) raiseBy(ctx context.Context, heard []ack.MemberView, atOnce boo
 		return err
 	}
 	k.o.Log.Info().Uint8("level", uint8(v.Next)).Uint8("before", uint8(v.InForce)).Bool("asked_for", atOnce).Msg("level raised: nodes that do not know it cannot come back")
-	v = k.levels.Look(time.Since(k.began), k.o.State().Level(), servers, heard)
+	v = k.levels.Update(time.Since(k.began), k.o.State().Level(), servers, heard)
 	k.seen.Store(&v)
 	return nil
 }
@@ -106,11 +106,11 @@ func (k *Keeper) raiseBy(ctx context.Context, heard []ack.MemberView, atOnce boo
 // learn asks the servers that are heard what they know, each process once.
 func (k *Keeper) learn(ctx context.Context, servers []string, heard []ack.MemberView) {
 	for _, server := range servers {
-		if !k.levels.Asks(server, heard) {
+		if !k.levels.NeedsReport(server, heard) {
 			continue
 		}
 		if p, err := k.who(ctx, server); err == nil {
-			k.levels.Told(ack.Word{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, Knows: p.Level})
+			k.levels.Reported(ack.LevelReport{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, Knows: p.Level})
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (k *Keeper) replaced(r View) string {
 		v, _ := r.of(server)
 		switch {
 		case r.echoes(server) && !v.Heartbeat.Leaving && !v.Heartbeat.Goodbye:
-		case gone != "" || r.hears(server) || v.Absent:
+		case gone != "" || r.hears(server) || v.Restarting:
 			return ""
 		default:
 			gone = server
@@ -36,7 +36,7 @@ func (k *Keeper) replaced(r View) string {
 	v, _ := r.of(gone)
 	absent := k.absent[gone]
 	switch {
-	case v.HeardAgo >= 0 && v.Heartbeat.Server == gone && v.Heartbeat.Goodbye && v.Heartbeat.Back == 0:
+	case v.SinceHeartbeat >= 0 && v.Heartbeat.Server == gone && v.Heartbeat.Goodbye && v.Heartbeat.Back == 0:
 		return gone
 	case absent <= replaceAfter:
 		return ""

@@ -29,7 +29,7 @@ func TestVoterThatLeftGoesWhenItsReplacementVotes(t *testing.T) {
 // The goodbye was said to an earlier leader: gossip alone tells of it.
 func TestVoterThatLeftBeforeTheElectionGoesLater(t *testing.T) {
 	keptOf(t, 5, "ABCD", func(c *cluster) {
-		c.hears("b", func(v *ack.MemberView) { v.Silent, v.HeardAgo = true, -1 })
+		c.hears("b", func(v *ack.MemberView) { v.Silent, v.SinceHeartbeat = true, -1 })
 		c.shows("b", gossip.Left)
 		c.after(9 * time.Second)
 		c.after(2*time.Second, "remove b/1")
@@ -63,7 +63,7 @@ func TestVoterThatLeftStaysWhileTheOthersAreNeeded(t *testing.T) {
 	for what, with := range map[string]func(v *ack.MemberView){
 		"silent":  silent,
 		"leaving": func(v *ack.MemberView) { v.Heartbeat.Leaving = true },
-		"deaf":    func(v *ack.MemberView) { v.Echoes = false },
+		"deaf":    func(v *ack.MemberView) { v.LinkWorks = false },
 	} {
 		keptOf(t, 5, "ABCDE", func(c *cluster) {
 			c.hears("c", with)
@@ -78,7 +78,7 @@ func TestVoterThatLeftStaysWhileTheOthersAreNeeded(t *testing.T) {
 	}
 	keptOf(t, 5, "ABCD", func(c *cluster) { // it restarts in place
 		c.hears("b", func(v *ack.MemberView) {
-			v.Silent, v.Absent, v.Heartbeat.Goodbye, v.Heartbeat.Back = true, true, true, time.Minute
+			v.Silent, v.Restarting, v.Heartbeat.Goodbye, v.Heartbeat.Back = true, true, true, time.Minute
 		})
 		c.after(deadAfter / 2)
 	})
@@ -104,7 +104,7 @@ func TestVoterThatRestartsInPlaceStays(t *testing.T) {
 		"its goodbye says so": func(v *ack.MemberView) {
 			v.Silent, v.Heartbeat.Goodbye, v.Heartbeat.Back = true, true, time.Minute
 		},
-		"the log says so": func(v *ack.MemberView) { v.Silent, v.Heartbeat.Goodbye, v.Absent = true, true, true },
+		"the log says so": func(v *ack.MemberView) { v.Silent, v.Heartbeat.Goodbye, v.Restarting = true, true, true },
 	} {
 		keptOf(t, 5, "ABCD", func(c *cluster) {
 			c.hears("b", with)

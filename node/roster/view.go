@@ -46,7 +46,7 @@ type View struct {
 func (r View) of(server string) (ack.MemberView, bool) {
 	i := slices.IndexFunc(r.Heard, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(nodeOf(server)) })
 	if i < 0 {
-		return ack.MemberView{HeardAgo: -1, Silent: true}, false
+		return ack.MemberView{SinceHeartbeat: -1, Silent: true}, false
 	}
 	return r.Heard[i], true
 }
@@ -54,21 +54,21 @@ func (r View) of(server string) (ack.MemberView, bool) {
 // hears reports that the heartbeats of this very server are fresh.
 func (r View) hears(server string) bool {
 	v, ok := r.of(server)
-	return ok && v.HeardAgo >= 0 && !v.Silent && v.Heartbeat.Server == server
+	return ok && v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
 
 // echoes reports that the heartbeats of this very server are fresh and show that the
 // leader's answers reach it.
 func (r View) echoes(server string) bool {
 	v, _ := r.of(server)
-	return r.hears(server) && v.Echoes
+	return r.hears(server) && v.LinkWorks
 }
 
 // over reports that nothing may run on this server's disk any more, so that another
 // disk may take the node's name: what it did would have the same epochs.
 func (r View) over(server string) bool {
 	v, ok := r.of(server)
-	return !r.hears(server) && (!ok || v.Over)
+	return !r.hears(server) && (!ok || v.ProcessGone)
 }
 
 // spares reports that the others can do without a server's vote: those that are heard
