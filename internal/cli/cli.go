@@ -118,6 +118,7 @@ func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int
 		kong.Writers(out, errOut),
 		kong.Exit(func(int) { exited = true }), // after the help was written
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		durations(),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 	)
 	if err != nil {
@@ -128,7 +129,7 @@ func Run(ctx context.Context, args, environ []string, out, errOut io.Writer) int
 	case exited:
 		return exitOK
 	case err != nil:
-		return s.misused(err)
+		return s.misused(args, err)
 	}
 	return s.fail(command.Run(s))
 }
@@ -143,8 +144,8 @@ func description() string {
 }
 
 // misused reports a command line that is none.
-func (s *session) misused(err error) int {
-	s.complain(fmt.Sprintf("%v; shardway --help lists the commands", err))
+func (s *session) misused(args []string, err error) int {
+	s.complain(usageError(args, err))
 	return exitUsage
 }
 

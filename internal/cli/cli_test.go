@@ -286,6 +286,12 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		"sockets --key alice":       "--key and --gap are of break",
 		"sockets brake":             `must be one of "show","break"`,
 
+		"weight b -1":                "-1 is negative: give a number of 0 or more; shardway weight --help",
+		"weight b 1.5":               "weight 1.5 of node b is not valid: give a number from 1 to 1000, or 0",
+		"drain --gently xx":          `--gently: "xx" is not a duration: give one such as 30s or 5m; shardway drain --help`,
+		"drain b --wait --timeout 5": `--timeout: "5" is not a duration`,
+		"wait --timeout x":           `--timeout: "x" is not a duration`,
+
 		"sockets break --key alice --shard 3": "give --key or --shard, not both",
 	} {
 		code, out, errOut := run(t, line)

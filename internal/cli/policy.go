@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"shardway/admin"
+	"shardway/shardmap"
 )
 
 type policyCommand struct{ target }
@@ -182,17 +183,21 @@ func (c *resumeCommand) Run(ctx context.Context, s *session) error {
 
 type weightCommand struct {
 	Node   string `arg:"" help:"Id of the node."`
-	Weight uint32 `arg:"" help:"Its share relative to others, 1 to 1000; 0 for the one it was started with."`
+	Weight string `arg:"" help:"Its share relative to others, 1 to 1000; 0 for the one it was started with."`
 	target
 }
 
 // Run sets a node's weight.
 func (c *weightCommand) Run(ctx context.Context, s *session) error {
-	success := fmt.Sprintf("node %s has weight %d", c.Node, c.Weight)
-	if c.Weight == 0 {
+	weight, err := strconv.ParseUint(c.Weight, 10, 32)
+	if err != nil { // the node refuses a weight that is too large
+		return misuse(fmt.Sprintf("weight %s of node %s is not valid: give a number from 1 to %d, or 0 for the weight that the node was started with", c.Weight, c.Node, shardmap.MaxWeight))
+	}
+	success := fmt.Sprintf("node %s has weight %d", c.Node, weight)
+	if weight == 0 {
 		success = "node " + c.Node + " has the weight that it was started with"
 	}
-	return c.act(ctx, s, admin.Action{Verb: admin.Weigh, Node: c.Node, Weight: c.Weight}, success)
+	return c.act(ctx, s, admin.Action{Verb: admin.Weigh, Node: c.Node, Weight: uint32(weight)}, success)
 }
 
 // zonePrefix tells a zone from a node.
