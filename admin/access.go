@@ -14,15 +14,15 @@ import (
 )
 
 // right is what a caller may do. Each includes those before it.
-type right int
+type permission int
 
 const (
 	// none is for who is not let in at all.
-	none right = iota
+	noAccess permission = iota
 	// reading is looking: GET and HEAD, but not what stops or searches the process.
-	reading
+	readAccess
 	// writing is everything.
-	writing
+	writeAccess
 )
 
 // Access says who may do what at an admin port. It does not change. The zero value
@@ -39,58 +39,58 @@ type Access struct {
 }
 
 // open reports whether nothing has to be shown.
-func (a *Access) open() bool {
+func (a *Access) isOpen() bool {
 	return len(a.Read) == 0 && len(a.Write) == 0 && a.ReadCAs == nil && a.WriteCAs == nil
 }
 
 // caller is who sent a request.
 type caller struct {
-	who   string // "token alice", "certificate CN=bob", "anybody"
-	from  string // the address
-	may   right
-	token bool // shown, so no browser was tricked into sending this
+	name       string // "token alice", "certificate CN=bob", "anybody"
+	addr       string // the address
+	permission permission
+	byToken    bool // shown, so no browser was tricked into sending this
 }
 
 // String is what actions and logs say.
-func (c caller) String() string { return c.who + " from " + c.from }
+func (c caller) String() string { return c.name + " from " + c.addr }
 
 // needs returns what a request takes. Profiles load the process and show what it
 // works on, so looking at them is not enough.
-func needs(r *http.Request) right {
+func requiredPermission(r *http.Request) permission {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || strings.HasPrefix(r.URL.Path, "/debug/") {
-		return writing
+		return writeAccess
 	}
-	return reading
+	return readAccess
 }
 
 // judge finds out who sent a request. What is wrong with what he showed is in
 // the error; it repeats nothing of it.
-func (a *Access) judge(r *http.Request) (caller, error) {
-	c := caller{who: "nobody known", from: r.RemoteAddr}
-	if a.open() {
-		c.who, c.may = "anybody", writing
+func (a *Access) authenticate(r *http.Request) (caller, error) {
+	c := caller{name: "nobody known", addr: r.RemoteAddr}
+	if a.isOpen() {
+		c.name, c.permission = "anybody", writeAccess
 		return c, nil
 	}
-	token, shown, err := bearer(r)
+	token, shown, err := bearerToken(r)
 	if err != nil {
 		return c, err
 	}
 	if shown {
-		name, may := a.tokenRight(token)
-		if may == none {
+		name, may := a.tokenPermission(token)
+		if may == noAccess {
 			return c, errors.New("unknown token")
 		}
-		c.who, c.may, c.token = "token "+name, may, true
+		c.name, c.permission, c.byToken = "token "+name, may, true
 		return c, nil
 	}
-	if leaf, may := a.certificateRight(r); may != none {
-		c.who, c.may = "certificate "+leaf.Subject.String(), may
+	if leaf, may := a.certificatePermission(r); may != noAccess {
+		c.name, c.permission = "certificate "+leaf.Subject.String(), may
 		return c, nil
 	}
-	return c, fmt.Errorf("show a token (Authorization: Bearer TOKEN; commands take --token-file FILE)%s", a.orCertificate(r))
+	return c, fmt.Errorf("show a token (Authorization: Bearer TOKEN; commands take --token-file FILE)%s", a.certificateHint(r))
 }
 
-func (a *Access) orCertificate(r *http.Request) string {
+func (a *Access) certificateHint(r *http.Request) string {
 	switch {
 	case a.ReadCAs == nil && a.WriteCAs == nil:
 		return ""
@@ -102,23 +102,23 @@ func (a *Access) orCertificate(r *http.Request) string {
 
 // tokenRight looks through all tokens whatever it finds, so that its time tells
 // nothing.
-func (a *Access) tokenRight(token string) (string, right) {
-	reader, mayRead := a.Read.find(token)
-	writer, mayWrite := a.Write.find(token)
+func (a *Access) tokenPermission(token string) (string, permission) {
+	reader, mayRead := a.Read.lookup(token)
+	writer, mayWrite := a.Write.lookup(token)
 	switch {
 	case mayWrite:
-		return writer, writing
+		return writer, writeAccess
 	case mayRead:
-		return reader, reading
+		return reader, readAccess
 	}
-	return "", none
+	return "", noAccess
 }
 
 // certificateRight judges the certificate that came with the connection. It is
 // judged with each request: whom the port believes may change meanwhile.
-func (a *Access) certificateRight(r *http.Request) (*x509.Certificate, right) {
+func (a *Access) certificatePermission(r *http.Request) (*x509.Certificate, permission) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return nil, none
+		return nil, noAccess
 	}
 	leaf := r.TLS.PeerCertificates[0]
 	good := func(roots *x509.CertPool) bool {
@@ -132,17 +132,17 @@ func (a *Access) certificateRight(r *http.Request) (*x509.Certificate, right) {
 	}
 	switch {
 	case good(a.WriteCAs):
-		return leaf, writing
+		return leaf, writeAccess
 	case good(a.ReadCAs):
-		return leaf, reading
+		return leaf, readAccess
 	}
-	return nil, none
+	return nil, noAccess
 }
 
 // calledRight reports whether a request names this port by an address, localhost
 // or a name that it has. A page whose own name was made to lead here (DNS
 // rebinding) cannot do so.
-func (a *Access) calledRight(host string) bool {
+func (a *Access) isValidHost(host string) bool {
 	if host == "" {
 		return true // HTTP/1.0: no browser
 	}

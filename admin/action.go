@@ -36,14 +36,14 @@ const (
 )
 
 // verb is what the package knows of one.
-type verb struct {
+type verbSpec struct {
 	name    string
-	takes   []string // its arguments
+	params  []string // its arguments
 	example string   // of them, in JSON
 }
 
-func verbs() []verb {
-	return []verb{
+func verbSpecs() []verbSpec {
+	return []verbSpec{
 		Remove:   {"remove", []string{"node", "force"}, `{"node":"n3"}`},
 		StepDown: {"step-down", nil, `{}`},
 		Drain:    {"drain", []string{"node", "force", "gently", "safe", "release_timeout"}, `{"node":"n3"}`},
@@ -63,17 +63,17 @@ func verbs() []verb {
 }
 
 // about returns what is known of a verb.
-func (v Verb) about() (verb, bool) {
-	all := verbs()
+func (v Verb) spec() (verbSpec, bool) {
+	all := verbSpecs()
 	if v < Remove || int(v) >= len(all) {
-		return verb{}, false
+		return verbSpec{}, false
 	}
 	return all[v], true
 }
 
 // String returns the verb's name in paths and logs.
 func (v Verb) String() string {
-	if k, ok := v.about(); ok {
+	if k, ok := v.spec(); ok {
 		return k.name
 	}
 	return fmt.Sprintf("Verb(%d)", int(v))
@@ -81,7 +81,7 @@ func (v Verb) String() string {
 
 // MarshalText writes a verb by its name.
 func (v Verb) MarshalText() ([]byte, error) {
-	if k, ok := v.about(); ok {
+	if k, ok := v.spec(); ok {
 		return []byte(k.name), nil
 	}
 	return nil, fmt.Errorf("admin: no such action: %d", int(v))
@@ -89,7 +89,7 @@ func (v Verb) MarshalText() ([]byte, error) {
 
 // UnmarshalText reads a verb by its name.
 func (v *Verb) UnmarshalText(b []byte) error {
-	for known, k := range verbs() {
+	for known, k := range verbSpecs() {
 		if known > 0 && string(b) == k.name {
 			*v = Verb(known)
 			return nil

@@ -12,7 +12,7 @@ import (
 
 // Examiner asks all nodes what they say of themselves. A Cluster that is one too serves
 // /v1/checkup.
-type Examiner interface {
+type CheckupAPI interface {
 	// Checkup asks every node that is there, at its peer port, and returns at the latest
 	// when ctx ends. With reach, each tries the ports of all others as well, which takes
 	// some seconds where one does not answer.
@@ -20,7 +20,7 @@ type Examiner interface {
 }
 
 func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
-	e, ok := s.cluster.(Examiner)
+	e, ok := s.cluster.(CheckupAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node asks no others")
 	}
@@ -28,22 +28,22 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	reach, err := q.truth("reach")
+	reach, err := q.boolean("reach")
 	if err != nil {
 		return err
 	}
 	c := e.Checkup(r.Context(), reach)
-	c.Reports, c.Silent = present(c.Reports), present(c.Silent)
+	c.Reports, c.Silent = nonNil(c.Reports), nonNil(c.Silent)
 	for i := range c.Reports {
 		if c.Reports[i].Settings == nil {
 			c.Reports[i].Settings = map[string]string{}
 		}
-		c.Reports[i].Findings, c.Reports[i].Unreached = present(c.Reports[i].Findings), present(c.Reports[i].Unreached)
+		c.Reports[i].Findings, c.Reports[i].Unreached = nonNil(c.Reports[i].Findings), nonNil(c.Reports[i].Unreached)
 	}
 	return writeJSON(w, c)
 }
 
 // Checkup has a node ask all that are there.
 func (c *Client) Checkup(ctx context.Context, reach bool) (verdict.Checkup, error) {
-	return get[verdict.Checkup](ctx, c, "/v1/checkup", url.Values{"reach": {strconv.FormatBool(reach)}})
+	return getJSON[verdict.Checkup](ctx, c, "/v1/checkup", url.Values{"reach": {strconv.FormatBool(reach)}})
 }

@@ -25,10 +25,10 @@ import (
 // Bounds on what a Client waits for and reads: the largest answer, all shards of
 // the largest map, has about 6 MiB.
 const (
-	dialTimeout     = 3 * time.Second
-	answerTimeout   = 10 * time.Second
-	maxAnswerBytes  = 16 << 20
-	maxAnswerHeader = 64 << 10
+	dialTimeout       = 3 * time.Second
+	responseTimeout   = 10 * time.Second
+	maxResponseBytes  = 16 << 20
+	maxResponseHeader = 64 << 10
 )
 
 // Client asks one node's admin port. It is safe for any number of goroutines. Its
@@ -39,8 +39,8 @@ type Client struct {
 	addr  string // as the user named it
 	token string
 	// socket: it is a node's own, in its data directory.
-	socket bool
-	http   *http.Client
+	isLocalSocket bool
+	http          *http.Client
 }
 
 // Credentials are what a Client shows. The zero value shows nothing.
@@ -69,7 +69,7 @@ func NewClientWith(addr string, show Credentials) (*Client, error) {
 			host = "127.0.0.1"
 		}
 		base = "http://" + net.JoinHostPort(host, port)
-		if show.TLS != nil || show.Token != "" && !local(host) {
+		if show.TLS != nil || show.Token != "" && !isLoopback(host) {
 			base = "https://" + net.JoinHostPort(host, port)
 		}
 	}
@@ -86,7 +86,7 @@ func NewClientWith(addr string, show Credentials) (*Client, error) {
 		http: &http.Client{
 			// No proxy from the environment stands before an admin port.
 			Transport: &http.Transport{
-				DialContext: dialer.DialContext, TLSClientConfig: show.TLS, MaxResponseHeaderBytes: maxAnswerHeader,
+				DialContext: dialer.DialContext, TLSClientConfig: show.TLS, MaxResponseHeaderBytes: maxResponseHeader,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -94,7 +94,7 @@ func NewClientWith(addr string, show Credentials) (*Client, error) {
 }
 
 // local reports whether a host is this machine.
-func local(host string) bool {
+func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
 }
@@ -104,41 +104,41 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Status returns the node's view.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	return get[Status](ctx, c, "/status", nil)
+	return getJSON[Status](ctx, c, "/status", nil)
 }
 
 // Nodes lists the nodes.
 func (c *Client) Nodes(ctx context.Context) (NodeList, error) {
-	return get[NodeList](ctx, c, "/v1/nodes", nil)
+	return getJSON[NodeList](ctx, c, "/v1/nodes", nil)
 }
 
 // Shards lists the shards, or only those that node has or is to get unless node
 // is empty.
 func (c *Client) Shards(ctx context.Context, node string) (ShardList, error) {
-	return get[ShardList](ctx, c, "/v1/shards", filter("node", node))
+	return getJSON[ShardList](ctx, c, "/v1/shards", singleParam("node", node))
 }
 
 // Endpoints lists the announced endpoints, or only those of a name unless name
 // is empty.
 func (c *Client) Endpoints(ctx context.Context, name string) (EndpointList, error) {
-	return get[EndpointList](ctx, c, "/v1/endpoints", filter("name", name))
+	return getJSON[EndpointList](ctx, c, "/v1/endpoints", singleParam("name", name))
 }
 
 // Map returns the committed map.
 func (c *Client) Map(ctx context.Context) (Map, error) {
-	return get[Map](ctx, c, "/v1/map", nil)
+	return getJSON[Map](ctx, c, "/v1/map", nil)
 }
 
 // MapAfter returns the committed map as soon as its epoch is above after, or as
 // it is once wait is over; wait is a minute at most.
 func (c *Client) MapAfter(ctx context.Context, after uint64, wait time.Duration) (Map, error) {
 	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "wait": {wait.String()}}
-	return ask[Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + q.Encode(), patience: min(wait, maxWait)})
+	return fetchJSON[Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + q.Encode(), serverWait: min(wait, maxWait)})
 }
 
 // Locate tells where a key lives.
 func (c *Client) Locate(ctx context.Context, key string) (Location, error) {
-	return get[Location](ctx, c, "/v1/locate", url.Values{"key": {key}})
+	return getJSON[Location](ctx, c, "/v1/locate", url.Values{"key": {key}})
 }
 
 // Ready returns nil if the node is ready, else why it is not.
@@ -149,12 +149,12 @@ func (c *Client) Ready(ctx context.Context) error {
 
 // Rotate has the cluster's secret replaced.
 func (c *Client) Rotate(ctx context.Context) (Rotation, error) {
-	return ask[Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate", patience: actTimeout})
+	return fetchJSON[Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate", serverWait: actTimeout})
 }
 
 // RaiseLevel puts the next level into force without waiting.
 func (c *Client) RaiseLevel(ctx context.Context) (LevelState, error) {
-	return ask[LevelState](ctx, c, call{method: http.MethodPost, path: "/v1/level", body: []byte(`{"raise":true}`), patience: actTimeout})
+	return fetchJSON[LevelState](ctx, c, call{method: http.MethodPost, path: "/v1/level", body: []byte(`{"raise":true}`), serverWait: actTimeout})
 }
 
 // Retime changes what is not empty in the timing of the cluster.
@@ -163,7 +163,7 @@ func (c *Client) Retime(ctx context.Context, change Timing) (TimingState, error)
 	if err != nil {
 		return TimingState{}, err
 	}
-	return ask[TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/timing", body: body, patience: actTimeout})
+	return fetchJSON[TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/timing", body: body, serverWait: actTimeout})
 }
 
 // Do has an action carried out. By is the server's to fill in.
@@ -180,25 +180,25 @@ func (c *Client) Do(ctx context.Context, a Action) error {
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/" + a.Verb.String(), body: body, patience: actTimeout})
+	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/" + a.Verb.String(), body: body, serverWait: actTimeout})
 	return err
 }
 
-func filter(name, value string) url.Values {
+func singleParam(name, value string) url.Values {
 	if value == "" {
 		return nil
 	}
 	return url.Values{name: {value}}
 }
 
-func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+func getJSON[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
 	if query != nil {
 		path += "?" + query.Encode()
 	}
-	return ask[T](ctx, c, call{method: http.MethodGet, path: path})
+	return fetchJSON[T](ctx, c, call{method: http.MethodGet, path: path})
 }
 
-func ask[T any](ctx context.Context, c *Client, x call) (T, error) {
+func fetchJSON[T any](ctx context.Context, c *Client, x call) (T, error) {
 	var v T
 	b, err := c.do(ctx, x)
 	if err != nil {
@@ -214,12 +214,12 @@ func ask[T any](ctx context.Context, c *Client, x call) (T, error) {
 type call struct {
 	method, path string
 	body         []byte        // nil: none
-	patience     time.Duration // for how long the node may wait before it answers
+	serverWait   time.Duration // for how long the node may wait before it answers
 }
 
 // do returns the body of an answer with a status of 200.
 func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout+x.patience)
+	ctx, cancel := context.WithTimeout(ctx, responseTimeout+x.serverWait)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, x.method, c.base+x.path, bytes.NewReader(x.body)) //nolint:gosec // the operator names the node
 	if err != nil {
@@ -227,19 +227,19 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	}
 	r.Header.Set("Accept", "application/json")
 	if c.token != "" {
-		r.Header.Set("Authorization", bearerWord+c.token)
+		r.Header.Set("Authorization", bearerPrefix+c.token)
 	}
 	if x.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	res, err := c.http.Do(r) //nolint:gosec // as above
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.describeError(err)
 	}
 	defer func() { _ = res.Body.Close() }()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes))
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes))
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.describeError(err)
 	}
 	if res.Header.Get("Server") != serverName {
 		return nil, fmt.Errorf("%s is not a Shardway admin port (%s %s: %s): name the node's admin address with --admin ADDR", c.addr, x.method, x.path, res.Status)
@@ -254,9 +254,9 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 }
 
 // explain turns what a connection failed with into what the user can do.
-func (c *Client) explain(err error) error {
-	if c.socket {
-		return c.explainSelf(err)
+func (c *Client) describeError(err error) error {
+	if c.isLocalSocket {
+		return c.describeLocalError(err)
 	}
 	var dns *net.DNSError
 	var unknown x509.UnknownAuthorityError

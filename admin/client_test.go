@@ -264,7 +264,7 @@ func FuzzActionBody(f *testing.F) {
 	c := newFake()
 	h := handlerOf(c)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		res := ask(t, h, "POST", "/v1/remove", string(b), "Content-Type", "application/json")
+		res := fetchJSON(t, h, "POST", "/v1/remove", string(b), "Content-Type", "application/json")
 		if res.Code != 200 {
 			_ = problemOf(t, res)
 		}

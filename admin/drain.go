@@ -38,7 +38,7 @@ type DrainState struct {
 func (d DrainState) Left() bool { return d.Shards > 0 || d.Requests > 0 || d.Sockets > 0 }
 
 // Drainer knows how far drains are. A Cluster that is one too serves GET /v1/drain.
-type Drainer interface {
+type DrainAPI interface {
 	// DrainState tells of a node. An error of one that is unknown wraps ErrUnknownNode.
 	DrainState(ctx context.Context, node string) (DrainState, error)
 }
@@ -46,9 +46,9 @@ type Drainer interface {
 // drain starts a drain, or tells how far one is.
 func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodPost {
-		return s.act(Drain)(w, r)
+		return s.actionEndpoint(Drain)(w, r)
 	}
-	drainer, ok := s.cluster.(Drainer)
+	drainer, ok := s.cluster.(DrainAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node does not know how far drains are")
 	}
@@ -68,5 +68,5 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 
 // DrainState tells how far the drain of a node is.
 func (c *Client) DrainState(ctx context.Context, node string) (DrainState, error) {
-	return get[DrainState](ctx, c, "/v1/drain", url.Values{"node": {node}})
+	return getJSON[DrainState](ctx, c, "/v1/drain", url.Values{"node": {node}})
 }

@@ -17,15 +17,15 @@ import (
 const (
 	// maxReaders is how many may follow at once, or wait, and readersFromOne how many of
 	// them from one address.
-	maxReaders     = 64
-	readersFromOne = 32
+	maxReaders          = 64
+	maxReadersPerSource = 32
 	// keepAlive is the longest silence of a stream: a comment breaks it, so that both
 	// sides, and what stands between them, see that the other is there.
 	keepAlive = 15 * time.Second
 	// streamStall is how long a reader may take nothing before it is dropped.
-	streamStall = 10 * time.Second
+	streamWriteTimeout = 10 * time.Second
 	// streamRetry is after what time a browser comes again.
-	streamRetry = time.Second
+	streamRetryAfter = time.Second
 	// eventBatch is how many events go out at once, maxEvents how many a list has at most.
 	eventBatch = 64
 	maxEvents  = 1024
@@ -42,8 +42,8 @@ type EventList struct {
 // events tells what happens at this node: as a stream of server-sent events (HTML
 // standard, section 9.2) from the one that Last-Event-ID or after names, or from the
 // oldest that is kept; or as a list for whoever asks for JSON or says how long to wait.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
-	if s.ring == nil {
+func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
+	if s.events == nil {
 		return problem.New(problem.NotFound, "this node keeps no events")
 	}
 	q, err := query(r, "after", "wait")
@@ -58,14 +58,14 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
 		name, after = "Last-Event-ID", id // a browser that comes again asks for the same URL
 	}
-	cursor, err := s.ring.Read(after)
+	cursor, err := s.events.Read(after)
 	if err != nil {
-		return badParam(name, brief(after), "is not the id of an event: give one as it came, or none")
+		return badParam(name, truncate(after), "is not the id of an event: give one as it came, or none")
 	}
-	if !s.readers.take(r.RemoteAddr) {
-		return &problem.Problem{Code: problem.NotReady, Detail: "too many read the events of this node: ask another one, or try again", RetryAfter: streamRetry}
+	if !s.eventReaders.acquire(r.RemoteAddr) {
+		return &problem.Problem{Code: problem.NotReady, Detail: "too many read the events of this node: ask another one, or try again", RetryAfter: streamRetryAfter}
 	}
-	defer s.readers.leave(r.RemoteAddr)
+	defer s.eventReaders.release(r.RemoteAddr)
 	w.Header().Set("Vary", "Accept")
 	if accept := r.Header.Values("Accept"); q.has("wait") || !accepts(accept, "text/event-stream") || prefers(accept, "application/json", "text/event-stream") {
 		return s.listEvents(w, r, cursor, min(wait, maxWait))
@@ -84,7 +84,7 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *event.Cur
 		defer t.Stop()
 		select {
 		case <-more:
-			if s.access.Load() != changeOf(r).access {
+			if s.access.Load() != admissionOf(r).access {
 				return problem.New(problem.NotReady, "other people may read now: ask again")
 			}
 			events, _ = c.Next(maxEvents)
@@ -93,7 +93,7 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *event.Cur
 			return problem.New(problem.NotReady, "the node is stopping: ask another one")
 		}
 	}
-	return writeJSON(w, EventList{Node: s.ring.Node(), Events: present(events), Next: c.After()})
+	return writeJSON(w, EventList{Node: s.events.Node(), Events: nonNil(events), Next: c.After()})
 }
 
 // streamEvents writes events until the reader has gone, or takes nothing for too long, or
@@ -102,9 +102,9 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *event.C
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // nginx would keep it back
-	out := &stream{w: w, rc: http.NewResponseController(w)}
+	out := &eventStream{w: w, rc: http.NewResponseController(w)}
 	out.b.WriteString("retry: ")
-	out.b.WriteString(strconv.FormatInt(streamRetry.Milliseconds(), 10))
+	out.b.WriteString(strconv.FormatInt(streamRetryAfter.Milliseconds(), 10))
 	out.b.WriteString("\n\n")
 	if !out.flush() || r.Method == http.MethodHead {
 		return
@@ -114,7 +114,7 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *event.C
 	for {
 		events, more := c.Next(eventBatch)
 		for i := range events {
-			out.event(&events[i])
+			out.append(&events[i])
 		}
 		if len(events) > 0 {
 			silence.Reset(keepAlive)
@@ -132,21 +132,21 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *event.C
 		case <-r.Context().Done():
 			return
 		}
-		if s.access.Load() != changeOf(r).access {
+		if s.access.Load() != admissionOf(r).access {
 			return // he shall show again who he is
 		}
 	}
 }
 
 // stream writes server-sent events.
-type stream struct {
+type eventStream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
 	b  bytes.Buffer
 }
 
 // event adds one. Its JSON has no line break.
-func (s *stream) event(e *event.Event) {
+func (s *eventStream) append(e *event.Event) {
 	data, err := json.Marshal(e)
 	if err != nil {
 		return // it has no value that JSON cannot hold
@@ -159,8 +159,8 @@ func (s *stream) event(e *event.Event) {
 }
 
 // flush sends what was added; false: the reader is not there any more, or takes nothing.
-func (s *stream) flush() bool {
-	if s.rc.SetWriteDeadline(time.Now().Add(streamStall)) != nil {
+func (s *eventStream) flush() bool {
+	if s.rc.SetWriteDeadline(time.Now().Add(streamWriteTimeout)) != nil {
 		// Not a connection: a test's recorder. It takes all.
 		_ = s.rc.SetWriteDeadline(time.Time{})
 	}
@@ -176,5 +176,5 @@ func (c *Client) Events(ctx context.Context, after string, wait time.Duration) (
 	if after != "" {
 		q.Set("after", after)
 	}
-	return ask[EventList](ctx, c, call{method: http.MethodGet, path: "/v1/events?" + q.Encode(), patience: min(wait, maxWait)})
+	return fetchJSON[EventList](ctx, c, call{method: http.MethodGet, path: "/v1/events?" + q.Encode(), serverWait: min(wait, maxWait)})
 }

@@ -262,7 +262,7 @@ func TestWaitingListEndsWhenAccessChanges(t *testing.T) {
 
 func list(t *testing.T, h http.Handler, target string, headers ...string) admin.EventList {
 	t.Helper()
-	res := ask(t, h, "GET", target, "", headers...)
+	res := fetchJSON(t, h, "GET", target, "", headers...)
 	var l admin.EventList
 	if err := json.Unmarshal(res.Body.Bytes(), &l); err != nil || res.Code != 200 {
 		t.Fatalf("%s = %d %s", target, res.Code, body(res))
@@ -280,25 +280,25 @@ func TestEventsAsAList(t *testing.T) {
 	if more := list(t, h, "/v1/events?after="+all.Next, "Accept", "application/json"); len(more.Events) != 0 || more.Next != all.Next {
 		t.Errorf("more = %+v", more)
 	}
-	ask(t, h, "POST", "/v1/drain?node=n3", "")
+	fetchJSON(t, h, "POST", "/v1/drain?node=n3", "")
 	more := list(t, h, "/v1/events?wait=0&after="+all.Next)
 	if len(more.Events) != 1 || more.Events[0].Kind != event.ActionRequested || *more.Events[0].Action != (event.AdminAction{By: "anybody", From: "192.0.2.1:1234", What: "drain n3", Status: 200}) {
 		t.Errorf("after an action: %+v", more)
 	}
 	for accept, want := range map[string]string{"application/json": "application/json", "text/html": "application/json", "text/event-stream": "text/event-stream", "*/*": "text/event-stream", "": "text/event-stream"} {
-		if res := ask(t, h, "HEAD", "/v1/events", "", "Accept", accept); res.Header().Get("Content-Type") != want {
+		if res := fetchJSON(t, h, "HEAD", "/v1/events", "", "Accept", accept); res.Header().Get("Content-Type") != want {
 			t.Errorf("Accept %q gets %q, want %q", accept, res.Header().Get("Content-Type"), want)
 		}
 	}
 	for target, want := range map[string]int{"/v1/events?wait=x": 400, "/v1/events?after=17": 400, "/v1/events?since=1": 400} {
-		if res := ask(t, h, "GET", target, ""); res.Code != want {
+		if res := fetchJSON(t, h, "GET", target, ""); res.Code != want {
 			t.Errorf("%s = %d %s", target, res.Code, body(res))
 		}
 	}
-	if res := ask(t, handlerOf(newFake()), "GET", "/v1/events", ""); res.Code != 404 {
+	if res := fetchJSON(t, handlerOf(newFake()), "GET", "/v1/events", ""); res.Code != 404 {
 		t.Errorf("without a ring = %d", res.Code)
 	}
-	if res := ask(t, h, "HEAD", "/v1/events", ""); res.Code != 200 || res.Header().Get("Content-Type") != "text/event-stream" {
+	if res := fetchJSON(t, h, "HEAD", "/v1/events", ""); res.Code != 200 || res.Header().Get("Content-Type") != "text/event-stream" {
 		t.Errorf("HEAD = %d %v", res.Code, res.Header())
 	}
 }
@@ -310,7 +310,7 @@ func TestNonsensePushesNothingOutOfTheEvents(t *testing.T) {
 		r := event.NewRing(event.Options{Node: "n1", Run: 7, Capacity: 64})
 		r.Add(event.Event{Kind: event.NodeFailed, Node: "n2"})
 		h := eventful(r)().Handler()
-		bad := func() { ask(t, h, "POST", "/v1/drain?node=n3&nonsense=1", "") }
+		bad := func() { fetchJSON(t, h, "POST", "/v1/drain?node=n3&nonsense=1", "") }
 		deeds := func(after string) (all []event.AdminAction, next string) {
 			l := list(t, h, "/v1/events?wait=0&after="+after)
 			for _, e := range l.Events {
@@ -331,7 +331,7 @@ func TestNonsensePushesNothingOutOfTheEvents(t *testing.T) {
 		if len(told) != 16 || told[15].Status != 400 || told[15].Suppressed != 0 {
 			t.Errorf("%d are told: %+v", len(told), told)
 		}
-		ask(t, h, "POST", "/v1/drain?node=n3", "")
+		fetchJSON(t, h, "POST", "/v1/drain?node=n3", "")
 		told, next = deeds(next)
 		if len(told) != 1 || told[0].Status != 200 || told[0].Suppressed != 0 {
 			t.Errorf("beside nonsense what was done is told as %+v", told)

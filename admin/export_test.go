@@ -3,4 +3,4 @@ package admin
 import "net/http"
 
 // ProbeHandler returns what ServeProbes serves.
-func ProbeHandler(n Probed) http.Handler { return probes(n) }
+func ProbeHandler(n ProbedNode) http.Handler { return probes(n) }

@@ -205,7 +205,7 @@ func handlerOf(c admin.Cluster) http.Handler {
 }
 
 // ask sends one request to the handler; headers come as name, value, ….
-func ask(t *testing.T, h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
+func fetchJSON(t *testing.T, h http.Handler, method, target, body string, headers ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, target, strings.NewReader(body))
 	r.Host = "127.0.0.1:8081"

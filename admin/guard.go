@@ -21,34 +21,34 @@ const serverName = "shardway-admin"
 // change, and a panic that must not go unlogged.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer s.recovered(r)
-		secure(w.Header())
+		defer s.logPanic(r)
+		setSecurityHeaders(w.Header())
 		access := s.access.Load()
-		who, err := access.judge(r)
+		who, err := access.authenticate(r)
 		if err != nil {
-			if s.unlocks(access, r) {
-				s.unlock(w)
+			if s.wantsLoginPage(access, r) {
+				s.writeLoginPage(w)
 				return
 			}
-			s.refuse(w, r, who, problem.New(problem.Unauthorized, err.Error()))
+			s.reject(w, r, who, problem.New(problem.Unauthorized, err.Error()))
 			return
 		}
-		if p := s.permit(access, who, r); p != nil {
-			s.refuse(w, r, who, p)
+		if p := s.authorize(access, who, r); p != nil {
+			s.reject(w, r, who, p)
 			return
 		}
-		if needs(r) != writing || r.Method == http.MethodGet {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), changeKey{}, &change{who: who, access: access, told: who.token || access.calledRight(r.Host)})))
+		if requiredPermission(r) != writeAccess || r.Method == http.MethodGet {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{caller: who, access: access, detailed: who.byToken || access.isValidHost(r.Host)})))
 			return
 		}
-		s.change(next, w, r, &change{who: who, access: access})
+		s.serveChange(next, w, r, &admission{caller: who, access: access})
 	})
 }
 
 // secure sets the headers of every answer: no other page may take, frame or learn from
 // one, and none is a page that takes anything from anywhere. The one that is a page says
 // itself what it needs.
-func secure(h http.Header) {
+func setSecurityHeaders(h http.Header) {
 	h.Set("Server", serverName)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -60,21 +60,21 @@ func secure(h http.Header) {
 }
 
 // permit decides about a request of somebody known.
-func (s *Server) permit(a *Access, who caller, r *http.Request) *problem.Problem {
-	if who.may < needs(r) {
-		return problem.Newf(problem.Forbidden, "%s may read but not write: this takes a write token or certificate", who.who)
+func (s *Server) authorize(a *Access, who caller, r *http.Request) *problem.Problem {
+	if who.permission < requiredPermission(r) {
+		return problem.Newf(problem.Forbidden, "%s may read but not write: this takes a write token or certificate", who.name)
 	}
-	if who.token {
+	if who.byToken {
 		return nil // no page can make a browser show it
 	}
-	if !a.calledRight(r.Host) && !probe(r) {
+	if !a.isValidHost(r.Host) && !isProbe(r) {
 		return problem.Newf(problem.Forbidden, "%q is not a name of this admin port: use an address or localhost, or add the name with --admin-host", r.Host)
 	}
-	return s.notElsewhere(r)
+	return s.checkOrigin(r)
 }
 
 // notElsewhere refuses what a page of another origin makes a browser send.
-func (s *Server) notElsewhere(r *http.Request) *problem.Problem {
+func (s *Server) checkOrigin(r *http.Request) *problem.Problem {
 	if err := s.crossOrigin.Check(r); err != nil {
 		return problem.New(problem.Forbidden, "a page of another origin sent this request: change the cluster with the commands, or from the admin page itself")
 	}
@@ -84,7 +84,7 @@ func (s *Server) notElsewhere(r *http.Request) *problem.Problem {
 	case "", "none", "same-origin":
 		return nil
 	}
-	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && needs(r) == reading {
+	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && requiredPermission(r) == readAccess {
 		return nil // somebody follows a link
 	}
 	return problem.New(problem.Forbidden, "a page of another origin sent this request: open the admin page itself")
@@ -92,14 +92,14 @@ func (s *Server) notElsewhere(r *http.Request) *problem.Problem {
 
 // probe reports a request that balancers send, by whatever name they know the
 // node. Nobody learns anything of the cluster from its answer; see told.
-func probe(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path == "/readyz" }
+func isProbe(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path == "/readyz" }
 
 // refuse answers who may not, and remembers that he asked.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, who caller, p *problem.Problem) {
-	if wait := s.failures.add(r.RemoteAddr, time.Now()); wait > 0 {
+func (s *Server) reject(w http.ResponseWriter, r *http.Request, who caller, p *problem.Problem) {
+	if wait := s.rejections.add(r.RemoteAddr, time.Now()); wait > 0 {
 		p = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests from this address were refused: " + p.Detail, RetryAfter: wait}
 	} else {
-		s.log.Warn().Str("by", who.who).Str("from", who.from).Str("method", r.Method).Str("path", brief(r.URL.Path)).Str("why", brief(p.Detail)).Msg("admin request refused")
+		s.log.Warn().Str("by", who.name).Str("from", who.addr).Str("method", r.Method).Str("path", truncate(r.URL.Path)).Str("why", truncate(p.Detail)).Msg("admin request refused")
 	}
 	if p.Code == problem.Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)
@@ -108,59 +108,59 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, who caller, p *p
 }
 
 // change is a request that changes something, as the log will tell it.
-type change struct {
-	who    caller
-	access *Access // by which he was let in
-	what   string  // empty: method and path say it
-	told   bool    // he may learn why the node is not ready: no page of elsewhere asks
+type admission struct {
+	caller   caller
+	access   *Access // by which he was let in
+	action   string  // empty: method and path say it
+	detailed bool    // he may learn why the node is not ready: no page of elsewhere asks
 }
 
-type changeKey struct{}
+type admissionKey struct{}
 
 // changeOf returns the change that a handler is asked for. Handlers that are not
 // behind guard know no caller.
-func changeOf(r *http.Request) *change {
-	if c, ok := r.Context().Value(changeKey{}).(*change); ok {
+func admissionOf(r *http.Request) *admission {
+	if c, ok := r.Context().Value(admissionKey{}).(*admission); ok {
 		return c
 	}
-	return &change{who: caller{who: "nobody known", from: r.RemoteAddr}}
+	return &admission{caller: caller{name: "nobody known", addr: r.RemoteAddr}}
 }
 
 // change runs a handler that changes something and logs who, from where, what
 // and how it ended, whether it did or not.
-func (s *Server) change(next http.Handler, w http.ResponseWriter, r *http.Request, c *change) {
-	who := c.who
+func (s *Server) serveChange(next http.Handler, w http.ResponseWriter, r *http.Request, c *admission) {
+	who := c.caller
 	seen := &statusWriter{ResponseWriter: w}
 	defer func() {
-		if c.what == "" {
-			c.what = r.Method + " " + r.URL.Path
+		if c.action == "" {
+			c.action = r.Method + " " + r.URL.Path
 		}
-		d := &event.AdminAction{By: who.who, From: who.from, What: brief(c.what), Status: seen.code()}
+		d := &event.AdminAction{By: who.name, From: who.addr, What: truncate(c.action), Status: seen.result()}
 		s.log.Info().Str("by", d.By).Str("from", d.From).Str("what", d.What).Int("status", d.Status).Msg("change requested")
 		var tell bool
-		if tell, d.Suppressed = s.refusals.tell(d.Status, time.Now()); tell {
-			s.ring.Add(event.Event{Kind: event.ActionRequested, Action: d})
+		if tell, d.Suppressed = s.failedActions.sample(d.Status, time.Now()); tell {
+			s.events.Add(event.Event{Kind: event.ActionRequested, Action: d})
 		}
 	}()
-	next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), changeKey{}, c)))
-	seen.ended = true
+	next.ServeHTTP(seen, r.WithContext(context.WithValue(r.Context(), admissionKey{}, c)))
+	seen.completed = true
 }
 
 // mostLogged is how much of what somebody has sent a line of the log takes, in bytes.
-const mostLogged = 512
+const maxLoggedBytes = 512
 
-func brief(text string) string {
-	if len(text) <= mostLogged {
+func truncate(text string) string {
+	if len(text) <= maxLoggedBytes {
 		return text
 	}
-	return strings.ToValidUTF8(text[:mostLogged], "") + "…"
+	return strings.ToValidUTF8(text[:maxLoggedBytes], "") + "…"
 }
 
 // statusWriter remembers the status of an answer.
 type statusWriter struct {
 	http.ResponseWriter
-	status int
-	ended  bool // without a panic
+	status    int
+	completed bool // without a panic
 }
 
 // WriteHeader remembers the final status.
@@ -175,11 +175,11 @@ func (w *statusWriter) WriteHeader(status int) {
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // code is 200 if the handler only wrote a body, and 500 if it panicked first.
-func (w *statusWriter) code() int {
+func (w *statusWriter) result() int {
 	switch {
 	case w.status != 0:
 		return w.status
-	case w.ended:
+	case w.completed:
 		return http.StatusOK
 	}
 	return http.StatusInternalServerError
@@ -187,11 +187,11 @@ func (w *statusWriter) code() int {
 
 // bounded limits a request's body in size; the server's timeout limits it in
 // time, read or not.
-func bounded(next http.Handler) http.Handler { return http.MaxBytesHandler(next, maxBodyBytes) }
+func limitBody(next http.Handler) http.Handler { return http.MaxBytesHandler(next, maxBodyBytes) }
 
 // recovered logs a panic of a handler and cuts the connection: whatever was
 // written of the answer must not look whole.
-func (s *Server) recovered(r *http.Request) {
+func (s *Server) logPanic(r *http.Request) {
 	v := recover()
 	if v == nil {
 		return

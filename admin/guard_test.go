@@ -106,7 +106,7 @@ func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
 		for _, line := range everyPath {
 			h, _ := guarded(t, f) // a new one: it counts failures
 			method, target, _ := strings.Cut(line, " ")
-			res := ask(t, h, method, target, "", headers...)
+			res := fetchJSON(t, h, method, target, "", headers...)
 			if p := problemOf(t, res); res.Code != 401 || p.Code != problem.Unauthorized || res.Header().Get("WWW-Authenticate") == "" {
 				t.Errorf("%s: %s = %d %+v, want 401", name, line, res.Code, p)
 			}
@@ -122,7 +122,7 @@ func TestNothingIsAnsweredWithoutAToken(t *testing.T) {
 func TestTokenInTheWrongPlaceDoesNotCount(t *testing.T) {
 	for _, name := range []string{"token", "access_token", "Token", "api_key", "key"} {
 		h, log := guarded(t, newFake())
-		res := ask(t, h, "GET", "/status?"+name+"="+writeToken, "", "Authorization", "Bearer "+writeToken)
+		res := fetchJSON(t, h, "GET", "/status?"+name+"="+writeToken, "", "Authorization", "Bearer "+writeToken)
 		if res.Code != 401 || !strings.Contains(body(res), "nowhere else") {
 			t.Errorf("?%s= gives %d %s, want 401", name, res.Code, body(res))
 		}
@@ -131,7 +131,7 @@ func TestTokenInTheWrongPlaceDoesNotCount(t *testing.T) {
 		}
 	}
 	h, _ := guarded(t, newFake())
-	if res := ask(t, h, "GET", "/v1/locate?key=alice", "", "Authorization", "Bearer "+readToken); res.Code != 200 {
+	if res := fetchJSON(t, h, "GET", "/v1/locate?key=alice", "", "Authorization", "Bearer "+readToken); res.Code != 200 {
 		t.Errorf("a key to be located = %d, want 200: it is none of ours", res.Code)
 	}
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/status", http.NoBody)
@@ -150,7 +150,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 		method, target, _ := strings.Cut(line, " ")
 		f := newFake()
 		h, _ := guarded(t, f)
-		res := ask(t, h, method, target, "", "Authorization", "Bearer "+readToken)
+		res := fetchJSON(t, h, method, target, "", "Authorization", "Bearer "+readToken)
 		want := 200
 		if other, ok := reads[target]; ok {
 			want = other
@@ -165,7 +165,7 @@ func TestReadersDoNotWrite(t *testing.T) {
 			t.Errorf("reader: %s did %+v", line, f.actions())
 		}
 		h, _ = guarded(t, f)
-		if res := ask(t, h, method, target, "", "Authorization", "bearer "+writeToken); res.Code == 401 || res.Code == 403 {
+		if res := fetchJSON(t, h, method, target, "", "Authorization", "bearer "+writeToken); res.Code == 401 || res.Code == 403 {
 			t.Errorf("writer: %s = %d", line, res.Code)
 		}
 	}
@@ -174,14 +174,14 @@ func TestReadersDoNotWrite(t *testing.T) {
 func TestChangesAreLoggedWithWhoFromWhereWhat(t *testing.T) {
 	f := newFake()
 	h, log := guarded(t, f)
-	ask(t, h, "POST", "/v1/remove", `{"node":"n3","force":true}`, "Content-Type", "application/json", "Authorization", "Bearer "+writeToken)
-	ask(t, h, "POST", "/v1/remove", "", "Authorization", "Bearer "+writeToken)
-	ask(t, h, "DELETE", "/status", "", "Authorization", "Bearer "+writeToken)
-	ask(t, h, "GET", "/status", "", "Authorization", "Bearer "+writeToken)
+	fetchJSON(t, h, "POST", "/v1/remove", `{"node":"n3","force":true}`, "Content-Type", "application/json", "Authorization", "Bearer "+writeToken)
+	fetchJSON(t, h, "POST", "/v1/remove", "", "Authorization", "Bearer "+writeToken)
+	fetchJSON(t, h, "DELETE", "/status", "", "Authorization", "Bearer "+writeToken)
+	fetchJSON(t, h, "GET", "/status", "", "Authorization", "Bearer "+writeToken)
 	f.panics = true
 	func() {
 		defer func() { _ = recover() }()
-		ask(t, h, "POST", "/debug/pprof/symbol", "0x1", "Authorization", "Bearer "+writeToken)
+		fetchJSON(t, h, "POST", "/debug/pprof/symbol", "0x1", "Authorization", "Bearer "+writeToken)
 	}()
 	var got []string
 	for _, l := range log.lines(t, "change requested") {
@@ -203,7 +203,7 @@ func TestFailuresAreLimitedAndLockNobodyOut(t *testing.T) {
 	h, log := guarded(t, newFake())
 	codes := map[int]int{}
 	for range 50 {
-		res := ask(t, h, "GET", "/status", "", "Authorization", "Bearer wrong")
+		res := fetchJSON(t, h, "GET", "/status", "", "Authorization", "Bearer wrong")
 		codes[res.Code]++
 		if res.Code == 429 && res.Header().Get("Retry-After") == "" {
 			t.Error("429 without Retry-After")
@@ -215,7 +215,7 @@ func TestFailuresAreLimitedAndLockNobodyOut(t *testing.T) {
 	if n := len(log.lines(t, "admin request refused")); n != 10 {
 		t.Errorf("%d lines, want 10", n)
 	}
-	if res := ask(t, h, "GET", "/status", "", "Authorization", "Bearer "+readToken); res.Code != 200 {
+	if res := fetchJSON(t, h, "GET", "/status", "", "Authorization", "Bearer "+readToken); res.Code != 200 {
 		t.Errorf("the right token from the same address = %d, want 200", res.Code)
 	}
 }
@@ -256,7 +256,7 @@ func TestBrowserIsNotLedIn(t *testing.T) {
 	} {
 		f := newFake()
 		h := admin.New(admin.Options{Cluster: f, Log: zerolog.Nop(), Access: admin.Access{Hosts: []string{"Node-1.example"}}}).Handler()
-		res := ask(t, h, tt.method, tt.target, "", tt.headers...)
+		res := fetchJSON(t, h, tt.method, tt.target, "", tt.headers...)
 		if res.Code != tt.want {
 			t.Errorf("%s: %d %s, want %d", name, res.Code, body(res), tt.want)
 		}
@@ -281,7 +281,7 @@ func TestEveryAnswerIsSecured(t *testing.T) {
 		for _, line := range everyPath {
 			h, _ := guarded(t, newFake())
 			method, target, _ := strings.Cut(line, " ")
-			res := ask(t, h, method, target, "", headers...)
+			res := fetchJSON(t, h, method, target, "", headers...)
 			for name, v := range want {
 				if got := res.Header().Get(name); got != v {
 					t.Errorf("%s = %d: %s = %q, want %q", line, res.Code, name, got, v)
@@ -302,7 +302,7 @@ func TestAccessChangesWhileItRuns(t *testing.T) {
 	next := "next-0123456789abcdefghij"
 	s.SetAccess(admin.Access{Read: tokens(t, next)})
 	for token, want := range map[string]int{readToken: 401, next: 200} {
-		if res := ask(t, s.Handler(), "GET", "/status", "", "Authorization", "Bearer "+token); res.Code != want {
+		if res := fetchJSON(t, s.Handler(), "GET", "/status", "", "Authorization", "Bearer "+token); res.Code != want {
 			t.Errorf("%s = %d, want %d", token, res.Code, want)
 		}
 	}

@@ -38,14 +38,14 @@ type HotKey struct {
 }
 
 // Gauge knows what the cluster is busy with. A Cluster that is one too serves /v1/hot.
-type Gauge interface {
+type HotAPI interface {
 	// Hot asks the other nodes, at most once a second whoever wants it, and returns within
 	// two seconds. What it returns is nobody's to change.
 	Hot(ctx context.Context) HotList
 }
 
 func (s *Server) hot(w http.ResponseWriter, r *http.Request) error {
-	gauge, ok := s.cluster.(Gauge)
+	gauge, ok := s.cluster.(HotAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node counts no load")
 	}
@@ -57,5 +57,5 @@ func (s *Server) hot(w http.ResponseWriter, r *http.Request) error {
 
 // Hot returns what the cluster is busy with.
 func (c *Client) Hot(ctx context.Context) (HotList, error) {
-	return get[HotList](ctx, c, "/v1/hot", nil)
+	return getJSON[HotList](ctx, c, "/v1/hot", nil)
 }

@@ -20,7 +20,7 @@ func TestKeysAreOneLine(t *testing.T) {
 		if got := k.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if page, _ := pageOf(t, admin.Status{Keys: &k}); !strings.Contains(page, "<dt>keys</dt><dd>"+want+"</dd>") {
+		if page, _ := dashboardURL(t, admin.Status{Keys: &k}); !strings.Contains(page, "<dt>keys</dt><dd>"+want+"</dd>") {
 			t.Errorf("the page lacks %q", want)
 		}
 	}

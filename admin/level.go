@@ -34,7 +34,7 @@ type NodeLevel struct {
 
 // Leveller shows and raises the level of a cluster. A Cluster that is one too serves
 // /v1/level.
-type Leveller interface {
+type LevelAPI interface {
 	Level(ctx context.Context) LevelState
 	// RaiseLevel puts the next level into force without waiting for --level-after. Its
 	// errors are those of Cluster.Do; one that is ErrRefused says who holds it up.
@@ -42,13 +42,13 @@ type Leveller interface {
 }
 
 // raising is the argument of POST /v1/level.
-type raising struct {
+type levelArguments struct {
 	Raise bool `json:"raise"`
 }
 
 // level shows the level, or raises it.
 func (s *Server) level(w http.ResponseWriter, r *http.Request) error {
-	leveller, ok := s.cluster.(Leveller)
+	leveller, ok := s.cluster.(LevelAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node has no level")
 	}
@@ -58,14 +58,14 @@ func (s *Server) level(w http.ResponseWriter, r *http.Request) error {
 		}
 		return writeJSON(w, leveller.Level(r.Context()))
 	}
-	if err := readRaising(r); err != nil {
+	if err := readLevelArguments(r); err != nil {
 		return err
 	}
-	c := changeOf(r)
-	c.what = "raise the level"
-	ctx, cancel := acting(r.Context(), w)
+	c := admissionOf(r)
+	c.action = "raise the level"
+	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	l, err := leveller.RaiseLevel(ctx, c.who.String())
+	l, err := leveller.RaiseLevel(ctx, c.caller.String())
 	if err != nil {
 		return err
 	}
@@ -73,18 +73,18 @@ func (s *Server) level(w http.ResponseWriter, r *http.Request) error {
 }
 
 // readRaising wants the word: what it does cannot be taken back.
-func readRaising(r *http.Request) error {
+func readLevelArguments(r *http.Request) error {
 	body, err := readBody(r)
 	if err != nil {
 		return err
 	}
-	var a raising
+	var a levelArguments
 	if body != nil {
-		a, err = fromJSON[raising](body, `{"raise":true}`, []string{"raise"})
+		a, err = decodeObject[levelArguments](body, `{"raise":true}`, []string{"raise"})
 	} else if q, wrong := query(r, "raise"); wrong != nil {
 		err = wrong
 	} else {
-		a.Raise, err = q.truth("raise")
+		a.Raise, err = q.boolean("raise")
 	}
 	if err == nil && !a.Raise {
 		err = missing("raise", `say {"raise":true} or ?raise=true: a level that was raised cannot be taken back`)
@@ -94,5 +94,5 @@ func readRaising(r *http.Request) error {
 
 // Level returns the level of the cluster.
 func (c *Client) Level(ctx context.Context) (LevelState, error) {
-	return get[LevelState](ctx, c, "/v1/level", nil)
+	return getJSON[LevelState](ctx, c, "/v1/level", nil)
 }

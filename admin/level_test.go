@@ -32,7 +32,7 @@ func TestLevelIsShownAndRaised(t *testing.T) {
 		{"POST", "/v1/level?raise=true", "", `{"in_force":2,"next":2,"nodes":[{"node":"a","knows":2,"heard":true,"blocks":false}]}`},
 	} {
 		l := &levelled{fake: newFake()}
-		res := ask(t, handlerOf(l), tc.method, tc.target, tc.body, js...)
+		res := fetchJSON(t, handlerOf(l), tc.method, tc.target, tc.body, js...)
 		if res.Code != 200 || res.Body.String() != tc.want+"\n" || tc.method == "POST" && l.by != "anybody from 192.0.2.1:1234" {
 			t.Errorf("%s %s = %d %s by %q, want %s", tc.method, tc.target, res.Code, res.Body, l.by, tc.want)
 		}
@@ -59,7 +59,7 @@ func TestLevelMistakesNameWhatAndRemedy(t *testing.T) {
 		{&levelled{fake: refused}, "POST", "/v1/level?raise=true", "", 409, "refused: level 1 is in force, and level 2 is held up by c"},
 		{newFake(), "GET", "/v1/level", "", 404, "this node has no level"},
 	} {
-		res := ask(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)
+		res := fetchJSON(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)
 		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {
 			t.Errorf("%s %s %s = %d %q, want %d %q", tc.method, tc.target, tc.body, res.Code, p.Detail, tc.status, tc.detail)
 		}

@@ -11,8 +11,8 @@ import (
 func TestLongWordsAreShortenedInTheLog(t *testing.T) {
 	h, log := guarded(t, newFake())
 	long := strings.Repeat("é", 30<<10)
-	ask(t, h, "POST", "/v1/remove", `{"node":"`+long+`"}`, "Content-Type", "application/json", "Authorization", "Bearer "+writeToken)
-	ask(t, h, "POST", "/"+long, "", "Authorization", "Bearer wrong")
+	fetchJSON(t, h, "POST", "/v1/remove", `{"node":"`+long+`"}`, "Content-Type", "application/json", "Authorization", "Bearer "+writeToken)
+	fetchJSON(t, h, "POST", "/"+long, "", "Authorization", "Bearer wrong")
 	for message, field := range map[string]string{"change requested": "what", "admin request refused": "path"} {
 		lines := log.lines(t, message)
 		if len(lines) != 1 {

@@ -172,7 +172,7 @@ func TestOpenAPIIsWhatTheServerDoes(t *testing.T) {
 		for _, method := range []string{"GET", "POST", "PUT", "DELETE", "PATCH"} {
 			o, documented := operations[strings.ToLower(method)]
 			if !documented {
-				if code := ask(t, h, method, target, "").Code; code != http.StatusMethodNotAllowed {
+				if code := fetchJSON(t, h, method, target, "").Code; code != http.StatusMethodNotAllowed {
 					t.Errorf("%s %s is not in docs/openapi.yaml, and answered %d", method, path, code)
 				}
 				continue
@@ -198,7 +198,7 @@ func checkParameters(t *testing.T, h http.Handler, method, target string, names 
 	if slices.Contains(unread(), target) {
 		return
 	}
-	res := ask(t, h, method, target+"?zzz=1", "")
+	res := fetchJSON(t, h, method, target+"?zzz=1", "")
 	p, err := problem.Decode(res.Body.Bytes())
 	if err != nil || p.Param != "zzz" {
 		t.Errorf("%s %s?zzz=1 answered %d %s", method, target, res.Code, res.Body)
@@ -223,14 +223,14 @@ func checkAnswer(t *testing.T, h http.Handler, target string, required, types []
 		values.Set(name, "n3")
 	}
 	for _, accept := range []string{"application/json", "text/html"} {
-		res := ask(t, h, "GET", target+"?"+values.Encode(), "", "Accept", accept)
+		res := fetchJSON(t, h, "GET", target+"?"+values.Encode(), "", "Accept", accept)
 		got, _, _ := strings.Cut(res.Header().Get("Content-Type"), ";")
 		if res.Code != http.StatusOK || !slices.Contains(types, got) {
 			t.Errorf("GET %s for %s answered %d with %q, docs/openapi.yaml says %v", target, accept, res.Code, got, types)
 		}
 	}
 	if len(required) > 0 {
-		if code := ask(t, h, "GET", target, "").Code; code != http.StatusBadRequest {
+		if code := fetchJSON(t, h, "GET", target, "").Code; code != http.StatusBadRequest {
 			t.Errorf("GET %s without %v answered %d", target, required, code)
 		}
 	}

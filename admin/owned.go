@@ -42,13 +42,13 @@ type OwnedShard struct {
 }
 
 // Holder knows what its app has. A Cluster that is one too serves /v1/owned.
-type Holder interface {
+type OwnedAPI interface {
 	// Held waits until the node can tell, or ctx ends.
 	Held(ctx context.Context) (OwnedList, error)
 }
 
 func (s *Server) owned(w http.ResponseWriter, r *http.Request) error {
-	holder, ok := s.cluster.(Holder)
+	holder, ok := s.cluster.(OwnedAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node owns no shards")
 	}
@@ -64,5 +64,5 @@ func (s *Server) owned(w http.ResponseWriter, r *http.Request) error {
 
 // Owned returns what the app of the node that answers has.
 func (c *Client) Owned(ctx context.Context) (OwnedList, error) {
-	return get[OwnedList](ctx, c, "/v1/owned", nil)
+	return getJSON[OwnedList](ctx, c, "/v1/owned", nil)
 }

@@ -39,7 +39,7 @@ func TestOwnedIsShown(t *testing.T) {
 		{owning{ended}, "GET", "/v1/owned", 500, "it has ended"},
 		{newFake(), "GET", "/v1/owned", 404, "this node owns no shards"},
 	} {
-		res := ask(t, handlerOf(tc.c), tc.method, tc.target, "")
+		res := fetchJSON(t, handlerOf(tc.c), tc.method, tc.target, "")
 		got := res.Body.String()
 		if tc.status != 200 {
 			got = problemOf(t, res).Detail

@@ -25,11 +25,11 @@ func scripts() []string {
 
 // page is what /status is in a browser. It does not change.
 type page struct {
-	template *template.Template
-	style    template.CSS
-	script   template.JS
-	policy   string // Content-Security-Policy
-	locked   []byte // the page for who has shown nothing: it knows nothing
+	template  *template.Template
+	style     template.CSS
+	script    template.JS
+	policy    string // Content-Security-Policy
+	loginPage []byte // the page for who has shown nothing: it knows nothing
 }
 
 // newPage panics if the page is broken: it is part of the program.
@@ -54,15 +54,15 @@ func newPage() *page {
 	}
 	// Only this script and this style count, whatever else comes to stand in the page, and
 	// the script has no way to make markup of text.
-	p.policy = "default-src 'none'; script-src " + hashOf(string(p.script)) + "; style-src " + hashOf(string(p.style)) +
+	p.policy = "default-src 'none'; script-src " + cspHash(string(p.script)) + "; style-src " + cspHash(string(p.style)) +
 		"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
 		"; require-trusted-types-for 'script'; trusted-types 'none'"
-	p.locked = p.render(view{Locked: true, Columns: columns(), Title: "Shardway", Severity: "none", Headline: "This admin port asks who is there"})
+	p.loginPage = p.render(view{Locked: true, Columns: columns(), Title: "Shardway", Severity: "none", Headline: "This admin port asks who is there"})
 	return p
 }
 
 // hashOf names a script or style in a Content-Security-Policy.
-func hashOf(text string) string {
+func cspHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
@@ -87,20 +87,20 @@ func (p *page) write(w http.ResponseWriter, status int, body []byte) {
 // unlocks reports whether a request that showed nothing gets the page that asks for a
 // token: a browser's, for the page itself, by a name of this port. By any other name it
 // would be the page of somebody who could read what is typed into it.
-func (s *Server) unlocks(a *Access, r *http.Request) bool {
+func (s *Server) wantsLoginPage(a *Access, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
 	return (r.URL.Path == "/status" || r.URL.Path == "/") && r.URL.RawQuery == "" &&
 		len(r.Header.Values("Authorization")) == 0 && prefersHTML(r.Header.Values("Accept")) &&
-		r.Host != "" && a.calledRight(r.Host) && s.notElsewhere(r) == nil
+		r.Host != "" && a.isValidHost(r.Host) && s.checkOrigin(r) == nil
 }
 
 // unlock asks for a token. It is the same answer for everybody, tells nothing of the
 // cluster, and is no refusal: nothing was tried.
-func (s *Server) unlock(w http.ResponseWriter) {
+func (s *Server) writeLoginPage(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)
 	w.Header().Set("Shardway-Error", string(problem.Unauthorized))
 	w.Header().Set("Vary", "Accept")
-	s.page.write(w, http.StatusUnauthorized, s.page.locked)
+	s.page.write(w, http.StatusUnauthorized, s.page.loginPage)
 }

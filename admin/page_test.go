@@ -28,9 +28,9 @@ type saying struct {
 func (f saying) Status() admin.Status { return f.st }
 
 // pageOf returns what a browser gets.
-func pageOf(t *testing.T, st admin.Status) (page string, header http.Header) {
+func dashboardURL(t *testing.T, st admin.Status) (page string, header http.Header) {
 	t.Helper()
-	res := ask(t, handlerOf(saying{newFake(), st}), "GET", "/status", "", "Accept", firefox)
+	res := fetchJSON(t, handlerOf(saying{newFake(), st}), "GET", "/status", "", "Accept", firefox)
 	if got := res.Header().Get("Content-Type"); res.Code != 200 || got != "text/html; charset=utf-8" {
 		t.Fatalf("GET /status = %d, %s, want HTML", res.Code, got)
 	}
@@ -38,7 +38,7 @@ func pageOf(t *testing.T, st admin.Status) (page string, header http.Header) {
 }
 
 func TestBrowserGetsAPage(t *testing.T) {
-	page, _ := pageOf(t, newFake().Status())
+	page, _ := dashboardURL(t, newFake().Status())
 	for _, want := range []string{
 		"n1", "c0ffee", `http-equiv="refresh"`, "412 ms", "17 → 18", "n2&lt;script&gt;", "1h1m40s", `max="1000" value="250"`, "this node", "2.1",
 	} {
@@ -49,7 +49,7 @@ func TestBrowserGetsAPage(t *testing.T) {
 	if !strings.HasSuffix(page, "</html>\n") || strings.Contains(page, "ZgotmplZ") {
 		t.Errorf("page is cut, or its template puts something where it must not be:\n%s", page)
 	}
-	page, _ = pageOf(t, admin.Status{})
+	page, _ = dashboardURL(t, admin.Status{})
 	if !strings.Contains(page, "none known yet") || !strings.HasSuffix(page, "</html>\n") {
 		t.Errorf("page of an empty node is cut or lacks the note:\n%s", page)
 	}
@@ -82,7 +82,7 @@ func TestServedPageSaysTheVerdictFirst(t *testing.T) {
 		if tc.change != nil {
 			tc.change(&st)
 		}
-		page, _ := pageOf(t, st)
+		page, _ := dashboardURL(t, st)
 		for i, f := range st.Findings {
 			if i > 0 && !strings.Contains(page, `<span class="text">`+html.EscapeString(f.Text)) {
 				t.Errorf("%s: the page lacks %s", tc.name, f)
@@ -107,7 +107,7 @@ func TestServedPageSaysTheVerdictFirst(t *testing.T) {
 // Ids, zones and versions are what somebody chose to call things, and may be markup.
 func TestPageMakesNoMarkupOfNames(t *testing.T) {
 	const evil = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}</style>`
-	page, _ := pageOf(t, admin.Status{
+	page, _ := dashboardURL(t, admin.Status{
 		Node: evil, Cluster: evil, Version: evil, State: evil, Role: evil, Leader: evil, Findings: []verdict.Finding{{Code: evil, Text: evil, Remedy: evil}, {Code: evil, Text: evil, Remedy: evil}},
 		Timing: &admin.TimingState{Timing: admin.Timing{Lease: evil, DeadAfter: evil, Fence: evil}},
 		Keys:   &admin.KeysState{Active: evil, Digest: evil, Pending: []admin.PendingKeys{{Digest: evil, Loaded: []string{evil}, Missing: []string{evil}}}},
@@ -115,7 +115,7 @@ func TestPageMakesNoMarkupOfNames(t *testing.T) {
 			ID: evil, State: evil, Role: evil, Zone: evil, AppVersion: evil, App: evil, Endpoints: map[string]string{evil: evil},
 		}},
 	})
-	clean, _ := pageOf(t, admin.Status{Findings: []verdict.Finding{{Remedy: "x"}, {Remedy: "x"}}, Timing: &admin.TimingState{}, Nodes: []admin.Node{{ID: "x"}}})
+	clean, _ := dashboardURL(t, admin.Status{Findings: []verdict.Finding{{Remedy: "x"}, {Remedy: "x"}}, Timing: &admin.TimingState{}, Nodes: []admin.Node{{ID: "x"}}})
 	tags := func(page string) map[string]int {
 		n := map[string]int{}
 		for _, tag := range regexp.MustCompile(`<[a-z]+`).FindAllString(page, -1) {
@@ -136,7 +136,7 @@ func TestPageMakesNoMarkupOfNames(t *testing.T) {
 
 // What the policy names is what is served, and it allows nothing else.
 func TestPolicyIsOfWhatIsServed(t *testing.T) {
-	page, header := pageOf(t, newFake().Status())
+	page, header := dashboardURL(t, newFake().Status())
 	hash := func(element string) string {
 		m := regexp.MustCompile(`(?s)<`+element+`>(.*?)</`+element+`>`).FindAllStringSubmatch(page, -1)
 		if len(m) != 1 {
@@ -156,7 +156,7 @@ func TestPolicyIsOfWhatIsServed(t *testing.T) {
 			t.Errorf("the page has %q, which the policy does not let it have", never)
 		}
 	}
-	if got := ask(t, handlerOf(newFake()), "GET", "/status", "").Header().Get("Content-Security-Policy"); strings.Contains(got, "script-src") || !strings.Contains(got, "default-src 'none'") {
+	if got := fetchJSON(t, handlerOf(newFake()), "GET", "/status", "").Header().Get("Content-Security-Policy"); strings.Contains(got, "script-src") || !strings.Contains(got, "default-src 'none'") {
 		t.Errorf("Content-Security-Policy of JSON = %s", got)
 	}
 }
@@ -204,7 +204,7 @@ func TestPageOfManyIsLight(t *testing.T) {
 		{"/status", "application/json", 40 << 10},
 		{"/v1/map", "", 64 << 10},
 	} {
-		if n := len(body(ask(t, h, "GET", tc.target, "", "Accept", tc.accept))); n > tc.most {
+		if n := len(body(fetchJSON(t, h, "GET", tc.target, "", "Accept", tc.accept))); n > tc.most {
 			t.Errorf("%s as %.9s has %d bytes, want at most %d", tc.target, tc.accept, n, tc.most)
 		} else {
 			t.Logf("%s as %.9s has %d bytes", tc.target, tc.accept, n)
@@ -242,7 +242,7 @@ func TestBrowserIsAskedForAToken(t *testing.T) {
 		f := newFake()
 		f.panics = true // if it is asked about the cluster
 		h, log := guarded(t, f)
-		res := ask(t, h, "GET", tc.target, "", append([]string{"Accept", firefox}, tc.headers...)...)
+		res := fetchJSON(t, h, "GET", tc.target, "", append([]string{"Accept", firefox}, tc.headers...)...)
 		if res.Code != 401 || res.Header().Get("WWW-Authenticate") == "" || res.Header().Get("Shardway-Error") != string(problem.Unauthorized) {
 			t.Errorf("%s: %d %v, want 401", tc.name, res.Code, res.Header())
 		}
@@ -257,10 +257,10 @@ func TestBrowserIsAskedForAToken(t *testing.T) {
 		}
 	}
 	h, _ := guarded(t, newFake())
-	if res := ask(t, h, "POST", "/status", "", "Accept", firefox); strings.Contains(body(res), "unlock") {
+	if res := fetchJSON(t, h, "POST", "/status", "", "Accept", firefox); strings.Contains(body(res), "unlock") {
 		t.Error("a form's POST is answered with the page")
 	}
-	if res := ask(t, h, "GET", "/status", "", "Accept", firefox, "Authorization", "Bearer "+readToken); res.Code != 200 || !strings.Contains(body(res), "c0ffee") {
+	if res := fetchJSON(t, h, "GET", "/status", "", "Accept", firefox, "Authorization", "Bearer "+readToken); res.Code != 200 || !strings.Contains(body(res), "c0ffee") {
 		t.Errorf("with the token = %d, want the page", res.Code)
 	}
 }

@@ -24,7 +24,7 @@ func query(r *http.Request, allowed ...string) (params, error) {
 	}
 	for name, values := range v {
 		if !slices.Contains(allowed, name) {
-			return nil, badParam(name, values[0], "is not known here: "+choice(allowed))
+			return nil, badParam(name, values[0], "is not known here: "+allowedNames(allowed))
 		}
 		if len(values) > 1 {
 			return nil, badParam(name, strings.Join(values, ","), "is there more than once: give it once")
@@ -63,7 +63,7 @@ func (p params) duration(name string, fallback time.Duration) (time.Duration, er
 }
 
 // truth returns a truth value, false if it is not there.
-func (p params) truth(name string) (bool, error) {
+func (p params) boolean(name string) (bool, error) {
 	if !p.has(name) {
 		return false, nil
 	}
@@ -86,11 +86,11 @@ func missing(name, remedy string) *problem.Problem {
 }
 
 // beside is for two parameters of which one is enough.
-func beside(name, value, other string) *problem.Problem {
+func conflicting(name, value, other string) *problem.Problem {
 	return badParam(name, value, "is given beside "+other+": leave out one of the two")
 }
 
-func choice(names []string) string {
+func allowedNames(names []string) string {
 	if len(names) == 0 {
 		return "this takes no parameters"
 	}

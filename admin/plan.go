@@ -44,13 +44,13 @@ type PlannedMoves struct {
 
 // Planner knows what the next map would move. A Cluster that is one too serves
 // /v1/rebalance.
-type Planner interface {
+type PlanAPI interface {
 	// Plan asks the leader. Its errors are those of Cluster.Do.
 	Plan(ctx context.Context) (Plan, error)
 }
 
 func (s *Server) plan(w http.ResponseWriter, r *http.Request) error {
-	planner, ok := s.cluster.(Planner)
+	planner, ok := s.cluster.(PlanAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node plans nothing")
 	}
@@ -66,5 +66,5 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) error {
 
 // Plan returns what the next map would move.
 func (c *Client) Plan(ctx context.Context) (Plan, error) {
-	return get[Plan](ctx, c, "/v1/rebalance", nil)
+	return getJSON[Plan](ctx, c, "/v1/rebalance", nil)
 }

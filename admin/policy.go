@@ -40,13 +40,13 @@ type PinnedShard struct {
 }
 
 // Policed knows a policy. A Cluster that is one too serves /v1/policy.
-type Policed interface {
+type PolicyAPI interface {
 	// Policy returns what this node's log says.
 	Policy() Policy
 }
 
 func (s *Server) policy(w http.ResponseWriter, r *http.Request) error {
-	policed, ok := s.cluster.(Policed)
+	policed, ok := s.cluster.(PolicyAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node has no policy")
 	}
@@ -58,5 +58,5 @@ func (s *Server) policy(w http.ResponseWriter, r *http.Request) error {
 
 // Policy returns what operators have asked of the maps, as far as the node's log tells.
 func (c *Client) Policy(ctx context.Context) (Policy, error) {
-	return get[Policy](ctx, c, "/v1/policy", nil)
+	return getJSON[Policy](ctx, c, "/v1/policy", nil)
 }

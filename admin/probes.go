@@ -13,16 +13,16 @@ import (
 
 const (
 	// drainedLook is the time between two looks at how far a drain is.
-	drainedLook = 100 * time.Millisecond
+	drainPollInterval = 100 * time.Millisecond
 	// drainedWaiting is how many may wait for the end of a drain, and drainedFromOne how
 	// many of them from one address: whoever reaches the port could take all places, and
 	// the app beside the node would be ended before its time.
-	drainedWaiting = 256
-	drainedFromOne = 16
+	maxDrainWaiters          = 256
+	maxDrainWaitersPerSource = 16
 )
 
 // Probed is a node as probes ask it.
-type Probed interface {
+type ProbedNode interface {
 	Readiness
 	// SelfState tells how far the drain is that this process was asked for.
 	SelfState() DrainState
@@ -30,29 +30,29 @@ type Probed interface {
 
 // ServeProbes answers /livez, /readyz and /drained on ln, and nothing else, until ctx
 // ends: for a prober that has no token. It owns ln.
-func ServeProbes(ctx context.Context, ln net.Listener, n Probed, log zerolog.Logger) error {
+func ServeProbes(ctx context.Context, ln net.Listener, n ProbedNode, log zerolog.Logger) error {
 	return serve(ctx, ln, probes(n), log)
 }
 
-func probes(n Probed) http.Handler {
+func probes(n ProbedNode) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/livez", handle(livez, http.MethodGet, http.MethodHead))
 	mux.Handle("/readyz", handle(readyz(n), http.MethodGet, http.MethodHead))
 	mux.Handle("/drained", handle(drained(n), http.MethodGet, http.MethodHead))
 	mux.Handle("/", handle(notFound("/livez, /readyz and /drained")))
-	return bounded(mux)
+	return limitBody(mux)
 }
 
 // drained answers when the process was asked to drain itself and has nothing left, or
 // nobody takes what it has: for what is to end an app after that. It asks nothing of the
 // node, and waits for as long as the client does or, with ?wait=, at most so long.
-func drained(n Probed) endpoint {
-	p := places{most: drainedWaiting, fromOne: drainedFromOne}
+func drained(n ProbedNode) endpoint {
+	l := sourceLimit{max: maxDrainWaiters, maxPerSource: maxDrainWaitersPerSource}
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if !p.take(r.RemoteAddr) {
+		if !l.acquire(r.RemoteAddr) {
 			return problem.New(problem.NotReady, "too many wait for this already")
 		}
-		defer p.leave(r.RemoteAddr)
+		defer l.release(r.RemoteAddr)
 		q, err := query(r, "wait")
 		if err != nil {
 			return err
@@ -70,7 +70,7 @@ func drained(n Probed) endpoint {
 			ctx, cancel = context.WithTimeout(ctx, wait)
 			defer cancel()
 		}
-		t := time.NewTicker(drainedLook)
+		t := time.NewTicker(drainPollInterval)
 		defer t.Stop()
 		for {
 			switch d := n.SelfState(); {
@@ -102,7 +102,7 @@ func livez(w http.ResponseWriter, _ *http.Request) error {
 func readyz(ready Readiness) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := ready.Ready(); err != nil {
-			if changeOf(r).told {
+			if admissionOf(r).detailed {
 				return problem.New(problem.NotReady, err.Error())
 			}
 			return problem.New(problem.NotReady, Brief(err))

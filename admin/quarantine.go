@@ -24,14 +24,14 @@ type QuarantinedKey struct {
 }
 
 // Marker names keys without telling them. A Cluster that is one too can quarantine keys.
-type Marker interface {
+type KeyHasher interface {
 	// Mark returns the shard and the key_hash of a key.
 	Mark(key string) (shard uint32, hash string)
 }
 
 // readMark sets the key that an action is about, by its mark: a log has no keys.
-func (s *Server) readMark(a *Action, args arguments) error {
-	marker, ok := s.cluster.(Marker)
+func (s *Server) readKeyArgument(a *Action, args arguments) error {
+	marker, ok := s.cluster.(KeyHasher)
 	if !ok {
 		return problem.New(problem.NotFound, "this node knows no keys")
 	}
@@ -40,13 +40,13 @@ func (s *Server) readMark(a *Action, args arguments) error {
 	}
 	switch {
 	case args.Key != nil && args.Hash != "":
-		return beside("hash", args.Hash, "key")
+		return conflicting("hash", args.Hash, "key")
 	case args.Key == nil && args.Hash == "":
 		return missing("key", `say which, as in {"key":"alice"}, or, as key_hash in access logs, {"shard":7,"hash":"0123456789abcdef"}`)
 	case args.Key != nil && args.Shard != nil:
 		return badParam("shard", strconv.FormatUint(*args.Shard, 10), "is that of the key: leave it out, or name the key by its hash")
 	case args.Key != nil && *args.Key == "":
-		return noKey()
+		return emptyKeyProblem()
 	case args.Key != nil && s.cluster.Map().Shards < 1:
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	case args.Key != nil:
@@ -58,7 +58,7 @@ func (s *Server) readMark(a *Action, args arguments) error {
 	}
 	var err error
 	a.Hash = args.Hash
-	a.Shard, err = s.shardOf(args)
+	a.Shard, err = s.shardArgument(args)
 	return err
 }
 
@@ -99,5 +99,5 @@ func (c *Client) mark(ctx context.Context, v Verb, args arguments) (Action, erro
 	if err != nil {
 		return Action{}, err
 	}
-	return ask[Action](ctx, c, call{method: http.MethodPost, path: "/v1/" + v.String(), body: body, patience: actTimeout})
+	return fetchJSON[Action](ctx, c, call{method: http.MethodPost, path: "/v1/" + v.String(), body: body, serverWait: actTimeout})
 }

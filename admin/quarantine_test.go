@@ -31,7 +31,7 @@ func TestKeysAreQuarantinedByTheirMark(t *testing.T) {
 		{"/v1/quarantine?key=alice&for=168h", "", admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065", For: "168h"}},
 		{"/v1/lift?key=alice", "", admin.Action{Verb: admin.Lift, Shard: shard, Hash: "0000000000000065"}},
 	} {
-		res := ask(t, h, http.MethodPost, tc.path, tc.body, "Content-Type", "application/json")
+		res := fetchJSON(t, h, http.MethodPost, tc.path, tc.body, "Content-Type", "application/json")
 		did := f.actions()
 		if res.Code != 200 || len(did) == 0 {
 			t.Errorf("%s %s = %d %s", tc.path, tc.body, res.Code, body(res))
@@ -66,7 +66,7 @@ func TestQuarantineMistakesSayWhatToGive(t *testing.T) {
 		"key=a&for=1000h":               "is no duration",
 		"key=a&node=n1":                 "is not known here",
 	} {
-		if res := ask(t, h, http.MethodPost, "/v1/quarantine?"+query, ""); res.Code != 400 || !strings.Contains(body(res), want) {
+		if res := fetchJSON(t, h, http.MethodPost, "/v1/quarantine?"+query, ""); res.Code != 400 || !strings.Contains(body(res), want) {
 			t.Errorf("%s = %d %s, want 400 and %q", query, res.Code, body(res), want)
 		}
 	}

@@ -30,7 +30,7 @@ func (s *Server) routes() http.Handler {
 	get("/readyz", readyz(s.cluster))
 	get("/status", s.status)
 	get("/v1/nodes", s.nodes)
-	get("/v1/shards", s.long(s.shards))
+	get("/v1/shards", s.limitLists(s.shards))
 	get("/v1/shards/{shard}", s.shard)
 	get("/v1/endpoints", s.endpoints)
 	get("/v1/map", s.shardMap)
@@ -41,12 +41,12 @@ func (s *Server) routes() http.Handler {
 	get("/v1/checkup", s.checkup)
 	get("/v1/policy", s.policy)
 	get("/v1/rebalance", s.plan)
-	get("/v1/owned", s.long(s.owned))
+	get("/v1/owned", s.limitLists(s.owned))
 	get("/v1/backup", s.backup)
-	get("/v1/events", s.events)
+	get("/v1/events", s.eventsEndpoint)
 	for v := Remove; v <= AppRestarted; v++ {
 		if v != Drain {
-			post("/v1/"+v.String(), s.act(v))
+			post("/v1/"+v.String(), s.actionEndpoint(v))
 		}
 	}
 	mux.Handle("/v1/drain", handle(s.drain, http.MethodGet, http.MethodHead, http.MethodPost))

@@ -28,14 +28,14 @@ type Running struct {
 }
 
 // Asker asks the other nodes. A Cluster that is one too serves /v1/running.
-type Asker interface {
+type RunningAPI interface {
 	// Running asks the nodes, at most once a second whoever wants it, and returns within a
 	// second of that. What it returns is nobody's to change.
 	Running(ctx context.Context) RunningList
 }
 
 func (s *Server) running(w http.ResponseWriter, r *http.Request) error {
-	asker, ok := s.cluster.(Asker)
+	asker, ok := s.cluster.(RunningAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node asks no others")
 	}
@@ -43,6 +43,6 @@ func (s *Server) running(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	list := asker.Running(r.Context())
-	list.Nodes, list.Silent = present(list.Nodes), present(list.Silent)
+	list.Nodes, list.Silent = nonNil(list.Nodes), nonNil(list.Silent)
 	return writeJSON(w, list)
 }

@@ -33,29 +33,29 @@ type Options struct {
 // Server is the admin HTTP server of one node. It is safe for any number of
 // goroutines.
 type Server struct {
-	cluster Cluster
-	metrics prometheus.Gatherer
-	log     zerolog.Logger
-	ring    *event.Ring
-	readers places // of events
-	lists   places // of all shards
-	page    *page
-	handler http.Handler
+	cluster      Cluster
+	metrics      prometheus.Gatherer
+	log          zerolog.Logger
+	events       *event.Ring
+	eventReaders sourceLimit // of events
+	lists        sourceLimit // of all shards
+	page         *page
+	handler      http.Handler
 
-	access      atomic.Pointer[Access]
-	crossOrigin *http.CrossOriginProtection
-	failures    failures
-	refusals    refusals
+	access        atomic.Pointer[Access]
+	crossOrigin   *http.CrossOriginProtection
+	rejections    rejectionLimit
+	failedActions failedActions
 }
 
 // New returns a Server that is not listening yet.
 func New(o Options) *Server {
 	s := &Server{
-		cluster: o.Cluster, metrics: o.Metrics, log: o.Log, ring: o.Events, readers: places{most: maxReaders, fromOne: readersFromOne},
-		lists: places{most: maxLists, fromOne: listsFromOne}, page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
+		cluster: o.Cluster, metrics: o.Metrics, log: o.Log, events: o.Events, eventReaders: sourceLimit{max: maxReaders, maxPerSource: maxReadersPerSource},
+		lists: sourceLimit{max: maxLists, maxPerSource: maxListsPerSource}, page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
 	}
 	s.access.Store(&o.Access)
-	s.handler = s.guard(bounded(s.routes()))
+	s.handler = s.guard(limitBody(s.routes()))
 	return s
 }
 
@@ -86,9 +86,9 @@ const (
 
 // serve runs an HTTP server until ctx ends.
 func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Logger) error {
-	var silent mute
+	var silent unusedConns
 	srv := &http.Server{
-		ConnState:         silent.follow,
+		ConnState:         silent.track,
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
@@ -107,7 +107,7 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Log
 	}
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	silent.close()
+	silent.closeAll()
 	if srv.Shutdown(stopping) != nil {
 		// The stragglers had their time; Close fails only on a closed listener.
 		_ = srv.Close()

@@ -60,7 +60,7 @@ func TestJSONHasTheDocumentedNames(t *testing.T) {
 		"locate.json":          "/v1/locate?key=" + keyOf(2),
 		"locate-orphaned.json": "/v1/locate?key=" + keyOf(3),
 	} {
-		res := ask(t, h, "GET", target, "")
+		res := fetchJSON(t, h, "GET", target, "")
 		if res.Code != 200 || res.Header().Get("Content-Type") != "application/json" {
 			t.Errorf("GET %s = %d, %s", target, res.Code, res.Header().Get("Content-Type"))
 		}
@@ -76,7 +76,7 @@ func TestEmptyClusterHasEmptyLists(t *testing.T) {
 		"/v1/endpoints": `{"endpoints":[]}`,
 		"/v1/map":       `{"epoch":0,"shards":3,"hash":"xxhash64","nodes":[],"owners":[-1,-1,-1]}`,
 	} {
-		if got := body(ask(t, h, "GET", target, "")); got != want+"\n" {
+		if got := body(fetchJSON(t, h, "GET", target, "")); got != want+"\n" {
 			t.Errorf("GET %s = %s, want %s", target, got, want)
 		}
 	}
@@ -106,7 +106,7 @@ func TestAcceptDecidesTheForm(t *testing.T) {
 		"text/html; level=1; q=0.9, */*;q=0.8": true,
 		";;;,,,":                               false,
 	} {
-		res := ask(t, h, "GET", "/status", "", "Accept", accept)
+		res := fetchJSON(t, h, "GET", "/status", "", "Accept", accept)
 		if got := strings.HasPrefix(res.Header().Get("Content-Type"), "text/html"); got != html {
 			t.Errorf("Accept %q: HTML = %v, want %v", accept, got, html)
 		}
@@ -120,15 +120,15 @@ func TestProbes(t *testing.T) {
 	f := newFake()
 	h := handlerOf(f)
 	for _, path := range []string{"/livez", "/readyz"} {
-		if res := ask(t, h, "GET", path, ""); res.Code != 200 || body(res) != "ok\n" {
+		if res := fetchJSON(t, h, "GET", path, ""); res.Code != 200 || body(res) != "ok\n" {
 			t.Errorf("GET %s = %d, want ok", path, res.Code)
 		}
 	}
 	f.notReady = errors.New("no lease: no leader since 3s")
-	if res := ask(t, h, "GET", "/livez", ""); res.Code != 200 {
+	if res := fetchJSON(t, h, "GET", "/livez", ""); res.Code != 200 {
 		t.Errorf("GET /livez = %d, want 200 also when not ready", res.Code)
 	}
-	res := ask(t, h, "GET", "/readyz", "")
+	res := fetchJSON(t, h, "GET", "/readyz", "")
 	p := problemOf(t, res)
 	if res.Code != 503 || p.Code != problem.NotReady || p.Detail != "no lease: no leader since 3s" {
 		t.Errorf("GET /readyz = %d %+v, want 503 with the reason", res.Code, p)
@@ -189,7 +189,7 @@ func TestMistakesNameWhatAndRemedy(t *testing.T) {
 		{"POST", "/v1/drain?node=n3&gently=10ms", "", nil, 400, `gently = "10ms" is no duration from 1s to 24h0m0s: give one such as 30s, or none`},
 		{"POST", "/v1/step-down?node=n3", "", nil, 400, `node = "n3" is not known here: this takes no parameters`},
 	} {
-		res := ask(t, h, tc.method, tc.target, tc.body, tc.headers...)
+		res := fetchJSON(t, h, tc.method, tc.target, tc.body, tc.headers...)
 		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {
 			t.Errorf("%s %s %.20q = %d %q, want %d %q", tc.method, tc.target, tc.body, res.Code, p.Detail, tc.status, tc.detail)
 		}
@@ -218,7 +218,7 @@ func TestActionsReachTheCluster(t *testing.T) {
 		{"/v1/step-down", "{}", js, admin.Action{Verb: admin.StepDown}},
 	} {
 		f := newFake()
-		res := ask(t, handlerOf(f), "POST", tc.target, tc.body, tc.headers...)
+		res := fetchJSON(t, handlerOf(f), "POST", tc.target, tc.body, tc.headers...)
 		tc.want.By = "anybody from 192.0.2.1:1234" // httptest's client
 		if did := f.actions(); res.Code != 200 || len(did) != 1 || did[0] != tc.want {
 			t.Errorf("POST %s %s = %d, did %+v, want %+v", tc.target, tc.body, res.Code, did, tc.want)
@@ -242,7 +242,7 @@ func TestRefusedActionsKeepTheirReason(t *testing.T) {
 	} {
 		f := newFake()
 		f.refuse = tc.err
-		res := ask(t, handlerOf(f), "POST", "/v1/remove?node=n3", "")
+		res := fetchJSON(t, handlerOf(f), "POST", "/v1/remove?node=n3", "")
 		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {
 			t.Errorf("%v = %d %q, want %d %q", tc.err, res.Code, p.Detail, tc.status, tc.detail)
 		}
@@ -252,7 +252,7 @@ func TestRefusedActionsKeepTheirReason(t *testing.T) {
 func TestPageOfAnotherOriginChangesNothing(t *testing.T) {
 	f := newFake()
 	h := handlerOf(f)
-	res := ask(t, h, "POST", "/v1/remove?node=n3", "", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site")
+	res := fetchJSON(t, h, "POST", "/v1/remove?node=n3", "", "Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site")
 	if res.Code != 403 || len(f.actions()) != 0 {
 		t.Errorf("cross-origin POST = %d, did %v, want 403 and nothing", res.Code, f.actions())
 	}
@@ -261,7 +261,7 @@ func TestPageOfAnotherOriginChangesNothing(t *testing.T) {
 func TestEveryAnswerPassesTheGuard(t *testing.T) {
 	h := admin.New(admin.Options{Cluster: newFake(), Metrics: prometheus.NewRegistry(), Log: zerolog.Nop()}).Handler()
 	for _, path := range []string{"/", "/status", "/livez", "/readyz", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/v1/map", "/nope", "//x"} {
-		h := ask(t, h, "GET", path, "").Header()
+		h := fetchJSON(t, h, "GET", path, "").Header()
 		if h.Get("Server") != "shardway-admin" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" {
 			t.Errorf("GET %s did not pass the guard: %v", path, h)
 		}
@@ -274,13 +274,13 @@ func TestMetricsComeFromTheRegistry(t *testing.T) {
 	reg.MustRegister(c)
 	c.Add(3)
 	h := admin.New(admin.Options{Cluster: newFake(), Metrics: reg, Log: zerolog.Nop()}).Handler()
-	if got := body(ask(t, h, "GET", "/metrics", "")); !strings.Contains(got, "shardway_test_total 3") {
+	if got := body(fetchJSON(t, h, "GET", "/metrics", "")); !strings.Contains(got, "shardway_test_total 3") {
 		t.Errorf("GET /metrics = %s", got)
 	}
 }
 
 func TestRootLeadsToStatus(t *testing.T) {
-	res := ask(t, handlerOf(newFake()), "GET", "/", "")
+	res := fetchJSON(t, handlerOf(newFake()), "GET", "/", "")
 	if res.Code != 302 || res.Header().Get("Location") != "/status" {
 		t.Errorf("GET / = %d to %q", res.Code, res.Header().Get("Location"))
 	}

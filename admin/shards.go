@@ -54,7 +54,7 @@ type ShardHistory struct {
 }
 
 // Explainer remembers moves. A Cluster that is one too serves /v1/shards/N.
-type Explainer interface {
+type ShardHistoryAPI interface {
 	// Moves returns what the node remembers of how a shard came to its owner, the
 	// oldest first.
 	Moves(shard uint32) []Move
@@ -62,7 +62,7 @@ type Explainer interface {
 
 // shard tells of one shard who has it, and why.
 func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
-	explainer, ok := s.cluster.(Explainer)
+	explainer, ok := s.cluster.(ShardHistoryAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node remembers no moves")
 	}
@@ -76,15 +76,15 @@ func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
 		return badParam("shard", given, "is not a whole number: give one such as 17")
 	}
 	if n >= uint64(len(all)) {
-		p := problem.Newf(problem.NotFound, "shard = %d does not exist: %s", n, shardsThereAre(len(all)))
+		p := problem.Newf(problem.NotFound, "shard = %d does not exist: %s", n, describeShardRange(len(all)))
 		p.Param, p.Value = "shard", given
 		return p
 	}
-	return writeJSON(w, ShardHistory{Shard: all[n], Moves: present(explainer.Moves(uint32(n)))})
+	return writeJSON(w, ShardHistory{Shard: all[n], Moves: nonNil(explainer.Moves(uint32(n)))})
 }
 
 // shardsThereAre says which numbers shards have.
-func shardsThereAre(n int) string {
+func describeShardRange(n int) string {
 	if n == 0 {
 		return "the cluster is not born yet"
 	}
@@ -93,7 +93,7 @@ func shardsThereAre(n int) string {
 
 // Shard returns what the node knows of one shard.
 func (c *Client) Shard(ctx context.Context, shard uint32) (ShardHistory, error) {
-	return get[ShardHistory](ctx, c, "/v1/shards/"+strconv.FormatUint(uint64(shard), 10), nil)
+	return getJSON[ShardHistory](ctx, c, "/v1/shards/"+strconv.FormatUint(uint64(shard), 10), nil)
 }
 
 // ShardList is the answer of GET /v1/shards.

@@ -17,11 +17,11 @@ func TestShardsThatAreNone(t *testing.T) {
 		"/v1/shards/99999999999": {400, "not a whole number"},
 		"/v1/shards/1?x=y":       {400, "x"},
 	} {
-		if res := ask(t, h, "GET", target, ""); res.Code != want.status || !strings.Contains(body(res), want.says) {
+		if res := fetchJSON(t, h, "GET", target, ""); res.Code != want.status || !strings.Contains(body(res), want.says) {
 			t.Errorf("GET %s = %d %s, want %d with %s", target, res.Code, body(res), want.status, want.says)
 		}
 	}
-	if res := ask(t, handlerOf(blank{newFake()}), "GET", "/v1/shards/0", ""); res.Code != 404 || !strings.Contains(body(res), "not born") {
+	if res := fetchJSON(t, handlerOf(blank{newFake()}), "GET", "/v1/shards/0", ""); res.Code != 404 || !strings.Contains(body(res), "not born") {
 		t.Errorf("before its birth: %d %s", res.Code, body(res))
 	}
 }

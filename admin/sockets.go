@@ -56,7 +56,7 @@ type BrokenSockets struct {
 
 // Keeper knows of sockets that stay while their shards move. A Cluster that is one too
 // serves /v1/sockets.
-type Keeper interface {
+type SocketAPI interface {
 	// Sockets asks the nodes, at most once a second whoever wants it, and returns within
 	// two seconds of that. What it returns is nobody's to change.
 	Sockets(ctx context.Context) SocketList
@@ -66,7 +66,7 @@ type Keeper interface {
 
 // sockets lists sockets, or breaks some.
 func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
-	keeper, ok := s.cluster.(Keeper)
+	keeper, ok := s.cluster.(SocketAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node knows no sockets")
 	}
@@ -75,22 +75,22 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		list := keeper.Sockets(r.Context())
-		list.Shards, list.Nodes, list.Silent = present(list.Shards), present(list.Nodes), present(list.Silent)
+		list.Shards, list.Nodes, list.Silent = nonNil(list.Shards), nonNil(list.Nodes), nonNil(list.Silent)
 		return writeJSON(w, list)
 	}
-	b, whose, err := s.readBreak(r)
+	b, whose, err := s.readSocketBreak(r)
 	if err != nil {
 		return err
 	}
-	c := changeOf(r)
-	c.what = "break sockets" + whose
+	c := admissionOf(r)
+	c.action = "break sockets" + whose
 	if b.Gap {
-		c.what += " with a gap"
+		c.action += " with a gap"
 	}
-	ctx, cancel := acting(r.Context(), w)
+	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	broken := keeper.BreakSockets(ctx, b, c.who.String())
-	if broken.Silent = present(broken.Silent); broken.Sockets == 0 {
+	broken := keeper.BreakSockets(ctx, b, c.caller.String())
+	if broken.Silent = nonNil(broken.Silent); broken.Sockets == 0 {
 		untold := ""
 		if len(broken.Silent) > 0 {
 			untold = "; " + strings.Join(broken.Silent, ", ") + " did not answer"
@@ -101,18 +101,18 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 }
 
 // breaking are the arguments of POST /v1/sockets.
-type breaking struct {
+type breakArguments struct {
 	Break bool    `json:"break"`
 	Key   *string `json:"key,omitempty"`
 	Shard *uint64 `json:"shard,omitempty"`
 	Gap   bool    `json:"gap,omitempty"`
 }
 
-func breakingNames() []string { return []string{"break", "key", "shard", "gap"} }
+func breakArgumentNames() []string { return []string{"break", "key", "shard", "gap"} }
 
 // readBreak reads which sockets are meant, and says so for the log, which has no keys.
-func (s *Server) readBreak(r *http.Request) (b SocketBreak, whose string, err error) {
-	a, err := readBreaking(r)
+func (s *Server) readSocketBreak(r *http.Request) (b SocketBreak, whose string, err error) {
+	a, err := readBreakArguments(r)
 	if err != nil {
 		return b, "", err
 	}
@@ -120,7 +120,7 @@ func (s *Server) readBreak(r *http.Request) (b SocketBreak, whose string, err er
 	if a.Key == nil && a.Shard == nil {
 		return b, "", nil
 	}
-	shard, err := s.shardOf(arguments{Key: a.Key, Shard: a.Shard})
+	shard, err := s.shardArgument(arguments{Key: a.Key, Shard: a.Shard})
 	if err != nil {
 		return b, "", err
 	}
@@ -129,7 +129,7 @@ func (s *Server) readBreak(r *http.Request) (b SocketBreak, whose string, err er
 		return b, fmt.Sprintf(" of shard %d", shard), nil
 	}
 	whose = fmt.Sprintf(" of a key of shard %d", shard)
-	if marker, ok := s.cluster.(Marker); ok {
+	if marker, ok := s.cluster.(KeyHasher); ok {
 		_, hash := marker.Mark(*a.Key)
 		whose = fmt.Sprintf(" of key_hash %s of shard %d", hash, shard)
 	}
@@ -137,17 +137,17 @@ func (s *Server) readBreak(r *http.Request) (b SocketBreak, whose string, err er
 }
 
 // readBreaking wants the word: a POST by mistake shall disturb nobody.
-func readBreaking(r *http.Request) (a breaking, err error) {
+func readBreakArguments(r *http.Request) (a breakArguments, err error) {
 	body, err := readBody(r)
 	if err != nil {
 		return a, err
 	}
 	if body != nil {
-		a, err = fromJSON[breaking](body, `{"break":true,"key":"alice"}`, breakingNames())
-	} else if q, wrong := query(r, breakingNames()...); wrong != nil {
+		a, err = decodeObject[breakArguments](body, `{"break":true,"key":"alice"}`, breakArgumentNames())
+	} else if q, wrong := query(r, breakArgumentNames()...); wrong != nil {
 		err = wrong
 	} else {
-		a, err = q.breaking()
+		a, err = q.breakArguments()
 	}
 	switch {
 	case err != nil:
@@ -159,29 +159,29 @@ func readBreaking(r *http.Request) (a breaking, err error) {
 	return a, err
 }
 
-func (p params) breaking() (a breaking, err error) {
-	if a.Break, err = p.truth("break"); err != nil {
+func (p params) breakArguments() (a breakArguments, err error) {
+	if a.Break, err = p.boolean("break"); err != nil {
 		return a, err
 	}
-	if a.Gap, err = p.truth("gap"); err != nil {
+	if a.Gap, err = p.boolean("gap"); err != nil {
 		return a, err
 	}
 	if p.has("key") {
 		key := p.str("key")
 		a.Key = &key
 	}
-	a.Shard, err = p.optional("shard")
+	a.Shard, err = p.optionalNumber("shard")
 	return a, err
 }
 
 // Sockets returns the sockets of the cluster.
 func (c *Client) Sockets(ctx context.Context) (SocketList, error) {
-	return get[SocketList](ctx, c, "/v1/sockets", nil)
+	return getJSON[SocketList](ctx, c, "/v1/sockets", nil)
 }
 
 // BreakSockets has the legs of kept sockets end, so that the next ones follow.
 func (c *Client) BreakSockets(ctx context.Context, b SocketBreak) (BrokenSockets, error) {
-	a := breaking{Break: true, Key: b.Key, Gap: b.Gap}
+	a := breakArguments{Break: true, Key: b.Key, Gap: b.Gap}
 	if b.Shard != nil {
 		shard := uint64(*b.Shard)
 		a.Shard = &shard
@@ -190,5 +190,5 @@ func (c *Client) BreakSockets(ctx context.Context, b SocketBreak) (BrokenSockets
 	if err != nil {
 		return BrokenSockets{}, err
 	}
-	return ask[BrokenSockets](ctx, c, call{method: http.MethodPost, path: "/v1/sockets", body: body, patience: actTimeout})
+	return fetchJSON[BrokenSockets](ctx, c, call{method: http.MethodPost, path: "/v1/sockets", body: body, serverWait: actTimeout})
 }

@@ -28,7 +28,7 @@ func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
 		if tc.body != "" {
 			headers = append(headers, js...)
 		}
-		res := ask(t, h, "POST", tc.target, tc.body, headers...)
+		res := fetchJSON(t, h, "POST", tc.target, tc.body, headers...)
 		if got := body(res); res.Code != 200 || got != `{"sockets":3,"nodes":{"n1":3},"silent":[]}`+"\n" {
 			t.Errorf("POST %s %s = %d, %s", tc.target, tc.body, res.Code, got)
 		}
@@ -65,13 +65,13 @@ func TestBreakThatDisturbsNobodySaysSo(t *testing.T) {
 		"/v1/sockets?break=true&shard=2":       {404, "no kept socket of shard 2 has a connection to its app; n2 did not answer"},
 	} {
 		f := newFake()
-		res := ask(t, handlerOf(f), "POST", target, "")
+		res := fetchJSON(t, handlerOf(f), "POST", target, "")
 		if got := body(res); res.Code != tc.code || !strings.Contains(got, tc.want) || len(f.mu.broke) > 0 {
 			t.Errorf("POST %s = %d, %s; broke %v", target, res.Code, got, f.mu.broke)
 		}
 	}
 	h, _ := guarded(t, newFake())
-	if res := ask(t, h, "POST", "/v1/sockets?break=true", "", "Authorization", "Bearer "+readToken); res.Code != 403 {
+	if res := fetchJSON(t, h, "POST", "/v1/sockets?break=true", "", "Authorization", "Bearer "+readToken); res.Code != 403 {
 		t.Errorf("who may read breaks sockets: %d", res.Code)
 	}
 }

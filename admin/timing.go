@@ -31,7 +31,7 @@ type TimingState struct {
 
 // Retimer changes the timing of a cluster. A Cluster that is one too serves
 // /v1/timing.
-type Retimer interface {
+type TimingAPI interface {
 	// Timing returns what the leader says, or without it what this node's log does,
 	// and false before there is a cluster.
 	Timing(ctx context.Context) (TimingState, bool)
@@ -45,7 +45,7 @@ func timingNames() []string { return []string{"lease", "dead_after", "fence", "p
 
 // timing shows the timing, or changes what the arguments name.
 func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
-	retimer, ok := s.cluster.(Retimer)
+	retimer, ok := s.cluster.(TimingAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node has no timing")
 	}
@@ -63,11 +63,11 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c := changeOf(r)
-	c.what = change.describe()
-	ctx, cancel := acting(r.Context(), w)
+	c := admissionOf(r)
+	c.action = change.describe()
+	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	t, err := retimer.Retime(ctx, change, c.who.String())
+	t, err := retimer.Retime(ctx, change, c.caller.String())
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,7 @@ func readTiming(r *http.Request) (t Timing, err error) {
 		return t, err
 	}
 	if body != nil {
-		t, err = fromJSON[Timing](body, `{"dead_after":"5s"}`, timingNames())
+		t, err = decodeObject[Timing](body, `{"dead_after":"5s"}`, timingNames())
 	} else if q, wrong := query(r, timingNames()...); wrong != nil {
 		err = wrong
 	} else {
@@ -105,5 +105,5 @@ func readTiming(r *http.Request) (t Timing, err error) {
 
 // Timing returns the timing of the cluster.
 func (c *Client) Timing(ctx context.Context) (TimingState, error) {
-	return get[TimingState](ctx, c, "/v1/timing", nil)
+	return getJSON[TimingState](ctx, c, "/v1/timing", nil)
 }

@@ -43,7 +43,7 @@ func TestTimingIsShownAndChanged(t *testing.T) {
 		{"POST", "/v1/timing", `{"dead_after":"5s"}`, admin.Timing{DeadAfter: "5s"}},
 	} {
 		r := &retimed{fake: newFake()}
-		res := ask(t, handlerOf(r), tc.method, tc.target, tc.body, js...)
+		res := fetchJSON(t, handlerOf(r), tc.method, tc.target, tc.body, js...)
 		if res.Code != 200 || res.Body.String() != whole || r.asked != tc.want || tc.method == "POST" && r.by != "anybody from 192.0.2.1:1234" {
 			t.Errorf("%s %s = %d %s, asked %+v by %q, want %+v", tc.method, tc.target, res.Code, res.Body, r.asked, r.by, tc.want)
 		}
@@ -73,7 +73,7 @@ func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
 		{&retimed{fake: invalid}, "POST", "/v1/timing?fence=none", "", 400, `invalid: fence = "none" is none: give strict, lease or refused`},
 		{newFake(), "GET", "/v1/timing", "", 404, "this node has no timing"},
 	} {
-		res := ask(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)
+		res := fetchJSON(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)
 		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {
 			t.Errorf("%s %s %s = %d %q, want %d %q", tc.method, tc.target, tc.body, res.Code, p.Detail, tc.status, tc.detail)
 		}

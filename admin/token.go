@@ -13,10 +13,10 @@ import (
 // What a token may look like. Those of 22 characters of base64 cannot be
 // guessed, however often one may try; shorter ones are somebody's word.
 const (
-	minToken   = 22
-	maxToken   = 512
-	maxTokens  = 1024
-	bearerWord = "Bearer "
+	minToken     = 22
+	maxToken     = 512
+	maxTokens    = 1024
+	bearerPrefix = "Bearer "
 )
 
 // Tokens is a set of tokens with the names of whom they belong to. It keeps none
@@ -25,7 +25,7 @@ type Tokens []token
 
 type token struct {
 	name string
-	sum  [sha256.Size]byte
+	hash [sha256.Size]byte
 }
 
 // ParseTokens reads a file of tokens: one a line, or NAME TOKEN, so that the log
@@ -46,12 +46,12 @@ func ParseTokens(b []byte) (Tokens, error) {
 			return nil, fmt.Errorf("line %d: write TOKEN, or NAME TOKEN", n)
 		case len(text) < minToken:
 			return nil, fmt.Errorf("line %d: the token has %d characters, at least %d are needed: `shardway keygen --token` makes one", n, len(text), minToken)
-		case len(text) > maxToken || !plain(text) || !plain(fields[0]):
+		case len(text) > maxToken || !isPrintableASCII(text) || !isPrintableASCII(fields[0]):
 			return nil, fmt.Errorf("line %d: a token has at most %d characters, all printable ASCII", n, maxToken)
 		case len(all) == maxTokens:
 			return nil, fmt.Errorf("line %d: more than %d tokens", n, maxTokens)
 		}
-		t := token{name: fmt.Sprintf("of line %d", n), sum: sha256.Sum256([]byte(text))}
+		t := token{name: fmt.Sprintf("of line %d", n), hash: sha256.Sum256([]byte(text))}
 		if len(fields) == 2 {
 			t.name = fields[0]
 		}
@@ -63,16 +63,16 @@ func ParseTokens(b []byte) (Tokens, error) {
 	return all, nil
 }
 
-func plain(s string) bool {
+func isPrintableASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
 // find compares a text with every token, in a time that depends on neither.
-func (t Tokens) find(text string) (name string, ok bool) {
+func (t Tokens) lookup(text string) (name string, ok bool) {
 	sum := sha256.Sum256([]byte(text))
 	at := -1
 	for i := range t {
-		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], t[i].sum[:]), i, at)
+		at = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(sum[:], t[i].hash[:]), i, at)
 	}
 	if at < 0 {
 		return "", false
@@ -81,7 +81,7 @@ func (t Tokens) find(text string) (name string, ok bool) {
 }
 
 // takesKey reports whether key= is that of an app's requests here, and no token.
-func takesKey(r *http.Request) bool {
+func allowsKeyParam(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/v1/locate":
 		return true
@@ -93,12 +93,12 @@ func takesKey(r *http.Request) bool {
 
 // bearer returns the token that a request shows. There is one place for it, so
 // that it stands in no log or history.
-func bearer(r *http.Request) (text string, shown bool, err error) {
+func bearerToken(r *http.Request) (text string, shown bool, err error) {
 	const where = "a token has its place in the header, as in Authorization: Bearer TOKEN, and nowhere else"
 	for name := range r.URL.Query() {
 		switch strings.ToLower(name) {
 		case "token", "access_token", "authorization", "auth", "key", "api_key":
-			if name != "key" || !takesKey(r) {
+			if name != "key" || !allowsKeyParam(r) {
 				return "", false, errors.New(where)
 			}
 		}
@@ -108,9 +108,9 @@ func bearer(r *http.Request) (text string, shown bool, err error) {
 		return "", false, nil
 	case len(values) > 1:
 		return "", false, errors.New("more than one Authorization header")
-	case len(values[0]) < len(bearerWord) || !strings.EqualFold(values[0][:len(bearerWord)], bearerWord):
+	case len(values[0]) < len(bearerPrefix) || !strings.EqualFold(values[0][:len(bearerPrefix)], bearerPrefix):
 		return "", false, errors.New(where)
 	default:
-		return strings.TrimSpace(values[0][len(bearerWord):]), true, nil
+		return strings.TrimSpace(values[0][len(bearerPrefix):]), true, nil
 	}
 }

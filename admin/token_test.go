@@ -10,10 +10,10 @@ import (
 func TestKeysOfRequestsAreNoTokens(t *testing.T) {
 	h, _ := guarded(t, newFake())
 	for _, path := range []string{"pin?node=n3", "unpin?", "quarantine?for=1h", "lift?", "sockets?break=true"} {
-		if res := ask(t, h, "POST", "/v1/"+path+"&key=alice", "", "Authorization", "Bearer "+writeToken); res.Code == 401 {
+		if res := fetchJSON(t, h, "POST", "/v1/"+path+"&key=alice", "", "Authorization", "Bearer "+writeToken); res.Code == 401 {
 			t.Errorf("/v1/%s with a key and a token = %d %s, want what it does", path, res.Code, body(res))
 		}
-		if res := ask(t, h, "POST", "/v1/"+path+"&key="+writeToken, ""); res.Code != 401 || !strings.Contains(body(res), "nowhere else") {
+		if res := fetchJSON(t, h, "POST", "/v1/"+path+"&key="+writeToken, ""); res.Code != 401 || !strings.Contains(body(res), "nowhere else") {
 			t.Errorf("/v1/%s with the token as its key = %d %s, want 401", path, res.Code, body(res))
 		}
 	}

@@ -77,15 +77,15 @@ func columns() []column {
 }
 
 func viewOf(st Status) view {
-	v := view{Findings: st.Findings, Facts: facts(st), Columns: columns(), NodesSum: sumOf(st.Nodes)}
+	v := view{Findings: st.Findings, Facts: facts(st), Columns: columns(), NodesSum: countByState(st.Nodes)}
 	v.Severity, v.Word, v.Headline = headline(st)
-	v.Mark = markOf(v.Severity)
+	v.Mark = symbolOf(v.Severity)
 	v.Title = v.Headline + " · " + st.Node + " · Shardway"
 	if v.Severity != sevOK {
 		v.Title = v.Mark + " " + v.Title
 	}
 	nodes := slices.Clone(st.Nodes)
-	slices.SortStableFunc(nodes, func(a, b Node) int { return cmp.Compare(trouble(b), trouble(a)) })
+	slices.SortStableFunc(nodes, func(a, b Node) int { return cmp.Compare(troubleOf(b), troubleOf(a)) })
 	for _, n := range nodes {
 		v.Rows = append(v.Rows, rowOf(n, st))
 	}
@@ -93,7 +93,7 @@ func viewOf(st Status) view {
 }
 
 // markOf returns a sign for a severity, for who does not see its colour.
-func markOf(severity string) string {
+func symbolOf(severity string) string {
 	switch severity {
 	case sevOutage:
 		return "✕"
@@ -176,7 +176,7 @@ func count(n int, what string) string {
 }
 
 // sumOf counts the nodes by state, the commonest first.
-func sumOf(nodes []Node) string {
+func countByState(nodes []Node) string {
 	counts := map[string]int{}
 	var states []string
 	for _, n := range nodes {
@@ -192,7 +192,7 @@ func sumOf(nodes []Node) string {
 }
 
 // trouble is 2 for what is broken, 1 for what is on its way.
-func trouble(n Node) int {
+func troubleOf(n Node) int {
 	switch {
 	case n.State == "failed" || n.State == "absent" || n.App == "unhealthy":
 		return 2
@@ -219,9 +219,9 @@ func rowOf(n Node, st Status) row {
 	if n.AppVersion != "" {
 		versions = append(versions, "app "+n.AppVersion)
 	}
-	r := row{Trouble: trouble(n)}
+	r := row{Trouble: troubleOf(n)}
 	said := map[string]cell{
-		"node": {Text: n.ID, Note: note, Page: pageOf(n, st)}, "state": {Text: n.State}, "role": {Text: role}, "zone": {Text: cmp.Or(n.Zone, unknown)}, "app": {Text: n.App},
+		"node": {Text: n.ID, Note: note, Page: dashboardURL(n, st)}, "state": {Text: n.State}, "role": {Text: role}, "zone": {Text: cmp.Or(n.Zone, unknown)}, "app": {Text: n.App},
 		"share":  {Text: strconv.Itoa(n.Shards), Permille: permille(n.Shards*owners(st.Nodes), 2*st.Shards.Total), Note: fmt.Sprintf("%d %%", permille(n.Shards, st.Shards.Total)/10)},
 		"weight": {Text: strconv.FormatUint(uint64(n.Weight), 10)}, "lease": {Text: lease}, "heard": {Text: heard}, "running": {Text: unknown},
 		"waiting": {Text: waiting}, "version": {Text: cmp.Or(strings.Join(versions, ", "), unknown)},
@@ -235,10 +235,10 @@ func rowOf(n Node, st Status) row {
 }
 
 // pageOf returns the address of another node's page, if it announces one that can be one.
-func pageOf(n Node, st Status) string {
+func dashboardURL(n Node, st Status) string {
 	addr := n.Endpoints["admin"]
 	host, port, err := net.SplitHostPort(addr)
-	if n.ID == st.Node || err != nil || host == "" || strings.Trim(host, hostLetters) != "" {
+	if n.ID == st.Node || err != nil || host == "" || strings.Trim(host, hostChars) != "" {
 		return ""
 	}
 	if _, err = strconv.ParseUint(port, 10, 16); err != nil {
@@ -248,7 +248,7 @@ func pageOf(n Node, st Status) string {
 }
 
 // hostLetters are what a name or an address has.
-const hostLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:"
+const hostChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:"
 
 // milliseconds writes what is short exactly, and what is long so that it can be read.
 func milliseconds(ms int64) string {

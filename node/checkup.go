@@ -15,7 +15,7 @@ import (
 	"shardway/verdict"
 )
 
-var _ admin.Examiner = (*Node)(nil)
+var _ admin.CheckupAPI = (*Node)(nil)
 
 const (
 	// checkupTimeout is how long the nodes have to report, reachTimeout how long a port has

@@ -13,7 +13,7 @@ import (
 	"shardway/proxy"
 )
 
-var _ admin.Gauge = (*Node)(nil)
+var _ admin.HotAPI = (*Node)(nil)
 
 const (
 	// loadTimeout is how long one node has to tell its load.

@@ -14,7 +14,7 @@ import (
 	"shardway/node/roster"
 )
 
-var _ admin.Leveller = (*Node)(nil)
+var _ admin.LevelAPI = (*Node)(nil)
 
 // unknownLevel returns the error of a node whose log has a level that this program does
 // not read, with the remedy.

@@ -61,7 +61,7 @@ func (m *moves) of(shard uint32) []admin.Move {
 	return out
 }
 
-var _ admin.Explainer = (*Node)(nil)
+var _ admin.ShardHistoryAPI = (*Node)(nil)
 
 // Moves returns what this node remembers of how the shard came to its owner.
 func (n *Node) Moves(shard uint32) []admin.Move { return n.fsm.moves.of(shard) }

@@ -425,7 +425,7 @@ func (n *Node) serveApp(ctx context.Context) {
 }
 
 func (n *Node) serveSelf(ctx context.Context) {
-	if err := admin.ServeSelf(ctx, n.o.Self, n, n.log); err != nil {
+	if err := admin.ServeLocal(ctx, n.o.Self, n, n.log); err != nil {
 		n.log.Warn().Err(err).Msg("socket in the data directory not served: `shardway drain --self` does not reach this node")
 	}
 }

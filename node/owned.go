@@ -10,7 +10,7 @@ import (
 	"shardway/shardmap"
 )
 
-var _ admin.Holder = (*Node)(nil)
+var _ admin.OwnedAPI = (*Node)(nil)
 
 // Held returns what the app of this node has: by the hook machine if there is one, by
 // map and lease otherwise.

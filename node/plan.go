@@ -9,7 +9,7 @@ import (
 	"shardway/internal/timingrules"
 )
 
-var _ admin.Planner = (*Node)(nil)
+var _ admin.PlanAPI = (*Node)(nil)
 
 // planned is the leader's answer to what the next map would move.
 type planned struct {

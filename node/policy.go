@@ -16,7 +16,7 @@ import (
 	"shardway/shardmap"
 )
 
-var _ admin.Policed = (*Node)(nil)
+var _ admin.PolicyAPI = (*Node)(nil)
 
 // handOverLook is how often a node that gave leadership away looks who has it.
 const handOverLook = 20 * time.Millisecond

@@ -14,7 +14,7 @@ import (
 	"shardway/shardmap"
 )
 
-var _ admin.Marker = (*Node)(nil)
+var _ admin.KeyHasher = (*Node)(nil)
 
 // Mark returns the shard and the key_hash of a key.
 func (n *Node) Mark(key string) (shard uint32, hash string) {

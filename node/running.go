@@ -10,7 +10,7 @@ import (
 	"shardway/shardmap"
 )
 
-var _ admin.Asker = (*Node)(nil)
+var _ admin.RunningAPI = (*Node)(nil)
 
 const (
 	// runningTimeout is how long a node has to tell what runs there.

@@ -11,7 +11,7 @@ import (
 	"shardway/shardmap"
 )
 
-var _ admin.Keeper = (*Node)(nil)
+var _ admin.SocketAPI = (*Node)(nil)
 
 // socketsThere is what a node tells of its sockets, one entry for each shard that has some:
 // its number, then what proxy.ShardSockets counts. A reply has room for all shards.

@@ -14,7 +14,7 @@ import (
 	"shardway/node/logs"
 )
 
-var _ admin.Retimer = (*Node)(nil)
+var _ admin.TimingAPI = (*Node)(nil)
 
 // timing is what the cluster goes by, as far as this node's log tells; before that,
 // what it was started with. Leases do not depend on it: answers say what counts.

@@ -28,9 +28,9 @@ type Scene struct {
 
 var (
 	_ admin.Cluster   = (*Scene)(nil)
-	_ admin.Explainer = (*Scene)(nil)
-	_ admin.Asker     = (*Scene)(nil)
-	_ admin.Keeper    = (*Scene)(nil)
+	_ admin.ShardHistoryAPI = (*Scene)(nil)
+	_ admin.RunningAPI     = (*Scene)(nil)
+	_ admin.SocketAPI    = (*Scene)(nil)
 )
 
 // NewScene makes a healthy cluster up, the same one each time: shards are spread as they

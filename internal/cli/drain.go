@@ -120,7 +120,7 @@ func (c *drainCommand) contradiction() error {
 // leave drains the process on a data directory.
 func (c *drainCommand) leave(ctx context.Context, s *session) error {
 	defaults := config.Default()
-	client, err := admin.NewSelfClient(cmp.Or(c.Data, variable(s.environ, "SHARDWAY_DATA"), defaults.Data))
+	client, err := admin.NewLocalClient(cmp.Or(c.Data, variable(s.environ, "SHARDWAY_DATA"), defaults.Data))
 	if err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ func (l *listeners) open(ctx context.Context, c *config.Config) error {
 			return err
 		}
 		if x.ln == &l.admin || x.ln == &l.probes {
-			ln = admin.Bounded(ln)
+			ln = admin.LimitConns(ln)
 		}
 		*x.ln = ln
 	}

@@ -39,7 +39,7 @@ func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 // listenSelf opens the socket in the data directory. Without it the node does all that
 // it is for: nil, and a warning.
 func listenSelf(ctx context.Context, data string, log zerolog.Logger) net.Listener {
-	ln, err := admin.ListenSelf(ctx, data)
+	ln, err := admin.ListenLocal(ctx, data)
 	if err != nil {
 		log.Warn().Err(err).Msg("no socket in the data directory: `shardway drain --self` does not reach this node")
 		return nil

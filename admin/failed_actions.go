@@ -11,36 +11,36 @@ import (
 // keeps of the cluster lasts days beside somebody who sends nonsense without a pause. The
 // log has all.
 const (
-	refusalsAtOnce = 16
-	refusalEvery   = 5 * time.Minute
+	failedActionBurst    = 16
+	failedActionInterval = 5 * time.Minute
 )
 
 // refusals decides which of them are told as events. The zero value has told none.
-type refusals struct {
-	mu     sync.Mutex
-	spent  int       // of refusalsAtOnce
-	since  time.Time // when spent was last right
-	untold int
+type failedActions struct {
+	mu         sync.Mutex
+	count      int       // of refusalsAtOnce
+	since      time.Time // when spent was last right
+	suppressed int
 }
 
 // tell reports whether a change that came to a status is told; untold is how many before it
 // were not, and were in no event yet.
-func (f *refusals) tell(status int, now time.Time) (tell bool, untold int) {
+func (f *failedActions) sample(status int, now time.Time) (tell bool, untold int) {
 	if status < http.StatusBadRequest {
 		return true, 0
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if again := int(now.Sub(f.since) / refusalEvery); again >= f.spent {
-		f.spent, f.since = 0, now
+	if again := int(now.Sub(f.since) / failedActionInterval); again >= f.count {
+		f.count, f.since = 0, now
 	} else {
-		f.spent, f.since = f.spent-again, f.since.Add(time.Duration(again)*refusalEvery)
+		f.count, f.since = f.count-again, f.since.Add(time.Duration(again)*failedActionInterval)
 	}
-	if f.spent == refusalsAtOnce {
-		f.untold++
+	if f.count == failedActionBurst {
+		f.suppressed++
 		return false, 0
 	}
-	f.spent++
-	untold, f.untold = f.untold, 0
+	f.count++
+	untold, f.suppressed = f.suppressed, 0
 	return true, untold
 }

@@ -8,7 +8,7 @@ import (
 
 // One IPv6 site has 65 536 networks, and had ten lines of the log a minute with each.
 func TestRefusalsOfManyAddressesAreBounded(t *testing.T) {
-	var f failures
+	var f rejectionLimit
 	now := time.Now()
 	free := 0
 	for range 3 {
@@ -18,8 +18,8 @@ func TestRefusalsOfManyAddressesAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if free != failuresAll {
-		t.Errorf("%d refusals of one minute are logged, want %d", free, failuresAll)
+	if free != maxRejections {
+		t.Errorf("%d refusals of one minute are logged, want %d", free, maxRejections)
 	}
 	if wait := f.add("192.0.2.1:5", now.Add(10*time.Second)); wait != 50*time.Second {
 		t.Errorf("another one waits %v, want until the minute is over", wait)

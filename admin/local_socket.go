@@ -17,14 +17,14 @@ import (
 const (
 	// selfSocket is the Unix socket in a node's data directory. Who may open it owns
 	// the directory, or is root, and could as well stop the node: it takes no token.
-	selfSocket = "self.sock"
-	selfPath   = "/v1/drain"
+	localSocketName = "self.sock"
+	localDrainPath  = "/v1/drain"
 	// selfMode lets nobody else connect.
-	selfMode = 0o600
+	localSocketMode = 0o600
 )
 
 // Self is a node as it may be asked at its own socket.
-type Self interface {
+type LocalNode interface {
 	// DrainSelf has this process own nothing for as long as it runs, and tells how far that
 	// is. It may be asked again.
 	DrainSelf() DrainState
@@ -34,30 +34,30 @@ type Self interface {
 
 // socketOf returns the socket of a data directory. Its path must fit into a
 // sockaddr_un: 107 bytes on Linux.
-func socketOf(data string) (string, error) {
-	path := filepath.Join(data, selfSocket)
-	most, more := len(syscall.RawSockaddrUnix{}.Path)-1, len(unborn(path))-len(data)
-	if len(unborn(path)) > most {
+func localSocketPath(data string) (string, error) {
+	path := filepath.Join(data, localSocketName)
+	most, more := len(syscall.RawSockaddrUnix{}.Path)-1, len(tempSocketPath(path))-len(data)
+	if len(tempSocketPath(path)) > most {
 		return "", fmt.Errorf("the path of the data directory %q has %d bytes, and a socket in it leaves room for %d: give it a shorter one, such as a symbolic link to it", data, len(data), most-more)
 	}
 	return path, nil
 }
 
 // unborn is where a socket is made that nobody can connect to yet.
-func unborn(path string) string { return filepath.Join(path+".tmp", "s") }
+func tempSocketPath(path string) string { return filepath.Join(path+".tmp", "s") }
 
 // ListenSelf opens the socket of a data directory, which the caller must have locked:
 // what a process left there that was killed is replaced. It is never open to others, not
 // for a moment either, and goes when it is closed.
-func ListenSelf(ctx context.Context, data string) (net.Listener, error) {
-	path, err := socketOf(data)
+func ListenLocal(ctx context.Context, data string) (net.Listener, error) {
+	path, err := localSocketPath(data)
 	if err != nil {
 		return nil, err
 	}
 	if st, wrong := os.Lstat(path); wrong == nil && st.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s is in the way, and no socket: remove it", path)
 	}
-	made := unborn(path)
+	made := tempSocketPath(path)
 	if err = errors.Join(os.RemoveAll(filepath.Dir(made)), os.Mkdir(filepath.Dir(made), 0o700)); err != nil {
 		return nil, err
 	}
@@ -70,18 +70,18 @@ func ListenSelf(ctx context.Context, data string) (net.Listener, error) {
 	if u, ok := ln.(*net.UnixListener); ok {
 		u.SetUnlinkOnClose(false)
 	}
-	if err = errors.Join(os.Chmod(made, selfMode), os.Rename(made, path)); err != nil {
+	if err = errors.Join(os.Chmod(made, localSocketMode), os.Rename(made, path)); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
-	return &selfListener{Listener: ln, path: path}, nil
+	return &localListener{Listener: ln, path: path}, nil
 }
 
-type selfListener struct {
+type localListener struct {
 	net.Listener
 	path string
 }
 
-func (l *selfListener) Close() error {
+func (l *localListener) Close() error {
 	err := os.Remove(l.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
@@ -90,9 +90,9 @@ func (l *selfListener) Close() error {
 }
 
 // ServeSelf answers for a node at its own socket until ctx ends. It owns ln.
-func ServeSelf(ctx context.Context, ln net.Listener, s Self, log zerolog.Logger) error {
+func ServeLocal(ctx context.Context, ln net.Listener, s LocalNode, log zerolog.Logger) error {
 	mux := http.NewServeMux()
-	mux.Handle(selfPath, handle(func(w http.ResponseWriter, r *http.Request) error {
+	mux.Handle(localDrainPath, handle(func(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
 			return err
 		}
@@ -101,44 +101,44 @@ func ServeSelf(ctx context.Context, ln net.Listener, s Self, log zerolog.Logger)
 		}
 		return writeJSON(w, s.SelfState())
 	}, http.MethodGet, http.MethodPost))
-	mux.Handle("/", handle(notFound(selfPath)))
-	return serve(ctx, ln, bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		secure(w.Header())
+	mux.Handle("/", handle(notFound(localDrainPath)))
+	return serve(ctx, ln, limitBody(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		setSecurityHeaders(w.Header())
 		mux.ServeHTTP(w, r)
 	})), log)
 }
 
 // SelfClient asks a node at its own socket, in its data directory.
-type SelfClient struct{ c *Client }
+type LocalClient struct{ c *Client }
 
 // NewSelfClient returns a SelfClient for the node of a data directory.
-func NewSelfClient(data string) (*SelfClient, error) {
-	path, err := socketOf(data)
+func NewLocalClient(data string) (*LocalClient, error) {
+	path, err := localSocketPath(data)
 	if err != nil {
 		return nil, err
 	}
 	dialer := net.Dialer{Timeout: dialTimeout}
-	return &SelfClient{&Client{base: "http://self", addr: path, socket: true, http: &http.Client{Transport: &http.Transport{
+	return &LocalClient{&Client{base: "http://self", addr: path, isLocalSocket: true, http: &http.Client{Transport: &http.Transport{
 		DialContext:            func(ctx context.Context, _, _ string) (net.Conn, error) { return dialer.DialContext(ctx, "unix", path) },
-		MaxResponseHeaderBytes: maxAnswerHeader,
+		MaxResponseHeaderBytes: maxResponseHeader,
 	}}}}, nil
 }
 
 // Close closes idle connections.
-func (s *SelfClient) Close() { s.c.Close() }
+func (c *LocalClient) Close() { c.c.Close() }
 
 // Drain has the process own nothing for as long as it runs.
-func (s *SelfClient) Drain(ctx context.Context) (DrainState, error) {
-	return ask[DrainState](ctx, s.c, call{method: http.MethodPost, path: selfPath})
+func (c *LocalClient) Drain(ctx context.Context) (DrainState, error) {
+	return fetchJSON[DrainState](ctx, c.c, call{method: http.MethodPost, path: localDrainPath})
 }
 
 // State tells how far that is.
-func (s *SelfClient) State(ctx context.Context) (DrainState, error) {
-	return get[DrainState](ctx, s.c, selfPath, nil)
+func (c *LocalClient) State(ctx context.Context) (DrainState, error) {
+	return getJSON[DrainState](ctx, c.c, localDrainPath, nil)
 }
 
 // explainSelf is explain for a node's own socket.
-func (c *Client) explainSelf(err error) error {
+func (c *Client) describeLocalError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return err

@@ -47,11 +47,11 @@ func (a *arrived) Close() error {
 // need: of one address the oldest go, and of all those of whoever has most. Who has few stays.
 func TestConnectionsAreBounded(t *testing.T) {
 	a := &arriving{}
-	p := &intake{Listener: a}
+	ln := &limitedListener{Listener: a}
 	take := func(from string, many int) (all []net.Conn) {
 		for range many {
 			a.from = append(a.from, from)
-			c, err := p.Accept()
+			c, err := ln.Accept()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -61,14 +61,14 @@ func TestConnectionsAreBounded(t *testing.T) {
 	}
 	operator := take("192.0.2.1:5", 2)
 	for i := range byte(8) { // of which each stays within its own
-		take(net.JoinHostPort(netip.AddrFrom4([4]byte{198, 51, 100, i}).String(), "4711"), maxFromOne+10)
+		take(net.JoinHostPort(netip.AddrFrom4([4]byte{198, 51, 100, i}).String(), "4711"), maxConnsPerSource+10)
 	}
-	if p.all != MaxConns {
-		t.Errorf("%d connections, want %d", p.all, MaxConns)
+	if ln.count != MaxConns {
+		t.Errorf("%d connections, want %d", ln.count, MaxConns)
 	}
-	for source, l := range p.by {
-		if l.Len() > maxFromOne {
-			t.Errorf("%d of %s, want %d at most", l.Len(), source, maxFromOne)
+	for source, l := range ln.bySource {
+		if l.Len() > maxConnsPerSource {
+			t.Errorf("%d of %s, want %d at most", l.Len(), source, maxConnsPerSource)
 		}
 	}
 	last := take("192.0.2.1:6", 1)
@@ -77,7 +77,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 			t.Errorf("one of few was closed for others: %v", err)
 		}
 	}
-	if again := operator[0].Close(); !errors.Is(again, net.ErrClosed) || p.all != MaxConns-3 {
-		t.Errorf("%d places are taken after three were given back (%v)", p.all, again)
+	if again := operator[0].Close(); !errors.Is(again, net.ErrClosed) || ln.count != MaxConns-3 {
+		t.Errorf("%d places are taken after three were given back (%v)", ln.count, again)
 	}
 }

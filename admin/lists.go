@@ -10,7 +10,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	st := s.cluster.Status()
-	st.Nodes, st.Findings = s.served(withEndpoints(st.Nodes)), present(st.Findings)
+	st.Nodes, st.Findings = s.setUnserved(cloneNodes(st.Nodes)), nonNil(st.Findings)
 	w.Header().Set("Vary", "Accept")
 	if !prefersHTML(r.Header.Values("Accept")) {
 		return writeJSON(w, st)
@@ -20,7 +20,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 }
 
 // served says of each owner whether it does. The slice is the caller's own.
-func (s *Server) served(nodes []Node) []Node {
+func (s *Server) setUnserved(nodes []Node) []Node {
 	for i := range nodes {
 		if n := &nodes[i]; n.Shards > 0 {
 			n.Unserved = s.cluster.Idle(n.ID)
@@ -34,7 +34,7 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	st := s.cluster.Status()
-	return writeJSON(w, NodeList{Leader: st.Leader, Epoch: st.Epoch, Nodes: s.served(withEndpoints(st.Nodes))})
+	return writeJSON(w, NodeList{Leader: st.Leader, Epoch: st.Epoch, Nodes: s.setUnserved(cloneNodes(st.Nodes))})
 }
 
 func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
@@ -43,11 +43,11 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	list := s.cluster.Shards()
-	rows := present(list.Shards)
+	rows := nonNil(list.Shards)
 	if node := q.str("node"); q.has("node") {
 		// What moves to a node is its concern as much as what it has. An empty
 		// name asks for the orphans.
-		rows = pick(rows, func(x Shard) bool { return x.Owner == node || node != "" && x.To == node })
+		rows = filterRows(rows, func(x Shard) bool { return x.Owner == node || node != "" && x.To == node })
 		if len(rows) == 0 && node != "" {
 			if err := s.checkNode(node); err != nil {
 				return err
@@ -57,9 +57,9 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 	if state := q.str("state"); q.has("state") {
 		states := []string{ShardOwned, ShardMoving, ShardOrphaned}
 		if !slices.Contains(states, state) {
-			return badParam("state", state, "is no state of a shard: "+choice(states))
+			return badParam("state", state, "is no state of a shard: "+allowedNames(states))
 		}
-		rows = pick(rows, func(x Shard) bool { return x.State == state })
+		rows = filterRows(rows, func(x Shard) bool { return x.State == state })
 	}
 	list.Shards = rows
 	return writeJSON(w, list)
@@ -71,7 +71,7 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	all := s.cluster.Endpoints()
-	rows := pick(all, func(e Endpoint) bool {
+	rows := filterRows(all, func(e Endpoint) bool {
 		return (!q.has("node") || e.Node == q.str("node")) && (!q.has("name") || e.Name == q.str("name"))
 	})
 	if len(rows) == 0 && q.has("node") {
@@ -88,7 +88,7 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
 
 // pick returns the rows that keep says yes to, in a slice of its own: rows
 // belong to the node.
-func pick[T any](rows []T, keep func(T) bool) []T {
+func filterRows[T any](rows []T, keep func(T) bool) []T {
 	picked := make([]T, 0, len(rows))
 	for _, x := range rows {
 		if keep(x) {
@@ -99,7 +99,7 @@ func pick[T any](rows []T, keep func(T) bool) []T {
 }
 
 // present makes a list that JSON shows as [], never as null.
-func present[T any](rows []T) []T {
+func nonNil[T any](rows []T) []T {
 	if rows == nil {
 		return []T{}
 	}
@@ -107,8 +107,8 @@ func present[T any](rows []T) []T {
 }
 
 // withEndpoints is present for nodes, whose endpoints JSON shows as {} likewise.
-func withEndpoints(nodes []Node) []Node {
-	nodes = slices.Clone(present(nodes))
+func cloneNodes(nodes []Node) []Node {
+	nodes = slices.Clone(nonNil(nodes))
 	for i := range nodes {
 		if nodes[i].Endpoints == nil {
 			nodes[i].Endpoints = map[string]string{}

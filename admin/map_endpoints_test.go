@@ -11,13 +11,13 @@ import (
 
 func TestMapHasItsEpochAsETag(t *testing.T) {
 	h := handlerOf(newFake())
-	if got := ask(t, h, "GET", "/v1/map", "").Header().Get("ETag"); got != `"17"` {
+	if got := fetchJSON(t, h, "GET", "/v1/map", "").Header().Get("ETag"); got != `"17"` {
 		t.Errorf("ETag = %s, want \"17\"", got)
 	}
 	for value, status := range map[string]int{
 		`"17"`: 304, `W/"17"`: 304, `"3", "17"`: 304, "*": 304, `"16"`: 200, "17": 200, "": 200,
 	} {
-		res := ask(t, h, "GET", "/v1/map", "", "If-None-Match", value)
+		res := fetchJSON(t, h, "GET", "/v1/map", "", "If-None-Match", value)
 		if got := body(res); res.Code != status || (status == 304) != (got == "") {
 			t.Errorf("If-None-Match %s = %d %q, want %d", value, res.Code, got, status)
 		}

@@ -32,13 +32,13 @@ type arguments struct {
 }
 
 func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
-	known, _ := v.about()
+	known, _ := v.spec()
 	args, err := readArguments(r, known)
 	if err != nil {
 		return Action{}, err
 	}
 	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, Gently: args.Gently, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout}
-	if slices.Contains(known.takes, "node") && v != Pin && a.Node == "" {
+	if slices.Contains(known.params, "node") && v != Pin && a.Node == "" {
 		return a, missing("node", "say which node to "+v.String()+", as in "+known.example+" or ?node=n3")
 	}
 	switch v {
@@ -47,15 +47,15 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 	case Weigh:
 		a.Weight, err = args.weight()
 	case Pin, Unpin:
-		switch a.Shard, err = s.shardOf(args); {
+		switch a.Shard, err = s.shardArgument(args); {
 		case err != nil || v == Unpin:
 		case a.Node != "" && a.Zone != "":
-			err = beside("zone", a.Zone, "node")
+			err = conflicting("zone", a.Zone, "node")
 		case a.Node == "" && a.Zone == "":
 			err = missing("node", "say where the shard belongs, at a node or in a zone, as in "+known.example+" or ?shard=7&zone=east")
 		}
 	case Quarantine, Lift:
-		err = s.readMark(&a, args)
+		err = s.readKeyArgument(&a, args)
 	case Drain:
 		err = cmp.Or(checkGently(args), checkReleaseTimeout(args))
 	case Remove, StepDown, Cordon, Uncordon, Resume, AppRestarted:
@@ -107,13 +107,13 @@ func (args arguments) weight() (uint32, error) {
 }
 
 // shardOf returns the shard that the arguments name, or whose key.
-func (s *Server) shardOf(args arguments) (uint32, error) {
+func (s *Server) shardArgument(args arguments) (uint32, error) {
 	shards := s.cluster.Map().Shards
 	switch {
 	case args.Shard != nil && args.Key != nil:
-		return 0, beside("key", *args.Key, "shard")
+		return 0, conflicting("key", *args.Key, "shard")
 	case args.Key != nil && *args.Key == "":
-		return 0, noKey()
+		return 0, emptyKeyProblem()
 	case args.Shard == nil && args.Key == nil:
 		return 0, missing("shard", `say which shard, or whose key, as in {"shard":7} or ?key=alice`)
 	case shards < 1:
@@ -127,42 +127,42 @@ func (s *Server) shardOf(args arguments) (uint32, error) {
 }
 
 // noKey is for the empty key.
-func noKey() *problem.Problem {
+func emptyKeyProblem() *problem.Problem {
 	return badParam("key", "", "is none: no request has an empty one")
 }
 
-func readArguments(r *http.Request, v verb) (arguments, error) {
+func readArguments(r *http.Request, v verbSpec) (arguments, error) {
 	body, err := readBody(r)
 	if err != nil {
 		return arguments{}, err
 	}
 	if body != nil {
-		return fromJSON[arguments](body, v.example, v.takes)
+		return decodeObject[arguments](body, v.example, v.params)
 	}
-	q, err := query(r, v.takes...)
+	q, err := query(r, v.params...)
 	if err != nil {
 		return arguments{}, err
 	}
 	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), Gently: q.str("gently"), ReleaseTimeout: q.str("release_timeout")}
-	if args.Force, err = q.truth("force"); err != nil {
+	if args.Force, err = q.boolean("force"); err != nil {
 		return args, err
 	}
-	if args.Safe, err = q.truth("safe"); err != nil {
+	if args.Safe, err = q.boolean("safe"); err != nil {
 		return args, err
 	}
 	if q.has("key") {
 		key := q.str("key")
 		args.Key = &key
 	}
-	if args.Weight, err = q.optional("weight"); err != nil {
+	if args.Weight, err = q.optionalNumber("weight"); err != nil {
 		return args, err
 	}
-	args.Shard, err = q.optional("shard")
+	args.Shard, err = q.optionalNumber("shard")
 	return args, err
 }
 
 // optional returns a whole number, nil if it is not there.
-func (p params) optional(name string) (*uint64, error) {
+func (p params) optionalNumber(name string) (*uint64, error) {
 	if !p.has(name) {
 		return nil, nil //nolint:nilnil // it is not there, and that is no error
 	}

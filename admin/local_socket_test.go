@@ -32,13 +32,13 @@ func (s *self) SelfState() admin.DrainState {
 // serveSelf serves s in a data directory until the test ends or stop is called.
 func serveSelf(t *testing.T, data string, s *self) (stop func()) {
 	t.Helper()
-	ln, err := admin.ListenSelf(t.Context(), data)
+	ln, err := admin.ListenLocal(t.Context(), data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- admin.ServeSelf(ctx, ln, s, zerolog.Nop()) }()
+	go func() { ended <- admin.ServeLocal(ctx, ln, s, zerolog.Nop()) }()
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -54,7 +54,7 @@ func TestOwnSocketIsItsOwnersAloneAndGoes(t *testing.T) {
 	if err != nil || st.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("the socket is %v, %v, want mode 0600", st, err)
 	}
-	c, err := admin.NewSelfClient(data)
+	c, err := admin.NewLocalClient(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestWhatAKilledNodeLeftIsReplaced(t *testing.T) {
 	if err = os.MkdirAll(filepath.Join(path+".tmp", "s"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c, err := admin.NewSelfClient(data)
+	c, err := admin.NewLocalClient(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestWhatAKilledNodeLeftIsReplaced(t *testing.T) {
 	if err := os.Symlink(elsewhere, path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.ListenSelf(t.Context(), data); err == nil || !strings.Contains(err.Error(), path+" is in the way, and no socket: remove it") {
+	if _, err := admin.ListenLocal(t.Context(), data); err == nil || !strings.Contains(err.Error(), path+" is in the way, and no socket: remove it") {
 		t.Errorf("beside a link: %v", err)
 	}
 	if b, err := os.ReadFile(elsewhere); err != nil || string(b) != "kept" {
@@ -129,8 +129,8 @@ func TestPathThatIsTooLongForASocketIsSaidSo(t *testing.T) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, listening := admin.ListenSelf(t.Context(), data)
-	_, asking := admin.NewSelfClient(data)
+	_, listening := admin.ListenLocal(t.Context(), data)
+	_, asking := admin.NewLocalClient(data)
 	for _, err := range []error{listening, asking} {
 		if err == nil || !strings.Contains(err.Error(), "a socket in it leaves room for") {
 			t.Errorf("with a path of %d bytes: %v", len(data), err)

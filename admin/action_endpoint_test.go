@@ -13,9 +13,9 @@ import (
 )
 
 // unborn is a cluster whose shards nobody knows yet.
-type unborn struct{ *fake }
+type tempSocketPath struct{ *fake }
 
-func (unborn) Map() admin.Map { return admin.Map{} }
+func (tempSocketPath) Map() admin.Map { return admin.Map{} }
 
 // markless is one that names no keys and has no policy: it has a Cluster's methods and no
 // others.
@@ -48,7 +48,7 @@ func TestPolicyActionsReachTheCluster(t *testing.T) {
 		tc.want.By = "anybody from 192.0.2.1:1234"
 		for target, text := range map[string]string{"/v1/" + tc.path + "?" + tc.query: "", "/v1/" + tc.path: tc.json} {
 			f := newFake()
-			res := ask(t, handlerOf(f), "POST", target, text, "Content-Type", "application/json")
+			res := fetchJSON(t, handlerOf(f), "POST", target, text, "Content-Type", "application/json")
 			if did := f.actions(); res.Code != 200 || len(did) != 1 || did[0] != tc.want {
 				t.Errorf("POST %s %s = %d %s, did %+v, want %+v", target, text, res.Code, body(res), did, tc.want)
 			}
@@ -86,9 +86,9 @@ func TestPolicyMistakesNameWhatAndRemedy(t *testing.T) {
 		{nil, "pin?shard=1", 400, place},
 		{nil, "pin?shard=1&node=n3&zone=east", 400, `zone = "east" is given beside node: leave out one of the two`},
 		{nil, "unpin", 400, noShard},
-		{func(f *fake) admin.Cluster { return unborn{f} }, "unpin?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
-		{func(f *fake) admin.Cluster { return unborn{f} }, "unpin?shard=1", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
-		{func(f *fake) admin.Cluster { return unborn{f} }, "quarantine?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) admin.Cluster { return tempSocketPath{f} }, "unpin?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) admin.Cluster { return tempSocketPath{f} }, "unpin?shard=1", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) admin.Cluster { return tempSocketPath{f} }, "quarantine?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
 		{func(f *fake) admin.Cluster { return markless{f} }, "quarantine?key=alice", 404, "this node knows no keys"},
 	} {
 		f := newFake()
@@ -96,16 +96,16 @@ func TestPolicyMistakesNameWhatAndRemedy(t *testing.T) {
 		if tc.cluster != nil {
 			c = tc.cluster(f)
 		}
-		res := ask(t, handlerOf(c), "POST", "/v1/"+tc.target, "")
+		res := fetchJSON(t, handlerOf(c), "POST", "/v1/"+tc.target, "")
 		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail || len(f.actions()) > 0 {
 			t.Errorf("POST %s = %d %q, did %+v, want %d %q", tc.target, res.Code, p.Detail, f.actions(), tc.status, tc.detail)
 		}
 	}
-	if res := ask(t, handlerOf(markless{newFake()}), "GET", "/v1/policy", ""); res.Code != 404 || problemOf(t, res).Detail != "this node has no policy" {
+	if res := fetchJSON(t, handlerOf(markless{newFake()}), "GET", "/v1/policy", ""); res.Code != 404 || problemOf(t, res).Detail != "this node has no policy" {
 		t.Errorf("the policy of a cluster without one = %d %s", res.Code, body(res))
 	}
 	// A broken parameter leaves a media type that can be read.
-	if res := ask(t, handlerOf(newFake()), "POST", "/v1/cordon", `{"node":"n3"}`, "Content-Type", "application/json; charset"); res.Code != 415 {
+	if res := fetchJSON(t, handlerOf(newFake()), "POST", "/v1/cordon", `{"node":"n3"}`, "Content-Type", "application/json; charset"); res.Code != 415 {
 		t.Errorf("a Content-Type that is broken = %d %s, want 415", res.Code, body(res))
 	}
 }
@@ -128,7 +128,7 @@ func TestLogTellsWhatWasAskedFor(t *testing.T) {
 		{"lift?shard=1&hash=0123456789abcdef", "lift shard 1 0123456789abcdef"},
 		{"step-down", "step-down"},
 	} {
-		ask(t, h, "POST", "/v1/"+tc[0], "", "Authorization", "Bearer "+writeToken)
+		fetchJSON(t, h, "POST", "/v1/"+tc[0], "", "Authorization", "Bearer "+writeToken)
 		want = append(want, tc[1])
 	}
 	got := []string{}
@@ -180,7 +180,7 @@ func (c *timed) Do(ctx context.Context, a admin.Action) error {
 // Nobody hears of what an action comes to once its answer may not be written any more.
 func TestActionHasItsTime(t *testing.T) {
 	c := &timed{fake: newFake()}
-	if res := ask(t, handlerOf(c), http.MethodPost, "/v1/step-down", ""); res.Code != 200 || c.left > 30*time.Second {
+	if res := fetchJSON(t, handlerOf(c), http.MethodPost, "/v1/step-down", ""); res.Code != 200 || c.left > 30*time.Second {
 		t.Errorf("step-down = %d %s, has %v", res.Code, body(res), c.left)
 	}
 }

@@ -22,15 +22,15 @@ const actTimeout = 30 * time.Second
 
 // act returns the endpoint of a verb. Arguments come in a JSON object or in the
 // query, not in both; the answer is the action as it was understood.
-func (s *Server) act(v Verb) endpoint {
+func (s *Server) actionEndpoint(v Verb) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a, err := s.readAction(r, v)
 		if err != nil {
 			return err
 		}
-		c := changeOf(r)
-		a.By, c.what = c.who.String(), describe(a)
-		ctx, cancel := acting(r.Context(), w)
+		c := admissionOf(r)
+		a.By, c.action = c.caller.String(), describeAction(a)
+		ctx, cancel := actionContext(r.Context(), w)
 		defer cancel()
 		if err := s.cluster.Do(ctx, a); err != nil {
 			return fmt.Errorf("%s: %w", v, err)
@@ -40,7 +40,7 @@ func (s *Server) act(v Verb) endpoint {
 }
 
 // describe says for the log what is asked.
-func describe(a Action) string {
+func describeAction(a Action) string {
 	words := []string{a.Verb.String()}
 	if a.Verb == Pin || a.Verb == Unpin || a.Hash != "" {
 		words = append(words, fmt.Sprintf("shard %d", a.Shard))
@@ -69,7 +69,7 @@ func describe(a Action) string {
 }
 
 // acting gives an action its time, its way to the leader and back included.
-func acting(ctx context.Context, w http.ResponseWriter) (context.Context, context.CancelFunc) {
+func actionContext(ctx context.Context, w http.ResponseWriter) (context.Context, context.CancelFunc) {
 	// A failure leaves the ordinary timeout, which is no harm.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actTimeout + writeTimeout))
 	return context.WithTimeout(ctx, actTimeout)
@@ -92,17 +92,17 @@ func readBody(r *http.Request) ([]byte, error) {
 }
 
 // fromJSON reads one JSON object with no names but the given ones.
-func fromJSON[T any](body []byte, example string, names []string) (args T, err error) {
+func decodeObject[T any](body []byte, example string, names []string) (args T, err error) {
 	malformed := func(err error) error {
 		return problem.Newf(problem.BadRequest, "the body is not one JSON object (%v): send one such as %s", err, example)
 	}
-	fields, twice, err := members(body)
+	fields, twice, err := objectMembers(body)
 	if err != nil {
 		return args, malformed(err)
 	}
 	for name, value := range fields {
 		if !slices.Contains(names, name) {
-			return args, badParam(name, string(value), "is not known here: "+choice(names))
+			return args, badParam(name, string(value), "is not known here: "+allowedNames(names))
 		}
 	}
 	if twice != "" {
@@ -120,7 +120,7 @@ func fromJSON[T any](body []byte, example string, names []string) (args T, err e
 
 // members returns those of the JSON object that body is, and one that is there twice:
 // readers differ in which of the two counts.
-func members(body []byte) (fields map[string]json.RawMessage, twice string, err error) {
+func objectMembers(body []byte) (fields map[string]json.RawMessage, twice string, err error) {
 	if err = json.Unmarshal(body, &fields); err != nil {
 		return nil, "", err
 	}

@@ -16,12 +16,12 @@ func TestUnknownNodeIsAnErrorThatNamesTheKnownOnes(t *testing.T) {
 		"/v1/shards?node=zz":    `unknown node \"zz\": the cluster has n1, n2`,
 		"/v1/endpoints?node=zz": `unknown node \"zz\": the cluster has db, n1, n2`,
 	} {
-		if w := ask(t, h, http.MethodGet, target, ""); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), want) {
+		if w := fetchJSON(t, h, http.MethodGet, target, ""); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("GET %s: %d %s, want 404 and %s", target, w.Code, w.Body, want)
 		}
 	}
 	for _, target := range []string{"/v1/shards?node=n1", "/v1/shards?node=", "/v1/shards?node=n1&state=orphaned", "/v1/endpoints?node=db", "/v1/endpoints?node=db&name=x"} {
-		if w := ask(t, h, http.MethodGet, target, ""); w.Code != http.StatusOK {
+		if w := fetchJSON(t, h, http.MethodGet, target, ""); w.Code != http.StatusOK {
 			t.Errorf("GET %s: %d %s", target, w.Code, w.Body)
 		}
 	}

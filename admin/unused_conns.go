@@ -8,35 +8,35 @@ import (
 
 // mute has the connections that have asked nothing yet: what browsers open ahead and
 // watchers leave open. A server that stops would wait for their first request.
-type mute struct {
-	mu    sync.Mutex
-	conns map[net.Conn]bool
-	over  bool // there are to be none any more
+type unusedConns struct {
+	mu     sync.Mutex
+	conns  map[net.Conn]bool
+	closed bool // there are to be none any more
 }
 
 // follow is for http.Server.ConnState.
-func (m *mute) follow(c net.Conn, s http.ConnState) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+func (u *unusedConns) track(c net.Conn, s http.ConnState) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	switch {
 	case s != http.StateNew:
-		delete(m.conns, c)
-	case m.over:
+		delete(u.conns, c)
+	case u.closed:
 		_ = c.Close() // nobody has asked anything
 	default:
-		if m.conns == nil {
-			m.conns = make(map[net.Conn]bool)
+		if u.conns == nil {
+			u.conns = make(map[net.Conn]bool)
 		}
-		m.conns[c] = true
+		u.conns[c] = true
 	}
 }
 
 // close closes them, and those that still come.
-func (m *mute) close() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.over = true
-	for c := range m.conns {
+func (u *unusedConns) closeAll() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.closed = true
+	for c := range u.conns {
 		_ = c.Close() // nobody has asked anything
 	}
 }

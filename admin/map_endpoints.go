@@ -43,11 +43,11 @@ func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
 			return problem.New(problem.NotReady, "the node is stopping: ask another one")
 		}
 	}
-	m := s.committed()
+	m := s.committedMap()
 	tag := `"` + strconv.FormatUint(m.Epoch, 10) + `"`
 	w.Header().Set("ETag", tag)
 	w.Header().Set("Cache-Control", "no-cache")
-	if matches(r.Header.Values("If-None-Match"), tag) {
+	if matchesETag(r.Header.Values("If-None-Match"), tag) {
 		w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
@@ -63,10 +63,10 @@ func (s *Server) waitMap(w http.ResponseWriter, r *http.Request, after uint64, w
 }
 
 // committed returns the committed map with everything that JSON wants filled in.
-func (s *Server) committed() Map {
+func (s *Server) committedMap() Map {
 	m := s.cluster.Map()
 	m.Hash = HashName
-	m.Nodes = present(m.Nodes)
+	m.Nodes = nonNil(m.Nodes)
 	if len(m.Owners) == 0 {
 		m.Owners = slices.Repeat([]int{-1}, m.Shards)
 	}
@@ -83,7 +83,7 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 		return missing("key", "give the key that requests carry, as in ?key=alice")
 	}
 	if q.str("key") == "" {
-		return noKey()
+		return emptyKeyProblem()
 	}
 	m := s.cluster.Map()
 	if m.Shards < 1 {
@@ -105,7 +105,7 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 
 // matches reports whether If-None-Match names tag. The comparison is weak, as
 // RFC 9110, section 13.1.2 asks.
-func matches(headers []string, tag string) bool {
+func matchesETag(headers []string, tag string) bool {
 	for _, h := range headers {
 		for one := range strings.SplitSeq(h, ",") {
 			one = strings.TrimSpace(one)

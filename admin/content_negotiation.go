@@ -38,8 +38,8 @@ func qualities(accept []string, one, other string) (float64, float64) {
 					continue
 				}
 			}
-			x.take(t, one, q)
-			y.take(t, other, q)
+			x.update(t, one, q)
+			y.update(t, other, q)
 		}
 	}
 	return x.q, y.q
@@ -51,7 +51,7 @@ type quality struct {
 	specific int
 }
 
-func (x *quality) take(rang, mediaType string, q float64) {
+func (x *quality) update(rang, mediaType string, q float64) {
 	specific := 0
 	switch major, _, _ := strings.Cut(mediaType, "/"); rang {
 	case mediaType:
