@@ -13,49 +13,49 @@ import (
 	"shardway/internal/certverify"
 )
 
-// right is what a caller may do. Each includes those before it.
+// permission is what a caller may do. Each value includes the previous ones.
 type permission int
 
 const (
-	// none is for who is not let in at all.
+	// noAccess rejects the caller.
 	noAccess permission = iota
-	// reading is looking: GET and HEAD, but not what stops or searches the process.
+	// readAccess permits GET and HEAD requests, except those below /debug/.
 	readAccess
-	// writing is everything.
+	// writeAccess permits every request.
 	writeAccess
 )
 
-// Access says who may do what at an admin port. It does not change. The zero value
-// lets everybody who reaches the port do everything.
+// Access defines who may use an admin port. It is immutable. The zero value permits everything to
+// every caller.
 type Access struct {
-	// Read and Write are the tokens for looking and for changing.
+	// Read and Write are the tokens for read access and for write access.
 	Read, Write Tokens
-	// ReadCAs and WriteCAs issue the client certificates for the same; they count
-	// only where the port speaks TLS. Nil: there are none.
+	// ReadCAs and WriteCAs are the authorities of client certificates for read access and for write
+	// access. They have an effect only if the port uses TLS. nil means no authority.
 	ReadCAs, WriteCAs *x509.CertPool
-	// Hosts are the names by which the port may be called, besides localhost and
-	// addresses. Whoever shows a token may call it by any.
+	// Hosts are the accepted host names, in addition to localhost and IP addresses. A request with a
+	// valid token may use any host name.
 	Hosts []string
 }
 
-// open reports whether nothing has to be shown.
+// isOpen reports whether the port accepts requests without credentials.
 func (a *Access) isOpen() bool {
 	return len(a.Read) == 0 && len(a.Write) == 0 && a.ReadCAs == nil && a.WriteCAs == nil
 }
 
-// caller is who sent a request.
+// caller is the authenticated sender of a request.
 type caller struct {
 	name       string // "token alice", "certificate CN=bob", "anybody"
-	addr       string // the address
+	addr       string // remote address
 	permission permission
-	byToken    bool // shown, so no browser was tricked into sending this
+	byToken    bool // authenticated by a token, which a cross-origin page cannot send
 }
 
-// String is what actions and logs say.
+// String returns the name and the address for actions and logs.
 func (c caller) String() string { return c.name + " from " + c.addr }
 
-// needs returns what a request takes. Profiles load the process and show what it
-// works on, so looking at them is not enough.
+// requiredPermission returns the permission that r needs. Profiles load the process and reveal its
+// memory, so they need write access.
 func requiredPermission(r *http.Request) permission {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || strings.HasPrefix(r.URL.Path, "/debug/") {
 		return writeAccess
@@ -63,8 +63,8 @@ func requiredPermission(r *http.Request) permission {
 	return readAccess
 }
 
-// judge finds out who sent a request. What is wrong with what he showed is in
-// the error; it repeats nothing of it.
+// authenticate identifies the sender of r. The error explains what is wrong with the credentials,
+// but does not repeat them.
 func (a *Access) authenticate(r *http.Request) (caller, error) {
 	c := caller{name: "nobody known", addr: r.RemoteAddr}
 	if a.isOpen() {
@@ -90,6 +90,7 @@ func (a *Access) authenticate(r *http.Request) (caller, error) {
 	return c, fmt.Errorf("show a token (Authorization: Bearer TOKEN; commands take --token-file FILE)%s", a.certificateHint(r))
 }
 
+// certificateHint completes the error for a request without valid credentials.
 func (a *Access) certificateHint(r *http.Request) string {
 	switch {
 	case a.ReadCAs == nil && a.WriteCAs == nil:
@@ -100,8 +101,8 @@ func (a *Access) certificateHint(r *http.Request) string {
 	return ", or a client certificate"
 }
 
-// tokenRight looks through all tokens whatever it finds, so that its time tells
-// nothing.
+// tokenPermission returns the name and the permission of a token. It always compares all tokens,
+// so that its duration reveals nothing.
 func (a *Access) tokenPermission(token string) (string, permission) {
 	reader, mayRead := a.Read.lookup(token)
 	writer, mayWrite := a.Write.lookup(token)
@@ -114,14 +115,14 @@ func (a *Access) tokenPermission(token string) (string, permission) {
 	return "", noAccess
 }
 
-// certificateRight judges the certificate that came with the connection. It is
-// judged with each request: whom the port believes may change meanwhile.
+// certificatePermission verifies the client certificate of the connection. It does so for every
+// request, because the authorities may change during a connection.
 func (a *Access) certificatePermission(r *http.Request) (*x509.Certificate, permission) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 		return nil, noAccess
 	}
 	leaf := r.TLS.PeerCertificates[0]
-	good := func(roots *x509.CertPool) bool {
+	isValid := func(roots *x509.CertPool) bool {
 		if roots == nil {
 			return false
 		}
@@ -131,29 +132,29 @@ func (a *Access) certificatePermission(r *http.Request) (*x509.Certificate, perm
 		return err == nil
 	}
 	switch {
-	case good(a.WriteCAs):
+	case isValid(a.WriteCAs):
 		return leaf, writeAccess
-	case good(a.ReadCAs):
+	case isValid(a.ReadCAs):
 		return leaf, readAccess
 	}
 	return nil, noAccess
 }
 
-// calledRight reports whether a request names this port by an address, localhost
-// or a name that it has. A page whose own name was made to lead here (DNS
-// rebinding) cannot do so.
+// isValidHost reports whether the Host header is an IP address, localhost or a configured name.
+// This prevents DNS rebinding: a web page whose host name resolves to this port cannot send such a
+// Host header.
 func (a *Access) isValidHost(host string) bool {
 	if host == "" {
-		return true // HTTP/1.0: no browser
+		return true // HTTP/1.0, so the client is not a browser
 	}
 	name := host
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && !strings.HasSuffix(host, "]") {
 		name = host[:i]
 	}
 	if ip, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")); err == nil {
-		// No browser sends a zone, and it may be any text. 0.0.0.0 and :: lead to
-		// this machine without being an address of it, past what browsers do to keep
-		// pages from it; IPv4 in IPv6 is nobody's way to write an address.
+		// A zone may be any text, and browsers do not send one. 0.0.0.0 and :: reach this machine but
+		// bypass the protection that browsers give to local addresses. IPv4-mapped IPv6 addresses are
+		// not in ordinary use.
 		return ip.Zone() == "" && !ip.IsUnspecified() && !ip.Is4In6()
 	}
 	name = strings.ToLower(strings.TrimSuffix(name, "."))

@@ -7,27 +7,27 @@ type Verb int
 
 // The verbs, each POST /v1/<its String>.
 const (
-	// Remove takes a node out of the cluster for good.
+	// Remove removes a node from the cluster permanently.
 	Remove Verb = iota + 1
-	// StepDown makes the leader hand over its leadership.
+	// StepDown makes the leader transfer its leadership.
 	StepDown
-	// Drain lets a node own nothing, until Uncordon: it stays ready and forwards.
+	// Drain moves all shards off a node until Uncordon. The node stays ready and forwards requests.
 	Drain
-	// Cordon lets a node get no shards that it does not have, until Uncordon.
+	// Cordon prevents a node from receiving further shards until Uncordon.
 	Cordon
-	// Uncordon ends both.
+	// Uncordon ends Drain and Cordon.
 	Uncordon
-	// Pause holds up planned moves for a while: only what is lost is placed.
+	// Pause postpones planned moves for some time. Only orphaned shards get an owner meanwhile.
 	Pause
-	// Resume ends that.
+	// Resume ends Pause.
 	Resume
-	// Weigh gives a node another weight than its own.
+	// Weigh overrides the configured weight of a node.
 	Weigh
-	// Pin says where a shard belongs, Unpin that it belongs nowhere.
+	// Pin assigns a shard to a node or a zone. Unpin ends this.
 	Pin
 	Unpin
-	// Quarantine has requests of a key answered 503 before any owner sees them, Lift ends
-	// that.
+	// Quarantine makes nodes respond with 503 to requests for a key, before an owner receives them.
+	// Lift ends this.
 	Quarantine
 	Lift
 	// AppRestarted confirms that a node's app holds no old copy of a shard that the node does not
@@ -35,13 +35,14 @@ const (
 	AppRestarted
 )
 
-// verb is what the package knows of one.
+// verbSpec describes a verb.
 type verbSpec struct {
 	name    string
-	params  []string // its arguments
-	example string   // of them, in JSON
+	params  []string // names of the arguments
+	example string   // arguments as JSON, for error messages
 }
 
+// verbSpecs returns the specifications, indexed by verb.
 func verbSpecs() []verbSpec {
 	return []verbSpec{
 		Remove:   {"remove", []string{"node", "force"}, `{"node":"n3"}`},
@@ -62,8 +63,8 @@ func verbSpecs() []verbSpec {
 	}
 }
 
-// about returns what is known of a verb.
-func (v Verb) spec() (verbSpec, bool) {
+// spec returns the specification of a verb. ok is false if v is unknown.
+func (v Verb) spec() (spec verbSpec, ok bool) {
 	all := verbSpecs()
 	if v < Remove || int(v) >= len(all) {
 		return verbSpec{}, false
@@ -79,15 +80,15 @@ func (v Verb) String() string {
 	return fmt.Sprintf("Verb(%d)", int(v))
 }
 
-// MarshalText writes a verb by its name.
+// MarshalText returns the name of the verb.
 func (v Verb) MarshalText() ([]byte, error) {
 	if k, ok := v.spec(); ok {
 		return []byte(k.name), nil
 	}
-	return nil, fmt.Errorf("admin: no such action: %d", int(v))
+	return nil, fmt.Errorf("admin: unknown action %d", int(v))
 }
 
-// UnmarshalText reads a verb by its name.
+// UnmarshalText sets v to the verb with this name.
 func (v *Verb) UnmarshalText(b []byte) error {
 	for known, k := range verbSpecs() {
 		if known > 0 && string(b) == k.name {
@@ -95,39 +96,38 @@ func (v *Verb) UnmarshalText(b []byte) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("admin: no such action: %q", b)
+	return fmt.Errorf("admin: unknown action %q", b)
 }
 
-// Action is something an operator asks the cluster to do. Its JSON form is also
-// what a node may send to the leader.
+// Action is a request of an operator to the cluster. Nodes send its JSON form to the leader.
 type Action struct {
 	Verb Verb `json:"action"`
-	// Node is whom it is about; empty where nobody is meant, or the leader of the
-	// moment (StepDown), or a zone (Pin).
+	// Node is the node that the action affects. It is empty if the action affects no node, the
+	// current leader (StepDown) or a zone (Pin).
 	Node string `json:"node,omitempty"`
-	// Force makes Remove take the node's shards at once: the operator vouches
-	// that it is gone and its app stopped. It makes Drain leave too few voters.
+	// Force makes Remove reassign the shards immediately: the operator guarantees that the node has
+	// stopped, and its app as well. It makes Drain accept that too few voters remain.
 	Force bool `json:"force,omitempty"`
-	// For is how long a Pause or a Quarantine lasts, such as "30m"; empty for a
-	// Quarantine: until Lift.
+	// For is the duration of a Pause or a Quarantine, such as "30m". An empty value means that a
+	// Quarantine lasts until Lift.
 	For string `json:"for,omitempty"`
-	// Gently is within what time Drain moves what is idle before it moves the rest, such as
-	// "30s"; empty: all goes at once.
+	// Gently is how long Drain moves only idle shards before it moves the others, such as "30s". An
+	// empty value means that Drain moves all shards immediately.
 	Gently string `json:"gently,omitempty"`
-	// Safe makes Drain leave a shard at the node that its app does not release.
+	// Safe makes Drain keep a shard at the node until its app has released the shard.
 	Safe bool `json:"safe,omitempty"`
-	// ReleaseTimeout replaces the node's --release-timeout for a Drain, from 10ms to 1m, such
-	// as "30s"; empty: it does not.
+	// ReleaseTimeout overrides --release-timeout of the node for a Drain, from 10ms to 1m. An empty
+	// value means no override.
 	ReleaseTimeout string `json:"release_timeout,omitempty"`
-	// Weight is what Weigh sets; zero: the node's own again.
+	// Weight is the weight that Weigh sets. Zero restores the configured weight of the node.
 	Weight uint32 `json:"weight,omitempty"`
-	// Shard is what Pin and Unpin are about, and where the key of Quarantine and Lift is,
-	// which Hash names as key_hash does in access logs; Under says which secret that is
-	// made under. Zone is where it belongs unless at Node.
+	// Shard is the shard of Pin and Unpin, or of the key of Quarantine and Lift. Zone is the zone of
+	// Pin if Node is empty. Hash is the key_hash of Quarantine and Lift, as in access logs. Under
+	// identifies the secret with which Hash was computed.
 	Shard uint32 `json:"shard,omitempty"`
 	Zone  string `json:"zone,omitempty"`
 	Hash  string `json:"key_hash,omitempty"`
 	Under uint32 `json:"under,omitempty"`
-	// By tells the log who asked, and from where.
+	// By is the name and the address of the caller, for the log.
 	By string `json:"by,omitempty"`
 }

@@ -12,10 +12,10 @@ import (
 	"shardway/shardmap"
 )
 
-// MaxPause is the longest pause that can be asked for.
+// MaxPause is the longest duration of a pause or a quarantine.
 const MaxPause = 7 * 24 * time.Hour
 
-// arguments are what a client may say about an action.
+// arguments are the parameters of an action in a request. nil means that a parameter is absent.
 type arguments struct {
 	Node   string  `json:"node,omitempty"`
 	Force  bool    `json:"force,omitempty"`
@@ -27,10 +27,11 @@ type arguments struct {
 	Hash   string  `json:"hash,omitempty"`
 	Gently string  `json:"gently,omitempty"`
 	Safe   bool    `json:"safe,omitempty"`
-	// ReleaseTimeout is a duration, as Gently is.
+	// ReleaseTimeout is a duration such as "30s".
 	ReleaseTimeout string `json:"release_timeout,omitempty"`
 }
 
+// readAction parses and validates the arguments of a verb.
 func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 	known, _ := v.spec()
 	args, err := readArguments(r, known)
@@ -86,7 +87,7 @@ func checkReleaseTimeout(args arguments) error {
 	return nil
 }
 
-// MaxGently is the longest gentle drain.
+// MaxGently is the longest duration of Action.Gently.
 const MaxGently = 24 * time.Hour
 
 func checkGently(args arguments) error {
@@ -106,7 +107,7 @@ func (args arguments) weight() (uint32, error) {
 	return uint32(*args.Weight), nil
 }
 
-// shardOf returns the shard that the arguments name, or whose key.
+// shardArgument returns the shard that the arguments specify by number or by key.
 func (s *Server) shardArgument(args arguments) (uint32, error) {
 	shards := s.cluster.Map().Shards
 	switch {
@@ -126,11 +127,12 @@ func (s *Server) shardArgument(args arguments) (uint32, error) {
 	return uint32(*args.Shard), nil
 }
 
-// noKey is for the empty key.
+// emptyKeyProblem returns the error for an empty key.
 func emptyKeyProblem() *problem.Problem {
 	return badParam("key", "", "is none: no request has an empty one")
 }
 
+// readArguments parses the arguments of a verb from the JSON body or from the query.
 func readArguments(r *http.Request, v verbSpec) (arguments, error) {
 	body, err := readBody(r)
 	if err != nil {
@@ -161,10 +163,10 @@ func readArguments(r *http.Request, v verbSpec) (arguments, error) {
 	return args, err
 }
 
-// optional returns a whole number, nil if it is not there.
+// optionalNumber returns a number, or nil if the parameter is absent.
 func (p params) optionalNumber(name string) (*uint64, error) {
 	if !p.has(name) {
-		return nil, nil //nolint:nilnil // it is not there, and that is no error
+		return nil, nil //nolint:nilnil // an absent parameter is not an error
 	}
 	n, err := p.number(name)
 	return &n, err

@@ -17,11 +17,11 @@ import (
 	"shardway/internal/problem"
 )
 
-// actTimeout bounds an action, its way to the leader included.
+// actTimeout limits an action, including the forwarding to the leader.
 const actTimeout = 30 * time.Second
 
-// act returns the endpoint of a verb. Arguments come in a JSON object or in the
-// query, not in both; the answer is the action as it was understood.
+// actionEndpoint returns the endpoint of a verb. The arguments are in a JSON object or in the
+// query, but not in both. The response is the action as the server has parsed it.
 func (s *Server) actionEndpoint(v Verb) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a, err := s.readAction(r, v)
@@ -39,7 +39,7 @@ func (s *Server) actionEndpoint(v Verb) endpoint {
 	}
 }
 
-// describe says for the log what is asked.
+// describeAction describes an action for the log.
 func describeAction(a Action) string {
 	words := []string{a.Verb.String()}
 	if a.Verb == Pin || a.Verb == Unpin || a.Hash != "" {
@@ -68,17 +68,17 @@ func describeAction(a Action) string {
 	return strings.Join(words, " ")
 }
 
-// acting gives an action its time, its way to the leader and back included.
+// actionContext returns a context with the timeout of an action, and extends the write deadline of
+// the response accordingly.
 func actionContext(ctx context.Context, w http.ResponseWriter) (context.Context, context.CancelFunc) {
-	// A failure leaves the ordinary timeout, which is no harm.
+	// If this fails, the shorter default timeout applies.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actTimeout + writeTimeout))
 	return context.WithTimeout(ctx, actTimeout)
 }
 
-// readBody returns the JSON that came, nil if none did: then the arguments are in
-// the query.
+// readBody returns the JSON body, or nil if the body is empty and the arguments are in the query.
 func readBody(r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(r.Body) // limited by bounded
+	body, err := io.ReadAll(r.Body) // limitBody limits its size
 	if err != nil || len(body) == 0 {
 		return nil, err
 	}
@@ -91,12 +91,13 @@ func readBody(r *http.Request) ([]byte, error) {
 	return body, err
 }
 
-// fromJSON reads one JSON object with no names but the given ones.
+// decodeObject decodes one JSON object that has only the given names. example is part of the error
+// for a malformed body.
 func decodeObject[T any](body []byte, example string, names []string) (args T, err error) {
 	malformed := func(err error) error {
 		return problem.Newf(problem.BadRequest, "the body is not one JSON object (%v): send one such as %s", err, example)
 	}
-	fields, twice, err := objectMembers(body)
+	fields, duplicate, err := objectMembers(body)
 	if err != nil {
 		return args, malformed(err)
 	}
@@ -105,8 +106,8 @@ func decodeObject[T any](body []byte, example string, names []string) (args T, e
 			return args, badParam(name, string(value), "is not known here: "+allowedNames(names))
 		}
 	}
-	if twice != "" {
-		return args, badParam(twice, string(fields[twice]), "is there more than once: give it once")
+	if duplicate != "" {
+		return args, badParam(duplicate, string(fields[duplicate]), "is there more than once: give it once")
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	if err := d.Decode(&args); err != nil {
@@ -118,23 +119,23 @@ func decodeObject[T any](body []byte, example string, names []string) (args T, e
 	return args, nil
 }
 
-// members returns those of the JSON object that body is, and one that is there twice:
-// readers differ in which of the two counts.
-func objectMembers(body []byte) (fields map[string]json.RawMessage, twice string, err error) {
+// objectMembers returns the members of the JSON object in body. duplicate is a name that occurs
+// twice, if any: JSON parsers differ in which value they use.
+func objectMembers(body []byte) (fields map[string]json.RawMessage, duplicate string, err error) {
 	if err = json.Unmarshal(body, &fields); err != nil {
 		return nil, "", err
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	seen := make(map[string]bool)
-	for _, err = d.Token(); err == nil && d.More(); { // it is well-formed
+	for _, err = d.Token(); err == nil && d.More(); { // Unmarshal has checked the syntax
 		name, _ := d.Token()
 		text, _ := name.(string)
 		if seen[text] {
-			twice = text
+			duplicate = text
 		}
 		seen[text] = true
 		var value json.RawMessage
 		err = d.Decode(&value)
 	}
-	return fields, twice, err
+	return fields, duplicate, err
 }

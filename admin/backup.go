@@ -5,8 +5,7 @@ import (
 	"net/http"
 )
 
-// backup answers with the control state as a file, as far as this node has
-// applied it.
+// backup responds with the control state that this node has applied, as a file.
 func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
@@ -20,7 +19,7 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Backup returns the control state as the content of a file for `restore`.
+// Backup returns the control state as a file for the command restore.
 func (c *Client) Backup(ctx context.Context) ([]byte, error) {
 	return c.do(ctx, call{method: http.MethodGet, path: "/v1/backup"})
 }

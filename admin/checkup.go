@@ -10,17 +10,16 @@ import (
 	"shardway/verdict"
 )
 
-// Examiner asks all nodes what they say of themselves. A Cluster that is one too serves
-// /v1/checkup.
+// CheckupAPI is the optional interface of a Cluster that serves /v1/checkup.
 type CheckupAPI interface {
-	// Checkup asks every node that is there, at its peer port, and returns at the latest
-	// when ctx ends. With reach, each tries the ports of all others as well, which takes
-	// some seconds where one does not answer.
+	// Checkup collects a report from every known node over its peer port. It returns at the latest
+	// when ctx ends. If reach is set, each node also connects to the ports of all other nodes, which
+	// takes some seconds if one does not respond.
 	Checkup(ctx context.Context, reach bool) verdict.Checkup
 }
 
 func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
-	e, ok := s.cluster.(CheckupAPI)
+	api, ok := s.cluster.(CheckupAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node asks no others")
 	}
@@ -32,7 +31,7 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c := e.Checkup(r.Context(), reach)
+	c := api.Checkup(r.Context(), reach)
 	c.Reports, c.Silent = nonNil(c.Reports), nonNil(c.Silent)
 	for i := range c.Reports {
 		if c.Reports[i].Settings == nil {
@@ -43,7 +42,7 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, c)
 }
 
-// Checkup has a node ask all that are there.
+// Checkup makes the node collect reports from all nodes.
 func (c *Client) Checkup(ctx context.Context, reach bool) (verdict.Checkup, error) {
 	return getJSON[verdict.Checkup](ctx, c, "/v1/checkup", url.Values{"reach": {strconv.FormatBool(reach)}})
 }

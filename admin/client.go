@@ -22,8 +22,8 @@ import (
 	"shardway/internal/problem"
 )
 
-// Bounds on what a Client waits for and reads: the largest answer, all shards of
-// the largest map, has about 6 MiB.
+// Limits of a Client. The largest response, the list of all shards of the largest map, has about
+// 6 MiB.
 const (
 	dialTimeout       = 3 * time.Second
 	responseTimeout   = 10 * time.Second
@@ -31,34 +31,34 @@ const (
 	maxResponseHeader = 64 << 10
 )
 
-// Client asks one node's admin port. It is safe for any number of goroutines. Its
-// errors are fit to be shown to the user: they name the address and what to do.
-// An answer that is a problem can be had with errors.As and *problem.Problem.
+// Client sends requests to the admin port of one node. It is safe for concurrent use. Its errors
+// are written for the user: they contain the address and the remedy. An error response is
+// available with errors.As as a *problem.Problem.
 type Client struct {
 	base  string // scheme and authority
-	addr  string // as the user named it
+	addr  string // as the user specified it
 	token string
-	// socket: it is a node's own, in its data directory.
+	// isLocalSocket is true if addr is the Unix socket in the data directory of a node.
 	isLocalSocket bool
 	http          *http.Client
 }
 
-// Credentials are what a Client shows. The zero value shows nothing.
+// Credentials authenticate a Client. The zero value contains none.
 type Credentials struct {
-	// Token is for the header Authorization. Unless the address says http:// aloud,
-	// it goes in the clear only to loopback.
+	// Token is sent in the Authorization header. It is sent without TLS only to a loopback address,
+	// or if the address starts with http://.
 	Token string
-	// TLS, if set, says whom to believe and which certificate to show; the client
-	// then speaks TLS, also where the address names no scheme.
+	// TLS contains the trusted authorities and the client certificate. If it is set, the client uses
+	// TLS, also for an address without a scheme.
 	TLS *tls.Config
 }
 
-// NewClient returns a Client for an address, which is host:port, :port for this
-// machine, or a URL without a path.
+// NewClient returns a Client for an address: host:port, :port for this machine, or a URL without a
+// path.
 func NewClient(addr string) (*Client, error) { return NewClientWith(addr, Credentials{}) }
 
-// NewClientWith is NewClient for a port that lets in who shows something.
-func NewClientWith(addr string, show Credentials) (*Client, error) {
+// NewClientWith is NewClient with credentials.
+func NewClientWith(addr string, credentials Credentials) (*Client, error) {
 	base := addr
 	if !strings.Contains(addr, "://") {
 		host, port, err := net.SplitHostPort(addr)
@@ -69,7 +69,7 @@ func NewClientWith(addr string, show Credentials) (*Client, error) {
 			host = "127.0.0.1"
 		}
 		base = "http://" + net.JoinHostPort(host, port)
-		if show.TLS != nil || show.Token != "" && !isLoopback(host) {
+		if credentials.TLS != nil || credentials.Token != "" && !isLoopback(host) {
 			base = "https://" + net.JoinHostPort(host, port)
 		}
 	}
@@ -77,23 +77,23 @@ func NewClientWith(addr string, show Credentials) (*Client, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
 		return nil, fmt.Errorf("--admin %q is not an address: give host:port, as in 127.0.0.1:8081", addr)
 	}
-	if show.TLS != nil && u.Scheme == "http" {
+	if credentials.TLS != nil && u.Scheme == "http" {
 		return nil, fmt.Errorf("--admin %q does not use TLS: certificates are for an address that begins with https://", addr)
 	}
 	dialer := net.Dialer{Timeout: dialTimeout}
 	return &Client{
-		base: u.Scheme + "://" + u.Host, addr: addr, token: show.Token,
+		base: u.Scheme + "://" + u.Host, addr: addr, token: credentials.Token,
 		http: &http.Client{
-			// No proxy from the environment stands before an admin port.
+			// The proxy settings of the environment do not apply to admin ports.
 			Transport: &http.Transport{
-				DialContext: dialer.DialContext, TLSClientConfig: show.TLS, MaxResponseHeaderBytes: maxResponseHeader,
+				DialContext: dialer.DialContext, TLSClientConfig: credentials.TLS, MaxResponseHeaderBytes: maxResponseHeader,
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
 }
 
-// local reports whether a host is this machine.
+// isLoopback reports whether a host is localhost or a loopback address.
 func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return err == nil && ip.Unmap().IsLoopback() || host == "localhost"
@@ -102,7 +102,7 @@ func isLoopback(host string) bool {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Status returns the node's view.
+// Status returns the status of the node.
 func (c *Client) Status(ctx context.Context) (Status, error) {
 	return getJSON[Status](ctx, c, "/status", nil)
 }
@@ -112,14 +112,14 @@ func (c *Client) Nodes(ctx context.Context) (NodeList, error) {
 	return getJSON[NodeList](ctx, c, "/v1/nodes", nil)
 }
 
-// Shards lists the shards, or only those that node has or is to get unless node
-// is empty.
+// Shards lists the shards. If node is not empty, it lists only the shards that this node owns or
+// will own.
 func (c *Client) Shards(ctx context.Context, node string) (ShardList, error) {
 	return getJSON[ShardList](ctx, c, "/v1/shards", singleParam("node", node))
 }
 
-// Endpoints lists the announced endpoints, or only those of a name unless name
-// is empty.
+// Endpoints lists the announced endpoints. If name is not empty, it lists only endpoints with this
+// name.
 func (c *Client) Endpoints(ctx context.Context, name string) (EndpointList, error) {
 	return getJSON[EndpointList](ctx, c, "/v1/endpoints", singleParam("name", name))
 }
@@ -129,25 +129,25 @@ func (c *Client) Map(ctx context.Context) (Map, error) {
 	return getJSON[Map](ctx, c, "/v1/map", nil)
 }
 
-// MapAfter returns the committed map as soon as its epoch is above after, or as
-// it is once wait is over; wait is a minute at most.
+// MapAfter waits until the epoch of the committed map exceeds after, for up to wait (at most 1
+// min), and returns the map.
 func (c *Client) MapAfter(ctx context.Context, after uint64, wait time.Duration) (Map, error) {
 	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "wait": {wait.String()}}
 	return fetchJSON[Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + q.Encode(), serverWait: min(wait, maxWait)})
 }
 
-// Locate tells where a key lives.
+// Locate returns the shard and the owner of a key.
 func (c *Client) Locate(ctx context.Context, key string) (Location, error) {
 	return getJSON[Location](ctx, c, "/v1/locate", url.Values{"key": {key}})
 }
 
-// Ready returns nil if the node is ready, else why it is not.
+// Ready returns nil if the node is ready, and otherwise the reason.
 func (c *Client) Ready(ctx context.Context) error {
 	_, err := c.do(ctx, call{method: http.MethodGet, path: "/readyz"})
 	return err
 }
 
-// Rotate has the cluster's secret replaced.
+// Rotate replaces the secret of the cluster.
 func (c *Client) Rotate(ctx context.Context) (Rotation, error) {
 	return fetchJSON[Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate", serverWait: actTimeout})
 }
@@ -166,7 +166,7 @@ func (c *Client) Retime(ctx context.Context, change Timing) (TimingState, error)
 	return fetchJSON[TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/timing", body: body, serverWait: actTimeout})
 }
 
-// Do has an action carried out. By is the server's to fill in.
+// Do runs an action. The server sets a.By.
 func (c *Client) Do(ctx context.Context, a Action) error {
 	args := arguments{Node: a.Node, Force: a.Force, For: a.For, Zone: a.Zone, Gently: a.Gently, Safe: a.Safe, ReleaseTimeout: a.ReleaseTimeout}
 	weight, shard := uint64(a.Weight), uint64(a.Shard)
@@ -184,6 +184,7 @@ func (c *Client) Do(ctx context.Context, a Action) error {
 	return err
 }
 
+// singleParam returns a query with one parameter, or nil if value is empty.
 func singleParam(name, value string) url.Values {
 	if value == "" {
 		return nil
@@ -191,6 +192,7 @@ func singleParam(name, value string) url.Values {
 	return url.Values{name: {value}}
 }
 
+// getJSON sends a GET request and decodes the JSON response.
 func getJSON[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
 	if query != nil {
 		path += "?" + query.Encode()
@@ -198,6 +200,7 @@ func getJSON[T any](ctx context.Context, c *Client, path string, query url.Value
 	return fetchJSON[T](ctx, c, call{method: http.MethodGet, path: path})
 }
 
+// fetchJSON sends a request and decodes the JSON response.
 func fetchJSON[T any](ctx context.Context, c *Client, x call) (T, error) {
 	var v T
 	b, err := c.do(ctx, x)
@@ -213,11 +216,11 @@ func fetchJSON[T any](ctx context.Context, c *Client, x call) (T, error) {
 // call is one request.
 type call struct {
 	method, path string
-	body         []byte        // nil: none
-	serverWait   time.Duration // for how long the node may wait before it answers
+	body         []byte        // nil means no body
+	serverWait   time.Duration // how long the node may wait before it responds, in addition to responseTimeout
 }
 
-// do returns the body of an answer with a status of 200.
+// do sends a request. It returns the body of a response with status 200, and an error otherwise.
 func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout+x.serverWait)
 	defer cancel()
@@ -232,7 +235,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	if x.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	res, err := c.http.Do(r) //nolint:gosec // as above
+	res, err := c.http.Do(r) //nolint:gosec // the operator names the node
 	if err != nil {
 		return nil, c.describeError(err)
 	}
@@ -253,7 +256,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	return nil, fmt.Errorf("%s answered %s %s with %s", c.addr, x.method, x.path, res.Status)
 }
 
-// explain turns what a connection failed with into what the user can do.
+// describeError turns a connection error into an error with a remedy for the user.
 func (c *Client) describeError(err error) error {
 	if c.isLocalSocket {
 		return c.describeLocalError(err)

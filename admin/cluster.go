@@ -5,49 +5,48 @@ import (
 	"errors"
 )
 
-// Cluster is what the admin server asks of the node it belongs to. Slices and maps
-// in the answers are the caller's to read and nobody's to change afterwards.
+// Cluster is the node to which the server belongs. The caller must not modify the slices and maps
+// in its results.
 type Cluster interface {
 	Readiness
 	Status() Status
 	// Shards lists every shard in order.
 	Shards() ShardList
-	// Idle says why an owner, empty for that of an orphan, does not serve as far as the
-	// node knows; empty: it does.
+	// Idle returns why an owner does not serve its shards, as far as this node has been informed. It
+	// returns "" if the owner serves. An empty owner stands for orphaned shards.
 	Idle(owner string) string
 	// Endpoints lists every announced endpoint, sorted by node, then name.
 	Endpoints() []Endpoint
-	// Map returns the committed map: epoch 0 and no owners before the first.
+	// Map returns the committed map. Before the first map, the epoch is 0 and there are no owners.
 	Map() Map
-	// WaitMap returns once the committed map's epoch is above after, or ctx ends.
+	// WaitMap blocks until the epoch of the committed map exceeds after, or ctx ends.
 	WaitMap(ctx context.Context, after uint64)
-	// Backup returns the control state as a file. An error of no cluster yet wraps
-	// ErrRefused.
+	// Backup returns the control state as a file. The error wraps ErrRefused if the node does not
+	// belong to a cluster yet.
 	Backup() ([]byte, error)
-	// Do carries an action out, through the leader if it takes one, and returns
-	// when it is decided. Its error is nil, one of the Err values below (wrapped
-	// with the reason), or a *problem.Problem that goes to the client as it is.
+	// Do runs an action, through the leader if necessary, and returns once its result is known. The
+	// error wraps one of the Err values of this package, or is a *problem.Problem for the client.
 	Do(ctx context.Context, a Action) error
 }
 
-// Readiness tells whether a node can serve: the function that admission asks.
+// Readiness reports whether a node can serve requests, by the same check as request admission.
 type Readiness interface {
-	// Ready returns nil, or an error that says why requests would not be served.
+	// Ready returns nil, or the reason why the node would not serve requests.
 	Ready() error
 }
 
-// What an action can fail with.
+// Errors of actions.
 var (
-	// ErrNoLeader reports that the action needs a leader and none is known.
+	// ErrNoLeader means that the action needs a leader, and none is known.
 	ErrNoLeader = errors.New("no leader")
-	// ErrUnknownNode reports that the cluster has no such node.
+	// ErrUnknownNode means that the cluster has no such node.
 	ErrUnknownNode = errors.New("unknown node")
-	// ErrRefused reports that the action would do harm now; wrap it with why and
-	// with what to do instead.
+	// ErrRefused means that the action would cause harm now. The wrapping error must contain the
+	// reason and an alternative.
 	ErrRefused = errors.New("refused")
-	// ErrInvalid reports that what is asked for can never be; wrap it with the key,
-	// its value, why, and what to ask for instead.
+	// ErrInvalid means that the action can never succeed. The wrapping error must contain the
+	// parameter, its value, the reason and an alternative.
 	ErrInvalid = errors.New("invalid")
-	// ErrUnknown reports that the action may have been carried out, and may be yet.
+	// ErrUnknown means that the action may have succeeded, or may still succeed.
 	ErrUnknown = errors.New("outcome unknown")
 )

@@ -7,29 +7,32 @@ import (
 	"sync"
 )
 
-// Bounds on the connections of a port: strangers open and keep as many as they like, and each
-// takes a descriptor of those that clients need.
+// Limits on the connections of a port. Without them an unauthenticated client could use up the file
+// descriptors of the process.
 const (
-	// MaxConns is how many are open at once.
+	// MaxConns is the maximum number of open connections.
 	MaxConns = 512
-	// maxFromOne is how many of them are of one address, or of one IPv6 network of 64 bits.
+	// maxConnsPerSource is the maximum for one source: an IPv4 address or an IPv6 /64 network.
 	maxConnsPerSource = 128
 )
 
-// intake is a listener that keeps so many connections: the oldest one of its own source makes
-// room for another, and where there are too many in all, that of the source with most.
+// limitedListener limits the number of open connections. A connection beyond the limit of its
+// source replaces the oldest connection of this source. A connection beyond the total limit
+// replaces the oldest connection of the source that has most.
 type limitedListener struct {
 	net.Listener
 
+	// mu protects the following fields and limitedConn.element.
 	mu       sync.Mutex
-	bySource map[netip.Addr]*list.List // of net.Conn, the oldest first
-	count    int
+	bySource map[netip.Addr]*list.List // of *limitedConn, oldest first
+	count    int                       // open connections
 }
 
-// Bounded returns the listener with these bounds. TLS goes over it, not beneath.
+// LimitConns returns a listener that limits the connections of ln. TLS must be added on top of it.
 func LimitConns(ln net.Listener) net.Listener { return &limitedListener{Listener: ln} }
 
-// Accept takes a connection, whose place is free again once it is closed.
+// Accept accepts a connection, which counts until it is closed. It may close another connection to
+// make room.
 func (ln *limitedListener) Accept() (net.Conn, error) {
 	conn, err := ln.Listener.Accept()
 	if err != nil {
@@ -42,43 +45,43 @@ func (ln *limitedListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// add takes a place, and returns the connection that makes room for it; nil: there was some.
-func (ln *limitedListener) insert(c *limitedConn) (out *limitedConn) {
+// insert counts a connection. It returns the connection that must be closed to make room, or nil.
+func (ln *limitedListener) insert(c *limitedConn) (evicted *limitedConn) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	if ln.bySource == nil {
 		ln.bySource = map[netip.Addr]*list.List{}
 	}
-	from := ln.bySource[c.source]
-	if from == nil {
-		from = list.New()
-		ln.bySource[c.source] = from
+	conns := ln.bySource[c.source]
+	if conns == nil {
+		conns = list.New()
+		ln.bySource[c.source] = conns
 	}
 	switch {
-	case from.Len() >= maxConnsPerSource:
-		out, _ = from.Front().Value.(*limitedConn)
+	case conns.Len() >= maxConnsPerSource:
+		evicted, _ = conns.Front().Value.(*limitedConn)
 	case ln.count >= MaxConns:
 		for _, l := range ln.bySource {
-			if l.Len() > from.Len() {
-				from = l
+			if l.Len() > conns.Len() {
+				conns = l
 			}
 		}
-		if from.Len() > 0 {
-			out, _ = from.Front().Value.(*limitedConn)
+		if conns.Len() > 0 {
+			evicted, _ = conns.Front().Value.(*limitedConn)
 		}
 	}
-	if out != nil {
-		ln.removeLocked(out)
+	if evicted != nil {
+		ln.removeLocked(evicted)
 	}
-	if ln.bySource[c.source] == nil { // it was the only one there
+	if ln.bySource[c.source] == nil { // removeLocked has deleted the empty list
 		ln.bySource[c.source] = list.New()
 	}
 	c.element = ln.bySource[c.source].PushBack(c)
 	ln.count++
-	return out
+	return evicted
 }
 
-// remove gives a place back, once. With mu held.
+// removeLocked stops counting a connection. It does nothing if c is not counted. mu must be held.
 func (ln *limitedListener) removeLocked(c *limitedConn) {
 	if c.element == nil {
 		return
@@ -92,16 +95,16 @@ func (ln *limitedListener) removeLocked(c *limitedConn) {
 	}
 }
 
-// taking is a connection that has a place.
+// limitedConn is a connection that a limitedListener counts.
 type limitedConn struct {
 	net.Conn
 
 	listener *limitedListener
 	source   netip.Addr
-	element  *list.Element // nil: no more
+	element  *list.Element // nil if the connection is not counted
 }
 
-// Close gives the place back.
+// Close closes the connection and stops counting it.
 func (c *limitedConn) Close() error {
 	c.listener.mu.Lock()
 	c.listener.removeLocked(c)

@@ -8,34 +8,34 @@ import (
 	"testing"
 )
 
-// arriving is a listener at which connections of these addresses arrive.
-type arriving struct {
+// fakeListener is a listener whose connections come from these addresses.
+type fakeListener struct {
 	net.Listener
 
 	from []string
 }
 
-func (a *arriving) Accept() (net.Conn, error) {
+func (a *fakeListener) Accept() (net.Conn, error) {
 	if len(a.from) == 0 {
 		return nil, io.EOF
 	}
-	c := &arrived{from: a.from[0]}
+	c := &fakeConn{from: a.from[0]}
 	a.from = a.from[1:]
 	return c, nil
 }
 
-type arrived struct {
+type fakeConn struct {
 	net.Conn
 
 	from   string
 	closed bool
 }
 
-func (a *arrived) RemoteAddr() net.Addr {
+func (a *fakeConn) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a.from))
 }
 
-func (a *arrived) Close() error {
+func (a *fakeConn) Close() error {
 	if a.closed {
 		return net.ErrClosed
 	}
@@ -43,12 +43,12 @@ func (a *arrived) Close() error {
 	return nil
 }
 
-// Strangers kept as many connections as they liked, and with them the descriptors that clients
-// need: of one address the oldest go, and of all those of whoever has most. Who has few stays.
-func TestConnectionsAreBounded(t *testing.T) {
-	a := &arriving{}
+// TestLimitedListenerClosesTheOldestConnections verifies the limit for each source and the total
+// limit. A source with few connections must keep all of them.
+func TestLimitedListenerClosesTheOldestConnections(t *testing.T) {
+	a := &fakeListener{}
 	ln := &limitedListener{Listener: a}
-	take := func(from string, many int) (all []net.Conn) {
+	accept := func(from string, many int) (all []net.Conn) {
 		for range many {
 			a.from = append(a.from, from)
 			c, err := ln.Accept()
@@ -59,25 +59,25 @@ func TestConnectionsAreBounded(t *testing.T) {
 		}
 		return all
 	}
-	operator := take("192.0.2.1:5", 2)
-	for i := range byte(8) { // of which each stays within its own
-		take(net.JoinHostPort(netip.AddrFrom4([4]byte{198, 51, 100, i}).String(), "4711"), maxConnsPerSource+10)
+	operator := accept("192.0.2.1:5", 2)
+	for i := range byte(8) { // each source exceeds its own limit
+		accept(net.JoinHostPort(netip.AddrFrom4([4]byte{198, 51, 100, i}).String(), "4711"), maxConnsPerSource+10)
 	}
 	if ln.count != MaxConns {
 		t.Errorf("%d connections, want %d", ln.count, MaxConns)
 	}
 	for source, l := range ln.bySource {
 		if l.Len() > maxConnsPerSource {
-			t.Errorf("%d of %s, want %d at most", l.Len(), source, maxConnsPerSource)
+			t.Errorf("%d connections from %s, want at most %d", l.Len(), source, maxConnsPerSource)
 		}
 	}
-	last := take("192.0.2.1:6", 1)
+	last := accept("192.0.2.1:6", 1)
 	for _, c := range append(operator, last...) {
 		if err := c.Close(); err != nil {
-			t.Errorf("one of few was closed for others: %v", err)
+			t.Errorf("connection of a source with few connections was closed: %v", err)
 		}
 	}
 	if again := operator[0].Close(); !errors.Is(again, net.ErrClosed) || ln.count != MaxConns-3 {
-		t.Errorf("%d places are taken after three were given back (%v)", ln.count, again)
+		t.Errorf("%d connections count after three were closed (%v)", ln.count, again)
 	}
 }

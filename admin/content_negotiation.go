@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// prefersHTML reports whether a client rather has HTML than JSON by its Accept. Equally
-// welcome, as for curl's */*, means JSON.
+// prefersHTML reports whether the Accept header prefers HTML to JSON. Equal preference, as with
+// */* of curl, means JSON.
 func prefersHTML(accept []string) bool { return prefers(accept, "text/html", "application/json") }
 
-// prefers reports whether a client rather has one media type than another.
+// prefers reports whether the Accept header prefers the first media type to the second.
 func prefers(accept []string, one, other string) bool {
 	x, y := qualities(accept, one, other)
 	return x > y
 }
 
-// accepts reports whether a client takes a media type at all.
+// accepts reports whether the Accept header permits a media type.
 func accepts(accept []string, mediaType string) bool {
 	x, _ := qualities(accept, mediaType, mediaType)
 	return x > 0 || strings.Join(accept, "") == ""
 }
 
-// qualities returns how welcome two media types are by an Accept (RFC 9110, section
+// qualities returns the q-values of two media types in the Accept header (RFC 9110, section
 // 12.5.1).
 func qualities(accept []string, one, other string) (float64, float64) {
 	x, y := quality{}, quality{}
@@ -45,12 +45,14 @@ func qualities(accept []string, one, other string) (float64, float64) {
 	return x.q, y.q
 }
 
-// quality is the q-value that the most specific range seen so far gives a type.
+// quality is the q-value of a media type, from the most specific matching range so far.
 type quality struct {
 	q        float64
 	specific int
 }
 
+// update applies one media range if it matches mediaType and is more specific than the previous
+// ranges.
 func (x *quality) update(rang, mediaType string, q float64) {
 	specific := 0
 	switch major, _, _ := strings.Cut(mediaType, "/"); rang {

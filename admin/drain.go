@@ -8,47 +8,47 @@ import (
 	"shardway/internal/problem"
 )
 
-// DrainState is how far the drain of a node is: the answer of GET /v1/drain, and at the node's
-// own socket. The node concerned fills it, and the node that is asked adds what its log says,
-// so a field that is added here reaches every caller.
+// DrainState is the progress of a drain: the response of GET /v1/drain and of the local socket.
+// The drained node fills it in, and the node that receives the request adds what its log contains.
+// So callers receive every field that is added here.
 type DrainState struct {
 	Node string `json:"node"`
-	// Asked is true if the node is asked to own nothing, as far as the answering node knows.
+	// Asked is true if a drain of the node was requested, as far as the responding node has been informed.
 	Asked bool `json:"asked"`
 	// Shards is the number of shards that the node owns or is about to own.
 	Shards int `json:"shards"`
-	// Requests and Sockets are the numbers that run at the node's app; -1: the node does not answer.
+	// Requests and Sockets are the numbers of requests and upgraded connections in progress at the app of the node; -1 means that the node does not respond.
 	Requests int `json:"requests"`
 	Sockets  int `json:"sockets"`
-	// Held is the number of Shards that the app holds (Shardway-Hold); -1: the node does not answer.
+	// Held is the number of these shards that the app holds (Shardway-Hold); -1 means that the node does not respond.
 	Held int `json:"held"`
-	// Stays is why no other node takes the shards; empty: another node takes them.
+	// Stays is the reason why no other node takes the shards. Empty means that another node takes them.
 	Stays string `json:"stays,omitempty"`
-	// WaitsFor is what has to happen before nothing is left at the node; empty: not known, or nothing is left.
+	// WaitsFor is the condition for the end of the drain. Empty means unknown, or that the drain is complete.
 	WaitsFor string `json:"waits_for,omitempty"`
-	// Unreleased is the number of shards that moved unreleased since the node was asked to
-	// own nothing, and UnreleasedWhy why the first of them did.
+	// Unreleased is the number of shards that moved since the start of the drain without a release
+	// by the app. UnreleasedWhy is the reason for the first of them.
 	Unreleased    int    `json:"unreleased,omitempty"`
 	UnreleasedWhy string `json:"unreleased_why,omitempty"`
-	// Warning is what the end of the node endangers; empty: nothing, or it was not asked.
+	// Warning is the risk of stopping the node. Empty means no risk, or that no drain was requested.
 	Warning string `json:"warning,omitempty"`
 }
 
-// Left reports whether anything is left at the node, as far as it told.
+// Left reports whether the node still has shards, requests or upgraded connections.
 func (d DrainState) Left() bool { return d.Shards > 0 || d.Requests > 0 || d.Sockets > 0 }
 
-// Drainer knows how far drains are. A Cluster that is one too serves GET /v1/drain.
+// DrainAPI is the optional interface of a Cluster that serves GET /v1/drain.
 type DrainAPI interface {
-	// DrainState tells of a node. An error of one that is unknown wraps ErrUnknownNode.
+	// DrainState returns the progress for a node. The error for an unknown node wraps ErrUnknownNode.
 	DrainState(ctx context.Context, node string) (DrainState, error)
 }
 
-// drain starts a drain, or tells how far one is.
+// drain starts a drain, or returns its progress.
 func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodPost {
 		return s.actionEndpoint(Drain)(w, r)
 	}
-	drainer, ok := s.cluster.(DrainAPI)
+	api, ok := s.cluster.(DrainAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node does not know how far drains are")
 	}
@@ -59,14 +59,14 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 	if q.str("node") == "" {
 		return missing("node", "say which node, as in ?node=n3")
 	}
-	d, err := drainer.DrainState(r.Context(), q.str("node"))
+	d, err := api.DrainState(r.Context(), q.str("node"))
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, d)
 }
 
-// DrainState tells how far the drain of a node is.
+// DrainState returns the progress of the drain of a node.
 func (c *Client) DrainState(ctx context.Context, node string) (DrainState, error) {
 	return getJSON[DrainState](ctx, c, "/v1/drain", url.Values{"node": {node}})
 }

@@ -1,6 +1,6 @@
 package admin
 
-// Kinds of member an Endpoint can belong to.
+// Values of Endpoint.Kind.
 const (
 	KindNode   = "node"
 	KindMember = "member"
@@ -9,12 +9,12 @@ const (
 // Endpoint is one row of GET /v1/endpoints.
 type Endpoint struct {
 	Node string `json:"node"` // id of the node, or name of the Serf member
-	Kind string `json:"kind"` // node, or member when it is no Shardway node
-	Name string `json:"name"` // without "ep."
+	Kind string `json:"kind"` // node, or member if the Serf member is not a Shardway node
+	Name string `json:"name"` // without the prefix "ep."
 	Addr string `json:"addr"`
 }
 
-// EndpointList is the answer of GET /v1/endpoints.
+// EndpointList is the response of GET /v1/endpoints.
 type EndpointList struct {
 	Endpoints []Endpoint `json:"endpoints"`
 }

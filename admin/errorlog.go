@@ -7,8 +7,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// errorLog makes net/http report to log. What it reports there is nearly always
-// a client's doing, so it is no error of ours.
+// errorLog returns a logger for net/http that writes to log. The level is debug, because clients
+// cause nearly all of these messages.
 func errorLog(log zerolog.Logger) *stdlog.Logger {
 	return stdlog.New(lineWriter{log}, "", 0)
 }

@@ -13,35 +13,36 @@ import (
 	"shardway/internal/problem"
 )
 
-// Bounds on those who read events.
+// Limits on event readers.
 const (
-	// maxReaders is how many may follow at once, or wait, and readersFromOne how many of
-	// them from one address.
+	// maxReaders is the maximum number of concurrent readers, and maxReadersPerSource the maximum for
+	// one source.
 	maxReaders          = 64
 	maxReadersPerSource = 32
-	// keepAlive is the longest silence of a stream: a comment breaks it, so that both
-	// sides, and what stands between them, see that the other is there.
+	// keepAlive is the interval of comments on an idle stream. They let both ends, and proxies
+	// between them, detect a dead connection.
 	keepAlive = 15 * time.Second
-	// streamStall is how long a reader may take nothing before it is dropped.
+	// streamWriteTimeout is how long a write to a reader may block before the server drops the
+	// reader.
 	streamWriteTimeout = 10 * time.Second
-	// streamRetry is after what time a browser comes again.
+	// streamRetryAfter is the delay before a browser reconnects.
 	streamRetryAfter = time.Second
-	// eventBatch is how many events go out at once, maxEvents how many a list has at most.
+	// eventBatch is the maximum number of events per write, and maxEvents the maximum per list.
 	eventBatch = 64
 	maxEvents  = 1024
 )
 
-// EventList is the answer of GET /v1/events for who wants JSON.
+// EventList is the JSON response of GET /v1/events.
 type EventList struct {
 	Node   string        `json:"node"`
-	Events []event.Event `json:"events"` // the oldest first
-	// Next is what to give as after to read on.
+	Events []event.Event `json:"events"` // oldest first
+	// Next is the value of the parameter "after" for the next request.
 	Next string `json:"next"`
 }
 
-// events tells what happens at this node: as a stream of server-sent events (HTML
-// standard, section 9.2) from the one that Last-Event-ID or after names, or from the
-// oldest that is kept; or as a list for whoever asks for JSON or says how long to wait.
+// eventsEndpoint serves the events of this node, starting after the event in Last-Event-ID or
+// "after", or with the oldest event. The response is a list if the client prefers JSON or
+// specifies "wait", and otherwise a stream of server-sent events (HTML standard, section 9.2).
 func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	if s.events == nil {
 		return problem.New(problem.NotFound, "this node keeps no events")
@@ -56,7 +57,7 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	}
 	name, after := "after", q.str("after")
 	if id := r.Header.Get("Last-Event-ID"); id != "" {
-		name, after = "Last-Event-ID", id // a browser that comes again asks for the same URL
+		name, after = "Last-Event-ID", id // a browser reconnects to the same URL
 	}
 	cursor, err := s.events.Read(after)
 	if err != nil {
@@ -74,11 +75,11 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// listEvents answers with what there is, or waits for the next event if there is none.
+// listEvents responds with the next events. If there are none, it waits for the next event.
 func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *event.Cursor, wait time.Duration) error {
 	events, more := c.Next(maxEvents)
 	if len(events) == 0 && wait > 0 {
-		// A failure leaves the ordinary timeout, which is no harm.
+		// If this fails, the shorter default timeout applies.
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 		t := time.NewTimer(wait)
 		defer t.Stop()
@@ -96,12 +97,12 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *event.Cur
 	return writeJSON(w, EventList{Node: s.events.Node(), Events: nonNil(events), Next: c.After()})
 }
 
-// streamEvents writes events until the reader has gone, or takes nothing for too long, or
-// the server stops, or other people may read.
+// streamEvents writes events until the reader disconnects, a write blocks for streamWriteTimeout,
+// the server stops, or the access rules change.
 func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *event.Cursor) {
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
-	h.Set("X-Accel-Buffering", "no") // nginx would keep it back
+	h.Set("X-Accel-Buffering", "no") // otherwise nginx buffers the stream
 	out := &eventStream{w: w, rc: http.NewResponseController(w)}
 	out.b.WriteString("retry: ")
 	out.b.WriteString(strconv.FormatInt(streamRetryAfter.Milliseconds(), 10))
@@ -109,22 +110,22 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *event.C
 	if !out.flush() || r.Method == http.MethodHead {
 		return
 	}
-	silence := time.NewTicker(keepAlive)
-	defer silence.Stop()
+	idle := time.NewTicker(keepAlive)
+	defer idle.Stop()
 	for {
 		events, more := c.Next(eventBatch)
 		for i := range events {
 			out.append(&events[i])
 		}
 		if len(events) > 0 {
-			silence.Reset(keepAlive)
+			idle.Reset(keepAlive)
 			if !out.flush() {
 				return
 			}
 		}
 		select {
 		case <-more:
-		case <-silence.C:
+		case <-idle.C:
 			out.b.WriteString(":\n\n")
 			if !out.flush() {
 				return
@@ -133,23 +134,23 @@ func (s *Server) streamEvents(w http.ResponseWriter, r *http.Request, c *event.C
 			return
 		}
 		if s.access.Load() != admissionOf(r).access {
-			return // he shall show again who he is
+			return // the reader must authenticate again
 		}
 	}
 }
 
-// stream writes server-sent events.
+// eventStream encodes server-sent events.
 type eventStream struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController
 	b  bytes.Buffer
 }
 
-// event adds one. Its JSON has no line break.
+// append adds an event to the buffer. Its JSON contains no line break.
 func (s *eventStream) append(e *event.Event) {
 	data, err := json.Marshal(e)
 	if err != nil {
-		return // it has no value that JSON cannot hold
+		return // cannot happen: JSON can represent all values of an event
 	}
 	for _, line := range []string{"id: ", e.ID, "\nevent: ", e.Kind.String(), "\ndata: "} {
 		s.b.WriteString(line)
@@ -158,10 +159,10 @@ func (s *eventStream) append(e *event.Event) {
 	s.b.WriteString("\n\n")
 }
 
-// flush sends what was added; false: the reader is not there any more, or takes nothing.
+// flush sends the buffer. It returns false if the write fails or times out.
 func (s *eventStream) flush() bool {
 	if s.rc.SetWriteDeadline(time.Now().Add(streamWriteTimeout)) != nil {
-		// Not a connection: a test's recorder. It takes all.
+		// The writer is a test recorder without deadlines.
 		_ = s.rc.SetWriteDeadline(time.Time{})
 	}
 	_, err := s.w.Write(s.b.Bytes())
@@ -169,8 +170,8 @@ func (s *eventStream) flush() bool {
 	return err == nil && s.rc.Flush() == nil
 }
 
-// Events returns what happened at the node after the event of that id, or without one
-// all that it knows. If there is nothing it waits for the next event, a minute at most.
+// Events returns the events after the event with this ID, or all events if after is empty. If
+// there are none, it waits for the next event, for up to 1 min.
 func (c *Client) Events(ctx context.Context, after string, wait time.Duration) (EventList, error) {
 	q := url.Values{"wait": {wait.String()}}
 	if after != "" {

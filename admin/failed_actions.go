@@ -6,41 +6,41 @@ import (
 	"time"
 )
 
-// Bounds on the events of changes that were asked for and came to nothing: so many at once,
-// and then one in refusalEvery. That is a twelfth of an event a minute, and what a ring
-// keeps of the cluster lasts days beside somebody who sends nonsense without a pause. The
-// log has all.
+// Limits on the events about failed actions: a burst, then one per interval. So a client that sends
+// invalid actions continuously adds a twelfth of an event per minute, and the event ring still holds
+// days of cluster history. The log contains all failed actions.
 const (
 	failedActionBurst    = 16
 	failedActionInterval = 5 * time.Minute
 )
 
-// refusals decides which of them are told as events. The zero value has told none.
+// failedActions is a token bucket that decides which failed actions become events. The zero value
+// is ready to use.
 type failedActions struct {
 	mu         sync.Mutex
-	count      int       // of refusalsAtOnce
-	since      time.Time // when spent was last right
-	suppressed int
+	count      int       // events sent of the current burst, as of since
+	since      time.Time // time of the last refill
+	suppressed int       // failed actions since the last event
 }
 
-// tell reports whether a change that came to a status is told; untold is how many before it
-// were not, and were in no event yet.
-func (f *failedActions) sample(status int, now time.Time) (tell bool, untold int) {
+// sample reports whether an action with this response status becomes an event. suppressed is the
+// number of failed actions since the last event that did not become one.
+func (f *failedActions) sample(status int, now time.Time) (report bool, suppressed int) {
 	if status < http.StatusBadRequest {
 		return true, 0
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if again := int(now.Sub(f.since) / failedActionInterval); again >= f.count {
+	if refilled := int(now.Sub(f.since) / failedActionInterval); refilled >= f.count {
 		f.count, f.since = 0, now
 	} else {
-		f.count, f.since = f.count-again, f.since.Add(time.Duration(again)*failedActionInterval)
+		f.count, f.since = f.count-refilled, f.since.Add(time.Duration(refilled)*failedActionInterval)
 	}
 	if f.count == failedActionBurst {
 		f.suppressed++
 		return false, 0
 	}
 	f.count++
-	untold, f.suppressed = f.suppressed, 0
-	return true, untold
+	suppressed, f.suppressed = f.suppressed, 0
+	return true, suppressed
 }

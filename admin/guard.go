@@ -11,14 +11,13 @@ import (
 	"shardway/internal/problem"
 )
 
-// serverName is the Server header of every answer: the client tells an admin port
-// from an app port by it.
+// serverName is the Server header of every response. Client uses it to detect an address that is
+// not an admin port.
 const serverName = "shardway-admin"
 
-// guard is the one middleware that every request passes, also one for a path
-// that does not exist: the headers of every answer, who may do what, requests
-// that a page of somebody else makes a browser send, a line in the log for every
-// change, and a panic that must not go unlogged.
+// guard is the middleware for every request, including those for unknown paths. It sets the
+// security headers, authenticates and authorizes the caller, rejects cross-origin requests, logs
+// every change, and logs panics.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer s.logPanic(r)
@@ -45,9 +44,9 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// secure sets the headers of every answer: no other page may take, frame or learn from
-// one, and none is a page that takes anything from anywhere. The one that is a page says
-// itself what it needs.
+// setSecurityHeaders sets the headers of every response. No other page can embed, frame or read a
+// response, and a response cannot load anything. The dashboard replaces the
+// Content-Security-Policy with its own.
 func setSecurityHeaders(h http.Header) {
 	h.Set("Server", serverName)
 	h.Set("Cache-Control", "no-store")
@@ -59,13 +58,13 @@ func setSecurityHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 }
 
-// permit decides about a request of somebody known.
+// authorize returns nil if the authenticated caller may send r.
 func (s *Server) authorize(a *Access, who caller, r *http.Request) *problem.Problem {
 	if who.permission < requiredPermission(r) {
 		return problem.Newf(problem.Forbidden, "%s may read but not write: this takes a write token or certificate", who.name)
 	}
 	if who.byToken {
-		return nil // no page can make a browser show it
+		return nil // a cross-origin page cannot make a browser send a token
 	}
 	if !a.isValidHost(r.Host) && !isProbe(r) {
 		return problem.Newf(problem.Forbidden, "%q is not a name of this admin port: use an address or localhost, or add the name with --admin-host", r.Host)
@@ -73,28 +72,28 @@ func (s *Server) authorize(a *Access, who caller, r *http.Request) *problem.Prob
 	return s.checkOrigin(r)
 }
 
-// notElsewhere refuses what a page of another origin makes a browser send.
+// checkOrigin rejects requests that a page of another origin makes a browser send.
 func (s *Server) checkOrigin(r *http.Request) *problem.Problem {
 	if err := s.crossOrigin.Check(r); err != nil {
 		return problem.New(problem.Forbidden, "a page of another origin sent this request: change the cluster with the commands, or from the admin page itself")
 	}
-	// Reading its answer is forbidden to such a page by the browser; making the
-	// node work, with a profile in an image's place, is forbidden here.
+	// The browser prevents such a page from reading the response. This check also prevents the page
+	// from causing load, for example with a profile as the source of an image.
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "", "none", "same-origin":
 		return nil
 	}
 	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && requiredPermission(r) == readAccess {
-		return nil // somebody follows a link
+		return nil // the user follows a link
 	}
 	return problem.New(problem.Forbidden, "a page of another origin sent this request: open the admin page itself")
 }
 
-// probe reports a request that balancers send, by whatever name they know the
-// node. Nobody learns anything of the cluster from its answer; see told.
+// isProbe reports whether r is a health probe. Load balancers send probes with any host name, so
+// the host name is not checked. The response contains no details for them (see readyz).
 func isProbe(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path == "/readyz" }
 
-// refuse answers who may not, and remembers that he asked.
+// reject sends an error response and counts the rejected request against its source.
 func (s *Server) reject(w http.ResponseWriter, r *http.Request, who caller, p *problem.Problem) {
 	if wait := s.rejections.add(r.RemoteAddr, time.Now()); wait > 0 {
 		p = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests from this address were refused: " + p.Detail, RetryAfter: wait}
@@ -107,18 +106,20 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, who caller, p *p
 	problem.Write(w, p)
 }
 
-// change is a request that changes something, as the log will tell it.
+// admission is what guard has established about a request. The handler adds the description of an
+// action for the log.
 type admission struct {
 	caller   caller
-	access   *Access // by which he was let in
-	action   string  // empty: method and path say it
-	detailed bool    // he may learn why the node is not ready: no page of elsewhere asks
+	access   *Access // that admitted the caller
+	action   string  // description for the log; empty means method and path
+	detailed bool    // the response may explain why the node is not ready: no cross-origin page can read it
 }
 
+// admissionKey is the context key of the *admission of a request.
 type admissionKey struct{}
 
-// changeOf returns the change that a handler is asked for. Handlers that are not
-// behind guard know no caller.
+// admissionOf returns the admission of a request. Without guard, in the probe server, the caller
+// is unknown.
 func admissionOf(r *http.Request) *admission {
 	if c, ok := r.Context().Value(admissionKey{}).(*admission); ok {
 		return c
@@ -126,8 +127,8 @@ func admissionOf(r *http.Request) *admission {
 	return &admission{caller: caller{name: "nobody known", addr: r.RemoteAddr}}
 }
 
-// change runs a handler that changes something and logs who, from where, what
-// and how it ended, whether it did or not.
+// serveChange runs a handler that changes something. It logs the caller, its address, the action
+// and the response status, also if the handler panics.
 func (s *Server) serveChange(next http.Handler, w http.ResponseWriter, r *http.Request, c *admission) {
 	who := c.caller
 	seen := &statusWriter{ResponseWriter: w}
@@ -137,8 +138,8 @@ func (s *Server) serveChange(next http.Handler, w http.ResponseWriter, r *http.R
 		}
 		d := &event.AdminAction{By: who.name, From: who.addr, What: truncate(c.action), Status: seen.result()}
 		s.log.Info().Str("by", d.By).Str("from", d.From).Str("what", d.What).Int("status", d.Status).Msg("change requested")
-		var tell bool
-		if tell, d.Suppressed = s.failedActions.sample(d.Status, time.Now()); tell {
+		var report bool
+		if report, d.Suppressed = s.failedActions.sample(d.Status, time.Now()); report {
 			s.events.Add(event.Event{Kind: event.ActionRequested, Action: d})
 		}
 	}()
@@ -146,9 +147,10 @@ func (s *Server) serveChange(next http.Handler, w http.ResponseWriter, r *http.R
 	seen.completed = true
 }
 
-// mostLogged is how much of what somebody has sent a line of the log takes, in bytes.
+// maxLoggedBytes is the maximum length of client-supplied text in a log line.
 const maxLoggedBytes = 512
 
+// truncate shortens text to maxLoggedBytes, at a character boundary.
 func truncate(text string) string {
 	if len(text) <= maxLoggedBytes {
 		return text
@@ -156,14 +158,14 @@ func truncate(text string) string {
 	return strings.ToValidUTF8(text[:maxLoggedBytes], "") + "…"
 }
 
-// statusWriter remembers the status of an answer.
+// statusWriter records the status of a response.
 type statusWriter struct {
 	http.ResponseWriter
 	status    int
-	completed bool // without a panic
+	completed bool // the handler returned without a panic
 }
 
-// WriteHeader remembers the final status.
+// WriteHeader records the final status.
 func (w *statusWriter) WriteHeader(status int) {
 	if w.status < http.StatusOK {
 		w.status = status
@@ -171,10 +173,10 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap supports http.ResponseController.
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// code is 200 if the handler only wrote a body, and 500 if it panicked first.
+// result returns the recorded status. Without one it returns 200, or 500 if the handler panicked.
 func (w *statusWriter) result() int {
 	switch {
 	case w.status != 0:
@@ -185,18 +187,17 @@ func (w *statusWriter) result() int {
 	return http.StatusInternalServerError
 }
 
-// bounded limits a request's body in size; the server's timeout limits it in
-// time, read or not.
+// limitBody limits the size of a request body. The read timeout of the server limits its duration.
 func limitBody(next http.Handler) http.Handler { return http.MaxBytesHandler(next, maxBodyBytes) }
 
-// recovered logs a panic of a handler and cuts the connection: whatever was
-// written of the answer must not look whole.
+// logPanic logs a panic of a handler and closes the connection, so that the client does not mistake
+// a partial response for a complete one.
 func (s *Server) logPanic(r *http.Request) {
 	v := recover()
 	if v == nil {
 		return
 	}
-	//nolint:errorlint,err113 // net/http compares this very value.
+	//nolint:errorlint,err113 // net/http compares with == as well
 	if v != http.ErrAbortHandler {
 		s.log.Error().Str("path", r.URL.Path).Any("panic", v).Bytes("stack", debug.Stack()).Msg("admin request panicked")
 	}

@@ -7,24 +7,23 @@ import (
 	"shardway/internal/problem"
 )
 
-// LevelState is the answer of GET and POST /v1/level. A level is a number for what nodes
+// LevelState is the response of GET and POST /v1/level. A level is a number for what nodes
 // may write to each other and into the log; see docs/internals/protocol.md.
 type LevelState struct {
-	// InForce is the level in force. Next is the one that will be raised next; the same
-	// number means that no node knows a higher one, as far as the answering node can
-	// tell.
+	// InForce is the current level. Next is the level that comes next, or the same number if no
+	// node supports a higher one, as far as the responding node has been informed.
 	InForce uint8 `json:"in_force"`
 	Next    uint8 `json:"next"`
-	// Wait is for how much longer all nodes must know Next before it is raised by
-	// itself, as in "59m30s"; empty if there is none to raise.
+	// Wait is the remaining time, such as "59m30s", for which all nodes must support Next before the
+	// leader raises the level automatically. Empty means that there is no higher level.
 	Wait string `json:"wait,omitempty"`
-	// Behind says which nodes hold it up, and what to do; empty: none does.
+	// Behind contains the nodes that block Next, and the remedy. Empty means that no node does.
 	Behind string `json:"behind,omitempty"`
-	// Nodes are those of the Raft configuration, sorted; none if no leader told.
+	// Nodes has the nodes of the Raft configuration, sorted. It is empty if no leader responded.
 	Nodes []NodeLevel `json:"nodes"`
 }
 
-// NodeLevel is what the leader knows of a node's program.
+// NodeLevel is the highest level that a node supports, as reported to the leader.
 type NodeLevel struct {
 	Node   string `json:"node"`
 	Knows  uint8  `json:"knows"` // the highest level; 0: it has not told this leader
@@ -32,23 +31,22 @@ type NodeLevel struct {
 	Blocks bool   `json:"blocks"` // the next level waits for it
 }
 
-// Leveller shows and raises the level of a cluster. A Cluster that is one too serves
-// /v1/level.
+// LevelAPI is the optional interface of a Cluster that serves /v1/level.
 type LevelAPI interface {
 	Level(ctx context.Context) LevelState
-	// RaiseLevel puts the next level into force without waiting for --level-after. Its
-	// errors are those of Cluster.Do; one that is ErrRefused says who holds it up.
+	// RaiseLevel raises the level without waiting for --level-after. Its errors are those of
+	// Cluster.Do. An error that wraps ErrRefused contains the nodes that block the level.
 	RaiseLevel(ctx context.Context, by string) (LevelState, error)
 }
 
-// raising is the argument of POST /v1/level.
+// levelArguments are the arguments of POST /v1/level.
 type levelArguments struct {
 	Raise bool `json:"raise"`
 }
 
-// level shows the level, or raises it.
+// level returns the level, or raises it.
 func (s *Server) level(w http.ResponseWriter, r *http.Request) error {
-	leveller, ok := s.cluster.(LevelAPI)
+	api, ok := s.cluster.(LevelAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node has no level")
 	}
@@ -56,7 +54,7 @@ func (s *Server) level(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
 			return err
 		}
-		return writeJSON(w, leveller.Level(r.Context()))
+		return writeJSON(w, api.Level(r.Context()))
 	}
 	if err := readLevelArguments(r); err != nil {
 		return err
@@ -65,14 +63,14 @@ func (s *Server) level(w http.ResponseWriter, r *http.Request) error {
 	c.action = "raise the level"
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	l, err := leveller.RaiseLevel(ctx, c.caller.String())
+	l, err := api.RaiseLevel(ctx, c.caller.String())
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, l)
 }
 
-// readRaising wants the word: what it does cannot be taken back.
+// readLevelArguments requires raise=true explicitly, because raising the level cannot be undone.
 func readLevelArguments(r *http.Request) error {
 	body, err := readBody(r)
 	if err != nil {

@@ -19,7 +19,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// served says of each owner whether it does. The slice is the caller's own.
+// setUnserved sets Unserved of each owner in nodes, and returns nodes.
 func (s *Server) setUnserved(nodes []Node) []Node {
 	for i := range nodes {
 		if n := &nodes[i]; n.Shards > 0 {
@@ -45,8 +45,8 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 	list := s.cluster.Shards()
 	rows := nonNil(list.Shards)
 	if node := q.str("node"); q.has("node") {
-		// What moves to a node is its concern as much as what it has. An empty
-		// name asks for the orphans.
+		// The list of a node includes shards that are moving to it. An empty name selects orphaned
+		// shards.
 		rows = filterRows(rows, func(x Shard) bool { return x.Owner == node || node != "" && x.To == node })
 		if len(rows) == 0 && node != "" {
 			if err := s.checkNode(node); err != nil {
@@ -86,8 +86,8 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, EndpointList{Endpoints: rows})
 }
 
-// pick returns the rows that keep says yes to, in a slice of its own: rows
-// belong to the node.
+// filterRows returns the rows for which keep returns true, in a new slice, because rows belongs to
+// the node.
 func filterRows[T any](rows []T, keep func(T) bool) []T {
 	picked := make([]T, 0, len(rows))
 	for _, x := range rows {
@@ -98,7 +98,7 @@ func filterRows[T any](rows []T, keep func(T) bool) []T {
 	return picked
 }
 
-// present makes a list that JSON shows as [], never as null.
+// nonNil returns rows, or an empty slice if rows is nil, so that JSON shows [] and not null.
 func nonNil[T any](rows []T) []T {
 	if rows == nil {
 		return []T{}
@@ -106,7 +106,7 @@ func nonNil[T any](rows []T) []T {
 	return rows
 }
 
-// withEndpoints is present for nodes, whose endpoints JSON shows as {} likewise.
+// cloneNodes returns a copy of nodes in which no list or map is nil.
 func cloneNodes(nodes []Node) []Node {
 	nodes = slices.Clone(nonNil(nodes))
 	for i := range nodes {

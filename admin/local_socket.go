@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// selfSocket is the Unix socket in a node's data directory. Who may open it owns
-	// the directory, or is root, and could as well stop the node: it takes no token.
+	// localSocketName is the Unix socket in the data directory of a node. It needs no token: only the
+	// owner of the directory and root can open it, and both could stop the node anyway.
 	localSocketName = "self.sock"
 	localDrainPath  = "/v1/drain"
-	// selfMode lets nobody else connect.
+	// localSocketMode prevents other users from connecting.
 	localSocketMode = 0o600
 )
 
-// Self is a node as it may be asked at its own socket.
+// LocalNode is a node as its local socket serves it.
 type LocalNode interface {
-	// DrainSelf has this process own nothing for as long as it runs, and tells how far that
-	// is. It may be asked again.
+	// DrainSelf starts a drain that lasts as long as this process, and returns its progress. Repeated
+	// calls have no further effect.
 	DrainSelf() DrainState
-	// SelfState tells how far that is.
+	// SelfState returns the progress of this drain.
 	SelfState() DrainState
 }
 
-// socketOf returns the socket of a data directory. Its path must fit into a
+// localSocketPath returns the path of the socket in a data directory. It must fit into a
 // sockaddr_un: 107 bytes on Linux.
 func localSocketPath(data string) (string, error) {
 	path := filepath.Join(data, localSocketName)
@@ -43,34 +43,35 @@ func localSocketPath(data string) (string, error) {
 	return path, nil
 }
 
-// unborn is where a socket is made that nobody can connect to yet.
+// tempSocketPath returns the path at which the socket is created. Its directory admits no other
+// user.
 func tempSocketPath(path string) string { return filepath.Join(path+".tmp", "s") }
 
-// ListenSelf opens the socket of a data directory, which the caller must have locked:
-// what a process left there that was killed is replaced. It is never open to others, not
-// for a moment either, and goes when it is closed.
+// ListenLocal creates the socket in a data directory, which the caller must have locked. It
+// replaces the socket of a killed process. Other users can never connect, not even while the
+// socket is being created. Close removes the socket.
 func ListenLocal(ctx context.Context, data string) (net.Listener, error) {
 	path, err := localSocketPath(data)
 	if err != nil {
 		return nil, err
 	}
 	if st, wrong := os.Lstat(path); wrong == nil && st.Mode().Type() != fs.ModeSocket {
-		return nil, fmt.Errorf("%s is in the way, and no socket: remove it", path)
+		return nil, fmt.Errorf("%s exists and is not a socket: remove it", path)
 	}
-	made := tempSocketPath(path)
-	if err = errors.Join(os.RemoveAll(filepath.Dir(made)), os.Mkdir(filepath.Dir(made), 0o700)); err != nil {
+	temp := tempSocketPath(path)
+	if err = errors.Join(os.RemoveAll(filepath.Dir(temp)), os.Mkdir(filepath.Dir(temp), 0o700)); err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(filepath.Dir(made)) }()
+	defer func() { _ = os.RemoveAll(filepath.Dir(temp)) }()
 	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "unix", made)
+	ln, err := lc.Listen(ctx, "unix", temp)
 	if err != nil {
 		return nil, err
 	}
 	if u, ok := ln.(*net.UnixListener); ok {
 		u.SetUnlinkOnClose(false)
 	}
-	if err = errors.Join(os.Chmod(made, localSocketMode), os.Rename(made, path)); err != nil {
+	if err = errors.Join(os.Chmod(temp, localSocketMode), os.Rename(temp, path)); err != nil {
 		return nil, errors.Join(err, ln.Close())
 	}
 	return &localListener{Listener: ln, path: path}, nil
@@ -89,7 +90,7 @@ func (l *localListener) Close() error {
 	return errors.Join(err, l.Listener.Close())
 }
 
-// ServeSelf answers for a node at its own socket until ctx ends. It owns ln.
+// ServeLocal serves the local socket of a node until ctx ends. It closes ln.
 func ServeLocal(ctx context.Context, ln net.Listener, s LocalNode, log zerolog.Logger) error {
 	mux := http.NewServeMux()
 	mux.Handle(localDrainPath, handle(func(w http.ResponseWriter, r *http.Request) error {
@@ -108,10 +109,10 @@ func ServeLocal(ctx context.Context, ln net.Listener, s LocalNode, log zerolog.L
 	})), log)
 }
 
-// SelfClient asks a node at its own socket, in its data directory.
+// LocalClient sends requests to the local socket of a node.
 type LocalClient struct{ c *Client }
 
-// NewSelfClient returns a SelfClient for the node of a data directory.
+// NewLocalClient returns a LocalClient for the node with this data directory.
 func NewLocalClient(data string) (*LocalClient, error) {
 	path, err := localSocketPath(data)
 	if err != nil {
@@ -127,17 +128,17 @@ func NewLocalClient(data string) (*LocalClient, error) {
 // Close closes idle connections.
 func (c *LocalClient) Close() { c.c.Close() }
 
-// Drain has the process own nothing for as long as it runs.
+// Drain starts a drain that lasts as long as the process runs, and returns its progress.
 func (c *LocalClient) Drain(ctx context.Context) (DrainState, error) {
 	return fetchJSON[DrainState](ctx, c.c, call{method: http.MethodPost, path: localDrainPath})
 }
 
-// State tells how far that is.
+// State returns the progress of the drain.
 func (c *LocalClient) State(ctx context.Context) (DrainState, error) {
 	return getJSON[DrainState](ctx, c.c, localDrainPath, nil)
 }
 
-// explainSelf is explain for a node's own socket.
+// describeLocalError is describeError for the local socket.
 func (c *Client) describeLocalError(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):

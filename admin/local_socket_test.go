@@ -115,7 +115,7 @@ func TestWhatAKilledNodeLeftIsReplaced(t *testing.T) {
 	if err := os.Symlink(elsewhere, path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.ListenLocal(t.Context(), data); err == nil || !strings.Contains(err.Error(), path+" is in the way, and no socket: remove it") {
+	if _, err := admin.ListenLocal(t.Context(), data); err == nil || !strings.Contains(err.Error(), path+" exists and is not a socket: remove it") {
 		t.Errorf("beside a link: %v", err)
 	}
 	if b, err := os.ReadFile(elsewhere); err != nil || string(b) != "kept" {

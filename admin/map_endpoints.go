@@ -12,15 +12,15 @@ import (
 	"shardway/shardmap"
 )
 
-// Waiting for the next map: how long if the client does not say, and at most.
+// Default and maximum time to wait for the next map.
 const (
 	defaultWait = 30 * time.Second
 	maxWait     = time.Minute
 )
 
-// shardMap answers with the committed map. With ?after=EPOCH it first waits,
-// up to ?wait=, for a newer one; when none comes the answer is the map as it is,
-// or 304 for a client that names it in If-None-Match.
+// shardMap responds with the committed map. With ?after=EPOCH it first waits up to ?wait= for a
+// newer map. If none is committed in time, it responds with the current map, or with 304 if the
+// client has this map (If-None-Match).
 func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "after", "wait")
 	if err != nil {
@@ -55,14 +55,14 @@ func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) waitMap(w http.ResponseWriter, r *http.Request, after uint64, wait time.Duration) {
-	// A failure leaves the ordinary timeout, which is no harm.
+	// If this fails, the shorter default timeout applies.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
 	s.cluster.WaitMap(ctx, after)
 }
 
-// committed returns the committed map with everything that JSON wants filled in.
+// committedMap returns the committed map with all JSON fields set.
 func (s *Server) committedMap() Map {
 	m := s.cluster.Map()
 	m.Hash = HashName
@@ -73,7 +73,7 @@ func (s *Server) committedMap() Map {
 	return m
 }
 
-// locate tells where a key lives, by the same map that /v1/map publishes.
+// locate returns the shard and the owner of a key, by the map that /v1/map returns.
 func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 	q, err := query(r, "key")
 	if err != nil {
@@ -103,8 +103,8 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, l)
 }
 
-// matches reports whether If-None-Match names tag. The comparison is weak, as
-// RFC 9110, section 13.1.2 asks.
+// matchesETag reports whether If-None-Match contains tag, by weak comparison (RFC 9110, section
+// 13.1.2).
 func matchesETag(headers []string, tag string) bool {
 	for _, h := range headers {
 		for one := range strings.SplitSeq(h, ",") {

@@ -12,27 +12,27 @@ import (
 	"shardway/internal/problem"
 )
 
-// The page is one answer: what it shows, its style and its script. It stands in files of
-// their own so that they can be read.
+// web contains the template, the style and the scripts of the dashboard. The server delivers them
+// as one page.
 //
 //go:embed web
 var web embed.FS
 
-// scripts are put together in this order: each may use what those before it define.
+// scripts returns the names of the scripts in the order of their definitions: each may use the previous ones.
 func scripts() []string {
 	return []string{"dom", "ask", "hash", "verdict", "nodes", "shards", "changes", "locate", "live"}
 }
 
-// page is what /status is in a browser. It does not change.
+// page is the dashboard, which browsers get at /status. It is immutable.
 type page struct {
 	template  *template.Template
 	style     template.CSS
 	script    template.JS
 	policy    string // Content-Security-Policy
-	loginPage []byte // the page for who has shown nothing: it knows nothing
+	loginPage []byte // login page, without information about the cluster
 }
 
-// newPage panics if the page is broken: it is part of the program.
+// newPage panics if the embedded files are invalid.
 func newPage() *page {
 	read := func(name string) string {
 		b, err := web.ReadFile("web/" + name)
@@ -49,11 +49,11 @@ func newPage() *page {
 	script.WriteString("})();\n")
 	p := &page{
 		template: template.Must(template.New("page").Parse(read("page.html"))),
-		style:    template.CSS(read("page.css")), //nolint:gosec // ours
-		script:   template.JS(script.String()),   //nolint:gosec // ours
+		style:    template.CSS(read("page.css")), //nolint:gosec // trusted: embedded in the program
+		script:   template.JS(script.String()),   //nolint:gosec // trusted: embedded in the program
 	}
-	// Only this script and this style count, whatever else comes to stand in the page, and
-	// the script has no way to make markup of text.
+	// The browser runs only this script and this style, even if other markup got into the page, and
+	// the script cannot turn text into markup.
 	p.policy = "default-src 'none'; script-src " + cspHash(string(p.script)) + "; style-src " + cspHash(string(p.style)) +
 		"; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'" +
 		"; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -61,13 +61,14 @@ func newPage() *page {
 	return p
 }
 
-// hashOf names a script or style in a Content-Security-Policy.
+// cspHash returns the hash source of a script or style for a Content-Security-Policy.
 func cspHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// render panics only if the page is broken: a view has nothing that can fail.
+// render renders a view. It panics if the template is invalid; a view itself cannot cause an
+// error.
 func (p *page) render(v view) []byte {
 	v.Style, v.Script = p.style, p.script
 	var b bytes.Buffer
@@ -77,16 +78,16 @@ func (p *page) render(v view) []byte {
 	return b.Bytes()
 }
 
-// write answers with a rendered page.
+// write responds with a rendered page.
 func (p *page) write(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", p.policy)
 	writeStatus(w, status, "text/html; charset=utf-8", body)
 }
 
-// unlocks reports whether a request that showed nothing gets the page that asks for a
-// token: a browser's, for the page itself, by a name of this port. By any other name it
-// would be the page of somebody who could read what is typed into it.
+// wantsLoginPage reports whether a request without credentials gets the login page: a request of a
+// browser for the dashboard with a valid host name. With another host name, a foreign page could
+// read the token that the user types.
 func (s *Server) wantsLoginPage(a *Access, r *http.Request) bool {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
@@ -96,8 +97,9 @@ func (s *Server) wantsLoginPage(a *Access, r *http.Request) bool {
 		r.Host != "" && a.isValidHost(r.Host) && s.checkOrigin(r) == nil
 }
 
-// unlock asks for a token. It is the same answer for everybody, tells nothing of the
-// cluster, and is no refusal: nothing was tried.
+// writeLoginPage responds with the login page. It is the same for every client and contains
+// nothing about the cluster. It does not count as a rejected request, because no credentials were
+// tried.
 func (s *Server) writeLoginPage(w http.ResponseWriter) {
 	w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)
 	w.Header().Set("Shardway-Error", string(problem.Unauthorized))

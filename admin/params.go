@@ -15,8 +15,8 @@ import (
 // params are the query parameters of a request, each at most once.
 type params url.Values
 
-// query reads the parameters of r, of which only the allowed names may occur: a
-// misspelt one must not be taken for one left out.
+// query parses the query parameters of r and rejects unknown names, so that a misspelt parameter
+// is not ignored.
 func query(r *http.Request, allowed ...string) (params, error) {
 	v, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
@@ -37,7 +37,7 @@ func (p params) has(name string) bool { _, ok := p[name]; return ok }
 
 func (p params) str(name string) string { return url.Values(p).Get(name) }
 
-// number returns a whole number, or 0 if it is not there.
+// number returns a non-negative integer, or 0 if the parameter is absent.
 func (p params) number(name string) (uint64, error) {
 	if !p.has(name) {
 		return 0, nil
@@ -49,8 +49,7 @@ func (p params) number(name string) (uint64, error) {
 	return n, nil
 }
 
-// duration returns a span of time that is not negative, or fallback if it is not
-// there.
+// duration returns a non-negative duration, or fallback if the parameter is absent.
 func (p params) duration(name string, fallback time.Duration) (time.Duration, error) {
 	if !p.has(name) {
 		return fallback, nil
@@ -62,7 +61,7 @@ func (p params) duration(name string, fallback time.Duration) (time.Duration, er
 	return d, nil
 }
 
-// truth returns a truth value, false if it is not there.
+// boolean returns a Boolean value, or false if the parameter is absent.
 func (p params) boolean(name string) (bool, error) {
 	if !p.has(name) {
 		return false, nil
@@ -74,22 +73,24 @@ func (p params) boolean(name string) (bool, error) {
 	return b, nil
 }
 
-// badParam says which part of a request is at fault: name, value and remedy.
+// badParam returns the error for an invalid parameter, with its name, its value and the remedy.
 func badParam(name, value, fault string) *problem.Problem {
 	return &problem.Problem{
 		Code: problem.BadRequest, Detail: fmt.Sprintf("%s = %q %s", name, value, fault), Param: name, Value: value,
 	}
 }
 
+// missing returns the error for an absent parameter.
 func missing(name, remedy string) *problem.Problem {
 	return &problem.Problem{Code: problem.BadRequest, Detail: name + " is missing: " + remedy, Param: name}
 }
 
-// beside is for two parameters of which one is enough.
+// conflicting returns the error for two parameters that exclude each other.
 func conflicting(name, value, other string) *problem.Problem {
 	return badParam(name, value, "is given beside "+other+": leave out one of the two")
 }
 
+// allowedNames lists the allowed parameters for an error message.
 func allowedNames(names []string) string {
 	if len(names) == 0 {
 		return "this takes no parameters"

@@ -7,64 +7,62 @@ import (
 	"shardway/internal/problem"
 )
 
-// Plan is what the next map would move, as the leader reckons by what is committed, who is
-// there and what was asked: the answer of GET /v1/rebalance. Nothing comes of asking.
+// Plan is the response of GET /v1/rebalance: the moves of the next map. The leader computes them
+// from the committed map, the live nodes and the policy. The request changes nothing.
 type Plan struct {
-	// Epoch is that of the committed map.
+	// Epoch is the epoch of the committed map.
 	Epoch uint64 `json:"epoch"`
-	// Moves are in the order of their first shard; none: the committed map is the one that
-	// ought to be.
+	// Moves is sorted by the first shard. It is empty if the committed map needs no change.
 	Moves []PlannedMoves `json:"moves"`
-	// Pause is for how long planned moves were to wait, empty if they do not; Resumed are
-	// what would move if they did not.
+	// Pause is the duration of a pause of planned moves; empty means no pause. Resumed has the moves
+	// that the end of the pause would cause.
 	Pause   string         `json:"pause,omitempty"`
 	Resumed []PlannedMoves `json:"resumed,omitempty"`
-	// HeldBack are the nodes that get fewer shards than an even spread gives them: their apps
-	// had the others before, and have not restarted.
+	// HeldBack has the nodes that get fewer shards than an even distribution assigns to them: their
+	// apps had the other shards before, and have not restarted since.
 	HeldBack []HeldBackNode `json:"held_back,omitempty"`
 }
 
 // HeldBackNode is a node that would own more shards if its app had restarted.
 type HeldBackNode struct {
 	Node string `json:"node"`
-	// Shards is how many more it would own.
+	// Shards is the number of shards that it would own in addition.
 	Shards int `json:"shards"`
 }
 
-// PlannedMoves are shards that go from one node to another for one cause.
+// PlannedMoves are shards that move from one node to another for the same reason.
 type PlannedMoves struct {
-	From string `json:"from"` // empty: nobody owns them
-	To   string `json:"to"`   // empty: nobody takes them
-	// Why is the cause in the words of a shard's history, or of these: pin, spread, orphan.
+	From string `json:"from"` // empty means orphaned
+	To   string `json:"to"`   // empty means that no node takes them
+	// Why is a reason as in the history of a shard, or pin, spread or orphan.
 	Why string `json:"why"`
-	// Proposed: the map that does so waits for acknowledgements.
+	// Proposed is true if the map with these moves has been proposed and awaits acknowledgements.
 	Proposed bool     `json:"proposed"`
 	Shards   []uint32 `json:"shards"` // ascending
 }
 
-// Planner knows what the next map would move. A Cluster that is one too serves
-// /v1/rebalance.
+// PlanAPI is the optional interface of a Cluster that serves /v1/rebalance.
 type PlanAPI interface {
-	// Plan asks the leader. Its errors are those of Cluster.Do.
+	// Plan requests the plan from the leader. Its errors are those of Cluster.Do.
 	Plan(ctx context.Context) (Plan, error)
 }
 
 func (s *Server) plan(w http.ResponseWriter, r *http.Request) error {
-	planner, ok := s.cluster.(PlanAPI)
+	api, ok := s.cluster.(PlanAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node plans nothing")
 	}
 	if _, err := query(r); err != nil {
 		return err
 	}
-	p, err := planner.Plan(r.Context())
+	p, err := api.Plan(r.Context())
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, p)
 }
 
-// Plan returns what the next map would move.
+// Plan returns the moves of the next map.
 func (c *Client) Plan(ctx context.Context) (Plan, error) {
 	return getJSON[Plan](ctx, c, "/v1/rebalance", nil)
 }

@@ -12,24 +12,24 @@ import (
 )
 
 const (
-	// drainedLook is the time between two looks at how far a drain is.
+	// drainPollInterval is the interval between two checks of the progress of a drain.
 	drainPollInterval = 100 * time.Millisecond
-	// drainedWaiting is how many may wait for the end of a drain, and drainedFromOne how
-	// many of them from one address: whoever reaches the port could take all places, and
-	// the app beside the node would be ended before its time.
+	// maxDrainWaiters is the maximum number of concurrent /drained requests, and
+	// maxDrainWaitersPerSource the maximum for one source. Without the second limit, one client
+	// could use up the first, and the app would be stopped before the end of the drain.
 	maxDrainWaiters          = 256
 	maxDrainWaitersPerSource = 16
 )
 
-// Probed is a node as probes ask it.
+// ProbedNode is a node that probes can query.
 type ProbedNode interface {
 	Readiness
-	// SelfState tells how far the drain is that this process was asked for.
+	// SelfState returns the progress of the drain of this process.
 	SelfState() DrainState
 }
 
-// ServeProbes answers /livez, /readyz and /drained on ln, and nothing else, until ctx
-// ends: for a prober that has no token. It owns ln.
+// ServeProbes serves /livez, /readyz and /drained on ln until ctx ends, for probes without a
+// token. It closes ln.
 func ServeProbes(ctx context.Context, ln net.Listener, n ProbedNode, log zerolog.Logger) error {
 	return serve(ctx, ln, probes(n), log)
 }
@@ -43,9 +43,9 @@ func probes(n ProbedNode) http.Handler {
 	return limitBody(mux)
 }
 
-// drained answers when the process was asked to drain itself and has nothing left, or
-// nobody takes what it has: for what is to end an app after that. It asks nothing of the
-// node, and waits for as long as the client does or, with ?wait=, at most so long.
+// drained responds once a requested drain of this process is complete, or with an error if no
+// other node takes the shards. A supervisor can then stop the app. It waits for as long as the
+// client does, or up to ?wait=.
 func drained(n ProbedNode) endpoint {
 	l := sourceLimit{max: maxDrainWaiters, maxPerSource: maxDrainWaitersPerSource}
 	return func(w http.ResponseWriter, r *http.Request) error {
@@ -90,15 +90,15 @@ func drained(n ProbedNode) endpoint {
 	}
 }
 
-// livez says that the process runs and answers: no more, because restarting it
-// would not heal what readyz may complain about.
+// livez reports that the process responds. It checks nothing else, because a restart would not fix
+// the conditions that readyz reports.
 func livez(w http.ResponseWriter, _ *http.Request) error {
 	write(w, "text/plain; charset=utf-8", []byte("ok\n"))
 	return nil
 }
 
-// readyz says in full why the node is not ready to who has read access at the admin
-// port, and to others in a word: addresses are nobody else's affair.
+// readyz reports whether the node is ready. The full reason, which contains addresses, is only for
+// callers with read access to the admin port. Other callers get a short reason.
 func readyz(ready Readiness) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := ready.Ready(); err != nil {

@@ -11,27 +11,30 @@ import (
 	"shardway/internal/problem"
 )
 
-// QuarantinedKey is a key whose requests are answered 503, by its shard and its key_hash.
+// QuarantinedKey is a key in quarantine, identified by its shard and key_hash. Requests for it get
+// 503.
 type QuarantinedKey struct {
 	Shard uint32 `json:"shard"`
 	Hash  string `json:"key_hash"`
-	// For is how long that was to last, which the leader counts, anew after an election;
-	// empty: until it is lifted.
+	// For is the duration of the quarantine; empty means until it is lifted. A new leader starts the
+	// duration again.
 	For string `json:"for,omitempty"`
-	// Known is false if the hash was made under a secret that this node does not have any
-	// more: then it lets the key through.
+	// Known is false if the hash was computed with a secret that this node no longer has. The node
+	// then admits requests for the key.
 	Known bool `json:"known"`
 }
 
-// Marker names keys without telling them. A Cluster that is one too can quarantine keys.
+// KeyHasher is the optional interface of a Cluster that supports the quarantine of keys. It
+// identifies keys without revealing them.
 type KeyHasher interface {
 	// Mark returns the shard and the key_hash of a key.
 	Mark(key string) (shard uint32, hash string)
 }
 
-// readMark sets the key that an action is about, by its mark: a log has no keys.
+// readKeyArgument sets the shard and the key_hash of an action, because the log must not contain
+// keys.
 func (s *Server) readKeyArgument(a *Action, args arguments) error {
-	marker, ok := s.cluster.(KeyHasher)
+	hasher, ok := s.cluster.(KeyHasher)
 	if !ok {
 		return problem.New(problem.NotFound, "this node knows no keys")
 	}
@@ -50,7 +53,7 @@ func (s *Server) readKeyArgument(a *Action, args arguments) error {
 	case args.Key != nil && s.cluster.Map().Shards < 1:
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	case args.Key != nil:
-		a.Shard, a.Hash = marker.Mark(*args.Key)
+		a.Shard, a.Hash = hasher.Mark(*args.Key)
 		return nil
 	}
 	if _, err := strconv.ParseUint(args.Hash, 16, 64); err != nil || len(args.Hash) != 16 {
@@ -62,15 +65,15 @@ func (s *Server) readKeyArgument(a *Action, args arguments) error {
 	return err
 }
 
-// KeyName names a key by itself, or by its key_hash and shard.
+// KeyName identifies a key by the key itself, or by its key_hash and shard.
 type KeyName struct {
 	Key   string
 	Hash  string
 	Shard *uint32 // with Hash
 }
 
-// Quarantine has the requests of a key answered 503, for as long as forText says, or, if
-// it is empty, until Lift. It returns the action as the node understood it.
+// Quarantine makes nodes respond with 503 to requests for a key, for a duration, or until Lift if
+// forText is empty. It returns the action as the node has parsed it.
 func (c *Client) Quarantine(ctx context.Context, k KeyName, forText string) (Action, error) {
 	args := k.arguments()
 	args.For = forText

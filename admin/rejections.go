@@ -7,32 +7,34 @@ import (
 	"time"
 )
 
-// Bounds on refused requests: beyond failuresMost from one address in a
-// failureSpan it is told to wait, and the log is spared.
+// Limits on rejected requests. A source with more than maxRejectionsPerSource in a rejectionWindow
+// gets 429 for further rejected requests, which are not logged.
 const (
 	maxRejectionsPerSource = 10
 	rejectionWindow        = time.Minute
 	maxTrackedSources      = 4096
-	// failuresAll is how many there may be in all until every other one is told to wait: one
-	// IPv6 site has 65 536 networks.
+	// maxRejections is the limit for all sources together. One IPv6 site has 65,536 /64 networks, so
+	// a limit per source is not enough.
 	maxRejections = 20 * maxRejectionsPerSource
 )
 
-// failures counts refused requests by address. A right one always passes: who
-// sits beside an attacker is not locked out by him.
+// rejectionLimit counts rejected requests by source. A valid request always passes, so an attacker
+// cannot lock out other users of the same network.
 type rejectionLimit struct {
+	// mu protects the following fields.
 	mu       sync.Mutex
 	bySource map[netip.Addr]*rejections
-	total    rejections // that were not told to wait
+	total    rejections // without requests that got 429
 }
 
+// rejections counts the rejected requests of one window.
 type rejections struct {
 	since time.Time
 	count int
 }
 
-// add counts a failure. Wait is how long its address has to, zero while it may
-// go on.
+// add counts a rejected request. wait is how long the source should wait before the next request;
+// zero means that no limit is reached.
 func (f *rejectionLimit) add(remote string, now time.Time) (wait time.Duration) {
 	addr := sourceOf(remote)
 	f.mu.Lock()
@@ -58,8 +60,9 @@ func (f *rejectionLimit) add(remote string, now time.Time) (wait time.Duration) 
 	return 0
 }
 
-// origin is what is counted as one: an IPv4 address, or an IPv6 network of 64
-// bits, all of which one host can have.
+// sourceOf returns the source of a remote address for limits: an IPv4 address, or the /64 network
+// of an IPv6 address, because one host can use a whole /64. It returns the zero Addr if remote is
+// malformed.
 func sourceOf(remote string) netip.Addr {
 	host, _, err := net.SplitHostPort(remote)
 	if err != nil {

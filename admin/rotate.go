@@ -7,24 +7,23 @@ import (
 	"shardway/internal/problem"
 )
 
-// Rotator replaces the secret of a cluster on all of its nodes. A Cluster that
-// is one too serves POST /v1/rotate.
+// RotateAPI is the optional interface of a Cluster that serves POST /v1/rotate.
 type RotateAPI interface {
-	// Rotate returns once every node has the new secret and no other. Its errors
-	// are those of Cluster.Do; one that is ErrRefused names who is missing.
+	// Rotate replaces the secret. It returns once every node has only the new secret. Its errors are
+	// those of Cluster.Do. An error that wraps ErrRefused contains the missing nodes.
 	Rotate(ctx context.Context, by string) (Rotation, error)
 }
 
-// Rotation is the answer of POST /v1/rotate.
+// Rotation is the response of POST /v1/rotate.
 type Rotation struct {
-	Secret string   `json:"secret"` // fingerprint of the new one
-	Nodes  []string `json:"nodes"`  // that have it, sorted
+	Secret string   `json:"secret"` // fingerprint of the new secret
+	Nodes  []string `json:"nodes"`  // nodes that have it, sorted
 }
 
-// rotate has the secret replaced. It takes no arguments: the secret is made on a
-// node and never passes an admin port.
+// rotate replaces the secret. It has no arguments: a node generates the secret, which never passes
+// an admin port.
 func (s *Server) rotate(w http.ResponseWriter, r *http.Request) error {
-	rotator, ok := s.cluster.(RotateAPI)
+	api, ok := s.cluster.(RotateAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node cannot rotate its secret")
 	}
@@ -33,7 +32,7 @@ func (s *Server) rotate(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	done, err := rotator.Rotate(ctx, admissionOf(r).caller.String())
+	done, err := api.Rotate(ctx, admissionOf(r).caller.String())
 	if err != nil {
 		return err
 	}

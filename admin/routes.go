@@ -16,11 +16,11 @@ import (
 	"shardway/internal/problem"
 )
 
-// endpoint answers one request. An error becomes a problem; nothing may have
-// been written before one is returned.
+// endpoint handles a request. A non-nil error becomes a problem response; the endpoint must not
+// have written anything then.
 type endpoint func(w http.ResponseWriter, r *http.Request) error
 
-// routes maps every path of the admin port.
+// routes returns the handler of all paths of the admin port.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	get := func(path string, e endpoint) { mux.Handle(path, handle(e, http.MethodGet, http.MethodHead)) }
@@ -77,14 +77,15 @@ func (s *Server) metricsEndpoint() endpoint {
 	}
 }
 
+// notFound returns the endpoint for unknown paths.
 func notFound(known string) endpoint {
 	return func(_ http.ResponseWriter, r *http.Request) error {
 		return problem.Newf(problem.NotFound, "%q is not a path of the admin port, which has %s", r.URL.Path, known)
 	}
 }
 
-// handle adapts an endpoint that takes the given methods, or any if none is
-// given.
+// handle returns a handler for an endpoint that accepts the given methods, or all methods if none
+// is given.
 func handle(e endpoint, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var err error
@@ -101,7 +102,7 @@ func handle(e endpoint, methods ...string) http.Handler {
 	})
 }
 
-// asProblem gives an error its code. An error that nobody classified is ours.
+// asProblem converts an error to a problem. An unclassified error becomes an internal error.
 func asProblem(err error) *problem.Problem {
 	var p *problem.Problem
 	var tooLarge *http.MaxBytesError
@@ -124,7 +125,7 @@ func asProblem(err error) *problem.Problem {
 	return problem.New(problem.Internal, err.Error())
 }
 
-// writeJSON answers with v, encoded whole before the first byte goes out.
+// writeJSON responds with v. It encodes v completely before it sends the first byte.
 func writeJSON(w http.ResponseWriter, v any) error {
 	var b bytes.Buffer
 	if err := json.NewEncoder(&b).Encode(v); err != nil {
@@ -143,6 +144,6 @@ func writeStatus(w http.ResponseWriter, status int, contentType string, body []b
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	// The client may have gone: nobody is left to tell.
+	// An error means that the client has disconnected.
 	_, _ = w.Write(body)
 }

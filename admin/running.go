@@ -7,42 +7,42 @@ import (
 	"shardway/internal/problem"
 )
 
-// RunningList is the answer of GET /v1/running: what each node does at this moment, as it
-// tells itself.
+// RunningList is the response of GET /v1/running: the current load of each node, as reported by
+// the node.
 type RunningList struct {
 	Nodes []Running `json:"nodes"` // sorted by id
-	// Silent are the nodes that did not tell in time.
+	// Silent has the nodes that did not respond in time.
 	Silent []string `json:"silent"`
 }
 
-// Running is what one node does. What it does not tell, being of an older version, is -1
-// or empty.
+// Running is the current load of one node. A field that a node of an older version does not report
+// is -1 or empty.
 type Running struct {
 	Node     string `json:"node"`
 	Version  string `json:"version"`
-	LeaseMS  int64  `json:"lease_ms"` // what is left of its lease; 0: it admits nothing
-	Requests int    `json:"requests"` // that its app runs
+	LeaseMS  int64  `json:"lease_ms"` // remaining lease; 0 means that the node admits no requests
+	Requests int    `json:"requests"` // in progress at its app
 	Sockets  int    `json:"sockets"`  // upgraded connections to its app
-	Waiting  int    `json:"waiting"`  // requests that it holds
-	Held     int    `json:"held"`     // shards that its app holds: Shardway-Hold
+	Waiting  int    `json:"waiting"`  // queued requests
+	Held     int    `json:"held"`     // shards that its app holds (Shardway-Hold)
 }
 
-// Asker asks the other nodes. A Cluster that is one too serves /v1/running.
+// RunningAPI is the optional interface of a Cluster that serves /v1/running.
 type RunningAPI interface {
-	// Running asks the nodes, at most once a second whoever wants it, and returns within a
-	// second of that. What it returns is nobody's to change.
+	// Running queries all nodes, at most once per second for all callers together, and returns within
+	// 1 s. The caller must not modify the result.
 	Running(ctx context.Context) RunningList
 }
 
 func (s *Server) running(w http.ResponseWriter, r *http.Request) error {
-	asker, ok := s.cluster.(RunningAPI)
+	api, ok := s.cluster.(RunningAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node asks no others")
 	}
 	if _, err := query(r); err != nil {
 		return err
 	}
-	list := asker.Running(r.Context())
+	list := api.Running(r.Context())
 	list.Nodes, list.Silent = nonNil(list.Nodes), nonNil(list.Silent)
 	return writeJSON(w, list)
 }

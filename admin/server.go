@@ -14,30 +14,29 @@ import (
 	"shardway/event"
 )
 
-// Options is what a Server is made of.
+// Options configure a Server.
 type Options struct {
-	// Cluster answers. Required.
+	// Cluster is the node. Required.
 	Cluster Cluster
-	// Metrics feeds /metrics. Nil: there is no /metrics.
+	// Metrics are the metrics for /metrics. nil disables /metrics.
 	Metrics prometheus.Gatherer
-	// Events has what happens at this node, and takes what is asked of it here. Nil:
-	// there is no /v1/events.
+	// Events contains the events of this node; the server adds the actions of operators. nil disables
+	// /v1/events.
 	Events *event.Ring
-	// Access says who may do what at first; SetAccess changes it. Zero: everybody
-	// who reaches the port may do everything.
+	// Access contains the initial access rules; SetAccess replaces them. The zero value permits
+	// everything to every caller.
 	Access Access
-	// Log takes the actions and the server's own errors. Zero logs nothing.
+	// Log receives the actions and the errors of the server. The zero value logs nothing.
 	Log zerolog.Logger
 }
 
-// Server is the admin HTTP server of one node. It is safe for any number of
-// goroutines.
+// Server is the admin HTTP server of one node. It is safe for concurrent use.
 type Server struct {
 	cluster      Cluster
 	metrics      prometheus.Gatherer
 	log          zerolog.Logger
 	events       *event.Ring
-	eventReaders sourceLimit // of events
+	eventReaders sourceLimit
 	lists        sourceLimit // of all shards
 	page         *page
 	handler      http.Handler
@@ -48,7 +47,7 @@ type Server struct {
 	failedActions failedActions
 }
 
-// New returns a Server that is not listening yet.
+// New returns a Server. Call Serve to start it.
 func New(o Options) *Server {
 	s := &Server{
 		cluster: o.Cluster, metrics: o.Metrics, log: o.Log, events: o.Events, eventReaders: sourceLimit{max: maxReaders, maxPerSource: maxReadersPerSource},
@@ -59,24 +58,23 @@ func New(o Options) *Server {
 	return s
 }
 
-// SetAccess changes who may do what, for requests from now on.
+// SetAccess replaces the access rules for later requests.
 func (s *Server) SetAccess(a Access) { s.access.Store(&a) }
 
-// Handler returns the handler of every endpoint, guard included.
+// Handler returns the handler of all endpoints, including guard.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-// Serve answers on ln until ctx ends. It then ends long-polls, waits up to 3 s
-// for other answers, not for connections that have asked nothing, closes every
-// connection and returns nil. It owns ln.
+// Serve serves ln until ctx ends. It then ends long polls, waits up to 3 s for other responses,
+// closes all connections and returns nil. It closes unused connections immediately. It closes ln.
 func (s *Server) Serve(ctx context.Context, ln net.Listener) error {
 	return serve(ctx, ln, s.handler, s.log)
 }
 
-// Bounds on one client of the admin port. They keep a slow or broken one from
-// holding memory; pprof and long-polls extend the write timeout for themselves.
+// Limits on one client of the admin port, so that a slow client cannot occupy memory indefinitely.
+// Profiles and long polls extend the write timeout.
 const (
 	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 10 * time.Second // of a whole request; ends with its body
+	readTimeout       = 10 * time.Second // of a complete request, including its body
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = time.Minute
 	stopTimeout       = 3 * time.Second
@@ -86,9 +84,9 @@ const (
 
 // serve runs an HTTP server until ctx ends.
 func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Logger) error {
-	var silent unusedConns
+	var unused unusedConns
 	srv := &http.Server{
-		ConnState:         silent.track,
+		ConnState:         unused.track,
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
@@ -105,11 +103,11 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Log
 		return err
 	case <-ctx.Done():
 	}
-	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	silent.closeAll()
-	if srv.Shutdown(stopping) != nil {
-		// The stragglers had their time; Close fails only on a closed listener.
+	unused.closeAll()
+	if srv.Shutdown(shutdownCtx) != nil {
+		// Close fails only for a listener that is closed already.
 		_ = srv.Close()
 	}
 	if err := <-done; !errors.Is(err, http.ErrServerClosed) {

@@ -9,60 +9,59 @@ import (
 	"shardway/internal/problem"
 )
 
-// States of a Shard.
+// Values of Shard.State.
 const (
 	ShardOwned    = "owned"
 	ShardMoving   = "moving"
 	ShardOrphaned = "orphaned"
 )
 
-// Shard is one row of GET /v1/shards.
+// Shard is a shard in the response of GET /v1/shards.
 type Shard struct {
 	Shard uint32 `json:"shard"`
 	State string `json:"state"`        // owned, moving, orphaned
-	Owner string `json:"owner"`        // in the committed map; empty when orphaned
-	Epoch uint64 `json:"epoch"`        // ownership epoch; 0 when orphaned
-	To    string `json:"to,omitempty"` // where it moves to in the open proposal
-	// Previous owned it before its owner did, or, if it is orphaned, last; empty: nobody.
+	Owner string `json:"owner"`        // in the committed map; empty if orphaned
+	Epoch uint64 `json:"epoch"`        // ownership epoch; 0 if orphaned
+	To    string `json:"to,omitempty"` // new owner in the current proposal
+	// Previous is the previous owner, or the last owner of an orphaned shard. Empty means none.
 	Previous string `json:"previous,omitempty"`
-	// Released is true if it is known that the app of the previous owner has released it
-	// for the present one.
+	// Released is true if the app of the previous owner has released the shard for the current owner,
+	// as far as the node has been informed.
 	Released bool `json:"released,omitempty"`
-	// Unserved says why its owner does not serve, as far as the node knows; left out: it
-	// does.
+	// Unserved is why the owner does not serve the shard, as far as the node has been informed. It is
+	// absent if the owner serves the shard.
 	Unserved string `json:"unserved,omitempty"`
-	// StaleReturn means that the shard has returned to the app of its owner, which has not
-	// restarted since it had the shard before.
+	// StaleReturn is true if the shard has returned to an app that owned it before and has not
+	// restarted since.
 	StaleReturn bool `json:"stale_return,omitempty"`
 }
 
 // Move is a change of a shard's owner.
 type Move struct {
-	Epoch  uint64 `json:"epoch"` // of the map that was committed
+	Epoch  uint64 `json:"epoch"` // of the committed map
 	Shard  uint32 `json:"shard"`
-	From   string `json:"from"` // empty: nobody owned it
-	To     string `json:"to"`   // empty: nobody does
+	From   string `json:"from"` // empty means orphaned
+	To     string `json:"to"`   // empty means orphaned
 	Reason string `json:"reason"`
 }
 
-// ShardHistory is the answer of GET /v1/shards/N.
+// ShardHistory is the response of GET /v1/shards/N.
 type ShardHistory struct {
 	Shard
-	// Moves are those that the node remembers, the oldest first: of the last 4096 moves
-	// of all shards, as far as its log went back when it started.
+	// Moves has the moves of the shard, oldest first, among the last 4096 moves of all shards. It
+	// contains no moves from before the log that the node had when it started.
 	Moves []Move `json:"moves"`
 }
 
-// Explainer remembers moves. A Cluster that is one too serves /v1/shards/N.
+// ShardHistoryAPI is the optional interface of a Cluster that serves /v1/shards/N.
 type ShardHistoryAPI interface {
-	// Moves returns what the node remembers of how a shard came to its owner, the
-	// oldest first.
+	// Moves returns the recorded moves of a shard, oldest first.
 	Moves(shard uint32) []Move
 }
 
-// shard tells of one shard who has it, and why.
+// shard returns the owner of one shard and its history.
 func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
-	explainer, ok := s.cluster.(ShardHistoryAPI)
+	api, ok := s.cluster.(ShardHistoryAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node remembers no moves")
 	}
@@ -80,10 +79,10 @@ func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
 		p.Param, p.Value = "shard", given
 		return p
 	}
-	return writeJSON(w, ShardHistory{Shard: all[n], Moves: nonNil(explainer.Moves(uint32(n)))})
+	return writeJSON(w, ShardHistory{Shard: all[n], Moves: nonNil(api.Moves(uint32(n)))})
 }
 
-// shardsThereAre says which numbers shards have.
+// describeShardRange describes the valid shard numbers for an error message.
 func describeShardRange(n int) string {
 	if n == 0 {
 		return "the cluster is not born yet"
@@ -91,15 +90,15 @@ func describeShardRange(n int) string {
 	return fmt.Sprintf("the cluster has %d, from 0 to %d", n, n-1)
 }
 
-// Shard returns what the node knows of one shard.
+// Shard returns the owner of one shard and its history.
 func (c *Client) Shard(ctx context.Context, shard uint32) (ShardHistory, error) {
 	return getJSON[ShardHistory](ctx, c, "/v1/shards/"+strconv.FormatUint(uint64(shard), 10), nil)
 }
 
-// ShardList is the answer of GET /v1/shards.
+// ShardList is the response of GET /v1/shards.
 type ShardList struct {
 	Epoch    uint64  `json:"epoch"`
 	Proposed uint64  `json:"proposed"`
-	Total    int     `json:"total"` // of the cluster, whatever the filter
+	Total    int     `json:"total"` // number of shards of the cluster, independent of the filter
 	Shards   []Shard `json:"shards"`
 }

@@ -11,62 +11,62 @@ import (
 	"shardway/internal/problem"
 )
 
-// SocketList is the answer of GET /v1/sockets: the WebSockets of the cluster, and whatever
-// else was upgraded, as the nodes tell at this moment.
+// SocketList is the response of GET /v1/sockets: the current WebSockets and other upgraded
+// connections of the cluster, as reported by the nodes.
 type SocketList struct {
-	Shards []ShardSockets `json:"shards"` // that have any, ascending
+	Shards []ShardSockets `json:"shards"` // shards with sockets, ascending
 	Nodes  []NodeSockets  `json:"nodes"`  // sorted by id
-	// Silent are the nodes that did not tell in time.
+	// Silent has the nodes that did not respond in time.
 	Silent []string `json:"silent"`
 }
 
-// ShardSockets counts the sockets of a shard, at all nodes together.
+// ShardSockets has the numbers of sockets of a shard at all nodes together.
 type ShardSockets struct {
 	Shard    uint32 `json:"shard"`
-	Attached int    `json:"attached"` // kept, with a connection to the app
-	Detached int    `json:"detached"` // kept, and waiting for the next one
-	Plain    int    `json:"plain"`    // not kept: they end when the shard moves
+	Attached int    `json:"attached"` // resumable, with a connection to the app
+	Detached int    `json:"detached"` // resumable, waiting for the next connection to the app
+	Plain    int    `json:"plain"`    // not resumable: they end when the shard moves
 }
 
-// NodeSockets counts the sockets of a node.
+// NodeSockets has the numbers of sockets of a node.
 type NodeSockets struct {
 	Node string `json:"node"`
-	// Attached and Detached are as in ShardSockets, of clients that are connected there.
+	// Attached and Detached count as in ShardSockets, for clients that are connected to this node.
 	Attached int `json:"attached"`
 	Detached int `json:"detached"`
-	App      int `json:"app"` // that are connected to its app, kept or not
+	App      int `json:"app"` // connected to its app, resumable or not
 }
 
-// SocketBreak names kept sockets whose connections to their app are to end, so that the
-// next ones follow: as when their shard moves, or, with Gap, as when its owner dies.
+// SocketBreak selects resumable sockets whose connections to the app are closed, so that the
+// sockets resume with new connections. This has the effect of a move of their shard or, if Gap is
+// set, of a failure of its owner.
 type SocketBreak struct {
-	// Key and Shard: those of this key, or of this shard; neither: all.
+	// Key or Shard selects the sockets of a key or of a shard. Without both, all sockets are selected.
 	Key   *string `json:"key,omitempty"`
 	Shard *uint32 `json:"shard,omitempty"`
 	Gap   bool    `json:"gap,omitempty"`
 }
 
-// BrokenSockets is the answer of POST /v1/sockets. Whether the next connections follow
-// GET /v1/sockets tells, and the metrics.
+// BrokenSockets is the response of POST /v1/sockets. GET /v1/sockets and the metrics show whether
+// the sockets resume.
 type BrokenSockets struct {
-	Sockets int            `json:"sockets"` // so many were asked to break
-	Nodes   map[string]int `json:"nodes"`   // of them at each node that has some
-	Silent  []string       `json:"silent"`  // as in SocketList; theirs may go on
+	Sockets int            `json:"sockets"` // number of affected sockets
+	Nodes   map[string]int `json:"nodes"`   // number at each node that has some
+	Silent  []string       `json:"silent"`  // as in SocketList; their sockets may be unaffected
 }
 
-// Keeper knows of sockets that stay while their shards move. A Cluster that is one too
-// serves /v1/sockets.
+// SocketAPI is the optional interface of a Cluster that serves /v1/sockets.
 type SocketAPI interface {
-	// Sockets asks the nodes, at most once a second whoever wants it, and returns within
-	// two seconds of that. What it returns is nobody's to change.
+	// Sockets queries all nodes, at most once per second for all callers together, and returns within
+	// 2 s. The caller must not modify the result.
 	Sockets(ctx context.Context) SocketList
-	// BreakSockets asks every node, likewise.
+	// BreakSockets closes upstream connections at all nodes and returns within 2 s.
 	BreakSockets(ctx context.Context, b SocketBreak, by string) BrokenSockets
 }
 
-// sockets lists sockets, or breaks some.
+// sockets lists sockets, or closes the upstream connections of some.
 func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
-	keeper, ok := s.cluster.(SocketAPI)
+	api, ok := s.cluster.(SocketAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node knows no sockets")
 	}
@@ -74,7 +74,7 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
 			return err
 		}
-		list := keeper.Sockets(r.Context())
+		list := api.Sockets(r.Context())
 		list.Shards, list.Nodes, list.Silent = nonNil(list.Shards), nonNil(list.Nodes), nonNil(list.Silent)
 		return writeJSON(w, list)
 	}
@@ -89,7 +89,7 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	broken := keeper.BreakSockets(ctx, b, c.caller.String())
+	broken := api.BreakSockets(ctx, b, c.caller.String())
 	if broken.Silent = nonNil(broken.Silent); broken.Sockets == 0 {
 		untold := ""
 		if len(broken.Silent) > 0 {
@@ -110,7 +110,7 @@ type breakArguments struct {
 
 func breakArgumentNames() []string { return []string{"break", "key", "shard", "gap"} }
 
-// readBreak reads which sockets are meant, and says so for the log, which has no keys.
+// readSocketBreak parses the selection and describes it for the log, which must not contain keys.
 func (s *Server) readSocketBreak(r *http.Request) (b SocketBreak, whose string, err error) {
 	a, err := readBreakArguments(r)
 	if err != nil {
@@ -136,7 +136,7 @@ func (s *Server) readSocketBreak(r *http.Request) (b SocketBreak, whose string, 
 	return b, whose, nil
 }
 
-// readBreaking wants the word: a POST by mistake shall disturb nobody.
+// readBreakArguments requires break=true explicitly, so that an accidental POST has no effect.
 func readBreakArguments(r *http.Request) (a breakArguments, err error) {
 	body, err := readBody(r)
 	if err != nil {
@@ -179,7 +179,8 @@ func (c *Client) Sockets(ctx context.Context) (SocketList, error) {
 	return getJSON[SocketList](ctx, c, "/v1/sockets", nil)
 }
 
-// BreakSockets has the legs of kept sockets end, so that the next ones follow.
+// BreakSockets closes the connections of resumable sockets to their app, so that the sockets
+// resume with new connections.
 func (c *Client) BreakSockets(ctx context.Context, b SocketBreak) (BrokenSockets, error) {
 	a := breakArguments{Break: true, Key: b.Key, Gap: b.Gap}
 	if b.Shard != nil {

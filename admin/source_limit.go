@@ -9,15 +9,15 @@ import (
 	"shardway/internal/problem"
 )
 
-// Bounds on those who read a list of all shards: with most shards that there may be it takes
-// eight megabytes, until its client has all of it.
+// Limits on concurrent responses with a list of all shards. With the maximum number of shards, such
+// a response occupies 8 MB until the client has received it.
 const (
 	maxLists          = 32
 	maxListsPerSource = 8
 	listRetryAfter    = time.Second
 )
 
-// long is an endpoint whose answer is long.
+// limitLists limits the number of concurrent requests to an endpoint with a large response.
 func (s *Server) limitLists(e endpoint) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if !s.lists.acquire(r.RemoteAddr) {
@@ -28,39 +28,41 @@ func (s *Server) limitLists(e endpoint) endpoint {
 	}
 }
 
-// places bounds those who wait, and of them those from one address: whoever takes all that
-// he can get takes none from others.
+// sourceLimit limits concurrent requests in total and per source, so that one source cannot use up
+// the total. A source is an IPv4 address or an IPv6 /64 network.
 type sourceLimit struct {
 	max, maxPerSource int
 
+	// mu protects the following fields.
 	mu       sync.Mutex
 	count    int
 	bySource map[netip.Addr]int
 }
 
-// take takes a place for who comes from an address, if there is one.
+// acquire counts a request from a remote address. It returns false if a limit is reached;
+// otherwise the caller must call release.
 func (l *sourceLimit) acquire(remote string) bool {
-	from := sourceOf(remote)
+	source := sourceOf(remote)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.count >= l.max || l.bySource[from] >= l.maxPerSource {
+	if l.count >= l.max || l.bySource[source] >= l.maxPerSource {
 		return false
 	}
 	if l.bySource == nil {
 		l.bySource = make(map[netip.Addr]int)
 	}
-	l.bySource[from]++
+	l.bySource[source]++
 	l.count++
 	return true
 }
 
-// leave gives it back.
+// release ends a request for which acquire returned true.
 func (l *sourceLimit) release(remote string) {
-	from := sourceOf(remote)
+	source := sourceOf(remote)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count--
-	if l.bySource[from]--; l.bySource[from] == 0 {
-		delete(l.bySource, from)
+	if l.bySource[source]--; l.bySource[source] == 0 {
+		delete(l.bySource, source)
 	}
 }

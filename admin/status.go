@@ -7,7 +7,7 @@ import (
 	"shardway/verdict"
 )
 
-// Status is the answer of GET /status: one node's view.
+// Status is the response of GET /status: the view of one node.
 type Status struct {
 	Node     string `json:"node"`
 	Boot     uint64 `json:"boot"`
@@ -19,25 +19,25 @@ type Status struct {
 	Term     uint64 `json:"term"`
 	Epoch    uint64 `json:"epoch"`    // of the committed map; 0 before the first
 	Proposed uint64 `json:"proposed"` // of the last proposal in the log
-	LeaseMS  int64  `json:"lease_ms"` // what is left of the lease; 0 without one
+	LeaseMS  int64  `json:"lease_ms"` // remaining lease; 0 without a lease
 	UptimeS  int64  `json:"uptime_s"`
 
-	// Timing is the cluster's; nil before there is one.
+	// Timing has the cluster-wide settings; nil before the node belongs to a cluster.
 	Timing *TimingState `json:"timing,omitempty"`
 
 	// Keys is the active key configuration; nil before there is one.
 	Keys *KeysState `json:"keys,omitempty"`
 
-	// Level is the level in force as far as the node knows; see LevelState.
+	// Level is the current level as far as the node has been informed; see LevelState.
 	Level uint8 `json:"level"`
 
 	Shards ShardCounts `json:"shards"`
 	Queue  QueueCounts `json:"queue"`
-	// Sockets are the long-lived connections of the answering node.
+	// Sockets counts the long-lived connections of the responding node.
 	Sockets SocketCounts `json:"sockets"`
 	Nodes   []Node       `json:"nodes"` // sorted by id
 
-	// Findings say what is the matter as far as the node knows, the gravest first.
+	// Findings has the findings of the node, most severe first.
 	Findings []verdict.Finding `json:"findings"`
 }
 
@@ -91,19 +91,19 @@ func someNodes(nodes []string) string {
 	return text
 }
 
-// ShardCounts counts shards as the answering node sees them.
+// ShardCounts has numbers of shards as the responding node sees them.
 type ShardCounts struct {
 	Total    int `json:"total"`
 	Owned    int `json:"owned"` // by the answering node
 	Held     int `json:"held"`  // of these, by the app: Shardway-Hold
 	Moving   int `json:"moving"`
 	Orphaned int `json:"orphaned"` // without an owner in the committed map
-	// Unserved are those that nobody serves as far as the answering node knows: all, while
-	// it knows of no leader.
+	// Unserved counts the shards without service as far as the responding node has been informed:
+	// all shards while it has no leader.
 	Unserved int `json:"unserved"`
 }
 
-// QueueCounts tells what waits at the answering node.
+// QueueCounts has the number and the size of the queued requests of the responding node.
 type QueueCounts struct {
 	Waiting int   `json:"waiting"`
 	Bytes   int64 `json:"bytes"`
@@ -112,11 +112,11 @@ type QueueCounts struct {
 // SocketCounts tells of sockets and streams that live long at the answering node.
 type SocketCounts struct {
 	App int `json:"app"` // upgraded connections to its app
-	// Attached and Detached are WebSockets that their app lets be kept, whose clients are
-	// connected here: with a connection to their app, and waiting for the next one.
+	// Attached and Detached count resumable WebSockets whose clients are connected to this node:
+	// with a connection to their app, and without one.
 	Attached int `json:"attached"`
 	Detached int `json:"detached"`
-	Streams  int `json:"streams"` // event streams of clients here that go on at the next owner
+	Streams  int `json:"streams"` // event streams of clients of this node that the next owner can continue
 }
 
 // Node is one node of the cluster.
@@ -128,16 +128,16 @@ type Node struct {
 	Weight     uint32            `json:"weight"`
 	Zone       string            `json:"zone"`
 	Shards     int               `json:"shards"`      // owned in the committed map
-	Endpoints  map[string]string `json:"endpoints"`   // name without "ep." → address
-	AppVersion string            `json:"app_version"` // what its operator calls it; may be empty
+	Endpoints  map[string]string `json:"endpoints"`   // name without the prefix "ep." → address
+	AppVersion string            `json:"app_version"` // as configured; may be empty
 	App        string            `json:"app"`         // healthy, unhealthy, unknown, or none for a gateway
-	// Unserved says why nobody serves what it owns, as far as the answering node knows;
-	// left out: somebody does, or it owns nothing.
+	// Unserved is why the shards of the node have no service, as far as the responding node has been
+	// informed. It is absent if they are served, or if the node owns none.
 	Unserved string `json:"unserved,omitempty"`
-	HeardMS  int64  `json:"heard_ms"` // since its last heartbeat reached the leader; -1: not known here
+	HeardMS  int64  `json:"heard_ms"` // since its last heartbeat reached the leader; -1 if unknown to the responding node
 }
 
-// NodeList is the answer of GET /v1/nodes.
+// NodeList is the response of GET /v1/nodes.
 type NodeList struct {
 	Leader string `json:"leader"`
 	Epoch  uint64 `json:"epoch"`

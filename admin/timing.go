@@ -8,8 +8,8 @@ import (
 	"shardway/internal/problem"
 )
 
-// Timing is what guards that a shard has one owner, a fact of the cluster.
-// Durations are written as the flags of run take them: "500ms".
+// Timing contains the cluster-wide settings that ensure a single owner of each shard. Durations
+// have the form of the flags of run, such as "500ms".
 type Timing struct {
 	Lease     string `json:"lease,omitempty"`
 	DeadAfter string `json:"dead_after,omitempty"`
@@ -17,35 +17,33 @@ type Timing struct {
 	Pause     string `json:"pause,omitempty"` // moving or cluster
 }
 
-// TimingState is the answer of GET and POST /v1/timing.
+// TimingState is the response of GET and POST /v1/timing.
 type TimingState struct {
 	Timing
-	// Since is the index of the log entry that set it, Before what was in force
-	// until then.
+	// Since is the index of the log entry that set these values. Before has the previous values.
 	Since  uint64 `json:"since"`
 	Before Timing `json:"before"`
-	// BeforeCounts is for how much longer waits go by the larger of both: "0s" once
-	// they do not, empty where that is not known: only a leader knows.
+	// BeforeCounts is how much longer timeouts use the larger of the two values: "0s" means that the
+	// new values apply. Only a leader can report it; otherwise it is empty.
 	BeforeCounts string `json:"before_counts,omitempty"`
 }
 
-// Retimer changes the timing of a cluster. A Cluster that is one too serves
-// /v1/timing.
+// TimingAPI is the optional interface of a Cluster that serves /v1/timing.
 type TimingAPI interface {
-	// Timing returns what the leader says, or without it what this node's log does,
-	// and false before there is a cluster.
+	// Timing returns the timing reported by the leader or, without a leader, by the log of this node.
+	// ok is false if the node does not belong to a cluster yet.
 	Timing(ctx context.Context) (TimingState, bool)
-	// Retime changes what is not empty and returns once the leader has it. Its
-	// errors are those of Cluster.Do.
+	// Retime changes the fields that are not empty and returns once the leader has applied the change.
+	// Its errors are those of Cluster.Do.
 	Retime(ctx context.Context, change Timing, by string) (TimingState, error)
 }
 
 // timingNames are the arguments of POST /v1/timing.
 func timingNames() []string { return []string{"lease", "dead_after", "fence", "pause"} }
 
-// timing shows the timing, or changes what the arguments name.
+// timing returns the timing, or changes the values that the arguments contain.
 func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
-	retimer, ok := s.cluster.(TimingAPI)
+	api, ok := s.cluster.(TimingAPI)
 	if !ok {
 		return problem.New(problem.NotFound, "this node has no timing")
 	}
@@ -53,7 +51,7 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
 			return err
 		}
-		t, born := retimer.Timing(r.Context())
+		t, born := api.Timing(r.Context())
 		if !born {
 			return problem.New(problem.NotFound, "this node belongs to no cluster yet: it knows no timing")
 		}
@@ -67,14 +65,14 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 	c.action = change.describe()
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
-	t, err := retimer.Retime(ctx, change, c.caller.String())
+	t, err := api.Retime(ctx, change, c.caller.String())
 	if err != nil {
 		return err
 	}
 	return writeJSON(w, t)
 }
 
-// describe says for the log what is asked.
+// describe describes a change for the log.
 func (t Timing) describe() string {
 	words := []string{"timing"}
 	for i, v := range []string{t.Lease, t.DeadAfter, t.Fence, t.Pause} {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// What a token may look like. Those of 22 characters of base64 cannot be
-// guessed, however often one may try; shorter ones are somebody's word.
+// Limits on tokens. A random token of 22 base64 characters (132 bits) cannot be guessed. A shorter
+// token is probably a chosen password.
 const (
 	minToken     = 22
 	maxToken     = 512
@@ -19,18 +19,18 @@ const (
 	bearerPrefix = "Bearer "
 )
 
-// Tokens is a set of tokens with the names of whom they belong to. It keeps none
-// of them, only what they are recognized by.
+// Tokens is a set of named tokens. It stores only their hashes.
 type Tokens []token
 
+// token is the SHA-256 hash of a token with the name of its user.
 type token struct {
 	name string
 	hash [sha256.Size]byte
 }
 
-// ParseTokens reads a file of tokens: one a line, or NAME TOKEN, so that the log
-// can say who it was. Empty lines and those that begin with # are skipped. Its
-// errors name lines and never repeat them.
+// ParseTokens parses a token file. Each line has the form TOKEN, or NAME TOKEN with a name for the
+// log. Empty lines and lines that start with # are ignored. Errors contain line numbers but no
+// text of the file.
 func ParseTokens(b []byte) (Tokens, error) {
 	var all Tokens
 	n := 0
@@ -63,11 +63,13 @@ func ParseTokens(b []byte) (Tokens, error) {
 	return all, nil
 }
 
+// isPrintableASCII reports whether s consists of printable ASCII characters other than space.
 func isPrintableASCII(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return r <= ' ' || r > '~' }) < 0
 }
 
-// find compares a text with every token, in a time that depends on neither.
+// lookup returns the name of a token. Its duration depends neither on text nor on the position of
+// the match.
 func (t Tokens) lookup(text string) (name string, ok bool) {
 	sum := sha256.Sum256([]byte(text))
 	at := -1
@@ -80,20 +82,21 @@ func (t Tokens) lookup(text string) (name string, ok bool) {
 	return t[at].name, true
 }
 
-// takesKey reports whether key= is that of an app's requests here, and no token.
+// allowsKeyParam reports whether the query parameter "key" of r is the key of an app request.
+// Otherwise it is treated as a misplaced token.
 func allowsKeyParam(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/v1/locate":
 		return true
 	case "/v1/pin", "/v1/unpin", "/v1/quarantine", "/v1/lift", "/v1/sockets":
-		return len(r.Header.Values("Authorization")) > 0 // who shows no token may mean one
+		return len(r.Header.Values("Authorization")) > 0 // without this header, key= could be meant as a token
 	}
 	return false
 }
 
-// bearer returns the token that a request shows. There is one place for it, so
-// that it stands in no log or history.
-func bearerToken(r *http.Request) (text string, shown bool, err error) {
+// bearerToken returns the token of the Authorization header. It returns an error for a token in
+// the query, which logs and browser histories would record.
+func bearerToken(r *http.Request) (text string, present bool, err error) {
 	const where = "a token has its place in the header, as in Authorization: Bearer TOKEN, and nowhere else"
 	for name := range r.URL.Query() {
 		switch strings.ToLower(name) {

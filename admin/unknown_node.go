@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// maxNamedNodes is how many nodes the error for an unknown one names.
+	// maxNamedNodes is the maximum number of node IDs in the error for an unknown node.
 	maxNamedNodes = 16
-	// maxNodeID is how many bytes of a name that is unknown are repeated.
+	// maxNodeID is the maximum length of the unknown ID in the error, in bytes.
 	maxNodeID = 64
 )
 
-// UnknownNode returns the error for a node that the cluster does not have; known are the ids of
-// those that it has, in order. It wraps ErrUnknownNode.
+// UnknownNode returns the error for a node that the cluster does not have. known has the IDs of
+// its nodes, sorted. The error wraps ErrUnknownNode.
 func UnknownNode(node string, known []string) error {
 	names := strings.Join(known[:min(len(known), maxNamedNodes)], ", ")
 	switch more := len(known) - maxNamedNodes; {
@@ -26,8 +26,8 @@ func UnknownNode(node string, known []string) error {
 	return fmt.Errorf("%w %q: the cluster has %s", ErrUnknownNode, node[:min(len(node), maxNodeID)], names)
 }
 
-// checkNode returns an error if the cluster has no node of that name; also are further names
-// that are known, such as members of gossip that are no nodes.
+// checkNode returns an error if the cluster has no node with this name. also has further accepted
+// names, such as Serf members that are not nodes.
 func (s *Server) checkNode(node string, also ...string) error {
 	var known []string
 	for _, n := range s.cluster.Status().Nodes {

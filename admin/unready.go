@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// UnreadyError is why a node is not ready.
+// UnreadyError is the reason why a node is not ready.
 type UnreadyError struct {
-	// Brief is for everybody: a few words without names or addresses.
+	// Brief is for every caller: a few words without names or addresses.
 	Brief string
-	// Why is what operators are told beside that; empty: nothing.
+	// Why is additional text for operators; it may be empty.
 	Why string
 }
 
-// Error returns both, or only the second one where that begins with the same word.
+// Error returns both texts, or only Why if both start with the same word and a colon.
 func (u *UnreadyError) Error() string {
 	word, _, _ := strings.Cut(u.Brief, ":")
 	switch {
@@ -25,7 +25,7 @@ func (u *UnreadyError) Error() string {
 	return u.Brief + ": " + u.Why
 }
 
-// Brief returns what a stranger may know of err, an error of Readiness.
+// Brief returns the part of an error of Readiness that any caller may read.
 func Brief(err error) string {
 	if u, ok := errors.AsType[*UnreadyError](err); ok {
 		return u.Brief

@@ -6,15 +6,16 @@ import (
 	"sync"
 )
 
-// mute has the connections that have asked nothing yet: what browsers open ahead and
-// watchers leave open. A server that stops would wait for their first request.
+// unusedConns tracks the connections that have not sent a request yet. Browsers open such
+// connections in advance. http.Server.Shutdown would wait for their first request.
 type unusedConns struct {
+	// mu protects the following fields.
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
-	closed bool // there are to be none any more
+	closed bool // closeAll was called: close new connections immediately
 }
 
-// follow is for http.Server.ConnState.
+// track is the ConnState function of an http.Server.
 func (u *unusedConns) track(c net.Conn, s http.ConnState) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -22,7 +23,7 @@ func (u *unusedConns) track(c net.Conn, s http.ConnState) {
 	case s != http.StateNew:
 		delete(u.conns, c)
 	case u.closed:
-		_ = c.Close() // nobody has asked anything
+		_ = c.Close() // no request is lost
 	default:
 		if u.conns == nil {
 			u.conns = make(map[net.Conn]bool)
@@ -31,12 +32,12 @@ func (u *unusedConns) track(c net.Conn, s http.ConnState) {
 	}
 }
 
-// close closes them, and those that still come.
+// closeAll closes all unused connections, and every later one when it is accepted.
 func (u *unusedConns) closeAll() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.closed = true
 	for c := range u.conns {
-		_ = c.Close() // nobody has asked anything
+		_ = c.Close() // no request is lost
 	}
 }

@@ -13,17 +13,16 @@ import (
 	"shardway/verdict"
 )
 
-// view is a Status in words, as the page is served. Its script, where there is one, says
-// the same anew whenever something changes: what is said here, nodes.js and verdict.js
-// say likewise.
+// view is a Status as text for the dashboard. If scripts are enabled, nodes.js and verdict.js
+// update the page later; they must produce the same texts.
 type view struct {
 	Locked   bool
 	Title    string
 	Severity string // ok, info, warning, outage
-	Mark     string // for who sees no colours
+	Mark     string // symbol for the severity, for users who cannot distinguish colours
 	Word     string
 	Headline string
-	Findings []verdict.Finding // Headline is the sentence of the first
+	Findings []verdict.Finding // Headline is the text of the first
 	Facts    []fact
 	NodesSum string
 	Columns  []column
@@ -37,7 +36,7 @@ type fact struct{ Name, Value string }
 
 type column struct{ Key, Head string }
 
-// row is one node. Trouble orders the rows: 2 is broken, 1 on its way.
+// row is one node. Rows are sorted by Trouble, highest first (see troubleOf).
 type row struct {
 	Trouble int
 	Cells   []cell
@@ -46,11 +45,11 @@ type row struct {
 type cell struct {
 	column
 	Text, Note string
-	Page       string // where Text leads to
-	Permille   int    // in share: of twice what each would have if all had the same
+	Page       string // link target of Text
+	Permille   int    // for the column share: permille of twice the average number of shards
 }
 
-// Severities of a page, the worst last.
+// Severities of a page, ascending.
 const (
 	sevOK      = "ok"
 	sevInfo    = "info"
@@ -58,7 +57,7 @@ const (
 	sevOutage  = "outage"
 )
 
-// columns of the table of nodes.
+// columns returns the columns of the table of nodes.
 func columns() []column {
 	return []column{
 		{"node", "node"},
@@ -92,7 +91,7 @@ func viewOf(st Status) view {
 	return v
 }
 
-// markOf returns a sign for a severity, for who does not see its colour.
+// symbolOf returns the symbol of a severity.
 func symbolOf(severity string) string {
 	switch severity {
 	case sevOutage:
@@ -105,8 +104,8 @@ func symbolOf(severity string) string {
 	return "✓"
 }
 
-// headline says how it is: the codes of the gravest findings and the sentence of the first,
-// or what goes on if there are none.
+// headline summarizes the status: the codes of the most severe findings and the text of the first,
+// or the current activity if there are none.
 func headline(st Status) (severity, word, text string) {
 	if worst := verdict.Worst(st.Findings); worst > 0 {
 		var codes []string
@@ -175,7 +174,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// sumOf counts the nodes by state, the commonest first.
+// countByState returns the number of nodes in each state, most frequent state first.
 func countByState(nodes []Node) string {
 	counts := map[string]int{}
 	var states []string
@@ -191,7 +190,7 @@ func countByState(nodes []Node) string {
 	return strings.Join(states, ", ")
 }
 
-// trouble is 2 for what is broken, 1 for what is on its way.
+// troubleOf returns 2 for a failed node, 1 for a node in transition, and 0 otherwise.
 func troubleOf(n Node) int {
 	switch {
 	case n.State == "failed" || n.State == "absent" || n.App == "unhealthy":
@@ -220,21 +219,22 @@ func rowOf(n Node, st Status) row {
 		versions = append(versions, "app "+n.AppVersion)
 	}
 	r := row{Trouble: troubleOf(n)}
-	said := map[string]cell{
+	cells := map[string]cell{
 		"node": {Text: n.ID, Note: note, Page: dashboardURL(n, st)}, "state": {Text: n.State}, "role": {Text: role}, "zone": {Text: cmp.Or(n.Zone, unknown)}, "app": {Text: n.App},
 		"share":  {Text: strconv.Itoa(n.Shards), Permille: permille(n.Shards*owners(st.Nodes), 2*st.Shards.Total), Note: fmt.Sprintf("%d %%", permille(n.Shards, st.Shards.Total)/10)},
 		"weight": {Text: strconv.FormatUint(uint64(n.Weight), 10)}, "lease": {Text: lease}, "heard": {Text: heard}, "running": {Text: unknown},
 		"waiting": {Text: waiting}, "version": {Text: cmp.Or(strings.Join(versions, ", "), unknown)},
 	}
 	for _, c := range columns() {
-		x := said[c.Key]
+		x := cells[c.Key]
 		x.column = c
 		r.Cells = append(r.Cells, x)
 	}
 	return r
 }
 
-// pageOf returns the address of another node's page, if it announces one that can be one.
+// dashboardURL returns the address of the dashboard of another node, or "" if the node announces
+// no valid admin address.
 func dashboardURL(n Node, st Status) string {
 	addr := n.Endpoints["admin"]
 	host, port, err := net.SplitHostPort(addr)
@@ -247,10 +247,10 @@ func dashboardURL(n Node, st Status) string {
 	return "//" + addr + "/status"
 }
 
-// hostLetters are what a name or an address has.
+// hostChars are the characters of host names and IP addresses.
 const hostChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:"
 
-// milliseconds writes what is short exactly, and what is long so that it can be read.
+// milliseconds formats a duration with a precision that decreases with its length.
 func milliseconds(ms int64) string {
 	switch {
 	case ms < 1000:
