@@ -17,7 +17,7 @@ const (
 	Cordon
 	// Uncordon ends Drain and Cordon.
 	Uncordon
-	// Pause postpones planned moves for some time. Only orphaned shards get an owner meanwhile.
+	// Pause postpones planned moves for some time. During a pause only orphaned shards get an owner.
 	Pause
 	// Resume ends Pause.
 	Resume

@@ -13,7 +13,7 @@ import (
 type OwnedList struct {
 	Node string `json:"node"`
 	// Epoch is the epoch of the committed map. LeaseMS is the remaining lease of the node; 0 means
-	// that the node admits no requests, whatever the states are.
+	// that the node admits no requests in any state.
 	Epoch   uint64 `json:"epoch"`
 	LeaseMS int64  `json:"lease_ms"`
 	// MayWriteMS is how long the app may write without a further response, counted from the time at

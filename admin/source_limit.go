@@ -28,7 +28,7 @@ func (s *Server) limitLists(e endpoint) endpoint {
 	}
 }
 
-// sourceLimit limits concurrent requests in total and per source, so that one source cannot use up
+// sourceLimit limits concurrent requests in total and per source, because otherwise one source could use up
 // the total. A source is an IPv4 address or an IPv6 /64 network.
 type sourceLimit struct {
 	max, maxPerSource int

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	_ admin.LocalNode    = (*Node)(nil)
-	_ admin.DrainAPI = (*Node)(nil)
+	_ admin.LocalNode = (*Node)(nil)
+	_ admin.DrainAPI  = (*Node)(nil)
 )
 
 // DrainSelf has this process own nothing for as long as it runs, as the first thing that it

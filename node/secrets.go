@@ -56,7 +56,7 @@ func (n *Node) RenewPeers() {
 }
 
 var (
-	_ admin.RotateAPI    = (*Node)(nil)
+	_ admin.RotateAPI  = (*Node)(nil)
 	_ rotation.Cluster = rotating{}
 )
 

@@ -27,10 +27,10 @@ type Scene struct {
 }
 
 var (
-	_ admin.Cluster   = (*Scene)(nil)
+	_ admin.Cluster         = (*Scene)(nil)
 	_ admin.ShardHistoryAPI = (*Scene)(nil)
-	_ admin.RunningAPI     = (*Scene)(nil)
-	_ admin.SocketAPI    = (*Scene)(nil)
+	_ admin.RunningAPI      = (*Scene)(nil)
+	_ admin.SocketAPI       = (*Scene)(nil)
 )
 
 // NewScene makes a healthy cluster up, the same one each time: shards are spread as they
