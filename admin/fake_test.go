@@ -54,11 +54,11 @@ func (f *fake) Status() admin.Status {
 		panic("broken")
 	}
 	return admin.Status{
-		Node: "n1", Boot: 4, Cluster: "c0ffee", Version: "1.2.3", State: "resharding", Role: "leader", Leader: "n1",
+		Node: "n1", Boot: 4, Cluster: "c0ffee", Version: "1.2.3", State: "rebalancing", Role: "leader", Leader: "n1",
 		Term: 3, Epoch: f.epoch(), Proposed: 18, LeaseMS: 412, UptimeS: 3700,
-		Shards: admin.ShardCounts{Total: 4, Owned: 2, Held: 1, Moving: 1, Orphaned: 1, Unserved: 1},
+		Shards: admin.ShardCounts{Total: 4, Owned: 2, Held: 1, Moving: 1, Orphaned: 1, Unavailable: 1},
 		Findings: []verdict.Finding{{
-			Code: verdict.Unserved, Severity: verdict.Outage, Text: "1 of 4 shards has no <owner>", Remedy: "see to what is said beside this", Brief: "brief", Subject: "subject",
+			Code: verdict.Unavailable, Severity: verdict.Outage, Text: "1 of 4 shards has no <owner>", Remedy: "see to what is said beside this", Brief: "brief", Subject: "subject",
 		}},
 		Queue:   admin.QueueCounts{Waiting: 5, Bytes: 1024},
 		Sockets: admin.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},

@@ -23,7 +23,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) setUnserved(nodes []Node) []Node {
 	for i := range nodes {
 		if n := &nodes[i]; n.Shards > 0 {
-			n.Unserved = s.cluster.Idle(n.ID)
+			n.Unavailable = s.cluster.Idle(n.ID)
 		}
 	}
 	return nodes

@@ -27,7 +27,7 @@ type Location struct {
 	Owner    string `json:"owner"`    // empty if orphaned
 	Endpoint string `json:"endpoint"` // HTTP endpoint of the owner
 	Epoch    uint64 `json:"epoch"`    // of the committed map
-	// Unserved and StaleReturn are as in Shard.
-	Unserved    string `json:"unserved,omitempty"`
+	// Unavailable and StaleReturn are as in Shard.
+	Unavailable string `json:"unavailable,omitempty"`
 	StaleReturn bool   `json:"stale_return,omitempty"`
 }

@@ -96,7 +96,7 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 			l.Owner, l.Endpoint = m.Nodes[i].ID, m.Nodes[i].HTTP
 		}
 	}
-	l.Unserved = s.cluster.Idle(l.Owner)
+	l.Unavailable = s.cluster.Idle(l.Owner)
 	if all := s.cluster.Shards().Shards; int(l.Shard) < len(all) && all[l.Shard].Owner == l.Owner {
 		l.StaleReturn = all[l.Shard].StaleReturn
 	}

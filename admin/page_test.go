@@ -59,7 +59,7 @@ func TestBrowserGetsAPage(t *testing.T) {
 // verdict is in what is served.
 func TestServedPageSaysTheVerdictFirst(t *testing.T) {
 	quorum := verdict.Finding{Code: verdict.NoQuorum, Severity: verdict.Outage, Text: "1 of 3 voters is here", Remedy: "start b or c"}
-	unserved := verdict.Finding{Code: verdict.Unserved, Severity: verdict.Outage, Text: "nobody serves", Remedy: "see above"}
+	unavailable := verdict.Finding{Code: verdict.Unavailable, Severity: verdict.Outage, Text: "nobody serves", Remedy: "see above"}
 	even := verdict.Finding{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "two <b> voters", Remedy: "add <one>"}
 	paused := verdict.Finding{Code: verdict.Paused, Severity: verdict.Info, Text: "planned moves are paused", Remedy: "shardway resume"}
 	for _, tc := range []struct {
@@ -68,11 +68,11 @@ func TestServedPageSaysTheVerdictFirst(t *testing.T) {
 		severity, word, headline string
 	}{
 		{"all is well", nil, "ok", "Well", "All 4 shards served, by 2 nodes"},
-		{"moves", func(st *admin.Status) { st.State, st.Shards.Moving = "resharding", 3 }, "info", "In motion", "3 of 4 shards on the move"},
-		{"no owner", func(st *admin.Status) { st.Shards.Unserved = 1 }, "info", "In motion", "1 of 4 shards not served"},
-		{"joins", func(st *admin.Status) { st.State = "joining" }, "info", "In motion", "n1 is joining"},
+		{"moves", func(st *admin.Status) { st.State, st.Shards.Moving = "rebalancing", 3 }, "info", "Rebalancing", "3 of 4 shards on the move"},
+		{"no owner", func(st *admin.Status) { st.Shards.Unavailable = 1 }, "info", "Rebalancing", "1 of 4 shards unavailable"},
+		{"joins", func(st *admin.Status) { st.State = "joining" }, "info", "Rebalancing", "n1 is joining"},
 		{"a warning", func(st *admin.Status) { st.Findings = []verdict.Finding{even, paused} }, "warning", "Warning: even-voters", "two &lt;b&gt; voters"},
-		{"outages", func(st *admin.Status) { st.Findings = []verdict.Finding{quorum, unserved, unserved, even} }, "outage", "Outage: no-quorum, unserved", "1 of 3 voters is here"},
+		{"outages", func(st *admin.Status) { st.Findings = []verdict.Finding{quorum, unavailable, unavailable, even} }, "outage", "Outage: no-quorum, unavailable", "1 of 3 voters is here"},
 		{"as somebody wanted it", func(st *admin.Status) { st.Findings = []verdict.Finding{paused} }, "info", "Note: paused", "planned moves are paused"},
 	} {
 		st := admin.Status{

@@ -28,9 +28,9 @@ type Shard struct {
 	// Released is true if the app of the previous owner has released the shard for the current owner,
 	// as far as the node has been informed.
 	Released bool `json:"released,omitempty"`
-	// Unserved is why the owner does not serve the shard, as far as the node has been informed. It is
+	// Unavailable is why the owner does not serve the shard, as far as the node has been informed. It is
 	// absent if the owner serves the shard.
-	Unserved string `json:"unserved,omitempty"`
+	Unavailable string `json:"unavailable,omitempty"`
 	// StaleReturn is true if the shard has returned to an app that owned it before and has not
 	// restarted since.
 	StaleReturn bool `json:"stale_return,omitempty"`

@@ -13,7 +13,7 @@ type Status struct {
 	Boot     uint64 `json:"boot"`
 	Cluster  string `json:"cluster"` // empty until the node belongs to one
 	Version  string `json:"version"`
-	State    string `json:"state"`  // starting, joining, unhealthy, operational, electing, resharding, draining, drained, stopping
+	State    string `json:"state"`  // starting, joining, unhealthy, operational, electing, rebalancing, draining, drained, stopping
 	Role     string `json:"role"`   // leader, follower, candidate or gateway
 	Leader   string `json:"leader"` // node id; empty while none is known
 	Term     uint64 `json:"term"`
@@ -98,9 +98,9 @@ type ShardCounts struct {
 	Held     int `json:"held"`  // of these, by the app: Shardway-Hold
 	Moving   int `json:"moving"`
 	Orphaned int `json:"orphaned"` // without an owner in the committed map
-	// Unserved counts the shards without service as far as the responding node has been informed:
+	// Unavailable counts the shards without service as far as the responding node has been informed:
 	// all shards while it has no leader.
-	Unserved int `json:"unserved"`
+	Unavailable int `json:"unavailable"`
 }
 
 // QueueCounts has the number and the size of the queued requests of the responding node.
@@ -131,10 +131,10 @@ type Node struct {
 	Endpoints  map[string]string `json:"endpoints"`   // name without the prefix "ep." → address
 	AppVersion string            `json:"app_version"` // as configured; may be empty
 	App        string            `json:"app"`         // healthy, unhealthy, unknown, or none for a gateway
-	// Unserved is why the shards of the node have no service, as far as the responding node has been
+	// Unavailable is why the shards of the node have no service, as far as the responding node has been
 	// informed. It is absent if they are served, or if the node owns none.
-	Unserved string `json:"unserved,omitempty"`
-	HeardMS  int64  `json:"heard_ms"` // since its last heartbeat reached the leader; -1 if unknown to the responding node
+	Unavailable string `json:"unavailable,omitempty"`
+	HeardMS     int64  `json:"heard_ms"` // since its last heartbeat reached the leader; -1 if unknown to the responding node
 }
 
 // NodeList is the response of GET /v1/nodes.

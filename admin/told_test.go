@@ -81,7 +81,7 @@ func TestOnlyOperatorsLearnWhyANodeIsNotReady(t *testing.T) {
 func TestUnreadyErrorSaysNothingTwice(t *testing.T) {
 	for _, tc := range []struct{ brief, why, want string }{
 		{"no lease", "", "no lease"},
-		{"no lease", "not-leased: node a has no lease", "no lease: not-leased: node a has no lease"},
+		{"no lease", "no-lease: node a has no lease", "no lease: no-lease: node a has no lease"},
 		{"draining", "draining: node a is to stop", "draining: node a is to stop"},
 		{"joining: not in the shard map yet", "joining: node a is not in the shard map yet", "joining: node a is not in the shard map yet"},
 	} {

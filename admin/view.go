@@ -118,12 +118,12 @@ func headline(st Status) (severity, word, text string) {
 		return worst.String(), words[worst] + ": " + strings.Join(codes, ", "), st.Findings[0].Text
 	}
 	switch sh := st.Shards; {
-	case st.State != "operational" && st.State != "resharding":
-		return sevInfo, "In motion", st.Node + " is " + st.State
-	case sh.Unserved > 0:
-		return sevInfo, "In motion", fmt.Sprintf("%d of %s not served", sh.Unserved, count(sh.Total, "shard"))
+	case st.State != "operational" && st.State != "rebalancing":
+		return sevInfo, "Rebalancing", st.Node + " is " + st.State
+	case sh.Unavailable > 0:
+		return sevInfo, "Rebalancing", fmt.Sprintf("%d of %s unavailable", sh.Unavailable, count(sh.Total, "shard"))
 	case sh.Moving > 0:
-		return sevInfo, "In motion", fmt.Sprintf("%d of %s on the move", sh.Moving, count(sh.Total, "shard"))
+		return sevInfo, "Rebalancing", fmt.Sprintf("%d of %s on the move", sh.Moving, count(sh.Total, "shard"))
 	default:
 		return sevOK, "Well", fmt.Sprintf("All %s served, by %s", count(sh.Total, "shard"), count(owners(st.Nodes), "node"))
 	}
@@ -152,7 +152,7 @@ func facts(st Status) []fact {
 		{"shards here", fmt.Sprintf("%d of %d", st.Shards.Owned, st.Shards.Total)},
 		{"held here", strconv.Itoa(st.Shards.Held)},
 		{"moving", strconv.Itoa(st.Shards.Moving)},
-		{"not served", strconv.Itoa(st.Shards.Unserved)},
+		{"unavailable", strconv.Itoa(st.Shards.Unavailable)},
 		{"without owner", strconv.Itoa(st.Shards.Orphaned)},
 		{"waiting here", count(st.Queue.Waiting, "request")},
 		{"cluster", cmp.Or(st.Cluster, "none yet")},

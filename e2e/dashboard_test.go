@@ -33,7 +33,7 @@ func TestKilledNodeIsSeen(t *testing.T) {
 	victim.Kill(t)
 	p.Await(t, "the page says that the node failed", state(victim.ID, "failed"))
 	said := time.Since(killed)
-	p.Await(t, "the page shows its shards at others", fmt.Sprintf(`document.querySelector("#rows tr[data-node='%s'] td[data-col=share] bdi").textContent === "0" && / moved by epoch /.test(document.getElementById("shards-sum").textContent) && !/not served/.test(document.getElementById("shards-sum").textContent)`, victim.ID))
+	p.Await(t, "the page shows its shards at others", fmt.Sprintf(`document.querySelector("#rows tr[data-node='%s'] td[data-col=share] bdi").textContent === "0" && / moved by epoch /.test(document.getElementById("shards-sum").textContent) && !/unavailable/.test(document.getElementById("shards-sum").textContent)`, victim.ID))
 	healed := time.Since(killed)
 	t.Logf("after kill -9 of %s the page of %s said so in %v, and that its shards are served elsewhere in %v", victim.ID, here.ID, said.Round(time.Millisecond), healed.Round(time.Millisecond))
 
@@ -45,7 +45,7 @@ func TestKilledNodeIsSeen(t *testing.T) {
 
 	victim.Kill(t)
 	leader.Kill(t)
-	p.Await(t, "the page says that a quorum is missing, and that nobody serves anything", `/no-quorum/.test(document.getElementById("word").textContent) && document.documentElement.dataset.severity === "outage" && / 128 not served \(/.test(document.getElementById("shards-sum").textContent)`)
+	p.Await(t, "the page says that a quorum is missing, and that nobody serves anything", `/no-quorum/.test(document.getElementById("word").textContent) && document.documentElement.dataset.severity === "outage" && / 128 unavailable \(/.test(document.getElementById("shards-sum").textContent)`)
 
 	here.Kill(t)
 	p.Await(t, "the page says that it knows nothing any more", `document.documentElement.dataset.severity === "lost"`)

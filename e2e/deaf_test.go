@@ -34,7 +34,7 @@ func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
 		return c.AskLater(t, at, r)
 	}
 	deaf := func() int {
-		return int(c.Sum(t, []*cluster.Node{ingress, leader}, "shardway_cut_requests_total", `reason="deaf-path"`))
+		return int(c.Sum(t, []*cluster.Node{ingress, leader}, "shardway_aborted_requests_total", `reason="deaf-path"`))
 	}
 	for _, method := range []string{"GET", "POST", "GET"} { // links to go over
 		if a := ask(ingress, method, "").Answer(t); !a.OK() {

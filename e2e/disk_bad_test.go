@@ -76,7 +76,7 @@ func alarms(t *testing.T, n *cluster.Node, from int64) []string {
 			Level   string `json:"level"`
 			Message string `json:"message"`
 		}
-		if json.Unmarshal([]byte(line), &l) != nil || l.Level == "error" && l.Message != "finding on" {
+		if json.Unmarshal([]byte(line), &l) != nil || l.Level == "error" && l.Message != "finding raised" {
 			found = append(found, strings.TrimSpace(line))
 		}
 	}

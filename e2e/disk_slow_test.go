@@ -45,7 +45,7 @@ func losses(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	var all []string
 	for _, n := range c.Running() {
-		for _, name := range []string{"shardway_drops_total", "shardway_lease_lapses_total", "shardway_elections_won_total"} {
+		for _, name := range []string{"shardway_nodes_excluded_total", "shardway_lease_lapses_total", "shardway_elections_won_total"} {
 			if v := c.Sum(t, []*cluster.Node{n}, name); v > 0 {
 				all = append(all, fmt.Sprintf("%s %s %v", n.ID, name, v))
 			}

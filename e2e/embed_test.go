@@ -60,7 +60,7 @@ func TestEmbeddedAppIsWaitedFor(t *testing.T) {
 	owner.Terminate(t)
 	other.Await(t, "its shards are to move", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
 	next := c.AskLater(t, other, load.Request{Key: key, Method: "POST", ID: "next"})
-	if a := hung.Answer(t); a.Status != 502 || a.Error != "draining" {
+	if a := hung.Answer(t); a.Status != 502 || a.Error != "shard-moved" {
 		t.Errorf("who hung got %d %s", a.Status, a.Error)
 	}
 	if a := next.Answer(t); !a.OK() {

@@ -146,7 +146,7 @@ func TestNodeWithoutDescriptorsKeepsItsShards(t *testing.T) {
 	})
 	failing := c.Others(n)[0]
 	failing.App.FailChecks(t, true)
-	failing.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return finds(s, verdict.AppSick) })
+	failing.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return finds(s, verdict.AppUnhealthy) })
 	m, err := failing.Map(t.Context())
 	must(t, err)
 	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {

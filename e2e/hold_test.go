@@ -88,7 +88,7 @@ func TestHangingRequestsAreCutAfterTheDrain(t *testing.T) {
 			}
 		default:
 			moved++
-			if a.Status != http.StatusBadGateway || a.Error != "draining" {
+			if a.Status != http.StatusBadGateway || a.Error != "shard-moved" {
 				t.Errorf("shard %d moved, its request got %d %s %s, want 502 draining", shard, a.Status, a.Error, a.Detail)
 			}
 		}

@@ -170,7 +170,7 @@ func TestLongPollsMoveWithTheirShard(t *testing.T) {
 			t.Errorf("poll %d: %d %s, want the response of the next owner", i, a.Status, a.Error)
 		}
 	}
-	if moved := c.Sum(t, []*cluster.Node{n}, "shardway_retries_total", "why", "moved"); moved < 2*each {
+	if moved := c.Sum(t, []*cluster.Node{n}, "shardway_retries_total", "reason", "moved"); moved < 2*each {
 		t.Errorf("%v polls are counted as sent to the next owner, want %d", moved, 2*each)
 	}
 }

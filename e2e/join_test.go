@@ -114,7 +114,7 @@ func undisturbed(t *testing.T, c *cluster.Cluster, m cluster.Map, want *shardmap
 	t.Helper()
 	owner := func(s int) string { return string(want.Owner(shardmap.Shard(s))) }
 	keys := load.KeysIn(shards, 1, func(s int) bool { return m.Owner(s) == owner(s) })
-	const held = "shardway_held_requests_total"
+	const held = "shardway_queued_requests_total"
 	before := c.Sum(t, nodes, held)
 	l := c.Load(t, nodes, cluster.Traffic{Rate: 300, Keys: keys})
 	l.Flow(t, 100)

@@ -47,7 +47,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 		}
 		cluster.Await(t, "idle connections are parked", func() error {
 			m, err := n.Metrics(t.Context())
-			if parked := m.Sum("shardway_connections_parked"); err == nil && parked < float64(opened) {
+			if parked := m.Sum("shardway_idle_connections"); err == nil && parked < float64(opened) {
 				err = fmt.Errorf("%v of %d", parked, opened)
 			}
 			return err

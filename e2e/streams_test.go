@@ -102,7 +102,7 @@ func TestStreamsDoNotHoldUpAMove(t *testing.T) {
 	l.Flow(t, seconds/2)
 	c.Add(t)
 	c.AwaitServing(t)
-	if cut := c.Sum(t, []*cluster.Node{n}, "shardway_cut_requests_total", "reason", "moved"); cut == 0 {
+	if cut := c.Sum(t, []*cluster.Node{n}, "shardway_aborted_requests_total", "reason", "moved"); cut == 0 {
 		t.Error("no stream was cut by the move")
 	}
 	n.Terminate(t)

@@ -32,7 +32,7 @@ func TestVanishedClientOfEventStreamIsNoticed(t *testing.T) {
 	running := func() float64 {
 		m, failed := n.Metrics(t.Context())
 		must(t, failed)
-		return m.Sum("shardway_requests_running")
+		return m.Sum("shardway_requests_in_flight")
 	}
 
 	args := client.Command("curl", "-sN", "-H", "App-Id: vanished", "-H", "App-Events: 200ms", "-H", "X-Shard-Key: k", "http://"+n.Addr+"/")

@@ -87,7 +87,7 @@ func (w walk) says(n *cluster.Node, code verdict.Code, text string) verdict.Find
 	logged := func(log string) bool {
 		for line := range strings.Lines(log) {
 			var l struct{ Message, Code, Text string }
-			if json.Unmarshal([]byte(line), &l) == nil && l.Message == "finding on" && l.Code == string(code) {
+			if json.Unmarshal([]byte(line), &l) == nil && l.Message == "finding raised" && l.Code == string(code) {
 				return true
 			}
 		}
@@ -185,20 +185,20 @@ func (w walk) birth(a, b, c, lost *cluster.Node) {
 // voters takes the voters away, and brings them back.
 func (w walk) voters(a, b, c *cluster.Node) {
 	c.Kill(w.t)
-	w.says(a, verdict.OneFromLoss, "2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing")
+	w.says(a, verdict.NoFaultTolerance, "2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing")
 	b.Kill(w.t)
 	w.tells(a, verdict.NoQuorum, "1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing")
-	w.says(a, verdict.Unserved, fmt.Sprintf("nobody serves any of the %d shards", shards))
-	w.says(a, verdict.NotLeased, "node a has no lease")
+	w.says(a, verdict.Unavailable, fmt.Sprintf("nobody serves any of the %d shards", shards))
+	w.says(a, verdict.NoLease, "node a has no lease")
 	w.crowd(a)
-	w.says(a, verdict.QueueRefusing, " refused, 0 waiting")
-	if s, err := a.Status(w.t.Context()); err != nil || s.State == "operational" || s.Shards.Unserved != shards {
+	w.says(a, verdict.QueueFull, " refused, 0 waiting")
+	if s, err := a.Status(w.t.Context()); err != nil || s.State == "operational" || s.Shards.Unavailable != shards {
 		w.t.Errorf("%+v, %v", s, err)
 	}
-	if _, out := w.run(a, "locate", "alice"); !strings.Contains(out, "not served: nobody leads") {
+	if _, out := w.run(a, "locate", "alice"); !strings.Contains(out, "unavailable: nobody leads") {
 		w.t.Errorf("locate says\n%s", out)
 	}
-	if _, out := w.run(a, "shards"); !strings.Contains(out, "unserved") || strings.Contains(out, " owned ") {
+	if _, out := w.run(a, "shards"); !strings.Contains(out, "unavailable") || strings.Contains(out, " owned ") {
 		w.t.Errorf("shards says\n%s", out)
 	}
 	b.Start(w.t)
@@ -219,8 +219,8 @@ func (w walk) crowd(n *cluster.Node) {
 // apps ends the apps, one and then all.
 func (w walk) apps(a, b, c *cluster.Node) {
 	b.App.Kill(w.t)
-	w.says(a, verdict.AppSick, "the app of node b does not answer")
-	w.says(b, verdict.AppSick, "connection refused")
+	w.says(a, verdict.AppUnhealthy, "the app of node b does not answer")
+	w.says(b, verdict.AppUnhealthy, "connection refused")
 	w.says(b, verdict.Joining, "node b is not in the shard map yet")
 	a.App.Kill(w.t)
 	c.App.Kill(w.t)

@@ -136,7 +136,7 @@ func TestShardMovesWhenItsHandlerHasReturned(t *testing.T) {
 		t.Errorf("%d handlers run", n)
 	}
 	close(returns)
-	if got := <-hung; !strings.Contains(got, `"code":"draining"`) {
+	if got := <-hung; !strings.Contains(got, `"code":"shard-moved"`) {
 		t.Errorf("who was cut got %s", got)
 	}
 	if got := <-next; got != "a "+key+" <nil>" {

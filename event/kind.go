@@ -64,10 +64,10 @@ func names() []string {
 	return []string{
 		NodeJoined: "node-joined", NodeLeft: "node-left", NodeFailed: "node-failed", NodeRemoved: "node-removed",
 		NodeVoter: "node-voter", NodeNonvoter: "node-nonvoter", NodeDrained: "node-drained",
-		NodeRestarting: "node-absent", NodeRestarted: "node-returned", NodeDropped: "node-dropped",
+		NodeRestarting: "node-restarting", NodeRestarted: "node-restarted", NodeDropped: "node-dropped",
 		LeaderElected: "leader-elected", LeaderLost: "leader-lost",
 		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed",
-		AppUnhealthy: "app-sick", AppHealthy: "app-well", FindingRaised: "finding-on", FindingCleared: "finding-off",
+		AppUnhealthy: "app-unhealthy", AppHealthy: "app-healthy", FindingRaised: "finding-raised", FindingCleared: "finding-cleared",
 		SocketsMoved: "sockets-moved", NotReleased: "not-released", ActionRequested: "action", Lost: "lost",
 	}
 }

@@ -272,7 +272,7 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 	} else {
 		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Int("gained", gained).Int("lost", lost).Msg("map committed")
 	}
-	a.metrics.reshards.Inc()
+	a.metrics.mapsCommitted.Inc()
 	a.forsaken.owed = true
 }
 

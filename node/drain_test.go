@@ -75,7 +75,7 @@ func TestWhoLeavesMissesNeitherMapNorLease(t *testing.T) {
 			for range 40 {
 				time.Sleep(250 * time.Millisecond) // virtual, as all of it
 				for _, f := range p.node.Findings() {
-					if f.Code == verdict.Joining || f.Code == verdict.NotLeased {
+					if f.Code == verdict.Joining || f.Code == verdict.NoLease {
 						w.t.Fatalf("%s: %v", what, f)
 					}
 				}

@@ -20,11 +20,11 @@ func (n *Node) explain(why proxy.Reason) proxy.Explanation {
 func explaining(why proxy.Reason) []verdict.Code {
 	switch why {
 	case proxy.ReasonNoMap:
-		return []verdict.Code{verdict.NoQuorum, verdict.NoPeers, verdict.Bootstrapping, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unserved}
+		return []verdict.Code{verdict.NoQuorum, verdict.NoPeers, verdict.Bootstrapping, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unavailable}
 	case proxy.ReasonOrphaned:
-		return []verdict.Code{verdict.NoQuorum, verdict.NoHealthyApp, verdict.Unserved}
+		return []verdict.Code{verdict.NoQuorum, verdict.NoHealthyApp, verdict.Unavailable}
 	case proxy.ReasonPaused, proxy.ReasonNoLease:
-		return []verdict.Code{verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.DuplicateNode, verdict.NotLeased}
+		return []verdict.Code{verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.DuplicateNode, verdict.NoLease}
 	case proxy.ReasonMoving:
 		return []verdict.Code{verdict.NoQuorum, verdict.DiskStalled, verdict.Lagging, verdict.Draining}
 	case proxy.ReasonAcquiring:
@@ -34,6 +34,6 @@ func explaining(why proxy.Reason) []verdict.Code {
 	case proxy.ReasonRefused, proxy.ReasonUnreachable:
 	}
 	return []verdict.Code{
-		verdict.NoQuorum, verdict.DiskStalled, verdict.NoHealthyApp, verdict.Unserved, verdict.NotLeased, verdict.AppSick, verdict.QueueRefusing,
+		verdict.NoQuorum, verdict.DiskStalled, verdict.NoHealthyApp, verdict.Unavailable, verdict.NoLease, verdict.AppUnhealthy, verdict.QueueFull,
 	}
 }

@@ -12,7 +12,7 @@ import (
 // loss of one more node would stop the cluster: that is why no request fails.
 func TestClientsAreNotToldWhatExplainsNothing(t *testing.T) {
 	for why := range proxy.ReasonUnreachable + 2 {
-		for _, code := range []verdict.Code{verdict.OneFromLoss, verdict.EvenVoters, verdict.Insecure, verdict.PoisonSuspect, verdict.CertificateExpiring} {
+		for _, code := range []verdict.Code{verdict.NoFaultTolerance, verdict.EvenVoters, verdict.Insecure, verdict.PoisonSuspect, verdict.CertificateExpiring} {
 			if slices.Contains(explaining(why), code) {
 				t.Errorf("%v is explained by %s", why, code)
 			}

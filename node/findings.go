@@ -16,7 +16,7 @@ type findingGauge struct {
 var _ prometheus.Collector = (*findingGauge)(nil)
 
 func newFindingGauge(n *Node) *findingGauge {
-	return &findingGauge{n, prometheus.NewDesc("shardway_finding", "Findings of a code at this node: what is the matter with the cluster as it sees it.", []string{"code"}, nil)}
+	return &findingGauge{n, prometheus.NewDesc("shardway_finding", "1 if this node reports a finding of this code, 0 if not.", []string{"code"}, nil)}
 }
 
 // Describe tells what Collect sends.

@@ -17,30 +17,30 @@ var (
 	_ prometheus.Collector = gauges{}
 
 	descNodes = prometheus.NewDesc("shardway_nodes",
-		"Nodes by their state as this node sees it; a leader also knows who is silent.", []string{"state"}, nil)
+		"Number of nodes by state, as this node sees it; only a leader knows missed heartbeats.", []string{"state"}, nil)
 	descVoters = prometheus.NewDesc("shardway_voters",
-		"Servers that vote in Raft.", nil, nil)
-	descMargin = prometheus.NewDesc("shardway_quorum_margin",
-		"How many more voters may fail as far as this node sees: those that gossip reaches less a quorum. Negative: there is none.", nil, nil)
+		"Number of voters in Raft.", nil, nil)
+	descFailureTolerance = prometheus.NewDesc("shardway_failure_tolerance",
+		"Number of further voters that may fail: reachable voters less a quorum; negative without a quorum.", nil, nil)
 	descTerm = prometheus.NewDesc("shardway_raft_term",
-		"Raft's term at this node.", nil, nil)
+		"Number of the current Raft term at this node.", nil, nil)
 	descApp = prometheus.NewDesc("shardway_app_healthy",
-		"1 if the app passes its checks, 0 if not; a gateway has none.", nil, nil)
-	descRunning = prometheus.NewDesc("shardway_requests_running",
-		"Requests that run on the app of this node now, upgraded connections among them.", nil, nil)
+		"1 if the app passes its health checks, 0 if not; a gateway has none.", nil, nil)
+	descRunning = prometheus.NewDesc("shardway_requests_in_flight",
+		"Number of requests that the app of this node is serving, upgraded connections included.", nil, nil)
 	descLogLag = prometheus.NewDesc("shardway_log_lag_entries",
-		"Entries of the log that this node has and has not applied yet.", nil, nil)
+		"Number of log entries that this node has and has not applied.", nil, nil)
 	descMapLag = prometheus.NewDesc("shardway_map_lag_seconds",
-		"For how long this node has lacked a map that the leader has spoken of; 0: it lacks none.", nil, nil)
+		"Time since this node has lacked a map that the leader announced; 0 if it lacks none.", nil, nil)
 	descHeld = prometheus.NewDesc("shardway_held_shards",
 		"Number of shards of this node that its app holds (Shardway-Hold).", nil, nil)
 	descDrain = prometheus.NewDesc("shardway_drain_shards",
-		"Shards that this node has yet to give away, because it is drained or leaves.", nil, nil)
+		"Number of shards that still move away because this node drains or stops.", nil, nil)
 )
 
 // Describe sends the descriptions; see prometheus.Collector.
 func (g gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descNodes, descVoters, descMargin, descTerm, descApp, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
+	for _, d := range []*prometheus.Desc{descNodes, descVoters, descFailureTolerance, descTerm, descApp, descRunning, descLogLag, descMapLag, descHeld, descDrain} {
 		ch <- d
 	}
 }
@@ -64,7 +64,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descVoters, float64(len(voters)))
 	if len(voters) > 0 {
-		gauge(descMargin, float64(reached-(len(voters)/2+1)))
+		gauge(descFailureTolerance, float64(reached-(len(voters)/2+1)))
 	}
 	gauge(descTerm, float64(n.raft.Term()))
 	if n.health != nil {

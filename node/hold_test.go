@@ -36,7 +36,7 @@ func TestRestartInPlaceSaysThatItStops(t *testing.T) {
 			w.t.Errorf("ended %v, ready: %v, %s", p.ended(), p.node.Ready(), p.node.Status().State)
 		}
 		s.within(patience, "it is answered", func() bool { return s.c.wait.Load() == 0 })
-		if told.Status != http.StatusBadGateway || told.Error != "draining" {
+		if told.Status != http.StatusBadGateway || told.Error != "shard-moved" {
 			w.t.Errorf("answer = %d %s %s", told.Status, told.Error, told.Detail)
 		}
 		s.within(time.Minute, "it ends", p.ended)

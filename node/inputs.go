@@ -42,7 +42,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	current := w.current.Look(now, n.agent.current.Load())
 	in.NoLeader = w.leaderless.Look(now, in.Leader == "")
 	in.NoMap = w.unmapped.Look(now, in.Leader != "" && !in.Mapped)
-	in.NotLeased = w.unleased.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.router.leased())
+	in.NoLease = w.unleased.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.router.leased())
 	in.Nodes = w.knownNodes(now, s, in.Leader)
 	if !current {
 		forgetAsked(in.Nodes)
@@ -116,7 +116,7 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []verdict
 		}
 		x.Here = st.here.Look(seen, x.Here)
 		x.Gone = st.gone.Look(now, !x.Here && !x.Absent && x.Shards > 0)
-		if sick := st.sick.Look(seen, x.App == verdict.AppSickly); x.App == verdict.AppSickly && !sick {
+		if sick := st.sick.Look(seen, x.App == verdict.AppFailing); x.App == verdict.AppFailing && !sick {
 			x.App = verdict.AppUnknown
 		}
 		x.Lags = st.lags.Look(seen, x.Lags)
@@ -195,7 +195,7 @@ func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
 	if !x.Gateway {
 		x.App = verdict.AppHealthy
 		if v.Heartbeat.Unhealthy {
-			x.App = verdict.AppSickly
+			x.App = verdict.AppFailing
 		}
 		x.Kept, x.Held, x.Falls = v.KeptUnhealthy, v.HoldTime, int(v.Heartbeat.App.Falls)
 	}
@@ -212,7 +212,7 @@ func (w *watch) self(x *verdict.Node) {
 	x.NotReleased, x.NotReleasedWhy = n.agent.releases.lately(n.o.Clock.Precise())
 	x.App = verdict.AppHealthy
 	if n.health != nil && !n.health.good.Load() {
-		x.App, x.Why = verdict.AppSickly, n.health.why()
+		x.App, x.Why = verdict.AppFailing, n.health.why()
 	}
 }
 

@@ -48,7 +48,7 @@ func TestWhatTheLeaderHearsCounts(t *testing.T) {
 		"unheard": {ack.MemberView{Heartbeat: beat, SinceHeartbeat: -1}, verdict.Node{ID: "b"}},
 		"silent":  {ack.MemberView{Heartbeat: beat, SinceHeartbeat: time.Second, Silent: true}, verdict.Node{ID: "b"}},
 		"crashed": {ack.MemberView{Heartbeat: beat, Crashed: true}, verdict.Node{ID: "b"}},
-		"sick":    {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, verdict.Node{ID: "b", Here: true, Applied: 17, App: verdict.AppSickly}},
+		"sick":    {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, verdict.Node{ID: "b", Here: true, Applied: 17, App: verdict.AppFailing}},
 		"behind":  {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, verdict.Node{ID: "b", Here: true, Applied: 16, Lags: true, App: verdict.AppHealthy}},
 		"ahead":   {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, verdict.Node{ID: "b", Here: true, Applied: 18, App: verdict.AppHealthy}},
 		"gateway": {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, verdict.Node{ID: "b", Here: true, Applied: 17, Gateway: true}},

@@ -15,20 +15,20 @@ import (
 // metrics counts what happens between nodes. Gauges are read from the node when
 // asked for, so they cannot differ from /status.
 type metrics struct {
-	reshards   prometheus.Counter
-	rounds     *prometheus.CounterVec
-	drops      *prometheus.CounterVec
-	taken      *prometheus.CounterVec
-	moved      *prometheus.CounterVec
-	lapses     prometheus.Counter
-	elections  prometheus.Counter
-	campaigns  *prometheus.CounterVec
-	unacquired prometheus.Counter
-	releases   *prometheus.CounterVec
-	phases     *prometheus.HistogramVec
-	beats      prometheus.Histogram
-	commits    prometheus.Histogram
-	writes     prometheus.Histogram
+	mapsCommitted prometheus.Counter
+	rounds        *prometheus.CounterVec
+	drops         *prometheus.CounterVec
+	taken         *prometheus.CounterVec
+	moved         *prometheus.CounterVec
+	lapses        prometheus.Counter
+	elections     prometheus.Counter
+	campaigns     *prometheus.CounterVec
+	unacquired    prometheus.Counter
+	releases      *prometheus.CounterVec
+	phases        *prometheus.HistogramVec
+	beats         prometheus.Histogram
+	commits       prometheus.Histogram
+	writes        prometheus.Histogram
 }
 
 // timing are the options of a histogram of durations, native and classic: each classic
@@ -52,20 +52,20 @@ func newMetrics() *metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "shardway_" + name, Help: help}, []string{label})
 	}
 	m := &metrics{
-		reshards:   counter("maps_committed_total", "Shard maps this node has applied as committed."),
-		rounds:     vec("reshards_total", "Map changes this node proposed as leader, by reason.", "reason"),
-		drops:      vec("drops_total", "Nodes this node dropped from the map as leader, by cause.", "cause"),
-		taken:      vec("takings_total", "Owners whose shards were taken, by the rule that allowed it.", "by"),
-		moved:      vec("moved_shards_total", "Number of shards this node gave up to another owner, by what ran for them: idle, finished or aborted requests.", "stage"),
-		lapses:     counter("lease_lapses_total", "Times this node's lease ended without being renewed."),
-		elections:  counter("elections_won_total", "Times this node became leader."),
-		campaigns:  vec("campaigns_total", "Times this node stood for election before Raft's own timeout, by cause.", "cause"),
-		unacquired: counter("acquire_failures_total", "Calls that told the app of shards to acquire and failed, for all of them or some."),
-		releases:   vec("releases_total", "Total number of shards that the app was to release because they moved, by result: ok, failed, or late for no response in time.", "result"),
-		phases:     prometheus.NewHistogramVec(timing("map_phase_duration_seconds", "Time that each phase of a change of the map took here; docs/reference/events.md says from when to when."), []string{"phase"}),
-		beats:      prometheus.NewHistogram(timing("heartbeat_round_trip_seconds", "Time from a heartbeat to the leader's answer.")),
-		commits:    prometheus.NewHistogram(timing("raft_commit_duration_seconds", "Time from when this node put an entry into the log as leader until it was committed and applied here.")),
-		writes:     prometheus.NewHistogram(timing("raft_write_duration_seconds", "Time that Raft waited for a write to the disk to be synced: entries, terms and votes.")),
+		mapsCommitted: counter("maps_committed_total", "Total number of shard maps that this node has applied as committed."),
+		rounds:        vec("map_changes_total", "Total number of map changes that this node proposed as leader, by reason.", "reason"),
+		drops:         vec("nodes_excluded_total", "Total number of nodes that this node excluded from the map as leader, by reason.", "reason"),
+		taken:         vec("takeovers_total", "Total number of owners whose shards were taken over, by the rule that allowed it.", "reason"),
+		moved:         vec("moved_shards_total", "Total number of shards that this node gave up to another owner, by stage: idle, finished or aborted requests.", "stage"),
+		lapses:        counter("lease_lapses_total", "Total number of leases of this node that ended without being renewed."),
+		elections:     counter("elections_won_total", "Total number of times that this node became leader."),
+		campaigns:     vec("campaigns_total", "Total number of times that this node stood for election before Raft's own timeout, by reason.", "reason"),
+		unacquired:    counter("acquire_failures_total", "Total number of acquire calls to the app that failed for some or all shards."),
+		releases:      vec("releases_total", "Total number of shards that moved and that the app had to release, by result: ok, failed, or late without a response in time.", "result"),
+		phases:        prometheus.NewHistogramVec(timing("map_phase_duration_seconds", "Time that each phase of a map change took on this node; docs/reference/events.md defines the phases."), []string{"phase"}),
+		beats:         prometheus.NewHistogram(timing("heartbeat_round_trip_seconds", "Time from a heartbeat to the leader's response.")),
+		commits:       prometheus.NewHistogram(timing("raft_commit_duration_seconds", "Time from appending an entry to the log as leader until it is committed and applied on this node.")),
+		writes:        prometheus.NewHistogram(timing("raft_write_duration_seconds", "Time that Raft waited for a disk write to be synced: entries, terms and votes.")),
 	}
 	for _, cause := range []string{causeEvidence, causeMissed} {
 		m.campaigns.WithLabelValues(cause)
@@ -89,36 +89,36 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 	}
 	state := n.router.state.Load
 	all := []prometheus.Collector{
-		m.reshards, m.rounds, m.drops, m.taken, m.moved, m.lapses, m.elections, m.campaigns, m.unacquired, m.releases, m.phases, m.beats, m.commits, m.writes,
+		m.mapsCommitted, m.rounds, m.drops, m.taken, m.moved, m.lapses, m.elections, m.campaigns, m.unacquired, m.releases, m.phases, m.beats, m.commits, m.writes,
 		gauges{n},
-		gauge("epoch", "Epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
-		gauge("proposed_epoch", "Epoch of the last proposal in the log.", func() float64 { return float64(state().Last().Epoch()) }),
-		gauge("shards_owned", "Shards this node owns in the committed map.", func() float64 { return float64(state().Committed().Count(n.self)) }),
-		gauge("shards_moving", "Shards held because an open proposal moves them.", func() float64 { return float64(moving(state())) }),
-		gauge("shards_orphaned", "Shards without an owner.", func() float64 { return float64(orphaned(state())) }),
+		gauge("epoch", "Number of the epoch of the committed map.", func() float64 { return float64(state().Committed().Epoch()) }),
+		gauge("proposed_epoch", "Number of the epoch of the last proposal in the log.", func() float64 { return float64(state().Last().Epoch()) }),
+		gauge("shards_owned", "Number of shards that this node owns in the committed map.", func() float64 { return float64(state().Committed().Count(n.self)) }),
+		gauge("shards_moving", "Number of shards that an open proposal moves.", func() float64 { return float64(moving(state())) }),
+		gauge("shards_orphaned", "Number of shards without an owner.", func() float64 { return float64(orphaned(state())) }),
 		gauge("leader", "1 if this node leads.", func() float64 { return truth(n.leadership() != nil) }),
 		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return truth(n.router.leased()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "shardway_lease_absent_seconds_total", Help: "Time this node has been without a lease since its start, exactly; a gateway always is.",
+			Name: "shardway_lease_absent_seconds_total", Help: "Time that this node has been without a lease since its start; a gateway always is.",
 		}, func() float64 { return n.router.leaseAbsent().Seconds() }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "shardway_peer_evicted_total", Help: "Connections to the peer port closed before they had said who they are, to make room for others from their address or for strangers.",
+			Name: "shardway_peer_evicted_total", Help: "Total number of connections to the peer port closed before authentication, to make room for others.",
 		}, func() float64 { return float64(n.port.Stats().Evicted) }),
-		gauge("socket_window_bytes", "Bytes that lanes of WebSockets may have here for what their readers have not taken, beyond 4 KiB each, of 64 MiB.", func() float64 { return float64(n.router.legs.bytes.InUse()) }),
-		gauge("ignored_entries", "Proposals and commits in the log that came too late to count.", func() float64 { return float64(state().Ignored()) }),
+		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.legs.bytes.InUse()) }),
+		gauge("ignored_entries", "Number of proposals and commits in the log that came too late to count.", func() float64 { return float64(state().Ignored()) }),
 	}
-	all = append(all, gauge("gossip_streams_open", "Gossip streams open that others opened.", func() float64 { return float64(n.gossip.Streams().Open) }))
+	all = append(all, gauge("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.Streams().Open) }))
 	for _, reason := range gossip.StreamReasons() {
 		all = append(all, prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_gossip_streams_closed_total", ConstLabels: prometheus.Labels{"reason": reason},
-			Help: "Gossip streams of others that were closed before their time, by the bound they went beyond.",
+			Help: "Total number of gossip streams of other nodes closed early, by the bound that they exceeded.",
 		}, func() float64 { return float64(n.gossip.Streams().Closed[reason]) }))
 	}
-	for what, l := range map[string]*lanes{"requests": n.router.lanes, "sockets": n.router.legs} {
-		for end, count := range map[string]func() int{"dialed": l.set.Len, "accepted": l.open} {
+	for kind, l := range map[string]*lanes{"requests": n.router.lanes, "websockets": n.router.legs} {
+		for direction, count := range map[string]func() int{"dialed": l.set.Len, "accepted": l.open} {
 			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-				Name: "shardway_trunks", ConstLabels: prometheus.Labels{"end": end, "what": what},
-				Help: "Connections open that carry small requests, or WebSockets, to and from other nodes side by side, by which end this node is.",
+				Name: "shardway_mux_sessions", ConstLabels: prometheus.Labels{"direction": direction, "type": kind},
+				Help: "Number of open multiplexed sessions with other nodes, by direction and by what they carry.",
 			}, func() float64 { return float64(count()) }))
 		}
 	}

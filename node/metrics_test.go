@@ -59,10 +59,10 @@ func TestMetricsTellHowTheClusterIs(t *testing.T) {
 			{"shardway_nodes", "active", 3},
 			{"shardway_nodes", "failed", 0},
 			{"shardway_voters", "", 3},
-			{"shardway_quorum_margin", "", 1},
+			{"shardway_failure_tolerance", "", 1},
 			{"shardway_app_healthy", "", 1},
 			{"shardway_raft_term", "", float64(l.node.Status().Term)},
-			{"shardway_requests_running", "", 0},
+			{"shardway_requests_in_flight", "", 0},
 			{"shardway_map_lag_seconds", "", 0},
 			{"shardway_drain_shards", "", 0},
 			{"shardway_acquire_failures_total", "", 0},
@@ -86,7 +86,7 @@ func TestMetricsTellHowTheClusterIs(t *testing.T) {
 		w.asks(l, admin.Action{Verb: admin.Drain, Node: p.name})
 		p.kill()
 		w.untilSettled(w.others(p)...)
-		w.until("the loss is told", func() bool { return value(l.gathered(), "shardway_quorum_margin", "") == 0 })
+		w.until("the loss is told", func() bool { return value(l.gathered(), "shardway_failure_tolerance", "") == 0 })
 		for name, metrics := range l.gathered() {
 			for _, m := range metrics {
 				for _, label := range m.GetLabel() {
@@ -99,7 +99,7 @@ func TestMetricsTellHowTheClusterIs(t *testing.T) {
 				}
 			}
 		}
-		if got := value(l.gathered(), "shardway_reshards_total", "join"); got < 1 {
+		if got := value(l.gathered(), "shardway_map_changes_total", "join"); got < 1 {
 			w.t.Errorf("changes because a node joined = %v, want one", got)
 		}
 	})

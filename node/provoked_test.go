@@ -33,7 +33,7 @@ func TestFullQueueIsToldOf(t *testing.T) {
 		for range 6 {
 			ask(w, a, "a", "/")
 		}
-		w.untilSays(a, "queue-refusing: node a refused requests lately because too many wait: 5 refused, 1 waiting", "--queue-requests")
+		w.untilSays(a, "queue-full: node a refused requests lately because too many wait: 5 refused, 1 waiting", "--queue-requests")
 		w.all["b"].restart()
 		w.all["c"].restart()
 		w.untilSays(a)
@@ -155,7 +155,7 @@ func TestNewcomerWithoutAnAppIsToldOf(t *testing.T) {
 		d := w.all["d"]
 		<-d.node.Started()
 		w.untilSays(d, "joining: node d is not in the shard map yet", "once its app answers")
-		w.untilSays(d, "app-sick: the app does not answer: d (connection refused)")
+		w.untilSays(d, "app-unhealthy: the app does not answer: d (connection refused)")
 		well.Store(true)
 		w.untilSettled("a", "b", "c", "d")
 		w.until("it is in the map", func() bool { return !d.warns("joining") })

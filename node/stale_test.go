@@ -36,7 +36,7 @@ func TestWhoIsGoneForAMomentIsNotMissed(t *testing.T) {
 				end := w.hang(w.voter(leads), "isolated")
 				time.Sleep(700 * time.Millisecond)
 				end()
-				w.findsNone(6*time.Second, verdict.OneFromLoss, verdict.NoQuorum)
+				w.findsNone(6*time.Second, verdict.NoFaultTolerance, verdict.NoQuorum)
 				w.untilSettled("a", "b", "c")
 			}
 		})

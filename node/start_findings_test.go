@@ -58,12 +58,12 @@ func TestStatusAgreesWithItselfAtAColdStart(t *testing.T) {
 					continue
 				}
 				st := p.node.Status()
-				if st.State != "operational" && st.State != "resharding" {
+				if st.State != "operational" && st.State != "rebalancing" {
 					continue
 				}
 				operational++
-				if st.Shards.Unserved > 0 {
-					w.t.Fatalf("node %s is %s, and %d shards are unserved", p.name, st.State, st.Shards.Unserved)
+				if st.Shards.Unavailable > 0 {
+					w.t.Fatalf("node %s is %s, and %d shards are unavailable", p.name, st.State, st.Shards.Unavailable)
 				}
 			}
 			time.Sleep(time.Millisecond)
@@ -80,7 +80,7 @@ func TestEachMapChangeHasOneReason(t *testing.T) {
 		first := w.leader()
 		w.asks(first, admin.Action{Verb: admin.StepDown})
 		w.until("another node leads", func() bool { l := w.leader(); return l != nil && l != first })
-		w.until("it has confirmed all nodes", func() bool { return value(w.leader().gathered(), "shardway_reshards_total", "new-leader") > 0 })
+		w.until("it has confirmed all nodes", func() bool { return value(w.leader().gathered(), "shardway_map_changes_total", "new-leader") > 0 })
 		time.Sleep(time.Second)
 		for _, x := range []struct {
 			p      *process
@@ -92,8 +92,8 @@ func TestEachMapChangeHasOneReason(t *testing.T) {
 					told++
 				}
 			}
-			if got := value(x.p.gathered(), "shardway_reshards_total", x.reason); told == 0 || int(got) != told {
-				w.t.Errorf("node %s told of %d changes because of %q, and shardway_reshards_total counts %v", x.p.name, told, x.reason, got)
+			if got := value(x.p.gathered(), "shardway_map_changes_total", x.reason); told == 0 || int(got) != told {
+				w.t.Errorf("node %s told of %d changes because of %q, and shardway_map_changes_total counts %v", x.p.name, told, x.reason, got)
 			}
 		}
 	})

@@ -52,7 +52,7 @@ func (n *Node) stateBy(s *ack.State) string {
 	case n.drained():
 		return "drained"
 	case s.Open():
-		return "resharding"
+		return "rebalancing"
 	}
 	return "operational"
 }
@@ -72,7 +72,7 @@ func (n *Node) Ready() error {
 	case n.ending.Load():
 		return n.unready("stopping")
 	case s.Committed().Epoch() == 0:
-		return n.unready("no shard map yet", verdict.NoPeers, verdict.Bootstrapping, verdict.NoQuorum, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unserved)
+		return n.unready("no shard map yet", verdict.NoPeers, verdict.Bootstrapping, verdict.NoQuorum, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unavailable)
 	case n.o.Gateway:
 		if _, lost := n.finding(verdict.NoQuorum, verdict.NoPeers); lost && n.leader() == "" {
 			return n.unready("there is no leader", verdict.NoQuorum, verdict.NoPeers)
@@ -83,11 +83,11 @@ func (n *Node) Ready() error {
 			return n.unready("duplicate-node", verdict.DuplicateNode)
 		}
 		if n.leader() == "" {
-			return n.unready("no lease, because there is no leader", verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.NotLeased)
+			return n.unready("no lease, because there is no leader", verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.NoLease)
 		}
-		return n.unready("no lease", verdict.NotLeased)
+		return n.unready("no lease", verdict.NoLease)
 	case n.health != nil && !n.health.good.Load() && !n.servesUnhealthy():
-		return n.unready("the app does not answer", verdict.NoHealthyApp, verdict.HealthPanic, verdict.AppSick)
+		return n.unready("the app does not answer", verdict.NoHealthyApp, verdict.HealthPanic, verdict.AppUnhealthy)
 	case !s.Committed().Has(n.self) && !n.drained():
 		return n.unready("joining: not in the shard map yet", verdict.Joining)
 	}
@@ -144,7 +144,7 @@ func (n *Node) Status() admin.Status {
 		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Last().Epoch()),
 		LeaseMS: leaseMS(n.router.LeaseLeft()), UptimeS: int64(time.Since(n.started).Seconds()),
 		Shards: admin.ShardCounts{
-			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Held: n.heldShards(), Moving: moving(s), Orphaned: orphaned(s), Unserved: in.Unserved(),
+			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Held: n.heldShards(), Moving: moving(s), Orphaned: orphaned(s), Unavailable: in.Unavailable(),
 		},
 		Timing:   timing,
 		Level:    uint8(n.fsm.state.Load().Level()),
@@ -164,7 +164,7 @@ func (n *Node) foundBy(s *ack.State) (verdict.Inputs, []verdict.Finding) {
 	leader := n.leader()
 	c := s.Committed()
 	same := f.in.Epoch == uint64(c.Epoch()) && f.in.Mapped == (c.Epoch() != 0)
-	leased := f.in.NotLeased == 0 || !n.router.leased()
+	leased := f.in.NoLease == 0 || !n.router.leased()
 	if same && leased && (f.in.Leader != "" || leader == "") {
 		return f.in, f.all
 	}
@@ -175,7 +175,7 @@ func (n *Node) foundBy(s *ack.State) (verdict.Inputs, []verdict.Finding) {
 		in.Leader, in.NoLeader = leader, 0
 	}
 	if !leased {
-		in.NotLeased = 0
+		in.NoLease = 0
 	}
 	in.Nodes = slices.Clone(in.Nodes)
 	for i := range in.Nodes {
@@ -367,7 +367,7 @@ func (n *Node) Shards() admin.ShardList {
 			Previous: string(s.OwnerBefore(sh)),
 		}
 		_, _, out.Shards[i].Released = s.Released(sh)
-		out.Shards[i].Unserved = idle(out.Shards[i].Owner)
+		out.Shards[i].Unavailable = idle(out.Shards[i].Owner)
 		out.Shards[i].StaleReturn = s.Barred(c.Owner(sh), sh)
 		switch {
 		case s.Open() && s.Last().Owner(sh) != c.Owner(sh):

@@ -52,13 +52,13 @@ func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
 		const sentence = "no-quorum: 1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing"
 		w.untilSays(a, sentence, "start b and c", "shardway recover")
 		w.t.Logf("told %v after the kill", time.Since(killed))
-		w.untilSays(a, "unserved: nobody serves any of the 96 shards")
+		w.untilSays(a, "unavailable: nobody serves any of the 96 shards")
 		st := a.node.Status()
-		if st.State == "operational" || st.Shards.Unserved != shards || verdict.Worst(st.Findings) != verdict.Outage {
+		if st.State == "operational" || st.Shards.Unavailable != shards || verdict.Worst(st.Findings) != verdict.Outage {
 			w.t.Errorf("state %q, %+v, %+v", st.State, st.Shards, st.Findings)
 		}
 		for _, row := range a.node.Shards().Shards {
-			if row.Unserved == "" || a.node.Idle(row.Owner) == "" {
+			if row.Unavailable == "" || a.node.Idle(row.Owner) == "" {
 				w.t.Fatalf("shard %d is %s of %s, as if that served", row.Shard, row.State, row.Owner)
 			}
 		}
@@ -69,8 +69,8 @@ func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
 			w.t.Errorf("clients are told %+v", e)
 		}
 		w.all["b"].restart()
-		w.untilSays(a, "one-from-loss: 2 of 3 voters are heard (a and b) and it takes 2")
-		w.until("what is left is served", func() bool { return a.node.Status().Shards.Unserved == 0 && a.node.Idle("a") == "" })
+		w.untilSays(a, "no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2")
+		w.until("what is left is served", func() bool { return a.node.Status().Shards.Unavailable == 0 && a.node.Idle("a") == "" })
 		w.all["c"].restart()
 		w.untilSays(a)
 	})
@@ -171,9 +171,9 @@ func TestAppsAreToldOfByEveryNode(t *testing.T) {
 		w.untilSettled("a", "b", "c")
 		sick["b"].Store(true)
 		for _, p := range w.running() {
-			w.untilSays(p, "app-sick: the app", "b")
+			w.untilSays(p, "app-unhealthy: the app", "b")
 		}
-		w.untilSays(w.all["b"], "app-sick: the app does not answer: b (the app is ill)")
+		w.untilSays(w.all["b"], "app-unhealthy: the app does not answer: b (the app is ill)")
 		sick["a"].Store(true)
 		sick["c"].Store(true)
 		for _, p := range w.running() {
@@ -359,7 +359,7 @@ func TestWhoBeginsMissesNobodyYet(t *testing.T) {
 		p.restart()
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			for _, f := range p.node.Findings() {
-				if f.Code == verdict.OneFromLoss || f.Code == verdict.NoQuorum {
+				if f.Code == verdict.NoFaultTolerance || f.Code == verdict.NoQuorum {
 					w.t.Fatalf("a node that begins says %s", f)
 				}
 			}
@@ -367,7 +367,7 @@ func TestWhoBeginsMissesNobodyYet(t *testing.T) {
 		for name, q := range w.all {
 			if q != p && q != w.leader() {
 				q.kill()
-				w.untilSays(p, "one-from-loss: 2 of 3 voters are heard", name+" is missing")
+				w.untilSays(p, "no-fault-tolerance: 2 of 3 voters are heard", name+" is missing")
 			}
 		}
 	})

@@ -172,11 +172,11 @@ func (w *watch) look(ctx context.Context) {
 		w.changed = now
 	}
 	for _, f := range went {
-		w.n.log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding off")
+		w.n.log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding cleared")
 		w.n.tellFinding(false, f)
 	}
 	for _, f := range came {
-		w.n.log.WithLevel(levelOf(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding on")
+		w.n.log.WithLevel(levelOf(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding raised")
 		w.n.tellFinding(true, f)
 	}
 }

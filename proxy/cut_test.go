@@ -49,7 +49,7 @@ func TestCutBeforeTheHeadIs502(t *testing.T) {
 				}
 				until(t, "released", func() bool { return owner.running.Load() == 0 })
 				res, body := c.answer("GET")
-				wantStatus(t, res, body, 502, "draining")
+				wantStatus(t, res, body, 502, "shard-moved")
 			}
 		})
 	}

@@ -88,7 +88,7 @@ func TestEventStreamEndsBetweenEvents(t *testing.T) {
 					if owner.running.Load() != 0 {
 						t.Error("not released")
 					}
-					if n := metric(t, owner, "shardway_broken_answers_total"); n != 0 {
+					if n := metric(t, owner, "shardway_truncated_responses_total"); n != 0 {
 						t.Errorf("%v answers of the app are said to have broken", n)
 					}
 					_ = c.Close()

@@ -259,7 +259,7 @@ func TestHandlerCountsUntilItHasReturned(t *testing.T) {
 			switch how {
 			case "shard is drained":
 				res, body := c.answer("POST")
-				wantStatus(t, res, body, 502, "draining")
+				wantStatus(t, res, body, 502, "shard-moved")
 			case "lease is lost":
 				res, body := c.answer("POST")
 				wantStatus(t, res, body, 502, "upstream-broken")

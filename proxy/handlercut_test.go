@@ -34,7 +34,7 @@ func TestSlowBodyHoldsUpNoCutOfAHandler(t *testing.T) {
 						}
 					}
 					c.send("5\r\nhel")
-					want := "draining"
+					want := "shard-moved"
 					cut := func() { owner.Cut(func(shardmap.Shard) bool { return true }, why) }
 					if why != "draining" {
 						cut, want = func() { owner.CutUpstream(why) }, "upstream-broken"

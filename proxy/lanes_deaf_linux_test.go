@@ -68,7 +68,7 @@ func TestAPathThatDiesFailsAllItsLanes(t *testing.T) {
 	if res, body := get.answer("GET"); res.StatusCode != 200 {
 		t.Errorf("the GET has %s %s", res.Status, body)
 	}
-	if cut, d := metric(t, ingress, "shardway_cut_requests_total", "deaf-path"), ingress.dials.Load(); cut != 2 || d != 1 || asked.Load() != 3 {
+	if cut, d := metric(t, ingress, "shardway_aborted_requests_total", "deaf-path"), ingress.dials.Load(); cut != 2 || d != 1 || asked.Load() != 3 {
 		t.Errorf("%v cut for the dead path, %d connections and %d runs, want two, one and three", cut, d, asked.Load())
 	}
 	until(t, "there is another trunk", func() bool {

@@ -146,7 +146,7 @@ func TestAnAnswerThatTakesLongLeavesTheLanesToOthers(t *testing.T) {
 			c.send("GET /long HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 			synctest.Wait()
 			time.Sleep(time.Second)
-			if n := metric(t, ingress, "shardway_lane_requests_total"); n != wanted {
+			if n := metric(t, ingress, "shardway_mux_streams_total"); n != wanted {
 				t.Errorf("%v requests go by lanes, want %v", n, wanted)
 			}
 			return c

@@ -224,7 +224,7 @@ func TestSmallRequestsShareATrunk(t *testing.T) {
 	}
 	// An owner under load may refuse a request, which then goes by a lane again.
 	refused := metric(t, ingress, "shardway_retries_total", "refused")
-	if n := metric(t, ingress, "shardway_lane_requests_total"); n != 40*20+refused {
+	if n := metric(t, ingress, "shardway_mux_streams_total"); n != 40*20+refused {
 		t.Errorf("%v requests count as sent by lanes, and %v of them as refused, want %d more than these", n, refused, 40*20)
 	}
 }
@@ -344,7 +344,7 @@ func TestWhatLosesItsTrunkGoesAgainAsItsMethodAllows(t *testing.T) {
 				if res.StatusCode != tc.status || asked.Load() != tc.times || tc.status == 502 && !strings.Contains(body, "may have run") {
 					t.Errorf("%s %s after %d runs, want %d after %d", res.Status, body, asked.Load(), tc.status, tc.times)
 				}
-				if cut := metric(t, ingress, "shardway_cut_requests_total", "deaf-path"); (cut == 1) != (name == "deaf") {
+				if cut := metric(t, ingress, "shardway_aborted_requests_total", "deaf-path"); (cut == 1) != (name == "deaf") {
 					t.Errorf("%v cut for a deaf path", cut)
 				}
 				if d, l := ingress.dials.Load(), ingress.laid.Load(); d != tc.times-1 || l != 1 {

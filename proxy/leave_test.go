@@ -101,7 +101,7 @@ func TestCutBeforeTheAnswerLeavesKeepsTheClient(t *testing.T) {
 			code         string
 		}{
 			{"chunked, all of it", "4\r\npart\r\n0\r\n\r\n", 0, 200, ""},
-			{"chunked, a part", "4\r\npart\r\n", 1, 502, "draining"},
+			{"chunked, a part", "4\r\npart\r\n", 1, 502, "shard-moved"},
 		} {
 			t.Run(way+" "+tc.name, func(t *testing.T) {
 				front, owner := start(t, rawApp(t, func(conn net.Conn, r *bufio.Reader) {
@@ -130,7 +130,7 @@ func TestCutBeforeTheAnswerLeavesKeepsTheClient(t *testing.T) {
 				c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 				res, body := c.answer("POST")
 				code := tc.code
-				if way != "local" && code == "draining" { // the ingress does not know why its owner lost it
+				if way != "local" && code == "shard-moved" { // the ingress does not know why its owner lost it
 					code = res.Header.Get("Shardway-Error")
 				}
 				wantStatus(t, res, body, tc.status, code)

@@ -40,7 +40,7 @@ func TestKeptSocketsShareATrunk(t *testing.T) {
 		if d, l, laid := t.front.dials.Load(), t.front.legLanes.Load(), t.front.laid.Load(); d != 0 || l != 2*many || laid != 2 {
 			t.Errorf("%d connections, %d lanes by %d trunks, want %d lanes by a trunk to each owner", d, l, laid, 2*many)
 		}
-		if n := metric(t.T, t.front, "shardway_lane_requests_total"); n != 2*many {
+		if n := metric(t.T, t.front, "shardway_mux_streams_total"); n != 2*many {
 			t.Errorf("%v requests count as sent by lanes", n)
 		}
 		for _, c := range all {

@@ -59,7 +59,7 @@ func TestLegsAreInTheAccessLog(t *testing.T) {
 		c.say("one")
 		t.until("got", t.app.has(1))
 		t.propose()
-		t.until("it is without a leg", func() bool { return metric(t.T, t.front, "shardway_kept_sockets", "detached") == 1 })
+		t.until("it is without a leg", func() bool { return metric(t.T, t.front, "shardway_resumable_websockets", "detached") == 1 })
 		time.Sleep(3 * time.Second)
 		t.own(t.b)
 		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
@@ -121,7 +121,7 @@ func TestSocketsThatMoveTogetherAreToldOfOnce(t *testing.T) {
 			all = append(all, t.front.socket())
 		}
 		t.move(t.a, t.b)
-		t.until("all are there", func() bool { return metric(t.T, t.front, "shardway_socket_resumptions_total", "resumed") == many })
+		t.until("all are there", func() bool { return metric(t.T, t.front, "shardway_websocket_resumptions_total", "resumed") == many })
 		time.Sleep(3 * time.Second)
 		t.orphan()
 		t.b.CutUpstream("lapsed")

@@ -74,7 +74,7 @@ func (w *parkedTest) parks(many int) {
 	until(w.T, fmt.Sprintf("%d sockets are parked", many), func() bool {
 		n := 0
 		for _, m := range w.nodes {
-			n += int(metric(w.T, m, "shardway_socket_directions_parked"))
+			n += int(metric(w.T, m, "shardway_idle_websocket_directions"))
 		}
 		return n == many*w.each
 	})

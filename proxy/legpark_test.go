@@ -12,7 +12,7 @@ func TestWhoIsWokenSoonParksLater(t *testing.T) {
 		parked := func(after time.Duration, front, owner float64) {
 			t.Helper()
 			time.Sleep(after)
-			const name = "shardway_socket_directions_parked"
+			const name = "shardway_idle_websocket_directions"
 			if f, o := metric(t.T, t.front, name), metric(t.T, t.a, name); f != front || o != owner {
 				t.Errorf("%v directions are parked at the client's node and %v at the owner, want %v and %v", f, o, front, owner)
 			}

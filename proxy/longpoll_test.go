@@ -47,7 +47,7 @@ func moveTo(from, next *node, epoch uint64, others ...*node) {
 	}
 }
 
-// A long poll got 502 "draining" when its shard moved, though its method lets the next owner
+// A long poll got 502 "shard-moved" when its shard moved, though its method lets the next owner
 // be asked.
 func TestLongPollIsSentToTheNextOwner(t *testing.T) {
 	for _, local := range []bool{true, false} {
@@ -80,7 +80,7 @@ func TestLongPollIsSentToTheNextOwner(t *testing.T) {
 					for _, c := range cs {
 						switch res, body := c.answer(method); {
 						case method == "POST", method == "PUT":
-							wantStatus(t, res, body, 502, "draining")
+							wantStatus(t, res, body, 502, "shard-moved")
 						case method == "HEAD":
 							wantStatus(t, res, body, 200, "")
 						case res.StatusCode != 200 || body != method+" /x ":
@@ -117,7 +117,7 @@ func TestLongPollIsSentToTwoFurtherOwnersAtMost(t *testing.T) {
 			moveTo(owners[i], owners[i+1], uint64(i+2), ingress)
 		}
 		res, body := c.answer("GET")
-		wantStatus(t, res, body, 502, "draining")
+		wantStatus(t, res, body, 502, "shard-moved")
 		_ = c.Close()
 	})
 }
@@ -174,7 +174,7 @@ func TestRequestThatIsCutWhereItsShardStaysIsTold(t *testing.T) {
 			<-seen
 			owner.Cut(allShards, "draining")
 			res, body := c.answer("GET")
-			wantStatus(t, res, body, 502, "draining")
+			wantStatus(t, res, body, 502, "shard-moved")
 		})
 	}
 }

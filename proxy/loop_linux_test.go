@@ -24,19 +24,19 @@ func (n *node) looped() *client {
 	n.t.Helper()
 	n.ParkAfter(time.Hour, time.Hour)
 	c := n.dial()
-	before := metric(n.t, n, "shardway_connections_looped")
+	before := metric(n.t, n, "shardway_eventloop_connections")
 	if res, body := c.get("/"); res.StatusCode != 200 {
 		n.t.Fatalf("answer = %d %q", res.StatusCode, body)
 	}
 	until(n.t, "a loop has the connection", func() bool {
-		return metric(n.t, n, "shardway_connections_looped") > before
+		return metric(n.t, n, "shardway_eventloop_connections") > before
 	})
 	return c
 }
 
-func (n *node) isLooped() bool { return metric(n.t, n, "shardway_connections_looped") > 0 }
+func (n *node) isLooped() bool { return metric(n.t, n, "shardway_eventloop_connections") > 0 }
 
-func (n *node) carried() int { return int(metric(n.t, n, "shardway_loop_requests_total")) }
+func (n *node) carried() int { return int(metric(n.t, n, "shardway_eventloop_requests_total")) }
 
 func TestLoopCarriesSmallRequests(t *testing.T) {
 	app := webApp(t, func(w http.ResponseWriter, r *http.Request) {
@@ -377,7 +377,7 @@ func TestUnsentAnswerOfALoopIsSentLater(t *testing.T) {
 	slow, other := n.looped(), n.looped()
 	const many = 400 // 12 MB, of which the sockets keep a part; the last answers are the test
 	slow.send("%s", strings.Repeat("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n", many))
-	until(t, "the slow one has left the loop", func() bool { return metric(t, n, "shardway_connections_looped") == 1 })
+	until(t, "the slow one has left the loop", func() bool { return metric(t, n, "shardway_eventloop_connections") == 1 })
 	if res, got := other.get("/"); res.StatusCode != 200 || got != body {
 		t.Errorf("the other one got %d and %d bytes", res.StatusCode, len(got))
 	}

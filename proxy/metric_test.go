@@ -104,6 +104,6 @@ func TestHeldRequestsAreTimed(t *testing.T) {
 	n.swap(1, 2, held(proxy.ReasonMoving))
 	n.dial().get("/")
 	until(t, "it is timed", func() bool {
-		return metric(t, n, "shardway_held_duration_seconds", "moving") == 1 && metric(t, n, "shardway_request_duration_seconds", "held", "5xx") == 1
+		return metric(t, n, "shardway_queue_wait_seconds", "moving") == 1 && metric(t, n, "shardway_request_duration_seconds", "queued", "5xx") == 1
 	})
 }

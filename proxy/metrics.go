@@ -125,7 +125,7 @@ func problemCodes() [errorCodes]problem.Code {
 		problem.NoKey, problem.NoLeader, problem.QueueFull, problem.QueueTimeout, problem.UpstreamRefused,
 		problem.UpstreamTimeout, problem.UpstreamBroken, problem.UpstreamBusy, problem.PeerUnreachable,
 		problem.Misrouted, problem.BadRequest, problem.TooLarge, problem.URITooLong, problem.HeadersTooLarge,
-		problem.RequestTimeout, problem.Draining, problem.UpstreamConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined,
+		problem.RequestTimeout, problem.ShardMoved, problem.UpstreamConnectTimeout, problem.AppFailed, problem.ShardBusy, problem.Quarantined,
 	}
 }
 
@@ -143,67 +143,67 @@ func (m *metrics) cut(reason string, n int) {
 
 var (
 	descRequests = prometheus.NewDesc("shardway_requests_total",
-		"Requests answered, by the way they went and status code.", []string{"route", "code"}, nil)
-	descHeld = prometheus.NewDesc("shardway_held_requests_total",
-		"Requests that had to wait, by the first reason.", []string{"reason"}, nil)
-	descHeldSeconds = prometheus.NewDesc("shardway_held_seconds_total",
-		"Time requests spent waiting, by reason.", []string{"reason"}, nil)
+		"Total number of requests that got a response, by route and status code.", []string{"route", "code"}, nil)
+	descHeld = prometheus.NewDesc("shardway_queued_requests_total",
+		"Total number of requests that were queued, by the first reason.", []string{"reason"}, nil)
+	descHeldSeconds = prometheus.NewDesc("shardway_queued_seconds_total",
+		"Time that requests were queued, by reason.", []string{"reason"}, nil)
 	descDuration = prometheus.NewDesc("shardway_request_duration_seconds",
-		"Time from the head of a request until its answer had gone out, by the way it went and class of status.", []string{"route", "class"}, nil)
+		"Time from the header section of a request to the end of its response, by route and class of status.", []string{"route", "class"}, nil)
 	descUpstreamSeconds = prometheus.NewDesc("shardway_upstream_duration_seconds",
-		"Time that a request was at the app or the owner until the answer had gone out.", []string{"route"}, nil)
-	descHeldFor = prometheus.NewDesc("shardway_held_duration_seconds",
-		"Time that a request has waited in all, by the first reason.", []string{"reason"}, nil)
+		"Time that a request spent at the app or the owner, to the end of its response.", []string{"route"}, nil)
+	descHeldFor = prometheus.NewDesc("shardway_queue_wait_seconds",
+		"Time that a request was queued in total, by the first reason.", []string{"reason"}, nil)
 	descAppBytes = prometheus.NewDesc("shardway_app_bytes_total",
-		"Bytes of the requests that ran here, both ways.", nil, nil)
+		"Bytes of requests that the app of this node served, in both directions.", nil, nil)
 	descQueueWaiting = prometheus.NewDesc("shardway_queue_requests",
-		"Requests waiting now.", nil, nil)
+		"Number of requests that are queued.", nil, nil)
 	descQueueBytes = prometheus.NewDesc("shardway_queue_bytes",
-		"Bytes held by requests waiting now.", nil, nil)
+		"Bytes of memory that queued requests use.", nil, nil)
 	descRefused = prometheus.NewDesc("shardway_refused_total",
-		"Forwarded requests this node refused, by reason.", []string{"reason"}, nil)
+		"Total number of forwarded requests that this node refused, by reason.", []string{"reason"}, nil)
 	descRefusals = prometheus.NewDesc("shardway_refused_by_owner_total",
-		"Requests this node forwarded and the owner refused, by reason.", []string{"reason"}, nil)
+		"Total number of requests that this node forwarded and the owner refused, by reason.", []string{"reason"}, nil)
 	descRetries = prometheus.NewDesc("shardway_retries_total",
-		"Requests sent again, by why that was allowed.", []string{"why"}, nil)
+		"Total number of requests sent again, by the reason that allowed it.", []string{"reason"}, nil)
 	descErrors = prometheus.NewDesc("shardway_errors_total",
-		"Answers the proxy made itself, by Shardway-Error.", []string{"error"}, nil)
-	descCut = prometheus.NewDesc("shardway_cut_requests_total",
-		"Running requests that were cut, by reason.", []string{"reason"}, nil)
+		"Total number of error responses of Shardway, by Shardway-Error.", []string{"error"}, nil)
+	descCut = prometheus.NewDesc("shardway_aborted_requests_total",
+		"Total number of running requests that were aborted, by reason.", []string{"reason"}, nil)
 	descBadHolds = prometheus.NewDesc("shardway_invalid_holds_total",
 		"Total number of responses whose Shardway-Hold is not a number of seconds.", nil, nil)
 	descPanics = prometheus.NewDesc("shardway_panics_total",
-		"Requests that met a bug of the proxy and were cut.", nil, nil)
-	descAnswersCut = prometheus.NewDesc("shardway_broken_answers_total",
-		"Answers of apps that broke off after their head had gone to the client.", nil, nil)
-	descGone = prometheus.NewDesc("shardway_clients_gone_total",
-		"Requests given up because their client left.", nil, nil)
+		"Total number of requests aborted because Shardway panicked.", nil, nil)
+	descAnswersCut = prometheus.NewDesc("shardway_truncated_responses_total",
+		"Total number of app responses that ended early after their header section had been sent.", nil, nil)
+	descGone = prometheus.NewDesc("shardway_client_disconnects_total",
+		"Total number of requests given up because the client disconnected.", nil, nil)
 	descShed = prometheus.NewDesc("shardway_shed_connections_total",
-		"Connections of clients closed for others: the longest idle at --max-conns, the slowest heads at --max-header-bytes-total, the slowest bodies at --max-body-total.", []string{"what"}, nil)
+		"Total number of client connections closed to make room: the longest idle at --max-conns, the slowest headers at --max-header-bytes-total, the slowest bodies at --max-body-total.", []string{"type"}, nil)
 	descHeads = prometheus.NewDesc("shardway_header_bytes",
-		"Bytes that partly read heads of clients keep.", nil, nil)
+		"Bytes of memory that partly received header sections use.", nil, nil)
 	descBodies = prometheus.NewDesc("shardway_body_bytes",
-		"Bytes that requests keep whose bodies are awaited before they go on.", nil, nil)
+		"Bytes of memory that requests use whose body is read before they continue.", nil, nil)
 	descConns = prometheus.NewDesc("shardway_connections",
-		"Open connections from clients and, for forwarding, from nodes; a lane counts as one.", nil, nil)
-	descParked = prometheus.NewDesc("shardway_connections_parked",
-		"Of these, idle ones of clients that nobody waits at: the kernel tells when they speak.", nil, nil)
+		"Number of open connections from clients and from nodes that forward; a multiplexed stream counts as one.", nil, nil)
+	descParked = prometheus.NewDesc("shardway_idle_connections",
+		"Number of idle client connections that have no goroutine.", nil, nil)
 	descTunnels = prometheus.NewDesc("shardway_tunnels",
-		"Upgraded connections open now.", nil, nil)
-	descHalves = prometheus.NewDesc("shardway_socket_directions_parked",
-		"Directions of legs of kept WebSockets, two for each, that nobody waits at: they are idle.", nil, nil)
+		"Number of open upgraded connections.", nil, nil)
+	descHalves = prometheus.NewDesc("shardway_idle_websocket_directions",
+		"Number of idle directions of resumable WebSockets, two for each, that have no goroutine.", nil, nil)
 	descResumable = prometheus.NewDesc("shardway_resumable_streams",
-		"Event streams open here that go on at the next owner of their shard.", nil, nil)
+		"Number of open event streams that continue at the next owner of their shard.", nil, nil)
 	descResumptions = prometheus.NewDesc("shardway_stream_resumptions_total",
-		"Event streams that go on after they had lost their owner, or end, by what came of it.", []string{"result"}, nil)
-	descLaned = prometheus.NewDesc("shardway_lane_requests_total",
-		"Requests that this node sent to their owner by a lane: one that was sent again counts each time.", nil, nil)
-	descLooped = prometheus.NewDesc("shardway_loop_requests_total",
-		"Requests of clients, small ones with short answers, that a loop carried: one goroutine for many connections.", nil, nil)
-	descLooping = prometheus.NewDesc("shardway_connections_looped",
-		"Connections of clients that a loop carries at the moment.", nil, nil)
+		"Total number of event streams that lost their owner, by result of the resumption.", []string{"result"}, nil)
+	descLaned = prometheus.NewDesc("shardway_mux_streams_total",
+		"Total number of requests that this node forwarded as a stream of a multiplexed session, retries included.", nil, nil)
+	descLooped = prometheus.NewDesc("shardway_eventloop_requests_total",
+		"Total number of client requests that an event loop served.", nil, nil)
+	descLooping = prometheus.NewDesc("shardway_eventloop_connections",
+		"Number of client connections that an event loop serves.", nil, nil)
 	descUpstream = prometheus.NewDesc("shardway_upstream_connections",
-		"Open connections to the app.", nil, nil)
+		"Number of open connections to the app.", nil, nil)
 )
 
 // Describe sends the descriptions of all metrics; see prometheus.Collector.

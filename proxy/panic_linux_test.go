@@ -50,7 +50,7 @@ func TestRequestThatPanicsIsCountedWhoeverCarriesIt(t *testing.T) {
 		c.send("%s\r\n", request)
 		_, _ = io.Copy(io.Discard, c.r) // what has been written before that
 		until(t, "the connection is gone", func() bool { return metric(t, n, "shardway_connections") == 0 })
-		for name, want := range map[string]float64{"shardway_request_duration_seconds": 2, "shardway_panics_total": 1, "shardway_connections_looped": 0} {
+		for name, want := range map[string]float64{"shardway_request_duration_seconds": 2, "shardway_panics_total": 1, "shardway_eventloop_connections": 0} {
 			if got := metric(t, n, name); got != want {
 				t.Errorf("in a loop: %v: %s = %v, want %v", looped, name, got, want)
 			}

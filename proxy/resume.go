@@ -162,7 +162,7 @@ func brokeThere(p *trip) bool { return saysThere(p, problem.UpstreamBroken) }
 
 // drainedThere reports whether another node cut the request before its app answered, because
 // the shard or the node is leaving.
-func drainedThere(p *trip) bool { return saysThere(p, problem.Draining) }
+func drainedThere(p *trip) bool { return saysThere(p, problem.ShardMoved) }
 
 func saysThere(p *trip, code problem.Code) bool {
 	return p.r.Kind == Remote && string(p.l.res.Known(h1.FieldShardwayError)) == string(code)

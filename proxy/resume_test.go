@@ -224,7 +224,7 @@ func TestEventStreamGoesOnAtTheNextOwner(t *testing.T) {
 		if n := metric(t, w.front, "shardway_stream_resumptions_total", "resumed"); n != 3 {
 			t.Errorf("%v resumptions are counted, want 3", n)
 		}
-		if n := metric(t, w.first, "shardway_cut_requests_total") + metric(t, w.next, "shardway_cut_requests_total"); n != 0 {
+		if n := metric(t, w.first, "shardway_aborted_requests_total") + metric(t, w.next, "shardway_aborted_requests_total"); n != 0 {
 			t.Errorf("%v requests are said to be cut", n)
 		}
 	})

@@ -18,7 +18,7 @@ const (
 func (k Kind) String() string {
 	switch k {
 	case Held:
-		return "held"
+		return "queued"
 	case Local:
 		return "local"
 	case Remote:

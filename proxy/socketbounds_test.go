@@ -36,7 +36,7 @@ func TestSocketsOfOneShardFillTheirRoom(t *testing.T) {
 		}
 		t.propose()
 		time.Sleep(5 * time.Second)
-		if n := metric(t.T, t.front, "shardway_kept_sockets", "detached"); n != many {
+		if n := metric(t.T, t.front, "shardway_resumable_websockets", "detached"); n != many {
 			t.Fatalf("%v of %d sockets wait", n, many)
 		}
 		t.own(t.b)

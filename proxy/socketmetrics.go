@@ -5,16 +5,16 @@ import (
 )
 
 var (
-	descKept = prometheus.NewDesc("shardway_kept_sockets",
-		"Kept WebSockets whose clients are connected here now, by whether they have a leg.", []string{"state"}, nil)
-	descLegs = prometheus.NewDesc("shardway_socket_legs_total",
-		"Legs of kept WebSockets that began, by what they followed.", []string{"by"}, nil)
-	descLegEnds = prometheus.NewDesc("shardway_socket_leg_ends_total",
-		"Legs of kept WebSockets that are over, by what became of the socket.", []string{"end"}, nil)
-	descHandover = prometheus.NewDesc("shardway_socket_handover_duration_seconds",
-		"Time from when a leg was asked to hand over, or broke, until the next one began.", []string{"by"}, nil)
-	descSocketResumptions = prometheus.NewDesc("shardway_socket_resumptions_total",
-		"Kept WebSockets that were without a leg, by what came of it.", []string{"result"}, nil)
+	descKept = prometheus.NewDesc("shardway_resumable_websockets",
+		"Number of resumable WebSockets whose clients are connected to this node, by whether they have an upstream connection.", []string{"state"}, nil)
+	descLegs = prometheus.NewDesc("shardway_websocket_upstream_connections_total",
+		"Total number of upstream connections of resumable WebSockets that began, by reason.", []string{"reason"}, nil)
+	descLegEnds = prometheus.NewDesc("shardway_websocket_upstream_closes_total",
+		"Total number of upstream connections of resumable WebSockets that ended, by result for the WebSocket.", []string{"result"}, nil)
+	descHandover = prometheus.NewDesc("shardway_websocket_handover_duration_seconds",
+		"Time from the request to hand over, or the loss of an upstream connection, to the next upstream connection.", []string{"reason"}, nil)
+	descSocketResumptions = prometheus.NewDesc("shardway_websocket_resumptions_total",
+		"Total number of resumable WebSockets that lost their upstream connection, by result.", []string{"result"}, nil)
 )
 
 func socketDescs() []*prometheus.Desc {

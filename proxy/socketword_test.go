@@ -267,7 +267,7 @@ func (w *socketTest) owner(id string, serve func(conn net.Conn, r *bufio.Reader)
 func TestRefusalOfAnOwnerIsNoAttempt(t *testing.T) {
 	for code, ran := range map[string]bool{
 		"upstream-busy": false, "shard-busy": false, "misrouted": false, "queue-timeout": false, "queue-full": false,
-		"upstream-broken": true, "upstream-timeout": true, "draining": true, "of-a-newer-version": true,
+		"upstream-broken": true, "upstream-timeout": true, "shard-moved": true, "of-a-newer-version": true,
 	} {
 		t.Run(code, func(t *testing.T) {
 			inSockets(t, plainChat, func(t *socketTest) {

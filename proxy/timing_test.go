@@ -32,7 +32,7 @@ func TestEachTimeIsOfItsOwnWait(t *testing.T) {
 		for name, want := range map[string]float64{
 			"shardway_upstream_duration_seconds": 0.5 + 0.5,
 			"shardway_request_duration_seconds":  0.5 + 3 + 0.5 + 10,
-			"shardway_held_duration_seconds":     3 + 10,
+			"shardway_queue_wait_seconds":        3 + 10,
 		} {
 			if got := seconds(t, n, name); math.Abs(got-want) > 0.01 {
 				t.Errorf("%s sums up to %v, want %v", name, got, want)

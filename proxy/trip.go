@@ -220,7 +220,7 @@ func (c *client) broken(p *trip, err error) verdict {
 	case why == causeDrain && c.mayAskNextOwner(p):
 		return c.askNextOwner()
 	case why == causeDrain:
-		return fail(problem.Draining, "the request was cut off because its shard moved away while it was running: it may have run")
+		return fail(problem.ShardMoved, "the request was cut off because its shard moved away while it was running: it may have run")
 	case why == causeLeaving:
 		return c.closeLongPoll()
 	case why == causeTimeout:
@@ -257,7 +257,7 @@ func (c *client) goAgain(p *trip, code problem.Code, why cause) verdict {
 	}
 	if detail := c.givesUp(p, why, again); detail != "" {
 		if why == causeParting {
-			return fail(problem.Draining, "the request was cut off because its node stops: it may have run")
+			return fail(problem.ShardMoved, "the request was cut off because its node stops: it may have run")
 		}
 		return fail(code, detail)
 	}

@@ -76,7 +76,7 @@ func TestEncodingIsStableAcrossVersions(t *testing.T) {
 
 func TestEncodingIsCompact(t *testing.T) {
 	tests := []struct {
-		shards, members, reshards, limit int
+		shards, members, changes, limit int
 	}{
 		{1024, 3, 1, 290},         // 2 bits each
 		{1024, 3, 4, 290 + 300},   // and 2 for which of four epochs
@@ -85,7 +85,7 @@ func TestEncodingIsCompact(t *testing.T) {
 	}
 	for _, tt := range tests {
 		m := shardmap.New(tt.shards)
-		for i := range tt.reshards {
+		for i := range tt.changes {
 			n := tt.members
 			if i%2 == 1 {
 				n-- // so that something moves
@@ -93,7 +93,7 @@ func TestEncodingIsCompact(t *testing.T) {
 			m = assignNext(m, nodes(n))
 		}
 		if n := len(encode(t, m)); n > tt.limit {
-			t.Errorf("%d shards, %d members, %d reshards: %d bytes, want at most %d", tt.shards, tt.members, tt.reshards, n, tt.limit)
+			t.Errorf("%d shards, %d members, %d changes: %d bytes, want at most %d", tt.shards, tt.members, tt.changes, n, tt.limit)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 func apps(in Inputs) (out []Finding) {
 	owners := in.pick(func(n Node) bool { return n.Here && !n.Gateway })
 	gateways := in.pick(func(n Node) bool { return n.Here && n.Gateway })
-	sick := in.pick(func(n Node) bool { return n.Here && !n.Gateway && n.App == AppSickly })
+	sick := in.pick(func(n Node) bool { return n.Here && !n.Gateway && n.App == AppFailing })
 	led := in.Leader != "" // without one nobody knows of the apps of others
 	switch {
 	case led && in.NoOwner:
@@ -30,11 +30,11 @@ func apps(in Inputs) (out []Finding) {
 		out = append(out, f)
 	case led && len(sick) > 0 && len(in.pick(func(n Node) bool { return n.Kept })) > 0:
 		// Of an app that is steadily unhealthy it is told late, and of one that is kept at once.
-		unhealthy := in.pick(func(n Node) bool { return n.Here && !n.Gateway && (n.App == AppSickly || n.Kept) })
+		unhealthy := in.pick(func(n Node) bool { return n.Here && !n.Gateway && (n.App == AppFailing || n.Kept) })
 		out = append(out, in.healthPanic(unhealthy, len(owners)))
 	case len(sick) > 0:
 		text := fmt.Sprintf("the app of node %s does not answer", list(sick))
-		f := Finding{Code: AppSick, Severity: Warning, Text: text, Remedy: "start it, or name it as it is with --upstream and --health; its shards go to other nodes meanwhile"}
+		f := Finding{Code: AppUnhealthy, Severity: Warning, Text: text, Remedy: "start it, or name it as it is with --upstream and --health; its shards go to other nodes meanwhile"}
 		if len(sick) > 1 {
 			f.Remedy = "start them, or name them as they are with --upstream and --health; their shards go to other nodes meanwhile"
 		}

@@ -197,7 +197,7 @@ func voters(in Inputs) (out []Finding) {
 	all, here, missing := in.voters()
 	if in.Leader != "" && len(all) >= 3 && len(missing) > 0 && len(here) <= quorum(len(all)) {
 		out = append(out, Finding{
-			Code: OneFromLoss, Severity: Warning,
+			Code: NoFaultTolerance, Severity: Warning,
 			Text:   fmt.Sprintf("%d of %d voters %s heard (%s) and it takes %d: the loss of one more stops the cluster; %s %s missing", len(here), len(all), are(len(here)), list(here), quorum(len(all)), list(missing), are(len(missing))),
 			Remedy: "start " + list(missing) + ", or mend the network to " + it(len(missing)) + "; or `shardway remove` what is gone for good and add a node in its place",
 		})

@@ -15,19 +15,19 @@ const (
 	NoHealthyApp        Code = "no-healthy-app"
 	HealthPanic         Code = "health-panic"
 	KeysUnreadable      Code = "keys-unreadable"
-	Unserved            Code = "unserved"
-	NotLeased           Code = "not-leased"
+	Unavailable         Code = "unavailable"
+	NoLease             Code = "no-lease"
 	DuplicateNode       Code = "duplicate-node"
 	DiskStalled         Code = "disk-stalled"
-	OneFromLoss         Code = "one-from-loss"
-	AppSick             Code = "app-sick"
+	NoFaultTolerance    Code = "no-fault-tolerance"
+	AppUnhealthy        Code = "app-unhealthy"
 	AppFlapping         Code = "app-flapping"
 	AppNotResponding    Code = "app-not-responding"
 	NoApp               Code = "no-app"
 	Joining             Code = "joining"
 	Acquiring           Code = "acquiring"
 	NotReleased         Code = "not-released"
-	QueueRefusing       Code = "queue-refusing"
+	QueueFull           Code = "queue-full"
 	DiskSlow            Code = "disk-slow"
 	ClockJump           Code = "clock-jump"
 	Lagging             Code = "lagging"
@@ -50,8 +50,8 @@ const (
 // Codes returns every code, in their order.
 func Codes() []Code {
 	return []Code{
-		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unserved, NotLeased, DuplicateNode, DiskStalled, OneFromLoss, AppSick, AppFlapping, AppNotResponding, NoApp, Joining,
-		Acquiring, NotReleased, QueueRefusing, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
+		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
+		Acquiring, NotReleased, QueueFull, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
 		Insecure, QuarantineStale, StaleReturn, Draining, Absent, Paused, Cordoned, Quarantined,
 	}
 }

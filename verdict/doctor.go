@@ -113,7 +113,7 @@ func Together(all ...[]Finding) []Finding {
 // tell two things.
 func own(c Code) bool {
 	return slices.Contains([]Code{
-		NoPeers, ClustersDiffer, Bootstrapping, NotLeased, DuplicateNode, DiskStalled, AppNotResponding, NoApp, Joining, Acquiring, QueueRefusing, DiskSlow, ClockJump, CertificateExpiring,
+		NoPeers, ClustersDiffer, Bootstrapping, NoLease, DuplicateNode, DiskStalled, AppNotResponding, NoApp, Joining, Acquiring, QueueFull, DiskSlow, ClockJump, CertificateExpiring,
 		TagsNearlyFull, Insecure,
 	}, c)
 }

@@ -108,8 +108,8 @@ func TestMergedTellsEachThingOnce(t *testing.T) {
 	c, _ := checkups(func(first, _ *verdict.Checkup) {
 		for i, id := range []string{"a", "b", "c"} {
 			first.Reports[i].Findings = []verdict.Finding{
-				{Code: verdict.OneFromLoss, Severity: verdict.Warning, Text: "as " + id + " sees it"},
-				{Code: verdict.NotLeased, Severity: verdict.Warning, Text: "node " + id + " has no lease"},
+				{Code: verdict.NoFaultTolerance, Severity: verdict.Warning, Text: "as " + id + " sees it"},
+				{Code: verdict.NoLease, Severity: verdict.Warning, Text: "node " + id + " has no lease"},
 			}
 		}
 		first.Reports[2].Findings[0].Severity = verdict.Outage // of another moment

@@ -47,8 +47,8 @@ type Inputs struct {
 	NoOwner bool
 	// EvenVoters: an even number has voted for a while.
 	EvenVoters bool
-	// NotLeased is for how long this node, which should have a lease, has had none.
-	NotLeased time.Duration
+	// NoLease is for how long this node, which should have a lease, has had none.
+	NoLease time.Duration
 	// Drains: this process is to stop, or was drained on its machine.
 	Drains bool
 	// Joins: it is not in the map though it wants to be.
@@ -94,7 +94,7 @@ type App uint8
 const (
 	AppUnknown App = iota
 	AppHealthy
-	AppSickly
+	AppFailing
 )
 
 // Node is one node as another sees it.

@@ -27,7 +27,7 @@ func machine(in Inputs) (out []Finding) {
 			"node %s did not run for %v, or its clock jumped, and a lease is %v", in.Self, rounded(in.Stopped), in.Lease)
 	}
 	if in.QueueRefused > 0 {
-		warn(QueueRefusing, "see why requests wait (`shardway status`), or raise --queue-requests and --queue-bytes",
+		warn(QueueFull, "see why requests wait (`shardway status`), or raise --queue-requests and --queue-bytes",
 			"node %s refused requests lately because too many wait: %d refused, %d waiting", in.Self, in.QueueRefused, in.QueueWaiting)
 	}
 	if in.TagsMost > 0 && in.TagsUsed*100 >= in.TagsMost*nearlyFull {

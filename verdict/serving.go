@@ -17,7 +17,7 @@ const unmappedAfter = 3 * time.Second
 // serving judges whether what there is is served.
 func serving(in Inputs) (out []Finding) {
 	out = append(out, unreadable(in)...)
-	out = append(out, unserved(in)...)
+	out = append(out, unavailable(in)...)
 	if in.Elsewhere != "" {
 		brief := "another process has the id of node " + in.Self
 		out = append(out, Finding{
@@ -25,9 +25,9 @@ func serving(in Inputs) (out []Finding) {
 			Remedy: "stop that one, or give one of them another --node and an empty --data directory",
 		})
 	}
-	if in.Mapped && !in.Gateway && in.NotLeased >= unleasedAfter && in.Elsewhere == "" {
+	if in.Mapped && !in.Gateway && in.NoLease >= unleasedAfter && in.Elsewhere == "" {
 		f := Finding{
-			Code: NotLeased, Severity: Warning, Text: fmt.Sprintf("node %s has no lease, so it serves nothing", in.Self),
+			Code: NoLease, Severity: Warning, Text: fmt.Sprintf("node %s has no lease, so it serves nothing", in.Self),
 			Remedy: "the leader grants it as soon as it hears this node: see to what is said beside this, and to the network to the leader's peer port",
 		}
 		if in.Leader != "" {
@@ -64,7 +64,7 @@ func unreadable(in Inputs) []Finding {
 func acquires(in Inputs) (f Finding, ok bool) {
 	own := in.own()
 	switch {
-	case in.Acquiring == "" || in.NotAcquired == "" && in.NotLeased >= unleasedAfter: // nothing is acquired without a lease
+	case in.Acquiring == "" || in.NotAcquired == "" && in.NoLease >= unleasedAfter: // nothing is acquired without a lease
 		return f, false
 	case in.NotAcquired == "" && own.NotAcquired == 0:
 		return Finding{
@@ -111,14 +111,14 @@ func notAcquired(x Node) Finding {
 	return f
 }
 
-// Unserved counts the shards that nobody serves as far as the node knows.
-func (in Inputs) Unserved() int {
+// Unavailable counts the shards that nobody serves as far as the node knows.
+func (in Inputs) Unavailable() int {
 	if in.lost() || !in.Mapped {
 		return in.Shards
 	}
 	n := in.Orphaned
 	for _, x := range in.Nodes {
-		if !x.Absent && (x.Gone || x.ID == in.Self && !in.Gateway && in.NotLeased >= unleasedAfter) {
+		if !x.Absent && (x.Gone || x.ID == in.Self && !in.Gateway && in.NoLease >= unleasedAfter) {
 			n += x.Shards
 		}
 	}
@@ -134,7 +134,7 @@ func (in Inputs) Idle(owner string) string {
 		return "nobody leads as far as this node knows, and without a leader nobody serves"
 	case owner == "":
 		return "nobody owns it"
-	case owner == in.Self && in.NotLeased > 0:
+	case owner == in.Self && in.NoLease > 0:
 		return "it has no lease"
 	}
 	for _, x := range in.Nodes {
@@ -151,12 +151,12 @@ func (in Inputs) Idle(owner string) string {
 	return ""
 }
 
-func unserved(in Inputs) []Finding {
-	n := in.Unserved()
+func unavailable(in Inputs) []Finding {
+	n := in.Unavailable()
 	if n == 0 || in.Unborn != nil || !in.Mapped && (in.Leader == "" || in.NoMap < unmappedAfter) {
 		return nil
 	}
-	f := Finding{Code: Unserved, Severity: Outage, Remedy: "see to what is said beside this: they are served again once it is mended"}
+	f := Finding{Code: Unavailable, Severity: Outage, Remedy: "see to what is said beside this: they are served again once it is mended"}
 	gone := in.pick(func(x Node) bool { return x.Gone && !x.Absent && x.Shards > 0 })
 	switch {
 	case !in.Mapped:

@@ -12,11 +12,11 @@ import (
 // what is told.
 func thresholdTable() []want {
 	const quorum = "outage no-quorum: 1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing"
-	const nobody = "outage unserved: nobody serves any of the 1024 shards as far as node a knows"
+	const nobody = "outage unavailable: nobody serves any of the 1024 shards as far as node a knows"
 	without := func(d time.Duration) verdict.Inputs {
 		return with(func(in *verdict.Inputs) {
 			lost(in)
-			in.NoLeader, in.NotLeased = d, 0
+			in.NoLeader, in.NoLease = d, 0
 		})
 	}
 	five := func(missing ...string) verdict.Inputs {
@@ -33,13 +33,13 @@ func thresholdTable() []want {
 	return []want{
 		{"an election without a quorum, at first", without(time.Second - 1), nil},
 		{"and then", without(time.Second), []string{quorum, nobody}},
-		{"no lease, at first", with(func(in *verdict.Inputs) { in.NotLeased = time.Second - 1 }), nil},
+		{"no lease, at first", with(func(in *verdict.Inputs) { in.NoLease = time.Second - 1 }), nil},
 		{"no map, at first", unmapped(3*time.Second - 1), nil},
-		{"and then no map", unmapped(3 * time.Second), []string{"outage unserved: there is no map yet, so nobody serves any of the 1024 shards"}},
+		{"and then no map", unmapped(3 * time.Second), []string{"outage unavailable: there is no map yet, so nobody serves any of the 1024 shards"}},
 		{"no map, and nobody who would make one", with(func(in *verdict.Inputs) { in.Mapped, in.Leader, in.NoMap = false, "", time.Minute }), nil},
 		{"four of five", five("e"), nil},
 		{"three of five", five("d", "e"), []string{
-			"warning one-from-loss: 3 of 5 voters are heard (a, b and c) and it takes 3: the loss of one more stops the cluster; d and e are missing",
+			"warning no-fault-tolerance: 3 of 5 voters are heard (a, b and c) and it takes 3: the loss of one more stops the cluster; d and e are missing",
 		}},
 		{"one of two is missing", with(func(in *verdict.Inputs) {
 			in.Nodes[2].Voter = false
@@ -49,22 +49,22 @@ func thresholdTable() []want {
 		{"apps of others when nobody leads", with(func(in *verdict.Inputs) {
 			in.Leader, in.NoLeader = "", time.Millisecond
 			nodes(in, sick, "a", "b", "c")
-		}), []string{"warning app-sick: the app of node a, b and c does not answer"}},
+		}), []string{"warning app-unhealthy: the app of node a, b and c does not answer"}},
 		{"an app is sick and says why", with(func(in *verdict.Inputs) {
 			nodes(in, sick, "a")
 			in.Nodes[0].Why = "10.0.0.7:9000: connection refused"
-		}), []string{"warning app-sick: the app does not answer: a (10.0.0.7:9000: connection refused)"}},
+		}), []string{"warning app-unhealthy: the app does not answer: a (10.0.0.7:9000: connection refused)"}},
 		{"only gateways, at first", with(func(in *verdict.Inputs) {
 			in.Gateway, in.Mapped = true, false
 			nodes(in, func(n *verdict.Node) { n.Gateway, n.Shards = true, 0 }, "a", "b", "c")
 		}), []string{"info no-app: node a is a gateway, because --upstream is missing: it owns nothing, and forwards to the others"}},
 		{"only gateways are seen, and nobody leads", with(func(in *verdict.Inputs) { in.NoOwner, in.Leader, in.NoLeader = true, "", time.Millisecond }), nil},
-		{"a gateway needs no lease", with(func(in *verdict.Inputs) { in.Gateway, in.NotLeased = true, time.Minute }), []string{
+		{"a gateway needs no lease", with(func(in *verdict.Inputs) { in.Gateway, in.NoLease = true, time.Minute }), []string{
 			"info no-app: node a is a gateway, because --upstream is missing: it owns nothing, and forwards to the others",
 		}},
-		{"no lease before the first map", with(func(in *verdict.Inputs) { in.Mapped, in.NotLeased = false, time.Minute }), nil},
+		{"no lease before the first map", with(func(in *verdict.Inputs) { in.Mapped, in.NoLease = false, time.Minute }), nil},
 		{"a disk that hangs was slow before", with(func(in *verdict.Inputs) { in.DiskStalled, in.DiskTook = true, time.Second }), []string{"warning disk-stalled: a write to the disk of node a is stalled"}},
-		{"the app of a node that is gone", with(func(in *verdict.Inputs) { in.Nodes = append(in.Nodes, verdict.Node{ID: "d", App: verdict.AppSickly}) }), nil},
+		{"the app of a node that is gone", with(func(in *verdict.Inputs) { in.Nodes = append(in.Nodes, verdict.Node{ID: "d", App: verdict.AppFailing}) }), nil},
 		{"the log of a node that is gone", with(func(in *verdict.Inputs) { in.Nodes = append(in.Nodes, verdict.Node{ID: "d", Lags: true}) }), nil},
 		{"cordoned and drained", with(func(in *verdict.Inputs) {
 			nodes(in, func(n *verdict.Node) { n.Cordoned, n.Drained, n.Shards = true, true, 0 }, "c")
@@ -85,7 +85,7 @@ func thresholdTable() []want {
 
 // Owners are named with why they do not serve, and only then.
 func TestIdleOwnersAreNamedSo(t *testing.T) {
-	noLease := func(in *verdict.Inputs) { in.NotLeased = time.Millisecond }
+	noLease := func(in *verdict.Inputs) { in.NoLease = time.Millisecond }
 	noLeader := func(d time.Duration) func(*verdict.Inputs) {
 		return func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", d }
 	}
@@ -114,7 +114,7 @@ func TestIdleOwnersAreNamedSo(t *testing.T) {
 }
 
 // What is served is what somebody serves who is there.
-func TestUnservedCountsShards(t *testing.T) {
+func TestUnavailableCountsShards(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*verdict.Inputs)
@@ -127,14 +127,14 @@ func TestUnservedCountsShards(t *testing.T) {
 			nodes(in, func(n *verdict.Node) { n.Gone = true }, "b")
 		}, 345},
 		{"restarting in place", func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Gone, n.Absent = true, true }, "b") }, 0},
-		{"no lease for a moment", func(in *verdict.Inputs) { in.NotLeased = time.Second - 1 }, 0},
-		{"no lease", func(in *verdict.Inputs) { in.NotLeased = time.Second }, 341},
-		{"a gateway needs none", func(in *verdict.Inputs) { in.Gateway, in.NotLeased = true, time.Second }, 0},
+		{"no lease for a moment", func(in *verdict.Inputs) { in.NoLease = time.Second - 1 }, 0},
+		{"no lease", func(in *verdict.Inputs) { in.NoLease = time.Second }, 341},
+		{"a gateway needs none", func(in *verdict.Inputs) { in.Gateway, in.NoLease = true, time.Second }, 0},
 		{"before the first map", func(in *verdict.Inputs) { in.Mapped = false }, 1024},
 		{"cut off", func(in *verdict.Inputs) { in.CutOff = true }, 1024},
 	} {
-		if got := with(tt.change).Unserved(); got != tt.want {
-			t.Errorf("%s: %d unserved, want %d", tt.name, got, tt.want)
+		if got := with(tt.change).Unavailable(); got != tt.want {
+			t.Errorf("%s: %d unavailable, want %d", tt.name, got, tt.want)
 		}
 	}
 }

@@ -39,11 +39,11 @@ func nodes(in *verdict.Inputs, change func(*verdict.Node), ids ...string) {
 }
 
 func gone(n *verdict.Node) { n.Here = false }
-func sick(n *verdict.Node) { n.App = verdict.AppSickly }
+func sick(n *verdict.Node) { n.App = verdict.AppFailing }
 
 // lost is a after b and c were killed.
 func lost(in *verdict.Inputs) {
-	in.Leader, in.NoLeader, in.NotLeased = "", 2*time.Second, 2*time.Second
+	in.Leader, in.NoLeader, in.NoLease = "", 2*time.Second, 2*time.Second
 	nodes(in, gone, "b", "c")
 }
 
@@ -68,24 +68,24 @@ func clusterTable() []want {
 		{"all is well", three(), nil},
 		{"two of three are gone", with(lost), []string{
 			"outage no-quorum: 1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing",
-			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
-			"warning not-leased: node a has no lease, so it serves nothing",
+			"outage unavailable: nobody serves any of the 1024 shards as far as node a knows",
+			"warning no-lease: node a has no lease, so it serves nothing",
 		}},
 		{"an election", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 900*time.Millisecond }), nil},
 		{"an election among all takes a while", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 3*time.Second }), nil},
 		{"nobody wins an election", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 5*time.Second }), []string{
 			"outage no-quorum: nobody leads as far as node a knows, though 3 of 3 voters are seen: they do not reach each other's peer ports, or cannot agree",
-			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
+			"outage unavailable: nobody serves any of the 1024 shards as far as node a knows",
 		}},
 		{"a voter is at another address", with(func(in *verdict.Inputs) {
 			in.Leader, in.NoLeader = "", 5*time.Second
 			in.Moved = []verdict.Moved{{Node: "b", From: "10.0.0.2:7946", To: "10.0.0.9:7946", Why: "connection refused"}}
 		}), []string{
 			"outage no-quorum: nobody leads as far as node a knows: gossip still has the previous address of node b, 10.0.0.2:7946; the node announces 10.0.0.9:7946 (connection refused)",
-			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
+			"outage unavailable: nobody serves any of the 1024 shards as far as node a knows",
 		}},
 		{"one of three is gone", with(func(in *verdict.Inputs) { nodes(in, gone, "c") }), []string{
-			"warning one-from-loss: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
+			"warning no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
 		}},
 		{"two vote", with(func(in *verdict.Inputs) { in.Nodes[2].Voter, in.EvenVoters = false, true }), []string{
 			"warning even-voters: two voters (a and b): the loss of either stops the cluster",
@@ -172,9 +172,9 @@ func servingTable() []want {
 			nodes(in, func(n *verdict.Node) { n.Shards = 0 }, "a", "b", "c")
 		}), []string{
 			"outage no-healthy-app: no node has an app that answers: a (connection refused), b and c",
-			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
+			"outage unavailable: nobody serves any of the 1024 shards as far as node a knows",
 		}},
-		{"an app is sick", with(func(in *verdict.Inputs) { nodes(in, sick, "b") }), []string{"warning app-sick: the app of node b does not answer"}},
+		{"an app is sick", with(func(in *verdict.Inputs) { nodes(in, sick, "b") }), []string{"warning app-unhealthy: the app of node b does not answer"}},
 		{"most apps are unhealthy", with(func(in *verdict.Inputs) {
 			nodes(in, sick, "a", "b")
 			nodes(in, func(n *verdict.Node) { n.Kept = true }, "a", "b")
@@ -194,27 +194,27 @@ func servingTable() []want {
 			nodes(in, func(n *verdict.Node) { n.Gateway, n.Shards = true, 0 }, "a", "b", "c")
 		}), []string{
 			"outage no-healthy-app: no node has an app (a, b and c)",
-			"outage unserved: there is no map yet, so nobody serves any of the 1024 shards",
+			"outage unavailable: there is no map yet, so nobody serves any of the 1024 shards",
 			"warning no-app: node a is a gateway, because --upstream is missing: it owns nothing",
 		}},
-		{"no lease", with(func(in *verdict.Inputs) { in.NotLeased = 2 * time.Second }), []string{
-			"outage unserved: nobody serves 341 of 1024 shards",
-			"warning not-leased: node a has no lease of leader b, so it serves nothing",
+		{"no lease", with(func(in *verdict.Inputs) { in.NoLease = 2 * time.Second }), []string{
+			"outage unavailable: nobody serves 341 of 1024 shards",
+			"warning no-lease: node a has no lease of leader b, so it serves nothing",
 		}},
 		{"an owner is gone and its shards stay", with(func(in *verdict.Inputs) {
 			nodes(in, func(n *verdict.Node) { n.Here, n.Gone = false, true }, "c")
 		}), []string{
-			"outage unserved: nobody serves 341 of 1024 shards: c is not heard and still their owner",
-			"warning one-from-loss: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
+			"outage unavailable: nobody serves 341 of 1024 shards: c is not heard and still their owner",
+			"warning no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
 		}},
-		{"shards without an owner", with(func(in *verdict.Inputs) { in.Orphaned = 3 }), []string{"outage unserved: 3 of 1024 shards have no owner"}},
+		{"shards without an owner", with(func(in *verdict.Inputs) { in.Orphaned = 3 }), []string{"outage unavailable: 3 of 1024 shards have no owner"}},
 		{"not in the map", with(func(in *verdict.Inputs) { in.Joins = true }), []string{"info joining: node a is not in the shard map yet"}},
 		{"an app acquires", with(func(in *verdict.Inputs) { in.Acquiring = "2 shards: 1, 2" }), []string{
 			"info acquiring: the app of node a is acquiring 2 shards: 1, 2, and the requests wait",
 		}},
-		{"nothing is acquired without a lease", with(func(in *verdict.Inputs) { in.Acquiring, in.NotLeased = "2 shards: 1, 2", time.Minute }), []string{
-			"outage unserved: nobody serves 341 of 1024 shards",
-			"warning not-leased: node a has no lease of leader b, so it serves nothing",
+		{"nothing is acquired without a lease", with(func(in *verdict.Inputs) { in.Acquiring, in.NoLease = "2 shards: 1, 2", time.Minute }), []string{
+			"outage unavailable: nobody serves 341 of 1024 shards",
+			"warning no-lease: node a has no lease of leader b, so it serves nothing",
 		}},
 		{"an app does not acquire", with(func(in *verdict.Inputs) { in.Acquiring, in.NotAcquired = "shard 7", "status 500" }), []string{
 			"warning acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
@@ -251,8 +251,8 @@ func servingTable() []want {
 		{"a log is behind", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Lags, n.Applied = true, 14 }, "c") }), []string{
 			"warning lagging: node c is behind: its map is that of epoch 14, and the cluster's that of epoch 17",
 		}},
-		{"two processes have one id", with(func(in *verdict.Inputs) { in.Elsewhere, in.NotLeased = "10.0.0.9:7947", time.Minute }), []string{
-			"outage unserved: nobody serves 341 of 1024 shards",
+		{"two processes have one id", with(func(in *verdict.Inputs) { in.Elsewhere, in.NoLease = "10.0.0.9:7947", time.Minute }), []string{
+			"outage unavailable: nobody serves 341 of 1024 shards",
 			"warning duplicate-node: another process has the id of node a, at 10.0.0.9:7947",
 		}},
 	}
@@ -262,7 +262,7 @@ func machineTable() []want {
 	return []want{
 		{"the disk hangs", with(func(in *verdict.Inputs) { in.DiskStalled = true }), []string{"warning disk-stalled: a write to the disk of node a is stalled"}},
 		{"the disk hung while it led", with(func(in *verdict.Inputs) { in.DiskStalled, in.CutOff, in.Leader = true, true, "" }), []string{
-			"outage unserved: nobody serves any of the 1024 shards as far as node a knows",
+			"outage unavailable: nobody serves any of the 1024 shards as far as node a knows",
 			"warning disk-stalled: a write to the disk of node a is stalled",
 		}},
 		{"the disk is slow", with(func(in *verdict.Inputs) { in.DiskTook = 1234 * time.Millisecond }), []string{"warning disk-slow: a write to the disk of node a took 1.2s"}},
@@ -270,7 +270,7 @@ func machineTable() []want {
 			"warning clock-jump: node a did not run for 3.2s, or its clock jumped, and a lease is 500ms",
 		}},
 		{"the queue is full", with(func(in *verdict.Inputs) { in.QueueRefused, in.QueueWaiting = 12, 10000 }), []string{
-			"warning queue-refusing: node a refused requests lately because too many wait: 12 refused, 10000 waiting",
+			"warning queue-full: node a refused requests lately because too many wait: 12 refused, 10000 waiting",
 		}},
 		{"tags are nearly full", with(func(in *verdict.Inputs) { in.TagsUsed = 480 }), []string{"warning tags-nearly-full: what node a says of itself by gossip takes 480 of 512 bytes"}},
 		{"a level is held up", with(func(in *verdict.Inputs) { in.Level, in.Next, in.Behind = 1, 2, "c" }), []string{
@@ -373,7 +373,7 @@ func TestEveryStateHasItsSentence(t *testing.T) {
 func TestBriefHasNoAddresses(t *testing.T) {
 	for _, tt := range table() {
 		for _, f := range verdict.Of(tt.in) {
-			if p := f.Public(); strings.Contains(p, "10.0.0.") || strings.Contains(p, "refused") && f.Code != verdict.QueueRefusing || strings.Contains(p, "status 500") || strings.Contains(p, ":8081") {
+			if p := f.Public(); strings.Contains(p, "10.0.0.") || strings.Contains(p, "refused") && f.Code != verdict.QueueFull || strings.Contains(p, "status 500") || strings.Contains(p, ":8081") {
 				t.Errorf("everybody is told %q", p)
 			}
 		}
@@ -389,12 +389,12 @@ func TestWithoutQuorumNobodyServes(t *testing.T) {
 			t.Errorf("Idle(%q) is empty without a quorum", owner)
 		}
 	}
-	if got := in.Unserved(); got != 1024 {
-		t.Errorf("Unserved() = %d, want 1024", got)
+	if got := in.Unavailable(); got != 1024 {
+		t.Errorf("Unavailable() = %d, want 1024", got)
 	}
 	well := three()
-	if got := well.Idle("a") + well.Idle("b"); got != "" || well.Unserved() != 0 {
-		t.Errorf("in a cluster that is well, owners are idle (%q) or %d shards unserved", got, well.Unserved())
+	if got := well.Idle("a") + well.Idle("b"); got != "" || well.Unavailable() != 0 {
+		t.Errorf("in a cluster that is well, owners are idle (%q) or %d shards unavailable", got, well.Unavailable())
 	}
 	if well.Idle("") == "" {
 		t.Error("an orphan counts as served")

@@ -50,7 +50,7 @@ function partsOf(e) {
   const about = e.node ? el('bdi', { class: 'who' }, e.node) : null;
   if (e.change) return changeOf(e);
   if (e.finding) {
-    const ended = e.kind === 'finding-off';
+    const ended = e.kind === 'finding-cleared';
     return [el('b', null, ended ? `no more ${e.finding.code}` : `${e.finding.severity} ${e.finding.code}`), ended ? null : el('span', null, e.finding.text)].filter(Boolean);
   }
   if (e.sockets) {

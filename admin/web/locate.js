@@ -6,7 +6,7 @@ function located(key) {
   goTo(shard, true);
   if (owner === '') return `Shard ${shard}, which is nobody’s: requests wait, or are refused.`;
   const where = map.nodes[map.owners[shard]].http;
-  return `Shard ${shard}, at ${owner}${where ? ` (${where})` : ''}${silent.has(owner) ? `, and not served: ${silent.get(owner)}` : ''}.`;
+  return `Shard ${shard}, at ${owner}${where ? ` (${where})` : ''}${silent.has(owner) ? `, and unavailable: ${silent.get(owner)}` : ''}.`;
 }
 
 let sought = false;

@@ -25,12 +25,12 @@ function takeMap(next, moves) {
 
 function showShards(st) {
   const there = new Map(st.nodes.map((n) => [n.id, n]));
-  silent = new Map(map.nodes.map(({ id }) => [id, there.has(id) ? there.get(id).unserved : 'nothing is known of it']).filter(([, why]) => why));
+  silent = new Map(map.nodes.map(({ id }) => [id, there.has(id) ? there.get(id).unavailable : 'nothing is known of it']).filter(([, why]) => why));
   const n = map.owners.length, dead = map.owners.filter((_, i) => ownerOf(i) !== '' && silent.has(ownerOf(i))).length;
   const said = [`${n} in all`];
   if (moving.size > 0) said.push(`${moving.size} moving`);
   if (st.shards.orphaned > 0) said.push(`${st.shards.orphaned} nobody’s`);
-  if (dead > 0) said.push(`${dead} not served (${silentOnes()})`);
+  if (dead > 0) said.push(`${dead} unavailable (${silentOnes()})`);
   if (fresh.size > 0) said.push(`${fresh.size} moved by epoch ${map.epoch}`);
   say($('shards-sum'), said.join(' · '));
   $('shards').hidden = n === 0;
@@ -102,7 +102,7 @@ function drawShard(c, i, ink) {
   c.globalAlpha = 1;
 }
 
-// hatch darkens what is not served: half of it where it is small, stripes where there is room.
+// hatch darkens what is unavailable: half of it where it is small, stripes where there is room.
 function hatch(c, colour, x, y, s) {
   c.fillStyle = colour;
   if (s < 8) {
@@ -194,7 +194,7 @@ function storyOf(shard) {
   if (story && story.epoch > 0) said.push(`since epoch ${story.epoch}`);
   if (last) said.push(`${last.from ? `from ${last.from}` : 'its first owner'}, because: ${last.reason}`);
   if (moving.has(shard)) said.push(`moving to ${to || 'nobody'}`);
-  if (owner !== '' && silent.has(owner)) said.push(`not served: ${silent.get(owner)}`);
+  if (owner !== '' && silent.has(owner)) said.push(`unavailable: ${silent.get(owner)}`);
   const s = sockets?.shards.find((x) => x.shard === shard);
   if (s) said.push(`${count(s.attached + s.detached + s.plain, 'socket')}${s.detached > 0 ? `, ${s.detached} without a leg` : ''}${s.plain > 0 ? `, ${s.plain} not kept` : ''}`);
   return said.join(' · ');

@@ -10,10 +10,10 @@ function headlineOf(st) {
     const severity = first.severity in words ? first.severity : 'warning'; // of a newer node
     return [severity, `${words[severity]}: ${[...codes].join(', ')}`, first.text];
   }
-  const { total, moving, unserved } = st.shards;
-  if (st.state !== 'operational' && st.state !== 'resharding') return ['info', 'In motion', `${st.node} is ${st.state}`];
-  if (unserved > 0) return ['info', 'In motion', `${unserved} of ${count(total, 'shard')} not served`];
-  if (moving > 0) return ['info', 'In motion', `${moving} of ${count(total, 'shard')} on the move`];
+  const { total, moving, unavailable } = st.shards;
+  if (st.state !== 'operational' && st.state !== 'rebalancing') return ['info', 'Rebalancing', `${st.node} is ${st.state}`];
+  if (unavailable > 0) return ['info', 'Rebalancing', `${unavailable} of ${count(total, 'shard')} unavailable`];
+  if (moving > 0) return ['info', 'Rebalancing', `${moving} of ${count(total, 'shard')} on the move`];
   return ['ok', 'Well', `All ${count(total, 'shard')} served, by ${count(st.nodes.filter((n) => n.shards > 0).length, 'node')}`];
 }
 
@@ -56,7 +56,7 @@ function factsOf(st) {
     ['shards here', `${st.shards.owned} of ${st.shards.total}`],
     ['held here', st.shards.held],
     ['moving', st.shards.moving],
-    ['not served', st.shards.unserved],
+    ['unavailable', st.shards.unavailable],
     ['without owner', st.shards.orphaned],
     ['waiting here', count(st.queue.waiting, 'request')],
     ['cluster', st.cluster || 'none yet'],

@@ -76,7 +76,7 @@ func (w *world) heldBy() map[*cluster.Node]float64 {
 	counts := make(map[*cluster.Node]float64)
 	for _, n := range w.c.Running() {
 		if m, err := n.Metrics(w.Context()); err == nil {
-			counts[n] = m.Sum("shardway_held_requests_total")
+			counts[n] = m.Sum("shardway_queued_requests_total")
 		}
 	}
 	return counts

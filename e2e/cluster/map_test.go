@@ -58,14 +58,14 @@ func TestWatchFindsTwoMapsUnderOneEpoch(t *testing.T) {
 func TestMetricsAreRead(t *testing.T) {
 	m, err := parseMetrics(strings.NewReader(`# HELP x y
 # TYPE x counter
-shardway_held_requests_total{reason="moving"} 3
-shardway_held_requests_total{reason="no-lease"} 4
+shardway_queued_requests_total{reason="moving"} 3
+shardway_queued_requests_total{reason="no-lease"} 4
 shardway_epoch 1.7e+01
 `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.Sum("shardway_held_requests_total") != 7 || m.Sum("shardway_held_requests_total", `reason="moving"`) != 3 ||
+	if m.Sum("shardway_queued_requests_total") != 7 || m.Sum("shardway_queued_requests_total", `reason="moving"`) != 3 ||
 		m.Sum("shardway_epoch") != 17 || m.Has("shardway") || !m.Has("shardway_epoch") {
 		t.Errorf("metrics = %v", m)
 	}

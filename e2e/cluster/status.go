@@ -35,7 +35,7 @@ type Status struct {
 		Owned    int `json:"owned"`
 		Moving   int `json:"moving"`
 		Orphaned int `json:"orphaned"`
-		Unserved int `json:"unserved"`
+		Unavailable int `json:"unavailable"`
 	} `json:"shards"`
 	Queue struct {
 		Waiting int   `json:"waiting"`

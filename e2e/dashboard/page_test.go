@@ -233,7 +233,7 @@ func (l looks) showsMoves(t *testing.T) {
 	s := dashboard.NewScene(5, 1024)
 	p := show(t, l.b, s, browser.View{Width: 1280, Height: 900, Calm: true, Dark: true})
 	s.Fail(2)
-	p.Await(t, "moves and their cause are told", `/20\d moving · 20\d not served \(n3\)/.test(document.getElementById("shards-sum").textContent)`)
+	p.Await(t, "moves and their cause are told", `/20\d moving · 20\d unavailable \(n3\)/.test(document.getElementById("shards-sum").textContent)`)
 	p.Await(t, "the change is told as it is proposed", `/^\d\d:\d\d:\d\d epoch 18 proposed 20\d shards moved, because: crashed n3 → n1 \d+ /.test([...document.querySelectorAll("#history li:first-child .line > *")].map(e => e.textContent).join(" "))`)
 	p.Await(t, "the broken node comes first", `document.querySelector("#rows tr").dataset.node === "n3" && document.querySelector("#rows td[data-col=state]").textContent === "failed"`)
 	s.Commit("crashed")

@@ -88,16 +88,16 @@ func (s *Scene) count() {
 			s.status.Shards.Owned = owned[i]
 		}
 	}
-	s.status.Shards.Moving, s.status.Shards.Unserved = len(s.to), s.status.Shards.Orphaned
+	s.status.Shards.Moving, s.status.Shards.Unavailable = len(s.to), s.status.Shards.Orphaned
 	for _, n := range s.status.Nodes {
 		if n.State == "failed" {
-			s.status.Shards.Unserved += n.Shards
+			s.status.Shards.Unavailable += n.Shards
 		}
 	}
 	s.status.Findings = nil
-	if n := s.status.Shards.Unserved; n > 0 {
+	if n := s.status.Shards.Unavailable; n > 0 {
 		s.status.Findings = []verdict.Finding{{
-			Code: verdict.Unserved, Severity: verdict.Outage, Text: fmt.Sprintf("nobody serves %d of %d shards: they are moving away from nodes that are gone", n, len(s.owners)),
+			Code: verdict.Unavailable, Severity: verdict.Outage, Text: fmt.Sprintf("nobody serves %d of %d shards: they are moving away from nodes that are gone", n, len(s.owners)),
 			Remedy: "see to what is said beside this: they are served again once it is mended",
 		}}
 	}
@@ -120,7 +120,7 @@ func (s *Scene) Say(all ...verdict.Finding) { s.Change(func(*admin.Status) { s.s
 func (s *Scene) Fail(node int) {
 	s.Change(func(st *admin.Status) {
 		st.Nodes[node].State, st.Nodes[node].App, st.Nodes[node].HeardMS = "failed", "unknown", 1200
-		st.State, st.Proposed = "resharding", st.Epoch+1
+		st.State, st.Proposed = "rebalancing", st.Epoch+1
 		next := 0
 		for shard, o := range s.owners {
 			if o != node {

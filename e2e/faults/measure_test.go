@@ -139,7 +139,7 @@ func (s *stage) committed(nodes []*cluster.Node) cluster.Map {
 // held is how many requests had to wait at these nodes so far.
 func (s *stage) held(nodes []*cluster.Node) int {
 	s.tb.Helper()
-	return int(s.c.Sum(s.tb, nodes, "shardway_held_requests_total"))
+	return int(s.c.Sum(s.tb, nodes, "shardway_queued_requests_total"))
 }
 
 // flow waits until n further requests have begun.

@@ -125,13 +125,13 @@ func (y *steady) report(was, is cluster.Map, before, after []cluster.Metrics, to
 	}
 	slices.Sort(y.busy)
 	at := func(q float64) float64 { return 100 * y.busy[int(q*float64(len(y.busy)-1))] }
-	drops := sum("shardway_drops_total")
+	drops := sum("shardway_nodes_excluded_total")
 	tb.Logf("%v at %d requests a second, CPU %.0f %% (p10 %.0f, p90 %.0f; the burner's share at the end: %.0f %%)",
 		took.Round(time.Second), *steadyRate, at(0.5), at(0.1), at(0.9), 100*y.burner.share)
 	tb.Logf("requests %d, failed %d (target 0), held %.0f, slowest of each %v: %v ms (median p90 max)",
-		y.requests, y.failed, sum("shardway_held_requests_total"), window, y.slowest)
+		y.requests, y.failed, sum("shardway_queued_requests_total"), window, y.slowest)
 	tb.Logf("false drops %.0f (target 0), rounds %.0f, moves %d, elections %.0f, stood because the leader was missed %.0f (target: one in ten minutes), leases lapsed %.0f",
-		drops, sum("shardway_reshards_total"), len(was.Moves(is)), sum("shardway_elections_won_total"), sum("shardway_campaigns_total"), sum("shardway_lease_lapses_total"))
+		drops, sum("shardway_map_changes_total"), len(was.Moves(is)), sum("shardway_elections_won_total"), sum("shardway_campaigns_total"), sum("shardway_lease_lapses_total"))
 	const absent = "shardway_lease_absent_seconds_total"
 	for i, n := range y.c.Nodes() {
 		d := after[i].Sum(absent) - before[i].Sum(absent)

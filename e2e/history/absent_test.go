@@ -99,7 +99,7 @@ func TestStopsThatFollowEachOtherAreOne(t *testing.T) {
 				{Kind: history.Stopped, Node: "c", From: again * ms, Until: 4155 * ms},
 			},
 			Answers: []history.Answer{{
-				ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "draining", Detail: mayHaveRun,
+				ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "shard-moved", Detail: mayHaveRun,
 				Attempts: []history.Attempt{{Target: "a", Sent: 5 * ms, Done: 4155 * ms}},
 			}},
 		}

@@ -217,7 +217,7 @@ func TestCheckCountsApartWhatIsOutside(t *testing.T) {
 	s.asked("cut", "POST", key(1), "a", 11, 5100)
 	s.Runs[len(s.Runs)-1].Cut = true
 	s.Answers[len(s.Answers)-1].Status = 502
-	s.Answers[len(s.Answers)-1].Error = "draining"
+	s.Answers[len(s.Answers)-1].Error = "shard-moved"
 	s.now += 5090
 	s.asked("z", "GET", key(1), "b", 12, 5)
 	r := history.Check(s.History, history.Rules{Shards: shards})

@@ -303,7 +303,7 @@ func TestFencedAnswerNeedsAnOverlap(t *testing.T) {
 		t.Errorf("without an overlap: %v", r.Violations)
 	}
 	h, rules = in.tell()
-	fenced(h).Error = "draining" // it is the node's answer
+	fenced(h).Error = "shard-moved" // it is the node's answer
 	if r := history.Check(h, rules); r.Fenced != 0 || r.Count(history.Failed) != 1 || len(r.Violations) != 1 {
 		t.Errorf("of a node: %v", r.Violations)
 	}

@@ -115,7 +115,7 @@ func (j *judge) loss(a *Answer) string {
 
 // drained is the reason of what was cut because its shard had to move.
 func (j *judge) drained(a *Answer) string {
-	if a.Error != "draining" && !a.Cut {
+	if a.Error != "shard-moved" && !a.Cut {
 		return ""
 	}
 	for _, run := range j.runs[a.ID] {

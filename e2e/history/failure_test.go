@@ -329,7 +329,7 @@ func TestWhatTheDrainCutsMayFail(t *testing.T) {
 		s := good()
 		s.asked("x", "GET", key(1), "b", 9, took)
 		s.Runs[len(s.Runs)-1].Cut = true
-		s.fails("draining", took)
+		s.fails("shard-moved", took)
 		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != want || r.Excused["cut by the drain"] != 1-want {
 			t.Errorf("after %v: %v\n%v", time.Duration(took*ms), r, r.Violations)
 		}
@@ -358,7 +358,7 @@ func TestWhatANodeCutsAsItWakesMayFail(t *testing.T) {
 		s.asked("x", "GET", key(1), "b", 9, 4000-c.began)
 		s.now -= c.began
 		at := func(t int64) int64 { return (s.now + t) * ms }
-		s.fails("draining", 0)
+		s.fails("shard-moved", 0)
 		s.Answers[len(s.Answers)-1].Attempts[0].Done = at(5500)
 		s.Faults = []history.Fault{{Kind: history.Stopped, Node: "b", From: at(c.from), Until: at(c.till)}}
 		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != c.want || r.Excused["cut by the drain"] != 1-c.want {

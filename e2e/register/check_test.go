@@ -194,7 +194,7 @@ func TestOpsSayWhatClientsKnow(t *testing.T) {
 	wrong := answer("wrong", "GET", "", "x", 200)
 	wrong.EchoID = "other"
 	shardway := answer("shardway", "POST", "five", "", 409)
-	shardway.Error = "draining"
+	shardway.Error = "shard-moved"
 	cut := answer("cut", "POST", "six", "", 200)
 	cut.Cut = true
 	ops := register.Ops([]history.Answer{

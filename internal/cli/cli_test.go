@@ -155,7 +155,7 @@ func TestTablesForPeople(t *testing.T) {
 		want []string // lines that must be there, blanks squeezed
 	}{
 		{"status", []string{
-			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned, 0 unserved", "lease for 412ms", "sockets 4 at the app; of clients here 4 kept, 1 of them without a leg, and 2 event streams", "up 3m2s",
+			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned, 0 unavailable", "lease for 412ms", "sockets 4 at the app; of clients here 4 kept, 1 of them without a leg, and 2 event streams", "up 3m2s",
 			"a active follower yes 2 1 - healthy - 40ms ago 10.0.0.1:8080", "WARNING even-voters: two voters (a and b?): the loss of either stops the cluster; add a node",
 		}},
 		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},

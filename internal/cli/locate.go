@@ -30,8 +30,8 @@ func (c *locateCommand) Run(ctx context.Context, s *session) error {
 	if err = t.flush(); err != nil {
 		return err
 	}
-	if at.Unserved != "" {
-		if _, err = fmt.Fprintf(s.out, "\nnot served: %s\n", strings.Map(printable, at.Unserved)); err != nil {
+	if at.Unavailable != "" {
+		if _, err = fmt.Fprintf(s.out, "\nunavailable: %s\n", strings.Map(printable, at.Unavailable)); err != nil {
 			return err
 		}
 	}

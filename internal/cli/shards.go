@@ -67,8 +67,8 @@ func (c *shardsCommand) history(ctx context.Context, s *session, client *admin.C
 	if _, err = fmt.Fprintln(s.out); err != nil {
 		return err
 	}
-	if h.Unserved != "" {
-		if _, err = fmt.Fprintf(s.out, "not served: %s\n", strings.Map(printable, h.Unserved)); err != nil {
+	if h.Unavailable != "" {
+		if _, err = fmt.Fprintf(s.out, "unavailable: %s\n", strings.Map(printable, h.Unavailable)); err != nil {
 			return err
 		}
 	}
@@ -94,8 +94,8 @@ const listed = 48
 
 // group is what shards may have in common.
 type group struct {
-	state, owner, to, unserved string
-	epoch                      uint64
+	state, owner, to, unavailable string
+	epoch                         uint64
 }
 
 // stateOf is a shard's state as a table has it: one whose owner does not serve, or serves with
@@ -104,8 +104,8 @@ func stateOf(s admin.Shard) string {
 	switch {
 	case s.State != admin.ShardOwned:
 		return s.State
-	case s.Unserved != "":
-		return "unserved"
+	case s.Unavailable != "":
+		return "unavailable"
 	case s.StaleReturn:
 		return "stale-return"
 	}
@@ -120,7 +120,7 @@ func staleReturn(owner string) string {
 func writeShards(w io.Writer, shards []admin.Shard) error {
 	members := make(map[group][]uint32)
 	for _, s := range shards {
-		g := group{state: stateOf(s), owner: s.Owner, to: s.To, epoch: s.Epoch, unserved: s.Unserved}
+		g := group{state: stateOf(s), owner: s.Owner, to: s.To, epoch: s.Epoch, unavailable: s.Unavailable}
 		members[g] = append(members[g], s.Shard)
 	}
 	t := newTable(w, "OWNER", "STATE", "TO", "EPOCH", "COUNT", "SHARDS")
@@ -132,8 +132,8 @@ func writeShards(w io.Writer, shards []admin.Shard) error {
 	}
 	said := map[string]bool{"": true}
 	for _, g := range slices.SortedFunc(maps.Keys(members), compareGroups) {
-		line := strings.Map(printable, strings.TrimSpace(g.owner+" does not serve: "+g.unserved))
-		if g.unserved == "" || g.owner == "" || said[line] {
+		line := strings.Map(printable, strings.TrimSpace(g.owner+" does not serve: "+g.unavailable))
+		if g.unavailable == "" || g.owner == "" || said[line] {
 			continue
 		}
 		said[line] = true
@@ -153,7 +153,7 @@ func writeShards(w io.Writer, shards []admin.Shard) error {
 }
 
 func compareGroups(a, b group) int {
-	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.state, b.state), cmp.Compare(a.to, b.to), cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.unserved, b.unserved))
+	return cmp.Or(cmp.Compare(a.owner, b.owner), cmp.Compare(a.state, b.state), cmp.Compare(a.to, b.to), cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.unavailable, b.unavailable))
 }
 
 // ranges writes sorted numbers like 0-3,7,9-12 and stops when that gets long.

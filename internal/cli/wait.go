@@ -43,7 +43,7 @@ type waited struct {
 // Run waits.
 func (c *waitCommand) Run(ctx context.Context, s *session) error {
 	missing := map[string]func(context.Context, *admin.Client) (string, error){
-		"serving": c.unserved, "node": c.nodeMissing, "drained": c.undrained,
+		"serving": c.unavailable, "node": c.nodeMissing, "drained": c.undrained,
 	}[c.What]
 	switch {
 	case c.What == "serving" && c.Node != "":
@@ -126,8 +126,8 @@ func passing(err error) bool {
 	return false
 }
 
-// unserved says what keeps the cluster from serving everything.
-func (c *waitCommand) unserved(ctx context.Context, client *admin.Client) (string, error) {
+// unavailable says what keeps the cluster from serving everything.
+func (c *waitCommand) unavailable(ctx context.Context, client *admin.Client) (string, error) {
 	if err := client.Ready(ctx); err != nil {
 		return "", err
 	}
@@ -139,8 +139,8 @@ func (c *waitCommand) unserved(ctx context.Context, client *admin.Client) (strin
 		return "no shard map yet", nil
 	case st.Shards.Orphaned > 0:
 		return counted(st.Shards.Orphaned, "shard") + " without an owner", nil
-	case st.Shards.Unserved > 0:
-		return counted(st.Shards.Unserved, "shard") + " not served", nil
+	case st.Shards.Unavailable > 0:
+		return counted(st.Shards.Unavailable, "shard") + " unavailable", nil
 	}
 	return "", nil
 }

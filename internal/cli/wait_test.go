@@ -13,7 +13,7 @@ import (
 func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
 	empty := admin.Status{Node: "a"}
 	orphans := admin.Status{Node: "a", Epoch: 3, Shards: admin.ShardCounts{Orphaned: 2}}
-	gone := admin.Status{Node: "a", Epoch: 3, Shards: admin.ShardCounts{Unserved: 341}}
+	gone := admin.Status{Node: "a", Epoch: 3, Shards: admin.ShardCounts{Unavailable: 341}}
 	good := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "active"}}}
 	joining := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "joining"}}}
 	beside := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "b", State: "active"}, {ID: "c", State: "draining"}}}
@@ -22,7 +22,7 @@ func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
 		line, out string
 		cluster   admin.Cluster
 	}{
-		{"wait serving", "no shard map yet\n2 shards without an owner\n341 shards not served\n", comes(empty, orphans, gone, good)},
+		{"wait serving", "no shard map yet\n2 shards without an owner\n341 shards unavailable\n", comes(empty, orphans, gone, good)},
 		{"wait node c", "node c is not there\nnode c is joining\n", comes(empty, joining, good)},
 		{"wait node c", "node c is joining\n", comes(joining, admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "cordoned"}}})},
 		{"wait node c", "node c is draining\n", comes(beside, good)},

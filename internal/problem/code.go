@@ -49,8 +49,8 @@ const (
 	RequestTimeout Code = "request-timeout"
 	// Quarantined is for a request whose key an operator has put in quarantine.
 	Quarantined Code = "quarantined"
-	// Draining is for a request cut because its shard or its node was leaving.
-	Draining Code = "draining"
+	// ShardMoved is for a request aborted because its shard moved away or its node stopped.
+	ShardMoved Code = "shard-moved"
 )
 
 // What only the admin server answers.
@@ -124,7 +124,7 @@ func (c Code) defaults() (status int, title string) {
 		return http.StatusRequestTimeout, "The request did not come in in time."
 	case Quarantined:
 		return http.StatusServiceUnavailable, "Requests of this key are not served."
-	case Draining:
+	case ShardMoved:
 		return http.StatusBadGateway, "The request was cut: its shard was moving away."
 	case NotReady:
 		return http.StatusServiceUnavailable, "The node is not ready."

@@ -16,7 +16,7 @@ func (p *Process) Register(r prometheus.Registerer) error {
 	for _, c := range []prometheus.Collector{
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "shardway_access_log_lost_total", Help: "Lines of the access log that were lost because the disk did not keep up.",
+			Name: "shardway_access_log_lost_total", Help: "Total number of access log lines lost because the disk did not keep up.",
 		}, p.journal.lost),
 		built(),
 		certificates{p},
@@ -33,7 +33,7 @@ func (p *Process) Register(r prometheus.Registerer) error {
 func built() prometheus.Collector {
 	b := version.Read()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "shardway_build_info", Help: "1, with the build of the program.",
+		Name: "shardway_build_info", Help: "1 if the program runs, with its build as labels.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go": b.Go},
 	}, func() float64 { return 1 })
 }
@@ -47,11 +47,11 @@ var (
 	_ prometheus.Collector = (*reloads)(nil)
 
 	descExpiry = prometheus.NewDesc("shardway_certificate_expiry_timestamp_seconds",
-		"When a certificate in use expires, by the flag that names its file.", []string{"certificate"}, nil)
+		"Time when a certificate in use expires, in Unix seconds, by the flag that names its file.", []string{"certificate"}, nil)
 	descReloaded = prometheus.NewDesc("shardway_reload_success",
-		"1 if the last reload of the settings was taken over, or there was none; 0 if it had a mistake.", nil, nil)
+		"1 if the last reload of the settings succeeded or there was none, 0 if it failed.", nil, nil)
 	descReloadedAt = prometheus.NewDesc("shardway_reload_timestamp_seconds",
-		"When settings were last taken over; at first, the start.", nil, nil)
+		"Time of the last successful reload of the settings, or of the start, in Unix seconds.", nil, nil)
 )
 
 // Describe sends the description; see prometheus.Collector.
