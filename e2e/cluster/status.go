@@ -31,10 +31,10 @@ type Status struct {
 	UptimeS  int64  `json:"uptime_s"`
 	Level    uint8  `json:"level"`
 	Shards   struct {
-		Total    int `json:"total"`
-		Owned    int `json:"owned"`
-		Moving   int `json:"moving"`
-		Orphaned int `json:"orphaned"`
+		Total       int `json:"total"`
+		Owned       int `json:"owned"`
+		Moving      int `json:"moving"`
+		Orphaned    int `json:"orphaned"`
 		Unavailable int `json:"unavailable"`
 	} `json:"shards"`
 	Queue struct {
