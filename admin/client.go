@@ -2,6 +2,7 @@ package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -37,6 +38,7 @@ const (
 type Client struct {
 	base  string // scheme and authority
 	addr  string // as the user specified it
+	flag  string // that contains addr, for error messages
 	token string
 	// isLocalSocket is true if addr is the Unix socket in the data directory of a node.
 	isLocalSocket bool
@@ -51,6 +53,8 @@ type Credentials struct {
 	// TLS contains the trusted authorities and the client certificate. If it is set, the client uses
 	// TLS, also for an address without a scheme.
 	TLS *tls.Config
+	// Flag is the flag that contains the address, for error messages. Empty means --admin.
+	Flag string
 }
 
 // NewClient returns a Client for an address: host:port, :port for this machine, or a URL without a
@@ -59,11 +63,11 @@ func NewClient(addr string) (*Client, error) { return NewClientWith(addr, Creden
 
 // NewClientWith is NewClient with credentials.
 func NewClientWith(addr string, credentials Credentials) (*Client, error) {
-	base := addr
+	base, flag := addr, cmp.Or(credentials.Flag, "--admin")
 	if !strings.Contains(addr, "://") {
 		host, port, err := net.SplitHostPort(addr)
 		if err != nil || port == "" {
-			return nil, fmt.Errorf("--admin %q is not an address: give host:port, as in 127.0.0.1:8081", addr)
+			return nil, fmt.Errorf("%s %q is not an address: give host:port, as in 127.0.0.1:8081", flag, addr)
 		}
 		if host == "" {
 			host = "127.0.0.1"
@@ -75,14 +79,14 @@ func NewClientWith(addr string, credentials Credentials) (*Client, error) {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
-		return nil, fmt.Errorf("--admin %q is not an address: give host:port, as in 127.0.0.1:8081", addr)
+		return nil, fmt.Errorf("%s %q is not an address: give host:port, as in 127.0.0.1:8081", flag, addr)
 	}
 	if credentials.TLS != nil && u.Scheme == "http" {
-		return nil, fmt.Errorf("--admin %q does not use TLS: certificates are for an address that begins with https://", addr)
+		return nil, fmt.Errorf("%s %q does not use TLS: certificates are for an address that begins with https://", flag, addr)
 	}
 	dialer := net.Dialer{Timeout: dialTimeout}
 	return &Client{
-		base: u.Scheme + "://" + u.Host, addr: addr, token: credentials.Token,
+		base: u.Scheme + "://" + u.Host, addr: addr, flag: flag, token: credentials.Token,
 		http: &http.Client{
 			// The proxy settings of the environment do not apply to admin ports.
 			Transport: &http.Transport{
@@ -245,7 +249,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 		return nil, c.describeError(err)
 	}
 	if res.Header.Get("Server") != serverName {
-		return nil, fmt.Errorf("%s is not a Shardway admin port (%s %s: %s): name the node's admin address with --admin ADDR", c.addr, x.method, x.path, res.Status)
+		return nil, fmt.Errorf("%s is not a Shardway admin port (%s %s: %s): name the node's admin address with %s ADDR", c.addr, x.method, x.path, res.Status, c.flag)
 	}
 	if res.StatusCode == http.StatusOK {
 		return b, nil
@@ -268,15 +272,15 @@ func (c *Client) describeError(err error) error {
 	case errors.Is(err, context.Canceled):
 		return err
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("nothing listens on %s: is the node running? If its admin address is another, name it with --admin ADDR (%w)", c.addr, syscall.ECONNREFUSED)
+		return fmt.Errorf("nothing listens on %s: is the node running? If its admin address is another, name it with %s ADDR (%w)", c.addr, c.flag, syscall.ECONNREFUSED)
 	case errors.As(err, &dns):
-		return fmt.Errorf("the name in --admin %s cannot be looked up (%w)", c.addr, dns)
+		return fmt.Errorf("the name in %s %s cannot be looked up (%w)", c.flag, c.addr, dns)
 	case errors.As(err, &unknown), errors.As(err, &name):
 		return fmt.Errorf("the certificate of %s is not accepted: name its authority with --tls-ca, and the node as the certificate does (%w)", c.addr, err)
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%s does not use TLS: name it as http://%s if plain HTTP will do (%w)", c.addr, strings.TrimPrefix(c.base, "https://"), http.ErrSchemeMismatch)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer from %s in time: is it the node's admin address? Name it with --admin ADDR (%w)", c.addr, context.DeadlineExceeded)
+		return fmt.Errorf("no answer from %s in time: is it the node's admin address? Name it with %s ADDR (%w)", c.addr, c.flag, context.DeadlineExceeded)
 	}
-	return fmt.Errorf("no answer from %s: is it the node's admin address? Name it with --admin ADDR (%w)", c.addr, err)
+	return fmt.Errorf("no answer from %s: is it the node's admin address? Name it with %s ADDR (%w)", c.addr, c.flag, err)
 }

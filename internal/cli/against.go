@@ -67,7 +67,7 @@ func compareWithCluster(ctx context.Context, s *session, cfg *config.Config, add
 	if variable(s.environ, "SHARDWAY_TOKEN_FILE") == "" {
 		t.TokenFile = cmp.Or(cfg.AdminReadTokenFile, cfg.AdminWriteTokenFile)
 	}
-	client, err := t.client(s)
+	client, err := t.clientOf(s, "--against")
 	if err != nil {
 		return nil, err
 	}

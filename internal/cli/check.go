@@ -28,7 +28,8 @@ type report struct {
 	Values      []config.Value `json:"values"`
 	config.Explanation
 
-	all bool // defaults are written, too
+	all     bool   // defaults are written, too
+	against string // the node whose cluster the settings were compared with; empty: none
 }
 
 // Run checks the configuration and explains the timings. What the check found is
@@ -44,7 +45,7 @@ func (c *checkCommand) Run(ctx context.Context, s *session) error {
 	if errors.Is(err, config.ErrHelp) {
 		return checkHelp(s.out)
 	}
-	r := report{Problems: []config.Problem{}, Advice: append([]config.Problem{}, cfg.Advice()...), Values: cfg.Values(), Explanation: cfg.Explain(), all: all}
+	r := report{Problems: []config.Problem{}, Advice: append([]config.Problem{}, cfg.Advice()...), Values: cfg.Values(), Explanation: cfg.Explain(), all: all, against: against}
 	if wrong, ok := errors.AsType[*config.Error](err); ok {
 		r.Problems = wrong.Problems
 	} else if err != nil {
@@ -129,7 +130,23 @@ func (r *report) write(w io.Writer) error {
 	if !r.OK && !broken {
 		return nil
 	}
-	return writeExplanation(w, r.Explanation)
+	if err := writeExplanation(w, r.Explanation); err != nil || !r.OK || len(r.Differences) > 0 {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\n"+r.verdict())
+	return err
+}
+
+// verdict returns the last line of a report without mistakes and differences.
+func (r *report) verdict() string {
+	text := "ok: the configuration is valid"
+	if r.against != "" {
+		text += ", and agrees with the cluster at " + r.against
+	}
+	if n := len(r.Advice); n > 0 {
+		text += fmt.Sprintf(" (see the advice: %d)", n)
+	}
+	return text
 }
 
 // writeValues writes what somebody chose, then the defaults if they are wanted, else

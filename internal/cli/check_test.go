@@ -13,6 +13,9 @@ import (
 func TestCheckGivesAdvice(t *testing.T) {
 	const line = "check --key=cookie:PHPSESSID --on-missing-key=hash-path"
 	code, out, _ := run(t, line)
+	if !strings.HasSuffix(out, "ok: the configuration is valid (see the advice: 1)\n") {
+		t.Errorf("the last line does not count the advice:\n%s", out)
+	}
 	if code != 0 || !strings.HasPrefix(out, `advice: key = "cookie:PHPSESSID" (flag): `) {
 		t.Errorf("exit %d\n%s", code, out)
 	}
@@ -46,7 +49,7 @@ func TestCheckComparesWithARunningCluster(t *testing.T) {
 		c.Reports[1].Settings = map[string]string{"key": "query:t", "drain-timeout": "5s"}
 	}})
 	code, out, errOut := run(t, "check --key=header:X-Tenant --against "+addr)
-	if code != 1 || !strings.HasPrefix(out, `differs: key = "header:x-tenant" (flag); the cluster has "query:t" at b`+"\n") || strings.Contains(out, "differs: drain-timeout") {
+	if code != 1 || !strings.HasPrefix(out, `differs: key = "header:x-tenant" (flag); the cluster has "query:t" at b`+"\n") || strings.Contains(out, "differs: drain-timeout") || strings.Contains(out, "ok:") {
 		t.Errorf("exit %d: %s\n%s", code, errOut, out)
 	}
 	code, out, _ = run(t, "check --json --key=host --against="+addr)
@@ -63,8 +66,13 @@ func TestCheckComparesWithARunningCluster(t *testing.T) {
 	same := serveCluster(t, ailing{&cluster{}, func(c *verdict.Checkup) {
 		c.Reports[0].Settings = map[string]string{"key": "header:x-shard-key"}
 	}})
-	if code, out, errOut = run(t, "check --against "+same); code != 0 || strings.Contains(out, "differs") {
+	if code, out, errOut = run(t, "check --against "+same); code != 0 || strings.Contains(out, "differs") || !strings.HasSuffix(out, "ok: the configuration is valid, and agrees with the cluster at "+same+"\n") {
 		t.Errorf("exit %d: %s\n%s", code, errOut, out)
+	}
+	for addr, want := range map[string]string{"127.0.0.1:1": "name it with --against ADDR", "x": `--against "x" is not an address`} {
+		if _, _, errOut = run(t, "check --against "+addr); !strings.Contains(errOut, want) || strings.Contains(errOut, "--admin") {
+			t.Errorf("--against %s: %s", addr, errOut)
+		}
 	}
 	for line, want := range map[string]int{"check --against": 2, "check --against --json": 2, "check --against 127.0.0.1:1": 1, "check --shards=0 --against 127.0.0.1:1": 2} {
 		if code, _, _ = run(t, line); code != want {

@@ -343,6 +343,9 @@ func TestCheckShowsWhereValuesComeFrom(t *testing.T) {
 	if !strings.Contains(out, "heartbeat ≤ lease / 4") || !strings.Contains(out, "silent after") {
 		t.Errorf("the timings are not explained:\n%s", out)
 	}
+	if !strings.HasSuffix(out, "\n\nok: the configuration is valid\n") {
+		t.Errorf("the last line does not say that all is well:\n%s", out)
+	}
 }
 
 func TestCheckReportsEveryMistake(t *testing.T) {

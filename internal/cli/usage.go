@@ -40,7 +40,7 @@ func usageError(args []string, err error) string {
 		}
 	}
 	if m := negativeFlag.FindStringSubmatch(text); m != nil {
-		text = fmt.Sprintf("%s is negative: give a number of 0 or more", whole(args, m[1]))
+		text = whole(args, m[1]) + " is negative: give a number of 0 or more"
 	}
 	return text + "; " + help
 }
