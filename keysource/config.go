@@ -13,16 +13,17 @@ import (
 	"shardway/internal/valueerr"
 )
 
-// MaxConfig is the largest canonical key configuration, in bytes: nodes exchange it.
+// MaxConfig is the maximum size of a canonical key configuration in bytes. It is limited because
+// nodes exchange it.
 const MaxConfig = 16 << 10
 
-// Config is the key configuration: all settings that decide which key a request has. Two
-// nodes with the same key configuration find the same key in every request.
+// Config is the key configuration: all settings that affect which key a request has. Two nodes
+// with the same key configuration find the same key in every request.
 type Config struct {
 	Spec
 	Missing Missing
-	// TrustedProxies are the networks whose forwarding headers count. They belong to the
-	// key configuration only if a source reads such a header; see UsesProxies.
+	// TrustedProxies has the networks whose forwarding headers are trusted. It is part of the key
+	// configuration only if a source depends on such a header; see UsesProxies.
 	TrustedProxies []netip.Prefix
 }
 
@@ -34,9 +35,9 @@ type canonical struct {
 	TrustedProxies []string            `json:"trusted_proxies,omitempty"`
 }
 
-// Canonical returns the text that is the same for all spellings of a key configuration:
-// header names in lower case, path prefixes decoded, networks sorted. ParseConfig reads it.
-// The error names a mistake in the Spec, or says that the text is larger than MaxConfig.
+// Canonical returns a text that is the same for all equivalent configurations: header names are in
+// lower case, path prefixes are decoded, networks are sorted. ParseConfig parses it. It returns an
+// error if the Spec is invalid or the text is larger than MaxConfig.
 func (c Config) Canonical() (string, error) {
 	if _, err := NewTable(c.Spec); err != nil {
 		return "", err
@@ -70,7 +71,7 @@ func (c Config) Canonical() (string, error) {
 	return text, nil
 }
 
-// allSources returns the sources of all paths.
+// allSources returns the sources of the defaults and of all routes.
 func allSources(s Spec) []string {
 	all := slices.Clone(s.Sources)
 	for _, r := range s.Routes {
@@ -79,8 +80,8 @@ func allSources(s Spec) []string {
 	return all
 }
 
-// CanonicalSources returns sources in one spelling: header names are in lower case. A text
-// that is no source stays as it is. Empty means Default.
+// CanonicalSources returns the sources in canonical form: header names are in lower case. An
+// invalid source is returned unchanged. An empty list means Default.
 func CanonicalSources(texts []string) []string {
 	if len(texts) == 0 {
 		texts = []string{Default}
@@ -100,7 +101,7 @@ func CanonicalSources(texts []string) []string {
 	return out
 }
 
-// escapePrefix writes a decoded path prefix as parsePrefix reads it.
+// escapePrefix escapes a decoded path prefix. It is the inverse of parsePrefix.
 func escapePrefix(prefix string) string {
 	var b strings.Builder
 	for i := range len(prefix) {
@@ -113,6 +114,7 @@ func escapePrefix(prefix string) string {
 	return b.String()
 }
 
+// sortedNetworks returns the networks as sorted text without duplicates.
 func sortedNetworks(networks []netip.Prefix) []string {
 	out := make([]string, len(networks))
 	for i, n := range networks {
@@ -122,8 +124,8 @@ func sortedNetworks(networks []netip.Prefix) []string {
 	return slices.Compact(out)
 }
 
-// UsesProxies reports whether keys depend on the trusted proxies: a source is the client's
-// address, or a forwarding header, which counts only if a trusted proxy sent it.
+// UsesProxies reports whether keys depend on the trusted proxies. This is the case if a source is
+// the address of the client, or a forwarding header, which is trusted only from a trusted proxy.
 func (c Config) UsesProxies() bool {
 	return slices.ContainsFunc(allSources(c.Spec), func(text string) bool {
 		s, err := Parse(text)
@@ -132,8 +134,8 @@ func (c Config) UsesProxies() bool {
 	})
 }
 
-// ParseConfig reads what Canonical returned. The error says that the text is none: another
-// version of the program may have written it.
+// ParseConfig parses a text that Canonical has returned. It returns an error for any other text,
+// for example one that another version of the program has written.
 func ParseConfig(text string) (Config, error) {
 	if len(text) > MaxConfig {
 		return Config{}, fmt.Errorf("keysource: key configuration of %d bytes, at most %d are allowed", len(text), MaxConfig)

@@ -8,7 +8,7 @@ import (
 	"shardway/keysource"
 )
 
-func TestSpellingsOfOneKeyConfigurationAreTheSameText(t *testing.T) {
+func TestEquivalentConfigsHaveTheSameCanonicalForm(t *testing.T) {
 	nets := func(all ...string) (out []netip.Prefix) {
 		for _, s := range all {
 			out = append(out, netip.MustParsePrefix(s))
@@ -40,7 +40,7 @@ func TestSpellingsOfOneKeyConfigurationAreTheSameText(t *testing.T) {
 	}
 }
 
-func TestProxiesBelongToTheKeyOnlyWhereASourceReadsThem(t *testing.T) {
+func TestCanonicalFormContainsTrustedProxiesOnlyIfASourceUsesThem(t *testing.T) {
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	for source, uses := range map[string]bool{"ip": true, "header:X-Forwarded-User": true, "header:X_Forwarded_For": true, "header:X-Tenant": false, "host": false} {
 		text, err := keysource.Config{Spec: keysource.Spec{Sources: []string{source}}, Missing: keysource.MissingReject, TrustedProxies: proxies}.Canonical()
@@ -50,7 +50,7 @@ func TestProxiesBelongToTheKeyOnlyWhereASourceReadsThem(t *testing.T) {
 	}
 }
 
-func TestKeyConfigurationIsBounded(t *testing.T) {
+func TestInvalidOrTooLargeConfigIsRejected(t *testing.T) {
 	c := keysource.Config{Missing: keysource.MissingReject}
 	for i := range 1000 {
 		c.Routes = append(c.Routes, keysource.Route{Prefix: "/" + strings.Repeat("x", 20+i%7) + string(rune('a'+i%26)) + strings.Repeat("y", i/26), Sources: []string{"header:X-Tenant"}})
@@ -68,7 +68,7 @@ func TestKeyConfigurationIsBounded(t *testing.T) {
 	}
 }
 
-func TestSourcesThatAreNotUTF8AreRefused(t *testing.T) {
+func TestSourceThatIsNotUTF8IsRejected(t *testing.T) {
 	for _, text := range []string{"query:t\xff", "jwt:\xc3", "\xff"} {
 		if s, err := keysource.Parse(text); err == nil || !strings.Contains(err.Error(), "write names in UTF-8") {
 			t.Errorf("%q is %+v, %v", text, s, err)

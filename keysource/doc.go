@@ -1,22 +1,29 @@
-// Package keysource says where the keys of requests are.
+// Package keysource defines where the key of a request is found.
 //
-// A source is one place in a request, in the words of the configuration:
+// A source is a part of a request, written as in the configuration:
 //
-//	header:NAME   a header line; NAME is a token of RFC 9110
-//	path:N        a segment of the path, from 1 to 64, percent-decoded
-//	query:NAME    a parameter of the query
+//	header:NAME   a header field; NAME is a token (RFC 9110)
+//	path:N        a path segment, 1 to 64, percent-decoded
+//	query:NAME    a query parameter
 //	cookie:NAME   a cookie; NAME is a token
-//	jwt:CLAIM     a claim of the bearer token, which nobody verifies here
-//	host          the host without its port, in small letters
-//	ip            the client's address
-//	mint          no place: a fresh key for each request, on the routes that create
-//	              what is reached by it from then on; alone there
+//	jwt:CLAIM     a claim of the bearer token, without verification of the token
+//	host          the host without its port, in lower case
+//	ip            the address of the client
+//	mint          a new random key for each request, for routes on which clients create
+//	              resources; it must be the only source of its route
 //
-// A Table has the sources of all requests, and those of the requests below a path
-// prefix. What the configuration accepts by this package is what the proxy runs:
-// there is no other reader of these words.
+// # Types
 //
-// The package is pure. A Table never changes once made, so any number of goroutines
-// may read it; choosing sources and reading paths allocates nothing when the memory
-// that is handed in suffices.
+//   - Spec contains the sources and routes as text. Table is the parsed form: it returns the
+//     sources of a request by its path.
+//   - Config adds the policy for requests without a key and the trusted proxies. Its canonical text
+//     is the same for all equivalent configurations, so that nodes can compare them.
+//   - ParsedPath is a decoded request path. It reports whether all apps agree on a segment.
+//
+// The validation of the configuration and the proxy use the same Table, so both accept
+// the same sources and routes.
+//
+// The package is pure: it has no clock, lock, goroutine or I/O. A Table is immutable and safe for
+// concurrent use. Matching a path and reading its segments do not allocate if the buffer of the
+// caller is large enough.
 package keysource

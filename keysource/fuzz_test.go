@@ -12,8 +12,8 @@ import (
 	"shardway/keysource"
 )
 
-// FuzzPath: a segment is found in any bytes without a crash, never in memory beyond
-// the path, and every reader of the path finds the same one.
+// FuzzPath verifies that ParsePath accepts any bytes without modifying them, and that every app
+// finds the same segment if Segment reports it as unambiguous.
 func FuzzPath(f *testing.F) {
 	f.Add([]byte("/a/b%2Fc/../d/./e"), 2)
 	f.Add([]byte("/%2e%2e/%2E/"), 1)
@@ -22,7 +22,7 @@ func FuzzPath(f *testing.F) {
 	f.Fuzz(func(t *testing.T, target []byte, n int) {
 		before := string(target)
 		n = 1 + (n&0x7fffffff)%8
-		read := keysource.ReadPath(make([]byte, 0, len(target)), target)
+		read := keysource.ParsePath(make([]byte, 0, len(target)), target)
 		segment, sure := read.Segment(n)
 		if segment != nil && len(segment) == 0 {
 			t.Fatal("an empty key: a request without one must not hash to a shard")
@@ -35,8 +35,8 @@ func FuzzPath(f *testing.F) {
 			}
 		}
 		if bytes.IndexByte(target, '%') < 0 && bytes.HasPrefix(target, []byte("/")) {
-			escaped := escape(target)
-			other := keysource.ReadPath(make([]byte, 0, len(escaped)), escaped)
+			escaped := escapeAll(target)
+			other := keysource.ParsePath(make([]byte, 0, len(escaped)), escaped)
 			if again, alsoSure := other.Segment(n); !bytes.Equal(again, segment) || sure && !alsoSure {
 				t.Fatalf("path %q gives %q %v, escaped %q %v", target, segment, sure, again, alsoSure)
 			}
@@ -47,27 +47,27 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// pathReaders are ways in which apps take a path apart, into decoded segments.
+// pathReaders are the ways in which apps split a path into decoded segments.
 var pathReaders = []func(string) []string{
-	// They decode, then split.
-	func(p string) []string { return strings.Split(decoded(p), "/") },
-	// They split, then decode.
-	func(p string) []string { return each(strings.Split(p, "/"), decoded) },
-	// They resolve dots and merge slashes, before or after decoding.
-	func(p string) []string { return strings.Split(path.Clean(decoded(p)), "/") },
-	func(p string) []string { return each(strings.Split(path.Clean(p), "/"), decoded) },
-	// Servlets: parameters go first.
-	func(p string) []string { return each(strings.Split(p, "/"), beforeSemicolon) },
+	// Decode, then split.
+	func(p string) []string { return strings.Split(percentDecode(p), "/") },
+	// Split, then decode.
+	func(p string) []string { return mapSegments(strings.Split(p, "/"), percentDecode) },
+	// Resolve dot segments and merge slashes, before or after decoding.
+	func(p string) []string { return strings.Split(path.Clean(percentDecode(p)), "/") },
+	func(p string) []string { return mapSegments(strings.Split(path.Clean(p), "/"), percentDecode) },
+	// Servlets: remove parameters first.
+	func(p string) []string { return mapSegments(strings.Split(p, "/"), stripParameters) },
 	// IIS: a backslash is a slash.
 	func(p string) []string {
-		return strings.Split(path.Clean(strings.ReplaceAll(decoded(p), `\`, "/")), "/")
+		return strings.Split(path.Clean(strings.ReplaceAll(percentDecode(p), `\`, "/")), "/")
 	},
-	// Empty segments do not count.
-	func(p string) []string { return slices.DeleteFunc(strings.Split(decoded(p), "/")[1:], empty) },
+	// Ignore empty segments.
+	func(p string) []string { return slices.DeleteFunc(strings.Split(percentDecode(p), "/")[1:], isEmpty) },
 }
 
-// segmentOf returns segment n of a path, from 1: what stands before the first slash
-// is none, and a reader that drops empty ones has dropped that too.
+// segmentOf returns segment n of a path, counted from 1. It ignores the empty segment before the
+// first slash.
 func segmentOf(segments []string, n int) string {
 	if len(segments) > 0 && segments[0] == "" {
 		segments = segments[1:]
@@ -78,36 +78,36 @@ func segmentOf(segments []string, n int) string {
 	return segments[n-1]
 }
 
-// decoded is s percent-decoded; what is no escape stays.
-func decoded(s string) string {
+// percentDecode decodes s. Invalid escapes remain unchanged.
+func percentDecode(s string) string {
 	head, tail, found := strings.Cut(s, "%")
 	if !found {
 		return s
 	}
 	if len(tail) >= 2 {
 		if b, err := hex.DecodeString(tail[:2]); err == nil {
-			return head + string(b) + decoded(tail[2:])
+			return head + string(b) + percentDecode(tail[2:])
 		}
 	}
-	return head + "%" + decoded(tail)
+	return head + "%" + percentDecode(tail)
 }
 
-func empty(s string) bool { return s == "" }
+func isEmpty(s string) bool { return s == "" }
 
-func beforeSemicolon(s string) string {
+func stripParameters(s string) string {
 	s, _, _ = strings.Cut(s, ";")
-	return decoded(s)
+	return percentDecode(s)
 }
 
-func each(list []string, f func(string) string) []string {
+func mapSegments(list []string, f func(string) string) []string {
 	for i := range list {
 		list[i] = f(list[i])
 	}
 	return list
 }
 
-// escape writes every byte but slashes as an escape.
-func escape(path []byte) []byte {
+// escapeAll percent-encodes every byte except slashes.
+func escapeAll(path []byte) []byte {
 	var out []byte
 	for _, c := range path {
 		if c == '/' {

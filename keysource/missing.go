@@ -2,28 +2,27 @@ package keysource
 
 import "shardway/internal/valueerr"
 
-// Missing says what becomes of a request without a key.
+// Missing is the policy for a request without a key.
 type Missing string
 
-// The answers to a request without a key.
+// The policies for requests without a key.
 const (
-	// MissingReject answers 400 and names what was looked for.
+	// MissingReject responds with 400. The response lists the sources.
 	MissingReject Missing = "reject"
-	// MissingLocal serves it by the app of the node that accepted it.
+	// MissingLocal sends the request to the app of the node that accepted it.
 	MissingLocal Missing = "local"
-	// MissingHashPath takes the path as the key.
+	// MissingHashPath uses the path as the key.
 	MissingHashPath Missing = "hash-path"
-	// MissingCookie gives the client a random key in a cookie.
+	// MissingCookie assigns a random key to the client and stores it in a cookie.
 	MissingCookie Missing = "cookie"
 )
 
-// Missings returns all of them, the default first.
+// Missings returns all policies, the default first.
 func Missings() []Missing {
 	return []Missing{MissingReject, MissingLocal, MissingHashPath, MissingCookie}
 }
 
-// ParseMissing reads the word; none is MissingReject. The error is a
-// *valueerr.Error.
+// ParseMissing parses a policy. An empty text means MissingReject. The error is a *valueerr.Error.
 func ParseMissing(text string) (Missing, error) {
 	if text == "" {
 		return MissingReject, nil

@@ -5,92 +5,99 @@ import (
 	"math"
 )
 
-// Reading is a path as its most lenient reader takes it: percent-decoded, an
-// encoded slash or a backslash for a slash, without what follows a semicolon in a
-// segment, without empty segments. Apps differ in which of these they do, so what
-// hangs on them has two readings.
-type Reading struct {
-	path []byte
-	// sure is how many bytes of path every reader takes alike; MaxInt: all.
-	sure int
-	// dots tells of a segment . or .., which may change all the others.
-	dots bool
+// ParsedPath is a request path as the most lenient app parses it:
+//
+//   - It is percent-decoded.
+//   - An encoded slash and a backslash count as a slash.
+//   - A semicolon and the rest of its segment are removed.
+//   - Empty segments are removed.
+//
+// Apps differ in which of these steps they perform. ParsedPath reports which segments are the same
+// for all apps.
+type ParsedPath struct {
+	decoded []byte
+	// agreed is the length of the prefix of decoded on which all apps agree. math.MaxInt means that
+	// they agree on the whole path.
+	agreed int
+	// hasDotSegment is true if a segment is "." or "..", which can affect all other segments.
+	hasDotSegment bool
 }
 
-// ReadPath reads a path, in dst if anything has to be rewritten.
-func ReadPath(dst, path []byte) Reading {
-	r := Reading{path: path, sure: math.MaxInt}
+// ParsePath parses a path. It uses dst as the buffer if the decoded path differs from path.
+func ParsePath(dst, path []byte) ParsedPath {
+	r := ParsedPath{decoded: path, agreed: math.MaxInt}
 	if bytes.IndexByte(path, '%') < 0 && bytes.IndexByte(path, ';') < 0 && bytes.IndexByte(path, '\\') < 0 &&
 		!bytes.Contains(path, []byte("//")) && !bytes.Contains(path, []byte("/.")) {
 		return r
 	}
-	r.path = dst[:0]
-	begin := 0         // of the segment in r.path
-	parameter := false // a semicolon has been met in the segment
+	r.decoded = dst[:0]
+	start := 0           // start of the current segment in r.decoded
+	inParameter := false // the current segment contains a semicolon
 	for i := 0; i < len(path); i++ {
-		c, plain := path[i], true
+		c, literal := path[i], true
 		if c == '%' && i+2 < len(path) && unhex(path[i+1]) < 16 && unhex(path[i+2]) < 16 {
-			c, plain = unhex(path[i+1])<<4|unhex(path[i+2]), false
+			c, literal = unhex(path[i+1])<<4|unhex(path[i+2]), false
 			i += 2
 		}
 		slash := c == '/' || c == '\\'
-		empty := slash && len(r.path) == begin && begin > 0
-		if c == ';' || empty || slash && (c != '/' || !plain) {
-			r.sure = min(r.sure, len(r.path))
+		empty := slash && len(r.decoded) == start && start > 0
+		if c == ';' || empty || slash && (c != '/' || !literal) {
+			r.agreed = min(r.agreed, len(r.decoded))
 		}
 		switch {
 		case slash:
-			r.dots = r.dots || isDots(r.path[begin:])
-			parameter = false
+			r.hasDotSegment = r.hasDotSegment || isDotSegment(r.decoded[start:])
+			inParameter = false
 			if empty {
 				continue
 			}
-			r.path = append(r.path, '/')
-			begin = len(r.path)
+			r.decoded = append(r.decoded, '/')
+			start = len(r.decoded)
 		case c == ';':
-			parameter = true
-		case !parameter:
-			r.path = append(r.path, c)
+			inParameter = true
+		case !inParameter:
+			r.decoded = append(r.decoded, c)
 		}
 	}
-	r.dots = r.dots || isDots(r.path[begin:])
+	r.hasDotSegment = r.hasDotSegment || isDotSegment(r.decoded[start:])
 	return r
 }
 
-func isDots(segment []byte) bool { return string(segment) == "." || string(segment) == ".." }
+// isDotSegment reports whether a segment is "." or "..".
+func isDotSegment(segment []byte) bool { return string(segment) == "." || string(segment) == ".." }
 
-// Segment returns the n-th segment, from 1, nil when there is none. Not sure
-// means that another reader of the path may find another one.
-func (r *Reading) Segment(n int) (key []byte, sure bool) {
-	if r.dots {
+// Segment returns segment n, counted from 1, or nil if the path has fewer segments. unambiguous is
+// false if another app may find a different segment.
+func (r *ParsedPath) Segment(n int) (key []byte, unambiguous bool) {
+	if r.hasDotSegment {
 		return nil, false
 	}
 	at := 0
-	for ; at < len(r.path) && r.path[at] == '/'; n-- {
-		end := len(r.path)
-		if next := bytes.IndexByte(r.path[at+1:], '/'); next >= 0 {
+	for ; at < len(r.decoded) && r.decoded[at] == '/'; n-- {
+		end := len(r.decoded)
+		if next := bytes.IndexByte(r.decoded[at+1:], '/'); next >= 0 {
 			end = at + 1 + next
 		}
 		if n == 1 {
 			if end > at+1 {
-				key = r.path[at+1 : end]
+				key = r.decoded[at+1 : end]
 			}
-			return key, r.sure > end
+			return key, r.agreed > end
 		}
 		at = end
 	}
-	return nil, r.sure == math.MaxInt
+	return nil, r.agreed == math.MaxInt
 }
 
-// NormalPath decodes a path and resolves its dot segments (RFC 3986 section
-// 5.2.4), in dst if anything changes. An encoded slash becomes one: apps that
-// decode before they split are the common kind.
+// NormalPath percent-decodes a path and resolves its dot segments (RFC 3986, section 5.2.4). It
+// uses dst as the buffer if the result differs from path. An encoded slash becomes a slash,
+// because most apps decode a path before they split it.
 func NormalPath(dst, path []byte) []byte {
 	if bytes.IndexByte(path, '%') < 0 && !bytes.Contains(path, []byte("/.")) {
 		return path
 	}
 	decoded := unescape(dst[:0], path)
-	out := decoded[:0] // never grows beyond what has been read
+	out := decoded[:0] // in-place: never longer than the part of decoded that was read
 	for in := decoded; len(in) > 0; {
 		end := bytes.IndexByte(in[1:], '/') + 1
 		if end == 0 {
@@ -115,7 +122,7 @@ func NormalPath(dst, path []byte) []byte {
 	return out
 }
 
-// unescape appends v to dst, percent-decoded; what is no escape stays.
+// unescape appends v to dst and percent-decodes it. Invalid escapes remain unchanged.
 func unescape(dst, v []byte) []byte {
 	for i := 0; i < len(v); i++ {
 		c := v[i]
@@ -128,7 +135,7 @@ func unescape(dst, v []byte) []byte {
 	return dst
 }
 
-// unhex returns the value of a hexadecimal digit, 16 for anything else.
+// unhex returns the value of a hexadecimal digit, or 16 for any other byte.
 func unhex(c byte) byte {
 	switch {
 	case c >= '0' && c <= '9':

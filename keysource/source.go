@@ -9,16 +9,16 @@ import (
 	"shardway/internal/valueerr"
 )
 
-// Default is the source when none is configured.
+// Default is the source if none is configured.
 const Default = "header:X-Shard-Key"
 
-// maxSegment bounds the number of a path's segment.
+// maxSegment is the maximum number of a path segment.
 const maxSegment = 64
 
-// Kind says what part of a request a key is taken from.
+// Kind is the part of a request that contains the key.
 type Kind uint8
 
-// The parts of a request.
+// The kinds of sources, as described in the package comment.
 const (
 	Header Kind = iota + 1
 	Path
@@ -30,12 +30,12 @@ const (
 	Mint
 )
 
-// kinds returns the words of the kinds, in their order.
+// kinds returns the names of the kinds in the order of the constants.
 func kinds() []string {
 	return []string{"header", "path", "query", "cookie", "jwt", "host", "ip", "mint"}
 }
 
-// String is the kind's word.
+// String returns the name of the kind in the configuration.
 func (k Kind) String() string {
 	if words := kinds(); k > 0 && int(k) <= len(words) {
 		return words[k-1]
@@ -43,14 +43,14 @@ func (k Kind) String() string {
 	return "Kind(" + strconv.Itoa(int(k)) + ")"
 }
 
-// Source is one place a key may be found in.
+// Source is a part of a request that may contain the key.
 type Source struct {
 	Kind    Kind
-	Name    string // of the header, parameter, cookie or claim; of others empty
-	Segment int    // of a path, from 1; of others zero
+	Name    string // of the header, parameter, cookie or claim; empty for other kinds
+	Segment int    // number of the path segment, from 1; 0 for other kinds
 }
 
-// String is the source as somebody would write it; Parse reads it.
+// String returns the source as Parse accepts it.
 func (s Source) String() string {
 	switch {
 	case s.Kind == Path:
@@ -61,9 +61,9 @@ func (s Source) String() string {
 	return s.Kind.String()
 }
 
-// Parse reads one source. The error is a *valueerr.Error without its key.
+// Parse parses one source. The error is a *valueerr.Error without Key, which the caller sets.
 func Parse(text string) (Source, error) {
-	word, name, named := strings.Cut(text, ":")
+	word, name, hasName := strings.Cut(text, ":")
 	wrong := func(wrong, remedy string) (Source, error) {
 		return Source{}, &valueerr.Error{Value: text, Wrong: wrong, Remedy: remedy}
 	}
@@ -78,7 +78,7 @@ func Parse(text string) (Source, error) {
 	}
 	switch s.Kind {
 	case Host, IP, Mint:
-		if named {
+		if hasName {
 			return wrong("the source "+strconv.Quote(word)+" takes no name", "write "+word)
 		}
 	case Path:
@@ -88,7 +88,7 @@ func Parse(text string) (Source, error) {
 		}
 		s.Name, s.Segment = "", n
 	case Header, Cookie:
-		if !token(name) {
+		if !isToken(name) {
 			return wrong("the source "+strconv.Quote(word)+" needs the name of a "+word, "write "+example(s.Kind))
 		}
 	case Query, JWT:
@@ -105,7 +105,7 @@ func Parse(text string) (Source, error) {
 	return s, nil
 }
 
-// example shows a source that has a name as somebody would write it.
+// example returns an example of a source with a name, for error messages.
 func example(k Kind) string {
 	switch k {
 	case Header:
@@ -119,9 +119,9 @@ func example(k Kind) string {
 	return "jwt:sub"
 }
 
-// token reports whether s is a token of RFC 9110, section 5.6.2: a header's or
-// a cookie's name.
-func token(s string) bool {
+// isToken reports whether s is a token (RFC 9110, section 5.6.2), as names of headers and cookies
+// are.
+func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		alnum := c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'

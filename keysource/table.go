@@ -9,41 +9,42 @@ import (
 	"shardway/internal/valueerr"
 )
 
-// Spec says where the keys of requests are, in the words of the configuration.
+// Spec contains the sources and routes as text of the configuration.
 type Spec struct {
 	// Sources are tried in order. Empty means Default.
 	Sources []string
-	// Routes give requests below a path prefix sources of their own. The longest
-	// prefix counts.
+	// Routes contains other sources for requests below a path prefix. The longest matching prefix
+	// applies.
 	Routes []Route
 }
 
-// Route is one line of Spec.Routes. /api covers /api and whatever is below /api/,
-// not /apix.
+// Route has the sources of a path prefix. The prefix /api matches /api and every path below /api/,
+// but not /apix.
 type Route struct {
 	Prefix  string
 	Sources []string
 }
 
-// Choice is where the key of a request may be.
-type Choice struct {
+// SourceList has the sources of a request.
+type SourceList struct {
 	Sources []Source // tried in order; never empty
-	Wants   string   // the same, for people
+	Wants   string   // the sources as text, for error messages
 }
 
-// Table finds the sources of a request by its path.
+// Table returns the sources of a request by its path.
 type Table struct {
-	all    Choice
-	routes []route // longest prefix first
+	defaults SourceList
+	routes   []route // longest prefix first
 }
 
+// route is a parsed Route.
 type route struct {
 	prefix string
-	Choice
+	SourceList
 }
 
-// NewTable reads a Spec. The error joins one *valueerr.Error for each mistake in it,
-// of the key "key" or "routes".
+// NewTable parses a Spec. The error joins one *valueerr.Error for each mistake, whose Key is "key"
+// or "routes".
 func NewTable(spec Spec) (*Table, error) {
 	var problems []error
 	t := &Table{}
@@ -51,28 +52,28 @@ func NewTable(spec Spec) (*Table, error) {
 	if len(sources) == 0 {
 		sources = []string{Default}
 	}
-	t.all = choice("key", "", sources, &problems)
-	if slices.ContainsFunc(t.all.Sources, isMint) {
+	t.defaults = parseSources("key", "", sources, &problems)
+	if slices.ContainsFunc(t.defaults.Sources, isMint) {
 		problems = append(problems, MintEverywhere())
 	}
-	spelled := make(map[string]string, len(spec.Routes)) // by what is read
+	original := make(map[string]string, len(spec.Routes)) // original text by parsed prefix
 	for _, r := range spec.Routes {
 		prefix, err := parsePrefix(r.Prefix)
 		if err != nil {
 			problems = append(problems, err)
-		} else if first, twice := spelled[prefix]; twice {
+		} else if first, duplicate := original[prefix]; duplicate {
 			problems = append(problems, &valueerr.Error{
 				Key: "routes", Value: r.Prefix, Wrong: strconv.Quote(r.Prefix) + " is the same path prefix as " + strconv.Quote(first), Remedy: "keep one of them",
 			})
 		} else {
-			spelled[prefix] = r.Prefix
+			original[prefix] = r.Prefix
 		}
 		if len(r.Sources) == 0 {
 			problems = append(problems, &valueerr.Error{
 				Key: "routes", Value: r.Prefix, Wrong: "there is no key source for " + strconv.Quote(r.Prefix), Remedy: "write one, like header:X-Tenant",
 			})
 		}
-		t.routes = append(t.routes, route{prefix, choice("routes", strconv.Quote(r.Prefix)+": ", r.Sources, &problems)})
+		t.routes = append(t.routes, route{prefix, parseSources("routes", strconv.Quote(r.Prefix)+": ", r.Sources, &problems)})
 	}
 	slices.SortStableFunc(t.routes, func(a, b route) int { return len(b.prefix) - len(a.prefix) })
 	if len(problems) > 0 {
@@ -81,17 +82,19 @@ func NewTable(spec Spec) (*Table, error) {
 	return t, nil
 }
 
+// isMint reports whether s generates keys.
 func isMint(s Source) bool { return s.Kind == Mint }
 
-// MintEverywhere is the mistake of a key that is minted for every request: nobody could
-// come back to what one has created.
+// MintEverywhere returns the error for mint outside routes: if every request got a new key, no
+// client could access the resource that it has created.
 func MintEverywhere() error {
 	return &valueerr.Error{Key: "key", Value: "mint", Wrong: "a fresh key for every request would let none come back", Remedy: "name mint for a path under routes, for the requests that create"}
 }
 
-// choice reads the sources of one line.
-func choice(key, where string, texts []string, problems *[]error) Choice {
-	var c Choice
+// parseSources parses the sources of one setting. where is a prefix of the error messages. It
+// appends errors to problems.
+func parseSources(key, where string, texts []string, problems *[]error) SourceList {
+	var c SourceList
 	words := make([]string, 0, len(texts))
 	for _, text := range texts {
 		s, err := Parse(text)
@@ -112,7 +115,7 @@ func choice(key, where string, texts []string, problems *[]error) Choice {
 	return c
 }
 
-// parsePrefix returns a path prefix as ReadPath would a path.
+// parsePrefix parses a path prefix in the same way as ParsePath parses a path.
 func parsePrefix(text string) (string, error) {
 	wrong := func(remedy string) (string, error) {
 		return "", &valueerr.Error{Key: "routes", Value: text, Wrong: strconv.Quote(text) + " is not a path prefix", Remedy: remedy}
@@ -123,36 +126,36 @@ func parsePrefix(text string) (string, error) {
 	if strings.ContainsAny(text, " \t\r\n#") {
 		return wrong("write blanks as %20 and # as %23")
 	}
-	p := ReadPath(nil, []byte(text))
-	if p.dots || p.sure <= len(text) {
+	p := ParsePath(nil, []byte(text))
+	if p.hasDotSegment || p.agreed <= len(text) {
 		return wrong("write it without ., .., empty segment, \\ and ;: paths with them are refused")
 	}
-	return string(p.path), nil
+	return string(p.decoded), nil
 }
 
-// Routed reports whether the path decides where a key is looked for.
-func (t *Table) Routed() bool { return len(t.routes) > 0 }
+// HasRoutes reports whether the sources depend on the path.
+func (t *Table) HasRoutes() bool { return len(t.routes) > 0 }
 
-// All returns where the keys of requests are that no route covers.
-func (t *Table) All() *Choice { return &t.all }
+// Defaults returns the sources of requests that no route matches.
+func (t *Table) Defaults() *SourceList { return &t.defaults }
 
-// Choose returns where the key of a request to that path is. Not sure means that
-// another reader of the path may find it below another prefix.
-func (t *Table) Choose(p *Reading) (c *Choice, sure bool) {
-	if p.dots {
+// Match returns the sources of a request by its path. unambiguous is false if another app may
+// parse the path differently, so that another route could match.
+func (t *Table) Match(p *ParsedPath) (c *SourceList, unambiguous bool) {
+	if p.hasDotSegment {
 		return nil, false
 	}
 	for i := range t.routes {
-		if prefix := t.routes[i].prefix; covers(prefix, p.path) {
-			sure = p.sure > len(prefix) || p.sure == len(prefix) && strings.HasSuffix(prefix, "/")
-			return &t.routes[i].Choice, sure
+		if prefix := t.routes[i].prefix; hasPathPrefix(prefix, p.decoded) {
+			unambiguous = p.agreed > len(prefix) || p.agreed == len(prefix) && strings.HasSuffix(prefix, "/")
+			return &t.routes[i].SourceList, unambiguous
 		}
 	}
-	return &t.all, true
+	return &t.defaults, true
 }
 
-// covers reports whether path is prefix or lies below it.
-func covers(prefix string, path []byte) bool {
+// hasPathPrefix reports whether path equals prefix or is below prefix.
+func hasPathPrefix(prefix string, path []byte) bool {
 	if len(path) < len(prefix) || string(path[:len(prefix)]) != prefix {
 		return false
 	}

@@ -49,11 +49,11 @@ type found struct {
 // of its own.
 func (f *finder) find(gateway bool) (found, *problem.Problem) {
 	table := f.keys.table
-	choice := table.All()
-	if table.Routed() {
-		p := keysource.ReadPath(f.grown(len(f.req.Path())), f.req.Path())
+	choice := table.Defaults()
+	if table.HasRoutes() {
+		p := keysource.ParsePath(f.grown(len(f.req.Path())), f.req.Path())
 		var sure bool
-		if choice, sure = table.Choose(&p); !sure {
+		if choice, sure = table.Match(&p); !sure {
 			return found{}, ambiguous(badPath, badPathHint)
 		}
 	}
@@ -78,7 +78,7 @@ func ambiguous(bad, where string) *problem.Problem {
 // withoutKey does as on-missing-key says. A preflight cannot carry the header that a key
 // may be looked for in (WHATWG Fetch, section 4.8), so it is not refused for that: any
 // app may answer it.
-func (f *finder) withoutKey(choice *keysource.Choice, gateway bool) (found, *problem.Problem) {
+func (f *finder) withoutKey(choice *keysource.SourceList, gateway bool) (found, *problem.Problem) {
 	switch f.keys.missing {
 	case keysource.MissingLocal:
 		if gateway && !f.preflight() {
@@ -99,7 +99,7 @@ func (f *finder) withoutKey(choice *keysource.Choice, gateway bool) (found, *pro
 
 // structured names the claims of a token that are there and give no key, because they are
 // arrays or objects. Empty means that there are none.
-func (f *finder) structured(choice *keysource.Choice) string {
+func (f *finder) structured(choice *keysource.SourceList) string {
 	for _, s := range choice.Sources {
 		if s.Kind != keysource.JWT {
 			continue
@@ -129,7 +129,7 @@ func (f *finder) keyFrom(s *keysource.Source) (key []byte, bad string) {
 	case keysource.Header:
 		return f.headerKey(s.Name)
 	case keysource.Path:
-		p := keysource.ReadPath(f.grown(len(f.req.Path())), f.req.Path())
+		p := keysource.ParsePath(f.grown(len(f.req.Path())), f.req.Path())
 		segment, sure := p.Segment(s.Segment)
 		if !sure {
 			return nil, badPath
