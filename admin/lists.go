@@ -10,7 +10,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	st := s.cluster.Status()
-	st.Nodes, st.Findings = s.setUnserved(cloneNodes(st.Nodes)), nonNil(st.Findings)
+	st.Nodes, st.Findings = s.setUnavailable(cloneNodes(st.Nodes)), nonNil(st.Findings)
 	w.Header().Set("Vary", "Accept")
 	if !prefersHTML(r.Header.Values("Accept")) {
 		return writeJSON(w, st)
@@ -19,8 +19,8 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// setUnserved sets Unserved of each owner in nodes, and returns nodes.
-func (s *Server) setUnserved(nodes []Node) []Node {
+// setUnavailable sets Unavailable of each owner in nodes, and returns nodes.
+func (s *Server) setUnavailable(nodes []Node) []Node {
 	for i := range nodes {
 		if n := &nodes[i]; n.Shards > 0 {
 			n.Unavailable = s.cluster.Idle(n.ID)
@@ -34,7 +34,7 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	st := s.cluster.Status()
-	return writeJSON(w, NodeList{Leader: st.Leader, Epoch: st.Epoch, Nodes: s.setUnserved(cloneNodes(st.Nodes))})
+	return writeJSON(w, NodeList{Leader: st.Leader, Epoch: st.Epoch, Nodes: s.setUnavailable(cloneNodes(st.Nodes))})
 }
 
 func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
