@@ -11,53 +11,53 @@ import (
 const (
 	// MaxUnacquired is the maximum number of shards that a heartbeat reports as not acquired.
 	MaxUnacquired = 256
-	// stuckAttempts and stuckAfter are how many attempts to acquire a shard fail, and for how
-	// long at least, before another node is to own it.
+	// A shard moves to another node after stuckAttempts failed acquire calls over at least
+	// defaultStuckAfter.
 	stuckAttempts     = 3
 	defaultStuckAfter = 5 * time.Second
-	// waitingAfter is how long a shard whose acquire has failed counts as waiting, and
-	// hangingAfter how long one whose acquire has no result yet.
+	// waitingAfter is how long a shard is acquiring before it counts as waiting, if a call has
+	// failed. hangingAfter is the same without a result.
 	waitingAfter = 2 * time.Second
 	hangingAfter = 10 * time.Second
-	// backoffFirst and backoffMost bound the time for which a node is not given a shard again
-	// that its app did not acquire. It doubles with each failure.
+	// defaultBackoff and maxBackoff bound the time during which a node does not get back a
+	// shard that its app failed to acquire. It doubles with each failure.
 	defaultBackoff = 30 * time.Second
 	maxBackoff     = 10 * time.Minute
-	// judgeEvery is the time between two looks at what is not acquired, so that what fails
-	// together is reported together.
+	// updateInterval is the time between two updates, so that shards that fail together are
+	// reported together.
 	updateInterval = time.Second
 )
 
-// unacquired is what the app of this node does not acquire. It has the back-off, so that a new
-// leader goes by the same.
+// acquireFailureState tracks the shards that the app fails to acquire. The node keeps the
+// backoff, not the leader, so a new leader uses the same one.
 type acquireFailureState struct {
 	shards map[shardmap.Shard]*failedShard
-	// list and waiting are what heartbeats report.
+	// reported and waitingCount are the values that heartbeats report.
 	reported     []shardmap.Shard
 	waitingCount int
 
-	// unable: all recent attempts failed, so the node is to get no more shards. It ends with a
-	// success. A node that owns none of the failed shards any more tries a call without shards,
-	// the probe, at tryAt.
+	// unable: all recent attempts failed, so the node should get no more shards. It ends with
+	// a success. A node that owns none of the failed shards any more sends a probe at probeAt:
+	// an acquire call without shards.
 	unable      bool
 	strikes     int
 	probeAt     time.Duration
-	probeSeq    uint64        // seq of the probe that is under way; zero: none is
+	probeSeq    uint64        // Seq of the running probe; zero: none
 	recoveredAt time.Duration // when unable ended
-	lastSuccess time.Duration // when an acquire succeeded
+	lastSuccess time.Duration // of an acquire call
 
-	active     bool          // there is something to look at
-	nextUpdate time.Duration // when
+	active     bool // updates are needed
+	nextUpdate time.Duration
 }
 
-// unacquiredShard is a shard that the app has failed to acquire.
+// failedShard is a shard that the app has failed to acquire.
 type failedShard struct {
 	strikes      int
 	failing      bool          // the node owns it, and the app still fails
-	backoffUntil time.Duration // the end of the back-off, once it does not
+	backoffUntil time.Duration // set once it is no longer failing
 }
 
-// backoff returns the time for which nothing is tried after so many failures.
+// backoff returns the backoff after the given number of failures.
 func (o *HookOptions) backoff(strikes int) time.Duration {
 	first, most := defaultBackoff, maxBackoff
 	if o.Backoff > 0 {
@@ -73,18 +73,18 @@ func (o *HookOptions) stuckAfter() time.Duration {
 	return defaultStuckAfter
 }
 
-// serves reports that the app has acquired any shard.
+// servesAny reports whether the app has acquired any shard.
 func (m *hookMachine) servesAny() bool {
 	return slices.ContainsFunc(m.acquired, func(e shardmap.Epoch) bool { return e > 0 })
 }
 
-// stuck reports that a shard is to go to another node.
+// stuck reports whether a shard should move to another node.
 func (m *hookMachine) stuck(now time.Duration, h *heldShard) bool {
 	return h.phase == HookAcquiring && h.failures >= stuckAttempts && now-h.since >= m.o.stuckAfter()
 }
 
-// judge finds out what the app does not acquire. It is due every judgeEvery as long as there
-// is anything.
+// updateAcquireFailures updates the list of shards that the app fails to acquire. It runs
+// every updateInterval while there are any.
 func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 	u := &m.acquireFailures
 	if !u.active {
@@ -121,7 +121,7 @@ func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 		case x.failing && (h.phase != HookAcquiring):
 			x.failing, x.backoffUntil = false, now+m.o.backoff(x.strikes)
 		case !x.failing && now >= x.backoffUntil+m.o.backoff(64):
-			delete(u.shards, s) // long ago
+			delete(u.shards, s) // no recent failure
 		}
 	}
 	u.reported = u.reported[:0:0]
@@ -136,8 +136,8 @@ func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 	m.wakeAt(u.nextUpdate)
 }
 
-// fails notes a shard that is stuck. A map without room means that the node reports the
-// others first.
+// markStuck records a stuck shard. If the map is full, the node reports the other shards
+// first.
 func (u *acquireFailureState) markStuck(s shardmap.Shard) {
 	x := u.shards[s]
 	switch {
@@ -153,8 +153,8 @@ func (u *acquireFailureState) markStuck(s shardmap.Shard) {
 	}
 }
 
-// judgeAll finds out whether the app acquires anything. inVain: nothing has been acquired
-// since the first of the stuck shards was to be.
+// updateUnable decides whether the app is unable to acquire anything. inVain means that no
+// call has succeeded since the first stuck shard began to be acquired.
 func (m *hookMachine) updateUnable(now time.Duration, stuck, serving int, inVain bool) {
 	u := &m.acquireFailures
 	switch {
@@ -162,7 +162,7 @@ func (m *hookMachine) updateUnable(now time.Duration, stuck, serving int, inVain
 		u.unable, u.strikes = true, u.strikes+1
 		u.probeAt = 0
 	case u.unable && stuck > 0:
-		u.probeAt = 0 // its shards are tried
+		u.probeAt = 0 // its own shards are retried
 	case u.unable && u.probeAt == 0:
 		u.probeAt = now + m.o.backoff(u.strikes)
 	case u.unable && now >= u.probeAt && u.probeSeq == 0 && m.seen.mayServe && !m.seen.stopping:
@@ -175,7 +175,7 @@ func (m *hookMachine) updateUnable(now time.Duration, stuck, serving int, inVain
 	}
 }
 
-// succeeds notes that the app has acquired something.
+// acquireSucceeded records a successful acquire call.
 func (u *acquireFailureState) acquireSucceeded(now time.Duration) {
 	u.lastSuccess = now
 	if u.unable {
@@ -183,7 +183,7 @@ func (u *acquireFailureState) acquireSucceeded(now time.Duration) {
 	}
 }
 
-// probed takes the result of a probe.
+// probeEnded applies the result of a probe.
 func (m *hookMachine) probeEnded(now time.Duration, c *runningCall, r HookResult) {
 	u := &m.acquireFailures
 	if c.Seq != u.probeSeq {
@@ -193,7 +193,7 @@ func (m *hookMachine) probeEnded(now time.Duration, c *runningCall, r HookResult
 	switch {
 	case r.Err == nil:
 		u.acquireSucceeded(now)
-	case c.cancelled && now < c.deadline: // it has not failed
+	case c.cancelled && now < c.deadline: // cancelled, not failed
 		u.probeAt = now
 	case u.unable:
 		u.strikes++
@@ -201,7 +201,7 @@ func (m *hookMachine) probeEnded(now time.Duration, c *runningCall, r HookResult
 	}
 }
 
-// unacquired returns what a heartbeat reports.
+// acquireReport returns the values that a heartbeat reports.
 func (a *Agent) acquireReport() (list []shardmap.Shard, waiting uint32, unable bool) {
 	if a.hooks == nil {
 		return nil, 0, false
@@ -210,7 +210,7 @@ func (a *Agent) acquireReport() (list []shardmap.Shard, waiting uint32, unable b
 	return u.reported, uint32(u.waitingCount), u.unable
 }
 
-// unacquired writes shards in their order, each by its distance from the one before.
+// shardList writes ascending shards, each as the difference to the one before.
 func (w *writer) shardList(list []shardmap.Shard) {
 	w.uint(uint64(len(list)))
 	next := shardmap.Shard(0)
@@ -236,10 +236,10 @@ func (r *reader) shardList() (list []shardmap.Shard) {
 	return list
 }
 
-// relocate changes the rules of the next map by what the apps do not acquire. A shard goes to
-// the member with the fewest shards whose app has not failed to acquire it, and stays there.
-// If there is none, the shard stays where it is. A member whose app acquires nothing gets
-// nothing new, as if it were cordoned.
+// avoidFailingApps adapts the policy of the next map to acquire failures. A failing shard
+// moves to the member with the fewest shards whose app has not failed to acquire it, and stays
+// there. Without such a member it stays where it is. A member whose app is unable gets nothing
+// new, as if it were cordoned.
 func (l *Leader) avoidFailingApps(p *shardmap.Policy, members []shardmap.Member) {
 	base, avoid := l.state.Committed(), map[shardmap.Shard]map[shardmap.NodeID]bool{}
 	cordoned := false
@@ -278,8 +278,8 @@ func (l *Leader) avoidFailingApps(p *shardmap.Policy, members []shardmap.Member)
 	}
 }
 
-// takes returns the member that is to own a shard which the apps of avoid do not acquire;
-// empty: the shard is placed like any other.
+// relocationTarget returns the member that should own a shard which the apps of avoid fail to
+// acquire. Empty means that the shard is placed like any other.
 func (l *Leader) relocationTarget(p *shardmap.Policy, members []shardmap.Member, owner shardmap.NodeID, s shardmap.Shard, avoid map[shardmap.NodeID]bool, counts map[shardmap.NodeID]int) (to shardmap.NodeID) {
 	pin, pinned := p.Pins[s]
 	_, fits := counts[pin.Node]

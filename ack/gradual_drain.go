@@ -8,19 +8,19 @@ import (
 	"shardway/shardmap"
 )
 
-// Emptying is a drain that begins with what is idle: a shard moves once its owner says
-// that nothing runs for it, and the rest when the time is over.
+// GradualDrain is a drain that moves idle shards first. A shard moves once its owner reports
+// that no request runs for it, and the others move when the time is over.
 type GradualDrain struct {
-	// For is counted by each leader as Policy.Pause is.
+	// For is the duration. Each leader measures it as Policy.Pause.
 	For time.Duration
-	// Since is the index of the entry that asked for it.
+	// Since is the index of the entry that started the drain.
 	Since uint64
 }
 
-// MaxGradualDrain is the longest one.
+// MaxGradualDrain is the longest gradual drain.
 const MaxGradualDrain = 24 * time.Hour
 
-// empties is what a leader knows of nodes that are being emptied.
+// gradualDrains is what a leader knows about gradual drains and idle shards.
 type gradualDrains struct {
 	firstSeen map[shardmap.NodeID]firstSighting
 	// idle are the shards that their owners have said to be, since the map that routes
@@ -28,18 +28,19 @@ type gradualDrains struct {
 	// never changed. A round goes by what it began with, whoever began it: each change
 	// would begin another one, and hold what the first holds for longer.
 	idle map[shardmap.Shard]bool
-	// looks counts the changes of idle.
+	// version counts the changes of idle.
 	version uint64
 }
 
-// forget goes by another map, of which nobody has said anything.
+// clear forgets all idle shards, because another map is committed and no node has reported for
+// it yet.
 func (g *gradualDrains) clear() {
 	g.setIdle(nil)
 }
 
-// goOn goes by the round that is open, of this leader or of one before it, which it has
-// been told of by the log alone: what that takes from a live owner was idle. From a node that
-// was being emptied, and stays a member, pins take shards whatever runs there.
+// assumeIdle derives the idle shards from the open proposal, which an earlier leader may have
+// made: the shards that it takes from a live owner were idle. A node with a gradual drain that
+// remains a member may also have lost shards to pins, whether idle or not.
 func (g *gradualDrains) assumeIdle(s *State) {
 	base, last, p := s.Committed(), s.Last(), s.Policy()
 	var idle map[shardmap.Shard]bool
@@ -61,7 +62,7 @@ func (g *gradualDrains) assumeIdle(s *State) {
 	g.setIdle(idle)
 }
 
-// begin forgets what was idle at nodes that are being emptied from now on.
+// drainsStarted forgets the idle shards of nodes whose gradual drain has just started.
 func (g *gradualDrains) drainsStarted(was, is *Policy, m *shardmap.Map) {
 	idle := maps.Clone(g.idle)
 	maps.DeleteFunc(idle, func(s shardmap.Shard, _ bool) bool {
@@ -71,7 +72,7 @@ func (g *gradualDrains) drainsStarted(was, is *Policy, m *shardmap.Map) {
 	g.setIdle(idle)
 }
 
-// know replaces what is idle.
+// setIdle replaces the idle shards.
 func (g *gradualDrains) setIdle(idle map[shardmap.Shard]bool) {
 	if !maps.Equal(idle, g.idle) {
 		g.idle = idle
@@ -79,9 +80,9 @@ func (g *gradualDrains) setIdle(idle map[shardmap.Shard]bool) {
 	}
 }
 
-// idleAt takes a node's report of idle shards. The open round, and a proposal or commit on its
-// way into the log, do not change with it. A proposal withdraws the question of a staged change,
-// so the answer to an open question counts, whatever other entry is on its way.
+// idleReported applies a report of idle shards. It does not change the open round, or a
+// proposal or commit that is being submitted. A proposal withdraws the question of a staged
+// change, so an answer to an open question counts even while another entry is being submitted.
 func (l *Leader) idleReported(now time.Duration, m IdleShards) {
 	c := l.state.Committed()
 	if m.Staged && l.ownRoundOpen() && !l.submitting && m.Map == c.Epoch() && l.stages.unanswered[m.Node] {
@@ -104,8 +105,8 @@ func (l *Leader) idleReported(now time.Duration, m IdleShards) {
 	l.gradual.setIdle(idle)
 }
 
-// emptied returns the changes by which nodes that are being emptied become drained: those
-// that own nothing any more, and those whose time is over.
+// finishGradualDrains returns the changes that turn gradual drains into ordinary ones, because
+// the node owns nothing any more or the time is over.
 func (l *Leader) finishGradualDrains(now time.Duration) []Change {
 	p := l.state.Policy()
 	if len(p.GradualDrains) == 0 {
@@ -131,16 +132,16 @@ func (l *Leader) finishGradualDrains(now time.Duration) []Change {
 	return over
 }
 
-// empties reports whether a node is being emptied.
+// drainsGradually reports whether a node has a gradual drain.
 func (p *Policy) drainsGradually(id shardmap.NodeID) bool {
 	_, yes := p.GradualDrains[id]
 	return yes
 }
 
-// Leaves reports whether a node is to own nothing, now or in the end.
+// Leaves reports whether a node will own nothing, now or at the end of a gradual drain.
 func (p *Policy) Leaves(id shardmap.NodeID) bool { return p.Drained[id] || p.drainsGradually(id) }
 
-// emptied writes the nodes that are being emptied in order.
+// gradualDrains writes the gradual drains in the order of the nodes.
 func (w *writer) gradualDrains(all map[shardmap.NodeID]GradualDrain) {
 	w.uint(uint64(len(all)))
 	for _, id := range slices.Sorted(maps.Keys(all)) {

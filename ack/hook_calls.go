@@ -8,8 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// begin makes the calls that are due. What serves has been published: a request that
-// is not counted now will not come.
+// startCalls starts the calls that are due. The routing has been published before, so no
+// further request can arrive for a shard that stopped serving.
 func (m *hookMachine) startCalls(now time.Duration) {
 	var due [HookLost + 1][]shardmap.Shard
 	for s := range m.shards {
@@ -22,9 +22,9 @@ func (m *hookMachine) startCalls(now time.Duration) {
 	}
 }
 
-// inTurn makes the calls of one kind that there is room for. Shards that find none come
-// first when there is, so those that fail again and again do not hold up the others; and
-// no kind waits for another: a release has little time, and acquires may hang for long.
+// startCallsOf starts calls of one kind, up to MaxHookCalls at a time. Shards that found no
+// free call come first the next time, so shards that fail repeatedly do not starve the others.
+// Kinds have separate limits: releases have little time, and acquires may hang for long.
 func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shardmap.Shard) {
 	room := MaxHookCalls
 	for _, c := range m.running {
@@ -47,7 +47,7 @@ func (m *hookMachine) startCallsOf(now time.Duration, kind HookKind, due []shard
 	}
 }
 
-// due returns what the app is to be told of a shard now, zero: nothing.
+// dueCall returns the kind of call that is due for a shard now; zero means none.
 func (m *hookMachine) dueCall(now time.Duration, s shardmap.Shard, h *heldShard) HookKind {
 	var kind HookKind
 	switch {
@@ -55,7 +55,7 @@ func (m *hookMachine) dueCall(now time.Duration, s shardmap.Shard, h *heldShard)
 		return 0
 	case h.phase == HookAcquiring && m.seen.mayServe:
 		if h.epoch <= m.firstLeaseEpoch && m.seen.state.restartsIndex < m.restartIndex {
-			return 0 // what the last process has kept is in an entry that is on its way
+			return 0 // the entry with the notes of the previous process is not applied yet
 		}
 		kind = HookAcquire
 	case h.phase == HookReleasing && m.seen.leaseHeld:
@@ -73,17 +73,17 @@ func (m *hookMachine) dueCall(now time.Duration, s shardmap.Shard, h *heldShard)
 		return kind
 	}
 	if now >= m.deadline(s) {
-		return 0 // after the acknowledgement
+		return 0 // not before the acknowledgement
 	}
-	// What was admitted for this very ownership may still come to the app.
+	// Requests admitted under this ownership epoch may still reach the app.
 	if st := m.ownershipOf(s); st.owned && st.epoch == h.epoch && m.o.App.Busy(s) > 0 {
-		m.dirty = true // its end leads to a look
+		m.dirty = true // the end of the request triggers a poll
 		return 0
 	}
 	return kind
 }
 
-// together returns how many of the shards the next call may name.
+// batchSize returns how many of the shards the next call may name.
 func (m *hookMachine) batchSize(shards []shardmap.Shard) int {
 	most := MaxHookShards
 	for i, s := range shards {
@@ -94,6 +94,7 @@ func (m *hookMachine) batchSize(shards []shardmap.Shard) int {
 	return len(shards)
 }
 
+// startCall starts a call for the shards and returns its Seq.
 func (m *hookMachine) startCall(now time.Duration, kind HookKind, shards []shardmap.Shard) (seq uint64) {
 	m.calls++
 	state := m.seen.state
@@ -138,8 +139,8 @@ func (m *hookMachine) startCall(now time.Duration, kind HookKind, shards []shard
 	return c.Seq
 }
 
-// take does what a result leads to. Lease, committed map and last proposal are looked
-// at again: they are those of this look.
+// handleResult applies the result of a call. It checks lease, committed map and last proposal
+// of the present update again.
 func (m *hookMachine) handleResult(now time.Duration, r HookResult) {
 	c := m.running[r.Seq]
 	if c == nil {
@@ -159,9 +160,9 @@ func (m *hookMachine) handleResult(now time.Duration, r HookResult) {
 			m.callSucceeded(now, c, r, hs.Shard, h)
 			continue
 		}
-		early := c.cancelled && now < c.deadline // it has not failed
+		early := c.cancelled && now < c.deadline // cancelled, not failed
 		answered := !c.cancelled && now < c.deadline
-		if !early && (answered || !h.appResponded) { // what the app has said explains more than a timeout
+		if !early && (answered || !h.appResponded) { // an error of the app explains more than a timeout
 			h.err = why
 		}
 		h.appResponded = h.appResponded || answered
@@ -169,8 +170,9 @@ func (m *hookMachine) handleResult(now time.Duration, r HookResult) {
 	}
 }
 
-// done is a success. What was acquired serves by its turn, once there is a lease: if it has
-// lapsed meanwhile, nobody else can have had the shard when it comes back.
+// callSucceeded applies a success to one shard. An acquired shard serves from the next update
+// with a lease. If the lease has lapsed meanwhile, no other node can have owned the shard
+// until it is back.
 func (m *hookMachine) callSucceeded(now time.Duration, c *runningCall, r HookResult, s shardmap.Shard, h *heldShard) {
 	switch c.Kind {
 	case HookAcquire:
@@ -191,7 +193,8 @@ func (m *hookMachine) callSucceeded(now time.Duration, c *runningCall, r HookRes
 	}
 }
 
-// failed is an attempt that failed, or of which nothing is known.
+// callFailed applies a failure to one shard, or a result that says nothing about it. early
+// means that the call was cancelled before its timeout.
 func (m *hookMachine) callFailed(now time.Duration, c *runningCall, r HookResult, s shardmap.Shard, h *heldShard, early bool) {
 	if h.retryPause = min(max(2*h.retryPause, minRetryPause), maxRetryPause); early {
 		h.retryPause = 0
@@ -199,12 +202,12 @@ func (m *hookMachine) callFailed(now time.Duration, c *runningCall, r HookResult
 	h.nextAttempt = now + h.retryPause
 	if c.Kind == HookAcquire && !early {
 		if h.failures++; now >= c.deadline && (len(c.Shards) == 1 || !m.servesAny()) {
-			h.failures = max(h.failures, stuckAttempts) // acquire-timeout is long
+			h.failures = max(h.failures, stuckAttempts) // acquire-timeout is long: do not wait for more failures
 		}
 	}
 	switch {
 	case c.Kind == HookRelease && r.Refused:
-		// The app is gone, with what it held. The shard moves all the same.
+		// The app process is gone, with its state. The shard moves anyway.
 		m.reportUnreleased(now, s, h)
 		h.abandon(now)
 		h.lostPending = false
@@ -215,24 +218,24 @@ func (m *hookMachine) callFailed(now time.Duration, c *runningCall, r HookResult
 	}
 }
 
-// Called takes what came of a call. A Look must follow.
+// HookEnded reports the result of a call. The caller must call Poll afterwards.
 func (a *Agent) HookEnded(r HookResult) {
 	if m := a.hooks; m != nil {
 		m.results, m.dirty = append(m.results, r), true
 	}
 }
 
-// NotAcquired tells that the app says it does not hold a shard for which a request of
-// the given ownership epoch was sent to it, and that it has not run that one: it is
-// told to acquire it again, and no request is admitted before it has. A Look must
-// follow.
+// NotAcquired reports that the app does not hold a shard for which it got a request of the
+// given ownership epoch, and that it has not processed the request. The app gets another
+// acquire call, and the node admits no request for the shard until that succeeds. The caller
+// must call Poll afterwards.
 func (a *Agent) NotAcquired(s shardmap.Shard, epoch shardmap.Epoch) {
 	if m := a.hooks; m != nil && int(s) < len(m.shards) {
 		m.notAcquired, m.dirty = append(m.notAcquired, shardEpoch{s, epoch}), true
 	}
 }
 
-// Held returns what the app has of each shard that it may hold or is to hold.
+// HeldShards returns the shards that the app holds or may hold, or that it will acquire.
 func (a *Agent) HeldShards() []HeldShardView {
 	if a.hooks == nil {
 		return nil

@@ -9,128 +9,137 @@ import (
 )
 
 const (
-	// attemptMost bounds an attempt to release, and one to tell that a shard is lost.
+	// maxAttempt bounds one release call and one lost call.
 	maxAttempt = 2 * time.Second
-	// retryFirst and retryMost bound the pause between two attempts, which doubles.
+	// minRetryPause and maxRetryPause bound the pause between two attempts, which doubles.
 	minRetryPause = 100 * time.Millisecond
 	maxRetryPause = 2 * time.Second
-	// lostShare is the part of ReleaseTimeout that is kept for telling that what could not
-	// be released is lost, and lostLeast the least of it unless that is more than half: a
-	// look or two of a busy machine.
+	// 1/lostFraction of ReleaseTimeout is reserved for lost calls about shards that could not
+	// be released. minLostTime is the minimum of that reserve, unless it is more than half of
+	// ReleaseTimeout: enough for one or two polls on a busy machine.
 	lostFraction = 8
 	minLostTime  = 100 * time.Millisecond
-	// deliverShare is the part of ReleaseTimeout that is kept for bringing the leader what
-	// was released, deliverLeast the least of it unless that is more than a quarter, and
-	// deliverAgain the pause between two attempts at that.
+	// 1/deliverFraction of ReleaseTimeout is reserved for delivering the release notes to the
+	// leader. minDeliverTime is the minimum of that reserve, unless it is more than a quarter
+	// of ReleaseTimeout. resendInterval is the time between two deliveries.
 	deliverFraction = 16
 	minDeliverTime  = 100 * time.Millisecond
 	resendInterval  = 100 * time.Millisecond
-	// lostFor is how long an app that does not take it is told that a shard is lost.
+	// lostRetryTime is how long lost calls for a shard are retried.
 	lostRetryTime = time.Minute
-	// splitBy is by how much the calls get smaller that name shards of one that was not
-	// answered: one shard that hangs holds up few others.
+	// batchDivisor divides the batch size of shards whose call got no response, so that one
+	// shard that hangs delays few others.
 	batchDivisor = 16
 )
 
-// hooks decides what the app is told of the shards of its node. An Agent owns it; it
-// moves on only within a look, after lease and table of that look were published.
+// hookMachine decides which hook calls the app gets for the shards of its node. Each shard has
+// a phase:
+//
+//	gone ──► acquiring ──► serving ──► releasing ──► gone
+//
+// Unless the app restarted or a call failed, an acquire call moves a shard to serving and a
+// release call moves it to gone. A lost call is due for a gone shard that the app may still
+// hold. An Agent owns the machine. It only advances within Agent.Poll, after the agent has
+// published lease and routing of that poll.
 type hookMachine struct {
 	o            HookOptions
 	self         shardmap.NodeID
 	server       string
 	boot         uint64
-	calls        uint64 // made so far
-	running      map[uint64]*runningCall
-	firstWaiting [HookLost + 1]shardmap.Shard // by kind: who found no room comes first
+	calls        uint64                       // calls started by this boot
+	running      map[uint64]*runningCall      // by Seq
+	firstWaiting [HookLost + 1]shardmap.Shard // by kind: the first shard that found no free call
 
 	shards      []heldShard
-	acquired    []shardmap.Epoch // by shard, zero: it does not serve; published, so never changed
-	results     []HookResult     // since the last look
-	notAcquired []shardEpoch     // what the app says it does not hold
+	acquired    []shardmap.Epoch // by shard: the epoch under which it serves; zero: it does not. Published, so never modified
+	results     []HookResult     // since the last update
+	notAcquired []shardEpoch     // shards that the app reported as not acquired
 
-	firstLeaseEpoch shardmap.Epoch // what this process owned before is higher than this only if it is new to it
-	hadLease        bool           // since is set
-	// absences is the last entry on an absence that a leader has told of. Until it is applied
-	// here, nobody knows with what the last process has restarted in place.
+	firstLeaseEpoch shardmap.Epoch // the last proposal at the first lease; an earlier process may have served shards owned since this epoch or before
+	hadLease        bool           // firstLeaseEpoch is set
+	// restartIndex is the index of the last restart entry that a leader has reported. Until
+	// this node has applied that entry, it does not know which shards its previous process
+	// kept.
 	restartIndex uint64
 
-	drainEpoch   shardmap.Epoch // the proposal that the three below are about
-	releaseBy    time.Duration  // zero: requests of shards that move still run
-	appRefuses   bool           // nothing answers at the app's address: no attempt to release helps
-	stopBy       time.Duration  // when a node that leaves says goodbye whatever its app does; zero: it stays
+	drainEpoch   shardmap.Epoch // the proposal of the next two fields
+	releaseBy    time.Duration  // zero: requests of moving shards still run
+	appRefuses   bool           // the app refuses connections, so another release attempt is useless
+	stopBy       time.Duration  // when a stopping node sends its goodbye regardless of its app; zero: it does not stop
 	recovery     leaseRecovery
-	keptForEpoch shardmap.Epoch // the map of which it was put together what waits for the next process
+	keptForEpoch shardmap.Epoch // the committed map for which the releases of a restart were prepared
 	releaseDelivery
 
 	acquireFailures acquireFailureState
 	safeDrain       safeDrainState
-	reportNow       bool                             // the leader is to hear of keeping
-	notReleased     map[shardmap.Shard]time.Duration // when it moved though the app had not released it
+	reportNow       bool                             // safeDrain has changed and must be reported to the leader
+	notReleased     map[shardmap.Shard]time.Duration // when the shard moved without a release
 
-	dirty   bool          // something has changed since the last look
-	nextDue time.Duration // when something is due though nothing changes
+	dirty   bool          // an input has changed since the last update
+	nextDue time.Duration // when the next update is due without a change of input
 	seen    observed
 }
 
-// ownership is a shard under one ownership epoch.
+// shardEpoch is a shard under one ownership epoch.
 type shardEpoch struct {
 	shard shardmap.Shard
 	epoch shardmap.Epoch
 }
 
-// holding is what the app has of one shard. The zero value is gone.
+// heldShard is what the machine knows about one shard at the app. The zero value is gone.
 type heldShard struct {
 	phase HookPhase // zero: HookGone
 	since time.Duration
-	// epoch is the ownership epoch that all of this is about.
+	// epoch is the ownership epoch of all fields.
 	epoch shardmap.Epoch
-	// call is under way and names the shard; zero: none is.
+	// call is the Seq of the running call that names the shard; zero means none.
 	call uint64
-	// told: the app may hold the shard under epoch. tried: it may have released it. has: it
-	// has acquired it, and does not serve yet.
+	// mayHold: the app may hold the shard under epoch. mayHaveReleased: the app may have
+	// released it. acquired: the app has acquired it, and it does not serve yet.
 	mayHold, mayHaveReleased, acquired bool
-	// served: it has served under epoch. released: the app has released it since, and left
-	// note. An acquire voids that.
+	// served: the shard has served under epoch. released: the app has released it since then
+	// and left note. A new acquire call voids both released and note.
 	served, released bool
 	note             []byte
-	// forget: it is to be told that the shard is lost, until forgetBy.
+	// lostPending: a lost call is due, until lostUntil.
 	lostPending bool
 	lostUntil   time.Duration
-	// due is when the next attempt is, pause what the last one waited, most how many
-	// shards may be in its call.
+	// retryPause is the pause before nextAttempt. maxBatch limits the number of shards in its
+	// call.
 	nextAttempt, retryPause time.Duration
 	maxBatch                int
 	cutRequests             int
 	err                     string
-	failures                int  // attempts to acquire it that failed
-	appResponded            bool // the app has answered a release, with an error
+	failures                int  // failed attempts to acquire it
+	appResponded            bool // the app responded to a release call with an error
 }
 
-// calling is an attempt that is under way.
+// runningCall is a hook call without a result.
 type runningCall struct {
 	HookCall
 	deadline  time.Duration
 	cancelled bool
 }
 
-// sight is what a look goes by.
+// observed is the input of one update.
 type observed struct {
 	state *State
-	// granted: the lease holds, or the node has ended it itself and it would.
+	// leaseHeld: the node has a lease, or would still have the one that it voided to stop.
 	leaseHeld bool
-	// leased: it may serve.
+	// mayServe: the node has a lease.
 	mayServe bool
 	draining shardmap.Epoch
 	stopping bool
-	returns  bool // and the node comes back: its shards wait for its next process
+	returns  bool // the stopping node restarts in place, and its shards wait for its next process
 }
 
 func newHooks(o HookOptions, self shardmap.NodeID, server string, boot uint64) *hookMachine {
 	return &hookMachine{o: o, self: self, server: server, boot: boot, running: map[uint64]*runningCall{}, acquired: []shardmap.Epoch{}, notReleased: map[shardmap.Shard]time.Duration{}, dirty: true}
 }
 
-// look moves every shard on and publishes what serves by the given function, before
-// it counts what runs and before a call leaves.
+// update advances every shard and starts the calls that are due. It calls publish if other
+// shards serve now. That happens before it counts running requests and before it starts a
+// call.
 func (m *hookMachine) update(now time.Duration, v observed, publish func()) {
 	if !m.dirty && v == m.seen && now < m.nextDue {
 		return
@@ -159,16 +168,16 @@ func (m *hookMachine) update(now time.Duration, v observed, publish func()) {
 	m.cancelOverdue(now)
 }
 
-// fit makes room for the shards of a cluster just born, and starts what counts from
-// the first lease and from the present proposal.
+// resize allocates the shards after the bootstrap of the cluster. It also resets what depends
+// on the first lease, on the prospect of a lease, and on the open proposal.
 func (m *hookMachine) resize(v observed) {
 	if n := v.state.Shards(); n > len(m.shards) {
 		m.shards = make([]heldShard, n)
 		m.acquired = make([]shardmap.Epoch, n)
 	}
 	if v.mayServe && !m.hadLease {
-		// A lease says that the last map proposed was known here by now, or the
-		// committed one: what is given by a later one no earlier process had.
+		// A lease proves that this node has applied the last proposal or the committed
+		// map. No earlier process owned a shard under a later epoch.
 		m.hadLease, m.firstLeaseEpoch = true, v.state.Last().Epoch()
 	}
 	if m.recovery.active = m.cannotGetLease(); !m.recovery.active {
@@ -179,11 +188,11 @@ func (m *hookMachine) resize(v observed) {
 	}
 }
 
-// standing is what the log says of a shard.
+// logOwnership is the ownership of a shard according to the log.
 type logOwnership struct {
-	epoch   shardmap.Epoch // of its present owner
+	epoch   shardmap.Epoch // ownership epoch of the present owner
 	owned   bool           // the committed map names this node
-	remains bool           // and nothing takes it from it
+	remains bool           // owned, and neither the last proposal nor a stop takes the shard away
 }
 
 func (m *hookMachine) ownershipOf(s shardmap.Shard) logOwnership {
@@ -193,14 +202,14 @@ func (m *hookMachine) ownershipOf(s shardmap.Shard) logOwnership {
 	return st
 }
 
-// turn is every transition that the log, the lease and the time lead to. Results lead
-// to the others, see take.
+// advance performs all phase changes that log, lease and time cause. handleResult performs
+// those that the result of a call causes.
 func (m *hookMachine) advance(now time.Duration, s shardmap.Shard, h *heldShard) {
 	st := m.ownershipOf(s)
 	same := st.owned && st.epoch == h.epoch
 	if h.call != 0 {
 		m.cancelUseless(now, s, st, h)
-		return // one delivery at a time
+		return // one call per shard at a time
 	}
 	switch h.phase {
 	case HookAcquiring:
@@ -224,13 +233,13 @@ func (m *hookMachine) advance(now time.Duration, s shardmap.Shard, h *heldShard)
 		case !same:
 			h.abandon(now)
 		case !st.remains && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):
-			// the next proposal leaves it here
+			// The next proposal leaves the shard here.
 		case !st.remains && m.releaseOverdue(now, s):
 			m.reportUnreleased(now, s, h)
 			h.abandon(now)
 		case st.remains && h.mayHaveReleased:
 			h.setPhase(now, HookAcquiring)
-		case st.remains: // nothing has left yet
+		case st.remains: // no release call was sent
 			h.setPhase(now, HookServing)
 		}
 	case HookGone:
@@ -255,41 +264,45 @@ func (h *heldShard) setPhase(now time.Duration, p HookPhase) {
 	h.appResponded, h.failures = false, 0
 }
 
-// leave gives a shard up that the app may still hold, and that it is to forget.
+// abandon gives up a shard without a release. The app gets a lost call if it may hold the
+// shard.
 func (h *heldShard) abandon(now time.Duration) {
 	h.setPhase(now, HookGone)
 	h.lostPending, h.lostUntil = h.mayHold, now+lostRetryTime
 }
 
-// late reports that a shard that moves waits no longer for its release: the node has
-// had its time, or nothing can come of it any more.
+// releaseOverdue reports whether a moving shard no longer waits for its release: its time is
+// over, or no release can succeed.
 func (m *hookMachine) releaseOverdue(now time.Duration, s shardmap.Shard) bool {
 	if m.appRefuses || now >= m.deadline(s)-m.lostTime() {
 		return true
 	}
 	d := m.seen.state.drops[m.self]
-	return m.cannotGetLease() && (m.recovery.expired || d.InForce && d.Cause.missedRound()) // the way back of one who is slow is to acknowledge that
+	return m.cannotGetLease() && (m.recovery.expired || d.InForce && d.Cause.missedRound())
+	// A node dropped for missing a round must acknowledge that map before it gets shards again.
 }
 
-// hopeless reports that no release can leave as things are, for want of a lease: the node
-// leaves, or is left out and gets none before it has acknowledged that.
+// cannotGetLease reports whether release calls are impossible because the node has no lease
+// and cannot get one now. It stops, or the last map excludes it and it gets no lease before it
+// has acknowledged that map.
 func (m *hookMachine) cannotGetLease() bool {
 	return !m.seen.leaseHeld && (m.seen.stopping || m.seen.state.Dropped(m.self))
 }
 
-// lostTime is kept of ReleaseTimeout for telling what is lost.
+// lostTime returns the part of a release timeout that is reserved for lost calls.
 func lostTime(release time.Duration) time.Duration {
 	return max(release/lostFraction, min(minLostTime, release/2))
 }
 
-// deliverTime is kept of it for bringing the leader what was released.
+// deliverTime returns the part of a release timeout that is reserved for delivering release
+// notes to the leader.
 func deliverTime(release time.Duration) time.Duration {
 	return max(release/deliverFraction, min(minDeliverTime, release/4))
 }
 
-// deadline is when the app has had its time to be told what the node gives up now of a
-// shard: what is under way then is cut, and nothing more begun before that is done. Only of
-// what moves an acknowledgement waits for, and that waits no longer because the node leaves, too.
+// deadline returns when the calls about a shard that the node gives up must end. Running calls
+// are cancelled then, and no call starts until the node has acknowledged. An acknowledgement
+// waits only for shards that move, and does not wait longer if the node also stops.
 func (m *hookMachine) deadline(s shardmap.Shard) time.Duration {
 	by := m.stopDeadline()
 	if m.seen.state.Last().Owner(s) != m.self {
@@ -298,16 +311,18 @@ func (m *hookMachine) deadline(s shardmap.Shard) time.Duration {
 	return by
 }
 
-// moving is when an acknowledgement waits for the app no more, parting when a goodbye does.
+// moveDeadline returns when an acknowledgement stops waiting for the app.
 func (m *hookMachine) moveDeadline() time.Duration {
 	return deadlineOrNever(m.seen.draining == 0, m.releaseBy)
 }
 
+// stopDeadline returns when a goodbye stops waiting for the app.
 func (m *hookMachine) stopDeadline() time.Duration {
 	return deadlineOrNever(!m.seen.stopping, m.stopBy)
 }
 
-// unless returns a deadline, or that there is none: off, or zero as long as requests run.
+// deadlineOrNever returns by, or the largest duration if there is no deadline: off is set, or
+// by is zero because requests still run.
 func deadlineOrNever(off bool, by time.Duration) time.Duration {
 	if off || by == 0 {
 		return math.MaxInt64
@@ -315,8 +330,8 @@ func deadlineOrNever(off bool, by time.Duration) time.Duration {
 	return by
 }
 
-// hurry cuts a call that nothing good can come of any more. An acquire of a shard that
-// moves is one, for the map change waits for it.
+// cancelUseless cancels a running call whose result no longer helps. An acquire call for a
+// moving shard is useless, because the map change waits for the call.
 func (m *hookMachine) cancelUseless(now time.Duration, s shardmap.Shard, st logOwnership, h *heldShard) {
 	c := m.running[h.call]
 	over := false
@@ -340,14 +355,14 @@ func (m *hookMachine) cancel(c *runningCall) {
 	}
 }
 
-// endAll cuts every call.
+// cancelAll cancels every running call.
 func (m *hookMachine) cancelAll() {
 	for _, seq := range m.runningSeqs() {
 		m.cancel(m.running[seq])
 	}
 }
 
-// order returns the calls that are under way, oldest first.
+// runningSeqs returns the running calls, oldest first.
 func (m *hookMachine) runningSeqs() []uint64 {
 	seqs := make([]uint64, 0, len(m.running))
 	for seq := range m.running {
@@ -357,7 +372,7 @@ func (m *hookMachine) runningSeqs() []uint64 {
 	return seqs
 }
 
-// overdue cuts the calls that have had their time.
+// cancelOverdue cancels the calls whose timeout has passed, and schedules the next update.
 func (m *hookMachine) cancelOverdue(now time.Duration) {
 	for _, seq := range m.runningSeqs() {
 		if c := m.running[seq]; now >= c.deadline {
@@ -377,7 +392,8 @@ func (m *hookMachine) cancelOverdue(now time.Duration) {
 
 func (m *hookMachine) wakeAt(at time.Duration) { m.nextDue = min(m.nextDue, at) }
 
-// publishes reports that other shards serve than were published last, and notes them.
+// updateAcquired updates the published list of serving shards. It returns true if the list has
+// changed.
 func (m *hookMachine) updateAcquired() bool {
 	for s := range m.shards {
 		if m.acquired[s] != m.shards[s].servingEpoch() {
@@ -392,8 +408,7 @@ func (m *hookMachine) updateAcquired() bool {
 	return false
 }
 
-// serves returns the ownership epoch under which the shard serves, zero if it does
-// not.
+// servingEpoch returns the ownership epoch under which the shard serves; zero if it does not.
 func (h *heldShard) servingEpoch() shardmap.Epoch {
 	if h.phase != HookServing {
 		return 0
@@ -401,9 +416,9 @@ func (h *heldShard) servingEpoch() shardmap.Epoch {
 	return h.epoch
 }
 
-// settled reports that the app has been told of every shard that moves, or has had its
-// time for it, and that nothing of that is under way. It is asked once no request of
-// such a shard runs any more.
+// movesReleased reports whether the app has been told about every shard that moves, or its
+// time for that is over, and no such call runs. may returns false for the shards that move.
+// The caller calls movesReleased after the last request of these shards has ended.
 func (m *hookMachine) movesReleased(now time.Duration, may func(shardmap.Shard) bool) bool {
 	if m.releaseBy == 0 {
 		m.releaseBy, m.dirty = now+m.releaseTimeout()-m.deliverTime(), true
@@ -420,8 +435,8 @@ func (m *hookMachine) movesReleased(now time.Duration, may func(shardmap.Shard) 
 	return true
 }
 
-// parted reports the same of all shards, of a node that is to say goodbye and runs no
-// request any more, and that the leader has what the next process gets.
+// readyToStop is movesReleased for all shards of a stopping node that runs no requests. It
+// also requires that the leader has received the release notes for the next process.
 func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool {
 	if m.stopBy == 0 {
 		m.stopBy, m.appRefuses, m.dirty = now+m.releaseTimeout(), false, true
@@ -430,7 +445,7 @@ func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool 
 		}
 	}
 	if m.deliveryPending(now) {
-		return false // at the goodbye the leader goes on without it
+		return false // after the goodbye the leader no longer waits for the notes
 	}
 	for s := range m.shards {
 		if h := &m.shards[s]; h.phase == HookReleasing || h.phase == HookServing || h.lostPending && now < m.stopBy {
@@ -447,12 +462,12 @@ func (m *hookMachine) readyToStop(now time.Duration, acked shardmap.Epoch) bool 
 	return !m.deliveryPending(now)
 }
 
-// brings reports that a goodbye waits for what is on its way to the leader.
+// deliveryPending reports whether the goodbye must wait for the delivery of release notes.
 func (m *hookMachine) deliveryPending(now time.Duration) bool {
 	return m.pending() && (m.seen.returns || now < m.stopBy)
 }
 
-// ended cuts every call, and reports that none is under way any more.
+// stopCalls cancels every running call. It returns true once none is left.
 func (m *hookMachine) stopCalls() bool {
 	for _, r := range m.results {
 		delete(m.running, r.Seq)
@@ -462,8 +477,8 @@ func (m *hookMachine) stopCalls() bool {
 	return len(m.running) == 0
 }
 
-// reboot forgets what the app was told under a lower boot, of which nothing is under
-// way: another process may have run the same shards under the same epochs.
+// reboot forgets everything that the app was told under the previous boot, of which no call
+// runs any more. Another process may have served the same shards under the same epochs.
 func (m *hookMachine) reboot(boot uint64) {
 	m.boot, m.hadLease, m.firstLeaseEpoch, m.dirty = boot, false, 0, true
 	clear(m.shards)
@@ -472,7 +487,8 @@ func (m *hookMachine) reboot(boot uint64) {
 	m.acquired, m.notAcquired = make([]shardmap.Epoch, len(m.shards)), m.notAcquired[:0]
 }
 
-// cutting counts the requests that are about to be cut because their shards move.
+// countCutRequests counts the requests that the agent is about to cut because their shards
+// move.
 func (m *hookMachine) countCutRequests() {
 	for s := range m.shards {
 		if h := &m.shards[s]; h.phase == HookReleasing {

@@ -59,7 +59,7 @@ func mistakesOfHooks() []mistake {
 		{
 			name: "hooks: a healed node releases what its successor serves", mix: gone, caught: "hooks",
 			edits: both(both(in("ack.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remains:\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remains:\n"),
-				in("ack.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remains && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):\n			// the next proposal leaves it here\n		case !st.remains && m.releaseOverdue(now, s):\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remains && m.releaseOverdue(now, s) && !PLANTED && m.keepsUnreleased(s, h):\n			// the next proposal leaves it here\n		case !st.remains && m.releaseOverdue(now, s) && !PLANTED:\n")),
+				in("ack.hookMachine.advance", "		case !same:\n			h.abandon(now)\n		case !st.remains && m.releaseOverdue(now, s) && m.keepsUnreleased(s, h):\n			// The next proposal leaves the shard here.\n		case !st.remains && m.releaseOverdue(now, s):\n", "		case !same && !PLANTED:\n			h.abandon(now)\n		case !st.remains && m.releaseOverdue(now, s) && !PLANTED && m.keepsUnreleased(s, h):\n			// The next proposal leaves the shard here.\n		case !st.remains && m.releaseOverdue(now, s) && !PLANTED:\n")),
 				in("ack.hookMachine.dueCall", "	case h.phase == HookReleasing && ", "	case h.phase == HookReleasing && PLANTED, h.phase == HookReleasing && ")),
 		},
 		{

@@ -12,7 +12,7 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "policy: a change enters the log beside a proposal", mix: drains.late(), caught: "G9",
-			edits: in("ack.Leader.reconcile", "	// One entry at a time (rule 1): what is on its way decides what comes next.\n", "	if PLANTED && l.state.Bootstrapped() {\n		l.submitPolicyChange(now)\n	}\n"),
+			edits: in("ack.Leader.reconcile", "	// One entry at a time (rule 1): the next one depends on the fate of this one.\n", "	if PLANTED && l.state.Bootstrapped() {\n		l.submitPolicyChange(now)\n	}\n"),
 		},
 		{
 			name: "policy: it grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G1|G2|G4|G5",

@@ -6,30 +6,30 @@ import (
 	"shardway/shardmap"
 )
 
-// delivery is what the last acknowledgement, or a goodbye, gives up shards with, on its way
-// to the leader.
+// releaseDelivery sends the release notes of the last acknowledgement, or of a goodbye, to the
+// leader until the leader confirms them.
 type releaseDelivery struct {
-	releases *Releases // nil: nothing, or nobody has taken it in time
+	releases *Releases // nil: there are none, or no leader confirmed them in time
 	digest   [32]byte
 	received bool
-	resendAt time.Duration // when it is sent next
-	giveUpAt time.Duration // until when
-	term     uint64        // of the leader that has it, or was asked to take it again
+	resendAt time.Duration
+	giveUpAt time.Duration
+	term     uint64 // of the leader that confirmed them, or must confirm them again
 }
 
-// delivers reports that it is on its way.
+// pending reports whether releases wait for a confirmation.
 func (d *releaseDelivery) pending() bool { return d.releases != nil && !d.received }
 
-// untouched returns the note that came with a shard of the given ownership epoch, and true
-// if this process knows that what the note points at is as it was released: it was, for
-// this very disk, and neither this process has served the shard under that epoch nor one
-// before it may have. From is whose release it is.
+// inheritedNote returns the note of the release before the given ownership epoch, and the node
+// that released. ok is true only if the state that the note refers to is certainly unchanged:
+// the release was recorded for this disk, and neither this process nor an earlier one can have
+// served the shard under that epoch.
 func (m *hookMachine) inheritedNote(s shardmap.Shard, h *heldShard, epoch shardmap.Epoch) (note []byte, from shardmap.NodeID, ok bool) {
 	state := m.seen.state
 	if h.served && h.epoch == epoch {
-		return nil, "", false // its app may have changed it
+		return nil, "", false // the app may have changed the state
 	}
-	if l, ok := state.keptNotes[s]; ok && l.server == m.server && m.boot == l.boot+1 { // no process was between
+	if l, ok := state.keptNotes[s]; ok && l.server == m.server && m.boot == l.boot+1 { // no other boot in between
 		if l.released {
 			return l.note, m.self, true
 		}
@@ -41,9 +41,10 @@ func (m *hookMachine) inheritedNote(s shardmap.Shard, h *heldShard, epoch shardm
 	return nil, "", false
 }
 
-// giveUp puts together what the acknowledgement of e gives up shards with: what the app
-// has released under the ownership epoch that ends, also for an earlier proposal, and what
-// it has never acquired, as it came. A node that is to be back gives up all that it has.
+// prepareRelease collects the releases that belong to the acknowledgement of e. These are
+// shards that the app has released under the ending ownership epoch, also for an earlier
+// proposal, and shards that it never acquired, with the note they came with. A node that
+// restarts in place lists all its shards.
 func (m *hookMachine) prepareRelease(now time.Duration, e shardmap.Epoch) {
 	m.releaseDelivery = releaseDelivery{}
 	r := &Releases{Level: m.seen.state.Level(), Node: m.self, Server: m.server, Boot: m.boot, Proposal: e}
@@ -63,13 +64,14 @@ func (m *hookMachine) prepareRelease(now time.Duration, e shardmap.Epoch) {
 		return
 	}
 	by := max(now, m.releaseBy+m.deliverTime(), m.stopBy)
-	if m.seen.returns { // also of what it acknowledges to a later leader when it has said goodbye
+	if m.seen.returns { // a later leader gets the acknowledgement after the goodbye, too
 		by = max(by, m.stopBy+m.deliverTime(), now+m.deliverTime())
 	}
 	m.releaseDelivery = releaseDelivery{releases: r, digest: r.Digest(), resendAt: now, giveUpAt: by}
 }
 
-// gives returns with what a shard is given up, and false if it is not, or nobody knows.
+// releaseOf returns the release of a shard that the node gives up. ok is false if the node
+// keeps the shard or there is no release.
 func (m *hookMachine) releaseOf(s shardmap.Shard, h *heldShard) (Released, bool) {
 	st := m.ownershipOf(s)
 	if !st.owned || m.seen.state.Last().Owner(s) == m.self && !m.seen.returns {
@@ -80,13 +82,14 @@ func (m *hookMachine) releaseOf(s shardmap.Shard, h *heldShard) (Released, bool)
 	}
 	note, from, ok := m.inheritedNote(s, h, st.epoch)
 	if from == m.self {
-		from = "" // that of its last process is its own
+		from = "" // the previous process of this node counts as the node itself
 	}
 	return Released{Shard: s, From: from, Note: note}, ok
 }
 
-// deliver sends what is on its way. It returns true if nobody has taken it in time: then
-// the shards move unreleased, and the acknowledgement says so.
+// sendReleases delivers pending releases when they are due. It returns true if no leader
+// confirmed them in time: the shards then move unreleased, and the next heartbeat reports
+// that.
 func (m *hookMachine) sendReleases(now time.Duration) (changed bool) {
 	switch {
 	case !m.pending():
@@ -100,8 +103,8 @@ func (m *hookMachine) sendReleases(now time.Duration) (changed bool) {
 	return false
 }
 
-// told takes from an answer whether the leader has it. A later leader asks for every
-// acknowledgement anew, but for no goodbye: that one gets it again.
+// answerReceived applies an answer of a leader. A later leader asks for every acknowledgement
+// again, but not for a goodbye, so a stopped node sends the releases again by itself.
 func (m *hookMachine) answerReceived(now time.Duration, ans Answer, parted bool) {
 	m.restartIndex = max(m.restartIndex, ans.RestartIndex)
 	if m.recovery.answerReceived(now, ans.Term) {

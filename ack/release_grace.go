@@ -3,27 +3,28 @@ package ack
 import "time"
 
 const (
-	// hopeFor is for how long releases wait that take a lease and have no prospect of one, from
-	// the first answer of a leader on. A node that stood still, or that nobody heard, for more
-	// than half a second is left out by a proposal; heard again, it is given everything back by
-	// the next one before anybody else has had it. What its app was to forget meanwhile would be
-	// lost for nothing; and for an acknowledgement that no leader hears nobody waits.
+	// releaseGrace is how long releases are postponed while the node cannot get a lease,
+	// counted from the first answer of a leader. A node that paused or was unreachable for
+	// more than half a second is dropped by one map and added again by the next, before
+	// another node has served its shards. Discarding the state of the app in between would
+	// lose it for nothing. While no leader answers, no acknowledgement is needed.
 	releaseGrace = time.Second
-	// hopeAnswers is how many answers it takes, too: a second in which one of the two stood
-	// still is none.
+	// graceAnswers is the number of answers that the grace period also requires, so that a
+	// second in which this node or the leader was paused does not count.
 	graceAnswers = 20
 )
 
-// hope is that of a node without a prospect of a lease. The zero value is that of any other.
+// leaseRecovery measures how long a node has been unable to get a lease. The zero value means
+// that it is able.
 type leaseRecovery struct {
 	active  bool
-	term    uint64 // of the leader that has answered last; zero: none has
+	term    uint64 // of the last leader that answered; zero: none
 	since   time.Duration
 	answers int
 	expired bool
 }
 
-// answered takes an answer, and reports whether hope has ended with that.
+// answerReceived counts an answer. It returns true if the grace period ends with it.
 func (r *leaseRecovery) answerReceived(now time.Duration, term uint64) (ended bool) {
 	if !r.active || r.expired || term < r.term {
 		return false

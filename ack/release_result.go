@@ -8,19 +8,19 @@ import (
 	"shardway/shardmap"
 )
 
-// NotReleasedFor is how long a heartbeat counts a shard that moved unreleased.
+// NotReleasedFor is how long heartbeats count a shard that moved without a release.
 const NotReleasedFor = 10 * time.Minute
 
-// ReleaseResult says how a release ended.
+// ReleaseResult is the result of a release.
 type ReleaseResult uint8
 
 // The results.
 const (
 	// ReleaseOK: the app has released the shard, or does not hold it.
 	ReleaseOK ReleaseResult = iota + 1
-	// ReleaseFailed: the app reported an error each time, or refused the connection.
+	// ReleaseFailed: the app returned an error to each call, or refused the connection.
 	ReleaseFailed
-	// ReleaseLate: the app has not answered within HookOptions.ReleaseTimeout.
+	// ReleaseLate: the app did not respond within HookOptions.ReleaseTimeout.
 	ReleaseLate
 )
 
@@ -29,22 +29,22 @@ var releaseNames = [...]string{ReleaseOK: "ok", ReleaseFailed: "failed", Release
 // String returns the result as metrics and events spell it.
 func (r ReleaseResult) String() string { return enumName(releaseNames[:], uint8(r), "ReleaseResult") }
 
-// ReleaseEnd is the end of the release of one shard. After any result but ReleaseOK, what
-// the app held of the shard and had not written is lost to the next owner.
+// ReleaseEnd describes the end of the release of one shard. After any result except ReleaseOK,
+// the next owner does not get the state that the app held and had not written.
 type ReleaseEnd struct {
 	Shard shardmap.Shard
 	// Epoch is the ownership epoch that ends.
 	Epoch shardmap.Epoch
-	// To is the next owner; empty: none is known.
+	// To is the next owner; empty means that none is known.
 	To     shardmap.NodeID
 	Result ReleaseResult
 	// Why is the error of the last attempt; empty for ReleaseOK.
 	Why string
-	// Kept: the shard does not move, because the drain is a safe one.
+	// Kept means that the shard does not move, because the drain is a safe one.
 	Kept bool
 }
 
-// releaseEnded reports the end of a release.
+// reportReleaseEnd calls HookOptions.Ended.
 func (m *hookMachine) reportReleaseEnd(s shardmap.Shard, h *heldShard, result ReleaseResult, why string, kept bool) {
 	if m.o.Ended == nil {
 		return
@@ -56,7 +56,7 @@ func (m *hookMachine) reportReleaseEnd(s shardmap.Shard, h *heldShard, result Re
 	m.o.Ended(e)
 }
 
-// releaseFailure returns how a release failed whose time is over.
+// releaseFailure returns the result of a release whose time is over, and the reason.
 func (h *heldShard) releaseFailure() (result ReleaseResult, why string) {
 	if h.appResponded {
 		return ReleaseFailed, h.err
@@ -64,8 +64,9 @@ func (h *heldShard) releaseFailure() (result ReleaseResult, why string) {
 	return ReleaseLate, "the app did not answer in time (--release-timeout)"
 }
 
-// unreleased reports a shard that is given up though its app has not released it. A node
-// that is excluded and gets no lease calls no release: that is no failure of the app.
+// reportUnreleased reports a shard that the node gives up without a release. An excluded node
+// without a lease starts no release calls: that is not a failure of the app, and is not
+// reported.
 func (m *hookMachine) reportUnreleased(now time.Duration, s shardmap.Shard, h *heldShard) {
 	result, why := h.releaseFailure()
 	switch {
@@ -79,7 +80,7 @@ func (m *hookMachine) reportUnreleased(now time.Duration, s shardmap.Shard, h *h
 	m.reportReleaseEnd(s, h, result, why, false)
 }
 
-// notReleased counts the shards that moved unreleased within NotReleasedFor.
+// countNotReleased counts the shards that moved without a release within NotReleasedFor.
 func (a *Agent) countNotReleased(now time.Duration) uint32 {
 	if a.hooks == nil {
 		return 0

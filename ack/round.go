@@ -9,8 +9,8 @@ import (
 	"shardway/shardmap"
 )
 
-// reconcile looks at the present state alone and moves the round on: whatever
-// the last message was, it is only a hint that something may have changed.
+// reconcile advances the round. It only depends on the present state: the last message is a
+// hint that something may have changed.
 func (l *Leader) reconcile(now time.Duration) {
 	if l.leases.revoked || now < l.resumeAt {
 		return
@@ -21,7 +21,7 @@ func (l *Leader) reconcile(now time.Duration) {
 		}
 		return
 	}
-	// One entry at a time (rule 1): what is on its way decides what comes next.
+	// One entry at a time (rule 1): the next one depends on the fate of this one.
 	if l.submitting {
 		if now-l.submitted > l.o.Pace.AckDeadline() {
 			l.stepDown(now, "entry neither applied nor refused")
@@ -49,19 +49,19 @@ func (l *Leader) reconcile(now time.Duration) {
 			l.propose(now, a)
 		}
 	case l.ownRoundOpen() && l.onlyAddsNodes(a.final):
-		// A round goes on while others gather for the next.
+		// The round continues while further changes are batched for the next one.
 		l.tryCommit(now)
 	}
 }
 
-// want returns the map that ought to be, and why it must be proposed; no reason
-// if the last map in the log is the one and a round of this term has it, or if that
-// map differs from it only by moves that are deferred, and a round is open.
+// neededMap returns the map that should be proposed, and the reason. An empty reason means
+// that no proposal is needed. This is the case if a round of this term already has the final
+// map, or an open round has all of it except deferred moves.
 func (l *Leader) neededMap(now time.Duration) (*assignment, string) {
 	members := l.eligibleMembers(now)
 	a := l.assign(members)
 	l.updateStages(now, a)
-	a = l.assign(members) // answers may count no more
+	a = l.assign(members) // updateStages may have discarded answers
 	l.planStage(now, a)
 	last := l.state.Last()
 	switch {
@@ -81,8 +81,8 @@ func (l *Leader) neededMap(now time.Duration) (*assignment, string) {
 	return a, l.changeReason(now, a.final)
 }
 
-// assignment remembers the last answer of assign: the question is asked at every
-// step and changes seldom.
+// assignment caches the result of assign, because assign runs in every step and its inputs
+// seldom change.
 type assignment struct {
 	members       []shardmap.Member
 	base, last    *shardmap.Map
@@ -91,20 +91,20 @@ type assignment struct {
 	keptShards    map[shardmap.Shard]bool
 	inputsVersion uint64
 	idleVersion   uint64
-	// final is the map in the end, givers are the owners from which it takes shards.
+	// final is the target map. losing are the owners from which it takes shards.
 	final  *shardmap.Map
 	losing []shardmap.NodeID
-	// want is final without the moves that are deferred, of the owners in staged.
+	// want is final without the deferred moves of the owners in staged.
 	want   *shardmap.Map
 	staged map[shardmap.NodeID]bool
-	// urgent: want has something that waits for no answer of an owner.
+	// cannotWait: want contains a change that does not wait for the answers of owners.
 	cannotWait bool
 	appsIndex  uint64
 }
 
-// assign returns the map for members; want and staged are the last ones. Without members
-// the last map stays (rule 10), also if it is only proposed: the map that routes may name
-// somebody whom it drops, who must not come back.
+// assign returns the final map for members; want and staged are those of the previous call.
+// Without members the last map remains (rule 10), even if it is only proposed: the committed
+// map may contain a dropped node that must not come back.
 func (l *Leader) assign(members []shardmap.Member) *assignment {
 	base, last, policy, absent := l.state.Committed(), l.state.Last(), l.state.Policy(), l.restartingNodes()
 	if a := &l.lastAssignment; a.final != nil && a.base == base && a.last == last && a.policy == policy && maps.Equal(a.restarting, absent) && maps.Equal(a.keptShards, l.keptShards) && a.inputsVersion == l.inputsVersion && a.idleVersion == l.gradual.version && a.appsIndex == l.state.departuresIndex && slices.Equal(a.members, members) {
@@ -123,7 +123,7 @@ func (l *Leader) assign(members []shardmap.Member) *assignment {
 	return &l.lastAssignment
 }
 
-// stage fills in the map that may be proposed now.
+// planStage sets the map that may be proposed now.
 func (l *Leader) planStage(now time.Duration, a *assignment) {
 	staged := l.deferringOwners(now, a.losing)
 	if a.want != nil && maps.Equal(a.staged, staged) {
@@ -138,7 +138,7 @@ func (l *Leader) planStage(now time.Duration, a *assignment) {
 	}
 }
 
-// rules is what Assign goes by beside the members.
+// assignPolicy returns the placement policy for shardmap.Assign.
 func (l *Leader) assignPolicy(policy *Policy, absent map[shardmap.NodeID]bool, members []shardmap.Member) shardmap.Policy {
 	p := policy.assign(l.zones())
 	p.Absent, p.Before = absent, l.state.previous
@@ -149,7 +149,7 @@ func (l *Leader) assignPolicy(policy *Policy, absent map[shardmap.NodeID]bool, m
 	return p
 }
 
-// why names the first cause for want, in the words of metrics.
+// changeReason returns the first reason for want, as metrics spell it.
 func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
 	last := l.state.Last()
 	for _, m := range last.Members() {
@@ -176,7 +176,7 @@ func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
 	return "weight"
 }
 
-// lost names the cause for which a node must not be a member, in the words of metrics.
+// exclusionReason returns why a node must not be a member, as metrics spell it.
 func (l *Leader) exclusionReason(now time.Duration, n *member) string {
 	switch {
 	case l.exclusionCause(now, n) != 0:
@@ -193,9 +193,9 @@ func (l *Leader) exclusionReason(now time.Duration, n *member) string {
 	return CauseSilent.String()
 }
 
-// because returns the reason of a proposal, the same one for the log, events and metrics. A
-// leader that proposes again what another leader has proposed keeps the reason of that one.
-// The first round of a leader that changes nothing has the reason "new leader".
+// proposalReason returns the reason of a proposal for log, events and metrics. A leader that
+// repeats the open proposal of another leader keeps its reason. The first round of a leader
+// that changes nothing has the reason "new leader".
 func (l *Leader) proposalReason(now time.Duration, a *assignment) string {
 	switch same := a.want.SameAs(l.state.Last()); {
 	case same && l.state.Open():
@@ -208,16 +208,16 @@ func (l *Leader) proposalReason(now time.Duration, a *assignment) string {
 	return l.changeReason(now, a.final)
 }
 
-// newLeader is the reason of a round that changes nothing: it confirms every node towards a
-// leader that has just been elected (rule 4).
+// reasonNewLeader is the reason of a round that changes nothing. It makes every node
+// acknowledge to a newly elected leader (rule 4).
 const reasonNewLeader = "new leader"
 
-// keysChange is the reason of a round that makes another key configuration active and moves
-// no shard.
+// reasonKeys is the reason of a round that activates another key configuration and moves no
+// shard.
 const reasonKeys = "keys"
 
-// members returns the nodes that the map ought to have, ordered by id: those who may
-// own what they are given, and beside them those who are absent.
+// eligibleMembers returns the members of the next map, ordered by id: the nodes that may own
+// shards, and the nodes that restart in place.
 func (l *Leader) eligibleMembers(now time.Duration) []shardmap.Member {
 	last := l.state.Last()
 	for _, m := range last.Members() {
@@ -250,7 +250,7 @@ func (l *Leader) eligible(now time.Duration, n *member) bool {
 	return l.eligibleIgnoringFlaps(now, n) && (l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))
 }
 
-// eligibleBut is eligible, but for how often its app became unhealthy.
+// eligibleIgnoringFlaps is eligible without the hold on apps that became unhealthy repeatedly.
 func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
 	if n.removed || l.excludedForHealth(n) || n.heartbeat.Leaving || n.heartbeat.Goodbye || n.heartbeat.Gateway || n.crashed() || l.exclusionCause(now, n) != 0 {
 		return false
@@ -261,8 +261,8 @@ func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
 	d, _ := l.state.Drop(n.id)
 	switch {
 	case d.InForce && d.Cause.missedRound():
-		// Rule 3: it must have acknowledged the proposal that dropped it, and bear
-		// the pause of those who miss again and again.
+		// Rule 3: it must have acknowledged the proposal that dropped it, and wait for
+		// the pause after repeated misses.
 		since, ok := l.droppedAt[n.id]
 		if !ok {
 			since = l.elected
@@ -277,17 +277,17 @@ func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
 	return !n.silent(now, l.o.Pace)
 }
 
-// couldServe reports that a node would serve what it were given: it has a lease.
-// The first one of a boot takes a heartbeat or two longer than what else makes a
-// node eligible. Who is still in the map that routes owns its shards already, and
-// before the first map there are no leases.
+// canServe reports whether a node could serve shards at once because it has a lease. The first
+// lease of a boot takes one or two heartbeats longer than the other conditions of eligibility.
+// A member of the committed map owns its shards already, and before the first map there are no
+// leases.
 func (l *Leader) canServe(now time.Duration, n *member) bool {
 	c := l.state.Committed()
 	return n.hadLease && now-n.lastGrant <= l.maxTiming.Lease || c.Has(n.id) || c.Epoch() == 0
 }
 
-// failing tells why a member of the last map must be dropped although it is
-// heard; zero if it need not.
+// exclusionCause returns why a member of the last map must be dropped although the leader
+// receives its heartbeats; zero if it need not.
 func (l *Leader) exclusionCause(now time.Duration, n *member) Cause {
 	last := l.state.Last()
 	switch {
@@ -305,8 +305,9 @@ func (l *Leader) exclusionCause(now time.Duration, n *member) Cause {
 	return 0
 }
 
-// watch notes who has gone silent or missed the deadline for acknowledgements.
-// It returns false if nobody acknowledged: then the fault is more likely here.
+// checkMembers emits events for members that became silent or returned, and counts missed
+// acknowledgements. It returns false if every member missed the deadline: then the fault is
+// probably at the leader, which steps down.
 func (l *Leader) checkMembers(now time.Duration) bool {
 	last := l.state.Last()
 	acked, missed := 0, 0
@@ -335,9 +336,9 @@ func (l *Leader) checkMembers(now time.Duration) bool {
 	return true
 }
 
-// denyLate ends the leases of owners that the open proposal leaves out for
-// another reason than a drop (they leave, or their app is sick) and that do not
-// acknowledge it either: else the round would wait for them for ever (why 14).
+// denyLateLeases denies leases to owners that the open proposal excludes without a drop (they
+// leave, or their app is unhealthy) and that do not acknowledge it in time. Otherwise the
+// round would wait for them forever (why 14).
 func (l *Leader) denyLateLeases(now time.Duration) {
 	if !l.ownRoundOpen() {
 		return
@@ -350,14 +351,14 @@ func (l *Leader) denyLateLeases(now time.Duration) {
 	}
 }
 
-// ackDeadline is how long n may take to acknowledge a proposal: an app that releases
-// what it holds gets the time that its node says it needs.
+// ackDeadline returns how long n may take to acknowledge a proposal. A node with hooks gets
+// the additional time that it reports.
 func (l *Leader) ackDeadline(n *member) time.Duration {
 	return l.o.Pace.AckDeadline() + n.heartbeat.Release
 }
 
-// propose submits a proposal of a.want, computed from the committed map, with a
-// record of everybody who is dropped and why.
+// propose submits a proposal of a.want, based on the committed map, with a record of every
+// dropped node and the cause.
 func (l *Leader) propose(now time.Duration, a *assignment) {
 	want := a.want
 	p := proposal{term: l.o.Term, base: l.state.Committed().Epoch(), reason: l.proposalReason(now, a), want: want}
@@ -370,7 +371,7 @@ func (l *Leader) propose(now time.Duration, a *assignment) {
 	slices.SortFunc(p.drops, func(a, b dropRecord) int { return cmp.Compare(a.node, b.node) })
 	entry, err := encodeProposal(l.state.Level(), p)
 	if err != nil {
-		// Assign makes no map that cannot be encoded.
+		// Every map of shardmap.Assign can be encoded.
 		panic(err)
 	}
 	l.changeWantedSince, l.submitting, l.submitted = -1, true, now
@@ -386,7 +387,7 @@ func (l *Leader) propose(now time.Duration, a *assignment) {
 	l.emit(Submit{Entry: entry})
 }
 
-// beyond returns the members of a map that another one does not have.
+// membersMissingFrom returns the members of m that other does not have.
 func membersMissingFrom(m, other *shardmap.Map) (nodes []shardmap.NodeID) {
 	for _, x := range m.Members() {
 		if !other.Has(x.ID) {
@@ -396,9 +397,9 @@ func membersMissingFrom(m, other *shardmap.Map) (nodes []shardmap.NodeID) {
 	return nodes
 }
 
-// leftOut returns whom want drops, with the cause: members of the map that
-// routes or of the last proposal that neither leave, nor have a sick app, nor are
-// drained.
+// exclusions returns the nodes that want drops, with the causes. These are members of the
+// committed map or of the last proposal. Nodes that leave, are drained or have an unhealthy
+// app are excluded without a drop.
 func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.NodeID]Cause {
 	out := map[shardmap.NodeID]Cause{}
 	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Last().Members()) {
@@ -411,20 +412,20 @@ func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.
 		case l.exclusionCause(now, n) != 0:
 			out[m.ID] = l.exclusionCause(now, n)
 		case d.InForce:
-			// Dropped already, and the cause has not changed: keep the record, for
-			// its epoch is what the node has to acknowledge.
+			// Already dropped for the same cause: keep the record, because its epoch is
+			// the proposal that the node must acknowledge.
 		case n.crashed():
 			out[m.ID] = CauseCrashed
 		case n.heard() && n.silent(now, l.o.Pace), now-l.elected >= l.maxTiming.DeadAfter && !n.heard():
-			// One that is drained is left out before it is known whether it is silent.
+			// A drained node may be excluded before the leader knows whether it is silent.
 			out[m.ID] = CauseSilent
 		}
 	}
 	return out
 }
 
-// strikes counts missed acknowledgements within flapWindow of one another. A new
-// leader does not know when the last one was and counts it from its election.
+// countMissedAcks counts missed acknowledgements that follow each other within flapWindow. A
+// new leader does not know the time of the last one and counts from its election.
 func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c Cause) uint32 {
 	d, ok := l.state.Drop(id)
 	if !c.missedRound() {
@@ -440,8 +441,8 @@ func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c Cause)
 	return d.Strikes + 1
 }
 
-// tryCommit submits the commit of the open proposal once every member has
-// acknowledged it and no owner that it leaves out may still serve (G4, rule 5).
+// tryCommit submits the commit of the open proposal once every member has acknowledged it and
+// no excluded owner may still serve (G4, rule 5).
 func (l *Leader) tryCommit(now time.Duration) {
 	p := l.state.Last()
 	for _, m := range p.Members() {
@@ -464,7 +465,7 @@ func (l *Leader) tryCommit(now time.Duration) {
 	for _, n := range taken {
 		l.emit(n)
 	}
-	// From this step on a lease needs an acknowledgement of p.
+	// From this step on, a lease requires an acknowledgement of p.
 	l.committing, l.submitting, l.submitted = p.Epoch(), true, now
 	l.emit(Event{Kind: EventCommitting, Epoch: p.Epoch()})
 	c := commit{epoch: p.Epoch(), digest: p.Digest()}
@@ -472,8 +473,8 @@ func (l *Leader) tryCommit(now time.Duration) {
 	l.emit(Submit{Entry: encodeCommit(l.state.Level(), c), Commit: true})
 }
 
-// awaited reports that RestartGrace asks to wait for the return of a node that
-// crashed, or for one that has just returned to become eligible.
+// awaitsCrashRestart reports whether RestartGrace delays a takeover: for a crashed node that
+// may restart, or for a restarted node that is not eligible yet.
 func (l *Leader) awaitsCrashRestart(now time.Duration, n *member) bool {
 	if n.removed || n.heartbeat.Leaving || n.heartbeat.Unhealthy {
 		return false
@@ -482,9 +483,8 @@ func (l *Leader) awaitsCrashRestart(now time.Duration, n *member) bool {
 		n.rebooted && now-n.firstHeard < l.o.Pace.RestartGrace
 }
 
-// takeable tells by which rule the shards of a node that p leaves out may be
-// taken, or "" if they may not be yet (docs/internals/protocol.md, "When a shard
-// may be taken").
+// takeoverRule returns the rule by which the shards of a node that p excludes may be taken, or
+// "" if they may not be taken yet (docs/internals/protocol.md, "When a shard may be taken").
 func (l *Leader) takeoverRule(now time.Duration, n *member, p shardmap.Epoch) string {
 	sinceGrant := now - n.lastGrant
 	switch {

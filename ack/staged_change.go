@@ -9,47 +9,49 @@ import (
 )
 
 const (
-	// askShare is the part of drain-timeout between two questions of a staged change, and
-	// askMost the longest time between them.
+	// drain-timeout / questionFraction is the time between two questions of a staged change.
+	// maxQuestionInterval is its maximum.
 	questionFraction    = 20
 	maxQuestionInterval = 250 * time.Millisecond
-	// idleWait is how long the leader waits for the owners' answers.
+	// answerTimeout is how long the leader waits for the answers of the owners.
 	answerTimeout = 100 * time.Millisecond
-	// answerAge is the age of a question above which its answers do not count, because another
-	// entry took long to enter the log, or the leader gathered changes.
+	// maxAnswerAge is the age of a question above which its answers are ignored. This happens
+	// if another entry took long to enter the log, or if the leader batched changes.
 	maxAnswerAge = 2 * answerTimeout
-	// blockedAfter is the age of an open round at which the leader asks what holds it up.
+	// blockedAfter is the age of an open round at which the leader asks the owners which
+	// shards block it.
 	blockedAfter = 50 * time.Millisecond
-	// maxStages bounds the maps that take shards from an owner and leave it busy ones. The time
-	// between two of them doubles. A map that leaves no busy shard does not wait for that time;
-	// twice maxStages bounds these, for requests may begin while it is proposed.
+	// maxStages bounds the maps that take shards from an owner and leave it busy ones. The
+	// time between two of them doubles. A map that leaves no busy shard does not wait for that
+	// time. 2*maxStages bounds these maps, because requests may begin while a map is proposed.
 	maxStages = 10
 )
 
-// stages is the progress of planned changes (docs/internals/protocol.md, "Planned moves in stages").
+// stagedChange is the progress of planned moves: idle shards move first, and busy ones wait up
+// to drain-timeout (docs/internals/protocol.md, "Planned moves in stages").
 type stagedChange struct {
-	// owners have busy shards that another node is to own.
+	// owners are the nodes with busy shards that will move to another node.
 	owners       map[shardmap.NodeID]*stagedOwner
-	askedAt      time.Duration // when the open question was put; negative: none is open
+	askedAt      time.Duration // when the open question was asked; negative: none is open
 	nextQuestion time.Duration // when the next question is due
 	// unanswered are the owners that have not answered the open question.
 	unanswered map[shardmap.NodeID]bool
-	// freed is the proposal whose owners were asked what holds it up; see unblock.
+	// unblockedEpoch is the last proposal for which unblockRound asked the owners.
 	unblockedEpoch shardmap.Epoch
-	// due are drained nodes that were emptied before, and had their time.
+	// overdueDrains are drained nodes whose gradual drain has timed out.
 	overdueDrains map[shardmap.NodeID]bool
 }
 
-// stagedOwner is the progress of one owner. It begins when the leader first defers a move of
-// the owner, and ends when no map is to take shards from it any more.
+// stagedOwner is the progress of one owner. It begins when the leader first defers a move from
+// the owner, and ends when no map takes shards from the owner any more.
 type stagedOwner struct {
 	began time.Duration
-	// over: drain-timeout has passed since began, so busy shards move, too.
+	// timedOut: drain-timeout has passed since began, so busy shards move, too.
 	timedOut     bool
-	questions    int           // number of questions put to it
-	proposals    int           // number of maps proposed that take shards from it
-	nextProposal time.Duration // the next map that leaves it shards is due then
-	// reason is the cause of the change, in the words of metrics.
+	questions    int           // number of questions sent to it
+	proposals    int           // number of proposals that take shards from it
+	nextProposal time.Duration // earliest time of the next proposal that leaves it busy shards
+	// reason is the reason of the change, as metrics spell it.
 	reason string
 }
 
@@ -57,17 +59,17 @@ func newStagedChange() stagedChange {
 	return stagedChange{owners: map[shardmap.NodeID]*stagedOwner{}, askedAt: -1}
 }
 
-// void withdraws the open question: the owners were asked by a map that routes no more, or a
-// round is open.
+// withdrawQuestion discards the open question, because the map that it refers to is no longer
+// committed or a round has opened.
 func (s *stagedChange) withdrawQuestion() { s.askedAt, s.unanswered = -1, nil }
 
-// pause is the time between two questions.
+// questionInterval returns the time between two questions.
 func (s *stagedChange) questionInterval(p Pace) time.Duration {
 	return min(p.DrainTimeout/questionFraction, maxQuestionInterval)
 }
 
-// defers reports whether the owner n may keep busy shards for a while that another node is
-// to own: n is a live member that holds a lease. The shards of every other owner move at once.
+// mayDefer reports whether the owner n may temporarily keep busy shards that another node will
+// own. This requires a live member with a lease. The shards of every other owner move at once.
 func (l *Leader) mayDefer(now time.Duration, n *member) bool {
 	if o := l.stages.owners[n.id]; o != nil && o.timedOut || l.maxTiming.Pause == PauseCluster || l.state.Policy().drainsGradually(n.id) || l.stages.overdueDrains[n.id] {
 		return false
@@ -75,16 +77,16 @@ func (l *Leader) mayDefer(now time.Duration, n *member) bool {
 	if d, _ := l.state.Drop(n.id); d.InForce || l.isHeldBack(now, n) || l.isRestarting(n) || n.removed || n.crashed() || l.exclusionCause(now, n) != 0 {
 		return false
 	}
-	if !n.heard() { // as in eligible: an election alone moves nothing
+	if !n.heard() { // an election alone moves nothing (see eligible)
 		return now-l.elected < l.maxTiming.DeadAfter
 	}
-	// Just after an election an owner may have no lease of this leader yet.
+	// Shortly after an election, an owner may not have a lease of this leader yet.
 	follows := n.hadLease && n.hasAcked(l.state.Committed().Epoch()) || now-l.elected < l.maxTiming.DeadAfter
 	return follows && !n.silent(now, l.o.Pace) && !n.heartbeat.Unhealthy && !n.heartbeat.Goodbye && !n.heartbeat.Gateway
 }
 
-// staged returns the owners that may keep busy shards which the final map moves; nil if there
-// are none.
+// deferringOwners returns the owners that may keep busy shards which the final map moves; nil
+// if there are none.
 func (l *Leader) deferringOwners(now time.Duration, givers []shardmap.NodeID) (owners map[shardmap.NodeID]bool) {
 	if len(givers) == 0 || l.changesKeysNow(now) {
 		return nil
@@ -97,7 +99,7 @@ func (l *Leader) deferringOwners(now time.Duration, givers []shardmap.NodeID) (o
 	return owners
 }
 
-// givers returns the owners from which a map takes shards, ascending.
+// ownersLosingShards returns the owners from which want takes shards, ascending.
 func ownersLosingShards(base, want *shardmap.Map) []shardmap.NodeID {
 	from := map[shardmap.NodeID]bool{}
 	for _, m := range shardmap.Diff(base, want) {
@@ -108,8 +110,8 @@ func ownersLosingShards(base, want *shardmap.Map) []shardmap.NodeID {
 	return slices.Sorted(maps.Keys(from))
 }
 
-// stageDue reports whether a map may be proposed now. Unless something cannot wait, the
-// leader first asks the owners which of their shards are idle, and proposes with their answers.
+// mayProposeStage reports whether a map may be proposed now. Unless a change cannot wait, the
+// leader first asks the owners which of their shards are idle, and uses their answers.
 func (l *Leader) mayProposeStage(now time.Duration, a *assignment) bool {
 	s := &l.stages
 	if len(a.staged) == 0 || l.state.Open() || !l.roundDone {
@@ -140,8 +142,8 @@ func (l *Leader) mayProposeStage(now time.Duration, a *assignment) bool {
 	return !a.want.SameAs(l.state.Last())
 }
 
-// askIdle puts a question to all owners that have moves deferred. What they answered before
-// does not count any more.
+// askIdle sends a question to all owners with deferred moves. Their earlier answers no longer
+// count.
 func (l *Leader) askIdle(now time.Duration, a *assignment) {
 	s := &l.stages
 	s.askedAt, s.unanswered = now, maps.Clone(a.staged)
@@ -152,9 +154,9 @@ func (l *Leader) askIdle(now time.Duration, a *assignment) {
 	}
 }
 
-// unanswered ends a question that not all owners have answered in time. After the first
-// question all shards of a silent owner count as idle: a node that never answers has its
-// shards moved as if nothing were staged.
+// endQuestion closes a question that some owners have not answered in time. After the first
+// question, all shards of a silent owner count as idle, so the shards of a node that never
+// answers move without stages.
 func (l *Leader) endQuestion() {
 	s := &l.stages
 	idle := maps.Clone(l.gradual.idle)
@@ -170,9 +172,8 @@ func (l *Leader) endQuestion() {
 	s.unanswered = nil
 }
 
-// answered takes the answer of a staged owner, and reports whether a map may go by it. The
-// maps of an owner have some time between them, but the one that leaves it no busy shard
-// waits for nothing.
+// mayUseAnswer reports whether the next proposal may use the answer of an owner. Proposals for
+// one owner are spaced in time, except the one that leaves it no busy shard.
 func (l *Leader) mayUseAnswer(now time.Duration, m IdleShards) bool {
 	o := l.stages.owners[m.Node]
 	delete(l.stages.unanswered, m.Node)
@@ -185,7 +186,7 @@ func (l *Leader) mayUseAnswer(now time.Duration, m IdleShards) bool {
 	return !l.leavesBusy(m)
 }
 
-// leavesBusy reports that the final map takes a shard from the node that is not idle.
+// leavesBusy reports whether the final map takes a shard from the node that is not idle.
 func (l *Leader) leavesBusy(m IdleShards) bool {
 	base, final, idle := l.state.Committed(), l.lastAssignment.final, shardSetOf(m.Shards)
 	for s := range base.Shards(m.Node) {
@@ -204,8 +205,8 @@ func shardSetOf(shards []shardmap.Shard) map[shardmap.Shard]bool {
 	return set
 }
 
-// urgent reports whether the map has something that must not wait for an answer: it leaves out
-// a member, or moves a shard whose owner is not staged.
+// cannotWait reports whether the map contains a change that must not wait for answers: it
+// excludes a member, or moves a shard whose owner does not defer.
 func (l *Leader) cannotWait(a *assignment) bool {
 	for _, m := range l.state.Last().Members() {
 		if !a.want.Has(m.ID) {
@@ -220,7 +221,7 @@ func (l *Leader) cannotWait(a *assignment) bool {
 	return false
 }
 
-// stageProposed counts a map.
+// countStage counts a proposal for the owners that lose shards.
 func (l *Leader) countStage(now time.Duration, want *shardmap.Map) {
 	s := &l.stages
 	for _, id := range ownersLosingShards(l.state.Committed(), want) {
@@ -232,8 +233,8 @@ func (l *Leader) countStage(now time.Duration, want *shardmap.Map) {
 	s.withdrawQuestion()
 }
 
-// stageLook forgets owners from which no shard is to be taken any more, and has busy shards
-// moved when drain-timeout is over. A round that is open goes on as it began.
+// updateStages removes owners that lose no shards any more, and marks owners whose
+// drain-timeout is over. An open round is not changed.
 func (l *Leader) updateStages(now time.Duration, a *assignment) {
 	s := &l.stages
 	if l.state.Open() {
@@ -241,7 +242,7 @@ func (l *Leader) updateStages(now time.Duration, a *assignment) {
 	}
 	if s.askedAt >= 0 && now-s.askedAt > maxAnswerAge {
 		for id := range s.unanswered {
-			s.owners[id].questions-- // the next question is its first one again
+			s.owners[id].questions-- // the question was never used
 		}
 		s.withdrawQuestion()
 		s.nextQuestion = now
@@ -262,9 +263,9 @@ func (l *Leader) updateStages(now time.Duration, a *assignment) {
 	}
 }
 
-// forgetAnswers forgets which shards were idle at owners whose answers do not count any more.
-// Such an answer grows old: a later change that cannot wait for a question would move shards
-// for which requests have begun since. Nodes that are being emptied answer all the time.
+// forgetAnswers discards the idle shards of owners for which counts returns false. Such an
+// answer becomes outdated: a later change that cannot wait for a question would move shards
+// for which requests have begun since. Nodes under a gradual drain report continuously.
 func (l *Leader) forgetAnswers(counts func(shardmap.NodeID) bool) {
 	if len(l.gradual.idle) == 0 {
 		return
@@ -285,7 +286,8 @@ func (l *Leader) forgetAnswers(counts func(shardmap.NodeID) bool) {
 	}
 }
 
-// stageReason returns the cause of a change of which a map has been proposed; empty: none has.
+// stagedReason returns the reason of a staged change of which a map has been proposed; empty
+// if there is none.
 func (l *Leader) stagedReason() string {
 	for _, id := range slices.Sorted(maps.Keys(l.stages.owners)) {
 		if o := l.stages.owners[id]; o.proposals > 0 {
@@ -295,9 +297,9 @@ func (l *Leader) stagedReason() string {
 	return ""
 }
 
-// unblock has an open round go on without shards whose requests hold it up, once for each
-// proposal. A long request may begin between an owner's answer and the hold, and all other
-// shards that move would wait for its end.
+// unblockRound asks, once for each proposal, which shards block the open round. The round then
+// continues without them. A long request may begin after an owner has answered and before the
+// shard is held, and all other moving shards would wait for its end.
 func (l *Leader) unblockRound(now time.Duration) {
 	s, last := &l.stages, l.state.Last()
 	if !l.ownRoundOpen() || now-l.roundBegan < blockedAfter || s.unblockedEpoch == last.Epoch() {
@@ -315,8 +317,8 @@ func (l *Leader) unblockRound(now time.Duration) {
 	}
 }
 
-// stillRuns takes the answer of an owner that was asked what holds the open round up: shards
-// that are not idle stay.
+// busyReported applies the answer of an owner that was asked what blocks the open round: its
+// busy shards stay.
 func (l *Leader) busyReported(m IdleShards) {
 	delete(l.stages.unanswered, m.Node)
 	base, idle, told := l.state.Committed(), maps.Clone(l.gradual.idle), shardSetOf(m.Shards)
