@@ -23,8 +23,8 @@ import (
 	"shardway/queue"
 )
 
-// New opens the data directory and the ports, and builds the node. Version is
-// the program's.
+// New opens the data directory and the ports, and builds the node. version is the version of the
+// program.
 func New(ctx context.Context, c *config.Config, version string, log zerolog.Logger) (*Process, error) {
 	return NewWith(ctx, c, version, log, nil)
 }
@@ -34,32 +34,31 @@ type App struct {
 	Handler fasthttp.RequestHandler
 	Streams bool            // see proxy.Options.HandlerStreams
 	Overdue func(why error) // see node.Options
-	// Hook makes a call to its hooks; nil: it has none.
+	// Hook calls a hook of the app. nil means that the app has no hooks.
 	Hook func(ctx context.Context, call ack.HookCall) ack.HookResult
 }
 
-// NewWith is New for a node with an app in this process, which the settings say too;
-// nil: it has none.
+// NewWith is New for a node with an app in this process; c must contain the corresponding
+// settings. nil means no such app.
 func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.Logger, app *App) (_ *Process, err error) {
-	p := &Process{log: log, started: c, live: c}
-	p.journal.log = log
-	p.reloads.note(nil)
-	if p.guards, err = openGuards(c, log); err != nil {
+	p := &Process{log: log, initial: c, applied: c}
+	p.accessLogs.log = log
+	p.reloadStatus.record(nil)
+	if p.credentials, err = loadCredentials(c, log); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			p.listen.close()
+			p.listeners.close()
 		}
 	}()
 	first, err := p.prepare(c)
 	if err != nil {
 		return nil, err
 	}
-	// Names are resolved and the disk is looked at before the ports are open: the
-	// one takes its time and ends with ctx, the other may be full, and a port that is
-	// closed again resets who waits there.
-	o, err := options(ctx, c, log)
+	// Resolve names and open the data directory before the ports. Resolving can be slow or be
+	// cancelled, and the disk can be full. Closing an open port would reset client connections.
+	o, err := nodeOptions(ctx, c, log)
 	if err != nil {
 		return nil, err
 	}
@@ -68,19 +67,19 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, closeSelf(o.Self), o.Dir.Close())
+			err = errors.Join(err, closeIfOpen(o.Self), o.Dir.Close())
 		}
 	}()
-	log = told(log, o.Dir)
-	p.log, p.guards.log, p.journal.log, o.Log = log, log, log, log
-	warnOfOpenness(c.Data, o.Dir.Openness(), log)
-	o.Self = listenSelf(ctx, c.Data, log)
-	if err = p.listen.open(ctx, c); err != nil {
+	log = withIDs(log, o.Dir)
+	p.log, p.credentials.log, p.accessLogs.log, o.Log = log, log, log, log
+	warnIfDirWasOpen(c.Data, o.Dir.Openness(), log)
+	o.Self = listenLocal(ctx, c.Data, log)
+	if err = p.listeners.open(ctx, c); err != nil {
 		return nil, err
 	}
-	p.front = newFront(p.listen.app, first.cert, log)
-	p.guards.share(p.front)
-	p.journal.use(first.access, first.file) //nolint:contextcheck // it ends with the process, not with the start
+	p.appPort = newTLSListener(p.listeners.app, first.cert, log)
+	p.credentials.shareTickets(p.appPort)
+	p.accessLogs.replace(first.accessPath, first.accessFile) //nolint:contextcheck // the log ends with the process, not with ctx
 	p.lameDuck.Store(int64(c.LameDuck))
 	o.Version = version
 	o.Hooks = appHooks(c, o.Proxy.DialUpstream, o.Dir.Disk())
@@ -90,11 +89,11 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 			o.Hooks = &hooks.Func{Call: app.Hook, Log: log}
 		}
 	}
-	o.App, o.Peer = p.front, p.listen.peer
-	o.Proxy.Settings, o.Keys = first.set, first.keys
+	o.App, o.Peer = p.appPort, p.listeners.peer
+	o.Proxy.Settings, o.Keys = first.proxySettings, first.keys
 	o.LameDuck = func() time.Duration { return time.Duration(p.lameDuck.Load()) }
-	o.Exposed = p.exposed
-	if err = p.guards.arm(&o); err != nil {
+	o.Exposed = p.exposures
+	if err = p.credentials.applyTo(&o); err != nil {
 		return nil, err
 	}
 	if p.node, err = node.New(o); err != nil {
@@ -104,14 +103,14 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 	if err = p.Register(metrics); err != nil {
 		return nil, err
 	}
-	p.admin = admin.New(admin.Options{Cluster: p.node, Metrics: metrics, Events: p.node.Events(), Access: p.guards.access, Log: log})
-	p.listen.admin = p.guards.listener(p.listen.admin)
+	p.admin = admin.New(admin.Options{Cluster: p.node, Metrics: metrics, Events: p.node.Events(), Access: p.credentials.access, Log: log})
+	p.listeners.admin = p.credentials.wrapAdmin(p.listeners.admin)
 	return p, nil
 }
 
-// warnOfOpenness says that every user of the machine had rights on the data
-// directory, and whether that is over.
-func warnOfOpenness(path string, o disk.Openness, log zerolog.Logger) {
+// warnIfDirWasOpen logs a warning if other users had access to the data directory, and whether
+// this has been corrected.
+func warnIfDirWasOpen(path string, o disk.Openness, log zerolog.Logger) {
 	switch {
 	case o.Mode == 0:
 	case o.Closed:
@@ -122,7 +121,7 @@ func warnOfOpenness(path string, o disk.Openness, log zerolog.Logger) {
 	}
 }
 
-// open opens all ports that the settings name.
+// open opens all configured ports.
 func (l *listeners) open(ctx context.Context, c *config.Config) error {
 	for _, x := range []struct {
 		flag, addr string
@@ -143,14 +142,14 @@ func (l *listeners) open(ctx context.Context, c *config.Config) error {
 	return nil
 }
 
-// options turns the settings into what a node is made from, all but what has to
-// be opened.
-func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Options, error) {
-	announced, err := announce(ctx, c)
+// nodeOptions converts the settings to options of a node, except those that need an open file or
+// port.
+func nodeOptions(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Options, error) {
+	announced, err := announcedEndpoints(ctx, c)
 	if err != nil {
 		return node.Options{}, err
 	}
-	front, err := proxyOptions(c)
+	proxyOpts, err := proxyOptions(c)
 	if err != nil {
 		return node.Options{}, err
 	}
@@ -158,11 +157,11 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, AppVersion: c.AppVersion, Gateway: c.Gateway(),
 		MaxVoters: c.MaxVoters, BootstrapExpect: c.BootstrapExpect, FoundsAlone: c.BootstrapExpect == 1 && c.From("bootstrap-expect") != config.FromDefault, Join: c.Join, Endpoints: announced,
 		RemoveDeadAfter: c.RemoveDeadAfter, LevelAfter: c.LevelAfter, ShutdownTimeout: c.ShutdownTimeout,
-		Timing:     timing(c),
+		Timing:     clusterTiming(c),
 		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
 		GossipBind: c.Gossip, GossipAdvertise: c.GossipAdvertise,
 		Queue: queue.Options{Requests: c.QueueRequests, Bytes: c.QueueBytes, Wait: c.QueueWait, CPUUsage: clock.Spent},
-		Proxy: front, Clock: clock.New(), Log: log,
+		Proxy: proxyOpts, Clock: clock.New(), Log: log,
 		ReleaseTimeout: c.ReleaseTimeout, AcquireTimeout: c.AcquireTimeout,
 		Settings: c.ClusterSettings(),
 	}
@@ -171,14 +170,14 @@ func options(ctx context.Context, c *config.Config, log zerolog.Logger) (node.Op
 		o.HoldGrace = c.HoldGrace
 	}
 	if c.Upstream != "" {
-		named := &appInstance{}
-		o.CheckApp, o.AppInstance, o.Health = appChecker(front.DialUpstream, c.UpstreamAddress(), c.Health, named), named.get, health(c)
+		instance := &appInstance{}
+		o.CheckApp, o.AppInstance, o.Health = appChecker(proxyOpts.DialUpstream, c.UpstreamAddress(), c.Health, instance), instance.get, healthOptions(c)
 	}
 	return o, nil
 }
 
-// health is how the app is checked.
-func health(c *config.Config) node.Health {
+// healthOptions converts the settings of the health check.
+func healthOptions(c *config.Config) node.Health {
 	h := node.Health{Interval: c.HealthInterval, Timeout: c.HealthTimeout, Fall: c.HealthFall, Rise: c.HealthRise}
 	if c.OnTerm == config.OnTermHold {
 		h.Hold = c.HoldGrace
@@ -186,14 +185,15 @@ func health(c *config.Config) node.Health {
 	return h
 }
 
-// timing is that of a cluster which this node founds. The settings are checked, so
-// the words are known.
-func timing(c *config.Config) ack.Timing {
+// clusterTiming returns the timing of a cluster that this node bootstraps. Parsing cannot fail,
+// because the settings have been validated.
+func clusterTiming(c *config.Config) ack.Timing {
 	fence, _ := ack.ParseFence(string(c.Fence))
 	pause, _ := ack.ParsePause(string(c.Pause))
 	return ack.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Fence: fence, Pause: pause}
 }
 
+// proxyOptions converts the settings of the proxy.
 func proxyOptions(c *config.Config) (proxy.Options, error) {
 	set, err := proxySettings(c)
 	if err != nil {
@@ -212,52 +212,52 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 	return o, err
 }
 
-// proxySettings are the settings that a running proxy takes over.
+// proxySettings converts the settings that a reload can change in a running proxy.
 func proxySettings(c *config.Config) (proxy.Settings, error) {
 	keys, err := proxy.NewKeys(proxy.KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissingKey: string(c.OnMissingKey)})
 	if err != nil {
 		return proxy.Settings{}, err
 	}
 	return proxy.Settings{
-		Keys: keys, StreamGrace: orNone(c.StreamGrace), CloseSockets: c.Sockets == config.SocketsClose,
+		Keys: keys, StreamGrace: negativeIfZero(c.StreamGrace), CloseSockets: c.Sockets == config.SocketsClose,
 		DebugHeaders: c.DebugHeaders, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
 		MaxHeaderBytes: int(c.MaxHeaderBytes), MaxHeaderBytesTotal: c.MaxHeaderBytesTotal, MaxBodyTotal: c.MaxBodyTotal, MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, MaxShardInflight: c.MaxShardInflight,
-		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MinBodyRate: orAny(c.MinBodyRate), ConnectTimeout: c.ConnectTimeout,
-		FirstByteTimeout: orNone(c.FirstByteTimeout), UpstreamIdleTimeout: orNone(c.UpstreamIdleTimeout),
+		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MinBodyRate: negativeIfZeroRate(c.MinBodyRate), ConnectTimeout: c.ConnectTimeout,
+		FirstByteTimeout: negativeIfZero(c.FirstByteTimeout), UpstreamIdleTimeout: negativeIfZero(c.UpstreamIdleTimeout),
 	}, nil
 }
 
-// orAny is orNone for a rate.
-func orAny(n int64) int64 {
+// negativeIfZeroRate is negativeIfZero for a rate.
+func negativeIfZeroRate(n int64) int64 {
 	if n == 0 {
 		return -1
 	}
 	return n
 }
 
-// orNone writes a setting's zero as the proxy does: there zero is the default.
-func orNone(d time.Duration) time.Duration {
+// negativeIfZero converts a setting in which zero means "no limit" to an option of the proxy, in
+// which a negative value means this and zero selects the default.
+func negativeIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
 	}
 	return d
 }
 
-// announce returns the endpoints of the node. Where a bind address names no
-// host, the one of the peer port serves: it is reached from everywhere.
-func announce(ctx context.Context, c *config.Config) (map[string]string, error) {
+// announcedEndpoints returns the endpoints that the node announces. If a bind address has no host,
+// the host of the peer port is used, because all nodes must be able to reach it.
+func announcedEndpoints(ctx context.Context, c *config.Config) (map[string]string, error) {
 	peer, err := gossip.Advertise(ctx, c.Peer, c.PeerAdvertise, c.Join, net.DefaultResolver)
 	if err != nil {
 		return nil, err
 	}
 	all := map[string]string{"peer": peer.String()}
 	for name, bind := range map[string]string{"http": c.Listen, "admin": c.Admin} {
-		addr, err := reach(ctx, bind, peer.Addr())
+		addr, err := advertisedAddr(ctx, bind, peer.Addr())
 		if err != nil {
 			return nil, err
 		}
-		// Where the others are on other machines, an address on loopback tells
-		// them nothing.
+		// Nodes on other machines cannot use a loopback address.
 		if addr.Addr().IsLoopback() && !peer.Addr().IsLoopback() {
 			continue
 		}
@@ -269,8 +269,9 @@ func announce(ctx context.Context, c *config.Config) (map[string]string, error) 
 	return all, nil
 }
 
-// reach returns the address at which others find a bind address.
-func reach(ctx context.Context, bind string, host netip.Addr) (netip.AddrPort, error) {
+// advertisedAddr returns the address at which other nodes reach a bind address. host replaces an
+// unspecified host.
+func advertisedAddr(ctx context.Context, bind string, host netip.Addr) (netip.AddrPort, error) {
 	h, port, err := net.SplitHostPort(bind)
 	if err != nil {
 		return netip.AddrPort{}, err

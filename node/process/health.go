@@ -17,13 +17,13 @@ import (
 	"shardway/proxy/h1"
 )
 
-// instanceHeader is the response header by which the app names its process.
+// instanceHeader is the response header with which the app identifies its process.
 const instanceHeader = "Shardway-App-Instance"
 
-// appInstance is what the app called its process in the response to the last check.
+// appInstance is the process name in the response to the last health check.
 type appInstance struct{ name atomic.Pointer[string] }
 
-// get returns the name, empty if the last check met no response or no usable name.
+// get returns the name. It is empty if the last check got no response or no valid name.
 func (a *appInstance) get() string {
 	if p := a.name.Load(); p != nil {
 		return *p
@@ -31,8 +31,9 @@ func (a *appInstance) get() string {
 	return ""
 }
 
-// set takes the name; nil means none. A name that is not UTF-8 is quoted, because the data directory
-// keeps UTF-8 only, and a name that comes back changed would count as a restart.
+// set stores the name; nil means none. It quotes a name that is not UTF-8: the data directory
+// stores only UTF-8, and a name that was read back differently would count as a restart of the
+// app.
 func (a *appInstance) set(name *string) {
 	if name != nil && !utf8.ValidString(*name) {
 		quoted := strconv.QuoteToASCII(*name)
@@ -44,17 +45,17 @@ func (a *appInstance) set(name *string) {
 	a.name.Store(name)
 }
 
-// appChecker returns the check of the app that dial reaches: GET of a path, good
-// below 400, or without a path only a connect. The address is what a Host tells
-// the app; one on a Unix socket is told localhost. Each check sets named.
-func appChecker(dial func(context.Context) (net.Conn, error), addr, path string, named *appInstance) func(context.Context) error {
+// appChecker returns the health check of the app that dial connects to. With a path it sends a GET
+// request, and a status below 400 means healthy. Without a path it only connects. addr is the Host
+// header; for a Unix socket it is empty, and the header is localhost. Each check sets instance.
+func appChecker(dial func(context.Context) (net.Conn, error), addr, path string, instance *appInstance) func(context.Context) error {
 	if path == "" {
-		// An app is on the same machine as a rule, and is asked twice a second: by package
-		// net that shows in what a node takes that has no requests.
-		at, _ := netip.ParseAddrPort(addr) // else it is a name, or a Unix socket
-		near := at.Addr().IsLoopback()     // elsewhere no connection is there at once
+		// The app is usually on the same machine, and is checked twice a second. Dialing with package
+		// net would dominate the CPU usage of an idle node.
+		addrPort, _ := netip.ParseAddrPort(addr) // fails for a name or a Unix socket
+		local := addrPort.Addr().IsLoopback()    // a connect to another machine takes longer
 		return func(ctx context.Context) error {
-			if near && rawio.Connects(at) {
+			if local && rawio.Connects(addrPort) {
 				return nil
 			}
 			c, err := dial(ctx)
@@ -71,21 +72,21 @@ func appChecker(dial func(context.Context) (net.Conn, error), addr, path string,
 		}
 		r.Header.Set("User-Agent", "shardway-health")
 		r.Close = true
-		named.set(nil)
-		// A connection of its own each time: a check shall find out whether the
-		// app still accepts any. No proxy from the environment stands between.
+		instance.set(nil)
+		// Use a new connection for each check, to verify that the app accepts connections. The proxy
+		// settings of the environment do not apply.
 		conn, err := dial(ctx)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = conn.Close() }()
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-		res, err := askHealth(conn, r)
+		res, err := sendCheck(conn, r)
 		if err != nil {
 			return cmp.Or(ctx.Err(), fmt.Errorf("the app answered %s with no response: %w", path, err))
 		}
 		name := string(res.Value(instanceHeader))
-		named.set(&name)
+		instance.set(&name)
 		if res.Status() >= http.StatusBadRequest {
 			return fmt.Errorf("the app answered %s with %d %s", path, res.Status(), res.Reason())
 		}
@@ -93,12 +94,12 @@ func appChecker(dial func(context.Context) (net.Conn, error), addr, path string,
 	}
 }
 
-// maxInterim is how many interim responses a check reads before the final one.
+// maxInterim is the maximum number of interim (1xx) responses before the final response.
 const maxInterim = 16
 
-// askHealth sends a request and reads the header section of its final response, as the proxy reads
-// responses: what is repaired for clients is no error here.
-func askHealth(conn net.Conn, r *http.Request) (*h1.Response, error) {
+// sendCheck sends a request and reads the header section of its final response. It uses the parser
+// of the proxy, so a response that the proxy corrects for clients is not an error.
+func sendCheck(conn net.Conn, r *http.Request) (*h1.Response, error) {
 	if err := r.Write(conn); err != nil {
 		return nil, err
 	}

@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// Without a path an app is well that takes a connection, however it is found out whether it
-// does; why it is not says the dial.
-func TestAnAppThatTakesAConnectionIsWell(t *testing.T) {
+// Without a path, an app is healthy if it accepts a connection, by rawio and by dial. The error
+// for an unhealthy app comes from dial.
+func TestHealthCheckWithoutPathOnlyConnects(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -46,9 +46,9 @@ func TestAnAppThatTakesAConnectionIsWell(t *testing.T) {
 	}
 }
 
-// The data directory keeps the name as JSON, which holds no other bytes than UTF-8. A name that came
-// back changed would count as a restart of the app.
-func TestAppInstanceIsKeptAsItWasRead(t *testing.T) {
+// The data directory stores the name as JSON, which contains only UTF-8. A name that was read back
+// differently would count as a restart of the app.
+func TestAppInstanceSurvivesTheDataDirectoryUnchanged(t *testing.T) {
 	var a appInstance
 	seen := map[string]string{}
 	for _, name := range []string{"plain", "é", "\xe9", "\xe8", "a\xffb", "a\ufffdb"} {
@@ -74,7 +74,7 @@ func TestAppInstanceIsKeptAsItWasRead(t *testing.T) {
 	}
 }
 
-// A response that the proxy repairs for clients does not make the app unhealthy.
+// A response that the proxy corrects for clients does not make the app unhealthy.
 func TestHealthCheckReadsResponsesAsTheProxyDoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		response, instance string
@@ -109,7 +109,7 @@ func TestHealthCheckReadsResponsesAsTheProxyDoes(t *testing.T) {
 	}
 }
 
-// A check ends with its context, though the app says nothing.
+// A check ends with its context even if the app does not respond.
 func TestHealthCheckEndsWithItsContext(t *testing.T) {
 	near, far := net.Pipe()
 	defer func() { _ = far.Close() }()

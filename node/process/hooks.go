@@ -10,8 +10,8 @@ import (
 	"shardway/node/hooks"
 )
 
-// appHooks returns what calls the hooks of an app in another process, nil if it has
-// none. dial reaches the app itself; disk names the node's.
+// appHooks returns the client for the hooks of an app in another process, or nil if no hooks are
+// configured. dial connects to the app, and disk is the disk ID of the node.
 func appHooks(c *config.Config, dial func(context.Context) (net.Conn, error), disk string) node.Hooks {
 	if c.Hooks == "" {
 		return nil
@@ -26,6 +26,6 @@ func appHooks(c *config.Config, dial func(context.Context) (net.Conn, error), di
 			h.Host = ""
 		}
 	}
-	h.Host = cmp.Or(h.Host, "localhost") // as with requests, what is on a Unix socket is told so
+	h.Host = cmp.Or(h.Host, "localhost") // Host header for Unix sockets, as for requests
 	return h
 }

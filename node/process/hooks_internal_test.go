@@ -12,9 +12,9 @@ import (
 	"shardway/ack"
 )
 
-// Hooks reach the app where they are said to be: at the app's own address below a path,
-// or at one of theirs, by TCP or a Unix socket.
-func TestHooksReachTheApp(t *testing.T) {
+// Hooks are sent to the address of the app with a path, or to a separate address over TCP or a
+// Unix socket.
+func TestHooksAreSentToTheConfiguredAddress(t *testing.T) {
 	type asked struct{ host, path, body string }
 	got := make(chan asked, 1)
 	app := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -41,7 +41,7 @@ func TestHooksReachTheApp(t *testing.T) {
 		{"http://127.0.0.1:9", tcp.URL + "/a/b", host, "/a/b/lost"},
 		{tcp.URL, "unix:" + socket, "localhost", "/lost"},
 	} {
-		c := loaded(t, "--upstream="+test.upstream, "--hooks="+test.hooks)
+		c := parseConfig(t, "--upstream="+test.upstream, "--hooks="+test.hooks)
 		o, err := proxyOptions(c)
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,7 @@ func TestHooksReachTheApp(t *testing.T) {
 			t.Errorf("%+v: asked %+v", test, a)
 		}
 	}
-	if appHooks(loaded(t, "--upstream="+tcp.URL), nil, "d7") != nil {
+	if appHooks(parseConfig(t, "--upstream="+tcp.URL), nil, "d7") != nil {
 		t.Error("an app without hooks has some")
 	}
 }

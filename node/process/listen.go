@@ -12,13 +12,13 @@ import (
 	"shardway/admin"
 )
 
-// listeners are the TCP ports of a node but gossip's, which opens its own two.
+// listeners are the TCP ports of a node, except the gossip port, which package gossip opens.
 type listeners struct {
 	app, peer, admin net.Listener
-	probes           net.Listener // nil: none
+	probes           net.Listener // nil means no probe port
 }
 
-// listen opens the address that a setting names.
+// listen opens the port at addr. flag is the name of its flag for error messages.
 func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 	lc := net.ListenConfig{}
 	inheritKeepAlive(&lc)
@@ -36,9 +36,9 @@ func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 	return nil, fmt.Errorf("listen on %s (--%s): %w", addr, flag, err)
 }
 
-// listenSelf opens the socket in the data directory. Without it the node does all that
-// it is for: nil, and a warning.
-func listenSelf(ctx context.Context, data string, log zerolog.Logger) net.Listener {
+// listenLocal opens the socket in the data directory. If this fails, it logs a warning and returns
+// nil, because the node works without it.
+func listenLocal(ctx context.Context, data string, log zerolog.Logger) net.Listener {
 	ln, err := admin.ListenLocal(ctx, data)
 	if err != nil {
 		log.Warn().Err(err).Msg("no socket in the data directory: `shardway drain --self` does not reach this node")
@@ -47,15 +47,15 @@ func listenSelf(ctx context.Context, data string, log zerolog.Logger) net.Listen
 	return ln
 }
 
-func closeSelf(ln net.Listener) error {
+// closeIfOpen closes ln unless it is nil.
+func closeIfOpen(ln net.Listener) error {
 	if ln == nil {
 		return nil
 	}
 	return ln.Close()
 }
 
-// close closes what was opened. The errors say nothing to anybody: nothing was
-// served yet.
+// close closes the open ports. It ignores errors, because no connection was served yet.
 func (l *listeners) close() {
 	for _, ln := range []net.Listener{l.app, l.peer, l.admin, l.probes} {
 		if ln != nil {

@@ -17,10 +17,10 @@ func (p *Process) Register(r prometheus.Registerer) error {
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_access_log_lost_total", Help: "Total number of access log lines lost because the disk did not keep up.",
-		}, p.journal.lost),
-		built(),
-		certificates{p},
-		&p.reloads,
+		}, p.accessLogs.lostLines),
+		buildInfo(),
+		certificateCollector{p},
+		&p.reloadStatus,
 	} {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("process: metrics: %w", err)
@@ -29,8 +29,8 @@ func (p *Process) Register(r prometheus.Registerer) error {
 	return p.node.Register(r)
 }
 
-// built says which program runs.
-func built() prometheus.Collector {
+// buildInfo returns a metric with the version of the program.
+func buildInfo() prometheus.Collector {
 	b := version.Read()
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "shardway_build_info", Help: "1 if the program runs, with its build as labels.",
@@ -38,13 +38,13 @@ func built() prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// certificates say until when those in use hold. What is made of the cluster's secret
-// does not expire.
-type certificates struct{ p *Process }
+// certificateCollector exports the expiry times of the certificates in use. Certificates that are
+// derived from the secret do not expire.
+type certificateCollector struct{ p *Process }
 
 var (
-	_ prometheus.Collector = certificates{}
-	_ prometheus.Collector = (*reloads)(nil)
+	_ prometheus.Collector = certificateCollector{}
+	_ prometheus.Collector = (*reloadStatus)(nil)
 
 	descExpiry = prometheus.NewDesc("shardway_certificate_expiry_timestamp_seconds",
 		"Time when a certificate in use expires, in Unix seconds, by the flag that names its file.", []string{"certificate"}, nil)
@@ -54,39 +54,43 @@ var (
 		"Time of the last successful reload of the settings, or of the start, in Unix seconds.", nil, nil)
 )
 
-// Describe sends the description; see prometheus.Collector.
-func (c certificates) Describe(ch chan<- *prometheus.Desc) { ch <- descExpiry }
+// Describe implements prometheus.Collector.
+func (c certificateCollector) Describe(ch chan<- *prometheus.Desc) { ch <- descExpiry }
 
-// Collect sends the present values; see prometheus.Collector.
-func (c certificates) Collect(ch chan<- prometheus.Metric) {
-	_, all := c.p.exposed()
+// Collect implements prometheus.Collector.
+func (c certificateCollector) Collect(ch chan<- prometheus.Metric) {
+	_, all := c.p.exposures()
 	for _, x := range all {
 		ch <- prometheus.MustNewConstMetric(descExpiry, prometheus.GaugeValue, float64(x.Until.Unix()), x.Flag)
 	}
 }
 
-// reloads remembers what became of the last one.
-type reloads struct {
-	failed atomic.Bool
-	good   atomic.Int64 // when the last one was that did not, in Unix seconds
+// reloadStatus records the result of the last reload.
+type reloadStatus struct {
+	failed      atomic.Bool
+	lastSuccess atomic.Int64 // time of the last successful reload, in Unix seconds
 }
 
-func (l *reloads) note(err error) {
-	l.failed.Store(err != nil)
+// record records the result of a reload. A nil error means success.
+func (st *reloadStatus) record(err error) {
+	st.failed.Store(err != nil)
 	if err == nil {
-		l.good.Store(time.Now().Unix())
+		st.lastSuccess.Store(time.Now().Unix())
 	}
 }
 
-// Describe sends the descriptions; see prometheus.Collector.
-func (l *reloads) Describe(ch chan<- *prometheus.Desc) { ch <- descReloaded; ch <- descReloadedAt }
+// Describe implements prometheus.Collector.
+func (st *reloadStatus) Describe(ch chan<- *prometheus.Desc) {
+	ch <- descReloaded
+	ch <- descReloadedAt
+}
 
-// Collect sends the present values; see prometheus.Collector.
-func (l *reloads) Collect(ch chan<- prometheus.Metric) {
+// Collect implements prometheus.Collector.
+func (st *reloadStatus) Collect(ch chan<- prometheus.Metric) {
 	good := 1.0
-	if l.failed.Load() {
+	if st.failed.Load() {
 		good = 0
 	}
 	ch <- prometheus.MustNewConstMetric(descReloaded, prometheus.GaugeValue, good)
-	ch <- prometheus.MustNewConstMetric(descReloadedAt, prometheus.GaugeValue, float64(l.good.Load()))
+	ch <- prometheus.MustNewConstMetric(descReloadedAt, prometheus.GaugeValue, float64(st.lastSuccess.Load()))
 }

@@ -16,54 +16,54 @@ import (
 
 // Process is a node with its admin ports.
 type Process struct {
-	node   *node.Node
-	admin  *admin.Server
-	listen listeners
-	guards *guards
-	log    zerolog.Logger
+	node        *node.Node
+	admin       *admin.Server
+	listeners   listeners
+	credentials *credentials
+	log         zerolog.Logger
 
-	front    *front
-	journal  journal
-	reloads  reloads
-	lameDuck atomic.Int64   // nanoseconds
-	started  *config.Config // what the process was started with
-	live     *config.Config // what was taken over last
+	appPort      *tlsListener
+	accessLogs   accessLogs
+	reloadStatus reloadStatus
+	lameDuck     atomic.Int64   // nanoseconds
+	initial      *config.Config // settings at the start
+	applied      *config.Config // settings of the last successful reload
 }
 
-// Node returns the node, to be asked.
+// Node returns the node.
 func (p *Process) Node() *node.Node { return p.node }
 
-// Addr returns where app traffic comes in.
-func (p *Process) Addr() net.Addr { return p.listen.app.Addr() }
+// Addr returns the address of the port for app traffic.
+func (p *Process) Addr() net.Addr { return p.listeners.app.Addr() }
 
-// Run runs the node until ctx ends and it has left, or until it fails. The admin
-// ports answer until the node has stopped: its last states are worth seeing.
+// Run runs the node until ctx ends and the node has left the cluster, or until the node fails. The
+// admin ports respond until the node has stopped, so that its last states are visible.
 func (p *Process) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	base, stop := context.WithCancel(context.WithoutCancel(ctx))
+	adminCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	failed := make(chan error, 2) // one for each admin port
+	failed := make(chan error, 2) // one element for each admin port
 	var wg sync.WaitGroup
 	serve := func(f func(context.Context) error) {
 		wg.Go(func() {
 			select {
-			case <-base.Done():
+			case <-adminCtx.Done():
 			case <-p.node.Started():
 			}
-			if err := f(base); err != nil {
+			if err := f(adminCtx); err != nil {
 				failed <- err
-				cancel() // a node that nobody can look into shall not go on
+				cancel() // a node without its admin ports must not continue
 			}
 		})
 	}
-	serve(func(ctx context.Context) error { return p.admin.Serve(ctx, p.listen.admin) })
-	if p.listen.probes != nil {
-		serve(func(ctx context.Context) error { return admin.ServeProbes(ctx, p.listen.probes, p.node, p.log) })
+	serve(func(ctx context.Context) error { return p.admin.Serve(ctx, p.listeners.admin) })
+	if p.listeners.probes != nil {
+		serve(func(ctx context.Context) error { return admin.ServeProbes(ctx, p.listeners.probes, p.node, p.log) })
 	}
-	wg.Go(func() { p.guards.run(base, p.node, p.admin) })
-	wg.Go(func() { p.front.run(base) })
-	wg.Go(func() { p.journal.run(base) })
+	wg.Go(func() { p.credentials.watchFiles(adminCtx, p.node, p.admin) })
+	wg.Go(func() { p.appPort.watchFiles(adminCtx) })
+	wg.Go(func() { p.accessLogs.run(adminCtx) })
 	err := p.node.Run(ctx)
 	stop()
 	wg.Wait()
@@ -72,7 +72,7 @@ func (p *Process) Run(ctx context.Context) error {
 		err = errors.Join(err, broken)
 	}
 	if err == nil {
-		p.log.Info().Msg("stopped") // else the caller says why
+		p.log.Info().Msg("stopped") // the caller logs an error
 	}
 	return err
 }

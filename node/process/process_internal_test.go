@@ -14,8 +14,8 @@ import (
 	"shardway/node"
 )
 
-// loaded is what the flags make.
-func loaded(t *testing.T, args ...string) *config.Config {
+// parseConfig returns the settings for these flags.
+func parseConfig(t *testing.T, args ...string) *config.Config {
 	t.Helper()
 	c, err := config.Load(args, nil, nil)
 	if err != nil {
@@ -24,8 +24,8 @@ func loaded(t *testing.T, args ...string) *config.Config {
 	return &c
 }
 
-func TestSettingsReachTheNode(t *testing.T) {
-	c := loaded(t,
+func TestConfigIsConvertedToNodeOptions(t *testing.T) {
+	c := parseConfig(t,
 		"--weight=3", "--zone=z", "--app-version=v 2", "--upstream=http://127.0.0.1:9000", "--max-upstream-conns=7", "--max-voters=3", "--bootstrap-expect=2", "--shards=64", "--join=127.0.0.1:1",
 		"--remove-dead-after=1h", "--level-after=2h", "--shutdown-timeout=40s", "--heartbeat=50ms", "--lease=400ms", "--dead-after=3s", "--drain-timeout=6s", "--restart-grace=1s",
 		"--hooks=/hooks", "--release-timeout=3s", "--acquire-timeout=5m",
@@ -34,7 +34,7 @@ func TestSettingsReachTheNode(t *testing.T) {
 		"--debug-headers", "--forwarded", "--max-header-bytes=4KiB", "--max-header-bytes-total=1MiB", "--max-body-total=2MiB", "--max-headers=30", "--max-uri=1KiB", "--max-body=1GiB", "--max-conns=9", "--header-timeout=1s",
 		"--idle-timeout=2s", "--connect-timeout=3s", "--first-byte-timeout=off", "--upstream-idle-timeout=4s", "--trusted-proxies=10.0.0.0/8", "--probe-path=/p", "--gossip=127.0.0.1:17946", "--gossip-advertise=127.0.0.2",
 	)
-	o, err := options(t.Context(), c, zerolog.Nop())
+	o, err := nodeOptions(t.Context(), c, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,14 +63,14 @@ func TestSettingsReachTheNode(t *testing.T) {
 	}
 }
 
-func TestGatewayHasNoApp(t *testing.T) {
-	o, err := options(t.Context(), loaded(t), zerolog.Nop())
+func TestGatewayHasNoUpstream(t *testing.T) {
+	o, err := nodeOptions(t.Context(), parseConfig(t), zerolog.Nop())
 	if err != nil || !o.Gateway || o.Proxy.DialUpstream != nil || o.CheckApp != nil {
 		t.Errorf("a gateway is made with an app: %v", err)
 	}
 }
 
-func TestAnnouncedAddresses(t *testing.T) {
+func TestAnnouncedEndpointsUseReachableAddresses(t *testing.T) {
 	tests := []struct {
 		name string
 		args []string
@@ -90,7 +90,7 @@ func TestAnnouncedAddresses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := announce(t.Context(), loaded(t, tt.args...))
+			got, err := announcedEndpoints(t.Context(), parseConfig(t, tt.args...))
 			if err != nil || !maps.Equal(got, tt.want) {
 				t.Errorf("announced %v, %v; want %v", got, err, tt.want)
 			}

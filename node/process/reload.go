@@ -8,59 +8,57 @@ import (
 	"shardway/proxy"
 )
 
-// live is what a running process takes over from its settings, all of it ready
-// to be used.
-type live struct {
-	cert   *certificate
-	file   *logfile.File
-	access string // where file is
-	set    proxy.Settings
-	keys   string // the key configuration in canonical form
+// reloadable contains the parts of the settings that a running process can change, ready to use.
+type reloadable struct {
+	cert          *certificate
+	accessFile    *logfile.File
+	accessPath    string // path of accessFile
+	proxySettings proxy.Settings
+	keys          string // canonical key configuration
 }
 
-// prepare opens and reads all that the settings name. An error has changed
-// nothing.
-func (p *Process) prepare(c *config.Config) (live, error) {
-	var l live
+// prepare opens and reads everything that the reloadable settings refer to. It has no effect if it
+// returns an error.
+func (p *Process) prepare(c *config.Config) (reloadable, error) {
+	var l reloadable
 	var err error
-	if l.set, err = proxySettings(c); err != nil {
-		return live{}, err
+	if l.proxySettings, err = proxySettings(c); err != nil {
+		return reloadable{}, err
 	}
 	if l.keys, err = c.KeyConfig().Canonical(); err != nil {
-		return live{}, err
+		return reloadable{}, err
 	}
 	if l.cert, err = readCertificate(c.TLSCert, c.TLSKey); err != nil {
-		return live{}, err
+		return reloadable{}, err
 	}
-	if l.file, err = p.journal.open(c.AccessLog); err != nil {
-		return live{}, fmt.Errorf("--access-log: %w; name a file in a directory that this user may write to", err)
+	if l.accessFile, err = p.accessLogs.prepare(c.AccessLog); err != nil {
+		return reloadable{}, fmt.Errorf("--access-log: %w; name a file in a directory that this user may write to", err)
 	}
-	l.access, l.set.Access = c.AccessLog, accessTo(c, l.file)
+	l.accessPath, l.proxySettings.Access = c.AccessLog, proxyAccess(c, l.accessFile)
 	return l, nil
 }
 
-// NotReloaded notes that there are no settings to take over, because of a mistake.
-func (p *Process) NotReloaded(err error) { p.reloads.note(err) }
+// NotReloaded records that a reload failed because the settings are invalid.
+func (p *Process) NotReloaded(err error) { p.reloadStatus.record(err) }
 
-// Reload takes over what a running node can, all at once or, with an error,
-// nothing of it, and says in one line of the log what it was and what else has
-// changed and needs a restart. Calls come one after the other. It also reads
-// certificates again and reopens the access log.
+// Reload applies all settings that a running node can change, reloads certificates and reopens the
+// access log. If it returns an error, nothing has changed. It logs which settings have changed,
+// and which changes need a restart. Calls must not overlap.
 func (p *Process) Reload(next *config.Config) (err error) {
-	defer func() { p.reloads.note(err) }()
+	defer func() { p.reloadStatus.record(err) }()
 	l, err := p.prepare(next)
 	if err != nil {
 		return err
 	}
-	p.front.replace(l.cert)
-	p.journal.use(l.access, l.file)
-	p.node.Apply(l.set)
-	p.node.ApplyHealth(health(next))
-	p.node.ApplySettings(next.RunningSettings(p.started))
+	p.appPort.replace(l.cert)
+	p.accessLogs.replace(l.accessPath, l.accessFile)
+	p.node.Apply(l.proxySettings)
+	p.node.ApplyHealth(healthOptions(next))
+	p.node.ApplySettings(next.RunningSettings(p.initial))
 	p.node.ApplyKeys(l.keys)
 	p.lameDuck.Store(int64(next.LameDuck))
-	changed, kept := next.Since(p.live).Live, next.Since(p.started).Restart
-	p.live = next
+	changed, kept := next.Since(p.applied).Live, next.Since(p.initial).Restart
+	p.applied = next
 	p.log.Info().Strs("changed", changed).Strs("needs_restart", kept).Msg("settings reloaded")
 	return nil
 }

@@ -15,14 +15,13 @@ import (
 	"shardway/node/process"
 )
 
-// A SIGTERM that comes while the node starts used to reset who had connected
-// meanwhile: the proxy was shut down before it had taken over the listener, and
-// closed it with all that the kernel had accepted. They are answered.
-func TestWhoConnectsWhileANodeStartsIsAnswered(t *testing.T) {
+// If SIGTERM arrives during startup, the proxy must take over the listener before it shuts down.
+// Otherwise it would close the listener together with connections that the kernel has accepted.
+func TestConnectionDuringStartupGetsAResponse(t *testing.T) {
 	flags := []string{"--data", t.TempDir(), "--queue-wait", "100ms", "--dead-after", "2500ms", "--key", "header:X-Shard-Key"}
 	addrs := map[string]string{}
 	names := []string{"listen", "peer", "admin", "gossip"}
-	for port := 26000; len(addrs) < len(names); port++ { // below those that the system hands out
+	for port := 26000; len(addrs) < len(names); port++ { // below the range of ephemeral ports
 		addr := fmt.Sprintf("127.0.0.1:%d", port)
 		ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", addr)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"shardway/internal/secret"
 )
 
-// site is nodes with one certificate and a client that keeps its sessions.
+// site is a group of nodes with the same certificate, and a client with a session cache.
 type site struct {
 	*testing.T
 	cert, key string
@@ -32,8 +32,8 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// node starts one; without secrets it has none.
-func (s *site) node(secrets ...secret.Secret) *front {
+// node adds a node. Without secrets it has no shared tickets.
+func (s *site) node(secrets ...secret.Secret) *tlsListener {
 	s.Helper()
 	cert, err := readCertificate(s.cert, s.key)
 	if err != nil {
@@ -45,30 +45,30 @@ func (s *site) node(secrets ...secret.Secret) *front {
 		s.Fatal(err)
 	}
 	s.Cleanup(func() { _ = ln.Close() })
-	f := newFront(ln, cert, zerolog.Nop())
-	f.now = func() time.Time { return s.now }
+	tl := newTLSListener(ln, cert, zerolog.Nop())
+	tl.now = func() time.Time { return s.now }
 	if len(secrets) > 0 {
-		f.share(secrets)
+		tl.shareTickets(secrets)
 	}
-	return f
+	return tl
 }
 
-// visit has the client connect to f, and tells whether it resumed a session there.
-func (s *site) visit(f *front, version uint16) bool {
+// visit connects the client to a node and reports whether it resumed a session.
+func (s *site) visit(tl *tlsListener, version uint16) bool {
 	s.Helper()
 	var served sync.WaitGroup
 	defer served.Wait()
 	served.Go(func() {
-		conn, err := f.Accept()
+		conn, err := tl.Accept()
 		if err != nil {
 			s.Error(err)
 			return
 		}
 		defer func() { _ = conn.Close() }()
-		_, _ = conn.Write([]byte("x")) // with it the client reads its ticket
+		_, _ = conn.Write([]byte("x")) // the client reads its ticket together with this data
 		_, _ = conn.Read(make([]byte, 1))
 	})
-	c, err := tls.Dial("tcp", f.Addr().String(), &tls.Config{
+	c, err := tls.Dial("tcp", tl.Addr().String(), &tls.Config{
 		InsecureSkipVerify: true, ServerName: "site", ClientSessionCache: s.sessions, MaxVersion: version,
 	})
 	if err != nil {
@@ -84,33 +84,33 @@ func (s *site) visit(f *front, version uint16) bool {
 	return c.ConnectionState().DidResume
 }
 
-func (s *site) expect(f *front, version uint16, want bool, what string) {
+func (s *site) expect(tl *tlsListener, version uint16, want bool, what string) {
 	s.Helper()
-	if got := s.visit(f, version); got != want {
+	if got := s.visit(tl, version); got != want {
 		s.Errorf("%s: resumed = %v, want %v", what, got, want)
 	}
 }
 
-func TestClientResumesAtAnotherNode(t *testing.T) {
+func TestTLSSessionResumesAtAnotherNode(t *testing.T) {
 	s := newSite(t)
 	old, fresh, last := secret.Generate(time.Now()), secret.Generate(time.Now()), secret.Generate(time.Now())
 	a, b := s.node(old), s.node(old)
 	s.expect(a, tls.VersionTLS13, false, "first visit")
 	s.expect(b, tls.VersionTLS13, true, "at another node")
-	b.share(secret.List{old, fresh})
+	b.shareTickets(secret.List{old, fresh})
 	s.expect(b, tls.VersionTLS13, true, "the new secret is accepted")
-	b.share(secret.List{fresh, old})
+	b.shareTickets(secret.List{fresh, old})
 	s.expect(b, tls.VersionTLS13, true, "the new secret is used, the old one still accepted")
-	a.share(secret.List{old, fresh})
+	a.shareTickets(secret.List{old, fresh})
 	s.expect(a, tls.VersionTLS13, true, "at a node where the rotation is not as far")
-	a.share(secret.List{fresh})
+	a.shareTickets(secret.List{fresh})
 	s.expect(a, tls.VersionTLS13, false, "with a ticket of the old secret, which is not accepted any more")
 	s.expect(a, tls.VersionTLS13, true, "with one of the new secret")
-	a.share(secret.List{last})
+	a.shareTickets(secret.List{last})
 	s.expect(a, tls.VersionTLS13, false, "after the secret was replaced again")
 }
 
-func TestTicketIsGoodForADayOrTwo(t *testing.T) {
+func TestTicketExpiresAfterTwoDays(t *testing.T) {
 	s := newSite(t)
 	shared := secret.Generate(time.Now())
 	a, b := s.node(shared), s.node(shared)
@@ -118,15 +118,15 @@ func TestTicketIsGoodForADayOrTwo(t *testing.T) {
 	s.expect(a, tls.VersionTLS13, false, "first visit")
 	first := s.sessions
 	s.now = s.now.Add(2*secret.TicketDay - time.Second)
-	s.sessions = again(first)
+	s.sessions = copySession(first)
 	s.expect(b, tls.VersionTLS13, true, "at the end of the next day")
 	s.now = s.now.Add(time.Second)
-	s.sessions = again(first)
+	s.sessions = copySession(first)
 	s.expect(b, tls.VersionTLS13, false, "on the day after that")
 }
 
-// again returns a cache with the session that another has, so that this one keeps it.
-func again(from tls.ClientSessionCache) tls.ClientSessionCache {
+// copySession returns a cache with the session of another cache, so that the other cache keeps it.
+func copySession(from tls.ClientSessionCache) tls.ClientSessionCache {
 	to := tls.NewLRUClientSessionCache(0)
 	if session, ok := from.Get("site"); ok {
 		to.Put("site", session)
@@ -135,7 +135,7 @@ func again(from tls.ClientSessionCache) tls.ClientSessionCache {
 	return to
 }
 
-func TestOldTLSResumesAtItsOwnNodeOnly(t *testing.T) {
+func TestTLS12SessionResumesOnlyAtItsNode(t *testing.T) {
 	s := newSite(t)
 	shared := secret.Generate(time.Now())
 	a, b := s.node(shared), s.node(shared)
@@ -144,7 +144,7 @@ func TestOldTLSResumesAtItsOwnNodeOnly(t *testing.T) {
 	s.expect(b, tls.VersionTLS12, false, "at another node, which the secret must not let read it")
 }
 
-func TestWithoutSecretClientsResumeAtTheirNode(t *testing.T) {
+func TestSessionResumesOnlyAtItsNodeWithoutSecret(t *testing.T) {
 	s := newSite(t)
 	a, b := s.node(), s.node()
 	s.expect(a, tls.VersionTLS13, false, "first visit")
@@ -152,11 +152,11 @@ func TestWithoutSecretClientsResumeAtTheirNode(t *testing.T) {
 	s.expect(b, tls.VersionTLS13, false, "at another one")
 }
 
-func TestCertificatesForOtherNamesShareNoTickets(t *testing.T) {
+func TestCertificatesWithDifferentNamesShareNoTickets(t *testing.T) {
 	s := newSite(t)
 	shared := secret.Generate(time.Now())
 	a, b := s.node(shared), s.node(shared)
-	b.cert.Load().keys.goodFor = [32]byte{1}
+	b.cert.Load().tickets.namesHash = [32]byte{1}
 	s.expect(a, tls.VersionTLS13, false, "first visit")
 	s.expect(b, tls.VersionTLS13, false, "at a node with a certificate for another name")
 }

@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAcceptedConnectionsProbeTheirClients looks at what a connection has inherited: a
-// client that is gone without a word is to be noticed.
-func TestAcceptedConnectionsProbeTheirClients(t *testing.T) {
+// TestAcceptedConnectionsInheritKeepAlive reads the socket options of an accepted connection.
+// Without them the node would not detect a client that disappears without closing its connection.
+func TestAcceptedConnectionsInheritKeepAlive(t *testing.T) {
 	ln, err := listen(t.Context(), "listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -53,10 +53,10 @@ func TestAcceptedConnectionsProbeTheirClients(t *testing.T) {
 	}
 }
 
-// TestListensByPlainTCP holds that what the listening socket is to hand on it can: kernels
-// before 6.10 refuse TCP_KEEPIDLE for a socket of Multipath TCP, so that nothing would listen
-// there, and those before 6.17 keep SO_KEEPALIVE of it to themselves.
-func TestListensByPlainTCP(t *testing.T) {
+// TestListenerDoesNotUseMultipathTCP verifies that the listening socket supports the keepalive
+// options. On a Multipath TCP socket, kernels before 6.10 reject TCP_KEEPIDLE, and kernels before
+// 6.17 do not copy SO_KEEPALIVE.
+func TestListenerDoesNotUseMultipathTCP(t *testing.T) {
 	ln, err := listen(t.Context(), "listen", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// writePair writes a certificate with a serial number, and its key.
+// writePair writes a certificate with this serial number, and its key.
 func writePair(t *testing.T, certFile, keyFile string, serial int64) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -44,13 +44,13 @@ func writePair(t *testing.T, certFile, keyFile string, serial int64) {
 	}
 }
 
-// shake does a handshake with f and returns the serial number it shows.
-func shake(t *testing.T, f *front) int64 {
+// handshake performs a TLS handshake and returns the serial number of the certificate.
+func handshake(t *testing.T, tl *tlsListener) int64 {
 	t.Helper()
 	var served sync.WaitGroup
 	defer served.Wait()
 	served.Go(func() {
-		conn, err := f.Accept()
+		conn, err := tl.Accept()
 		if err != nil {
 			return
 		}
@@ -59,7 +59,7 @@ func shake(t *testing.T, f *front) int64 {
 			_ = c.HandshakeContext(t.Context())
 		}
 	})
-	raw, err := net.Dial("tcp", f.Addr().String())
+	raw, err := net.Dial("tcp", tl.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func shake(t *testing.T, f *front) int64 {
 	return c.ConnectionState().PeerCertificates[0].SerialNumber.Int64()
 }
 
-func TestBadCertificateFilesLeaveTheOldOne(t *testing.T) {
+func TestInvalidCertificateFileKeepsThePreviousCertificate(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "c.pem"), filepath.Join(dir, "k.pem")
 	writePair(t, certFile, keyFile, 1)
@@ -86,48 +86,48 @@ func TestBadCertificateFilesLeaveTheOldOne(t *testing.T) {
 	}
 	defer func() { _ = ln.Close() }()
 	var log bytes.Buffer
-	f := newFront(ln, first, zerolog.New(&log))
-	if got := shake(t, f); got != 1 {
+	tl := newTLSListener(ln, first, zerolog.New(&log))
+	if got := handshake(t, tl); got != 1 {
 		t.Errorf("serial %d, want 1", got)
 	}
 	if err := os.WriteFile(certFile, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f.refresh(first.files)
-	if got := shake(t, f); got != 1 || !strings.Contains(log.String(), "certificate not replaced") {
+	tl.refresh(first.files)
+	if got := handshake(t, tl); got != 1 || !strings.Contains(log.String(), "certificate not replaced") {
 		t.Errorf("serial %d, want 1; log %s", got, &log)
 	}
 	writePair(t, certFile, keyFile, 2)
-	f.refresh(first.files)
-	if got := shake(t, f); got != 2 || !strings.Contains(log.String(), "certificate replaced") {
+	tl.refresh(first.files)
+	if got := handshake(t, tl); got != 2 || !strings.Contains(log.String(), "certificate replaced") {
 		t.Errorf("serial %d, want 2; log %s", got, &log)
 	}
 }
 
-func TestBadSettingsChangeNothing(t *testing.T) {
+func TestFailedReloadChangesNothing(t *testing.T) {
 	dir := t.TempDir()
 	for name, args := range map[string][]string{
 		"certificate": {"--tls-cert=" + dir + "/none", "--tls-key=" + dir + "/none"},
 		"access log":  {"--access-log=" + dir + "/none/a.log"},
 	} {
-		before := loaded(t)
-		p := &Process{started: before, live: before} // a reload that changed anything would meet nil
-		if err := p.Reload(loaded(t, append(args, "--debug-headers")...)); err == nil || p.live != before {
+		before := parseConfig(t)
+		p := &Process{initial: before, applied: before} // a reload that changes anything would dereference nil
+		if err := p.Reload(parseConfig(t, append(args, "--debug-headers")...)); err == nil || p.applied != before {
 			t.Errorf("%s: Reload = %v", name, err)
 		}
 	}
 }
 
-func TestAccessLogMovesToAnotherFile(t *testing.T) {
+func TestReloadSwitchesTheAccessLogFile(t *testing.T) {
 	dir := t.TempDir()
-	j := &journal{log: zerolog.Nop()}
+	a := &accessLogs{log: zerolog.Nop()}
 	put := func(path, line string) {
 		t.Helper()
-		f, err := j.open(path)
+		f, err := a.prepare(path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if j.use(path, f); f == nil {
+		if a.replace(path, f); f == nil {
 			return
 		}
 		if _, err := f.Write([]byte(line)); err != nil {
@@ -135,9 +135,9 @@ func TestAccessLogMovesToAnotherFile(t *testing.T) {
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	put(dir+"/a", "1\n") // before it runs
+	put(dir+"/a", "1\n") // written before run is called
 	var all sync.WaitGroup
-	all.Go(func() { j.run(ctx) })
+	all.Go(func() { a.run(ctx) })
 	put(dir+"/a", "2\n")
 	put(dir+"/b", "3\n")
 	put("off", "")

@@ -4,5 +4,5 @@ package process
 
 import "net"
 
-// inheritKeepAlive leaves it to package net to set the options of each connection.
+// inheritKeepAlive does nothing: package net sets the options of each connection.
 func inheritKeepAlive(*net.ListenConfig) {}

@@ -14,9 +14,8 @@ import (
 	"shardway/node/process"
 )
 
-// A start on a full disk opened the ports, failed, and closed them: who had connected
-// in between was reset. The data directory comes first; the first port here is taken,
-// so that whichever is opened first is what the error is about.
+// A start with a full disk must not open and close ports, because this resets client connections.
+// The port in this test is in use, so the error shows whether the data directory was opened first.
 func TestDataDirectoryIsOpenedBeforeThePorts(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "full")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -45,7 +44,7 @@ func TestDataDirectoryIsOpenedBeforeThePorts(t *testing.T) {
 		t.Errorf("without a data directory, and with a taken port: %v, want an error about the directory", err)
 	}
 	data := filepath.Join(t.TempDir(), "data")
-	for range 2 { // the second start finds the lock released
+	for range 2 { // the second start must find the lock released
 		if err := start(data); err == nil || !strings.Contains(err.Error(), addr) {
 			t.Errorf("with a taken port: %v, want an error that names it", err)
 		}

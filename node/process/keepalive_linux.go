@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Keepalive probes as package net asks for them on each connection that it accepts.
+// Keepalive parameters, the same as the defaults of package net.
 const (
-	keepAliveSeconds = 15 // of silence, and between two probes
+	keepAliveSeconds = 15 // idle time before the first probe, and interval between probes
 	keepAliveProbes  = 9
 )
 
-// inheritKeepAlive sets on the listening socket what its connections are to have: the
-// kernel hands it on with each, where package net spends four system calls on it. Of a
-// socket of Multipath TCP, which package net would listen by, kernels before 6.10 take not
-// all of it, and those before 6.17 hand not all of it on.
+// inheritKeepAlive sets the keepalive options on the listening socket. The kernel copies them to
+// accepted connections, which saves the four system calls of package net for each connection.
+// Multipath TCP, the default of package net, is disabled: kernels before 6.10 reject some of the
+// options on such a socket, and kernels before 6.17 do not copy all of them.
 func inheritKeepAlive(lc *net.ListenConfig) {
 	lc.SetMultipathTCP(false)
 	lc.KeepAlive = -1
@@ -25,7 +25,7 @@ func inheritKeepAlive(lc *net.ListenConfig) {
 		var failed error
 		err := c.Control(func(fd uintptr) {
 			for _, o := range [][3]int{
-				{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}, // for those that rawio accepts
+				{unix.IPPROTO_TCP, unix.TCP_NODELAY, 1}, // for connections that package rawio accepts
 				{unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 				{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, keepAliveSeconds},
 				{unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, keepAliveSeconds},

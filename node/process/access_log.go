@@ -1,0 +1,115 @@
+package process
+
+import (
+	"context"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/config"
+	"shardway/internal/logfile"
+	"shardway/internal/logsafe"
+	"shardway/proxy"
+)
+
+// replacedLogGrace is how long requests that started before a reload can still write to a replaced
+// access log. Later lines are lost.
+const replacedLogGrace = time.Minute
+
+// accessLogs is the current access log and the ones that it has replaced.
+type accessLogs struct {
+	log zerolog.Logger
+
+	mu struct {
+		sync.Mutex
+		path  string             // --access-log
+		file  *logfile.File      // current log; nil means off
+		all   []*logfile.File    // current and replaced logs
+		begun int                // number of elements of all whose goroutine was started
+		stop  context.CancelFunc // stops file; nil if file was not started yet
+	}
+	ctx     context.Context //nolint:containedctx // context of run; nil before
+	writers sync.WaitGroup
+}
+
+// prepare opens the access log at path, or reopens the current log if the path is the same. The
+// log has no effect before replace.
+func (a *accessLogs) prepare(path string) (*logfile.File, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case path == config.AccessOff:
+		return nil, nil //nolint:nilnil // nil means no log
+	case path == a.mu.path && a.mu.file != nil:
+		return a.mu.file, a.mu.file.Reopen()
+	case path == config.AccessStdout:
+		return logfile.To(os.Stdout, a.log), nil
+	}
+	return logfile.Open(path, a.log)
+}
+
+// replace makes file the current log.
+func (a *accessLogs) replace(path string, file *logfile.File) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if file == a.mu.file {
+		return
+	}
+	if old := a.mu.stop; old != nil {
+		time.AfterFunc(replacedLogGrace, old)
+	}
+	a.mu.path, a.mu.file, a.mu.stop = path, file, nil
+	if file != nil {
+		a.mu.all = append(a.mu.all, file)
+	}
+	a.startLocked()
+}
+
+// startLocked starts the goroutines of new logs if run has been called. mu must be held.
+func (a *accessLogs) startLocked() {
+	if a.ctx == nil {
+		return
+	}
+	for ; a.mu.begun < len(a.mu.all); a.mu.begun++ {
+		file := a.mu.all[a.mu.begun]
+		ctx, cancel := context.WithCancel(a.ctx)
+		a.writers.Go(func() {
+			defer cancel()
+			file.Run(ctx)
+		})
+		if file == a.mu.file {
+			a.mu.stop = cancel
+		}
+	}
+}
+
+// run writes the logs until ctx ends. It returns when all lines are written.
+func (a *accessLogs) run(ctx context.Context) {
+	a.mu.Lock()
+	a.ctx = ctx
+	a.startLocked() //nolint:contextcheck // the context is stored in ctx
+	a.mu.Unlock()
+	<-ctx.Done()
+	a.writers.Wait()
+}
+
+// lostLines returns the number of lost lines of all logs.
+func (a *accessLogs) lostLines() float64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := uint64(0)
+	for _, f := range a.mu.all {
+		n += f.Lost()
+	}
+	return float64(n)
+}
+
+// proxyAccess returns the access log options of the proxy, or nil without a log.
+func proxyAccess(c *config.Config, file *logfile.File) *proxy.Access {
+	if file == nil {
+		return nil
+	}
+	return &proxy.Access{Log: zerolog.New(logsafe.NewEscaper(file)), Keys: c.AccessLogKeys, Query: c.AccessLogQuery}
+}
