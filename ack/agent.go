@@ -7,153 +7,160 @@ import (
 )
 
 const (
-	// burstEvery and burstMost let a node that has just met a leader get its lease
-	// within a few round trips instead of a few heartbeats. burstLeast is how often it
-	// speaks so if it has that at once: others are granted theirs only after it has
-	// confirmed the leader once more (the first lease of a boot needs a later Q).
+	// burstInterval, maxBurst and minBurst define the fast start with a new leader: a few
+	// heartbeats in quick succession get the node its lease within a few round trips. It sends
+	// at least minBurst of them even if it has the lease at once, because the first lease of a
+	// boot requires a later quorum time, so other nodes need the further confirmations of this
+	// voter.
 	burstInterval = 10 * time.Millisecond
 	maxBurst      = 8
 	minBurst      = 4
 )
 
-// Gate is the way of requests to a node's app, as its Agent needs it: they pass by
-// the lease and the table that were published last. The agent calls it from within
-// its own methods. No method may block or call the agent.
+// Gate controls the admission of requests to the app of the node. It admits by the lease and
+// the routing that were published last. The agent calls it from its own methods. No method may
+// block or call the agent.
 //
-// Whoever admits a request counts it first and looks at table and lease then; the
-// agent publishes first and lets count then. So one of the two sees the other.
+// The gate must count a request first and then check routing and lease. The agent publishes
+// first and then asks for the count. So one of the two always sees the other.
 type Gate interface {
-	// Lease publishes until when requests may be admitted, zero for not at all. It
-	// reports whether one may have met the end of what was published before.
+	// Lease publishes the time until which requests may be admitted; zero means not at all. It
+	// returns true if a request may have been held because the previously published lease had
+	// ended.
 	Lease(until time.Duration) (missed bool)
-	// Route publishes a table, and lets requests that wait look at it.
+	// Route publishes a routing. Waiting requests must check it again.
 	Route(Routing)
-	// Running counts the requests that run here for shards of which may is false.
-	// If there are any, their end must lead to a Look soon.
+	// Running counts the running requests for shards for which may returns false. If there are
+	// any, their end must trigger a Poll soon.
 	Running(may func(shardmap.Shard) bool) int
-	// Cut cuts those. It does not wait for their end.
+	// Cut aborts these requests. It does not wait for their end.
 	Cut(why CutReason, may func(shardmap.Shard) bool)
 }
 
-// AgentOptions are the fixed facts of a process. None may be missing but Gateway, Zone
+// AgentOptions are the fixed properties of a process. All are required except Gateway, Zone
 // and Hooks.
 type AgentOptions struct {
 	Node shardmap.NodeID
 	// Server is the Raft server id, node/disk.
 	Server string
-	// Boot is on disk, and higher than those before (see Heartbeat).
+	// Boot is on disk, and higher than all earlier ones (see Heartbeat).
 	Boot, Nonce uint64
 	Pace        Pace
-	// Timing is what it goes by as long as its log tells none.
+	// Timing applies until the log contains one.
 	Timing  Timing
 	Gateway bool
-	// Hooks tell the app which shards it holds. Nil: it is not told.
+	// Hooks tell the app which shards it holds; nil means no hooks.
 	Hooks *HookOptions
-	// Zone is where the node stands, up to 64 bytes; empty: nowhere.
+	// Zone is the zone of the node, up to 64 bytes; empty means none.
 	Zone string
 
 	Gate Gate
-	// Term reads the node's Raft term anew at each call.
+	// Term returns the present Raft term of the node.
 	Term func() uint64
-	// Send hands a heartbeat to whoever leads. It must not block; what is lost is
-	// made up for by the next one.
+	// Send sends a heartbeat to the present leader. It must not block. A lost heartbeat is
+	// compensated by the next one.
 	Send func(Heartbeat)
-	// Raise takes a boot above known and the present one, on disk before it returns.
-	// If it cannot, the node is lost: it returns false, and nothing is sent any more.
+	// Raise stores a boot above known and the present one, on disk before it returns. If it
+	// returns false, the agent sends nothing any more.
 	Raise func(known uint64) (boot uint64, ok bool)
 }
 
-// Seen is what a node sees of itself at one look.
+// Observation is the state of the node at one poll.
 type Observation struct {
-	// State is the newest of its own log.
+	// State is the newest state of the own log.
 	State *State
-	// Unready is true until its app was checked once: till then it says nothing.
-	// Unhealthy reports that the app does not answer.
+	// Unready: the app has not been checked yet, so the agent sends no heartbeat. Unhealthy:
+	// the app does not respond.
 	Unready, Unhealthy bool
-	// App is what else is known of the app's health.
+	// App is the further health of the app.
 	App AppHealth
-	// Leaving: it wants to own nothing. Parting: it is to admit and run nothing any
-	// more, and to say goodbye then. Neither is taken back.
+	// Leaving: the node wants to own nothing. Stopping: it must stop admitting requests, end
+	// the running ones, and then send a goodbye. Neither may be reset.
 	Leaving, Stopping bool
-	// Back is within what time a node that parts comes back, zero for never. Then it
-	// leaves with its shards, so what runs here has the time of a drain to end.
+	// ReturnsWithin is the time within which a stopping node restarts; zero means that it does
+	// not. A restarting node keeps its shards, so its running requests get the drain timeout
+	// to end.
 	ReturnsWithin time.Duration
-	// Weight is its share in the map, above zero.
+	// Weight is the weight of the node in the map, above zero.
 	Weight uint32
-	// AfterRestart and AppSince are what it reports of its app, see AppReport.
+	// AfterRestart and AppSince are the fields of AppReport.
 	AfterRestart bool
 	AppSince     shardmap.Epoch
-	// Keys is the KeysDigest of the key configuration that the node has loaded; zero: none.
+	// Keys is the KeysDigest of the key configuration that the node has loaded; zero means
+	// none.
 	Keys uint64
-	// Asked is whether requests have come since the last Look.
+	// HasRequests: requests have arrived since the last Poll.
 	HasRequests bool
 }
 
-// Cutting says why running requests are cut.
+// CutReason is the reason why running requests are cut.
 type CutReason uint8
 
-// The causes.
+// The reasons.
 const (
 	CutLeaseLost CutReason = iota + 1 // the lease ended a while ago (why 3)
-	CutDraining                       // their shards move, and the drain has lasted too long (rule 7)
-	CutNewBoot                        // the node takes a higher boot
-	CutGoodbye                        // the node leaves
+	CutDraining                       // their shards move, and drain-timeout has passed (rule 7)
+	CutNewBoot                        // the node raises its boot
+	CutGoodbye                        // the node stops
 )
 
 var cutReasonNames = [...]string{CutLeaseLost: "lease lost", CutDraining: "draining", CutNewBoot: "new boot", CutGoodbye: "goodbye"}
 
-// String returns the cause as metrics name it.
+// String returns the reason as metrics spell it.
 func (c CutReason) String() string { return enumName(cutReasonNames[:], uint8(c), "Cutting") }
 
-// Verdict is what an answer means for the process that gets it.
+// AnswerResult is the meaning of an answer for the process that received it.
 type AnswerResult uint8
 
-// The verdicts.
+// The results.
 const (
-	// Ignored: it is none of this boot, or of a leader that is none any more.
+	// AnswerIgnored: the answer belongs to another boot, or is from a former leader.
 	AnswerIgnored AnswerResult = iota + 1
-	// Counted: a leader hears this node.
+	// AnswerCounted: a leader receives the heartbeats of this node.
 	AnswerCounted
-	// BootSuperseded: a higher boot of this node is known, of another disk. It cuts what it
-	// runs and takes the next one. It is told once.
+	// BootSuperseded: the leader knows a higher boot of this node, of another disk. The agent
+	// cuts its requests and raises its boot. It is returned once.
 	BootSuperseded
-	// DiskRolledBack: this disk is an older image of itself, or a copy. The process must
-	// stop, and the disk must not be used any more.
+	// DiskRolledBack: this disk is an older image of itself, or a copy. The process must stop,
+	// and the disk must not be used any more.
 	DiskRolledBack
-	// Duplicate: another process has this id. A restart meets that for a moment.
+	// DuplicateNode: another process uses this node id. A restarted process may get this for a
+	// short time.
 	DuplicateNode
-	// DuplicatePersists: it has it for so long that the process must stop.
+	// DuplicatePersists: the other process has used the id for so long that this process must
+	// stop.
 	DuplicatePersists
 )
 
-// Agent is a node's own side of the protocol: it owns Holder and Follower, and
-// decides when the node admits, routes, drains, acknowledges and speaks. See Look
-// for the order of that. The zero Agent is not usable.
+// Agent is the protocol machine of one node. It owns Holder and Follower, and decides when the
+// node admits, routes, drains, acknowledges and sends heartbeats. See Poll for the order. The
+// zero Agent is not usable.
 type Agent struct {
 	o        AgentOptions
 	holder   *Holder
 	follower *Follower
-	hooks    *hookMachine // nil: none
+	hooks    *hookMachine // nil: no hooks
 
 	nextHeartbeat  time.Duration
-	postponeNext   time.Duration // by how much the one after the next is to be, see HeartbeatWith
-	broughtForward time.Duration // of it, by how much it was drawn near; see drawNear
-	burst          int
+	postponeNext   time.Duration // delay of the heartbeat after the next one, see HeartbeatWith
+	broughtForward time.Duration // by how much alignHeartbeat has advanced nextHeartbeat
+	burst          int           // heartbeats of the fast start so far
 	answerTerm     uint64        // of the last answer that counted
-	leaseTerm      uint64        // the term of the lease in force at the last look; zero: there was none
+	leaseTerm      uint64        // term of the lease at the last poll; zero: there was none
 	rebootAbove    uint64        // a higher boot of this node that the leader knows; zero: none
-	duplicateSince time.Duration // since when the leader refuses this node for another process; zero: it does not
-	voidedUntil    time.Duration // until when the lease would hold that was ended for Parting
-	stopped        bool
-	// partSince is when it was to admit nothing any more; zero: it is not.
+	duplicateSince time.Duration // when the leader began to refuse this node for another process; zero: it does not
+	voidedUntil    time.Duration // end of the lease that was voided for Stopping
+	// stopped: the node admits and runs nothing any more, permanently.
+	stopped bool
+	// stoppingSince is when it stopped admitting requests; zero means that it has not.
 	stoppingSince time.Duration
 	mapStays      bool
 	upToDate      bool
 	restarting    bool          // it admits nothing any more, and its shards wait for its next process
-	lastRequestAt time.Duration // when a look last found that requests had come; zero: never
+	lastRequestAt time.Duration // when a poll last found new requests; zero: never
 }
 
-// NewAgent returns the agent of a process that begins now, before its first state.
+// NewAgent returns the agent of a process that starts now, before its first state.
 func NewAgent(o AgentOptions, now time.Duration) *Agent {
 	a := &Agent{o: o, holder: NewHolder(o.Boot, now), follower: NewFollower(o.Node, o.Pace.DrainTimeout)}
 	if o.Hooks != nil && !o.Gateway {
@@ -162,13 +169,17 @@ func NewAgent(o AgentOptions, now time.Duration) *Agent {
 	return a
 }
 
-// Look looks at everything that may have changed. It is due as Due says, and at once
-// after HeartbeatNow, HeartbeatEarly, Answered, Called and NotAcquired, a new state, and the end of a request
-// that Running or Busy counted. now is the time at which the clock was read last; the agent reads none.
+// Poll checks all inputs and acts on them. It is due as Due returns, and at once after
+// HeartbeatNow, HeartbeatEarly, Answered, HookEnded and NotAcquired, after a new state, and
+// after the end of a request that Running or Busy counted. now is the time at which the clock
+// was read last. The agent itself reads no clock.
 //
-// The order is that of G1: what ends the lease or takes a shard is published before
-// anything is counted, counted before the app is told to release and before it is
-// acknowledged, and acknowledged before the leader hears of it.
+// The order guarantees G1:
+//  1. End the lease and publish the routing that stops a shard.
+//  2. Count the running requests.
+//  3. Make the app release.
+//  4. Acknowledge.
+//  5. Send the heartbeat.
 func (a *Agent) Poll(now time.Duration, s Observation) {
 	if s.HasRequests {
 		a.lastRequestAt = now
@@ -204,11 +215,11 @@ func (a *Agent) Poll(now time.Duration, s Observation) {
 	}
 }
 
-// nothing may run.
+// noShard is the predicate that is false for every shard.
 func noShard(shardmap.Shard) bool { return false }
 
-// lease publishes the lease. One that comes back makes a new table, because that is
-// what waiting requests wait for.
+// publishLease publishes the lease. A new lease publishes a new routing, too, because waiting
+// requests wait for a routing.
 func (a *Agent) publishLease() {
 	until, held := a.holder.Until()
 	if !held {
@@ -220,21 +231,20 @@ func (a *Agent) publishLease() {
 	switch {
 	case held && (was == 0 || missed):
 		a.publishRouting(a.follower.State())
-	case a.leaseTerm != was && a.pausesCluster(): // it matters whose lease it is, and that there is none
+	case a.leaseTerm != was && a.pausesCluster(): // routing depends on the term of the lease
 		a.publishRouting(a.follower.State())
 	}
 	if !held && was != 0 {
-		a.burst, a.nextHeartbeat = 0, 0 // ask at once: a busy machine looks like a pause
+		a.burst, a.nextHeartbeat = 0, 0 // ask at once: the lease may have ended because a busy machine looks paused
 	}
 }
 
-// CutBy returns when what the node runs is to be cut, if the lease that it had last has
-// ended by then and no other one has come: Gate.Cut is told when the agent looks. Zero
-// before the first lease.
+// CutBy returns when the running requests must be cut if the last lease has ended by then
+// without another one. Poll calls Gate.Cut. Zero before the first lease.
 func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
 
-// pauses reports that no request is started without a lease, and whose lease it is
-// matters.
+// pausesCluster reports whether map changes pause the whole cluster, so that routing depends
+// on the term of the lease.
 func (a *Agent) pausesCluster() bool { return a.follower.State().Timing().Pause == PauseCluster }
 
 func (a *Agent) publishRouting(s *State) {
@@ -248,7 +258,7 @@ func (a *Agent) publishRouting(s *State) {
 	a.o.Gate.Route(r)
 }
 
-// table makes s what the node routes and drains by.
+// applyState routes and drains by s from now on.
 func (a *Agent) applyState(now time.Duration, s *State) {
 	if s != a.follower.State() {
 		a.publishRouting(s)
@@ -256,8 +266,7 @@ func (a *Agent) applyState(now time.Duration, s *State) {
 	}
 }
 
-// hook tells the app which shards it is to hold. A boot that is given up tells nothing
-// more.
+// updateHooks updates the hook machine. A boot that is being replaced starts no calls.
 func (a *Agent) updateHooks(now time.Duration, s Observation) {
 	if a.hooks == nil || a.rebootAbove != 0 {
 		return
@@ -273,8 +282,8 @@ func (a *Agent) updateHooks(now time.Duration, s Observation) {
 	}
 }
 
-// drain acknowledges once nothing runs for a shard that must not run here, and the app
-// knows.
+// acknowledgeDrained acknowledges the proposal once no request runs for a shard that must stop
+// here, and the app has released these shards.
 func (a *Agent) acknowledgeDrained(now time.Duration) {
 	e := a.follower.Draining()
 	if e == 0 {
@@ -294,7 +303,7 @@ func (a *Agent) acknowledgeDrained(now time.Duration) {
 	a.nextHeartbeat = 0
 }
 
-// cutDue cuts what has drained for too long.
+// cutOverdue cuts the requests that have exceeded drain-timeout.
 func (a *Agent) cutOverdue(now time.Duration) {
 	if !a.follower.CutDue(now) {
 		return
@@ -305,8 +314,8 @@ func (a *Agent) cutOverdue(now time.Duration) {
 	a.o.Gate.Cut(CutDraining, a.follower.MayRun)
 }
 
-// takeBoot takes a higher boot once nothing of the present one runs: when the leader
-// hears of it, it takes that as the end of the old one.
+// raiseBoot takes a higher boot once nothing of the present one runs, because the leader takes
+// the higher boot as the end of the previous one.
 func (a *Agent) raiseBoot() {
 	if a.rebootAbove == 0 {
 		return
@@ -324,9 +333,8 @@ func (a *Agent) raiseBoot() {
 	}
 }
 
-// part finds out whether the node may say goodbye: the leader gives its shards to
-// others at that word, so it must admit and run nothing any more, and its app has
-// released what nobody took.
+// finishStopping stops the node for good once it runs nothing and its app has released the
+// remaining shards. The leader gives its shards to other nodes after the goodbye.
 func (a *Agent) finishStopping(now time.Duration, s Observation) {
 	if !s.Stopping || a.stopped {
 		return
@@ -342,14 +350,14 @@ func (a *Agent) finishStopping(now time.Duration, s Observation) {
 	}
 	if was := a.releaseDigest(); a.hooks != nil && !a.hooks.readyToStop(now, a.follower.Acked()) {
 		if a.releaseDigest() != was {
-			a.nextHeartbeat = 0 // the leader is to hear of it
+			a.nextHeartbeat = 0 // report the digest to the leader
 		}
 		return
 	}
 	a.stopped, a.nextHeartbeat = true, 0
 }
 
-// empty reports that nothing runs here, and cuts what does.
+// cutAll cuts all running requests. It returns true if none runs.
 func (a *Agent) cutAll(why CutReason) bool {
 	if a.o.Gate.Running(noShard) == 0 {
 		return true
@@ -358,9 +366,9 @@ func (a *Agent) cutAll(why CutReason) bool {
 	return false
 }
 
-// beat sends a heartbeat. The lease that answers it counts from now. The echo is read
-// before the Raft term (why 6): the term then says that no newer one had begun when
-// the echoed answer was sent.
+// sendHeartbeat sends a heartbeat. The lease that answers it counts from now. The echo is read
+// before the Raft term (why 6): the term then proves that no newer one had begun when the
+// echoed answer was sent.
 func (a *Agent) sendHeartbeat(now time.Duration, s Observation) {
 	a.nextHeartbeat, a.broughtForward, a.postponeNext = now+a.o.Pace.Heartbeat+a.postponeNext, 0, 0
 	if !a.stopped {
@@ -380,7 +388,7 @@ func (a *Agent) sendHeartbeat(now time.Duration, s Observation) {
 	})
 }
 
-// releases returns how much longer the leader is to wait for an acknowledgement.
+// releaseTime returns the additional time that the leader must wait for an acknowledgement.
 func (a *Agent) releaseTime() time.Duration {
 	if a.hooks == nil {
 		return 0
@@ -388,7 +396,7 @@ func (a *Agent) releaseTime() time.Duration {
 	return a.hooks.releaseTimeout()
 }
 
-// released returns the digest of what the acknowledgement gives up shards with.
+// releaseDigest returns the digest of the releases that belong to the acknowledgement.
 func (a *Agent) releaseDigest() [32]byte {
 	if a.hooks == nil {
 		return [32]byte{}
@@ -396,13 +404,13 @@ func (a *Agent) releaseDigest() [32]byte {
 	return a.hooks.digest
 }
 
-// Answered takes an answer. A Look must follow.
+// Answered handles an answer. The caller must call Poll afterwards.
 func (a *Agent) Answered(now time.Duration, ans Answer) AnswerResult {
 	if ans.Boot != a.holder.Boot() {
 		return AnswerIgnored
 	}
 	if ans.Refusal != 0 && ans.Term >= a.o.Term() {
-		a.holder.markAnswered(ans.Beat) // that leader is there
+		a.holder.markAnswered(ans.Beat) // the leader is alive
 	}
 	switch ans.Refusal {
 	case RefusedBoot:
@@ -422,13 +430,13 @@ func (a *Agent) Answered(now time.Duration, ans Answer) AnswerResult {
 		a.hooks.answerReceived(now, ans, a.stopped)
 	}
 	if ans.Term != a.answerTerm {
-		// A new leader grants nothing before it is shown an answer of its own, and
-		// what the old one granted is running out.
+		// A new leader grants nothing until a heartbeat echoes one of its answers, and
+		// the lease of the previous leader is running out.
 		a.answerTerm, a.burst = ans.Term, 0
 		a.nextHeartbeat = now
 	}
-	// Who holds a lease asks on too: it may be of a leader that is gone, and the new
-	// one not ready to grant yet.
+	// Continue the burst even with a lease: it may be from a leader that is gone, and
+	// the new one may not be ready to grant yet.
 	if _, held := a.holder.Until(); a.burst < minBurst || (!held || ans.Serve <= 0) && !a.o.Gateway && a.burst < maxBurst {
 		a.burst++
 		a.nextHeartbeat = min(a.nextHeartbeat, now+burstInterval)
@@ -436,6 +444,7 @@ func (a *Agent) Answered(now time.Duration, ans Answer) AnswerResult {
 	return AnswerCounted
 }
 
+// bootSuperseded records the higher boot that the leader knows.
 func (a *Agent) bootSuperseded(known uint64) AnswerResult {
 	if a.rebootAbove != 0 || known <= a.holder.Boot() {
 		return AnswerIgnored
@@ -444,11 +453,11 @@ func (a *Agent) bootSuperseded(known uint64) AnswerResult {
 	return BootSuperseded
 }
 
-// duplicate notes that another process has this node's id; one that lasts is a mistake
-// of the operator's.
+// duplicateFound records that another process uses this node id. If that lasts, it is a
+// configuration error.
 func (a *Agent) duplicateFound(now time.Duration, elsewhere string) AnswerResult {
 	if elsewhere == "" {
-		return AnswerIgnored // it is gone, and its lease has to run out
+		return AnswerIgnored // it is gone, and its lease must expire first
 	}
 	if a.duplicateSince == 0 {
 		a.duplicateSince = now
@@ -459,11 +468,11 @@ func (a *Agent) duplicateFound(now time.Duration, elsewhere string) AnswerResult
 	return DuplicateNode
 }
 
-// Ran tells, before Look and Answered, that the process has run until now, however late
-// those come: a machine that is busy is not paused, and a lease that holds is kept.
+// RanUntil reports, before Poll and Answered, that the process was running until now, even if
+// these calls are late. A busy machine is not a paused one, so the lease is kept.
 func (a *Agent) RanUntil(now time.Duration) { a.holder.RanUntil(now) }
 
-// HeartbeatNow makes the next Look send a heartbeat.
+// HeartbeatNow makes the next Poll send a heartbeat.
 func (a *Agent) HeartbeatNow() { a.nextHeartbeat = 0 }
 
 // Boot returns the boot under which the node sends heartbeats.
@@ -472,17 +481,16 @@ func (a *Agent) Boot() uint64 { return a.holder.Boot() }
 // State returns the state that the node routes by.
 func (a *Agent) State() *State { return a.follower.State() }
 
-// Acked returns the last proposal that was acknowledged, Draining the one that the node
-// drains for, zero if none.
+// Acked returns the last acknowledged proposal; zero if there is none.
 func (a *Agent) Acked() shardmap.Epoch { return a.follower.Acked() }
 
-// Draining see Acked.
+// Draining returns the proposal that the node drains for; zero if there is none.
 func (a *Agent) Draining() shardmap.Epoch { return a.follower.Draining() }
 
-// LeaseLeft returns how much of the lease is left, zero without one.
+// LeaseRemaining returns the rest of the lease, zero without one.
 func (a *Agent) LeaseRemaining(now time.Duration) time.Duration { return a.holder.Remaining(now) }
 
-// Timing is what the cluster goes by, as far as the node's log tells.
+// Timing returns the timing of the cluster as far as the log of the node contains it.
 func (a *Agent) Timing() Timing {
 	if s := a.follower.State(); s.Bootstrapped() {
 		return s.Timing()
@@ -490,12 +498,13 @@ func (a *Agent) Timing() Timing {
 	return a.o.Timing
 }
 
-// MapStays reports that nobody is left to take the shards of this node, which leaves.
+// MapStays reports whether no node is left to take the shards of this leaving node.
 func (a *Agent) MapStays() bool { return a.mapStays }
 
-// Parted reports that the node admits and runs nothing any more, for good, and says so.
+// Stopped reports whether the node has stopped admitting and running requests permanently, and
+// sends a goodbye.
 func (a *Agent) Stopped() bool { return a.stopped }
 
-// Current reports that a leader has said that this node has the last map proposed: its
+// UpToDate reports whether a leader has confirmed that this node has the last proposal, so its
 // log is not far behind.
 func (a *Agent) UpToDate() bool { return a.upToDate }

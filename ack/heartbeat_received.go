@@ -7,8 +7,8 @@ import (
 	"shardway/shardmap"
 )
 
-// heard takes a heartbeat and answers it; false: not at all. That is what becomes of
-// one that does not name exactly the own term (why 2).
+// heartbeatReceived handles a heartbeat. ok is false if it gets no answer, for example because
+// it does not name exactly the term of the leader (why 2).
 func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (Answer, bool) {
 	if m.Term != l.o.Term || l.leases.revoked {
 		return Answer{}, false
@@ -21,8 +21,8 @@ func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (Answ
 		return l.refusal(m, a), true
 	}
 	if n.heard() && m.Boot == n.heartbeat.Boot && m.Nonce != n.heartbeat.Nonce {
-		// What names this boot (old evidence, for one) would not tell the two
-		// processes apart.
+		// Messages that name this boot, like old evidence, could not distinguish the
+		// two processes.
 		return l.refusal(m, n.refuseBoot(m)), true
 	}
 	if m.Boot == n.heartbeat.Boot && m.Number <= n.heartbeat.Number {
@@ -50,9 +50,8 @@ func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (Answ
 	return l.answerHeartbeat(now, n), true
 }
 
-// lower tells how to refuse a boot that is not above the one that was heard. On
-// another disk, one that was emptied, it only has to be raised. The same disk
-// counts its boots, so it has gone back or there are two of it.
+// refuseBoot returns the refusal of a boot that is not above the known one. A wiped disk only
+// needs a higher boot. The same disk counts its boots, so it was rolled back or copied.
 func (n *member) refuseBoot(m HeartbeatReceived) Answer {
 	if m.Server == n.heartbeat.Server {
 		return Answer{Refusal: RefusedRollback, Known: n.heartbeat.Boot}
@@ -60,10 +59,10 @@ func (n *member) refuseBoot(m HeartbeatReceived) Answer {
 	return Answer{Refusal: RefusedBoot, Known: max(n.heartbeat.Boot, m.Boot+1)}
 }
 
-// elsewhere refuses a second process under a node's id (docs/internals/protocol.md) until
-// the first one's connection is gone, or it has been silent for DeadAfter, and
-// its lease has certainly run out; on another disk, until the first one certainly
-// runs nothing either. A quick restart meets only the lease.
+// refuseDuplicate refuses a second process under a node id (docs/internals/protocol.md). It
+// does so until the connection of the first process is closed, or it has been silent for
+// DeadAfter, and its lease has certainly expired. On another disk it also waits until the
+// first process certainly runs nothing. A quickly restarted node only waits for the lease.
 func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceived) Answer {
 	if !n.heard() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {
 		return Answer{}
@@ -78,22 +77,24 @@ func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceiv
 	return Answer{}
 }
 
-// over reports that no process under the node's name admits or runs anything any
-// more. A new process on the same disk shows that the one before has ended, for it
-// holds the lock; one on another disk shows nothing, and it would run the same
-// shards under the same epochs. So it waits as one does who takes them.
+// processGone reports whether every process under the node id has stopped admitting and
+// running requests. A new process on the same disk proves that the previous one has ended,
+// because it holds the lock. A new process on another disk proves nothing, and would serve the
+// same shards under the same epochs. So it must wait as long as a takeover of the shards.
 func (l *Leader) processGone(now time.Duration, n *member) bool {
 	sinceGrant := now - n.lastGrant
 	return n.heartbeat.Goodbye || n.removed || sinceGrant >= l.maxTiming.DeadAfter ||
 		n.crashed() && l.maxTiming.Fence != FenceStrict && sinceGrant > l.maxTiming.leaseEnd()
 }
 
+// refusal completes the answer that refuses a heartbeat.
 func (l *Leader) refusal(m HeartbeatReceived, a Answer) Answer {
 	a.Level, a.Term, a.Boot, a.Beat, a.Epoch = m.Level, l.o.Term, m.Boot, m.Number, l.state.Last().Epoch()
 	return a
 }
 
-// echoed takes the confirmation that the heartbeat brings, and judges the link.
+// echoReceived takes the quorum confirmation in the heartbeat, and measures whether the link
+// works.
 func (l *Leader) echoReceived(now time.Duration, n *member) {
 	fresh := false
 	if n.heartbeat.Echo.Term == l.o.Term {
@@ -111,7 +112,7 @@ func (l *Leader) echoReceived(now time.Duration, n *member) {
 	n.lastFreshEcho = now
 }
 
-// follows notes since when the node's log has been behind (why 16).
+// trackLag records when the log of the node fell behind (why 16).
 func (l *Leader) trackLag(now time.Duration, n *member) {
 	switch {
 	case n.heartbeat.Applied >= l.state.Committed().Epoch():
@@ -121,8 +122,8 @@ func (l *Leader) trackLag(now time.Duration, n *member) {
 	}
 }
 
-// answer grants what may be granted. It must come after the acknowledgement of
-// the heartbeat was taken.
+// answerHeartbeat returns the answer, with a lease if one may be granted. The caller must have
+// stored the heartbeat before.
 func (l *Leader) answerHeartbeat(now time.Duration, n *member) Answer {
 	l.answerCount++
 	a := Answer{
@@ -144,23 +145,23 @@ func (l *Leader) answerHeartbeat(now time.Duration, n *member) Answer {
 	return a
 }
 
-// mayServe reports whether the node may have a lease at all. Each
-// line is one of the conditions of docs/internals/protocol.md, "Leases and detection".
+// mayGrantLease reports whether the node may have a lease. The conditions are those of
+// docs/internals/protocol.md, "Leases and detection".
 func (l *Leader) mayGrantLease(now time.Duration, n *member) bool {
 	if !l.barrierApplied || n.heartbeat.Goodbye || n.heartbeat.Gateway {
 		return false
 	}
-	// From the step that submits Commit(p) on, p must have been acknowledged.
+	// From the step that submits the commit of p on, p must have been acknowledged.
 	if need := max(l.state.Committed().Epoch(), l.committing); n.heartbeat.Acked < need || need == 0 {
 		return false
 	}
-	// A node left out gets nothing until it has acknowledged that: else its
-	// shards could never be taken (why 14). One that an operator removed, too.
+	// An excluded or removed node gets no lease until it has acknowledged that
+	// proposal. Otherwise its shards could never be taken (why 14).
 	if d, ok := l.state.Drop(n.id); ok && d.InForce && n.heartbeat.Acked < d.Epoch || n.heartbeat.Acked < n.leaseDeniedUntil {
 		return false
 	}
-	// Who shows no answer at all may be a second process under this name, and the
-	// first may still have a lease of the leader before.
+	// A boot that has echoed no answer may be a second process under this id, and the
+	// first may still have a lease of the previous leader.
 	if n.noInitialEcho && now-l.elected <= l.maxTiming.leaseEnd() && l.inherited.Count(n.id) > 0 {
 		return false
 	}
@@ -171,13 +172,13 @@ func (l *Leader) mayGrantLease(now time.Duration, n *member) bool {
 	return ok && (n.hadLease || q > n.firstHeard)
 }
 
-// asksToLeave reports that a node is asked to own nothing: by its own process or by an operator.
+// isLeaving reports whether its own process or an operator wants the node to own nothing.
 func (l *Leader) isLeaving(n *member) bool {
 	return n.heartbeat.Leaving || l.state.Policy().Leaves(n.id)
 }
 
-// nobodyStays reports that no member of the map that routes will own anything:
-// then that map stays (rule 10) and a leaving node need not wait.
+// noOwnerRemains reports whether no node will own anything. Then the committed map remains
+// (rule 10), and a leaving node need not wait.
 func (l *Leader) noOwnerRemains(now time.Duration) bool {
 	for _, n := range l.members {
 		if l.eligible(now, n) {
@@ -192,6 +193,6 @@ func (l *Leader) noOwnerRemains(now time.Duration) bool {
 	return true
 }
 
-// acked reports whether the node's present boot has acknowledged e or a later
-// proposal. What it gives up shards with may be under way yet, see counts.
+// hasAcked reports whether the present boot has acknowledged e or a later proposal. Its
+// releases may still be in transit, see ackCounts.
 func (n *member) hasAcked(e shardmap.Epoch) bool { return n.heard() && n.heartbeat.Acked >= e }

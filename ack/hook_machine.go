@@ -278,8 +278,8 @@ func (m *hookMachine) releaseOverdue(now time.Duration, s shardmap.Shard) bool {
 		return true
 	}
 	d := m.seen.state.drops[m.self]
-	return m.cannotGetLease() && (m.recovery.expired || d.InForce && d.Cause.missedRound())
 	// A node dropped for missing a round must acknowledge that map before it gets shards again.
+	return m.cannotGetLease() && (m.recovery.expired || d.InForce && d.Cause.missedRound())
 }
 
 // cannotGetLease reports whether release calls are impossible because the node has no lease

@@ -7,16 +7,21 @@ import "time"
 // come late: later than idleShare bears on a busy machine, where nobody asks for anything and
 // so nobody waits for the lease that is void then.
 const (
+	// An idle agent with recent requests polls at least every 1/idleLeaseFraction of a lease.
+	// A gap of a quarter lease counts as a process pause (see Holder.Tick), and a scheduled
+	// poll may run late.
+	// idleLeaseFractionNoRequests applies without recent requests. Polls then run later than
+	// would be safe on a busy machine, but no request waits for a lease that is voided.
 	idleLeaseFraction           = 10
 	idleLeaseFractionNoRequests = 5
-	// lateLook is how late a look may be where nothing is wrong: what it is asked of beats every
-	// 10 ms at most, and rounds.
+	// maxPollDelay is the expected delay of a scheduled poll: callers check every 10 ms, and
+	// round up.
 	maxPollDelay = 20 * time.Millisecond
-	// askedFor is for how many heartbeats requests count that have come.
+	// requestHeartbeats is for how many heartbeats a request counts as recent.
 	requestHeartbeats = 10
 )
 
-// rest is for how long an agent at rest with a lease need not look.
+// idleInterval returns how long an idle agent with a lease may skip polls.
 func (a *Agent) idleInterval(now time.Duration) time.Duration {
 	whole := a.holder.leaseLength
 	if now-a.lastRequestAt < requestHeartbeats*a.o.Pace.Heartbeat {
@@ -25,10 +30,10 @@ func (a *Agent) idleInterval(now time.Duration) time.Duration {
 	return max(whole/idleLeaseFraction, min(whole/idleLeaseFractionNoRequests, whole/4-maxPollDelay))
 }
 
-// Due returns when the next Look is due if nothing happens before that: every 10 ms while
-// anything is under way, and at rest, which is with a lease, nothing to drain, to tell the
-// app or to wait for, when the next heartbeat is, or half-way to it while requests come or have
-// just come. It may be past.
+// Due returns when the next Poll is due without a new event. It may be in the past. While
+// anything is in progress, a Poll is due every 10 ms. An idle agent has a lease and no drain,
+// hook call or unanswered heartbeat. Its next Poll is due with the next heartbeat, and earlier
+// with recent requests (see idleInterval).
 func (a *Agent) Due(now time.Duration) time.Duration {
 	if !a.isIdle() {
 		return now
@@ -43,8 +48,8 @@ func (a *Agent) Due(now time.Duration) time.Duration {
 	return due
 }
 
-// rests reports that nothing is under way. Who waits for an answer does not rest: that is
-// how a leader is found to be missed (see Doubt), and one comes within a millisecond.
+// isIdle reports whether nothing is in progress. An agent with an unanswered heartbeat is not
+// idle: LeaderSuspicion depends on its polls, and an answer arrives within a millisecond.
 func (a *Agent) isIdle() bool {
 	_, waits := a.holder.oldestUnanswered()
 	_, held := a.holder.Until()
@@ -52,38 +57,42 @@ func (a *Agent) isIdle() bool {
 		(a.hooks == nil || !a.hooks.dirty && !a.hooks.pending())
 }
 
-// HeartbeatEarly makes the next Look send a heartbeat if no more than most is left until it is due,
-// and half of the time between two has passed: for who is awake anyway, as a leader was heard,
-// or speaks itself. So both sides wake once for what each would else wake for at a time of its own.
+// HeartbeatEarly makes the next Poll send a heartbeat if half of the interval has passed, and
+// it is due within most. The caller is awake anyway, because it received or sends a Raft
+// message. Node and leader then wake up once instead of twice.
 func (a *Agent) HeartbeatEarly(now, most time.Duration) {
 	if a.nextHeartbeat-now <= min(a.o.Pace.Heartbeat/2-a.broughtForward, most) {
 		a.nextHeartbeat = 0
 	}
 }
 
-// HeartbeatWith makes the next Look send a heartbeat, and the one after it be due a tenth later than it
-// would: for a leader, as it hears the first of other voters that beat together. The next time it
-// hears them first again, and does not beat twice.
+// HeartbeatWith makes the next Poll send a heartbeat, and postpones the following one by a
+// tenth of the interval. A leader calls it at the first of several heartbeats that arrive
+// together. In the next interval their heartbeats arrive first again, so the leader does not
+// send two.
 func (a *Agent) HeartbeatWith() { a.nextHeartbeat, a.postponeNext = 0, a.o.Pace.Heartbeat/10 }
 
-// drawNear has the next heartbeat leave sooner if the last one was granted a lease by older
-// echoes than need be. A lease counts from the echo that a quorum gave last, and of four
-// followers that beat within a moment the first is always given one by those of the time
-// before: it has 200 ms left as the next is due, and when its leader hangs then, it ends
-// before another leads. So that one moves away from those behind it, by half of what is too
-// much, until nobody is given less than from a third of the time between two heartbeats. Of two
-// or three voters the echo that counts is as a rule the heartbeat's own. Where a quorum takes
-// nearly all that live they may not find such times, and beat a fifth more often.
+// alignHeartbeat sends the next heartbeat earlier if the last grant was based on older echoes
+// than necessary. A lease counts from the echo last confirmed by a quorum. If four followers
+// send at nearly the same time, the first is always granted a lease by the echoes of the
+// previous interval. Only 200 ms of its lease then remain when its next heartbeat is due,
+// which is too little to survive a leader failure.
+//
+// So this node moves ahead of the others, by half of the excess each time, until its grants
+// are based on echoes of at most a third of the heartbeat interval. With two or three voters
+// the decisive echo is usually that of the heartbeat itself, so nothing moves. If a quorum
+// requires nearly all live voters, the nodes may find no such order, and send a fifth more
+// heartbeats.
 func (a *Agent) alignHeartbeat(ans Answer) {
 	every := a.o.Pace.Heartbeat
 	if old := ans.Lease - ans.Serve - every*4/3; ans.Serve > 0 && old > 0 && ans.Beat == a.holder.lastNumber {
 		near := min(old/2, every/4)
-		a.nextHeartbeat -= near - a.broughtForward // once, however often the answer comes
+		a.nextHeartbeat -= near - a.broughtForward // once for repeated answers
 		a.broughtForward = near
 	}
 }
 
-// Due returns within what time a Tick is due if no message comes before that.
+// Due returns how long the caller may wait with the next Tick if no message arrives.
 func (d *LeaderDriver) Due() time.Duration {
 	now := d.o.Clock()
 	due := d.leader.nextStepAt(now)
@@ -93,9 +102,9 @@ func (d *LeaderDriver) Due() time.Duration {
 	return due - now
 }
 
-// due returns when the leader has to be stepped next: every 10 ms while anything is under
-// way, and else when a node would be silent that is heard now, or in a heartbeat, for what may
-// last a while: it lets pass for nobody's silence what it was not stepped in beyond that.
+// nextStepAt returns when the next step is due. While anything is in progress, a step is due
+// every 10 ms. An idle leader is due when a member would become silent, and at least once in a
+// heartbeat interval, because excuseStall treats longer gaps as stalls.
 func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 	if !l.isIdle(now) {
 		return now
@@ -108,8 +117,8 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 	return due
 }
 
-// rests reports that the last map routes, nobody wants another one, and all its members
-// are heard.
+// isIdle reports whether the last map is committed, no other is needed, and every member sends
+// heartbeats.
 func (l *Leader) isIdle(now time.Duration) bool {
 	if !l.barrierApplied || l.submitting || !l.roundDone || l.state.Open() || l.changeWantedSince >= 0 || len(l.policyQueue) > 0 || l.leases.revoked || now < l.resumeAt {
 		return false

@@ -8,68 +8,68 @@ import (
 	"shardway/shardmap"
 )
 
-// LeaderOptions are the fixed facts of one leadership.
+// LeaderOptions are the fixed properties of one leadership.
 type LeaderOptions struct {
 	// Server is the leader's own Raft server id, Term the Raft term it won.
 	Server string
 	Term   uint64
 	Pace   Pace
-	// Timing is what it goes by as long as the log tells none: before the birth it
-	// grants nothing.
+	// Timing applies until the log contains one. Before the bootstrap entry the leader grants
+	// no lease.
 	Timing Timing
-	// BootstrapExpect is how many nodes found the cluster together, gateways included: the
-	// first map waits for them, a little. At most one: it waits for nobody. It is the
-	// leader's own setting, because nothing that is promised rests on it.
+	// BootstrapExpect is the number of nodes that form the cluster, gateways included. The
+	// first map waits for them, up to maxBatchDelay. At most one means no wait. Leaders may
+	// use different values, because no guarantee depends on it.
 	BootstrapExpect int
-	// State is the leader's state at its election, which may lack entries that
-	// earlier leaders committed: BarrierApplied tells when it does not any more.
+	// State is the state of the leader at its election. It may lack entries that earlier
+	// leaders committed, until BarrierApplied.
 	State *State
 }
 
-// Leader decides, for one term, which map to propose, when it may be committed,
-// and who may serve until when.
+// Leader decides, for one term, which map to propose, when to commit it, and which node may
+// serve until when. A LeaderDriver calls it.
 type Leader struct {
 	o              LeaderOptions
-	maxTiming      Timing // what every wait of the present step goes by, see waits
+	maxTiming      Timing // the timing for every wait of the present step, see longestTiming
 	elected        time.Duration
 	barrierApplied bool
-	// inherited is the map that routed when the barrier was applied.
+	// inherited is the committed map at the time of the barrier.
 	inherited   *shardmap.Map
 	state       *State
 	leases      leaseIssuer
 	members     map[shardmap.NodeID]*member
 	answerCount uint64
 
-	submitting        bool           // an entry is on its way into the log
-	submitted         time.Duration  // since then
-	committing        shardmap.Epoch // it is the commit of this map; zero: it is none
-	resumeAt          time.Duration  // nothing is decided before: a step down or a submit that failed has time to work
-	roundBegan        time.Duration  // when the open round of this term was applied
-	committedAt       time.Duration  // when the present map was seen committed
-	roundDone         bool           // a round of this term was committed
+	submitting        bool           // an entry was submitted and its fate is unknown
+	submitted         time.Duration  // when it was submitted
+	committing        shardmap.Epoch // the map of a submitted commit; zero: none
+	resumeAt          time.Duration  // reconcile pauses until then, after a step down or a failed submit
+	roundBegan        time.Duration  // when the open proposal of this term was applied
+	committedAt       time.Duration  // when the committed map was first seen
+	roundDone         bool           // a round of this term is committed
 	changeWantedSince time.Duration  // when a reason for a new map was first seen; negative: none
 	droppedAt         map[shardmap.NodeID]time.Duration
 	lastAssignment    assignment
-	// eligibleNow is the scratch of members.
+	// membersBuf is the reused buffer of eligibleMembers.
 	membersBuf       []shardmap.Member
-	lastStep         time.Duration    // the last step
-	timingSeenAt     time.Duration    // when the timing in force was first seen; before: the election
-	policyQueue      []policyRequest  // changes of the policy that wait
-	policyRequests   uint64           // how many were asked for
-	submittingChange bool             // one is on its way into the log
-	pauseSeenAt      time.Duration    // when the pause in force was first seen; before: the election
-	quarantines      quarantineTimers // of quarantines
+	lastStep         time.Duration
+	timingSeenAt     time.Duration   // when the present timing was first seen; initially the election
+	policyQueue      []policyRequest // policy changes that are not submitted yet
+	policyRequests   uint64          // number of requested policy changes
+	submittingChange bool            // the submitted entry is neither a proposal nor a commit
+	pauseSeenAt      time.Duration   // when the present pause was first seen; initially the election
+	quarantines      quarantineTimers
 	gradual          gradualDrains
 	stages           stagedChange
 	appsHealth       clusterAppHealth
-	keys             loadedKeys              // the key configuration that the own node has loaded; empty: none
-	keptShards       map[shardmap.Shard]bool // see kept
-	inputsVersion    uint64                  // counts what was heard anew of zones, and of what apps do not acquire
+	keys             loadedKeys              // the key configuration that the own node has loaded
+	keptShards       map[shardmap.Shard]bool // see findKeptShards
+	inputsVersion    uint64                  // counts changes of zones and of acquire failures in heartbeats
 	effects          []Effect
 }
 
-// NewLeader returns the machine of a leader elected at now. The caller issues a
-// barrier at once, again when Raft refuses it, and tells when one was applied.
+// NewLeader returns the machine of a leader elected at now. The caller must issue a barrier at
+// once, repeat it if Raft refuses it, and report when one is applied.
 func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	l := &Leader{
 		o: o, elected: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inherited: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStep: now,
@@ -85,8 +85,8 @@ func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	return l
 }
 
-// Step takes one message and returns what it calls for. The slice is valid until
-// the next Step.
+// Step handles one message and returns the effects to perform. The slice is valid until the
+// next Step.
 func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	l.effects = l.effects[:0]
 	l.maxTiming = l.longestTiming(now)
@@ -95,10 +95,10 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case Tick:
 	case TermRead:
 		l.termRead(m)
-		return l.effects // what it precedes is looked at with it, see Turn
+		return l.effects // reconcile runs with the next message, see LeaderDriver
 	case HeartbeatReceived:
 		if a, ok := l.heartbeatReceived(now, m); ok {
-			l.emit(Reply{To: m.Node, Answer: a}) // nothing else is answered
+			l.emit(Reply{To: m.Node, Answer: a})
 		}
 	case ConnClosed:
 		if n := l.members[m.Node]; n != nil && n.heartbeat.Nonce == m.Nonce {
@@ -109,9 +109,9 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case BarrierApplied:
 		l.barrierApplied, l.inherited = true, l.state.Committed()
 		l.leases.barrierStart = m.Started
-		l.resumeAt = now // whoever was asked to lead in its place has not done so yet
+		l.resumeAt = now // a step down before the barrier did not succeed
 	case SubmitFailed:
-		// A pause, because the next try may fail as fast as this one.
+		// Pause, because the next attempt may fail as fast as this one.
 		l.submitting, l.submittingChange, l.committing, l.resumeAt = false, false, 0, now+l.o.Pace.Heartbeat
 	case Voters:
 		l.leases.voters = slices.Clone(m.Servers)
@@ -123,9 +123,9 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		l.member(m.Node).storeReleases(m.Releases)
 	case KeysLoaded:
 		l.keys = loadedKeys{m.Text, KeysDigest(m.Text)}
-	case BarrierFailed: // the Turn's
+	case BarrierFailed: // handled by LeaderDriver
 	case NodeRemoved:
-		// The word was given before it came here: who speaks now is not meant.
+		// The operator decided before this message arrived: a live node is not meant.
 		if n := l.member(m.Node); !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {
 			n.removed = true
 		}
@@ -137,10 +137,10 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 
 func (l *Leader) emit(e Effect) { l.effects = append(l.effects, e) }
 
-// stalled lets a time in which this machine was not run (a pause, a busy CPU)
-// pass for nobody's silence or delay: what came in meanwhile is only read now.
-// What may be taken from whom does not depend on it. One heartbeat of each such
-// time counts, so that silence is noticed however badly this machine is run.
+// excuseStall excludes the time in which this machine did not run (a pause, a busy CPU) from
+// all measurements of silence and delay: messages that arrived in that time are only handled
+// now. Takeovers do not depend on it. One heartbeat interval of each stall still counts, so
+// silence is noticed even if this machine always runs late.
 func (l *Leader) excuseStall(now time.Duration) {
 	gap := now - l.lastStep - l.o.Pace.Heartbeat
 	l.lastStep = now
@@ -148,7 +148,7 @@ func (l *Leader) excuseStall(now time.Duration) {
 		return
 	}
 	l.roundBegan = min(l.roundBegan+gap, now)
-	if l.stages.askedAt >= 0 { // no heartbeat comes of a question
+	if l.stages.askedAt >= 0 { // a question causes no heartbeat
 		l.stages.askedAt = min(l.stages.askedAt+gap+l.o.Pace.Heartbeat, now)
 	}
 	for _, n := range l.members {
@@ -159,14 +159,14 @@ func (l *Leader) excuseStall(now time.Duration) {
 	}
 }
 
-// stepDown gives up leadership. If nobody takes it over, this leader goes on
-// after a while.
+// stepDown hands leadership over. If no other server takes it within dead-after, this leader
+// continues.
 func (l *Leader) stepDown(now time.Duration, reason string) {
 	l.resumeAt = now + l.maxTiming.DeadAfter
 	l.emit(StepDown{Reason: reason})
 }
 
-// node returns what is known of id, a node never heard if nothing is.
+// member returns the member with the given id, and creates it if necessary.
 func (l *Leader) member(id shardmap.NodeID) *member {
 	n := l.members[id]
 	if n == nil {
@@ -176,8 +176,8 @@ func (l *Leader) member(id shardmap.NodeID) *member {
 	return n
 }
 
-// termRead counts the leader itself as of the moment before it read its term. A
-// changed term ends all granting for good.
+// termRead confirms the leader itself as of the moment before it read its term. A changed term
+// ends all granting permanently.
 func (l *Leader) termRead(m TermRead) {
 	if m.Term != l.o.Term {
 		l.leases.revoked = true
@@ -186,8 +186,8 @@ func (l *Leader) termRead(m TermRead) {
 	l.leases.confirm(l.o.Server, m.Before)
 }
 
-// applied takes the newest state of the own log. Entries of other terms change
-// nothing any more once the barrier is applied, so a new map is the own one.
+// stateApplied takes the newest state of the own log. Once the barrier is applied, entries of
+// other terms are void, so every new map is one of this leader.
 func (l *Leader) stateApplied(now time.Duration, s *State) {
 	old := l.state
 	l.state = s
@@ -203,7 +203,7 @@ func (l *Leader) stateApplied(now time.Duration, s *State) {
 		for _, id := range slices.Sorted(maps.Keys(s.drops)) {
 			if d := s.drops[id]; d.InForce && d.Epoch == s.Last().Epoch() {
 				l.droppedAt[id] = now
-				// What was heard before does not bring it back.
+				// Heartbeats from before the drop do not make it eligible.
 				l.member(id).freshStreak = 0
 			}
 		}
@@ -221,20 +221,19 @@ func (l *Leader) stateApplied(now time.Duration, s *State) {
 	switch {
 	case l.committing == 0 && s.Last().Epoch() == old.Last().Epoch():
 	case l.committing != 0 && s.Committed().Epoch() < l.committing:
-		// A commit on its way holds back leases until its fate is known.
+		// A submitted commit blocks leases for the old map until its fate is known.
 	default:
 		l.submitting, l.committing = false, 0
 	}
 }
 
-// mine reports whether the open proposal, if any, is of this term.
+// ownRoundOpen reports whether a proposal of this term is open.
 func (l *Leader) ownRoundOpen() bool { return l.state.Open() && l.state.LastTerm() == l.o.Term }
 
-// evidence notes that a boot is gone. What names another boot than the one that
-// is heard says nothing about that one: also a higher one, for an emptied data
-// directory counts from the start. For the same reason an equal boot may be
-// another process's. A redial that began before the election may have found nobody
-// where another process has begun since, with a lease of the leader before.
+// crashEvidence records that a boot is gone. Evidence about another boot than the present one
+// is ignored, also about a higher one, because a wiped data directory starts again at one. An
+// equal boot with another nonce is another process. A redial that began before the election is
+// ignored: a new process may have started since, with a lease of the previous leader.
 func (l *Leader) crashEvidence(now time.Duration, m CrashEvidence) {
 	if m.Began < l.elected {
 		return
@@ -246,37 +245,37 @@ func (l *Leader) crashEvidence(now time.Duration, m CrashEvidence) {
 	n.crashedBoot, n.crashedUnheard, n.crashSeenAt = m.Boot, !n.heard(), now
 }
 
-// MemberView is what a leader knows of a node, for people to read.
+// MemberView is what a leader knows about a node, for status output.
 type MemberView struct {
 	Node      shardmap.NodeID
 	Heartbeat Heartbeat
 	From      string
-	// HeardAgo is the age of its last heartbeat; negative if none came in this
-	// term.
+	// SinceHeartbeat is the age of the last heartbeat; negative if none arrived in this term.
 	SinceHeartbeat time.Duration
 	Silent         bool
-	// Echoes: the last three heartbeats of its present process, at least, echoed
-	// answers of this leader that were fresh.
+	// LinkWorks: at least the last three heartbeats of its present process echoed fresh
+	// answers of this leader.
 	LinkWorks bool
 	Crashed   bool
-	// Eligible: it may be given shards.
+	// Eligible: it may get shards.
 	Eligible bool
-	// Kept: its app is unhealthy, and it keeps its shards, because most apps are.
+	// KeptUnhealthy: its app is unhealthy, and it keeps its shards, because most apps are
+	// unhealthy.
 	KeptUnhealthy bool
-	// Held is for how long its app must be healthy before it gets shards again, because that
-	// became unhealthy again and again; zero: it is not held back.
+	// HoldTime is how long its app must be healthy before the node gets shards again, after
+	// the app became unhealthy repeatedly. Zero means that the node is not held back.
 	HoldTime time.Duration
-	// Absent: it restarts in place, and is waited for.
+	// Restarting: it restarts in place, and its shards wait for it.
 	Restarting bool
-	// Staged: another node is to own shards of it, and those that are busy stay for now.
+	// Staged: shards of it will move to another node, and its busy shards stay for now.
 	Staged bool
-	// Over: no process that had this name until now admits or runs anything any
-	// more, so that another disk may take the name.
+	// ProcessGone: every process that used this node id has stopped serving, so another disk
+	// may use the id.
 	ProcessGone bool
 }
 
-// View returns what the leader knows of every node, ordered by id. Who is not in it
-// has not been heard in this term and owns nothing.
+// View returns what the leader knows about every node, ordered by id. A node that is missing
+// has sent no heartbeat in this term and owns nothing.
 func (l *Leader) View(now time.Duration) []MemberView {
 	for _, m := range slices.Concat(l.state.Committed().Members(), l.state.Last().Members()) {
 		l.member(m.ID)

@@ -6,126 +6,126 @@ import (
 	"time"
 )
 
-// How long a voter waits for what, while it misses its leader.
+// Durations of a leader suspicion.
 const (
-	// missShare is how long a heartbeat waits for its answer until the leader is
-	// missed, in tenths of a heartbeat, and missLeast that at least. It is bounded from
-	// above: leases end from two heartbeats after the leader has stopped, and by then the
-	// last voter of a majority must have sent the heartbeat that is not answered, which is
-	// one after the stop at most, have waited for so long, and have elected another one.
-	// And from below: a busy machine answers late.
+	// A leader is missed when a heartbeat has waited missedTenths tenths of a heartbeat
+	// interval for its answer, and at least minMissedTime. The upper bound: leases end two
+	// heartbeats after the leader has stopped. By then the last voter of a majority must have
+	// sent the unanswered heartbeat (up to one interval after the stop), waited, and elected a
+	// new leader. The lower bound: a busy machine answers late.
 	missedTenths  = 8
 	minMissedTime = 50 * time.Millisecond
-	// believeBeats is for how long another's doubt counts, in heartbeats; who goes on
-	// missing asks twice in that time.
+	// reportHeartbeats is how long a report of another voter counts, in heartbeats. A voter
+	// that suspects its leader asks twice in that time.
 	reportHeartbeats = 1
-	// despairBeats is after how many heartbeats a doubt is given up: Raft's own timeout
-	// has come by then, and is all that can help.
+	// giveUpHeartbeats is the number of heartbeats after which a suspicion is abandoned. By
+	// then the election timeout of Raft has expired.
 	giveUpHeartbeats = 10
-	// standStagger is how much later the next in order stands: an election takes 10 ms,
-	// on a slow disk some tens. Two that stand in one term split the vote, which costs an
-	// election timeout and more.
+	// campaignStagger is the delay between the candidates in order. An election takes 10 ms,
+	// and some tens of milliseconds on a slow disk. Two candidates in one term split the vote,
+	// which costs an election timeout or more.
 	campaignStagger = 100 * time.Millisecond
-	// standLeave is how long one has that says it stands: its term is over for it as soon as
-	// that is written, and on a slow disk only that takes so long.
+	// campaignTime is how long other voters wait for a voter that reports its candidacy.
+	// Writing the new term takes that long on a slow disk.
 	campaignTime = 250 * time.Millisecond
-	// hearOut is how long it waits, at its turn, for those that have not replied to its
-	// last question yet: one that is before it in order, or stands already, may be among
-	// them, or one that has another term by now. Who is there replies within a few milliseconds.
+	// replyWait is how long a voter that could campaign waits for replies to its last request.
+	// A missing reply may come from a voter that precedes it, is already a candidate, or has a
+	// later term. Live voters reply within a few milliseconds.
 	replyWait = 20 * time.Millisecond
-	// askPause is the least time between two times that it asks.
+	// minRequestInterval is the minimum time between two requests.
 	minRequestInterval = 10 * time.Millisecond
-	// A leader that was replaced and speaks within livesWithin was there: the machines
-	// are busier than this patience is made for. It doubles then, up to eight times what
-	// it was, which is Raft's own; for calmFor after the last such election.
+	// A leader that was replaced, and answers within falseAlarmWindow, was alive: the machines
+	// are too busy for the timeout. The timeout then doubles, up to eight times the initial
+	// value, which is the election timeout of Raft, until falseAlarmMemory has passed since
+	// the last false alarm.
 	falseAlarmWindow = time.Second
 	falseAlarmMemory = time.Minute
 	maxFalseAlarms   = 3
 )
 
-// LogEnd is where a server's log ends: the term and the index of its last entry.
+// LogEnd is the term and the index of the last entry of a Raft log.
 type LogEnd struct{ Term, Index uint64 }
 
-// newer reports that who has a log like this can be elected by one who has o's, and not
-// the other way round.
+// newer reports whether Raft allows a server with log l to win the vote of a server with log
+// o, and not the other way round.
 func (l LogEnd) newer(o LogEnd) bool { return l.Term > o.Term || l.Term == o.Term && l.Index > o.Index }
 
-// Missing is what a voter says when it is asked whether it misses its leader.
+// SuspicionReport is the reply of a voter that was asked whether it misses its leader.
 type SuspicionReport struct {
-	// Term is that of the leader that it misses; zero: it misses none.
+	// LeaderTerm is the term of the leader that it misses; zero means that it misses none.
 	LeaderTerm uint64
 	Log        LogEnd
-	// Stands reports that it stands for election against it, or is about to.
+	// Candidate means that it campaigns against that leader, or is about to.
 	Candidate bool
-	// In is the term that its own Raft server is in, whomever it misses; zero: it is of a
-	// program that does not say.
+	// CurrentTerm is the term of its own Raft server; zero means not reported.
 	CurrentTerm uint64
 }
 
-// Voter is what a Doubt reads of the node's own Raft server, anew each time.
+// Voter is the interface of LeaderSuspicion to the Raft server of the node. Each method
+// returns the present value.
 type Voter interface {
 	Raft
-	// LogEnd returns where its log ends.
+	// LogEnd returns the end of its log.
 	LogEnd() LogEnd
-	// Leader returns the server that it takes for the leader, or "".
+	// Leader returns the server that it considers the leader, or "".
 	Leader() string
 }
 
-// LeaderSuspicionOptions are what a Doubt stands on.
+// LeaderSuspicionOptions are the options of a LeaderSuspicion.
 type LeaderSuspicionOptions struct {
 	Server    string        // the node's Raft server id
 	Heartbeat time.Duration // of the node
 	Raft      Voter
 }
 
-// Doubt decides when a voter stands for election because its leader is missed: a
-// process that is stopped, or cut off, breaks no connection, and Raft's own timeout is
-// longer than a lease. A voter that misses its leader asks the others whether they do,
-// and once a majority does, the one with the newest log stands, by the lowest id if
-// several have it, the next in order a little later (docs/internals/protocol.md, "A leader that is
-// missed"). A false one costs a term. The caller's goroutine is the agent's.
+// LeaderSuspicion decides when a voter campaigns because its leader does not answer. A stopped
+// process or a network partition closes no connection, and the election timeout of Raft is
+// longer than a lease. A voter that misses its leader asks the other voters. Once a majority
+// misses the leader, the voter with the newest log campaigns, by lowest id among equals, and
+// the next voters in order follow with a delay (docs/internals/protocol.md, "A leader that is
+// missed"). A false alarm costs one term. The goroutine of the agent calls all methods.
 type LeaderSuspicion struct {
 	o LeaderSuspicionOptions
 
-	lastPoll     time.Duration // when it was looked last
-	runningSince time.Duration // since when there was no gap between looks
+	lastPoll     time.Duration
+	runningSince time.Duration // when polls were last interrupted
 
-	report            SuspicionReport // what this node says now
-	missedSince       time.Duration   // since when it misses that leader
-	lastRequest       time.Duration   // when it asked last
+	report            SuspicionReport // the present report of this node
+	missedSince       time.Duration   // when it began to miss that leader
+	lastRequest       time.Duration   // when it last asked the other voters
 	nextRequest       time.Duration
-	majoritySince     time.Duration // since when a majority misses it; negative: none does
-	campaignedAgainst uint64        // the term of the last leader against whom this node stood
-	retryAt           time.Duration // it does not stand again before, after it could not
+	majoritySince     time.Duration // when a majority began to miss the leader; negative: none does
+	campaignedAgainst uint64        // the term of the last leader against which it campaigned
+	retryAt           time.Duration // no campaign before that, after Raft refused one
 	reports           map[string]receivedReport
-	laterTermSince    time.Duration // since when another is known to be in a later term; negative: none is
+	laterTermSince    time.Duration // when another voter reported a later term; negative: none did
 
-	aliveTerm        uint64        // the term of a leader that was missed, and that has spoken since; zero: none
-	aliveAt          time.Duration // when
-	falseAlarms      int           // how often one like that was replaced lately
-	falseAlarmsUntil time.Duration // until when that counts
+	aliveTerm        uint64        // the term of a missed leader that has answered since; zero: none
+	aliveAt          time.Duration // when it answered
+	falseAlarms      int           // number of recent replacements of a leader that was alive
+	falseAlarmsUntil time.Duration // when falseAlarms is reset
 }
 
-// hearsay is what another voter has said of itself, and when it was asked.
+// receivedReport is the report of another voter, and when it was requested.
 type receivedReport struct {
 	SuspicionReport
 	requestedAt time.Duration
 }
 
-// NewLeaderSuspicion returns the Doubt of a process that begins now.
+// NewLeaderSuspicion returns the LeaderSuspicion of a process that starts now.
 func NewLeaderSuspicion(o LeaderSuspicionOptions, now time.Duration) *LeaderSuspicion {
 	return &LeaderSuspicion{o: o, lastPoll: now, runningSince: now, majoritySince: -1, laterTermSince: -1, reports: map[string]receivedReport{}}
 }
 
-// Waiting is a node's oldest heartbeat that was not answered.
+// UnansweredHeartbeat is the oldest heartbeat of a node without an answer.
 type UnansweredHeartbeat struct {
-	// Since is when it was sent, Term that of the leader that answered last, zero if none
-	// did or no heartbeat waits.
+	// Since is when it was sent. Term is the term of the leader that answered last; zero if no
+	// leader did, or if no heartbeat is unanswered.
 	Since time.Duration
 	Term  uint64
 }
 
-// Waiting returns for what answer the node waits.
+// Unanswered returns the oldest heartbeat without an answer.
 func (a *Agent) Unanswered() UnansweredHeartbeat {
 	since, ok := a.holder.oldestUnanswered()
 	if !ok {
@@ -134,12 +134,12 @@ func (a *Agent) Unanswered() UnansweredHeartbeat {
 	return UnansweredHeartbeat{Since: since, Term: a.answerTerm}
 }
 
-// Look finds out whether the leader is missed, and returns the servers that are to be
-// asked whether they miss it, and whether to stand for election now. It is due as often
-// as the agent's. of is what its Agent waits for, zero of a node that leads itself.
+// Poll checks whether the leader is missed. It returns the servers that must be asked whether
+// they miss it, and whether this voter must campaign now. The caller calls it after each
+// Agent.Poll with Agent.Unanswered, or with the zero value if its own server leads.
 func (s *LeaderSuspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask []string, stand bool) {
 	if now-s.lastPoll > s.timeout()/2 {
-		s.runningSince = now // who was not there cannot tell what was not answered
+		s.runningSince = now // answers may have arrived while this process did not run
 	}
 	s.lastPoll = now
 	s.adjustTimeout(now)
@@ -166,30 +166,31 @@ func (s *LeaderSuspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask [
 	return ask, s.shouldCampaign(now, voters)
 }
 
-// patience is how long a heartbeat may wait for its answer.
+// timeout returns how long a heartbeat may wait for its answer.
 func (s *LeaderSuspicion) timeout() time.Duration {
 	return max(s.o.Heartbeat*missedTenths/10, minMissedTime)
 }
 
-// misses reports that the leader of the present term has answered before, and does not
-// any more. One that was just elected has answered nobody yet.
+// leaderMissed reports whether the leader of the present term has stopped answering. A newly
+// elected leader that has not answered this node yet is not missed.
 func (s *LeaderSuspicion) leaderMissed(now time.Duration, of UnansweredHeartbeat) bool {
 	return of.Term != 0 && now-max(of.Since, s.runningSince) >= s.timeout()<<s.falseAlarms && of.Term == s.o.Raft.Term()
 }
 
-// others returns the voters that may miss the leader, too.
+// others returns the other voters except the leader.
 func (s *LeaderSuspicion) others(voters []string) []string {
 	leader := s.o.Raft.Leader()
 	return slices.DeleteFunc(slices.Clone(voters), func(v string) bool { return v == s.o.Server || v == leader })
 }
 
-// stands reports that a majority misses the leader, and that it is this node's turn.
+// shouldCampaign reports whether a majority misses the leader, and this voter is next in
+// order.
 func (s *LeaderSuspicion) shouldCampaign(now time.Duration, voters []string) bool {
 	with, silent, wait, leave := 1, 0, time.Duration(0), time.Duration(0)
 	for _, v := range s.others(voters) {
 		h := s.reports[v]
 		if h.requestedAt < s.lastRequest {
-			silent++ // it may have come to miss the leader since it said that it does not
+			silent++ // its last report may be outdated
 		}
 		if s.reportCounts(now, h) {
 			with++
@@ -212,7 +213,7 @@ func (s *LeaderSuspicion) shouldCampaign(now time.Duration, voters []string) boo
 	if silent > 0 {
 		wait += replyWait
 	}
-	// Who stands misses nobody any more once its term is written, and so do those that vote.
+	// A candidate and its voters report no missed leader once the new term is written.
 	elected := s.laterTermSince < 0 || now >= s.laterTermSince+campaignTime
 	if now < s.majoritySince+wait || now < s.retryAt || !elected || s.report.Candidate {
 		return false
@@ -221,8 +222,8 @@ func (s *LeaderSuspicion) shouldCampaign(now time.Duration, voters []string) boo
 	return true
 }
 
-// Refused is told that its Raft server does not stand against the leader of a term, though
-// the voter was to. While it is to be missed, that voter is one of those that may stand.
+// CampaignRefused reports that the Raft server did not start the campaign that Poll asked for.
+// While the leader of the term is missed, this voter may campaign again.
 func (s *LeaderSuspicion) CampaignRefused(now time.Duration, term uint64) {
 	if s.campaignedAgainst == term {
 		s.campaignedAgainst, s.retryAt = 0, now+campaignStagger
@@ -230,20 +231,19 @@ func (s *LeaderSuspicion) CampaignRefused(now time.Duration, term uint64) {
 	}
 }
 
-// precedes reports that a server with such a log is before this one in the order of those
-// that stand: who is first by the log is elected by all.
+// precedes reports whether a server with the given log campaigns before this one. The server
+// with the newest log can win every vote.
 func (s *LeaderSuspicion) precedes(server string, log LogEnd) bool {
 	return log.newer(s.report.Log) || log == s.report.Log && strings.Compare(server, s.o.Server) < 0
 }
 
-// believes reports that another's doubt counts: it misses this very leader, and has said
-// so lately.
+// reportCounts reports whether a report counts: it is recent and names the same leader term.
 func (s *LeaderSuspicion) reportCounts(now time.Duration, h receivedReport) bool {
 	return h.LeaderTerm == s.report.LeaderTerm && now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat
 }
 
-// Heard takes what a server has replied that was asked at the given time. Only a reply
-// shows how old it can be. One to what was asked for an earlier doubt says nothing.
+// ReportReceived takes the reply of a server to a request of the given time. Only the request
+// time bounds the age of a report. A reply to a request of an earlier suspicion is ignored.
 func (s *LeaderSuspicion) ReportReceived(asked time.Duration, server string, m SuspicionReport) {
 	if asked >= s.missedSince && asked >= s.reports[server].requestedAt {
 		s.reports[server] = receivedReport{m, asked}
@@ -253,20 +253,21 @@ func (s *LeaderSuspicion) ReportReceived(asked time.Duration, server string, m S
 	}
 }
 
-// Asked is told, between two Looks, that another server asks: so that one misses its
-// leader now, and if this node does, too, it asks in turn.
+// ReportRequested records, between two polls, a request of another server. That server misses
+// its leader, so if this node misses the leader, too, it asks in turn.
 func (s *LeaderSuspicion) ReportRequested(now time.Duration, server string) {
 	if s.report.LeaderTerm != 0 && !s.reportCounts(now, s.reports[server]) {
 		s.nextRequest = min(s.nextRequest, s.lastRequest+minRequestInterval)
 	}
 }
 
-// Lives is told that the leader of a term, which this node misses or has missed, speaks.
+// LeaderAlive records an answer of the leader of the given term, which this node misses or has
+// missed.
 func (s *LeaderSuspicion) LeaderAlive(now time.Duration, term uint64) {
 	s.aliveTerm, s.aliveAt = term, now
 }
 
-// judge has patience grow if a leader that lives was replaced.
+// adjustTimeout increases the timeout after the replacement of a leader that was alive.
 func (s *LeaderSuspicion) adjustTimeout(now time.Duration) {
 	if now >= s.falseAlarmsUntil {
 		s.falseAlarms = 0
@@ -280,5 +281,5 @@ func (s *LeaderSuspicion) adjustTimeout(now time.Duration) {
 	}
 }
 
-// Says returns what this node says of itself, as of the last Look.
+// Report returns the report of this node as of the last Poll.
 func (s *LeaderSuspicion) Report() SuspicionReport { return s.report }

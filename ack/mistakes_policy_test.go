@@ -16,7 +16,7 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "policy: it grants a lease", mix: aimed("policy 8, isolate 3, hold 3, elect 2"), caught: "G1|G2|G4|G5",
-			edits: in("ack.Leader.mayGrantLease", "	// From the step that submits Commit(p) on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
+			edits: in("ack.Leader.mayGrantLease", "	// From the step that submits the commit of p on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
 		},
 		{
 			name: "policy: a pause holds up a loss", mix: defaultStuckAfter(aimed("pause-loss 4, policy 1")), caught: "progress",

@@ -90,7 +90,7 @@ func mistakesOfBoots() []mistake {
 		{
 			name: "why 7: a goodbye outlives the boot that said it", mix: aimed("leave 4, sick 4, hold 3"), caught: "G1|G4",
 			edits: both(in("ack.member.reset", "	m.hadLease = false\n", "	m.hadLease = false\n	m.planted = m.planted || m.heartbeat.Goodbye\n"),
-				both(in("ack.member", "	id        shardmap.NodeID\n", "	id        shardmap.NodeID\n	planted bool\n"),
+				both(in("ack.member", "type member struct {\n", "type member struct {\n	planted bool\n"),
 					in("ack.Leader.takeoverRule", "	case n.heartbeat.Goodbye:", "	case n.heartbeat.Goodbye || PLANTED && n.planted:"))),
 		},
 		{
@@ -267,7 +267,7 @@ func mistakesOfTerms() []mistake {
 // termBeforeEcho lets heartbeats name a term that was read up to four of them ago.
 func termBeforeEcho() []edit {
 	return both(in("ack.Agent.sendHeartbeat", "		Term:    a.o.Term(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
-		both(in("ack.Agent", "	burst          int\n", "	burst          int\n	oldTerm  uint64\n	oldAt    time.Duration\n"),
+		both(in("ack.Agent", "type Agent struct {\n", "type Agent struct {\n	oldTerm uint64\n	oldAt   time.Duration\n"),
 			in("ack.Agent.bootSuperseded", "func (a *Agent) bootSuperseded(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
 	if !on {
 		return a.o.Term()

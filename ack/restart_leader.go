@@ -6,21 +6,22 @@ import (
 	"shardway/shardmap"
 )
 
-// awaitMost bounds for how long a leader waits for what a node keeps: whoever joins waits, too.
+// maxReleaseWait bounds how long a leader waits for the releases of a restarting node, because
+// joining nodes wait, too.
 const maxReleaseWait = time.Second
 
-// away is what a leader counts of a node's absence.
+// restartTimes are the times of a restart in place that a leader measures.
 type restartTimes struct {
-	since     time.Duration // when the present one was first seen; before: the election
-	endedAt   time.Duration // when the last one was seen to end
-	goodbyeAt time.Duration // when the present boot said goodbye, as far as this leader knows
+	since     time.Duration // when the present restart was first seen; initially the election
+	endedAt   time.Duration // when the end of the last restart was seen
+	goodbyeAt time.Duration // when the goodbye of the present boot was received in this term
 }
 
-// absent reports whether the node is waited for: it is a member of what ought to be
-// whatever is heard of it, unless an operator says that it is gone.
+// isRestarting reports whether the node restarts in place. It then remains a member regardless
+// of its heartbeats, unless an operator removes it.
 func (l *Leader) isRestarting(n *member) bool { return l.state.Restarting(n.id) && !n.removed }
 
-// absences returns those who are absent.
+// restartingNodes returns the nodes that restart in place.
 func (l *Leader) restartingNodes() map[shardmap.NodeID]bool {
 	var ids map[shardmap.NodeID]bool
 	for id := range l.state.restarts {
@@ -31,8 +32,8 @@ func (l *Leader) restartingNodes() map[shardmap.NodeID]bool {
 	return ids
 }
 
-// absence submits the begin or the end of one, and reports whether there was any, or is to
-// be one: until then the map leaves the node what it has.
+// submitRestart submits the begin or the end of a restart. It returns true if it did, or if a
+// begin waits for releases: until then the map must leave the shards of the node in place.
 func (l *Leader) submitRestart(now time.Duration) bool {
 	var next restartEntry
 	awaited := false
@@ -54,21 +55,22 @@ func (l *Leader) submitRestart(now time.Duration) bool {
 	return true
 }
 
-// parts reports that the log is to be told of a node's absence.
+// announcesRestart reports whether the node has announced a restart that is not in the log.
 func (l *Leader) announcesRestart(n *member) bool {
 	a, known := l.state.Restart(n.id)
 	return n.heartbeat.Back > 0 && l.state.Committed().Has(n.id) && l.state.Last().Has(n.id) && (!known || a.Boot < n.heartbeat.Boot)
 }
 
-// awaits reports that what the node keeps for its next process is still on its way, because
-// who had it at the goodbye leads no more. It is sent for deliverTime from when the node
-// hears that, for which it has as long again.
+// awaitsReleases reports whether the releases for the next process of the node are still in
+// transit, because the leader that received the goodbye no longer leads. The node sends them
+// for deliverTime once it gets an answer of the new leader, and the leader allows as much time
+// for that.
 func (l *Leader) awaitsReleases(now time.Duration, n *member) bool {
 	return l.announcesRestart(n) && n.heartbeat.Released != [32]byte{} && !n.hasReleases() && now-n.restart.goodbyeAt < min(2*deliverTime(n.heartbeat.Release), maxReleaseWait)
 }
 
-// losing reports that clients wait for a map: for shards that are on their way, or of somebody
-// who announced no return.
+// clientsWait reports whether clients wait for a map: for moving shards, or for shards of a
+// failed node that announced no restart.
 func (l *Leader) clientsWait(now time.Duration) bool {
 	if l.state.Open() && len(shardmap.Diff(l.state.Committed(), l.state.Last())) > 0 {
 		return true
@@ -81,7 +83,7 @@ func (l *Leader) clientsWait(now time.Duration) bool {
 	return false
 }
 
-// absenting returns what the log is to be told of a node, and false if it is nothing.
+// restartChange returns the entry that is needed for a node. ok is false if none is.
 func (l *Leader) restartChange(now time.Duration, n *member) (restartEntry, bool) {
 	a, _ := l.state.Restart(n.id)
 	switch {
@@ -97,8 +99,7 @@ func (l *Leader) restartChange(now time.Duration, n *member) (restartEntry, bool
 	return restartEntry{}, false
 }
 
-// returned reports that a later process of the node speaks for itself: it serves what
-// it has, or says that it leaves.
+// hasReturned reports whether a later process of the node serves its shards, or leaves.
 func (l *Leader) hasReturned(now time.Duration, n *member, a Restart) bool {
 	switch {
 	case n.heartbeat.Boot <= a.Boot || n.silent(now, l.o.Pace):
@@ -109,7 +110,7 @@ func (l *Leader) hasReturned(now time.Duration, n *member, a Restart) bool {
 	return !n.heartbeat.Unhealthy && n.freshStreak >= requiredStreak && n.hadLease && now-n.lastGrant <= l.maxTiming.Lease
 }
 
-// absented looks at the absences of a newer state.
+// restartsApplied updates the restart times for a newer state.
 func (l *Leader) restartsApplied(now time.Duration, old *State) {
 	if l.state.restartsIndex == old.restartsIndex {
 		return
@@ -130,7 +131,7 @@ func (l *Leader) restartsApplied(now time.Duration, old *State) {
 	}
 }
 
-// keeps reports that p gives the node exactly what base does.
+// sameShards reports whether p gives the node the same shards as base.
 func sameShards(base, p *shardmap.Map, node shardmap.NodeID) bool {
 	for s := range shardmap.Shard(base.Len()) {
 		if (base.Owner(s) == node) != (p.Owner(s) == node) {
@@ -140,10 +141,10 @@ func sameShards(base, p *shardmap.Map, node shardmap.NodeID) bool {
 	return true
 }
 
-// confirmed reports whether what p gives the node needs no further word of it (G4).
-// Who is absent has none to give, and p leaves it what it has. A change of the key
-// configuration needs the word of every member: the next process of an absent one may serve
-// already.
+// commitConfirmed reports whether p can be committed without a further acknowledgement of the
+// node (G4). A restarting node cannot acknowledge, and p leaves its shards in place. A change
+// of the key configuration requires the acknowledgement of every member, because the next
+// process of a restarting node may serve already.
 func (l *Leader) commitConfirmed(n *member, p *shardmap.Map) bool {
 	return n.ackCounts(p.Epoch()) || l.isRestarting(n) && !l.state.ChangesKeys() && sameShards(l.state.Committed(), p, n.id)
 }

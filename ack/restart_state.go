@@ -9,56 +9,57 @@ import (
 	"shardway/shardmap"
 )
 
-// MaxGrace is the longest for which a node may say that it comes back.
+// MaxGrace is the longest time within which a node may announce its restart.
 const MaxGrace = 10 * time.Minute
 
-// Absence is what the replicated state remembers of a node that has said goodbye and
-// that it comes back: one that restarts in place. Until it is over, the map that ought
-// to be gives the node exactly what it has, and does not wait for its word. It says
-// nothing about who may serve or what may be taken: a process that has said goodbye
-// serves nothing, the next one gets its lease as any, and what a commit does without
-// the node's word moves none of its shards.
+// Restart is the record of a node that has sent a goodbye and announced its return: a restart
+// in place. Until the restart is over, the next map leaves the shards of the node in place,
+// without its acknowledgement. The record does not decide who may serve or which shards may be
+// taken. The stopped process serves nothing, the next process needs a lease like any other,
+// and a commit without the acknowledgement of the node moves none of its shards.
 type Restart struct {
-	// Boot is the one that said goodbye.
+	// Boot is the boot that sent the goodbye.
 	Boot uint64
-	// Grace is for how long it is waited for. Each leader counts that from when it
-	// applied the entry, or from its election: no clock is shared, and no end is early.
+	// Grace is how long the cluster waits for the node. Each leader measures it from when it
+	// applied the entry, or from its election: there is no shared clock, and the restart never
+	// ends early.
 	Grace time.Duration
-	// Over: an entry has ended it. What is left says that this boot has had its time.
+	// Over: an entry has ended the restart. The record remains, because a boot can restart
+	// only once.
 	Over bool
 }
 
-// Absence returns what is remembered of the node's last absence, as long as the map
-// that routes has the node.
+// Restart returns the record of the last restart of the node, as long as it is a member of the
+// committed map.
 func (s *State) Restart(node shardmap.NodeID) (Restart, bool) {
 	a, ok := s.restarts[node]
 	return a, ok
 }
 
-// Absent reports whether the node is waited for.
+// Restarting reports whether the cluster waits for the node.
 func (s *State) Restarting(node shardmap.NodeID) bool {
 	a, ok := s.restarts[node]
 	return ok && !a.Over
 }
 
-// absenting begins an absence, or ends it.
+// restartEntry begins a restart, or ends it.
 type restartEntry struct {
-	// term is the Raft term of the leader that heard of it, as with a proposal.
+	// term is the Raft term of the leader that received the goodbye (see proposal).
 	term uint64
 	node shardmap.NodeID
 	boot uint64
-	// grace is zero for the end.
+	// grace is zero in the entry that ends the restart.
 	grace time.Duration
-	// released are the shards that the next process gets as released, ordered by number,
-	// server is the disk that has released them, and proposal what it had acknowledged by
-	// then. Without any, all three are zero.
+	// released are the releases for the next process, ordered by shard. server is the disk
+	// that released them, and proposal its last acknowledgement by then. All three are zero
+	// without a release.
 	released []Released
 	server   string
 	proposal shardmap.Epoch
 }
 
-// absented takes the begin or the end of an absence. A boot has one: the process that
-// said goodbye may go on for long, and be heard by the next leader.
+// applyRestart applies the begin or the end of a restart. Each boot can have one: the stopped
+// process may run for long and send its goodbye to the next leader.
 func (s *State) applyRestart(term uint64, c restartEntry) (*State, Outcome, error) {
 	a, known := s.restarts[c.node]
 	begins := c.grace > 0 && s.committed.Has(c.node) && s.last.Has(c.node) && (!known || a.Boot < c.boot)
@@ -77,8 +78,8 @@ func (s *State) applyRestart(term uint64, c restartEntry) (*State, Outcome, erro
 	return s, OutcomeRestartChanged, nil
 }
 
-// waitNoMore ends the absence of one who is dropped, because an operator says that it
-// does not come back. The next leader has not heard that word.
+// endRestart ends the restart of a dropped node. An operator has reported that it does not
+// return, and the next leader may not know that.
 func (s *State) endRestart(node shardmap.NodeID) {
 	if a, ok := s.restarts[node]; ok && !a.Over {
 		a.Over = true
@@ -87,7 +88,7 @@ func (s *State) endRestart(node shardmap.NodeID) {
 	}
 }
 
-// forgetAbsences forgets those whom the map that is committed has no more.
+// boundRestarts removes the records of nodes that the committed map no longer has.
 func (s *State) boundRestarts() {
 	kept := maps.Clone(s.restarts)
 	maps.DeleteFunc(kept, func(id shardmap.NodeID, _ Restart) bool { return !s.committed.Has(id) })
@@ -119,12 +120,12 @@ func (r *reader) restartEntry() restartEntry {
 	}
 	c.server, c.proposal, c.released = r.text(1, 2*maxText), shardmap.Epoch(r.uint(1, maxUint)), r.releases()
 	if r.err == nil && (c.grace == 0 || len(c.released) == 0 || nodeOf(c.server) != c.node) {
-		r.fail("an absence with releases that are not the node's")
+		r.fail("restart with releases of another node")
 	}
 	return c
 }
 
-// absences writes the absences; the same ones give the same bytes on every node.
+// restarts writes the restart records in a fixed order.
 func (w *writer) restarts(s *State) {
 	w.uint(s.restartsIndex)
 	w.uint(uint64(len(s.restarts)))
@@ -137,7 +138,7 @@ func (w *writer) restarts(s *State) {
 	}
 }
 
-// absences reads what the writer's absences wrote, and nothing else.
+// restarts reads the output of writer.restarts.
 func (r *reader) restarts(s *State) {
 	s.restartsIndex = r.uint(0, maxUint)
 	s.restarts = readSorted(r, r.node, func() Restart {
@@ -145,7 +146,7 @@ func (r *reader) restarts(s *State) {
 	})
 	for id := range s.restarts {
 		if r.err == nil && !s.committed.Has(id) {
-			r.fail(fmt.Sprintf("absence of %q, whom the map does not have", id))
+			r.fail(fmt.Sprintf("restart of %q, which is not in the map", id))
 		}
 	}
 }
