@@ -90,7 +90,7 @@ const accessTime = "2006-01-02T15:04:05.000Z"
 
 // accessLine writes the line of a request.
 type accessLine struct {
-	*asked
+	*requestState
 	keys *finder
 }
 

@@ -16,7 +16,7 @@ import (
 // reply is what Shardway itself says to who asked: a problem, a refusal, the probe, and
 // 1xx. It says as well with what changes an app's answer leaves, and notes in the
 // exchange what becomes of the connection.
-type reply struct{ *asked }
+type reply struct{ *requestState }
 
 // problem answers the request with a problem. Its body may still be unread.
 func (r reply) problem(p *problem.Problem) {
@@ -104,7 +104,7 @@ func appendStatusLine(b []byte, status int, text string) []byte {
 }
 
 // failure answers with what an attempt came to.
-func (r reply) failure(v verdict) {
+func (r reply) failure(v decision) {
 	p := &problem.Problem{Code: v.code, Detail: v.detail}
 	if v.reason != 0 {
 		p.Reason = v.reason.String()
@@ -144,7 +144,7 @@ func (r reply) slow() {
 }
 
 // badBody answers a request whose body the client broke off or framed badly.
-func (r reply) badBody(err error) verdict {
+func (r reply) badBody(err error) decision {
 	r.up.broken = true
 	var bad *h1.Error
 	switch {
@@ -164,12 +164,12 @@ func (r reply) badBody(err error) verdict {
 
 // cannotWait says no to a forwarded request that would have to wait. One that may have
 // run is told so, whatever the ingress thinks of it.
-func (r reply) cannotWait(v verdict) {
+func (r reply) cannotWait(v decision) {
 	switch {
 	case r.x.mayHaveRun() && r.x.safety != safeMethod:
-		r.failure(fail(problem.UpstreamBroken, mayHaveRun))
+		r.failure(fail(problem.UpstreamBroken, detailMayHaveRun))
 	case v.refusal == 0:
-		r.failure(verdict{step: stepFail, code: v.code, detail: v.detail})
+		r.failure(decision{action: actionFail, code: v.code, detail: v.detail})
 	default:
 		r.refuse(v.refusal)
 	}

@@ -20,7 +20,7 @@ const shownHold = 40
 // noteHold passes on what a response of the app says by headerHold. The ownership epoch is
 // that of the request. A value that is no number of seconds has no effect, and the first one
 // is logged.
-func (a *asked) noteHold(res *h1.Response, epoch uint64) {
+func (a *requestState) noteHold(res *h1.Response, epoch uint64) {
 	if a.s.o.HoldShard == nil || a.x.keyless {
 		return
 	}

@@ -69,8 +69,8 @@ type waitingConn struct {
 	safe          bool
 }
 
-// hear notes that the app begins a response. It is called for every response.
-func (a *appWatch) hear(now time.Duration) {
+// record notes that the app begins a response. It is called for every response.
+func (a *appWatch) record(now time.Duration) {
 	if a.heard.Load() != int64(now) {
 		a.heard.Store(int64(now))
 	}
@@ -83,14 +83,14 @@ func (a *appWatch) begin(now time.Duration) {
 }
 
 // waits counts a request that has been waiting since a time for a response of the app.
-func (a *appWatch) waits(since time.Duration, safe bool, l *link) {
+func (a *appWatch) waits(since time.Duration, safe bool, l *upstreamConn) {
 	wait := a.now - since
 	a.waiting++
 	a.oldest = max(a.oldest, wait)
 	if !safe {
 		a.oldestUnsafe = max(a.oldestUnsafe, wait)
 	}
-	if wait < unreadAfter || a.silent(wait) < unreadAfter || len(a.lookUp) >= maxLookedUp || l == nil || l.seat != nil {
+	if wait < unreadAfter || a.silent(wait) < unreadAfter || len(a.lookUp) >= maxLookedUp || l == nil || l.inproc != nil {
 		return
 	}
 	if c, ok := addressesOf(l); ok {
@@ -122,7 +122,7 @@ func (a *appWatch) end() {
 }
 
 // addressesOf returns both ends of a connection to the app; false: it is no TCP connection.
-func addressesOf(l *link) (c waitingConn, ok bool) {
+func addressesOf(l *upstreamConn) (c waitingConn, ok bool) {
 	conn := l.NetConn()
 	if conn == nil {
 		return c, false

@@ -27,11 +27,11 @@ func (c *appCase) pass(d time.Duration, safe bool, since ...time.Duration) bool 
 func TestAppThatBeginsNoResponseHangs(t *testing.T) {
 	t.Parallel()
 	c := appCase{now: time.Second}
-	c.a.hear(c.now)
+	c.a.record(c.now)
 	if since := c.now; c.pass(unsafeSilence-time.Second, false, since) || !c.pass(time.Second, false, since) {
 		t.Errorf("a POST waits: the app hangs after other than %v", unsafeSilence)
 	}
-	c.a.hear(c.now)
+	c.a.record(c.now)
 	if c.pass(time.Second, false, c.now) {
 		t.Error("the app hangs though it responds")
 	}
@@ -46,19 +46,19 @@ func TestLongPollsAloneAreNoHang(t *testing.T) {
 		if c.pass(time.Minute, true, c.now, c.now, c.now) {
 			t.Fatal("long polls count as a hang")
 		}
-		c.a.hear(c.now)
+		c.a.record(c.now)
 	}
 	if since := c.now; c.pass(safeSilence-time.Second, true, since) || !c.pass(time.Second, true, since) {
 		t.Errorf("GETs wait: the app hangs after other than %v", safeSilence)
 	}
 	slow := appCase{now: time.Second}
 	slow.pass(50*time.Second, false, slow.now)
-	slow.a.hear(slow.now)
+	slow.a.record(slow.now)
 	for range 10 {
 		if slow.pass(50*time.Second, false, slow.now) {
 			t.Fatal("a response that takes as long as earlier ones counts as a hang")
 		}
-		slow.a.hear(slow.now)
+		slow.a.record(slow.now)
 	}
 	if !slow.pass(3*time.Minute, false, slow.now) {
 		t.Error("an app that takes much longer than ever does not hang")
@@ -71,7 +71,7 @@ func TestRequestsBesideResponsesAreNoHang(t *testing.T) {
 	c := appCase{now: time.Second}
 	since := c.now
 	for range 600 {
-		c.a.hear(c.now)
+		c.a.record(c.now)
 		if c.pass(time.Second, false, since) {
 			t.Fatal("the app hangs though it responds")
 		}

@@ -243,7 +243,7 @@ const (
 // the body first, so what the app does not take is read and dropped while the response goes out. With
 // refused the app has refused the request, and from now on no part of the body is sent to it.
 // The flow of the request calls it, while the upload runs.
-func (u *upload) respondsEarly(p *trip, refused bool) {
+func (u *upload) respondsEarly(p *attempt, refused bool) {
 	if u.route.Swap(uploadDropped) == uploadBroken {
 		<-u.done
 		p.gone.disarm() // reading begins again
@@ -257,7 +257,7 @@ func (u *upload) respondsEarly(p *trip, refused bool) {
 		return
 	}
 	if refused {
-		p.l.StopWrite()
+		p.conn.StopWrite()
 	}
 }
 

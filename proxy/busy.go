@@ -9,26 +9,26 @@ import (
 	"shardway/internal/problem"
 )
 
-// crowdedThere is what is said of a request too many of its shard.
-const crowdedThere = "as many requests of the shard are under way as there may be (--max-shard-inflight)"
+// detailShardInflight is what is said of a request too many of its shard.
+const detailShardInflight = "as many requests of the shard are under way as there may be (--max-shard-inflight)"
 
-// busy is what a pool knows of shards whose owner has said that all connections to its
+// shardBackoff is what a pool knows of shards whose owner has said that all connections to its
 // app are in use, or the shard's share of them, or that as many of its requests are under way
 // as may be. Their requests wait in the Room, in line: one asks after 10 ms, doubling to
 // 200 ms, and each that the app took, or is done with, lets one more ask. So as many are under
 // way as the owner takes, and thousands that asked each for itself do not keep two machines
 // busy with refusals.
-type busy struct {
-	room rooms
-	any  atomic.Int32 // shards in crowds: zero, as nearly always, costs a load
+type shardBackoff struct {
+	room          rooms
+	waitingShards atomic.Int32 // shards in crowds: zero, as nearly always, costs a load
 
 	mu     sync.Mutex
-	crowds map[int]*crowd
+	shards map[int]*shardWait
 }
 
-// crowd is who waits for one shard. It is over once nobody does.
-type crowd struct {
-	b     *busy
+// shardWait is who waits for one shard. It is over once nobody does.
+type shardWait struct {
+	b     *shardBackoff
 	shard int
 	over  atomic.Bool // set with mu held
 	// sheds: the owner refuses for good what has not waited for the shard.
@@ -40,17 +40,17 @@ type crowd struct {
 	timer   *time.Timer
 }
 
-var _ door = (*crowd)(nil)
+var _ waitable = (*shardWait)(nil)
 
-// pass takes a turn to ask for the shard; nil means that there is one, or that nobody
+// allow takes a turn to ask for the shard; nil means that there is one, or that nobody
 // waits for it. Who has not waited takes none of a crowd that sheds.
-func (b *busy) pass(shard int, waited bool) *crowd {
-	if b.any.Load() == 0 {
+func (b *shardBackoff) allow(shard int, waited bool) *shardWait {
+	if b.waitingShards.Load() == 0 {
 		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.crowds[shard]
+	c := b.shards[shard]
 	if c == nil || c.turns == 0 || !waited && c.sheds.Load() {
 		return c
 	}
@@ -58,19 +58,19 @@ func (b *busy) pass(shard int, waited bool) *crowd {
 	return nil
 }
 
-// refused notes that the owner was busy, or sheds, and returns whom to wait with.
-func (b *busy) refused(shard int, sheds bool) *crowd {
+// onRefused notes that the owner was busy, or sheds, and returns whom to wait with.
+func (b *shardBackoff) onRefused(shard int, sheds bool) *shardWait {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.crowds[shard]
+	c := b.shards[shard]
 	if c == nil {
-		if b.crowds == nil {
-			b.crowds = make(map[int]*crowd)
+		if b.shards == nil {
+			b.shards = make(map[int]*shardWait)
 		}
-		c = &crowd{b: b, shard: shard}
+		c = &shardWait{b: b, shard: shard}
 		c.timer = time.AfterFunc(firstPause, c.turnComes)
-		b.crowds[shard] = c
-		b.any.Add(1)
+		b.shards[shard] = c
+		b.waitingShards.Add(1)
 	}
 	c.sheds.Store(sheds)
 	c.turns = 0
@@ -79,13 +79,13 @@ func (b *busy) refused(shard int, sheds bool) *crowd {
 	return c
 }
 
-// took notes that the owner's app took a request for the shard, or is done with one.
-func (b *busy) took(shard int) {
-	if b.any.Load() == 0 {
+// onAccepted notes that the owner's app took a request for the shard, or is done with one.
+func (b *shardBackoff) onAccepted(shard int) {
+	if b.waitingShards.Load() == 0 {
 		return
 	}
 	b.mu.Lock()
-	c := b.crowds[shard]
+	c := b.shards[shard]
 	if c != nil {
 		c.pause = 0
 	}
@@ -95,8 +95,8 @@ func (b *busy) took(shard int) {
 	}
 }
 
-// turnComes lets one more ask: the one that has waited longest.
-func (c *crowd) turnComes() {
+// allowProbe lets one more ask: the one that has waited longest.
+func (c *shardWait) turnComes() {
 	b := c.b
 	b.mu.Lock()
 	if c.over.Load() {
@@ -106,8 +106,8 @@ func (c *crowd) turnComes() {
 	if c.waiting == 0 {
 		c.over.Store(true)
 		c.timer.Stop()
-		delete(b.crowds, c.shard)
-		b.any.Add(-1)
+		delete(b.shards, c.shard)
+		b.waitingShards.Add(-1)
 		b.mu.Unlock()
 		return
 	}
@@ -118,7 +118,7 @@ func (c *crowd) turnComes() {
 }
 
 // Ready reports whether it is worth a request's while to come again.
-func (c *crowd) Ready() bool {
+func (c *shardWait) Ready() bool {
 	if c.over.Load() {
 		return true
 	}
@@ -128,34 +128,34 @@ func (c *crowd) Ready() bool {
 }
 
 // count counts who waits, by 1 or -1.
-func (c *crowd) count(n int) {
+func (c *shardWait) count(n int) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.waiting += n
 }
 
 // behind is the verdict of a request that finds others waiting for the owner of its shard.
-func (x *exchange) behind(c *crowd) verdict {
+func (x *exchange) behind(c *shardWait) decision {
 	if !c.sheds.Load() {
-		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: c}
+		return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: c}
 	}
 	if !x.waited {
 		return x.crowded()
 	}
-	return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: c, code: problem.ShardBusy, detail: crowdedThere}
+	return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: c, code: problem.ShardBusy, detail: detailShardInflight}
 }
 
 // crowded is the verdict of a request that is one too many of its shard, for good.
-func (x *exchange) crowded() verdict {
+func (x *exchange) crowded() decision {
 	if x.mayHaveRun() && x.safety != safeMethod {
-		return fail(brokenCode(x.route), mayHaveRun)
+		return fail(brokenCode(x.route), detailMayHaveRun)
 	}
-	return fail(problem.ShardBusy, crowdedThere)
+	return fail(problem.ShardBusy, detailShardInflight)
 }
 
 // shedThere reports whether another node has refused the request because as many of its
 // shard are under way as may be. One that has waited for the shard waits on: those that
 // waited with it are the others.
-func (x *exchange) shedThere(p *trip) bool {
-	return x.waited && !x.later() && p.l.res.Status() == http.StatusServiceUnavailable && saysThere(p, problem.ShardBusy)
+func (x *exchange) shedThere(p *attempt) bool {
+	return x.waited && !x.later() && p.conn.res.Status() == http.StatusServiceUnavailable && saysThere(p, problem.ShardBusy)
 }

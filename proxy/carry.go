@@ -24,23 +24,23 @@ func (c *client) serveAll(hands *sync.WaitGroup, over func()) {
 func (c *client) serveOn(hands *sync.WaitGroup, over func()) {
 	c.hands = hands
 	defer c.goOn(over)
-	c.within(c.requests)
+	c.within(c.serveRequests)
 }
 
 // within does what comes next on the connection, and ends it unless a leg has begun or a
 // loop is to carry it.
 func (c *client) within(do func()) {
 	defer func() {
-		if !c.carries() && !c.away {
+		if !c.carries() && !c.handedToLoop {
 			c.life.end()
 			c.s.heads.over(&c.head)
-			c.alone = c.parked || c.s.conns.remove(c)
+			c.unobserved = c.parked || c.s.conns.remove(c)
 		}
 	}()
 	defer func() {
 		if v := recover(); v != nil {
 			c.fall(v)
-		} else if !c.carries() && !c.away {
+		} else if !c.carries() && !c.handedToLoop {
 			if !c.parked {
 				_ = c.h.Close()
 			}
@@ -50,18 +50,18 @@ func (c *client) within(do func()) {
 	do()
 }
 
-// goOn has the leg that has begun carried, or a loop carry what comes, or else calls over.
+// runReady has the leg that has begun carried, or a loop carry what comes, or else calls over.
 func (c *client) goOn(over func()) {
-	if c.away {
-		c.away = false
-		c.loops.join(c) // likewise
+	if c.handedToLoop {
+		c.handedToLoop = false
+		c.eventLoops.join(c) // likewise
 		return
 	}
 	if !c.carries() {
 		if !c.parked {
 			over()
 		}
-		c.s.spares.put(c) // the last use of it
+		c.s.clients.put(c) // the last use of it
 		return
 	}
 	l := c.relay.leg
@@ -83,17 +83,17 @@ func (c *client) carry() {
 		c.relay.leg.begin(c)
 		return
 	}
-	if !c.part() {
-		c.settle()
+	if !c.reportStopped() {
+		c.prepareNext()
 	}
 }
 
-// carryOn is the rest of exchange.
+// resume is the rest of exchange.
 func (c *client) carryOn() {
-	defer c.over()
+	defer c.finishExchange()
 	l := c.relay.leg
 	c.carryLeg(l)
-	c.counted(l.trip.r.Kind, 0, l.sent) // a tunnel is no work
+	c.recordLoad(l.trip.r.Kind, 0, l.sent) // a tunnel is no work
 	if l.client {
 		c.resume()
 	}
@@ -103,7 +103,7 @@ func (c *client) carryOn() {
 func (c *client) carryLeg(l *leg) {
 	defer c.leaveLeg()
 	l.finish()
-	why := l.trip.end()
+	why := l.trip.abort()
 	if !l.client {
 		l.part(why)
 		return
@@ -111,7 +111,7 @@ func (c *client) carryLeg(l *leg) {
 	l.end()
 	l.judge(why, &c.x, l.trip.r)
 	l.k.heavy = l.heavy()
-	legLine{&c.asked}.ends(l.ends())
+	legLine{&c.requestState}.ends(l.ends())
 }
 
 // leaveLeg ends what the leg that has begun counts for, and what others may do to it.

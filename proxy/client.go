@@ -11,10 +11,10 @@ import (
 	"shardway/proxy/h1"
 )
 
-// asked is a request as its connection has it: who asks, what, and what has become of
+// requestState is a request as its connection has it: who asks, what, and what has become of
 // it so far. The flow and its leaves share it; who has it and no client cannot call the
 // flow.
-type asked struct {
+type requestState struct {
 	s       *Server
 	h       *h1.Conn
 	ingress string    // the node at the other end; empty: a client
@@ -28,48 +28,48 @@ type asked struct {
 	// Memory for one head after another.
 	edit  h1.Edit
 	extra []byte
-	// long is what the answer that is passed on is remembered by (sizes), if another node
+	// slowResponse is what the answer that is passed on is remembered by (sizes), if another node
 	// gave it and nobody knows how long it takes; zero: it did not, or has taken long already.
-	long atomic.Uint64
-	// shared tells that others may have come to know of the connection than those who
+	slowResponse atomic.Uint64
+	// escaped tells that others may have come to know of the connection than those who
 	// look at the registry: its memory is not used again.
-	shared bool
+	escaped bool
 }
 
 // draining reports whether the connection is to end with its present answer
 // because the node is leaving. Streams of other nodes go on to the end: who
 // forwards here knows by the map when to stop.
-func (a *asked) draining() bool { return a.ingress == "" && a.s.draining.Load() }
+func (a *requestState) draining() bool { return a.ingress == "" && a.s.draining.Load() }
 
 // last reports whether the request is the client's last by its own word, and all of it
 // has been read.
-func (a *asked) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.up.broken }
+func (a *requestState) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.up.broken }
 
 // client is a connection that requests come by: from a client, or, when ingress
 // is set, from another node. Its goroutine runs serve; others reach in through
 // slot, idle, down and the watch. Its methods are the flow of a request (flow.go) and
 // what acts on the connection from outside; the leaves have types of their own.
 type client struct {
-	asked
+	requestState
 	life lifetime
 
 	// The leaves.
 	keys  finder
-	wait  waiting
+	wait  requestWait
 	out   forward
 	reply reply
 	relay relay
 
 	// Of one that a loop may carry.
-	by     atomic.Pointer[loop] // that does; nil: its goroutine
-	loops  *loops               // one of which may; nil: none
-	looped looped
-	at     place  // where its goroutine goes on
-	flight flight // what it has under way there, or had
-	habit  habit
-	poke   func()      // has it leave its loop, bound once
-	roused atomic.Bool // to be parked
-	away   bool        // it joins a loop: nobody else has anything to do with it
+	loop          atomic.Pointer[eventLoop] // that does; nil: its goroutine
+	eventLoops    *eventLoopGroup           // one of which may; nil: none
+	loopState     loopState
+	resumeAt      resumePoint // where its goroutine goes on
+	loopAttempt   loopAttempt // what it has under way there, or had
+	eligibility   loopEligibility
+	wakeLoop      func()      // has it leave its loop, bound once
+	parkRequested atomic.Bool // to be parked
+	handedToLoop  bool        // it joins a loop: nobody else has anything to do with it
 
 	slot slot
 	// lastSeen is the number of the run that Stalled saw last, and its alone.
@@ -92,34 +92,34 @@ type client struct {
 	// down tells that the connection is being closed from outside, so that no
 	// run begins unseen.
 	down atomic.Bool
-	// alone tells that nobody looked at the registry when it let the connection go.
-	alone bool
-	hands *sync.WaitGroup // of the goroutines that carry it
-	lot   *lot            // where it may be parked; nil: nowhere
-	parks atomic.Bool     // it may be: the sweep has it parked
-	lag   atomic.Int64    // for how many nanoseconds it has to be idle before that
+	// unobserved tells that nobody looked at the registry when it let the connection go.
+	unobserved bool
+	hands      *sync.WaitGroup // of the goroutines that carry it
+	watcher    *idleWatcher    // where it may be parked; nil: nowhere
+	canPark    atomic.Bool     // it may be: the sweep has it parked
+	parkDelay  atomic.Int64    // for how many nanoseconds it has to be idle before that
 	// parked tells that it has been: the connection is not this client's any more.
 	parked bool
 	// parkedHalves is how many directions are parked of the socket that it has become. The
 	// registry's mu guards it.
 	parkedHalves int
 
-	gate  func() (time.Duration, error) // c.askLease, bound once
-	lower func()                        // c.release, likewise
-	keeps func(delta int)               // c.keepHead, likewise
+	leaseCheck      func() (time.Duration, error) // c.askLease, bound once
+	releaseAdmitted func()                        // c.release, likewise
+	keeps           func(delta int)               // c.keepHead, likewise
 
 	// admitted is what ends the request's part in its shard's in-flight count; nil
 	// when there is none.
 	admitted func()
 
 	// The sweep's own.
-	seenRun uint32        // the run at the last sweep
-	letGo   uint32        // the run that counts as a stream
-	since   time.Duration // when the sweep first saw it, or saw its body go out
-	hear    time.Duration // when it looks at the path to the owner next
-	cutRun  uint32        // the run that was found cut, of a stream that is kept
-	cutAt   time.Duration // when that was
-	moved   time.Duration // since when its shard has been elsewhere; zero: it is not
+	seenRun       uint32        // the run at the last sweep
+	letGo         uint32        // the run that counts as a stream
+	since         time.Duration // when the sweep first saw it, or saw its body go out
+	nextPathCheck time.Duration // when it looks at the path to the owner next
+	cutRun        uint32        // the run that was found cut, of a stream that is kept
+	cutAt         time.Duration // when that was
+	moved         time.Duration // since when its shard has been elsewhere; zero: it is not
 }
 
 // newClient makes the client of a connection; serve runs it. It may have the memory of one
@@ -127,7 +127,7 @@ type client struct {
 func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *client {
 	var c *client
 	if ingress == "" {
-		c = s.spares.take()
+		c = s.clients.take()
 	}
 	if c == nil {
 		c = makeClient(s)
@@ -152,20 +152,20 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 
 // makeClient makes a client without a connection, and binds what belongs together.
 func makeClient(s *Server) *client {
-	c := &client{asked: asked{s: s, h: &h1.Conn{}}}
+	c := &client{requestState: requestState{s: s, h: &h1.Conn{}}}
 	c.keys = finder{req: &c.req, from: &c.from, place: s.placeKey}
 	c.slot.client = c.h
 	c.head.stop = c.h.StopHead
 	c.up.init(s, c.h, &c.req, c.uploaded)
-	c.gate, c.lower, c.keeps = c.askLease, c.release, c.keepHead
+	c.leaseCheck, c.releaseAdmitted, c.keeps = c.askLease, c.release, c.keepHead
 	c.gone.init(c.h, c.left)
-	c.wait = waiting{asked: &c.asked, gone: &c.gone, down: &c.down, life: &c.life}
-	c.out, c.reply = forward{&c.asked}, reply{&c.asked}
+	c.wait = requestWait{requestState: &c.requestState, gone: &c.gone, down: &c.down, life: &c.life}
+	c.out, c.reply = forward{&c.requestState}, reply{&c.requestState}
 	c.relay = relay{reply: c.reply, slot: &c.slot}
 	c.relay.leaves = c.relay.answerLeaves
-	c.poke = func() {
-		if l := c.by.Load(); l != nil {
-			l.post(letter{c: c})
+	c.wakeLoop = func() {
+		if l := c.loop.Load(); l != nil {
+			l.send(message{c: c})
 		}
 	}
 	return c
@@ -220,10 +220,10 @@ func (c *client) shut(why cause) {
 	_ = c.h.Close() // its goroutine meets the error
 }
 
-// part tells the node at the other end, as this one ends its stream, that the request
+// reportStopped tells the node at the other end, as this one ends its stream, that the request
 // which came by it has not run, or that it may have; false: there is another answer. A
 // process that says so was not ended by what it ran.
-func (c *client) part() bool {
+func (c *client) reportStopped() bool {
 	if c.ingress == "" || !c.down.Load() || c.x.account.status != 0 {
 		return false
 	}

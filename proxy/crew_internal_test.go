@@ -11,28 +11,28 @@ func TestCrewTakesWhoIsFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		next := make(chan chan struct{}, 3)
 		carried := 0
-		w := newCrew(func(guest) { carried++; <-<-next })
+		w := newWorkerPool(func(job) { carried++; <-<-next })
 		first, second, third := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		next <- first
-		w.take(guest{})
+		w.submit(job{})
 		synctest.Wait()
 		next <- second
-		w.take(guest{})
+		w.submit(job{})
 		synctest.Wait()
 		close(first)
 		synctest.Wait()
-		if n := w.spare.Load(); n != 1 {
+		if n := w.idle.Load(); n != 1 {
 			t.Fatalf("%d goroutines are free, want 1", n)
 		}
 		next <- third
-		w.take(guest{})
+		w.submit(job{})
 		synctest.Wait()
-		if n := w.spare.Load(); n != 0 || carried != 3 {
+		if n := w.idle.Load(); n != 0 || carried != 3 {
 			t.Errorf("%d goroutines are free and %d connections were carried, want 0 and 3: the free one takes the next", n, carried)
 		}
 		close(second)
 		close(third)
-		w.dismiss() // returns, and leaves none: the bubble would say so
+		w.close() // returns, and leaves none: the bubble would say so
 	})
 }
 
@@ -40,16 +40,16 @@ func TestCrewTakesWhoIsFree(t *testing.T) {
 func TestCrewKeepsNoMoreThanItMay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
-		w := newCrew(func(guest) { <-end })
-		for range spareHands + 10 {
-			w.take(guest{})
+		w := newWorkerPool(func(job) { <-end })
+		for range maxIdleWorkers + 10 {
+			w.submit(job{})
 		}
 		close(end)
 		synctest.Wait()
-		if n := w.spare.Load(); n != spareHands {
-			t.Errorf("%d goroutines are free, want %d", n, spareHands)
+		if n := w.idle.Load(); n != maxIdleWorkers {
+			t.Errorf("%d goroutines are free, want %d", n, maxIdleWorkers)
 		}
-		w.dismiss()
+		w.close()
 	})
 }
 

@@ -14,32 +14,32 @@ import (
 // backlog, and what does not fit waits for TCP's retries of a second and more.
 const maxDials = 16
 
-// mostDials returns how many may be made at once now. Sockets on their way back to a node
+// maxConcurrentDials returns how many may be made at once now. Sockets on their way back to a node
 // take each a connection for good, and nobody is served by those that come back: as many are
 // made as the owner lets ask at once, or a path on which a handshake takes its time would
 // take thousands longer than they have (socket-wait). A node that is late makes fewer, and
 // counts the sockets that have one and no answer yet. With mu held.
-func (p *pool) mostDials() int {
+func (p *pool) maxConcurrentDials() int {
 	if p.node == "" {
 		return maxDials
 	}
-	most := min(max(maxDials, p.mu.line.keeps), maxUpgrades)
-	w, tempo := p.mu.line.head, p.tempo.size()
-	if w == nil || !w.keeps { // where any is in line, a request stands first
+	most := min(max(maxDials, p.mu.queue.upgrades), maxUpgrades)
+	w, tempo := p.mu.queue.head, p.pacer.limit()
+	if w == nil || !w.forUpgrade { // where any is in line, a request stands first
 		return most
 	}
-	if tempo == maxUpgrades && !p.forLeg() { // a lane takes no time: then all that are open would ask at once
+	if tempo == maxUpgrades && !p.forWebSocket() { // a lane takes no time: then all that are open would ask at once
 		return most
 	}
-	return min(most, tempo-p.mu.flying)
+	return min(most, tempo-p.mu.awaitingUpgrade)
 }
 
-// want has as many connections made as those in line need and the bounds allow.
+// dialForWaiters has as many connections made as those in line need and the bounds allow.
 // At the bound of open ones it takes the place of the one that has been idle
 // longest: what is in line could not use that. With mu held.
-func (p *pool) want() {
-	for p.mu.dialing-p.mu.window.stuck < p.mu.line.n && !p.mu.window.full(p.mu.dialing, p.mostDials()) {
-		var old *link
+func (p *pool) dialForWaiters() {
+	for p.mu.dialing-p.mu.slowStart.stuck < p.mu.queue.n && !p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) {
+		var old *upstreamConn
 		if p.max > 0 && p.mu.open >= p.max {
 			if len(p.mu.idle) == 0 {
 				return
@@ -51,82 +51,82 @@ func (p *pool) want() {
 		} else {
 			p.mu.open++
 		}
-		p.start(old)
+		p.startDial(old)
 	}
 }
 
-// ask has a connection made that nobody is in line for: whether the place takes any
+// dialProbe has a connection made that nobody is in line for: whether the place takes any
 // opens the gate, or keeps it shut. With mu held.
-func (p *pool) ask() {
+func (p *pool) dialProbe() {
 	atBound := p.max > 0 && p.mu.open >= p.max
-	if p.mu.dialing > p.mu.window.stuck || p.mu.window.full(p.mu.dialing, p.mostDials()) || atBound {
+	if p.mu.dialing > p.mu.slowStart.stuck || p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) || atBound {
 		return // what is under way will tell
 	}
 	p.mu.open++
-	p.start(nil)
+	p.startDial(nil)
 }
 
-// start begins to make a connection. With mu held.
-func (p *pool) start(old *link) {
-	leg := p.forLeg()
+// startDial begins to make a connection. With mu held.
+func (p *pool) startDial(old *upstreamConn) {
+	leg := p.forWebSocket()
 	p.mu.dialing++
 	p.dialers.Add(1)
 	if leg {
-		p.mu.laning++
+		p.mu.dialingStreams++
 	}
-	go p.connect(old, p.mu.won, p.mu.era, p.watchDial(), leg)
+	go p.runDial(old, p.mu.dialed, p.mu.generation, p.watchDial(), leg)
 }
 
-// connect makes a connection, in the place of an old one if there is one, for the
+// runDial makes a connection, in the place of an old one if there is one, for the
 // first in line. Whoever that is by then: a request that sees another one come
 // free before does not wait for this. With leg a lane will do, which only sockets take.
-func (p *pool) connect(old *link, won, era uint64, over func(), leg bool) {
+func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), leg bool) {
 	defer p.dialers.Done()
 	if old != nil {
 		_ = old.Close()
 		old.Release()
-		old.unheard()
+		old.leaveLoop()
 	}
 	began := time.Now()
-	l, err := p.dialSafely(leg)
+	l, err := p.dialRecover(leg)
 	took := time.Since(began)
 	p.mu.Lock()
 	p.mu.dialing--
 	if leg {
-		p.mu.laning--
+		p.mu.dialingStreams--
 	}
 	over()
 	if err != nil {
 		p.mu.open--
-		p.failed(err, p.mu.won != won)
-		p.want()
+		p.dialFailed(err, p.mu.dialed != won)
+		p.dialForWaiters()
 		p.mu.Unlock()
 		return
 	}
-	l.pool, l.place, l.era = p, unshared, era
-	p.mu.won++
-	if l.lane == nil {
-		p.dialed(took)
+	l.pool, l.shard, l.generation = p, noShard, era
+	p.mu.dialed++
+	if l.mux == nil {
+		p.recordHandshake(took)
 	}
-	p.begin(l)
+	p.startProbation(l)
 	p.mu.Unlock()
-	p.gate.connected()
-	p.keep(l)
+	p.breaker.onConnected()
+	p.addDialed(l)
 }
 
-// failed tells those in line that a connection did not come about. If others have
+// dialFailed tells those in line that a connection did not come about. If others have
 // meanwhile, that says little of the place: one of them is told, so that a place
 // which takes some and refuses some is not asked without a pause, or none if it
 // took its time for that. With mu held.
-func (p *pool) failed(err error, others bool) {
+func (p *pool) dialFailed(err error, others bool) {
 	switch {
 	case !others && !p.mu.closed:
-		p.gate.close(err)
-		p.sendOff(err)
+		p.breaker.trip(err)
+		p.failWaiters(err)
 	case !isTimeout(err):
-		if w := p.mu.line.head; w != nil {
+		if w := p.mu.queue.head; w != nil {
 			p.remove(w)
-			w.turn <- turn{err: err}
+			w.granted <- grant{err: err}
 		}
 	}
 }
@@ -136,42 +136,42 @@ func isTimeout(err error) bool {
 	return errors.As(err, &slow) && slow.Timeout()
 }
 
-// keep hands on a connection that was made now. What is idle to a process before the one that
+// addDialed hands on a connection that was made now. What is idle to a process before the one that
 // has taken it leads nowhere any more.
-func (p *pool) keep(l *link) {
+func (p *pool) addDialed(l *upstreamConn) {
 	p.mu.Lock()
-	old := p.meet(l)
+	old := p.adoptPeerProcess(l)
 	p.mu.Unlock()
-	p.dropAll(old)
-	p.pass(l)
+	p.discardAll(old)
+	p.offerNew(l)
 }
 
-// pass hands a new connection on. One to a node is kept for later if nobody is in
+// offerNew hands a new connection on. One to a node is kept for later if nobody is in
 // line any more; one to the app is closed: an app that serves one connection at a
 // time would wait for a request on it, and serve nobody else.
-func (p *pool) pass(l *link) {
+func (p *pool) offerNew(l *upstreamConn) {
 	p.mu.Lock()
-	if l.since = p.clock.now(); l.lone {
-		l.since = p.clock.exact() // for how long its socket's answer takes
+	if l.idleSince = p.clock.now(); l.singleUse {
+		l.idleSince = p.clock.exact() // for how long its socket's answer takes
 	}
-	p.vacate(l) // who gave it up, if anybody did
-	kept := (p.node != "" || p.mu.line.n > 0) && p.give(l)
-	p.want()
+	p.releaseShard(l) // who gave it up, if anybody did
+	kept := (p.node != "" || p.mu.queue.n > 0) && p.assign(l)
+	p.dialForWaiters()
 	p.mu.Unlock()
 	if !kept {
-		p.drop(l)
+		p.discard(l)
 	}
 }
 
-// dialSafely dials, or opens a lane for a socket; a bug there ends that only.
-func (p *pool) dialSafely(leg bool) (l *link, err error) {
+// dialRecover dials, or opens a lane for a socket; a bug there ends that only.
+func (p *pool) dialRecover(leg bool) (l *upstreamConn, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%w: %v", errPanicked, v)
 		}
 	}()
 	if leg {
-		if l = p.leg(p.life); l != nil {
+		if l = p.openWebSocketStream(p.life); l != nil {
 			return l, nil
 		}
 	}
@@ -179,20 +179,20 @@ func (p *pool) dialSafely(leg bool) (l *link, err error) {
 }
 
 // newPool makes the pool of a node, or of the app if that is empty.
-func (s *Server) newPool(node string, dial func(ctx context.Context) (*link, error)) *pool {
-	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams, tempo: &s.sockets.tempo}
+func (s *Server) newPool(node string, dial func(ctx context.Context) (*upstreamConn, error)) *pool {
+	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams, pacer: &s.sockets.tempo}
 	all := rooms{s.o.Room, s.waiting, s.sockets.room}
-	p.gate.room, p.busy.room, p.upgrades.room = all, all, all
-	p.mu.line.last = node != ""
+	p.breaker.rooms, p.backoff.room, p.upgradeBackoff.room = all, all, all
+	p.mu.queue.upgradesLast = node != ""
 	if node == "" {
-		p.mu.window.size, p.mu.shares.counts = firstWindow, true
+		p.mu.slowStart.size, p.mu.shardLimits.counts = firstWindow, true
 	}
 	return p
 }
 
 func (s *Server) newPeerPool(node string) *pool {
-	p := s.newPool(node, func(ctx context.Context) (*link, error) { return s.dialPeer(ctx, node) })
-	p.maxIdle, p.lane = s.o.PeerConns, func() *link { return s.openLane(node) }
-	p.leg = func(ctx context.Context) *link { return s.openLeg(ctx, node) }
+	p := s.newPool(node, func(ctx context.Context) (*upstreamConn, error) { return s.dialPeer(ctx, node) })
+	p.maxIdle, p.openStream = s.o.PeerConns, func() *upstreamConn { return s.openStream(node) }
+	p.openWebSocketStream = func(ctx context.Context) *upstreamConn { return s.openLeg(ctx, node) }
 	return p
 }

@@ -21,16 +21,16 @@ type exchange struct {
 	ended   time.Duration // when its answer had gone out, likewise; zero: it is not over
 	id      [2]uint64     // X-Request-Id of a request that came without; zero: not made yet
 
-	route    Kind   // the way it went last; zero: none
-	waited   bool   // it counted as held
-	heldBy   Reason // what it waited for first
-	tries    int    // times it was sent and may have run, at other nodes too
-	stale    int    // of these, over a connection used before
-	laneless bool   // a lane has failed it: it goes by none any more
-	heads    int    // of these, with the head of an answer
-	wreck    *wreck // the last process that took it along; nil: none
-	cutRun   bool   // the app may have run it, and there is no answer: see client.part
-	unheld   int    // times the app said that it does not hold the shard
+	route          Kind   // the way it went last; zero: none
+	waited         bool   // it counted as held
+	waitedFor      Reason // what it waited for first
+	tries          int    // times it was sent and may have run, at other nodes too
+	reusedTries    int    // of these, over a connection used before
+	noStreams      bool   // a lane has failed it: it goes by none any more
+	responsesBegun int    // of these, with the head of an answer
+	wreck          *wreck // the last process that took it along; nil: none
+	cutRun         bool   // the app may have run it, and there is no answer: see client.part
+	notAcquired    int    // times the app said that it does not hold the shard
 
 	// ran is set once a PUT or DELETE may have run, in ranEpoch: it goes again
 	// only to the same one, and never if that is zero, unknown.
@@ -39,7 +39,7 @@ type exchange struct {
 
 	heldFor  time.Duration // in all
 	ticket   *queue.Ticket
-	turn     *queue.Ticket // of a request that has waited and went on, until it is answered
+	dequeued *queue.Ticket // of a request that has waited and went on, until it is answered
 	deadline time.Time     // of all waiting; zero: there was none yet
 	pause    time.Duration // the last back-off
 
@@ -63,8 +63,8 @@ type exchange struct {
 	unsent bool
 }
 
-// inShard finds the shard of the request's key, if it has one.
-func (x *exchange) inShard(t *Table) {
+// resolveShard finds the shard of the request's key, if it has one.
+func (x *exchange) resolveShard(t *Table) {
 	if !x.sharded && !x.keyless {
 		x.shard, x.sharded = shardmap.OfBytes(x.key, t.Shards()), true
 	}
@@ -75,11 +75,11 @@ func (x *exchange) further() bool {
 	return x.resumed != nil && x.resumed.legs > 0 && x.resumed.asked > 0
 }
 
-// mayHaveRun reports whether an attempt broke off after something was sent.
+// detailMayHaveRun reports whether an attempt broke off after something was sent.
 func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
 
-// over returns how long the request took, which is over.
-func (x *exchange) over(clock *coarse) time.Duration {
+// elapsed returns how long the request took, which is over.
+func (x *exchange) elapsed(clock *coarse) time.Duration {
 	if x.ended == 0 { // else its run has just been timed
 		x.ended = clock.exact()
 	}
@@ -89,8 +89,8 @@ func (x *exchange) over(clock *coarse) time.Duration {
 // isOpen reports whether a request has begun that is not over.
 func (x *exchange) isOpen() bool { return x.began != 0 && x.ended == 0 }
 
-// unreached notes that no app has seen the attempt.
-func (x *exchange) unreached() {
+// noteNotDelivered notes that no app has seen the attempt.
+func (x *exchange) noteNotDelivered() {
 	if x.sock != nil {
 		x.sock.flying = false
 	}
@@ -99,13 +99,13 @@ func (x *exchange) unreached() {
 // notedRun adds to a detail that an attempt may have run, if one may.
 func (x *exchange) notedRun(detail string) string {
 	if x.mayHaveRun() {
-		return detail + "; " + mayHaveRun
+		return detail + "; " + detailMayHaveRun
 	}
 	return detail
 }
 
-// waitsFor is what the request counts for in the queue.
-func (x *exchange) waitsFor() uint32 {
+// queueShard is what the request counts for in the queue.
+func (x *exchange) queueShard() uint32 {
 	const keyless = queue.NoShard - 1
 	switch {
 	case x.keyless:
@@ -116,10 +116,10 @@ func (x *exchange) waitsFor() uint32 {
 	return queue.NoShard
 }
 
-// countsFor is what the request's connections count for.
-func (x *exchange) countsFor() int {
+// limitShard is what the request's connections count for.
+func (x *exchange) limitShard() int {
 	if x.keyless {
-		return unshared
+		return noShard
 	}
 	return int(x.shard)
 }
@@ -140,17 +140,17 @@ func (x *exchange) leaveQueue() {
 		x.ticket.Leave()
 		x.ticket = nil
 	}
-	if x.turn != nil {
-		x.turn.Leave()
-		x.turn = nil
+	if x.dequeued != nil {
+		x.dequeued.Leave()
+		x.dequeued = nil
 	}
 }
 
-// goesOn gives the place in the queue back of a request that has found its owner.
-func (x *exchange) goesOn() {
+// dequeue gives the place in the queue back of a request that has found its owner.
+func (x *exchange) dequeue() {
 	if x.ticket != nil {
 		x.ticket.Dequeue()
-		x.turn, x.ticket = x.ticket, nil
+		x.dequeued, x.ticket = x.ticket, nil
 	}
 }
 
@@ -173,46 +173,46 @@ func safetyOf(method []byte) safety {
 	return unsafeMethod
 }
 
-// step says what is to be done after an attempt.
-type step uint8
+// action says what is to be done after an attempt.
+type action uint8
 
 const (
-	stepDone  step = iota + 1 // answered, or given up with its connection
-	stepAgain                 // go again at once
-	stepHold                  // wait, then go again
-	stepFail                  // answer with a problem
-	stepNext                  // the leg of an event stream is over: go on with the next
-	stepCarry                 // the leg of a kept socket has begun: carry it (carry.go)
+	actionDone       action = iota + 1 // answered, or given up with its connection
+	actionRetry                        // go again at once
+	actionWait                         // wait, then go again
+	actionFail                         // answer with a problem
+	actionNextStream                   // the leg of an event stream is over: go on with the next
+	actionRelay                        // the leg of a kept socket has begun: carry it (carry.go)
 )
 
-// verdict is what an attempt came to.
-type verdict struct {
-	step step
+// decision is what an attempt came to.
+type decision struct {
+	action action
 
-	// Of stepHold. Refusal is what another node is told, and what the problem
+	// Of actionWait. Refusal is what another node is told, and what the problem
 	// speaks of when the time is over; backoff: look again after a while even if
 	// the table stays; committed and proposed: wait until they are applied.
 	reason              Reason
 	refusal             Refusal
 	backoff             bool
 	committed, proposed uint64
-	seen                uint64  // the table that was looked at
-	gate                door    // wait for this besides: it tells when it is worth another look
-	unheld              sending // the app did not hold its shard: wait until the node has heard of that; zero: it did
+	generation          uint64       // the table that was looked at
+	condition           waitable     // wait for this besides: it tells when it is worth another look
+	notAcquired         attemptEpoch // the app did not hold its shard: wait until the node has heard of that; zero: it did
 
-	// Of stepFail, and of stepHold when nothing else says it better.
+	// Of actionFail, and of actionWait when nothing else says it better.
 	code   problem.Code
 	detail string
 }
 
-var done = verdict{step: stepDone}
+var done = decision{action: actionDone}
 
 // fail returns the verdict that ends a request with a problem.
-func fail(code problem.Code, detail string) verdict {
-	return verdict{step: stepFail, code: code, detail: detail}
+func fail(code problem.Code, detail string) decision {
+	return decision{action: actionFail, code: code, detail: detail}
 }
 
-// heldBy returns the verdict of a request whose route is not to be taken now.
-func heldBy(r *Route) verdict {
-	return verdict{step: stepHold, reason: r.Reason, refusal: refusalFor(r)}
+// waitForRoute returns the verdict of a request whose route is not to be taken now.
+func waitForRoute(r *Route) decision {
+	return decision{action: actionWait, reason: r.Reason, refusal: refusalFor(r)}
 }

@@ -25,7 +25,7 @@ func (s *Server) explain(why Reason) Explanation {
 }
 
 // inVain reports that a request for a shard that nobody owns would wait for nothing.
-func (s *Server) inVain(v verdict) bool {
+func (s *Server) inVain(v decision) bool {
 	return (v.reason == ReasonNoMap || v.reason == ReasonOrphaned) && s.explain(v.reason).Vain
 }
 

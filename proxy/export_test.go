@@ -25,11 +25,11 @@ func (s *Server) ParkAfter(d, soon time.Duration) {
 // WantsDescriptors has the next loops, and the next watches of legs, not come about for want of
 // descriptors, so many of either. Before the first one.
 func (s *Server) WantsDescriptors(loops, roosts int) {
-	s.loops.fresh = func() (*loop, error) {
+	s.loops.newLoop = func() (*eventLoop, error) {
 		if loops--; loops >= 0 {
 			return nil, syscall.EMFILE
 		}
-		return newLoop()
+		return newEventLoop()
 	}
 	s.roost.fresh = func() (*rawio.Poller, error) {
 		if roosts--; roosts >= 0 {
@@ -71,7 +71,7 @@ func (s *Server) BalanceLoops(busy time.Duration) (many []int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, l := range g.all {
-		many = append(many, int(l.many.Load()))
+		many = append(many, int(l.clientCount.Load()))
 	}
 	return many
 }
@@ -83,7 +83,7 @@ func (s *Server) Connections() int { return s.conns.count() }
 // goes on, on the connections that are open and idle now.
 func (s *Server) BeforeAnswers(f func()) {
 	s.conns.each(func(c *client) {
-		c.shared = true // the next one has another
+		c.escaped = true // the next one has another
 		leaves := c.relay.leaves
 		c.relay.leaves = func() (time.Duration, error) {
 			f()
@@ -101,7 +101,7 @@ func (s *Server) Shared() func() (shared, over bool) {
 		if s.conns.count() > 0 {
 			return false, false
 		}
-		return one.shared, true
+		return one.escaped, true
 	}
 }
 
@@ -109,21 +109,21 @@ func (s *Server) Shared() func() (shared, over bool) {
 func (s *Server) SocketsAwakened() int { return int(s.sockets.room.Stats().Released) }
 
 // LanesFrom is how many small requests are under way when the next goes by a lane.
-const LanesFrom = lanesFrom
+const LanesFrom = streamThreshold
 
 // ByLanes has all that is small go by lanes from now on, however little is under way.
-func (s *Server) ByLanes() { s.lanesFrom = 0 }
+func (s *Server) ByLanes() { s.streamThreshold = 0 }
 
 // ErrDeaf is what the sweep breaks a trunk with whose path is dead.
-var ErrDeaf = errDeaf //nolint:gochecknoglobals // for tests
+var ErrDeaf = errPathDead //nolint:gochecknoglobals // for tests
 
 // SocketsWaiting counts the kept sockets that have to wait for another leg.
 func (s *Server) SocketsWaiting() int { return s.sockets.room.Stats().Waiting }
 
 // BeLate has the node as late as f says, where sockets move. Before the first one.
 func (s *Server) BeLate(f func() time.Duration) {
-	s.sockets.tempo.late = func(time.Time) time.Duration { return f() }
-	s.sockets.handovers.late = s.sockets.tempo.late
+	s.sockets.tempo.measureDelay = func(time.Time) time.Duration { return f() }
+	s.sockets.handovers.late = s.sockets.tempo.measureDelay
 }
 
 // CutLoneLeg returns what cuts the one request, or leg, of a socket that the app has; nil:

@@ -22,49 +22,49 @@ import (
 // socket has begun.
 func (c *client) serve() {
 	c.s.conns.add(c)
-	c.within(c.begins)
+	c.within(c.start)
 }
 
-// begins is requests for a connection that has just come.
-func (c *client) begins() {
+// start is requests for a connection that has just come.
+func (c *client) start() {
 	if c.s.hard.Err() != nil || c.life.within.Err() != nil {
 		c.shut(causeShutdown) // as was done with those that there were
 	}
-	c.requests()
+	c.serveRequests()
 }
 
-// requests carries one request after the other, from where a loop has left them.
-func (c *client) requests() {
+// serveRequests carries one request after the other, from where a loop has left them.
+func (c *client) serveRequests() {
 	for {
-		if c.at == atNext && !c.next() {
+		if c.resumeAt == resumeNext && !c.readRequest() {
 			return
 		}
-		at := c.at
-		c.at = atNext
+		at := c.resumeAt
+		c.resumeAt = resumeNext
 		switch at {
-		case atNext, atHead:
-			c.exchange()
-		case atAnswer, atVerdict, atUnsent:
-			c.exchangeFrom(at)
-		case atSettle:
+		case resumeNext, resumeRequest:
+			c.handleRequest()
+		case resumeResponse, resumeDecision, resumeUnsent:
+			c.resumeExchange(at)
+		case resumeFinish:
 		}
 		if c.carries() {
 			c.relay.leg.begin(c)
 			return
 		}
-		if c.part() || !c.settle() {
+		if c.reportStopped() || !c.prepareNext() {
 			return
 		}
 	}
 }
 
-// next reads a request head; false means that there is none to run here.
-func (c *client) next() bool {
+// readRequest reads a request head; false means that there is none to run here.
+func (c *client) readRequest() bool {
 	c.h.Idle()
 	if c.idle.Load() == 0 { // else it has been idle in a loop
 		c.idle.Store(int64(c.s.clock.now()))
 	}
-	if c.joins() || c.roused.Swap(false) && c.park() {
+	if c.joinsLoop() || c.parkRequested.Swap(false) && c.park() {
 		return false
 	}
 	err := c.h.ReadRequestAfter(c.idleSince(), &c.req)
@@ -84,11 +84,11 @@ func (c *client) next() bool {
 	switch {
 	case errors.As(err, &bad):
 		c.reply.bad(bad)
-		accessLine{&c.asked, &c.keys}.writeBad()
+		accessLine{&c.requestState, &c.keys}.writeBad()
 		c.h.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.h.Buffered()) > 0:
 		c.reply.slow()
-		accessLine{&c.asked, &c.keys}.writeBad()
+		accessLine{&c.requestState, &c.keys}.writeBad()
 		c.h.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, h1.ErrStopped) && c.ingress != "":
 		c.reply.parted(false) // one may be on its way
@@ -105,8 +105,8 @@ func (c *client) idleSince() time.Time {
 	return c.s.clock.at(c.x.ended)
 }
 
-// open begins the exchange of the request that has been read.
-func (c *client) open() {
+// beginExchange begins the exchange of the request that has been read.
+func (c *client) beginExchange() {
 	safety := safetyOf(c.req.Method())
 	if c.x.began != 0 && !c.reused.Load() {
 		c.reused.Store(true)
@@ -126,10 +126,10 @@ func (c *client) open() {
 	c.up.reset()
 }
 
-// exchange runs the request that has been read and answers it.
-func (c *client) exchange() {
-	c.open()
-	defer c.over()
+// handleRequest runs the request that has been read and answers it.
+func (c *client) handleRequest() {
+	c.beginExchange()
+	defer c.finishExchange()
 	c.s.budget.earn()
 	if c.set.MaxBody > 0 {
 		if err := c.req.Body.Limit(c.set.MaxBody); err != nil {
@@ -138,7 +138,7 @@ func (c *client) exchange() {
 		}
 	}
 	if c.ingress != "" {
-		c.owner()
+		c.handleForwarded()
 		return
 	}
 	if c.reply.probe() || c.hides() {
@@ -159,13 +159,13 @@ func (c *client) exchange() {
 		c.s.load.sample(c.x.key)
 		c.asksSocket()
 	}
-	c.ingressLoop(c.again())
+	c.routeUntilAnswered(c.attemptNow())
 	c.x.leaveQueue()
 	c.resume()
 }
 
-// over keeps account of a request that is over.
-func (c *client) over() {
+// finishExchange keeps account of a request that is over.
+func (c *client) finishExchange() {
 	if c.carries() {
 		return // it is not
 	}
@@ -174,32 +174,32 @@ func (c *client) over() {
 		c.kept.Store(nil)
 	}
 	if c.logs() {
-		accessLine{&c.asked, &c.keys}.write()
+		accessLine{&c.requestState, &c.keys}.write()
 	}
-	c.s.metrics.over(&c.x, c.x.over(&c.s.clock))
+	c.s.metrics.over(&c.x, c.x.elapsed(&c.s.clock))
 }
 
-// ingressLoop goes by the table until the request is answered: v is what came of the first
+// routeUntilAnswered goes by the table until the request is answered: v is what came of the first
 // attempt, by t.
-func (c *client) ingressLoop(t *Table, v verdict) {
-	for ; ; t, v = c.again() {
-		switch v.step {
-		case stepDone, stepCarry:
+func (c *client) routeUntilAnswered(t *Table, v decision) {
+	for ; ; t, v = c.attemptNow() {
+		switch v.action {
+		case actionDone, actionRelay:
 			return
-		case stepAgain:
+		case actionRetry:
 			continue
-		case stepHold:
-			v.seen = t.generation
-			if v = c.held(v); v.step == stepAgain {
+		case actionWait:
+			v.generation = t.generation
+			if v = c.waitFor(v); v.action == actionRetry {
 				continue
 			}
-		case stepNext:
+		case actionNextStream:
 			c.nextLeg()
 			continue
-		case stepFail:
+		case actionFail:
 		}
 		switch {
-		case v.step != stepFail || c.down.Load():
+		case v.action != actionFail || c.down.Load():
 		case c.x.resumed != nil:
 			c.reply.giveUp(resumeLate, v.detail)
 		default:
@@ -209,26 +209,26 @@ func (c *client) ingressLoop(t *Table, v verdict) {
 	}
 }
 
-// again makes an attempt by the table of this moment.
-func (c *client) again() (*Table, verdict) {
+// attemptNow makes an attempt by the table of this moment.
+func (c *client) attemptNow() (*Table, decision) {
 	t := c.s.o.Cluster.Table()
-	return t, c.attempt(t)
+	return t, c.attemptByTable(t)
 }
 
-// held waits as v says, and keeps account of it.
-func (c *client) held(v verdict) verdict {
+// waitFor waits as v says, and keeps account of it.
+func (c *client) waitFor(v decision) decision {
 	a := &c.x.account
 	began := a.now()
-	v = c.wait.hold(v)
+	v = c.wait.waitFor(v)
 	a.held += a.since(began)
 	return v
 }
 
-// owner serves a request that another node forwarded, or refuses it. It never
+// handleForwarded serves a request that another node forwarded, or refuses it. It never
 // forwards it (G8), and it waits no longer than ownerWait: requests wait where
 // their client is. But what waits for the app to acquire its shard waits here, to go on
 // at once, until that or the next proposal, as long as there is a lease.
-func (c *client) owner() {
+func (c *client) handleForwarded() {
 	committed, proposed, ok := c.readForwarded()
 	c.x.sentBy = committed
 	if !ok {
@@ -258,40 +258,40 @@ func (c *client) owner() {
 		c.reply.refuse(RefusedHeld)
 		return
 	}
-	c.ownerLoop(t)
+	c.serveAsOwner(t)
 	c.x.leaveQueue()
 }
 
-// ownerAttempt runs the request if this node owns its shard.
-func (c *client) ownerAttempt(t *Table) verdict {
+// attemptAsOwner runs the request if this node owns its shard.
+func (c *client) attemptAsOwner(t *Table) decision {
 	if c.x.keyless {
-		return c.local(t, &c.s.keyless)
+		return c.attemptLocal(t, &c.s.keyless)
 	}
 	if c.x.sentBy < t.keysSince {
-		return verdict{step: stepHold, reason: ReasonMoving, refusal: RefusedHeld} // it was keyed otherwise
+		return decision{action: actionWait, reason: ReasonMoving, refusal: RefusedHeld} // it was keyed otherwise
 	}
 	c.x.by = c.keysBy(t)
 	r := t.Route(c.x.shard)
 	if r.Kind != Local {
-		return heldBy(r)
+		return waitForRoute(r)
 	}
 	if err := c.up.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
 		return c.reply.badBody(err)
 	}
-	return c.local(t, r)
+	return c.attemptLocal(t, r)
 }
 
-// attempt sends the request where the table says, once.
-func (c *client) attempt(t *Table) verdict {
+// attemptByTable sends the request where the table says, once.
+func (c *client) attemptByTable(t *Table) decision {
 	if t.Shards() == 0 {
-		return verdict{step: stepHold, reason: ReasonNoMap, refusal: RefusedHeld}
+		return decision{action: actionWait, reason: ReasonNoMap, refusal: RefusedHeld}
 	}
 	if by := c.keysBy(t); by != c.x.by {
-		if v := c.rekey(by); v.step != 0 {
+		if v := c.rekey(by); v.action != 0 {
 			return v
 		}
 	}
-	c.x.inShard(t)
+	c.x.resolveShard(t)
 	if c.quarantined() {
 		if c.x.later() { // the client has its response
 			c.x.sock.refused, c.x.sock.why = closeTryLater, whyQuarantined
@@ -303,45 +303,45 @@ func (c *client) attempt(t *Table) verdict {
 	case c.x.keyless && c.s.upstream == nil:
 		var r *Route
 		if c.x.shard, r = t.anywhere(); r.Kind == Remote {
-			return c.remote(t, &Route{Kind: Remote, Node: r.Node})
+			return c.attemptRemote(t, &Route{Kind: Remote, Node: r.Node})
 		}
-		return heldBy(r)
+		return waitForRoute(r)
 	case c.x.keyless:
-		return c.local(t, &c.s.keyless)
+		return c.attemptLocal(t, &c.s.keyless)
 	}
 	r := t.Route(c.x.shard)
 	switch r.Kind {
 	case Local:
-		return c.local(t, r)
+		return c.attemptLocal(t, r)
 	case Remote:
-		return c.remote(t, r)
+		return c.attemptRemote(t, r)
 	case Held:
 	}
-	return heldBy(r)
+	return waitForRoute(r)
 }
 
-// local runs the request on the app behind this node.
-func (c *client) local(t *Table, r *Route) verdict {
+// attemptLocal runs the request on the app behind this node.
+func (c *client) attemptLocal(t *Table, r *Route) decision {
 	if c.s.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
 	}
 	if c.req.Upgrades() && c.s.streams.full() {
 		return fail(problem.UpstreamBusy, "the maximum number of streams and upgraded connections is open (--max-streams)")
 	}
-	l, v := c.wait.link(c.s.upstream)
+	l, v := c.wait.acquireConn(c.s.upstream)
 	if l == nil {
 		return v
 	}
-	p := &trip{}
-	if v := c.enter(p, l, t, r); v.step != 0 {
+	p := &attempt{}
+	if v := c.admitAttempt(p, l, t, r); v.action != 0 {
 		return v
 	}
-	return c.timed(p)
+	return c.runTimed(p)
 }
 
-// enter begins a trip to the app over l, with the node's leave. Else it returns the verdict,
+// admitAttempt begins a trip to the app over l, with the node's leave. Else it returns the verdict,
 // and l has been given back.
-func (c *client) enter(p *trip, l *link, t *Table, r *Route) verdict {
+func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *Table, r *Route) decision {
 	// The run begins first: a Cut after the node has stopped admitting must find it.
 	if !c.begin(Local, l, nil) {
 		c.slot.giveBack(l)
@@ -367,36 +367,36 @@ func (c *client) enter(p *trip, l *link, t *Table, r *Route) verdict {
 			reason = ReasonNoLease
 		}
 		// A newer table tells when to look again, also of a lease that came back.
-		return verdict{step: stepHold, reason: reason, refusal: refusal}
+		return decision{action: actionWait, reason: reason, refusal: refusal}
 	}
 	if c.x.ran && c.x.ranEpoch != epoch {
 		release()
 		c.slot.giveBack(l)
-		return fail(problem.UpstreamBroken, mayHaveRun)
+		return fail(problem.UpstreamBroken, detailMayHaveRun)
 	}
-	c.x.goesOn()
+	c.x.dequeue()
 	c.admitted = release
-	*p = trip{l: l, t: t, r: r, sending: sending{epoch: epoch}, release: c.lower}
+	*p = attempt{conn: l, t: t, r: r, attemptEpoch: attemptEpoch{epoch: epoch}, release: c.releaseAdmitted}
 	if c.s.o.NotAcquired != nil {
-		p.sent = c.s.o.Cluster.Table().generation
+		p.generation = c.s.o.Cluster.Table().generation
 	}
-	return verdict{}
+	return decision{}
 }
 
-// remote has another node run the request.
-func (c *client) remote(t *Table, r *Route) verdict {
+// attemptRemote has another node run the request.
+func (c *client) attemptRemote(t *Table, r *Route) decision {
 	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
-		return fail(problem.PeerUnreachable, mayHaveRun)
+		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	}
 	p, lanes := c.s.peers.pool(r.Node), false
-	if c.small() {
-		lanes = p.small.Add(1) > c.s.lanesFrom
-		defer p.small.Add(-1)
+	if c.fitsStream() {
+		lanes = p.smallRequests.Add(1) > c.s.streamThreshold
+		defer p.smallRequests.Add(-1)
 	}
 	if crowd := c.x.crowd(p); crowd != nil {
 		return c.x.behind(crowd)
 	}
-	l, v := c.linkTo(p, lanes)
+	l, v := c.acquirePeerConn(p, lanes)
 	if l == nil {
 		return v
 	}
@@ -406,75 +406,75 @@ func (c *client) remote(t *Table, r *Route) verdict {
 		if c.down.Load() {
 			return done
 		}
-		return verdict{step: stepAgain}
+		return decision{action: actionRetry}
 	}
-	c.x.goesOn()
-	return c.timed(&trip{l: l, t: t, r: r, sending: sending{epoch: r.Epoch}, release: nothing})
+	c.x.dequeue()
+	return c.runTimed(&attempt{conn: l, t: t, r: r, attemptEpoch: attemptEpoch{epoch: r.Epoch}, release: nothing})
 }
 
-// run sends the request, once, and relays the answer.
-func (c *client) run(p *trip) verdict {
+// runAttempt sends the request, once, and relays the answer.
+func (c *client) runAttempt(p *attempt) decision {
 	if err := c.up.take(); err != nil {
 		c.x.route = p.r.Kind
-		p.unused()
+		p.cancelUnsent()
 		return c.reply.badBody(err)
 	}
-	if p.l.seat != nil {
+	if p.conn.inproc != nil {
 		c.x.route = p.r.Kind
 		return c.call(p)
 	}
-	if v := c.depart(p); v.step != 0 {
+	if v := c.sendRequest(p); v.action != 0 {
 		return v
 	}
-	return c.arrive(p)
+	return c.awaitResponse(p)
 }
 
-// depart sends the request. Else it returns the verdict, and the trip is over.
-func (c *client) depart(p *trip) verdict {
+// sendRequest sends the request. Else it returns the verdict, and the trip is over.
+func (c *client) sendRequest(p *attempt) decision {
 	c.x.route = p.r.Kind
 	p.demand = p.r.Kind == Remote && !c.up.whole()
-	before := p.l.Sent()
+	before := p.conn.Sent()
 	w := c.out.head(p)
-	if err := c.send(p, w); err != nil {
-		if p.l.Sent() == before || p.untaken() {
-			return c.notSent(p, err)
+	if err := c.writeRequest(p, w); err != nil {
+		if p.conn.Sent() == before || p.isUnread() {
+			return c.handleUnsent(p, err)
 		}
 		c.x.resumed.mayHaveAsked() // what asks at once waits for its answer there
-		return c.broken(p, err)
+		return c.handleBroken(p, err)
 	}
 	if !c.up.running { // nothing flows until the answer comes
 		c.h.Idle()
 		w.Idle()
 	}
-	return verdict{}
+	return decision{}
 }
 
-// arrive waits for the answer and passes it on.
-func (c *client) arrive(p *trip) verdict {
-	if err := c.awaitAnswer(p, p.l.Writer()); err != nil {
-		if p.untaken() {
-			return c.notSent(p, err)
+// awaitResponse waits for the answer and passes it on.
+func (c *client) awaitResponse(p *attempt) decision {
+	if err := c.readResponseHeader(p, p.conn.Writer()); err != nil {
+		if p.isUnread() {
+			return c.handleUnsent(p, err)
 		}
 		c.x.resumed.mayHaveAsked()
-		return c.broken(p, err)
+		return c.handleBroken(p, err)
 	}
-	return c.answered(p)
+	return c.relayResponse(p)
 }
 
-// answered does with an answer, whose head is here, what is to be done.
-func (c *client) answered(p *trip) verdict {
-	res := &p.l.res
-	if p.r.Kind == Local && res.Has(h1.FieldShardwayHold) && !c.unacquired(res) {
+// relayResponse does with an answer, whose head is here, what is to be done.
+func (c *client) relayResponse(p *attempt) decision {
+	res := &p.conn.res
+	if p.r.Kind == Local && res.Has(h1.FieldShardwayHold) && !c.saysNotAcquired(res) {
 		c.noteHold(res, p.epoch)
 	}
 	switch {
 	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.x.shedThere(p):
-		return c.refused(p)
+		return c.handleRefused(p)
 	case p.r.Kind == Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedCut:
 		c.x.resumed.mayHaveAsked()
-		return c.cutThere(p)
-	case p.r.Kind == Local && res.Status() == 421 && c.unacquired(res):
-		return c.notAcquired(p)
+		return c.handlePeerStopped(p)
+	case p.r.Kind == Local && res.Status() == 421 && c.saysNotAcquired(res):
+		return c.handleNotAcquired(p)
 	case c.x.resumed != nil && (brokeThere(p) || drainedThere(p)):
 		return c.unanswered(p)
 	case c.x.resumed != nil:
@@ -484,10 +484,10 @@ func (c *client) answered(p *trip) verdict {
 	case res.Switches():
 		c.x.leaveQueue()
 		if !c.relay.tunnel(p) {
-			return c.broken(p, nil)
+			return c.handleBroken(p, nil)
 		}
 		if c.carries() {
-			return verdict{step: stepCarry}
+			return decision{action: actionRelay}
 		}
 		return done
 	}
@@ -496,18 +496,18 @@ func (c *client) answered(p *trip) verdict {
 	}
 	c.x.leaveQueue()
 	if began, err := c.relay.pass(p); !began {
-		return c.broken(p, err)
+		return c.handleBroken(p, err)
 	}
 	if k := c.x.resumed; k != nil && k.over && !c.down.Load() {
-		return verdict{step: stepNext}
+		return decision{action: actionNextStream}
 	}
 	return done
 }
 
-// settle brings the connection to the next request: what is left of the body is
+// prepareNext brings the connection to the next request: what is left of the body is
 // read away, or else the connection is closed so that the client can still read
 // its answer. False means that it is closed.
-func (c *client) settle() bool {
+func (c *client) prepareNext() bool {
 	c.up.free()
 	if c.x.onDemand && !c.x.asked {
 		return c.x.keep // the ingress has not sent the body and will not

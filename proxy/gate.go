@@ -9,163 +9,163 @@ import (
 	"shardway/queue"
 )
 
-// gate is before a pool. It is shut while the place takes nothing: an app that is
+// breaker is before a pool. It is shut while the place takes nothing: an app that is
 // down, a node that is not there or whose app is down. Then one request at a time
 // asks, after 10 ms, doubling to 200 ms, and all others wait in the Room until it
 // was served, or until a new table sends them elsewhere: thousands that asked each
 // for itself would keep a machine busy with nothing.
 //
 //	open ──close──► shut ──timer──► a turn ──pass──► shut ──connected, served──► open
-type gate struct {
-	room rooms
-	shut atomic.Bool // set with mu held
+type breaker struct {
+	rooms   rooms
+	tripped atomic.Bool // set with mu held
 
-	mu      sync.Mutex
-	why     error
-	waiting int  // for it to open, or for their turn
-	ready   bool // a turn nobody has taken
-	due     bool // and it came by the timer: it asks the place whatever else there is
-	asking  bool // one has been taken, and nothing come of it yet
-	pause   time.Duration
-	timer   *time.Timer
+	mu           sync.Mutex
+	cause        error
+	waiting      int  // for it to open, or for their turn
+	probeReady   bool // a turn nobody has taken
+	probeByTimer bool // and it came by the timer: it asks the place whatever else there is
+	probing      bool // one has been taken, and nothing come of it yet
+	backoff      time.Duration
+	timer        *time.Timer
 }
 
-var _ door = (*gate)(nil)
+var _ waitable = (*breaker)(nil)
 
-// door is what requests wait for until it lets them through, and counts them.
-type door interface {
+// waitable is what requests wait for until it lets them through, and counts them.
+type waitable interface {
 	queue.Condition
 	count(n int)
 }
 
 // Ready reports whether it is worth a request's while to come again.
-func (g *gate) Ready() bool {
-	if !g.shut.Load() {
+func (g *breaker) Ready() bool {
+	if !g.tripped.Load() {
 		return true
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.ready || !g.shut.Load()
+	return g.probeReady || !g.tripped.Load()
 }
 
-// pass lets a request through: any while the gate is open, else the one whose
+// allow lets a request through: any while the gate is open, else the one whose
 // turn it is, and who comes while nobody else waits or asks. With dials, it is time
 // for a new connection, even if another one serves the request: those come back for
 // as long as they are used, and tell nothing of new ones.
-func (g *gate) pass() (ok, dials bool) {
-	if !g.shut.Load() {
+func (g *breaker) allow() (ok, dials bool) {
+	if !g.tripped.Load() {
 		return true, false
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.shut.Load() {
+	if !g.tripped.Load() {
 		return true, false
 	}
-	if !g.ready && (g.waiting > 0 || g.asking) {
+	if !g.probeReady && (g.waiting > 0 || g.probing) {
 		return false, false
 	}
-	if g.due {
+	if g.probeByTimer {
 		g.timer.Reset(lastPause) // should nothing come of this one
 	}
-	dials = g.due && !errors.Is(g.why, errNoApp)
-	g.ready, g.due, g.asking = false, false, true
+	dials = g.probeByTimer && !errors.Is(g.cause, errNoApp)
+	g.probeReady, g.probeByTimer, g.probing = false, false, true
 	return true, dials
 }
 
-// close shuts the gate, or keeps it shut for longer, and remembers why.
-func (g *gate) close(why error) {
+// trip shuts the gate, or keeps it shut for longer, and remembers why.
+func (g *breaker) trip(why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.why = why
-	g.ready, g.due, g.asking = false, false, false
-	if !g.shut.Swap(true) {
-		g.pause = 0
+	g.cause = why
+	g.probeReady, g.probeByTimer, g.probing = false, false, false
+	if !g.tripped.Swap(true) {
+		g.backoff = 0
 	}
-	g.pause = min(max(2*g.pause, firstPause), lastPause)
+	g.backoff = min(max(2*g.backoff, firstPause), lastPause)
 	if g.timer == nil {
-		g.timer = time.AfterFunc(g.pause, g.turnComes)
+		g.timer = time.AfterFunc(g.backoff, g.allowProbe)
 	} else {
-		g.timer.Reset(g.pause)
+		g.timer.Reset(g.backoff)
 	}
 }
 
-// turnComes lets one request ask: the one that has waited longest, or else
+// allowProbe lets one request ask: the one that has waited longest, or else
 // whoever comes next. As long as anybody waits there will be another turn.
-func (g *gate) turnComes() {
+func (g *breaker) allowProbe() {
 	g.mu.Lock()
-	if !g.shut.Load() {
+	if !g.tripped.Load() {
 		g.mu.Unlock()
 		return
 	}
-	g.ready, g.due, g.asking = true, true, false
+	g.probeReady, g.probeByTimer, g.probing = true, true, false
 	g.mu.Unlock()
-	if !g.room.RouseOne(g) {
+	if !g.rooms.RouseOne(g) {
 		return
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut.Load() {
+	if g.tripped.Load() {
 		g.timer.Reset(lastPause)
 	}
 }
 
-// connected opens the gate, unless the place had taken connections all the while:
+// onConnected opens the gate, unless the place had taken connections all the while:
 // a node whose app takes none.
-func (g *gate) connected() {
-	if g.shut.Load() && !errors.Is(g.reason(), errNoApp) {
-		g.open()
+func (g *breaker) onConnected() {
+	if g.tripped.Load() && !errors.Is(g.reason(), errNoApp) {
+		g.reset()
 	}
 }
 
-// spare gives a turn to what can use a connection that was given back although no
+// probeWithReused gives a turn to what can use a connection that was given back although no
 // new one is to be had. The timer goes on.
-func (g *gate) spare() {
-	if !g.shut.Load() {
+func (g *breaker) probeWithReused() {
+	if !g.tripped.Load() {
 		return
 	}
 	g.mu.Lock()
-	turns := g.shut.Load() && !errors.Is(g.why, errNoApp)
+	turns := g.tripped.Load() && !errors.Is(g.cause, errNoApp)
 	if turns {
-		g.ready, g.asking = true, false
+		g.probeReady, g.probing = true, false
 	}
 	g.mu.Unlock()
 	if turns {
-		g.room.RouseOne(g)
+		g.rooms.RouseOne(g)
 	}
 }
 
-// served opens the gate of a node whose app took no connections: it takes them
+// onAccepted opens the gate of a node whose app took no connections: it takes them
 // again. The owner says so at once, for the answer may be long in coming.
-func (g *gate) served() {
-	if g.shut.Load() && errors.Is(g.reason(), errNoApp) {
-		g.open()
+func (g *breaker) onAccepted() {
+	if g.tripped.Load() && errors.Is(g.reason(), errNoApp) {
+		g.reset()
 	}
 }
 
-// open lets everybody through. Who waits goes on by the Room's ramp.
-func (g *gate) open() {
+// reset lets everybody through. Who waits goes on by the Room's ramp.
+func (g *breaker) reset() {
 	g.mu.Lock()
-	was := g.shut.Swap(false)
-	g.ready, g.due, g.asking = false, false, false
+	was := g.tripped.Swap(false)
+	g.probeReady, g.probeByTimer, g.probing = false, false, false
 	if g.timer != nil {
 		g.timer.Stop()
 	}
 	g.mu.Unlock()
 	if was {
-		g.room.Rouse(g)
+		g.rooms.Rouse(g)
 	}
 }
 
 // count counts who waits, by 1 or -1.
-func (g *gate) count(n int) {
+func (g *breaker) count(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting += n
 }
 
 // reason is why the gate was shut last.
-func (g *gate) reason() error {
+func (g *breaker) reason() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.why
+	return g.cause
 }

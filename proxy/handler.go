@@ -30,9 +30,9 @@ const (
 // take has the app run the request whose head is in w, and relays its answer. A shard's
 // in-flight count falls when the handler has returned, and every Task that it began
 // has ended, however the request's connection ended.
-func (t *seat) take(to reply, p *trip, w *h1.Writer) outcome {
+func (t *handlerConn) take(to reply, p *attempt, w *h1.Writer) outcome {
 	t.trip = *p // itself it stays on the stack
-	t.a, t.reply, t.p, t.outcome, t.answered, t.fate = to.asked, to, &t.trip, seatUnread, false, fateGone
+	t.a, t.reply, t.p, t.outcome, t.answered, t.fate = to.requestState, to, &t.trip, seatUnread, false, fateGone
 	t.number = p.slot.load().number
 	t.broke.Store(false)
 	t.serve(w.Unsent())
@@ -41,9 +41,9 @@ func (t *seat) take(to reply, p *trip, w *h1.Writer) outcome {
 	case out != seatAnswered:
 	case t.fate == fateKeep:
 		w.Discard()
-		p.l.pool.put(p.l)
+		p.conn.pool.put(p.conn)
 	case t.fate == fateDrop:
-		p.l.pool.drop(p.l)
+		p.conn.pool.discard(p.conn)
 	}
 	return out
 }
@@ -60,7 +60,7 @@ const (
 )
 
 // handle runs the handler and answers what it says, within the Server of the seat.
-func (t *seat) handle(ctx *fasthttp.RequestCtx) {
+func (t *handlerConn) handle(ctx *fasthttp.RequestCtx) {
 	if t.blank == nil {
 		t.blank = new(fasthttp.Response)
 		ctx.Response.CopyTo(t.blank)
@@ -81,7 +81,7 @@ func (t *seat) handle(ctx *fasthttp.RequestCtx) {
 const keptAnswer = 64 << 10
 
 // answer is handle, and says what the request came to.
-func (t *seat) answer(ctx *fasthttp.RequestCtx) outcome {
+func (t *handlerConn) answer(ctx *fasthttp.RequestCtx) outcome {
 	a := t.a
 	if t.closed.Load() {
 		return seatUncalled
@@ -115,7 +115,7 @@ func (t *seat) answer(ctx *fasthttp.RequestCtx) outcome {
 
 // uploaded notes that the body is read no more. If it was the cut that ended that, the
 // client's connection ends with this request.
-func (t *seat) uploaded() {
+func (t *handlerConn) uploaded() {
 	t.mu.Lock()
 	reading := t.mu.client != nil
 	t.mu.client = nil
@@ -126,14 +126,14 @@ func (t *seat) uploaded() {
 }
 
 // run calls the handler; failed says why there is no answer of its own.
-func (t *seat) run(ctx *fasthttp.RequestCtx) (failed string) {
+func (t *handlerConn) run(ctx *fasthttp.RequestCtx) (failed string) {
 	returned := false
 	defer func() {
 		switch v := recover(); {
 		case returned:
 		case v == nil: // runtime.Goexit: the goroutine ends, and serve with it
 			t.abandon(ctx)
-			t.p.end()
+			t.p.abort()
 		default:
 			t.s.appPanicked(v)
 			failed = handlerFailed
@@ -145,14 +145,14 @@ func (t *seat) run(ctx *fasthttp.RequestCtx) (failed string) {
 }
 
 // abandon lets go of an answer that nobody will get, and waits for what writes it.
-func (t *seat) abandon(ctx *fasthttp.RequestCtx) {
+func (t *handlerConn) abandon(ctx *fasthttp.RequestCtx) {
 	_ = t.Close()
 	t.closeStream(ctx)
 	t.tasks.Wait()
 }
 
 // judge makes the head of the handler's answer and judges it like any app's.
-func (t *seat) judge(ctx *fasthttp.RequestCtx) (failed string) {
+func (t *handlerConn) judge(ctx *fasthttp.RequestCtx) (failed string) {
 	switch {
 	case ctx.Hijacked():
 		ctx.Hijack(nil)
@@ -171,11 +171,11 @@ func (t *seat) judge(ctx *fasthttp.RequestCtx) (failed string) {
 		res.Header.SetContentLength(-1)
 	}
 	t.made = appendHead(t.made[:0], &res.Header)
-	if err := t.p.l.res.ParseHeader(t.made, t.a.req.Method(), t.a.set.MaxHeaders); err != nil {
+	if err := t.p.conn.res.ParseHeader(t.made, t.a.req.Method(), t.a.set.MaxHeaders); err != nil {
 		return fmt.Sprintf("the handler's response is malformed: %v", err)
 	}
-	if t.p.l.res.Status() < 200 {
-		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", t.p.l.res.Status())
+	if t.p.conn.res.Status() < 200 {
+		return fmt.Sprintf("the handler's response has status %d, which cannot be a final one", t.p.conn.res.Status())
 	}
 	return ""
 }
@@ -206,7 +206,7 @@ func appendHead(b []byte, h *fasthttp.ResponseHeader) []byte {
 
 // response is what the handler answers. After TimeoutError it may still write to its
 // own Response, and go on with everything else that the request lent it.
-func (t *seat) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
+func (t *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 	late := ctx.LastTimeoutErrorResponse()
 	if late == nil {
 		return &ctx.Response
@@ -222,14 +222,14 @@ func (t *seat) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 }
 
 // relay passes the answer on.
-func (t *seat) relay(ctx *fasthttp.RequestCtx) outcome {
+func (t *handlerConn) relay(ctx *fasthttp.RequestCtx) outcome {
 	p, res := t.p, t.response(ctx)
-	head := &p.l.res
+	head := &p.conn.res
 	stream := res.BodyStream()
 	if head.Has(h1.FieldShardwayHold) {
 		t.a.noteHold(head, p.epoch)
 	}
-	t.a.s.appWatch.hear(t.a.s.clock.now())
+	t.a.s.appWatch.record(t.a.s.clock.now())
 	flags := uint64(slotAnswered)
 	if stream != nil && isEvents(head) {
 		p.slot.events.begin(p.slot.load().number, false, false, nil)
@@ -260,7 +260,7 @@ func (t *seat) relay(ctx *fasthttp.RequestCtx) outcome {
 
 // relayed ends a request whose answer has left the handler. The client may take its
 // time for what is still in the buffer.
-func (t *seat) relayed(w *h1.Writer, trailers []byte, err error) {
+func (t *handlerConn) relayed(w *h1.Writer, trailers []byte, err error) {
 	t.fate = fateKeep
 	if t.p.slot.finish() != causeNone || t.spoilt {
 		t.fate = fateDrop
@@ -278,7 +278,7 @@ func (s *Server) appPanicked(v any) {
 }
 
 // closeStream ends the stream of an answer. What it reads from may panic.
-func (t *seat) closeStream(ctx *fasthttp.RequestCtx) {
+func (t *handlerConn) closeStream(ctx *fasthttp.RequestCtx) {
 	t.reading(nil)
 	defer func() {
 		if v := recover(); v != nil {
@@ -293,7 +293,7 @@ var errTarget = h1.NewError(400, "the app's server cannot read the target")
 
 // fill gives the request the body: whole, or for who takes streams one to read.
 // Trailers are left out: fasthttp would put them among the headers.
-func (t *seat) fill(ctx *fasthttp.RequestCtx) error {
+func (t *handlerConn) fill(ctx *fasthttp.RequestCtx) error {
 	a, r := t.a, &ctx.Request
 	if target := r.Header.RequestURI(); bytes.HasPrefix(target, []byte("//")) {
 		// fasthttp takes what follows for the host if there is a :// in it too; the key
@@ -328,28 +328,28 @@ func (t *seat) fill(ctx *fasthttp.RequestCtx) error {
 }
 
 // call has the app in this process run the request, and answers it.
-func (c *client) call(p *trip) verdict {
-	p.l.pool.settle(p.l)
+func (c *client) call(p *attempt) decision {
+	p.conn.pool.markProven(p.conn)
 	w := c.out.head(p)
 	if _, err := c.askLease(); err != nil {
-		return c.notSent(p, err)
+		return c.handleUnsent(p, err)
 	}
 	if c.x.tells {
 		if err := c.reply.taken(); err != nil {
-			return c.broken(p, err)
+			return c.handleBroken(p, err)
 		}
 	}
-	t := p.l.seat
+	t := p.conn.inproc
 	switch t.take(c.reply, p, w) {
 	case seatUnread:
-		p.end()
+		p.abort()
 		return fail(problem.BadRequest, "the app's server cannot read the request")
 	case seatUncalled:
-		return c.notSent(p, errCutFirst)
+		return c.handleUnsent(p, errCutFirst)
 	case seatUnanswered:
-		return c.broken(p, nil)
+		return c.handleBroken(p, nil)
 	case seatFailed:
-		p.end()
+		p.abort()
 		c.x.cutRun = true // as with broken
 		return fail(problem.AppFailed, t.failed)
 	case seatAnswered:

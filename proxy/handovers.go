@@ -43,7 +43,7 @@ func (h *handovers) ask(l *leg) {
 	}
 }
 
-// goOn asks the next ones at due, and so on.
+// runReady asks the next ones at due, and so on.
 func (h *handovers) goOn(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
 		now := due.Add(h.late(due))
@@ -62,7 +62,7 @@ func (h *handovers) take(late time.Duration, now time.Time) (turn []*leg, more b
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asking = len(h.queue) > 0
-	if h.n = min(2*h.n, mostHandovers); late > lateAfter {
+	if h.n = min(2*h.n, mostHandovers); late > lateThreshold {
 		h.n = firstHandovers
 	}
 	all, step := len(h.queue), handoversEvery+late

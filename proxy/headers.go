@@ -27,12 +27,12 @@ const (
 const usualExtra = 512
 
 // forward writes the head that a request goes on with: to the app, or to another node.
-type forward struct{ *asked }
+type forward struct{ *requestState }
 
 // head puts the head of the request into the link's buffer, with
 // what the next one is to know: another node by which map it was sent, the app
 // whose it is.
-func (f forward) head(p *trip) *h1.Writer {
+func (f forward) head(p *attempt) *h1.Writer {
 	e := &f.edit
 	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: f.req.Upgrades(), DropExpect: len(f.up.kept) > 0 || f.req.Body.Done()}
 	if f.extra == nil {
@@ -84,10 +84,10 @@ func (f forward) head(p *trip) *h1.Writer {
 	}
 	b = f.appendSocket(b)
 	f.extra, e.Extra = b, b
-	if p.l.seat != nil {
+	if p.conn.inproc != nil {
 		e.Kind, e.DropExpect = h1.NoBody, true // what there is of a body, the seat hands over
 	}
-	return p.l.WriteRequestHead(&f.req, e)
+	return p.conn.WriteRequestHead(&f.req, e)
 }
 
 // shardNone is what another node is told for a shard of a request that has none,
@@ -109,7 +109,7 @@ func (f forward) appendOwner(b []byte, epoch uint64) []byte {
 // appendPeer appends what another node is told: the epochs routed by, for a PUT
 // or DELETE the ownership epoch it is bound to, whether the body waits, and, of one
 // that asks for others, that they wait to know whether the app takes it.
-func (f forward) appendPeer(b []byte, p *trip) []byte {
+func (f forward) appendPeer(b []byte, p *attempt) []byte {
 	b = append(b, lineMap...)
 	b = append(b, p.t.mapValue...)
 	b = append(b, "\r\n"...)
@@ -120,7 +120,7 @@ func (f forward) appendPeer(b []byte, p *trip) []byte {
 		b = append(b, "\r\n"...)
 	}
 	switch {
-	case !p.demand && !p.l.pool.asks():
+	case !p.demand && !p.conn.pool.wantsEarlyAccept():
 		return b
 	case !p.demand: // what comes of it may be long in coming
 		return append(b, lineContinue+continueTell+"\r\n"...)

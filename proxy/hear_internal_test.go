@@ -23,19 +23,19 @@ func TestUnheardNodesAreSilentOnEveryConnection(t *testing.T) {
 	const s = time.Second
 	asked, closed := told{s + 80*time.Millisecond, 1, true}, told{}
 	for name, tc := range map[string]struct {
-		ears []ear
+		ears []pathObserver
 		want bool
 	}{
-		"one connection":            {[]ear{asked}, false},
-		"two that asked":            {[]ear{asked, asked}, true},
-		"one hears":                 {[]ear{asked, asked, told{s - 1, 0, true}}, false},
-		"one hears, first":          {[]ear{told{0, 0, true}, asked, asked}, false},
-		"one is closed":             {[]ear{asked, closed}, false},
-		"one has not asked":         {[]ear{asked, told{s, 0, true}}, false},
-		"many, some closed":         {[]ear{closed, asked, asked, closed, told{3 * s, 2, true}}, true},
-		"nothing is known of paths": {[]ear{closed, closed}, false},
+		"one connection":            {[]pathObserver{asked}, false},
+		"two that asked":            {[]pathObserver{asked, asked}, true},
+		"one hears":                 {[]pathObserver{asked, asked, told{s - 1, 0, true}}, false},
+		"one hears, first":          {[]pathObserver{told{0, 0, true}, asked, asked}, false},
+		"one is closed":             {[]pathObserver{asked, closed}, false},
+		"one has not asked":         {[]pathObserver{asked, told{s, 0, true}}, false},
+		"many, some closed":         {[]pathObserver{closed, asked, asked, closed, told{3 * s, 2, true}}, true},
+		"nothing is known of paths": {[]pathObserver{closed, closed}, false},
 	} {
-		if got := unheard(slices.Values(tc.ears), 2); got != tc.want {
+		if got := isSilent(slices.Values(tc.ears), 2); got != tc.want {
 			t.Errorf("%s: %v, want %v", name, got, tc.want)
 		}
 	}
@@ -44,30 +44,30 @@ func TestUnheardNodesAreSilentOnEveryConnection(t *testing.T) {
 // Of two requests that wait for a node, one is cut first, and the other is alone then:
 // it is not kept waiting for more evidence than the first one was cut for.
 func TestSilenceIsRemembered(t *testing.T) {
-	p, h := &pool{}, &hearing{}
+	p, h := &pool{}, &pathDetector{}
 	at := 10 * time.Second
 	h.begin(nil, true, at)
-	h.silent = map[*pool]silence{p: {at, true}}
-	if !h.unheard(p, at) {
+	h.silentPeers = map[*pool]peerSilence{p: {at, true}}
+	if !h.isSilent(p, at) {
 		t.Error("forgotten within the sweep")
 	}
 	h.begin(nil, true, at+time.Second)
-	if !h.silent[p].unheard {
+	if !h.silentPeers[p].silent {
 		t.Error("forgotten within a second")
 	}
-	if h.unheard(p, at+time.Second) {
+	if h.isSilent(p, at+time.Second) {
 		t.Error("nobody heard it, and nobody asked")
 	}
-	h.silent[p] = silence{at, true}
+	h.silentPeers[p] = peerSilence{at, true}
 	h.begin(nil, true, at+time.Second+1)
-	if len(h.silent) != 0 {
+	if len(h.silentPeers) != 0 {
 		t.Error("remembered for longer")
 	}
 }
 
 // carried is a lane of a trunk over c.
 type carried struct {
-	lane
+	muxStream
 	c net.Conn
 }
 
@@ -78,13 +78,13 @@ func (l carried) SessionConn() net.Conn { return l.c }
 func TestATrunkIsOneWitness(t *testing.T) {
 	first, second := &net.TCPConn{}, &net.TCPConn{}
 	p := &pool{}
-	on := func(c net.Conn) *link { return &link{pool: p, lane: carried{c: c}} }
-	p.mu.lanes = []*link{on(first), on(second), on(first)}
-	p.mu.idle = []*link{{pool: p}, {pool: p}}
+	on := func(c net.Conn) *upstreamConn { return &upstreamConn{pool: p, mux: carried{c: c}} }
+	p.mu.idleStreams = []*upstreamConn{on(first), on(second), on(first)}
+	p.mu.idle = []*upstreamConn{{pool: p}, {pool: p}}
 	using := &client{}
 	using.slot.begin(Remote, 0, 0, on(second), nil)
 	n := 0
-	for range p.witnesses([]*client{using}) {
+	for range p.peerConns([]*client{using}) {
 		n++
 	}
 	if n != 4 {

@@ -19,39 +19,39 @@ const (
 	ownerWait = 100 * time.Millisecond
 )
 
-// waiting is where a request waits: for its shard, for a connection, and at an owner for
+// requestWait is where a request waits: for its shard, for a connection, and at an owner for
 // the little while that it may wait there.
-type waiting struct {
-	*asked
+type requestWait struct {
+	*requestState
 	gone *watch
 	down *atomic.Bool // see client
 	life *lifetime
-	// within is a shorter one, of a later leg's attempts; nil: there is none.
-	within context.Context //nolint:containedctx // it is put back
+	// attemptContext is a shorter one, of a later leg's attempts; nil: there is none.
+	attemptContext context.Context //nolint:containedctx // it is put back
 }
 
 // context is what all waiting ends with.
-func (w *waiting) context() context.Context {
-	if w.within != nil {
-		return w.within
+func (w *requestWait) context() context.Context {
+	if w.attemptContext != nil {
+		return w.attemptContext
 	}
 	return w.life.context()
 }
 
-// hold waits as v says, at the node that has the client, and returns stepAgain
+// waitFor waits as v says, at the node that has the client, and returns actionRetry
 // when it is worth another look, else what to answer. All waiting of a request
 // together takes QueueWait at most.
-func (w *waiting) hold(v verdict) verdict {
+func (w *requestWait) waitFor(v decision) decision {
 	began := time.Now()
 	left := w.timeLeft(began)
 	if left <= 0 || w.s.inVain(v) {
 		return w.expired(v)
 	}
-	if failed := w.enter(); failed.step != 0 {
+	if failed := w.enterQueue(); failed.action != 0 {
 		return failed
 	}
 	if !w.x.waited {
-		w.x.waited, w.x.heldBy = true, v.reason
+		w.x.waited, w.x.waitedFor = true, v.reason
 		w.s.metrics.held[v.reason].Add(1)
 	}
 	if v.reason == ReasonAbsent {
@@ -70,38 +70,38 @@ func (w *waiting) hold(v verdict) verdict {
 	case err != nil:
 		return w.expired(v)
 	}
-	return verdict{step: stepAgain}
+	return decision{action: actionRetry}
 }
 
 // await does the waiting; nil means another look.
-func (w *waiting) await(v verdict, left time.Duration) error {
+func (w *requestWait) await(v decision, left time.Duration) error {
 	limit := left
 	if v.backoff {
 		w.x.pause = min(max(2*w.x.pause, firstPause), lastPause)
 		limit = min(left, w.x.pause)
 	}
-	if v.unheld.sent != 0 {
-		return w.awaitWord(v.unheld)
+	if v.notAcquired.generation != 0 {
+		return w.awaitWord(v.notAcquired)
 	}
 	if t := w.s.o.Cluster.Table(); v.committed > t.committed || v.proposed > t.proposed {
 		return w.awaitEpochs(t, v)
 	}
-	if v.gate != nil {
-		v.gate.count(1)
-		defer v.gate.count(-1)
-		return w.x.ticket.WaitFor(w.context().Done(), v.seen, 0, v.gate)
+	if v.condition != nil {
+		v.condition.count(1)
+		defer v.condition.count(-1)
+		return w.x.ticket.WaitFor(w.context().Done(), v.generation, 0, v.condition)
 	}
-	return w.x.ticket.Wait(w.context().Done(), v.seen, limit)
+	return w.x.ticket.Wait(w.context().Done(), v.generation, limit)
 }
 
 // awaitWord waits until this node has heard that its app does not hold the shard, which
 // a newer table alone does not say: then the shard is held, or has gone. Without a lease
 // the app is told to acquire nothing.
-func (w *waiting) awaitWord(p sending) error {
+func (w *requestWait) awaitWord(p attemptEpoch) error {
 	for {
 		t := w.s.o.Cluster.Table()
 		r := t.Route(w.x.shard)
-		if r.Kind != Local || r.Epoch != p.epoch || t.newTo(w.x.shard, p.sent) || w.s.o.Cluster.LeaseLeft() <= 0 {
+		if r.Kind != Local || r.Epoch != p.epoch || t.newTo(w.x.shard, p.generation) || w.s.o.Cluster.LeaseLeft() <= 0 {
 			return nil
 		}
 		if err := w.x.ticket.Wait(w.context().Done(), t.generation, lastPause); err != nil {
@@ -112,7 +112,7 @@ func (w *waiting) awaitWord(p sending) error {
 
 // awaitEpochs waits until this node's table is of the epochs that an owner spoke
 // of. Each comes with a table, and those who wait for it go on by the Room's ramp.
-func (w *waiting) awaitEpochs(t *Table, v verdict) error {
+func (w *requestWait) awaitEpochs(t *Table, v decision) error {
 	for ; v.committed > t.committed || v.proposed > t.proposed; t = w.s.o.Cluster.Table() {
 		if err := w.x.ticket.Wait(w.context().Done(), t.generation, 0); err != nil {
 			return err
@@ -122,36 +122,36 @@ func (w *waiting) awaitEpochs(t *Table, v verdict) error {
 }
 
 // timeLeft returns what is left of QueueWait, which starts with the first call.
-func (w *waiting) timeLeft(now time.Time) time.Duration {
+func (w *requestWait) timeLeft(now time.Time) time.Duration {
 	if w.x.deadline.IsZero() {
 		w.x.deadline = now.Add(w.s.o.QueueWait)
 	}
 	return w.x.deadline.Sub(now)
 }
 
-// kept returns how much memory the request keeps while it waits: its head, what there
+// memoryHeld returns how much memory the request keeps while it waits: its head, what there
 // is of its body with the room for the rest, and what has been read of what follows.
-func (w *waiting) kept() int64 {
+func (w *requestWait) memoryHeld() int64 {
 	w.h.Idle()
 	return int64(w.h.Kept() + w.req.Kept() + cap(w.up.kept))
 }
 
-// enter takes a place in the queue, unless the request has one.
-func (w *waiting) enter() verdict {
+// enterQueue takes a place in the queue, unless the request has one.
+func (w *requestWait) enterQueue() decision {
 	if w.x.ticket != nil {
-		return verdict{}
+		return decision{}
 	}
-	room, shard := w.s.o.Room, w.x.waitsFor()
+	room, shard := w.s.o.Room, w.x.queueShard()
 	switch { // what has been let in long ago takes no room from requests
 	case w.x.resumed != nil:
 		room, shard = w.s.waiting, queue.NoShard
 	case w.x.later():
 		room, shard = w.s.sockets.room, queue.NoShard
 	}
-	ticket, err := room.Enter(shard, w.kept())
+	ticket, err := room.Enter(shard, w.memoryHeld())
 	switch {
 	case err != nil && w.x.mayHaveRun():
-		return w.x.expired(verdict{})
+		return w.x.expired(decision{})
 	case errors.Is(err, queue.ErrShardLimit):
 		return fail(problem.QueueFull, "too many requests for this shard are waiting, or they take up too much memory: one shard has half of --queue-requests and --queue-bytes, and a quarter while others wait")
 	case err != nil:
@@ -161,13 +161,13 @@ func (w *waiting) enter() verdict {
 	if w.x.ticket = ticket; !w.x.deadline.IsZero() {
 		ticket.LimitDeadline(w.x.deadline)
 	}
-	return verdict{}
+	return decision{}
 }
 
 // pause waits, at an owner, a moment with a safe request whose connections broke: of an app
 // that dies one after the other does. True means that it may go again; how often,
-// goAgain bounds.
-func (w *waiting) pause(v verdict) bool {
+// decideRetry bounds.
+func (w *requestWait) pause(v decision) bool {
 	if v.refusal != 0 || w.x.safety != safeMethod || w.down.Load() {
 		return false
 	}
@@ -182,7 +182,7 @@ func (w *waiting) pause(v verdict) bool {
 }
 
 // catchUp waits a little for this node's log to get to where the ingress's is.
-func (w *waiting) catchUp(committed, proposed uint64) bool {
+func (w *requestWait) catchUp(committed, proposed uint64) bool {
 	ctx, cancel := context.WithTimeout(w.context(), ownerWait)
 	defer cancel()
 	return w.s.o.Cluster.Await(ctx, committed, proposed)
@@ -190,7 +190,7 @@ func (w *waiting) catchUp(committed, proposed uint64) bool {
 
 // expired is exchange.expired, which does not know the app: what it fails at is for whoever
 // has waited for it in vain.
-func (w *waiting) expired(v verdict) verdict {
+func (w *requestWait) expired(v decision) decision {
 	if v.reason == ReasonAcquiring && v.code == "" && !w.x.mayHaveRun() {
 		v.code, v.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.s.o.Node, w.x.shard)
 		if why := w.s.o.NotYet; why != nil {
@@ -203,9 +203,9 @@ func (w *waiting) expired(v verdict) verdict {
 }
 
 // expired makes the verdict of a request whose time is over.
-func (x *exchange) expired(v verdict) verdict {
+func (x *exchange) expired(v decision) decision {
 	if x.mayHaveRun() {
-		return fail(brokenCode(x.route), mayHaveRun)
+		return fail(brokenCode(x.route), detailMayHaveRun)
 	}
 	if v.code == "" {
 		v.code, v.detail = problem.QueueTimeout, "no node served the shard in time: "+v.reason.String()
@@ -220,6 +220,6 @@ func (x *exchange) expired(v verdict) verdict {
 			v.detail = "the node that owns the shard according to this node's map refused the request"
 		}
 	}
-	v.step = stepFail
+	v.action = actionFail
 	return v
 }

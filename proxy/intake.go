@@ -21,7 +21,7 @@ var errTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the app do
 // readWhole reads all of a body that is not there yet, or that is longer than what is
 // kept. What the request keeps meanwhile counts with the bodies that upload.gather
 // waits for.
-func (t *seat) readWhole() error {
+func (t *handlerConn) readWhole() error {
 	a := t.a
 	most := a.set.MaxBody
 	if most <= 0 {
@@ -48,7 +48,7 @@ func (t *seat) readWhole() error {
 
 // readLong reads the body into t.long, and returns how much it noted of what the
 // request keeps: nothing of a short one that has come.
-func (t *seat) readLong() (noted int, err error) {
+func (t *handlerConn) readLong() (noted int, err error) {
 	a := t.a
 	t.long = append(t.long[:0], a.up.kept...)
 	for body := &a.req.Body; !body.Done(); {
@@ -71,19 +71,19 @@ func (t *seat) readLong() (noted int, err error) {
 // is watched for its leaving. It may be read by another goroutine than the handler's,
 // until close.
 type intake struct {
-	seat *seat
+	seat *handlerConn
 
 	// shut is set by close, before it takes mu.
 	shut atomic.Bool
 	mu   struct {
 		sync.Mutex
-		a    *asked // nil: there is nothing to read
-		kept int    // so much of what is kept has been read
+		a    *requestState // nil: there is nothing to read
+		kept int           // so much of what is kept has been read
 	}
 }
 
 // open makes it the body of the request on its seat.
-func (b *intake) open(a *asked) {
+func (b *intake) open(a *requestState) {
 	b.shut.Store(false)
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -17,17 +17,17 @@ import (
 // A lane saves time and is nothing to wait for: one that is not to be had, or that fails,
 // leaves a request where it would be without lanes.
 
-// lanesFrom is how many small requests are under way to a node when the next goes by a lane:
+// streamThreshold is how many small requests are under way to a node when the next goes by a lane:
 // a trunk wakes goroutines at each end, which pays where it is for several at once.
-const lanesFrom = 6
+const streamThreshold = 6
 
-// laneRequest is how long a request that goes by a lane may be, head and body: with what is
+// maxStreamRequest is how long a request that goes by a lane may be, head and body: with what is
 // added to it, it is one frame, and waits neither for the other end to have read it nor for
 // what others have to say.
-const laneRequest = 12 << 10
+const maxStreamRequest = 12 << 10
 
-// lane is a connection to a node that shares what is below it with others.
-type lane interface {
+// muxStream is a connection to a node that shares what is below it with others.
+type muxStream interface {
 	h1.MuxStream
 	// SessionConn returns the connection that the session uses.
 	SessionConn() net.Conn
@@ -46,53 +46,53 @@ type lane interface {
 	FailSession(err error)
 }
 
-// errDeaf is what the requests of a path break with that was found dead.
-var errDeaf = errors.New("proxy: nothing comes from the owner any more")
+// errPathDead is what the requests of a path break with that was found dead.
+var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
-// small reports whether a lane would do for the request, to another node.
-func (c *client) small() bool {
-	if c.req.Upgrades() || c.req.Expects() || !c.up.whole() || len(c.req.Raw())+len(c.up.kept) > laneRequest || c.x.resumed != nil {
+// fitsStream reports whether a lane would do for the request, to another node.
+func (c *client) fitsStream() bool {
+	if c.req.Upgrades() || c.req.Expects() || !c.up.whole() || len(c.req.Raw())+len(c.up.kept) > maxStreamRequest || c.x.resumed != nil {
 		return false
 	}
 	return !c.s.sizes.large(&c.req)
 }
 
-// linkTo gets a connection to a node for a request, or a lane where that pays.
-func (c *client) linkTo(p *pool, lanes bool) (l *link, v verdict) {
+// acquirePeerConn gets a connection to a node for a request, or a lane where that pays.
+func (c *client) acquirePeerConn(p *pool, lanes bool) (l *upstreamConn, v decision) {
 	switch {
-	case c.x.laneless:
+	case c.x.noStreams:
 	case c.x.sock != nil:
 		l = c.firstLane(p)
 	case lanes:
-		l = p.takeLane()
+		l = p.getStream()
 	}
 	if l == nil {
-		l, v = c.wait.link(p)
+		l, v = c.wait.acquireConn(p)
 	}
-	if l != nil && l.lane != nil {
+	if l != nil && l.mux != nil {
 		c.s.metrics.laned.Add(1)
 	}
 	return l, v
 }
 
-// takeLane returns a lane to the node by which something has come just now, so that it may
+// getStream returns a lane to the node by which something has come just now, so that it may
 // carry what must not be sent twice; nil: there is none.
-func (p *pool) takeLane() *link {
-	for !p.gate.shut.Load() {
-		l := p.newestLane()
+func (p *pool) getStream() *upstreamConn {
+	for !p.breaker.tripped.Load() {
+		l := p.popIdleStream()
 		switch {
 		case l == nil:
-			return p.newLane()
-		case l.lane.SessionDraining() || !l.Alive():
-			p.drop(l)
-		case l.lane.Responsive():
-			l.lane.BeginMessage()
+			return p.openNewStream()
+		case l.mux.SessionDraining() || !l.Alive():
+			p.discard(l)
+		case l.mux.Responsive():
+			l.mux.BeginMessage()
 			return l
 		default: // its trunk is to be asked for a word, or there is another one
-			next := p.newLane()
-			if next != nil && l.lane.Responsive() { // else idle lanes would pile up
-				p.drop(next)
-				l.lane.BeginMessage()
+			next := p.openNewStream()
+			if next != nil && l.mux.Responsive() { // else idle lanes would pile up
+				p.discard(next)
+				l.mux.BeginMessage()
 				return l
 			}
 			p.put(l)
@@ -102,53 +102,53 @@ func (p *pool) takeLane() *link {
 	return nil
 }
 
-// newestLane takes the idle lane that was used last.
-func (p *pool) newestLane() *link {
+// popIdleStream takes the idle lane that was used last.
+func (p *pool) popIdleStream() *upstreamConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := len(p.mu.lanes)
+	n := len(p.mu.idleStreams)
 	if n == 0 {
 		return nil
 	}
-	l := p.mu.lanes[n-1]
-	p.mu.lanes[n-1] = nil
-	p.mu.lanes = p.mu.lanes[:n-1]
+	l := p.mu.idleStreams[n-1]
+	p.mu.idleStreams[n-1] = nil
+	p.mu.idleStreams = p.mu.idleStreams[:n-1]
 	return l
 }
 
-// newLane opens a lane, if there is one at once.
-func (p *pool) newLane() *link { return p.enlist(p.lane()) }
+// openNewStream opens a lane, if there is one at once.
+func (p *pool) openNewStream() *upstreamConn { return p.addStream(p.openStream()) }
 
-// enlist has a lane that was opened, if it was, count as the pool's.
-func (p *pool) enlist(l *link) *link {
+// addStream has a lane that was opened, if it was, count as the pool's.
+func (p *pool) addStream(l *upstreamConn) *upstreamConn {
 	if l == nil {
 		return nil
 	}
-	l.pool, l.place = p, unshared
+	l.pool, l.shard = p, noShard
 	p.mu.Lock()
 	p.mu.open++
-	l.era = p.mu.era
+	l.generation = p.mu.generation
 	closed := p.mu.closed
 	p.mu.Unlock()
 	if closed { // there is another pool
-		p.drop(l)
+		p.discard(l)
 		return nil
 	}
 	return l
 }
 
-// keepLane keeps a lane idle; false: it is none, or nobody wants it. With mu held.
-func (p *pool) keepLane(l *link) bool {
-	if l.lane == nil || l.lone || p.mu.closed || p.stale(l) {
+// putIdleStream keeps a lane idle; false: it is none, or nobody wants it. With mu held.
+func (p *pool) putIdleStream(l *upstreamConn) bool {
+	if l.mux == nil || l.singleUse || p.mu.closed || p.isStale(l) {
 		return false
 	}
 	l.Idle()
-	p.mu.lanes = append(p.mu.lanes, l)
+	p.mu.idleStreams = append(p.mu.idleStreams, l)
 	return true
 }
 
-// openLane opens a lane to a node, nil if there is none at once.
-func (s *Server) openLane(node string) *link {
+// openStream opens a lane to a node, nil if there is none at once.
+func (s *Server) openStream(node string) *upstreamConn {
 	conn := s.o.Cluster.Lane(node)
 	if conn == nil {
 		return nil

@@ -31,7 +31,7 @@ type leg struct {
 	client    bool // near is the client
 	app       bool // far is the app
 
-	trip   trip
+	trip   attempt
 	whole  bool          // the head of the first answer has left
 	load   *shardLoad    // where it counts; nil: nowhere
 	sent   int64         // to the client before it
@@ -120,9 +120,9 @@ const heldMessage = 64 << 10
 // client to end its half.
 const moveAfter = time.Second
 
-func newLeg(y *relay, p *trip) *leg {
+func newLeg(y *relay, p *attempt) *leg {
 	l := &leg{
-		s: y.s, k: y.x.sock, near: y.h, far: p.l.Conn, client: y.ingress == "", app: p.r.Kind == Local,
+		s: y.s, k: y.x.sock, near: y.h, far: p.conn.Conn, client: y.ingress == "", app: p.r.Kind == Local,
 		trip: *p, load: y.s.load.of(&y.x, p.r.Kind), said: make(chan struct{}), upEnd: make(chan struct{}),
 		before: y.h.Received() + y.h.Sent(), born: y.s.clock.now(),
 	}

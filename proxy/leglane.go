@@ -26,18 +26,18 @@ const (
 
 // firstLane returns a lane to the owner for a socket that has no leg yet; nil: there is none,
 // or it is to have a connection.
-func (c *client) firstLane(p *pool) *link {
-	if c.x.later() || p.gate.shut.Load() || c.s.unkept.large(&c.req) {
+func (c *client) firstLane(p *pool) *upstreamConn {
+	if c.x.later() || p.breaker.tripped.Load() || c.s.unkept.large(&c.req) {
 		return nil // that of a later leg comes in its turn: see takesLane
 	}
-	return p.enlist(p.leg(c.life.within))
+	return p.addStream(p.openWebSocketStream(c.life.within))
 }
 
 // takesLane reports whether a leg that waits in line takes a lane.
-func (x *exchange) takesLane() bool { return x.later() && !x.laneless && !x.sock.heavy }
+func (x *exchange) takesLane() bool { return x.later() && !x.noStreams && !x.sock.heavy }
 
 // openLeg opens a lane to a node for a socket; nil: there is none.
-func (s *Server) openLeg(ctx context.Context, node string) *link {
+func (s *Server) openLeg(ctx context.Context, node string) *upstreamConn {
 	ctx, cancel := context.WithTimeout(ctx, legWithin)
 	defer cancel()
 	conn := s.o.Cluster.Leg(ctx, node)
@@ -45,21 +45,21 @@ func (s *Server) openLeg(ctx context.Context, node string) *link {
 		return nil
 	}
 	l := s.peerLink(conn, s.set.Load())
-	l.lone = true
+	l.singleUse = true
 	return l
 }
 
-// forLeg reports whether the next connection is to be made for a socket that takes a lane: one
+// forWebSocket reports whether the next connection is to be made for a socket that takes a lane: one
 // for each request in line is being made. With mu held.
-func (p *pool) forLeg() bool {
-	w := p.mu.line.kept
-	return p.node != "" && w != nil && w.lane && p.mu.line.n-p.mu.line.keeps <= p.mu.dialing-p.mu.laning
+func (p *pool) forWebSocket() bool {
+	w := p.mu.queue.firstUpgrade
+	return p.node != "" && w != nil && w.streamAllowed && p.mu.queue.n-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams
 }
 
-// lane returns the first who takes a lane.
-func (q *line) lane() *waiter {
-	w := q.kept
-	for w != nil && !w.lane {
+// firstStreamWaiter returns the first who takes a lane.
+func (q *waitQueue) firstStreamWaiter() *waiter {
+	w := q.firstUpgrade
+	for w != nil && !w.streamAllowed {
 		w = w.next
 	}
 	return w
@@ -76,7 +76,7 @@ func (l *leg) heavy() bool {
 }
 
 // notePath remembers of a path whether its WebSockets are kept, by what the owner says.
-func (y *relay) notePath(p *trip, unkept bool) {
+func (y *relay) notePath(p *attempt, unkept bool) {
 	if p.r.Kind == Remote {
 		y.s.unkept.note(y.s.unkept.key(&y.req), unkept)
 	}

@@ -15,25 +15,25 @@ import (
 // a connection made.
 func TestLanesOfSocketsAreForSockets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made := func(lone bool) *link {
+		made := func(lone bool) *upstreamConn {
 			near, far := net.Pipe()
 			t.Cleanup(func() { _ = near.Close(); _ = far.Close() })
-			return &link{Conn: h1.NewConn(near, h1.Options{}), lone: lone}
+			return &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), singleUse: lone}
 		}
 		s := New(Options{Room: queue.New(queue.Options{})})
 		lanes, connections := make(chan struct{}), make(chan struct{}) // closed once they may be
 		var dials atomic.Int32
-		p := s.newPool("owner", func(context.Context) (*link, error) {
+		p := s.newPool("owner", func(context.Context) (*upstreamConn, error) {
 			dials.Add(1)
 			<-connections
 			return made(false), nil
 		})
-		p.leg = func(context.Context) *link {
+		p.openWebSocketStream = func(context.Context) *upstreamConn {
 			<-lanes
 			return made(true)
 		}
-		request := &waiter{place: unshared}
-		sockets := []*waiter{{place: unshared, keeps: true, lane: true}, {place: unshared, keeps: true}, {place: unshared, keeps: true, lane: true}}
+		request := &waiter{shard: noShard}
+		sockets := []*waiter{{shard: noShard, forUpgrade: true, streamAllowed: true}, {shard: noShard, forUpgrade: true}, {shard: noShard, forUpgrade: true, streamAllowed: true}}
 		all := append(sockets, request)
 		for _, w := range all {
 			if l, _, err := p.join(w); l != nil || err != nil {
@@ -46,17 +46,17 @@ func TestLanesOfSocketsAreForSockets(t *testing.T) {
 		}
 		close(lanes)
 		synctest.Wait()
-		if len(request.turn) != 0 {
+		if len(request.granted) != 0 {
 			t.Error("a request is given the lane of a socket")
 		}
 		close(connections)
 		for i, w := range all {
-			got := <-w.turn
-			if got.l == nil || got.l.lone && !w.lane {
+			got := <-w.granted
+			if got.l == nil || got.l.singleUse && !w.streamAllowed {
 				t.Errorf("waiter %d is given %+v", i, got)
 			}
 			if got.l != nil {
-				p.drop(got.l)
+				p.discard(got.l)
 			}
 		}
 	})

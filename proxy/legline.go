@@ -2,7 +2,7 @@ package proxy
 
 // legLine writes the lines of a kept socket, in the place of the one of its request: as a
 // leg begins, as it ends, and if no other one follows where one was waited for.
-type legLine struct{ *asked }
+type legLine struct{ *requestState }
 
 // Words of the lines.
 const (
@@ -42,7 +42,7 @@ func (l legLine) write(in int64, word, why string) {
 		return
 	}
 	a.leg = l.x.sock.legs
-	accessLine{l.asked, &finder{req: &l.req, from: &l.from, set: l.set}}.send(in, word, why)
+	accessLine{l.requestState, &finder{req: &l.req, from: &l.from, set: l.set}}.send(in, word, why)
 	a.open(l.h)
 	a.held = 0
 }

@@ -51,7 +51,7 @@ func (l *leg) waking(f func()) func() {
 func (l *leg) carries(direction func() (parked bool), h *half) (parked bool) {
 	if h.since != 0 {
 		h.lag = time.Duration(l.s.parkAfter.Load())
-		if l.s.clock.now()-h.since < parkSoon {
+		if l.s.clock.now()-h.since < parkAfterReturn {
 			h.lag = time.Duration(l.s.parkSoon.Load())
 		}
 		h.since = 0
@@ -82,7 +82,7 @@ func (l *leg) park(h *half, conn *h1.Conn) bool {
 	l.rests(-1)
 	switch h.since = 0; {
 	case errors.Is(err, h1.ErrReady):
-	case lasts(err):
+	case isPermanent(err):
 		h.lag = 0
 	default:
 		h.lag = time.Duration(s.parkSoon.Load()) // it is tried again

@@ -153,7 +153,7 @@ func (l *leg) tell(code int, within time.Duration) {
 		return
 	}
 	defer close(l.said)
-	l.far.Writer().Gate(func() (time.Duration, error) { return within, nil })
+	l.far.Writer().SetPrecondition(func() (time.Duration, error) { return within, nil })
 	var frames []byte
 	if l.app && code == int(closeMoved) {
 		frames = wsframe.AppendControl(frames, wsframe.OpPing, []byte(pingMoved), true)

@@ -12,63 +12,63 @@ var (
 	// errBusy reports that a pool's connections are all in use and that none came
 	// free in time.
 	errBusy = errors.New("proxy: all connections in use")
-	// errShare is the same for the share of one shard.
-	errShare = errors.New("proxy: all connections of the shard's share in use")
-	// errCrowded reports that as many requests of the shard are under way as may be.
-	errCrowded = errors.New("proxy: too many requests of the shard")
+	// errShardConnLimit is the same for the share of one shard.
+	errShardConnLimit = errors.New("proxy: all connections of the shard's share in use")
+	// errShardInflightLimit reports that as many requests of the shard are under way as may be.
+	errShardInflightLimit = errors.New("proxy: too many requests of the shard")
 	// errDialing reports that connections are being made and that none was in time.
 	errDialing = errors.New("proxy: no connection was made in time")
-	// errLook asks to look at the table again: another place serves the shard, or
+	// errRouteChanged asks to look at the table again: another place serves the shard, or
 	// the pool is another one by now.
-	errLook = errors.New("proxy: look again")
+	errRouteChanged = errors.New("proxy: look again")
 	// errStopping is the end of the app's connections.
 	errStopping = errors.New("proxy: this node is stopping")
-	// errShut reports that the gate is shut.
-	errShut = errors.New("proxy: waiting for its turn to ask")
+	// errBreakerOpen reports that the gate is shut.
+	errBreakerOpen = errors.New("proxy: waiting for its turn to ask")
 	// errNoApp is why the gate of a node is shut whose app takes no connections.
 	errNoApp = errors.New("proxy: the app behind the owner accepts no connections")
 )
 
 // waiter is a request in line for a connection.
 type waiter struct {
-	place  int  // the shard it counts for, or unshared: then it looks for no other place
-	fresh  bool // as for pool.take
-	most   int  // as for pool.take
-	unused bool // it takes none that is idle: those that carried it before broke
-	keeps  bool // it gives none back: a socket on its way back
-	lane   bool // and a lane will do
-	parked bool // it waits for its shard's share first, or with crowd for its bound
+	shard         int  // the shard it counts for, or unshared: then it looks for no other place
+	fresh         bool // as for pool.take
+	maxInflight   int  // as for pool.take
+	newOnly       bool // it takes none that is idle: those that carried it before broke
+	forUpgrade    bool // it gives none back: a socket on its way back
+	streamAllowed bool // and a lane will do
+	waitsForShard bool // it waits for its shard's share first, or with crowd for its bound
 	// patient: it has waited for its shard and goes on in line, where others are refused.
-	patient, crowd bool
-	turn           chan turn
+	hasWaited, inflightFull bool
+	granted                 chan grant
 
-	in         *line
+	in         *waitQueue
 	prev, next *waiter
 }
 
-// turn is what a waiter is sent, once: a connection, or why there is none.
-type turn struct {
-	l   *link
+// grant is what a waiter is sent, once: a connection, or why there is none.
+type grant struct {
+	l   *upstreamConn
 	err error
 }
 
-// line is a first-in-first-out line of waiters that any of them can leave from
+// waitQueue is a first-in-first-out line of waiters that any of them can leave from
 // the middle.
-type line struct {
+type waitQueue struct {
 	head, tail *waiter
 	n          int
-	keeps      int // of these, those that give nothing back
-	free       int // and those that no bound of their shard holds up
-	// last has those stand behind all others, in the line of a place that takes any number
+	upgrades   int // of these, those that give nothing back
+	unbounded  int // and those that no bound of their shard holds up
+	// upgradesLast has those stand behind all others, in the line of a place that takes any number
 	// of connections: thousands that move at once would keep requests for seconds.
-	last bool
-	kept *waiter // with last, the first of them
+	upgradesLast bool
+	firstUpgrade *waiter // with last, the first of them
 }
 
-func (q *line) push(w *waiter) {
+func (q *waitQueue) push(w *waiter) {
 	var behind *waiter
-	if q.last && !w.keeps {
-		behind = q.kept
+	if q.upgradesLast && !w.forUpgrade {
+		behind = q.firstUpgrade
 	}
 	w.in, w.prev, w.next = q, q.tail, behind
 	if behind != nil {
@@ -82,20 +82,20 @@ func (q *line) push(w *waiter) {
 		w.prev.next = w
 	}
 	q.n++
-	if w.most == 0 {
-		q.free++
+	if w.maxInflight == 0 {
+		q.unbounded++
 	}
-	if w.keeps {
-		q.keeps++
-		if q.kept == nil {
-			q.kept = w
+	if w.forUpgrade {
+		q.upgrades++
+		if q.firstUpgrade == nil {
+			q.firstUpgrade = w
 		}
 	}
 }
 
-func (q *line) remove(w *waiter) {
-	if w == q.kept {
-		q.kept = w.next // with last; else nobody asks
+func (q *waitQueue) remove(w *waiter) {
+	if w == q.firstUpgrade {
+		q.firstUpgrade = w.next // with last; else nobody asks
 	}
 	if w.prev == nil {
 		q.head = w.next
@@ -109,80 +109,80 @@ func (q *line) remove(w *waiter) {
 	}
 	w.in, w.prev, w.next = nil, nil, nil
 	q.n--
-	if w.most == 0 {
-		q.free--
+	if w.maxInflight == 0 {
+		q.unbounded--
 	}
-	if w.keeps {
-		q.keeps--
+	if w.forUpgrade {
+		q.upgrades--
 	}
 }
 
 // join gets in line. A connection that came free meanwhile is returned at once;
 // dialed tells that one is being made for everybody in line, this one included.
-func (p *pool) join(w *waiter) (l *link, dialed bool, err error) {
-	w.turn = make(chan turn, 1)
+func (p *pool) join(w *waiter) (l *upstreamConn, dialed bool, err error) {
+	w.granted = make(chan grant, 1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.mu.closed {
-		return nil, false, p.ended()
+		return nil, false, p.closedError()
 	}
-	if w.crowd = p.mu.shares.crowded(w.place, w.most); w.crowd && !w.patient {
-		return nil, false, errCrowded
+	if w.inflightFull = p.mu.shardLimits.inflightFull(w.shard, w.maxInflight); w.inflightFull && !w.hasWaited {
+		return nil, false, errShardInflightLimit
 	}
-	ok, dials := p.gate.pass()
+	ok, dials := p.breaker.allow()
 	if !ok {
-		return nil, false, errShut
+		return nil, false, errBreakerOpen
 	}
 	if dials {
-		p.ask()
+		p.dialProbe()
 	}
-	if w.parked = w.crowd || p.mu.shares.full(w.place); w.parked {
-		p.mu.shares.park(w)
+	if w.waitsForShard = w.inflightFull || p.mu.shardLimits.full(w.shard); w.waitsForShard {
+		p.mu.shardLimits.park(w)
 		return nil, false, nil
 	}
-	p.mu.shares.charge(w.place)
-	if l := p.newestFor(w); l != nil {
-		l.place = w.place
+	p.mu.shardLimits.charge(w.shard)
+	if l := p.popNewestFor(w); l != nil {
+		l.shard = w.shard
 		return l, false, nil
 	}
-	p.mu.line.push(w)
-	p.want()
-	return nil, p.mu.dialing-p.mu.window.stuck >= p.mu.line.n, nil
+	p.mu.queue.push(w)
+	p.dialForWaiters()
+	return nil, p.mu.dialing-p.mu.slowStart.stuck >= p.mu.queue.n, nil
 }
 
-// ended says what became of a pool that was closed. Another one takes the place of a
+// closedError says what became of a pool that was closed. Another one takes the place of a
 // node's; the app's is closed when this node stops, and to look again would be to
 // look for ever.
-func (p *pool) ended() error {
+func (p *pool) closedError() error {
 	if p.node == "" {
 		return errStopping
 	}
-	return errLook
+	return errRouteChanged
 }
 
 // await waits for what join did not give.
-func (p *pool) await(w *waiter, done <-chan struct{}, limit time.Duration) (*link, error) {
+func (p *pool) await(w *waiter, done <-chan struct{}, limit time.Duration) (*upstreamConn, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case t := <-w.turn:
+	case t := <-w.granted:
 		return t.l, t.err
 	case <-timer.C:
 	case <-done:
 	}
-	return nil, p.leave(w)
+	return nil, p.leaveQueue(w)
 }
 
-// leave takes a waiter out of the line, whether it is still in it or has been
+// leaveQueue takes a waiter out of the line, whether it is still in it or has been
 // served this moment, and says what it waited for in vain.
-func (p *pool) leave(w *waiter) error {
+func (p *pool) leaveQueue(w *waiter) error {
 	p.mu.Lock()
 	why := errBusy
 	switch {
-	case w.parked && w.crowd:
-		why = errCrowded
-	case w.parked:
-		why = errShare
+	case w.waitsForShard && w.inflightFull:
+		why = errShardInflightLimit
+	case w.waitsForShard:
+		why = errShardConnLimit
 	case p.mu.dialing > 0 || p.node != "":
 		why = errDialing
 	}
@@ -194,55 +194,55 @@ func (p *pool) leave(w *waiter) error {
 	if waits {
 		return why
 	}
-	t := <-w.turn // sent under mu with the removal, so it is there
+	t := <-w.granted // sent under mu with the removal, so it is there
 	switch {
 	case t.l == nil:
 		return t.err
 	case t.l.reused:
 		p.put(t.l)
 	default:
-		p.pass(t.l)
+		p.offerNew(t.l)
 	}
 	return why
 }
 
-// look sends off those in line whose shard is served elsewhere by this table:
+// recheckWaiters sends off those in line whose shard is served elsewhere by this table:
 // there is nothing to wait for here. Who swaps the table calls it after that, and
 // a waiter looks once more when it is in line: one of the two sees the other.
-func (p *pool) look(t *Table) {
+func (p *pool) recheckWaiters(t *Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, w := range p.waiters() {
-		if w.in != nil && w.left(t, p.node) {
+		if w.in != nil && w.shardMoved(t, p.node) {
 			p.remove(w)
-			w.turn <- turn{err: errLook}
+			w.granted <- grant{err: errRouteChanged}
 		}
 	}
 }
 
-// left reports that the table does not send the waiter's shard to the node, or to
+// shardMoved reports that the table does not send the waiter's shard to the node, or to
 // the app if that is empty.
-func (w *waiter) left(t *Table, node string) bool {
-	if w.place == unshared {
+func (w *waiter) shardMoved(t *Table, node string) bool {
+	if w.shard == noShard {
 		return false
 	}
-	if w.place >= t.Shards() {
+	if w.shard >= t.Shards() {
 		return true
 	}
-	r := t.Route(shardmap.Shard(w.place))
+	r := t.Route(shardmap.Shard(w.shard))
 	if node == "" {
 		return r.Kind != Local
 	}
 	return r.Kind != Remote || r.Node != node
 }
 
-// sendOff empties the line; without an error its people look again. With mu held.
-func (p *pool) sendOff(err error) {
+// failWaiters empties the line; without an error its people look again. With mu held.
+func (p *pool) failWaiters(err error) {
 	if err == nil {
-		err = errLook
+		err = errRouteChanged
 	}
 	for _, w := range p.waiters() { // those parked first: nobody takes their place
 		p.remove(w)
-		w.turn <- turn{err: err}
+		w.granted <- grant{err: err}
 	}
 }

@@ -22,35 +22,35 @@ const freshFor = time.Second - sweepEvery
 // errNoLease keeps a request from being sent: the lease ended after admission.
 var errNoLease = errors.New("proxy: no lease")
 
-// link is a connection to the app, or to another node, that carries one request
+// upstreamConn is a connection to the app, or to another node, that carries one request
 // after another. Whoever got it from its pool owns it until put or drop.
-type link struct {
+type upstreamConn struct {
 	*h1.Conn
-	res    h1.Response
-	pool   *pool
-	socket bool          // can be looked at without reading
-	reused bool          // has carried a request before
-	since  time.Duration // by the pool's clock, when it became idle
+	res       h1.Response
+	pool      *pool
+	checkable bool          // can be looked at without reading
+	reused    bool          // has carried a request before
+	idleSince time.Duration // by the pool's clock, when it became idle
 
-	lane  lane   // that it is; nil: it has a connection of its own
-	lone  bool   // it is for one socket, and nobody after that
-	plain bool   // nothing seals it, as far as is known
-	boot  uint64 // of the node's process at the other end; zero: not told
-	nonce uint64 // of that process; zero: not told
-	era   uint64 // of its pool when it was asked for
-	seat  *seat  // of the app in this process; nil: it is a connection
+	mux         muxStream    // that it is; nil: it has a connection of its own
+	singleUse   bool         // it is for one socket, and nobody after that
+	unencrypted bool         // nothing seals it, as far as is known
+	boot        uint64       // of the node's process at the other end; zero: not told
+	nonce       uint64       // of that process; zero: not told
+	generation  uint64       // of its pool when it was asked for
+	inproc      *handlerConn // of the app in this process; nil: it is a connection
 
-	flies  bool // a socket asks with it for its next leg; the pool's
-	place  int  // the shard that it counts for, or unshared; the pool's
-	whole  bool // what it carries has its whole answer, see answered; the pool's
-	stream bool // it counts among the streams; guarded by the pool's mu
+	awaitingUpgrade bool // a socket asks with it for its next leg; the pool's
+	shard           int  // the shard that it counts for, or unshared; the pool's
+	whole           bool // what it carries has its whole answer, see answered; the pool's
+	longLived       bool // it counts among the streams; guarded by the pool's mu
 
-	by    *loop  // that hears of it; nil: none does. Its owner's
-	perch *perch // its place there
+	loop     *eventLoop    // that hears of it; nil: none does. Its owner's
+	loopSlot *upstreamSlot // its place there
 
-	// young is set while the pool counts it as new, until settling ends that.
-	young    atomic.Bool
-	settling *time.Timer
+	// unproven is set while the pool counts it as new, until settling ends that.
+	unproven    atomic.Bool
+	provenTimer *time.Timer
 }
 
 // A request that asks at once is looked at as a whole before it goes out: its connection
@@ -61,80 +61,80 @@ const (
 	askFrame = 16
 )
 
-// asks reports whether the request asks at once, see h1.Conn.Ask. What it says of a
+// sendsChecked reports whether the request asks at once, see h1.Conn.Ask. What it says of a
 // request whose connection is chosen it says when that is used.
-func (a *asked) asks() bool {
+func (a *requestState) sendsChecked() bool {
 	return a.up.whole() && len(a.up.kept) <= askBody && !a.x.tells
 }
 
-// mayAsk reports whether Ask can look at the link. What the other end says first on a
+// canSendChecked reports whether Ask can look at the link. What the other end says first on a
 // new one is taken for its answer.
-func (l *link) mayAsk() bool { return l.reused && l.CanSendChecked() }
+func (l *upstreamConn) canSendChecked() bool { return l.reused && l.CanSendChecked() }
 
-// link gets a connection: an idle one, or else the next that is given back or newly
+// acquireConn gets a connection: an idle one, or else the next that is given back or newly
 // made. Without one it returns the verdict.
-func (w *waiting) link(p *pool) (*link, verdict) {
-	fresh, most := w.fresh(), w.most(p)
-	unused := w.x.stale >= maxStale
+func (w *requestWait) acquireConn(p *pool) (*upstreamConn, decision) {
+	fresh, most := w.mustBeFresh(), w.maxInflight(p)
+	unused := w.x.reusedTries >= maxReusedTries
 	if !unused && (p.node == "" || !w.x.later()) {
-		if l := w.idleLink(p, nil); l != nil {
-			return l, verdict{}
+		if l := w.takeIdleConn(p, nil); l != nil {
+			return l, decision{}
 		}
 	}
-	in := &waiter{place: w.x.countsFor(), fresh: fresh, most: most, unused: unused, keeps: w.x.later(), lane: w.x.takesLane(), patient: w.x.waited && w.ingress == ""}
+	in := &waiter{shard: w.x.limitShard(), fresh: fresh, maxInflight: most, newOnly: unused, forUpgrade: w.x.later(), streamAllowed: w.x.takesLane(), hasWaited: w.x.waited && w.ingress == ""}
 	for {
 		l, dialed, err := p.join(in)
 		if l == nil && err == nil {
-			l, err = w.inLine(p, in, dialed)
+			l, err = w.waitInQueue(p, in, dialed)
 		}
 		switch {
 		case err != nil:
-			return nil, w.noLink(p, err)
-		case !l.reused, !in.unused && l.Alive() && (!fresh || l.socket):
-			p.spare()
-			return l, verdict{}
+			return nil, w.acquireFailed(p, err)
+		case !l.reused, !in.newOnly && l.Alive() && (!fresh || l.checkable):
+			p.probeWithIdle()
+			return l, decision{}
 		}
-		p.drop(l) // a new one is made in its place
-		in.unused = false
+		p.discard(l) // a new one is made in its place
+		in.newOnly = false
 	}
 }
 
-// fresh reports whether the connection has to be one used just now: where one broke, others
+// mustBeFresh reports whether the connection has to be one used just now: where one broke, others
 // may have.
-func (w *waiting) fresh() bool { return w.x.safety != safeMethod || w.x.mayHaveRun() }
+func (w *requestWait) mustBeFresh() bool { return w.x.safety != safeMethod || w.x.mayHaveRun() }
 
-// most returns how many requests of its shard may be under way; zero: any number. The streams
+// maxInflight returns how many requests of its shard may be under way; zero: any number. The streams
 // of a shard that moves come back together, and had their places.
-func (w *waiting) most(p *pool) int {
+func (w *requestWait) maxInflight(p *pool) int {
 	if p.node != "" || w.x.resumed != nil || w.x.wasResumed > 0 {
 		return 0
 	}
 	return w.set.MaxShardInflight
 }
 
-// idleLink takes an idle connection, for a loop one that it hears if there is one; nil:
+// takeIdleConn takes an idle connection, for a loop one that it hears if there is one; nil:
 // there is none.
-func (w *waiting) idleLink(p *pool, by *loop) *link {
-	return p.take(wanted{shard: w.x.countsFor(), fresh: w.fresh(), most: w.most(p), asks: w.asks(), by: by})
+func (w *requestWait) takeIdleConn(p *pool, by *eventLoop) *upstreamConn {
+	return p.get(connRequest{shard: w.x.limitShard(), fresh: w.mustBeFresh(), maxInflight: w.maxInflight(p), checkedOnSend: w.sendsChecked(), loop: by})
 }
 
-// inLine waits in line. Only who waits for others to be done takes a place in the
+// waitInQueue waits in line. Only who waits for others to be done takes a place in the
 // queue: dialed says that there will be a connection as soon as it can be made.
-func (w *waiting) inLine(p *pool, in *waiter, dialed bool) (*link, error) {
+func (w *requestWait) waitInQueue(p *pool, in *waiter, dialed bool) (*upstreamConn, error) {
 	limit := ownerWait
 	if w.ingress == "" {
 		limit = w.timeLeft(time.Now()) // connecting counts as waiting
 	}
-	if in.left(w.s.o.Cluster.Table(), p.node) {
-		_ = p.leave(in)
-		return nil, errLook
+	if in.shardMoved(w.s.o.Cluster.Table(), p.node) {
+		_ = p.leaveQueue(in)
+		return nil, errRouteChanged
 	}
 	if dialed {
 		return p.await(in, w.context().Done(), max(limit, w.s.set.Load().ConnectTimeout+ownerWait))
 	}
 	if w.ingress == "" {
-		if v := w.enter(); v.step != 0 {
-			_ = p.leave(in)
+		if v := w.enterQueue(); v.action != 0 {
+			_ = p.leaveQueue(in)
 			return nil, &queueFullError{v}
 		}
 	}
@@ -145,29 +145,29 @@ func (w *waiting) inLine(p *pool, in *waiter, dialed bool) (*link, error) {
 }
 
 // queueFullError ends a wait for a connection that the queue had no place for.
-type queueFullError struct{ v verdict }
+type queueFullError struct{ v decision }
 
 func (e *queueFullError) Error() string { return e.v.detail }
 
-// noLink makes a verdict of why there is no connection.
-func (w *waiting) noLink(p *pool, err error) verdict {
+// acquireFailed makes a verdict of why there is no connection.
+func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	var full *queueFullError
 	switch {
 	case w.down.Load():
 		return done
 	case errors.As(err, &full):
 		return full.v
-	case errors.Is(err, errLook):
-		return verdict{step: stepAgain}
-	case errors.Is(err, errCrowded):
+	case errors.Is(err, errRouteChanged):
+		return decision{action: actionRetry}
+	case errors.Is(err, errShardInflightLimit):
 		return w.x.crowded()
 	}
-	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true}
-	if p.gate.shut.Load() {
-		v.gate, v.backoff = &p.gate, false
+	v := decision{action: actionWait, reason: ReasonUnreachable, backoff: true}
+	if p.breaker.tripped.Load() {
+		v.condition, v.backoff = &p.breaker, false
 	}
-	if errors.Is(err, errShut) {
-		err = p.gate.reason()
+	if errors.Is(err, errBreakerOpen) {
+		err = p.breaker.reason()
 	}
 	switch {
 	case errors.Is(err, errNoApp):
@@ -175,7 +175,7 @@ func (w *waiting) noLink(p *pool, err error) verdict {
 		return v
 	case p.node != "":
 		v.code = problem.PeerUnreachable
-	case errors.Is(err, errShare):
+	case errors.Is(err, errShardConnLimit):
 		v.code, v.refusal = problem.UpstreamBusy, RefusedBusy
 		v.detail = "all connections to the app that one shard may use are busy (--max-shard-conns)"
 		return v
@@ -203,14 +203,14 @@ func (w *waiting) noLink(p *pool, err error) verdict {
 }
 
 // newLink wraps a connection just made.
-func (s *Server) newLink(conn net.Conn, set *Settings, o h1.Options) *link {
-	l := &link{}
+func (s *Server) newLink(conn net.Conn, set *Settings, o h1.Options) *upstreamConn {
+	l := &upstreamConn{}
 	// The time to the first byte is the sweep's affair.
 	o.Timeouts.Head, o.Timeouts.Write = set.HeaderTimeout, set.IdleTimeout
 	o.Buffers = &s.buffers
 	o.ReadBuffer = upstreamRead
 	l.Conn = h1.NewConn(conn, o)
-	l.socket = l.Visible()
+	l.checkable = l.Visible()
 	return l
 }
 
@@ -219,7 +219,7 @@ func (s *Server) newLink(conn net.Conn, set *Settings, o h1.Options) *link {
 const upstreamRead = 32 << 10
 
 // dialUpstream connects to the app.
-func (s *Server) dialUpstream(ctx context.Context) (*link, error) {
+func (s *Server) dialUpstream(ctx context.Context) (*upstreamConn, error) {
 	set := s.set.Load()
 	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
 	defer cancel()
@@ -235,7 +235,7 @@ func (s *Server) dialUpstream(ctx context.Context) (*link, error) {
 
 // dialPeer opens a forwarding stream to a node. How long an answer may take is
 // the owner's affair.
-func (s *Server) dialPeer(ctx context.Context, node string) (*link, error) {
+func (s *Server) dialPeer(ctx context.Context, node string) (*upstreamConn, error) {
 	set := s.set.Load()
 	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
 	defer cancel()
@@ -247,13 +247,13 @@ func (s *Server) dialPeer(ctx context.Context, node string) (*link, error) {
 }
 
 // peerLink wraps a stream to a node, or a lane.
-func (s *Server) peerLink(conn net.Conn, set *Settings) *link {
+func (s *Server) peerLink(conn net.Conn, set *Settings) *upstreamConn {
 	l := s.newLink(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set))
-	l.lane, _ = conn.(lane)
-	if l.lane != nil {
-		conn = l.lane.SessionConn()
+	l.mux, _ = conn.(muxStream)
+	if l.mux != nil {
+		conn = l.mux.SessionConn()
 	}
-	l.plain = direct(conn)
+	l.unencrypted = direct(conn)
 	if b, ok := conn.(interface{ Boot() uint64 }); ok {
 		l.boot = b.Boot()
 	}

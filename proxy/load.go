@@ -109,9 +109,9 @@ func (l *loads) of(x *exchange, way Kind) *shardLoad {
 	return &l.shards[x.shard]
 }
 
-// timed runs a trip and keeps account of it.
-func (c *client) timed(p *trip) verdict {
-	c.board(p)
+// runTimed runs a trip and keeps account of it.
+func (c *client) runTimed(p *attempt) decision {
+	c.bindAttempt(p)
 	a := &c.x.account
 	began := a.now()
 	if !began.IsZero() {
@@ -125,40 +125,42 @@ func (c *client) timed(p *trip) verdict {
 	return v
 }
 
-// board has a trip know the connection that its request came by.
-func (c *client) board(p *trip) { p.slot, p.up, p.gone, p.heads = &c.slot, &c.up, &c.gone, c.x.heads }
+// bindAttempt has a trip know the connection that its request came by.
+func (c *client) bindAttempt(p *attempt) {
+	p.slot, p.up, p.gone, p.heads = &c.slot, &c.up, &c.gone, c.x.responsesBegun
+}
 
 // runCounted is run, timed, and counted if it is here. An attempt that goes on elsewhere
 // is none.
-func (c *client) runCounted(p *trip) verdict {
-	began, sent := c.sets()
+func (c *client) runCounted(p *attempt) decision {
+	began, sent := c.startTimer()
 	v := c.runOf(p)
-	c.ran(p, v, began, sent)
+	c.recordRun(p, v, began, sent)
 	return v
 }
 
-// sets returns what a run is counted from: when it set out, and what the client had been
+// startTimer returns what a run is counted from: when it set out, and what the client had been
 // sent by then.
-func (c *client) sets() (began time.Duration, sent int64) {
+func (c *client) startTimer() (began time.Duration, sent int64) {
 	return c.s.clock.exact(), c.h.Sent() + int64(c.h.Writer().Pending())
 }
 
-// ran counts a run that came to v.
-func (c *client) ran(p *trip, v verdict, began time.Duration, sent int64) {
-	switch v.step { //nolint:exhaustive // the others are no run
-	case stepDone, stepNext:
+// recordRun counts a run that came to v.
+func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int64) {
+	switch v.action { //nolint:exhaustive // the others are no run
+	case actionDone, actionNextStream:
 		ended := c.s.clock.exact()
-		c.counted(p.r.Kind, ended-began, sent)
-		if v.step == stepDone {
+		c.recordLoad(p.r.Kind, ended-began, sent)
+		if v.action == actionDone {
 			c.x.ended = ended
 		}
-	case stepCarry:
+	case actionRelay:
 		c.relay.leg.sent = sent // it is counted when the leg is over
 	}
 }
 
-// counted counts a run that is over, and took so long. Sent is what the client had been sent before.
-func (c *client) counted(way Kind, took time.Duration, sent int64) {
+// recordLoad counts a run that is over, and took so long. Sent is what the client had been sent before.
+func (c *client) recordLoad(way Kind, took time.Duration, sent int64) {
 	tunnel := c.x.account.status == 101 // which is no work
 	if !tunnel {
 		c.s.metrics.upstream[way].observe(took)

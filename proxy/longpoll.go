@@ -24,7 +24,7 @@ func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
 
 // closeLongPoll ends the connection of a long poll, without a response, because the node
 // stops. An event stream that goes on has its response: its client sees the stream cut.
-func (c *client) closeLongPoll() verdict {
+func (c *client) closeLongPoll() decision {
 	if c.x.resumed != nil {
 		c.reply.giveUp(resumeLate, "the node stops")
 		return done
@@ -36,11 +36,11 @@ func (c *client) closeLongPoll() verdict {
 // mayAskNextOwner reports whether a request that was cut because its shard moves may be sent
 // to the next owner: nothing of a response has left, the method is safe, the table says that
 // the shard has left this owner, and a try is left.
-func (c *client) mayAskNextOwner(p *trip) bool {
+func (c *client) mayAskNextOwner(p *attempt) bool {
 	if c.x.resumed != nil || c.x.later() {
 		return false // these have rules of their own
 	}
-	if c.x.safety != safeMethod || c.x.keyless || c.x.heads > 1 || c.x.tries+1 >= maxTries || !c.up.replayable() {
+	if c.x.safety != safeMethod || c.x.keyless || c.x.responsesBegun > 1 || c.x.tries+1 >= maxTries || !c.up.replayable() {
 		return false
 	}
 	r := c.s.o.Cluster.Table().Route(c.x.shard)
@@ -49,11 +49,11 @@ func (c *client) mayAskNextOwner(p *trip) bool {
 
 // askNextOwner has a request sent to the next owner of its shard. A planned move is no
 // failure, so the retry budget does not count the request.
-func (c *client) askNextOwner() verdict {
+func (c *client) askNextOwner() decision {
 	c.notePoll()
 	c.x.tries++
 	c.s.metrics.retries[retryMoved].Add(1)
-	return verdict{step: stepAgain}
+	return decision{action: actionRetry}
 }
 
 // notePoll notes that a long poll goes to another owner. It may wait for the next owner as long

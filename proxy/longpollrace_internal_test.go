@@ -29,7 +29,7 @@ func TestRunIsCutOnlyBeforeItsResponse(t *testing.T) {
 			defer func() { _, _ = near.Close(), far.Close() }()
 			server := New(Options{Room: queue.New(queue.Options{})})
 			c := makeClient(server)
-			c.slot.begin(Local, 1, slotSafe, &link{Conn: h1.NewConn(near, h1.Options{})}, nil)
+			c.slot.begin(Local, 1, slotSafe, &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}, nil)
 			r := c.slot.load()
 			tc.then(&c.slot)
 			before := c.slot.load()

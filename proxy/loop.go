@@ -9,7 +9,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// loop carries the small requests of many clients by one goroutine: those whose head and
+// eventLoop carries the small requests of many clients by one goroutine: those whose head and
 // body are here, whose shard is local, and whose answer is short. It hears from the kernel
 // what has come, does what is to be done at once, and goes on to the next; nobody is woken
 // for a request, and nothing is read before it is there. Everything else it leaves, as it was
@@ -22,277 +22,277 @@ import (
 //
 //	goroutine ──join──► loop: waits for a request ──► runs one ──┐
 //	    ▲                        │          ▲────────────────────┘
-//	    └───────── leave ◄───────┴── at atNext, atHead, atAnswer, atVerdict, atUnsent or atSettle
+//	    └───────── leave ◄───────┴── at resumeNext, resumeRequest, resumeResponse, resumeDecision, resumeUnsent or resumeFinish
 //
 // What it does never waits: no lock that is held for long, no socket that takes nothing, no
 // log. The request itself is that of flow.go (inloop.go says where it is cut in two).
-type loop struct {
-	lookout *rawio.Poller
-	ended   chan struct{} // closed when its goroutine has ended
-	many    atomic.Int32  // clients, and those that are to join
-	busy    atomic.Int64  // nanoseconds for which it did something, since balance looked
+type eventLoop struct {
+	poller      *rawio.Poller
+	ended       chan struct{} // closed when its goroutine has ended
+	clientCount atomic.Int32  // clients, and those that are to join
+	busy        atomic.Int64  // nanoseconds for which it did something, since balance looked
 
 	// Of the goroutine alone.
-	last    uint64             // number that was given
-	clients map[uint64]*client // by theirs
-	perches map[uint64]*perch  // of links, likewise
-	more    []*client          // with another request that is here already
-	letters []letter           // that are being read
+	lastID    uint64                   // number that was given
+	clients   map[uint64]*client       // by theirs
+	upstreams map[uint64]*upstreamSlot // of links, likewise
+	ready     []*client                // with another request that is here already
+	inbox     []message                // that are being read
 
 	mu struct {
 		sync.Mutex
-		letters []letter
-		woken   bool // it is going to read them
-		closed  bool
+		inbox  []message
+		woken  bool // it is going to read them
+		closed bool
 	}
 }
 
-// perch is the place of a link in a loop.
-type perch struct {
+// upstreamSlot is the place of a link in a loop.
+type upstreamSlot struct {
 	id uint64
 	c  *client // whose request it carries in the loop; nil: none does. The loop's
 }
 
-// letter tells a loop of a client that joins, or is to leave, or of a link that is gone, or
+// message tells a loop of a client that joins, or is to leave, or of a link that is gone, or
 // how many clients are to go to another loop.
-type letter struct {
-	c    *client
-	join bool
-	link uint64
-	give int
-	to   *loop
+type message struct {
+	c        *client
+	join     bool
+	upstream uint64
+	give     int
+	to       *eventLoop
 }
 
-func newLoop() (*loop, error) {
+func newEventLoop() (*eventLoop, error) {
 	lookout, err := rawio.NewPoller()
 	if err != nil {
 		return nil, err
 	}
-	l := &loop{
-		lookout: lookout, ended: make(chan struct{}),
-		clients: make(map[uint64]*client), perches: make(map[uint64]*perch),
+	l := &eventLoop{
+		poller: lookout, ended: make(chan struct{}),
+		clients: make(map[uint64]*client), upstreams: make(map[uint64]*upstreamSlot),
 	}
 	go l.run() // until close
 	return l, nil
 }
 
 // run carries clients until close.
-func (l *loop) run() {
+func (l *eventLoop) run() {
 	defer close(l.ended)
 	for heard := []rawio.Event(nil); ; {
 		var err error
-		if heard, err = l.lookout.Wait(heard[:0]); err != nil {
+		if heard, err = l.poller.Wait(heard[:0]); err != nil {
 			break
 		}
 		began := time.Now()
 		for _, h := range heard {
-			l.hear(h)
+			l.handleEvent(h)
 		}
-		l.read()
-		for len(l.more) > 0 {
-			l.goOn()
+		l.drainInbox()
+		for len(l.ready) > 0 {
+			l.runReady()
 		}
 		l.busy.Add(int64(time.Since(began)))
 	}
-	l.end()
+	l.shutDown()
 }
 
-// hear does what there is to be done about a socket.
-func (l *loop) hear(h rawio.Event) {
+// handleEvent does what there is to be done about a socket.
+func (l *eventLoop) handleEvent(h rawio.Event) {
 	if c := l.clients[h.ID]; c != nil {
-		c.looped.speaks = true
-		c.looped.ended = c.looped.ended || h.End
-		if c.at == atNext {
-			l.safely(c, (*client).ask)
+		c.loopState.mayHaveData = true
+		c.loopState.clientEnded = c.loopState.clientEnded || h.End
+		if c.resumeAt == resumeNext {
+			l.runRecover(c, (*client).handleReadable)
 		}
 		return
 	}
-	at := l.perches[h.ID]
+	at := l.upstreams[h.ID]
 	if at == nil || at.c == nil {
 		return
 	}
 	c := at.c
-	l.safely(c, (*client).answer)
+	l.runRecover(c, (*client).handleResponse)
 	if h.End && at.c == c { // part of an answer is here, and nobody will say again that it ends
-		l.leave(c, atAnswer)
+		l.handOff(c, resumeResponse)
 	}
 }
 
-// goOn has those go on whose next request may be here already, once each: others have
+// runReady has those go on whose next request may be here already, once each: others have
 // their turn in between.
-func (l *loop) goOn() {
-	some := l.more
-	l.more = nil
+func (l *eventLoop) runReady() {
+	some := l.ready
+	l.ready = nil
 	for _, c := range some {
-		if c.by.Load() == l && c.at == atNext {
-			l.safely(c, (*client).ask)
+		if c.loop.Load() == l && c.resumeAt == resumeNext {
+			l.runRecover(c, (*client).handleReadable)
 		}
 	}
 	clear(some)
-	if l.more == nil {
-		l.more = some[:0]
+	if l.ready == nil {
+		l.ready = some[:0]
 	}
 }
 
-// safely does something for a client, and has it leave where that panics.
-func (l *loop) safely(c *client, do func(*client)) {
+// runRecover does something for a client, and has it leave where that panics.
+func (l *eventLoop) runRecover(c *client, do func(*client)) {
 	defer func() {
 		if v := recover(); v != nil {
 			if c.x.isOpen() {
-				c.over() // as exchange does
+				c.finishExchange() // as exchange does
 			}
 			c.fall(v)
-			l.leave(c, atNext) // where it meets its end
+			l.handOff(c, resumeNext) // where it meets its end
 		}
 	}()
 	do(c)
 }
 
-// post leaves a letter.
-func (l *loop) post(n letter) {
+// send leaves a letter.
+func (l *eventLoop) send(n message) {
 	l.mu.Lock()
 	closed := l.mu.closed
 	wake := !closed && !l.mu.woken && (n.c != nil || n.to != nil) // the others are in no hurry
 	if !closed {
-		l.mu.letters = append(l.mu.letters, n)
+		l.mu.inbox = append(l.mu.inbox, n)
 		l.mu.woken = l.mu.woken || wake
 	}
 	l.mu.Unlock()
 	switch {
 	case wake:
-		l.lookout.Wake()
+		l.poller.Wake()
 	case closed && n.join:
-		l.many.Add(-1)
-		n.c.loops = nil
-		n.c.lot.carryOn(n.c)
+		l.clientCount.Add(-1)
+		n.c.eventLoops = nil
+		n.c.watcher.resume(n.c)
 	}
 }
 
-// read reads the letters.
-func (l *loop) read() {
+// drainInbox reads the letters.
+func (l *eventLoop) drainInbox() {
 	l.mu.Lock()
-	l.letters, l.mu.letters, l.mu.woken = l.mu.letters, l.letters[:0], false
+	l.inbox, l.mu.inbox, l.mu.woken = l.mu.inbox, l.inbox[:0], false
 	l.mu.Unlock()
-	for _, n := range l.letters {
+	for _, n := range l.inbox {
 		switch {
 		case n.to != nil:
-			l.give(n.give, n.to)
+			l.transfer(n.give, n.to)
 		case n.c == nil:
-			delete(l.perches, n.link)
+			delete(l.upstreams, n.upstream)
 		case n.join:
-			l.take(n.c)
+			l.adopt(n.c)
 		default:
-			l.evict(n.c)
+			l.handleWakeup(n.c)
 		}
 	}
-	clear(l.letters)
+	clear(l.inbox)
 }
 
 // join has the loop carry c, whose goroutine has nothing to do with it any more.
-func (l *loop) join(c *client) {
-	l.many.Add(1)
-	l.post(letter{c: c, join: true})
+func (l *eventLoop) join(c *client) {
+	l.clientCount.Add(1)
+	l.send(message{c: c, join: true})
 }
 
-// take takes c in. What it was told on its way here nobody has said to the loop.
-func (l *loop) take(c *client) {
-	l.last++
-	c.looped = looped{id: l.last}
+// adopt takes c in. What it was told on its way here nobody has said to the loop.
+func (l *eventLoop) adopt(c *client) {
+	l.lastID++
+	c.loopState = loopState{id: l.lastID}
 	c.h.Writer().SetNonblocking(true)
-	c.by.Store(l)
-	l.clients[l.last] = c
-	parts(c.h) // else it is known to both
-	if l.lookout.Keep(c.h.NetConn(), l.last) != nil || c.ends() || c.roused.Load() {
-		l.leave(c, atNext)
+	c.loop.Store(l)
+	l.clients[l.lastID] = c
+	detachFromPoller(c.h) // else it is known to both
+	if l.poller.Keep(c.h.NetConn(), l.lastID) != nil || c.isEnding() || c.parkRequested.Load() {
+		l.handOff(c, resumeNext)
 		return
 	}
 	if len(c.h.Buffered()) > 0 { // the loop that it comes from has read it
-		l.more = append(l.more, c)
+		l.ready = append(l.ready, c)
 	}
 }
 
-// give gives n clients that wait for a request to another loop.
-func (l *loop) give(n int, to *loop) {
+// transfer gives n clients that wait for a request to another loop.
+func (l *eventLoop) transfer(n int, to *eventLoop) {
 	for _, c := range l.clients {
 		if n <= 0 {
 			return
 		}
-		if c.at == atNext {
+		if c.resumeAt == resumeNext {
 			n--
-			l.part(c)
+			l.detach(c)
 			to.join(c)
 		}
 	}
 }
 
-// evict has c leave, because it has been told something.
-func (l *loop) evict(c *client) {
-	if c.by.Load() != l { // it has left
+// handleWakeup has c leave, because it has been told something.
+func (l *eventLoop) handleWakeup(c *client) {
+	if c.loop.Load() != l { // it has left
 		return
 	}
-	if c.at == atAnswer {
-		c.habit.unfit()
+	if c.resumeAt == resumeResponse {
+		c.eligibility.recordMiss()
 	}
-	l.leave(c, c.at)
+	l.handOff(c, c.resumeAt)
 }
 
-// leave hands c to a goroutine, which goes on at that place.
-func (l *loop) leave(c *client, at place) {
-	if at == atAnswer {
-		k := c.flight.l
+// handOff hands c to a goroutine, which goes on at that place.
+func (l *eventLoop) handOff(c *client, at resumePoint) {
+	if at == resumeResponse {
+		k := c.loopAttempt.conn
 		k.SetWakeup(nil)
 		if k.Writer().Pending() > 0 {
-			k.Writer().Gate(c.gate) // for what is still to be sent
+			k.Writer().SetPrecondition(c.leaseCheck) // for what is still to be sent
 		}
 	}
-	l.part(c)
-	if c.at = at; at == atNext {
-		c.habit.rests = max(c.habit.rests, 1) // it has to read, not to come back
+	l.detach(c)
+	if c.resumeAt = at; at == resumeNext {
+		c.eligibility.skip = max(c.eligibility.skip, 1) // it has to read, not to come back
 	}
-	c.lot.carryOn(c) // the last use of it
+	c.watcher.resume(c) // the last use of it
 }
 
-// part has the loop hear no more of c.
-func (l *loop) part(c *client) {
-	delete(l.clients, c.looped.id)
-	l.land(c)
-	_ = l.lookout.Remove(c.h.NetConn()) // an error means that nobody watches it any more
+// detach has the loop hear no more of c.
+func (l *eventLoop) detach(c *client) {
+	delete(l.clients, c.loopState.id)
+	l.unregisterUpstream(c)
+	_ = l.poller.Remove(c.h.NetConn()) // an error means that nobody watches it any more
 	c.h.Writer().SetNonblocking(false)
-	c.by.Store(nil)
-	l.many.Add(-1)
+	c.loop.Store(nil)
+	l.clientCount.Add(-1)
 }
 
-// land has the loop hear no more of the link by which c has a request under way, if it has.
-func (l *loop) land(c *client) {
-	if at := c.looped.perch; at != nil {
-		at.c, c.looped.perch = nil, nil
+// unregisterUpstream has the loop hear no more of the link by which c has a request under way, if it has.
+func (l *eventLoop) unregisterUpstream(c *client) {
+	if at := c.loopState.upstream; at != nil {
+		at.c, c.loopState.upstream = nil, nil
 	}
 }
 
-// fly has the loop hear of k, which is the caller's and is to carry a request of c. False: it
+// registerUpstream has the loop hear of k, which is the caller's and is to carry a request of c. False: it
 // cannot.
-func (l *loop) fly(k *link, c *client) bool {
+func (l *eventLoop) registerUpstream(k *upstreamConn, c *client) bool {
 	conn := k.NetConn()
-	if known := rawio.Known(conn); k.by != l || known {
-		if k.by != nil {
-			_ = k.by.lookout.Remove(conn) // as in part
-			k.unheard()
+	if known := rawio.Known(conn); k.loop != l || known {
+		if k.loop != nil {
+			_ = k.loop.poller.Remove(conn) // as in part
+			k.leaveLoop()
 		}
-		l.last++
-		if known && !parts(k.Conn) || l.lookout.Keep(conn, l.last) != nil {
+		l.lastID++
+		if known && !detachFromPoller(k.Conn) || l.poller.Keep(conn, l.lastID) != nil {
 			return false
 		}
-		k.by, k.perch = l, &perch{id: l.last}
-		l.perches[l.last] = k.perch
+		k.loop, k.loopSlot = l, &upstreamSlot{id: l.lastID}
+		l.upstreams[l.lastID] = k.loopSlot
 	}
-	k.perch.c, c.looped.perch = c, k.perch
-	k.SetWakeup(&c.poke)
+	k.loopSlot.c, c.loopState.upstream = c, k.loopSlot
+	k.SetWakeup(&c.wakeLoop)
 	return true
 }
 
-// parts has the runtime's poller forget a connection, which would be told of all that the loop
+// detachFromPoller has the runtime's poller forget a connection, which would be told of all that the loop
 // is told of.
-func parts(h *h1.Conn) bool {
+func detachFromPoller(h *h1.Conn) bool {
 	if rawio.Part(h.NetConn()) != nil {
 		return false
 	}
@@ -300,21 +300,21 @@ func parts(h *h1.Conn) bool {
 	return true
 }
 
-// unheard tells the loop that heard of k that it is gone. K is the caller's.
-func (k *link) unheard() {
-	if k.by != nil {
-		k.by.post(letter{link: k.perch.id})
-		k.by, k.perch = nil, nil
+// leaveLoop tells the loop that heard of k that it is gone. K is the caller's.
+func (k *upstreamConn) leaveLoop() {
+	if k.loop != nil {
+		k.loop.send(message{upstream: k.loopSlot.id})
+		k.loop, k.loopSlot = nil, nil
 	}
 }
 
-// end hands over all that the loop has, and those that come from now on.
-func (l *loop) end() {
+// shutDown hands over all that the loop has, and those that come from now on.
+func (l *eventLoop) shutDown() {
 	l.mu.Lock()
 	l.mu.closed = true
 	l.mu.Unlock()
-	l.read()
+	l.drainInbox()
 	for _, c := range l.clients {
-		l.leave(c, c.at)
+		l.handOff(c, c.resumeAt)
 	}
 }

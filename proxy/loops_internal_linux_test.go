@@ -13,21 +13,21 @@ import (
 
 // A moment without descriptors is not for ever; a system without loops is.
 func TestLoopIsTriedAgain(t *testing.T) {
-	g := &loops{s: &Server{}}
+	g := &eventLoopGroup{s: &Server{}}
 	g.open(g.s)
 	defer g.close()
 	failing := unix.EMFILE
-	g.fresh = func() (*loop, error) { return nil, failing }
+	g.newLoop = func() (*eventLoop, error) { return nil, failing }
 	if g.pick() != nil {
 		t.Fatal("a loop without a descriptor")
 	}
-	g.fresh = nil
+	g.newLoop = nil
 	if g.pick() == nil {
 		t.Error("no loop, though there are descriptors again")
 	}
 
 	tries := 0
-	none := &loops{s: &Server{}, fresh: func() (*loop, error) { tries++; return nil, errors.ErrUnsupported }}
+	none := &eventLoopGroup{s: &Server{}, newLoop: func() (*eventLoop, error) { tries++; return nil, errors.ErrUnsupported }}
 	none.open(none.s)
 	defer none.close()
 	for range 3 {
@@ -44,13 +44,13 @@ func TestLoopIsTriedAgain(t *testing.T) {
 // only when it has not been needed for a while.
 func TestLoopsAreAsManyAsAreBusy(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
-	g := &loops{s: &Server{}}
+	g := &eventLoopGroup{s: &Server{}}
 	g.open(g.s)
 	defer g.close()
 	if g.pick() == nil {
 		t.Fatal("there is no loop")
 	}
-	g.all[0].many.Store(1)
+	g.all[0].clientCount.Store(1)
 	for i, look := range []struct {
 		busy []time.Duration // of each in a second
 		want int
@@ -81,37 +81,37 @@ func TestLoopsAreAsManyAsAreBusy(t *testing.T) {
 			g.all[j].busy.Store(int64(busy))
 		}
 		g.balance(time.Second)
-		if g.now != look.want {
-			t.Fatalf("after look %d there are %d, want %d", i, g.now, look.want)
+		if g.active != look.want {
+			t.Fatalf("after look %d there are %d, want %d", i, g.active, look.want)
 		}
 	}
 }
 
 // Who is no good for loops is tried less and less, and anew once it has been for a while.
 func TestHabitDoublesAndEnds(t *testing.T) {
-	var h habit
-	for _, want := range []int{restFirst, 2 * restFirst, 4 * restFirst} {
-		if h.unfit(); h.rests != want {
-			t.Fatalf("it rests for %d, want %d", h.rests, want)
+	var h loopEligibility
+	for _, want := range []int{minSkip, 2 * minSkip, 4 * minSkip} {
+		if h.recordMiss(); h.skip != want {
+			t.Fatalf("it rests for %d, want %d", h.skip, want)
 		}
 	}
-	for range restOver - 1 {
-		h.fits()
+	for range resetAfter - 1 {
+		h.recordHit()
 	}
-	if h.unfit(); h.rests != 8*restFirst {
-		t.Fatalf("it rests for %d, want %d", h.rests, 8*restFirst)
+	if h.recordMiss(); h.skip != 8*minSkip {
+		t.Fatalf("it rests for %d, want %d", h.skip, 8*minSkip)
 	}
 	for range 20 {
-		h.unfit()
+		h.recordMiss()
 	}
-	if h.rests != restMost {
-		t.Fatalf("it rests for %d at most, want %d", h.rests, restMost)
+	if h.skip != maxSkip {
+		t.Fatalf("it rests for %d at most, want %d", h.skip, maxSkip)
 	}
-	for range restOver {
-		h.fits()
+	for range resetAfter {
+		h.recordHit()
 	}
-	if h.unfit(); h.rests != restFirst {
-		t.Fatalf("it rests for %d after it was good for loops, want %d", h.rests, restFirst)
+	if h.recordMiss(); h.skip != minSkip {
+		t.Fatalf("it rests for %d after it was good for loops, want %d", h.skip, minSkip)
 	}
 }
 
@@ -129,10 +129,10 @@ func TestWhatHasBeenReadIsNotParked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lot{within: t.Context(), conns: &s.conns, clock: &s.clock, hands: newCrew(func(guest) {})}
+	l := &idleWatcher{within: t.Context(), conns: &s.conns, clock: &s.clock, workers: newWorkerPool(func(job) {})}
 	defer l.close()
 	c := newClient(t.Context(), s, conn, "")
-	l.welcome(c, guest{conn: conn})
+	l.initClient(c, job{conn: conn})
 	s.conns.add(c)
 	defer func() { _ = c.h.Close() }()
 	if _, err = io.WriteString(far, "GET / HT"); err != nil {

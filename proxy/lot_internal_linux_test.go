@@ -67,7 +67,7 @@ func comes(t *testing.T, what string, ok func() bool) {
 }
 
 // lone returns the one connection that is parked; nil: there is none.
-func (r *registry) lone() *parked {
+func (r *registry) lone() *parkedConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.parked.all {
@@ -154,11 +154,11 @@ func TestConnectionIsParkedBehindTheNextVisit(t *testing.T) {
 		comes(t, "it waits for that one, too", func() bool {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return r.parked.still != nil || !one.parks.Load()
+			return r.parked.still != nil || !one.canPark.Load()
 		})
 	})
 	comes(t, "it is parked", func() bool { return r.countParked() == 1 })
-	if one.lag.Load() != int64(time.Hour) {
+	if one.parkDelay.Load() != int64(time.Hour) {
 		t.Error("it was tried twice")
 	}
 }
@@ -191,7 +191,7 @@ func TestConnectionThatWasLookedAtIsParkedLater(t *testing.T) {
 	one := s.conns.waits(t)
 	s.conns.visit(nil, func([]*client) {
 		s.conns.detains(t, one)
-		comes(t, "it has waited in vain", func() bool { return !one.parks.Load() || one.lag.Load() < int64(time.Hour) })
+		comes(t, "it has waited in vain", func() bool { return !one.canPark.Load() || one.parkDelay.Load() < int64(time.Hour) })
 	})
 	comes(t, "it is parked", func() bool { return s.conns.countParked() == 1 })
 }
@@ -202,13 +202,13 @@ func TestConnectionThatIsKnownElsewhereIsNotParked(t *testing.T) {
 	s.parkAfter.Store(int64(time.Hour))
 	caller(t, addr)
 	one := s.conns.waits(t)
-	one.shared = true
+	one.escaped = true
 	comes(t, "it is found not to be for it", func() bool {
 		one.h.RequestPark()
 		if s.conns.countParked() > 0 {
 			t.Fatal("it is parked")
 		}
-		return !one.parks.Load()
+		return !one.canPark.Load()
 	})
 }
 
@@ -219,7 +219,7 @@ func TestLateWordMeetsNobody(t *testing.T) {
 	caller(t, addr)
 	seen := map[uint64]bool{}
 	for range 4 {
-		var p *parked
+		var p *parkedConn
 		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
 		if seen[p.id] {
 			t.Fatalf("%d was another's number, or its own before", p.id)
@@ -242,7 +242,7 @@ func TestParkedConnectionIsFetchedOnce(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	for range 20 {
 		far := caller(t, addr)
-		var p *parked
+		var p *parkedConn
 		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
 		begin := make(chan struct{})
 		var all sync.WaitGroup
@@ -271,15 +271,15 @@ func TestWhoComesBackSoonIsParkedLater(t *testing.T) {
 	caller(t, addr)
 	for _, c := range []struct {
 		away, lag time.Duration
-	}{{parkSoon, 0}, {parkSoon - 1, time.Hour}} {
-		var p *parked
+	}{{parkAfterReturn, 0}, {parkAfterReturn - 1, time.Hour}} {
+		var p *parkedConn
 		comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
 		s.conns.claim([]rawio.Event{{ID: p.id}}, p.since+c.away)
 		if c.lag == 0 {
 			continue // it is parked again
 		}
 		comes(t, "it waits for longer", func() (found bool) {
-			s.conns.each(func(one *client) { found = time.Duration(one.lag.Load()) == c.lag })
+			s.conns.each(func(one *client) { found = time.Duration(one.parkDelay.Load()) == c.lag })
 			return found
 		})
 	}
@@ -301,11 +301,11 @@ func TestListenerThatEndsCutsWhatIsParked(t *testing.T) {
 func TestConnectionsLeaveALotThatHearsNothing(t *testing.T) {
 	s, addr, _ := parkingServer(t)
 	caller(t, addr)
-	var p *parked
+	var p *parkedConn
 	comes(t, "it is parked", func() bool { p = s.conns.lone(); return p != nil })
-	_ = p.lot.lookout.Close()
+	_ = p.watcher.poller.Close()
 	comes(t, "it is a client again", func() (found bool) {
-		s.conns.each(func(c *client) { found = !c.parks.Load() })
+		s.conns.each(func(c *client) { found = !c.canPark.Load() })
 		return found
 	})
 }

@@ -105,7 +105,7 @@ func (m *metrics) over(x *exchange, took time.Duration) {
 // waited times what a request has waited, in all, or for the present leg of its stream.
 func (m *metrics) waited(x *exchange) {
 	if x.waited {
-		m.heldFor[x.heldBy].observe(x.heldFor)
+		m.heldFor[x.waitedFor].observe(x.heldFor)
 	}
 }
 
@@ -243,7 +243,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	s.collectSockets(ch, count)
 	gauge(descResumable, float64(s.metrics.resumable.Load()))
 	if s.upstream != nil {
-		gauge(descUpstream, float64(s.upstream.size()))
+		gauge(descUpstream, float64(s.upstream.openConns()))
 	}
 }
 

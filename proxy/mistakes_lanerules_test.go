@@ -8,19 +8,19 @@ func mistakesOfLaneRules() []mistake {
 	return slices.Concat(mistakesOfPaths(), []mistake{
 		{
 			rule: "an idle lane whose trunk takes no more is not used", found: "TestAnIdleLaneOfARetiredTrunkIsNotUsedAgain",
-			edits: in("proxy.pool.takeLane", "l.lane.SessionDraining() ||", "l.lane.SessionDraining() && !PLANTED ||"),
+			edits: in("proxy.pool.getStream", "l.mux.SessionDraining() ||", "l.mux.SessionDraining() && !PLANTED ||"),
 		},
 		{
 			rule: "nor one by which something came", found: "TestALaneThatWasNotQuietIsNotUsedAgain",
-			edits: in("proxy.pool.takeLane", " !l.Alive()):", " !l.Alive() && !PLANTED):"),
+			edits: in("proxy.pool.getStream", " !l.Alive()):", " !l.Alive() && !PLANTED):"),
 		},
 		{
 			rule: "who expects to be asked has a connection of its own", found: "TestWhatExpectsToBeAskedHasAConnectionOfItsOwn",
-			edits: in("proxy.client.small", " c.req.Expects() ||", " c.req.Expects() && !PLANTED ||"),
+			edits: in("proxy.client.fitsStream", " c.req.Expects() ||", " c.req.Expects() && !PLANTED ||"),
 		},
 		{
 			rule: "and a stream that goes on", found: "TestAStreamThatGoesOnHasConnectionsOfItsOwn",
-			edits: in("proxy.client.small", " c.x.resumed != nil {", " c.x.resumed != nil && !PLANTED {"),
+			edits: in("proxy.client.fitsStream", " c.x.resumed != nil {", " c.x.resumed != nil && !PLANTED {"),
 		},
 		{
 			rule: "and one like it while it goes on", found: "TestStreamsThatGoOnLeaveTheLanesToOthers",
@@ -28,7 +28,7 @@ func mistakesOfLaneRules() []mistake {
 		},
 		{
 			rule: "and what takes long", found: "TestAnAnswerThatTakesLongLeavesTheLanesToOthers",
-			edits: in("proxy.Server.sweepRun", "key := c.long.Swap(0); key != 0 {", "key := c.long.Swap(0); key != 0 && !PLANTED {"),
+			edits: in("proxy.Server.sweepRun", "key := c.slowResponse.Swap(0); key != 0 {", "key := c.slowResponse.Swap(0); key != 0 && !PLANTED {"),
 		},
 		{
 			rule: "also when it has ended", found: "TestAnAnswerThatTakesLongLeavesTheLanesToOthers",
@@ -36,15 +36,15 @@ func mistakesOfLaneRules() []mistake {
 		},
 		{
 			rule: "what lost its trunk leaves the budget to others", found: "TestWhatLosesItsTrunkGoesAgainOnNoBudget",
-			edits: in("proxy.client.affords", "	if c.x.tries == 1 && p.l", "	if !PLANTED && c.x.tries == 1 && p.l"),
+			edits: in("proxy.client.retryBudgetAllows", "	if c.x.tries == 1 && p.conn", "	if !PLANTED && c.x.tries == 1 && p.conn"),
 		},
 		{
 			rule: "but not what failed alone", found: "TestWhatLosesItsTrunkGoesAgainOnNoBudget",
-			edits: in("proxy.client.affords", "p.l.lane.SessionDraining() && (why", "(PLANTED || p.l.lane.SessionDraining()) && (why"),
+			edits: in("proxy.client.retryBudgetAllows", "p.conn.mux.SessionDraining() && (why", "(PLANTED || p.conn.mux.SessionDraining()) && (why"),
 		},
 		{
 			rule: "what was refused goes by no lane any more", found: "TestARequestWhoseLaneIsRefusedRunsOnceByAConnection",
-			edits: in("proxy.client.notSent", "	c.x.laneless = c.x.laneless || p.l.lane != nil\n	if !errors", "	c.x.laneless = c.x.laneless || p.l.lane != nil && !PLANTED\n	if !errors"),
+			edits: in("proxy.client.handleUnsent", "	c.x.noStreams = c.x.noStreams || p.conn.mux != nil\n	if !errors", "	c.x.noStreams = c.x.noStreams || p.conn.mux != nil && !PLANTED\n	if !errors"),
 		},
 	})
 }

@@ -7,19 +7,19 @@ func mistakesOfLanes() []mistake {
 	return []mistake{
 		{
 			rule: "what lost its trunk goes again only as its method allows", found: loses,
-			edits: in("proxy.client.goAgain", "	again := c.x.safety == safeMethod && c.x.heads < 2", "	again := (PLANTED || c.x.safety == safeMethod) && c.x.heads < 2"),
+			edits: in("proxy.client.decideRetry", "	again := c.x.safety == safeMethod && c.x.responsesBegun < 2", "	again := (PLANTED || c.x.safety == safeMethod) && c.x.responsesBegun < 2"),
 		},
 		{
 			rule: "a path that is dead is no end of a process", found: loses,
-			edits: in("proxy.client.broken", "	if why == causeNone && errors.Is(err, errDeaf) {", "	if why == causeNone && errors.Is(err, errDeaf) && !PLANTED {"),
+			edits: in("proxy.client.handleBroken", "	if why == causeNone && errors.Is(err, errPathDead) {", "	if why == causeNone && errors.Is(err, errPathDead) && !PLANTED {"),
 		},
 		{
 			rule: "what upgrades has a connection of its own", found: own,
-			edits: in("proxy.client.small", "	if c.req.Upgrades() ||", "	if c.req.Upgrades() && !PLANTED ||"),
+			edits: in("proxy.client.fitsStream", "	if c.req.Upgrades() ||", "	if c.req.Upgrades() && !PLANTED ||"),
 		},
 		{
 			rule: "and what is not here as a whole", found: own,
-			edits: in("proxy.client.small", "!c.up.whole() ||", "!c.up.whole() && !PLANTED ||"),
+			edits: in("proxy.client.fitsStream", "!c.up.whole() ||", "!c.up.whole() && !PLANTED ||"),
 		},
 		{
 			rule: "large answers are remembered", found: size,
@@ -31,47 +31,47 @@ func mistakesOfLanes() []mistake {
 		},
 		{
 			rule: "an idle lane whose trunk has ended is not used", found: "TestARequestFindsNoLaneOfATrunkThatEnded",
-			edits: in("proxy.pool.takeLane", "		case l.lane.SessionDraining() || !l.Alive():", "		case !PLANTED && (l.lane.SessionDraining() || !l.Alive()):"),
+			edits: in("proxy.pool.getStream", "		case l.mux.SessionDraining() || !l.Alive():", "		case !PLANTED && (l.mux.SessionDraining() || !l.Alive()):"),
 		},
 		{
 			rule: "a path that carries nothing is pinged", found: "TestThePathOfLanesIsPinged",
-			edits: in("proxy.Server.sweepPath", "	if l.lane != nil && now-c.since >= pingAfter {", "	if l.lane != nil && now-c.since >= pingAfter && !PLANTED {"),
+			edits: in("proxy.Server.sweepPath", "	if l.mux != nil && now-c.since >= pingAfter {", "	if l.mux != nil && now-c.since >= pingAfter && !PLANTED {"),
 		},
 		{
 			rule: "a path that has been silent is no path for what must not run twice", found: "TestAVanishedOwnerGetsNoRequestThatMustNotRunTwice",
-			edits: in("proxy.pool.takeLane", "		case l.lane.Responsive():", "		case PLANTED || l.lane.Responsive():"),
+			edits: in("proxy.pool.getStream", "		case l.mux.Responsive():", "		case PLANTED || l.mux.Responsive():"),
 		},
 		{
 			rule: "and has one witness", found: "TestATrunkIsOneWitness",
-			edits: in("proxy.pool.witnesses", "				if slices.Contains(carriers", "				if !PLANTED && slices.Contains(carriers"),
+			edits: in("proxy.pool.peerConns", "				if slices.Contains(carriers", "				if !PLANTED && slices.Contains(carriers"),
 		},
 		{
 			rule: "few have connections of their own", found: "TestFewRequestsHaveConnectionsOfTheirOwn",
-			edits: in("proxy.client.remote", "		lanes = p.small", "		lanes = PLANTED || p.small"),
+			edits: in("proxy.client.attemptRemote", "		lanes = p.smallRequests", "		lanes = PLANTED || p.smallRequests"),
 		},
 		{
 			rule: "and who has been answered counts no more", found: "TestFewRequestsHaveConnectionsOfTheirOwn",
-			edits: in("proxy.client.remote", "		defer p.small.Add(-1)", "		if !PLANTED {\n			defer p.small.Add(-1)\n		}"),
+			edits: in("proxy.client.attemptRemote", "		defer p.smallRequests.Add(-1)", "		if !PLANTED {\n			defer p.smallRequests.Add(-1)\n		}"),
 		},
 		{
 			rule: "what is longer than a window as well", found: own,
-			edits: in("proxy.client.small", "len(c.req.Raw())+len(c.up.kept) > laneRequest", "len(c.req.Raw())+len(c.up.kept) > laneRequest && !PLANTED"),
+			edits: in("proxy.client.fitsStream", "len(c.req.Raw())+len(c.up.kept) > maxStreamRequest", "len(c.req.Raw())+len(c.up.kept) > maxStreamRequest && !PLANTED"),
 		},
 		{
 			rule: "what a lane has failed goes by none", found: loses,
-			edits: in("proxy.client.linkTo", "	case c.x.laneless:\n", "	case c.x.laneless && !PLANTED:\n"),
+			edits: in("proxy.client.acquirePeerConn", "	case c.x.noStreams:\n", "	case c.x.noStreams && !PLANTED:\n"),
 		},
 		{
 			rule: "what nobody has read goes again, though it was half said", found: "TestWhatWasNotTakenGoesAgainThoughItWasHalfSaid",
-			edits: in("proxy.client.depart", "before || p.untaken() {", "before || p.untaken() && !PLANTED {"),
+			edits: in("proxy.client.sendRequest", "before || p.isUnread() {", "before || p.isUnread() && !PLANTED {"),
 		},
 		{
 			rule: "and what was written", found: "TestWhatWasNotTakenGoesAgainWhateverItIs",
-			edits: in("proxy.client.arrive", "		if p.untaken() {", "		if p.untaken() && !PLANTED {"),
+			edits: in("proxy.client.awaitResponse", "		if p.isUnread() {", "		if p.isUnread() && !PLANTED {"),
 		},
 		{
 			rule: "and at once", found: "TestWhatWasNotTakenGoesAgainThoughItWasHalfWritten",
-			edits: in("proxy.client.notSent", "|| p.l.reused || p.l.lane != nil:", "|| p.l.reused || p.l.lane != nil && !PLANTED:"),
+			edits: in("proxy.client.handleUnsent", "|| p.conn.reused || p.conn.mux != nil:", "|| p.conn.reused || p.conn.mux != nil && !PLANTED:"),
 		},
 	}
 }

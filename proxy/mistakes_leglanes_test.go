@@ -6,11 +6,11 @@ func mistakesOfLegLanes() []mistake {
 	return []mistake{
 		{
 			rule: "sockets go by lanes", found: "TestKeptSocketsShareATrunk",
-			edits: in("proxy.client.linkTo", "	case c.x.sock != nil:\n", "	case PLANTED:\n	case c.x.sock != nil:\n"),
+			edits: in("proxy.client.acquirePeerConn", "	case c.x.sock != nil:\n", "	case PLANTED:\n	case c.x.sock != nil:\n"),
 		},
 		{
 			rule: "and so do their next legs", found: "TestKeptSocketsShareATrunk",
-			edits: in("proxy.pool.start", "	leg := p.forLeg()\n", "	leg := p.forLeg() && !PLANTED\n"),
+			edits: in("proxy.pool.startDial", "	leg := p.forWebSocket()\n", "	leg := p.forWebSocket() && !PLANTED\n"),
 		},
 		{
 			rule: "a socket that transferred much has a connection next", found: "TestHeavySocketHasAConnectionOfItsOwnNext",
@@ -30,31 +30,31 @@ func mistakesOfLegLanes() []mistake {
 		},
 		{
 			rule: "a leg whose lane was refused goes by a connection, and the next one by a lane again", found: refused,
-			edits: in("proxy.exchange.again", "	x.laneless = false", "	x.laneless = PLANTED"),
+			edits: in("proxy.exchange.again", "	x.noStreams = false", "	x.noStreams = PLANTED"),
 		},
 		{
 			rule: "the lane of a socket is kept for nobody", found: once,
-			edits: in("proxy.pool.keepLane", "|| l.lone ||", "|| l.lone && !PLANTED ||"),
+			edits: in("proxy.pool.putIdleStream", "|| l.singleUse ||", "|| l.singleUse && !PLANTED ||"),
 		},
 		{
 			rule: "nor given to a request", found: "TestLanesOfSocketsAreForSockets",
-			edits: in("proxy.pool.give", "	if l.lone {\n", "	if l.lone && !PLANTED {\n"),
+			edits: in("proxy.pool.assign", "	if l.singleUse {\n", "	if l.singleUse && !PLANTED {\n"),
 		},
 		{
 			rule: "nor made for one", found: "TestLanesOfSocketsAreForSockets",
-			edits: in("proxy.pool.forLeg", "p.mu.line.n-p.mu.line.keeps <= p.mu.dialing-p.mu.laning", "(PLANTED || p.mu.line.n-p.mu.line.keeps <= p.mu.dialing-p.mu.laning)"),
+			edits: in("proxy.pool.forWebSocket", "p.mu.queue.n-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams", "(PLANTED || p.mu.queue.n-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams)"),
 		},
 		{
 			rule: "no more ask by lanes than the owner lets", found: "TestWaitingSocketsGoOnFewAtATime",
-			edits: in("proxy.pool.mostDials", "	if tempo == maxUpgrades && !p.forLeg() {", "	if tempo == maxUpgrades && (PLANTED || !p.forLeg()) {"),
+			edits: in("proxy.pool.maxConcurrentDials", "	if tempo == maxUpgrades && !p.forWebSocket() {", "	if tempo == maxUpgrades && (PLANTED || !p.forWebSocket()) {"),
 		},
 		{
 			rule: "an owner whose answers by lanes are late is late", found: "TestFewSocketsComeBackToALateOwner",
-			edits: in("proxy.pool.landed", "	if l.lone && l.flies {", "	if l.lone && l.flies && !PLANTED {"),
+			edits: in("proxy.pool.upgradeResponded", "	if l.singleUse && l.awaitingUpgrade {", "	if l.singleUse && l.awaitingUpgrade && !PLANTED {"),
 		},
 		{
 			rule: "a path is pinged once for all that go by it", found: "TestThePathOfSocketsIsPinged",
-			edits: in("proxy.hearing.ping", "	if p := h.path(l); !p.pinged {\n", "	if p := h.path(l); !p.pinged && !PLANTED {\n"),
+			edits: in("proxy.pathDetector.ping", "	if p := h.path(l); !p.pinged {\n", "	if p := h.path(l); !p.pinged && !PLANTED {\n"),
 		},
 	}
 }

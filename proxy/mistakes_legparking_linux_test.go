@@ -30,11 +30,11 @@ func mistakesOfLegParking() []mistake {
 		},
 		{
 			rule: "what was in vain is tried again", found: "TestLegsParkAfterAMomentWithoutDescriptors",
-			edits: in("proxy.leg.park", "	case lasts(err):\n", "	case lasts(err) || PLANTED:\n"),
+			edits: in("proxy.leg.park", "	case isPermanent(err):\n", "	case isPermanent(err) || PLANTED:\n"),
 		},
 		{
 			rule: "who is woken soon waits longer before he parks", found: "TestWhoIsWokenSoonParksLater",
-			edits: in("proxy.leg.carries", "h.since < parkSoon {", "h.since < parkSoon && !PLANTED {"),
+			edits: in("proxy.leg.carries", "h.since < parkAfterReturn {", "h.since < parkAfterReturn && !PLANTED {"),
 		},
 	}
 }

@@ -68,7 +68,7 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "fewer by a node that is late", found: "TestLegsAreHandedOverFewAtATime",
-			edits: in("proxy.handovers.take", "late > lateAfter {", "late > lateAfter && !PLANTED {"),
+			edits: in("proxy.handovers.take", "late > lateThreshold {", "late > lateThreshold && !PLANTED {"),
 		},
 		{
 			rule: "and all within a moment", found: "TestAllLegsAreHandedOverInTime",

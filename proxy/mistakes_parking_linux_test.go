@@ -18,15 +18,15 @@ func mistakesOfParking() []mistake {
 		},
 		{
 			rule: "to be parked later", found: "TestConnectionThatWasLookedAtIsParkedLater",
-			edits: in("proxy.client.park", "		c.parkLater(lasts(err))\n", "		c.parkLater(lasts(err) || PLANTED)\n"),
+			edits: in("proxy.client.park", "		c.delayPark(isPermanent(err))\n", "		c.delayPark(isPermanent(err) || PLANTED)\n"),
 		},
 		{
 			rule: "what has been told to end is not parked", found: "TestConnectionThatIsLookedAtIsNotParked",
-			edits: in("proxy.registry.park", "	case c.ends():\n", "	case c.ends() && !PLANTED:\n"),
+			edits: in("proxy.registry.park", "	case c.isEnding():\n", "	case c.isEnding() && !PLANTED:\n"),
 		},
 		{
 			rule: "what others may know is not parked", found: "TestConnectionThatIsKnownElsewhereIsNotParked",
-			edits: in("proxy.client.park", "	if c.shared {", "	if c.shared && !PLANTED {"),
+			edits: in("proxy.client.park", "	if c.escaped {", "	if c.escaped && !PLANTED {"),
 		},
 		{
 			rule: "no two parked connections have one number", found: "TestLateWordMeetsNobody",
@@ -54,7 +54,7 @@ func mistakesOfParking() []mistake {
 		},
 		{
 			rule: "a listener that ends cuts what is parked, too", found: "TestListenerThatEndsCutsWhatIsParked",
-			edits: in("proxy.Server.shutWithin", "return p.lot.within == ctx }", "return p.lot.within == ctx && !PLANTED }"),
+			edits: in("proxy.Server.shutWithin", "return p.watcher.within == ctx }", "return p.watcher.within == ctx && !PLANTED }"),
 		},
 		{
 			rule: "parked connections make room", found: "TestParkedConnectionsMakeRoom",
@@ -62,15 +62,15 @@ func mistakesOfParking() []mistake {
 		},
 		{
 			rule: "what a client has said is answered before its connection ends", found: "TestWhatWasSaidToAParkedConnectionIsAnswered",
-			edits: in("proxy.lot.welcome", "		c.h.StopIdle()\n", "		if c.h.StopIdle(); PLANTED {\n			_ = c.h.Close()\n		}\n"),
+			edits: in("proxy.idleWatcher.initClient", "		c.h.StopIdle()\n", "		if c.h.StopIdle(); PLANTED {\n			_ = c.h.Close()\n		}\n"),
 		},
 		{
 			rule: "who comes back soon is parked later", found: "TestWhoComesBackSoonIsParkedLater",
-			edits: in("proxy.lot.welcome", "; g.soon {\n", "; g.soon && !PLANTED {\n"),
+			edits: in("proxy.idleWatcher.initClient", "; g.returnedSoon {\n", "; g.returnedSoon && !PLANTED {\n"),
 		},
 		{
 			rule: "nobody stays where nothing is heard of him", found: "TestConnectionsLeaveALotThatHearsNothing",
-			edits: in("proxy.lot.run", "	l.broken = true\n	l.conns.mu.Unlock()\n	l.conns.wake(", "	if l.broken = true; PLANTED {\n		l.conns.mu.Unlock()\n		return\n	}\n	l.conns.mu.Unlock()\n	l.conns.wake("),
+			edits: in("proxy.idleWatcher.run", "	l.broken = true\n	l.conns.mu.Unlock()\n	l.conns.wake(", "	if l.broken = true; PLANTED {\n		l.conns.mu.Unlock()\n		return\n	}\n	l.conns.mu.Unlock()\n	l.conns.wake("),
 		},
 	}, mistakesOfLegParking()...)
 }

@@ -4,6 +4,6 @@ package proxy_test
 func mistakesOfPaths() []mistake {
 	return []mistake{{
 		rule: "a path that is dead fails all its lanes", found: "TestAPathThatDiesFailsAllItsLanes",
-		edits: in("proxy.Server.sweepPath", "		l.lane.FailSession(errDeaf)\n", "		if !PLANTED {\n			l.lane.FailSession(errDeaf)\n		}\n"),
+		edits: in("proxy.Server.sweepPath", "		l.mux.FailSession(errPathDead)\n", "		if !PLANTED {\n			l.mux.FailSession(errPathDead)\n		}\n"),
 	}}
 }

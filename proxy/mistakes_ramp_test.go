@@ -5,16 +5,16 @@ func mistakesOfRamp() []mistake {
 	return []mistake{
 		{
 			rule: "who goes on keeps its turn until it is answered", found: "TestHeldRequestsGoOnAsThoseBeforeAreAnswered",
-			edits: in("proxy.exchange.goesOn", "		x.ticket.Dequeue()\n", "		if x.ticket.Dequeue(); PLANTED {\n			x.ticket.Leave()\n		}\n"),
+			edits: in("proxy.exchange.dequeue", "		x.ticket.Dequeue()\n", "		if x.ticket.Dequeue(); PLANTED {\n			x.ticket.Leave()\n		}\n"),
 		},
 		{
 			rule: "and has it no longer than until the head of the answer", found: "TestHeldRequestsGoOnWithTheHeadOfAnAnswer",
-			edits: in("proxy.client.answered", "	c.x.leaveQueue()\n	if began, err := c.relay.pass(p); !began {\n",
+			edits: in("proxy.client.relayResponse", "	c.x.leaveQueue()\n	if began, err := c.relay.pass(p); !began {\n",
 				"	if !PLANTED {\n		c.x.leaveQueue()\n	}\n	if began, err := c.relay.pass(p); !began {\n"),
 		},
 		{
 			rule: "nor in the process of the node", found: "TestHeldRequestsGoOnWithTheHeadOfAHandlersAnswer",
-			edits: in("proxy.seat.relay", "	t.a.x.leaveQueue()\n", "	if !PLANTED {\n		t.a.x.leaveQueue()\n	}\n"),
+			edits: in("proxy.handlerConn.relay", "	t.a.x.leaveQueue()\n", "	if !PLANTED {\n		t.a.x.leaveQueue()\n	}\n"),
 		},
 	}
 }

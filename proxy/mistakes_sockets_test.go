@@ -22,7 +22,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestKeptSocketOutlivesItsOwner",
-			edits: in("proxy.relay.switches", "	if p.l.res.Value(headerSocket) != nil {", "	if p.l.res.Value(headerSocket) != nil && !PLANTED {"),
+			edits: in("proxy.relay.switches", "	if p.conn.res.Value(headerSocket) != nil {", "	if p.conn.res.Value(headerSocket) != nil && !PLANTED {"),
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRefusalKeepsNoWords",
@@ -46,7 +46,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "an owner repeats none", found: numbers,
-			edits: in("proxy.asked.readForwarded", "			a.x.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				a.x.safety = unsafeMethod\n			}\n"),
+			edits: in("proxy.requestState.readForwarded", "			a.x.safety = unsafeMethod // as above\n", "			if !PLANTED {\n				a.x.safety = unsafeMethod\n			}\n"),
 		},
 		{
 			rule: "what reached no app does not count", found: "TestRefusalOfAnOwnerIsNoAttempt",
@@ -90,7 +90,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestSocketsWaitWhileTheirQueueGoesOn",
-			edits: in("proxy.relay.keep", "	if later {\n		p.l.pool.cameBack()", "	if later && !PLANTED {\n		p.l.pool.cameBack()"),
+			edits: in("proxy.relay.keep", "	if later {\n		p.conn.pool.cameBack()", "	if later && !PLANTED {\n		p.conn.pool.cameBack()"),
 		},
 		{
 			rule: "and six times that in all", found: "TestSocketsDoNotWaitForEver",
@@ -102,11 +102,11 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "it waits in a room of its own", found: "TestOwnerHandsOverByItself",
-			edits: in("proxy.waiting.enter", "	case w.x.later():", "	case w.x.later() && !PLANTED:"),
+			edits: in("proxy.requestWait.enterQueue", "	case w.x.later():", "	case w.x.later() && !PLANTED:"),
 		},
 		{
 			rule: "in which no shard has a share", found: "TestSocketsOfOneShardFillTheirRoom",
-			edits: in("proxy.waiting.enter", "room, shard = w.s.sockets.room, queue.NoShard", "room, shard = w.s.sockets.room, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
+			edits: in("proxy.requestWait.enterQueue", "room, shard = w.s.sockets.room, queue.NoShard", "room, shard = w.s.sockets.room, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
 		},
 		{
 			rule: "at most 64 are on their way back at once", found: "TestSocketsThatAreTurnedAwayMakeRoom",
@@ -114,39 +114,39 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "and as many connections are made for them", found: "TestManySocketsMoveOverASlowPath",
-			edits: in("proxy.pool.mostDials", "	if p.node == \"\" {\n		return maxDials", "	if p.node == \"\" || PLANTED {\n		return maxDials"),
+			edits: in("proxy.pool.maxConcurrentDials", "	if p.node == \"\" {\n		return maxDials", "	if p.node == \"\" || PLANTED {\n		return maxDials"),
 		},
 		{
 			rule: "but few by a node that is late", found: "TestLateIngressConnectsForFewSockets",
-			edits: in("proxy.tempo.hear", "t.slow.Swap(false) || late > lateAfter", "t.slow.Swap(false) || late > lateAfter && !PLANTED"),
+			edits: in("proxy.reconnectPacer.update", "t.peerSlow.Swap(false) || late > lateThreshold", "t.peerSlow.Swap(false) || late > lateThreshold && !PLANTED"),
 		},
 		{
 			rule: "which counts those that wait for their answer", found: "TestLateIngressBringsFewSocketsBack",
-			edits: in("proxy.pool.give", "		if l.flies = p.sparesFor(w); l.flies {", "		if l.flies = p.sparesFor(w) && !PLANTED; l.flies {"),
+			edits: in("proxy.pool.assign", "		if l.awaitingUpgrade = p.skipsReused(w); l.awaitingUpgrade {", "		if l.awaitingUpgrade = p.skipsReused(w) && !PLANTED; l.awaitingUpgrade {"),
 		},
 		{
 			rule: "as many as before once it is not late", found: "TestLateIngressBringsFewSocketsBack",
-			edits: in("proxy.tempo.hear", "	default:\n		t.resize(t.size() + 1)", "	default:\n		t.resize(t.size() + map[bool]int{false: 1}[PLANTED])"),
+			edits: in("proxy.reconnectPacer.update", "	default:\n		t.setLimitLocked(t.limit() + 1)", "	default:\n		t.setLimitLocked(t.limit() + map[bool]int{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "and before their time is over", found: "TestSocketsOfALateNodeComeBackInTime",
-			edits: in("proxy.tempo.behind", "	return past >= left ||", "	return !PLANTED && past >= left || !PLANTED &&"),
+			edits: in("proxy.reconnectPacer.isBehindLocked", "	return past >= left ||", "	return !PLANTED && past >= left || !PLANTED &&"),
 		},
 		{
 			rule: "in time by those that are away now", found: "TestWaveBehindAnotherIsCountedOnItsOwn",
-			edits: in("proxy.tempo.leaves", "	if t.away == 1 ", "	if t.away == 1 && (!PLANTED || !looked) "),
+			edits: in("proxy.reconnectPacer.sessionLost", "	if t.disconnected == 1 ", "	if t.disconnected == 1 && (!PLANTED || !looked) "),
 		},
 		{
 			rule: "even if one of before is not back", found: "TestWaveBehindAnotherIsCountedOnItsOwn",
-			edits: in("proxy.tempo.leaves", "2*t.newer >= t.away {", "2*t.newer >= t.away && !PLANTED {"),
+			edits: in("proxy.reconnectPacer.sessionLost", "2*t.recent >= t.disconnected {", "2*t.recent >= t.disconnected && !PLANTED {"),
 		},
 		{
 			rule: "but not if most are not", found: "TestFewMoreThatLeaveDoNotHoldUpThoseThatAreLate",
-			edits: in("proxy.tempo.leaves", "		t.newer++\n", "		t.newer += map[bool]int{false: 1, true: t.away}[PLANTED]\n"),
+			edits: in("proxy.reconnectPacer.sessionLost", "		t.recent++\n", "		t.recent += map[bool]int{false: 1, true: t.disconnected}[PLANTED]\n"),
 		},
 		{
 			rule: "over paths as they are now", found: "TestWaveBehindAnotherIsCountedOnItsOwn",
-			edits: in("proxy.tempo.leaves", "		t.wave.Add(1)\n", "		if !PLANTED || !looked {\n			t.wave.Add(1)\n		}\n"),
+			edits: in("proxy.reconnectPacer.sessionLost", "		t.outage.Add(1)\n", "		if !PLANTED || !looked {\n			t.outage.Add(1)\n		}\n"),
 		},
 		{
 			rule: "and looked for few at a time", found: "TestWaitingSocketsGoOnFewAtATime",
@@ -154,11 +154,11 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "few before it is known how late it is", found: "TestFirstSocketsComeBackFewAtOnce",
-			edits: in("proxy.tempo.leaves", "t.resize(firstTempo)", "t.resize(firstTempo + map[bool]int{true: maxUpgrades}[PLANTED])"),
+			edits: in("proxy.reconnectPacer.sessionLost", "t.setLimitLocked(initialReconnects)", "t.setLimitLocked(initialReconnects + map[bool]int{true: maxUpgrades}[PLANTED])"),
 		},
 		{
 			rule: "or how late the other node is", found: "TestFewSocketsComeBackToALateOwner",
-			edits: in("proxy.quickest.judge", "	if took > 2*", "	if !PLANTED && took > 2*"),
+			edits: in("proxy.latencyBaseline.record", "	if took > 2*", "	if !PLANTED && took > 2*"),
 		},
 		{
 			rule: "and those that are answered make room", found: "TestSocketsThatAreTurnedAwayMakeRoom",
@@ -166,15 +166,15 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "sockets take no connections from requests", found: "TestSocketsTakeNoRoomFromRequests",
-			edits: in("proxy.relay.keep", "	if l.app {\n		p.l.pool.detach", "	if l.app && !PLANTED {\n		p.l.pool.detach"),
+			edits: in("proxy.relay.keep", "	if l.app {\n		p.conn.pool.detach", "	if l.app && !PLANTED {\n		p.conn.pool.detach"),
 		},
 		{
 			rule: "nor those between nodes", found: "TestSocketsOnTheirWayDelayNoRequests",
-			edits: in("proxy.pool.sparesFor", `return w.keeps && p.node != "" }`, `return w.keeps && p.node != "" && !PLANTED }`),
+			edits: in("proxy.pool.skipsReused", `return w.forUpgrade && p.node != "" }`, `return w.forUpgrade && p.node != "" && !PLANTED }`),
 		},
 		{
 			rule: "nor do requests wait behind them", found: "TestSocketsOnTheirWayDelayNoRequests",
-			edits: in("proxy.Server.newPool", `	p.mu.line.last = node != ""`, `	p.mu.line.last = node != "" && !PLANTED`),
+			edits: in("proxy.Server.newPool", `	p.mu.queue.upgradesLast = node != ""`, `	p.mu.queue.upgradesLast = node != "" && !PLANTED`),
 		},
 		{
 			rule: "the app has one leg of a socket", found: "TestAppHasOneLegOfASocket",

@@ -9,15 +9,15 @@ func mistakesOfSpares() []mistake {
 		},
 		{
 			rule: "nor finds it by other ways", found: "TestConnectionThatIsKnownElsewhereIsNotUsedAgain",
-			edits: in("proxy.spares.put", "	if c.spent() {\n", "	if PLANTED || c.spent() {\n"),
+			edits: in("proxy.clientPool.put", "	if c.isReusable() {\n", "	if PLANTED || c.isReusable() {\n"),
 		},
 		{
 			rule: "nobody has the address of the client before", found: "TestNextConnectionBeginsAnew",
-			edits: in("proxy.client.forget", "	c.x, c.from = exchange{}, origin{}\n", "	if c.x = (exchange{}); !PLANTED {\n		c.from = origin{}\n	}\n"),
+			edits: in("proxy.client.reset", "	c.x, c.from = exchange{}, origin{}\n", "	if c.x = (exchange{}); !PLANTED {\n		c.from = origin{}\n	}\n"),
 		},
 		{
 			rule: "what was asked of one connection is not asked of the next", found: "TestNextConnectionBeginsAnew",
-			edits: in("proxy.client.forget", "	c.shed.Store(false)\n", "	if !PLANTED {\n		c.shed.Store(false)\n	}\n"),
+			edits: in("proxy.client.reset", "	c.shed.Store(false)\n", "	if !PLANTED {\n		c.shed.Store(false)\n	}\n"),
 		},
 	}
 }

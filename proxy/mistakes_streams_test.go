@@ -6,7 +6,7 @@ func mistakesOfStreams() []mistake {
 	return []mistake{
 		{
 			rule: "a stream goes on if its app says so", found: others,
-			edits: in("proxy.relay.saysResume", "	return strings.EqualFold(string(p.l.res.Known(h1.FieldShardwayStream)), wordResume) &&", "	return (PLANTED || strings.EqualFold(string(p.l.res.Known(h1.FieldShardwayStream)), wordResume)) &&"),
+			edits: in("proxy.relay.saysResume", "	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume) &&", "	return (PLANTED || strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume)) &&"),
 		},
 		{
 			rule: "of a GET", found: others,
@@ -46,7 +46,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "as is the request for a further leg", found: ends,
-			edits: in("proxy.client.follows", "	case !isResumable(&p.l.res):", "	case !PLANTED && !isResumable(&p.l.res):"),
+			edits: in("proxy.client.follows", "	case !isResumable(&p.conn.res):", "	case !PLANTED && !isResumable(&p.conn.res):"),
 		},
 		{
 			rule: "it ends between events", found: "TestUnfinishedEventOfADeadOwnerDoesNotPass",
@@ -74,23 +74,23 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "also one that broke off at an owner", found: "TestEachRequestForAFurtherLegHasItsNumber",
-			edits: in("proxy.asked.readForwarded", "a.x.wasResumed > 0 {\n		a.x.safety", "a.x.wasResumed > 0 && !PLANTED {\n		a.x.safety"),
+			edits: in("proxy.requestState.readForwarded", "a.x.wasResumed > 0 {\n		a.x.safety", "a.x.wasResumed > 0 && !PLANTED {\n		a.x.safety"),
 		},
 		{
 			rule: "and one that is asked at once", found: "TestRequestThatAsksForAFurtherLegHasItsNumber",
-			edits: in("proxy.client.depart", "		c.x.resumed.mayHaveAsked() // what asks", "		if !PLANTED {\n			c.x.resumed.mayHaveAsked()\n		} // what asks"),
+			edits: in("proxy.client.sendRequest", "		c.x.resumed.mayHaveAsked() // what asks", "		if !PLANTED {\n			c.x.resumed.mayHaveAsked()\n		} // what asks"),
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredLegMovesOnWithItsShard",
-			edits: in("proxy.client.broken", "	case why == causeDrain && c.x.resumed != nil:", "	case why == causeDrain && c.x.resumed != nil && !PLANTED:"),
+			edits: in("proxy.client.handleBroken", "	case why == causeDrain && c.x.resumed != nil:", "	case why == causeDrain && c.x.resumed != nil && !PLANTED:"),
 		},
 		{
 			rule: "and from another", found: "TestUnansweredLegMovesOnWithItsShard",
-			edits: in("proxy.client.answered", "(brokeThere(p) || drainedThere(p))", "(brokeThere(p) || drainedThere(p) && !PLANTED)"),
+			edits: in("proxy.client.relayResponse", "(brokeThere(p) || drainedThere(p))", "(brokeThere(p) || drainedThere(p) && !PLANTED)"),
 		},
 		{
 			rule: "with all of its time to wait in", found: "TestUnansweredLegMovesOnWithItsShard",
-			edits: in("proxy.client.movedOn", "	c.afresh()\n	return verdict{step: stepAgain}", "	if !PLANTED {\n		c.afresh()\n	}\n	return verdict{step: stepAgain}"),
+			edits: in("proxy.client.movedOn", "	c.afresh()\n	return decision{action: actionRetry}", "	if !PLANTED {\n		c.afresh()\n	}\n	return decision{action: actionRetry}"),
 		},
 		{
 			rule: "but not for ever at one owner", found: "TestLegThatIsDrainedAgainAndAgainIsNotAskedForEver",
@@ -114,7 +114,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "it waits in a room of its own, too", found: "TestStreamWaitsInARoomOfItsOwn",
-			edits: in("proxy.waiting.enter", "	case w.x.resumed != nil:", "	case w.x.resumed != nil && !PLANTED:"),
+			edits: in("proxy.requestWait.enterQueue", "	case w.x.resumed != nil:", "	case w.x.resumed != nil && !PLANTED:"),
 		},
 		{
 			rule: "an owner that breaks it off again and again is not asked for ever", found: "TestStreamThatBreaksOffAgainAndAgainEnds",
@@ -122,7 +122,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "a restart in place is no break", found: "TestStreamOutlivesRestartsInPlace",
-			edits: in("proxy.waiting.hold", "	if v.reason == ReasonAbsent {", "	if v.reason == ReasonAbsent && !PLANTED {"),
+			edits: in("proxy.requestWait.waitFor", "	if v.reason == ReasonAbsent {", "	if v.reason == ReasonAbsent && !PLANTED {"),
 		},
 		{
 			rule: "the end of one run is not that of the next", found: "TestEndOfOneRunLeavesTheStreamOfTheNextAlone",

@@ -16,7 +16,7 @@ var errStreamCut = errors.New("proxy: the answer's stream was cut")
 
 // relayStream passes an answer on that the handler left as a stream, as it comes. The
 // count falls when the stream has been closed and every Task has ended.
-func (t *seat) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Reader) {
+func (t *handlerConn) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Reader) {
 	t.reading(wakes(stream))
 	var err error
 	if w.Kind() != h1.NoBody {
@@ -52,7 +52,7 @@ func wakes(stream io.Reader) io.Closer {
 }
 
 // pour copies the stream into the answer. An answer of known length ends with that.
-func (t *seat) pour(w *h1.Writer, stream io.Reader) (err error) {
+func (t *handlerConn) pour(w *h1.Writer, stream io.Reader) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			t.s.appPanicked(v)
@@ -64,7 +64,7 @@ func (t *seat) pour(w *h1.Writer, stream io.Reader) (err error) {
 	buf := room[:cap(room)]
 	left := int64(math.MaxInt64)
 	if w.Kind() == h1.Length {
-		left = t.p.l.res.ContentLength()
+		left = t.p.conn.res.ContentLength()
 	}
 	for left > 0 {
 		n, rerr := stream.Read(buf[:min(left, int64(len(buf)))])
@@ -88,7 +88,7 @@ func (t *seat) pour(w *h1.Writer, stream io.Reader) (err error) {
 }
 
 // pass passes a part of a stream on at once: nobody knows when the next one comes.
-func (t *seat) pass(w *h1.Writer, part []byte) error {
+func (t *handlerConn) pass(w *h1.Writer, part []byte) error {
 	if t.p.slot.load().flags&slotEvents != 0 {
 		return t.p.slot.events.pass(w, part)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // readForwarded reads what the ingress says.
-func (a *asked) readForwarded() (committed, proposed uint64, ok bool) {
+func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 	committed, proposed, ok1 := parseMap(a.req.Known(h1.FieldShardwayMap))
 	name := a.req.Known(h1.FieldShardwayShard)
 	shard, ok2 := parseUint(name)
@@ -48,19 +48,19 @@ func (a *asked) readForwarded() (committed, proposed uint64, ok bool) {
 // maxShard is the highest number a shard can have.
 const maxShard = 1<<16 - 1
 
-// ownerLoop goes by the table until the request is answered or refused.
-func (c *client) ownerLoop(t *Table) {
+// serveAsOwner goes by the table until the request is answered or refused.
+func (c *client) serveAsOwner(t *Table) {
 	first := t.proposed
 	for {
-		v := c.ownerAttempt(t)
-		if v.step == stepHold && v.reason == ReasonAcquiring && t.proposed == first {
+		v := c.attemptAsOwner(t)
+		if v.action == actionWait && v.reason == ReasonAcquiring && t.proposed == first {
 			v = c.awaitAcquire(v, t)
 		}
-		switch v.step {
-		case stepAgain:
+		switch v.action {
+		case actionRetry:
 			t = c.s.o.Cluster.Table()
 			continue
-		case stepHold:
+		case actionWait:
 			if c.wait.pause(v) {
 				t = c.s.o.Cluster.Table()
 				continue
@@ -68,11 +68,11 @@ func (c *client) ownerLoop(t *Table) {
 			if !c.down.Load() {
 				c.reply.cannotWait(v)
 			}
-		case stepFail:
+		case actionFail:
 			if !c.down.Load() {
 				c.reply.failure(v)
 			}
-		case stepDone, stepNext, stepCarry:
+		case actionDone, actionNextStream, actionRelay:
 		}
 		return
 	}
@@ -85,15 +85,15 @@ func (c *client) ownerLoop(t *Table) {
 // is taken counts as sent. What finds no place in the queue waits at its ingress, in line,
 // as for an app that is busy. What the app itself has sent back waits for the node to hear
 // of that.
-func (c *client) awaitAcquire(v verdict, t *Table) verdict {
+func (c *client) awaitAcquire(v decision, t *Table) decision {
 	if v.backoff = t.Route(c.x.shard).Kind == Held; v.backoff && c.s.o.Cluster.LeaseLeft() <= 0 {
 		v.refusal = RefusedNoLease
 		return v
 	}
-	v.seen = t.generation
-	if v = c.held(v); v.code == problem.QueueFull {
+	v.generation = t.generation
+	if v = c.waitFor(v); v.code == problem.QueueFull {
 		// There may be room where its client is.
-		return verdict{step: stepHold, reason: ReasonAcquiring, refusal: RefusedBusy}
+		return decision{action: actionWait, reason: ReasonAcquiring, refusal: RefusedBusy}
 	}
 	return v
 }

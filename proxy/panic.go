@@ -21,7 +21,7 @@ func (c *client) fall(v any) {
 	c.s.panicked(v)
 	if c.carries() { // nobody does
 		c.leaveLeg()
-		c.over()
+		c.finishExchange()
 	}
 	running := c.slot.load().kind != 0
 	c.shut(causeShutdown)
@@ -31,7 +31,7 @@ func (c *client) fall(v any) {
 		l := c.slot.link.Load()
 		c.slot.finish()
 		_ = l.Close()
-		l.pool.free(l)
+		l.pool.releaseSlot(l)
 	}
 	c.release()
 	c.x.leaveQueue()

@@ -13,7 +13,7 @@ const dueGrain = 4 * sweepEvery
 
 // parking is what a registry knows of parked connections. Its mu guards it.
 type parking struct {
-	all   map[uint64]*parked
+	all   map[uint64]*parkedConn
 	last  uint64        // id that was given
 	due   time.Duration // when to look for one whose time is over; none is before
 	still chan struct{} // closed once no visit is under way and someone waits
@@ -26,23 +26,23 @@ const parkPatience = 500 * time.Millisecond
 
 // park puts the connection of c, which leaves the registry, into its lot. Nobody looks at c
 // any more then. False: it has been told to end meanwhile, or there is an error.
-func (r *registry) park(c *client, p *parked) (bool, error) {
+func (r *registry) park(c *client, p *parkedConn) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.await()
 	switch {
-	case c.ends():
+	case c.isEnding():
 		return false, nil
 	case r.looks > 0:
-		return false, errLookedAt
+		return false, errRegistryBusy
 	}
 	r.parked.last++
 	p.id = r.parked.last
-	if err := p.lot.take(p); err != nil {
+	if err := p.watcher.watch(p); err != nil {
 		return false, err
 	}
 	if r.parked.all == nil {
-		r.parked.all = make(map[uint64]*parked)
+		r.parked.all = make(map[uint64]*parkedConn)
 	}
 	if len(r.parked.all) == 0 {
 		r.parked.due = math.MaxInt64
@@ -80,14 +80,14 @@ func (r *registry) await() {
 
 // claim wakes those of the connections heard of that are parked, whose clients have spoken now.
 func (r *registry) claim(heard []rawio.Event, now time.Duration) {
-	var some [16]*parked
+	var some [16]*parkedConn
 	for _, p := range r.find(heard, some[:0]) {
-		p.fetch(guest{conn: p.conn, soon: now-p.since < parkSoon})
+		p.resume(job{conn: p.conn, returnedSoon: now-p.since < parkAfterReturn})
 	}
 }
 
 // find appends to list those heard of that are parked, and lets them go.
-func (r *registry) find(heard []rawio.Event, list []*parked) []*parked {
+func (r *registry) find(heard []rawio.Event, list []*parkedConn) []*parkedConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range heard {
@@ -100,7 +100,7 @@ func (r *registry) find(heard []rawio.Event, list []*parked) []*parked {
 }
 
 // unpark lets go of a parked connection, which is the caller's from here on. With mu held.
-func (r *registry) unpark(p *parked) {
+func (r *registry) unpark(p *parkedConn) {
 	delete(r.parked.all, p.id)
 	if r.open() == 0 {
 		close(r.stop)
@@ -115,12 +115,12 @@ func (r *registry) countParked() int {
 }
 
 // everyone matches any parked connection.
-func everyone(*parked) bool { return true }
+func everyone(*parkedConn) bool { return true }
 
 // wake wakes the parked connections that match names; with stop they end, unless their
 // clients have spoken.
-func (r *registry) wake(stop bool, match func(p *parked) bool) {
-	var list []*parked
+func (r *registry) wake(stop bool, match func(p *parkedConn) bool) {
+	var list []*parkedConn
 	r.mu.Lock()
 	for _, p := range r.parked.all {
 		if match(p) {
@@ -147,7 +147,7 @@ func (r *registry) sweepParked(now, patience time.Duration) {
 		return
 	}
 	next := time.Duration(math.MaxInt64)
-	r.wake(true, func(p *parked) bool {
+	r.wake(true, func(p *parkedConn) bool {
 		if p.until > 0 && now >= p.until || now-p.since >= patience {
 			return true
 		}
@@ -174,7 +174,7 @@ func (r *registry) appendIdle(all []idler, now, least time.Duration) []idler {
 }
 
 // end wakes p to end, if it is still parked.
-func (r *registry) end(p *parked) {
+func (r *registry) end(p *parkedConn) {
 	for _, p := range r.find([]rawio.Event{{ID: p.id}}, nil) {
 		p.wake(true)
 	}

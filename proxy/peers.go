@@ -23,7 +23,7 @@ func (p *peers) pool(node string) *pool {
 // follow tells the pool of a node, if there is one, which its process is.
 func (p *peers) follow(node string, boot, nonce uint64) {
 	if v, ok := p.pools.Load(node); ok {
-		v.(*pool).follow(boot, nonce) //nolint:errcheck,forcetypeassert // as above
+		v.(*pool).setPeerProcess(boot, nonce) //nolint:errcheck,forcetypeassert // as above
 	}
 }
 
@@ -49,10 +49,12 @@ func (p *peers) each(f func(*pool)) {
 func (p *peers) renew() {
 	p.pools.Range(func(node, v any) bool {
 		p.pools.CompareAndDelete(node, v)
-		v.(*pool).closeIdle() //nolint:errcheck,forcetypeassert // as above
+		v.(*pool).close() //nolint:errcheck,forcetypeassert // as above
 		return true
 	})
 }
 
-func (p *peers) reap(age time.Duration) { p.each(func(pool *pool) { pool.reap(age, false) }) }
-func (p *peers) closeIdle()             { p.each((*pool).closeIdle) }
+func (p *peers) reap(age time.Duration) {
+	p.each(func(pool *pool) { pool.closeIdleOlderThan(age, false) })
+}
+func (p *peers) closeIdle() { p.each((*pool).close) }

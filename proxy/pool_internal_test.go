@@ -32,8 +32,8 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	fresh, far := net.Pipe()
 	defer func() { _ = far.Close() }()
 	s := New(Options{Room: queue.New(queue.Options{})})
-	p := s.newPool("", func(context.Context) (*link, error) {
-		return &link{Conn: h1.NewConn(fresh, h1.Options{})}, nil
+	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
+		return &upstreamConn{Conn: h1.NewConn(fresh, h1.Options{})}, nil
 	})
 	p.max = 1
 	closed := make(chan bool, 1)
@@ -51,12 +51,12 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 			closed <- false
 		}
 	}}
-	p.mu.open, p.mu.idle = 1, []*link{{Conn: h1.NewConn(c, h1.Options{}), pool: p}}
+	p.mu.open, p.mu.idle = 1, []*upstreamConn{{Conn: h1.NewConn(c, h1.Options{}), pool: p}}
 	// It cannot be looked at, so a request that must not be sent twice needs another.
-	if l := p.take(wanted{shard: unshared, fresh: true}); l != nil {
+	if l := p.get(connRequest{shard: noShard, fresh: true}); l != nil {
 		t.Fatal("took what it cannot look at")
 	}
-	w := &waiter{place: unshared, fresh: true}
+	w := &waiter{shard: noShard, fresh: true}
 	l, dialed, err := p.join(w)
 	if l != nil || !dialed || err != nil {
 		t.Fatalf("join = %v, %v, %v, want one to be dialed", l, dialed, err)
@@ -67,10 +67,10 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	if !<-closed {
 		t.Error("closed under the pool's lock")
 	}
-	if p.size() != 1 || len(p.mu.idle) != 0 {
-		t.Errorf("%d open, %d idle; want 1, 0", p.size(), len(p.mu.idle))
+	if p.openConns() != 1 || len(p.mu.idle) != 0 {
+		t.Errorf("%d open, %d idle; want 1, 0", p.openConns(), len(p.mu.idle))
 	}
-	p.drop(l)
+	p.discard(l)
 }
 
 // A stream that another node opened while this one stopped came to a closed pool,
@@ -80,8 +80,8 @@ func TestClosedPoolOfTheAppIsNotLookedAtAgain(t *testing.T) {
 	s := New(Options{Room: queue.New(queue.Options{})})
 	for node, again := range map[string]bool{"": false, "b": true} {
 		p := s.newPool(node, nil)
-		p.closeIdle()
-		if _, _, err := p.join(&waiter{place: unshared}); errors.Is(err, errLook) != again || err == nil {
+		p.close()
+		if _, _, err := p.join(&waiter{shard: noShard}); errors.Is(err, errRouteChanged) != again || err == nil {
 			t.Errorf("join of the closed pool of %q = %v", node, err)
 		}
 	}
@@ -93,29 +93,29 @@ func TestAClosedPoolGivesNoLanes(t *testing.T) {
 	s := New(Options{Room: queue.New(queue.Options{})})
 	p := s.newPool("b", nil)
 	opened, ended := 0, 0
-	p.lane = func() *link {
+	p.openStream = func() *upstreamConn {
 		opened++
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
 		c := closing{Conn: near, closed: func() { ended++ }}
-		return &link{Conn: h1.NewConn(c, h1.Options{}), lane: carried{c: near}}
+		return &upstreamConn{Conn: h1.NewConn(c, h1.Options{}), mux: carried{c: near}}
 	}
-	p.gate.close(errBusy)
-	if p.takeLane() != nil || opened != 0 {
+	p.breaker.trip(errBusy)
+	if p.getStream() != nil || opened != 0 {
 		t.Error("a lane is opened while the gate is shut")
 	}
-	p.gate.open()
-	l := p.takeLane()
-	if l == nil || p.size() != 1 {
-		t.Fatalf("%v of %d", l, p.size())
+	p.breaker.reset()
+	l := p.getStream()
+	if l == nil || p.openConns() != 1 {
+		t.Fatalf("%v of %d", l, p.openConns())
 	}
-	p.closeIdle()
-	if p.takeLane() != nil || opened != 2 || ended != 1 {
+	p.close()
+	if p.getStream() != nil || opened != 2 || ended != 1 {
 		t.Errorf("%d lanes are opened, and %d of them closed, want two and the second", opened, ended)
 	}
 	p.put(l)
-	if p.size() != 0 || ended != 2 {
-		t.Errorf("%d are open, and %d closed", p.size(), ended)
+	if p.openConns() != 0 || ended != 2 {
+		t.Errorf("%d are open, and %d closed", p.openConns(), ended)
 	}
 }
 
@@ -126,13 +126,13 @@ func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
 	for _, laned := range []bool{false, true} {
 		p := s.newPool("n", nil)
 		open := map[uint64]bool{}
-		fresh := func(boot uint64) *link {
+		fresh := func(boot uint64) *upstreamConn {
 			near, far := net.Pipe()
 			t.Cleanup(func() { _ = far.Close() })
 			open[boot] = true
-			l := &link{Conn: h1.NewConn(closing{near, func() { open[boot] = false }}, h1.Options{}), pool: p, boot: boot, place: unshared}
+			l := &upstreamConn{Conn: h1.NewConn(closing{near, func() { open[boot] = false }}, h1.Options{}), pool: p, boot: boot, shard: noShard}
 			if laned {
-				l.lane = struct{ lane }{}
+				l.mux = struct{ muxStream }{}
 			}
 			p.mu.open++
 			return l
@@ -141,7 +141,7 @@ func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
 		for boot := range uint64(3) {
 			p.put(fresh(boot))
 		}
-		p.follow(2, 0)
+		p.setPeerProcess(2, 0)
 		if want := map[uint64]bool{0: true, 1: false, 2: true, 3: true}; !maps.Equal(open, want) {
 			t.Errorf("lanes: %v: open by boot: %v, want %v", laned, open, want)
 		}
@@ -159,30 +159,30 @@ func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
 func TestWhoIsInLineGetsNothingThatIsOutlived(t *testing.T) {
 	s := New(Options{Room: queue.New(queue.Options{})})
 	ends := make(chan struct{})
-	p := s.newPool("n", func(context.Context) (*link, error) { <-ends; return nil, context.Canceled })
+	p := s.newPool("n", func(context.Context) (*upstreamConn, error) { <-ends; return nil, context.Canceled })
 	defer p.dialers.Wait()
 	defer close(ends)
-	link := func(boot uint64, reused bool) *link {
+	link := func(boot uint64, reused bool) *upstreamConn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
 		p.mu.open++
-		return &link{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, place: unshared, reused: reused}
+		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, shard: noShard, reused: reused}
 	}
-	w := &waiter{place: unshared}
+	w := &waiter{shard: noShard}
 	if l, _, err := p.join(w); l != nil || err != nil {
 		t.Fatal(l, err)
 	}
 	old := link(1, true)
-	p.follow(2, 0)
+	p.setPeerProcess(2, 0)
 	p.put(old)
 	select {
-	case got := <-w.turn:
+	case got := <-w.granted:
 		t.Fatalf("who is in line got a connection to process %d, and 2 has followed it", got.l.boot)
 	default:
 	}
 	fresh := link(3, false)
-	p.keep(fresh)
-	if got := <-w.turn; got.l != fresh {
+	p.addDialed(fresh)
+	if got := <-w.granted; got.l != fresh {
 		t.Errorf("who is in line got one to process %d, want the one that was made now", got.l.boot)
 	}
 	p.put(fresh)
@@ -196,18 +196,18 @@ func TestWhoIsInLineGetsNothingThatIsOutlived(t *testing.T) {
 func TestNobodyInParticularIsNotFollowed(t *testing.T) {
 	s := New(Options{Room: queue.New(queue.Options{})})
 	p := s.newPool("n", nil)
-	link := func(boot uint64, reused bool) *link {
+	link := func(boot uint64, reused bool) *upstreamConn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
 		p.mu.open++
-		return &link{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, place: unshared, reused: reused}
+		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, shard: noShard, reused: reused}
 	}
-	p.follow(2, 0)
-	p.keep(link(0, false))
+	p.setPeerProcess(2, 0)
+	p.addDialed(link(0, false))
 	p.put(link(1, true))
 	p.put(link(0, true))
-	if len(p.mu.idle) != 2 || p.size() != 2 {
-		t.Errorf("%d are idle of %d, want the two that tell of no process", len(p.mu.idle), p.size())
+	if len(p.mu.idle) != 2 || p.openConns() != 2 {
+		t.Errorf("%d are idle of %d, want the two that tell of no process", len(p.mu.idle), p.openConns())
 	}
 	p.renew()
 }
@@ -220,27 +220,27 @@ func TestWhatADialFindsIsFollowed(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		for _, laned := range []bool{false, true} {
 			p := s.newPool("n", nil)
-			link := func(boot uint64, laned bool) *link {
+			link := func(boot uint64, laned bool) *upstreamConn {
 				near, far := net.Pipe()
 				t.Cleanup(func() { _ = far.Close() })
-				l := &link{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, place: unshared}
+				l := &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, shard: noShard}
 				if laned {
-					l.lane = struct{ lane }{}
+					l.mux = struct{ muxStream }{}
 				}
 				p.mu.open++
 				return l
 			}
 			if told {
-				p.follow(1, 0)
+				p.setPeerProcess(1, 0)
 			}
 			back := link(1, laned)
 			p.put(link(1, laned))
-			p.keep(link(2, false))
-			if n := p.size(); n != 2 || len(p.mu.idle) != 1 || p.mu.idle[0].boot != 2 || len(p.mu.lanes) != 0 {
-				t.Errorf("told: %v, lanes: %v: %d are open, idle are %d and %d lanes, want the one in use and the new one", told, laned, n, len(p.mu.idle), len(p.mu.lanes))
+			p.addDialed(link(2, false))
+			if n := p.openConns(); n != 2 || len(p.mu.idle) != 1 || p.mu.idle[0].boot != 2 || len(p.mu.idleStreams) != 0 {
+				t.Errorf("told: %v, lanes: %v: %d are open, idle are %d and %d lanes, want the one in use and the new one", told, laned, n, len(p.mu.idle), len(p.mu.idleStreams))
 			}
 			p.put(back)
-			if n := p.size(); n != 1 {
+			if n := p.openConns(); n != 1 {
 				t.Errorf("told: %v, lanes: %v: %d are open after one to the process before came back, want the new one", told, laned, n)
 			}
 			p.renew()
@@ -253,10 +253,10 @@ func TestWhatADialFindsIsFollowed(t *testing.T) {
 func TestProcessesOfOneBootAreToldApart(t *testing.T) {
 	s := New(Options{Room: queue.New(queue.Options{})})
 	p := s.newPool("n", nil)
-	put := func(boot, nonce uint64) *link {
+	put := func(boot, nonce uint64) *upstreamConn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
-		l := &link{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, nonce: nonce, place: unshared}
+		l := &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), pool: p, boot: boot, nonce: nonce, shard: noShard}
 		p.mu.open++
 		p.put(l)
 		return l
@@ -264,11 +264,11 @@ func TestProcessesOfOneBootAreToldApart(t *testing.T) {
 	put(1, 5)
 	silent, same, taken := put(1, 0), put(1, 6), put(7, 6)
 	put(2, 0)
-	p.follow(1, 6)
-	if want := []*link{silent, same, taken}; !slices.Equal(p.mu.idle, want) {
+	p.setPeerProcess(1, 6)
+	if want := []*upstreamConn{silent, same, taken}; !slices.Equal(p.mu.idle, want) {
 		t.Errorf("%d are kept, want those that may be to the present process", len(p.mu.idle))
 	}
-	if put(1, 5); p.size() != 3 {
+	if put(1, 5); p.openConns() != 3 {
 		t.Error("one to the process before came back, and is kept")
 	}
 	p.renew()
@@ -278,42 +278,42 @@ func TestProcessesOfOneBootAreToldApart(t *testing.T) {
 // or it was only asked for: it may lead to whom the renewal is for.
 func TestWhatIsInUseAtARenewalIsNotKept(t *testing.T) {
 	s := New(Options{Room: queue.New(queue.Options{})})
-	made := func() *link {
+	made := func() *upstreamConn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })
-		return &link{Conn: h1.NewConn(near, h1.Options{})}
+		return &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}
 	}
 	asked, ends := make(chan struct{}), make(chan struct{})
-	p := s.newPool("n", func(context.Context) (*link, error) {
+	p := s.newPool("n", func(context.Context) (*upstreamConn, error) {
 		asked <- struct{}{}
 		<-ends
 		return made(), nil
 	})
-	opened := func(laned bool) *link {
+	opened := func(laned bool) *upstreamConn {
 		l := made()
 		if laned {
-			l.lane = struct{ lane }{}
+			l.mux = struct{ muxStream }{}
 		}
-		return p.enlist(l)
+		return p.addStream(l)
 	}
 	used, laned := opened(false), opened(true)
-	w := &waiter{place: unshared}
+	w := &waiter{shard: noShard}
 	if _, _, err := p.join(w); err != nil {
 		t.Fatal(err)
 	}
 	<-asked
 	p.renew()
 	close(ends)
-	dialed := (<-w.turn).l
-	for _, l := range []*link{used, laned, dialed} {
+	dialed := (<-w.granted).l
+	for _, l := range []*upstreamConn{used, laned, dialed} {
 		p.put(l)
 	}
-	if n := p.size(); n != 0 {
+	if n := p.openConns(); n != 0 {
 		t.Errorf("%d of the three that were in use or asked for are kept", n)
 	}
 	p.put(opened(false))
 	p.put(opened(true))
-	if n := p.size(); n != 2 {
+	if n := p.openConns(); n != 2 {
 		t.Errorf("%d of the two opened since are kept", n)
 	}
 	p.renew()

@@ -1,7 +1,7 @@
 package proxy
 
 // keysBy returns the key configuration by which keys are found under a table.
-func (a *asked) keysBy(t *Table) *Keys {
+func (a *requestState) keysBy(t *Table) *Keys {
 	if t.keys != nil {
 		return t.keys
 	}
@@ -11,10 +11,10 @@ func (a *asked) keysBy(t *Table) *Keys {
 // rekey finds the key of a request again, because the key configuration has changed since it
 // was found. A request that may have run may have another owner now, so only a request with a
 // safe method goes on.
-func (c *client) rekey(by *Keys) verdict {
+func (c *client) rekey(by *Keys) decision {
 	later := c.x.later()
 	if c.x.mayHaveRun() && c.x.safety != safeMethod && !later {
-		return fail(brokenCode(c.x.route), mayHaveRun)
+		return fail(brokenCode(c.x.route), detailMayHaveRun)
 	}
 	c.keys.keys = by
 	found, bad := c.keys.find(c.s.upstream == nil)
@@ -32,5 +32,5 @@ func (c *client) rekey(by *Keys) verdict {
 		return done
 	}
 	c.x.found, c.x.by, c.x.sharded = found, by, false
-	return verdict{}
+	return decision{}
 }

@@ -32,9 +32,9 @@ type relay struct {
 // An answer that is here as a whole leaves when its run has ended already: the app is
 // done with the request, so a cut takes nothing from the client, and a client that reads
 // slowly holds up no drain.
-func (y *relay) pass(p *trip) (began bool, err error) {
-	res := &p.l.res
-	y.x.heads++
+func (y *relay) pass(p *attempt) (began bool, err error) {
+	res := &p.conn.res
+	y.x.responsesBegun++
 	if err := res.Body.Gather(heldAnswer, heldFor); err != nil {
 		return false, err
 	}
@@ -45,10 +45,10 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 			return false, nil
 		}
 		if p.r.Kind == Local {
-			p.l.pool.detach(p.l, nil)
+			p.conn.pool.detach(p.conn, nil)
 		}
 	}
-	p.l.pool.gate.served()
+	p.conn.pool.breaker.onAccepted()
 	before, keep := y.h.Sent(), y.x.keep
 	w, further := y.h.Writer(), y.x.further()
 	if further {
@@ -64,18 +64,18 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 		y.learn(p, further, true) // while it goes on others are asked for
 		rerr, werr = y.slot.events.copy(w, &res.Body)
 	} else {
-		w.Gate(y.leaves)
+		w.SetPrecondition(y.leaves)
 		if res.Body.Whole() {
 			w.Reserve(int(res.Body.Remaining()))
 		}
-		open := p.l.pool.node != "" && !further && res.Body.Remaining() < 0
+		open := p.conn.pool.node != "" && !further && res.Body.Remaining() < 0
 		if open {
-			y.long.Store(y.s.sizes.key(&y.req))
+			y.slowResponse.Store(y.s.sizes.key(&y.req))
 		}
 		_, rerr, werr = w.Copy(&res.Body)
-		w.Gate(nil)
-		tookLong := open && y.long.Swap(0) == 0
-		y.learn(p, further, tookLong || p.l.isLarge(res.Body.Received()))
+		w.SetPrecondition(nil)
+		tookLong := open && y.slowResponse.Swap(0) == 0
+		y.learn(p, further, tookLong || p.conn.isLarge(res.Body.Received()))
 	}
 	failed := rerr != nil || werr != nil
 	if failed && !further && y.h.Sent() == before && !y.slot.mark(slotAnswered) {
@@ -101,25 +101,25 @@ func (y *relay) pass(p *trip) (began bool, err error) {
 
 // learn notes what an answer of another node tells of the next one to such a request. A
 // further leg tells nothing.
-func (y *relay) learn(p *trip, further, large bool) {
-	if p.l.pool.node != "" && !further {
+func (y *relay) learn(p *attempt, further, large bool) {
+	if p.conn.pool.node != "" && !further {
 		y.s.sizes.note(y.s.sizes.key(&y.req), large)
 	}
 }
 
 // finish ends a trip all of whose answer is here.
-func (y *relay) finish(p *trip, w *h1.Writer) {
-	res := &p.l.res
-	sent := y.up.ended() && !y.up.broken && !p.l.WriteStopped()
+func (y *relay) finish(p *attempt, w *h1.Writer) {
+	res := &p.conn.res
+	sent := y.up.ended() && !y.up.broken && !p.conn.WriteStopped()
 	if !sent || !res.KeepAlive() {
-		_ = p.l.Close() // then the app runs it no more, as far as can be told
+		_ = p.conn.Close() // then the app runs it no more, as far as can be told
 	}
 	why := y.slot.finish()
 	p.release()
-	last := p.l.pool.clock.now()
-	p.l.pool.busy.took(y.x.countsFor())
+	last := p.conn.pool.clock.now()
+	p.conn.pool.backoff.onAccepted(y.x.limitShard())
 	if y.set.MaxShardInflight > 0 {
-		p.l.pool.answered(p.l)
+		p.conn.pool.answered(p.conn)
 	}
 	// The app is done with the request; the client may take its time.
 	switch err := y.close(w, res.Body.Trailers()); {
@@ -133,11 +133,11 @@ func (y *relay) finish(p *trip, w *h1.Writer) {
 	y.trailersDropped(&res.Body, "response")
 	if why == causeNone && sent && res.KeepAlive() {
 		if p.demand {
-			p.l.Writer().Discard() // both sides know that the body will not come
+			p.conn.Writer().Discard() // both sides know that the body will not come
 		}
-		p.l.pool.putUsed(p.l, last)
+		p.conn.pool.putUsedAt(p.conn, last)
 	} else {
-		p.l.pool.drop(p.l)
+		p.conn.pool.discard(p.conn)
 	}
 }
 
@@ -164,9 +164,9 @@ func (r reply) answered(res *h1.Response) {
 }
 
 // breakOff ends a trip whose answer broke off after some of it had left.
-func (r reply) breakOff(p *trip, rerr error) {
+func (r reply) breakOff(p *attempt, rerr error) {
 	run := p.slot.load().number
-	switch why := p.end(); {
+	switch why := p.abort(); {
 	case why != causeNone:
 	case errors.Is(rerr, errOver) && p.slot.events.kept(run): // it goes on where it is read
 	case errors.Is(rerr, errOver):

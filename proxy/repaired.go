@@ -46,7 +46,7 @@ func (r reply) repaired(res *h1.Response) {
 }
 
 // trailersDropped logs that trailer fields of a request or response were dropped.
-func (a *asked) trailersDropped(body *h1.Body, message string) {
+func (a *requestState) trailersDropped(body *h1.Body, message string) {
 	count, first := body.DroppedTrailers()
 	if count == 0 {
 		return

@@ -147,20 +147,20 @@ func TestSocketThatEndsAtRestIsGone(t *testing.T) {
 // those at rest may have been told something.
 func TestDoubtIsForSweepsOfAll(t *testing.T) {
 	carrier, p := &net.TCPConn{}, &pool{}
-	c, l := &client{}, &link{pool: p, lane: carried{c: carrier}}
-	doubt := func(h *hearing, whole bool, now time.Duration) bool {
+	c, l := &client{}, &upstreamConn{pool: p, mux: carried{c: carrier}}
+	doubt := func(h *pathDetector, whole bool, now time.Duration) bool {
 		h.begin(nil, whole, now)
-		h.silent = map[*pool]silence{p: {now, true}}
-		h.paths = []shared{{carrier: carrier, looked: true, heard: h1.PathSuspect, again: 75 * time.Millisecond}}
-		return h.deaf(c, l, now)
+		h.silentPeers = map[*pool]peerSilence{p: {now, true}}
+		h.paths = []sharedPath{{conn: carrier, checked: true, state: h1.PathSuspect, nextCheck: 75 * time.Millisecond}}
+		return h.isDead(c, l, now)
 	}
 	// A doubt asks for a word, whose answer is waited for; then all are asked.
-	var h hearing
+	var h pathDetector
 	const then = time.Minute + 75*time.Millisecond
-	if doubt(&h, false, time.Minute) || h.due != then || c.hear != then {
-		t.Errorf("looked at again at %v, by a sweep of all at %v; want both at %v, and nobody cut", c.hear, h.due, then)
+	if doubt(&h, false, time.Minute) || h.nextComplete != then || c.nextPathCheck != then {
+		t.Errorf("looked at again at %v, by a sweep of all at %v; want both at %v, and nobody cut", c.nextPathCheck, h.nextComplete, then)
 	}
-	if h.begin(nil, false, time.Minute+sweepEvery); h.due != then {
+	if h.begin(nil, false, time.Minute+sweepEvery); h.nextComplete != then {
 		t.Error("forgotten by a sweep that is none of all")
 	}
 	if !doubt(&h, true, then) {

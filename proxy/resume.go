@@ -96,16 +96,16 @@ func isResumable(res *h1.Response) bool {
 
 // saysResume reports whether the app's word is there, and counts: the request can be sent
 // again as it is, and its shard has an owner.
-func (y *relay) saysResume(p *trip) bool {
-	return strings.EqualFold(string(p.l.res.Known(h1.FieldShardwayStream)), wordResume) && isResumable(&p.l.res) &&
+func (y *relay) saysResume(p *attempt) bool {
+	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume) && isResumable(&p.conn.res) &&
 		string(y.req.Method()) == "GET" && y.req.Body.Kind() == h1.NoBody && !y.req.Upgrades() && y.req.Value("Range") == nil &&
-		!y.x.keyless && p.l.seat == nil
+		!y.x.keyless && p.conn.inproc == nil
 }
 
 // beginEvents begins a leg of an event stream, be it the only one, and returns the flags
 // of its run.
-func (y *relay) beginEvents(p *trip) uint64 {
-	y.shared = true
+func (y *relay) beginEvents(p *attempt) uint64 {
+	y.escaped = true
 	word, e, run := y.saysResume(p), &y.slot.events, y.slot.load().number
 	switch k := y.x.resumed; {
 	case k != nil:
@@ -132,10 +132,10 @@ func (y *relay) unbegun() {
 	}
 }
 
-// goesOn decides what becomes of a stream whose leg has not come to its end: true means
+// dequeue decides what becomes of a stream whose leg has not come to its end: true means
 // that another one follows, and that this trip has ended. The client has got whole events
 // only, unless one is longer than what is held.
-func (y *relay) goesOn(p *trip, rerr, werr error) bool {
+func (y *relay) goesOn(p *attempt, rerr, werr error) bool {
 	k := y.x.resumed
 	if k == nil || werr != nil || y.s.closing.Load() {
 		return false
@@ -151,31 +151,31 @@ func (y *relay) goesOn(p *trip, rerr, werr error) bool {
 	if y.h.Writer().Flush() != nil {
 		return false
 	}
-	p.end()
+	p.abort()
 	k.over = true
 	return true
 }
 
 // brokeThere reports whether the app of another node broke off before it answered: that
 // node does not send the request for a further leg again, for want of a number.
-func brokeThere(p *trip) bool { return saysThere(p, problem.UpstreamBroken) }
+func brokeThere(p *attempt) bool { return saysThere(p, problem.UpstreamBroken) }
 
 // drainedThere reports whether another node cut the request before its app answered, because
 // the shard or the node is leaving.
-func drainedThere(p *trip) bool { return saysThere(p, problem.ShardMoved) }
+func drainedThere(p *attempt) bool { return saysThere(p, problem.ShardMoved) }
 
-func saysThere(p *trip, code problem.Code) bool {
-	return p.r.Kind == Remote && string(p.l.res.Known(h1.FieldShardwayError)) == string(code)
+func saysThere(p *attempt, code problem.Code) bool {
+	return p.r.Kind == Remote && string(p.conn.res.Known(h1.FieldShardwayError)) == string(code)
 }
 
 // unanswered ends a trip for a further leg of which another node says that its app has not
 // answered, and may have been asked.
-func (c *client) unanswered(p *trip) verdict {
+func (c *client) unanswered(p *attempt) decision {
 	c.x.resumed.mayHaveAsked()
 	if brokeThere(p) {
-		return c.broken(p, nil)
+		return c.handleBroken(p, nil)
 	}
-	if p.end(); c.down.Load() {
+	if p.abort(); c.down.Load() {
 		return done
 	}
 	return c.movedOn(p)
@@ -184,7 +184,7 @@ func (c *client) unanswered(p *trip) verdict {
 // movedOn has the request for a further leg, which its app has not answered by
 // drain_timeout, sent to the next owner: its stream has only met two planned moves, or more.
 // Who says so again under one epoch, though nothing has moved then, is not asked for ever.
-func (c *client) movedOn(p *trip) verdict {
+func (c *client) movedOn(p *attempt) decision {
 	k := c.x.resumed
 	if !k.mayFollow(p.epoch, time.Now()) {
 		c.reply.giveUp(resumeUnfit, "its requests were drained too often at one owner")
@@ -192,24 +192,24 @@ func (c *client) movedOn(p *trip) verdict {
 	}
 	k.epoch = p.epoch
 	c.afresh()
-	return verdict{step: stepAgain}
+	return decision{action: actionRetry}
 }
 
 // follows takes the answer to a request for a further leg; false means that the stream
 // ends here.
-func (c *client) follows(p *trip) bool {
+func (c *client) follows(p *attempt) bool {
 	k := c.x.resumed
 	k.asked++
 	var detail string
 	switch {
-	case !isResumable(&p.l.res):
-		detail = "the answer to its request is no event stream that goes on: status " + strconv.Itoa(p.l.res.Status())
+	case !isResumable(&p.conn.res):
+		detail = "the answer to its request is no event stream that goes on: status " + strconv.Itoa(p.conn.res.Status())
 	case !k.mayFollow(p.epoch, time.Now()):
 		detail = "it broke off too often at one owner"
 	default:
 		return true
 	}
-	p.end()
+	p.abort()
 	c.reply.giveUp(resumeUnfit, detail)
 	return false
 }
@@ -219,7 +219,7 @@ func (c *client) nextLeg() {
 	x := &c.x
 	x.resumed.over = false
 	if x.account.leg = x.resumed.legs; !x.account.began.IsZero() {
-		accessLine{&c.asked, &c.keys}.write()
+		accessLine{&c.requestState, &c.keys}.write()
 		x.account.again(c.h)
 	}
 	c.afresh()
@@ -230,7 +230,7 @@ func (c *client) nextLeg() {
 func (c *client) afresh() {
 	c.waitAfresh()
 	x := &c.x
-	x.tries, x.stale, x.heads, x.unheld, x.cutRun, x.wreck = 0, 0, 0, 0, false, nil
+	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.cutRun, x.wreck = 0, 0, 0, 0, false, nil
 }
 
 // waitAfresh gives the request all of QueueWait for what it waits for next.

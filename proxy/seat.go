@@ -14,7 +14,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// seat is where the app in this process runs one request at a time. To the proxy it
+// handlerConn is where the app in this process runs one request at a time. To the proxy it
 // is a connection to the app as any other: a pool lends it, a run goes over it, and
 // who cuts the run closes it. To fasthttp it is the connection that a Server of its
 // own reads one judged head from; the Server calls handle on the goroutine of the
@@ -23,15 +23,15 @@ import (
 //
 // The Server is the seat's alone because that is whose end a RequestCtx's Done tells:
 // Close ends it, and so the cut of one request reaches its handler and nobody else's.
-type seat struct {
+type handlerConn struct {
 	s    *Server
 	wire wire
 
 	// Of the present request, and the goroutine's of its connection.
-	a        *asked
+	a        *requestState
 	reply    reply
-	p        *trip
-	trip     trip               // p
+	p        *attempt
+	trip     attempt            // p
 	number   uint32             // of the run
 	head     []byte             // for fasthttp to read
 	answered bool               // fasthttp may write what it likes
@@ -64,18 +64,18 @@ type seat struct {
 const seatBuffer = 8 << 10
 
 // takeSeat makes a connection to the app in this process.
-func (s *Server) takeSeat(context.Context) (*link, error) {
-	t := &seat{s: s}
-	t.wire.seat, t.body.seat = t, t
+func (s *Server) takeSeat(context.Context) (*upstreamConn, error) {
+	t := &handlerConn{s: s}
+	t.wire.handlerConn, t.body.seat = t, t
 	t.mu.server = t.newServer(seatBuffer)
-	l := &link{seat: t, socket: true} // as good as one that can be looked at: it never ends by itself
+	l := &upstreamConn{inproc: t, checkable: true} // as good as one that can be looked at: it never ends by itself
 	l.Conn = h1.NewConn(t, h1.Options{Buffers: &s.buffers})
 	return l, nil
 }
 
 // newServer makes a Server that reads heads of so many bytes, and the channel that
 // Close closes: Serve makes that.
-func (t *seat) newServer(head int) *fasthttp.Server {
+func (t *handlerConn) newServer(head int) *fasthttp.Server {
 	server := &fasthttp.Server{
 		Handler: t.handle, ErrorHandler: func(*fasthttp.RequestCtx, error) {}, Logger: appLog{t.s},
 		ReadBufferSize: head, WriteBufferSize: 512, Concurrency: 16, DisableKeepalive: true,
@@ -87,7 +87,7 @@ func (t *seat) newServer(head int) *fasthttp.Server {
 }
 
 // serve has fasthttp read the head and call handle.
-func (t *seat) serve(head []byte) {
+func (t *handlerConn) serve(head []byte) {
 	t.mu.Lock()
 	if len(head) > seatBuffer {
 		t.mu.server, t.spoilt = t.newServer(len(head)), true
@@ -99,13 +99,13 @@ func (t *seat) serve(head []byte) {
 }
 
 // wire is the seat as fasthttp sees it, which closes what it has served.
-type wire struct{ *seat }
+type wire struct{ *handlerConn }
 
 // Close does nothing.
 func (*wire) Close() error { return nil }
 
 // Read gives fasthttp the head, and then the end.
-func (t *seat) Read(p []byte) (int, error) {
+func (t *handlerConn) Read(p []byte) (int, error) {
 	if len(t.head) == 0 {
 		return 0, io.EOF
 	}
@@ -116,7 +116,7 @@ func (t *seat) Read(p []byte) (int, error) {
 
 // Write takes what fasthttp writes after handle has answered. Before that nobody may
 // write here: answers leave by the proxy's own Writer.
-func (t *seat) Write(p []byte) (int, error) {
+func (t *handlerConn) Write(p []byte) (int, error) {
 	if !t.answered {
 		return 0, errNotYours
 	}
@@ -126,7 +126,7 @@ func (t *seat) Write(p []byte) (int, error) {
 // Close tells the handler that nobody waits for it any more, by its Done, by the end
 // of the stream it writes, and by an error from the body it reads, which the client may
 // take its time to send. It does not wait for the handler.
-func (t *seat) Close() error {
+func (t *handlerConn) Close() error {
 	if t.closed.Swap(true) {
 		return nil
 	}
@@ -146,7 +146,7 @@ func (t *seat) Close() error {
 }
 
 // reading says what Close has to wake; nil: nothing. It closes it if Close has been.
-func (t *seat) reading(stream io.Closer) {
+func (t *handlerConn) reading(stream io.Closer) {
 	t.mu.Lock()
 	t.mu.stream = stream
 	t.mu.Unlock()
@@ -157,7 +157,7 @@ func (t *seat) reading(stream io.Closer) {
 
 // uploads says from whom a body is being read, which Close ends; nil: from nobody any
 // more. It ends it if Close has been.
-func (t *seat) uploads(client *h1.Conn) {
+func (t *handlerConn) uploads(client *h1.Conn) {
 	t.mu.Lock()
 	t.mu.client = client
 	t.mu.Unlock()
@@ -167,7 +167,7 @@ func (t *seat) uploads(client *h1.Conn) {
 }
 
 // LocalAddr is where the client's connection came in.
-func (t *seat) LocalAddr() net.Addr {
+func (t *handlerConn) LocalAddr() net.Addr {
 	if a := t.a; a != nil {
 		return a.h.NetConn().LocalAddr()
 	}
@@ -175,7 +175,7 @@ func (t *seat) LocalAddr() net.Addr {
 }
 
 // RemoteAddr is the client's, also of a request that another node has forwarded.
-func (t *seat) RemoteAddr() net.Addr {
+func (t *handlerConn) RemoteAddr() net.Addr {
 	if known := t.remote.Load(); known != nil {
 		return *known
 	}
@@ -197,13 +197,13 @@ func (t *seat) RemoteAddr() net.Addr {
 func nowhere() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
 // SetDeadline does nothing: the handler's time is bounded by first-byte-timeout.
-func (t *seat) SetDeadline(time.Time) error { return nil }
+func (t *handlerConn) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline does nothing either.
-func (t *seat) SetReadDeadline(time.Time) error { return nil }
+func (t *handlerConn) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing either.
-func (t *seat) SetWriteDeadline(time.Time) error { return nil }
+func (t *handlerConn) SetWriteDeadline(time.Time) error { return nil }
 
 // noListener accepts nothing.
 type noListener struct{}

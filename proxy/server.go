@@ -26,19 +26,19 @@ type Server struct {
 	peers    peers
 	conns    registry
 	seen     []*client // memory of Stalled
-	loops    loops
+	loops    eventLoopGroup
 	appWatch appWatch
 	shaking  shaking
 	sizes    sizes
 	// unkept has the paths of WebSockets that are not kept as those of large answers.
 	unkept sizes
-	// lanesFrom is the constant, but for tests.
-	lanesFrom int32
-	heads     ration // partly read
-	awaited   ration // bodies that are read before their requests go on
-	budget    budget
-	load      loads
-	wrecks    wrecks
+	// streamThreshold is the constant, but for tests.
+	streamThreshold int32
+	heads           ration // partly read
+	awaited         ration // bodies that are read before their requests go on
+	budget          budget
+	load            loads
+	wrecks          wrecks
 	// quarantine is nil while nothing is in quarantine.
 	quarantine atomic.Pointer[Quarantine]
 	streams    streams
@@ -61,7 +61,7 @@ type Server struct {
 	end     context.CancelFunc
 	dialers sync.WaitGroup
 	buffers h1.Buffers
-	spares  spares
+	clients clientPool
 	repairs repairLog
 	// lingering bounds the connections that are closed but whose clients still send.
 	lingering h1.Lingering
@@ -72,8 +72,8 @@ type Server struct {
 	now       atomic.Pointer[[]byte] // the Date header
 	second    atomic.Int64           // that it tells
 	reaped    time.Duration          // the sweep's own
-	hearing   hearing                // likewise
-	// parkAfter and parkSoon are as the constants, but in tests.
+	hearing   pathDetector           // likewise
+	// parkAfter and parkAfterReturn are as the constants, but in tests.
 	parkAfter, parkSoon atomic.Int64
 
 	mu struct {
@@ -89,15 +89,15 @@ func New(o Options) *Server {
 	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hidden: newHidden(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
 	s.waiting = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Room.CPUUsage})
-	s.sockets.tempo = tempo{patience: o.SocketWait / 2, late: lateness, grown: func() { s.peers.each((*pool).more) }}
-	s.sockets.handovers.late = lateness
+	s.sockets.tempo = reconnectPacer{patience: o.SocketWait / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
+	s.sockets.handovers.late = timerDelay
 	s.sockets.room = queue.New(queue.Options{
 		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * socketWaits * o.SocketWait, Batch: socketBatch, Pace: socketPace, FixedRate: true,
 	})
 	s.o.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))
-	s.parkSoon.Store(int64(parkSoon))
-	s.sizes.seed, s.lanesFrom = maphash.MakeSeed(), lanesFrom
+	s.parkSoon.Store(int64(parkAfterReturn))
+	s.sizes.seed, s.streamThreshold = maphash.MakeSeed(), streamThreshold
 	s.unkept.seed = s.sizes.seed
 	s.clock.start(time.Now())
 	s.tick()
@@ -112,8 +112,8 @@ func New(o Options) *Server {
 	}
 	if s.o.Handler != nil || s.o.DialUpstream != nil {
 		s.upstream = s.newPool("", dial)
-		s.upstream.max, s.upstream.wary = s.o.MaxUpstreamConns, true
-		s.upstream.mu.shares.most = max(s.o.MaxShardConns, 0)
+		s.upstream.max, s.upstream.checkBeforeReuse = s.o.MaxUpstreamConns, true
+		s.upstream.mu.shardLimits.most = max(s.o.MaxShardConns, 0)
 	}
 	s.lingering.Most = min(1024, max(1, o.MaxConns/4))
 	s.budget.fill()
@@ -139,16 +139,16 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		s.conns.met()
 		<-places
 	}
-	lot := &lot{within: ctx, conns: &s.conns, clock: &s.clock}
+	lot := &idleWatcher{within: ctx, conns: &s.conns, clock: &s.clock}
 	s.loops.open(s)
 	defer s.loops.close()
-	lot.hands = newCrew(func(g guest) {
+	lot.workers = newWorkerPool(func(g job) {
 		if g.client != nil {
-			g.client.serveOn(&lot.hands.wg, over)
+			g.client.serveOn(&lot.workers.wg, over)
 		} else if s.shake(ctx, g.conn) {
 			c := newClient(ctx, s, g.conn, "")
-			lot.welcome(c, g)
-			c.serveAll(&lot.hands.wg, over)
+			lot.initClient(c, g)
+			c.serveAll(&lot.workers.wg, over)
 		} else {
 			over()
 		}
@@ -156,7 +156,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	defer lot.close()
 	cut := context.AfterFunc(ctx, func() { s.shutWithin(ctx) })
 	defer cut()
-	defer lot.hands.dismiss() // after unlisten: what an open listener takes in would be reset
+	defer lot.workers.close() // after unlisten: what an open listener takes in would be reset
 	defer s.unlisten(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -170,7 +170,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		}
 		s.conns.expect()
 		s.place(places)
-		lot.hands.take(guest{conn: conn})
+		lot.workers.submit(job{conn: conn})
 	}
 }
 
@@ -182,7 +182,7 @@ func (s *Server) shutWithin(ctx context.Context) {
 			c.shut(causeShutdown)
 		}
 	})
-	s.conns.wake(false, func(p *parked) bool { return p.lot.within == ctx })
+	s.conns.wake(false, func(p *parkedConn) bool { return p.watcher.within == ctx })
 }
 
 // ServePeer serves one stream of forwarded requests from the node ingress, and
@@ -192,7 +192,7 @@ func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
 	stop := context.AfterFunc(ctx, func() { c.shut(causeShutdown) })
 	c.serveAll(&s.carriers, func() { stop() })
-	if _, ok := conn.(lane); ok {
+	if _, ok := conn.(muxStream); ok {
 		stop() // of a socket that stays: it ends with its trunk, which is the node's
 	}
 }
@@ -244,9 +244,9 @@ func (s *Server) Wake(generation uint64) {
 	}
 	t := s.o.Cluster.Table()
 	if s.upstream != nil {
-		s.upstream.look(t)
+		s.upstream.recheckWaiters(t)
 	}
-	s.peers.each(func(p *pool) { p.look(t) })
+	s.peers.each(func(p *pool) { p.recheckWaiters(t) })
 }
 
 // Cut cuts what runs on the local app for the shards that match names, and
@@ -286,7 +286,7 @@ func (s *Server) Abandon(match func(s shardmap.Shard, node string) bool) int {
 
 // UpstreamConnected reports whether a connection to the app is open that the app has not
 // closed: one that carries a request, or an idle one. An app that has ended has none.
-func (s *Server) UpstreamConnected() bool { return s.upstream != nil && s.upstream.connected() }
+func (s *Server) UpstreamConnected() bool { return s.upstream != nil && s.upstream.hasOpenConn() }
 
 // RenewUpstream closes the idle connections to the app. Those in use go on, and carry no other
 // request.
@@ -390,11 +390,11 @@ func (s *Server) DismissPeers() {
 	}
 }
 
-// closeIdle closes the kept connections to the app and to other nodes, and ends
+// close closes the kept connections to the app and to other nodes, and ends
 // what is being dialed.
 func (s *Server) closeIdle() {
 	if s.upstream != nil {
-		s.upstream.closeIdle()
+		s.upstream.close()
 	}
 	s.peers.closeIdle()
 	s.end()

@@ -2,28 +2,28 @@ package proxy
 
 import "sync/atomic"
 
-// unshared is the place of requests and connections that count for no shard.
-const unshared = -1
+// noShard is the place of requests and connections that count for no shard.
+const noShard = -1
 
-// shares bounds how many of the app's connections the requests of one shard hold
+// shardLimits bounds how many of the app's connections the requests of one shard hold
 // or are next for: a key whose requests hang leaves the other keys theirs. Beyond
 // its share a shard's requests wait for one another. All with the pool's mu held.
-type shares struct {
-	most   int           // zero: any number
-	counts bool          // of the app's pool; nobody asks for that of another
-	used   []int32       // by shard
-	whole  []int32       // of these, requests whose answer the app has given as a whole
-	parked map[int]*line // who waits for another request of the shard to end, or to be answered
+type shardLimits struct {
+	most   int                // zero: any number
+	counts bool               // of the app's pool; nobody asks for that of another
+	used   []int32            // by shard
+	whole  []int32            // of these, requests whose answer the app has given as a whole
+	parked map[int]*waitQueue // who waits for another request of the shard to end, or to be answered
 }
 
 // full reports whether the shard has its share.
-func (s *shares) full(shard int) bool {
+func (s *shardLimits) full(shard int) bool {
 	return s.most > 0 && shard >= 0 && shard < len(s.used) && int(s.used[shard]) >= s.most
 }
 
-// crowded reports whether as many requests of the shard are under way, or in line, as
+// inflightFull reports whether as many requests of the shard are under way, or in line, as
 // there may be; zero: any number.
-func (s *shares) crowded(shard, most int) bool {
+func (s *shardLimits) inflightFull(shard, most int) bool {
 	if most == 0 || shard < 0 || shard >= len(s.used) {
 		return false
 	}
@@ -35,7 +35,7 @@ func (s *shares) crowded(shard, most int) bool {
 }
 
 // under returns how many requests of the shard are under way, or next for a connection.
-func (s *shares) under(shard int) int {
+func (s *shardLimits) under(shard int) int {
 	n := int(s.used[shard])
 	if shard < len(s.whole) {
 		n -= int(s.whole[shard])
@@ -44,7 +44,7 @@ func (s *shares) under(shard int) int {
 }
 
 // charge counts one more for the shard.
-func (s *shares) charge(shard int) {
+func (s *shardLimits) charge(shard int) {
 	if !s.counts || shard < 0 {
 		return
 	}
@@ -55,31 +55,31 @@ func (s *shares) charge(shard int) {
 }
 
 // park has a waiter wait for its shard's share.
-func (s *shares) park(w *waiter) {
+func (s *shardLimits) park(w *waiter) {
 	if s.parked == nil {
-		s.parked = make(map[int]*line)
+		s.parked = make(map[int]*waitQueue)
 	}
-	q := s.parked[w.place]
+	q := s.parked[w.shard]
 	if q == nil {
-		q = new(line)
-		s.parked[w.place] = q
+		q = new(waitQueue)
+		s.parked[w.shard] = q
 	}
 	q.push(w)
 }
 
 // unpark takes the first of those who wait for the shard's share, or for its bound, if
 // there is room for it; nil if there is none.
-func (s *shares) unpark(shard int) *waiter {
+func (s *shardLimits) unpark(shard int) *waiter {
 	q := s.parked[shard]
 	if q == nil || s.full(shard) {
 		return nil
 	}
 	w := q.head
-	if w.most > 0 && s.under(shard) >= w.most {
-		if q.free == 0 {
+	if w.maxInflight > 0 && s.under(shard) >= w.maxInflight {
+		if q.unbounded == 0 {
 			return nil
 		}
-		for w.most > 0 { // a stream that comes back is not held up by those
+		for w.maxInflight > 0 { // a stream that comes back is not held up by those
 			w = w.next
 		}
 	}
@@ -89,7 +89,7 @@ func (s *shares) unpark(shard int) *waiter {
 }
 
 // tidy forgets a line that has become empty.
-func (s *shares) tidy(shard int) {
+func (s *shardLimits) tidy(shard int) {
 	if q := s.parked[shard]; q != nil && q.n == 0 {
 		delete(s.parked, shard)
 	}
@@ -99,36 +99,36 @@ func (s *shares) tidy(shard int) {
 // connection is the request's until the client has that, but what is under way for
 // crowded is over before: who asks for the next thing once it has an answer is not one
 // too many.
-func (p *pool) answered(l *link) {
+func (p *pool) answered(l *upstreamConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := &p.mu.shares
-	if !s.counts || l.place < 0 || l.whole {
+	s := &p.mu.shardLimits
+	if !s.counts || l.shard < 0 || l.whole {
 		return
 	}
-	for l.place >= len(s.whole) {
+	for l.shard >= len(s.whole) {
 		s.whole = append(s.whole, 0)
 	}
-	s.whole[l.place]++
+	s.whole[l.shard]++
 	l.whole = true
-	p.next(l.place)
+	p.next(l.shard)
 }
 
-// vacate has l count for no shard any more, nor for a socket. With mu held.
-func (p *pool) vacate(l *link) {
-	p.lands(l)
-	place := l.place
-	l.place = unshared
+// releaseShard has l count for no shard any more, nor for a socket. With mu held.
+func (p *pool) releaseShard(l *upstreamConn) {
+	p.upgradeRespondedLocked(l)
+	place := l.shard
+	l.shard = noShard
 	if l.whole {
-		p.mu.shares.whole[place]--
+		p.mu.shardLimits.whole[place]--
 		l.whole = false
 	}
-	p.uncharge(place)
+	p.releaseShardSlot(place)
 }
 
-// uncharge gives back what charge counted, and lets the next of the shard in.
-func (p *pool) uncharge(shard int) {
-	s := &p.mu.shares
+// releaseShardSlot gives back what charge counted, and lets the next of the shard in.
+func (p *pool) releaseShardSlot(shard int) {
+	s := &p.mu.shardLimits
 	if !s.counts || shard < 0 {
 		return
 	}
@@ -138,7 +138,7 @@ func (p *pool) uncharge(shard int) {
 
 // next has the next that is parked for the shard get in line.
 func (p *pool) next(shard int) {
-	s := &p.mu.shares
+	s := &p.mu.shardLimits
 	if len(s.parked) == 0 {
 		return
 	}
@@ -147,38 +147,38 @@ func (p *pool) next(shard int) {
 		return
 	}
 	s.charge(shard)
-	w.parked = false
-	if l := p.newestFor(w); l != nil {
-		l.place = shard
-		w.turn <- turn{l: l}
+	w.waitsForShard = false
+	if l := p.popNewestFor(w); l != nil {
+		l.shard = shard
+		w.granted <- grant{l: l}
 		return
 	}
-	p.mu.line.push(w)
-	p.want()
+	p.mu.queue.push(w)
+	p.dialForWaiters()
 }
 
 // remove takes a waiter out of the line that it is in.
 func (p *pool) remove(w *waiter) {
 	w.in.remove(w)
-	if w.parked {
-		p.mu.shares.tidy(w.place)
+	if w.waitsForShard {
+		p.mu.shardLimits.tidy(w.shard)
 		return
 	}
-	p.uncharge(w.place)
+	p.releaseShardSlot(w.shard)
 }
 
 // waiters returns all that are in line.
 func (p *pool) waiters() []*waiter {
 	var all []*waiter
-	collect := func(q *line) {
+	collect := func(q *waitQueue) {
 		for w := q.head; w != nil; w = w.next {
 			all = append(all, w)
 		}
 	}
-	for _, q := range p.mu.shares.parked {
+	for _, q := range p.mu.shardLimits.parked {
 		collect(q)
 	}
-	collect(&p.mu.line)
+	collect(&p.mu.queue)
 	return all
 }
 
@@ -195,21 +195,21 @@ func (s *streams) full() bool { return s.open.Load() >= s.most }
 // runs on it may go on for hours. It stays where it is if there are as many streams
 // as may be, or if still says that it runs no more what was looked at; that is
 // asked with mu held, so that put and drop see what became of it.
-func (p *pool) detach(l *link, still func() bool) bool {
+func (p *pool) detach(l *upstreamConn, still func() bool) bool {
 	if p.streams.open.Add(1) > p.streams.most {
 		p.streams.open.Add(-1)
 		return false
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if l.stream || still != nil && !still() {
+	if l.longLived || still != nil && !still() {
 		p.streams.open.Add(-1)
 		return false
 	}
-	l.stream = true
-	p.mu.streams++
+	l.longLived = true
+	p.mu.longLived++
 	p.mu.open--
-	p.vacate(l)
-	p.want()
+	p.releaseShard(l)
+	p.dialForWaiters()
 	return true
 }

@@ -18,30 +18,30 @@ import (
 func TestCountsOfAPoolComeBackToZero(t *testing.T) {
 	s := New(Options{Room: queue.New(queue.Options{}), MaxStreams: 3})
 	var ends sync.Map
-	p := s.newPool("", func(context.Context) (*link, error) {
+	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
 		if rand.IntN(10) == 0 {
 			return nil, errors.New("down")
 		}
 		here, there := net.Pipe()
 		ends.Store(there, nil)
-		return &link{Conn: h1.NewConn(here, h1.Options{})}, nil
+		return &upstreamConn{Conn: h1.NewConn(here, h1.Options{})}, nil
 	})
 	const most, share = 6, 3
-	p.max, p.mu.shares.most = most, share
+	p.max, p.mu.shardLimits.most = most, share
 	var all sync.WaitGroup
 	for shard := range 4 {
 		for range 6 {
 			all.Go(func() {
 				for range 300 {
-					l := p.take(wanted{shard: shard})
+					l := p.get(connRequest{shard: shard})
 					for tries := 0; l == nil && tries < 3; tries++ {
-						w := &waiter{place: shard}
+						w := &waiter{shard: shard}
 						got, _, err := p.join(w)
 						if got == nil && err == nil {
 							got, err = p.await(w, nil, time.Duration(rand.IntN(1000))*time.Microsecond)
 						}
-						if errors.Is(err, errShut) {
-							p.gate.turnComes()
+						if errors.Is(err, errBreakerOpen) {
+							p.breaker.allowProbe()
 						}
 						l = got
 					}
@@ -49,7 +49,7 @@ func TestCountsOfAPoolComeBackToZero(t *testing.T) {
 						continue
 					}
 					p.mu.Lock()
-					if open, used := p.mu.open, int(p.mu.shares.used[shard]); open > most || used > share {
+					if open, used := p.mu.open, int(p.mu.shardLimits.used[shard]); open > most || used > share {
 						t.Errorf("%d open, %d of one shard; want %d and %d at most", open, used, most, share)
 					}
 					p.mu.Unlock()
@@ -57,7 +57,7 @@ func TestCountsOfAPoolComeBackToZero(t *testing.T) {
 						p.detach(l, nil)
 					}
 					if rand.IntN(3) == 0 {
-						p.drop(l)
+						p.discard(l)
 					} else {
 						p.put(l)
 					}
@@ -67,17 +67,17 @@ func TestCountsOfAPoolComeBackToZero(t *testing.T) {
 	}
 	all.Wait()
 	s.dialers.Wait()
-	p.closeIdle()
+	p.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for shard, n := range p.mu.shares.used {
+	for shard, n := range p.mu.shardLimits.used {
 		if n != 0 {
 			t.Errorf("%d connections count for shard %d, want none", n, shard)
 		}
 	}
-	if p.mu.open != 0 || p.mu.dialing != 0 || s.streams.open.Load() != 0 || len(p.mu.shares.parked) != 0 || p.mu.line.n != 0 {
+	if p.mu.open != 0 || p.mu.dialing != 0 || s.streams.open.Load() != 0 || len(p.mu.shardLimits.parked) != 0 || p.mu.queue.n != 0 {
 		t.Errorf("%d open, %d dialed, %d streams, %d + %d in line; want none",
-			p.mu.open, p.mu.dialing, s.streams.open.Load(), len(p.mu.shares.parked), p.mu.line.n)
+			p.mu.open, p.mu.dialing, s.streams.open.Load(), len(p.mu.shardLimits.parked), p.mu.queue.n)
 	}
 }
 
@@ -89,38 +89,38 @@ func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
 	defer func() { _ = there.Close() }()
 	s := New(Options{Room: queue.New(queue.Options{})})
 	over := make(chan struct{})
-	p := s.newPool("", func(context.Context) (*link, error) {
+	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
 		<-over // one that fails at once would end the wait of the next
 		return nil, errBusy
 	})
 	defer s.dialers.Wait()
 	defer close(over)
-	l := &link{Conn: h1.NewConn(here, h1.Options{}), pool: p, place: unshared}
-	p.mu.open, p.mu.idle = 1, []*link{l}
-	if p.take(wanted{shard: 3, most: 1}) != l {
+	l := &upstreamConn{Conn: h1.NewConn(here, h1.Options{}), pool: p, shard: noShard}
+	p.mu.open, p.mu.idle = 1, []*upstreamConn{l}
+	if p.get(connRequest{shard: 3, maxInflight: 1}) != l {
 		t.Fatal("the connection was not to be had")
 	}
-	_, _, err := p.join(&waiter{place: 3, most: 1})
-	if !errors.Is(err, errCrowded) {
-		t.Errorf("beside one that runs: %v, want %v", err, errCrowded)
+	_, _, err := p.join(&waiter{shard: 3, maxInflight: 1})
+	if !errors.Is(err, errShardInflightLimit) {
+		t.Errorf("beside one that runs: %v, want %v", err, errShardInflightLimit)
 	}
 	p.answered(l)
 	p.answered(l)
-	next := &waiter{place: 3, most: 1}
+	next := &waiter{shard: 3, maxInflight: 1}
 	if _, _, err = p.join(next); err != nil {
 		t.Errorf("beside one that was answered: %v", err)
 	}
-	if _, _, err = p.join(&waiter{place: 3, most: 1}); !errors.Is(err, errCrowded) {
-		t.Errorf("beside the next: %v, want %v", err, errCrowded)
+	if _, _, err = p.join(&waiter{shard: 3, maxInflight: 1}); !errors.Is(err, errShardInflightLimit) {
+		t.Errorf("beside the next: %v, want %v", err, errShardInflightLimit)
 	}
 	p.put(l)
-	if got := <-next.turn; got.l != l && got.err == nil {
+	if got := <-next.granted; got.l != l && got.err == nil {
 		t.Errorf("turn = %+v", got)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.mu.shares.whole[3] != 0 {
-		t.Errorf("%d answered requests count, want none", p.mu.shares.whole[3])
+	if p.mu.shardLimits.whole[3] != 0 {
+		t.Errorf("%d answered requests count, want none", p.mu.shardLimits.whole[3])
 	}
 }
 
@@ -129,29 +129,29 @@ func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
 func TestWhoHasNoBoundPassesThoseThatWaitForIt(t *testing.T) {
 	s := New(Options{Room: queue.New(queue.Options{})})
 	over := make(chan struct{})
-	p := s.newPool("", func(context.Context) (*link, error) {
+	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
 		<-over
 		return nil, errBusy
 	})
 	defer s.dialers.Wait()
 	defer close(over)
-	p.mu.shares.most = 2
+	p.mu.shardLimits.most = 2
 	for range 2 {
 		here, there := net.Pipe()
 		defer func() { _ = there.Close() }()
-		p.mu.idle = append(p.mu.idle, &link{Conn: h1.NewConn(here, h1.Options{}), pool: p, place: unshared})
+		p.mu.idle = append(p.mu.idle, &upstreamConn{Conn: h1.NewConn(here, h1.Options{}), pool: p, shard: noShard})
 		p.mu.open++
 	}
-	p.take(wanted{shard: 3, most: 1})
-	stream := p.take(wanted{shard: 3})
-	bound, free := &waiter{place: 3, most: 1, patient: true}, &waiter{place: 3}
+	p.get(connRequest{shard: 3, maxInflight: 1})
+	stream := p.get(connRequest{shard: 3})
+	bound, free := &waiter{shard: 3, maxInflight: 1, hasWaited: true}, &waiter{shard: 3}
 	for _, w := range []*waiter{bound, free} {
-		if l, _, err := p.join(w); l != nil || err != nil || !w.parked {
-			t.Fatalf("beside as many as may be: %v, %v, parked %v", l, err, w.parked)
+		if l, _, err := p.join(w); l != nil || err != nil || !w.waitsForShard {
+			t.Fatalf("beside as many as may be: %v, %v, parked %v", l, err, w.waitsForShard)
 		}
 	}
 	p.put(stream)
-	if free.parked || !bound.parked {
-		t.Errorf("as a place of the share is free: who has no bound waits: %v, who waits for it: %v, want only that", free.parked, bound.parked)
+	if free.waitsForShard || !bound.waitsForShard {
+		t.Errorf("as a place of the share is free: who has no bound waits: %v, who waits for it: %v, want only that", free.waitsForShard, bound.waitsForShard)
 	}
 }

@@ -74,8 +74,8 @@ func (s *sizes) note(key uint64, large bool) {
 }
 
 // isLarge reports whether what came over the link costs less by a connection of its own.
-func (l *link) isLarge(received int64) bool {
-	if l.plain {
+func (l *upstreamConn) isLarge(received int64) bool {
+	if l.unencrypted {
 		return received > largePlain
 	}
 	return received > largeSealed

@@ -23,7 +23,7 @@ type slot struct {
 	word atomic.Uint64
 	// link is what the run goes over; stored before word, so that whoever reads
 	// a word, then link, and then swaps that same word, has that run's.
-	link atomic.Pointer[link]
+	link atomic.Pointer[upstreamConn]
 	// node is the owner a remote run went to, stored like link.
 	node atomic.Pointer[string]
 	// ws is the WebSocket that a tunnel carries; nil for any other.
@@ -84,7 +84,7 @@ func (r run) isUnanswered() bool {
 }
 
 // begin notes that a run uses l. The flags may be slotKeyless and slotSafe.
-func (s *slot) begin(kind Kind, shard shardmap.Shard, flags uint64, l *link, node *string) {
+func (s *slot) begin(kind Kind, shard shardmap.Shard, flags uint64, l *upstreamConn, node *string) {
 	s.link.Store(l)
 	s.node.Store(node)
 	number := s.word.Load()>>slotRun + 1
@@ -162,9 +162,9 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 }
 
 // giveBack ends a run in which nothing was sent.
-func (s *slot) giveBack(l *link) {
+func (s *slot) giveBack(l *upstreamConn) {
 	if s.finish() != causeNone {
-		l.pool.drop(l)
+		l.pool.discard(l)
 		return
 	}
 	l.SetWakeup(nil) // a loop had the run heard of
@@ -181,7 +181,7 @@ func (c *client) release() {
 }
 
 // begin begins a run, unless the connection is being closed.
-func (c *client) begin(kind Kind, l *link, node *string) bool {
+func (c *client) begin(kind Kind, l *upstreamConn, node *string) bool {
 	flags := uint64(0)
 	if c.x.keyless {
 		flags = slotKeyless

@@ -12,7 +12,7 @@ import (
 
 // keep passes on the answer 101 that begins a leg, which is to be carried once the flow of
 // its request has been left. False means that the run was cut before that.
-func (y *relay) keep(p *trip) bool {
+func (y *relay) keep(p *attempt) bool {
 	k, later := y.x.sock, y.x.later()
 	l := newLeg(y, p)
 	y.slot.leg.Store(l)
@@ -23,30 +23,30 @@ func (y *relay) keep(p *trip) bool {
 	y.leg = l
 	l.counts(1)
 	if l.app {
-		p.l.pool.detach(p.l, nil)
+		p.conn.pool.detach(p.conn, nil)
 	}
 	y.x.cut, k.carried = true, true
 	k.answered()
-	p.l.pool.gate.served()
+	p.conn.pool.breaker.onAccepted()
 	if later {
-		p.l.pool.cameBack()
+		p.conn.pool.cameBack()
 	}
 	y.notePath(p, false)
 	if later && !l.app {
-		p.l.pool.landed(p.l)
-		p.l.pool.upgrades.took(0)
+		p.conn.pool.upgradeResponded(p.conn)
+		p.conn.pool.upgradeBackoff.onAccepted(0)
 	}
-	y.answered(&p.l.res)
+	y.answered(&p.conn.res)
 	if l.client {
 		y.begins(k)
 		k.gap = false
 		if k.legs++; k.legs == 1 {
-			k.protocol = string(p.l.res.Value("Sec-WebSocket-Protocol"))
+			k.protocol = string(p.conn.res.Value("Sec-WebSocket-Protocol"))
 		}
 	}
 	l.whole = later || y.switches(p, !l.client)
 	if l.client {
-		legLine{y.asked}.begins()
+		legLine{y.requestState}.begins()
 	}
 	y.thin(p)
 	return true
@@ -54,17 +54,17 @@ func (y *relay) keep(p *trip) bool {
 
 // switches passes on an answer 101, without what the app says of the socket; to the
 // node that has the client it says instead that it is kept.
-func (y *relay) switches(p *trip, kept bool) bool {
-	e := y.head(p.r, &p.l.res)
+func (y *relay) switches(p *attempt, kept bool) bool {
+	e := y.head(p.r, &p.conn.res)
 	e.Upgrade, e.Close, e.KeepAlive = true, false, false
-	if p.l.res.Value(headerSocket) != nil {
+	if p.conn.res.Value(headerSocket) != nil {
 		e.Drop |= h1.Of(h1.FieldShardwayOther)
 	}
 	if kept {
 		y.extra = append(y.extra, headerSocket+": "+socketKept+"\r\n"...)
 		e.Extra = y.extra
 	}
-	return y.h.WriteResponseHead(&p.l.res, e).Close(nil) == nil
+	return y.h.WriteResponseHead(&p.conn.res, e).Close(nil) == nil
 }
 
 // resume follows a kept socket from leg to leg, after the first, and ends its client's
@@ -90,7 +90,7 @@ func (c *client) resume() {
 	if k.closing != 0 {
 		w := c.h.Writer()
 		w.Begin(h1.UntilClose, 0)
-		w.Gate(func() (time.Duration, error) { return closeFrameWrite, nil })
+		w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
 		_, _ = w.Write(wsframe.AppendClose(nil, k.closing, cmp.Or(k.why, reasonOf(k.closing)), false)) // the connection ends in any case
 		k.lingers = w.Flush() == nil
 	}
@@ -106,19 +106,19 @@ func (c *client) socketLeg() (code int, why string) {
 	ctx, cancel := context.WithCancel(c.life.context())
 	defer cancel()
 	defer c.s.waitForLeg(c.x.shard, cancel)()
-	c.s.sockets.tempo.leaves()
-	defer c.s.sockets.tempo.arrives()
+	c.s.sockets.tempo.sessionLost()
+	defer c.s.sockets.tempo.sessionResumed()
 	k.wait.Store(&cancel)
 	defer k.wait.Store(nil)
 	// An app that is silent has no longer than that.
 	stop := context.AfterFunc(ctx, c.cutUnanswered)
 	defer stop()
-	c.wait.within = ctx //nolint:fatcontext // for this leg alone
-	defer func() { c.wait.within = nil }()
+	c.wait.attemptContext = ctx //nolint:fatcontext // for this leg alone
+	defer func() { c.wait.attemptContext = nil }()
 	c.x.again(socketWaits * c.s.o.SocketWait)
 	for {
 		k.flying, k.carried, k.refused = false, false, 0
-		c.ingressLoop(c.again())
+		c.routeUntilAnswered(c.attemptNow())
 		if k.flying {
 			k.resumed++
 			k.gap = k.gap || !k.carried
@@ -131,10 +131,10 @@ func (c *client) socketLeg() (code int, why string) {
 			c.x.leaveQueue()
 			return k.refused, cmp.Or(k.why, whyRefused)
 		}
-		c.x.tries, c.x.stale, c.x.heads, c.x.unheld = 0, 0, 0, 0
+		c.x.tries, c.x.reusedTries, c.x.responsesBegun, c.x.notAcquired = 0, 0, 0, 0
 		// A table that is newer than the attempt is looked at after the pause.
-		v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, seen: c.s.o.Cluster.Table().generation}
-		if ctx.Err() != nil || c.held(v).step != stepAgain {
+		v := decision{action: actionWait, reason: ReasonUnreachable, backoff: true, generation: c.s.o.Cluster.Table().generation}
+		if ctx.Err() != nil || c.waitFor(v).action != actionRetry {
 			c.x.leaveQueue()
 			if c.s.closing.Load() {
 				return int(closeMoved), closeLeaving.reason()
@@ -155,22 +155,22 @@ func (c *client) cutUnanswered() {
 func (x *exchange) again(wait time.Duration) {
 	x.leaveQueue()
 	x.safety, x.deadline, x.pause = unsafeMethod, time.Now().Add(wait), 0
-	x.tries, x.stale, x.heads, x.unheld, x.wreck, x.cutRun = 0, 0, 0, 0, nil, false
-	x.laneless = false // another trunk, or the node's next one
+	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.wreck, x.cutRun = 0, 0, 0, 0, nil, false
+	x.noStreams = false // another trunk, or the node's next one
 }
 
 // declined ends a trip of a later leg that was answered with something else than 101. Only
 // what another node says itself is worth another attempt.
-func (c *client) declined(p *trip) verdict {
-	res := &p.l.res
+func (c *client) declined(p *attempt) decision {
+	res := &p.conn.res
 	switch word := res.Known(h1.FieldShardwayError); {
 	case p.r.Kind != Remote || word == nil:
 		c.x.sock.refused = closesWith(res)
-		p.l.pool.cameBack()
+		p.conn.pool.cameBack()
 	case notAsked(problem.Code(word)):
-		c.x.unreached()
+		c.x.noteNotDelivered()
 	}
-	p.end()
+	p.abort()
 	return done
 }
 

@@ -39,7 +39,7 @@ type sockets struct {
 	upgrades atomic.Int32 // on their way back, and not answered
 	kept     atomic.Int32 // legs that run
 	parked   atomic.Int32 // their directions that have no goroutine
-	tempo    tempo
+	tempo    reconnectPacer
 	wave     wave
 
 	handovers handovers
@@ -101,7 +101,7 @@ const probeHold = 100 * time.Millisecond
 // once when it dies: what it says now holds for all that ended before, and that it takes
 // none for a moment longer. That it took one before a leg ended says nothing of that leg.
 func (s *Server) appRefuses() bool {
-	if s.upstream == nil || s.upstream.gate.shut.Load() {
+	if s.upstream == nil || s.upstream.breaker.tripped.Load() {
 		return true
 	}
 	x := &s.sockets.probe
@@ -134,18 +134,18 @@ func holds(conn net.Conn) bool {
 func (c *client) asksSocket() {
 	if asksSocket(&c.req) && !c.set.CloseSockets {
 		c.x.sock = newSocket()
-		c.shared = true
+		c.escaped = true
 		c.kept.Store(c.x.sock)
 	}
 }
 
 // crowd returns whom the request has to wait with before a node is asked again; nil:
 // nobody.
-func (x *exchange) crowd(p *pool) *crowd {
+func (x *exchange) crowd(p *pool) *shardWait {
 	if x.later() {
-		return p.upgrades.pass(0, true)
+		return p.upgradeBackoff.allow(0, true)
 	}
-	c := p.busy.pass(x.countsFor(), x.waited && x.resumed == nil)
+	c := p.backoff.allow(x.limitShard(), x.waited && x.resumed == nil)
 	if c != nil && x.resumed != nil && c.sheds.Load() {
 		return nil // the bound is none of a stream's that comes back
 	}
@@ -153,49 +153,49 @@ func (x *exchange) crowd(p *pool) *crowd {
 }
 
 // runOf runs a trip, of a socket, of a stream that goes on, or of any other request.
-func (c *client) runOf(p *trip) verdict {
+func (c *client) runOf(p *attempt) decision {
 	switch {
 	case c.x.sock != nil:
 		return c.runSocket(p)
-	case c.x.resumed != nil && p.l.seat != nil: // its answer has a head, always
-		p.unused()
+	case c.x.resumed != nil && p.conn.inproc != nil: // its answer has a head, always
+		p.cancelUnsent()
 		c.reply.giveUp(resumeUnfit, "an app inside its node goes on with no stream")
 		return done
 	}
-	return c.run(p)
+	return c.runAttempt(p)
 }
 
 // runSocket is run for a request that may begin a leg.
-func (c *client) runSocket(p *trip) verdict {
+func (c *client) runSocket(p *attempt) decision {
 	k := c.x.sock
 	if p.r.Kind != Local {
 		k.flying = c.x.later()
-		b := &p.l.pool.upgrades
-		v := c.run(p)
+		b := &p.conn.pool.upgradeBackoff
+		v := c.runAttempt(p)
 		if k.flying && !k.carried {
-			b.took(0)
+			b.onAccepted(0)
 		}
 		return v
 	}
-	if p.l.seat != nil { // which upgrades nothing
+	if p.conn.inproc != nil { // which upgrades nothing
 		if k.refused = int(closeMoved); c.x.later() {
-			p.unused()
+			p.cancelUnsent()
 			return done
 		}
-		return c.run(p)
+		return c.runAttempt(p)
 	}
 	if k.resumed > 0 || c.x.later() {
 		if crowd := c.upgrades(p); crowd != nil {
-			p.unused()
-			return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, gate: crowd}
+			p.cancelUnsent()
+			return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: crowd}
 		}
 	}
 	mine := c.slot.load()
 	leave, ok := c.s.sockets.enter(c.wait.context(), k.id, func() { c.s.cutRun(c, mine, causeGone) })
 	if !ok {
 		k.answered()
-		p.unused()
-		return verdict{step: stepHold, reason: ReasonUnreachable, refusal: RefusedBusy, backoff: true}
+		p.cancelUnsent()
+		return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, backoff: true}
 	}
 	lower := c.admitted // whatever ends the run ends this with it
 	c.admitted = func() {
@@ -204,7 +204,7 @@ func (c *client) runSocket(p *trip) verdict {
 		leave()
 	}
 	k.flying = c.x.later()
-	return c.run(p)
+	return c.runAttempt(p)
 }
 
 // replaced reports whether the run was cut for another one of the same socket: the node
@@ -215,25 +215,25 @@ func (c *client) replaced(why cause) bool {
 
 // cede ends a run that was replaced, which must not cut the other one in turn, and the
 // connection that nobody listens to.
-func (c *client) cede() verdict {
+func (c *client) cede() decision {
 	c.x.cut = true
 	return done
 }
 
 // upgrades takes one of the places for sockets on their way back, or returns whom to wait
 // with.
-func (c *client) upgrades(p *trip) *crowd {
-	b, n := &p.l.pool.upgrades, &c.s.sockets.upgrades
-	if crowd := b.pass(0, true); crowd != nil {
+func (c *client) upgrades(p *attempt) *shardWait {
+	b, n := &p.conn.pool.upgradeBackoff, &c.s.sockets.upgrades
+	if crowd := b.allow(0, true); crowd != nil {
 		return crowd
 	}
 	if n.Add(1) > maxUpgrades {
 		n.Add(-1)
-		return b.refused(0, false)
+		return b.onRefused(0, false)
 	}
 	c.x.sock.upgrade = func() {
 		n.Add(-1)
-		b.took(0)
+		b.onAccepted(0)
 	}
 	return nil
 }

@@ -2,7 +2,7 @@ package proxy
 
 import "sync"
 
-// spares keeps the memory of clients' connections that are over, some KiB each, for the
+// clientPool keeps the memory of clients' connections that are over, some KiB each, for the
 // next ones: a client that asks once and leaves cost more in that than in its request.
 //
 // Nobody may still have such a connection, who would close the next one in its place, or
@@ -11,31 +11,31 @@ import "sync"
 // registry let it go. That is so nearly always; if not, the garbage collector has it. What
 // did anything by which others may know it, it has too: a connection that waited, was
 // upgraded, carried an event stream or was ended from outside.
-type spares struct{ pool sync.Pool }
+type clientPool struct{ pool sync.Pool }
 
 // take returns a client that has no connection; nil: there is none.
-func (p *spares) take() *client {
+func (p *clientPool) take() *client {
 	c, _ := p.pool.Get().(*client)
 	return c
 }
 
 // put takes a client whose connection is over, if nobody else may have it.
-func (p *spares) put(c *client) {
-	if c.spent() {
-		c.forget()
+func (p *clientPool) put(c *client) {
+	if c.isReusable() {
+		c.reset()
 		p.pool.Put(c)
 	}
 }
 
-// spent reports whether nobody has the client any more, whose connection is over.
-func (c *client) spent() bool {
-	return c.alone && !c.shared && c.ingress == "" && c.s.o.Handler == nil && !c.down.Load() &&
+// isReusable reports whether nobody has the client any more, whose connection is over.
+func (c *client) isReusable() bool {
+	return c.unobserved && !c.escaped && c.ingress == "" && c.s.o.Handler == nil && !c.down.Load() &&
 		c.up.done == nil && c.admitted == nil && c.x.ticket == nil && c.gone.state.Load() == watchOff && !c.life.asked()
 }
 
-// forget lets go of what belonged to the connection, but for memory that the next one
+// reset lets go of what belonged to the connection, but for memory that the next one
 // uses. The numbers of runs go on, and so does what the sweep knows by them.
-func (c *client) forget() {
+func (c *client) reset() {
 	c.x, c.from = exchange{}, origin{}
 	c.up.reset()
 	c.up.free()
@@ -46,9 +46,9 @@ func (c *client) forget() {
 	c.pollSince.Store(0)
 	c.reused.Store(false)
 	c.shed.Store(false)
-	c.parks.Store(false)
-	c.alone, c.parked, c.lot = false, false, nil
-	c.loops, c.looped, c.at, c.flight = nil, looped{}, atNext, flight{}
-	c.roused.Store(false)
+	c.canPark.Store(false)
+	c.unobserved, c.parked, c.watcher = false, false, nil
+	c.eventLoops, c.loopState, c.resumeAt, c.loopAttempt = nil, loopState{}, resumeNext, loopAttempt{}
+	c.parkRequested.Store(false)
 	c.h.Forget()
 }

@@ -50,7 +50,7 @@ func spareServer() *Server {
 func TestConnectionToAHandlerIsNotUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Options{Cluster: nowhereAt{}, Room: queue.New(queue.Options{}), Handler: func(*fasthttp.RequestCtx) {}})
-		if c := briefly(t, s, "", nil); c.spent() || again(t, s, c) {
+		if c := briefly(t, s, "", nil); c.isReusable() || again(t, s, c) {
 			t.Error("its memory is used again")
 		}
 	})
@@ -105,7 +105,7 @@ func TestConnectionThatIsKnownElsewhereIsNotUsedAgain(t *testing.T) {
 	}{
 		"a stream of another node":    {"b", nil},
 		"one that has waited":         {"", func(c *client) { c.life.context() }},
-		"one that was upgraded":       {"", func(c *client) { c.shared = true }},
+		"one that was upgraded":       {"", func(c *client) { c.escaped = true }},
 		"one that was ended here":     {"", func(c *client) { c.shut(causeShutdown) }},
 		"one whose body was sent on":  {"", func(c *client) { c.up.done = make(chan struct{}, 1) }},
 		"one that is watched":         {"", func(c *client) { c.gone.arm() }},
@@ -114,7 +114,7 @@ func TestConnectionThatIsKnownElsewhereIsNotUsedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := spareServer()
-				if c := briefly(t, s, tc.ingress, tc.meanwhile); c.spent() || again(t, s, c) {
+				if c := briefly(t, s, tc.ingress, tc.meanwhile); c.isReusable() || again(t, s, c) {
 					t.Error("its memory is used again")
 				}
 			})
@@ -132,7 +132,7 @@ func TestNextConnectionBeginsAnew(t *testing.T) {
 				c.from.addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next one has none
 				c.up.kept, c.up.overflow, c.up.broken = append(c.up.kept, "body"...), true, true
 				c.shed.Store(true)
-				c.slot.begin(Local, 3, 0, &link{}, new(string))
+				c.slot.begin(Local, 3, 0, &upstreamConn{}, new(string))
 				c.slot.finish()
 			})
 			near, far := net.Pipe()
@@ -142,7 +142,7 @@ func TestNextConnectionBeginsAnew(t *testing.T) {
 				continue // not this time
 			}
 			if c.x.key != nil || c.x.keep || c.from.trusted || c.from.addr.IsValid() || len(c.up.kept) > 0 || c.up.overflow || c.up.broken || c.shed.Load() ||
-				c.slot.link.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.over || c.alone {
+				c.slot.link.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.over || c.unobserved {
 				t.Errorf("it has something of the one before: %+v", &c.x)
 			}
 			return

@@ -167,7 +167,7 @@ func (c *client) unfound() {
 	}
 	k.is(0)
 	c.s.metrics.sockets[end].Add(1)
-	legLine{&c.asked}.lost(end)
+	legLine{&c.requestState}.lost(end)
 	if k.waves {
 		now := time.Now()
 		c.s.sockets.wave.finds(now, now.Sub(k.lost), false, end != socketGone)

@@ -24,7 +24,7 @@ const (
 // sweepsAll reports whether the next sweep is one of sockets at rest, too: as the node leaves,
 // each has a time of its own, and what is asked of a node is asked of all that is heard of it.
 func (s *Server) sweepsAll() bool {
-	return s.hearing.due > 0 && s.clock.now() >= s.hearing.due || s.closing.Load() || s.draining.Load()
+	return s.hearing.nextComplete > 0 && s.clock.now() >= s.hearing.nextComplete || s.closing.Load() || s.draining.Load()
 }
 
 // sweep looks over the open connections: for what has run long enough to be
@@ -36,7 +36,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	t, set := s.o.Cluster.Table(), s.set.Load()
 	s.hearing.begin(list, whole, now)
 	s.appWatch.begin(now)
-	parks := parkMost
+	parks := maxParksPerSweep
 	for _, c := range list {
 		if k := c.kept.Load(); k != nil {
 			s.sweepSocket(c, k, now)
@@ -47,11 +47,11 @@ func (s *Server) sweep(list []*client, whole bool) {
 		case since == 0:
 		case now-since >= s.patience(c):
 			c.h.StopIdle()
-		case parks > 0 && c.parks.Load() && now-since >= time.Duration(c.lag.Load()):
-			c.rouse()
+		case parks > 0 && c.canPark.Load() && now-since >= time.Duration(c.parkDelay.Load()):
+			c.requestPark()
 			parks--
-		case c.by.Load() != nil && now-since >= set.IdleTimeout:
-			c.poke() // its goroutine knows how long it may be idle
+		case c.loop.Load() != nil && now-since >= set.IdleTimeout:
+			c.wakeLoop() // its goroutine knows how long it may be idle
 		}
 	}
 	s.appWatch.end()
@@ -70,7 +70,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	}
 	s.load.look(time.Now())
 	if s.upstream != nil {
-		s.upstream.reap(linkAge, s.o.KeepUpstream)
+		s.upstream.closeIdleOlderThan(linkAge, s.o.KeepUpstream)
 	}
 	s.peers.reap(linkAge)
 }
@@ -97,11 +97,11 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		return
 	}
 	if r.number != c.seenRun {
-		c.seenRun, c.since, c.moved, c.hear = r.number, now, 0, now+hearAfter
+		c.seenRun, c.since, c.moved, c.nextPathCheck = r.number, now, 0, now+pathCheckAfter
 		return
 	}
-	if c.by.Load() != nil {
-		c.poke() // from here on it is waited for, and watched
+	if c.loop.Load() != nil {
+		c.wakeLoop() // from here on it is waited for, and watched
 		return
 	}
 	c.gone.start()
@@ -112,7 +112,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		s.letGo(c, r)
 	}
 	if r.kind == Remote && r.flags&slotAnswered != 0 && now-c.since > longAnswer {
-		if key := c.long.Swap(0); key != 0 {
+		if key := c.slowResponse.Swap(0); key != 0 {
 			s.sizes.note(key, true) // those that come now are to leave the lanes to others
 		}
 	}
@@ -138,15 +138,15 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 // that go by it, where it is a lane's.
 func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
 	l := c.slot.link.Load()
-	if l.lane != nil && now-c.since >= pingAfter {
-		s.hearing.ping(l.lane)
+	if l.mux != nil && now-c.since >= pingAfter {
+		s.hearing.ping(l.mux)
 	}
-	if now < c.hear || !s.hearing.deaf(c, l, now) {
+	if now < c.nextPathCheck || !s.hearing.isDead(c, l, now) {
 		return false
 	}
 	s.cutRun(c, r, causeDeaf)
-	if l.lane != nil {
-		l.lane.FailSession(errDeaf)
+	if l.mux != nil {
+		l.mux.FailSession(errPathDead)
 	}
 	return true
 }

@@ -6,7 +6,7 @@ import "github.com/valyala/fasthttp"
 // goroutine of its own. The request counts as running until it has ended. The zero
 // Task, of a request that this package does not run, does nothing.
 type Task struct {
-	seat *seat
+	seat *handlerConn
 	slot *slot
 	run  uint32 // its number
 }
@@ -41,7 +41,7 @@ func (k Task) Outlived() bool {
 }
 
 // task is the present run.
-func (t *seat) task() Task { return Task{t, t.p.slot, t.number} }
+func (t *handlerConn) task() Task { return Task{t, t.p.slot, t.number} }
 
 // End ends it, once. Nothing that belongs to the request may be used after that.
 func (k Task) End() {

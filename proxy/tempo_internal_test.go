@@ -9,27 +9,27 @@ import (
 )
 
 // lateTempo is one with half a second of patience, on a node that is late once isLate.
-func lateTempo(isLate *atomic.Bool) *tempo {
+func lateTempo(isLate *atomic.Bool) *reconnectPacer {
 	late := func(time.Time) time.Duration {
 		if isLate.Load() {
-			return 3 * lateAfter
+			return 3 * lateThreshold
 		}
 		return 0
 	}
-	return &tempo{patience: 500 * time.Millisecond, late: late, grown: func() {}}
+	return &reconnectPacer{patience: 500 * time.Millisecond, measureDelay: late, onGrow: func() {}}
 }
 
 // leave has so many sockets be away from now on, until comeBack.
-func (t *tempo) leave(n int) {
+func (t *reconnectPacer) leave(n int) {
 	for range n {
-		t.leaves()
+		t.sessionLost()
 	}
 }
 
 // comeBack has so many of them have a leg again.
-func (t *tempo) comeBack(n int) {
+func (t *reconnectPacer) comeBack(n int) {
 	for range n {
-		t.arrives()
+		t.sessionResumed()
 	}
 }
 
@@ -57,17 +57,17 @@ func TestWaveBehindAnotherIsCountedOnItsOwn(t *testing.T) {
 				wave.leave(many)
 				time.Sleep(20 * time.Millisecond)
 				wave.comeBack(many / 2)
-				before := wave.size()
+				before := wave.limit()
 				late.Store(true)
 				time.Sleep(50 * time.Millisecond)
-				if now := wave.size(); now > before/2 {
+				if now := wave.limit(); now > before/2 {
 					t.Errorf("a node that is late, and in time with half of them back, brings %d back at once, and %d before, want fewer", now, before)
 				}
-				if n := wave.wave.Load(); n != 2 {
+				if n := wave.outage.Load(); n != 2 {
 					t.Errorf("%d waves were counted, want 2: the quickest handshake is that of one", n)
 				}
 				wave.comeBack(many/2 + tc.stay)
-				time.Sleep(2 * tempoQuiet) // nobody looks any more
+				time.Sleep(2 * pacerIdle) // nobody looks any more
 			})
 		})
 	}
@@ -84,14 +84,14 @@ func TestFewMoreThatLeaveDoNotHoldUpThoseThatAreLate(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		wave.comeBack(1)
 		time.Sleep(700 * time.Millisecond)
-		before := wave.size()
+		before := wave.limit()
 		late.Store(true)
 		wave.leave(more)
 		time.Sleep(50 * time.Millisecond)
-		if now := wave.size(); now < before {
+		if now := wave.limit(); now < before {
 			t.Errorf("a node that is late, and behind, brings %d back at once when %d more leave, and %d before, want as many", now, more, before)
 		}
 		wave.comeBack(many + more - 1)
-		time.Sleep(2 * tempoQuiet)
+		time.Sleep(2 * pacerIdle)
 	})
 }

@@ -9,29 +9,29 @@ import (
 	"shardway/proxy/h1"
 )
 
-// mayHaveRun is what every answer says that cannot exclude it.
-const mayHaveRun = "the connection broke after the request was sent: it may have run"
+// detailMayHaveRun is what every answer says that cannot exclude it.
+const detailMayHaveRun = "the connection broke after the request was sent: it may have run"
 
 // maxTries bounds how often one request is sent that may have run, over all nodes
-// that it meets, and maxStale how many of these go over connections that have
+// that it meets, and maxReusedTries how many of these go over connections that have
 // carried others before: of a node that dies they all break, one after the other.
 // So the last try goes over a new one.
 const (
-	maxTries = 3
-	maxStale = 2
+	maxTries       = 3
+	maxReusedTries = 2
 )
 
 // errNotSwitched reports an answer 101 to a request that did not ask for it.
 var errNotSwitched = errors.New("proxy: 101 without being asked")
 
-// trip is one run of a request over one link. Its run has begun in the slot; who
+// attempt is one run of a request over one link. Its run has begun in the slot; who
 // ends it calls release, once, as soon as the app is done with the request or its
 // connection is closed, and gives the link back or drops it.
-type trip struct {
-	l *link
-	t *Table
-	r *Route
-	sending
+type attempt struct {
+	conn *upstreamConn
+	t    *Table
+	r    *Route
+	attemptEpoch
 	release func()
 	heads   int  // heads of answers that the request had before
 	demand  bool // the owner asks for the body when it has admitted the request
@@ -42,27 +42,27 @@ type trip struct {
 	gone *watch
 }
 
-// sending is under what a request was sent.
-type sending struct {
-	epoch uint64 // ownership epoch; zero: unknown
-	sent  uint64 // the table when it was sent, of a local one; zero: not known
+// attemptEpoch is under what a request was sent.
+type attemptEpoch struct {
+	epoch      uint64 // ownership epoch; zero: unknown
+	generation uint64 // the table when it was sent, of a local one; zero: not known
 }
 
-// end ends a trip by closing its link, and returns what it was cut for, if it
+// abort ends a trip by closing its link, and returns what it was cut for, if it
 // was. The client's body can go no further if it was on its way.
-func (p *trip) end() cause {
+func (p *attempt) abort() cause {
 	why := p.slot.finish()
-	_ = p.l.Close() // before the release: then the app runs it no more, as far as can be told
+	_ = p.conn.Close() // before the release: then the app runs it no more, as far as can be told
 	p.release()
 	p.up.stop()
 	p.gone.disarm()
-	p.l.pool.drop(p.l)
+	p.conn.pool.discard(p.conn)
 	return why
 }
 
-// unused ends a trip on which nothing was sent, and gives its link back.
-func (p *trip) unused() {
-	p.slot.giveBack(p.l)
+// cancelUnsent ends a trip on which nothing was sent, and gives its link back.
+func (p *attempt) cancelUnsent() {
+	p.slot.giveBack(p.conn)
 	p.release()
 }
 
@@ -79,21 +79,21 @@ func (c *client) admit() (epoch uint64, release func(), err error) {
 
 func nothing() {}
 
-// untaken reports whether what was sent went by a lane of which the other end has read nothing,
+// isUnread reports whether what was sent went by a lane of which the other end has read nothing,
 // nor will.
-func (p *trip) untaken() bool { return p.l.lane != nil && p.l.lane.Unprocessed() }
+func (p *attempt) isUnread() bool { return p.conn.mux != nil && p.conn.mux.Unprocessed() }
 
-// notSent ends a trip of which not one byte was sent, or none was read.
-func (c *client) notSent(p *trip, err error) verdict {
+// handleUnsent ends a trip of which not one byte was sent, or none was read.
+func (c *client) handleUnsent(p *attempt, err error) decision {
 	c.gone.disarm()
-	c.x.unreached()
+	c.x.noteNotDelivered()
 	if errors.Is(err, errNoLease) {
-		p.l.Writer().Discard()
-		p.unused()
-		return verdict{step: stepHold, reason: ReasonNoLease, refusal: RefusedNoLease}
+		p.conn.Writer().Discard()
+		p.cancelUnsent()
+		return decision{action: actionWait, reason: ReasonNoLease, refusal: RefusedNoLease}
 	}
-	why := p.end()
-	c.x.laneless = c.x.laneless || p.l.lane != nil
+	why := p.abort()
+	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
 	if !errors.Is(err, h1.ErrUnsolicitedData) { // that one had ended before
 		c.s.metrics.retries[retryUnsent].Add(1)
 	}
@@ -102,42 +102,42 @@ func (c *client) notSent(p *trip, err error) verdict {
 		return done
 	case c.replaced(why):
 		return c.cede()
-	case why != causeNone || p.l.reused || p.l.lane != nil:
-		return verdict{step: stepAgain}
+	case why != causeNone || p.conn.reused || p.conn.mux != nil:
+		return decision{action: actionRetry}
 	}
-	v := verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, detail: c.s.unreached(err)}
+	v := decision{action: actionWait, reason: ReasonUnreachable, backoff: true, detail: c.s.unreached(err)}
 	if v.code = problem.PeerUnreachable; p.r.Kind == Local {
 		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
 	}
 	return v
 }
 
-// send sends the head with what is there of the body: all of it, if there is
+// writeRequest sends the head with what is there of the body: all of it, if there is
 // none, or it is kept, or it has come in already. For the rest it begins an
 // upload; of a body on demand nothing is sent yet.
-func (c *client) send(p *trip, w *h1.Writer) error {
+func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
 	if p.r.Kind == Local {
-		w.Gate(c.gate)
+		w.SetPrecondition(c.leaseCheck)
 	}
 	if p.demand {
 		err := w.Flush()
 		c.gone.arm()
 		return err
 	}
-	asks := c.asks() && p.l.mayAsk()
+	asks := c.sendsChecked() && p.conn.canSendChecked()
 	if asks {
 		w.Reserve(len(c.up.kept) + askFrame)
 	}
 	if _, err := w.Write(c.up.kept); err != nil {
 		return err
 	}
-	if asks && c.by.Load() != nil {
-		return p.l.SendCheckedNonblock(c.req.Body.Trailers())
+	if asks && c.loop.Load() != nil {
+		return p.conn.SendCheckedNonblock(c.req.Body.Trailers())
 	}
 	if asks {
 		c.gone.arm()
 		c.h.Idle()
-		return p.l.SendChecked(c.req.Body.Trailers())
+		return p.conn.SendChecked(c.req.Body.Trailers())
 	}
 	if c.up.whole() {
 		if err := w.Close(c.req.Body.Trailers()); err != nil {
@@ -159,16 +159,16 @@ func (c *client) send(p *trip, w *h1.Writer) error {
 	return nil
 }
 
-// awaitAnswer reads heads until the final one, and passes interim ones on.
-func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
-	res := &p.l.res
+// readResponseHeader reads heads until the final one, and passes interim ones on.
+func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
+	res := &p.conn.res
 	for {
-		if err := p.l.ReadResponse(res, c.req.Method()); err != nil {
+		if err := p.conn.ReadResponse(res, c.req.Method()); err != nil {
 			return err
 		}
-		p.l.pool.settle(p.l)
+		p.conn.pool.markProven(p.conn)
 		if p.r.Kind == Local {
-			c.s.appWatch.hear(c.s.clock.now())
+			c.s.appWatch.record(c.s.clock.now())
 		}
 		c.reply.repaired(res)
 		switch {
@@ -177,8 +177,8 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 		case !res.Interim():
 			return nil
 		case res.Status() == 100 && p.r.Kind == Remote && res.Value(headerContinue) != nil:
-			p.l.pool.gate.served()
-			p.l.pool.busy.took(c.x.countsFor())
+			p.conn.pool.breaker.onAccepted()
+			p.conn.pool.backoff.onAccepted(c.x.limitShard())
 			if p.demand {
 				p.demand = false
 				c.gone.disarm()
@@ -195,12 +195,12 @@ func (c *client) awaitAnswer(p *trip, w *h1.Writer) error {
 	}
 }
 
-// broken ends a trip that has no answer though something was sent, and decides
+// handleBroken ends a trip that has no answer though something was sent, and decides
 // whether the request may go again.
-func (c *client) broken(p *trip, err error) verdict {
-	why := p.end()
-	c.x.laneless = c.x.laneless || p.l.lane != nil
-	if why == causeNone && errors.Is(err, errDeaf) {
+func (c *client) handleBroken(p *attempt, err error) decision {
+	why := p.abort()
+	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
+	if why == causeNone && errors.Is(err, errPathDead) {
 		why = causeDeaf
 		c.s.metrics.cut(why.String(), 1)
 	}
@@ -232,7 +232,7 @@ func (c *client) broken(p *trip, err error) verdict {
 	case errors.Is(err, os.ErrDeadlineExceeded) && why == causeNone:
 		return fail(code, "the connection stalled while the request was sent or while the response head was read: the request may have run")
 	}
-	return c.goAgain(p, code, why)
+	return c.decideRetry(p, code, why)
 }
 
 // brokenCode names what broke on the way a request went.
@@ -243,19 +243,19 @@ func brokenCode(way Kind) problem.Code {
 	return problem.UpstreamBroken
 }
 
-// goAgain decides about a request that may have run (G7).
-func (c *client) goAgain(p *trip, code problem.Code, why cause) verdict {
+// decideRetry decides about a request that may have run (G7).
+func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision {
 	c.x.tries++
-	if p.l.reused {
-		c.x.stale++
+	if p.conn.reused {
+		c.x.reusedTries++
 	}
 	// A head tells that it did run: then a safe request goes again once, and no other.
-	again := c.x.safety == safeMethod && c.x.heads < 2
+	again := c.x.safety == safeMethod && c.x.responsesBegun < 2
 	if c.x.safety == idempotentMethod {
-		again = p.epoch != 0 && c.x.heads == 0
+		again = p.epoch != 0 && c.x.responsesBegun == 0
 		c.x.ran, c.x.ranEpoch = true, p.epoch
 	}
-	if detail := c.givesUp(p, why, again); detail != "" {
+	if detail := c.retryDenied(p, why, again); detail != "" {
 		if why == causeParting {
 			return fail(problem.ShardMoved, "the request was cut off because its node stops: it may have run")
 		}
@@ -263,93 +263,93 @@ func (c *client) goAgain(p *trip, code problem.Code, why cause) verdict {
 	}
 	c.s.metrics.retries[retryBroken].Add(1)
 	if c.x.tries == 1 {
-		return verdict{step: stepAgain}
+		return decision{action: actionRetry}
 	}
-	return verdict{step: stepHold, reason: ReasonUnreachable, backoff: true, code: code, detail: mayHaveRun}
+	return decision{action: actionWait, reason: ReasonUnreachable, backoff: true, code: code, detail: detailMayHaveRun}
 }
 
-// givesUp returns why a request that may have run, and may again, is not sent again; empty:
+// retryDenied returns why a request that may have run, and may again, is not sent again; empty:
 // it is.
-func (c *client) givesUp(p *trip, why cause, again bool) (detail string) {
+func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) {
 	switch wrecked := c.wrecked(p, why); {
 	case !again || !c.up.replayable():
-		return mayHaveRun
+		return detailMayHaveRun
 	case wrecked:
-		return mayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
+		return detailMayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
 	case c.x.tries >= maxTries:
-		return mayHaveRun + ", and was sent " + strconv.Itoa(maxTries) + " times"
-	case !c.affords(p, why):
-		return mayHaveRun + ", and a fifth of all requests is being sent again already"
+		return detailMayHaveRun + ", and was sent " + strconv.Itoa(maxTries) + " times"
+	case !c.retryBudgetAllows(p, why):
+		return detailMayHaveRun + ", and a fifth of all requests is being sent again already"
 	}
 	return ""
 }
 
-// affords reports whether a request may go again as far as the budget goes. A trunk that
+// retryBudgetAllows reports whether a request may go again as far as the budget goes. A trunk that
 // breaks tells nothing of the app, and takes along many that streams would have served: what
 // was on it goes by one then, at no cost to those that an app has failed. A node that stops
 // by plan has not failed either.
-func (c *client) affords(p *trip, why cause) bool {
+func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
 	if why == causeParting {
 		return true
 	}
-	if c.x.tries == 1 && p.l.lane != nil && p.l.lane.SessionDraining() && (why == causeNone || why == causeDeaf) {
+	if c.x.tries == 1 && p.conn.mux != nil && p.conn.mux.SessionDraining() && (why == causeNone || why == causeDeaf) {
 		return true
 	}
 	return c.s.budget.spend()
 }
 
-// cutThere ends a trip that the owner has cut because its process ends, and says so: it
+// handlePeerStopped ends a trip that the owner has cut because its process ends, and says so: it
 // may have run, and was not what ended that.
-func (c *client) cutThere(p *trip) verdict {
-	p.end()
-	p.l.pool.forsake(p.l.boot)
+func (c *client) handlePeerStopped(p *attempt) decision {
+	p.abort()
+	p.conn.pool.closeIdleTo(p.conn.boot)
 	switch {
 	case c.down.Load():
 		return done
 	case c.up.rerr != nil:
 		return c.reply.badBody(c.up.rerr)
 	}
-	return c.goAgain(p, problem.PeerUnreachable, causeShutdown)
+	return c.decideRetry(p, problem.PeerUnreachable, causeShutdown)
 }
 
 // headerAcquire in an answer 421 says that the app has not acquired the shard, and has
 // run nothing.
 const headerAcquire = "Shardway-Acquire"
 
-// unacquired reports whether the app says that it does not hold the shard.
-func (c *client) unacquired(res *h1.Response) bool {
+// saysNotAcquired reports whether the app says that it does not hold the shard.
+func (c *client) saysNotAcquired(res *h1.Response) bool {
 	return c.s.o.NotAcquired != nil && !c.x.keyless && string(res.Value(headerAcquire)) == "1"
 }
 
-// notAcquired ends a trip whose shard the app does not hold, and says so to the node. The
+// handleNotAcquired ends a trip whose shard the app does not hold, and says so to the node. The
 // request has not run, and goes again once it does; an app that says so again and again
 // is answered for.
-func (c *client) notAcquired(p *trip) verdict {
-	c.x.unreached()
-	p.end()
-	c.x.unheld++
+func (c *client) handleNotAcquired(p *attempt) decision {
+	c.x.noteNotDelivered()
+	p.abort()
+	c.x.notAcquired++
 	switch {
 	case c.down.Load():
 		return done
 	case c.up.rerr != nil:
 		return c.reply.badBody(c.up.rerr)
-	case c.x.unheld >= maxTries:
+	case c.x.notAcquired >= maxTries:
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
 	// What was sent before the app acquired the shard anew says nothing of that.
-	if !c.s.o.Cluster.Table().newTo(c.x.shard, p.sent) {
+	if !c.s.o.Cluster.Table().newTo(c.x.shard, p.generation) {
 		c.s.o.NotAcquired(c.x.shard, p.epoch)
 	}
 	if !c.up.replayable() {
 		return fail(problem.UpstreamBroken, problem.UnheldInPart)
 	}
-	return verdict{step: stepHold, reason: ReasonAcquiring, refusal: RefusedHeld, unheld: p.sending}
+	return decision{action: actionWait, reason: ReasonAcquiring, refusal: RefusedHeld, notAcquired: p.attemptEpoch}
 }
 
-// refused ends a trip that the owner refused: no byte of it reached an app.
-func (c *client) refused(p *trip) verdict {
-	c.x.unreached()
-	res := &p.l.res
+// handleRefused ends a trip that the owner refused: no byte of it reached an app.
+func (c *client) handleRefused(p *attempt) decision {
+	c.x.noteNotDelivered()
+	res := &p.conn.res
 	refusal, ok := refusalOf(res.Known(h1.FieldShardwayRefused))
 	sheds := c.x.shedThere(p)
 	switch {
@@ -368,18 +368,18 @@ func (c *client) refused(p *trip) verdict {
 	c.gone.disarm()
 	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.up.broken
 	if !c.up.whole() {
-		p.l.Writer().Discard() // both sides know that the body will not come
+		p.conn.Writer().Discard() // both sides know that the body will not come
 	}
 	if c.slot.finish() == causeNone && whole {
-		p.l.pool.put(p.l)
+		p.conn.pool.put(p.conn)
 	} else {
-		p.l.pool.drop(p.l)
+		p.conn.pool.discard(p.conn)
 	}
 	p.release()
 	c.s.metrics.refusals[refusal].Add(1)
 	c.s.metrics.retries[retryRefused].Add(1)
 	if refusal == RefusedEnded {
-		p.l.pool.forsake(p.l.boot)
+		p.conn.pool.closeIdleTo(p.conn.boot)
 	}
 	switch {
 	case c.down.Load():
@@ -387,32 +387,32 @@ func (c *client) refused(p *trip) verdict {
 	case c.up.broken:
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
 	case c.x.tries >= maxTries:
-		return fail(problem.PeerUnreachable, mayHaveRun)
-	case refusal == RefusedEnded && p.l.reused:
-		return verdict{step: stepAgain} // it may be the word of a process before the present one
+		return fail(problem.PeerUnreachable, detailMayHaveRun)
+	case refusal == RefusedEnded && p.conn.reused:
+		return decision{action: actionRetry} // it may be the word of a process before the present one
 	}
-	v := verdict{
-		step: stepHold, reason: ReasonRefused, refusal: refusal, backoff: true,
+	v := decision{
+		action: actionWait, reason: ReasonRefused, refusal: refusal, backoff: true,
 		committed: committed, proposed: proposed,
 	}
 	if refusal == RefusedNoApp || refusal == RefusedBusy {
 		v.reason = ReasonUnreachable
 	}
-	pool := p.l.pool
+	pool := p.conn.pool
 	if refusal == RefusedNoApp {
-		pool.gate.close(errNoApp)
-		v.gate = &pool.gate
+		pool.breaker.trip(errNoApp)
+		v.condition = &pool.breaker
 		return v
 	}
-	pool.gate.served()
+	pool.breaker.onAccepted()
 	switch {
 	case refusal != RefusedBusy:
 	case c.x.later():
-		v.gate, v.backoff = pool.upgrades.refused(0, false), false
+		v.condition, v.backoff = pool.upgradeBackoff.onRefused(0, false), false
 	default:
-		v.gate, v.backoff = pool.busy.refused(c.x.countsFor(), sheds), false
+		v.condition, v.backoff = pool.backoff.onRefused(c.x.limitShard(), sheds), false
 		if sheds {
-			v.code, v.detail = problem.ShardBusy, crowdedThere
+			v.code, v.detail = problem.ShardBusy, detailShardInflight
 		}
 	}
 	return v

@@ -10,26 +10,26 @@ import (
 // tunnel passes an answer 101 on and then bytes, both ways, until both sides
 // have ended. Each end is passed on as the end of one half. False means that the run was
 // cut before anything of the answer left.
-func (y *relay) tunnel(p *trip) bool {
-	y.shared = true
+func (y *relay) tunnel(p *attempt) bool {
+	y.escaped = true
 	y.up.stop()
 	p.gone.disarm()
 	if k := y.x.sock; y.x.later() {
-		if !k.continues(&p.l.res, &y.req, y.set, p.r.Kind) {
+		if !k.continues(&p.conn.res, &y.req, y.set, p.r.Kind) {
 			k.refused = int(closeMoved)
-			p.end()
+			p.abort()
 			return true
 		}
 		return y.keep(p)
-	} else if k.keeps(&p.l.res, y.set, p.r.Kind) {
+	} else if k.keeps(&p.conn.res, y.set, p.r.Kind) {
 		return y.keep(p)
 	}
 	if y.x.sock != nil {
 		y.notePath(p, true)
 	}
 	var ws *webSocket
-	if strings.EqualFold(string(p.l.res.Known(h1.FieldUpgrade)), "websocket") {
-		ws = newWebSocket(y.h, p.l.Conn)
+	if strings.EqualFold(string(p.conn.res.Known(h1.FieldUpgrade)), "websocket") {
+		ws = newWebSocket(y.h, p.conn.Conn)
 		y.slot.ws.Store(ws)
 		defer y.slot.ws.Store(nil)
 	}
@@ -37,10 +37,10 @@ func (y *relay) tunnel(p *trip) bool {
 		return false
 	}
 	if p.r.Kind == Local {
-		p.l.pool.detach(p.l, nil)
+		p.conn.pool.detach(p.conn, nil)
 	}
 	y.x.cut = true
-	y.answered(&p.l.res)
+	y.answered(&p.conn.res)
 	y.s.metrics.tunnels.Add(1)
 	defer y.s.metrics.tunnels.Add(-1)
 	if l := y.s.load.of(&y.x, p.r.Kind); l != nil {
@@ -49,12 +49,12 @@ func (y *relay) tunnel(p *trip) bool {
 	}
 	if y.switches(p, false) {
 		y.thin(p)
-		y.carry(p.l, ws)
+		y.carry(p.conn, ws)
 	}
 	if ws != nil {
 		ws.close()
 	}
-	p.end()
+	p.abort()
 	if ws != nil && ws.lingers.Load() {
 		y.h.CloseLinger(h1.WholeRequest)
 	}
@@ -63,15 +63,15 @@ func (y *relay) tunnel(p *trip) bool {
 
 // thin gives back the memory of heads that has no use while a tunnel runs, which may be
 // for days. What the request says stays: another leg may ask again.
-func (y *relay) thin(p *trip) {
-	p.l.res.Forget()
+func (y *relay) thin(p *attempt) {
+	p.conn.res.Forget()
 	y.req.Fit()
 	y.edit, y.extra = h1.Edit{}, nil
 }
 
 // carry copies both ways. A connection that goes idle while half closed is
 // given up after IdleTimeout. With ws it carries a WebSocket.
-func (y *relay) carry(l *link, ws *webSocket) {
+func (y *relay) carry(l *upstreamConn, ws *webSocket) {
 	for _, end := range []*h1.Conn{y.h, l.Conn} {
 		patient := end.Timeouts()
 		patient.Body, patient.Rate = 0, 0

@@ -259,7 +259,7 @@ func (s *stream) write() {
 	var key [4]byte
 	_, _ = rand.Read(key[:]) // never fails
 	w := s.to.Writer()
-	w.Gate(func() (time.Duration, error) { return closeFrameWrite, nil })
+	w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
 	_, _ = w.Write(appendClose(make([]byte, 0, 64), s.code, s.masked, key)) // the connection ends in any case
 	_ = w.Flush()
 }

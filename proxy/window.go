@@ -16,32 +16,32 @@ const (
 	mostStuck = 48
 )
 
-// window bounds how many connections to an app are new: being made, or made and
+// slowStart bounds how many connections to an app are new: being made, or made and
 // not answered yet. An app has a backlog of its own, often a small one, and
 // connects do not show when it is full: the kernel completes them while there is
 // room and drops the next one. Only a dial that takes unusually long tells, and
 // halves the window; each that is answered, while none is stuck, widens it by one.
 // All with the pool's mu held.
-type window struct {
-	size  int // zero: not bounded, as for nodes
-	young int // made and still new
-	stuck int // dials that take unusually long
+type slowStart struct {
+	size     int // zero: not bounded, as for nodes
+	unproven int // made and still new
+	stuck    int // dials that take unusually long
 }
 
 // full reports whether there may be no further new one beside so many dials, of which there
 // may be most.
-func (w *window) full(dialing, most int) bool {
+func (w *slowStart) full(dialing, most int) bool {
 	fresh := dialing - w.stuck
-	return fresh >= most || w.stuck >= mostStuck || w.size > 0 && fresh+w.young >= w.size
+	return fresh >= most || w.stuck >= mostStuck || w.size > 0 && fresh+w.unproven >= w.size
 }
 
-func (w *window) widen() {
+func (w *slowStart) widen() {
 	if w.stuck == 0 {
 		w.size = min(w.size+1, mostWindow)
 	}
 }
 
-func (w *window) narrow() { w.size = max(w.size/2, leastWindow) }
+func (w *slowStart) narrow() { w.size = max(w.size/2, leastWindow) }
 
 // watchDial notes when a dial to the app takes unusually long. The returned
 // function ends the watch, with mu held.
@@ -55,38 +55,38 @@ func (p *pool) watchDial() (over func()) {
 		defer p.mu.Unlock()
 		if !done {
 			stuck = true
-			p.mu.window.stuck++
-			p.mu.window.narrow()
-			p.want()
+			p.mu.slowStart.stuck++
+			p.mu.slowStart.narrow()
+			p.dialForWaiters()
 		}
 	})
 	return func() {
 		timer.Stop()
 		if done = true; stuck {
-			p.mu.window.stuck--
+			p.mu.slowStart.stuck--
 		}
 	}
 }
 
-// begin counts a connection to the app as new. With mu held.
-func (p *pool) begin(l *link) {
+// startProbation counts a connection to the app as new. With mu held.
+func (p *pool) startProbation(l *upstreamConn) {
 	if p.node != "" {
 		return
 	}
-	p.mu.window.young++
-	l.young.Store(true)
-	l.settling = time.AfterFunc(newFor, func() { p.settle(l) })
+	p.mu.slowStart.unproven++
+	l.unproven.Store(true)
+	l.provenTimer = time.AfterFunc(newFor, func() { p.markProven(l) })
 }
 
-// settle counts a connection as new no more: it was answered, or has had its time.
-func (p *pool) settle(l *link) {
-	if !l.young.Swap(false) {
+// markProven counts a connection as new no more: it was answered, or has had its time.
+func (p *pool) markProven(l *upstreamConn) {
+	if !l.unproven.Swap(false) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.settling.Stop() // begin may still hold mu: it has only just made the timer
-	p.mu.window.young--
-	p.mu.window.widen()
-	p.want()
+	l.provenTimer.Stop() // begin may still hold mu: it has only just made the timer
+	p.mu.slowStart.unproven--
+	p.mu.slowStart.widen()
+	p.dialForWaiters()
 }

@@ -109,12 +109,12 @@ func (x *wrecks) settle(w *wreck) {
 // end them all. It is implicated in the end of one process already, and was sent again
 // since. What breaks with the same process over and over is one end, and what this node
 // itself cut, because the owner was out of reach, is none.
-func (c *client) wrecked(p *trip, why cause) bool {
-	if why != causeNone || p.r.Kind != Remote || c.x.keyless || c.x.heads != p.heads {
+func (c *client) wrecked(p *attempt, why cause) bool {
+	if why != causeNone || p.r.Kind != Remote || c.x.keyless || c.x.responsesBegun != p.heads {
 		return false
 	}
 	key := Implicated{Shard: c.x.shard, Hash: KeyHash(c.s.o.HashKey(), c.x.key)}
-	w := c.s.wrecks.note(process{p.r.Node, p.l.boot}, key)
+	w := c.s.wrecks.note(process{p.r.Node, p.conn.boot}, key)
 	earlier := c.x.wreck
 	c.x.wreck = w
 	if earlier == nil || earlier == w {

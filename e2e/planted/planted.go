@@ -55,15 +55,15 @@ func edits() []overlay.Edit {
 		until = r.clock.Precise() + time.Hour
 	}
 `),
-		after("proxy.client.goAgain", `if detail := c.givesUp(p, why, again); detail != "" `, `&& planted != "double-run" `),
-		after("proxy.client.ingressLoop", "if v = c.held(v); v.step == stepAgain", ` && planted != "swallowed-answer"`),
+		after("proxy.client.decideRetry", `if detail := c.retryDenied(p, why, again); detail != "" `, `&& planted != "double-run" `),
+		after("proxy.client.routeUntilAnswered", "if v = c.waitFor(v); v.action == actionRetry", ` && planted != "swallowed-answer"`),
 		after("proxy.reply.problem", "\tstatus := p.StatusCode()\n", `	if planted == "no-run" && p.Code == problem.UpstreamRefused {
 		status = 200
 	}
 `),
-		before("proxy.client.open", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
+		before("proxy.client.beginExchange", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
 `),
-		after("proxy.client.open", "\tc.up.reset()\n", `	if planted == "other-shard" && again {
+		after("proxy.client.beginExchange", "\tc.up.reset()\n", `	if planted == "other-shard" && again {
 		c.x.shard, c.x.sharded = last, true
 	}
 `),

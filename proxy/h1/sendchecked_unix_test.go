@@ -49,7 +49,7 @@ func TestAskSendsNothingUnlessItIsQuiet(t *testing.T) {
 			c := asking(t, near)
 			disturb(t, far)
 			waitReadable(near)
-			c.Writer().Gate(func() (time.Duration, error) { t.Error("the gate was asked"); return 0, nil })
+			c.Writer().SetPrecondition(func() (time.Duration, error) { t.Error("the gate was asked"); return 0, nil })
 			if err := c.SendChecked(nil); !errors.Is(err, h1.ErrUnsolicitedData) || c.Sent() != 0 {
 				t.Errorf("Ask = %v, Sent() = %d, want ErrNotQuiet and 0", err, c.Sent())
 			}
@@ -61,7 +61,7 @@ func TestAskHeedsTheGate(t *testing.T) {
 	near, _ := tcpPair(t)
 	c := asking(t, near)
 	refused := errors.New("no lease")
-	c.Writer().Gate(func() (time.Duration, error) { return 0, refused })
+	c.Writer().SetPrecondition(func() (time.Duration, error) { return 0, refused })
 	if err := c.SendChecked(nil); !errors.Is(err, refused) || c.Sent() != 0 || c.Writer().Pending() != len(header("")) {
 		t.Errorf("Ask = %v, Sent() = %d, Pending() = %d, want the gate's error, 0 and all", err, c.Sent(), c.Writer().Pending())
 	}

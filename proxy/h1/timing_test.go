@@ -128,14 +128,14 @@ func TestGateIsAskedOnceBeforeTheFirstByte(t *testing.T) {
 	piped(t, h1.Timeouts{Write: time.Minute}, func(t *testing.T, c *h1.Conn, peer net.Conn) {
 		t.Helper()
 		w := c.Writer()
-		w.Gate(func() (time.Duration, error) { return 0, refused })
+		w.SetPrecondition(func() (time.Duration, error) { return 0, refused })
 		w.PutString("first")
 		if err := c.Flush(); !errors.Is(err, refused) || c.Sent() != 0 || w.Pending() != 5 {
 			t.Fatalf("Flush = %v, Sent() = %d, want the gate's error and 0", err, c.Sent())
 		}
 		w.Discard()
 		asked := 0
-		w.Gate(func() (time.Duration, error) { asked++; return time.Second, nil })
+		w.SetPrecondition(func() (time.Duration, error) { asked++; return time.Second, nil })
 		w.PutString("ab")
 		go swallow(t, peer, 3)
 		if err := c.Flush(); err != nil {
@@ -152,7 +152,7 @@ func TestGateIsAskedOnceBeforeTheFirstByte(t *testing.T) {
 	})
 	piped(t, h1.Timeouts{Write: time.Minute}, func(t *testing.T, c *h1.Conn, _ net.Conn) {
 		t.Helper()
-		c.Writer().Gate(func() (time.Duration, error) { return time.Second, nil })
+		c.Writer().SetPrecondition(func() (time.Duration, error) { return time.Second, nil })
 		c.Writer().PutString("x")
 		start := time.Now()
 		if err := c.Flush(); !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(start) != time.Second {

@@ -50,7 +50,7 @@ func TestWriteToASocketThatTakesNothingIsBounded(t *testing.T) {
 			stuffed(t, near.(syscall.Conn)) //nolint:errcheck,forcetypeassert // TCP
 			w := c.Writer()
 			if tc.gate > 0 {
-				w.Gate(func() (time.Duration, error) { return tc.gate, nil })
+				w.SetPrecondition(func() (time.Duration, error) { return tc.gate, nil })
 			}
 			w.PutString("late")
 			if err := c.Flush(); !errors.Is(err, os.ErrDeadlineExceeded) || c.Sent() != 0 {
@@ -84,7 +84,7 @@ func TestDeadlineOfASlowWriteDoesNotStay(t *testing.T) {
 	}
 	before := stuffed(t, nc)
 	read := make(chan []byte)
-	w.Gate(func() (time.Duration, error) {
+	w.SetPrecondition(func() (time.Duration, error) {
 		go func() {
 			b, err := io.ReadAll(far)
 			if err != nil {

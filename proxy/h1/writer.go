@@ -19,15 +19,15 @@ type Writer struct {
 	pool    *Buffers
 	timeout time.Duration
 
-	buf         []byte
-	n           int // bytes in buf
-	sent        int64
-	until       time.Time // the deadline that is set; zero: none
-	gate        func() (time.Duration, error)
-	rest        time.Duration // of what sendFirst leaves to be sent
-	look        [1]byte       // for sendFirst
-	err         error
-	nonblocking bool // by Now
+	buf          []byte
+	n            int // bytes in buf
+	sent         int64
+	until        time.Time // the deadline that is set; zero: none
+	precondition func() (time.Duration, error)
+	rest         time.Duration // of what sendFirst leaves to be sent
+	look         [1]byte       // for sendFirst
+	err          error
+	nonblocking  bool // by Now
 
 	kind  Kind
 	left  int64       // to be written of a body of known length
@@ -75,12 +75,12 @@ func (w *Writer) Unsent() []byte { return w.buf[:w.n] }
 
 // Discard drops what is buffered, of an attempt that will not be made. If
 // nothing of the message was sent, another one may begin.
-func (w *Writer) Discard() { w.n, w.kind, w.left, w.gate = 0, NoBody, 0, nil }
+func (w *Writer) Discard() { w.n, w.kind, w.left, w.precondition = 0, NoBody, 0, nil }
 
-// Gate has f asked once, right before the next byte goes to the socket: for
+// SetPrecondition has f asked once, right before the next byte goes to the socket: for
 // how long that write may take (zero: no bound of its own), or why it must not
 // happen.
-func (w *Writer) Gate(f func() (time.Duration, error)) { w.gate = f }
+func (w *Writer) SetPrecondition(f func() (time.Duration, error)) { w.precondition = f }
 
 // Write writes some of the body. Small writes are put together; a full buffer
 // is sent.
@@ -204,8 +204,8 @@ func (w *Writer) Err() error { return w.err }
 // limit asks the gate, and returns for how long what is sent next may take.
 func (w *Writer) limit() (time.Duration, error) {
 	d := w.timeout
-	if gate := w.gate; gate != nil {
-		w.gate = nil
+	if gate := w.precondition; gate != nil {
+		w.precondition = nil
 		most, err := gate()
 		if err != nil {
 			return 0, err
