@@ -47,7 +47,7 @@ func (a *requestState) last() bool { return !a.req.KeepAlive() && a.req.Body.Don
 
 // client is a connection that requests come by: from a client, or, when ingress
 // is set, from another node. Its goroutine runs serve; others reach in through
-// slot, idle, down and the watch. Its methods are the flow of a request (flow.go) and
+// slot, idle, down and the watch. Its methods are the flow of a request (serve.go) and
 // what acts on the connection from outside; the leaves have types of their own.
 type client struct {
 	requestState

@@ -10,7 +10,7 @@
 // Rules that must hold:
 //
 //   - A request gets exactly one answer, and goes out again only if no byte of
-//     it reached an app, or as far as its method allows (trip.go).
+//     it reached an app, or as far as its method allows (attempt.go).
 //   - A forwarded request is served or refused, never forwarded again; it waits
 //     at the node that took it from the client and nowhere else.
 //   - A message that was cut off is never completed: the connection it was to

@@ -9,8 +9,8 @@ import (
 )
 
 // mistake is one that could be made with a rule of sockets and streams that stay (docs/apps/websockets.md and sse.md),
-// of memory that connections share one after the other (spares.go), of those that nobody
-// waits at (lot.go), that a loop carries (loop.go), or of lanes, and which tests find it.
+// of memory that connections share one after the other (client_pool.go), of those that nobody
+// waits at (idle_watcher.go), that a loop carries (event_loop.go), or of lanes, and which tests find it.
 type mistake struct {
 	rule, found string
 	edits       []overlay.Edit

@@ -10,9 +10,9 @@ import (
 
 // pool keeps the connections to one place, the app or a node. The one used last
 // is used first, so that those not needed grow old and are closed. Who finds none
-// gets in line (line.go), for one that is given back or newly made; the pool makes
+// gets in line (wait_queue.go), for one that is given back or newly made; the pool makes
 // them itself, few at once (dialing.go). A place that takes none is asked by one
-// request at a time (gate.go).
+// request at a time (breaker.go).
 type pool struct {
 	node  string // the node at the other end; empty: the app
 	dial  func(ctx context.Context) (*upstreamConn, error)

@@ -25,7 +25,7 @@ import (
 //	    └───────── leave ◄───────┴── at resumeNext, resumeRequest, resumeResponse, resumeDecision, resumeUnsent or resumeFinish
 //
 // What it does never waits: no lock that is held for long, no socket that takes nothing, no
-// log. The request itself is that of flow.go (inloop.go says where it is cut in two).
+// log. The request itself is that of serve.go (event_loop_request.go says where it is cut in two).
 type eventLoop struct {
 	poller      *rawio.Poller
 	ended       chan struct{} // closed when its goroutine has ended

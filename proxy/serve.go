@@ -13,10 +13,10 @@ import (
 // in the order in which it happens: serve, next, exchange, then the loop of a client's
 // request or of a forwarded one, attempt, local or remote, run, and settle. What an
 // attempt came to is a verdict, and only the two loops act on it. What the flow has done
-// for it, by keys, wait, out, reply, relay and a seat, knows nothing of the flow; trip.go
+// for it, by keys, wait, out, reply, relay and a seat, knows nothing of the flow; attempt.go
 // says what a trip came to that has no answer. A kept socket leaves the flow for as long as
 // it has a leg (carry.go), and a small request is carried in two steps, of the same parts,
-// by a loop that stands at many connections (loop.go): requests goes on where that has left it.
+// by a loop that stands at many connections (event_loop.go): requests goes on where that has left it.
 
 // serve carries one request after the other until the connection ends, or the leg of a kept
 // socket has begun.

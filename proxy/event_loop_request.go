@@ -6,7 +6,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// What a loop does of the life of a request that flow.go has whole: ask is next, exchange
+// What a loop does of the life of a request that serve.go has whole: ask is next, exchange
 // and attempt as far as the request has gone out, and answer is the rest. Their steps are the
 // flow's own, in its order. What would wait there, or has another way to go, leaves for it:
 // before anything has begun at resumeRequest, where exchange begins anew.
