@@ -9,50 +9,52 @@ import (
 	"shardway/proxy/h1"
 )
 
-// detailMayHaveRun is what every answer says that cannot exclude it.
+// detailMayHaveRun is part of every error response to a request that an app may have executed.
 const detailMayHaveRun = "the connection broke after the request was sent: it may have run"
 
-// maxTries bounds how often one request is sent that may have run, over all nodes
-// that it meets, and maxReusedTries how many of these go over connections that have
-// carried others before: of a node that dies they all break, one after the other.
-// So the last try goes over a new one.
+// maxTries limits how often one request that may have run is sent, over all nodes that it
+// reaches. maxReusedTries limits how many of these attempts use a connection that has carried
+// other requests: if a node dies, all its connections break, one after the other. The last
+// attempt therefore uses a new connection.
 const (
 	maxTries       = 3
 	maxReusedTries = 2
 )
 
-// errNotSwitched reports an answer 101 to a request that did not ask for it.
+// errNotSwitched reports a response 101 to a request without Upgrade.
 var errNotSwitched = errors.New("proxy: 101 without being asked")
 
-// attempt is one run of a request over one link. Its run has begun in the slot; who
-// ends it calls release, once, as soon as the app is done with the request or its
-// connection is closed, and gives the link back or drops it.
+// attempt is one try to send a request over one connection and to receive the response. The run of
+// the request has begun in the slot of the client's connection (slot.go).
+//
+// Whoever ends an attempt calls release once, when the app has finished the request or its
+// connection is closed. Then it returns the connection to its pool, or discards it.
 type attempt struct {
 	conn *upstreamConn
 	t    *Table
 	r    *Route
 	attemptEpoch
 	release func()
-	heads   int  // heads of answers that the request had before
-	demand  bool // the owner asks for the body when it has admitted the request
+	heads   int  // responses to earlier attempts of the request that have begun
+	demand  bool // the owner has not requested the body yet: it does so when it has admitted the request
 
-	// Of the connection that the request came by.
+	// These belong to the client's connection.
 	slot *slot
 	up   *upload
 	gone *watch
 }
 
-// attemptEpoch is under what a request was sent.
+// attemptEpoch identifies the state of the cluster in which a request was sent.
 type attemptEpoch struct {
-	epoch      uint64 // ownership epoch; zero: unknown
-	generation uint64 // the table when it was sent, of a local one; zero: not known
+	epoch      uint64 // ownership epoch of the shard; zero means unknown
+	generation uint64 // generation of the routing table, for a local attempt; zero means unknown
 }
 
-// abort ends a trip by closing its link, and returns what it was cut for, if it
-// was. The client's body can go no further if it was on its way.
+// abort ends an attempt by closing its connection. It returns the cause if the attempt was
+// cancelled. If the body of the client is still being sent, that ends as well.
 func (p *attempt) abort() cause {
 	why := p.slot.finish()
-	_ = p.conn.Close() // before the release: then the app runs it no more, as far as can be told
+	_ = p.conn.Close() // before release: the app counts as done with the request
 	p.release()
 	p.up.stop()
 	p.gone.disarm()
@@ -60,13 +62,14 @@ func (p *attempt) abort() cause {
 	return why
 }
 
-// cancelUnsent ends a trip on which nothing was sent, and gives its link back.
+// cancelUnsent ends an attempt on which nothing was sent, and returns its connection to the pool.
 func (p *attempt) cancelUnsent() {
 	p.slot.giveBack(p.conn)
 	p.release()
 }
 
-// admit asks the node; a request without a shard needs only a lease.
+// admit asks the node to admit the request under the lease of its shard. A request without a shard
+// only needs any lease.
 func (c *client) admit() (epoch uint64, release func(), err error) {
 	if !c.x.keyless {
 		return c.s.o.Cluster.Admit(c.x.shard)
@@ -79,11 +82,12 @@ func (c *client) admit() (epoch uint64, release func(), err error) {
 
 func nothing() {}
 
-// isUnread reports whether what was sent went by a lane of which the other end has read nothing,
-// nor will.
+// isUnread reports whether the request was sent on a multiplexed stream that failed before the
+// peer read any of it.
 func (p *attempt) isUnread() bool { return p.conn.mux != nil && p.conn.mux.Unprocessed() }
 
-// handleUnsent ends a trip of which not one byte was sent, or none was read.
+// handleUnsent ends an attempt of which nothing was sent, or nothing was read by the peer. The
+// request can be sent again, whatever its method.
 func (c *client) handleUnsent(p *attempt, err error) decision {
 	c.gone.disarm()
 	c.x.noteNotDelivered()
@@ -94,7 +98,7 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 	}
 	why := p.abort()
 	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
-	if !errors.Is(err, h1.ErrUnsolicitedData) { // that one had ended before
+	if !errors.Is(err, h1.ErrUnsolicitedData) { // a pooled connection had ended earlier
 		c.s.metrics.retries[retryUnsent].Add(1)
 	}
 	switch {
@@ -112,9 +116,9 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 	return v
 }
 
-// writeRequest sends the head with what is there of the body: all of it, if there is
-// none, or it is kept, or it has come in already. For the rest it begins an
-// upload; of a body on demand nothing is sent yet.
+// writeRequest sends the request header and the body as far as it is available. If the body is
+// incomplete, another goroutine sends the rest as it arrives. If the owner requests the body on
+// demand, writeRequest sends only the header.
 func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
 	if p.r.Kind == Local {
 		w.SetPrecondition(c.leaseCheck)
@@ -159,7 +163,8 @@ func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
 	return nil
 }
 
-// readResponseHeader reads heads until the final one, and passes interim ones on.
+// readResponseHeader reads response headers up to the final one, and passes interim responses on
+// to the client.
 func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 	res := &p.conn.res
 	for {
@@ -186,7 +191,7 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 			}
 		default:
 			if c.x.resumed != nil {
-				continue // the answer has begun
+				continue // the client already has its response header
 			}
 			if err := c.reply.interim(res); err != nil {
 				return err
@@ -195,8 +200,8 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 	}
 }
 
-// handleBroken ends a trip that has no answer though something was sent, and decides
-// whether the request may go again.
+// handleBroken ends an attempt that failed after something was sent and before a response arrived.
+// It decides whether the request may be sent again.
 func (c *client) handleBroken(p *attempt, err error) decision {
 	why := p.abort()
 	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
@@ -205,7 +210,7 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 		c.s.metrics.cut(why.String(), 1)
 	}
 	code := brokenCode(p.r.Kind)
-	// Whatever comes of it: this node may end before that is answered.
+	// Set this before any decision: this node may stop before the client has a response.
 	c.x.cutRun = c.x.cutRun || c.x.safety != safeMethod || c.down.Load()
 	var bad *h1.Error
 	switch {
@@ -235,21 +240,21 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 	return c.decideRetry(p, code, why)
 }
 
-// brokenCode names what broke on the way a request went.
-func brokenCode(way Kind) problem.Code {
-	if way == Remote {
+// brokenCode returns the problem code for a connection that broke on the given route.
+func brokenCode(kind Kind) problem.Code {
+	if kind == Remote {
 		return problem.PeerUnreachable
 	}
 	return problem.UpstreamBroken
 }
 
-// decideRetry decides about a request that may have run (G7).
+// decideRetry decides whether a request that may have run is sent again (G7).
 func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision {
 	c.x.tries++
 	if p.conn.reused {
 		c.x.reusedTries++
 	}
-	// A head tells that it did run: then a safe request goes again once, and no other.
+	// A response header proves that the request ran. Then only a safe request is repeated, once.
 	again := c.x.safety == safeMethod && c.x.responsesBegun < 2
 	if c.x.safety == idempotentMethod {
 		again = p.epoch != 0 && c.x.responsesBegun == 0
@@ -268,8 +273,8 @@ func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision 
 	return decision{action: actionWait, reason: ReasonUnreachable, backoff: true, code: code, detail: detailMayHaveRun}
 }
 
-// retryDenied returns why a request that may have run, and may again, is not sent again; empty:
-// it is.
+// retryDenied returns the reason why a request that may have run is not sent again. It returns ""
+// if the request is sent again. again reports whether its method permits that.
 func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) {
 	switch wrecked := c.wrecked(p, why); {
 	case !again || !c.up.replayable():
@@ -284,10 +289,10 @@ func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) 
 	return ""
 }
 
-// retryBudgetAllows reports whether a request may go again as far as the budget goes. A trunk that
-// breaks tells nothing of the app, and takes along many that streams would have served: what
-// was on it goes by one then, at no cost to those that an app has failed. A node that stops
-// by plan has not failed either.
+// retryBudgetAllows reports whether the retry budget permits another attempt. Two failures do not
+// use the budget, because neither says anything about the app: a multiplexed session that breaks
+// takes along many requests that separate connections would have carried, and a planned stop of a
+// node is not a failure.
 func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
 	if why == causeParting {
 		return true
@@ -298,8 +303,8 @@ func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
 	return c.s.budget.spend()
 }
 
-// handlePeerStopped ends a trip that the owner has cut because its process ends, and says so: it
-// may have run, and was not what ended that.
+// handlePeerStopped ends an attempt that the owner has cancelled because its process stops. The
+// response of the owner says that the request may have run, and that it did not cause the stop.
 func (c *client) handlePeerStopped(p *attempt) decision {
 	p.abort()
 	p.conn.pool.closeIdleTo(p.conn.boot)
@@ -312,18 +317,18 @@ func (c *client) handlePeerStopped(p *attempt) decision {
 	return c.decideRetry(p, problem.PeerUnreachable, causeShutdown)
 }
 
-// headerAcquire in an answer 421 says that the app has not acquired the shard, and has
-// run nothing.
+// headerAcquire is set in a response 421 of the app that has not acquired the shard and has not
+// run the request.
 const headerAcquire = "Shardway-Acquire"
 
-// saysNotAcquired reports whether the app says that it does not hold the shard.
+// saysNotAcquired reports whether the response says that the app has not acquired the shard.
 func (c *client) saysNotAcquired(res *h1.Response) bool {
 	return c.s.o.NotAcquired != nil && !c.x.keyless && string(res.Value(headerAcquire)) == "1"
 }
 
-// handleNotAcquired ends a trip whose shard the app does not hold, and says so to the node. The
-// request has not run, and goes again once it does; an app that says so again and again
-// is answered for.
+// handleNotAcquired ends an attempt whose shard the app has not acquired, and reports that to the
+// node. The request has not run, and is sent again when the app has acquired the shard. If the app
+// repeats the claim maxTries times, the client gets an error response.
 func (c *client) handleNotAcquired(p *attempt) decision {
 	c.x.noteNotDelivered()
 	p.abort()
@@ -336,7 +341,8 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 	case c.x.notAcquired >= maxTries:
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
-	// What was sent before the app acquired the shard anew says nothing of that.
+	// If the app has acquired the shard again since the request was sent, the response is out of
+	// date.
 	if !c.s.o.Cluster.Table().newTo(c.x.shard, p.generation) {
 		c.s.o.NotAcquired(c.x.shard, p.epoch)
 	}
@@ -346,7 +352,7 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 	return decision{action: actionWait, reason: ReasonAcquiring, refusal: RefusedHeld, notAcquired: p.attemptEpoch}
 }
 
-// handleRefused ends a trip that the owner refused: no byte of it reached an app.
+// handleRefused ends an attempt that the owner refused: no byte of the request reached an app.
 func (c *client) handleRefused(p *attempt) decision {
 	c.x.noteNotDelivered()
 	res := &p.conn.res
@@ -356,11 +362,11 @@ func (c *client) handleRefused(p *attempt) decision {
 	case sheds:
 		refusal = RefusedBusy
 	case !ok:
-		refusal = RefusedHeld // the word of a newer version
+		refusal = RefusedHeld // a reason of a newer version
 	}
 	committed, proposed, _ := parseMap(res.Known(h1.FieldShardwayMap))
 	if tries := triesOf(&res.Head); tries > c.x.tries {
-		// It ran there, and was cut because the shard moves: see askNextOwner.
+		// The request ran at the owner and was cancelled because its shard moves: see askNextOwner.
 		c.notePoll()
 		c.x.tries = tries
 	}
@@ -368,7 +374,7 @@ func (c *client) handleRefused(p *attempt) decision {
 	c.gone.disarm()
 	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.up.broken
 	if !c.up.whole() {
-		p.conn.Writer().Discard() // both sides know that the body will not come
+		p.conn.Writer().Discard() // both ends know that the body will not follow
 	}
 	if c.slot.finish() == causeNone && whole {
 		p.conn.pool.put(p.conn)
@@ -389,7 +395,7 @@ func (c *client) handleRefused(p *attempt) decision {
 	case c.x.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	case refusal == RefusedEnded && p.conn.reused:
-		return decision{action: actionRetry} // it may be the word of a process before the present one
+		return decision{action: actionRetry} // a former process of the node may have sent the refusal
 	}
 	v := decision{
 		action: actionWait, reason: ReasonRefused, refusal: refusal, backoff: true,

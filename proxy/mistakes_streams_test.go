@@ -78,7 +78,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "and one that is asked at once", found: "TestRequestThatAsksForAFurtherLegHasItsNumber",
-			edits: in("proxy.client.sendRequest", "		c.x.resumed.mayHaveAsked() // what asks", "		if !PLANTED {\n			c.x.resumed.mayHaveAsked()\n		} // what asks"),
+			edits: in("proxy.client.sendRequest", "		c.x.resumed.mayHaveAsked() // SendChecked also", "		if !PLANTED {\n			c.x.resumed.mayHaveAsked()\n		} // SendChecked also"),
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredLegMovesOnWithItsShard",

@@ -7,26 +7,33 @@ import (
 	"shardway/proxy/h1"
 )
 
-// Where several are under way there, a request whose body is here, and whose answer is small
-// as far as is known, goes to its owner by a lane, if there is one at once: one connection
-// carries many of those, and one system call what many have to say. The others have
-// connections of their own, on which they can be passed on as they come. An answer that turns
-// out large comes by its lane all the same, as fast as its client takes it, and the next one
-// does not (sizes.go).
+// Small requests to another node share a connection: each one uses a stream of a multiplexed
+// session (package peer/mux), so that one system call carries the bytes of many requests. A
+// request uses a stream if all of these hold:
 //
-// A lane saves time and is nothing to wait for: one that is not to be had, or that fails,
-// leaves a request where it would be without lanes.
+//   - Several requests to the node are in progress.
+//   - Its body has arrived completely.
+//   - Its response is expected to be small (sizes.go).
+//   - A stream is available at once.
+//
+// All other requests have connections of their own, on which their bytes are passed on as they
+// arrive. A response that turns out to be large stays on its stream, as fast as its client
+// reads it; the next request for the same path gets a connection.
+//
+// Streams only save time. If none is available, or if one fails, the request continues as it
+// would without streams.
 
-// streamThreshold is how many small requests are under way to a node when the next goes by a lane:
-// a trunk wakes goroutines at each end, which pays where it is for several at once.
+// streamThreshold is the number of small requests to a node from which the next one uses a stream.
+// A session wakes goroutines at both ends, which pays off only if it serves several requests at
+// once.
 const streamThreshold = 6
 
-// maxStreamRequest is how long a request that goes by a lane may be, head and body: with what is
-// added to it, it is one frame, and waits neither for the other end to have read it nor for
-// what others have to say.
+// maxStreamRequest is the maximum size in bytes of a request on a stream, header and body
+// together. With the fields that the proxy adds, it fits into one frame. So it waits neither for
+// flow-control credit nor for the bytes of other streams.
 const maxStreamRequest = 12 << 10
 
-// muxStream is a connection to a node that shares what is below it with others.
+// muxStream is a stream of a multiplexed session with another node.
 type muxStream interface {
 	h1.MuxStream
 	// SessionConn returns the connection that the session uses.
@@ -35,21 +42,20 @@ type muxStream interface {
 	BeginMessage()
 	// Unprocessed reports whether the stream failed before the peer read any of the request.
 	Unprocessed() bool
-	// Responsive reports whether something has come from the other end just now, for any that
-	// shares it.
+	// Responsive reports whether the session has received something from the peer very recently.
 	Responsive() bool
-	// SessionDraining reports whether it is not to be used again.
+	// SessionDraining reports whether the session accepts no new requests.
 	SessionDraining() bool
-	// Ping has something go to the other end, so that its kernel acknowledges it.
+	// Ping sends something to the peer, so that its kernel acknowledges it.
 	Ping()
-	// FailSession breaks all that share it, each with err.
+	// FailSession breaks all streams of the session with err.
 	FailSession(err error)
 }
 
-// errPathDead is what the requests of a path break with that was found dead.
+// errPathDead is the error of requests whose network path to the owner was found dead.
 var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
-// fitsStream reports whether a lane would do for the request, to another node.
+// fitsStream reports whether a stream can carry the request to another node.
 func (c *client) fitsStream() bool {
 	if c.req.Upgrades() || c.req.Expects() || !c.up.whole() || len(c.req.Raw())+len(c.up.kept) > maxStreamRequest || c.x.resumed != nil {
 		return false
@@ -57,7 +63,8 @@ func (c *client) fitsStream() bool {
 	return !c.s.sizes.large(&c.req)
 }
 
-// acquirePeerConn gets a connection to a node for a request, or a lane where that pays.
+// acquirePeerConn returns a connection to a node for the request. With streams it tries a stream
+// first. Without a connection it returns the decision.
 func (c *client) acquirePeerConn(p *pool, lanes bool) (l *upstreamConn, v decision) {
 	switch {
 	case c.x.noStreams:
@@ -75,8 +82,9 @@ func (c *client) acquirePeerConn(p *pool, lanes bool) (l *upstreamConn, v decisi
 	return l, v
 }
 
-// getStream returns a lane to the node by which something has come just now, so that it may
-// carry what must not be sent twice; nil: there is none.
+// getStream returns a stream of a session that has received something from the node very recently,
+// so that the stream can carry a request that must not be sent twice. It returns nil if there is
+// none.
 func (p *pool) getStream() *upstreamConn {
 	for !p.breaker.tripped.Load() {
 		l := p.popIdleStream()
@@ -88,9 +96,9 @@ func (p *pool) getStream() *upstreamConn {
 		case l.mux.Responsive():
 			l.mux.BeginMessage()
 			return l
-		default: // its trunk is to be asked for a word, or there is another one
+		default: // opening another stream probes the session, or uses another session
 			next := p.openNewStream()
-			if next != nil && l.mux.Responsive() { // else idle lanes would pile up
+			if next != nil && l.mux.Responsive() { // otherwise idle streams would accumulate
 				p.discard(next)
 				l.mux.BeginMessage()
 				return l
@@ -102,7 +110,7 @@ func (p *pool) getStream() *upstreamConn {
 	return nil
 }
 
-// popIdleStream takes the idle lane that was used last.
+// popIdleStream removes and returns the idle stream that was used last, or nil.
 func (p *pool) popIdleStream() *upstreamConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,10 +124,11 @@ func (p *pool) popIdleStream() *upstreamConn {
 	return l
 }
 
-// openNewStream opens a lane, if there is one at once.
+// openNewStream opens a stream if that is possible at once. It returns nil otherwise.
 func (p *pool) openNewStream() *upstreamConn { return p.addStream(p.openStream()) }
 
-// addStream has a lane that was opened, if it was, count as the pool's.
+// addStream adds a stream that was opened to the pool. It returns nil if l is nil or the pool is
+// closed.
 func (p *pool) addStream(l *upstreamConn) *upstreamConn {
 	if l == nil {
 		return nil
@@ -130,14 +139,15 @@ func (p *pool) addStream(l *upstreamConn) *upstreamConn {
 	l.generation = p.mu.generation
 	closed := p.mu.closed
 	p.mu.Unlock()
-	if closed { // there is another pool
+	if closed { // another pool has replaced this one
 		p.discard(l)
 		return nil
 	}
 	return l
 }
 
-// putIdleStream keeps a lane idle; false: it is none, or nobody wants it. With mu held.
+// putIdleStream keeps l as an idle stream. It reports false if l is not a stream or must not be
+// reused. The caller holds p.mu.
 func (p *pool) putIdleStream(l *upstreamConn) bool {
 	if l.mux == nil || l.singleUse || p.mu.closed || p.isStale(l) {
 		return false
@@ -147,7 +157,7 @@ func (p *pool) putIdleStream(l *upstreamConn) bool {
 	return true
 }
 
-// openStream opens a lane to a node, nil if there is none at once.
+// openStream opens a stream to a node. It returns nil if there is none at once.
 func (s *Server) openStream(node string) *upstreamConn {
 	conn := s.o.Cluster.Lane(node)
 	if conn == nil {

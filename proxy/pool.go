@@ -8,75 +8,78 @@ import (
 	"time"
 )
 
-// pool keeps the connections to one place, the app or a node. The one used last
-// is used first, so that those not needed grow old and are closed. Who finds none
-// gets in line (wait_queue.go), for one that is given back or newly made; the pool makes
-// them itself, few at once (dialing.go). A place that takes none is asked by one
-// request at a time (breaker.go).
+// pool contains the connections to one destination: the app, or another node.
+//
+// The connection that was used last is used first, so that surplus connections become old and are
+// closed. A request that finds no idle connection joins the wait queue (wait_queue.go). It
+// receives a connection that another request returns, or one that the pool dials. The pool dials a
+// few connections at a time (dialing.go). While the destination accepts no connections, the
+// circuit breaker lets one request at a time through (breaker.go).
 type pool struct {
 	node  string // the node at the other end; empty: the app
 	dial  func(ctx context.Context) (*upstreamConn, error)
 	clock *coarse
-	max   int // open at once; zero: any number
-	// checkBeforeReuse has each connection looked at before it is used again, by take or by Ask:
-	// the other end may have sent more than its answer. Nodes do not.
+	max   int // limit of open connections; zero means no limit
+	// checkBeforeReuse means that each connection is checked before it is reused, by get or by
+	// SendChecked: an app may have sent more than its response. Nodes do not do that.
 	checkBeforeReuse bool
-	maxIdle          int // zero: all
-	// life ends what is being dialed, and dialers are those at it.
+	maxIdle          int // limit of idle connections; zero means no limit
+	// life ends all dials in progress; dialers counts them.
 	life    context.Context //nolint:containedctx // of the Server's whole life
 	dialers *sync.WaitGroup
 	breaker breaker
 	backoff shardBackoff
-	// upgradeBackoff is who waits because as many sockets as may are coming back there at once.
+	// upgradeBackoff holds WebSockets back while the destination is resuming as many as it may.
 	upgradeBackoff shardBackoff
-	back           atomic.Int64 // by the clock, when one of them had its answer last
+	back           atomic.Int64 // when a resumed WebSocket last had its response, by clock
 	streams        *streams
 	pacer          *reconnectPacer
-	// openStream opens a lane to the node, nil if there is none at once; small counts the requests
-	// under way that one would do for.
+	// openStream opens a stream of a multiplexed session with the node. It returns nil if there
+	// is none at once. smallRequests counts the requests in progress that a stream can carry.
 	openStream func() *upstreamConn
-	// openWebSocketStream does so for a socket, and may wait for that.
+	// openWebSocketStream opens a stream for a WebSocket, and may block to do so.
 	openWebSocketStream func(ctx context.Context) *upstreamConn
 	smallRequests       atomic.Int32
 
 	mu struct {
 		sync.Mutex
-		idle             []*upstreamConn // used last is last
-		idleStreams      []*upstreamConn // the same of lanes
-		open             int             // idle, in use and being dialed
-		longLived        int             // open in addition, see link.stream
-		dialing          int             // of them, being dialed
-		dialingStreams   int             // of these, for sockets that take a lane
-		awaitingUpgrade  int             // of them, that sockets ask with for their next legs
-		handshakes       latencyBaseline // of handshakes for sockets
-		upgradeResponses latencyBaseline // of answers to those that ask by a lane
+		idle             []*upstreamConn // the one that was used last is last
+		idleStreams      []*upstreamConn // the same for streams of multiplexed sessions
+		open             int             // connections that are idle, in use or being dialed
+		longLived        int             // open in addition to these, see upstreamConn.longLived
+		dialing          int             // of open, connections that are being dialed
+		dialingStreams   int             // of dialing, streams for WebSockets
+		awaitingUpgrade  int             // of open, connections on which a resumed WebSocket awaits its upgrade response
+		handshakes       latencyBaseline // of handshakes for WebSockets
+		upgradeResponses latencyBaseline // of upgrade responses over streams
 		slowStart        slowStart
-		dialed           uint64    // counts connections that came about
-		queue            waitQueue // who waits for a connection
+		dialed           uint64    // number of successful dials
+		queue            waitQueue // requests that wait for a connection
 		shardLimits      shardLimits
-		boot             uint64 // of the node's present process; zero: not told
-		nonce            uint64 // of that process, on whatever disk; zero: not told
-		generation       uint64 // counts renewals
+		boot             uint64 // boot number of the node's present process; zero means unknown
+		nonce            uint64 // nonce of that process, which an emptied disk does not repeat; zero means unknown
+		generation       uint64 // number of calls of renew
 		closed           bool
 	}
 }
 
-// wantsEarlyAccept reports whether it matters to know soon that the place takes a request.
+// wantsEarlyAccept reports whether the pool should learn early that the destination accepts a
+// request, because other requests wait for that.
 func (p *pool) wantsEarlyAccept() bool {
 	return p.breaker.tripped.Load() || p.backoff.waitingShards.Load() > 0
 }
 
-// connRequest is what a connection is to be that is taken from a pool.
+// connRequest describes the connection that a request needs.
 type connRequest struct {
-	shard         int        // whom it counts for
-	fresh         bool       // it may carry what must not be sent twice: used just now, and looks alive
-	maxInflight   int        // how many requests of the shard may be under way; zero: any number
-	checkedOnSend bool       // who takes it looks at it before anything goes out, where that can be done
-	loop          *eventLoop // one that this hears is as good as the newest; nil: none is
+	shard         int        // shard for which the connection counts, or noShard
+	fresh         bool       // the request must not be sent twice: the connection must be recently used and look alive
+	maxInflight   int        // limit of requests in progress for the shard; zero means no limit
+	checkedOnSend bool       // the caller checks the connection when it sends, if that is possible
+	loop          *eventLoop // prefer a connection that is registered with this event loop; nil means no preference
 }
 
-// get returns a connection without waiting, nil if there is none: then p.join
-// gets in line.
+// get returns an idle connection without blocking. It returns nil if there is none; then the
+// caller can wait with join.
 func (p *pool) get(want connRequest) *upstreamConn {
 	for {
 		oldest := p.clock.now() - freshFor
@@ -95,8 +98,8 @@ func (p *pool) get(want connRequest) *upstreamConn {
 	}
 }
 
-// popIdle takes the connection used last. With want.fresh, old ones stay where they are,
-// for others.
+// popIdle removes and returns the idle connection that was used last. If want.fresh is set and
+// that connection is too old, popIdle leaves it to other requests and returns nil.
 func (p *pool) popIdle(want *connRequest, oldest time.Duration) *upstreamConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,24 +117,27 @@ func (p *pool) popIdle(want *connRequest, oldest time.Duration) *upstreamConn {
 	return l
 }
 
-// preferLoopScan is among how many that were used last one is looked for that a loop hears: to
-// have another loop hear it takes two system calls.
+// preferLoopScan is how many of the most recently used connections are searched for one that is
+// registered with the event loop. Moving a connection to another event loop takes two system
+// calls.
 const preferLoopScan = 64
 
-// preferLoop makes the newest that the loop hears the newest of all, unless it is old. With mu
-// held.
-func (p *pool) preferLoop(by *eventLoop, oldest time.Duration) {
+// preferLoop moves the most recently used connection of the event loop to the end of the idle
+// list, unless it is older than oldest. The caller holds p.mu.
+func (p *pool) preferLoop(l *eventLoop, oldest time.Duration) {
 	idle := p.mu.idle
 	last := len(idle) - 1
 	for i := last; i >= max(0, last-preferLoopScan) && idle[i].idleSince >= oldest; i-- {
-		if idle[i].loop == by {
+		if idle[i].loop == l {
 			idle[i], idle[last] = idle[last], idle[i]
 			return
 		}
 	}
 }
 
-// popNewest is pop with mu held.
+// popNewest removes and returns the idle connection that was used last, or nil if there is none.
+// With fresh, it returns only a connection that can be checked and was used after oldest. The
+// caller holds p.mu.
 func (p *pool) popNewest(fresh bool, oldest time.Duration) *upstreamConn {
 	n := len(p.mu.idle)
 	if n == 0 {
@@ -146,11 +152,12 @@ func (p *pool) popNewest(fresh bool, oldest time.Duration) *upstreamConn {
 	return l
 }
 
-// skipsReused reports whether connections that come back are for others than the waiter: a
-// socket keeps what it gets, and a node takes any number.
+// skipsReused reports whether a returned connection must not go to w. A WebSocket keeps its
+// connection, and a node accepts any number of connections, so that a WebSocket always gets a new
+// one.
 func (p *pool) skipsReused(w *waiter) bool { return w.forUpgrade && p.node != "" }
 
-// popNewestFor is newest for a waiter.
+// popNewestFor returns an idle connection that suits the waiter, or nil. The caller holds p.mu.
 func (p *pool) popNewestFor(w *waiter) *upstreamConn {
 	if w.newOnly || p.skipsReused(w) {
 		return nil
@@ -158,14 +165,14 @@ func (p *pool) popNewestFor(w *waiter) *upstreamConn {
 	return p.popNewest(w.fresh, p.clock.now()-freshFor)
 }
 
-// put takes back a connection that can carry another request.
+// put returns a connection that can carry another request to the pool.
 func (p *pool) put(l *upstreamConn) { p.putUsedAt(l, p.clock.now()) }
 
-// putUsedAt is put of one whose other end has said its last word then: the client may have
-// taken its time since.
+// putUsedAt is put for a connection whose peer finished its response at the time last. The client
+// may have taken longer to read it.
 func (p *pool) putUsedAt(l *upstreamConn, last time.Duration) {
 	if len(l.Buffered()) > 0 {
-		p.discard(l) // what came behind the answer would be taken for the next one
+		p.discard(l) // the extra bytes would be taken for the next response
 		return
 	}
 	l.reused = true
@@ -173,25 +180,25 @@ func (p *pool) putUsedAt(l *upstreamConn, last time.Duration) {
 	p.mu.Lock()
 	if l.longLived {
 		p.mu.Unlock()
-		p.discard(l) // it gave its place up
+		p.discard(l) // it no longer counts as pooled, see detach
 		return
 	}
-	flew := l.awaitingUpgrade
-	p.releaseShard(l) // the next of the shard gets in line, behind others
-	kept := p.putIdleStream(l) || l.mux == nil && p.assign(l)
-	if flew {
+	awaited := l.awaitingUpgrade
+	p.releaseShard(l) // the next request of the shard joins the queue
+	pooled := p.putIdleStream(l) || l.mux == nil && p.assign(l)
+	if awaited {
 		p.dialForWaiters()
 	}
 	p.mu.Unlock()
-	if !kept {
+	if !pooled {
 		p.discard(l)
 	} else {
 		p.breaker.probeWithReused()
 	}
 }
 
-// probeWithIdle has the next one take its turn if the gate is shut and there are idle
-// connections: who waits for one that is given back waits for all of them.
+// probeWithIdle lets the next request through a tripped breaker if there are idle connections. A
+// request that waits for a returned connection can use any of them.
 func (p *pool) probeWithIdle() {
 	if !p.breaker.tripped.Load() {
 		return
@@ -204,8 +211,8 @@ func (p *pool) probeWithIdle() {
 	}
 }
 
-// assign hands a connection to the first in line, or keeps it idle; false means
-// that nobody wants it. With mu held.
+// assign gives l to the first waiter that can use it, or keeps it idle. It reports false if the
+// caller must discard l. The caller holds p.mu.
 func (p *pool) assign(l *upstreamConn) bool {
 	if l.reused && p.isStale(l) {
 		return false
@@ -220,7 +227,7 @@ func (p *pool) assign(l *upstreamConn) bool {
 		if l.awaitingUpgrade = p.skipsReused(w); l.awaitingUpgrade {
 			p.mu.awaitingUpgrade++
 		}
-		w.granted <- grant{l: l} // has room: who leaves a line is sent to once
+		w.granted <- grant{l: l} // does not block: the channel has room for the only grant
 		return true
 	}
 	if l.singleUse || p.mu.closed || p.maxIdle > 0 && len(p.mu.idle) >= p.maxIdle {
@@ -231,15 +238,15 @@ func (p *pool) assign(l *upstreamConn) bool {
 	return true
 }
 
-// discard closes a connection and gives its place back.
+// discard closes a connection and frees its slot.
 func (p *pool) discard(l *upstreamConn) {
-	_ = l.Close() // nobody is interested any more
+	_ = l.Close() // the connection is unused, so an error does not matter
 	l.Release()
 	p.markProven(l)
 	p.releaseSlot(l)
 }
 
-// releaseSlot gives the place of a closed connection back.
+// releaseSlot frees the slot of a closed connection, so that the pool can dial another one.
 func (p *pool) releaseSlot(l *upstreamConn) {
 	l.leaveLoop()
 	p.mu.Lock()
@@ -254,8 +261,8 @@ func (p *pool) releaseSlot(l *upstreamConn) {
 	p.dialForWaiters()
 }
 
-// closeIdleOlderThan closes connections that have been idle for longer than age. With keepOne the newest
-// idle connection stays.
+// closeIdleOlderThan closes connections that have been idle for longer than age. With keepOne it
+// keeps the most recently used connection.
 func (p *pool) closeIdleOlderThan(age time.Duration, keepOne bool) {
 	oldest := p.clock.now() - age
 	p.mu.Lock()
@@ -268,8 +275,8 @@ func (p *pool) closeIdleOlderThan(age time.Duration, keepOne bool) {
 	p.discardAll(old)
 }
 
-// hasOpenConn reports whether a connection is open that the other end has not closed. It closes
-// the idle ones that the other end has closed.
+// hasOpenConn reports whether at least one connection is open at both ends. It discards the idle
+// connections that the peer has closed.
 func (p *pool) hasOpenConn() bool {
 	p.discardIdle(func(l *upstreamConn) bool { return !l.Alive() })
 	p.mu.Lock()
@@ -277,10 +284,10 @@ func (p *pool) hasOpenConn() bool {
 	return p.mu.open-p.mu.dialing+p.mu.longLived > 0
 }
 
-// discardIdle closes the idle connections and lanes that are to be.
-func (p *pool) discardIdle(is func(l *upstreamConn) bool) {
+// discardIdle discards the idle connections and streams that match.
+func (p *pool) discardIdle(match func(l *upstreamConn) bool) {
 	p.mu.Lock()
-	old := p.removeIdle(is)
+	old := p.removeIdle(match)
 	p.mu.Unlock()
 	p.discardAll(old)
 }
@@ -291,7 +298,8 @@ func (p *pool) discardAll(links []*upstreamConn) {
 	}
 }
 
-// removeIdle takes idle connections and lanes out. With mu held.
+// removeIdle removes the idle connections and streams that match, and returns them. The caller
+// holds p.mu, and discards them after it has released p.mu.
 func (p *pool) removeIdle(is func(l *upstreamConn) bool) (old []*upstreamConn) {
 	for _, list := range []*[]*upstreamConn{&p.mu.idle, &p.mu.idleStreams} {
 		*list = slices.DeleteFunc(*list, func(l *upstreamConn) bool {
@@ -305,7 +313,7 @@ func (p *pool) removeIdle(is func(l *upstreamConn) bool) (old []*upstreamConn) {
 	return old
 }
 
-// renew closes the idle connections. Those in use go on, and are closed as they come back.
+// renew closes the idle connections. Connections in use are closed when they are returned.
 func (p *pool) renew() {
 	p.mu.Lock()
 	p.mu.generation++
@@ -314,15 +322,16 @@ func (p *pool) renew() {
 	p.discardAll(old)
 }
 
-// closeIdleTo closes the idle connections to a process of the node that ends, or those to
-// any that is not told: they would carry its last word, each to one more request.
+// closeIdleTo closes the idle connections to a process of the node that is stopping. boot zero
+// selects the connections whose process is unknown. Each of them would deliver the refusal of the
+// stopping process to one more request.
 func (p *pool) closeIdleTo(boot uint64) {
 	p.discardIdle(func(l *upstreamConn) bool { return l.boot == boot })
 }
 
-// setPeerProcess has the pool know the present process of the node: idle connections to others, which
-// are gone, are closed, and such a one that comes back too. What went by one would be taken for
-// what its process ended with.
+// setPeerProcess sets the present process of the node. Connections to former processes are closed,
+// now if they are idle, and otherwise when they are returned. If a request used such a connection,
+// its failure would be attributed to the present process.
 func (p *pool) setPeerProcess(boot, nonce uint64) {
 	p.mu.Lock()
 	p.mu.boot, p.mu.nonce = boot, nonce
@@ -331,9 +340,10 @@ func (p *pool) setPeerProcess(boot, nonce uint64) {
 	p.discardAll(old)
 }
 
-// isToFormerProcess reports whether a connection leads to a process of the node before the present one.
-// An emptied disk counts boots from one again, so a boot tells only of a process that does not
-// say its nonce, as one that has just begun. With mu held.
+// isToFormerProcess reports whether l leads to a process of the node before the present one. A
+// node with an emptied disk counts its boots from one again. Therefore boot numbers are compared
+// only if one of the processes has not reported its nonce, as happens right after its start. The
+// caller holds p.mu.
 func (p *pool) isToFormerProcess(l *upstreamConn) bool {
 	if p.mu.nonce != 0 && l.nonce != 0 {
 		return l.nonce != p.mu.nonce
@@ -341,15 +351,16 @@ func (p *pool) isToFormerProcess(l *upstreamConn) bool {
 	return p.mu.boot != 0 && l.boot != 0 && l.boot != p.mu.boot
 }
 
-// isStale reports whether a connection is not to carry another request: it is from before the
-// pool was renewed, or outlived. With mu held.
+// isStale reports whether l must not carry another request: the pool was renewed after l was
+// dialed, or l leads to a former process. The caller holds p.mu.
 func (p *pool) isStale(l *upstreamConn) bool {
 	return l.generation != p.mu.generation || p.isToFormerProcess(l)
 }
 
-// adoptPeerProcess takes whoever takes a connection now for the present process, whatever was told of
-// another, and takes out what is idle to that: the caller drops it. A lane says nothing: who
-// took its trunk did so before. With mu held.
+// adoptPeerProcess records the process that has accepted l as the present one, even if another one
+// was reported before. It returns the idle connections to former processes, which the caller must
+// discard. A multiplexed stream proves nothing, because its session was accepted earlier. The
+// caller holds p.mu.
 func (p *pool) adoptPeerProcess(l *upstreamConn) (old []*upstreamConn) {
 	if l.boot == 0 || l.mux != nil || p.mu.nonce != 0 && !p.isToFormerProcess(l) {
 		return nil
@@ -358,8 +369,8 @@ func (p *pool) adoptPeerProcess(l *upstreamConn) (old []*upstreamConn) {
 	return p.removeIdle(p.isToFormerProcess)
 }
 
-// close closes all idle connections, and each other one when it comes back.
-// Who is in line looks at the table again, and for another pool.
+// close closes all idle connections, and each other connection when it is returned. Waiting
+// requests look up their route again, and find another pool.
 func (p *pool) close() {
 	p.mu.Lock()
 	p.mu.closed = true
@@ -369,7 +380,7 @@ func (p *pool) close() {
 	p.renew()
 }
 
-// openConns returns the number of open connections.
+// openConns returns the number of open connections, with those that are being dialed.
 func (p *pool) openConns() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,65 +8,75 @@ import (
 )
 
 const (
-	// initialReconnects is how many sockets a node brings back at once before it knows how late that
-	// makes it: as many again each time it is looked, until it is.
+	// initialReconnects is the initial limit. It doubles at every check until the first sign of
+	// overload.
 	initialReconnects = 8
-	// minReconnects is the same of a node that is late all the time.
+	// minReconnects is the smallest limit, for a node that is overloaded all the time.
 	minReconnects = 1
-	// pacerInterval is how often it is looked how late the node is, while sockets come back.
+	// pacerInterval is the time between two checks while WebSockets are disconnected.
 	pacerInterval = 10 * time.Millisecond
-	// lateThreshold is how late a node is on which requests wait for sockets.
+	// lateThreshold is the timer delay from which this node counts as overloaded: requests then
+	// wait behind reconnects.
 	lateThreshold = 2 * time.Millisecond
-	// slowHandshake is how much longer a connection may take than twice the quickest one to the
-	// same node: then that is late, or what is between.
+	// slowHandshake is how much longer than twice the fastest handshake with the same node a
+	// handshake may take. A slower one means that the node, or the network path, is overloaded.
 	slowHandshake = 5 * time.Millisecond
-	// slowUpgrade is the same of an answer that comes by a lane, which the app takes part in.
+	// slowUpgrade is the same allowance for an upgrade response over a multiplexed stream. It is
+	// longer because the app takes part in the response.
 	slowUpgrade = 25 * time.Millisecond
-	// behindInterval is how often there is one more for a node that is late and behind: it takes a
-	// while until that shows.
+	// behindInterval is the minimum time between two raises of the limit while this node is
+	// overloaded and behind schedule. The effect of a raise shows only after a while.
 	behindInterval = 10 * pacerInterval
-	// pacerIdle is for how long no socket must have been away for the looking to end.
+	// pacerIdle is for how long no WebSocket must have been disconnected before the checks stop.
 	pacerIdle = time.Second
 )
 
-// reconnectPacer is how many kept sockets this node, which has their clients, brings back at once to
-// another one. Each costs two handshakes and the app's upgrade, and all that are under way
-// stand in front of a request: in the run queues of both processes, and their threads in the
-// kernel's. So it begins with few. Their number is halved whenever a timer comes late,
-// together with all that was ready before it, or the other node is late with a handshake; it
-// grows by one, before the first such time by all, whenever neither is. Clients wait for
-// their sockets, too: what keeps those from all being back within patience does not count.
+// reconnectPacer limits how many resumable WebSockets this node reconnects to one other node at
+// the same time. This node has the clients of these WebSockets.
+//
+// Each reconnect costs two handshakes and an upgrade by the app. All reconnects in progress delay
+// ordinary requests, in the run queues of both processes and in the kernel. The limit therefore
+// starts small. It is halved when a timer fires late, which shows that ready goroutines had to
+// wait, or when the other node is slow to complete a handshake. Otherwise it grows by one, and
+// before the first sign of overload it doubles (slow start, then additive increase and
+// multiplicative decrease).
+//
+// Clients wait for their WebSockets as well. While this node is behind schedule, it ignores
+// overload: all sessions must be resumed within patience.
 type reconnectPacer struct {
 	patience     time.Duration
-	measureDelay func(due time.Time) time.Duration // how late it is
-	onGrow       func()                            // more may come back than before
+	measureDelay func(due time.Time) time.Duration // how late the present moment is
+	onGrow       func()                            // called after the limit has grown
 
-	reduction atomic.Int32 // how many fewer than maxUpgrades may come back at once
-	peerSlow  atomic.Bool  // another node was late since the last look
-	outage    atomic.Int64 // counts the waves in which sockets went away
+	reduction atomic.Int32 // maxUpgrades minus the limit
+	peerSlow  atomic.Bool  // another node was slow since the last check
+	outage    atomic.Int64 // number of outages so far
 
+	// mu protects the following fields.
 	mu           sync.Mutex
-	disconnected int       // sockets without a leg
-	recent       int       // how many left after patience with those of this count was over
-	since        time.Time // when the first of this count was away; zero: nobody looks
-	lastReturn   time.Time // when one came back
-	firstReturn  time.Time // when the first one did since then; zero: none has
-	returned     int       // how many have
-	slowStarting bool      // it has not been late since then
+	disconnected int       // WebSockets without an upstream connection
+	recent       int       // of these, disconnected later than patience after since
+	since        time.Time // start of the present outage; zero means that no check is scheduled
+	lastReturn   time.Time // when a WebSocket was last resumed
+	firstReturn  time.Time // when the first WebSocket of this outage was resumed; zero means none
+	returned     int       // WebSockets resumed in this outage
+	slowStarting bool      // no sign of overload in this outage
 
-	lastRaise time.Time // when there were more because it was behind
+	lastRaise time.Time // when the limit was last raised because of isBehindLocked
 }
 
-// timerDelay returns how much later than due it is, behind all that are ready.
+// timerDelay returns how much later than due the present moment is. It yields first, so that the
+// goroutines that are ready run before the measurement.
 func timerDelay(due time.Time) time.Duration {
 	runtime.Gosched()
 	return time.Since(due)
 }
 
-// limit returns how many sockets may come back at once.
+// limit returns how many WebSockets may reconnect at the same time.
 func (t *reconnectPacer) limit() int { return maxUpgrades - int(t.reduction.Load()) }
 
-// sessionLost notes a socket that is without a leg from now on, until arrives.
+// sessionLost records a WebSocket that has lost its upstream connection. Call sessionResumed when
+// it has another one, or is closed.
 func (t *reconnectPacer) sessionLost() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -75,8 +85,10 @@ func (t *reconnectPacer) sessionLost() {
 	if now.Sub(t.since) >= t.patience {
 		t.recent++
 	}
-	// Those of before are back, or too late and no more than have left since: an app may take
-	// long for one. If they are more, all go by them: they are to be back before they are given up.
+	// A new outage begins if all earlier WebSockets are back, or if those that are missing have
+	// exceeded patience and are at most as many as the recent ones: an app may take long for a
+	// single WebSocket. If the missing ones are the majority, their schedule stays in force,
+	// because they must return before their clients are given up.
 	if t.disconnected == 1 || 2*t.recent >= t.disconnected {
 		t.since, t.firstReturn, t.returned, t.recent = now, time.Time{}, 0, 0
 		t.outage.Add(1)
@@ -88,6 +100,7 @@ func (t *reconnectPacer) sessionLost() {
 	}
 }
 
+// sessionResumed records the end of the disconnection that sessionLost has recorded.
 func (t *reconnectPacer) sessionResumed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -98,8 +111,8 @@ func (t *reconnectPacer) sessionResumed() {
 	}
 }
 
-// scheduleCheck looks at due how late the node is, and again and again for as long as sockets are
-// away.
+// scheduleCheck measures at due how late this node is, and repeats that while WebSockets are
+// disconnected.
 func (t *reconnectPacer) scheduleCheck(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
 		before, now := t.limit(), due.Add(t.measureDelay(due))
@@ -113,7 +126,8 @@ func (t *reconnectPacer) scheduleCheck(due time.Time) {
 	})
 }
 
-// update goes by how late the node is, and reports whether that is to be looked at again.
+// update adjusts the limit to the measured delay late, and reports whether another check is
+// needed.
 func (t *reconnectPacer) update(late time.Duration, now time.Time) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +141,7 @@ func (t *reconnectPacer) update(late time.Duration, now time.Time) (again bool) 
 	case isLate:
 		t.slowStarting = false
 		t.setLimitLocked(t.limit() / 2)
-	case t.firstReturn.IsZero(): // it is not known yet what one costs
+	case t.firstReturn.IsZero(): // the cost of a reconnect is not known yet
 	case t.slowStarting:
 		t.setLimitLocked(2 * t.limit())
 	default:
@@ -139,7 +153,8 @@ func (t *reconnectPacer) update(late time.Duration, now time.Time) (again bool) 
 	return again
 }
 
-// isBehindLocked reports whether at this rate not all will be back within patience. With mu held.
+// isBehindLocked reports whether at the present rate some WebSockets will not be resumed within
+// patience. The caller holds mu.
 func (t *reconnectPacer) isBehindLocked(now time.Time) bool {
 	if t.firstReturn.IsZero() {
 		return false
@@ -148,13 +163,14 @@ func (t *reconnectPacer) isBehindLocked(now time.Time) bool {
 	return past >= left || float64(t.returned) < float64(t.disconnected+t.returned)*float64(past)/float64(left)
 }
 
-// setLimitLocked has so many come back at once, within the bounds. With mu held.
+// setLimitLocked sets the limit to n, bounded by minReconnects and maxUpgrades. The caller holds
+// mu.
 func (t *reconnectPacer) setLimitLocked(n int) {
 	t.reduction.Store(int32(maxUpgrades - min(max(n, minReconnects), maxUpgrades)))
 }
 
-// recordHandshake notes how long a handshake of the pool took for one that waits to come back.
-// With mu held.
+// recordHandshake records how long a handshake took while WebSockets were waiting for a
+// connection. The caller holds p.mu.
 func (p *pool) recordHandshake(took time.Duration) {
 	if p.mu.queue.upgrades == 0 {
 		return
@@ -162,24 +178,25 @@ func (p *pool) recordHandshake(took time.Duration) {
 	p.mu.handshakes.record(p.pacer, took, slowHandshake)
 }
 
-// latencyBaseline is how long the quickest of something took since sockets began to be away, for the
-// time that tempo counts.
+// latencyBaseline is the shortest duration of an operation during the present outage. Slower
+// operations are compared with it.
 type latencyBaseline struct {
 	fastest time.Duration
 	outage  int64
 }
 
-// record judges one that took so long.
-func (q *latencyBaseline) record(t *reconnectPacer, took, after time.Duration) {
+// record records an operation that took the given time. If it took longer than twice the fastest
+// one plus allowance, the peer counts as slow.
+func (q *latencyBaseline) record(t *reconnectPacer, took, allowance time.Duration) {
 	if wave := t.outage.Load(); wave != q.outage || took < q.fastest {
-		q.outage, q.fastest = wave, took // the path may be another one than last time
+		q.outage, q.fastest = wave, took // a new outage can concern another network path
 	}
-	if took > 2*q.fastest+after {
+	if took > 2*q.fastest+allowance {
 		t.peerSlow.Store(true)
 	}
 }
 
-// dialForUpgrades has connections made if more may be than before.
+// dialForUpgrades starts further dials after the limit of the pacer has grown.
 func (p *pool) dialForUpgrades() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +205,8 @@ func (p *pool) dialForUpgrades() {
 	}
 }
 
-// upgradeResponded notes that a socket that asked for its next leg has its answer.
+// upgradeResponded records that a WebSocket that is being resumed over l has the response to its
+// upgrade request.
 func (p *pool) upgradeResponded(l *upstreamConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,7 +217,8 @@ func (p *pool) upgradeResponded(l *upstreamConn) {
 	p.dialForWaiters()
 }
 
-// upgradeRespondedLocked is landed with mu held, also of one that has none.
+// upgradeRespondedLocked ends the count of l as a connection that waits for an upgrade response.
+// It does nothing for other connections. The caller holds p.mu.
 func (p *pool) upgradeRespondedLocked(l *upstreamConn) {
 	if l.awaitingUpgrade {
 		l.awaitingUpgrade = false

@@ -9,31 +9,36 @@ import (
 	"shardway/proxy/h1"
 )
 
-// The life of a request, from the first byte of its head to what is left of its body,
-// in the order in which it happens: serve, next, exchange, then the loop of a client's
-// request or of a forwarded one, attempt, local or remote, run, and settle. What an
-// attempt came to is a verdict, and only the two loops act on it. What the flow has done
-// for it, by keys, wait, out, reply, relay and a seat, knows nothing of the flow; attempt.go
-// says what a trip came to that has no answer. A kept socket leaves the flow for as long as
-// it has a leg (carry.go), and a small request is carried in two steps, of the same parts,
-// by a loop that stands at many connections (event_loop.go): requests goes on where that has left it.
+// This file contains the steps of a request in the order in which they happen: readRequest,
+// handleRequest, the loop routeUntilAnswered (or serveAsOwner for a forwarded request),
+// attemptByTable, attemptLocal or attemptRemote, runAttempt and prepareNext.
+//
+// Each attempt returns a decision, and only the two loops act on it. attempt.go contains the
+// decisions about attempts that have no response. The helper types keys, wait, out, reply,
+// relay and handlerConn do not call the functions of this file.
+//
+// Two kinds of requests take another way:
+//
+//   - A resumable WebSocket leaves this call tree while it has an upstream connection (carry.go).
+//   - The event loop executes the same steps for small requests of many connections
+//     (event_loop_request.go). serveRequests continues where the event loop has stopped.
 
-// serve carries one request after the other until the connection ends, or the leg of a kept
-// socket has begun.
+// serve handles the requests of the connection one after the other. It returns when the connection
+// has ended, or when a resumable WebSocket has an upstream connection.
 func (c *client) serve() {
 	c.s.conns.add(c)
 	c.within(c.start)
 }
 
-// start is requests for a connection that has just come.
+// start is serveRequests for a new connection.
 func (c *client) start() {
 	if c.s.hard.Err() != nil || c.life.within.Err() != nil {
-		c.shut(causeShutdown) // as was done with those that there were
+		c.shut(causeShutdown) // the shutdown has already closed the older connections
 	}
 	c.serveRequests()
 }
 
-// serveRequests carries one request after the other, from where a loop has left them.
+// serveRequests handles one request after the other. It starts where the event loop has stopped.
 func (c *client) serveRequests() {
 	for {
 		if c.resumeAt == resumeNext && !c.readRequest() {
@@ -58,10 +63,11 @@ func (c *client) serveRequests() {
 	}
 }
 
-// readRequest reads a request head; false means that there is none to run here.
+// readRequest reads the next request header. It returns false if there is none for this goroutine:
+// the connection ends, is parked, or is handed to an event loop.
 func (c *client) readRequest() bool {
 	c.h.Idle()
-	if c.idle.Load() == 0 { // else it has been idle in a loop
+	if c.idle.Load() == 0 { // otherwise it has been idle in an event loop
 		c.idle.Store(int64(c.s.clock.now()))
 	}
 	if c.joinsLoop() || c.parkRequested.Swap(false) && c.park() {
@@ -91,13 +97,13 @@ func (c *client) readRequest() bool {
 		accessLine{&c.requestState, &c.keys}.writeBad()
 		c.h.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, h1.ErrStopped) && c.ingress != "":
-		c.reply.parted(false) // one may be on its way
+		c.reply.parted(false) // a request may be on its way
 	}
 	return false
 }
 
-// idleSince returns when the last request was over, if nothing was waited for since then;
-// zero: ask the clock.
+// idleSince returns when the last request ended, if the connection has not waited since then. Zero
+// means that the caller must read the clock.
 func (c *client) idleSince() time.Time {
 	if c.x.ended == 0 {
 		return time.Time{}
@@ -105,7 +111,7 @@ func (c *client) idleSince() time.Time {
 	return c.s.clock.at(c.x.ended)
 }
 
-// beginExchange begins the exchange of the request that has been read.
+// beginExchange initializes the state of the request that has been read.
 func (c *client) beginExchange() {
 	safety := safetyOf(c.req.Method())
 	if c.x.began != 0 && !c.reused.Load() {
@@ -126,7 +132,7 @@ func (c *client) beginExchange() {
 	c.up.reset()
 }
 
-// handleRequest runs the request that has been read and answers it.
+// handleRequest runs the request that has been read and sends the response.
 func (c *client) handleRequest() {
 	c.beginExchange()
 	defer c.finishExchange()
@@ -164,10 +170,10 @@ func (c *client) handleRequest() {
 	c.resume()
 }
 
-// finishExchange keeps account of a request that is over.
+// finishExchange records metrics and writes the access log of a request that has ended.
 func (c *client) finishExchange() {
 	if c.carries() {
-		return // it is not
+		return // the request continues as a WebSocket
 	}
 	c.trailersDropped(&c.req.Body, "request")
 	if c.x.sock != nil {
@@ -179,8 +185,8 @@ func (c *client) finishExchange() {
 	c.s.metrics.over(&c.x, c.x.elapsed(&c.s.clock))
 }
 
-// routeUntilAnswered goes by the table until the request is answered: v is what came of the first
-// attempt, by t.
+// routeUntilAnswered makes attempts until the client has a response. v is the decision of the
+// first attempt, which used the table t.
 func (c *client) routeUntilAnswered(t *Table, v decision) {
 	for ; ; t, v = c.attemptNow() {
 		switch v.action {
@@ -209,13 +215,13 @@ func (c *client) routeUntilAnswered(t *Table, v decision) {
 	}
 }
 
-// attemptNow makes an attempt by the table of this moment.
+// attemptNow makes one attempt by the present routing table.
 func (c *client) attemptNow() (*Table, decision) {
 	t := c.s.o.Cluster.Table()
 	return t, c.attemptByTable(t)
 }
 
-// waitFor waits as v says, and keeps account of it.
+// waitFor waits as v says, and adds the time to the access log.
 func (c *client) waitFor(v decision) decision {
 	a := &c.x.account
 	began := a.now()
@@ -224,10 +230,13 @@ func (c *client) waitFor(v decision) decision {
 	return v
 }
 
-// handleForwarded serves a request that another node forwarded, or refuses it. It never
-// forwards it (G8), and it waits no longer than ownerWait: requests wait where
-// their client is. But what waits for the app to acquire its shard waits here, to go on
-// at once, until that or the next proposal, as long as there is a lease.
+// handleForwarded serves a request that another node forwarded, or refuses it. It never forwards
+// the request again (G8). It lets the request wait for no longer than ownerWait, because requests
+// wait at the node that has their client.
+//
+// There is one exception. A request whose shard the app is acquiring waits here, so that it can
+// continue at once. It waits until the shard is acquired, the next map is proposed, or the lease
+// ends.
 func (c *client) handleForwarded() {
 	committed, proposed, ok := c.readForwarded()
 	c.x.sentBy = committed
@@ -241,9 +250,8 @@ func (c *client) handleForwarded() {
 	}
 	t := c.s.o.Cluster.Table()
 	if committed > t.committed || proposed > t.proposed {
-		// Without a lease there is nothing to wait for, and what waits here when
-		// the shard is taken counts as sent: a node whose disk hangs is behind
-		// for seconds.
+		// Without a lease, waiting is useless. A node whose disk hangs is behind for seconds, and
+		// a request that waits here when the shard is taken over counts as sent.
 		if c.s.o.Cluster.LeaseLeft() <= 0 {
 			c.reply.refuse(RefusedNoLease)
 			return
@@ -262,13 +270,13 @@ func (c *client) handleForwarded() {
 	c.x.leaveQueue()
 }
 
-// attemptAsOwner runs the request if this node owns its shard.
+// attemptAsOwner runs the forwarded request if this node owns its shard.
 func (c *client) attemptAsOwner(t *Table) decision {
 	if c.x.keyless {
 		return c.attemptLocal(t, &c.s.keyless)
 	}
 	if c.x.sentBy < t.keysSince {
-		return decision{action: actionWait, reason: ReasonMoving, refusal: RefusedHeld} // it was keyed otherwise
+		return decision{action: actionWait, reason: ReasonMoving, refusal: RefusedHeld} // the ingress used an older key configuration
 	}
 	c.x.by = c.keysBy(t)
 	r := t.Route(c.x.shard)
@@ -281,7 +289,7 @@ func (c *client) attemptAsOwner(t *Table) decision {
 	return c.attemptLocal(t, r)
 }
 
-// attemptByTable sends the request where the table says, once.
+// attemptByTable sends the request once, to the destination that the table names.
 func (c *client) attemptByTable(t *Table) decision {
 	if t.Shards() == 0 {
 		return decision{action: actionWait, reason: ReasonNoMap, refusal: RefusedHeld}
@@ -320,7 +328,7 @@ func (c *client) attemptByTable(t *Table) decision {
 	return waitForRoute(r)
 }
 
-// attemptLocal runs the request on the app behind this node.
+// attemptLocal runs the request on the app of this node.
 func (c *client) attemptLocal(t *Table, r *Route) decision {
 	if c.s.upstream == nil {
 		return fail(problem.Misrouted, "this node is a gateway: it has no app")
@@ -339,10 +347,11 @@ func (c *client) attemptLocal(t *Table, r *Route) decision {
 	return c.runTimed(p)
 }
 
-// admitAttempt begins a trip to the app over l, with the node's leave. Else it returns the verdict,
-// and l has been given back.
+// admitAttempt begins the attempt p over l, and asks the node for admission. If the node refuses,
+// it returns l to the pool, and returns the decision.
 func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *Table, r *Route) decision {
-	// The run begins first: a Cut after the node has stopped admitting must find it.
+	// Begin the run before asking for admission: a Cut that follows the end of admissions must
+	// find the run.
 	if !c.begin(Local, l, nil) {
 		c.slot.giveBack(l)
 		return done
@@ -354,7 +363,7 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *Table, r *Route) d
 	}
 	if err == nil && !c.x.keyless && c.keysBy(c.s.o.Cluster.Table()) != c.x.by {
 		release()
-		err = RefusedHeld // the key configuration has changed since the key was found
+		err = RefusedHeld // the key configuration has changed since the key was extracted
 	}
 	if err != nil {
 		c.slot.giveBack(l)
@@ -366,7 +375,7 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *Table, r *Route) d
 		if refusal == RefusedNoLease {
 			reason = ReasonNoLease
 		}
-		// A newer table tells when to look again, also of a lease that came back.
+		// A newer table ends the wait, also if the lease has come back.
 		return decision{action: actionWait, reason: reason, refusal: refusal}
 	}
 	if c.x.ran && c.x.ranEpoch != epoch {
@@ -383,7 +392,7 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *Table, r *Route) d
 	return decision{}
 }
 
-// attemptRemote has another node run the request.
+// attemptRemote forwards the request to the node that owns its shard.
 func (c *client) attemptRemote(t *Table, r *Route) decision {
 	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
@@ -400,7 +409,8 @@ func (c *client) attemptRemote(t *Table, r *Route) decision {
 	if l == nil {
 		return v
 	}
-	// As with local: an Abandon after the table was swapped must find the run.
+	// Begin the run before checking the table: an Abandon that follows the change of the table
+	// must find the run.
 	if !c.begin(Remote, l, &r.Node) || c.s.o.Cluster.Table() != t {
 		c.slot.giveBack(l)
 		if c.down.Load() {
@@ -412,7 +422,7 @@ func (c *client) attemptRemote(t *Table, r *Route) decision {
 	return c.runTimed(&attempt{conn: l, t: t, r: r, attemptEpoch: attemptEpoch{epoch: r.Epoch}, release: nothing})
 }
 
-// runAttempt sends the request, once, and relays the answer.
+// runAttempt sends the request once, and passes the response on to the client.
 func (c *client) runAttempt(p *attempt) decision {
 	if err := c.up.take(); err != nil {
 		c.x.route = p.r.Kind
@@ -429,7 +439,8 @@ func (c *client) runAttempt(p *attempt) decision {
 	return c.awaitResponse(p)
 }
 
-// sendRequest sends the request. Else it returns the verdict, and the trip is over.
+// sendRequest sends the request. If that fails, the attempt has ended and sendRequest returns the
+// decision.
 func (c *client) sendRequest(p *attempt) decision {
 	c.x.route = p.r.Kind
 	p.demand = p.r.Kind == Remote && !c.up.whole()
@@ -439,17 +450,17 @@ func (c *client) sendRequest(p *attempt) decision {
 		if p.conn.Sent() == before || p.isUnread() {
 			return c.handleUnsent(p, err)
 		}
-		c.x.resumed.mayHaveAsked() // what asks at once waits for its answer there
+		c.x.resumed.mayHaveAsked() // SendChecked also waits for the response
 		return c.handleBroken(p, err)
 	}
-	if !c.up.running { // nothing flows until the answer comes
+	if !c.up.running { // no buffer is needed until the response arrives
 		c.h.Idle()
 		w.Idle()
 	}
 	return decision{}
 }
 
-// awaitResponse waits for the answer and passes it on.
+// awaitResponse waits for the response and passes it on to the client.
 func (c *client) awaitResponse(p *attempt) decision {
 	if err := c.readResponseHeader(p, p.conn.Writer()); err != nil {
 		if p.isUnread() {
@@ -461,7 +472,8 @@ func (c *client) awaitResponse(p *attempt) decision {
 	return c.relayResponse(p)
 }
 
-// relayResponse does with an answer, whose head is here, what is to be done.
+// relayResponse handles a response whose header has been read: it passes the response on, or
+// returns the decision for a refusal or a retry.
 func (c *client) relayResponse(p *attempt) decision {
 	res := &p.conn.res
 	if p.r.Kind == Local && res.Has(h1.FieldShardwayHold) && !c.saysNotAcquired(res) {
@@ -504,19 +516,19 @@ func (c *client) relayResponse(p *attempt) decision {
 	return done
 }
 
-// prepareNext brings the connection to the next request: what is left of the body is
-// read away, or else the connection is closed so that the client can still read
-// its answer. False means that it is closed.
+// prepareNext makes the connection ready for the next request by reading the rest of the request
+// body. If that is not possible, it closes the connection so that the client can still read its
+// response, and returns false.
 func (c *client) prepareNext() bool {
 	c.up.free()
 	if c.x.onDemand && !c.x.asked {
-		return c.x.keep // the ingress has not sent the body and will not
+		return c.x.keep // the ingress will not send the body
 	}
 	if c.x.cut {
 		return false
 	}
 	if !c.req.Body.Done() {
-		c.x.ended = 0 // what is left of it may be waited for
+		c.x.ended = 0 // reading the rest of the body may take time
 	}
 	if c.x.keep && c.reply.drained() {
 		return true
