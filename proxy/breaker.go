@@ -9,36 +9,40 @@ import (
 	"shardway/queue"
 )
 
-// breaker is before a pool. It is shut while the place takes nothing: an app that is
-// down, a node that is not there or whose app is down. Then one request at a time
-// asks, after 10 ms, doubling to 200 ms, and all others wait in the Room until it
-// was served, or until a new table sends them elsewhere: thousands that asked each
-// for itself would keep a machine busy with nothing.
+// breaker is the circuit breaker of a pool. It trips when the destination accepts no requests:
+// the app is down, the node is unreachable, or the app of the node is down. While it is
+// tripped, one request at a time may probe the destination, after 10 ms, doubling up to 200 ms.
+// All other requests wait in the queue until a probe has succeeded, or until a new routing table
+// sends them elsewhere. Without that, thousands of requests would keep the machine busy with
+// failing connection attempts.
 //
-//	open ──close──► shut ──timer──► a turn ──pass──► shut ──connected, served──► open
+//	closed ──trip──► tripped ──timer──► probeReady ──allow──► probing ──onConnected, onAccepted──► closed
+//	                    ▲                                        │
+//	                    └──────────────────trip──────────────────┘
 type breaker struct {
 	rooms   rooms
-	tripped atomic.Bool // set with mu held
+	tripped atomic.Bool // changed with mu held
 
+	// mu protects the following fields.
 	mu           sync.Mutex
 	cause        error
-	waiting      int  // for it to open, or for their turn
-	probeReady   bool // a turn nobody has taken
-	probeByTimer bool // and it came by the timer: it asks the place whatever else there is
-	probing      bool // one has been taken, and nothing come of it yet
+	waiting      int  // requests that wait for a reset or a probe
+	probeReady   bool // the next request may probe
+	probeByTimer bool // the timer has set probeReady: the probe must dial, even if an idle connection is available
+	probing      bool // a probe is in progress
 	backoff      time.Duration
 	timer        *time.Timer
 }
 
 var _ waitable = (*breaker)(nil)
 
-// waitable is what requests wait for until it lets them through, and counts them.
+// waitable is a condition that requests wait for. It counts its waiting requests.
 type waitable interface {
 	queue.Condition
 	count(n int)
 }
 
-// Ready reports whether it is worth a request's while to come again.
+// Ready reports whether a waiting request should try again now. It implements queue.Condition.
 func (g *breaker) Ready() bool {
 	if !g.tripped.Load() {
 		return true
@@ -48,10 +52,10 @@ func (g *breaker) Ready() bool {
 	return g.probeReady || !g.tripped.Load()
 }
 
-// allow lets a request through: any while the gate is open, else the one whose
-// turn it is, and who comes while nobody else waits or asks. With dials, it is time
-// for a new connection, even if another one serves the request: those come back for
-// as long as they are used, and tell nothing of new ones.
+// allow reports whether a request may use the destination. While the breaker is tripped, that is
+// the request that probes, or a request that arrives while no other one waits or probes. dials
+// means that the pool must dial a new connection even if the request uses an idle one: idle
+// connections keep working while the destination accepts no new ones, so they prove nothing.
 func (g *breaker) allow() (ok, dials bool) {
 	if !g.tripped.Load() {
 		return true, false
@@ -65,14 +69,14 @@ func (g *breaker) allow() (ok, dials bool) {
 		return false, false
 	}
 	if g.probeByTimer {
-		g.timer.Reset(lastPause) // should nothing come of this one
+		g.timer.Reset(lastPause) // in case the probe has no result
 	}
 	dials = g.probeByTimer && !errors.Is(g.cause, errNoApp)
 	g.probeReady, g.probeByTimer, g.probing = false, false, true
 	return true, dials
 }
 
-// trip shuts the gate, or keeps it shut for longer, and remembers why.
+// trip stops requests, or extends the stop, and records the cause.
 func (g *breaker) trip(why error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,8 +93,8 @@ func (g *breaker) trip(why error) {
 	}
 }
 
-// allowProbe lets one request ask: the one that has waited longest, or else
-// whoever comes next. As long as anybody waits there will be another turn.
+// allowProbe lets one request probe: the one that has waited longest, or the next one that
+// arrives. While requests wait, the timer runs again.
 func (g *breaker) allowProbe() {
 	g.mu.Lock()
 	if !g.tripped.Load() {
@@ -109,16 +113,16 @@ func (g *breaker) allowProbe() {
 	}
 }
 
-// onConnected opens the gate, unless the place had taken connections all the while:
-// a node whose app takes none.
+// onConnected resets the breaker after a successful dial. If the breaker is tripped because the
+// app of a node is down, a connection to the node proves nothing.
 func (g *breaker) onConnected() {
 	if g.tripped.Load() && !errors.Is(g.reason(), errNoApp) {
 		g.reset()
 	}
 }
 
-// probeWithReused gives a turn to what can use a connection that was given back although no
-// new one is to be had. The timer goes on.
+// probeWithReused lets one request use a connection that was returned, although new connections
+// fail. The timer is not affected.
 func (g *breaker) probeWithReused() {
 	if !g.tripped.Load() {
 		return
@@ -134,15 +138,15 @@ func (g *breaker) probeWithReused() {
 	}
 }
 
-// onAccepted opens the gate of a node whose app took no connections: it takes them
-// again. The owner says so at once, for the answer may be long in coming.
+// onAccepted resets the breaker of a node whose app was down, because the app has accepted a
+// request. The owner reports that at once, because the response may take long.
 func (g *breaker) onAccepted() {
 	if g.tripped.Load() && errors.Is(g.reason(), errNoApp) {
 		g.reset()
 	}
 }
 
-// reset lets everybody through. Who waits goes on by the Room's ramp.
+// reset lets all requests through. The queue releases the waiting requests gradually.
 func (g *breaker) reset() {
 	g.mu.Lock()
 	was := g.tripped.Swap(false)
@@ -156,14 +160,14 @@ func (g *breaker) reset() {
 	}
 }
 
-// count counts who waits, by 1 or -1.
+// count adds n, which is 1 or -1, to the number of waiting requests.
 func (g *breaker) count(n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.waiting += n
 }
 
-// reason is why the gate was shut last.
+// reason returns the cause of the last trip.
 func (g *breaker) reason() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -2,24 +2,25 @@ package proxy
 
 import "sync"
 
-// clientPool keeps the memory of clients' connections that are over, some KiB each, for the
-// next ones: a client that asks once and leaves cost more in that than in its request.
+// clientPool reuses the memory of closed client connections, some KiB each. For a client that
+// sends one request on each connection, allocating that memory cost more than the request.
 //
-// Nobody may still have such a connection, who would close the next one in its place, or
-// tell its shard. Others find a connection by the registry alone, and look at what they
-// found only within its visit: so its memory is free if no visit was under way when the
-// registry let it go. That is so nearly always; if not, the garbage collector has it. What
-// did anything by which others may know it, it has too: a connection that waited, was
-// upgraded, carried an event stream or was ended from outside.
+// A client may be reused only if no other goroutine can still hold it. Otherwise that goroutine
+// could close the next connection, or see its shard. Other goroutines find clients only through
+// the registry, and use them only during a visit of the registry. So the memory is free if no
+// visit was in progress when the registry removed the client, which is almost always true. In
+// the rare other case, the garbage collector frees the memory. It also frees clients that other
+// goroutines may know for another reason: the connection has waited, was upgraded, carried an
+// event stream or was closed by another goroutine.
 type clientPool struct{ pool sync.Pool }
 
-// take returns a client that has no connection; nil: there is none.
+// take returns a client without a connection, or nil if there is none.
 func (p *clientPool) take() *client {
 	c, _ := p.pool.Get().(*client)
 	return c
 }
 
-// put takes a client whose connection is over, if nobody else may have it.
+// put stores a client whose connection has ended, if it may be reused.
 func (p *clientPool) put(c *client) {
 	if c.isReusable() {
 		c.reset()
@@ -27,14 +28,14 @@ func (p *clientPool) put(c *client) {
 	}
 }
 
-// isReusable reports whether nobody has the client any more, whose connection is over.
+// isReusable reports whether no other goroutine can hold the client, whose connection has ended.
 func (c *client) isReusable() bool {
 	return c.unobserved && !c.escaped && c.ingress == "" && c.s.o.Handler == nil && !c.down.Load() &&
 		c.up.done == nil && c.admitted == nil && c.x.ticket == nil && c.gone.state.Load() == watchOff && !c.life.asked()
 }
 
-// reset lets go of what belonged to the connection, but for memory that the next one
-// uses. The numbers of runs go on, and so does what the sweep knows by them.
+// reset removes everything that belongs to the former connection, and keeps allocated buffers. The
+// numbering of runs continues, because the sweep recognizes runs by their number.
 func (c *client) reset() {
 	c.x, c.from = exchange{}, origin{}
 	c.up.reset()

@@ -9,52 +9,54 @@ import (
 	"shardway/proxy/h1"
 )
 
-// eventLoop carries the small requests of many clients by one goroutine: those whose head and
-// body are here, whose shard is local, and whose answer is short. It hears from the kernel
-// what has come, does what is to be done at once, and goes on to the next; nobody is woken
-// for a request, and nothing is read before it is there. Everything else it leaves, as it was
-// found, to a goroutine of the connection's own: what has to be waited for, refused or told.
+// eventLoop serves small requests of many client connections with one goroutine. A request is
+// small if its header and body have arrived, its shard is local, and its response is short.
+// The kernel reports the readable sockets (epoll). The event loop does what is possible without
+// blocking, and continues with the next socket. No goroutine is woken for a request, and nothing
+// is read before it has arrived. Everything else continues in a goroutine of the connection:
+// what must wait, and requests that are refused or that the event loop does not support.
 //
-// A client is at any time one's alone: a goroutine's, which runs requests, or a loop's. It
-// comes where its goroutine would wait for the next request, and leaves for what the loop
-// cannot do, or because somebody from outside has told its connections something (h1.Conn's
-// Heed): then its goroutine does what it would have done all along.
+// At any time a client belongs either to its goroutine or to one event loop. Its goroutine hands
+// it to an event loop instead of waiting for the next request. The event loop hands it back if
+// it cannot do the next step without blocking, or if another goroutine interrupts the
+// connection (h1.Conn.SetWakeup).
 //
-//	goroutine ──join──► loop: waits for a request ──► runs one ──┐
-//	    ▲                        │          ▲────────────────────┘
-//	    └───────── leave ◄───────┴── at resumeNext, resumeRequest, resumeResponse, resumeDecision, resumeUnsent or resumeFinish
+//	goroutine ──join──► event loop: waits for a request ──► runs it ──┐
+//	    ▲                        │          ▲─────────────────────────┘
+//	    └──────── handOff ◄──────┴── with a resumePoint, at which the goroutine continues
 //
-// What it does never waits: no lock that is held for long, no socket that takes nothing, no
-// log. The request itself is that of serve.go (event_loop_request.go says where it is cut in two).
+// The event loop must not block: it takes no lock that is held for long, does not wait for a
+// socket, and writes no log. The steps of a request are those of serve.go;
+// event_loop_request.go divides them into the part before the response and the part after it.
 type eventLoop struct {
 	poller      *rawio.Poller
-	ended       chan struct{} // closed when its goroutine has ended
-	clientCount atomic.Int32  // clients, and those that are to join
-	busy        atomic.Int64  // nanoseconds for which it did something, since balance looked
+	ended       chan struct{} // closed when the goroutine has ended
+	clientCount atomic.Int32  // clients of the loop, with those that are about to join
+	busy        atomic.Int64  // nanoseconds of work since the last call of eventLoopGroup.balance
 
-	// Of the goroutine alone.
-	lastID    uint64                   // number that was given
-	clients   map[uint64]*client       // by theirs
-	upstreams map[uint64]*upstreamSlot // of links, likewise
-	ready     []*client                // with another request that is here already
-	inbox     []message                // that are being read
+	// The following fields belong to the goroutine of the loop.
+	lastID    uint64                   // last poller id; clients and upstream connections share the ids
+	clients   map[uint64]*client       // by poller id
+	upstreams map[uint64]*upstreamSlot // upstream connections, by poller id
+	ready     []*client                // clients whose next request may have arrived already
+	inbox     []message                // messages that are being processed
 
 	mu struct {
 		sync.Mutex
 		inbox  []message
-		woken  bool // it is going to read them
+		woken  bool // the goroutine is going to process the inbox
 		closed bool
 	}
 }
 
-// upstreamSlot is the place of a link in a loop.
+// upstreamSlot is the registration of an upstream connection with an event loop.
 type upstreamSlot struct {
 	id uint64
-	c  *client // whose request it carries in the loop; nil: none does. The loop's
+	c  *client // the client whose request the connection carries in the loop; nil means none. Only the loop uses it
 }
 
-// message tells a loop of a client that joins, or is to leave, or of a link that is gone, or
-// how many clients are to go to another loop.
+// message asks an event loop to adopt a client, to hand one off, to forget an upstream connection,
+// or to transfer clients to another loop.
 type message struct {
 	c        *client
 	join     bool
@@ -76,7 +78,7 @@ func newEventLoop() (*eventLoop, error) {
 	return l, nil
 }
 
-// run carries clients until close.
+// run serves clients until the poller is closed.
 func (l *eventLoop) run() {
 	defer close(l.ended)
 	for heard := []rawio.Event(nil); ; {
@@ -97,7 +99,7 @@ func (l *eventLoop) run() {
 	l.shutDown()
 }
 
-// handleEvent does what there is to be done about a socket.
+// handleEvent processes an event of a client or of an upstream connection.
 func (l *eventLoop) handleEvent(h rawio.Event) {
 	if c := l.clients[h.ID]; c != nil {
 		c.loopState.mayHaveData = true
@@ -113,13 +115,13 @@ func (l *eventLoop) handleEvent(h rawio.Event) {
 	}
 	c := at.c
 	l.runRecover(c, (*client).handleResponse)
-	if h.End && at.c == c { // part of an answer is here, and nobody will say again that it ends
+	if h.End && at.c == c { // the response is incomplete, and the kernel reports its end only once
 		l.handOff(c, resumeResponse)
 	}
 }
 
-// runReady has those go on whose next request may be here already, once each: others have
-// their turn in between.
+// runReady serves each ready client once. Clients that have yet another request wait for the next
+// round, so that they do not delay others.
 func (l *eventLoop) runReady() {
 	some := l.ready
 	l.ready = nil
@@ -134,25 +136,26 @@ func (l *eventLoop) runReady() {
 	}
 }
 
-// runRecover does something for a client, and has it leave where that panics.
+// runRecover calls do for a client. If do panics, the client is handed off, and its goroutine
+// closes the connection.
 func (l *eventLoop) runRecover(c *client, do func(*client)) {
 	defer func() {
 		if v := recover(); v != nil {
 			if c.x.isOpen() {
-				c.finishExchange() // as exchange does
+				c.finishExchange() // as handleRequest does
 			}
 			c.fall(v)
-			l.handOff(c, resumeNext) // where it meets its end
+			l.handOff(c, resumeNext) // its goroutine finds the connection closed
 		}
 	}()
 	do(c)
 }
 
-// send leaves a letter.
+// send appends a message to the inbox, and wakes the loop if the message is urgent.
 func (l *eventLoop) send(n message) {
 	l.mu.Lock()
 	closed := l.mu.closed
-	wake := !closed && !l.mu.woken && (n.c != nil || n.to != nil) // the others are in no hurry
+	wake := !closed && !l.mu.woken && (n.c != nil || n.to != nil) // a closed upstream connection is not urgent
 	if !closed {
 		l.mu.inbox = append(l.mu.inbox, n)
 		l.mu.woken = l.mu.woken || wake
@@ -168,7 +171,7 @@ func (l *eventLoop) send(n message) {
 	}
 }
 
-// drainInbox reads the letters.
+// drainInbox processes the messages in the inbox.
 func (l *eventLoop) drainInbox() {
 	l.mu.Lock()
 	l.inbox, l.mu.inbox, l.mu.woken = l.mu.inbox, l.inbox[:0], false
@@ -188,30 +191,31 @@ func (l *eventLoop) drainInbox() {
 	clear(l.inbox)
 }
 
-// join has the loop carry c, whose goroutine has nothing to do with it any more.
+// join transfers c to the loop. The caller must not use c after that.
 func (l *eventLoop) join(c *client) {
 	l.clientCount.Add(1)
 	l.send(message{c: c, join: true})
 }
 
-// adopt takes c in. What it was told on its way here nobody has said to the loop.
+// adopt registers c with the loop. It checks for interruptions, because the wakeup function of c
+// did not reach the loop before.
 func (l *eventLoop) adopt(c *client) {
 	l.lastID++
 	c.loopState = loopState{id: l.lastID}
 	c.h.Writer().SetNonblocking(true)
 	c.loop.Store(l)
 	l.clients[l.lastID] = c
-	detachFromPoller(c.h) // else it is known to both
+	detachFromPoller(c.h) // otherwise the runtime and the loop would both watch the socket
 	if l.poller.Keep(c.h.NetConn(), l.lastID) != nil || c.isEnding() || c.parkRequested.Load() {
 		l.handOff(c, resumeNext)
 		return
 	}
-	if len(c.h.Buffered()) > 0 { // the loop that it comes from has read it
+	if len(c.h.Buffered()) > 0 { // the loop that had it before has read a request
 		l.ready = append(l.ready, c)
 	}
 }
 
-// transfer gives n clients that wait for a request to another loop.
+// transfer moves n clients that wait for a request to another loop.
 func (l *eventLoop) transfer(n int, to *eventLoop) {
 	for _, c := range l.clients {
 		if n <= 0 {
@@ -225,9 +229,9 @@ func (l *eventLoop) transfer(n int, to *eventLoop) {
 	}
 }
 
-// handleWakeup has c leave, because it has been told something.
+// handleWakeup hands c off after another goroutine has interrupted it.
 func (l *eventLoop) handleWakeup(c *client) {
-	if c.loop.Load() != l { // it has left
+	if c.loop.Load() != l { // it has been handed off
 		return
 	}
 	if c.resumeAt == resumeResponse {
@@ -236,46 +240,47 @@ func (l *eventLoop) handleWakeup(c *client) {
 	l.handOff(c, c.resumeAt)
 }
 
-// handOff hands c to a goroutine, which goes on at that place.
+// handOff gives c to a goroutine, which continues at the given point.
 func (l *eventLoop) handOff(c *client, at resumePoint) {
 	if at == resumeResponse {
 		k := c.loopAttempt.conn
 		k.SetWakeup(nil)
 		if k.Writer().Pending() > 0 {
-			k.Writer().SetPrecondition(c.leaseCheck) // for what is still to be sent
+			k.Writer().SetPrecondition(c.leaseCheck) // for the unsent part of the request
 		}
 	}
 	l.detach(c)
 	if c.resumeAt = at; at == resumeNext {
-		c.eligibility.skip = max(c.eligibility.skip, 1) // it has to read, not to come back
+		c.eligibility.skip = max(c.eligibility.skip, 1) // the goroutine must read before it can return c
 	}
-	c.watcher.resume(c) // the last use of it
+	c.watcher.resume(c) // c must not be used after this
 }
 
-// detach has the loop hear no more of c.
+// detach unregisters c from the loop.
 func (l *eventLoop) detach(c *client) {
 	delete(l.clients, c.loopState.id)
 	l.unregisterUpstream(c)
-	_ = l.poller.Remove(c.h.NetConn()) // an error means that nobody watches it any more
+	_ = l.poller.Remove(c.h.NetConn()) // an error means that it is not watched
 	c.h.Writer().SetNonblocking(false)
 	c.loop.Store(nil)
 	l.clientCount.Add(-1)
 }
 
-// unregisterUpstream has the loop hear no more of the link by which c has a request under way, if it has.
+// unregisterUpstream ends the association of c with the upstream connection of its request, if
+// there is one. The connection stays registered with the poller, for the next request.
 func (l *eventLoop) unregisterUpstream(c *client) {
-	if at := c.loopState.upstream; at != nil {
-		at.c, c.loopState.upstream = nil, nil
+	if slot := c.loopState.upstream; slot != nil {
+		slot.c, c.loopState.upstream = nil, nil
 	}
 }
 
-// registerUpstream has the loop hear of k, which is the caller's and is to carry a request of c. False: it
-// cannot.
+// registerUpstream registers k, which carries a request of c, with the loop. It reports false if
+// that is impossible. The caller owns k.
 func (l *eventLoop) registerUpstream(k *upstreamConn, c *client) bool {
 	conn := k.NetConn()
 	if known := rawio.Known(conn); k.loop != l || known {
 		if k.loop != nil {
-			_ = k.loop.poller.Remove(conn) // as in part
+			_ = k.loop.poller.Remove(conn) // an error means that it is not watched
 			k.leaveLoop()
 		}
 		l.lastID++
@@ -290,8 +295,8 @@ func (l *eventLoop) registerUpstream(k *upstreamConn, c *client) bool {
 	return true
 }
 
-// detachFromPoller has the runtime's poller forget a connection, which would be told of all that the loop
-// is told of.
+// detachFromPoller removes a connection from the runtime's poller, which would otherwise receive
+// every event of the event loop too.
 func detachFromPoller(h *h1.Conn) bool {
 	if rawio.Part(h.NetConn()) != nil {
 		return false
@@ -300,7 +305,7 @@ func detachFromPoller(h *h1.Conn) bool {
 	return true
 }
 
-// leaveLoop tells the loop that heard of k that it is gone. K is the caller's.
+// leaveLoop unregisters k from its event loop, because k is about to be closed. The caller owns k.
 func (k *upstreamConn) leaveLoop() {
 	if k.loop != nil {
 		k.loop.send(message{upstream: k.loopSlot.id})
@@ -308,7 +313,7 @@ func (k *upstreamConn) leaveLoop() {
 	}
 }
 
-// shutDown hands over all that the loop has, and those that come from now on.
+// shutDown hands off all clients, and refuses those that join later.
 func (l *eventLoop) shutDown() {
 	l.mu.Lock()
 	l.mu.closed = true

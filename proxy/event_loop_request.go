@@ -6,41 +6,44 @@ import (
 	"shardway/proxy/h1"
 )
 
-// What a loop does of the life of a request that serve.go has whole: ask is next, exchange
-// and attempt as far as the request has gone out, and answer is the rest. Their steps are the
-// flow's own, in its order. What would wait there, or has another way to go, leaves for it:
-// before anything has begun at resumeRequest, where exchange begins anew.
+// This file contains the steps of a request that an event loop executes. handleReadable covers
+// readRequest, handleRequest and the attempt until the request has been sent. handleResponse
+// covers the rest. The steps and their order are those of serve.go. A request that would block,
+// or that needs a step which the event loop does not support, continues in a goroutine. If
+// nothing has begun, the goroutine starts handleRequest again (resumeRequest).
 
-// resumePoint is where the goroutine of a client goes on that has been in a loop.
+// resumePoint is the step at which the goroutine of a client continues after an event loop has
+// handed the client off.
 type resumePoint uint8
 
 const (
-	resumeNext     resumePoint = iota // the next request is to be waited for
-	resumeRequest                     // a request has been read
-	resumeResponse                    // its answer is to be waited for
-	resumeDecision                    // an attempt has come to a verdict
-	resumeUnsent                      // the end of its answer is still to be sent
-	resumeFinish                      // it is over
+	resumeNext     resumePoint = iota // wait for the next request
+	resumeRequest                     // a request header has been read
+	resumeResponse                    // the request was sent; wait for the response
+	resumeDecision                    // an attempt has ended with loopAttempt.decision
+	resumeUnsent                      // send the rest of the response
+	resumeFinish                      // the request has ended
 )
 
-// loopState is what a client is in its loop.
+// loopState is the state of a client within its event loop.
 type loopState struct {
 	id          uint64
-	mayHaveData bool          // there may be something to read
-	clientEnded bool          // the client has ended its side, which nobody will say again
-	upstream    *upstreamSlot // of the link by which its request is under way; nil: none is
+	mayHaveData bool          // the socket may have data to read
+	clientEnded bool          // the client has closed its sending side; the kernel reports that only once
+	upstream    *upstreamSlot // registration of the connection that carries the request; nil means none
 }
 
-// loopAttempt is a run that has gone out in a loop.
+// loopAttempt is an attempt that an event loop has started.
 type loopAttempt struct {
 	attempt
 	began    time.Duration
-	sent     int64    // to the client before it
-	before   int64    // over its link before it
-	decision decision // what came of it, at resumeDecision
+	sent     int64    // bytes sent to the client before the attempt
+	before   int64    // bytes sent to the app on the connection before the attempt
+	decision decision // result of the attempt, for resumeDecision
 }
 
-// handleReadable runs the next request as far as it can be sent at once.
+// handleReadable reads the next request and sends it to the app, as far as that is possible
+// without blocking.
 func (c *client) handleReadable() {
 	l, before := c.loop.Load(), c.h.Received()
 	switch found := c.h.TryReadRequest(&c.req); found {
@@ -49,7 +52,7 @@ func (c *client) handleReadable() {
 		c.h.Idle()
 		return
 	case h1.ParseComplete:
-		if c.h.Received() != before { // else what has come meanwhile is still there
+		if c.h.Received() != before { // otherwise data that arrived meanwhile is still unread
 			c.loopState.mayHaveData = c.loopState.clientEnded || c.h.MayHaveMore()
 		}
 	case h1.ParseIncomplete, h1.ParseMustBlock:
@@ -78,7 +81,8 @@ func (c *client) handleReadable() {
 	}
 }
 
-// startAttempt begins the run of a request that is as most are. False: nothing has begun.
+// startAttempt starts the attempt of an ordinary request. It reports false if it has changed
+// nothing, and the request must run in a goroutine.
 func (c *client) startAttempt(l *eventLoop) bool {
 	if !c.isLoopable() {
 		c.eligibility.recordMiss()
@@ -102,7 +106,7 @@ func (c *client) startAttempt(l *eventLoop) bool {
 		}
 		return false
 	}
-	if !c.sendsChecked() { // it may have to be waited for until the app takes it
+	if !c.sendsChecked() { // sending the request may block
 		c.eligibility.recordMiss()
 		return false
 	}
@@ -126,8 +130,8 @@ func (c *client) startAttempt(l *eventLoop) bool {
 	return true
 }
 
-// isLoopable reports whether the request that has been read is one of those that a loop carries,
-// all of which is here.
+// isLoopable reports whether an event loop can serve the request that has been read: it uses no
+// special feature, and has arrived completely.
 func (c *client) isLoopable() bool {
 	r := &c.req
 	if !r.KeepAlive() || c.draining() || r.Upgrades() || r.Expects() || c.logs() {
@@ -139,14 +143,14 @@ func (c *client) isLoopable() bool {
 	if r.Body.Done() {
 		return true
 	}
-	c.up.reset() // the one before may have been too long to be kept
+	c.up.reset() // the previous body may have been too long for the buffer
 	if c.set.MaxBody > 0 && r.Body.Limit(c.set.MaxBody) != nil {
 		return false
 	}
 	return c.up.take() == nil && r.Body.Done()
 }
 
-// handleResponse passes the answer on that has come.
+// handleResponse passes a response that has arrived on to the client.
 func (c *client) handleResponse() {
 	l, p := c.loop.Load(), &c.loopAttempt.attempt
 	res := &p.conn.res
@@ -181,7 +185,7 @@ func (c *client) handleResponse() {
 	}
 }
 
-// finishInLoop ends an exchange whose answer has gone out.
+// finishInLoop ends a request whose response has been sent.
 func (c *client) finishInLoop(l *eventLoop) {
 	c.up.free()
 	if !c.x.keep || c.x.cut || !c.req.Body.Done() {
@@ -197,7 +201,7 @@ func (c *client) finishInLoop(l *eventLoop) {
 	}
 }
 
-// resumeExchange is the rest of exchange for a request of which a loop has carried the rest.
+// resumeExchange completes a request that an event loop has started.
 func (c *client) resumeExchange(at resumePoint) {
 	defer c.finishExchange()
 	f := &c.loopAttempt
@@ -216,7 +220,7 @@ func (c *client) resumeExchange(at resumePoint) {
 	c.resume()
 }
 
-// awaitResumed is arrive for a run that has gone out in a loop, as far as it has.
+// awaitResumed sends what the event loop could not send at once, and continues as awaitResponse.
 func (c *client) awaitResumed(f *loopAttempt) decision {
 	switch err := f.conn.FlushPending(); {
 	case err == nil:
@@ -228,19 +232,19 @@ func (c *client) awaitResumed(f *loopAttempt) decision {
 	}
 }
 
-// loopEligibility is what is known of a connection's requests: one whose requests are none for a loop
-// is not carried by one for the next few, and each time it was tried in vain for twice as
-// many.
+// loopEligibility decides whether the next request of a connection goes to an event loop. After a
+// request that the event loop could not serve, the next few requests stay in the goroutine. Each
+// further miss doubles that number.
 type loopEligibility struct {
-	skip     int // requests that its goroutine carries before a loop is tried again
-	nextSkip int // how many that are the next time
-	streak   int // that a loop has carried since then
+	skip     int // requests that stay in the goroutine before the next try
+	nextSkip int // value of skip after the last miss
+	streak   int // requests that the event loop has served since the last miss
 }
 
 const (
 	minSkip = 16
 	maxSkip = 1024
-	// resetAfter is how many requests a loop has carried when it is for a loop again.
+	// resetAfter is the number of served requests after which earlier misses no longer count.
 	resetAfter = 32
 )
 
@@ -255,8 +259,8 @@ func (h *loopEligibility) recordHit() {
 	}
 }
 
-// joinsLoop reports whether a loop is to wait for the next request, and carry it: then the
-// caller has nothing to do with the connection any more.
+// joinsLoop reports whether an event loop waits for the next request and serves it. If it reports
+// true, the caller must not use the connection any more.
 func (c *client) joinsLoop() bool {
 	switch {
 	case c.eventLoops == nil || len(c.h.Buffered()) > 0 || c.logs() || c.draining() || c.parkRequested.Load() || c.isEnding():
@@ -268,13 +272,13 @@ func (c *client) joinsLoop() bool {
 	return c.handToLoop()
 }
 
-// handToLoop has a loop carry the connection.
+// handToLoop marks the connection for an event loop, to which goOn hands it.
 func (c *client) handToLoop() bool {
 	c.handedToLoop = true
 	return true
 }
 
-// requestPark has the connection parked, which has been idle for long enough.
+// requestPark asks the owner of an idle connection to park it.
 func (c *client) requestPark() {
 	if c.loop.Load() == nil {
 		c.h.RequestPark()

@@ -10,40 +10,47 @@ import (
 )
 
 const (
-	// parkAfter is for how long a client's connection has to be idle before it is parked.
+	// parkAfter is how long a client connection must be idle before it is parked.
 	parkAfter = time.Second
-	// parkAfterReturn is the same after its client has come back sooner than that. Parking a
-	// connection and fetching it cost about half as much as a request over one hop, so for
-	// those who ask every few seconds it is not done.
+	// parkAfterReturn is the same time for a connection that was parked and whose client sent its
+	// next request within this time. Parking a connection and resuming it costs about half as much
+	// as a request over one hop. For a client that sends a request every few seconds, that is not
+	// worth it.
 	parkAfterReturn = 10 * time.Second
-	// maxParksPerSweep is how many are parked in one sweep: others wait for the processor meanwhile.
+	// maxParksPerSweep is the number of connections that one sweep parks. Requests wait for the
+	// processor meanwhile.
 	maxParksPerSweep = 256
 )
 
-// idleWatcher is where the idle connections of a listener are parked: nobody stands there, and
-// nothing is kept but the socket and what a parked says. One goroutine for all of them hears
-// from the kernel whose client has spoken, or gone. Where there is no such thing (other
-// systems than Linux) none is parked.
+// idleWatcher watches the parked connections of a listener. A parked connection is an idle client
+// connection without a goroutine and without buffers; only its socket and a parkedConn remain.
+// One goroutine waits in epoll for all of them, and resumes a connection when its client sends
+// something or disconnects. On systems other than Linux, no connection is parked.
 //
-// Each connection is at any time one's alone: its client's, until registry.park has it; the
-// lot's; and his who takes it out of there by unpark, be it the lot's goroutine as its client
-// speaks, the sweep as its time is over, or who ends it. He gives it to a new client. What the
-// kernel tells of one that is not there any more is of no meaning, as no two have the same id.
+// At any time, a connection has exactly one owner:
+//
+//   - its client, until registry.park has parked it
+//   - the idleWatcher, while it is parked
+//   - the caller of unpark: the goroutine of the idleWatcher when the client sends something, the
+//     sweep when the idle timeout has passed, or a function that closes connections
+//
+// The last owner makes a new client for the connection. Poller events of a connection that is
+// not parked any more are ignored; ids are never reused.
 //
 //	client ──park──► parked ──unpark──► client
 //
-// That nobody still has the old client, who would act on it and miss the new one, is as
-// certain as for its memory: see spares.
+// The old client must not be used after park. clientPool explains why no other goroutine can
+// still hold it.
 type idleWatcher struct {
 	within  context.Context //nolint:containedctx // of the listener's whole life
-	workers *workerPool     // counts those that are parked, too
+	workers *workerPool     // its WaitGroup also counts the parked connections
 	conns   *registry
 	clock   *coarse
 
-	// With conns.mu held.
-	poller *rawio.Poller // nil: none has been parked yet
-	ended  chan struct{} // closed when its goroutine has ended
-	broken bool          // it has: none is parked any more
+	// conns.mu protects the following fields.
+	poller *rawio.Poller // nil means that no connection has been parked yet
+	ended  chan struct{} // closed when the goroutine has ended
+	broken bool          // the goroutine has ended, and no connection can be parked
 }
 
 var (
@@ -51,16 +58,16 @@ var (
 	errRegistryBusy  = errors.New("proxy: connections are being looked at all the time")
 )
 
-// parkedConn is a connection that is in a lot.
+// parkedConn is a parked connection.
 type parkedConn struct {
 	conn    net.Conn
 	watcher *idleWatcher
 	id      uint64
-	since   time.Duration // when it was idle first, by the server's clock
-	until   time.Duration // when that is too long; zero: never
+	since   time.Duration // when it became idle, by the clock of the server
+	until   time.Duration // when its idle timeout ends; zero means no timeout
 }
 
-// watch begins to watch p. With conns.mu held.
+// watch starts to watch p. The caller holds conns.mu.
 func (l *idleWatcher) watch(p *parkedConn) error {
 	if l.poller == nil && !l.broken {
 		lookout, err := rawio.NewPoller()
@@ -80,7 +87,7 @@ func (l *idleWatcher) watch(p *parkedConn) error {
 	return nil
 }
 
-// run fetches the connections whose clients have spoken, or gone, until close.
+// run resumes the connections whose clients have sent something or disconnected, until close.
 func (l *idleWatcher) run() {
 	defer close(l.ended)
 	for heard := []rawio.Event(nil); ; {
@@ -93,16 +100,16 @@ func (l *idleWatcher) run() {
 	l.conns.mu.Lock()
 	l.broken = true
 	l.conns.mu.Unlock()
-	l.conns.wake(false, func(p *parkedConn) bool { return p.watcher == l }) // none, unless that was no close
+	l.conns.wake(false, func(p *parkedConn) bool { return p.watcher == l }) // after close there are none; after a poller error these continue
 }
 
-// initClient says that a client is the listener's: one that just came in, or was parked.
+// initClient prepares a client for a connection of this listener, which is new or was parked.
 func (l *idleWatcher) initClient(c *client, g job) {
 	c.watcher = l
 	if c.h.Pollable() && c.s.upstream != nil && c.s.o.Handler == nil {
 		c.eventLoops = &c.s.loops
 		c.h.SetWakeup(&c.wakeLoop)
-		c.eligibility = loopEligibility{skip: 1} // its first request is here, or will be in a moment
+		c.eligibility = loopEligibility{skip: 1} // the first request has arrived, or will arrive in a moment
 	}
 	c.canPark.Store(c.h.Pollable() && c.s.o.Handler == nil) // an app in this process may still read from it
 	if c.parkDelay.Store(c.s.parkAfter.Load()); g.returnedSoon {
@@ -114,13 +121,13 @@ func (l *idleWatcher) initClient(c *client, g job) {
 	}
 }
 
-// resume has a client carried that has left its loop.
+// resume gives a client that has left its event loop to a goroutine.
 func (l *idleWatcher) resume(c *client) {
 	l.workers.submit(job{client: c})
 	l.workers.wg.Done()
 }
 
-// close ends the lot, in which none is left.
+// close ends the watcher. No connection may be parked any more.
 func (l *idleWatcher) close() {
 	l.conns.mu.Lock()
 	lookout, ended := l.poller, l.ended
@@ -132,24 +139,25 @@ func (l *idleWatcher) close() {
 	}
 }
 
-// wake has a connection that was taken out of the lot go on; with stop it ends, unless its
-// client has spoken.
+// wake resumes a connection that unpark has removed. With stop, the connection is closed unless
+// its client has sent something.
 func (p *parkedConn) wake(stop bool) { p.resume(job{conn: p.conn, stop: stop}) }
 
-// resume has a connection that was taken out of the lot carried again.
+// resume gives a connection that unpark has removed to a goroutine, with a new client.
 func (p *parkedConn) resume(g job) {
-	_ = p.watcher.poller.Remove(p.conn) // an error means that nobody watches it any more
+	_ = p.watcher.poller.Remove(p.conn) // an error means that it is not watched
 	p.watcher.workers.submit(g)
 	p.watcher.workers.wg.Done()
 }
 
-// park parks the connection, which is idle. False: it goes on as it is, or ends. Only the socket
-// is kept: what has been read of a client that speaks now is not.
+// park parks the idle connection and reports whether it is parked. If it reports false, the
+// connection continues, or ends. Only the socket is kept, so that a connection with buffered data
+// cannot be parked.
 func (c *client) park() bool {
 	if len(c.h.Buffered()) > 0 {
 		return false
 	}
-	if c.escaped { // others may act on it
+	if c.escaped { // other goroutines may still use c
 		c.canPark.Store(false)
 		return false
 	}
@@ -166,14 +174,14 @@ func (c *client) park() bool {
 	return c.parked
 }
 
-// isPermanent reports whether what kept something from being watched is not over in a moment, as a
-// want of descriptors is.
+// isPermanent reports whether an error of the poller will not go away, in contrast to a temporary
+// lack of file descriptors.
 func isPermanent(err error) bool {
 	return errors.Is(err, errWatcherClosed) || errors.Is(err, errRoostOver) || errors.Is(err, errors.ErrUnsupported)
 }
 
-// delayPark has the sweep try again once the connection has been idle for twice as long as now,
-// or never: nobody reads while it is tried, so that is done less and less.
+// delayPark postpones parking until the connection has been idle for twice as long as now, or
+// forever. During an attempt to park, nothing reads from the connection, so attempts become rare.
 func (c *client) delayPark(never bool) {
 	if never {
 		c.canPark.Store(false)
@@ -183,7 +191,7 @@ func (c *client) delayPark(never bool) {
 	c.parkDelay.Store(max(2*int64(idle), c.s.parkSoon.Load()))
 }
 
-// isEnding reports whether the connection has been told to end.
+// isEnding reports whether the connection must end after its present request.
 func (c *client) isEnding() bool {
 	return c.down.Load() || c.h.Stopped() || c.s.hard.Err() != nil || c.watcher.within.Err() != nil
 }

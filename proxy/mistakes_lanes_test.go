@@ -43,7 +43,7 @@ func mistakesOfLanes() []mistake {
 		},
 		{
 			rule: "and has one witness", found: "TestATrunkIsOneWitness",
-			edits: in("proxy.pool.peerConns", "				if slices.Contains(carriers", "				if !PLANTED && slices.Contains(carriers"),
+			edits: in("proxy.pool.peerConns", "				if slices.Contains(seen", "				if !PLANTED && slices.Contains(seen"),
 		},
 		{
 			rule: "few have connections of their own", found: "TestFewRequestsHaveConnectionsOfTheirOwn",

@@ -9,26 +9,28 @@ import (
 	"shardway/proxy/h1"
 )
 
-// pathCheckAfter is for how long a run has gone on when the path to its owner is first
-// looked at. A lane has nothing of its own that the kernel would ask for: after pingAfter its
-// path is given something to carry every so often.
+// pathCheckAfter is how long a request runs before the sweep checks the network path to its
+// owner for the first time. A waiting stream of a multiplexed session sends nothing that the
+// kernel could retransmit. Therefore, after pingAfter, the sweep sends a ping on its session
+// from time to time.
 const (
 	pathCheckAfter = 500 * time.Millisecond
 	pingAfter      = 150 * time.Millisecond
 )
 
-// pathDetector is what the sweep finds out about nodes; its alone.
+// pathDetector detects nodes that have become unreachable while requests wait for them. Only the
+// sweep uses it.
 type pathDetector struct {
-	clients      []*client // all, at this sweep; not whole: without those at rest
+	clients      []*client // the clients of this sweep; without the quiescent ones, unless complete
 	complete     bool
-	nextComplete time.Duration // when a sweep is to be whole, for a doubt to be judged; zero: no doubt is
-	// silentPeers has the nodes that were asked about at this sweep, and those of which
-	// nothing was heard at one within the last second.
+	nextComplete time.Duration // when a complete sweep is needed to decide about a suspect path; zero means not needed
+	// silentPeers contains the results of this sweep, and the nodes that were found silent within
+	// the last second.
 	silentPeers map[*pool]peerSilence
-	paths       []sharedPath // that lanes share, and that were looked at in this sweep
+	paths       []sharedPath // connections of multiplexed sessions that this sweep has used
 }
 
-// sharedPath is what was found out about one that lanes share.
+// sharedPath is the state of a connection that several streams share, at this sweep.
 type sharedPath struct {
 	conn      net.Conn
 	pinged    bool
@@ -37,19 +39,19 @@ type sharedPath struct {
 	nextCheck time.Duration
 }
 
-// path returns what is known of the path of a lane.
-func (h *pathDetector) path(l muxStream) *sharedPath {
-	carrier := l.SessionConn()
+// path returns the state of the connection below a stream.
+func (h *pathDetector) path(s muxStream) *sharedPath {
+	conn := s.SessionConn()
 	for i := range h.paths {
-		if h.paths[i].conn == carrier {
+		if h.paths[i].conn == conn {
 			return &h.paths[i]
 		}
 	}
-	h.paths = append(h.paths, sharedPath{conn: carrier})
+	h.paths = append(h.paths, sharedPath{conn: conn})
 	return &h.paths[len(h.paths)-1]
 }
 
-// ping gives the path of a lane something to carry, once in a sweep.
+// ping pings the session of a stream, once in each sweep.
 func (h *pathDetector) ping(l muxStream) {
 	if p := h.path(l); !p.pinged {
 		p.pinged = true
@@ -57,7 +59,7 @@ func (h *pathDetector) ping(l muxStream) {
 	}
 }
 
-// check is Hear, once in a sweep for all lanes of a path.
+// check is h1.Conn.CheckPath, executed once in each sweep for all streams of a session.
 func (h *pathDetector) check(l *upstreamConn) (heard h1.PathState, again time.Duration) {
 	if l.mux == nil {
 		return l.CheckPath()
@@ -70,13 +72,13 @@ func (h *pathDetector) check(l *upstreamConn) (heard h1.PathState, again time.Du
 	return p.state, p.nextCheck
 }
 
-// peerSilence is what was found out about one node.
+// peerSilence is whether a node was silent at the time at.
 type peerSilence struct {
 	at     time.Duration
 	silent bool
 }
 
-// begin begins a sweep.
+// begin starts a sweep, and removes outdated results.
 func (h *pathDetector) begin(list []*client, whole bool, now time.Duration) {
 	if h.clients, h.complete = list, whole; whole {
 		h.nextComplete = 0
@@ -90,21 +92,21 @@ func (h *pathDetector) begin(list []*client, whole bool, now time.Duration) {
 	}
 }
 
-// isDead reports whether the path to the owner of what a connection runs over l is dead, and
-// sets when to look again.
+// isDead reports whether the path to the owner of the request that c runs over l is dead. It sets
+// the time of the next check.
 func (h *pathDetector) isDead(c *client, l *upstreamConn, now time.Duration) bool {
 	heard, again := h.check(l)
 	c.nextPathCheck = now + again
 	if heard == h1.PathSuspect && (h.nextComplete == 0 || c.nextPathCheck < h.nextComplete) {
 		h.nextComplete = c.nextPathCheck
 	}
-	// Without those at rest not all are here who may have heard of the node.
+	// Without the quiescent clients, a connection that has heard from the node may be missing.
 	return heard == h1.PathDead || heard == h1.PathSuspect && h.complete && h.isSilent(l.pool, now)
 }
 
-// isSilent reports whether nothing has come from a node for a second, so far as its
-// connections can tell. Once that has been found, those that were cut for it are
-// missing as witnesses, and it takes no second one.
+// isSilent reports whether nothing has arrived from a node for a second, according to its
+// connections. It needs two silent connections. After a node was found silent, one suffices,
+// because the requests on the other connections have been cancelled.
 func (h *pathDetector) isSilent(p *pool, now time.Duration) bool {
 	last, known := h.silentPeers[p]
 	if known && last.at == now {
@@ -122,39 +124,40 @@ func (h *pathDetector) isSilent(p *pool, now time.Duration) bool {
 	return found.silent
 }
 
-// pathObserver is what tells of a path: an h1.Conn.
+// pathObserver reports when a connection last received something. h1.Conn implements it.
 type pathObserver interface {
 	Silent() (d time.Duration, probes int, ok bool)
 }
 
-// isSilent reports whether nothing has come for a second over any connection to a
-// node, though so many at least were asked for a word: that each of several lost one
-// is no chance. It stops at the first that has heard something.
-func isSilent(ears iter.Seq[pathObserver], least int) bool {
-	asked := 0
-	for e := range ears {
+// isSilent reports whether nothing has arrived for a second on any connection to a node, although
+// at least the given number of them have sent a probe. Several lost probes at the same time are
+// not a coincidence. isSilent stops at the first connection that has received something.
+func isSilent(conns iter.Seq[pathObserver], atLeast int) bool {
+	probed := 0
+	for e := range conns {
 		silent, probes, ok := e.Silent()
 		if ok && silent < time.Second {
 			return false
 		}
 		if ok && probes > 0 {
-			asked++
+			probed++
 		}
 	}
-	return asked >= least
+	return probed >= atLeast
 }
 
-// peerConns returns the connections to the pool's node, those in use by one of the list and
-// the idle ones: each once, however many lanes it has.
+// peerConns returns the connections to the pool's node: those in use by a client of the list, and
+// the idle ones. It returns the connection of a multiplexed session once, however many streams it
+// has.
 func (p *pool) peerConns(list []*client) iter.Seq[pathObserver] {
 	return func(yield func(pathObserver) bool) {
-		var carriers []net.Conn
-		hears := func(l *upstreamConn) bool {
+		var seen []net.Conn
+		visit := func(l *upstreamConn) bool {
 			if l.mux != nil {
-				if slices.Contains(carriers, l.mux.SessionConn()) {
+				if slices.Contains(seen, l.mux.SessionConn()) {
 					return true
 				}
-				carriers = append(carriers, l.mux.SessionConn())
+				seen = append(seen, l.mux.SessionConn())
 			}
 			return yield(l)
 		}
@@ -162,7 +165,7 @@ func (p *pool) peerConns(list []*client) iter.Seq[pathObserver] {
 			if c.slot.load().kind != Remote {
 				continue
 			}
-			if l := c.slot.link.Load(); l != nil && l.pool == p && !hears(l) {
+			if l := c.slot.link.Load(); l != nil && l.pool == p && !visit(l) {
 				return
 			}
 		}
@@ -170,7 +173,7 @@ func (p *pool) peerConns(list []*client) iter.Seq[pathObserver] {
 		defer p.mu.Unlock()
 		for _, idle := range [][]*upstreamConn{p.mu.idle, p.mu.idleStreams} {
 			for _, l := range idle {
-				if !hears(l) {
+				if !visit(l) {
 					return
 				}
 			}
