@@ -50,7 +50,7 @@ func (c *client) within(do func()) {
 	do()
 }
 
-// runReady has the leg that has begun carried, or a loop carry what comes, or else calls over.
+// goOn has the leg that has begun carried, or a loop carry what comes, or else calls over.
 func (c *client) goOn(over func()) {
 	if c.handedToLoop {
 		c.handedToLoop = false
@@ -88,7 +88,7 @@ func (c *client) carry() {
 	}
 }
 
-// resume is the rest of exchange.
+// carryOn is the rest of handleRequest.
 func (c *client) carryOn() {
 	defer c.finishExchange()
 	l := c.relay.leg

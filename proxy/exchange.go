@@ -75,7 +75,7 @@ func (x *exchange) further() bool {
 	return x.resumed != nil && x.resumed.legs > 0 && x.resumed.asked > 0
 }
 
-// detailMayHaveRun reports whether an attempt broke off after something was sent.
+// mayHaveRun reports whether an attempt broke off after something was sent.
 func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
 
 // elapsed returns how long the request took, which is over.

@@ -28,7 +28,7 @@ type parting struct {
 	timer *time.Timer
 }
 
-// readResponseHeader has end called, which does not block, once the end from which a direction reads has
+// awaitAnswer has end called, which does not block, once the end from which a direction reads has
 // said nothing for closeWait, or has not answered within IdleTimeout, unless the leg is over. A
 // direction that passes on what it has is not silent: it is the other end that takes its time.
 func (l *leg) awaitAnswer(from *half, end func()) *parting {

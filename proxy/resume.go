@@ -132,7 +132,7 @@ func (y *relay) unbegun() {
 	}
 }
 
-// dequeue decides what becomes of a stream whose leg has not come to its end: true means
+// goesOn decides what becomes of a stream whose leg has not come to its end: true means
 // that another one follows, and that this trip has ended. The client has got whole events
 // only, unless one is longer than what is held.
 func (y *relay) goesOn(p *attempt, rerr, werr error) bool {

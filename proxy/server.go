@@ -390,7 +390,7 @@ func (s *Server) DismissPeers() {
 	}
 }
 
-// close closes the kept connections to the app and to other nodes, and ends
+// closeIdle closes the idle connections to the app and to other nodes, and ends
 // what is being dialed.
 func (s *Server) closeIdle() {
 	if s.upstream != nil {

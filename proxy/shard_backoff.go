@@ -95,7 +95,7 @@ func (b *shardBackoff) onAccepted(shard int) {
 	}
 }
 
-// allowProbe lets one more ask: the one that has waited longest.
+// turnComes lets one more ask: the one that has waited longest.
 func (c *shardWait) turnComes() {
 	b := c.b
 	b.mu.Lock()
