@@ -12,7 +12,7 @@ import (
 
 // A shard that moves to another node may leave an old copy of its state in the memory of the
 // app it leaves. An app with hooks drops that copy. An app without hooks must not get the
-// shard back before the app has restarted ("Returns" in docs/internals/protocol.md).
+// shard back before the app has restarted ("Returns" in docs/internals/protocol-state.md).
 //
 // The state keeps, for each node whose app falls under this rule, the shards that have left
 // the node, one bit for each shard. The node reports in its heartbeats since which map its

@@ -82,7 +82,7 @@ type LeaderSuspicionOptions struct {
 // process or a network partition closes no connection, and the election timeout of Raft is
 // longer than a lease. A voter that misses its leader asks the other voters. Once a majority
 // misses the leader, the voter with the newest log campaigns, by lowest id among equals, and
-// the next voters in order follow with a delay (docs/internals/protocol.md, "A leader that is
+// the next voters in order follow with a delay (docs/internals/protocol-leases.md, "A leader that is
 // missed"). A false alarm costs one term. The goroutine of the agent calls all methods.
 type LeaderSuspicion struct {
 	o LeaderSuspicionOptions

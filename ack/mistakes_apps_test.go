@@ -29,7 +29,7 @@ func mistakesOfApps() []mistake {
 	}
 }
 
-// pointsOfApps are those of docs/internals/protocol.md, "When apps are unhealthy".
+// pointsOfApps are those of docs/internals/protocol-leases.md, "When apps are unhealthy".
 func pointsOfApps() []point {
 	return []point{
 		{of: "apps", clause: "where most apps are unhealthy none is left for that", planted: []string{

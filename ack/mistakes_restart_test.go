@@ -54,7 +54,7 @@ func mistakesOfAbsence() []mistake {
 	}
 }
 
-// pointsOfAbsence are those of docs/internals/protocol.md, Restart in place.
+// pointsOfAbsence are those of docs/internals/protocol-state.md, Restart in place.
 func pointsOfAbsence() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "absence", clause: clause, planted: names}

@@ -48,7 +48,7 @@ func mistakesOfDoubt() []mistake {
 	}
 }
 
-// pointsOfDoubt are those of docs/internals/protocol.md, "A leader that is missed".
+// pointsOfDoubt are those of docs/internals/protocol-leases.md, "A leader that is missed".
 func pointsOfDoubt() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "doubt", clause: clause, planted: names}

@@ -1,6 +1,6 @@
 package ack_test
 
-// pointsOfHooks are those of docs/internals/protocol.md, State follows its shard.
+// pointsOfHooks are those of docs/internals/protocol-state.md, State follows its shard.
 func pointsOfHooks() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "hooks", clause: clause, planted: names}

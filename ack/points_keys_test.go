@@ -1,6 +1,6 @@
 package ack_test
 
-// pointsOfKeys are those of docs/internals/protocol.md, "The key configuration is a fact of the
+// pointsOfKeys are those of docs/internals/protocol-settings.md, "The key configuration is a fact of the
 // cluster".
 func pointsOfKeys() []point {
 	return []point{

@@ -1,6 +1,6 @@
 package ack_test
 
-// pointsOfPolicy are those of docs/internals/protocol.md, "What operators ask".
+// pointsOfPolicy are those of docs/internals/protocol-settings.md, "What operators ask".
 func pointsOfPolicy() []point {
 	return []point{
 		{of: "policy", clause: "a change counts in the term of the leader that was asked", planted: []string{"policy: a change of an earlier term counts"}},

@@ -484,7 +484,7 @@ func (l *Leader) awaitsCrashRestart(now time.Duration, n *member) bool {
 }
 
 // takeoverRule returns the rule by which the shards of a node that p excludes may be taken, or
-// "" if they may not be taken yet (docs/internals/protocol.md, "When a shard may be taken").
+// "" if they may not be taken yet (docs/internals/protocol-leases.md, "When a shard may be taken").
 func (l *Leader) takeoverRule(now time.Duration, n *member, p shardmap.Epoch) string {
 	sinceGrant := now - n.lastGrant
 	switch {

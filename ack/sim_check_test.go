@@ -355,7 +355,7 @@ func (w *world) takenByEvidence(l *leading, id shardmap.NodeID, how string) {
 	}
 }
 
-// sawReply is G5 and "Leases and detection" of docs/internals/protocol.md: who is told OK, who gets a
+// sawReply is G5 and "Leases and detection" of docs/internals/protocol-leases.md: who is told OK, who gets a
 // lease, and that no lease outlives the next election by more than a lease.
 func (w *world) sawReply(l *leading, m ack.HeartbeatReceived, sent time.Duration, a ack.Answer) {
 	if a.Refusal != 0 {

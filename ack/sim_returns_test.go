@@ -330,7 +330,7 @@ func mistakesOfReturns() []mistake {
 	}
 }
 
-// pointsOfReturns are those of docs/internals/protocol.md, Returns.
+// pointsOfReturns are those of docs/internals/protocol-state.md, Returns.
 func pointsOfReturns() []point {
 	planted := func(clause string, names ...string) point {
 		return point{of: "returns", clause: clause, planted: names}

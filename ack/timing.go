@@ -90,7 +90,7 @@ func (t Timing) Longer(o Timing) Timing {
 	return t
 }
 
-// Fence says what crash evidence is worth (docs/internals/protocol.md, "When a shard may be taken").
+// Fence says what crash evidence is worth (docs/internals/protocol-leases.md, "When a shard may be taken").
 type Fence uint8
 
 // The fences.

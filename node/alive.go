@@ -41,7 +41,7 @@ func (n *Node) liveness() appLiveness {
 
 // mayWrite returns for how long the app may still write if this process is killed now, at
 // least, and for how long a fresh lease allows it. Both are bounded by the moment at which
-// another node may own the shards (docs/internals/protocol.md, "When a shard may be taken"):
+// another node may own the shards (docs/internals/protocol-leases.md, "When a shard may be taken"):
 //
 //   - fence strict: dead-after after the last grant, so as long as what runs here may.
 //   - fence lease: the end of the lease, which crash evidence does not shorten.

@@ -13,7 +13,7 @@ import (
 // that differ by a tenth.
 const overdueShare = 20
 
-// overdue watches over handlers and hooks in this process that do not return (docs/internals/protocol.md,
+// overdue watches over handlers and hooks in this process that do not return (docs/internals/protocol-leases.md,
 // An app in the node's process). It is the agent's, and idle for any other app, whose
 // requests end with their connections.
 type overdue struct {

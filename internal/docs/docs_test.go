@@ -284,11 +284,11 @@ func anchors(text string) []string {
 	return out
 }
 
-// Comments say "rule 5" and "why 14" of docs/internals/protocol.md, and no comment names a
+// Comments say "rule 5" of docs/internals/protocol.md and "why 14" of protocol-reasons.md, and no comment names a
 // page that is not in the tree.
 func TestCommentsNameWhatIsInTheTree(t *testing.T) {
 	protocol := pages(t)["docs/internals/protocol.md"]
-	why := protocol[strings.Index(protocol, "## Why each rule"):]
+	why := pages(t)["docs/internals/protocol-reasons.md"]
 	text := sources(t)
 	for _, m := range regexp.MustCompile(`\b(rule|why) (\d+)\b`).FindAllStringSubmatch(text, -1) {
 		page := protocol

@@ -10,7 +10,7 @@
 //
 // Gossip only gives hints: it can be replayed. What it says of a server is acted upon
 // once the node has said so itself, and nothing of it takes out a server whose own
-// heartbeats come. The rules are those of docs/internals/protocol.md, "Membership".
+// heartbeats come. The rules are those of docs/internals/protocol-membership.md, "Membership".
 //
 // Run of each owns its goroutine; the other methods may be called from any.
 package roster
