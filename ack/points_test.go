@@ -324,7 +324,7 @@ func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 	}
 	for i := range 22 {
 		if of := fmt.Sprintf("why %d", i+1); !met[of] {
-			t.Errorf("why %d of docs/internals/protocol.md is neither planted nor explained", i+1)
+			t.Errorf("why %d of docs/internals/protocol-reasons.md is neither planted nor explained", i+1)
 		}
 	}
 	for i := range 10 {
