@@ -1,49 +1,45 @@
-// Package ack holds the protocol by which nodes agree on a shard map and on who
-// may serve: pure machines without goroutines, clock or I/O.
+// Package ack implements the lease and ownership protocol of Shardway. It is named after the
+// acknowledgement by which a node confirms that it has applied a shard map and has stopped
+// serving the shards that the map takes from it. The nodes agree on the map through Raft. The
+// leader grants leases, and a node serves its shards only while it holds one.
 //
-// docs/internals/protocol.md has the words, the guarantees and the rules, and what breaks
-// without each; comments here say "G1", "rule N" and "why N" for them. This page
-// tells how the machines are driven. The example is the whole loop in small; package
-// node is the one over Raft and sockets.
+// The package is pure: its types are state machines without goroutines, clock, locks or I/O.
+// Package node runs them over Raft and TCP. The example of this package contains the whole loop
+// in small.
 //
-// # The machines
+// docs/internals/protocol.md defines the terms, the guarantees and the rules, and explains what
+// breaks without each rule. Comments refer to them as "G1", "rule N" and "why N".
 //
-// State is the replicated state. It is immutable: Apply takes one log entry and
-// returns the next State. It alone decides which proposal counts and which
-// commit is void, so a leader that acts on old knowledge can do no harm.
+// # Types
 //
-// Leader runs a map change (a round) and grants leases. It lives for one term of
-// one Raft leader; a new term makes a new Leader. Both jobs are one machine
-// because they must decide in one step: from the step that submits a commit on,
-// a lease needs an acknowledgement of that very map.
+//   - State is the replicated state. It is immutable: Apply takes one log entry and returns the
+//     next State. Apply alone decides which proposal counts and which commit is void, so a
+//     leader that acts on outdated knowledge can do no harm.
+//   - Leader runs map changes (rounds) and grants leases, for one term of one Raft leader. Both
+//     jobs are one machine, because they must decide in one step: from the step that submits a
+//     commit on, a lease requires an acknowledgement of that very map.
+//   - LeaderDriver is one iteration of the leader loop. It gives the Leader the newest state,
+//     the term and the voters before each message, and repeats the barrier until Raft accepts it.
+//   - Follower determines what its node must drain, and what it has acknowledged. Holder holds
+//     the lease of the node.
+//   - Agent owns a Follower and a Holder. It acts in the one order that guarantees G1: lease,
+//     routing, drain, acknowledgement, heartbeat. Every node runs an Agent, the leader's node
+//     included.
+//   - LeaderSuspicion decides when a voter campaigns because its leader does not answer.
+//   - Routing is derived from a State: for each shard, it says whether requests run here, are
+//     forwarded or wait, and why. An Agent publishes a Routing whenever it changes.
 //
-// Turn is the loop of a Leader without its waiting: it looks at the log before what
-// was learnt after it, reads term and voters before each message, and tries the
-// barrier again until Raft takes it.
+// A caller runs one State, one LeaderDriver while its server leads, and one Agent with a
+// LeaderSuspicion for the lifetime of its process. The other types are parts of these.
 //
-// Follower tells what its node must stop, drain and acknowledge. Holder keeps
-// the node's lease.
-//
-// Agent owns both, and does what they call for in the one order that keeps G1:
-// lease, table, drain, acknowledge, speak. Every node runs one, the leader's node
-// too.
-//
-// Doubt tells a voter when to stand for election because its leader is missed.
-//
-// Routing is what a state routes: for each shard whether its requests are run here,
-// forwarded, or held, and why. An Agent publishes one whenever it changes.
-//
-//	             Heard, Tick, Applied …             heartbeats, answers
-//	Leader  ──►  Step(now, Message) []Effect   ◄──►  Holder, Follower
+//	             HeartbeatReceived, Tick, StateApplied …        heartbeats, answers
+//	Leader  ──►  Step(now, Message) []Effect               ◄──►  Holder, Follower
 //	                   │
-//	                   └► Submit ► Raft log ► State.Apply ► Applied ► both
+//	                   └► Submit ► Raft log ► State.Apply ► StateApplied ► both
 //
-// A caller drives three of them: State, one Turn while its server leads, and one
-// Agent as long as its process lives. The others are their parts.
+// # The loop of a node
 //
-// # A node's loop
-//
-// One goroutine owns the Agent. It waits for whatever may have changed, and looks:
+// One goroutine owns the Agent. It waits for any change of its inputs, and then polls:
 //
 //	agent := ack.NewAgent(options, clock())
 //	for {
@@ -51,193 +47,192 @@
 //		case <-tick: // every 10 ms
 //		case <-applied: // the log has a newer state
 //		case <-ended: // a request ended that Running had counted
-//		case <-speak: // the app's health changed
+//		case <-healthChanged: // the health of the app changed
 //			agent.HeartbeatNow()
 //		case r := <-results: // of a call to the app
-//			agent.Called(r)
-//		case o := <-asked: // the app says it does not hold a shard
+//			agent.HookEnded(r)
+//		case o := <-notAcquired: // the app reports that it does not hold a shard
 //			agent.NotAcquired(o.shard, o.epoch)
 //		case ans := <-answers:
-//			heed(agent.Answered(clock(), ans))
+//			handle(agent.Answered(clock(), ans))
 //		}
 //		now := clock()
-//		agent.Look(now, ack.Seen{State: newest(), …})
+//		agent.Poll(now, ack.Observation{State: newest(), …})
 //	}
 //
-// Everything but answers, results and what the app asks for is a hint: Look looks at all that it was given, so a
-// hint may come late, twice or for nothing. A lost one costs a tick. Look speaks to
-// the leader by AgentOptions.Send and to the requests by the Gate; it waits for
-// neither.
+// Answers, hook results and requests of the app are inputs. Everything else is a hint, because
+// Poll checks all its inputs: a hint may be late, repeated or unnecessary, and a lost one costs
+// a tick. Poll sends heartbeats with AgentOptions.Send and controls requests with the Gate. It
+// waits for neither.
 //
-// An answer is obeyed by the Look that follows it. What Answered returns is for the
-// process: after DiskRolledBack and DuplicatePersists it must stop, after DiskRolledBack its disk must
-// not be used any more; the other verdicts are for logs and status.
+// The Poll after Answered acts on the answer. The AnswerResult is for the process: it must stop
+// after DiskRolledBack and DuplicatePersists, and after DiskRolledBack its disk must not be used
+// any more. The other results are for logs and status.
 //
-// With AgentOptions.Hooks the app is told which shards it holds. Look begins the calls,
-// by App.Call, and waits for none; what came of each is told by Called. Only what the
-// app has acquired is routed here. HookOptions.Deliver takes to the leader, beside the
-// heartbeats, what was released. Without Hooks nothing of that happens.
+// With AgentOptions.Hooks the app is told which shards it holds. Poll starts the calls with
+// App.Call and does not wait for them; HookEnded reports each result. Only shards that the app
+// has acquired are routed to it. HookOptions.Deliver sends releases to the leader, separately
+// from heartbeats.
 //
-// After each Look of a voter's Agent its Doubt looks, too, at what that waits for. It says
-// which servers are to be asked whether they miss their leader, what they say comes back by
-// Heard, and who is asked tells it by Asked and replies what it Says. When it is to stand
-// for election, the caller has Raft stand at once, as if leadership were handed over.
+// On a voter, the caller calls LeaderSuspicion.Poll with Agent.Unanswered after each Agent.Poll.
+// It returns the servers to ask whether they miss their leader, too, and whether to campaign.
+// Replies are passed to ReportReceived. A voter that is asked calls ReportRequested and replies
+// with Report. To campaign, the caller makes Raft start an election at once, as in a leadership
+// transfer.
 //
-// A node that leaves says Leaving until it owns nothing any more, or until MapStays
-// tells that nobody takes its shards, and then Parting.
+// A node that leaves sets Observation.Leaving until it owns nothing any more, or until MapStays
+// reports that no node takes its shards, and then Observation.Stopping.
 //
-// # A leader's loop
+// # The loop of a leader
 //
-// One goroutine owns the Turn of a server that Raft has elected. It begins with a
-// Tick, and ends when the term does. The next one begins after it has ended.
+// One goroutine owns the LeaderDriver of a server that Raft has elected. It begins with a Tick
+// and ends with the term. The loop of the next term begins after it has ended.
 //
-//	turn := ack.NewLeaderDriver(options)
-//	perform(turn.Take(ack.Tick{}))
+//	driver := ack.NewLeaderDriver(options)
+//	perform(driver.Handle(ack.Tick{}))
 //	for leads(term) {
 //		select {
 //		case <-tick: // every 10 ms
-//			perform(turn.Take(ack.Tick{}))
+//			perform(driver.Handle(ack.Tick{}))
 //		case <-applied: // the log has a newer state
-//			perform(turn.Take(ack.Tick{}))
-//		case hb := <-heartbeats: // the own node's, too
-//			perform(turn.Take(ack.Heard{Heartbeat: hb.Heartbeat, From: hb.address}))
-//		case m := <-messages: // what became of an effect, and what was seen of others
-//			perform(turn.Take(m))
+//			perform(driver.Handle(ack.Tick{}))
+//		case hb := <-heartbeats: // including those of the own node
+//			perform(driver.Handle(ack.HeartbeatReceived{Heartbeat: hb.Heartbeat, From: hb.address}))
+//		case m := <-messages: // results of effects, and observations of other nodes
+//			perform(driver.Handle(m))
 //		}
 //	}
 //
-// perform does the effects in their order, and all of them before the next Take,
-// which uses the slice again. What takes long (Submit, Barrier, StepDown) is begun
-// there and goes on elsewhere; what comes of it is one more message. The loop never
-// waits for Raft, for in that time it would renew no lease.
+// perform performs all effects in order before the next Handle, which reuses the slice. It only
+// starts the slow ones (Submit, Barrier, StepDown); their results are further messages. The loop
+// never waits for Raft, because it would renew no leases meanwhile.
 //
-// The caller tells a Turn
+// The caller passes these messages to Handle:
 //
-//   - Heard: a heartbeat, of any node, in any order, also twice or late;
-//   - Tick: that time has passed, or that the log has a newer state;
-//   - BarrierApplied, BarrierFailed: what became of a Barrier;
-//   - SubmitFailed: that an entry certainly did not enter the log. An unknown fate is
-//     not told: the log tells it, or the machine steps down;
-//   - Closed, Evidence: that a heartbeat connection broke, and that a redial was
-//     refused;
-//   - Delivered: what a node gives up shards with, as it came from that very node;
-//   - Remove: an operator's word.
+//   - HeartbeatReceived: a heartbeat of any node, in any order, possibly repeated or late;
+//   - Tick: time has passed, or the log has a newer state;
+//   - BarrierApplied, BarrierFailed: the result of a Barrier;
+//   - SubmitFailed: an entry certainly did not enter the log. An unknown fate is not reported:
+//     the log shows it, or the machine steps down;
+//   - ConnClosed, CrashEvidence: a heartbeat connection broke, and a redial was refused;
+//   - ReleasesReceived: the releases of a node, sent by that node;
+//   - IdleShards, KeysLoaded: see there;
+//   - NodeRemoved: the statement of an operator.
 //
-// TermRead, Voters, Applied, and when the first barrier was issued are the Turn's own
-// to tell. The effects are
+// The driver itself creates TermRead, Voters, StateApplied and the start time of the first
+// barrier. The effects are
 //
-//   - Reply: the answer to the heartbeat just taken, for whoever sent that one. It may
-//     be lost;
-//   - Submit: an entry for the log. Apply it with a barrier behind it that nobody waits
-//     for, because followers learn of a commit with the next entry;
-//   - Barrier: see below. It is tried again when it failed;
-//   - StepDown: hand leadership over. If nobody takes it, the machine goes on;
-//   - Noted: for logs and metrics. Nothing depends on it.
+//   - Reply: the answer to the heartbeat that was passed last. It may be lost;
+//   - Submit: an entry for the log. Append a barrier after it without waiting for the result,
+//     because followers learn about a commit with the next entry;
+//   - Barrier: see "Raft" below. It is repeated if it fails;
+//   - AskIdle: a question to a node;
+//   - StepDown: transfer leadership. If no server takes it, the machine continues;
+//   - Event: for logs and metrics. Nothing depends on it.
 //
-// Turn.Retime returns effects as Take does, and an entry that the caller submits itself:
-// what came of it is in the state.
+// LeaderDriver.ChangeTiming returns effects like Handle, and an entry that the caller must
+// submit itself. The state shows the result.
 //
 // # The log
 //
-// A node applies each entry once, in the log's order, to the State of the one before,
-// and publishes the result for its loops to read. Any number of goroutines may read a
-// State. A snapshot is State.MarshalBinary, and DecodeState brings it back. What the
-// loops are given never goes back: when a log is gone through again in the same
-// process, the newest state stays until the log has passed it.
+// A node applies each entry once, in log order, to the State before it, and publishes the result
+// for its loops. Any number of goroutines may read a State. A snapshot is State.MarshalBinary,
+// and DecodeState restores it. The state that the loops read never goes back: when a log is
+// replayed in the same process, the newest state remains until the log has passed it.
 //
-// After an entry that Apply refuses the node stops: nothing is published any more, and
-// no snapshot is made, because it would stand for that entry, too. An entry that Apply
-// ignores is no error: it came too late, and every node ignores it alike.
+// After an entry that Apply rejects with an error, the node stops. It publishes no further state
+// and makes no snapshot, because the snapshot would include that entry. An entry that Apply
+// ignores is no error: it came too late, and every node ignores it.
 //
-// # What the caller guarantees
+// # Duties of the caller
 //
-// No machine can check these, and the guarantees rest on them.
+// No machine can check these duties, and the guarantees depend on them.
 //
-// One goroutine for each machine: none has a lock, and none may be called from a
-// function that it has called, so Send and the Gate put down what they are given.
+// Goroutines: one goroutine for each machine, because none has a lock. No machine may be called
+// from a function that it has called, so Send and the Gate must only store their arguments.
 //
-// The clock. now is the time since an origin of the caller's choice on a clock that
-// never runs backwards, and that counts the time for which the machine was suspended.
-// Two nodes never compare theirs. All that is assumed of clocks is that the rates of
-// any two differ by less than 10 %. It is read before the call that it is given to: a
-// lease counts from the now of the Look that sent the heartbeat, and a clock read after
-// that would make it too long. The Gate goes by the clock of its Agent, and what
-// Evidence says of time by that of its Turn; they may be the same one.
+// Clock: now is the time since an arbitrary origin, on a clock that never runs backwards and
+// counts the time during which the machine was suspended. Times of two nodes are never compared.
+// The only assumption is that the rates of any two clocks differ by less than 10 %. The clock is
+// read before the call that gets the time: a lease counts from the now of the Poll that sent the
+// heartbeat, and a later reading would make it too long. The Gate uses the clock of its Agent,
+// and the times of CrashEvidence use that of the LeaderDriver. They may be the same clock.
 //
-// The boot. A process takes the lock of its disk, raises the boot there, has it synced,
-// and then makes its Agent: a boot that is sent is on disk. AgentOptions.Raise does the
-// same within a process. The nonce is random for each process. The peer listener is up
-// before the first heartbeat: to a leader a refused redial is evidence of a crash.
+// Boot (the incarnation number of SWIM): a process locks its disk, increments the boot there,
+// syncs it, and then creates its Agent, so every boot that is sent is on disk.
+// AgentOptions.Raise does the same within a process. The nonce is random for each process. The
+// peer listener is open before the first heartbeat, because the leader takes a refused redial as
+// evidence of a crash.
 //
-// Raft. Three of its duties carry leases:
+// Raft: three of its properties support the leases.
 //
-//   - Term and vote are one write, synced before the vote is answered, and what Term
-//     returns from then on is that term or a later one. A heartbeat that names the old
-//     term after its server has voted in a newer one may confirm a deposed leader.
-//   - Entries are synced before they are answered. So what is committed is in the log of
-//     whoever is elected next.
-//   - A barrier enters the log after the Turn has begun, and has been applied when it is
-//     reported: Newest then returns all that earlier leaders committed. If the log has no
-//     cluster, EncodeBootstrap's entry is applied, too, before BarrierApplied is told.
+//   - Term and vote are one write, synced before the vote is answered. From then on, Term returns
+//     that term or a later one. A heartbeat that names the old term after its server has voted in
+//     a newer one could confirm a deposed leader.
+//   - Entries are synced before they are acknowledged, so the next leader has every committed
+//     entry in its log.
+//   - A barrier enters the log after the LeaderDriver has begun. When it is reported as applied,
+//     Newest returns everything that earlier leaders committed. If the log has no cluster, the
+//     entry of EncodeBootstrap is applied, too, before BarrierApplied.
 //
-// Voters are those of the latest configuration in the leader's own log, committed or
-// not. The server id names the disk, so that an emptied one does not confirm for the
-// vote that the old one gave.
+// Voters are those of the latest configuration in the own log of the leader, committed or not.
+// The server id names the disk, so that a wiped disk does not confirm for the vote of the old
+// one.
 //
-// The Gate. Whoever admits a request counts it first, and looks at table and lease
-// then. The agent publishes first, and counts then. So one of the two sees the other;
-// the other way round a request slips in between, and the node acknowledges while it
-// runs. A request counts until nothing of it runs any more, and admission ends with the
-// lease by the clock, not with the Look that notices. Forwarding needs no lease.
+// Gate: it counts a request before it checks routing and lease. The agent publishes before it
+// asks for the count. So one of the two sees the other. In the opposite order a request could
+// slip in between, and the node would acknowledge while the request runs. A request counts until
+// nothing of it runs any more. Admission ends with the lease by the clock, not with the Poll that
+// detects the end. Forwarding needs no lease.
 //
-// The App. Each Call has one result, told when nothing of the call runs any more, cut or
-// not; Busy counts as the Gate does.
+// App: each Call has one result, reported when nothing of the call runs any more, also after
+// CutCall. Busy counts like the Gate.
 //
-// The messages. They may be lost, late, repeated or out of order. They must not be
-// forged: the machines believe what a heartbeat says of its sender and what an answer
-// says of the leader, so the transport must know who speaks.
+// Messages: they may be lost, late, repeated or out of order. They must not be forged, because
+// the machines believe what a heartbeat says about its sender and what an answer says about the
+// leader. So the transport must authenticate the sender.
 //
 // # Errors and limits
 //
-// ErrCorrupt is an entry, a snapshot or a message that no program of the levels from
-// MinLevel to MaxLevel wrote; of another level it is a LevelError. A message like that
-// is dropped with its connection; an entry or a snapshot stops the node. What is written
-// has the level of the applied state, and an answer the heartbeat's.
+// ErrCorrupt reports an entry, a snapshot or a message that no program of the levels from
+// MinLevel to MaxLevel wrote. For another level it is a LevelError. The caller drops such a
+// message with its connection, and stops the node at such an entry or snapshot. Entries and
+// snapshots are encoded at the level of the applied state, and an answer at the level of its
+// heartbeat.
 //
-// ErrNotYet and TooSoonError refuse a Retime, ErrNoBackup a file. No input from outside
+// ErrNotYet and TooSoonError refuse a ChangeTiming, and ErrNoBackup a file. No external input
 // makes a machine panic.
 //
-// A heartbeat or an answer has at most MaxMessage bytes. A node's id has 1 to
-// shardmap.MaxID bytes; its server id begins with it and a slash, and has 128 bytes at
-// most. A weight is 1 to shardmap.MaxWeight. Marshalling does not check: the receiver
-// refuses. A map has at most shardmap.MaxMembers members, a cluster at most MaxShards
-// shards, a Timing stays within MaxLease and MaxDeadAfter. The bounds between the parts
-// of a Timing, and between it and a Pace, are the caller's to check. A leader remembers
-// at most 64 answers to each node, and a node its last 64 heartbeats: what echoes or
-// answers one that is forgotten confirms and grants nothing.
+// A heartbeat or an answer has at most MaxMessage bytes. A node id has 1 to shardmap.MaxID bytes.
+// Its server id begins with the node id and a slash, and has at most 128 bytes. A weight is 1 to
+// shardmap.MaxWeight. MarshalBinary does not check these limits; the receiver does. A map has at
+// most shardmap.MaxMembers members, a cluster at most MaxShards shards, and a Timing is limited
+// by MaxLease and MaxDeadAfter. The caller checks the conditions between the parts of a Timing,
+// and between a Timing and a Pace. A leader remembers the last 64 answers to each node, and a
+// node its last 64 heartbeats. Older ones confirm and grant nothing.
 //
-// # What it does not do
+// # Outside this package
 //
-//   - It elects nobody, and changes no Raft configuration.
-//   - It finds no nodes, dials none, and knows no addresses but to tell them.
-//   - It proves nobody's identity, and bears no node that lies.
-//   - It hashes no keys, and holds, forwards and repeats no requests: a Routing says
-//     only which of these is due.
-//   - It ends nothing that runs. Cut asks for that, and what an app goes on doing after
-//     it only the ownership epoch can fence.
-//   - It writes nothing to disk. A lease is never stored: a new process begins without.
+// The package does not
 //
-// # How it is shown
+//   - elect leaders or change Raft configurations;
+//   - find or dial nodes. It only carries addresses for status output;
+//   - authenticate nodes, or tolerate nodes that lie;
+//   - hash keys, or hold, forward and retry requests: a Routing only says which of these is due;
+//   - end running requests: Gate.Cut asks for that. Only the ownership epoch can fence what an app
+//     continues to do afterwards;
+//   - write to disk. A lease is never stored: a new process begins without one.
 //
-// testdata tells the protocol's stories line by line (`go test ./ack -run
-// Dialogues`, -update writes them anew). The simulation plays the machines as
-// package node drives them over a model of Raft, clocks, disks, networks and
-// requests, and judges the guarantees by what no node can know:
+// # Tests
+//
+// testdata contains protocol dialogues line by line (go test ./ack -run Dialogues; -update
+// rewrites them). The simulation runs the machines as package node does, over a model of Raft,
+// clocks, disks, networks and requests, and checks the guarantees with global knowledge:
 //
 //	go test ./ack -run '^TestSimulation$' -v -sim.schedules=100000
-//	go test ./ack -run '^TestSimulation$' -v -sim.mix=MIX -sim.seed=N  (one again, with its trace)
+//	go test ./ack -run '^TestSimulation$' -v -sim.mix=MIX -sim.seed=N  (one schedule, with its trace)
 //	go test ./ack -run '^$' -fuzz FuzzAnyOrder
 //
-// TestEveryMistakeIsCaught plants the mistakes that the rules are there for, and
-// those that the simulation found, and lets it find them again.
+// TestEveryMistakeIsCaught plants the mistakes that the rules prevent, and those that the
+// simulation has found, and checks that the simulation finds each of them.
 package ack

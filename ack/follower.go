@@ -6,11 +6,11 @@ import (
 	"shardway/shardmap"
 )
 
-// Follower tells its node what to stop, what to drain, and what it has
-// acknowledged. It is fed with every state that the node's log produces, by an
-// entry or by a snapshot; it does not matter how many it misses in between.
+// Follower determines which requests its node must drain, and what it has acknowledged. Its
+// input is every state of the log of the node, from entries or from a snapshot. Skipping
+// intermediate states is allowed.
 type Follower struct {
-	drainTimeout time.Duration // before it is cut
+	drainTimeout time.Duration
 	self         shardmap.NodeID
 	state        *State
 
@@ -20,15 +20,14 @@ type Follower struct {
 	cut      bool
 }
 
-// NewFollower returns the follower of node self before its first state. A drain
-// may take as long as given, above zero, before it is cut.
+// NewFollower returns the follower of node self before its first state. Drains are cut after
+// drain, which must be above zero.
 func NewFollower(self shardmap.NodeID, drain time.Duration) *Follower {
 	return &Follower{drainTimeout: drain, self: self, state: NewState()}
 }
 
-// Applied takes the newest state. The caller must already have stopped admitting
-// what Moves reports, and now drains it; draining is false if there is nothing
-// new to drain for.
+// StateApplied takes the newest state. The caller must already have stopped admitting requests
+// for shards that MayRun excludes. drain is false if there is no new proposal to drain for.
 func (f *Follower) StateApplied(now time.Duration, s *State) (drain bool) {
 	f.state = s
 	last := s.Last().Epoch()
@@ -39,19 +38,18 @@ func (f *Follower) StateApplied(now time.Duration, s *State) (drain bool) {
 	return true
 }
 
-// MayRun reports whether requests for s may still run here: those of all other
-// shards must end before the node acknowledges. While the key configuration changes none may.
+// MayRun reports whether requests for s may still run here. All other requests must end before
+// the node acknowledges. While the key configuration changes, no request may run.
 func (f *Follower) MayRun(s shardmap.Shard) bool { return !f.state.ChangesKeys() && f.OwnsNext(s) }
 
-// Keeps reports whether the last proposal leaves or gives s to the node.
+// OwnsNext reports whether the last proposal names this node as owner of s.
 func (f *Follower) OwnsNext(s shardmap.Shard) bool { return f.state.Last().Owner(s) == f.self }
 
-// Draining returns the epoch that the node drains for, zero if none.
+// Draining returns the epoch that the node drains for, zero if there is none.
 func (f *Follower) Draining() shardmap.Epoch { return f.draining }
 
-// Drained tells that nothing runs any more for a shard that the node does not
-// own in the proposal of the given epoch. It reports whether that is news to
-// tell the leader at once.
+// Drained records that no request runs any more for a shard that the node does not own in the
+// proposal e. It returns true if the leader must be notified at once.
 func (f *Follower) Drained(e shardmap.Epoch) bool {
 	if e == 0 || e != f.draining {
 		return false
@@ -60,8 +58,8 @@ func (f *Follower) Drained(e shardmap.Epoch) bool {
 	return true
 }
 
-// CutDue reports, once per proposal, that DrainTimeout has passed: what still
-// runs for a shard that moves is cut (rule 7).
+// CutDue returns true, once per proposal, when drain-timeout has passed: running requests for
+// moving shards must be cut (rule 7).
 func (f *Follower) CutDue(now time.Duration) bool {
 	if f.draining == 0 || f.cut || now < f.cutAt {
 		return false

@@ -10,115 +10,118 @@ import (
 // MaxMessage is the largest encoded Heartbeat or Answer, in bytes.
 const MaxMessage = 1536
 
-// Echo names an answer of a leader: a number alone would be read by the next
-// leader as its own, later, answer (why 6).
+// Echo identifies an answer of a leader. With a number alone, the next leader could take the
+// echo for one of its own, later answers (why 6).
 type Echo struct{ Term, Number uint64 }
 
-// Heartbeat is what a node tells the leader every Timing.Heartbeat, and at once
-// when it has something to acknowledge or says goodbye.
+// Heartbeat is what a node sends to the leader every Pace.Heartbeat, and at once when it has
+// an acknowledgement or a goodbye.
 type Heartbeat struct {
-	// Level is what it is written at: the level of the sender's applied state. Zero
-	// is MinLevel.
+	// Level is the level of the encoding: that of the applied state of the sender. Zero means
+	// MinLevel.
 	Level Level
 	Node  shardmap.NodeID
-	// Server is the node's Raft server id, node/disk: a wiped disk does not
-	// confirm for the voter it replaces, nor one node for another.
+	// Server is the Raft server id of the node, node/disk. A wiped disk does not confirm for
+	// the voter that it replaces, nor one node for another.
 	Server string
-	// Boot orders the starts of a node; Nonce tells two processes with the same
-	// boot apart (a copied data directory); Number orders the heartbeats of a boot.
+	// Boot orders the starts of a node. Nonce distinguishes two processes with the same boot
+	// (a copied data directory). Number orders the heartbeats of a boot.
 	Boot, Nonce, Number uint64
-	// Echo is the newest answer this boot has seen. It is read before Term.
+	// Echo is the newest answer that this boot has received. It is read before Term.
 	Echo Echo
-	// Term is the node's Raft term.
+	// Term is the Raft term of the node.
 	Term uint64
-	// Applied is the committed epoch the node has applied; Acked the last
-	// proposal in the log that this boot has applied and drained for.
+	// Applied is the committed epoch that the node has applied. Acked is the last proposal
+	// that this boot has applied and drained for.
 	Applied, Acked shardmap.Epoch
-	// Every is the time between two heartbeats of the node, to the millisecond: a
-	// timing must fit it.
+	// Every is the heartbeat interval of the node, in whole milliseconds. A timing must fit
+	// it.
 	Every time.Duration
-	// Weight is the node's share in the map, Zone where it stands; empty: nowhere.
+	// Weight is the weight of the node in the map. Zone is its zone; empty means none.
 	Weight uint32
 	Zone   string
-	// Released is the digest of the Releases with which Acked gives up shards; zero: there
-	// are none. The acknowledgement counts once the leader has them.
+	// Released is the digest of the Releases that belong to Acked; zero means none. The
+	// acknowledgement counts once the leader has received them.
 	Released [32]byte
-	// Release is by how much longer its acknowledgements may take because of its app's
-	// hooks, to the millisecond; zero without them.
+	// Release is the additional time that acknowledgements may take because of hooks, in whole
+	// milliseconds; zero without hooks.
 	Release time.Duration
-	// Back is within what time a node that has said goodbye comes back, to the
-	// millisecond, at most MaxGrace; zero: it does not.
+	// Back is the time within which a node that has sent a goodbye restarts, in whole
+	// milliseconds, at most MaxGrace; zero means that it does not.
 	Back time.Duration
-	// NotReleased is the number of shards that moved within the last NotReleasedFor though
-	// the node's app had not released them.
+	// NotReleased is the number of shards that moved within the last NotReleasedFor although
+	// the app had not released them.
 	NotReleased uint32
-	// NotAcquired is the number of shards of the node whose requests wait because its app has
+	// NotAcquired is the number of shards of the node whose requests wait because the app
 	// failed to acquire them, or has not responded for long. Unacquired are up to
-	// MaxUnacquired shards, ascending, that are to go to another node for that, or that did
-	// and are not to come back yet. Unable reports that the app acquires no shard.
+	// MaxUnacquired shards, ascending, that should move to another node for that reason, or
+	// have moved and must not return yet. Unable reports that the app acquires no shard.
 	NotAcquired uint32
 	Unacquired  []shardmap.Shard
 	Unable      bool
-	// Kept are up to MaxUnacquired shards, ascending, that stay at the node under a safe drain
-	// because its app has not released them; KeepsAll: more than that, so all stay.
+	// Kept are up to MaxUnacquired shards, ascending, that remain at the node under a safe
+	// drain because its app has not released them. KeepsAll means that there are more, so all
+	// remain.
 	Kept     []shardmap.Shard
 	KeepsAll bool
-	// AfterRestart and AppSince are what the node reports of its app, see AppReport.
+	// AfterRestart and AppSince are the fields of AppReport.
 	AfterRestart bool
 	AppSince     shardmap.Epoch
-	// Keys is the KeysDigest of the key configuration that the node has loaded; zero: none.
+	// Keys is the KeysDigest of the key configuration that the node has loaded; zero means
+	// none.
 	Keys uint64
-	// Unhealthy reports that its app does not answer, Leaving that it wants to
-	// own nothing, Goodbye that it admits and runs nothing any more, Gateway that
-	// it never owns anything.
+	// Unhealthy: the app does not respond. Leaving: the node wants to own nothing. Goodbye: it
+	// admits and runs nothing any more. Gateway: it never owns anything.
 	Unhealthy, Leaving, Goodbye, Gateway bool
-	// App is what else the node knows of the health of its app.
+	// App is the further health of the app.
 	App AppHealth
 }
 
-// Refusal tells a node why its heartbeat did not count.
+// Refusal is the reason why a heartbeat did not count.
 type Refusal uint8
 
 // The refusals.
 const (
-	// RefusedBoot: a higher boot of this node is known, of another disk, or another
-	// process with the same one. It takes the next one.
+	// RefusedBoot: a higher boot of this node is known on another disk, or another process has
+	// the same one. The node must raise its boot.
 	RefusedBoot Refusal = iota + 1
-	// RefusedDuplicate: another process with this node's id is connected.
+	// RefusedDuplicate: another process with this node id is connected.
 	RefusedDuplicate
-	// RefusedRollback: a higher boot of this very disk is known, or another process
-	// with the same one. The disk is an older image of itself, or a copy, and its
-	// node must stop: what it has promised since is forgotten.
+	// RefusedRollback: a higher boot of this disk is known, or another process has the same
+	// one. The disk is an older image of itself, or a copy. The node must stop, because its
+	// promises since then are lost.
 	RefusedRollback
 )
 
-// Answer is the leader's answer to one heartbeat.
+// Answer is the answer of the leader to one heartbeat.
 type Answer struct {
-	// Level is the heartbeat's.
+	// Level is the level of the heartbeat.
 	Level Level
-	// Term and Number name the answer; Boot and Beat the heartbeat it answers.
+	// Term and Number identify the answer. Boot and Beat identify the heartbeat that it
+	// answers.
 	Term, Number, Boot, Beat uint64
-	// OK is true if the heartbeat acknowledged the last map proposed; Epoch names
-	// that map either way (G5).
+	// OK is true if the heartbeat acknowledged the last proposal. Epoch is that proposal in
+	// any case (G5).
 	OK    bool
 	Epoch shardmap.Epoch
-	// Serve is for how long the node may admit requests, and Cut by when it must
-	// have cut what it still runs if no other lease follows, both counted from the
-	// moment it sent the heartbeat. The node obeys them: it has no timing of its
-	// own. Zero: no lease. Lease is the whole lease that Serve is what is left of; a
-	// pause of a quarter of it voids this one.
+	// Serve is how long the node may admit requests. Cut is when it must have cut its running
+	// requests if no other lease follows. Both count from when it sent the heartbeat. Zero
+	// means no lease. The node uses these values instead of a timing of its own. Lease is the
+	// full lease length of which Serve is the rest; a pause of a quarter of it voids the
+	// lease.
 	Serve, Cut, Lease time.Duration
-	// MapStays is true if the node is leaving or drained and no other node can take its shards.
+	// MapStays is true if the node is leaving or drained and no other node can take its
+	// shards.
 	MapStays bool
-	// Taken tells that the leader has the releases of which the heartbeat has the digest.
+	// Taken confirms that the leader has the releases whose digest is in the heartbeat.
 	Taken bool
-	// Absences is the index of the last entry on an absence that the leader has applied;
-	// zero: it knows of none, or says nothing of that (a refusal; an earlier program). A
-	// lease says which maps the node has applied, and nothing of entries after them.
+	// RestartIndex is the index of the last restart entry that the leader has applied. Zero
+	// means none or unknown (a refusal, or an earlier program). A lease confirms which maps
+	// the node has applied, but no entries after them.
 	RestartIndex uint64
-	// Refusal is zero unless the heartbeat did not count. Known is a boot above
-	// which the node must go or, of a rollback, the boot that is known of its disk;
-	// Elsewhere the address of the other process.
+	// Refusal is zero unless the heartbeat did not count. Known is the boot above which the
+	// node must go or, for a rollback, the known boot of its disk. Elsewhere is the address of
+	// the other process.
 	Refusal   Refusal
 	Known     uint64
 	Elsewhere string
@@ -145,7 +148,7 @@ func flags(set ...bool) byte {
 	return f
 }
 
-// MarshalBinary returns the heartbeat as it travels. It does not fail.
+// MarshalBinary encodes the heartbeat. It does not fail.
 func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	w := newWriter(h.Level)
 	w.text(string(h.Node))
@@ -166,7 +169,7 @@ func (h Heartbeat) MarshalBinary() ([]byte, error) {
 	return w.b, nil
 }
 
-// UnmarshalBinary reads what MarshalBinary wrote; else ErrCorrupt.
+// UnmarshalBinary decodes the output of MarshalBinary. Any other input is ErrCorrupt.
 func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 	r := reader{b: b}
 	*h = Heartbeat{
@@ -185,7 +188,7 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 	f := r.byte()
 	if f&flagReleased != 0 {
 		if copy(h.Released[:], r.take(len(h.Released))); h.Released == [32]byte{} {
-			r.fail("a digest of nothing")
+			r.fail("empty release digest")
 		}
 	}
 	h.NotAcquired, h.Unacquired, h.Unable = uint32(r.uint(0, MaxShards)), r.shardList(), f&flagUnable != 0
@@ -198,12 +201,12 @@ func (h *Heartbeat) UnmarshalBinary(b []byte) error {
 	h.App = AppHealth{Failing: app&1 != 0, Refused: app&2 != 0, Starting: app&4 != 0, Falls: uint32(r.uint(0, maxFlaps))}
 	h.AfterRestart = f&flagAfterRestart != 0
 	if h.Back > 0 && !h.Goodbye {
-		r.fail("back before it goes")
+		r.fail("announced return without a goodbye")
 	}
 	return r.end()
 }
 
-// MarshalBinary returns the answer as it travels. It does not fail.
+// MarshalBinary encodes the answer. It does not fail.
 func (a Answer) MarshalBinary() ([]byte, error) {
 	w := newWriter(a.Level)
 	for _, v := range []uint64{a.Term, a.Number, a.Boot, a.Beat, uint64(a.Epoch)} {
@@ -216,7 +219,8 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 	}
 	w.byte(flags(a.OK, a.MapStays, a.Taken))
 	w.byte(byte(a.Refusal))
-	// One place for both: before there was Absences, nobody looked at it without a refusal.
+	// RestartIndex and Known share one number: programs before RestartIndex ignored the
+	// number without a refusal.
 	if a.Refusal == 0 {
 		w.uint(a.RestartIndex)
 	} else {
@@ -226,7 +230,7 @@ func (a Answer) MarshalBinary() ([]byte, error) {
 	return w.b, nil
 }
 
-// UnmarshalBinary reads what MarshalBinary wrote; else ErrCorrupt.
+// UnmarshalBinary decodes the output of MarshalBinary. Any other input is ErrCorrupt.
 func (a *Answer) UnmarshalBinary(b []byte) error {
 	r := reader{b: b}
 	*a = Answer{

@@ -6,174 +6,176 @@ import (
 	"shardway/shardmap"
 )
 
-// MaxHookShards is how many shards one call of a hook names at most.
+// MaxHookShards is the maximum number of shards in one hook call.
 const MaxHookShards = 256
 
-// MaxHookCalls is how many calls of one kind are under way at most. Shards of calls that
-// fail are called for one by one, and each call may have a connection: without a bound,
-// an app that fails for some thousand shards would cost the node its descriptors, and
-// its lease.
+// MaxHookCalls is the maximum number of running calls of one kind. After failures, shards are
+// retried in smaller calls, down to one shard each, and each call may need a connection.
+// Without a limit, an app that fails for thousands of shards would exhaust the file
+// descriptors of the node, and its lease would expire.
 const MaxHookCalls = 64
 
-// MaxReleaseTimeout bounds HookOptions.ReleaseTimeout: a leader waits that much
+// MaxReleaseTimeout bounds HookOptions.ReleaseTimeout, because the leader waits that much
 // longer for the acknowledgement of the node.
 const MaxReleaseTimeout = 60 * time.Second
 
-// App is the app behind a node, as its hooks reach it. The machine decides what is
-// called, when, again and for how long; App carries one attempt. It is called from
-// within the agent's methods: no method may block or call the agent.
+// App sends hook calls to the app of the node. The machine decides what is called, when, and
+// how often; App performs one attempt. The agent calls it from its own methods. No method may
+// block or call the agent.
 //
-// Every Call is answered by exactly one Agent.Called, whatever happened, and not
-// before nothing of the call runs any more as far as the node can tell: for an app in
-// another process that is when its connection is closed, for one in the node's own
-// when the function has returned. Until then the call counts as running: nothing is
-// acknowledged that it names, and no goodbye said.
+// Each Call must be answered by exactly one Agent.HookEnded, and only when nothing of the call
+// runs any more as far as the node can tell. For an app in another process that is when its
+// connection is closed, and for an app in the own process when the function has returned.
+// Until then the call counts as running, so the node acknowledges nothing that the call names
+// and sends no goodbye.
 type App interface {
-	// Call begins an attempt. The app may see calls in another order than they were
-	// begun in, so it keeps for each shard the highest Seq that named it, and ignores a
-	// lower one; never two calls that name one shard are under way at once.
+	// Call starts an attempt. The app may receive calls in another order than they were
+	// started. So it must store the highest Seq of each shard and ignore lower ones. Two calls
+	// never name the same shard at the same time.
 	Call(HookCall)
-	// CutCall ends an attempt as soon as it can be; its result follows. One that has
-	// ended is none of its business.
+	// CutCall cancels an attempt as soon as possible; its result follows. A call that has
+	// ended is ignored.
 	CutCall(seq uint64)
-	// Busy counts the requests that run for s.
+	// Busy counts the running requests for s.
 	Busy(s shardmap.Shard) int
 }
 
-// HookKind says what a call tells the app.
+// HookKind is the kind of a hook call.
 type HookKind uint8
 
 // The kinds.
 const (
-	// HookRelease: write what you hold of these shards, and hold it no more. No request
-	// of theirs runs any more, and none will before the next acquire.
+	// HookRelease: write the state of these shards, and drop it. None of their requests runs,
+	// and none will until the next acquire.
 	HookRelease HookKind = iota + 1
-	// HookAcquire: load these shards. No request of theirs comes before that succeeds.
+	// HookAcquire: load these shards. None of their requests arrives before the call succeeds.
 	HookAcquire
-	// HookLost: forget what you hold of these shards and write nothing: another node
-	// may own them already.
+	// HookLost: drop the state of these shards and write nothing, because another node may own
+	// them already.
 	HookLost
 )
 
 var hookNames = [...]string{HookRelease: "release", HookAcquire: "acquire", HookLost: "lost"}
 
-// String returns the kind as its path, metrics and logs spell it.
+// String returns the kind as paths, metrics and logs spell it.
 func (k HookKind) String() string { return enumName(hookNames[:], uint8(k), "HookKind") }
 
 // HookCall is one attempt.
 type HookCall struct {
 	Kind HookKind
-	// Seq names the call and grows from one to the next, over restarts, too: it is made
-	// of the boot and a counter, and stays below 2^53 for the first two million boots.
-	// Another disk begins anew.
+	// Seq identifies the call. It increases from call to call, also over restarts: it consists
+	// of the boot and a counter, and stays below 2^53 for the first two million boots. Another
+	// disk starts again.
 	Seq uint64
-	// Map is the epoch of the map because of which the call is made: the proposal that
-	// takes the shards of a release, the committed map that gives those of an acquire,
-	// the last one that is known of a lost.
+	// Map is the epoch of the map that caused the call: for a release the proposal that moves
+	// the shards, for an acquire the committed map, and for a lost call the last known map.
 	Map shardmap.Epoch
-	// Timeout is how long the attempt may take; then it ends with an error.
+	// Timeout is the time after which the attempt fails.
 	Timeout time.Duration
-	// Shards has 1 to MaxHookShards of them, ordered by number. An acquire may have none: it
-	// asks whether the app is able to acquire again.
+	// Shards are 1 to MaxHookShards shards, ordered by number. An acquire without shards is a
+	// probe: it checks whether the app can acquire again.
 	Shards []HookShard
 }
 
 // HookShard is one shard of a call.
 type HookShard struct {
 	Shard shardmap.Shard
-	// Epoch is the ownership epoch that ends with a release or a lost, or that begins
-	// with an acquire.
+	// Epoch is the ownership epoch that ends with a release or lost call, or begins with an
+	// acquire call.
 	Epoch shardmap.Epoch
 
-	// To is who owns the shard next, of a release; empty: nobody, as far as is known.
+	// To is the next owner, for a release; empty means that none is known.
 	To shardmap.NodeID
-	// Cut is how many of its requests were cut for the move, of a release.
+	// Cut is the number of its requests that were cut for the move, for a release.
 	Cut int
 
-	// From is who owned the shard before, of an acquire; empty: nobody did. It is the node
-	// itself if Released is about its last process, which restarted in place.
+	// From is the previous owner, for an acquire; empty means none. It is the node itself if
+	// Released refers to its previous process, which restarted in place.
 	From shardmap.NodeID
-	// Released is true only if From has released the shard and nobody has had a request of
-	// it since: what Note points at is final. False says nothing.
+	// Released is true only if From has released the shard and no node has processed a request
+	// for it since, so the state that Note refers to is final. False means unknown.
 	Released bool
-	// Note is what From's release left; nil: nothing, or Released is false.
+	// Note is the note that the release by From returned; nil if there is none or Released is
+	// false.
 	Note []byte
-	// Again is true if the app may hold the shard under this very epoch: the node's
-	// process is new, an attempt before failed, or the app has asked for it.
+	// Again is true if the app may already hold the shard under this epoch: the process of the
+	// node is new, an earlier attempt failed, or the app has asked for the call.
 	Again bool
 }
 
-// HookResult is what came of a call.
+// HookResult is the result of a call.
 type HookResult struct {
 	Seq uint64
-	// Err is nil if the app has answered with success: then it did what it was told for
-	// each shard that is not in Failed. Otherwise it may have done that for any of them.
+	// Err is nil if the app responded with success: it then performed the call for each shard
+	// that is not in Failed. Otherwise it may have performed it for any of them.
 	Err error
-	// Refused is true if nothing answers at the app's address: it has not had the call.
+	// Refused is true if the connection to the app was refused, so the app has not received
+	// the call.
 	Refused bool
-	// Failed are the shards for which it did not, with the app's own words. A release or an
-	// acquire of them is tried again, like one with an Err.
+	// Failed are the shards that failed, with the error text of the app. Failed releases and
+	// acquires are retried, as after an Err.
 	Failed map[shardmap.Shard]string
-	// Absent are the shards of a release that the app does not hold, because it has restarted
-	// for example. They move at once, without a note, and count as released for everything
-	// but HookShard.Released. A shard that is in Failed, too, has failed.
+	// Absent are the shards of a release that the app does not hold, for example because it
+	// has restarted. They move at once, without a note, and count as released for everything
+	// except HookShard.Released. A shard that is also in Failed has failed.
 	Absent map[shardmap.Shard]bool
-	// Notes are what a release leaves to the next owner, each up to MaxNote bytes.
+	// Notes are the notes of a release for the next owner, each up to MaxNote bytes.
 	Notes map[shardmap.Shard][]byte
 }
 
-// AliveCall tells the app for how long it may write, beside the calls of the machine. The app
-// counts MayWrite from when it answered the call After, not from when this call arrives: a call
-// that waited on its way would otherwise allow too much.
+// AliveCall tells the app how long it may write. It is sent in addition to the calls of the
+// machine. The app must count MayWrite from its response to the call After, not from the
+// arrival of this call: a call that was delayed on its way would otherwise allow too much.
 type AliveCall struct {
-	// ID names the call; no other call of any process has the same.
+	// ID identifies the call uniquely over all processes.
 	ID string
-	// After is the ID of the last call that the app has answered to this process before MayWrite
-	// was computed; empty: none, and then the app may not write for this call.
+	// After is the ID of the last call to which this process has received a response before it
+	// computed MayWrite. Empty means none: then the app must not write because of this call.
 	After string
-	// Map is the epoch of the committed map, Held how many shards the node owns in it.
+	// Map is the epoch of the committed map. Held is the number of shards that the node owns
+	// in it.
 	Map  shardmap.Epoch
 	Held int
 	// MayWrite is zero if the app must stop writing now.
 	MayWrite time.Duration
 }
 
-// HookOptions are the facts of a node's hooks, all of them needed.
+// HookOptions are the properties of the hooks of a node.
 type HookOptions struct {
 	App App
-	// Deliver has what the node gives up shards with, or what they wait for its next
-	// process with, brought to whoever leads: its server gets it as Delivered. It must not
-	// block. It is called again until an answer says Taken, or ReleaseTimeout is over.
+	// Deliver sends the releases of the node to the present leader, which gets them as
+	// ReleasesReceived. It must not block. It is called again until an answer has Taken set,
+	// or ReleaseTimeout is over.
 	Deliver func(Releases)
-	// Ended is called with the end of each release, once for each shard; nil: with none. It
-	// is called from within the agent's methods, and must neither block nor call the agent.
+	// Ended is called at the end of each release, once for each shard; nil means no calls. The
+	// agent calls it from its own methods. It must not block or call the agent.
 	Ended func(ReleaseEnd)
-	// ReleaseTimeout bounds what a release adds to a map change, at most
-	// MaxReleaseTimeout: from the end of the last request that moves to the
-	// acknowledgement, and to the delivery of what was released. The leader waits that much longer.
+	// ReleaseTimeout bounds the time that releases add to a map change, at most
+	// MaxReleaseTimeout. It covers the time from the end of the last moving request to the
+	// acknowledgement and the delivery of the releases. The leader waits that much longer.
 	ReleaseTimeout time.Duration
-	// AcquireTimeout bounds each attempt to acquire. They are repeated as long as the
-	// shard is here.
+	// AcquireTimeout bounds each acquire attempt. Attempts are repeated as long as the node
+	// owns the shard.
 	AcquireTimeout time.Duration
-	// StuckAfter is how long the app fails at least to acquire a shard before another node is
-	// to own it, and Backoff the time before the first of them is given back; zero: 5 s and
-	// 30 s. Backoff doubles with each failure.
+	// StuckAfter is the minimum time for which the app fails to acquire a shard before another
+	// node gets it; zero means 5 s. Backoff is the time before the node can get it back; zero
+	// means 30 s. Backoff doubles with each failure.
 	StuckAfter, Backoff time.Duration
 }
 
-// HookPhase is what a shard is to the app behind its owner.
+// HookPhase is the phase of a shard at the app of its owner.
 //
 //	gone ──► acquiring ──► serving ──► releasing ──► gone
 //
-// Only what is serving is admitted.
+// The node admits requests only for serving shards.
 type HookPhase uint8
 
 // The phases.
 const (
-	HookGone      HookPhase = iota + 1 // the app holds nothing, as far as it is known
-	HookAcquiring                      // it is told to load it, now or once there is a lease
-	HookServing                        // it holds it
-	HookReleasing                      // it is told to give it up, once the last request has ended
+	HookGone      HookPhase = iota + 1 // the app holds nothing, as far as known
+	HookAcquiring                      // the app loads it, or will once there is a lease
+	HookServing                        // the app holds it
+	HookReleasing                      // the app must release it, once the last request has ended
 )
 
 var phaseNames = [...]string{HookGone: "gone", HookAcquiring: "acquiring", HookServing: "serving", HookReleasing: "releasing"}
@@ -181,13 +183,13 @@ var phaseNames = [...]string{HookGone: "gone", HookAcquiring: "acquiring", HookS
 // String returns the phase as logs and status spell it.
 func (p HookPhase) String() string { return enumName(phaseNames[:], uint8(p), "HookPhase") }
 
-// Held is a shard of this node as its app has it, for people to read.
+// HeldShardView is the phase of one shard at the app, for status output.
 type HeldShardView struct {
 	Shard shardmap.Shard
 	Epoch shardmap.Epoch
 	Phase HookPhase
-	// Since is when the phase began, by the agent's clock.
+	// Since is when the phase began, by the clock of the agent.
 	Since time.Duration
-	// Err is why the last attempt failed; empty if none has since the phase began.
+	// Err is the error of the last attempt; empty if none has failed since the phase began.
 	Err string
 }

@@ -5,33 +5,34 @@ import (
 	"time"
 )
 
-// barrierPause is the time between two tries of a barrier. Raft takes none while its
-// first write of the term is under way, which a slow disk may take long for.
+// barrierRetryPause is the time between two barriers. Raft refuses a barrier while the first
+// write of its term is in progress, which may be long on a slow disk.
 const barrierRetryPause = 50 * time.Millisecond
 
-// Raft is what a Turn reads of the leader's own Raft server, anew each time.
+// Raft is the interface to the Raft server of the own node. Each method returns the present
+// value.
 type Raft interface {
-	// Term returns its present term.
+	// Term returns the present term.
 	Term() uint64
-	// Voters returns the servers that vote by the latest configuration in its log,
-	// sorted.
+	// Voters returns the voting servers of the latest configuration in its log, sorted.
 	Voters() []string
 }
 
-// LeaderDriverOptions are what a leadership stands on.
+// LeaderDriverOptions are the options of a LeaderDriver.
 type LeaderDriverOptions struct {
-	// Leader is without its State.
+	// Leader is without State, which the driver sets.
 	Leader LeaderOptions
 	Raft   Raft
-	// Clock reads the time, Newest the state that the own log has come to.
+	// Clock returns the time. Newest returns the newest state of the own log.
 	Clock  func() time.Duration
 	Newest func() *State
-	// Keys returns the key configuration that the own node has loaded; nil: it has none.
+	// Keys returns the key configuration that the own node has loaded; nil means none.
 	Keys func() string
 }
 
-// Turn is the loop of a Leader without its waiting: Take is one turn. It puts before
-// each message what the machine must have been told first.
+// LeaderDriver runs one iteration of the leader loop at a time. Before each message, it gives
+// the Leader the inputs that must precede the message: the newest state, the term and the
+// voters.
 type LeaderDriver struct {
 	o            LeaderDriverOptions
 	leader       *Leader
@@ -40,11 +41,11 @@ type LeaderDriver struct {
 	voters       []string
 	keys         string
 	barrierTries int           // of the barrier
-	barrierDue   time.Duration // when the next is due; negative: one is under way, or applied
+	barrierDue   time.Duration // when the next barrier is due; negative: one is in progress or applied
 	effects      []Effect
 }
 
-// NewLeaderDriver begins the leadership of a server that Raft has elected. The first Take is
+// NewLeaderDriver begins the leadership of a server that Raft has elected. The first Handle is
 // due at once.
 func NewLeaderDriver(o LeaderDriverOptions) *LeaderDriver {
 	d := &LeaderDriver{o: o, began: o.Clock(), state: o.Newest()}
@@ -54,14 +55,14 @@ func NewLeaderDriver(o LeaderDriverOptions) *LeaderDriver {
 	return d
 }
 
-// Began is when the leadership began, by the clock.
+// Began returns when the leadership began.
 func (d *LeaderDriver) Began() time.Duration { return d.began }
 
-// Told is the state that the machine knows.
+// State returns the state that the leader works with.
 func (d *LeaderDriver) State() *State { return d.state }
 
-// Take takes a message and returns what it calls for, in order. The slice is valid
-// until the next Take. A Tick is due as Due says, and when the log has a newer state.
+// Handle handles a message and returns the effects in order. The slice is valid until the next
+// Handle. A Tick is due as Due returns, and whenever the log has a newer state.
 func (d *LeaderDriver) Handle(m Message) []Effect {
 	d.effects = d.effects[:0]
 	d.applyNewest()
@@ -69,9 +70,9 @@ func (d *LeaderDriver) Handle(m Message) []Effect {
 	case BarrierFailed:
 		d.barrierDue, m = d.o.Clock()+barrierRetryPause, Tick{}
 	case BarrierApplied:
-		// The start of the first try is a sound first Q: this node led the term before
-		// it, and the barrier that a quorum took was put into the log after it, so
-		// whoever is elected next is so by the vote of one that voted after it.
+		// The start of the leadership is a safe first quorum time. This node led the term
+		// then, and a quorum accepted the barrier later. So a vote for the next leader is
+		// later, too.
 		b.Started = d.began
 		m = b
 	}
@@ -84,7 +85,7 @@ func (d *LeaderDriver) Handle(m Message) []Effect {
 	return d.effects
 }
 
-// look tells the machine of a newer state before anything that was learnt after it.
+// applyNewest gives the leader a newer state before anything that was learned after it.
 func (d *LeaderDriver) applyNewest() {
 	if s := d.o.Newest(); s != d.state {
 		d.state = s
@@ -92,8 +93,8 @@ func (d *LeaderDriver) applyNewest() {
 	}
 }
 
-// step tells the machine the present term and voters first: what it grants in the
-// step is bounded by both (why 5).
+// step gives the leader the present term and voters before m, because both limit what it
+// grants in this step (why 5).
 func (d *LeaderDriver) step(m Message) {
 	before := d.o.Clock()
 	d.stepLeader(before, TermRead{Before: before, Term: d.o.Raft.Term()})
@@ -114,16 +115,16 @@ func (d *LeaderDriver) stepLeader(now time.Duration, m Message) {
 	d.effects = append(d.effects, d.leader.Step(now, m)...)
 }
 
-// Retime returns the entry that changes the cluster's timing; see Leader.Retime. What
-// its look at the log calls for comes with the next Take.
+// ChangeTiming returns the entry that changes the timing of the cluster; see
+// Leader.ChangeTiming. The effects result from reading the log first.
 func (d *LeaderDriver) ChangeTiming(want Timing) (entry []byte, effects []Effect, err error) {
 	effects = d.Handle(Tick{})
 	entry, err = d.leader.ChangeTiming(d.o.Clock(), want)
 	return entry, effects, err
 }
 
-// Amend puts changes of the policy in line; see Leader.Amend. The effects, as of Take,
-// may have the Submit already.
+// ChangePolicy queues policy changes; see Leader.ChangePolicy. The effects may contain the
+// Submit.
 func (d *LeaderDriver) ChangePolicy(changes []Change) (number uint64, effects []Effect, err error) {
 	d.effects = d.effects[:0]
 	d.applyNewest()
@@ -132,8 +133,8 @@ func (d *LeaderDriver) ChangePolicy(changes []Change) (number uint64, effects []
 	return number, d.effects, err
 }
 
-// Plan returns what the next map would move; see Leader.Plan.
+// Plan returns the moves of the next map; see Leader.Plan.
 func (d *LeaderDriver) Plan() (Plan, error) { return d.leader.Plan(d.o.Clock()) }
 
-// View returns what the leader knows of every node, ordered by id.
+// View returns what the leader knows about every node, ordered by id.
 func (d *LeaderDriver) View() []MemberView { return d.leader.View(d.o.Clock()) }

@@ -2,36 +2,37 @@ package ack
 
 import "time"
 
-// sentKept is how many sent heartbeats a Holder remembers. An answer to an older
-// one grants nothing.
+// maxSent is how many sent heartbeats a Holder remembers. An answer to an older one grants
+// nothing.
 const maxSent = 64
 
-// Holder keeps a node's lease: its permission to admit requests for its own
-// shards. It obeys the answers of the leaders and knows no timing of its own. The
-// zero Holder is not usable; see NewHolder.
+// Holder holds the lease of a node: its permission to admit requests for its own shards. It
+// only uses the durations in the answers of leaders, and has no timing of its own. The zero
+// Holder is not usable; see NewHolder.
 type Holder struct {
 	boot uint64
 
 	lastNumber   uint64
-	lastAnswered uint64 // the newest heartbeat that was answered
+	lastAnswered uint64 // the newest heartbeat with an answer
 	sent         [maxSent]sentMessage
 	echo         Echo
 
-	until       time.Duration // the lease runs until here
-	term        uint64        // the newest term whose leader granted one that runs
-	leaseLength time.Duration // the lease that until is the end of, as it was before it shrank
-	held        bool          // a lease is in force; false from its end or a pause on
-	cutBy       time.Duration // what it admitted must be cut by then, if it has ended
-	cutDone     bool          // it has been cut since
+	until       time.Duration // end of the lease
+	term        uint64        // the newest term whose leader granted the present lease
+	leaseLength time.Duration // full length of the lease that ends at until
+	held        bool          // false from the end of the lease or a pause on
+	cutBy       time.Duration // when its requests must be cut, if the lease has ended by then
+	cutDone     bool          // CutDue has returned true for the last lease
 	lastTick    time.Duration
 }
 
+// sentMessage is the number of a heartbeat or an answer, and when it was sent.
 type sentMessage struct {
 	number uint64
 	at     time.Duration
 }
 
-// NewHolder returns a Holder without a lease. Its first tick must follow at once.
+// NewHolder returns a Holder without a lease. The caller must call Tick at once.
 func NewHolder(boot uint64, now time.Duration) *Holder {
 	return &Holder{boot: boot, lastTick: now, cutDone: true}
 }
@@ -39,9 +40,9 @@ func NewHolder(boot uint64, now time.Duration) *Holder {
 // Boot returns the boot under which the node sends heartbeats.
 func (h *Holder) Boot() uint64 { return h.boot }
 
-// Reboot gives the node a higher boot within the same process. Its lease is void
-// and its old heartbeats are forgotten. Nothing that was admitted under the old
-// boot may still run: the leader takes a new boot as the end of the old one.
+// Reboot raises the boot within the same process. It voids the lease and forgets earlier
+// heartbeats. Nothing that was admitted under the old boot may still run, because the leader
+// takes a new boot as the end of the old one.
 func (h *Holder) Reboot(boot uint64) {
 	if boot <= h.boot {
 		return
@@ -51,17 +52,17 @@ func (h *Holder) Reboot(boot uint64) {
 	h.sent = [maxSent]sentMessage{}
 }
 
-// Beat numbers the next heartbeat and notes when it is sent: the lease that
-// answers it counts from here. It returns the number and the echo to send.
+// NextHeartbeat records the send time of the next heartbeat: the lease that answers it counts
+// from then. It returns the number and the echo to send.
 func (h *Holder) NextHeartbeat(now time.Duration) (number uint64, echo Echo) {
 	h.lastNumber++
 	h.sent[h.lastNumber%maxSent] = sentMessage{h.lastNumber, now}
 	return h.lastNumber, h.echo
 }
 
-// Answered takes an answer. raftTerm is the node's own Raft term, read after the
-// answer arrived. It reports whether the answer counted; one to another boot, or
-// of a term below raftTerm, does not.
+// Answered handles an answer. raftTerm is the Raft term of the node, read after the answer
+// arrived. It returns true if the answer counted. An answer to another boot, or of a term
+// below raftTerm, does not count.
 func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 	h.Tick(now)
 	if a.Boot != h.boot || a.Term < raftTerm || a.Refusal != 0 {
@@ -75,7 +76,7 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 	if s.number != a.Beat || a.Serve <= 0 {
 		return true
 	}
-	// Leases only ever grow: what a leader granted, it waits for.
+	// A lease is never shortened: the leader that granted it waits for its end.
 	until := s.at + a.Serve
 	if until <= now {
 		return true
@@ -90,13 +91,13 @@ func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
 	return true
 }
 
-// reached notes that a heartbeat was answered.
+// markAnswered records that a heartbeat was answered.
 func (h *Holder) markAnswered(beat uint64) {
 	h.lastAnswered = max(h.lastAnswered, min(beat, h.lastNumber))
 }
 
-// waiting returns when the oldest heartbeat was sent of those that no answer has come
-// to since, as far as they are remembered.
+// oldestUnanswered returns when the oldest remembered heartbeat without a later answer was
+// sent. ok is false if there is none.
 func (h *Holder) oldestUnanswered() (since time.Duration, ok bool) {
 	if h.lastAnswered >= h.lastNumber {
 		return 0, false
@@ -104,8 +105,8 @@ func (h *Holder) oldestUnanswered() (since time.Duration, ok bool) {
 	return h.sent[max(h.lastAnswered+1, h.lastNumber-min(h.lastNumber, maxSent-1))%maxSent].at, true
 }
 
-// Tick ends a lease that has run out. A jump of more than a quarter lease since
-// the last tick means that the node was paused: the lease is void until renewed.
+// Tick ends an expired lease. A gap of more than a quarter lease since the last Tick means
+// that the process was paused: the lease is void until it is renewed.
 func (h *Holder) Tick(now time.Duration) {
 	paused := now-h.lastTick > h.leaseLength/4
 	h.lastTick = now
@@ -114,19 +115,18 @@ func (h *Holder) Tick(now time.Duration) {
 	}
 }
 
-// Ran tells that the process has run until now, though nobody has told the Holder the
-// time: the next tick sees no pause in that. A lease that has run out meanwhile has ended
-// all the same.
+// RanUntil records that the process was running until now without a Tick, so the next Tick
+// detects no pause. A lease that has expired meanwhile ends anyway.
 func (h *Holder) RanUntil(now time.Duration) { h.lastTick = max(h.lastTick, now) }
 
-// Void ends the lease at once, whatever was granted.
+// Void ends the lease at once.
 func (h *Holder) Void() { h.held = false }
 
-// Until returns when the lease ends, and false without one.
+// Until returns the end of the lease. held is false without one.
 func (h *Holder) Until() (time.Duration, bool) { return h.until, h.held }
 
-// Term returns the term of the leader whose lease is in force, the newest one if
-// several granted it; zero without a lease.
+// Term returns the term of the leader that granted the present lease, the newest one of
+// several. Zero means no lease.
 func (h *Holder) Term() uint64 {
 	if !h.held {
 		return 0
@@ -134,7 +134,7 @@ func (h *Holder) Term() uint64 {
 	return h.term
 }
 
-// Left returns how much of the lease is left, zero without one.
+// Remaining returns the rest of the lease, zero without one.
 func (h *Holder) Remaining(now time.Duration) time.Duration {
 	if !h.held {
 		return 0
@@ -142,8 +142,8 @@ func (h *Holder) Remaining(now time.Duration) time.Duration {
 	return max(h.until-now, 0)
 }
 
-// CutDue reports, once for each lease that ended, that what the node still runs
-// must be cut now: soon another node may own its shards.
+// CutDue returns true, once for each lease that ended, when the running requests must be cut:
+// another node may own the shards soon.
 func (h *Holder) CutDue(now time.Duration) bool {
 	if h.held || h.cutDone || now < h.cutBy {
 		return false

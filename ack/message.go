@@ -6,65 +6,62 @@ import (
 	"shardway/shardmap"
 )
 
-// Message is what a Leader can be told.
+// Message is an input of Leader.Step.
 type Message interface{ message() }
 
 type (
-	// Tick tells that time has passed. One every 10 ms or so.
+	// Tick reports that time has passed, about every 10 ms.
 	Tick struct{}
-	// TermRead tells the leader's node's own Raft term. Before is a moment before
-	// it was read. It precedes every Heard and Tick (why 5).
+	// TermRead reports the Raft term of the own node. Before is a time before the term was
+	// read. It precedes every HeartbeatReceived and Tick (why 5).
 	TermRead struct {
 		Before time.Duration
 		Term   uint64
 	}
-	// Heard is a heartbeat from the given address.
+	// HeartbeatReceived is a heartbeat from the given address.
 	HeartbeatReceived struct {
 		Heartbeat
 		From string
 	}
-	// Closed tells that the process behind (Node, Nonce) closed its heartbeat
-	// connection.
+	// ConnClosed reports that the process (Node, Nonce) closed its heartbeat connection.
 	ConnClosed struct {
 		Node  shardmap.NodeID
 		Nonce uint64
 	}
-	// Applied brings the newest state of the leader's own log.
+	// StateApplied reports the newest state of the own log.
 	StateApplied struct{ State *State }
-	// BarrierApplied tells that all that earlier leaders committed is applied.
-	// Started is when the first barrier was issued, after the election; a Turn fills
-	// it in.
+	// BarrierApplied reports that all entries of earlier leaders are applied. Started is when
+	// the first barrier after the election was issued; a LeaderDriver sets it.
 	BarrierApplied struct{ Started time.Duration }
-	// BarrierFailed tells that Raft did not take a barrier. A Turn tries again.
+	// BarrierFailed reports that Raft refused a barrier. A LeaderDriver repeats it.
 	BarrierFailed struct{}
-	// SubmitFailed tells that a Submit certainly did not enter the log.
+	// SubmitFailed reports that a submitted entry certainly did not enter the log.
 	SubmitFailed struct{}
-	// Voters names the Raft servers that vote, from the latest configuration in
-	// the leader's own log.
+	// Voters reports the voting Raft servers of the latest configuration in the own log.
 	Voters struct{ Servers []string }
-	// Evidence tells that the heartbeat connection of a boot broke and that a redial
-	// was refused, which began at the given time: it counts only if that was after
-	// the leader's election. Nonce is the process's, zero if it never said: that
-	// counts only for a node that was not heard in this term.
+	// CrashEvidence reports that the heartbeat connection of a boot broke, and that a redial
+	// was refused. Began is the start of the redial: evidence from before the election is
+	// ignored. Nonce is the nonce of the process, zero if unknown; zero counts only for a node
+	// without a heartbeat in this term.
 	CrashEvidence struct {
 		Node        shardmap.NodeID
 		Boot, Nonce uint64
 		Began       time.Duration
 	}
-	// Delivered brings what a node gives up shards with, from itself.
+	// ReleasesReceived carries the releases of a node, sent by that node.
 	ReleasesReceived struct{ Releases }
-	// Idle are the shards of a node for which nothing runs there, by the map that it routes
-	// by. The node is being emptied, or answers an AskIdle.
+	// IdleShards are the shards of a node without running requests, by the map that it routes
+	// by. The node has a gradual drain, or answers an AskIdle.
 	IdleShards struct {
 		Node   shardmap.NodeID
 		Map    shardmap.Epoch
 		Shards []shardmap.Shard
-		// Staged: it answers an AskIdle. Such an answer may count shards as idle that a gentle
-		// drain waits for, as those with event streams.
+		// Staged: it answers an AskIdle. Such an answer may include shards that a gradual
+		// drain waits for, for example those with event streams.
 		Staged bool
 	}
-	// Remove is an operator's word that a node runs nothing any more. It says
-	// nothing about a node that is heard, and any heartbeat voids it.
+	// NodeRemoved is the statement of an operator that a node runs nothing any more. It is
+	// ignored for a live node, and any heartbeat voids it.
 	NodeRemoved struct{ Node shardmap.NodeID }
 )
 
@@ -82,7 +79,7 @@ func (ReleasesReceived) message()  {}
 func (IdleShards) message()        {}
 func (NodeRemoved) message()       {}
 
-// Effect is what a Leader wants done.
+// Effect is an output of Leader.Step that the caller must perform.
 type Effect interface{ effect() }
 
 type (
@@ -91,30 +88,30 @@ type (
 		To shardmap.NodeID
 		Answer
 	}
-	// Submit puts an entry into the log, then a barrier that nobody waits for
-	// (rule 9). Commit tells a commit from what else there is, Asked a change of the
-	// policy that somebody waits for: it is the number that Amend returned.
+	// Submit appends an entry to the log, followed by a barrier whose result is not awaited
+	// (rule 9). Commit marks a commit entry. Asked is the number that ChangePolicy returned
+	// for a requested policy change, otherwise zero.
 	Submit struct {
 		Entry  []byte
 		Commit bool
 		Asked  uint64
 	}
-	// Barrier has Raft apply all that earlier leaders committed, and makes the
-	// cluster if the log has none yet. It is answered by BarrierApplied or
-	// BarrierFailed. Try counts from 1. Only a Turn asks for it.
+	// Barrier makes Raft apply all entries that earlier leaders committed, and bootstraps the
+	// cluster if the log is empty. The caller replies with BarrierApplied or BarrierFailed.
+	// Try counts from 1. Only a LeaderDriver returns it.
 	Barrier struct{ Try int }
-	// AskIdle asks a node which of its shards are idle; the answer is an Idle. Number is the
-	// number of questions put to it before in the same change.
-	// With Held it is about the shards that the open round takes from the node: the round may
-	// go on without those that are not idle.
+	// AskIdle asks a node which of its shards are idle. The answer is an IdleShards. Number is
+	// the number of earlier questions to the node in the same change. Held means that the
+	// question is about the shards that the open round takes from the node: the round may
+	// continue without the busy ones.
 	AskIdle struct {
 		Node   shardmap.NodeID
 		Number int
 		Held   bool
 	}
-	// StepDown gives up leadership.
+	// StepDown hands leadership over.
 	StepDown struct{ Reason string }
-	// Noted is an event for the log and the metrics.
+	// Event is for the log and the metrics. Nothing depends on it.
 	Event struct {
 		Kind  EventKind
 		Node  shardmap.NodeID
@@ -122,15 +119,15 @@ type (
 		Epoch shardmap.Epoch
 		Cause Cause
 		Moved int
-		// Joined and Left are the nodes that a round takes in and leaves out, sorted.
+		// Joined and Left are the nodes that a round adds and excludes, sorted.
 		Joined, Left []shardmap.NodeID
-		// Deferred are the owners, sorted, that keep shards for now that another node is to
-		// own; Busy is the number of these shards.
+		// Deferred are the owners, sorted, that temporarily keep shards which another node
+		// will own. Busy is the number of these shards.
 		Deferred []shardmap.NodeID
 		Busy     int
-		// Reason tells why a round began, or by which rule a shard was taken.
+		// Reason is the reason of a round, or the rule by which a shard was taken.
 		Reason string
-		// Grace is for how long an absent node is waited for.
+		// Grace is how long the cluster waits for a restarting node.
 		Grace time.Duration
 	}
 )
@@ -142,10 +139,10 @@ func (AskIdle) effect()  {}
 func (StepDown) effect() {}
 func (Event) effect()    {}
 
-// NoteKind is the kind of a Noted event.
+// EventKind is the kind of an Event.
 type EventKind uint8
 
-// The events.
+// The kinds of events, and the fields that they set.
 const (
 	EventProposing   EventKind = iota + 1 // Moved, Joined, Left, Reason, Deferred, Busy
 	EventDropped                          // Node, Cause
@@ -154,6 +151,6 @@ const (
 	EventDuplicate                        // Node, Reason: the two addresses
 	EventSilent                           // Node
 	EventBack                             // Node
-	EventRestart                          // Node, Grace: it is absent, or, without Grace, not any more
-	EventNoteDropped                      // Node, Shard: its note does not fit beside the others of the commit
+	EventRestart                          // Node, Grace: a restart began, or, with Grace zero, ended
+	EventNoteDropped                      // Node, Shard: the note exceeds the limit of the commit
 )

@@ -16,62 +16,63 @@ const (
 	MaxPolicy = 64 << 10
 	// MaxPause is the longest pause of planned moves.
 	MaxPause = 7 * 24 * time.Hour
-	// maxChanges is how many changes one entry may have.
+	// maxChanges is the maximum number of changes in one entry.
 	maxChanges = 1024
 )
 
 // ErrPolicyFull reports that a policy would be larger than MaxPolicy.
 var ErrPolicyFull = errors.New("ack: the policy would take more than 64 KiB")
 
-// Policy is what operators ask of the cluster's maps, beside the map in the replicated
-// state. It decides who may be in the next map, and what that shall be; never who
-// may serve. It does not change: Apply makes a new one. Its maps are shared, do not
-// modify them.
+// Policy contains the requests of operators about the maps of the cluster. It is part of the
+// replicated state. It decides which nodes may be in the next map and how shards are placed,
+// but never who may serve. It is immutable: Apply makes a new one. Its maps are shared and
+// must not be modified.
 type Policy struct {
-	// Cordoned, Drained, Weights and Pins are as in shardmap.Policy.
+	// Cordoned, Drained, Weights and Pins are those of shardmap.Policy.
 	Cordoned, Drained map[shardmap.NodeID]bool
 	Weights           map[shardmap.NodeID]uint32
 	Pins              map[shardmap.Shard]shardmap.Pin
-	// Pause is for how long planned moves wait; zero: they do not. Each leader counts
-	// it from when it applied the entry PausedBy, or from its election: no clock is
-	// shared, and no end is early.
+	// Pause is how long planned moves wait; zero means no pause. Each leader measures it from
+	// when it applied the entry PausedBy, or from its election: there is no shared clock, and
+	// no pause ends early.
 	Pause    time.Duration
 	PausedBy uint64
-	// Emptying are the nodes that own nothing in the end: first goes what is idle there.
-	// Who is drained is none of them.
+	// GradualDrains are the nodes that will own nothing in the end, idle shards first. A
+	// drained node is not among them.
 	GradualDrains map[shardmap.NodeID]GradualDrain
-	// Terms are those of drains, by node.
+	// Terms are the terms of drains, by node.
 	Terms map[shardmap.NodeID]DrainTerms
-	// Quarantined are the keys whose requests no owner gets to see. It is none of Assign's
-	// business, and needs the same care: one answer on all nodes, which outlives them.
+	// Quarantined are the keys whose requests are refused. Quarantines do not affect
+	// placement, but need the same replication: all nodes agree on them, and they survive
+	// restarts.
 	Quarantined map[KeyMark]Quarantine
-	// Since is the index of the entry that changed the policy last.
+	// Since is the index of the last entry that changed the policy.
 	Since uint64
 }
 
-// ChangeKind says what a Change does.
+// ChangeKind is the kind of a Change.
 type ChangeKind uint8
 
-// The kinds, and what each reads of a Change besides.
+// The kinds, and the fields of Change that each uses.
 const (
 	ChangeCordon   ChangeKind = iota + 1 // Node
 	ChangeDrain                          // Node
-	ChangeUncordon                       // Node: neither cordoned nor drained any more
-	ChangeWeight                         // Node, Weight; zero: its own again
+	ChangeUncordon                       // Node: ends cordon and drain
+	ChangeWeight                         // Node, Weight; zero: the weight that the node reports
 	ChangePin                            // Shard, Node or Zone
 	ChangeUnpin                          // Shard
-	ChangePause                          // For; it is counted anew
+	ChangePause                          // For; restarts a present pause
 	ChangeResume
-	ChangeForget         // Node: nothing asked of it stands, nor its drop
-	ChangeQuarantine     // Mark, For; it is counted anew
-	ChangeLift           // Mark: its quarantine is over
-	ChangeDrainGradually // Node, For; it is counted anew, and none of one that is drained
-	// ChangeAppRestarted reads Node: its app has restarted, so every shard may return to it.
-	// It changes no policy.
+	ChangeForget         // Node: removes all policy for the node, and its drop record
+	ChangeQuarantine     // Mark, For; restarts a present quarantine
+	ChangeLift           // Mark: ends its quarantine
+	ChangeDrainGradually // Node, For; restarts the time, no effect on a drained node
+	// ChangeAppRestarted uses Node: its app has restarted, so every shard may return to it. It
+	// does not change the policy.
 	ChangeAppRestarted
 )
 
-// Change is a delta of a Policy. Twice the same is the same as once.
+// Change is one change of a Policy. It is idempotent.
 type Change struct {
 	Kind   ChangeKind
 	Node   shardmap.NodeID
@@ -80,13 +81,13 @@ type Change struct {
 	Zone   string
 	For    time.Duration
 	Mark   KeyMark
-	// Release and Safe are the DrainTerms of ChangeDrain and ChangeEmpty.
+	// Release and Safe are the DrainTerms of ChangeDrain and ChangeDrainGradually.
 	Release time.Duration
 	Safe    bool
 }
 
-// With returns the policy after changes at the given index. ErrPolicyFull says that it
-// would be too large.
+// With returns the policy after changes at the given index, or ErrPolicyFull if it would be
+// too large.
 func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	n := *p
 	n.Cordoned, n.Drained, n.Weights, n.Pins = maps.Clone(p.Cordoned), maps.Clone(p.Drained), maps.Clone(p.Weights), maps.Clone(p.Pins)
@@ -103,7 +104,7 @@ func (p *Policy) With(index uint64, changes []Change) (*Policy, error) {
 	return &n, nil
 }
 
-// change changes p, whose maps are its own.
+// apply applies one change to p, whose maps must not be shared.
 func (p *Policy) apply(index uint64, c Change) {
 	switch c.Kind {
 	case ChangeCordon:
@@ -152,6 +153,7 @@ func (p *Policy) apply(index uint64, c Change) {
 	}
 }
 
+// setKey sets m[k] to v, and allocates the map if necessary.
 func setKey[K comparable, V any](m *map[K]V, k K, v V) {
 	if *m == nil {
 		*m = map[K]V{}
@@ -159,15 +161,15 @@ func setKey[K comparable, V any](m *map[K]V, k K, v V) {
 	(*m)[k] = v
 }
 
-// Lasting returns what outlives the cluster: where shards belong, and which keys are in
-// quarantine, for those may have ended it. Who is drained, or
-// what is paused, was asked of nodes that may be gone: the last one left, drained,
-// would leave everything with the dead (rule 10).
+// Lasting returns the part of the policy that a recovered cluster keeps: weights, pins and
+// quarantines (a quarantined key may have caused the failure). Drains and pauses concern nodes
+// that may be gone. If the only survivor were drained, all shards would stay with dead nodes
+// (rule 10).
 func (p *Policy) Lasting() *Policy {
 	return &Policy{Weights: p.Weights, Pins: p.Pins, Quarantined: p.Quarantined}
 }
 
-// assign returns p as Assign takes it.
+// assign converts p to the policy of shardmap.Assign.
 func (p *Policy) assign(zones map[shardmap.NodeID]string) shardmap.Policy {
 	var emptying map[shardmap.NodeID]bool
 	for id := range p.GradualDrains {
@@ -176,19 +178,19 @@ func (p *Policy) assign(zones map[shardmap.NodeID]string) shardmap.Policy {
 	return shardmap.Policy{Cordoned: p.Cordoned, Drained: p.Drained, Emptying: emptying, Weights: p.Weights, Pins: p.Pins, Paused: p.Pause > 0, Zones: zones}
 }
 
-// Policy returns what operators ask, never nil.
+// Policy returns the policy, never nil.
 func (s *State) Policy() *Policy { return s.policy }
 
-// amending changes the policy.
+// policyEntry changes the policy.
 type policyEntry struct {
-	// term is the Raft term of the leader that put it in line, as with a proposal:
-	// what an earlier one was asked may have been taken back since.
+	// term is the Raft term of the leader that queued it (see proposal): a request to an
+	// earlier leader may have been reverted since.
 	term    uint64
 	changes []Change
 }
 
-// amended takes changes of the policy, by the leader of the term that put them into
-// the log.
+// applyPolicy applies changes of the policy, if the leader of the present term has submitted
+// them.
 func (s *State) applyPolicy(term uint64, c policyEntry) (*State, Outcome, error) {
 	p, err := s.policy.With(s.index, c.changes)
 	if !s.Bootstrapped() || term != c.term || err != nil {
@@ -202,7 +204,7 @@ func (s *State) applyPolicy(term uint64, c policyEntry) (*State, Outcome, error)
 		if ch.Kind == ChangeForget {
 			s.forgetFormerMember(ch.Node)
 		}
-		// The record of one that owns something keeps it from leases.
+		// The record of a node that owns shards must remain, because it denies leases.
 		if ch.Kind == ChangeForget && !s.committed.Has(ch.Node) && !s.last.Has(ch.Node) {
 			s.drops = maps.Clone(s.drops)
 			delete(s.drops, ch.Node)
@@ -288,7 +290,7 @@ func (r *reader) policyEntry() policyEntry {
 	return c
 }
 
-// policy writes a policy; the same one gives the same bytes on every node.
+// policy writes a policy. Equal policies have equal bytes on every node.
 func (w *writer) policy(p *Policy) {
 	w.uint(p.Since)
 	w.nodes(p.Cordoned)
@@ -322,26 +324,26 @@ func (w *writer) pin(p shardmap.Pin) {
 	w.text(string(p.Node) + p.Zone)
 }
 
-// policy reads what the writer's policy wrote, and nothing else.
+// policy reads the output of writer.policy.
 func (r *reader) policy() *Policy {
 	p := &Policy{Since: r.uint(0, maxUint), Cordoned: r.nodes(), Drained: r.nodes()}
 	p.Weights = readSorted(r, r.node, func() uint32 { return uint32(r.uint(1, shardmap.MaxWeight)) })
 	p.Pins = readSorted(r, r.shard, r.pin)
 	p.Pause, p.PausedBy = time.Duration(r.uint(0, uint64(MaxPause))), r.uint(0, maxUint)
 	if (p.Pause == 0) != (p.PausedBy == 0) {
-		r.fail("half a pause")
+		r.fail("pause without its index, or the reverse")
 	}
 	p.Quarantined = r.quarantines()
 	p.GradualDrains = r.gradualDrains()
 	p.Terms = r.drainTerms()
 	for id := range p.GradualDrains {
 		if r.err == nil && p.Drained[id] {
-			r.fail("drained and emptied")
+			r.fail("both drained and gradually drained")
 		}
 	}
 	for id := range p.Terms {
 		if r.err == nil && !p.Leaves(id) {
-			r.fail("terms of no drain")
+			r.fail("terms without a drain")
 		}
 	}
 	return p
@@ -362,7 +364,7 @@ func (r *reader) pin() shardmap.Pin {
 	return shardmap.Pin{Zone: r.text(1, maxText)}
 }
 
-// sorted reads a map that was written in the order of its keys, nil if it is empty.
+// readSorted reads a map that was written in the order of its keys; nil if it is empty.
 func readSorted[K ~string | ~uint32, V any](r *reader, key func() K, value func() V) map[K]V {
 	var m map[K]V
 	var last K

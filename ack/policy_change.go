@@ -10,21 +10,20 @@ import (
 	"shardway/shardmap"
 )
 
-// ErrChange reports a change of the policy that is none. It would be one more entry
-// of the log, and each node would stop at it for good.
+// ErrChange reports an invalid change of the policy. Its entry would stop every node that
+// applies it.
 var ErrChange = errors.New("ack: no change of the policy")
 
-// asked are changes of the policy that wait for their turn.
+// policyRequest is a queued change of the policy.
 type policyRequest struct {
 	number  uint64
 	changes []Change
 }
 
-// Amend puts changes of the policy in line and returns the number that the Submit of
-// their entry will have; above zero. Like every entry of this leader it waits until
-// the one before it has come to something, so what is proposed next goes by it. The
-// caller sees in the state what came of it. ErrNotYet, ErrChange and
-// ErrPolicyFull refuse it.
+// ChangePolicy queues changes of the policy. It returns the number, above zero, that the
+// Submit of their entry will have. The entry waits until the fate of the previous one is
+// known, so the next proposal uses the new policy. The state shows the result. ErrNotYet,
+// ErrChange and ErrPolicyFull refuse the changes.
 func (l *Leader) ChangePolicy(changes []Change) (number uint64, err error) {
 	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
 		return 0, ErrNotYet
@@ -44,8 +43,9 @@ func (l *Leader) ChangePolicy(changes []Change) (number uint64, err error) {
 	return l.policyRequests, nil
 }
 
-// readable returns an ErrChange if the entry of these changes could not be read, or
-// read as other ones. They may come from a node that speaks of more, or amiss.
+// checkChanges returns ErrChange if the entry of these changes could not be decoded, or would
+// be decoded differently. The changes may come from a node with another version, or with an
+// error.
 func (l *Leader) checkChanges(changes []Change) error {
 	if len(changes) > maxChanges {
 		return ErrPolicyFull
@@ -59,15 +59,16 @@ func (l *Leader) checkChanges(changes []Change) error {
 	return nil
 }
 
-// amend submits what is next in line, and reports whether anything was.
+// submitPolicyChange submits the next queued change. It returns true if there was one.
 func (l *Leader) submitPolicyChange(now time.Duration) bool {
 	if p := l.state.Policy(); len(l.policyQueue) == 0 && p.Pause > 0 && now-l.pauseSeenAt >= p.Pause {
-		// Nobody asked, so it has no number. Another pause cannot come before it: this
-		// leader puts one after the other, and the entries of others are void.
+		// The end of a pause was not requested, so it has no number. No other pause can
+		// come before it: this leader submits one entry at a time, and entries of other
+		// leaders are void.
 		l.policyQueue = append(l.policyQueue, policyRequest{changes: []Change{{Kind: ChangeResume}}})
 	}
 	if len(l.policyQueue) == 0 {
-		if over := slices.Concat(l.quarantines.expired(now, l.state.Policy()), l.finishGradualDrains(now)); len(over) > 0 { // as with the pause
+		if over := slices.Concat(l.quarantines.expired(now, l.state.Policy()), l.finishGradualDrains(now)); len(over) > 0 { // not requested, like the end of a pause
 			l.policyQueue = append(l.policyQueue, policyRequest{changes: over[:min(len(over), maxChanges)]})
 		}
 	}
@@ -81,7 +82,7 @@ func (l *Leader) submitPolicyChange(now time.Duration) bool {
 	return true
 }
 
-// amended looks at the policy of a newer state.
+// policyApplied compares the policies of the previous and the new state.
 func (l *Leader) policyApplied(now time.Duration, old *State) {
 	was, is := old.Policy(), l.state.Policy()
 	if is.PausedBy != was.PausedBy {
@@ -97,8 +98,8 @@ func (l *Leader) policyApplied(now time.Duration, old *State) {
 	}
 }
 
-// zones returns where the nodes that were heard in this term stand. It says the same
-// as long as zoned does.
+// zones returns the zones of the nodes that have sent a heartbeat in this term. inputsVersion
+// changes when the result does.
 func (l *Leader) zones() map[shardmap.NodeID]string {
 	zones := map[shardmap.NodeID]string{}
 	for id, n := range l.members {

@@ -7,9 +7,8 @@ import (
 	"shardway/shardmap"
 )
 
-// took keeps what a node gives up shards with, in the place of what it told before. What
-// comes late must not take the place of what the node believes to be here: it does not send
-// that again.
+// storeReleases stores the releases of a node in place of earlier ones. It ignores late ones:
+// the node does not send the newer ones again after their confirmation.
 func (m *member) storeReleases(r Releases) {
 	if old := m.releases; old != nil {
 		late := m.hasReleases()
@@ -23,22 +22,22 @@ func (m *member) storeReleases(r Releases) {
 	m.releases, m.releasesDigest = &r, r.Digest()
 }
 
-// handed reports that the leader has what the newest heartbeat has the digest of, bound to
-// this very server, boot and acknowledgement.
+// hasReleases reports whether the leader has the releases whose digest is in the newest
+// heartbeat, for the same server, boot and acknowledgement.
 func (m *member) hasReleases() bool {
 	r := m.releases
 	return r != nil && m.heartbeat.Released == m.releasesDigest && r.Server == m.heartbeat.Server && r.Boot == m.heartbeat.Boot && r.Proposal == m.heartbeat.Acked
 }
 
-// counts reports whether the acknowledgement of e, the open proposal, counts: it is there,
-// and so is what the node gives up its shards with.
+// ackCounts reports whether the acknowledgement of e, the open proposal, counts: it has
+// arrived, and so have its releases.
 func (m *member) ackCounts(e shardmap.Epoch) bool {
 	return m.hasAcked(e) && (m.heartbeat.Acked != e || m.heartbeat.Released == [32]byte{} || m.hasReleases())
 }
 
-// handsOver returns with which releases the shards that move pass on, and the servers that
-// get them: those which have acknowledged p. Of a shard that is taken in any other way than
-// by the acknowledgement of its owner nobody knows what was released.
+// releasesToCommit returns the releases of the moving shards, and the servers that get them:
+// those that have acknowledged p. The release of a shard is unknown if the shard is taken
+// without the acknowledgement of its owner.
 func (l *Leader) releasesToCommit(base, p *shardmap.Map) (released []Released, servers []string) {
 	total := noteBudget{}
 	for _, m := range base.Members() {
@@ -63,7 +62,7 @@ func (l *Leader) releasesToCommit(base, p *shardmap.Map) (released []Released, s
 	return released, slices.Compact(servers)
 }
 
-// heir returns the server that gets a shard of n's, empty: it does not move.
+// nextServer returns the server that gets shard s of n; empty if the shard does not move.
 func (l *Leader) nextServer(base, p *shardmap.Map, n *member, s shardmap.Shard) string {
 	if int(s) >= p.Len() || base.Owner(s) != n.id || p.Owner(s) == n.id || p.Owner(s) == "" {
 		return ""

@@ -8,25 +8,26 @@ import (
 	"shardway/shardmap"
 )
 
-// left is what the state knows of a shard that was released before its present owner got
-// it (State.left), or by its present owner's last process, which restarts in place
-// (State.kept).
+// releaseNote is the record of a release: of a shard that was released before its present
+// owner got it (State.releaseNotes), or by the previous process of its present owner, which
+// restarts in place (State.keptNotes).
 type releaseNote struct {
-	// server is the disk of the present owner that is told, and no other: the one that
-	// acknowledged the map, or that restarts.
+	// server is the disk of the present owner. Only that disk gets the note: it acknowledged
+	// the map, or restarts.
 	server string
 	note   []byte
-	// boot is the one that has released the shard in place; zero: it came with the map.
+	// boot is the boot that released the shard to restart in place; zero means that the shard
+	// moved.
 	boot uint64
-	// at is the index of the entry that told of that; zero with boot.
+	// index is the index of the restart entry; zero if boot is zero.
 	index uint64
-	// own: that boot has released the shard itself. Otherwise it has passed it on as it
-	// got it, from whom the owner follows.
+	// released means that the app released the shard to that boot. Otherwise that boot never
+	// acquired it and passes on the earlier note.
 	released bool
 }
 
-// Released returns what the release before the present ownership of the shard left, and
-// the server that it is for; false: nobody knows that there was one.
+// Released returns the note of the release before the present ownership of the shard, and the
+// server that may use it. ok is false if no release is recorded.
 func (s *State) Released(shard shardmap.Shard) (note []byte, server string, ok bool) {
 	l, ok := s.releaseNotes[shard]
 	return l.note, l.server, ok
@@ -34,23 +35,24 @@ func (s *State) Released(shard shardmap.Shard) (note []byte, server string, ok b
 
 // Kept is a shard that its owner has released to restart in place.
 type Kept struct {
-	// Server and Boot are those of the process that has: the next boot on that disk is told.
+	// Server and Boot are those of the releasing process. Only the next boot on that disk may
+	// use the note.
 	Server string
 	Boot   uint64
 	Note   []byte
-	// AsGot: it has never served the shard, and passes it on as it got it.
+	// PassedOn: that process never served the shard, and passes on the note that it got.
 	PassedOn bool
 }
 
-// Kept returns with what the present owner of the shard has last restarted in place;
-// false: it has not, or not with this shard.
+// Kept returns the release of the shard in the last restart in place of its present owner. ok
+// is false if there is none.
 func (s *State) Kept(shard shardmap.Shard) (Kept, bool) {
 	l, ok := s.keptNotes[shard]
 	return Kept{l.server, l.boot, l.note, ok && !l.released}, ok
 }
 
-// leave notes with which releases shards pass on to the owners in the map that is being
-// committed. What was known of earlier releases of theirs ends with that, however they move.
+// recordReleases records the releases of the shards that move with the map being committed.
+// All earlier records of moving shards are removed.
 func (s *State) recordReleases(c commit) {
 	moves := shardmap.Diff(s.committed, s.last)
 	if len(moves) == 0 {
@@ -72,7 +74,7 @@ func (s *State) recordReleases(c commit) {
 	for _, r := range c.released {
 		server := servers[to[r.Shard]]
 		if server == "" {
-			continue // it does not move, or nobody knows where to
+			continue // it does not move, or its new owner is unknown
 		}
 		setKey(&next, r.Shard, releaseNote{server: server, note: r.Note})
 	}
@@ -80,15 +82,15 @@ func (s *State) recordReleases(c commit) {
 	s.releaseNotes, s.keptNotes = next, kept
 }
 
-// keep notes with which releases the shards of a node wait for its next process. What an
-// earlier one has kept ends with that.
+// recordKept records the releases of a node that restarts in place. Records of earlier
+// restarts of the node are removed.
 func (s *State) recordKept(c restartEntry) {
 	next := maps.Clone(s.keptNotes)
 	for shard := range s.committed.Shards(c.node) {
 		delete(next, shard)
 	}
 	for _, r := range c.released {
-		// What the node has got since then it has not released.
+		// A shard that the node got after that proposal is not released.
 		if int(r.Shard) < s.committed.Len() && s.committed.Owner(r.Shard) == c.node && s.committed.OwnedSince(r.Shard) <= c.proposal {
 			setKey(&next, r.Shard, releaseNote{server: c.server, note: r.Note, boot: c.boot, index: s.index, released: r.From == ""})
 		}
@@ -97,8 +99,8 @@ func (s *State) recordKept(c restartEntry) {
 	s.keptNotes = next
 }
 
-// forgetNotes keeps the notes bounded, the same way on every node: those of the oldest
-// entries go first, for their shards were acquired long ago.
+// boundNotes bounds the notes, in the same way on every node. Notes of the oldest entries are
+// removed first, because their shards were acquired long ago.
 func boundNotes(all map[shardmap.Shard]releaseNote, m *shardmap.Map) {
 	since := func(s shardmap.Shard) uint64 { return max(all[s].index, uint64(m.OwnedSince(s))) }
 	shards := slices.Collect(maps.Keys(all))
@@ -113,8 +115,8 @@ func boundNotes(all map[shardmap.Shard]releaseNote, m *shardmap.Map) {
 	}
 }
 
-// left writes what is known of releases, in the order of the shards, each by its distance
-// from the one before.
+// releaseNotes writes the records in the order of the shards, each as the difference to the
+// one before.
 func (w *writer) releaseNotes(all map[shardmap.Shard]releaseNote) {
 	var servers []string
 	for _, l := range all {
@@ -140,7 +142,8 @@ func (w *writer) releaseNotes(all map[shardmap.Shard]releaseNote) {
 	}
 }
 
-// left reads what the writer wrote, of shards that go by m: kept in place, or not.
+// releaseNotes reads the output of writer.releaseNotes for the shards of m. kept says whether
+// they must be records of restarts.
 func (r *reader) releaseNotes(m *shardmap.Map, kept bool) map[shardmap.Shard]releaseNote {
 	servers := r.servers()
 	var all map[shardmap.Shard]releaseNote
@@ -156,7 +159,7 @@ func (r *reader) releaseNotes(m *shardmap.Map, kept bool) map[shardmap.Shard]rel
 		case r.err != nil:
 			return nil
 		case kept != (l.boot != 0) || s >= uint64(m.Len()) || at >= uint64(len(servers)) || nodeOf(servers[at]) != m.Owner(shardmap.Shard(s)):
-			r.fail("a release for nobody")
+			r.fail("release for another server than the owner")
 			return nil
 		case !total.add(l.note):
 			r.fail("too many notes")
@@ -167,7 +170,7 @@ func (r *reader) releaseNotes(m *shardmap.Map, kept bool) map[shardmap.Shard]rel
 		used[l.server] = true
 	}
 	if len(used) != len(servers) {
-		r.fail("a server that gets nothing")
+		r.fail("unused server")
 		return nil
 	}
 	return all

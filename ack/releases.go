@@ -8,52 +8,52 @@ import (
 	"shardway/shardmap"
 )
 
-// Bounds of what one owner leaves to the next.
+// Bounds of the notes that an owner leaves to the next one.
 const (
-	// MaxNote is how long the note of a shard may be, in bytes.
+	// MaxNote is the maximum size of the note of one shard, in bytes.
 	MaxNote = 1 << 10
-	// MaxNotes and MaxNoteBytes bound the notes that a node gives up shards with for one
-	// proposal, those of one commit, and those that a State keeps.
+	// MaxNotes and MaxNoteBytes bound the notes of one node for one proposal, the notes of one
+	// commit, and the notes in a State.
 	MaxNotes     = 1024
 	MaxNoteBytes = 128 << 10
 )
 
-// Released is a shard that its app has released: what the note points at is final.
+// Released is a shard that its app has released: the state that the note refers to is final.
 type Released struct {
 	Shard shardmap.Shard
-	// From is whose app did, of a shard that its owner gives back as it got it; empty:
-	// the owner's own.
+	// From is the node whose app released the shard, if the present owner returns it without
+	// having acquired it. Empty means the owner itself.
 	From shardmap.NodeID
-	// Note is what that release left, up to MaxNote bytes; nil: nothing.
+	// Note is the note of that release, up to MaxNote bytes; nil means none.
 	Note []byte
 }
 
-// Releases is what a node tells the leader of the shards that it gives up for one
-// proposal, or, saying goodbye until it is back, of all that it has. It travels beside the heartbeats, for it may be long, and the heartbeat that
-// acknowledges the proposal carries its digest.
+// Releases are the releases of the shards that a node gives up for one proposal, or of all its
+// shards if it restarts in place. They may be large, so they are sent separately from
+// heartbeats. The heartbeat that acknowledges the proposal contains their digest.
 type Releases struct {
-	// Level is what it is written at, as of a heartbeat.
+	// Level is the level of the encoding, as in Heartbeat.
 	Level Level
 	Node  shardmap.NodeID
-	// Server, Boot and Proposal are what it is bound to: no other disk, process or
-	// proposal gives up shards with it.
+	// Server, Boot and Proposal bind the releases: they are invalid for another disk, process
+	// or proposal.
 	Server   string
 	Boot     uint64
 	Proposal shardmap.Epoch
-	// Shards has those that were released, ordered by number.
+	// Shards are the released shards, ordered by number.
 	Shards []Released
-	// Over are shards whose notes did not fit into MaxNotes and MaxNoteBytes any more:
-	// they move unreleased. It does not travel.
+	// Over are the shards whose notes exceed MaxNotes or MaxNoteBytes. They move unreleased.
+	// Over is not encoded.
 	Over []shardmap.Shard
 }
 
-// Digest returns what the heartbeat carries. It is never zero.
+// Digest returns the digest for the heartbeat. It is never zero.
 func (r *Releases) Digest() [sha256.Size]byte {
 	b, _ := r.MarshalBinary()
 	return sha256.Sum256(b)
 }
 
-// MarshalBinary returns what travels. It does not fail.
+// MarshalBinary encodes the releases without Over. It does not fail.
 func (r *Releases) MarshalBinary() ([]byte, error) {
 	w := newWriter(r.Level)
 	w.text(string(r.Node))
@@ -64,7 +64,7 @@ func (r *Releases) MarshalBinary() ([]byte, error) {
 	return w.b, nil
 }
 
-// UnmarshalBinary reads what MarshalBinary wrote; else ErrCorrupt.
+// UnmarshalBinary decodes the output of MarshalBinary. Any other input is ErrCorrupt.
 func (r *Releases) UnmarshalBinary(b []byte) error {
 	d := reader{b: b}
 	*r = Releases{
@@ -77,8 +77,8 @@ func (r *Releases) UnmarshalBinary(b []byte) error {
 	return d.end()
 }
 
-// released writes shards in their order, each by its distance from the one before, and
-// whose release it was by the place of the name, the first being 1 and the owner's own 0.
+// releases writes shards in order, each as the difference to the one before. The releasing
+// node is an index into a list of names, where 0 means the owner itself.
 func (w *writer) releases(list []Released) {
 	var names []string
 	for _, x := range list {
@@ -105,7 +105,7 @@ func (w *writer) releases(list []Released) {
 	}
 }
 
-// released reads what the writer wrote.
+// releases reads the output of writer.releases.
 func (r *reader) releases() []Released {
 	names := append([]string{""}, r.servers()...)
 	var list []Released
@@ -127,7 +127,7 @@ func (r *reader) releases() []Released {
 	}
 	delete(used, 0)
 	if len(used) != len(names)-1 {
-		r.fail("a name that is nobody's")
+		r.fail("unused name")
 	}
 	return list
 }
@@ -140,10 +140,10 @@ func (r *reader) note() []byte {
 	return slices.Clone(n)
 }
 
-// room counts notes up to their bounds.
+// noteBudget counts notes up to their limits.
 type noteBudget struct{ notes, bytes int }
 
-// takes reports whether a note fits, and counts it if it does.
+// add counts a note. It returns false, without counting, if the note does not fit.
 func (r *noteBudget) add(note []byte) bool {
 	if len(note) == 0 {
 		return true
@@ -155,12 +155,12 @@ func (r *noteBudget) add(note []byte) bool {
 	return true
 }
 
-// nodeOf returns the node that a server is of.
+// nodeOf returns the node of a server id.
 func nodeOf(server string) shardmap.NodeID {
 	return shardmap.NodeID(server[:max(strings.LastIndexByte(server, '/'), 0)])
 }
 
-// servers writes names in order.
+// servers writes a sorted list of names.
 func (w *writer) servers(list []string) {
 	w.uint(uint64(len(list)))
 	for _, s := range list {

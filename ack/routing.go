@@ -2,45 +2,44 @@ package ack
 
 import "shardway/shardmap"
 
-// RouteKind says what a node does with a request for a shard.
+// RouteKind is what a node does with a request for a shard.
 type RouteKind uint8
 
-// The kinds. Those that begin with Held let the request wait.
+// The kinds. Requests of the kinds that begin with Held wait.
 const (
-	RouteLocal     RouteKind = iota + 1 // it is run here, while there is a lease
-	RouteRemote                         // it is forwarded to its owner
-	HeldNoMap                           // no map was ever committed
-	HeldPaused                          // pause: cluster, see Routing
+	RouteLocal     RouteKind = iota + 1 // served here while there is a lease
+	RouteRemote                         // forwarded to its owner
+	HeldNoMap                           // no map has been committed yet
+	HeldPaused                          // the cluster is paused, see NewRouting
 	HeldMoving                          // a proposal moves the shard
-	HeldOrphaned                        // nobody owns it
-	HeldAcquiring                       // it is this node's, whose app has not acquired it yet
-	HeldRestarting                      // its owner restarts in place, and is waited for
+	HeldOrphaned                        // the shard has no owner
+	HeldAcquiring                       // this node owns it, and its app has not acquired it yet
+	HeldRestarting                      // its owner restarts in place
 )
 
-// Route is where requests for one shard go.
+// Route is the destination of requests for one shard.
 type Route struct {
 	Kind RouteKind
-	// Node is the owner, and Epoch its ownership epoch, of a local or remote route.
+	// Node is the owner, and Epoch its ownership epoch, for a local or remote route.
 	Node  shardmap.NodeID
 	Epoch shardmap.Epoch
 }
 
-// Routing is what a node routes by. It never changes.
+// Routing is the routing of one node. It is immutable.
 type Routing struct {
 	self       shardmap.NodeID
 	state      *State
 	paused     bool
-	acquired   []shardmap.Epoch // by shard; nil: the app is not asked
-	restarting bool             // the node admits nothing any more, and is to be back
+	acquired   []shardmap.Epoch // by shard; nil: the app has no hooks
+	restarting bool             // this node admits nothing any more, and restarts
 }
 
-// NewRouting returns how node self routes by s while it holds a lease that the leader
-// of the given term granted, zero for none. A gateway has no lease to lose.
+// NewRouting returns how node self routes by s while it holds a lease of the leader of the
+// given term; zero means no lease. A gateway has no lease.
 //
-// With pause: cluster everything waits from the moment a proposal is applied or the
-// lease is lost until a map is committed, and it must be one of the leader that
-// granted the lease: a node whose log is late may get its lease before it has heard
-// of that leader's proposal.
+// With PauseCluster, all requests wait from the application of a proposal, or the loss of the
+// lease, until a map is committed. The leader that granted the lease must have proposed that
+// map: a node whose log lags may get its lease before it applies the proposal of that leader.
 func NewRouting(self shardmap.NodeID, s *State, lease uint64, gateway bool) Routing {
 	return Routing{
 		self: self, state: s,
@@ -48,26 +47,26 @@ func NewRouting(self shardmap.NodeID, s *State, lease uint64, gateway bool) Rout
 	}
 }
 
-// Acquired returns r for a node whose app has to acquire a shard before its first
-// request: by shard, the ownership epoch under which it has, or zero. The slice must
-// not change any more.
+// Acquired returns a copy of r for a node whose app must acquire a shard before its first
+// request. epochs contains, by shard, the ownership epoch under which the app has acquired it,
+// or zero. The caller must not modify the slice.
 func (r Routing) Acquired(epochs []shardmap.Epoch) Routing {
 	r.acquired = epochs
 	return r
 }
 
-// Away returns r for a node that restarts in place: what it has waits where it comes from,
-// not here, for nobody here will ever take it.
+// Restarting returns a copy of r for a node that restarts in place. Requests for its shards
+// wait at the node that received them, because this process will never serve them.
 func (r Routing) Restarting() Routing {
 	r.restarting = true
 	return r
 }
 
-// State returns the state that it was made from.
+// State returns the state of the routing.
 func (r Routing) State() *State { return r.state }
 
-// Route says where s is served. Only a committed map routes (G3); a proposal holds
-// what it moves.
+// Route returns the route of s. Only a committed map routes (G3), and a proposal holds the
+// shards that it moves.
 func (r Routing) Route(s shardmap.Shard) Route {
 	committed := r.state.Committed()
 	if committed.Epoch() == 0 {
@@ -95,11 +94,11 @@ func (r Routing) Route(s shardmap.Shard) Route {
 	return Route{Kind: RouteRemote, Node: owner, Epoch: committed.OwnedSince(s)}
 }
 
-// has reports whether the node's app holds s under the given ownership epoch.
+// hasAcquired reports whether the app of the node holds s under the given ownership epoch.
 func (r Routing) hasAcquired(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	return r.acquired == nil || int(s) < len(r.acquired) && r.acquired[s] == epoch
 }
 
-// Keys returns the key configuration by which the keys of the requests that this routes must
-// have been found.
+// Keys returns the key configuration with which the keys of routed requests must have been
+// found.
 func (r Routing) Keys() string { return r.state.Keys() }

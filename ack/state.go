@@ -10,19 +10,20 @@ import (
 	"shardway/shardmap"
 )
 
-// ErrCorrupt reports a log entry or snapshot that no version of this program
-// wrote. A node that meets one must stop: going on, it would differ from the
-// others without knowing.
+// ErrCorrupt reports a log entry or snapshot that no version of this program wrote. The node
+// must stop, because its state would silently diverge from that of the other nodes.
 var ErrCorrupt = errors.New("ack: corrupt entry")
 
-// maxDrops bounds how many drop records a State keeps; the oldest that is not in
-// force goes first.
+// maxDrops bounds the drop records of a State. The oldest record that is not in force is
+// removed first.
 const maxDrops = 4096
 
-// Cause tells why a node was dropped from the map.
+// Cause is the reason why a node was dropped from the map.
 type Cause uint8
 
-// The causes of a drop.
+// The causes of a drop. CauseSilent: no fresh heartbeat. CauseCrashed: crash evidence.
+// CauseMissedAck: no acknowledgement in time. CauseBehind: its log is too far behind.
+// CauseRemoved: an operator removed it.
 const (
 	CauseSilent Cause = iota + 1
 	CauseCrashed
@@ -41,63 +42,63 @@ func (c Cause) String() string {
 	return causeNames[c]
 }
 
-// slow reports whether a node dropped for c was heard but did not follow: it
-// must show first that it follows again.
+// missedRound reports whether the dropped node sent heartbeats but did not keep up. Such a
+// node must first prove that it keeps up again.
 func (c Cause) missedRound() bool { return c == CauseMissedAck || c == CauseBehind }
 
-// Drop is what the log remembers about a node that was left out of a map.
+// Drop is the record of a node that was excluded from a map.
 type Drop struct {
-	// Epoch names the proposal that left it out.
+	// Epoch is the proposal that excluded it.
 	Epoch shardmap.Epoch
 	Cause Cause
-	// Strikes counts its missed acknowledgements in a row.
+	// Strikes counts its consecutive missed acknowledgements.
 	Strikes uint32
-	// InForce is true until a proposal has the node again.
+	// InForce is true until a proposal contains the node again.
 	InForce bool
 }
 
-// State is the replicated state. It never changes: Apply returns a new one.
+// State is the replicated state. It is immutable: Apply returns a new one.
 type State struct {
 	cluster         string
 	committed       *shardmap.Map
-	last            *shardmap.Map // the last proposal; == committed when none is open
+	last            *shardmap.Map // the last proposal; equals committed when none is open
 	lastTerm        uint64
 	reason          string // of last
 	drops           map[shardmap.NodeID]Drop
-	previous        []shardmap.NodeID              // by shard: who owned it before its present owner; nil: nobody
-	releaseNotes    map[shardmap.Shard]releaseNote // with which releases shards came to their owners
-	keptNotes       map[shardmap.Shard]releaseNote // and with which their owners restart in place
-	timing          Timing                         // in force; zero before the birth
-	timingBefore    Timing                         // in force before it; == timing when it has never changed
+	previous        []shardmap.NodeID              // by shard: the owner before the present one; nil: none
+	releaseNotes    map[shardmap.Shard]releaseNote // releases with which shards moved to their present owners
+	keptNotes       map[shardmap.Shard]releaseNote // releases with which their owners restart in place
+	timing          Timing                         // in force; zero before the bootstrap
+	timingBefore    Timing                         // the previous one; equals timing if it has never changed
 	timingIndex     uint64                         // index of the entry that set timing
 	index           uint64
 	ignored         uint64
 	level           Level // in force
 	policy          *Policy
 	restarts        map[shardmap.NodeID]Restart
-	restartsIndex   uint64                               // index of the entry that changed absences last
-	departures      map[shardmap.NodeID][]departedShards // what has left nodes whose apps must restart first, oldest first
-	formerMembers   map[shardmap.NodeID]shardmap.Epoch   // former members, and the map without them
-	departuresIndex uint64                               // index of the entry, other than a commit, that changed apps last
+	restartsIndex   uint64                               // index of the last entry that changed restarts
+	departures      map[shardmap.NodeID][]departedShards // shards that have left nodes whose apps must restart before they return, oldest first
+	formerMembers   map[shardmap.NodeID]shardmap.Epoch   // former members, and the first map without them
+	departuresIndex uint64                               // index of the last entry, other than a commit, that changed departures
 	keys            string                               // the active key configuration; empty before the first map
 	keysSince       shardmap.Epoch
-	proposedKeys    string // of the open proposal; empty: it changes none
+	proposedKeys    string // of the open proposal; empty: unchanged
 }
 
-// NewState returns the state before the first log entry: no cluster, and a map
-// of one shard that nobody owns, because there is none of zero.
+// NewState returns the state before the first log entry. It has no cluster, and a map of one
+// shard without an owner, because a map has at least one shard.
 func NewState() *State {
 	m := shardmap.New(1)
 	return &State{committed: m, last: m, level: MinLevel, policy: &Policy{}}
 }
 
-// Born reports whether the cluster's id and number of shards are known.
+// Bootstrapped reports whether the id and the number of shards of the cluster are known.
 func (s *State) Bootstrapped() bool { return s.cluster != "" }
 
-// Cluster returns the cluster's id, empty before its birth.
+// Cluster returns the id of the cluster, empty before the bootstrap.
 func (s *State) Cluster() string { return s.cluster }
 
-// Shards returns the number of shards, fixed at birth; zero before it.
+// Shards returns the number of shards, which the bootstrap fixes; zero before it.
 func (s *State) Shards() int {
 	if !s.Bootstrapped() {
 		return 0
@@ -105,7 +106,8 @@ func (s *State) Shards() int {
 	return s.committed.Len()
 }
 
-// Committed returns the map that routes. Its epoch is zero before the first.
+// Committed returns the committed map, by which requests are routed. Its epoch is zero before
+// the first.
 func (s *State) Committed() *shardmap.Map { return s.committed }
 
 // Last returns the last proposal in the log, committed or not.
@@ -114,13 +116,13 @@ func (s *State) Last() *shardmap.Map { return s.last }
 // LastTerm returns the Raft term in which Last was proposed.
 func (s *State) LastTerm() uint64 { return s.lastTerm }
 
-// Reason returns why Last was proposed, in the words of its leader; empty: it was not.
+// Reason returns the reason of Last, as its leader spelled it; empty if there is none.
 func (s *State) Reason() string { return s.reason }
 
 // Open reports whether the last proposal is not committed.
 func (s *State) Open() bool { return s.last.Epoch() != s.committed.Epoch() }
 
-// Drop returns what is remembered about node's last drop.
+// Drop returns the record of the last drop of node.
 func (s *State) Drop(node shardmap.NodeID) (Drop, bool) {
 	d, ok := s.drops[node]
 	return d, ok
@@ -129,24 +131,23 @@ func (s *State) Drop(node shardmap.NodeID) (Drop, bool) {
 // Dropped reports whether a drop of node is in force.
 func (s *State) Dropped(node shardmap.NodeID) bool { return s.drops[node].InForce }
 
-// Timing returns the timing in force, the zero value before the birth.
+// Timing returns the timing in force, the zero value before the bootstrap.
 func (s *State) Timing() Timing { return s.timing }
 
-// TimingBefore returns the timing that was in force before, the same one if it
-// never changed.
+// TimingBefore returns the previous timing, or the present one if it never changed.
 func (s *State) TimingBefore() Timing { return s.timingBefore }
 
-// TimingSince returns the index of the entry that set the timing in force, which
-// the next change must name; zero before the birth.
+// TimingSince returns the index of the entry that set the timing. The next change must name
+// it. Zero before the bootstrap.
 func (s *State) TimingSince() uint64 { return s.timingIndex }
 
 // Index returns the Raft index of the last entry applied.
 func (s *State) Index() uint64 { return s.index }
 
-// Ignored counts the entries that came too late to count.
+// Ignored counts the ignored entries.
 func (s *State) Ignored() uint64 { return s.ignored }
 
-// Outcome tells what an entry did.
+// Outcome is the effect of an entry on the state.
 type Outcome uint8
 
 // The outcomes of Apply.
@@ -162,9 +163,9 @@ const (
 	OutcomeAppsReported
 )
 
-// Apply returns the state after the entry cmd at the given Raft index and term.
-// An entry that comes too late is ignored and counted. ErrCorrupt, or an entry
-// of an unknown level, leaves s as it was: the node must stop.
+// Apply returns the state after the entry cmd at the given Raft index and term. An entry that
+// came too late is ignored and counted. After ErrCorrupt or an unknown level, s is unchanged
+// and the node must stop.
 func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 	c, at, err := decodeCommand(cmd)
 	if err == nil && at > s.level {
@@ -201,7 +202,7 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 	}
 }
 
-// The methods below change the copy that Apply made.
+// The following methods modify the copy that Apply has made.
 
 func (s *State) ignore() (*State, Outcome, error) {
 	s.ignored++
@@ -219,10 +220,9 @@ func (s *State) applyBootstrap(c bootstrapEntry) (*State, Outcome, error) {
 	return s, OutcomeBootstrapped, nil
 }
 
-// retimed takes a timing that replaces the one in force, by the leader of the term
-// that put it into the log. That leader knows what was granted by which timing, and
-// for how long it has been so; a later one does not, and two changes at once would
-// have leases by a timing that nobody waits for.
+// applyTiming replaces the timing, if the leader of the present term has submitted the entry.
+// That leader knows which leases were granted by which timing, and since when. A later leader
+// does not, and two changes at once could leave leases that no leader waits for.
 func (s *State) applyTiming(term uint64, c timingEntry) (*State, Outcome, error) {
 	if !s.Bootstrapped() || term != c.term || c.replaces != s.timingIndex {
 		return s.ignore()
@@ -231,10 +231,9 @@ func (s *State) applyTiming(term uint64, c timingEntry) (*State, Outcome, error)
 	return s, OutcomeTimingChanged, nil
 }
 
-// proposed takes a proposal if it was computed from the map that routes now
-// (rule 2, why 9), by the leader of the term that put it into the log: one that
-// was late may enter when its proposer leads again, terms later. The state, not
-// the proposer, sets ownership epochs.
+// applyProposal takes a proposal that is based on the committed map (rule 2, why 9) and was
+// submitted by the leader of the present term. A delayed proposal may enter the log when its
+// leader leads again, terms later. The state, not the leader, sets the ownership epochs.
 func (s *State) applyProposal(term uint64, c proposal) (*State, Outcome, error) {
 	if !s.Bootstrapped() || c.term != term || c.base != s.committed.Epoch() || c.want.Len() != s.committed.Len() {
 		return s.ignore()
@@ -263,9 +262,9 @@ func (s *State) applyProposal(term uint64, c proposal) (*State, Outcome, error) 
 	return s, OutcomeProposed, nil
 }
 
-// commit takes a commit only of the very map proposed last, and only in the term
-// that proposed it. The proposer knew who may serve; it may have lost leadership
-// since, and others may have granted leases, before its commit entered the log.
+// applyCommit takes a commit only of the last proposal, and only in the term that proposed it.
+// The leader knew who may serve. Before a late commit enters the log, another leader may have
+// granted leases.
 func (s *State) applyCommit(term uint64, c commit) (*State, Outcome, error) {
 	if !s.Open() || term != s.lastTerm || c.epoch != s.last.Epoch() || c.digest != s.last.Digest() {
 		return s.ignore()
@@ -280,7 +279,7 @@ func (s *State) applyCommit(term uint64, c commit) (*State, Outcome, error) {
 	return s, OutcomeCommitted, nil
 }
 
-// forgetDrops keeps the records bounded, the same way on every node.
+// boundDrops bounds the drop records, in the same way on every node.
 func (s *State) boundDrops() {
 	if len(s.drops) <= maxDrops {
 		return

@@ -6,18 +6,18 @@ import (
 	"time"
 )
 
-// Timing is what guards G1 and so is a fact of the cluster, never of one node: the
-// State holds it, a leader grants by it and waits by it, and tells each node how
-// long it may serve and by when it must have cut. Nodes that went by flags of their
-// own would run what others own.
+// Timing contains the durations that guarantee G1. So it belongs to the cluster, and not to a
+// node: the State contains it, the leader grants and waits by it, and tells each node how long
+// it may serve and when it must cut. With settings of their own, nodes could serve shards that
+// other nodes own.
 type Timing struct {
-	// Lease is the longest time for which a node may serve after a heartbeat, at
-	// most MaxLease.
+	// Lease is the longest time for which a node may serve after a heartbeat, at most
+	// MaxLease.
 	Lease time.Duration
-	// DeadAfter is how long a node must have been granted nothing before its
-	// shards are taken from it unasked, at most MaxDeadAfter.
+	// DeadAfter is how long a node must have had no grant before its shards are taken without
+	// its acknowledgement, at most MaxDeadAfter.
 	DeadAfter time.Duration
-	// Fence says what crash evidence is worth, Pause what waits for a map.
+	// Fence is the weight of crash evidence. Pause is which requests wait for a map.
 	Fence Fence
 	Pause Pause
 }
@@ -28,60 +28,59 @@ const (
 	MaxDeadAfter = 24 * time.Hour
 )
 
-// DefaultTiming returns the defaults of the settings.
+// DefaultTiming returns the default settings.
 func DefaultTiming() Timing {
 	return Timing{Lease: 500 * time.Millisecond, DeadAfter: 2500 * time.Millisecond, Fence: FenceLease, Pause: PauseMoving}
 }
 
-// Pace holds what each node sets for itself: no guarantee rests on it. All must be
-// above zero but RestartGrace.
+// Pace contains the settings of one node on which no guarantee depends. All must be above zero
+// except RestartGrace.
 type Pace struct {
-	// Heartbeat is the time between two heartbeats of a node.
+	// Heartbeat is the heartbeat interval of a node.
 	Heartbeat time.Duration
-	// DrainTimeout is how long requests of a moving shard may run on.
+	// DrainTimeout is how long requests of a moving shard may continue.
 	DrainTimeout time.Duration
-	// RestartGrace makes the leader wait for the return of a crashed node before
-	// it takes its shards. Zero: it does not wait.
+	// RestartGrace is how long the leader waits for a crashed node to return before it takes
+	// the shards of the node. Zero means no wait.
 	RestartGrace time.Duration
 }
 
-// DefaultPace returns the defaults of the settings.
+// DefaultPace returns the default settings.
 func DefaultPace() Pace {
 	return Pace{Heartbeat: 100 * time.Millisecond, DrainTimeout: 5 * time.Second}
 }
 
 const (
-	// coalesce is how long a leader lets causes for a new map gather.
+	// minBatchDelay is how long a leader batches the reasons for a new map.
 	minBatchDelay = 20 * time.Millisecond
-	// freshBeats is the age, in heartbeats, up to which an echoed answer shows
-	// that both directions of the link work.
+	// freshHeartbeats is the age, in heartbeats, up to which an echoed answer proves that both
+	// directions of the link work.
 	freshHeartbeats = 5
-	// backStreak is the number of fresh heartbeats in a row that make a node
-	// eligible.
+	// requiredStreak is the number of consecutive fresh heartbeats that make a node eligible.
 	requiredStreak = 3
-	// barrierLeast is how long a new leader may take to apply its barrier, however
-	// short DeadAfter is: one write may take a second on a disk that is busy, and
-	// leaders that give way to each other before that never lead.
+	// minBarrierTime is how long a new leader may take to apply its barrier, even with a short
+	// DeadAfter. One write may take a second on a busy disk, and leaders that step down
+	// earlier would replace each other without end.
 	minBarrierTime = 2500 * time.Millisecond
 )
 
-// AckDeadline is how long a leader waits for acknowledgements of a proposal: the
-// time that a node may drain, and one second for the messages.
+// AckDeadline returns how long a leader waits for acknowledgements of a proposal: the drain
+// timeout, and one second for the messages.
 func (p Pace) AckDeadline() time.Duration { return p.DrainTimeout + time.Second }
 
-// freshness is the age up to which an echoed answer is fresh.
+// freshness returns the maximum age of a fresh answer.
 func (p Pace) freshness() time.Duration { return freshHeartbeats * p.Heartbeat }
 
-// CutAfter is how long after the end of its lease a node lets requests run on
-// (why 3): it ends 15 % before another node may own the shard.
+// CutAfter returns how long after the end of its lease a node lets requests continue (why 3).
+// They end at 85 % of DeadAfter, before another node may own the shard.
 func (t Timing) CutAfter() time.Duration { return t.DeadAfter*85/100 - t.Lease }
 
-// leaseEnd is how long after a grant its lease has certainly run out, whatever
-// the holder's clock.
+// leaseEnd returns how long after a grant the lease has certainly expired, by the clock of any
+// holder.
 func (t Timing) leaseEnd() time.Duration { return t.Lease + t.Lease/10 }
 
-// Longer returns what to wait by where nodes may hold leases by either: field by
-// field the larger, and of two fences the stricter. Its Pause is t's.
+// Longer returns the timing to wait by if nodes may hold leases by either: the larger duration
+// of each, and the stricter fence. Pause is that of t.
 func (t Timing) Longer(o Timing) Timing {
 	t.Lease, t.DeadAfter = max(t.Lease, o.Lease), max(t.DeadAfter, o.DeadAfter)
 	if o.Fence.strictness() > t.Fence.strictness() {
@@ -90,54 +89,53 @@ func (t Timing) Longer(o Timing) Timing {
 	return t
 }
 
-// Fence says what crash evidence is worth (docs/internals/protocol-leases.md, "When a shard may be taken").
+// Fence is the weight of crash evidence (docs/internals/protocol-leases.md, "When a shard may be
+// taken").
 type Fence uint8
 
 // The fences.
 const (
-	// FenceLease takes a crashed node's shards once its lease has certainly run
-	// out.
+	// FenceLease takes the shards of a crashed node once its lease has certainly expired.
 	FenceLease Fence = iota + 1
-	// FenceStrict starts a round on crash evidence but waits for DeadAfter.
+	// FenceStrict starts a round at crash evidence, but waits for DeadAfter.
 	FenceStrict
-	// FenceRefused takes crash evidence at its word.
+	// FenceRefused takes the shards at once, on crash evidence alone.
 	FenceRefused
 )
 
 var fenceNames = [...]string{FenceLease: "lease", FenceStrict: "strict", FenceRefused: "refused"}
 
-// String returns the fence as --fence spells it.
+// String returns the fence as the flag spells it.
 func (f Fence) String() string { return enumName(fenceNames[:], uint8(f), "Fence") }
 
-// ParseFence reads what String wrote, and reports whether it is one.
+// ParseFence parses the output of String. ok is false for another name.
 func ParseFence(name string) (Fence, bool) {
 	i, ok := enumIndex(fenceNames[:], name)
 	return Fence(i), ok
 }
 
-// strictness orders the fences: what one lets be taken, a stricter one does not
-// let be taken earlier.
+// strictness orders the fences: a stricter one never allows an earlier takeover.
 func (f Fence) strictness() int {
 	return slices.Index([]Fence{FenceRefused, FenceLease, FenceStrict}, f)
 }
 
-// Pause says what waits while a map changes (G11).
+// Pause is which requests wait while a map changes (G11).
 type Pause uint8
 
 // The pauses.
 const (
 	// PauseMoving holds the shards that move.
 	PauseMoving Pause = iota + 1
-	// PauseCluster holds every shard, and while a node has no lease, too.
+	// PauseCluster holds every shard, also while the node has no lease.
 	PauseCluster
 )
 
 var pauseNames = [...]string{PauseMoving: "moving", PauseCluster: "cluster"}
 
-// String returns the pause as --pause spells it.
+// String returns the pause as the flag spells it.
 func (p Pause) String() string { return enumName(pauseNames[:], uint8(p), "Pause") }
 
-// ParsePause reads what String wrote, and reports whether it is one.
+// ParsePause parses the output of String. ok is false for another name.
 func ParsePause(name string) (Pause, bool) {
 	i, ok := enumIndex(pauseNames[:], name)
 	return Pause(i), ok
