@@ -77,8 +77,9 @@ func TestDemoIsWhatItSays(t *testing.T) {
 			t.Fatalf("request %d to %s: %+v, want count %d from %s", i, curls[i%3][2], got, i+4, node)
 		}
 	}
-	if named := kill.FindAllStringSubmatch(said, -1); len(named) != 2 {
-		t.Fatalf("the demo names %v to kill, want a node and an app:\n%s", named, said)
+	if named := kill.FindAllStringSubmatch(said, -1); len(named) != 2 ||
+		!regexp.MustCompile(`(?m)^  `+node+`\s+`+named[0][1]+`\s.*\(pid `+named[1][1]+`\)$`).MatchString(said) {
+		t.Fatalf("the demo names %v to kill, want %s, which owns the key, and its app:\n%s", named, node, said)
 	}
 	chatStays(t, said)
 	countsOn(t, said, curls, node)

@@ -79,7 +79,7 @@ func environ(as string) []string {
 
 // fakeNode is as much of a node as the demo asks for.
 type fakeNode struct {
-	admin.Cluster // nil: the demo asks for no more
+	admin.Cluster // nil: the demo calls no other method
 
 	id    string
 	ready bool
@@ -92,7 +92,17 @@ func (n fakeNode) Ready() error {
 	return nil
 }
 
-// Map owns everything itself, as if it had healed already.
+// Map owns everything itself, as if it had healed already. But n1 reports n2 as the owner.
 func (n fakeNode) Map() admin.Map {
-	return admin.Map{Epoch: 1, Shards: 1, Owners: []int{0}, Nodes: []admin.MapNode{{ID: n.id}}}
+	owner := n.id
+	if owner == "n1" {
+		owner = "n2"
+	}
+	return admin.Map{Epoch: 1, Shards: 1, Owners: []int{0}, Nodes: []admin.MapNode{{ID: owner}}}
 }
+
+// Idle reports that every node serves.
+func (fakeNode) Idle(string) string { return "" }
+
+// Shards returns no details.
+func (fakeNode) Shards() admin.ShardList { return admin.ShardList{} }

@@ -135,7 +135,8 @@ func TestDemoStartsHealsAndLeavesNothing(t *testing.T) {
 	d := startDemo(t, Options{RestartAfter: 10 * time.Millisecond}, good)
 	d.welcome()
 	d.until(`^  shardway status`)
-	d.until(`^  kill -9 ` + strconv.Itoa(d.nodes["n3"]) + "$")
+	d.until(`^  kill -9 ` + strconv.Itoa(d.nodes["n2"]) + "$") // n2 owns the key
+	d.until(`^  kill -9 ` + strconv.Itoa(d.nodes["n2-app"]) + "$")
 
 	if err := syscall.Kill(d.nodes["n3"], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
@@ -163,10 +164,10 @@ func TestDemoSaysWhenOthersHaveTheShards(t *testing.T) {
 	if serve != 2*nodes || of != 2*nodes {
 		t.Errorf("at the end %d of %d processes serve, want all %d", serve, of, 2*nodes)
 	}
-	if err := syscall.Kill(d.nodes["n2"], syscall.SIGKILL); err != nil {
+	if err := syscall.Kill(d.nodes["n3"], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	d.until(`^n2: its shards are served again, by the others, \d+m?s after it ended`)
+	d.until(`^n3: its shards are served again, by the others, \d+m?s after it ended`)
 	d.finish()
 }
 

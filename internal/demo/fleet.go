@@ -54,7 +54,7 @@ func (f *fleet) run(ctx context.Context) error {
 			return err
 		}
 	}
-	f.welcome()
+	f.welcome(ctx)
 	f.watch(ctx)
 	return nil
 }

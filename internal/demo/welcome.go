@@ -2,8 +2,12 @@ package demo
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"slices"
 	"text/tabwriter"
+
+	"shardway/admin"
 )
 
 // say writes one line for the user. A terminal that is gone changes nothing.
@@ -11,8 +15,25 @@ func (f *fleet) say(format string, args ...any) {
 	_, _ = f.out.Write(fmt.Appendf(nil, format+"\n", args...))
 }
 
-// welcome tells where everything is and what to try.
-func (f *fleet) welcome() {
+// exampleKey is the key of the commands that the demo prints.
+const exampleKey = "alice"
+
+// ownerOf returns the index of the node that owns a key, and 0 if no node answers.
+func (f *fleet) ownerOf(ctx context.Context, key string) int {
+	client, err := admin.NewClient(addr(f.layout.nodes[0].admin))
+	if err != nil {
+		return 0
+	}
+	defer client.Close()
+	at, err := client.Locate(ctx, key)
+	if err != nil {
+		return 0
+	}
+	return max(0, slices.IndexFunc(f.nodes, func(p *proc) bool { return p.node == at.Owner }))
+}
+
+// welcome prints the addresses of all processes and commands to try.
+func (f *fleet) welcome(ctx context.Context) {
 	var b bytes.Buffer
 	b.WriteString("\nThree nodes serve, each in front of an app that counts the requests of every key\nand writes each shard to a file that the next owner reads.\n\n")
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
@@ -26,7 +47,7 @@ func (f *fleet) welcome() {
 	nodes := f.layout.nodes
 	b.WriteString("\nTry in another terminal:\n\n  # one key, one node, whichever port you ask; the count goes up by one each time\n")
 	for _, n := range nodes {
-		fmt.Fprintf(&b, "  curl -H 'X-Shard-Key: alice' http://%s/\n", addr(n.http))
+		fmt.Fprintf(&b, "  curl -H 'X-Shard-Key: %s' http://%s/\n", exampleKey, addr(n.http))
 	}
 	at := ""
 	if nodes[0].admin != firstAdmin {
@@ -36,10 +57,11 @@ func (f *fleet) welcome() {
 	f.inviteToChat(&b, at)
 	fmt.Fprintf(&b, "\n  # who leads, who owns how much, and where a key lives\n")
 	fmt.Fprintf(&b, "  %s status%s\n", f.o.Command, at)
-	fmt.Fprintf(&b, "  %s locate alice%s\n", f.o.Command, at)
-	b.WriteString("\n  # kill a node, or an app, and ask again: the count goes on at the next number, wherever the key is then\n")
-	fmt.Fprintf(&b, "  kill -9 %d\n", f.nodes[len(nodes)-1].pid())
-	fmt.Fprintf(&b, "  kill -9 %d\n", f.apps[0].pid())
+	fmt.Fprintf(&b, "  %s locate %s%s\n", f.o.Command, exampleKey, at)
+	owner := f.ownerOf(ctx, exampleKey)
+	fmt.Fprintf(&b, "\n  # kill the node that owns the key, or its app, and ask again: another node continues at the next number\n")
+	fmt.Fprintf(&b, "  kill -9 %d\n", f.nodes[owner].pid())
+	fmt.Fprintf(&b, "  kill -9 %d\n", f.apps[owner].pid())
 	fmt.Fprintf(&b, "  # requests that run meanwhile do not fail, and what was killed comes back after %v\n", f.o.RestartAfter)
 	fmt.Fprintf(&b, "  while sleep 0.1; do curl -s -H \"X-Shard-Key: $((RANDOM %% 20))\" http://%s/; done\n", addr(nodes[0].http))
 	fmt.Fprintf(&b, "\nState: %s/*/*. Logs: %s/*.log. Ctrl-C stops everything and removes them.\n\n", stateDir(f.dir), f.dir)
