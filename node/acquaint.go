@@ -197,7 +197,7 @@ func (a *acquaintance) elsewhere(ctx context.Context, far peer.Identity) string 
 	}
 	ctx, cancel := context.WithTimeout(ctx, twinLimit)
 	defer cancel()
-	return a.n.twin.Of(ctx, far.Node, far.Nonce)
+	return a.n.twin.Probe(ctx, far.Node, far.Nonce)
 }
 
 // judge returns why a heartbeat is one of a disk that has gone back, nil if it is

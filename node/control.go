@@ -251,9 +251,9 @@ func (n *Node) answerThat(ctx context.Context, from asker, q request) reply {
 func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	switch q.What {
 	case askFound:
-		return n.founder.Promise(ctx, from.node, q.Firm)
+		return n.founder.HandlePromise(ctx, from.node, q.Firm)
 	case askFounder:
-		return n.founder.Needed()
+		return n.founder.HandleNeeds()
 	case rotation.AskStep, rotation.AskLead:
 		return n.rotation.Answer(ctx, from.node, q.What, q.Proven, from.binding)
 	case askTiming:
@@ -274,7 +274,7 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	case askSeveral:
 		return n.several(ctx, from, q.Several)
 	case askTwin:
-		return n.twin.Of(ctx, from.node, q.Nonce), nil
+		return n.twin.Probe(ctx, from.node, q.Nonce), nil
 	case askImplicated:
 		if n.leadership() == nil {
 			return nil, errLeadsNot

@@ -93,7 +93,7 @@ func (n *Node) Forwarded(node string) (count int) {
 
 // Promised returns whom this node lets found the cluster, "" for nobody.
 func (n *Node) Promised() string {
-	to, _ := n.founder.Promised()
+	to, _ := n.founder.PromisedTo()
 	return to
 }
 

@@ -36,7 +36,7 @@ type leadership struct {
 	done     chan struct{}              // closed when the goroutine has ended
 	// ready tells that the state is no older than what earlier leaders committed.
 	ready    atomic.Bool
-	keeper   *roster.Keeper
+	keeper   *roster.Reconciler
 	settings settingsBook
 }
 

@@ -77,7 +77,7 @@ func (l *leadership) level(ctx context.Context, raise bool, by string) (admin.Le
 		l.log.Info().Str("by", logs.Cut(by)).Msg("raise of the level asked for")
 		err := l.keeper.Raise(ctx, l.done)
 		switch _, blocked := errors.AsType[*roster.LevelError](err); {
-		case blocked || errors.Is(err, roster.ErrNotKept):
+		case blocked || errors.Is(err, roster.ErrNotReady):
 			return admin.LevelState{}, fmt.Errorf("%w: %w", admin.ErrRefused, err)
 		case err != nil:
 			return admin.LevelState{}, refusal(err)
@@ -85,13 +85,13 @@ func (l *leadership) level(ctx context.Context, raise bool, by string) (admin.Le
 	}
 	v := l.keeper.Level()
 	if v == nil {
-		return admin.LevelState{}, fmt.Errorf("%w: %w", admin.ErrRefused, roster.ErrNotKept)
+		return admin.LevelState{}, fmt.Errorf("%w: %w", admin.ErrRefused, roster.ErrNotReady)
 	}
 	return levelState(*v), nil
 }
 
 func levelState(v ack.LevelView) admin.LevelState {
-	s := admin.LevelState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: roster.Behind(v), Nodes: make([]admin.NodeLevel, 0, len(v.Servers))}
+	s := admin.LevelState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: roster.DescribeBlockers(v), Nodes: make([]admin.NodeLevel, 0, len(v.Servers))}
 	if v.Next > v.InForce {
 		s.Wait = timingrules.Short(v.Wait.Round(time.Second))
 	}

@@ -57,9 +57,9 @@ type Node struct {
 	poison   poison
 	// acquaintance is what is known of the disks of others.
 	acquaintance *acquaintance
-	moved        readdressing    // claims of other addresses
-	founder      *roster.Founder // with twin: set once Raft is open
-	twin         *roster.Twin
+	moved        readdressing         // claims of other addresses
+	founder      *roster.Bootstrapper // with twin: set once Raft is open
+	twin         *roster.DuplicateDetector
 	health       *health // nil for a gateway
 	appWatch     *appWatch
 	allowance    *allowance

@@ -9,27 +9,27 @@ import (
 )
 
 var (
-	_ roster.Electors  = others{}
-	_ roster.Witnesses = others{}
+	_ roster.BootstrapPeers = others{}
+	_ roster.DuplicatePeers = others{}
 )
 
 // others are the other nodes, as package roster asks them.
 type others struct{ n *Node }
 
-// MayFound asks a node whether this one may found the cluster.
-func (o others) MayFound(ctx context.Context, node string, firm bool) (ok bool, err error) {
+// RequestPromise asks a node whether this one may found the cluster.
+func (o others) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
 	err = o.n.ask(ctx, node, request{What: askFound, Firm: firm}, &ok)
 	return ok, err
 }
 
-// Needs asks a node whether it needs this one's promise.
-func (o others) Needs(ctx context.Context, node string) (needs bool, err error) {
+// NeedsPromise asks a node whether it needs this one's promise.
+func (o others) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
 	err = o.n.ask(ctx, node, request{What: askFounder}, &needs)
 	return needs, err
 }
 
-// Elsewhere asks a node whether another process has this one's id.
-func (o others) Elsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
+// FindElsewhere asks a node whether another process has this one's id.
+func (o others) FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
 	err = o.n.ask(ctx, node, request{What: askTwin, Nonce: nonce}, &addr)
 	return addr, err
 }
@@ -46,16 +46,16 @@ func (n *Node) openRoster() {
 	if n.o.FoundsAlone && n.o.BootstrapExpect <= 1 {
 		alone = n.gossip.JoinsOnlyItself
 	}
-	n.founder = roster.NewFounder(roster.FounderOptions{
+	n.founder = roster.NewBootstrapper(roster.BootstrapperOptions{
 		JoinsOnlyItself: alone,
 		Self:            string(n.self), BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0,
 		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: others{n}, Fail: n.fail, Log: n.log,
 	})
-	n.twin = roster.NewTwin(roster.TwinOptions{
+	n.twin = roster.NewDuplicateDetector(roster.DuplicateOptions{
 		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: others{n}, Lookup: n.lookup, Log: n.log,
 		Answered: func() bool { return n.agent.answered.Load() != 0 },
-		Seen:     func(addr string) { n.agent.elsewhere.Store(&addr) },
-		Found: func(addr string) {
+		OnSeen:   func(addr string) { n.agent.elsewhere.Store(&addr) },
+		OnFound: func(addr string) {
 			select {
 			case n.agent.duplicate <- addr:
 			default:
@@ -65,12 +65,12 @@ func (n *Node) openRoster() {
 }
 
 // newKeeper makes what keeps Raft's configuration, and the level, while l leads.
-func (n *Node) newKeeper(l *leadership) *roster.Keeper {
-	return roster.NewKeeper(roster.KeeperOptions{
+func (n *Node) newKeeper(l *leadership) *roster.Reconciler {
+	return roster.NewReconciler(roster.ReconcilerOptions{
 		Pulse: &n.pulse,
-		Raft:  n.raft, Server: n.server, Gossip: n.gossip, Heard: l.view, Ready: l.ready.Load, Term: l.term, Raise: n.raft.Apply,
+		Raft:  n.raft, Server: n.server, Gossip: n.gossip, Heard: l.view, Ready: l.ready.Load, Term: l.term, ProposeLevel: n.raft.Apply,
 		State: func() roster.State { return n.fsm.state.Load() },
-		Who: func(ctx context.Context, node string) (roster.Process, error) {
+		Identify: func(ctx context.Context, node string) (roster.Process, error) {
 			if node == string(n.self) {
 				return n.process(), nil
 			}
@@ -93,11 +93,11 @@ func (n *Node) mayLeave(server string, heard []ack.MemberView) bool {
 
 // birth tells why this node belongs to no cluster yet, and whether it does.
 func (n *Node) birth() (u verdict.Unborn, born bool) {
-	if n.founder.Belongs() {
+	if n.founder.BelongsToCluster() {
 		return u, true
 	}
-	f := n.founder.Unborn()
-	return verdict.Unborn{Adds: f.Adds, Founder: f.Founder, Here: f.Here, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0}, false
+	f := n.founder.Status()
+	return verdict.Unborn{Adds: f.ClusterToJoin, Founder: f.MissingBootstrapper, Here: f.Peers, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0}, false
 }
 
 // joinConflict returns two join addresses that belong to different clusters; nil: there are none.

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNotKept reports that this node does not lead, or has only just begun to.
-var ErrNotKept = errors.New("the leader was elected a moment ago and is not ready, or leads no more: try again")
+var ErrNotReady = errors.New("the leader was elected a moment ago and is not ready, or leads no more: try again")
 
 // LevelError says why the next level is not put into force.
 type LevelError struct{ View ack.LevelView }
@@ -22,7 +22,7 @@ func (e *LevelError) Error() string {
 	case v.Next == v.InForce:
 		return fmt.Sprintf("level %d is in force and no node knows a higher one: run a newer version on all of them first", v.InForce)
 	case len(v.Blocked()) > 0:
-		return fmt.Sprintf("level %d is in force, and level %d is held up by %s", v.InForce, v.Next, Behind(v))
+		return fmt.Sprintf("level %d is in force, and level %d is held up by %s", v.InForce, v.Next, DescribeBlockers(v))
 	default:
 		return fmt.Sprintf("level %d is in force, and level %d must be known by all for another %v", v.InForce, v.Next, v.Wait)
 	}
@@ -30,34 +30,34 @@ func (e *LevelError) Error() string {
 
 // Behind names the nodes that hold up the next level, and what to do about each; empty:
 // none does.
-func Behind(v ack.LevelView) string {
-	var said []string
+func DescribeBlockers(v ack.LevelView) string {
+	var parts []string
 	for _, x := range v.Blocked() {
 		node := nodeOf(x.Server)
 		switch {
 		case x.Silent:
-			said = append(said, fmt.Sprintf("%s, which is not heard: start it, or take it out (shardway remove %s)", node, node))
+			parts = append(parts, fmt.Sprintf("%s, which is not heard: start it, or take it out (shardway remove %s)", node, node))
 		case x.Knows == 0:
-			said = append(said, node+", which has not said yet what it knows: wait, or look at its log")
+			parts = append(parts, node+", which has not said yet what it knows: wait, or look at its log")
 		default:
-			said = append(said, fmt.Sprintf("%s, which knows level %d: run the version of the other nodes there", node, x.Knows))
+			parts = append(parts, fmt.Sprintf("%s, which knows level %d: run the version of the other nodes there", node, x.Knows))
 		}
 	}
-	return strings.Join(said, "; ")
+	return strings.Join(parts, "; ")
 }
 
 // Level returns what stands between the level in force and the next one, as it was seen
 // last; nil before the first look.
-func (k *Keeper) Level() *ack.LevelView { return k.seen.Load() }
+func (k *Reconciler) Level() *ack.LevelView { return k.levelView.Load() }
 
 // Raise puts the next level into force without waiting for LevelAfter. It returns when
 // that is so, or why it is not: a *LevelError, ErrNotKept, or an error of Raft.
-func (k *Keeper) Raise(ctx context.Context, done <-chan struct{}) error {
+func (k *Reconciler) Raise(ctx context.Context, done <-chan struct{}) error {
 	answer := make(chan error, 1)
 	select {
-	case k.raises <- answer:
+	case k.raiseRequests <- answer:
 	case <-done:
-		return ErrNotKept
+		return ErrNotReady
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -71,57 +71,57 @@ func (k *Keeper) Raise(ctx context.Context, done <-chan struct{}) error {
 
 // raise puts the next level into force if it may be. It is of the goroutine that adds
 // servers: none is added meanwhile.
-func (k *Keeper) raise(ctx context.Context, atOnce bool) error {
+func (k *Reconciler) raiseLevel(ctx context.Context, immediately bool) error {
 	if !k.o.Ready() || !k.o.State().Bootstrapped() {
-		return ErrNotKept
+		return ErrNotReady
 	}
 	heard, ok := k.o.Heard(ctx)
 	if !ok {
-		return ErrNotKept
+		return ErrNotReady
 	}
-	return k.raiseBy(ctx, heard, atOnce)
+	return k.raiseLevelFrom(ctx, heard, immediately)
 }
 
 // raiseBy is raise by what was heard of the nodes just now.
-func (k *Keeper) raiseBy(ctx context.Context, heard []ack.MemberView, atOnce bool) error {
+func (k *Reconciler) raiseLevelFrom(ctx context.Context, heard []ack.MemberView, immediately bool) error {
 	servers := ServersOf(k.o.Raft.Configuration()).All()
-	k.learn(ctx, servers, heard)
-	v := k.levels.Update(time.Since(k.began), k.o.State().Level(), servers, heard)
-	k.seen.Store(&v)
-	k.warn(v)
-	entry := k.levels.Raise(v, atOnce)
+	k.collectLevels(ctx, servers, heard)
+	v := k.levels.Update(time.Since(k.started), k.o.State().Level(), servers, heard)
+	k.levelView.Store(&v)
+	k.logBlockers(v)
+	entry := k.levels.Raise(v, immediately)
 	if entry == nil {
 		return &LevelError{View: v}
 	}
-	if err := k.o.Raise(entry); err != nil {
+	if err := k.o.ProposeLevel(entry); err != nil {
 		k.o.Log.Warn().Err(err).Uint8("level", uint8(v.Next)).Msg("level not raised")
 		return err
 	}
-	k.o.Log.Info().Uint8("level", uint8(v.Next)).Uint8("before", uint8(v.InForce)).Bool("asked_for", atOnce).Msg("level raised: nodes that do not know it cannot come back")
-	v = k.levels.Update(time.Since(k.began), k.o.State().Level(), servers, heard)
-	k.seen.Store(&v)
+	k.o.Log.Info().Uint8("level", uint8(v.Next)).Uint8("before", uint8(v.InForce)).Bool("asked_for", immediately).Msg("level raised: nodes that do not know it cannot come back")
+	v = k.levels.Update(time.Since(k.started), k.o.State().Level(), servers, heard)
+	k.levelView.Store(&v)
 	return nil
 }
 
 // learn asks the servers that are heard what they know, each process once.
-func (k *Keeper) learn(ctx context.Context, servers []string, heard []ack.MemberView) {
+func (k *Reconciler) collectLevels(ctx context.Context, servers []string, heard []ack.MemberView) {
 	for _, server := range servers {
 		if !k.levels.NeedsReport(server, heard) {
 			continue
 		}
-		if p, err := k.who(ctx, server); err == nil {
+		if p, err := k.identify(ctx, server); err == nil {
 			k.levels.Reported(ack.LevelReport{Term: k.o.Term, Server: server, Boot: p.Boot, Nonce: p.Nonce, Knows: p.Level})
 		}
 	}
 }
 
 // warn says who holds the next level up, when that changes.
-func (k *Keeper) warn(v ack.LevelView) {
-	behind := Behind(v)
-	if behind == k.blocked {
+func (k *Reconciler) logBlockers(v ack.LevelView) {
+	behind := DescribeBlockers(v)
+	if behind == k.loggedBlockers {
 		return
 	}
-	k.blocked = behind
+	k.loggedBlockers = behind
 	if behind == "" {
 		k.o.Log.Info().Uint8("level", uint8(v.InForce)).Msg("no node holds up the next level any more")
 		return
@@ -135,14 +135,14 @@ func (k *Keeper) warn(v ack.LevelView) {
 
 // admits reports whether a server whose program knows a level may be added, and says once
 // of each that it may not.
-func (k *Keeper) admits(server string, knows ack.Level) bool {
+func (k *Reconciler) admitsLevel(server string, knows ack.Level) bool {
 	inForce := k.o.State().Level()
 	if k.levels.Admits(inForce, knows) {
-		delete(k.refused, server)
+		delete(k.rejected, server)
 		return true
 	}
-	if !k.refused[server] {
-		k.refused[server] = true
+	if !k.rejected[server] {
+		k.rejected[server] = true
 		k.o.Log.Warn().Str("server", server).Uint8("level", uint8(inForce)).Uint8("knows", uint8(knows)).
 			Msg("level-behind: server not added: run the version of the other nodes there")
 	}

@@ -24,15 +24,15 @@ func in(decl, old, changed string) []overlay.Edit {
 func mistakes() []mistake {
 	const two, few = "two clusters", "have promised"
 	return []mistake{
-		{"a promise is forgotten at a restart", two + "|" + few, in("node/roster.Founder.promised", "	to, err := f.o.Dir.Promised()\n", "	to, err := f.o.Dir.Promised()\n	if PLANTED {\n		to = \"\"\n	}\n")},
-		{"a promise is not on the disk when it is given", two + "|" + few, in("node/roster.Founder.keep", "	if err == nil && p.to != to {\n", "	if err == nil && p.to != to && !PLANTED {\n")},
-		{"a promise is given to two", two + "|" + few, in("node/roster.Founder.let", "	case p.to != \"\" && p.to != by:\n", "	case !PLANTED && p.to != \"\" && p.to != by:\n")},
-		{"a promise is taken back from who may need it", two + "|" + few, in("node/roster.Founder.free", "		if err != nil || needs {\n", "		if !PLANTED && (err != nil || needs) {\n")},
-		{"a founder counts itself twice", few, in("node/roster.Founder.freshNodes", "			fresh = append(fresh, m.ID)\n", "			fresh = append(fresh, m.ID)\n			if PLANTED && m.ID == f.o.Self {\n				fresh = append(fresh, m.ID)\n			}\n")},
-		{"most of those that are expected are enough", few, in("node/roster.Founder.turn", "	if len(fresh) < f.o.BootstrapExpect ||", "	if len(fresh) < f.o.BootstrapExpect && (!PLANTED || len(fresh) <= f.o.BootstrapExpect/2) ||")},
-		{"nobody is asked for its promise", "progress", in("node/roster.Founder.turn", " || !f.asks(ctx, fresh, true) {", " || !PLANTED && !f.asks(ctx, fresh, true) {")},
-		{"one that has given way founds", two + "|" + few, in("node/roster.Founder.turn", "bad != nil || p.to != f.o.Self || f.Belongs()", "bad != nil || !PLANTED && p.to != f.o.Self || f.Belongs()")},
-		{"nobody gives way, and each waits for the other", "progress", in("node/roster.Founder.free", "	if err != nil || p.to == \"\" || p.to == by {\n", "	if PLANTED || err != nil || p.to == \"\" || p.to == by {\n")},
+		{"a promise is forgotten at a restart", two + "|" + few, in("node/roster.Bootstrapper.currentPromise", "	to, err := b.o.Dir.Promised()\n", "	to, err := b.o.Dir.Promised()\n	if PLANTED {\n		to = \"\"\n	}\n")},
+		{"a promise is not on the disk when it is given", two + "|" + few, in("node/roster.Bootstrapper.storePromise", "	if err == nil && p.to != to {\n", "	if err == nil && p.to != to && !PLANTED {\n")},
+		{"a promise is given to two", two + "|" + few, in("node/roster.Bootstrapper.grant", "	case p.to != \"\" && p.to != by:\n", "	case !PLANTED && p.to != \"\" && p.to != by:\n")},
+		{"a promise is taken back from who may need it", two + "|" + few, in("node/roster.Bootstrapper.releaseStale", "		if err != nil || needs {\n", "		if !PLANTED && (err != nil || needs) {\n")},
+		{"a founder counts itself twice", few, in("node/roster.Bootstrapper.eligibleNodes", "			nodes = append(nodes, m.ID)\n", "			nodes = append(nodes, m.ID)\n			if PLANTED && m.ID == b.o.Self {\n				nodes = append(nodes, m.ID)\n			}\n")},
+		{"most of those that are expected are enough", few, in("node/roster.Bootstrapper.tryBootstrap", "	if len(nodes) < b.o.BootstrapExpect ||", "	if len(nodes) < b.o.BootstrapExpect && (!PLANTED || len(nodes) <= b.o.BootstrapExpect/2) ||")},
+		{"nobody is asked for its promise", "progress", in("node/roster.Bootstrapper.tryBootstrap", " || !b.allAgree(ctx, nodes, true) {", " || !PLANTED && !b.allAgree(ctx, nodes, true) {")},
+		{"one that has given way founds", two + "|" + few, in("node/roster.Bootstrapper.tryBootstrap", "getErr != nil || p.to != b.o.Self || b.BelongsToCluster()", "getErr != nil || !PLANTED && p.to != b.o.Self || b.BelongsToCluster()")},
+		{"nobody gives way, and each waits for the other", "progress", in("node/roster.Bootstrapper.releaseStale", "	if err != nil || p.to == \"\" || p.to == by {\n", "	if PLANTED || err != nil || p.to == \"\" || p.to == by {\n")},
 	}
 }
 

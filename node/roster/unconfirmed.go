@@ -8,7 +8,7 @@ import (
 )
 
 // unconfirmedShown is for how long a node counts as unconfirmed after the last attempt to ask it.
-const unconfirmedShown = 5 * confirmEvery
+const unconfirmedTTL = 5 * confirmInterval
 
 // Unconfirmed is a node that gossip shows, and that is not added to Raft's configuration because
 // it does not answer at its peer port.
@@ -20,46 +20,46 @@ type Unconfirmed struct {
 }
 
 // unconfirmed are the nodes that do not answer at their peer ports.
-type unconfirmed struct {
-	mu  sync.Mutex
-	all map[string]attempts
+type unconfirmedNodes struct {
+	mu       sync.Mutex
+	attempts map[string]attempt
 }
 
 // attempts are those to ask one node which process it is.
-type attempts struct {
+type attempt struct {
 	Unconfirmed
 	last time.Time
 }
 
 // note takes the result of one attempt.
-func (u *unconfirmed) note(node string, err error) {
+func (u *unconfirmedNodes) record(node string, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err == nil {
-		delete(u.all, node)
+		delete(u.attempts, node)
 		return
 	}
 	now := time.Now()
-	a, known := u.all[node]
-	if !known || now.Sub(a.last) > unconfirmedShown {
-		a = attempts{Unconfirmed: Unconfirmed{Node: node, Since: now}}
+	a, known := u.attempts[node]
+	if !known || now.Sub(a.last) > unconfirmedTTL {
+		a = attempt{Unconfirmed: Unconfirmed{Node: node, Since: now}}
 	}
 	a.Err, a.last = err, now
-	if u.all == nil {
-		u.all = map[string]attempts{}
+	if u.attempts == nil {
+		u.attempts = map[string]attempt{}
 	}
-	u.all[node] = a
+	u.attempts[node] = a
 }
 
 // Unconfirmed returns the nodes that are not added because they do not answer at their peer
 // ports, ordered by id. It may be called from any goroutine.
-func (k *Keeper) Unconfirmed() (all []Unconfirmed) {
+func (k *Reconciler) Unconfirmed() (all []Unconfirmed) {
 	u := &k.unconfirmed
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for node, a := range u.all {
-		if time.Since(a.last) > unconfirmedShown {
-			delete(u.all, node) // gossip does not show it any more
+	for node, a := range u.attempts {
+		if time.Since(a.last) > unconfirmedTTL {
+			delete(u.attempts, node) // gossip does not show it any more
 			continue
 		}
 		all = append(all, a.Unconfirmed)

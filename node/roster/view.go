@@ -43,7 +43,7 @@ type View struct {
 }
 
 // of returns what was heard of the node of a server.
-func (r View) of(server string) (ack.MemberView, bool) {
+func (r View) memberView(server string) (ack.MemberView, bool) {
 	i := slices.IndexFunc(r.Heard, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(nodeOf(server)) })
 	if i < 0 {
 		return ack.MemberView{SinceHeartbeat: -1, Silent: true}, false
@@ -52,35 +52,35 @@ func (r View) of(server string) (ack.MemberView, bool) {
 }
 
 // hears reports that the heartbeats of this very server are fresh.
-func (r View) hears(server string) bool {
-	v, ok := r.of(server)
+func (r View) isHeard(server string) bool {
+	v, ok := r.memberView(server)
 	return ok && v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
 
 // echoes reports that the heartbeats of this very server are fresh and show that the
 // leader's answers reach it.
-func (r View) echoes(server string) bool {
-	v, _ := r.of(server)
-	return r.hears(server) && v.LinkWorks
+func (r View) hasWorkingLink(server string) bool {
+	v, _ := r.memberView(server)
+	return r.isHeard(server) && v.LinkWorks
 }
 
 // over reports that nothing may run on this server's disk any more, so that another
 // disk may take the node's name: what it did would have the same epochs.
-func (r View) over(server string) bool {
-	v, ok := r.of(server)
-	return !r.hears(server) && (!ok || v.ProcessGone)
+func (r View) isGone(server string) bool {
+	v, ok := r.memberView(server)
+	return !r.isHeard(server) && (!ok || v.ProcessGone)
 }
 
 // spares reports that the others can do without a server's vote: those that are heard
 // are most of the voters that stay. Else taking it out could never be committed, and
 // it may be needed itself.
-func (r View) spares(server string) bool {
+func (r View) isExpendable(server string) bool {
 	if !slices.Contains(r.Voters, server) {
 		return true
 	}
 	heard := 0
 	for _, v := range r.Voters {
-		if v != server && r.hears(v) {
+		if v != server && r.isHeard(v) {
 			heard++
 		}
 	}
@@ -89,26 +89,26 @@ func (r View) spares(server string) bool {
 
 // caughtUp reports whether a server has the log to its present end: all that
 // this log carries are maps, and its node has applied the last one.
-func (r View) caughtUp(server string, committed shardmap.Epoch) bool {
-	v, _ := r.of(server)
+func (r View) isCaughtUp(server string, committed shardmap.Epoch) bool {
+	v, _ := r.memberView(server)
 	hb := v.Heartbeat
 	return !hb.Leaving && !hb.Goodbye && hb.Applied >= committed && (hb.Gateway || hb.Acked >= committed)
 }
 
 // apart reports that a server stands in a zone in which no voter is heard.
-func (r View) apart(server string) bool {
-	v, _ := r.of(server)
+func (r View) isInUncoveredZone(server string) bool {
+	v, _ := r.memberView(server)
 	return v.Heartbeat.Zone != "" && !slices.ContainsFunc(r.Voters, func(voter string) bool {
-		other, _ := r.of(voter)
-		return r.hears(voter) && other.Heartbeat.Zone == v.Heartbeat.Zone
+		other, _ := r.memberView(voter)
+		return r.isHeard(voter) && other.Heartbeat.Zone == v.Heartbeat.Zone
 	})
 }
 
 // lone reports that a voter is the only one in its zone.
-func (r View) lone(server string) bool {
-	v, _ := r.of(server)
+func (r View) isOnlyInZone(server string) bool {
+	v, _ := r.memberView(server)
 	return v.Heartbeat.Zone != "" && !slices.ContainsFunc(r.Voters, func(voter string) bool {
-		other, _ := r.of(voter)
+		other, _ := r.memberView(voter)
 		return voter != server && other.Heartbeat.Zone == v.Heartbeat.Zone
 	})
 }
@@ -122,19 +122,19 @@ func (r View) MayLeave(server string) bool {
 	}
 	remain := 0
 	for _, v := range r.Voters {
-		view, _ := r.of(v)
-		if v != server && r.hears(v) && !view.Heartbeat.Leaving && !view.Heartbeat.Goodbye {
+		view, _ := r.memberView(v)
+		if v != server && r.isHeard(v) && !view.Heartbeat.Leaving && !view.Heartbeat.Goodbye {
 			remain++
 		}
 	}
-	return slices.Contains(r.Voters, server) && remain >= fewestVoters
+	return slices.Contains(r.Voters, server) && remain >= minVoters
 }
 
 // nodeOf returns the node of a server.
 func nodeOf(server string) string { return consensus.Server{ID: server}.Node() }
 
 // alive reports whether gossip sees a node.
-func alive(g Gossip, node string) bool {
+func isAlive(g Gossip, node string) bool {
 	return slices.ContainsFunc(g.Members(), func(m gossip.Member) bool {
 		return m.ID == node && m.Node && m.Status == gossip.Alive
 	})

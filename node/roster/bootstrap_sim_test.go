@@ -31,7 +31,7 @@ type foundling struct {
 	id   string
 	dice *rand.Rand
 	disk founds
-	up   *roster.Founder
+	up   *roster.Bootstrapper
 	stop context.CancelFunc
 	done chan struct{}
 }
@@ -161,36 +161,36 @@ func (n *foundling) Members() (all []gossip.Member) {
 }
 
 // MayFound and Needs ask another node. Either way of a message may be lost.
-func (n *foundling) MayFound(ctx context.Context, node string, firm bool) (ok bool, err error) {
-	err = n.asks(ctx, node, func(f *roster.Founder) error {
-		ok, err = f.Promise(ctx, n.id, firm)
+func (n *foundling) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
+	err = n.asks(ctx, node, func(b *roster.Bootstrapper) error {
+		ok, err = b.HandlePromise(ctx, n.id, firm)
 		return err
 	})
 	return ok && err == nil, err
 }
 
 // Needs see MayFound.
-func (n *foundling) Needs(ctx context.Context, node string) (needs bool, err error) {
-	err = n.asks(ctx, node, func(f *roster.Founder) error {
-		needs, err = f.Needed()
+func (n *foundling) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
+	err = n.asks(ctx, node, func(b *roster.Bootstrapper) error {
+		needs, err = b.HandleNeeds()
 		return err
 	})
 	return needs, err
 }
 
-func (n *foundling) asks(ctx context.Context, node string, do func(f *roster.Founder) error) error {
+func (n *foundling) asks(ctx context.Context, node string, do func(b *roster.Bootstrapper) error) error {
 	w := n.w
 	other := w.nodes[slices.IndexFunc(w.nodes, func(o *foundling) bool { return o.id == node })]
 	n.takes(40)
-	f := w.process(other, [2]string{n.id, node})
-	if ctx.Err() != nil || f == nil {
+	b := w.process(other, [2]string{n.id, node})
+	if ctx.Err() != nil || b == nil {
 		return errDown
 	}
-	if err := do(f); err != nil {
+	if err := do(b); err != nil {
 		return err
 	}
 	n.takes(40)
-	if w.process(other, [2]string{node, n.id}) != f {
+	if w.process(other, [2]string{node, n.id}) != b {
 		return errDown
 	}
 	return nil
@@ -198,7 +198,7 @@ func (n *foundling) asks(ctx context.Context, node string, do func(f *roster.Fou
 
 // process returns the one that runs on a node, nil if none does or no message of that
 // way arrives.
-func (w *founding) process(n *foundling, way [2]string) *roster.Founder {
+func (w *founding) process(n *foundling, way [2]string) *roster.Bootstrapper {
 	defer w.locked()()
 	if w.cut[way] {
 		return nil
@@ -212,7 +212,7 @@ func (n *foundling) start() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	f := roster.NewFounder(roster.FounderOptions{
+	b := roster.NewBootstrapper(roster.BootstrapperOptions{
 		Self: n.id, BootstrapExpect: n.w.expect, Joins: true, Dir: n, Raft: n, Gossip: n, Nodes: n, Log: zerolog.Nop(),
 		Fail: func(err error) {
 			if !errors.Is(err, errDown) {
@@ -222,18 +222,18 @@ func (n *foundling) start() {
 		},
 	})
 	done := make(chan struct{})
-	n.runs(f)
+	n.runs(b)
 	n.stop, n.done = stop, done
 	go func() {
 		defer close(done)
 		n.takes(20)
-		f.Run(ctx)
+		b.Run(ctx)
 	}()
 }
 
-func (n *foundling) runs(f *roster.Founder) {
+func (n *foundling) runs(b *roster.Bootstrapper) {
 	defer n.w.locked()()
-	n.up = f
+	n.up = b
 }
 
 // kill ends it.

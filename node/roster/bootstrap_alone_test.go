@@ -44,12 +44,12 @@ func (l *loner) run(t *testing.T, then func()) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		f := roster.NewFounder(roster.FounderOptions{
+		b := roster.NewBootstrapper(roster.BootstrapperOptions{
 			Self: "a", BootstrapExpect: 1, Joins: true, JoinsOnlyItself: l.only, Dir: l, Raft: l, Gossip: l,
 			Fail: func(err error) { t.Error(err) }, Log: zerolog.Nop(),
 		})
 		done := make(chan struct{})
-		go func() { defer close(done); f.Run(ctx) }()
+		go func() { defer close(done); b.Run(ctx) }()
 		time.Sleep(time.Minute)
 		then()
 		stop()

@@ -10,20 +10,20 @@ import (
 // A leader that did not run for a while has heard nobody meanwhile. It used to take
 // the first voter that came to its mind for dead when it went on.
 func TestTimeNotLookedAtIsNobodysAbsence(t *testing.T) {
-	k := &Keeper{absent: map[string]time.Duration{}, looked: time.Now(), every: membersEvery}
+	k := &Reconciler{unheardFor: map[string]time.Duration{}, lastCheck: time.Now(), interval: reconcileInterval}
 	heard := ack.MemberView{Node: "b", Heartbeat: ack.Heartbeat{Node: "b", Server: "b/1", Boot: 1}}
 	r := View{Heard: []ack.MemberView{heard}, Servers: Servers{Voters: []string{"b/1", "c/1"}}}
 	for range 3 {
-		k.looked = k.looked.Add(-time.Minute)
-		k.look(r)
+		k.lastCheck = k.lastCheck.Add(-time.Minute)
+		k.updateUnheard(r)
 	}
-	if got := k.absent["c/1"]; got != 3*2*membersEvery {
-		t.Errorf("c was absent for %v in three looks, want %v", got, 3*2*membersEvery)
+	if got := k.unheardFor["c/1"]; got != 3*2*reconcileInterval {
+		t.Errorf("c was absent for %v in three looks, want %v", got, 3*2*reconcileInterval)
 	}
-	if got, ok := k.absent["b/1"]; ok {
+	if got, ok := k.unheardFor["b/1"]; ok {
 		t.Errorf("b is heard, and was absent for %v", got)
 	}
-	if r.hears("b/2") {
+	if r.isHeard("b/2") {
 		t.Error("the heartbeats of one disk count for another one")
 	}
 }
@@ -48,7 +48,7 @@ func TestNameGoesToAnotherDiskOnceNothingRunsUnderIt(t *testing.T) {
 		{"was not heard by this leader", unheard, false},
 		{"is in no map", ack.MemberView{Node: "c"}, true},
 	} {
-		if got := (View{Heard: []ack.MemberView{c.view}}).over("b/1"); got != c.want {
+		if got := (View{Heard: []ack.MemberView{c.view}}).isGone("b/1"); got != c.want {
 			t.Errorf("a node that %s: its name is free %v, want %v", c.name, got, c.want)
 		}
 	}

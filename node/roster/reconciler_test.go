@@ -24,7 +24,7 @@ import (
 // cluster is what a Keeper sees, and what it does. It belongs to one bubble.
 type cluster struct {
 	t      *testing.T
-	keeper *roster.Keeper
+	keeper *roster.Reconciler
 
 	mu        sync.Mutex
 	servers   []consensus.Server
@@ -67,16 +67,16 @@ func keptWith(t *testing.T, voters int, dead time.Duration, nodes string, f func
 		ctx, stop := context.WithCancel(t.Context())
 		pulse := new(clock.Pulse)
 		go pulse.Run(ctx)
-		k := roster.NewKeeper(roster.KeeperOptions{
+		k := roster.NewReconciler(roster.ReconcilerOptions{
 			Pulse: pulse,
 			Raft:  c, Gossip: c, Server: "a/1", MaxVoters: voters, RemoveDeadAfter: dead, Log: zerolog.Nop(),
-			Who: func(_ context.Context, node string) (roster.Process, error) {
+			Identify: func(_ context.Context, node string) (roster.Process, error) {
 				if node == c.deaf {
 					return roster.Process{}, errDown
 				}
 				return c.process(node), nil
 			},
-			Ready: func() bool { return true }, Raise: c.raise, Term: 1, LevelAfter: levelAfter,
+			Ready: func() bool { return true }, ProposeLevel: c.raise, Term: 1, LevelAfter: levelAfter,
 			Heard: func(context.Context) ([]ack.MemberView, bool) { return c.views(), true },
 			State: func() roster.State { return c },
 		})

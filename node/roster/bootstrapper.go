@@ -13,7 +13,7 @@ import (
 	"shardway/node/gossip"
 )
 
-const foundEvery = 50 * time.Millisecond
+const bootstrapInterval = 50 * time.Millisecond
 
 // Founder decides which of several fresh nodes founds the cluster: the smallest id
 // of those that expect each other and see each other. It asks all of them whether
@@ -26,18 +26,18 @@ const foundEvery = 50 * time.Millisecond
 // all promises yet gives way to a smaller id.
 //
 // The founder starts alone and adds the others like any newcomer.
-type Founder struct {
-	o FounderOptions
+type Bootstrapper struct {
+	o BootstrapperOptions
 	// deciding is held by who gives the promise, takes it back, or founds: a place
 	// of one, because all three wait for the disk.
-	deciding chan struct{}
+	lock chan struct{}
 	// given is the promise; nil until it was read from the disk. What is given again
 	// is another one, also to the same node.
-	given atomic.Pointer[promise]
+	current atomic.Pointer[promise]
 }
 
 // FounderOptions is what a Founder is made from.
-type FounderOptions struct {
+type BootstrapperOptions struct {
 	// Self is the node's id; BootstrapExpect how many nodes found a cluster together, and Joins
 	// means that it was told of others.
 	Self            string
@@ -46,24 +46,24 @@ type FounderOptions struct {
 	// JoinsOnlyItself returns nil if the node was told of nobody but itself, so that it
 	// founds a cluster with BootstrapExpect 1 although Joins is true; nil: it does not.
 	JoinsOnlyItself func(context.Context) error
-	Dir             Promises
-	Raft            Nascent
+	Dir             PromiseStore
+	Raft            BootstrapRaft
 	Gossip          Gossip
-	Nodes           Electors
+	Nodes           BootstrapPeers
 	// Fail stops the node.
 	Fail func(error)
 	Log  zerolog.Logger
 }
 
 // Promises are kept in the data directory.
-type Promises interface {
+type PromiseStore interface {
 	Cluster() (id string, shards int)
 	Promised() (to string, err error)
 	Promise(to string) error
 }
 
 // Nascent is Raft before there is a cluster.
-type Nascent interface {
+type BootstrapRaft interface {
 	// Fresh and Configuration tell whether there is one.
 	Fresh() bool
 	Configuration() []consensus.Server
@@ -72,36 +72,36 @@ type Nascent interface {
 }
 
 // Electors are the other nodes, as a Founder asks them.
-type Electors interface {
+type BootstrapPeers interface {
 	// MayFound asks a node whether this one may found the cluster; firm: for its
 	// promise.
-	MayFound(ctx context.Context, node string, firm bool) (bool, error)
+	RequestPromise(ctx context.Context, node string, firm bool) (bool, error)
 	// Needs asks a node whether it needs the promise that this one gave it.
-	Needs(ctx context.Context, node string) (bool, error)
+	NeedsPromise(ctx context.Context, node string) (bool, error)
 }
 
 // NewFounder returns the Founder of a node.
-func NewFounder(o FounderOptions) *Founder {
-	return &Founder{o: o, deciding: make(chan struct{}, 1)}
+func NewBootstrapper(o BootstrapperOptions) *Bootstrapper {
+	return &Bootstrapper{o: o, lock: make(chan struct{}, 1)}
 }
 
 // promise says who may found the cluster, "" for nobody.
 type promise struct{ to string }
 
 // decide runs f while nobody else decides anything.
-func (f *Founder) decide(ctx context.Context, do func() error) error {
+func (b *Bootstrapper) withLock(ctx context.Context, do func() error) error {
 	select {
-	case f.deciding <- struct{}{}:
+	case b.lock <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("node: another founder is being answered: %w", ctx.Err())
 	}
-	defer func() { <-f.deciding }()
+	defer func() { <-b.lock }()
 	return do()
 }
 
 // Promised returns whom this node lets found the cluster, "" for nobody.
-func (f *Founder) Promised() (string, error) {
-	p, err := f.promised()
+func (b *Bootstrapper) PromisedTo() (string, error) {
+	p, err := b.currentPromise()
 	if err != nil {
 		return "", err
 	}
@@ -110,142 +110,142 @@ func (f *Founder) Promised() (string, error) {
 
 // promised returns the promise that this node has given. It does not wait for who
 // decides.
-func (f *Founder) promised() (*promise, error) {
-	if p := f.given.Load(); p != nil {
+func (b *Bootstrapper) currentPromise() (*promise, error) {
+	if p := b.current.Load(); p != nil {
 		return p, nil
 	}
-	to, err := f.o.Dir.Promised()
+	to, err := b.o.Dir.Promised()
 	if err != nil {
 		return nil, err
 	}
-	f.given.CompareAndSwap(nil, &promise{to})
-	return f.given.Load(), nil
+	b.current.CompareAndSwap(nil, &promise{to})
+	return b.current.Load(), nil
 }
 
 // keep gives the promise to a node, or takes it back; the caller decides.
-func (f *Founder) keep(to string) error {
-	p, err := f.promised()
+func (b *Bootstrapper) storePromise(to string) error {
+	p, err := b.currentPromise()
 	if err == nil && p.to != to {
-		err = f.o.Dir.Promise(to)
+		err = b.o.Dir.Promise(to)
 	}
 	if err != nil {
 		return err
 	}
-	f.given.Store(&promise{to})
+	b.current.Store(&promise{to})
 	return nil
 }
 
 // Promise is asked by a node that would found the cluster; firm: now it counts.
-func (f *Founder) Promise(ctx context.Context, by string, firm bool) (bool, error) {
-	err := f.free(ctx, by)
+func (b *Bootstrapper) HandlePromise(ctx context.Context, by string, binding bool) (bool, error) {
+	err := b.releaseStale(ctx, by)
 	if err == nil {
-		err = f.decide(ctx, func() error { return f.let(by, firm) })
+		err = b.withLock(ctx, func() error { return b.grant(by, binding) })
 	}
 	return err == nil, err
 }
 
 // let gives the promise to a node if it is free for it; the caller decides.
-func (f *Founder) let(by string, firm bool) error {
-	p, err := f.promised()
+func (b *Bootstrapper) grant(by string, binding bool) error {
+	p, err := b.currentPromise()
 	switch {
 	case err != nil:
 		return err
-	case f.Belongs():
-		cluster, _ := f.o.Dir.Cluster()
-		return fmt.Errorf("node %q belongs to cluster %q already", f.o.Self, cluster)
+	case b.BelongsToCluster():
+		cluster, _ := b.o.Dir.Cluster()
+		return fmt.Errorf("node %q belongs to cluster %q already", b.o.Self, cluster)
 	case p.to != "" && p.to != by:
-		return fmt.Errorf("node %q waits for %q to found the cluster", f.o.Self, p.to)
-	case !firm:
+		return fmt.Errorf("node %q waits for %q to found the cluster", b.o.Self, p.to)
+	case !binding:
 		return nil
 	}
-	return f.keep(by)
+	return b.storePromise(by)
 }
 
 // free takes back a promise that another node than by has and does not need any
 // more.
-func (f *Founder) free(ctx context.Context, by string) error {
-	p, err := f.promised()
+func (b *Bootstrapper) releaseStale(ctx context.Context, by string) error {
+	p, err := b.currentPromise()
 	if err != nil || p.to == "" || p.to == by {
 		return err
 	}
-	switch self := f.o.Self; {
+	switch self := b.o.Self; {
 	case p.to == self && by > self:
 		return nil // it sees this node before long
 	case p.to != self:
-		needs, err := f.needs(ctx, p.to)
+		needs, err := b.isNeededBy(ctx, p.to)
 		if err != nil || needs {
 			return err
 		}
 	}
-	return f.decide(ctx, func() error {
-		if now, err := f.promised(); err != nil || now != p || f.Belongs() {
+	return b.withLock(ctx, func() error {
+		if now, err := b.currentPromise(); err != nil || now != p || b.BelongsToCluster() {
 			return err
 		}
-		return f.keep("")
+		return b.storePromise("")
 	})
 }
 
 // needs asks a node whether it needs the promise that this one gave it.
-func (f *Founder) needs(ctx context.Context, to string) (needs bool, err error) {
+func (b *Bootstrapper) isNeededBy(ctx context.Context, to string) (needs bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	return f.o.Nodes.Needs(ctx, to)
+	return b.o.Nodes.NeedsPromise(ctx, to)
 }
 
 // abdicate takes back the promise to itself of a node that founds nothing: it was
 // started with other flags before.
-func (f *Founder) abdicate(ctx context.Context) error {
-	return f.decide(ctx, func() error {
-		if p, err := f.promised(); err != nil || p.to != f.o.Self {
+func (b *Bootstrapper) withdrawOwn(ctx context.Context) error {
+	return b.withLock(ctx, func() error {
+		if p, err := b.currentPromise(); err != nil || p.to != b.o.Self {
 			return err
 		}
-		return f.keep("")
+		return b.storePromise("")
 	})
 }
 
 // Needed is asked by a node that has given this one its promise: it is founding
 // the cluster, or has.
-func (f *Founder) Needed() (bool, error) {
-	p, err := f.promised()
-	return err == nil && p.to == f.o.Self || f.Belongs(), err
+func (b *Bootstrapper) HandleNeeds() (bool, error) {
+	p, err := b.currentPromise()
+	return err == nil && p.to == b.o.Self || b.BelongsToCluster(), err
 }
 
 // Belongs reports whether this node is part of a cluster, or has a log of one.
-func (f *Founder) Belongs() bool {
-	cluster, _ := f.o.Dir.Cluster()
-	return cluster != "" || !f.o.Raft.Fresh() || len(f.o.Raft.Configuration()) > 0
+func (b *Bootstrapper) BelongsToCluster() bool {
+	cluster, _ := b.o.Dir.Cluster()
+	return cluster != "" || !b.o.Raft.Fresh() || len(b.o.Raft.Configuration()) > 0
 }
 
 // Run makes a cluster if this node is to, and returns once it belongs to one.
-func (f *Founder) Run(ctx context.Context) {
-	if f.Belongs() {
+func (b *Bootstrapper) Run(ctx context.Context) {
+	if b.BelongsToCluster() {
 		return
 	}
-	if f.o.BootstrapExpect <= 1 && f.o.Joins { // it waits to be added
-		if err := f.abdicate(ctx); err != nil {
+	if b.o.BootstrapExpect <= 1 && b.o.Joins { // it waits to be added
+		if err := b.withdrawOwn(ctx); err != nil {
 			if ctx.Err() == nil {
-				f.o.Fail(err)
+				b.o.Fail(err)
 			}
 			return
 		}
-		if f.o.JoinsOnlyItself != nil {
-			f.foundAlone(ctx)
+		if b.o.JoinsOnlyItself != nil {
+			b.runAlone(ctx)
 		}
 		return
 	}
-	t := time.NewTicker(foundEvery)
+	t := time.NewTicker(bootstrapInterval)
 	defer t.Stop()
-	for !f.Belongs() {
-		founded, err := f.turn(ctx)
+	for !b.BelongsToCluster() {
+		founded, err := b.tryBootstrap(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil {
-			f.o.Fail(err)
+			b.o.Fail(err)
 			return
 		}
 		if founded {
-			f.founded()
+			b.campaign()
 			return
 		}
 		select {
@@ -257,70 +257,70 @@ func (f *Founder) Run(ctx context.Context) {
 }
 
 // founded stands for election in the cluster that was founded.
-func (f *Founder) founded() {
-	f.o.Log.Info().Int("bootstrap_expect", f.o.BootstrapExpect).Msg("cluster founded")
-	if err := f.o.Raft.Campaign(); err != nil {
-		f.o.Log.Debug().Err(err).Msg("elected only after the timeout")
+func (b *Bootstrapper) campaign() {
+	b.o.Log.Info().Int("bootstrap_expect", b.o.BootstrapExpect).Msg("cluster founded")
+	if err := b.o.Raft.Campaign(); err != nil {
+		b.o.Log.Debug().Err(err).Msg("elected only after the timeout")
 	}
 }
 
 // turn founds the cluster if all that are expected are there and agree that this
 // node does.
-func (f *Founder) turn(ctx context.Context) (founded bool, err error) {
-	if f.o.BootstrapExpect <= 1 {
-		return true, f.o.Raft.Bootstrap()
+func (b *Bootstrapper) tryBootstrap(ctx context.Context) (founded bool, err error) {
+	if b.o.BootstrapExpect <= 1 {
+		return true, b.o.Raft.Bootstrap()
 	}
-	fresh := f.freshNodes()
-	if len(fresh) < f.o.BootstrapExpect || fresh[0] != f.o.Self {
+	nodes := b.eligibleNodes()
+	if len(nodes) < b.o.BootstrapExpect || nodes[0] != b.o.Self {
 		return false, nil
 	}
-	if !f.asks(ctx, fresh, false) || !f.asks(ctx, fresh, true) {
+	if !b.allAgree(ctx, nodes, false) || !b.allAgree(ctx, nodes, true) {
 		return false, nil
 	}
-	err = f.decide(ctx, func() error {
-		p, bad := f.promised()
-		if bad != nil || p.to != f.o.Self || f.Belongs() {
-			return bad // it has given way meanwhile
+	err = b.withLock(ctx, func() error {
+		p, getErr := b.currentPromise()
+		if getErr != nil || p.to != b.o.Self || b.BelongsToCluster() {
+			return getErr // it has given way meanwhile
 		}
 		founded = true
-		return f.o.Raft.Bootstrap()
+		return b.o.Raft.Bootstrap()
 	})
 	return founded, err
 }
 
 // freshNodes returns the ids of the nodes that are there and expect as many as
 // this one does, sorted; none if there is a cluster: then they wait to be added.
-func (f *Founder) freshNodes() []string {
-	var fresh []string
-	for _, m := range f.o.Gossip.Members() {
+func (b *Bootstrapper) eligibleNodes() []string {
+	var nodes []string
+	for _, m := range b.o.Gossip.Members() {
 		if !m.Node || m.Status != gossip.Alive {
 			continue
 		}
 		if m.Tags.Cluster != "" {
 			return nil
 		}
-		if m.Tags.BootstrapExpect == f.o.BootstrapExpect {
-			fresh = append(fresh, m.ID)
+		if m.Tags.BootstrapExpect == b.o.BootstrapExpect {
+			nodes = append(nodes, m.ID)
 		}
 	}
-	slices.Sort(fresh)
-	return fresh
+	slices.Sort(nodes)
+	return nodes
 }
 
 // asks asks all nodes, this one first, and reports whether all agree.
-func (f *Founder) asks(ctx context.Context, nodes []string, firm bool) bool {
+func (b *Bootstrapper) allAgree(ctx context.Context, nodes []string, binding bool) bool {
 	for _, id := range nodes {
 		var ok bool
 		var err error
-		if id == f.o.Self {
-			ok, err = f.Promise(ctx, id, firm)
+		if id == b.o.Self {
+			ok, err = b.HandlePromise(ctx, id, binding)
 		} else {
-			asking, cancel := context.WithTimeout(ctx, 2*time.Second)
-			ok, err = f.o.Nodes.MayFound(asking, id, firm)
+			callCtx, cancel := context.WithTimeout(ctx, 2*time.Second)
+			ok, err = b.o.Nodes.RequestPromise(callCtx, id, binding)
 			cancel()
 		}
 		if err != nil || !ok {
-			f.o.Log.Debug().Err(err).Str("peer", id).Msg("cluster not founded yet")
+			b.o.Log.Debug().Err(err).Str("peer", id).Msg("cluster not founded yet")
 			return false
 		}
 	}
@@ -328,31 +328,31 @@ func (f *Founder) asks(ctx context.Context, nodes []string, firm bool) bool {
 }
 
 // Unborn is what a node knows that belongs to no cluster yet.
-type Unborn struct {
+type BootstrapStatus struct {
 	// Adds is the cluster of a node that is there: this one waits to be added to it.
-	Adds string
+	ClusterToJoin string
 	// Founder is who was about to found the cluster and is gone; empty: nobody.
-	Founder string
+	MissingBootstrapper string
 	// Here are the nodes that are there and expect as many as this one does, ordered.
-	Here []string
+	Peers []string
 }
 
 // Unborn tells why the node belongs to no cluster yet.
-func (f *Founder) Unborn() (u Unborn) {
-	for _, m := range f.o.Gossip.Members() {
+func (b *Bootstrapper) Status() (u BootstrapStatus) {
+	for _, m := range b.o.Gossip.Members() {
 		if !m.Node || m.Status != gossip.Alive {
 			continue
 		}
 		if m.Tags.Cluster != "" {
-			u.Adds = m.Tags.Cluster
+			u.ClusterToJoin = m.Tags.Cluster
 		}
-		if m.Tags.BootstrapExpect == f.o.BootstrapExpect {
-			u.Here = append(u.Here, m.ID)
+		if m.Tags.BootstrapExpect == b.o.BootstrapExpect {
+			u.Peers = append(u.Peers, m.ID)
 		}
 	}
-	slices.Sort(u.Here)
-	if p, err := f.promised(); err == nil && p.to != "" && p.to != f.o.Self && !alive(f.o.Gossip, p.to) {
-		u.Founder = p.to
+	slices.Sort(u.Peers)
+	if p, err := b.currentPromise(); err == nil && p.to != "" && p.to != b.o.Self && !isAlive(b.o.Gossip, p.to) {
+		u.MissingBootstrapper = p.to
 	}
 	return u
 }

@@ -22,17 +22,17 @@ import (
 const (
 	// membersEvery is how often the leader compares Raft's configuration with the
 	// nodes that gossip shows. One change is made at a time.
-	membersEvery = 100 * time.Millisecond
+	reconcileInterval = 100 * time.Millisecond
 	// restLooks is which of those looks it takes at rest: once nothing was changed for restAfter,
 	// which the steps follow that one of them leads to. Each look wakes the leader, too.
-	restLooks = 3
-	restAfter = 10 * time.Second
+	idleIntervals = 3
+	idleAfter     = 10 * time.Second
 	// confirmEvery is how often a node is asked whether it is what gossip says, and
 	// for how long.
-	confirmEvery = time.Second
+	confirmInterval = time.Second
 	// fewestVoters is how many voters there must be for one to be taken out
 	// unasked, not counting that one.
-	fewestVoters = 3
+	minVoters = 3
 )
 
 // Keeper keeps Raft's configuration while this node leads: it adds nodes, makes
@@ -42,35 +42,35 @@ const (
 // Gossip only gives hints: it can be replayed. What it says of a server is acted
 // upon once the node has said so itself, on the peer port, and nothing of it takes
 // out a server whose own heartbeats come.
-type Keeper struct {
-	o KeeperOptions
+type Reconciler struct {
+	o ReconcilerOptions
 	// absent is for how long each server has not been heard, as far as this leader
 	// has looked: a time in which it did not run counts for nobody's absence.
-	absent map[string]time.Duration
-	looked time.Time
-	every  time.Duration // it looks
+	unheardFor map[string]time.Duration
+	lastCheck  time.Time
+	interval   time.Duration // it looks
 	// changed is when it last changed anything, or began.
-	changed time.Time
+	lastChange time.Time
 	// promoted is when this leader made each server a voter.
-	promoted map[string]time.Time
+	promotedAt map[string]time.Time
 	// asked is when each server was last asked who it is.
-	asked       map[string]time.Time
-	unconfirmed unconfirmed
+	identifiedAt map[string]time.Time
+	unconfirmed  unconfirmedNodes
 
-	began   time.Time
-	levels  *ack.Levels
-	refused map[string]bool // servers that are below the level in force; that was said
-	blocked string          // who holds the next level up, as it was said last
-	seen    atomic.Pointer[ack.LevelView]
-	raises  chan chan<- error // unbuffered
+	started        time.Time
+	levels         *ack.Levels
+	rejected       map[string]bool // servers that are below the level in force; that was said
+	loggedBlockers string          // who holds the next level up, as it was said last
+	levelView      atomic.Pointer[ack.LevelView]
+	raiseRequests  chan chan<- error // unbuffered
 }
 
 // KeeperOptions is what a Keeper is made from.
-type KeeperOptions struct {
+type ReconcilerOptions struct {
 	Raft   Raft
 	Gossip Gossip
 	// Who asks a node's process which one it is, and which level it knows.
-	Who func(ctx context.Context, node string) (Process, error)
+	Identify func(ctx context.Context, node string) (Process, error)
 	// Heard returns what the leader has heard of the nodes; false: it is none any
 	// more.
 	Heard func(ctx context.Context) ([]ack.MemberView, bool)
@@ -80,8 +80,8 @@ type KeeperOptions struct {
 	Ready func() bool
 	// Term is the leadership's. Raise puts an entry into the log and returns when it is
 	// applied, or not in the log.
-	Term  uint64
-	Raise func(entry []byte) error
+	Term         uint64
+	ProposeLevel func(entry []byte) error
 	// MaxVoters is how many nodes vote at most; Server is the leader's own.
 	MaxVoters int
 	Server    string
@@ -116,17 +116,17 @@ type Raft interface {
 type Gossip interface{ Members() []gossip.Member }
 
 // NewKeeper returns the Keeper of one leadership.
-func NewKeeper(o KeeperOptions) *Keeper {
+func NewReconciler(o ReconcilerOptions) *Reconciler {
 	now := time.Now()
-	return &Keeper{
-		o: o, absent: map[string]time.Duration{}, promoted: map[string]time.Time{}, looked: now, every: membersEvery, changed: now, asked: map[string]time.Time{},
-		began: now, levels: ack.NewLevels(o.Term, o.LevelAfter), refused: map[string]bool{}, raises: make(chan chan<- error),
+	return &Reconciler{
+		o: o, unheardFor: map[string]time.Duration{}, promotedAt: map[string]time.Time{}, lastCheck: now, interval: reconcileInterval, lastChange: now, identifiedAt: map[string]time.Time{},
+		started: now, levels: ack.NewLevels(o.Term, o.LevelAfter), rejected: map[string]bool{}, raiseRequests: make(chan chan<- error),
 	}
 }
 
 // Run returns when ctx ends, or the leadership, which closes done.
-func (k *Keeper) Run(ctx context.Context, done <-chan struct{}) {
-	t := k.o.Pulse.Every(membersEvery)
+func (k *Reconciler) Run(ctx context.Context, done <-chan struct{}) {
+	t := k.o.Pulse.Every(reconcileInterval)
 	defer t.Stop()
 	for tick := 0; ; tick++ {
 		select {
@@ -135,71 +135,71 @@ func (k *Keeper) Run(ctx context.Context, done <-chan struct{}) {
 		case <-done:
 			return
 		case <-t.C:
-		case answer := <-k.raises:
-			answer <- k.raise(ctx, true)
+		case answer := <-k.raiseRequests:
+			answer <- k.raiseLevel(ctx, true)
 			continue
 		}
-		k.every = membersEvery
-		if time.Since(k.changed) > restAfter {
-			k.every *= restLooks
+		k.interval = reconcileInterval
+		if time.Since(k.lastChange) > idleAfter {
+			k.interval *= idleIntervals
 		}
-		if tick%int(k.every/membersEvery) != 0 || !k.o.Ready() || !k.o.State().Bootstrapped() {
+		if tick%int(k.interval/reconcileInterval) != 0 || !k.o.Ready() || !k.o.State().Bootstrapped() {
 			continue
 		}
 		heard, ok := k.o.Heard(ctx)
-		for ok && k.change(ctx, heard) {
-			k.changed = time.Now()
+		for ok && k.applyNextChange(ctx, heard) {
+			k.lastChange = time.Now()
 			heard, ok = k.o.Heard(ctx)
 		}
 		if ok {
-			_ = k.raiseBy(ctx, heard, false) // why not is in the view
+			_ = k.raiseLevelFrom(ctx, heard, false) // why not is in the view
 		}
 	}
 }
 
 // change makes the next change and reports whether there may be another.
-func (k *Keeper) change(ctx context.Context, heard []ack.MemberView) bool {
+func (k *Reconciler) applyNextChange(ctx context.Context, heard []ack.MemberView) bool {
 	r := View{Servers: ServersOf(k.o.Raft.Configuration()), Heard: heard}
-	k.look(r)
-	c := k.next(ctx, r)
-	if c.do == nil {
+	k.updateUnheard(r)
+	c := k.nextChange(ctx, r)
+	if c.apply == nil {
 		return false
 	}
-	if err := c.do(c.server); err != nil {
-		k.o.Log.Warn().Err(err).Str("server", c.server).Str("change", c.what).Msg("configuration not changed")
+	if err := c.apply(c.server); err != nil {
+		k.o.Log.Warn().Err(err).Str("server", c.server).Str("change", c.name).Msg("configuration not changed")
 		return false
 	}
-	k.noteChange(c)
-	k.o.Log.Info().Str("server", c.server).Str("change", c.what).Msg("configuration changed")
+	k.recordChange(c)
+	k.o.Log.Info().Str("server", c.server).Str("change", c.name).Msg("configuration changed")
 	return true
 }
 
 // look adds up the absence of every server.
-func (k *Keeper) look(r View) {
+func (k *Reconciler) updateUnheard(r View) {
 	now := time.Now()
-	passed := min(now.Sub(k.looked), 2*k.every)
-	k.looked = now
-	before := k.absent
-	k.absent = make(map[string]time.Duration, len(before))
+	passed := min(now.Sub(k.lastCheck), 2*k.interval)
+	k.lastCheck = now
+	previous := k.unheardFor
+	k.unheardFor = make(map[string]time.Duration, len(previous))
 	for _, server := range r.All() {
-		if !r.hears(server) {
-			k.absent[server] = before[server] + passed
+		if !r.isHeard(server) {
+			k.unheardFor[server] = previous[server] + passed
 		}
 	}
 }
 
 // change is one step of Raft's configuration.
-type change struct {
-	what, server string
-	do           func(server string) error
+type configChange struct {
+	name, server string
+	apply        func(server string) error
 }
 
 // next picks the next step: a replaced disk first, then a new server, then a
 // voter, then a dead one.
-func (k *Keeper) next(ctx context.Context, r View) change {
+func (k *Reconciler) nextChange(ctx context.Context, r View) configChange {
 	all := r.All()
 	for _, m := range k.o.Gossip.Members() {
-		if !k.may(m) {
+		if !k.isEligible(m) {
 			continue
 		}
 		server := consensus.ServerID(m.ID, m.Tags.Disk)
@@ -207,45 +207,45 @@ func (k *Keeper) next(ctx context.Context, r View) change {
 			continue
 		}
 		old := r.Of(m.ID)
-		if old != "" && (!r.over(old) || !r.spares(old)) || !k.confirmed(ctx, m) {
+		if old != "" && (!r.isGone(old) || !r.isExpendable(old)) || !k.confirm(ctx, m) {
 			continue
 		}
 		if old != "" {
 			// The disk that the old server's log was on is gone: it must not
 			// vote again, and its successor starts without a vote.
-			return change{"remove", old, k.o.Raft.Remove}
+			return configChange{"remove", old, k.o.Raft.Remove}
 		}
-		return change{"add", server, k.o.Raft.AddNonvoter}
+		return configChange{"add", server, k.o.Raft.AddNonvoter}
 	}
 	if len(r.Voters) < k.o.MaxVoters {
-		if spare := k.spare(r); spare != "" {
-			return change{"promote", spare, k.o.Raft.Promote}
+		if server := k.promotable(r); server != "" {
+			return configChange{"promote", server, k.o.Raft.Promote}
 		}
 	}
-	if surplus := k.surplus(r); surplus != "" {
-		return change{"demote", surplus, k.o.Raft.Demote}
+	if surplus := k.surplusVoter(r); surplus != "" {
+		return configChange{"demote", surplus, k.o.Raft.Demote}
 	}
-	if server := k.replaced(r); server != "" {
-		return change{"remove", server, k.o.Raft.Remove}
+	if server := k.replacedVoter(r); server != "" {
+		return configChange{"remove", server, k.o.Raft.Remove}
 	}
-	return k.dead(r)
+	return k.deadServerChange(r)
 }
 
 // surplus returns a voter that there is beyond --max-voters, or "": the place of a dead one is
 // filled before that one is taken out, and it may come back between the two. Every voter
 // must be heard, so that nobody's vote is needed for another's, and one whose zone has
 // another voter is preferred. The leader keeps its vote, and three do.
-func (k *Keeper) surplus(r View) string {
-	if len(r.Voters) <= max(k.o.MaxVoters, fewestVoters) {
+func (k *Reconciler) surplusVoter(r View) string {
+	if len(r.Voters) <= max(k.o.MaxVoters, minVoters) {
 		return ""
 	}
 	last := ""
 	for _, server := range slices.Backward(r.Voters) {
 		switch {
-		case !r.echoes(server):
+		case !r.hasWorkingLink(server):
 			return ""
 		case server == k.o.Server:
-		case last == "" || r.lone(last) && !r.lone(server):
+		case last == "" || r.isOnlyInZone(last) && !r.isOnlyInZone(server):
 			last = server
 		}
 	}
@@ -253,39 +253,39 @@ func (k *Keeper) surplus(r View) string {
 }
 
 // may reports whether gossip shows a node that this cluster may have.
-func (k *Keeper) may(m gossip.Member) bool {
+func (k *Reconciler) isEligible(m gossip.Member) bool {
 	return m.Node && m.Err == nil && disk.CheckNodeID(m.ID) == nil && m.Status == gossip.Alive && m.Tags.Disk != "" &&
 		(m.Tags.Cluster == "" || m.Tags.Cluster == k.o.State().Cluster())
 }
 
 // confirmed reports that a node says itself that it has the disk that gossip tells of,
 // and a program that this cluster may have.
-func (k *Keeper) confirmed(ctx context.Context, m gossip.Member) bool {
+func (k *Reconciler) confirm(ctx context.Context, m gossip.Member) bool {
 	server := consensus.ServerID(m.ID, m.Tags.Disk)
-	p, err := k.who(ctx, server)
-	if err != errAskedLately { //nolint:errorlint // it is never wrapped
-		k.unconfirmed.note(m.ID, err)
+	p, err := k.identify(ctx, server)
+	if err != errIdentifiedRecently { //nolint:errorlint // it is never wrapped
+		k.unconfirmed.record(m.ID, err)
 	}
-	if err != nil || !k.admits(server, p.Level) {
+	if err != nil || !k.admitsLevel(server, p.Level) {
 		return false
 	}
-	delete(k.asked, server)
+	delete(k.identifiedAt, server)
 	return true
 }
 
 // errAskedLately is the error of a question that is not asked, because the last one is too recent.
-var errAskedLately = errors.New("roster: the node was asked a moment ago")
+var errIdentifiedRecently = errors.New("roster: the node was asked a moment ago")
 
 // who asks a server's node which process it is, now and then. The error says that the node
 // does not answer, or has another disk, or is errAskedLately.
-func (k *Keeper) who(ctx context.Context, server string) (Process, error) {
-	if last, ok := k.asked[server]; ok && time.Since(last) < confirmEvery {
-		return Process{}, errAskedLately
+func (k *Reconciler) identify(ctx context.Context, server string) (Process, error) {
+	if last, ok := k.identifiedAt[server]; ok && time.Since(last) < confirmInterval {
+		return Process{}, errIdentifiedRecently
 	}
-	ctx, cancel := context.WithTimeout(ctx, confirmEvery)
+	ctx, cancel := context.WithTimeout(ctx, confirmInterval)
 	defer cancel()
-	p, err := k.o.Who(ctx, nodeOf(server))
-	k.asked[server] = time.Now()
+	p, err := k.o.Identify(ctx, nodeOf(server))
+	k.identifiedAt[server] = time.Now()
 	if err == nil && consensus.ServerID(nodeOf(server), p.Disk) == server {
 		return p, nil
 	}
@@ -300,13 +300,13 @@ func (k *Keeper) who(ctx context.Context, server string) (Process, error) {
 // quorum of the voters has echoed, so one that has not shown that it can would count
 // against it from the start. One from a zone in which no voter is heard is preferred:
 // the loss of a zone shall leave a quorum. Nobody loses its vote for that.
-func (k *Keeper) spare(r View) string {
+func (k *Reconciler) promotable(r View) string {
 	first := ""
 	for _, server := range r.Others {
-		if !r.echoes(server) || !r.caughtUp(server, k.o.State().Committed().Epoch()) {
+		if !r.hasWorkingLink(server) || !r.isCaughtUp(server, k.o.State().Committed().Epoch()) {
 			continue
 		}
-		if r.apart(server) {
+		if r.isInUncoveredZone(server) {
 			return server
 		}
 		first = cmp.Or(first, server)
@@ -319,32 +319,32 @@ func (k *Keeper) spare(r View) string {
 // that there are never fewer; with no spare for it, it goes if enough are left. A
 // server without a vote goes unless gossip still shows its node: it would be added
 // again.
-func (k *Keeper) dead(r View) change {
+func (k *Reconciler) deadServerChange(r View) configChange {
 	if k.o.RemoveDeadAfter <= 0 {
-		return change{}
+		return configChange{}
 	}
-	gone := func(server string) bool { return k.absent[server] > k.o.RemoveDeadAfter }
-	if i := slices.IndexFunc(r.Others, func(s string) bool { return gone(s) && !alive(k.o.Gossip, nodeOf(s)) }); i >= 0 {
-		return change{"remove", r.Others[i], k.o.Raft.Remove}
+	isDead := func(server string) bool { return k.unheardFor[server] > k.o.RemoveDeadAfter }
+	if i := slices.IndexFunc(r.Others, func(s string) bool { return isDead(s) && !isAlive(k.o.Gossip, nodeOf(s)) }); i >= 0 {
+		return configChange{"remove", r.Others[i], k.o.Raft.Remove}
 	}
-	i := slices.IndexFunc(r.Voters, gone)
+	i := slices.IndexFunc(r.Voters, isDead)
 	if i < 0 {
-		return change{}
+		return configChange{}
 	}
-	left, heard := 0, 0
+	remaining, heard := 0, 0
 	for _, server := range r.Voters {
-		if !gone(server) {
-			left++
+		if !isDead(server) {
+			remaining++
 		}
-		if r.hears(server) {
+		if r.isHeard(server) {
 			heard++
 		}
 	}
-	if spare := k.spare(r); spare != "" && left < min(k.o.MaxVoters, len(r.Voters)) {
-		return change{"promote", spare, k.o.Raft.Promote}
+	if spare := k.promotable(r); spare != "" && remaining < min(k.o.MaxVoters, len(r.Voters)) {
+		return configChange{"promote", spare, k.o.Raft.Promote}
 	}
-	if len(r.Voters) > fewestVoters && heard > len(r.Voters)/2 {
-		return change{"remove", r.Voters[i], k.o.Raft.Remove}
+	if len(r.Voters) > minVoters && heard > len(r.Voters)/2 {
+		return configChange{"remove", r.Voters[i], k.o.Raft.Remove}
 	}
-	return change{}
+	return configChange{}
 }
