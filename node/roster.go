@@ -13,28 +13,28 @@ var (
 	_ roster.DuplicatePeers = others{}
 )
 
-// others are the other nodes, as package roster asks them.
+// others sends requests of package roster to other nodes.
 type others struct{ n *Node }
 
-// RequestPromise asks a node whether this one may found the cluster.
+// RequestPromise implements roster.BootstrapPeers.
 func (o others) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
 	err = o.n.ask(ctx, node, request{What: askFound, Firm: firm}, &ok)
 	return ok, err
 }
 
-// NeedsPromise asks a node whether it needs this one's promise.
+// NeedsPromise implements roster.BootstrapPeers.
 func (o others) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
 	err = o.n.ask(ctx, node, request{What: askFounder}, &needs)
 	return needs, err
 }
 
-// FindElsewhere asks a node whether another process has this one's id.
+// FindElsewhere implements roster.DuplicatePeers.
 func (o others) FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
 	err = o.n.ask(ctx, node, request{What: askTwin, Nonce: nonce}, &addr)
 	return addr, err
 }
 
-// Who asks a process which one it is.
+// Who implements roster.DuplicatePeers.
 func (o others) Who(ctx context.Context, node string) (p roster.Process, err error) {
 	err = o.n.ask(ctx, node, request{What: askWho}, &p)
 	return p, err

@@ -8,12 +8,13 @@ import (
 	"shardway/node/gossip"
 )
 
-// foundAloneEvery is the time between two looks at the join addresses, which may be names.
+// aloneInterval is the interval between two checks of the join addresses. They may be host names,
+// whose addresses can change.
 const aloneInterval = time.Second
 
-// foundAlone founds a cluster of one as soon as every join address is certainly the node's
-// own, unless gossip shows a member of a cluster: then the node waits to be added to that one.
-// It returns once the node belongs to a cluster.
+// runAlone bootstraps a cluster of one as soon as all join addresses are addresses of this node,
+// unless gossip shows a member of a cluster; this cluster then adds the node. It returns once the
+// node belongs to a cluster.
 func (b *Bootstrapper) runAlone(ctx context.Context) {
 	t := time.NewTicker(aloneInterval)
 	defer t.Stop()
@@ -45,8 +46,8 @@ func (b *Bootstrapper) runAlone(ctx context.Context) {
 	}
 }
 
-// bootstrapAlone founds the cluster unless the node belongs to one by now, or has promised
-// another node to let it found one.
+// bootstrapAlone bootstraps the cluster unless the node belongs to one by now, or has given its
+// promise to another node.
 func (b *Bootstrapper) bootstrapAlone(ctx context.Context) (founded bool, err error) {
 	err = b.withLock(ctx, func() error {
 		p, getErr := b.currentPromise()
@@ -59,7 +60,7 @@ func (b *Bootstrapper) bootstrapAlone(ctx context.Context) (founded bool, err er
 	return founded, err
 }
 
-// seesCluster reports that gossip shows a member of a cluster, whether it is alive or not.
+// seesCluster reports whether gossip shows a member of a cluster, alive or not.
 func (b *Bootstrapper) seesCluster() bool {
 	return slices.ContainsFunc(b.o.Gossip.Members(), func(m gossip.Member) bool { return m.Tags.Cluster != "" })
 }

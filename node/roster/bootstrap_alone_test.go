@@ -15,32 +15,32 @@ import (
 	"shardway/node/roster"
 )
 
-// loner is a fresh node that was told of itself only.
-type loner struct {
+// aloneNode is a new node whose only join address is its own.
+type aloneNode struct {
 	promised string
 	members  []gossip.Member
 	log      atomic.Bool
 	doubt    atomic.Pointer[error]
 }
 
-func (l *loner) Cluster() (id string, shards int)  { return "", 8 }
-func (l *loner) Promised() (to string, err error)  { return l.promised, nil }
-func (l *loner) Promise(to string) error           { l.promised = to; return nil }
-func (l *loner) Fresh() bool                       { return !l.log.Load() }
-func (l *loner) Configuration() []consensus.Server { return nil }
-func (l *loner) Bootstrap() error                  { l.log.Store(true); return nil }
-func (l *loner) Campaign() error                   { return nil }
-func (l *loner) Members() []gossip.Member          { return l.members }
+func (l *aloneNode) Cluster() (id string, shards int)  { return "", 8 }
+func (l *aloneNode) Promised() (to string, err error)  { return l.promised, nil }
+func (l *aloneNode) Promise(to string) error           { l.promised = to; return nil }
+func (l *aloneNode) Fresh() bool                       { return !l.log.Load() }
+func (l *aloneNode) Configuration() []consensus.Server { return nil }
+func (l *aloneNode) Bootstrap() error                  { l.log.Store(true); return nil }
+func (l *aloneNode) Campaign() error                   { return nil }
+func (l *aloneNode) Members() []gossip.Member          { return l.members }
 
-func (l *loner) only(context.Context) error {
+func (l *aloneNode) only(context.Context) error {
 	if p := l.doubt.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
-// run runs the Founder of l for a minute, and then calls then.
-func (l *loner) run(t *testing.T, then func()) {
+// run runs the Bootstrapper of l for a minute, and then calls then.
+func (l *aloneNode) run(t *testing.T, then func()) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
@@ -57,9 +57,9 @@ func (l *loner) run(t *testing.T, then func()) {
 	})
 }
 
-func TestNodeThatJoinsOnlyItselfFoundsACluster(t *testing.T) {
+func TestNodeThatJoinsOnlyItselfBootstraps(t *testing.T) {
 	t.Parallel()
-	l := &loner{promised: "a", members: []gossip.Member{{ID: "a", Node: true}, {ID: "b", Node: true}}}
+	l := &aloneNode{promised: "a", members: []gossip.Member{{ID: "a", Node: true}, {ID: "b", Node: true}}}
 	l.run(t, func() {
 		if !l.log.Load() {
 			t.Error("no cluster founded")
@@ -67,10 +67,10 @@ func TestNodeThatJoinsOnlyItselfFoundsACluster(t *testing.T) {
 	})
 }
 
-func TestNodeInDoubtFoundsNoCluster(t *testing.T) {
+func TestNodeWithUncertainJoinAddressDoesNotBootstrap(t *testing.T) {
 	t.Parallel()
 	other := []gossip.Member{{ID: "a", Node: true}, {ID: "b", Node: true, Status: gossip.Failed, Tags: gossip.Tags{Cluster: "c0ffee"}}}
-	for name, l := range map[string]*loner{
+	for name, l := range map[string]*aloneNode{
 		"another cluster is seen": {members: other},
 		"another may found":       {promised: "b"},
 	} {
@@ -85,13 +85,13 @@ func TestNodeInDoubtFoundsNoCluster(t *testing.T) {
 	}
 	t.Run("an address may be another node's", func(t *testing.T) {
 		t.Parallel()
-		l, doubt := &loner{}, errors.New("it may be another node's")
+		l, doubt := &aloneNode{}, errors.New("it may be another node's")
 		l.doubt.Store(&doubt)
 		l.run(t, func() {
 			if l.log.Load() {
 				t.Error("a cluster was founded")
 			}
-			l.doubt.Store(nil) // the name stands for this node only by now
+			l.doubt.Store(nil) // the name now resolves to this node only
 			time.Sleep(2 * time.Second)
 			if !l.log.Load() {
 				t.Error("no cluster founded once it was certain")

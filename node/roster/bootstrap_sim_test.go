@@ -19,114 +19,114 @@ import (
 	"shardway/node/roster"
 )
 
-// The founding of a cluster as package node plays it, over a model of gossip, disks and
-// the way to the others: nodes start in any order, are killed and start again, with
-// their disks, are cut off from each other and see each other late. Whatever happens,
-// one cluster is founded at most; and when all are there again, one is.
+// This file simulates the bootstrap of a cluster over a model of gossip, disks and the network.
+// Nodes start in any order, are killed and restarted with their disks, are partitioned, and see each
+// other late. At most one cluster may be bootstrapped. Once all nodes run and are connected, one must
+// be.
 
-// foundling is one node: its disk, and the process that runs, if one does.
-type foundling struct {
-	w    *founding
-	at   int
-	id   string
-	dice *rand.Rand
-	disk founds
-	up   *roster.Bootstrapper
-	stop context.CancelFunc
-	done chan struct{}
+// simNode is a node: its disk and its running process, if any.
+type simNode struct {
+	w       *schedule
+	index   int
+	id      string
+	rand    *rand.Rand
+	disk    simDisk
+	running *roster.Bootstrapper
+	stop    context.CancelFunc
+	done    chan struct{}
 }
 
-// founds is what is on the disk.
-type founds struct {
+// simDisk is the content of a disk.
+type simDisk struct {
 	promised string
 	cluster  string
 	log      bool
 }
 
-// founding is one schedule. It belongs to one bubble.
-type founding struct {
-	dice *rand.Rand // of the faults alone: what a node draws, it draws from its own
+// schedule is one simulated schedule, in one synctest bubble.
+type schedule struct {
+	rand *rand.Rand // for faults only; each node has its own source
 
-	mu      sync.Mutex
-	expect  int
-	nodes   []*foundling
-	cut     map[[2]string]bool // messages from one do not reach the other
-	unseen  map[[2]string]bool // gossip does not show the other to the one
-	founded []string
-	failure string
+	mu           sync.Mutex
+	expect       int
+	nodes        []*simNode
+	cut          map[[2]string]bool // messages from the first node do not reach the second
+	hidden       map[[2]string]bool // gossip does not show the second node to the first
+	bootstrapped []string
+	failure      string
 }
 
 var errDown = errors.New("nobody answers")
 
-// Cluster, Promised and Promise are the data directory's; the disk takes its time.
-func (n *foundling) Cluster() (id string, shards int) {
-	defer n.w.locked()()
+// Cluster, Promised and Promise implement roster.PromiseStore. Promise takes time.
+func (n *simNode) Cluster() (id string, shards int) {
+	defer n.w.lock()()
 	return n.disk.cluster, 8
 }
 
-// Promised see Cluster.
-func (n *foundling) Promised() (to string, err error) {
-	defer n.w.locked()()
+// Promised: see Cluster.
+func (n *simNode) Promised() (to string, err error) {
+	defer n.w.lock()()
 	return n.disk.promised, nil
 }
 
-// Promise see Cluster.
-func (n *foundling) Promise(to string) error {
-	n.takes(300)
-	defer n.w.locked()()
-	if n.up == nil {
+// Promise: see Cluster.
+func (n *simNode) Promise(to string) error {
+	n.delay(300)
+	defer n.w.lock()()
+	if n.running == nil {
 		return errDown
 	}
 	n.disk.promised = to
 	return nil
 }
 
-// takes lets a while pass, of so many milliseconds at most. No two nodes do anything in
-// the same moment, or a schedule would not replay.
-func (n *foundling) takes(most int) {
-	defer n.w.locked()()
-	d := time.Duration(n.dice.IntN(most))*time.Millisecond + time.Duration(n.at)*10*time.Microsecond
+// delay waits for a random time of up to most milliseconds. Two nodes never act at the same time;
+// otherwise a schedule could not be replayed.
+func (n *simNode) delay(most int) {
+	defer n.w.lock()()
+	d := time.Duration(n.rand.IntN(most))*time.Millisecond + time.Duration(n.index)*10*time.Microsecond
 	n.w.mu.Unlock()
 	time.Sleep(d)
 	n.w.mu.Lock()
 }
 
-// locked locks what all nodes of the model share.
-func (w *founding) locked() (unlock func()) {
+// lock locks the state that all nodes of the model share.
+func (w *schedule) lock() (unlock func()) {
 	w.mu.Lock()
 	return w.mu.Unlock
 }
 
-// Fresh, Configuration, Bootstrap and Campaign are Raft's.
-func (n *foundling) Fresh() bool {
-	defer n.w.locked()()
+// Fresh, Configuration, Bootstrap and Campaign implement roster.BootstrapRaft.
+func (n *simNode) Fresh() bool {
+	defer n.w.lock()()
 	return !n.disk.log
 }
 
-func (n *foundling) Configuration() []consensus.Server {
-	defer n.w.locked()()
+func (n *simNode) Configuration() []consensus.Server {
+	defer n.w.lock()()
 	if !n.disk.log {
 		return nil
 	}
 	return []consensus.Server{{ID: n.id + "/d", Voter: true}}
 }
 
-func (n *foundling) Bootstrap() error {
-	n.takes(100)
-	defer n.w.locked()()
-	if n.up == nil {
+func (n *simNode) Bootstrap() error {
+	n.delay(100)
+	defer n.w.lock()()
+	if n.running == nil {
 		return errDown
 	}
-	n.w.founds(n)
+	n.w.recordBootstrap(n)
 	return nil
 }
 
-func (n *foundling) Campaign() error { return nil }
+func (n *simNode) Campaign() error { return nil }
 
-// founds notes that a node founds a cluster, and judges that.
-func (w *founding) founds(n *foundling) {
+// recordBootstrap records that a node bootstraps a cluster, and checks whether it may.
+func (w *schedule) recordBootstrap(n *simNode) {
 	n.disk.log, n.disk.cluster = true, "of "+n.id
-	w.founded = append(w.founded, n.id)
+	w.bootstrapped = append(w.bootstrapped, n.id)
 	promised := 0
 	for _, other := range w.nodes {
 		if other.disk.promised == n.id {
@@ -134,25 +134,25 @@ func (w *founding) founds(n *foundling) {
 		}
 	}
 	switch {
-	case len(w.founded) > 1:
-		w.fail("two clusters: %v", w.founded)
+	case len(w.bootstrapped) > 1:
+		w.fail("two clusters: %v", w.bootstrapped)
 	case promised < w.expect:
 		w.fail("%d of %d have promised %s to let it found the cluster", promised, w.expect, n.id)
 	}
 }
 
-func (w *founding) fail(format string, args ...any) {
+func (w *schedule) fail(format string, args ...any) {
 	if w.failure == "" {
 		w.failure = fmt.Sprintf(format, args...)
 	}
 }
 
-// Members are what gossip shows to the node.
-func (n *foundling) Members() (all []gossip.Member) {
-	defer n.w.locked()()
+// Members returns what gossip shows to the node.
+func (n *simNode) Members() (all []gossip.Member) {
+	defer n.w.lock()()
 	for _, other := range n.w.nodes {
 		status := gossip.Alive
-		if other.up == nil || n.w.unseen[[2]string{n.id, other.id}] {
+		if other.running == nil || n.w.hidden[[2]string{n.id, other.id}] {
 			status = gossip.Failed
 		}
 		all = append(all, gossip.Member{ID: other.id, Node: true, Status: status, Tags: gossip.Tags{Node: other.id, Disk: "d", BootstrapExpect: n.w.expect, Cluster: other.disk.cluster}})
@@ -160,55 +160,56 @@ func (n *foundling) Members() (all []gossip.Member) {
 	return all
 }
 
-// MayFound and Needs ask another node. Either way of a message may be lost.
-func (n *foundling) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
-	err = n.asks(ctx, node, func(b *roster.Bootstrapper) error {
+// RequestPromise and NeedsPromise send requests to another node. The request or the response may be
+// lost.
+func (n *simNode) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
+	err = n.send(ctx, node, func(b *roster.Bootstrapper) error {
 		ok, err = b.HandlePromise(ctx, n.id, firm)
 		return err
 	})
 	return ok && err == nil, err
 }
 
-// Needs see MayFound.
-func (n *foundling) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
-	err = n.asks(ctx, node, func(b *roster.Bootstrapper) error {
+// NeedsPromise: see RequestPromise.
+func (n *simNode) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
+	err = n.send(ctx, node, func(b *roster.Bootstrapper) error {
 		needs, err = b.HandleNeeds()
 		return err
 	})
 	return needs, err
 }
 
-func (n *foundling) asks(ctx context.Context, node string, do func(b *roster.Bootstrapper) error) error {
+func (n *simNode) send(ctx context.Context, node string, do func(b *roster.Bootstrapper) error) error {
 	w := n.w
-	other := w.nodes[slices.IndexFunc(w.nodes, func(o *foundling) bool { return o.id == node })]
-	n.takes(40)
-	b := w.process(other, [2]string{n.id, node})
+	other := w.nodes[slices.IndexFunc(w.nodes, func(o *simNode) bool { return o.id == node })]
+	n.delay(40)
+	b := w.target(other, [2]string{n.id, node})
 	if ctx.Err() != nil || b == nil {
 		return errDown
 	}
 	if err := do(b); err != nil {
 		return err
 	}
-	n.takes(40)
-	if w.process(other, [2]string{node, n.id}) != b {
+	n.delay(40)
+	if w.target(other, [2]string{node, n.id}) != b {
 		return errDown
 	}
 	return nil
 }
 
-// process returns the one that runs on a node, nil if none does or no message of that
-// way arrives.
-func (w *founding) process(n *foundling, way [2]string) *roster.Bootstrapper {
-	defer w.locked()()
+// target returns the process that runs on a node, or nil if none runs or if the network drops messages
+// in this direction.
+func (w *schedule) target(n *simNode, way [2]string) *roster.Bootstrapper {
+	defer w.lock()()
 	if w.cut[way] {
 		return nil
 	}
-	return n.up
+	return n.running
 }
 
-// start starts the node's process.
-func (n *foundling) start() {
-	if n.up != nil { // only the schedule changes it
+// start starts the process of the node.
+func (n *simNode) start() {
+	if n.running != nil { // only the goroutine of the schedule changes it
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -216,83 +217,83 @@ func (n *foundling) start() {
 		Self: n.id, BootstrapExpect: n.w.expect, Joins: true, Dir: n, Raft: n, Gossip: n, Nodes: n, Log: zerolog.Nop(),
 		Fail: func(err error) {
 			if !errors.Is(err, errDown) {
-				defer n.w.locked()()
+				defer n.w.lock()()
 				n.w.fail("%s: %v", n.id, err)
 			}
 		},
 	})
 	done := make(chan struct{})
-	n.runs(b)
+	n.setRunning(b)
 	n.stop, n.done = stop, done
 	go func() {
 		defer close(done)
-		n.takes(20)
+		n.delay(20)
 		b.Run(ctx)
 	}()
 }
 
-func (n *foundling) runs(b *roster.Bootstrapper) {
-	defer n.w.locked()()
-	n.up = b
+func (n *simNode) setRunning(b *roster.Bootstrapper) {
+	defer n.w.lock()()
+	n.running = b
 }
 
-// kill ends it.
-func (n *foundling) kill() {
-	if n.up == nil {
+// kill stops the process of the node.
+func (n *simNode) kill() {
+	if n.running == nil {
 		return
 	}
-	n.runs(nil)
+	n.setRunning(nil)
 	n.stop()
 	<-n.done
 }
 
-// fault lets one thing happen.
-func (w *founding) fault() {
-	n, other := w.nodes[w.dice.IntN(len(w.nodes))], w.nodes[w.dice.IntN(len(w.nodes))]
+// injectFault injects one random fault.
+func (w *schedule) injectFault() {
+	n, other := w.nodes[w.rand.IntN(len(w.nodes))], w.nodes[w.rand.IntN(len(w.nodes))]
 	way := [2]string{n.id, other.id}
-	switch w.dice.IntN(6) {
+	switch w.rand.IntN(6) {
 	case 0, 1:
 		n.start()
 	case 2:
 		n.kill()
 	case 3:
-		w.turn(w.cut, way)
+		w.toggle(w.cut, way)
 	case 4:
-		w.turn(w.unseen, way)
+		w.toggle(w.hidden, way)
 	case 5: // a quick restart
 		n.kill()
 		n.start()
 	}
-	time.Sleep(time.Duration(w.dice.IntN(200)) * time.Millisecond)
+	time.Sleep(time.Duration(w.rand.IntN(200)) * time.Millisecond)
 }
 
-// turn cuts a way, or mends it.
-func (w *founding) turn(ways map[[2]string]bool, way [2]string) {
-	defer w.locked()()
+// toggle interrupts one direction between two nodes, or restores it.
+func (w *schedule) toggle(ways map[[2]string]bool, way [2]string) {
+	defer w.lock()()
 	ways[way] = way[0] != way[1] && !ways[way]
 }
 
-// whole mends all ways.
-func (w *founding) whole() {
-	defer w.locked()()
+// healAll restores all connections.
+func (w *schedule) healAll() {
+	defer w.lock()()
 	clear(w.cut)
-	clear(w.unseen)
+	clear(w.hidden)
 }
 
-// found plays one schedule and returns what was wrong.
-func found(t *testing.T, seed uint64) (failure string) {
+// runSchedule runs one schedule and returns a description of a failure, or "".
+func runSchedule(t *testing.T, seed uint64) (failure string) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
-		w := &founding{dice: rand.New(rand.NewPCG(seed, 0xf0)), cut: map[[2]string]bool{}, unseen: map[[2]string]bool{}}
-		w.expect = 2 + w.dice.IntN(4)
-		// More may come than are expected, as long as two halves are not enough each.
-		for i := range w.expect + w.dice.IntN(w.expect) {
-			w.nodes = append(w.nodes, &foundling{w: w, at: i, id: string(rune('a' + i)), dice: rand.New(rand.NewPCG(seed, uint64(i)))})
+		w := &schedule{rand: rand.New(rand.NewPCG(seed, 0xf0)), cut: map[[2]string]bool{}, hidden: map[[2]string]bool{}}
+		w.expect = 2 + w.rand.IntN(4)
+		// There may be more nodes than expected, but not twice as many.
+		for i := range w.expect + w.rand.IntN(w.expect) {
+			w.nodes = append(w.nodes, &simNode{w: w, index: i, id: string(rune('a' + i)), rand: rand.New(rand.NewPCG(seed, uint64(i)))})
 		}
-		for range 5 + w.dice.IntN(40) {
-			w.fault()
+		for range 5 + w.rand.IntN(40) {
+			w.injectFault()
 		}
-		w.whole()
+		w.healAll()
 		for _, n := range w.nodes {
 			n.start()
 		}
@@ -300,7 +301,7 @@ func found(t *testing.T, seed uint64) (failure string) {
 		for _, n := range w.nodes {
 			n.kill()
 		}
-		if len(w.founded) == 0 {
+		if len(w.bootstrapped) == 0 {
 			w.fail("progress: all %d are there, %d are expected, and nobody founds the cluster", len(w.nodes), w.expect)
 		}
 		failure = w.failure
@@ -308,10 +309,10 @@ func found(t *testing.T, seed uint64) (failure string) {
 	return failure
 }
 
-// TestFoundingInAnyOrder plays a share of schedules.
-func TestFoundingInAnyOrder(t *testing.T) {
+// TestEveryScheduleBootstrapsAtMostOneCluster runs a number of random schedules.
+func TestEveryScheduleBootstrapsAtMostOneCluster(t *testing.T) {
 	for seed := range uint64(raceflag.Share(120, 30)) {
-		if failure := found(t, seed+1); failure != "" {
+		if failure := runSchedule(t, seed+1); failure != "" {
 			t.Fatalf("schedule %d: %s", seed+1, failure)
 		}
 	}

@@ -13,38 +13,42 @@ import (
 	"shardway/node/gossip"
 )
 
+// bootstrapInterval is the interval between two attempts to bootstrap.
 const bootstrapInterval = 50 * time.Millisecond
 
-// Founder decides which of several fresh nodes founds the cluster: the smallest id
-// of those that expect each other and see each other. It asks all of them whether
-// they would let it, then each for its promise, and founds once it has all.
+// Bootstrapper decides which of several new nodes bootstraps the cluster: the node with the
+// smallest ID among the nodes that expect the same number of nodes and see each other. It first
+// asks all of these nodes whether they agree, then requests a promise from each. It bootstraps
+// once it has all promises.
 //
-// A promise is kept on disk, the founder's own first. It ends with the cluster
-// that the node then belongs to, or by the word of the one it was given to that
-// this one neither founds nor has founded: whoever is dead may have, a moment
-// before, and another cluster would be the second one. A founder that has not got
-// all promises yet gives way to a smaller id.
+// A promise is stored on disk; a bootstrapper stores the promise to itself first. A promise ends
+// when the node belongs to a cluster, or when the node that received it reports that it neither
+// bootstraps nor has bootstrapped a cluster. A promise to a dead node remains, because this node
+// may have bootstrapped right before it died; a second cluster must not exist. A bootstrapper
+// without all promises withdraws in favour of a smaller ID.
 //
-// The founder starts alone and adds the others like any newcomer.
+// The bootstrapper starts with a cluster of one and adds the other nodes as it adds any new node.
 type Bootstrapper struct {
 	o BootstrapperOptions
-	// deciding is held by who gives the promise, takes it back, or founds: a place
-	// of one, because all three wait for the disk.
+	// lock has capacity 1. The goroutine that has sent an element may change the promise or
+	// bootstrap. It is not a mutex because these operations wait for the disk, so waiting for the lock
+	// must end with a context.
 	lock chan struct{}
-	// given is the promise; nil until it was read from the disk. What is given again
-	// is another one, also to the same node.
+	// current is the current promise, or nil before it was read from the disk. Each promise has its
+	// own address, also if it is given to the same node again.
 	current atomic.Pointer[promise]
 }
 
-// FounderOptions is what a Founder is made from.
+// BootstrapperOptions configure a Bootstrapper.
 type BootstrapperOptions struct {
-	// Self is the node's id; BootstrapExpect how many nodes found a cluster together, and Joins
-	// means that it was told of others.
+	// Self is the ID of the node. BootstrapExpect is the number of nodes that bootstrap a cluster
+	// together. Joins is true if join addresses are configured.
 	Self            string
 	BootstrapExpect int
 	Joins           bool
-	// JoinsOnlyItself returns nil if the node was told of nobody but itself, so that it
-	// founds a cluster with BootstrapExpect 1 although Joins is true; nil: it does not.
+	// JoinsOnlyItself returns nil if all join addresses are addresses of this node. The node then
+	// bootstraps a cluster with BootstrapExpect 1 although Joins is true. A nil function means that it
+	// never does.
 	JoinsOnlyItself func(context.Context) error
 	Dir             PromiseStore
 	Raft            BootstrapRaft
@@ -55,51 +59,55 @@ type BootstrapperOptions struct {
 	Log  zerolog.Logger
 }
 
-// Promises are kept in the data directory.
+// PromiseStore is the data directory, which stores the promise.
 type PromiseStore interface {
+	// Cluster returns the cluster of the node; id is empty if it has none.
 	Cluster() (id string, shards int)
+	// Promised returns the node that has the promise, or "".
 	Promised() (to string, err error)
+	// Promise stores the promise to a node; "" deletes it.
 	Promise(to string) error
 }
 
-// Nascent is Raft before there is a cluster.
+// BootstrapRaft is Raft before the node belongs to a cluster.
 type BootstrapRaft interface {
-	// Fresh and Configuration tell whether there is one.
+	// Fresh reports whether the log is empty. Configuration returns the servers of the cluster, if the
+	// node belongs to one.
 	Fresh() bool
 	Configuration() []consensus.Server
 	Bootstrap() error
 	Campaign() error
 }
 
-// Electors are the other nodes, as a Founder asks them.
+// BootstrapPeers sends requests of a Bootstrapper to other nodes.
 type BootstrapPeers interface {
-	// MayFound asks a node whether this one may found the cluster; firm: for its
-	// promise.
-	RequestPromise(ctx context.Context, node string, firm bool) (bool, error)
-	// Needs asks a node whether it needs the promise that this one gave it.
+	// RequestPromise asks a node whether it lets this node bootstrap the cluster. If binding is set, it
+	// requests the promise.
+	RequestPromise(ctx context.Context, node string, binding bool) (bool, error)
+	// NeedsPromise asks a node whether it still needs the promise that this node has given to it.
 	NeedsPromise(ctx context.Context, node string) (bool, error)
 }
 
-// NewFounder returns the Founder of a node.
+// NewBootstrapper returns the Bootstrapper of a node.
 func NewBootstrapper(o BootstrapperOptions) *Bootstrapper {
 	return &Bootstrapper{o: o, lock: make(chan struct{}, 1)}
 }
 
-// promise says who may found the cluster, "" for nobody.
+// promise names the node that may bootstrap the cluster; "" means that no promise is given.
 type promise struct{ to string }
 
-// decide runs f while nobody else decides anything.
+// withLock calls do while it holds the lock.
 func (b *Bootstrapper) withLock(ctx context.Context, do func() error) error {
 	select {
 	case b.lock <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("node: another founder is being answered: %w", ctx.Err())
+		return fmt.Errorf("roster: another promise is being decided: %w", ctx.Err())
 	}
 	defer func() { <-b.lock }()
 	return do()
 }
 
-// Promised returns whom this node lets found the cluster, "" for nobody.
+// PromisedTo returns the node that has the promise of this node, or "".
 func (b *Bootstrapper) PromisedTo() (string, error) {
 	p, err := b.currentPromise()
 	if err != nil {
@@ -108,8 +116,7 @@ func (b *Bootstrapper) PromisedTo() (string, error) {
 	return p.to, nil
 }
 
-// promised returns the promise that this node has given. It does not wait for who
-// decides.
+// currentPromise returns the promise of this node. It does not wait for the lock.
 func (b *Bootstrapper) currentPromise() (*promise, error) {
 	if p := b.current.Load(); p != nil {
 		return p, nil
@@ -122,7 +129,8 @@ func (b *Bootstrapper) currentPromise() (*promise, error) {
 	return b.current.Load(), nil
 }
 
-// keep gives the promise to a node, or takes it back; the caller decides.
+// storePromise gives the promise to a node, or withdraws it if to is empty. The caller must hold
+// the lock.
 func (b *Bootstrapper) storePromise(to string) error {
 	p, err := b.currentPromise()
 	if err == nil && p.to != to {
@@ -135,7 +143,8 @@ func (b *Bootstrapper) storePromise(to string) error {
 	return nil
 }
 
-// Promise is asked by a node that would found the cluster; firm: now it counts.
+// HandlePromise handles the request of the node by, which wants to bootstrap the cluster. It
+// reports whether this node agrees. If binding is set, it gives the promise.
 func (b *Bootstrapper) HandlePromise(ctx context.Context, by string, binding bool) (bool, error) {
 	err := b.releaseStale(ctx, by)
 	if err == nil {
@@ -144,7 +153,8 @@ func (b *Bootstrapper) HandlePromise(ctx context.Context, by string, binding boo
 	return err == nil, err
 }
 
-// let gives the promise to a node if it is free for it; the caller decides.
+// grant agrees to a request if no other node has the promise, and gives the promise if binding is
+// set. The caller must hold the lock.
 func (b *Bootstrapper) grant(by string, binding bool) error {
 	p, err := b.currentPromise()
 	switch {
@@ -161,8 +171,7 @@ func (b *Bootstrapper) grant(by string, binding bool) error {
 	return b.storePromise(by)
 }
 
-// free takes back a promise that another node than by has and does not need any
-// more.
+// releaseStale withdraws the promise to another node than by if that node no longer needs it.
 func (b *Bootstrapper) releaseStale(ctx context.Context, by string) error {
 	p, err := b.currentPromise()
 	if err != nil || p.to == "" || p.to == by {
@@ -170,7 +179,7 @@ func (b *Bootstrapper) releaseStale(ctx context.Context, by string) error {
 	}
 	switch self := b.o.Self; {
 	case p.to == self && by > self:
-		return nil // it sees this node before long
+		return nil // by will see this node soon, and agree to it
 	case p.to != self:
 		needs, err := b.isNeededBy(ctx, p.to)
 		if err != nil || needs {
@@ -185,15 +194,15 @@ func (b *Bootstrapper) releaseStale(ctx context.Context, by string) error {
 	})
 }
 
-// needs asks a node whether it needs the promise that this one gave it.
+// isNeededBy asks a node whether it still needs the promise of this node.
 func (b *Bootstrapper) isNeededBy(ctx context.Context, to string) (needs bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	return b.o.Nodes.NeedsPromise(ctx, to)
 }
 
-// abdicate takes back the promise to itself of a node that founds nothing: it was
-// started with other flags before.
+// withdrawOwn withdraws the promise of this node to itself. It is for a node that does not
+// bootstrap, but was started with other flags before.
 func (b *Bootstrapper) withdrawOwn(ctx context.Context) error {
 	return b.withLock(ctx, func() error {
 		if p, err := b.currentPromise(); err != nil || p.to != b.o.Self {
@@ -203,25 +212,26 @@ func (b *Bootstrapper) withdrawOwn(ctx context.Context) error {
 	})
 }
 
-// Needed is asked by a node that has given this one its promise: it is founding
-// the cluster, or has.
+// HandleNeeds handles the question of a node that has given its promise to this node. It reports
+// whether this node is bootstrapping the cluster or has done so.
 func (b *Bootstrapper) HandleNeeds() (bool, error) {
 	p, err := b.currentPromise()
 	return err == nil && p.to == b.o.Self || b.BelongsToCluster(), err
 }
 
-// Belongs reports whether this node is part of a cluster, or has a log of one.
+// BelongsToCluster reports whether this node belongs to a cluster or has the log of one.
 func (b *Bootstrapper) BelongsToCluster() bool {
 	cluster, _ := b.o.Dir.Cluster()
 	return cluster != "" || !b.o.Raft.Fresh() || len(b.o.Raft.Configuration()) > 0
 }
 
-// Run makes a cluster if this node is to, and returns once it belongs to one.
+// Run bootstraps a cluster if this node should do so. It returns once the node belongs to a
+// cluster, or immediately if the node must wait until a cluster adds it.
 func (b *Bootstrapper) Run(ctx context.Context) {
 	if b.BelongsToCluster() {
 		return
 	}
-	if b.o.BootstrapExpect <= 1 && b.o.Joins { // it waits to be added
+	if b.o.BootstrapExpect <= 1 && b.o.Joins { // another node adds this node
 		if err := b.withdrawOwn(ctx); err != nil {
 			if ctx.Err() == nil {
 				b.o.Fail(err)
@@ -256,7 +266,7 @@ func (b *Bootstrapper) Run(ctx context.Context) {
 	}
 }
 
-// founded stands for election in the cluster that was founded.
+// campaign starts an election in the new cluster.
 func (b *Bootstrapper) campaign() {
 	b.o.Log.Info().Int("bootstrap_expect", b.o.BootstrapExpect).Msg("cluster founded")
 	if err := b.o.Raft.Campaign(); err != nil {
@@ -264,8 +274,8 @@ func (b *Bootstrapper) campaign() {
 	}
 }
 
-// turn founds the cluster if all that are expected are there and agree that this
-// node does.
+// tryBootstrap bootstraps the cluster if all expected nodes are alive and agree that this node
+// does it.
 func (b *Bootstrapper) tryBootstrap(ctx context.Context) (founded bool, err error) {
 	if b.o.BootstrapExpect <= 1 {
 		return true, b.o.Raft.Bootstrap()
@@ -280,7 +290,7 @@ func (b *Bootstrapper) tryBootstrap(ctx context.Context) (founded bool, err erro
 	err = b.withLock(ctx, func() error {
 		p, getErr := b.currentPromise()
 		if getErr != nil || p.to != b.o.Self || b.BelongsToCluster() {
-			return getErr // it has given way meanwhile
+			return getErr // nil if another node has the promise now
 		}
 		founded = true
 		return b.o.Raft.Bootstrap()
@@ -288,8 +298,8 @@ func (b *Bootstrapper) tryBootstrap(ctx context.Context) (founded bool, err erro
 	return founded, err
 }
 
-// freshNodes returns the ids of the nodes that are there and expect as many as
-// this one does, sorted; none if there is a cluster: then they wait to be added.
+// eligibleNodes returns the IDs of the nodes that are alive and expect the same number of nodes,
+// sorted. It returns nil if a node belongs to a cluster, because this cluster will add all others.
 func (b *Bootstrapper) eligibleNodes() []string {
 	var nodes []string
 	for _, m := range b.o.Gossip.Members() {
@@ -307,7 +317,8 @@ func (b *Bootstrapper) eligibleNodes() []string {
 	return nodes
 }
 
-// asks asks all nodes, this one first, and reports whether all agree.
+// allAgree asks all nodes, this node first, and reports whether all agree. If binding is set, it
+// requests their promises.
 func (b *Bootstrapper) allAgree(ctx context.Context, nodes []string, binding bool) bool {
 	for _, id := range nodes {
 		var ok bool
@@ -327,17 +338,17 @@ func (b *Bootstrapper) allAgree(ctx context.Context, nodes []string, binding boo
 	return true
 }
 
-// Unborn is what a node knows that belongs to no cluster yet.
+// BootstrapStatus is why a node does not belong to a cluster yet.
 type BootstrapStatus struct {
-	// Adds is the cluster of a node that is there: this one waits to be added to it.
+	// ClusterToJoin is the cluster of a node that is alive; it will add this node.
 	ClusterToJoin string
-	// Founder is who was about to found the cluster and is gone; empty: nobody.
+	// MissingBootstrapper is the node that has the promise of this node and is not alive, or "".
 	MissingBootstrapper string
-	// Here are the nodes that are there and expect as many as this one does, ordered.
+	// Peers has the nodes that are alive and expect the same number of nodes, sorted.
 	Peers []string
 }
 
-// Unborn tells why the node belongs to no cluster yet.
+// Status returns why the node does not belong to a cluster yet.
 func (b *Bootstrapper) Status() (u BootstrapStatus) {
 	for _, m := range b.o.Gossip.Members() {
 		if !m.Node || m.Status != gossip.Alive {

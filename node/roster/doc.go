@@ -1,16 +1,27 @@
-// Package roster says who belongs to a cluster.
+// Package roster decides which nodes are members of a cluster.
 //
-//	Founder  which of several fresh nodes founds it, once, whatever the order of
-//	         their starts; asked by others for its promise
-//	Keeper   Raft's configuration while this node leads: who is added, votes, gives
-//	         its place to another disk, and is taken out when dead
-//	Twin     another process under this node's id, until a leader has answered
-//	View     what the decisions of a Keeper are made from, and whether a node that
-//	         stops may leave
+// # Types
 //
-// Gossip only gives hints: it can be replayed. What it says of a server is acted upon
-// once the node has said so itself, and nothing of it takes out a server whose own
-// heartbeats come. The rules are those of docs/internals/protocol-membership.md, "Membership".
+//   - Bootstrapper decides which of several new nodes bootstraps the cluster, exactly once, in
+//     whatever order the nodes start. The nodes give each other promises.
+//   - Reconciler changes the Raft configuration while this node leads: it adds servers, makes them
+//     voters, replaces disks and removes dead servers. It also raises the feature level.
+//   - DuplicateDetector detects another process with the same node ID, until a leader has answered
+//     this process.
+//   - View combines the Raft configuration with the heartbeats that the leader has received.
 //
-// Run of each owns its goroutine; the other methods may be called from any.
+// # Concurrency
+//
+// The Run method of each type owns its goroutines and returns after the last one. Exported methods
+// are safe for concurrent use unless their comment says otherwise.
+//
+// # Invariants
+//
+//   - Gossip only provides hints, because gossip messages can be replayed. Before a Reconciler adds
+//     a server that gossip shows, the node itself must confirm it on its peer port. Gossip never
+//     causes the removal of a server that sends heartbeats.
+//   - No automatic removal leaves fewer than three voters.
+//   - A promise is on disk before it is given.
+//
+// The rules are in docs/internals/protocol-membership.md.
 package roster

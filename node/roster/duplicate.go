@@ -12,55 +12,57 @@ import (
 )
 
 const (
+	// duplicateInterval is the interval between two checks, and the timeout of one.
 	duplicateInterval = time.Second
-	// twinTimes is how often in a row a twin must be seen: after a quick restart
-	// others may know the old address for a moment.
+	// duplicateThreshold is the number of consecutive detections before a duplicate is reported. After
+	// a quick restart other nodes may have the old address for a moment.
 	duplicateThreshold = 3
 )
 
-// Twin finds another process with this node's id: with a disk of its own, or with a
-// copy of this one's data directory. Heartbeats do not show it: the leader hears only
-// servers that its Raft reaches, and it reaches the one that gossip knows.
+// DuplicateDetector detects another process with the ID of this node, which has another disk or a
+// copy of the data directory. Heartbeats do not show it: the leader only receives heartbeats of
+// servers that its Raft reaches, and Raft uses the address in gossip.
 type DuplicateDetector struct{ o DuplicateOptions }
 
-// TwinOptions is what a Twin is made from.
+// DuplicateOptions configure a DuplicateDetector.
 type DuplicateOptions struct {
-	// Self is the node's id, Nonce its process's.
+	// Self is the ID of the node, and Nonce the nonce of its process.
 	Self   string
 	Nonce  uint64
 	Gossip Gossip
 	Nodes  DuplicatePeers
-	// Answered reports that a leader has answered this process: it is the one.
+	// Answered reports whether a leader has answered this process, which makes it the valid one.
 	Answered func() bool
-	// Lookup returns a node's peer address.
+	// Lookup returns the peer address of a node.
 	Lookup func(node string) (addr string, ok bool)
-	// Seen is told where another process is, Found that it is there for good.
+	// OnSeen is called at each detection, and OnFound once the duplicate is certain. addr is the address
+	// of the other process.
 	OnSeen, OnFound func(addr string)
 	Log             zerolog.Logger
 }
 
-// Witnesses are the other nodes, as a Twin asks them.
+// DuplicatePeers sends requests of a DuplicateDetector to other nodes.
 type DuplicatePeers interface {
-	// Elsewhere asks a node whether another process than this one, with that nonce,
-	// speaks under this one's id, and where; "" for nowhere.
+	// FindElsewhere asks a node whether it can reach a process with the ID of this node and another
+	// nonce. It returns the address of this process, or "".
 	FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error)
-	// Who asks the process at a node's address which one it is.
+	// Who requests the identity of the process at the address of a node.
 	Who(ctx context.Context, node string) (Process, error)
 }
 
-// Process tells processes apart that have the same node id.
+// Process identifies a process among those with the same node ID.
 type Process struct {
 	Disk  string `json:"disk"`
 	Nonce uint64 `json:"nonce"`
 	Boot  uint64 `json:"boot"`
-	// Level is the highest one that its program knows.
+	// Level is the highest level that it supports.
 	Level ack.Level `json:"level"`
 }
 
-// NewTwin returns the Twin of a node.
+// NewDuplicateDetector returns the DuplicateDetector of a node.
 func NewDuplicateDetector(o DuplicateOptions) *DuplicateDetector { return &DuplicateDetector{o: o} }
 
-// Run looks until a leader has answered this process, a twin is found, or ctx ends.
+// Run checks until a leader has answered this process, a duplicate is certain, or ctx ends.
 func (d *DuplicateDetector) Run(ctx context.Context) {
 	tick := time.NewTicker(duplicateInterval)
 	defer tick.Stop()
@@ -86,7 +88,7 @@ func (d *DuplicateDetector) Run(ctx context.Context) {
 	}
 }
 
-// ask asks one other node, and returns where the other process is.
+// askPeer asks the first node that responds. It returns the address of the other process, or "".
 func (d *DuplicateDetector) askPeer(ctx context.Context) string {
 	for _, m := range d.o.Gossip.Members() {
 		if !m.Node || m.ID == d.o.Self || m.Status != gossip.Alive {
@@ -103,8 +105,9 @@ func (d *DuplicateDetector) askPeer(ctx context.Context) string {
 	return ""
 }
 
-// Of looks whether a process with the id of node answers at the address known here
-// that is not the one with this nonce. It returns that address, or "".
+// Probe handles the question of another node whether a process with its ID and another nonce
+// exists. It connects to the address that this node has for it, and returns the address of the
+// other process, or "".
 func (d *DuplicateDetector) Probe(ctx context.Context, node string, nonce uint64) string {
 	addr, ok := d.o.Lookup(node)
 	if !ok {

@@ -10,13 +10,13 @@ import (
 	"shardway/ack"
 )
 
-// ErrNotKept reports that this node does not lead, or has only just begun to.
+// ErrNotReady means that this node does not lead, or has been elected very recently.
 var ErrNotReady = errors.New("the leader was elected a moment ago and is not ready, or leads no more: try again")
 
-// LevelError says why the next level is not put into force.
+// LevelError is why the next level cannot be raised.
 type LevelError struct{ View ack.LevelView }
 
-// Error names who holds it up and what to do, or how long it takes yet.
+// Error names the nodes that block the level and the remedy, or the remaining time.
 func (e *LevelError) Error() string {
 	switch v := e.View; {
 	case v.Next == v.InForce:
@@ -28,8 +28,8 @@ func (e *LevelError) Error() string {
 	}
 }
 
-// Behind names the nodes that hold up the next level, and what to do about each; empty:
-// none does.
+// DescribeBlockers names the nodes that block the next level, with a remedy for each. It returns
+// "" if no node does.
 func DescribeBlockers(v ack.LevelView) string {
 	var parts []string
 	for _, x := range v.Blocked() {
@@ -46,12 +46,12 @@ func DescribeBlockers(v ack.LevelView) string {
 	return strings.Join(parts, "; ")
 }
 
-// Level returns what stands between the level in force and the next one, as it was seen
-// last; nil before the first look.
+// Level returns the current and the next level, and what separates them, as of the last check. It
+// returns nil before the first check.
 func (k *Reconciler) Level() *ack.LevelView { return k.levelView.Load() }
 
-// Raise puts the next level into force without waiting for LevelAfter. It returns when
-// that is so, or why it is not: a *LevelError, ErrNotKept, or an error of Raft.
+// Raise raises the level without waiting for LevelAfter. It returns nil once the new level
+// applies. The error is a *LevelError, ErrNotReady, or an error of Raft.
 func (k *Reconciler) Raise(ctx context.Context, done <-chan struct{}) error {
 	answer := make(chan error, 1)
 	select {
@@ -69,8 +69,8 @@ func (k *Reconciler) Raise(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// raise puts the next level into force if it may be. It is of the goroutine that adds
-// servers: none is added meanwhile.
+// raiseLevel raises the level if possible. It runs on the goroutine that adds servers, so no
+// server is added concurrently.
 func (k *Reconciler) raiseLevel(ctx context.Context, immediately bool) error {
 	if !k.o.Ready() || !k.o.State().Bootstrapped() {
 		return ErrNotReady
@@ -82,7 +82,7 @@ func (k *Reconciler) raiseLevel(ctx context.Context, immediately bool) error {
 	return k.raiseLevelFrom(ctx, heard, immediately)
 }
 
-// raiseBy is raise by what was heard of the nodes just now.
+// raiseLevelFrom is raiseLevel with the heartbeats that were just read.
 func (k *Reconciler) raiseLevelFrom(ctx context.Context, heard []ack.MemberView, immediately bool) error {
 	servers := ServersOf(k.o.Raft.Configuration()).All()
 	k.collectLevels(ctx, servers, heard)
@@ -103,7 +103,7 @@ func (k *Reconciler) raiseLevelFrom(ctx context.Context, heard []ack.MemberView,
 	return nil
 }
 
-// learn asks the servers that are heard what they know, each process once.
+// collectLevels requests the supported levels of the heard servers, once for each process.
 func (k *Reconciler) collectLevels(ctx context.Context, servers []string, heard []ack.MemberView) {
 	for _, server := range servers {
 		if !k.levels.NeedsReport(server, heard) {
@@ -115,7 +115,7 @@ func (k *Reconciler) collectLevels(ctx context.Context, servers []string, heard 
 	}
 }
 
-// warn says who holds the next level up, when that changes.
+// logBlockers logs the nodes that block the next level when they change.
 func (k *Reconciler) logBlockers(v ack.LevelView) {
 	behind := DescribeBlockers(v)
 	if behind == k.loggedBlockers {
@@ -133,8 +133,8 @@ func (k *Reconciler) logBlockers(v ack.LevelView) {
 	k.o.Log.Warn().Strs("nodes", nodes).Uint8("level", uint8(v.InForce)).Uint8("next", uint8(v.Next)).Str("why", behind).Msg("level-behind: the next level waits for these nodes")
 }
 
-// admits reports whether a server whose program knows a level may be added, and says once
-// of each that it may not.
+// admitsLevel reports whether a server that supports this level may be added. It logs each
+// rejected server once.
 func (k *Reconciler) admitsLevel(server string, knows ack.Level) bool {
 	inForce := k.o.State().Level()
 	if k.levels.Admits(inForce, knows) {

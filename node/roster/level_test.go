@@ -12,15 +12,15 @@ import (
 	"shardway/node/roster"
 )
 
-// Rolling back is possible for as long as nothing is written that the former version
-// does not know. That is for LevelAfter, from the last node that was upgraded on.
-func TestLevelIsRaisedOnceAllHaveKnownItForLong(t *testing.T) {
-	kept(t, "ABCd", func(c *cluster) {
+// A downgrade is possible as long as nothing is written that the previous version does not support.
+// This lasts for LevelAfter after the upgrade of the last node.
+func TestLevelIsRaisedAfterAllHaveSupportedItForLevelAfter(t *testing.T) {
+	runReconciler(t, "ABCd", func(c *cluster) {
 		c.restarts(2, "a", "b", "c")
 		c.after(3 * levelAfter)
 		c.restarts(2, "d")
 		c.after(levelAfter - time.Second)
-		c.restarts(1, "d") // back
+		c.restarts(1, "d") // downgrade
 		c.after(3 * levelAfter)
 		c.restarts(2, "d")
 		c.after(levelAfter - time.Second)
@@ -28,7 +28,7 @@ func TestLevelIsRaisedOnceAllHaveKnownItForLong(t *testing.T) {
 	})
 }
 
-// restarts has nodes go on as other processes, whose programs know a level.
+// restarts restarts nodes with programs that support this level.
 func (c *cluster) restarts(knows ack.Level, nodes ...string) {
 	for _, node := range nodes {
 		c.mu.Lock()
@@ -39,9 +39,9 @@ func (c *cluster) restarts(knows ack.Level, nodes ...string) {
 	}
 }
 
-// Nobody knows what the program of a node is that does not answer.
-func TestSilentServerHoldsUpTheLevelUntilItIsRemoved(t *testing.T) {
-	kept(t, "ABCd", func(c *cluster) {
+// The level that a node supports is unknown if the node does not respond.
+func TestSilentServerBlocksTheLevelUntilItIsRemoved(t *testing.T) {
+	runReconciler(t, "ABCd", func(c *cluster) {
 		c.restarts(2, "a", "b", "c", "d")
 		c.after(levelAfter / 2)
 		c.hears("d", silent)
@@ -54,8 +54,8 @@ func TestSilentServerHoldsUpTheLevelUntilItIsRemoved(t *testing.T) {
 	})
 }
 
-func TestLevelIsRaisedAtOnceWhenAskedFor(t *testing.T) {
-	kept(t, "ABC", func(c *cluster) {
+func TestRaiseDoesNotWaitForLevelAfter(t *testing.T) {
+	runReconciler(t, "ABC", func(c *cluster) {
 		var blocked *roster.LevelError
 		if err := c.asks(); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "no node knows a higher one") {
 			t.Errorf("with nothing to raise: %v", err)
@@ -84,9 +84,9 @@ func TestLevelIsRaisedAtOnceWhenAskedFor(t *testing.T) {
 	})
 }
 
-// It would stop at the first entry, and be a server that is never there.
-func TestServerBelowTheLevelInForceIsNotAdded(t *testing.T) {
-	kept(t, "ABC", func(c *cluster) {
+// Such a server would stop at the first entry of the new level.
+func TestServerBelowTheCurrentLevelIsNotAdded(t *testing.T) {
+	runReconciler(t, "ABC", func(c *cluster) {
 		c.mu.Lock()
 		c.level = 2
 		c.mu.Unlock()
@@ -99,7 +99,7 @@ func TestServerBelowTheLevelInForceIsNotAdded(t *testing.T) {
 	})
 }
 
-// asks has the level raised.
+// asks requests the next level.
 func (c *cluster) asks() error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()

@@ -10,9 +10,9 @@ import (
 	"shardway/internal/raceflag"
 )
 
-// mistake is one that founding a cluster could make, and how the schedule's failure
-// reads that must report it.
-type mistake struct {
+// plantedMistake is a possible mistake of the bootstrap, and a pattern of the failure that must report
+// it.
+type plantedMistake struct {
 	name, caught string
 	edits        []overlay.Edit
 }
@@ -21,9 +21,9 @@ func in(decl, old, changed string) []overlay.Edit {
 	return []overlay.Edit{{Decl: decl, Old: old, New: changed}}
 }
 
-func mistakes() []mistake {
+func plantedMistakes() []plantedMistake {
 	const two, few = "two clusters", "have promised"
-	return []mistake{
+	return []plantedMistake{
 		{"a promise is forgotten at a restart", two + "|" + few, in("node/roster.Bootstrapper.currentPromise", "	to, err := b.o.Dir.Promised()\n", "	to, err := b.o.Dir.Promised()\n	if PLANTED {\n		to = \"\"\n	}\n")},
 		{"a promise is not on the disk when it is given", two + "|" + few, in("node/roster.Bootstrapper.storePromise", "	if err == nil && p.to != to {\n", "	if err == nil && p.to != to && !PLANTED {\n")},
 		{"a promise is given to two", two + "|" + few, in("node/roster.Bootstrapper.grant", "	case p.to != \"\" && p.to != by:\n", "	case !PLANTED && p.to != \"\" && p.to != by:\n")},
@@ -36,16 +36,16 @@ func mistakes() []mistake {
 	}
 }
 
-// TestEveryMistakeOfFoundingIsCaught builds this package with each mistake and lets the
-// schedules of TestFoundingInAnyOrder find it. If an edit does not find its place any
-// more, because the line has changed, change it with it.
-func TestEveryMistakeOfFoundingIsCaught(t *testing.T) {
+// TestEachPlantedBootstrapMistakeIsDetected builds this package with each mistake and runs
+// TestEveryScheduleBootstrapsAtMostOneCluster, which must fail. If the source of an edit changes,
+// change the edit as well.
+func TestEachPlantedBootstrapMistakeIsDetected(t *testing.T) {
 	if testing.Short() || raceflag.Detector {
 		t.Skip("builds the package with mistakes, and without the race detector")
 	}
 	o := overlay.New("../..")
 	var edits [][]overlay.Edit
-	for _, m := range mistakes() {
+	for _, m := range plantedMistakes() {
 		edits = append(edits, m.edits)
 	}
 	if err := o.Plant(edits); err != nil {
@@ -55,8 +55,8 @@ func TestEveryMistakeOfFoundingIsCaught(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, m := range mistakes() {
-		cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestFoundingInAnyOrder$")
+	for i, m := range plantedMistakes() {
+		cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestEveryScheduleBootstrapsAtMostOneCluster$")
 		cmd.Env = append(os.Environ(), overlay.Switch+"="+overlay.Number(i))
 		out, err := cmd.CombinedOutput()
 		if err == nil || !regexp.MustCompile(`schedule \d+: .*(`+m.caught+`)`).Match(out) {

@@ -20,81 +20,82 @@ import (
 )
 
 const (
-	// membersEvery is how often the leader compares Raft's configuration with the
-	// nodes that gossip shows. One change is made at a time.
+	// reconcileInterval is the interval at which the leader compares the Raft configuration with the
+	// nodes that gossip shows. It makes one change at a time.
 	reconcileInterval = 100 * time.Millisecond
-	// restLooks is which of those looks it takes at rest: once nothing was changed for restAfter,
-	// which the steps follow that one of them leads to. Each look wakes the leader, too.
+	// When nothing has changed for idleAfter, the interval is multiplied by idleIntervals, because
+	// each check wakes the leader as well. idleAfter is longer than the time between the changes of
+	// one sequence, such as adding a server and promoting it.
 	idleIntervals = 3
 	idleAfter     = 10 * time.Second
-	// confirmEvery is how often a node is asked whether it is what gossip says, and
-	// for how long.
+	// confirmInterval is the minimum interval between two requests to a node to identify its process,
+	// and the timeout of such a request.
 	confirmInterval = time.Second
-	// fewestVoters is how many voters there must be for one to be taken out
-	// unasked, not counting that one.
+	// minVoters is the number of voters that must remain after an automatic removal.
 	minVoters = 3
 )
 
-// Keeper keeps Raft's configuration while this node leads: it adds nodes, makes
-// them voters, puts a node's new disk in the place of its old one, and takes out
-// who has been dead for long.
+// Reconciler changes the Raft configuration while this node leads: it adds nodes, makes them
+// voters, replaces the old disk of a node by its new one, and removes servers that have been dead
+// for long.
 //
-// Gossip only gives hints: it can be replayed. What it says of a server is acted
-// upon once the node has said so itself, on the peer port, and nothing of it takes
-// out a server whose own heartbeats come.
+// Gossip only provides hints, because gossip messages can be replayed. Before the Reconciler adds
+// a server that gossip shows, the node must confirm it on its peer port. Gossip never causes the
+// removal of a server that sends heartbeats.
 type Reconciler struct {
 	o ReconcilerOptions
-	// absent is for how long each server has not been heard, as far as this leader
-	// has looked: a time in which it did not run counts for nobody's absence.
+	// unheardFor is how long each server has sent no heartbeats. Time during which this process did
+	// not run does not count.
 	unheardFor map[string]time.Duration
 	lastCheck  time.Time
-	interval   time.Duration // it looks
-	// changed is when it last changed anything, or began.
+	interval   time.Duration // current interval between two checks
+	// lastChange is the time of the last configuration change, or of the start.
 	lastChange time.Time
-	// promoted is when this leader made each server a voter.
+	// promotedAt is when this leader made each server a voter.
 	promotedAt map[string]time.Time
-	// asked is when each server was last asked who it is.
+	// identifiedAt is when each server was last asked to identify its process.
 	identifiedAt map[string]time.Time
 	unconfirmed  unconfirmedNodes
 
 	started        time.Time
 	levels         *ack.Levels
-	rejected       map[string]bool // servers that are below the level in force; that was said
-	loggedBlockers string          // who holds the next level up, as it was said last
+	rejected       map[string]bool // servers below the current level for which this was logged
+	loggedBlockers string          // nodes that block the next level, as logged last
 	levelView      atomic.Pointer[ack.LevelView]
 	raiseRequests  chan chan<- error // unbuffered
 }
 
-// KeeperOptions is what a Keeper is made from.
+// ReconcilerOptions configure a Reconciler.
 type ReconcilerOptions struct {
 	Raft   Raft
 	Gossip Gossip
-	// Who asks a node's process which one it is, and which level it knows.
+	// Identify requests the identity of the process of a node, and the level that it supports.
 	Identify func(ctx context.Context, node string) (Process, error)
-	// Heard returns what the leader has heard of the nodes; false: it is none any
-	// more.
-	Heard func(ctx context.Context) ([]ack.MemberView, bool)
+	// Heard returns the heartbeats that the leader has received. ok is false if this node no longer
+	// leads.
+	Heard func(ctx context.Context) (heard []ack.MemberView, ok bool)
 	// State returns the replicated state.
 	State func() State
-	// Ready reports that it is no older than what earlier leaders committed.
+	// Ready reports whether the state contains everything that earlier leaders have committed.
 	Ready func() bool
-	// Term is the leadership's. Raise puts an entry into the log and returns when it is
-	// applied, or not in the log.
+	// Term is the term of this leadership. ProposeLevel appends an entry to the log and returns once
+	// it is applied, or has failed.
 	Term         uint64
 	ProposeLevel func(entry []byte) error
-	// MaxVoters is how many nodes vote at most; Server is the leader's own.
+	// MaxVoters is the maximum number of voters. Server is the server ID of the leader.
 	MaxVoters int
 	Server    string
-	// RemoveDeadAfter takes out a server that was not heard for so long; zero: none.
+	// RemoveDeadAfter is how long a server must have sent no heartbeat before it is removed. Zero
+	// disables removal.
 	RemoveDeadAfter time.Duration
-	// LevelAfter is how long all servers must have known a level before it is raised.
+	// LevelAfter is how long all servers must have supported a level before it is raised.
 	LevelAfter time.Duration
-	// Pulse tells when to look.
+	// Pulse is the shared ticker.
 	Pulse *clock.Pulse
 	Log   zerolog.Logger
 }
 
-// State is what an ack.State says of who belongs to the cluster.
+// State is the part of ack.State that affects membership.
 type State interface {
 	Bootstrapped() bool
 	Cluster() string
@@ -102,9 +103,9 @@ type State interface {
 	Level() ack.Level
 }
 
-// Raft is what a Keeper changes.
+// Raft is the interface for changes of the configuration.
 type Raft interface {
-	// Configuration returns the latest one in the own log.
+	// Configuration returns the latest configuration in the log of this node.
 	Configuration() []consensus.Server
 	AddNonvoter(server string) error
 	Promote(server string) error
@@ -112,10 +113,10 @@ type Raft interface {
 	Remove(server string) error
 }
 
-// Gossip shows who is there.
+// Gossip returns the members that gossip shows.
 type Gossip interface{ Members() []gossip.Member }
 
-// NewKeeper returns the Keeper of one leadership.
+// NewReconciler returns the Reconciler for one leadership.
 func NewReconciler(o ReconcilerOptions) *Reconciler {
 	now := time.Now()
 	return &Reconciler{
@@ -124,7 +125,7 @@ func NewReconciler(o ReconcilerOptions) *Reconciler {
 	}
 }
 
-// Run returns when ctx ends, or the leadership, which closes done.
+// Run returns when ctx ends, or when the leadership ends, which closes done.
 func (k *Reconciler) Run(ctx context.Context, done <-chan struct{}) {
 	t := k.o.Pulse.Every(reconcileInterval)
 	defer t.Stop()
@@ -152,13 +153,13 @@ func (k *Reconciler) Run(ctx context.Context, done <-chan struct{}) {
 			heard, ok = k.o.Heard(ctx)
 		}
 		if ok {
-			_ = k.raiseLevelFrom(ctx, heard, false) // why not is in the view
+			_ = k.raiseLevelFrom(ctx, heard, false) // levelView contains the reason
 		}
 	}
 }
 
-// change makes the next change and reports whether there may be another.
-func (k *Reconciler) applyNextChange(ctx context.Context, heard []ack.MemberView) bool {
+// applyNextChange makes the next change. It reports whether there may be another.
+func (k *Reconciler) applyNextChange(ctx context.Context, heard []ack.MemberView) (more bool) {
 	r := View{Servers: ServersOf(k.o.Raft.Configuration()), Heard: heard}
 	k.updateUnheard(r)
 	c := k.nextChange(ctx, r)
@@ -174,7 +175,7 @@ func (k *Reconciler) applyNextChange(ctx context.Context, heard []ack.MemberView
 	return true
 }
 
-// look adds up the absence of every server.
+// updateUnheard updates how long each server has sent no heartbeats.
 func (k *Reconciler) updateUnheard(r View) {
 	now := time.Now()
 	passed := min(now.Sub(k.lastCheck), 2*k.interval)
@@ -188,14 +189,14 @@ func (k *Reconciler) updateUnheard(r View) {
 	}
 }
 
-// change is one step of Raft's configuration.
+// configChange is a change of the Raft configuration. A nil apply means no change.
 type configChange struct {
 	name, server string
 	apply        func(server string) error
 }
 
-// next picks the next step: a replaced disk first, then a new server, then a
-// voter, then a dead one.
+// nextChange selects the next change, in this order: replace a disk, add a server, promote a
+// server, demote a surplus voter, remove a replaced voter, remove a dead server.
 func (k *Reconciler) nextChange(ctx context.Context, r View) configChange {
 	all := r.All()
 	for _, m := range k.o.Gossip.Members() {
@@ -211,8 +212,8 @@ func (k *Reconciler) nextChange(ctx context.Context, r View) configChange {
 			continue
 		}
 		if old != "" {
-			// The disk that the old server's log was on is gone: it must not
-			// vote again, and its successor starts without a vote.
+			// The log on the old disk is lost, so the old server must not vote again. The server
+			// with the new disk starts as a non-voter.
 			return configChange{"remove", old, k.o.Raft.Remove}
 		}
 		return configChange{"add", server, k.o.Raft.AddNonvoter}
@@ -231,10 +232,10 @@ func (k *Reconciler) nextChange(ctx context.Context, r View) configChange {
 	return k.deadServerChange(r)
 }
 
-// surplus returns a voter that there is beyond --max-voters, or "": the place of a dead one is
-// filled before that one is taken out, and it may come back between the two. Every voter
-// must be heard, so that nobody's vote is needed for another's, and one whose zone has
-// another voter is preferred. The leader keeps its vote, and three do.
+// surplusVoter returns a voter beyond --max-voters, or "". Such a voter exists if a dead voter was
+// replaced and then returned before its removal. All voters must be heard, so that no vote is
+// needed in place of another. A voter whose zone has another voter is preferred. The leader and
+// three voters always keep their votes.
 func (k *Reconciler) surplusVoter(r View) string {
 	if len(r.Voters) <= max(k.o.MaxVoters, minVoters) {
 		return ""
@@ -252,18 +253,18 @@ func (k *Reconciler) surplusVoter(r View) string {
 	return last
 }
 
-// may reports whether gossip shows a node that this cluster may have.
+// isEligible reports whether gossip shows m as a node that this cluster may add.
 func (k *Reconciler) isEligible(m gossip.Member) bool {
 	return m.Node && m.Err == nil && disk.CheckNodeID(m.ID) == nil && m.Status == gossip.Alive && m.Tags.Disk != "" &&
 		(m.Tags.Cluster == "" || m.Tags.Cluster == k.o.State().Cluster())
 }
 
-// confirmed reports that a node says itself that it has the disk that gossip tells of,
-// and a program that this cluster may have.
+// confirm reports whether the node itself confirms the disk that gossip shows, and supports the
+// current level.
 func (k *Reconciler) confirm(ctx context.Context, m gossip.Member) bool {
 	server := consensus.ServerID(m.ID, m.Tags.Disk)
 	p, err := k.identify(ctx, server)
-	if err != errIdentifiedRecently { //nolint:errorlint // it is never wrapped
+	if err != errIdentifiedRecently { //nolint:errorlint // never wrapped
 		k.unconfirmed.record(m.ID, err)
 	}
 	if err != nil || !k.admitsLevel(server, p.Level) {
@@ -273,11 +274,11 @@ func (k *Reconciler) confirm(ctx context.Context, m gossip.Member) bool {
 	return true
 }
 
-// errAskedLately is the error of a question that is not asked, because the last one is too recent.
+// errIdentifiedRecently means that no request was sent, because the previous one is too recent.
 var errIdentifiedRecently = errors.New("roster: the node was asked a moment ago")
 
-// who asks a server's node which process it is, now and then. The error says that the node
-// does not answer, or has another disk, or is errAskedLately.
+// identify requests the identity of the process of a server, at most once per confirmInterval. It
+// returns errIdentifiedRecently, or an error if the node does not respond or has another disk.
 func (k *Reconciler) identify(ctx context.Context, server string) (Process, error) {
 	if last, ok := k.identifiedAt[server]; ok && time.Since(last) < confirmInterval {
 		return Process{}, errIdentifiedRecently
@@ -296,10 +297,10 @@ func (k *Reconciler) identify(ctx context.Context, server string) (Process, erro
 	return Process{}, err
 }
 
-// spare returns a server without a vote that may have one, or "". A lease needs what a
-// quorum of the voters has echoed, so one that has not shown that it can would count
-// against it from the start. One from a zone in which no voter is heard is preferred:
-// the loss of a zone shall leave a quorum. Nobody loses its vote for that.
+// promotable returns a non-voter that may become a voter, or "". A lease needs echoes of a quorum
+// of voters, so a server must have shown that the replies of the leader reach it; otherwise its
+// vote would reduce availability. A server in a zone without a heard voter is preferred, so that
+// the loss of a zone leaves a quorum. No voter loses its vote for this.
 func (k *Reconciler) promotable(r View) string {
 	first := ""
 	for _, server := range r.Others {
@@ -314,11 +315,10 @@ func (k *Reconciler) promotable(r View) string {
 	return first
 }
 
-// dead picks what is to be done about a server that has been dead for
-// remove-dead-after, if that is asked for. The place of a voter is filled first, so
-// that there are never fewer; with no spare for it, it goes if enough are left. A
-// server without a vote goes unless gossip still shows its node: it would be added
-// again.
+// deadServerChange selects the change for a server that has been dead for RemoveDeadAfter, if this
+// is set. If possible, another server becomes a voter first, so that the number of voters does not
+// drop. Otherwise the dead voter is removed if enough voters remain. A dead non-voter is removed
+// unless gossip still shows its node, because it would be added again.
 func (k *Reconciler) deadServerChange(r View) configChange {
 	if k.o.RemoveDeadAfter <= 0 {
 		return configChange{}

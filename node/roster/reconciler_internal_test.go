@@ -7,9 +7,9 @@ import (
 	"shardway/ack"
 )
 
-// A leader that did not run for a while has heard nobody meanwhile. It used to take
-// the first voter that came to its mind for dead when it went on.
-func TestTimeNotLookedAtIsNobodysAbsence(t *testing.T) {
+// A leader whose process was paused has received no heartbeats in this time. It must not treat voters
+// as dead when it continues.
+func TestTimeWithoutChecksDoesNotCountAsUnheard(t *testing.T) {
 	k := &Reconciler{unheardFor: map[string]time.Duration{}, lastCheck: time.Now(), interval: reconcileInterval}
 	heard := ack.MemberView{Node: "b", Heartbeat: ack.Heartbeat{Node: "b", Server: "b/1", Boot: 1}}
 	r := View{Heard: []ack.MemberView{heard}, Servers: Servers{Voters: []string{"b/1", "c/1"}}}
@@ -28,10 +28,9 @@ func TestTimeNotLookedAtIsNobodysAbsence(t *testing.T) {
 	}
 }
 
-// A node that is cut off may run requests for as long as it takes until its shards
-// may be taken. Its name was given to another disk as soon as it was not heard, and
-// by a new leader at once.
-func TestNameGoesToAnotherDiskOnceNothingRunsUnderIt(t *testing.T) {
+// A partitioned node may run requests until its shards can be reassigned. Until then its ID must not be
+// given to another disk, not even by a new leader.
+func TestDiskIsReplacedOnlyAfterItsProcessIsGone(t *testing.T) {
 	view := ack.MemberView{Node: "b", Heartbeat: ack.Heartbeat{Node: "b", Server: "b/1", Boot: 1}}
 	silent, over, unheard := view, view, view
 	silent.Silent = true

@@ -21,7 +21,7 @@ import (
 	"shardway/shardmap"
 )
 
-// cluster is what a Keeper sees, and what it does. It belongs to one bubble.
+// cluster is the environment of a Reconciler and records its changes, in one synctest bubble.
 type cluster struct {
 	t      *testing.T
 	keeper *roster.Reconciler
@@ -31,30 +31,30 @@ type cluster struct {
 	members   []gossip.Member
 	heard     map[string]ack.MemberView
 	committed *shardmap.Map
-	disks     map[string]string // what nodes say of themselves
+	disks     map[string]string // disk that each node reports
 	knows     map[string]ack.Level
-	level     ack.Level // in force
+	level     ack.Level // current level
 	done      []string
-	deaf      string // the node that does not answer; set before the node is shown
+	deaf      string // node that does not respond; set before gossip shows the node
 }
 
 const spareVoters, deadAfter, levelAfter = 3, 10 * time.Second, time.Minute
 
-// kept runs f beside the Keeper of a leader, with voters and others that are all
-// alive and heard. Upper-case letters are voters.
-func kept(t *testing.T, nodes string, f func(c *cluster)) {
+// runReconciler runs f while a Reconciler is running. All servers are alive and heard. Upper-case
+// letters are voters.
+func runReconciler(t *testing.T, nodes string, f func(c *cluster)) {
 	t.Helper()
-	keptOf(t, spareVoters, nodes, f)
+	runReconcilerWithVoters(t, spareVoters, nodes, f)
 }
 
-// keptOf is kept with so many --max-voters.
-func keptOf(t *testing.T, voters int, nodes string, f func(c *cluster)) {
+// runReconcilerWithVoters is runReconciler with this value of --max-voters.
+func runReconcilerWithVoters(t *testing.T, voters int, nodes string, f func(c *cluster)) {
 	t.Helper()
-	keptWith(t, voters, deadAfter, nodes, f)
+	runReconcilerWith(t, voters, deadAfter, nodes, f)
 }
 
-// keptWith is keptOf with a --remove-dead-after.
-func keptWith(t *testing.T, voters int, dead time.Duration, nodes string, f func(c *cluster)) {
+// runReconcilerWith is runReconcilerWithVoters with a value of --remove-dead-after.
+func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes string, f func(c *cluster)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, heard: map[string]ack.MemberView{}, disks: map[string]string{}, committed: shardmap.New(8), level: 1, knows: map[string]ack.Level{}}
@@ -92,7 +92,7 @@ func keptWith(t *testing.T, voters int, dead time.Duration, nodes string, f func
 	})
 }
 
-// Bootstrapped, Cluster and Committed are those of the replicated state.
+// Bootstrapped, Cluster, Level and Committed implement roster.State.
 func (c *cluster) Bootstrapped() bool { return true }
 func (c *cluster) Cluster() string    { return "x" }
 func (c *cluster) Level() ack.Level {
@@ -107,7 +107,7 @@ func (c *cluster) Committed() *shardmap.Map {
 	return c.committed
 }
 
-// settles commits a map of epoch 2.
+// settles commits a map with epoch 2.
 func (c *cluster) settles() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -120,7 +120,7 @@ func (c *cluster) process(node string) roster.Process {
 	return roster.Process{Disk: c.disks[node], Boot: 1, Nonce: c.heard[node].Heartbeat.Nonce, Level: c.knows[node]}
 }
 
-// raise takes the entry of a level.
+// raise applies a proposed level.
 func (c *cluster) raise([]byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -141,7 +141,7 @@ func (c *cluster) shows(node string, s gossip.Status) {
 	}
 }
 
-// hears has the node's heartbeats come, changed by with if that is not nil.
+// hears simulates heartbeats of a node, modified by with if it is not nil.
 func (c *cluster) hears(node string, with func(v *ack.MemberView)) {
 	v := ack.MemberView{Node: shardmap.NodeID(node), LinkWorks: true, Heartbeat: ack.Heartbeat{Node: shardmap.NodeID(node), Server: node + "/1", Boot: 1}}
 	if with != nil {
@@ -152,7 +152,7 @@ func (c *cluster) hears(node string, with func(v *ack.MemberView)) {
 	c.heard[node] = v
 }
 
-// crashes ends nodes: nobody hears them, and gossip has noticed.
+// crashes stops nodes: their heartbeats end, and gossip shows them as failed.
 func (c *cluster) crashes(nodes ...string) {
 	for _, node := range nodes {
 		c.hears(node, silent)
@@ -160,7 +160,7 @@ func (c *cluster) crashes(nodes ...string) {
 	}
 }
 
-// replaced starts a node again with another disk. Nothing runs on the old one.
+// replaced restarts a node with another disk. No process runs on the old disk.
 func (c *cluster) replaced(node, disk string) {
 	c.hears(node, func(v *ack.MemberView) { v.Silent, v.ProcessGone = true, true })
 	c.mu.Lock()
@@ -184,7 +184,7 @@ func (c *cluster) views() (out []ack.MemberView) {
 	return out
 }
 
-// after looks what was done within a time.
+// after verifies the changes made within d.
 func (c *cluster) after(d time.Duration, want ...string) {
 	c.t.Helper()
 	time.Sleep(d)
@@ -249,10 +249,10 @@ func (c *cluster) at(server string) int {
 	return i
 }
 
-// Without a majority that is heard, this leader may be the one who is cut off, and
-// those it does not hear elect another.
+// Without heartbeats of a majority, this leader may be partitioned, and the other voters may elect
+// another leader.
 func TestVoterIsRemovedOnlyWhileAQuorumIsHeard(t *testing.T) {
-	kept(t, "ABCD", func(c *cluster) {
+	runReconciler(t, "ABCD", func(c *cluster) {
 		c.crashes("c", "d")
 		c.after(10 * deadAfter)
 		c.hears("c", nil)
@@ -260,16 +260,15 @@ func TestVoterIsRemovedOnlyWhileAQuorumIsHeard(t *testing.T) {
 	})
 }
 
-// What gossip says of a node whose own heartbeats come does not count: gossip can be
-// replayed.
-func TestAbsenceDoesNotCountWhileHeartbeatsCome(t *testing.T) {
-	keptOf(t, 4, "ABCDe", func(c *cluster) {
+// Gossip is ignored for a node that sends heartbeats, because gossip messages can be replayed.
+func TestServerWithHeartbeatsIsNotRemoved(t *testing.T) {
+	runReconcilerWithVoters(t, 4, "ABCDe", func(c *cluster) {
 		c.shows("d", gossip.Failed)
 		c.shows("e", gossip.Left)
 		c.after(10 * deadAfter)
 		c.hears("d", silent)
 		c.after(deadAfter / 2)
-		c.hears("d", nil) // and again: it begins anew
+		c.hears("d", nil) // the time starts again
 		c.after(time.Second)
 		c.hears("d", silent)
 		c.after(deadAfter - time.Second)
@@ -277,9 +276,9 @@ func TestAbsenceDoesNotCountWhileHeartbeatsCome(t *testing.T) {
 	})
 }
 
-// A server without a vote that gossip still shows would be added again.
-func TestNonvoterThatGossipShowsStays(t *testing.T) {
-	kept(t, "ABCd", func(c *cluster) {
+// A non-voter that gossip still shows would be added again.
+func TestNonvoterThatGossipShowsIsNotRemoved(t *testing.T) {
+	runReconciler(t, "ABCd", func(c *cluster) {
 		c.hears("d", silent)
 		c.after(10 * deadAfter)
 		c.shows("d", gossip.Failed)
@@ -287,9 +286,9 @@ func TestNonvoterThatGossipShowsStays(t *testing.T) {
 	})
 }
 
-// A vote counts at once: one that lacks entries would be needed for the next commit,
-// and one that echoes nothing for the next lease.
-func TestSpareIsPromotedOnlyWhenItHasCaughtUp(t *testing.T) {
+// A new vote counts immediately: a voter that lacks entries would delay the next commit, and a voter
+// without a working link the next lease.
+func TestNonvoterIsPromotedOnlyWhenCaughtUp(t *testing.T) {
 	for name, lacks := range map[string]func(v *ack.MemberView){
 		"has not applied the map":  func(v *ack.MemberView) { v.Heartbeat.Acked = 2 },
 		"has not acknowledged it":  func(v *ack.MemberView) { v.Heartbeat.Applied = 2 },
@@ -300,7 +299,7 @@ func TestSpareIsPromotedOnlyWhenItHasCaughtUp(t *testing.T) {
 		"is heard of another disk": func(v *ack.MemberView) { v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Server = 2, 2, "c/2" },
 	} {
 		t.Run(name, func(t *testing.T) {
-			kept(t, "ABc", func(c *cluster) {
+			runReconciler(t, "ABc", func(c *cluster) {
 				c.hears("c", lacks)
 				c.settles()
 				c.after(10 * time.Second)
@@ -311,14 +310,14 @@ func TestSpareIsPromotedOnlyWhenItHasCaughtUp(t *testing.T) {
 	}
 }
 
-// Three voters in one zone are lost with it, though nodes stood in another one.
-func TestSpareOfAnotherZoneIsPromotedFirst(t *testing.T) {
+// Three voters in one zone would all be lost with the zone, although another zone has nodes.
+func TestNonvoterOfUncoveredZoneIsPromotedFirst(t *testing.T) {
 	in := func(zone string) func(v *ack.MemberView) {
 		return func(v *ack.MemberView) {
 			v.Heartbeat.Applied, v.Heartbeat.Acked, v.Heartbeat.Zone = 2, 2, zone
 		}
 	}
-	kept(t, "ABcd", func(c *cluster) {
+	runReconciler(t, "ABcd", func(c *cluster) {
 		c.hears("a", in("x"))
 		c.hears("b", in("x"))
 		c.hears("c", in("x"))
@@ -326,7 +325,7 @@ func TestSpareOfAnotherZoneIsPromotedFirst(t *testing.T) {
 		c.settles()
 		c.after(time.Second, "promote d/1")
 	})
-	kept(t, "ABcd", func(c *cluster) { // there is none
+	runReconciler(t, "ABcd", func(c *cluster) { // there is no other zone
 		for _, node := range []string{"a", "b", "c", "d"} {
 			c.hears(node, in("x"))
 		}
@@ -335,30 +334,30 @@ func TestSpareOfAnotherZoneIsPromotedFirst(t *testing.T) {
 	})
 }
 
-// Two of three voters are gone at the same moment, one of them for another disk. The
-// place of that one was cleared at once, which needed the vote of the other one: nothing
-// was ever committed again, though the old disk was there still.
-func TestReplacedVoterGoesOnlyIfMostOfTheOthersAreHeard(t *testing.T) {
-	kept(t, "ABC", func(c *cluster) {
+// Two of three voters are gone at the same time, one of them with its disk replaced. Removing that one
+// immediately would need the vote of the other: nothing could be committed any more, although the old
+// disk still exists.
+func TestVoterWithReplacedDiskIsRemovedOnlyWithQuorumOfOthers(t *testing.T) {
+	runReconciler(t, "ABC", func(c *cluster) {
 		c.crashes("b")
 		c.replaced("c", "2")
 		c.after(deadAfter / 2)
 		c.hears("b", nil)
 		c.after(time.Second, "remove c/1", "add c/2")
 	})
-	kept(t, "AB", func(c *cluster) { // nobody else is asked
+	runReconciler(t, "AB", func(c *cluster) { // no other voter is needed
 		c.replaced("b", "2")
 		c.after(time.Second, "remove b/1", "add b/2")
 	})
 }
 
-// Of three voters none is taken out unasked: two can lose no further one, and the
-// library can wedge when two become one.
-func TestFewerThanThreeVotersNeverRemain(t *testing.T) {
-	kept(t, "ABC", func(c *cluster) {
+// None of three voters is removed automatically: two voters tolerate no further failure, and the Raft
+// library can block when two voters become one.
+func TestThreeVotersAlwaysRemain(t *testing.T) {
+	runReconciler(t, "ABC", func(c *cluster) {
 		c.crashes("c")
 		c.after(10 * deadAfter)
-		// A spare takes its place first.
+		// A non-voter is promoted first.
 		c.shows("d", gossip.Alive)
 		c.hears("d", nil)
 		c.after(time.Second, "add d/1", "promote d/1", "remove c/1")
@@ -367,13 +366,13 @@ func TestFewerThanThreeVotersNeverRemain(t *testing.T) {
 	})
 }
 
-// A dead voter that came back right after its place was filled kept its vote: one voter
-// more than --max-voters, whose loss counts, and for good.
-func TestVoterTooManyLosesItsVote(t *testing.T) {
-	kept(t, "ABCDe", func(c *cluster) { // d took the place of c
+// A dead voter that returns right after its replacement was promoted must lose its vote again.
+// Otherwise the cluster would permanently have more voters than --max-voters.
+func TestSurplusVoterIsDemoted(t *testing.T) {
+	runReconciler(t, "ABCDe", func(c *cluster) { // d has replaced c
 		c.after(time.Second, "demote d/1")
 	})
-	kept(t, "ABCD", func(c *cluster) { // not while anybody's vote may be needed
+	runReconciler(t, "ABCD", func(c *cluster) { // not while a vote may be needed
 		c.hears("b", silent)
 		c.after(deadAfter / 2)
 		c.hears("b", func(v *ack.MemberView) { v.LinkWorks = false })
@@ -384,22 +383,22 @@ func TestVoterTooManyLosesItsVote(t *testing.T) {
 	in := func(zone string) func(v *ack.MemberView) {
 		return func(v *ack.MemberView) { v.Heartbeat.Zone = zone }
 	}
-	kept(t, "BCDA", func(c *cluster) { // the leader stays, and so does the only one of a zone
+	runReconciler(t, "BCDA", func(c *cluster) { // the leader and the only voter of a zone stay
 		c.hears("a", in("x"))
 		c.hears("b", in("x"))
 		c.hears("c", in("x"))
 		c.hears("d", in("y"))
 		c.after(time.Second, "demote c/1")
 	})
-	kept(t, "ABC", func(c *cluster) { c.after(time.Minute) })
+	runReconciler(t, "ABC", func(c *cluster) { c.after(time.Minute) })
 }
 
-// A voter that stops leaves only if three others stay that are heard and do not leave
-// themselves: stopping a whole cluster changes nothing in its configuration.
-func TestVoterLeavesOnlyIfThreeStay(t *testing.T) {
+// A stopping voter leaves only if three other voters remain that are heard and not leaving. So
+// stopping a whole cluster does not change its configuration.
+func TestVoterMayLeaveOnlyIfThreeRemain(t *testing.T) {
 	for _, c := range []struct {
 		servers string
-		gone    func(v *ack.MemberView) // what is with b
+		gone    func(v *ack.MemberView) // modifies the view of b
 		want    bool
 	}{
 		{servers: "ABCD", want: true},
@@ -408,10 +407,10 @@ func TestVoterLeavesOnlyIfThreeStay(t *testing.T) {
 		{servers: "ABCD", gone: func(v *ack.MemberView) { v.Heartbeat.Leaving = true }},
 		{servers: "ABCD", gone: func(v *ack.MemberView) { v.Heartbeat.Goodbye = true }},
 		{servers: "ABCD", gone: func(v *ack.MemberView) { v.Heartbeat.Server = "b/2" }},
-		{servers: "aBCD", want: true}, // it has no vote
-		{servers: "BCD"},              // it is no server
+		{servers: "aBCD", want: true}, // a is a non-voter
+		{servers: "BCD"},              // a is not a server
 	} {
-		kept(t, c.servers, func(x *cluster) {
+		runReconciler(t, c.servers, func(x *cluster) {
 			x.hears("b", c.gone)
 			v := roster.View{Servers: roster.ServersOf(x.servers), Heard: x.views()}
 			if got := v.MayLeave("a/1"); got != c.want {

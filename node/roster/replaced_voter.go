@@ -7,14 +7,15 @@ import (
 	"shardway/node/gossip"
 )
 
-// replaceAfter is how long a voter must not have been heard before its replacement takes its
-// place for good, unless the leader has heard its goodbye.
+// replaceDelay is how long a voter must not have been heard before its replacement becomes
+// permanent, unless the leader has received its goodbye.
 const replaceDelay = 10 * time.Second
 
-// replaced returns a voter that is removed because the others do without it, or "". At least
-// three voters must remain, and all of them must be heard and echo the leader's answers: then the
-// removal never costs the quorum, and voters go one at a time. A voter that has left goes as soon
-// as that holds. A voter that is dead goes only if another server was promoted since it died.
+// replacedVoter returns a voter that can be removed because another server has replaced it, or "".
+// At least three voters must remain, and all of them must be heard with working links. So the
+// removal never costs the quorum, and at most one voter is removed at a time. A voter that has
+// left is removed as soon as this holds. A dead voter is removed only if another server was
+// promoted after it had died.
 func (k *Reconciler) replacedVoter(r View) string {
 	if len(r.Voters) <= minVoters {
 		return ""
@@ -51,19 +52,20 @@ func (k *Reconciler) replacedVoter(r View) string {
 	return ""
 }
 
-// left reports that gossip shows a node that has left.
+// hasLeft reports whether gossip shows that a node has left.
 func (k *Reconciler) hasLeft(node string) bool {
 	return slices.ContainsFunc(k.o.Gossip.Members(), func(m gossip.Member) bool {
 		return m.ID == node && m.Node && m.Status == gossip.Left
 	})
 }
 
-// noteChange notes who became a voter, and forgets what a removal has used up.
+// recordChange records the time of a promotion. A removal clears these times, because each
+// promotion compensates one removal.
 func (k *Reconciler) recordChange(c configChange) {
 	switch c.name {
 	case "promote":
 		k.promotedAt[c.server] = time.Now()
 	case "remove":
-		clear(k.promotedAt) // each promotion makes up for one removal
+		clear(k.promotedAt)
 	}
 }

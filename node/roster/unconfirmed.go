@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// unconfirmedShown is for how long a node counts as unconfirmed after the last attempt to ask it.
+// unconfirmedTTL is how long a node counts as unconfirmed after the last request to it.
 const unconfirmedTTL = 5 * confirmInterval
 
-// Unconfirmed is a node that gossip shows, and that is not added to Raft's configuration because
-// it does not answer at its peer port.
+// Unconfirmed is a node that gossip shows, but that is not added to the Raft configuration because
+// it does not respond on its peer port.
 type Unconfirmed struct {
 	Node string
-	// Err is the error of the last attempt, and Since is when the attempts began to fail.
+	// Err is the error of the last request, and Since the time of the first failed request.
 	Err   error
 	Since time.Time
 }
 
-// unconfirmed are the nodes that do not answer at their peer ports.
+// unconfirmedNodes has the nodes that do not respond on their peer ports.
 type unconfirmedNodes struct {
-	mu       sync.Mutex
+	mu       sync.Mutex // protects attempts
 	attempts map[string]attempt
 }
 
-// attempts are those to ask one node which process it is.
+// attempt has the requests to one node to identify its process.
 type attempt struct {
 	Unconfirmed
-	last time.Time
+	last time.Time // time of the last request
 }
 
-// note takes the result of one attempt.
+// record records the result of one request.
 func (u *unconfirmedNodes) record(node string, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -51,15 +51,15 @@ func (u *unconfirmedNodes) record(node string, err error) {
 	u.attempts[node] = a
 }
 
-// Unconfirmed returns the nodes that are not added because they do not answer at their peer
-// ports, ordered by id. It may be called from any goroutine.
+// Unconfirmed returns the nodes that are not added because they do not respond on their peer
+// ports, sorted by ID. It is safe for concurrent use.
 func (k *Reconciler) Unconfirmed() (all []Unconfirmed) {
 	u := &k.unconfirmed
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for node, a := range u.attempts {
 		if time.Since(a.last) > unconfirmedTTL {
-			delete(u.attempts, node) // gossip does not show it any more
+			delete(u.attempts, node) // gossip no longer shows the node
 			continue
 		}
 		all = append(all, a.Unconfirmed)

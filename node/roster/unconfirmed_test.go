@@ -8,11 +8,10 @@ import (
 	"shardway/node/gossip"
 )
 
-// TestNodeThatDoesNotAnswerIsListed shows that a leader can tell why it does not add a node. It
-// only had a debug line for that.
-func TestNodeThatDoesNotAnswerIsListed(t *testing.T) {
+// TestNodeWithoutResponseIsUnconfirmed verifies that a leader reports why it does not add a node.
+func TestNodeWithoutResponseIsUnconfirmed(t *testing.T) {
 	t.Parallel()
-	kept(t, "ABC", func(c *cluster) {
+	runReconciler(t, "ABC", func(c *cluster) {
 		c.after(time.Second)
 		if all := c.keeper.Unconfirmed(); len(all) > 0 {
 			t.Errorf("%v are listed, and all nodes are added", all)
@@ -38,9 +37,9 @@ func TestNodeThatDoesNotAnswerIsListed(t *testing.T) {
 	})
 }
 
-func TestNodeThatAnswersLateIsAdded(t *testing.T) {
+func TestNodeThatRespondsLateIsAdded(t *testing.T) {
 	t.Parallel()
-	kept(t, "ABC", func(c *cluster) {
+	runReconciler(t, "ABC", func(c *cluster) {
 		c.disks["d"] = "2"
 		c.mu.Lock()
 		c.members = append(c.members, gossip.Member{ID: "d", Node: true, Status: gossip.Alive, Tags: gossip.Tags{Node: "d", Disk: "1"}})

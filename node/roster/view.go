@@ -9,10 +9,10 @@ import (
 	"shardway/shardmap"
 )
 
-// Servers are the ids, "node/disk", of Raft's servers: those that vote and the others.
+// Servers has the IDs ("node/disk") of the voters and of the non-voters of Raft.
 type Servers struct{ Voters, Others []string }
 
-// ServersOf sorts a configuration.
+// ServersOf returns the voters and the non-voters of a configuration.
 func ServersOf(all []consensus.Server) (s Servers) {
 	for _, x := range all {
 		if x.Voter {
@@ -24,7 +24,7 @@ func ServersOf(all []consensus.Server) (s Servers) {
 	return s
 }
 
-// All returns all of them, the voters first.
+// All returns the IDs of all servers, voters first.
 func (s Servers) All() []string { return slices.Concat(s.Voters, s.Others) }
 
 // Of returns the server of a node, or "".
@@ -36,14 +36,14 @@ func (s Servers) Of(node string) string {
 	return ""
 }
 
-// View is Raft's configuration, and what the leader has heard of its servers.
+// View is the Raft configuration with the heartbeats that the leader has received.
 type View struct {
 	Servers
 	Heard []ack.MemberView
 }
 
-// of returns what was heard of the node of a server.
-func (r View) memberView(server string) (ack.MemberView, bool) {
+// memberView returns the last heartbeat of the node of a server. ok is false if there is none.
+func (r View) memberView(server string) (view ack.MemberView, ok bool) {
 	i := slices.IndexFunc(r.Heard, func(v ack.MemberView) bool { return v.Node == shardmap.NodeID(nodeOf(server)) })
 	if i < 0 {
 		return ack.MemberView{SinceHeartbeat: -1, Silent: true}, false
@@ -51,29 +51,29 @@ func (r View) memberView(server string) (ack.MemberView, bool) {
 	return r.Heard[i], true
 }
 
-// hears reports that the heartbeats of this very server are fresh.
+// isHeard reports whether the leader has received recent heartbeats of this server.
 func (r View) isHeard(server string) bool {
 	v, ok := r.memberView(server)
 	return ok && v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
 
-// echoes reports that the heartbeats of this very server are fresh and show that the
-// leader's answers reach it.
+// hasWorkingLink reports whether the leader has received recent heartbeats of this server, which
+// show that its replies reach the server.
 func (r View) hasWorkingLink(server string) bool {
 	v, _ := r.memberView(server)
 	return r.isHeard(server) && v.LinkWorks
 }
 
-// over reports that nothing may run on this server's disk any more, so that another
-// disk may take the node's name: what it did would have the same epochs.
+// isGone reports whether no process can run on the disk of this server any more, so that another
+// disk may use the ID of the node. Otherwise two processes could act with the same epochs.
 func (r View) isGone(server string) bool {
 	v, ok := r.memberView(server)
 	return !r.isHeard(server) && (!ok || v.ProcessGone)
 }
 
-// spares reports that the others can do without a server's vote: those that are heard
-// are most of the voters that stay. Else taking it out could never be committed, and
-// it may be needed itself.
+// isExpendable reports whether the cluster works without the vote of this server: a majority of
+// the remaining voters is heard. Otherwise its removal could not be committed, and its vote may be
+// needed.
 func (r View) isExpendable(server string) bool {
 	if !slices.Contains(r.Voters, server) {
 		return true
@@ -87,15 +87,15 @@ func (r View) isExpendable(server string) bool {
 	return 2*heard > len(r.Voters)-1
 }
 
-// caughtUp reports whether a server has the log to its present end: all that
-// this log carries are maps, and its node has applied the last one.
+// isCaughtUp reports whether a server has the log up to its current end. The log contains only
+// maps, so this holds if its node has applied the last map.
 func (r View) isCaughtUp(server string, committed shardmap.Epoch) bool {
 	v, _ := r.memberView(server)
 	hb := v.Heartbeat
 	return !hb.Leaving && !hb.Goodbye && hb.Applied >= committed && (hb.Gateway || hb.Acked >= committed)
 }
 
-// apart reports that a server stands in a zone in which no voter is heard.
+// isInUncoveredZone reports whether a server is in a zone in which no voter is heard.
 func (r View) isInUncoveredZone(server string) bool {
 	v, _ := r.memberView(server)
 	return v.Heartbeat.Zone != "" && !slices.ContainsFunc(r.Voters, func(voter string) bool {
@@ -104,7 +104,7 @@ func (r View) isInUncoveredZone(server string) bool {
 	})
 }
 
-// lone reports that a voter is the only one in its zone.
+// isOnlyInZone reports whether a voter is the only voter in its zone.
 func (r View) isOnlyInZone(server string) bool {
 	v, _ := r.memberView(server)
 	return v.Heartbeat.Zone != "" && !slices.ContainsFunc(r.Voters, func(voter string) bool {
@@ -113,9 +113,8 @@ func (r View) isOnlyInZone(server string) bool {
 	})
 }
 
-// MayLeave reports whether a stopping node's server may be taken out of the
-// configuration: a voter only if at least three voters remain that are heard and
-// do not leave themselves.
+// MayLeave reports whether the server of a stopping node can be removed from the configuration. A
+// voter can be removed only if at least three voters remain that are heard and are not leaving.
 func (r View) MayLeave(server string) bool {
 	if slices.Contains(r.Others, server) {
 		return true
@@ -130,10 +129,10 @@ func (r View) MayLeave(server string) bool {
 	return slices.Contains(r.Voters, server) && remain >= minVoters
 }
 
-// nodeOf returns the node of a server.
+// nodeOf returns the node ID of a server ID.
 func nodeOf(server string) string { return consensus.Server{ID: server}.Node() }
 
-// alive reports whether gossip sees a node.
+// isAlive reports whether gossip shows a node as alive.
 func isAlive(g Gossip, node string) bool {
 	return slices.ContainsFunc(g.Members(), func(m gossip.Member) bool {
 		return m.ID == node && m.Node && m.Status == gossip.Alive
