@@ -75,6 +75,9 @@ func ambiguous(bad, where string) *problem.Problem {
 	return &problem.Problem{Code: problem.BadRequest, Detail: bad + where, Param: where}
 }
 
+// noKeyRemedy ends the detail of a request without a key: the client or the operator can act.
+const noKeyRemedy = "; send the key there, or name its place with --key, or set --on-missing-key"
+
 // withoutKey does as on-missing-key says. A preflight cannot carry the header that a key
 // may be looked for in (WHATWG Fetch, section 4.8), so it is not refused for that: any
 // app may answer it.
@@ -94,7 +97,7 @@ func (f *finder) withoutKey(choice *keysource.SourceList, gateway bool) (found, 
 	if f.preflight() {
 		return found{keyless: true}, nil
 	}
-	return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice), Param: choice.Wants}
+	return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice) + noKeyRemedy, Param: choice.Wants}
 }
 
 // structured names the claims of a token that are there and give no key, because they are

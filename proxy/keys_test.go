@@ -257,7 +257,7 @@ func TestRefusalSaysThatTheClaimIsNoScalar(t *testing.T) {
 	for claims, want := range map[string]string{
 		`{"aud":["a","b"]}`: `the claim \"aud\" is an array, and a key is a string`,
 		`{"aud":{"a":1}}`:   `the claim \"aud\" is an object, and a key is a string`,
-		`{"sub":"a"}`:       `"looked for jwt:aud, header:X-Tenant"`,
+		`{"sub":"a"}`:       `"looked for jwt:aud, header:X-Tenant; send the key there, or name its place with --key, or set --on-missing-key"`,
 	} {
 		c.send("GET / HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %s\r\n\r\n", jwt(claims))
 		res, body := c.answer("GET")
