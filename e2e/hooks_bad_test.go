@@ -190,7 +190,7 @@ func TestThreeOf256ShardsFail(t *testing.T) {
 		t.Errorf("a waiter of shard 130 gets %d %s: %s", a.Status, a.Error, a.Detail)
 	}
 	walk{t, c}.says(n, verdict.Acquiring, "the app of node a does not acquire 3 shards: 5, 130, 255, whose requests wait: told to fail")
-	if lines := strings.Count(n.Process().Output(1_000_000), `"app did not acquire`); lines != 1 {
+	if lines := strings.Count(n.Process().Output(1_000_000), `"acquire hook failed`); lines != 1 {
 		t.Errorf("the log says so %d times, want once", lines)
 	}
 	n.App.Sicken(t, "acquire", "well")

@@ -48,7 +48,7 @@ func TestFailedReleaseIsReported(t *testing.T) {
 		}
 	}
 	log := from.Process().Output(1_000_000)
-	for _, line := range []string{`"release failed"`, `"shards moved unreleased"`} {
+	for _, line := range []string{`"release failed"`, `"shards moved without release"`} {
 		if !strings.Contains(log, line) {
 			t.Errorf("the log of node a has no line %s", line)
 		}

@@ -47,7 +47,7 @@ func New(c Config) (*Node, error) {
 	n.p, err = process.NewWith(context.Background(), &settings, version.Version, n.log, &process.App{
 		Handler: c.Handler, Streams: c.StreamBodies, Hook: c.hook(),
 		Overdue: func(why error) {
-			n.log.Error().Err(why).Msg("process ends: a handler does not return")
+			n.log.Error().Err(why).Msg("handler did not return, process ends")
 			exit(why)
 		},
 	})

@@ -47,7 +47,7 @@ func newAcquaintance(n *Node) *acquaintance {
 	kept, err := n.o.Dir.Known()
 	if err != nil {
 		n.log.Warn().Err(err).Str("lost", "what the disks of other nodes have said: until they are heard again, this node takes an older image or a copy of one for the disk").
-			Msg("memory of other disks cannot be used: starting a new one")
+			Msg("disk records reset")
 	}
 	a := &acquaintance{n: n, table: past.New(kept), strangers: newStrangers()}
 	if errors.Is(err, disk.ErrUnread) {
@@ -68,7 +68,7 @@ func (a *acquaintance) keep() error {
 		return err
 	}
 	if err != nil {
-		a.n.log.Warn().Err(err).Msg("memory of other disks cannot be used: starting a new one")
+		a.n.log.Warn().Err(err).Msg("disk records reset")
 	}
 	a.table.Recall(kept)
 	return a.n.o.Dir.KeepKnown(a.table.All())
@@ -314,9 +314,9 @@ func (n *Node) writeKnown(ctx context.Context, failing error) error {
 	switch {
 	case err != nil && failing == nil:
 		n.log.Warn().Err(err).Str("lost", "what this node would know of the disks of others after its next start; the other voters know the same").
-			Msg("memory of other disks not written: retrying")
+			Msg("disk records not written, retrying")
 	case err == nil && failing != nil:
-		n.log.Info().Msg("memory of other disks written again")
+		n.log.Info().Msg("disk records written again")
 	}
 	return err
 }

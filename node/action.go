@@ -38,7 +38,7 @@ func (l *leadership) do(ctx context.Context, a admin.Action) error {
 	switch a.Verb {
 	case admin.StepDown:
 		if err := await(ctx, func() error { return l.n.transfer(ctx) }); err != nil {
-			return refusal(fmt.Errorf("leadership not handed over: %w", err))
+			return refusal(fmt.Errorf("leadership transfer failed: %w", err))
 		}
 		return nil
 	case admin.Remove:
@@ -106,7 +106,7 @@ func stillRuns(a admin.Action, v ack.MemberView, listed bool) error {
 // dropped, and has gossip show it no more: another one may come under its name.
 func (l *leadership) forget(ctx context.Context, id shardmap.NodeID) {
 	if err := l.amend(ctx, ack.Change{Kind: ack.ChangeForget, Node: id}); err != nil {
-		l.log.Warn().Err(err).Str("peer", string(id)).Msg("what was asked of a removed node is still known")
+		l.log.Warn().Err(err).Str("peer", string(id)).Msg("requested state of removed node kept")
 	}
 	l.n.forgotten(ctx, string(id))
 }
@@ -122,7 +122,7 @@ func (n *Node) forgotten(ctx context.Context, node string) {
 		}
 		wg.Go(func() {
 			if err := n.ask(ctx, m.ID, request{What: askForget, Server: node}, nil); err != nil {
-				n.log.Warn().Err(err).Str("peer", m.ID).Str("removed", node).Msg("a node still shows one that was removed")
+				n.log.Warn().Err(err).Str("peer", m.ID).Str("removed", node).Msg("removed node still in gossip")
 			}
 		})
 	}
@@ -220,6 +220,6 @@ func (n *Node) leaveRaft(ctx context.Context) {
 		return
 	}
 	if err := n.ask(ctx, leader, request{What: askLeave, Server: n.server}, nil); err != nil {
-		n.log.Debug().Err(err).Msg("stays in the configuration")
+		n.log.Debug().Err(err).Msg("server not removed from Raft configuration")
 	}
 }

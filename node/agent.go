@@ -183,7 +183,7 @@ func (a *agent) look(now time.Duration) (again time.Duration) {
 	a.acked.Store(uint64(acked))
 	a.changes.acknowledged(acked, now)
 	if fresh := a.failing.look(a.machine.HeldShards); len(fresh) > 0 {
-		a.log.Warn().Str("shards", named(fresh)).Str("why", a.failing.why(fresh[0])).Msg("app did not acquire: it is asked again, and requests wait")
+		a.log.Warn().Str("shards", named(fresh)).Str("why", a.failing.why(fresh[0])).Msg("acquire hook failed, will retry")
 	}
 	report := a.lookReleases(now)
 	a.kept.Store(keptHere(a.machine))
@@ -219,7 +219,7 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 		a.log.Info().Msg("lease granted")
 	case until == 0 && last != 0 && !a.goodbye.Load():
 		a.metrics.lapses.Inc()
-		a.log.Warn().Msg("lease lapsed")
+		a.log.Warn().Msg("lease expired")
 	}
 	// Renewed a moment too late: it was out, though never here.
 	return max(now, a.clock.Now()) >= last
@@ -268,7 +268,7 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 		}
 	}
 	if uint64(m.Epoch()) <= a.before.Load() {
-		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Msg("map of before this start read from the log")
+		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Msg("previous map read from log")
 	} else {
 		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Int("gained", gained).Int("lost", lost).Msg("map committed")
 	}
@@ -285,11 +285,11 @@ func (a *agent) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 	case ack.CutDraining:
 		a.givenUp.cuts(may, a.router.running.of)
 		n := a.proxy.Cut(func(s shardmap.Shard) bool { return !may(s) }, why.String())
-		a.log.Warn().Uint64("epoch", uint64(a.router.state.Load().Last().Epoch())).Int("requests", n).Msg("running requests cut: their shards move and drain-timeout has passed")
+		a.log.Warn().Uint64("epoch", uint64(a.router.state.Load().Last().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
 	case ack.CutLeaseLost:
 		n := a.proxy.CutUpstream(why.String())
 		a.overdue.cutAt(a.clock.Precise())
-		a.log.Warn().Int("requests", n).Msg("running requests cut: the lease was not renewed")
+		a.log.Warn().Int("requests", n).Msg("requests aborted, lease not renewed")
 	case ack.CutNewBoot:
 		a.proxy.CutUpstream(why.String())
 	case ack.CutGoodbye:
@@ -317,7 +317,7 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 			a.changes.caughtUp(a.router.state.Load())
 		}
 	case ack.BootSuperseded:
-		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("another disk of this node has used a higher boot: taking the next one")
+		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("boot number superseded, using higher one")
 	case ack.DiskRolledBack:
 		a.fail(&staleError{why: rolledBack(ans)})
 	case ack.DuplicateNode:
@@ -336,6 +336,6 @@ func (a *agent) refuse(elsewhere string) {
 	a.elsewhere.Store(&elsewhere)
 	if !a.refused {
 		a.refused = true
-		a.log.Warn().Str("addr", elsewhere).Msg("heartbeat refused: another process has this node's id")
+		a.log.Warn().Str("addr", elsewhere).Msg("heartbeat refused, node ID in use")
 	}
 }

@@ -104,7 +104,7 @@ func (n *Node) callAlive(ctx context.Context, app appLiveness, after *string, le
 		*after = call.ID
 	}
 	if err != nil {
-		n.log.Debug().Err(err).Msg("app not told that it may write")
+		n.log.Debug().Err(err).Msg("app not informed of write permission")
 	}
 	switch {
 	case refused:

@@ -20,10 +20,10 @@ func (l *leading) issueBarrier(ctx context.Context, try int) {
 		case err != nil:
 			result = ack.BarrierFailed{}
 			if try == 1 {
-				l.log.Warn().Err(err).Str("entry", what).Msg("raft has not accepted the entry yet: the disk is slow, or this leadership is over")
+				l.log.Warn().Err(err).Str("entry", what).Str("cause", "the disk is slow, or the leadership ended").Msg("raft entry not accepted yet")
 			}
 		case try > 1:
-			l.log.Info().Int("tries", try).Msg("raft has accepted barrier and birth after all")
+			l.log.Info().Int("tries", try).Msg("raft accepted barrier after retries")
 		}
 		if err == nil {
 			l.n.adoptCluster(l.n.fsm.state.Load()) // at once: others are added in its name

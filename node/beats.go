@@ -45,7 +45,7 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 		var hb ack.Heartbeat
 		if err := hb.UnmarshalBinary(b); err != nil || string(hb.Node) != c.Node() || hb.Server != serverID(c.Node(), c.Peer().Disk) {
 			if n.badBeats.Pass(c.Node()) {
-				n.log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", logs.Cut(string(hb.Node))).Str("server", logs.Cut(hb.Server)).Msg("heartbeat not understood")
+				n.log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", logs.Cut(string(hb.Node))).Str("server", logs.Cut(hb.Server)).Msg("invalid heartbeat")
 			}
 			break
 		}

@@ -92,7 +92,7 @@ type onlooker struct {
 func (n *Node) logTurn(kind event.Kind, node string) {
 	said := map[event.Kind]string{
 		event.NodeJoined: "node joined", event.NodeLeft: "node left", event.NodeRemoved: "node removed",
-		event.NodeVoter: "node became a voter", event.NodeNonvoter: "node votes no more",
+		event.NodeVoter: "node became a voter", event.NodeNonvoter: "node is no longer voter",
 	}[kind]
 	if said == "" || node == string(n.self) && kind == event.NodeJoined {
 		return

@@ -222,7 +222,7 @@ func (n *Node) answerNext(ctx context.Context, c *peer.Conn, from asker, within 
 		err = peer.WriteFrame(c, b)
 	}
 	if err != nil {
-		n.log.Debug().Err(err).Str("peer", c.Node()).Msg("reply not sent")
+		n.log.Debug().Err(err).Str("peer", c.Node()).Msg("response not sent")
 	}
 	return err == nil
 }

@@ -102,7 +102,7 @@ func (d *doubts) ask(server string, now time.Duration) {
 		}()
 		m, err := d.n.askMissing(ctx, server)
 		if err != nil {
-			d.n.log.Debug().Err(err).Str("peer", server).Msg("not told whether the leader is missed")
+			d.n.log.Debug().Err(err).Str("peer", server).Msg("no response about the leader")
 			return
 		}
 		d.n.agent.do(ctx, func() { d.machine.ReportReceived(now, server, m) })
@@ -159,7 +159,7 @@ func (d *doubts) stand(term uint64) {
 	}
 	leader := n.raft.Leader()
 	n.asks.Go(func() {
-		n.log.Info().Str("leader", leader).Uint64("term", term).Msg("most voters miss the leader: standing for election")
+		n.log.Info().Str("leader", leader).Uint64("term", term).Msg("leader unreachable for most voters, campaigning")
 		if err := n.standFor(causeMissed, term); err != nil && !errors.Is(err, consensus.ErrTooLate) {
 			n.agent.do(d.ctx, func() { d.machine.CampaignRefused(n.agent.turn(), term) })
 		}

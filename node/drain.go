@@ -24,7 +24,7 @@ var (
 func (n *Node) DrainSelf() admin.DrainState {
 	why := n.endangers()
 	if !n.agent.leaving.Swap(true) {
-		n.log.Info().Str("endangers", why).Msg("draining: asked for on this machine")
+		n.log.Info().Str("endangers", why).Msg("draining, requested on this machine")
 	}
 	hint(n.agent.wake)
 	d := n.SelfState()
@@ -92,7 +92,7 @@ func (n *Node) drainAt(ctx context.Context, node string) (admin.DrainState, erro
 	var d admin.DrainState
 	err := n.ask(ctx, node, request{What: askDrain}, &d)
 	if err != nil {
-		n.log.Debug().Err(err).Str("peer", node).Msg("drain state not reported by the node")
+		n.log.Debug().Err(err).Str("peer", node).Msg("node did not report drain state")
 		d = admin.DrainState{Requests: -1, Sockets: -1, Held: -1}
 	}
 	return d, err

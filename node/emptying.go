@@ -161,7 +161,7 @@ func (l *leadership) idleOf(ctx context.Context, id shardmap.NodeID) *ack.IdleSh
 		asking, cancel := context.WithTimeout(ctx, idleTimeout)
 		defer cancel()
 		if err := l.n.ask(asking, string(id), request{What: askIdle}, &at); err != nil {
-			l.log.Debug().Err(err).Str("peer", string(id)).Msg("what is idle there is not told")
+			l.log.Debug().Err(err).Str("peer", string(id)).Msg("node did not report idle shards")
 			return nil
 		}
 	}

@@ -33,7 +33,7 @@ func (f *forsaken) look(last shardmap.Epoch, gone func(shardmap.Shard, string) b
 	}
 	f.owed = false
 	if n := f.abandon(gone); n > 0 {
-		f.log.Info().Int("requests", n).Msg("forwarded requests dropped: their owner is gone")
+		f.log.Info().Int("requests", n).Msg("forwarded requests aborted, owner left")
 	}
 }
 

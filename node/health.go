@@ -156,7 +156,7 @@ func (h *health) holds(set Health, err error) bool {
 	}
 	if time.Since(h.heldSince) >= holdEvery { // or never
 		h.heldSince = time.Now()
-		h.log.Warn().Err(err).Dur("grace", set.Hold).Msg("app refuses connections: its shards wait for it")
+		h.log.Warn().Err(err).Dur("grace", set.Hold).Msg("app refuses connections, requests queued")
 	}
 	return time.Since(h.heldSince) < set.Hold
 }
@@ -226,6 +226,6 @@ func (h *health) judge(set Health, err error) {
 		h.log.Warn().Err(err).Msg("app unhealthy")
 		h.turn()
 	case first && err != nil:
-		h.log.Warn().Err(err).Msg("app not reached yet: this node gets no shards until it answers")
+		h.log.Warn().Err(err).Str("effect", "this node gets no shards until the app responds").Msg("app not reachable yet")
 	}
 }

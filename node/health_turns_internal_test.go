@@ -85,10 +85,10 @@ func TestFirstCheckIsToldOfIfItFails(t *testing.T) {
 		for _, err := range []error{first, refused, nil, nil, refused, refused} {
 			h.judge(set, err)
 		}
-		if n := strings.Count(log.String(), "app not reached yet"); n != want {
+		if n := strings.Count(log.String(), "app not reachable yet"); n != want {
 			t.Errorf("after %v: %d lines, want %d: %s", first, n, want, log.String())
 		}
-		if strings.Contains(log.String(), "wait for it") {
+		if strings.Contains(log.String(), "requests queued") {
 			t.Errorf("told that it is waited for: %s", log.String())
 		}
 	}

@@ -29,13 +29,13 @@ func (n *Node) hold(live context.Context) {
 	ctx, cancel := context.WithTimeout(live, n.o.ShutdownTimeout)
 	defer cancel()
 	began := time.Now()
-	n.log.Info().Dur("grace", n.o.HoldGrace).Msg("restarting in place: shards wait for the next process")
+	n.log.Info().Dur("grace", n.o.HoldGrace).Msg("restarting in place, shards wait")
 	n.proxy.SetDraining(true)
 	n.lameDuck(ctx, began)
 	parting := n.o.Pace.DrainTimeout + n.releaseTime()
 	finishing, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-parting-holdClosing, 0)))
 	if err := n.proxy.Retire(finishing); err != nil && live.Err() == nil {
-		n.log.Warn().Err(err).Msg("clients still connected: their requests are cut")
+		n.log.Warn().Err(err).Msg("requests of connected clients aborted")
 	}
 	stop()
 	if live.Err() != nil {
@@ -59,7 +59,7 @@ func (n *Node) hold(live context.Context) {
 	closing, stop := context.WithTimeout(ctx, holdClosing)
 	defer stop()
 	if err := n.shutProxy(closing); err != nil {
-		n.log.Debug().Err(err).Msg("connections cut")
+		n.log.Debug().Err(err).Msg("connections closed")
 	}
 }
 

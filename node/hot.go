@@ -53,7 +53,7 @@ func askNodes[T any](ctx context.Context, n *Node, q request, blank T) (told map
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				n.log.Debug().Err(err).Str("peer", m.ID).Str("what", q.What).Msg("asked and not told")
+				n.log.Debug().Err(err).Str("peer", m.ID).Str("what", q.What).Msg("node did not respond to request")
 				silent = append(silent, m.ID)
 				return
 			}

@@ -34,11 +34,11 @@ func TestMemoryOfDisksThatIsNotWrittenStopsNobody(t *testing.T) {
 		p.restart()
 		w.untilSettled("a", "b", "c")
 		w.until("it is tried again", func() bool { return tries.Load() > 2 })
-		if n := log.count("memory of other disks not written"); p.ended() || n != 1 {
+		if n := log.count("disk records not written"); p.ended() || n != 1 {
 			w.t.Errorf("ended: %v (%v), said %d times, want it to go on and to say so once", p.ended(), p.err, n)
 		}
 		p.mem.SetFileFault(nil)
-		w.until("it says that it is written", func() bool { return log.count("memory of other disks written again") == 1 })
+		w.until("it says that it is written", func() bool { return log.count("disk records written again") == 1 })
 		p.kill()
 		d, err := p.mem.Open(p.name)
 		if err != nil {
@@ -73,8 +73,8 @@ func TestMemoryOfDisksThatCouldNotBeReadIsReadLater(t *testing.T) {
 		p.restart()
 		w.untilSettled("a", "b", "c")
 		p.mem.SetReadFault(nil)
-		w.until("it says that it is written", func() bool { return log.count("memory of other disks written again") == 1 })
-		if n := log.count("memory of other disks cannot be used"); n != 1 {
+		w.until("it says that it is written", func() bool { return log.count("disk records written again") == 1 })
+		if n := log.count("disk records reset"); n != 1 {
 			w.t.Errorf("it said %d times that it starts a new one, want once", n)
 		}
 		p.kill()

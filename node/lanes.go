@@ -140,7 +140,7 @@ func (l *lanes) serve(c *peer.Conn, one func(l *mux.Stream)) {
 func (n *Node) serveLane(ctx context.Context, l *mux.Stream, c *peer.Conn) {
 	defer func() {
 		if v := recover(); v != nil {
-			n.log.Error().Str("peer", c.Node()).Any("panic", v).Bytes("stack", debug.Stack()).Msg("lane panicked: please report this")
+			n.log.Error().Str("peer", c.Node()).Any("panic", v).Bytes("stack", debug.Stack()).Msg("stream panicked, please report this")
 			_ = l.SetLinger(0) // never fails
 			_ = l.Close()      // it may be closed
 		}

@@ -170,7 +170,7 @@ func (l *leading) stepDown(ctx context.Context, reason string) {
 	l.log.Warn().Str("reason", reason).Msg("stepped down")
 	l.n.asks.Go(func() {
 		if err := l.n.transfer(ctx); err != nil {
-			l.log.Warn().Err(err).Msg("leadership not handed over")
+			l.log.Warn().Err(err).Msg("leadership transfer failed")
 		}
 	})
 }
@@ -194,25 +194,25 @@ func (l *leading) note(e ack.Event) {
 	case ack.EventDropped:
 		l.n.events.Add(event.Event{Kind: event.NodeDropped, Node: string(e.Node), Reason: e.Cause.String()})
 		l.n.metrics.drops.WithLabelValues(e.Cause.String()).Inc()
-		l.log.Warn().Str("peer", string(e.Node)).Stringer("cause", e.Cause).Msg("node dropped")
+		l.log.Warn().Str("peer", string(e.Node)).Stringer("cause", e.Cause).Msg("node excluded from map")
 	case ack.EventCommitting:
 		l.n.changes.submitted(e.Epoch, l.n.o.Clock.Precise())
-		l.log.Debug().Uint64("epoch", uint64(e.Epoch)).Msg("all acknowledged: committing")
+		l.log.Debug().Uint64("epoch", uint64(e.Epoch)).Msg("all acknowledgements received")
 	case ack.EventTakeover:
 		l.n.metrics.taken.WithLabelValues(label(e.Reason)).Inc()
-		l.log.Info().Str("peer", string(e.Node)).Str("by", e.Reason).Msg("shards taken")
+		l.log.Info().Str("peer", string(e.Node)).Str("by", e.Reason).Msg("shards taken over")
 	case ack.EventDuplicate:
-		l.log.Warn().Str("peer", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: two processes have this id")
+		l.log.Warn().Str("peer", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: another process has this ID")
 	case ack.EventSilent:
-		l.log.Warn().Str("peer", string(e.Node)).Msg("node silent")
+		l.log.Warn().Str("peer", string(e.Node)).Msg("node unresponsive")
 	case ack.EventRestart:
 		if e.Grace > 0 {
-			l.log.Info().Str("peer", string(e.Node)).Dur("grace", e.Grace).Msg("node restarts in place: its shards wait for it")
+			l.log.Info().Str("peer", string(e.Node)).Dur("grace", e.Grace).Msg("node restarting in place, shards wait")
 		} else {
-			l.log.Info().Str("peer", string(e.Node)).Msg("node absent no more")
+			l.log.Info().Str("peer", string(e.Node)).Msg("node returned after restart")
 		}
 	case ack.EventBack:
-		l.log.Info().Str("peer", string(e.Node)).Msg("node heard again")
+		l.log.Info().Str("peer", string(e.Node)).Msg("node responds again")
 	case ack.EventNoteDropped:
 		warnOfRoom(&l.log, e.Node, e.Shard)
 	}

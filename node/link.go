@@ -125,7 +125,7 @@ func (k *link) converse(ctx context.Context, node string, c *linkConn) (broke bo
 	conn, err := k.port.Dial(dialing, node, peer.Heartbeat)
 	stop()
 	if err != nil {
-		k.log.Debug().Err(err).Str("peer", node).Msg("leader not reached")
+		k.log.Debug().Err(err).Str("peer", node).Msg("leader not reachable")
 		// A pause, or each heartbeat would dial again.
 		select {
 		case <-time.After(redialEvery):
@@ -186,7 +186,7 @@ func (k *link) listen(ctx context.Context, conn *peer.Conn) {
 		buf = b
 		var a ack.Answer
 		if err := a.UnmarshalBinary(b); err != nil {
-			k.log.Warn().Err(err).Str("peer", conn.Node()).Msg("answer not understood")
+			k.log.Warn().Err(err).Str("peer", conn.Node()).Msg("invalid response to heartbeat")
 			return
 		}
 		select {

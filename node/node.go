@@ -307,10 +307,10 @@ func (n *Node) fail(err error) {
 func (n *Node) hung(on bool) {
 	n.hanging.Store(on)
 	if !on {
-		n.log.Info().Str("path", n.o.Dir.Path()).Msg("disk answers again")
+		n.log.Info().Str("path", n.o.Dir.Path()).Msg("disk responds again")
 		return
 	}
-	n.log.Error().Str("path", n.o.Dir.Path()).Msg("disk stalled: check it, or stop this node; the others carry on without it")
+	n.log.Error().Str("path", n.o.Dir.Path()).Str("effect", "the other nodes continue without this node").Msg("disk stalled, check or stop node")
 }
 
 // cluster returns the id of the cluster this node belongs to, or "".
@@ -426,7 +426,7 @@ func (n *Node) serveApp(ctx context.Context) {
 
 func (n *Node) serveSelf(ctx context.Context) {
 	if err := admin.ServeLocal(ctx, n.o.Self, n, n.log); err != nil {
-		n.log.Warn().Err(err).Msg("socket in the data directory not served: `shardway drain --self` does not reach this node")
+		n.log.Warn().Err(err).Str("effect", "`shardway drain --self` does not reach this node").Msg("local admin socket failed")
 	}
 }
 

@@ -93,7 +93,7 @@ func TestOneNodeCannotFillTheLog(t *testing.T) {
 			_ = peer.WriteFrame(c, []byte("none"))
 			_ = c.Close()
 		}
-		for _, text := range []string{"heartbeat refused", "heartbeat not understood"} {
+		for _, text := range []string{"heartbeat refused", "invalid heartbeat"} {
 			if n, _ := j.about(text); n == 0 || n > times/10 {
 				w.t.Errorf("%q stands %d times in the log, want it seldom", text, n)
 			}

@@ -161,7 +161,7 @@ func (p *poison) suspect(s poisonous) {
 		return // those that there are are enough to do
 	}
 	p.mu.suspects = append(p.mu.suspects, s)
-	p.log.Warn().Uint32("shard", uint32(s.Key.Shard)).Str("key_hash", fmt.Sprintf("%016x", s.Key.Hash)).Strs("nodes", s.Nodes).Msg("poison suspected")
+	p.log.Warn().Uint32("shard", uint32(s.Key.Shard)).Str("key_hash", fmt.Sprintf("%016x", s.Key.Hash)).Strs("nodes", s.Nodes).Msg("poison request suspected")
 }
 
 // list returns the suspects, the oldest first.

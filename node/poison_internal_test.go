@@ -110,7 +110,7 @@ func TestPoisonIsSuspected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				got, log := judged(tc.tell)
-				if (len(got) == 1) != tc.want || strings.Count(log, "poison suspected") != len(got) {
+				if (len(got) == 1) != tc.want || strings.Count(log, "poison request suspected") != len(got) {
 					t.Errorf("suspects %v, log %s", got, log)
 				}
 				for _, s := range got {

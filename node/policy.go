@@ -270,7 +270,7 @@ func endangered(node shardmap.NodeID, voters []string, views []ack.MemberView, p
 // took it: what is on its way out is not to lead.
 func (l *leadership) handOver(ctx context.Context) string {
 	if err := await(ctx, func() error { return l.n.transfer(ctx) }); err != nil {
-		l.log.Warn().Err(err).Msg("leadership not handed over")
+		l.log.Warn().Err(err).Msg("leadership transfer failed")
 		return ""
 	}
 	t := time.NewTicker(handOverLook)

@@ -39,7 +39,7 @@ func (n *Node) dropUnreachable(ctx context.Context) {
 				lost[node] = began
 			} else if time.Since(lost[node]) > n.timing().DeadAfter {
 				count := n.proxy.Abandon(func(_ shardmap.Shard, owner string) bool { return owner == node })
-				n.log.Warn().Str("peer", node).Int("requests", count).Msg("forwarded requests dropped: their owner is out of reach")
+				n.log.Warn().Str("peer", node).Int("requests", count).Msg("forwarded requests aborted, owner unreachable")
 			}
 		}
 		for node := range lost {

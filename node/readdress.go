@@ -102,10 +102,10 @@ func (n *Node) readdress(ctx context.Context) {
 			checks.Go(func() {
 				err := n.checkClaim(ctx, c)
 				if err == nil {
-					n.log.Info().Str("peer", c.Member.ID).Stringer("from", c.Known).Stringer("to", c.Member.Addr).Msg("node has another address")
+					n.log.Info().Str("peer", c.Member.ID).Stringer("from", c.Known).Stringer("to", c.Member.Addr).Msg("node address changed")
 					n.look()
 				} else if ctx.Err() == nil {
-					n.log.Debug().Err(err).Str("peer", c.Member.ID).Stringer("to", c.Member.Addr).Msg("claim of another address refused")
+					n.log.Debug().Err(err).Str("peer", c.Member.ID).Stringer("to", c.Member.Addr).Msg("address claim refused")
 				}
 				n.moved.end(c.Member.ID, err)
 			})

@@ -71,7 +71,7 @@ func TestClaimsOfAFailedNodeAreCheckedNowAndThen(t *testing.T) {
 		p.moves()
 		w.untilSettled("a", "b", "c")
 		took := time.Since(began)
-		checks := log.count("claim of another address refused") + log.count("node has another address")
+		checks := log.count("address claim refused") + log.count("node address changed")
 		if most := 2 * (1 + int(took/(500*time.Millisecond))); checks > most {
 			w.t.Errorf("%d checks of claims in %v, want at most %d", checks, took, most)
 		}
@@ -135,7 +135,7 @@ func TestOlderImageDoesNotRedirectANode(t *testing.T) {
 		p.mem = older
 		p.moves()
 		w.untilStale(p, "boot 2")
-		if n := log.count("node has another address"); n > 0 {
+		if n := log.count("node address changed"); n > 0 {
 			w.t.Errorf("%d claims are accepted of a process in a boot that is known", n)
 		}
 		if log.count("and boot 2 is known of its disk") == 0 {
@@ -165,7 +165,7 @@ func TestCopyDoesNotRedirectARunningNode(t *testing.T) {
 		c.run()
 		defer c.kill()
 		w.within(time.Minute, "the copy ends", c.ended)
-		if n := log.count("node has another address"); n > 0 {
+		if n := log.count("node address changed"); n > 0 {
 			w.t.Errorf("%d claims of the copy are accepted", n)
 		}
 		if log.count("the node answers at its known address, in boot 1") == 0 {

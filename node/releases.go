@@ -30,7 +30,7 @@ func (h *hooking) deliver(r ack.Releases) {
 		h.over = said
 		for i, s := range r.Over {
 			if i == maxWarned {
-				h.log.Warn().Int("shards", len(r.Over)).Msg("more notes refused")
+				h.log.Warn().Int("shards", len(r.Over)).Msg("more releases out of range")
 				break
 			}
 			warnOfRoom(&h.log, r.Node, s)
@@ -42,8 +42,9 @@ func (h *hooking) deliver(r ack.Releases) {
 // warnOfRoom says that a shard moves unreleased because its note does not fit beside the
 // others.
 func warnOfRoom(log *zerolog.Logger, node shardmap.NodeID, s shardmap.Shard) {
-	log.Warn().Str("peer", string(node)).Uint32("shard", uint32(s)).Int("notes", ack.MaxNotes).Int("bytes", ack.MaxNoteBytes).
-		Msg("note refused: all notes of a map change may be so many, with so many bytes; let them say where the state is")
+	log.Warn().Str("peer", string(node)).Uint32("shard", uint32(s)).Int("max_notes", ack.MaxNotes).Int("max_bytes", ack.MaxNoteBytes).
+		Str("remedy", "write the location of the state into the note instead of the state").
+		Msg("note refused, map change too large")
 }
 
 // bringReleases takes what this node gives up shards with to whoever leads, the newest
@@ -78,9 +79,9 @@ func (n *Node) released(node string, b []byte) error {
 	var r ack.Releases
 	if err := r.UnmarshalBinary(b); err != nil || string(r.Node) != node {
 		if n.badBeats.Pass(node) {
-			n.log.Warn().Err(err).Str("peer", node).Str("claimed", logs.Cut(string(r.Node))).Msg("releases not understood")
+			n.log.Warn().Err(err).Str("peer", node).Str("claimed", logs.Cut(string(r.Node))).Msg("invalid releases from node")
 		}
-		return fmt.Errorf("%w: releases not understood", admin.ErrInvalid)
+		return fmt.Errorf("%w: invalid releases", admin.ErrInvalid)
 	}
 	if n.leading.Load() == nil {
 		return admin.ErrNoLeader

@@ -38,7 +38,7 @@ func TestNotesThatDoNotFitAreToldOfOnce(t *testing.T) {
 		{9, over[:maxWarned], 3 * maxWarned, 1},
 	} {
 		h.deliver(ack.Releases{Node: "a", Proposal: step.proposal, Over: step.over})
-		if s, m := lines("note refused"), lines("more notes refused"); s != step.single || m != step.more {
+		if s, m := lines("note refused"), lines("more releases out of range"); s != step.single || m != step.more {
 			t.Errorf("proposal %d with %d: %d and %d lines, want %d and %d", step.proposal, len(step.over), s, m, step.single, step.more)
 		}
 	}
@@ -71,7 +71,7 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 				}
 			}
 		}
-		if n := strings.Count(log.String(), "releases not understood"); n != 2 {
+		if n := strings.Count(log.String(), "invalid releases from node"); n != 2 {
 			t.Errorf("%d lines of what two nodes sent, want 2", n)
 		}
 		select {
@@ -87,7 +87,7 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		_ = n.released("c", whole)
-		if n := strings.Count(log.String(), "releases not understood"); n != 3 {
+		if n := strings.Count(log.String(), "invalid releases from node"); n != 3 {
 			t.Errorf("%d lines, want one more after an hour", n)
 		}
 	})

@@ -240,7 +240,7 @@ func TestLeaderWithoutOthersStays(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.start("a")
 		w.untilSettled("a")
-		w.refused(w.all["a"], admin.Action{Verb: admin.StepDown}, admin.ErrRefused, "leadership not handed over")
+		w.refused(w.all["a"], admin.Action{Verb: admin.StepDown}, admin.ErrRefused, "leadership transfer failed")
 	})
 }
 

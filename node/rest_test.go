@@ -16,7 +16,7 @@ import (
 type lapses struct{ n atomic.Int64 }
 
 func (l *lapses) Write(b []byte) (int, error) {
-	if bytes.Contains(b, []byte("lease lapsed")) {
+	if bytes.Contains(b, []byte("lease expired")) {
 		l.n.Add(1)
 	}
 	return len(b), nil

@@ -194,7 +194,7 @@ func TestFlagsThatDifferAreToldOnce(t *testing.T) {
 		w.start("a")
 		w.start("b")
 		w.untilSettled("a", "b")
-		const flags, beat = "timing flags differ", "heartbeat is too slow"
+		const flags, beat = "timing flags differ", "heartbeats too slow"
 		w.until("it says so", func() bool { return log.count(flags) > 0 && log.count(beat) > 0 })
 		for _, want := range []string{"dead-after 5s", "dead-after 2.5s", "start this node with --dead-after 2.5s", "shardway timing --dead-after 5s"} {
 			if log.count(want) == 0 {
@@ -204,7 +204,7 @@ func TestFlagsThatDifferAreToldOnce(t *testing.T) {
 		w.retimes(w.leader(), admin.Timing{DeadAfter: "3s"})
 		w.until("it has the next timing", func() bool { return w.all["b"].node.State().Timing().DeadAfter == 3*time.Second })
 		time.Sleep(10 * time.Second)
-		if n := log.count("remove-dead-after 6s or more"); n != 1 || log.count("remove-dead-after is too short") != 1 {
+		if n := log.count("remove-dead-after 6s or more"); n != 1 || log.count("remove-dead-after too short") != 1 {
 			w.t.Errorf("said %d times, of the timing that is too long for it, that remove-dead-after is too short", n)
 		}
 		if n, m := log.count(flags), log.count(beat); n != 1 || m != 2 {

@@ -66,7 +66,7 @@ func (n *Node) Run(ctx context.Context) error {
 		// As if it were killed: other nodes shall find nobody, not a node that cuts
 		// what they forward to it again. The line is when: what is left to end may
 		// take seconds, and whoever looks for lost requests goes by it.
-		n.log.Warn().Msg("node failed: connections cut")
+		n.log.Warn().Msg("node failed, connections closed")
 		at, cancel := context.WithCancel(base)
 		cancel()
 		if n.o.Overdue != nil {
@@ -208,7 +208,7 @@ func (n *Node) lead(ctx context.Context) {
 func (n *Node) leadIn(ctx context.Context, term uint64) {
 	l := newLeading(n, term)
 	n.metrics.elections.Inc()
-	l.log.Info().Msg("leadership gained")
+	l.log.Info().Msg("became leader")
 	n.leading.Store(l.leadership)
 	n.suspects.again() //nolint:contextcheck // outlives this leadership
 	hint(n.agent.wake)
@@ -248,7 +248,7 @@ func (n *Node) stand(gone string) {
 	if n.led(gone) || n.stopping.Load() {
 		return
 	}
-	n.log.Info().Str("leader", gone).Msg("leader's process is gone: standing for election")
+	n.log.Info().Str("leader", gone).Msg("leader process stopped, starting campaign")
 	_ = n.standFor(causeEvidence, term) // that says it
 }
 
@@ -262,7 +262,7 @@ const (
 func (n *Node) standFor(cause string, term uint64) error {
 	err := n.raft.CampaignIn(term)
 	if err != nil {
-		n.log.Debug().Err(err).Msg("could not stand for election")
+		n.log.Debug().Err(err).Msg("campaign failed")
 		return err
 	}
 	n.metrics.campaigns.WithLabelValues(cause).Inc()
@@ -322,7 +322,7 @@ func (n *Node) leave(live context.Context) {
 	}
 	n.inTime(ctx, began, func(ctx context.Context) {
 		if err := n.shutProxy(ctx); err != nil {
-			n.log.Warn().Err(err).Msg("requests still running were cut")
+			n.log.Warn().Err(err).Msg("in-flight requests aborted")
 		}
 	})
 	if live.Err() != nil {
@@ -337,7 +337,7 @@ func (n *Node) leave(live context.Context) {
 	stop()
 	gossiping, stop := context.WithDeadline(ctx, began.Add(n.o.ShutdownTimeout-n.leaveTime()/2))
 	if err := n.gossip.Leave(gossiping); err != nil {
-		n.log.Debug().Err(err).Msg("gossip not left in time")
+		n.log.Debug().Err(err).Msg("gossip leave timed out")
 	}
 	stop()
 	// Last: a leader adds whom gossip shows.
@@ -373,7 +373,7 @@ func (n *Node) abdicate(ctx context.Context) {
 		return
 	}
 	if err := n.transfer(ctx); err != nil {
-		n.log.Debug().Err(err).Msg("leadership not handed over")
+		n.log.Debug().Err(err).Msg("leadership transfer failed")
 	}
 	waiting, stop := context.WithTimeout(ctx, time.Second)
 	n.until(waiting, func() bool { l := n.raft.Leader(); return l != "" && l != string(n.self) })

@@ -42,6 +42,6 @@ func (s *stack) unwind() {
 		s.steps = s.steps[:len(s.steps)-1]
 		began := time.Now()
 		top.stop()
-		s.log.Debug().Str("step", top.name).Dur("took", time.Since(began)).Msg("part stopped")
+		s.log.Debug().Str("step", top.name).Dur("took", time.Since(began)).Msg("component stopped")
 	}
 }

@@ -41,7 +41,7 @@ func (n *Node) superseded(ctx context.Context, r *gossip.RefusedError, serves bo
 		return s
 	}
 	n.log.Warn().Err(err).Str("peer", r.Member).Str("addr", r.Peer).Str("belongs", by).Str("said", r.Theirs).
-		Msg("gossip says that this node's cluster was recovered elsewhere, and the node there does not")
+		Msg("gossip reports recovered cluster, node disagrees")
 	if serves {
 		select {
 		case <-time.After(supersededPause):

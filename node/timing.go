@@ -232,17 +232,17 @@ func (n *Node) compareTiming(said uint64) uint64 {
 	if said == 0 && n.o.Timing != t {
 		n.log.Warn().Str("flags", describe(n.o.Timing)).Str("cluster", describe(t)).
 			Str("remedy", "start this node with "+flagsOf(t, n.o.Timing)+", or change the cluster's: shardway timing "+flagsOf(n.o.Timing, t)).
-			Msg("this node's timing flags differ from the cluster's timing, which takes precedence")
+			Msg("timing flags differ from cluster settings")
 	}
 	for _, b := range timingrules.Check(n.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {
 		if !b.Holds {
-			n.log.Warn().Str("breaks", b.Text).Str("figures", b.Figures).Str("remedy", b.Remedy).Msg("heartbeat is too slow for the cluster's timing")
+			n.log.Warn().Str("breaks", b.Text).Str("figures", b.Figures).Str("remedy", b.Remedy).Msg("heartbeats too slow for cluster settings")
 		}
 	}
 	if d := n.o.RemoveDeadAfter; d > 0 && d < 2*t.DeadAfter {
 		n.log.Warn().Str("remove_dead_after", timingrules.Short(d)).Str("dead_after", timingrules.Short(t.DeadAfter)).
 			Str("remedy", "start this node with --remove-dead-after "+timingrules.Short(2*t.DeadAfter)+" or more").
-			Msg("remove-dead-after is too short for the cluster's timing")
+			Msg("remove-dead-after too short")
 	}
 	return s.TimingSince()
 }

@@ -88,12 +88,12 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 		return n.askEach(ctx) // an older version knows them one by one
 	}
 	if err != nil || len(replies) != len(questions) {
-		n.log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not say what it knows")
+		n.log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not report its state")
 		return t
 	}
 	if members, ok := valueOf[[]wireMember](replies[0]); ok {
 		if t.views, err = memberViews(members); err != nil {
-			n.log.Debug().Err(err).Msg("leader's view not understood")
+			n.log.Debug().Err(err).Msg("invalid view from leader")
 		}
 	}
 	if suspects, ok := valueOf[[]poisonous](replies[1]); ok {

@@ -136,7 +136,7 @@ func (a *agent) reportReleases() {
 		shards = append(shards, e.Shard)
 	}
 	first := failed[0]
-	a.log.Warn().Str("shards", named(shards)).Str("result", first.Result.String()).Str("why", first.Why).Msg("shards moved unreleased")
+	a.log.Warn().Str("shards", named(shards)).Str("result", first.Result.String()).Str("why", first.Why).Msg("shards moved without release")
 	if a.tell == nil {
 		return
 	}

@@ -9,17 +9,13 @@ import (
 // MaxHold is the longest hold. A response that asks for a longer one gets this one.
 const MaxHold = 24 * time.Hour
 
-// headerHold in a response of the app says for how many seconds the app keeps state of the
-// request's shard that cannot move: a kernel, a game room, a prompt cache. The client does not
-// see the header.
-const headerHold = "Shardway-Hold"
-
 // shownHold is how many bytes of an invalid value the log shows.
 const shownHold = 40
 
-// noteHold passes on what a response of the app says by headerHold. The ownership epoch is
-// that of the request. A value that is no number of seconds has no effect, and the first one
-// is logged.
+// noteHold records the response header Shardway-Hold. It contains the number of seconds for which
+// the app keeps state of the request's shard that cannot move: a kernel, a game room, a prompt
+// cache. The client does not receive the header. The ownership epoch is that of the request. An
+// invalid value has no effect, and the first one is logged.
 func (a *requestState) noteHold(res *h1.Response, epoch uint64) {
 	if a.s.o.HoldShard == nil || a.x.keyless {
 		return
@@ -29,7 +25,7 @@ func (a *requestState) noteHold(res *h1.Response, epoch uint64) {
 	if !ok {
 		if a.s.metrics.badHolds.Add(1) == 1 {
 			a.s.o.Log.Warn().Str("value", string(value[:min(len(value), shownHold)])).Uint32("shard", uint32(a.x.shard)).
-				Msg(headerHold + " ignored: not a number of seconds")
+				Str("remedy", "send a whole number of seconds").Msg("invalid Shardway-Hold ignored")
 		}
 		return
 	}

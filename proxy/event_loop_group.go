@@ -88,7 +88,7 @@ func (g *eventLoopGroup) grow() bool {
 	l, err := fresh()
 	if err != nil {
 		g.none = errors.Is(err, errors.ErrUnsupported) // else there is none at this moment
-		g.s.o.Log.Debug().Err(err).Msg("connections not looped")
+		g.s.o.Log.Debug().Err(err).Msg("event loop not available")
 		return false
 	}
 	g.all = append(g.all, l)

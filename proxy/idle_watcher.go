@@ -169,7 +169,7 @@ func (c *client) park() bool {
 	c.parked, err = c.s.conns.park(c, p)
 	if err != nil {
 		c.delayPark(isPermanent(err))
-		c.s.o.Log.Debug().Err(err).Msg("idle connection not parked")
+		c.s.o.Log.Debug().Err(err).Msg("idle connection not added to poller")
 	}
 	return c.parked
 }

@@ -11,7 +11,7 @@ var errPanicked = errors.New("proxy: panicked")
 // panicked notes a bug that met one request. The node goes on.
 func (s *Server) panicked(v any) {
 	s.metrics.panics.Add(1)
-	s.o.Log.Error().Any("panic", v).Bytes("stack", debug.Stack()).Msg("request panicked: please report this")
+	s.o.Log.Error().Any("panic", v).Bytes("stack", debug.Stack()).Msg("request panicked, please report this")
 }
 
 // fall ends a connection whose request panicked. What the request held is given

@@ -42,7 +42,7 @@ func (s *Server) place(places chan<- struct{}) {
 		if !paused {
 			paused = true
 			s.o.Log.Warn().Int("connections", cap(places)).
-				Msg("accepting paused: the maximum number of connections is open (--max-conns), and none is idle")
+				Str("remedy", "raise --max-conns").Msg("accepting paused, connection limit reached")
 		}
 	}
 }

@@ -60,8 +60,8 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 // What a node says before its connections break: it cannot go on, and cuts them, or the
 // app in its process cannot be stopped, and it ends. That app runs until then.
 const (
-	cutLine = "node failed: connections cut"
-	endLine = "process ends: a handler does not return"
+	cutLine = "node failed, connections closed"
+	endLine = "handler did not return, process ends"
 )
 
 // failed tells whether a process that has ended did so because it could not go on,

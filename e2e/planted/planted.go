@@ -147,7 +147,7 @@ func ownUp(log zerolog.Logger) error {
 	if names := %#v; planted != "" && !slices.Contains(names, planted) {
 		return fmt.Errorf("%s=%%q: no such bug; use one of %%q", planted, names)
 	}
-	log.Error().Str("bug", planted).Msg("this program was built with bugs for tests: it must not serve anybody")
+	log.Error().Str("bug", planted).Str("effect", "must not serve clients").Msg("test binary with planted bugs")
 	return nil
 }
 `

@@ -48,7 +48,7 @@ func TestEachLineOfTheLogSaysWhoseItIs(t *testing.T) {
 	if count("stopped") != 2 || messages[len(messages)-1] != "stopped" || of == "" {
 		t.Errorf("the lives do not end with one line each that says so, or there is no cluster: %q", messages)
 	}
-	if again := messages[end+1:]; !slices.Contains(again, "map of before this start read from the log") {
+	if again := messages[end+1:]; !slices.Contains(again, "previous map read from log") {
 		t.Errorf("the restart does not tell what it found: %q", again)
 	}
 }

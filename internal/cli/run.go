@@ -84,7 +84,7 @@ func (c *runCommand) reload(s *session, p *process.Process, log zerolog.Logger) 
 		p.NotReloaded(err)
 	}
 	if err != nil {
-		log.Error().Err(err).Msg("settings not reloaded, nothing has changed")
+		log.Error().Err(err).Msg("settings not reloaded, old settings stay")
 		return
 	}
 	setLevel(&next)

@@ -103,6 +103,6 @@ func (s *supervised) tell(lines ...string) {
 func (s *supervised) send(lines []string) {
 	if err := s.manager.Tell(lines...); err != nil && !s.mu.failed {
 		s.mu.failed = true
-		s.log.Warn().Err(err).Str("word", strings.Join(lines, " ")).Msg("service manager not told")
+		s.log.Warn().Err(err).Str("word", strings.Join(lines, " ")).Msg("service manager not notified")
 	}
 }

@@ -19,7 +19,7 @@ func Limit(log zerolog.Logger) {
 	limit, err := memlimit.Set(memlimit.WithRatio(share))
 	switch {
 	case err != nil:
-		log.Debug().Err(err).Msg("memory limit not known")
+		log.Debug().Err(err).Msg("memory limit unknown")
 	case limit < math.MaxInt64:
 		log.Info().Int64("bytes", limit).Msg("memory limit set")
 	}

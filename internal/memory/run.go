@@ -56,7 +56,7 @@ func (x process) run(ctx context.Context, p *clock.Pulse, log zerolog.Logger) {
 		x.give()
 		after := x.use()
 		k.Kept(time.Since(began), after)
-		log.Debug().Uint64("before", before.Held).Uint64("after", after.Held).Msg("memory given back")
+		log.Debug().Uint64("before", before.Held).Uint64("after", after.Held).Msg("memory returned to the system")
 	}
 }
 

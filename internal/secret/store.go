@@ -208,7 +208,7 @@ func (k *Store) Run(ctx context.Context, log zerolog.Logger) {
 	k.files.Watch(ctx, func() {
 		changed, err := k.Reload()
 		if err != nil {
-			log.Error().Err(err).Msg("secret file rejected: the old secrets stay in use")
+			log.Error().Err(err).Msg("secret file rejected, keeping old secrets")
 			return
 		}
 		if changed {

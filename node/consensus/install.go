@@ -60,7 +60,7 @@ func (r *Raft) installed(c *core, index, term uint64) (again bool) {
 			err = logs.DeleteRange(first, last)
 		}
 		if err != nil {
-			r.log.Warn().Err(err).Msg("log before the snapshot kept")
+			r.log.Warn().Err(err).Msg("log before snapshot not deleted")
 		}
 		return false
 	}
@@ -101,7 +101,7 @@ func (r *Raft) again(c *core) {
 	if r.cur.Load() != c || r.closing() {
 		return
 	}
-	r.log.Info().Msg("log contradicted the leader's snapshot and was dropped")
+	r.log.Info().Msg("log dropped, contradicts leader's snapshot")
 	if !r.end(c, r.stopped) || r.closing() {
 		return
 	}
@@ -142,7 +142,7 @@ func (r *Raft) repair() error {
 	if err != nil || until < first {
 		return err
 	}
-	r.log.Info().Uint64("from", first).Uint64("index", until).Msg("log entries covered by a snapshot dropped")
+	r.log.Info().Uint64("from", first).Uint64("index", until).Msg("log entries covered by snapshot deleted")
 	return wrap("delete log", s.Logs.DeleteRange(first, until))
 }
 

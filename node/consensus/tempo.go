@@ -62,6 +62,6 @@ func (r *Raft) tempo() {
 		return
 	}
 	if err := c.ReloadConfig(want); err != nil {
-		r.log.Warn().Err(err).Msg("raft's timeouts not changed")
+		r.log.Warn().Err(err).Msg("raft timeouts not changed")
 	}
 }

@@ -284,7 +284,7 @@ func (d *doorkeeper) end(s *stream, reason int) {
 		return
 	}
 	d.log.Warn().Stringer("source", s.src.from).Str("reason", reasonText(reason)).Uint64("closed", n).
-		Msg("gossip streams closed: too many, or too much data, before they showed the cluster's secret")
+		Msg("unauthenticated gossip streams closed")
 }
 
 // stats returns what is open now.

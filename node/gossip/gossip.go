@@ -97,7 +97,7 @@ func (g *Gossip) Listen(ctx context.Context) error {
 		return err
 	}
 	if g.record, err = openRecord(g.o.SnapshotPath); err != nil {
-		g.log.Warn().Err(err).Str("file", g.o.SnapshotPath).Msg("list of members seen not read, or not all of it")
+		g.log.Warn().Err(err).Str("file", g.o.SnapshotPath).Msg("list of known members not read")
 	}
 	g.former = g.record.alive()
 	s, err := serf.Create(conf)
@@ -139,7 +139,7 @@ func (g *Gossip) Run(ctx context.Context) error {
 	select {
 	case <-kept:
 	case <-time.After(keptWithin):
-		g.log.Warn().Str("file", g.record.path).Msg("members seen not written: the disk is stalled")
+		g.log.Warn().Str("file", g.record.path).Msg("known members not written, disk stalled")
 	}
 	if err != nil {
 		return fmt.Errorf("gossip: shutdown: %w", err)
@@ -270,7 +270,7 @@ func (g *Gossip) retagging(ctx context.Context) {
 		}
 		if err != nil && ctx.Err() == nil {
 			// The tags are set; what failed is the first telling. Push and pull go on.
-			g.log.Debug().Err(err).Msg("tags not announced yet")
+			g.log.Debug().Err(err).Msg("gossip tags not announced yet")
 		}
 		hint(g.changed)
 	}
@@ -324,7 +324,7 @@ func (g *Gossip) logRefusal(e *RefusedError) {
 		return
 	}
 	g.log.Warn().Str("peer", e.Member).Str("addr", e.Addr).Str("what", e.What).
-		Str("mine", e.Mine).Str("theirs", e.Theirs).Msg("refused a member of another cluster")
+		Str("mine", e.Mine).Str("theirs", e.Theirs).Msg("member of another cluster refused")
 }
 
 // splitHostPort splits an address whose port may be missing.

@@ -66,7 +66,7 @@ func TestJoiningInVainIsLoggedOnceAMinute(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		n := 0
 		for _, l := range s.lines() {
-			if strings.Contains(l, "no other node reached") {
+			if strings.Contains(l, "no node reachable") {
 				n++
 			}
 		}

@@ -172,7 +172,7 @@ func (j *joiner) report(err error) {
 	}
 	if now := time.Now(); !now.Before(j.logNext) {
 		j.logNext = now.Add(logPause)
-		j.g.log.Warn().Err(err).Strs("join", j.g.o.Join).Msg("no other node reached: still trying")
+		j.g.log.Warn().Err(err).Strs("join", j.g.o.Join).Msg("no node reachable, retrying")
 	}
 }
 

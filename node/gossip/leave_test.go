@@ -18,7 +18,7 @@ func TestNothingIsJoinedAfterLeave(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		for _, l := range s.lines() {
-			if strings.Contains(l, "Join after Leave") || strings.Contains(l, "no other node reached") {
+			if strings.Contains(l, "Join after Leave") || strings.Contains(l, "no node reachable") {
 				t.Errorf("after Leave: %s", l)
 			}
 		}

@@ -260,7 +260,7 @@ func (g *Gossip) keeping() {
 	keep := func() bool {
 		wrote, err := g.record.keep(g.lamport())
 		if err != nil && well {
-			g.log.Warn().Err(err).Str("file", g.record.path).Msg("members seen not written: after a restart this node asks only its join addresses")
+			g.log.Warn().Err(err).Str("file", g.record.path).Str("effect", "after a restart this node contacts only its join addresses").Msg("list of known members not written")
 		}
 		well = err == nil
 		return wrote

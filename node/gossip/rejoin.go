@@ -30,7 +30,7 @@ func (g *Gossip) rejoin(ctx context.Context, last []sight) {
 			continue
 		}
 		_, err := g.serf.Memberlist().Join([]string{s.name + "/" + s.addr.String()})
-		g.log.Debug().Err(err).Str("peer", s.name).Stringer("addr", s.addr).Msg("member of before asked")
+		g.log.Debug().Err(err).Str("peer", s.name).Stringer("addr", s.addr).Msg("known member contacted")
 		if err == nil {
 			return
 		}

@@ -114,10 +114,10 @@ func warnIfDirWasOpen(path string, o disk.Openness, log zerolog.Logger) {
 	switch {
 	case o.Mode == 0:
 	case o.Closed:
-		log.Warn().Str("data", path).Stringer("mode", o.Mode).Msg("data directory was open to every user of this machine: access is now restricted to its owner")
+		log.Warn().Str("data", path).Stringer("mode", o.Mode).Msg("data directory permissions restricted to owner")
 	default:
 		log.Warn().Str("data", path).Stringer("mode", o.Mode).Str("remedy", "chmod 700, or name a directory below it with --data").
-			Msg("data directory is open to every user of this machine")
+			Msg("data directory accessible to all users")
 	}
 }
 

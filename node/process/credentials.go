@@ -186,7 +186,7 @@ func (cr *credentials) watchFiles(ctx context.Context, n *node.Node, ops *admin.
 		wg.Go(func() {
 			seen.Watch(ctx, func() {
 				if err := reload(); err != nil {
-					cr.log.Error().Err(err).Str("what", what).Msg("changed file rejected: the old one stays in use")
+					cr.log.Error().Err(err).Str("what", what).Msg("changed file rejected, keeping old one")
 					return
 				}
 				cr.log.Info().Str("what", what).Msg("changed file loaded")

@@ -141,7 +141,7 @@ func (tl *tlsListener) refresh(files [2]string) {
 	switch {
 	case now == nil || now.files != files: // a reload has already replaced the files
 	case err != nil:
-		tl.log.Error().Err(err).Time("until", now.tls.Leaf.NotAfter).Msg("certificate not replaced: the old one stays in use")
+		tl.log.Error().Err(err).Time("until", now.tls.Leaf.NotAfter).Msg("certificate not replaced, keeping old one")
 	case !bytes.Equal(next.tls.Leaf.Raw, now.tls.Leaf.Raw) && tl.cert.CompareAndSwap(now, next):
 		tl.log.Info().Str("serial", next.tls.Leaf.SerialNumber.Text(16)).Time("until", next.tls.Leaf.NotAfter).Msg("certificate replaced")
 	}

@@ -25,7 +25,7 @@ func (b *Bootstrapper) runAlone(ctx context.Context) {
 			return
 		case err != nil && err.Error() != lastReason:
 			lastReason = err.Error()
-			b.o.Log.Info().Err(err).Msg("no cluster founded: joining others")
+			b.o.Log.Info().Err(err).Msg("joining existing cluster")
 		case err == nil && !b.seesCluster():
 			founded, err := b.bootstrapAlone(ctx)
 			if err != nil && ctx.Err() == nil {

@@ -270,7 +270,7 @@ func (b *Bootstrapper) Run(ctx context.Context) {
 func (b *Bootstrapper) campaign() {
 	b.o.Log.Info().Int("bootstrap_expect", b.o.BootstrapExpect).Msg("cluster founded")
 	if err := b.o.Raft.Campaign(); err != nil {
-		b.o.Log.Debug().Err(err).Msg("elected only after the timeout")
+		b.o.Log.Debug().Err(err).Msg("campaign failed, waiting for election timeout")
 	}
 }
 

@@ -100,7 +100,7 @@ func (d *DuplicateDetector) askPeer(ctx context.Context) string {
 		if err == nil {
 			return addr
 		}
-		d.o.Log.Debug().Err(err).Str("peer", m.ID).Msg("not told whether this node has a twin")
+		d.o.Log.Debug().Err(err).Str("peer", m.ID).Msg("no response about duplicate nodes")
 	}
 	return ""
 }

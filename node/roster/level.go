@@ -97,7 +97,7 @@ func (k *Reconciler) raiseLevelFrom(ctx context.Context, heard []ack.MemberView,
 		k.o.Log.Warn().Err(err).Uint8("level", uint8(v.Next)).Msg("level not raised")
 		return err
 	}
-	k.o.Log.Info().Uint8("level", uint8(v.Next)).Uint8("before", uint8(v.InForce)).Bool("asked_for", immediately).Msg("level raised: nodes that do not know it cannot come back")
+	k.o.Log.Info().Uint8("level", uint8(v.Next)).Uint8("before", uint8(v.InForce)).Bool("asked_for", immediately).Str("effect", "nodes without this level cannot return").Msg("level raised")
 	v = k.levels.Update(time.Since(k.started), k.o.State().Level(), servers, heard)
 	k.levelView.Store(&v)
 	return nil
@@ -123,14 +123,14 @@ func (k *Reconciler) logBlockers(v ack.LevelView) {
 	}
 	k.loggedBlockers = behind
 	if behind == "" {
-		k.o.Log.Info().Uint8("level", uint8(v.InForce)).Msg("no node holds up the next level any more")
+		k.o.Log.Info().Uint8("level", uint8(v.InForce)).Msg("next level no longer blocked")
 		return
 	}
 	var nodes []string
 	for _, x := range v.Blocked() {
 		nodes = append(nodes, nodeOf(x.Server))
 	}
-	k.o.Log.Warn().Strs("nodes", nodes).Uint8("level", uint8(v.InForce)).Uint8("next", uint8(v.Next)).Str("why", behind).Msg("level-behind: the next level waits for these nodes")
+	k.o.Log.Warn().Strs("nodes", nodes).Uint8("level", uint8(v.InForce)).Uint8("next", uint8(v.Next)).Str("why", behind).Msg("level-behind: nodes block the next level")
 }
 
 // admitsLevel reports whether a server that supports this level may be added. It logs each
@@ -144,7 +144,7 @@ func (k *Reconciler) admitsLevel(server string, knows ack.Level) bool {
 	if !k.rejected[server] {
 		k.rejected[server] = true
 		k.o.Log.Warn().Str("server", server).Uint8("level", uint8(inForce)).Uint8("knows", uint8(knows)).
-			Msg("level-behind: server not added: run the version of the other nodes there")
+			Str("remedy", "run the version of the other nodes on this node").Msg("level-behind: server not added")
 	}
 	return false
 }

@@ -290,7 +290,7 @@ func (k *Reconciler) identify(ctx context.Context, server string) (Process, erro
 	if err == nil && consensus.ServerID(nodeOf(server), p.Disk) == server {
 		return p, nil
 	}
-	k.o.Log.Debug().Err(err).Str("server", server).Str("disk", p.Disk).Msg("server not confirmed by its node")
+	k.o.Log.Debug().Err(err).Str("server", server).Str("disk", p.Disk).Msg("server not confirmed by node")
 	if err == nil {
 		err = fmt.Errorf("roster: the process there has disk %s", p.Disk)
 	}
