@@ -2,42 +2,41 @@ package ack
 
 import "time"
 
-// panicHold is for how long at most half of the apps must have been unhealthy before their
-// health counts again. Apps that share a dependency recover one after the other.
+// panicRecovery is how long at most half of the apps must have been unhealthy before health
+// counts again, because apps that share a dependency recover one after the other.
 const panicRecovery = 5 * time.Second
 
-// maxFalls bounds AppHealth.Falls; damping has reached its longest pause long before.
+// maxFlaps bounds AppHealth.Falls. The flap pause reaches its maximum far below.
 const maxFlaps = 1000
 
-// AppHealth is what a node reports of the health checks of its app, in addition to whether
-// that app counts as unhealthy. The zero value is an app whose last check was good.
+// AppHealth is the report of a node about the health checks of its app, in addition to whether
+// the app is unhealthy. The zero value is an app whose last check succeeded.
 type AppHealth struct {
-	// Failing reports that the last check failed, and Refused that it failed because
-	// nothing listens at the app's address.
+	// Failing: the last check failed. Refused: it failed because the connection was refused.
 	Failing, Refused bool
-	// Starting reports that no check of this process has been good yet.
+	// Starting: no check of this process has succeeded yet.
 	Starting bool
-	// Falls is how often the app has become unhealthy, each time within 10 minutes of the
-	// time before; 0 once so long has passed since the last time. At most 1000.
+	// Falls counts how often the app has become unhealthy, each time within 10 minutes of the
+	// previous time. It is 0 once 10 minutes have passed, and at most 1000.
 	Falls uint32
 }
 
-// appHealth is what the leader concludes from the health of all apps together.
+// clusterAppHealth is the combined health of all apps.
 type clusterAppHealth struct {
-	// panics reports that most apps are unhealthy, or were within panicHold: then health
-	// moves no shards. most reports that they are now.
+	// panicMode: most apps are unhealthy, or were within panicRecovery, so health moves no
+	// shards. mostUnhealthy: most apps are unhealthy now.
 	panicMode, mostUnhealthy bool
-	// calm is when most of them were unhealthy last.
+	// lastMostUnhealthy is when most apps were last unhealthy.
 	lastMostUnhealthy time.Duration
-	// failing and refused report that most apps are unhealthy or may be so in a moment:
-	// their last checks failed, or were refused. A leader just elected counts an app that
-	// it has not heard of yet.
+	// mostFailing and mostRefused: most apps are unhealthy or may be soon, because their last
+	// checks failed, or were refused. A new leader includes apps of nodes that have not sent a
+	// heartbeat yet.
 	mostFailing, mostRefused bool
-	// nobody reports that no node may own shards but those whose return is held back.
+	// onlyHeldBack: the only nodes that may own shards are held back.
 	onlyHeldBack bool
 }
 
-// lookAtApps draws the conclusions of one step.
+// updateAppsHealth updates clusterAppHealth once in each step.
 func (l *Leader) updateAppsHealth(now time.Duration) {
 	var apps, unhealthy, failing, refused int
 	for _, m := range l.state.Last().Members() {
@@ -81,8 +80,8 @@ func (l *Leader) updateAppsHealth(now time.Duration) {
 	}
 }
 
-// countsApp reports whether the app of a node counts when most apps are looked for: it may
-// own shards but for its health. An app that has not started yet never owned any.
+// countsApp reports whether an app counts in clusterAppHealth: its node could own shards if
+// the app is healthy. An app that has not started yet has never owned any.
 func (l *Leader) countsApp(now time.Duration, n *member) bool {
 	member := l.state.Last().Has(n.id)
 	switch {
@@ -94,10 +93,10 @@ func (l *Leader) countsApp(now time.Duration, n *member) bool {
 	return !n.silent(now, l.o.Pace) && (member || !n.heartbeat.App.Starting)
 }
 
-// leavesForHealth reports that a node may not be in the next map because its app is
-// unhealthy. A member stays where most apps are unhealthy, because its shards would go from
-// one unhealthy app to the next. It waits for a moment where most may turn out to be. An app
-// that refuses connections is left at once, unless most apps do.
+// excludedForHealth reports whether a node may not be in the next map because its app is
+// unhealthy. If most apps are unhealthy, a member stays, because its shards would move from
+// one unhealthy app to the next. If most apps may become unhealthy, the leader waits. An app
+// that refuses connections is excluded at once, unless most apps do.
 func (l *Leader) excludedForHealth(n *member) bool {
 	if !n.heartbeat.Unhealthy {
 		return false
@@ -112,11 +111,11 @@ func (l *Leader) excludedForHealth(n *member) bool {
 	}
 }
 
-// heldBack reports that the app of a node that has left the map recovered too recently for
-// how often it became unhealthy.
+// isHeldBack reports whether a node outside the map must wait, because its app became
+// unhealthy repeatedly and recovered only recently.
 func (l *Leader) isHeldBack(now time.Duration, n *member) bool { return l.holdRemaining(now, n) > 0 }
 
-// holdOf returns for how long its app must be healthy before the node gets shards again.
+// holdTime returns how long the app must be healthy before the node gets shards again.
 func (l *Leader) holdTime(now time.Duration, n *member) time.Duration {
 	if n.heartbeat.Unhealthy && !n.heartbeat.Gateway && !l.state.Last().Has(n.id) {
 		return flapPause(n.heartbeat.App.Falls)
@@ -124,7 +123,7 @@ func (l *Leader) holdTime(now time.Duration, n *member) time.Duration {
 	return l.holdRemaining(now, n)
 }
 
-// holdLeft returns for how long the node is held back, if its app stays healthy.
+// holdRemaining returns how long the node is still held back if its app remains healthy.
 func (l *Leader) holdRemaining(now time.Duration, n *member) time.Duration {
 	if !n.heard() || n.heartbeat.Unhealthy || n.heartbeat.Gateway || l.state.Last().Has(n.id) {
 		return 0

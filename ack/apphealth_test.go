@@ -48,7 +48,7 @@ func TestAppsThatFailTogetherKeepTheirShards(t *testing.T) {
 }
 
 // Two of three apps are unhealthy, and one recovers: the last one is left once that has lasted.
-func TestLastUnhealthyAppIsLeftAfterMostHaveRecovered(t *testing.T) {
+func TestLastUnhealthyAppIsExcludedAfterMostHaveRecovered(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("b").app.Failing, s.actor("c").app.Failing = true, true
 	s.sicken("b", "c")
@@ -63,7 +63,7 @@ func TestLastUnhealthyAppIsLeftAfterMostHaveRecovered(t *testing.T) {
 
 // An app that refuses connections is dead: it is left at once while the others have only
 // failed a check, and within the time after most have recovered.
-func TestAppThatRefusesConnectionsIsLeftAtOnce(t *testing.T) {
+func TestAppThatRefusesConnectionsIsExcludedAtOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("b").app.Failing = true
 	s.sicken("c")
@@ -76,7 +76,7 @@ func TestAppThatRefusesConnectionsIsLeftAtOnce(t *testing.T) {
 }
 
 // An app alone is left at once, if the checks of the others are good.
-func TestUnhealthyAppIsLeftAtOnce(t *testing.T) {
+func TestUnhealthyAppIsExcludedAtOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.sicken("c")
 	began := s.now
@@ -134,7 +134,7 @@ func TestAppThatFlapsGetsItsShardsBackLaterEachTime(t *testing.T) {
 }
 
 // Whose app flaps serves all the same when it is the only one left.
-func TestAppThatFlapsServesWhenNobodyElseCan(t *testing.T) {
+func TestFlappingAppServesWhenNoOtherCan(t *testing.T) {
 	s := serving(t, "a", "b")
 	for range 5 {
 		s.sicken("b")
@@ -172,7 +172,7 @@ func TestHeartbeatCarriesTheHealthOfTheApp(t *testing.T) {
 }
 
 // FlapCounter count as repeated while each comes within ten minutes of the one before.
-func TestOffencesAreForgottenAfterTenMinutes(t *testing.T) {
+func TestFlapCounterResetsAfterTenMinutes(t *testing.T) {
 	var o ack.FlapCounter
 	if got := o.Count(time.Hour); got != 0 {
 		t.Errorf("%d at first", got)

@@ -2,33 +2,34 @@ package ack
 
 import "shardway/shardmap"
 
-// AppWatch finds out since when the process of a node's app has run, in terms of committed
-// maps: a shard that left the node with a later map may have an old copy in that process.
-// It goes by what checks of the app meet. An app that has named its instance once restarts
-// only if the name changes. It cannot see a restart between two checks that
-// neither met a refused connection nor saw another instance.
+// AppWatch determines since when the present process of the app has run, in terms of committed
+// maps: a shard that left the node with a later map may have an old copy in that process. It
+// uses the results of health checks. An app that reports its instance has restarted only if
+// the instance changes. AppWatch cannot detect a restart between two checks if no connection
+// is refused and no instance is reported.
 //
-// One process of a node has one AppWatch. The caller serializes the calls.
+// One process of a node has one AppWatch. The caller must serialize the calls.
 type AppWatch struct {
-	// instance is the last one known; empty means not known.
+	// instance is the last known one; empty means unknown.
 	instance string
-	// met means that a check of this process met the app, so it is known whether the app names
-	// its instances.
+	// checked: a check of this process has reached the app, so it is known whether the app
+	// reports instances.
 	checked bool
-	// seen means that a check of this process met instance; seenAt is the map before it.
+	// seen: a check of this process has reached instance. seenAt is the committed map before
+	// that check.
 	seen   bool
 	seenAt shardmap.Epoch
-	// first is the last map applied before the first lease of this process. served means
-	// that it has had one.
+	// firstMap is the last map applied before the first lease of this process. served: it has
+	// had a lease.
 	firstMap shardmap.Epoch
 	served   bool
-	// fresh means that the app process, or the one that comes next, has had no request yet:
-	// so it has served nothing up to the map that was applied last.
+	// unused: the app process, or the next one, has had no request yet, so it has served
+	// nothing up to the map that was applied last.
 	unused bool
 	since  shardmap.Epoch
-	// refused says what since and fresh would be if the app had restarted when connections
-	// were refused. It is for an app that names its instances, or may do so: such an app may
-	// close its port and go on, so only another name shows that it has restarted.
+	// ifRestarted contains the values of since and unused if the app restarted when
+	// connections were refused. It is for an app that reports instances, or may do so: such an
+	// app may close its port and continue, so only a new instance proves a restart.
 	ifRestarted struct {
 		since shardmap.Epoch
 		fresh bool
@@ -37,22 +38,22 @@ type AppWatch struct {
 	connections uint64
 }
 
-// Attempt is the begin of a check or of a connection for requests.
+// Attempt identifies the start of a check or of a connection for requests.
 type Attempt struct {
 	committed   shardmap.Epoch
 	connections uint64
 }
 
-// Begin returns the begin of a check or of a connection. committed is the epoch of the
-// committed map that the node has applied by now.
+// Begin returns the Attempt of a check or a connection. committed is the epoch of the
+// committed map that the node has applied.
 func (w *AppWatch) Begin(committed shardmap.Epoch) Attempt { return Attempt{committed, w.connections} }
 
-// NewAppWatch returns the watch of a new process. instance is the last one that an earlier
-// process of this node knew, empty if none.
+// NewAppWatch returns the AppWatch of a new process. instance is the last one that an earlier
+// process of this node knew; empty means none.
 func NewAppWatch(instance string) *AppWatch { return &AppWatch{instance: instance} }
 
-// Applied takes the epoch of the committed map that the node has applied, and whether it
-// holds a lease, before it admits a request by that lease.
+// Applied takes the epoch of the committed map that the node has applied, and whether it holds
+// a lease. The caller must call it before the node admits a request by that lease.
 func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
 	if w.unused {
 		w.since = max(w.since, committed)
@@ -65,9 +66,9 @@ func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
 	}
 }
 
-// Refused takes a connection that was refused, of a check or of a request: no process of
-// the app listened. Its result may come after connections that began later. The caller must
-// not call it as long as a connection to the app is open, because the app then runs on.
+// Refused takes a refused connection of a check or a request: no process of the app was
+// listening. The result may be later than those of connections that began later. The caller
+// must not call it while a connection to the app is open, because the app then still runs.
 func (w *AppWatch) Refused(a Attempt) {
 	fresh := a.connections == w.connections // the next process has had no request
 	if w.instance != "" || !w.checked {
@@ -77,15 +78,14 @@ func (w *AppWatch) Refused(a Attempt) {
 	w.since, w.unused = max(w.since, a.committed), w.unused || fresh
 }
 
-// Connected takes a connection for requests, before any byte goes through it.
+// Connected takes a new connection for requests, before any byte is sent.
 func (w *AppWatch) Connected() {
 	w.connections++
 	w.unused = false
 	w.ifRestarted.fresh = false
 }
 
-// Checked takes a response to a check, with the instance that it names; empty means that the
-// app is well and names none.
+// Checked takes a successful check, with the instance that the app reported; empty means none.
 // It returns true if instance must be stored for the next process of the node.
 func (w *AppWatch) Checked(a Attempt, instance string) (store bool) {
 	met := w.checked

@@ -7,11 +7,11 @@ import (
 	"fmt"
 )
 
-// A backup is a State in a file:
+// Format of a backup file:
 //
 //	magic 15 | version 1 | sha256 of the rest 32 | state
 //
-// The magic is text and ends the line, so that `head -1` tells what the file is.
+// The magic is readable text, so that `head -c 15` identifies the file.
 const (
 	backupMagic   = "shardway backup"
 	backupVersion = 1
@@ -21,10 +21,11 @@ const (
 	MaxBackup = 8 << 20
 )
 
-// ErrNoBackup reports a file that is no whole backup; it is wrapped with why.
+// ErrNoBackup reports a file that is not a complete backup. The wrapping error contains the
+// cause.
 var ErrNoBackup = errors.New("not a backup")
 
-// Backup returns the state as the content of a file. OpenBackup reads it.
+// Backup returns the state as the content of a file for OpenBackup.
 func (s *State) Backup() ([]byte, error) {
 	if !s.Bootstrapped() {
 		return nil, errors.New("ack: backup: no cluster yet")
@@ -41,8 +42,8 @@ func (s *State) Backup() ([]byte, error) {
 	return append(b, state...), nil
 }
 
-// OpenBackup returns the state in a backup. Anything else, a backup that was cut
-// or changed included, is ErrNoBackup.
+// OpenBackup returns the state in a backup. For any other content, also a truncated or
+// modified backup, the error is ErrNoBackup.
 func OpenBackup(b []byte) (*State, error) {
 	if len(b) > MaxBackup {
 		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrNoBackup, MaxBackup)

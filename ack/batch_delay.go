@@ -7,18 +7,17 @@ import (
 )
 
 const (
-	// gatherShare is the part of dead-after for which causes that only add are
-	// gathered.
+	// Changes that only add nodes are batched for 1/batchFraction of dead-after.
 	batchFraction = 5
-	// firstWait is how long the first map waits for the nodes that found the cluster,
-	// counted from the first that could have shards, and the longest for which
-	// additions are gathered, however long dead-after is.
+	// maxBatchDelay is how long the first map waits for the nodes that form the cluster,
+	// counted from the first eligible node. It also limits the batching of additions with a
+	// long dead-after.
 	maxBatchDelay = 2 * time.Second
 )
 
-// gathering is how long a cause for want may wait for further ones. Who is added a
-// little later costs a map more, and shards that move twice; a shard without a
-// certain owner waits for nobody.
+// batchDelay returns how long a pending map change may wait for further changes. Adding nodes
+// one at a time costs an extra map each and moves shards twice. A shard without a live owner
+// never waits.
 func (l *Leader) batchDelay(want *shardmap.Map) time.Duration {
 	switch {
 	case l.state.Last().Epoch() == 0:
@@ -34,8 +33,8 @@ func (l *Leader) batchDelay(want *shardmap.Map) time.Duration {
 	return minBatchDelay
 }
 
-// expected is how many nodes the first map is to have: those that found the cluster,
-// without the gateways and those who leave already.
+// expectedNodes returns the expected number of members of the first map: the nodes that form
+// the cluster, without gateways and leaving nodes.
 func (l *Leader) expectedNodes() int {
 	count := l.o.BootstrapExpect
 	for _, n := range l.members {
@@ -46,8 +45,8 @@ func (l *Leader) expectedNodes() int {
 	return count
 }
 
-// adds reports that want has all that the last proposal has, and somebody beside who
-// owns nothing yet. Who comes back while the map that routes still has it is no
+// onlyAddsNodes reports whether want has all members of the last proposal, and further ones
+// that own nothing yet. A node that returns while the committed map still contains it is no
 // addition: its shards are held until then.
 func (l *Leader) onlyAddsNodes(want *shardmap.Map) bool {
 	last, base := l.state.Last(), l.state.Committed()
@@ -64,7 +63,7 @@ func (l *Leader) onlyAddsNodes(want *shardmap.Map) bool {
 	return kept == len(last.Members()) && len(want.Members()) > kept
 }
 
-// memberOf returns the member of that id.
+// findMember returns the member with the given id.
 func findMember(m *shardmap.Map, id shardmap.NodeID) (shardmap.Member, bool) {
 	for _, x := range m.Members() {
 		if x.ID == id {

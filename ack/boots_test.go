@@ -10,7 +10,7 @@ import (
 // A data directory that was emptied counts its boots from the start, so another
 // process may come under the boot that was heard. It must take a higher one: old
 // evidence, which names a boot, would hit it.
-func TestProcessUnderAKnownBootTakesAHigherOne(t *testing.T) {
+func TestProcessWithKnownBootRaisesIt(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
 	s.run(3 * time.Second) // whatever ran on the old disk is over
@@ -62,7 +62,7 @@ func TestBootOfAnOlderImageIsARollback(t *testing.T) {
 
 // Evidence may be handled late. It says nothing about a boot that it does not
 // name: neither about a later one nor, when a disk was emptied, an earlier one.
-func TestEvidenceOfAnotherBootSaysNothing(t *testing.T) {
+func TestCrashEvidenceOfAnotherBootIsIgnored(t *testing.T) {
 	for _, boot := range []uint64{1, 3} {
 		s := servingUnder(t, ack.FenceRefused, "a", "b")
 		s.start("b") // its second boot
@@ -82,7 +82,7 @@ func TestEvidenceOfAnotherBootSaysNothing(t *testing.T) {
 // b's disk was emptied, so its first boot came twice. The leader heard only the
 // second, and evidence about the first comes late: without the process's nonce it
 // took the shards of a node that served them (simulation, scenes, seed 4003984).
-func TestEvidenceOfAnotherProcessUnderTheSameBootSaysNothing(t *testing.T) {
+func TestCrashEvidenceOfAnotherNonceIsIgnored(t *testing.T) {
 	for _, nonce := range []uint64{0, 4711} {
 		s := servingUnder(t, ack.FenceRefused, "a", "b")
 		s.elect("a")
@@ -97,7 +97,7 @@ func TestEvidenceOfAnotherProcessUnderTheSameBootSaysNothing(t *testing.T) {
 }
 
 // With nothing heard in its term a leader cannot know the boot.
-func TestNewLeaderTakesEvidenceOfAnyBoot(t *testing.T) {
+func TestNewLeaderAcceptsCrashEvidenceOfAnyBoot(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
 	l := s.elect("a")

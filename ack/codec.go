@@ -15,7 +15,7 @@ const (
 	maxWeight = 1000
 )
 
-// writer appends to b; it cannot fail.
+// writer appends to b. Writes cannot fail.
 type writer struct{ b []byte }
 
 func (w *writer) byte(v byte)   { w.b = append(w.b, v) }
@@ -46,7 +46,7 @@ func (w *writer) timing(t Timing) {
 	w.byte(byte(t.Pause))
 }
 
-// reader consumes b. The first error sticks; after it every read gives zero.
+// reader consumes b. The first error is kept, and every later read returns zero.
 type reader struct {
 	b   []byte
 	err error
@@ -81,7 +81,7 @@ func (r *reader) byte() byte {
 func (r *reader) bool() bool {
 	v := r.byte()
 	if v > 1 {
-		r.fail("not a truth value")
+		r.fail("not a boolean")
 	}
 	return v == 1
 }
@@ -118,7 +118,7 @@ func (r *reader) cause() Cause {
 	return c
 }
 
-// span reads a duration above zero.
+// duration reads a duration above zero.
 func (r *reader) duration(most time.Duration) time.Duration {
 	return time.Duration(r.uint(1, uint64(most)))
 }
@@ -147,7 +147,7 @@ func (r *reader) shardMap() *shardmap.Map {
 	return m
 }
 
-// end returns the first error, and one for bytes that are left over.
+// end returns the first error. Remaining bytes are an error, too.
 func (r *reader) end() error {
 	if r.err == nil && len(r.b) > 0 {
 		r.fail(fmt.Sprintf("%d bytes too many", len(r.b)))

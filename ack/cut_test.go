@@ -28,7 +28,7 @@ func (c *cutting) Cut(why ack.CutReason, _ func(shardmap.Shard) bool) {
 // cluster's timing is a shorter one: by when it must have cut is what the answer says
 // that gave it the lease, also where its own flags, its log, or an earlier answer would
 // let it run longer.
-func TestWhatRunsIsCutByTheMomentThatTheAnswerNames(t *testing.T) {
+func TestRequestsAreCutAtTheDeadlineOfTheAnswer(t *testing.T) {
 	long := ack.DefaultTiming()
 	long.DeadAfter = time.Minute
 	for name, c := range map[string]struct {

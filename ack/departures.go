@@ -20,22 +20,22 @@ import (
 // node up to that map is forgotten.
 
 const (
-	// maxDepartures bounds the sets of one node. A set more merges the two oldest, which
-	// keeps shards barred for longer than needed.
+	// maxDepartures bounds the sets of one node. A further set merges the two oldest ones,
+	// which bars shards for longer than necessary.
 	maxDepartures = 4
-	// maxFormer bounds how many nodes outside the map the state remembers. The node whose
-	// shards left longest ago is forgotten first.
+	// maxFormerDepartures bounds the remembered nodes outside the map. The node whose shards
+	// left longest ago is removed first.
 	maxFormerDepartures = shardmap.MaxMembers
 )
 
-// departure is a set of shards that have left a node.
+// departedShards is a set of shards that have left a node.
 type departedShards struct {
-	// at is the epoch of the map by which the last of them left.
+	// epoch is the map with which the last of them left.
 	epoch  shardmap.Epoch
 	shards shardmap.ShardSet
 }
 
-// AppReport is what a node reports of the app behind it.
+// AppReport is the report of a node about its app.
 type AppReport struct {
 	Node shardmap.NodeID
 	// AfterRestart means that shards that left the app return only after it has restarted.
@@ -45,15 +45,15 @@ type AppReport struct {
 	Since shardmap.Epoch
 }
 
-// reporting is the entry by which a leader writes reports of nodes into the log.
+// appReportEntry is the entry with which a leader writes the reports of nodes into the log.
 type appReportEntry struct {
-	// term is the Raft term of the leader that heard the reports, as with a proposal.
+	// term is the Raft term of the leader that received the reports (see proposal).
 	term uint64
 	// apps are ordered by node.
 	apps []AppReport
 }
 
-// reported takes the reports of nodes. An entry that changes nothing is ignored.
+// applyAppReports applies the reports of nodes. An entry that changes nothing is ignored.
 func (s *State) applyAppReports(term uint64, c appReportEntry) (*State, Outcome, error) {
 	if !s.Bootstrapped() || term != c.term {
 		return s.ignore()
@@ -70,7 +70,7 @@ func (s *State) applyAppReports(term uint64, c appReportEntry) (*State, Outcome,
 	return s, OutcomeAppsReported, nil
 }
 
-// news reports whether the state would change by a report.
+// changedBy reports whether a report would change the state.
 func (s *State) changedBy(a AppReport) bool {
 	left, known := s.departures[a.Node]
 	if a.AfterRestart != known {
@@ -79,7 +79,7 @@ func (s *State) changedBy(a AppReport) bool {
 	return len(left) > 0 && left[0].epoch <= a.Since
 }
 
-// report takes one report and returns whether it changed the state.
+// applyAppReport applies one report. It returns true if the state has changed.
 func (s *State) applyAppReport(a AppReport) bool {
 	if !s.changedBy(a) {
 		return false
@@ -98,7 +98,8 @@ func (s *State) applyAppReport(a AppReport) bool {
 	return true
 }
 
-// restarted forgets what has left a node: an operator says that its app has no old copy.
+// appRestarted forgets the shards that have left a node: an operator has confirmed that its
+// app holds no old copy.
 func (s *State) appRestarted(node shardmap.NodeID) {
 	if len(s.departures[node]) > 0 {
 		s.departures = maps.Clone(s.departures)
@@ -106,7 +107,7 @@ func (s *State) appRestarted(node shardmap.NodeID) {
 	}
 }
 
-// depart notes which shards leave which nodes with the map that is being committed.
+// recordDepartures records which shards leave which nodes with the map being committed.
 func (s *State) recordDepartures() {
 	if len(s.departures) == 0 {
 		return
@@ -133,8 +134,9 @@ func (s *State) recordDepartures() {
 	}
 }
 
-// forgetFormer bounds the nodes outside the map that routes, the same way on every node. It keeps
-// the nodes that have just reported: the leader would take their next report for news again.
+// boundDepartures bounds the nodes outside the committed map, in the same way on every node.
+// It keeps the nodes that have just reported, because otherwise the leader would submit their
+// next report again.
 func (s *State) boundDepartures(reported []AppReport) {
 	var former []shardmap.NodeID
 	most := maxFormerDepartures
@@ -165,8 +167,8 @@ func (s *State) boundDepartures(reported []AppReport) {
 	}
 }
 
-// Barred reports whether the shard has left the node, and the app behind the node must
-// restart before the shard may return. It says so also of a shard that has returned.
+// Barred reports whether the shard has left the node, so that the app of the node must restart
+// before the shard may return. It is also true for a shard that has returned.
 func (s *State) Barred(node shardmap.NodeID, shard shardmap.Shard) bool {
 	return slices.ContainsFunc(s.departures[node], func(d departedShards) bool { return d.shards.Has(shard) })
 }
@@ -192,7 +194,7 @@ func (s *State) StaleReturns(node shardmap.NodeID) int {
 	return n
 }
 
-// barredFrom returns the shards that the node must not get.
+// barredShards returns the shards that the node must not get.
 func (s *State) barredShards(node shardmap.NodeID) shardmap.ShardSet {
 	var all shardmap.ShardSet
 	for _, d := range s.departures[node] {
@@ -201,7 +203,7 @@ func (s *State) barredShards(node shardmap.NodeID) shardmap.ShardSet {
 	return all
 }
 
-// barred returns what no node must get, as Assign takes it.
+// allBarred returns the barred shards of all nodes, for shardmap.Assign.
 func (s *State) allBarred() map[shardmap.NodeID]shardmap.ShardSet {
 	var all map[shardmap.NodeID]shardmap.ShardSet
 	for id, left := range s.departures {
@@ -212,9 +214,9 @@ func (s *State) allBarred() map[shardmap.NodeID]shardmap.ShardSet {
 	return all
 }
 
-// report submits what nodes have reported of their apps and the log does not have, and
-// reports whether there was anything. Assign goes by the log alone, so a node's report is
-// in the log before the node gets its first shard.
+// submitAppReports submits the reports in heartbeats that would change the state. It returns
+// true if there were any. Placement only uses the log, so the report of a node is in the log
+// before the node gets its first shard.
 func (l *Leader) submitAppReports(now time.Duration) bool {
 	var apps []AppReport
 	for id, n := range l.members {
@@ -234,7 +236,7 @@ func (l *Leader) submitAppReports(now time.Duration) bool {
 	return true
 }
 
-// reported looks at the reports of a newer state.
+// appReportsApplied handles the application of a report entry.
 func (l *Leader) appReportsApplied(old *State) {
 	if l.submittingChange && l.state.departuresIndex != old.departuresIndex {
 		l.submitting, l.submittingChange = false, false
@@ -248,8 +250,8 @@ type HeldBack struct {
 	Shards int
 }
 
-// heldByReturns returns the nodes that would own more shards than want gives them if all apps
-// had restarted, ordered by id.
+// heldBackByReturns returns the nodes that would own more shards than want gives them if all
+// apps had restarted, ordered by id.
 func (l *Leader) heldBackByReturns(members []shardmap.Member, want *shardmap.Map) []HeldBack {
 	rules := l.assignPolicy(l.state.Policy(), l.restartingNodes(), members)
 	if rules.Barred == nil || len(members) == 0 {
@@ -296,8 +298,8 @@ func (r *reader) appReportEntry() appReportEntry {
 	return c
 }
 
-// apps writes what has left which node; the same gives the same bytes on every node. A set
-// takes one bit for each shard.
+// departures writes the departed shards of all nodes in a fixed order. A set takes one bit for
+// each shard.
 func (w *writer) departures(s *State) {
 	w.uint(s.departuresIndex)
 	w.uint(uint64(len(s.departures)))
@@ -314,7 +316,7 @@ func (w *writer) departures(s *State) {
 	}
 }
 
-// apps reads what the writer's apps wrote, and nothing else.
+// departures reads the output of writer.departures.
 func (r *reader) departures(s *State) {
 	s.departuresIndex = r.uint(0, maxUint)
 	s.departures = readSorted(r, r.node, func() []departedShards {
@@ -333,7 +335,7 @@ func (r *reader) departures(s *State) {
 	})
 }
 
-// shardSet reads a set of shards below shards, which is not empty.
+// shardSet reads a non-empty set of shards below shards.
 func (r *reader) shardSet(shards int) shardmap.ShardSet {
 	n := int(r.uint(1, uint64(shards+63)/64))
 	b := r.take(8 * n)
@@ -345,7 +347,7 @@ func (r *reader) shardSet(shards int) shardmap.ShardSet {
 		set[i] = binary.LittleEndian.Uint64(b[8*i:])
 	}
 	if set[n-1] == 0 || n == (shards+63)/64 && shards%64 > 0 && set[n-1]>>(shards%64) > 0 {
-		r.fail("a set of other shards")
+		r.fail("shard set out of range")
 	}
 	return set
 }

@@ -128,7 +128,7 @@ func TestLastNodeGetsShardsBack(t *testing.T) {
 }
 
 // A departure more than maxDepartures keeps shards barred for longer, never for less.
-func TestDeparturesAreBounded(t *testing.T) {
+func TestDepartedShardsAreBounded(t *testing.T) {
 	r := newReturning(t, 64)
 	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true})
 	all := []shardmap.NodeID{"a"}
@@ -202,7 +202,7 @@ func TestReportsAreChecked(t *testing.T) {
 }
 
 // The state of the largest cluster: every node has lost half of all shards, in four maps.
-func TestReturnsTakeOneBitForEachShard(t *testing.T) {
+func TestDeparturesTakeOneBitPerShard(t *testing.T) {
 	s := NewState()
 	s.cluster, s.committed = "c1", shardmap.New(MaxShards)
 	s.last, s.timing, s.timingBefore = s.committed, DefaultTiming(), DefaultTiming()

@@ -7,7 +7,7 @@ import (
 
 // A node that is heard and never acknowledges may return at once the first time;
 // each further time within ten minutes it has to wait for longer.
-func TestWhoMissesAcknowledgementsReturnsLaterEachTime(t *testing.T) {
+func TestNodeThatMissesAcknowledgementsReturnsLaterEachTime(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	b, c := s.actor("b"), s.actor("c")
 	for i, least := range []time.Duration{0, 2 * time.Second, 4 * time.Second, 8 * time.Second} {

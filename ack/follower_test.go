@@ -7,7 +7,7 @@ import (
 	"shardway/shardmap"
 )
 
-func TestFollowerAcknowledgesWhatItHasDrainedFor(t *testing.T) {
+func TestFollowerAcknowledgesAfterDrain(t *testing.T) {
 	s, proposal, commit := entries(t)
 	at := s.Index() + 1
 	open := apply(t, s, at, proposal, ack.OutcomeProposed)

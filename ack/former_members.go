@@ -8,12 +8,12 @@ import (
 	"shardway/shardmap"
 )
 
-// maxDeparted bounds the former members that a State names.
+// maxFormerMembers bounds the former members in a State.
 const maxFormerMembers = 16
 
-// Departed returns the last nodes, up to 16, that are in no map any more, ascending. A node that
-// left has no drop in force (Dropped); any other failed. Nodes that joined later know of both by
-// the log alone.
+// FormerMembers returns the last nodes, up to 16, that have left the map, ascending. A node
+// that left as planned has no drop in force (Dropped); any other one failed. Nodes that joined
+// later know both only from the log.
 func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 	for _, id := range slices.Sorted(maps.Keys(s.formerMembers)) {
 		if s.formerMembers[id] > 0 {
@@ -23,7 +23,7 @@ func (s *State) FormerMembers() (nodes []shardmap.NodeID) {
 	return nodes
 }
 
-// noteDeparted notes which nodes the map that is being committed leaves out, or has again.
+// recordFormerMembers records which nodes the map being committed excludes, or contains again.
 func (s *State) recordFormerMembers() {
 	next := maps.Clone(s.formerMembers)
 	for _, m := range s.committed.Members() {
@@ -36,7 +36,7 @@ func (s *State) recordFormerMembers() {
 	for _, m := range s.last.Members() {
 		delete(next, m.ID)
 	}
-	if len(next) > maxFormerMembers { // the oldest go first, the same on every node
+	if len(next) > maxFormerMembers { // remove the oldest, in the same order on every node
 		ids := slices.SortedFunc(maps.Keys(next), func(a, b shardmap.NodeID) int {
 			return cmp.Or(cmp.Compare(next[a], next[b]), cmp.Compare(a, b))
 		})
@@ -47,8 +47,8 @@ func (s *State) recordFormerMembers() {
 	s.formerMembers = next
 }
 
-// forgetDeparted forgets a node that the cluster has removed. The map that routes may still have
-// that node: epoch 0 then means that the next map without the node does not name it.
+// forgetFormerMember forgets a node that an operator has removed. If the committed map still
+// contains the node, epoch 0 records that the next map without it must not list it.
 func (s *State) forgetFormerMember(node shardmap.NodeID) {
 	s.formerMembers = maps.Clone(s.formerMembers)
 	if delete(s.formerMembers, node); s.committed.Has(node) {
@@ -56,7 +56,7 @@ func (s *State) forgetFormerMember(node shardmap.NodeID) {
 	}
 }
 
-// departed writes former members in order.
+// formerMembers writes the former members in order.
 func (w *writer) formerMembers(all map[shardmap.NodeID]shardmap.Epoch) {
 	w.uint(uint64(len(all)))
 	for _, id := range slices.Sorted(maps.Keys(all)) {
@@ -65,7 +65,8 @@ func (w *writer) formerMembers(all map[shardmap.NodeID]shardmap.Epoch) {
 	}
 }
 
-// departed reads what the writer wrote. Those that m, the map that routes, has are removed.
+// formerMembers reads the output of writer.formerMembers. Members of the committed map m must
+// have epoch zero, others must not.
 func (r *reader) formerMembers(m *shardmap.Map) map[shardmap.NodeID]shardmap.Epoch {
 	all := readSorted(r, r.node, func() shardmap.Epoch { return shardmap.Epoch(r.uint(0, uint64(m.Epoch()))) })
 	former := 0

@@ -23,10 +23,10 @@ const MaxGradualDrain = 24 * time.Hour
 // gradualDrains is what a leader knows about gradual drains and idle shards.
 type gradualDrains struct {
 	firstSeen map[shardmap.NodeID]firstSighting
-	// idle are the shards that their owners have said to be, since the map that routes
-	// was committed, or, while a round is open, what that takes from them; it is replaced,
-	// never changed. A round goes by what it began with, whoever began it: each change
-	// would begin another one, and hold what the first holds for longer.
+	// idle are the shards that their owners have reported as idle since the present map was
+	// committed. While a round is open, they are the shards that the round takes. The map is
+	// replaced, never modified. An open round keeps its idle shards, also those of an earlier
+	// leader: a change would start another round, which holds the same shards for longer.
 	idle map[shardmap.Shard]bool
 	// version counts the changes of idle.
 	version uint64

@@ -9,7 +9,7 @@ import (
 
 // A drain that begins with what is idle is one of these at a time: a drain at once ends
 // it, and it makes nothing of one who is drained already. It does not outlive the cluster.
-func TestEmptyingIsADrainOfItsOwn(t *testing.T) {
+func TestGradualDrainIsSeparateFromDrain(t *testing.T) {
 	p := &ack.Policy{}
 	with := func(index uint64, kind ack.ChangeKind) {
 		t.Helper()

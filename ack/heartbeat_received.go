@@ -59,7 +59,7 @@ func (n *member) refuseBoot(m HeartbeatReceived) Answer {
 	return Answer{Refusal: RefusedBoot, Known: max(n.heartbeat.Boot, m.Boot+1)}
 }
 
-// refuseDuplicate refuses a second process under a node id (docs/internals/protocol-membership.md). It
+// refuseDuplicate refuses a second process under a node id (docs/internals/protocol.md). It
 // does so until the connection of the first process is closed, or it has been silent for
 // DeadAfter, and its lease has certainly expired. On another disk it also waits until the
 // first process certainly runs nothing. A quickly restarted node only waits for the lease.

@@ -122,7 +122,7 @@ var errHook = errors.New("no answer")
 
 // A call names 256 shards at most, and if one of them hangs it must not hold up the
 // others for long: the next calls are smaller.
-func TestCallsThatAreNotAnsweredGetSmaller(t *testing.T) {
+func TestUnansweredCallsAreSplit(t *testing.T) {
 	s := newHookStage(t, 512)
 	for _, want := range []struct{ calls, most, named int }{{2, 256, 512}, {32, 16, 512}, {64, 1, 64}} {
 		calls := s.look(time.Hour)
@@ -282,7 +282,7 @@ func TestReleaseEndsInTime(t *testing.T) {
 
 // A shard that comes back before its release left the node is served at once; one that
 // was released, or may have been, is acquired first, under the same epoch (rule 6).
-func TestReleaseThatTheLogTakesBack(t *testing.T) {
+func TestReleaseRevertedByTheLog(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquire()
 	s.app.busy = 1

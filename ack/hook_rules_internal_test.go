@@ -29,7 +29,7 @@ func (s *hookStage) wantCut(when string, seqs ...uint64) {
 
 // A call says because of which map it is made, to whom a shard goes and how many of its
 // requests were cut for that, and has the time that is left.
-func TestCallsSayWhatTheyAreAbout(t *testing.T) {
+func TestHookCallsDescribeTheirShards(t *testing.T) {
 	s := newHookStage(t, 2)
 	c := s.only(s.look(0), HookAcquire)
 	if c.Map != s.see.state.Committed().Epoch() || c.Timeout != s.k.o.AcquireTimeout {
@@ -74,7 +74,7 @@ func TestCallsSayWhatTheyAreAbout(t *testing.T) {
 }
 
 // Of two that leave at once nobody knows who is next.
-func TestReleaseOfWhoLeavesNamesNobody(t *testing.T) {
+func TestReleaseOfLeavingNodeNamesNoNextOwner(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()
 	s.see.stopping = true
@@ -86,7 +86,7 @@ func TestReleaseOfWhoLeavesNamesNobody(t *testing.T) {
 // A call that hangs is cut when its time is over, by the app's client or by the node,
 // whichever comes first: by the node, it counted as one that had been cut early, so that
 // the next calls named as many shards and hung as one.
-func TestCallThatIsCutAfterItsTimeWasNotAnswered(t *testing.T) {
+func TestCallCancelledAfterItsTimeoutHasNoResponse(t *testing.T) {
 	s := newHookStage(t, 512)
 	for _, want := range []int{256, 16} {
 		calls := s.look(time.Hour)
@@ -108,7 +108,7 @@ func TestCallThatIsCutAfterItsTimeWasNotAnswered(t *testing.T) {
 }
 
 // A call goes on for as long as something can come of it, and no longer.
-func TestCallsThatNothingComesOfAreCut(t *testing.T) {
+func TestUselessCallsAreCancelled(t *testing.T) {
 	elsewhere := []shardmap.Member{{ID: "b", Weight: 1}}
 	t.Run("an acquire, when its shard is to move", func(t *testing.T) {
 		s := newHookStage(t, 2)
@@ -194,7 +194,7 @@ func TestCallsThatNothingComesOfAreCut(t *testing.T) {
 
 // A call that is cut before its time is over has not failed: nothing is said of the shards
 // that stay, and they are acquired at once by another one.
-func TestCallThatIsCutHasNotFailed(t *testing.T) {
+func TestCancelledCallHasNotFailed(t *testing.T) {
 	for name, said := range map[string]string{"at first": "", "after a failure": errHook.Error()} {
 		t.Run(name, func(t *testing.T) {
 			s := newHookStage(t, 2)
@@ -246,7 +246,7 @@ func TestShardThatComesBackIsNotAcquiredAgain(t *testing.T) {
 
 // What the app says that it does not hold counts for what it serves, under the epoch that
 // it was asked under.
-func TestOnlyWhatServesIsAcquiredAnew(t *testing.T) {
+func TestOnlyServingShardIsAcquiredAgain(t *testing.T) {
 	s := newHookStage(t, 2)
 	a := &Agent{hooks: s.k}
 	epoch := s.see.state.Committed().OwnedSince(0)
@@ -275,7 +275,7 @@ func TestOnlyWhatServesIsAcquiredAnew(t *testing.T) {
 
 // The list for people has each shard that the app may hold, since when, and what it said
 // last.
-func TestHeldTellsWhatTheAppHas(t *testing.T) {
+func TestHeldShardsListsPhases(t *testing.T) {
 	s := newHookStage(t, 2)
 	a := &Agent{hooks: s.k}
 	if (&Agent{}).HeldShards() != nil || len(a.HeldShards()) > 0 {
@@ -299,7 +299,7 @@ func TestHeldTellsWhatTheAppHas(t *testing.T) {
 
 // The app has its time for what moves, and for what a node that leaves has; the earlier
 // end counts if both are under way.
-func TestDeadlineOfWhatIsGivenUp(t *testing.T) {
+func TestDeadlineOfReleasedShards(t *testing.T) {
 	const never = time.Duration(math.MaxInt64)
 	for name, c := range map[string]struct {
 		parting           bool
@@ -350,7 +350,7 @@ func TestReleaseTimeoutIsShared(t *testing.T) {
 
 // Who stood still is left out by a proposal, and given everything back by the next one before
 // anybody else has had it: its app goes on with what it has, and was told to forget it before.
-func TestWhoIsLeftOutForAMomentForgetsNothing(t *testing.T) {
+func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 	for _, back := range []bool{true, false} {
 		s, calls := leftOut(t, CauseSilent)
 		if len(calls) > 0 {
@@ -383,7 +383,7 @@ func TestWhoIsLeftOutForAMomentForgetsNothing(t *testing.T) {
 
 // Who was slow comes back by its acknowledgement: what waits for a lease before that waits for
 // nothing, and so do all who want the shards.
-func TestWhoWasSlowHasNothingToWaitFor(t *testing.T) {
+func TestDroppedForMissedRoundReleasesAtOnce(t *testing.T) {
 	for _, cause := range []Cause{CauseMissedAck, CauseBehind} {
 		s, calls := leftOut(t, cause)
 		s.only(calls, HookLost)

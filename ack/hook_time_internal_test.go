@@ -8,7 +8,7 @@ import (
 )
 
 // Who is left out a second time has its whole time again to be heard.
-func TestWhoIsLeftOutAgainWaitsAsLong(t *testing.T) {
+func TestNodeDroppedAgainGetsTheFullGracePeriod(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()
 	for range 2 {
@@ -44,7 +44,7 @@ func TestReleaseWaitsForALeaseThatMayCome(t *testing.T) {
 
 // Of a node that leaves while some of its shards move, those have less time. A call that names
 // both has the time of those that have least, in whatever order they are.
-func TestCallHasTheTimeOfTheShardThatHasLeast(t *testing.T) {
+func TestCallDeadlineIsThatOfItsMostUrgentShard(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquire()
 	s.propose(fuzzMembers(2))
@@ -87,7 +87,7 @@ func TestAttemptsAreBounded(t *testing.T) {
 
 // A shard whose next attempt is due after its time is told as lost when that begins, and not
 // when the attempt were due.
-func TestShardThatWaitsToBeReleasedAgainIsLostInTime(t *testing.T) {
+func TestShardWaitingForReleaseRetryIsLostInTime(t *testing.T) {
 	t.Run("it moves", func(t *testing.T) {
 		s := newHookStage(t, 1)
 		s.acquire()
@@ -122,7 +122,7 @@ func (s *hookStage) lostInTime(by time.Duration) {
 }
 
 // A call that began before it was known until when it may last is cut then.
-func TestCallsAreCutWhenTheirTimeHasCome(t *testing.T) {
+func TestCallsAreCancelledAtTheirTimeout(t *testing.T) {
 	for name, leaves := range map[string]bool{"they move": false, "their node leaves": true} {
 		t.Run(name, func(t *testing.T) {
 			s := newHookStage(t, 1)
@@ -147,7 +147,7 @@ func TestCallsAreCutWhenTheirTimeHasCome(t *testing.T) {
 
 // What one leader has told of absences counts until it is known here, whatever a refusal or a
 // leader that knows less says after it; a new boot asks for no less.
-func TestToldOfAbsencesIsNotForgotten(t *testing.T) {
+func TestRestartIndexIsNotForgotten(t *testing.T) {
 	s := newHookStage(t, 1)
 	after := s.behind()
 	s.k.answerReceived(s.now, Answer{}, false)

@@ -2,14 +2,11 @@ package ack
 
 import "time"
 
-// restShare is the part of a lease that an agent at rest lets pass without a look. A
-// quarter is taken for a pause of the process (see Holder.Tick), and a look that is due may
-// come late: later than idleShare bears on a busy machine, where nobody asks for anything and
-// so nobody waits for the lease that is void then.
 const (
 	// An idle agent with recent requests polls at least every 1/idleLeaseFraction of a lease.
 	// A gap of a quarter lease counts as a process pause (see Holder.Tick), and a scheduled
 	// poll may run late.
+	//
 	// idleLeaseFractionNoRequests applies without recent requests. Polls then run later than
 	// would be safe on a busy machine, but no request waits for a lease that is voided.
 	idleLeaseFraction           = 10

@@ -7,7 +7,7 @@ import (
 
 // An agent at rest looks seldom, and so often that a look may come late by a part of the lease
 // that bears on a busy machine: it is taken for a pause from a quarter on.
-func TestHowLongAnAgentRests(t *testing.T) {
+func TestIdleInterval(t *testing.T) {
 	const ms = time.Millisecond
 	for lease, want := range map[time.Duration]time.Duration{
 		100 * ms: 10 * ms, 150 * ms: 17500 * time.Microsecond, 250 * ms: 42500 * time.Microsecond, 500 * ms: 100 * ms, time.Second: 200 * ms,
@@ -21,7 +21,7 @@ func TestHowLongAnAgentRests(t *testing.T) {
 
 // Whatever an agent at rest waits for, it looks by then: for what the app is to be told or has to
 // tell, as well as for its next heartbeat. A gateway rests without a lease, which it never has.
-func TestUntilWhenAnAgentRests(t *testing.T) {
+func TestDueOfIdleAgent(t *testing.T) {
 	const ms = time.Millisecond
 	for name, tt := range map[string]struct {
 		set  func(a *Agent)
@@ -48,7 +48,7 @@ func TestUntilWhenAnAgentRests(t *testing.T) {
 
 // Only the answer to the last heartbeat says how old the echoes are that the next one would be granted
 // a lease by; and one that grants none, as to a gateway, says nothing of that.
-func TestWhatDrawsAHeartbeatNear(t *testing.T) {
+func TestOldEchoesAdvanceTheHeartbeat(t *testing.T) {
 	const ms = time.Millisecond
 	last := Answer{Beat: 7, Lease: 500 * ms}
 	for name, tt := range map[string]struct {

@@ -8,7 +8,7 @@ import (
 // A leader with anything under way is stepped at once: who waits for it waits up to a heartbeat
 // longer else. At rest it is within a heartbeat, as it lets pass for nobody's silence what it was
 // not stepped in beyond that.
-func TestALeaderWithAnythingUnderWayIsDueAtOnce(t *testing.T) {
+func TestBusyLeaderIsDueAtOnce(t *testing.T) {
 	d := newDue(t)
 	d.pass(time.Second, func() bool { return len(d.inbox) == 0 && d.turn.Due() > 50*ms })
 	if due := d.turn.DueWith("nothing", "b"); due <= 50*ms || due > 100*ms {

@@ -95,7 +95,7 @@ func (d *due) step() {
 
 // A node that is woken for nothing costs more than what it does: at rest it looks when its
 // next heartbeat is due, and now and then so that no pause is seen.
-func TestWhoRestsIsSeldomDue(t *testing.T) {
+func TestIdleAgentIsSeldomDue(t *testing.T) {
 	d := newDue(t)
 	d.pass(10*time.Second, nil)
 	// A beat and an answer to it each 100 ms.
@@ -118,7 +118,7 @@ func TestWhoRestsIsSeldomDue(t *testing.T) {
 // Nobody whose requests come waits for a lease that is void because a busy machine let a look
 // come late: a look comes half-way to the next heartbeat meanwhile, and for a second after that,
 // whoever of several looks is told of them.
-func TestWhoIsAskedLooksHalfWayToTheNextHeartbeat(t *testing.T) {
+func TestAgentWithRequestsPollsBetweenHeartbeats(t *testing.T) {
 	d := newDue(t)
 	left := func() time.Duration {
 		d.pass(time.Second, func() bool { return len(d.sent) > 0 })
@@ -144,7 +144,7 @@ func TestWhoIsAskedLooksHalfWayToTheNextHeartbeat(t *testing.T) {
 
 // A heartbeat comes early for who is awake anyway, by half of the time between two at most and no
 // more than was said, and the next one a whole time after it.
-func TestAHeartbeatComesEarlyByHalfAtMost(t *testing.T) {
+func TestHeartbeatEarlyByHalfAnIntervalAtMost(t *testing.T) {
 	d := newDue(t)
 	d.bEager = true
 	for _, c := range []struct {
@@ -172,7 +172,7 @@ func TestAHeartbeatComesEarlyByHalfAtMost(t *testing.T) {
 
 // A heartbeat that leaves with those of others comes at once, and only the next one is due a
 // tenth later.
-func TestAHeartbeatWithOthersPutsOffTheNextByATenth(t *testing.T) {
+func TestHeartbeatWithPostponesTheNextByATenth(t *testing.T) {
 	d := newDue(t)
 	d.bEager = true
 	for _, early := range []time.Duration{100 * ms, 30 * ms, 0} { // before it was due
@@ -192,7 +192,7 @@ func TestAHeartbeatWithOthersPutsOffTheNextByATenth(t *testing.T) {
 
 // Who is granted a lease by an old echo beats sooner, by no more than a quarter of the time
 // between two heartbeats: until it comes soon after those whose echo it is.
-func TestWhoIsGrantedLittleBeatsSooner(t *testing.T) {
+func TestShortGrantAdvancesTheHeartbeat(t *testing.T) {
 	d := newDue(t)
 	d.bEager = true
 	d.pass(time.Second, nil)
@@ -216,7 +216,7 @@ func TestWhoIsGrantedLittleBeatsSooner(t *testing.T) {
 
 // Whose leader does not answer looks as often as ever: by that a leader is found to be
 // missed, and its lease ends when it said.
-func TestWhoWaitsForAnAnswerIsDueAtOnce(t *testing.T) {
+func TestAgentWithUnansweredHeartbeatIsDueAtOnce(t *testing.T) {
 	d := newDue(t)
 	doubt := ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: "a/disk", Heartbeat: 100 * ms, Raft: &raftOf{term: 1, voters: []string{"a/disk", "b/disk", "c/disk"}, leader: "b/disk"}}, d.now)
 	missed, lapsed := time.Duration(0), time.Duration(0)
@@ -251,7 +251,7 @@ func TestWhoWaitsForAnAnswerIsDueAtOnce(t *testing.T) {
 
 // A leader that answers, and grants nothing, as one without a quorum: nobody waits for it, and the
 // lease ends when it said.
-func TestALeaseThatIsNotRenewedEndsInTime(t *testing.T) {
+func TestUnrenewedLeaseEndsInTime(t *testing.T) {
 	d := newDue(t)
 	lease, lapsed := time.Duration(0), time.Duration(0)
 	d.pass(800*ms, func() bool {
@@ -269,7 +269,7 @@ func TestALeaseThatIsNotRenewedEndsInTime(t *testing.T) {
 }
 
 // A leader at rest finds as soon as ever that a node is silent.
-func TestLeaderAtRestFindsWhoIsSilent(t *testing.T) {
+func TestIdleLeaderDetectsSilentNode(t *testing.T) {
 	d := newDue(t)
 	d.bMute = true
 	began := d.now
@@ -294,7 +294,7 @@ func leavesBusy(d *due) {
 }
 
 // Who has anything under way is due at once.
-func TestWhoIsBusyIsDueAtOnce(t *testing.T) {
+func TestBusyAgentIsDueAtOnce(t *testing.T) {
 	for name, busy := range map[string]func(d *due){
 		"parting":  func(d *due) { d.a.agent.Poll(d.now, ack.Observation{State: d.state, Weight: 1, Stopping: true}) },
 		"new boot": func(d *due) { d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedBoot, Known: 5}) },
@@ -345,7 +345,7 @@ func (d *due) apart(least time.Duration) {
 
 // A heartbeat that is drawn near comes early by half of the time between two at most all the
 // same: a quarter of that lay between two of them when both came together.
-func TestAHeartbeatDrawnNearComesEarlyByHalfAtMost(t *testing.T) {
+func TestAdvancedHeartbeatIsEarlyByHalfAnIntervalAtMost(t *testing.T) {
 	d := newDue(t)
 	d.fallsBehind()
 	for range 200 {
@@ -357,7 +357,7 @@ func TestAHeartbeatDrawnNearComesEarlyByHalfAtMost(t *testing.T) {
 }
 
 // An answer that comes more than once draws a heartbeat near once.
-func TestARepeatedAnswerDrawsNearOnce(t *testing.T) {
+func TestRepeatedAnswerAdvancesTheHeartbeatOnce(t *testing.T) {
 	d := newDue(t)
 	d.fallsBehind()
 	for range 500 {

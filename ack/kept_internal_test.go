@@ -43,7 +43,7 @@ func (s *hookStage) behind() (after *State) {
 
 // What a process has released to restart in place is told to the next one on its disk, as
 // the node's own; the one after that does not know whether the next has changed it.
-func TestNextProcessIsToldWhatTheLastOneReleased(t *testing.T) {
+func TestNextProcessGetsNotesOfThePreviousOne(t *testing.T) {
 	for _, test := range []struct {
 		server string
 		boot   uint64
@@ -67,7 +67,7 @@ func TestNextProcessIsToldWhatTheLastOneReleased(t *testing.T) {
 
 // A lease says which maps are known here, and a log that is being read may tell of the
 // absence only after them: the app is not to hear meanwhile that nobody released anything.
-func TestNextProcessWaitsUntilItsLogTellsWhatIsKept(t *testing.T) {
+func TestNextProcessWaitsForTheRestartEntry(t *testing.T) {
 	s := newHookStage(t, 2)
 	after := s.behind()
 	if calls := s.look(time.Minute); len(calls) > 0 {
@@ -102,7 +102,7 @@ func TestNextProcessWaitsUntilItsLogTellsWhatIsKept(t *testing.T) {
 }
 
 // A shard that the node has got since then is not one that it has released.
-func TestKeptIsWhatTheNodeHadThen(t *testing.T) {
+func TestKeptNotesCoverTheShardsOfThatTime(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.keeps(7, s.see.state.Committed().Epoch()-1, Released{Shard: 0})
 	if got := s.next("a/1", 8); got[0].Released {
@@ -112,7 +112,7 @@ func TestKeptIsWhatTheNodeHadThen(t *testing.T) {
 
 // With the second restart what the first has kept is over, also what the second did not
 // release; what did not come with the absence, but with the map, too.
-func TestEachRestartKeepsAnew(t *testing.T) {
+func TestEachRestartReplacesKeptNotes(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0}, Released{Shard: 1})
 	s.keeps(8, s.see.state.Committed().Epoch(), Released{Shard: 1})
@@ -126,7 +126,7 @@ func TestEachRestartKeepsAnew(t *testing.T) {
 
 // A process that is told of the release and gives the shard up before it has served it
 // passes it on as its node's own.
-func TestKeptPassesOn(t *testing.T) {
+func TestKeptNotesArePassedOn(t *testing.T) {
 	s := newHookStage(t, 1)
 	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
 	s.next("a/1", 8)
@@ -157,7 +157,7 @@ func TestNothingIsKeptAfterRecovery(t *testing.T) {
 
 // Snapshots hold it, beside what came to another disk of the same name. The first codec of
 // these found the disk by the node alone, and read one disk's shards as the other's.
-func TestSnapshotHoldsWhatWasKept(t *testing.T) {
+func TestSnapshotContainsKeptNotes(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 1, Note: []byte("there")}, Released{Shard: 3, From: "b"})
 	s.see.state.releaseNotes = map[shardmap.Shard]releaseNote{0: {server: "a/1"}, 2: {server: "a/2", note: []byte("else")}}
@@ -172,7 +172,7 @@ func TestSnapshotHoldsWhatWasKept(t *testing.T) {
 }
 
 // An entry names the disk, and what it has released; one that ends an absence names none.
-func TestAbsenceTravelsWithWhatIsKept(t *testing.T) {
+func TestRestartEntryContainsReleases(t *testing.T) {
 	whole := restartEntry{term: 3, node: "a", boot: 7, grace: time.Second, released: []Released{{Shard: 3, From: "b", Note: []byte("n")}}, server: "a/1", proposal: 9}
 	b := encodeRestart(MinLevel, whole)
 	if got, _, err := decodeCommand(b); err != nil || !reflect.DeepEqual(got, whole) {
@@ -210,7 +210,7 @@ func TestKeptNotesAreNotTheOldest(t *testing.T) {
 
 // What is forwarded to a node that restarts in place waits where it comes from. It waited
 // there for a shard that nobody acquired any more, and broke with the process.
-func TestNodeThatRestartsInPlaceLetsNobodyWait(t *testing.T) {
+func TestRestartInPlaceDelaysNoMap(t *testing.T) {
 	s := newHookStage(t, 1)
 	r := NewRouting("a", s.see.state, 1, false).Acquired(make([]shardmap.Epoch, 1))
 	if got := r.Route(0).Kind; got != HeldAcquiring {

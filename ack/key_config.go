@@ -11,9 +11,9 @@ import (
 // MaxKeys is the largest key configuration, in bytes.
 const MaxKeys = 16 << 10
 
-// KeysDigest returns the number that stands for a key configuration in heartbeats; zero for
-// the empty text, which is none. It tells configurations apart that operators write; nobody
-// gains anything by two with one digest.
+// KeysDigest returns the number that identifies a key configuration in heartbeats; zero for
+// the empty text. It only has to distinguish configurations that operators write, so
+// collisions by intention do not matter.
 func KeysDigest(text string) uint64 {
 	if text == "" {
 		return 0
@@ -22,19 +22,19 @@ func KeysDigest(text string) uint64 {
 	return max(binary.BigEndian.Uint64(sum[:8]), 1)
 }
 
-// Keys returns the active key configuration: the text by which every node finds the keys of
+// Keys returns the active key configuration: the text with which every node finds the keys of
 // requests. It is empty before the first map.
 func (s *State) Keys() string { return s.keys }
 
-// KeysSince returns the epoch of the map with whose commit the active key configuration
-// became active. What was sent by the map before was keyed by another one.
+// KeysSince returns the epoch of the map that activated the key configuration. Requests that
+// were routed by an earlier map were keyed by another configuration.
 func (s *State) KeysSince() shardmap.Epoch { return s.keysSince }
 
-// ChangesKeys reports whether the open proposal changes the key configuration. Then no
-// request runs anywhere: each may have another key from the commit on.
+// ChangesKeys reports whether the open proposal changes the key configuration. Then no request
+// may run on any node, because each may have another key after the commit.
 func (s *State) ChangesKeys() bool { return s.Open() && s.proposedKeys != "" }
 
-// proposesKeys takes the key configuration of a proposal; empty: it changes none.
+// setProposedKeys sets the key configuration of a proposal; empty means unchanged.
 func (s *State) setProposedKeys(text string) {
 	s.proposedKeys = text
 	if text == s.keys {
@@ -42,14 +42,15 @@ func (s *State) setProposedKeys(text string) {
 	}
 }
 
-// commitKeys makes the key configuration of the last proposal active.
+// commitKeys activates the key configuration of the last proposal.
 func (s *State) commitKeys() {
 	if s.proposedKeys != "" {
 		s.keys, s.keysSince, s.proposedKeys = s.proposedKeys, s.last.Epoch(), ""
 	}
 }
 
-// KeysLoaded tells which key configuration the leader's own node has loaded; empty: none.
+// KeysLoaded reports which key configuration the own node of the leader has loaded; empty
+// means none.
 type KeysLoaded struct{ Text string }
 
 func (KeysLoaded) message() {}
@@ -60,8 +61,9 @@ type loadedKeys struct {
 	digest uint64
 }
 
-// changesKeysNow reports whether a round of this leader changes the key configuration, or is
-// to begin and change it. It drains all shards, so busy shards can move with it at no cost.
+// changesKeysNow reports whether the open round of this leader changes the key configuration,
+// or the next one will. Such a round drains all shards, so busy shards can move with it at no
+// extra cost.
 func (l *Leader) changesKeysNow(now time.Duration) bool {
 	if l.state.Open() {
 		return l.ownRoundOpen() && l.state.ChangesKeys() && !l.keysBlocked()
@@ -70,7 +72,7 @@ func (l *Leader) changesKeysNow(now time.Duration) bool {
 }
 
 // keysBlocked reports whether the open proposal changes the key configuration while a member
-// restarts in place. The commit would need the acknowledgement of that member, and every
+// restarts in place. The commit would require the acknowledgement of that member, and every
 // shard would be held until it is back.
 func (l *Leader) keysBlocked() bool {
 	if !l.ownRoundOpen() || !l.state.ChangesKeys() || l.state.Keys() == "" {
@@ -84,16 +86,16 @@ func (l *Leader) keysBlocked() bool {
 	return false
 }
 
-// responsive reports whether a member can be expected to acknowledge a proposal soon. Until
-// all members have acknowledged a change of the key configuration, every shard is held.
+// responsive reports whether a member is expected to acknowledge a proposal soon. A change of
+// the key configuration holds every shard until all members have acknowledged.
 func (l *Leader) responsive(now time.Duration, n *member) bool {
 	return n.heard() && !n.heartbeat.Goodbye && !n.removed && !n.silent(now, l.o.Pace) && !l.isRestarting(n) && !n.crashed() && l.exclusionCause(now, n) == 0
 }
 
-// dueKeys returns the key configuration that must become active now; empty: none. It is the
-// one that the leader's node has loaded, once every member and every other node from which
-// the leader receives heartbeats, gateways included, has loaded it. The first key
-// configuration needs no consent: nothing is routed before it.
+// keysToActivate returns the key configuration that must become active now; empty means none.
+// It is the one that the node of the leader has loaded, once every member and every other node
+// with heartbeats, gateways included, has loaded it. The first key configuration needs no
+// consent, because no request is routed before it.
 func (l *Leader) keysToActivate(now time.Duration) string {
 	active := l.state.Keys()
 	switch {

@@ -8,7 +8,7 @@ import (
 	"shardway/shardmap"
 )
 
-func TestKeysDigestTellsConfigurationsApart(t *testing.T) {
+func TestKeysDigestDistinguishesConfigurations(t *testing.T) {
 	if ack.KeysDigest("") != 0 {
 		t.Error("the empty text has a digest")
 	}
@@ -166,7 +166,7 @@ func TestKeysThatGoBackDuringTheRound(t *testing.T) {
 }
 
 // A node that joins with a third text keeps nothing from going on: the active text stays.
-func TestNewcomerWithOtherKeysLeavesTheActiveOnes(t *testing.T) {
+func TestJoiningNodeWithOtherKeysKeepsTheActiveKeys(t *testing.T) {
 	s := servingByK0(t, "a", "b", "c")
 	s.loads("k1", "a", "b", "c")
 	s.loads("k2", "d")

@@ -68,7 +68,7 @@ func missing(index uint64) ack.SuspicionReport {
 	return ack.SuspicionReport{LeaderTerm: 7, Log: ack.LogEnd{Term: 7, Index: index}, CurrentTerm: 7}
 }
 
-func TestVoterStandsOnceAMajorityMissesTheLeader(t *testing.T) {
+func TestVoterCampaignsOnceAMajorityMissesTheLeader(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(70 * time.Millisecond)
 	if v.asked != nil || v.d.Report().LeaderTerm != 0 {
@@ -89,7 +89,7 @@ func TestVoterStandsOnceAMajorityMissesTheLeader(t *testing.T) {
 	v.wants(true, "with c")
 }
 
-func TestVotersStandByLogAndThenById(t *testing.T) {
+func TestVotersCampaignInOrderOfLogAndID(t *testing.T) {
 	for _, c := range []struct {
 		self   string
 		theirs uint64
@@ -109,7 +109,7 @@ func TestVotersStandByLogAndThenById(t *testing.T) {
 	}
 }
 
-func TestVoterHearsOutTheOthersBeforeItStands(t *testing.T) {
+func TestVoterWaitsForRepliesBeforeItCampaigns(t *testing.T) {
 	v := newDoubter(t, "c", "a", "b", "c", "d", "e")
 	v.pass(80 * time.Millisecond)
 	v.hear(missing(20), "d", "e")
@@ -125,7 +125,7 @@ func TestVoterHearsOutTheOthersBeforeItStands(t *testing.T) {
 	silent.wants(true, "when b says nothing")
 }
 
-func TestVoterGivesWayToOneThatStands(t *testing.T) {
+func TestVoterYieldsToCandidate(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	m := missing(19)
@@ -137,7 +137,7 @@ func TestVoterGivesWayToOneThatStands(t *testing.T) {
 
 // What another one has said before its term was written is no reason to stand beside it: on
 // disks of 70 ms a write they split the vote, each time.
-func TestVoterHearsAtItsTurnWhetherTheOneBeforeItStands(t *testing.T) {
+func TestVoterWaitsForReplyOfPrecedingVoter(t *testing.T) {
 	v := newDoubter(t, "c", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	v.hear(missing(20), "b")
@@ -152,7 +152,7 @@ func TestVoterHearsAtItsTurnWhetherTheOneBeforeItStands(t *testing.T) {
 
 // Who says that it stands has longer than one that is only first by order; but if it has come
 // to nothing after that, the next one stands.
-func TestVoterGivesOneThatStandsTime(t *testing.T) {
+func TestVoterGivesCandidateTime(t *testing.T) {
 	v := newDoubter(t, "c", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	m := missing(20)
@@ -169,7 +169,7 @@ func TestVoterGivesOneThatStandsTime(t *testing.T) {
 
 // Of five, three may miss the leader beside one that has written its term: who stood beside
 // that one split the vote.
-func TestVoterGivesWayToALaterTerm(t *testing.T) {
+func TestVoterYieldsToLaterTerm(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c", "d", "e")
 	v.pass(80 * time.Millisecond)
 	for range 4 {
@@ -194,7 +194,7 @@ func TestVoterGivesWayToALaterTerm(t *testing.T) {
 
 // A voter whose Raft server does not stand is not one that has stood: it was, and told the
 // others so, for as long as that leader hung.
-func TestVoterThatCouldNotStandStandsLater(t *testing.T) {
+func TestRefusedCampaignIsRetried(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	v.hear(missing(20), "c")
@@ -219,7 +219,7 @@ func TestVoterThatCouldNotStandStandsLater(t *testing.T) {
 	v.wants(true, "a moment later")
 }
 
-func TestDoubtIsGivenUp(t *testing.T) {
+func TestSuspicionIsAbandoned(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(2 * time.Second)
 	v.asked = nil
@@ -232,7 +232,7 @@ func TestDoubtIsGivenUp(t *testing.T) {
 }
 
 // One that is asked while it misses the leader asks in turn, but not without end.
-func TestWhoIsAskedAsks(t *testing.T) {
+func TestRequestMakesSuspiciousVoterAsk(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.d.ReportRequested(v.now, "c")
 	v.pass(80 * time.Millisecond)
@@ -251,7 +251,7 @@ func TestWhoIsAskedAsks(t *testing.T) {
 	}
 }
 
-func TestNonvoterNeverStands(t *testing.T) {
+func TestNonvoterNeverCampaigns(t *testing.T) {
 	v := newDoubter(t, "d", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	v.hear(missing(20), "b", "c")
@@ -264,7 +264,7 @@ func TestNonvoterNeverStands(t *testing.T) {
 
 // A leader that was replaced and speaks a moment later was there: on machines that busy
 // voters wait for longer, or they would replace one leader after the other.
-func TestVoterIsMorePatientAfterAFalseDoubt(t *testing.T) {
+func TestFalseAlarmRaisesTheTimeout(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	v.d.LeaderAlive(v.now, 7)
@@ -314,7 +314,7 @@ func (v *doubter) patience() (waited time.Duration) {
 }
 
 // What has spoken a while before it was replaced may have hung since.
-func TestLeaderThatSpokeLongBeforeItWasReplacedMayHaveHung(t *testing.T) {
+func TestLateReplacementIsNoFalseAlarm(t *testing.T) {
 	for spoke, want := range map[time.Duration]time.Duration{time.Second: 160 * time.Millisecond, 1010 * time.Millisecond: 80 * time.Millisecond} {
 		v := newDoubter(t, "b", "a", "b", "c")
 		v.replaced(spoke)
@@ -325,7 +325,7 @@ func TestLeaderThatSpokeLongBeforeItWasReplacedMayHaveHung(t *testing.T) {
 }
 
 // However often leaders that live are replaced, one that hangs is missed as soon as by Raft.
-func TestPatienceOfAVoterIsBounded(t *testing.T) {
+func TestTimeoutOfASuspicionIsBounded(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	for i, want := range []time.Duration{160 * ms, 320 * ms, 640 * ms, 640 * ms, 640 * ms} {
 		v.replaced(10 * time.Millisecond)
@@ -336,7 +336,7 @@ func TestPatienceOfAVoterIsBounded(t *testing.T) {
 }
 
 // A reply that was overtaken by one to a later question does not count any more.
-func TestVoterGoesByTheReplyToItsLastQuestion(t *testing.T) {
+func TestVoterUsesReplyToItsLastRequest(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	first := v.now
@@ -349,7 +349,7 @@ func TestVoterGoesByTheReplyToItsLastQuestion(t *testing.T) {
 
 // A leader that refuses a voter is there. One whose name another process had taken said for
 // seconds that it missed the leader, and so it took one more to replace that.
-func TestALeaderThatRefusesIsNotMissed(t *testing.T) {
+func TestRefusingLeaderIsNotMissed(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer ack.Answer
 		waits  bool

@@ -160,7 +160,7 @@ func TestPauseDoesNotCountAgainstAcknowledgements(t *testing.T) {
 
 // The operator looked, the node came back, the word arrived: what has a lease by
 // now must keep its shards, and may own some later.
-func TestRemovalSaysNothingAboutANodeThatIsHeard(t *testing.T) {
+func TestRemovalOfLiveNodeIsIgnored(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.step(s.leaders["a"], ack.NodeRemoved{Node: "c"})
 	s.run(time.Second)
@@ -200,7 +200,7 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 
 // When nobody is left to own anything while a proposal is open, that one stays:
 // the committed map names a dead node, which must not be proposed again.
-func TestLastMapStaysWhenNobodyIsLeft(t *testing.T) {
+func TestLastMapRemainsWithoutMembers(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
 	s.step(s.leaders["a"], ack.CrashEvidence{Node: "c", Boot: 1, Nonce: s.actor("c").nonce, Began: s.now})
@@ -214,7 +214,7 @@ func TestLastMapStaysWhenNobodyIsLeft(t *testing.T) {
 
 // An operator's word may be wrong: who is heard again is like everybody else whom
 // the leader dropped.
-func TestHeartbeatVoidsARemoval(t *testing.T) {
+func TestHeartbeatVoidsRemoval(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.mute = true
@@ -226,7 +226,7 @@ func TestHeartbeatVoidsARemoval(t *testing.T) {
 }
 
 // A machine that is run too seldom all the time must still find out who is gone.
-func TestSlowLeaderDropsTheSilent(t *testing.T) {
+func TestSlowLeaderDropsSilentNodes(t *testing.T) {
 	s := serving(t, "a", "b")
 	s.crash("b")
 	for range 30 {

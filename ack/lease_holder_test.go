@@ -116,7 +116,7 @@ func TestPauseVoidsTheLease(t *testing.T) {
 }
 
 // A machine that is busy lets a node wait for its turn, and is not paused.
-func TestWhatHasRunWasNotPaused(t *testing.T) {
+func TestRunningProcessIsNotPaused(t *testing.T) {
 	h := heldShard(t)
 	h.RanUntil(400 * ms)
 	h.Tick(400 * ms)
@@ -208,7 +208,7 @@ func TestRunningRequestsAreCutOnce(t *testing.T) {
 	}
 }
 
-func TestNewBootKnowsNothingOfTheOldOne(t *testing.T) {
+func TestNewBootForgetsTheOldOne(t *testing.T) {
 	h := heldShard(t)
 	h.Reboot(1)
 	if _, held := h.Until(); !held {

@@ -81,7 +81,7 @@ func (d *desk) readTerm(term uint64) { d.step(ack.TermRead{Before: d.now, Term: 
 // Everybody but the leader answers what was sent at 100 ms; how long the leader
 // may grant at 200 ms depends on who votes. With the start of the barrier as its
 // only Q it may not begin to grant at all.
-func TestLeaseEndsOneLeaseAfterWhatAQuorumConfirmed(t *testing.T) {
+func TestLeaseEndsOneLeaseAfterQuorumTime(t *testing.T) {
 	for _, c := range []struct {
 		voters []string
 		speak  []shardmap.NodeID
@@ -144,7 +144,7 @@ func TestLeaseNeedsMore(t *testing.T) {
 
 // Whoever echoes what the boot before it was sent shows nothing of its own way, and
 // nothing that another was sent is its own.
-func TestEchoCountsForWhomItWasSentTo(t *testing.T) {
+func TestEchoCountsForItsNodeOnly(t *testing.T) {
 	d := newDesk(t, "b/d")
 	d.hear("b", nil)
 	d.hear("c", nil)
@@ -164,7 +164,7 @@ func TestEchoCountsForWhomItWasSentTo(t *testing.T) {
 
 // How many answers are remembered of a node does not depend on how many others get
 // some: with 64 nodes it was the last one alone.
-func TestAnswersAreRememberedHoweverManyOthersGetSome(t *testing.T) {
+func TestAnswersAreRememberedPerNode(t *testing.T) {
 	d := newDesk(t, "b/d")
 	var sent []uint64
 	for range 6 {
@@ -185,7 +185,7 @@ func TestAnswersAreRememberedHoweverManyOthersGetSome(t *testing.T) {
 
 // Who was heard for the first time is not silent yet, and has shown nothing: three
 // fresh echoes do that.
-func TestWhoEchoesHasShownThatAnswersReachIt(t *testing.T) {
+func TestEchoProvesThatAnswersArrive(t *testing.T) {
 	d := newDesk(t, "a/d")
 	for i, want := range []bool{false, false, false, true, true} {
 		d.now += 50 * ms
@@ -289,7 +289,7 @@ func TestSecondProcessUnderANameIsRefused(t *testing.T) {
 
 // Nobody saw the first process go; it is taken for gone when it was silent for
 // dead-after.
-func TestSilentProcessGivesItsNameBack(t *testing.T) {
+func TestSilentProcessFreesItsNodeID(t *testing.T) {
 	d := newDesk(t, "b/d")
 	d.hear("b", nil)
 	next := func(hb *ack.Heartbeat) { hb.Boot, hb.Nonce = 2, 99 }
@@ -306,7 +306,7 @@ func TestSilentProcessGivesItsNameBack(t *testing.T) {
 // A node was cut off, and started again on another machine with an empty disk. Its
 // connection was gone and its lease had run out, so the second process was given a
 // lease, and took requests under the epochs of the first, which still ran some.
-func TestAnotherDiskWaitsForWhatTheFirstRuns(t *testing.T) {
+func TestAnotherDiskWaitsForRequestsOfTheFirst(t *testing.T) {
 	d := newDesk(t, "b/d")
 	d.hear("b", nil)
 	granted := d.now
@@ -328,7 +328,7 @@ func TestAnotherDiskWaitsForWhatTheFirstRuns(t *testing.T) {
 
 // Whether another disk may take a node's name is a question about the shards that it
 // owns: of a new leader, who heard nobody yet, too.
-func TestNameIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
+func TestNodeIDIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
 	for _, c := range []struct {
 		fence   ack.Fence
 		crashed bool
@@ -357,7 +357,7 @@ func TestNameIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
 	}
 }
 
-func TestViewTellsWhatIsKnown(t *testing.T) {
+func TestViewListsMembers(t *testing.T) {
 	d := newDesk(t, "a/d")
 	d.now = 20 * ms
 	d.hear("b", nil)
@@ -378,7 +378,7 @@ c from "", heard -1ns ago, silent false, crashed true, eligible false
 
 // The leader before refused the second of two processes under one name; the new
 // one hears that one first. The first still has its lease.
-func TestStrangerWaitsForTheLeasesOfTheLeaderBefore(t *testing.T) {
+func TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader(t *testing.T) {
 	d := newDesk(t, "b/d")
 	stranger := func(hb *ack.Heartbeat) {
 		if d.sent["b"] == 0 {

@@ -2,12 +2,11 @@ package ack
 
 import "fmt"
 
-// Level is a number for what may be written: log entries, snapshots, heartbeats,
-// answers, and the rules by which State changes. Each of them begins with the
-// level that it was written at. A node reads every level that it knows, writes the
-// one of its applied state (before the birth: MinLevel), and answers a heartbeat in
-// the heartbeat's. So programs that know different levels run side by side, until
-// the log says that a later one is in force.
+// Level is the version of everything that is written: log entries, snapshots, heartbeats,
+// answers, and the rules by which State changes. Each encoding begins with its level. A node
+// reads every level that it knows, and writes the level of its applied state (MinLevel before
+// the bootstrap). It answers a heartbeat at the level of the heartbeat. So programs with
+// different levels can run side by side until a log entry raises the level.
 type Level uint8
 
 // The levels that this program knows. A new cluster starts at MinLevel. Level 1 was
@@ -17,15 +16,15 @@ const (
 	MaxLevel Level = 2
 )
 
-// LevelError reports what was written at a level that this program does not know,
-// or a cluster in which one is in force: who wrote it knows more. It is ErrCorrupt.
+// LevelError reports data of a level that this program does not know, or a cluster with such a
+// level in force. A newer or a development version wrote it. It unwraps to ErrCorrupt.
 type LevelError struct {
 	Level Level
-	// InForce means that the log says so: an entry puts the level into force.
+	// InForce means that a log entry raises the cluster to that level.
 	InForce bool
 }
 
-// Outdated reports that the level is below MinLevel: a development version wrote it.
+// Outdated reports whether the level is below MinLevel: a development version wrote it.
 func (e *LevelError) Outdated() bool { return e.Level < MinLevel }
 
 // Error returns a message that contains both numbers.
@@ -36,7 +35,7 @@ func (e *LevelError) Error() string {
 // Unwrap returns ErrCorrupt.
 func (e *LevelError) Unwrap() error { return ErrCorrupt }
 
-// KnownLevels names the levels that this program knows, for people.
+// KnownLevels returns the levels that this program knows, for messages.
 func KnownLevels() string {
 	if MinLevel == MaxLevel {
 		return fmt.Sprintf("level %d", MaxLevel)
@@ -52,10 +51,10 @@ func (l Level) Known() error {
 	return nil
 }
 
-// begin begins what is written at a level; the zero one is MinLevel.
+// newWriter returns a writer that begins with a level; zero means MinLevel.
 func newWriter(l Level) writer { return writer{b: []byte{byte(max(l, MinLevel))}} }
 
-// level consumes the level that something was written at.
+// level reads the level of an encoding.
 func (r *reader) level() Level {
 	l := Level(r.byte())
 	if err := l.Known(); err != nil && r.err == nil {
@@ -64,10 +63,10 @@ func (r *reader) level() Level {
 	return l
 }
 
-// raising puts a level into force.
+// levelEntry raises the level.
 type levelEntry struct {
-	// term is the Raft term of the leader that decided on it, as with a proposal: it
-	// went by what it was told in that term.
+	// term is the Raft term of the leader that decided on it (see proposal), based on reports
+	// of that term.
 	term  uint64
 	level Level
 }
@@ -80,12 +79,11 @@ func encodeLevel(at Level, c levelEntry) []byte {
 	return w.b
 }
 
-// Level returns the level in force. It only grows.
+// Level returns the level in force. It never decreases.
 func (s *State) Level() Level { return s.level }
 
-// raised takes a level above the one in force, by the leader of the term that put
-// it into the log: what an earlier one was told may be so no more. Who does not know
-// it must not go on.
+// applyLevel takes a higher level, if the leader of the present term has submitted it: reports
+// to an earlier leader may be outdated. A program that does not know the level must stop.
 func (s *State) applyLevel(term uint64, c levelEntry) (*State, Outcome, error) {
 	if !s.Bootstrapped() || term != c.term || c.level <= s.level {
 		return s.ignore()

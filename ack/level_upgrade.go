@@ -6,69 +6,68 @@ import (
 	"time"
 )
 
-// Levels decides, for one term of one leader, when the next level is put into force:
-// once every server of the latest Raft configuration, those without a vote and the
-// gateways included, has told this leader in this term that it knows it, and has
-// known it for a while. Until then whoever rolled a new program out can roll it
-// back; afterwards nobody can. So a server that is not heard holds it up: its
-// program may be the old one.
+// Levels decides, for one term of one leader, when to raise the level. Every server of the
+// latest Raft configuration must have reported in this term that it knows the next level,
+// nonvoters and gateways included, and must have known it for a while. Until then an operator
+// can roll a new program back, and afterwards not. So an unreachable server blocks the raise,
+// because it may run the old program.
 //
-// One goroutine owns it. Between Raise and the moment that the entry is applied or
-// certainly is not in the log it must add no server to the configuration, and before
-// the barrier of its term is applied it must neither add one nor raise: what earlier
-// leaders have put in line may raise the level yet.
+// One goroutine owns it. Between Raise and the time that its entry is applied or certainly
+// lost, the caller must add no server to the configuration. Before the barrier of its term is
+// applied, it must neither add a server nor raise: an entry of an earlier leader may still
+// raise the level.
 type Levels struct {
 	term    uint64
 	after   time.Duration
 	reports map[string]LevelReport
-	// since is, for each level above the one in force, since when all servers have
-	// been known to know it.
+	// knownSince is, for each level above the one in force, since when all servers have known
+	// it.
 	knownSince map[Level]time.Duration
 }
 
-// Word is what the process of a server told a leader.
+// LevelReport is the report of a process to a leader.
 type LevelReport struct {
-	// Term is that of the leader that asked.
+	// Term is the term of the leader that asked.
 	Term   uint64
 	Server string
-	// Boot and Nonce name the process: another one may be of another program.
+	// Boot and Nonce identify the process: another one may run another program.
 	Boot, Nonce uint64
 	// Knows is the highest level that it knows.
 	Knows Level
 }
 
-// ServerLevel is what a leader knows of a server's program.
+// ServerLevel is what a leader knows about the program of a server.
 type ServerLevel struct {
 	Server string
-	// Knows is the highest level that its present process knows, zero: it has not told
-	// this leader.
+	// Knows is the highest level that its present process knows; zero means no report to this
+	// leader.
 	Knows Level
-	// Silent means that it is not heard.
+	// Silent means that it sends no heartbeats.
 	Silent bool
-	// Blocks means that the next level cannot be raised because of it.
+	// Blocks means that it prevents the raise to the next level.
 	Blocks bool
 }
 
-// LevelView is what stands between the level in force and the next one.
+// LevelView is the progress towards the next level.
 type LevelView struct {
 	InForce Level
-	// Next is the one that will be raised next; the same as InForce: no server knows a
-	// higher one.
+	// Next is the next level; equal to InForce if no server knows a higher one.
 	Next Level
-	// Servers are those of the configuration, ordered.
+	// Servers are the servers of the configuration, in order.
 	Servers []ServerLevel
-	// Wait is for how much longer all must know it; it runs only while nobody blocks.
+	// Wait is the remaining time for which all servers must know it; it runs only while no
+	// server blocks.
 	Wait time.Duration
 }
 
-// NewLevels returns the machine of a leader of the given term, which waits for after
-// once all know a level.
+// NewLevels returns the machine of a leader of the given term. It waits for after once all
+// servers know a level.
 func NewLevels(term uint64, after time.Duration) *Levels {
 	return &Levels{term: term, after: after, reports: map[string]LevelReport{}, knownSince: map[Level]time.Duration{}}
 }
 
-// Told takes what a server said. What an earlier leader was told is no word. With a
-// process that is new here the time begins anew that all must know a level.
+// Reported takes the report of a server. Reports to an earlier leader are ignored. The report
+// of a new process restarts the wait.
 func (l *Levels) Reported(w LevelReport) {
 	if w.Term != l.term || l.reports[w.Server] == w {
 		return
@@ -77,19 +76,19 @@ func (l *Levels) Reported(w LevelReport) {
 	clear(l.knownSince)
 }
 
-// Asks reports whether the present process of a server that is heard has still to be
-// asked what it knows.
+// NeedsReport reports whether the present process of a live server has not reported its level
+// yet.
 func (l *Levels) NeedsReport(server string, heard []MemberView) bool {
 	v, ok := serverView(server, heard)
 	return ok && !v.mayBeGone() && l.knows(server, v) == 0
 }
 
-// Admits reports whether a server that knows a level may be added to the
-// configuration of a cluster in which another one is in force.
+// Admits reports whether a server that knows the level knows may be added to a cluster with
+// the level inForce.
 func (l *Levels) Admits(inForce, knows Level) bool { return knows >= inForce }
 
-// Look looks at everything that may have changed: the level in force, the servers of
-// the latest configuration in the leader's log, and what it has heard of the nodes.
+// Update takes the level in force, the servers of the latest configuration in the log of the
+// leader, and the state of the nodes.
 func (l *Levels) Update(now time.Duration, inForce Level, servers []string, heard []MemberView) LevelView {
 	view := LevelView{InForce: inForce, Next: inForce, Servers: make([]ServerLevel, 0, len(servers))}
 	most := inForce
@@ -116,9 +115,8 @@ func (l *Levels) Update(now time.Duration, inForce Level, servers []string, hear
 	return view
 }
 
-// time notes since when all know each level up to the highest that one knows. That
-// somebody is not heard for a moment does not begin it anew, another process does: see
-// Told.
+// trackKnown records since when all servers know each level. A short silence of a server does
+// not restart the time; a new process does, see Reported.
 func (l *Levels) trackKnown(now time.Duration, most Level, view LevelView) {
 	for level := view.InForce + 1; level <= most; level++ {
 		_, known := l.knownSince[level]
@@ -128,14 +126,14 @@ func (l *Levels) trackKnown(now time.Duration, most Level, view LevelView) {
 	}
 }
 
-// Blocked returns the servers because of which the next level cannot be raised.
+// Blocked returns the servers that prevent the raise.
 func (v LevelView) Blocked() []ServerLevel {
 	return slices.DeleteFunc(slices.Clone(v.Servers), func(x ServerLevel) bool { return !x.Blocks })
 }
 
-// Raise returns the entry that puts the next level into force, nil if that may not be
-// yet: there is none, somebody blocks it, or, unless it is to be at once, all have not
-// known it for long enough. The view must be of the last Look.
+// Raise returns the entry that raises the level. It is nil if there is no next level, if a
+// server blocks it, or if all servers have not known it for long enough and atOnce is false.
+// The view must be that of the last Update.
 func (l *Levels) Raise(v LevelView, atOnce bool) []byte {
 	if v.Next == v.InForce || len(v.Servers) == 0 || len(v.Blocked()) > 0 || v.Wait > 0 && !atOnce {
 		return nil
@@ -143,7 +141,7 @@ func (l *Levels) Raise(v LevelView, atOnce bool) []byte {
 	return encodeLevel(v.InForce, levelEntry{term: l.term, level: v.Next})
 }
 
-// knows returns what the process that is heard under v told, zero if it did not.
+// knows returns the level that the process in v reported, zero if it has not.
 func (l *Levels) knows(server string, v MemberView) Level {
 	w, ok := l.reports[server]
 	if !ok || w.Boot != v.Heartbeat.Boot || w.Nonce != v.Heartbeat.Nonce {
@@ -152,10 +150,10 @@ func (l *Levels) knows(server string, v MemberView) Level {
 	return w.Knows
 }
 
-// silent reports that a process may not be there any more.
+// mayBeGone reports whether the process may have ended.
 func (v MemberView) mayBeGone() bool { return v.SinceHeartbeat < 0 || v.Silent || v.Crashed }
 
-// serverView returns what is known of the very server, not of another disk of its node.
+// serverView returns the view of this server, and not of another disk of its node.
 func serverView(server string, heard []MemberView) (MemberView, bool) {
 	i := slices.IndexFunc(heard, func(v MemberView) bool { return v.Heartbeat.Server == server })
 	if i < 0 {

@@ -7,9 +7,9 @@ import (
 	"shardway/shardmap"
 )
 
-// Entries start with their Level and their kind. Numbers are unsigned varints,
-// texts and maps carry their length. An unknown level is refused with both
-// numbers, because a node that skips what others apply would differ from them.
+// Kinds of entries. An entry starts with its Level and its kind. Numbers are unsigned varints,
+// and texts and maps have a length prefix. An unknown level is an error, because a node that
+// skips an entry that other nodes apply would diverge from them.
 const (
 	kindBootstrap byte = iota + 1
 	kindProposal
@@ -35,11 +35,11 @@ type bootstrapEntry struct {
 	timing  Timing
 }
 
-// retiming puts a timing in the place of another.
+// timingEntry replaces the timing.
 type timingEntry struct {
-	// term is the Raft term of the leader that decided on it, as with a proposal.
+	// term is the Raft term of the leader that decided on it (see proposal).
 	term uint64
-	// replaces is the index of the entry that set the timing in force.
+	// replaces is the index of the entry that set the present timing.
 	replaces uint64
 	timing   Timing
 }
@@ -51,28 +51,28 @@ type dropRecord struct {
 }
 
 type proposal struct {
-	// term is the Raft term of the leader that computed it: what that one submits
-	// only after it has lost and won leadership again must not count.
+	// term is the Raft term of the leader that computed it. A proposal that the same leader
+	// submits in a later term must not count.
 	term   uint64
 	base   shardmap.Epoch
 	reason string // at most maxText bytes
 	want   *shardmap.Map
 	drops  []dropRecord
-	keys   string // the key configuration from the commit on; empty: it stays
+	keys   string // the key configuration from the commit on; empty: unchanged
 }
 
 type commit struct {
 	epoch  shardmap.Epoch
 	digest [32]byte
-	// released are the shards that pass on with their app's release, ordered by number,
-	// and servers those that get them, by name.
+	// released are the releases of moving shards, ordered by shard. servers are the servers
+	// that get them, in order.
 	released []Released
 	servers  []string
 }
 
-// EncodeBootstrap returns the entry that gives a new cluster its id (1 to 64 bytes),
-// its number of shards (1 to MaxShards) and its first timing. Only the first one
-// counts. It is written at MinLevel, which is the first one in force.
+// EncodeBootstrap returns the entry that gives a new cluster its id (1 to 64 bytes), its
+// number of shards (1 to MaxShards) and its first timing. Only the first such entry counts. It
+// is encoded at MinLevel, the first level in force.
 func EncodeBootstrap(cluster string, shards int, t Timing) []byte {
 	w := newWriter(MinLevel)
 	w.byte(kindBootstrap)
@@ -91,9 +91,8 @@ func encodeTiming(at Level, c timingEntry) []byte {
 	return w.b
 }
 
-// encodeProposal writes a proposal without the ownership epochs that its map
-// came with: State sets them anew, and in a map of many shards with a long history
-// they take more room than the owners.
+// encodeProposal encodes a proposal without ownership epochs, because State sets them. In a
+// map of many shards with a long history they would take more space than the owners.
 func encodeProposal(at Level, p proposal) ([]byte, error) {
 	m, err := p.want.Settle(shardmap.New(p.want.Len()), p.want.Epoch()).MarshalBinary()
 	if err != nil {
@@ -125,8 +124,8 @@ func encodeCommit(at Level, c commit) []byte {
 	return w.b
 }
 
-// decodeCommand returns a birth, a proposal, a commit, a retiming, a raising, an amending, an
-// absenting or a reporting, and the level that it was written at.
+// decodeCommand decodes an entry to one of the entry types, and returns the level of its
+// encoding.
 func decodeCommand(b []byte) (any, Level, error) {
 	r := reader{b: b}
 	at := r.level()

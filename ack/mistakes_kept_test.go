@@ -70,11 +70,11 @@ func pointsOfKept() []point {
 		planted("a later leader waits for it", "kept: a later leader does not wait for it"),
 		{
 			of: "kept", clause: "and gets it again",
-			explained: "Who does not send it again loses it, as one does whose messages are lost. TestLaterLeaderGetsWhatAGoodbyeKeeps.",
+			explained: "Who does not send it again loses it, as one does whose messages are lost. TestLaterLeaderGetsReleasesOfAGoodbye.",
 		},
 		{
 			of: "kept", clause: "of shards that it has had since what it had acknowledged",
-			explained: "Who is absent gets nothing, and before that each map that gives it a shard needs its word, with which it tells anew what it keeps. A second lock: TestKeptIsWhatTheNodeHadThen.",
+			explained: "Who is absent gets nothing, and before that each map that gives it a shard needs its word, with which it tells anew what it keeps. A second lock: TestKeptNotesCoverTheShardsOfThatTime.",
 		},
 		planted("for the disk", "kept: another disk is told"),
 		planted("and the next boot alone", "kept: the process after the next is told, too"),

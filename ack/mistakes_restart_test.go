@@ -64,7 +64,7 @@ func pointsOfAbsence() []point {
 		planted("its target is exactly what it has", "absence: who joins gets shards of who is absent"),
 		{
 			of: "absence", clause: "a proposal needs no acknowledgement of it",
-			explained: "Without that rule others wait, and a round ends with the absence. Needed: TestShardsMoveBesideAnAbsentNode.",
+			explained: "Without that rule others wait, and a round ends with the absence. Needed: TestShardsOfOtherNodesMoveDuringARestart.",
 		},
 		{
 			of: "absence", clause: "but only one that leaves it what it has",
@@ -76,7 +76,7 @@ func pointsOfAbsence() []point {
 		},
 		{
 			of: "absence", clause: "its deadline starts when the absence ends",
-			explained: "Who is back has acknowledged the map that routes, so an open round that is older would have to be one that others hold up. Needed: TestDeadlineBeginsWithTheEndOfTheAbsence.",
+			explained: "Who is back has acknowledged the map that routes, so an open round that is older would have to be one that others hold up. Needed: TestAckDeadlineStartsAtTheEndOfARestart.",
 		},
 		planted("each leader counts anew", "absence: a new leader counts it from before its election"),
 		planted("it counts for the leader that saw it", "absence: what an earlier leader saw counts"),
@@ -85,7 +85,7 @@ func pointsOfAbsence() []point {
 		planted("or when the grace is over", "absence: who does not come back is waited for without end"),
 		{
 			of: "absence", clause: "or with a map without the node",
-			explained: "Only an operator's word takes one out who is absent, and that ends the absence. What is over must be forgotten, too: TestWhoDoesNotComeBackLosesItsShards.",
+			explained: "Only an operator's word takes one out who is absent, and that ends the absence. What is over must be forgotten, too: TestNodeThatDoesNotReturnLosesItsShards.",
 		},
 		planted("snapshots have it", "rule 8: snapshots forget who is absent"),
 		planted("or by the word of an operator", "absence: the word of an operator ends it for one leader alone"),

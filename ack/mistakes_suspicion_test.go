@@ -65,24 +65,24 @@ func pointsOfDoubt() []point {
 		{
 			of: "doubt", clause: "who has not replied to the last question is waited for, for a moment, and who stands already for longer",
 			explained: "Two that stand in one term cost a timeout, as without all this, and only where five vote or more: " +
-				"TestVoterHearsOutTheOthersBeforeItStands, TestVoterGivesWayToOneThatStands, TestVoterGivesOneThatStandsTime.",
+				"TestVoterWaitsForRepliesBeforeItCampaigns, TestVoterYieldsToCandidate, TestVoterGivesCandidateTime.",
 		},
 		{
 			of: "doubt", clause: "and so is one that is in a later term",
 			explained: "Two that stand in one term cost a timeout. It takes writes of 70 ms, which no disk of the simulation needs: " +
-				"TestVoterGivesWayToALaterTerm, and in package node TestVotersWithSlowDisksStandOneAfterTheOther.",
+				"TestVoterYieldsToLaterTerm, and in package node TestVotersWithSlowDisksStandOneAfterTheOther.",
 		},
 		{
 			of: "doubt", clause: "who was to stand and could not does so later",
-			explained: "Another one stands meanwhile, in all but a few cases. TestVoterThatCouldNotStandStandsLater.",
+			explained: "Another one stands meanwhile, in all but a few cases. TestRefusedCampaignIsRetried.",
 		},
 		{
 			of: "doubt", clause: "a doubt is given up after ten heartbeats",
-			explained: "By then Raft's own timeout has come; it saves questions. TestDoubtIsGivenUp.",
+			explained: "By then Raft's own timeout has come; it saves questions. TestSuspicionIsAbandoned.",
 		},
 		{
 			of: "doubt", clause: "who has replaced a leader that was there waits for longer the next time",
-			explained: "It saves terms on machines without time to spare; no leader of the simulation is called. TestVoterIsMorePatientAfterAFalseDoubt.",
+			explained: "It saves terms on machines without time to spare; no leader of the simulation is called. TestFalseAlarmRaisesTheTimeout.",
 		},
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"shardway/shardmap"
 )
 
-// Plan is what the next map would move, for people to read: nothing is done.
+// Plan contains the moves of the next map, for status output.
 type Plan struct {
-	// Epoch is that of the committed map, from which everything is counted.
+	// Epoch is the epoch of the committed map, to which all moves refer.
 	Epoch shardmap.Epoch
-	// Moves are what the map would move that ought to be now, ascending by shard.
+	// Moves are the moves of the map that is needed now, ascending by shard.
 	Moves []PlannedMove
-	// Pause is for how long planned moves are to wait; zero: they do not. Resumed are what
-	// the map would move if they did not.
+	// Pause is how long planned moves are paused; zero means no pause. Resumed are the moves
+	// without the pause.
 	Pause   time.Duration
 	Resumed []PlannedMove
 	// HeldBack are the nodes that get fewer shards because their apps have not restarted.
@@ -24,15 +24,15 @@ type Plan struct {
 // PlannedMove is one shard of a Plan.
 type PlannedMove struct {
 	shardmap.Move
-	// Why is the cause in the words of metrics; "pin", "spread" and "orphan" beside: where
-	// it belongs, for an even spread, and nobody owns it.
+	// Why is the reason, as metrics spell it. Further reasons are "pin" (the shard belongs
+	// there), "spread" (for an even distribution), and "orphan" (it has no owner).
 	Why string
-	// Proposed: the last map proposed moves it so, and waits for acknowledgements.
+	// Proposed: the open proposal contains this move, and waits for acknowledgements.
 	Proposed bool
 }
 
-// Plan returns what the map would move that ought to be now. ErrNotYet: a leader that was
-// just elected does not know yet what there is.
+// Plan returns the moves of the map that is needed now. ErrNotYet: the leader was just
+// elected, and does not know the nodes yet.
 func (l *Leader) Plan(now time.Duration) (Plan, error) {
 	if !l.barrierApplied || l.leases.revoked || !l.state.Bootstrapped() {
 		return Plan{}, ErrNotYet
@@ -49,7 +49,7 @@ func (l *Leader) Plan(now time.Duration) (Plan, error) {
 	return p, nil
 }
 
-// planned returns what want moves.
+// plannedMoves returns the moves from the committed map to want.
 func (l *Leader) plannedMoves(now time.Duration, want *shardmap.Map) []PlannedMove {
 	base, last := l.state.Committed(), l.state.Last()
 	var moves []PlannedMove
@@ -61,7 +61,7 @@ func (l *Leader) plannedMoves(now time.Duration, want *shardmap.Map) []PlannedMo
 	return moves
 }
 
-// whyOf names the cause of one move from base to want.
+// moveReason returns the reason of one move from base to want.
 func (l *Leader) moveReason(now time.Duration, m shardmap.Move, base, want *shardmap.Map) string {
 	pin, pinned := l.state.Policy().Pins[m.Shard]
 	from, _ := findMember(base, m.From)
@@ -75,7 +75,7 @@ func (l *Leader) moveReason(now time.Duration, m shardmap.Move, base, want *shar
 		return "drain"
 	case pinned && (pin.Node == m.To || pin.Zone != "" && pin.Zone == l.member(m.To).heartbeat.Zone):
 		return "pin"
-	case base.Count(m.To) == 0: // in a pause it may be a member for long
+	case base.Count(m.To) == 0: // during a pause it may be a member without shards for long
 		return "join"
 	}
 	if f, _ := findMember(want, m.From); f.Weight != from.Weight {

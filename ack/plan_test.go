@@ -35,7 +35,7 @@ func TestPlanOfASettledClusterMovesNothing(t *testing.T) {
 
 // While moves are paused a plan says what would move without that, and the map that comes
 // once the pause is over is that one.
-func TestPlanTellsWhatTheEndOfAPauseMoves(t *testing.T) {
+func TestPlanListsMovesAfterAPause(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.amend("a", pause(time.Hour))
 	pinned := shardmap.Shard(0)
@@ -68,7 +68,7 @@ func TestPlanTellsWhatTheEndOfAPauseMoves(t *testing.T) {
 }
 
 // A round that waits for acknowledgements is a part of the plan, with its cause.
-func TestPlanTellsWhatIsProposed(t *testing.T) {
+func TestPlanMarksProposedMoves(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.leaving, c.busy = true, true
@@ -174,7 +174,7 @@ func TestPlanNamesTheCauseOfEachMove(t *testing.T) {
 
 // What goes because its node is being emptied is drained; what moves beside, and is not in
 // the round that is open, is not proposed.
-func TestPlanTellsDrainsAndWhatIsNotProposedYet(t *testing.T) {
+func TestPlanListsDrainsBeforeTheProposal(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("c").busy = true
 	s.amend("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "c", For: time.Hour})

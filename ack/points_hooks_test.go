@@ -86,7 +86,7 @@ func pointsOfReleases() []point {
 		),
 		{
 			of: "released", clause: "for the disk that acknowledged the map",
-			explained: "Another disk gets the name only once the shards might be taken, and then somebody has. TestAnotherDiskIsToldOfNoRelease.",
+			explained: "Another disk gets the name only once the shards might be taken, and then somebody has. TestAnotherDiskGetsNoReleaseNote.",
 		},
 		planted("what was never acquired is given back", "released: what was never acquired is not given back"),
 		planted("as it came", "released: what is given back is given as the owner's own"),

@@ -155,7 +155,7 @@ func pointsOfRules() []point {
 		},
 		{
 			of: "rule 3", clause: "who misses acknowledgements again and again returns later each time",
-			explained: "It bounds what a slow node costs the others, no invariant: TestWhoMissesAcknowledgementsReturnsLaterEachTime. The coverage " +
+			explained: "It bounds what a slow node costs the others, no invariant: TestNodeThatMissesAcknowledgementsReturnsLaterEachTime. The coverage " +
 				"counts damped drops.",
 		},
 		{of: "rule 4", clause: "a new leader always runs a round", planted: []string{"rule 4: what the leader before proposed is left open"}},
@@ -243,8 +243,8 @@ func pointsOfLeases() []point {
 		{
 			of: "leases", clause: "a second process under a node's id waits for the first",
 			explained: "With a disk of its own it is let into Raft only when nothing runs under the name, see membership; the leader asks again, for " +
-				"the first may come back: a second lock, TestSecondProcessUnderANameIsRefused, TestAnotherDiskWaitsForWhatTheFirstRuns, " +
-				"TestStrangerWaitsForTheLeasesOfTheLeaderBefore. That it is asked at all is half of why 2 and why 4.",
+				"the first may come back: a second lock, TestSecondProcessUnderANameIsRefused, TestAnotherDiskWaitsForRequestsOfTheFirst, " +
+				"TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader. That it is asked at all is half of why 2 and why 4.",
 		},
 		{
 			of: "leases", clause: "restart_grace lets the leader wait for a return, and its own pauses are nobody's silence",

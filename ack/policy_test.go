@@ -102,7 +102,7 @@ func TestPauseHoldsUpJoinsAndNoLoss(t *testing.T) {
 
 // Nobody's clock is compared: a new leader does not know how long the pause has been,
 // and begins anew.
-func TestPauseIsCountedAnewAfterAnElection(t *testing.T) {
+func TestPauseRestartsAfterAnElection(t *testing.T) {
 	s := serving(t, "a", "b")
 	s.amend("a", pause(10*time.Second))
 	s.run(9 * time.Second)
@@ -125,7 +125,7 @@ func TestPauseIsCountedAnewAfterAnElection(t *testing.T) {
 }
 
 // What an earlier leader was asked may have been taken back since.
-func TestAmendmentOfAnEarlierTermIsVoid(t *testing.T) {
+func TestPolicyChangeOfEarlierTermIsVoid(t *testing.T) {
 	s := serving(t, "a", "b")
 	s.stuck = true
 	s.amend("a", drain("b"))
@@ -235,7 +235,7 @@ func TestPolicyIsBounded(t *testing.T) {
 }
 
 // Just elected, a leader knows nothing for certain.
-func TestAmendWaitsForTheBarrier(t *testing.T) {
+func TestPolicyChangeWaitsForTheBarrier(t *testing.T) {
 	s := serving(t, "a", "b")
 	l := s.electStuck("b")
 	if _, _, err := l.turn.ChangePolicy([]ack.Change{drain("a")}); !errors.Is(err, ack.ErrNotYet) {

@@ -6,9 +6,9 @@ import (
 	"shardway/shardmap"
 )
 
-// OwnerBefore returns who owned the shard before its present owner did, or, if nobody
-// owns it, who did last; empty: nobody ever did. An owner that gave it back as it got it is
-// passed over.
+// OwnerBefore returns the owner of the shard before its present owner, or the last owner if it
+// has none; empty if there was none. An owner that returned the shard without having acquired
+// it is skipped.
 func (s *State) OwnerBefore(shard shardmap.Shard) shardmap.NodeID {
 	if s.previous == nil {
 		return ""
@@ -16,7 +16,8 @@ func (s *State) OwnerBefore(shard shardmap.Shard) shardmap.NodeID {
 	return s.previous[shard]
 }
 
-// succeed notes whom the owners of the map that is committed follow.
+// recordPreviousOwners records the previous owners of the shards that move with the map being
+// committed.
 func (s *State) recordPreviousOwners(released []Released) {
 	moves := shardmap.Diff(s.committed, s.last)
 	if len(moves) == 0 {
@@ -29,7 +30,7 @@ func (s *State) recordPreviousOwners(released []Released) {
 	}
 	for _, m := range moves {
 		if m.From == "" || back[m.Shard] {
-			continue // it still follows who owned the shard last
+			continue // the previous owner remains the one that last held the shard
 		}
 		if s.previous == nil {
 			s.previous = make([]shardmap.NodeID, s.committed.Len())
@@ -38,8 +39,8 @@ func (s *State) recordPreviousOwners(released []Released) {
 	}
 }
 
-// previous writes who owned what before: the names in order, and runs of shards
-// that share one, the first name being 1 and nobody 0.
+// previous writes the previous owners by shard: the names in order, and then runs of shards
+// with the same name, as an index that starts at 1. 0 means none.
 func (w *writer) previous(p []shardmap.NodeID) {
 	names := slices.Clone(p)
 	slices.Sort(names)
@@ -66,7 +67,7 @@ func (w *writer) previous(p []shardmap.NodeID) {
 	}
 }
 
-// previous reads what the writer wrote, of so many shards.
+// previous reads the output of writer.previous for the given number of shards.
 func (r *reader) previous(shards int) []shardmap.NodeID {
 	n := r.uint(0, uint64(shards))
 	if n == 0 {
@@ -88,7 +89,7 @@ func (r *reader) previous(shards int) []shardmap.NodeID {
 	for last := uint64(len(names)); len(p) < shards; {
 		at, run := r.uint(0, n), r.uint(1, uint64(shards-len(p)))
 		if r.err == nil && at == last {
-			r.fail("one run in two")
+			r.fail("two runs of one name")
 		}
 		if r.err != nil {
 			return nil
@@ -98,7 +99,7 @@ func (r *reader) previous(shards int) []shardmap.NodeID {
 	}
 	delete(used, 0)
 	if len(used) != len(names)-1 {
-		r.fail("a name that is nobody's")
+		r.fail("unused name")
 	}
 	return p
 }

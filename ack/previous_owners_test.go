@@ -10,7 +10,7 @@ import (
 
 // Who acquires a shard is told whom it follows, and a restart of the node must not lose
 // that: the log may be gone behind a snapshot.
-func TestStateTellsWhomAnOwnerFollows(t *testing.T) {
+func TestStateRecordsPreviousOwners(t *testing.T) {
 	st := serving(t, "a", "b", "c")
 	first := st.state.Committed()
 	for s := range shardmap.Shard(12) {

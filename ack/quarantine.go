@@ -9,12 +9,12 @@ import (
 	"shardway/shardmap"
 )
 
-// KeyMark names a request's key without telling it: by its shard and a keyed hash.
+// KeyMark identifies the key of a request without revealing it: by its shard and a keyed hash.
 type KeyMark struct {
 	Shard shardmap.Shard
 	Hash  uint64
-	// Under tells hashes under different keys apart: who knows no key of this number
-	// recognizes nothing by the mark.
+	// HashKeyID is the number of the hash key. A node without that key cannot recognize
+	// requests by the mark.
 	HashKeyID uint32
 }
 
@@ -22,37 +22,38 @@ func (m KeyMark) compare(o KeyMark) int {
 	return cmp.Or(cmp.Compare(m.Shard, o.Shard), cmp.Compare(m.Hash, o.Hash), cmp.Compare(m.HashKeyID, o.HashKeyID))
 }
 
-// Quarantine is for how long requests of a key are refused.
+// Quarantine is the record of a key whose requests are refused.
 type Quarantine struct {
-	// For is counted by each leader as Policy.Pause is; zero: until it is lifted.
+	// For is the duration, which each leader measures like Policy.Pause. Zero means until it
+	// is lifted.
 	For time.Duration
-	// Since is the index of the entry that asked for it.
+	// Since is the index of the entry that began it.
 	Since uint64
 }
 
 // MaxQuarantine is the longest Quarantine with an end.
 const MaxQuarantine = MaxPause
 
-// lift ends the quarantine of a key, whatever its hash was made under.
+// lift ends the quarantine of a key, with any hash key.
 func (p *Policy) lift(m KeyMark) {
 	maps.DeleteFunc(p.Quarantined, func(q KeyMark, _ Quarantine) bool { return q.Shard == m.Shard && q.Hash == m.Hash })
 }
 
-// ends counts for a leader how long quarantines have been in force.
+// quarantineTimers measure, for a leader, how long quarantines have been in force.
 type quarantineTimers struct {
-	policy    *Policy // what the rest was made from
+	policy    *Policy // from which the other fields were derived
 	firstSeen map[KeyMark]firstSighting
-	nextEnd   time.Duration // when the first one ends; if any does
+	nextEnd   time.Duration // when the first one ends, if hasEnd
 	hasEnd    bool
 }
 
-// sighting is when the leader first saw the quarantine that an entry asked for.
+// firstSighting is when the leader first saw the effect of an entry.
 type firstSighting struct {
 	since uint64
 	at    time.Duration
 }
 
-// over returns the changes that lift what is over.
+// expired returns the changes that lift expired quarantines.
 func (t *quarantineTimers) expired(now time.Duration, p *Policy) []Change {
 	if p != t.policy {
 		t.update(now, p)
@@ -69,7 +70,7 @@ func (t *quarantineTimers) expired(now time.Duration, p *Policy) []Change {
 	return over
 }
 
-// look goes by another policy; what was in force before goes on.
+// update switches to another policy. Quarantines that continue keep their start.
 func (t *quarantineTimers) update(now time.Duration, p *Policy) {
 	seen := map[KeyMark]firstSighting{}
 	t.policy, t.hasEnd = p, false
@@ -89,7 +90,7 @@ func (t *quarantineTimers) update(now time.Duration, p *Policy) {
 	t.firstSeen = seen
 }
 
-// marks writes the quarantined keys in order.
+// quarantines writes the quarantined keys in order.
 func (w *writer) quarantines(all map[KeyMark]Quarantine) {
 	w.uint(uint64(len(all)))
 	for _, m := range slices.SortedFunc(maps.Keys(all), KeyMark.compare) {
@@ -105,7 +106,7 @@ func (w *writer) mark(m KeyMark) {
 	w.uint(uint64(m.HashKeyID))
 }
 
-// marks reads what the writer wrote, and nothing else.
+// quarantines reads the output of writer.quarantines.
 func (r *reader) quarantines() map[KeyMark]Quarantine {
 	var all map[KeyMark]Quarantine
 	var last KeyMark

@@ -25,7 +25,7 @@ func (s *stage) quarantined() map[uint64]bool {
 
 // A quarantine lasts as long as asked at least, whoever leads, and one without an end
 // until it is lifted. It moves nothing.
-func TestQuarantineEndsByItself(t *testing.T) {
+func TestQuarantineExpires(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epoch := s.state.Last().Epoch()
 	s.amend("a", quarantine(1, 20*time.Second), quarantine(2, 0), quarantine(3, 5*time.Second))

@@ -7,38 +7,35 @@ import (
 	"shardway/shardmap"
 )
 
-// MinJump is how far above the last entry that a survivor knows a recovered log
-// goes on, at the least: more than others can have written without it.
+// MinJump is the minimum distance between the last entry that a survivor knows and the start
+// of a recovered log. It is more than other nodes can have written without the survivor.
 const MinJump = 1 << 32
 
-// Recovered returns the state with which a new cluster goes on where s ends,
-// because the old one lost its quorum or only a backup of it is left: the same
-// shards and placement under another cluster id, as if the entry at the given
-// index, the floor, had been a commit. The floor must be at least MinJump above
-// the last entry of s; it is where the new log begins.
+// Recovered returns the initial state of a new cluster that continues where s ends, because
+// the old cluster has lost its quorum or only a backup of it is left. It has the same shards
+// and placement, under another cluster id, as if the entry at the index floor had been a
+// commit. The new log begins at floor, which must be at least MinJump above the last entry of
+// s.
 //
-// # Why the floor is an index
+// # Why floor is an index
 //
-// The nodes that were lost may have proposed and served maps that s has not seen,
-// so everything that is handed out from now on must be above what they can have
-// used. An epoch is the Raft index of its proposal. There were two ways: a field
-// of State, the floor, added to each index; or a log that goes on at a far higher
-// index. The log it is. Raft allows for it (a snapshot may stand at any index, and
-// the next entry follows it), the sentence "the epoch is the index" stays true
-// for whoever compares a log with a map, and no line of State, codec or protocol
-// knows of recoveries, so none can forget to add.
+// The lost nodes may have proposed and served maps that s does not contain. So all new epochs
+// must be above every epoch that they can have used. An epoch is the Raft index of its
+// proposal. One solution is a field of State that is added to each index. The other one is a
+// log that continues at a far higher index, and that is what Recovered does. Raft allows it: a
+// snapshot may have any index, and the next entry follows it. An epoch remains an index, which
+// helps to compare a log with a map. State, codec and protocol need no special case that could
+// be forgotten.
 //
-// # What is made new
+// # What is reset
 //
-// Every owner keeps its shards, so that state on its local disk is found again,
-// but no ownership epoch survives: a shard that s shows with its old owner may
-// have had others since, whose epochs a store behind the app has seen. They all
-// become the floor. What is only proposed is dropped with its holds: whether the
-// others committed it nobody can tell, and its epoch is below the floor. Drops are
-// forgotten: who comes back is another disk and must acknowledge the floor first. So
-// is who was absent. Of the policy only weights, pins and quarantines stay, see
-// Policy.Lasting. Nothing counts as released: what this state has not seen may have
-// changed it.
+// Every owner keeps its shards, so that it finds their state on its local disk. No ownership
+// epoch survives: a shard may have had other owners since s, whose epochs a store behind the
+// app has seen. All ownership epochs become floor. An open proposal is discarded with its
+// holds: whether the other nodes committed it is unknown, and its epoch is below floor. Drops
+// are discarded: a node that returns has another disk and must acknowledge floor first.
+// Restarts are discarded, too. The policy keeps only weights, pins and quarantines, see
+// Policy.Lasting. No shard counts as released, because its state may have changed since s.
 func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	switch {
 	case !s.Bootstrapped():
@@ -56,13 +53,13 @@ func (s *State) Recovered(cluster string, floor uint64) (*State, error) {
 	n.cluster, n.index, n.committed, n.last, n.lastTerm, n.reason, n.drops = cluster, floor, m, m, 0, "", nil
 	n.policy = s.policy.Lasting()
 	n.restarts, n.restartsIndex = nil, 0
-	n.previous = nil     // those whom the log names are of another cluster
-	n.releaseNotes = nil // and what they released may have been changed since
+	n.previous = nil     // nodes of another cluster
+	n.releaseNotes = nil // their state may have changed since
 	n.keptNotes = nil
-	n.formerMembers = nil // of another cluster, too
+	n.formerMembers = nil // nodes of another cluster
 	n.proposedKeys = ""
 	return &n, nil
 }
 
-// Above returns the largest index and epoch in the state.
+// MaxIndex returns the largest index or epoch in the state.
 func (s *State) MaxIndex() uint64 { return max(s.index, uint64(s.last.Epoch())) }

@@ -94,7 +94,7 @@ func TestReleaseThatIsRefusedHasFailed(t *testing.T) {
 
 // An app that does not hold a shard lets it move at once. The next owner is told nothing
 // about what is stored: the app may have lost it in a crash.
-func TestAbsentShardMovesAtOnceWithoutNote(t *testing.T) {
+func TestShardAbsentAtAppMovesAtOnceWithoutNote(t *testing.T) {
 	s := newHookStage(t, 1)
 	c := s.giveAway()
 	s.result(HookResult{Seq: c.Seq, Absent: map[shardmap.Shard]bool{0: true}, Notes: map[shardmap.Shard][]byte{0: []byte("x")}})

@@ -127,7 +127,7 @@ func (s *hookStage) passOn(server string, notes map[shardmap.Shard]string) {
 
 // What was released goes to the disk that acknowledged the map: a new one under the name
 // of its owner holds nothing of what the old one may have made of it.
-func TestAnotherDiskIsToldOfNoRelease(t *testing.T) {
+func TestAnotherDiskGetsNoReleaseNote(t *testing.T) {
 	for _, test := range []struct {
 		server   string
 		released bool
@@ -166,7 +166,7 @@ func TestNothingCountsAsReleasedAfterRecovery(t *testing.T) {
 }
 
 // Snapshots hold what was released, and what they hold is for owners only.
-func TestSnapshotHoldsWhatWasReleased(t *testing.T) {
+func TestSnapshotContainsReleaseNotes(t *testing.T) {
 	s := newHookStage(t, 8)
 	s.passOn("b/1", map[shardmap.Shard]string{0: "", 3: "there"})
 	b, err := s.see.state.MarshalBinary()
@@ -242,7 +242,7 @@ func (s *hookStage) releases() {
 
 // Who has said goodbye gives a later leader what it has given the one before, once for each,
 // within its time; a leader that has it and says so late changes nothing.
-func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
+func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.releases()
 	s.k.prepareRelease(s.now, s.see.draining)
@@ -281,7 +281,7 @@ func TestLaterLeaderGetsWhatAGoodbyeKeeps(t *testing.T) {
 }
 
 // What is acknowledged to a later leader long after the goodbye has its time, too.
-func TestLaterLeaderGetsWhatIsAcknowledgedAfterAGoodbye(t *testing.T) {
+func TestLaterLeaderGetsAcknowledgementAfterAGoodbye(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.releases()
 	s.k.seen.returns, s.k.stopBy = true, s.now
@@ -294,7 +294,7 @@ func TestLaterLeaderGetsWhatIsAcknowledgedAfterAGoodbye(t *testing.T) {
 
 // A leader that is gone, or does not get what is given up, holds nothing up: after
 // release-timeout the acknowledgement gives up nothing. A later answer changes nothing.
-func TestReleasesThatNobodyTakes(t *testing.T) {
+func TestUnconfirmedReleasesAreDiscarded(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		s := newHookStage(t, 2)
 		s.releases()

@@ -47,7 +47,7 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 
 // The leader tells each node up to which entry absences are known: a process that has a lease
 // before it has read its log that far knows that there is more.
-func TestAnswersTellOfTheLastAbsence(t *testing.T) {
+func TestAnswersContainRestartIndex(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	tells := func() uint64 {
 		d := &desk{t: t, now: time.Second, last: s.state.Last().Epoch(), beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
@@ -68,7 +68,7 @@ func TestAnswersTellOfTheLastAbsence(t *testing.T) {
 }
 
 // Nobody comes: what it had is taken when its time is over, not before.
-func TestWhoDoesNotComeBackLosesItsShards(t *testing.T) {
+func TestNodeThatDoesNotReturnLosesItsShards(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.goes(3 * time.Second)
 	s.run(2900 * time.Millisecond)
@@ -83,7 +83,7 @@ func TestWhoDoesNotComeBackLosesItsShards(t *testing.T) {
 
 // A node joins and another one's app gets sick while a third restarts: their shards
 // move, at once, and those of the third do not.
-func TestShardsMoveBesideAnAbsentNode(t *testing.T) {
+func TestShardsOfOtherNodesMoveDuringARestart(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	had := slices.Collect(s.state.Committed().Shards("c"))
 	s.goes(time.Minute)
@@ -101,7 +101,7 @@ func TestShardsMoveBesideAnAbsentNode(t *testing.T) {
 }
 
 // Whoever leads next knows who is absent from the log, and counts anew.
-func TestAbsenceOutlivesItsLeader(t *testing.T) {
+func TestRestartOutlivesItsLeader(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epochOf := s.state.Committed().OwnedSince(slices.Collect(s.state.Committed().Shards("c"))[0])
 	s.goes(5 * time.Second)
@@ -121,7 +121,7 @@ func TestAbsenceOutlivesItsLeader(t *testing.T) {
 
 // Who leads since the goodbye, or has lost what the node keeps in another way, waits for it
 // with the absence, and meanwhile nothing moves; not for ever.
-func TestAbsenceWaitsForWhatIsKept(t *testing.T) {
+func TestRestartEntryWaitsForReleases(t *testing.T) {
 	for _, arrives := range []bool{true, false} {
 		s := serving(t, "a", "b", "c")
 		shards := slices.Collect(s.state.Committed().Shards("c"))
@@ -150,7 +150,7 @@ func TestAbsenceWaitsForWhatIsKept(t *testing.T) {
 }
 
 // Each process that says goodbye is waited for like this.
-func TestNextGoodbyeIsWaitedForAnew(t *testing.T) {
+func TestEachGoodbyeRestartsTheWait(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.goes(time.Minute)
 	before, _ := s.state.Restart("c")
@@ -168,7 +168,7 @@ func TestNextGoodbyeIsWaitedForAnew(t *testing.T) {
 }
 
 // Shards that are on their way do not wait for that.
-func TestOpenProposalDoesNotWaitForWhatIsKept(t *testing.T) {
+func TestOpenProposalDoesNotWaitForReleases(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	b, c := s.actor("b"), s.actor("c")
 	b.busy = true
@@ -186,7 +186,7 @@ func TestOpenProposalDoesNotWaitForWhatIsKept(t *testing.T) {
 }
 
 // The others do not wait for that where one of them is lost.
-func TestLossDoesNotWaitForWhatIsKept(t *testing.T) {
+func TestLostNodeDoesNotWaitForReleases(t *testing.T) {
 	s := serving(t, "a", "b", "c", "d")
 	c := s.actor("c")
 	c.keeps = &ack.Releases{Level: ack.MinLevel, Node: "c", Server: c.last.Server, Boot: c.last.Boot, Shards: []ack.Released{{Shard: 0}}}
@@ -199,7 +199,7 @@ func TestLossDoesNotWaitForWhatIsKept(t *testing.T) {
 }
 
 // The old process goes on after its goodbye, for ever: it has its time once.
-func TestWhoLingersHasItsTimeOnce(t *testing.T) {
+func TestSlowlyStoppingNodeGetsItsTimeOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.goodbye, c.back = true, 2*time.Second
@@ -212,7 +212,7 @@ func TestWhoLingersHasItsTimeOnce(t *testing.T) {
 }
 
 // What runs has the time of a drain to end before a node that comes back says goodbye.
-func TestGoodbyeOfWhoComesBackWaitsForWhatRuns(t *testing.T) {
+func TestGoodbyeBeforeRestartWaitsForRequests(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.busy, c.goodbye, c.back = true, true, 8*time.Second
@@ -231,7 +231,7 @@ func TestGoodbyeOfWhoComesBackWaitsForWhatRuns(t *testing.T) {
 
 // While a node is absent its log may stay behind for as long as it likes: when the
 // absence is over it is not dropped for that, which it would have to make good.
-func TestDeadlineBeginsWithTheEndOfTheAbsence(t *testing.T) {
+func TestAckDeadlineStartsAtTheEndOfARestart(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
 	c.goodbye, c.back = true, 20*time.Second
@@ -247,7 +247,7 @@ func TestDeadlineBeginsWithTheEndOfTheAbsence(t *testing.T) {
 }
 
 // Whose shards wait is known to every ingress; the node itself serves as soon as it may.
-func TestShardsOfAnAbsentNodeWait(t *testing.T) {
+func TestShardsOfARestartingNodeAreHeld(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	shard := slices.Collect(s.state.Committed().Shards("c"))[0]
 	s.goes(time.Minute)

@@ -8,17 +8,18 @@ import (
 	"shardway/shardmap"
 )
 
-// DrainTerms are what an operator asks of a drain beside that the node owns nothing.
+// DrainTerms are the options of a drain.
 type DrainTerms struct {
-	// Release replaces the node's release timeout, up to MaxReleaseTimeout; zero: it does not.
+	// Release replaces the release timeout of the node, up to MaxReleaseTimeout; zero means
+	// not set.
 	Release time.Duration
-	// Safe: a shard that the app does not release stays at the node.
+	// Safe: a shard that the app does not release remains at the node.
 	Safe bool
-	// Since is the index of the entry that asked for it.
+	// Since is the index of the entry that started the drain.
 	Since uint64
 }
 
-// setTerms takes the terms of a drain.
+// setTerms sets the terms of a drain.
 func (p *Policy) setTerms(index uint64, c Change) {
 	if c.Release == 0 && !c.Safe {
 		delete(p.Terms, c.Node)
@@ -27,7 +28,7 @@ func (p *Policy) setTerms(index uint64, c Change) {
 	setKey(&p.Terms, c.Node, DrainTerms{Release: c.Release, Safe: c.Safe, Since: index})
 }
 
-// terms writes the terms of drains in the order of their nodes.
+// drainTerms writes the terms of drains in the order of the nodes.
 func (w *writer) drainTerms(all map[shardmap.NodeID]DrainTerms) {
 	w.uint(uint64(len(all)))
 	for _, id := range slices.Sorted(maps.Keys(all)) {
@@ -42,19 +43,20 @@ func (r *reader) drainTerms() map[shardmap.NodeID]DrainTerms {
 	return readSorted(r, r.node, func() DrainTerms {
 		t := DrainTerms{Release: time.Duration(r.uint(0, uint64(MaxReleaseTimeout))), Safe: r.bool(), Since: r.uint(1, maxUint)}
 		if r.err == nil && t.Release == 0 && !t.Safe {
-			r.fail("terms of nothing")
+			r.fail("empty drain terms")
 		}
 		return t
 	})
 }
 
-// keeping has the shards that a safe drain leaves at this node.
+// safeDrainState contains the shards that a safe drain leaves at this node, with the reasons.
 type safeDrainState struct {
-	drainIndex uint64 // the drain
+	drainIndex uint64 // DrainTerms.Since of the drain
 	keptShards map[shardmap.Shard]string
 }
 
-// terms returns those of the drain of this node; zero: it is not drained, or stops.
+// drainTerms returns the terms of the drain of this node. Zero means that the node is not
+// drained, or stops.
 func (m *hookMachine) drainTerms() DrainTerms {
 	if m.seen.state == nil || m.seen.stopping {
 		return DrainTerms{}
@@ -62,7 +64,7 @@ func (m *hookMachine) drainTerms() DrainTerms {
 	return m.seen.state.Policy().Terms[m.self]
 }
 
-// release returns the release timeout in force.
+// releaseTimeout returns the release timeout in force.
 func (m *hookMachine) releaseTimeout() time.Duration {
 	if t := m.drainTerms().Release; t > 0 {
 		return t
@@ -70,8 +72,8 @@ func (m *hookMachine) releaseTimeout() time.Duration {
 	return m.o.ReleaseTimeout
 }
 
-// attempt returns how long one attempt to release may take. An operator who sets the release
-// timeout of a drain has a slow app, so an attempt may take half of that timeout.
+// attemptTimeout returns the timeout of one release call. An operator who sets the release
+// timeout of a drain has a slow app, so one call may take half of it.
 func (m *hookMachine) attemptTimeout() time.Duration {
 	return min(max(maxAttempt, m.drainTerms().Release/2), m.releaseTimeout())
 }
@@ -79,9 +81,9 @@ func (m *hookMachine) attemptTimeout() time.Duration {
 func (m *hookMachine) lostTime() time.Duration    { return lostTime(m.releaseTimeout()) }
 func (m *hookMachine) deliverTime() time.Duration { return deliverTime(m.releaseTimeout()) }
 
-// keeps reports that a shard stays here because its release failed under a safe drain: the
-// node does not acknowledge the proposal, and the leader makes another one. A node that is
-// excluded keeps nothing.
+// keepsUnreleased reports whether a shard remains here because its release failed under a safe
+// drain. The node then does not acknowledge the proposal, and the leader makes another one. An
+// excluded node keeps nothing.
 func (m *hookMachine) keepsUnreleased(s shardmap.Shard, h *heldShard) bool {
 	if d := m.seen.state.drops[m.self]; d.InForce || m.appRefuses || !m.drainTerms().Safe {
 		return false
@@ -95,14 +97,14 @@ func (m *hookMachine) keepsUnreleased(s shardmap.Shard, h *heldShard) bool {
 	return true
 }
 
-// lookKeeping forgets what an earlier drain has left here.
+// resetSafeDrain forgets the shards that an earlier drain left here.
 func (m *hookMachine) resetSafeDrain() {
 	if t := m.drainTerms(); !t.Safe || t.Since != m.safeDrain.drainIndex {
 		m.safeDrain = safeDrainState{drainIndex: t.Since}
 	}
 }
 
-// kept returns what a heartbeat reports: up to MaxUnacquired shards, or that all stay.
+// safeDrainReport returns the values for a heartbeat: up to MaxUnacquired shards, or all.
 func (a *Agent) safeDrainReport() (list []shardmap.Shard, all bool) {
 	if a.hooks == nil || len(a.hooks.safeDrain.keptShards) == 0 {
 		return nil, false
@@ -113,8 +115,8 @@ func (a *Agent) safeDrainReport() (list []shardmap.Shard, all bool) {
 	return slices.Sorted(maps.Keys(a.hooks.safeDrain.keptShards)), false
 }
 
-// Kept returns the number of shards that a safe drain leaves at this node, and why the first
-// of them was not released.
+// KeptShards returns the number of shards that a safe drain leaves at this node, and why the
+// first of them was not released.
 func (a *Agent) KeptShards() (n int, why string) {
 	if a.hooks == nil || len(a.hooks.safeDrain.keptShards) == 0 {
 		return 0, ""
@@ -123,8 +125,8 @@ func (a *Agent) KeptShards() (n int, why string) {
 	return len(all), all[slices.Min(slices.Collect(maps.Keys(all)))]
 }
 
-// kept returns the shards that stay with their owners: safe drains do not take them. An owner
-// that may be gone, or whose app is, keeps nothing.
+// findKeptShards returns the shards that remain at their owners because of safe drains. An
+// owner that may be gone, or whose app is unhealthy, keeps nothing.
 func (l *Leader) findKeptShards(now time.Duration) (kept map[shardmap.Shard]bool) {
 	base, p := l.state.Committed(), l.state.Policy()
 	for id, t := range p.Terms {

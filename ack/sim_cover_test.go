@@ -312,7 +312,7 @@ func (c *coverage) missing(all bool) []string {
 }
 
 // A long run that never met one of these has shown less than it says, and fails.
-func TestLongRunMissesWhatNeverHappened(t *testing.T) {
+func TestLongRunReportsKindsThatNeverHappened(t *testing.T) {
 	full := newCoverage()
 	full.schedules, full.steps, full.faults = 1, spreadOf{leastSteps}, spreadOf{leastFaults}
 	missing := full.missing(true)

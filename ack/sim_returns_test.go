@@ -343,7 +343,7 @@ func pointsOfReturns() []point {
 		planted("a report ends what left up to the map that it names", "returns: a report ends departures after it"),
 		{
 			of: "returns", clause: "sets are merged, never dropped",
-			explained: "No schedule has so many departures of one node between two restarts of its app. TestDeparturesAreBounded.",
+			explained: "No schedule has so many departures of one node between two restarts of its app. TestDepartedShardsAreBounded.",
 		},
 		planted("the map is read before the check", "returns: the map is read after the check"),
 		planted("what a refused connection shows ends with the requests that came after it began", "returns: a refused connection counts after later ones"),

@@ -8,9 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// MarshalBinary returns the whole state, an open proposal included (rule 8). The
-// same state gives the same bytes on every node. The level that they begin with is
-// the one in force.
+// MarshalBinary encodes the whole state, an open proposal included (rule 8). Equal states have
+// equal bytes on every node. The encoding begins with the level in force.
 func (s *State) MarshalBinary() ([]byte, error) {
 	w := newWriter(s.level)
 	w.uint(s.index)
@@ -57,8 +56,8 @@ func (s *State) MarshalBinary() ([]byte, error) {
 	return w.b, nil
 }
 
-// DecodeState reads what MarshalBinary wrote. The error names what is wrong;
-// it is ErrCorrupt for every input that MarshalBinary cannot have written.
+// DecodeState decodes the output of MarshalBinary. For any other input the error is
+// ErrCorrupt, and describes the cause.
 func DecodeState(b []byte) (*State, error) {
 	r := reader{b: b}
 	s := &State{level: r.level(), index: r.uint(0, maxUint), ignored: r.uint(0, maxUint), cluster: r.text(0, maxText)}

@@ -252,7 +252,7 @@ func TestClusterPauseIsNotStaged(t *testing.T) {
 }
 
 // When every node is drained or leaves, the last map stays, also in the middle of a change.
-func TestStagedChangeStopsWhenNobodyIsLeft(t *testing.T) {
+func TestStagedChangeStopsWithoutMembers(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	busy := s.owned("b")[0]
 	s.runs("b", busy)
@@ -266,7 +266,7 @@ func TestStagedChangeStopsWhenNobodyIsLeft(t *testing.T) {
 }
 
 // The end of a gentle drain does not wait a second time for what it waited for.
-func TestEndOfAGentleDrainIsNotStaged(t *testing.T) {
+func TestEndOfAGradualDrainIsNotStaged(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
 	s.amend("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Second})
@@ -369,7 +369,7 @@ func TestLongDrainEndsWithItsLastRequest(t *testing.T) {
 
 // A drain at once replaces a gentle drain. The leader asks the owner again: a request may have
 // begun since the owner reported a shard as idle.
-func TestAnswersOfAGentleDrainEndWithIt(t *testing.T) {
+func TestAnswersOfAGradualDrainEndWithIt(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	busy, epoch := s.owned("b")[0], s.state.Last().Epoch()
 	s.amend("a", ack.Change{Kind: ack.ChangeDrainGradually, Node: "b", For: time.Hour})
@@ -415,7 +415,7 @@ func TestAnswersEndWithTheirChange(t *testing.T) {
 
 // A second drain enters the log while the owner of the first one answers. The answer counts, and
 // busy shards stay.
-func TestAnswerBesideAnotherEntryCounts(t *testing.T) {
+func TestAnswerDuringAnotherEntryCounts(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
 	s.runs("b", busy)
@@ -476,7 +476,7 @@ func TestAnswerAfterAStallOfTheLeaderCounts(t *testing.T) {
 
 // A gentle drain begins while the leader waits for an owner's answer in a staged change. Neither
 // that answer nor its absence counts for the gentle drain.
-func TestGentleDrainEndsAnOpenQuestion(t *testing.T) {
+func TestGradualDrainEndsAnOpenQuestion(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		s := serving(t, "a", "b", "c")
 		l := s.leaders["a"]

@@ -40,7 +40,7 @@ func entries(t *testing.T) (s *ack.State, proposal, commit []byte) {
 	return s, proposal, st.waiting[0].entry
 }
 
-func TestOnlyTheFirstBirthCounts(t *testing.T) {
+func TestOnlyTheFirstBootstrapCounts(t *testing.T) {
 	s := ack.NewState()
 	if s.Bootstrapped() || s.Shards() != 0 || s.Cluster() != "" {
 		t.Errorf("before its birth: %q with %d shards", s.Cluster(), s.Shards())
@@ -109,7 +109,7 @@ func TestDropIsRememberedUntilTheNodeIsProposedAgain(t *testing.T) {
 	}
 }
 
-func TestSnapshotHoldsAll(t *testing.T) {
+func TestSnapshotContainsTheWholeState(t *testing.T) {
 	s, proposal, commit := entries(t)
 	open := apply(t, s, s.Index()+1, proposal, ack.OutcomeProposed)
 	for name, s := range map[string]*ack.State{"new": ack.NewState(), "served": s, "open": open} {
@@ -137,7 +137,7 @@ func TestSnapshotHoldsAll(t *testing.T) {
 
 // A cut, longer or changed version of what is written must be refused, or mean
 // something that has this one encoding.
-func TestDecodersRefuseWhatNobodyWrote(t *testing.T) {
+func TestDecodersRefuseCorruptInput(t *testing.T) {
 	s, proposal, commit := entries(t)
 	snapshot, _ := s.MarshalBinary()
 	hb, _ := ack.Heartbeat{Node: "n", Server: "n/d", Boot: 1, Number: 2, Weight: 3, Leaving: true}.MarshalBinary()
@@ -177,7 +177,7 @@ func TestDecodersRefuseWhatNobodyWrote(t *testing.T) {
 	}
 }
 
-func TestMessagesSurviveTheirCodec(t *testing.T) {
+func TestMessagesRoundTrip(t *testing.T) {
 	h := ack.Heartbeat{
 		Level: ack.MaxLevel, Node: "node", Server: "node/disk", Boot: 1 << 40, Nonce: 1<<64 - 1, Number: 9, Echo: ack.Echo{Term: 3, Number: 4}, Term: 5,
 		Applied: 6, Acked: 7, Every: 8 * time.Millisecond, Weight: 1000, Release: 9 * time.Millisecond,

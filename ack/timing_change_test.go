@@ -30,7 +30,7 @@ func (s *stage) retime(id shardmap.NodeID, t ack.Timing) error {
 	return nil
 }
 
-func TestBirthCarriesTheFoundersTiming(t *testing.T) {
+func TestBootstrapSetsTheTiming(t *testing.T) {
 	s := apply(t, ack.NewState(), 4, ack.EncodeBootstrap("c", 8, slower()), ack.OutcomeBootstrapped)
 	if s.Timing() != slower() || s.TimingBefore() != slower() || s.TimingSince() != 4 {
 		t.Errorf("timing %+v, before %+v, since %d", s.Timing(), s.TimingBefore(), s.TimingSince())
@@ -119,7 +119,7 @@ func TestNextChangeWaitsForTheLargerDeadAfter(t *testing.T) {
 
 // What was granted by the timing before is waited for, and then no more: who has
 // lowered dead-after wants his shards taken sooner.
-func TestSilentNodeIsTakenFromByTheLargerDeadAfter(t *testing.T) {
+func TestTakeoverWaitsForTheLongerDeadAfter(t *testing.T) {
 	for _, c := range []struct{ wait, taken time.Duration }{
 		{100 * time.Millisecond, 6 * time.Second},
 		{8 * time.Second, 2500 * time.Millisecond},

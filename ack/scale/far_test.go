@@ -13,7 +13,7 @@ import (
 // counted those to all nodes, in one of 64 places: with 64 nodes every answer to a node
 // had the same place, only the last one was remembered, and no far node was ever heard
 // to echo anything.
-func TestFarNodesKeepTheirLeasesHoweverManyOthersThereAre(t *testing.T) {
+func TestFarNodesKeepTheirLeasesInLargeClusters(t *testing.T) {
 	for _, nodes := range []int{64, 96} {
 		o := lan(ack.FenceLease)
 		o.Instant = true
