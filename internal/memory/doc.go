@@ -5,5 +5,5 @@
 // before it looks, and what a burst took the runtime keeps for the next one. Under load that is
 // right, as less would be more work. A process that rests has the time, and what it holds then
 // is what it has in use: of thousands of connections that say nothing about half
-// (docs/internals/performance-log.md, "Idle connections").
+// (docs/internals/performance-log.md, "Idle WebSockets").
 package memory
