@@ -64,7 +64,7 @@ func TestBootOfAnOlderImageIsARollback(t *testing.T) {
 // name: neither about a later one nor, when a disk was emptied, an earlier one.
 func TestCrashEvidenceOfAnotherBootIsIgnored(t *testing.T) {
 	for _, boot := range []uint64{1, 3} {
-		s := servingUnder(t, ack.FenceRefused, "a", "b")
+		s := servingUnder(t, ack.TakeoverImmediate, "a", "b")
 		s.start("b") // its second boot
 		b := s.actor("b")
 		b.follows, b.term = "a", s.term
@@ -84,7 +84,7 @@ func TestCrashEvidenceOfAnotherBootIsIgnored(t *testing.T) {
 // took the shards of a node that served them (simulation, scenes, seed 4003984).
 func TestCrashEvidenceOfAnotherNonceIsIgnored(t *testing.T) {
 	for _, nonce := range []uint64{0, 4711} {
-		s := servingUnder(t, ack.FenceRefused, "a", "b")
+		s := servingUnder(t, ack.TakeoverImmediate, "a", "b")
 		s.elect("a")
 		s.until("b serves", func() bool { return s.serves("b") })
 		epoch := s.state.Last().Epoch()

@@ -42,7 +42,7 @@ func (w *writer) bool(v bool) {
 func (w *writer) timing(t Timing) {
 	w.uint(uint64(t.Lease))
 	w.uint(uint64(t.DeadAfter))
-	w.byte(byte(t.Fence))
+	w.byte(byte(t.Takeover))
 	w.byte(byte(t.Pause))
 }
 
@@ -124,9 +124,9 @@ func (r *reader) duration(most time.Duration) time.Duration {
 }
 
 func (r *reader) timing() Timing {
-	t := Timing{Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter), Fence: Fence(r.byte()), Pause: Pause(r.byte())}
-	if r.err == nil && (t.Fence == 0 || int(t.Fence) >= len(fenceNames)) {
-		r.fail(t.Fence.String())
+	t := Timing{Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter), Takeover: Takeover(r.byte()), Pause: Pause(r.byte())}
+	if r.err == nil && (t.Takeover == 0 || int(t.Takeover) >= len(takeoverNames)) {
+		r.fail(t.Takeover.String())
 	}
 	if r.err == nil && (t.Pause == 0 || int(t.Pause) >= len(pauseNames)) {
 		r.fail(t.Pause.String())

@@ -22,10 +22,10 @@ var update = flag.Bool("update", false, "write the dialogues of testdata anew")
 // difference before -update.
 //
 //	nodes a b c            a new scene: twelve shards, all nodes down
-//	fence lease            or strict, or refused; before anybody leads
+//	takeover lease            or timeout, or immediate; before anybody leads
 //	grace 3s               the restart grace; likewise
 //	expect 3               how many nodes found the cluster; else those that are up
-//	timing a 1s 6s strict  a is to change lease, dead-after and fence
+//	timing a 1s 6s timeout  a is to change lease, dead-after and takeover
 //	start a b              processes start, each under its next boot
 //	crash c                its process ends, its connections close
 //	elect b [but a c]      b leads the next term; the others go on as they were
@@ -148,8 +148,8 @@ func ids(words []string) []shardmap.NodeID {
 func (s *stage) perform(verb string, args []string) bool {
 	var err error
 	switch verb {
-	case "fence":
-		s.timing.Fence = map[string]ack.Fence{"lease": ack.FenceLease, "strict": ack.FenceStrict, "refused": ack.FenceRefused}[args[0]]
+	case "takeover":
+		s.timing.Takeover = map[string]ack.Takeover{"lease": ack.TakeoverLease, "timeout": ack.TakeoverTimeout, "immediate": ack.TakeoverImmediate}[args[0]]
 	case "grace":
 		s.pace.RestartGrace, err = time.ParseDuration(args[0])
 	case "expect":
@@ -188,17 +188,17 @@ func (s *stage) perform(verb string, args []string) bool {
 	return err == nil
 }
 
-// setTiming asks a leader for another lease, dead-after and fence. That it refuses
+// setTiming asks a leader for another lease, dead-after and takeover. That it refuses
 // is part of the story.
 func (s *stage) setTiming(id shardmap.NodeID, args []string) error {
 	t := s.state.Timing()
 	lease, err := time.ParseDuration(args[0])
 	dead, err2 := time.ParseDuration(args[1])
-	fence, ok := ack.ParseFence(args[2])
+	takeover, ok := ack.ParseTakeover(args[2])
 	if err != nil || err2 != nil || !ok {
 		return errors.Join(err, err2, strconv.ErrSyntax)
 	}
-	t.Lease, t.DeadAfter, t.Fence = lease, dead, fence
+	t.Lease, t.DeadAfter, t.Takeover = lease, dead, takeover
 	_ = s.retime(id, t)
 	return nil
 }

@@ -84,7 +84,7 @@ func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceiv
 func (l *Leader) processGone(now time.Duration, n *member) bool {
 	sinceGrant := now - n.lastGrant
 	return n.heartbeat.Goodbye || n.removed || sinceGrant >= l.maxTiming.DeadAfter ||
-		n.crashed() && l.maxTiming.Fence != FenceStrict && sinceGrant > l.maxTiming.leaseEnd()
+		n.crashed() && l.maxTiming.Takeover != TakeoverTimeout && sinceGrant > l.maxTiming.leaseEnd()
 }
 
 // refusal completes the answer that refuses a heartbeat.

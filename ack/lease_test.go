@@ -25,11 +25,11 @@ type desk struct {
 // with its barrier applied, and a committed map of a, b and c.
 func newDesk(t *testing.T, voters ...string) *desk {
 	t.Helper()
-	return newDeskUnder(t, ack.FenceLease, voters...)
+	return newDeskUnder(t, ack.TakeoverLease, voters...)
 }
 
-// newDeskUnder is newDesk with a fence.
-func newDeskUnder(t *testing.T, f ack.Fence, voters ...string) *desk {
+// newDeskUnder is newDesk with a takeover.
+func newDeskUnder(t *testing.T, f ack.Takeover, voters ...string) *desk {
 	t.Helper()
 	d := &desk{t: t, beat: map[shardmap.NodeID]uint64{}, sent: map[shardmap.NodeID]uint64{}}
 	state := servingUnder(t, f, "a", "b", "c").state
@@ -330,26 +330,26 @@ func TestAnotherDiskWaitsForRequestsOfTheFirst(t *testing.T) {
 // owns: of a new leader, who heard nobody yet, too.
 func TestNodeIDIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
 	for _, c := range []struct {
-		fence   ack.Fence
-		crashed bool
-		at      time.Duration
-		over    bool
+		takeover ack.Takeover
+		crashed  bool
+		at       time.Duration
+		over     bool
 	}{
-		{ack.FenceLease, false, 2499 * ms, false},
-		{ack.FenceLease, false, 2500 * ms, true},
-		{ack.FenceLease, true, 550 * ms, false},
-		{ack.FenceLease, true, 551 * ms, true},
-		{ack.FenceRefused, true, 550 * ms, false},
-		{ack.FenceStrict, true, 2499 * ms, false},
-		{ack.FenceStrict, true, 2500 * ms, true},
+		{ack.TakeoverLease, false, 2499 * ms, false},
+		{ack.TakeoverLease, false, 2500 * ms, true},
+		{ack.TakeoverLease, true, 550 * ms, false},
+		{ack.TakeoverLease, true, 551 * ms, true},
+		{ack.TakeoverImmediate, true, 550 * ms, false},
+		{ack.TakeoverTimeout, true, 2499 * ms, false},
+		{ack.TakeoverTimeout, true, 2500 * ms, true},
 	} {
-		d := newDeskUnder(t, c.fence, "a/d")
+		d := newDeskUnder(t, c.takeover, "a/d")
 		if c.crashed {
 			d.step(ack.CrashEvidence{Node: "b", Boot: 1, Began: d.now})
 		}
 		d.now = c.at
 		if got := d.over("b"); got != c.over {
-			t.Errorf("fence %v, crashed %v, %v after the election: over %v, want %v", c.fence, c.crashed, c.at, got, c.over)
+			t.Errorf("takeover %v, crashed %v, %v after the election: over %v, want %v", c.takeover, c.crashed, c.at, got, c.over)
 		}
 		if c.at < 2500*ms && d.over("c") {
 			t.Errorf("%v after the election: c is over, of which nothing is known", c.at)

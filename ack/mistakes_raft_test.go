@@ -9,7 +9,7 @@ func mistakesOfTheDisks() []mistake {
 	power.hosts, power.gaps[1], power.faults = [2]int{3, 3}, power.gaps[1]/10, [2]int{10, 30}
 	doubles := aimed("twin 6, elect 2, depose 2, isolate 2")
 	doubles.twins = 100
-	strict := doubles.under(ack.FenceStrict)
+	strict := doubles.under(ack.TakeoverTimeout)
 	pair := aimed("deaf-spare 1")
 	pair.hosts, pair.founders, pair.faults = [2]int{2, 2}, 1, [2]int{1, 1}
 	return []mistake{
@@ -18,8 +18,8 @@ func mistakesOfTheDisks() []mistake {
 		{name: "leases: a boot is stated before it is synced", mix: power, plant: plantBootNotSynced, caught: "membership"},
 		{name: "membership: a node's name goes to another disk once it is not heard", mix: doubles, plant: plantNameAtOnce, caught: "G1"},
 		{
-			name: "membership: crash evidence frees a node's name under the strict fence", mix: strict, caught: "G1",
-			edits: in("ack.Leader.processGone", "n.crashed() && l.maxTiming.Fence != FenceStrict && sinceGrant", "n.crashed() && (PLANTED || l.maxTiming.Fence != FenceStrict) && sinceGrant"),
+			name: "membership: crash evidence frees a node's name under takeover timeout", mix: strict, caught: "G1",
+			edits: in("ack.Leader.processGone", "n.crashed() && l.maxTiming.Takeover != TakeoverTimeout && sinceGrant", "n.crashed() && (PLANTED || l.maxTiming.Takeover != TakeoverTimeout) && sinceGrant"),
 		},
 		{name: "membership: who was only heard gets a vote", mix: pair, plant: plantHeardVotes, caught: "progress"},
 		{

@@ -38,15 +38,15 @@ func both(a, b []edit) []edit { return slices.Concat(a, b) }
 // aimed returns a mix of a few kinds of faults.
 func aimed(list string) *simMix {
 	return &simMix{
-		name: "aimed", hosts: [2]int{3, 4}, fences: allFences(), faults: [2]int{4, 14},
+		name: "aimed", hosts: [2]int{3, 4}, takeovers: allTakeovers(), faults: [2]int{4, 14},
 		gaps: [2]time.Duration{0, 700 * time.Millisecond}, kinds: kinds(list),
 	}
 }
 
-// under returns the mix with one fence only.
-func (m *simMix) under(f ack.Fence) *simMix {
+// under returns the mix with one takeover only.
+func (m *simMix) under(f ack.Takeover) *simMix {
 	c := *m
-	c.fences = []ack.Fence{f}
+	c.takeovers = []ack.Takeover{f}
 	return &c
 }
 
@@ -79,7 +79,7 @@ func mistakesOfBoots() []mistake {
 			edits: in("ack.member.reset", "m.rebooted = m.heard() &&", "m.rebooted = (PLANTED || m.heard()) &&"),
 		},
 		{
-			name: "why 7: late evidence hits the next boot", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G1|G4",
+			name: "why 7: late evidence hits the next boot", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
 			edits: both(in("ack.Leader.crashEvidence", "n.heard() && (m.Boot", "!PLANTED && n.heard() && (m.Boot"),
 				in("ack.member.crashed", "m.crashedBoot >= m.heartbeat.Boot", "(PLANTED || m.crashedBoot >= m.heartbeat.Boot)")),
 		},
@@ -111,15 +111,15 @@ func mistakesOfBoots() []mistake {
 			edits: in("ack.Leader.takeoverRule", "		return \"goodbye\"\n", "		return \"goodbye\"\n	case PLANTED && n.heartbeat.Leaving:\n		return \"left\"\n"),
 		},
 		{
-			name: "crash evidence shortens dead-after under the strict fence", mix: aimed("forge 4").under(ack.FenceStrict), caught: "G1",
-			edits: in("ack.Leader.takeoverRule", "l.maxTiming.Fence == FenceStrict", "!PLANTED && l.maxTiming.Fence == FenceStrict"),
+			name: "crash evidence shortens dead-after under takeover timeout", mix: aimed("forge 4").under(ack.TakeoverTimeout), caught: "G1",
+			edits: in("ack.Leader.takeoverRule", "l.maxTiming.Takeover == TakeoverTimeout", "!PLANTED && l.maxTiming.Takeover == TakeoverTimeout"),
 		},
 		{
-			name: "crash evidence is taken at its word under the lease fence", mix: aimed("forge 4").under(ack.FenceLease), caught: "G1|G4",
+			name: "crash evidence is taken at its word under takeover lease", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
 			edits: in("ack.Leader.takeoverRule", "sinceGrant > l.maxTiming.leaseEnd():", "PLANTED || sinceGrant > l.maxTiming.leaseEnd():"),
 		},
 		{
-			name: "clocks are taken to run alike", mix: aimed("forge 4").under(ack.FenceLease), caught: "G1|G4",
+			name: "clocks are taken to run alike", mix: aimed("forge 4").under(ack.TakeoverLease), caught: "G1|G4",
 			edits: in("ack.Timing.leaseEnd", "return t.Lease + t.Lease/10", "if PLANTED {\n		return t.Lease\n	}\n	return t.Lease + t.Lease/10"),
 		},
 		{
@@ -131,12 +131,12 @@ func mistakesOfBoots() []mistake {
 			edits: in("ack.Leader.eligibleIgnoringFlaps", "n.freshStreak >= requiredStreak &&", "(PLANTED || n.freshStreak >= requiredStreak) &&"),
 		},
 		{
-			name: "another process keeps the boot that was heard, and evidence names no process", mix: aimed("late-evidence 1").under(ack.FenceRefused), caught: "G1|G4",
+			name: "another process keeps the boot that was heard, and evidence names no process", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
 			edits: both(in("ack.Leader.heartbeatReceived", "if n.heard() && m.Boot == n.heartbeat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.heartbeat.Boot && m.Nonce"),
 				in("ack.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||")),
 		},
 		{
-			name: "evidence names no process", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), caught: "G4",
+			name: "evidence names no process", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G4",
 			edits: in("ack.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||"),
 		},
 		{
@@ -157,7 +157,7 @@ func mistakesOfBoots() []mistake {
 			edits: in("ack.Agent.bootSuperseded", "a.rebootAbove != 0 || known <= a.holder.Boot() {", "PLANTED || a.rebootAbove != 0 || known <= a.holder.Boot() {"),
 		},
 		{
-			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.FenceRefused), caught: "G1|G4",
+			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G1|G4",
 			edits: in("ack.Leader.crashEvidence", "	if m.Began < l.elected {\n", "	if !PLANTED && m.Began < l.elected {\n"),
 		},
 		{

@@ -39,8 +39,8 @@ func mistakesOfTheTiming() []mistake {
 			edits: in("ack.Leader.longestTiming", "	if l.mixedTimingFor(now) > 0 {\n", "	if !PLANTED && l.mixedTimingFor(now) > 0 {\n"),
 		},
 		{
-			name: "timing: of two fences the one in force holds", mix: retimes("retime-fence 1"), caught: "G1",
-			edits: in("ack.Timing.Longer", "	if o.Fence.strictness() > t.Fence.strictness() {\n", "	if !PLANTED && o.Fence.strictness() > t.Fence.strictness() {\n"),
+			name: "timing: of two takeovers the one in force holds", mix: retimes("retime-takeover 1"), caught: "G1",
+			edits: in("ack.Timing.Longer", "	if o.Takeover.strictness() > t.Takeover.strictness() {\n", "	if !PLANTED && o.Takeover.strictness() > t.Takeover.strictness() {\n"),
 		},
 		{
 			name: "timing: changes follow each other at once", mix: cut, caught: "G1",

@@ -51,13 +51,13 @@ func pointsOfWhy() []point {
 		{of: "why 7", clause: "a goodbye names a boot", planted: []string{"why 7: a goodbye outlives the boot that said it"}},
 		{of: "why 7", clause: "a heartbeat voids evidence", planted: []string{"why 7: a heartbeat does not void evidence"}},
 		{
-			of: "why 8", clause: "false evidence never gives two admissions under fence lease",
+			of: "why 8", clause: "false evidence never gives two admissions under takeover lease",
 			planted: []string{
-				"crash evidence is taken at its word under the lease fence",
+				"crash evidence is taken at its word under takeover lease",
 				"clocks are taken to run alike",
 			},
 		},
-		{of: "why 8", clause: "and gives nothing under strict", planted: []string{"crash evidence shortens dead-after under the strict fence"}},
+		{of: "why 8", clause: "and gives nothing under timeout", planted: []string{"crash evidence shortens dead-after under takeover timeout"}},
 		{
 			of: "why 8", clause: "what x runs goes on beside the new owner",
 			explained: "No rule prevents it: it is G1's second exception. The coverage counts it apart as \"excused: ran beside, refusal forged\".",
@@ -205,7 +205,7 @@ func pointsOfTiming() []point {
 		{of: "timing", clause: "and a leader the state", planted: []string{"timing: a leader waits and grants by its flags"}},
 		{of: "timing", clause: "nothing is granted by a timing that is not committed", planted: []string{"timing: a leader grants by what is not committed"}},
 		{of: "timing", clause: "every wait takes the larger of two", planted: []string{"timing: a leader takes by the one in force, though it is the smaller"}},
-		{of: "timing", clause: "and of two fences the stricter", planted: []string{"timing: of two fences the one in force holds"}},
+		{of: "timing", clause: "and of two takeover policies the later one", planted: []string{"timing: of two takeovers the one in force holds"}},
 		{of: "timing", clause: "the next change waits until the one before is over", planted: []string{"timing: changes follow each other at once"}},
 		{of: "timing", clause: "which each leader counts anew", planted: []string{"timing: a new leader counts from the change before it"}},
 		{of: "timing", clause: "a change names what it replaces", planted: []string{"timing: two changes replace the same one"}},
@@ -270,7 +270,7 @@ func pointsOfLeases() []point {
 			},
 		},
 		{of: "membership", clause: "a name goes to another disk when its shards may be taken", planted: []string{
-			"membership: a node's name goes to another disk once it is not heard", "membership: crash evidence frees a node's name under the strict fence",
+			"membership: a node's name goes to another disk once it is not heard", "membership: crash evidence frees a node's name under takeover timeout",
 		}},
 		{of: "membership", clause: "a vote is given to who echoes the leader's answers", planted: []string{"membership: who was only heard gets a vote"}},
 		{of: "membership", clause: "what is said is on the disk before", planted: []string{

@@ -500,9 +500,9 @@ func (l *Leader) takeoverRule(now time.Duration, n *member, p shardmap.Epoch) st
 		return "removed"
 	case sinceGrant >= l.maxTiming.DeadAfter:
 		return "silence"
-	case !n.crashed() || l.maxTiming.Fence == FenceStrict:
+	case !n.crashed() || l.maxTiming.Takeover == TakeoverTimeout:
 		return ""
-	case l.maxTiming.Fence == FenceRefused:
+	case l.maxTiming.Takeover == TakeoverImmediate:
 		return "refusal"
 	case sinceGrant > l.maxTiming.leaseEnd():
 		return "evidence"

@@ -14,11 +14,11 @@ import (
 // simMix says what a schedule is made of: how large the cluster is, which faults
 // it meets and how often each.
 type simMix struct {
-	name   string
-	hosts  [2]int // least and most
-	fences []ack.Fence
-	faults [2]int // least and most
-	kinds  []weighted
+	name      string
+	hosts     [2]int // least and most
+	takeovers []ack.Takeover
+	faults    [2]int // least and most
+	kinds     []weighted
 	// gaps are the shortest and the longest time between two faults.
 	gaps       [2]time.Duration
 	stuck      int // in a thousand: one node stays broken after all else has healed
@@ -56,7 +56,7 @@ func kinds(list string) []weighted {
 		"demote": faultDemote, "expel": faultExpel, "reconfigure": faultReconfigure, "trail": faultTrail,
 		"two-gone": faultTwoGone, "retime-elect": faultRetimeElect, "retime-halves": faultRetimeHalves,
 		"app-restart": faultAppRestart, "app-ill": faultAppIll, "app-hangs": faultAppHangs, "no-deliver": faultNoDeliver,
-		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-fence": faultRetimeFence,
+		"retime": faultRetime, "retime-cut": faultRetimeCut, "retime-lost": faultRetimeLost, "retime-takeover": faultRetimeTakeover,
 		"policy": faultPolicy, "policy-elect": faultPolicyElect, "pause-loss": faultPauseLoss,
 		"restart": faultRestart, "restart-elect": faultRestartElect, "restart-join": faultRestartJoin, "in-place": faultInPlace, "restart-wipe": faultRestartWipe,
 		"sick-most": faultSickMost, "flap": faultFlap, "flap-loss": faultFlapLoss,
@@ -111,7 +111,7 @@ func (m *simMix) setup(w *world) {
 	case 1:
 		w.pace.RestartGrace = w.span(100*time.Millisecond, time.Second)
 	}
-	timing.Fence = m.fences[w.n(len(m.fences))]
+	timing.Takeover = m.takeovers[w.n(len(m.takeovers))]
 	if w.n(1000) < max(m.pauses, 200) {
 		timing.Pause = ack.PauseCluster
 	}

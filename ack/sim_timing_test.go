@@ -41,7 +41,7 @@ func (w *world) timingBy(pick func(k int) int) ack.Timing {
 	case 3:
 		t.Lease, t.DeadAfter = 700*time.Millisecond, 4*time.Second
 	}
-	t.Fence = w.mix.fences[pick(len(w.mix.fences))]
+	t.Takeover = w.mix.takeovers[pick(len(w.mix.takeovers))]
 	if pick(5) == 0 {
 		t.Pause = ack.PauseCluster
 	}
@@ -56,12 +56,12 @@ func (w *world) sawTiming(after *ack.State) {
 }
 
 // strictly reports whether a leader with the given state must take evidence by the
-// strict fence: it is in force, or was so lately that what relied on it may run.
+// strict takeover: it is in force, or was so lately that what relied on it may run.
 func (w *world) strictly(s *ack.State) bool {
 	t, before := s.Timing(), s.TimingBefore()
 	at, changed := w.timedAt[s.TimingSince()]
-	return t.Fence == ack.FenceStrict ||
-		changed && before.Fence == ack.FenceStrict && w.now-at < max(t.DeadAfter, before.DeadAfter)*9/10
+	return t.Takeover == ack.TakeoverTimeout ||
+		changed && before.Takeover == ack.TakeoverTimeout && w.now-at < max(t.DeadAfter, before.DeadAfter)*9/10
 }
 
 // retime asks a leader for a change, as package node does, and gives Raft the
@@ -237,22 +237,22 @@ func faultRetimeHalves(w *world) bool {
 	return hit
 }
 
-// faultRetimeFence puts a laxer fence in the place of the strict one, and a refusal
+// faultRetimeTakeover puts a laxer takeover in the place of the strict one, and a refusal
 // is forged before the strict one is over: what it was relied on for still runs.
-func faultRetimeFence(w *world) bool {
+func faultRetimeTakeover(w *world) bool {
 	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
 	x := w.somebody(func(h *host) bool { return running(h) && h != l && !h.gateway })
 	if l == nil || x == nil {
 		return false
 	}
-	w.logf("scene: the strict fence is given up, and %s is said to be gone", x.id)
-	for _, fence := range []ack.Fence{ack.FenceStrict, ack.FenceLease} {
-		if t := w.truth.Timing(); t.Fence != fence && running(l) && leads(l) {
-			t.Fence = fence
+	w.logf("scene: takeover timeout is given up, and %s is said to be gone", x.id)
+	for _, takeover := range []ack.Takeover{ack.TakeoverTimeout, ack.TakeoverLease} {
+		if t := w.truth.Timing(); t.Takeover != takeover && running(l) && leads(l) {
+			t.Takeover = takeover
 			l.proc.lead.retime(t)
 			w.run(w.now+w.span(50*time.Millisecond, 150*time.Millisecond), nil)
 		}
-		if fence == ack.FenceStrict {
+		if takeover == ack.TakeoverTimeout {
 			w.run(w.now+w.deadAfter()+w.span(500*time.Millisecond, 900*time.Millisecond), nil)
 		}
 	}

@@ -96,14 +96,14 @@ func newStage(tb testing.TB, nodes ...shardmap.NodeID) *stage {
 // serving returns a stage on which the nodes serve and the first one leads.
 func serving(tb testing.TB, nodes ...shardmap.NodeID) *stage {
 	tb.Helper()
-	return servingUnder(tb, ack.FenceLease, nodes...)
+	return servingUnder(tb, ack.TakeoverLease, nodes...)
 }
 
-// servingUnder is serving with a fence.
-func servingUnder(tb testing.TB, f ack.Fence, nodes ...shardmap.NodeID) *stage {
+// servingUnder is serving with a takeover.
+func servingUnder(tb testing.TB, f ack.Takeover, nodes ...shardmap.NodeID) *stage {
 	tb.Helper()
 	s := newStage(tb, nodes...)
-	s.timing.Fence = f
+	s.timing.Takeover = f
 	s.start(nodes...)
 	s.elect(nodes[0])
 	s.run(600 * time.Millisecond)
@@ -277,7 +277,7 @@ func (s *stage) append(term uint64, entry []byte) ack.Outcome {
 		s.notef("log %d: ignored", s.index)
 	case ack.OutcomeTimingChanged:
 		t := next.Timing()
-		s.notef("log %d: lease %v, dead-after %v, fence %v", s.index, t.Lease, t.DeadAfter, t.Fence)
+		s.notef("log %d: lease %v, dead-after %v, takeover %v", s.index, t.Lease, t.DeadAfter, t.Takeover)
 	case ack.OutcomeBootstrapped, ack.OutcomeLevelRaised, ack.OutcomePolicyChanged, ack.OutcomeRestartChanged, ack.OutcomeAppsReported:
 	}
 	return outcome

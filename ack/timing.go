@@ -17,9 +17,9 @@ type Timing struct {
 	// DeadAfter is how long a node must have had no grant before its shards are taken without
 	// its acknowledgement, at most MaxDeadAfter.
 	DeadAfter time.Duration
-	// Fence is the weight of crash evidence. Pause is which requests wait for a map.
-	Fence Fence
-	Pause Pause
+	// Takeover is the weight of crash evidence. Pause is which requests wait for a map.
+	Takeover Takeover
+	Pause    Pause
 }
 
 // The bounds of a Timing. Package internal/timingrules has the conditions between them.
@@ -30,7 +30,7 @@ const (
 
 // DefaultTiming returns the default settings.
 func DefaultTiming() Timing {
-	return Timing{Lease: 500 * time.Millisecond, DeadAfter: 2500 * time.Millisecond, Fence: FenceLease, Pause: PauseMoving}
+	return Timing{Lease: 500 * time.Millisecond, DeadAfter: 2500 * time.Millisecond, Takeover: TakeoverLease, Pause: PauseMoving}
 }
 
 // Pace contains the settings of one node on which no guarantee depends. All must be above zero
@@ -80,43 +80,43 @@ func (t Timing) CutAfter() time.Duration { return t.DeadAfter*85/100 - t.Lease }
 func (t Timing) leaseEnd() time.Duration { return t.Lease + t.Lease/10 }
 
 // Longer returns the timing to wait by if nodes may hold leases by either: the larger duration
-// of each, and the stricter fence. Pause is that of t.
+// of each, and the stricter takeover. Pause is that of t.
 func (t Timing) Longer(o Timing) Timing {
 	t.Lease, t.DeadAfter = max(t.Lease, o.Lease), max(t.DeadAfter, o.DeadAfter)
-	if o.Fence.strictness() > t.Fence.strictness() {
-		t.Fence = o.Fence
+	if o.Takeover.strictness() > t.Takeover.strictness() {
+		t.Takeover = o.Takeover
 	}
 	return t
 }
 
-// Fence is the weight of crash evidence (docs/internals/protocol-leases.md, "When a shard may be
+// Takeover is the weight of crash evidence (docs/internals/protocol-leases.md, "When a shard may be
 // taken").
-type Fence uint8
+type Takeover uint8
 
-// The fences.
+// The takeover policies.
 const (
-	// FenceLease takes the shards of a crashed node once its lease has certainly expired.
-	FenceLease Fence = iota + 1
-	// FenceStrict starts a round at crash evidence, but waits for DeadAfter.
-	FenceStrict
-	// FenceRefused takes the shards at once, on crash evidence alone.
-	FenceRefused
+	// TakeoverLease takes the shards of a crashed node once its lease has certainly expired.
+	TakeoverLease Takeover = iota + 1
+	// TakeoverTimeout starts a round at crash evidence, but waits for DeadAfter.
+	TakeoverTimeout
+	// TakeoverImmediate takes the shards at once, on crash evidence alone.
+	TakeoverImmediate
 )
 
-var fenceNames = [...]string{FenceLease: "lease", FenceStrict: "strict", FenceRefused: "refused"}
+var takeoverNames = [...]string{TakeoverLease: "lease", TakeoverTimeout: "timeout", TakeoverImmediate: "immediate"}
 
-// String returns the fence as the flag spells it.
-func (f Fence) String() string { return enumName(fenceNames[:], uint8(f), "Fence") }
+// String returns the takeover as the flag spells it.
+func (f Takeover) String() string { return enumName(takeoverNames[:], uint8(f), "Takeover") }
 
-// ParseFence parses the output of String. ok is false for another name.
-func ParseFence(name string) (Fence, bool) {
-	i, ok := enumIndex(fenceNames[:], name)
-	return Fence(i), ok
+// ParseTakeover parses the output of String. ok is false for another name.
+func ParseTakeover(name string) (Takeover, bool) {
+	i, ok := enumIndex(takeoverNames[:], name)
+	return Takeover(i), ok
 }
 
-// strictness orders the fences: a stricter one never allows an earlier takeover.
-func (f Fence) strictness() int {
-	return slices.Index([]Fence{FenceRefused, FenceLease, FenceStrict}, f)
+// strictness orders the takeovers: a stricter one never allows an earlier takeover.
+func (f Takeover) strictness() int {
+	return slices.Index([]Takeover{TakeoverImmediate, TakeoverLease, TakeoverTimeout}, f)
 }
 
 // Pause is which requests wait while a map changes (G11).

@@ -13,7 +13,7 @@ import (
 // slower is what the tests change the default timing to.
 func slower() ack.Timing {
 	t := ack.DefaultTiming()
-	t.Lease, t.DeadAfter, t.Fence, t.Pause = time.Second, 6*time.Second, ack.FenceStrict, ack.PauseCluster
+	t.Lease, t.DeadAfter, t.Takeover, t.Pause = time.Second, 6*time.Second, ack.TakeoverTimeout, ack.PauseCluster
 	return t
 }
 
@@ -148,19 +148,19 @@ func TestTakeoverWaitsForTheLongerDeadAfter(t *testing.T) {
 	}
 }
 
-func TestOfTwoFencesTheStricterHolds(t *testing.T) {
-	strict, lease, refused := slower(), slower(), slower()
-	lease.Fence, refused.Fence = ack.FenceLease, ack.FenceRefused
-	for _, c := range []struct{ a, b, want ack.Timing }{{strict, lease, strict}, {lease, refused, lease}, {refused, strict, strict}} {
+func TestOfTwoTakeoversTheLaterHolds(t *testing.T) {
+	timeout, lease, immediate := slower(), slower(), slower()
+	lease.Takeover, immediate.Takeover = ack.TakeoverLease, ack.TakeoverImmediate
+	for _, c := range []struct{ a, b, want ack.Timing }{{timeout, lease, timeout}, {lease, immediate, lease}, {immediate, timeout, timeout}} {
 		if c.a.Longer(c.b) != c.want || c.b.Longer(c.a) != c.want {
-			t.Errorf("of %v and %v: %v and %v, want %v", c.a.Fence, c.b.Fence, c.a.Longer(c.b).Fence, c.b.Longer(c.a).Fence, c.want.Fence)
+			t.Errorf("of %v and %v: %v and %v, want %v", c.a.Takeover, c.b.Takeover, c.a.Longer(c.b).Takeover, c.b.Longer(c.a).Takeover, c.want.Takeover)
 		}
 	}
 }
 
-func TestFencesAndPausesHaveNames(t *testing.T) {
-	for _, f := range allFences() {
-		if got, ok := ack.ParseFence(f.String()); !ok || got != f {
+func TestTakeoversAndPausesHaveNames(t *testing.T) {
+	for _, f := range allTakeovers() {
+		if got, ok := ack.ParseTakeover(f.String()); !ok || got != f {
 			t.Errorf("%s reads as %v", f, got)
 		}
 	}
@@ -169,10 +169,10 @@ func TestFencesAndPausesHaveNames(t *testing.T) {
 			t.Errorf("%s reads as %v", p, got)
 		}
 	}
-	if _, ok := ack.ParseFence(""); ok || ack.Fence(9).String() != "Fence(9)" || ack.Pause(0).String() != "Pause(0)" {
-		t.Error("what is no fence or pause has a name")
+	if _, ok := ack.ParseTakeover(""); ok || ack.Takeover(9).String() != "Takeover(9)" || ack.Pause(0).String() != "Pause(0)" {
+		t.Error("what is no takeover or pause has a name")
 	}
 	if _, ok := ack.ParsePause("lease"); ok {
-		t.Error("a fence is a pause")
+		t.Error("a takeover is a pause")
 	}
 }

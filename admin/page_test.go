@@ -109,7 +109,7 @@ func TestPageMakesNoMarkupOfNames(t *testing.T) {
 	const evil = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}</style>`
 	page, _ := dashboardURL(t, admin.Status{
 		Node: evil, Cluster: evil, Version: evil, State: evil, Role: evil, Leader: evil, Findings: []verdict.Finding{{Code: evil, Text: evil, Remedy: evil}, {Code: evil, Text: evil, Remedy: evil}},
-		Timing: &admin.TimingState{Timing: admin.Timing{Lease: evil, DeadAfter: evil, Fence: evil}},
+		Timing: &admin.TimingState{Timing: admin.Timing{Lease: evil, DeadAfter: evil, Takeover: evil}},
 		Keys:   &admin.KeysState{Active: evil, Digest: evil, Pending: []admin.PendingKeys{{Digest: evil, Loaded: []string{evil}, Missing: []string{evil}}}},
 		Nodes: []admin.Node{{
 			ID: evil, State: evil, Role: evil, Zone: evil, AppVersion: evil, App: evil, Endpoints: map[string]string{evil: evil},

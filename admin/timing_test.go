@@ -20,8 +20,8 @@ type retimed struct {
 
 func (r *retimed) Timing(context.Context) (admin.TimingState, bool) {
 	return admin.TimingState{
-		Timing: admin.Timing{Lease: "1s", DeadAfter: "5s", Fence: "strict", Pause: "moving"},
-		Since:  9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Fence: "lease", Pause: "moving"},
+		Timing: admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", Pause: "moving"},
+		Since:  9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", Pause: "moving"},
 	}, !r.unborn
 }
 
@@ -32,14 +32,14 @@ func (r *retimed) Retime(ctx context.Context, change admin.Timing, by string) (a
 }
 
 func TestTimingIsShownAndChanged(t *testing.T) {
-	const whole = `{"lease":"1s","dead_after":"5s","fence":"strict","pause":"moving","since":9,"before":{"lease":"500ms","dead_after":"2.5s","fence":"lease","pause":"moving"}}` + "\n"
+	const whole = `{"lease":"1s","dead_after":"5s","takeover":"timeout","pause":"moving","since":9,"before":{"lease":"500ms","dead_after":"2.5s","takeover":"lease","pause":"moving"}}` + "\n"
 	js := []string{"Content-Type", "application/json"}
 	for _, tc := range []struct {
 		method, target, body string
 		want                 admin.Timing
 	}{
 		{"GET", "/v1/timing", "", admin.Timing{}},
-		{"POST", "/v1/timing?lease=1s&dead_after=5s&fence=strict&pause=cluster", "", admin.Timing{Lease: "1s", DeadAfter: "5s", Fence: "strict", Pause: "cluster"}},
+		{"POST", "/v1/timing?lease=1s&dead_after=5s&takeover=timeout&pause=cluster", "", admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", Pause: "cluster"}},
 		{"POST", "/v1/timing", `{"dead_after":"5s"}`, admin.Timing{DeadAfter: "5s"}},
 	} {
 		r := &retimed{fake: newFake()}
@@ -55,22 +55,22 @@ func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
 	refused := newFake()
 	refused.refuse = fmt.Errorf("%w: try again in 6s", admin.ErrRefused)
 	invalid := newFake()
-	invalid.refuse = fmt.Errorf("%w: fence = \"none\" is none: give strict, lease or refused", admin.ErrInvalid)
+	invalid.refuse = fmt.Errorf("%w: takeover = \"none\" is none: give timeout, lease or immediate", admin.ErrInvalid)
 	for _, tc := range []struct {
 		c                    admin.Cluster
 		method, target, body string
 		status               int
 		detail               string
 	}{
-		{&retimed{fake: newFake()}, "POST", "/v1/timing", "", 400, `lease is missing: say what to change, lease, dead_after, fence or pause, as in {"dead_after":"5s"} or ?dead_after=5s`},
-		{&retimed{fake: newFake()}, "POST", "/v1/timing?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, fence, pause`},
+		{&retimed{fake: newFake()}, "POST", "/v1/timing", "", 400, `lease is missing: say what to change, lease, dead_after, takeover or pause, as in {"dead_after":"5s"} or ?dead_after=5s`},
+		{&retimed{fake: newFake()}, "POST", "/v1/timing?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, takeover, pause`},
 		{&retimed{fake: newFake()}, "POST", "/v1/timing", `{"lease":5}`, 400, `lease = "5" is a number: give a string`},
 		{&retimed{fake: newFake()}, "POST", "/v1/timing", `[]`, 400, `the body is not one JSON object (json: cannot unmarshal array into Go value of type map[string]json.RawMessage): send one such as {"dead_after":"5s"}`},
 		{&retimed{fake: newFake()}, "PUT", "/v1/timing", "", 405, "PUT /v1/timing: use GET, HEAD, POST"},
 		{&retimed{fake: newFake()}, "GET", "/v1/timing?lease=1s", "", 400, `lease = "1s" is not known here: this takes no parameters`},
 		{&retimed{fake: newFake(), unborn: true}, "GET", "/v1/timing", "", 404, "this node belongs to no cluster yet: it knows no timing"},
 		{&retimed{fake: refused}, "POST", "/v1/timing?lease=1s", "", 409, "refused: try again in 6s"},
-		{&retimed{fake: invalid}, "POST", "/v1/timing?fence=none", "", 400, `invalid: fence = "none" is none: give strict, lease or refused`},
+		{&retimed{fake: invalid}, "POST", "/v1/timing?takeover=none", "", 400, `invalid: takeover = "none" is none: give timeout, lease or immediate`},
 		{newFake(), "GET", "/v1/timing", "", 404, "this node has no timing"},
 	} {
 		res := fetchJSON(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)
@@ -93,11 +93,11 @@ func TestClientChangesTheTiming(t *testing.T) {
 	if got, err := c.Timing(t.Context()); err != nil || got != want {
 		t.Errorf("Timing() = %+v, %v", got, err)
 	}
-	change := admin.Timing{Fence: "strict"}
+	change := admin.Timing{Takeover: "timeout"}
 	if got, err := c.Retime(t.Context(), change); err != nil || got != want || r.asked != change {
 		t.Errorf("Retime() = %+v, %v, asked %+v", got, err, r.asked)
 	}
-	if b, _ := json.Marshal(change); string(b) != `{"fence":"strict"}` {
+	if b, _ := json.Marshal(change); string(b) != `{"takeover":"timeout"}` {
 		t.Errorf("a change is sent as %s", b)
 	}
 }

@@ -159,7 +159,7 @@ func facts(st Status) []fact {
 		{"up", (time.Duration(st.UptimeS) * time.Second).String()},
 	}
 	if t := st.Timing; t != nil {
-		all = append(all, fact{"timing", fmt.Sprintf("lease %s, dead after %s, fence %s", t.Lease, t.DeadAfter, t.Fence)})
+		all = append(all, fact{"timing", fmt.Sprintf("lease %s, dead after %s, takeover %s", t.Lease, t.DeadAfter, t.Takeover)})
 	}
 	if k := st.Keys; k != nil {
 		all = append(all, fact{"keys", k.String()})

@@ -7,19 +7,19 @@ import (
 	"shardway/keysource"
 )
 
-// Fence says what must have happened before the shards of a node that went
+// Takeover says what must have happened before the shards of a node that went
 // silent may be served elsewhere.
-type Fence string
+type Takeover string
 
-// The fences, from the most careful to the quickest.
+// The takeover policies, from the most careful to the quickest.
 const (
-	// FenceStrict waits for dead-after, whatever the evidence says.
-	FenceStrict Fence = "strict"
-	// FenceLease takes a crash for one once the node's lease has certainly run
+	// TakeoverTimeout waits for dead-after, whatever the evidence says.
+	TakeoverTimeout Takeover = "timeout"
+	// TakeoverLease takes a crash for one once the node's lease has certainly run
 	// out.
-	FenceLease Fence = "lease"
-	// FenceRefused takes a refused connection at its word.
-	FenceRefused Fence = "refused"
+	TakeoverLease Takeover = "lease"
+	// TakeoverImmediate takes a refused connection at its word.
+	TakeoverImmediate Takeover = "immediate"
 )
 
 // Pause says what stops while the shard map changes.
@@ -161,7 +161,7 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	OnTerm          OnTerm
 	HoldGrace       time.Duration
-	Fence           Fence
+	Takeover        Takeover
 	Pause           Pause
 
 	QueueRequests int

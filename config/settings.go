@@ -152,8 +152,10 @@ func clusterSettings() []setting {
 			func(c *Config) value { return span{&c.RemoveDeadAfter, time.Second, 30 * 24 * time.Hour, true} }),
 		row("level-after", "DURATION", "1h", "how long all nodes must have known a new level before it is raised; until then the former version can be run again",
 			func(c *Config) value { return span{&c.LevelAfter, 0, 30 * 24 * time.Hour, false} }),
-		row("fence", "strict|lease|refused", "lease", "when a silent node's shards may be taken over; applies to a new cluster, see timing",
-			func(c *Config) value { return choice[Fence]{&c.Fence, []Fence{FenceStrict, FenceLease, FenceRefused}} }),
+		row("takeover", "timeout|lease|immediate", "lease", "when a silent node's shards may be taken over; applies to a new cluster, see timing",
+			func(c *Config) value {
+				return choice[Takeover]{&c.Takeover, []Takeover{TakeoverTimeout, TakeoverLease, TakeoverImmediate}}
+			}),
 		row("pause", "moving|cluster", "moving", "which shards pause while the shard map changes; applies to a new cluster, see timing",
 			func(c *Config) value { return choice[Pause]{&c.Pause, []Pause{PauseMoving, PauseCluster}} }),
 	)

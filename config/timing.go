@@ -168,20 +168,20 @@ func (c *Config) advice() []Bound {
 // Figures returns what follows from the settings: times, and how much there may be.
 func (c *Config) Figures() []Figure {
 	taken := c.LeaseRunOut()
-	switch c.Fence {
-	case FenceStrict:
+	switch c.Takeover {
+	case TakeoverTimeout:
 		taken = c.DeadAfter
-	case FenceRefused:
+	case TakeoverImmediate:
 		taken = 0
-	case FenceLease:
+	case TakeoverLease:
 	}
 	return append([]Figure{
 		{"silent after", short(c.Silent()), "five heartbeats: the leader begins a round without the node"},
-		{"crashed node's shards after", short(taken), "with evidence of the crash and fence " + string(c.Fence)},
+		{"crashed node's shards after", short(taken), "with evidence of the crash and takeover " + string(c.Takeover)},
 		{"silent node's shards after", short(c.DeadAfter), "without evidence (dead-after)"},
 		{"running requests cut after", short(c.CutAfter()), "counted from the end of the lease (0.85 × dead-after − lease)"},
 		{"acknowledgement due after", short(c.AckDeadline()), c.handsOver() + " + 1s; a node that misses it is dropped"},
 		{"app unhealthy after", short(c.Unwell()), "health-fall failed checks, each of which takes health-timeout at most; sooner where requests are refused a connection"},
-		{"these timings count for", "a new cluster", "lease, dead-after, fence and pause are the founder's; a cluster that is there keeps its own (`shardway timing`)"},
+		{"these timings count for", "a new cluster", "lease, dead-after, takeover and pause are the founder's; a cluster that is there keeps its own (`shardway timing`)"},
 	}, c.socketFigures()...)
 }

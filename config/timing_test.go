@@ -48,12 +48,12 @@ func TestHooksMakeTheAcknowledgementLater(t *testing.T) {
 }
 
 func TestFenceDecidesWhenShardsAreTaken(t *testing.T) {
-	for fence, want := range map[config.Fence]string{config.FenceStrict: "2.5s", config.FenceLease: "550ms", config.FenceRefused: "0s"} {
+	for takeover, want := range map[config.Takeover]string{config.TakeoverTimeout: "2.5s", config.TakeoverLease: "550ms", config.TakeoverImmediate: "0s"} {
 		c := config.Default()
-		c.Fence = fence
+		c.Takeover = takeover
 		for _, f := range c.Figures() {
 			if strings.HasPrefix(f.Name, "crashed") && f.Value != want {
-				t.Errorf("fence %s: shards after %s, want %s", fence, f.Value, want)
+				t.Errorf("takeover %s: shards after %s, want %s", takeover, f.Value, want)
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "number", args: "--shards many", want: `shards = "many" (flag): not a whole number; give a number from 1 to 65536`},
 		{name: "large number", args: "--shards 100000", want: `shards = "100000" (flag): out of bounds; give a number from 1 to 65536`},
 		{name: "switch", yaml: "insecure: yes\n", want: `insecure = "yes" (f.yaml:1): neither true nor false; write true or false`},
-		{name: "choice", args: "--fence none", want: `fence = "none" (flag): unknown value; choose one of strict, lease, refused`},
+		{name: "choice", args: "--takeover none", want: `takeover = "none" (flag): unknown value; choose one of timeout, lease, immediate`},
 		{name: "node", args: "--node a/b", want: `node = "a/b" (flag): not a name; …`},
 		{name: "no data", args: "--data=", want: `data (flag): there is nowhere to keep the node's identity; name a directory, like ./data`},
 		{name: "address", args: "--listen 8080", want: `listen = "8080" (flag): not an address; write host:port, like 127.0.0.1:8080, :8080 or [::1]:8080`},
@@ -154,13 +154,13 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 func TestAllMistakesAreReportedAtOnce(t *testing.T) {
 	_, err := config.Load(
 		[]string{"--config=f.yaml", "--bogus", "--shards=0", "--gossip=0.0.0.0:7946"},
-		[]string{"SHARDWAY_LEASE=x", "SHARDWAY_FENSE=strict"},
+		[]string{"SHARDWAY_LEASE=x", "SHARDWAY_TAKEOFER=timeout"},
 		yamlFile("nod: a\nqueue_bytes: lots\nkey: [path:0]\n"))
 	var keys []string
 	for _, p := range problems(t, err) {
 		keys = append(keys, p.Key)
 	}
-	want := "--bogus SHARDWAY_FENSE nod lease queue-bytes shards key gossip"
+	want := "--bogus SHARDWAY_TAKEOFER nod lease queue-bytes shards key gossip"
 	if got := strings.Join(keys, " "); got != want {
 		t.Errorf("problems with %s, want %s", got, want)
 	}

@@ -38,17 +38,17 @@ func TestExamplesStopWritingWithTheirNode(t *testing.T) {
 		if !found || !ended {
 			t.Fatalf("the page has no program in %s", x.language)
 		}
-		for _, fence := range []string{"lease", "strict"} {
+		for _, takeover := range []string{"lease", "timeout"} {
 			for _, ignores := range []bool{false, true} {
-				if x.language != "go" && fence == "strict" {
+				if x.language != "go" && takeover == "timeout" {
 					continue // what differs is the node's part
 				}
-				t.Run(fmt.Sprintf("%s, fence %s, ignores it %v", x.language, fence, ignores), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s, takeover %s, ignores it %v", x.language, takeover, ignores), func(t *testing.T) {
 					program := without(t, text, unfenced[x.language]...)
 					if ignores {
 						program = without(t, program, unruly[x.language]...)
 					}
-					f := startExample(t, x.command(t, t.TempDir(), program), "--hooks", "/_shards", "--fence", fence)
+					f := startExample(t, x.command(t, t.TempDir(), program), "--hooks", "/_shards", "--takeover", takeover)
 					late := f.survivor(t)
 					if !ignores && len(late) > 0 {
 						t.Errorf("after the next owner began: %s", strings.Join(late, ", "))

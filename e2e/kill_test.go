@@ -19,12 +19,12 @@ const trials = 3
 func TestKillNineFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	for _, f := range []struct {
-		fence  string
-		trials int
-	}{{"lease", trials}, {"refused", trials}, {"strict", 1}} {
-		t.Run(f.fence, func(t *testing.T) {
+		takeover string
+		trials   int
+	}{{"lease", trials}, {"immediate", trials}, {"timeout", 1}} {
+		t.Run(f.takeover, func(t *testing.T) {
 			t.Parallel()
-			c := start(t, 3, "--fence", f.fence)
+			c := start(t, 3, "--takeover", f.takeover)
 			for trial := range f.trials {
 				t.Run(fmt.Sprintf("follower %d", trial), func(t *testing.T) { killed(t, c, c.Follower(t)) })
 				t.Run(fmt.Sprintf("leader %d", trial), func(t *testing.T) { killed(t, c, c.Leader(t)) })

@@ -66,7 +66,7 @@ type Config struct {
 	MaxVoters       int
 	RemoveDeadAfter time.Duration
 	LevelAfter      time.Duration
-	Fence           string
+	Takeover        string
 	Pause           string
 
 	// Requests.

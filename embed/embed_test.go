@@ -308,11 +308,11 @@ func TestStreamAndGo(t *testing.T) {
 
 // Every mistake is told, with the field, the value and a remedy.
 func TestMistakesOfTheConfig(t *testing.T) {
-	_, err := embed.New(embed.Config{Lease: time.Hour, Weight: -1, Key: []string{"nonsense"}, Fence: "wooden", Args: []string{"--upstream", "http://127.0.0.1:1"}})
+	_, err := embed.New(embed.Config{Lease: time.Hour, Weight: -1, Key: []string{"nonsense"}, Takeover: "wooden", Args: []string{"--upstream", "http://127.0.0.1:1"}})
 	if err == nil {
 		t.Fatal("taken")
 	}
-	for _, want := range []string{"Config.Lease", "1h", "Config.Weight", "Config.Key", "nonsense", "Config.Fence", "wooden", "in this process", ";"} {
+	for _, want := range []string{"Config.Lease", "1h", "Config.Weight", "Config.Key", "nonsense", "Config.Takeover", "wooden", "in this process", ";"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q:\n%v", want, err)
 		}

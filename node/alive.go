@@ -43,18 +43,18 @@ func (n *Node) liveness() appLiveness {
 // least, and for how long a fresh lease allows it. Both are bounded by the moment at which
 // another node may own the shards (docs/internals/protocol-leases.md, "When a shard may be taken"):
 //
-//   - fence strict: dead-after after the last grant, so as long as what runs here may.
-//   - fence lease: the end of the lease, which crash evidence does not shorten.
-//   - fence refused: crash evidence is enough, so never.
+//   - takeover timeout: dead-after after the last grant, so as long as what runs here may.
+//   - takeover lease: the end of the lease, which crash evidence does not shorten.
+//   - takeover immediate: crash evidence is enough, so never.
 func (n *Node) mayWrite() (left, whole time.Duration) {
 	t := n.timing()
 	var end time.Duration
-	switch t.Fence {
-	case ack.FenceStrict:
+	switch t.Takeover {
+	case ack.TakeoverTimeout:
 		end, whole = time.Duration(n.router.cutBy.Load()), t.Lease+timingrules.CutAfter(t.Lease, t.DeadAfter)
-	case ack.FenceLease:
+	case ack.TakeoverLease:
 		end, whole = n.router.leaseEnd(), t.Lease
-	case ack.FenceRefused:
+	case ack.TakeoverImmediate:
 		return 0, 0
 	}
 	return min(max(end-n.o.Clock.Precise(), 0), whole), whole

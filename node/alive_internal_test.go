@@ -20,25 +20,25 @@ func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 	n := &Node{log: zerolog.Nop(), router: newRouter("a", 4, c, nil), fsm: newFSM(func(error) {})}
 	n.o.Clock = c
 	for _, x := range []struct {
-		fence       ack.Fence
+		takeover    ack.Takeover
 		left, whole time.Duration
 	}{
-		{ack.FenceLease, 400 * time.Millisecond, 500 * time.Millisecond},
-		{ack.FenceStrict, 2025 * time.Millisecond, 2125 * time.Millisecond},
-		{ack.FenceRefused, 0, 0},
+		{ack.TakeoverLease, 400 * time.Millisecond, 500 * time.Millisecond},
+		{ack.TakeoverTimeout, 2025 * time.Millisecond, 2125 * time.Millisecond},
+		{ack.TakeoverImmediate, 0, 0},
 	} {
 		n.o.Timing = ack.DefaultTiming()
-		n.o.Timing.Fence = x.fence
+		n.o.Timing.Takeover = x.takeover
 		sent := c.Precise()
 		n.router.setLease(sent + 500*time.Millisecond)
 		n.router.cutBy.Store(int64(sent + 2125*time.Millisecond))
 		c.Advance(100 * time.Millisecond)
 		if left, whole := n.mayWrite(); left != x.left || whole != x.whole {
-			t.Errorf("fence %v: %v of %v, want %v of %v", x.fence, left, whole, x.left, x.whole)
+			t.Errorf("takeover %v: %v of %v, want %v of %v", x.takeover, left, whole, x.left, x.whole)
 		}
 		c.Advance(3 * time.Second)
 		if left, _ := n.mayWrite(); left != 0 {
-			t.Errorf("fence %v: %v when all is over", x.fence, left)
+			t.Errorf("takeover %v: %v when all is over", x.takeover, left)
 		}
 	}
 }

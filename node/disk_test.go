@@ -17,7 +17,7 @@ import (
 func loaded(t *testing.T, nodes int, f func(s *storm)) {
 	t.Helper()
 	bubble(t, func(w *world) {
-		s := newStorm(w, 1, ack.FenceLease)
+		s := newStorm(w, 1, ack.TakeoverLease)
 		for i := range nodes {
 			s.add(string(rune('a'+i)), trait{weight: 1, rate: 1, expect: nodes})
 		}

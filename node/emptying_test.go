@@ -24,7 +24,7 @@ func TestGentleDrainWaitsForWhatRuns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			bubble(t, func(w *world) {
-				s := newStorm(w, 1, ack.FenceLease)
+				s := newStorm(w, 1, ack.TakeoverLease)
 				s.load = 0
 				for _, name := range []string{"a", "b", "c"} {
 					s.add(name, trait{weight: 1, rate: 1, expect: 3})

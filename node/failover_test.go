@@ -11,18 +11,18 @@ import (
 )
 
 // Where nothing but the protocol takes time, each crash, of a leader too, and after
-// any number of crashes before it, costs what the fence asks for and an election at
+// any number of crashes before it, costs what the takeover asks for and an election at
 // most: nothing waits for a timeout. Nodes that live hold their leases throughout,
 // or get them from the new leader a moment after they ended.
-func TestEveryCrashIsOverInNoMoreThanItsFence(t *testing.T) {
-	for fence, most := range map[ack.Fence]time.Duration{
-		ack.FenceLease:   ack.DefaultTiming().Lease*11/10 + 50*time.Millisecond,
-		ack.FenceRefused: 50 * time.Millisecond,
+func TestEveryCrashIsOverInNoMoreThanItsTakeover(t *testing.T) {
+	for takeover, most := range map[ack.Takeover]time.Duration{
+		ack.TakeoverLease:     ack.DefaultTiming().Lease*11/10 + 50*time.Millisecond,
+		ack.TakeoverImmediate: 50 * time.Millisecond,
 	} {
 		for _, names := range [][]string{{"a", "b", "c"}, {"a", "b", "c", "d", "e"}} {
-			t.Run(fmt.Sprintf("fence %d, %d nodes", fence, len(names)), func(t *testing.T) {
+			t.Run(fmt.Sprintf("takeover %d, %d nodes", takeover, len(names)), func(t *testing.T) {
 				bubble(t, func(w *world) {
-					w.tune = func(o *node.Options) { o.Timing.Fence = fence }
+					w.tune = func(o *node.Options) { o.Timing.Takeover = takeover }
 					for _, n := range names {
 						w.start(n)
 					}

@@ -163,10 +163,10 @@ func TestOneWayLinkCountsAsSilence(t *testing.T) {
 	})
 }
 
-func TestStrictFenceWaitsForDeadAfter(t *testing.T) {
-	for fence, least := range map[ack.Fence]time.Duration{ack.FenceStrict: 2 * time.Second, ack.FenceLease: 400 * time.Millisecond, ack.FenceRefused: 0} {
+func TestTakeoverTimeoutWaitsForDeadAfter(t *testing.T) {
+	for takeover, least := range map[ack.Takeover]time.Duration{ack.TakeoverTimeout: 2 * time.Second, ack.TakeoverLease: 400 * time.Millisecond, ack.TakeoverImmediate: 0} {
 		bubble(t, func(w *world) {
-			w.tune = func(o *node.Options) { o.Timing.Fence = fence }
+			w.tune = func(o *node.Options) { o.Timing.Takeover = takeover }
 			w.start("a")
 			w.start("b")
 			w.start("c")
@@ -178,7 +178,7 @@ func TestStrictFenceWaitsForDeadAfter(t *testing.T) {
 			p.kill()
 			w.untilSettled(rest...)
 			if took := time.Since(began); took < least {
-				w.t.Errorf("fence %d: taken after %v, want at least %v", fence, took, least)
+				w.t.Errorf("takeover %d: taken after %v, want at least %v", takeover, took, least)
 			}
 		})
 	}

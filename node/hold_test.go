@@ -15,7 +15,7 @@ import (
 // drain-timeout, it blamed on its app: upstream-broken.
 func TestRestartInPlaceSaysThatItStops(t *testing.T) {
 	bubble(t, func(w *world) {
-		s := newStorm(w, 1, ack.FenceLease)
+		s := newStorm(w, 1, ack.TakeoverLease)
 		s.load = 0
 		for _, name := range []string{"a", "b", "c"} {
 			s.add(name, trait{weight: 1, rate: 1, expect: 3, holds: true})

@@ -125,13 +125,13 @@ func TestLossyNetworkStillServes(t *testing.T) {
 	}
 }
 
-// What resets that something between the nodes forges may cost, by fence: nothing;
+// What resets that something between the nodes forges may cost, by takeover: nothing;
 // requests of the old owner that go on for a while; or two that admit.
-func TestForgedResetsCostWhatTheFenceSays(t *testing.T) {
+func TestForgedResetsCostWhatTheTakeoverSays(t *testing.T) {
 	t.Parallel()
-	for _, fence := range []ack.Fence{ack.FenceStrict, ack.FenceLease, ack.FenceRefused} {
+	for _, takeover := range []ack.Takeover{ack.TakeoverTimeout, ack.TakeoverLease, ack.TakeoverImmediate} {
 		bubble(t, func(w *world) {
-			s := newStorm(w, 1, fence)
+			s := newStorm(w, 1, takeover)
 			s.long = true
 			s.raise(3)
 			for range share(10, 1) {

@@ -34,8 +34,8 @@ func TestTimingChangesEverywhere(t *testing.T) {
 		w.untilVoters(3)
 		w.retimes(w.follower(), admin.Timing{DeadAfter: "6s", Lease: "1s", Pause: "cluster"})
 		want := admin.TimingState{
-			Timing: admin.Timing{Lease: "1s", DeadAfter: "6s", Fence: "lease", Pause: "cluster"},
-			Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Fence: "lease", Pause: "moving"},
+			Timing: admin.Timing{Lease: "1s", DeadAfter: "6s", Takeover: "lease", Pause: "cluster"},
+			Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", Pause: "moving"},
 		}
 		same := func() bool {
 			for _, p := range w.running() {
@@ -120,7 +120,7 @@ func TestTimingMustFitTheSlowestHeartbeat(t *testing.T) {
 				w.t.Errorf("%s: %v, want %s, and whose heartbeat that is", p.name, err, want)
 			}
 			// What breaks no bound of it has nothing to do with it.
-			for _, wrong := range []admin.Timing{{Fence: "foo"}, {DeadAfter: "100ms"}} {
+			for _, wrong := range []admin.Timing{{Takeover: "foo"}, {DeadAfter: "100ms"}} {
 				if _, err = p.node.Retime(w.t.Context(), wrong, "test"); !errors.Is(err, admin.ErrInvalid) || strings.Contains(err.Error(), "heartbeat") {
 					w.t.Errorf("%s: %+v: %v, want nothing of heartbeats", p.name, wrong, err)
 				}
@@ -146,7 +146,7 @@ func TestRefusalOfANewLeaderSaysSo(t *testing.T) {
 			w.t.Errorf("%d lines tell of a change that was refused", n)
 		}
 		w.retimes(p, admin.Timing{DeadAfter: "6s"})
-		if n := log.count("timing changed"); n != 1 || log.count("dead-after 2.5s, fence lease") == 0 {
+		if n := log.count("timing changed"); n != 1 || log.count("dead-after 2.5s, takeover lease") == 0 {
 			w.t.Errorf("%d lines tell of the change, want one with both", n)
 		}
 	})
@@ -165,7 +165,7 @@ func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
 			{admin.Timing{DeadAfter: "900ms"}, `dead-after = "900ms" breaks`},
 			{admin.Timing{DeadAfter: "soon"}, `dead-after = "soon" is not a duration from 250ms to 1h: give one such as 2.5s`},
 			{admin.Timing{Lease: "1ms"}, `lease = "1ms" is not a duration from 100ms to 4m`},
-			{admin.Timing{Fence: "none"}, `fence = "none" is none: give strict, lease or refused`},
+			{admin.Timing{Takeover: "none"}, `takeover = "none" is none: give timeout, lease or immediate`},
 			{admin.Timing{Pause: "none"}, `pause = "none" is none: give moving or cluster`},
 		} {
 			for _, p := range w.running() {

@@ -32,7 +32,7 @@ func TestWitnessDatesADeathFromTheCut(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWitness(ack.FenceLease)
+				w := newWitness(ack.TakeoverLease)
 				sent := now()
 				mended := w.hurt(history.BadDisk, "a")
 				if c.leaving {
@@ -66,7 +66,7 @@ func TestWitnessKnowsAStopFromALeave(t *testing.T) {
 	for name, first := range map[string]string{"asked while it stands still": "freeze", "stands still while it leaves": "ask"} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(w *world) {
-				s := newStorm(w, 1, ack.FenceStrict)
+				s := newStorm(w, 1, ack.TakeoverTimeout)
 				s.raise(3)
 				p := w.follower()
 				if first == "ask" {
@@ -110,7 +110,7 @@ func TestWitnessKnowsADeathThatIsHeldUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWitness(ack.FenceLease)
+				w := newWitness(ack.TakeoverLease)
 				w.fails("a", history.Killed)
 				time.Sleep(time.Second)
 				sent := now()
@@ -137,7 +137,7 @@ func TestWitnessKnowsADeathThatIsHeldUp(t *testing.T) {
 // long over.
 func TestWitnessSeesTheMapOfTheDead(t *testing.T) {
 	bubble(t, func(w *world) {
-		s := newStorm(w, 1, ack.FenceLease)
+		s := newStorm(w, 1, ack.TakeoverLease)
 		s.load = 0
 		s.raise(3)
 		s.add("d", newcomer)
@@ -166,7 +166,7 @@ func TestWitnessSeesTheMapOfTheDead(t *testing.T) {
 // world it had begun to end at once, closed the listener, and reset what waited there.
 func TestStoppedProcessEndsWhenItGoesOn(t *testing.T) {
 	bubble(t, func(w *world) {
-		s := newStorm(w, 1, ack.FenceStrict)
+		s := newStorm(w, 1, ack.TakeoverTimeout)
 		s.raise(3)
 		p := w.follower()
 		p.freeze()
@@ -193,7 +193,7 @@ func TestStoppedProcessEndsWhenItGoesOn(t *testing.T) {
 // A node that joins has a vote once a leader has given it one, and not while there is none.
 func TestWitnessKnowsWhenANodeVotes(t *testing.T) {
 	bubble(t, func(w *world) {
-		s := newStorm(w, 1, ack.FenceLease)
+		s := newStorm(w, 1, ack.TakeoverLease)
 		s.load = 0
 		s.raise(3)
 		s.witness.mu.Lock()

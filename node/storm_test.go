@@ -69,8 +69,8 @@ const drainTimeout = time.Second
 var epochStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // newStorm makes a storm over a world without nodes.
-func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
-	w.witness = newWitness(fence)
+func newStorm(w *world, seed uint64, takeover ack.Takeover) *storm {
+	w.witness = newWitness(takeover)
 	s := &storm{
 		world: w, r: rand.New(rand.NewPCG(seed, 1)), c: newClient(w), load: 25 * time.Millisecond,
 		apps: map[string]*app{}, traits: map[string]trait{}, old: map[string]*disk.Memory{}, struck: map[string]int{},
@@ -81,7 +81,7 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 		p, a, t := w.all[name], s.apps[name], s.traits[name]
 		host := p.host
 		p.clock = newClock(t.rate)
-		o.BootstrapExpect, o.Weight, o.Timing.Fence, o.Clock = t.expect, t.weight, fence, p.clock
+		o.BootstrapExpect, o.Weight, o.Timing.Takeover, o.Clock = t.expect, t.weight, takeover, p.clock
 		if name != "a" { // which founds the cluster
 			o.Timing = unlike(name)
 		}
@@ -108,8 +108,8 @@ func newStorm(w *world, seed uint64, fence ack.Fence) *storm {
 // they count for nothing.
 func unlike(name string) ack.Timing {
 	return []ack.Timing{
-		{Lease: 3 * time.Second, DeadAfter: 9 * time.Second, Fence: ack.FenceRefused, Pause: ack.PauseMoving},
-		{Lease: 400 * time.Millisecond, DeadAfter: time.Second, Fence: ack.FenceLease, Pause: ack.PauseCluster},
+		{Lease: 3 * time.Second, DeadAfter: 9 * time.Second, Takeover: ack.TakeoverImmediate, Pause: ack.PauseMoving},
+		{Lease: 400 * time.Millisecond, DeadAfter: time.Second, Takeover: ack.TakeoverLease, Pause: ack.PauseCluster},
 	}[name[0]%2]
 }
 
@@ -327,12 +327,12 @@ func (s *storm) raise(nodes int) {
 func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 	t.Helper()
 	bubble(t, func(w *world) {
-		fence := []ack.Fence{ack.FenceLease, ack.FenceStrict, ack.FenceRefused}[seed%fences]
+		takeover := []ack.Takeover{ack.TakeoverLease, ack.TakeoverTimeout, ack.TakeoverImmediate}[seed%takeovers]
 		w.rests = seed%4 < 2
-		s := newStorm(w, seed, fence)
+		s := newStorm(w, seed, takeover)
 		defer func() {
 			if w.t.Failed() {
-				w.t.Logf("fence %d", fence)
+				w.t.Logf("takeover %d", takeover)
 				for _, line := range s.told {
 					w.t.Log(line)
 				}
@@ -351,15 +351,15 @@ func runStorm(t *testing.T, seed uint64, nodes, strikes int) {
 	})
 }
 
-// fences is how many there are: as many seeds in a row have a storm under each.
-const fences = 3
+// takeovers is how many there are: as many seeds in a row have a storm under each.
+const takeovers = 3
 
 // storms is which seeds a run takes, lease first, and no more than that under the
 // race detector, as make test runs them without it too: SHARDWAY_STORMS asks for more,
 // SHARDWAY_SEED for one, and SHARDWAY_TEST_SEED says where the usual ones begin.
 func storms(t *testing.T) (from, count uint64) {
 	t.Helper()
-	from, count = fences, uint64(share(2*fences, 1))
+	from, count = takeovers, uint64(share(2*takeovers, 1))
 	read := func(name string, into *uint64) bool {
 		v := os.Getenv(name)
 		if v == "" {
@@ -373,7 +373,7 @@ func storms(t *testing.T) (from, count uint64) {
 		return true
 	}
 	read("SHARDWAY_TEST_SEED", &from)
-	from -= from % fences
+	from -= from % takeovers
 	alone := read("SHARDWAY_SEED", &from)
 	if !read("SHARDWAY_STORMS", &count) && alone {
 		count = 1

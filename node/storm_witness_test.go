@@ -47,15 +47,15 @@ const maxVoters = 5
 // asked is where the last look at it is written down.
 type asked struct{ index, look int }
 
-// fenceNames are those of the flag.
-var fenceNames = map[ack.Fence]string{ack.FenceLease: "lease", ack.FenceStrict: "strict", ack.FenceRefused: "refused"}
+// takeoverNames are those of the flag.
+var takeoverNames = map[ack.Takeover]string{ack.TakeoverLease: "lease", ack.TakeoverTimeout: "timeout", ack.TakeoverImmediate: "immediate"}
 
-func newWitness(fence ack.Fence) *witness {
+func newWitness(takeover ack.Takeover) *witness {
 	return &witness{
 		h: history.History{VotesFrom: map[string]int64{}}, voteless: map[string]bool{},
 		process: map[string]int{}, grace: map[string]time.Duration{}, closed: map[string]int64{}, asked: map[admission]asked{},
 		rules: history.Rules{
-			Shards: shards, Voters: maxVoters, Fence: fenceNames[fence], DrainTimeout: drainTimeout, QueueWait: queueWait,
+			Shards: shards, Voters: maxVoters, Takeover: takeoverNames[takeover], DrainTimeout: drainTimeout, QueueWait: queueWait,
 			// Clocks run at rates of their own. Half of what asks the clock of a process that
 			// stands still is told the time from before, and acts on it at once.
 			Skew: 0.1, Wake: 100 * time.Millisecond, CutNotice: 100 * time.Millisecond,

@@ -42,7 +42,7 @@ func stateOf(s *ack.State) admin.TimingState {
 }
 
 func worded(t ack.Timing) admin.Timing {
-	return admin.Timing{Lease: timingrules.Short(t.Lease), DeadAfter: timingrules.Short(t.DeadAfter), Fence: t.Fence.String(), Pause: t.Pause.String()}
+	return admin.Timing{Lease: timingrules.Short(t.Lease), DeadAfter: timingrules.Short(t.DeadAfter), Takeover: t.Takeover.String(), Pause: t.Pause.String()}
 }
 
 // Retime changes the cluster's timing, through the leader wherever it is.
@@ -186,10 +186,10 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of stri
 	}
 	span("lease", change.Lease, &t.Lease, timingrules.MinLease, timingrules.MaxLease)
 	span("dead-after", change.DeadAfter, &t.DeadAfter, timingrules.MinDeadAfter, timingrules.MaxDeadAfter)
-	if f, ok := ack.ParseFence(change.Fence); ok {
-		t.Fence = f
-	} else if change.Fence != "" {
-		refuse("fence", change.Fence, "is none: give strict, lease or refused")
+	if f, ok := ack.ParseTakeover(change.Takeover); ok {
+		t.Takeover = f
+	} else if change.Takeover != "" {
+		refuse("takeover", change.Takeover, "is none: give timeout, lease or immediate")
 	}
 	if p, ok := ack.ParsePause(change.Pause); ok {
 		t.Pause = p
@@ -217,7 +217,7 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of stri
 // describe writes a timing on one line.
 func describe(t ack.Timing) string {
 	w := worded(t)
-	return fmt.Sprintf("lease %s, dead-after %s, fence %s, pause %s", w.Lease, w.DeadAfter, w.Fence, w.Pause)
+	return fmt.Sprintf("lease %s, dead-after %s, takeover %s, pause %s", w.Lease, w.DeadAfter, w.Takeover, w.Pause)
 }
 
 // compareTiming says once, when this node knows the cluster's timing, that it was
@@ -253,7 +253,7 @@ func flagsOf(t, other ack.Timing) string {
 	for _, f := range [][3]string{
 		{"lease", timingrules.Short(t.Lease), timingrules.Short(other.Lease)},
 		{"dead-after", timingrules.Short(t.DeadAfter), timingrules.Short(other.DeadAfter)},
-		{"fence", t.Fence.String(), other.Fence.String()},
+		{"takeover", t.Takeover.String(), other.Takeover.String()},
 		{"pause", t.Pause.String(), other.Pause.String()},
 	} {
 		if f[1] != f[2] {

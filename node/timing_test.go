@@ -17,13 +17,13 @@ import (
 func rolling(t *testing.T, odd string, deadAfter time.Duration, f func(s *storm)) {
 	t.Helper()
 	bubble(t, func(w *world) {
-		s := newStorm(w, 1, ack.FenceStrict)
+		s := newStorm(w, 1, ack.TakeoverTimeout)
 		s.load = 0
 		usual := w.tune
 		w.tune = func(o *node.Options) {
 			usual(o)
 			o.Timing = ack.DefaultTiming()
-			if o.Timing.Fence = ack.FenceStrict; strings.Contains(odd, o.Dir.Node()) {
+			if o.Timing.Takeover = ack.TakeoverTimeout; strings.Contains(odd, o.Dir.Node()) {
 				o.Timing.DeadAfter = deadAfter
 			}
 		}
@@ -80,7 +80,7 @@ func (w *witness) runsOf(node string) (n int) {
 // Each node cut what it ran by its own flags, and the leader took shards by its:
 // one node with a dead-after of 5s among others with 2.5s, cut off from them, ran a
 // request until 4.25s after its last heartbeat, a second and a half beside the next
-// owner, with the strict fence.
+// owner, with takeover timeout.
 func TestNodeWithALongerDeadAfterRunsNothingBesideTheNextOwner(t *testing.T) {
 	rolling(t, "c", 5*time.Second, func(s *storm) { s.cutOff(s.all["c"]) })
 }

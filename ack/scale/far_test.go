@@ -15,7 +15,7 @@ import (
 // to echo anything.
 func TestFarNodesKeepTheirLeasesInLargeClusters(t *testing.T) {
 	for _, nodes := range []int{64, 96} {
-		o := lan(ack.FenceLease)
+		o := lan(ack.TakeoverLease)
 		o.Instant = true
 		o.Nodes, o.Shards, o.Lease, o.Far, o.FarLatency = nodes, 1024, 800*time.Millisecond, 8, 150*time.Millisecond
 		s := scale.New(o)

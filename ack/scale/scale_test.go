@@ -15,18 +15,18 @@ import (
 )
 
 // lan is a hundred nodes in one data centre.
-func lan(fence ack.Fence) scale.Options {
+func lan(takeover ack.Takeover) scale.Options {
 	return scale.Options{
-		Nodes: 100, Voters: 5, Shards: 16384, Fence: fence,
+		Nodes: 100, Voters: 5, Shards: 16384, Takeover: takeover,
 		Latency: 250 * time.Microsecond, Uplink: 1e9, Fsync: 2 * time.Millisecond, Seed: 7,
 	}
 }
 
 // fault is one way to change a cluster.
 type fault struct {
-	name  string
-	fence ack.Fence
-	do    func(*scale.Sim)
+	name     string
+	takeover ack.Takeover
+	do       func(*scale.Sim)
 	// least is the time that the protocol itself waits before it may move a shard.
 	least time.Duration
 }
@@ -34,14 +34,14 @@ type fault struct {
 func faults() []fault {
 	follower := func(s *scale.Sim) { s.Kill(s.Alive()[60]) }
 	return []fault{
-		{"kill -9 of a node", ack.FenceLease, follower, 450 * time.Millisecond},
-		{"the same, fence refused", ack.FenceRefused, follower, 0},
-		{"SIGSTOP of a node", ack.FenceLease, func(s *scale.Sim) { s.Silence(s.Alive()[60]) }, 2400 * time.Millisecond},
-		{"kill -9 of a rack of ten", ack.FenceLease, func(s *scale.Sim) { s.Kill(s.Alive()[60:70]...) }, 450 * time.Millisecond},
-		{"kill -9 of the leader", ack.FenceLease, func(s *scale.Sim) { s.Kill(s.Alive()[0]) }, 500 * time.Millisecond},
-		{"the same, fence refused", ack.FenceRefused, func(s *scale.Sim) { s.Kill(s.Alive()[0]) }, 0},
-		{"a node joins", ack.FenceLease, (*scale.Sim).Join, 0},
-		{"twenty nodes join", ack.FenceLease, func(s *scale.Sim) {
+		{"kill -9 of a node", ack.TakeoverLease, follower, 450 * time.Millisecond},
+		{"the same, takeover immediate", ack.TakeoverImmediate, follower, 0},
+		{"SIGSTOP of a node", ack.TakeoverLease, func(s *scale.Sim) { s.Silence(s.Alive()[60]) }, 2400 * time.Millisecond},
+		{"kill -9 of a rack of ten", ack.TakeoverLease, func(s *scale.Sim) { s.Kill(s.Alive()[60:70]...) }, 450 * time.Millisecond},
+		{"kill -9 of the leader", ack.TakeoverLease, func(s *scale.Sim) { s.Kill(s.Alive()[0]) }, 500 * time.Millisecond},
+		{"the same, takeover immediate", ack.TakeoverImmediate, func(s *scale.Sim) { s.Kill(s.Alive()[0]) }, 0},
+		{"a node joins", ack.TakeoverLease, (*scale.Sim).Join, 0},
+		{"twenty nodes join", ack.TakeoverLease, func(s *scale.Sim) {
 			for range 20 {
 				s.Join()
 			}
@@ -81,7 +81,7 @@ func regrown(tb testing.TB, s *scale.Sim) {
 }
 
 // TestScaleHundredNodes lets a hundred nodes with 16 384 shards meet every fault, those
-// under one fence one after the other. They heal, and only the dead are dropped; the
+// under one takeover one after the other. They heal, and only the dead are dropped; the
 // times are printed.
 func TestScaleHundredNodes(t *testing.T) {
 	var table strings.Builder
@@ -90,12 +90,12 @@ func TestScaleHundredNodes(t *testing.T) {
 		_, _ = fmt.Fprintln(w, strings.Trim(strings.ReplaceAll(fmt.Sprintln(cells...), " | ", "\t"), "\n")+"\t")
 	}
 	row("until all have applied |", "protocol waits |", "rounds |", "entries, bytes |", "leader CPU |", "longest turn")
-	clusters := map[ack.Fence]*scale.Sim{}
+	clusters := map[ack.Takeover]*scale.Sim{}
 	for _, f := range faults() {
-		if clusters[f.fence] == nil {
-			clusters[f.fence] = grown(t, lan(f.fence))
+		if clusters[f.takeover] == nil {
+			clusters[f.takeover] = grown(t, lan(f.takeover))
 		}
-		s := clusters[f.fence]
+		s := clusters[f.takeover]
 		regrown(t, s)
 		began, busy, entries, term := s.Now(), s.Busy(), len(s.Entries), s.Term()
 		f.do(s)
@@ -125,7 +125,7 @@ func TestScaleHundredNodes(t *testing.T) {
 // TestScaleAtRest shows what the leader of a hundred nodes computes while nothing
 // happens, what is applied, and what compressing the entries would give.
 func TestScaleAtRest(t *testing.T) {
-	s := grown(t, lan(ack.FenceLease))
+	s := grown(t, lan(ack.TakeoverLease))
 	busy, turns := s.Busy(), s.Turns()
 	const span = 10 * time.Second
 	entries := len(s.Entries)

@@ -14,7 +14,7 @@ import (
 // Options describe a cluster and what it stands on.
 type Options struct {
 	Nodes, Voters, Shards int
-	Fence                 ack.Fence
+	Takeover              ack.Takeover
 	Lease                 time.Duration // zero: the default
 	// Latency is one way; of the last Far nodes it is FarLatency. Uplink is the leader's, in bits a second. Fsync is what a
 	// server takes to store an entry.
@@ -66,7 +66,7 @@ type entry struct {
 // New returns a cluster whose nodes run and follow the first one, without a map.
 func New(o Options) *Sim {
 	s := &Sim{o: o, pace: ack.DefaultPace(), timing: ack.DefaultTiming(), rnd: rand.New(rand.NewPCG(o.Seed, 1))} //nolint:gosec // must replay
-	s.timing.Fence = o.Fence
+	s.timing.Takeover = o.Takeover
 	s.timing.Lease = cmp.Or(o.Lease, s.timing.Lease)
 	for i := range o.Nodes {
 		s.start(i)

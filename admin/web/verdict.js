@@ -62,7 +62,7 @@ function factsOf(st) {
     ['cluster', st.cluster || 'none yet'],
     ['up', span(st.uptime_s * 1000)],
   ];
-  if (st.timing) facts.push(['timing', `lease ${st.timing.lease}, dead after ${st.timing.dead_after}, fence ${st.timing.fence}`]);
+  if (st.timing) facts.push(['timing', `lease ${st.timing.lease}, dead after ${st.timing.dead_after}, takeover ${st.timing.takeover}`]);
   if (st.keys) facts.push(['keys', keysText(st.keys)]);
   return facts;
 }

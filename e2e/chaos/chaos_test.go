@@ -18,34 +18,34 @@ import (
 )
 
 var (
-	length  = flag.Duration("chaos.for", 75*time.Second, "how long each of the two clusters is hurt")
-	seed    = flag.Uint64("chaos.seed", 0, "seed of the schedule; 0: SHARDWAY_TEST_SEED, else a new one, which is printed")
-	only    = flag.String("chaos.faults", "", "regular expression for the faults to have")
-	fence   = flag.String("chaos.fence", "", "fence of the nodes; empty: each for a share of the time")
-	within  = flag.Bool("chaos.embedded", false, "have all apps in the processes of their nodes; else for a fifth of the time")
-	caching = flag.Bool("chaos.caches", false, "have all apps cache, without hooks")
-	nodes   = flag.Int("chaos.nodes", 0, "hurt only the cluster of three, or of five; 0: both")
+	length   = flag.Duration("chaos.for", 75*time.Second, "how long each of the two clusters is hurt")
+	seed     = flag.Uint64("chaos.seed", 0, "seed of the schedule; 0: SHARDWAY_TEST_SEED, else a new one, which is printed")
+	only     = flag.String("chaos.faults", "", "regular expression for the faults to have")
+	takeover = flag.String("chaos.takeover", "", "takeover of the nodes; empty: each for a share of the time")
+	within   = flag.Bool("chaos.embedded", false, "have all apps in the processes of their nodes; else for a fifth of the time")
+	caching  = flag.Bool("chaos.caches", false, "have all apps cache, without hooks")
+	nodes    = flag.Int("chaos.nodes", 0, "hurt only the cluster of three, or of five; 0: both")
 )
 
-// shares are which part of its time a cluster spends under each fence, and with its
+// shares are which part of its time a cluster spends under each takeover, and with its
 // apps in the processes of its nodes.
 func shares() []share {
-	name := *fence
+	name := *takeover
 	switch {
 	case *within:
 		return []share{{cmp.Or(name, "lease"), 1, embedded}}
 	case *caching:
 		return []share{{cmp.Or(name, "lease"), 1, caches}}
 	case name == "":
-		return []share{{"lease", 0.2, hooks}, {"lease", 0.2, embedded}, {"lease", 0.2, caches}, {"strict", 0.2, hooks}, {"refused", 0.2, hooks}}
+		return []share{{"lease", 0.2, hooks}, {"lease", 0.2, embedded}, {"lease", 0.2, caches}, {"timeout", 0.2, hooks}, {"immediate", 0.2, hooks}}
 	}
 	return []share{{name, 0.75, hooks}, {name, 0.25, embedded}}
 }
 
 type share struct {
-	fence string
-	part  float64
-	apps  apps
+	takeover string
+	part     float64
+	apps     apps
 }
 
 // apps is the kind of apps of a share.
@@ -128,7 +128,7 @@ func (a *ran) judge(t *testing.T) {
 }
 
 // TestChaos hurts a cluster of three nodes and one of five side by side, under
-// each fence in turn: between the five there is TLS. Apps of their own have hooks, and
+// each takeover in turn: between the five there is TLS. Apps of their own have hooks, and
 // every other node restarts in place when it is told to stop.
 func TestChaos(t *testing.T) {
 	if err := chaos.Available(); err != nil {
@@ -152,7 +152,7 @@ func TestChaos(t *testing.T) {
 				for _, s := range shares() {
 					r := chaos.Run(t, chaos.Options{
 						Binaries: b, Nodes: n, For: time.Duration(float64(*length) * s.part), Seed: seed, Dealt: dealt, Faults: faults, Network: 1 + i,
-						Backwards: n == 5, Secret: n == 5, Pairs: true, Followers: followers, Fence: s.fence, Embedded: s.apps == embedded, Hooks: s.apps == hooks, Caches: s.apps == caches, Hold: true,
+						Backwards: n == 5, Secret: n == 5, Pairs: true, Followers: followers, Takeover: s.takeover, Embedded: s.apps == embedded, Hooks: s.apps == hooks, Caches: s.apps == caches, Hold: true,
 					})
 					t.Log(r)
 					all.add(r)

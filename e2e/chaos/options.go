@@ -36,8 +36,8 @@ type Options struct {
 	Backwards bool
 	// Pairs has two faults at once in some rounds, after each fault had its own.
 	Pairs bool
-	// Fence is the cluster's --fence; empty: lease.
-	Fence string
+	// Takeover is the cluster's --takeover; empty: lease.
+	Takeover string
 	// QueueWait is the cluster's --queue-wait; 0 is 10 s, and with Hooks, which a map change
 	// waits for, the 15 s that nodes have by default.
 	QueueWait time.Duration
@@ -72,7 +72,7 @@ func (o Options) normal() Options {
 	o.Nodes = cmp.Or(o.Nodes, 3)
 	o.Shards = cmp.Or(o.Shards, 64)
 	o.For = cmp.Or(o.For, time.Minute)
-	o.Fence = cmp.Or(o.Fence, "lease")
+	o.Takeover = cmp.Or(o.Takeover, "lease")
 	if o.Hooks {
 		o.QueueWait = cmp.Or(o.QueueWait, 15*time.Second)
 	}
@@ -87,7 +87,7 @@ func (o Options) normal() Options {
 
 // flags are those of every node.
 func (o *Options) flags() []string {
-	flags := []string{"--fence", o.Fence, "--queue-wait", o.QueueWait.String()}
+	flags := []string{"--takeover", o.Takeover, "--queue-wait", o.QueueWait.String()}
 	if o.Hooks {
 		flags = append(flags, "--hooks", "/_state", "--release-timeout", "2s", "--acquire-timeout", "2s")
 	}

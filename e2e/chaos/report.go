@@ -177,8 +177,8 @@ func (r *Report) String() string {
 		s.add(round)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d nodes, fence %s, secret %v, seed %d: %d rounds, %d violations\n",
-		r.Options.Nodes, r.Options.Fence, r.Options.Secret, r.Options.Seed, len(r.Rounds), len(r.Violations))
+	fmt.Fprintf(&b, "%d nodes, takeover %s, secret %v, seed %d: %d rounds, %d violations\n",
+		r.Options.Nodes, r.Options.Takeover, r.Options.Secret, r.Options.Seed, len(r.Rounds), len(r.Violations))
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(t, "fault\trounds\trequests\tagain\theld\tmoved\tlongest\tstopped\tforged\tlate\tfenced\tviolations\tfailed")
 	for _, name := range slices.Sorted(maps.Keys(rows)) {

@@ -44,7 +44,7 @@ const wake = 100 * time.Millisecond
 func (c *Cluster) Rules() history.Rules {
 	rules := history.Rules{
 		Wake: wake, Voters: maxVoters,
-		Shards: c.o.Shards, Fence: c.flag("--fence", "lease"), Targets: make(map[string]string),
+		Shards: c.o.Shards, Takeover: c.flag("--takeover", "lease"), Targets: make(map[string]string),
 		Lease: c.span("--lease"), DeadAfter: c.span("--dead-after"), DrainTimeout: c.span("--drain-timeout"), StreamGrace: c.span("--stream-grace"), QueueWait: c.span("--queue-wait"),
 	}
 	for _, n := range c.nodes {

@@ -11,7 +11,7 @@
 // Both print and judge no time: a table of figures beside the machine's own
 // floor and the targets. Without their flags they skip. A part of the faults:
 //
-//	go test -v ./e2e/faults -run '^TestFaults$' -faults.trials=5 -faults.only='kill' -faults.nodes=3 -faults.fence=lease
+//	go test -v ./e2e/faults -run '^TestFaults$' -faults.trials=5 -faults.only='kill' -faults.nodes=3 -faults.takeover=lease
 //
 // All faults of one kind of cluster hit one and the same, long-lived cluster, with
 // data on a real disk and default timings. Where root allows, each node is in a

@@ -20,11 +20,11 @@ import (
 )
 
 var (
-	trials = flag.Int("faults.trials", 0, "how often each fault happens (0: TestFaults skips)")
-	only   = flag.String("faults.only", "", "only faults whose name matches this")
-	nodes  = flag.String("faults.nodes", "3,5", "how many nodes a cluster has")
-	more   = flag.String("faults.flags", "", "further flags of every node, such as --log-level=debug")
-	fences = flag.String("faults.fence", "lease,refused", "values of --fence")
+	trials    = flag.Int("faults.trials", 0, "how often each fault happens (0: TestFaults skips)")
+	only      = flag.String("faults.only", "", "only faults whose name matches this")
+	nodes     = flag.String("faults.nodes", "3,5", "how many nodes a cluster has")
+	more      = flag.String("faults.flags", "", "further flags of every node, such as --log-level=debug")
+	takeovers = flag.String("faults.takeover", "lease,immediate", "values of --takeover")
 )
 
 // shards is the number of shards in these clusters.
@@ -52,11 +52,11 @@ func TestFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for fence := range strings.SplitSeq(*fences, ",") {
+		for takeover := range strings.SplitSeq(*takeovers, ",") {
 			serial++
-			t.Run(fmt.Sprintf("%d nodes, fence %s", n, fence), func(t *testing.T) {
-				s := newStage(t, bin, n, fence, serial)
-				floors = append(floors, fmt.Sprintf("%d nodes, fence %s: %v", n, fence, measureFloor(t, s.c)))
+			t.Run(fmt.Sprintf("%d nodes, takeover %s", n, takeover), func(t *testing.T) {
+				s := newStage(t, bin, n, takeover, serial)
+				floors = append(floors, fmt.Sprintf("%d nodes, takeover %s: %v", n, takeover, measureFloor(t, s.c)))
 				for _, f := range kinds {
 					if want.MatchString(f.name) {
 						rows = append(rows, s.row(f)...)
@@ -69,20 +69,20 @@ func TestFaults(t *testing.T) {
 
 // stage is a cluster on which faults happen.
 type stage struct {
-	tb    testing.TB
-	c     *cluster.Cluster
-	net   *netns.Net // nil: wires cannot be cut
-	size  int
-	fence string
+	tb       testing.TB
+	c        *cluster.Cluster
+	net      *netns.Net // nil: wires cannot be cut
+	size     int
+	takeover string
 	// guest joins and leaves; nil until it is needed.
 	guest *cluster.Node
 	loads int
 }
 
 // newStage starts a cluster that serves when it returns.
-func newStage(tb testing.TB, bin cluster.Binaries, size int, fence string, serial int) *stage {
+func newStage(tb testing.TB, bin cluster.Binaries, size int, takeover string, serial int) *stage {
 	tb.Helper()
-	s := &stage{tb: tb, size: size, fence: fence}
+	s := &stage{tb: tb, size: size, takeover: takeover}
 	if err := netns.Available(); err != nil {
 		tb.Logf("no wires are cut: %v", err)
 	} else {
@@ -97,7 +97,7 @@ func newStage(tb testing.TB, bin cluster.Binaries, size int, fence string, seria
 		})
 	}
 	s.c = cluster.Start(tb, cluster.Options{
-		Binaries: bin, Nodes: size, Shards: shards, Net: s.net, Dir: realDir(tb), Flags: append([]string{"--fence", fence}, strings.Fields(*more)...),
+		Binaries: bin, Nodes: size, Shards: shards, Net: s.net, Dir: realDir(tb), Flags: append([]string{"--takeover", takeover}, strings.Fields(*more)...),
 	})
 	return s
 }
@@ -128,7 +128,7 @@ func build(tb testing.TB) cluster.Binaries {
 // that of mending it.
 func (s *stage) row(f kind) []*faults.Row {
 	s.tb.Helper()
-	row := &faults.Row{Fault: f.name, Nodes: s.size, Fence: s.fence, Target: cmp.Or(f.target[s.fence], f.target[""])}
+	row := &faults.Row{Fault: f.name, Nodes: s.size, Takeover: s.takeover, Target: cmp.Or(f.target[s.takeover], f.target[""])}
 	rows := []*faults.Row{row}
 	if f.wires && s.net == nil {
 		row.Skipped = "wires cannot be cut here"
@@ -136,7 +136,7 @@ func (s *stage) row(f kind) []*faults.Row {
 	}
 	began := time.Now()
 	if f.mended != "" {
-		rows = append(rows, &faults.Row{Fault: f.mended, Nodes: s.size, Fence: s.fence})
+		rows = append(rows, &faults.Row{Fault: f.mended, Nodes: s.size, Takeover: s.takeover})
 	}
 	for i := range *trials {
 		s.c.AwaitServing(s.tb)

@@ -17,7 +17,7 @@ type kind struct {
 	name string
 	// mended names what else a trial measures: the return of the node.
 	mended string
-	// target is what the project wants, by fence; under "" for all.
+	// target is what the project wants, by takeover; under "" for all.
 	target map[string]string
 	wires  bool // it cuts wires
 	run    func(*stage) []faults.Trial
@@ -26,12 +26,12 @@ type kind struct {
 var kinds = []kind{
 	{
 		name: "kill -9 follower", mended: "  its restart",
-		target: map[string]string{"lease": "moved: median 600, max 1000", "refused": "moved: median 100, aim 50"},
+		target: map[string]string{"lease": "moved: median 600, max 1000", "immediate": "moved: median 100, aim 50"},
 		run:    func(s *stage) []faults.Trial { return s.kill(s.c.Follower(s.tb)) },
 	},
 	{
 		name: "kill -9 leader", mended: "  its restart",
-		target: map[string]string{"lease": "moved: 800", "refused": "moved: 200, aim 100"},
+		target: map[string]string{"lease": "moved: 800", "immediate": "moved: 200, aim 100"},
 		run:    func(s *stage) []faults.Trial { return s.kill(s.c.Leader(s.tb)) },
 	},
 	{

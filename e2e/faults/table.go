@@ -27,11 +27,11 @@ type Trial struct {
 
 // Row is one fault on one kind of cluster.
 type Row struct {
-	Fault  string
-	Nodes  int
-	Fence  string
-	Target string
-	Trials []Trial
+	Fault    string
+	Nodes    int
+	Takeover string
+	Target   string
+	Trials   []Trial
 	// Skipped says why there are none.
 	Skipped string
 }
@@ -40,10 +40,10 @@ type Row struct {
 func Table(rows []*Row) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(w, "fault\tnodes\tfence\ttrials\tmoved keys\tother keys\tslowest request\tfailed\tcut\theld\tshards moved\ttarget")
+	_, _ = fmt.Fprintln(w, "fault\tnodes\ttakeover\ttrials\tmoved keys\tother keys\tslowest request\tfailed\tcut\theld\tshards moved\ttarget")
 	_, _ = fmt.Fprintln(w, "\t\t\t\tmedian p90 max ms\tmedian p90 max ms\tmedian p90 max ms\tall\tall\ta trial\ta trial\tms")
 	for _, r := range rows {
-		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%d\t", r.Fault, r.Nodes, r.Fence, len(r.Trials))
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%d\t", r.Fault, r.Nodes, r.Takeover, len(r.Trials))
 		if r.Skipped != "" {
 			_, _ = fmt.Fprintf(w, "skipped: %s\n", r.Skipped)
 			continue

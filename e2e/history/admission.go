@@ -3,7 +3,7 @@ package history
 // Admission is a time in which somebody who asked a node again and again was told
 // each time that it would run requests for a shard, under an ownership epoch. It
 // is judged as a run is, but no fault excuses one of an old owner beside the next:
-// only what --fence refused believes may.
+// only what --takeover immediate believes may.
 type Admission struct {
 	Node        string
 	Shard       uint32

@@ -19,7 +19,7 @@
 // tried in vain, failure.go those of what failed, map.go those of who was dropped,
 // and excuse.go the two overlaps that are outside the guarantee, which are counted
 // apart: an app works on while its node is stopped or dead, and a refusal between
-// nodes was forged, which only --fence strict does not believe. The old owner's run
+// nodes was forged, which only --takeover timeout does not believe. The old owner's run
 // must straddle the Fault, and its shard must not be taken sooner than the rules
 // allow. An app that refuses such a request, since a store told it that its epoch is
 // over, is right to.

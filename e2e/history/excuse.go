@@ -18,7 +18,7 @@ const (
 // What had begun before the other's first run
 //   - may go on while its node is stopped, if the shard was taken meanwhile. A node
 //     that is continued cuts it before anything else, once it has a processor;
-//   - may go on after a forged refusal, unless the fence is strict: until the node,
+//   - may go on after a forged refusal, unless the takeover is timeout: until the node,
 //     which has no lease, cuts it, which is less than DeadAfter after the taking, or first
 //     thing as it goes on, if it is stopped before that;
 //   - may be cut, and its app notice late, if something had been done to its node or
@@ -27,7 +27,7 @@ const (
 // Neither holds if the shard was taken sooner than it may be from a node that has not
 // given it back: Rules.soonest, from the last time on that this node showed a lease.
 //
-// What began after it never may, but for --fence refused, which takes a refusal at
+// What began after it never may, but for --takeover immediate, which takes a refusal at
 // its word while leases last: until the lease of the node ends if it was forged,
 // and while what the node had sent to its app is on its way if it was killed. And
 // what a node was stopped in the middle of sending may, for Rules.Wake.
@@ -72,7 +72,7 @@ func (s *shard) atStop(f *Fault, old Run, taken int64) excuse {
 		return stopped
 	case f.Kind == Stopped && old.Start < after(over, wake) && old.Start >= over && old.endsBefore(after(over, wake+notice)):
 		return stopped
-	case s.rules.Fence == "refused" && f.dead() && old.Start >= f.From && old.Start < over+notice && old.endsBefore(over+2*notice):
+	case s.rules.Takeover == "immediate" && f.dead() && old.Start >= f.From && old.Start < over+notice && old.endsBefore(over+2*notice):
 		return noticedLate
 	}
 	return 0
@@ -113,22 +113,22 @@ func (s *shard) due(f *Fault, old Run, taken int64) bool {
 
 // atReset excuses a run by a forged refusal.
 func (s *shard) atReset(f *Fault, old Run, taken int64) excuse {
-	refused := s.rules.Fence == "refused"
-	if !refused && s.rules.Fence != "lease" {
+	immediate := s.rules.Takeover == "immediate"
+	if !immediate && s.rules.Takeover != "lease" {
 		return 0
 	}
 	notice := int64(s.rules.CutNotice)
 	change := min(taken, after(f.until(), notice)) // of owners, at the latest
 	if old.asked {
-		if refused && old.endsBefore(change+s.rules.most(s.rules.Lease)+notice) {
+		if immediate && old.endsBefore(change+s.rules.most(s.rules.Lease)+notice) {
 			return forged
 		}
 		return 0
 	}
-	if leased, ok := s.leased(old.App, taken); !refused && ok && taken < s.rules.soonest(leased, true) {
+	if leased, ok := s.leased(old.App, taken); !immediate && ok && taken < s.rules.soonest(leased, true) {
 		return 0
 	}
-	began := old.Start <= taken && old.Start < f.until() || refused && old.Start < change+s.rules.most(s.rules.Lease)+notice
+	began := old.Start <= taken && old.Start < f.until() || immediate && old.Start < change+s.rules.most(s.rules.Lease)+notice
 	if began && old.endsBefore(s.cutBy(old, change+int64(s.rules.DeadAfter))) {
 		return forged
 	}

@@ -32,7 +32,7 @@ type overlap struct {
 	gone      int64    // when it is certainly dead; 0: at once
 	holds     bool     // it says at kill that it ends
 	reset     [2]int64 // between a and b
-	fence     string
+	takeover  string
 }
 
 func (o overlap) tell() (history.History, history.Rules) {
@@ -74,7 +74,7 @@ func (o overlap) tell() (history.History, history.Rules) {
 		}
 		s.Faults = append(s.Faults, f)
 	}
-	return s.History, history.Rules{Shards: shards, Fence: o.fence, Wake: time.Duration(o.wake * ms)}
+	return s.History, history.Rules{Shards: shards, Takeover: o.takeover, Wake: time.Duration(o.wake * ms)}
 }
 
 // TestExcusesEndAtTheirEdges has each excuse just inside of its bounds and just
@@ -86,7 +86,7 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 		want history.Report // only its counts of overlaps
 	}{
 		{"no fault", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}}, history.Report{}},
-		{"ends as the next begins", overlap{old: [2]int64{0, 3000}, next: [2]int64{3000, 3100}, fence: "none"}, history.Report{Handovers: 1}},
+		{"ends as the next begins", overlap{old: [2]int64{0, 3000}, next: [2]int64{3000, 3100}, takeover: "none"}, history.Report{Handovers: 1}},
 
 		{"stop", overlap{old: [2]int64{0, 4249}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{Stopped: 1}},
 		{"stop, and on for too long", overlap{old: [2]int64{0, 4250}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
@@ -106,8 +106,8 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 		{"begun in the stop, over in time", overlap{old: [2]int64{999, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{Stopped: 1}},
 		{"begun as the stop ended", overlap{old: [2]int64{1000, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{}},
 		{"both begin in the stop, at once", overlap{old: [2]int64{600, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 1000}}, history.Report{Stopped: 1}},
-		{"begun after a short stop", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 510}, fence: "lease"}, history.Report{}},
-		{"begun after a death, fence refused", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, kill: [2]int64{500, 510}, fence: "refused"}, history.Report{Outside: 1}},
+		{"begun after a short stop", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 510}, takeover: "lease"}, history.Report{}},
+		{"begun after a death, takeover immediate", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, kill: [2]int64{500, 510}, takeover: "immediate"}, history.Report{Outside: 1}},
 		{"death", overlap{old: [2]int64{0, 3100 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{Stopped: 1}},
 		{"death, and on for too long", overlap{old: [2]int64{0, 3100 + notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{}},
 		{"death that takes long", overlap{old: [2]int64{0, 2700 + 2*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{Stopped: 1}},
@@ -125,36 +125,36 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 
 		{"cut by the drain", overlap{old: [2]int64{0, 5249}, next: [2]int64{5000, 5100}, cut: true}, history.Report{Outside: 1}},
 		{"cut by the drain, and on for too long", overlap{old: [2]int64{0, 5250}, next: [2]int64{5000, 5100}, cut: true}, history.Report{}},
-		{"cut before the drain was over", overlap{old: [2]int64{1, 5249}, next: [2]int64{5000, 5100}, cut: true, fence: "lease"}, history.Report{}},
+		{"cut before the drain was over", overlap{old: [2]int64{1, 5249}, next: [2]int64{5000, 5100}, cut: true, takeover: "lease"}, history.Report{}},
 		{"stream cut after its grace", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{Outside: 1}},
 		{"stream cut after its grace, and on for too long", overlap{old: [2]int64{0, 500}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{}},
-		{"stream cut before its grace was over", overlap{old: [2]int64{1, 499}, next: [2]int64{250, 600}, cut: true, stream: true, fence: "lease"}, history.Report{}},
+		{"stream cut before its grace was over", overlap{old: [2]int64{1, 499}, next: [2]int64{250, 600}, cut: true, stream: true, takeover: "lease"}, history.Report{}},
 		{"stream that ended by itself", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, stream: true}, history.Report{}},
 		{"no stream, cut after the grace of streams", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true}, history.Report{}},
 		{"cut at a reset", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{Outside: 1}},
 		{"cut at a reset, and on for too long", overlap{old: [2]int64{0, 3250}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{}},
 		{"cut, the reset long over", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{100, 499}}, history.Report{}},
 
-		{"reset", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, fence: "lease"}, history.Report{Forged: 1}},
-		{"reset, fence refused", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, fence: "refused"}, history.Report{Forged: 1}},
-		{"reset, fence strict", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, fence: "strict"}, history.Report{}},
-		{"reset, no fence named", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}}, history.Report{}},
-		{"reset, and on for too long", overlap{old: [2]int64{0, 3000 + deadAfter}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, fence: "lease"}, history.Report{}},
-		{"reset that lasts", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, fence: "lease"}, history.Report{Forged: 1}},
-		{"reset, and a stop before it is cut", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, fence: "lease"}, history.Report{Forged: 1}},
-		{"reset, a stop before it is cut, and on for too long", overlap{old: [2]int64{0, 8250}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, fence: "lease"}, history.Report{}},
-		{"reset, and a stop after it was to be cut", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5500, 8000}, fence: "lease"}, history.Report{}},
-		{"reset, and a stop before it is cut, fence strict", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, fence: "strict"}, history.Report{}},
-		{"reset that lasts, and on for ever", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, fence: "lease"}, history.Report{}},
-		{"reset as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3000, 4000}, fence: "lease"}, history.Report{Forged: 1}},
-		{"reset after the next began", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3001, 4000}, fence: "lease"}, history.Report{}},
-		{"begun in the reset", overlap{old: [2]int64{999, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{Forged: 1}},
-		{"begun as the reset ended", overlap{old: [2]int64{1000, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{}},
-		{"begun after the reset, fence refused", overlap{old: [2]int64{1000 + notice + lease + notice - 1, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, fence: "refused"}, history.Report{Forged: 1}},
-		{"begun after the reset and a lease, fence refused", overlap{old: [2]int64{1000 + notice + lease + notice, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, fence: "refused"}, history.Report{}},
-		{"the next begins late after the reset", overlap{old: [2]int64{0, 3749}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{Forged: 1}},
-		{"reset long over", overlap{old: [2]int64{0, 1000 + notice + deadAfter}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, fence: "lease"}, history.Report{}},
-		{"reset between others", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, other: true, fence: "lease"}, history.Report{}},
+		{"reset", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "lease"}, history.Report{Forged: 1}},
+		{"reset, takeover immediate", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "immediate"}, history.Report{Forged: 1}},
+		{"reset, takeover timeout", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "timeout"}, history.Report{}},
+		{"reset, no takeover named", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}}, history.Report{}},
+		{"reset, and on for too long", overlap{old: [2]int64{0, 3000 + deadAfter}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, takeover: "lease"}, history.Report{}},
+		{"reset that lasts", overlap{old: [2]int64{0, 5499}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, takeover: "lease"}, history.Report{Forged: 1}},
+		{"reset, and a stop before it is cut", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, takeover: "lease"}, history.Report{Forged: 1}},
+		{"reset, a stop before it is cut, and on for too long", overlap{old: [2]int64{0, 8250}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, takeover: "lease"}, history.Report{}},
+		{"reset, and a stop after it was to be cut", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5500, 8000}, takeover: "lease"}, history.Report{}},
+		{"reset, and a stop before it is cut, takeover timeout", overlap{old: [2]int64{0, 8249}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, stop: [2]int64{5499, 8000}, takeover: "timeout"}, history.Report{}},
+		{"reset that lasts, and on for ever", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, open}, takeover: "lease"}, history.Report{}},
+		{"reset as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3000, 4000}, takeover: "lease"}, history.Report{Forged: 1}},
+		{"reset after the next began", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, reset: [2]int64{3001, 4000}, takeover: "lease"}, history.Report{}},
+		{"begun in the reset", overlap{old: [2]int64{999, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{Forged: 1}},
+		{"begun as the reset ended", overlap{old: [2]int64{1000, 2000}, next: [2]int64{1800, 1900}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{}},
+		{"begun after the reset, takeover immediate", overlap{old: [2]int64{1000 + notice + lease + notice - 1, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, takeover: "immediate"}, history.Report{Forged: 1}},
+		{"begun after the reset and a lease, takeover immediate", overlap{old: [2]int64{1000 + notice + lease + notice, 3000}, next: [2]int64{2500, 2600}, reset: [2]int64{500, 1000}, takeover: "immediate"}, history.Report{}},
+		{"the next begins late after the reset", overlap{old: [2]int64{0, 3749}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{Forged: 1}},
+		{"reset long over", overlap{old: [2]int64{0, 1000 + notice + deadAfter}, next: [2]int64{3700, 3710}, reset: [2]int64{500, 1000}, takeover: "lease"}, history.Report{}},
+		{"reset between others", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, reset: [2]int64{2000, 4000}, other: true, takeover: "lease"}, history.Report{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h, rules := c.o.tell()
@@ -174,7 +174,7 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 }
 
 // TestOldOwnerNeverBeginsAfterTheNew has runs that began after the next owner's
-// first. Only with --fence refused may they, while what misled the cluster lasts.
+// first. Only with --takeover immediate may they, while what misled the cluster lasts.
 func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
 	next := [2]int64{1000, 1100}
 	for _, c := range []struct {
@@ -182,26 +182,26 @@ func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
 		o    overlap
 		want history.Report
 	}{
-		{"stop", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{500, 4000}, fence: "lease"}, history.Report{}},
-		{"reset", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, fence: "lease"}, history.Report{}},
-		{"reset, fence strict", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, fence: "strict"}, history.Report{}},
-		{"cut", overlap{old: [2]int64{1001, 1050}, cut: true, fence: "refused"}, history.Report{}},
-		{"no fault, fence refused", overlap{old: [2]int64{1001, 1050}, fence: "refused"}, history.Report{}},
-		{"reset, fence refused", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, fence: "refused"}, history.Report{Forged: 2}},
-		{"reset, fence refused, until the lease ends", overlap{old: [2]int64{1000 + lease + notice - 1, 3499}, reset: [2]int64{500, 4000}, fence: "refused"}, history.Report{Forged: 1}},
-		{"reset, fence refused, after the lease", overlap{old: [2]int64{1000 + lease + notice, 3499}, reset: [2]int64{500, 4000}, fence: "refused"}, history.Report{}},
-		{"reset, fence refused, on for too long", overlap{old: [2]int64{1200, 1000 + deadAfter}, reset: [2]int64{500, 4000}, fence: "refused"}, history.Report{}},
-		{"reset, fence refused, between others", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, other: true, fence: "refused"}, history.Report{}},
-		{"reset after the taking, fence refused", overlap{old: [2]int64{1002, 1050}, reset: [2]int64{1001, 4000}, fence: "refused"}, history.Report{}},
-		{"kill, fence refused", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{Outside: 2}},
-		{"kill, fence refused, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{Outside: 1}},
-		{"kill, fence refused, begun too late", overlap{old: [2]int64{990 + notice, 990 + 2*notice - 1}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{}},
-		{"kill, fence refused, on for too long", overlap{old: [2]int64{1150, 990 + 2*notice}, kill: [2]int64{990, open}, fence: "refused"}, history.Report{}},
-		{"gone after the taking, as it said, fence refused", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, gone: 1060, holds: true, fence: "refused"}, history.Report{}},
-		{"kill as it began, fence refused", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{1000, open}, fence: "refused"}, history.Report{Outside: 2}},
-		{"kill after the taking, fence refused", overlap{old: [2]int64{1002, 1050}, kill: [2]int64{1001, open}, fence: "refused"}, history.Report{}},
-		{"kill of the next owner, fence refused", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, other: true, fence: "refused"}, history.Report{}},
-		{"kill", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, fence: "lease"}, history.Report{}},
+		{"stop", overlap{old: [2]int64{1001, 1050}, stop: [2]int64{500, 4000}, takeover: "lease"}, history.Report{}},
+		{"reset", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "lease"}, history.Report{}},
+		{"reset, takeover timeout", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "timeout"}, history.Report{}},
+		{"cut", overlap{old: [2]int64{1001, 1050}, cut: true, takeover: "immediate"}, history.Report{}},
+		{"no fault, takeover immediate", overlap{old: [2]int64{1001, 1050}, takeover: "immediate"}, history.Report{}},
+		{"reset, takeover immediate", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{Forged: 2}},
+		{"reset, takeover immediate, until the lease ends", overlap{old: [2]int64{1000 + lease + notice - 1, 3499}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{Forged: 1}},
+		{"reset, takeover immediate, after the lease", overlap{old: [2]int64{1000 + lease + notice, 3499}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{}},
+		{"reset, takeover immediate, on for too long", overlap{old: [2]int64{1200, 1000 + deadAfter}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{}},
+		{"reset, takeover immediate, between others", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, other: true, takeover: "immediate"}, history.Report{}},
+		{"reset after the taking, takeover immediate", overlap{old: [2]int64{1002, 1050}, reset: [2]int64{1001, 4000}, takeover: "immediate"}, history.Report{}},
+		{"kill, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{Outside: 2}},
+		{"kill, takeover immediate, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{Outside: 1}},
+		{"kill, takeover immediate, begun too late", overlap{old: [2]int64{990 + notice, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{}},
+		{"kill, takeover immediate, on for too long", overlap{old: [2]int64{1150, 990 + 2*notice}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{}},
+		{"gone after the taking, as it said, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, gone: 1060, holds: true, takeover: "immediate"}, history.Report{}},
+		{"kill as it began, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{1000, open}, takeover: "immediate"}, history.Report{Outside: 2}},
+		{"kill after the taking, takeover immediate", overlap{old: [2]int64{1002, 1050}, kill: [2]int64{1001, open}, takeover: "immediate"}, history.Report{}},
+		{"kill of the next owner, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, other: true, takeover: "immediate"}, history.Report{}},
+		{"kill", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "lease"}, history.Report{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.o.next = next
@@ -226,8 +226,8 @@ func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
 // TestNodeIsNeverBehindItself has a node that goes back to an older epoch of its
 // own, in the middle of all faults at once.
 func TestNodeIsNeverBehindItself(t *testing.T) {
-	for _, fence := range []string{"", "lease", "refused"} {
-		h, rules := overlap{old: [2]int64{1000, 1100}, next: [2]int64{900, 950}, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, cut: true, fence: fence}.tell()
+	for _, takeover := range []string{"", "lease", "immediate"} {
+		h, rules := overlap{old: [2]int64{1000, 1100}, next: [2]int64{900, 950}, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, cut: true, takeover: takeover}.tell()
 		for i := range h.Runs {
 			if h.Runs[i].ID == "next" {
 				h.Runs[i].App, h.Runs[i].Node, h.Answers[i].App = "a", "a", "a"
@@ -235,7 +235,7 @@ func TestNodeIsNeverBehindItself(t *testing.T) {
 		}
 		r := history.Check(h, rules)
 		if r.Count(history.StaleEpoch) != 1 || len(r.Violations) != 1 {
-			t.Errorf("fence %q: %v\n%v", fence, r, r.Violations)
+			t.Errorf("takeover %q: %v\n%v", takeover, r, r.Violations)
 		}
 	}
 }
@@ -255,14 +255,14 @@ func TestLongRunHidesNoOther(t *testing.T) {
 // TestSharedEpochIsNeverExcused has one epoch at two nodes, in the middle of all
 // faults at once.
 func TestSharedEpochIsNeverExcused(t *testing.T) {
-	for _, fence := range []string{"", "lease", "refused"} {
-		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, cut: true, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, fence: fence}.tell()
+	for _, takeover := range []string{"", "lease", "immediate"} {
+		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, cut: true, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, takeover: takeover}.tell()
 		for i := range h.Runs {
 			h.Runs[i].Epoch = min(h.Runs[i].Epoch, 10)
 		}
 		r := history.Check(h, rules)
 		if r.Count(history.SharedEpoch) != 1 || r.Count(history.TwoOwners) != 1 || len(r.Violations) != 2 {
-			t.Errorf("fence %q: %v", fence, r.Violations)
+			t.Errorf("takeover %q: %v", takeover, r.Violations)
 		}
 	}
 }
@@ -270,7 +270,7 @@ func TestSharedEpochIsNeverExcused(t *testing.T) {
 // TestResetWithoutNamesIsOfAll has a Reset that does not say between whom.
 func TestResetWithoutNamesIsOfAll(t *testing.T) {
 	for _, names := range [][2]string{{}, {"c", ""}, {"", "c"}, {"b", "a"}} {
-		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, fence: "lease"}.tell()
+		h, rules := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, reset: [2]int64{500, 4000}, takeover: "lease"}.tell()
 		h.Faults[0].Node, h.Faults[0].Peer = names[0], names[1]
 		if r := history.Check(h, rules); r.Forged != 1 || r.Err() != nil {
 			t.Errorf("reset between %q: %v", names, r)

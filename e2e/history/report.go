@@ -29,7 +29,7 @@ type Report struct {
 	// Excused counts failed answers by their reason.
 	Excused map[string]int
 	// Stopped counts overlaps that straddle a stop or a death, Forged those that
-	// straddle a Reset; with --fence refused also what began there after the next
+	// straddle a Reset; with --takeover immediate also what began there after the next
 	// owner.
 	Stopped, Forged int
 	// Outside counts the other overlaps outside the guarantee: an app noticed late

@@ -22,9 +22,9 @@ type Rules struct {
 	// judged elsewhere: their runs are not unknown. The value tells that the answer
 	// was Denied: then none may run.
 	Known map[string]bool
-	// Fence is the nodes' --fence: "lease", "refused", or "strict", which is also
+	// Takeover is the nodes' --takeover: "lease", "immediate", or "timeout", which is also
 	// what empty means.
-	Fence string
+	Takeover string
 	// Lease, DeadAfter, DrainTimeout, StreamGrace and QueueWait are the nodes' own; 0 are
 	// their defaults: 500 ms, 2.5 s, 5 s, 250 ms and 10 s.
 	Lease, DeadAfter, DrainTimeout, StreamGrace, QueueWait time.Duration
@@ -83,13 +83,13 @@ func (r *Rules) least(d time.Duration) int64 { return int64(float64(d) / (1 + r.
 // soonest is when, after a moment at which a node had a lease, others may at the
 // earliest run what is its own and what it has not given back. A lease that lasts
 // at t was granted at t - lease or later. From then on the leader counts dead-after;
-// for crash evidence, which may be right or forged, lease + 10 % with --fence lease,
-// and nothing with refused.
+// for crash evidence, which may be right or forged, lease + 10 % with --takeover lease,
+// and nothing with immediate.
 func (r *Rules) soonest(leased int64, evidence bool) int64 {
 	wait := r.least(r.DeadAfter)
 	if evidence {
-		switch r.Fence {
-		case "refused":
+		switch r.Takeover {
+		case "immediate":
 			return leased - r.most(r.Lease)
 		case "lease":
 			wait = r.least(r.Lease + r.Lease/10)

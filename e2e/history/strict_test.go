@@ -53,7 +53,7 @@ func TestStricterJudge(t *testing.T) {
 		// wrong is the number with which the history is to be refused, right the one
 		// with which it is not.
 		wrong, right int64
-		fence        string
+		takeover     string
 		plant        func(s *story, n int64)
 	}{
 		{"a request answered 503 that ran", history.DeniedRun, 1, 0, "lease", func(s *story, n int64) {
@@ -63,14 +63,14 @@ func TestStricterJudge(t *testing.T) {
 				s.ran("x", "POST", key(1), "b", 9, 5)
 			}
 		}},
-		// The rule of what stands still is dead-after, whatever the fence: its lease was
+		// The rule of what stands still is dead-after, whatever the takeover: its lease was
 		// granted half a second before it was shown for the last time, at the soonest.
 		{"a stop shorter than dead-after", history.TwoOwners, 1999, 2000, "lease", stopAndTake(history.Stopped)},
-		{"a stop shorter than dead-after, fence refused", history.TwoOwners, 1999, 2000, "refused", stopAndTake(history.Stopped)},
-		{"a stop shorter than dead-after, fence strict", history.TwoOwners, 1999, 2000, "strict", stopAndTake(history.Stopped)},
-		// That of what died, and of what is refused by forgery, goes by the fence.
+		{"a stop shorter than dead-after, takeover immediate", history.TwoOwners, 1999, 2000, "immediate", stopAndTake(history.Stopped)},
+		{"a stop shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Stopped)},
+		// That of what died, and of what is refused by forgery, goes by the takeover.
 		{"a death shorter than a lease", history.TwoOwners, 49, 50, "lease", stopAndTake(history.Killed)},
-		{"a death shorter than dead-after, fence strict", history.TwoOwners, 1999, 2000, "strict", stopAndTake(history.Killed)},
+		{"a death shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Killed)},
 		{"a forged refusal shorter than a lease", history.TwoOwners, 49, 50, "lease", func(s *story, n int64) {
 			s.fault(history.Reset, "a", 1, 0, 6000)
 			s.Faults[0].Peer = "b"
@@ -79,7 +79,7 @@ func TestStricterJudge(t *testing.T) {
 			s.asked("y", "POST", key(1), "b", 11, 5)
 		}},
 		{"runs on after an early acknowledgement", history.TwoOwners, 1, 0, "lease", earlyAck},
-		{"runs on after an early acknowledgement, fence strict", history.TwoOwners, 1, 0, "strict", earlyAck},
+		{"runs on after an early acknowledgement, takeover timeout", history.TwoOwners, 1, 0, "timeout", earlyAck},
 		{"runs on after an early acknowledgement, a fault elsewhere", history.TwoOwners, 1, 0, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 1, 2, 9000)
 			earlyAck(s, n)
@@ -208,7 +208,7 @@ func TestStricterJudge(t *testing.T) {
 				s := good()
 				s.now += 30_000
 				c.plant(s, n)
-				r := history.Check(s.History, history.Rules{Shards: shards, Fence: c.fence})
+				r := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
 				want := 0
 				if n == c.wrong {
 					want = 1
@@ -288,18 +288,18 @@ func TestSafeRequestMayHaveRunBefore503(t *testing.T) {
 // never do, and a stop is no excuse for saying so.
 func TestAdmissionIsJudgedAsARun(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		until  int64 // of a's, b's begins at 1000
-		fence  string
-		fault  history.FaultKind
-		forged int
+		name     string
+		until    int64 // of a's, b's begins at 1000
+		takeover string
+		fault    history.FaultKind
+		forged   int
 	}{
 		{"one after the other", 1000, "lease", 0, 0},
 		{"two", 1001, "lease", 0, -1},
 		{"two at a stop", 1001, "lease", history.Stopped, -1},
 		{"two at a reset", 1001, "lease", history.Reset, -1},
-		{"two at a reset, fence refused", 1000 + lease + notice - 1, "refused", history.Reset, 1},
-		{"two at a reset, fence refused, after the lease", 1000 + lease + notice, "refused", history.Reset, -1},
+		{"two at a reset, takeover immediate", 1000 + lease + notice - 1, "immediate", history.Reset, 1},
+		{"two at a reset, takeover immediate, after the lease", 1000 + lease + notice, "immediate", history.Reset, -1},
 	} {
 		s := good()
 		at := func(t int64) int64 { return (s.now + t) * ms }
@@ -310,7 +310,7 @@ func TestAdmissionIsJudgedAsARun(t *testing.T) {
 		if c.fault != 0 {
 			s.fault(c.fault, "a", 500, 0, 5000)
 		}
-		r := history.Check(s.History, history.Rules{Shards: shards, Fence: c.fence})
+		r := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
 		if bad := r.Count(history.TwoOwners); r.Forged != max(c.forged, 0) || bad != max(-c.forged, 0) || len(r.Violations) != bad {
 			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
 		}

@@ -66,7 +66,7 @@ func TestBashCompletes(t *testing.T) {
 	for line, want := range map[string]string{
 		"shardway dr":                     "drain",
 		"shardway drain --sel":            "--self",
-		"shardway run --fence r":          "refused",
+		"shardway run --takeover i":       "immediate",
 		"shardway run --max-upstream-con": "--max-upstream-conns",
 		"shardway check --al":             "--all",
 		"shardway completion f":           "fish",

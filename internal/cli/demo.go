@@ -11,7 +11,7 @@ import (
 
 type demoCommand struct {
 	Verbose bool     `help:"Show the logs of all processes." short:"v"`
-	Args    []string `arg:""                                 help:"Flags of run for every node, after two dashes, such as -- --fence refused." optional:"" passthrough:""`
+	Args    []string `arg:""                                 help:"Flags of run for every node, after two dashes, such as -- --takeover immediate." optional:"" passthrough:""`
 }
 
 // Run runs the demo until ctx ends.

@@ -263,8 +263,8 @@ func TestRunRefusesAWrongConfiguration(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "--upstream URL") {
 		t.Errorf("run --help: exit %d\n%s", code, out)
 	}
-	code, _, errOut = run(t, "demo -- --fence maybe")
-	if code != 2 || !strings.Contains(errOut, "fence") {
+	code, _, errOut = run(t, "demo -- --takeover maybe")
+	if code != 2 || !strings.Contains(errOut, "takeover") {
 		t.Errorf("demo with a wrong flag: exit %d\n%s", code, errOut)
 	}
 }

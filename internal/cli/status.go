@@ -96,7 +96,7 @@ func writeStatus(w io.Writer, st admin.Status) error {
 	}
 	t.row("lease", lease)
 	if st.Timing != nil {
-		t.row("timing", fmt.Sprintf("lease %s, dead-after %s, fence %s, pause %s", st.Timing.Lease, st.Timing.DeadAfter, st.Timing.Fence, st.Timing.Pause))
+		t.row("timing", fmt.Sprintf("lease %s, dead-after %s, takeover %s, pause %s", st.Timing.Lease, st.Timing.DeadAfter, st.Timing.Takeover, st.Timing.Pause))
 	}
 	if st.Keys != nil {
 		t.row("keys", st.Keys.String())

@@ -11,7 +11,7 @@ import (
 type timingCommand struct {
 	Lease     string `help:"How long a node may serve after hearing from the leader." placeholder:"DURATION"`
 	DeadAfter string `help:"When a silent node's shards may be taken without evidence."    placeholder:"DURATION"`
-	Fence     string `help:"When the shards of a crashed node may be taken."               placeholder:"strict|lease|refused"`
+	Takeover  string `help:"When the shards of a crashed node may be taken."               placeholder:"timeout|lease|immediate"`
 	Pause     string `help:"What pauses while the shard map changes."                      placeholder:"moving|cluster"`
 	target
 }
@@ -24,7 +24,7 @@ nothing. Without a flag the command shows them, with what was in force before an
 which entry of the log changed it.
 
 A change goes through the leader. Until the larger of the two dead-afters has
-passed, waits go by the larger of each and by the stricter fence, and no further
+passed, waits go by the larger of each and by the later takeover, and no further
 change is taken; nor is one, for as long, after an election.`
 }
 
@@ -35,7 +35,7 @@ func (c *timingCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer client.Close()
-	change := admin.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Fence: c.Fence, Pause: c.Pause}
+	change := admin.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: c.Takeover, Pause: c.Pause}
 	var t admin.TimingState
 	if change == (admin.Timing{}) {
 		t, err = client.Timing(ctx)
@@ -63,7 +63,7 @@ func writeTiming(w io.Writer, t admin.TimingState) error {
 	out := newTable(w, "TIMING", "IN FORCE", before)
 	out.row("lease", t.Lease, t.Before.Lease)
 	out.row("dead-after", t.DeadAfter, t.Before.DeadAfter)
-	out.row("fence", t.Fence, t.Before.Fence)
+	out.row("takeover", t.Takeover, t.Before.Takeover)
 	out.row("pause", t.Pause, t.Before.Pause)
 	if err := out.flush(); err != nil {
 		return err

@@ -15,7 +15,7 @@ type Options struct {
 	Verbose bool
 	// Progress, if set, is told how many of all processes serve, while they start.
 	Progress func(done, all int)
-	// Args are added to the arguments of each node, such as --fence refused.
+	// Args are added to the arguments of each node, such as --takeover immediate.
 	Args []string
 	// Command is how the user calls the program, for the commands to try. Empty:
 	// as this process was called.

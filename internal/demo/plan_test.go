@@ -67,8 +67,8 @@ func TestArguments(t *testing.T) {
 	}
 	const want = "run --node n2 --data /d/n2 --upstream http://127.0.0.1:9002 --hooks /_shards --listen 127.0.0.1:8082 --admin 127.0.0.1:8083" +
 		" --gossip 127.0.0.1:7947 --peer 127.0.0.1:7957 --bootstrap-expect 3 --key header:X-Shard-Key --key query:room --on-missing-key cookie --log-format console" +
-		" --join 127.0.0.1:7946 --join 127.0.0.1:7948 --fence refused"
-	if got := strings.Join(l.runArgs(1, "/d", []string{"--fence", "refused"}), " "); got != want {
+		" --join 127.0.0.1:7946 --join 127.0.0.1:7948 --takeover immediate"
+	if got := strings.Join(l.runArgs(1, "/d", []string{"--takeover", "immediate"}), " "); got != want {
 		t.Errorf("runArgs =\n%s, want\n%s", got, want)
 	}
 	if got := strings.Join(l.appArgs(1, "/tmp/demo"), " "); got != "demo-app --listen 127.0.0.1:9002 --state /tmp/demo/state" {

@@ -188,9 +188,9 @@ func healthOptions(c *config.Config) node.Health {
 // clusterTiming returns the timing of a cluster that this node bootstraps. Parsing cannot fail,
 // because the settings have been validated.
 func clusterTiming(c *config.Config) ack.Timing {
-	fence, _ := ack.ParseFence(string(c.Fence))
+	takeover, _ := ack.ParseTakeover(string(c.Takeover))
 	pause, _ := ack.ParsePause(string(c.Pause))
-	return ack.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Fence: fence, Pause: pause}
+	return ack.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: takeover, Pause: pause}
 }
 
 // proxyOptions converts the settings of the proxy.
