@@ -245,7 +245,9 @@ func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
 
 // pausesCluster reports whether map changes pause the whole cluster, so that routing depends
 // on the term of the lease.
-func (a *Agent) pausesCluster() bool { return a.follower.State().Timing().Pause == PauseCluster }
+func (a *Agent) pausesCluster() bool {
+	return a.follower.State().Timing().RebalanceMode == RebalanceStopTheWorld
+}
 
 func (a *Agent) publishRouting(s *State) {
 	r := NewRouting(a.o.Node, s, a.leaseTerm, a.o.Gateway)

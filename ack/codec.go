@@ -43,7 +43,7 @@ func (w *writer) timing(t Timing) {
 	w.uint(uint64(t.Lease))
 	w.uint(uint64(t.DeadAfter))
 	w.byte(byte(t.Takeover))
-	w.byte(byte(t.Pause))
+	w.byte(byte(t.RebalanceMode))
 }
 
 // reader consumes b. The first error is kept, and every later read returns zero.
@@ -124,12 +124,12 @@ func (r *reader) duration(most time.Duration) time.Duration {
 }
 
 func (r *reader) timing() Timing {
-	t := Timing{Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter), Takeover: Takeover(r.byte()), Pause: Pause(r.byte())}
+	t := Timing{Lease: r.duration(MaxLease), DeadAfter: r.duration(MaxDeadAfter), Takeover: Takeover(r.byte()), RebalanceMode: RebalanceMode(r.byte())}
 	if r.err == nil && (t.Takeover == 0 || int(t.Takeover) >= len(takeoverNames)) {
 		r.fail(t.Takeover.String())
 	}
-	if r.err == nil && (t.Pause == 0 || int(t.Pause) >= len(pauseNames)) {
-		r.fail(t.Pause.String())
+	if r.err == nil && (t.RebalanceMode == 0 || int(t.RebalanceMode) >= len(rebalanceModeNames)) {
+		r.fail(t.RebalanceMode.String())
 	}
 	return t
 }

@@ -112,7 +112,7 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",
-			edits: in("ack.Leader.mayDefer", " || l.maxTiming.Pause == PauseCluster || ", " || !PLANTED && l.maxTiming.Pause == PauseCluster || "),
+			edits: in("ack.Leader.mayDefer", " || l.maxTiming.RebalanceMode == RebalanceStopTheWorld || ", " || !PLANTED && l.maxTiming.RebalanceMode == RebalanceStopTheWorld || "),
 		},
 		{
 			name: "emptying: who is being emptied counts as one who is left", mix: aimed("policy 8, kill 2, leave 1"), caught: "G9|rule 10|progress|emptying|G4",

@@ -18,7 +18,7 @@ func mistakesOfTheTiming() []mistake {
 	return []mistake{
 		{
 			name: "pause: a proposal holds only what moves", mix: pausing, caught: "G11",
-			edits: in("ack.NewRouting", "PauseCluster && (s.Open() || ", "PauseCluster && (!PLANTED && s.Open() || "),
+			edits: in("ack.NewRouting", "RebalanceStopTheWorld && (s.Open() || ", "RebalanceStopTheWorld && (!PLANTED && s.Open() || "),
 		},
 		{
 			name: "pause: a map of any leader ends it", mix: pausing, caught: "G11",

@@ -47,7 +47,7 @@ func pointsOfPolicy() []point {
 		{of: "stages", clause: "busy shards wait for drain-timeout", planted: []string{"staging: busy shards move after the first map"}},
 		{of: "stages", clause: "and no longer", planted: []string{"staging: a stage never ends"}},
 		{of: "stages", clause: "what is lost waits for no answer", planted: []string{"staging: the shards of a dead owner wait for an answer"}},
-		{of: "stages", clause: "with pause: cluster there is one map", planted: []string{"staging: each map of several pauses the cluster"}},
+		{of: "stages", clause: "with rebalance mode stop-the-world there is one map", planted: []string{"staging: each map of several pauses the cluster"}},
 		{
 			of: "stages", clause: "a round goes on without a shard whose request began after the answer",
 			explained: "TestRoundGoesOnWithoutAShardThatHoldsItUp: otherwise the round lasts for drain-timeout, and breaks nothing.",

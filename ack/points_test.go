@@ -196,7 +196,7 @@ func pointsOfRules() []point {
 // pointsOfTiming are about the timing as a fact of the cluster.
 func pointsOfTiming() []point {
 	return []point{
-		{of: "G11", clause: "with pause: cluster a proposal holds everything", planted: []string{"pause: a proposal holds only what moves"}},
+		{of: "G11", clause: "with rebalance mode stop-the-world a proposal holds everything", planted: []string{"pause: a proposal holds only what moves"}},
 		{
 			of: "G11", clause: "and so it does until a map of the leader whose lease it is",
 			planted: []string{"pause: a map of any leader ends it", "pause: the lease of another leader changes no route"},

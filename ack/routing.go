@@ -37,13 +37,13 @@ type Routing struct {
 // NewRouting returns how node self routes by s while it holds a lease of the leader of the
 // given term; zero means no lease. A gateway has no lease.
 //
-// With PauseCluster, all requests wait from the application of a proposal, or the loss of the
+// With RebalanceStopTheWorld, all requests wait from the application of a proposal, or the loss of the
 // lease, until a map is committed. The leader that granted the lease must have proposed that
 // map: a node whose log lags may get its lease before it applies the proposal of that leader.
 func NewRouting(self shardmap.NodeID, s *State, lease uint64, gateway bool) Routing {
 	return Routing{
 		self: self, state: s,
-		paused: s.Timing().Pause == PauseCluster && (s.Open() || !gateway && (lease == 0 || lease != s.LastTerm())),
+		paused: s.Timing().RebalanceMode == RebalanceStopTheWorld && (s.Open() || !gateway && (lease == 0 || lease != s.LastTerm())),
 	}
 }
 

@@ -275,10 +275,10 @@ func (w *world) sawAdmission(p *proc, r *simReq) {
 	w.checkOneReading(p, r)
 }
 
-// checkPause is G11 with pause: cluster.
+// checkPause is G11 with rebalance mode stop-the-world.
 func (w *world) checkPause(p *proc, r *simReq) {
 	s := p.table
-	if s.Timing().Pause != ack.PauseCluster {
+	if s.Timing().RebalanceMode != ack.RebalanceStopTheWorld {
 		return
 	}
 	w.cover.pausedCluster++

@@ -181,7 +181,7 @@ func (c *coverage) counters() []counter {
 		{"refusals forged", &c.forged, false},
 		{"takings by a forged refusal", &c.forgedTakings, true},
 		{"removals", &c.removed, false},
-		{"admissions with pause: cluster", &c.pausedCluster, false},
+		{"admissions with rebalance mode stop-the-world", &c.pausedCluster, false},
 		{"excused: admitted by both, refusal forged", &c.excusedAdmits, true},
 		{"excused: ran beside, refusal forged", &c.excusedForged, true},
 		{"excused: ran beside, process stopped", &c.excusedStops, true},

@@ -25,7 +25,7 @@ type simMix struct {
 	lateSubmit int
 	astray     int  // in a thousand: heartbeats that go to some other node
 	founders   int  // how many vote in the beginning; zero: it is drawn
-	pauses     int  // in a thousand: clusters with pause: cluster, more than one in five
+	pauses     int  // in a thousand: clusters with rebalance mode stop-the-world, more than one in five
 	twins      int  // in a hundred: clusters that may have two processes under one id
 	hooks      int  // in a hundred: clusters whose apps are told which shards they hold
 	caches     int  // in a hundred: clusters whose apps have no hooks and cache
@@ -104,7 +104,7 @@ func (w *world) lasting() time.Duration {
 
 func (m *simMix) setup(w *world) {
 	w.pace = ack.Pace{Heartbeat: 100 * time.Millisecond, DrainTimeout: 300 * time.Millisecond}
-	timing := ack.Timing{Lease: 500 * time.Millisecond, DeadAfter: 1200 * time.Millisecond, Pause: ack.PauseMoving}
+	timing := ack.Timing{Lease: 500 * time.Millisecond, DeadAfter: 1200 * time.Millisecond, RebalanceMode: ack.RebalanceIncremental}
 	switch w.n(10) {
 	case 0:
 		w.pace, timing = ack.DefaultPace(), ack.DefaultTiming()
@@ -113,7 +113,7 @@ func (m *simMix) setup(w *world) {
 	}
 	timing.Takeover = m.takeovers[w.n(len(m.takeovers))]
 	if w.n(1000) < max(m.pauses, 200) {
-		timing.Pause = ack.PauseCluster
+		timing.RebalanceMode = ack.RebalanceStopTheWorld
 	}
 	w.shards = 3 + w.n(5)
 	w.newest = make([]shardmap.Epoch, w.shards)

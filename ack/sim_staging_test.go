@@ -150,7 +150,7 @@ func (l *leading) defers(id shardmap.NodeID) {
 
 // proposesStage notes what a proposal defers.
 func (l *leading) proposesStage(e ack.Event) {
-	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.told().Timing().Pause == ack.PauseCluster}
+	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.told().Timing().RebalanceMode == ack.RebalanceStopTheWorld}
 	for _, id := range e.Deferred {
 		l.note.deferred[id], l.note.left[id] = true, l.left[id]
 		l.defers(id)
@@ -241,7 +241,7 @@ func (w *world) forgetBusy(id shardmap.NodeID) {
 // wasDeferred reports that no entry is known by which moves of the owner would not be
 // deferred.
 func (w *world) wasDeferred(id shardmap.NodeID, s *ack.State) bool {
-	return s.Timing().Pause == ack.PauseMoving && !w.emptiedOnce(id)
+	return s.Timing().RebalanceMode == ack.RebalanceIncremental && !w.emptiedOnce(id)
 }
 
 // emptiedOnce reports that the node was emptied at some time: at the end of that nothing is

@@ -30,7 +30,7 @@ func (w *world) flagsOf(h *host) ack.Timing {
 }
 
 func (w *world) timingBy(pick func(k int) int) ack.Timing {
-	t := ack.Timing{Lease: 400 * time.Millisecond, DeadAfter: time.Second, Pause: ack.PauseMoving}
+	t := ack.Timing{Lease: 400 * time.Millisecond, DeadAfter: time.Second, RebalanceMode: ack.RebalanceIncremental}
 	switch pick(5) {
 	case 0:
 		t.Lease, t.DeadAfter = 500*time.Millisecond, 1200*time.Millisecond
@@ -43,7 +43,7 @@ func (w *world) timingBy(pick func(k int) int) ack.Timing {
 	}
 	t.Takeover = w.mix.takeovers[pick(len(w.mix.takeovers))]
 	if pick(5) == 0 {
-		t.Pause = ack.PauseCluster
+		t.RebalanceMode = ack.RebalanceStopTheWorld
 	}
 	return t
 }

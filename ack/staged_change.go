@@ -71,7 +71,7 @@ func (s *stagedChange) questionInterval(p Pace) time.Duration {
 // mayDefer reports whether the owner n may temporarily keep busy shards that another node will
 // own. This requires a live member with a lease. The shards of every other owner move at once.
 func (l *Leader) mayDefer(now time.Duration, n *member) bool {
-	if o := l.stages.owners[n.id]; o != nil && o.timedOut || l.maxTiming.Pause == PauseCluster || l.state.Policy().drainsGradually(n.id) || l.stages.overdueDrains[n.id] {
+	if o := l.stages.owners[n.id]; o != nil && o.timedOut || l.maxTiming.RebalanceMode == RebalanceStopTheWorld || l.state.Policy().drainsGradually(n.id) || l.stages.overdueDrains[n.id] {
 		return false
 	}
 	if d, _ := l.state.Drop(n.id); d.InForce || l.isHeldBack(now, n) || l.isRestarting(n) || n.removed || n.crashed() || l.exclusionCause(now, n) != 0 {

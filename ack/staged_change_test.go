@@ -236,10 +236,10 @@ func TestNextLeaderGoesOnWithAStagedChange(t *testing.T) {
 	}
 }
 
-// With pause: cluster each map pauses everything, so there is only one.
+// With rebalance mode stop-the-world each map pauses everything, so there is only one.
 func TestClusterPauseIsNotStaged(t *testing.T) {
 	s := newStage(t, "a", "b", "c")
-	s.timing.Pause = ack.PauseCluster
+	s.timing.RebalanceMode = ack.RebalanceStopTheWorld
 	s.start("a", "b", "c")
 	s.elect("a")
 	s.run(600 * time.Millisecond)

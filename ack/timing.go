@@ -18,8 +18,8 @@ type Timing struct {
 	// its acknowledgement, at most MaxDeadAfter.
 	DeadAfter time.Duration
 	// Takeover is the weight of crash evidence. Pause is which requests wait for a map.
-	Takeover Takeover
-	Pause    Pause
+	Takeover      Takeover
+	RebalanceMode RebalanceMode
 }
 
 // The bounds of a Timing. Package internal/timingrules has the conditions between them.
@@ -30,7 +30,7 @@ const (
 
 // DefaultTiming returns the default settings.
 func DefaultTiming() Timing {
-	return Timing{Lease: 500 * time.Millisecond, DeadAfter: 2500 * time.Millisecond, Takeover: TakeoverLease, Pause: PauseMoving}
+	return Timing{Lease: 500 * time.Millisecond, DeadAfter: 2500 * time.Millisecond, Takeover: TakeoverLease, RebalanceMode: RebalanceIncremental}
 }
 
 // Pace contains the settings of one node on which no guarantee depends. All must be above zero
@@ -120,25 +120,27 @@ func (f Takeover) strictness() int {
 }
 
 // Pause is which requests wait while a map changes (G11).
-type Pause uint8
+type RebalanceMode uint8
 
-// The pauses.
+// The rebalance modes.
 const (
-	// PauseMoving holds the shards that move.
-	PauseMoving Pause = iota + 1
-	// PauseCluster holds every shard, also while the node has no lease.
-	PauseCluster
+	// RebalanceIncremental holds the shards that move.
+	RebalanceIncremental RebalanceMode = iota + 1
+	// RebalanceStopTheWorld holds every shard, also while the node has no lease.
+	RebalanceStopTheWorld
 )
 
-var pauseNames = [...]string{PauseMoving: "moving", PauseCluster: "cluster"}
+var rebalanceModeNames = [...]string{RebalanceIncremental: "incremental", RebalanceStopTheWorld: "stop-the-world"}
 
-// String returns the pause as the flag spells it.
-func (p Pause) String() string { return enumName(pauseNames[:], uint8(p), "Pause") }
+// String returns the rebalance mode as the flag spells it.
+func (m RebalanceMode) String() string {
+	return enumName(rebalanceModeNames[:], uint8(m), "RebalanceMode")
+}
 
-// ParsePause parses the output of String. ok is false for another name.
-func ParsePause(name string) (Pause, bool) {
-	i, ok := enumIndex(pauseNames[:], name)
-	return Pause(i), ok
+// ParseRebalanceMode parses the output of String. ok is false for another name.
+func ParseRebalanceMode(name string) (RebalanceMode, bool) {
+	i, ok := enumIndex(rebalanceModeNames[:], name)
+	return RebalanceMode(i), ok
 }
 
 func enumName(names []string, i uint8, kind string) string {

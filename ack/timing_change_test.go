@@ -13,7 +13,7 @@ import (
 // slower is what the tests change the default timing to.
 func slower() ack.Timing {
 	t := ack.DefaultTiming()
-	t.Lease, t.DeadAfter, t.Takeover, t.Pause = time.Second, 6*time.Second, ack.TakeoverTimeout, ack.PauseCluster
+	t.Lease, t.DeadAfter, t.Takeover, t.RebalanceMode = time.Second, 6*time.Second, ack.TakeoverTimeout, ack.RebalanceStopTheWorld
 	return t
 }
 
@@ -158,21 +158,21 @@ func TestOfTwoTakeoversTheLaterHolds(t *testing.T) {
 	}
 }
 
-func TestTakeoversAndPausesHaveNames(t *testing.T) {
+func TestTakeoversAndRebalanceModesHaveNames(t *testing.T) {
 	for _, f := range allTakeovers() {
 		if got, ok := ack.ParseTakeover(f.String()); !ok || got != f {
 			t.Errorf("%s reads as %v", f, got)
 		}
 	}
-	for _, p := range []ack.Pause{ack.PauseMoving, ack.PauseCluster} {
-		if got, ok := ack.ParsePause(p.String()); !ok || got != p {
+	for _, p := range []ack.RebalanceMode{ack.RebalanceIncremental, ack.RebalanceStopTheWorld} {
+		if got, ok := ack.ParseRebalanceMode(p.String()); !ok || got != p {
 			t.Errorf("%s reads as %v", p, got)
 		}
 	}
-	if _, ok := ack.ParseTakeover(""); ok || ack.Takeover(9).String() != "Takeover(9)" || ack.Pause(0).String() != "Pause(0)" {
-		t.Error("what is no takeover or pause has a name")
+	if _, ok := ack.ParseTakeover(""); ok || ack.Takeover(9).String() != "Takeover(9)" || ack.RebalanceMode(0).String() != "RebalanceMode(0)" {
+		t.Error("what is no takeover or rebalance mode has a name")
 	}
-	if _, ok := ack.ParsePause("lease"); ok {
-		t.Error("a takeover is a pause")
+	if _, ok := ack.ParseRebalanceMode("lease"); ok {
+		t.Error("a takeover is a rebalance mode")
 	}
 }

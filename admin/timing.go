@@ -11,10 +11,10 @@ import (
 // Timing contains the cluster-wide settings that ensure a single owner of each shard. Durations
 // have the form of the flags of run, such as "500ms".
 type Timing struct {
-	Lease     string `json:"lease,omitempty"`
-	DeadAfter string `json:"dead_after,omitempty"`
-	Takeover  string `json:"takeover,omitempty"` // timeout, lease or immediate
-	Pause     string `json:"pause,omitempty"`    // moving or cluster
+	Lease         string `json:"lease,omitempty"`
+	DeadAfter     string `json:"dead_after,omitempty"`
+	Takeover      string `json:"takeover,omitempty"`       // timeout, lease or immediate
+	RebalanceMode string `json:"rebalance_mode,omitempty"` // incremental or stop-the-world
 }
 
 // TimingState is the response of GET and POST /v1/timing.
@@ -39,7 +39,7 @@ type TimingAPI interface {
 }
 
 // timingNames are the arguments of POST /v1/timing.
-func timingNames() []string { return []string{"lease", "dead_after", "takeover", "pause"} }
+func timingNames() []string { return []string{"lease", "dead_after", "takeover", "rebalance_mode"} }
 
 // timing returns the timing, or changes the values that the arguments contain.
 func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
@@ -75,7 +75,7 @@ func (s *Server) timing(w http.ResponseWriter, r *http.Request) error {
 // describe describes a change for the log.
 func (t Timing) describe() string {
 	words := []string{"timing"}
-	for i, v := range []string{t.Lease, t.DeadAfter, t.Takeover, t.Pause} {
+	for i, v := range []string{t.Lease, t.DeadAfter, t.Takeover, t.RebalanceMode} {
 		if v != "" {
 			words = append(words, timingNames()[i]+"="+v)
 		}
@@ -93,10 +93,10 @@ func readTiming(r *http.Request) (t Timing, err error) {
 	} else if q, wrong := query(r, timingNames()...); wrong != nil {
 		err = wrong
 	} else {
-		t = Timing{Lease: q.str("lease"), DeadAfter: q.str("dead_after"), Takeover: q.str("takeover"), Pause: q.str("pause")}
+		t = Timing{Lease: q.str("lease"), DeadAfter: q.str("dead_after"), Takeover: q.str("takeover"), RebalanceMode: q.str("rebalance_mode")}
 	}
 	if err == nil && t == (Timing{}) {
-		err = missing("lease", "say what to change, lease, dead_after, takeover or pause, as in {\"dead_after\":\"5s\"} or ?dead_after=5s")
+		err = missing("lease", "say what to change, lease, dead_after, takeover or rebalance_mode, as in {\"dead_after\":\"5s\"} or ?dead_after=5s")
 	}
 	return t, err
 }

@@ -20,8 +20,8 @@ type retimed struct {
 
 func (r *retimed) Timing(context.Context) (admin.TimingState, bool) {
 	return admin.TimingState{
-		Timing: admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", Pause: "moving"},
-		Since:  9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", Pause: "moving"},
+		Timing: admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"},
+		Since:  9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
 	}, !r.unborn
 }
 
@@ -32,14 +32,14 @@ func (r *retimed) Retime(ctx context.Context, change admin.Timing, by string) (a
 }
 
 func TestTimingIsShownAndChanged(t *testing.T) {
-	const whole = `{"lease":"1s","dead_after":"5s","takeover":"timeout","pause":"moving","since":9,"before":{"lease":"500ms","dead_after":"2.5s","takeover":"lease","pause":"moving"}}` + "\n"
+	const whole = `{"lease":"1s","dead_after":"5s","takeover":"timeout","rebalance_mode":"incremental","since":9,"before":{"lease":"500ms","dead_after":"2.5s","takeover":"lease","rebalance_mode":"incremental"}}` + "\n"
 	js := []string{"Content-Type", "application/json"}
 	for _, tc := range []struct {
 		method, target, body string
 		want                 admin.Timing
 	}{
 		{"GET", "/v1/timing", "", admin.Timing{}},
-		{"POST", "/v1/timing?lease=1s&dead_after=5s&takeover=timeout&pause=cluster", "", admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", Pause: "cluster"}},
+		{"POST", "/v1/timing?lease=1s&dead_after=5s&takeover=timeout&rebalance_mode=stop-the-world", "", admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "stop-the-world"}},
 		{"POST", "/v1/timing", `{"dead_after":"5s"}`, admin.Timing{DeadAfter: "5s"}},
 	} {
 		r := &retimed{fake: newFake()}
@@ -62,8 +62,8 @@ func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
 		status               int
 		detail               string
 	}{
-		{&retimed{fake: newFake()}, "POST", "/v1/timing", "", 400, `lease is missing: say what to change, lease, dead_after, takeover or pause, as in {"dead_after":"5s"} or ?dead_after=5s`},
-		{&retimed{fake: newFake()}, "POST", "/v1/timing?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, takeover, pause`},
+		{&retimed{fake: newFake()}, "POST", "/v1/timing", "", 400, `lease is missing: say what to change, lease, dead_after, takeover or rebalance_mode, as in {"dead_after":"5s"} or ?dead_after=5s`},
+		{&retimed{fake: newFake()}, "POST", "/v1/timing?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, takeover, rebalance_mode`},
 		{&retimed{fake: newFake()}, "POST", "/v1/timing", `{"lease":5}`, 400, `lease = "5" is a number: give a string`},
 		{&retimed{fake: newFake()}, "POST", "/v1/timing", `[]`, 400, `the body is not one JSON object (json: cannot unmarshal array into Go value of type map[string]json.RawMessage): send one such as {"dead_after":"5s"}`},
 		{&retimed{fake: newFake()}, "PUT", "/v1/timing", "", 405, "PUT /v1/timing: use GET, HEAD, POST"},

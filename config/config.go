@@ -22,15 +22,15 @@ const (
 	TakeoverImmediate Takeover = "immediate"
 )
 
-// Pause says what stops while the shard map changes.
-type Pause string
+// RebalanceMode says what stops while the shard map changes.
+type RebalanceMode string
 
-// The two ways to pause.
+// The rebalance modes.
 const (
-	// PauseMoving holds only the shards that change their owner.
-	PauseMoving Pause = "moving"
-	// PauseCluster starts nothing anywhere until the new map is committed.
-	PauseCluster Pause = "cluster"
+	// RebalanceIncremental holds only the shards that change their owner.
+	RebalanceIncremental RebalanceMode = "incremental"
+	// RebalanceStopTheWorld starts nothing anywhere until the new map is committed.
+	RebalanceStopTheWorld RebalanceMode = "stop-the-world"
 )
 
 // LogFormat is how log lines look.
@@ -162,7 +162,7 @@ type Config struct {
 	OnTerm          OnTerm
 	HoldGrace       time.Duration
 	Takeover        Takeover
-	Pause           Pause
+	RebalanceMode   RebalanceMode
 
 	QueueRequests int
 	QueueBytes    int64

@@ -64,8 +64,8 @@ func TestDefaultsRunOnOneMachine(t *testing.T) {
 	if c.QueueRequests != 10000 || c.QueueBytes != 64<<20 || c.BodyBuffer != 64<<10 || c.MaxUpstreamConns != 1024 {
 		t.Errorf("default limits = %d, %d, %d, %d", c.QueueRequests, c.QueueBytes, c.BodyBuffer, c.MaxUpstreamConns)
 	}
-	if c.Takeover != config.TakeoverLease || c.Pause != config.PauseMoving || c.LogLevel != "info" || c.LogFormat != config.LogAuto {
-		t.Errorf("default choices = %q, %q, %q, %q", c.Takeover, c.Pause, c.LogLevel, c.LogFormat)
+	if c.Takeover != config.TakeoverLease || c.RebalanceMode != config.RebalanceIncremental || c.LogLevel != "info" || c.LogFormat != config.LogAuto {
+		t.Errorf("default choices = %q, %q, %q, %q", c.Takeover, c.RebalanceMode, c.LogLevel, c.LogFormat)
 	}
 }
 
@@ -176,7 +176,7 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "max-upstream-conns": "7", "max-shard-conns": "3", "max-shard-inflight": "5", "max-streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "app-version": "2.1 b",
 		"listen": ":80", "admin": "127.0.0.1:1", "gossip": "127.0.0.1:2", "gossip-advertise": "10.0.0.1:2", "peer": "[::1]:3", "peer-advertise": "10.0.0.1:3",
 		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "bootstrap-expect": "3", "shards": "8", "max-voters": "3", "remove-dead-after": "1h", "level-after": "2h",
-		"takeover": "timeout", "pause": "cluster", "key": "host,ip", "on-missing-key": "cookie", "trusted-proxies": "10.0.0.0/8", "debug-headers": "true",
+		"takeover": "timeout", "rebalance-mode": "stop-the-world", "key": "host,ip", "on-missing-key": "cookie", "trusted-proxies": "10.0.0.0/8", "debug-headers": "true",
 		"heartbeat": "50ms", "lease": "400ms", "dead-after": "3s", "drain-timeout": "6s", "release-timeout": "3s", "acquire-timeout": "2m", "stream-grace": "1s", "socket-wait": "30s", "sockets": "close", "restart-grace": "2s", "on-term": "hold", "hold-grace": "3s", "shutdown-timeout": "1m",
 		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "forwarded": "true",
 		"max-header-bytes": "4KiB", "max-header-bytes-total": "1MiB", "max-body-total": "2MiB", "max-headers": "20", "max-uri": "1KiB", "max-body": "1GiB", "max-conns": "9", "header-timeout": "1s", "idle-timeout": "2s", "min-body-rate": "2KiB",

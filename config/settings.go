@@ -156,8 +156,10 @@ func clusterSettings() []setting {
 			func(c *Config) value {
 				return choice[Takeover]{&c.Takeover, []Takeover{TakeoverTimeout, TakeoverLease, TakeoverImmediate}}
 			}),
-		row("pause", "moving|cluster", "moving", "which shards pause while the shard map changes; applies to a new cluster, see timing",
-			func(c *Config) value { return choice[Pause]{&c.Pause, []Pause{PauseMoving, PauseCluster}} }),
+		row("rebalance-mode", "incremental|stop-the-world", "incremental", "which shards wait while the shard map changes; applies to a new cluster, see timing",
+			func(c *Config) value {
+				return choice[RebalanceMode]{&c.RebalanceMode, []RebalanceMode{RebalanceIncremental, RebalanceStopTheWorld}}
+			}),
 	)
 }
 

@@ -14,26 +14,26 @@ import (
 
 var errNotYet = errors.New("not yet")
 
-// TestPauseClusterStartsNothing looks into the time between Proposed and
-// Committed, which it makes long: with --pause cluster no app starts anything in
-// it, and nothing fails. With --pause moving, what does not move goes on, which
+// TestStopTheWorldStartsNothing looks into the time between Proposed and
+// Committed, which it makes long: with --rebalance-mode stop-the-world no app starts anything in
+// it, and nothing fails. With --rebalance-mode incremental, what does not move goes on, which
 // shows that the test can see a difference.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
-func TestPauseClusterStartsNothing(t *testing.T) {
+func TestStopTheWorldStartsNothing(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
-	for _, pause := range []string{"cluster", "moving"} {
-		t.Run(pause, func(t *testing.T) {
-			c := start(t, 3, "--pause", pause, "--drain-timeout", "15s")
-			t.Run("a node leaves", func(t *testing.T) { leavesSlowly(t, c, pause) })
-			t.Run("an election moves nothing", func(t *testing.T) { electsSlowly(t, c, pause) })
+	for _, mode := range []string{"stop-the-world", "incremental"} {
+		t.Run(mode, func(t *testing.T) {
+			c := start(t, 3, "--rebalance-mode", mode, "--drain-timeout", "15s")
+			t.Run("a node leaves", func(t *testing.T) { leavesSlowly(t, c, mode) })
+			t.Run("an election moves nothing", func(t *testing.T) { electsSlowly(t, c, mode) })
 		})
 	}
 }
 
 // leavesSlowly makes a node leave while a request hangs in it: the round lasts
 // as long as that.
-func leavesSlowly(t *testing.T, c *cluster.Cluster, pause string) {
+func leavesSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	t.Helper()
 	n := c.Follower(t)
 	before := c.AwaitServing(t)
@@ -55,14 +55,14 @@ func leavesSlowly(t *testing.T, c *cluster.Cluster, pause string) {
 	c.AwaitServing(t)
 	l.Flow(t, seconds/2)
 	l.Finish(t)
-	wantStarts(t, c, pause, routed, n.ID, from, to)
+	wantStarts(t, c, mode, routed, n.ID, from, to)
 	n.Start(t)
 	c.AwaitServing(t)
 }
 
 // electsSlowly makes the leader step down while a node stands still: the new
 // leader counts it as present at first, so its round moves nothing and lasts.
-func electsSlowly(t *testing.T, c *cluster.Cluster, pause string) {
+func electsSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	t.Helper()
 	before := c.AwaitServing(t)
 	leader := c.Leader(t)
@@ -77,7 +77,7 @@ func electsSlowly(t *testing.T, c *cluster.Cluster, pause string) {
 	c.AwaitServing(t)
 	l.Flow(t, seconds/2)
 	l.Finish(t)
-	wantStarts(t, c, pause, before, still.ID, from, to)
+	wantStarts(t, c, mode, before, still.ID, from, to)
 }
 
 // window returns two moments between which all these nodes had applied one and
@@ -111,9 +111,9 @@ func window(t *testing.T, l *cluster.Load, nodes []*cluster.Node) (from, to int6
 	return from, to
 }
 
-// wantStarts checks what began in the window: nothing with --pause cluster;
+// wantStarts checks what began in the window: nothing with --rebalance-mode stop-the-world;
 // else something, but not in the shards of the node that leaves or stands still.
-func wantStarts(t *testing.T, c *cluster.Cluster, pause string, m cluster.Map, node string, from, to int64) {
+func wantStarts(t *testing.T, c *cluster.Cluster, mode string, m cluster.Map, node string, from, to int64) {
 	t.Helper()
 	starts := 0
 	for _, run := range c.Runs(t) {
@@ -121,13 +121,13 @@ func wantStarts(t *testing.T, c *cluster.Cluster, pause string, m cluster.Map, n
 			continue
 		}
 		starts++
-		if pause == "cluster" {
+		if mode == "stop-the-world" {
 			t.Errorf("%s started %s while the cluster was paused", run.App, run.ID)
 		} else if m.Owner(int(run.Shard)) == node {
 			t.Errorf("%s started %s in shard %d of %s", run.App, run.ID, run.Shard, node)
 		}
 	}
-	if pause != "cluster" && starts == 0 {
+	if mode != "stop-the-world" && starts == 0 {
 		t.Error("nothing started at all")
 	}
 }

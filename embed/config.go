@@ -67,7 +67,7 @@ type Config struct {
 	RemoveDeadAfter time.Duration
 	LevelAfter      time.Duration
 	Takeover        string
-	Pause           string
+	RebalanceMode   string
 
 	// Requests.
 

@@ -184,9 +184,9 @@ func TestTakeoverTimeoutWaitsForDeadAfter(t *testing.T) {
 	}
 }
 
-func TestPauseClusterHoldsEverything(t *testing.T) {
+func TestStopTheWorldHoldsEverything(t *testing.T) {
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Timing.Pause = ack.PauseCluster }
+		w.tune = func(o *node.Options) { o.Timing.RebalanceMode = ack.RebalanceStopTheWorld }
 		w.start("a")
 		w.start("b")
 		w.start("c")

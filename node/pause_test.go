@@ -10,11 +10,11 @@ import (
 	"shardway/shardmap"
 )
 
-// pausing starts a, b and c with pause: cluster.
+// pausing starts a, b and c in rebalance mode stop-the-world.
 func pausing(t *testing.T, f func(w *world)) {
 	t.Helper()
 	bubble(t, func(w *world) {
-		w.tune = func(o *node.Options) { o.Timing.Pause = ack.PauseCluster }
+		w.tune = func(o *node.Options) { o.Timing.RebalanceMode = ack.RebalanceStopTheWorld }
 		for _, n := range []string{"a", "b", "c"} {
 			w.start(n)
 		}
@@ -36,7 +36,7 @@ func (p *process) admits() bool {
 
 // A node whose log was late got its lease from the new leader before it had heard
 // of that one's proposal, and started requests by the map of the leader before.
-func TestPauseClusterHoldsUntilTheNewLeadersMapIsThere(t *testing.T) {
+func TestStopTheWorldHoldsUntilTheNewLeadersMapIsThere(t *testing.T) {
 	pausing(t, func(w *world) {
 		old, term := w.leader(), w.leader().node.Status().Term
 		p := w.follower()
@@ -60,7 +60,7 @@ func TestPauseClusterHoldsUntilTheNewLeadersMapIsThere(t *testing.T) {
 }
 
 // A gateway has no lease to lose: it routes on, and the owners hold.
-func TestGatewayRoutesUnderPauseCluster(t *testing.T) {
+func TestGatewayRoutesUnderStopTheWorld(t *testing.T) {
 	pausing(t, func(w *world) {
 		w.tune = func(o *node.Options) {
 			o.Gateway, o.CheckApp, o.Proxy.DialUpstream = true, nil, nil

@@ -29,7 +29,7 @@ func TestNoLeaseLapsesAtRest(t *testing.T) {
 		bubble(t, func(w *world) {
 			var all lapses
 			w.tune = func(o *node.Options) {
-				o.Timing = ack.Timing{Lease: lease, DeadAfter: 5 * lease, Takeover: ack.TakeoverLease, Pause: ack.PauseMoving}
+				o.Timing = ack.Timing{Lease: lease, DeadAfter: 5 * lease, Takeover: ack.TakeoverLease, RebalanceMode: ack.RebalanceIncremental}
 				o.Pace.Heartbeat = lease / 4
 				o.Log = zerolog.New(&all)
 			}

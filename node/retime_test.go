@@ -32,10 +32,10 @@ func (w *world) retimes(p *process, change admin.Timing) {
 func TestTimingChangesEverywhere(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
-		w.retimes(w.follower(), admin.Timing{DeadAfter: "6s", Lease: "1s", Pause: "cluster"})
+		w.retimes(w.follower(), admin.Timing{DeadAfter: "6s", Lease: "1s", RebalanceMode: "stop-the-world"})
 		want := admin.TimingState{
-			Timing: admin.Timing{Lease: "1s", DeadAfter: "6s", Takeover: "lease", Pause: "cluster"},
-			Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", Pause: "moving"},
+			Timing: admin.Timing{Lease: "1s", DeadAfter: "6s", Takeover: "lease", RebalanceMode: "stop-the-world"},
+			Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
 		}
 		same := func() bool {
 			for _, p := range w.running() {
@@ -166,7 +166,7 @@ func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
 			{admin.Timing{DeadAfter: "soon"}, `dead-after = "soon" is not a duration from 250ms to 1h: give one such as 2.5s`},
 			{admin.Timing{Lease: "1ms"}, `lease = "1ms" is not a duration from 100ms to 4m`},
 			{admin.Timing{Takeover: "none"}, `takeover = "none" is none: give timeout, lease or immediate`},
-			{admin.Timing{Pause: "none"}, `pause = "none" is none: give moving or cluster`},
+			{admin.Timing{RebalanceMode: "none"}, `rebalance_mode = "none" is none: give incremental or stop-the-world`},
 		} {
 			for _, p := range w.running() {
 				_, err := p.node.Retime(w.t.Context(), c.change, "test")

@@ -108,8 +108,8 @@ func newStorm(w *world, seed uint64, takeover ack.Takeover) *storm {
 // they count for nothing.
 func unlike(name string) ack.Timing {
 	return []ack.Timing{
-		{Lease: 3 * time.Second, DeadAfter: 9 * time.Second, Takeover: ack.TakeoverImmediate, Pause: ack.PauseMoving},
-		{Lease: 400 * time.Millisecond, DeadAfter: time.Second, Takeover: ack.TakeoverLease, Pause: ack.PauseCluster},
+		{Lease: 3 * time.Second, DeadAfter: 9 * time.Second, Takeover: ack.TakeoverImmediate, RebalanceMode: ack.RebalanceIncremental},
+		{Lease: 400 * time.Millisecond, DeadAfter: time.Second, Takeover: ack.TakeoverLease, RebalanceMode: ack.RebalanceStopTheWorld},
 	}[name[0]%2]
 }
 

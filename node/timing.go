@@ -42,7 +42,7 @@ func stateOf(s *ack.State) admin.TimingState {
 }
 
 func worded(t ack.Timing) admin.Timing {
-	return admin.Timing{Lease: timingrules.Short(t.Lease), DeadAfter: timingrules.Short(t.DeadAfter), Takeover: t.Takeover.String(), Pause: t.Pause.String()}
+	return admin.Timing{Lease: timingrules.Short(t.Lease), DeadAfter: timingrules.Short(t.DeadAfter), Takeover: t.Takeover.String(), RebalanceMode: t.RebalanceMode.String()}
 }
 
 // Retime changes the cluster's timing, through the leader wherever it is.
@@ -191,10 +191,10 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of stri
 	} else if change.Takeover != "" {
 		refuse("takeover", change.Takeover, "is none: give timeout, lease or immediate")
 	}
-	if p, ok := ack.ParsePause(change.Pause); ok {
-		t.Pause = p
-	} else if change.Pause != "" {
-		refuse("pause", change.Pause, "is none: give moving or cluster")
+	if p, ok := ack.ParseRebalanceMode(change.RebalanceMode); ok {
+		t.RebalanceMode = p
+	} else if change.RebalanceMode != "" {
+		refuse("rebalance_mode", change.RebalanceMode, "is none: give incremental or stop-the-world")
 	}
 	for _, b := range timingrules.Check(heartbeat, t.Lease, t.DeadAfter) {
 		i := slices.IndexFunc(keys, func(k string) bool { return slices.Contains(b.Keys, k) })
@@ -217,7 +217,7 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of stri
 // describe writes a timing on one line.
 func describe(t ack.Timing) string {
 	w := worded(t)
-	return fmt.Sprintf("lease %s, dead-after %s, takeover %s, pause %s", w.Lease, w.DeadAfter, w.Takeover, w.Pause)
+	return fmt.Sprintf("lease %s, dead-after %s, takeover %s, rebalance-mode %s", w.Lease, w.DeadAfter, w.Takeover, w.RebalanceMode)
 }
 
 // compareTiming says once, when this node knows the cluster's timing, that it was
@@ -254,7 +254,7 @@ func flagsOf(t, other ack.Timing) string {
 		{"lease", timingrules.Short(t.Lease), timingrules.Short(other.Lease)},
 		{"dead-after", timingrules.Short(t.DeadAfter), timingrules.Short(other.DeadAfter)},
 		{"takeover", t.Takeover.String(), other.Takeover.String()},
-		{"pause", t.Pause.String(), other.Pause.String()},
+		{"rebalance-mode", t.RebalanceMode.String(), other.RebalanceMode.String()},
 	} {
 		if f[1] != f[2] {
 			flags = append(flags, "--"+f[0]+" "+f[1])

@@ -37,7 +37,7 @@ const (
 	ReasonOrphaned
 	// ReasonNoMap means that no map has been committed yet.
 	ReasonNoMap
-	// ReasonPaused means that all shards are held, as pause: cluster wants it.
+	// ReasonPaused means that all shards are held, as rebalance mode stop-the-world wants it.
 	ReasonPaused
 	// ReasonNoLease means that this node owns the shard and has no lease.
 	ReasonNoLease

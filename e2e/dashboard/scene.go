@@ -63,7 +63,7 @@ func NewScene(nodes, shards int) *Scene {
 	s.status.Node, s.status.Boot, s.status.Cluster, s.status.Version = "n1", 4, "c0ffee11", "1.0.0"
 	s.status.State, s.status.Role, s.status.Term, s.status.Epoch, s.status.Proposed = "operational", "follower", 3, 17, 17
 	s.status.LeaseMS, s.status.UptimeS, s.status.Shards.Total = 1431, 93784, shards
-	s.status.Timing = &admin.TimingState{Timing: admin.Timing{Lease: "1.5s", DeadAfter: "2s", Takeover: "timeout", Pause: "moving"}}
+	s.status.Timing = &admin.TimingState{Timing: admin.Timing{Lease: "1.5s", DeadAfter: "2s", Takeover: "timeout", RebalanceMode: "incremental"}}
 	s.Ring = event.NewRing(event.Options{Node: "n1", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
 	s.Ring.Add(event.Event{Kind: event.LeaderElected, Node: s.status.Leader})
 	s.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: 17, Reason: "new-leader", Change: &event.Change{Base: 16, Gained: shards / nodes, Found: true}})

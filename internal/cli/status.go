@@ -96,7 +96,7 @@ func writeStatus(w io.Writer, st admin.Status) error {
 	}
 	t.row("lease", lease)
 	if st.Timing != nil {
-		t.row("timing", fmt.Sprintf("lease %s, dead-after %s, takeover %s, pause %s", st.Timing.Lease, st.Timing.DeadAfter, st.Timing.Takeover, st.Timing.Pause))
+		t.row("timing", fmt.Sprintf("lease %s, dead-after %s, takeover %s, rebalance mode %s", st.Timing.Lease, st.Timing.DeadAfter, st.Timing.Takeover, st.Timing.RebalanceMode))
 	}
 	if st.Keys != nil {
 		t.row("keys", st.Keys.String())

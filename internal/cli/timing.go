@@ -9,10 +9,10 @@ import (
 )
 
 type timingCommand struct {
-	Lease     string `help:"How long a node may serve after hearing from the leader." placeholder:"DURATION"`
-	DeadAfter string `help:"When a silent node's shards may be taken without evidence."    placeholder:"DURATION"`
-	Takeover  string `help:"When the shards of a crashed node may be taken."               placeholder:"timeout|lease|immediate"`
-	Pause     string `help:"What pauses while the shard map changes."                      placeholder:"moving|cluster"`
+	Lease         string `help:"How long a node may serve after hearing from the leader." placeholder:"DURATION"`
+	DeadAfter     string `help:"When a silent node's shards may be taken without evidence."    placeholder:"DURATION"`
+	Takeover      string `help:"When the shards of a crashed node may be taken."               placeholder:"timeout|lease|immediate"`
+	RebalanceMode string `help:"Which shards wait while the shard map changes."                      placeholder:"incremental|stop-the-world"`
 	target
 }
 
@@ -35,7 +35,7 @@ func (c *timingCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer client.Close()
-	change := admin.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: c.Takeover, Pause: c.Pause}
+	change := admin.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: c.Takeover, RebalanceMode: c.RebalanceMode}
 	var t admin.TimingState
 	if change == (admin.Timing{}) {
 		t, err = client.Timing(ctx)
@@ -64,7 +64,7 @@ func writeTiming(w io.Writer, t admin.TimingState) error {
 	out.row("lease", t.Lease, t.Before.Lease)
 	out.row("dead-after", t.DeadAfter, t.Before.DeadAfter)
 	out.row("takeover", t.Takeover, t.Before.Takeover)
-	out.row("pause", t.Pause, t.Before.Pause)
+	out.row("rebalance-mode", t.RebalanceMode, t.Before.RebalanceMode)
 	if err := out.flush(); err != nil {
 		return err
 	}

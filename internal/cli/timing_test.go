@@ -18,8 +18,8 @@ type retimed struct {
 
 func (r *retimed) Timing(context.Context) (admin.TimingState, bool) {
 	return admin.TimingState{
-		Timing:       admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", Pause: "moving"},
-		BeforeCounts: r.counts, Since: 9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", Pause: "moving"},
+		Timing:       admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"},
+		BeforeCounts: r.counts, Since: 9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
 	}, true
 }
 
@@ -32,18 +32,18 @@ func (r *retimed) Retime(ctx context.Context, change admin.Timing, _ string) (ad
 func TestTimingShowsAndChanges(t *testing.T) {
 	r := &retimed{}
 	addr := serveAny(t, admin.Options{Cluster: r})
-	for _, line := range []string{"timing", "timing --lease 1s --dead-after 5s --takeover timeout --pause moving"} {
+	for _, line := range []string{"timing", "timing --lease 1s --dead-after 5s --takeover timeout --rebalance-mode incremental"} {
 		code, out, errOut := run(t, line+" --admin "+addr)
 		if code != 0 {
 			t.Fatalf("%s: exit %d: %s", line, code, errOut)
 		}
-		for _, want := range []string{"TIMING IN FORCE BEFORE", "lease 1s 500ms", "dead-after 5s 2.5s", "takeover timeout lease", "pause moving moving", "in force since entry 9 of the log"} {
+		for _, want := range []string{"TIMING IN FORCE BEFORE", "lease 1s 500ms", "dead-after 5s 2.5s", "takeover timeout lease", "rebalance-mode incremental incremental", "in force since entry 9 of the log"} {
 			if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 				t.Errorf("%s: no %q in\n%s", line, want, out)
 			}
 		}
 	}
-	if len(r.asked) != 1 || r.asked[0] != (admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", Pause: "moving"}) {
+	if len(r.asked) != 1 || r.asked[0] != (admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"}) {
 		t.Errorf("asked for %+v", r.asked)
 	}
 	_, out, _ := run(t, "timing --json --admin "+addr)

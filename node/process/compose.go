@@ -189,8 +189,8 @@ func healthOptions(c *config.Config) node.Health {
 // because the settings have been validated.
 func clusterTiming(c *config.Config) ack.Timing {
 	takeover, _ := ack.ParseTakeover(string(c.Takeover))
-	pause, _ := ack.ParsePause(string(c.Pause))
-	return ack.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: takeover, Pause: pause}
+	mode, _ := ack.ParseRebalanceMode(string(c.RebalanceMode))
+	return ack.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: takeover, RebalanceMode: mode}
 }
 
 // proxyOptions converts the settings of the proxy.
