@@ -7,7 +7,7 @@ import (
 	"shardway/internal/problem"
 )
 
-// Plan is the response of GET /v1/rebalance: the moves of the next map. The leader computes them
+// Plan is the response of GET /v1/plan: the moves of the next map. The leader computes them
 // from the committed map, the live nodes and the policy. The request changes nothing.
 type Plan struct {
 	// Epoch is the epoch of the committed map.
@@ -41,7 +41,7 @@ type PlannedMoves struct {
 	Shards   []uint32 `json:"shards"` // ascending
 }
 
-// PlanAPI is the optional interface of a Cluster that serves /v1/rebalance.
+// PlanAPI is the optional interface of a Cluster that serves /v1/plan.
 type PlanAPI interface {
 	// Plan requests the plan from the leader. Its errors are those of Cluster.Do.
 	Plan(ctx context.Context) (Plan, error)
@@ -64,5 +64,5 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) error {
 
 // Plan returns the moves of the next map.
 func (c *Client) Plan(ctx context.Context) (Plan, error) {
-	return getJSON[Plan](ctx, c, "/v1/rebalance", nil)
+	return getJSON[Plan](ctx, c, "/v1/plan", nil)
 }

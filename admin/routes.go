@@ -40,7 +40,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/v1/sockets", handle(s.sockets, http.MethodGet, http.MethodHead, http.MethodPost))
 	get("/v1/checkup", s.checkup)
 	get("/v1/policy", s.policy)
-	get("/v1/rebalance", s.plan)
+	get("/v1/plan", s.plan)
 	get("/v1/owned", s.limitLists(s.owned))
 	get("/v1/backup", s.backup)
 	get("/v1/events", s.eventsEndpoint)

@@ -77,7 +77,7 @@ type grammar struct {
 	Pin        pinCommand        `cmd:"" help:"Say at which node or in which zone a shard belongs."`
 	Unpin      unpinCommand      `cmd:"" help:"Let a shard belong nowhere."`
 	Quarantine quarantineCommand `cmd:"" help:"Have requests of a key refused before any owner sees them, or list such keys."`
-	Rebalance  rebalanceCommand  `cmd:"" help:"With --dry-run, show what the next map would move, and why."`
+	Plan       planCommand       `cmd:"" help:"Show which shards the next map moves, and why."`
 	Policy     policyCommand     `cmd:"" help:"Show what is drained, cordoned, weighed, pinned, paused and in quarantine."`
 	Backup     backupCommand     `cmd:"" help:"Save the cluster's control state to a file."`
 	Restore    restoreCommand    `cmd:"" help:"Start a new cluster from a backup, in an empty data directory."`

@@ -52,7 +52,7 @@ func bundled() []struct{ file, path string } {
 		{"events.json", "/v1/events?wait=0"},
 		{"running.json", "/v1/running"},
 		{"sockets.json", "/v1/sockets"},
-		{"rebalance.json", "/v1/rebalance"},
+		{"plan.json", "/v1/plan"},
 		{"metrics.txt", "/metrics"},
 		{"goroutines.txt", "/debug/pprof/goroutine?debug=1"},
 	}

@@ -9,22 +9,19 @@ import (
 	"shardway/admin"
 )
 
-type rebalanceCommand struct {
-	DryRun bool `help:"Show what the next map would move, and why."`
+type planCommand struct {
 	target
 }
 
-// Help tells why there is nothing else.
-func (c *rebalanceCommand) Help() string {
-	return `Shards are rebalanced by themselves, as soon as nodes come or go or somebody asks
-for a drain, a weight or a pin. While moves are paused this shows what waits.`
+// Help describes when the cluster rebalances shards.
+func (c *planCommand) Help() string {
+	return `The cluster rebalances shards automatically when nodes join or leave, and when an
+operator asks for a drain, a weight or a pin. While moves are paused, the plan also
+shows the moves that wait.`
 }
 
-// Run shows what the next map would move.
-func (c *rebalanceCommand) Run(ctx context.Context, s *session) error {
-	if !c.DryRun {
-		return misuse("nothing has to be asked for: shards are rebalanced by themselves; look with --dry-run at what the next map would move")
-	}
+// Run shows the moves of the next map.
+func (c *planCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
 		return err
