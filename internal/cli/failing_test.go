@@ -83,7 +83,7 @@ func TestLevelHotAndStepDownFailInOneLine(t *testing.T) {
 // As many as were asked for, and no more than there are; none is none, and not a mistake.
 func TestHotShowsSoMany(t *testing.T) {
 	addr := serve(t, &cluster{}) // with two shards and one key
-	for line, want := range map[string][2]int{"hot": {2, 1}, "hot --top=2": {2, 1}, "hot --top=1": {1, 1}, "hot --top=0": {}, "hot --top=-3": {}} {
+	for line, want := range map[string][2]int{"hot": {2, 1}, "hot --limit=2": {2, 1}, "hot --limit=1": {1, 1}, "hot --limit=0": {}, "hot --limit=-3": {}} {
 		code, out, errOut := run(t, line+" --json --admin="+addr)
 		var got admin.HotList
 		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || [2]int{len(got.Shards), len(got.Keys)} != want {

@@ -6,7 +6,7 @@ import (
 )
 
 type hotCommand struct {
-	Top int `help:"At most so many shards and keys." default:"10" placeholder:"N"`
+	Limit int `help:"Maximum number of shards and of keys to show." default:"10" placeholder:"N"`
 	target
 }
 
@@ -28,8 +28,8 @@ func (c *hotCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	top := max(c.Top, 0)
-	hot.Shards, hot.Keys = hot.Shards[:min(len(hot.Shards), top)], hot.Keys[:min(len(hot.Keys), top)]
+	limit := max(c.Limit, 0)
+	hot.Shards, hot.Keys = hot.Shards[:min(len(hot.Shards), limit)], hot.Keys[:min(len(hot.Keys), limit)]
 	if c.JSON {
 		return writeJSON(s.out, hot)
 	}

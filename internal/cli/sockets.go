@@ -17,7 +17,7 @@ type socketsCommand struct {
 	Key   *string `help:"With break, only sockets of this key." placeholder:"KEY"`
 	Shard *uint32 `help:"Only sockets of this shard." placeholder:"N"`
 	Gap   bool    `help:"With break, cut the legs, as when an owner dies: apps are told that messages may be missing."`
-	Top   int     `help:"At most so many shards." default:"10" placeholder:"N"`
+	Limit int     `help:"Maximum number of shards to show." default:"10" placeholder:"N"`
 	target
 }
 
@@ -88,7 +88,7 @@ func (c *socketsCommand) write(w io.Writer, list admin.SocketList) error {
 	all := func(x admin.ShardSockets) int { return x.Attached + x.Detached + x.Plain }
 	slices.SortStableFunc(list.Shards, func(a, b admin.ShardSockets) int { return cmp.Compare(all(b), all(a)) })
 	t = newTable(w, "SHARD", "ATTACHED", "DETACHED", "PLAIN")
-	shown := min(len(list.Shards), max(c.Top, 0))
+	shown := min(len(list.Shards), max(c.Limit, 0))
 	for _, x := range list.Shards[:shown] {
 		t.row(x.Shard, x.Attached, x.Detached, x.Plain)
 	}
@@ -96,7 +96,7 @@ func (c *socketsCommand) write(w io.Writer, list admin.SocketList) error {
 		return err
 	}
 	if more := len(list.Shards) - shown; more > 0 {
-		if _, err := fmt.Fprintf(w, "%d more shards have sockets: --top N shows them\n", more); err != nil {
+		if _, err := fmt.Fprintf(w, "%d more shards have sockets: --limit N shows them\n", more); err != nil {
 			return err
 		}
 	}

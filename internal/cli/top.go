@@ -18,8 +18,8 @@ import (
 const topShards = 10
 
 type topCommand struct {
-	Every time.Duration `default:"1s" help:"Time between two looks." placeholder:"DURATION"`
-	Once  bool          `help:"Show it once and end, as without a terminal."`
+	Interval time.Duration `default:"1s" help:"Time between two updates." placeholder:"DURATION"`
+	Once     bool          `help:"Show it once and end, as without a terminal."`
 	target
 }
 
@@ -37,8 +37,8 @@ type scene struct {
 
 // Run looks until q is pressed, or once.
 func (c *topCommand) Run(ctx context.Context, s *session) error {
-	if c.Every <= 0 {
-		return misuse(fmt.Sprintf("--every %s is no time between two looks: give one such as 1s", c.Every))
+	if c.Interval <= 0 {
+		return misuse(fmt.Sprintf("--interval %s must be greater than 0: give a value such as 1s", c.Interval))
 	}
 	client, err := c.client(s)
 	if err != nil {
@@ -84,7 +84,7 @@ func (c *topCommand) again(ctx context.Context, w io.Writer, client *admin.Clien
 		if _, werr := fmt.Fprintf(w, "%s%s%s", home, text, rest); werr != nil {
 			return errors.Join(err, werr)
 		}
-		_ = pause(ctx, c.Every) // its end is looked at above
+		_ = pause(ctx, c.Interval) // its end is looked at above
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 
 func TestTopShowsOneLookWithoutATerminal(t *testing.T) {
 	addr := serve(t, &cluster{})
-	for _, line := range []string{"top --admin=" + addr, "top --once --every=1h --admin=" + addr} {
+	for _, line := range []string{"top --admin=" + addr, "top --once --interval=1h --admin=" + addr} {
 		code, out, errOut := run(t, line)
 		if code != 0 || strings.Contains(out, "\x1b") {
 			t.Fatalf("%s: exit %d, %s, %q", line, code, errOut, out)
@@ -36,7 +36,7 @@ func TestTopShowsOneLookWithoutATerminal(t *testing.T) {
 			t.Errorf("%s in an outage: exit %d, %s\n%s", line, code, errOut, out)
 		}
 	}
-	if code, _, errOut := run(t, "top --every=0s"); code != 2 || !strings.Contains(errOut, "--every 0s") {
+	if code, _, errOut := run(t, "top --interval=0s"); code != 2 || !strings.Contains(errOut, "--interval 0s") {
 		t.Errorf("no time between two looks: exit %d, %s", code, errOut)
 	}
 }
