@@ -47,7 +47,7 @@ func verbSpecs() []verbSpec {
 	return []verbSpec{
 		Remove:   {"remove", []string{"node", "force"}, `{"node":"n3"}`},
 		StepDown: {"step-down", nil, `{}`},
-		Drain:    {"drain", []string{"node", "force", "gently", "safe", "release_timeout"}, `{"node":"n3"}`},
+		Drain:    {"drain", []string{"node", "force", "idle_first", "safe", "release_timeout"}, `{"node":"n3"}`},
 		Cordon:   {"cordon", []string{"node"}, `{"node":"n3"}`},
 		Uncordon: {"uncordon", []string{"node"}, `{"node":"n3"}`},
 		Pause:    {"pause", []string{"for"}, `{"for":"30m"}`},
@@ -111,9 +111,9 @@ type Action struct {
 	// For is the duration of a Pause or a Quarantine, such as "30m". An empty value means that a
 	// Quarantine lasts until Lift.
 	For string `json:"for,omitempty"`
-	// Gently is how long Drain moves only idle shards before it moves the others, such as "30s". An
+	// IdleFirst is how long Drain moves only idle shards before it moves the others, such as "30s". An
 	// empty value means that Drain moves all shards immediately.
-	Gently string `json:"gently,omitempty"`
+	IdleFirst string `json:"idle_first,omitempty"`
 	// Safe makes Drain keep a shard at the node until its app has released the shard.
 	Safe bool `json:"safe,omitempty"`
 	// ReleaseTimeout overrides --release-timeout of the node for a Drain, from 10ms to 1m. An empty

@@ -17,16 +17,16 @@ const MaxPause = 7 * 24 * time.Hour
 
 // arguments are the parameters of an action in a request. nil means that a parameter is absent.
 type arguments struct {
-	Node   string  `json:"node,omitempty"`
-	Force  bool    `json:"force,omitempty"`
-	For    string  `json:"for,omitempty"`
-	Weight *uint64 `json:"weight,omitempty"`
-	Shard  *uint64 `json:"shard,omitempty"`
-	Key    *string `json:"key,omitempty"`
-	Zone   string  `json:"zone,omitempty"`
-	Hash   string  `json:"hash,omitempty"`
-	Gently string  `json:"gently,omitempty"`
-	Safe   bool    `json:"safe,omitempty"`
+	Node      string  `json:"node,omitempty"`
+	Force     bool    `json:"force,omitempty"`
+	For       string  `json:"for,omitempty"`
+	Weight    *uint64 `json:"weight,omitempty"`
+	Shard     *uint64 `json:"shard,omitempty"`
+	Key       *string `json:"key,omitempty"`
+	Zone      string  `json:"zone,omitempty"`
+	Hash      string  `json:"hash,omitempty"`
+	IdleFirst string  `json:"idle_first,omitempty"`
+	Safe      bool    `json:"safe,omitempty"`
 	// ReleaseTimeout is a duration such as "30s".
 	ReleaseTimeout string `json:"release_timeout,omitempty"`
 }
@@ -38,7 +38,7 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 	if err != nil {
 		return Action{}, err
 	}
-	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, Gently: args.Gently, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout}
+	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, IdleFirst: args.IdleFirst, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout}
 	if slices.Contains(known.params, "node") && v != Pin && a.Node == "" {
 		return a, missing("node", "say which node to "+v.String()+", as in "+known.example+" or ?node=n3")
 	}
@@ -58,7 +58,7 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 	case Quarantine, Lift:
 		err = s.readKeyArgument(&a, args)
 	case Drain:
-		err = cmp.Or(checkGently(args), checkReleaseTimeout(args))
+		err = cmp.Or(checkIdleFirst(args), checkReleaseTimeout(args))
 	case Remove, StepDown, Cordon, Uncordon, Resume, AppRestarted:
 	}
 	return a, err
@@ -87,12 +87,12 @@ func checkReleaseTimeout(args arguments) error {
 	return nil
 }
 
-// MaxGently is the longest duration of Action.Gently.
-const MaxGently = 24 * time.Hour
+// MaxIdleFirst is the longest duration of Action.Gently.
+const MaxIdleFirst = 24 * time.Hour
 
-func checkGently(args arguments) error {
-	if d, err := time.ParseDuration(args.Gently); args.Gently != "" && (err != nil || d < time.Second || d > MaxGently) {
-		return badParam("gently", args.Gently, fmt.Sprintf("is no duration from 1s to %v: give one such as 30s, or none", MaxGently))
+func checkIdleFirst(args arguments) error {
+	if d, err := time.ParseDuration(args.IdleFirst); args.IdleFirst != "" && (err != nil || d < time.Second || d > MaxIdleFirst) {
+		return badParam("idle_first", args.IdleFirst, fmt.Sprintf("is no duration from 1s to %v: give one such as 30s, or none", MaxIdleFirst))
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func readArguments(r *http.Request, v verbSpec) (arguments, error) {
 	if err != nil {
 		return arguments{}, err
 	}
-	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), Gently: q.str("gently"), ReleaseTimeout: q.str("release_timeout")}
+	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), IdleFirst: q.str("idle_first"), ReleaseTimeout: q.str("release_timeout")}
 	if args.Force, err = q.boolean("force"); err != nil {
 		return args, err
 	}

@@ -53,8 +53,8 @@ func describeAction(a Action) string {
 	if a.Verb == Weigh {
 		words = append(words, strconv.FormatUint(uint64(a.Weight), 10))
 	}
-	if a.Gently != "" {
-		words = append(words, "gently, "+a.Gently)
+	if a.IdleFirst != "" {
+		words = append(words, "idle-first "+a.IdleFirst)
 	}
 	if a.Safe {
 		words = append(words, "safely")

@@ -99,13 +99,13 @@ func TestClientReadsWhatTheServerSays(t *testing.T) {
 func TestClientActs(t *testing.T) {
 	f := newFake()
 	c, _ := start(t, f)
-	for _, a := range []admin.Action{{Verb: admin.Remove, Node: "n3", Force: true}, {Verb: admin.StepDown}, {Verb: admin.Drain, Node: "n3", Gently: "2m0s"}} {
+	for _, a := range []admin.Action{{Verb: admin.Remove, Node: "n3", Force: true}, {Verb: admin.StepDown}, {Verb: admin.Drain, Node: "n3", IdleFirst: "2m0s"}} {
 		if err := c.Do(t.Context(), a); err != nil {
 			t.Errorf("Do(%+v) = %v", a, err)
 		}
 	}
 	did := f.actions()
-	if len(did) != 3 || did[2].Gently != "2m0s" || did[0].Node != "n3" || !did[0].Force || did[1].Verb != admin.StepDown || !strings.HasPrefix(did[0].By, "anybody from 127.0.0.1:") {
+	if len(did) != 3 || did[2].IdleFirst != "2m0s" || did[0].Node != "n3" || !did[0].Force || did[1].Verb != admin.StepDown || !strings.HasPrefix(did[0].By, "anybody from 127.0.0.1:") {
 		t.Errorf("did %+v", did)
 	}
 }

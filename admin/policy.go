@@ -28,8 +28,8 @@ type Policy struct {
 // EmptyingNode is a node with a gradual drain: idle shards move first, the others after the
 // duration Gently. A new leader starts the duration again.
 type EmptyingNode struct {
-	Node   string `json:"node"`
-	Gently string `json:"gently"`
+	Node      string `json:"node"`
+	IdleFirst string `json:"idle_first"`
 }
 
 // PinnedShard is a shard that is pinned to a node or to a zone.

@@ -184,9 +184,9 @@ func TestMistakesNameWhatAndRemedy(t *testing.T) {
 		{"POST", "/v1/remove", `{"node":"n3","n\u006fde":"n3"}`, js, 400, `node = "\"n3\"" is there more than once: give it once`},
 		{"POST", "/v1/remove?force=true", `{"node":"n3"}`, js, 400, `force = "true" is not known here: this takes no parameters`},
 		{"POST", "/v1/remove", strings.Repeat(" ", 70000), js, 413, "the body is longer than 65536 bytes"},
-		{"POST", "/v1/drain?node=n3&gently=soon", "", nil, 400, `gently = "soon" is no duration from 1s to 24h0m0s: give one such as 30s, or none`},
-		{"POST", "/v1/drain?node=n3&gently=25h", "", nil, 400, `gently = "25h" is no duration from 1s to 24h0m0s: give one such as 30s, or none`},
-		{"POST", "/v1/drain?node=n3&gently=10ms", "", nil, 400, `gently = "10ms" is no duration from 1s to 24h0m0s: give one such as 30s, or none`},
+		{"POST", "/v1/drain?node=n3&idle_first=soon", "", nil, 400, `idle_first = "soon" is no duration from 1s to 24h0m0s: give one such as 30s, or none`},
+		{"POST", "/v1/drain?node=n3&idle_first=25h", "", nil, 400, `idle_first = "25h" is no duration from 1s to 24h0m0s: give one such as 30s, or none`},
+		{"POST", "/v1/drain?node=n3&idle_first=10ms", "", nil, 400, `idle_first = "10ms" is no duration from 1s to 24h0m0s: give one such as 30s, or none`},
 		{"POST", "/v1/step-down?node=n3", "", nil, 400, `node = "n3" is not known here: this takes no parameters`},
 	} {
 		res := fetchJSON(t, h, tc.method, tc.target, tc.body, tc.headers...)
@@ -212,8 +212,8 @@ func TestActionsReachTheCluster(t *testing.T) {
 		{"/v1/remove?node=n3", "", nil, admin.Action{Verb: admin.Remove, Node: "n3"}},
 		{"/v1/remove?node=n3&force=1", "", nil, admin.Action{Verb: admin.Remove, Node: "n3", Force: true}},
 		{"/v1/remove", `{"node":"n3","force":true}`, js, admin.Action{Verb: admin.Remove, Node: "n3", Force: true}},
-		{"/v1/drain?node=n3&gently=30s", "", nil, admin.Action{Verb: admin.Drain, Node: "n3", Gently: "30s"}},
-		{"/v1/drain", `{"node":"n3","gently":"2m"}`, js, admin.Action{Verb: admin.Drain, Node: "n3", Gently: "2m"}},
+		{"/v1/drain?node=n3&idle_first=30s", "", nil, admin.Action{Verb: admin.Drain, Node: "n3", IdleFirst: "30s"}},
+		{"/v1/drain", `{"node":"n3","idle_first":"2m"}`, js, admin.Action{Verb: admin.Drain, Node: "n3", IdleFirst: "2m"}},
 		{"/v1/step-down", "", nil, admin.Action{Verb: admin.StepDown}},
 		{"/v1/step-down", "{}", js, admin.Action{Verb: admin.StepDown}},
 	} {

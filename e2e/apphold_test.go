@@ -35,7 +35,7 @@ func TestHeldShardMovesLast(t *testing.T) {
 	if out, code := shardway(t, "status", "--json", "--admin", n.Admin); code != 0 || !strings.Contains(strings.ReplaceAll(out, " ", ""), `"held":1`) {
 		t.Errorf("status: exit %d, %s", code, out)
 	}
-	out, code := shardway(t, "drain", n.ID, "--gently", "10m", "--wait", "--timeout", "5s", "--admin", other.Admin)
+	out, code := shardway(t, "drain", n.ID, "--idle-first", "10m", "--wait", "--timeout", "5s", "--admin", other.Admin)
 	if code != 1 || !strings.Contains(out, "1 shard (1 held by the app), 0 requests, 0 sockets left") {
 		t.Errorf("drain: exit %d, %s", code, out)
 	}
@@ -47,7 +47,7 @@ func TestHeldShardMovesLast(t *testing.T) {
 	}
 	key = c.AwaitServing(t).Keys(n.ID, 1)[0]
 	hold("600")
-	if out, code := shardway(t, "drain", n.ID, "--gently", "3s", "--wait", "--admin", other.Admin); code != 0 {
+	if out, code := shardway(t, "drain", n.ID, "--idle-first", "3s", "--wait", "--admin", other.Admin); code != 0 {
 		t.Errorf("a hold keeps the shard beyond the time of the drain: exit %d, %s", code, out)
 	}
 	owns(0)

@@ -72,8 +72,8 @@ func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.Flow(t, 100)
 	first.Drains()
-	if out, code := shardway(t, "drain", "--self", "--wait", "--data", first.Data); code != 0 || !strings.Contains(out, "node "+first.ID+" owns nothing") || strings.Contains(out, "warning") {
-		t.Fatalf("drain --self of %s: exit %d, %s", first.ID, code, out)
+	if out, code := shardway(t, "drain", "--local", "--wait", "--data", first.Data); code != 0 || !strings.Contains(out, "node "+first.ID+" owns nothing") || strings.Contains(out, "warning") {
+		t.Fatalf("drain --local of %s: exit %d, %s", first.ID, code, out)
 	}
 	wantMoves(t, c, before, c.AwaitShards(t, second, third))
 	l.Flow(t, 2*shards)
@@ -84,9 +84,9 @@ func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
 		t.Errorf("policy: exit %d, %s", code, out)
 	}
 	second.Drains()
-	out, code := shardway(t, "drain", "--self", "--wait", "--timeout", "1m", "--data", second.Data)
+	out, code := shardway(t, "drain", "--local", "--wait", "--timeout", "1m", "--data", second.Data)
 	if want := "1 of 3 voters are left and it takes 2 (" + first.ID + " is leaving)"; code != 0 || !strings.Contains(out, want) {
-		t.Errorf("drain --self of %s: exit %d, %s, want a warning: %s", second.ID, code, out, want)
+		t.Errorf("drain --local of %s: exit %d, %s, want a warning: %s", second.ID, code, out, want)
 	}
 	c.AwaitShards(t, third)
 	l.Flow(t, 2*shards)
@@ -99,8 +99,8 @@ func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
 		}
 		if n == first {
 			n.Kill(t)
-			if out, code := shardway(t, "drain", "--self", "--data", n.Data); code != 1 || !strings.Contains(out, "no node runs on the data directory") {
-				t.Errorf("drain --self of %s, killed: exit %d, %s", n.ID, code, out)
+			if out, code := shardway(t, "drain", "--local", "--data", n.Data); code != 1 || !strings.Contains(out, "no node runs on the data directory") {
+				t.Errorf("drain --local of %s, killed: exit %d, %s", n.ID, code, out)
 			}
 		} else {
 			n.Stop(t)
@@ -111,8 +111,8 @@ func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
 		n.Start(t)
 		c.AwaitShards(t, third, n)
 		if n == first {
-			if out, code := shardway(t, "drain", "--self", "--wait", "--data", n.Data); code != 0 {
-				t.Errorf("drain --self of %s, started again: exit %d, %s", n.ID, code, out)
+			if out, code := shardway(t, "drain", "--local", "--wait", "--data", n.Data); code != 0 {
+				t.Errorf("drain --local of %s, started again: exit %d, %s", n.ID, code, out)
 			}
 			c.AwaitShards(t, third)
 		}

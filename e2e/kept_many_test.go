@@ -296,7 +296,7 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	beside := startAsking(t, gateway.Addr, others)
 	_, earlier := x.gaps(t) // shards that moved while the sockets were opened
 	began, used := history.Now(), x.used(t)
-	if out, code := shardway(t, "drain", owner.ID, "--wait", "--admin", owner.Admin, "--gently", gently.String()); code != 0 {
+	if out, code := shardway(t, "drain", owner.ID, "--wait", "--admin", owner.Admin, "--idle-first", gently.String()); code != 0 {
 		t.Fatalf("drain %s: exit %d, %s", owner.ID, code, out)
 	}
 	atOnce(t, len(list), func(i int) error { return list[i].asks() })

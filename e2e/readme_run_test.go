@@ -199,14 +199,14 @@ func (m machine) comesAndGoes(other machine) {
 }
 
 // look does what is said there to do with a cluster, from another of its machines, or for
-// drain --self from this one; NODE is its own.
+// drain --local from this one; NODE is its own.
 func (m machine) look(other machine, node string) {
 	m.t.Helper()
 	done := 0
 	for _, line := range slices.Concat(slices.Concat(shown(m.t, "docs/reference/cli.md", "Commands"), shown(m.t, operations, "Move shards"))...) {
 		line = strings.ReplaceAll(line, "NODE", node)
 		at := other
-		if strings.Contains(line, "--self") {
+		if strings.Contains(line, "--local") {
 			at = m
 		}
 		if strings.Contains(line, "shardway remove") {

@@ -89,8 +89,8 @@ func (p *pods) move(t *testing.T, n *cluster.Node) {
 func (p *pods) replace(t *testing.T, n *cluster.Node, wiped bool) {
 	t.Helper()
 	drained := n.Drains()
-	if out, code := shardway(t, "drain", "--self", "--wait", "--data", n.Data); code != 0 {
-		t.Fatalf("drain --self of %s: exit %d, %s", n.ID, code, out)
+	if out, code := shardway(t, "drain", "--local", "--wait", "--data", n.Data); code != 0 {
+		t.Fatalf("drain --local of %s: exit %d, %s", n.ID, code, out)
 	}
 	n.Stop(t)
 	if wiped {

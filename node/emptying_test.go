@@ -12,7 +12,7 @@ import (
 	"shardway/shardmap"
 )
 
-// A node that is drained gently gives away at once what nothing runs for, and the rest as
+// A node that is drained with idle-first gives away at once what nothing runs for, and the rest as
 // it ends: what runs for longer than --drain-timeout is cut by a drain that takes all at
 // once. Nobody waits for what lasts beyond the time that was given.
 func TestGentleDrainWaitsForWhatRuns(t *testing.T) {
@@ -44,7 +44,7 @@ func TestGentleDrainWaitsForWhatRuns(t *testing.T) {
 						w.t.Fatal(err)
 					}
 				}
-				must(victim.node.Do(context.Background(), admin.Action{Verb: admin.Drain, Node: victim.name, Gently: c.gently.String()}))
+				must(victim.node.Do(context.Background(), admin.Action{Verb: admin.Drain, Node: victim.name, IdleFirst: c.gently.String()}))
 				asked := time.Now()
 				s.within(3*time.Second, "only what runs is left there", func() bool { return w.committed().Count(id) == 1 && w.committed().Owner(busy) == id })
 				s.within(time.Minute, "nothing is left there", func() bool { return !w.committed().Has(id) })

@@ -426,7 +426,7 @@ func (n *Node) serveApp(ctx context.Context) {
 
 func (n *Node) serveSelf(ctx context.Context) {
 	if err := admin.ServeLocal(ctx, n.o.Self, n, n.log); err != nil {
-		n.log.Warn().Err(err).Str("effect", "`shardway drain --self` does not reach this node").Msg("local admin socket failed")
+		n.log.Warn().Err(err).Str("effect", "`shardway drain --local` does not reach this node").Msg("local admin socket failed")
 	}
 }
 

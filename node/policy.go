@@ -32,7 +32,7 @@ func (n *Node) Policy() admin.Policy {
 		out.Pins = append(out.Pins, admin.PinnedShard{Shard: uint32(s), Node: string(p.Pins[s].Node), Zone: p.Pins[s].Zone})
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.GradualDrains)) {
-		out.Emptying = append(out.Emptying, admin.EmptyingNode{Node: string(id), Gently: timingrules.Short(p.GradualDrains[id].For)})
+		out.Emptying = append(out.Emptying, admin.EmptyingNode{Node: string(id), IdleFirst: timingrules.Short(p.GradualDrains[id].For)})
 	}
 	if p.Pause > 0 {
 		out.Pause = timingrules.Short(p.Pause)
@@ -125,7 +125,7 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 		if err := releaseTimeoutOf(&c, a.ReleaseTimeout); err != nil {
 			return c, err
 		}
-		return drainOf(c, a.Gently)
+		return drainOf(c, a.IdleFirst)
 	case admin.Cordon:
 		c.Kind = ack.ChangeCordon
 	case admin.Uncordon:
@@ -170,14 +170,14 @@ func releaseTimeoutOf(c *ack.Change, text string) error {
 }
 
 // drainOf returns what a drain changes: all at once, or first what is idle, for so long.
-func drainOf(c ack.Change, gently string) (ack.Change, error) {
-	if gently == "" {
+func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
+	if idleFirst == "" {
 		c.Kind = ack.ChangeDrain
 		return c, nil
 	}
-	d, err := time.ParseDuration(gently)
+	d, err := time.ParseDuration(idleFirst)
 	if err != nil || d <= 0 || d > ack.MaxGradualDrain {
-		return c, fmt.Errorf("%w: gently = %q is no duration of at most %s", admin.ErrInvalid, gently, timingrules.Short(ack.MaxGradualDrain))
+		return c, fmt.Errorf("%w: idle_first = %q is no duration of at most %s", admin.ErrInvalid, idleFirst, timingrules.Short(ack.MaxGradualDrain))
 	}
 	c.Kind, c.For = ack.ChangeDrainGradually, d
 	return c, nil

@@ -264,7 +264,7 @@ func TestActionsThatMeanNothingHarmNobody(t *testing.T) {
 		// A duration beyond its bounds names itself.
 		for _, text := range []string{"soon", "0s", "-1s", "10000h"} {
 			w.refused(w.follower(), admin.Action{Verb: admin.Pause, For: text}, admin.ErrInvalid, `for = "`+text+`" is no duration of at most`)
-			w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "b", Gently: text}, admin.ErrInvalid, `gently = "`+text+`" is no duration of at most`)
+			w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "b", IdleFirst: text}, admin.ErrInvalid, `idle_first = "`+text+`" is no duration of at most`)
 			w.refused(w.follower(), admin.Action{Verb: admin.Quarantine, Hash: "1", For: text}, admin.ErrInvalid, `for = "`+text+`" is no duration of at most`)
 		}
 		w.refused(w.follower(), admin.Action{Verb: admin.Quarantine, Hash: "key"}, admin.ErrInvalid, `key_hash = "key" is none`)

@@ -25,7 +25,7 @@ type drain struct {
 
 func (f *drain) name() string {
 	if f.self {
-		return "drain --self"
+		return "drain --local"
 	}
 	return "drain"
 }
@@ -37,7 +37,7 @@ func (f *drain) begin(w *world) {
 	f.victim = w.pick(anybody)
 	if f.self {
 		w.drains = append(w.drains, history.Drain{Node: f.victim.ID, From: history.Now()})
-		w.must(w.command("drain", "--self", "--data", f.victim.Data))
+		w.must(w.command("drain", "--local", "--data", f.victim.Data))
 		return
 	}
 	w.drain(f.victim)
@@ -100,7 +100,7 @@ func (f *cordon) end(w *world) { w.uncordon(f.victim) }
 func (w *world) drain(n *cluster.Node) {
 	var how []string
 	if w.rng.IntN(2) == 0 {
-		how = []string{"gently", "2s"}
+		how = []string{"idle_first", "2s"}
 	}
 	w.note("%s is drained %v", n.ID, how)
 	w.drains = append(w.drains, history.Drain{Node: n.ID, From: history.Now()})

@@ -288,7 +288,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 
 		"weight b -1":                "-1 is negative: give a number of 0 or more; shardway weight --help",
 		"weight b 1.5":               "weight 1.5 of node b is not valid: give a number from 1 to 1000, or 0",
-		"drain --gently xx":          `--gently: "xx" is not a duration: give one such as 30s or 5m; shardway drain --help`,
+		"drain --idle-first xx":      `--idle-first: "xx" is not a duration: give one such as 30s or 5m; shardway drain --help`,
 		"drain b --wait --timeout 5": `--timeout: "5" is not a duration`,
 		"wait --timeout x":           `--timeout: "x" is not a duration`,
 
@@ -374,7 +374,7 @@ func TestExitCodesAreWhatTheTableSays(t *testing.T) {
 	meant := map[int][]string{
 		0: {"status --admin=" + addr, "version", "--help", "check"},
 		1: {"status --admin=127.0.0.1:1", "remove ghost --admin=" + addr, "backup /nonexistent/b --admin=" + addr},
-		2: {"no-such-command", "status --no-such-flag", "drain a --self", "check --shards=0", "run --shards=0"},
+		2: {"no-such-command", "status --no-such-flag", "drain a --local", "check --shards=0", "run --shards=0"},
 		3: {"status --admin=" + down, "status --json --admin=" + down},
 	}
 	_, help, _ := run(t, "--help")

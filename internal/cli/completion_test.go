@@ -65,7 +65,7 @@ func TestBashCompletes(t *testing.T) {
 	file, _ := script(t, "bash")
 	for line, want := range map[string]string{
 		"shardway dr":                     "drain",
-		"shardway drain --sel":            "--self",
+		"shardway drain --loc":            "--local",
 		"shardway run --takeover i":       "immediate",
 		"shardway run --max-upstream-con": "--max-upstream-conns",
 		"shardway check --al":             "--all",

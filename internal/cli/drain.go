@@ -13,15 +13,15 @@ import (
 )
 
 type drainCommand struct {
-	Node    string        `arg:"" optional:"" help:"Id of the node; else the one that is asked."`
-	Self    bool          `help:"The process on the data directory of this machine, for as long as it runs: for what runs before it is stopped. Takes no token, and only warns of what --force is for."`
-	Data    string        `help:"With --self, the node's data directory (else SHARDWAY_DATA, else ./data)." placeholder:"DIR"`
-	Wait    bool          `help:"Wait until nothing is left there, and show what is: shards, requests, sockets."`
-	Timeout time.Duration `help:"With --wait, fail if something is left after so long; the drain goes on (0: wait for ever)." placeholder:"DURATION"`
-	Gently  time.Duration `help:"Move busy shards only after so long, instead of after --drain-timeout (0: after --drain-timeout)." placeholder:"DURATION"`
-	Safe    bool          `help:"Leave a shard there that its app does not release."`
-	Release time.Duration `name:"release-timeout" help:"How long the app may take to release a shard, up to 1m (0: the node's --release-timeout)." placeholder:"DURATION"`
-	Force   bool          `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
+	Node      string        `arg:"" optional:"" help:"Id of the node; else the one that is asked."`
+	Local     bool          `help:"The process on the data directory of this machine, for as long as it runs: for what runs before it is stopped. Takes no token, and only warns of what --force is for."`
+	Data      string        `help:"With --local, the node's data directory (else SHARDWAY_DATA, else ./data)." placeholder:"DIR"`
+	Wait      bool          `help:"Wait until nothing is left there, and show what is: shards, requests, sockets."`
+	Timeout   time.Duration `help:"With --wait, fail if something is left after so long; the drain goes on (0: wait for ever)." placeholder:"DURATION"`
+	IdleFirst time.Duration `help:"Move busy shards only after so long, instead of after --drain-timeout (0: after --drain-timeout)." placeholder:"DURATION"`
+	Safe      bool          `help:"Leave a shard there that its app does not release."`
+	Release   time.Duration `name:"release-timeout" help:"How long the app may take to release a shard, up to 1m (0: the node's --release-timeout)." placeholder:"DURATION"`
+	Force     bool          `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
 	target
 }
 
@@ -32,14 +32,14 @@ asked, at --admin; nobody is asked whether that is meant. It stays ready, forwar
 requests and votes; leadership it gives away first. So it can be stopped, or its
 app be changed, without anything moving then.
 
-With --gently shards move as they fall idle: nothing runs for them, no request and no
+With --idle-first shards move as they fall idle: nothing runs for them, no request and no
 socket but kept ones, which hand over, some at a time. What is still busy after that time
 moves as it does without, and what runs there has --drain-timeout to end.
 
 With --safe a shard that the app does not release stays there, and is served there;
 --wait says which reason the app gave. Drain again to try once more.
 
-With --self the cluster keeps nothing of it: the process is to own nothing and is
+With --local the cluster keeps nothing of it: the process is to own nothing and is
 not ready any more, the next one on the data directory owns shards again.`
 }
 
@@ -48,7 +48,7 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 	if err := c.contradiction(); err != nil {
 		return err
 	}
-	if c.Self {
+	if c.Local {
 		return c.leave(ctx, s)
 	}
 	client, err := c.client(s)
@@ -64,15 +64,15 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 		}
 		c.Node, which = status.Node, ", the one that was asked,"
 	}
-	gently := ""
-	if c.Gently > 0 {
-		gently = c.Gently.String()
+	idleFirst := ""
+	if c.IdleFirst > 0 {
+		idleFirst = c.IdleFirst.String()
 	}
 	release := ""
 	if c.Release > 0 {
 		release = c.Release.String()
 	}
-	if err = client.Do(ctx, admin.Action{Verb: admin.Drain, Node: c.Node, Force: c.Force, Gently: gently, Safe: c.Safe, ReleaseTimeout: release}); err != nil {
+	if err = client.Do(ctx, admin.Action{Verb: admin.Drain, Node: c.Node, Force: c.Force, IdleFirst: idleFirst, Safe: c.Safe, ReleaseTimeout: release}); err != nil {
 		return err
 	}
 	begun := "node " + c.Node + which + " is to own nothing until `shardway uncordon " + c.Node + "`; `shardway nodes` shows what is left"
@@ -95,20 +95,20 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 // contradiction returns what is wrong with the flags.
 func (c *drainCommand) contradiction() error {
 	switch {
-	case c.Self && (c.Node != "" || c.Admin != ""):
-		return misuse("--self is for the node of a data directory: name that with --data DIR, and neither a node nor --admin")
-	case c.Self && c.Force:
-		return misuse("--self refuses nothing, it warns: leave out --force")
-	case c.Self && c.Gently != 0:
-		return misuse("--gently is asked of the cluster, --self of a process: leave out one")
-	case c.Self && (c.Safe || c.Release != 0):
-		return misuse("--safe and --release-timeout are asked of the cluster, --self of a process: leave out one")
+	case c.Local && (c.Node != "" || c.Admin != ""):
+		return misuse("--local is for the node of a data directory: name that with --data DIR, and neither a node nor --admin")
+	case c.Local && c.Force:
+		return misuse("--local refuses nothing, it warns: leave out --force")
+	case c.Local && c.IdleFirst != 0:
+		return misuse("--idle-first is asked of the cluster, --local of a process: leave out one")
+	case c.Local && (c.Safe || c.Release != 0):
+		return misuse("--safe and --release-timeout are asked of the cluster, --local of a process: leave out one")
 	case c.Release < 0 || c.Release > admin.MaxReleaseTimeout:
 		return misuse(fmt.Sprintf("--release-timeout %s is not between 0 and %s: give one such as 30s", c.Release, admin.MaxReleaseTimeout))
-	case c.Gently < 0:
-		return misuse(fmt.Sprintf("--gently %s is negative: give one such as 30s, or 0 to move all at once", c.Gently))
-	case !c.Self && c.Data != "":
-		return misuse("--data goes with --self")
+	case c.IdleFirst < 0:
+		return misuse(fmt.Sprintf("--idle-first %s is negative: give one such as 30s, or 0 to move all at once", c.IdleFirst))
+	case !c.Local && c.Data != "":
+		return misuse("--data goes with --local")
 	case !c.Wait && c.Timeout != 0:
 		return misuse("--timeout bounds --wait: give both")
 	case c.Timeout < 0:

@@ -96,26 +96,26 @@ func TestDrainSaysAtTheDeadlineWhatItWaitsFor(t *testing.T) {
 // The client left it out of what it sent once, so every shard moved at once.
 func TestGentleDrainReachesTheNode(t *testing.T) {
 	c := drained()
-	code, _, errOut := run(t, "drain a --gently=2m --admin="+serveCluster(t, c))
+	code, _, errOut := run(t, "drain a --idle-first=2m --admin="+serveCluster(t, c))
 	if code != 0 {
 		t.Fatalf("exit %d, %s", code, errOut)
 	}
-	if got := <-c.done; got.Verb != admin.Drain || got.Node != "a" || got.Gently != "2m0s" {
+	if got := <-c.done; got.Verb != admin.Drain || got.Node != "a" || got.IdleFirst != "2m0s" {
 		t.Errorf("it did %+v, want a gentle drain of a within 2m0s", got)
 	}
 }
 
 func TestDrainMistakesSayWhatToGive(t *testing.T) {
 	for line, want := range map[string]string{
-		"drain a --self":                   "name that with --data DIR, and neither a node nor --admin",
-		"drain --self --admin=:1":          "name that with --data DIR, and neither a node nor --admin",
-		"drain --self --force":             "--self refuses nothing, it warns: leave out --force",
-		"drain a --data=/tmp":              "--data goes with --self",
-		"drain a --timeout=1s":             "--timeout bounds --wait: give both",
-		"drain a --wait --timeout=-1s":     "--timeout -1s is negative",
-		"drain a --gently=-1s":             "--gently -1s is negative: give one such as 30s",
-		"drain --self --gently=1m":         "--gently is asked of the cluster, --self of a process",
-		"drain --self --data=/nonexistent": `no node runs on the data directory "/nonexistent": name the one of the node with --data DIR`,
+		"drain a --local":                   "name that with --data DIR, and neither a node nor --admin",
+		"drain --local --admin=:1":          "name that with --data DIR, and neither a node nor --admin",
+		"drain --local --force":             "--local refuses nothing, it warns: leave out --force",
+		"drain a --data=/tmp":               "--data goes with --local",
+		"drain a --timeout=1s":              "--timeout bounds --wait: give both",
+		"drain a --wait --timeout=-1s":      "--timeout -1s is negative",
+		"drain a --idle-first=-1s":          "--idle-first -1s is negative: give one such as 30s",
+		"drain --local --idle-first=1m":     "--idle-first is asked of the cluster, --local of a process",
+		"drain --local --data=/nonexistent": `no node runs on the data directory "/nonexistent": name the one of the node with --data DIR`,
 	} {
 		exit := 2
 		if strings.Contains(line, "nonexistent") {
@@ -142,12 +142,12 @@ func TestDrainOfOneselfNeedsNoTokenAndEndsIfNobodyTakesTheShards(t *testing.T) {
 			data = d
 		}
 	}
-	code, out, errOut := run(t, "drain --self", "SHARDWAY_DATA="+data)
+	code, out, errOut := run(t, "drain --local", "SHARDWAY_DATA="+data)
 	if code != 0 || out != "node solo is to own nothing for as long as this process runs\n" || !strings.Contains(errOut, `warning: without node "solo", 0 of 1 voters are left and it takes 1`) {
 		t.Errorf("exit %d, %q, %q", code, out, errOut)
 	}
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusServiceUnavailable)
-	code, _, errOut = run(t, "drain --self --wait --data="+data)
+	code, _, errOut = run(t, "drain --local --wait --data="+data)
 	if code != 1 || !strings.Contains(errOut, "16 shards, 0 requests, 0 sockets left at node solo, and they stay there: no other node is there") {
 		t.Errorf("--wait: exit %d, %q", code, errOut)
 	}
@@ -190,7 +190,7 @@ func TestDrainTakesTerms(t *testing.T) {
 	if a := <-c.done; !a.Safe || a.ReleaseTimeout != "30s" || a.Node != "a" {
 		t.Errorf("the node is asked %+v", a)
 	}
-	for _, line := range []string{"drain a --release-timeout 2m", "drain a --release-timeout=-1s", "drain --self --safe", "drain --self --release-timeout 1s"} {
+	for _, line := range []string{"drain a --release-timeout 2m", "drain a --release-timeout=-1s", "drain --local --safe", "drain --local --release-timeout 1s"} {
 		if code, _, errOut := run(t, line); code != 2 || !strings.Contains(errOut, "--release-timeout") {
 			t.Errorf("%s: exit %d, %s", line, code, errOut)
 		}

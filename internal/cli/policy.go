@@ -43,7 +43,7 @@ func writePolicy(w io.Writer, p admin.Policy) error {
 		row("drain", n)
 	}
 	for _, e := range p.Emptying {
-		row("drain gently, "+e.Gently, e.Node)
+		row("drain idle-first "+e.IdleFirst, e.Node)
 	}
 	for _, n := range p.Cordoned {
 		row("cordon", n)
@@ -159,7 +159,7 @@ func uncordoned(node string, before admin.Policy, draining bool) string {
 	case cordoned:
 		return "node " + node + " gets shards again: its cordon has ended"
 	case draining:
-		return "nothing to do: node " + node + " drains by drain --self or because it stops, and owns shards again when its process has restarted"
+		return "nothing to do: node " + node + " drains by drain --local or because it stops, and owns shards again when its process has restarted"
 	}
 	return "nothing to do: node " + node + " is neither drained nor cordoned"
 }

@@ -104,7 +104,7 @@ func (c selfDrained) Status() admin.Status {
 
 func TestUncordonNamesADrainThatItDoesNotEnd(t *testing.T) {
 	addr := serveCluster(t, selfDrained{&policed{cluster: &cluster{done: make(chan admin.Action, 1)}}})
-	want := "nothing to do: node b drains by drain --self or because it stops, and owns shards again when its process has restarted\n"
+	want := "nothing to do: node b drains by drain --local or because it stops, and owns shards again when its process has restarted\n"
 	if code, out, errOut := run(t, "uncordon b --admin="+addr); code != 0 || out != want {
 		t.Errorf("exit %d, %q, %s; want %q", code, out, errOut, want)
 	}
@@ -156,8 +156,8 @@ func TestPolicyOfNothingSaysSo(t *testing.T) {
 	if _, out, _ := run(t, "policy --admin="+addr); !strings.HasPrefix(out, "nothing is asked") || strings.Contains(out, "pause") {
 		t.Errorf("policy: %q", out)
 	}
-	c.emptying = []admin.EmptyingNode{{Node: "b", Gently: "10m"}}
-	if _, out, _ := run(t, "policy --admin="+addr); !strings.Contains(out, "drain gently, 10m") || strings.Contains(out, "nothing is asked") {
+	c.emptying = []admin.EmptyingNode{{Node: "b", IdleFirst: "10m"}}
+	if _, out, _ := run(t, "policy --admin="+addr); !strings.Contains(out, "drain idle-first 10m") || strings.Contains(out, "nothing is asked") {
 		t.Errorf("policy: %q", out)
 	}
 }

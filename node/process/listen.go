@@ -41,7 +41,7 @@ func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 func listenLocal(ctx context.Context, data string, log zerolog.Logger) net.Listener {
 	ln, err := admin.ListenLocal(ctx, data)
 	if err != nil {
-		log.Warn().Err(err).Str("effect", "`shardway drain --self` does not reach this node").Msg("local admin socket not created")
+		log.Warn().Err(err).Str("effect", "`shardway drain --local` does not reach this node").Msg("local admin socket not created")
 		return nil
 	}
 	return ln
