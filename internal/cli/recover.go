@@ -14,14 +14,14 @@ import (
 
 // directory is what the commands have that work on a data directory.
 type directory struct {
-	Data  string `help:"The node's data directory (else SHARDWAY_DATA, else ./data)."                                                                             placeholder:"DIR"`
-	Above uint64 `help:"Start above this epoch. Only needed when this machine's clock is wrong: give the highest Shardway-Epoch that apps or stores have seen." placeholder:"EPOCH"`
-	JSON  bool   `help:"Write JSON."                                                                                                                              name:"json"`
+	Data     string `help:"The node's data directory (else SHARDWAY_DATA, else ./data)."                                                                             placeholder:"DIR"`
+	MinEpoch uint64 `help:"Start above this epoch. Only needed when this machine's clock is wrong: give the highest Shardway-Epoch that apps or stores have seen." placeholder:"EPOCH"`
+	JSON     bool   `help:"Write JSON."                                                                                                                              name:"json"`
 }
 
 func (d *directory) options(s *session) recovery.Options {
 	c := config.Default()
-	return recovery.Options{Data: cmp.Or(d.Data, variable(s.environ, "SHARDWAY_DATA"), c.Data), Above: d.Above, Log: quiet(s)}
+	return recovery.Options{Data: cmp.Or(d.Data, variable(s.environ, "SHARDWAY_DATA"), c.Data), MinEpoch: d.MinEpoch, Log: quiet(s)}
 }
 
 // quiet is the log of a command: only what went wrong.
@@ -30,8 +30,8 @@ func quiet(s *session) zerolog.Logger {
 }
 
 type recoverCommand struct {
-	Confirm        string `help:"Id of the cluster to give up. Without it, only shows what would be done."         placeholder:"CLUSTER"`
-	DespiteAnswers bool   `help:"Continue although something answers at the address of a former node: it is another program."`
+	Confirm              string `help:"Id of the cluster to give up. Without it, only shows what would be done."         placeholder:"CLUSTER"`
+	IgnoreReachableNodes bool   `help:"Continue although another program responds at the address of a former node."`
 	directory
 }
 
@@ -42,7 +42,7 @@ func (c *recoverCommand) Run(s *session) error {
 		return c.show(s, o)
 	}
 	o.Confirm = c.Confirm
-	if !c.DespiteAnswers {
+	if !c.IgnoreReachableNodes {
 		o.Reachable = recovery.Listens
 	}
 	r, err := recovery.Recover(o)

@@ -39,7 +39,7 @@ func gone(data, self string, reachable func(addr string) bool) error {
 	}
 	for i, id := range ids {
 		if <-answers[i] {
-			return fmt.Errorf("recovery: somebody answers at %s, where node %q was: is the cluster lost at all? Stop every node of it first, or say --despite-answers if that is another program", seen[id], id)
+			return fmt.Errorf("recovery: somebody answers at %s, where node %q was: is the cluster lost at all? Stop every node of it first, or use --ignore-reachable-nodes if that is another program", seen[id], id)
 		}
 	}
 	return nil

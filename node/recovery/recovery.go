@@ -28,9 +28,9 @@ type Options struct {
 	Node string
 	// Confirm must be the cluster id that Recover gives up.
 	Confirm string
-	// Above is an epoch that must not be reached from below any more, zero if
+	// MinEpoch is an epoch that must not be reached from below any more, zero if
 	// none is known.
-	Above uint64
+	MinEpoch uint64
 	// Reachable tells whether somebody listens at a gossip address; nil: Recover
 	// does not ask whether the others are gone.
 	Reachable func(addr string) bool
@@ -114,7 +114,7 @@ func found(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, er
 	if now.IsZero() {
 		now = time.Now()
 	}
-	r := Result{Node: d.Node(), Former: s.Cluster(), Shards: s.Shards(), Floor: floor(now, max(index, s.MaxIndex()), o.Above)}
+	r := Result{Node: d.Node(), Former: s.Cluster(), Shards: s.Shards(), Floor: floor(now, max(index, s.MaxIndex()), o.MinEpoch)}
 	r.Cluster = lineage.Recovered(s.Cluster(), r.Floor)
 	n, err := s.Recovered(r.Cluster, r.Floor)
 	if err != nil {
@@ -137,10 +137,10 @@ func found(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, er
 }
 
 // floor returns where a log goes on whose last known index is given.
-func floor(now time.Time, last, above uint64) uint64 {
+func floor(now time.Time, last, minEpoch uint64) uint64 {
 	f := last + ack.MinJump
-	if above > 0 {
-		f = max(f, above+1)
+	if minEpoch > 0 {
+		f = max(f, minEpoch+1)
 	}
 	return max(f, uint64(max(now.UnixMilli(), 0)))
 }

@@ -143,7 +143,7 @@ func (f *fsm) Restore(b []byte) error           { f.restored = b; return nil }
 // other.
 func TestOperatorRaisesTheFloor(t *testing.T) {
 	high := uint64(1) << 60
-	r, err := recovery.Restore(recovery.Options{Data: t.TempDir(), Node: "a", Now: time.Unix(0, 0), Above: high}, backup(t))
+	r, err := recovery.Restore(recovery.Options{Data: t.TempDir(), Node: "a", Now: time.Unix(0, 0), MinEpoch: high}, backup(t))
 	if err != nil || r.Floor != high+1 {
 		t.Errorf("floor %d, %v, want %d", r.Floor, err, high+1)
 	}
