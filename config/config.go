@@ -81,14 +81,14 @@ const (
 	ReturnsAny Returns = "any"
 )
 
-// OnTerm says what a node that is told to stop does with its shards.
-type OnTerm string
+// OnShutdown says what a node that is told to stop does with its shards.
+type OnShutdown string
 
 const (
-	// OnTermHandOver means that other nodes get them.
-	OnTermHandOver OnTerm = "hand-over"
-	// OnTermHold means that they wait for the node's next process.
-	OnTermHold OnTerm = "hold"
+	// OnShutdownHandoff means that other nodes get them.
+	OnShutdownHandoff OnShutdown = "handoff"
+	// OnShutdownHold means that they wait for the node's next process.
+	OnShutdownHold OnShutdown = "hold"
 )
 
 // Config holds every setting of a node. Default and Load make it; the zero
@@ -159,7 +159,7 @@ type Config struct {
 	RestartGrace    time.Duration // zero: a restart is not waited for
 	LameDuck        time.Duration // zero: the listener closes as soon as the shards are elsewhere
 	ShutdownTimeout time.Duration
-	OnTerm          OnTerm
+	OnShutdown      OnShutdown
 	HoldGrace       time.Duration
 	Takeover        Takeover
 	RebalanceMode   RebalanceMode

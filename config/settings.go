@@ -202,9 +202,11 @@ func timingSettings() []setting {
 			func(c *Config) value { return span{&c.SocketWait, time.Second, time.Hour, false} }),
 		row("restart-grace", "DURATION", "0s", "how long to wait for a crashed node to return before its shards move",
 			func(c *Config) value { return span{&c.RestartGrace, 0, time.Hour, false} }),
-		row("on-term", "hand-over|hold", "hand-over", "what a node that is told to stop does with its shards: other nodes get them, or they wait for its next process",
-			func(c *Config) value { return choice[OnTerm]{&c.OnTerm, []OnTerm{OnTermHandOver, OnTermHold}} }),
-		row("hold-grace", "DURATION", "8s", "with --on-term hold, how long shards wait for the node's next process before they move",
+		row("on-shutdown", "handoff|hold", "handoff", "what a node that is told to stop does with its shards: other nodes get them, or they wait for its next process",
+			func(c *Config) value {
+				return choice[OnShutdown]{&c.OnShutdown, []OnShutdown{OnShutdownHandoff, OnShutdownHold}}
+			}),
+		row("hold-grace", "DURATION", "8s", "with --on-shutdown hold, how long shards wait for the node's next process before they move",
 			func(c *Config) value { return span{&c.HoldGrace, 10 * time.Millisecond, time.Minute, false} }),
 		row("lame-duck", "DURATION", "0s", "how long a stopping node keeps accepting connections while reporting not ready",
 			func(c *Config) value { return span{&c.LameDuck, 0, time.Hour, false} }).reloads(),

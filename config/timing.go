@@ -120,7 +120,7 @@ func (c *Config) musts() []Bound {
 			keys: []string{"queue-wait", "drain-timeout", "release-timeout"}, remedy: "raise queue-wait above " + short(c.AckDeadline()) + ", or lower release-timeout or drain-timeout",
 		})
 	}
-	if c.OnTerm == OnTermHold {
+	if c.OnShutdown == OnShutdownHold {
 		bounds = append(bounds, Bound{
 			Rule: "hold-grace < queue-wait - 1s", Figures: short(c.HoldGrace) + " < " + short(c.QueueWait-ackSlack), Holds: c.HoldGrace < c.QueueWait-ackSlack,
 			Why:  "requests for the shards of a node that restarts in place wait for it, and then for those who get them",

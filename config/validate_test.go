@@ -124,7 +124,7 @@ func TestMistakesNameKeyValuePlaceAndRemedy(t *testing.T) {
 		{name: "dead-after", args: "--dead-after 1.1s", want: `dead-after = "1.1s" (flag): breaks 2 × lease + 10 % < dead-after: …`},
 		{name: "stream grace", args: "--stream-grace 6s", want: `stream-grace = "6s" (flag): breaks stream-grace ≤ drain-timeout: …`},
 		{name: "shutdown", args: "--drain-timeout 29s", want: `shutdown-timeout = "30s" (default): breaks shutdown-timeout ≥ drain-timeout + 2s: …`},
-		{name: "hold grace", args: "--on-term hold --hold-grace 14s", want: `hold-grace = "14s" (flag): breaks hold-grace < queue-wait - 1s: …`},
+		{name: "hold grace", args: "--on-shutdown hold --hold-grace 14s", want: `hold-grace = "14s" (flag): breaks hold-grace < queue-wait - 1s: …`},
 		{name: "restart grace", args: "--restart-grace 15s", want: `restart-grace = "15s" (flag): breaks restart-grace < queue-wait: …`},
 		{name: "dead server", args: "--remove-dead-after 4s", want: `remove-dead-after = "4s" (flag): breaks remove-dead-after ≥ 2 × dead-after: …`},
 	}

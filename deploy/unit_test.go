@@ -73,8 +73,8 @@ func TestUnitIsWithoutFaultToSystemd(t *testing.T) {
 func TestUnitRunsWhatTheProgramTakes(t *testing.T) {
 	args := strings.Fields(unit(t, "ExecStart"))[2:]
 	c := load(t, args, nil, map[string]string{"/etc/shardway/shardway.yaml": read(t, "systemd/shardway.yaml")})
-	if c.OnTerm != config.OnTermHold || c.Data != "/var/lib/"+unit(t, "StateDirectory") {
-		t.Errorf("on_term %q, data in %s", c.OnTerm, c.Data)
+	if c.OnShutdown != config.OnShutdownHold || c.Data != "/var/lib/"+unit(t, "StateDirectory") {
+		t.Errorf("on_shutdown %q, data in %s", c.OnShutdown, c.Data)
 	}
 	if name, _, _ := strings.Cut(unit(t, "LoadCredential"), ":"); c.SecretFile != "${CREDENTIALS_DIRECTORY}/"+name {
 		t.Errorf("the secret is looked for in %s", c.SecretFile)

@@ -15,7 +15,7 @@ import (
 // back.
 func TestRestartInPlaceMovesNothing(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
-	c := start(t, 5, "--on-term=hold", "--hold-grace=13s")
+	c := start(t, 5, "--on-shutdown=hold", "--hold-grace=13s")
 	first := c.AwaitServing(t)
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
 	for range 2 {
@@ -46,7 +46,7 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 // was told nothing, as after a crash.
 func TestRestartInPlaceCarriesWhatWasReleased(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
-	c := keeping(t, 3, nil, "--on-term=hold", "--hold-grace=13s")
+	c := keeping(t, 3, nil, "--on-shutdown=hold", "--hold-grace=13s")
 	first := c.AwaitServing(t)
 	counts := map[string]uint64{}
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})

@@ -83,8 +83,8 @@ type Config struct {
 	DrainTimeout, StreamGrace, RestartGrace time.Duration
 	ReleaseTimeout, AcquireTimeout          time.Duration // of the hooks
 	LameDuck, ShutdownTimeout               time.Duration
-	OnTerm                                  string        // what Run does with the node's shards once ctx ends
-	HoldGrace                               time.Duration // with OnTerm "hold"
+	OnShutdown                              string        // what Run does with the node's shards once ctx ends
+	HoldGrace                               time.Duration // with OnShutdown "hold"
 	Returns                                 string        // without hooks, when shards may return: "after-restart" or "any"
 	SocketWait                              time.Duration
 	Sockets                                 string

@@ -322,9 +322,9 @@ func TestMistakesOfTheConfig(t *testing.T) {
 	}
 }
 
-// With OnTerm "hold" the shards of a node that stops wait for its next Run.
+// With OnShutdown "hold" the shards of a node that stops wait for its next Run.
 func TestNodeThatHoldsSaysSo(t *testing.T) {
-	a := start(t, "a", func(*fasthttp.RequestCtx) {}, func(c *embed.Config) { c.OnTerm, c.HoldGrace = "hold", 3*time.Second })
+	a := start(t, "a", func(*fasthttp.RequestCtx) {}, func(c *embed.Config) { c.OnShutdown, c.HoldGrace = "hold", 3*time.Second })
 	a.stop()
 	<-a.done
 	if log := a.log.String(); !strings.Contains(log, "restarting in place") || !strings.Contains(log, `"grace":3000`) {

@@ -109,7 +109,7 @@ func (o *Options) own(n int) []string {
 	if !o.Hold || (o.Seed+uint64(n))%2 == 0 {
 		return nil
 	}
-	return []string{"--on-term", "hold", "--hold-grace", holdGrace.String()}
+	return []string{"--on-shutdown", "hold", "--hold-grace", holdGrace.String()}
 }
 
 // appFlags are those of every app.

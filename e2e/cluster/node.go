@@ -160,7 +160,7 @@ func grace(args []string) time.Duration {
 		}
 		return otherwise
 	}
-	if flag("--on-term", "hand-over") != "hold" {
+	if flag("--on-shutdown", "handoff") != "hold" {
 		return 0
 	}
 	d, _ := time.ParseDuration(flag("--hold-grace", "8s"))

@@ -166,7 +166,7 @@ func nodeOptions(ctx context.Context, c *config.Config, log zerolog.Logger) (nod
 		Settings: c.ClusterSettings(),
 	}
 	o.AfterRestart = c.Returns == config.ReturnsAfterRestart && !c.HasHooks() && !c.Gateway()
-	if c.OnTerm == config.OnTermHold {
+	if c.OnShutdown == config.OnShutdownHold {
 		o.HoldGrace = c.HoldGrace
 	}
 	if c.Upstream != "" {
@@ -179,7 +179,7 @@ func nodeOptions(ctx context.Context, c *config.Config, log zerolog.Logger) (nod
 // healthOptions converts the settings of the health check.
 func healthOptions(c *config.Config) node.Health {
 	h := node.Health{Interval: c.HealthInterval, Timeout: c.HealthTimeout, Fall: c.HealthFall, Rise: c.HealthRise}
-	if c.OnTerm == config.OnTermHold {
+	if c.OnShutdown == config.OnShutdownHold {
 		h.Hold = c.HoldGrace
 	}
 	return h
