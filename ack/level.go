@@ -29,7 +29,7 @@ func (e *LevelError) Outdated() bool { return e.Level < MinLevel }
 
 // Error returns a message that contains both numbers.
 func (e *LevelError) Error() string {
-	return fmt.Sprintf("level %d, and this program knows %s", e.Level, KnownLevels())
+	return fmt.Sprintf("format version %d, and this program knows %s", e.Level, KnownLevels())
 }
 
 // Unwrap returns ErrCorrupt.
@@ -38,9 +38,9 @@ func (e *LevelError) Unwrap() error { return ErrCorrupt }
 // KnownLevels returns the levels that this program knows, for messages.
 func KnownLevels() string {
 	if MinLevel == MaxLevel {
-		return fmt.Sprintf("level %d", MaxLevel)
+		return fmt.Sprintf("format version %d", MaxLevel)
 	}
-	return fmt.Sprintf("levels %d to %d", MinLevel, MaxLevel)
+	return fmt.Sprintf("format versions %d to %d", MinLevel, MaxLevel)
 }
 
 // Known returns a *LevelError for a level that this program does not know.

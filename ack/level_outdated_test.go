@@ -11,7 +11,7 @@ func TestLevelOfDevelopmentVersionIsReportedAsOutdated(t *testing.T) {
 	_, _, err := ack.NewState().Apply(1, 1, []byte{1, 0})
 	var level *ack.LevelError
 	if !errors.As(err, &level) || level.Level != 1 || !level.Outdated() || !errors.Is(err, ack.ErrCorrupt) {
-		t.Fatalf("entry of level 1: %v", err)
+		t.Fatalf("entry of format version 1: %v", err)
 	}
 	if (&ack.LevelError{Level: ack.MaxLevel + 1}).Outdated() {
 		t.Error("a level of a later version is reported as outdated")

@@ -10,9 +10,9 @@ import (
 
 // The programs of this play know MinLevel, as the old one does, or the next one as well.
 const (
-	oldProgram = MinLevel
-	newProgram = MinLevel + 1
-	levelAfter = time.Hour
+	oldProgram    = MinLevel
+	newProgram    = MinLevel + 1
+	finalizeAfter = time.Hour
 )
 
 // LevelPlay is one schedule of processes that are restarted with one program or the
@@ -63,7 +63,7 @@ func PlayLevels(seed uint64, plant string) (failure string, raised bool) {
 	s := *born
 	s.cluster, s.level = "c", oldProgram-1
 	p := &LevelPlay{Plant: plant, rng: rand.New(rand.NewPCG(seed, 7)), term: 1, state: &s, level: oldProgram}
-	p.levels = NewLevels(p.term, levelAfter)
+	p.levels = NewLevels(p.term, finalizeAfter)
 	for i := range 2 + p.rng.IntN(3) {
 		x := &levelServer{name: fmt.Sprintf("%c/1", 'a'+i), disk: oldProgram}
 		p.servers = append(p.servers, x)
@@ -92,7 +92,7 @@ func (p *LevelPlay) step(fresh bool) {
 	x := p.servers[p.rng.IntN(len(p.servers))]
 	switch p.rng.IntN(24) {
 	case 0, 1, 12, 13:
-		p.now += time.Duration(p.rng.Int64N(int64(levelAfter)))
+		p.now += time.Duration(p.rng.Int64N(int64(finalizeAfter)))
 	case 2:
 		p.now += time.Duration(p.rng.Int64N(int64(time.Minute)))
 	case 3:
@@ -139,7 +139,7 @@ func (p *LevelPlay) elect() {
 		p.pending = nil // the new leader never had them
 	}
 	if p.Plant != "one Levels for all terms" {
-		p.levels = NewLevels(p.term, levelAfter)
+		p.levels = NewLevels(p.term, finalizeAfter)
 	}
 }
 
@@ -213,8 +213,8 @@ func (p *LevelPlay) judge(atOnce bool) {
 			p.fail("raised above what %s knows", x.name)
 		case x.toldIn != p.term:
 			p.fail("raised though %s has not told the leader of term %d", x.name, p.term)
-		case !atOnce && p.now-x.toldAt < levelAfter:
-			p.fail("raised %v after %s told that it knows it, want %v", p.now-x.toldAt, x.name, levelAfter)
+		case !atOnce && p.now-x.toldAt < finalizeAfter:
+			p.fail("raised %v after %s told that it knows it, want %v", p.now-x.toldAt, x.name, finalizeAfter)
 		}
 	}
 }
@@ -315,7 +315,7 @@ func (p *LevelPlay) settle() {
 	}
 	for range 20 {
 		p.lead()
-		p.now += levelAfter
+		p.now += finalizeAfter
 		p.late()
 		p.applyAll()
 	}

@@ -51,7 +51,7 @@ func pointsOfLevels() []point {
 			"level: raised by the words of an earlier term", "level: one Levels for all terms",
 		}},
 		{of: "levels", clause: "its present process did", planted: []string{"level: raised by the words of an earlier process"}},
-		{of: "levels", clause: "and level-after has passed since the last one did", planted: []string{
+		{of: "levels", clause: "and finalize-after has passed since the last one did", planted: []string{
 			"level: raised before its time", "level: a process that has just begun counts from the one before",
 		}},
 		{of: "levels", clause: "an entry counts only in the term that decided on it", planted: []string{"level: a decision of an earlier term counts"}},

@@ -169,7 +169,7 @@ const (
 func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 	c, at, err := decodeCommand(cmd)
 	if err == nil && at > s.level {
-		err = fmt.Errorf("%w: level %d before the log says so", ErrCorrupt, at)
+		err = fmt.Errorf("%w: format version %d before the log says so", ErrCorrupt, at)
 	}
 	if err != nil {
 		return s, 0, fmt.Errorf("log entry %d: %w", index, err)

@@ -167,8 +167,8 @@ func TestDecodersRefuseCorruptInput(t *testing.T) {
 		}
 		newer := bytes.Clone(c.b)
 		newer[0] = 9
-		if err := c.decode(newer); !errors.Is(err, ack.ErrCorrupt) || !strings.Contains(err.Error(), "level 9, and this program knows "+ack.KnownLevels()) {
-			t.Errorf("%s of level 9: %v, want both numbers", c.name, err)
+		if err := c.decode(newer); !errors.Is(err, ack.ErrCorrupt) || !strings.Contains(err.Error(), "format version 9, and this program knows "+ack.KnownLevels()) {
+			t.Errorf("%s of format version 9: %v, want both numbers", c.name, err)
 		}
 	}
 	next, outcome, err := s.Apply(99, 1, []byte{byte(ack.MinLevel), 77})

@@ -156,9 +156,9 @@ func (c *Client) Rotate(ctx context.Context) (Rotation, error) {
 	return fetchJSON[Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate", serverWait: actTimeout})
 }
 
-// RaiseLevel puts the next level into force without waiting.
-func (c *Client) RaiseLevel(ctx context.Context) (LevelState, error) {
-	return fetchJSON[LevelState](ctx, c, call{method: http.MethodPost, path: "/v1/level", body: []byte(`{"raise":true}`), serverWait: actTimeout})
+// FinalizeUpgrade puts the next format version into force without waiting.
+func (c *Client) FinalizeUpgrade(ctx context.Context) (UpgradeState, error) {
+	return fetchJSON[UpgradeState](ctx, c, call{method: http.MethodPost, path: "/v1/upgrade", body: []byte(`{"finalize":true}`), serverWait: actTimeout})
 }
 
 // Retime changes what is not empty in the timing of the cluster.

@@ -110,7 +110,7 @@ func openAPI(t *testing.T) (*document, string) {
 // capable is a cluster that can all that an admin port may be asked.
 type capable struct {
 	*fake
-	*levelled
+	*upgradable
 	*retimed
 	*planning
 	*draining
@@ -125,7 +125,7 @@ func newCapable() http.Handler {
 	f := newFake()
 	f.commit(18)
 	return admin.New(admin.Options{
-		Cluster: capable{f, &levelled{fake: f}, &retimed{fake: f}, &planning{fake: f}, &draining{fake: f, left: admin.DrainState{Node: "n3"}}, owning{f}},
+		Cluster: capable{f, &upgradable{fake: f}, &retimed{fake: f}, &planning{fake: f}, &draining{fake: f, left: admin.DrainState{Node: "n3"}}, owning{f}},
 		Log:     zerolog.Nop(), Metrics: prometheus.NewRegistry(), Events: ring("n1"),
 	}).Handler()
 }

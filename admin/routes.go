@@ -51,7 +51,7 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.Handle("/v1/drain", handle(s.drain, http.MethodGet, http.MethodHead, http.MethodPost))
 	post("/v1/rotate", s.rotate)
-	mux.Handle("/v1/level", handle(s.level, http.MethodGet, http.MethodHead, http.MethodPost))
+	mux.Handle("/v1/upgrade", handle(s.upgrade, http.MethodGet, http.MethodHead, http.MethodPost))
 	mux.Handle("/v1/timing", handle(s.timing, http.MethodGet, http.MethodHead, http.MethodPost))
 	if s.metrics != nil {
 		mux.Handle("/metrics", handle(s.metricsEndpoint(), http.MethodGet, http.MethodHead))

@@ -24,7 +24,7 @@ func (c *Config) From(setting string) string { return c.source(setting) }
 func (c *Config) sameOnAllNodes() []string {
 	names := []string{
 		"sockets", "body-buffer", "drain-timeout", "stream-grace", "queue-wait", "heartbeat", "restart-grace",
-		"max-voters", "remove-dead-after", "level-after", "max-header-bytes", "max-headers", "max-uri", "max-body",
+		"max-voters", "remove-dead-after", "finalize-after", "max-header-bytes", "max-headers", "max-uri", "max-body",
 	}
 	if c.HasHooks() && !c.Gateway() {
 		names = append(names, "release-timeout")

@@ -138,7 +138,7 @@ type Config struct {
 	Shards          int
 	MaxVoters       int
 	RemoveDeadAfter time.Duration // zero: a dead server is never removed
-	LevelAfter      time.Duration // zero: a level is raised as soon as all know it
+	FinalizeAfter   time.Duration // zero: the format version is raised as soon as all nodes support the next one
 
 	Keys           []string // key sources, tried in order; never empty
 	Routes         []Route  // longest prefix first

@@ -56,7 +56,7 @@ func TestDefaultsRunOnOneMachine(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("defaults = %v, want %v", got, want)
 	}
-	times := []time.Duration{c.Heartbeat, c.Lease, c.DeadAfter, c.DrainTimeout, c.StreamGrace, c.RestartGrace, c.ShutdownTimeout, c.QueueWait, c.RemoveDeadAfter, c.LevelAfter}
+	times := []time.Duration{c.Heartbeat, c.Lease, c.DeadAfter, c.DrainTimeout, c.StreamGrace, c.RestartGrace, c.ShutdownTimeout, c.QueueWait, c.RemoveDeadAfter, c.FinalizeAfter}
 	wantTimes := []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, 2500 * time.Millisecond, 5 * time.Second, 250 * time.Millisecond, 0, 30 * time.Second, 15 * time.Second, 0, time.Hour}
 	if !slices.Equal(times, wantTimes) {
 		t.Errorf("default times = %v, want %v", times, wantTimes)
@@ -175,7 +175,7 @@ func TestEveryKeyWorksAsFlagVariableAndYAML(t *testing.T) {
 	samples := map[string]string{
 		"node": "a", "data": "/d", "upstream": "http://127.0.0.1:9000", "max-upstream-conns": "7", "max-shard-conns": "3", "max-shard-inflight": "5", "max-streams": "9", "health": "/h", "health-interval": "300ms", "health-timeout": "3s", "health-fall": "4", "health-rise": "2", "hooks": "/hooks", "returns": "any", "weight": "3", "zone": "z", "app-version": "2.1 b",
 		"listen": ":80", "admin": "127.0.0.1:1", "gossip": "127.0.0.1:2", "gossip-advertise": "10.0.0.1:2", "peer": "[::1]:3", "peer-advertise": "10.0.0.1:3",
-		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "bootstrap-expect": "3", "shards": "8", "max-voters": "3", "remove-dead-after": "1h", "level-after": "2h",
+		"endpoint": "grpc=10.0.0.1:9", "probes": ":4", "probe-path": "/p", "join": "a:1,b", "bootstrap-expect": "3", "shards": "8", "max-voters": "3", "remove-dead-after": "1h", "finalize-after": "2h",
 		"takeover": "timeout", "rebalance-mode": "stop-the-world", "key": "host,ip", "on-missing-key": "cookie", "trusted-proxies": "10.0.0.0/8", "debug-headers": "true",
 		"heartbeat": "50ms", "lease": "400ms", "dead-after": "3s", "drain-timeout": "6s", "release-timeout": "3s", "acquire-timeout": "2m", "stream-grace": "1s", "socket-wait": "30s", "sockets": "close", "restart-grace": "2s", "on-shutdown": "hold", "hold-grace": "3s", "shutdown-timeout": "1m",
 		"queue-requests": "5", "queue-bytes": "1MiB", "queue-wait": "20s", "body-buffer": "2KiB", "forwarded": "true",

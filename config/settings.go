@@ -150,8 +150,8 @@ func clusterSettings() []setting {
 			func(c *Config) value { return number{p: &c.MaxVoters, lo: 1, hi: maxVoters} }),
 		row("remove-dead-after", "DURATION", "off", "remove a dead server after this time; a spare server is promoted to voter first",
 			func(c *Config) value { return span{&c.RemoveDeadAfter, time.Second, 30 * 24 * time.Hour, true} }),
-		row("level-after", "DURATION", "1h", "how long all nodes must have known a new level before it is raised; until then the former version can be run again",
-			func(c *Config) value { return span{&c.LevelAfter, 0, 30 * 24 * time.Hour, false} }),
+		row("finalize-after", "DURATION", "1h", "how long all nodes must have supported a new format version before it is raised; until then the earlier version can be run again",
+			func(c *Config) value { return span{&c.FinalizeAfter, 0, 30 * 24 * time.Hour, false} }),
 		row("takeover", "timeout|lease|immediate", "lease", "when a silent node's shards may be taken over; applies to a new cluster, see timing",
 			func(c *Config) value {
 				return choice[Takeover]{&c.Takeover, []Takeover{TakeoverTimeout, TakeoverLease, TakeoverImmediate}}

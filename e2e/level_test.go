@@ -56,24 +56,24 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 			l.Flow(t, 2*shards)
 		}
 	}
-	raise := func() error { return nodes[0].Try(t.Context(), "level", url.Values{"raise": {"true"}}) }
+	raise := func() error { return nodes[0].Try(t.Context(), "upgrade", url.Values{"finalize": {"true"}}) }
 
 	roll(next, nodes[0], nodes[1])
-	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which knows level 2: run the version of the other nodes there") {
+	if err := raise(); err == nil || !strings.Contains(err.Error(), "c, which knows format version 2: run the version of the other nodes there") {
 		t.Errorf("raised while c knows less: %v", err)
 	}
 	nodes[2].Await(t, "it warns of c", func(s cluster.Status) bool {
-		return strings.Contains(s.Said(), "level-behind: level 2 is in force, and level 3 is held up by c")
+		return strings.Contains(s.Said(), "upgrade-pending: format version 2 is in force, and format version 3 is held up by c")
 	})
 	roll("", nodes[0], nodes[1])
 	roll(next, nodes...)
 	for _, n := range nodes {
-		n.Await(t, "level 2 is in force", func(s cluster.Status) bool { return s.Level == 2 })
+		n.Await(t, "format version 2 is in force", func(s cluster.Status) bool { return s.FormatVersion == 2 })
 	}
 
-	cluster.Await(t, "the level is raised", raise)
+	cluster.Await(t, "the upgrade is finalized", raise)
 	for _, n := range nodes {
-		n.Await(t, "level 3 is in force", func(s cluster.Status) bool { return s.Level == nextlevel.Level })
+		n.Await(t, "format version 3 is in force", func(s cluster.Status) bool { return s.FormatVersion == nextlevel.Level })
 	}
 	l.Flow(t, 2*shards)
 	n := c.Follower(t)
@@ -81,9 +81,9 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 	n.Stop(t)
 	c.AwaitServing(t)
 	n.Binary = ""
-	refuses(t, n.Args()[2:], n.Data, "level 3, and this program knows level 2", "run the version of the other nodes")
+	refuses(t, n.Args()[2:], n.Data, "format version 3, and this program knows format version 2", "run the version of the other nodes")
 	fresh := with(newcomer(t, c), "--join", c.Running()[0].Gossip, "--shards", strconv.Itoa(shards))
-	refuses(t, fresh, "level 3 is in force", "this program knows level 2", "run the version of the other nodes")
+	refuses(t, fresh, "format version 3 is in force", "this program knows format version 2", "run the version of the other nodes")
 	n.Binary = next
 	n.Start(t)
 	c.AwaitServing(t)

@@ -65,7 +65,7 @@ type Config struct {
 	Shards          int
 	MaxVoters       int
 	RemoveDeadAfter time.Duration
-	LevelAfter      time.Duration
+	FinalizeAfter   time.Duration
 	Takeover        string
 	RebalanceMode   string
 

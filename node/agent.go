@@ -239,7 +239,7 @@ func (a *agent) Route(r ack.Routing) {
 		a.committed(old.Committed(), s)
 	}
 	if s.Level() != old.Level() {
-		a.log.Info().Uint8("level", uint8(s.Level())).Msg("level in force")
+		a.log.Info().Uint8("format_version", uint8(s.Level())).Msg("format version in force")
 	}
 	if s.TimingSince() != old.TimingSince() {
 		a.log.Info().Str("timing", describe(s.Timing())).Uint64("index", s.TimingSince()).Msg("timing in force")

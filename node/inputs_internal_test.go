@@ -12,7 +12,7 @@ import (
 // A leader that was busy for a moment was taken to suspect no key any more, and to wait for
 // nobody: findings ended, and came again two seconds later.
 func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
-	before := leaderTold{leader: "b", views: []ack.MemberView{{Node: "c"}}, suspects: []poisonous{{}}, level: &admin.LevelState{Behind: "c"}}
+	before := leaderTold{leader: "b", views: []ack.MemberView{{Node: "c"}}, suspects: []poisonous{{}}, level: &admin.UpgradeState{Behind: "c"}}
 	for name, tt := range map[string]struct {
 		now                    leaderTold
 		views, suspects, level bool // as before
@@ -20,7 +20,7 @@ func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
 		"it says nothing":      {leaderTold{leader: "b"}, true, true, true},
 		"it says what it sees": {leaderTold{leader: "b", views: []ack.MemberView{}}, false, true, true},
 		"it suspects nothing":  {leaderTold{leader: "b", suspects: []poisonous{}}, true, false, true},
-		"nobody is behind":     {leaderTold{leader: "b", level: &admin.LevelState{}}, true, true, false},
+		"nobody is behind":     {leaderTold{leader: "b", level: &admin.UpgradeState{}}, true, true, false},
 		"it is another one":    {leaderTold{leader: "a"}, false, false, false},
 	} {
 		got := tt.now.after(before)

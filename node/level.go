@@ -14,7 +14,7 @@ import (
 	"shardway/node/roster"
 )
 
-var _ admin.LevelAPI = (*Node)(nil)
+var _ admin.UpgradeAPI = (*Node)(nil)
 
 // unknownLevel returns the error of a node whose log has a level that this program does
 // not read, with the remedy.
@@ -22,7 +22,7 @@ func unknownLevel(err error) error {
 	if level, ok := errors.AsType[*ack.LevelError](err); ok && level.Outdated() {
 		return fmt.Errorf("node: the data directory was created by a development version: %w: start with an empty --data directory", err)
 	}
-	return fmt.Errorf("node: this cluster is beyond this program: %w: run the version of the other nodes on this --data directory (a level that was raised cannot be taken back)", err)
+	return fmt.Errorf("node: this cluster is beyond this program: %w: run the version of the other nodes on this --data directory (a finalized upgrade cannot be taken back)", err)
 }
 
 // keepLevel keeps in the data directory which level is in force, and tells the others.
@@ -40,26 +40,26 @@ func (n *Node) keepLevel(s *ack.State) {
 	}
 }
 
-// Level returns what stands between the level in force and the next one: the leader's
+// UpgradeStatus returns what stands between the level in force and the next one: the leader's
 // word, or without it what this node's log says.
-func (n *Node) Level(ctx context.Context) admin.LevelState {
+func (n *Node) UpgradeStatus(ctx context.Context) admin.UpgradeState {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	if told, err := n.askForLevel(ctx, false, ""); err == nil {
 		return told
 	}
 	inForce := uint8(n.fsm.state.Load().Level())
-	return admin.LevelState{InForce: inForce, Next: inForce, Nodes: []admin.NodeLevel{}}
+	return admin.UpgradeState{InForce: inForce, Next: inForce, Nodes: []admin.NodeUpgrade{}}
 }
 
-// RaiseLevel puts the next level into force, through the leader wherever it is.
-func (n *Node) RaiseLevel(ctx context.Context, by string) (admin.LevelState, error) {
+// FinalizeUpgrade puts the next level into force, through the leader wherever it is.
+func (n *Node) FinalizeUpgrade(ctx context.Context, by string) (admin.UpgradeState, error) {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	return n.askForLevel(ctx, true, by)
 }
 
-func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s admin.LevelState, err error) {
+func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s admin.UpgradeState, err error) {
 	if l := n.leadership(); l != nil {
 		return l.level(ctx, raise, by)
 	}
@@ -72,31 +72,31 @@ func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s admin.
 }
 
 // level shows the level on the leader, or raises it first.
-func (l *leadership) level(ctx context.Context, raise bool, by string) (admin.LevelState, error) {
+func (l *leadership) level(ctx context.Context, raise bool, by string) (admin.UpgradeState, error) {
 	if raise {
-		l.log.Info().Str("by", logs.Cut(by)).Msg("raise of the level asked for")
+		l.log.Info().Str("by", logs.Cut(by)).Msg("finalization of the upgrade requested")
 		err := l.keeper.Raise(ctx, l.done)
 		switch _, blocked := errors.AsType[*roster.LevelError](err); {
 		case blocked || errors.Is(err, roster.ErrNotReady):
-			return admin.LevelState{}, fmt.Errorf("%w: %w", admin.ErrRefused, err)
+			return admin.UpgradeState{}, fmt.Errorf("%w: %w", admin.ErrRefused, err)
 		case err != nil:
-			return admin.LevelState{}, refusal(err)
+			return admin.UpgradeState{}, refusal(err)
 		}
 	}
 	v := l.keeper.Level()
 	if v == nil {
-		return admin.LevelState{}, fmt.Errorf("%w: %w", admin.ErrRefused, roster.ErrNotReady)
+		return admin.UpgradeState{}, fmt.Errorf("%w: %w", admin.ErrRefused, roster.ErrNotReady)
 	}
 	return levelState(*v), nil
 }
 
-func levelState(v ack.LevelView) admin.LevelState {
-	s := admin.LevelState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: roster.DescribeBlockers(v), Nodes: make([]admin.NodeLevel, 0, len(v.Servers))}
+func levelState(v ack.LevelView) admin.UpgradeState {
+	s := admin.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: roster.DescribeBlockers(v), Nodes: make([]admin.NodeUpgrade, 0, len(v.Servers))}
 	if v.Next > v.InForce {
 		s.Wait = timingrules.Short(v.Wait.Round(time.Second))
 	}
 	for _, x := range v.Servers {
-		s.Nodes = append(s.Nodes, admin.NodeLevel{Node: nodeOf(x.Server), Knows: uint8(x.Knows), Heard: !x.Silent, Blocks: x.Blocks})
+		s.Nodes = append(s.Nodes, admin.NodeUpgrade{Node: nodeOf(x.Server), Knows: uint8(x.Knows), Heard: !x.Silent, Blocks: x.Blocks})
 	}
 	return s
 }
@@ -115,9 +115,9 @@ func (n *Node) nextLevel() bool {
 
 // levelBehind returns what holds the next level up, zero if nothing does, nil if the leader
 // does not say. It is asked only where there is a next one.
-func (n *Node) levelBehind(ctx context.Context) *admin.LevelState {
+func (n *Node) levelBehind(ctx context.Context) *admin.UpgradeState {
 	if !n.nextLevel() {
-		return &admin.LevelState{}
+		return &admin.UpgradeState{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()

@@ -12,11 +12,11 @@ func TestDataDirectoryOfDevelopmentVersionIsRefusedWithRemedy(t *testing.T) {
 		level ack.Level
 		want  string
 	}{
-		{1, "created by a development version: level 1, and this program knows level 2: start with an empty --data directory"},
-		{9, "level 9, and this program knows level 2: run the version of the other nodes"},
+		{1, "created by a development version: format version 1, and this program knows format version 2: start with an empty --data directory"},
+		{9, "format version 9, and this program knows format version 2: run the version of the other nodes"},
 	} {
 		if got := unknownLevel(c.level.Known()).Error(); !strings.Contains(got, c.want) {
-			t.Errorf("level %d: %s, want %s", c.level, got, c.want)
+			t.Errorf("format version %d: %s, want %s", c.level, got, c.want)
 		}
 	}
 }

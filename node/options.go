@@ -56,9 +56,9 @@ type Options struct {
 	// RemoveDeadAfter removes a server that was not heard for so long, a voter only
 	// when a spare has its vote or three are left; zero: never.
 	RemoveDeadAfter time.Duration
-	// LevelAfter is how long all servers must have known a level before it is raised,
+	// FinalizeAfter is how long all servers must have known a level before it is raised,
 	// by the leader's; zero: at once.
-	LevelAfter time.Duration
+	FinalizeAfter time.Duration
 	// LameDuck is asked when the node stops: for how long it goes on taking
 	// connections, not ready any more. Nil: until its shards are elsewhere.
 	LameDuck func() time.Duration

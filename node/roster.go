@@ -76,7 +76,7 @@ func (n *Node) newKeeper(l *leadership) *roster.Reconciler {
 			}
 			return others{n}.Who(ctx, node)
 		},
-		MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, LevelAfter: n.o.LevelAfter, Log: l.log,
+		MaxVoters: n.o.MaxVoters, RemoveDeadAfter: n.o.RemoveDeadAfter, FinalizeAfter: n.o.FinalizeAfter, Log: l.log,
 	})
 }
 

@@ -146,13 +146,13 @@ func (n *Node) Status() admin.Status {
 		Shards: admin.ShardCounts{
 			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Held: n.heldShards(), Moving: moving(s), Orphaned: orphaned(s), Unavailable: in.Unavailable(),
 		},
-		Timing:   timing,
-		Level:    uint8(n.fsm.state.Load().Level()),
-		Queue:    admin.QueueCounts{Waiting: room.Waiting, Bytes: room.Bytes},
-		Sockets:  n.socketCounts(),
-		Nodes:    n.nodesBy(s, views),
-		Keys:     n.keysState(s, views),
-		Findings: findings,
+		Timing:        timing,
+		FormatVersion: uint8(n.fsm.state.Load().Level()),
+		Queue:         admin.QueueCounts{Waiting: room.Waiting, Bytes: room.Bytes},
+		Sockets:       n.socketCounts(),
+		Nodes:         n.nodesBy(s, views),
+		Keys:          n.keysState(s, views),
+		Findings:      findings,
 	}
 }
 

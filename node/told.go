@@ -21,11 +21,11 @@ const mostSeveral = 8
 type leaderTold struct {
 	leader   string
 	at       time.Time
-	views    []ack.MemberView  // nil: it did not say
-	viewed   time.Time         // when it was asked for views
-	epoch    shardmap.Epoch    // of the map that was committed here then
-	suspects []poisonous       // likewise
-	level    *admin.LevelState // likewise
+	views    []ack.MemberView    // nil: it did not say
+	viewed   time.Time           // when it was asked for views
+	epoch    shardmap.Epoch      // of the map that was committed here then
+	suspects []poisonous         // likewise
+	level    *admin.UpgradeState // likewise
 	// differences are the settings that differ between nodes; nil: it did not say.
 	differences []verdict.Difference
 	// unadded are the nodes that the leader does not add because it does not reach their peer
@@ -110,9 +110,9 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 	}
 	switch {
 	case len(questions) == 4:
-		t.level = &admin.LevelState{}
+		t.level = &admin.UpgradeState{}
 	default:
-		if level, ok := valueOf[admin.LevelState](replies[4]); ok {
+		if level, ok := valueOf[admin.UpgradeState](replies[4]); ok {
 			t.level = &level
 		}
 	}

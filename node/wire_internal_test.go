@@ -35,7 +35,7 @@ func controlMessages() []any {
 		rotation.Proven{},
 		roster.Process{},
 		admin.TimingState{},
-		admin.LevelState{},
+		admin.UpgradeState{},
 		admin.Plan{},
 		admin.DrainState{},
 		verdict.Report{},

@@ -33,7 +33,7 @@ const (
 	Lagging             Code = "lagging"
 	PoisonSuspect       Code = "poison-suspect"
 	EvenVoters          Code = "even-voters"
-	LevelBehind         Code = "level-behind"
+	UpgradePending      Code = "upgrade-pending"
 	ConfigDiffers       Code = "config-differs"
 	CertificateExpiring Code = "certificate-expiring"
 	TagsNearlyFull      Code = "tags-nearly-full"
@@ -51,7 +51,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
-		Acquiring, NotReleased, QueueFull, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, LevelBehind, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
+		Acquiring, NotReleased, QueueFull, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
 		Insecure, QuarantineStale, StaleReturn, Draining, Absent, Paused, Cordoned, Quarantined,
 	}
 }

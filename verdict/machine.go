@@ -35,8 +35,8 @@ func machine(in Inputs) (out []Finding) {
 			"what node %s says of itself by gossip takes %d of %d bytes", in.Self, in.TagsUsed, in.TagsMost)
 	}
 	if in.Behind != "" {
-		warn(LevelBehind, "run the newest version on these nodes, or `shardway remove` those that are gone for good (`shardway level`)",
-			"level %d is in force, and level %d is held up by %s", in.Level, in.Next, in.Behind)
+		warn(UpgradePending, "run the newest version on these nodes, or `shardway remove` those that are gone for good (`shardway upgrade status`)",
+			"format version %d is in force, and format version %d is held up by %s", in.Level, in.Next, in.Behind)
 	}
 	for _, c := range in.Certificates {
 		out = append(out, expires(in, c)...)

@@ -273,8 +273,8 @@ func machineTable() []want {
 			"warning queue-full: node a refused requests lately because too many wait: 12 refused, 10000 waiting",
 		}},
 		{"tags are nearly full", with(func(in *verdict.Inputs) { in.TagsUsed = 480 }), []string{"warning tags-nearly-full: what node a says of itself by gossip takes 480 of 512 bytes"}},
-		{"a level is held up", with(func(in *verdict.Inputs) { in.Level, in.Next, in.Behind = 1, 2, "c" }), []string{
-			"warning level-behind: level 1 is in force, and level 2 is held up by c",
+		{"an upgrade is pending", with(func(in *verdict.Inputs) { in.Level, in.Next, in.Behind = 1, 2, "c" }), []string{
+			"warning upgrade-pending: format version 1 is in force, and format version 2 is held up by c",
 		}},
 		{"settings differ", with(func(in *verdict.Inputs) {
 			in.Differences = verdict.Differences([]verdict.SettingsOf{

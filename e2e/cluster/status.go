@@ -17,20 +17,20 @@ import (
 
 // Status is what GET /status answers.
 type Status struct {
-	Node     string `json:"node"`
-	Boot     uint64 `json:"boot"`
-	Cluster  string `json:"cluster"`
-	Version  string `json:"version"`
-	State    string `json:"state"`
-	Role     string `json:"role"`
-	Leader   string `json:"leader"`
-	Term     uint64 `json:"term"`
-	Epoch    uint64 `json:"epoch"`
-	Proposed uint64 `json:"proposed"`
-	LeaseMS  int64  `json:"lease_ms"`
-	UptimeS  int64  `json:"uptime_s"`
-	Level    uint8  `json:"level"`
-	Shards   struct {
+	Node          string `json:"node"`
+	Boot          uint64 `json:"boot"`
+	Cluster       string `json:"cluster"`
+	Version       string `json:"version"`
+	State         string `json:"state"`
+	Role          string `json:"role"`
+	Leader        string `json:"leader"`
+	Term          uint64 `json:"term"`
+	Epoch         uint64 `json:"epoch"`
+	Proposed      uint64 `json:"proposed"`
+	LeaseMS       int64  `json:"lease_ms"`
+	UptimeS       int64  `json:"uptime_s"`
+	FormatVersion uint8  `json:"format_version"`
+	Shards        struct {
 		Total       int `json:"total"`
 		Owned       int `json:"owned"`
 		Moving      int `json:"moving"`

@@ -84,7 +84,7 @@ type grammar struct {
 	Recover    recoverCommand    `cmd:"" help:"After losing quorum: let one surviving node continue alone. The node must be stopped."`
 	Keygen     keygenCommand     `cmd:"" help:"Generate a cluster secret, or a token."`
 	Timing     timingCommand     `cmd:"" help:"Show or change the cluster's timing."`
-	Level      levelCommand      `cmd:"" help:"Show what nodes may write to each other, or raise it after an upgrade."`
+	Upgrade    upgradeCommand    `cmd:"" help:"Show or finalize an upgrade of all nodes."`
 	Rotate     rotateCommand     `cmd:"" help:"Replace the secret of a running cluster."`
 	Check      checkCommand      `cmd:"" passthrough:"" help:"Check the configuration of a node; takes the flags of run."`
 	Doctor     doctorCommand     `cmd:"" help:"Ask every node what is the matter, and compare what they say."`

@@ -83,7 +83,7 @@ func TestDamagedLogStopsTheNodeWithOneClearLine(t *testing.T) {
 			case strings.Contains(name, "development"):
 				want = "created by a development version"
 			case strings.Contains(name, "level"):
-				want = "level 99, and this program knows level 2: run the version of the other nodes"
+				want = "format version 99, and this program knows format version 2: run the version of the other nodes"
 			}
 			wantOneLine(t, n, want, "log entry")
 		})

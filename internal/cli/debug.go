@@ -32,7 +32,7 @@ type debugCommand struct {
 // Help tells what is in it and what is not.
 func (c *debugCommand) Help() string {
 	return `Writes what the node tells of itself and of the cluster into one file, for a report:
-status, nodes, map, endpoints, policy, levels, timing, load, what its app has, what has
+status, nodes, map, endpoints, policy, upgrade, timing, load, what its app has, what has
 happened, metrics, goroutines, versions; and settings and a log where they are named. Look through it before
 you send it: addresses, ids of nodes and what a log says are in it. Secrets, tokens,
 private keys and the keys of requests are not.`
@@ -46,7 +46,7 @@ func bundled() []struct{ file, path string } {
 		{"map.json", "/v1/map"},
 		{"endpoints.json", "/v1/endpoints"},
 		{"policy.json", "/v1/policy"},
-		{"level.json", "/v1/level"},
+		{"upgrade.json", "/v1/upgrade"},
 		{"timing.json", "/v1/timing"},
 		{"owned.json", "/v1/owned"},
 		{"events.json", "/v1/events?wait=0"},

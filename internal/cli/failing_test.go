@@ -33,11 +33,11 @@ func (o *tidied) Write(p []byte) (int, error) {
 func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
 	waits := func() admin.Cluster { return comes(admin.Status{Node: "a", Epoch: 4}) }
 	levels := func() admin.Cluster {
-		return &levelled{state: admin.LevelState{InForce: 1, Next: 1, Nodes: []admin.NodeLevel{{Node: "a", Knows: 1, Heard: true}}}}
+		return &upgradable{state: admin.UpgradeState{InForce: 1, Next: 1, Nodes: []admin.NodeUpgrade{{Node: "a", Knows: 1, Heard: true}}}}
 	}
 	for line, c := range map[string]func() admin.Cluster{
 		"wait node z --timeout=1m": waits,
-		"level":                    levels,
+		"upgrade status":           levels,
 		"hot":                      func() admin.Cluster { return &cluster{} },
 	} {
 		addr := serveCluster(t, c())
@@ -64,15 +64,15 @@ func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
 
 // What cannot be asked, or is refused, is one line and no table.
 func TestLevelHotAndStepDownFailInOneLine(t *testing.T) {
-	addr := serve(t, &cluster{}) // which has no level
+	addr := serve(t, &cluster{}) // which has no format version
 	const nobody = "--admin=127.0.0.1:1"
 	for line, want := range map[string]string{
-		"level " + nobody:                                     "nothing listens on",
-		"level --raise --admin=" + addr:                       "no level",
-		"level --token-file=/nonexistent --admin=" + addr:     "/nonexistent",
-		"hot " + nobody:                                       "nothing listens on",
-		"hot --token-file=/nonexistent --admin=" + addr:       "/nonexistent",
-		"step-down --token-file=/nonexistent --admin=" + addr: "/nonexistent",
+		"upgrade status " + nobody:                                 "nothing listens on",
+		"upgrade finalize --admin=" + addr:                         "no format version",
+		"upgrade status --token-file=/nonexistent --admin=" + addr: "/nonexistent",
+		"hot " + nobody:                                            "nothing listens on",
+		"hot --token-file=/nonexistent --admin=" + addr:            "/nonexistent",
+		"step-down --token-file=/nonexistent --admin=" + addr:      "/nonexistent",
 	} {
 		if code, out, errOut := run(t, line); code != 1 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, want) {
 			t.Errorf("%s: exit %d, %q, %s", line, code, out, errOut)

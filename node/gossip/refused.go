@@ -47,9 +47,9 @@ func (e *RefusedError) Error() string {
 		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty --data directory", who, e.Theirs, e.Mine)
 	case tagLevel:
 		if e.theirs {
-			return fmt.Sprintf("%s knows level %s, and level %s is in force in this node's cluster: it must run the version of the other nodes", who, e.Theirs, e.Mine)
+			return fmt.Sprintf("%s knows format version %s, and format version %s is in force in this node's cluster: it must run the version of the other nodes", who, e.Theirs, e.Mine)
 		}
-		return fmt.Sprintf("%s belongs to a cluster in which level %s is in force, and this program knows level %s: run the version of the other nodes", who, e.Theirs, e.Mine)
+		return fmt.Sprintf("%s belongs to a cluster in which format version %s is in force, and this program knows format version %s: run the version of the other nodes", who, e.Theirs, e.Mine)
 	default:
 		return fmt.Sprintf("%s speaks version %s, this node version %s: run compatible versions", who, e.Theirs, e.Mine)
 	}

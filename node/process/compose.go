@@ -156,7 +156,7 @@ func nodeOptions(ctx context.Context, c *config.Config, log zerolog.Logger) (nod
 	o := node.Options{
 		Shards: c.Shards, Weight: uint32(c.Weight), Zone: c.Zone, AppVersion: c.AppVersion, Gateway: c.Gateway(),
 		MaxVoters: c.MaxVoters, BootstrapExpect: c.BootstrapExpect, FoundsAlone: c.BootstrapExpect == 1 && c.From("bootstrap-expect") != config.FromDefault, Join: c.Join, Endpoints: announced,
-		RemoveDeadAfter: c.RemoveDeadAfter, LevelAfter: c.LevelAfter, ShutdownTimeout: c.ShutdownTimeout,
+		RemoveDeadAfter: c.RemoveDeadAfter, FinalizeAfter: c.FinalizeAfter, ShutdownTimeout: c.ShutdownTimeout,
 		Timing:     clusterTiming(c),
 		Pace:       ack.Pace{Heartbeat: c.Heartbeat, DrainTimeout: c.DrainTimeout, RestartGrace: c.RestartGrace},
 		GossipBind: c.Gossip, GossipAdvertise: c.GossipAdvertise,

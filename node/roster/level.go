@@ -20,11 +20,11 @@ type LevelError struct{ View ack.LevelView }
 func (e *LevelError) Error() string {
 	switch v := e.View; {
 	case v.Next == v.InForce:
-		return fmt.Sprintf("level %d is in force and no node knows a higher one: run a newer version on all of them first", v.InForce)
+		return fmt.Sprintf("format version %d is in force and no node knows a higher one: run a newer version on all of them first", v.InForce)
 	case len(v.Blocked()) > 0:
-		return fmt.Sprintf("level %d is in force, and level %d is held up by %s", v.InForce, v.Next, DescribeBlockers(v))
+		return fmt.Sprintf("format version %d is in force, and format version %d is held up by %s", v.InForce, v.Next, DescribeBlockers(v))
 	default:
-		return fmt.Sprintf("level %d is in force, and level %d must be known by all for another %v", v.InForce, v.Next, v.Wait)
+		return fmt.Sprintf("format version %d is in force, and format version %d must be known by all for another %v", v.InForce, v.Next, v.Wait)
 	}
 }
 
@@ -40,7 +40,7 @@ func DescribeBlockers(v ack.LevelView) string {
 		case x.Knows == 0:
 			parts = append(parts, node+", which has not said yet what it knows: wait, or look at its log")
 		default:
-			parts = append(parts, fmt.Sprintf("%s, which knows level %d: run the version of the other nodes there", node, x.Knows))
+			parts = append(parts, fmt.Sprintf("%s, which knows format version %d: run the version of the other nodes there", node, x.Knows))
 		}
 	}
 	return strings.Join(parts, "; ")
@@ -50,7 +50,7 @@ func DescribeBlockers(v ack.LevelView) string {
 // returns nil before the first check.
 func (k *Reconciler) Level() *ack.LevelView { return k.levelView.Load() }
 
-// Raise raises the level without waiting for LevelAfter. It returns nil once the new level
+// Raise raises the level without waiting for FinalizeAfter. It returns nil once the new level
 // applies. The error is a *LevelError, ErrNotReady, or an error of Raft.
 func (k *Reconciler) Raise(ctx context.Context, done <-chan struct{}) error {
 	answer := make(chan error, 1)
@@ -94,10 +94,10 @@ func (k *Reconciler) raiseLevelFrom(ctx context.Context, heard []ack.MemberView,
 		return &LevelError{View: v}
 	}
 	if err := k.o.ProposeLevel(entry); err != nil {
-		k.o.Log.Warn().Err(err).Uint8("level", uint8(v.Next)).Msg("level not raised")
+		k.o.Log.Warn().Err(err).Uint8("format_version", uint8(v.Next)).Msg("upgrade not finalized")
 		return err
 	}
-	k.o.Log.Info().Uint8("level", uint8(v.Next)).Uint8("before", uint8(v.InForce)).Bool("asked_for", immediately).Str("effect", "nodes without this level cannot return").Msg("level raised")
+	k.o.Log.Info().Uint8("format_version", uint8(v.Next)).Uint8("before", uint8(v.InForce)).Bool("asked_for", immediately).Str("effect", "nodes without this level cannot return").Msg("level raised")
 	v = k.levels.Update(time.Since(k.started), k.o.State().Level(), servers, heard)
 	k.levelView.Store(&v)
 	return nil
@@ -123,14 +123,14 @@ func (k *Reconciler) logBlockers(v ack.LevelView) {
 	}
 	k.loggedBlockers = behind
 	if behind == "" {
-		k.o.Log.Info().Uint8("level", uint8(v.InForce)).Msg("next level no longer blocked")
+		k.o.Log.Info().Uint8("format_version", uint8(v.InForce)).Msg("next level no longer blocked")
 		return
 	}
 	var nodes []string
 	for _, x := range v.Blocked() {
 		nodes = append(nodes, nodeOf(x.Server))
 	}
-	k.o.Log.Warn().Strs("nodes", nodes).Uint8("level", uint8(v.InForce)).Uint8("next", uint8(v.Next)).Str("why", behind).Msg("level-behind: nodes block the next level")
+	k.o.Log.Warn().Strs("nodes", nodes).Uint8("format_version", uint8(v.InForce)).Uint8("next", uint8(v.Next)).Str("why", behind).Msg("upgrade-pending: nodes block the next level")
 }
 
 // admitsLevel reports whether a server that supports this level may be added. It logs each
@@ -143,8 +143,8 @@ func (k *Reconciler) admitsLevel(server string, knows ack.Level) bool {
 	}
 	if !k.rejected[server] {
 		k.rejected[server] = true
-		k.o.Log.Warn().Str("server", server).Uint8("level", uint8(inForce)).Uint8("knows", uint8(knows)).
-			Str("remedy", "run the version of the other nodes on this node").Msg("level-behind: server not added")
+		k.o.Log.Warn().Str("server", server).Uint8("format_version", uint8(inForce)).Uint8("knows", uint8(knows)).
+			Str("remedy", "run the version of the other nodes on this node").Msg("upgrade-pending: server not added")
 	}
 	return false
 }

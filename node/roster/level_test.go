@@ -13,18 +13,18 @@ import (
 )
 
 // A downgrade is possible as long as nothing is written that the previous version does not support.
-// This lasts for LevelAfter after the upgrade of the last node.
-func TestLevelIsRaisedAfterAllHaveSupportedItForLevelAfter(t *testing.T) {
+// This lasts for FinalizeAfter after the upgrade of the last node.
+func TestLevelIsRaisedAfterAllHaveSupportedItForFinalizeAfter(t *testing.T) {
 	runReconciler(t, "ABCd", func(c *cluster) {
 		c.restarts(2, "a", "b", "c")
-		c.after(3 * levelAfter)
+		c.after(3 * finalizeAfter)
 		c.restarts(2, "d")
-		c.after(levelAfter - time.Second)
+		c.after(finalizeAfter - time.Second)
 		c.restarts(1, "d") // downgrade
-		c.after(3 * levelAfter)
+		c.after(3 * finalizeAfter)
 		c.restarts(2, "d")
-		c.after(levelAfter - time.Second)
-		c.after(3*time.Second, "level 2")
+		c.after(finalizeAfter - time.Second)
+		c.after(3*time.Second, "format version 2")
 	})
 }
 
@@ -43,18 +43,18 @@ func (c *cluster) restarts(knows ack.Level, nodes ...string) {
 func TestSilentServerBlocksTheLevelUntilItIsRemoved(t *testing.T) {
 	runReconciler(t, "ABCd", func(c *cluster) {
 		c.restarts(2, "a", "b", "c", "d")
-		c.after(levelAfter / 2)
+		c.after(finalizeAfter / 2)
 		c.hears("d", silent)
-		c.after(levelAfter)
+		c.after(finalizeAfter)
 		c.shows("d", gossip.Failed)
 		if err := c.Remove("d/1"); err != nil {
 			t.Error(err)
 		}
-		c.after(time.Second, "remove d/1", "level 2")
+		c.after(time.Second, "remove d/1", "format version 2")
 	})
 }
 
-func TestRaiseDoesNotWaitForLevelAfter(t *testing.T) {
+func TestRaiseDoesNotWaitForFinalizeAfter(t *testing.T) {
 	runReconciler(t, "ABC", func(c *cluster) {
 		var blocked *roster.LevelError
 		if err := c.asks(); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "no node knows a higher one") {
@@ -62,7 +62,7 @@ func TestRaiseDoesNotWaitForLevelAfter(t *testing.T) {
 		}
 		c.restarts(2, "a", "b")
 		c.after(2 * time.Second)
-		if err := c.asks(); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "c, which knows level 1: run the version of the other nodes there") {
+		if err := c.asks(); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "c, which knows format version 1: run the version of the other nodes there") {
 			t.Errorf("with c below: %v", err)
 		}
 		c.hears("c", silent)
@@ -71,13 +71,13 @@ func TestRaiseDoesNotWaitForLevelAfter(t *testing.T) {
 		}
 		c.restarts(2, "c")
 		c.after(2 * time.Second)
-		if v := c.keeper.Level(); v == nil || v.Next != 2 || v.Wait < levelAfter-3*time.Second || len(v.Blocked()) != 0 {
+		if v := c.keeper.Level(); v == nil || v.Next != 2 || v.Wait < finalizeAfter-3*time.Second || len(v.Blocked()) != 0 {
 			t.Errorf("before it is raised: %+v", v)
 		}
 		if err := c.asks(); err != nil {
-			t.Errorf("with all at level 2: %v", err)
+			t.Errorf("with all at format version 2: %v", err)
 		}
-		c.after(0, "level 2")
+		c.after(0, "format version 2")
 		if v := c.keeper.Level(); v == nil || v.InForce != 2 || v.Next != 2 {
 			t.Errorf("after it was raised: %+v", v)
 		}

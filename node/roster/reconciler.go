@@ -88,8 +88,8 @@ type ReconcilerOptions struct {
 	// RemoveDeadAfter is how long a server must have sent no heartbeat before it is removed. Zero
 	// disables removal.
 	RemoveDeadAfter time.Duration
-	// LevelAfter is how long all servers must have supported a level before it is raised.
-	LevelAfter time.Duration
+	// FinalizeAfter is how long all servers must have supported a level before it is raised.
+	FinalizeAfter time.Duration
 	// Pulse is the shared ticker.
 	Pulse *clock.Pulse
 	Log   zerolog.Logger
@@ -121,7 +121,7 @@ func NewReconciler(o ReconcilerOptions) *Reconciler {
 	now := time.Now()
 	return &Reconciler{
 		o: o, unheardFor: map[string]time.Duration{}, promotedAt: map[string]time.Time{}, lastCheck: now, interval: reconcileInterval, lastChange: now, identifiedAt: map[string]time.Time{},
-		started: now, levels: ack.NewLevels(o.Term, o.LevelAfter), rejected: map[string]bool{}, raiseRequests: make(chan chan<- error),
+		started: now, levels: ack.NewLevels(o.Term, o.FinalizeAfter), rejected: map[string]bool{}, raiseRequests: make(chan chan<- error),
 	}
 }
 

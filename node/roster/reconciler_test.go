@@ -38,7 +38,7 @@ type cluster struct {
 	deaf      string // node that does not respond; set before gossip shows the node
 }
 
-const spareVoters, deadAfter, levelAfter = 3, 10 * time.Second, time.Minute
+const spareVoters, deadAfter, finalizeAfter = 3, 10 * time.Second, time.Minute
 
 // runReconciler runs f while a Reconciler is running. All servers are alive and heard. Upper-case
 // letters are voters.
@@ -76,7 +76,7 @@ func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes strin
 				}
 				return c.process(node), nil
 			},
-			Ready: func() bool { return true }, ProposeLevel: c.raise, Term: 1, LevelAfter: levelAfter,
+			Ready: func() bool { return true }, ProposeLevel: c.raise, Term: 1, FinalizeAfter: finalizeAfter,
 			Heard: func(context.Context) ([]ack.MemberView, bool) { return c.views(), true },
 			State: func() roster.State { return c },
 		})

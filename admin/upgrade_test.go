@@ -1,0 +1,84 @@
+package admin_test
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+
+	"shardway/admin"
+)
+
+// upgradable is a cluster that has a format version.
+type upgradable struct {
+	*fake
+	by string
+}
+
+func (l *upgradable) UpgradeStatus(context.Context) admin.UpgradeState {
+	return admin.UpgradeState{InForce: 1, Next: 2, Wait: "59m30s", Nodes: []admin.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 2, Heard: true}}}
+}
+
+func (l *upgradable) FinalizeUpgrade(_ context.Context, by string) (admin.UpgradeState, error) {
+	l.by = by
+	return admin.UpgradeState{InForce: 2, Next: 2, Nodes: []admin.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}}}, l.refuse
+}
+
+func TestUpgradeIsShownAndFinalized(t *testing.T) {
+	js := []string{"Content-Type", "application/json"}
+	for _, tc := range []struct{ method, target, body, want string }{
+		{"GET", "/v1/upgrade", "", `{"in_force":1,"next":2,"wait":"59m30s","nodes":[{"node":"a","knows":2,"heard":true,"blocks":false},{"node":"b","knows":2,"heard":true,"blocks":false}]}`},
+		{"POST", "/v1/upgrade", `{"finalize":true}`, `{"in_force":2,"next":2,"nodes":[{"node":"a","knows":2,"heard":true,"blocks":false}]}`},
+		{"POST", "/v1/upgrade?finalize=true", "", `{"in_force":2,"next":2,"nodes":[{"node":"a","knows":2,"heard":true,"blocks":false}]}`},
+	} {
+		l := &upgradable{fake: newFake()}
+		res := fetchJSON(t, handlerOf(l), tc.method, tc.target, tc.body, js...)
+		if res.Code != 200 || res.Body.String() != tc.want+"\n" || tc.method == "POST" && l.by != "anybody from 192.0.2.1:1234" {
+			t.Errorf("%s %s = %d %s by %q, want %s", tc.method, tc.target, res.Code, res.Body, l.by, tc.want)
+		}
+	}
+}
+
+// What cannot be taken back is not done by a request that does not say so.
+func TestUpgradeMistakesNameWhatAndRemedy(t *testing.T) {
+	js := []string{"Content-Type", "application/json"}
+	refused := newFake()
+	refused.refuse = fmt.Errorf("%w: format version 1 is in force, and format version 2 is held up by c", admin.ErrRefused)
+	const say = `finalize is missing: say {"finalize":true} or ?finalize=true: a finalized upgrade cannot be taken back`
+	for _, tc := range []struct {
+		c                    admin.Cluster
+		method, target, body string
+		status               int
+		detail               string
+	}{
+		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade", "", 400, say},
+		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade", `{"finalize":false}`, 400, say},
+		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade?version=3", "", 400, `version = "3" is not known here: use finalize`},
+		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade", `{"finalize":3}`, 400, `finalize = "3" is a number: give a bool`},
+		{&upgradable{fake: newFake()}, "PUT", "/v1/upgrade", "", 405, "PUT /v1/upgrade: use GET, HEAD, POST"},
+		{&upgradable{fake: refused}, "POST", "/v1/upgrade?finalize=true", "", 409, "refused: format version 1 is in force, and format version 2 is held up by c"},
+		{newFake(), "GET", "/v1/upgrade", "", 404, "this node has no format version"},
+	} {
+		res := fetchJSON(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)
+		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {
+			t.Errorf("%s %s %s = %d %q, want %d %q", tc.method, tc.target, tc.body, res.Code, p.Detail, tc.status, tc.detail)
+		}
+	}
+}
+
+func TestClientFinalizesTheUpgrade(t *testing.T) {
+	l := &upgradable{fake: newFake()}
+	s := httptest.NewServer(handlerOf(l))
+	defer s.Close()
+	c, err := admin.NewClient(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if got, err := c.UpgradeStatus(t.Context()); err != nil || got.Next != 2 || len(got.Nodes) != 2 {
+		t.Errorf("UpgradeStatus() = %+v, %v", got, err)
+	}
+	if got, err := c.FinalizeUpgrade(t.Context()); err != nil || got.InForce != 2 {
+		t.Errorf("FinalizeUpgrade() = %+v, %v", got, err)
+	}
+}

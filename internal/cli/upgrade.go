@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"shardway/admin"
+)
+
+type upgradeCommand struct {
+	Status   upgradeStatusCommand   `cmd:"" help:"Show the format version in force and what each node supports."`
+	Finalize upgradeFinalizeCommand `cmd:"" help:"Raise the format version now, without waiting for --finalize-after."`
+}
+
+// Help describes the format version.
+func (c *upgradeCommand) Help() string {
+	return `The format version is a number for what nodes may write to each other and into their
+log. A new version of Shardway may support a higher one. It writes as before until the
+leader raises the format version: once every node has reported that it supports the
+next one, and --finalize-after has passed, or by upgrade finalize. Until then, nodes can
+go back to the earlier version of Shardway. Afterwards, that version refuses to start
+on the data directory.
+
+A node that supports less, or that is not heard, blocks the upgrade: upgrade it, start
+it, or run: shardway remove NODE.`
+}
+
+type upgradeStatusCommand struct {
+	target
+}
+
+// Run shows the format version and what blocks the next one.
+func (c *upgradeStatusCommand) Run(ctx context.Context, s *session) error {
+	return c.target.upgrade(s, func(client *admin.Client) (admin.UpgradeState, error) { return client.UpgradeStatus(ctx) })
+}
+
+type upgradeFinalizeCommand struct {
+	target
+}
+
+// Run raises the format version.
+func (c *upgradeFinalizeCommand) Run(ctx context.Context, s *session) error {
+	return c.target.upgrade(s, func(client *admin.Client) (admin.UpgradeState, error) { return client.FinalizeUpgrade(ctx) })
+}
+
+// upgrade writes the state of the upgrade that call returns.
+func (t *target) upgrade(s *session, call func(*admin.Client) (admin.UpgradeState, error)) error {
+	client, err := t.client(s)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	state, err := call(client)
+	if err != nil {
+		return err
+	}
+	if t.JSON {
+		return writeJSON(s.out, state)
+	}
+	return writeUpgrade(s.out, state)
+}
+
+func writeUpgrade(w io.Writer, l admin.UpgradeState) error {
+	if len(l.Nodes) == 0 {
+		_, err := fmt.Fprintf(w, "format version %d is in force; no leader reports what the nodes support\n", l.InForce)
+		return err
+	}
+	out := newTable(w, "NODE", "SUPPORTS", fmt.Sprintf("FORMAT VERSION %d", l.Next))
+	for _, n := range l.Nodes {
+		knows, state := "-", "in force"
+		if n.Knows > 0 {
+			knows = strconv.Itoa(int(n.Knows))
+		}
+		switch {
+		case l.Next == l.InForce:
+		case n.Blocks && !n.Heard:
+			state = "held up: not heard"
+		case n.Blocks:
+			state = "held up"
+		default:
+			state = "supported"
+		}
+		out.row(n.Node, knows, state)
+	}
+	if err := out.flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nformat version %d is in force; %s\n", l.InForce, strings.Map(printable, nextVersion(l)))
+	return err
+}
+
+// nextVersion describes when the next format version will be raised.
+func nextVersion(l admin.UpgradeState) string {
+	switch {
+	case l.Next == l.InForce:
+		return "no node supports a higher one"
+	case l.Behind != "":
+		return fmt.Sprintf("format version %d is held up by %s", l.Next, l.Behind)
+	}
+	return fmt.Sprintf("format version %d will be raised in %s, or now by: shardway upgrade finalize", l.Next, l.Wait)
+}
