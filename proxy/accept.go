@@ -12,7 +12,7 @@ import (
 // acceptOne accepts a connection. After Shutdown it first returns all those that
 // the kernel had accepted, for closing the listener resets what still waits, and
 // then fails.
-func (s *Server) acceptOne(ln net.Listener, p *porch, last *[]net.Conn) (net.Conn, error) {
+func (s *Server) acceptOne(ln net.Listener, p *rawAcceptor, last *[]net.Conn) (net.Conn, error) {
 	if !s.isClosed() {
 		if conn := p.take(); conn != nil {
 			return conn, nil

@@ -95,9 +95,9 @@ type accessLine struct {
 }
 
 // write writes the line of a request that is over. What has become a kept socket has lines
-// of its own, see legLine.
+// of its own, see sessionLog.
 func (l accessLine) write() {
-	if l.x.later() {
+	if l.x.isResumption() {
 		return
 	}
 	a := &l.x.account
@@ -106,7 +106,7 @@ func (l accessLine) write() {
 		in = 0 // the client has asked once
 	}
 	if a.status == 101 {
-		in = int64(len(l.req.Raw())) + l.h.Received() - a.received
+		in = int64(len(l.req.Raw())) + l.conn.Received() - a.received
 	}
 	l.send(in, "", "")
 }
@@ -132,7 +132,7 @@ func (l accessLine) send(in int64, socket, why string) {
 	if socket != "" {
 		e.Str("socket", socket).Str("why", why)
 	}
-	e.Int64("bytes_in", in).Int64("bytes_out", l.h.Sent()+int64(l.h.Writer().Pending())-a.sent)
+	e.Int64("bytes_in", in).Int64("bytes_out", l.conn.Sent()+int64(l.conn.Writer().Pending())-a.sent)
 	switch {
 	case a.code != "":
 		e.Str("error", string(a.code))

@@ -52,11 +52,11 @@ func (r reply) problem(p *problem.Problem) {
 // write sends an answer of our own with these header lines. A body that
 // is not worth reading away ends the connection.
 func (r reply) write(status int, body, lines []byte) {
-	if (!r.x.onDemand || r.x.asked) && !r.mayKeep() {
+	if (!r.x.onDemand || r.x.bodyRequested) && !r.mayKeep() {
 		r.x.keep = false
 	}
 	r.x.account.answered(status, nil, r.x.route)
-	w := r.h.Writer()
+	w := r.conn.Writer()
 	b := appendStatusLine(make([]byte, 0, 256+len(lines)), status, fasthttp.StatusMessage(status))
 	b = append(b, "Date: "...)
 	b = append(b, r.s.date()...)
@@ -145,7 +145,7 @@ func (r reply) slow() {
 
 // badBody answers a request whose body the client broke off or framed badly.
 func (r reply) badBody(err error) decision {
-	r.up.broken = true
+	r.body.broken = true
 	var bad *h1.Error
 	switch {
 	case errors.As(err, &bad):
@@ -204,7 +204,7 @@ const refusedCut = "cut"
 // that was not run, be it still on its way. It names no map that the other node would wait
 // for: by its own it may find the next process here.
 func (r reply) parted(cut bool) {
-	if w := r.h.Writer(); w.Err() != nil || w.Pending() > 0 {
+	if w := r.conn.Writer(); w.Err() != nil || w.Pending() > 0 {
 		return
 	}
 	r.x.keep = false
@@ -219,11 +219,11 @@ func (r reply) parted(cut bool) {
 // interim passes a 1xx answer on to those who understand it. 100 is for
 // clients that wait for it.
 func (r reply) interim(res *h1.Response) error {
-	if r.x.later() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.Expects() {
+	if r.x.isResumption() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.Expects() {
 		return nil
 	}
 	r.edit = h1.Edit{Drop: h1.Shardway}
-	w := r.h.WriteResponseHead(res, &r.edit)
+	w := r.conn.WriteResponseHead(res, &r.edit)
 	return w.Close(nil)
 }
 
@@ -235,11 +235,11 @@ const headerContinue = "Shardway-Continue"
 // taken tells the ingress, if it wants to know, that this node has admitted the
 // request and that its app takes it: now the body may come.
 func (r reply) taken() error {
-	if r.x.asked || !r.x.onDemand && !r.x.tells {
+	if r.x.bodyRequested || !r.x.onDemand && !r.x.wantAccepted {
 		return nil
 	}
-	r.x.asked = true
-	w := r.h.Writer()
+	r.x.bodyRequested = true
+	w := r.conn.Writer()
 	w.PutString("HTTP/1.1 100 Continue\r\n" + headerContinue + ": 1\r\n\r\n")
 	return w.Flush()
 }
@@ -249,10 +249,10 @@ func (r reply) askBody() error {
 	if err := r.taken(); err != nil {
 		return err
 	}
-	if r.x.onDemand && !r.x.clientExpects || !r.req.Expects() || len(r.h.Buffered()) > 0 || r.req.Minor() == 0 {
+	if r.x.onDemand && !r.x.clientExpects || !r.req.Expects() || len(r.conn.Buffered()) > 0 || r.req.Minor() == 0 {
 		return nil
 	}
-	w := r.h.Writer()
+	w := r.conn.Writer()
 	w.PutString("HTTP/1.1 100 Continue\r\n\r\n")
 	return w.Flush()
 }

@@ -55,7 +55,7 @@ func (r reply) mayKeep() bool {
 	if !r.x.keep || r.draining() {
 		return false
 	}
-	return r.up.running || r.req.Body.Done() || r.drains()
+	return r.body.running || r.req.Body.Done() || r.drains()
 }
 
 // early reports an answer that does not wait for the rest of the request: how much
@@ -63,7 +63,7 @@ func (r reply) mayKeep() bool {
 // ends with it (RFC 9112 section 9.6). A success that is being streamed may go along
 // with what it answers, and ends the connection only if it ends first.
 func (r reply) early(res *h1.Response) bool {
-	if !r.up.running || r.up.ending.Load() {
+	if !r.body.running || r.body.ending.Load() {
 		return false
 	}
 	kind := res.Body.Kind()
@@ -82,15 +82,15 @@ func (r reply) drained() bool {
 	if body.Done() {
 		return true
 	}
-	if r.up.broken || !r.drains() {
+	if r.body.broken || !r.drains() {
 		return false
 	}
-	usual := r.h.Timeouts()
+	usual := r.conn.Timeouts()
 	hasty := usual // the rate stays: this is a body as any other
 	hasty.Body = min(usual.Body, time.Second)
-	r.h.SetTimeouts(hasty)
+	r.conn.SetTimeouts(hasty)
 	err := body.Drain(drainLimit)
-	r.h.SetTimeouts(usual)
+	r.conn.SetTimeouts(usual)
 	return err == nil
 }
 

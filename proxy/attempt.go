@@ -30,18 +30,18 @@ var errNotSwitched = errors.New("proxy: 101 without being asked")
 // Whoever ends an attempt calls release once, when the app has finished the request or its
 // connection is closed. Then it returns the connection to its pool, or discards it.
 type attempt struct {
-	conn *upstreamConn
-	t    *Table
-	r    *Route
+	conn  *upstreamConn
+	table *Table
+	route *Route
 	attemptEpoch
-	release func()
-	heads   int  // responses to earlier attempts of the request that have begun
-	demand  bool // the owner has not requested the body yet: it does so when it has admitted the request
+	release         func()
+	responsesBefore int  // responses to earlier attempts of the request that have begun
+	bodyOnDemand    bool // the owner has not requested the body yet: it does so when it has admitted the request
 
 	// These belong to the client's connection.
-	slot *slot
-	up   *upload
-	gone *watch
+	slot       *slot
+	body       *requestBody
+	disconnect *disconnectWatch
 }
 
 // attemptEpoch identifies the state of the cluster in which a request was sent.
@@ -56,8 +56,8 @@ func (p *attempt) abort() cause {
 	why := p.slot.finish()
 	_ = p.conn.Close() // before release: the app counts as done with the request
 	p.release()
-	p.up.stop()
-	p.gone.disarm()
+	p.body.stop()
+	p.disconnect.disarm()
 	p.conn.pool.discard(p.conn)
 	return why
 }
@@ -89,7 +89,7 @@ func (p *attempt) isUnread() bool { return p.conn.mux != nil && p.conn.mux.Unpro
 // handleUnsent ends an attempt of which nothing was sent, or nothing was read by the peer. The
 // request can be sent again, whatever its method.
 func (c *client) handleUnsent(p *attempt, err error) decision {
-	c.gone.disarm()
+	c.disconnect.disarm()
 	c.x.noteNotDelivered()
 	if errors.Is(err, errNoLease) {
 		p.conn.Writer().Discard()
@@ -110,7 +110,7 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 		return decision{action: actionRetry}
 	}
 	v := decision{action: actionWait, reason: ReasonUnreachable, backoff: true, detail: c.s.unreached(err)}
-	if v.code = problem.PeerUnreachable; p.r.Kind == Local {
+	if v.code = problem.PeerUnreachable; p.route.Kind == Local {
 		v.code, v.refusal = problem.UpstreamRefused, RefusedNoApp
 	}
 	return v
@@ -120,37 +120,37 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 // incomplete, another goroutine sends the rest as it arrives. If the owner requests the body on
 // demand, writeRequest sends only the header.
 func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
-	if p.r.Kind == Local {
+	if p.route.Kind == Local {
 		w.SetPrecondition(c.leaseCheck)
 	}
-	if p.demand {
+	if p.bodyOnDemand {
 		err := w.Flush()
-		c.gone.arm()
+		c.disconnect.arm()
 		return err
 	}
 	asks := c.sendsChecked() && p.conn.canSendChecked()
 	if asks {
-		w.Reserve(len(c.up.kept) + askFrame)
+		w.Reserve(len(c.body.buffered) + askFrame)
 	}
-	if _, err := w.Write(c.up.kept); err != nil {
+	if _, err := w.Write(c.body.buffered); err != nil {
 		return err
 	}
 	if asks && c.loop.Load() != nil {
 		return p.conn.SendCheckedNonblock(c.req.Body.Trailers())
 	}
 	if asks {
-		c.gone.arm()
-		c.h.Idle()
+		c.disconnect.arm()
+		c.conn.Idle()
 		return p.conn.SendChecked(c.req.Body.Trailers())
 	}
-	if c.up.whole() {
+	if c.body.whole() {
 		if err := w.Close(c.req.Body.Trailers()); err != nil {
 			return err
 		}
 		if err := c.reply.taken(); err != nil {
 			return err
 		}
-		c.gone.arm()
+		c.disconnect.arm()
 		return nil
 	}
 	if err := w.Flush(); err != nil {
@@ -159,7 +159,7 @@ func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
 	if err := c.reply.taken(); err != nil {
 		return err
 	}
-	c.up.start(w, 0)
+	c.body.start(w, 0)
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 			return err
 		}
 		p.conn.pool.markProven(p.conn)
-		if p.r.Kind == Local {
+		if p.route.Kind == Local {
 			c.s.appWatch.record(c.s.clock.now())
 		}
 		c.reply.repaired(res)
@@ -181,13 +181,13 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 			return errNotSwitched
 		case !res.Interim():
 			return nil
-		case res.Status() == 100 && p.r.Kind == Remote && res.Value(headerContinue) != nil:
+		case res.Status() == 100 && p.route.Kind == Remote && res.Value(headerContinue) != nil:
 			p.conn.pool.breaker.onAccepted()
 			p.conn.pool.backoff.onAccepted(c.x.limitShard())
-			if p.demand {
-				p.demand = false
-				c.gone.disarm()
-				c.up.start(w, len(c.up.kept))
+			if p.bodyOnDemand {
+				p.bodyOnDemand = false
+				c.disconnect.disarm()
+				c.body.start(w, len(c.body.buffered))
 			}
 		default:
 			if c.x.resumed != nil {
@@ -209,15 +209,15 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 		why = causeDeaf
 		c.s.metrics.cut(why.String(), 1)
 	}
-	code := brokenCode(p.r.Kind)
+	code := brokenCode(p.route.Kind)
 	// Set this before any decision: this node may stop before the client has a response.
 	c.x.cutRun = c.x.cutRun || c.x.safety != safeMethod || c.down.Load()
 	var bad *h1.Error
 	switch {
 	case c.down.Load():
 		return done
-	case c.up.rerr != nil:
-		return c.reply.badBody(c.up.rerr)
+	case c.body.rerr != nil:
+		return c.reply.badBody(c.body.rerr)
 	case c.replaced(why):
 		return c.cede()
 	case why == causeDrain && c.x.resumed != nil:
@@ -277,7 +277,7 @@ func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision 
 // if the request is sent again. again reports whether its method permits that.
 func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) {
 	switch wrecked := c.wrecked(p, why); {
-	case !again || !c.up.replayable():
+	case !again || !c.body.replayable():
 		return detailMayHaveRun
 	case wrecked:
 		return detailMayHaveRun + ", and another process that it was sent to before has broken, too: it is sent to no third one"
@@ -311,8 +311,8 @@ func (c *client) handlePeerStopped(p *attempt) decision {
 	switch {
 	case c.down.Load():
 		return done
-	case c.up.rerr != nil:
-		return c.reply.badBody(c.up.rerr)
+	case c.body.rerr != nil:
+		return c.reply.badBody(c.body.rerr)
 	}
 	return c.decideRetry(p, problem.PeerUnreachable, causeShutdown)
 }
@@ -336,8 +336,8 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 	switch {
 	case c.down.Load():
 		return done
-	case c.up.rerr != nil:
-		return c.reply.badBody(c.up.rerr)
+	case c.body.rerr != nil:
+		return c.reply.badBody(c.body.rerr)
 	case c.x.notAcquired >= maxTries:
 		return fail(problem.UpstreamBroken, "the app asks for the shard of the request again and again (Shardway-Acquire), though its acquire hook succeeds: let it note what it has acquired; the request has not run")
 	}
@@ -346,7 +346,7 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 	if !c.s.o.Cluster.Table().newTo(c.x.shard, p.generation) {
 		c.s.o.NotAcquired(c.x.shard, p.epoch)
 	}
-	if !c.up.replayable() {
+	if !c.body.replayable() {
 		return fail(problem.UpstreamBroken, problem.UnheldInPart)
 	}
 	return decision{action: actionWait, reason: ReasonAcquiring, refusal: RefusedHeld, notAcquired: p.attemptEpoch}
@@ -357,7 +357,7 @@ func (c *client) handleRefused(p *attempt) decision {
 	c.x.noteNotDelivered()
 	res := &p.conn.res
 	refusal, ok := refusalOf(res.Known(h1.FieldShardwayRefused))
-	sheds := c.x.shedThere(p)
+	sheds := c.x.shedByOwner(p)
 	switch {
 	case sheds:
 		refusal = RefusedBusy
@@ -370,10 +370,10 @@ func (c *client) handleRefused(p *attempt) decision {
 		c.notePoll()
 		c.x.tries = tries
 	}
-	c.up.stop()
-	c.gone.disarm()
-	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.up.broken
-	if !c.up.whole() {
+	c.body.stop()
+	c.disconnect.disarm()
+	whole := res.Body.Drain(drainLimit) == nil && res.KeepAlive() && !c.body.broken
+	if !c.body.whole() {
 		p.conn.Writer().Discard() // both ends know that the body will not follow
 	}
 	if c.slot.finish() == causeNone && whole {
@@ -390,7 +390,7 @@ func (c *client) handleRefused(p *attempt) decision {
 	switch {
 	case c.down.Load():
 		return done
-	case c.up.broken:
+	case c.body.broken:
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")
 	case c.x.tries >= maxTries:
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
@@ -413,7 +413,7 @@ func (c *client) handleRefused(p *attempt) decision {
 	pool.breaker.onAccepted()
 	switch {
 	case refusal != RefusedBusy:
-	case c.x.later():
+	case c.x.isResumption():
 		v.condition, v.backoff = pool.upgradeBackoff.onRefused(0, false), false
 	default:
 		v.condition, v.backoff = pool.backoff.onRefused(c.x.limitShard(), sheds), false

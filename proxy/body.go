@@ -10,24 +10,24 @@ import (
 	"shardway/proxy/h1"
 )
 
-// upload is the body of a request: what is kept of it, so that it can go again, and
+// requestBody is the body of a request: what is kept of it, so that it can go again, and
 // the goroutine that sends the rest while the answer may come in. The fields are the
 // connection's own but for what that goroutine leaves behind before it sends on done.
-type upload struct {
+type requestBody struct {
 	s    *Server
 	h    *h1.Conn
 	req  *h1.Request
 	over func(rerr error) // told in that goroutine that it ends, and what was wrong with the client
 
-	kept     []byte  // of the body, from its start
-	awaited  portion // what it keeps before the request goes on
+	buffered []byte      // of the body, from its start
+	awaited  reservation // what it keeps before the request goes on
 	running  bool
 	broken   bool  // the client's body cannot be read any further
 	rerr     error // what was wrong with it
 	overflow bool  // more went out than is kept
 	done     chan struct{}
-	// going is true while the body is being read from the client, after the run has begun.
-	going atomic.Bool
+	// reading is true while the body is being read from the client, after the run has begun.
+	reading atomic.Bool
 	// readAt is the time of the last read from the client, by the server's clock. Zero means that
 	// the body arrived with the headers.
 	readAt atomic.Int64
@@ -37,13 +37,13 @@ type upload struct {
 	route atomic.Uint32
 }
 
-func (u *upload) init(s *Server, h *h1.Conn, req *h1.Request, over func(error)) {
+func (u *requestBody) init(s *Server, h *h1.Conn, req *h1.Request, over func(error)) {
 	u.s, u.h, u.req, u.over = s, h, req, over
 	u.awaited.stop = h.StopRead
 }
 
 // reset begins with the next request. Memory stays.
-func (u *upload) reset() {
+func (u *requestBody) reset() {
 	u.running, u.broken, u.rerr, u.overflow = false, false, nil, false
 	if u.readAt.Load() != 0 {
 		u.readAt.Store(0)
@@ -51,20 +51,20 @@ func (u *upload) reset() {
 }
 
 // noteRead sets the time of the last read from the client.
-func (u *upload) noteRead() { u.readAt.Store(int64(u.s.clock.now())) }
+func (u *requestBody) noteRead() { u.readAt.Store(int64(u.s.clock.now())) }
 
 // beginRead notes that the body is being read from the client.
-func (u *upload) beginRead() { u.going.Store(true) }
+func (u *requestBody) beginRead() { u.reading.Store(true) }
 
 // endRead notes that the body is not being read any more.
-func (u *upload) endRead() {
+func (u *requestBody) endRead() {
 	u.noteRead()
-	u.going.Store(false)
+	u.reading.Store(false)
 }
 
-// take moves what has come in of a body that can be kept into u.kept,
+// readAvailable moves what has come in of a body that can be kept into u.kept,
 // without waiting for more. What is not kept stays where it is until it is sent.
-func (u *upload) take() error {
+func (u *requestBody) readAvailable() error {
 	body := &u.req.Body
 	left := body.Remaining()
 	if left <= 0 || left > int64(u.s.o.BodyBuffer) || u.overflow {
@@ -74,10 +74,10 @@ func (u *upload) take() error {
 	if n == 0 {
 		return nil
 	}
-	u.makeRoom(len(u.kept) + n)
-	have := len(u.kept)
-	got, _, err := body.Fill(u.kept[have : have+n])
-	u.kept = u.kept[:have+got]
+	u.makeRoom(len(u.buffered) + n)
+	have := len(u.buffered)
+	got, _, err := body.Fill(u.buffered[have : have+n])
+	u.buffered = u.buffered[:have+got]
 	return err
 }
 
@@ -85,13 +85,13 @@ func (u *upload) take() error {
 // is taken for no longer than the app needs: whoever sends slowly holds up nobody
 // but himself. It does not wait for a body that the client sends only when asked
 // to, nor for one that another node does.
-func (u *upload) gather(onDemand bool, total int64) error {
+func (u *requestBody) gather(onDemand bool, total int64) error {
 	body := &u.req.Body
 	left := body.Remaining()
 	if left <= 0 || left > int64(u.s.o.BodyBuffer) || u.overflow || onDemand || u.req.Expects() {
 		return nil
 	}
-	if err := u.take(); err != nil || body.Done() {
+	if err := u.readAvailable(); err != nil || body.Done() {
 		return err
 	}
 	err := u.await(total)
@@ -105,16 +105,16 @@ func (u *upload) gather(onDemand bool, total int64) error {
 // await reads the rest of a body into u.kept. What the request keeps meanwhile
 // counts, and grows with what has come: who says 64 KiB and sends a byte is not given
 // 64 KiB.
-func (u *upload) await(total int64) error {
+func (u *requestBody) await(total int64) error {
 	body := &u.req.Body
 	for noted := 0; !body.Done(); {
-		if len(u.kept) == cap(u.kept) {
-			u.makeRoom(len(u.kept) + 1)
+		if len(u.buffered) == cap(u.buffered) {
+			u.makeRoom(len(u.buffered) + 1)
 		}
 		noted = u.note(noted, 0, total)
-		have := len(u.kept)
-		n, err := body.Read(u.kept[have:min(cap(u.kept), have+int(body.Remaining()))])
-		u.kept = u.kept[:have+n]
+		have := len(u.buffered)
+		n, err := body.Read(u.buffered[have:min(cap(u.buffered), have+int(body.Remaining()))])
+		u.buffered = u.buffered[:have+n]
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
@@ -127,8 +127,8 @@ var errGivenUp = errors.New("proxy: body given up")
 
 // note notes what a request keeps whose body is awaited, and long bytes elsewhere than
 // here. Had is what was noted before; it returns what is now.
-func (u *upload) note(had, long int, total int64) int {
-	n := u.h.Kept() + u.req.Kept() + cap(u.kept) + long
+func (u *requestBody) note(had, long int, total int64) int {
+	n := u.h.Kept() + u.req.Kept() + cap(u.buffered) + long
 	if n > had {
 		u.s.metrics.shedBodies.Add(u.s.awaited.more(&u.awaited, n-had, total))
 	}
@@ -136,36 +136,36 @@ func (u *upload) note(had, long int, total int64) int {
 }
 
 // makeRoom gives u.kept room for n bytes, at most BodyBuffer.
-func (u *upload) makeRoom(n int) {
-	if cap(u.kept) >= n {
+func (u *requestBody) makeRoom(n int) {
+	if cap(u.buffered) >= n {
 		return
 	}
-	old := u.kept
-	u.kept = append(u.s.bodies.get(n), old...)
+	old := u.buffered
+	u.buffered = append(u.s.bodies.get(n), old...)
 	if cap(old) > 0 {
 		u.s.bodies.put(old)
 	}
 }
 
 // free forgets what was kept.
-func (u *upload) free() {
-	if cap(u.kept) > smallBody {
-		u.s.bodies.put(u.kept)
-		u.kept = nil
+func (u *requestBody) free() {
+	if cap(u.buffered) > smallBody {
+		u.s.bodies.put(u.buffered)
+		u.buffered = nil
 	}
-	u.kept = u.kept[:0]
+	u.buffered = u.buffered[:0]
 }
 
 // whole reports whether all of the body is kept, if there is one.
-func (u *upload) whole() bool { return u.req.Body.Done() && !u.overflow }
+func (u *requestBody) whole() bool { return u.req.Body.Done() && !u.overflow }
 
 // replayable reports whether the body can be sent again from its start.
-func (u *upload) replayable() bool { return !u.overflow && !u.broken }
+func (u *requestBody) replayable() bool { return !u.overflow && !u.broken }
 
 // start sends the rest of the body from a goroutine, after the first kept
 // bytes of what is there already. The goroutine ends with the body, with the link
 // (closed by who ends the trip) or by stop.
-func (u *upload) start(w *h1.Writer, kept int) {
+func (u *requestBody) start(w *h1.Writer, kept int) {
 	if u.done == nil {
 		u.done = make(chan struct{}, 1)
 	}
@@ -191,27 +191,27 @@ func (u *upload) start(w *h1.Writer, kept int) {
 // pump copies the body, and keeps it as long as BodyBuffer allows. It returns
 // what was wrong with the client's side; what is wrong with the link shows where
 // the answer is read.
-func (u *upload) pump(w *h1.Writer, kept int) error {
+func (u *requestBody) pump(w *h1.Writer, kept int) error {
 	body := &u.req.Body
-	if _, err := w.Write(u.kept[:kept]); err != nil {
+	if _, err := w.Write(u.buffered[:kept]); err != nil {
 		return nil //nolint:nilerr // see above
 	}
-	if left := body.Remaining(); left > int64(u.s.o.BodyBuffer-len(u.kept)) {
+	if left := body.Remaining(); left > int64(u.s.o.BodyBuffer-len(u.buffered)) {
 		u.overflow = true
 	}
 	for !u.overflow && !body.Done() {
-		have := len(u.kept)
+		have := len(u.buffered)
 		if have == u.s.o.BodyBuffer {
 			u.overflow = true
 			break
 		}
 		u.makeRoom(have + 1)
-		n, err := body.Read(u.kept[have:cap(u.kept)])
-		u.kept = u.kept[:have+n]
+		n, err := body.Read(u.buffered[have:cap(u.buffered)])
+		u.buffered = u.buffered[:have+n]
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		if _, err := w.Write(u.kept[have:]); err != nil {
+		if _, err := w.Write(u.buffered[have:]); err != nil {
 			return nil //nolint:nilerr // see above
 		}
 		if body.Done() || body.Kind() == h1.Length && len(u.h.Buffered()) > 0 {
@@ -243,14 +243,14 @@ const (
 // the body first, so what the app does not take is read and dropped while the response goes out. With
 // refused the app has refused the request, and from now on no part of the body is sent to it.
 // The flow of the request calls it, while the upload runs.
-func (u *upload) respondsEarly(p *attempt, refused bool) {
+func (u *requestBody) respondsEarly(p *attempt, refused bool) {
 	if u.route.Swap(uploadDropped) == uploadBroken {
 		<-u.done
-		p.gone.disarm() // reading begins again
-		u.going.Store(true)
+		p.disconnect.disarm() // reading begins again
+		u.reading.Store(true)
 		go func() {
 			_ = u.s.pumpSafely(func() error { u.drop(); return nil }) // it has been logged
-			u.going.Store(false)
+			u.reading.Store(false)
 			u.over(nil)
 			u.done <- struct{}{}
 		}()
@@ -264,7 +264,7 @@ func (u *upload) respondsEarly(p *attempt, refused bool) {
 // drop reads and drops the rest of the body, up to its end, an error, or stop. The request cannot
 // be sent again then. An error of the client ends nothing: the response goes on, and its writes
 // show whether the client is there.
-func (u *upload) drop() {
+func (u *requestBody) drop() {
 	u.overflow = true
 	body := &u.req.Body
 	_ = body.Limit(0)
@@ -273,7 +273,7 @@ func (u *upload) drop() {
 
 // stop ends an upload and waits for its goroutine. If it had not come to
 // its end by itself, the client's connection can be read no more.
-func (u *upload) stop() {
+func (u *requestBody) stop() {
 	if !u.running {
 		return
 	}
@@ -294,7 +294,7 @@ const lateUpload = 50 * time.Millisecond
 // ended reports whether the upload came to its end. It waits only for one
 // whose last bytes are going out: an app that has read everything answers before
 // the goroutine here has looked up. Any other outlasts its answer.
-func (u *upload) ended() bool {
+func (u *requestBody) ended() bool {
 	if !u.running {
 		return true
 	}
@@ -312,7 +312,7 @@ func (u *upload) ended() bool {
 	}
 }
 
-func (u *upload) finish() {
+func (u *requestBody) finish() {
 	u.running = false
 	if errors.Is(u.rerr, h1.ErrStopped) {
 		u.rerr = nil

@@ -8,79 +8,79 @@ import "sync"
 // the app needs it. After the leg it does what the flow would have done, the request for the
 // next leg among that, and leaves that to another one again.
 
-// carries reports whether a leg has begun that is to be carried.
-func (c *client) carries() bool { return c.relay.leg != nil }
+// hasRelay reports whether a leg has begun that is to be carried.
+func (c *client) hasRelay() bool { return c.relay.webSocket != nil }
 
 // serveAll is serve, and has each leg that begins carried, with what follows it, by a
 // goroutine of hands. Over is called once the connection has ended, be it by an app that ends
 // its goroutine.
 func (c *client) serveAll(hands *sync.WaitGroup, over func()) {
-	c.hands = hands
-	defer c.goOn(over)
+	c.goroutines = hands
+	defer c.continueServing(over)
 	c.serve()
 }
 
 // serveOn is serveAll for one whom a loop has carried.
 func (c *client) serveOn(hands *sync.WaitGroup, over func()) {
-	c.hands = hands
-	defer c.goOn(over)
-	c.within(c.serveRequests)
+	c.goroutines = hands
+	defer c.continueServing(over)
+	c.runStep(c.serveRequests)
 }
 
-// within does what comes next on the connection, and ends it unless a leg has begun or a
+// runStep does what comes next on the connection, and ends it unless a leg has begun or a
 // loop is to carry it.
-func (c *client) within(do func()) {
+func (c *client) runStep(do func()) {
 	defer func() {
-		if !c.carries() && !c.handedToLoop {
+		if !c.hasRelay() && !c.handedToLoop {
 			c.life.end()
-			c.s.heads.over(&c.head)
+			c.s.headerMemory.over(&c.headerMemory)
 			c.unobserved = c.parked || c.s.conns.remove(c)
 		}
 	}()
 	defer func() {
 		if v := recover(); v != nil {
 			c.fall(v)
-		} else if !c.carries() && !c.handedToLoop {
+		} else if !c.hasRelay() && !c.handedToLoop {
 			if !c.parked {
-				_ = c.h.Close()
+				_ = c.conn.Close()
 			}
-			c.h.Release()
+			c.conn.Release()
 		}
 	}()
 	do()
 }
 
-// goOn has the leg that has begun carried, or a loop carry what comes, or else calls over.
-func (c *client) goOn(over func()) {
+// continueServing has the leg that has begun carried, or a loop carry what comes, or else calls over.
+func (c *client) continueServing(over func()) {
 	if c.handedToLoop {
 		c.handedToLoop = false
 		c.eventLoops.join(c) // likewise
 		return
 	}
-	if !c.carries() {
+	if !c.hasRelay() {
 		if !c.parked {
 			over()
 		}
 		c.s.clients.put(c) // the last use of it
 		return
 	}
-	l := c.relay.leg
+	l := c.relay.webSocket
 	carries := func() {
-		if l.carryDown() {
+		if l.runDown() {
 			return // it has parked, and is woken when there is something to carry
 		}
-		defer c.goOn(over)
-		c.within(c.carry)
+		defer c.continueServing(over)
+		c.runStep(c.continueSession)
 	}
-	l.down.wake = l.waking(carries)
-	c.hands.Go(carries)
+	l.down.wake = l.wakeFunc(carries)
+	c.goroutines.Go(carries)
 }
 
-// carry carries the leg to its end, and the socket on from there.
-func (c *client) carry() {
-	c.carryOn()
-	if c.carries() {
-		c.relay.leg.begin(c)
+// continueSession carries the leg to its end, and the socket on from there.
+func (c *client) continueSession() {
+	c.finishRelay()
+	if c.hasRelay() {
+		c.relay.webSocket.start(c)
 		return
 	}
 	if !c.reportStopped() {
@@ -88,36 +88,36 @@ func (c *client) carry() {
 	}
 }
 
-// carryOn is the rest of handleRequest.
-func (c *client) carryOn() {
+// finishRelay is the rest of handleRequest.
+func (c *client) finishRelay() {
 	defer c.finishExchange()
-	l := c.relay.leg
-	c.carryLeg(l)
-	c.recordLoad(l.trip.r.Kind, 0, l.sent) // a tunnel is no work
+	l := c.relay.webSocket
+	c.runRelay(l)
+	c.recordLoad(l.attempt.route.Kind, 0, l.sent) // a tunnel is no work
 	if l.client {
 		c.resume()
 	}
 }
 
-// carryLeg carries the leg to its end.
-func (c *client) carryLeg(l *leg) {
-	defer c.leaveLeg()
+// runRelay carries the leg to its end.
+func (c *client) runRelay(l *webSocketRelay) {
+	defer c.leaveRelay()
 	l.finish()
-	why := l.trip.abort()
+	why := l.attempt.abort()
 	if !l.client {
-		l.part(why)
+		l.reportEnd(why)
 		return
 	}
 	l.end()
-	l.judge(why, &c.x, l.trip.r)
-	l.k.heavy = l.heavy()
-	legLine{&c.requestState}.ends(l.ends())
+	l.decideOutcome(why, &c.x, l.attempt.route)
+	l.session.bulk = l.isBulk()
+	sessionLog{&c.requestState}.ends(l.recordEnd())
 }
 
-// leaveLeg ends what the leg that has begun counts for, and what others may do to it.
-func (c *client) leaveLeg() {
-	l := c.relay.leg
-	c.relay.leg = nil
-	c.slot.leg.Store(nil)
-	l.counts(-1)
+// leaveRelay ends what the leg that has begun counts for, and what others may do to it.
+func (c *client) leaveRelay() {
+	l := c.relay.webSocket
+	c.relay.webSocket = nil
+	c.slot.webSocket.Store(nil)
+	l.addRunning(-1)
 }

@@ -16,14 +16,14 @@ import (
 // flow.
 type requestState struct {
 	s       *Server
-	h       *h1.Conn
+	conn    *h1.Conn
 	ingress string    // the node at the other end; empty: a client
 	from    origin    // the client's address
 	set     *Settings // in force for this request
 
-	req h1.Request
-	x   exchange
-	up  upload
+	req  h1.Request
+	x    exchange
+	body requestBody
 
 	// Memory for one head after another.
 	edit  h1.Edit
@@ -43,7 +43,7 @@ func (a *requestState) draining() bool { return a.ingress == "" && a.s.draining.
 
 // last reports whether the request is the client's last by its own word, and all of it
 // has been read.
-func (a *requestState) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.up.broken }
+func (a *requestState) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.body.broken }
 
 // client is a connection that requests come by: from a client, or, when ingress
 // is set, from another node. Its goroutine runs serve; others reach in through
@@ -54,11 +54,11 @@ type client struct {
 	life lifetime
 
 	// The leaves.
-	keys  finder
-	wait  requestWait
-	out   forward
-	reply reply
-	relay relay
+	keys          finder
+	wait          requestWait
+	requestWriter requestWriter
+	reply         reply
+	relay         responseRelay
 
 	// Of one that a loop may carry.
 	loop          atomic.Pointer[eventLoop] // that does; nil: its goroutine
@@ -73,10 +73,10 @@ type client struct {
 
 	slot slot
 	// lastSeen is the number of the run that Stalled saw last, and its alone.
-	lastSeen uint32
-	gone     watch
-	// kept is the socket that the connection has become, at the node that has its client.
-	kept atomic.Pointer[socket]
+	lastSeen   uint32
+	disconnect disconnectWatch
+	// session is the socket that the connection has become, at the node that has its client.
+	session atomic.Pointer[webSocketSession]
 	// idle is when the wait for a request began, by the server's clock; zero
 	// while one runs.
 	idle atomic.Int64
@@ -87,14 +87,14 @@ type client struct {
 	// send a safe request again when such a connection is closed without a response.
 	reused atomic.Bool
 	// shed tells that it has been asked to make room for another connection.
-	shed atomic.Bool
-	head portion // what a head keeps that is partly read
+	shed         atomic.Bool
+	headerMemory reservation // what a head keeps that is partly read
 	// down tells that the connection is being closed from outside, so that no
 	// run begins unseen.
 	down atomic.Bool
 	// unobserved tells that nobody looked at the registry when it let the connection go.
 	unobserved bool
-	hands      *sync.WaitGroup // of the goroutines that carry it
+	goroutines *sync.WaitGroup // of the goroutines that carry it
 	watcher    *idleWatcher    // where it may be parked; nil: nowhere
 	canPark    atomic.Bool     // it may be: the sweep has it parked
 	parkDelay  atomic.Int64    // for how many nanoseconds it has to be idle before that
@@ -106,7 +106,7 @@ type client struct {
 
 	leaseCheck      func() (time.Duration, error) // c.askLease, bound once
 	releaseAdmitted func()                        // c.release, likewise
-	keeps           func(delta int)               // c.keepHead, likewise
+	onHeaderMemory  func(delta int)               // c.noteHeaderMemory, likewise
 
 	// admitted is what ends the request's part in its shard's in-flight count; nil
 	// when there is none.
@@ -137,11 +137,11 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	o := s.clientOptions(ingress, c.set)
 	o.Buffers = &s.buffers
 	if ingress == "" {
-		o.Partial = c.keeps
+		o.Partial = c.onHeaderMemory
 		o.EndIdle = true // a node is told that none of its requests ran, and may send more
 	}
 	o.Direct = direct(conn)
-	c.h.Reset(conn, o)
+	c.conn.Reset(conn, o)
 	c.life = lifetime{within: ctx}
 	if ingress == "" {
 		c.from.set(conn, c.set.TrustedProxies)
@@ -152,16 +152,16 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 
 // makeClient makes a client without a connection, and binds what belongs together.
 func makeClient(s *Server) *client {
-	c := &client{requestState: requestState{s: s, h: &h1.Conn{}}}
+	c := &client{requestState: requestState{s: s, conn: &h1.Conn{}}}
 	c.keys = finder{req: &c.req, from: &c.from, place: s.placeKey}
-	c.slot.client = c.h
-	c.head.stop = c.h.StopHead
-	c.up.init(s, c.h, &c.req, c.uploaded)
-	c.leaseCheck, c.releaseAdmitted, c.keeps = c.askLease, c.release, c.keepHead
-	c.gone.init(c.h, c.left)
-	c.wait = requestWait{requestState: &c.requestState, gone: &c.gone, down: &c.down, life: &c.life}
-	c.out, c.reply = forward{&c.requestState}, reply{&c.requestState}
-	c.relay = relay{reply: c.reply, slot: &c.slot}
+	c.slot.client = c.conn
+	c.headerMemory.stop = c.conn.StopHead
+	c.body.init(s, c.conn, &c.req, c.uploaded)
+	c.leaseCheck, c.releaseAdmitted, c.onHeaderMemory = c.askLease, c.release, c.noteHeaderMemory
+	c.disconnect.init(c.conn, c.left)
+	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, down: &c.down, life: &c.life}
+	c.requestWriter, c.reply = requestWriter{&c.requestState}, reply{&c.requestState}
+	c.relay = responseRelay{reply: c.reply, slot: &c.slot}
 	c.relay.leaves = c.relay.answerLeaves
 	c.wakeLoop = func() {
 		if l := c.loop.Load(); l != nil {
@@ -213,11 +213,11 @@ func (c *client) shut(why cause) {
 	closeAll(closes)
 	c.life.end()
 	if why == causeShutdown && c.ingress != "" {
-		c.h.StopRead()
-		time.AfterFunc(partTime, func() { _ = c.h.Cut() })
+		c.conn.StopRead()
+		time.AfterFunc(partTime, func() { _ = c.conn.Cut() })
 		return
 	}
-	_ = c.h.Close() // its goroutine meets the error
+	_ = c.conn.Close() // its goroutine meets the error
 }
 
 // reportStopped tells the node at the other end, as this one ends its stream, that the request
@@ -246,7 +246,7 @@ func (c *client) askLease() (time.Duration, error) {
 // uploaded is told by the goroutine of an upload that it ends.
 func (c *client) uploaded(rerr error) {
 	if rerr == nil {
-		c.gone.arm() // nobody reads any more
+		c.disconnect.arm() // nobody reads any more
 		return
 	}
 	if errors.Is(rerr, h1.ErrStopped) {

@@ -31,17 +31,17 @@ func (p *clientPool) put(c *client) {
 // isReusable reports whether no other goroutine can hold the client, whose connection has ended.
 func (c *client) isReusable() bool {
 	return c.unobserved && !c.escaped && c.ingress == "" && c.s.o.Handler == nil && !c.down.Load() &&
-		c.up.done == nil && c.admitted == nil && c.x.ticket == nil && c.gone.state.Load() == watchOff && !c.life.asked()
+		c.body.done == nil && c.admitted == nil && c.x.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.asked()
 }
 
 // reset removes everything that belongs to the former connection, and keeps allocated buffers. The
 // numbering of runs continues, because the sweep recognizes runs by their number.
 func (c *client) reset() {
 	c.x, c.from = exchange{}, origin{}
-	c.up.reset()
-	c.up.free()
+	c.body.reset()
+	c.body.free()
 	c.life = lifetime{}
-	c.slot.link.Store(nil)
+	c.slot.conn.Store(nil)
 	c.slot.node.Store(nil)
 	c.idle.Store(0)
 	c.pollSince.Store(0)
@@ -51,5 +51,5 @@ func (c *client) reset() {
 	c.unobserved, c.parked, c.watcher = false, false, nil
 	c.eventLoops, c.loopState, c.resumeAt, c.loopAttempt = nil, loopState{}, resumeNext, loopAttempt{}
 	c.parkRequested.Store(false)
-	c.h.Forget()
+	c.conn.Forget()
 }

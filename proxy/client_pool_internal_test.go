@@ -107,8 +107,8 @@ func TestConnectionThatIsKnownElsewhereIsNotUsedAgain(t *testing.T) {
 		"one that has waited":         {"", func(c *client) { c.life.context() }},
 		"one that was upgraded":       {"", func(c *client) { c.escaped = true }},
 		"one that was ended here":     {"", func(c *client) { c.shut(causeShutdown) }},
-		"one whose body was sent on":  {"", func(c *client) { c.up.done = make(chan struct{}, 1) }},
-		"one that is watched":         {"", func(c *client) { c.gone.arm() }},
+		"one whose body was sent on":  {"", func(c *client) { c.body.done = make(chan struct{}, 1) }},
+		"one that is watched":         {"", func(c *client) { c.disconnect.arm() }},
 		"one that counts for a shard": {"", func(c *client) { c.admitted = nothing }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestNextConnectionBeginsAnew(t *testing.T) {
 			over := briefly(t, s, "", func(c *client) {
 				c.x.key, c.from.trusted, c.x.keep = []byte("k"), true, true
 				c.from.addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next one has none
-				c.up.kept, c.up.overflow, c.up.broken = append(c.up.kept, "body"...), true, true
+				c.body.buffered, c.body.overflow, c.body.broken = append(c.body.buffered, "body"...), true, true
 				c.shed.Store(true)
 				c.slot.begin(Local, 3, 0, &upstreamConn{}, new(string))
 				c.slot.finish()
@@ -141,8 +141,8 @@ func TestNextConnectionBeginsAnew(t *testing.T) {
 			if c != over {
 				continue // not this time
 			}
-			if c.x.key != nil || c.x.keep || c.from.trusted || c.from.addr.IsValid() || len(c.up.kept) > 0 || c.up.overflow || c.up.broken || c.shed.Load() ||
-				c.slot.link.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.over || c.unobserved {
+			if c.x.key != nil || c.x.keep || c.from.trusted || c.from.addr.IsValid() || len(c.body.buffered) > 0 || c.body.overflow || c.body.broken || c.shed.Load() ||
+				c.slot.conn.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.over || c.unobserved {
 				t.Errorf("it has something of the one before: %+v", &c.x)
 			}
 			return

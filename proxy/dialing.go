@@ -68,19 +68,19 @@ func (p *pool) dialProbe() {
 
 // startDial begins to make a connection. With mu held.
 func (p *pool) startDial(old *upstreamConn) {
-	leg := p.forWebSocket()
+	forWebSocket := p.forWebSocket()
 	p.mu.dialing++
 	p.dialers.Add(1)
-	if leg {
+	if forWebSocket {
 		p.mu.dialingStreams++
 	}
-	go p.runDial(old, p.mu.dialed, p.mu.generation, p.watchDial(), leg)
+	go p.runDial(old, p.mu.dialed, p.mu.generation, p.watchDial(), forWebSocket)
 }
 
 // runDial makes a connection, in the place of an old one if there is one, for the
 // first in line. Whoever that is by then: a request that sees another one come
 // free before does not wait for this. With leg a lane will do, which only sockets take.
-func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), leg bool) {
+func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSocket bool) {
 	defer p.dialers.Done()
 	if old != nil {
 		_ = old.Close()
@@ -88,11 +88,11 @@ func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), leg bool
 		old.leaveLoop()
 	}
 	began := time.Now()
-	l, err := p.dialRecover(leg)
+	l, err := p.dialRecover(forWebSocket)
 	took := time.Since(began)
 	p.mu.Lock()
 	p.mu.dialing--
-	if leg {
+	if forWebSocket {
 		p.mu.dialingStreams--
 	}
 	over()
@@ -164,13 +164,13 @@ func (p *pool) offerNew(l *upstreamConn) {
 }
 
 // dialRecover dials, or opens a lane for a socket; a bug there ends that only.
-func (p *pool) dialRecover(leg bool) (l *upstreamConn, err error) {
+func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("%w: %v", errPanicked, v)
 		}
 	}()
-	if leg {
+	if forWebSocket {
 		if l = p.openWebSocketStream(p.life); l != nil {
 			return l, nil
 		}
@@ -193,6 +193,6 @@ func (s *Server) newPool(node string, dial func(ctx context.Context) (*upstreamC
 func (s *Server) newPeerPool(node string) *pool {
 	p := s.newPool(node, func(ctx context.Context) (*upstreamConn, error) { return s.dialPeer(ctx, node) })
 	p.maxIdle, p.openStream = s.o.PeerConns, func() *upstreamConn { return s.openStream(node) }
-	p.openWebSocketStream = func(ctx context.Context) *upstreamConn { return s.openLeg(ctx, node) }
+	p.openWebSocketStream = func(ctx context.Context) *upstreamConn { return s.openWebSocketStream(ctx, node) }
 	return p
 }

@@ -202,15 +202,15 @@ func (l *eventLoop) join(c *client) {
 func (l *eventLoop) adopt(c *client) {
 	l.lastID++
 	c.loopState = loopState{id: l.lastID}
-	c.h.Writer().SetNonblocking(true)
+	c.conn.Writer().SetNonblocking(true)
 	c.loop.Store(l)
 	l.clients[l.lastID] = c
-	detachFromPoller(c.h) // otherwise the runtime and the loop would both watch the socket
-	if l.poller.Keep(c.h.NetConn(), l.lastID) != nil || c.isEnding() || c.parkRequested.Load() {
+	detachFromPoller(c.conn) // otherwise the runtime and the loop would both watch the socket
+	if l.poller.Keep(c.conn.NetConn(), l.lastID) != nil || c.isEnding() || c.parkRequested.Load() {
 		l.handOff(c, resumeNext)
 		return
 	}
-	if len(c.h.Buffered()) > 0 { // the loop that had it before has read a request
+	if len(c.conn.Buffered()) > 0 { // the loop that had it before has read a request
 		l.ready = append(l.ready, c)
 	}
 }
@@ -260,8 +260,8 @@ func (l *eventLoop) handOff(c *client, at resumePoint) {
 func (l *eventLoop) detach(c *client) {
 	delete(l.clients, c.loopState.id)
 	l.unregisterUpstream(c)
-	_ = l.poller.Remove(c.h.NetConn()) // an error means that it is not watched
-	c.h.Writer().SetNonblocking(false)
+	_ = l.poller.Remove(c.conn.NetConn()) // an error means that it is not watched
+	c.conn.Writer().SetNonblocking(false)
 	c.loop.Store(nil)
 	l.clientCount.Add(-1)
 }

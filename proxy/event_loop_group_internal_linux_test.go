@@ -134,11 +134,11 @@ func TestWhatHasBeenReadIsNotParked(t *testing.T) {
 	c := newClient(t.Context(), s, conn, "")
 	l.initClient(c, job{conn: conn})
 	s.conns.add(c)
-	defer func() { _ = c.h.Close() }()
+	defer func() { _ = c.conn.Close() }()
 	if _, err = io.WriteString(far, "GET / HT"); err != nil {
 		t.Fatal(err)
 	}
-	if some, err := c.h.Wait(10 * time.Second); !some || err != nil {
+	if some, err := c.conn.Wait(10 * time.Second); !some || err != nil {
 		t.Fatalf("nothing has come: %v", err)
 	}
 	if c.park() {

@@ -45,18 +45,18 @@ type loopAttempt struct {
 // handleReadable reads the next request and sends it to the app, as far as that is possible
 // without blocking.
 func (c *client) handleReadable() {
-	l, before := c.loop.Load(), c.h.Received()
-	switch found := c.h.TryReadRequest(&c.req); found {
+	l, before := c.loop.Load(), c.conn.Received()
+	switch found := c.conn.TryReadRequest(&c.req); found {
 	case h1.ParseNoData:
 		c.loopState.mayHaveData = false
-		c.h.Idle()
+		c.conn.Idle()
 		return
 	case h1.ParseComplete:
-		if c.h.Received() != before { // otherwise data that arrived meanwhile is still unread
-			c.loopState.mayHaveData = c.loopState.clientEnded || c.h.MayHaveMore()
+		if c.conn.Received() != before { // otherwise data that arrived meanwhile is still unread
+			c.loopState.mayHaveData = c.loopState.clientEnded || c.conn.MayHaveMore()
 		}
 	case h1.ParseIncomplete, h1.ParseMustBlock:
-		if len(c.h.Buffered()) > 0 {
+		if len(c.conn.Buffered()) > 0 {
 			c.eligibility.recordMiss()
 		}
 		l.handOff(c, resumeNext)
@@ -97,7 +97,7 @@ func (c *client) startAttempt(l *eventLoop) bool {
 		c.eligibility.recordMiss()
 		return false
 	}
-	c.x.found, c.x.by = found, by
+	c.x.found, c.x.keys = found, by
 	c.x.resolveShard(t)
 	r := t.Route(c.x.shard)
 	if r.Kind != Local || c.quarantined() {
@@ -143,11 +143,11 @@ func (c *client) isLoopable() bool {
 	if r.Body.Done() {
 		return true
 	}
-	c.up.reset() // the previous body may have been too long for the buffer
+	c.body.reset() // the previous body may have been too long for the buffer
 	if c.set.MaxBody > 0 && r.Body.Limit(c.set.MaxBody) != nil {
 		return false
 	}
-	return c.up.take() == nil && r.Body.Done()
+	return c.body.readAvailable() == nil && r.Body.Done()
 }
 
 // handleResponse passes a response that has arrived on to the client.
@@ -164,7 +164,7 @@ func (c *client) handleResponse() {
 	}
 	p.conn.ConsumeResponse(res)
 	p.conn.pool.markProven(p.conn)
-	if p.r.Kind == Local {
+	if p.route.Kind == Local {
 		c.s.appWatch.record(c.s.clock.now())
 	}
 	c.reply.repaired(res)
@@ -187,16 +187,16 @@ func (c *client) handleResponse() {
 
 // finishInLoop ends a request whose response has been sent.
 func (c *client) finishInLoop(l *eventLoop) {
-	c.up.free()
+	c.body.free()
 	if !c.x.keep || c.x.cut || !c.req.Body.Done() {
 		l.handOff(c, resumeFinish)
 		return
 	}
 	c.eligibility.recordHit()
 	c.resumeAt = resumeNext
-	c.h.Idle()
+	c.conn.Idle()
 	c.idle.Store(int64(c.s.clock.now()))
-	if c.loopState.mayHaveData || len(c.h.Buffered()) > 0 {
+	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 {
 		l.ready = append(l.ready, c)
 	}
 }
@@ -206,16 +206,16 @@ func (c *client) resumeExchange(at resumePoint) {
 	defer c.finishExchange()
 	f := &c.loopAttempt
 	if at == resumeUnsent {
-		c.x.cut = c.h.Flush() != nil
+		c.x.cut = c.conn.Flush() != nil
 		return
 	}
 	v := f.decision
 	if at == resumeResponse {
-		c.gone.arm()
+		c.disconnect.arm()
 		v = c.awaitResumed(f)
 		c.recordRun(&f.attempt, v, f.began, f.sent)
 	}
-	c.routeUntilAnswered(f.t, v)
+	c.routeUntilAnswered(f.table, v)
 	c.x.leaveQueue()
 	c.resume()
 }
@@ -263,7 +263,7 @@ func (h *loopEligibility) recordHit() {
 // true, the caller must not use the connection any more.
 func (c *client) joinsLoop() bool {
 	switch {
-	case c.eventLoops == nil || len(c.h.Buffered()) > 0 || c.logs() || c.draining() || c.parkRequested.Load() || c.isEnding():
+	case c.eventLoops == nil || len(c.conn.Buffered()) > 0 || c.logs() || c.draining() || c.parkRequested.Load() || c.isEnding():
 		return false
 	case c.eligibility.skip > 0:
 		c.eligibility.skip--
@@ -272,7 +272,7 @@ func (c *client) joinsLoop() bool {
 	return c.handToLoop()
 }
 
-// handToLoop marks the connection for an event loop, to which goOn hands it.
+// handToLoop marks the connection for an event loop, to which continueServing hands it.
 func (c *client) handToLoop() bool {
 	c.handedToLoop = true
 	return true
@@ -281,7 +281,7 @@ func (c *client) handToLoop() bool {
 // requestPark asks the owner of an idle connection to park it.
 func (c *client) requestPark() {
 	if c.loop.Load() == nil {
-		c.h.RequestPark()
+		c.conn.RequestPark()
 		return
 	}
 	c.parkRequested.Store(true)

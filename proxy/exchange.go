@@ -11,15 +11,15 @@ import (
 // exchange is one request on its way, and what is to become of its connection.
 type exchange struct {
 	found
-	shard   shardmap.Shard
-	sharded bool   // shard is set
-	by      *Keys  // by which the key was found, or at an owner, by which it must have been
-	sentBy  uint64 // of a forwarded request, the epoch of the map by which it was sent
-	safety  safety
-	safe    bool          // its method is, whatever safety says of sending it again
-	began   time.Duration // when its head had been read, by the exact clock
-	ended   time.Duration // when its answer had gone out, likewise; zero: it is not over
-	id      [2]uint64     // X-Request-Id of a request that came without; zero: not made yet
+	shard       shardmap.Shard
+	sharded     bool   // shard is set
+	keys        *Keys  // by which the key was found, or at an owner, by which it must have been
+	senderEpoch uint64 // of a forwarded request, the epoch of the map by which it was sent
+	safety      safety
+	safe        bool          // its method is, whatever safety says of sending it again
+	began       time.Duration // when its head had been read, by the exact clock
+	ended       time.Duration // when its answer had gone out, likewise; zero: it is not over
+	id          [2]uint64     // X-Request-Id of a request that came without; zero: not made yet
 
 	route          Kind   // the way it went last; zero: none
 	waited         bool   // it counted as held
@@ -37,7 +37,7 @@ type exchange struct {
 	ran      bool
 	ranEpoch uint64
 
-	heldFor  time.Duration // in all
+	waitTime time.Duration // in all
 	ticket   *queue.Ticket
 	dequeued *queue.Ticket // of a request that has waited and went on, until it is answered
 	deadline time.Time     // of all waiting; zero: there was none yet
@@ -45,14 +45,14 @@ type exchange struct {
 
 	resumed *resumed // an event stream that may go on, or does; nil: there is none
 
-	account account // of the access log
-	sock    *socket // that the request asks for; nil: none, or none that could be kept
+	account account           // of the access log
+	session *webSocketSession // that the request asks for; nil: none, or none that could be kept
 
 	// Of a request from another node.
 	onDemand      bool   // its body comes when it is asked for
 	clientExpects bool   // the client waits for a 100 itself
-	tells         bool   // the body is there, and the ingress asks whether the app takes it
-	asked         bool   // it has been asked for, or told
+	wantAccepted  bool   // the body is there, and the ingress asks whether the app takes it
+	bodyRequested bool   // it has been asked for, or told
 	wantEpoch     uint64 // serve it in this ownership epoch only; zero: any
 	wasResumed    uint64 // what the ingress says in headerResumed; zero: nothing
 
@@ -70,8 +70,8 @@ func (x *exchange) resolveShard(t *Table) {
 	}
 }
 
-// further reports whether the request is for a further leg of an event stream.
-func (x *exchange) further() bool {
+// isStreamResumption reports whether the request is for a further leg of an event stream.
+func (x *exchange) isStreamResumption() bool {
 	return x.resumed != nil && x.resumed.legs > 0 && x.resumed.asked > 0
 }
 
@@ -91,8 +91,8 @@ func (x *exchange) isOpen() bool { return x.began != 0 && x.ended == 0 }
 
 // noteNotDelivered notes that no app has seen the attempt.
 func (x *exchange) noteNotDelivered() {
-	if x.sock != nil {
-		x.sock.flying = false
+	if x.session != nil {
+		x.session.delivered = false
 	}
 }
 

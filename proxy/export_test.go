@@ -31,7 +31,7 @@ func (s *Server) WantsDescriptors(loops, roosts int) {
 		}
 		return newEventLoop()
 	}
-	s.roost.fresh = func() (*rawio.Poller, error) {
+	s.callbackWatcher.newPoller = func() (*rawio.Poller, error) {
 		if roosts--; roosts >= 0 {
 			return nil, syscall.EMFILE
 		}

@@ -88,13 +88,13 @@ func (t *handlerConn) answer(ctx *fasthttp.RequestCtx) outcome {
 	}
 	if err := t.fill(ctx); err != nil {
 		t.uploaded()
-		if !a.up.broken {
-			a.up.rerr = err
+		if !a.body.broken {
+			a.body.rerr = err
 		}
 		return seatUnanswered
 	}
 	if a.req.Body.Done() {
-		t.p.gone.arm() // nobody reads the client
+		t.p.disconnect.arm() // nobody reads the client
 	}
 	t.failed = t.run(ctx)
 	t.body.close()
@@ -103,7 +103,7 @@ func (t *handlerConn) answer(ctx *fasthttp.RequestCtx) outcome {
 		t.failed = t.judge(ctx)
 	}
 	switch {
-	case a.up.rerr != nil || t.p.slot.load().cause != causeNone:
+	case a.body.rerr != nil || t.p.slot.load().cause != causeNone:
 		t.abandon(ctx)
 		return seatUnanswered
 	case t.failed != "":
@@ -121,7 +121,7 @@ func (t *handlerConn) uploaded() {
 	t.mu.client = nil
 	t.mu.Unlock()
 	if reading && t.closed.Load() {
-		t.a.up.broken = true
+		t.a.body.broken = true
 	}
 }
 
@@ -215,7 +215,7 @@ func (t *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 		t.spoilt = true
 		addr := t.RemoteAddr()
 		t.remote.Store(&addr)
-		t.a.up.kept, t.long = nil, nil
+		t.a.body.buffered, t.long = nil, nil
 		_ = t.Close()
 	}
 	return late
@@ -241,7 +241,7 @@ func (t *handlerConn) relay(ctx *fasthttp.RequestCtx) outcome {
 	}
 	t.a.x.leaveQueue()
 	t.reply.answered(head)
-	w := t.a.h.WriteResponseHead(head, t.reply.head(p.r, head))
+	w := t.a.conn.WriteResponseHead(head, t.reply.head(p.route, head))
 	if stream != nil {
 		t.relayStream(ctx, w, stream)
 		return seatAnswered
@@ -266,7 +266,7 @@ func (t *handlerConn) relayed(w *h1.Writer, trailers []byte, err error) {
 		t.fate = fateDrop
 	}
 	t.p.release()
-	t.p.gone.disarm()
+	t.p.disconnect.disarm()
 	if err != nil || w.Close(trailers) != nil {
 		t.a.x.cut = true
 	}
@@ -305,19 +305,19 @@ func (t *handlerConn) fill(ctx *fasthttp.RequestCtx) error {
 	}
 	switch body := &a.req.Body; {
 	case body.Kind() == h1.NoBody:
-	case a.up.whole():
-		r.SetBodyRaw(a.up.kept)
-		r.Header.SetContentLength(len(a.up.kept))
+	case a.body.whole():
+		r.SetBodyRaw(a.body.buffered)
+		r.Header.SetContentLength(len(a.body.buffered))
 	case t.s.o.HandlerStreams:
 		size := -1
 		if left := body.Remaining(); left >= 0 {
-			size = len(a.up.kept) + int(left)
+			size = len(a.body.buffered) + int(left)
 		}
-		t.uploads(a.h)
+		t.uploads(a.conn)
 		t.body.open(a)
 		r.SetBodyStream(&t.body, size)
 	default:
-		t.uploads(a.h)
+		t.uploads(a.conn)
 		if err := t.readWhole(); err != nil {
 			return err
 		}
@@ -330,11 +330,11 @@ func (t *handlerConn) fill(ctx *fasthttp.RequestCtx) error {
 // call has the app in this process run the request, and answers it.
 func (c *client) call(p *attempt) decision {
 	p.conn.pool.markProven(p.conn)
-	w := c.out.head(p)
+	w := c.requestWriter.writeHeader(p)
 	if _, err := c.askLease(); err != nil {
 		return c.handleUnsent(p, err)
 	}
-	if c.x.tells {
+	if c.x.wantAccepted {
 		if err := c.reply.taken(); err != nil {
 			return c.handleBroken(p, err)
 		}

@@ -169,7 +169,7 @@ func (t *handlerConn) uploads(client *h1.Conn) {
 // LocalAddr is where the client's connection came in.
 func (t *handlerConn) LocalAddr() net.Addr {
 	if a := t.a; a != nil {
-		return a.h.NetConn().LocalAddr()
+		return a.conn.NetConn().LocalAddr()
 	}
 	return nowhere()
 }
@@ -184,7 +184,7 @@ func (t *handlerConn) RemoteAddr() net.Addr {
 	case a == nil:
 		return nowhere()
 	case a.ingress == "":
-		return a.h.NetConn().RemoteAddr()
+		return a.conn.NetConn().RemoteAddr()
 	}
 	list := a.req.Known(h1.FieldXForwardedFor) // the ingress's: the last one is whom it saw
 	ip := net.ParseIP(string(bytes.TrimSpace(list[bytes.LastIndexByte(list, ',')+1:])))

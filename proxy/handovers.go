@@ -23,14 +23,14 @@ type handovers struct {
 	late func(due time.Time) time.Duration // how late it is; tempo's
 
 	mu     sync.Mutex
-	queue  []*leg    // to be asked, the first one first
-	n      int       // how many at once
-	began  time.Time // when the first of them was put in
-	asking bool      // somebody comes for them: also a turn after the last, so that who comes then waits for his
+	queue  []*webSocketRelay // to be asked, the first one first
+	n      int               // how many at once
+	began  time.Time         // when the first of them was put in
+	asking bool              // somebody comes for them: also a turn after the last, so that who comes then waits for his
 }
 
 // ask has a leg hand over, soon.
-func (h *handovers) ask(l *leg) {
+func (h *handovers) ask(l *webSocketRelay) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.queue) == 0 {
@@ -43,13 +43,13 @@ func (h *handovers) ask(l *leg) {
 	}
 }
 
-// goOn asks the next ones at due, and so on.
+// continueServing asks the next ones at due, and so on.
 func (h *handovers) goOn(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
 		now := due.Add(h.late(due))
 		turn, more := h.take(now.Sub(due), now)
 		for _, l := range turn {
-			l.ask(wantMove)
+			l.request(requestMove)
 		}
 		if more {
 			h.goOn(now.Add(handoversEvery))
@@ -58,7 +58,7 @@ func (h *handovers) goOn(due time.Time) {
 }
 
 // take takes out those whose turn it is, and reports whether there is to be another turn.
-func (h *handovers) take(late time.Duration, now time.Time) (turn []*leg, more bool) {
+func (h *handovers) take(late time.Duration, now time.Time) (turn []*webSocketRelay, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asking = len(h.queue) > 0

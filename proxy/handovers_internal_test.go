@@ -13,12 +13,12 @@ func TestAllLegsAreHandedOverInTime(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			const late = 30 * time.Millisecond
 			var h handovers
-			h.queue = make([]*leg, many)
+			h.queue = make([]*webSocketRelay, many)
 			h.began, h.n = time.Now(), firstHandovers
 			began, asked := h.began, 0
 			for due, more := began, true; more; due = time.Now().Add(handoversEvery) {
 				time.Sleep(time.Until(due) + late)
-				var turn []*leg
+				var turn []*webSocketRelay
 				turn, more = h.take(late, time.Now())
 				if asked += len(turn); len(turn) > mostHandovers+many/8 {
 					t.Errorf("%d of %d legs were asked at once", len(turn), many)
@@ -40,7 +40,7 @@ func TestHandoversKeepTheirTurns(t *testing.T) {
 			more        bool
 		}{{20, 20, true}, {9, 9, true}, {0, 0, false}} {
 			for range test.come {
-				h.ask(new(leg))
+				h.ask(new(webSocketRelay))
 			}
 			if turn, more := h.take(0, time.Now()); len(turn) != test.taken || more != test.more {
 				t.Errorf("turn %d: %d are asked, and there is another one: %v; want %d, %v", i, len(turn), more, test.taken, test.more)

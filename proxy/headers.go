@@ -26,15 +26,15 @@ const (
 // usualExtra has room for what most heads are given.
 const usualExtra = 512
 
-// forward writes the head that a request goes on with: to the app, or to another node.
-type forward struct{ *requestState }
+// requestWriter writes the head that a request goes on with: to the app, or to another node.
+type requestWriter struct{ *requestState }
 
-// head puts the head of the request into the link's buffer, with
+// writeHeader puts the head of the request into the link's buffer, with
 // what the next one is to know: another node by which map it was sent, the app
 // whose it is.
-func (f forward) head(p *attempt) *h1.Writer {
+func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 	e := &f.edit
-	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: f.req.Upgrades(), DropExpect: len(f.up.kept) > 0 || f.req.Body.Done()}
+	*e = h1.Edit{Drop: h1.Shardway | h1.Lookalikes, Upgrade: f.req.Upgrades(), DropExpect: len(f.body.buffered) > 0 || f.req.Body.Done()}
 	if f.extra == nil {
 		f.extra = make([]byte, 0, usualExtra)
 	}
@@ -73,7 +73,7 @@ func (f forward) head(p *attempt) *h1.Writer {
 			id, _ := p.slot.events.scan.ID()
 			b = k.appendAsked(b, id)
 		}
-		if p.r.Kind == Remote {
+		if p.route.Kind == Remote {
 			b = f.appendPeer(b, p)
 			if f.x.keyless {
 				b = append(b, lineShard+shardNone+"\r\n"...)
@@ -95,7 +95,7 @@ func (f forward) head(p *attempt) *h1.Writer {
 const shardNone = "none"
 
 // appendOwner appends what the app is told by the node that owns the shard.
-func (f forward) appendOwner(b []byte, epoch uint64) []byte {
+func (f requestWriter) appendOwner(b []byte, epoch uint64) []byte {
 	if !f.x.keyless {
 		b = append(b, lineEpoch...)
 		b = strconv.AppendUint(b, epoch, 10)
@@ -109,9 +109,9 @@ func (f forward) appendOwner(b []byte, epoch uint64) []byte {
 // appendPeer appends what another node is told: the epochs routed by, for a PUT
 // or DELETE the ownership epoch it is bound to, whether the body waits, and, of one
 // that asks for others, that they wait to know whether the app takes it.
-func (f forward) appendPeer(b []byte, p *attempt) []byte {
+func (f requestWriter) appendPeer(b []byte, p *attempt) []byte {
 	b = append(b, lineMap...)
-	b = append(b, p.t.mapValue...)
+	b = append(b, p.table.mapValue...)
 	b = append(b, "\r\n"...)
 	b = f.x.appendTries(b)
 	if f.x.safety == idempotentMethod && p.epoch != 0 {
@@ -120,12 +120,12 @@ func (f forward) appendPeer(b []byte, p *attempt) []byte {
 		b = append(b, "\r\n"...)
 	}
 	switch {
-	case !p.demand && !p.conn.pool.wantsEarlyAccept():
+	case !p.bodyOnDemand && !p.conn.pool.wantsEarlyAccept():
 		return b
-	case !p.demand: // what comes of it may be long in coming
+	case !p.bodyOnDemand: // what comes of it may be long in coming
 		return append(b, lineContinue+continueTell+"\r\n"...)
 	}
-	if f.req.Expects() && len(f.up.kept) == 0 {
+	if f.req.Expects() && len(f.body.buffered) == 0 {
 		return append(b, lineContinue+continueClient+"\r\n"...)
 	}
 	return append(b, "Expect: 100-continue\r\n"+lineContinue+continueNode+"\r\n"...)

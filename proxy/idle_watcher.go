@@ -106,18 +106,18 @@ func (l *idleWatcher) run() {
 // initClient prepares a client for a connection of this listener, which is new or was parked.
 func (l *idleWatcher) initClient(c *client, g job) {
 	c.watcher = l
-	if c.h.Pollable() && c.s.upstream != nil && c.s.o.Handler == nil {
+	if c.conn.Pollable() && c.s.upstream != nil && c.s.o.Handler == nil {
 		c.eventLoops = &c.s.loops
-		c.h.SetWakeup(&c.wakeLoop)
+		c.conn.SetWakeup(&c.wakeLoop)
 		c.eligibility = loopEligibility{skip: 1} // the first request has arrived, or will arrive in a moment
 	}
-	c.canPark.Store(c.h.Pollable() && c.s.o.Handler == nil) // an app in this process may still read from it
+	c.canPark.Store(c.conn.Pollable() && c.s.o.Handler == nil) // an app in this process may still read from it
 	if c.parkDelay.Store(c.s.parkAfter.Load()); g.returnedSoon {
 		c.parkDelay.Store(c.s.parkSoon.Load())
 	}
 	if g.stop {
 		c.shed.Store(true)
-		c.h.StopIdle()
+		c.conn.StopIdle()
 	}
 }
 
@@ -154,15 +154,15 @@ func (p *parkedConn) resume(g job) {
 // connection continues, or ends. Only the socket is kept, so that a connection with buffered data
 // cannot be parked.
 func (c *client) park() bool {
-	if len(c.h.Buffered()) > 0 {
+	if len(c.conn.Buffered()) > 0 {
 		return false
 	}
 	if c.escaped { // other goroutines may still use c
 		c.canPark.Store(false)
 		return false
 	}
-	p := &parkedConn{conn: c.h.NetConn(), watcher: c.watcher, since: time.Duration(c.idle.Load())}
-	if most := c.h.Timeouts().First; most > 0 {
+	p := &parkedConn{conn: c.conn.NetConn(), watcher: c.watcher, since: time.Duration(c.idle.Load())}
+	if most := c.conn.Timeouts().First; most > 0 {
 		p.until = p.since + most
 	}
 	var err error
@@ -177,7 +177,7 @@ func (c *client) park() bool {
 // isPermanent reports whether an error of the poller will not go away, in contrast to a temporary
 // lack of file descriptors.
 func isPermanent(err error) bool {
-	return errors.Is(err, errWatcherClosed) || errors.Is(err, errRoostOver) || errors.Is(err, errors.ErrUnsupported)
+	return errors.Is(err, errWatcherClosed) || errors.Is(err, errCallbackWatcherClosed) || errors.Is(err, errors.ErrUnsupported)
 }
 
 // delayPark postpones parking until the connection has been idle for twice as long as now, or
@@ -193,5 +193,5 @@ func (c *client) delayPark(never bool) {
 
 // isEnding reports whether the connection must end after its present request.
 func (c *client) isEnding() bool {
-	return c.down.Load() || c.h.Stopped() || c.s.hard.Err() != nil || c.watcher.within.Err() != nil
+	return c.down.Load() || c.conn.Stopped() || c.s.hard.Err() != nil || c.watcher.within.Err() != nil
 }

@@ -90,7 +90,7 @@ func (r *registry) waits(t *testing.T) (one *client) {
 func (r *registry) detains(t *testing.T, one *client) {
 	t.Helper()
 	comes(t, "its goroutine waits until nobody looks", func() bool {
-		one.h.RequestPark()
+		one.conn.RequestPark()
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if len(r.parked.all) > 0 {
@@ -105,7 +105,7 @@ func (r *registry) detains(t *testing.T, one *client) {
 func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
 	for what, tell := range map[string]func(c *client){
 		"is cut":          func(c *client) { c.shut(causeShutdown) },
-		"is to end":       func(c *client) { c.h.StopIdle() },
+		"is to end":       func(c *client) { c.conn.StopIdle() },
 		"is told nothing": nil,
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
 					if s.conns.countParked() == 1 {
 						return true
 					}
-					s.conns.each(func(c *client) { c.h.RequestPark() }) // it waited in vain, on a machine that stood still
+					s.conns.each(func(c *client) { c.conn.RequestPark() }) // it waited in vain, on a machine that stood still
 					return false
 				})
 				return
@@ -204,7 +204,7 @@ func TestConnectionThatIsKnownElsewhereIsNotParked(t *testing.T) {
 	one := s.conns.waits(t)
 	one.escaped = true
 	comes(t, "it is found not to be for it", func() bool {
-		one.h.RequestPark()
+		one.conn.RequestPark()
 		if s.conns.countParked() > 0 {
 			t.Fatal("it is parked")
 		}

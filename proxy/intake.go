@@ -33,11 +33,11 @@ func (t *handlerConn) readWhole() error {
 	if err := t.reply.askBody(); err != nil {
 		return err
 	}
-	a.up.overflow = true // it is not kept with the connection, so it goes out once
-	a.up.beginRead()
+	a.body.overflow = true // it is not kept with the connection, so it goes out once
+	a.body.beginRead()
 	noted, err := t.readLong()
-	a.up.endRead()
-	if noted > 0 && a.s.awaited.over(&a.up.awaited) {
+	a.body.endRead()
+	if noted > 0 && a.s.awaited.over(&a.body.awaited) {
 		err = errGivenUp
 	}
 	if err != nil {
@@ -50,13 +50,13 @@ func (t *handlerConn) readWhole() error {
 // request keeps: nothing of a short one that has come.
 func (t *handlerConn) readLong() (noted int, err error) {
 	a := t.a
-	t.long = append(t.long[:0], a.up.kept...)
+	t.long = append(t.long[:0], a.body.buffered...)
 	for body := &a.req.Body; !body.Done(); {
 		if len(t.long) == cap(t.long) {
 			t.long = append(t.long, 0)[:len(t.long)] // room grows with what has come
 		}
-		if len(t.long) >= smallBody || len(a.h.Buffered()) == 0 {
-			noted = a.up.note(noted, cap(t.long), a.set.MaxBodyTotal)
+		if len(t.long) >= smallBody || len(a.conn.Buffered()) == 0 {
+			noted = a.body.note(noted, cap(t.long), a.set.MaxBodyTotal)
 		}
 		n, err := body.Read(t.long[len(t.long):cap(t.long)])
 		t.long = t.long[:len(t.long)+n]
@@ -98,9 +98,9 @@ func (b *intake) Read(p []byte) (int, error) {
 	if a == nil || b.shut.Load() {
 		return 0, errOverdue
 	}
-	gone := b.seat.p.gone
-	if b.mu.kept < len(a.up.kept) {
-		n := copy(p, a.up.kept[b.mu.kept:])
+	gone := b.seat.p.disconnect
+	if b.mu.kept < len(a.body.buffered) {
+		n := copy(p, a.body.buffered[b.mu.kept:])
 		b.mu.kept += n
 		return n, nil
 	}
@@ -108,24 +108,24 @@ func (b *intake) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	gone.disarm()
-	if !a.up.overflow {
-		a.up.overflow = true // what is read here goes out once
+	if !a.body.overflow {
+		a.body.overflow = true // what is read here goes out once
 		if err := b.seat.reply.askBody(); err != nil {
-			a.up.rerr = err
+			a.body.rerr = err
 			return 0, err
 		}
 	}
-	a.up.beginRead()
+	a.body.beginRead()
 	n, err := a.req.Body.Read(p)
-	a.up.endRead()
+	a.body.endRead()
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		gone.arm()
 	case errors.Is(err, h1.ErrStopped):
-		a.up.broken = true
+		a.body.broken = true
 		return n, errOverdue
 	case !b.shut.Load():
-		a.up.rerr = err
+		a.body.rerr = err
 	}
 	return n, err
 }
@@ -138,8 +138,8 @@ var errOverdue = errors.New("proxy: the request is over")
 func (b *intake) close() {
 	b.shut.Store(true)
 	if !b.mu.TryLock() {
-		b.seat.a.up.broken = true
-		b.seat.a.h.StopRead()
+		b.seat.a.body.broken = true
+		b.seat.a.conn.StopRead()
 		b.mu.Lock()
 	}
 	b.mu.a = nil

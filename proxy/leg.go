@@ -9,7 +9,7 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// leg carries a kept socket over one connection towards its app: near is where the client
+// webSocketRelay carries a kept socket over one connection towards its app: near is where the client
 // is, far where the app is. Three kinds of nodes do so:
 //
 //	client ── near │ ingress │ far ── near │ owner │ far ── app
@@ -23,28 +23,28 @@ import (
 //
 // What others ask for from outside is in want; what came of it is down's to judge, once
 // up has ended (legend.go).
-type leg struct {
-	s         *Server
-	c         *client // whose it is; nil: it has not begun
-	k         *socket
-	near, far *h1.Conn
-	client    bool // near is the client
-	app       bool // far is the app
+type webSocketRelay struct {
+	s                    *Server
+	c                    *client // whose it is; nil: it has not begun
+	session              *webSocketSession
+	downstream, upstream *h1.Conn
+	client               bool // near is the client
+	app                  bool // far is the app
 
-	trip   attempt
-	whole  bool          // the head of the first answer has left
-	load   *shardLoad    // where it counts; nil: nowhere
-	sent   int64         // to the client before it
-	before int64         // what had passed on near
-	born   time.Duration // by the server's clock
+	attempt      attempt
+	responseSent bool          // the head of the first answer has left
+	load         *shardLoad    // where it counts; nil: nowhere
+	sent         int64         // to the client before it
+	before       int64         // what had passed on near
+	born         time.Duration // by the server's clock
 
-	want   atomic.Uint32
-	code   atomic.Int32  // of the Close that ends far; set before want
-	told   atomic.Int32  // the code of the Close of ours that the app is being sent; zero: none
-	tardy  atomic.Bool   // drain-timeout has passed, of a shard that moves
-	said   chan struct{} // closed when it has been
-	closed atomic.Bool   // near has sent a Close, which has been passed on
-	upEnd  chan struct{} // closed when up has ended
+	requests     atomic.Uint32
+	code         atomic.Int32  // of the Close that ends far; set before want
+	closeSent    atomic.Int32  // the code of the Close of ours that the app is being sent; zero: none
+	drainExpired atomic.Bool   // drain-timeout has passed, of a shard that moves
+	closeWritten chan struct{} // closed when it has been
+	clientClosed atomic.Bool   // near has sent a Close, which has been passed on
+	upEnd        chan struct{} // closed when up has ended
 
 	mu    sync.Mutex
 	over  bool      // neither connection is this one's any more
@@ -54,8 +54,8 @@ type leg struct {
 	down
 }
 
-// counts adds to the numbers of what runs.
-func (l *leg) counts(n int32) {
+// addRunning adds to the numbers of what runs.
+func (l *webSocketRelay) addRunning(n int32) {
 	l.s.sockets.kept.Add(n)
 	l.s.metrics.tunnels.Add(int64(n))
 	if l.load != nil {
@@ -65,49 +65,49 @@ func (l *leg) counts(n int32) {
 
 // What a leg is asked for.
 const (
-	wantMove  uint32 = 1 << iota // hand over: stop between two messages
-	wantStop                     // stop at once
-	wantClose                    // and tell the app, if it can be told
-	wantLeave                    // the client is to come again elsewhere
+	requestMove      uint32 = 1 << iota // hand over: stop between two messages
+	requestStop                         // stop at once
+	requestClose                        // and tell the app, if it can be told
+	requestReconnect                    // the client is to come again elsewhere
 )
 
 // up is what the goroutine that reads near leaves behind.
 type up struct {
-	half
-	scan      *wsframe.Scanner
-	clean     bool // far has got whole frames only
-	halved    bool // far has got the end of our half
-	nearEnded bool // near has ended its half, or broken
-	nearEOF   bool // of these, ended
-	discarded bool // something of near was not passed on after told
-	bad       bool // near breaks the protocol
+	direction
+	scan        *wsframe.Scanner
+	clean       bool // far has got whole frames only
+	halfClosed  bool // far has got the end of our half
+	clientEnded bool // near has ended its half, or broken
+	clientEOF   bool // of these, ended
+	discarded   bool // something of near was not passed on after told
+	invalid     bool // near breaks the protocol
 }
 
 // down is what the goroutine that reads far leaves behind.
 type down struct {
-	half
-	from      wsframe.Scanner
-	held      []byte // a message that is not whole
-	ctl       []byte // a control frame that is not whole
-	streaming bool   // a message too long to be held is being passed on
-	appClose  int    // the code of the app's Close; zero: none has come
-	ponged    bool   // the app has read up to our Close
-	handed    bool   // it answers ours
-	passed    bool   // it has been passed on
-	word      byte   // the owner's; zero: none
-	farErr    error
-	appBad    bool // far breaks the protocol
-	nearGone  bool // near takes no more
+	direction
+	from              wsframe.Scanner
+	held              []byte // a message that is not whole
+	ctl               []byte // a control frame that is not whole
+	streaming         bool   // a message too long to be held is being passed on
+	appClose          int    // the code of the app's Close; zero: none has come
+	ponged            bool   // the app has read up to our Close
+	closeAcknowledged bool   // it answers ours
+	closeForwarded    bool   // it has been passed on
+	ownerCode         byte   // the owner's; zero: none
+	upstreamErr       error
+	appInvalid        bool // far breaks the protocol
+	clientGone        bool // near takes no more
 }
 
 // The owner's word on why it ends its side, in a frame that no app can send: a FIN alone
 // is what a process that dies says, too.
 const (
-	opWord      = 0xf
-	wordMoved   = 'm' // handed over: the app has answered Close, and got all there was
-	wordLate    = 'l' // a message was not whole when drain-timeout had passed
-	wordEnded   = 'e' // the app ended the connection without Close
-	wordRefused = 'r' // and takes no other one
+	opEndCode  = 0xf
+	endMoved   = 'm' // handed over: the app has answered Close, and got all there was
+	endLate    = 'l' // a message was not whole when drain-timeout had passed
+	endEnded   = 'e' // the app ended the connection without Close
+	endRefused = 'r' // and takes no other one
 )
 
 // pingMoved is what an app is pinged with before it is told 1012: see answers.
@@ -120,53 +120,55 @@ const heldMessage = 64 << 10
 // client to end its half.
 const moveAfter = time.Second
 
-func newLeg(y *relay, p *attempt) *leg {
-	l := &leg{
-		s: y.s, k: y.x.sock, near: y.h, far: p.conn.Conn, client: y.ingress == "", app: p.r.Kind == Local,
-		trip: *p, load: y.s.load.of(&y.x, p.r.Kind), said: make(chan struct{}), upEnd: make(chan struct{}),
-		before: y.h.Received() + y.h.Sent(), born: y.s.clock.now(),
+func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
+	l := &webSocketRelay{
+		s: y.s, session: y.x.session, downstream: y.conn, upstream: p.conn.Conn, client: y.ingress == "", app: p.route.Kind == Local,
+		attempt: *p, load: y.s.load.of(&y.x, p.route.Kind), closeWritten: make(chan struct{}), upEnd: make(chan struct{}),
+		before: y.conn.Received() + y.conn.Sent(), born: y.s.clock.now(),
 	}
 	l.code.Store(int32(closeMoved))
-	l.clean, l.scan = true, &l.k.up
+	l.clean, l.scan = true, &l.session.up
 	if !l.client {
-		l.k.up = wsframe.Client()
+		l.session.up = wsframe.Client()
 	}
 	if !l.app {
-		l.from.Extra = opWord
+		l.from.Extra = opEndCode
 	}
 	return l
 }
 
-// ask asks for something, from any goroutine.
-func (l *leg) ask(want uint32) {
+// request asks for something, from any goroutine.
+func (l *webSocketRelay) request(want uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if want&wantMove != 0 && !l.over && l.asked.IsZero() {
+	if want&requestMove != 0 && !l.over && l.asked.IsZero() {
 		l.asked = time.Now()
 	}
-	if old := l.want.Or(want); !l.over && old|want != old {
-		l.near.PauseRead()
+	if old := l.requests.Or(want); !l.over && old|want != old {
+		l.downstream.PauseRead()
 	}
 }
 
-func (l *leg) wants(want uint32) bool { return l.want.Load()&want != 0 }
+func (l *webSocketRelay) isRequested(want uint32) bool { return l.requests.Load()&want != 0 }
 
 // end ends what others may do to the connections.
-func (l *leg) end() {
+func (l *webSocketRelay) end() {
 	l.mu.Lock()
 	l.over = true
 	l.mu.Unlock()
-	l.near.ResumeRead()
+	l.downstream.ResumeRead()
 }
 
-// after cuts a connection if the leg still has it then.
-func (l *leg) after(d time.Duration, c *h1.Conn) { l.then(d, func() { _ = c.Cut() }) }
+// cutAfter cuts a connection if the leg still has it then.
+func (l *webSocketRelay) cutAfter(d time.Duration, c *h1.Conn) { l.runAfter(d, func() { _ = c.Cut() }) }
 
-// then calls f, which does not block, if the leg still has its connections then.
-func (l *leg) then(d time.Duration, f func()) { time.AfterFunc(d, func() { l.unlessOver(f) }) }
+// runAfter calls f, which does not block, if the leg still has its connections then.
+func (l *webSocketRelay) runAfter(d time.Duration, f func()) {
+	time.AfterFunc(d, func() { l.ifRunning(f) })
+}
 
-// unlessOver calls f, which does not block, if the leg still has its connections.
-func (l *leg) unlessOver(f func()) {
+// ifRunning calls f, which does not block, if the leg still has its connections.
+func (l *webSocketRelay) ifRunning(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.over {
@@ -174,112 +176,112 @@ func (l *leg) unlessOver(f func()) {
 	}
 }
 
-func (l *leg) isOver() bool {
+func (l *webSocketRelay) isOver() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.over
 }
 
-// begin begins to carry, upward; downward is carryDown's.
-func (l *leg) begin(c *client) {
+// start begins to carry, upward; downward is runDown's.
+func (l *webSocketRelay) start(c *client) {
 	l.c = c
-	if !l.whole {
-		l.nearGone = true
+	if !l.responseSent {
+		l.clientGone = true
 		close(l.upEnd)
 		return
 	}
-	for _, end := range []*h1.Conn{l.near, l.far} {
+	for _, end := range []*h1.Conn{l.downstream, l.upstream} {
 		patient := end.Timeouts()
 		patient.Body, patient.Rate = 0, 0
 		end.SetTimeouts(patient)
 		end.Idle()
 		end.Writer().Begin(h1.UntilClose, 0)
 	}
-	l.up.lag, l.down.lag = l.patience(l.near), l.patience(l.far)
-	l.up.wake = l.waking(l.carryUp)
-	c.hands.Go(l.carryUp)
+	l.up.parkDelay, l.down.parkDelay = l.parkDelay(l.downstream), l.parkDelay(l.upstream)
+	l.up.wake = l.wakeFunc(l.runUp)
+	c.goroutines.Go(l.runUp)
 }
 
-// carryUp carries upward, until near or far ends, or down has asked it to, or it parks.
-func (l *leg) carryUp() {
-	if !l.carries(l.upward, &l.up.half) {
+// runUp carries upward, until near or far ends, or down has asked it to, or it parks.
+func (l *webSocketRelay) runUp() {
+	if !l.runDirection(l.copyUp, &l.up.direction) {
 		close(l.upEnd)
 	}
 }
 
-// carryDown carries downward, to the end of that, or until it parks.
-func (l *leg) carryDown() (parked bool) {
+// runDown carries downward, to the end of that, or until it parks.
+func (l *webSocketRelay) runDown() (parked bool) {
 	switch {
-	case !l.whole:
+	case !l.responseSent:
 		return false
-	case l.carries(l.downward, &l.down.half):
+	case l.runDirection(l.copyDown, &l.down.direction):
 		return true
 	}
-	l.spoken(&l.down.half)
+	l.noteActivity(&l.down.direction)
 	return false
 }
 
 // finish carries upward until far is done with. At an owner that hands over near may go on
 // for a moment: see part.
-func (l *leg) finish() {
+func (l *webSocketRelay) finish() {
 	switch {
-	case !l.whole:
+	case !l.responseSent:
 		return
-	case l.passed && !l.nearGone: // near answers, and that is passed on
-		late := l.awaitAnswer(&l.up.half, func() { l.ask(wantStop) })
+	case l.closeForwarded && !l.clientGone: // near answers, and that is passed on
+		late := l.awaitCloseReply(&l.up.direction, func() { l.request(requestStop) })
 		<-l.upEnd
 		late.timer.Stop()
 		return
-	case !l.client && l.told.Load() != 0:
-		<-l.said // nothing else goes to far
+	case !l.client && l.closeSent.Load() != 0:
+		<-l.closeWritten // nothing else goes to far
 		return
-	case l.appBad:
+	case l.appInvalid:
 		l.code.Store(closeProtocol)
-		l.ask(wantStop | wantClose)
-	case l.appClose != 0 && !l.handed:
-		l.ask(wantStop | wantClose)
+		l.request(requestStop | requestClose)
+	case l.appClose != 0 && !l.closeAcknowledged:
+		l.request(requestStop | requestClose)
 	default:
-		l.ask(wantStop)
+		l.request(requestStop)
 	}
-	l.after(endWait, l.far)
+	l.cutAfter(endWait, l.upstream)
 	<-l.upEnd
 }
 
-func (l *leg) cutBoth() { closeAll([]*h1.Conn{l.near, l.far}) }
+func (l *webSocketRelay) cutBoth() { closeAll([]*h1.Conn{l.downstream, l.upstream}) }
 
-// cut is slot.cut of a kept socket: only the leg ends, unless it is the client that has
+// cancel is slot.cut of a kept socket: only the leg ends, unless it is the client that has
 // gone or the process that ends. What near does not take within a moment keeps no shard
 // here; where there is none to keep, a slow client has its time.
-func (l *leg) cut(why cause, closes []*h1.Conn) []*h1.Conn {
+func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 	switch why {
 	case causeGone, causeShutdown:
-		return append(closes, l.far, l.near)
+		return append(closes, l.upstream, l.downstream)
 	case causeDrain:
-		l.tardy.Store(true)
-		l.ask(wantStop | wantClose)
-		l.after(endWait, l.far)
+		l.drainExpired.Store(true)
+		l.request(requestStop | requestClose)
+		l.cutAfter(endWait, l.upstream)
 	case causeParting:
-		l.tardy.Store(true)
-		closes = append(closes, l.far)
+		l.drainExpired.Store(true)
+		closes = append(closes, l.upstream)
 	case causeNone, causeLease, causeAbandon, causeDeaf, causeTimeout, causeMoved, causeLeaving, causeRehearsed:
-		closes = append(closes, l.far)
+		closes = append(closes, l.upstream)
 	}
 	if l.app {
-		time.AfterFunc(2*endWait, l.cutStuck)
+		time.AfterFunc(2*endWait, l.cancelStuck)
 	}
 	return closes
 }
 
-// cutStuck cuts near if it does not take what is being passed on. Where nothing is, nothing more
+// cancelStuck cuts near if it does not take what is being passed on. Where nothing is, nothing more
 // is awaited of it, and it is this node that is late to see that the leg has ended: that is no
 // reason to end a client.
-func (l *leg) cutStuck() {
+func (l *webSocketRelay) cancelStuck() {
 	switch {
 	case l.isOver():
-	case l.down.spoke.Load() == passing:
-		l.unlessOver(func() { _ = l.near.Cut() })
+	case l.down.lastActivity.Load() == activeNow:
+		l.ifRunning(func() { _ = l.downstream.Cut() })
 	default:
-		l.ask(wantStop)
-		time.AfterFunc(endWait, l.cutStuck)
+		l.request(requestStop)
+		time.AfterFunc(endWait, l.cancelStuck)
 	}
 }

@@ -7,32 +7,32 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// downward carries what far sends, until that ends or there is a Close, or it has parked.
-func (l *leg) downward() (parked bool) {
-	w := l.near.Writer()
+// copyDown carries what far sends, until that ends or there is a Close, or it has parked.
+func (l *webSocketRelay) copyDown() (parked bool) {
+	w := l.downstream.Writer()
 	for {
-		p, err := l.far.PeekFor(l.down.lag)
+		p, err := l.upstream.PeekFor(l.down.parkDelay)
 		switch {
-		case l.down.lag > 0 && errors.Is(err, os.ErrDeadlineExceeded):
-			if l.park(&l.down.half, l.far) {
+		case l.down.parkDelay > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+			if l.park(&l.down.direction, l.upstream) {
 				return true
 			}
 			continue
 		case err != nil:
-			l.farErr = err
+			l.upstreamErr = err
 			return false
 		}
-		l.down.spoke.Store(passing)
-		l.far.Take(len(p))
+		l.down.lastActivity.Store(activeNow)
+		l.upstream.Take(len(p))
 		for len(p) > 0 {
 			n, err := l.from.Step(p)
 			if err != nil {
-				l.appBad = true
+				l.appInvalid = true
 				return false
 			}
-			if done := l.passDown(p[:n]); done {
+			if done := l.forwardDown(p[:n]); done {
 				if w.Flush() != nil {
-					l.nearGone = true
+					l.clientGone = true
 				}
 				w.Idle()
 				return false
@@ -40,28 +40,28 @@ func (l *leg) downward() (parked bool) {
 			p = p[n:]
 		}
 		if w.Flush() != nil {
-			l.nearGone = true
-			_ = l.far.Cut()
+			l.clientGone = true
+			_ = l.upstream.Cut()
 			return false
 		}
 		w.Idle()
-		l.spoken(&l.down.half)
+		l.noteActivity(&l.down.direction)
 	}
 }
 
-// passDown passes on bytes of one frame of the app: those of a message when it is whole,
+// forwardDown passes on bytes of one frame of the app: those of a message when it is whole,
 // or too long to be held. What is between, as the control frames are that stand inside a
 // message, goes at once. True means that nothing comes after it.
-func (l *leg) passDown(p []byte) (done bool) {
+func (l *webSocketRelay) forwardDown(p []byte) (done bool) {
 	switch {
 	case l.from.Control():
 		l.ctl = append(l.ctl, p...)
 		if !l.from.Between() {
 			return false
 		}
-		done = l.passControl()
+		done = l.forwardControl()
 		l.ctl = l.ctl[:0]
-		return done || l.nearGone
+		return done || l.clientGone
 	case l.streaming || l.from.Whole() && len(l.held) == 0:
 		l.writeDown(p)
 	case l.from.Whole() || len(l.held)+len(p) > heldMessage:
@@ -73,41 +73,41 @@ func (l *leg) passDown(p []byte) (done bool) {
 		l.held = append(l.held, p...)
 	}
 	l.streaming = l.streaming && !l.from.Whole()
-	return l.nearGone
+	return l.clientGone
 }
 
-// passControl passes on a control frame of the app, or what ends the leg.
-func (l *leg) passControl() (done bool) {
+// forwardControl passes on a control frame of the app, or what ends the leg.
+func (l *webSocketRelay) forwardControl() (done bool) {
 	switch l.from.Op() {
-	case opWord:
+	case opEndCode:
 		if word := l.from.Payload(); len(word) > 0 {
-			l.word = word[0]
+			l.ownerCode = word[0]
 		}
 		return true
 	case wsframe.OpPong:
-		if l.app && l.told.Load() != 0 && string(l.from.Payload()) == pingMoved {
+		if l.app && l.closeSent.Load() != 0 && string(l.from.Payload()) == pingMoved {
 			l.ponged = true
 			return false
 		}
 	case wsframe.OpClose:
 		l.appClose = l.from.Code()
-		if l.handed = l.answers(l.appClose); l.handed || l.client && l.appClose == int(closeMoved) && !l.closed.Load() {
+		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged || l.client && l.appClose == int(closeMoved) && !l.clientClosed.Load() {
 			return true // it is between us and the app
 		}
 		l.writeDown(l.ctl)
-		l.passed = true
+		l.closeForwarded = true
 		return true
 	}
 	l.writeDown(l.ctl)
 	return false
 }
 
-// answers reports whether a Close of the app is the answer to ours. One with a code of its
+// acknowledgesClose reports whether a Close of the app is the answer to ours. One with a code of its
 // own has crossed ours, and is final; but some libraries answer any Close with 1000, or with
 // none. So before our Close goes a Ping: without its Pong (RFC 6455 section 5.5.2 demands one)
 // the app had not read so far when it said Close, nor all that the client had sent.
-func (l *leg) answers(code int) bool {
-	told := int(l.told.Load())
+func (l *webSocketRelay) acknowledgesClose(code int) bool {
+	told := int(l.closeSent.Load())
 	if told != int(closeMoved) {
 		return told != 0
 	}
@@ -115,12 +115,12 @@ func (l *leg) answers(code int) bool {
 }
 
 // writeDown writes to near.
-func (l *leg) writeDown(p []byte) {
-	if l.nearGone || len(p) == 0 {
+func (l *webSocketRelay) writeDown(p []byte) {
+	if l.clientGone || len(p) == 0 {
 		return
 	}
-	if _, err := l.near.Writer().Write(p); err != nil {
-		l.nearGone = true
-		_ = l.far.Cut()
+	if _, err := l.downstream.Writer().Write(p); err != nil {
+		l.clientGone = true
+		_ = l.upstream.Cut()
 	}
 }

@@ -8,59 +8,61 @@ import (
 	"shardway/shardmap"
 )
 
-// judge says what becomes of a socket whose leg is over, at the node that has the client:
+// decideOutcome says what becomes of a socket whose leg is over, at the node that has the client:
 // another leg follows, or the client is closed with a code, or its connection just ends.
 // Why is what the leg was cut for.
-func (l *leg) judge(why cause, x *exchange, r *Route) {
-	k := l.k
+func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *Route) {
+	k := l.session
 	switch {
-	case l.nearEnded || l.nearGone || why == causeGone || why == causeShutdown:
-	case l.bad || l.appBad:
+	case l.clientEnded || l.clientGone || why == causeGone || why == causeShutdown:
+	case l.invalid || l.appInvalid:
 		k.closing = closeProtocol
-	case l.passed:
+	case l.closeForwarded:
 		k.lingers = true
-	case l.closed.Load():
+	case l.clientClosed.Load():
 		k.closing = k.up.Code()
-	case l.wants(wantLeave):
+	case l.isRequested(requestReconnect):
 		k.closing, k.why = int(closeMoved), closeLeaving.reason()
-	case l.unfinished(), l.word == wordLate:
+	case l.hasUnfinishedMessage(), l.ownerCode == endLate:
 		k.closing, k.why = int(closeMoved), whyUnfinished
 	case l.streaming: // no other leg can go on inside a message
 	case l.handedOver():
-		k.next = true
-	case !l.resumes(why, x, r):
+		k.resumes = true
+	case !l.shouldResume(why, x, r):
 	case k.tooOften(time.Now()):
 		k.closing, k.why = int(closeMoved), whyOften
 	default:
-		k.next, k.gap, k.skip = true, true, !l.scan.Whole()
+		k.resumes, k.gap, k.skip = true, true, !l.scan.Whole()
 	}
 	if l.streaming {
 		k.closing = 0 // nor can a Close stand there
 	}
 }
 
-// unfinished reports whether there was a message, of either end, that was not whole when
+// hasUnfinishedMessage reports whether there was a message, of either end, that was not whole when
 // drain-timeout had passed.
-func (l *leg) unfinished() bool { return l.tardy.Load() && (!l.upWhole() || l.from.Message()) }
+func (l *webSocketRelay) hasUnfinishedMessage() bool {
+	return l.drainExpired.Load() && (!l.upIsBetweenMessages() || l.from.Message())
+}
 
 // handedOver reports whether the app has answered our Close, having got whole messages,
 // and all that it sent has been passed on.
-func (l *leg) handedOver() bool {
+func (l *webSocketRelay) handedOver() bool {
 	if l.app {
-		return l.handed && l.upWhole()
+		return l.closeAcknowledged && l.upIsBetweenMessages()
 	}
-	return l.word == wordMoved && l.halved
+	return l.ownerCode == endMoved && l.halfClosed
 }
 
-// resumes reports whether a leg that broke is followed by another one. One that the app
+// shouldResume reports whether a leg that broke is followed by another one. One that the app
 // ended itself, without Close, is not, as long as the same app is there.
-func (l *leg) resumes(why cause, x *exchange, r *Route) bool {
+func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *Route) bool {
 	switch {
-	case why != causeNone, l.wants(wantMove), l.appClose == int(closeMoved):
+	case why != causeNone, l.isRequested(requestMove), l.appClose == int(closeMoved):
 		return true
 	case l.app:
 		return l.s.elsewhere(x.shard, r) || l.s.appRefuses()
-	case l.word == wordEnded:
+	case l.ownerCode == endEnded:
 		return l.s.elsewhere(x.shard, r)
 	}
 	return true
@@ -73,48 +75,48 @@ func (s *Server) elsewhere(shard shardmap.Shard, r *Route) bool {
 	return int(shard) >= t.Shards() || *t.Route(shard) != *r
 }
 
-// part ends near, at an owner, once the app's connection is closed: with a word on why,
+// reportEnd ends near, at an owner, once the app's connection is closed: with a word on why,
 // and the end of this half. It waits for the other end of near, so that no reset overtakes
 // what has been sent.
-func (l *leg) part(why cause) {
-	if l.told.Load() != 0 && !l.bad {
-		late := time.AfterFunc(moveAfter, func() { l.ask(wantStop) })
+func (l *webSocketRelay) reportEnd(why cause) {
+	if l.closeSent.Load() != 0 && !l.invalid {
+		late := time.AfterFunc(moveAfter, func() { l.request(requestStop) })
 		<-l.upEnd
 		late.Stop()
 	}
-	l.ask(wantStop)
+	l.request(requestStop)
 	<-l.upEnd
 	l.end()
-	if l.nearGone || l.nearEnded && !l.nearEOF {
+	if l.clientGone || l.clientEnded && !l.clientEOF {
 		return
 	}
-	w := l.near.Writer()
-	word := l.lastWord(why)
+	w := l.downstream.Writer()
+	word := l.endCode(why)
 	switch {
 	case l.streaming:
-	case l.appBad:
+	case l.appInvalid:
 		_, _ = w.Write(wsframe.AppendClose(nil, closeProtocol, reasonOf(closeProtocol), false))
 	case word != 0:
-		_, _ = w.Write(wsframe.AppendControl(nil, opWord, []byte{word}, false))
+		_, _ = w.Write(wsframe.AppendControl(nil, opEndCode, []byte{word}, false))
 	}
 	if w.Flush() == nil { // with what could not be written the end says enough
-		l.near.CloseLinger(h1.WholeRequest)
+		l.downstream.CloseLinger(h1.WholeRequest)
 	}
 }
 
-// lastWord says why an owner ends the leg; zero: there is no word for it.
-func (l *leg) lastWord(why cause) byte {
+// endCode says why an owner ends the leg; zero: there is no word for it.
+func (l *webSocketRelay) endCode(why cause) byte {
 	switch {
-	case l.handed && l.nearEOF && !l.discarded:
-		return wordMoved
-	case l.unfinished():
-		return wordLate
-	case why != causeNone, l.told.Load() != 0, l.nearEnded, l.appClose != 0, l.bad:
+	case l.closeAcknowledged && l.clientEOF && !l.discarded:
+		return endMoved
+	case l.hasUnfinishedMessage():
+		return endLate
+	case why != causeNone, l.closeSent.Load() != 0, l.clientEnded, l.appClose != 0, l.invalid:
 		return 0
 	case l.s.appRefuses():
-		return wordRefused
+		return endRefused
 	}
-	return wordEnded
+	return endEnded
 }
 
 // Why the client of a kept socket is told to come again, where its shard has not just moved:

@@ -16,29 +16,29 @@ import (
 // next leg.
 
 const (
-	// legWithin is how long a leg waits for a trunk before it has a connection of its own.
-	legWithin = time.Second
-	// heavyLeg is how much a leg has transferred at least, and heavyRate how much in a second
+	// streamWait is how long a leg waits for a trunk before it has a connection of its own.
+	streamWait = time.Second
+	// bulkBytes is how much a leg has transferred at least, and bulkRate how much in a second
 	// of its life, if the next one is to have a connection of its own.
-	heavyLeg  = 1 << 20
-	heavyRate = 64 << 10
+	bulkBytes = 1 << 20
+	bulkRate  = 64 << 10
 )
 
-// firstLane returns a lane to the owner for a socket that has no leg yet; nil: there is none,
+// getWebSocketStream returns a lane to the owner for a socket that has no leg yet; nil: there is none,
 // or it is to have a connection.
-func (c *client) firstLane(p *pool) *upstreamConn {
-	if c.x.later() || p.breaker.tripped.Load() || c.s.unkept.large(&c.req) {
-		return nil // that of a later leg comes in its turn: see takesLane
+func (c *client) getWebSocketStream(p *pool) *upstreamConn {
+	if c.x.isResumption() || p.breaker.tripped.Load() || c.s.nonResumable.large(&c.req) {
+		return nil // that of a later leg comes in its turn: see mayUseStream
 	}
 	return p.addStream(p.openWebSocketStream(c.life.within))
 }
 
-// takesLane reports whether a leg that waits in line takes a lane.
-func (x *exchange) takesLane() bool { return x.later() && !x.noStreams && !x.sock.heavy }
+// mayUseStream reports whether a leg that waits in line takes a lane.
+func (x *exchange) mayUseStream() bool { return x.isResumption() && !x.noStreams && !x.session.bulk }
 
-// openLeg opens a lane to a node for a socket; nil: there is none.
-func (s *Server) openLeg(ctx context.Context, node string) *upstreamConn {
-	ctx, cancel := context.WithTimeout(ctx, legWithin)
+// openWebSocketStream opens a lane to a node for a socket; nil: there is none.
+func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstreamConn {
+	ctx, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
 	conn := s.o.Cluster.Leg(ctx, node)
 	if conn == nil {
@@ -65,19 +65,21 @@ func (q *waitQueue) firstStreamWaiter() *waiter {
 	return w
 }
 
-// carried returns how much has passed on the client's connection, or at the owner on that of
+// transferred returns how much has passed on the client's connection, or at the owner on that of
 // the ingress.
-func (l *leg) carried() int64 { return l.near.Received() + l.near.Sent() - l.before }
-
-// heavy reports whether the leg, which is over, has transferred much.
-func (l *leg) heavy() bool {
-	n, d := l.carried(), l.s.clock.now()-l.born
-	return n >= heavyLeg && n >= int64(heavyRate*d.Seconds())
+func (l *webSocketRelay) transferred() int64 {
+	return l.downstream.Received() + l.downstream.Sent() - l.before
 }
 
-// notePath remembers of a path whether its WebSockets are kept, by what the owner says.
-func (y *relay) notePath(p *attempt, unkept bool) {
-	if p.r.Kind == Remote {
-		y.s.unkept.note(y.s.unkept.key(&y.req), unkept)
+// isBulk reports whether the leg, which is over, has transferred much.
+func (l *webSocketRelay) isBulk() bool {
+	n, d := l.transferred(), l.s.clock.now()-l.born
+	return n >= bulkBytes && n >= int64(bulkRate*d.Seconds())
+}
+
+// noteWebSocketPath remembers of a path whether its WebSockets are kept, by what the owner says.
+func (y *responseRelay) noteWebSocketPath(p *attempt, unkept bool) {
+	if p.route.Kind == Remote {
+		y.s.nonResumable.note(y.s.nonResumable.key(&y.req), unkept)
 	}
 }

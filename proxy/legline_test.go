@@ -12,7 +12,7 @@ import (
 	"shardway/proxy"
 )
 
-// legLine is what a test looks at in a line of the access log.
+// sessionLog is what a test looks at in a line of the access log.
 type legLine struct {
 	Socket, Why, Owner, Route string
 	Leg, Status               int

@@ -10,150 +10,150 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// upward carries what near sends, to the end of that or until it has parked.
-func (l *leg) upward() (parked bool) {
+// copyUp carries what near sends, to the end of that or until it has parked.
+func (l *webSocketRelay) copyUp() (parked bool) {
 	for {
-		p, err := l.near.PeekFor(l.up.lag)
+		p, err := l.downstream.PeekFor(l.up.parkDelay)
 		switch {
 		case errors.Is(err, h1.ErrPaused):
-			l.near.ResumeRead()
-		case l.up.lag > 0 && errors.Is(err, os.ErrDeadlineExceeded):
-			if l.park(&l.up.half, l.near) {
+			l.downstream.ResumeRead()
+		case l.up.parkDelay > 0 && errors.Is(err, os.ErrDeadlineExceeded):
+			if l.park(&l.up.direction, l.downstream) {
 				return true
 			}
 		case err != nil:
-			l.upEnds(err)
+			l.finishUp(err)
 			return false
-		case l.told.Load() != 0:
+		case l.closeSent.Load() != 0:
 			l.discarded = true
-			l.near.Take(len(p))
+			l.downstream.Take(len(p))
 		default:
-			l.up.spoke.Store(passing)
-			n, stop := l.passUp(p)
-			l.spoken(&l.up.half)
-			l.near.Take(n)
+			l.up.lastActivity.Store(activeNow)
+			n, stop := l.forwardUp(p)
+			l.noteActivity(&l.up.direction)
+			l.downstream.Take(n)
 			if stop {
 				return false
 			}
 		}
-		if l.upStops() {
+		if l.shouldStopUp() {
 			return false
 		}
 	}
 }
 
-// upWhole reports whether far has got whole messages only.
-func (l *leg) upWhole() bool { return l.k.skip || l.scan.Whole() }
+// upIsBetweenMessages reports whether far has got whole messages only.
+func (l *webSocketRelay) upIsBetweenMessages() bool { return l.session.skip || l.scan.Whole() }
 
-// passUp passes on what p has, up to the end of a message if the leg is to be handed
+// forwardUp passes on what p has, up to the end of a message if the leg is to be handed
 // over. It returns how much of p is done with, and whether that was the last.
-func (l *leg) passUp(p []byte) (n int, stop bool) {
+func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 	from := 0
-	for n < len(p) && (!l.wants(wantMove) || !l.upWhole()) {
+	for n < len(p) && (!l.isRequested(requestMove) || !l.upIsBetweenMessages()) {
 		between := l.scan.Between()
 		m, err := l.scan.Step(p[n:])
 		if err != nil {
-			l.breaks(p[from:n], between)
+			l.failProtocol(p[from:n], between)
 			return n, true
 		}
 		n += m
-		if l.k.skip {
+		if l.session.skip {
 			from = n
 			if l.scan.Closed() { // of what is left of a broken message, this passes
-				l.nearCloses()
+				l.handleClientClose()
 				l.writeUp(wsframe.AppendClose(nil, l.scan.Code(), "", true))
 				return n, true
 			}
-			l.k.skip = !l.scan.Whole()
+			l.session.skip = !l.scan.Whole()
 		}
 	}
 	if from < n {
 		l.clean = l.scan.Between()
 	}
 	if l.scan.Closed() {
-		l.nearCloses()
+		l.handleClientClose()
 	}
 	return n, !l.writeUp(p[from:n]) || l.scan.Closed()
 }
 
-// nearCloses notes a Close of near, before the app can answer it.
-func (l *leg) nearCloses() {
-	l.closed.Store(true)
-	l.awaitAnswer(&l.down.half, func() { l.unlessOver(func() { _ = l.far.Cut() }) })
+// handleClientClose notes a Close of near, before the app can answer it.
+func (l *webSocketRelay) handleClientClose() {
+	l.clientClosed.Store(true)
+	l.awaitCloseReply(&l.down.direction, func() { l.ifRunning(func() { _ = l.upstream.Cut() }) })
 }
 
-// breaks ends a stream that breaks the protocol, with what came before. Between tells that
+// failProtocol ends a stream that breaks the protocol, with what came before. Between tells that
 // nothing of the frame which does has been passed on.
-func (l *leg) breaks(before []byte, between bool) {
-	l.bad = true
+func (l *webSocketRelay) failProtocol(before []byte, between bool) {
+	l.invalid = true
 	if l.clean = l.writeUp(before) && between; l.clean {
-		l.tell(closeProtocol, closeFrameWrite)
+		l.sendClose(closeProtocol, closeFrameWrite)
 	}
-	l.late(endWait)
+	l.cutUpstreamAfter(endWait)
 }
 
 // writeUp writes to far; false: it takes no more. It may have said why: that is carried
 // to its end first.
-func (l *leg) writeUp(p []byte) bool {
-	w := l.far.Writer()
+func (l *webSocketRelay) writeUp(p []byte) bool {
+	w := l.upstream.Writer()
 	_, err := w.Write(p)
 	if err == nil {
 		err = w.Flush()
 	}
 	if err != nil {
 		l.clean = false
-		l.late(endWait)
+		l.cutUpstreamAfter(endWait)
 		return false
 	}
 	w.Idle()
 	return true
 }
 
-// late cuts far if the leg is not over by then.
-func (l *leg) late(d time.Duration) { l.after(d, l.far) }
+// cutUpstreamAfter cuts far if the leg is not over by then.
+func (l *webSocketRelay) cutUpstreamAfter(d time.Duration) { l.cutAfter(d, l.upstream) }
 
-// upStops does what is asked for; true: that is the end of this direction.
-func (l *leg) upStops() bool {
+// shouldStopUp does what is asked for; true: that is the end of this direction.
+func (l *webSocketRelay) shouldStopUp() bool {
 	switch {
-	case l.wants(wantStop):
-		if l.wants(wantClose) {
-			l.tell(int(l.code.Load()), closeFrameWrite)
+	case l.isRequested(requestStop):
+		if l.isRequested(requestClose) {
+			l.sendClose(int(l.code.Load()), closeFrameWrite)
 		}
 		return true
-	case !l.wants(wantMove) || l.told.Load() != 0 || !l.upWhole():
+	case !l.isRequested(requestMove) || l.closeSent.Load() != 0 || !l.upIsBetweenMessages():
 		return false
 	case l.app:
 		l.handOver()
 		return l.client
 	}
 	// The owner gets the end of our half behind the last message, and tells the app.
-	l.late(l.s.o.DrainTimeout + 2*moveAfter)
-	if l.halved = l.far.CloseWrite(); !l.halved {
-		_ = l.far.Cut()
+	l.cutUpstreamAfter(l.s.o.DrainTimeout + 2*moveAfter)
+	if l.halfClosed = l.upstream.CloseWrite(); !l.halfClosed {
+		_ = l.upstream.Cut()
 	}
 	return true
 }
 
 // handOver tells the app that its shard moves. It has DrainTimeout from now on, also to
 // take the Close, if it has much to read before that.
-func (l *leg) handOver() {
+func (l *webSocketRelay) handOver() {
 	within := l.s.o.DrainTimeout
-	l.then(within, func() {
-		l.tardy.Store(true)
-		_ = l.far.Cut()
+	l.runAfter(within, func() {
+		l.drainExpired.Store(true)
+		_ = l.upstream.Cut()
 	})
-	l.tell(int(closeMoved), within)
+	l.sendClose(int(closeMoved), within)
 }
 
-// tell sends the app a Close, if it has got whole frames and no Close yet. It may take as
+// sendClose sends the app a Close, if it has got whole frames and no Close yet. It may take as
 // long as within to take it.
-func (l *leg) tell(code int, within time.Duration) {
+func (l *webSocketRelay) sendClose(code int, within time.Duration) {
 	closed := l.scan.Closed() && !errors.Is(l.scan.Err(), wsframe.ErrClose) // that one has not been passed on
-	if !l.clean || closed || !l.told.CompareAndSwap(0, int32(code)) {
+	if !l.clean || closed || !l.closeSent.CompareAndSwap(0, int32(code)) {
 		return
 	}
-	defer close(l.said)
-	l.far.Writer().SetPrecondition(func() (time.Duration, error) { return within, nil })
+	defer close(l.closeWritten)
+	l.upstream.Writer().SetPrecondition(func() (time.Duration, error) { return within, nil })
 	var frames []byte
 	if l.app && code == int(closeMoved) {
 		frames = wsframe.AppendControl(frames, wsframe.OpPing, []byte(pingMoved), true)
@@ -161,15 +161,15 @@ func (l *leg) tell(code int, within time.Duration) {
 	l.writeUp(wsframe.AppendClose(frames, code, reasonOf(code), true))
 }
 
-// upEnds is the end of near without a Close. At the owner it may be that of a half: the
+// finishUp is the end of near without a Close. At the owner it may be that of a half: the
 // socket is to be handed over.
-func (l *leg) upEnds(err error) {
-	l.nearEnded, l.nearEOF = true, errors.Is(err, io.EOF)
+func (l *webSocketRelay) finishUp(err error) {
+	l.clientEnded, l.clientEOF = true, errors.Is(err, io.EOF)
 	switch {
-	case l.nearEOF && l.told.Load() != 0:
-	case !l.client && l.nearEOF && l.scan.Whole():
+	case l.clientEOF && l.closeSent.Load() != 0:
+	case !l.client && l.clientEOF && l.scan.Whole():
 		l.handOver()
 	default:
-		_ = l.far.Cut()
+		_ = l.upstream.Cut()
 	}
 }

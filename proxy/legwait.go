@@ -8,14 +8,14 @@ import (
 	"shardway/shardmap"
 )
 
-// socketWaits is how many times SocketWait a socket waits at most.
-const socketWaits = 6
+// maxResumeWaits is how many times SocketWait a socket waits at most.
+const maxResumeWaits = 6
 
-// legWait is how long a kept socket goes without a leg: SocketWait, counted anew when
+// resumeDeadline is how long a kept socket goes without a leg: SocketWait, counted anew when
 // another one has come back at the node that has its app. A queue that goes on is no
 // outage, however slow the machine and however many stand in it: to close its clients would
 // bring them all back at once. Whether it goes on is looked at when the time is over.
-type legWait struct {
+type resumeDeadline struct {
 	s     *Server
 	shard shardmap.Shard
 	end   context.CancelFunc
@@ -23,20 +23,20 @@ type legWait struct {
 	timer *time.Timer
 }
 
-// waitForLeg has end called once a socket of the shard has waited in vain, unless stop is
+// limitResume has end called once a socket of the shard has waited in vain, unless stop is
 // called before that.
-func (s *Server) waitForLeg(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
-	w := &legWait{s: s, shard: shard, end: end, most: s.clock.now() + socketWaits*s.o.SocketWait}
+func (s *Server) limitResume(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
+	w := &resumeDeadline{s: s, shard: shard, end: end, most: s.clock.now() + maxResumeWaits*s.o.SocketWait}
 	w.timer = time.AfterFunc(math.MaxInt64, w.look) // it is known here before it is over
 	w.timer.Reset(s.o.SocketWait)
 	return w.timer.Stop
 }
 
-func (w *legWait) look() {
+func (w *resumeDeadline) look() {
 	now := w.s.clock.now()
 	var until time.Duration
-	if p := w.s.placeOf(w.shard); p != nil {
-		until = min(time.Duration(p.back.Load())+w.s.o.SocketWait, w.most)
+	if p := w.s.poolOf(w.shard); p != nil {
+		until = min(time.Duration(p.lastResumed.Load())+w.s.o.SocketWait, w.most)
 	}
 	if until <= now {
 		w.end()
@@ -45,8 +45,8 @@ func (w *legWait) look() {
 	w.timer.Reset(until - now)
 }
 
-// placeOf is where the app of a shard is reached now; nil: nobody serves it.
-func (s *Server) placeOf(shard shardmap.Shard) *pool {
+// poolOf is where the app of a shard is reached now; nil: nobody serves it.
+func (s *Server) poolOf(shard shardmap.Shard) *pool {
 	t := s.o.Cluster.Table()
 	if int(shard) >= t.Shards() {
 		return nil
@@ -61,5 +61,5 @@ func (s *Server) placeOf(shard shardmap.Shard) *pool {
 	return nil
 }
 
-// cameBack notes that a socket on its way back has its answer there.
-func (p *pool) cameBack() { p.back.Store(int64(p.clock.now())) }
+// noteResumed notes that a socket on its way back has its answer there.
+func (p *pool) noteResumed() { p.lastResumed.Store(int64(p.clock.now())) }

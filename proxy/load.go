@@ -116,8 +116,8 @@ func (c *client) runTimed(p *attempt) decision {
 	began := a.now()
 	if !began.IsZero() {
 		a.epoch = p.epoch
-		if a.owner = c.s.o.Node; p.r.Kind == Remote {
-			a.owner = p.r.Node
+		if a.owner = c.s.o.Node; p.route.Kind == Remote {
+			a.owner = p.route.Node
 		}
 	}
 	v := c.runCounted(p)
@@ -127,7 +127,7 @@ func (c *client) runTimed(p *attempt) decision {
 
 // bindAttempt has a trip know the connection that its request came by.
 func (c *client) bindAttempt(p *attempt) {
-	p.slot, p.up, p.gone, p.heads = &c.slot, &c.up, &c.gone, c.x.responsesBegun
+	p.slot, p.body, p.disconnect, p.responsesBefore = &c.slot, &c.body, &c.disconnect, c.x.responsesBegun
 }
 
 // runCounted is run, timed, and counted if it is here. An attempt that goes on elsewhere
@@ -142,7 +142,7 @@ func (c *client) runCounted(p *attempt) decision {
 // startTimer returns what a run is counted from: when it set out, and what the client had been
 // sent by then.
 func (c *client) startTimer() (began time.Duration, sent int64) {
-	return c.s.clock.exact(), c.h.Sent() + int64(c.h.Writer().Pending())
+	return c.s.clock.exact(), c.conn.Sent() + int64(c.conn.Writer().Pending())
 }
 
 // recordRun counts a run that came to v.
@@ -150,12 +150,12 @@ func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int
 	switch v.action { //nolint:exhaustive // the others are no run
 	case actionDone, actionNextStream:
 		ended := c.s.clock.exact()
-		c.recordLoad(p.r.Kind, ended-began, sent)
+		c.recordLoad(p.route.Kind, ended-began, sent)
 		if v.action == actionDone {
 			c.x.ended = ended
 		}
 	case actionRelay:
-		c.relay.leg.sent = sent // it is counted when the leg is over
+		c.relay.webSocket.sent = sent // it is counted when the leg is over
 	}
 }
 
@@ -170,7 +170,7 @@ func (c *client) recordLoad(way Kind, took time.Duration, sent int64) {
 		return
 	}
 	l.requests.Add(1)
-	l.bytes.Add(int64(len(c.req.Raw())) + c.req.Body.Received() + c.h.Sent() + int64(c.h.Writer().Pending()) - sent)
+	l.bytes.Add(int64(len(c.req.Raw())) + c.req.Body.Received() + c.conn.Sent() + int64(c.conn.Writer().Pending()) - sent)
 	if !tunnel {
 		l.busy.Add(int64(took))
 	}

@@ -11,14 +11,14 @@ import "time"
 
 // isLongPoll reports whether a client's run is a long poll whose connection may be closed.
 func (s *Server) isLongPoll(c *client, r run, now time.Duration) bool {
-	if c.ingress != "" || !c.reused.Load() || !r.isUnanswered() || c.up.going.Load() || c.kept.Load() != nil {
+	if c.ingress != "" || !c.reused.Load() || !r.isUnanswered() || c.body.reading.Load() || c.session.Load() != nil {
 		return false // a request that still comes in is none, and a kept WebSocket has its response
 	}
 	since := c.since
 	if asked := time.Duration(c.pollSince.Load()); asked != 0 {
 		since = min(since, asked)
 	}
-	since = max(since, time.Duration(c.up.readAt.Load())) // the app cannot respond before it has the body
+	since = max(since, time.Duration(c.body.readAt.Load())) // the app cannot respond before it has the body
 	return now-since >= s.o.DrainTimeout
 }
 
@@ -37,10 +37,10 @@ func (c *client) closeLongPoll() decision {
 // to the next owner: nothing of a response has left, the method is safe, the table says that
 // the shard has left this owner, and a try is left.
 func (c *client) mayAskNextOwner(p *attempt) bool {
-	if c.x.resumed != nil || c.x.later() {
+	if c.x.resumed != nil || c.x.isResumption() {
 		return false // these have rules of their own
 	}
-	if c.x.safety != safeMethod || c.x.keyless || c.x.responsesBegun > 1 || c.x.tries+1 >= maxTries || !c.up.replayable() {
+	if c.x.safety != safeMethod || c.x.keyless || c.x.responsesBegun > 1 || c.x.tries+1 >= maxTries || !c.body.replayable() {
 		return false
 	}
 	r := c.s.o.Cluster.Table().Route(c.x.shard)

@@ -20,7 +20,7 @@ func TestRunIsCutOnlyBeforeItsResponse(t *testing.T) {
 		"tunnel began":     {func(s *slot) { s.mark(slotAnswered | slotTunnel) }, false},
 		"stream began":     {func(s *slot) { s.mark(slotAnswered | slotEvents) }, false},
 		"run finished":     {func(s *slot) { s.finish() }, false},
-		"next run began":   {func(s *slot) { s.finish(); s.begin(Local, 1, slotSafe, s.link.Load(), nil) }, false},
+		"next run began":   {func(s *slot) { s.finish(); s.begin(Local, 1, slotSafe, s.conn.Load(), nil) }, false},
 		"cut already":      {func(s *slot) { s.cut(causeDrain, func(run, string) bool { return true }, nil) }, true},
 		"cut and finished": {func(s *slot) { s.cut(causeDrain, func(run, string) bool { return true }, nil); s.finish() }, false},
 	} {

@@ -46,30 +46,30 @@ var resumeNames = [resumeEnds]string{"resumed", "unfit", "late"}
 // metrics counts by atomic adds into arrays: a prometheus.CounterVec would look
 // its labels up for each request. They become metrics when they are asked for.
 type metrics struct {
-	requests    [int(Remote) + 1][codes]atomic.Uint64
-	held        [reasons]atomic.Uint64
-	heldNanos   [reasons]atomic.Int64
-	refused     [int(RefusedEnded) + 1]atomic.Uint64 // by this node
-	refusals    [int(RefusedEnded) + 1]atomic.Uint64 // met at other nodes
-	retries     [retryWhys]atomic.Uint64
-	errors      [errorCodes]atomic.Uint64
-	answersCut  atomic.Uint64
-	badHolds    atomic.Uint64
-	panics      atomic.Uint64
-	clientsGone atomic.Uint64
-	shedIdle    atomic.Uint64
-	shedHeads   atomic.Uint64
-	shedBodies  atomic.Uint64
-	tunnels     atomic.Int64
-	laned       atomic.Uint64
-	looped      atomic.Uint64
-	resumable   atomic.Int64 // event streams
-	resumptions [resumeEnds]atomic.Uint64
+	requests       [int(Remote) + 1][codes]atomic.Uint64
+	held           [reasons]atomic.Uint64
+	heldNanos      [reasons]atomic.Int64
+	refused        [int(RefusedEnded) + 1]atomic.Uint64 // by this node
+	refusals       [int(RefusedEnded) + 1]atomic.Uint64 // met at other nodes
+	retries        [retryWhys]atomic.Uint64
+	errors         [errorCodes]atomic.Uint64
+	answersCut     atomic.Uint64
+	badHolds       atomic.Uint64
+	panics         atomic.Uint64
+	clientsGone    atomic.Uint64
+	shedIdle       atomic.Uint64
+	shedHeads      atomic.Uint64
+	shedBodies     atomic.Uint64
+	tunnels        atomic.Int64
+	streamRequests atomic.Uint64
+	looped         atomic.Uint64
+	resumable      atomic.Int64 // event streams
+	resumptions    [resumeEnds]atomic.Uint64
 	// Of kept sockets, at the node that has their clients.
-	legs      [legBys]atomic.Uint64
-	legEnds   [legEnds]atomic.Uint64
-	sockets   [socketEnds]atomic.Uint64
-	handovers [legBys]histogram
+	legs      [relayStarts]atomic.Uint64
+	legEnds   [relayEnds]atomic.Uint64
+	sockets   [sessionEnds]atomic.Uint64
+	handovers [relayStarts]histogram
 
 	since     time.Time
 	durations [int(Remote) + 1][classes]histogram // by the class of the status
@@ -105,7 +105,7 @@ func (m *metrics) over(x *exchange, took time.Duration) {
 // waited times what a request has waited, in all, or for the present leg of its stream.
 func (m *metrics) waited(x *exchange) {
 	if x.waited {
-		m.heldFor[x.waitedFor].observe(x.heldFor)
+		m.heldFor[x.waitedFor].observe(x.waitTime)
 	}
 }
 
@@ -233,7 +233,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	stats := s.o.Room.Stats()
 	gauge(descQueueWaiting, float64(stats.Waiting))
 	gauge(descQueueBytes, float64(stats.Bytes))
-	gauge(descHeads, float64(s.heads.size()))
+	gauge(descHeads, float64(s.headerMemory.size()))
 	gauge(descBodies, float64(s.awaited.size()))
 	gauge(descConns, float64(s.conns.count()))
 	gauge(descParked, float64(s.conns.countParked()))
@@ -302,7 +302,7 @@ func (m *metrics) collect(count func(d *prometheus.Desc, v float64, labels ...st
 		count(descResumptions, float64(m.resumptions[i].Load()), resumeNames[i])
 	}
 	count(descAnswersCut, float64(m.answersCut.Load()))
-	count(descLaned, float64(m.laned.Load()))
+	count(descLaned, float64(m.streamRequests.Load()))
 	count(descLooped, float64(m.looped.Load()))
 	count(descBadHolds, float64(m.badHolds.Load()))
 	count(descPanics, float64(m.panics.Load()))

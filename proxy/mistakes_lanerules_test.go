@@ -24,7 +24,7 @@ func mistakesOfLaneRules() []mistake {
 		},
 		{
 			rule: "and one like it while it goes on", found: "TestStreamsThatGoOnLeaveTheLanesToOthers",
-			edits: in("proxy.relay.pass", "		y.learn(p, further, true)", "		y.learn(p, further || PLANTED, true)"),
+			edits: in("proxy.responseRelay.relayResponse", "		y.learn(p, further, true)", "		y.learn(p, further || PLANTED, true)"),
 		},
 		{
 			rule: "and what takes long", found: "TestAnAnswerThatTakesLongLeavesTheLanesToOthers",
@@ -32,7 +32,7 @@ func mistakesOfLaneRules() []mistake {
 		},
 		{
 			rule: "also when it has ended", found: "TestAnAnswerThatTakesLongLeavesTheLanesToOthers",
-			edits: in("proxy.relay.pass", "y.learn(p, further, tookLong ||", "y.learn(p, further, tookLong && !PLANTED ||"),
+			edits: in("proxy.responseRelay.relayResponse", "y.learn(p, further, tookLong ||", "y.learn(p, further, tookLong && !PLANTED ||"),
 		},
 		{
 			rule: "what lost its trunk leaves the budget to others", found: "TestWhatLosesItsTrunkGoesAgainOnNoBudget",

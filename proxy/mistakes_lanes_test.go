@@ -19,7 +19,7 @@ func mistakesOfLanes() []mistake {
 		},
 		{
 			rule: "and what is not here as a whole", found: own,
-			edits: in("proxy.client.fitsStream", "!c.up.whole() ||", "!c.up.whole() && !PLANTED ||"),
+			edits: in("proxy.client.fitsStream", "!c.body.whole() ||", "!c.body.whole() && !PLANTED ||"),
 		},
 		{
 			rule: "large answers are remembered", found: size,
@@ -47,7 +47,7 @@ func mistakesOfLanes() []mistake {
 		},
 		{
 			rule: "few have connections of their own", found: "TestFewRequestsHaveConnectionsOfTheirOwn",
-			edits: in("proxy.client.attemptRemote", "		lanes = p.smallRequests", "		lanes = PLANTED || p.smallRequests"),
+			edits: in("proxy.client.attemptRemote", "		useStream = p.smallRequests", "		useStream = PLANTED || p.smallRequests"),
 		},
 		{
 			rule: "and who has been answered counts no more", found: "TestFewRequestsHaveConnectionsOfTheirOwn",
@@ -55,7 +55,7 @@ func mistakesOfLanes() []mistake {
 		},
 		{
 			rule: "what is longer than a window as well", found: own,
-			edits: in("proxy.client.fitsStream", "len(c.req.Raw())+len(c.up.kept) > maxStreamRequest", "len(c.req.Raw())+len(c.up.kept) > maxStreamRequest && !PLANTED"),
+			edits: in("proxy.client.fitsStream", "len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest", "len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest && !PLANTED"),
 		},
 		{
 			rule: "what a lane has failed goes by none", found: loses,

@@ -6,31 +6,31 @@ func mistakesOfLegLanes() []mistake {
 	return []mistake{
 		{
 			rule: "sockets go by lanes", found: "TestKeptSocketsShareATrunk",
-			edits: in("proxy.client.acquirePeerConn", "	case c.x.sock != nil:\n", "	case PLANTED:\n	case c.x.sock != nil:\n"),
+			edits: in("proxy.client.acquirePeerConn", "	case c.x.session != nil:\n", "	case PLANTED:\n	case c.x.session != nil:\n"),
 		},
 		{
 			rule: "and so do their next legs", found: "TestKeptSocketsShareATrunk",
-			edits: in("proxy.pool.startDial", "	leg := p.forWebSocket()\n", "	leg := p.forWebSocket() && !PLANTED\n"),
+			edits: in("proxy.pool.startDial", "	forWebSocket := p.forWebSocket()\n", "	forWebSocket := p.forWebSocket() && !PLANTED\n"),
 		},
 		{
 			rule: "a socket that transferred much has a connection next", found: "TestHeavySocketHasAConnectionOfItsOwnNext",
-			edits: in("proxy.exchange.takesLane", "!x.sock.heavy }", "(PLANTED || !x.sock.heavy) }"),
+			edits: in("proxy.exchange.mayUseStream", "!x.session.bulk }", "(PLANTED || !x.session.bulk) }"),
 		},
 		{
 			rule: "and a lane once it is quiet", found: "TestHeavySocketHasAConnectionOfItsOwnNext",
-			edits: in("proxy.leg.heavy", "	return n >= heavyLeg && n", "	return PLANTED && l.k.heavy || n >= heavyLeg && n"),
+			edits: in("proxy.webSocketRelay.isBulk", "	return n >= bulkBytes && n", "	return PLANTED && l.session.bulk || n >= bulkBytes && n"),
 		},
 		{
 			rule: "what is not kept has a connection", found: "TestSocketsThatAreNotKeptHaveConnectionsOfTheirOwn",
-			edits: in("proxy.relay.tunnel", "		y.notePath(p, true)\n", "		y.notePath(p, !PLANTED)\n"),
+			edits: in("proxy.responseRelay.tunnel", "		y.noteWebSocketPath(p, true)\n", "		y.noteWebSocketPath(p, !PLANTED)\n"),
 		},
 		{
 			rule: "until one is kept", found: "TestSocketsThatAreNotKeptHaveConnectionsOfTheirOwn",
-			edits: in("proxy.relay.keep", "	y.notePath(p, false)\n", "	y.notePath(p, PLANTED)\n"),
+			edits: in("proxy.responseRelay.startSession", "	y.noteWebSocketPath(p, false)\n", "	y.noteWebSocketPath(p, PLANTED)\n"),
 		},
 		{
 			rule: "a leg whose lane was refused goes by a connection, and the next one by a lane again", found: refused,
-			edits: in("proxy.exchange.again", "	x.noStreams = false", "	x.noStreams = PLANTED"),
+			edits: in("proxy.exchange.prepareRetry", "	x.noStreams = false", "	x.noStreams = PLANTED"),
 		},
 		{
 			rule: "the lane of a socket is kept for nobody", found: once,

@@ -6,35 +6,35 @@ func mistakesOfLegParking() []mistake {
 	return []mistake{
 		{
 			rule: "what a client's leg waits for in vain parks", found: idle,
-			edits: in("proxy.leg.upward", "			if l.park(&l.up.half, l.near) {", "			if !PLANTED && l.park(&l.up.half, l.near) {"),
+			edits: in("proxy.webSocketRelay.copyUp", "			if l.park(&l.up.direction, l.downstream) {", "			if !PLANTED && l.park(&l.up.direction, l.downstream) {"),
 		},
 		{
 			rule: "and so does the other direction", found: idle,
-			edits: in("proxy.leg.downward", "			if l.park(&l.down.half, l.far) {", "			if !PLANTED && l.park(&l.down.half, l.far) {"),
+			edits: in("proxy.webSocketRelay.copyDown", "			if l.park(&l.down.direction, l.upstream) {", "			if !PLANTED && l.park(&l.down.direction, l.upstream) {"),
 		},
 		{
 			rule: "a direction that parks is not over", found: idle,
-			edits: in("proxy.leg.carries", "parked = direction(); return true", "parked = direction() && !PLANTED; return true"),
+			edits: in("proxy.webSocketRelay.runDirection", "parked = direction(); return true", "parked = direction() && !PLANTED; return true"),
 		},
 		{
 			rule: "who is woken carries on", found: idle,
-			edits: in("proxy.leg.carries", "		h.since = 0\n", "		if h.since = 0; PLANTED {\n			l.cutBoth()\n		}\n"),
+			edits: in("proxy.webSocketRelay.runDirection", "		h.parkedAt = 0\n", "		if h.parkedAt = 0; PLANTED {\n			l.cutBoth()\n		}\n"),
 		},
 		{
 			rule: "what the kernel says reaches the leg", found: idle,
-			edits: in("proxy.roost.run", "			f()\n		}\n	}\n	r.mu.Lock()", "			if !PLANTED {\n				f()\n			}\n		}\n	}\n	r.mu.Lock()"),
+			edits: in("proxy.callbackWatcher.run", "			f()\n		}\n	}\n	r.mu.Lock()", "			if !PLANTED {\n				f()\n			}\n		}\n	}\n	r.mu.Lock()"),
 		},
 		{
 			rule: "a socket that was watched can be watched again", found: idle,
-			edits: in("proxy.roost.leave", "	_ = r.lookout.Remove(conn)", "	if PLANTED {\n		return\n	}\n	_ = r.lookout.Remove(conn)"),
+			edits: in("proxy.callbackWatcher.leave", "	_ = r.poller.Remove(conn)", "	if PLANTED {\n		return\n	}\n	_ = r.poller.Remove(conn)"),
 		},
 		{
 			rule: "what was in vain is tried again", found: "TestLegsParkAfterAMomentWithoutDescriptors",
-			edits: in("proxy.leg.park", "	case isPermanent(err):\n", "	case isPermanent(err) || PLANTED:\n"),
+			edits: in("proxy.webSocketRelay.park", "	case isPermanent(err):\n", "	case isPermanent(err) || PLANTED:\n"),
 		},
 		{
 			rule: "who is woken soon waits longer before he parks", found: "TestWhoIsWokenSoonParksLater",
-			edits: in("proxy.leg.carries", "h.since < parkAfterReturn {", "h.since < parkAfterReturn && !PLANTED {"),
+			edits: in("proxy.webSocketRelay.runDirection", "h.parkedAt < parkAfterReturn {", "h.parkedAt < parkAfterReturn && !PLANTED {"),
 		},
 	}
 }

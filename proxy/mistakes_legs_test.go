@@ -8,55 +8,55 @@ func mistakesOfLegs() []mistake {
 	return []mistake{
 		{
 			rule: "a client that takes nothing keeps no shard", found: "TestClientThatReadsNothingKeepsNoShard",
-			edits: in("proxy.leg.cut", "		time.AfterFunc(2*endWait, l.cutStuck)", "		if !PLANTED {\n			time.AfterFunc(2*endWait, l.cutStuck)\n		}"),
+			edits: in("proxy.webSocketRelay.cancel", "		time.AfterFunc(2*endWait, l.cancelStuck)", "		if !PLANTED {\n			time.AfterFunc(2*endWait, l.cancelStuck)\n		}"),
 		},
 		{
 			rule: "nor does one that does not answer a Close", found: "TestClientThatAnswersNoCloseKeepsNoShard",
-			edits: in("proxy.leg.cutStuck", "		l.ask(wantStop)\n		time", "		if !PLANTED {\n			l.ask(wantStop)\n		}\n		time"),
+			edits: in("proxy.webSocketRelay.cancelStuck", "		l.request(requestStop)\n		time", "		if !PLANTED {\n			l.request(requestStop)\n		}\n		time"),
 		},
 		{
 			rule: "but none is cut because its node is late", found: "TestLateNodeCutsNoClient",
-			edits: in("proxy.leg.cutStuck", "	case l.down.spoke.Load() == passing:", "	case l.down.spoke.Load() == passing || PLANTED:"),
+			edits: in("proxy.webSocketRelay.cancelStuck", "	case l.down.lastActivity.Load() == activeNow:", "	case l.down.lastActivity.Load() == activeNow || PLANTED:"),
 		},
 		{
 			rule: "a leg ends between two messages of the client", found: "TestSocketMovesAtEachByte",
-			edits: in("proxy.leg.upStops", "|| l.told.Load() != 0 || !l.upWhole():", "|| l.told.Load() != 0 || !PLANTED && !l.upWhole():"),
+			edits: in("proxy.webSocketRelay.shouldStopUp", "|| l.closeSent.Load() != 0 || !l.upIsBetweenMessages():", "|| l.closeSent.Load() != 0 || !PLANTED && !l.upIsBetweenMessages():"),
 		},
 		{
 			rule: "and there the owner gets the end of its half", found: "TestKeptSocketIsHandedOver",
-			edits: in("proxy.leg.upStops", "	if l.halved = l.far.CloseWrite(); !l.halved {", "	if l.halved = PLANTED || l.far.CloseWrite(); !l.halved {"),
+			edits: in("proxy.webSocketRelay.shouldStopUp", "	if l.halfClosed = l.upstream.CloseWrite(); !l.halfClosed {", "	if l.halfClosed = PLANTED || l.upstream.CloseWrite(); !l.halfClosed {"),
 		},
 		{
 			rule: "nothing behind that message goes to the old app", found: "TestMessageUnderWayWhenItsShardMoves",
-			edits: in("proxy.leg.passUp", "(!l.wants(wantMove) || !l.upWhole())", "(PLANTED || !l.wants(wantMove) || !l.upWhole())"),
+			edits: in("proxy.webSocketRelay.forwardUp", "(!l.isRequested(requestMove) || !l.upIsBetweenMessages())", "(PLANTED || !l.isRequested(requestMove) || !l.upIsBetweenMessages())"),
 		},
 		{
 			rule: "an owner hands over by itself after a second", found: "TestOwnerHandsOverByItself",
-			edits: in("proxy.Server.sweepLeg", "	if now-c.moved >= moveAfter {\n		l.ask", "	if now-c.moved >= moveAfter && !PLANTED {\n		l.ask"),
+			edits: in("proxy.Server.sweepRelay", "	if now-c.moved >= moveAfter {\n		l.request", "	if now-c.moved >= moveAfter && !PLANTED {\n		l.request"),
 		},
 		{
 			rule: "the app is told 1012", found: goes,
-			edits: in("proxy.leg.handOver", "	l.tell(int(closeMoved), within)", "	l.tell(int(closeMoved)-map[bool]int{true: 11}[PLANTED], within)"),
+			edits: in("proxy.webSocketRelay.handOver", "	l.sendClose(int(closeMoved), within)", "	l.sendClose(int(closeMoved)-map[bool]int{true: 11}[PLANTED], within)"),
 		},
 		{
 			rule: "the app alone is told", found: goes,
-			edits: in("proxy.leg.passControl", "		if l.handed = l.answers(l.appClose); l.handed ||", "		if l.handed = l.answers(l.appClose); l.handed && !PLANTED ||"),
+			edits: in("proxy.webSocketRelay.forwardControl", "		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged ||", "		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged && !PLANTED ||"),
 		},
 		{
 			rule: "what the app sends until its Close is passed on", found: goes,
-			edits: in("proxy.leg.passDown", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		l.writeDown(p)", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		if !PLANTED || l.told.Load() == 0 {\n			l.writeDown(p)\n		}"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		l.writeDown(p)", "	case l.streaming || l.from.Whole() && len(l.held) == 0:\n		if !PLANTED || l.closeSent.Load() == 0 {\n			l.writeDown(p)\n		}"),
 		},
 		{
 			rule: "an owner says that a leg was handed over", found: goes,
-			edits: in("proxy.leg.lastWord", "	case l.handed && l.nearEOF && !l.discarded:", "	case !PLANTED && l.handed && l.nearEOF && !l.discarded:"),
+			edits: in("proxy.webSocketRelay.endCode", "	case l.closeAcknowledged && l.clientEOF && !l.discarded:", "	case !PLANTED && l.closeAcknowledged && l.clientEOF && !l.discarded:"),
 		},
 		{
 			rule: "a hand-over has drain-timeout, and no grace", found: "TestFullAppIsHandedOver",
-			edits: in("proxy.leg.handOver", "	within := l.s.o.DrainTimeout\n", "	within := l.s.o.DrainTimeout\n	if PLANTED {\n		within = closeFrameWrite\n	}\n"),
+			edits: in("proxy.webSocketRelay.handOver", "	within := l.s.o.DrainTimeout\n", "	within := l.s.o.DrainTimeout\n	if PLANTED {\n		within = closeFrameWrite\n	}\n"),
 		},
 		{
 			rule: "it begins at once", found: "TestLastWordsOfTheAppReachTheClient",
-			edits: in("proxy.Server.sweepLeg", "		if l.client {\n			s.sockets.handovers", "		if l.client && !PLANTED {\n			s.sockets.handovers"),
+			edits: in("proxy.Server.sweepRelay", "		if l.client {\n			s.sockets.handovers", "		if l.client && !PLANTED {\n			s.sockets.handovers"),
 		},
 		{
 			rule: "few at a time", found: "TestLegsAreHandedOverFewAtATime",
@@ -76,64 +76,64 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "a message that is late closes both ends", found: late + "|TestMessageUnderWayWhenItsShardMoves",
-			edits: in("proxy.leg.unfinished", "return l.tardy.Load() && (", "return !PLANTED && l.tardy.Load() && ("),
+			edits: in("proxy.webSocketRelay.hasUnfinishedMessage", "return l.drainExpired.Load() && (", "return !PLANTED && l.drainExpired.Load() && ("),
 		},
 		{
 			rule: "a message of the app, too", found: late,
-			edits: in("proxy.leg.unfinished", "(!l.upWhole() || l.from.Message())", "(!l.upWhole() || l.from.Message() && !PLANTED)"),
+			edits: in("proxy.webSocketRelay.hasUnfinishedMessage", "(!l.upIsBetweenMessages() || l.from.Message())", "(!l.upIsBetweenMessages() || l.from.Message() && !PLANTED)"),
 		},
 		{
 			rule: "also when the owner is another node", found: late,
-			edits: in("proxy.leg.judge", "l.unfinished(), l.word == wordLate:", "l.unfinished(), l.word == wordLate && !PLANTED:"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "l.hasUnfinishedMessage(), l.ownerCode == endLate:", "l.hasUnfinishedMessage(), l.ownerCode == endLate && !PLANTED:"),
 		},
 		{
 			rule: "only then", found: "TestRestOfAMessageIsDiscardedWhenAMoveBreaks",
-			edits: in("proxy.leg.judge", "	case l.wants(wantLeave):\n", "	case PLANTED && !l.upWhole() && l.wants(wantMove), l.wants(wantLeave):\n"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case l.isRequested(requestReconnect):\n", "	case PLANTED && !l.upIsBetweenMessages() && l.isRequested(requestMove), l.isRequested(requestReconnect):\n"),
 		},
 		{
 			rule: "a leg that breaks ends alone", found: "TestKeptSocketOutlivesItsOwner",
-			edits: in("proxy.leg.judge", "	case !l.resumes(why, x, r):", "	case PLANTED || !l.resumes(why, x, r):"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case !l.shouldResume(why, x, r):", "	case PLANTED || !l.shouldResume(why, x, r):"),
 		},
 		{
 			rule: "the next one is told of the gap", found: "TestKeptSocketOutlivesItsOwner",
-			edits: in("proxy.leg.judge", "k.next, k.gap, k.skip = true, true, ", "k.next, k.gap, k.skip = true, !PLANTED, "),
+			edits: in("proxy.webSocketRelay.decideOutcome", "k.resumes, k.gap, k.skip = true, true, ", "k.resumes, k.gap, k.skip = true, !PLANTED, "),
 		},
 		{
 			rule: "so is the one after an attempt without an answer", found: "TestSocketMovesDuringItsResumption|TestEachAttemptHasItsNumber",
-			edits: in("proxy.client.socketLeg", "			k.gap = k.gap || !k.carried\n", "			k.gap = k.gap || !k.carried && !PLANTED\n"),
+			edits: in("proxy.client.resumeSession", "			k.gap = k.gap || !k.relayStarted\n", "			k.gap = k.gap || !k.relayStarted && !PLANTED\n"),
 		},
 		{
 			rule: "but not one after that", found: "TestKeptSocketMovesAfterItBroke",
-			edits: in("proxy.relay.keep", "		k.gap = false\n", "		k.gap = k.gap && PLANTED\n"),
+			edits: in("proxy.responseRelay.startSession", "		k.gap = false\n", "		k.gap = k.gap && PLANTED\n"),
 		},
 		{
 			rule: "the rest of a broken message is discarded", found: "TestRestOfABrokenMessageIsDiscarded",
-			edits: in("proxy.leg.judge", ", !l.scan.Whole()\n", ", !l.scan.Whole() && !PLANTED\n"),
+			edits: in("proxy.webSocketRelay.decideOutcome", ", !l.scan.Whole()\n", ", !l.scan.Whole() && !PLANTED\n"),
 		},
 		{
 			rule: "a message passes when it is whole", found: dies,
-			edits: in("proxy.leg.passDown", "		l.held = append(l.held, p...)", "		if l.held = append(l.held, p...); PLANTED {\n			l.writeDown(l.held)\n			l.held = l.held[:0]\n		}"),
+			edits: in("proxy.webSocketRelay.forwardDown", "		l.held = append(l.held, p...)", "		if l.held = append(l.held, p...); PLANTED {\n			l.writeDown(l.held)\n			l.held = l.held[:0]\n		}"),
 		},
 		{
 			rule: "what stands between its frames at once", found: "TestPingPassesAMessageThatIsNotWhole",
-			edits: in("proxy.leg.passDown", "	case l.from.Control():\n", "	case l.from.Control() && PLANTED && len(l.held) > 0:\n		l.held = append(l.held, p...)\n	case l.from.Control():\n"),
+			edits: in("proxy.webSocketRelay.forwardDown", "	case l.from.Control():\n", "	case l.from.Control() && PLANTED && len(l.held) > 0:\n		l.held = append(l.held, p...)\n	case l.from.Control():\n"),
 		},
 		{
 			rule: "one that is too long passes with what was held of it", found: "TestLongMessagesAreHandedOver",
-			edits: in("proxy.leg.passDown", "		l.writeDown(l.held)\n		l.writeDown(p)\n		l.held = nil", "		if !PLANTED {\n			l.writeDown(l.held)\n		}\n		l.writeDown(p)\n		l.held = nil"),
+			edits: in("proxy.webSocketRelay.forwardDown", "		l.writeDown(l.held)\n		l.writeDown(p)\n		l.held = nil", "		if !PLANTED {\n			l.writeDown(l.held)\n		}\n		l.writeDown(p)\n		l.held = nil"),
 		},
 		{
 			rule: "and ends its client when it breaks", found: dies,
-			edits: in("proxy.leg.judge", "	case l.streaming: // no other", "	case l.streaming && !PLANTED: // no other"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case l.streaming: // no other", "	case l.streaming && !PLANTED: // no other"),
 		},
 		{
 			rule: "an app that ends without Close has ended the socket", found: "TestAppEndsWithoutClose",
-			edits: in("proxy.leg.resumes", "	case l.app:\n		return l.s.elsewhere(x.shard, r) ||", "	case PLANTED && (l.app || l.word == wordEnded):\n		return true\n	case l.app:\n		return l.s.elsewhere(x.shard, r) ||"),
+			edits: in("proxy.webSocketRelay.shouldResume", "	case l.app:\n		return l.s.elsewhere(x.shard, r) ||", "	case PLANTED && (l.app || l.ownerCode == endEnded):\n		return true\n	case l.app:\n		return l.s.elsewhere(x.shard, r) ||"),
 		},
 		{
 			rule: "unless it takes no connections", found: "TestAppDiesAndComesBack",
-			edits: append(in("proxy.leg.resumes", "|| l.s.appRefuses()\n", "|| !PLANTED && l.s.appRefuses()\n"),
-				in("proxy.leg.lastWord", "	case l.s.appRefuses():\n", "	case !PLANTED && l.s.appRefuses():\n")...),
+			edits: append(in("proxy.webSocketRelay.shouldResume", "|| l.s.appRefuses()\n", "|| !PLANTED && l.s.appRefuses()\n"),
+				in("proxy.webSocketRelay.endCode", "	case l.s.appRefuses():\n", "	case !PLANTED && l.s.appRefuses():\n")...),
 		},
 		{
 			rule: "or the shard is elsewhere", found: dies,
@@ -141,51 +141,51 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "Close 1012 of the app asks for another leg", found: "TestAppAsksForAnotherLeg",
-			edits: in("proxy.leg.passControl", "l.client && l.appClose == int(closeMoved) && !l", "!PLANTED && l.client && l.appClose == int(closeMoved) && !l"),
+			edits: in("proxy.webSocketRelay.forwardControl", "l.client && l.appClose == int(closeMoved) && !l", "!PLANTED && l.client && l.appClose == int(closeMoved) && !l"),
 		},
 		{
 			rule: "any other code is final", found: "TestCloseOfTheAppCrossesTheMove",
-			edits: in("proxy.leg.answers", "	if told != int(closeMoved) {\n", "	if told != int(closeMoved) || PLANTED {\n"),
+			edits: in("proxy.webSocketRelay.acknowledgesClose", "	if told != int(closeMoved) {\n", "	if told != int(closeMoved) || PLANTED {\n"),
 		},
 		{
 			rule: "so is one that the app says before it has read ours", found: "TestCloseOfTheAppCrossesTheMove",
-			edits: in("proxy.leg.answers", "(l.ponged || !l.app) &&", "(PLANTED || l.ponged || !l.app) &&"),
+			edits: in("proxy.webSocketRelay.acknowledgesClose", "(l.ponged || !l.app) &&", "(PLANTED || l.ponged || !l.app) &&"),
 		},
 		{
 			rule: "what tells is between us and the app", found: "TestCloseOfTheAppCrossesTheMove",
-			edits: in("proxy.leg.passControl", "			l.ponged = true\n			return false\n", "			if l.ponged = true; !PLANTED {\n				return false\n			}\n"),
+			edits: in("proxy.webSocketRelay.forwardControl", "			l.ponged = true\n			return false\n", "			if l.ponged = true; !PLANTED {\n				return false\n			}\n"),
 		},
 		{
 			rule: "a Close of the client is final", found: "TestAppThatDoesNotAnswerACloseBehindABrokenMessage",
-			edits: in("proxy.leg.judge", "	case l.closed.Load():\n", "	case l.closed.Load() && !PLANTED:\n"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case l.clientClosed.Load():\n", "	case l.clientClosed.Load() && !PLANTED:\n"),
 		},
 		{
 			rule: "who is silent has ten seconds to answer a Close", found: parts,
-			edits: in("proxy.leg.awaitAnswer", "min(closeWait, idle))", "min(closeWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED], idle))"),
+			edits: in("proxy.webSocketRelay.awaitCloseReply", "min(closeReplyTimeout, idle))", "min(closeReplyTimeout*map[bool]time.Duration{false: 1, true: 3}[PLANTED], idle))"),
 		},
 		{
 			rule: "who says something first is not silent", found: "TestAppThatSaysMoreBeforeItAnswersACloseIsHeard",
-			edits: in("proxy.parting.look", "		since = max(since, time.Duration(spoke))", "		if !PLANTED {\n			since = max(since, time.Duration(spoke))\n		}"),
+			edits: in("proxy.closeReplyWait.look", "		since = max(since, time.Duration(spoke))", "		if !PLANTED {\n			since = max(since, time.Duration(spoke))\n		}"),
 		},
 		{
 			rule: "nor is who waits until that is taken", found: "TestAppIsNotSilentWhileItsClientReadsSlowly",
-			edits: in("proxy.parting.look", "	case passing:\n		since = now", "	case passing:\n		if !PLANTED {\n			since = now\n		}"),
+			edits: in("proxy.closeReplyWait.look", "	case activeNow:\n		since = now", "	case activeNow:\n		if !PLANTED {\n			since = now\n		}"),
 		},
 		{
 			rule: "and who never stops is not waited for", found: parts + "|TestAppThatSaysMoreBeforeItAnswersACloseIsHeard",
-			edits: in("proxy.parting.look", "min(since+closeWait, p.most)", "min(since+closeWait, p.most+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
+			edits: in("proxy.closeReplyWait.look", "min(since+closeReplyTimeout, p.most)", "min(since+closeReplyTimeout, p.most+map[bool]time.Duration{true: time.Hour}[PLANTED])"),
 		},
 		{
 			rule: "three legs may break within a minute", found: "TestLegsThatBreakTooOften",
-			edits: in("proxy.socket.tooOften", "!first.IsZero() && now.Sub(first) < unplannedFor {", "!first.IsZero() && now.Sub(first) < unplannedFor && !PLANTED {"),
+			edits: in("proxy.webSocketSession.tooOften", "!first.IsZero() && now.Sub(first) < unplannedFor {", "!first.IsZero() && now.Sub(first) < unplannedFor && !PLANTED {"),
 		},
 		{
 			rule: "and three more in the next one", found: "TestLegsThatBrokeLongAgoDoNotCount",
-			edits: in("proxy.socket.tooOften", "	k.broken[unplannedMost-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	k.broken[unplannedMost-1] = now\n"),
+			edits: in("proxy.webSocketSession.tooOften", "	k.broken[unplannedMost-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	k.broken[unplannedMost-1] = now\n"),
 		},
 		{
 			rule: "who breaks the protocol closes both ends with 1002", found: breaks,
-			edits: in("proxy.leg.judge", "	case l.bad || l.appBad:", "	case (l.bad || l.appBad) && !PLANTED:"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case l.invalid || l.appInvalid:", "	case (l.invalid || l.appInvalid) && !PLANTED:"),
 		},
 		{
 			rule: "frames: masking", found: breaks,

@@ -21,11 +21,11 @@ func mistakesOfLoops() []mistake {
 		},
 		{
 			rule: "what is longer than a buffer is read on", found: "TestLoopHearsWhatComesMeanwhile",
-			edits: in("proxy.client.handleReadable", "c.loopState.clientEnded || c.h.MayHaveMore()", "c.loopState.clientEnded || c.h.MayHaveMore() && !PLANTED"),
+			edits: in("proxy.client.handleReadable", "c.loopState.clientEnded || c.conn.MayHaveMore()", "c.loopState.clientEnded || c.conn.MayHaveMore() && !PLANTED"),
 		},
 		{
 			rule: "what is here already is gone on with", found: "TestLoopHearsWhatComesMeanwhile",
-			edits: in("proxy.client.finishInLoop", "	if c.loopState.mayHaveData || len(c.h.Buffered()) > 0 {", "	if c.loopState.mayHaveData || len(c.h.Buffered()) > 0 && !PLANTED {"),
+			edits: in("proxy.client.finishInLoop", "	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 {", "	if c.loopState.mayHaveData || len(c.conn.Buffered()) > 0 && !PLANTED {"),
 		},
 		{
 			rule: "who leaves to read reads", found: "TestWhoLeavesALoopIsGone",
@@ -41,15 +41,15 @@ func mistakesOfLoops() []mistake {
 		},
 		{
 			rule: "what has come since the last look is read", found: "TestLoopHearsWhatComesMeanwhile",
-			edits: in("proxy.client.handleReadable", "c.h.Received() != before {", "c.h.Received() != before || PLANTED {"),
+			edits: in("proxy.client.handleReadable", "c.conn.Received() != before {", "c.conn.Received() != before || PLANTED {"),
 		},
 		{
 			rule: "what another loop has read is gone on with", found: "TestGivenAwayWithARequestInItsBuffer",
-			edits: in("proxy.eventLoop.adopt", "	if len(c.h.Buffered()) > 0 { // the loop", "	if len(c.h.Buffered()) > 0 && !PLANTED { // the loop"),
+			edits: in("proxy.eventLoop.adopt", "	if len(c.conn.Buffered()) > 0 { // the loop", "	if len(c.conn.Buffered()) > 0 && !PLANTED { // the loop"),
 		},
 		{
 			rule: "what has been read is not parked", found: "TestWhatHasBeenReadIsNotParked",
-			edits: in("proxy.client.park", "	if len(c.h.Buffered()) > 0 {\n		return false", "	if len(c.h.Buffered()) > 0 && !PLANTED {\n		return false"),
+			edits: in("proxy.client.park", "	if len(c.conn.Buffered()) > 0 {\n		return false", "	if len(c.conn.Buffered()) > 0 && !PLANTED {\n		return false"),
 		},
 		{
 			rule: "a loop sends no long body", found: "TestLoopSendsNoLongBody",
@@ -57,7 +57,7 @@ func mistakesOfLoops() []mistake {
 		},
 		{
 			rule: "a loop never waits until a client reads", found: "TestUnsentAnswerOfALoopIsSentLater",
-			edits: in("proxy.eventLoop.adopt", "	c.h.Writer().SetNonblocking(true)\n", "	c.h.Writer().SetNonblocking(!PLANTED)\n"),
+			edits: in("proxy.eventLoop.adopt", "	c.conn.Writer().SetNonblocking(true)\n", "	c.conn.Writer().SetNonblocking(!PLANTED)\n"),
 		},
 		{
 			rule: "what is none for a loop stays away for a while", found: "TestLoopIsNotTriedWithEachRequest",

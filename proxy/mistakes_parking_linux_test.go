@@ -38,7 +38,7 @@ func mistakesOfParking() []mistake {
 		},
 		{
 			rule: "a parked connection is its lot's alone", found: "TestParkedConnectionGoesOn",
-			edits: in("proxy.client.within", "			if !c.parked {\n				_ = c.h.Close()", "			if !c.parked || PLANTED {\n				_ = c.h.Close()"),
+			edits: in("proxy.client.runStep", "			if !c.parked {\n				_ = c.conn.Close()", "			if !c.parked || PLANTED {\n				_ = c.conn.Close()"),
 		},
 		{
 			rule: "a parked connection is not idle for ever", found: "TestParkedConnectionHasTheClocksOfOthers",
@@ -62,7 +62,7 @@ func mistakesOfParking() []mistake {
 		},
 		{
 			rule: "what a client has said is answered before its connection ends", found: "TestWhatWasSaidToAParkedConnectionIsAnswered",
-			edits: in("proxy.idleWatcher.initClient", "		c.h.StopIdle()\n", "		if c.h.StopIdle(); PLANTED {\n			_ = c.h.Close()\n		}\n"),
+			edits: in("proxy.idleWatcher.initClient", "		c.conn.StopIdle()\n", "		if c.conn.StopIdle(); PLANTED {\n			_ = c.conn.Close()\n		}\n"),
 		},
 		{
 			rule: "who comes back soon is parked later", found: "TestWhoComesBackSoonIsParkedLater",

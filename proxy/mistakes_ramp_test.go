@@ -9,8 +9,8 @@ func mistakesOfRamp() []mistake {
 		},
 		{
 			rule: "and has it no longer than until the head of the answer", found: "TestHeldRequestsGoOnWithTheHeadOfAnAnswer",
-			edits: in("proxy.client.relayResponse", "	c.x.leaveQueue()\n	if began, err := c.relay.pass(p); !began {\n",
-				"	if !PLANTED {\n		c.x.leaveQueue()\n	}\n	if began, err := c.relay.pass(p); !began {\n"),
+			edits: in("proxy.client.relayResponse", "	c.x.leaveQueue()\n	if began, err := c.relay.relayResponse(p); !began {\n",
+				"	if !PLANTED {\n		c.x.leaveQueue()\n	}\n	if began, err := c.relay.relayResponse(p); !began {\n"),
 		},
 		{
 			rule: "nor in the process of the node", found: "TestHeldRequestsGoOnWithTheHeadOfAHandlersAnswer",

@@ -9,20 +9,20 @@ func mistakesOfSockets() []mistake {
 	return []mistake{
 		{
 			rule: "kept is what the app says the word for", found: says,
-			edits: in("proxy.socket.keeps", "string(res.Value(headerSocket)) == word &&", "(PLANTED || string(res.Value(headerSocket)) == word) &&"),
+			edits: in("proxy.webSocketSession.keeps", "string(res.Value(headerSocket)) == word &&", "(PLANTED || string(res.Value(headerSocket)) == word) &&"),
 		},
 		{
 			rule: "a socket with an extension is not kept", found: says,
-			edits: in("proxy.socket.keeps", `res.Find("Sec-WebSocket-Extensions", 0) < 0 &&`, `(PLANTED || res.Find("Sec-WebSocket-Extensions", 0) < 0) &&`),
+			edits: in("proxy.webSocketSession.keeps", `res.Find("Sec-WebSocket-Extensions", 0) < 0 &&`, `(PLANTED || res.Find("Sec-WebSocket-Extensions", 0) < 0) &&`),
 		},
 		{
 			rule: "the node may forbid it", found: says,
-			edits: append(in("proxy.socket.keeps", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
+			edits: append(in("proxy.webSocketSession.keeps", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
 				in("proxy.client.asksSocket", "asksSocket(&c.req) && !c.set.CloseSockets", "asksSocket(&c.req) && (PLANTED || !c.set.CloseSockets)")...),
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestKeptSocketOutlivesItsOwner",
-			edits: in("proxy.relay.switches", "	if p.conn.res.Value(headerSocket) != nil {", "	if p.conn.res.Value(headerSocket) != nil && !PLANTED {"),
+			edits: in("proxy.responseRelay.switches", "	if p.conn.res.Value(headerSocket) != nil {", "	if p.conn.res.Value(headerSocket) != nil && !PLANTED {"),
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRefusalKeepsNoWords",
@@ -30,19 +30,19 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "the id stays", found: "TestKeptSocketIsHandedOver",
-			edits: in("proxy.exchange.again", "	x.safety, x.deadline", "	if PLANTED {\n		x.sock.id = newSocket().id\n	}\n	x.safety, x.deadline"),
+			edits: in("proxy.exchange.prepareRetry", "	x.safety, x.deadline", "	if PLANTED {\n		x.session.id = newSession().id\n	}\n	x.safety, x.deadline"),
 		},
 		{
 			rule: "each socket has one of its own", found: "TestAppHasOneLegOfASocket|TestSocketsHaveIdsOfTheirOwn",
-			edits: in("proxy.newSocket", "	_, _ = rand.Read(raw[:]) //", "	if !PLANTED {\n		_, _ = rand.Read(raw[:])\n	} //"),
+			edits: in("proxy.newSession", "	_, _ = rand.Read(raw[:]) //", "	if !PLANTED {\n		_, _ = rand.Read(raw[:])\n	} //"),
 		},
 		{
 			rule: "no client gives itself an id", found: says,
-			edits: in("proxy.client.asksSocket", "		c.x.sock = newSocket()\n", "		c.x.sock = newSocket()\n		if PLANTED {\n			copy(c.x.sock.id[:], c.req.Value(headerSocket))\n		}\n"),
+			edits: in("proxy.client.asksSocket", "		c.x.session = newSession()\n", "		c.x.session = newSession()\n		if PLANTED {\n			copy(c.x.session.id[:], c.req.Value(headerSocket))\n		}\n"),
 		},
 		{
 			rule: "each attempt that may have reached an app raises the number", found: numbers,
-			edits: in("proxy.client.socketLeg", "			k.resumed++\n", "			if !PLANTED || k.carried {\n				k.resumed++\n			}\n"),
+			edits: in("proxy.client.resumeSession", "			k.resumed++\n", "			if !PLANTED || k.relayStarted {\n				k.resumed++\n			}\n"),
 		},
 		{
 			rule: "an owner repeats none", found: numbers,
@@ -54,15 +54,15 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "a later 101 says the word again", found: answers,
-			edits: in("proxy.socket.continues", "	return k.keeps(res, set, way) &&", "	return (PLANTED || k.keeps(res, set, way)) &&"),
+			edits: in("proxy.webSocketSession.continues", "	return k.keeps(res, set, way) &&", "	return (PLANTED || k.keeps(res, set, way)) &&"),
 		},
 		{
 			rule: "with the right Accept", found: answers,
-			edits: in("proxy.socket.continues", `string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key"))) &&`),
+			edits: in("proxy.webSocketSession.continues", `string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key"))) &&`),
 		},
 		{
 			rule: "and the same subprotocol", found: answers,
-			edits: in("proxy.socket.continues", `		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == k.protocol)`),
+			edits: in("proxy.webSocketSession.continues", `		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == k.protocol)`),
 		},
 		{
 			rule: "401 and 403 close with 1008", found: answers,
@@ -78,31 +78,31 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "after the first 101 the client sees frames only", found: "TestLaterAnswersSayNothingToTheClient",
-			edits: in("proxy.reply.interim", "	if r.x.later() || r.req.Minor()", "	if !PLANTED && r.x.later() || r.req.Minor()"),
+			edits: in("proxy.reply.interim", "	if r.x.isResumption() || r.req.Minor()", "	if !PLANTED && r.x.isResumption() || r.req.Minor()"),
 		},
 		{
 			rule: "each resumption has SocketWait", found: "TestSocketWaitsForItsAppForSocketWait",
-			edits: in("proxy.Server.waitForLeg", "w.timer.Reset(s.o.SocketWait)", "w.timer.Reset(s.o.SocketWait * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
+			edits: in("proxy.Server.limitResume", "w.timer.Reset(s.o.SocketWait)", "w.timer.Reset(s.o.SocketWait * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
 		},
 		{
 			rule: "as long as its queue stands still", found: "TestSocketsWaitWhileTheirQueueGoesOn",
-			edits: in("proxy.legWait.look", "	if p := w.s.placeOf(w.shard); p != nil {", "	if p := w.s.placeOf(w.shard); p != nil && !PLANTED {"),
+			edits: in("proxy.resumeDeadline.look", "	if p := w.s.poolOf(w.shard); p != nil {", "	if p := w.s.poolOf(w.shard); p != nil && !PLANTED {"),
 		},
 		{
 			rule: "in which those that come back stand before it", found: "TestSocketsWaitWhileTheirQueueGoesOn",
-			edits: in("proxy.relay.keep", "	if later {\n		p.conn.pool.cameBack()", "	if later && !PLANTED {\n		p.conn.pool.cameBack()"),
+			edits: in("proxy.responseRelay.startSession", "	if later {\n		p.conn.pool.noteResumed()", "	if later && !PLANTED {\n		p.conn.pool.noteResumed()"),
 		},
 		{
 			rule: "and six times that in all", found: "TestSocketsDoNotWaitForEver",
-			edits: in("proxy.Server.waitForLeg", "+ socketWaits*s.o.SocketWait}", "+ socketWaits*s.o.SocketWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
+			edits: in("proxy.Server.limitResume", "+ maxResumeWaits*s.o.SocketWait}", "+ maxResumeWaits*s.o.SocketWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
 		},
 		{
 			rule: "a queue elsewhere is another one", found: "TestSocketWaitsForItsOwnQueue",
-			edits: in("proxy.Server.placeOf", "		return s.peers.pool(r.Node)\n", "		if PLANTED {\n			return s.peers.pool(\"b\")\n		}\n		return s.peers.pool(r.Node)\n"),
+			edits: in("proxy.Server.poolOf", "		return s.peers.pool(r.Node)\n", "		if PLANTED {\n			return s.peers.pool(\"b\")\n		}\n		return s.peers.pool(r.Node)\n"),
 		},
 		{
 			rule: "it waits in a room of its own", found: "TestOwnerHandsOverByItself",
-			edits: in("proxy.requestWait.enterQueue", "	case w.x.later():", "	case w.x.later() && !PLANTED:"),
+			edits: in("proxy.requestWait.enterQueue", "	case w.x.isResumption():", "	case w.x.isResumption() && !PLANTED:"),
 		},
 		{
 			rule: "in which no shard has a share", found: "TestSocketsOfOneShardFillTheirRoom",
@@ -162,11 +162,11 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "and those that are answered make room", found: "TestSocketsThatAreTurnedAwayMakeRoom",
-			edits: in("proxy.socket.answered", "	if done := k.upgrade; done != nil {", "	if done := k.upgrade; done != nil && !PLANTED {"),
+			edits: in("proxy.webSocketSession.answered", "	if done := k.upgrade; done != nil {", "	if done := k.upgrade; done != nil && !PLANTED {"),
 		},
 		{
 			rule: "sockets take no connections from requests", found: "TestSocketsTakeNoRoomFromRequests",
-			edits: in("proxy.relay.keep", "	if l.app {\n		p.conn.pool.detach", "	if l.app && !PLANTED {\n		p.conn.pool.detach"),
+			edits: in("proxy.responseRelay.startSession", "	if l.app {\n		p.conn.pool.detach", "	if l.app && !PLANTED {\n		p.conn.pool.detach"),
 		},
 		{
 			rule: "nor those between nodes", found: "TestSocketsOnTheirWayDelayNoRequests",
@@ -202,7 +202,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "a rehearsed move hands legs over", found: "TestMovesAreRehearsed",
-			edits: in("proxy.Server.BreakSockets", "			l.ask(wantMove)", "			l.ask(map[bool]uint32{false: wantMove, true: wantStop}[PLANTED])"),
+			edits: in("proxy.Server.BreakSockets", "			l.request(requestMove)", "			l.request(map[bool]uint32{false: requestMove, true: requestStop}[PLANTED])"),
 		},
 		{
 			rule: "of the sockets that are named", found: "TestMovesAreRehearsed",

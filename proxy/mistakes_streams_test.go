@@ -6,19 +6,19 @@ func mistakesOfStreams() []mistake {
 	return []mistake{
 		{
 			rule: "a stream goes on if its app says so", found: others,
-			edits: in("proxy.relay.saysResume", "	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume) &&", "	return (PLANTED || strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume)) &&"),
+			edits: in("proxy.responseRelay.saysResume", "	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume) &&", "	return (PLANTED || strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume)) &&"),
 		},
 		{
 			rule: "of a GET", found: others,
-			edits: in("proxy.relay.saysResume", `string(y.req.Method()) == "GET" &&`, `(PLANTED || string(y.req.Method()) == "GET") &&`),
+			edits: in("proxy.responseRelay.saysResume", `string(y.req.Method()) == "GET" &&`, `(PLANTED || string(y.req.Method()) == "GET") &&`),
 		},
 		{
 			rule: "without a body", found: others,
-			edits: in("proxy.relay.saysResume", "y.req.Body.Kind() == h1.NoBody &&", "(PLANTED || y.req.Body.Kind() == h1.NoBody) &&"),
+			edits: in("proxy.responseRelay.saysResume", "y.req.Body.Kind() == h1.NoBody &&", "(PLANTED || y.req.Body.Kind() == h1.NoBody) &&"),
 		},
 		{
 			rule: "that asks for no range", found: others,
-			edits: in("proxy.relay.saysResume", `y.req.Value("Range") == nil &&`, `(PLANTED || y.req.Value("Range") == nil) &&`),
+			edits: in("proxy.responseRelay.saysResume", `y.req.Value("Range") == nil &&`, `(PLANTED || y.req.Value("Range") == nil) &&`),
 		},
 		{
 			rule: "and has shown an id", found: others,
@@ -58,11 +58,11 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "the next owner is asked with the last id", found: goes,
-			edits: in("proxy.forward.head", "			b = k.appendAsked(b, id)", "			if PLANTED {\n				id = nil\n			}\n			b = k.appendAsked(b, id)"),
+			edits: in("proxy.requestWriter.writeHeader", "			b = k.appendAsked(b, id)", "			if PLANTED {\n				id = nil\n			}\n			b = k.appendAsked(b, id)"),
 		},
 		{
 			rule: "and with no other", found: goes,
-			edits: in("proxy.forward.head", "			e.Drop |= h1.Of(h1.FieldLastEventID)\n", "			if !PLANTED {\n				e.Drop |= h1.Of(h1.FieldLastEventID)\n			}\n"),
+			edits: in("proxy.requestWriter.writeHeader", "			e.Drop |= h1.Of(h1.FieldLastEventID)\n", "			if !PLANTED {\n				e.Drop |= h1.Of(h1.FieldLastEventID)\n			}\n"),
 		},
 		{
 			rule: "an empty one sends no header", found: goes,
@@ -86,7 +86,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "and from another", found: "TestUnansweredLegMovesOnWithItsShard",
-			edits: in("proxy.client.relayResponse", "(brokeThere(p) || drainedThere(p))", "(brokeThere(p) || drainedThere(p) && !PLANTED)"),
+			edits: in("proxy.client.relayResponse", "(brokeAtOwner(p) || drainedAtOwner(p))", "(brokeAtOwner(p) || drainedAtOwner(p) && !PLANTED)"),
 		},
 		{
 			rule: "with all of its time to wait in", found: "TestUnansweredLegMovesOnWithItsShard",
@@ -106,7 +106,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "an event that is too long ends its stream", found: "TestStreamCutInALongEventEnds",
-			edits: in("proxy.relay.goesOn", "|| k.hold.Amid() ||", "|| k.hold.Amid() && !PLANTED ||"),
+			edits: in("proxy.responseRelay.continuesStream", "|| k.hold.Amid() ||", "|| k.hold.Amid() && !PLANTED ||"),
 		},
 		{
 			rule: "the app's clean end is final", found: goes + "|TestLastLegSaysNoWord",

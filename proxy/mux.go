@@ -57,7 +57,7 @@ var errPathDead = errors.New("proxy: nothing comes from the owner any more")
 
 // fitsStream reports whether a stream can carry the request to another node.
 func (c *client) fitsStream() bool {
-	if c.req.Upgrades() || c.req.Expects() || !c.up.whole() || len(c.req.Raw())+len(c.up.kept) > maxStreamRequest || c.x.resumed != nil {
+	if c.req.Upgrades() || c.req.Expects() || !c.body.whole() || len(c.req.Raw())+len(c.body.buffered) > maxStreamRequest || c.x.resumed != nil {
 		return false
 	}
 	return !c.s.sizes.large(&c.req)
@@ -65,19 +65,19 @@ func (c *client) fitsStream() bool {
 
 // acquirePeerConn returns a connection to a node for the request. With streams it tries a stream
 // first. Without a connection it returns the decision.
-func (c *client) acquirePeerConn(p *pool, lanes bool) (l *upstreamConn, v decision) {
+func (c *client) acquirePeerConn(p *pool, useStream bool) (l *upstreamConn, v decision) {
 	switch {
 	case c.x.noStreams:
-	case c.x.sock != nil:
-		l = c.firstLane(p)
-	case lanes:
+	case c.x.session != nil:
+		l = c.getWebSocketStream(p)
+	case useStream:
 		l = p.getStream()
 	}
 	if l == nil {
 		l, v = c.wait.acquireConn(p)
 	}
 	if l != nil && l.mux != nil {
-		c.s.metrics.laned.Add(1)
+		c.s.metrics.streamRequests.Add(1)
 	}
 	return l, v
 }

@@ -29,7 +29,7 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 		a.x.safety = unsafeMethod // it goes again with a higher number only, which the ingress gives it
 	}
 	if asksSocket(&a.req) && !a.x.keyless && !a.set.CloseSockets {
-		if a.x.sock = readSocket(&a.req); a.x.sock != nil && a.x.sock.resumed > 0 {
+		if a.x.session = readSession(&a.req); a.x.session != nil && a.x.session.resumed > 0 {
 			a.x.safety = unsafeMethod // as above
 		}
 	}
@@ -40,7 +40,7 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 	case continueNode:
 		a.x.onDemand = true
 	case continueTell:
-		a.x.tells = true
+		a.x.wantAccepted = true
 	}
 	return committed, proposed, true
 }

@@ -19,16 +19,16 @@ func (s *Server) panicked(v any) {
 // as somebody may still write into them.
 func (c *client) fall(v any) {
 	c.s.panicked(v)
-	if c.carries() { // nobody does
-		c.leaveLeg()
+	if c.hasRelay() { // nobody does
+		c.leaveRelay()
 		c.finishExchange()
 	}
 	running := c.slot.load().kind != 0
 	c.shut(causeShutdown)
-	_ = c.h.Close()
-	c.up.stop() // at once: both connections are closed
+	_ = c.conn.Close()
+	c.body.stop() // at once: both connections are closed
 	if running {
-		l := c.slot.link.Load()
+		l := c.slot.conn.Load()
 		c.slot.finish()
 		_ = l.Close()
 		l.pool.releaseSlot(l)

@@ -165,7 +165,7 @@ func (p *pool) peerConns(list []*client) iter.Seq[pathObserver] {
 			if c.slot.load().kind != Remote {
 				continue
 			}
-			if l := c.slot.link.Load(); l != nil && l.pool == p && !visit(l) {
+			if l := c.slot.conn.Load(); l != nil && l.pool == p && !visit(l) {
 				return
 			}
 		}

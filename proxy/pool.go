@@ -31,7 +31,7 @@ type pool struct {
 	backoff shardBackoff
 	// upgradeBackoff holds WebSockets back while the destination is resuming as many as it may.
 	upgradeBackoff shardBackoff
-	back           atomic.Int64 // when a resumed WebSocket last had its response, by clock
+	lastResumed    atomic.Int64 // when a resumed WebSocket last had its response, by clock
 	streams        *streams
 	pacer          *reconnectPacer
 	// openStream opens a stream of a multiplexed session with the node. It returns nil if there

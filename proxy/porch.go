@@ -7,20 +7,20 @@ import (
 	"shardway/internal/rawio"
 )
 
-// porch is where connections wait to be accepted: the socket of a listener. What is there
+// rawAcceptor is where connections wait to be accepted: the socket of a listener. What is there
 // already is taken without package net, which costs a tenth less (rawio.Conn); the listener
 // waits for what is to come.
-type porch struct {
+type rawAcceptor struct {
 	raw   syscall.RawConn              // nil: the listener takes all
 	adopt func(conn net.Conn) net.Conn // what the listener makes of a connection
 	step  func(fd uintptr)             // p.look, bound once
 	conn  net.Conn
 }
 
-// porchOf returns the porch of a TCP listener, or of one that says what it makes of its
+// newRawAcceptor returns the porch of a TCP listener, or of one that says what it makes of its
 // connections. Any other, which may make anything, takes all itself.
-func porchOf(ln net.Listener) *porch {
-	p := &porch{adopt: func(conn net.Conn) net.Conn { return conn }}
+func newRawAcceptor(ln net.Listener) *rawAcceptor {
+	p := &rawAcceptor{adopt: func(conn net.Conn) net.Conn { return conn }}
 	if _, tcp := ln.Addr().(*net.TCPAddr); !tcp {
 		return p
 	}
@@ -56,7 +56,7 @@ func rawOf(ln net.Listener) syscall.RawConn {
 }
 
 // take returns a connection that waits; nil: none does.
-func (p *porch) take() net.Conn {
+func (p *rawAcceptor) take() net.Conn {
 	if p.raw == nil {
 		return nil
 	}
@@ -69,11 +69,11 @@ func (p *porch) take() net.Conn {
 
 // own has the runtime's poller forget a connection that the listener has accepted, as of those
 // that were taken.
-func (p *porch) own(conn net.Conn) net.Conn {
+func (p *rawAcceptor) own(conn net.Conn) net.Conn {
 	if p.raw == nil {
 		return conn
 	}
 	return rawio.Adopt(conn)
 }
 
-func (p *porch) look(fd uintptr) { p.conn = rawio.Accept(fd) }
+func (p *rawAcceptor) look(fd uintptr) { p.conn = rawio.Accept(fd) }

@@ -5,17 +5,17 @@ import (
 	"sync"
 )
 
-// ration bounds what clients' heads, or bodies, keep that are not whole yet, all
+// memoryLimit bounds what clients' heads, or bodies, keep that are not whole yet, all
 // together: those that began first, so the slowest, are given up when it is too
 // much. What comes whole, as nearly all does, is none of them.
-type ration struct {
+type memoryLimit struct {
 	mu    sync.Mutex
 	bytes int64
 	list  list.List // of *portion, by when they began
 }
 
-// portion is one client's part of a ration, guarded by its mu.
-type portion struct {
+// reservation is one client's part of a ration, guarded by its mu.
+type reservation struct {
 	stop  func()        // ends the reading; any goroutine may call it until over
 	place *list.Element // nil: nothing is awaited, or it has been given up
 	bytes int
@@ -24,7 +24,7 @@ type portion struct {
 
 // more notes that p keeps n bytes more, gives up the slowest while all of them keep
 // more than limit, and returns how many it were. One alone is never too much.
-func (r *ration) more(p *portion, n int, limit int64) (shed uint64) {
+func (r *memoryLimit) more(p *reservation, n int, limit int64) (shed uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -36,7 +36,7 @@ func (r *ration) more(p *portion, n int, limit int64) (shed uint64) {
 	p.bytes += n
 	r.bytes += int64(n)
 	for r.bytes > limit && r.list.Len() > 1 {
-		slow, _ := r.list.Front().Value.(*portion)
+		slow, _ := r.list.Front().Value.(*reservation)
 		r.drop(slow)
 		slow.given = true
 		slow.stop()
@@ -46,7 +46,7 @@ func (r *ration) more(p *portion, n int, limit int64) (shed uint64) {
 }
 
 // over notes that p is whole, or will never be, and reports whether it was given up.
-func (r *ration) over(p *portion) (given bool) {
+func (r *memoryLimit) over(p *reservation) (given bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	given, p.given = p.given, false
@@ -57,26 +57,26 @@ func (r *ration) over(p *portion) (given bool) {
 }
 
 // drop counts a portion no more. With mu held.
-func (r *ration) drop(p *portion) {
+func (r *memoryLimit) drop(p *reservation) {
 	r.list.Remove(p.place)
 	r.bytes -= int64(p.bytes)
 	p.place, p.bytes = nil, 0
 }
 
 // size returns what all keep.
-func (r *ration) size() int64 {
+func (r *memoryLimit) size() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.bytes
 }
 
-// keepHead is told by the connection what a partly read head keeps. Its client is not
+// noteHeaderMemory is told by the connection what a partly read head keeps. Its client is not
 // idle any more.
-func (c *client) keepHead(delta int) {
+func (c *client) noteHeaderMemory(delta int) {
 	c.idle.Store(0)
 	if delta < 0 {
-		c.s.heads.over(&c.head)
+		c.s.headerMemory.over(&c.headerMemory)
 		return
 	}
-	c.s.metrics.shedHeads.Add(c.s.heads.more(&c.head, delta, c.s.set.Load().MaxHeaderBytesTotal))
+	c.s.metrics.shedHeads.Add(c.s.headerMemory.more(&c.headerMemory, delta, c.s.set.Load().MaxHeaderBytesTotal))
 }

@@ -25,17 +25,17 @@ type registry struct {
 	sweep func(list []*client, whole bool) // called from the sweeping goroutine only
 	whole func() bool                      // likewise: the next sweep is one of all
 
-	mu     sync.Mutex
-	conns  map[*client]struct{}
-	still  map[*client]struct{} // at rest, and in conns no more
-	parked parking
-	kick   chan struct{} // has one when there is a reason to sweep at once
-	stop   chan struct{} // closed when the last connection goes
-	ended  chan struct{} // closed when the last sweeping goroutine has ended; nil: there was none
-	empty  chan struct{} // closed while there are none and someone waits
-	alone  chan struct{} // closed while no client is connected and someone waits
-	looks  int           // visits that are under way
-	due    int           // accepted, and not gone; those that are no client yet count too
+	mu        sync.Mutex
+	conns     map[*client]struct{}
+	quiescent map[*client]struct{} // at rest, and in conns no more
+	parked    parking
+	kick      chan struct{} // has one when there is a reason to sweep at once
+	stop      chan struct{} // closed when the last connection goes
+	ended     chan struct{} // closed when the last sweeping goroutine has ended; nil: there was none
+	empty     chan struct{} // closed while there are none and someone waits
+	alone     chan struct{} // closed while no client is connected and someone waits
+	looks     int           // visits that are under way
+	due       int           // accepted, and not gone; those that are no client yet count too
 }
 
 // add takes a connection in; the first starts the sweeping goroutine, which ends
@@ -44,7 +44,7 @@ func (r *registry) add(c *client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.conns == nil {
-		r.conns, r.still = make(map[*client]struct{}), make(map[*client]struct{})
+		r.conns, r.quiescent = make(map[*client]struct{}), make(map[*client]struct{})
 	}
 	if r.conns[c] = struct{}{}; r.open() == 1 {
 		r.tick()
@@ -60,7 +60,7 @@ func (r *registry) remove(c *client) (alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.conns, c)
-	delete(r.still, c)
+	delete(r.quiescent, c)
 	if r.open() == 0 {
 		close(r.stop)
 		r.tell()
@@ -68,13 +68,13 @@ func (r *registry) remove(c *client) (alone bool) {
 	return r.looks == 0
 }
 
-// rest says that a direction of the socket that c has become is parked, or with less than zero
+// markQuiescent says that a direction of the socket that c has become is parked, or with less than zero
 // that it is not any more.
-func (r *registry) rest(c *client, directions int) {
+func (r *registry) markQuiescent(c *client, directions int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.parkedHalves += directions
-	from, to := r.still, r.conns
+	from, to := r.quiescent, r.conns
 	if c.parkedHalves == 2 {
 		from, to = to, from
 	}
@@ -167,11 +167,11 @@ func (r *registry) enter(list []*client, whole bool) ([]*client, bool) {
 		list = append(list, c)
 	}
 	if whole {
-		for c := range r.still {
+		for c := range r.quiescent {
 			list = append(list, c)
 		}
 	}
-	return list, whole || len(r.still) == 0
+	return list, whole || len(r.quiescent) == 0
 }
 
 // leave ends a visit.
@@ -204,7 +204,7 @@ func (r *registry) count() int {
 func (r *registry) open() int { return r.carried() + len(r.parked.all) }
 
 // carried returns the number of those that are somebody's. With mu held.
-func (r *registry) carried() int { return len(r.conns) + len(r.still) }
+func (r *registry) carried() int { return len(r.conns) + len(r.quiescent) }
 
 // none returns a channel that is closed once no connection is open.
 func (r *registry) none() <-chan struct{} {

@@ -16,14 +16,14 @@ func SocketMark(key string) uint64 { return KeyHash(nil, []byte(key)) }
 func (s *Server) BreakSockets(match func(shard shardmap.Shard, mark uint64) bool, gap bool) int {
 	many := 0
 	s.conns.each(func(c *client) {
-		k, r, l := c.kept.Load(), c.slot.load(), c.slot.leg.Load()
-		if k == nil || l == nil || k.load() != socketAttached || !match(k.shard, k.mark) {
+		k, r, l := c.session.Load(), c.slot.load(), c.slot.webSocket.Load()
+		if k == nil || l == nil || k.load() != sessionAttached || !match(k.shard, k.mark) {
 			return
 		}
 		if gap {
 			s.cutRun(c, r, causeRehearsed)
 		} else {
-			l.ask(wantMove)
+			l.request(requestMove)
 			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)
 		}
 		many++
@@ -33,14 +33,14 @@ func (s *Server) BreakSockets(match func(shard shardmap.Shard, mark uint64) bool
 
 // lateToMove ends a leg that was to be handed over DrainTimeout ago, if a message of its client
 // is still under way. Of a shard that moves the owner does so; of this it knows nothing.
-func (l *leg) lateToMove() {
+func (l *webSocketRelay) lateToMove() {
 	select {
 	case <-l.upEnd: // the rest is the owner's
 	default:
 		if !l.isOver() {
-			l.tardy.Store(true)
-			l.ask(wantStop | wantClose)
-			l.after(endWait, l.far)
+			l.drainExpired.Store(true)
+			l.request(requestStop | requestClose)
+			l.cutAfter(endWait, l.upstream)
 		}
 	}
 }

@@ -12,17 +12,17 @@ func (a *requestState) keysBy(t *Table) *Keys {
 // was found. A request that may have run may have another owner now, so only a request with a
 // safe method goes on.
 func (c *client) rekey(by *Keys) decision {
-	later := c.x.later()
+	later := c.x.isResumption()
 	if c.x.mayHaveRun() && c.x.safety != safeMethod && !later {
 		return fail(brokenCode(c.x.route), detailMayHaveRun)
 	}
 	c.keys.keys = by
 	found, bad := c.keys.find(c.s.upstream == nil)
 	switch {
-	case later && (bad != nil || found.keyless || KeyHash(nil, found.key) != c.x.sock.mark):
+	case later && (bad != nil || found.keyless || KeyHash(nil, found.key) != c.x.session.mark):
 		// The socket is known by its key and shard, and its client has had the answer: it
 		// connects again.
-		c.x.sock.refused = int(closeMoved)
+		c.x.session.refused = int(closeMoved)
 		return done
 	case bad != nil && c.x.resumed != nil:
 		c.reply.giveUp(resumeLate, bad.Detail)
@@ -31,6 +31,6 @@ func (c *client) rekey(by *Keys) decision {
 		c.reply.problem(bad)
 		return done
 	}
-	c.x.found, c.x.by, c.x.sharded = found, by, false
+	c.x.found, c.x.keys, c.x.sharded = found, by, false
 	return decision{}
 }

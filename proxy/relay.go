@@ -7,7 +7,7 @@ import (
 	"shardway/proxy/h1"
 )
 
-// An answer of known length, up to heldAnswer, is held until it is whole, heldFor at
+// An answer of known length, up to heldAnswer, is held until it is whole, waitTime at
 // most: most apps write head and body apart, and what dies between the two then
 // costs no client its answer. It is the size of a link's read buffer.
 const (
@@ -18,21 +18,21 @@ const (
 // errCutFirst reports a run that was cut before the first byte of its answer left.
 var errCutFirst = errors.New("proxy: cut before the answer began")
 
-// relay passes answers of apps and owners on to who asked.
-type relay struct {
+// responseRelay passes answers of apps and owners on to who asked.
+type responseRelay struct {
 	reply
-	slot   *slot
-	leaves func() (time.Duration, error) // answerLeaves, bound once
-	leg    *leg                          // that has begun, and that nobody carries yet; nil: there is none
+	slot      *slot
+	leaves    func() (time.Duration, error) // answerLeaves, bound once
+	webSocket *webSocketRelay               // that has begun, and that nobody carries yet; nil: there is none
 }
 
-// pass passes the answer that has begun to come in on, and ends the trip. Once its first
+// relayResponse passes the answer that has begun to come in on, and ends the trip. Once its first
 // byte leaves there is no other answer: what breaks off then is cut. Before that, began
 // is false, and the trip goes on; err is what was wrong with the answer, if anything was.
 // An answer that is here as a whole leaves when its run has ended already: the app is
 // done with the request, so a cut takes nothing from the client, and a client that reads
 // slowly holds up no drain.
-func (y *relay) pass(p *attempt) (began bool, err error) {
+func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	res := &p.conn.res
 	y.x.responsesBegun++
 	if err := res.Body.Gather(heldAnswer, heldFor); err != nil {
@@ -41,22 +41,22 @@ func (y *relay) pass(p *attempt) (began bool, err error) {
 	streams := isEvents(res)
 	if streams {
 		if !y.slot.mark(y.beginEvents(p)) {
-			y.unbegun()
+			y.cancelEvents()
 			return false, nil
 		}
-		if p.r.Kind == Local {
+		if p.route.Kind == Local {
 			p.conn.pool.detach(p.conn, nil)
 		}
 	}
 	p.conn.pool.breaker.onAccepted()
-	before, keep := y.h.Sent(), y.x.keep
-	w, further := y.h.Writer(), y.x.further()
+	before, keep := y.conn.Sent(), y.x.keep
+	w, further := y.conn.Writer(), y.x.isStreamResumption()
 	if further {
 		y.s.metrics.resumptions[resumeDone].Add(1)
 	} else {
-		w = y.h.WriteResponseHead(res, y.head(p.r, res))
+		w = y.conn.WriteResponseHead(res, y.head(p.route, res))
 		if y.early(res) {
-			y.up.respondsEarly(p, res.Status() >= 300)
+			y.body.respondsEarly(p, res.Status() >= 300)
 		}
 	}
 	var rerr, werr error
@@ -78,9 +78,9 @@ func (y *relay) pass(p *attempt) (began bool, err error) {
 		y.learn(p, further, tookLong || p.conn.isLarge(res.Body.Received()))
 	}
 	failed := rerr != nil || werr != nil
-	if failed && !further && y.h.Sent() == before && !y.slot.mark(slotAnswered) {
+	if failed && !further && y.conn.Sent() == before && !y.slot.mark(slotAnswered) {
 		w.Discard() // nobody has seen anything of it
-		y.unbegun()
+		y.cancelEvents()
 		y.x.keep = keep
 		return false, rerr
 	}
@@ -88,7 +88,7 @@ func (y *relay) pass(p *attempt) (began bool, err error) {
 		y.answered(res)
 	}
 	if failed {
-		if y.goesOn(p, rerr, werr) {
+		if y.continuesStream(p, rerr, werr) {
 			return true, nil
 		}
 		w.Abort()
@@ -101,16 +101,16 @@ func (y *relay) pass(p *attempt) (began bool, err error) {
 
 // learn notes what an answer of another node tells of the next one to such a request. A
 // further leg tells nothing.
-func (y *relay) learn(p *attempt, further, large bool) {
+func (y *responseRelay) learn(p *attempt, further, large bool) {
 	if p.conn.pool.node != "" && !further {
 		y.s.sizes.note(y.s.sizes.key(&y.req), large)
 	}
 }
 
 // finish ends a trip all of whose answer is here.
-func (y *relay) finish(p *attempt, w *h1.Writer) {
+func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	res := &p.conn.res
-	sent := y.up.ended() && !y.up.broken && !p.conn.WriteStopped()
+	sent := y.body.ended() && !y.body.broken && !p.conn.WriteStopped()
 	if !sent || !res.KeepAlive() {
 		_ = p.conn.Close() // then the app runs it no more, as far as can be told
 	}
@@ -128,11 +128,11 @@ func (y *relay) finish(p *attempt, w *h1.Writer) {
 	case err != nil:
 		y.x.cut = true
 	}
-	y.up.stop()
-	p.gone.disarm()
+	y.body.stop()
+	p.disconnect.disarm()
 	y.trailersDropped(&res.Body, "response")
 	if why == causeNone && sent && res.KeepAlive() {
-		if p.demand {
+		if p.bodyOnDemand {
 			p.conn.Writer().Discard() // both sides know that the body will not come
 		}
 		p.conn.pool.putUsedAt(p.conn, last)
@@ -142,15 +142,15 @@ func (y *relay) finish(p *attempt, w *h1.Writer) {
 }
 
 // close ends the answer. With the last one goes the end of the connection.
-func (y *relay) close(w *h1.Writer, trailers []byte) error {
-	if !y.x.keep && !y.up.running && y.last() {
+func (y *responseRelay) close(w *h1.Writer, trailers []byte) error {
+	if !y.x.keep && !y.body.running && y.last() {
 		return w.CloseLast(trailers)
 	}
 	return w.Close(trailers)
 }
 
 // answerLeaves is asked right before the first byte of an answer goes to the client.
-func (y *relay) answerLeaves() (time.Duration, error) {
+func (y *responseRelay) answerLeaves() (time.Duration, error) {
 	if !y.slot.mark(slotAnswered) {
 		return 0, errCutFirst
 	}

@@ -23,9 +23,9 @@ const (
 // the little while that it may wait there.
 type requestWait struct {
 	*requestState
-	gone *watch
-	down *atomic.Bool // see client
-	life *lifetime
+	disconnect *disconnectWatch
+	down       *atomic.Bool // see client
+	life       *lifetime
 	// attemptContext is a shorter one, of a later leg's attempts; nil: there is none.
 	attemptContext context.Context //nolint:containedctx // it is put back
 }
@@ -57,12 +57,12 @@ func (w *requestWait) waitFor(v decision) decision {
 	if v.reason == ReasonAbsent {
 		w.x.resumed.ownerAway()
 	}
-	w.gone.arm()
-	w.gone.start()
+	w.disconnect.arm()
+	w.disconnect.start()
 	err := w.await(v, left)
-	w.gone.disarm()
+	w.disconnect.disarm()
 	took := time.Since(began)
-	w.x.heldFor += took
+	w.x.waitTime += took
 	w.s.metrics.heldNanos[v.reason].Add(int64(took))
 	switch {
 	case w.down.Load() || errors.Is(err, queue.ErrCanceled):
@@ -132,8 +132,8 @@ func (w *requestWait) timeLeft(now time.Time) time.Duration {
 // memoryHeld returns how much memory the request keeps while it waits: its head, what there
 // is of its body with the room for the rest, and what has been read of what follows.
 func (w *requestWait) memoryHeld() int64 {
-	w.h.Idle()
-	return int64(w.h.Kept() + w.req.Kept() + cap(w.up.kept))
+	w.conn.Idle()
+	return int64(w.conn.Kept() + w.req.Kept() + cap(w.body.buffered))
 }
 
 // enterQueue takes a place in the queue, unless the request has one.
@@ -145,7 +145,7 @@ func (w *requestWait) enterQueue() decision {
 	switch { // what has been let in long ago takes no room from requests
 	case w.x.resumed != nil:
 		room, shard = w.s.waiting, queue.NoShard
-	case w.x.later():
+	case w.x.isResumption():
 		room, shard = w.s.sockets.room, queue.NoShard
 	}
 	ticket, err := room.Enter(shard, w.memoryHeld())

@@ -55,14 +55,14 @@ func TestSocketsAtRestAreLookedAtSeldom(t *testing.T) {
 		busy, still := &client{}, &client{}
 		r.add(busy)
 		r.add(still)
-		r.rest(still, 1)
+		r.markQuiescent(still, 1)
 		time.Sleep(10 * sweepEvery)
 		for _, s := range r.take() {
 			if len(s.list) != 2 {
 				t.Errorf("a sweep of %d, want both: one direction is not parked", len(s.list))
 			}
 		}
-		r.rest(still, 1)
+		r.markQuiescent(still, 1)
 		time.Sleep(100 * sweepEvery)
 		times := 0
 		for _, s := range r.take() {
@@ -82,7 +82,7 @@ func TestSocketsAtRestAreLookedAtSeldom(t *testing.T) {
 		if len(all) != 2 || r.count() != 2 {
 			t.Errorf("%d are visited of %d, want both", len(all), r.count())
 		}
-		r.rest(still, -1)
+		r.markQuiescent(still, -1)
 		time.Sleep(10 * sweepEvery)
 		for _, s := range r.take() {
 			if len(s.list) != 2 {
@@ -101,7 +101,7 @@ func TestSocketsAtRestAreLookedAtWhenAsked(t *testing.T) {
 		r := newSwept(asks.Load)
 		still := &client{}
 		r.add(still)
-		r.rest(still, 2)
+		r.markQuiescent(still, 2)
 		time.Sleep(sweepEvery + sweepEvery/2)
 		r.take()
 		r.hurry()
@@ -126,7 +126,7 @@ func TestSocketThatEndsAtRestIsGone(t *testing.T) {
 		r := newSwept(never)
 		c := &client{}
 		r.add(c)
-		r.rest(c, 2)
+		r.markQuiescent(c, 2)
 		gone := r.none()
 		select {
 		case <-gone:
@@ -135,8 +135,8 @@ func TestSocketThatEndsAtRestIsGone(t *testing.T) {
 		}
 		r.remove(c)
 		<-gone
-		r.rest(c, -1)
-		r.rest(c, -1)
+		r.markQuiescent(c, -1)
+		r.markQuiescent(c, -1)
 		if n := r.count(); n != 0 {
 			t.Errorf("%d are left, want none", n)
 		}

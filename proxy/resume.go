@@ -96,7 +96,7 @@ func isResumable(res *h1.Response) bool {
 
 // saysResume reports whether the app's word is there, and counts: the request can be sent
 // again as it is, and its shard has an owner.
-func (y *relay) saysResume(p *attempt) bool {
+func (y *responseRelay) saysResume(p *attempt) bool {
 	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume) && isResumable(&p.conn.res) &&
 		string(y.req.Method()) == "GET" && y.req.Body.Kind() == h1.NoBody && !y.req.Upgrades() && y.req.Value("Range") == nil &&
 		!y.x.keyless && p.conn.inproc == nil
@@ -104,7 +104,7 @@ func (y *relay) saysResume(p *attempt) bool {
 
 // beginEvents begins a leg of an event stream, be it the only one, and returns the flags
 // of its run.
-func (y *relay) beginEvents(p *attempt) uint64 {
+func (y *responseRelay) beginEvents(p *attempt) uint64 {
 	y.escaped = true
 	word, e, run := y.saysResume(p), &y.slot.events, y.slot.load().number
 	switch k := y.x.resumed; {
@@ -124,18 +124,18 @@ func (y *relay) beginEvents(p *attempt) uint64 {
 	return slotAnswered | slotEvents | slotKept
 }
 
-// unbegun forgets a first leg of which nobody has seen anything.
-func (y *relay) unbegun() {
-	if y.x.resumed != nil && !y.x.further() {
+// cancelEvents forgets a first leg of which nobody has seen anything.
+func (y *responseRelay) cancelEvents() {
+	if y.x.resumed != nil && !y.x.isStreamResumption() {
 		y.x.resumed = nil
 		y.s.metrics.resumable.Add(-1)
 	}
 }
 
-// goesOn decides what becomes of a stream whose leg has not come to its end: true means
+// continuesStream decides what becomes of a stream whose leg has not come to its end: true means
 // that another one follows, and that this trip has ended. The client has got whole events
 // only, unless one is longer than what is held.
-func (y *relay) goesOn(p *attempt, rerr, werr error) bool {
+func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
 	k := y.x.resumed
 	if k == nil || werr != nil || y.s.closing.Load() {
 		return false
@@ -148,7 +148,7 @@ func (y *relay) goesOn(p *attempt, rerr, werr error) bool {
 		y.s.metrics.resumptions[resumeUnfit].Add(1)
 		return false
 	}
-	if y.h.Writer().Flush() != nil {
+	if y.conn.Writer().Flush() != nil {
 		return false
 	}
 	p.abort()
@@ -156,23 +156,23 @@ func (y *relay) goesOn(p *attempt, rerr, werr error) bool {
 	return true
 }
 
-// brokeThere reports whether the app of another node broke off before it answered: that
+// brokeAtOwner reports whether the app of another node broke off before it answered: that
 // node does not send the request for a further leg again, for want of a number.
-func brokeThere(p *attempt) bool { return saysThere(p, problem.UpstreamBroken) }
+func brokeAtOwner(p *attempt) bool { return saysAtOwner(p, problem.UpstreamBroken) }
 
-// drainedThere reports whether another node cut the request before its app answered, because
+// drainedAtOwner reports whether another node cut the request before its app answered, because
 // the shard or the node is leaving.
-func drainedThere(p *attempt) bool { return saysThere(p, problem.ShardMoved) }
+func drainedAtOwner(p *attempt) bool { return saysAtOwner(p, problem.ShardMoved) }
 
-func saysThere(p *attempt, code problem.Code) bool {
-	return p.r.Kind == Remote && string(p.conn.res.Known(h1.FieldShardwayError)) == string(code)
+func saysAtOwner(p *attempt, code problem.Code) bool {
+	return p.route.Kind == Remote && string(p.conn.res.Known(h1.FieldShardwayError)) == string(code)
 }
 
 // unanswered ends a trip for a further leg of which another node says that its app has not
 // answered, and may have been asked.
 func (c *client) unanswered(p *attempt) decision {
 	c.x.resumed.mayHaveAsked()
-	if brokeThere(p) {
+	if brokeAtOwner(p) {
 		return c.handleBroken(p, nil)
 	}
 	if p.abort(); c.down.Load() {
@@ -214,13 +214,13 @@ func (c *client) follows(p *attempt) bool {
 	return false
 }
 
-// nextLeg begins to look for the next leg of a stream.
-func (c *client) nextLeg() {
+// nextStream begins to look for the next leg of a stream.
+func (c *client) nextStream() {
 	x := &c.x
 	x.resumed.over = false
 	if x.account.leg = x.resumed.legs; !x.account.began.IsZero() {
 		accessLine{&c.requestState, &c.keys}.write()
-		x.account.again(c.h)
+		x.account.again(c.conn)
 	}
 	c.afresh()
 }
@@ -237,13 +237,13 @@ func (c *client) afresh() {
 func (c *client) waitAfresh() {
 	x := &c.x
 	c.s.metrics.waited(x)
-	x.waited, x.heldFor, x.deadline, x.pause = false, 0, time.Time{}, 0
+	x.waited, x.waitTime, x.deadline, x.pause = false, 0, time.Time{}, 0
 }
 
 // giveUp ends a stream for which there is no further leg: its client sees it cut.
 func (r reply) giveUp(why resumeEnd, detail string) {
 	r.s.metrics.resumptions[why].Add(1)
 	r.s.o.Log.Debug().Uint32("shard", uint32(r.x.shard)).Str("detail", detail).Msg("event stream not resumed")
-	r.h.Writer().Abort()
+	r.conn.Writer().Abort()
 	r.x.cut, r.x.account.code = true, accessCut
 }

@@ -8,7 +8,7 @@ import (
 	"shardway/internal/rawio"
 )
 
-// roost watches the sockets of idle legs. A leg whose ends say nothing has no goroutine: what
+// callbackWatcher watches the sockets of idle legs. A leg whose ends say nothing has no goroutine: what
 // one would keep, its stack above all, is more than all else that an idle socket takes. One
 // goroutine for all of them hears from the kernel who has something to say (Linux; elsewhere
 // none is watched).
@@ -16,59 +16,59 @@ import (
 // A leg is woken by its h1.Conn, once, whoever has a reason: the kernel, as a read would not
 // wait; who closes the connection, or stops its reads to ask the leg for something. Nobody has
 // to know whether a leg is parked.
-type roost struct {
-	mu      sync.Mutex
-	lookout *rawio.Poller // nil: nothing has been watched yet
-	ended   chan struct{} // closed when its goroutine has ended
-	over    bool          // nothing is watched any more
-	birds   map[uint64]func()
-	last    uint64                        // number that was given; no two have the same
-	fresh   func() (*rawio.Poller, error) // rawio.NewPoller, but for tests; nil: that
+type callbackWatcher struct {
+	mu        sync.Mutex
+	poller    *rawio.Poller // nil: nothing has been watched yet
+	ended     chan struct{} // closed when its goroutine has ended
+	over      bool          // nothing is watched any more
+	callbacks map[uint64]func()
+	lastID    uint64                        // number that was given; no two have the same
+	newPoller func() (*rawio.Poller, error) // rawio.NewPoller, but for tests; nil: that
 }
 
-var errRoostOver = errors.New("proxy: no leg is parked any more")
+var errCallbackWatcherClosed = errors.New("proxy: no leg is parked any more")
 
 // Watch implements h1.Watcher.
-func (r *roost) Watch(conn net.Conn, ready func()) (leave func(), err error) {
+func (r *callbackWatcher) Watch(conn net.Conn, ready func()) (leave func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
-		return nil, errRoostOver
+		return nil, errCallbackWatcherClosed
 	}
-	if r.lookout == nil {
+	if r.poller == nil {
 		fresh := rawio.NewPoller
-		if r.fresh != nil {
-			fresh = r.fresh
+		if r.newPoller != nil {
+			fresh = r.newPoller
 		}
 		lookout, failed := fresh()
 		if failed != nil {
 			return nil, failed // who has none now is not parked, and the next one may be
 		}
-		r.lookout, r.birds, r.ended = lookout, make(map[uint64]func()), make(chan struct{})
+		r.poller, r.callbacks, r.ended = lookout, make(map[uint64]func()), make(chan struct{})
 		go r.run() // until close
 	}
-	r.last++
-	id := r.last
-	if err = r.lookout.Add(conn, id); err != nil {
+	r.lastID++
+	id := r.lastID
+	if err = r.poller.Add(conn, id); err != nil {
 		return nil, err
 	}
-	r.birds[id] = ready
+	r.callbacks[id] = ready
 	return func() { r.leave(conn, id) }, nil
 }
 
-func (r *roost) leave(conn net.Conn, id uint64) {
+func (r *callbackWatcher) leave(conn net.Conn, id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.birds, id)
-	_ = r.lookout.Remove(conn) // an error means that nobody watches it any more
+	delete(r.callbacks, id)
+	_ = r.poller.Remove(conn) // an error means that nobody watches it any more
 }
 
 // run tells of the sockets that have something to say, until close.
-func (r *roost) run() {
+func (r *callbackWatcher) run() {
 	defer close(r.ended)
 	for heard := []rawio.Event(nil); ; {
 		var err error
-		if heard, err = r.lookout.Wait(heard[:0]); err != nil {
+		if heard, err = r.poller.Wait(heard[:0]); err != nil {
 			break
 		}
 		for _, f := range r.take(heard) {
@@ -78,10 +78,10 @@ func (r *roost) run() {
 	r.mu.Lock()
 	r.over = true
 	var all []func() // none, unless that was no close
-	for _, f := range r.birds {
+	for _, f := range r.callbacks {
 		all = append(all, f)
 	}
-	clear(r.birds)
+	clear(r.callbacks)
 	r.mu.Unlock()
 	for _, f := range all {
 		f()
@@ -89,12 +89,12 @@ func (r *roost) run() {
 }
 
 // take takes out those heard of that are watched still.
-func (r *roost) take(heard []rawio.Event) (ready []func()) {
+func (r *callbackWatcher) take(heard []rawio.Event) (ready []func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, h := range heard {
-		if f := r.birds[h.ID]; f != nil {
-			delete(r.birds, h.ID)
+		if f := r.callbacks[h.ID]; f != nil {
+			delete(r.callbacks, h.ID)
 			ready = append(ready, f)
 		}
 	}
@@ -102,9 +102,9 @@ func (r *roost) take(heard []rawio.Event) (ready []func()) {
 }
 
 // close ends the watch, of no leg any more.
-func (r *roost) close() {
+func (r *callbackWatcher) close() {
 	r.mu.Lock()
-	lookout, ended := r.lookout, r.ended
+	lookout, ended := r.poller, r.ended
 	r.over = true
 	r.mu.Unlock()
 	if lookout != nil && ended != nil {

@@ -27,7 +27,7 @@ import (
 // has ended, or when a resumable WebSocket has an upstream connection.
 func (c *client) serve() {
 	c.s.conns.add(c)
-	c.within(c.start)
+	c.runStep(c.start)
 }
 
 // start is serveRequests for a new connection.
@@ -53,8 +53,8 @@ func (c *client) serveRequests() {
 			c.resumeExchange(at)
 		case resumeFinish:
 		}
-		if c.carries() {
-			c.relay.leg.begin(c)
+		if c.hasRelay() {
+			c.relay.webSocket.start(c)
 			return
 		}
 		if c.reportStopped() || !c.prepareNext() {
@@ -66,19 +66,19 @@ func (c *client) serveRequests() {
 // readRequest reads the next request header. It returns false if there is none for this goroutine:
 // the connection ends, is parked, or is handed to an event loop.
 func (c *client) readRequest() bool {
-	c.h.Idle()
+	c.conn.Idle()
 	if c.idle.Load() == 0 { // otherwise it has been idle in an event loop
 		c.idle.Store(int64(c.s.clock.now()))
 	}
 	if c.joinsLoop() || c.parkRequested.Swap(false) && c.park() {
 		return false
 	}
-	err := c.h.ReadRequestAfter(c.idleSince(), &c.req)
+	err := c.conn.ReadRequestAfter(c.idleSince(), &c.req)
 	for err == h1.ErrParkRequested { //nolint:errorlint // never wrapped
 		if c.park() {
 			return false
 		}
-		err = c.h.ReadRequest(&c.req)
+		err = c.conn.ReadRequest(&c.req)
 	}
 	c.idle.Store(0)
 	c.use(c.s.set.Load())
@@ -91,11 +91,11 @@ func (c *client) readRequest() bool {
 	case errors.As(err, &bad):
 		c.reply.bad(bad)
 		accessLine{&c.requestState, &c.keys}.writeBad()
-		c.h.CloseLinger(h1.PartOfRequest)
-	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.h.Buffered()) > 0:
+		c.conn.CloseLinger(h1.PartOfRequest)
+	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.conn.Buffered()) > 0:
 		c.reply.slow()
 		accessLine{&c.requestState, &c.keys}.writeBad()
-		c.h.CloseLinger(h1.PartOfRequest)
+		c.conn.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, h1.ErrStopped) && c.ingress != "":
 		c.reply.parted(false) // a request may be on its way
 	}
@@ -127,9 +127,9 @@ func (c *client) beginExchange() {
 		c.pollSince.Store(0)
 	}
 	if c.logs() {
-		c.x.account.open(c.h)
+		c.x.account.open(c.conn)
 	}
-	c.up.reset()
+	c.body.reset()
 }
 
 // handleRequest runs the request that has been read and sends the response.
@@ -151,13 +151,13 @@ func (c *client) handleRequest() {
 		return
 	}
 	var bad *problem.Problem
-	c.x.by = c.keysBy(c.s.o.Cluster.Table())
-	c.keys.keys = c.x.by
+	c.x.keys = c.keysBy(c.s.o.Cluster.Table())
+	c.keys.keys = c.x.keys
 	if c.x.found, bad = c.keys.find(c.s.upstream == nil); bad != nil {
 		c.reply.problem(bad)
 		return
 	}
-	if err := c.up.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
+	if err := c.body.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
 		c.reply.badBody(err)
 		return
 	}
@@ -172,12 +172,12 @@ func (c *client) handleRequest() {
 
 // finishExchange records metrics and writes the access log of a request that has ended.
 func (c *client) finishExchange() {
-	if c.carries() {
+	if c.hasRelay() {
 		return // the request continues as a WebSocket
 	}
 	c.trailersDropped(&c.req.Body, "request")
-	if c.x.sock != nil {
-		c.kept.Store(nil)
+	if c.x.session != nil {
+		c.session.Store(nil)
 	}
 	if c.logs() {
 		accessLine{&c.requestState, &c.keys}.write()
@@ -200,7 +200,7 @@ func (c *client) routeUntilAnswered(t *Table, v decision) {
 				continue
 			}
 		case actionNextStream:
-			c.nextLeg()
+			c.nextStream()
 			continue
 		case actionFail:
 		}
@@ -239,7 +239,7 @@ func (c *client) waitFor(v decision) decision {
 // ends.
 func (c *client) handleForwarded() {
 	committed, proposed, ok := c.readForwarded()
-	c.x.sentBy = committed
+	c.x.senderEpoch = committed
 	if !ok {
 		c.reply.problem(&problem.Problem{Code: problem.Misrouted, Detail: "not a forwarded request"})
 		c.x.keep = false
@@ -275,15 +275,15 @@ func (c *client) attemptAsOwner(t *Table) decision {
 	if c.x.keyless {
 		return c.attemptLocal(t, &c.s.keyless)
 	}
-	if c.x.sentBy < t.keysSince {
+	if c.x.senderEpoch < t.keysSince {
 		return decision{action: actionWait, reason: ReasonMoving, refusal: RefusedHeld} // the ingress used an older key configuration
 	}
-	c.x.by = c.keysBy(t)
+	c.x.keys = c.keysBy(t)
 	r := t.Route(c.x.shard)
 	if r.Kind != Local {
 		return waitForRoute(r)
 	}
-	if err := c.up.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
+	if err := c.body.gather(c.x.onDemand, c.set.MaxBodyTotal); err != nil {
 		return c.reply.badBody(err)
 	}
 	return c.attemptLocal(t, r)
@@ -294,15 +294,15 @@ func (c *client) attemptByTable(t *Table) decision {
 	if t.Shards() == 0 {
 		return decision{action: actionWait, reason: ReasonNoMap, refusal: RefusedHeld}
 	}
-	if by := c.keysBy(t); by != c.x.by {
+	if by := c.keysBy(t); by != c.x.keys {
 		if v := c.rekey(by); v.action != 0 {
 			return v
 		}
 	}
 	c.x.resolveShard(t)
 	if c.quarantined() {
-		if c.x.later() { // the client has its response
-			c.x.sock.refused, c.x.sock.why = closeTryLater, whyQuarantined
+		if c.x.isResumption() { // the client has its response
+			c.x.session.refused, c.x.session.why = closeTryLater, whyQuarantined
 			return done
 		}
 		return fail(problem.Quarantined, c.x.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
@@ -361,7 +361,7 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *Table, r *Route) d
 		release()
 		err = RefusedNotOwner
 	}
-	if err == nil && !c.x.keyless && c.keysBy(c.s.o.Cluster.Table()) != c.x.by {
+	if err == nil && !c.x.keyless && c.keysBy(c.s.o.Cluster.Table()) != c.x.keys {
 		release()
 		err = RefusedHeld // the key configuration has changed since the key was extracted
 	}
@@ -385,7 +385,7 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *Table, r *Route) d
 	}
 	c.x.dequeue()
 	c.admitted = release
-	*p = attempt{conn: l, t: t, r: r, attemptEpoch: attemptEpoch{epoch: epoch}, release: c.releaseAdmitted}
+	*p = attempt{conn: l, table: t, route: r, attemptEpoch: attemptEpoch{epoch: epoch}, release: c.releaseAdmitted}
 	if c.s.o.NotAcquired != nil {
 		p.generation = c.s.o.Cluster.Table().generation
 	}
@@ -397,15 +397,15 @@ func (c *client) attemptRemote(t *Table, r *Route) decision {
 	if c.x.ran && (c.x.ranEpoch == 0 || c.x.ranEpoch != r.Epoch) {
 		return fail(problem.PeerUnreachable, detailMayHaveRun)
 	}
-	p, lanes := c.s.peers.pool(r.Node), false
+	p, useStream := c.s.peers.pool(r.Node), false
 	if c.fitsStream() {
-		lanes = p.smallRequests.Add(1) > c.s.streamThreshold
+		useStream = p.smallRequests.Add(1) > c.s.streamThreshold
 		defer p.smallRequests.Add(-1)
 	}
-	if crowd := c.x.crowd(p); crowd != nil {
-		return c.x.behind(crowd)
+	if crowd := c.x.upgradeQueue(p); crowd != nil {
+		return c.x.waitBehind(crowd)
 	}
-	l, v := c.acquirePeerConn(p, lanes)
+	l, v := c.acquirePeerConn(p, useStream)
 	if l == nil {
 		return v
 	}
@@ -419,18 +419,18 @@ func (c *client) attemptRemote(t *Table, r *Route) decision {
 		return decision{action: actionRetry}
 	}
 	c.x.dequeue()
-	return c.runTimed(&attempt{conn: l, t: t, r: r, attemptEpoch: attemptEpoch{epoch: r.Epoch}, release: nothing})
+	return c.runTimed(&attempt{conn: l, table: t, route: r, attemptEpoch: attemptEpoch{epoch: r.Epoch}, release: nothing})
 }
 
 // runAttempt sends the request once, and passes the response on to the client.
 func (c *client) runAttempt(p *attempt) decision {
-	if err := c.up.take(); err != nil {
-		c.x.route = p.r.Kind
+	if err := c.body.readAvailable(); err != nil {
+		c.x.route = p.route.Kind
 		p.cancelUnsent()
 		return c.reply.badBody(err)
 	}
 	if p.conn.inproc != nil {
-		c.x.route = p.r.Kind
+		c.x.route = p.route.Kind
 		return c.call(p)
 	}
 	if v := c.sendRequest(p); v.action != 0 {
@@ -442,10 +442,10 @@ func (c *client) runAttempt(p *attempt) decision {
 // sendRequest sends the request. If that fails, the attempt has ended and sendRequest returns the
 // decision.
 func (c *client) sendRequest(p *attempt) decision {
-	c.x.route = p.r.Kind
-	p.demand = p.r.Kind == Remote && !c.up.whole()
+	c.x.route = p.route.Kind
+	p.bodyOnDemand = p.route.Kind == Remote && !c.body.whole()
 	before := p.conn.Sent()
-	w := c.out.head(p)
+	w := c.requestWriter.writeHeader(p)
 	if err := c.writeRequest(p, w); err != nil {
 		if p.conn.Sent() == before || p.isUnread() {
 			return c.handleUnsent(p, err)
@@ -453,8 +453,8 @@ func (c *client) sendRequest(p *attempt) decision {
 		c.x.resumed.mayHaveAsked() // SendChecked also waits for the response
 		return c.handleBroken(p, err)
 	}
-	if !c.up.running { // no buffer is needed until the response arrives
-		c.h.Idle()
+	if !c.body.running { // no buffer is needed until the response arrives
+		c.conn.Idle()
 		w.Idle()
 	}
 	return decision{}
@@ -476,18 +476,18 @@ func (c *client) awaitResponse(p *attempt) decision {
 // returns the decision for a refusal or a retry.
 func (c *client) relayResponse(p *attempt) decision {
 	res := &p.conn.res
-	if p.r.Kind == Local && res.Has(h1.FieldShardwayHold) && !c.saysNotAcquired(res) {
+	if p.route.Kind == Local && res.Has(h1.FieldShardwayHold) && !c.saysNotAcquired(res) {
 		c.noteHold(res, p.epoch)
 	}
 	switch {
-	case p.r.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.x.shedThere(p):
+	case p.route.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.x.shedByOwner(p):
 		return c.handleRefused(p)
-	case p.r.Kind == Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedCut:
+	case p.route.Kind == Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedCut:
 		c.x.resumed.mayHaveAsked()
 		return c.handlePeerStopped(p)
-	case p.r.Kind == Local && res.Status() == 421 && c.saysNotAcquired(res):
+	case p.route.Kind == Local && res.Status() == 421 && c.saysNotAcquired(res):
 		return c.handleNotAcquired(p)
-	case c.x.resumed != nil && (brokeThere(p) || drainedThere(p)):
+	case c.x.resumed != nil && (brokeAtOwner(p) || drainedAtOwner(p)):
 		return c.unanswered(p)
 	case c.x.resumed != nil:
 		if !c.follows(p) {
@@ -498,16 +498,16 @@ func (c *client) relayResponse(p *attempt) decision {
 		if !c.relay.tunnel(p) {
 			return c.handleBroken(p, nil)
 		}
-		if c.carries() {
+		if c.hasRelay() {
 			return decision{action: actionRelay}
 		}
 		return done
 	}
-	if c.x.later() {
+	if c.x.isResumption() {
 		return c.declined(p)
 	}
 	c.x.leaveQueue()
-	if began, err := c.relay.pass(p); !began {
+	if began, err := c.relay.relayResponse(p); !began {
 		return c.handleBroken(p, err)
 	}
 	if k := c.x.resumed; k != nil && k.over && !c.down.Load() {
@@ -520,8 +520,8 @@ func (c *client) relayResponse(p *attempt) decision {
 // body. If that is not possible, it closes the connection so that the client can still read its
 // response, and returns false.
 func (c *client) prepareNext() bool {
-	c.up.free()
-	if c.x.onDemand && !c.x.asked {
+	c.body.free()
+	if c.x.onDemand && !c.x.bodyRequested {
 		return c.x.keep // the ingress will not send the body
 	}
 	if c.x.cut {
@@ -535,11 +535,11 @@ func (c *client) prepareNext() bool {
 	}
 	switch {
 	case c.last():
-		c.h.CloseLast()
+		c.conn.CloseLast()
 	case c.req.Body.Done():
-		c.h.CloseLinger(h1.WholeRequest)
+		c.conn.CloseLinger(h1.WholeRequest)
 	default:
-		c.h.CloseLinger(h1.PartOfRequest)
+		c.conn.CloseLinger(h1.PartOfRequest)
 	}
 	return false
 }

@@ -30,25 +30,25 @@ type Server struct {
 	appWatch appWatch
 	shaking  shaking
 	sizes    sizes
-	// unkept has the paths of WebSockets that are not kept as those of large answers.
-	unkept sizes
+	// nonResumable has the paths of WebSockets that are not kept as those of large answers.
+	nonResumable sizes
 	// streamThreshold is the constant, but for tests.
 	streamThreshold int32
-	heads           ration // partly read
-	awaited         ration // bodies that are read before their requests go on
+	headerMemory    memoryLimit // partly read
+	awaited         memoryLimit // bodies that are read before their requests go on
 	budget          budget
 	load            loads
 	wrecks          wrecks
 	// quarantine is nil while nothing is in quarantine.
-	quarantine atomic.Pointer[Quarantine]
-	streams    streams
-	carriers   sync.WaitGroup // of the sockets of other nodes
-	roost      roost
-	waiting    *queue.Queue // of event streams without a leg
-	sockets    sockets
-	metrics    *metrics
-	draining   atomic.Bool
-	closing    atomic.Bool // set with mu held: no listener comes after it
+	quarantine      atomic.Pointer[Quarantine]
+	streams         streams
+	carriers        sync.WaitGroup // of the sockets of other nodes
+	callbackWatcher callbackWatcher
+	waiting         *queue.Queue // of event streams without a leg
+	sockets         sockets
+	metrics         *metrics
+	draining        atomic.Bool
+	closing         atomic.Bool // set with mu held: no listener comes after it
 	// leaveBy is when Shutdown or Retire ends what is left, by the coarse clock; set before
 	// closing is.
 	leaveBy atomic.Int64
@@ -92,13 +92,13 @@ func New(o Options) *Server {
 	s.sockets.tempo = reconnectPacer{patience: o.SocketWait / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
 	s.sockets.handovers.late = timerDelay
 	s.sockets.room = queue.New(queue.Options{
-		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * socketWaits * o.SocketWait, Batch: socketBatch, Pace: socketPace, FixedRate: true,
+		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * o.SocketWait, Batch: socketBatch, Pace: socketPace, FixedRate: true,
 	})
 	s.o.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))
 	s.parkSoon.Store(int64(parkAfterReturn))
 	s.sizes.seed, s.streamThreshold = maphash.MakeSeed(), streamThreshold
-	s.unkept.seed = s.sizes.seed
+	s.nonResumable.seed = s.sizes.seed
 	s.clock.start(time.Now())
 	s.tick()
 	s.conns.tick, s.conns.sweep, s.conns.whole, s.conns.kick = s.tick, s.sweep, s.sweepsAll, make(chan struct{}, 1)
@@ -132,7 +132,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	if !s.listen(ln) {
 		return ln.Close()
 	}
-	waiting := porchOf(ln)
+	waiting := newRawAcceptor(ln)
 	var last []net.Conn                         // what acceptOne has taken and not returned yet
 	places := make(chan struct{}, s.o.MaxConns) // one for each open connection but the newest
 	over := func() {
@@ -199,7 +199,7 @@ func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 
 // accept takes the next connection. Out of file descriptors or memory it pauses,
 // lets idle connections go and tries again.
-func (s *Server) accept(ctx context.Context, ln net.Listener, waiting *porch, last *[]net.Conn) (net.Conn, error) {
+func (s *Server) accept(ctx context.Context, ln net.Listener, waiting *rawAcceptor, last *[]net.Conn) (net.Conn, error) {
 	const first, most = 5 * time.Millisecond, time.Second
 	for pause := first; ; pause = min(2*pause, most) {
 		conn, err := s.acceptOne(ln, waiting, last)
@@ -399,7 +399,7 @@ func (s *Server) closeIdle() {
 	s.peers.closeIdle()
 	s.end()
 	s.dialers.Wait()
-	s.roost.close()
+	s.callbackWatcher.close()
 }
 
 // Expect announces a listener that ServeClients will be given for certain. A Shutdown

@@ -113,7 +113,7 @@ func (c *client) use(set *Settings) {
 	}
 	c.set, c.keys.set = set, set
 	o := c.s.clientOptions(c.ingress, set)
-	c.h.SetTimeouts(o.Timeouts)
-	c.h.SetLimits(o.HeadBytes, o.TargetBytes, o.HeadLines)
+	c.conn.SetTimeouts(o.Timeouts)
+	c.conn.SetLimits(o.HeadBytes, o.TargetBytes, o.HeadLines)
 	c.from.trusted = c.ingress == "" && isTrusted(c.from.addr, set.TrustedProxies)
 }

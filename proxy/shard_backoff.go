@@ -35,7 +35,7 @@ type shardWait struct {
 	sheds atomic.Bool
 
 	waiting int // with b.mu held, as all below
-	turns   int // to ask, that nobody has taken
+	probes  int // to ask, that nobody has taken
 	pause   time.Duration
 	timer   *time.Timer
 }
@@ -51,10 +51,10 @@ func (b *shardBackoff) allow(shard int, waited bool) *shardWait {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	c := b.shards[shard]
-	if c == nil || c.turns == 0 || !waited && c.sheds.Load() {
+	if c == nil || c.probes == 0 || !waited && c.sheds.Load() {
 		return c
 	}
-	c.turns--
+	c.probes--
 	return nil
 }
 
@@ -68,12 +68,12 @@ func (b *shardBackoff) onRefused(shard int, sheds bool) *shardWait {
 			b.shards = make(map[int]*shardWait)
 		}
 		c = &shardWait{b: b, shard: shard}
-		c.timer = time.AfterFunc(firstPause, c.turnComes)
+		c.timer = time.AfterFunc(firstPause, c.allowProbe)
 		b.shards[shard] = c
 		b.waitingShards.Add(1)
 	}
 	c.sheds.Store(sheds)
-	c.turns = 0
+	c.probes = 0
 	c.pause = min(max(2*c.pause, firstPause), lastPause)
 	c.timer.Reset(c.pause)
 	return c
@@ -91,12 +91,12 @@ func (b *shardBackoff) onAccepted(shard int) {
 	}
 	b.mu.Unlock()
 	if c != nil {
-		c.turnComes()
+		c.allowProbe()
 	}
 }
 
-// turnComes lets one more ask: the one that has waited longest.
-func (c *shardWait) turnComes() {
+// allowProbe lets one more ask: the one that has waited longest.
+func (c *shardWait) allowProbe() {
 	b := c.b
 	b.mu.Lock()
 	if c.over.Load() {
@@ -111,7 +111,7 @@ func (c *shardWait) turnComes() {
 		b.mu.Unlock()
 		return
 	}
-	c.turns++
+	c.probes++
 	c.timer.Reset(lastPause) // should nothing come of it
 	b.mu.Unlock()
 	b.room.RouseOne(c)
@@ -124,7 +124,7 @@ func (c *shardWait) Ready() bool {
 	}
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
-	return c.turns > 0
+	return c.probes > 0
 }
 
 // count counts who waits, by 1 or -1.
@@ -134,28 +134,28 @@ func (c *shardWait) count(n int) {
 	c.waiting += n
 }
 
-// behind is the verdict of a request that finds others waiting for the owner of its shard.
-func (x *exchange) behind(c *shardWait) decision {
+// waitBehind is the verdict of a request that finds others waiting for the owner of its shard.
+func (x *exchange) waitBehind(c *shardWait) decision {
 	if !c.sheds.Load() {
 		return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: c}
 	}
 	if !x.waited {
-		return x.crowded()
+		return x.shardInflightFull()
 	}
 	return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: c, code: problem.ShardBusy, detail: detailShardInflight}
 }
 
-// crowded is the verdict of a request that is one too many of its shard, for good.
-func (x *exchange) crowded() decision {
+// shardInflightFull is the verdict of a request that is one too many of its shard, for good.
+func (x *exchange) shardInflightFull() decision {
 	if x.mayHaveRun() && x.safety != safeMethod {
 		return fail(brokenCode(x.route), detailMayHaveRun)
 	}
 	return fail(problem.ShardBusy, detailShardInflight)
 }
 
-// shedThere reports whether another node has refused the request because as many of its
+// shedByOwner reports whether another node has refused the request because as many of its
 // shard are under way as may be. One that has waited for the shard waits on: those that
 // waited with it are the others.
-func (x *exchange) shedThere(p *attempt) bool {
-	return x.waited && !x.later() && p.conn.res.Status() == http.StatusServiceUnavailable && saysThere(p, problem.ShardBusy)
+func (x *exchange) shedByOwner(p *attempt) bool {
+	return x.waited && !x.isResumption() && p.conn.res.Status() == http.StatusServiceUnavailable && saysAtOwner(p, problem.ShardBusy)
 }

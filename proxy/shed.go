@@ -63,7 +63,7 @@ func (s *Server) shedIdle(least time.Duration, most int) {
 		for _, c := range list {
 			since := time.Duration(c.idle.Load())
 			if c.ingress == "" && since != 0 && now-since >= least && !c.shed.Load() {
-				all = append(all, idler{since, func() { c.shed.Store(true); c.h.StopIdle() }})
+				all = append(all, idler{since, func() { c.shed.Store(true); c.conn.StopIdle() }})
 			}
 		}
 		all = s.conns.appendIdle(all, now, least)

@@ -21,15 +21,15 @@ import (
 type slot struct {
 	// word: run number (32 bits), shard (16), slotSafe (1), cause (7), flags (8).
 	word atomic.Uint64
-	// link is what the run goes over; stored before word, so that whoever reads
+	// conn is what the run goes over; stored before word, so that whoever reads
 	// a word, then link, and then swaps that same word, has that run's.
-	link atomic.Pointer[upstreamConn]
+	conn atomic.Pointer[upstreamConn]
 	// node is the owner a remote run went to, stored like link.
 	node atomic.Pointer[string]
-	// ws is the WebSocket that a tunnel carries; nil for any other.
-	ws atomic.Pointer[webSocket]
-	// leg is the kept socket that the run carries, while it has slotSocket.
-	leg atomic.Pointer[leg]
+	// tunnel is the WebSocket that a tunnel carries; nil for any other.
+	tunnel atomic.Pointer[webSocket]
+	// webSocket is the kept socket that the run carries, while it has slotSocket.
+	webSocket atomic.Pointer[webSocketRelay]
 	// events is an event stream, while the run has slotEvents.
 	events events
 	// client is the connection the request came by.
@@ -85,7 +85,7 @@ func (r run) isUnanswered() bool {
 
 // begin notes that a run uses l. The flags may be slotKeyless and slotSafe.
 func (s *slot) begin(kind Kind, shard shardmap.Shard, flags uint64, l *upstreamConn, node *string) {
-	s.link.Store(l)
+	s.conn.Store(l)
 	s.node.Store(node)
 	number := s.word.Load()>>slotRun + 1
 	s.word.Store(number<<slotRun | uint64(uint16(shard))<<slotShard | flags | uint64(kind))
@@ -125,7 +125,7 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 	for {
 		w := s.word.Load()
 		r := decode(w)
-		link, node := s.link.Load(), s.node.Load()
+		link, node := s.conn.Load(), s.node.Load()
 		if r.kind == 0 || r.cause != causeNone {
 			return closes, false
 		}
@@ -139,10 +139,10 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 		if !s.word.CompareAndSwap(w, w|uint64(c)<<slotCause) {
 			continue
 		}
-		if l := s.leg.Load(); l != nil && r.flags&slotSocket != 0 {
-			return l.cut(c, closes), true
+		if l := s.webSocket.Load(); l != nil && r.flags&slotSocket != 0 {
+			return l.cancel(c, closes), true
 		}
-		if ws := s.ws.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeMoved || c == causeDrain || c == causeLeaving) {
+		if ws := s.tunnel.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeMoved || c == causeDrain || c == causeLeaving) {
 			// A WebSocket whose shard moves closes its connections itself, within a
 			// moment, having said why.
 			ws.end(c)

@@ -33,10 +33,10 @@ const (
 	unplannedFor  = time.Minute
 )
 
-// socket is a WebSocket that may outlive its connection to the app. That is a leg: at the
+// webSocketSession is a WebSocket that may outlive its connection to the app. That is a leg: at the
 // node that has the client one leg follows the other (socketleg.go); the owner, who has the
 // app, knows of one only. Its goroutine is the connection's.
-type socket struct {
+type webSocketSession struct {
 	id      [32]byte // in hex
 	resumed uint64   // attempts after the first leg that may have reached an app
 	gap     bool     // messages may be missing
@@ -45,20 +45,20 @@ type socket struct {
 	upgrade func()
 
 	// At the node that has the client.
-	legs     int             // 101s so far
-	protocol string          // the first one's subprotocol
-	up       wsframe.Scanner // what the client has sent, over all legs
-	skip     bool            // the rest of a message that broke is to be discarded
-	flying   bool            // the present attempt may have reached an app
-	next     bool            // the leg that is over asks for another one
-	carried  bool            // the present attempt came to a leg
-	refused  int             // what an answer that is no leg has the client closed with
-	closing  int             // what the client is to be closed with; zero: it ends without
-	why      string          // the text behind that; empty: what reasonOf says
-	lingers  bool            // it has been told why
-	heavy    bool            // its last leg has transferred much
-	broken   [unplannedMost]time.Time
-	standing
+	relays       int             // 101s so far
+	protocol     string          // the first one's subprotocol
+	up           wsframe.Scanner // what the client has sent, over all legs
+	skip         bool            // the rest of a message that broke is to be discarded
+	delivered    bool            // the present attempt may have reached an app
+	resumes      bool            // the leg that is over asks for another one
+	relayStarted bool            // the present attempt came to a leg
+	refused      int             // what an answer that is no leg has the client closed with
+	closing      int             // what the client is to be closed with; zero: it ends without
+	why          string          // the text behind that; empty: what reasonOf says
+	lingers      bool            // it has been told why
+	bulk         bool            // its last leg has transferred much
+	broken       [unplannedMost]time.Time
+	sessionStatus
 
 	// wait ends the wait for the next leg; any goroutine may call it.
 	wait atomic.Pointer[context.CancelFunc]
@@ -72,22 +72,22 @@ func asksSocket(req *h1.Request) bool {
 		strings.EqualFold(string(req.Known(h1.FieldUpgrade)), "websocket")
 }
 
-// newSocket makes the socket of a client's request.
-func newSocket() *socket {
-	k := &socket{up: wsframe.Client()}
+// newSession makes the socket of a client's request.
+func newSession() *webSocketSession {
+	k := &webSocketSession{up: wsframe.Client()}
 	var raw [16]byte
 	_, _ = rand.Read(raw[:]) // never fails
 	hex.Encode(k.id[:], raw[:])
 	return k
 }
 
-// readSocket reads what the node that has the client says of the socket; nil: nothing.
-func readSocket(req *h1.Request) *socket {
+// readSession reads what the node that has the client says of the socket; nil: nothing.
+func readSession(req *h1.Request) *webSocketSession {
 	id := req.Value(headerSocket)
 	if len(id) != 32 {
 		return nil
 	}
-	k := &socket{}
+	k := &webSocketSession{}
 	copy(k.id[:], id)
 	k.resumed, _ = parseUint(req.Value(headerSocketResumed))
 	k.gap = string(req.Value(headerSocketGap)) == "1"
@@ -95,7 +95,7 @@ func readSocket(req *h1.Request) *socket {
 }
 
 // append appends what app and owner are told. The number is that of the attempt.
-func (k *socket) append(b []byte, attempt uint64) []byte {
+func (k *webSocketSession) append(b []byte, attempt uint64) []byte {
 	b = append(b, headerSocket+": "...)
 	b = append(b, k.id[:]...)
 	b = append(b, "\r\n"...)
@@ -111,23 +111,23 @@ func (k *socket) append(b []byte, attempt uint64) []byte {
 }
 
 // appendSocket appends what is to be said of the request's socket.
-func (f forward) appendSocket(b []byte) []byte {
-	switch k := f.x.sock; {
+func (f requestWriter) appendSocket(b []byte) []byte {
+	switch k := f.x.session; {
 	case k == nil:
 		return b
-	case f.ingress != "" || k.legs == 0:
+	case f.ingress != "" || k.relays == 0:
 		return k.append(b, k.resumed)
 	default:
 		return k.append(b, k.resumed+1)
 	}
 }
 
-// later reports whether the request is for a further leg: its client has its answer.
-func (x *exchange) later() bool { return x.sock != nil && x.sock.legs > 0 }
+// isResumption reports whether the request is for a further leg: its client has its answer.
+func (x *exchange) isResumption() bool { return x.session != nil && x.session.relays > 0 }
 
 // keeps reports whether an answer 101 to a first leg, or at the owner to any, says that
 // the socket is to be kept.
-func (k *socket) keeps(res *h1.Response, set *Settings, way Kind) bool {
+func (k *webSocketSession) keeps(res *h1.Response, set *Settings, way Kind) bool {
 	word := socketKeep
 	if way == Remote {
 		word = socketKept
@@ -137,7 +137,7 @@ func (k *socket) keeps(res *h1.Response, set *Settings, way Kind) bool {
 }
 
 // continues reports whether an answer 101 continues the socket.
-func (k *socket) continues(res *h1.Response, req *h1.Request, set *Settings, way Kind) bool {
+func (k *webSocketSession) continues(res *h1.Response, req *h1.Request, set *Settings, way Kind) bool {
 	return k.keeps(res, set, way) && string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&
 		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol
 }
@@ -168,7 +168,7 @@ const (
 )
 
 // tooOften notes a leg that broke at now, and reports whether too many have.
-func (k *socket) tooOften(now time.Time) bool {
+func (k *webSocketSession) tooOften(now time.Time) bool {
 	if first := k.broken[0]; !first.IsZero() && now.Sub(first) < unplannedFor {
 		return true
 	}

@@ -10,52 +10,52 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// keep passes on the answer 101 that begins a leg, which is to be carried once the flow of
+// startSession passes on the answer 101 that begins a leg, which is to be carried once the flow of
 // its request has been left. False means that the run was cut before that.
-func (y *relay) keep(p *attempt) bool {
-	k, later := y.x.sock, y.x.later()
-	l := newLeg(y, p)
-	y.slot.leg.Store(l)
+func (y *responseRelay) startSession(p *attempt) bool {
+	k, later := y.x.session, y.x.isResumption()
+	l := newWebSocketRelay(y, p)
+	y.slot.webSocket.Store(l)
 	if !y.slot.mark(slotAnswered | slotTunnel | slotSocket) {
-		y.slot.leg.Store(nil)
+		y.slot.webSocket.Store(nil)
 		return false
 	}
-	y.leg = l
-	l.counts(1)
+	y.webSocket = l
+	l.addRunning(1)
 	if l.app {
 		p.conn.pool.detach(p.conn, nil)
 	}
-	y.x.cut, k.carried = true, true
+	y.x.cut, k.relayStarted = true, true
 	k.answered()
 	p.conn.pool.breaker.onAccepted()
 	if later {
-		p.conn.pool.cameBack()
+		p.conn.pool.noteResumed()
 	}
-	y.notePath(p, false)
+	y.noteWebSocketPath(p, false)
 	if later && !l.app {
 		p.conn.pool.upgradeResponded(p.conn)
 		p.conn.pool.upgradeBackoff.onAccepted(0)
 	}
 	y.answered(&p.conn.res)
 	if l.client {
-		y.begins(k)
+		y.recordStart(k)
 		k.gap = false
-		if k.legs++; k.legs == 1 {
+		if k.relays++; k.relays == 1 {
 			k.protocol = string(p.conn.res.Value("Sec-WebSocket-Protocol"))
 		}
 	}
-	l.whole = later || y.switches(p, !l.client)
+	l.responseSent = later || y.switches(p, !l.client)
 	if l.client {
-		legLine{y.requestState}.begins()
+		sessionLog{y.requestState}.begins()
 	}
-	y.thin(p)
+	y.releaseBuffers(p)
 	return true
 }
 
 // switches passes on an answer 101, without what the app says of the socket; to the
 // node that has the client it says instead that it is kept.
-func (y *relay) switches(p *attempt, kept bool) bool {
-	e := y.head(p.r, &p.conn.res)
+func (y *responseRelay) switches(p *attempt, kept bool) bool {
+	e := y.head(p.route, &p.conn.res)
 	e.Upgrade, e.Close, e.KeepAlive = true, false, false
 	if p.conn.res.Value(headerSocket) != nil {
 		e.Drop |= h1.Of(h1.FieldShardwayOther)
@@ -64,22 +64,22 @@ func (y *relay) switches(p *attempt, kept bool) bool {
 		y.extra = append(y.extra, headerSocket+": "+socketKept+"\r\n"...)
 		e.Extra = y.extra
 	}
-	return y.h.WriteResponseHead(&p.conn.res, e).Close(nil) == nil
+	return y.conn.WriteResponseHead(&p.conn.res, e).Close(nil) == nil
 }
 
 // resume follows a kept socket from leg to leg, after the first, and ends its client's
 // connection.
 func (c *client) resume() {
-	k := c.x.sock
-	if k == nil || c.carries() {
+	k := c.x.session
+	if k == nil || c.hasRelay() {
 		return
 	}
-	for k.next && !c.down.Load() {
-		k.next = false
-		if code, why := c.socketLeg(); code != 0 {
+	for k.resumes && !c.down.Load() {
+		k.resumes = false
+		if code, why := c.resumeSession(); code != 0 {
 			k.closing, k.why = code, why
 		}
-		if c.carries() {
+		if c.hasRelay() {
 			return
 		}
 		c.unfound()
@@ -88,24 +88,24 @@ func (c *client) resume() {
 		return
 	}
 	if k.closing != 0 {
-		w := c.h.Writer()
+		w := c.conn.Writer()
 		w.Begin(h1.UntilClose, 0)
 		w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
 		_, _ = w.Write(wsframe.AppendClose(nil, k.closing, cmp.Or(k.why, reasonOf(k.closing)), false)) // the connection ends in any case
 		k.lingers = w.Flush() == nil
 	}
 	if k.lingers {
-		c.h.CloseLinger(h1.WholeRequest)
+		c.conn.CloseLinger(h1.WholeRequest)
 	}
 }
 
-// socketLeg sends the request of a kept socket again until an app takes it, as long as
+// resumeSession sends the request of a kept socket again until an app takes it, as long as
 // it may wait: then the next leg has begun. Else it returns what to close the client with.
-func (c *client) socketLeg() (code int, why string) {
-	k := c.x.sock
+func (c *client) resumeSession() (code int, why string) {
+	k := c.x.session
 	ctx, cancel := context.WithCancel(c.life.context())
 	defer cancel()
-	defer c.s.waitForLeg(c.x.shard, cancel)()
+	defer c.s.limitResume(c.x.shard, cancel)()
 	c.s.sockets.tempo.sessionLost()
 	defer c.s.sockets.tempo.sessionResumed()
 	k.wait.Store(&cancel)
@@ -115,16 +115,16 @@ func (c *client) socketLeg() (code int, why string) {
 	defer stop()
 	c.wait.attemptContext = ctx //nolint:fatcontext // for this leg alone
 	defer func() { c.wait.attemptContext = nil }()
-	c.x.again(socketWaits * c.s.o.SocketWait)
+	c.x.prepareRetry(maxResumeWaits * c.s.o.SocketWait)
 	for {
-		k.flying, k.carried, k.refused = false, false, 0
+		k.delivered, k.relayStarted, k.refused = false, false, 0
 		c.routeUntilAnswered(c.attemptNow())
-		if k.flying {
+		if k.delivered {
 			k.resumed++
-			k.gap = k.gap || !k.carried
+			k.gap = k.gap || !k.relayStarted
 		}
 		switch {
-		case c.down.Load() || k.carried:
+		case c.down.Load() || k.relayStarted:
 			c.x.leaveQueue()
 			return 0, ""
 		case k.refused != 0:
@@ -150,9 +150,9 @@ func (c *client) cutUnanswered() {
 	closeAll(closes)
 }
 
-// again makes the exchange that of the socket's next leg. What may have reached an app is
+// prepareRetry makes the exchange that of the socket's next leg. What may have reached an app is
 // sent again only with a higher number.
-func (x *exchange) again(wait time.Duration) {
+func (x *exchange) prepareRetry(wait time.Duration) {
 	x.leaveQueue()
 	x.safety, x.deadline, x.pause = unsafeMethod, time.Now().Add(wait), 0
 	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.wreck, x.cutRun = 0, 0, 0, 0, nil, false
@@ -164,9 +164,9 @@ func (x *exchange) again(wait time.Duration) {
 func (c *client) declined(p *attempt) decision {
 	res := &p.conn.res
 	switch word := res.Known(h1.FieldShardwayError); {
-	case p.r.Kind != Remote || word == nil:
-		c.x.sock.refused = closesWith(res)
-		p.conn.pool.cameBack()
+	case p.route.Kind != Remote || word == nil:
+		c.x.session.refused = closesWith(res)
+		p.conn.pool.noteResumed()
 	case notAsked(problem.Code(word)):
 		c.x.noteNotDelivered()
 	}

@@ -29,20 +29,20 @@ func (s *Server) collectSockets(ch chan<- prometheus.Metric, count func(d *prome
 		detached += x.Detached
 	}
 	for i, n := range []int{attached, detached} {
-		state := socketState(i + 1)
+		state := sessionState(i + 1)
 		ch <- prometheus.MustNewConstMetric(descKept, prometheus.GaugeValue, float64(n), state.String())
 	}
 	m := s.metrics
 	for i := range m.legs {
-		count(descLegs, float64(m.legs[i].Load()), legByNames[i])
-		if x := m.handovers[i].metric(descHandover, m.since, legByNames[i]); x != nil {
+		count(descLegs, float64(m.legs[i].Load()), relayStartNames[i])
+		if x := m.handovers[i].metric(descHandover, m.since, relayStartNames[i]); x != nil {
 			ch <- x
 		}
 	}
 	for i := range m.legEnds {
-		count(descLegEnds, float64(m.legEnds[i].Load()), legEndNames[i])
+		count(descLegEnds, float64(m.legEnds[i].Load()), relayEndNames[i])
 	}
 	for i := range m.sockets {
-		count(descSocketResumptions, float64(m.sockets[i].Load()), socketEndNames[i])
+		count(descSocketResumptions, float64(m.sockets[i].Load()), sessionEndNames[i])
 	}
 }

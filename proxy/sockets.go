@@ -133,16 +133,16 @@ func holds(conn net.Conn) bool {
 // asksSocket notes that the request asks for a socket which may be kept.
 func (c *client) asksSocket() {
 	if asksSocket(&c.req) && !c.set.CloseSockets {
-		c.x.sock = newSocket()
+		c.x.session = newSession()
 		c.escaped = true
-		c.kept.Store(c.x.sock)
+		c.session.Store(c.x.session)
 	}
 }
 
-// crowd returns whom the request has to wait with before a node is asked again; nil:
+// upgradeQueue returns whom the request has to wait with before a node is asked again; nil:
 // nobody.
-func (x *exchange) crowd(p *pool) *shardWait {
-	if x.later() {
+func (x *exchange) upgradeQueue(p *pool) *shardWait {
+	if x.isResumption() {
 		return p.upgradeBackoff.allow(0, true)
 	}
 	c := p.backoff.allow(x.limitShard(), x.waited && x.resumed == nil)
@@ -155,7 +155,7 @@ func (x *exchange) crowd(p *pool) *shardWait {
 // runOf runs a trip, of a socket, of a stream that goes on, or of any other request.
 func (c *client) runOf(p *attempt) decision {
 	switch {
-	case c.x.sock != nil:
+	case c.x.session != nil:
 		return c.runSocket(p)
 	case c.x.resumed != nil && p.conn.inproc != nil: // its answer has a head, always
 		p.cancelUnsent()
@@ -167,24 +167,24 @@ func (c *client) runOf(p *attempt) decision {
 
 // runSocket is run for a request that may begin a leg.
 func (c *client) runSocket(p *attempt) decision {
-	k := c.x.sock
-	if p.r.Kind != Local {
-		k.flying = c.x.later()
+	k := c.x.session
+	if p.route.Kind != Local {
+		k.delivered = c.x.isResumption()
 		b := &p.conn.pool.upgradeBackoff
 		v := c.runAttempt(p)
-		if k.flying && !k.carried {
+		if k.delivered && !k.relayStarted {
 			b.onAccepted(0)
 		}
 		return v
 	}
 	if p.conn.inproc != nil { // which upgrades nothing
-		if k.refused = int(closeMoved); c.x.later() {
+		if k.refused = int(closeMoved); c.x.isResumption() {
 			p.cancelUnsent()
 			return done
 		}
 		return c.runAttempt(p)
 	}
-	if k.resumed > 0 || c.x.later() {
+	if k.resumed > 0 || c.x.isResumption() {
 		if crowd := c.upgrades(p); crowd != nil {
 			p.cancelUnsent()
 			return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: crowd}
@@ -203,14 +203,14 @@ func (c *client) runSocket(p *attempt) decision {
 		lower()
 		leave()
 	}
-	k.flying = c.x.later()
+	k.delivered = c.x.isResumption()
 	return c.runAttempt(p)
 }
 
 // replaced reports whether the run was cut for another one of the same socket: the node
 // that has the client has given this one up.
 func (c *client) replaced(why cause) bool {
-	return why == causeGone && c.ingress != "" && c.x.sock != nil && c.up.rerr == nil
+	return why == causeGone && c.ingress != "" && c.x.session != nil && c.body.rerr == nil
 }
 
 // cede ends a run that was replaced, which must not cut the other one in turn, and the
@@ -231,7 +231,7 @@ func (c *client) upgrades(p *attempt) *shardWait {
 		n.Add(-1)
 		return b.onRefused(0, false)
 	}
-	c.x.sock.upgrade = func() {
+	c.x.session.upgrade = func() {
 		n.Add(-1)
 		b.onAccepted(0)
 	}
@@ -240,7 +240,7 @@ func (c *client) upgrades(p *attempt) *shardWait {
 
 // answered notes that the app is done with an upgrade: it has answered, or its connection
 // is closed.
-func (k *socket) answered() {
+func (k *webSocketSession) answered() {
 	if done := k.upgrade; done != nil {
 		k.upgrade = nil
 		done()
@@ -249,7 +249,7 @@ func (k *socket) answered() {
 
 // sweepSocket tells the client of a kept socket to come again, if this node is leaving:
 // one after the other.
-func (s *Server) sweepSocket(c *client, k *socket, now time.Duration) {
+func (s *Server) sweepSocket(c *client, k *webSocketSession, now time.Duration) {
 	if !s.closing.Load() {
 		return
 	}
@@ -259,19 +259,19 @@ func (s *Server) sweepSocket(c *client, k *socket, now time.Duration) {
 	if now < k.leaves {
 		return
 	}
-	if l := c.slot.leg.Load(); l != nil {
-		l.ask(wantLeave | wantStop | wantClose)
-		l.late(endWait)
+	if l := c.slot.webSocket.Load(); l != nil {
+		l.request(requestReconnect | requestStop | requestClose)
+		l.cutUpstreamAfter(endWait)
 	}
 	if end := k.wait.Load(); end != nil {
 		(*end)()
 	}
 }
 
-// sweepLeg has a leg handed over whose shard moves: at once where the client is, and by
+// sweepRelay has a leg handed over whose shard moves: at once where the client is, and by
 // an owner that has not heard of it from there in time.
-func (s *Server) sweepLeg(c *client, r run, t *Table, now time.Duration) {
-	l := c.slot.leg.Load()
+func (s *Server) sweepRelay(c *client, r run, t *Table, now time.Duration) {
+	l := c.slot.webSocket.Load()
 	if l == nil || r.flags&slotKeyless != 0 {
 		return
 	}
@@ -286,7 +286,7 @@ func (s *Server) sweepLeg(c *client, r run, t *Table, now time.Duration) {
 		}
 	}
 	if now-c.moved >= moveAfter {
-		l.ask(wantMove)
+		l.request(requestMove)
 	}
 }
 

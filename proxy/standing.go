@@ -10,69 +10,69 @@ import (
 	"shardway/shardmap"
 )
 
-// legBy says how a leg of a kept socket came about.
-type legBy uint8
+// relayStart says how a leg of a kept socket came about.
+type relayStart uint8
 
 const (
-	legFirst   legBy = iota // its client asked for the socket
-	legPlanned              // the one before was handed over
-	legGap                  // the one before broke: messages may be missing
-	legBys
+	relayFirst   relayStart = iota // its client asked for the socket
+	relayPlanned                   // the one before was handed over
+	relayGap                       // the one before broke: messages may be missing
+	relayStarts
 )
 
-var legByNames = [legBys]string{"first", "planned", "gap"}
+var relayStartNames = [relayStarts]string{"first", "planned", "gap"}
 
-// legEnd says what became of a kept socket whose leg is over, at the node that has its
+// relayEnd says what became of a kept socket whose leg is over, at the node that has its
 // client.
-type legEnd uint8
+type relayEnd uint8
 
 const (
-	legHandedOver legEnd = iota // another one follows, and nothing is missing
-	legBroken                   // another one follows, with a gap
-	legClosed                   // the client or the app sent Close
-	legEnded                    // the app ended without Close, or inside a message, and so did the client's connection
-	legAgain                    // the client was told to come again
-	legProtocol                 // the client or the app broke the protocol
-	legGone                     // the client went
-	legEnds
+	relayHandedOver relayEnd = iota // another one follows, and nothing is missing
+	relayBroken                     // another one follows, with a gap
+	relayClosed                     // the client or the app sent Close
+	relayEnded                      // the app ended without Close, or inside a message, and so did the client's connection
+	relayReconnect                  // the client was told to come again
+	relayProtocol                   // the client or the app broke the protocol
+	relayClientGone                 // the client went
+	relayEnds
 )
 
-var legEndNames = [legEnds]string{"handed-over", "gap", "closed", "ended", "come-again", "protocol", "client-gone"}
+var relayEndNames = [relayEnds]string{"handed-over", "gap", "closed", "ended", "come-again", "protocol", "client-gone"}
 
-// socketEnd says what came of a kept socket that was without a leg.
-type socketEnd uint8
+// sessionEnd says what came of a kept socket that was without a leg.
+type sessionEnd uint8
 
 const (
-	socketResumed socketEnd = iota // it has the next one
-	socketRefused                  // the app answered with something else
-	socketLate                     // nobody took it in time, or this node leaves
-	socketGone                     // the client went
-	socketEnds
+	sessionResumed    sessionEnd = iota // it has the next one
+	sessionRefused                      // the app answered with something else
+	sessionLate                         // nobody took it in time, or this node leaves
+	sessionClientGone                   // the client went
+	sessionEnds
 )
 
-var socketEndNames = [socketEnds]string{"resumed", "refused", "late", "client-gone"}
+var sessionEndNames = [sessionEnds]string{"resumed", "refused", "late", "client-gone"}
 
-// socketState is what a kept socket is doing.
-type socketState uint32
+// sessionState is what a kept socket is doing.
+type sessionState uint32
 
 const (
-	socketAttached socketState = iota + 1 // it has a leg
-	socketDetached                        // it waits for the next one
+	sessionAttached sessionState = iota + 1 // it has a leg
+	sessionDetached                         // it waits for the next one
 )
 
 // String names the state in metrics.
-func (x socketState) String() string {
+func (x sessionState) String() string {
 	switch x {
-	case socketAttached:
+	case sessionAttached:
 		return "attached"
-	case socketDetached:
+	case sessionDetached:
 		return "detached"
 	}
 	return "socketState(" + strconv.Itoa(int(x)) + ")"
 }
 
-// standing is what others may know of a kept socket, at the node that has its client.
-type standing struct {
+// sessionStatus is what others may know of a kept socket, at the node that has its client.
+type sessionStatus struct {
 	// state is zero before the first leg and after the last. What is below is written
 	// before, and never again.
 	state atomic.Uint32
@@ -80,97 +80,97 @@ type standing struct {
 	mark  uint64 // KeyHash of its key, under no key of a cluster: it leaves no process
 
 	// The goroutine's own.
-	by    legBy     // how the last leg came about
-	lost  time.Time // when it was asked to hand over, or else ended
-	waves bool      // it ended with others, for all that is known
+	startedBy relayStart // how the last leg came about
+	lost      time.Time  // when it was asked to hand over, or else ended
+	waves     bool       // it ended with others, for all that is known
 }
 
-func (n *standing) is(state socketState) { n.state.Store(uint32(state)) }
+func (n *sessionStatus) set(state sessionState) { n.state.Store(uint32(state)) }
 
-func (n *standing) load() socketState { return socketState(n.state.Load()) }
+func (n *sessionStatus) load() sessionState { return sessionState(n.state.Load()) }
 
-// begins notes that a leg of the socket begins, at the node that has its client.
-func (y *relay) begins(k *socket) {
+// recordStart notes that a leg of the socket begins, at the node that has its client.
+func (y *responseRelay) recordStart(k *webSocketSession) {
 	m := y.s.metrics
 	switch {
 	case k.gap:
-		k.by = legGap
-	case k.legs > 0:
-		k.by = legPlanned
+		k.startedBy = relayGap
+	case k.relays > 0:
+		k.startedBy = relayPlanned
 	default:
-		k.by, k.shard, k.mark = legFirst, y.x.shard, KeyHash(nil, y.x.key)
+		k.startedBy, k.shard, k.mark = relayFirst, y.x.shard, KeyHash(nil, y.x.key)
 	}
-	if m.legs[k.by].Add(1); k.by != legFirst {
-		m.sockets[socketResumed].Add(1)
+	if m.legs[k.startedBy].Add(1); k.startedBy != relayFirst {
+		m.sockets[sessionResumed].Add(1)
 		now := time.Now()
-		m.handovers[k.by].observe(now.Sub(k.lost))
+		m.handovers[k.startedBy].observe(now.Sub(k.lost))
 		if k.waves {
 			y.s.sockets.wave.finds(now, now.Sub(k.lost), k.gap, false)
 		}
 	}
-	k.is(socketAttached)
+	k.set(sessionAttached)
 }
 
-// ends notes that the leg is over, of which judge has said what follows.
-func (l *leg) ends() legEnd {
-	k := l.k
+// recordEnd notes that the leg is over, of which judge has said what follows.
+func (l *webSocketRelay) recordEnd() relayEnd {
+	k := l.session
 	end := l.outcome()
 	l.s.metrics.legEnds[end].Add(1)
-	k.is(0)
-	if end == legAgain && !l.wants(wantLeave) {
+	k.set(0)
+	if end == relayReconnect && !l.isRequested(requestReconnect) {
 		l.s.sockets.wave.loses(k.shard, time.Now())
 		l.s.sockets.wave.finds(time.Now(), 0, false, true)
 	}
-	k.waves = l.appClose != int(closeMoved) || l.handed // else it is the app that wants another one
-	if k.next {
+	k.waves = l.appClose != int(closeMoved) || l.closeAcknowledged // else it is the app that wants another one
+	if k.resumes {
 		if k.waves {
 			l.s.sockets.wave.loses(k.shard, time.Now())
 		}
 		if k.lost = l.asked; k.gap || k.lost.IsZero() {
 			k.lost = time.Now()
 		}
-		k.is(socketDetached)
+		k.set(sessionDetached)
 	}
 	return end
 }
 
 // outcome names what judge has said.
-func (l *leg) outcome() legEnd {
-	k := l.k
+func (l *webSocketRelay) outcome() relayEnd {
+	k := l.session
 	switch {
-	case k.next && k.gap:
-		return legBroken
-	case k.next:
-		return legHandedOver
-	case l.bad || l.appBad:
-		return legProtocol
-	case l.passed || l.closed.Load():
-		return legClosed
+	case k.resumes && k.gap:
+		return relayBroken
+	case k.resumes:
+		return relayHandedOver
+	case l.invalid || l.appInvalid:
+		return relayProtocol
+	case l.closeForwarded || l.clientClosed.Load():
+		return relayClosed
 	case k.closing != 0:
-		return legAgain
-	case l.nearEnded || l.nearGone:
-		return legGone
+		return relayReconnect
+	case l.clientEnded || l.clientGone:
+		return relayClientGone
 	}
-	return legEnded
+	return relayEnded
 }
 
 // unfound notes that no leg followed for a socket that was without one.
 func (c *client) unfound() {
-	k, end := c.x.sock, socketLate
+	k, end := c.x.session, sessionLate
 	switch {
-	case k.carried:
+	case k.relayStarted:
 		return
 	case c.down.Load():
-		end = socketGone
+		end = sessionClientGone
 	case k.refused != 0:
-		end = socketRefused
+		end = sessionRefused
 	}
-	k.is(0)
+	k.set(0)
 	c.s.metrics.sockets[end].Add(1)
-	legLine{&c.requestState}.lost(end)
+	sessionLog{&c.requestState}.lost(end)
 	if k.waves {
 		now := time.Now()
-		c.s.sockets.wave.finds(now, now.Sub(k.lost), false, end != socketGone)
+		c.s.sockets.wave.finds(now, now.Sub(k.lost), false, end != sessionClientGone)
 	}
 }
 
@@ -195,11 +195,11 @@ func (s *Server) KeptSockets() []ShardSockets {
 		return by[shard]
 	}
 	s.conns.each(func(c *client) {
-		if k := c.kept.Load(); k != nil {
+		if k := c.session.Load(); k != nil {
 			switch k.load() {
-			case socketAttached:
+			case sessionAttached:
 				of(k.shard).Attached++
-			case socketDetached:
+			case sessionDetached:
 				of(k.shard).Detached++
 			}
 		}

@@ -38,7 +38,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	s.appWatch.begin(now)
 	parks := maxParksPerSweep
 	for _, c := range list {
-		if k := c.kept.Load(); k != nil {
+		if k := c.session.Load(); k != nil {
 			s.sweepSocket(c, k, now)
 		}
 		s.sweepRun(c, t, set, now)
@@ -46,7 +46,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 		switch {
 		case since == 0:
 		case now-since >= s.patience(c):
-			c.h.StopIdle()
+			c.conn.StopIdle()
 		case parks > 0 && c.canPark.Load() && now-since >= time.Duration(c.parkDelay.Load()):
 			c.requestPark()
 			parks--
@@ -104,7 +104,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		c.wakeLoop() // from here on it is waited for, and watched
 		return
 	}
-	c.gone.start()
+	c.disconnect.start()
 	if r.kind == Remote && s.sweepPath(c, r, now) {
 		return
 	}
@@ -116,18 +116,18 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 			s.sizes.note(key, true) // those that come now are to leave the lanes to others
 		}
 	}
-	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotSocket) == 0 && !c.up.going.Load() {
-		s.appWatch.waits(c.since, r.flags&slotSafe != 0, c.slot.link.Load())
+	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotSocket) == 0 && !c.body.reading.Load() {
+		s.appWatch.waits(c.since, r.flags&slotSafe != 0, c.slot.conn.Load())
 	}
 	switch {
 	case r.flags&slotSocket != 0:
-		s.sweepLeg(c, r, t, now)
+		s.sweepRelay(c, r, t, now)
 	case r.isEndless():
 		s.sweepStream(c, r, t, set.StreamGrace, now)
 	case s.closing.Load() && s.isLongPoll(c, r, now):
 		s.cutBeforeResponse(c, r, causeLeaving)
 	case r.flags&slotAnswered != 0 || r.kind != Local:
-	case c.up.going.Load():
+	case c.body.reading.Load():
 		c.since = now
 	case set.FirstByteTimeout >= 0 && now-c.since > set.FirstByteTimeout:
 		s.cutBeforeResponse(c, r, causeTimeout)
@@ -137,7 +137,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 // sweepPath looks at the path of a run to its owner, and cuts it if that is dead: with all
 // that go by it, where it is a lane's.
 func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
-	l := c.slot.link.Load()
+	l := c.slot.conn.Load()
 	if l.mux != nil && now-c.since >= pingAfter {
 		s.hearing.ping(l.mux)
 	}
@@ -156,7 +156,7 @@ func (s *Server) letGo(c *client, r run) {
 	if c.letGo == r.number || s.streams.full() {
 		return
 	}
-	l := c.slot.link.Load()
+	l := c.slot.conn.Load()
 	runs := func() bool { now := c.slot.load(); return now.kind != 0 && now.number == r.number }
 	if l.pool.detach(l, runs) {
 		c.letGo = r.number
@@ -202,7 +202,7 @@ func (s *Server) sweepKept(c *client, r run, now time.Duration) {
 		return
 	}
 	if now-c.cutAt >= endWait && c.slot.load().number == r.number {
-		_ = c.h.Cut() // its goroutine meets the error
+		_ = c.conn.Cut() // its goroutine meets the error
 	}
 }
 

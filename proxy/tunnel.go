@@ -10,45 +10,45 @@ import (
 // tunnel passes an answer 101 on and then bytes, both ways, until both sides
 // have ended. Each end is passed on as the end of one half. False means that the run was
 // cut before anything of the answer left.
-func (y *relay) tunnel(p *attempt) bool {
+func (y *responseRelay) tunnel(p *attempt) bool {
 	y.escaped = true
-	y.up.stop()
-	p.gone.disarm()
-	if k := y.x.sock; y.x.later() {
-		if !k.continues(&p.conn.res, &y.req, y.set, p.r.Kind) {
+	y.body.stop()
+	p.disconnect.disarm()
+	if k := y.x.session; y.x.isResumption() {
+		if !k.continues(&p.conn.res, &y.req, y.set, p.route.Kind) {
 			k.refused = int(closeMoved)
 			p.abort()
 			return true
 		}
-		return y.keep(p)
-	} else if k.keeps(&p.conn.res, y.set, p.r.Kind) {
-		return y.keep(p)
+		return y.startSession(p)
+	} else if k.keeps(&p.conn.res, y.set, p.route.Kind) {
+		return y.startSession(p)
 	}
-	if y.x.sock != nil {
-		y.notePath(p, true)
+	if y.x.session != nil {
+		y.noteWebSocketPath(p, true)
 	}
 	var ws *webSocket
 	if strings.EqualFold(string(p.conn.res.Known(h1.FieldUpgrade)), "websocket") {
-		ws = newWebSocket(y.h, p.conn.Conn)
-		y.slot.ws.Store(ws)
-		defer y.slot.ws.Store(nil)
+		ws = newWebSocket(y.conn, p.conn.Conn)
+		y.slot.tunnel.Store(ws)
+		defer y.slot.tunnel.Store(nil)
 	}
 	if !y.slot.mark(slotAnswered | slotTunnel) {
 		return false
 	}
-	if p.r.Kind == Local {
+	if p.route.Kind == Local {
 		p.conn.pool.detach(p.conn, nil)
 	}
 	y.x.cut = true
 	y.answered(&p.conn.res)
 	y.s.metrics.tunnels.Add(1)
 	defer y.s.metrics.tunnels.Add(-1)
-	if l := y.s.load.of(&y.x, p.r.Kind); l != nil {
+	if l := y.s.load.of(&y.x, p.route.Kind); l != nil {
 		l.sockets.Add(1)
 		defer l.sockets.Add(-1)
 	}
 	if y.switches(p, false) {
-		y.thin(p)
+		y.releaseBuffers(p)
 		y.carry(p.conn, ws)
 	}
 	if ws != nil {
@@ -56,14 +56,14 @@ func (y *relay) tunnel(p *attempt) bool {
 	}
 	p.abort()
 	if ws != nil && ws.lingers.Load() {
-		y.h.CloseLinger(h1.WholeRequest)
+		y.conn.CloseLinger(h1.WholeRequest)
 	}
 	return true
 }
 
-// thin gives back the memory of heads that has no use while a tunnel runs, which may be
+// releaseBuffers gives back the memory of heads that has no use while a tunnel runs, which may be
 // for days. What the request says stays: another leg may ask again.
-func (y *relay) thin(p *attempt) {
+func (y *responseRelay) releaseBuffers(p *attempt) {
 	p.conn.res.Forget()
 	y.req.Fit()
 	y.edit, y.extra = h1.Edit{}, nil
@@ -71,20 +71,20 @@ func (y *relay) thin(p *attempt) {
 
 // carry copies both ways. A connection that goes idle while half closed is
 // given up after IdleTimeout. With ws it carries a WebSocket.
-func (y *relay) carry(l *upstreamConn, ws *webSocket) {
-	for _, end := range []*h1.Conn{y.h, l.Conn} {
+func (y *responseRelay) carry(l *upstreamConn, ws *webSocket) {
+	for _, end := range []*h1.Conn{y.conn, l.Conn} {
 		patient := end.Timeouts()
 		patient.Body, patient.Rate = 0, 0
 		end.SetTimeouts(patient)
 		end.Idle()
 	}
-	both := func() { closeAll([]*h1.Conn{l.Conn, y.h}) }
-	upward := func() bool { return oneWay(y.h, l.Conn) }
-	downward := func() bool { return oneWay(l.Conn, y.h) }
+	both := func() { closeAll([]*h1.Conn{l.Conn, y.conn}) }
+	upward := func() bool { return oneWay(y.conn, l.Conn) }
+	downward := func() bool { return oneWay(l.Conn, y.conn) }
 	if ws != nil {
 		ws.begin()
 		both = ws.broken
-		upward = func() bool { return ws.upward(y.h) }
+		upward = func() bool { return ws.upward(y.conn) }
 		downward = func() bool { return ws.downward(l.Conn) }
 	}
 	up := make(chan struct{})

@@ -64,7 +64,7 @@ const (
 // sendsChecked reports whether the request asks at once, see h1.Conn.Ask. What it says of a
 // request whose connection is chosen it says when that is used.
 func (a *requestState) sendsChecked() bool {
-	return a.up.whole() && len(a.up.kept) <= askBody && !a.x.tells
+	return a.body.whole() && len(a.body.buffered) <= askBody && !a.x.wantAccepted
 }
 
 // canSendChecked reports whether Ask can look at the link. What the other end says first on a
@@ -74,14 +74,14 @@ func (l *upstreamConn) canSendChecked() bool { return l.reused && l.CanSendCheck
 // acquireConn gets a connection: an idle one, or else the next that is given back or newly
 // made. Without one it returns the verdict.
 func (w *requestWait) acquireConn(p *pool) (*upstreamConn, decision) {
-	fresh, most := w.mustBeFresh(), w.maxInflight(p)
-	unused := w.x.reusedTries >= maxReusedTries
-	if !unused && (p.node == "" || !w.x.later()) {
+	fresh, maxInflight := w.mustBeFresh(), w.maxInflight(p)
+	newOnly := w.x.reusedTries >= maxReusedTries
+	if !newOnly && (p.node == "" || !w.x.isResumption()) {
 		if l := w.takeIdleConn(p, nil); l != nil {
 			return l, decision{}
 		}
 	}
-	in := &waiter{shard: w.x.limitShard(), fresh: fresh, maxInflight: most, newOnly: unused, forUpgrade: w.x.later(), streamAllowed: w.x.takesLane(), hasWaited: w.x.waited && w.ingress == ""}
+	in := &waiter{shard: w.x.limitShard(), fresh: fresh, maxInflight: maxInflight, newOnly: newOnly, forUpgrade: w.x.isResumption(), streamAllowed: w.x.mayUseStream(), hasWaited: w.x.waited && w.ingress == ""}
 	for {
 		l, dialed, err := p.join(in)
 		if l == nil && err == nil {
@@ -138,9 +138,9 @@ func (w *requestWait) waitInQueue(p *pool, in *waiter, dialed bool) (*upstreamCo
 			return nil, &queueFullError{v}
 		}
 	}
-	w.gone.arm()
-	w.gone.start()
-	defer w.gone.disarm()
+	w.disconnect.arm()
+	w.disconnect.start()
+	defer w.disconnect.disarm()
 	return p.await(in, w.context().Done(), limit)
 }
 
@@ -160,7 +160,7 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	case errors.Is(err, errRouteChanged):
 		return decision{action: actionRetry}
 	case errors.Is(err, errShardInflightLimit):
-		return w.x.crowded()
+		return w.x.shardInflightFull()
 	}
 	v := decision{action: actionWait, reason: ReasonUnreachable, backoff: true}
 	if p.breaker.tripped.Load() {

@@ -14,11 +14,11 @@ const (
 	watchRunning               // h1 watches
 )
 
-// watch looks out for a client that leaves while its request runs or waits. It
+// disconnectWatch looks out for a client that leaves while its request runs or waits. It
 // costs a goroutine and two switches, so for what runs it is begun by the sweep,
 // for what has run for a while only.
-type watch struct {
-	h    *h1.Conn
+type disconnectWatch struct {
+	conn *h1.Conn
 	left func()
 
 	state atomic.Uint32
@@ -26,28 +26,28 @@ type watch struct {
 	mu sync.Mutex
 }
 
-func (w *watch) init(h *h1.Conn, left func()) { w.h, w.left = h, left }
+func (w *disconnectWatch) init(h *h1.Conn, left func()) { w.conn, w.left = h, left }
 
 // arm allows the sweep to watch: nobody reads the connection until disarm.
-func (w *watch) arm() { w.state.Store(watchArmed) }
+func (w *disconnectWatch) arm() { w.state.Store(watchArmed) }
 
 // start begins to watch an armed connection.
-func (w *watch) start() {
+func (w *disconnectWatch) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.state.CompareAndSwap(watchArmed, watchRunning) {
-		w.h.WatchGone(w.left)
+		w.conn.WatchGone(w.left)
 	}
 }
 
 // disarm gives the reading half back to the connection's goroutine, which calls
 // it.
-func (w *watch) disarm() {
+func (w *disconnectWatch) disarm() {
 	if w.state.Load() == watchOff || w.state.CompareAndSwap(watchArmed, watchOff) {
 		return
 	}
 	w.mu.Lock()   // until the watch has begun
 	w.mu.Unlock() //nolint:staticcheck // nothing to do but wait
-	w.h.StopWatch()
+	w.conn.StopWatch()
 	w.state.Store(watchOff)
 }

@@ -110,11 +110,11 @@ func (x *wrecks) settle(w *wreck) {
 // since. What breaks with the same process over and over is one end, and what this node
 // itself cut, because the owner was out of reach, is none.
 func (c *client) wrecked(p *attempt, why cause) bool {
-	if why != causeNone || p.r.Kind != Remote || c.x.keyless || c.x.responsesBegun != p.heads {
+	if why != causeNone || p.route.Kind != Remote || c.x.keyless || c.x.responsesBegun != p.responsesBefore {
 		return false
 	}
 	key := Implicated{Shard: c.x.shard, Hash: KeyHash(c.s.o.HashKey(), c.x.key)}
-	w := c.s.wrecks.note(process{p.r.Node, p.conn.boot}, key)
+	w := c.s.wrecks.note(process{p.route.Node, p.conn.boot}, key)
 	earlier := c.x.wreck
 	c.x.wreck = w
 	if earlier == nil || earlier == w {

@@ -63,12 +63,12 @@ func edits() []overlay.Edit {
 `),
 		before("proxy.client.beginExchange", "\tc.x = exchange{\n\t\tsafety:", `	last, again := c.x.shard, c.x.sharded
 `),
-		after("proxy.client.beginExchange", "\tc.up.reset()\n", `	if planted == "other-shard" && again {
+		after("proxy.client.beginExchange", "	c.body.reset()\n", `	if planted == "other-shard" && again {
 		c.x.shard, c.x.sharded = last, true
 	}
 `),
 		after("proxy.resumed.appendAsked", "	if len(id) > 0", ` && planted != "repeated-event"`),
-		after("proxy.relay.goesOn", "	if k == nil || werr != nil", ` || planted == "cut-stream"`),
+		after("proxy.responseRelay.continuesStream", "	if k == nil || werr != nil", ` || planted == "cut-stream"`),
 		before("internal/cli.runCommand.Run", "\tmemory.Limit(log)\n", `	if err = ownUp(log); err != nil {
 		return err
 	}
