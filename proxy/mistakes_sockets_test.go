@@ -244,7 +244,7 @@ func unplantedRules() []explained {
 		},
 		{
 			"without a leg the client is watched, not read",
-			"What watches is that of all requests that wait (watch.go), with tests of its own; what would read is the leg, and there is none.",
+			"What watches is that of all requests that wait (disconnect_watch.go), with tests of its own; what would read is the leg, and there is none.",
 		},
 		{
 			"check computes descriptors",

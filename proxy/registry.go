@@ -18,7 +18,7 @@ const restEvery = 5
 // registry holds the connections that are open, clients' and other nodes'. While
 // there is one, a goroutine looks them all over every sweepEvery. Those that are parked
 // (idle_watcher.go) are no clients meanwhile, and a visit does not find them. Those that are kept
-// sockets both of whose directions are parked (legpark.go) are at rest: they are looked over
+// sockets both of whose directions are parked (websocket_park.go) are at rest: they are looked over
 // with every restEvery-th sweep, and whenever whole says so, or somebody asked for it.
 type registry struct {
 	tick  func()                           // sets the clock; called before each sweep, and before the first connection

@@ -34,7 +34,7 @@ const (
 )
 
 // webSocketSession is a WebSocket that may outlive its connection to the app. That is a leg: at the
-// node that has the client one leg follows the other (socketleg.go); the owner, who has the
+// node that has the client one leg follows the other (websocket_resume.go); the owner, who has the
 // app, knows of one only. Its goroutine is the connection's.
 type webSocketSession struct {
 	id      [32]byte // in hex

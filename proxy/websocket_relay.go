@@ -22,7 +22,7 @@ import (
 //	down  far → near   until far ends, or sends a Close; then it stops up
 //
 // What others ask for from outside is in want; what came of it is down's to judge, once
-// up has ended (legend.go).
+// up has ended (websocket_outcome.go).
 type webSocketRelay struct {
 	s                    *Server
 	c                    *client // whose it is; nil: it has not begun
