@@ -8,95 +8,97 @@ import (
 	"shardway/shardmap"
 )
 
-// exchange is one request on its way, and what is to become of its connection.
+// exchange is the state of one request, and what follows for the connection of its client.
 type exchange struct {
 	found
 	shard       shardmap.Shard
 	sharded     bool   // shard is set
-	keys        *Keys  // by which the key was found, or at an owner, by which it must have been
-	senderEpoch uint64 // of a forwarded request, the epoch of the map by which it was sent
+	keys        *Keys  // key configuration by which the key was found, or at an owner by which it must have been found
+	senderEpoch uint64 // of a forwarded request: epoch of the map that the sender used
 	safety      safety
-	safe        bool          // its method is, whatever safety says of sending it again
-	began       time.Duration // when its head had been read, by the exact clock
-	ended       time.Duration // when its answer had gone out, likewise; zero: it is not over
-	id          [2]uint64     // X-Request-Id of a request that came without; zero: not made yet
+	safe        bool          // the method is safe, even if safety forbids sending the request again
+	began       time.Duration // when the header had been read, by the exact clock
+	ended       time.Duration // when the response had been sent, by the exact clock; zero means not yet
+	id          [2]uint64     // generated X-Request-Id; zero means not generated
 
-	route          Kind   // the way it went last; zero: none
-	waited         bool   // it counted as held
-	waitedFor      Reason // what it waited for first
-	tries          int    // times it was sent and may have run, at other nodes too
-	reusedTries    int    // of these, over a connection used before
-	noStreams      bool   // a lane has failed it: it goes by none any more
-	responsesBegun int    // of these, with the head of an answer
-	wreck          *wreck // the last process that took it along; nil: none
-	cutRun         bool   // the app may have run it, and there is no answer: see client.part
-	notAcquired    int    // times the app said that it does not hold the shard
+	route          Kind   // route of the last attempt; zero means no attempt
+	waited         bool   // the request has waited for an owner
+	waitedFor      Reason // first reason for waiting
+	tries          int    // attempts after which the request may have run, at other nodes too
+	reusedTries    int    // of tries, attempts over a connection that had been used before
+	noStreams      bool   // a multiplexed stream has failed; use connections only
+	responsesBegun int    // of tries, attempts that received a response header
+	wreck          *wreck // the last process that died with this request; nil means none
+	cutRun         bool   // the app may have run the request, and there is no response: see client.reportStopped
+	notAcquired    int    // responses of the app that it has not acquired the shard
 
-	// ran is set once a PUT or DELETE may have run, in ranEpoch: it goes again
-	// only to the same one, and never if that is zero, unknown.
+	// ran is set when a PUT or DELETE may have run in the ownership epoch ranEpoch. It is sent
+	// again only in the same epoch, and never if ranEpoch is zero, which means unknown.
 	ran      bool
 	ranEpoch uint64
 
-	waitTime time.Duration // in all
+	waitTime time.Duration // total time of waiting
 	ticket   *queue.Ticket
-	dequeued *queue.Ticket // of a request that has waited and went on, until it is answered
-	deadline time.Time     // of all waiting; zero: there was none yet
-	pause    time.Duration // the last back-off
+	dequeued *queue.Ticket // ticket of a request that has left the queue and has no response yet
+	deadline time.Time     // end of all waiting; zero means that the request has not waited
+	pause    time.Duration // last back-off
 
-	resumed *resumed // an event stream that may go on, or does; nil: there is none
+	resumed *resumed // the event stream, if it is resumable; nil means none
 
-	account account           // of the access log
+	account account           // record of the access log
 	session *webSocketSession // that the request asks for; nil: none, or none that could be kept
 
-	// Of a request from another node.
-	onDemand      bool   // its body comes when it is asked for
-	clientExpects bool   // the client waits for a 100 itself
-	wantAccepted  bool   // the body is there, and the ingress asks whether the app takes it
-	bodyRequested bool   // it has been asked for, or told
-	wantEpoch     uint64 // serve it in this ownership epoch only; zero: any
-	wasResumed    uint64 // what the ingress says in headerResumed; zero: nothing
+	// The following fields belong to a request from another node.
+	onDemand      bool   // the sender sends the body when this node requests it
+	clientExpects bool   // the client itself waits for 100 Continue
+	wantAccepted  bool   // the body has arrived, and the sender asks for a 100 when the app accepts the request
+	bodyRequested bool   // the 100 for onDemand or wantAccepted was sent
+	wantEpoch     uint64 // serve the request in this ownership epoch only; zero means in any
+	wasResumed    uint64 // value of headerResumed from the sender; zero means none
 
-	// What becomes of the connection.
-	keep bool // it may carry another request
-	cut  bool // it is, or has to be, closed as it stands
-	// unsent tells that the end of the answer is still to be sent, by one who can wait.
+	// The following fields decide about the connection of the client.
+	keep bool // it can carry another request
+	cut  bool // it was closed, or must be closed, within a message
+	// unsent means that the end of the response is still buffered, and must be sent by a goroutine
+	// that can block.
 	unsent bool
 }
 
-// resolveShard finds the shard of the request's key, if it has one.
+// resolveShard sets the shard of the key, if the request has a key.
 func (x *exchange) resolveShard(t *Table) {
 	if !x.sharded && !x.keyless {
 		x.shard, x.sharded = shardmap.OfBytes(x.key, t.Shards()), true
 	}
 }
 
-// isStreamResumption reports whether the request is for a further leg of an event stream.
+// isStreamResumption reports whether the request continues an event stream of which the client
+// already has a part.
 func (x *exchange) isStreamResumption() bool {
 	return x.resumed != nil && x.resumed.legs > 0 && x.resumed.asked > 0
 }
 
-// mayHaveRun reports whether an attempt broke off after something was sent.
+// mayHaveRun reports whether an attempt failed after something was sent.
 func (x *exchange) mayHaveRun() bool { return x.tries > 0 }
 
-// elapsed returns how long the request took, which is over.
+// elapsed returns how long the request took, and sets its end if that is not set.
 func (x *exchange) elapsed(clock *coarse) time.Duration {
-	if x.ended == 0 { // else its run has just been timed
+	if x.ended == 0 { // otherwise recordRun has set it
 		x.ended = clock.exact()
 	}
 	return x.ended - x.began
 }
 
-// isOpen reports whether a request has begun that is not over.
+// isOpen reports whether a request has begun and not ended.
 func (x *exchange) isOpen() bool { return x.began != 0 && x.ended == 0 }
 
-// noteNotDelivered notes that no app has seen the attempt.
+// noteNotDelivered records that the attempt has not reached an app.
 func (x *exchange) noteNotDelivered() {
 	if x.session != nil {
 		x.session.delivered = false
 	}
 }
 
-// notedRun adds to a detail that an attempt may have run, if one may.
+// notedRun appends to detail that an earlier attempt may have run, if that is so.
 func (x *exchange) notedRun(detail string) string {
 	if x.mayHaveRun() {
 		return detail + "; " + detailMayHaveRun
@@ -104,7 +106,7 @@ func (x *exchange) notedRun(detail string) string {
 	return detail
 }
 
-// queueShard is what the request counts for in the queue.
+// queueShard returns the shard to which the wait queue attributes the request.
 func (x *exchange) queueShard() uint32 {
 	const keyless = queue.NoShard - 1
 	switch {
@@ -116,7 +118,7 @@ func (x *exchange) queueShard() uint32 {
 	return queue.NoShard
 }
 
-// limitShard is what the request's connections count for.
+// limitShard returns the shard whose connection limit applies, or noShard.
 func (x *exchange) limitShard() int {
 	if x.keyless {
 		return noShard
@@ -124,8 +126,7 @@ func (x *exchange) limitShard() int {
 	return int(x.shard)
 }
 
-// routeOf returns the way the request went as metrics know it: one that waited
-// and never left is held.
+// routeOf returns the route for metrics. A request that waited and was never sent counts as Held.
 func (x *exchange) routeOf() Kind {
 	if x.route == 0 && x.waited {
 		return Held
@@ -133,8 +134,8 @@ func (x *exchange) routeOf() Kind {
 	return x.route
 }
 
-// leaveQueue gives the place in the queue back, and lets another one go in its stead: the
-// request is answered, or is to be.
+// leaveQueue gives up the place in the wait queue, so that another request can follow. Call it
+// when the request has a response, or gets one now.
 func (x *exchange) leaveQueue() {
 	if x.ticket != nil {
 		x.ticket.Leave()
@@ -146,7 +147,8 @@ func (x *exchange) leaveQueue() {
 	}
 }
 
-// dequeue gives the place in the queue back of a request that has found its owner.
+// dequeue leaves the wait queue, because the request has found its owner. The queue releases the
+// next request when leaveQueue is called.
 func (x *exchange) dequeue() {
 	if x.ticket != nil {
 		x.ticket.Dequeue()
@@ -158,9 +160,9 @@ func (x *exchange) dequeue() {
 type safety uint8
 
 const (
-	unsafeMethod     safety = iota + 1 // at most once
-	idempotentMethod                   // PUT, DELETE: again, in the same ownership epoch
-	safeMethod                         // GET, HEAD, OPTIONS: again
+	unsafeMethod     safety = iota + 1 // POST and others: at most once
+	idempotentMethod                   // PUT, DELETE: repeatedly in the same ownership epoch
+	safeMethod                         // GET, HEAD, OPTIONS: repeatedly
 )
 
 func safetyOf(method []byte) safety {
@@ -173,46 +175,47 @@ func safetyOf(method []byte) safety {
 	return unsafeMethod
 }
 
-// action says what is to be done after an attempt.
+// action is what follows after an attempt.
 type action uint8
 
 const (
-	actionDone       action = iota + 1 // answered, or given up with its connection
-	actionRetry                        // go again at once
-	actionWait                         // wait, then go again
-	actionFail                         // answer with a problem
-	actionNextStream                   // the leg of an event stream is over: go on with the next
-	actionRelay                        // the leg of a kept socket has begun: carry it (carry.go)
+	actionDone       action = iota + 1 // the client has its response, or its connection has ended
+	actionRetry                        // make another attempt at once
+	actionWait                         // wait, then make another attempt
+	actionFail                         // respond with a problem
+	actionNextStream                   // the owner of an event stream is lost: request the rest from the next owner
+	actionRelay                        // a resumable WebSocket has an upstream connection: relay it (carry.go)
 )
 
-// decision is what an attempt came to.
+// decision is the result of an attempt.
 type decision struct {
 	action action
 
-	// Of actionWait. Refusal is what another node is told, and what the problem
-	// speaks of when the time is over; backoff: look again after a while even if
-	// the table stays; committed and proposed: wait until they are applied.
+	// The following fields belong to actionWait. refusal is the answer to a node that forwarded
+	// the request, and selects the problem if the wait times out. backoff means to try again
+	// after a while even if the routing table does not change. committed and proposed are the
+	// epochs to wait for.
 	reason              Reason
 	refusal             Refusal
 	backoff             bool
 	committed, proposed uint64
-	generation          uint64       // the table that was looked at
-	condition           waitable     // wait for this besides: it tells when it is worth another look
-	notAcquired         attemptEpoch // the app did not hold its shard: wait until the node has heard of that; zero: it did
+	generation          uint64       // generation of the routing table that was used
+	condition           waitable     // additional condition for the next attempt
+	notAcquired         attemptEpoch // the app has not acquired the shard of this attempt: wait until the node knows that; zero means not applicable
 
-	// Of actionFail, and of actionWait when nothing else says it better.
+	// code and detail belong to actionFail, and to actionWait if the wait times out.
 	code   problem.Code
 	detail string
 }
 
 var done = decision{action: actionDone}
 
-// fail returns the verdict that ends a request with a problem.
+// fail returns the decision that ends a request with a problem.
 func fail(code problem.Code, detail string) decision {
 	return decision{action: actionFail, code: code, detail: detail}
 }
 
-// waitForRoute returns the verdict of a request whose route is not to be taken now.
+// waitForRoute returns the decision for a request whose route r is held.
 func waitForRoute(r *Route) decision {
 	return decision{action: actionWait, reason: r.Reason, refusal: refusalFor(r)}
 }

@@ -43,7 +43,7 @@ func (h *handovers) ask(l *webSocketRelay) {
 	}
 }
 
-// continueServing asks the next ones at due, and so on.
+// goOn asks the next ones at due, and so on.
 func (h *handovers) goOn(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
 		now := due.Add(h.late(due))

@@ -14,65 +14,64 @@ import (
 	"shardway/proxy/h1"
 )
 
-// freshFor is for how long after its last use a connection is trusted with a
-// request that must not be sent twice. It is measured in steps of sweepEvery, so
-// it is a step short of a second.
+// freshFor is how long after its last use a connection may carry a request that must not be sent
+// twice. The clock advances in steps of sweepEvery, so freshFor is one step less than a second.
 const freshFor = time.Second - sweepEvery
 
-// errNoLease keeps a request from being sent: the lease ended after admission.
+// errNoLease prevents a request from being sent: the lease has ended after the admission.
 var errNoLease = errors.New("proxy: no lease")
 
-// upstreamConn is a connection to the app, or to another node, that carries one request
-// after another. Whoever got it from its pool owns it until put or drop.
+// upstreamConn is a connection to the app or to another node. It carries one request after
+// another. The caller that gets it from its pool owns it until put or discard.
 type upstreamConn struct {
 	*h1.Conn
 	res       h1.Response
 	pool      *pool
-	checkable bool          // can be looked at without reading
+	checkable bool          // pending data and closure can be detected without reading
 	reused    bool          // has carried a request before
-	idleSince time.Duration // by the pool's clock, when it became idle
+	idleSince time.Duration // when it became idle, by the clock of the pool
 
-	mux         muxStream    // that it is; nil: it has a connection of its own
-	singleUse   bool         // it is for one socket, and nobody after that
-	unencrypted bool         // nothing seals it, as far as is known
-	boot        uint64       // of the node's process at the other end; zero: not told
-	nonce       uint64       // of that process; zero: not told
-	generation  uint64       // of its pool when it was asked for
-	inproc      *handlerConn // of the app in this process; nil: it is a connection
+	mux         muxStream    // the stream that the connection is; nil means a connection of its own
+	singleUse   bool         // carries one WebSocket and nothing after it
+	unencrypted bool         // no encryption, as far as is known
+	boot        uint64       // boot number of the node's process; zero means unknown
+	nonce       uint64       // nonce of that process; zero means unknown
+	generation  uint64       // generation of the pool when it was dialed
+	inproc      *handlerConn // the app in this process; nil means a network connection
 
-	awaitingUpgrade bool // a socket asks with it for its next leg; the pool's
-	shard           int  // the shard that it counts for, or unshared; the pool's
-	whole           bool // what it carries has its whole answer, see answered; the pool's
-	longLived       bool // it counts among the streams; guarded by the pool's mu
+	awaitingUpgrade bool // a resumed WebSocket awaits its upgrade response; guarded by pool.mu
+	shard           int  // shard whose limit it counts for, or noShard; guarded by pool.mu
+	whole           bool // its response is complete, see pool.answered; guarded by pool.mu
+	longLived       bool // counts as a long-lived stream; guarded by pool.mu
 
-	loop     *eventLoop    // that hears of it; nil: none does. Its owner's
-	loopSlot *upstreamSlot // its place there
+	loop     *eventLoop    // loop with which it is registered; nil means none. Only the owner uses it
+	loopSlot *upstreamSlot // its registration in that loop
 
-	// unproven is set while the pool counts it as new, until settling ends that.
+	// unproven is set while slow start counts the connection as new. provenTimer ends that time.
 	unproven    atomic.Bool
 	provenTimer *time.Timer
 }
 
-// A request that asks at once is looked at as a whole before it goes out: its connection
-// is looked at with the first byte, and not before. Its body is no longer than askBody,
-// and askFrame more than a chunk's frame, so that nothing of it goes earlier.
+// SendChecked checks the connection right before the first byte is sent, so the whole request
+// must be sent by one call. askBody is the maximum size of its body in bytes, and askFrame the
+// room for the framing of a chunk.
 const (
 	askBody  = 4 << 10
 	askFrame = 16
 )
 
-// sendsChecked reports whether the request asks at once, see h1.Conn.Ask. What it says of a
-// request whose connection is chosen it says when that is used.
+// sendsChecked reports whether the request can use h1.Conn.SendChecked. The result may still
+// change until the request is sent.
 func (a *requestState) sendsChecked() bool {
 	return a.body.whole() && len(a.body.buffered) <= askBody && !a.x.wantAccepted
 }
 
-// canSendChecked reports whether Ask can look at the link. What the other end says first on a
-// new one is taken for its answer.
+// canSendChecked reports whether SendChecked can check the connection. It excludes new
+// connections, because data that a peer sends first on a new connection is taken for its response.
 func (l *upstreamConn) canSendChecked() bool { return l.reused && l.CanSendChecked() }
 
-// acquireConn gets a connection: an idle one, or else the next that is given back or newly
-// made. Without one it returns the verdict.
+// acquireConn returns an idle connection, or waits for the next one that is returned or dialed.
+// Without a connection it returns the decision.
 func (w *requestWait) acquireConn(p *pool) (*upstreamConn, decision) {
 	fresh, maxInflight := w.mustBeFresh(), w.maxInflight(p)
 	newOnly := w.x.reusedTries >= maxReusedTries
@@ -94,17 +93,17 @@ func (w *requestWait) acquireConn(p *pool) (*upstreamConn, decision) {
 			p.probeWithIdle()
 			return l, decision{}
 		}
-		p.discard(l) // a new one is made in its place
+		p.discard(l) // the pool dials another one
 		in.newOnly = false
 	}
 }
 
-// mustBeFresh reports whether the connection has to be one used just now: where one broke, others
-// may have.
+// mustBeFresh reports whether the request needs a connection that was used very recently: it must
+// not be sent twice, or another connection has broken.
 func (w *requestWait) mustBeFresh() bool { return w.x.safety != safeMethod || w.x.mayHaveRun() }
 
-// maxInflight returns how many requests of its shard may be under way; zero: any number. The streams
-// of a shard that moves come back together, and had their places.
+// maxInflight returns the limit of requests in progress for the shard; zero means no limit.
+// Resumed streams of a shard that moves were admitted before, and are exempt.
 func (w *requestWait) maxInflight(p *pool) int {
 	if p.node != "" || w.x.resumed != nil || w.x.wasResumed > 0 {
 		return 0
@@ -112,18 +111,19 @@ func (w *requestWait) maxInflight(p *pool) int {
 	return w.set.MaxShardInflight
 }
 
-// takeIdleConn takes an idle connection, for a loop one that it hears if there is one; nil:
-// there is none.
+// takeIdleConn returns an idle connection, or nil. It prefers a connection that is registered with
+// the event loop by.
 func (w *requestWait) takeIdleConn(p *pool, by *eventLoop) *upstreamConn {
 	return p.get(connRequest{shard: w.x.limitShard(), fresh: w.mustBeFresh(), maxInflight: w.maxInflight(p), checkedOnSend: w.sendsChecked(), loop: by})
 }
 
-// waitInQueue waits in line. Only who waits for others to be done takes a place in the
-// queue: dialed says that there will be a connection as soon as it can be made.
+// waitInQueue waits in the queue of the pool. dialed means that a connection for the request is
+// being dialed. Otherwise the request waits for other requests to finish, and takes a place in the
+// wait queue of the node.
 func (w *requestWait) waitInQueue(p *pool, in *waiter, dialed bool) (*upstreamConn, error) {
 	limit := ownerWait
 	if w.ingress == "" {
-		limit = w.timeLeft(time.Now()) // connecting counts as waiting
+		limit = w.timeLeft(time.Now()) // dialing counts as waiting
 	}
 	if in.shardMoved(w.s.o.Cluster.Table(), p.node) {
 		_ = p.leaveQueue(in)
@@ -144,12 +144,12 @@ func (w *requestWait) waitInQueue(p *pool, in *waiter, dialed bool) (*upstreamCo
 	return p.await(in, w.context().Done(), limit)
 }
 
-// queueFullError ends a wait for a connection that the queue had no place for.
+// queueFullError ends a wait for a connection because the wait queue of the node is full.
 type queueFullError struct{ v decision }
 
 func (e *queueFullError) Error() string { return e.v.detail }
 
-// acquireFailed makes a verdict of why there is no connection.
+// acquireFailed converts the error of acquireConn into a decision.
 func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	var full *queueFullError
 	switch {
@@ -184,12 +184,12 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 		v.detail = "all connections to the app are busy (--max-upstream-conns)"
 		return v
 	case errors.Is(err, errDialing):
-		// What is being made may still come about: the app is not to blame.
+		// A dial is still in progress, so the app has not failed.
 		v.code, v.refusal = problem.QueueTimeout, RefusedBusy
 		v.detail = "no connection to the app was made in time for the request"
 		return v
 	case errors.Is(err, errStopping):
-		// The app may be well; who owns the shard next is to be waited for.
+		// This node stops. The request must wait for the next owner of the shard.
 		v.code, v.refusal = problem.QueueTimeout, RefusedHeld
 		v.detail = "this node is stopping"
 		return v
@@ -202,10 +202,10 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	return v
 }
 
-// newLink wraps a connection just made.
+// newLink wraps a connection that was just dialed.
 func (s *Server) newLink(conn net.Conn, set *Settings, o h1.Options) *upstreamConn {
 	l := &upstreamConn{}
-	// The time to the first byte is the sweep's affair.
+	// The sweep limits the time to the first byte of the response.
 	o.Timeouts.Head, o.Timeouts.Write = set.HeaderTimeout, set.IdleTimeout
 	o.Buffers = &s.buffers
 	o.ReadBuffer = upstreamRead
@@ -214,8 +214,8 @@ func (s *Server) newLink(conn net.Conn, set *Settings, o h1.Options) *upstreamCo
 	return l
 }
 
-// upstreamRead is the size of a read buffer towards the app and other nodes: an
-// answer of some 10 KB comes in one system call.
+// upstreamRead is the size of a read buffer for the app and other nodes. A response of about 10 KB
+// then needs one system call.
 const upstreamRead = 32 << 10
 
 // dialUpstream connects to the app.
@@ -233,8 +233,7 @@ func (s *Server) dialUpstream(ctx context.Context) (*upstreamConn, error) {
 	}), nil
 }
 
-// dialPeer opens a forwarding stream to a node. How long an answer may take is
-// the owner's affair.
+// dialPeer opens a connection to another node. The owner limits how long a response may take.
 func (s *Server) dialPeer(ctx context.Context, node string) (*upstreamConn, error) {
 	set := s.set.Load()
 	ctx, cancel := context.WithTimeout(ctx, set.ConnectTimeout)
@@ -246,7 +245,7 @@ func (s *Server) dialPeer(ctx context.Context, node string) (*upstreamConn, erro
 	return s.peerLink(conn, set), nil
 }
 
-// peerLink wraps a stream to a node, or a lane.
+// peerLink wraps a connection or a multiplexed stream to another node.
 func (s *Server) peerLink(conn net.Conn, set *Settings) *upstreamConn {
 	l := s.newLink(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set))
 	l.mux, _ = conn.(muxStream)
@@ -263,17 +262,17 @@ func (s *Server) peerLink(conn net.Conn, set *Settings) *upstreamConn {
 	return l
 }
 
-// direct reports whether what the socket of a stream between nodes reads is what
-// the stream reads. Over TLS it is not, and the stream says so.
+// direct reports whether the bytes of a peer connection are those of its socket. Over TLS they are
+// not.
 func direct(conn net.Conn) bool {
 	d, ok := conn.(interface{ Direct() bool })
 	return ok && d.Direct()
 }
 
-// peerOptions sets what streams between nodes have of their own: room for a
-// client's head, or an app's, and what the nodes add. They say the key once more, with
-// three bytes for each that has to be escaped, and the host twice: a head that one
-// node takes and whose key it can serve is never too long for the next.
+// peerOptions sets the limits of connections between nodes. They must have room for the header of
+// a client or an app, and for the fields that nodes add. Nodes repeat the key, escaped with up to
+// three bytes for each byte, and the host twice. So the next node never refuses a header that this
+// node has accepted.
 func peerOptions(o h1.Options, set *Settings) h1.Options {
 	o.HeadBytes = 4*set.MaxHeaderBytes + 4<<10
 	o.HeadLines = set.MaxHeaders + 32

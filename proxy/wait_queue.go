@@ -7,37 +7,37 @@ import (
 	"shardway/shardmap"
 )
 
-// What a wait for a connection may end with, beside what dialing says.
+// Errors of a wait for a connection, in addition to the errors of a dial.
 var (
-	// errBusy reports that a pool's connections are all in use and that none came
-	// free in time.
+	// errBusy reports that all connections are in use, and that none was returned in time.
 	errBusy = errors.New("proxy: all connections in use")
-	// errShardConnLimit is the same for the share of one shard.
+	// errShardConnLimit reports the same for the connections that one shard may use.
 	errShardConnLimit = errors.New("proxy: all connections of the shard's share in use")
-	// errShardInflightLimit reports that as many requests of the shard are under way as may be.
+	// errShardInflightLimit reports that the shard has the maximum number of requests in progress.
 	errShardInflightLimit = errors.New("proxy: too many requests of the shard")
-	// errDialing reports that connections are being made and that none was in time.
+	// errDialing reports that connections are being dialed, and that none was ready in time.
 	errDialing = errors.New("proxy: no connection was made in time")
-	// errRouteChanged asks to look at the table again: another place serves the shard, or
-	// the pool is another one by now.
+	// errRouteChanged tells the caller to look up the route again: another node serves the shard,
+	// or another pool has replaced this one.
 	errRouteChanged = errors.New("proxy: look again")
-	// errStopping is the end of the app's connections.
+	// errStopping reports that this node stops and closes the connections to its app.
 	errStopping = errors.New("proxy: this node is stopping")
-	// errBreakerOpen reports that the gate is shut.
+	// errBreakerOpen reports that the breaker is tripped.
 	errBreakerOpen = errors.New("proxy: waiting for its turn to ask")
-	// errNoApp is why the gate of a node is shut whose app takes no connections.
+	// errNoApp is the cause of a tripped breaker if a node is reachable and its app accepts no
+	// connections.
 	errNoApp = errors.New("proxy: the app behind the owner accepts no connections")
 )
 
-// waiter is a request in line for a connection.
+// waiter is a request that waits for a connection.
 type waiter struct {
-	shard         int  // the shard it counts for, or unshared: then it looks for no other place
-	fresh         bool // as for pool.take
-	maxInflight   int  // as for pool.take
-	newOnly       bool // it takes none that is idle: those that carried it before broke
-	forUpgrade    bool // it gives none back: a socket on its way back
-	streamAllowed bool // and a lane will do
-	waitsForShard bool // it waits for its shard's share first, or with crowd for its bound
+	shard         int  // shard for which the connection counts; noShard also means that the route never changes
+	fresh         bool // as in connRequest
+	maxInflight   int  // as in connRequest
+	newOnly       bool // needs a new connection, because reused ones broke
+	forUpgrade    bool // a WebSocket that is resumed: it keeps the connection
+	streamAllowed bool // forUpgrade, and a multiplexed stream suffices
+	waitsForShard bool // waits for a limit of its shard first
 	// patient: it has waited for its shard and goes on in line, where others are refused.
 	hasWaited, inflightFull bool
 	granted                 chan grant
@@ -46,23 +46,23 @@ type waiter struct {
 	prev, next *waiter
 }
 
-// grant is what a waiter is sent, once: a connection, or why there is none.
+// grant is sent to a waiter once: a connection, or the error.
 type grant struct {
 	l   *upstreamConn
 	err error
 }
 
-// waitQueue is a first-in-first-out line of waiters that any of them can leave from
-// the middle.
+// waitQueue is a FIFO queue of waiters. A waiter can be removed from the middle.
 type waitQueue struct {
 	head, tail *waiter
 	n          int
 	upgrades   int // of these, those that give nothing back
 	unbounded  int // and those that no bound of their shard holds up
-	// upgradesLast has those stand behind all others, in the line of a place that takes any number
-	// of connections: thousands that move at once would keep requests for seconds.
+	// upgradesLast places waiters with forUpgrade behind all others. It is set for nodes, which
+	// accept any number of connections: otherwise requests would wait for seconds behind thousands
+	// of WebSockets that move at once.
 	upgradesLast bool
-	firstUpgrade *waiter // with last, the first of them
+	firstUpgrade *waiter // with upgradesLast, the first waiter with forUpgrade
 }
 
 func (q *waitQueue) push(w *waiter) {
@@ -95,7 +95,7 @@ func (q *waitQueue) push(w *waiter) {
 
 func (q *waitQueue) remove(w *waiter) {
 	if w == q.firstUpgrade {
-		q.firstUpgrade = w.next // with last; else nobody asks
+		q.firstUpgrade = w.next // only used with upgradesLast
 	}
 	if w.prev == nil {
 		q.head = w.next
@@ -117,8 +117,8 @@ func (q *waitQueue) remove(w *waiter) {
 	}
 }
 
-// join gets in line. A connection that came free meanwhile is returned at once;
-// dialed tells that one is being made for everybody in line, this one included.
+// join adds w to the queue. If a connection is available, join returns it instead. dialed means
+// that a connection is being dialed for each waiter, including this one.
 func (p *pool) join(w *waiter) (l *upstreamConn, dialed bool, err error) {
 	w.granted = make(chan grant, 1)
 	p.mu.Lock()
@@ -150,9 +150,9 @@ func (p *pool) join(w *waiter) (l *upstreamConn, dialed bool, err error) {
 	return nil, p.mu.dialing-p.mu.slowStart.stuck >= p.mu.queue.n, nil
 }
 
-// closedError says what became of a pool that was closed. Another one takes the place of a
-// node's; the app's is closed when this node stops, and to look again would be to
-// look for ever.
+// closedError returns the error for a pool that is closed. A node's pool is replaced by another
+// one. The app's pool is closed when this node stops; there, errRouteChanged would cause an
+// endless loop.
 func (p *pool) closedError() error {
 	if p.node == "" {
 		return errStopping
@@ -160,7 +160,7 @@ func (p *pool) closedError() error {
 	return errRouteChanged
 }
 
-// await waits for what join did not give.
+// await waits for the connection that join did not return.
 func (p *pool) await(w *waiter, done <-chan struct{}, limit time.Duration) (*upstreamConn, error) {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
@@ -173,8 +173,8 @@ func (p *pool) await(w *waiter, done <-chan struct{}, limit time.Duration) (*ups
 	return nil, p.leaveQueue(w)
 }
 
-// leaveQueue takes a waiter out of the line, whether it is still in it or has been
-// served this moment, and says what it waited for in vain.
+// leaveQueue removes a waiter from the queue, and returns why the wait was in vain. If a
+// connection was granted at the same moment, leaveQueue passes it on.
 func (p *pool) leaveQueue(w *waiter) error {
 	p.mu.Lock()
 	why := errBusy
@@ -194,7 +194,7 @@ func (p *pool) leaveQueue(w *waiter) error {
 	if waits {
 		return why
 	}
-	t := <-w.granted // sent under mu with the removal, so it is there
+	t := <-w.granted // does not block: it was sent before the removal released mu
 	switch {
 	case t.l == nil:
 		return t.err
@@ -206,9 +206,9 @@ func (p *pool) leaveQueue(w *waiter) error {
 	return why
 }
 
-// recheckWaiters sends off those in line whose shard is served elsewhere by this table:
-// there is nothing to wait for here. Who swaps the table calls it after that, and
-// a waiter looks once more when it is in line: one of the two sees the other.
+// recheckWaiters ends the wait of requests whose shard another node serves according to t. The
+// caller has installed t before. A waiter checks the table again after it has joined the queue, so
+// that one of the two checks sees the change.
 func (p *pool) recheckWaiters(t *Table) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -220,8 +220,8 @@ func (p *pool) recheckWaiters(t *Table) {
 	}
 }
 
-// shardMoved reports that the table does not send the waiter's shard to the node, or to
-// the app if that is empty.
+// shardMoved reports whether t routes the shard of the waiter to another destination than the
+// node, or than the app if node is empty.
 func (w *waiter) shardMoved(t *Table, node string) bool {
 	if w.shard == noShard {
 		return false
@@ -236,12 +236,13 @@ func (w *waiter) shardMoved(t *Table, node string) bool {
 	return r.Kind != Remote || r.Node != node
 }
 
-// failWaiters empties the line; without an error its people look again. With mu held.
+// failWaiters removes all waiters with the error. With nil they look up their route again. The
+// caller holds p.mu.
 func (p *pool) failWaiters(err error) {
 	if err == nil {
 		err = errRouteChanged
 	}
-	for _, w := range p.waiters() { // those parked first: nobody takes their place
+	for _, w := range p.waiters() { // waiters at a shard limit come first, so that none of them joins the queue
 		p.remove(w)
 		w.granted <- grant{err: err}
 	}
