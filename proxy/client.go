@@ -11,119 +11,122 @@ import (
 	"shardway/proxy/h1"
 )
 
-// requestState is a request as its connection has it: who asks, what, and what has become of
-// it so far. The flow and its leaves share it; who has it and no client cannot call the
-// flow.
+// requestState is the state of a request and of the connection that it arrived on. The steps of a
+// request (serve.go) and their helper types share it. A helper has the requestState but not the
+// client, so that it cannot call the steps.
 type requestState struct {
 	s       *Server
 	conn    *h1.Conn
-	ingress string    // the node at the other end; empty: a client
-	from    origin    // the client's address
-	set     *Settings // in force for this request
+	ingress string    // name of the node at the other end; empty means a client
+	from    origin    // address of the client
+	set     *Settings // settings in force for this request
 
 	req  h1.Request
 	x    exchange
 	body requestBody
 
-	// Memory for one head after another.
+	// edit and extra are reused for one header after another.
 	edit  h1.Edit
 	extra []byte
-	// slowResponse is what the answer that is passed on is remembered by (sizes), if another node
-	// gave it and nobody knows how long it takes; zero: it did not, or has taken long already.
+	// slowResponse is the key of the response in sizes, while a response from another node is
+	// passed on whose duration is unknown. Zero means that there is none, or that it has already
+	// taken long.
 	slowResponse atomic.Uint64
-	// escaped tells that others may have come to know of the connection than those who
-	// look at the registry: its memory is not used again.
+	// escaped means that other goroutines may hold the client by other means than the registry.
+	// Its memory is not reused.
 	escaped bool
 }
 
-// draining reports whether the connection is to end with its present answer
-// because the node is leaving. Streams of other nodes go on to the end: who
-// forwards here knows by the map when to stop.
+// draining reports whether the connection must end with its present response because the node is
+// leaving. Connections from other nodes continue, because a sender stops by the shard map.
 func (a *requestState) draining() bool { return a.ingress == "" && a.s.draining.Load() }
 
-// last reports whether the request is the client's last by its own word, and all of it
-// has been read.
+// last reports whether the client has declared the request to be its last, and the body has been
+// read completely.
 func (a *requestState) last() bool { return !a.req.KeepAlive() && a.req.Body.Done() && !a.body.broken }
 
-// client is a connection that requests come by: from a client, or, when ingress
-// is set, from another node. Its goroutine runs serve; others reach in through
-// slot, idle, down and the watch. Its methods are the flow of a request (serve.go) and
-// what acts on the connection from outside; the leaves have types of their own.
+// client is a connection on which requests arrive: from a client, or, if ingress is set, from
+// another node. Its goroutine runs serve. Other goroutines use slot, idle, down and disconnect.
+//
+// The methods of client are the steps of a request (serve.go), and the functions by which other
+// goroutines act on the connection. The helper types have their own methods.
 type client struct {
 	requestState
 	life lifetime
 
-	// The leaves.
+	// Helper types of the steps of a request.
 	keys          finder
 	wait          requestWait
 	requestWriter requestWriter
 	reply         reply
 	relay         responseRelay
 
-	// Of one that a loop may carry.
-	loop          atomic.Pointer[eventLoop] // that does; nil: its goroutine
-	eventLoops    *eventLoopGroup           // one of which may; nil: none
+	// State for the event loop.
+	loop          atomic.Pointer[eventLoop] // loop that serves the client; nil means its goroutine
+	eventLoops    *eventLoopGroup           // loops that may serve the client; nil means none
 	loopState     loopState
-	resumeAt      resumePoint // where its goroutine goes on
-	loopAttempt   loopAttempt // what it has under way there, or had
+	resumeAt      resumePoint // where the goroutine continues
+	loopAttempt   loopAttempt // the last attempt that the loop has started
 	eligibility   loopEligibility
-	wakeLoop      func()      // has it leave its loop, bound once
-	parkRequested atomic.Bool // to be parked
-	handedToLoop  bool        // it joins a loop: nobody else has anything to do with it
+	wakeLoop      func()      // makes the loop hand the client off; bound once
+	parkRequested atomic.Bool // the sweep has requested to park the connection
+	handedToLoop  bool        // the client is on its way to a loop, and no other goroutine may use it
 
 	slot slot
-	// lastSeen is the number of the run that Stalled saw last, and its alone.
+	// lastSeen is the number of the run that Stalled saw last. Only Stalled uses it.
 	lastSeen   uint32
 	disconnect disconnectWatch
-	// session is the socket that the connection has become, at the node that has its client.
+	// session is the resumable WebSocket that the connection has become, at the node that has its
+	// client.
 	session atomic.Pointer[webSocketSession]
-	// idle is when the wait for a request began, by the server's clock; zero
-	// while one runs.
+	// idle is when the connection began to wait for a request, by the clock of the server. Zero
+	// means that a request is in progress.
 	idle atomic.Int64
-	// pollSince is when a long poll was first sent that has been sent again because its shard
-	// moved, by the server's clock; zero: it has not been.
+	// pollSince is when a long poll was first sent that was sent again because its shard moved, by
+	// the clock of the server. Zero means that there is none.
 	pollSince atomic.Int64
-	// reused is true once the connection has carried a request before the present one. Clients
-	// send a safe request again when such a connection is closed without a response.
+	// reused means that the connection has carried a request before the present one. Clients
+	// repeat a safe request if such a connection is closed without a response.
 	reused atomic.Bool
-	// shed tells that it has been asked to make room for another connection.
+	// shed means that the connection was asked to make room for another one.
 	shed         atomic.Bool
-	headerMemory reservation // what a head keeps that is partly read
-	// down tells that the connection is being closed from outside, so that no
-	// run begins unseen.
+	headerMemory reservation // memory of a header that is partly read
+	// down means that another goroutine is closing the connection, so that no further run may
+	// begin.
 	down atomic.Bool
-	// unobserved tells that nobody looked at the registry when it let the connection go.
+	// unobserved means that no visit of the registry was in progress when the registry removed the
+	// client.
 	unobserved bool
-	goroutines *sync.WaitGroup // of the goroutines that carry it
-	watcher    *idleWatcher    // where it may be parked; nil: nowhere
-	canPark    atomic.Bool     // it may be: the sweep has it parked
-	parkDelay  atomic.Int64    // for how many nanoseconds it has to be idle before that
-	// parked tells that it has been: the connection is not this client's any more.
+	goroutines *sync.WaitGroup // counts the goroutines of the connection
+	watcher    *idleWatcher    // where the connection can be parked; nil means nowhere
+	canPark    atomic.Bool     // the sweep may request to park the connection
+	parkDelay  atomic.Int64    // idle time in nanoseconds before that
+	// parked means that the connection has been parked. It does not belong to this client any
+	// more.
 	parked bool
-	// parkedHalves is how many directions are parked of the socket that it has become. The
-	// registry's mu guards it.
+	// parkedHalves is the number of parked directions of the WebSocket. registry.mu protects it.
 	parkedHalves int
 
 	leaseCheck      func() (time.Duration, error) // c.askLease, bound once
-	releaseAdmitted func()                        // c.release, likewise
-	onHeaderMemory  func(delta int)               // c.noteHeaderMemory, likewise
+	releaseAdmitted func()                        // c.release, bound once
+	onHeaderMemory  func(delta int)               // c.noteHeaderMemory, bound once
 
-	// admitted is what ends the request's part in its shard's in-flight count; nil
-	// when there is none.
+	// admitted ends the share of the request in the in-flight count of its shard; nil means that
+	// there is none.
 	admitted func()
 
-	// The sweep's own.
-	seenRun       uint32        // the run at the last sweep
-	letGo         uint32        // the run that counts as a stream
-	since         time.Duration // when the sweep first saw it, or saw its body go out
-	nextPathCheck time.Duration // when it looks at the path to the owner next
-	cutRun        uint32        // the run that was found cut, of a stream that is kept
-	cutAt         time.Duration // when that was
-	moved         time.Duration // since when its shard has been elsewhere; zero: it is not
+	// The following fields belong to the sweep.
+	seenRun       uint32        // number of the run at the last sweep
+	letGo         uint32        // number of the run that counts as a stream
+	since         time.Duration // when the sweep first saw the run, or saw its body being sent
+	nextPathCheck time.Duration // when to check the path to the owner again
+	cutRun        uint32        // number of the cancelled run of a resumable stream
+	cutAt         time.Duration // when the sweep found it cancelled
+	moved         time.Duration // when the shard moved away; zero means that it has not
 }
 
-// newClient makes the client of a connection; serve runs it. It may have the memory of one
-// that is over.
+// newClient returns the client of a connection, which serve then runs. It may reuse the memory of
+// a closed client.
 func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *client {
 	var c *client
 	if ingress == "" {
@@ -150,7 +153,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	return c
 }
 
-// makeClient makes a client without a connection, and binds what belongs together.
+// makeClient allocates a client without a connection, and connects its parts.
 func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{s: s, conn: &h1.Conn{}}}
 	c.keys = finder{req: &c.req, from: &c.from, place: s.placeKey}
@@ -171,11 +174,11 @@ func makeClient(s *Server) *client {
 	return c
 }
 
-// bodyPatience is for how long a request's body is waited for before its rate counts.
+// bodyPatience is how long a request body may take before the minimum rate applies.
 const bodyPatience = 10 * time.Second
 
-// clientOptions returns the bounds of a client's connection, or of a stream from
-// the node ingress.
+// clientOptions returns the limits of the connection of a client, or of a connection from the node
+// ingress.
 func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	o := h1.Options{
 		Lingering: &s.lingering,
@@ -184,31 +187,33 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	}
 	o.Timeouts.Rate, o.Timeouts.Patience = max(set.MinBodyRate, 0), bodyPatience
 	if ingress != "" {
-		// It is the ingress that tells its client; this is for one that does not.
+		// The ingress enforces the rate towards its client. This limit is for an ingress that fails
+		// to do so, and is longer.
 		o.Timeouts.Patience += bodyPatience / 2
-		o.Timeouts.First = 0 // how long a stream stays idle is the ingress's affair
+		o.Timeouts.First = 0 // the ingress decides how long its connection stays idle
 		o = peerOptions(o, set)
 	}
 	return o
 }
 
-// left is called, from another goroutine, when the client has closed its side.
+// left is called by another goroutine when the client has closed its sending side.
 func (c *client) left() {
 	if c.down.Load() {
-		return // it was closed here
+		return // this node has closed the connection
 	}
 	c.s.metrics.clientsGone.Add(1)
 	c.shut(causeGone)
 }
 
-// partTime is how long a stream from another node may take to say what became of its
-// request, when this node ends it.
+// partTime is how long a connection from another node may take to report the fate of its request
+// when this node stops.
 const partTime = 100 * time.Millisecond
 
-// shut ends the connection from outside: what it runs is cut, what it waits for
-// is over. Another node is told what became of its request, see part.
+// shut closes the connection, from another goroutine. It cancels the run and ends all waiting. If
+// the connection belongs to another node, that node is told what became of its request: see
+// reportStopped.
 func (c *client) shut(why cause) {
-	c.down.Store(true) // and so its memory is not used again
+	c.down.Store(true) // this also prevents the reuse of its memory
 	closes, _ := c.slot.cut(why, func(run, string) bool { return true }, nil)
 	closeAll(closes)
 	c.life.end()
@@ -217,12 +222,12 @@ func (c *client) shut(why cause) {
 		time.AfterFunc(partTime, func() { _ = c.conn.Cut() })
 		return
 	}
-	_ = c.conn.Close() // its goroutine meets the error
+	_ = c.conn.Close() // its goroutine gets an error
 }
 
-// reportStopped tells the node at the other end, as this one ends its stream, that the request
-// which came by it has not run, or that it may have; false: there is another answer. A
-// process that says so was not ended by what it ran.
+// reportStopped tells the other node, when this one closes its connection, that its request has
+// not run, or that it may have run. The report also proves that the request did not crash this
+// process. reportStopped returns false if the node has another response.
 func (c *client) reportStopped() bool {
 	if c.ingress == "" || !c.down.Load() || c.x.account.status != 0 {
 		return false
@@ -234,7 +239,8 @@ func (c *client) reportStopped() bool {
 	return true
 }
 
-// askLease is asked right before the first byte goes to the app.
+// askLease returns how long the lease is still valid. It is called right before the first byte is
+// sent to the app.
 func (c *client) askLease() (time.Duration, error) {
 	left := c.s.o.Cluster.LeaseLeft()
 	if left <= 0 {
@@ -243,18 +249,18 @@ func (c *client) askLease() (time.Duration, error) {
 	return left, nil
 }
 
-// uploaded is told by the goroutine of an upload that it ends.
+// uploaded is called by the goroutine that sends the body, when that ends.
 func (c *client) uploaded(rerr error) {
 	if rerr == nil {
-		c.disconnect.arm() // nobody reads any more
+		c.disconnect.arm() // no goroutine reads from the client now
 		return
 	}
 	if errors.Is(rerr, h1.ErrStopped) {
 		return
 	}
-	// A request that was cut must not look whole to the app. The client's connection
-	// stays: an answer may be on its way by it, the owner's 413 for one, and relay tells
-	// whether that came to its end.
+	// The app must not take a truncated request for a complete one, so cancel the run. Keep the
+	// connection of the client: a response may be on its way, such as the 413 of the owner, and
+	// responseRelay reports whether it was complete.
 	closes, _ := c.slot.cut(causeGone, func(run, string) bool { return true }, nil)
 	closeAll(closes[:min(len(closes), 1)])
 }

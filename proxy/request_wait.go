@@ -14,23 +14,23 @@ import (
 const (
 	firstPause = 10 * time.Millisecond
 	lastPause  = 200 * time.Millisecond
-	// ownerWait is for how long an owner that is behind its log, or whose
-	// connections are all in use, lets a forwarded request wait.
+	// ownerWait is how long an owner lets a forwarded request wait if its log is behind, or if all
+	// connections to its app are in use.
 	ownerWait = 100 * time.Millisecond
 )
 
-// requestWait is where a request waits: for its shard, for a connection, and at an owner for
-// the little while that it may wait there.
+// requestWait contains the waiting of a request: for an owner of its shard, for a connection, and
+// at an owner for a short time.
 type requestWait struct {
 	*requestState
 	disconnect *disconnectWatch
 	down       *atomic.Bool // see client
 	life       *lifetime
-	// attemptContext is a shorter one, of a later leg's attempts; nil: there is none.
+	// attemptContext limits an attempt to resume a WebSocket; nil means no such limit.
 	attemptContext context.Context //nolint:containedctx // it is put back
 }
 
-// context is what all waiting ends with.
+// context returns the context that ends all waiting.
 func (w *requestWait) context() context.Context {
 	if w.attemptContext != nil {
 		return w.attemptContext
@@ -38,9 +38,9 @@ func (w *requestWait) context() context.Context {
 	return w.life.context()
 }
 
-// waitFor waits as v says, at the node that has the client, and returns actionRetry
-// when it is worth another look, else what to answer. All waiting of a request
-// together takes QueueWait at most.
+// waitFor waits as v says, at the node that has the client. It returns actionRetry when another
+// attempt is worthwhile, and otherwise the decision for the client. The total time of waiting of a
+// request is limited to QueueWait.
 func (w *requestWait) waitFor(v decision) decision {
 	began := time.Now()
 	left := w.timeLeft(began)
@@ -73,7 +73,7 @@ func (w *requestWait) waitFor(v decision) decision {
 	return decision{action: actionRetry}
 }
 
-// await does the waiting; nil means another look.
+// await blocks as v says. nil means that another attempt is worthwhile.
 func (w *requestWait) await(v decision, left time.Duration) error {
 	limit := left
 	if v.backoff {
@@ -94,9 +94,9 @@ func (w *requestWait) await(v decision, left time.Duration) error {
 	return w.x.ticket.Wait(w.context().Done(), v.generation, limit)
 }
 
-// awaitWord waits until this node has heard that its app does not hold the shard, which
-// a newer table alone does not say: then the shard is held, or has gone. Without a lease
-// the app is told to acquire nothing.
+// awaitWord waits until this node has processed the report that its app has not acquired the
+// shard. A newer routing table alone does not prove that. Then the shard is held, or has moved.
+// Without a lease the node does not ask the app to acquire the shard, so the wait ends.
 func (w *requestWait) awaitWord(p attemptEpoch) error {
 	for {
 		t := w.s.o.Cluster.Table()
@@ -110,8 +110,8 @@ func (w *requestWait) awaitWord(p attemptEpoch) error {
 	}
 }
 
-// awaitEpochs waits until this node's table is of the epochs that an owner spoke
-// of. Each comes with a table, and those who wait for it go on by the Room's ramp.
+// awaitEpochs waits until the routing table of this node has the epochs that an owner named. The
+// wait queue releases the waiting requests gradually.
 func (w *requestWait) awaitEpochs(t *Table, v decision) error {
 	for ; v.committed > t.committed || v.proposed > t.proposed; t = w.s.o.Cluster.Table() {
 		if err := w.x.ticket.Wait(w.context().Done(), t.generation, 0); err != nil {
@@ -121,7 +121,7 @@ func (w *requestWait) awaitEpochs(t *Table, v decision) error {
 	return nil
 }
 
-// timeLeft returns what is left of QueueWait, which starts with the first call.
+// timeLeft returns the rest of QueueWait, which begins with the first call.
 func (w *requestWait) timeLeft(now time.Time) time.Duration {
 	if w.x.deadline.IsZero() {
 		w.x.deadline = now.Add(w.s.o.QueueWait)
@@ -129,20 +129,20 @@ func (w *requestWait) timeLeft(now time.Time) time.Duration {
 	return w.x.deadline.Sub(now)
 }
 
-// memoryHeld returns how much memory the request keeps while it waits: its head, what there
-// is of its body with the room for the rest, and what has been read of what follows.
+// memoryHeld returns the memory of the request while it waits, in bytes: its header, the buffer of
+// its body, and data that was read beyond the request.
 func (w *requestWait) memoryHeld() int64 {
 	w.conn.Idle()
 	return int64(w.conn.Kept() + w.req.Kept() + cap(w.body.buffered))
 }
 
-// enterQueue takes a place in the queue, unless the request has one.
+// enterQueue takes a place in the wait queue, unless the request has one.
 func (w *requestWait) enterQueue() decision {
 	if w.x.ticket != nil {
 		return decision{}
 	}
 	room, shard := w.s.o.Room, w.x.queueShard()
-	switch { // what has been let in long ago takes no room from requests
+	switch { // streams and WebSockets that are resumed do not use the places of new requests
 	case w.x.resumed != nil:
 		room, shard = w.s.waiting, queue.NoShard
 	case w.x.isResumption():
@@ -157,16 +157,16 @@ func (w *requestWait) enterQueue() decision {
 	case err != nil:
 		return fail(problem.QueueFull, "too many requests are waiting, or they take up too much memory (--queue-requests, --queue-bytes)")
 	}
-	w.x.leaveQueue() // it went on in vain
+	w.x.leaveQueue() // it was released before, without success
 	if w.x.ticket = ticket; !w.x.deadline.IsZero() {
 		ticket.LimitDeadline(w.x.deadline)
 	}
 	return decision{}
 }
 
-// pause waits, at an owner, a moment with a safe request whose connections broke: of an app
-// that dies one after the other does. True means that it may go again; how often,
-// decideRetry bounds.
+// pause delays a safe request whose connection to the app broke, at an owner: if an app dies, its
+// connections break one after the other. It reports whether the request may be sent again.
+// decideRetry limits how often.
 func (w *requestWait) pause(v decision) bool {
 	if v.refusal != 0 || w.x.safety != safeMethod || w.down.Load() {
 		return false
@@ -181,15 +181,16 @@ func (w *requestWait) pause(v decision) bool {
 	}
 }
 
-// catchUp waits a little for this node's log to get to where the ingress's is.
+// catchUp waits until the log of this node has the epochs that the ingress knows, for up to
+// ownerWait.
 func (w *requestWait) catchUp(committed, proposed uint64) bool {
 	ctx, cancel := context.WithTimeout(w.context(), ownerWait)
 	defer cancel()
 	return w.s.o.Cluster.Await(ctx, committed, proposed)
 }
 
-// expired is exchange.expired, which does not know the app: what it fails at is for whoever
-// has waited for it in vain.
+// expired is exchange.expired with the reason of the app: if the app has not acquired the shard,
+// the client learns why.
 func (w *requestWait) expired(v decision) decision {
 	if v.reason == ReasonAcquiring && v.code == "" && !w.x.mayHaveRun() {
 		v.code, v.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.s.o.Node, w.x.shard)
@@ -202,7 +203,7 @@ func (w *requestWait) expired(v decision) decision {
 	return w.x.expired(v)
 }
 
-// expired makes the verdict of a request whose time is over.
+// expired returns the decision for a request whose time to wait has ended.
 func (x *exchange) expired(v decision) decision {
 	if x.mayHaveRun() {
 		return fail(brokenCode(x.route), detailMayHaveRun)

@@ -7,50 +7,52 @@ import (
 	"shardway/shardmap"
 )
 
-// slot is where others find what a connection runs at the moment. Its goroutine
-// begins and finishes runs; anyone may cut one. All of it hangs on one word that
-// both sides change by compare-and-swap, so a run is either finished, and its
-// link may be used again, or cut, and the one who cut it closes the link: never
-// both.
+// slot contains what a connection runs at the moment. The goroutine of the connection begins and
+// finishes runs. Any goroutine may cancel the present run.
+//
+// Both change one atomic word by compare-and-swap. So a run is either finished, and its upstream
+// connection can be reused, or cancelled, and the goroutine that has cancelled it closes the
+// connection. It is never both.
 //
 //	idle ──begin──► running ──mark──► answered ──finish──► idle
 //	                   └───────cut───────┴───► cut ──finish──┘
 //
-// A run begins before the node admits it and before the table is looked at for
-// the last time, so whoever changes those first and cuts then misses none.
+// A run begins before the node admits it and before the routing table is checked for the last
+// time. Therefore a goroutine that changes one of these, and cancels runs after that, finds every
+// run.
 type slot struct {
 	// word: run number (32 bits), shard (16), slotSafe (1), cause (7), flags (8).
 	word atomic.Uint64
-	// conn is what the run goes over; stored before word, so that whoever reads
-	// a word, then link, and then swaps that same word, has that run's.
+	// conn is the upstream connection of the run. It is stored before word: a goroutine that reads
+	// word, then conn, and then swaps the same word has the connection of that run.
 	conn atomic.Pointer[upstreamConn]
-	// node is the owner a remote run went to, stored like link.
+	// node is the owner of a remote run. It is stored as conn.
 	node atomic.Pointer[string]
-	// tunnel is the WebSocket that a tunnel carries; nil for any other.
+	// tunnel is the WebSocket of a plain tunnel; nil means none.
 	tunnel atomic.Pointer[webSocket]
-	// webSocket is the kept socket that the run carries, while it has slotSocket.
+	// webSocket is the relay of a resumable WebSocket, while the run has slotSocket.
 	webSocket atomic.Pointer[webSocketRelay]
-	// events is an event stream, while the run has slotEvents.
+	// events is the event stream, while the run has slotEvents.
 	events events
-	// client is the connection the request came by.
+	// client is the connection on which the request arrived.
 	client *h1.Conn
 }
 
 const (
 	slotKind     = 0x03    // a Kind; zero is idle
-	slotAnswered = 0x04    // bytes of the answer go to the client
-	slotTunnel   = 0x08    // upgraded
-	slotKeyless  = 0x10    // no shard: the key sources found nothing, on-missing-key is local
-	slotEvents   = 0x20    // the answer is an event stream
-	slotKept     = 0x40    // its client is kept when the run ends
-	slotSocket   = 0x80    // a WebSocket that outlives this run
+	slotAnswered = 0x04    // bytes of the response are sent to the client
+	slotTunnel   = 0x08    // upgraded connection
+	slotKeyless  = 0x10    // no shard: the key sources found no key, and on-missing-key is local
+	slotEvents   = 0x20    // the response is an event stream
+	slotKept     = 0x40    // the connection of the client survives the run
+	slotSocket   = 0x80    // a WebSocket that survives the run
 	slotCause    = 8       // shift
 	slotSafe     = 1 << 15 // the method is GET, HEAD or OPTIONS
 	slotShard    = 16      // shift
 	slotRun      = 32      // shift
 )
 
-// run describes what a slot holds.
+// run is the decoded content of a slot.
 type run struct {
 	number uint32
 	kind   Kind // zero: idle
@@ -59,7 +61,7 @@ type run struct {
 	cause  cause
 }
 
-// decode reads a slot's word.
+// decode decodes the word of a slot.
 func decode(word uint64) run {
 	return run{
 		number: uint32(word >> slotRun),
@@ -70,20 +72,19 @@ func decode(word uint64) run {
 	}
 }
 
-// isEndless reports whether the run is a tunnel, or an event stream that answers a safe
-// method. An event stream that answers a POST is a response: it ends when the app has said
-// all that it has to say.
+// isEndless reports whether the run is a tunnel, or an event stream in response to a safe method.
+// An event stream in response to a POST ends when the app has sent everything.
 func (r run) isEndless() bool {
 	return r.flags&slotTunnel != 0 || r.flags&(slotEvents|slotSafe) == slotEvents|slotSafe
 }
 
-// isUnanswered reports whether no byte of the response has left, and the client may send the
-// request again.
+// isUnanswered reports whether no byte of the response was sent, and the client may repeat the
+// request.
 func (r run) isUnanswered() bool {
 	return r.flags&(slotSafe|slotAnswered) == slotSafe
 }
 
-// begin notes that a run uses l. The flags may be slotKeyless and slotSafe.
+// begin begins a run over l. flags may contain slotKeyless and slotSafe.
 func (s *slot) begin(kind Kind, shard shardmap.Shard, flags uint64, l *upstreamConn, node *string) {
 	s.conn.Store(l)
 	s.node.Store(node)
@@ -91,7 +92,7 @@ func (s *slot) begin(kind Kind, shard shardmap.Shard, flags uint64, l *upstreamC
 	s.word.Store(number<<slotRun | uint64(uint16(shard))<<slotShard | flags | uint64(kind))
 }
 
-// mark adds flags to the run; false means that it has been cut.
+// mark adds flags to the run. It reports false if the run has been cancelled.
 func (s *slot) mark(flags uint64) bool {
 	for {
 		w := s.word.Load()
@@ -104,8 +105,8 @@ func (s *slot) mark(flags uint64) bool {
 	}
 }
 
-// finish ends the run and returns what it was cut for, if it was. Uncut, the
-// link belongs to the caller alone from here on.
+// finish ends the run and returns the cause if the run was cancelled. Otherwise the upstream
+// connection belongs to the caller.
 func (s *slot) finish() cause {
 	for {
 		w := s.word.Load()
@@ -118,9 +119,9 @@ func (s *slot) finish() cause {
 // load returns the present run.
 func (s *slot) load() run { return decode(s.word.Load()) }
 
-// cut cuts the present run if match says so, and returns the connections that
-// the caller then has to close: closing may take its time, and is not done under
-// the registry's lock. Once an answer has begun, the client's is one of them.
+// cut cancels the present run if match returns true. It appends the connections that the caller
+// must close, because closing may take time and must not happen under the lock of the registry. If
+// a response has begun, the connection of the client is one of them.
 func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
 	for {
 		w := s.word.Load()
@@ -143,16 +144,16 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 			return l.cancel(c, closes), true
 		}
 		if ws := s.tunnel.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeMoved || c == causeDrain || c == causeLeaving) {
-			// A WebSocket whose shard moves closes its connections itself, within a
-			// moment, having said why.
+			// A WebSocket whose shard moves sends a close frame with the reason, and then closes
+			// its connections within a moment.
 			ws.end(c)
 			return closes, true
 		}
 		closes = append(closes, link.Conn)
-		// What an event stream has passed on is whole once it is over, and the client
-		// may take its time to read it.
+		// The part of an event stream that was passed on ends between two events. The client may
+		// read it at its own pace.
 		if r.flags&slotEvents != 0 && s.events.end(r.number) || r.flags&slotKept != 0 {
-			return closes, true // and who keeps a stream gets its events over another run
+			return closes, true // the client receives further events in another run
 		}
 		if r.flags&slotAnswered != 0 {
 			closes = append(closes, s.client)
@@ -161,18 +162,18 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 	}
 }
 
-// giveBack ends a run in which nothing was sent.
+// giveBack ends a run in which nothing was sent, and returns its connection to the pool.
 func (s *slot) giveBack(l *upstreamConn) {
 	if s.finish() != causeNone {
 		l.pool.discard(l)
 		return
 	}
-	l.SetWakeup(nil) // a loop had the run heard of
+	l.SetWakeup(nil) // an event loop may have set it
 	l.pool.put(l)
 }
 
-// release lowers the in-flight count of the shard that the request was admitted
-// for. A second call does nothing.
+// release lowers the in-flight count of the shard for which the request was admitted. A second
+// call does nothing.
 func (c *client) release() {
 	if lower := c.admitted; lower != nil {
 		c.admitted = nil
@@ -180,7 +181,7 @@ func (c *client) release() {
 	}
 }
 
-// begin begins a run, unless the connection is being closed.
+// begin begins a run. It reports false if the connection is being closed.
 func (c *client) begin(kind Kind, l *upstreamConn, node *string) bool {
 	flags := uint64(0)
 	if c.x.keyless {

@@ -38,7 +38,8 @@ type waiter struct {
 	forUpgrade    bool // a WebSocket that is resumed: it keeps the connection
 	streamAllowed bool // forUpgrade, and a multiplexed stream suffices
 	waitsForShard bool // waits for a limit of its shard first
-	// patient: it has waited for its shard and goes on in line, where others are refused.
+	// hasWaited means that the request has waited for its shard. It waits at the in-flight limit,
+	// while other requests are refused. inflightFull means that the limit was reached.
 	hasWaited, inflightFull bool
 	granted                 chan grant
 
@@ -56,8 +57,8 @@ type grant struct {
 type waitQueue struct {
 	head, tail *waiter
 	n          int
-	upgrades   int // of these, those that give nothing back
-	unbounded  int // and those that no bound of their shard holds up
+	upgrades   int // of n, waiters with forUpgrade
+	unbounded  int // of n, waiters without an in-flight limit
 	// upgradesLast places waiters with forUpgrade behind all others. It is set for nodes, which
 	// accept any number of connections: otherwise requests would wait for seconds behind thousands
 	// of WebSockets that move at once.

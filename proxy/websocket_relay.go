@@ -9,52 +9,54 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// webSocketRelay carries a kept socket over one connection towards its app: near is where the client
-// is, far where the app is. Three kinds of nodes do so:
+// webSocketRelay relays a resumable WebSocket over one upstream connection. downstream is the
+// connection towards the client, and upstream the connection towards the app. Relays run on
+// three kinds of nodes:
 //
-//	client ── near │ ingress │ far ── near │ owner │ far ── app
-//	client ── near │ ingress that is the owner      │ far ── app
+//	client ── downstream │ ingress │ upstream ── downstream │ owner │ upstream ── app
+//	client ── downstream │ ingress that is the owner                 │ upstream ── app
 //
-// Two goroutines run it, one for each direction. Each writes to one connection only, so
-// that a Close never stands inside what the other one writes:
+// Two goroutines run a relay, one for each direction. Each writes to one connection only, so
+// that a close frame is never inserted into a frame that the other goroutine is writing:
 //
-//	up    near → far   until it is asked to stop: at the end of a message, to hand over, or at once
-//	down  far → near   until far ends, or sends a Close; then it stops up
+//	up    downstream → upstream   until it must stop: at the end of a message, for a hand-over, or at once
+//	down  upstream → downstream   until upstream ends or sends a close frame; then it stops up
 //
-// What others ask for from outside is in want; what came of it is down's to judge, once
-// up has ended (websocket_outcome.go).
+// Other goroutines set bits in requests. After up has ended, down decides what follows for the
+// session (websocket_outcome.go).
 type webSocketRelay struct {
 	s                    *Server
-	c                    *client // whose it is; nil: it has not begun
+	c                    *client // nil means that the relay has not begun
 	session              *webSocketSession
 	downstream, upstream *h1.Conn
-	client               bool // near is the client
-	app                  bool // far is the app
+	client               bool // downstream is the client
+	app                  bool // upstream is the app
 
 	attempt      attempt
-	responseSent bool          // the head of the first answer has left
-	load         *shardLoad    // where it counts; nil: nowhere
-	sent         int64         // to the client before it
-	before       int64         // what had passed on near
-	born         time.Duration // by the server's clock
+	responseSent bool          // the header of the first response has been sent
+	load         *shardLoad    // counters of the shard; nil means none
+	sent         int64         // bytes sent to the client before the relay
+	before       int64         // bytes transferred on downstream before the relay
+	born         time.Duration // start, by the clock of the server
 
 	requests     atomic.Uint32
-	code         atomic.Int32  // of the Close that ends far; set before want
-	closeSent    atomic.Int32  // the code of the Close of ours that the app is being sent; zero: none
-	drainExpired atomic.Bool   // drain-timeout has passed, of a shard that moves
-	closeWritten chan struct{} // closed when it has been
-	clientClosed atomic.Bool   // near has sent a Close, which has been passed on
+	code         atomic.Int32  // code of the close frame that ends upstream; set before requests
+	closeSent    atomic.Int32  // code of the close frame that this node sends to the app; zero means none
+	drainExpired atomic.Bool   // the shard moves, and drain-timeout has passed
+	closeWritten chan struct{} // closed when that frame has been written
+	clientClosed atomic.Bool   // downstream has sent a close frame, which was passed on
 	upEnd        chan struct{} // closed when up has ended
 
+	// mu protects the following fields.
 	mu    sync.Mutex
-	over  bool      // neither connection is this one's any more
-	asked time.Time // when it was first asked to hand over
+	over  bool      // the connections do not belong to the relay any more
+	asked time.Time // when a hand-over was first requested
 
 	up
 	down
 }
 
-// addRunning adds to the numbers of what runs.
+// addRunning adds n to the counts of running relays.
 func (l *webSocketRelay) addRunning(n int32) {
 	l.s.sockets.kept.Add(n)
 	l.s.metrics.tunnels.Add(int64(n))
@@ -63,61 +65,64 @@ func (l *webSocketRelay) addRunning(n int32) {
 	}
 }
 
-// What a leg is asked for.
+// Bits of webSocketRelay.requests.
 const (
 	requestMove      uint32 = 1 << iota // hand over: stop between two messages
 	requestStop                         // stop at once
-	requestClose                        // and tell the app, if it can be told
-	requestReconnect                    // the client is to come again elsewhere
+	requestClose                        // with requestStop: send a close frame to the app, if possible
+	requestReconnect                    // close the client so that it connects to another node
 )
 
-// up is what the goroutine that reads near leaves behind.
+// up is the state of the direction from downstream to upstream.
 type up struct {
 	direction
 	scan        *wsframe.Scanner
-	clean       bool // far has got whole frames only
-	halfClosed  bool // far has got the end of our half
-	clientEnded bool // near has ended its half, or broken
-	clientEOF   bool // of these, ended
-	discarded   bool // something of near was not passed on after told
-	invalid     bool // near breaks the protocol
+	clean       bool // upstream has received complete frames only
+	halfClosed  bool // this node has closed its sending side of upstream
+	clientEnded bool // downstream has closed its sending side, or has broken
+	clientEOF   bool // downstream has closed its sending side
+	discarded   bool // data of downstream was discarded after closeSent
+	invalid     bool // downstream violates the protocol
 }
 
-// down is what the goroutine that reads far leaves behind.
+// down is the state of the direction from upstream to downstream.
 type down struct {
 	direction
 	from              wsframe.Scanner
-	held              []byte // a message that is not whole
-	ctl               []byte // a control frame that is not whole
-	streaming         bool   // a message too long to be held is being passed on
-	appClose          int    // the code of the app's Close; zero: none has come
-	ponged            bool   // the app has read up to our Close
-	closeAcknowledged bool   // it answers ours
-	closeForwarded    bool   // it has been passed on
-	ownerCode         byte   // the owner's; zero: none
+	held              []byte // an incomplete message
+	ctl               []byte // an incomplete control frame
+	streaming         bool   // a message that is too long for held is being passed on
+	appClose          int    // code of the app's close frame; zero means none
+	ponged            bool   // the app has read everything before our close frame
+	closeAcknowledged bool   // the app has answered our close frame
+	closeForwarded    bool   // the close frame of the app was passed on
+	ownerCode         byte   // end code of the owner; zero means none
 	upstreamErr       error
-	appInvalid        bool // far breaks the protocol
-	clientGone        bool // near takes no more
+	appInvalid        bool // upstream violates the protocol
+	clientGone        bool // downstream accepts no more data
 }
 
-// The owner's word on why it ends its side, in a frame that no app can send: a FIN alone
-// is what a process that dies says, too.
+// End codes. The owner sends one to the ingress in a frame with the reserved opcode opEndCode,
+// which no app can send. A FIN alone proves nothing, because the kernel also sends one for a
+// process that dies.
 const (
 	opEndCode  = 0xf
-	endMoved   = 'm' // handed over: the app has answered Close, and got all there was
-	endLate    = 'l' // a message was not whole when drain-timeout had passed
-	endEnded   = 'e' // the app ended the connection without Close
-	endRefused = 'r' // and takes no other one
+	endMoved   = 'm' // handed over: the app has answered the close frame and has received everything
+	endLate    = 'l' // a message was incomplete when drain-timeout had passed
+	endEnded   = 'e' // the app ended the connection without a close frame
+	endRefused = 'r' // the same, and the app accepts no connections
 )
 
-// pingMoved is what an app is pinged with before it is told 1012: see answers.
+// pingMoved is the payload of the ping that is sent to an app before the close frame 1012: see
+// acknowledgesClose.
 const pingMoved = "the shard moves"
 
-// heldMessage is up to which length messages of an app pass only when they are whole.
+// heldMessage is the size in bytes up to which a message of the app is passed on only when it is
+// complete.
 const heldMessage = 64 << 10
 
-// moveAfter is how long an owner waits, since its shard moves, for the node that has the
-// client to end its half.
+// moveAfter is how long an owner waits after its shard has moved for the ingress to close its
+// sending side.
 const moveAfter = time.Second
 
 func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
@@ -137,7 +142,7 @@ func newWebSocketRelay(y *responseRelay, p *attempt) *webSocketRelay {
 	return l
 }
 
-// request asks for something, from any goroutine.
+// request sets bits in requests. Any goroutine may call it.
 func (l *webSocketRelay) request(want uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,7 +156,7 @@ func (l *webSocketRelay) request(want uint32) {
 
 func (l *webSocketRelay) isRequested(want uint32) bool { return l.requests.Load()&want != 0 }
 
-// end ends what others may do to the connections.
+// end prevents other goroutines from acting on the connections.
 func (l *webSocketRelay) end() {
 	l.mu.Lock()
 	l.over = true
@@ -159,15 +164,15 @@ func (l *webSocketRelay) end() {
 	l.downstream.ResumeRead()
 }
 
-// cutAfter cuts a connection if the leg still has it then.
+// cutAfter resets the connection c after d, unless the relay has ended by then.
 func (l *webSocketRelay) cutAfter(d time.Duration, c *h1.Conn) { l.runAfter(d, func() { _ = c.Cut() }) }
 
-// runAfter calls f, which does not block, if the leg still has its connections then.
+// runAfter calls f after d, unless the relay has ended by then. f must not block.
 func (l *webSocketRelay) runAfter(d time.Duration, f func()) {
 	time.AfterFunc(d, func() { l.ifRunning(f) })
 }
 
-// ifRunning calls f, which does not block, if the leg still has its connections.
+// ifRunning calls f unless the relay has ended. f must not block.
 func (l *webSocketRelay) ifRunning(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +187,7 @@ func (l *webSocketRelay) isOver() bool {
 	return l.over
 }
 
-// start begins to carry, upward; downward is runDown's.
+// start prepares the connections and starts the direction up. runDown runs the other direction.
 func (l *webSocketRelay) start(c *client) {
 	l.c = c
 	if !l.responseSent {
@@ -202,14 +207,14 @@ func (l *webSocketRelay) start(c *client) {
 	c.goroutines.Go(l.runUp)
 }
 
-// runUp carries upward, until near or far ends, or down has asked it to, or it parks.
+// runUp runs the direction up until one of the connections ends, down stops it, or it parks.
 func (l *webSocketRelay) runUp() {
 	if !l.runDirection(l.copyUp, &l.up.direction) {
 		close(l.upEnd)
 	}
 }
 
-// runDown carries downward, to the end of that, or until it parks.
+// runDown runs the direction down until it ends or parks.
 func (l *webSocketRelay) runDown() (parked bool) {
 	switch {
 	case !l.responseSent:
@@ -221,19 +226,19 @@ func (l *webSocketRelay) runDown() (parked bool) {
 	return false
 }
 
-// finish carries upward until far is done with. At an owner that hands over near may go on
-// for a moment: see part.
+// finish ends the direction up after down has ended. At an owner that hands over, downstream may
+// continue for a moment: see reportEnd.
 func (l *webSocketRelay) finish() {
 	switch {
 	case !l.responseSent:
 		return
-	case l.closeForwarded && !l.clientGone: // near answers, and that is passed on
+	case l.closeForwarded && !l.clientGone: // the client answers, and its answer is passed on
 		late := l.awaitCloseReply(&l.up.direction, func() { l.request(requestStop) })
 		<-l.upEnd
 		late.timer.Stop()
 		return
 	case !l.client && l.closeSent.Load() != 0:
-		<-l.closeWritten // nothing else goes to far
+		<-l.closeWritten // nothing else is sent to upstream
 		return
 	case l.appInvalid:
 		l.code.Store(closeProtocol)
@@ -249,9 +254,9 @@ func (l *webSocketRelay) finish() {
 
 func (l *webSocketRelay) cutBoth() { closeAll([]*h1.Conn{l.downstream, l.upstream}) }
 
-// cancel is slot.cut of a kept socket: only the leg ends, unless it is the client that has
-// gone or the process that ends. What near does not take within a moment keeps no shard
-// here; where there is none to keep, a slow client has its time.
+// cancel implements slot.cut for a resumable WebSocket. Only the relay ends, unless the client has
+// gone or the process stops. If this node has the app, the shard must become free: then downstream
+// is reset if it does not accept data within a moment. Otherwise a slow client may take its time.
 func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 	switch why {
 	case causeGone, causeShutdown:
@@ -272,9 +277,9 @@ func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 	return closes
 }
 
-// cancelStuck cuts near if it does not take what is being passed on. Where nothing is, nothing more
-// is awaited of it, and it is this node that is late to see that the leg has ended: that is no
-// reason to end a client.
+// cancelStuck resets downstream if it does not accept the data that is being passed on. If no data
+// is being passed on, this node is late to notice the end of the relay, which is no reason to
+// disconnect a client.
 func (l *webSocketRelay) cancelStuck() {
 	switch {
 	case l.isOver():

@@ -10,7 +10,7 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// copyUp carries what near sends, to the end of that or until it has parked.
+// copyUp passes on what downstream sends, until that ends or the direction parks.
 func (l *webSocketRelay) copyUp() (parked bool) {
 	for {
 		p, err := l.downstream.PeekFor(l.up.parkDelay)
@@ -42,11 +42,11 @@ func (l *webSocketRelay) copyUp() (parked bool) {
 	}
 }
 
-// upIsBetweenMessages reports whether far has got whole messages only.
+// upIsBetweenMessages reports whether upstream has received complete messages only.
 func (l *webSocketRelay) upIsBetweenMessages() bool { return l.session.skip || l.scan.Whole() }
 
-// forwardUp passes on what p has, up to the end of a message if the leg is to be handed
-// over. It returns how much of p is done with, and whether that was the last.
+// forwardUp passes p on, up to the end of a message if a hand-over is requested. It returns how
+// many bytes of p are done, and whether the direction must stop.
 func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 	from := 0
 	for n < len(p) && (!l.isRequested(requestMove) || !l.upIsBetweenMessages()) {
@@ -59,7 +59,7 @@ func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 		n += m
 		if l.session.skip {
 			from = n
-			if l.scan.Closed() { // of what is left of a broken message, this passes
+			if l.scan.Closed() { // only a close frame is passed on after a broken message
 				l.handleClientClose()
 				l.writeUp(wsframe.AppendClose(nil, l.scan.Code(), "", true))
 				return n, true
@@ -76,14 +76,14 @@ func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 	return n, !l.writeUp(p[from:n]) || l.scan.Closed()
 }
 
-// handleClientClose notes a Close of near, before the app can answer it.
+// handleClientClose records a close frame of downstream before the app can answer it.
 func (l *webSocketRelay) handleClientClose() {
 	l.clientClosed.Store(true)
 	l.awaitCloseReply(&l.down.direction, func() { l.ifRunning(func() { _ = l.upstream.Cut() }) })
 }
 
-// failProtocol ends a stream that breaks the protocol, with what came before. Between tells that
-// nothing of the frame which does has been passed on.
+// failProtocol ends a WebSocket whose client violates the protocol, after it has passed on the
+// valid bytes before. between means that nothing of the invalid frame was passed on.
 func (l *webSocketRelay) failProtocol(before []byte, between bool) {
 	l.invalid = true
 	if l.clean = l.writeUp(before) && between; l.clean {
@@ -92,8 +92,8 @@ func (l *webSocketRelay) failProtocol(before []byte, between bool) {
 	l.cutUpstreamAfter(endWait)
 }
 
-// writeUp writes to far; false: it takes no more. It may have said why: that is carried
-// to its end first.
+// writeUp writes to upstream. It reports false if upstream accepts no more data. The direction
+// down continues, because upstream may have sent the reason.
 func (l *webSocketRelay) writeUp(p []byte) bool {
 	w := l.upstream.Writer()
 	_, err := w.Write(p)
@@ -109,10 +109,10 @@ func (l *webSocketRelay) writeUp(p []byte) bool {
 	return true
 }
 
-// cutUpstreamAfter cuts far if the leg is not over by then.
+// cutUpstreamAfter resets upstream after d, unless the relay has ended by then.
 func (l *webSocketRelay) cutUpstreamAfter(d time.Duration) { l.cutAfter(d, l.upstream) }
 
-// shouldStopUp does what is asked for; true: that is the end of this direction.
+// shouldStopUp executes the pending requests, and reports whether the direction must stop.
 func (l *webSocketRelay) shouldStopUp() bool {
 	switch {
 	case l.isRequested(requestStop):
@@ -126,7 +126,8 @@ func (l *webSocketRelay) shouldStopUp() bool {
 		l.handOver()
 		return l.client
 	}
-	// The owner gets the end of our half behind the last message, and tells the app.
+	// Close the sending side after the last message. The owner then sends the close frame to the
+	// app.
 	l.cutUpstreamAfter(l.s.o.DrainTimeout + 2*moveAfter)
 	if l.halfClosed = l.upstream.CloseWrite(); !l.halfClosed {
 		_ = l.upstream.Cut()
