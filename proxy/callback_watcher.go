@@ -8,22 +8,22 @@ import (
 	"shardway/internal/rawio"
 )
 
-// callbackWatcher watches the sockets of idle legs. A leg whose ends say nothing has no goroutine: what
-// one would keep, its stack above all, is more than all else that an idle socket takes. One
-// goroutine for all of them hears from the kernel who has something to say (Linux; elsewhere
-// none is watched).
+// callbackWatcher watches the sockets of idle WebSockets. An idle relay has no goroutine, because
+// the stack of a goroutine takes more memory than the rest of the WebSocket. One goroutine waits
+// in epoll for all sockets, and calls the function of each socket that becomes readable. On
+// systems other than Linux, no socket is watched.
 //
-// A leg is woken by its h1.Conn, once, whoever has a reason: the kernel, as a read would not
-// wait; who closes the connection, or stops its reads to ask the leg for something. Nobody has
-// to know whether a leg is parked.
+// h1.Conn wakes a relay once, for any of these reasons: the kernel reports that a read would not
+// block, or another goroutine closes the connection, or stops its reads in order to send a
+// request to the relay. No caller needs to know whether a relay is parked.
 type callbackWatcher struct {
 	mu        sync.Mutex
-	poller    *rawio.Poller // nil: nothing has been watched yet
-	ended     chan struct{} // closed when its goroutine has ended
-	over      bool          // nothing is watched any more
+	poller    *rawio.Poller // nil means that no socket has been watched yet
+	ended     chan struct{} // closed when the goroutine has ended
+	over      bool          // no socket can be watched any more
 	callbacks map[uint64]func()
-	lastID    uint64                        // number that was given; no two have the same
-	newPoller func() (*rawio.Poller, error) // rawio.NewPoller, but for tests; nil: that
+	lastID    uint64                        // last poller id; ids are never reused
+	newPoller func() (*rawio.Poller, error) // replaces rawio.NewPoller in tests; nil means rawio.NewPoller
 }
 
 var errCallbackWatcherClosed = errors.New("proxy: no leg is parked any more")
@@ -42,7 +42,7 @@ func (r *callbackWatcher) Watch(conn net.Conn, ready func()) (leave func(), err 
 		}
 		lookout, failed := fresh()
 		if failed != nil {
-			return nil, failed // who has none now is not parked, and the next one may be
+			return nil, failed // this relay is not parked; a later one may be
 		}
 		r.poller, r.callbacks, r.ended = lookout, make(map[uint64]func()), make(chan struct{})
 		go r.run() // until close
@@ -60,10 +60,10 @@ func (r *callbackWatcher) leave(conn net.Conn, id uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.callbacks, id)
-	_ = r.poller.Remove(conn) // an error means that nobody watches it any more
+	_ = r.poller.Remove(conn) // an error means that it is not watched
 }
 
-// run tells of the sockets that have something to say, until close.
+// run calls the functions of the sockets that become readable, until close.
 func (r *callbackWatcher) run() {
 	defer close(r.ended)
 	for heard := []rawio.Event(nil); ; {
@@ -77,7 +77,7 @@ func (r *callbackWatcher) run() {
 	}
 	r.mu.Lock()
 	r.over = true
-	var all []func() // none, unless that was no close
+	var all []func() // after close there are none; after a poller error these continue
 	for _, f := range r.callbacks {
 		all = append(all, f)
 	}
@@ -88,7 +88,7 @@ func (r *callbackWatcher) run() {
 	}
 }
 
-// take takes out those heard of that are watched still.
+// take removes and returns the functions of the sockets in heard that are still watched.
 func (r *callbackWatcher) take(heard []rawio.Event) (ready []func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,7 +101,7 @@ func (r *callbackWatcher) take(heard []rawio.Event) (ready []func()) {
 	return ready
 }
 
-// close ends the watch, of no leg any more.
+// close ends the watcher. No relay may be parked any more.
 func (r *callbackWatcher) close() {
 	r.mu.Lock()
 	lookout, ended := r.poller, r.ended

@@ -7,31 +7,32 @@ import (
 	"shardway/proxy/h1"
 )
 
-// States of a watch.
+// States of a disconnectWatch.
 const (
-	watchOff     uint32 = iota // the connection's goroutine reads, or may
-	watchArmed                 // nobody reads: the sweep may begin to watch
-	watchRunning               // h1 watches
+	watchOff     uint32 = iota // the goroutine of the connection may read
+	watchArmed                 // no goroutine reads, so the sweep may start the watch
+	watchRunning               // h1.Conn.WatchGone is active
 )
 
-// disconnectWatch looks out for a client that leaves while its request runs or waits. It
-// costs a goroutine and two switches, so for what runs it is begun by the sweep,
-// for what has run for a while only.
+// disconnectWatch detects that a client disconnects while its request runs or waits. A watch costs
+// a goroutine and two context switches. Therefore the sweep starts it only for requests that have
+// run for a while.
 type disconnectWatch struct {
 	conn *h1.Conn
 	left func()
 
 	state atomic.Uint32
-	// mu is held while the watch begins.
+	// mu is held while the watch starts.
 	mu sync.Mutex
 }
 
 func (w *disconnectWatch) init(h *h1.Conn, left func()) { w.conn, w.left = h, left }
 
-// arm allows the sweep to watch: nobody reads the connection until disarm.
+// arm allows the sweep to start the watch. The caller must not read from the connection until
+// disarm.
 func (w *disconnectWatch) arm() { w.state.Store(watchArmed) }
 
-// start begins to watch an armed connection.
+// start starts the watch if it is armed.
 func (w *disconnectWatch) start() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -40,13 +41,12 @@ func (w *disconnectWatch) start() {
 	}
 }
 
-// disarm gives the reading half back to the connection's goroutine, which calls
-// it.
+// disarm ends the watch. The goroutine of the connection calls it before it reads again.
 func (w *disconnectWatch) disarm() {
 	if w.state.Load() == watchOff || w.state.CompareAndSwap(watchArmed, watchOff) {
 		return
 	}
-	w.mu.Lock()   // until the watch has begun
+	w.mu.Lock()   // wait until the watch has started
 	w.mu.Unlock() //nolint:staticcheck // nothing to do but wait
 	w.conn.StopWatch()
 	w.state.Store(watchOff)

@@ -5,25 +5,26 @@ import (
 	"sync"
 )
 
-// memoryLimit bounds what clients' heads, or bodies, keep that are not whole yet, all
-// together: those that began first, so the slowest, are given up when it is too
-// much. What comes whole, as nearly all does, is none of them.
+// memoryLimit limits the memory of incomplete headers, or of incomplete bodies, of all clients
+// together. If they exceed the limit, the clients that began first, which are the slowest, are
+// given up. A message that arrives in one piece, as almost all do, is never counted.
 type memoryLimit struct {
 	mu    sync.Mutex
 	bytes int64
-	list  list.List // of *portion, by when they began
+	list  list.List // of *reservation, in the order in which they began
 }
 
-// reservation is one client's part of a ration, guarded by its mu.
+// reservation is the share of one client in a memoryLimit, whose mu protects it.
 type reservation struct {
 	stop  func()        // ends the reading; any goroutine may call it until over
-	place *list.Element // nil: nothing is awaited, or it has been given up
+	place *list.Element // nil means that nothing is counted, or that it was given up
 	bytes int
-	given bool // up, until it is over
+	given bool // it was given up, and over has not been called
 }
 
-// more notes that p keeps n bytes more, gives up the slowest while all of them keep
-// more than limit, and returns how many it were. One alone is never too much.
+// more adds n bytes to p. While all reservations exceed limit, it gives up the slowest one. It
+// returns the number of reservations that it has given up. A single reservation never exceeds the
+// limit.
 func (r *memoryLimit) more(p *reservation, n int, limit int64) (shed uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -45,7 +46,8 @@ func (r *memoryLimit) more(p *reservation, n int, limit int64) (shed uint64) {
 	return shed
 }
 
-// over notes that p is whole, or will never be, and reports whether it was given up.
+// over ends the reservation: the message is complete, or will never be. It reports whether it was
+// given up.
 func (r *memoryLimit) over(p *reservation) (given bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,22 +58,22 @@ func (r *memoryLimit) over(p *reservation) (given bool) {
 	return given
 }
 
-// drop counts a portion no more. With mu held.
+// drop removes a reservation. The caller holds mu.
 func (r *memoryLimit) drop(p *reservation) {
 	r.list.Remove(p.place)
 	r.bytes -= int64(p.bytes)
 	p.place, p.bytes = nil, 0
 }
 
-// size returns what all keep.
+// size returns the sum of all reservations in bytes.
 func (r *memoryLimit) size() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.bytes
 }
 
-// noteHeaderMemory is told by the connection what a partly read head keeps. Its client is not
-// idle any more.
+// noteHeaderMemory is called by the connection when the memory of a partly read header changes.
+// The client is not idle any more.
 func (c *client) noteHeaderMemory(delta int) {
 	c.idle.Store(0)
 	if delta < 0 {

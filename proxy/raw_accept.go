@@ -7,18 +7,19 @@ import (
 	"shardway/internal/rawio"
 )
 
-// rawAcceptor is where connections wait to be accepted: the socket of a listener. What is there
-// already is taken without package net, which costs a tenth less (rawio.Conn); the listener
-// waits for what is to come.
+// rawAcceptor accepts connections directly from the socket of a listener. For connections that
+// have already arrived, it does not use package net, which saves a tenth of the time (rawio.Conn).
+// The listener waits for further ones.
 type rawAcceptor struct {
-	raw   syscall.RawConn              // nil: the listener takes all
-	adopt func(conn net.Conn) net.Conn // what the listener makes of a connection
+	raw   syscall.RawConn              // nil means that the listener accepts all connections
+	adopt func(conn net.Conn) net.Conn // what the listener returns for an accepted connection
 	step  func(fd uintptr)             // p.look, bound once
 	conn  net.Conn
 }
 
-// newRawAcceptor returns the porch of a TCP listener, or of one that says what it makes of its
-// connections. Any other, which may make anything, takes all itself.
+// newRawAcceptor returns the rawAcceptor of a TCP listener, or of a listener with an Adopt method.
+// Other listeners accept all connections themselves, because they may return any type of
+// connection.
 func newRawAcceptor(ln net.Listener) *rawAcceptor {
 	p := &rawAcceptor{adopt: func(conn net.Conn) net.Conn { return conn }}
 	if _, tcp := ln.Addr().(*net.TCPAddr); !tcp {
@@ -42,7 +43,7 @@ func newRawAcceptor(ln net.Listener) *rawAcceptor {
 	return p
 }
 
-// rawOf returns a listener's socket; nil: it has none.
+// rawOf returns the socket of a listener, or nil if it has none.
 func rawOf(ln net.Listener) syscall.RawConn {
 	sc, ok := ln.(syscall.Conn)
 	if !ok {
@@ -55,20 +56,20 @@ func rawOf(ln net.Listener) syscall.RawConn {
 	return raw
 }
 
-// take returns a connection that waits; nil: none does.
+// take returns a connection that has already arrived, or nil.
 func (p *rawAcceptor) take() net.Conn {
 	if p.raw == nil {
 		return nil
 	}
 	p.conn = nil
 	if p.raw.Control(p.step) != nil || p.conn == nil {
-		return nil // the listener says why
+		return nil // the listener reports the error
 	}
 	return p.adopt(p.conn)
 }
 
-// own has the runtime's poller forget a connection that the listener has accepted, as of those
-// that were taken.
+// own removes a connection that the listener has accepted from the runtime's poller, so that it is
+// like those of take.
 func (p *rawAcceptor) own(conn net.Conn) net.Conn {
 	if p.raw == nil {
 		return conn

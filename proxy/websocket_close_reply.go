@@ -5,36 +5,37 @@ import (
 	"time"
 )
 
-// closeReplyTimeout is for how long who has got a Close may say nothing before it answers that. RFC 6455
-// section 5.5.1 wants the answer as soon as practical, and behind the message that is being sent
-// at most, so silence is none; section 7.1.1 has the server end the connection. Apps and clients
-// give each other 5 to 30 s for it. Without a bound of that size a client that has said Close and
-// has gone would keep its leg for IdleTimeout, as nobody reads what comes behind a Close.
+// closeReplyTimeout is how long an endpoint that has received a close frame may be silent before
+// it answers. RFC 6455 section 5.5.1 requires the answer as soon as practical, at the latest after
+// the current message, so silence is a failure. Section 7.1.1 requires the server to end the
+// connection then. Apps and clients usually wait 5 to 30 s. Without this limit, a client that has
+// sent a close frame and disappeared would keep its relay for IdleTimeout, because nothing reads
+// what follows a close frame.
 const closeReplyTimeout = 10 * time.Second
 
-// activeNow is in half.spoke while its direction passes something on.
+// activeNow is the value of direction.lastActivity while the direction is passing something on.
 const activeNow = math.MaxInt64
 
-// noteActivity notes that a direction has passed on what there was.
+// noteActivity records that a direction has passed on all available data.
 func (l *webSocketRelay) noteActivity(h *direction) { h.lastActivity.Store(int64(l.s.clock.now())) }
 
-// closeReplyWait waits for the answer to a Close that has been passed on.
+// closeReplyWait waits for the answer to a close frame that was passed on.
 type closeReplyWait struct {
 	l     *webSocketRelay
-	from  *direction    // the direction by which the answer comes
-	begun time.Duration // by the server's clock
-	most  time.Duration // likewise: the answer is waited for until then, whatever else is said
+	from  *direction    // the direction in which the answer arrives
+	begun time.Duration // start, by the clock of the server
+	most  time.Duration // latest end, whatever else arrives
 	end   func()
 	timer *time.Timer
 }
 
-// awaitCloseReply has end called, which does not block, once the end from which a direction reads has
-// said nothing for closeReplyTimeout, or has not answered within IdleTimeout, unless the leg is over. A
-// direction that passes on what it has is not silent: it is the other end that takes its time.
+// awaitCloseReply calls end if the endpoint of the direction from is silent for closeReplyTimeout,
+// or has not answered within IdleTimeout, unless the relay has ended. While the direction is
+// passing data on, it is not silent: the other endpoint is slow. end must not block.
 func (l *webSocketRelay) awaitCloseReply(from *direction, end func()) *closeReplyWait {
 	now, idle := l.s.clock.now(), l.s.set.Load().IdleTimeout
 	p := &closeReplyWait{l: l, from: from, begun: now, most: now + idle, end: end}
-	p.timer = time.AfterFunc(math.MaxInt64, p.look) // it is known here before it is over
+	p.timer = time.AfterFunc(math.MaxInt64, p.look) // p.timer must be set before look runs
 	p.timer.Reset(min(closeReplyTimeout, idle))
 	return p
 }

@@ -8,26 +8,27 @@ import (
 	"shardway/shardmap"
 )
 
-// maxResumeWaits is how many times SocketWait a socket waits at most.
+// maxResumeWaits is the total time that a WebSocket may wait, as a multiple of SocketWait.
 const maxResumeWaits = 6
 
-// resumeDeadline is how long a kept socket goes without a leg: SocketWait, counted anew when
-// another one has come back at the node that has its app. A queue that goes on is no
-// outage, however slow the machine and however many stand in it: to close its clients would
-// bring them all back at once. Whether it goes on is looked at when the time is over.
+// resumeDeadline limits how long a resumable WebSocket may be without an upstream connection. The
+// limit is SocketWait, and begins again whenever another WebSocket is resumed at the same
+// destination. A queue that makes progress is not an outage, however slow the machine and however
+// long the queue; closing its clients would make all of them reconnect at once. When the time has
+// passed, look checks for progress.
 type resumeDeadline struct {
 	s     *Server
 	shard shardmap.Shard
 	end   context.CancelFunc
-	most  time.Duration // by the server's clock
+	most  time.Duration // latest end, by the clock of the server
 	timer *time.Timer
 }
 
-// limitResume has end called once a socket of the shard has waited in vain, unless stop is
-// called before that.
+// limitResume calls end when a WebSocket of the shard has exceeded its resumeDeadline, unless stop
+// is called before.
 func (s *Server) limitResume(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
 	w := &resumeDeadline{s: s, shard: shard, end: end, most: s.clock.now() + maxResumeWaits*s.o.SocketWait}
-	w.timer = time.AfterFunc(math.MaxInt64, w.look) // it is known here before it is over
+	w.timer = time.AfterFunc(math.MaxInt64, w.look) // w.timer must be set before look runs
 	w.timer.Reset(s.o.SocketWait)
 	return w.timer.Stop
 }
@@ -45,7 +46,7 @@ func (w *resumeDeadline) look() {
 	w.timer.Reset(until - now)
 }
 
-// poolOf is where the app of a shard is reached now; nil: nobody serves it.
+// poolOf returns the pool of the present destination of a shard, or nil if no node serves it.
 func (s *Server) poolOf(shard shardmap.Shard) *pool {
 	t := s.o.Cluster.Table()
 	if int(shard) >= t.Shards() {
@@ -61,5 +62,5 @@ func (s *Server) poolOf(shard shardmap.Shard) *pool {
 	return nil
 }
 
-// noteResumed notes that a socket on its way back has its answer there.
+// noteResumed records that a WebSocket has been resumed at the destination.
 func (p *pool) noteResumed() { p.lastResumed.Store(int64(p.clock.now())) }

@@ -5,38 +5,37 @@ import (
 	"time"
 )
 
-// A WebSocket that may be kept goes to its owner by a lane, if there is one: of a trunk that
-// carries such sockets alone, so that they take no places of requests, and what is said on
-// them stands in front of none. The next leg of thousands that move is then a few frames each,
-// and no handshake, and one that says nothing holds no connection.
+// A WebSocket that may be resumable uses a multiplexed stream to its owner, if one is available.
+// Its session carries such WebSockets only, so that they take no places of requests, and their
+// data does not delay requests. If thousands of WebSockets move, each one then needs a few frames
+// instead of a handshake, and an idle WebSocket occupies no connection.
 //
-// What transfers much is better off with a connection of its own: its lane has a window that
-// the trunk bounds, and others wait behind what it says. So a socket whose leg did so has one
-// for its next leg, and so have those of paths whose WebSockets are not kept, which have no
-// next leg.
+// A WebSocket that transfers much data gets a connection of its own: the window of a stream is
+// limited, and its data would delay others. The size of its last relay decides. A path whose
+// WebSockets are not resumable also gets connections, because these WebSockets never move.
 
 const (
-	// streamWait is how long a leg waits for a trunk before it has a connection of its own.
+	// streamWait is how long a WebSocket waits for a session before it uses a connection.
 	streamWait = time.Second
-	// bulkBytes is how much a leg has transferred at least, and bulkRate how much in a second
-	// of its life, if the next one is to have a connection of its own.
+	// A relay counts as bulk if it has transferred at least bulkBytes bytes, and at least bulkRate
+	// bytes per second of its life.
 	bulkBytes = 1 << 20
 	bulkRate  = 64 << 10
 )
 
-// getWebSocketStream returns a lane to the owner for a socket that has no leg yet; nil: there is none,
-// or it is to have a connection.
+// getWebSocketStream returns a stream to the owner for a new WebSocket. It returns nil if there is
+// none, or if the WebSocket needs a connection.
 func (c *client) getWebSocketStream(p *pool) *upstreamConn {
 	if c.x.isResumption() || p.breaker.tripped.Load() || c.s.nonResumable.large(&c.req) {
-		return nil // that of a later leg comes in its turn: see mayUseStream
+		return nil // a resumed WebSocket waits in the queue: see mayUseStream
 	}
 	return p.addStream(p.openWebSocketStream(c.life.within))
 }
 
-// mayUseStream reports whether a leg that waits in line takes a lane.
+// mayUseStream reports whether a resumed WebSocket that waits in the queue may use a stream.
 func (x *exchange) mayUseStream() bool { return x.isResumption() && !x.noStreams && !x.session.bulk }
 
-// openWebSocketStream opens a lane to a node for a socket; nil: there is none.
+// openWebSocketStream opens a stream to a node for a WebSocket, or returns nil.
 func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstreamConn {
 	ctx, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
@@ -49,14 +48,14 @@ func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstream
 	return l
 }
 
-// forWebSocket reports whether the next connection is to be made for a socket that takes a lane: one
-// for each request in line is being made. With mu held.
+// forWebSocket reports whether the next dial should open a stream for a WebSocket: connections for
+// all waiting requests are being dialed already. The caller holds p.mu.
 func (p *pool) forWebSocket() bool {
 	w := p.mu.queue.firstUpgrade
 	return p.node != "" && w != nil && w.streamAllowed && p.mu.queue.n-p.mu.queue.upgrades <= p.mu.dialing-p.mu.dialingStreams
 }
 
-// firstStreamWaiter returns the first who takes a lane.
+// firstStreamWaiter returns the first waiter that can use a stream, or nil.
 func (q *waitQueue) firstStreamWaiter() *waiter {
 	w := q.firstUpgrade
 	for w != nil && !w.streamAllowed {
@@ -65,19 +64,19 @@ func (q *waitQueue) firstStreamWaiter() *waiter {
 	return w
 }
 
-// transferred returns how much has passed on the client's connection, or at the owner on that of
-// the ingress.
+// transferred returns how many bytes the relay has transferred on downstream.
 func (l *webSocketRelay) transferred() int64 {
 	return l.downstream.Received() + l.downstream.Sent() - l.before
 }
 
-// isBulk reports whether the leg, which is over, has transferred much.
+// isBulk reports whether the relay, which has ended, has transferred much data.
 func (l *webSocketRelay) isBulk() bool {
 	n, d := l.transferred(), l.s.clock.now()-l.born
 	return n >= bulkBytes && n >= int64(bulkRate*d.Seconds())
 }
 
-// noteWebSocketPath remembers of a path whether its WebSockets are kept, by what the owner says.
+// noteWebSocketPath remembers whether the WebSockets of a path are resumable, as the response of
+// the owner says.
 func (y *responseRelay) noteWebSocketPath(p *attempt, unkept bool) {
 	if p.route.Kind == Remote {
 		y.s.nonResumable.note(y.s.nonResumable.key(&y.req), unkept)

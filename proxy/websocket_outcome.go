@@ -8,9 +8,9 @@ import (
 	"shardway/shardmap"
 )
 
-// decideOutcome says what becomes of a socket whose leg is over, at the node that has the client:
-// another leg follows, or the client is closed with a code, or its connection just ends.
-// Why is what the leg was cut for.
+// decideOutcome decides what follows for a session whose relay has ended, at the node that has the
+// client: another relay, a close frame with a code for the client, or the end of its connection.
+// why is the cause if the relay was cancelled.
 func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *Route) {
 	k := l.session
 	switch {
@@ -25,7 +25,7 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *Route) {
 		k.closing, k.why = int(closeMoved), closeLeaving.reason()
 	case l.hasUnfinishedMessage(), l.ownerCode == endLate:
 		k.closing, k.why = int(closeMoved), whyUnfinished
-	case l.streaming: // no other leg can go on inside a message
+	case l.streaming: // no other relay can continue within a message
 	case l.handedOver():
 		k.resumes = true
 	case !l.shouldResume(why, x, r):
@@ -35,18 +35,18 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *Route) {
 		k.resumes, k.gap, k.skip = true, true, !l.scan.Whole()
 	}
 	if l.streaming {
-		k.closing = 0 // nor can a Close stand there
+		k.closing = 0 // a close frame is not possible there either
 	}
 }
 
-// hasUnfinishedMessage reports whether there was a message, of either end, that was not whole when
+// hasUnfinishedMessage reports whether a message of the client or the app was incomplete when
 // drain-timeout had passed.
 func (l *webSocketRelay) hasUnfinishedMessage() bool {
 	return l.drainExpired.Load() && (!l.upIsBetweenMessages() || l.from.Message())
 }
 
-// handedOver reports whether the app has answered our Close, having got whole messages,
-// and all that it sent has been passed on.
+// handedOver reports whether the hand-over is complete: the app has received complete messages and
+// answered the close frame, and everything that it sent was passed on.
 func (l *webSocketRelay) handedOver() bool {
 	if l.app {
 		return l.closeAcknowledged && l.upIsBetweenMessages()
@@ -54,8 +54,8 @@ func (l *webSocketRelay) handedOver() bool {
 	return l.ownerCode == endMoved && l.halfClosed
 }
 
-// shouldResume reports whether a leg that broke is followed by another one. One that the app
-// ended itself, without Close, is not, as long as the same app is there.
+// shouldResume reports whether another relay follows one that broke. If the app itself ended the
+// connection without a close frame, none follows while the same app is in place.
 func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *Route) bool {
 	switch {
 	case why != causeNone, l.isRequested(requestMove), l.appClose == int(closeMoved):
@@ -68,16 +68,15 @@ func (l *webSocketRelay) shouldResume(why cause, x *exchange, r *Route) bool {
 	return true
 }
 
-// elsewhere reports whether the shard is not where r says, or not any more in that
-// ownership epoch.
+// elsewhere reports whether the route of the shard, or its ownership epoch, differs from r.
 func (s *Server) elsewhere(shard shardmap.Shard, r *Route) bool {
 	t := s.o.Cluster.Table()
 	return int(shard) >= t.Shards() || *t.Route(shard) != *r
 }
 
-// reportEnd ends near, at an owner, once the app's connection is closed: with a word on why,
-// and the end of this half. It waits for the other end of near, so that no reset overtakes
-// what has been sent.
+// reportEnd ends downstream at an owner after the app's connection is closed. It sends the end
+// code and closes the sending side. Then it waits until the ingress has closed its side, so that
+// no reset overtakes the data.
 func (l *webSocketRelay) reportEnd(why cause) {
 	if l.closeSent.Load() != 0 && !l.invalid {
 		late := time.AfterFunc(moveAfter, func() { l.request(requestStop) })
@@ -99,12 +98,12 @@ func (l *webSocketRelay) reportEnd(why cause) {
 	case word != 0:
 		_, _ = w.Write(wsframe.AppendControl(nil, opEndCode, []byte{word}, false))
 	}
-	if w.Flush() == nil { // with what could not be written the end says enough
+	if w.Flush() == nil { // after a failed write the end of the connection is sufficient
 		l.downstream.CloseLinger(h1.WholeRequest)
 	}
 }
 
-// endCode says why an owner ends the leg; zero: there is no word for it.
+// endCode returns the end code for the ingress; zero means that there is none.
 func (l *webSocketRelay) endCode(why cause) byte {
 	switch {
 	case l.closeAcknowledged && l.clientEOF && !l.discarded:
@@ -119,18 +118,18 @@ func (l *webSocketRelay) endCode(why cause) byte {
 	return endEnded
 }
 
-// Why the client of a kept socket is told to come again, where its shard has not just moved:
-// who looks at clients' logs sees which bound it was.
+// Reasons in close frames for clients that must reconnect although their shard has not just
+// moved. They appear in the logs of clients and name the limit that was exceeded.
 const (
 	whyUnfinished = "a message was not whole when the shard had moved"
 	whyOften      = "the connection to the app broke too often"
 	whyLate       = "no app took the socket in time"
 	whyRefused    = "the app did not take the socket"
-	// whyQuarantined stands behind closeTryLater.
+	// whyQuarantined is the reason for closeTryLater.
 	whyQuarantined = "the key is in quarantine"
 )
 
-// reasonOf returns the text that stands behind a code of ours.
+// reasonOf returns the reason for a close code that Shardway sends.
 func reasonOf(code int) string {
 	switch code {
 	case closeProtocol:

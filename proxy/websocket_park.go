@@ -8,25 +8,27 @@ import (
 	"shardway/proxy/h1"
 )
 
-// A leg may be idle for days. So each direction that has nothing to carry for a while parks: its
-// goroutine ends, and the next one begins where that stood, as soon as its h1.Conn says so:
-// something has come, by a socket (roost) or a lane, or somebody has closed the connection or
-// asks the leg for something. What the direction knows is in the leg, and nothing is buffered.
+// A WebSocket may be idle for days. A direction that has nothing to pass on for a while parks:
+// its goroutine ends. h1.Conn starts another goroutine when data arrives on the socket
+// (callbackWatcher) or on the multiplexed stream, when the connection is closed, or when another
+// goroutine sends a request to the relay. All state of the direction is in the relay, and
+// nothing is buffered.
 //
-// From the moment it has parked a direction is the next goroutine's: who has parked it touches
-// nothing of the leg any more.
+// After a direction has parked, it belongs to the next goroutine. The goroutine that has parked
+// it must not use the relay any more.
 
-// direction is what a direction knows of its parking, and when it last had something to carry.
+// direction is the state of one direction of a relay.
 type direction struct {
-	// lastActivity is when it was done with that, by the server's clock, and passing while it is at it.
+	// lastActivity is when the direction last passed something on, by the clock of the server, or
+	// activeNow while it does so.
 	lastActivity atomic.Int64
 
-	parkDelay time.Duration // for how long it waits first; zero: it does not park
-	parkedAt  time.Duration // when it parked, by the server's clock; zero: it has not
-	wake      func()        // has another goroutine go on
+	parkDelay time.Duration // idle time before the direction parks; zero means that it does not park
+	parkedAt  time.Duration // when it parked, by the clock of the server; zero means that it has not
+	wake      func()        // starts another goroutine for the direction
 }
 
-// parkDelay is for how long a direction that reads from conn waits before it parks.
+// parkDelay returns how long a direction that reads from conn must be idle before it parks.
 func (l *webSocketRelay) parkDelay(conn *h1.Conn) time.Duration {
 	if !conn.Parks() {
 		return 0
@@ -34,7 +36,8 @@ func (l *webSocketRelay) parkDelay(conn *h1.Conn) time.Duration {
 	return time.Duration(l.s.parkAfter.Load())
 }
 
-// wakeFunc returns what has a direction that has parked carried on by f. It does not wait.
+// wakeFunc returns a function that continues a parked direction with f in another goroutine. It
+// does not block.
 func (l *webSocketRelay) wakeFunc(f func()) func() {
 	goOn := func() {
 		l.countParked(-1)
@@ -42,12 +45,12 @@ func (l *webSocketRelay) wakeFunc(f func()) func() {
 	}
 	return func() {
 		l.c.goroutines.Go(goOn)
-		l.c.goroutines.Done() // who is parked counts, too
+		l.c.goroutines.Done() // a parked direction is counted as a goroutine
 	}
 }
 
-// runDirection carries in one direction, which begins, or has been woken. Parked means that it goes
-// on when it is woken again, and is another one's; else it is over.
+// runDirection runs a direction that begins or was woken. If it returns true, the direction has
+// parked, and belongs to the goroutine that wakes it. Otherwise it has ended.
 func (l *webSocketRelay) runDirection(direction func() (parked bool), h *direction) (parked bool) {
 	if h.parkedAt != 0 {
 		h.parkDelay = time.Duration(l.s.parkAfter.Load())
@@ -62,13 +65,14 @@ func (l *webSocketRelay) runDirection(direction func() (parked bool), h *directi
 	return parked
 }
 
-// countParked counts the directions that are parked.
+// countParked adds n to the number of parked directions.
 func (l *webSocketRelay) countParked(n int) {
 	l.s.sockets.parked.Add(int32(n))
 	l.s.conns.markQuiescent(l.c, n)
 }
 
-// park parks a direction that reads from conn and has waited in vain. False: it goes on.
+// park parks a direction that reads from conn and was idle for its parkDelay. It reports false if
+// the direction continues.
 func (l *webSocketRelay) park(h *direction, conn *h1.Conn) bool {
 	s, hands := l.s, l.c.goroutines
 	h.parkedAt = max(s.clock.now(), 1)
@@ -85,7 +89,7 @@ func (l *webSocketRelay) park(h *direction, conn *h1.Conn) bool {
 	case isPermanent(err):
 		h.parkDelay = 0
 	default:
-		h.parkDelay = time.Duration(s.parkSoon.Load()) // it is tried again
+		h.parkDelay = time.Duration(s.parkSoon.Load()) // the direction tries again later
 	}
 	return false
 }

@@ -7,7 +7,8 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// copyDown carries what far sends, until that ends or there is a Close, or it has parked.
+// copyDown passes on what upstream sends, until that ends, a close frame arrives, or the direction
+// parks.
 func (l *webSocketRelay) copyDown() (parked bool) {
 	w := l.downstream.Writer()
 	for {
@@ -49,9 +50,9 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 	}
 }
 
-// forwardDown passes on bytes of one frame of the app: those of a message when it is whole,
-// or too long to be held. What is between, as the control frames are that stand inside a
-// message, goes at once. True means that nothing comes after it.
+// forwardDown passes on bytes of one frame of the app. It holds a message until it is complete or
+// too long to be held. Control frames within a message are passed on at once. It returns true if
+// nothing follows.
 func (l *webSocketRelay) forwardDown(p []byte) (done bool) {
 	switch {
 	case l.from.Control():
@@ -76,7 +77,8 @@ func (l *webSocketRelay) forwardDown(p []byte) (done bool) {
 	return l.clientGone
 }
 
-// forwardControl passes on a control frame of the app, or what ends the leg.
+// forwardControl passes on a control frame of the app. It returns true if the frame ends the
+// relay.
 func (l *webSocketRelay) forwardControl() (done bool) {
 	switch l.from.Op() {
 	case opEndCode:
@@ -92,7 +94,7 @@ func (l *webSocketRelay) forwardControl() (done bool) {
 	case wsframe.OpClose:
 		l.appClose = l.from.Code()
 		if l.closeAcknowledged = l.acknowledgesClose(l.appClose); l.closeAcknowledged || l.client && l.appClose == int(closeMoved) && !l.clientClosed.Load() {
-			return true // it is between us and the app
+			return true // the client must not see the answer to our close frame
 		}
 		l.writeDown(l.ctl)
 		l.closeForwarded = true
@@ -102,10 +104,11 @@ func (l *webSocketRelay) forwardControl() (done bool) {
 	return false
 }
 
-// acknowledgesClose reports whether a Close of the app is the answer to ours. One with a code of its
-// own has crossed ours, and is final; but some libraries answer any Close with 1000, or with
-// none. So before our Close goes a Ping: without its Pong (RFC 6455 section 5.5.2 demands one)
-// the app had not read so far when it said Close, nor all that the client had sent.
+// acknowledgesClose reports whether a close frame of the app answers ours. A frame with another
+// code has crossed ours on the way, and is final. But some libraries answer any close frame with
+// 1000, or without a code. Therefore a ping precedes our close frame: if its pong is missing (RFC
+// 6455 section 5.5.2 requires one), the app had not read our close frame, nor everything that the
+// client had sent, when it sent its own.
 func (l *webSocketRelay) acknowledgesClose(code int) bool {
 	told := int(l.closeSent.Load())
 	if told != int(closeMoved) {
@@ -114,7 +117,7 @@ func (l *webSocketRelay) acknowledgesClose(code int) bool {
 	return (l.ponged || !l.app) && (code == told || code == closeNormal || code == wsframe.NoCode)
 }
 
-// writeDown writes to near.
+// writeDown writes to downstream.
 func (l *webSocketRelay) writeDown(p []byte) {
 	if l.clientGone || len(p) == 0 {
 		return

@@ -135,8 +135,8 @@ func (l *webSocketRelay) shouldStopUp() bool {
 	return true
 }
 
-// handOver tells the app that its shard moves. It has DrainTimeout from now on, also to
-// take the Close, if it has much to read before that.
+// handOver tells the app that its shard moves. The app has DrainTimeout from now on, also to read
+// the data before the close frame.
 func (l *webSocketRelay) handOver() {
 	within := l.s.o.DrainTimeout
 	l.runAfter(within, func() {
@@ -146,10 +146,10 @@ func (l *webSocketRelay) handOver() {
 	l.sendClose(int(closeMoved), within)
 }
 
-// sendClose sends the app a Close, if it has got whole frames and no Close yet. It may take as
-// long as within to take it.
+// sendClose sends a close frame to the app, if the app has received complete frames and no close
+// frame. The write may take as long as within.
 func (l *webSocketRelay) sendClose(code int, within time.Duration) {
-	closed := l.scan.Closed() && !errors.Is(l.scan.Err(), wsframe.ErrClose) // that one has not been passed on
+	closed := l.scan.Closed() && !errors.Is(l.scan.Err(), wsframe.ErrClose) // an invalid close frame has not been passed on
 	if !l.clean || closed || !l.closeSent.CompareAndSwap(0, int32(code)) {
 		return
 	}
@@ -162,8 +162,8 @@ func (l *webSocketRelay) sendClose(code int, within time.Duration) {
 	l.writeUp(wsframe.AppendClose(frames, code, reasonOf(code), true))
 }
 
-// finishUp is the end of near without a Close. At the owner it may be that of a half: the
-// socket is to be handed over.
+// finishUp handles the end of downstream without a close frame. At the owner, the ingress closes
+// its sending side to request a hand-over.
 func (l *webSocketRelay) finishUp(err error) {
 	l.clientEnded, l.clientEOF = true, errors.Is(err, io.EOF)
 	switch {

@@ -15,54 +15,54 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// Words between Shardway and apps about WebSockets that stay while their shard moves.
+// Headers and values that Shardway and apps exchange about resumable WebSockets.
 const (
-	headerSocket        = "Shardway-Socket" // in a request the socket's id, in a 101 what the app says
+	headerSocket        = "Shardway-Socket" // request: the id of the session; response 101: the answer of the app
 	headerSocketResumed = "Shardway-Socket-Resumed"
 	headerSocketGap     = "Shardway-Socket-Gap"
 	headerSocketClose   = "Shardway-Socket-Close"
 
-	socketKeep = "keep" // the app's word
-	socketKept = "kept" // the owner's, to the node that has the client
+	socketKeep = "keep" // value of the app
+	socketKept = "kept" // value of the owner, for the node that has the client
 )
 
 const (
-	// unplannedMost is how many legs may break within unplannedFor: one more, and the
-	// client comes again by itself.
+	// unplannedMost is how many relays of a session may break within unplannedFor. After one more,
+	// the client is closed and must reconnect.
 	unplannedMost = 3
 	unplannedFor  = time.Minute
 )
 
-// webSocketSession is a WebSocket that may outlive its connection to the app. That is a leg: at the
-// node that has the client one leg follows the other (websocket_resume.go); the owner, who has the
-// app, knows of one only. Its goroutine is the connection's.
+// webSocketSession is a WebSocket that survives its upstream connection. The node that has the
+// client runs one relay after the other for it (websocket_resume.go). The owner, which has the
+// app, runs one relay only. The session belongs to the goroutine of the connection.
 type webSocketSession struct {
 	id      [32]byte // in hex
-	resumed uint64   // attempts after the first leg that may have reached an app
+	resumed uint64   // attempts after the first relay that may have reached an app
 	gap     bool     // messages may be missing
-	// upgrade gives the place of the attempt back, once the app has answered; nil: it has
+	// upgrade releases the place of the attempt after the app has responded; nil means that it has
 	// none.
 	upgrade func()
 
-	// At the node that has the client.
-	relays       int             // 101s so far
-	protocol     string          // the first one's subprotocol
-	up           wsframe.Scanner // what the client has sent, over all legs
-	skip         bool            // the rest of a message that broke is to be discarded
+	// The following fields are used at the node that has the client.
+	relays       int             // number of 101 responses so far
+	protocol     string          // subprotocol of the first response
+	up           wsframe.Scanner // scans what the client sends, over all relays
+	skip         bool            // the rest of an interrupted message must be discarded
 	delivered    bool            // the present attempt may have reached an app
-	resumes      bool            // the leg that is over asks for another one
-	relayStarted bool            // the present attempt came to a leg
-	refused      int             // what an answer that is no leg has the client closed with
-	closing      int             // what the client is to be closed with; zero: it ends without
-	why          string          // the text behind that; empty: what reasonOf says
-	lingers      bool            // it has been told why
-	bulk         bool            // its last leg has transferred much
+	resumes      bool            // another relay follows the one that has ended
+	relayStarted bool            // the present attempt has started a relay
+	refused      int             // close code for the client after a response other than 101
+	closing      int             // close code for the client; zero means to end without a close frame
+	why          string          // reason for closing; empty means the text of reasonOf
+	lingers      bool            // the client has received a close frame
+	bulk         bool            // the last relay has transferred much data
 	broken       [unplannedMost]time.Time
 	sessionStatus
 
-	// wait ends the wait for the next leg; any goroutine may call it.
+	// wait ends the wait for the next relay. Any goroutine may call it.
 	wait atomic.Pointer[context.CancelFunc]
-	// leaves is when a leaving node tells the client to come again; the sweep's alone.
+	// leaves is when a leaving node tells the client to reconnect. Only the sweep uses it.
 	leaves time.Duration
 }
 
@@ -72,7 +72,7 @@ func asksSocket(req *h1.Request) bool {
 		strings.EqualFold(string(req.Known(h1.FieldUpgrade)), "websocket")
 }
 
-// newSession makes the socket of a client's request.
+// newSession returns the session for a request of a client.
 func newSession() *webSocketSession {
 	k := &webSocketSession{up: wsframe.Client()}
 	var raw [16]byte
@@ -81,7 +81,7 @@ func newSession() *webSocketSession {
 	return k
 }
 
-// readSession reads what the node that has the client says of the socket; nil: nothing.
+// readSession returns the session that the node with the client describes in its request, or nil.
 func readSession(req *h1.Request) *webSocketSession {
 	id := req.Value(headerSocket)
 	if len(id) != 32 {
@@ -94,7 +94,7 @@ func readSession(req *h1.Request) *webSocketSession {
 	return k
 }
 
-// append appends what app and owner are told. The number is that of the attempt.
+// append appends the headers for the app and the owner. attempt is the number of the attempt.
 func (k *webSocketSession) append(b []byte, attempt uint64) []byte {
 	b = append(b, headerSocket+": "...)
 	b = append(b, k.id[:]...)
@@ -110,7 +110,7 @@ func (k *webSocketSession) append(b []byte, attempt uint64) []byte {
 	return b
 }
 
-// appendSocket appends what is to be said of the request's socket.
+// appendSocket appends the headers of the request's session.
 func (f requestWriter) appendSocket(b []byte) []byte {
 	switch k := f.x.session; {
 	case k == nil:
@@ -122,11 +122,11 @@ func (f requestWriter) appendSocket(b []byte) []byte {
 	}
 }
 
-// isResumption reports whether the request is for a further leg: its client has its answer.
+// isResumption reports whether the request resumes a session: its client already has a response.
 func (x *exchange) isResumption() bool { return x.session != nil && x.session.relays > 0 }
 
-// keeps reports whether an answer 101 to a first leg, or at the owner to any, says that
-// the socket is to be kept.
+// keeps reports whether a response 101 makes the session resumable: at the node that has the
+// client for its first relay, and at the owner for any relay.
 func (k *webSocketSession) keeps(res *h1.Response, set *Settings, way Kind) bool {
 	word := socketKeep
 	if way == Remote {
@@ -136,7 +136,7 @@ func (k *webSocketSession) keeps(res *h1.Response, set *Settings, way Kind) bool
 		res.Find("Sec-WebSocket-Extensions", 0) < 0 && strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket")
 }
 
-// continues reports whether an answer 101 continues the socket.
+// continues reports whether a response 101 continues the session.
 func (k *webSocketSession) continues(res *h1.Response, req *h1.Request, set *Settings, way Kind) bool {
 	return k.keeps(res, set, way) && string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&
 		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol
@@ -148,7 +148,7 @@ func acceptOf(key []byte) string {
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// closesWith returns the code to close the client with after an answer that is no 101.
+// closesWith returns the close code for the client after a response other than 101.
 func closesWith(res *h1.Response) int {
 	if code, ok := parseUint(res.Value(headerSocketClose)); ok && code < 5000 && wsframe.ValidCode(int(code)) {
 		return int(code)
@@ -159,7 +159,7 @@ func closesWith(res *h1.Response) int {
 	return int(closeMoved)
 }
 
-// Codes for clients, beside those of frames.go.
+// Close codes for clients, in addition to those of frames.go.
 const (
 	closeNormal   = 1000
 	closeProtocol = 1002
@@ -167,7 +167,7 @@ const (
 	closeTryLater = 1013
 )
 
-// tooOften notes a leg that broke at now, and reports whether too many have.
+// tooOften records a relay that broke at now, and reports whether too many have broken.
 func (k *webSocketSession) tooOften(now time.Time) bool {
 	if first := k.broken[0]; !first.IsZero() && now.Sub(first) < unplannedFor {
 		return true
