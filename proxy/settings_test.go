@@ -173,7 +173,7 @@ func TestAccessLogTellsOfWaiting(t *testing.T) {
 	res, body := n.dial().get("/")
 	wantStatus(t, res, body, 503, "queue-timeout")
 	line := log.next(t, 1)
-	want(t, line, map[string]any{"status": 503.0, "route": "held", "error": "queue-timeout"})
+	want(t, line, map[string]any{"status": 503.0, "route": "queued", "error": "queue-timeout"})
 	if ms, ok := line["held_ms"].(float64); !ok || ms < 40 {
 		t.Errorf("held_ms = %v", line["held_ms"])
 	}
