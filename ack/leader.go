@@ -60,6 +60,7 @@ type Leader struct {
 	pauseSeenAt      time.Duration   // when the present pause was first seen; initially the election
 	quarantines      quarantineTimers
 	gradual          gradualDrains
+	uncordoned       map[shardmap.NodeID]bool // nodes whose drain ended in this term, until they own shards
 	stages           stagedChange
 	appsHealth       clusterAppHealth
 	keys             loadedKeys              // the key configuration that the own node has loaded
@@ -211,6 +212,7 @@ func (l *Leader) stateApplied(now time.Duration, s *State) {
 	if s.Committed().Epoch() != old.Committed().Epoch() {
 		l.gradual.clear()
 		l.stages.withdrawQuestion()
+		maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return s.Committed().Count(id) > 0 })
 		l.committedAt = now
 		l.roundDone = l.roundDone || s.LastTerm() == l.o.Term
 	}

@@ -76,7 +76,7 @@ func (l *Leader) moveReason(now time.Duration, m shardmap.Move, base, want *shar
 	case pinned && (pin.Node == m.To || pin.Zone != "" && pin.Zone == l.member(m.To).heartbeat.Zone):
 		return "pin"
 	case base.Count(m.To) == 0: // during a pause it may be a member without shards for long
-		return "join"
+		return l.joinReason(m.To)
 	}
 	if f, _ := findMember(want, m.From); f.Weight != from.Weight {
 		return "weight"

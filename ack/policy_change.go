@@ -92,6 +92,12 @@ func (l *Leader) policyApplied(now time.Duration, old *State) {
 		l.gradual.drainsStarted(was, is, l.state.Committed())
 		maps.DeleteFunc(l.stages.unanswered, func(id shardmap.NodeID, _ bool) bool { return is.drainsGradually(id) })
 	}
+	for id := range was.Drained {
+		if !is.Drained[id] {
+			setKey(&l.uncordoned, id, true)
+		}
+	}
+	maps.DeleteFunc(l.uncordoned, func(id shardmap.NodeID, _ bool) bool { return is.Leaves(id) })
 	maps.DeleteFunc(l.stages.overdueDrains, func(id shardmap.NodeID, _ bool) bool { return !is.Leaves(id) })
 	if l.submittingChange && is.Since != was.Since {
 		l.submitting, l.submittingChange = false, false

@@ -44,6 +44,9 @@ func TestDrainedNodeOwnsNothingAndKeepsItsLease(t *testing.T) {
 	}
 	s.amend("a", uncordon("c"))
 	s.until("c owns shards again", func() bool { return s.state.Committed().Count("c") == 4 })
+	if !strings.Contains(s.String(), "a proposes: uncordon") || strings.Contains(s.String(), "a proposes: join") {
+		t.Errorf("the move back has another reason than uncordon:\n%s", s)
+	}
 }
 
 // An election in the middle of a drain: the node that is drained has not been heard

@@ -159,7 +159,7 @@ func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
 	}
 	for _, m := range want.Members() {
 		if !last.Has(m.ID) {
-			return "join"
+			return l.joinReason(m.ID)
 		}
 	}
 	for _, m := range want.Members() {
@@ -174,6 +174,15 @@ func (l *Leader) changeReason(now time.Duration, want *shardmap.Map) string {
 		return "policy" // a pin, a cordon or the end of a pause
 	}
 	return "weight"
+}
+
+// joinReason returns why a node gets its first shards, as metrics spell it. The next leader does
+// not know about an uncordoned node, so the reason there is "join".
+func (l *Leader) joinReason(id shardmap.NodeID) string {
+	if l.uncordoned[id] {
+		return "uncordon"
+	}
+	return "join"
 }
 
 // exclusionReason returns why a node must not be a member, as metrics spell it.
