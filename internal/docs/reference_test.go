@@ -14,8 +14,8 @@ import (
 var update = flag.Bool("update", false, "write the tables of docs/reference/config.md and docs/reference/cli.md")
 
 const (
-	flagsBegin = "<!-- What follows is made of the program: go test ./internal/docs -run Reference -update -->\n"
-	flagsEnd   = "<!-- Up to here. -->\n"
+	flagsBegin = "<!-- Generated from the program: go test ./internal/docs -run Reference -update -->\n"
+	flagsEnd   = "<!-- End of the generated part. -->\n"
 )
 
 // TestReferenceHasEveryFlag checks that config.md has every flag of run, and cli.md those of the
