@@ -97,7 +97,7 @@ func stillRuns(a admin.Action, v ack.MemberView, listed bool) error {
 			admin.ErrRefused, a.Node, v.SinceHeartbeat.Milliseconds())
 	case listed && !a.Force:
 		return fmt.Errorf("%w: node %q still runs as far as gossip shows, and would be added again: if it has just ended, try again after %d s, when gossip has noticed, or vouch with --force that it and its app are gone",
-			admin.ErrRefused, a.Node, int(gossip.NoticesWithin.Seconds()))
+			admin.ErrRefused, a.Node, int(gossip.FailureDetectionTime.Seconds()))
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func TestClaimsOfAFailedNodeAreCheckedNowAndThen(t *testing.T) {
 		w.untilVoters(3)
 		p := w.all["b"]
 		p.kill()
-		w.during(func() { time.Sleep(gossip.NoticesWithin + 500*time.Millisecond) })
+		w.during(func() { time.Sleep(gossip.FailureDetectionTime + 500*time.Millisecond) })
 		began := time.Now()
 		p.moves()
 		w.untilSettled("a", "b", "c")

@@ -49,16 +49,16 @@ func advertiseHost(ctx context.Context, host string, join []string, r Resolver) 
 		}
 		return all[0], nil
 	}
-	if local, ok := towards(ctx, join, r); ok {
+	if local, ok := routeToJoin(ctx, join, r); ok {
 		return local, nil
 	}
-	return onlyAddress(ip.Is4())
+	return singleAddress(ip.Is4())
 }
 
 // towards returns the address of the route towards the first join address that has
 // one; loopback only if there is no other, for a machine's own name may stand for that
 // alone, and nobody else is reached there.
-func towards(ctx context.Context, join []string, r Resolver) (local netip.Addr, ok bool) {
+func routeToJoin(ctx context.Context, join []string, r Resolver) (local netip.Addr, ok bool) {
 	all := make([][]netip.AddrPort, len(join))
 	for f := range lookUp(ctx, r, join) {
 		all[f.index] = f.addrs
@@ -67,7 +67,7 @@ func towards(ctx context.Context, join []string, r Resolver) (local netip.Addr, 
 		if len(addrs) == 0 {
 			continue
 		}
-		way, err := route(ctx, addrs[0])
+		way, err := localAddrFor(ctx, addrs[0])
 		if err != nil {
 			continue
 		}
@@ -83,7 +83,7 @@ func towards(ctx context.Context, join []string, r Resolver) (local netip.Addr, 
 
 // route returns the address that packets towards to would come from. Nothing is
 // sent: connecting a UDP socket only asks the kernel for the route.
-func route(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
+func localAddrFor(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp", to.String())
 	if err != nil {
@@ -98,17 +98,17 @@ func route(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
 }
 
 // onlyAddress returns the machine's one address that others can reach.
-func onlyAddress(v4 bool) (netip.Addr, error) {
+func singleAddress(v4 bool) (netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("gossip: addresses of this machine: %w", err)
 	}
-	return pick(all, v4)
+	return selectAddress(all, v4)
 }
 
 // pick returns the one address among all that is neither loopback nor
 // link-local. IPv4 goes before IPv6, because most machines have both.
-func pick(all []net.Addr, v4only bool) (netip.Addr, error) {
+func selectAddress(all []net.Addr, v4only bool) (netip.Addr, error) {
 	var four, six []string
 	for _, a := range all {
 		p, err := netip.ParsePrefix(a.String())

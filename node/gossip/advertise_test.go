@@ -62,7 +62,7 @@ func TestAdvertiseWaitsOnceForNames(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		towards(t.Context(), []string{"mute.example", "mute.example:7946", "mute.example:1"}, fixed{})
+		routeToJoin(t.Context(), []string{"mute.example", "mute.example:7946", "mute.example:1"}, fixed{})
 		if d := time.Since(start); d > lookupTimeout {
 			t.Errorf("it took %v", d)
 		}
@@ -72,13 +72,13 @@ func TestAdvertiseWaitsOnceForNames(t *testing.T) {
 // A machine's own name may stand for loopback (Debian writes 127.0.1.1 into /etc/hosts),
 // and was believed where it came first. The sockets ask for routes only: nothing is sent.
 func TestAdvertisePrefersWhatOthersReach(t *testing.T) {
-	beyond, err := route(t.Context(), netip.MustParseAddrPort("192.0.2.1:9"))
+	beyond, err := localAddrFor(t.Context(), netip.MustParseAddrPort("192.0.2.1:9"))
 	if err != nil {
 		t.Logf("this machine has no route beyond itself: %v", err)
 		beyond = netip.MustParseAddr("127.0.0.1")
 	}
 	for _, join := range [][]string{{"127.0.1.1:9", "192.0.2.1:9"}, {"192.0.2.1:9", "127.0.1.1:9"}} {
-		if got, ok := towards(t.Context(), join, fixed{}); !ok || got != beyond {
+		if got, ok := routeToJoin(t.Context(), join, fixed{}); !ok || got != beyond {
 			t.Errorf("towards %v: %v, want %v", join, got, beyond)
 		}
 	}
@@ -109,7 +109,7 @@ func TestAmbiguousAddressIsNotGuessed(t *testing.T) {
 		{nets("10.1.2.3/24", "192.168.1.1/24"), false, ""},
 		{nets("127.0.0.1/8"), false, ""},
 	} {
-		got, err := pick(c.all, c.v4)
+		got, err := selectAddress(c.all, c.v4)
 		if c.want == "" {
 			if err == nil || !strings.Contains(err.Error(), "--gossip-advertise") {
 				t.Errorf("pick(%v) = %v, %v, want a refusal that names the flag", c.all, got, err)

@@ -19,7 +19,7 @@ import (
 // config returns Serf's settings. Gossip is the net under the heartbeats: its
 // failure detection is as fast as a busy machine allows without false alarms.
 func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
-	tags, err := g.announced().encode()
+	tags, err := g.announcedTags().encode()
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
 	c.Tags = tags
 	c.EventCh = g.events
 	c.MemberlistConfig = mc
-	c.Merge = g.gate
+	c.Merge = g.merge
 	c.EnableNameConflictResolution = false
 	c.DisableCoordinates = true
 	c.BroadcastTimeout = time.Second
@@ -40,16 +40,16 @@ func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
 	c.ReconnectInterval = 2 * time.Second
 	c.ReconnectTimeout = forgetAfter
 	c.TombstoneTimeout = forgetAfter
-	c.ReconnectTimeoutOverride = g.memory
+	c.ReconnectTimeoutOverride = g.retention
 	c.ReapInterval = 5 * time.Second
 	c.LogOutput = nil
 	c.Logger = logs.Std(g.o.Log, "serf")
-	return c, confine(c)
+	return c, dropOtherMessages(c)
 }
 
 func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
 	mc := memberlist.DefaultLANConfig()
-	mc.ProbeInterval = probeEvery
+	mc.ProbeInterval = probeInterval
 	mc.ProbeTimeout = 200 * time.Millisecond
 	mc.SuspicionMult = 4
 	mc.GossipInterval = 0 // never: see tick
@@ -59,14 +59,14 @@ func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
 	mc.EnableCompression = false // a table of 64 KB for each packet, of which hardly one gets shorter
 	mc.LogOutput = nil
 	mc.Logger = logs.Std(g.o.Log, "memberlist")
-	mc.Keyring = g.ring
+	mc.Keyring = g.keyring
 	return mc, g.addresses(ctx, mc)
 }
 
 // addresses sets where to listen and what to advertise.
 func (g *Gossip) addresses(ctx context.Context, mc *memberlist.Config) error {
 	if g.o.Transport != nil {
-		g.guard(mc, g.o.Transport)
+		g.limitStreams(mc, g.o.Transport)
 		adv, err := netip.ParseAddrPort(g.o.Advertise)
 		if err != nil {
 			return fmt.Errorf("gossip: advertise %q: %w", g.o.Advertise, err)
@@ -87,24 +87,24 @@ func (g *Gossip) addresses(ctx context.Context, mc *memberlist.Config) error {
 	if err != nil {
 		return err
 	}
-	g.guard(mc, s)
+	g.limitStreams(mc, s)
 	mc.AdvertiseAddr, mc.AdvertisePort = adv.Addr().String(), int(adv.Port())
 	if port == 0 {
 		mc.BindPort = s.port()
 		mc.AdvertisePort = mc.BindPort
 	}
-	g.listens = netip.AddrPortFrom(host, uint16(s.port()))
+	g.bindAddr = netip.AddrPortFrom(host, uint16(s.port()))
 	return nil
 }
 
 // guard gives memberlist a transport, with the doorkeeper before it.
-func (g *Gossip) guard(mc *memberlist.Config, t memberlist.NodeAwareTransport) {
-	g.door = newDoorkeeper(t, g.log)
-	mc.Transport = g.door
+func (g *Gossip) limitStreams(mc *memberlist.Config, t memberlist.NodeAwareTransport) {
+	g.limiter = newStreamLimiter(t, g.log)
+	mc.Transport = g.limiter
 }
 
 // isTaken reports that somebody has the port already.
-func isTaken(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
+func isAddrInUse(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
 
 // bindAddr reads "host:port". Without a host it is all addresses, of both
 // families where the machine has IPv6.

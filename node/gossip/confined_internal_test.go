@@ -20,7 +20,7 @@ func TestNodeOnLoopbackJoinsNobodyElsewhere(t *testing.T) {
 		{"10.0.0.1:7946", "10.0.0.2:7946", false},
 		{"10.0.0.1:7946", "127.0.0.1:7946", false},
 	} {
-		got := confined(netip.MustParseAddrPort(tt.self), netip.MustParseAddrPort(tt.to))
+		got := loopbackConflict(netip.MustParseAddrPort(tt.self), netip.MustParseAddrPort(tt.to))
 		if (got != "") != tt.confined || tt.confined && !strings.Contains(got, "--secret-file") {
 			t.Errorf("%s joins %s: %q", tt.self, tt.to, got)
 		}

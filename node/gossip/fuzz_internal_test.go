@@ -36,12 +36,12 @@ func FuzzTags(f *testing.F) {
 		before := maps.Clone(m)
 		tags, err := decode(m)
 		mine := &Tags{Cluster: "c1", Shards: 1024}
-		_ = refuse(mine, &serf.Member{Name: "x", Tags: m}) // any answer will do
+		_ = checkMember(mine, &serf.Member{Name: "x", Tags: m}) // any answer will do
 		newMember(serf.Member{Name: tags.Node, Tags: m, Status: serf.StatusAlive})
 		if !maps.Equal(m, before) {
 			t.Fatal("reading tags changed them")
 		}
-		if err != nil || foreign(m) {
+		if err != nil || isForeign(m) {
 			return
 		}
 		if tags.Shards < 0 || tags.BootstrapExpect < 0 {

@@ -18,28 +18,28 @@ const (
 	// settling is how long after the start a node goes on joining though it
 	// sees others: they may not see it yet, as long as they take its old
 	// address for the one that counts.
-	settling      = 30 * time.Second
-	settlingPause = 3 * time.Second
+	settlePeriod   = 30 * time.Second
+	settleInterval = 3 * time.Second
 	// steadyPause is how often a node that sees others looks for islands: join
 	// addresses that are no members.
-	steadyPause = 30 * time.Second
-	logPause    = time.Minute
+	steadyInterval = 30 * time.Second
+	logInterval    = time.Minute
 	// patience is how long a start may take before joining in vain is logged.
-	patience = 3 * time.Second
+	firstLogDelay = 3 * time.Second
 )
 
 // joiner is the state of the join loop.
 type joiner struct {
-	g       *Gossip
-	started time.Time
-	pause   time.Duration
-	logNext time.Time
-	met     bool // another node was seen since the start
-	asked   bool // every address was asked once
+	g        *Gossip
+	started  time.Time
+	pause    time.Duration
+	nextLog  time.Time
+	sawNode  bool // another node was seen since the start
+	askedAll bool // every address was asked once
 }
 
 // joiningUntilLeft is joining until ctx ends or Leave is called: Serf joins nothing after that.
-func (g *Gossip) joiningUntilLeft(ctx context.Context) {
+func (g *Gossip) joinUntilLeft(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
@@ -49,20 +49,20 @@ func (g *Gossip) joiningUntilLeft(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}()
-	g.joining(ctx)
+	g.joinLoop(ctx)
 }
 
 // joining asks the join addresses until ctx ends: all the time while alone, every
 // few seconds while fewer nodes are seen than the cluster begins with, and now and
 // then later. Names are looked up anew each time: what they stand for changes, and
 // many stand for nothing before the node behind them runs.
-func (g *Gossip) joining(ctx context.Context) {
+func (g *Gossip) joinLoop(ctx context.Context) {
 	if len(g.o.Join) == 0 {
 		return
 	}
 	now := time.Now()
-	j := &joiner{g: g, started: now, pause: g.o.RetryMin, logNext: now.Add(patience)}
-	patient := time.AfterFunc(identityPatience, g.decide)
+	j := &joiner{g: g, started: now, pause: g.o.RetryMin, nextLog: now.Add(firstLogDelay)}
+	patient := time.AfterFunc(choiceTimeout, g.decide)
 	defer patient.Stop()
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -73,19 +73,19 @@ func (g *Gossip) joining(ctx context.Context) {
 		case <-t.C:
 		}
 		j.round(ctx)
-		t.Reset(j.next())
+		t.Reset(j.nextPause())
 	}
 }
 
 // next returns the pause before the next round, with jitter.
-func (j *joiner) next() time.Duration {
-	d := steadyPause
+func (j *joiner) nextPause() time.Duration {
+	d := steadyInterval
 	switch {
-	case j.g.alone():
+	case j.g.isAlone():
 		d = j.pause
 		j.pause = min(j.pause*3/2, j.g.o.RetryMax)
-	case time.Since(j.started) < settling || j.g.nodes() < j.g.o.BootstrapExpect:
-		d, j.pause = settlingPause, j.g.o.RetryMin
+	case time.Since(j.started) < settlePeriod || j.g.countNodes() < j.g.o.BootstrapExpect:
+		d, j.pause = settleInterval, j.g.o.RetryMin
 	default:
 		j.pause = j.g.o.RetryMin
 	}
@@ -97,29 +97,29 @@ func (j *joiner) next() time.Duration {
 // node's, and must be met before this one serves with others that were left.
 func (j *joiner) round(ctx context.Context) {
 	g := j.g
-	g.forgetMet()
-	tried, err := j.joinAll(ctx, g.alone())
+	g.forgetDeadChoice()
+	tried, err := j.joinAll(ctx, g.isAlone())
 	if ctx.Err() != nil {
 		return
 	}
-	j.asked = true
+	j.askedAll = true
 	g.decide()
-	if !g.alone() {
-		j.met = true
+	if !g.isAlone() {
+		j.sawNode = true
 		g.joinErr.Store(nil)
-		g.tried.Store(nil)
+		g.attempts.Store(nil)
 		return
 	}
 	g.joinErr.Store(&err)
-	g.tried.Store(&tried)
-	j.report(err)
+	g.attempts.Store(&tried)
+	j.reportFailure(err)
 }
 
 // joinAll joins each address, and returns what became of those that led to no other
 // node, and why one of them did not: both say nothing once one is seen.
 func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (tried []Attempt, err error) {
 	g, asked := j.g, false
-	skip := g.passed(!wasAlone && time.Since(j.started) >= settling)
+	skip := g.skippedAddrs(!wasAlone && time.Since(j.started) >= settlePeriod)
 	fail := func(addr string, why error) { err, tried = why, append(tried, Attempt{addr, why}) }
 	names := shuffled(g.o.Join)
 	for f := range lookUp(ctx, g.o.Resolver, names) {
@@ -135,18 +135,18 @@ func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (tried []Attempt, e
 				return nil, ctx.Err()
 			}
 			e := g.join(ctx, to)
-			g.noteJoin(to, e)
+			g.recordJoinResult(to, e)
 			if e != nil {
 				fail(to.String(), e)
-			} else if wasAlone && !g.alone() && j.asked {
+			} else if wasAlone && !g.isAlone() && j.askedAll {
 				return nil, nil
 			}
 		}
 	}
 	if err == nil {
-		err = nobodyAt(g.o.Join, asked)
+		err = noOtherNode(g.o.Join, asked)
 		for _, name := range g.o.Join {
-			tried = append(tried, g.itself(ctx, name))
+			tried = append(tried, g.selfAttempt(ctx, name))
 		}
 	}
 	slices.SortFunc(tried, func(a, b Attempt) int { return cmp.Compare(a.Addr, b.Addr) })
@@ -154,7 +154,7 @@ func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (tried []Attempt, e
 }
 
 // nobodyAt says that nothing failed at these addresses, and no other node is there.
-func nobodyAt(join []string, asked bool) error {
+func noOtherNode(join []string, asked bool) error {
 	if asked {
 		return fmt.Errorf("gossip: no other node at %s", strings.Join(join, ", "))
 	}
@@ -165,20 +165,20 @@ func nobodyAt(join []string, asked bool) error {
 // node that was among others since its start is where it belongs, whoever has
 // the address now; and a newcomer that disagrees with a cluster is the one that
 // is wrong.
-func (j *joiner) report(err error) {
+func (j *joiner) reportFailure(err error) {
 	var r *RefusedError
-	if errors.As(err, &r) && !j.met && !r.theirs && !r.Superseded {
+	if errors.As(err, &r) && !j.sawNode && !r.theirFault && !r.Superseded {
 		j.g.report(r)
 	}
-	if now := time.Now(); !now.Before(j.logNext) {
-		j.logNext = now.Add(logPause)
+	if now := time.Now(); !now.Before(j.nextLog) {
+		j.nextLog = now.Add(logInterval)
 		j.g.log.Warn().Err(err).Strs("join", j.g.o.Join).Msg("no node reachable, retrying")
 	}
 }
 
 // passed returns the addresses that are not asked: this node's own and, if wanted,
 // those of members that are alive.
-func (g *Gossip) passed(members bool) map[netip.AddrPort]bool {
+func (g *Gossip) skippedAddrs(members bool) map[netip.AddrPort]bool {
 	skip := map[netip.AddrPort]bool{g.self: true}
 	if members {
 		for _, m := range g.serf.Members() {
@@ -201,21 +201,21 @@ func shuffled[T any](all []T) []T {
 // join exchanges the whole state with one address. memberlist flattens errors to
 // text, so a refusal of our own is recognised by its text.
 func (g *Gossip) join(ctx context.Context, to netip.AddrPort) error {
-	if why := confined(g.self, to); why != "" {
-		return fmt.Errorf("gossip: join %s: %w", to, &foreignError{why})
+	if why := loopbackConflict(g.self, to); why != "" {
+		return fmt.Errorf("gossip: join %s: %w", to, &wrongPortError{why})
 	}
-	g.gate.last.Store(nil)
+	g.merge.lastRefusal.Store(nil)
 	_, err := g.serf.Join([]string{to.String()}, true)
 	if err == nil {
 		return nil
 	}
-	if r := g.gate.last.Load(); r != nil && strings.Contains(err.Error(), r.Error()) {
+	if r := g.merge.lastRefusal.Load(); r != nil && strings.Contains(err.Error(), r.Error()) {
 		return r
 	}
-	if why := g.otherPort(ctx, to, err.Error()); why != "" {
-		return fmt.Errorf("gossip: join %s: %w", to, &foreignError{why})
+	if why := g.identifyPort(ctx, to, err.Error()); why != "" {
+		return fmt.Errorf("gossip: join %s: %w", to, &wrongPortError{why})
 	}
-	if why, _ := sealedReason(err.Error()); why != "" {
+	if why, _ := encryptionMismatch(err.Error()); why != "" {
 		return fmt.Errorf("gossip: join %s: %s (%w)", to, why, err)
 	}
 	return fmt.Errorf("gossip: join %s: %w", to, err)
@@ -224,7 +224,7 @@ func (g *Gossip) join(ctx context.Context, to netip.AddrPort) error {
 // confined says why a node whose gossip is at self cannot belong to a cluster at an
 // address; empty: it may. A configuration that says so in addresses is refused; what a
 // name stands for is known only now.
-func confined(self, to netip.AddrPort) string {
+func loopbackConflict(self, to netip.AddrPort) string {
 	if !self.Addr().IsLoopback() || to.Addr().IsLoopback() {
 		return ""
 	}
@@ -233,7 +233,7 @@ func confined(self, to netip.AddrPort) string {
 
 // sealedReason says what to do where two nodes do not encrypt alike, and whether this one needs
 // the other's secret; memberlist has only texts for that.
-func sealedReason(text string) (why string, needs bool) {
+func encryptionMismatch(text string) (why string, needs bool) {
 	switch {
 	case strings.Contains(text, "encryption is not configured"):
 		return "it encrypts its gossip and this node does not: start this one with the cluster's secret (--secret-file)", true

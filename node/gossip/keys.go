@@ -11,23 +11,23 @@ import (
 // now on, each of them is accepted. Nodes stay in touch if each of them accepts
 // what any other uses at the time.
 func (g *Gossip) SetKeys(keys [][]byte) error {
-	if g.ring == nil || len(keys) == 0 {
+	if g.keyring == nil || len(keys) == 0 {
 		return errors.New("gossip: keys can be changed, not turned on or off: restart the node for that")
 	}
 	// In this order there is no moment at which a key in use is not accepted.
 	for _, k := range keys {
-		if err := g.ring.AddKey(k); err != nil {
+		if err := g.keyring.AddKey(k); err != nil {
 			return fmt.Errorf("gossip: keys: %w", err)
 		}
 	}
-	if err := g.ring.UseKey(keys[0]); err != nil {
+	if err := g.keyring.UseKey(keys[0]); err != nil {
 		return fmt.Errorf("gossip: keys: %w", err)
 	}
-	for _, old := range g.ring.GetKeys() {
+	for _, old := range g.keyring.GetKeys() {
 		if slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, old) }) {
 			continue
 		}
-		if err := g.ring.RemoveKey(old); err != nil {
+		if err := g.keyring.RemoveKey(old); err != nil {
 			return fmt.Errorf("gossip: keys: %w", err)
 		}
 	}

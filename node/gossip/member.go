@@ -29,23 +29,23 @@ type Member struct {
 // newMember translates Serf's member.
 func newMember(m serf.Member) Member {
 	t, err := decode(m.Tags)
-	return reading{t: t, err: err}.of(m)
+	return decodedTags{tags: t, err: err}.member(m)
 }
 
 // reading is what a member's tags say.
-type reading struct {
-	from map[string]string
-	t    Tags
+type decodedTags struct {
+	raw  map[string]string
+	tags Tags
 	err  error
 }
 
-func (r reading) of(m serf.Member) Member {
+func (r decodedTags) member(m serf.Member) Member {
 	return Member{
 		ID:     m.Name,
 		Addr:   addrOf(m),
 		Status: statusOf(m.Status),
-		Node:   r.t.Node != "" && r.t.Node == m.Name,
-		Tags:   r.t,
+		Node:   r.tags.Node != "" && r.tags.Node == m.Name,
+		Tags:   r.tags,
 		Err:    r.err,
 	}
 }
@@ -57,31 +57,31 @@ func addrOf(m serf.Member) netip.AddrPort {
 
 // readings are those of all members, by name: they are asked for many times a second, and
 // tags change seldom.
-type readings struct {
-	mu  sync.Mutex
-	all map[string]reading
+type tagCache struct {
+	mu     sync.Mutex
+	byName map[string]decodedTags
 }
 
 // members translates them, sorted by id. Nobody changes the Endpoints of what it returns.
-func (r *readings) members(all []serf.Member) []Member {
+func (r *tagCache) members(all []serf.Member) []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.all == nil {
-		r.all = make(map[string]reading)
+	if r.byName == nil {
+		r.byName = make(map[string]decodedTags)
 	}
 	out := make([]Member, len(all))
 	for i, m := range all {
-		known, ok := r.all[m.Name]
-		if !ok || !maps.Equal(known.from, m.Tags) {
-			known.from = m.Tags
-			known.t, known.err = decode(m.Tags)
-			r.all[m.Name] = known
+		known, ok := r.byName[m.Name]
+		if !ok || !maps.Equal(known.raw, m.Tags) {
+			known.raw = m.Tags
+			known.tags, known.err = decode(m.Tags)
+			r.byName[m.Name] = known
 		}
-		out[i] = known.of(m)
+		out[i] = known.member(m)
 	}
 	slices.SortFunc(out, func(a, b Member) int { return cmp.Compare(a.ID, b.ID) })
-	if len(r.all) > len(all) {
-		maps.DeleteFunc(r.all, func(name string, _ reading) bool {
+	if len(r.byName) > len(all) {
+		maps.DeleteFunc(r.byName, func(name string, _ decodedTags) bool {
 			_, there := slices.BinarySearchFunc(out, name, func(m Member, name string) int { return cmp.Compare(m.ID, name) })
 			return !there
 		})

@@ -15,7 +15,7 @@ func TestReadingsFollowTheTags(t *testing.T) {
 			tagProtocol: strconv.Itoa(protocol), tagNode: name, tagWeight: weight, "ep.http": "127.0.0.1:" + weight,
 		}}
 	}
-	var r readings
+	var r tagCache
 	for _, all := range [][]serf.Member{
 		{member("b", "1"), member("a", "2")},
 		{member("a", "2"), member("b", "3")},
@@ -24,14 +24,14 @@ func TestReadingsFollowTheTags(t *testing.T) {
 		{member("b", "5"), member("c", "4"), member("a", "7")},
 		{},
 	} {
-		want := fmt.Sprintf("%+v", (&readings{}).members(all))
+		want := fmt.Sprintf("%+v", (&tagCache{}).members(all))
 		for range 2 {
 			if got := fmt.Sprintf("%+v", r.members(all)); got != want {
 				t.Errorf("%s, want %s", got, want)
 			}
 		}
-		if len(r.all) != len(all) {
-			t.Errorf("%d members are remembered, want %d", len(r.all), len(all))
+		if len(r.byName) != len(all) {
+			t.Errorf("%d members are remembered, want %d", len(r.byName), len(all))
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // machine with little to do each such word wakes the runtime's monitor thread, which then
 // looks around for a while, at several times the cost of the packet.
 
-func (s *sockets) readFrom(p []byte) (n int, from netip.AddrPort, err error) {
+func (s *transport) readFrom(p []byte) (n int, from netip.AddrPort, err error) {
 	waited := s.raw.Read(func(fd uintptr) bool {
 		n, from, err = rawio.ReadFrom(fd, p)
 		return err != syscall.EAGAIN //nolint:errorlint // never wrapped
@@ -24,13 +24,13 @@ func (s *sockets) readFrom(p []byte) (n int, from netip.AddrPort, err error) {
 	return n, from, err
 }
 
-func (s *sockets) writeTo(p []byte, to netip.AddrPort) (err error) {
-	if to.Addr().Zone() != "" || s.four && !to.Addr().Unmap().Is4() {
+func (s *transport) writeTo(p []byte, to netip.AddrPort) (err error) {
+	if to.Addr().Zone() != "" || s.isIPv4 && !to.Addr().Unmap().Is4() {
 		_, err = s.udp.WriteToUDPAddrPort(p, to)
 		return err
 	}
 	waited := s.raw.Write(func(fd uintptr) bool {
-		err = rawio.WriteTo(fd, p, to, s.four)
+		err = rawio.WriteTo(fd, p, to, s.isIPv4)
 		return err != syscall.EAGAIN //nolint:errorlint // never wrapped
 	})
 	if waited != nil {

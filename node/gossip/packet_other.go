@@ -4,11 +4,11 @@ package gossip
 
 import "net/netip"
 
-func (s *sockets) readFrom(p []byte) (n int, from netip.AddrPort, err error) {
+func (s *transport) readFrom(p []byte) (n int, from netip.AddrPort, err error) {
 	return s.udp.ReadFromUDPAddrPort(p)
 }
 
-func (s *sockets) writeTo(p []byte, to netip.AddrPort) error {
+func (s *transport) writeTo(p []byte, to netip.AddrPort) error {
 	_, err := s.udp.WriteToUDPAddrPort(p, to)
 	return err
 }

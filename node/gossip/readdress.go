@@ -28,18 +28,18 @@ type Claim struct {
 // claims are the addresses of members, and the announcements that differ from them.
 type claims struct {
 	self string
-	c    chan Claim // one is dropped while many wait: it comes again
+	ch   chan Claim // one is dropped while many wait: it comes again
 
 	mu    sync.Mutex
-	known map[string]netip.AddrPort
+	addrs map[string]netip.AddrPort
 }
 
 func newClaims(self string) *claims {
-	return &claims{self: self, c: make(chan Claim, 64), known: map[string]netip.AddrPort{}}
+	return &claims{self: self, ch: make(chan Claim, 64), addrs: map[string]netip.AddrPort{}}
 }
 
 // learn notes where members are, from an event of Serf.
-func (c *claims) learn(e serf.Event) {
+func (c *claims) onEvent(e serf.Event) {
 	m, ok := e.(serf.MemberEvent)
 	if !ok {
 		return
@@ -50,34 +50,34 @@ func (c *claims) learn(e serf.Event) {
 		member := &m.Members[i]
 		switch m.Type {
 		case serf.EventMemberJoin, serf.EventMemberUpdate:
-			c.known[member.Name] = addrOf(*member)
+			c.addrs[member.Name] = addrOf(*member)
 		case serf.EventMemberReap:
-			delete(c.known, member.Name)
+			delete(c.addrs, member.Name)
 		case serf.EventMemberLeave, serf.EventMemberFailed, serf.EventUser, serf.EventQuery:
 		}
 	}
 }
 
 // hear takes an announcement. memberlist's lock is held, so hear does not block.
-func (c *claims) hear(m *serf.Member) {
+func (c *claims) onAnnouncement(m *serf.Member) {
 	if m.Name == c.self {
 		return
 	}
 	at := addrOf(*m)
 	c.mu.Lock()
-	known, ok := c.known[m.Name]
+	known, ok := c.addrs[m.Name]
 	c.mu.Unlock()
 	if !ok || known == at {
 		return
 	}
 	select {
-	case c.c <- Claim{Member: newMember(*m), Known: known}:
+	case c.ch <- Claim{Member: newMember(*m), Known: known}:
 	default:
 	}
 }
 
 // Claims returns where announcements of known members at other addresses arrive.
-func (g *Gossip) Claims() <-chan Claim { return g.claims.c }
+func (g *Gossip) Claims() <-chan Claim { return g.claims.ch }
 
 // errHeldDead says why gossip does not take the address yet.
 var errHeldDead = errors.New("gossip: the node counts as failed, and keeps its previous address until 5 s after that")
@@ -103,7 +103,7 @@ func (g *Gossip) Readdress(id string, to netip.AddrPort) error {
 
 // dead is memberlist's message of that kind. From is the member that says it: a member that says
 // it of itself has left.
-type dead struct {
+type deadMessage struct {
 	Incarnation uint32
 	Node        string
 	From        string
@@ -112,7 +112,7 @@ type dead struct {
 // deadNode has memberlist take such a message.
 //
 //go:linkname deadNode github.com/hashicorp/memberlist.(*Memberlist).deadNode
-func deadNode(m *memberlist.Memberlist, d *dead)
+func deadNode(m *memberlist.Memberlist, d *deadMessage)
 
 // markLeft has memberlist take a member for one that has left, whose address may change at once.
 func markLeft(m *memberlist.Memberlist, id string) error {
@@ -120,7 +120,7 @@ func markLeft(m *memberlist.Memberlist, id string) error {
 	if err != nil || !ok {
 		return err
 	}
-	deadNode(m, &dead{Incarnation: n, Node: id, From: id})
+	deadNode(m, &deadMessage{Incarnation: n, Node: id, From: id})
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 // itself must be later than what it said then, also where the first that it meets have seen
 // less of that than others. It is said to Serf as by another member, in an exchange of state
 // that tells of nothing else.
-func witness(d memberlist.Delegate, clock uint64) {
+func restoreClock(d memberlist.Delegate, clock uint64) {
 	if clock == 0 {
 		return
 	}
@@ -21,7 +21,7 @@ func witness(d memberlist.Delegate, clock uint64) {
 }
 
 // rejoin asks those who were there last, in random order, until one has answered.
-func (g *Gossip) rejoin(ctx context.Context, last []sight) {
+func (g *Gossip) rejoin(ctx context.Context, last []seenMember) {
 	for _, s := range shuffled(last) {
 		if ctx.Err() != nil {
 			return

@@ -19,19 +19,19 @@ const lookupTimeout = 5 * time.Second
 // mostOfName is how many addresses, or targets, of one name are taken at a time: others
 // the next time. A name may stand for thousands, each of which may take seconds, while
 // the node looks at no other name; and each target is a lookup of its own.
-const mostOfName = 256
+const maxPerName = 256
 
 // some returns all, or so many of them at random.
-func some[T any](all []T) []T {
-	if len(all) <= mostOfName {
+func sample[T any](all []T) []T {
+	if len(all) <= maxPerName {
 		return all
 	}
-	return shuffled(all)[:mostOfName]
+	return shuffled(all)[:maxPerName]
 }
 
 // found is what one name stood for: addresses, or why there are none. With SRV
 // records it may be both.
-type found struct {
+type lookupResult struct {
 	index int // among those that were looked up together
 	addrs []netip.AddrPort
 	err   error
@@ -40,25 +40,25 @@ type found struct {
 // lookUp resolves join addresses side by side, and gives what it finds as it comes:
 // a name server that does not answer holds up nothing that is known without it.
 // Whoever has seen enough stops; the lookups end then, or with ctx.
-func lookUp(ctx context.Context, r Resolver, join []string) iter.Seq[found] {
-	return sideBySide(ctx, len(join), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
+func lookUp(ctx context.Context, r Resolver, join []string) iter.Seq[lookupResult] {
+	return lookUpAll(ctx, len(join), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
 		return resolve(ctx, r, join[i])
 	})
 }
 
 // sideBySide runs n lookups together, and gives what each found as it comes. It
 // returns when all have ended.
-func sideBySide(ctx context.Context, n int, look func(ctx context.Context, i int) ([]netip.AddrPort, error)) iter.Seq[found] {
-	return func(yield func(found) bool) {
+func lookUpAll(ctx context.Context, n int, look func(ctx context.Context, i int) ([]netip.AddrPort, error)) iter.Seq[lookupResult] {
+	return func(yield func(lookupResult) bool) {
 		looking, cancel := context.WithTimeout(ctx, lookupTimeout)
-		all := make(chan found, n) // room for each: none waits to be heard
+		all := make(chan lookupResult, n) // room for each: none waits to be heard
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer cancel()
 		for i := range n {
 			wg.Go(func() {
 				addrs, err := look(looking, i)
-				all <- found{i, addrs, err}
+				all <- lookupResult{i, addrs, err}
 			})
 		}
 		for range n {
@@ -94,7 +94,7 @@ func resolveHost(ctx context.Context, r Resolver, host string, port uint16) ([]n
 	if err != nil {
 		return nil, fmt.Errorf("gossip: join: %w", err)
 	}
-	all = some(all)
+	all = sample(all)
 	out := make([]netip.AddrPort, len(all))
 	for i, ip := range all {
 		out[i] = netip.AddrPortFrom(ip.Unmap(), port)
@@ -109,9 +109,9 @@ func resolveSRV(ctx context.Context, r Resolver, name string) ([]netip.AddrPort,
 	if err != nil {
 		err = fmt.Errorf("gossip: join: %w", err)
 	}
-	records = some(records)
+	records = sample(records)
 	var out []netip.AddrPort
-	for f := range sideBySide(ctx, len(records), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
+	for f := range lookUpAll(ctx, len(records), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
 		return resolveHost(ctx, r, strings.TrimSuffix(records[i].Target, "."), records[i].Port)
 	}) {
 		out = append(out, f.addrs...)
@@ -119,7 +119,7 @@ func resolveSRV(ctx context.Context, r Resolver, name string) ([]netip.AddrPort,
 			err = f.err
 		}
 	}
-	out = some(out)
+	out = sample(out)
 	if len(out) == 0 && err == nil {
 		err = fmt.Errorf("gossip: join: %w", &net.DNSError{Err: "no SRV record", Name: name, IsNotFound: true})
 	}

@@ -38,14 +38,14 @@ func TestNameStandsForSomeAtATime(t *testing.T) {
 		seen := map[netip.AddrPort]bool{}
 		for range 8 {
 			addrs, err := resolve(t.Context(), r, name)
-			if err != nil || len(addrs) != mostOfName {
+			if err != nil || len(addrs) != maxPerName {
 				t.Fatalf("%s: %d addresses, %v", name, len(addrs), err)
 			}
 			for _, a := range addrs {
 				seen[a] = true
 			}
 		}
-		if len(seen) <= 2*mostOfName || r.asked.Load() > 8*mostOfName {
+		if len(seen) <= 2*maxPerName || r.asked.Load() > 8*maxPerName {
 			t.Errorf("%s: %d addresses in all by %d lookups", name, len(seen), r.asked.Load())
 		}
 	}

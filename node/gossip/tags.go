@@ -115,11 +115,11 @@ func (t Tags) encode() (map[string]string, error) {
 // grown returns the tags as long as they may get while the node runs, so that what does
 // not fit is found at the start: the id of a cluster comes later, and a recovery makes
 // it longer. A member that is no node announces endpoints only.
-func (t Tags) grown() Tags {
+func (t Tags) withMaxLengths() Tags {
 	if t.Node == "" {
 		return t
 	}
-	if missing := longestCluster - len(t.Cluster); missing > 0 {
+	if missing := maxClusterIDLen - len(t.Cluster); missing > 0 {
 		t.Cluster += strings.Repeat("x", missing)
 	}
 	t.Levels = Levels{InForce: math.MaxUint8, Known: math.MaxUint8}
@@ -127,18 +127,18 @@ func (t Tags) grown() Tags {
 }
 
 // longestCluster is the length of a recovered cluster's id, as package lineage makes it.
-const longestCluster = 16 + len(".") + 16 + len("-") + 4
+const maxClusterIDLen = 16 + len(".") + 16 + len("-") + 4
 
 // foreign reports a Serf member of some other make. It may announce endpoints.
-func foreign(m map[string]string) bool {
+func isForeign(m map[string]string) bool {
 	return m[tagProtocol] == "" && m[tagNode] == "" && m[tagCluster] == ""
 }
 
 // decode reads the tags of a member. The version is checked first: with another
 // one the rest may mean anything.
 func decode(m map[string]string) (Tags, error) {
-	if foreign(m) {
-		return Tags{Endpoints: announced(m)}, nil
+	if isForeign(m) {
+		return Tags{Endpoints: endpointsOf(m)}, nil
 	}
 	if v := m[tagProtocol]; v != strconv.Itoa(protocol) {
 		return Tags{}, fmt.Errorf("gossip: member speaks version %q, this node version %d", v, protocol)
@@ -168,12 +168,12 @@ func decode(m map[string]string) (Tags, error) {
 	t.Shards = int(number(tagShards, 31))
 	t.BootstrapExpect = int(number(tagExpect, 31))
 	t.Weight = uint32(number(tagWeight, 32))
-	t.Endpoints = announced(m)
+	t.Endpoints = endpointsOf(m)
 	return t, err
 }
 
 // announced returns what a member announces, nil if nothing that can be dialled.
-func announced(m map[string]string) map[string]string {
+func endpointsOf(m map[string]string) map[string]string {
 	if all := endpoints.FromTags(m); len(all) > 0 {
 		return all
 	}

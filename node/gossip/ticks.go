@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	gossipEvery = 200 * time.Millisecond // what is new by streams, and to probes, does not wait for it
-	probeEvery  = 500 * time.Millisecond
+	gossipInterval = 200 * time.Millisecond // what is new by streams, and to probes, does not wait for it
+	probeInterval  = 500 * time.Millisecond
 	// NoticesWithin is how long gossip usually takes to report a crashed node as failed:
 	// one probe, and then a suspicion of four probe intervals (memberlist's SuspicionMult).
-	NoticesWithin = 5 * time.Second
+	FailureDetectionTime = 5 * time.Second
 	// exchangeEvery is how often a node exchanges the whole state with another one, of up
 	// to scaleFrom nodes; once more of it for each time that there are twice as many.
-	exchangeEvery = 10 * time.Second
-	scaleFrom     = 32
+	exchangeInterval = 10 * time.Second
+	scaleFrom        = 32
 )
 
 // What memberlist (v0.6.0) does every so often it does by timers of the runtime, each of which
@@ -54,7 +54,7 @@ func exchangeOnce(m *memberlist.Memberlist)
 // tick has memberlist do by the Pulse what it did by its timers, until ctx ends or stop is called. A probe
 // or an exchange that is under way then is not waited for: it ends by its own timeout, within
 // seconds, as it always did.
-func (g *Gossip) tick(ctx context.Context) (stop func()) {
+func (g *Gossip) startTicks(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	p := g.o.Pulse
@@ -63,11 +63,11 @@ func (g *Gossip) tick(ctx context.Context) (stop func()) {
 		wg.Go(func() { p.Run(ctx) })
 	}
 	m := g.serf.Memberlist()
-	wg.Go(func() { every(ctx, p, gossipEvery, func() { gossipOnce(m) }) })
-	go every(ctx, p, probeEvery, func() { probeOnce(m) })
-	go every(ctx, p, exchangeEvery, scaled(m.NumMembers, func() {
+	wg.Go(func() { runEvery(ctx, p, gossipInterval, func() { gossipOnce(m) }) })
+	go runEvery(ctx, p, probeInterval, func() { probeOnce(m) })
+	go runEvery(ctx, p, exchangeInterval, scaledDown(m.NumMembers, func() {
 		exchangeOnce(m)
-		hint(g.record.changed) // by the clock perhaps, of which no event tells
+		notify(g.snapshot.changed) // by the clock perhaps, of which no event tells
 	}))
 	return func() {
 		cancel()
@@ -77,7 +77,7 @@ func (g *Gossip) tick(ctx context.Context) (stop func()) {
 
 // every calls f every d until ctx ends, and begins at random, so that nodes that were started
 // together do not ask each other all at once.
-func every(ctx context.Context, p *clock.Pulse, d time.Duration, f func()) {
+func runEvery(ctx context.Context, p *clock.Pulse, d time.Duration, f func()) {
 	select {
 	case <-ctx.Done():
 		return
@@ -100,7 +100,7 @@ func every(ctx context.Context, p *clock.Pulse, d time.Duration, f func()) {
 
 // scaled returns what calls f each time while there are no more than scaleFrom nodes, and less
 // often if there are: what an exchange costs grows with them, and so does their number.
-func scaled(nodes func() int, f func()) func() {
+func scaledDown(nodes func() int, f func()) func() {
 	passed := 0
 	return func() {
 		if passed++; passed >= scale(nodes()) {

@@ -17,22 +17,22 @@ import (
 const (
 	// packetMost is the longest packet there is, and packetRoom what the kernel keeps of
 	// those that wait, or less where it allows less.
-	packetMost = 64 << 10
-	packetRoom = 2 << 20
+	maxPacket    = 64 << 10
+	packetBuffer = 2 << 20
 	// acceptPause is the pause after a failed accept, twice as long each time up to
 	// acceptPauseMost.
-	acceptPause     = 5 * time.Millisecond
-	acceptPauseMost = time.Second
+	acceptPause    = 5 * time.Millisecond
+	maxAcceptPause = time.Second
 )
 
 // sockets are the port of a member, TCP and UDP. They are what memberlist's NetTransport
 // is, but that packets are read into one buffer, where that makes one of 64 KiB for each, and
 // without a word to the scheduler (see readFrom).
-type sockets struct {
+type transport struct {
 	tcp     *net.TCPListener
 	udp     *net.UDPConn
 	raw     syscall.RawConn // of udp
-	four    bool            // udp is a socket of IPv4
+	isIPv4  bool            // udp is a socket of IPv4
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	log     *log.Logger
@@ -41,11 +41,11 @@ type sockets struct {
 	wg      sync.WaitGroup
 }
 
-var _ memberlist.NodeAwareTransport = (*sockets)(nil)
+var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
 // openSockets opens the gossip port, for TCP and UDP. A free one that port 0
 // takes for the one may be taken for the other: then it tries again.
-func openSockets(host netip.Addr, port int, l *log.Logger) (*sockets, error) {
+func openSockets(host netip.Addr, port int, l *log.Logger) (*transport, error) {
 	tries := 1
 	if port == 0 {
 		tries = 10
@@ -61,12 +61,12 @@ func openSockets(host netip.Addr, port int, l *log.Logger) (*sockets, error) {
 	}
 }
 
-func listen(host netip.Addr, port int, l *log.Logger) (*sockets, error) {
+func listen(host netip.Addr, port int, l *log.Logger) (*transport, error) {
 	tcp, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(host, uint16(port))))
 	if err != nil {
 		return nil, err
 	}
-	s := &sockets{
+	s := &transport{
 		tcp: tcp, log: l,
 		packets: make(chan *memberlist.Packet), streams: make(chan net.Conn), done: make(chan struct{}),
 	}
@@ -76,19 +76,19 @@ func listen(host netip.Addr, port int, l *log.Logger) (*sockets, error) {
 	if s.raw, err = s.udp.SyscallConn(); err != nil {
 		return nil, errors.Join(err, tcp.Close(), s.udp.Close())
 	}
-	for room := packetRoom; room > 0 && s.udp.SetReadBuffer(room) != nil; {
+	for room := packetBuffer; room > 0 && s.udp.SetReadBuffer(room) != nil; {
 		room /= 2
 	}
 	if at, ok := s.udp.LocalAddr().(*net.UDPAddr); ok {
-		s.four = at.AddrPort().Addr().Unmap().Is4()
+		s.isIPv4 = at.AddrPort().Addr().Unmap().Is4()
 	}
-	s.wg.Go(s.accept)
-	s.wg.Go(s.receive)
+	s.wg.Go(s.acceptLoop)
+	s.wg.Go(s.receiveLoop)
 	return s, nil
 }
 
 // port is the one that is open.
-func (s *sockets) port() int {
+func (s *transport) port() int {
 	if at, ok := s.tcp.Addr().(*net.TCPAddr); ok {
 		return at.Port
 	}
@@ -96,7 +96,7 @@ func (s *sockets) port() int {
 }
 
 // accept takes streams until Shutdown.
-func (s *sockets) accept() {
+func (s *transport) acceptLoop() {
 	pause := acceptPause
 	for {
 		c, err := s.tcp.AcceptTCP()
@@ -116,13 +116,13 @@ func (s *sockets) accept() {
 		case <-time.After(pause):
 		}
 		s.log.Printf("[ERR] memberlist: Error accepting TCP connection: %v", err)
-		pause = min(2*pause, acceptPauseMost)
+		pause = min(2*pause, maxAcceptPause)
 	}
 }
 
 // receive takes packets until Shutdown.
-func (s *sockets) receive() {
-	buf := make([]byte, packetMost)
+func (s *transport) receiveLoop() {
+	buf := make([]byte, maxPacket)
 	for {
 		n, from, err := s.readFrom(buf)
 		at := time.Now()
@@ -150,7 +150,7 @@ func (s *sockets) receive() {
 }
 
 // FinalAdvertiseAddr returns what is to be advertised, which memberlist is always told.
-func (s *sockets) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
+func (s *transport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
 		return nil, 0, fmt.Errorf("gossip: advertise %q: %w", ip, err)
@@ -159,12 +159,12 @@ func (s *sockets) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 }
 
 // WriteTo sends a packet.
-func (s *sockets) WriteTo(b []byte, addr string) (time.Time, error) {
+func (s *transport) WriteTo(b []byte, addr string) (time.Time, error) {
 	return s.WriteToAddress(b, memberlist.Address{Addr: addr})
 }
 
 // WriteToAddress sends a packet.
-func (s *sockets) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
+func (s *transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
 	to, err := netip.ParseAddrPort(a.Addr)
 	if err != nil { // a name
 		at, unknown := net.ResolveUDPAddr("udp", a.Addr)
@@ -178,24 +178,24 @@ func (s *sockets) WriteToAddress(b []byte, a memberlist.Address) (time.Time, err
 }
 
 // PacketCh returns where packets arrive.
-func (s *sockets) PacketCh() <-chan *memberlist.Packet { return s.packets }
+func (s *transport) PacketCh() <-chan *memberlist.Packet { return s.packets }
 
 // StreamCh returns where the streams arrive that others open.
-func (s *sockets) StreamCh() <-chan net.Conn { return s.streams }
+func (s *transport) StreamCh() <-chan net.Conn { return s.streams }
 
 // DialTimeout opens a stream.
-func (s *sockets) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+func (s *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	return s.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
 }
 
 // DialAddressTimeout opens a stream.
-func (s *sockets) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+func (s *transport) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	d := net.Dialer{Timeout: timeout}
 	return d.Dial("tcp", a.Addr)
 }
 
 // Shutdown closes the port, and returns when nothing comes from it any more.
-func (s *sockets) Shutdown() error {
+func (s *transport) Shutdown() error {
 	s.once.Do(func() {
 		close(s.done)
 		_ = s.tcp.Close() // nobody asks

@@ -12,7 +12,7 @@ import (
 )
 
 // open opens a free port at an address, or skips where there is none of its family.
-func open(t *testing.T, host string) *sockets {
+func open(t *testing.T, host string) *transport {
 	t.Helper()
 	s, err := openSockets(netip.MustParseAddr(host), 0, log.New(io.Discard, "", 0))
 	if err != nil && strings.Contains(host, ":") {
@@ -30,7 +30,7 @@ func open(t *testing.T, host string) *sockets {
 }
 
 // at is a port of this machine, by one of its addresses.
-func at(s *sockets, host string) string { return net.JoinHostPort(host, strconv.Itoa(s.port())) }
+func at(s *transport, host string) string { return net.JoinHostPort(host, strconv.Itoa(s.port())) }
 
 // Packets come whole, each with its own bytes and from whom it is, by IPv4 and IPv6, and by
 // IPv4 to and from a socket that has both.

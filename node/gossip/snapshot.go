@@ -21,15 +21,15 @@ import (
 
 const (
 	// longestRecord bounds what is read of a file, in bytes.
-	longestRecord = 4 << 20
+	maxSnapshotSize = 4 << 20
 	// mostGone is how many are kept that are not there any more, and mostAlive of the others.
-	mostGone  = 1024
-	mostAlive = 4096
+	maxGone  = 1024
+	maxAlive = 4096
 	// longestName bounds names, in bytes. Serf has no bound, and what is written has to be shorter
 	// than longestRecord.
-	longestName = 255
+	maxNameLen = 255
 	// highestClock is the highest that is believed: counted on from, it never ends.
-	highestClock = 1 << 62
+	maxClock = 1 << 62
 )
 
 // record is whom this member has seen, in a file: whom it asks when it is started again, and
@@ -39,31 +39,31 @@ const (
 // of both, as Serf appends them.
 //
 // learn never waits for the disk: who calls it keeps up membership itself.
-type record struct {
+type memberSnapshot struct {
 	path    string // empty: nothing is kept
 	write   func(path string, data []byte) error
 	changed chan struct{} // 1: hint
 
-	mu    sync.Mutex
-	seen  map[string]sight // by name
-	last  uint64           // how many sights there were
-	clock uint64           // Serf's, as high as it is known to have been
-	done  bool             // this member leaves: that others do as well is no reason to forget them
-	kept  []byte           // what the file says; only for keep
+	mu      sync.Mutex
+	seen    map[string]seenMember // by name
+	lastSeq uint64                // how many sights there were
+	clock   uint64                // Serf's, as high as it is known to have been
+	frozen  bool                  // this member leaves: that others do as well is no reason to forget them
+	saved   []byte                // what the file says; only for keep
 }
 
 // sight is one member that was seen.
-type sight struct {
+type seenMember struct {
 	name string
 	addr netip.AddrPort
 	gone bool
-	at   uint64 // a later one has a higher number
+	seq  uint64 // a later one has a higher number
 }
 
 // openRecord reads a file. An error says that not all of it was read; the record can be used,
 // but nothing is written over a file that cannot be opened.
-func openRecord(path string) (*record, error) {
-	r := &record{path: path, write: replace, changed: make(chan struct{}, 1), seen: make(map[string]sight)}
+func openSnapshot(path string) (*memberSnapshot, error) {
+	r := &memberSnapshot{path: path, write: replaceFile, changed: make(chan struct{}, 1), seen: make(map[string]seenMember)}
 	if path == "" {
 		return r, nil
 	}
@@ -75,21 +75,21 @@ func openRecord(path string) (*record, error) {
 		r.path = ""
 		return r, err
 	}
-	return r, errors.Join(r.read(io.LimitReader(f, longestRecord)), f.Close())
+	return r, errors.Join(r.read(io.LimitReader(f, maxSnapshotSize)), f.Close())
 }
 
 // read learns what a file says. What it makes nothing of it passes over, and a last line that
 // has no end: Serf may have been stopped while it wrote it.
-func (r *record) read(from io.Reader) error {
+func (r *memberSnapshot) read(from io.Reader) error {
 	text, err := io.ReadAll(from)
 	odd := 0
 	for l := range strings.Lines(string(text)) {
-		if line, whole := strings.CutSuffix(l, "\n"); whole && !r.line(line) {
+		if line, whole := strings.CutSuffix(l, "\n"); whole && !r.parseLine(line) {
 			odd++
 		}
 	}
-	if err == nil && len(text) == longestRecord {
-		err = fmt.Errorf("it is longer than %d bytes", longestRecord)
+	if err == nil && len(text) == maxSnapshotSize {
+		err = fmt.Errorf("it is longer than %d bytes", maxSnapshotSize)
 	}
 	if err == nil && odd > 0 {
 		err = fmt.Errorf("%d lines say nothing that is known", odd)
@@ -97,7 +97,7 @@ func (r *record) read(from io.Reader) error {
 	return err
 }
 
-func (r *record) line(l string) bool {
+func (r *memberSnapshot) parseLine(l string) bool {
 	word, rest, _ := strings.Cut(l, ": ")
 	switch word {
 	case "alive":
@@ -106,12 +106,12 @@ func (r *record) line(l string) bool {
 		if i < 1 || err != nil {
 			return false
 		}
-		r.see(rest[:i], addr)
+		r.addAlive(rest[:i], addr)
 	case "not-alive":
-		r.lose(rest)
+		r.markGone(rest)
 	case "clock":
 		n, err := strconv.ParseUint(rest, 10, 64)
-		if err != nil || n > highestClock {
+		if err != nil || n > maxClock {
 			return false
 		}
 		r.clock = max(r.clock, n)
@@ -123,29 +123,29 @@ func (r *record) line(l string) bool {
 }
 
 // see notes one that is there, if it can be told in a line. No node has a name that cannot.
-func (r *record) see(name string, addr netip.AddrPort) {
-	if name == "" || len(name) > longestName || strings.ContainsAny(name, "\r\n") || !addr.IsValid() {
+func (r *memberSnapshot) addAlive(name string, addr netip.AddrPort) {
+	if name == "" || len(name) > maxNameLen || strings.ContainsAny(name, "\r\n") || !addr.IsValid() {
 		return
 	}
-	r.last++
-	r.seen[name] = sight{name: name, addr: addr, at: r.last}
+	r.lastSeq++
+	r.seen[name] = seenMember{name: name, addr: addr, seq: r.lastSeq}
 }
 
 // lose notes that one is gone.
-func (r *record) lose(name string) {
+func (r *memberSnapshot) markGone(name string) {
 	if s, ok := r.seen[name]; ok && !s.gone {
-		r.last++
-		s.gone, s.at = true, r.last
+		r.lastSeq++
+		s.gone, s.seq = true, r.lastSeq
 		r.seen[name] = s
 	}
 }
 
 // sights returns all in the order of their times. Those that are too many, seen or gone for
 // longest, are forgotten.
-func (r *record) sights() []sight {
-	all := slices.SortedFunc(maps.Values(r.seen), func(a, b sight) int { return cmp.Compare(b.at, a.at) })
-	room := map[bool]int{true: mostGone, false: mostAlive}
-	all = slices.DeleteFunc(all, func(s sight) bool {
+func (r *memberSnapshot) prune() []seenMember {
+	all := slices.SortedFunc(maps.Values(r.seen), func(a, b seenMember) int { return cmp.Compare(b.seq, a.seq) })
+	room := map[bool]int{true: maxGone, false: maxAlive}
+	all = slices.DeleteFunc(all, func(s seenMember) bool {
 		if room[s.gone]--; room[s.gone] >= 0 {
 			return false
 		}
@@ -157,67 +157,67 @@ func (r *record) sights() []sight {
 }
 
 // learn notes who came and who went.
-func (r *record) learn(e serf.Event) {
+func (r *memberSnapshot) onEvent(e serf.Event) {
 	m, ok := e.(serf.MemberEvent)
 	if !ok || r.path == "" {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.done {
+	if r.frozen {
 		return
 	}
 	for _, member := range m.Members {
 		switch m.Type {
 		case serf.EventMemberJoin:
-			r.see(member.Name, addrOf(member))
+			r.addAlive(member.Name, addrOf(member))
 		case serf.EventMemberLeave, serf.EventMemberFailed:
-			r.lose(member.Name)
+			r.markGone(member.Name)
 		case serf.EventMemberUpdate, serf.EventMemberReap, serf.EventUser, serf.EventQuery:
 		}
 	}
-	hint(r.changed)
+	notify(r.changed)
 }
 
 // leave keeps the members as they are.
-func (r *record) leave() {
+func (r *memberSnapshot) freeze() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.done = true
+	r.frozen = true
 }
 
 // alive returns who was there last.
-func (r *record) alive() []sight {
+func (r *memberSnapshot) aliveMembers() []seenMember {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(r.sights(), func(s sight) bool { return s.gone })
+	return slices.DeleteFunc(r.prune(), func(s seenMember) bool { return s.gone })
 }
 
 // keep writes what was learned, and reports whether there was anything new. Only one call may
 // run at a time.
-func (r *record) keep(clock uint64) (bool, error) {
+func (r *memberSnapshot) save(clock uint64) (bool, error) {
 	if r.path == "" {
 		return false, nil
 	}
-	text := r.text(clock)
-	if bytes.Equal(text, r.kept) {
+	text := r.encode(clock)
+	if bytes.Equal(text, r.saved) {
 		return false, nil
 	}
 	err := r.write(r.path, text)
 	if err == nil {
-		r.kept = text
+		r.saved = text
 	}
 	return true, err
 }
 
-func (r *record) text(clock uint64) []byte {
+func (r *memberSnapshot) encode(clock uint64) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if clock <= highestClock { // else somebody has made it up
+	if clock <= maxClock { // else somebody has made it up
 		r.clock = max(r.clock, clock)
 	}
 	var b bytes.Buffer
-	for _, s := range r.sights() {
+	for _, s := range r.prune() {
 		fmt.Fprintf(&b, "alive: %s %s\n", s.name, s.addr)
 		if s.gone {
 			fmt.Fprintf(&b, "not-alive: %s\n", s.name)
@@ -229,7 +229,7 @@ func (r *record) text(clock uint64) []byte {
 
 // replace writes a file whole or not at all. Whatever lies in its way, a pipe or another name of
 // some file, is not written to.
-func replace(path string, data []byte) error {
+func replaceFile(path string, data []byte) error {
 	tmp := path + ".tmp"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -249,18 +249,18 @@ func replace(path string, data []byte) error {
 }
 
 // recordPause is the least time between two writes of the record: many members come at once.
-const recordPause = 500 * time.Millisecond
+const saveInterval = 500 * time.Millisecond
 
 // keptWithin is how long the end of a node waits for the last write of the record.
-const keptWithin = 3 * time.Second
+const lastSaveTimeout = 3 * time.Second
 
 // keeping writes the record when it has changed, and once more at the end.
-func (g *Gossip) keeping() {
+func (g *Gossip) snapshotLoop() {
 	well := true
 	keep := func() bool {
-		wrote, err := g.record.keep(g.lamport())
+		wrote, err := g.snapshot.save(g.lamportTime())
 		if err != nil && well {
-			g.log.Warn().Err(err).Str("file", g.record.path).Str("effect", "after a restart this node contacts only its join addresses").Msg("list of known members not written")
+			g.log.Warn().Err(err).Str("file", g.snapshot.path).Str("effect", "after a restart this node contacts only its join addresses").Msg("list of known members not written")
 		}
 		well = err == nil
 		return wrote
@@ -268,7 +268,7 @@ func (g *Gossip) keeping() {
 	defer keep()
 	for {
 		select {
-		case <-g.record.changed:
+		case <-g.snapshot.changed:
 		case <-g.serf.ShutdownCh():
 			return
 		}
@@ -276,7 +276,7 @@ func (g *Gossip) keeping() {
 			continue
 		}
 		select {
-		case <-time.After(recordPause):
+		case <-time.After(saveInterval):
 		case <-g.serf.ShutdownCh():
 			return
 		}
@@ -284,7 +284,7 @@ func (g *Gossip) keeping() {
 }
 
 // lamport returns the latest time of Serf's clock that was used.
-func (g *Gossip) lamport() uint64 {
+func (g *Gossip) lamportTime() uint64 {
 	n, err := strconv.ParseUint(g.serf.Stats()["member_time"], 10, 64)
 	if err != nil || n == 0 {
 		return 0

@@ -45,12 +45,12 @@ func snapshotter(t *testing.T, path string, clock *serf.LamportClock) (in chan<-
 // A node may be replaced by one of an older version, or the other way round.
 func TestRecordIsReadBySerf(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip")
-	r, err := openRecord(path)
+	r, err := openSnapshot(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told(r.learn)
-	if _, err := r.keep(41); err != nil {
+	told(r.onEvent)
+	if _, err := r.save(41); err != nil {
 		t.Fatal(err)
 	}
 	// A recovery asks those as well that were taken for dead.
@@ -76,15 +76,15 @@ func TestRecordReadsWhatSerfWrote(t *testing.T) {
 		s.Leave()
 		stop()
 	})
-	r, err := openRecord(path)
+	r, err := openSnapshot(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if alive := r.alive(); len(alive) != 1 || alive[0].name != "b b" || r.clock != 41 {
+	if alive := r.aliveMembers(); len(alive) != 1 || alive[0].name != "b b" || r.clock != 41 {
 		t.Errorf("alive %v, clock %d, want b b, 41", alive, r.clock)
 	}
 	const want = "alive: b b [2001:db8::2]:7\nalive: a 10.0.0.1:7946\nnot-alive: a\nclock: 41\n"
-	if text := string(r.text(0)); text != want {
+	if text := string(r.encode(0)); text != want {
 		t.Errorf("it is kept as %q, want %q", text, want)
 	}
 }
@@ -112,38 +112,38 @@ func TestRecordMakesTheMostOfABrokenFile(t *testing.T) {
 		if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r, err := openRecord(path)
+		r, err := openSnapshot(path)
 		var alive []string
-		for _, s := range r.alive() {
+		for _, s := range r.aliveMembers() {
 			alive = append(alive, s.name)
 		}
 		if (err != nil) != tt.odd || !slices.Equal(alive, tt.alive) || r.clock != tt.clock {
 			t.Errorf("%s: alive %v, clock %d, %v", name, alive, r.clock, err)
 		}
 	}
-	if r, err := openRecord(t.TempDir()); err == nil || len(r.alive()) > 0 {
+	if r, err := openSnapshot(t.TempDir()); err == nil || len(r.aliveMembers()) > 0 {
 		t.Error("a directory is no record")
 	}
 }
 
 func TestRecordForgetsWhoIsGoneForLongest(t *testing.T) {
-	r, err := openRecord("")
+	r, err := openSnapshot("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	at := netip.MustParseAddrPort("10.0.0.1:1")
-	r.see("there", at)
-	for i := range mostGone + 2 {
+	r.addAlive("there", at)
+	for i := range maxGone + 2 {
 		name := "x" + strconv.Itoa(i+1)
-		r.see(name, at)
-		r.lose(name)
+		r.addAlive(name, at)
+		r.markGone(name)
 	}
-	all := r.sights()
-	if len(all) != mostGone+1 || all[0].name != "there" || all[1].name != "x3" {
+	all := r.prune()
+	if len(all) != maxGone+1 || all[0].name != "there" || all[1].name != "x3" {
 		t.Errorf("%d sights, %q and %q first", len(all), all[0].name, all[1].name)
 	}
-	r.see("y\nalive: z 10.0.0.1:1", at)
-	if len(r.sights()) != len(all) {
+	r.addAlive("y\nalive: z 10.0.0.1:1", at)
+	if len(r.prune()) != len(all) {
 		t.Error("a name of two lines is written")
 	}
 }
@@ -159,10 +159,10 @@ func TestClockGoesOnWhereItWas(t *testing.T) {
 	}
 	defer func() { _ = s.Shutdown() }()
 	g := &Gossip{serf: s}
-	for _, clock := range []uint64{0, 41, 7, 1 << 40, highestClock} {
-		before := g.lamport()
-		witness(c.MemberlistConfig.Delegate, clock)
-		if got := g.lamport(); got != max(clock, before) {
+	for _, clock := range []uint64{0, 41, 7, 1 << 40, maxClock} {
+		before := g.lamportTime()
+		restoreClock(c.MemberlistConfig.Delegate, clock)
+		if got := g.lamportTime(); got != max(clock, before) {
 			t.Errorf("clock %d after it was known to be %d", got, clock)
 		}
 	}
@@ -173,12 +173,12 @@ func FuzzRecord(f *testing.F) {
 	f.Add("alive: a 10.0.0.1:7946\r\nalive: \x00\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		read := func(text string) string {
-			r, err := openRecord("")
+			r, err := openSnapshot("")
 			if err != nil {
 				t.Fatal(err)
 			}
 			_ = r.read(strings.NewReader(text)) // odd lines
-			return string(r.text(0))
+			return string(r.encode(0))
 		}
 		once := read(text)
 		if twice := read(once); twice != once {

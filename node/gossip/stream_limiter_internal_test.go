@@ -37,18 +37,18 @@ func (none) Shutdown() error           { return nil }
 
 type guarded struct {
 	t *testing.T
-	d *doorkeeper
+	d *streamLimiter
 }
 
 func newGuarded(t *testing.T) guarded {
 	t.Helper()
-	d := newDoorkeeper(none{}, zerolog.Nop())
+	l := newStreamLimiter(none{}, zerolog.Nop())
 	t.Cleanup(func() {
-		if err := d.Shutdown(); err != nil {
+		if err := l.Shutdown(); err != nil {
 			t.Error(err)
 		}
 	})
-	return guarded{t, d}
+	return guarded{t, l}
 }
 
 func (g guarded) open(from string) (*wire, *stream) {
@@ -60,13 +60,13 @@ func (g guarded) open(from string) (*wire, *stream) {
 func (g guarded) within() {
 	g.t.Helper()
 	s := g.d.stats()
-	if s.Open > maxStreams || s.Bytes > allBytes {
+	if s.Open > maxStreams || s.Bytes > maxTotalBytes {
 		g.t.Fatalf("%d streams with %d bytes are kept", s.Open, s.Bytes)
 	}
 	open, sum := 0, 0
 	for _, x := range g.d.mu.sources {
-		if len(x.streams) == 0 || len(x.streams) > sourceStreams || x.bytes > sourceBytes {
-			g.t.Fatalf("%d streams of %v with %d bytes are kept", len(x.streams), x.from, x.bytes)
+		if len(x.streams) == 0 || len(x.streams) > maxSourceStreams || x.bytes > maxSourceBytes {
+			g.t.Fatalf("%d streams of %v with %d bytes are kept", len(x.streams), x.prefix, x.bytes)
 		}
 		open += len(x.streams)
 		sum += x.bytes
@@ -87,7 +87,7 @@ func pushOut(t *testing.T) {
 	t.Helper()
 	g := newGuarded(t)
 	member, s := g.open("10.0.0.1:1000")
-	if _, err := s.Read(make([]byte, streamBytes/8)); err != nil {
+	if _, err := s.Read(make([]byte, maxStreamBytes/8)); err != nil {
 		t.Fatal(err)
 	}
 	chunk := make([]byte, 512<<10)
@@ -115,7 +115,7 @@ func pushOut(t *testing.T) {
 			t.Fatalf("the member's stream was closed at stream %d: %v", i, g.d.stats())
 		}
 	}
-	if _, err := s.Read(make([]byte, streamBytes/8)); err != nil || member.closed {
+	if _, err := s.Read(make([]byte, maxStreamBytes/8)); err != nil || member.closed {
 		t.Errorf("the member's stream: %v", err)
 	}
 	for i, n := range g.d.stats().Closed {
@@ -139,10 +139,10 @@ func TestBurstOfOneSourceEndsInPart(t *testing.T) {
 		var first []*wire
 		for i := range 100 {
 			w, s := g.open(fmt.Sprintf("10.0.0.1:%d", 1000+i))
-			if taken := i < sourceStreams; taken != (s != nil) || taken == w.closed {
+			if taken := i < maxSourceStreams; taken != (s != nil) || taken == w.closed {
 				t.Fatalf("stream %d: taken %v, closed %v", i, s != nil, w.closed)
 			}
-			if i < sourceStreams {
+			if i < maxSourceStreams {
 				first = append(first, w)
 			}
 		}
@@ -151,14 +151,14 @@ func TestBurstOfOneSourceEndsInPart(t *testing.T) {
 				t.Errorf("stream %d was closed for a later one", i)
 			}
 		}
-		for i := range 3 * sourceStreams { // until all places are taken
-			g.open(fmt.Sprintf("10.0.1.%d:1000", i/sourceStreams))
+		for i := range 3 * maxSourceStreams { // until all places are taken
+			g.open(fmt.Sprintf("10.0.1.%d:1000", i/maxSourceStreams))
 		}
 		other, s := g.open("10.0.0.2:1000")
 		if s == nil || other.closed {
 			t.Error("another source does not come in beside a burst")
 		}
-		time.Sleep(spared)
+		time.Sleep(evictionGrace)
 		g.open("10.0.0.1:2000") // it takes the place of the one that had to go, or of the first
 		if w, s := g.open("10.0.0.1:2001"); s == nil || w.closed || !first[0].closed {
 			t.Error("a slow stream keeps its place for ever")
@@ -174,7 +174,7 @@ func TestBytesOfOneSourceAreBounded(t *testing.T) {
 	for i := range sent {
 		var s *stream
 		sent[i], s = g.open(fmt.Sprintf("10.0.0.2:%d", 1000+i))
-		_, _ = s.Read(make([]byte, sourceBytes/4-i))
+		_, _ = s.Read(make([]byte, maxSourceBytes/4-i))
 		g.within()
 	}
 	if st := g.d.stats(); st.Closed["source-bytes"] != 1 || !sent[0].closed || sent[4].closed || member.closed {
@@ -185,7 +185,7 @@ func TestBytesOfOneSourceAreBounded(t *testing.T) {
 func TestStreamIsBoundedByItself(t *testing.T) {
 	g := newGuarded(t)
 	w, s := g.open("10.0.0.1:1000")
-	if _, err := s.Read(make([]byte, streamBytes)); err != nil {
+	if _, err := s.Read(make([]byte, maxStreamBytes)); err != nil {
 		t.Errorf("as much as may be: %v", err)
 	}
 	if _, err := s.Read(make([]byte, 1)); err == nil || !w.closed {
@@ -214,8 +214,8 @@ func TestStreamIsBoundedByItself(t *testing.T) {
 	if err := s.SetDeadline(soon); err != nil || !w.until.Equal(soon) {
 		t.Errorf("the deadline is %v, %v, want %v", w.until, err, soon)
 	}
-	c := &dialed{Conn: &wire{}, left: streamBytes}
-	if _, err := c.Read(make([]byte, streamBytes)); err != nil {
+	c := &limitedConn{Conn: &wire{}, remaining: maxStreamBytes}
+	if _, err := c.Read(make([]byte, maxStreamBytes)); err != nil {
 		t.Errorf("an answer as long as may be: %v", err)
 	}
 	if _, err := c.Read(make([]byte, 1)); err == nil {

@@ -25,7 +25,7 @@ func (g *Gossip) JoinsOnlyItself(ctx context.Context) error {
 		return errors.New("gossip: no join address")
 	}
 	for _, join := range g.o.Join {
-		if err := g.certainlyOwn(ctx, join); err != nil {
+		if err := g.checkOwn(ctx, join); err != nil {
 			return err
 		}
 	}
@@ -33,7 +33,7 @@ func (g *Gossip) JoinsOnlyItself(ctx context.Context) error {
 }
 
 // certainlyOwn returns why a join address may belong to another node, or nil.
-func (g *Gossip) certainlyOwn(ctx context.Context, join string) error {
+func (g *Gossip) checkOwn(ctx context.Context, join string) error {
 	host, _ := splitHostPort(join)
 	if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
 		if name, err := g.o.hostname(); err != nil || !strings.EqualFold(host, name) {
@@ -56,8 +56,8 @@ func (g *Gossip) isOwn(addr netip.AddrPort) bool {
 	if addr == g.self {
 		return !onLoopbackInterface(addr.Addr())
 	}
-	return g.listens.IsValid() && addr.Addr().IsLoopback() && addr.Port() == g.listens.Port() &&
-		(g.listens.Addr().IsUnspecified() || g.listens.Addr() == addr.Addr())
+	return g.bindAddr.IsValid() && addr.Addr().IsLoopback() && addr.Port() == g.bindAddr.Port() &&
+		(g.bindAddr.Addr().IsUnspecified() || g.bindAddr.Addr() == addr.Addr())
 }
 
 // onLoopbackInterface reports that an address which is not a loopback address belongs to a
@@ -94,13 +94,13 @@ func (e *uncertainError) Error() string {
 	return fmt.Sprintf("gossip: %s is not certainly this node's own address", e.join)
 }
 
-func (*uncertainError) why() string {
+func (*uncertainError) reason() string {
 	return "it led to this node itself, and may lead to another node the next time"
 }
 
 // itself is the result of a join address that led only to this node.
-func (g *Gossip) itself(ctx context.Context, join string) Attempt {
-	if err, ok := errors.AsType[*uncertainError](g.certainlyOwn(ctx, join)); ok {
+func (g *Gossip) selfAttempt(ctx context.Context, join string) Attempt {
+	if err, ok := errors.AsType[*uncertainError](g.checkOwn(ctx, join)); ok {
 		return Attempt{join, err}
 	}
 	return Attempt{join, errItself}

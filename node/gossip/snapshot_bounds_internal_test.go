@@ -31,25 +31,25 @@ func TestWhatIsRecordedIsReadAgain(t *testing.T) {
 		"no address":  {m: serf.Member{Name: "x"}},
 		"odd address": {m: serf.Member{Name: "x", Addr: net.IP{1, 2, 3}, Port: 7}},
 		"no name":     {m: serf.Member{Addr: ip, Port: 7}},
-		"long name":   {m: serf.Member{Name: strings.Repeat("x", longestName+1), Addr: ip, Port: 7}},
+		"long name":   {m: serf.Member{Name: strings.Repeat("x", maxNameLen+1), Addr: ip, Port: 7}},
 		"line":        {m: serf.Member{Name: "x\nclock: 7", Addr: ip, Port: 7}},
 		"no port":     {m: serf.Member{Name: "x", Addr: ip}, kept: true},
 		"key word":    {m: serf.Member{Name: "clock: 7", Addr: ip, Port: 1}, kept: true},
 		"a line":      {m: serf.Member{Name: "alive: a 10.0.0.1:1", Addr: ip, Port: 1}, kept: true},
 		"spaces":      {m: serf.Member{Name: "  a  ", Addr: ip, Port: 1}, kept: true},
 		"odd bytes":   {m: serf.Member{Name: "a\x00\xff\u2028\x85\v\f", Addr: ip, Port: 1}, kept: true},
-		"longest":     {m: serf.Member{Name: strings.Repeat("x", longestName), Addr: ip, Port: 7}, kept: true},
+		"longest":     {m: serf.Member{Name: strings.Repeat("x", maxNameLen), Addr: ip, Port: 7}, kept: true},
 	} {
 		path := filepath.Join(t.TempDir(), "gossip")
-		r, _ := openRecord(path)
-		r.learn(serf.MemberEvent{Type: serf.EventMemberJoin, Members: []serf.Member{c.m}})
-		if _, err := r.keep(3); err != nil {
+		r, _ := openSnapshot(path)
+		r.onEvent(serf.MemberEvent{Type: serf.EventMemberJoin, Members: []serf.Member{c.m}})
+		if _, err := r.save(3); err != nil {
 			t.Fatal(err)
 		}
-		again, err := openRecord(path)
-		kept := len(again.alive()) == 1 && again.alive()[0].name == c.m.Name
-		if err != nil || kept != c.kept || len(again.alive()) > 1 || again.clock != 3 {
-			t.Errorf("%s: %v, clock %d, %v", what, err, again.clock, again.alive())
+		again, err := openSnapshot(path)
+		kept := len(again.aliveMembers()) == 1 && again.aliveMembers()[0].name == c.m.Name
+		if err != nil || kept != c.kept || len(again.aliveMembers()) > 1 || again.clock != 3 {
+			t.Errorf("%s: %v, clock %d, %v", what, err, again.clock, again.aliveMembers())
 		}
 	}
 }
@@ -57,14 +57,14 @@ func TestWhatIsRecordedIsReadAgain(t *testing.T) {
 // A clock that nobody can have come to is made up, and takes the place of none.
 func TestAClockThatIsMadeUpIsNotRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip")
-	r, _ := openRecord(path)
-	r.see("a", somewhere)
+	r, _ := openSnapshot(path)
+	r.addAlive("a", somewhere)
 	for _, clock := range []uint64{41, 1<<63 - 1} {
-		if _, err := r.keep(clock); err != nil {
+		if _, err := r.save(clock); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if again, err := openRecord(path); err != nil || again.clock != 41 {
+	if again, err := openSnapshot(path); err != nil || again.clock != 41 {
 		t.Errorf("clock %d, %v; want 41", again.clock, err)
 	}
 }
@@ -73,31 +73,31 @@ func TestAClockThatIsMadeUpIsNotRecorded(t *testing.T) {
 // newest.
 func TestTheRecordIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gossip")
-	r, _ := openRecord(path)
-	long := strings.Repeat("x", longestName-10)
-	for i := range 3 * mostAlive {
-		r.see(fmt.Sprintf("%06d%s", i, long), netip.MustParseAddrPort("[2001:db8:1111:2222:3333:4444:5555:6666]:65535"))
+	r, _ := openSnapshot(path)
+	long := strings.Repeat("x", maxNameLen-10)
+	for i := range 3 * maxAlive {
+		r.addAlive(fmt.Sprintf("%06d%s", i, long), netip.MustParseAddrPort("[2001:db8:1111:2222:3333:4444:5555:6666]:65535"))
 	}
-	for i := range 3 * mostGone {
+	for i := range 3 * maxGone {
 		name := fmt.Sprintf("g%06d%s", i, long)
-		r.see(name, somewhere)
-		r.lose(name)
+		r.addAlive(name, somewhere)
+		r.markGone(name)
 	}
-	r.see("newest", somewhere)
-	if _, err := r.keep(41); err != nil {
+	r.addAlive("newest", somewhere)
+	if _, err := r.save(41); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(r.seen); n != mostAlive+mostGone {
-		t.Errorf("%d are held, want %d", n, mostAlive+mostGone)
+	if n := len(r.seen); n != maxAlive+maxGone {
+		t.Errorf("%d are held, want %d", n, maxAlive+maxGone)
 	}
-	again, err := openRecord(path)
-	if err != nil || again.clock != 41 || len(again.seen) != mostAlive+mostGone || again.seen["newest"].name == "" {
+	again, err := openSnapshot(path)
+	if err != nil || again.clock != 41 || len(again.seen) != maxAlive+maxGone || again.seen["newest"].name == "" {
 		t.Errorf("read again: %v, clock %d, %d members, the newest %+v", err, again.clock, len(again.seen), again.seen["newest"])
 	}
-	if err := os.WriteFile(path, []byte(strings.Repeat("# long\n", longestRecord/7+1)), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Repeat("# long\n", maxSnapshotSize/7+1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := openRecord(path); err == nil {
+	if _, err := openSnapshot(path); err == nil {
 		t.Error("a file that is longer than what is read is read without a word")
 	}
 }
@@ -117,7 +117,7 @@ func TestTheRecordIsWrittenBesideWhatLiesThere(t *testing.T) {
 		if err := lies(); err != nil {
 			t.Fatal(err)
 		}
-		if err := replace(path, []byte(what)); err != nil {
+		if err := replaceFile(path, []byte(what)); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		is, err := os.ReadFile(path)
@@ -139,7 +139,7 @@ func TestARecordThatHangsHoldsUpNoEnd(t *testing.T) {
 	}
 	hangs, writes := make(chan struct{}), make(chan struct{})
 	begun := sync.OnceFunc(func() { close(writes) })
-	g.record.write = func(string, []byte) error { begun(); <-hangs; return nil }
+	g.snapshot.write = func(string, []byte) error { begun(); <-hangs; return nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- g.Run(ctx) }()
@@ -147,7 +147,7 @@ func TestARecordThatHangsHoldsUpNoEnd(t *testing.T) {
 	cancel()
 	select {
 	case err = <-done:
-	case <-time.After(20 * keptWithin):
+	case <-time.After(20 * lastSaveTimeout):
 		err = errors.New("it has not ended")
 	}
 	close(hangs)

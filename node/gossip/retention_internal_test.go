@@ -16,19 +16,19 @@ import (
 func TestMemoryDecidesForHowLongWhoIsGoneIsKnown(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
-		m := &memory{keep: func(id string) bool { return id == "server" || id == "removed" }}
-		m.drop("removed")
-		for id, want := range map[string]time.Duration{"removed": -1, "server": never, "other": time.Hour} {
+		m := &retention{keep: func(id string) bool { return id == "server" || id == "removed" }}
+		m.markForgotten("removed")
+		for id, want := range map[string]time.Duration{"removed": -1, "server": forever, "other": time.Hour} {
 			if got := m.ReconnectTimeout(&serf.Member{Name: id}, time.Hour); got != want {
 				t.Errorf("%s is known for %v, want %v", id, got, want)
 			}
 		}
-		if got := (&memory{}).ReconnectTimeout(&serf.Member{Name: "other"}, time.Hour); got != time.Hour {
+		if got := (&retention{}).ReconnectTimeout(&serf.Member{Name: "other"}, time.Hour); got != time.Hour {
 			t.Errorf("where nobody is to be kept one is known for %v, want an hour", got)
 		}
-		time.Sleep(forgetWithin)
-		if got := m.ReconnectTimeout(&serf.Member{Name: "removed"}, time.Hour); got != never {
-			t.Errorf("a minute later it is known for %v, want %v", got, never)
+		time.Sleep(forgetGrace)
+		if got := m.ReconnectTimeout(&serf.Member{Name: "removed"}, time.Hour); got != forever {
+			t.Errorf("a minute later it is known for %v, want %v", got, forever)
 		}
 	})
 }
@@ -38,21 +38,21 @@ func TestMemoryDecidesForHowLongWhoIsGoneIsKnown(t *testing.T) {
 func TestMemoryHidesWhoIsForgotten(t *testing.T) {
 	defer raceflag.OneProcessor()()
 	synctest.Test(t, func(t *testing.T) {
-		m := &memory{}
+		m := &retention{}
 		hidden := func(id string) (all []serf.MemberStatus) {
 			for _, s := range []serf.MemberStatus{serf.StatusNone, serf.StatusAlive, serf.StatusLeaving, serf.StatusLeft, serf.StatusFailed} {
-				if m.hides(serf.Member{Name: id, Status: s}) {
+				if m.isHidden(serf.Member{Name: id, Status: s}) {
 					all = append(all, s)
 				}
 			}
 			return all
 		}
 		event := func(kind serf.EventType, id string) {
-			m.learn(serf.MemberEvent{Type: kind, Members: []serf.Member{{Name: id}}})
+			m.onEvent(serf.MemberEvent{Type: kind, Members: []serf.Member{{Name: id}}})
 		}
-		m.drop("a")
-		time.Sleep(forgetWithin - time.Second)
-		m.drop("b") // and a stays what it was
+		m.markForgotten("a")
+		time.Sleep(forgetGrace - time.Second)
+		m.markForgotten("b") // and a stays what it was
 		if a, b, c := hidden("a"), hidden("b"), hidden("c"); len(a) != 2 || a[0] != serf.StatusLeft || a[1] != serf.StatusFailed || len(b) != 2 || len(c) != 0 {
 			t.Errorf("hidden are a as %v, b as %v, c as %v", a, b, c)
 		}
@@ -63,7 +63,7 @@ func TestMemoryHidesWhoIsForgotten(t *testing.T) {
 		for _, kind := range []serf.EventType{serf.EventMemberFailed, serf.EventMemberLeave, serf.EventMemberUpdate, serf.EventMemberReap} {
 			event(kind, "b")
 		}
-		m.learn(serf.UserEvent{Name: "b"})
+		m.onEvent(serf.UserEvent{Name: "b"})
 		event(serf.EventMemberJoin, "c")
 		if b := hidden("b"); len(b) != 2 {
 			t.Errorf("it is gone, and is hidden as %v", b)
@@ -72,11 +72,11 @@ func TestMemoryHidesWhoIsForgotten(t *testing.T) {
 		if b := hidden("b"); len(b) != 0 {
 			t.Errorf("another one came, and is hidden as %v", b)
 		}
-		m.drop("c")
-		time.Sleep(forgetWithin)
-		m.drop("d")
-		if _, ok := m.forget["d"]; !ok || len(m.forget) != 1 {
-			t.Errorf("remembered to be forgotten: %v, want only d", m.forget)
+		m.markForgotten("c")
+		time.Sleep(forgetGrace)
+		m.markForgotten("d")
+		if _, ok := m.forgetUntil["d"]; !ok || len(m.forgetUntil) != 1 {
+			t.Errorf("remembered to be forgotten: %v, want only d", m.forgetUntil)
 		}
 	})
 }

@@ -19,14 +19,14 @@ type Attempt struct {
 
 // Why says it in a few words, without the address.
 func (a Attempt) Why() string {
-	if said, ok := errors.AsType[*foreignError](a.Err); ok {
-		return said.why
+	if said, ok := errors.AsType[*wrongPortError](a.Err); ok {
+		return said.reason
 	}
 	if u, ok := errors.AsType[*uncertainError](a.Err); ok {
-		return u.why()
+		return u.reason()
 	}
 	text := a.Err.Error()
-	if why, _ := sealedReason(text); why != "" {
+	if why, _ := encryptionMismatch(text); why != "" {
 		return why
 	}
 	// memberlist flattens errors: what the system said comes last.
@@ -38,7 +38,7 @@ func (a Attempt) Why() string {
 
 // NeedsSecret reports that another node is there, which this one would understand with its secret.
 func (a Attempt) NeedsSecret() bool {
-	_, needs := sealedReason(a.Err.Error())
+	_, needs := encryptionMismatch(a.Err.Error())
 	return needs
 }
 
@@ -52,13 +52,13 @@ func (a Attempt) Itself() bool {
 var errItself = errors.New("gossip: join: it is this node itself")
 
 // foreignError is that of a port that speaks something else.
-type foreignError struct{ why string }
+type wrongPortError struct{ reason string }
 
-func (e *foreignError) Error() string { return e.why }
+func (e *wrongPortError) Error() string { return e.reason }
 
 const (
 	otherPortTimeout = time.Second
-	anotherProtocol  = "received invalid msgType"
+	unknownMessage   = "received invalid msgType"
 	notEncrypted     = "remote state is not encrypted"
 )
 
@@ -66,10 +66,10 @@ const (
 // that waits for the end of a line; empty: it may be gossip. A node with a secret takes every
 // such answer for one without encryption, so the port is asked once more, in HTTP, which all
 // but gossip answer.
-func (g *Gossip) otherPort(ctx context.Context, to netip.AddrPort, text string) string {
+func (g *Gossip) identifyPort(ctx context.Context, to netip.AddrPort, text string) string {
 	hungUp := strings.Contains(text, "EOF") || strings.Contains(text, "connection reset")
 	silent := strings.Contains(text, "i/o timeout") && !strings.Contains(text, "dial ")
-	if g.o.Transport != nil || !hungUp && !silent && !strings.Contains(text, anotherProtocol) && !strings.Contains(text, notEncrypted) {
+	if g.o.Transport != nil || !hungUp && !silent && !strings.Contains(text, unknownMessage) && !strings.Contains(text, notEncrypted) {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, otherPortTimeout)
@@ -85,12 +85,12 @@ func (g *Gossip) otherPort(ctx context.Context, to netip.AddrPort, text string) 
 		return ""
 	}
 	said, _ := io.ReadAll(io.LimitReader(c, 1<<10)) // what came before the connection broke counts
-	return spoken(said, hungUp)
+	return classifyResponse(said, hungUp)
 }
 
 // spoken says what port it is that answers an HTTP request so, and that hung up on gossip
 // or not; empty: nothing tells.
-func spoken(said []byte, hungUp bool) string {
+func classifyResponse(said []byte, hungUp bool) string {
 	switch {
 	case bytes.HasPrefix(said, []byte("HTTP/")) && bytes.Contains(said, []byte("\r\nServer: shardway-admin\r\n")):
 		return "it is the admin port of a node and not its gossip port: name that (--gossip, 7946 unless it is set)"

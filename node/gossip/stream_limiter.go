@@ -21,19 +21,19 @@ import (
 // name and tags there are, so a stream has room for 2 900 members; an exchange
 // takes milliseconds, and a node begins one in 10 s.
 const (
-	maxStreams     = 128
-	sourceStreams  = 32
-	streamBytes    = 2 << 20
-	sourceBytes    = 4 << 20
-	allBytes       = 16 << 20
-	streamLifetime = 6 * time.Second
+	maxStreams       = 128
+	maxSourceStreams = 32
+	maxStreamBytes   = 2 << 20
+	maxSourceBytes   = 4 << 20
+	maxTotalBytes    = 16 << 20
+	streamLifetime   = 6 * time.Second
 	// spared is how long an exchange may take before it gives way to another of
 	// its source: of a hundred that begin at once some end, and not each the other.
-	spared = 100 * time.Millisecond
+	evictionGrace = 100 * time.Millisecond
 	// socketBuffer bounds what the kernel keeps of a stream.
 	socketBuffer = 256 << 10
 	// floodPause is how long nothing more is logged about closed streams.
-	floodPause = 10 * time.Second
+	floodLogInterval = 10 * time.Second
 )
 
 // Why a stream was closed before its time.
@@ -73,7 +73,7 @@ type StreamStats struct {
 // the most, itself if that one has hardly begun and is of no greater source; bytes beyond their bound close the longest stream of the source
 // that sent the most: who floods pushes himself out, and nobody else. A source is
 // an address, with IPv6 a network of 64 bits.
-type doorkeeper struct {
+type streamLimiter struct {
 	memberlist.NodeAwareTransport
 	log     zerolog.Logger
 	streams chan net.Conn
@@ -81,8 +81,8 @@ type doorkeeper struct {
 	once    sync.Once
 	wg      sync.WaitGroup
 
-	closed [closedReasons]atomic.Uint64
-	warned atomic.Int64 // when a flood was last logged, UnixNano
+	closed      [closedReasons]atomic.Uint64
+	floodLogged atomic.Int64 // when a flood was last logged, UnixNano
 
 	mu struct {
 		sync.Mutex
@@ -91,11 +91,11 @@ type doorkeeper struct {
 	}
 }
 
-var _ memberlist.NodeAwareTransport = (*doorkeeper)(nil)
+var _ memberlist.NodeAwareTransport = (*streamLimiter)(nil)
 
 // source is what one source has open.
 type source struct {
-	from    netip.Prefix
+	prefix  netip.Prefix
 	streams []*stream // the oldest first
 	bytes   int
 }
@@ -103,138 +103,138 @@ type source struct {
 // stream is one that somebody opened, until it is closed.
 type stream struct {
 	net.Conn
-	d     *doorkeeper
-	src   *source
-	until time.Time
-	bytes int  // with d.mu
-	gone  bool // with d.mu
+	limiter  *streamLimiter
+	source   *source
+	deadline time.Time
+	bytes    int  // with d.mu
+	removed  bool // with d.mu
 }
 
-func newDoorkeeper(t memberlist.NodeAwareTransport, log zerolog.Logger) *doorkeeper {
-	d := &doorkeeper{NodeAwareTransport: t, log: log, streams: make(chan net.Conn), done: make(chan struct{})}
-	d.mu.sources = map[netip.Prefix]*source{}
-	d.wg.Go(d.run)
-	return d
+func newStreamLimiter(t memberlist.NodeAwareTransport, log zerolog.Logger) *streamLimiter {
+	l := &streamLimiter{NodeAwareTransport: t, log: log, streams: make(chan net.Conn), done: make(chan struct{})}
+	l.mu.sources = map[netip.Prefix]*source{}
+	l.wg.Go(l.run)
+	return l
 }
 
 // run takes streams in until Shutdown.
-func (d *doorkeeper) run() {
+func (l *streamLimiter) run() {
 	for {
 		select {
-		case c := <-d.NodeAwareTransport.StreamCh():
-			s := d.admit(c)
+		case c := <-l.NodeAwareTransport.StreamCh():
+			s := l.admit(c)
 			if s == nil {
 				continue
 			}
 			select {
-			case d.streams <- s:
-			case <-d.done:
+			case l.streams <- s:
+			case <-l.done:
 				_ = s.Close()
 				return
 			}
-		case <-d.done:
+		case <-l.done:
 			return
 		}
 	}
 }
 
 // StreamCh returns where the streams arrive that others open.
-func (d *doorkeeper) StreamCh() <-chan net.Conn { return d.streams }
+func (l *streamLimiter) StreamCh() <-chan net.Conn { return l.streams }
 
 // Shutdown closes the port. Streams go on being taken until nothing comes any
 // more: the transport beneath waits for that.
-func (d *doorkeeper) Shutdown() error {
-	err := d.NodeAwareTransport.Shutdown()
-	d.once.Do(func() { close(d.done) })
-	d.wg.Wait()
+func (l *streamLimiter) Shutdown() error {
+	err := l.NodeAwareTransport.Shutdown()
+	l.once.Do(func() { close(l.done) })
+	l.wg.Wait()
 	return err
 }
 
 // DialTimeout opens a stream, whose answer is bounded too.
-func (d *doorkeeper) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
-	return d.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
+func (l *streamLimiter) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	return l.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
 }
 
 // DialAddressTimeout opens a stream, whose answer is bounded too.
-func (d *doorkeeper) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	c, err := d.NodeAwareTransport.DialAddressTimeout(a, timeout)
+func (l *streamLimiter) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	c, err := l.NodeAwareTransport.DialAddressTimeout(a, timeout)
 	if err != nil {
 		return nil, err
 	}
-	return &dialed{Conn: c, left: streamBytes}, nil
+	return &limitedConn{Conn: c, remaining: maxStreamBytes}, nil
 }
 
 // admit takes a stream in and closes the one that it makes too many, which may be
 // itself: then it returns nil.
-func (d *doorkeeper) admit(c net.Conn) *stream {
+func (l *streamLimiter) admit(c net.Conn) *stream {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetReadBuffer(socketBuffer) // a bound, where it can be set
 	}
 	now := time.Now()
-	s := &stream{Conn: c, d: d, until: now.Add(streamLifetime)}
-	_ = c.SetDeadline(s.until)
+	s := &stream{Conn: c, limiter: l, deadline: now.Add(streamLifetime)}
+	_ = c.SetDeadline(s.deadline)
 	from := sourceOf(c.RemoteAddr())
-	d.mu.Lock()
-	if s.src = d.mu.sources[from]; s.src == nil {
-		s.src = &source{from: from}
-		d.mu.sources[from] = s.src
+	l.mu.Lock()
+	if s.source = l.mu.sources[from]; s.source == nil {
+		s.source = &source{prefix: from}
+		l.mu.sources[from] = s.source
 	}
-	s.src.streams = append(s.src.streams, s)
-	d.mu.open++
-	var out *stream
+	s.source.streams = append(s.source.streams, s)
+	l.mu.open++
+	var evicted *stream
 	reason := closedForSource
 	switch {
-	case len(s.src.streams) > sourceStreams:
-		out = s.src.streams[0]
-	case d.mu.open > maxStreams:
-		reason, out = closedForAll, d.most(func(x *source) int { return len(x.streams) }).streams[0]
+	case len(s.source.streams) > maxSourceStreams:
+		evicted = s.source.streams[0]
+	case l.mu.open > maxStreams:
+		reason, evicted = closedForAll, l.largestSourceLocked(func(x *source) int { return len(x.streams) }).streams[0]
 	}
-	if out != nil && len(out.src.streams) <= len(s.src.streams) && now.Before(out.until.Add(spared-streamLifetime)) {
-		out = s
+	if evicted != nil && len(evicted.source.streams) <= len(s.source.streams) && now.Before(evicted.deadline.Add(evictionGrace-streamLifetime)) {
+		evicted = s
 	}
-	d.remove(out)
-	d.mu.Unlock()
-	d.end(out, reason)
-	if out == s {
+	l.removeLocked(evicted)
+	l.mu.Unlock()
+	l.closeExcess(evicted, reason)
+	if evicted == s {
 		return nil
 	}
 	return s
 }
 
 // took counts n bytes of a stream and returns an error if it is over.
-func (d *doorkeeper) took(s *stream, n int) error {
-	d.mu.Lock()
-	if s.gone {
-		d.mu.Unlock()
+func (l *streamLimiter) countBytes(s *stream, n int) error {
+	l.mu.Lock()
+	if s.removed {
+		l.mu.Unlock()
 		return net.ErrClosed
 	}
 	s.bytes += n
-	s.src.bytes += n
-	d.mu.bytes += n
-	var out *stream
+	s.source.bytes += n
+	l.mu.bytes += n
+	var evicted *stream
 	reason := closedForSize
 	switch {
-	case s.bytes > streamBytes:
-		out = s
-	case s.src.bytes > sourceBytes:
-		reason, out = closedForShare, s.src.longest()
-	case d.mu.bytes > allBytes:
-		reason, out = closedForBytes, d.most(func(x *source) int { return x.bytes }).longest()
+	case s.bytes > maxStreamBytes:
+		evicted = s
+	case s.source.bytes > maxSourceBytes:
+		reason, evicted = closedForShare, s.source.largestStream()
+	case l.mu.bytes > maxTotalBytes:
+		reason, evicted = closedForBytes, l.largestSourceLocked(func(x *source) int { return x.bytes }).largestStream()
 	}
-	d.remove(out)
-	d.mu.Unlock()
-	d.end(out, reason)
-	if out == s {
-		return fmt.Errorf("gossip: stream from %s closed: %s", s.src.from, reasonText(reason))
+	l.removeLocked(evicted)
+	l.mu.Unlock()
+	l.closeExcess(evicted, reason)
+	if evicted == s {
+		return fmt.Errorf("gossip: stream from %s closed: %s", s.source.prefix, reasonText(reason))
 	}
 	return nil
 }
 
 // most returns the source that has the most of something; d.mu is held, and there
 // is a source.
-func (d *doorkeeper) most(of func(*source) int) *source {
+func (l *streamLimiter) largestSourceLocked(of func(*source) int) *source {
 	var out *source
-	for _, x := range d.mu.sources {
+	for _, x := range l.mu.sources {
 		if out == nil || of(x) > of(out) {
 			out = x
 		}
@@ -242,7 +242,7 @@ func (d *doorkeeper) most(of func(*source) int) *source {
 	return out
 }
 
-func (x *source) longest() *stream {
+func (x *source) largestStream() *stream {
 	out := x.streams[0]
 	for _, s := range x.streams {
 		if s.bytes > out.bytes {
@@ -253,49 +253,49 @@ func (x *source) longest() *stream {
 }
 
 // remove takes a stream out of the books, once; d.mu is held.
-func (d *doorkeeper) remove(s *stream) {
-	if s == nil || s.gone {
+func (l *streamLimiter) removeLocked(s *stream) {
+	if s == nil || s.removed {
 		return
 	}
-	s.gone = true
-	for i, x := range s.src.streams {
+	s.removed = true
+	for i, x := range s.source.streams {
 		if x == s {
-			s.src.streams = append(s.src.streams[:i], s.src.streams[i+1:]...)
+			s.source.streams = append(s.source.streams[:i], s.source.streams[i+1:]...)
 			break
 		}
 	}
-	d.mu.open--
-	d.mu.bytes -= s.bytes
-	s.src.bytes -= s.bytes
-	if len(s.src.streams) == 0 {
-		delete(d.mu.sources, s.src.from)
+	l.mu.open--
+	l.mu.bytes -= s.bytes
+	s.source.bytes -= s.bytes
+	if len(s.source.streams) == 0 {
+		delete(l.mu.sources, s.source.prefix)
 	}
 }
 
 // end closes a stream that had to go, counts it and says so now and then.
-func (d *doorkeeper) end(s *stream, reason int) {
+func (l *streamLimiter) closeExcess(s *stream, reason int) {
 	if s == nil {
 		return
 	}
 	_ = s.Conn.Close()
-	n := d.closed[reason].Add(1)
-	now, last := time.Now().UnixNano(), d.warned.Load()
-	if now-last < int64(floodPause) || !d.warned.CompareAndSwap(last, now) {
+	n := l.closed[reason].Add(1)
+	now, last := time.Now().UnixNano(), l.floodLogged.Load()
+	if now-last < int64(floodLogInterval) || !l.floodLogged.CompareAndSwap(last, now) {
 		return
 	}
-	d.log.Warn().Stringer("source", s.src.from).Str("reason", reasonText(reason)).Uint64("closed", n).
+	l.log.Warn().Stringer("source", s.source.prefix).Str("reason", reasonText(reason)).Uint64("closed", n).
 		Msg("unauthenticated gossip streams closed")
 }
 
 // stats returns what is open now.
-func (d *doorkeeper) stats() StreamStats {
+func (l *streamLimiter) stats() StreamStats {
 	st := StreamStats{Closed: map[string]uint64{}}
-	for i := range d.closed {
-		st.Closed[reasonText(i)] = d.closed[i].Load()
+	for i := range l.closed {
+		st.Closed[reasonText(i)] = l.closed[i].Load()
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	st.Open, st.Bytes = d.mu.open, d.mu.bytes
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	st.Open, st.Bytes = l.mu.open, l.mu.bytes
 	return st
 }
 
@@ -303,7 +303,7 @@ func (d *doorkeeper) stats() StreamStats {
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if n > 0 {
-		if e := s.d.took(s, n); e != nil {
+		if e := s.limiter.countBytes(s, n); e != nil {
 			return 0, e
 		}
 	}
@@ -312,42 +312,46 @@ func (s *stream) Read(p []byte) (int, error) {
 
 // Close closes the stream and gives its place back.
 func (s *stream) Close() error {
-	s.d.mu.Lock()
-	s.d.remove(s)
-	s.d.mu.Unlock()
+	s.limiter.mu.Lock()
+	s.limiter.removeLocked(s)
+	s.limiter.mu.Unlock()
 	return s.Conn.Close()
 }
 
 // The deadlines that memberlist sets end with the stream's lifetime.
 
 // SetDeadline sets both.
-func (s *stream) SetDeadline(t time.Time) error { return s.Conn.SetDeadline(s.bound(t)) }
+func (s *stream) SetDeadline(t time.Time) error { return s.Conn.SetDeadline(s.limitDeadline(t)) }
 
 // SetReadDeadline sets that of Read.
-func (s *stream) SetReadDeadline(t time.Time) error { return s.Conn.SetReadDeadline(s.bound(t)) }
+func (s *stream) SetReadDeadline(t time.Time) error {
+	return s.Conn.SetReadDeadline(s.limitDeadline(t))
+}
 
 // SetWriteDeadline sets that of Write.
-func (s *stream) SetWriteDeadline(t time.Time) error { return s.Conn.SetWriteDeadline(s.bound(t)) }
+func (s *stream) SetWriteDeadline(t time.Time) error {
+	return s.Conn.SetWriteDeadline(s.limitDeadline(t))
+}
 
-func (s *stream) bound(t time.Time) time.Time {
-	if t.IsZero() || t.After(s.until) {
-		return s.until
+func (s *stream) limitDeadline(t time.Time) time.Time {
+	if t.IsZero() || t.After(s.deadline) {
+		return s.deadline
 	}
 	return t
 }
 
 // dialed is a stream that this node opened.
-type dialed struct {
+type limitedConn struct {
 	net.Conn
-	left int
+	remaining int
 }
 
 var errTooLong = errors.New("gossip: the other side sends more than any cluster's state")
 
 // Read reads as much as there may be.
-func (c *dialed) Read(p []byte) (int, error) {
+func (c *limitedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if c.left -= n; c.left < 0 {
+	if c.remaining -= n; c.remaining < 0 {
 		return 0, errTooLong
 	}
 	return n, err

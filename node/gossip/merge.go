@@ -26,9 +26,9 @@ type RefusedError struct {
 	Superseded bool
 	// theirs means that the other one is wrong: it is new and in no cluster, or its
 	// cluster is superseded by this node's.
-	theirs bool
+	theirFault bool
 	// fresh means that this node has no cluster yet: Mine is the cluster that answered first.
-	fresh bool
+	noCluster bool
 }
 
 // Error names both values and what to do.
@@ -41,12 +41,12 @@ func (e *RefusedError) Error() string {
 		if e.Superseded {
 			return fmt.Sprintf("%s belongs to cluster %s, which was recovered from this node's cluster %s without it: the contents of this data directory are no longer valid; start with an empty --data directory to join", who, e.Theirs, e.Mine)
 		}
-		if e.fresh {
+		if e.noCluster {
 			return fmt.Sprintf("%s belongs to cluster %s, another join address to cluster %s: name addresses of one cluster in --join", who, e.Theirs, e.Mine)
 		}
 		return fmt.Sprintf("%s belongs to cluster %s, the data directory of this node to cluster %s: join another address, or start with an empty --data directory", who, e.Theirs, e.Mine)
 	case tagLevel:
-		if e.theirs {
+		if e.theirFault {
 			return fmt.Sprintf("%s knows format version %s, and format version %s is in force in this node's cluster: it must run the version of the other nodes", who, e.Theirs, e.Mine)
 		}
 		return fmt.Sprintf("%s belongs to a cluster in which format version %s is in force, and this program knows format version %s: run the version of the other nodes", who, e.Theirs, e.Mine)
@@ -58,25 +58,25 @@ func (e *RefusedError) Error() string {
 // gate is the delegate that Serf asks about every member it hears of: those at
 // the other end of a join, and each alive message. memberlist holds its lock
 // during a call, so gate only compares.
-type gate struct {
-	self string
-	mine *atomic.Pointer[Tags]
-	met  *identity // nil: members of any cluster are accepted while this node has none
-	last atomic.Pointer[RefusedError]
-	told func(*RefusedError)
+type mergeDelegate struct {
+	self        string
+	mine        *atomic.Pointer[Tags]
+	choice      *clusterChoice // nil: members of any cluster are accepted while this node has none
+	lastRefusal atomic.Pointer[RefusedError]
+	onRefusal   func(*RefusedError)
 	// heard is called with each member that is not refused; nil: nobody listens.
-	heard func(*serf.Member)
+	onAccepted func(*serf.Member)
 }
 
-var _ serf.MergeDelegate = (*gate)(nil)
+var _ serf.MergeDelegate = (*mergeDelegate)(nil)
 
 // NotifyMerge refuses all of them if one is of another cluster; that this node's
 // is superseded is the gravest reason. Members that left are none: their cluster
 // may be gone.
-func (g *gate) NotifyMerge(all []*serf.Member) error {
+func (g *mergeDelegate) NotifyMerge(all []*serf.Member) error {
 	mine := g.mine.Load()
-	undecided := mine.Cluster == "" && g.met != nil
-	if met := g.first(all); undecided && met != "" {
+	undecided := mine.Cluster == "" && g.choice != nil
+	if met := g.requiredCluster(all); undecided && met != "" {
 		as := *mine
 		as.Cluster = met
 		mine = &as
@@ -86,8 +86,8 @@ func (g *gate) NotifyMerge(all []*serf.Member) error {
 		if m.Name == g.self || m.Status == serf.StatusLeft {
 			continue
 		}
-		if e := refuse(mine, m); e != nil && undecided && e.What == tagCluster {
-			e.fresh, e.Superseded, e.theirs = true, false, false
+		if e := checkMember(mine, m); e != nil && undecided && e.What == tagCluster {
+			e.noCluster, e.Superseded, e.theirFault = true, false, false
 			worst = e
 		} else if e != nil && (worst == nil || e.Superseded && !worst.Superseded) {
 			worst = e
@@ -95,27 +95,27 @@ func (g *gate) NotifyMerge(all []*serf.Member) error {
 	}
 	if worst == nil {
 		for _, m := range all {
-			if g.heard != nil && m.Status != serf.StatusLeft {
-				g.heard(m)
+			if g.onAccepted != nil && m.Status != serf.StatusLeft {
+				g.onAccepted(m)
 			}
 			if undecided && m.Name != g.self && m.Status != serf.StatusLeft {
-				g.met.meet(m)
+				g.choice.recordFirst(m)
 			}
 		}
 		return nil
 	}
-	g.last.Store(worst)
-	g.told(worst)
+	g.lastRefusal.Store(worst)
+	g.onRefusal(worst)
 	return worst
 }
 
 // first returns the cluster with which members must agree while this node has none: the one that
 // answered first, or that of any of all; empty: none is known.
-func (g *gate) first(all []*serf.Member) string {
-	if g.met == nil {
+func (g *mergeDelegate) requiredCluster(all []*serf.Member) string {
+	if g.choice == nil {
 		return ""
 	}
-	if met := g.met.met.Load(); met != nil {
+	if met := g.choice.first.Load(); met != nil {
 		return met.Cluster
 	}
 	for _, m := range all {
@@ -128,13 +128,13 @@ func (g *gate) first(all []*serf.Member) string {
 
 // refuse compares what both know. Without a cluster id or shards, as of a
 // member that only announces, there is nothing to compare.
-func refuse(mine *Tags, m *serf.Member) *RefusedError {
+func checkMember(mine *Tags, m *serf.Member) *RefusedError {
 	member := newMember(*m)
 	e := &RefusedError{
 		Member: m.Name, Addr: member.Addr.String(), Peer: member.Tags.Endpoints[endpoints.Peer],
-		theirs: mine.Cluster != "" && (m.Tags[tagCluster] == "" || lineage.Supersedes(mine.Cluster, m.Tags[tagCluster])),
+		theirFault: mine.Cluster != "" && (m.Tags[tagCluster] == "" || lineage.Supersedes(mine.Cluster, m.Tags[tagCluster])),
 	}
-	if foreign(m.Tags) {
+	if isForeign(m.Tags) {
 		return nil
 	}
 	if v := m.Tags[tagProtocol]; v != strconv.Itoa(protocol) {
@@ -150,21 +150,21 @@ func refuse(mine *Tags, m *serf.Member) *RefusedError {
 		e.Superseded = lineage.Supersedes(theirs, mine.Cluster)
 		return e
 	}
-	return e.below(mine.Levels, parseLevels(m.Tags[tagLevel]))
+	return e.checkLevels(mine.Levels, parseLevels(m.Tags[tagLevel]))
 }
 
 // below compares the levels: who knows less than what is in force at the other would
 // not understand it. It returns nil if either understands the other.
-func (e *RefusedError) below(mine, theirs Levels) *RefusedError {
+func (e *RefusedError) checkLevels(mine, theirs Levels) *RefusedError {
 	number := func(n uint8) string { return strconv.Itoa(int(n)) }
 	switch {
 	case mine == (Levels{}) || theirs == (Levels{}):
 		return nil
 	case theirs.InForce > mine.Known:
-		e.What, e.Mine, e.Theirs, e.theirs = tagLevel, number(mine.Known), number(theirs.InForce), false
+		e.What, e.Mine, e.Theirs, e.theirFault = tagLevel, number(mine.Known), number(theirs.InForce), false
 		return e
 	case mine.InForce > theirs.Known:
-		e.What, e.Mine, e.Theirs, e.theirs = tagLevel, number(mine.InForce), number(theirs.Known), true
+		e.What, e.Mine, e.Theirs, e.theirFault = tagLevel, number(mine.InForce), number(theirs.Known), true
 		return e
 	}
 	return nil

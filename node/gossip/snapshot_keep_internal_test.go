@@ -12,8 +12,8 @@ import (
 // What the file says already is not written again, each time that state was exchanged; what could
 // not be written is.
 func TestTheRecordIsWrittenWhenItHasToBe(t *testing.T) {
-	r, _ := openRecord(filepath.Join(t.TempDir(), "gossip"))
-	r.see("a", somewhere)
+	r, _ := openSnapshot(filepath.Join(t.TempDir(), "gossip"))
+	r.addAlive("a", somewhere)
 	writes, full := 0, errors.New("no space left on device")
 	r.write = func(string, []byte) error {
 		if writes++; writes == 1 {
@@ -26,7 +26,7 @@ func TestTheRecordIsWrittenWhenItHasToBe(t *testing.T) {
 		err   error
 		n     int
 	}{{true, full, 1}, {true, nil, 2}, {false, nil, 2}} {
-		if wrote, err := r.keep(41); wrote != want.wrote || !errors.Is(err, want.err) || writes != want.n {
+		if wrote, err := r.save(41); wrote != want.wrote || !errors.Is(err, want.err) || writes != want.n {
 			t.Errorf("time %d: wrote %v, %v, %d writes, want %v, %v, %d", i+1, wrote, err, writes, want.wrote, want.err, want.n)
 		}
 	}
@@ -38,13 +38,13 @@ func TestARecordThatCannotBeOpenedIsNotReplaced(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := openRecord(filepath.Join(path, "gossip"))
+	r, err := openSnapshot(filepath.Join(path, "gossip"))
 	if err == nil {
 		t.Fatal("it was opened")
 	}
 	r.write = func(string, []byte) error { t.Error("it is written"); return nil }
-	r.see("a", somewhere)
-	if wrote, err := r.keep(41); wrote || err != nil {
+	r.addAlive("a", somewhere)
+	if wrote, err := r.save(41); wrote || err != nil {
 		t.Errorf("wrote %v, %v", wrote, err)
 	}
 }
@@ -55,12 +55,12 @@ func TestWhoLeftIsGoneAndAClockNeverFalls(t *testing.T) {
 	if err := os.WriteFile(path, []byte("alive: a 10.0.0.1:7946\nclock: 9\nclock: 7\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := openRecord(path)
+	r, err := openSnapshot(path)
 	if err != nil || r.clock != 9 {
 		t.Errorf("clock %d, %v, want 9", r.clock, err)
 	}
-	r.learn(serf.MemberEvent{Type: serf.EventMemberLeave, Members: []serf.Member{seenAs("a", "10.0.0.1:7946")}})
-	if alive := r.alive(); len(alive) != 0 {
+	r.onEvent(serf.MemberEvent{Type: serf.EventMemberLeave, Members: []serf.Member{seenAs("a", "10.0.0.1:7946")}})
+	if alive := r.aliveMembers(); len(alive) != 0 {
 		t.Errorf("alive: %v, want nobody", alive)
 	}
 }

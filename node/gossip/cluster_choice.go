@@ -18,7 +18,7 @@ import (
 
 // identityPatience bounds the time for which a node waits for the answers of join addresses
 // before it may be added to a cluster.
-const identityPatience = 3 * time.Second
+const choiceTimeout = 3 * time.Second
 
 // Conflict is two join addresses that belong to different clusters.
 type Conflict struct {
@@ -30,11 +30,11 @@ type Conflict struct {
 type Party struct{ Cluster, Node, Addr string }
 
 // identity is what a node knows of the clusters to which its join addresses belong.
-type identity struct {
+type clusterChoice struct {
 	// undecided is true while the node announces no disk.
 	undecided atomic.Bool
 	// met is the cluster that answered first, while this node has none.
-	met atomic.Pointer[Party]
+	first atomic.Pointer[Party]
 
 	mu sync.Mutex
 	// conflicts are the addresses that belong to another cluster.
@@ -42,9 +42,9 @@ type identity struct {
 }
 
 // announced returns the tags as the others get them.
-func (g *Gossip) announced() Tags {
+func (g *Gossip) announcedTags() Tags {
 	t := *g.tags.Load()
-	if t.Cluster == "" && g.identity.undecided.Load() {
+	if t.Cluster == "" && g.choice.undecided.Load() {
 		t.Disk = ""
 	}
 	return t
@@ -53,17 +53,17 @@ func (g *Gossip) announced() Tags {
 // decide lets the node be added to the cluster that its join addresses have shown, if they show
 // only one.
 func (g *Gossip) decide() {
-	if _, conflict := g.Conflict(); !conflict && g.identity.undecided.CompareAndSwap(true, false) {
-		hint(g.retag)
+	if _, conflict := g.Conflict(); !conflict && g.choice.undecided.CompareAndSwap(true, false) {
+		notify(g.tagsChanged)
 	}
 }
 
 // Conflict returns two join addresses that belong to different clusters; false: there are none.
 func (g *Gossip) Conflict() (c Conflict, found bool) {
-	g.identity.mu.Lock()
-	defer g.identity.mu.Unlock()
+	g.choice.mu.Lock()
+	defer g.choice.mu.Unlock()
 	var first netip.AddrPort
-	for addr, x := range g.identity.conflicts {
+	for addr, x := range g.choice.conflicts {
 		if !found || addr.Compare(first) < 0 {
 			c, first, found = x, addr, true
 		}
@@ -73,36 +73,36 @@ func (g *Gossip) Conflict() (c Conflict, found bool) {
 
 // noteJoin notes whether a join address belongs to another cluster than this node, or than the
 // cluster that answered first.
-func (g *Gossip) noteJoin(to netip.AddrPort, err error) {
-	g.identity.mu.Lock()
-	defer g.identity.mu.Unlock()
+func (g *Gossip) recordJoinResult(to netip.AddrPort, err error) {
+	g.choice.mu.Lock()
+	defer g.choice.mu.Unlock()
 	r, refused := errors.AsType[*RefusedError](err)
 	switch {
 	case err == nil:
-		delete(g.identity.conflicts, to)
-	case refused && r.What == tagCluster && !r.Superseded && !r.theirs:
+		delete(g.choice.conflicts, to)
+	case refused && r.What == tagCluster && !r.Superseded && !r.theirFault:
 		c := Conflict{First: Party{Cluster: r.Mine}, Second: Party{r.Theirs, r.Member, to.String()}}
-		if met := g.identity.met.Load(); met != nil && met.Cluster == r.Mine {
+		if met := g.choice.first.Load(); met != nil && met.Cluster == r.Mine {
 			c.First = *met
 		}
-		if g.identity.conflicts == nil {
-			g.identity.conflicts = map[netip.AddrPort]Conflict{}
+		if g.choice.conflicts == nil {
+			g.choice.conflicts = map[netip.AddrPort]Conflict{}
 		}
-		g.identity.conflicts[to] = c
+		g.choice.conflicts[to] = c
 	}
 }
 
 // meet notes the cluster of members that are accepted while this node has none. memberlist's lock
 // is held.
-func (i *identity) meet(m *serf.Member) {
-	if cluster := m.Tags[tagCluster]; cluster != "" && i.met.Load() == nil {
-		i.met.CompareAndSwap(nil, &Party{cluster, m.Name, addrOf(*m).String()})
+func (i *clusterChoice) recordFirst(m *serf.Member) {
+	if cluster := m.Tags[tagCluster]; cluster != "" && i.first.Load() == nil {
+		i.first.CompareAndSwap(nil, &Party{cluster, m.Name, addrOf(*m).String()})
 	}
 }
 
 // forgetMet forgets the cluster that answered first if none of its members is alive any more.
-func (g *Gossip) forgetMet() {
-	met := g.identity.met.Load()
+func (g *Gossip) forgetDeadChoice() {
+	met := g.choice.first.Load()
 	if met == nil {
 		return
 	}
@@ -111,5 +111,5 @@ func (g *Gossip) forgetMet() {
 			return
 		}
 	}
-	g.identity.met.CompareAndSwap(met, nil)
+	g.choice.first.CompareAndSwap(met, nil)
 }
