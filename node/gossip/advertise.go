@@ -9,11 +9,16 @@ import (
 	"strings"
 )
 
-// Advertise returns the address that others should use for a port bound at
-// bind: advertise if it is given; else bind itself if it names a host; else the
-// address of the route towards the first join; else the machine's only address.
-// Where several would do it refuses to guess and names them. Without a port in
-// advertise it is bind's. Other ports of the node may use it too.
+// Advertise returns the address that other nodes should use for a port that is bound to bind. It
+// is the first of:
+//
+//   - advertise, if it is not empty
+//   - bind, if it has a host
+//   - the local address of the route to the first join address
+//   - the only address of the machine
+//
+// If several addresses are possible, it returns an error that lists them. If advertise has no
+// port, the port of bind is used. Other ports of the node may use this function as well.
 func Advertise(ctx context.Context, bind, advertise string, join []string, r Resolver) (netip.AddrPort, error) {
 	host, port := splitHostPort(bind)
 	if advertise != "" {
@@ -34,6 +39,7 @@ func Advertise(ctx context.Context, bind, advertise string, join []string, r Res
 	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), nil
 }
 
+// advertiseHost returns the IP address for Advertise. host may be empty.
 func advertiseHost(ctx context.Context, host string, join []string, r Resolver) (netip.Addr, error) {
 	if host == "localhost" {
 		return netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
@@ -55,9 +61,9 @@ func advertiseHost(ctx context.Context, host string, join []string, r Resolver) 
 	return singleAddress(ip.Is4())
 }
 
-// towards returns the address of the route towards the first join address that has
-// one; loopback only if there is no other, for a machine's own name may stand for that
-// alone, and nobody else is reached there.
+// routeToJoin returns the local address of the route to the first join address that has a route.
+// It returns a loopback address only if there is no other: the host name of the machine may
+// resolve to loopback, where no other machine can reach it.
 func routeToJoin(ctx context.Context, join []string, r Resolver) (local netip.Addr, ok bool) {
 	all := make([][]netip.AddrPort, len(join))
 	for f := range lookUp(ctx, r, join) {
@@ -81,8 +87,8 @@ func routeToJoin(ctx context.Context, join []string, r Resolver) (local netip.Ad
 	return local, ok
 }
 
-// route returns the address that packets towards to would come from. Nothing is
-// sent: connecting a UDP socket only asks the kernel for the route.
+// localAddrFor returns the source address of packets to an address. It sends nothing: connecting a
+// UDP socket only queries the route.
 func localAddrFor(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "udp", to.String())
@@ -97,7 +103,7 @@ func localAddrFor(ctx context.Context, to netip.AddrPort) (netip.Addr, error) {
 	return local.Addr().Unmap(), nil
 }
 
-// onlyAddress returns the machine's one address that others can reach.
+// singleAddress returns the only address of the machine that other machines can reach.
 func singleAddress(v4 bool) (netip.Addr, error) {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -106,8 +112,8 @@ func singleAddress(v4 bool) (netip.Addr, error) {
 	return selectAddress(all, v4)
 }
 
-// pick returns the one address among all that is neither loopback nor
-// link-local. IPv4 goes before IPv6, because most machines have both.
+// selectAddress returns the only address that is neither loopback nor link-local. IPv4 is
+// preferred, because most machines have both.
 func selectAddress(all []net.Addr, v4only bool) (netip.Addr, error) {
 	var four, six []string
 	for _, a := range all {

@@ -10,38 +10,37 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// A node without a cluster must not be added to one by chance when its join addresses belong to
-// two. Until each join address was asked once, it announces no disk, and no leader adds a node
-// without a disk. The members of the first cluster that answers are accepted, because there is
-// no other way to learn of them; those of another cluster are refused, and then the node goes on
-// announcing no disk, until that address belongs to the first cluster or the node is restarted.
+// If the join addresses of a new node belong to two clusters, neither may add the node by chance. The
+// node announces no disk before it has contacted each join address once, and no leader adds a node
+// without a disk. The node accepts the members of the first cluster that responds, because it has no
+// other way to find them. It refuses members of another cluster. It then continues to announce no disk
+// until that address belongs to the first cluster, or the node restarts.
 
-// identityPatience bounds the time for which a node waits for the answers of join addresses
-// before it may be added to a cluster.
+// choiceTimeout is how long a node waits for its join addresses before a cluster may add it.
 const choiceTimeout = 3 * time.Second
 
-// Conflict is two join addresses that belong to different clusters.
+// Conflict is a pair of join addresses that belong to different clusters.
 type Conflict struct {
 	First, Second Party
 }
 
-// Party is one cluster as a join address showed it. Cluster is the id, Node the node that
-// answered, and Addr its gossip address.
+// Party is a cluster found at a join address: its ID, the node that responded, and the gossip
+// address of this node.
 type Party struct{ Cluster, Node, Addr string }
 
-// identity is what a node knows of the clusters to which its join addresses belong.
+// clusterChoice records which clusters the join addresses of a node belong to.
 type clusterChoice struct {
 	// undecided is true while the node announces no disk.
 	undecided atomic.Bool
-	// met is the cluster that answered first, while this node has none.
+	// first is the cluster that responded first. It is used while this node has no cluster.
 	first atomic.Pointer[Party]
 
-	mu sync.Mutex
-	// conflicts are the addresses that belong to another cluster.
+	mu sync.Mutex // protects conflicts
+	// conflicts has the join addresses that belong to another cluster.
 	conflicts map[netip.AddrPort]Conflict
 }
 
-// announced returns the tags as the others get them.
+// announcedTags returns the tags as other nodes receive them.
 func (g *Gossip) announcedTags() Tags {
 	t := *g.tags.Load()
 	if t.Cluster == "" && g.choice.undecided.Load() {
@@ -50,15 +49,16 @@ func (g *Gossip) announcedTags() Tags {
 	return t
 }
 
-// decide lets the node be added to the cluster that its join addresses have shown, if they show
-// only one.
+// decide allows a cluster to add the node if the join addresses do not belong to different
+// clusters.
 func (g *Gossip) decide() {
 	if _, conflict := g.Conflict(); !conflict && g.choice.undecided.CompareAndSwap(true, false) {
 		notify(g.tagsChanged)
 	}
 }
 
-// Conflict returns two join addresses that belong to different clusters; false: there are none.
+// Conflict returns two join addresses that belong to different clusters. found is false if there
+// are none.
 func (g *Gossip) Conflict() (c Conflict, found bool) {
 	g.choice.mu.Lock()
 	defer g.choice.mu.Unlock()
@@ -71,8 +71,8 @@ func (g *Gossip) Conflict() (c Conflict, found bool) {
 	return c, found
 }
 
-// noteJoin notes whether a join address belongs to another cluster than this node, or than the
-// cluster that answered first.
+// recordJoinResult records whether a join address belongs to another cluster than this node, or
+// than the first cluster.
 func (g *Gossip) recordJoinResult(to netip.AddrPort, err error) {
 	g.choice.mu.Lock()
 	defer g.choice.mu.Unlock()
@@ -92,15 +92,15 @@ func (g *Gossip) recordJoinResult(to netip.AddrPort, err error) {
 	}
 }
 
-// meet notes the cluster of members that are accepted while this node has none. memberlist's lock
-// is held.
+// recordFirst records the cluster of a member that was accepted while this node has none. The lock
+// of memberlist is held.
 func (i *clusterChoice) recordFirst(m *serf.Member) {
 	if cluster := m.Tags[tagCluster]; cluster != "" && i.first.Load() == nil {
 		i.first.CompareAndSwap(nil, &Party{cluster, m.Name, addrOf(*m).String()})
 	}
 }
 
-// forgetMet forgets the cluster that answered first if none of its members is alive any more.
+// forgetDeadChoice forgets the first cluster if none of its members is alive.
 func (g *Gossip) forgetDeadChoice() {
 	met := g.choice.first.Load()
 	if met == nil {

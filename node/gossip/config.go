@@ -16,8 +16,8 @@ import (
 	"shardway/node/logs"
 )
 
-// config returns Serf's settings. Gossip is the net under the heartbeats: its
-// failure detection is as fast as a busy machine allows without false alarms.
+// config returns the settings of Serf. Gossip is a fallback for the heartbeats: it detects
+// failures as fast as a busy machine allows without false positives.
 func (g *Gossip) config(ctx context.Context) (*serf.Config, error) {
 	tags, err := g.announcedTags().encode()
 	if err != nil {
@@ -52,18 +52,18 @@ func (g *Gossip) memberlist(ctx context.Context) (*memberlist.Config, error) {
 	mc.ProbeInterval = probeInterval
 	mc.ProbeTimeout = 200 * time.Millisecond
 	mc.SuspicionMult = 4
-	mc.GossipInterval = 0 // never: see tick
+	mc.GossipInterval = 0 // disabled: see startTicks
 	mc.PushPullInterval = 0
-	mc.TCPTimeout = 2 * time.Second // A join waits for it at an address that drops packets.
+	mc.TCPTimeout = 2 * time.Second // limits a join of an address that drops packets
 	mc.DeadNodeReclaimTime = 5 * time.Second
-	mc.EnableCompression = false // a table of 64 KB for each packet, of which hardly one gets shorter
+	mc.EnableCompression = false // costs a table of 64 KB per packet and rarely makes one shorter
 	mc.LogOutput = nil
 	mc.Logger = logs.Std(g.o.Log, "memberlist")
 	mc.Keyring = g.keyring
 	return mc, g.addresses(ctx, mc)
 }
 
-// addresses sets where to listen and what to advertise.
+// addresses sets the bind address and the advertised address.
 func (g *Gossip) addresses(ctx context.Context, mc *memberlist.Config) error {
 	if g.o.Transport != nil {
 		g.limitStreams(mc, g.o.Transport)
@@ -97,17 +97,17 @@ func (g *Gossip) addresses(ctx context.Context, mc *memberlist.Config) error {
 	return nil
 }
 
-// guard gives memberlist a transport, with the doorkeeper before it.
+// limitStreams sets the transport of memberlist, wrapped in a streamLimiter.
 func (g *Gossip) limitStreams(mc *memberlist.Config, t memberlist.NodeAwareTransport) {
 	g.limiter = newStreamLimiter(t, g.log)
 	mc.Transport = g.limiter
 }
 
-// isTaken reports that somebody has the port already.
+// isAddrInUse reports whether another socket uses the port.
 func isAddrInUse(err error) bool { return errors.Is(err, syscall.EADDRINUSE) }
 
-// bindAddr reads "host:port". Without a host it is all addresses, of both
-// families where the machine has IPv6.
+// bindAddr parses "host:port". An empty host means all addresses, of IPv4 and of IPv6 if the
+// machine has IPv6.
 func bindAddr(s string) (netip.Addr, int, error) {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -133,6 +133,7 @@ func bindAddr(s string) (netip.Addr, int, error) {
 	return ip, int(n), nil
 }
 
+// hasIPv6 reports whether the machine supports IPv6.
 func hasIPv6() bool {
 	c, err := net.ListenUDP("udp6", &net.UDPAddr{IP: net.IPv6unspecified})
 	if err != nil {

@@ -1,30 +1,41 @@
-// Package gossip finds the other nodes: Serf with the settings and the checks
-// that Shardway needs.
+// Package gossip finds the other nodes. It runs Serf with the settings and the checks that Shardway
+// needs.
 //
-// Members is the truth and is asked again at each hint from Changed: a set kept
-// up to date from Serf's events loses members after quick restarts. Nothing is
-// decided by gossip alone. It says who is there and where, and a failure that it
-// reports is a hint.
+// # Types
 //
-// Cluster id and shard count travel in the tags. Each side refuses, for itself,
-// whoever names others, so two clusters never merge by accident; a node that is
-// in no cluster yet passes, unless its program knows less than the level that is in
-// force ("level", such as "1-2": in force, and known). Of tags that a later version adds
-// nothing is made.
+//   - Gossip is the membership of this node: New checks the options, Listen opens the port and starts
+//     Serf, Run joins other nodes for as long as the node lives.
+//   - Member and Tags are a member and the data that it announces.
+//   - RefusedError is why two nodes do not belong to the same cluster.
+//   - Attempt is the result of joining one address.
 //
-// memberlist's label would be the cluster id's place in every packet. But it is
-// fixed before the first one is sent, and no side takes what has another: a node
-// that founds a cluster or joins one knows no id yet, and would be heard by
-// nobody. Stripped before memberlist looks it would not be part of what the key
-// authenticates, and then it says no more than the tags.
+// # Concurrency
 //
-// Streams that others open are bounded before memberlist reads them: doorkeeper.
+// Run owns all goroutines and returns after they have been told to end. The other methods are safe
+// for concurrent use after Listen has returned.
 //
-// Two things that the libraries did by timers of their own are done here, as each of those
-// wakes a node at rest: memberlist's ticks (ticks.go), and Serf's snapshot of whom it saw
-// (record.go).
+// # Invariants
 //
-//	New      checks the options
-//	Listen   opens the port and starts Serf
-//	Run      joins for as long as the node lives; returns when everything ended
+//   - Members returns the current state from Serf, and callers ask again after each hint from Changed.
+//     A set that is updated from the events of Serf loses members after quick restarts.
+//   - Gossip alone decides nothing. It reports which nodes exist and where; a failure that it reports
+//     is a hint.
+//   - The tags contain the cluster ID and the number of shards. Each node refuses members with other
+//     values, so two clusters never merge by accident. A node without a cluster is accepted, unless its
+//     program does not support the current feature level (tag "level", such as "1-2": current level and
+//     highest supported level). Tags that a later version adds are ignored.
+//   - The bytes and the number of streams that other hosts open are limited before memberlist reads
+//     them (streamLimiter).
+//
+// # Why memberlist's label does not contain the cluster ID
+//
+// The label is part of each packet, fixed before the first packet is sent, and must be equal at both
+// ends. A node that bootstraps or joins a cluster does not have its ID yet, so no node would accept
+// its packets. If this package removed the label before memberlist checks it, the encryption would not
+// authenticate it, and it would add nothing to the tags.
+//
+// # Timers
+//
+// This package replaces two kinds of library timers, because each of them wakes an idle node: the
+// ticks of memberlist (ticks.go), and the snapshot of Serf (snapshot.go).
 package gossip

@@ -19,7 +19,7 @@ import (
 	"shardway/endpoints"
 )
 
-// Gossip is this node's membership.
+// Gossip is the membership of this node.
 type Gossip struct {
 	o        Options
 	log      zerolog.Logger
@@ -29,28 +29,28 @@ type Gossip struct {
 
 	serf *serf.Serf // set by Listen
 	self netip.AddrPort
-	// listens is where the gossip port is bound; not valid with Options.Transport.
+	// bindAddr is the local address of the gossip port. It is not valid with Options.Transport.
 	bindAddr        netip.AddrPort
 	events          chan serf.Event
-	keyring         *memberlist.Keyring // nil: plain text
+	keyring         *memberlist.Keyring // nil means plain text
 	limiter         *streamLimiter      // set by Listen
 	retention       *retention
 	snapshot        *memberSnapshot // set by Listen
-	previousMembers []seenMember    // who was there when the last one with its file ended; set by Listen
+	previousMembers []seenMember    // members that were alive when the previous process ended; set by Listen
 	decoded         tagCache
 	claims          *claims
 
 	choice clusterChoice
 
-	changed       chan struct{} // 1: hint
-	tagsChanged   chan struct{} // 1: hint
+	changed       chan struct{} // capacity 1; see Changed
+	tagsChanged   chan struct{} // capacity 1; the tags must be announced
 	refused       chan *RefusedError
 	joinErr       atomic.Pointer[error]
 	attempts      atomic.Pointer[[]Attempt]
-	leaving       sync.WaitGroup // Leave calls under way, also those that nobody waits for
-	left          chan struct{}  // closed by the first Leave: nothing is joined any more
+	leaving       sync.WaitGroup // calls of serf.Leave in progress, also those whose caller has given up
+	left          chan struct{}  // closed by the first Leave: no address is joined any more
 	leaveOnce     sync.Once
-	refusalLogged atomic.Int64 // when a refusal was last logged, UnixNano
+	refusalLogged atomic.Int64 // time of the last logged refusal, UnixNano
 }
 
 // New checks the options. It opens nothing.
@@ -65,7 +65,7 @@ func New(o Options) (*Gossip, error) {
 	g := &Gossip{
 		o:           o,
 		log:         o.Log,
-		events:      make(chan serf.Event, 1024), // Serf holds its lock while it sends: a full channel would stop membership itself
+		events:      make(chan serf.Event, 1024), // Serf holds its lock while it sends, so a full channel would block membership
 		changed:     make(chan struct{}, 1),
 		tagsChanged: make(chan struct{}, 1),
 		refused:     make(chan *RefusedError, 1),
@@ -86,8 +86,8 @@ func New(o Options) (*Gossip, error) {
 	return g, nil
 }
 
-// Listen opens the gossip port and starts Serf. Run must follow; it ends what
-// Listen started.
+// Listen opens the gossip port and starts Serf. The caller must call Run afterwards, which stops
+// what Listen has started.
 func (g *Gossip) Listen(ctx context.Context) error {
 	conf, err := g.config(ctx)
 	if err != nil {
@@ -106,38 +106,38 @@ func (g *Gossip) Listen(ctx context.Context) error {
 	}
 	g.serf = s
 	restoreClock(conf.MemberlistConfig.Delegate, g.snapshot.clock)
-	unschedule(s.Memberlist()) // the probes: they have no setting for never
+	unschedule(s.Memberlist()) // stops the probes, which no setting disables
 	local := s.Memberlist().LocalNode()
 	ip, _ := netip.AddrFromSlice(local.Addr)
 	g.self = netip.AddrPortFrom(ip.Unmap(), local.Port)
 	return nil
 }
 
-// Addr returns the address that the others use, once Listen was called.
+// Addr returns the advertised address. It is valid after Listen.
 func (g *Gossip) Addr() netip.AddrPort { return g.self }
 
-// Run keeps this node among the others until ctx ends, then shuts Serf down.
-// It returns when everything that it and Listen started has been told to end;
-// timers of the libraries may sleep on for seconds.
+// Run keeps this node in the cluster until ctx ends, then shuts Serf down. It returns when all
+// goroutines of Listen and Run have been told to end; timers of the libraries may remain for some
+// seconds.
 func (g *Gossip) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	wg.Go(g.drainEvents)
 	wg.Go(func() { g.tagsLoop(ctx) })
 	wg.Go(func() { g.joinUntilLeft(ctx) })
-	go g.rejoin(ctx, g.previousMembers) // not waited for, as probes: who does not answer is given seconds
-	kept := make(chan struct{})
+	go g.rejoin(ctx, g.previousMembers) // Run does not wait for it, as for probes: a member that does not respond takes seconds
+	saved := make(chan struct{})
 	go func() {
-		defer close(kept)
+		defer close(saved)
 		g.snapshotLoop()
 	}()
 	stopTicks := g.startTicks(context.WithoutCancel(ctx))
 	<-ctx.Done()
-	g.leaving.Wait() // memberlist panics when it is shut down while it leaves, and the last ticks say goodbye
+	g.leaving.Wait() // memberlist panics if it is shut down while it leaves, and the last ticks send the goodbye
 	stopTicks()
 	err := g.serf.Shutdown()
 	wg.Wait()
 	select {
-	case <-kept:
+	case <-saved:
 	case <-time.After(lastSaveTimeout):
 		g.log.Warn().Str("file", g.snapshot.path).Msg("known members not written, disk stalled")
 	}
@@ -147,7 +147,7 @@ func (g *Gossip) Run(ctx context.Context) error {
 	return nil
 }
 
-// drain takes every event: one that is left blocks membership itself.
+// drainEvents receives all events of Serf, because an unread event blocks membership.
 func (g *Gossip) drainEvents() {
 	for {
 		select {
@@ -162,6 +162,7 @@ func (g *Gossip) drainEvents() {
 	}
 }
 
+// notify sends to a channel of capacity 1 without blocking.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -169,11 +170,11 @@ func notify(c chan struct{}) {
 	}
 }
 
-// Changed gives a hint that Members may have changed.
+// Changed signals that Members may have changed.
 func (g *Gossip) Changed() <-chan struct{} { return g.changed }
 
-// Streams tells what the streams that others opened amount to; nothing before
-// Listen. It must not be called while Listen runs.
+// Streams returns statistics of the streams that other hosts have opened. It is empty before
+// Listen, and must not be called while Listen runs.
 func (g *Gossip) Streams() StreamStats {
 	if g.limiter == nil {
 		return StreamStats{}
@@ -181,17 +182,17 @@ func (g *Gossip) Streams() StreamStats {
 	return g.limiter.stats()
 }
 
-// Members returns every member that gossip remembers, sorted by id.
+// Members returns all members that Serf remembers, sorted by ID.
 func (g *Gossip) Members() []Member {
 	return g.decoded.members(slices.DeleteFunc(g.serf.Members(), g.retention.isHidden))
 }
 
-// Refused reports that this node and the one that it tried to join do not belong
-// together, as long as it has seen no other node since its start; and at any time
-// that this node's cluster is superseded. One is kept until it is taken.
+// Refused reports that this node and the node that it tried to join belong to different clusters,
+// unless this node has seen another node since its start. It also reports at any time that the
+// cluster of this node is superseded. It keeps one report until it is received.
 func (g *Gossip) Refused() <-chan *RefusedError { return g.refused }
 
-// Alone returns nil if another node is there, else why none was reached yet.
+// Alone returns nil if another node is alive, and otherwise why none was reached yet.
 func (g *Gossip) Alone() error {
 	if !g.isAlone() {
 		return nil
@@ -202,13 +203,13 @@ func (g *Gossip) Alone() error {
 	return errors.New("gossip: no other node seen yet")
 }
 
-// tagsUsed is how many bytes tags take.
+// tagsSize is the encoded size of tags, in bytes.
 type tagsSize struct {
 	tags  *Tags
 	bytes int
 }
 
-// TagsUsed returns how many bytes the tags of this member take, and how many they may.
+// TagsUsed returns the encoded size of the tags of this member and the maximum, in bytes.
 func (g *Gossip) TagsUsed() (used, most int) {
 	t := g.tags.Load()
 	if u := g.usedTags.Load(); u != nil && u.tags == t {
@@ -222,8 +223,8 @@ func (g *Gossip) TagsUsed() (used, most int) {
 	return used, endpoints.MaxTags
 }
 
-// Tried returns what became of each address of Join in the last round; nothing before
-// the first, and once another node is there.
+// Tried returns the result of each join address in the last round. It is empty before the first
+// round, and while another node is alive.
 func (g *Gossip) Tried() []Attempt {
 	if p := g.attempts.Load(); p != nil {
 		return *p
@@ -231,9 +232,10 @@ func (g *Gossip) Tried() []Attempt {
 	return nil
 }
 
+// isAlone reports whether no other node is alive.
 func (g *Gossip) isAlone() bool { return g.countNodes() <= 1 }
 
-// nodes counts those that are alive, with this one, whatever it is.
+// countNodes returns the number of alive nodes, including this one.
 func (g *Gossip) countNodes() int {
 	n := 1
 	for _, m := range g.serf.Members() {
@@ -244,8 +246,8 @@ func (g *Gossip) countNodes() int {
 	return n
 }
 
-// SetTags changes what the node says about itself. It is checked by the new
-// values at once; Run tells the others.
+// SetTags changes the tags of this node. Refusals use the new values immediately; Run announces
+// them.
 func (g *Gossip) SetTags(t Tags) error {
 	if _, err := t.encode(); err != nil {
 		return err
@@ -255,8 +257,8 @@ func (g *Gossip) SetTags(t Tags) error {
 	return nil
 }
 
-// retagging tells the others the newest tags. Only this goroutine calls Serf's
-// SetTags, which is not made for several.
+// tagsLoop announces the newest tags. Only this goroutine calls SetTags of Serf, which is not safe
+// for concurrent use.
 func (g *Gossip) tagsLoop(ctx context.Context) {
 	for {
 		select {
@@ -269,20 +271,20 @@ func (g *Gossip) tagsLoop(ctx context.Context) {
 			err = g.serf.SetTags(m)
 		}
 		if err != nil && ctx.Err() == nil {
-			// The tags are set; what failed is the first telling. Push and pull go on.
+			// The tags are set; only the first announcement has failed. State exchanges repeat it.
 			g.log.Debug().Err(err).Msg("gossip tags not announced yet")
 		}
 		notify(g.changed)
 	}
 }
 
-// Leave says goodbye to the others, so that they see this node as left and not
-// as failed. It may be followed only by the end of Run.
+// Leave announces that this node leaves, so that other nodes show it as left and not as failed.
+// Only the end of Run may follow.
 func (g *Gossip) Leave(ctx context.Context) error {
 	g.leaveOnce.Do(func() { close(g.left) })
 	g.snapshot.freeze()
 	done := make(chan error, 1)
-	g.leaving.Go(func() { done <- g.serf.Leave() }) // Ends by Serf's own timeouts, about 2.5 s.
+	g.leaving.Go(func() { done <- g.serf.Leave() }) // ends by the timeouts of Serf, after about 2.5 s
 	select {
 	case err := <-done:
 		if err != nil {
@@ -294,20 +296,20 @@ func (g *Gossip) Leave(ctx context.Context) error {
 	}
 }
 
-// Forget has this node show a member no more that has left or failed, or that is seen to
-// have within a minute. Of one that is alive it changes nothing. The others are to be told
-// as well: gossip does not spread it.
+// Forget makes Members omit a member that has left or failed, or that does so within a minute. It
+// has no effect on a member that is alive. Gossip does not spread this, so the caller must tell
+// the other nodes as well.
 func (g *Gossip) Forget(id string) { g.retention.markForgotten(id) }
 
-// report keeps a refusal for Refused.
+// report stores a refusal for Refused.
 func (g *Gossip) report(r *RefusedError) {
 	select {
 	case g.refused <- r:
-	default: // One is enough to stop.
+	default: // one refusal is enough to stop the node
 	}
 }
 
-// hearRefusal is told of each refusal, whoever began to talk.
+// onRefusal handles each refusal, whichever side has started the exchange.
 func (g *Gossip) onRefusal(e *RefusedError) {
 	if e.Superseded {
 		g.report(e)
@@ -315,8 +317,8 @@ func (g *Gossip) onRefusal(e *RefusedError) {
 	g.logRefusal(e)
 }
 
-// logRefusal logs at most one refusal in ten seconds: an intruder is asked about
-// with every packet.
+// logRefusal logs at most one refusal per 10 s, because every packet about a foreign member causes
+// one.
 func (g *Gossip) logRefusal(e *RefusedError) {
 	now := time.Now().UnixNano()
 	last := g.refusalLogged.Load()
@@ -327,7 +329,7 @@ func (g *Gossip) logRefusal(e *RefusedError) {
 		Str("mine", e.Mine).Str("theirs", e.Theirs).Msg("member of another cluster refused")
 }
 
-// splitHostPort splits an address whose port may be missing.
+// splitHostPort splits an address whose port may be absent.
 func splitHostPort(addr string) (host, port string) {
 	if h, p, err := net.SplitHostPort(addr); err == nil {
 		return h, p

@@ -15,20 +15,19 @@ import (
 )
 
 const (
-	// settling is how long after the start a node goes on joining though it
-	// sees others: they may not see it yet, as long as they take its old
-	// address for the one that counts.
+	// settlePeriod is how long after its start a node continues to join although it sees other
+	// nodes. They may not see this node yet while they use its previous address.
 	settlePeriod   = 30 * time.Second
 	settleInterval = 3 * time.Second
-	// steadyPause is how often a node that sees others looks for islands: join
-	// addresses that are no members.
+	// steadyInterval is the interval at which a node that sees other nodes joins addresses that
+	// are not members. This connects separated groups of nodes.
 	steadyInterval = 30 * time.Second
 	logInterval    = time.Minute
-	// patience is how long a start may take before joining in vain is logged.
+	// firstLogDelay is how long joining may fail after the start before this is logged.
 	firstLogDelay = 3 * time.Second
 )
 
-// joiner is the state of the join loop.
+// joiner is the state of joinLoop.
 type joiner struct {
 	g        *Gossip
 	started  time.Time
@@ -38,7 +37,7 @@ type joiner struct {
 	askedAll bool // every address was asked once
 }
 
-// joiningUntilLeft is joining until ctx ends or Leave is called: Serf joins nothing after that.
+// joinUntilLeft runs joinLoop until ctx ends or Leave is called. Serf cannot join after Leave.
 func (g *Gossip) joinUntilLeft(ctx context.Context) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -52,10 +51,10 @@ func (g *Gossip) joinUntilLeft(ctx context.Context) {
 	g.joinLoop(ctx)
 }
 
-// joining asks the join addresses until ctx ends: all the time while alone, every
-// few seconds while fewer nodes are seen than the cluster begins with, and now and
-// then later. Names are looked up anew each time: what they stand for changes, and
-// many stand for nothing before the node behind them runs.
+// joinLoop joins the join addresses until ctx ends: continuously while this node is alone, every
+// few seconds while fewer nodes than BootstrapExpect are alive, and every steadyInterval later. It
+// resolves names each time, because their addresses change, and many names have no address before
+// their node runs.
 func (g *Gossip) joinLoop(ctx context.Context) {
 	if len(g.o.Join) == 0 {
 		return
@@ -77,7 +76,7 @@ func (g *Gossip) joinLoop(ctx context.Context) {
 	}
 }
 
-// next returns the pause before the next round, with jitter.
+// nextPause returns the pause before the next round, with jitter.
 func (j *joiner) nextPause() time.Duration {
 	d := steadyInterval
 	switch {
@@ -89,12 +88,13 @@ func (j *joiner) nextPause() time.Duration {
 	default:
 		j.pause = j.g.o.RetryMin
 	}
-	return d/2 + rand.N(d) //nolint:gosec // Jitter is no secret.
+	return d/2 + rand.N(d) //nolint:gosec // not security-relevant
 }
 
-// round joins each address once, of a name at most mostOfName, until another node is seen. The first round asks
-// them all: one of them may belong to a cluster that was recovered from this
-// node's, and must be met before this one serves with others that were left.
+// round joins each address once, up to maxPerName addresses per name, until another node is seen.
+// The first round joins all addresses: one of them may belong to a cluster that was recovered from
+// the cluster of this node, and this node must detect that before it serves requests together with
+// other remaining nodes.
 func (j *joiner) round(ctx context.Context) {
 	g := j.g
 	g.forgetDeadChoice()
@@ -115,8 +115,8 @@ func (j *joiner) round(ctx context.Context) {
 	j.reportFailure(err)
 }
 
-// joinAll joins each address, and returns what became of those that led to no other
-// node, and why one of them did not: both say nothing once one is seen.
+// joinAll joins each address. It returns the addresses that led to no other node, and the error of
+// one of them. Both are meaningless once another node is seen.
 func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (tried []Attempt, err error) {
 	g, asked := j.g, false
 	skip := g.skippedAddrs(!wasAlone && time.Since(j.started) >= settlePeriod)
@@ -153,7 +153,7 @@ func (j *joiner) joinAll(ctx context.Context, wasAlone bool) (tried []Attempt, e
 	return tried, err
 }
 
-// nobodyAt says that nothing failed at these addresses, and no other node is there.
+// noOtherNode returns the error for join addresses that did not fail, but led to no other node.
 func noOtherNode(join []string, asked bool) error {
 	if asked {
 		return fmt.Errorf("gossip: no other node at %s", strings.Join(join, ", "))
@@ -161,10 +161,10 @@ func noOtherNode(join []string, asked bool) error {
 	return fmt.Errorf("gossip: no other node at %s: there is only this one", strings.Join(join, ", "))
 }
 
-// report logs a round in vain once a minute, and keeps a refusal for Refused. A
-// node that was among others since its start is where it belongs, whoever has
-// the address now; and a newcomer that disagrees with a cluster is the one that
-// is wrong.
+// reportFailure logs a failed round at most once a minute, and stores a refusal for Refused. It
+// does not store the refusal if this node has seen another node since its start, because it then
+// belongs to a cluster, and the address may have a new owner. It does not store it either if the
+// other node is at fault.
 func (j *joiner) reportFailure(err error) {
 	var r *RefusedError
 	if errors.As(err, &r) && !j.sawNode && !r.theirFault && !r.Superseded {
@@ -176,8 +176,8 @@ func (j *joiner) reportFailure(err error) {
 	}
 }
 
-// passed returns the addresses that are not asked: this node's own and, if wanted,
-// those of members that are alive.
+// skippedAddrs returns the addresses that are not joined: the address of this node and, if members
+// is set, those of alive members.
 func (g *Gossip) skippedAddrs(members bool) map[netip.AddrPort]bool {
 	skip := map[netip.AddrPort]bool{g.self: true}
 	if members {
@@ -190,16 +190,15 @@ func (g *Gossip) skippedAddrs(members bool) map[netip.AddrPort]bool {
 	return skip
 }
 
-// shuffled returns all in random order, so that a dead address does not always come
-// first.
+// shuffled returns a copy in random order, so that an unreachable address is not always the first.
 func shuffled[T any](all []T) []T {
 	all = slices.Clone(all)
-	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] }) //nolint:gosec // The order is no secret.
+	rand.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] }) //nolint:gosec // not security-relevant
 	return all
 }
 
-// join exchanges the whole state with one address. memberlist flattens errors to
-// text, so a refusal of our own is recognised by its text.
+// join exchanges the whole state with one address. memberlist converts errors to text, so this
+// function recognises a refusal of this node by its text.
 func (g *Gossip) join(ctx context.Context, to netip.AddrPort) error {
 	if why := loopbackConflict(g.self, to); why != "" {
 		return fmt.Errorf("gossip: join %s: %w", to, &wrongPortError{why})
@@ -221,9 +220,9 @@ func (g *Gossip) join(ctx context.Context, to netip.AddrPort) error {
 	return fmt.Errorf("gossip: join %s: %w", to, err)
 }
 
-// confined says why a node whose gossip is at self cannot belong to a cluster at an
-// address; empty: it may. A configuration that says so in addresses is refused; what a
-// name stands for is known only now.
+// loopbackConflict returns why a node that gossips on a loopback address cannot join an address on
+// another machine, or "". The configuration check rejects IP addresses of this kind; the address
+// of a name is only known now.
 func loopbackConflict(self, to netip.AddrPort) string {
 	if !self.Addr().IsLoopback() || to.Addr().IsLoopback() {
 		return ""
@@ -231,8 +230,8 @@ func loopbackConflict(self, to netip.AddrPort) string {
 	return fmt.Sprintf("this node's gossip is at %s, where no other machine reaches it: start it with the cluster's secret (--secret-file), or name an address of this machine with --gossip", self)
 }
 
-// sealedReason says what to do where two nodes do not encrypt alike, and whether this one needs
-// the other's secret; memberlist has only texts for that.
+// encryptionMismatch returns the remedy if two nodes use different encryption, and whether this
+// node needs the secret of the other one. memberlist reports this only as text.
 func encryptionMismatch(text string) (why string, needs bool) {
 	switch {
 	case strings.Contains(text, "encryption is not configured"):

@@ -7,14 +7,13 @@ import (
 	"slices"
 )
 
-// SetKeys changes the keys of a gossip that has some: the first one encrypts from
-// now on, each of them is accepted. Nodes stay in touch if each of them accepts
-// what any other uses at the time.
+// SetKeys replaces the keys of an encrypted gossip. The first key encrypts, and each key is
+// accepted. Nodes can communicate if each accepts the key that the others use.
 func (g *Gossip) SetKeys(keys [][]byte) error {
 	if g.keyring == nil || len(keys) == 0 {
 		return errors.New("gossip: keys can be changed, not turned on or off: restart the node for that")
 	}
-	// In this order there is no moment at which a key in use is not accepted.
+	// With this order, a key in use is accepted at any time.
 	for _, k := range keys {
 		if err := g.keyring.AddKey(k); err != nil {
 			return fmt.Errorf("gossip: keys: %w", err)

@@ -10,29 +10,29 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// Member is what gossip knows about one member, this node included.
+// Member is a member of the gossip, possibly this node.
 type Member struct {
-	// ID is the member's name: a node's id.
+	// ID is the name of the member, which is the node ID of a node.
 	ID string
-	// Addr is where it gossips.
+	// Addr is its gossip address.
 	Addr netip.AddrPort
-	// Status is whether it is there.
+	// Status is its state.
 	Status Status
 	// Node is false for a member that only announces endpoints.
 	Node bool
-	// Tags is what it says about itself.
+	// Tags is the data that it announces.
 	Tags Tags
-	// Err says why its tags could not be read; then Tags is empty or partial.
+	// Err is why its tags could not be decoded. Tags is then empty or incomplete.
 	Err error
 }
 
-// newMember translates Serf's member.
+// newMember converts a member of Serf.
 func newMember(m serf.Member) Member {
 	t, err := decode(m.Tags)
 	return decodedTags{tags: t, err: err}.member(m)
 }
 
-// reading is what a member's tags say.
+// decodedTags are the decoded tags of a member.
 type decodedTags struct {
 	raw  map[string]string
 	tags Tags
@@ -55,14 +55,15 @@ func addrOf(m serf.Member) netip.AddrPort {
 	return netip.AddrPortFrom(ip.Unmap(), m.Port)
 }
 
-// readings are those of all members, by name: they are asked for many times a second, and
-// tags change seldom.
+// tagCache has the decoded tags of all members by name. Members is called many times per second,
+// and tags rarely change.
 type tagCache struct {
 	mu     sync.Mutex
 	byName map[string]decodedTags
 }
 
-// members translates them, sorted by id. Nobody changes the Endpoints of what it returns.
+// members converts members of Serf, sorted by ID. The caller must not modify the endpoints in the
+// result.
 func (r *tagCache) members(all []serf.Member) []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()

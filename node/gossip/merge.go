@@ -11,27 +11,28 @@ import (
 	"shardway/node/lineage"
 )
 
-// RefusedError says why this node and another one do not belong together.
+// RefusedError is why this node and another one do not belong to the same cluster.
 type RefusedError struct {
-	// Member and Addr are the other one.
+	// Member and Addr are the name and the gossip address of the other node.
 	Member, Addr string
-	// What they disagree about: "cluster", "shards", "level" or "version".
+	// What names the tag that differs: "cluster", "shards", "level" or "version".
 	What string
 	// Mine and Theirs are the two values.
 	Mine, Theirs string
-	// Peer is the address at which the other one is said to talk to nodes; empty: none is.
+	// Peer is the announced peer address of the other node; it may be empty.
 	Peer string
-	// Superseded means that the other's cluster is said to be a recovery of this node's: then
-	// this one must stop, whether it serves or not. It is gossip, and may be an old word.
+	// Superseded means that the cluster of the other node claims to be a recovery of the cluster of
+	// this node. This node must then stop, even if it serves requests. The claim comes from gossip and
+	// may be outdated.
 	Superseded bool
-	// theirs means that the other one is wrong: it is new and in no cluster, or its
-	// cluster is superseded by this node's.
+	// theirFault means that the other node must change: it has no cluster yet, or its cluster is
+	// superseded by the cluster of this node.
 	theirFault bool
-	// fresh means that this node has no cluster yet: Mine is the cluster that answered first.
+	// noCluster means that this node has no cluster yet. Mine is the cluster that responded first.
 	noCluster bool
 }
 
-// Error names both values and what to do.
+// Error contains both values and the remedy.
 func (e *RefusedError) Error() string {
 	who := fmt.Sprintf("gossip: node %q at %s", e.Member, e.Addr)
 	switch e.What {
@@ -55,24 +56,24 @@ func (e *RefusedError) Error() string {
 	}
 }
 
-// gate is the delegate that Serf asks about every member it hears of: those at
-// the other end of a join, and each alive message. memberlist holds its lock
-// during a call, so gate only compares.
+// mergeDelegate decides which members this node accepts. Serf calls it for the members of a state
+// exchange and for each alive message. memberlist holds its lock during a call, so mergeDelegate
+// only compares values.
 type mergeDelegate struct {
 	self        string
 	mine        *atomic.Pointer[Tags]
-	choice      *clusterChoice // nil: members of any cluster are accepted while this node has none
+	choice      *clusterChoice // nil means that a node without a cluster accepts members of any cluster
 	lastRefusal atomic.Pointer[RefusedError]
 	onRefusal   func(*RefusedError)
-	// heard is called with each member that is not refused; nil: nobody listens.
+	// onAccepted is called with each accepted member. nil means no call.
 	onAccepted func(*serf.Member)
 }
 
 var _ serf.MergeDelegate = (*mergeDelegate)(nil)
 
-// NotifyMerge refuses all of them if one is of another cluster; that this node's
-// is superseded is the gravest reason. Members that left are none: their cluster
-// may be gone.
+// NotifyMerge refuses all members if one of them belongs to another cluster. It reports that the
+// cluster of this node is superseded in preference to other reasons. It ignores members that have
+// left, because their cluster may no longer exist.
 func (g *mergeDelegate) NotifyMerge(all []*serf.Member) error {
 	mine := g.mine.Load()
 	undecided := mine.Cluster == "" && g.choice != nil
@@ -109,8 +110,8 @@ func (g *mergeDelegate) NotifyMerge(all []*serf.Member) error {
 	return worst
 }
 
-// first returns the cluster with which members must agree while this node has none: the one that
-// answered first, or that of any of all; empty: none is known.
+// requiredCluster returns the cluster that members must have while this node has none: the one
+// that responded first, or the cluster of any member in all. It returns "" if none is known.
 func (g *mergeDelegate) requiredCluster(all []*serf.Member) string {
 	if g.choice == nil {
 		return ""
@@ -126,8 +127,8 @@ func (g *mergeDelegate) requiredCluster(all []*serf.Member) string {
 	return ""
 }
 
-// refuse compares what both know. Without a cluster id or shards, as of a
-// member that only announces, there is nothing to compare.
+// checkMember compares the tags of this node and of a member. A tag that one of them does not have
+// is not compared, for example if the member only announces endpoints.
 func checkMember(mine *Tags, m *serf.Member) *RefusedError {
 	member := newMember(*m)
 	e := &RefusedError{
@@ -153,8 +154,8 @@ func checkMember(mine *Tags, m *serf.Member) *RefusedError {
 	return e.checkLevels(mine.Levels, parseLevels(m.Tags[tagLevel]))
 }
 
-// below compares the levels: who knows less than what is in force at the other would
-// not understand it. It returns nil if either understands the other.
+// checkLevels compares the levels. A node that does not support the current level of the other one
+// cannot decode its messages. It returns nil if both are compatible.
 func (e *RefusedError) checkLevels(mine, theirs Levels) *RefusedError {
 	number := func(n uint8) string { return strconv.Itoa(int(n)) }
 	switch {

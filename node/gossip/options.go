@@ -12,52 +12,50 @@ import (
 	"shardway/internal/clock"
 )
 
-// DefaultPort is the gossip port where an address names none.
+// DefaultPort is the gossip port of an address without a port.
 const DefaultPort = 7946
 
-// Resolver looks names up; *net.Resolver is one.
+// Resolver resolves names. *net.Resolver implements it.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
 	LookupSRV(ctx context.Context, service, proto, name string) (string, []*net.SRV, error)
 }
 
-// Options are the settings of a Gossip.
+// Options configure a Gossip.
 type Options struct {
-	// Bind is the address to listen on, "host:port"; without a host: all.
-	// Port 0 takes a free one.
+	// Bind is the listen address, "host:port". An empty host means all addresses, and port 0 selects a
+	// free port.
 	Bind string
-	// Advertise is the address that the others use; empty: Bind, or if that
-	// names no host, the address of the route towards the first join.
+	// Advertise is the address that other nodes use. See Advertise for the default.
 	Advertise string
-	// Join are addresses or DNS names (A, AAAA; SRV if they start with "_").
+	// Join has addresses or DNS names (A and AAAA records; SRV records for a name that starts with "_").
 	Join []string
-	// BootstrapExpect is how many nodes the cluster begins with: while fewer are alive Join is
-	// asked every few seconds. Zero: no more than that this one is not alone.
+	// BootstrapExpect is the initial number of nodes of the cluster. While fewer nodes are alive, the
+	// join addresses are joined every few seconds. Zero means that two nodes are enough.
 	BootstrapExpect int
-	// Tags is what the node says about itself. Tags.Node, or Name, names it.
+	// Tags is the data that the node announces. Tags.Node, or otherwise Name, is its name.
 	Tags Tags
-	// Name is the name of a member that is no node; nodes leave it empty.
+	// Name is the name of a member that is not a node. It is empty for nodes.
 	Name string
-	// Keep reports a member that is not to be forgotten, however long it has been
-	// gone; the others are after an hour. It may not block. nil: none.
+	// Keep reports whether a left or failed member must never be forgotten. Other members are
+	// forgotten after an hour. It must not block. nil means that no member is kept.
 	Keep func(id string) bool
-	// SnapshotPath is where the members seen are kept, for the next start; empty: nowhere.
+	// SnapshotPath is the file that stores the seen members for the next start. Empty means no file.
 	SnapshotPath string
-	// Keys encrypt the gossip, the first one what is sent; none: plain text.
+	// Keys encrypt the gossip. The first key encrypts sent messages. Without keys, gossip is plain text.
 	Keys [][]byte
-	// Transport replaces the sockets, for tests; Advertise must be set.
+	// Transport replaces the sockets in tests. Advertise must be set then.
 	Transport memberlist.NodeAwareTransport
-	// Resolver looks up what Join names; nil: the system's.
+	// Resolver resolves the names in Join. nil means the resolver of the system.
 	Resolver Resolver
-	// Hostname returns the host name of the machine; nil: os.Hostname.
+	// Hostname returns the host name of the machine. nil means os.Hostname.
 	Hostname func() (string, error)
-	// RetryMin and RetryMax bound the pause between two joins while alone;
-	// zero: 100 ms and 2 s.
+	// RetryMin and RetryMax limit the pause between two join rounds while this node is alone. The
+	// defaults are 100 ms and 2 s.
 	RetryMin, RetryMax time.Duration
-	// Pulse is what gossip goes by, together with what else goes by it, while it beats. nil:
-	// one of its own.
+	// Pulse is the shared ticker of the process. nil means a separate ticker.
 	Pulse *clock.Pulse
-	// Log gets this package's lines and, lowered, those of the libraries.
+	// Log receives the messages of this package and, at a lower level, those of the libraries.
 	Log zerolog.Logger
 }
 

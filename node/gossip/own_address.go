@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// JoinsOnlyItself returns nil if every address of Join is certainly this node's own and no
-// other node's. Otherwise the error contains why it may belong to another node.
+// JoinsOnlyItself returns nil if every address of Join certainly belongs to this node and to no
+// other node. Otherwise the error is the reason why an address may belong to another node.
 //
-// A node that joins only itself may found a cluster, so the answer must not change later:
-// a name that stands for this node now may stand for another one tomorrow, and a load
-// balancer leads to a different node each time. Only these addresses are certain:
+// A node that joins only itself may bootstrap a cluster, so the answer must not change later. A
+// name that resolves to this node now may resolve to another node later, and a load balancer
+// selects a different node each time. Only these addresses are certain:
 //   - the IP address and the port that this node advertises
 //   - a loopback address with the port on which this node listens
-//   - "localhost" and the host name of the machine, if all their addresses are such ones
+//   - "localhost" and the host name of the machine, if all their addresses are certain
 func (g *Gossip) JoinsOnlyItself(ctx context.Context) error {
 	if len(g.o.Join) == 0 {
 		return errors.New("gossip: no join address")
@@ -32,7 +32,8 @@ func (g *Gossip) JoinsOnlyItself(ctx context.Context) error {
 	return nil
 }
 
-// certainlyOwn returns why a join address may belong to another node, or nil.
+// checkOwn returns nil if a join address certainly belongs to this node, and otherwise the reason
+// why it may belong to another node.
 func (g *Gossip) checkOwn(ctx context.Context, join string) error {
 	host, _ := splitHostPort(join)
 	if _, err := netip.ParseAddr(host); err != nil && host != "localhost" {
@@ -51,7 +52,7 @@ func (g *Gossip) checkOwn(ctx context.Context, join string) error {
 	return nil
 }
 
-// isOwn reports whether no other node can be at an address.
+// isOwn reports whether no other node can have this address.
 func (g *Gossip) isOwn(addr netip.AddrPort) bool {
 	if addr == g.self {
 		return !onLoopbackInterface(addr.Addr())
@@ -60,8 +61,8 @@ func (g *Gossip) isOwn(addr netip.AddrPort) bool {
 		(g.bindAddr.Addr().IsUnspecified() || g.bindAddr.Addr() == addr.Addr())
 }
 
-// onLoopbackInterface reports that an address which is not a loopback address belongs to a
-// loopback interface. Load balancers are set up that way: many machines have the same address.
+// onLoopbackInterface reports whether an address that is not a loopback address belongs to a
+// loopback interface. Load balancers are set up in this way: many machines have the same address.
 func onLoopbackInterface(ip netip.Addr) bool {
 	if ip.IsLoopback() {
 		return false
@@ -98,7 +99,7 @@ func (*uncertainError) reason() string {
 	return "it led to this node itself, and may lead to another node the next time"
 }
 
-// itself is the result of a join address that led only to this node.
+// selfAttempt returns the result of a join address that led only to this node.
 func (g *Gossip) selfAttempt(ctx context.Context, join string) Attempt {
 	if err, ok := errors.AsType[*uncertainError](g.checkOwn(ctx, join)); ok {
 		return Attempt{join, err}

@@ -9,17 +9,17 @@ import (
 	"shardway/internal/rawio"
 )
 
-// readFrom and writeTo are those of a *net.UDPConn, without a word to the scheduler: on a
-// machine with little to do each such word wakes the runtime's monitor thread, which then
-// looks around for a while, at several times the cost of the packet.
+// readFrom and writeTo replace the methods of *net.UDPConn. They make system calls without entersyscall
+// and exitsyscall: on an idle machine, entersyscall wakes the monitor thread of the runtime, which costs
+// several times as much as the packet.
 
 func (s *transport) readFrom(p []byte) (n int, from netip.AddrPort, err error) {
-	waited := s.raw.Read(func(fd uintptr) bool {
+	pollErr := s.raw.Read(func(fd uintptr) bool {
 		n, from, err = rawio.ReadFrom(fd, p)
 		return err != syscall.EAGAIN //nolint:errorlint // never wrapped
 	})
-	if waited != nil {
-		return 0, from, waited
+	if pollErr != nil {
+		return 0, from, pollErr
 	}
 	return n, from, err
 }
@@ -29,12 +29,12 @@ func (s *transport) writeTo(p []byte, to netip.AddrPort) (err error) {
 		_, err = s.udp.WriteToUDPAddrPort(p, to)
 		return err
 	}
-	waited := s.raw.Write(func(fd uintptr) bool {
+	pollErr := s.raw.Write(func(fd uintptr) bool {
 		err = rawio.WriteTo(fd, p, to, s.isIPv4)
 		return err != syscall.EAGAIN //nolint:errorlint // never wrapped
 	})
-	if waited != nil {
-		return waited
+	if pollErr != nil {
+		return pollErr
 	}
 	return err
 }

@@ -12,25 +12,25 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// A node that was killed and starts again at another address announces that address. memberlist
-// (v0.6.0) ignores the announcement for as long as it takes the node to be alive at the previous
-// address, and for DeadNodeReclaimTime after that: 8 to 11 s in all. So each announcement of
-// another address is reported, and whoever can tell that it is the same node calls Readdress.
+// A node that was killed and restarts at another address announces this address. memberlist (v0.6.0)
+// ignores the announcement while it considers the node alive at the previous address, and for
+// DeadNodeReclaimTime after that: 8 to 11 s in total. So this package reports each announcement of
+// another address. A caller that can verify that it is the same node calls Readdress.
 
-// Claim is an announcement of a member at another address than the known one.
+// Claim is an announcement of a known member at another address.
 type Claim struct {
-	// Member is what the announcement contains. Nobody has checked it.
+	// Member is the content of the announcement. It is not verified.
 	Member Member
-	// Known is the gossip address that is known so far.
+	// Known is the previous gossip address.
 	Known netip.AddrPort
 }
 
-// claims are the addresses of members, and the announcements that differ from them.
+// claims has the addresses of members, and reports announcements of other addresses.
 type claims struct {
 	self string
-	ch   chan Claim // one is dropped while many wait: it comes again
+	ch   chan Claim // if it is full, a claim is dropped: the member announces it again
 
-	mu    sync.Mutex
+	mu    sync.Mutex // protects addrs
 	addrs map[string]netip.AddrPort
 }
 
@@ -38,7 +38,7 @@ func newClaims(self string) *claims {
 	return &claims{self: self, ch: make(chan Claim, 64), addrs: map[string]netip.AddrPort{}}
 }
 
-// learn notes where members are, from an event of Serf.
+// onEvent records the addresses of members from an event of Serf.
 func (c *claims) onEvent(e serf.Event) {
 	m, ok := e.(serf.MemberEvent)
 	if !ok {
@@ -58,7 +58,7 @@ func (c *claims) onEvent(e serf.Event) {
 	}
 }
 
-// hear takes an announcement. memberlist's lock is held, so hear does not block.
+// onAnnouncement handles an announcement. The lock of memberlist is held, so it must not block.
 func (c *claims) onAnnouncement(m *serf.Member) {
 	if m.Name == c.self {
 		return
@@ -76,16 +76,16 @@ func (c *claims) onAnnouncement(m *serf.Member) {
 	}
 }
 
-// Claims returns where announcements of known members at other addresses arrive.
+// Claims returns the channel of announcements of known members at other addresses.
 func (g *Gossip) Claims() <-chan Claim { return g.claims.ch }
 
-// errHeldDead says why gossip does not take the address yet.
+// errHeldDead is why gossip does not accept the address yet.
 var errHeldDead = errors.New("gossip: the node counts as failed, and keeps its previous address until 5 s after that")
 
-// Readdress takes a member that gossip knows elsewhere to be at another address from now on. The
-// caller must be certain that it is the same node: its former process has ended. Readdress
-// exchanges the states with the member at that address. It returns an error if gossip has the
-// previous address after that: the caller must not try again at once.
+// Readdress makes gossip use another address for a known member. The caller must be certain that
+// it is the same node and that its previous process has ended. Readdress exchanges the state with
+// the member at the new address. If it returns an error, gossip still has the previous address,
+// and the caller must not retry immediately.
 func (g *Gossip) Readdress(id string, to netip.AddrPort) error {
 	if err := markLeft(g.serf.Memberlist(), id); err != nil {
 		return err
@@ -101,20 +101,20 @@ func (g *Gossip) Readdress(id string, to netip.AddrPort) error {
 	return nil
 }
 
-// dead is memberlist's message of that kind. From is the member that says it: a member that says
-// it of itself has left.
+// deadMessage is the dead message of memberlist. From is the member that sends it. A member that
+// sends it about itself has left.
 type deadMessage struct {
 	Incarnation uint32
 	Node        string
 	From        string
 }
 
-// deadNode has memberlist take such a message.
+// deadNode makes memberlist handle such a message.
 //
 //go:linkname deadNode github.com/hashicorp/memberlist.(*Memberlist).deadNode
 func deadNode(m *memberlist.Memberlist, d *deadMessage)
 
-// markLeft has memberlist take a member for one that has left, whose address may change at once.
+// markLeft makes memberlist treat a member as left, so that its address can change immediately.
 func markLeft(m *memberlist.Memberlist, id string) error {
 	n, ok, err := incarnation(m, id)
 	if err != nil || !ok {
@@ -124,14 +124,15 @@ func markLeft(m *memberlist.Memberlist, id string) error {
 	return nil
 }
 
-// incarnation returns the number of a member's last announcement; false: it is not known.
+// incarnation returns the incarnation number of the last announcement of a member. known is false
+// if the member is unknown.
 func incarnation(m *memberlist.Memberlist, id string) (n uint32, known bool, err error) {
 	v := reflect.ValueOf(m).Elem()
 	lock, nodes := v.FieldByName("nodeLock"), v.FieldByName("nodeMap")
 	if !lock.IsValid() || lock.Type() != reflect.TypeFor[sync.RWMutex]() || nodes.Kind() != reflect.Map {
 		return 0, false, errors.New("gossip: this version of memberlist keeps its members otherwise, so no member can be given another address")
 	}
-	mu := (*sync.RWMutex)(unsafe.Pointer(lock.UnsafeAddr())) //nolint:gosec // it is not exported
+	mu := (*sync.RWMutex)(unsafe.Pointer(lock.UnsafeAddr())) //nolint:gosec // the field is unexported
 	mu.RLock()
 	defer mu.RUnlock()
 	state := nodes.MapIndex(reflect.ValueOf(id))

@@ -12,16 +12,15 @@ import (
 	"time"
 )
 
-// lookupTimeout bounds the lookup of one join address, with all that an SRV record
-// leads to.
+// lookupTimeout limits the lookup of one join address, including the targets of SRV records.
 const lookupTimeout = 5 * time.Second
 
-// mostOfName is how many addresses, or targets, of one name are taken at a time: others
-// the next time. A name may stand for thousands, each of which may take seconds, while
-// the node looks at no other name; and each target is a lookup of its own.
+// maxPerName is the maximum number of addresses, or SRV targets, of a name that are used at a
+// time. Others are used in later rounds. A name can have thousands of addresses, each of which can
+// take seconds, and each target needs another lookup.
 const maxPerName = 256
 
-// some returns all, or so many of them at random.
+// sample returns all elements, or maxPerName random ones.
 func sample[T any](all []T) []T {
 	if len(all) <= maxPerName {
 		return all
@@ -29,35 +28,34 @@ func sample[T any](all []T) []T {
 	return shuffled(all)[:maxPerName]
 }
 
-// found is what one name stood for: addresses, or why there are none. With SRV
-// records it may be both.
+// lookupResult has the addresses of one name, or an error. With SRV records it can have both.
 type lookupResult struct {
-	index int // among those that were looked up together
+	index int // index of the name
 	addrs []netip.AddrPort
 	err   error
 }
 
-// lookUp resolves join addresses side by side, and gives what it finds as it comes:
-// a name server that does not answer holds up nothing that is known without it.
-// Whoever has seen enough stops; the lookups end then, or with ctx.
+// lookUp resolves join addresses concurrently and yields each result when it is available, so that
+// an unresponsive name server does not delay other results. The lookups end when the caller stops
+// the iteration, or with ctx.
 func lookUp(ctx context.Context, r Resolver, join []string) iter.Seq[lookupResult] {
 	return lookUpAll(ctx, len(join), func(ctx context.Context, i int) ([]netip.AddrPort, error) {
 		return resolve(ctx, r, join[i])
 	})
 }
 
-// sideBySide runs n lookups together, and gives what each found as it comes. It
-// returns when all have ended.
+// lookUpAll runs n lookups concurrently and yields each result when it is available. It returns
+// when all lookups have ended.
 func lookUpAll(ctx context.Context, n int, look func(ctx context.Context, i int) ([]netip.AddrPort, error)) iter.Seq[lookupResult] {
 	return func(yield func(lookupResult) bool) {
-		looking, cancel := context.WithTimeout(ctx, lookupTimeout)
-		all := make(chan lookupResult, n) // room for each: none waits to be heard
+		lookupCtx, cancel := context.WithTimeout(ctx, lookupTimeout)
+		all := make(chan lookupResult, n) // never blocks a lookup
 		var wg sync.WaitGroup
 		defer wg.Wait()
 		defer cancel()
 		for i := range n {
 			wg.Go(func() {
-				addrs, err := look(looking, i)
+				addrs, err := look(lookupCtx, i)
 				all <- lookupResult{i, addrs, err}
 			})
 		}
@@ -69,8 +67,8 @@ func lookUpAll(ctx context.Context, n int, look func(ctx context.Context, i int)
 	}
 }
 
-// resolve returns what a join address stands for: itself, the A and AAAA
-// records of a name, or the SRV records of one that starts with "_".
+// resolve returns the addresses of a join address: itself, the A and AAAA records of a name, or
+// the SRV records of a name that starts with "_".
 func resolve(ctx context.Context, r Resolver, join string) ([]netip.AddrPort, error) {
 	host, port := splitHostPort(join)
 	if strings.HasPrefix(host, "_") {
@@ -102,8 +100,8 @@ func resolveHost(ctx context.Context, r Resolver, host string, port uint16) ([]n
 	return out, nil
 }
 
-// resolveSRV returns the addresses of all targets that have one. Of an answer with
-// records that cannot be used Go's resolver gives the others beside an error.
+// resolveSRV returns the addresses of all targets that have one. If some records are invalid, the
+// resolver of Go returns the valid ones together with an error.
 func resolveSRV(ctx context.Context, r Resolver, name string) ([]netip.AddrPort, error) {
 	_, records, err := r.LookupSRV(ctx, "", "", name)
 	if err != nil {

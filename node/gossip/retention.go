@@ -9,47 +9,48 @@ import (
 )
 
 const (
-	// forgetAfter is how long a member that is gone is remembered, and looked for.
+	// forgetAfter is how long Serf remembers a left or failed member and tries to reconnect to it.
 	forgetAfter = time.Hour
-	// forgetWithin is how long after Forget a member may still turn out to be gone:
-	// several times what gossip takes to see that.
+	// forgetGrace is how long after Forget a member may still fail and is then forgotten. It is
+	// several times the failure detection time of gossip.
 	forgetGrace = time.Minute
-	// never is what Serf takes for longer than any member is gone.
+	// forever is longer than any member can be absent.
 	forever = time.Duration(math.MaxInt64)
 )
 
-// memory decides for how long Serf remembers, and looks for, a member that is gone.
+// retention decides how long Serf remembers a left or failed member and tries to reconnect to it.
 //
-// Serf has a word of its own for one that is to be forgotten (RemoveFailedNodePrune). It
-// goes to everybody, and who still holds that member to be alive sleeps for 1.3 s with
-// Serf's lock in its hand: meanwhile all that asks it for members stands still.
+// Serf has a message to forget a member (RemoveFailedNodePrune), but it is not used. It is sent to
+// all members, and a member that still shows the forgotten one as alive sleeps for 1.3 s while it
+// holds the lock of Serf. This blocks all calls of Members.
 type retention struct {
-	keep func(id string) bool // nil: nobody
+	keep func(id string) bool // nil means that no member is kept
 
-	mu          sync.Mutex
-	forgetUntil map[string]time.Time // until when, by id
+	mu          sync.Mutex           // protects forgetUntil
+	forgetUntil map[string]time.Time // by member ID
 }
 
 var _ serf.ReconnectTimeoutOverrider = (*retention)(nil)
 
-// ReconnectTimeout returns after how long Serf forgets a member that is gone.
+// ReconnectTimeout returns how long Serf remembers a left or failed member.
 func (m *retention) ReconnectTimeout(member *serf.Member, timeout time.Duration) time.Duration {
 	switch {
 	case m.isForgotten(member.Name):
-		return -1 // Serf waits until more than it has gone by.
+		return -1 // Serf forgets a member when its absence exceeds this value
 	case m.keep != nil && m.keep(member.Name):
 		return forever
 	}
 	return timeout
 }
 
+// isForgotten reports whether a member must be forgotten.
 func (m *retention) isForgotten(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return time.Now().Before(m.forgetUntil[id]) // of anybody else that is the year 1
+	return time.Now().Before(m.forgetUntil[id]) // the zero time for other members
 }
 
-// drop has a member forgotten.
+// markForgotten makes Serf forget a member that has left or failed, or does so within forgetGrace.
 func (m *retention) markForgotten(id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,8 +66,8 @@ func (m *retention) markForgotten(id string) {
 	m.forgetUntil[id] = now.Add(forgetGrace)
 }
 
-// learn takes note of who came: under the name of one that was to be forgotten there
-// is another one now.
+// onEvent handles an event of Serf. A member that joins is no longer forgotten, because it is
+// another process.
 func (m *retention) onEvent(e serf.Event) {
 	joined, ok := e.(serf.MemberEvent)
 	if !ok || joined.Type != serf.EventMemberJoin {
@@ -79,7 +80,7 @@ func (m *retention) onEvent(e serf.Event) {
 	}
 }
 
-// hides reports a member that is gone and that Serf will forget when it next looks.
+// isHidden reports whether a member has left or failed, and Serf will forget it at its next check.
 func (m *retention) isHidden(member serf.Member) bool {
 	return (member.Status == serf.StatusLeft || member.Status == serf.StatusFailed) && m.isForgotten(member.Name)
 }

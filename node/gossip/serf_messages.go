@@ -8,17 +8,18 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// serfMembership is the number of Serf's kinds of messages that tell of members, the first of
-// all: leave, join, and what two members exchange whole.
+// membershipMessageTypes is the number of message types about membership in Serf. They are the
+// first ones: leave, join and push-pull.
 const membershipMessageTypes = 3
 
-// confine has Serf (v0.10.4) take no other messages. It must be called before Serf begins.
+// dropOtherMessages makes Serf (v0.10.4) drop all messages that are not about membership. It must
+// be called before Serf starts.
 //
-// With keys, Serf answers queries of any member for them, and lets it install, use and remove
-// some: who had the secret before it was replaced got the next one that way. And a query about
-// keys without a payload, or with an empty filter, panics in a goroutine of Serf's own. Nothing
-// in its configuration turns that off but a field for its tests, which it asks before it decodes
-// anything.
+// If gossip is encrypted, Serf answers queries of any member about its keys, and lets the member
+// install, use and remove keys. A holder of the previous secret could obtain the new secret in
+// this way. In addition, a query about keys without a payload, or with an empty filter, panics in
+// a goroutine of Serf. No setting disables queries, except an unexported field for tests, which
+// Serf checks before it decodes a message.
 func dropOtherMessages(c *serf.Config) error {
 	f := reflect.ValueOf(c).Elem().FieldByName("messageDropper")
 	if !f.IsValid() || f.Kind() != reflect.Func || f.Type().NumIn() != 1 || f.Type().In(0).Kind() != reflect.Uint8 {
@@ -27,6 +28,6 @@ func dropOtherMessages(c *serf.Config) error {
 	drop := reflect.MakeFunc(f.Type(), func(in []reflect.Value) []reflect.Value {
 		return []reflect.Value{reflect.ValueOf(in[0].Uint() >= membershipMessageTypes)}
 	})
-	reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Set(drop) //nolint:gosec // it is not exported
+	reflect.NewAt(f.Type(), unsafe.Pointer(f.UnsafeAddr())).Elem().Set(drop) //nolint:gosec // the field is unexported
 	return nil
 }

@@ -20,48 +20,51 @@ import (
 )
 
 const (
-	// longestRecord bounds what is read of a file, in bytes.
+	// maxSnapshotSize limits the bytes that are read from a file.
 	maxSnapshotSize = 4 << 20
-	// mostGone is how many are kept that are not there any more, and mostAlive of the others.
+	// maxGone is the maximum number of left or failed members in the file, and maxAlive of the others.
 	maxGone  = 1024
 	maxAlive = 4096
-	// longestName bounds names, in bytes. Serf has no bound, and what is written has to be shorter
-	// than longestRecord.
+	// maxNameLen limits member names, in bytes. Serf has no limit, and the file must be shorter than
+	// maxSnapshotSize.
 	maxNameLen = 255
-	// highestClock is the highest that is believed: counted on from, it never ends.
+	// maxClock is the maximum accepted Lamport time. Incrementing it cannot overflow in practice.
 	maxClock = 1 << 62
 )
 
-// record is whom this member has seen, in a file: whom it asks when it is started again, and
-// what a recovery takes for signs that a cluster lives. Serf has one like it, but looks twice a
-// second whether there is something to write. The lines are Serf's ("alive: name addr",
-// "not-alive: name", "clock: n"), so each reads what the other has left: who is gone has a line
-// of both, as Serf appends them.
+// memberSnapshot stores the seen members in a file. After a restart the node contacts them, and a
+// recovery uses them as evidence that a cluster is alive.
 //
-// learn never waits for the disk: who calls it keeps up membership itself.
+// Serf has a similar snapshot, but checks twice a second whether it must write. The lines are
+// those of Serf ("alive: name addr", "not-alive: name", "clock: n"), so each implementation can
+// read the file of the other. A member that is gone has both lines, in the order in which Serf
+// appends them.
+//
+// onEvent never waits for the disk, because its caller blocks membership.
 type memberSnapshot struct {
-	path    string // empty: nothing is kept
+	path    string // empty means no file
 	write   func(path string, data []byte) error
-	changed chan struct{} // 1: hint
+	changed chan struct{} // capacity 1; the file must be written
 
+	// mu protects the following fields, except saved.
 	mu      sync.Mutex
 	seen    map[string]seenMember // by name
-	lastSeq uint64                // how many sights there were
-	clock   uint64                // Serf's, as high as it is known to have been
-	frozen  bool                  // this member leaves: that others do as well is no reason to forget them
-	saved   []byte                // what the file says; only for keep
+	lastSeq uint64                // last assigned seenMember.seq
+	clock   uint64                // highest Lamport time of Serf
+	frozen  bool                  // this member leaves: members that leave at the same time stay in the file
+	saved   []byte                // content of the file; used only by save
 }
 
-// sight is one member that was seen.
+// seenMember is a member that was seen.
 type seenMember struct {
 	name string
 	addr netip.AddrPort
 	gone bool
-	seq  uint64 // a later one has a higher number
+	seq  uint64 // a later observation has a higher number
 }
 
-// openRecord reads a file. An error says that not all of it was read; the record can be used,
-// but nothing is written over a file that cannot be opened.
+// openSnapshot reads a file. An error means that it was not read completely. The snapshot can be
+// used nevertheless, but a file that cannot be opened is not overwritten.
 func openSnapshot(path string) (*memberSnapshot, error) {
 	r := &memberSnapshot{path: path, write: replaceFile, changed: make(chan struct{}, 1), seen: make(map[string]seenMember)}
 	if path == "" {
@@ -78,8 +81,8 @@ func openSnapshot(path string) (*memberSnapshot, error) {
 	return r, errors.Join(r.read(io.LimitReader(f, maxSnapshotSize)), f.Close())
 }
 
-// read learns what a file says. What it makes nothing of it passes over, and a last line that
-// has no end: Serf may have been stopped while it wrote it.
+// read parses a file. It ignores unknown lines, and a last line without a newline, because Serf
+// may have been stopped while it wrote the line.
 func (r *memberSnapshot) read(from io.Reader) error {
 	text, err := io.ReadAll(from)
 	odd := 0
@@ -97,6 +100,7 @@ func (r *memberSnapshot) read(from io.Reader) error {
 	return err
 }
 
+// parseLine parses a line. It returns false if the line is not valid.
 func (r *memberSnapshot) parseLine(l string) bool {
 	word, rest, _ := strings.Cut(l, ": ")
 	switch word {
@@ -115,14 +119,15 @@ func (r *memberSnapshot) parseLine(l string) bool {
 			return false
 		}
 		r.clock = max(r.clock, n)
-	case "event-clock", "query-clock", "coordinate", "leave": // of events, which confine turns off; who left comes back all the same
+	case "event-clock", "query-clock", "coordinate", "leave": // about events, which dropOtherMessages disables, or about leaving, which does not matter after a restart
 	default:
 		return l == "" || l[0] == '#'
 	}
 	return true
 }
 
-// see notes one that is there, if it can be told in a line. No node has a name that cannot.
+// addAlive records a member that is alive, unless a line cannot represent its name. The names of
+// nodes can always be represented.
 func (r *memberSnapshot) addAlive(name string, addr netip.AddrPort) {
 	if name == "" || len(name) > maxNameLen || strings.ContainsAny(name, "\r\n") || !addr.IsValid() {
 		return
@@ -131,7 +136,7 @@ func (r *memberSnapshot) addAlive(name string, addr netip.AddrPort) {
 	r.seen[name] = seenMember{name: name, addr: addr, seq: r.lastSeq}
 }
 
-// lose notes that one is gone.
+// markGone records that a member has left or failed.
 func (r *memberSnapshot) markGone(name string) {
 	if s, ok := r.seen[name]; ok && !s.gone {
 		r.lastSeq++
@@ -140,8 +145,8 @@ func (r *memberSnapshot) markGone(name string) {
 	}
 }
 
-// sights returns all in the order of their times. Those that are too many, seen or gone for
-// longest, are forgotten.
+// prune removes the oldest members beyond the limits and returns the others in the order of
+// observation.
 func (r *memberSnapshot) prune() []seenMember {
 	all := slices.SortedFunc(maps.Values(r.seen), func(a, b seenMember) int { return cmp.Compare(b.seq, a.seq) })
 	room := map[bool]int{true: maxGone, false: maxAlive}
@@ -156,7 +161,7 @@ func (r *memberSnapshot) prune() []seenMember {
 	return all
 }
 
-// learn notes who came and who went.
+// onEvent records members that have joined, left or failed.
 func (r *memberSnapshot) onEvent(e serf.Event) {
 	m, ok := e.(serf.MemberEvent)
 	if !ok || r.path == "" {
@@ -179,22 +184,22 @@ func (r *memberSnapshot) onEvent(e serf.Event) {
 	notify(r.changed)
 }
 
-// leave keeps the members as they are.
+// freeze keeps the members as they are now.
 func (r *memberSnapshot) freeze() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.frozen = true
 }
 
-// alive returns who was there last.
+// aliveMembers returns the members that were alive last.
 func (r *memberSnapshot) aliveMembers() []seenMember {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(r.prune(), func(s seenMember) bool { return s.gone })
 }
 
-// keep writes what was learned, and reports whether there was anything new. Only one call may
-// run at a time.
+// save writes the file if the content has changed, and reports whether it had. Calls must not
+// overlap.
 func (r *memberSnapshot) save(clock uint64) (bool, error) {
 	if r.path == "" {
 		return false, nil
@@ -210,10 +215,11 @@ func (r *memberSnapshot) save(clock uint64) (bool, error) {
 	return true, err
 }
 
+// encode returns the content of the file.
 func (r *memberSnapshot) encode(clock uint64) []byte {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if clock <= maxClock { // else somebody has made it up
+	if clock <= maxClock { // a higher value is not genuine
 		r.clock = max(r.clock, clock)
 	}
 	var b bytes.Buffer
@@ -227,8 +233,8 @@ func (r *memberSnapshot) encode(clock uint64) []byte {
 	return b.Bytes()
 }
 
-// replace writes a file whole or not at all. Whatever lies in its way, a pipe or another name of
-// some file, is not written to.
+// replaceFile replaces a file atomically. It does not write to an existing object at the temporary
+// path, such as a pipe or a hard link.
 func replaceFile(path string, data []byte) error {
 	tmp := path + ".tmp"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -248,31 +254,31 @@ func replaceFile(path string, data []byte) error {
 	return os.Rename(tmp, path)
 }
 
-// recordPause is the least time between two writes of the record: many members come at once.
+// saveInterval is the minimum interval between two writes, because many members can join at once.
 const saveInterval = 500 * time.Millisecond
 
-// keptWithin is how long the end of a node waits for the last write of the record.
+// lastSaveTimeout is how long Run waits for the last write.
 const lastSaveTimeout = 3 * time.Second
 
-// keeping writes the record when it has changed, and once more at the end.
+// snapshotLoop writes the snapshot when it has changed, and once more at the end.
 func (g *Gossip) snapshotLoop() {
-	well := true
-	keep := func() bool {
+	succeeded := true
+	save := func() bool {
 		wrote, err := g.snapshot.save(g.lamportTime())
-		if err != nil && well {
+		if err != nil && succeeded {
 			g.log.Warn().Err(err).Str("file", g.snapshot.path).Str("effect", "after a restart this node contacts only its join addresses").Msg("list of known members not written")
 		}
-		well = err == nil
+		succeeded = err == nil
 		return wrote
 	}
-	defer keep()
+	defer save()
 	for {
 		select {
 		case <-g.snapshot.changed:
 		case <-g.serf.ShutdownCh():
 			return
 		}
-		if !keep() {
+		if !save() {
 			continue
 		}
 		select {
@@ -283,7 +289,7 @@ func (g *Gossip) snapshotLoop() {
 	}
 }
 
-// lamport returns the latest time of Serf's clock that was used.
+// lamportTime returns the last used Lamport time of Serf.
 func (g *Gossip) lamportTime() uint64 {
 	n, err := strconv.ParseUint(g.serf.Stats()["member_time"], 10, 64)
 	if err != nil || n == 0 {

@@ -6,10 +6,10 @@ import (
 	"github.com/hashicorp/serf/serf"
 )
 
-// Status is what gossip believes about a member.
+// Status is the state of a member in gossip.
 type Status int
 
-// The states of a member. For the shard map, left and failed are the same.
+// The states of a member. The shard map does not distinguish Left and Failed.
 const (
 	Alive Status = iota + 1
 	Leaving
@@ -17,7 +17,7 @@ const (
 	Failed
 )
 
-// String returns the word for logs and for the user.
+// String returns the name for logs and users.
 func (s Status) String() string {
 	switch s {
 	case Alive:
@@ -32,7 +32,7 @@ func (s Status) String() string {
 	return fmt.Sprintf("Status(%d)", int(s))
 }
 
-// statusOf translates Serf's. None is a member of which only an intent is known.
+// statusOf converts a state of Serf. StatusNone is a member for which only an intent was received.
 func statusOf(s serf.MemberStatus) Status {
 	switch s {
 	case serf.StatusAlive:

@@ -13,13 +13,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// memberlist reads up to 20 MiB of every stream before it decrypts the first
-// byte, and takes any number of streams: whoever reached the port could fill the
-// machine's memory. These bounds count what it may keep of strangers.
+// memberlist reads up to 20 MiB of every stream before it decrypts the first byte, and accepts any
+// number of streams. Without these limits, any host that reaches the port could exhaust the memory.
 //
-// A member takes at most 700 bytes in an exchange of state, with the longest
-// name and tags there are, so a stream has room for 2 900 members; an exchange
-// takes milliseconds, and a node begins one in 10 s.
+// In a state exchange a member takes up to 700 bytes, with the longest name and tags. So a stream has
+// room for 2,900 members. An exchange takes milliseconds, and a node starts one every 10 s.
 const (
 	maxStreams       = 128
 	maxSourceStreams = 32
@@ -27,30 +25,31 @@ const (
 	maxSourceBytes   = 4 << 20
 	maxTotalBytes    = 16 << 20
 	streamLifetime   = 6 * time.Second
-	// spared is how long an exchange may take before it gives way to another of
-	// its source: of a hundred that begin at once some end, and not each the other.
+	// evictionGrace is how long a stream is protected against newer streams of its source. So if a
+	// hundred exchanges start at once, some complete, and they do not all evict each other.
 	evictionGrace = 100 * time.Millisecond
-	// socketBuffer bounds what the kernel keeps of a stream.
+	// socketBuffer limits the receive buffer of the kernel for a stream.
 	socketBuffer = 256 << 10
-	// floodPause is how long nothing more is logged about closed streams.
+	// floodLogInterval is the minimum interval between two log lines about closed streams.
 	floodLogInterval = 10 * time.Second
 )
 
-// Why a stream was closed before its time.
+// Reasons for closing a stream early.
 const (
-	closedForSource = iota // too many from one source
-	closedForAll           // too many
-	closedForSize          // too long
-	closedForShare         // too many bytes from one source
-	closedForBytes         // too many bytes
+	closedForSource = iota // too many streams of one source
+	closedForAll           // too many streams
+	closedForSize          // too many bytes of one stream
+	closedForShare         // too many bytes of one source
+	closedForBytes         // too many bytes in total
 	closedReasons
 )
 
+// reasonText returns the name of a reason for metrics and logs.
 func reasonText(reason int) string {
 	return [closedReasons]string{"source-streams", "streams", "stream-bytes", "source-bytes", "bytes"}[reason]
 }
 
-// StreamReasons returns all that StreamStats.Closed counts by.
+// StreamReasons returns the keys of StreamStats.Closed.
 func StreamReasons() []string {
 	var out []string
 	for i := range closedReasons {
@@ -59,20 +58,21 @@ func StreamReasons() []string {
 	return out
 }
 
-// StreamStats is what the streams that others opened amount to.
+// StreamStats has statistics of the streams that other hosts have opened.
 type StreamStats struct {
-	// Open is how many there are now, Bytes what memberlist may have kept of them.
+	// Open is the current number of streams, and Bytes the number of bytes that memberlist may hold.
 	Open, Bytes int
-	// Closed counts, by reason, those that were closed for being too many or too
-	// much since the start.
+	// Closed is the number of streams that were closed due to a limit since the start, by reason.
 	Closed map[string]uint64
 }
 
-// doorkeeper is the transport that memberlist gets. It stands before the streams
-// that others open. One more than may be closes the oldest of the source that has
-// the most, itself if that one has hardly begun and is of no greater source; bytes beyond their bound close the longest stream of the source
-// that sent the most: who floods pushes himself out, and nobody else. A source is
-// an address, with IPv6 a network of 64 bits.
+// streamLimiter is the transport of memberlist. It limits the streams that other hosts open.
+//
+// A stream beyond a limit closes the oldest stream of the source with the most streams. If that
+// stream has started very recently and its source has no more streams than the new one, the new
+// stream is closed. Bytes beyond a limit close the longest stream of the source that has sent
+// most. So a host that floods the port only closes its own streams. A source is an IPv4 address or
+// an IPv6 /64 network.
 type streamLimiter struct {
 	memberlist.NodeAwareTransport
 	log     zerolog.Logger
@@ -82,7 +82,7 @@ type streamLimiter struct {
 	wg      sync.WaitGroup
 
 	closed      [closedReasons]atomic.Uint64
-	floodLogged atomic.Int64 // when a flood was last logged, UnixNano
+	floodLogged atomic.Int64 // time of the last log line about closed streams, UnixNano
 
 	mu struct {
 		sync.Mutex
@@ -93,21 +93,21 @@ type streamLimiter struct {
 
 var _ memberlist.NodeAwareTransport = (*streamLimiter)(nil)
 
-// source is what one source has open.
+// source has the open streams of one source.
 type source struct {
 	prefix  netip.Prefix
-	streams []*stream // the oldest first
+	streams []*stream // oldest first
 	bytes   int
 }
 
-// stream is one that somebody opened, until it is closed.
+// stream is an open stream of another host.
 type stream struct {
 	net.Conn
 	limiter  *streamLimiter
 	source   *source
 	deadline time.Time
-	bytes    int  // with d.mu
-	removed  bool // with d.mu
+	bytes    int  // protected by limiter.mu
+	removed  bool // protected by limiter.mu
 }
 
 func newStreamLimiter(t memberlist.NodeAwareTransport, log zerolog.Logger) *streamLimiter {
@@ -117,7 +117,7 @@ func newStreamLimiter(t memberlist.NodeAwareTransport, log zerolog.Logger) *stre
 	return l
 }
 
-// run takes streams in until Shutdown.
+// run accepts streams until Shutdown.
 func (l *streamLimiter) run() {
 	for {
 		select {
@@ -138,11 +138,11 @@ func (l *streamLimiter) run() {
 	}
 }
 
-// StreamCh returns where the streams arrive that others open.
+// StreamCh returns the channel of streams that other hosts open.
 func (l *streamLimiter) StreamCh() <-chan net.Conn { return l.streams }
 
-// Shutdown closes the port. Streams go on being taken until nothing comes any
-// more: the transport beneath waits for that.
+// Shutdown closes the port. It continues to accept streams until the underlying transport has
+// ended, because the transport waits for this.
 func (l *streamLimiter) Shutdown() error {
 	err := l.NodeAwareTransport.Shutdown()
 	l.once.Do(func() { close(l.done) })
@@ -150,12 +150,12 @@ func (l *streamLimiter) Shutdown() error {
 	return err
 }
 
-// DialTimeout opens a stream, whose answer is bounded too.
+// DialTimeout opens a stream and limits the bytes that the peer can send.
 func (l *streamLimiter) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
 	return l.DialAddressTimeout(memberlist.Address{Addr: addr}, timeout)
 }
 
-// DialAddressTimeout opens a stream, whose answer is bounded too.
+// DialAddressTimeout opens a stream and limits the bytes that the peer can send.
 func (l *streamLimiter) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
 	c, err := l.NodeAwareTransport.DialAddressTimeout(a, timeout)
 	if err != nil {
@@ -164,11 +164,11 @@ func (l *streamLimiter) DialAddressTimeout(a memberlist.Address, timeout time.Du
 	return &limitedConn{Conn: c, remaining: maxStreamBytes}, nil
 }
 
-// admit takes a stream in and closes the one that it makes too many, which may be
-// itself: then it returns nil.
+// admit counts a new stream and closes the stream that exceeds a limit. It returns nil if this is
+// the new stream.
 func (l *streamLimiter) admit(c net.Conn) *stream {
 	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetReadBuffer(socketBuffer) // a bound, where it can be set
+		_ = t.SetReadBuffer(socketBuffer) // an error leaves the default size
 	}
 	now := time.Now()
 	s := &stream{Conn: c, limiter: l, deadline: now.Add(streamLifetime)}
@@ -201,7 +201,7 @@ func (l *streamLimiter) admit(c net.Conn) *stream {
 	return s
 }
 
-// took counts n bytes of a stream and returns an error if it is over.
+// countBytes counts n received bytes of a stream. It returns an error if the stream is closed.
 func (l *streamLimiter) countBytes(s *stream, n int) error {
 	l.mu.Lock()
 	if s.removed {
@@ -230,18 +230,19 @@ func (l *streamLimiter) countBytes(s *stream, n int) error {
 	return nil
 }
 
-// most returns the source that has the most of something; d.mu is held, and there
-// is a source.
-func (l *streamLimiter) largestSourceLocked(of func(*source) int) *source {
+// largestSourceLocked returns the source with the largest value of size. mu must be held, and at
+// least one source must exist.
+func (l *streamLimiter) largestSourceLocked(size func(*source) int) *source {
 	var out *source
 	for _, x := range l.mu.sources {
-		if out == nil || of(x) > of(out) {
+		if out == nil || size(x) > size(out) {
 			out = x
 		}
 	}
 	return out
 }
 
+// largestStream returns the stream with the most received bytes.
 func (x *source) largestStream() *stream {
 	out := x.streams[0]
 	for _, s := range x.streams {
@@ -252,7 +253,7 @@ func (x *source) largestStream() *stream {
 	return out
 }
 
-// remove takes a stream out of the books, once; d.mu is held.
+// removeLocked stops counting a stream, once. mu must be held.
 func (l *streamLimiter) removeLocked(s *stream) {
 	if s == nil || s.removed {
 		return
@@ -272,7 +273,7 @@ func (l *streamLimiter) removeLocked(s *stream) {
 	}
 }
 
-// end closes a stream that had to go, counts it and says so now and then.
+// closeExcess closes a stream that exceeds a limit, counts it, and logs this at a limited rate.
 func (l *streamLimiter) closeExcess(s *stream, reason int) {
 	if s == nil {
 		return
@@ -287,7 +288,7 @@ func (l *streamLimiter) closeExcess(s *stream, reason int) {
 		Msg("unauthenticated gossip streams closed")
 }
 
-// stats returns what is open now.
+// stats returns the current statistics.
 func (l *streamLimiter) stats() StreamStats {
 	st := StreamStats{Closed: map[string]uint64{}}
 	for i := range l.closed {
@@ -299,7 +300,7 @@ func (l *streamLimiter) stats() StreamStats {
 	return st
 }
 
-// Read reads and counts.
+// Read reads from the stream and counts the bytes.
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.Conn.Read(p)
 	if n > 0 {
@@ -310,7 +311,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the stream and gives its place back.
+// Close closes the stream and stops counting it.
 func (s *stream) Close() error {
 	s.limiter.mu.Lock()
 	s.limiter.removeLocked(s)
@@ -318,21 +319,23 @@ func (s *stream) Close() error {
 	return s.Conn.Close()
 }
 
-// The deadlines that memberlist sets end with the stream's lifetime.
+// The deadlines that memberlist sets are limited to the deadline of the stream.
 
-// SetDeadline sets both.
+// SetDeadline implements net.Conn.
 func (s *stream) SetDeadline(t time.Time) error { return s.Conn.SetDeadline(s.limitDeadline(t)) }
 
-// SetReadDeadline sets that of Read.
+// SetReadDeadline implements net.Conn.
 func (s *stream) SetReadDeadline(t time.Time) error {
 	return s.Conn.SetReadDeadline(s.limitDeadline(t))
 }
 
-// SetWriteDeadline sets that of Write.
+// SetWriteDeadline implements net.Conn.
 func (s *stream) SetWriteDeadline(t time.Time) error {
 	return s.Conn.SetWriteDeadline(s.limitDeadline(t))
 }
 
+// limitDeadline returns the earlier of t and the deadline of the stream. A zero t means no
+// deadline.
 func (s *stream) limitDeadline(t time.Time) time.Time {
 	if t.IsZero() || t.After(s.deadline) {
 		return s.deadline
@@ -340,7 +343,7 @@ func (s *stream) limitDeadline(t time.Time) time.Time {
 	return t
 }
 
-// dialed is a stream that this node opened.
+// limitedConn is a stream that this node has opened, with a limit on received bytes.
 type limitedConn struct {
 	net.Conn
 	remaining int
@@ -348,7 +351,7 @@ type limitedConn struct {
 
 var errTooLong = errors.New("gossip: the other side sends more than any cluster's state")
 
-// Read reads as much as there may be.
+// Read returns errTooLong if the peer has sent too many bytes.
 func (c *limitedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if c.remaining -= n; c.remaining < 0 {
@@ -357,7 +360,7 @@ func (c *limitedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sourceOf returns what counts as one source.
+// sourceOf returns the source of an address: an IPv4 address or an IPv6 /64 network.
 func sourceOf(a net.Addr) netip.Prefix {
 	ap, err := netip.ParseAddrPort(a.String())
 	if err != nil {

@@ -9,8 +9,7 @@ import (
 	"shardway/endpoints"
 )
 
-// protocol is the version of the tags and of what they promise. Version 1 was spoken by
-// development versions only.
+// protocol is the version of the tags and their meaning. Only development versions used version 1.
 const protocol = 2
 
 const (
@@ -28,40 +27,39 @@ const (
 	tagLevel    = "level"
 )
 
-// Tags is what a member says about itself. A zero field is not sent.
+// Tags is the data that a member announces. A zero field is not sent.
 type Tags struct {
-	// Node is the node's id; empty: the member only announces endpoints.
+	// Node is the node ID. It is empty if the member only announces endpoints.
 	Node string
-	// Disk is the id of its data directory.
+	// Disk is the ID of its data directory.
 	Disk string
-	// Cluster is the cluster it belongs to; empty: none yet.
+	// Cluster is its cluster ID. It is empty before it belongs to a cluster.
 	Cluster string
-	// Shards is the number of shards it was started with.
+	// Shards is its configured number of shards.
 	Shards int
 	// Role is "node" or "gateway".
 	Role string
-	// BootstrapExpect is how many nodes it wants before the cluster is born.
+	// BootstrapExpect is the number of nodes with which it bootstraps a cluster.
 	BootstrapExpect int
 	// Weight is its share of the shards.
 	Weight uint32
-	// Zone is where it stands.
+	// Zone is its availability zone.
 	Zone string
-	// Version is the version of the program, AppVersion what the operator calls that of
-	// the app behind it.
+	// Version is the version of the program. AppVersion is the configured version of its app.
 	Version    string
 	AppVersion string
-	// Levels are those of what is written, sent as "1-2". What cannot be read of
-	// them, a later version may mean: it counts as not said.
+	// Levels has its feature levels, sent as "1-2". A value in another form, perhaps of a later
+	// version, counts as not sent.
 	Levels Levels
-	// Endpoints are addresses by name, without the "ep." of the tag.
+	// Endpoints has addresses by name, without the prefix "ep." of the tag.
 	Endpoints map[string]string
 }
 
-// Levels are the level in force, as far as the member's log tells, and the highest
-// one that its program knows; zero: they were not said.
+// Levels has the current level, as far as the log of the member contains it, and the highest level
+// that its program supports. Zero means not sent.
 type Levels struct{ InForce, Known uint8 }
 
-// String returns the levels as the tag has them, "" if they were not said.
+// String returns the value of the tag, or "" for zero levels.
 func (l Levels) String() string {
 	if l == (Levels{}) {
 		return ""
@@ -69,7 +67,7 @@ func (l Levels) String() string {
 	return fmt.Sprintf("%d-%d", l.InForce, l.Known)
 }
 
-// parseLevels reads what String returned, and nothing else.
+// parseLevels parses the result of String. It returns zero levels for any other text.
 func parseLevels(s string) Levels {
 	low, high, _ := strings.Cut(s, "-")
 	from, err := strconv.ParseUint(low, 10, 8)
@@ -80,8 +78,7 @@ func parseLevels(s string) Levels {
 	return Levels{InForce: uint8(from), Known: uint8(to)}
 }
 
-// encode returns the tags as Serf has them, or an error if they are too long or
-// an endpoint cannot be dialled.
+// encode returns the tags for Serf, or an error if they are too long or an endpoint is invalid.
 func (t Tags) encode() (map[string]string, error) {
 	m := map[string]string{tagProtocol: strconv.Itoa(protocol)}
 	text := func(key, v string) {
@@ -112,9 +109,9 @@ func (t Tags) encode() (map[string]string, error) {
 	return all, nil
 }
 
-// grown returns the tags as long as they may get while the node runs, so that what does
-// not fit is found at the start: the id of a cluster comes later, and a recovery makes
-// it longer. A member that is no node announces endpoints only.
+// withMaxLengths returns the tags with the longest values that they can get while the node runs,
+// so that tags that are too long are detected at the start. The cluster ID is set later, and a
+// recovery makes it longer. A member that is not a node only announces endpoints.
 func (t Tags) withMaxLengths() Tags {
 	if t.Node == "" {
 		return t
@@ -126,16 +123,16 @@ func (t Tags) withMaxLengths() Tags {
 	return t
 }
 
-// longestCluster is the length of a recovered cluster's id, as package lineage makes it.
+// maxClusterIDLen is the length of the ID of a recovered cluster, as package lineage generates it.
 const maxClusterIDLen = 16 + len(".") + 16 + len("-") + 4
 
-// foreign reports a Serf member of some other make. It may announce endpoints.
+// isForeign reports whether a Serf member is not a Shardway node. It may announce endpoints.
 func isForeign(m map[string]string) bool {
 	return m[tagProtocol] == "" && m[tagNode] == "" && m[tagCluster] == ""
 }
 
-// decode reads the tags of a member. The version is checked first: with another
-// one the rest may mean anything.
+// decode decodes the tags of a member. It checks the version first, because the meaning of the
+// other tags depends on it.
 func decode(m map[string]string) (Tags, error) {
 	if isForeign(m) {
 		return Tags{Endpoints: endpointsOf(m)}, nil
@@ -172,7 +169,7 @@ func decode(m map[string]string) (Tags, error) {
 	return t, err
 }
 
-// announced returns what a member announces, nil if nothing that can be dialled.
+// endpointsOf returns the valid endpoints that a member announces, or nil if there are none.
 func endpointsOf(m map[string]string) map[string]string {
 	if all := endpoints.FromTags(m); len(all) > 0 {
 		return all

@@ -14,46 +14,45 @@ import (
 )
 
 const (
-	gossipInterval = 200 * time.Millisecond // what is new by streams, and to probes, does not wait for it
+	gossipInterval = 200 * time.Millisecond // state exchanges and probes spread news without waiting for it
 	probeInterval  = 500 * time.Millisecond
-	// NoticesWithin is how long gossip usually takes to report a crashed node as failed:
-	// one probe, and then a suspicion of four probe intervals (memberlist's SuspicionMult).
+	// FailureDetectionTime is how long gossip usually takes to report a crashed node as failed: one
+	// probe, then a suspicion of four probe intervals (SuspicionMult of memberlist).
 	FailureDetectionTime = 5 * time.Second
-	// exchangeEvery is how often a node exchanges the whole state with another one, of up
-	// to scaleFrom nodes; once more of it for each time that there are twice as many.
+	// exchangeInterval is the interval at which a node exchanges the whole state with another one in a
+	// cluster of up to scaleFrom nodes. It is extended by this interval whenever the nodes
+	// double.
 	exchangeInterval = 10 * time.Second
 	scaleFrom        = 32
 )
 
-// What memberlist (v0.6.0) does every so often it does by timers of the runtime, each of which
-// wakes a process at rest several times, and nothing in its configuration has it wait for
-// something else. A version without these methods is not linked; that they take and return
-// nothing is a test's business.
+// memberlist (v0.6.0) runs its periodic work by timers of the runtime, each of which wakes an idle
+// process several times. No setting makes it use another ticker. A version of memberlist without these
+// methods fails to link; a test verifies their signatures.
 
-// unschedule ends memberlist's own timers. It does nothing the second time, as in Shutdown.
+// unschedule stops the timers of memberlist. A second call, as in Shutdown, does nothing.
 //
 //go:linkname unschedule github.com/hashicorp/memberlist.(*Memberlist).deschedule
 func unschedule(m *memberlist.Memberlist)
 
-// gossipOnce tells a few others what is queued. It does not wait for them.
+// gossipOnce sends queued messages to a few members. It does not wait for responses.
 //
 //go:linkname gossipOnce github.com/hashicorp/memberlist.(*Memberlist).gossip
 func gossipOnce(m *memberlist.Memberlist)
 
-// probeOnce asks the next member whether it is there, and waits for the answer. Only one call
-// may run at a time.
+// probeOnce probes the next member and waits for the response. Calls must not overlap.
 //
 //go:linkname probeOnce github.com/hashicorp/memberlist.(*Memberlist).probe
 func probeOnce(m *memberlist.Memberlist)
 
-// exchangeOnce exchanges the whole state with some member, and waits for it.
+// exchangeOnce exchanges the whole state with a random member and waits for it.
 //
 //go:linkname exchangeOnce github.com/hashicorp/memberlist.(*Memberlist).pushPull
 func exchangeOnce(m *memberlist.Memberlist)
 
-// tick has memberlist do by the Pulse what it did by its timers, until ctx ends or stop is called. A probe
-// or an exchange that is under way then is not waited for: it ends by its own timeout, within
-// seconds, as it always did.
+// startTicks runs the periodic work of memberlist by the Pulse until ctx ends or stop is called.
+// It does not wait for a probe or an exchange in progress, which ends by its own timeout within
+// seconds.
 func (g *Gossip) startTicks(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -67,7 +66,7 @@ func (g *Gossip) startTicks(ctx context.Context) (stop func()) {
 	go runEvery(ctx, p, probeInterval, func() { probeOnce(m) })
 	go runEvery(ctx, p, exchangeInterval, scaledDown(m.NumMembers, func() {
 		exchangeOnce(m)
-		notify(g.snapshot.changed) // by the clock perhaps, of which no event tells
+		notify(g.snapshot.changed) // the Lamport time may have changed, for which there is no event
 	}))
 	return func() {
 		cancel()
@@ -75,13 +74,13 @@ func (g *Gossip) startTicks(ctx context.Context) (stop func()) {
 	}
 }
 
-// every calls f every d until ctx ends, and begins at random, so that nodes that were started
-// together do not ask each other all at once.
+// runEvery calls f every d until ctx ends. It starts after a random delay, so that nodes that were
+// started together do not all send at once.
 func runEvery(ctx context.Context, p *clock.Pulse, d time.Duration, f func()) {
 	select {
 	case <-ctx.Done():
 		return
-	case <-time.After(rand.N(d)): //nolint:gosec // it is no secret
+	case <-time.After(rand.N(d)): //nolint:gosec // not security-relevant
 	}
 	b := p.Every(d)
 	defer b.Stop()
@@ -91,15 +90,16 @@ func runEvery(ctx context.Context, p *clock.Pulse, d time.Duration, f func()) {
 			return
 		case <-b.C:
 		}
-		if ctx.Err() != nil { // both had come
+		if ctx.Err() != nil { // both channels were ready
 			return
 		}
 		f()
 	}
 }
 
-// scaled returns what calls f each time while there are no more than scaleFrom nodes, and less
-// often if there are: what an exchange costs grows with them, and so does their number.
+// scaledDown returns a function that calls f each time while there are up to scaleFrom nodes, and
+// less often with more nodes: both the cost of an exchange and the number of exchanges grow with
+// the nodes.
 func scaledDown(nodes func() int, f func()) func() {
 	passed := 0
 	return func() {
@@ -110,7 +110,7 @@ func scaledDown(nodes func() int, f func()) func() {
 	}
 }
 
-// scale is memberlist's pushPullScale.
+// scale is pushPullScale of memberlist.
 func scale(nodes int) int {
 	if nodes <= scaleFrom {
 		return 1

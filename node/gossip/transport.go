@@ -15,36 +15,35 @@ import (
 )
 
 const (
-	// packetMost is the longest packet there is, and packetRoom what the kernel keeps of
-	// those that wait, or less where it allows less.
+	// maxPacket is the maximum size of a packet. packetBuffer is the requested size of the receive buffer
+	// of the kernel; the kernel may allow less.
 	maxPacket    = 64 << 10
 	packetBuffer = 2 << 20
-	// acceptPause is the pause after a failed accept, twice as long each time up to
-	// acceptPauseMost.
+	// acceptPause is the pause after a failed accept. It doubles up to maxAcceptPause.
 	acceptPause    = 5 * time.Millisecond
 	maxAcceptPause = time.Second
 )
 
-// sockets are the port of a member, TCP and UDP. They are what memberlist's NetTransport
-// is, but that packets are read into one buffer, where that makes one of 64 KiB for each, and
-// without a word to the scheduler (see readFrom).
+// transport is the gossip port, TCP and UDP. It corresponds to NetTransport of memberlist, except
+// that it reads packets into one buffer, where NetTransport allocates 64 KiB for each packet, and
+// avoids the scheduler overhead of system calls (see readFrom).
 type transport struct {
 	tcp     *net.TCPListener
 	udp     *net.UDPConn
 	raw     syscall.RawConn // of udp
-	isIPv4  bool            // udp is a socket of IPv4
+	isIPv4  bool            // udp is an IPv4 socket
 	packets chan *memberlist.Packet
 	streams chan net.Conn
 	log     *log.Logger
-	done    chan struct{} // latch
+	done    chan struct{} // closed by Shutdown
 	once    sync.Once
 	wg      sync.WaitGroup
 }
 
 var _ memberlist.NodeAwareTransport = (*transport)(nil)
 
-// openSockets opens the gossip port, for TCP and UDP. A free one that port 0
-// takes for the one may be taken for the other: then it tries again.
+// openSockets opens the gossip port for TCP and UDP. If port is 0, the free TCP port may be in use
+// for UDP; it then tries again.
 func openSockets(host netip.Addr, port int, l *log.Logger) (*transport, error) {
 	tries := 1
 	if port == 0 {
@@ -87,7 +86,7 @@ func listen(host netip.Addr, port int, l *log.Logger) (*transport, error) {
 	return s, nil
 }
 
-// port is the one that is open.
+// port returns the open port.
 func (s *transport) port() int {
 	if at, ok := s.tcp.Addr().(*net.TCPAddr); ok {
 		return at.Port
@@ -95,7 +94,7 @@ func (s *transport) port() int {
 	return 0
 }
 
-// accept takes streams until Shutdown.
+// acceptLoop accepts streams until Shutdown.
 func (s *transport) acceptLoop() {
 	pause := acceptPause
 	for {
@@ -120,7 +119,7 @@ func (s *transport) acceptLoop() {
 	}
 }
 
-// receive takes packets until Shutdown.
+// receiveLoop receives packets until Shutdown.
 func (s *transport) receiveLoop() {
 	buf := make([]byte, maxPacket)
 	for {
@@ -131,14 +130,14 @@ func (s *transport) receiveLoop() {
 			return
 		case err != nil:
 			s.log.Printf("[ERR] memberlist: Error reading UDP packet: %v", err)
-			select { // else one that lasts would keep a processor
+			select { // a permanent error must not cause a busy loop
 			case <-s.done:
 				return
 			case <-time.After(acceptPause):
 			}
 			continue
 		case n == 0:
-			continue // no message is that short
+			continue // not a message
 		}
 		from = netip.AddrPortFrom(from.Addr().Unmap(), from.Port())
 		select {
@@ -149,7 +148,7 @@ func (s *transport) receiveLoop() {
 	}
 }
 
-// FinalAdvertiseAddr returns what is to be advertised, which memberlist is always told.
+// FinalAdvertiseAddr returns the advertised address, which is always configured.
 func (s *transport) FinalAdvertiseAddr(ip string, port int) (net.IP, int, error) {
 	addr, err := netip.ParseAddr(ip)
 	if err != nil {
@@ -166,7 +165,7 @@ func (s *transport) WriteTo(b []byte, addr string) (time.Time, error) {
 // WriteToAddress sends a packet.
 func (s *transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
 	to, err := netip.ParseAddrPort(a.Addr)
-	if err != nil { // a name
+	if err != nil { // a host name
 		at, unknown := net.ResolveUDPAddr("udp", a.Addr)
 		if unknown != nil {
 			return time.Time{}, unknown
@@ -177,10 +176,10 @@ func (s *transport) WriteToAddress(b []byte, a memberlist.Address) (time.Time, e
 	return time.Now(), err
 }
 
-// PacketCh returns where packets arrive.
+// PacketCh returns the channel of received packets.
 func (s *transport) PacketCh() <-chan *memberlist.Packet { return s.packets }
 
-// StreamCh returns where the streams arrive that others open.
+// StreamCh returns the channel of streams that other hosts open.
 func (s *transport) StreamCh() <-chan net.Conn { return s.streams }
 
 // DialTimeout opens a stream.
@@ -194,11 +193,11 @@ func (s *transport) DialAddressTimeout(a memberlist.Address, timeout time.Durati
 	return d.Dial("tcp", a.Addr)
 }
 
-// Shutdown closes the port, and returns when nothing comes from it any more.
+// Shutdown closes the port. It returns when no packet or stream arrives any more.
 func (s *transport) Shutdown() error {
 	s.once.Do(func() {
 		close(s.done)
-		_ = s.tcp.Close() // nobody asks
+		_ = s.tcp.Close() // an error has no effect
 		_ = s.udp.Close()
 	})
 	s.wg.Wait()
