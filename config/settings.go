@@ -82,23 +82,23 @@ func nodeSettings() []setting {
 			func(c *Config) value { return number{p: &c.MaxUpstreamConns, lo: 1, hi: 65535} }),
 		row("max-shard-conns", "N", "half", "maximum concurrent connections for a single shard; further requests for it wait",
 			func(c *Config) value { return number{p: &c.MaxShardConns, lo: 1, hi: 65535, zero: "half"} }).inWords("half of max-upstream-conns"),
-		row("max-shard-inflight", "N", "none", "maximum concurrent requests of a single shard at its owner, without streams; further ones get 503, or wait if they have waited for the shard before",
+		row("max-shard-inflight", "N", "none", "maximum concurrent requests of a shard at its owner, without streams; further requests get 503 or wait",
 			func(c *Config) value { return number{p: &c.MaxShardInflight, lo: 1, hi: 1_000_000, zero: "none"} }).reloads(),
 		row("max-streams", "N", "4096", "maximum additional connections for upgraded connections, event streams and long responses",
 			func(c *Config) value { return number{p: &c.MaxStreams, lo: 1, hi: 65535} }),
 		row("health", "PATH", "", "path of the app's health check",
 			func(c *Config) value { return text{&c.Health, checkPath} }).inWords("connect only"),
-		row("hooks", "URL|PATH", "", "where the app is told to release and acquire shards: an address of its own, or a path at --upstream that clients then get 404 for",
+		row("hooks", "URL|PATH", "", "address or path at --upstream to which release and acquire calls are sent; clients get 404 for the path",
 			func(c *Config) value { return text{&c.Hooks, checkHooks} }).inWords("none: the app is told nothing"),
-		row("health-interval", "DURATION", "500ms", "time between two health checks of the app, a tenth more or less; a refused connection of a request asks for one at once, every 100 ms at most",
+		row("health-interval", "DURATION", "500ms", "time between two health checks, ± 10 %; a refused connection triggers a check, at most every 100 ms",
 			func(c *Config) value { return span{&c.HealthInterval, 50 * time.Millisecond, time.Hour, false} }).reloads(),
 		row("health-timeout", "DURATION", "2s", "maximum time of one health check",
 			func(c *Config) value { return span{&c.HealthTimeout, 10 * time.Millisecond, time.Minute, false} }).reloads(),
-		row("health-fall", "N", "3", "failed health checks in a row that make the app unhealthy; its shards then move to other nodes, unless most apps are unhealthy",
+		row("health-fall", "N", "3", "consecutive failed health checks that make the app unhealthy; its shards then move, unless most apps are unhealthy",
 			func(c *Config) value { return number{p: &c.HealthFall, lo: 1, hi: 100} }).reloads(),
-		row("health-rise", "N", "1", "successful health checks in a row that make the app healthy again",
+		row("health-rise", "N", "1", "consecutive successful health checks that make the app healthy again",
 			func(c *Config) value { return number{p: &c.HealthRise, lo: 1, hi: 100} }).reloads(),
-		row("returns", "after-restart|any", "after-restart", "without --hooks, when a shard that has left the app may return to it: once the app has restarted, or at any time",
+		row("returns", "after-restart|any", "after-restart", "without --hooks: when a shard may return to an app that owned it before",
 			func(c *Config) value {
 				return choice[Returns]{&c.Returns, []Returns{ReturnsAfterRestart, ReturnsAny}}
 			}),
@@ -140,9 +140,9 @@ func addressSettings() []setting {
 
 func clusterSettings() []setting {
 	return grouped("Cluster",
-		row("join", "ADDR", "", "gossip address of a node of the cluster, or a name: all its addresses (A, AAAA; SRV if it starts with _) are tried, and asked for again",
+		row("join", "ADDR", "", "gossip address of a node, or a DNS name; all its addresses (A, AAAA, SRV) are tried",
 			func(c *Config) value { return list{&c.Join, checkJoin} }).list(),
-		row("bootstrap-expect", "N", "1", "number of nodes to wait for before founding the cluster, from 1 to 9; its first shard map waits up to 2 s for them",
+		row("bootstrap-expect", "N", "1", "number of nodes to wait for before a new cluster is founded, from 1 to 9",
 			func(c *Config) value { return number{p: &c.BootstrapExpect, lo: 1, hi: maxVoters} }),
 		row("shards", "N", "1024", "number of shards, fixed when the cluster is founded",
 			func(c *Config) value { return number{p: &c.Shards, lo: 1, hi: 65536} }),
@@ -165,7 +165,7 @@ func clusterSettings() []setting {
 
 func requestSettings() []setting {
 	return grouped("Requests",
-		row("key", "SOURCE", keysource.Default, "where to find a request's key: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip; tried in order (under routes also mint: a fresh key)",
+		row("key", "SOURCE", keysource.Default, "source of the request's key: header:NAME, path:N, query:NAME, cookie:NAME, jwt:CLAIM, host, ip or (under routes) mint; tried in order",
 			func(c *Config) value { return list{&c.Keys, checkKeySource} }).list().reloads(),
 		row("on-missing-key", "reject|local|hash-path|cookie", "reject", "what to do with a request without a key",
 			func(c *Config) value { return choice[keysource.Missing]{&c.OnMissingKey, keysource.Missings()} }).reloads(),
@@ -186,7 +186,7 @@ func timingSettings() []setting {
 			func(c *Config) value { return span{&c.Heartbeat, 5 * time.Millisecond, time.Minute, false} }),
 		row("lease", "DURATION", "500ms", "how long a node may serve after hearing from the leader; applies to a new cluster, see timing",
 			func(c *Config) value { return span{&c.Lease, timingrules.MinLease, timingrules.MaxLease, false} }),
-		row("dead-after", "DURATION", "2.5s", "when a silent node's shards may be taken over without evidence of a crash; applies to a new cluster, see timing",
+		row("dead-after", "DURATION", "2.5s", "time after which shards of an unresponsive node are taken over without evidence of a crash, in a new cluster",
 			func(c *Config) value {
 				return span{&c.DeadAfter, timingrules.MinDeadAfter, timingrules.MaxDeadAfter, false}
 			}),
@@ -234,7 +234,7 @@ func limitSettings() []setting {
 			func(c *Config) value { return size{&c.MaxHeaderBytes, 1 << 10, 1 << 20, false} }).reloads(),
 		row("max-header-bytes-total", "SIZE", "64MiB", "maximum total size of partly read heads, in steps of 8 KiB each; beyond it the slowest clients get 408",
 			func(c *Config) value { return size{&c.MaxHeaderBytesTotal, 16 << 10, 1 << 40, false} }).reloads(),
-		row("max-body-total", "SIZE", "256MiB", "maximum total memory of requests whose bodies, up to body-buffer or for an embedded app that takes no streams, are still being read; beyond it the slowest clients get 408",
+		row("max-body-total", "SIZE", "256MiB", "maximum total memory of request bodies that are still being read; beyond it the slowest clients get 408",
 			func(c *Config) value { return size{&c.MaxBodyTotal, 64 << 10, 1 << 40, false} }).reloads(),
 		row("max-headers", "N", "256", "maximum number of header lines, with the same answers",
 			func(c *Config) value { return number{p: &c.MaxHeaders, lo: 10, hi: 10_000} }).reloads(),

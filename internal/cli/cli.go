@@ -59,39 +59,39 @@ type grammar struct {
 	Nodes     nodesCommand     `cmd:"" help:"List the nodes."`
 	Shards    shardsCommand    `cmd:"" help:"List the shards and their owners."`
 	Endpoints endpointsCommand `cmd:"" help:"List the addresses announced by the nodes."`
-	Events    eventsCommand    `cmd:"" help:"Show what happened at a node."`
-	Locate    locateCommand    `cmd:"" help:"Show where a key lives."`
-	Hot       hotCommand       `cmd:"" help:"Show the shards and keys that the cluster is busiest with."`
+	Events    eventsCommand    `cmd:"" help:"Show the events of a node."`
+	Locate    locateCommand    `cmd:"" help:"Show the owner of a key."`
+	Hot       hotCommand       `cmd:"" help:"Show the busiest shards and keys."`
 	Sockets   socketsCommand   `cmd:"" help:"Count WebSockets by shard, or rehearse what a move does to them."`
 	StepDown  stepDownCommand  `cmd:"" help:"Make the leader transfer its leadership."`
-	Remove    removeCommand    `cmd:"" help:"Remove a node from the cluster for good."`
-	Drain     drainCommand     `cmd:"" help:"Let a node own nothing: it stays ready, forwards and votes."`
-	Cordon    cordonCommand    `cmd:"" help:"Let a node get no shards that it does not have."`
+	Remove    removeCommand    `cmd:"" help:"Remove a node from the cluster permanently."`
+	Drain     drainCommand     `cmd:"" help:"Move all shards off a node."`
+	Cordon    cordonCommand    `cmd:"" help:"Assign no further shards to a node."`
 	Uncordon  uncordonCommand  `cmd:"" help:"End the drain or cordon of a node."`
 
 	AppRestarted appRestartedCommand `cmd:"" help:"Report that a node's app has restarted."`
 
-	Pause      pauseCommand      `cmd:"" help:"Pause planned moves of shards: only losses are placed."`
-	Resume     resumeCommand     `cmd:"" help:"End a pause."`
+	Pause      pauseCommand      `cmd:"" help:"Pause planned moves of shards."`
+	Resume     resumeCommand     `cmd:"" help:"Resume planned moves of shards."`
 	Weight     weightCommand     `cmd:"" help:"Set a node's weight."`
-	Pin        pinCommand        `cmd:"" help:"Say at which node or in which zone a shard belongs."`
-	Unpin      unpinCommand      `cmd:"" help:"Let a shard belong nowhere."`
-	Quarantine quarantineCommand `cmd:"" help:"Have requests of a key refused before any owner sees them, or list such keys."`
+	Pin        pinCommand        `cmd:"" help:"Assign a shard to a node or a zone."`
+	Unpin      unpinCommand      `cmd:"" help:"Remove the pin of a shard."`
+	Quarantine quarantineCommand `cmd:"" help:"Refuse all requests of a key, or list such keys."`
 	Plan       planCommand       `cmd:"" help:"Show which shards the next map moves, and why."`
-	Policy     policyCommand     `cmd:"" help:"Show what is drained, cordoned, weighed, pinned, paused and in quarantine."`
+	Policy     policyCommand     `cmd:"" help:"Show drains, cordons, weights, pins and quarantines."`
 	Backup     backupCommand     `cmd:"" help:"Save the cluster's control state to a file."`
-	Restore    restoreCommand    `cmd:"" help:"Start a new cluster from a backup, in an empty data directory."`
-	Recover    recoverCommand    `cmd:"" help:"After losing quorum: let one surviving node continue alone. The node must be stopped."`
+	Restore    restoreCommand    `cmd:"" help:"Start a new cluster from a backup."`
+	Recover    recoverCommand    `cmd:"" help:"Continue with one stopped node after quorum loss."`
 	Keygen     keygenCommand     `cmd:"" help:"Generate a cluster secret, or a token."`
 	Timing     timingCommand     `cmd:"" help:"Show or change the cluster's timing."`
 	Upgrade    upgradeCommand    `cmd:"" help:"Show or finalize an upgrade of all nodes."`
 	Rotate     rotateCommand     `cmd:"" help:"Replace the secret of a running cluster."`
-	Check      checkCommand      `cmd:"" passthrough:"" help:"Check the configuration of a node; takes the flags of run."`
-	Doctor     doctorCommand     `cmd:"" help:"Ask every node what is the matter, and compare what they say."`
-	Wait       waitCommand       `cmd:"" help:"Wait until the cluster serves, a node takes part, or one is drained."`
+	Check      checkCommand      `cmd:"" passthrough:"" help:"Check the configuration of a node."`
+	Doctor     doctorCommand     `cmd:"" help:"Diagnose the cluster with the views of all nodes."`
+	Wait       waitCommand       `cmd:"" help:"Wait until the cluster, a node or a drain is ready."`
 	Top        topCommand        `cmd:"" help:"Watch status, nodes and the busiest shards."`
-	Debug      debugCommand      `cmd:"" help:"Write what a node knows into one file for a report, without secrets."`
-	Completion completionCommand `cmd:"" help:"Write a script that completes commands and flags in a shell."`
+	Debug      debugCommand      `cmd:"" help:"Write a diagnostic archive without secrets."`
+	Completion completionCommand `cmd:"" help:"Write a completion script for a shell."`
 	Version    versionCommand    `cmd:"" help:"Show the version, the commit and its date."`
 
 	ShowVersion kong.VersionFlag `help:"Show the version." name:"version"`

@@ -13,10 +13,10 @@ import (
 
 // credentials are the flags for a port that lets in who shows something.
 type credentials struct {
-	TokenFile string `help:"File with a token; the first one is shown (else SHARDWAY_TOKEN_FILE, else the node's own token file where its variables are set)." placeholder:"FILE"`
-	TLSCA     string `help:"Authorities of the node's certificate, PEM (default: the system's)."                                                              name:"tls-ca"      placeholder:"FILE"`
+	TokenFile string `help:"File whose first token is sent (else SHARDWAY_TOKEN_FILE, else the token file of the node)." placeholder:"FILE"`
+	TLSCA     string `help:"CA certificates of the node's certificate, PEM (else those of the system)."                                                              name:"tls-ca"      placeholder:"FILE"`
 	TLSCert   string `help:"Client certificate, PEM."                                                                                                           name:"tls-cert"    placeholder:"FILE"`
-	TLSKey    string `help:"Its private key, PEM."                                                                                                              name:"tls-key"     placeholder:"FILE"`
+	TLSKey    string `help:"Private key of the client certificate, PEM."                                                                                                              name:"tls-key"     placeholder:"FILE"`
 }
 
 // show reads what the flags name.
