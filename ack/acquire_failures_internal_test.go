@@ -11,7 +11,7 @@ import (
 // acquireLoop answers each acquire for so long, by what fails says of each shard.
 func (s *hookStage) acquireLoop(d time.Duration, fails func(shardmap.Shard) bool) {
 	for end := s.now + d; s.now < end; {
-		for _, c := range s.look(100 * time.Millisecond) {
+		for _, c := range s.pollAfter(100 * time.Millisecond) {
 			if c.Kind != HookAcquire {
 				s.result(HookResult{Seq: c.Seq})
 				continue
@@ -28,7 +28,7 @@ func (s *hookStage) acquireLoop(d time.Duration, fails func(shardmap.Shard) bool
 			s.result(r)
 		}
 	}
-	s.look(updateInterval)
+	s.pollAfter(updateInterval)
 }
 
 func all(shardmap.Shard) bool  { return true }
@@ -91,10 +91,10 @@ func (s *hookStage) pin(shard shardmap.Shard, node shardmap.NodeID) {
 	}
 	s.entry(b)
 	s.see.draining = s.see.state.Last().Epoch()
-	for _, call := range s.look(0) {
+	for _, call := range s.pollAfter(0) {
 		s.result(HookResult{Seq: call.Seq})
 	}
-	s.look(0)
+	s.pollAfter(0)
 	s.commit()
 }
 
@@ -108,7 +108,7 @@ func TestAppThatAcquiresNothingIsProbed(t *testing.T) {
 	}
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	for range 3 {
-		for _, c := range s.look(updateInterval) {
+		for _, c := range s.pollAfter(updateInterval) {
 			s.result(HookResult{Seq: c.Seq})
 		}
 	}
@@ -116,7 +116,7 @@ func TestAppThatAcquiresNothingIsProbed(t *testing.T) {
 	left := s.now
 	probes := []time.Duration{}
 	for s.now < left+5*defaultBackoff {
-		for _, c := range s.look(updateInterval) {
+		for _, c := range s.pollAfter(updateInterval) {
 			if c.Kind != HookAcquire || len(c.Shards) > 0 {
 				t.Fatalf("the app is told %+v", c)
 			}
@@ -135,7 +135,7 @@ func TestAppThatAcquiresNothingIsProbed(t *testing.T) {
 		t.Errorf("probes after %v, want two, after %v and %v", probes, defaultBackoff, 3*defaultBackoff)
 	}
 	for s.now < left+8*defaultBackoff {
-		for _, c := range s.look(updateInterval) {
+		for _, c := range s.pollAfter(updateInterval) {
 			probes = append(probes, s.now-left)
 			s.result(HookResult{Seq: c.Seq})
 		}
@@ -149,7 +149,7 @@ func TestAppThatAcquiresNothingIsProbed(t *testing.T) {
 func TestAcquireThatHangsCountsAsWaiting(t *testing.T) {
 	s := newHookStage(t, 4)
 	for range 12 {
-		s.look(time.Second)
+		s.pollAfter(time.Second)
 	}
 	if u := s.k.acquireFailures; u.waitingCount != 4 || u.unable || len(u.reported) > 0 {
 		t.Errorf("%+v, want 4 waiting", u)

@@ -8,7 +8,7 @@ import (
 	"shardway/shardmap"
 )
 
-// appStub notes what an app is told.
+// appStub records the calls to an app.
 type appStub struct {
 	calls []HookCall
 	cut   []uint64
@@ -19,14 +19,14 @@ func (a *appStub) Call(c HookCall)         { a.calls = append(a.calls, c) }
 func (a *appStub) CutCall(seq uint64)      { a.cut = append(a.cut, seq) }
 func (a *appStub) Busy(shardmap.Shard) int { return a.busy }
 
-// take returns what was called since the last time.
+// take returns the calls since the last take.
 func (a *appStub) take() []HookCall {
 	c := a.calls
 	a.calls = nil
 	return c
 }
 
-// hookStage is a machine, its app, and the log of a cluster of a, b and c.
+// hookStage is a hook machine, its app, and the log of a cluster of a, b and c.
 type hookStage struct {
 	t    *testing.T
 	app  *appStub
@@ -46,7 +46,8 @@ func (s *hookStage) ended(e ReleaseEnd) {
 
 func (s *hookStage) deliver(r Releases) { s.got = append(s.got, r) }
 
-// newHookStage returns the hooks of node a, which owns every one of so many shards.
+// newHookStage returns the hook machine of node a, which owns all of the given number of
+// shards.
 func newHookStage(t *testing.T, shards int) *hookStage {
 	t.Helper()
 	s := &hookStage{t: t, app: &appStub{}, now: time.Hour}
@@ -68,7 +69,7 @@ func (s *hookStage) entry(b []byte) {
 	s.see.state = next
 }
 
-// propose gives the shards to the members; the node drains for it.
+// propose appends a proposal with the members; the node drains for it.
 func (s *hookStage) propose(members []shardmap.Member, drops ...dropRecord) {
 	s.t.Helper()
 	c := s.see.state.Committed()
@@ -87,8 +88,8 @@ func (s *hookStage) commit() {
 	s.see.draining = 0
 }
 
-// look looks some time later, and returns what was called.
-func (s *hookStage) look(later time.Duration) []HookCall {
+// look advances the time, updates the machine, and returns the calls.
+func (s *hookStage) pollAfter(later time.Duration) []HookCall {
 	s.now += later
 	s.k.update(s.now, s.see, func() {})
 	if s.see.draining != 0 {
@@ -104,13 +105,13 @@ func (s *hookStage) result(r HookResult) {
 	s.k.results, s.k.dirty = append(s.k.results, r), true
 }
 
-// acquire has the app acquire everything.
+// acquire makes the app acquire every shard.
 func (s *hookStage) acquire() {
 	s.t.Helper()
-	for _, c := range s.look(0) {
+	for _, c := range s.pollAfter(0) {
 		s.result(HookResult{Seq: c.Seq})
 	}
-	s.look(0)
+	s.pollAfter(0)
 	for sh := range s.k.shards {
 		if s.k.shards[sh].phase != HookServing {
 			s.t.Fatalf("shard %d is %s", sh, s.k.shards[sh].phase)
@@ -120,12 +121,12 @@ func (s *hookStage) acquire() {
 
 var errHook = errors.New("no answer")
 
-// A call names 256 shards at most, and if one of them hangs it must not hold up the
-// others for long: the next calls are smaller.
+// A call names up to 256 shards. If one of them hangs, it must not delay the others for long,
+// so the next calls are smaller.
 func TestUnansweredCallsAreSplit(t *testing.T) {
 	s := newHookStage(t, 512)
 	for _, want := range []struct{ calls, most, named int }{{2, 256, 512}, {32, 16, 512}, {64, 1, 64}} {
-		calls := s.look(time.Hour)
+		calls := s.pollAfter(time.Hour)
 		named, most := 0, 0
 		for _, c := range calls {
 			named += len(c.Shards)
@@ -135,31 +136,31 @@ func TestUnansweredCallsAreSplit(t *testing.T) {
 		if len(calls) != want.calls || most != want.most || named != want.named {
 			t.Errorf("%d calls of at most %d shards name %d, want %+v", len(calls), most, named, want)
 		}
-		s.look(0)
+		s.pollAfter(0)
 	}
 }
 
-// An app failed each acquire of 2 048 shards, one second after it was asked. The node had
-// 1 195 calls under way at once, each with its connection, and lost its lease for it.
+// An app failed each acquire call of 2,048 shards after one second. The node once had 1,195
+// calls running at the same time, each with its connection, and lost its lease.
 func TestCallsOfOneKindTakeTurns(t *testing.T) {
 	s := newHookStage(t, 1024)
 	for range 2 {
-		for _, c := range s.look(time.Hour) {
+		for _, c := range s.pollAfter(time.Hour) {
 			s.result(HookResult{Seq: c.Seq, Err: errHook})
 		}
-		s.look(0)
+		s.pollAfter(0)
 	}
 	named := map[shardmap.Shard]int{}
-	calls := s.look(time.Hour)
+	calls := s.pollAfter(time.Hour)
 	for range 1024 / MaxHookCalls {
-		if more := s.look(time.Second); len(calls) != MaxHookCalls || len(more) > 0 {
+		if more := s.pollAfter(time.Second); len(calls) != MaxHookCalls || len(more) > 0 {
 			t.Fatalf("%d calls are under way, and then %d more", len(calls), len(more))
 		}
 		for _, c := range calls {
 			named[c.Shards[0].Shard]++
 			s.result(HookResult{Seq: c.Seq, Err: errHook})
 		}
-		calls = s.look(10 * time.Second) // who failed before the last is due again
+		calls = s.pollAfter(10 * time.Second) // who failed before the last is due again
 	}
 	for sh := range shardmap.Shard(1024) {
 		if named[sh] != 1 {
@@ -168,7 +169,7 @@ func TestCallsOfOneKindTakeTurns(t *testing.T) {
 	}
 }
 
-// Acquires that hang hold up no release: it has little time.
+// Acquire calls that hang do not delay releases, which have little time.
 func TestNoKindOfCallWaitsForAnother(t *testing.T) {
 	s := newHookStage(t, 128)
 	s.acquire()
@@ -176,17 +177,17 @@ func TestNoKindOfCallWaitsForAnother(t *testing.T) {
 		s.k.notAcquired, s.k.dirty = append(s.k.notAcquired, shardEpoch{sh, s.k.shards[sh].epoch}), true
 	}
 	for range 2 {
-		for _, c := range s.look(time.Hour) {
+		for _, c := range s.pollAfter(time.Hour) {
 			s.result(HookResult{Seq: c.Seq, Err: errHook})
 		}
-		s.look(0)
+		s.pollAfter(0)
 	}
-	if calls := s.look(10 * time.Second); len(calls) != MaxHookCalls || calls[0].Kind != HookAcquire {
+	if calls := s.pollAfter(10 * time.Second); len(calls) != MaxHookCalls || calls[0].Kind != HookAcquire {
 		t.Fatalf("%d calls are made", len(calls))
 	}
 	s.propose(fuzzMembers(3))
 	released := 0
-	for _, c := range s.look(0) {
+	for _, c := range s.pollAfter(0) {
 		if c.Kind == HookRelease {
 			released += len(c.Shards)
 		}
@@ -196,12 +197,12 @@ func TestNoKindOfCallWaitsForAnother(t *testing.T) {
 	}
 }
 
-// What fails is tried again for as long as the shard is here, ever less often.
+// A failed acquire call is retried as long as the node owns the shard, with growing pauses.
 func TestAcquireIsRepeatedWithPauses(t *testing.T) {
 	s := newHookStage(t, 3)
 	var pauses []time.Duration
 	for range 7 {
-		calls := s.look(0)
+		calls := s.pollAfter(0)
 		if len(calls) != 1 {
 			t.Fatalf("%d calls", len(calls))
 		}
@@ -210,7 +211,7 @@ func TestAcquireIsRepeatedWithPauses(t *testing.T) {
 			failed[hs.Shard] = "no"
 		}
 		s.result(HookResult{Seq: calls[0].Seq, Failed: failed})
-		if got := s.look(0); len(got) > 0 {
+		if got := s.pollAfter(0); len(got) > 0 {
 			t.Fatalf("called again at once: %v", got)
 		}
 		due := s.k.shards[0].nextAttempt
@@ -228,13 +229,12 @@ func TestAcquireIsRepeatedWithPauses(t *testing.T) {
 	}
 }
 
-// An app that is gone has nothing to release: a refused connection ends the release at
-// once, and nothing waits for it any more.
+// An app that is down has nothing to release: a refused connection ends the release at once.
 func TestRefusedConnectionEndsARelease(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquire()
 	s.propose(fuzzMembers(2))
-	calls := s.look(0)
+	calls := s.pollAfter(0)
 	if len(calls) != 1 || calls[0].Kind != HookRelease || calls[0].Shards[0].To != "b" || calls[0].Timeout != 2*time.Second {
 		t.Fatalf("%+v", calls)
 	}
@@ -242,21 +242,21 @@ func TestRefusedConnectionEndsARelease(t *testing.T) {
 		t.Error("settled while the release is under way")
 	}
 	s.result(HookResult{Seq: calls[0].Seq, Err: errHook, Refused: true})
-	if calls := s.look(0); len(calls) > 0 || !s.k.movesReleased(s.now, s.mayRun) {
+	if calls := s.pollAfter(0); len(calls) > 0 || !s.k.movesReleased(s.now, s.mayRun) {
 		t.Errorf("called again: %+v", calls)
 	}
 }
 
-// An app that does not answer is asked again within release-timeout, then told that the
-// shard is lost, and then nothing waits for it any more.
+// A release call without a response is retried within release-timeout. Then a lost call
+// follows, and the acknowledgement waits no longer.
 func TestReleaseEndsInTime(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquire()
 	s.propose(fuzzMembers(2))
 	began := s.now
 	var kinds []HookKind
-	calls := s.look(0)
-	for ; s.now-began < s.k.o.ReleaseTimeout-s.k.deliverTime(); calls = s.look(10 * time.Millisecond) {
+	calls := s.pollAfter(0)
+	for ; s.now-began < s.k.o.ReleaseTimeout-s.k.deliverTime(); calls = s.pollAfter(10 * time.Millisecond) {
 		for _, c := range calls {
 			kinds = append(kinds, c.Kind)
 		}
@@ -271,7 +271,7 @@ func TestReleaseEndsInTime(t *testing.T) {
 	for _, seq := range s.app.cut {
 		s.result(HookResult{Seq: seq, Err: errHook})
 	}
-	s.look(0)
+	s.pollAfter(0)
 	if !s.k.movesReleased(s.now, s.mayRun) {
 		t.Error("not settled after release-timeout")
 	}
@@ -280,87 +280,87 @@ func TestReleaseEndsInTime(t *testing.T) {
 	}
 }
 
-// A shard that comes back before its release left the node is served at once; one that
-// was released, or may have been, is acquired first, under the same epoch (rule 6).
+// A shard that comes back before its release call was sent is served at once. A shard that was
+// or may have been released is acquired first, under the same epoch (rule 6).
 func TestReleaseRevertedByTheLog(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquire()
 	s.app.busy = 1
 	s.propose(fuzzMembers(2))
-	if calls := s.look(0); len(calls) > 0 {
+	if calls := s.pollAfter(0); len(calls) > 0 {
 		t.Fatalf("called while requests run: %+v", calls)
 	}
 	s.propose(fuzzMembers(1))
-	if calls := s.look(0); len(calls) > 0 || s.k.shards[0].phase != HookServing || s.k.shards[3].phase != HookServing {
+	if calls := s.pollAfter(0); len(calls) > 0 || s.k.shards[0].phase != HookServing || s.k.shards[3].phase != HookServing {
 		t.Fatalf("%+v, %s and %s", calls, s.k.shards[0].phase, s.k.shards[3].phase)
 	}
 	s.app.busy = 0
 	s.propose(fuzzMembers(2))
-	calls := s.look(0)
+	calls := s.pollAfter(0)
 	if len(calls) != 1 || calls[0].Kind != HookRelease {
 		t.Fatalf("%+v", calls)
 	}
 	s.result(HookResult{Seq: calls[0].Seq, Failed: map[shardmap.Shard]string{calls[0].Shards[1].Shard: "no"}})
 	s.propose(fuzzMembers(1))
-	again := s.look(0)
+	again := s.pollAfter(0)
 	if len(again) != 1 || again[0].Kind != HookAcquire || len(again[0].Shards) != 2 || again[0].Shards[0].Epoch != calls[0].Shards[0].Epoch || !again[0].Shards[1].Again {
 		t.Fatalf("%+v", again)
 	}
 }
 
-// What the app acquired while the lease was out is served once there is one again, and is
-// not acquired again for that: nobody else can have had it under this epoch. After a
-// restart of all on a busy machine leases come and go several times a second, and an
-// acquire that took longer than one of them was repeated with each.
+// A shard acquired without a lease serves with the next lease, without another acquire call,
+// because no other node can have owned it under this epoch. After a restart of all nodes on a
+// busy machine, leases come and go several times a second, and each used to repeat a slow
+// acquire call.
 func TestSuccessWithoutALeaseCountsWithTheNext(t *testing.T) {
 	s := newHookStage(t, 2)
-	calls := s.look(0)
+	calls := s.pollAfter(0)
 	s.see.mayServe, s.see.leaseHeld = false, false
 	s.result(HookResult{Seq: calls[0].Seq, Failed: map[shardmap.Shard]string{1: "no"}})
-	if early := s.look(time.Second); len(early) > 0 || s.k.shards[0].servingEpoch() != 0 {
+	if early := s.pollAfter(time.Second); len(early) > 0 || s.k.shards[0].servingEpoch() != 0 {
 		t.Fatalf("without a lease: %+v, %s", early, s.k.shards[0].phase)
 	}
 	s.see.mayServe, s.see.leaseHeld = true, true
-	calls = s.look(time.Second)
+	calls = s.pollAfter(time.Second)
 	if len(calls) != 1 || len(calls[0].Shards) != 1 || calls[0].Shards[0].Shard != 1 || s.k.shards[0].phase != HookServing {
 		t.Fatalf("with a lease again: %+v, %s", calls, s.k.shards[0].phase)
 	}
 }
 
-// What has moved by the time that the lease is back is looked at again, too: the app is to
-// forget it, and acquires it anew under whatever epoch it comes back.
+// A shard that has moved when the lease is back gets a lost call, and is acquired again under
+// a later epoch.
 func TestSuccessWithoutALeaseEndsWithTheShard(t *testing.T) {
 	s := newHookStage(t, 2)
-	calls := s.look(0)
+	calls := s.pollAfter(0)
 	s.see.mayServe, s.see.leaseHeld = false, false
 	s.result(HookResult{Seq: calls[0].Seq})
-	s.look(0)
+	s.pollAfter(0)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	if calls := s.look(0); len(calls) != 1 || calls[0].Kind != HookLost || len(calls[0].Shards) != 2 {
+	if calls := s.pollAfter(0); len(calls) != 1 || calls[0].Kind != HookLost || len(calls[0].Shards) != 2 {
 		t.Fatalf("%+v", calls)
 	} else {
 		s.result(HookResult{Seq: calls[0].Seq})
 	}
 	s.commit()
-	s.look(0)
+	s.pollAfter(0)
 	s.see.mayServe, s.see.leaseHeld = true, true
-	if calls := s.look(0); len(calls) != 0 {
+	if calls := s.pollAfter(0); len(calls) != 0 {
 		t.Fatalf("%+v", calls)
 	}
 	s.propose([]shardmap.Member{{ID: "a", Weight: 1}})
 	s.commit()
-	if calls := s.look(0); len(calls) != 1 || calls[0].Kind != HookAcquire || len(calls[0].Shards) != 2 || s.k.shards[0].servingEpoch() != 0 {
+	if calls := s.pollAfter(0); len(calls) != 1 || calls[0].Kind != HookAcquire || len(calls[0].Shards) != 2 || s.k.shards[0].servingEpoch() != 0 {
 		t.Fatalf("%+v, %s", calls, s.k.shards[0].phase)
 	}
 }
 
-// A new boot waits for what is under way. Another process may have run the same shards
-// under the same epochs, so the app acquires all of them again.
+// A new boot waits for running calls. Another process may have served the same shards under
+// the same epochs, so the app acquires all of them again.
 func TestNewBootAcquiresAgain(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()
 	s.k.notAcquired, s.k.dirty = append(s.k.notAcquired, shardEpoch{1, s.k.shards[1].epoch}), true
-	calls := s.look(0)
+	calls := s.pollAfter(0)
 	if len(calls) != 1 || len(calls[0].Shards) != 1 || !calls[0].Shards[0].Again {
 		t.Fatalf("%+v", calls)
 	}
@@ -372,7 +372,7 @@ func TestNewBootAcquiresAgain(t *testing.T) {
 		t.Error("not ended")
 	}
 	s.k.reboot(9)
-	again := s.look(0)
+	again := s.pollAfter(0)
 	if len(again) != 1 || len(again[0].Shards) != 2 || !again[0].Shards[0].Again || again[0].Seq <= calls[0].Seq {
 		t.Fatalf("%+v", again)
 	}

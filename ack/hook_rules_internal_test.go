@@ -9,7 +9,7 @@ import (
 	"shardway/shardmap"
 )
 
-// only returns the one call that is made now, which is of this kind.
+// only returns the single call of calls, which must be of the given kind.
 func (s *hookStage) only(calls []HookCall, kind HookKind) HookCall {
 	s.t.Helper()
 	if len(calls) != 1 || calls[0].Kind != kind {
@@ -18,7 +18,7 @@ func (s *hookStage) only(calls []HookCall, kind HookKind) HookCall {
 	return calls[0]
 }
 
-// wantCut checks which calls have been cut since the last time.
+// wantCut checks which calls were cancelled since the last check.
 func (s *hookStage) wantCut(when string, seqs ...uint64) {
 	s.t.Helper()
 	if len(s.app.cut) != len(seqs) || len(seqs) > 0 && s.app.cut[0] != seqs[0] {
@@ -27,75 +27,75 @@ func (s *hookStage) wantCut(when string, seqs ...uint64) {
 	s.app.cut = nil
 }
 
-// A call says because of which map it is made, to whom a shard goes and how many of its
-// requests were cut for that, and has the time that is left.
+// A call names its map, the next owner of each shard and the number of cut requests, and has
+// the remaining time as timeout.
 func TestHookCallsDescribeTheirShards(t *testing.T) {
 	s := newHookStage(t, 2)
-	c := s.only(s.look(0), HookAcquire)
+	c := s.only(s.pollAfter(0), HookAcquire)
 	if c.Map != s.see.state.Committed().Epoch() || c.Timeout != s.k.o.AcquireTimeout {
 		t.Errorf("acquire: %+v", c)
 	}
 	s.result(HookResult{Seq: c.Seq})
-	s.look(0)
+	s.pollAfter(0)
 	s.propose(fuzzMembers(2))
 	s.app.busy = 3
-	if early := s.look(0); len(early) > 0 {
+	if early := s.pollAfter(0); len(early) > 0 {
 		t.Fatalf("called while requests run: %+v", early)
 	}
 	s.k.countCutRequests()
 	s.app.busy = 0
-	c = s.only(s.look(time.Millisecond), HookRelease)
+	c = s.only(s.pollAfter(time.Millisecond), HookRelease)
 	if c.Map != s.see.state.Last().Epoch() || c.Map == s.see.state.Committed().Epoch() || c.Shards[0].Cut != 3 || c.Shards[0].To != "b" {
 		t.Errorf("release: %+v", c)
 	}
 	by := s.k.deadline(0)
-	s.look(c.Timeout)
+	s.pollAfter(c.Timeout)
 	s.wantCut("after its time", c.Seq)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
-	s.look(0)
-	c = s.only(s.look(minRetryPause), HookRelease)
+	s.pollAfter(0)
+	c = s.only(s.pollAfter(minRetryPause), HookRelease)
 	if left := by - s.k.lostTime() - s.now; c.Timeout != left || left >= maxAttempt {
 		t.Errorf("the second attempt has %v, want the %v that are left of its time", c.Timeout, left)
 	}
-	s.look(c.Timeout)
+	s.pollAfter(c.Timeout)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
-	c = s.only(s.look(0), HookLost)
+	c = s.only(s.pollAfter(0), HookLost)
 	if c.Map != s.see.state.Last().Epoch() || c.Timeout != s.k.lostTime() {
 		t.Errorf("lost: %+v, want %v for it", c, s.k.lostTime())
 	}
 	s.result(HookResult{Seq: c.Seq})
 	s.propose(fuzzMembers(1)) // and again, of which nothing is cut
-	s.result(HookResult{Seq: s.only(s.look(0), HookAcquire).Seq})
-	s.look(0)
+	s.result(HookResult{Seq: s.only(s.pollAfter(0), HookAcquire).Seq})
+	s.pollAfter(0)
 	s.propose(fuzzMembers(2))
-	if c = s.only(s.look(0), HookRelease); c.Shards[0].Cut != 0 {
+	if c = s.only(s.pollAfter(0), HookRelease); c.Shards[0].Cut != 0 {
 		t.Errorf("the second move: %+v", c)
 	}
 }
 
-// Of two that leave at once nobody knows who is next.
+// If two nodes leave at the same time, the next owner is unknown.
 func TestReleaseOfLeavingNodeNamesNoNextOwner(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()
 	s.see.stopping = true
-	if c := s.only(s.look(0), HookRelease); c.Shards[0].To != "" {
+	if c := s.only(s.pollAfter(0), HookRelease); c.Shards[0].To != "" {
 		t.Errorf("released to %q, which is no one else", c.Shards[0].To)
 	}
 }
 
-// A call that hangs is cut when its time is over, by the app's client or by the node,
-// whichever comes first: by the node, it counted as one that had been cut early, so that
-// the next calls named as many shards and hung as one.
+// A call that hangs is cancelled at its timeout by the client or by the node, whichever is
+// first. When the node was first, the call counted as cancelled early, so the next calls named
+// as many shards and hung, too.
 func TestCallCancelledAfterItsTimeoutHasNoResponse(t *testing.T) {
 	s := newHookStage(t, 512)
 	for _, want := range []int{256, 16} {
-		calls := s.look(time.Hour)
+		calls := s.pollAfter(time.Hour)
 		for _, c := range calls {
 			if len(c.Shards) > want {
 				t.Fatalf("a call names %d shards, want %d at most", len(c.Shards), want)
 			}
 		}
-		s.look(s.k.o.AcquireTimeout)
+		s.pollAfter(s.k.o.AcquireTimeout)
 		if len(s.app.cut) != len(calls) {
 			t.Fatalf("%d of %d calls that hang were cut", len(s.app.cut), len(calls))
 		}
@@ -103,41 +103,41 @@ func TestCallCancelledAfterItsTimeoutHasNoResponse(t *testing.T) {
 			s.result(HookResult{Seq: seq, Err: errHook})
 		}
 		s.app.cut = nil
-		s.look(0)
+		s.pollAfter(0)
 	}
 }
 
-// A call goes on for as long as something can come of it, and no longer.
+// A call continues only as long as its result is useful.
 func TestUselessCallsAreCancelled(t *testing.T) {
 	elsewhere := []shardmap.Member{{ID: "b", Weight: 1}}
 	t.Run("an acquire, when its shard is to move", func(t *testing.T) {
 		s := newHookStage(t, 2)
-		c := s.only(s.look(0), HookAcquire)
-		s.look(time.Second)
+		c := s.only(s.pollAfter(0), HookAcquire)
+		s.pollAfter(time.Second)
 		s.wantCut("nothing has happened")
 		s.propose(elsewhere)
-		s.look(0)
+		s.pollAfter(0)
 		s.wantCut("it moves", c.Seq)
 	})
 	t.Run("a release, when its shard has moved", func(t *testing.T) {
 		s := newHookStage(t, 2)
 		s.acquire()
 		s.propose(elsewhere)
-		c := s.only(s.look(0), HookRelease)
+		c := s.only(s.pollAfter(0), HookRelease)
 		s.see.mayServe, s.see.leaseHeld = false, false
-		s.look(time.Millisecond)
+		s.pollAfter(time.Millisecond)
 		s.wantCut("without a lease, which may come back")
 		s.commit()
-		s.look(0)
+		s.pollAfter(0)
 		s.wantCut("it has moved", c.Seq)
 	})
 	t.Run("a release of who leaves, when there is no lease", func(t *testing.T) {
 		s := newHookStage(t, 2)
 		s.acquire()
 		s.see.stopping = true
-		c := s.only(s.look(0), HookRelease)
+		c := s.only(s.pollAfter(0), HookRelease)
 		s.see.mayServe, s.see.leaseHeld = false, false
-		s.look(time.Millisecond)
+		s.pollAfter(time.Millisecond)
 		s.answered(1, graceAnswers)
 		s.wantCut("the lease may come back")
 		s.answered(1, 1)
@@ -147,12 +147,12 @@ func TestUselessCallsAreCancelled(t *testing.T) {
 		s := newHookStage(t, 512)
 		s.acquire()
 		s.propose(elsewhere)
-		calls := s.look(0)
+		calls := s.pollAfter(0)
 		if len(calls) != 2 {
 			t.Fatalf("%d calls", len(calls))
 		}
 		s.result(HookResult{Seq: calls[0].Seq, Err: errHook, Refused: true})
-		s.look(time.Millisecond)
+		s.pollAfter(time.Millisecond)
 		s.wantCut("nobody is there", calls[1].Seq)
 	})
 	t.Run("a release, in time to say that the shard is lost, and that", func(t *testing.T) {
@@ -160,55 +160,55 @@ func TestUselessCallsAreCancelled(t *testing.T) {
 		s.k.o.ReleaseTimeout = 2 * time.Second
 		s.acquire()
 		s.propose(elsewhere)
-		release, by := s.only(s.look(0), HookRelease), s.k.deadline(0)
-		s.look(by - s.k.lostTime() - s.now - 1)
+		release, by := s.only(s.pollAfter(0), HookRelease), s.k.deadline(0)
+		s.pollAfter(by - s.k.lostTime() - s.now - 1)
 		s.wantCut("there is time")
-		s.look(1)
+		s.pollAfter(1)
 		s.wantCut("it has had its time", release.Seq)
 		s.result(HookResult{Seq: release.Seq, Err: errHook})
-		lost := s.only(s.look(0), HookLost)
-		s.look(by - s.now)
+		lost := s.only(s.pollAfter(0), HookLost)
+		s.pollAfter(by - s.now)
 		s.wantCut("all has had its time", lost.Seq)
 		s.result(HookResult{Seq: lost.Seq, Err: errHook})
-		s.look(0)
-		if calls := s.look(time.Minute / 2); len(calls) > 0 {
+		s.pollAfter(0)
+		if calls := s.pollAfter(time.Minute / 2); len(calls) > 0 {
 			t.Errorf("called before the acknowledgement is out: %+v", calls)
 		}
 		s.commit()
-		s.only(s.look(0), HookLost)
+		s.only(s.pollAfter(0), HookLost)
 	})
 	t.Run("a lost, when the shard is back", func(t *testing.T) {
 		s := newHookStage(t, 2)
 		s.acquire()
 		s.propose(elsewhere)
 		s.commit()
-		c := s.only(s.look(0), HookLost)
+		c := s.only(s.pollAfter(0), HookLost)
 		s.propose(fuzzMembers(1))
-		s.look(0)
+		s.pollAfter(0)
 		s.wantCut("it is to come back")
 		s.commit()
-		s.look(0)
+		s.pollAfter(0)
 		s.wantCut("it is back", c.Seq)
 	})
 }
 
-// A call that is cut before its time is over has not failed: nothing is said of the shards
-// that stay, and they are acquired at once by another one.
+// A call that is cancelled before its timeout has not failed. Shards that remain are acquired
+// at once by another call.
 func TestCancelledCallHasNotFailed(t *testing.T) {
 	for name, said := range map[string]string{"at first": "", "after a failure": errHook.Error()} {
 		t.Run(name, func(t *testing.T) {
 			s := newHookStage(t, 2)
-			c := s.only(s.look(0), HookAcquire)
+			c := s.only(s.pollAfter(0), HookAcquire)
 			if said != "" {
 				s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: said, 1: said}})
-				s.look(0)
-				c = s.only(s.look(minRetryPause), HookAcquire)
+				s.pollAfter(0)
+				c = s.only(s.pollAfter(minRetryPause), HookAcquire)
 			}
 			s.propose(fuzzMembers(2))
-			s.look(0)
+			s.pollAfter(0)
 			s.wantCut("one of them moves", c.Seq)
 			s.result(HookResult{Seq: c.Seq, Err: errCutHook})
-			again := s.look(0)[0]
+			again := s.pollAfter(0)[0]
 			if again.Kind != HookAcquire || len(again.Shards) != 1 {
 				t.Fatalf("called %+v, want an acquire of the shard that stays", again)
 			}
@@ -221,31 +221,31 @@ func TestCancelledCallHasNotFailed(t *testing.T) {
 
 var errCutHook = errors.New("cut")
 
-// A shard that has been another node's is new to the app, though its last acquire failed
-// and nobody could tell it that it was lost.
+// A shard that another node has owned is new to the app, even if its last acquire call failed
+// and no lost call was possible.
 func TestShardThatComesBackIsNotAcquiredAgain(t *testing.T) {
 	s := newHookStage(t, 1)
-	c := s.only(s.look(0), HookAcquire)
+	c := s.only(s.pollAfter(0), HookAcquire)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	s.commit()
-	c = s.only(s.look(0), HookLost)
+	c = s.only(s.pollAfter(0), HookLost)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
 	s.propose(fuzzMembers(1))
 	s.commit()
-	c = s.only(s.look(0), HookAcquire)
+	c = s.only(s.pollAfter(0), HookAcquire)
 	if x := c.Shards[0]; x.Again || x.From != "b" || x.Epoch != s.see.state.Committed().OwnedSince(0) {
 		t.Errorf("acquired %+v", x)
 	}
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
-	s.look(0)
-	if c = s.only(s.look(time.Second), HookAcquire); !c.Shards[0].Again {
+	s.pollAfter(0)
+	if c = s.only(s.pollAfter(time.Second), HookAcquire); !c.Shards[0].Again {
 		t.Error("the second attempt under one epoch says that it is the first")
 	}
 }
 
-// What the app says that it does not hold counts for what it serves, under the epoch that
-// it was asked under.
+// A report of the app that it does not hold a shard counts only for a serving shard under the
+// epoch of the request.
 func TestOnlyServingShardIsAcquiredAgain(t *testing.T) {
 	s := newHookStage(t, 2)
 	a := &Agent{hooks: s.k}
@@ -253,28 +253,28 @@ func TestOnlyServingShardIsAcquiredAgain(t *testing.T) {
 	s.acquire()
 	a.NotAcquired(0, epoch+1)
 	a.NotAcquired(2, epoch) // of a larger cluster
-	if calls := s.look(0); len(calls) > 0 || s.k.shards[0].phase != HookServing {
+	if calls := s.pollAfter(0); len(calls) > 0 || s.k.shards[0].phase != HookServing {
 		t.Errorf("of another ownership: %+v, %s", calls, s.k.shards[0].phase)
 	}
 	a.NotAcquired(0, epoch)
-	c := s.only(s.look(0), HookAcquire)
+	c := s.only(s.pollAfter(0), HookAcquire)
 	if len(c.Shards) != 1 || c.Shards[0].Shard != 0 || !c.Shards[0].Again {
 		t.Errorf("acquired %+v", c)
 	}
 	s.result(HookResult{Seq: c.Seq})
-	s.result(HookResult{Seq: c.Seq}) // who answers twice says nothing new
-	s.look(0)
+	s.result(HookResult{Seq: c.Seq}) // a second result is ignored
+	s.pollAfter(0)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	s.only(s.look(0), HookRelease)
+	s.only(s.pollAfter(0), HookRelease)
 	a.NotAcquired(0, epoch)
-	if calls := s.look(0); len(calls) > 0 || s.k.shards[0].phase != HookReleasing {
+	if calls := s.pollAfter(0); len(calls) > 0 || s.k.shards[0].phase != HookReleasing {
 		t.Errorf("while it is released: %+v, %s", calls, s.k.shards[0].phase)
 	}
 	(&Agent{}).NotAcquired(0, epoch) // without hooks
 }
 
-// The list for people has each shard that the app may hold, since when, and what it said
-// last.
+// HeldShards lists each shard that the app may hold, with the start of its phase and the last
+// error.
 func TestHeldShardsListsPhases(t *testing.T) {
 	s := newHookStage(t, 2)
 	a := &Agent{hooks: s.k}
@@ -282,9 +282,9 @@ func TestHeldShardsListsPhases(t *testing.T) {
 		t.Errorf("before the first look: %+v", a.HeldShards())
 	}
 	began := s.now
-	c := s.only(s.look(0), HookAcquire)
+	c := s.only(s.pollAfter(0), HookAcquire)
 	s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{1: "no room"}})
-	s.look(time.Millisecond)
+	s.pollAfter(time.Millisecond)
 	epoch := s.see.state.Committed().OwnedSince(0)
 	want := []HeldShardView{{Shard: 0, Epoch: epoch, Phase: HookServing, Since: s.now}, {Shard: 1, Epoch: epoch, Phase: HookAcquiring, Since: began, Err: "no room"}}
 	if got := a.HeldShards(); len(got) != 2 || got[0] != want[0] || got[1] != want[1] {
@@ -292,13 +292,13 @@ func TestHeldShardsListsPhases(t *testing.T) {
 	}
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	s.commit()
-	if s.look(0); len(a.HeldShards()) > 0 {
+	if s.pollAfter(0); len(a.HeldShards()) > 0 {
 		t.Errorf("after they have moved: %+v", a.HeldShards())
 	}
 }
 
-// The app has its time for what moves, and for what a node that leaves has; the earlier
-// end counts if both are under way.
+// Moving shards and the shards of a stopping node have a deadline each. If both apply, the
+// earlier one counts.
 func TestDeadlineOfReleasedShards(t *testing.T) {
 	const never = time.Duration(math.MaxInt64)
 	for name, c := range map[string]struct {
@@ -335,8 +335,8 @@ func TestDeadlineOfReleasedShards(t *testing.T) {
 	}
 }
 
-// What is kept of release-timeout for the two things that come after a release: a part of
-// it, no less than a busy machine takes for a look, unless nothing would be left.
+// Parts of release-timeout are reserved for lost calls and delivery. Each part is at least the
+// poll delay of a busy machine, unless nothing would be left.
 func TestReleaseTimeoutIsShared(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct{ timeout, lost, deliver time.Duration }{
@@ -348,11 +348,12 @@ func TestReleaseTimeoutIsShared(t *testing.T) {
 	}
 }
 
-// Who stood still is left out by a proposal, and given everything back by the next one before
-// anybody else has had it: its app goes on with what it has, and was told to forget it before.
+// A node that pauses is dropped by one proposal and gets all its shards back by the next,
+// before another node has served them. Its app keeps its state. Before, it was told to drop
+// it.
 func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 	for _, back := range []bool{true, false} {
-		s, calls := leftOut(t, CauseSilent)
+		s, calls := droppedStage(t, CauseSilent)
 		if len(calls) > 0 {
 			t.Fatalf("left out, the app is told %+v", calls)
 		}
@@ -361,7 +362,7 @@ func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 		if back {
 			s.propose(fuzzMembers(1))
 			s.see.mayServe, s.see.leaseHeld, s.see.draining = true, true, 0
-			if calls := s.look(time.Minute); len(calls) > 0 {
+			if calls := s.pollAfter(time.Minute); len(calls) > 0 {
 				t.Fatalf("given back, the app is told %+v", calls)
 			}
 			for sh := range s.k.shards {
@@ -371,45 +372,45 @@ func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 			}
 			continue
 		}
-		if calls := s.look(time.Minute); len(calls) > 0 {
+		if calls := s.pollAfter(time.Minute); len(calls) > 0 {
 			t.Fatalf("left out, and the leader is gone: the app is told %+v", calls)
 		}
-		s.answered(2, graceAnswers) // this one has to hear the node first, too
+		s.answered(2, graceAnswers) // a new leader starts the grace period again
 		s.answered(1, graceAnswers)
 		s.k.answerReceived(s.now, Answer{Term: 2}, false)
-		s.only(s.look(0), HookLost)
+		s.only(s.pollAfter(0), HookLost)
 	}
 }
 
-// Who was slow comes back by its acknowledgement: what waits for a lease before that waits for
-// nothing, and so do all who want the shards.
+// A node dropped for a missed round returns by acknowledging, so releases that need a lease do
+// not wait. Otherwise the new owners of its shards would wait, too.
 func TestDroppedForMissedRoundReleasesAtOnce(t *testing.T) {
 	for _, cause := range []Cause{CauseMissedAck, CauseBehind} {
-		s, calls := leftOut(t, cause)
+		s, calls := droppedStage(t, cause)
 		s.only(calls, HookLost)
 	}
 }
 
-// leftOut returns the stage of a node that has no lease and that a proposal leaves out, and
-// what its app is told at once.
-func leftOut(t *testing.T, cause Cause) (*hookStage, []HookCall) {
+// leftOut returns the stage of a node without a lease that a proposal excludes, and the calls
+// that follow at once.
+func droppedStage(t *testing.T, cause Cause) (*hookStage, []HookCall) {
 	t.Helper()
 	s := newHookStage(t, 2)
 	s.acquire()
 	s.see.mayServe, s.see.leaseHeld = false, false
-	s.look(time.Second)
+	s.pollAfter(time.Second)
 	s.answered(1, 2*graceAnswers) // without any lease, that is not when it begins
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropRecord{node: "a", cause: cause, strikes: 1})
-	return s, s.look(time.Millisecond)
+	return s, s.pollAfter(time.Millisecond)
 }
 
-// answered has the leader of a term answer so often, within hopeFor, and the app be told
-// nothing.
+// answered sends answers of the leader of a term within releaseGrace, and checks that no call
+// is made.
 func (s *hookStage) answered(term uint64, times int) {
 	s.t.Helper()
 	for i := range times {
 		s.k.answerReceived(s.now, Answer{Term: term}, false)
-		if calls := s.look(releaseGrace / graceAnswers); len(calls) > 0 {
+		if calls := s.pollAfter(releaseGrace / graceAnswers); len(calls) > 0 {
 			s.t.Fatalf("at answer %d the app is told %+v", i+1, calls)
 		}
 	}

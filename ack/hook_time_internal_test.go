@@ -14,13 +14,13 @@ func TestNodeDroppedAgainGetsTheFullGracePeriod(t *testing.T) {
 	for range 2 {
 		s.see.mayServe, s.see.leaseHeld = false, false
 		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropRecord{node: "a", cause: CauseSilent, strikes: 1})
-		s.look(0)
-		if calls := s.look(releaseGrace - 1); len(calls) > 0 {
+		s.pollAfter(0)
+		if calls := s.pollAfter(releaseGrace - 1); len(calls) > 0 {
 			t.Fatalf("left out for less than %v, the app is told %+v", releaseGrace, calls)
 		}
 		s.propose(fuzzMembers(1))
 		s.see.mayServe, s.see.leaseHeld, s.see.draining = true, true, 0
-		if calls := s.look(0); len(calls) > 0 {
+		if calls := s.pollAfter(0); len(calls) > 0 {
 			t.Fatalf("given back, the app is told %+v", calls)
 		}
 	}
@@ -92,18 +92,18 @@ func TestShardWaitingForReleaseRetryIsLostInTime(t *testing.T) {
 		s := newHookStage(t, 1)
 		s.acquire()
 		s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-		s.result(HookResult{Seq: s.only(s.look(0), HookRelease).Seq, Err: errHook})
-		s.look(0)
+		s.result(HookResult{Seq: s.only(s.pollAfter(0), HookRelease).Seq, Err: errHook})
+		s.pollAfter(0)
 		s.lostInTime(s.k.releaseBy)
 	})
 	t.Run("its node leaves", func(t *testing.T) {
 		s := newHookStage(t, 1)
 		s.acquire()
 		s.see.stopping = true
-		release := s.only(s.look(0), HookRelease)
+		release := s.only(s.pollAfter(0), HookRelease)
 		s.k.readyToStop(s.now, 0)
 		s.result(HookResult{Seq: release.Seq, Err: errHook})
-		s.look(0)
+		s.pollAfter(0)
 		s.lostInTime(s.k.stopBy)
 	})
 }
@@ -113,12 +113,12 @@ func TestShardWaitingForReleaseRetryIsLostInTime(t *testing.T) {
 func (s *hookStage) lostInTime(by time.Duration) {
 	s.t.Helper()
 	s.k.shards[0].nextAttempt = s.now + time.Hour
-	s.look(0)
+	s.pollAfter(0)
 	last := by - s.k.lostTime()
-	if calls := s.look(last - 1 - s.now); len(calls) > 0 {
+	if calls := s.pollAfter(last - 1 - s.now); len(calls) > 0 {
 		s.t.Fatalf("%v before its time is over, the app is told %+v", by-s.now, calls)
 	}
-	s.only(s.look(1), HookLost)
+	s.only(s.pollAfter(1), HookLost)
 }
 
 // A call that began before it was known until when it may last is cut then.
@@ -135,11 +135,11 @@ func TestCallsAreCancelledAtTheirTimeout(t *testing.T) {
 				s.k.drainEpoch, s.k.releaseBy = s.see.draining, by
 			}
 			s.k.shards[0].abandon(s.now)
-			lost := s.only(s.look(0), HookLost)
+			lost := s.only(s.pollAfter(0), HookLost)
 			s.k.running[lost.Seq].deadline = by + time.Hour // as of one from before
-			s.look(by - 1 - s.now)
+			s.pollAfter(by - 1 - s.now)
 			s.wantCut("there is time")
-			s.look(1)
+			s.pollAfter(1)
 			s.wantCut("there is none", lost.Seq)
 		})
 	}
@@ -149,14 +149,14 @@ func TestCallsAreCancelledAtTheirTimeout(t *testing.T) {
 // leader that knows less says after it; a new boot asks for no less.
 func TestRestartIndexIsNotForgotten(t *testing.T) {
 	s := newHookStage(t, 1)
-	after := s.behind()
+	after := s.nextProcessWithOldLog()
 	s.k.answerReceived(s.now, Answer{}, false)
 	s.k.reboot(8)
-	if calls := s.look(time.Minute); len(calls) > 0 {
+	if calls := s.pollAfter(time.Minute); len(calls) > 0 {
 		t.Fatalf("with a log that ends before the absence, %+v", calls)
 	}
 	s.see.state = after
-	if c := s.only(s.look(0), HookAcquire); !c.Shards[0].Released {
+	if c := s.only(s.pollAfter(0), HookAcquire); !c.Shards[0].Released {
 		t.Errorf("acquires %+v, want it as released", c.Shards[0])
 	}
 }

@@ -8,27 +8,27 @@ import (
 	"shardway/shardmap"
 )
 
-// due drives a node a and the leader on it as their Due says, and no more often than every
-// 10 ms, in steps of one.
-type due struct {
+// due drives a node a and the leader on it as their Due methods require, at most every 10 ms,
+// in steps of 1 ms.
+type dueStage struct {
 	t *testing.T
 	*toy
 	a, b       *toyNode
 	looks      int // at a since the last quiet
-	ticks      int // of the leader that no message called for
+	ticks      int // of the leader, without a message
 	next, lead time.Duration
 	sent       []time.Duration
 	seen       *ack.State
-	mute       bool // nobody hears the leader
-	bMute      bool // b says nothing
-	bEager     bool // b beats all the time, so that a is granted nothing by an older echo than need be
+	mute       bool // heartbeats to the leader get lost
+	bMute      bool // b sends nothing
+	bEager     bool // b always sends heartbeats, so that grants to a are based on recent echoes
 	silent     time.Duration
 }
 
-func newDue(t *testing.T) *due {
+func newDue(t *testing.T) *dueStage {
 	t.Helper()
 	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}, quiet: true}
-	d := &due{t: t, toy: c, a: c.start("a"), b: c.start("b")}
+	d := &dueStage{t: t, toy: c, a: c.start("a"), b: c.start("b")}
 	c.turn = ack.NewLeaderDriver(ack.LeaderDriverOptions{
 		Leader: ack.LeaderOptions{Server: "a/disk", Term: c.Term(), Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), BootstrapExpect: 2},
 		Raft:   c, Clock: func() time.Duration { return c.now }, Newest: func() *ack.State { return c.state },
@@ -42,8 +42,8 @@ func newDue(t *testing.T) *due {
 	return d
 }
 
-// pass lets time pass until enough, or so long.
-func (d *due) pass(long time.Duration, enough func() bool) {
+// pass lets time pass until enough returns true, at most long.
+func (d *dueStage) pass(long time.Duration, enough func() bool) {
 	for end := d.now + long; d.now < end && (enough == nil || !enough()); d.now += ms {
 		before := len(d.inbox)
 		if d.now >= d.next || len(d.a.inbox) > 0 || d.state != d.seen {
@@ -68,8 +68,8 @@ func (d *due) pass(long time.Duration, enough func() bool) {
 	}
 }
 
-// step is the body of the leader's loop.
-func (d *due) step() {
+// step is the body of the leader loop.
+func (d *dueStage) step() {
 	messages := d.inbox
 	d.inbox = nil
 	if len(messages) == 0 {
@@ -93,8 +93,8 @@ func (d *due) step() {
 	}
 }
 
-// A node that is woken for nothing costs more than what it does: at rest it looks when its
-// next heartbeat is due, and now and then so that no pause is seen.
+// An idle agent polls when its next heartbeat is due, and often enough that no pause is
+// detected. Unnecessary wake-ups would dominate its cost.
 func TestIdleAgentIsSeldomDue(t *testing.T) {
 	d := newDue(t)
 	d.pass(10*time.Second, nil)
@@ -115,9 +115,8 @@ func TestIdleAgentIsSeldomDue(t *testing.T) {
 	}
 }
 
-// Nobody whose requests come waits for a lease that is void because a busy machine let a look
-// come late: a look comes half-way to the next heartbeat meanwhile, and for a second after that,
-// whoever of several looks is told of them.
+// With recent requests the agent polls half-way to the next heartbeat, so that a late poll on
+// a busy machine does not void the lease. This lasts for one second after the last request.
 func TestAgentWithRequestsPollsBetweenHeartbeats(t *testing.T) {
 	d := newDue(t)
 	left := func() time.Duration {
@@ -142,8 +141,8 @@ func TestAgentWithRequestsPollsBetweenHeartbeats(t *testing.T) {
 	}
 }
 
-// A heartbeat comes early for who is awake anyway, by half of the time between two at most and no
-// more than was said, and the next one a whole time after it.
+// HeartbeatEarly sends the heartbeat early by at most half of the interval and at most the
+// given time. The next one follows a full interval later.
 func TestHeartbeatEarlyByHalfAnIntervalAtMost(t *testing.T) {
 	d := newDue(t)
 	d.bEager = true
@@ -170,8 +169,8 @@ func TestHeartbeatEarlyByHalfAnIntervalAtMost(t *testing.T) {
 	}
 }
 
-// A heartbeat that leaves with those of others comes at once, and only the next one is due a
-// tenth later.
+// HeartbeatWith sends the heartbeat at once, and only the next one is due a tenth of the
+// interval later.
 func TestHeartbeatWithPostponesTheNextByATenth(t *testing.T) {
 	d := newDue(t)
 	d.bEager = true
@@ -190,8 +189,9 @@ func TestHeartbeatWithPostponesTheNextByATenth(t *testing.T) {
 	}
 }
 
-// Who is granted a lease by an old echo beats sooner, by no more than a quarter of the time
-// between two heartbeats: until it comes soon after those whose echo it is.
+// A node whose lease is based on an old echo sends its next heartbeat earlier, by at most a
+// quarter of the interval, until its heartbeats follow soon after those that confirm its
+// lease.
 func TestShortGrantAdvancesTheHeartbeat(t *testing.T) {
 	d := newDue(t)
 	d.bEager = true
@@ -214,8 +214,8 @@ func TestShortGrantAdvancesTheHeartbeat(t *testing.T) {
 	}
 }
 
-// Whose leader does not answer looks as often as ever: by that a leader is found to be
-// missed, and its lease ends when it said.
+// A node with an unanswered heartbeat polls every 10 ms, so that it detects a failed leader
+// and the end of its lease in time.
 func TestAgentWithUnansweredHeartbeatIsDueAtOnce(t *testing.T) {
 	d := newDue(t)
 	doubt := ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: "a/disk", Heartbeat: 100 * ms, Raft: &raftOf{term: 1, voters: []string{"a/disk", "b/disk", "c/disk"}, leader: "b/disk"}}, d.now)
@@ -249,8 +249,7 @@ func TestAgentWithUnansweredHeartbeatIsDueAtOnce(t *testing.T) {
 	}
 }
 
-// A leader that answers, and grants nothing, as one without a quorum: nobody waits for it, and the
-// lease ends when it said.
+// A leader without a quorum answers and grants nothing. The lease then ends in time.
 func TestUnrenewedLeaseEndsInTime(t *testing.T) {
 	d := newDue(t)
 	lease, lapsed := time.Duration(0), time.Duration(0)
@@ -268,7 +267,7 @@ func TestUnrenewedLeaseEndsInTime(t *testing.T) {
 	}
 }
 
-// A leader at rest finds as soon as ever that a node is silent.
+// An idle leader detects a silent node as soon as a busy one.
 func TestIdleLeaderDetectsSilentNode(t *testing.T) {
 	d := newDue(t)
 	d.bMute = true
@@ -285,25 +284,25 @@ func TestIdleLeaderDetectsSilentNode(t *testing.T) {
 	}
 }
 
-// leavesBusy has a leave while requests run there.
-func leavesBusy(d *due) {
+// leavesBusy makes a leave while requests run there.
+func leavesBusy(d *dueStage) {
 	d.a.running = []shardmap.Shard{0, 1}
 	d.a.agent.HeartbeatNow()
 	d.a.agent.Poll(d.now, ack.Observation{State: d.state, Weight: 1, Leaving: true})
 	d.pass(time.Second, func() bool { return d.a.agent.Draining() != 0 })
 }
 
-// Who has anything under way is due at once.
+// An agent with anything in progress is due at once.
 func TestBusyAgentIsDueAtOnce(t *testing.T) {
-	for name, busy := range map[string]func(d *due){
-		"parting":  func(d *due) { d.a.agent.Poll(d.now, ack.Observation{State: d.state, Weight: 1, Stopping: true}) },
-		"new boot": func(d *due) { d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedBoot, Known: 5}) },
-		"refused": func(d *due) {
+	for name, busy := range map[string]func(d *dueStage){
+		"parting":  func(d *dueStage) { d.a.agent.Poll(d.now, ack.Observation{State: d.state, Weight: 1, Stopping: true}) },
+		"new boot": func(d *dueStage) { d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedBoot, Known: 5}) },
+		"refused": func(d *dueStage) {
 			d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedDuplicate, Elsewhere: "x"})
 		},
-		"to speak":   func(d *due) { d.a.agent.HeartbeatNow() },
+		"to speak":   func(d *dueStage) { d.a.agent.HeartbeatNow() },
 		"to drain":   leavesBusy,
-		"lease lost": func(d *due) { d.a.agent.Poll(d.now+time.Minute, ack.Observation{State: d.state, Weight: 1}) },
+		"lease lost": func(d *dueStage) { d.a.agent.Poll(d.now+time.Minute, ack.Observation{State: d.state, Weight: 1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDue(t)
@@ -319,9 +318,9 @@ func TestBusyAgentIsDueAtOnce(t *testing.T) {
 	}
 }
 
-// fallsBehind has b beat a little after a, which is granted its next lease by an echo of b's
-// that is nearly two heartbeats old.
-func (d *due) fallsBehind() {
+// fallsBehind makes b send shortly after a, so that the next lease of a is based on an echo of
+// b that is nearly two intervals old.
+func (d *dueStage) sendLate() {
 	d.bEager = true
 	d.pass(time.Second, nil)
 	d.bEager = false
@@ -333,8 +332,8 @@ func (d *due) fallsBehind() {
 	d.sent = d.sent[len(d.sent)-1:]
 }
 
-// apart fails the test unless so much lies between any two heartbeats.
-func (d *due) apart(least time.Duration) {
+// apart fails the test unless at least this much time lies between any two heartbeats.
+func (d *dueStage) minGap(least time.Duration) {
 	d.t.Helper()
 	for i, at := range d.sent[1:] {
 		if gap := at - d.sent[i]; gap < least {
@@ -343,26 +342,26 @@ func (d *due) apart(least time.Duration) {
 	}
 }
 
-// A heartbeat that is drawn near comes early by half of the time between two at most all the
-// same: a quarter of that lay between two of them when both came together.
+// An advanced heartbeat comes early by at most half of the interval. Before, HeartbeatEarly
+// and alignHeartbeat together reduced the interval to a quarter.
 func TestAdvancedHeartbeatIsEarlyByHalfAnIntervalAtMost(t *testing.T) {
 	d := newDue(t)
-	d.fallsBehind()
+	d.sendLate()
 	for range 200 {
 		d.pass(ms, nil)
 		d.a.agent.HeartbeatEarly(d.now, 50*ms)
 		d.next = d.now
 	}
-	d.apart(50 * ms)
+	d.minGap(50 * ms)
 }
 
-// An answer that comes more than once draws a heartbeat near once.
+// A repeated answer advances the heartbeat only once.
 func TestRepeatedAnswerAdvancesTheHeartbeatOnce(t *testing.T) {
 	d := newDue(t)
-	d.fallsBehind()
+	d.sendLate()
 	for range 500 {
 		d.a.inbox = append(d.a.inbox, append(d.a.inbox, d.a.inbox...)...)
 		d.pass(ms, nil)
 	}
-	d.apart(75 * ms)
+	d.minGap(75 * ms)
 }

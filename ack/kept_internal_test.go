@@ -9,19 +9,20 @@ import (
 	"shardway/shardmap"
 )
 
-// keeps has node a say goodbye under a boot and keep what it is said to have released.
-func (s *hookStage) keeps(boot uint64, proposal shardmap.Epoch, released ...Released) {
+// keeps makes node a send a goodbye under a boot, with the given releases.
+func (s *hookStage) goodbyeWith(boot uint64, proposal shardmap.Epoch, released ...Released) {
 	s.t.Helper()
 	s.entry(encodeRestart(MinLevel, restartEntry{term: 1, node: "a", boot: boot, grace: time.Minute, released: released, server: "a/1", proposal: proposal}))
 }
 
-// next starts the process of a with the given disk and boot, and returns what it acquires.
-func (s *hookStage) next(server string, boot uint64) map[shardmap.Shard]HookShard {
+// next starts a process of a with the given disk and boot, and returns the shards that it
+// acquires.
+func (s *hookStage) nextProcess(server string, boot uint64) map[shardmap.Shard]HookShard {
 	s.t.Helper()
 	s.app.take()
 	s.k = newHooks(s.k.o, "a", server, boot)
 	got := map[shardmap.Shard]HookShard{}
-	for _, c := range s.look(0) {
+	for _, c := range s.pollAfter(0) {
 		for _, hs := range c.Shards {
 			got[hs.Shard] = hs
 		}
@@ -29,20 +30,21 @@ func (s *hookStage) next(server string, boot uint64) map[shardmap.Shard]HookShar
 	return got
 }
 
-// behind has the process of a that comes after a restart in place begin with a log that ends
-// before that, though a leader has told of it, and returns what the log is to say.
-func (s *hookStage) behind() (after *State) {
+// behind starts the next process of a with a log that ends before the restart entry, although
+// a leader has reported the entry. It returns the state with the entry.
+func (s *hookStage) nextProcessWithOldLog() (after *State) {
 	s.t.Helper()
 	before := s.see.state
-	s.keeps(7, before.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
+	s.goodbyeWith(7, before.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
 	after = s.see.state
 	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
 	s.k.answerReceived(s.now, Answer{RestartIndex: after.restartsIndex}, false)
 	return after
 }
 
-// What a process has released to restart in place is told to the next one on its disk, as
-// the node's own; the one after that does not know whether the next has changed it.
+// The next process on the same disk gets the release notes of a process that restarts in
+// place, as those of its own node. The process after that one gets none, because the state may
+// have changed.
 func TestNextProcessGetsNotesOfThePreviousOne(t *testing.T) {
 	for _, test := range []struct {
 		server string
@@ -50,8 +52,8 @@ func TestNextProcessGetsNotesOfThePreviousOne(t *testing.T) {
 		told   bool
 	}{{"a/1", 8, true}, {"a/1", 9, false}, {"a/1", 7, false}, {"a/2", 8, false}} {
 		s := newHookStage(t, 3)
-		s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")}, Released{Shard: 2, From: "b"})
-		got := s.next(test.server, test.boot)
+		s.goodbyeWith(7, s.see.state.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")}, Released{Shard: 2, From: "b"})
+		got := s.nextProcess(test.server, test.boot)
 		want := map[shardmap.Shard]HookShard{0: {Shard: 0}, 1: {Shard: 1}, 2: {Shard: 2}}
 		if test.told {
 			want[0], want[2] = HookShard{Shard: 0, From: "a", Released: true, Note: []byte("there")}, HookShard{Shard: 2, Released: true}
@@ -65,28 +67,28 @@ func TestNextProcessGetsNotesOfThePreviousOne(t *testing.T) {
 	}
 }
 
-// A lease says which maps are known here, and a log that is being read may tell of the
-// absence only after them: the app is not to hear meanwhile that nobody released anything.
+// A lease confirms which maps this node has applied, but the restart entry may follow them in
+// the log. Until it is applied, the app must not get an acquire call without the notes.
 func TestNextProcessWaitsForTheRestartEntry(t *testing.T) {
 	s := newHookStage(t, 2)
-	after := s.behind()
-	if calls := s.look(time.Minute); len(calls) > 0 {
+	after := s.nextProcessWithOldLog()
+	if calls := s.pollAfter(time.Minute); len(calls) > 0 {
 		t.Fatalf("with a log that ends before the absence, %+v", calls)
 	}
 	s.see.state = after
-	calls := s.look(0)
+	calls := s.pollAfter(0)
 	if len(calls) != 1 || len(calls[0].Shards) != 2 || !calls[0].Shards[0].Released || calls[0].Shards[1].Released {
 		t.Fatalf("%+v", calls)
 	}
 
-	// What it gains later nobody can have kept for it.
+	// A shard that it gains later cannot have a kept note.
 	s.k.answerReceived(s.now, Answer{RestartIndex: after.restartsIndex + 100}, false)
 	s.result(HookResult{Seq: calls[0].Seq})
 	acquired := 0
 	for _, to := range []shardmap.NodeID{"b", "a"} {
 		s.propose([]shardmap.Member{{ID: to, Weight: 1}})
 		for range 3 {
-			for _, c := range s.look(time.Millisecond) {
+			for _, c := range s.pollAfter(time.Millisecond) {
 				if s.result(HookResult{Seq: c.Seq}); c.Kind == HookAcquire {
 					acquired += len(c.Shards)
 				}
@@ -101,22 +103,22 @@ func TestNextProcessWaitsForTheRestartEntry(t *testing.T) {
 	}
 }
 
-// A shard that the node has got since then is not one that it has released.
+// A shard that the node got after the release is not released.
 func TestKeptNotesCoverTheShardsOfThatTime(t *testing.T) {
 	s := newHookStage(t, 2)
-	s.keeps(7, s.see.state.Committed().Epoch()-1, Released{Shard: 0})
-	if got := s.next("a/1", 8); got[0].Released {
+	s.goodbyeWith(7, s.see.state.Committed().Epoch()-1, Released{Shard: 0})
+	if got := s.nextProcess("a/1", 8); got[0].Released {
 		t.Errorf("%+v", got)
 	}
 }
 
-// With the second restart what the first has kept is over, also what the second did not
-// release; what did not come with the absence, but with the map, too.
+// The second restart replaces all kept notes of the first, also those of shards that the
+// second did not release. A note that came with a shard through a map is kept as well.
 func TestEachRestartReplacesKeptNotes(t *testing.T) {
 	s := newHookStage(t, 2)
-	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0}, Released{Shard: 1})
-	s.keeps(8, s.see.state.Committed().Epoch(), Released{Shard: 1})
-	if got := s.next("a/1", 9); got[0].Released || !got[1].Released {
+	s.goodbyeWith(7, s.see.state.Committed().Epoch(), Released{Shard: 0}, Released{Shard: 1})
+	s.goodbyeWith(8, s.see.state.Committed().Epoch(), Released{Shard: 1})
+	if got := s.nextProcess("a/1", 9); got[0].Released || !got[1].Released {
 		t.Errorf("%+v", got)
 	}
 	if _, ok := s.see.state.keptNotes[0]; ok {
@@ -124,12 +126,12 @@ func TestEachRestartReplacesKeptNotes(t *testing.T) {
 	}
 }
 
-// A process that is told of the release and gives the shard up before it has served it
-// passes it on as its node's own.
+// A process that got a note and gives the shard up before serving it passes the note on as
+// that of its own node.
 func TestKeptNotesArePassedOn(t *testing.T) {
 	s := newHookStage(t, 1)
-	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
-	s.next("a/1", 8)
+	s.goodbyeWith(7, s.see.state.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
+	s.nextProcess("a/1", 8)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	s.k.seen.state = s.see.state
 	s.k.prepareRelease(s.now, s.see.draining)
@@ -142,10 +144,10 @@ func TestKeptNotesArePassedOn(t *testing.T) {
 	}
 }
 
-// What this log has not seen may have changed it.
+// After a recovery no note is valid, because the state may have changed since.
 func TestNothingIsKeptAfterRecovery(t *testing.T) {
 	s := newHookStage(t, 2)
-	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 0})
+	s.goodbyeWith(7, s.see.state.Committed().Epoch(), Released{Shard: 0})
 	r, err := s.see.state.Recovered("c2", s.see.state.MaxIndex()+MinJump)
 	if err != nil {
 		t.Fatal(err)
@@ -155,11 +157,11 @@ func TestNothingIsKeptAfterRecovery(t *testing.T) {
 	}
 }
 
-// Snapshots hold it, beside what came to another disk of the same name. The first codec of
-// these found the disk by the node alone, and read one disk's shards as the other's.
+// Snapshots contain kept notes, and notes for another disk of the same node. The first codec
+// identified the disk by its node alone, and confused the shards of the two.
 func TestSnapshotContainsKeptNotes(t *testing.T) {
 	s := newHookStage(t, 4)
-	s.keeps(7, s.see.state.Committed().Epoch(), Released{Shard: 1, Note: []byte("there")}, Released{Shard: 3, From: "b"})
+	s.goodbyeWith(7, s.see.state.Committed().Epoch(), Released{Shard: 1, Note: []byte("there")}, Released{Shard: 3, From: "b"})
 	s.see.state.releaseNotes = map[shardmap.Shard]releaseNote{0: {server: "a/1"}, 2: {server: "a/2", note: []byte("else")}}
 	b, err := s.see.state.MarshalBinary()
 	if err != nil {
@@ -171,7 +173,8 @@ func TestSnapshotContainsKeptNotes(t *testing.T) {
 	}
 }
 
-// An entry names the disk, and what it has released; one that ends an absence names none.
+// The entry that begins a restart names the disk and its releases. The entry that ends it
+// names none.
 func TestRestartEntryContainsReleases(t *testing.T) {
 	whole := restartEntry{term: 3, node: "a", boot: 7, grace: time.Second, released: []Released{{Shard: 3, From: "b", Note: []byte("n")}}, server: "a/1", proposal: 9}
 	b := encodeRestart(MinLevel, whole)
@@ -194,7 +197,7 @@ func TestRestartEntryContainsReleases(t *testing.T) {
 	}
 }
 
-// What a restart keeps is fresh, however long its node has had the shards.
+// The age of a kept note is that of the restart, however long the node has owned the shard.
 func TestKeptNotesAreNotTheOldest(t *testing.T) {
 	s := newHookStage(t, 1200)
 	many := map[shardmap.Shard]releaseNote{}
@@ -208,8 +211,9 @@ func TestKeptNotesAreNotTheOldest(t *testing.T) {
 	}
 }
 
-// What is forwarded to a node that restarts in place waits where it comes from. It waited
-// there for a shard that nobody acquired any more, and broke with the process.
+// Requests for a node that restarts in place wait at the node that received them. They once
+// waited at the stopping node, where no process would acquire the shard again, and failed when
+// it ended.
 func TestRestartInPlaceDelaysNoMap(t *testing.T) {
 	s := newHookStage(t, 1)
 	r := NewRouting("a", s.see.state, 1, false).Acquired(make([]shardmap.Epoch, 1))

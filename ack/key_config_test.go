@@ -211,7 +211,7 @@ func TestRestartInPlaceDoesNotProlongAChangeOfTheKeys(t *testing.T) {
 	s.runs("b", s.owned("b")[0])
 	s.loads("k1", "a", "b", "c")
 	s.until("a change of the keys", s.changesKeys)
-	s.goes(time.Minute)
+	s.restartInPlace(time.Minute)
 	gone := s.now
 	s.until("the other shards are routed", func() bool { return !s.state.ChangesKeys() })
 	if took := s.now - gone; took > s.timing.DeadAfter/2 {

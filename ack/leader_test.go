@@ -9,9 +9,9 @@ import (
 	"shardway/shardmap"
 )
 
-// A leader submits a commit and is stopped at that point. Others lead, and lease
-// out again what it had seen free; then it leads once more and its commit enters
-// the log, of the very map that is still the last one proposed.
+// A leader submits a commit and is paused. Other leaders grant leases for shards that it
+// considered free. Then it leads again, and its commit enters the log, for the map that is
+// still the last proposal.
 func TestCommitOfAnotherTermIsVoid(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("c").leaving = true
@@ -40,8 +40,8 @@ func TestProposalOfAnotherTermIsVoid(t *testing.T) {
 	}
 }
 
-// While a commit is on its way nothing may loosen the rule that a lease needs an
-// acknowledgement of it: some other entry that comes too late, for one.
+// While a commit is being submitted, no other entry may end the rule that a lease requires an
+// acknowledgement of its map, for example an entry that is ignored.
 func TestIgnoredEntryDoesNotEndACommitOnItsWay(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.stuck = true
@@ -65,9 +65,9 @@ func TestIgnoredEntryDoesNotEndACommitOnItsWay(t *testing.T) {
 	}
 }
 
-// A node that leaves, or whose app is sick, is in no proposal, so it is never
-// dropped for a missed acknowledgement. If its log hangs, the round must not wait
-// for it for ever: it loses its lease and then its shards.
+// A node that leaves or whose app is unhealthy is in no proposal, so it is never dropped for a
+// missed acknowledgement. If its log hangs, the round must not wait forever: the node loses
+// its lease, and then its shards.
 func TestLeavingNodeThatNeverAcknowledgesIsNotWaitedFor(t *testing.T) {
 	for _, why := range []string{"leaving", "sick"} {
 		s := serving(t, "a", "b", "c")
@@ -83,8 +83,7 @@ func TestLeavingNodeThatNeverAcknowledgesIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// The transfer that a step down asks for may fail: with one voter there is
-// nobody to lead instead.
+// A leadership transfer may fail: with one voter there is no other server.
 func TestLeaderThatCannotStepDownGoesOn(t *testing.T) {
 	s := serving(t, "a")
 	a := s.actor("a")
@@ -124,8 +123,8 @@ func TestFailedSubmitIsTriedAgainAfterAPause(t *testing.T) {
 	s.until("b is out", func() bool { return s.state.Committed().Count("b") == 0 })
 }
 
-// A leader that was not run for a while (a pause, a busy machine) has heard
-// nobody meanwhile, itself included. That is no news about the others.
+// A leader that was paused, or ran on a busy machine, has handled no heartbeat meanwhile,
+// including its own. That says nothing about the other nodes.
 func TestPausedLeaderDropsNobody(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epoch := s.state.Last().Epoch()
@@ -158,8 +157,8 @@ func TestPauseDoesNotCountAgainstAcknowledgements(t *testing.T) {
 	}
 }
 
-// The operator looked, the node came back, the word arrived: what has a lease by
-// now must keep its shards, and may own some later.
+// The removal arrives after the node has returned. The node has a lease by then, must keep its
+// shards, and may get more later.
 func TestRemovalOfLiveNodeIsIgnored(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.step(s.leaders["a"], ack.NodeRemoved{Node: "c"})
@@ -179,8 +178,8 @@ func TestRemovalOfLiveNodeIsIgnored(t *testing.T) {
 	s.until("c is back under its next boot", func() bool { return s.serves("c") })
 }
 
-// A heartbeat that was on its way when its sender died voids the evidence, and
-// many came before it. None of that makes a dropped node eligible again.
+// A delayed heartbeat of a crashed node voids the crash evidence, and many heartbeats came
+// before it. None of them makes a dropped node eligible again.
 func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
@@ -198,8 +197,8 @@ func TestHeartbeatsBeforeADropDoNotBringANodeBack(t *testing.T) {
 	}
 }
 
-// When nobody is left to own anything while a proposal is open, that one stays:
-// the committed map names a dead node, which must not be proposed again.
+// If no node may own shards while a proposal is open, that proposal remains: the committed map
+// names a dead node, which must not be proposed again.
 func TestLastMapRemainsWithoutMembers(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
@@ -212,8 +211,8 @@ func TestLastMapRemainsWithoutMembers(t *testing.T) {
 	}
 }
 
-// An operator's word may be wrong: who is heard again is like everybody else whom
-// the leader dropped.
+// The statement of an operator may be wrong: a removed node that sends heartbeats again is
+// treated like any other dropped node.
 func TestHeartbeatVoidsRemoval(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
@@ -225,7 +224,7 @@ func TestHeartbeatVoidsRemoval(t *testing.T) {
 	s.until("c serves again, in the same boot", func() bool { return s.serves("c") })
 }
 
-// A machine that is run too seldom all the time must still find out who is gone.
+// A machine that always runs the leader too seldom must still detect silent nodes.
 func TestSlowLeaderDropsSilentNodes(t *testing.T) {
 	s := serving(t, "a", "b")
 	s.crash("b")

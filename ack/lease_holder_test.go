@@ -15,9 +15,9 @@ func grants(number, beat uint64, serve time.Duration) ack.Answer {
 	return ack.Answer{Term: 1, Number: number, Boot: 1, Beat: beat, Serve: serve, Cut: serve + t.CutAfter(), Lease: t.Lease}
 }
 
-// holding returns a Holder whose first heartbeat, sent at 0, was answered with a
+// heldLease returns a Holder whose first heartbeat, sent at 0, was answered with a
 // lease of 500 ms after 10 ms.
-func heldShard(t *testing.T) *ack.Holder {
+func heldLease(t *testing.T) *ack.Holder {
 	t.Helper()
 	h := ack.NewHolder(1, 0)
 	if number, echo := h.NextHeartbeat(0); number != 1 || echo != (ack.Echo{}) {
@@ -38,7 +38,7 @@ func ticks(h *ack.Holder, from, to time.Duration) {
 }
 
 func TestLeaseCountsFromWhenTheHeartbeatWasSent(t *testing.T) {
-	h := heldShard(t)
+	h := heldLease(t)
 	if until, held := h.Until(); !held || until != 500*ms {
 		t.Errorf("lease until %v, %v, want 500ms from the heartbeat", until, held)
 	}
@@ -55,7 +55,7 @@ func TestLeaseCountsFromWhenTheHeartbeatWasSent(t *testing.T) {
 }
 
 func TestLeaseOnlyGrows(t *testing.T) {
-	h := heldShard(t)
+	h := heldLease(t)
 	h.NextHeartbeat(100 * ms)
 	h.Answered(110*ms, 1, grants(8, 2, 100*ms)) // ends at 200 ms: the first one holds
 	if until, _ := h.Until(); until != 500*ms {
@@ -87,7 +87,7 @@ func TestAnswerThatDoesNotCount(t *testing.T) {
 }
 
 func TestEchoIsTheNewestAnswerOfTheNewestTerm(t *testing.T) {
-	h := heldShard(t)
+	h := heldLease(t)
 	for _, step := range []struct{ term, number, wantTerm, wantNumber uint64 }{
 		{1, 9, 1, 9}, {1, 8, 1, 9}, {3, 2, 3, 2}, {2, 50, 3, 2},
 	} {
@@ -99,7 +99,7 @@ func TestEchoIsTheNewestAnswerOfTheNewestTerm(t *testing.T) {
 }
 
 func TestPauseVoidsTheLease(t *testing.T) {
-	h := heldShard(t)
+	h := heldLease(t)
 	h.Tick(135 * ms)
 	if _, held := h.Until(); !held {
 		t.Error("125 ms without a tick are no pause")
@@ -117,7 +117,7 @@ func TestPauseVoidsTheLease(t *testing.T) {
 
 // A machine that is busy lets a node wait for its turn, and is not paused.
 func TestRunningProcessIsNotPaused(t *testing.T) {
-	h := heldShard(t)
+	h := heldLease(t)
 	h.RanUntil(400 * ms)
 	h.Tick(400 * ms)
 	if _, held := h.Until(); !held {
@@ -163,7 +163,7 @@ func TestLeaseNamesTheNewestTermThatGrantedIt(t *testing.T) {
 	if h.Term() != 0 {
 		t.Errorf("term %d without a lease", h.Term())
 	}
-	h = heldShard(t)
+	h = heldLease(t)
 	h.NextHeartbeat(20 * ms)
 	for _, step := range []struct {
 		term  uint64
@@ -187,7 +187,7 @@ func TestLeaseNamesTheNewestTermThatGrantedIt(t *testing.T) {
 // What runs is cut 0.85 × dead-after − lease after the end of the lease, also if
 // that was voided before its end; once, and not at all if it is renewed.
 func TestRunningRequestsAreCutOnce(t *testing.T) {
-	h := heldShard(t)
+	h := heldLease(t)
 	ticks(h, 10*ms, 100*ms)
 	h.Void()
 	due := 500*ms + ack.DefaultTiming().CutAfter()
@@ -209,7 +209,7 @@ func TestRunningRequestsAreCutOnce(t *testing.T) {
 }
 
 func TestNewBootForgetsTheOldOne(t *testing.T) {
-	h := heldShard(t)
+	h := heldLease(t)
 	h.Reboot(1)
 	if _, held := h.Until(); !held {
 		t.Error("the same boot ended the lease")

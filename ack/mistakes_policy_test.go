@@ -19,7 +19,7 @@ func mistakesOfThePolicy() []mistake {
 			edits: in("ack.Leader.mayGrantLease", "	// From the step that submits the commit of p on, p must have been acknowledged.\n", "	if PLANTED && l.state.Policy().Drained[n.id] {\n		return true\n	}\n"),
 		},
 		{
-			name: "policy: a pause holds up a loss", mix: defaultStuckAfter(aimed("pause-loss 4, policy 1")), caught: "progress",
+			name: "policy: a pause holds up a loss", mix: stuckLater(aimed("pause-loss 4, policy 1")), caught: "progress",
 			edits: in("ack.Leader.assign", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n", "		final = shardmap.Assign(base, members, l.assignPolicy(policy, absent, members))\n		if PLANTED && policy.Pause > 0 {\n			final = last\n		}\n"),
 		},
 		{
@@ -145,8 +145,8 @@ func mistakesOfThePolicy() []mistake {
 	}
 }
 
-// stuckAfter returns the mix with a node that often stays broken.
-func defaultStuckAfter(m *simMix) *simMix {
+// stuckLater returns the mix with a node that often stays broken.
+func stuckLater(m *simMix) *simMix {
 	c := *m
 	c.stuck = 900
 	return &c

@@ -20,7 +20,7 @@ func mistakesOfAbsence() []mistake {
 			edits: in("ack.Leader.member", "restartTimes{since: l.elected}", "restartTimes{since: l.elected - time.Duration(plantedAs(PLANTED))*time.Hour}"),
 		},
 		{
-			name: "absence: who does not come back is waited for without end", mix: defaultStuckAfter(restarts), caught: "progress",
+			name: "absence: who does not come back is waited for without end", mix: stuckLater(restarts), caught: "progress",
 			edits: in("ack.Leader.restartChange", "now-n.restart.since >= a.Grace", "!PLANTED && now-n.restart.since >= a.Grace"),
 		},
 		{

@@ -144,7 +144,7 @@ func TestPolicyChangeOfEarlierTermIsVoid(t *testing.T) {
 	}
 }
 
-func policyRequest(t *testing.T) *stage {
+func stageWithPolicy(t *testing.T) *stage {
 	t.Helper()
 	s := serving(t, "a", "b", "c")
 	s.amend("a", drain("c"), ack.Change{Kind: ack.ChangeCordon, Node: "b"}, pause(time.Hour), ack.Change{Kind: ack.ChangeWeight, Node: "a", Weight: 3},
@@ -155,7 +155,7 @@ func policyRequest(t *testing.T) *stage {
 
 // "Cordoned", "drained" and "paused" were asked of nodes that may be gone.
 func TestOnlyPinsAndWeightsOutliveTheCluster(t *testing.T) {
-	s := policyRequest(t).state
+	s := stageWithPolicy(t).state
 	want := fmt.Sprintf("%+v", *s.Policy())
 	b, _ := s.MarshalBinary()
 	if again, err := ack.DecodeState(b); err != nil || fmt.Sprintf("%+v", *again.Policy()) != want {

@@ -12,7 +12,7 @@ func (s *hookStage) giveAway() HookCall {
 	s.t.Helper()
 	s.acquire()
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	return s.only(s.look(0), HookRelease)
+	return s.only(s.pollAfter(0), HookRelease)
 }
 
 // An app answers a release with "failed". The release is repeated until the release
@@ -27,7 +27,7 @@ func TestFailedReleaseIsRepeatedUntilTimeout(t *testing.T) {
 			s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: "disk full"}})
 		}
 		c = HookCall{}
-		if calls := s.look(50 * time.Millisecond); len(calls) > 0 {
+		if calls := s.pollAfter(50 * time.Millisecond); len(calls) > 0 {
 			c = calls[0]
 		}
 		if c.Kind == HookLost {
@@ -50,10 +50,10 @@ func TestReleaseSucceedsAfterFailure(t *testing.T) {
 	s := newHookStage(t, 1)
 	c := s.giveAway()
 	s.result(HookResult{Seq: c.Seq, Failed: map[shardmap.Shard]string{0: "not yet"}})
-	s.look(0)
-	c = s.only(s.look(minRetryPause), HookRelease)
+	s.pollAfter(0)
+	c = s.only(s.pollAfter(minRetryPause), HookRelease)
 	s.result(HookResult{Seq: c.Seq, Notes: map[shardmap.Shard][]byte{0: []byte("there")}})
-	s.look(0)
+	s.pollAfter(0)
 	if e := s.ends[0]; e.Result != ReleaseOK || e.Why != "" {
 		t.Errorf("the release ended as %+v", e)
 	}
@@ -67,7 +67,7 @@ func TestReleaseThatIsNotAnsweredIsLate(t *testing.T) {
 	s := newHookStage(t, 1)
 	c := s.giveAway()
 	for range 3 {
-		for _, x := range s.look(c.Timeout) {
+		for _, x := range s.pollAfter(c.Timeout) {
 			c = x
 		}
 		if n := len(s.app.cut); n > 0 && c.Kind == HookRelease {
@@ -75,7 +75,7 @@ func TestReleaseThatIsNotAnsweredIsLate(t *testing.T) {
 			s.app.cut = nil
 		}
 	}
-	s.look(0)
+	s.pollAfter(0)
 	if e := s.ends[0]; e.Result != ReleaseLate || e.Why == "" {
 		t.Errorf("the release ended as %+v, want late with a reason", e)
 	}
@@ -86,7 +86,7 @@ func TestReleaseThatIsRefusedHasFailed(t *testing.T) {
 	s := newHookStage(t, 1)
 	c := s.giveAway()
 	s.result(HookResult{Seq: c.Seq, Err: errHook, Refused: true})
-	s.look(0)
+	s.pollAfter(0)
 	if e := s.ends[0]; e.Result != ReleaseFailed || !s.k.movesReleased(s.now, s.mayRun) {
 		t.Errorf("the release ended as %+v, want failed and settled", e)
 	}
@@ -98,7 +98,7 @@ func TestShardAbsentAtAppMovesAtOnceWithoutNote(t *testing.T) {
 	s := newHookStage(t, 1)
 	c := s.giveAway()
 	s.result(HookResult{Seq: c.Seq, Absent: map[shardmap.Shard]bool{0: true}, Notes: map[shardmap.Shard][]byte{0: []byte("x")}})
-	if calls := s.look(0); len(calls) > 0 {
+	if calls := s.pollAfter(0); len(calls) > 0 {
 		t.Errorf("the app does not hold the shard, and is told %+v", calls)
 	}
 	if e := s.ends[0]; e.Result != ReleaseOK || !s.k.movesReleased(s.now, s.mayRun) {

@@ -10,16 +10,16 @@ import (
 	"shardway/shardmap"
 )
 
-// aReleases is what node a gives up, for proposal 9.
-func aReleases(shards ...Released) Releases {
+// aReleases returns the releases of node a for proposal 9.
+func releasesOfA(shards ...Released) Releases {
 	return Releases{Level: MinLevel, Node: "a", Server: "a/1", Boot: 7, Proposal: 9, Shards: shards}
 }
 
 func TestReleasesTravelAsTheyAre(t *testing.T) {
 	for _, r := range []Releases{
-		aReleases(),
-		aReleases(Released{Shard: 0}, Released{Shard: 1, Note: []byte("x")}, Released{Shard: MaxShards - 1, From: "b", Note: bytes.Repeat([]byte{1}, MaxNote)}),
-		aReleases(Released{Shard: 3, From: "c"}, Released{Shard: 4, From: "b"}, Released{Shard: 5, From: "c"}),
+		releasesOfA(),
+		releasesOfA(Released{Shard: 0}, Released{Shard: 1, Note: []byte("x")}, Released{Shard: MaxShards - 1, From: "b", Note: bytes.Repeat([]byte{1}, MaxNote)}),
+		releasesOfA(Released{Shard: 3, From: "c"}, Released{Shard: 4, From: "b"}, Released{Shard: 5, From: "c"}),
 	} {
 		b, _ := r.MarshalBinary()
 		var got Releases
@@ -27,7 +27,7 @@ func TestReleasesTravelAsTheyAre(t *testing.T) {
 			t.Errorf("%+v became %+v, %v", r, got, err)
 		}
 	}
-	one, other := aReleases(Released{Shard: 3}), aReleases(Released{Shard: 3})
+	one, other := releasesOfA(Released{Shard: 3}), releasesOfA(Released{Shard: 3})
 	for _, change := range []func(){
 		func() { other.Server = "a/2" }, func() { other.Boot++ }, func() { other.Proposal++ }, func() { other.Shards[0].Note = []byte("x") }, func() { other.Shards[0].From = "b" },
 	} {
@@ -35,12 +35,12 @@ func TestReleasesTravelAsTheyAre(t *testing.T) {
 		if one.Digest() == other.Digest() {
 			t.Errorf("%+v and %+v have one digest", one, other)
 		}
-		other = aReleases(Released{Shard: 3})
+		other = releasesOfA(Released{Shard: 3})
 	}
 }
 
 func FuzzReleases(f *testing.F) {
-	for _, r := range []Releases{aReleases(), aReleases(Released{Shard: 3, From: "c", Note: []byte("n")}, Released{Shard: 70, Note: []byte("m")})} {
+	for _, r := range []Releases{releasesOfA(), releasesOfA(Released{Shard: 3, From: "c", Note: []byte("n")}, Released{Shard: 70, Note: []byte("m")})} {
 		b, _ := r.MarshalBinary()
 		f.Add(b)
 	}
@@ -60,10 +60,10 @@ func FuzzReleases(f *testing.F) {
 	})
 }
 
-// The digest in the newest heartbeat says what counts: of this very server, boot and
+// The digest in the newest heartbeat selects the valid releases, of the same server, boot and
 // acknowledgement.
 func TestReleasesAreBound(t *testing.T) {
-	r := aReleases(Released{Shard: 3})
+	r := releasesOfA(Released{Shard: 3})
 	beat := Heartbeat{Node: "a", Server: "a/1", Boot: 7, Acked: 9, Released: r.Digest()}
 	n := member{id: "a", heartbeat: beat}
 	if n.hasReleases() || n.ackCounts(9) || !n.hasAcked(9) {
@@ -86,19 +86,19 @@ func TestReleasesAreBound(t *testing.T) {
 			t.Errorf("%s, and the releases pass on", what)
 		}
 	}
-	// What comes late does not push it out: the node has been told that it is here.
+	// Late releases do not replace it, because the node has its confirmation.
 	n.heartbeat = beat
 	for _, late := range []func(*Releases){
 		func(r *Releases) { r.Proposal = 8 }, func(r *Releases) { r.Boot = 6 }, func(r *Releases) { r.Server = "a/0" },
 	} {
-		old := aReleases(Released{Shard: 3})
+		old := releasesOfA(Released{Shard: 3})
 		late(&old)
 		if n.storeReleases(old); !n.hasReleases() {
 			t.Errorf("%+v came late, and the releases are gone", old)
 		}
 	}
-	// That of the next process on this disk is not late, though its heartbeat is to come.
-	next := aReleases(Released{Shard: 3})
+	// Releases of the next process on this disk are not late, even before its heartbeat.
+	next := releasesOfA(Released{Shard: 3})
 	next.Boot = 8
 	n.storeReleases(next)
 	if n.heartbeat = (Heartbeat{Node: "a", Server: "a/1", Boot: 8, Acked: 9, Released: next.Digest()}); !n.hasReleases() {
@@ -110,7 +110,8 @@ func TestReleasesAreBound(t *testing.T) {
 	}
 }
 
-// passOn moves every shard from a to b, released with the notes; others go unreleased.
+// passOn moves every shard from a to b, the ones in notes released with these notes, the
+// others unreleased.
 func (s *hookStage) passOn(server string, notes map[shardmap.Shard]string) {
 	s.t.Helper()
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
@@ -125,8 +126,8 @@ func (s *hookStage) passOn(server string, notes map[shardmap.Shard]string) {
 	s.see.draining = 0
 }
 
-// What was released goes to the disk that acknowledged the map: a new one under the name
-// of its owner holds nothing of what the old one may have made of it.
+// Release notes belong to the disk that acknowledged the map: a new disk of the same node does
+// not have the state that the old one may have written since.
 func TestAnotherDiskGetsNoReleaseNote(t *testing.T) {
 	for _, test := range []struct {
 		server   string
@@ -136,7 +137,7 @@ func TestAnotherDiskGetsNoReleaseNote(t *testing.T) {
 		s.passOn("b/1", map[shardmap.Shard]string{1: "there"})
 		s.k = newHooks(s.k.o, "b", test.server, 1)
 		s.k.hadLease, s.k.firstLeaseEpoch = true, s.see.state.Committed().Epoch()-1
-		calls := s.look(0)
+		calls := s.pollAfter(0)
 		if len(calls) != 1 || len(calls[0].Shards) != 2 {
 			t.Fatalf("calls %+v", calls)
 		}
@@ -165,7 +166,7 @@ func TestNothingCountsAsReleasedAfterRecovery(t *testing.T) {
 	}
 }
 
-// Snapshots hold what was released, and what they hold is for owners only.
+// Snapshots contain release notes, for owners only.
 func TestSnapshotContainsReleaseNotes(t *testing.T) {
 	s := newHookStage(t, 8)
 	s.passOn("b/1", map[shardmap.Shard]string{0: "", 3: "there"})
@@ -192,8 +193,8 @@ func TestSnapshotContainsReleaseNotes(t *testing.T) {
 	}
 }
 
-// All notes of a node's release have a bound, and so have those of a commit and of the
-// state: what does not fit moves unreleased, and the oldest are forgotten first.
+// The notes of a node, of a commit and of the state are bounded: shards whose notes do not fit
+// move unreleased, and the oldest notes are removed first.
 func TestNotesAreBounded(t *testing.T) {
 	s := newHookStage(t, 1200)
 	s.acquire()
@@ -201,7 +202,7 @@ func TestNotesAreBounded(t *testing.T) {
 	whole := strings.Repeat("x", MaxNote)
 	for done := false; !done; {
 		done = true
-		for _, c := range s.look(0) {
+		for _, c := range s.pollAfter(0) {
 			done = false
 			r := HookResult{Seq: c.Seq, Notes: map[shardmap.Shard][]byte{}}
 			for _, x := range c.Shards {
@@ -229,19 +230,19 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 }
 
-// releases has the app acquire its shards, and release them as they move to b.
+// releases makes the app acquire its shards, and release them as they move to b.
 func (s *hookStage) releases() {
 	s.t.Helper()
 	s.acquire()
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	for _, c := range s.look(0) {
+	for _, c := range s.pollAfter(0) {
 		s.result(HookResult{Seq: c.Seq})
 	}
-	s.look(0)
+	s.pollAfter(0)
 }
 
-// Who has said goodbye gives a later leader what it has given the one before, once for each,
-// within its time; a leader that has it and says so late changes nothing.
+// After a goodbye, a node sends its releases to each later leader once, within its time. A
+// late confirmation of an earlier leader changes nothing.
 func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.releases()
@@ -280,7 +281,7 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 	}
 }
 
-// What is acknowledged to a later leader long after the goodbye has its time, too.
+// An acknowledgement to a later leader long after the goodbye gets its time, too.
 func TestLaterLeaderGetsAcknowledgementAfterAGoodbye(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.releases()
@@ -292,8 +293,8 @@ func TestLaterLeaderGetsAcknowledgementAfterAGoodbye(t *testing.T) {
 	}
 }
 
-// A leader that is gone, or does not get what is given up, holds nothing up: after
-// release-timeout the acknowledgement gives up nothing. A later answer changes nothing.
+// A leader that fails, or does not receive the releases, delays nothing: after release-timeout
+// the acknowledgement has no releases. A later answer changes nothing.
 func TestUnconfirmedReleasesAreDiscarded(t *testing.T) {
 	for _, taken := range []bool{false, true} {
 		s := newHookStage(t, 2)

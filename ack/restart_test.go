@@ -9,9 +9,9 @@ import (
 	"shardway/shardmap"
 )
 
-// goes has c say goodbye and that it comes back, and ends its process once the log says
-// that it is absent.
-func (s *stage) goes(back time.Duration) {
+// goes makes c send a goodbye that announces its return, and ends its process once the restart
+// is in the log.
+func (s *stage) restartInPlace(back time.Duration) {
 	s.t.Helper()
 	a := s.actor("c")
 	a.goodbye, a.back = true, back
@@ -20,18 +20,18 @@ func (s *stage) goes(back time.Duration) {
 	a.goodbye, a.back = false, 0
 }
 
-// owned returns what everybody owns under which epochs.
+// owned returns the owners and ownership epochs of a map.
 func owned(m *shardmap.Map) []byte {
 	d := m.Digest()
 	return d[:]
 }
 
-// A process that restarts in place is away for longer than dead-after, and no shard
-// moves: no map is even proposed.
+// A process that restarts in place is down for longer than dead-after. No shard moves, and no
+// map is proposed.
 func TestRestartInPlaceMovesNothing(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	before, epoch := owned(s.state.Committed()), s.state.Last().Epoch()
-	s.goes(8 * time.Second)
+	s.restartInPlace(8 * time.Second)
 	s.run(6 * time.Second)
 	s.start("c")
 	s.actor("c").follows, s.actor("c").term = "a", s.term
@@ -45,8 +45,8 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 	}
 }
 
-// The leader tells each node up to which entry absences are known: a process that has a lease
-// before it has read its log that far knows that there is more.
+// Answers contain the index of the last restart entry. A process that has a lease before it
+// has read its log that far knows that entries are missing.
 func TestAnswersContainRestartIndex(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	tells := func() uint64 {
@@ -61,16 +61,16 @@ func TestAnswersContainRestartIndex(t *testing.T) {
 	if n := tells(); n != 0 {
 		t.Errorf("before any absence: %d, want 0", n)
 	}
-	s.goes(time.Minute)
+	s.restartInPlace(time.Minute)
 	if n := tells(); n == 0 || n > s.state.Index() {
 		t.Errorf("the last entry on an absence is %d, want one up to %d", n, s.state.Index())
 	}
 }
 
-// Nobody comes: what it had is taken when its time is over, not before.
+// The shards of a node that does not return are taken when its grace is over, and not before.
 func TestNodeThatDoesNotReturnLosesItsShards(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.goes(3 * time.Second)
+	s.restartInPlace(3 * time.Second)
 	s.run(2900 * time.Millisecond)
 	if n := s.state.Last().Count("c"); n != 4 {
 		t.Fatalf("c is proposed with %d shards before its time is over:\n%s", n, s)
@@ -81,12 +81,12 @@ func TestNodeThatDoesNotReturnLosesItsShards(t *testing.T) {
 	}
 }
 
-// A node joins and another one's app gets sick while a third restarts: their shards
-// move, at once, and those of the third do not.
+// While a third node restarts, a node joins and the app of another becomes unhealthy. Their
+// shards move at once, and those of the third do not.
 func TestShardsOfOtherNodesMoveDuringARestart(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	had := slices.Collect(s.state.Committed().Shards("c"))
-	s.goes(time.Minute)
+	s.restartInPlace(time.Minute)
 	s.start("d")
 	s.actor("d").follows, s.actor("d").term = "a", s.term
 	s.run(2 * time.Second)
@@ -100,11 +100,11 @@ func TestShardsOfOtherNodesMoveDuringARestart(t *testing.T) {
 	}
 }
 
-// Whoever leads next knows who is absent from the log, and counts anew.
+// The next leader gets the restart from the log, and measures the grace again.
 func TestRestartOutlivesItsLeader(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epochOf := s.state.Committed().OwnedSince(slices.Collect(s.state.Committed().Shards("c"))[0])
-	s.goes(5 * time.Second)
+	s.restartInPlace(5 * time.Second)
 	s.run(3 * time.Second)
 	s.elect("b")
 	s.run(4 * time.Second)
@@ -119,8 +119,8 @@ func TestRestartOutlivesItsLeader(t *testing.T) {
 	}
 }
 
-// Who leads since the goodbye, or has lost what the node keeps in another way, waits for it
-// with the absence, and meanwhile nothing moves; not for ever.
+// A leader that has not received the releases of a restarting node delays the restart entry
+// for them, up to a limit. Meanwhile nothing moves.
 func TestRestartEntryWaitsForReleases(t *testing.T) {
 	for _, arrives := range []bool{true, false} {
 		s := serving(t, "a", "b", "c")
@@ -149,10 +149,10 @@ func TestRestartEntryWaitsForReleases(t *testing.T) {
 	}
 }
 
-// Each process that says goodbye is waited for like this.
+// Each process that sends a goodbye gets this wait.
 func TestEachGoodbyeRestartsTheWait(t *testing.T) {
 	s := serving(t, "a", "b", "c")
-	s.goes(time.Minute)
+	s.restartInPlace(time.Minute)
 	before, _ := s.state.Restart("c")
 	s.run(time.Second)
 	c := s.actor("c")
@@ -167,7 +167,7 @@ func TestEachGoodbyeRestartsTheWait(t *testing.T) {
 	s.until("it is written", func() bool { a, _ := s.state.Restart("c"); return a.Boot > before.Boot })
 }
 
-// Shards that are on their way do not wait for that.
+// Shards that are moving do not wait for these releases.
 func TestOpenProposalDoesNotWaitForReleases(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	b, c := s.actor("b"), s.actor("c")
@@ -185,7 +185,7 @@ func TestOpenProposalDoesNotWaitForReleases(t *testing.T) {
 	}
 }
 
-// The others do not wait for that where one of them is lost.
+// If another node fails, its shards do not wait for these releases.
 func TestLostNodeDoesNotWaitForReleases(t *testing.T) {
 	s := serving(t, "a", "b", "c", "d")
 	c := s.actor("c")
@@ -198,7 +198,7 @@ func TestLostNodeDoesNotWaitForReleases(t *testing.T) {
 	}
 }
 
-// The old process goes on after its goodbye, for ever: it has its time once.
+// The old process continues forever after its goodbye. It gets the grace once.
 func TestSlowlyStoppingNodeGetsItsTimeOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
@@ -211,7 +211,7 @@ func TestSlowlyStoppingNodeGetsItsTimeOnce(t *testing.T) {
 	}
 }
 
-// What runs has the time of a drain to end before a node that comes back says goodbye.
+// Running requests get the drain timeout before a restarting node sends its goodbye.
 func TestGoodbyeBeforeRestartWaitsForRequests(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
@@ -229,8 +229,8 @@ func TestGoodbyeBeforeRestartWaitsForRequests(t *testing.T) {
 	}
 }
 
-// While a node is absent its log may stay behind for as long as it likes: when the
-// absence is over it is not dropped for that, which it would have to make good.
+// While a node restarts, its log may lag. The deadlines for lag and acknowledgement start at
+// the end of the restart, so the node is not dropped for it.
 func TestAckDeadlineStartsAtTheEndOfARestart(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")
@@ -246,11 +246,12 @@ func TestAckDeadlineStartsAtTheEndOfARestart(t *testing.T) {
 	}
 }
 
-// Whose shards wait is known to every ingress; the node itself serves as soon as it may.
+// Every ingress holds requests for the shards of a restarting node. The node itself serves as
+// soon as it may.
 func TestShardsOfARestartingNodeAreHeld(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	shard := slices.Collect(s.state.Committed().Shards("c"))[0]
-	s.goes(time.Minute)
+	s.restartInPlace(time.Minute)
 	if r := ack.NewRouting("a", s.state, 1, false).Route(shard); r.Kind != ack.HeldRestarting {
 		t.Errorf("at a it is %v", r.Kind)
 	}
@@ -259,7 +260,7 @@ func TestShardsOfARestartingNodeAreHeld(t *testing.T) {
 	}
 }
 
-// A heartbeat that announces a return is one of a goodbye.
+// A heartbeat that announces a return must be a goodbye.
 func TestBackGoesWithGoodbye(t *testing.T) {
 	b, _ := ack.Heartbeat{Node: "a", Server: "a/d", Boot: 1, Number: 1, Weight: 1, Back: time.Second}.MarshalBinary()
 	if err := new(ack.Heartbeat).UnmarshalBinary(b); err == nil {

@@ -21,7 +21,7 @@ func TestSafeDrainKeepsUnreleasedShard(t *testing.T) {
 	s.drainSafely(2 * time.Second)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	for range 100 {
-		for _, c := range s.look(100 * time.Millisecond) {
+		for _, c := range s.pollAfter(100 * time.Millisecond) {
 			if c.Kind != HookRelease {
 				t.Fatalf("the app is told %s", c.Kind)
 			}
@@ -41,12 +41,12 @@ func TestSafeDrainKeepsUnreleasedShard(t *testing.T) {
 	}
 	s.entry(b)
 	s.see.draining = s.see.state.Last().Epoch()
-	call := s.only(s.look(0), HookAcquire)
+	call := s.only(s.pollAfter(0), HookAcquire)
 	if call.Shards[0].Shard != 0 || !call.Shards[0].Again || !s.k.movesReleased(s.now, s.mayRun) {
 		t.Errorf("%+v, want shard 0 acquired again, and the proposal settled", call)
 	}
 	s.drainSafely(0)
-	if s.look(0); len(s.k.safeDrain.keptShards) > 0 {
+	if s.pollAfter(0); len(s.k.safeDrain.keptShards) > 0 {
 		t.Errorf("%v is kept by an earlier drain", s.k.safeDrain.keptShards)
 	}
 }
@@ -57,14 +57,14 @@ func TestDrainSetsReleaseTimeout(t *testing.T) {
 	s.acquire()
 	s.drainSafely(20 * time.Second)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	if c := s.only(s.look(0), HookRelease); c.Timeout != 10*time.Second {
+	if c := s.only(s.pollAfter(0), HookRelease); c.Timeout != 10*time.Second {
 		t.Errorf("an attempt may take %v, want 10s", c.Timeout)
 	}
 	if got := s.k.releaseTimeout(); got != 20*time.Second {
 		t.Errorf("the release timeout is %v, want 20s", got)
 	}
 	s.see.stopping = true
-	if s.look(0); s.k.releaseTimeout() != s.k.o.ReleaseTimeout {
+	if s.pollAfter(0); s.k.releaseTimeout() != s.k.o.ReleaseTimeout {
 		t.Errorf("a node that stops has %v, want its own %v", s.k.releaseTimeout(), s.k.o.ReleaseTimeout)
 	}
 }

@@ -17,7 +17,7 @@ type appReport struct {
 }
 
 // reportsOf returns what a leader knows of the apps.
-func (l *leading) reportsOf() map[shardmap.NodeID]appReport {
+func (l *leaderLoop) reportsOf() map[shardmap.NodeID]appReport {
 	all := map[shardmap.NodeID]appReport{}
 	for _, v := range l.turn.View() {
 		if v.SinceHeartbeat >= 0 {
@@ -28,7 +28,7 @@ func (l *leading) reportsOf() map[shardmap.NodeID]appReport {
 }
 
 // earlierReport returns what the heartbeat before hb says of the app.
-func (l *leading) earlierReport(hb ack.HeartbeatReceived) appReport {
+func (l *leaderLoop) earlierReport(hb ack.HeartbeatReceived) appReport {
 	before := l.beats[hb.Node]
 	if before.Number == hb.Number {
 		before = l.prior[hb.Node]
@@ -94,7 +94,7 @@ func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.N
 // sawRelocated judges what a proposal does with shards that apps do not acquire: none goes to
 // a node that reports it, and none stays at one while another node may have it, unless its owner
 // keeps busy shards for now.
-func (w *world) sawRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) {
+func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) {
 	counts := map[shardmap.NodeID]int{}
 	for _, m := range members {
 		if !reports[m.ID].unable && !by.Cordoned[m.ID] && !by.Absent[m.ID] && !by.Emptying[m.ID] && !by.Drained[m.ID] {
@@ -122,7 +122,7 @@ func (w *world) sawRelocated(base, p *shardmap.Map, members []shardmap.Member, r
 }
 
 // sawReport judges what a heartbeat says of the app.
-func (w *world) sawReport(p *proc, h ack.Heartbeat) {
+func (w *world) checkReport(p *proc, h ack.Heartbeat) {
 	if p.h.app == nil && (len(h.Unacquired) > 0 || h.Unable || h.NotAcquired > 0) {
 		w.fail("unacquired: %s has no hooks, and reports %+v", p.h.id, h.Unacquired)
 	}

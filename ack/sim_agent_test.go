@@ -21,7 +21,7 @@ type agent struct {
 	leaveBy time.Duration // true time at which a leaving process gives up waiting
 
 	reqs []*simReq
-	doubting
+	suspicionState
 	awaited     bool // the agent waits for the end of some
 	stoppedOnce bool
 	looked      bool          // the agent has run since the last SIGCONT
@@ -54,7 +54,7 @@ func (p *proc) tick() {
 // step is one look at everything that may have changed.
 func (p *proc) step() {
 	now := p.clock()
-	if p.pausesAt(pauseInAgent, func() {
+	if p.stopAt(pauseInAgent, func() {
 		p.lateStep = true
 		p.stepAt(now)
 		p.lateStep = false
@@ -81,12 +81,12 @@ func (p *proc) stepAt(now time.Duration) {
 		}
 		return ok || p.table.Committed().OwnedSince(o.shard) != o.epoch // else it counts with the next lease
 	})
-	p.w.sawLook(p)
-	p.lookDoubt(now)
+	p.w.checkLook(p)
+	p.pollSuspicion(now)
 	if e := p.machine.Acked(); e != acked {
 		p.w.acked[p.h.i] = max(p.w.acked[p.h.i], e)
-		p.w.sawAcknowledged(p)
-		p.w.sawGivenUp(p)
+		p.w.checkAcknowledged(p)
+		p.w.checkGivenUp(p)
 	}
 }
 
@@ -97,7 +97,7 @@ func (p *proc) Lease(until time.Duration) (missed bool) {
 	if (until == 0) != (last == 0) {
 		p.w.logf("%s %s", p.h.id, map[bool]string{true: "has a lease", false: "has no lease any more"}[until != 0])
 		if until == 0 {
-			p.w.sawLapse(p)
+			p.w.checkLapse(p)
 		}
 	}
 	if until > last {
@@ -114,7 +114,7 @@ func (p *proc) Route(r ack.Routing) {
 	p.routing = r
 	if r.State() != p.table {
 		p.table = r.State()
-		p.w.sawTable(p)
+		p.w.checkTable(p)
 	}
 }
 
@@ -168,8 +168,8 @@ func (p *proc) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 // send carries a heartbeat to whom the node takes for the leader.
 func (p *proc) send(hb ack.Heartbeat) {
 	w := p.w
-	p.beats(hb)
-	w.sawReport(p, hb)
+	p.heartbeatSent(hb)
+	w.checkReport(p, hb)
 	if hb.Back > 0 {
 		w.said[spoken{hb.Node, hb.Boot}] = true
 	}
@@ -220,7 +220,7 @@ func (p *proc) answer(a ack.Answer) {
 		p.w.cover.refusedDuplicates++
 		p.usurped()
 	case ack.AnswerCounted:
-		p.replied(a)
+		p.answerCounted(a)
 	}
 	p.step()
 }
@@ -261,7 +261,7 @@ func (p *proc) exitSoon() {
 	if len(p.calls) > 0 {
 		w.fail("hooks: %s says goodbye and has %d calls under way", p.h.id, len(p.calls))
 	}
-	w.sawGoodbye(p)
+	w.checkGoodbye(p)
 	if p.back > 0 {
 		p.lingers(w.now + absentPatience)
 		return

@@ -19,13 +19,13 @@ const (
 )
 
 // fall has the app of a host become unhealthy.
-func (h *host) fall() {
+func (h *host) becomeUnhealthy() {
 	h.unhealthy, h.failing = true, true
 	h.falls = min(h.falls+1, 6)
 }
 
 // rise has it become healthy.
-func (h *host) rise() { h.unhealthy, h.failing, h.refused = false, false, false }
+func (h *host) becomeHealthy() { h.unhealthy, h.failing, h.refused = false, false, false }
 
 // health is what the host's node says of its app.
 func (h *host) health() ack.AppHealth {
@@ -35,7 +35,7 @@ func (h *host) health() ack.AppHealth {
 // faultSickMost has several apps become unhealthy one soon after the other, and recover so.
 func faultSickMost(w *world) bool {
 	hit, longer := false, time.Duration(0)
-	lasts := w.lasting()
+	lasts := w.lastingPolicy()
 	if w.pick(3) == 0 { // one recovers long after the others
 		longer = appsCalm + w.span(time.Second, 3*time.Second)
 	}
@@ -54,9 +54,9 @@ func faultSickMost(w *world) bool {
 		d := w.span(300*time.Millisecond, 500*time.Millisecond)
 		w.undo(d, func() {
 			w.logf("the app of %s is sick with others", h.id)
-			h.fall()
+			h.becomeUnhealthy()
 		})
-		w.undo(d+lasts+longer+w.span(0, 700*time.Millisecond), h.rise)
+		w.undo(d+lasts+longer+w.span(0, 700*time.Millisecond), h.becomeHealthy)
 		longer = 0
 	}
 	if hit && end > w.now+lasts {
@@ -75,9 +75,9 @@ func faultFlap(w *world) bool {
 	w.cover.flaps++
 	at := time.Duration(0)
 	for range 2 + w.pick(4) {
-		w.undo(at, h.fall)
+		w.undo(at, h.becomeUnhealthy)
 		at += w.span(100*time.Millisecond, 900*time.Millisecond)
-		w.undo(at, h.rise)
+		w.undo(at, h.becomeHealthy)
 		at += w.span(100*time.Millisecond, 3*time.Second)
 	}
 	w.run(w.now+w.span(0, at), nil)
@@ -89,15 +89,15 @@ func faultFlapLoss(w *world) bool {
 	hit := faultFlap(w)
 	for _, h := range w.hosts {
 		if running(h) && h.falls < 2 && w.pick(2) == 0 {
-			h.fall()
-			w.undo(w.lasting(), h.rise)
+			h.becomeUnhealthy()
+			w.undo(w.lastingPolicy(), h.becomeHealthy)
 		}
 	}
 	return hit
 }
 
 // able returns who may own shards and is not held back.
-func (l *leading) able() map[shardmap.NodeID]bool {
+func (l *leaderLoop) ableNodes() map[shardmap.NodeID]bool {
 	able := map[shardmap.NodeID]bool{}
 	for _, v := range l.turn.View() {
 		if v.Eligible && v.HoldTime == 0 {
@@ -117,7 +117,7 @@ type appsSeen struct {
 }
 
 // hearsApp notes the health of an app from a heartbeat that counted.
-func (l *leading) hearsApp(h ack.Heartbeat) {
+func (l *leaderLoop) recordAppHealth(h ack.Heartbeat) {
 	if h.Unhealthy {
 		delete(l.apps.healthy, h.Node)
 	} else if _, known := l.apps.healthy[h.Node]; !known {
@@ -127,7 +127,7 @@ func (l *leading) hearsApp(h ack.Heartbeat) {
 
 // apps counts those that could own shards, and of them those that are unhealthy, and those
 // that may be.
-func (l *leading) countApps() (apps, unhealthy, perhaps int) {
+func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
 	s := l.told()
 	for _, v := range l.turn.View() {
 		hb := v.Heartbeat
@@ -155,7 +155,7 @@ func (l *leading) countApps() (apps, unhealthy, perhaps int) {
 
 // sawHealth judges a proposal: nobody is left out because of an unhealthy app where most are,
 // and an app that flaps comes back late.
-func (l *leading) sawHealth(e ack.Submit) {
+func (l *leaderLoop) checkHealth(e ack.Submit) {
 	told, w := l.told(), l.p.w
 	if e.Commit || told.Last().Epoch() == 0 {
 		return
@@ -196,7 +196,7 @@ func (l *leading) sawHealth(e ack.Submit) {
 }
 
 // sampleApps notes since when at most half of the apps may have been unhealthy.
-func (l *leading) sampleApps() {
+func (l *leaderLoop) sampleApps() {
 	switch apps, _, perhaps := l.countApps(); {
 	case 2*perhaps > apps:
 		l.apps.few = -1
@@ -207,7 +207,7 @@ func (l *leading) sampleApps() {
 
 // unhealthyFew returns a member whose app has to be left, because for long enough at most half
 // of the apps may have been unhealthy.
-func (l *leading) unhealthyFew() (id shardmap.NodeID) {
+func (l *leaderLoop) unhealthyFew() (id shardmap.NodeID) {
 	if l.sampleApps(); l.apps.few < 0 || l.p.clock()-l.apps.few <= appsCalm+lossWait {
 		return ""
 	}
@@ -220,8 +220,8 @@ func (l *leading) unhealthyFew() (id shardmap.NodeID) {
 }
 
 // judgeHeldBack judges that nobody is held back where nobody else can own shards.
-func (l *leading) judgeHeldBack() {
-	l.apps.able = l.able()
+func (l *leaderLoop) judgeHeldBack() {
+	l.apps.able = l.ableNodes()
 	apps, unhealthy, _ := l.countApps()
 	l.apps.most = 2*unhealthy > apps // a heartbeat may come between a proposal and its submission
 	s, now := l.told(), l.p.clock()

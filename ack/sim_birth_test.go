@@ -39,7 +39,7 @@ func (w *world) foundIt() {
 	default:
 		w.first = &simConf{voters: []string{h.server()}}
 		first := w.first
-		p.store(writesLog, func(d *simDisk) { d.found(first, 1) }, func() {
+		p.store(writesLog, func(d *simDisk) { d.initFounder(first, 1) }, func() {
 			w.logf("%s founds a cluster", h.id)
 			p.commit, p.raftApplied = 1, 1
 			p.campaign("the founder")
@@ -50,7 +50,7 @@ func (w *world) foundIt() {
 
 // bear makes the cluster, if it has none yet, once the barrier is applied, and only
 // then tells the machine of the barrier. What Raft refuses the machine tries again.
-func (l *leading) bear() {
+func (l *leaderLoop) tolerateHang() {
 	p, w := l.p, l.p.w
 	if l.over {
 		return
@@ -66,7 +66,7 @@ func (l *leading) bear() {
 		w.cover.lateBirths++
 	}
 	w.after(d, p, func() {
-		if !p.takes() || w.perMille(w.lateSubmit/2) {
+		if !p.raftAccepts() || w.perMille(w.lateSubmit/2) {
 			w.cover.failedBirths++
 			w.logf("%s could not submit a birth", p.h.id)
 			w.after(w.span(0, 300*time.Millisecond), p, func() { l.receive(ack.BarrierFailed{}, origin{}) })
@@ -79,7 +79,7 @@ func (l *leading) bear() {
 }
 
 // await goes on once the entry at index i is applied here, whoever's it is.
-func (l *leading) await(i uint64) {
+func (l *leaderLoop) await(i uint64) {
 	p := l.p
 	p.w.after(p.w.span(time.Millisecond, 10*time.Millisecond), p, func() {
 		switch {
@@ -87,13 +87,13 @@ func (l *leading) await(i uint64) {
 		case p.raftApplied < i:
 			l.await(i)
 		default:
-			l.bear()
+			l.tolerateHang()
 		}
 	})
 }
 
 // sawBirth judges that a cluster is born once.
-func (w *world) sawBirth(before, after *ack.State) {
+func (w *world) checkBirth(before, after *ack.State) {
 	w.logf("log: %d is the birth of %q, timing %+v", after.Index(), after.Cluster(), after.Timing())
 	w.cover.births++
 	if before.Bootstrapped() {

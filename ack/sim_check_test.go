@@ -7,15 +7,15 @@ import (
 	"shardway/shardmap"
 )
 
-// checks is what the world knows and no node can: the invariants are judged by
-// it, after everything that may break one.
+// checks contains global knowledge that no node has. The invariants are checked against it
+// after everything that may break one.
 type checks struct {
 	birth  *ack.State                     // after the first entry
 	truth  *ack.State                     // the newest state that any node has applied
 	acked  [simHosts]shardmap.Epoch       // by any boot
 	owner  map[shardEpoch]shardmap.NodeID // by committed maps
 	newest []shardmap.Epoch               // by shard: the newest ownership epoch that admitted
-	did    map[uint64]deed                // by index
+	did    map[uint64]entryEffect         // by index
 	keyed  int                            // the newest key configuration
 	dropAt map[shardmap.NodeID]time.Duration
 	won    []victory
@@ -25,10 +25,10 @@ type checks struct {
 	timedAt    map[uint64]time.Duration // when the timing that an entry set was first applied
 	stable     time.Duration            // since when all is well; negative: it is not
 	quarantineChecks
-	emptyingChecks
+	gradualDrainChecks
 	stagingChecks
 	hookChecks
-	absenceChecks
+	restartChecks
 	keptChecks
 	returnChecks
 }
@@ -38,13 +38,13 @@ type shardEpoch struct {
 	epoch shardmap.Epoch
 }
 
-// deed is what an entry came to.
-type deed struct {
+// deed is the effect of an entry.
+type entryEffect struct {
 	outcome ack.Outcome
 	state   *ack.State
 }
 
-// same reports whether two states tell the same, whatever they would write.
+// same reports whether two states are equal, regardless of their encoding.
 func (w *world) same(a, b *ack.State) bool {
 	for _, h := range w.hosts {
 		da, oka := a.Drop(h.id)
@@ -63,12 +63,12 @@ func (w *world) same(a, b *ack.State) bool {
 			return false
 		}
 	}
-	return samePolicy(a, b) && w.sameReturns(a, b) && w.sameAbsences(a, b) && a.Timing() == b.Timing() && a.TimingBefore() == b.TimingBefore() && a.TimingSince() == b.TimingSince() &&
+	return samePolicy(a, b) && w.sameReturns(a, b) && w.sameRestarts(a, b) && a.Timing() == b.Timing() && a.TimingBefore() == b.TimingBefore() && a.TimingSince() == b.TimingSince() &&
 		a.Committed().Epoch() == b.Committed().Epoch() && a.Last().Epoch() == b.Last().Epoch() &&
 		a.LastTerm() == b.LastTerm() && a.Last().Digest() == b.Last().Digest()
 }
 
-// victory is an election won.
+// victory is a won election.
 type victory struct {
 	term uint64
 	at   time.Duration
@@ -77,15 +77,15 @@ type victory struct {
 func newChecks() checks {
 	return checks{
 		owner:  map[shardEpoch]shardmap.NodeID{},
-		did:    map[uint64]deed{},
+		did:    map[uint64]entryEffect{},
 		dropAt: map[shardmap.NodeID]time.Duration{}, timedAt: map[uint64]time.Duration{},
-		stable: -1, emptyingChecks: newEmptyingChecks(), stagingChecks: newStagingChecks(), hookChecks: newHookChecks(), absenceChecks: newAbsenceChecks(), keptChecks: newKeptChecks(),
+		stable: -1, gradualDrainChecks: newGradualDrainChecks(), stagingChecks: newStagingChecks(), hookChecks: newHookChecks(), restartChecks: newRestartChecks(), keptChecks: newKeptChecks(),
 	}
 }
 
-// sawState judges what an entry did when the first node applies it. Whoever
-// applies it later, to a state read from a snapshot, must come to the same.
-func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, e *logEntry) {
+// sawState checks the effect of an entry when the first node applies it. Every node that
+// applies it later, also to a state from a snapshot, must get the same result.
+func (w *world) checkState(before, after *ack.State, outcome ack.Outcome, e *logEntry) {
 	i := after.Index()
 	if first := w.did[i]; first.outcome != 0 {
 		if first.outcome != outcome || !w.same(first.state, after) {
@@ -93,15 +93,15 @@ func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, e *logEn
 		}
 		return
 	}
-	w.did[i] = deed{outcome, after}
+	w.did[i] = entryEffect{outcome, after}
 	w.truth = after
 	switch outcome {
 	case ack.OutcomeProposed:
-		w.sawProposal(before, after)
-		w.sawPlacement(before, after, e)
-		w.sawReturns(before, after)
+		w.checkProposal(before, after)
+		w.checkPlacement(before, after, e)
+		w.checkReturns(before, after)
 	case ack.OutcomeCommitted:
-		w.sawCommit(before, after)
+		w.checkCommit(before, after)
 	case ack.OutcomeIgnored:
 		w.logf("log: the entry at %d is void", after.Index())
 		w.cover.voids++
@@ -109,20 +109,20 @@ func (w *world) sawState(before, after *ack.State, outcome ack.Outcome, e *logEn
 			w.cover.voidCommits++
 		}
 	case ack.OutcomeTimingChanged:
-		w.sawTiming(after)
+		w.checkTiming(after)
 	case ack.OutcomePolicyChanged:
-		w.sawAmendment(before, after, e)
+		w.checkAmendment(before, after, e)
 	case ack.OutcomeRestartChanged:
-		w.sawAbsence(before, after, e)
+		w.checkAbsence(before, after, e)
 	case ack.OutcomeAppsReported:
-		w.sawAppReport(after, e)
+		w.checkAppReport(after, e)
 	case ack.OutcomeBootstrapped:
-		w.sawBirth(before, after)
+		w.checkBirth(before, after)
 	case ack.OutcomeLevelRaised: // there is one level
 	}
 }
 
-func (w *world) sawProposal(before, after *ack.State) {
+func (w *world) checkProposal(before, after *ack.State) {
 	p := after.Last()
 	w.logf("log: %d proposes %s%s", p.Epoch(), spread(p), drops(after))
 	if p.Epoch() <= before.Last().Epoch() {
@@ -142,12 +142,12 @@ func (w *world) sawProposal(before, after *ack.State) {
 			w.fail("rule 3: %s is proposed, has acknowledged %d, and %d is committed", m.ID, w.ackedBy(m.ID), before.Committed().Epoch())
 		}
 	}
-	w.sawDrops(before, after)
-	w.sawAbsent(before, after)
+	w.checkDrops(before, after)
+	w.checkAbsent(before, after)
 }
 
-// sawDrops judges whom a proposal drops.
-func (w *world) sawDrops(before, after *ack.State) {
+// sawDrops checks which nodes a proposal drops.
+func (w *world) checkDrops(before, after *ack.State) {
 	p := after.Last()
 	nobody := true // has acknowledged the proposal before
 	for _, m := range before.Last().Members() {
@@ -170,11 +170,11 @@ func (w *world) sawDrops(before, after *ack.State) {
 	w.proposedAt = w.now
 }
 
-func (w *world) sawCommit(before, after *ack.State) {
+func (w *world) checkCommit(before, after *ack.State) {
 	old, p := before.Committed(), after.Committed()
 	w.logf("log: %d is committed", p.Epoch())
 	w.cover.commits++
-	w.sawKeys(before, after)
+	w.checkKeys(before, after)
 	if p.Epoch() <= old.Epoch() {
 		w.fail("epochs: %d was committed after %d", p.Epoch(), old.Epoch())
 	}
@@ -188,7 +188,7 @@ func (w *world) sawCommit(before, after *ack.State) {
 		}
 	}
 	for _, h := range w.hosts {
-		if p.Has(h.id) || old.Count(h.id) == 0 || h.copies() {
+		if p.Has(h.id) || old.Count(h.id) == 0 || h.copyDisk() {
 			continue
 		}
 		// What a boot before it has acknowledged says nothing of this one.
@@ -197,13 +197,13 @@ func (w *world) sawCommit(before, after *ack.State) {
 		}
 	}
 	for s := range shardmap.Shard(w.shards) {
-		w.sawOwner(old, p, s)
+		w.checkOwner(old, p, s)
 	}
-	w.sawPassedOn(before, after)
+	w.checkPassedOn(before, after)
 }
 
-// sawOwner judges one shard's ownership epoch in a map just committed.
-func (w *world) sawOwner(old, p *shardmap.Map, s shardmap.Shard) {
+// sawOwner checks the ownership epoch of one shard in a map just committed.
+func (w *world) checkOwner(old, p *shardmap.Map, s shardmap.Shard) {
 	owner, since := p.Owner(s), p.OwnedSince(s)
 	switch {
 	case owner == "":
@@ -213,11 +213,11 @@ func (w *world) sawOwner(old, p *shardmap.Map, s shardmap.Shard) {
 		w.fail("G10: shard %d went to %s with ownership epoch %d; the map's is %d, it was %d", s, owner, since, p.Epoch(), old.OwnedSince(s))
 	}
 	w.owner[shardEpoch{s, since}] = owner
-	w.sawSuccession(p, s)
+	w.checkSuccession(p, s)
 }
 
-// sawTable judges a node's new table.
-func (w *world) sawTable(p *proc) {
+// sawTable checks the new routing of a node.
+func (w *world) checkTable(p *proc) {
 	old := p.machine.State()
 	if p.table.Committed().Epoch() < old.Committed().Epoch() || p.table.Last().Epoch() < old.Last().Epoch() {
 		w.fail("epochs: %s goes back from %d and %d to %d and %d", p.h.id, old.Committed().Epoch(), old.Last().Epoch(),
@@ -246,7 +246,7 @@ func (w *world) checkServing(p *proc) {
 			if !p.wouldAdmit(s) || !q.wouldAdmit(s) {
 				continue
 			}
-			if p.h.copies() || h.copies() {
+			if p.h.copyDisk() || h.copyDisk() {
 				w.cover.excusedCopies++
 				continue
 			}
@@ -261,8 +261,8 @@ func (w *world) checkServing(p *proc) {
 
 // sawAdmission judges an admission: only a committed map routes (G3), the
 // ownership epoch grows (G10), and nobody else runs the shard (G1).
-func (w *world) sawAdmission(p *proc, r *simReq) {
-	r.forged = w.now < p.forgedUntil || p.h.copies()
+func (w *world) checkAdmission(p *proc, r *simReq) {
+	r.forged = w.now < p.forgedUntil || p.h.copyDisk()
 	if owner := w.owner[shardEpoch{r.shard, r.epoch}]; owner != p.h.id {
 		w.fail("G3: %s admits for shard %d with ownership epoch %d, which no committed map gave it (%q)", p.h.id, r.shard, r.epoch, owner)
 	}
@@ -289,7 +289,7 @@ func (w *world) checkPause(p *proc, r *simReq) {
 }
 
 // sawRun judges the first byte that goes to the app.
-func (w *world) sawRun(p *proc, r *simReq) {
+func (w *world) checkRun(p *proc, r *simReq) {
 	if r.epoch < w.newest[r.shard] && !r.forged && !r.late {
 		w.fail("G10: %s runs a request for shard %d with ownership epoch %d after %d", p.h.id, r.shard, r.epoch, w.newest[r.shard])
 	}
@@ -309,7 +309,7 @@ func (w *world) checkAlone(p *proc, r *simReq) {
 				continue
 			}
 			switch {
-			case p.h.copies() || h.copies():
+			case p.h.copyDisk() || h.copyDisk():
 				w.cover.excusedCopies++
 			case r.forged || other.forged:
 				w.cover.excusedForged++
@@ -331,7 +331,7 @@ func (p *proc) excusedByStop() bool {
 // takenByEvidence notes that a node's shards are taken by evidence. If that was
 // forged, the node lives: what it runs is outside the guarantee, and so is, if
 // the refusal was taken at its word, what it admits until its lease ends.
-func (w *world) takenByEvidence(l *leading, id shardmap.NodeID, how string) {
+func (w *world) takenByEvidence(l *leaderLoop, id shardmap.NodeID, how string) {
 	if w.strictly(l.told()) {
 		return
 	}
@@ -357,11 +357,11 @@ func (w *world) takenByEvidence(l *leading, id shardmap.NodeID, how string) {
 
 // sawReply is G5 and "Leases and detection" of docs/internals/protocol-leases.md: who is told OK, who gets a
 // lease, and that no lease outlives the next election by more than a lease.
-func (w *world) sawReply(l *leading, m ack.HeartbeatReceived, sent time.Duration, a ack.Answer) {
+func (w *world) checkReply(l *leaderLoop, m ack.HeartbeatReceived, sent time.Duration, a ack.Answer) {
 	if a.Refusal != 0 {
 		return
 	}
-	w.sawSpeak(m, a)
+	w.checkSpeak(m, a)
 	last, committed := l.told().Last().Epoch(), l.told().Committed().Epoch()
 	if a.OK != (m.Acked == last) || a.Epoch != last {
 		w.fail("G5: %s acknowledged %d, the last is %d: answer OK %v, epoch %d", m.Node, m.Acked, last, a.OK, a.Epoch)
@@ -370,7 +370,7 @@ func (w *world) sawReply(l *leading, m ack.HeartbeatReceived, sent time.Duration
 		return
 	}
 	w.cover.leases++
-	w.sawName(l, m.Node, m.Server)
+	w.checkName(l, m.Node, m.Server)
 	if m.Acked < committed || m.Acked == 0 || m.Goodbye || m.Gateway {
 		w.fail("G5: %s acknowledged %d and gets a lease; the committed map is %d", m.Node, m.Acked, committed)
 	}

@@ -257,16 +257,16 @@ func (c *coverage) figures() []figure {
 	for i, what := range []string{"held", "deaf", "mute", "stopped", "down", "cut off", "unheard", "reached by nobody"} {
 		f = append(f, figure{"for good: " + what, c.stuck[i], true})
 	}
-	f = append(f, enumIndex("taken by ", c.takings, "acknowledged", "silence", "evidence", "refusal", "goodbye", "new-boot", "removed")...)
-	f = append(f, enumIndex("dropped: ", c.drops, "silent", "crashed", "missed-ack", "behind", "removed")...)
-	f = append(f, enumIndex("round: ", c.rounds, "new leader", "found an open proposal", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight", "drain", "policy")...)
-	f = append(f, enumIndex("app told: ", c.calls, "release", "acquire", "lost")...)
-	f = append(f, enumIndex("step down: ", c.stepDowns, "barrier not applied within dead-after", "nobody acknowledged")...)
+	f = append(f, namedFigures("taken by ", c.takings, "acknowledged", "silence", "evidence", "refusal", "goodbye", "new-boot", "removed")...)
+	f = append(f, namedFigures("dropped: ", c.drops, "silent", "crashed", "missed-ack", "behind", "removed")...)
+	f = append(f, namedFigures("round: ", c.rounds, "new leader", "found an open proposal", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight", "drain", "policy")...)
+	f = append(f, namedFigures("app told: ", c.calls, "release", "acquire", "lost")...)
+	f = append(f, namedFigures("step down: ", c.stepDowns, "barrier not applied within dead-after", "nobody acknowledged")...)
 	return f
 }
 
-// named lists the counts of a map: all that must be there, then all others.
-func enumIndex(prefix string, m map[string]int, must ...string) []figure {
+// namedFigures lists the counts of a map: all that must be there, then all others.
+func namedFigures(prefix string, m map[string]int, must ...string) []figure {
 	var f []figure
 	for _, k := range must {
 		f = append(f, figure{prefix + k, m[k], true})

@@ -33,14 +33,15 @@ type simDisk struct {
 	synced *simDisk
 }
 
-// ballot is a vote: for whom, and in which term.
+// ballot is a vote: the candidate and the term.
 type ballot struct {
 	term uint64
 	who  string
 }
 
-// found makes the disk that of a server of a cluster whose log has so many entries.
-func (d *simDisk) found(c *simConf, entries uint64) {
+// found makes the disk that of a founding server of a cluster whose log has the given number
+// of entries.
+func (d *simDisk) initFounder(c *simConf, entries uint64) {
 	d.term, d.base, d.baseTerm, d.baseConf, d.conf = 1, entries, 1, c, c
 	d.snapAt, d.snapTerm, d.snapConf = entries, 1, c
 }
@@ -54,7 +55,7 @@ func (d *simDisk) termAt(i uint64) uint64 {
 	return d.log[i-d.base-1].term
 }
 
-// put writes entries after index i, in the place of what is there.
+// put writes entries after index i and replaces those that are there.
 func (d *simDisk) put(i uint64, es ...*logEntry) {
 	d.log = append(slices.Clip(d.log[:i-d.base]), es...)
 	d.conf = d.confAt(d.last())
@@ -77,7 +78,7 @@ func (d *simDisk) forget(i uint64) {
 	d.base = i
 }
 
-// written is what of Raft a write is about.
+// written is the kind of Raft data in a write.
 type written uint8
 
 const (
@@ -87,7 +88,7 @@ const (
 	writesSnapshot
 )
 
-// writing is a write that is under way; Raft's one goroutine waits for it.
+// writing is a write in progress. The single goroutine of Raft waits for it.
 type writing struct {
 	what   written
 	change func(d *simDisk)
@@ -98,11 +99,11 @@ type writing struct {
 // node, so that another can lead: the write timeout of package node/disk.
 const hangsAfter = 2 * time.Second
 
-// store changes the disk, and goes on with then once the change is synced. That is
-// at once, unless the disk is slow. The caller is Raft's goroutine, and returns.
+// store changes the disk, and calls then once the change is synced: at once, unless the disk
+// is slow. The caller is the goroutine of Raft, and returns.
 func (p *proc) store(what written, change func(d *simDisk), then func()) {
 	h, w := p.h, p.w
-	if !h.sickDisk() {
+	if !h.hasFaultyDisk() {
 		p.disk.do(w, what, change)
 		then()
 		return
@@ -125,14 +126,16 @@ func (p *proc) store(what written, change func(d *simDisk), then func()) {
 	} else {
 		w.cover.slowWrites++
 	}
-	w.after(d, p, func() { p.wrote(mine) })
+	w.after(d, p, func() { p.writeDone(mine) })
 	if d > hangsAfter {
-		w.after(hangsAfter, p, func() { p.cutOff(mine) })
+		w.after(hangsAfter, p, func() { p.isolateLeader(mine) })
 	}
 }
 
-// sickDisk reports that a write may take long, or fail.
-func (h *host) sickDisk() bool { return h.diskSlow > 0 || h.diskFails > 0 || h.diskHangs > h.w.now }
+// sickDisk reports whether writes may take long or fail.
+func (h *host) hasFaultyDisk() bool {
+	return h.diskSlow > 0 || h.diskFails > 0 || h.diskHangs > h.w.now
+}
 
 // do changes the disk.
 func (d *simDisk) do(w *world, what written, change func(d *simDisk)) {
@@ -147,8 +150,8 @@ func (d *simDisk) do(w *world, what written, change func(d *simDisk)) {
 	change(d)
 }
 
-// wrote ends a write, and lets Raft go on with what waited for it.
-func (p *proc) wrote(mine *writing) {
+// wrote ends a write, and continues the Raft work that waited for it.
+func (p *proc) writeDone(mine *writing) {
 	if p.writing != mine {
 		return
 	}
@@ -169,9 +172,9 @@ func (p *proc) wrote(mine *writing) {
 	}
 }
 
-// cutOff ends what a leader says to other voters while its write hangs: its
-// heartbeats would keep them from electing another.
-func (p *proc) cutOff(mine *writing) {
+// cutOff stops the messages of a leader to other voters while its write hangs, because its
+// heartbeats would prevent an election.
+func (p *proc) isolateLeader(mine *writing) {
 	if p.writing != mine || !p.leader {
 		return
 	}
@@ -180,8 +183,8 @@ func (p *proc) cutOff(mine *writing) {
 	p.w.logf("%s leads, its disk hangs, and it cuts itself off", p.h.id)
 }
 
-// raft runs f on Raft's goroutine: at once, or after the write that is under way.
-// What comes meanwhile waits in its connection, which holds so much and no more.
+// raft runs f on the goroutine of Raft: at once, or after the write in progress. Messages that
+// arrive meanwhile wait in the connection, which has a bounded buffer.
 func (p *proc) raft(f func()) {
 	switch {
 	case p.writing == nil:
@@ -192,11 +195,11 @@ func (p *proc) raft(f func()) {
 	}
 }
 
-// takes reports whether Raft takes an entry now.
-func (p *proc) takes() bool { return p.leader && p.writing == nil }
+// takes reports whether Raft accepts an entry now.
+func (p *proc) raftAccepts() bool { return p.leader && p.writing == nil }
 
-// torn is the end of a process in the middle of a write: the disk has it or not.
-func (p *proc) torn() {
+// torn ends a process in the middle of a write: the data is on disk or not.
+func (p *proc) tearWrite() {
 	if p.writing == nil {
 		return
 	}
@@ -206,8 +209,8 @@ func (p *proc) torn() {
 	}
 }
 
-// lose is a power failure: what was not synced is gone.
-func (d *simDisk) lose(w *world) {
+// lose is a power failure: unsynced data is lost.
+func (d *simDisk) losePower(w *world) {
 	boot := d.boot // it has a file of its own
 	if d.synced != nil {
 		*d = *d.synced
@@ -217,22 +220,22 @@ func (d *simDisk) lose(w *world) {
 	}
 }
 
-// well lets a disk write at once again.
-func (h *host) well() {
+// well makes disk writes immediate again.
+func (h *host) restoreDisk() {
 	h.diskSlow, h.diskFails, h.diskHangs = 0, 0, 0
 	if p := h.proc; p != nil && p.writing != nil {
 		mine := p.writing
-		h.w.after(0, p, func() { p.wrote(mine) })
+		h.w.after(0, p, func() { p.writeDone(mine) })
 	}
 }
 
-// faultDisk makes a disk slow, or hang, or fail now and then.
+// faultDisk makes a disk slow, or makes writes hang or fail sometimes.
 func faultDisk(w *world) bool {
 	h := w.anyone()
-	if h == nil || h.sickDisk() {
+	if h == nil || h.hasFaultyDisk() {
 		return false
 	}
-	d := w.lasting()
+	d := w.lastingPolicy()
 	switch w.pick(4) {
 	case 0:
 		d += w.span(0, 2*hangsAfter)
@@ -245,46 +248,46 @@ func faultDisk(w *world) bool {
 		h.diskSlow = w.span(time.Millisecond, 400*time.Millisecond)
 		w.logf("the disk of %s takes up to %v", h.id, h.diskSlow.Round(time.Millisecond))
 	}
-	w.undo(d, h.well)
+	w.undo(d, h.restoreDisk)
 	return true
 }
 
-// faultHang lets the leader's disk hang for longer than its node bears it, while
-// there is something to write.
+// faultHang makes the disk of the leader hang for longer than its node tolerates, while there
+// is data to write.
 func faultHang(w *world) bool {
-	l := w.somebody(func(h *host) bool { return running(h) && h.proc.takes() && leads(h) })
+	l := w.somebody(func(h *host) bool { return running(h) && h.proc.raftAccepts() && leads(h) })
 	if l == nil {
 		return false
 	}
 	d := hangsAfter + w.span(200*time.Millisecond, 3*time.Second)
 	w.logf("scene: the disk of %s, which leads, hangs for %v", l.id, d.Round(time.Millisecond))
 	l.diskHangs = w.now + d
-	w.undo(d, l.well)
+	w.undo(d, l.restoreDisk)
 	faultSick(w)
 	w.run(w.now+w.span(hangsAfter, d+500*time.Millisecond), nil)
 	return true
 }
 
-// faultPower takes a machine its power: nobody is told that its process is gone
-// until it is back, and what was not synced is lost.
+// faultPower cuts the power of one machine: other nodes do not detect the end of its process
+// until it is back, and unsynced data is lost.
 func faultPower(w *world) bool {
 	h := w.anyone()
 	if h == nil {
 		return false
 	}
 	w.blackout(h)
-	w.back(h, w.lasting())
+	w.back(h, w.lastingPolicy())
 	return true
 }
 
 func (w *world) blackout(h *host) {
 	w.logf("%s has no power any more", h.id)
 	w.cover.blackouts++
-	h.gone()
-	h.disk.lose(w)
+	h.endProcess()
+	h.disk.losePower(w)
 }
 
-// faultOutage takes all machines their power at once.
+// faultOutage cuts the power of all machines at once.
 func faultOutage(w *world) bool {
 	hit := false
 	for _, h := range w.hosts {

@@ -90,7 +90,7 @@ func (w *world) pick(k int) int {
 
 // lasting returns how long a fault lasts: mostly about a lease, or about as long
 // as it takes to take shards.
-func (w *world) lasting() time.Duration {
+func (w *world) lastingPolicy() time.Duration {
 	switch w.pick(4) {
 	case 0:
 		return w.span(20*time.Millisecond, 250*time.Millisecond)
@@ -142,10 +142,10 @@ func (m *simMix) setup(w *world) {
 	w.doubting = m.doubts > 0 && w.n(100) < m.doubts
 	w.populate(n, founders)
 	if m.hooks > 0 && w.n(100) < m.hooks {
-		w.giveApps()
+		w.addHookApps()
 	}
 	if m.caches > 0 && w.n(100) < m.caches {
-		w.giveCaches()
+		w.addCachingApps()
 	}
 	if w.n(100) < m.births {
 		w.unfound()
@@ -180,7 +180,7 @@ func (w *world) populate(n, founders int) {
 	}
 	for _, h := range w.hosts {
 		if !h.absent {
-			h.disk.found(first, 2)
+			h.disk.initFounder(first, 2)
 		}
 	}
 }
@@ -243,7 +243,7 @@ func play(s simSetup, cover *coverage) (w *world) {
 	w.quiet = false
 	w.heal()
 	if !w.run(w.now+90*time.Second, func() bool {
-		return w.settled(250*time.Millisecond) && w.steps >= leastSteps && !w.quarantinesLast() && !w.emptyingsLast() && w.keysSettled()
+		return w.settled(250*time.Millisecond) && w.steps >= leastSteps && !w.quarantinesLast() && !w.gradualDrainsLast() && w.keysSettled()
 	}) {
 		w.fail("progress: faults have stopped, and: %s", w.describe())
 	}
@@ -292,7 +292,7 @@ func (w *world) heal() {
 	stuck := w.stickOne()
 	for _, h := range w.hosts {
 		h.pauseAt, h.slowCut = pauseNowhere, false
-		h.well()
+		h.restoreDisk()
 		if h.app != nil {
 			h.app.ill, h.app.down = appIllness{}, 0
 		}
@@ -303,7 +303,7 @@ func (w *world) heal() {
 			continue
 		}
 		h.deaf, h.mute, h.noDeliver, h.falls = h.deafForGood, false, false, 0
-		h.rise()
+		h.becomeHealthy()
 		h.resume()
 		w.hold(h, false)
 		if p := h.proc; p != nil && p.leaving {
@@ -344,7 +344,7 @@ func (w *world) stickOne() *host {
 	h.resume()
 	h.proc.leaving = false
 	if w.n(4) == 0 {
-		h.fall()
+		h.becomeUnhealthy()
 	}
 	what := w.n(8)
 	w.cover.stuck[what]++

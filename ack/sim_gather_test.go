@@ -41,7 +41,7 @@ func (w *world) founders() int {
 }
 
 // sawMessage notes what a leader was told.
-func (l *leading) sawMessage(m ack.Message) {
+func (l *leaderLoop) checkMessage(m ack.Message) {
 	l.endsAnswers()
 	switch m := m.(type) {
 	case ack.HeartbeatReceived:
@@ -52,7 +52,7 @@ func (l *leading) sawMessage(m ack.Message) {
 		l.waits.barrier = true
 	case ack.SubmitFailed:
 		l.waits.base = nil
-		l.excuse(2 * l.p.w.pace.Heartbeat)
+		l.excuseStall(2 * l.p.w.pace.Heartbeat)
 	case ack.Tick:
 		l.judgeLoss()
 		l.judgeHeldBack()
@@ -61,7 +61,7 @@ func (l *leading) sawMessage(m ack.Message) {
 
 // sawSubmit judges the first map: with fewer nodes than found the cluster it comes
 // only after they were waited for.
-func (l *leading) sawSubmit(e ack.Submit) {
+func (l *leaderLoop) checkSubmit(e ack.Submit) {
 	told, w := l.told(), l.p.w
 	l.waits.base, l.waits.commit = told, e.Commit
 	if e.Commit || told.Last().Epoch() > 0 {
@@ -90,12 +90,12 @@ func (l *leading) sawSubmit(e ack.Submit) {
 func (h *host) leaves() bool { return h.proc != nil && h.proc.leaving }
 
 // excuse lets a while pass before a loss is judged.
-func (l *leading) excuse(d time.Duration) {
+func (l *leaderLoop) excuseStall(d time.Duration) {
 	l.waits.lostSince, l.waits.notBefore = -1, l.p.clock()+d
 }
 
 // judgeLoss judges that a map without those who are lost is proposed at once.
-func (l *leading) judgeLoss() {
+func (l *leaderLoop) judgeLoss() {
 	x, p := &l.waits, l.p
 	now := p.clock()
 	stalled := now-x.lastTick > 60*time.Millisecond
@@ -117,7 +117,7 @@ func (l *leading) judgeLoss() {
 
 // lost returns a member of the last map that the leader takes for lost, or leaving,
 // while there is somebody to have its shards.
-func (l *leading) lost() (id shardmap.NodeID, ok bool) {
+func (l *leaderLoop) lost() (id shardmap.NodeID, ok bool) {
 	if l.told().Last().Epoch() == 0 {
 		return "", false
 	}
@@ -126,18 +126,18 @@ func (l *leading) lost() (id shardmap.NodeID, ok bool) {
 		staged[v.Node] = v.Staged
 		somebody = somebody || v.Eligible && !l.told().Policy().Leaves(v.Node)
 	}
-	id = l.losing()
+	id = l.losingNode()
 	return id, id != "" && somebody && !staged[id]
 }
 
 // moving reports that shards are on their way.
-func (l *leading) moving() bool {
+func (l *leaderLoop) moving() bool {
 	s := l.told()
 	return s.Open() && len(shardmap.Diff(s.Committed(), s.Last())) > 0
 }
 
 // losing returns a member of the last map that is to be one no more; empty: there is none.
-func (l *leading) losing() (id shardmap.NodeID) {
+func (l *leaderLoop) losingNode() (id shardmap.NodeID) {
 	last := l.told().Last()
 	for _, v := range l.turn.View() {
 		if !v.Eligible && !v.Restarting && last.Has(v.Node) {

@@ -13,7 +13,7 @@ import (
 // what is idle there, and go by it.
 
 // emptyingChecks is what the world knows of them.
-type emptyingChecks struct {
+type gradualDrainChecks struct {
 	emptyAt map[asking]time.Duration // when it was first applied
 	idle    map[idleness]map[shardmap.Shard]bool
 }
@@ -31,18 +31,18 @@ type idleness struct {
 	base shardmap.Epoch
 }
 
-func newEmptyingChecks() emptyingChecks {
-	return emptyingChecks{emptyAt: map[asking]time.Duration{}, idle: map[idleness]map[shardmap.Shard]bool{}}
+func newGradualDrainChecks() gradualDrainChecks {
+	return gradualDrainChecks{emptyAt: map[asking]time.Duration{}, idle: map[idleness]map[shardmap.Shard]bool{}}
 }
 
 // anyEmptying draws one.
-func (w *world) anyEmptying(node shardmap.NodeID) ack.Change {
+func (w *world) anyGradualDrain(node shardmap.NodeID) ack.Change {
 	return ack.Change{Kind: ack.ChangeDrainGradually, Node: node, For: []time.Duration{300 * time.Millisecond, soonOver, time.Hour}[w.pick(3)]}
 }
 
 // askIdle asks all who are being emptied now and then. Question and answer take their
 // time, and get lost.
-func (l *leading) askIdle() {
+func (l *leaderLoop) askIdle() {
 	w, all := l.p.w, l.told().Policy().GradualDrains
 	if len(all) == 0 || w.n(4) > 0 {
 		return
@@ -84,7 +84,7 @@ func (p *proc) idle() ack.IdleShards {
 
 // sawEmptying judges what a change of the policy does to them: a leader ends only those
 // whose time is over, or who own nothing.
-func (w *world) sawEmptying(before, after *ack.State, e *logEntry) {
+func (w *world) checkEmptying(before, after *ack.State, e *logEntry) {
 	was, is := before.Policy(), after.Policy()
 	for id, x := range is.GradualDrains {
 		if was.GradualDrains[id] != x {
@@ -125,7 +125,7 @@ func letGo(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]bool {
 // replaced because something else has become idle; but what the nodes have that were
 // absent as it began, and are there now, or the reverse, goes by another rule since. A
 // new leader proposes it again as it was.
-func (w *world) sawLetGo(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
+func (w *world) checkLetGo(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
 	p, base, policy := after.Last(), before.Committed(), before.Policy()
 	idle, open := letGo(base, p, policy), map[shardmap.Shard]bool{}
 	if before.Open() {
@@ -149,7 +149,7 @@ func (w *world) sawLetGo(before, after *ack.State, e *logEntry, by shardmap.Poli
 }
 
 // emptyingsLast reports that one is in force that ought to end by itself soon.
-func (w *world) emptyingsLast() bool {
+func (w *world) gradualDrainsLast() bool {
 	for x := range maps.Values(w.truth.Policy().GradualDrains) {
 		if x.For <= soonOver {
 			return true

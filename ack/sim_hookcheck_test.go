@@ -29,11 +29,11 @@ func newHookChecks() hookChecks {
 }
 
 // sawCall judges a call that leaves a node.
-func (w *world) sawCall(p *proc, c *simCall) {
+func (w *world) checkCall(p *proc, c *simCall) {
 	if n := len(c.Shards); n == 0 && c.Kind != ack.HookAcquire || n > ack.MaxHookShards || c.Timeout <= 0 {
 		w.fail("hooks: a call of %d shards within %v", n, c.Timeout)
 	}
-	if last := w.lastSeq[c.disk]; c.Seq <= last && !p.h.copies() || c.Seq >= 1<<53 {
+	if last := w.lastSeq[c.disk]; c.Seq <= last && !p.h.copyDisk() || c.Seq >= 1<<53 {
 		w.fail("hooks: %s calls %d after %d", p.h.id, c.Seq, last)
 	}
 	w.lastSeq[c.disk] = c.Seq
@@ -52,9 +52,9 @@ func (w *world) sawCall(p *proc, c *simCall) {
 		mine := m.Owner(hs.Shard) == p.h.id && m.OwnedSince(hs.Shard) == hs.Epoch
 		switch c.Kind {
 		case ack.HookRelease:
-			w.sawReleaseLeave(p, c, hs, mine)
+			w.checkReleaseLeave(p, c, hs, mine)
 		case ack.HookAcquire:
-			w.sawAcquireLeave(p, c, hs, mine)
+			w.checkAcquireLeave(p, c, hs, mine)
 		case ack.HookLost:
 			if _, runs := p.owns(hs.Shard); runs {
 				w.fail("hooks: %s tells that shard %d is lost, and admits for it", p.h.id, hs.Shard)
@@ -63,7 +63,7 @@ func (w *world) sawCall(p *proc, c *simCall) {
 	}
 }
 
-func (w *world) sawReleaseLeave(p *proc, c *simCall, hs ack.HookShard, mine bool) {
+func (w *world) checkReleaseLeave(p *proc, c *simCall, hs ack.HookShard, mine bool) {
 	if _, runs := p.owns(hs.Shard); runs {
 		w.fail("hooks: %s releases shard %d and admits for it", p.h.id, hs.Shard)
 	}
@@ -78,22 +78,22 @@ func (w *world) sawReleaseLeave(p *proc, c *simCall, hs ack.HookShard, mine bool
 	}
 }
 
-func (w *world) sawAcquireLeave(p *proc, c *simCall, hs ack.HookShard, mine bool) {
+func (w *world) checkAcquireLeave(p *proc, c *simCall, hs ack.HookShard, mine bool) {
 	if !mine || p.table.Last().Owner(hs.Shard) != p.h.id || p.clock() >= p.until && !c.late {
 		w.fail("hooks: %s acquires shard %d without a lease, or while it moves", p.h.id, hs.Shard)
 	}
 	want := w.follows[shardEpoch{hs.Shard, hs.Epoch}]
 	if hs.Released {
-		want = p.whose(hs.Shard, hs.Epoch)
+		want = p.releasedBy(hs.Shard, hs.Epoch)
 	}
 	if hs.From != want {
 		w.fail("hooks: %s acquires shard %d of epoch %d from %q, it was %q's", p.h.id, hs.Shard, hs.Epoch, hs.From, want)
 	}
-	w.sawExact(p, c.disk, hs)
+	w.checkExact(p, c.disk, hs)
 }
 
 // sawSuccession notes whom an owner follows, of a map just committed.
-func (w *world) sawSuccession(p *shardmap.Map, s shardmap.Shard) {
+func (w *world) checkSuccession(p *shardmap.Map, s shardmap.Shard) {
 	o := shardEpoch{s, p.OwnedSince(s)}
 	if _, known := w.follows[o]; known || p.Owner(s) == "" {
 		return
@@ -108,13 +108,13 @@ func (w *world) sawSuccession(p *shardmap.Map, s shardmap.Shard) {
 
 // sawBegun judges a call that an app begins: an acquire while nobody else runs or
 // releases the shard, a release before anybody else acquires.
-func (w *world) sawBegun(c *simCall) {
+func (w *world) checkBegun(c *simCall) {
 	for _, hs := range c.Shards {
 		switch c.Kind {
 		case ack.HookAcquire:
 			w.begun[hs.Shard] = max(w.begun[hs.Shard], hs.Epoch)
 			if c.counts() {
-				w.sawAcquireBegun(c, hs)
+				w.checkAcquireBegun(c, hs)
 			}
 		case ack.HookRelease:
 			w.checkBefore(c, hs)
@@ -137,10 +137,10 @@ func (c *simCall) epochOf(s shardmap.Shard) shardmap.Epoch {
 func (c *simCall) counts() bool { return !c.cut && !c.ended && !c.p.dead && !c.late }
 
 // sawAcquireBegun is the second half of G1 for an app that loads a shard.
-func (w *world) sawAcquireBegun(c *simCall, hs ack.HookShard) {
+func (w *world) checkAcquireBegun(c *simCall, hs ack.HookShard) {
 	for _, h := range w.hosts {
 		q := h.proc
-		if q == nil || q == c.p || c.p.h.copies() || h.copies() || w.now < c.p.forgedUntil || c.p.excusedByStop() || q.excusedByStop() {
+		if q == nil || q == c.p || c.p.h.copyDisk() || h.copyDisk() || w.now < c.p.forgedUntil || c.p.excusedByStop() || q.excusedByStop() {
 			continue
 		}
 		for _, r := range q.reqs {
@@ -157,7 +157,7 @@ func (w *world) sawAcquireBegun(c *simCall, hs ack.HookShard) {
 }
 
 // sawDone judges what an app has done for a shard.
-func (w *world) sawDone(c *simCall, hs ack.HookShard) {
+func (w *world) checkDone(c *simCall, hs ack.HookShard) {
 	if c.Kind == ack.HookRelease {
 		w.checkBefore(c, hs)
 	}
@@ -170,7 +170,7 @@ func (w *world) checkBefore(c *simCall, hs ack.HookShard) {
 	}
 	p := c.p
 	switch {
-	case p.h.copies() || w.now < p.forgedUntil || c.forged:
+	case p.h.copyDisk() || w.now < p.forgedUntil || c.forged:
 		w.cover.excusedForged++
 	case p.excusedByStop():
 		w.cover.excusedStops++
@@ -181,7 +181,7 @@ func (w *world) checkBefore(c *simCall, hs ack.HookShard) {
 
 // sawFirstByte judges a request that comes to an app. It returns false if the app,
 // which has restarted since, has not run it.
-func (w *world) sawFirstByte(p *proc, r *simReq) bool {
+func (w *world) checkFirstByte(p *proc, r *simReq) bool {
 	if p.h.app == nil || r.forged {
 		return true
 	}
@@ -206,11 +206,11 @@ func (w *world) sawFirstByte(p *proc, r *simReq) bool {
 
 // sawLook judges what a look left undone: an acquire of a shard that moves is cut at
 // once, and a release delays an acknowledgement no longer than it may.
-func (w *world) sawLook(p *proc) {
+func (w *world) checkLook(p *proc) {
 	if p.h.app == nil {
 		return
 	}
-	w.sawPending(p)
+	w.checkPending(p)
 	for _, c := range p.sortedCalls() {
 		for _, hs := range c.Shards {
 			if c.Kind == ack.HookAcquire && !c.cut && p.table.Last().Owner(hs.Shard) != p.h.id {
@@ -246,7 +246,7 @@ func (p *proc) endsSlowly() bool {
 
 // sawAcknowledged judges what a node tells the leader: calls count as running, and the
 // app knows what is no longer its own.
-func (w *world) sawAcknowledged(p *proc) {
+func (w *world) checkAcknowledged(p *proc) {
 	for s := range shardmap.Shard(w.shards) {
 		if epoch, owed := p.owed[s]; owed && !p.stoppedOnce && p.table.Last().Owner(s) != p.h.id {
 			w.fail("hooks: %s acknowledges %d, and its app goes on holding shard %d of epoch %d", p.h.id, p.machine.Acked(), s, epoch)

@@ -117,7 +117,7 @@ func (p *proc) Busy(s shardmap.Shard) int {
 func (p *proc) Call(hc ack.HookCall) {
 	w := p.w
 	c := &simCall{HookCall: hc, p: p, disk: p.disk.server, late: p.lateStep, forged: w.now < p.forgedUntil}
-	w.sawCall(p, c)
+	w.checkCall(p, c)
 	p.calls[hc.Seq] = c
 	w.cover.calls[hc.Kind.String()]++
 	w.logf("%s calls %s, seq %d: %v", p.h.id, hc.Kind, hc.Seq&0xffff, hc.Shards)
@@ -130,8 +130,8 @@ func (p *proc) Call(hc ack.HookCall) {
 		delete(p.got, hs.Shard)
 		delete(p.owed, hs.Shard)
 	}
-	w.after(w.span(0, time.Millisecond), nil, func() { p.h.app.comes(c) })
-	w.after(hc.Timeout, p, func() { p.ends(c, ack.HookResult{Err: errors.New("no answer in time")}) })
+	w.after(w.span(0, time.Millisecond), nil, func() { p.h.app.arrive(c) })
+	w.after(hc.Timeout, p, func() { p.reportResult(c, ack.HookResult{Err: errors.New("no answer in time")}) })
 }
 
 // CutCall closes the connection of a call.
@@ -147,11 +147,11 @@ func (p *proc) CutCall(seq uint64) {
 		d = p.w.span(100*time.Millisecond, time.Second)
 	}
 	c.slow = p.h.slowCut
-	p.w.after(d, p, func() { p.ends(c, ack.HookResult{Err: errors.New("cut")}) })
+	p.w.after(d, p, func() { p.reportResult(c, ack.HookResult{Err: errors.New("cut")}) })
 }
 
 // ends tells the agent what came of a call, once.
-func (p *proc) ends(c *simCall, r ack.HookResult) {
+func (p *proc) reportResult(c *simCall, r ack.HookResult) {
 	if c.ended || p.dead {
 		return
 	}
@@ -185,7 +185,7 @@ func (p *proc) ends(c *simCall, r ack.HookResult) {
 }
 
 // comes is a call that has reached the app, whatever its node does by now.
-func (a *simApp) comes(c *simCall) {
+func (a *simApp) arrive(c *simCall) {
 	w := a.h.w
 	if w.now < a.down {
 		w.cover.refusedCalls++
@@ -193,7 +193,7 @@ func (a *simApp) comes(c *simCall) {
 		return
 	}
 	c.life, c.begun = a.life, true
-	w.sawBegun(c)
+	w.checkBegun(c)
 	if w.perMille(a.ill.fails) {
 		a.answer(c, ack.HookResult{Err: errApp})
 		return
@@ -209,11 +209,11 @@ func (a *simApp) comes(c *simCall) {
 	case w.perMille(a.ill.slow):
 		d = w.span(10*time.Millisecond, time.Second)
 	}
-	w.after(d, nil, func() { a.does(c) })
+	w.after(d, nil, func() { a.perform(c) })
 }
 
 // does is the moment at which the app has done what it was told, and answers.
-func (a *simApp) does(c *simCall) {
+func (a *simApp) perform(c *simCall) {
 	w := a.h.w
 	if a.life != c.life {
 		a.answer(c, ack.HookResult{Err: errApp})
@@ -242,7 +242,7 @@ func (a *simApp) does(c *simCall) {
 
 func (a *simApp) doShard(c *simCall, hs ack.HookShard, r *ack.HookResult) {
 	a.seen[hs.Shard] = c.Seq
-	a.h.w.sawDone(c, hs)
+	a.h.w.checkDone(c, hs)
 	switch c.Kind {
 	case ack.HookRelease:
 		a.release(hs, r)
@@ -297,7 +297,7 @@ func (a *simApp) answer(c *simCall, r ack.HookResult) {
 	w := a.h.w
 	w.after(w.span(0, time.Millisecond), c.p, func() {
 		if !c.cut {
-			c.p.ends(c, r)
+			c.p.reportResult(c, r)
 		}
 	})
 }
@@ -318,7 +318,7 @@ func faultAppRestart(w *world) bool {
 	}
 	d := time.Duration(0)
 	if w.pick(3) > 0 {
-		d = w.lasting() / 2
+		d = w.lastingPolicy() / 2
 	}
 	w.logf("the app of %s restarts, and is gone for %v", h.id, d.Round(time.Millisecond))
 	w.cover.appRestarts++
@@ -334,12 +334,12 @@ func faultAppIll(w *world) bool {
 	often := [...]int{0, 100, 300, 900}
 	h.app.ill = appIllness{often[w.pick(4)], often[w.pick(4)], often[w.pick(3)], often[w.pick(3)], often[w.pick(3)]}
 	w.logf("the app of %s is ill: %+v", h.id, h.app.ill)
-	w.undo(w.lasting(), func() { h.app.ill = appIllness{} })
+	w.undo(w.lastingPolicy(), func() { h.app.ill = appIllness{} })
 	return h.app.ill != appIllness{}
 }
 
 // giveApps gives most hosts an app that wants to know what it holds.
-func (w *world) giveApps() {
+func (w *world) addHookApps() {
 	w.releaseTimeout = w.span(200*time.Millisecond, 2500*time.Millisecond)
 	w.acquireTimeout = w.span(300*time.Millisecond, 3*time.Second)
 	w.stuckAfter, w.backoff = w.span(200*time.Millisecond, 2*time.Second), w.span(300*time.Millisecond, 3*time.Second)

@@ -112,7 +112,7 @@ type proc struct {
 	applying       bool
 	nudged         bool
 	fsm            *ack.State
-	lead           *leading
+	lead           *leaderLoop
 
 	// Heartbeat connections, and whose broke.
 	conns  [simHosts]*proc
@@ -176,7 +176,7 @@ func (h *host) crash() {
 	w := h.w
 	w.logf("%s is killed", h.id)
 	w.cover.crashes++
-	h.gone()
+	h.endProcess()
 	for j, q := range p.conns {
 		if q == nil || q.dead || q.conns[h.i] != p || !w.link[h.i][j] {
 			continue
@@ -187,9 +187,9 @@ func (h *host) crash() {
 }
 
 // gone ends the process.
-func (h *host) gone() {
+func (h *host) endProcess() {
 	p := h.proc
-	p.torn()
+	p.tearWrite()
 	p.leavesApp()
 	p.dead = true
 	p.reqs = nil
@@ -242,7 +242,7 @@ func (h *host) resume() {
 
 // pausesAt stops the process if it is to be stopped at this point; then goes
 // on with rest once it is let go on. It returns true if it did.
-func (p *proc) pausesAt(at pausePoint, rest func()) bool {
+func (p *proc) stopAt(at pausePoint, rest func()) bool {
 	h := p.h
 	if h.pauseAt != at {
 		return false

@@ -15,15 +15,15 @@ import (
 type keptChecks struct {
 	// keeping is what the leader of a term had of a boot when it told the log of its
 	// absence.
-	keeping map[safeDrainState]*ack.Releases
+	keeping map[announcedRestart]*ack.Releases
 	// parting is since when the leader of a term knows that a boot has said goodbye.
-	parting map[safeDrainState]time.Duration
+	parting map[announcedRestart]time.Duration
 	// kept has who released a shard in place, by the ownership.
 	kept map[shardEpoch]keptBy
 }
 
-// keeping names an absence that a leader tells the log of.
-type safeDrainState struct {
+// announcedRestart identifies a restart entry that a leader submits.
+type announcedRestart struct {
 	spoken
 	term uint64
 }
@@ -36,13 +36,13 @@ type keptBy struct {
 }
 
 func newKeptChecks() keptChecks {
-	return keptChecks{keeping: map[safeDrainState]*ack.Releases{}, parting: map[safeDrainState]time.Duration{}, kept: map[shardEpoch]keptBy{}}
+	return keptChecks{keeping: map[announcedRestart]*ack.Releases{}, parting: map[announcedRestart]time.Duration{}, kept: map[shardEpoch]keptBy{}}
 }
 
 // keeps notes with which releases an absence must be written that is on its way.
-func (l *leading) keeps(node shardmap.NodeID) {
+func (l *leaderLoop) announceKept(node shardmap.NodeID) {
 	hb := l.beats[node]
-	k := safeDrainState{spoken{node, hb.Boot}, l.term}
+	k := announcedRestart{spoken{node, hb.Boot}, l.term}
 	l.p.w.keeping[k] = nil
 	if hb.Released == [32]byte{} {
 		return
@@ -52,23 +52,23 @@ func (l *leading) keeps(node shardmap.NodeID) {
 	if r == nil {
 		l.p.w.cover.keptNothing++
 		l.p.w.logf("%s does not have what %s keeps", l.p.h.id, node)
-		if waited := l.p.w.now - l.p.w.parting[k]; waited < min(hb.Release/8, time.Second) && l.losing() == "" && !l.moving() {
+		if waited := l.p.w.now - l.p.w.parting[k]; waited < min(hb.Release/8, time.Second) && l.losingNode() == "" && !l.moving() {
 			l.p.w.fail("hooks: %s tells the log %v after the goodbye of %s that it is absent, without what it keeps", l.p.h.id, waited, node)
 		}
 	}
 }
 
 // parts notes when a goodbye that announces a return was first heard.
-func (l *leading) parts(hb ack.Heartbeat) {
-	k := safeDrainState{spoken{hb.Node, hb.Boot}, l.term}
+func (l *leaderLoop) goodbyeHeard(hb ack.Heartbeat) {
+	k := announcedRestart{spoken{hb.Node, hb.Boot}, l.term}
 	if _, known := l.p.w.parting[k]; !known && hb.Goodbye {
 		l.p.w.parting[k] = l.p.w.now
 	}
 }
 
 // sawKept judges what the state keeps for the next process of a node that is absent.
-func (w *world) sawKept(h *host, boot, term uint64, after *ack.State) {
-	r := w.keeping[safeDrainState{spoken{h.id, boot}, term}]
+func (w *world) checkKept(h *host, boot, term uint64, after *ack.State) {
+	r := w.keeping[announcedRestart{spoken{h.id, boot}, term}]
 	promised := map[shardmap.Shard]ack.Released{}
 	if r != nil {
 		for _, x := range r.Shards {
@@ -100,35 +100,35 @@ func (w *world) sawKept(h *host, boot, term uint64, after *ack.State) {
 // isNext reports whether the process is the one that comes after a restart in place of the
 // shard's owner, on its disk, and has a log that says so: one that is behind may only tell
 // of the restart before.
-func (p *proc) isNext(s shardmap.Shard, epoch shardmap.Epoch) bool {
+func (p *proc) isNextProcess(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	known, in := p.table.Kept(s)
 	k := p.w.kept[shardEpoch{s, epoch}]
 	return in && known.Boot == k.boot && k.server == p.disk.server && k.boot+1 == p.bootNow()
 }
 
 // gained reports whether a shard came as released to this very process.
-func (p *proc) gained(s shardmap.Shard, epoch shardmap.Epoch) bool {
+func (p *proc) gotAsReleased(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	_, server, came := p.table.Released(s)
 	return came && server == p.disk.server && p.firstLease > 0 && epoch > p.firstLease
 }
 
 // mayTell reports whether the process may be told that a shard was released, if it has not
 // acquired it.
-func (p *proc) mayTell(s shardmap.Shard, epoch shardmap.Epoch) bool {
-	return p.isNext(s, epoch) || p.gained(s, epoch)
+func (p *proc) mayGetNote(s shardmap.Shard, epoch shardmap.Epoch) bool {
+	return p.isNextProcess(s, epoch) || p.gotAsReleased(s, epoch)
 }
 
 // whose returns whose release it is that the process is told of, or that it gives back.
-func (p *proc) whose(s shardmap.Shard, epoch shardmap.Epoch) shardmap.NodeID {
-	if p.isNext(s, epoch) && !p.w.kept[shardEpoch{s, epoch}].asGot {
+func (p *proc) releasedBy(s shardmap.Shard, epoch shardmap.Epoch) shardmap.NodeID {
+	if p.isNextProcess(s, epoch) && !p.w.kept[shardEpoch{s, epoch}].asGot {
 		return p.h.id
 	}
 	return p.w.follows[shardEpoch{s, epoch}]
 }
 
 // with returns the note of what the process may be told of.
-func (p *proc) with(s shardmap.Shard, epoch shardmap.Epoch) []byte {
-	if k, _ := p.table.Kept(s); p.isNext(s, epoch) {
+func (p *proc) noteFor(s shardmap.Shard, epoch shardmap.Epoch) []byte {
+	if k, _ := p.table.Kept(s); p.isNextProcess(s, epoch) {
 		return k.Note
 	}
 	note, _, _ := p.table.Released(s)
@@ -137,10 +137,10 @@ func (p *proc) with(s shardmap.Shard, epoch shardmap.Epoch) []byte {
 
 // sawTold judges that only the process that gained a shard is told that it was released,
 // and the first one after a restart in place.
-func (w *world) sawTold(p *proc, hs ack.HookShard) {
+func (w *world) checkTold(p *proc, hs ack.HookShard) {
 	switch k := w.kept[shardEpoch{hs.Shard, hs.Epoch}]; {
-	case p.h.copies() || p.gained(hs.Shard, hs.Epoch):
-	case p.isNext(hs.Shard, hs.Epoch):
+	case p.h.copyDisk() || p.gotAsReleased(hs.Shard, hs.Epoch):
+	case p.isNextProcess(hs.Shard, hs.Epoch):
 		w.cover.exactInPlace++
 	default:
 		w.fail("hooks: boot %d on %s is told that shard %d of epoch %d was released; in place it was by boot %d on %s", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch, k.boot, k.server)
@@ -149,16 +149,16 @@ func (w *world) sawTold(p *proc, hs ack.HookShard) {
 
 // sawNotTold judges that the process that comes after a restart in place is told what the one
 // before it has kept, also if its log was behind when it got its lease.
-func (w *world) sawNotTold(p *proc, hs ack.HookShard) {
+func (w *world) checkNotTold(p *proc, hs ack.HookShard) {
 	o := shardEpoch{hs.Shard, hs.Epoch}
-	if k, ok := w.kept[o]; ok && !p.h.copies() && !p.everGot[o] && k.server == p.disk.server && k.boot+1 == p.bootNow() {
+	if k, ok := w.kept[o]; ok && !p.h.copyDisk() && !p.everGot[o] && k.server == p.disk.server && k.boot+1 == p.bootNow() {
 		w.fail("hooks: boot %d on %s acquires shard %d of epoch %d as if nobody had released it, and the one before it has", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch)
 	}
 }
 
 // sawGoodbye judges what a process keeps for the next one: all that its app has released,
 // and what it has not acquired and got as released.
-func (w *world) sawGoodbye(p *proc) {
+func (w *world) checkGoodbye(p *proc) {
 	if p.h.app == nil || p.back == 0 {
 		return
 	}
@@ -183,9 +183,9 @@ func (w *world) sawGoodbye(p *proc) {
 		case own && (!ok || x.From != ""):
 			w.fail("hooks: %s says goodbye and does not keep what its app has released of shard %d: %+v", p.h.id, s, x)
 		case own:
-		case ok && (p.everGot[o] || !p.mayTell(s, o.epoch)):
+		case ok && (p.everGot[o] || !p.mayGetNote(s, o.epoch)):
 			w.fail("hooks: %s says goodbye and keeps shard %d, which nobody has released", p.h.id, s)
-		case !ok && !p.everGot[o] && p.mayTell(s, o.epoch):
+		case !ok && !p.everGot[o] && p.mayGetNote(s, o.epoch):
 			w.fail("hooks: %s says goodbye and does not keep shard %d, which came as released", p.h.id, s)
 		}
 	}

@@ -56,7 +56,7 @@ func (w *world) sameKeys() {
 func (w *world) keysSettled() bool { return w.truth.Keys() == fmt.Sprintf("k%d", w.keyed) }
 
 // sawKeys judges a commit that changes the key configuration: every member has loaded it.
-func (w *world) sawKeys(before, after *ack.State) {
+func (w *world) checkKeys(before, after *ack.State) {
 	if before.Keys() == after.Keys() {
 		return
 	}
@@ -88,7 +88,7 @@ func (w *world) checkOneReading(p *proc, r *simReq) {
 			if other.keys == r.keys || !other.running || other.cut {
 				continue
 			}
-			if p.h.copies() || h.copies() || r.forged || other.forged || r.late || other.late || q.excusedByStop() {
+			if p.h.copyDisk() || h.copyDisk() || r.forged || other.forged || r.late || other.late || q.excusedByStop() {
 				continue
 			}
 			w.fail("keys: %s takes a request keyed by %q while %s runs one keyed by %q", p.h.id, r.keys, h.id, other.keys)

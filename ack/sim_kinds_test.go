@@ -57,7 +57,7 @@ func faultCrash(w *world) bool {
 	case 1:
 		w.back(h, w.span(300*time.Millisecond, 1500*time.Millisecond))
 	default:
-		w.back(h, w.lasting())
+		w.back(h, w.lastingPolicy())
 	}
 	return true
 }
@@ -78,7 +78,7 @@ func faultPause(w *world) bool {
 	if h == nil {
 		return false
 	}
-	d := w.lasting()
+	d := w.lastingPolicy()
 	at := pausePoint(w.pick(int(pausePoints)))
 	if at == pauseNowhere {
 		h.stop(d, "")
@@ -109,7 +109,7 @@ func (w *world) cutLinks(cut func(i, j int) bool) bool {
 			}
 		}
 	}
-	w.undo(w.lasting(), func() {
+	w.undo(w.lastingPolicy(), func() {
 		for _, l := range was {
 			w.link[l[0]][l[1]] = true
 		}
@@ -179,7 +179,7 @@ func faultNoLog(w *world) bool {
 	for i := range w.hosts {
 		w.noLog[i][h.i], w.noLog[h.i][i] = to, !to
 	}
-	w.undo(w.lasting(), func() {
+	w.undo(w.lastingPolicy(), func() {
 		for i := range w.hosts {
 			w.noLog[i][h.i], w.noLog[h.i][i] = false, false
 		}
@@ -190,7 +190,7 @@ func faultNoLog(w *world) bool {
 func faultNoise(w *world) bool {
 	w.loss, w.dup, w.slow = w.pick(4)*100, w.pick(3)*100, w.pick(4)*30
 	w.logf("the network loses %d, repeats %d and delays %d in a thousand", w.loss, w.dup, w.slow)
-	w.undo(w.lasting(), func() { w.loss, w.dup, w.slow = 0, 0, 0 })
+	w.undo(w.lastingPolicy(), func() { w.loss, w.dup, w.slow = 0, 0, 0 })
 	return w.loss+w.dup+w.slow > 0
 }
 
@@ -198,7 +198,7 @@ func faultNoise(w *world) bool {
 // all at once and in order, as a connection does.
 func faultStall(w *world) bool {
 	i, j := w.pick(len(w.hosts)), w.pick(len(w.hosts))
-	d := w.lasting()
+	d := w.lastingPolicy()
 	w.logf("messages from %s to %s stall for %v", w.hosts[i].id, w.hosts[j].id, d.Round(time.Millisecond))
 	w.stalled[i][j] = w.now + d
 	if w.pick(2) == 0 {
@@ -275,7 +275,7 @@ func faultLeave(w *world) bool {
 	w.logf("%s gets SIGTERM", h.id)
 	h.proc.leaving, h.proc.leaveBy = true, w.now+8*time.Second
 	h.proc.machine.HeartbeatNow()
-	d := w.lasting()
+	d := w.lastingPolicy()
 	var again func()
 	again = func() {
 		if h.proc == nil && !h.absent {
@@ -294,8 +294,8 @@ func faultSick(w *world) bool {
 		return false
 	}
 	w.logf("the app of %s is sick", h.id)
-	h.fall()
-	w.undo(w.lasting(), h.rise)
+	h.becomeUnhealthy()
+	w.undo(w.lastingPolicy(), h.becomeHealthy)
 	return true
 }
 
@@ -311,7 +311,7 @@ func faultRemove(w *world) bool {
 		if running(h) && leads(h) {
 			d := w.span(0, 20*time.Millisecond)
 			if w.pick(3) == 0 {
-				d = w.lasting() // the word is slower than the node
+				d = w.lastingPolicy() // the word is slower than the node
 			}
 			w.after(d, h.proc, func() {
 				w.dead[x.id] = true
@@ -329,7 +329,7 @@ func faultHold(w *world) bool {
 	}
 	w.logf("%s applies nothing", h.id)
 	w.hold(h, true)
-	w.undo(w.lasting(), func() { w.hold(h, false) })
+	w.undo(w.lastingPolicy(), func() { w.hold(h, false) })
 	return true
 }
 
@@ -348,10 +348,10 @@ func faultLaggard(w *world) bool {
 	}
 	w.logf("%s applies nothing while the app of %s is sick", last.id, other.id)
 	w.hold(last, true)
-	other.fall()
+	other.becomeUnhealthy()
 	d := w.pace.AckDeadline() + w.span(100*time.Millisecond, 2*w.deadAfter())
 	w.undo(d, func() {
-		other.rise()
+		other.becomeHealthy()
 		w.hold(last, false)
 	})
 	w.run(w.now+d+w.span(0, time.Second), nil)
@@ -365,7 +365,7 @@ func faultSlowCut(w *world) bool {
 	}
 	w.logf("%s cuts slowly", h.id)
 	h.slowCut = true
-	w.undo(w.lasting(), func() { h.slowCut = false })
+	w.undo(w.lastingPolicy(), func() { h.slowCut = false })
 	return true
 }
 
@@ -377,7 +377,7 @@ func faultDeaf(w *world) bool {
 	mute := w.pick(2) == 0
 	w.logf("heartbeats (%v) or their answers get lost at %s", mute, h.id)
 	h.mute, h.deaf = mute, !mute
-	w.undo(w.lasting(), func() { h.mute, h.deaf = false, false })
+	w.undo(w.lastingPolicy(), func() { h.mute, h.deaf = false, false })
 	return true
 }
 
@@ -401,7 +401,7 @@ func faultTrail(w *world) bool {
 	w.logf("scene: %s trails behind", x.id)
 	blocked := w.pick(2) == 0
 	w.hold(x, true)
-	w.undo(w.lasting(), func() { w.hold(x, false) })
+	w.undo(w.lastingPolicy(), func() { w.hold(x, false) })
 	if blocked {
 		for i := range w.hosts {
 			w.noLog[i][x.i] = true

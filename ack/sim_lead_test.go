@@ -11,7 +11,7 @@ import (
 )
 
 // leading runs one leadership: its turns, and the model of what they call for.
-type leading struct {
+type leaderLoop struct {
 	p       *proc
 	term    uint64
 	turn    *ack.LeaderDriver
@@ -47,7 +47,7 @@ func (p *proc) startLeading() {
 		w.after(5*time.Millisecond, p, p.startLeading)
 		return
 	}
-	l := &leading{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}}
+	l := &leaderLoop{p: p, term: p.disk.term, taken: map[*host]bool{}, acked: map[shardmap.NodeID]shardmap.Epoch{}, left: map[shardmap.NodeID]bool{}, beats: map[shardmap.NodeID]ack.Heartbeat{}, prior: map[shardmap.NodeID]ack.Heartbeat{}, delivered: map[[32]byte]*ack.Releases{}, asked: map[uint64][]ack.Change{}, waits: waits{expect: w.founders(), lostSince: -1}, apps: appsSeen{healthy: map[shardmap.NodeID]time.Duration{}, few: -1, idle: -1}}
 	l.turn = ack.NewLeaderDriver(ack.LeaderDriverOptions{
 		Leader: ack.LeaderOptions{Server: p.disk.server, Term: l.term, Pace: w.pace, Timing: p.h.flags, BootstrapExpect: l.waits.expect},
 		Raft:   l, Clock: l.clock, Newest: func() *ack.State { return p.fsm },
@@ -74,7 +74,7 @@ type origin struct {
 	at   time.Duration
 }
 
-func (l *leading) end() {
+func (l *leaderLoop) end() {
 	if l.p.leader && l.p.disk.term == l.term || l.over {
 		return
 	}
@@ -82,7 +82,7 @@ func (l *leading) end() {
 	l.p.w.logf("%s has ended its leadership of term %d", l.p.h.id, l.term)
 }
 
-func (l *leading) tick() {
+func (l *leaderLoop) tick() {
 	if l.over {
 		return
 	}
@@ -93,7 +93,7 @@ func (l *leading) tick() {
 
 // issueBarrier gives the barrier to Raft, which may take long to take it, as with
 // every entry, and may refuse.
-func (l *leading) issueBarrier() {
+func (l *leaderLoop) issueBarrier() {
 	p, w := l.p, l.p.w
 	d := w.span(0, 3*time.Millisecond)
 	if w.perMille(w.lateSubmit) {
@@ -104,7 +104,7 @@ func (l *leading) issueBarrier() {
 		if l.over {
 			return
 		}
-		if p.takes() && !w.perMille(w.lateSubmit/2) {
+		if p.raftAccepts() && !w.perMille(w.lateSubmit/2) {
 			l.barrier, l.appends = p.appendEntry(&logEntry{}), p.disk.term
 			l.lookForBarrier()
 			return
@@ -116,21 +116,21 @@ func (l *leading) issueBarrier() {
 }
 
 // lookForBarrier tells the machine once the barrier is applied.
-func (l *leading) lookForBarrier() {
+func (l *leaderLoop) lookForBarrier() {
 	p := l.p
 	if l.barrier == 0 || p.raftApplied < l.barrier || !p.leader || p.disk.term != l.appends {
 		return
 	}
 	l.barrier = 0
-	p.w.after(p.w.span(0, 2*time.Millisecond), p, l.bear)
+	p.w.after(p.w.span(0, 2*time.Millisecond), p, l.tolerateHang)
 }
 
 // told is the state that the machine knows.
-func (l *leading) told() *ack.State { return l.turn.State() }
+func (l *leaderLoop) told() *ack.State { return l.turn.State() }
 
 // Term reads the term of the own Raft server; the process may be stopped before and
 // after that.
-func (l *leading) Term() uint64 {
+func (l *leaderLoop) Term() uint64 {
 	l.mayStop(pauseBeforeTerm)
 	term := l.p.disk.term
 	l.mayStop(pauseAfterTerm)
@@ -138,16 +138,16 @@ func (l *leading) Term() uint64 {
 }
 
 // Voters are those of the own log.
-func (l *leading) Voters() []string { return l.p.disk.conf.voters }
+func (l *leaderLoop) Voters() []string { return l.p.disk.conf.voters }
 
-func (l *leading) clock() time.Duration {
+func (l *leaderLoop) clock() time.Duration {
 	now := l.p.clock()
 	l.mayStop(pauseBeforeStep)
 	return now
 }
 
 // receive takes a message; nil only looks at the log.
-func (l *leading) receive(m ack.Message, from origin) {
+func (l *leaderLoop) receive(m ack.Message, from origin) {
 	if _, gone := m.(ack.CrashEvidence); gone {
 		clear(l.from) // a node is no member until its next heartbeat: then additions are gathered again
 	}
@@ -170,7 +170,7 @@ func (l *leading) receive(m ack.Message, from origin) {
 
 // receiveHalting takes a message in a coroutine, within which the process may be
 // stopped.
-func (l *leading) receiveHalting(m ack.Message, from origin) {
+func (l *leaderLoop) receiveHalting(m ack.Message, from origin) {
 	var effects []ack.Effect
 	next, end := iter.Pull(func(yield func(struct{}) bool) {
 		defer func() {
@@ -206,13 +206,13 @@ func (l *leading) receiveHalting(m ack.Message, from origin) {
 var errEnded = errors.New("the schedule is over")
 
 // mayStop stops the process here, if it is to be.
-func (l *leading) mayStop(at pausePoint) {
-	if l.halt != nil && l.p.pausesAt(at, func() { l.goOn() }) {
+func (l *leaderLoop) mayStop(at pausePoint) {
+	if l.halt != nil && l.p.stopAt(at, func() { l.goOn() }) {
 		l.halt()
 	}
 }
 
-func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
+func (l *leaderLoop) perform(effects []ack.Effect, m ack.Message, from origin) {
 	w := l.p.w
 	if d, ok := m.(ack.ReleasesReceived); ok {
 		l.delivered[d.Digest()] = &d.Releases
@@ -225,18 +225,18 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 				w.fail("G5: %s is answered, and nobody has spoken", e.To)
 				return
 			}
-			w.sawReply(l, h, from.at, e.Answer)
+			w.checkReply(l, h, from.at, e.Answer)
 			if e.Refusal == 0 {
 				delete(l.taken, from.host) // a heartbeat that counts voids evidence
 				l.prior[h.Node] = l.beats[h.Node]
 				l.acked[h.Node], l.left[h.Node], l.beats[h.Node] = h.Acked, h.Leaving || h.Goodbye, h.Heartbeat
-				l.parts(h.Heartbeat)
-				l.hearsApp(h.Heartbeat)
+				l.goodbyeHeard(h.Heartbeat)
+				l.recordAppHealth(h.Heartbeat)
 			}
 			l.reply(from.host, h.Nonce, e.Answer)
 		case ack.Submit:
-			l.sawSubmit(e)
-			l.sawHealth(e)
+			l.checkSubmit(e)
+			l.checkHealth(e)
 			l.submit(e, m)
 		case ack.Barrier:
 			l.issueBarrier()
@@ -245,20 +245,20 @@ func (l *leading) perform(effects []ack.Effect, m ack.Message, from origin) {
 		case ack.StepDown:
 			w.cover.stepDowns[e.Reason]++
 			w.logf("%s steps down: %s", l.p.h.id, e.Reason)
-			l.excuse(5 * time.Second)
+			l.excuseStall(5 * time.Second)
 			w.after(w.span(0, 5*time.Millisecond), l.p, l.transfer)
 		case ack.Event:
 			l.noted(e)
 		}
 	}
-	l.sawMessage(m)
+	l.checkMessage(m)
 }
 
 // reply sends an answer to whatever process the host has by then, although nodes send it over
 // the connection of the heartbeat: the boot in the answer must do. Two answers need that
 // connection: one that ends a process, and one for another process with the same boot, whose
 // disk was emptied.
-func (l *leading) reply(to *host, nonce uint64, a ack.Answer) {
+func (l *leaderLoop) reply(to *host, nonce uint64, a ack.Answer) {
 	w := l.p.w
 	if w.coded {
 		b, _ := a.MarshalBinary()
@@ -275,16 +275,16 @@ func (l *leading) reply(to *host, nonce uint64, a ack.Answer) {
 
 // submit gives an entry to Raft, sometimes so late that the leadership is over,
 // or that the next one of the same process has begun.
-func (l *leading) submit(e ack.Submit, m ack.Message) {
+func (l *leaderLoop) submit(e ack.Submit, m ack.Message) {
 	w, p := l.p.w, l.p
-	entry, policed := slices.Clone(e.Entry), l.policed(e, m)
+	entry, policed := slices.Clone(e.Entry), l.policyReason(e, m)
 	d := w.span(0, time.Millisecond)
 	if w.perMille(w.lateSubmit) {
 		d = w.span(5*time.Millisecond, 2500*time.Millisecond)
 		w.cover.lateSubmits++
 	}
 	w.after(d, p, func() {
-		if p.takes() && !w.perMille(w.lateSubmit/4) {
+		if p.raftAccepts() && !w.perMille(w.lateSubmit/4) {
 			i := p.appendEntry(&logEntry{data: entry, commit: e.Commit, byOperator: e.Asked > 0, policed: policed})
 			w.logf("%s appends %s at %d", p.h.id, map[bool]string{true: "a commit", false: "a proposal"}[e.Commit], i)
 			return
@@ -296,7 +296,7 @@ func (l *leading) submit(e ack.Submit, m ack.Message) {
 }
 
 // transfer asks another voter to stand for election, if one can be reached.
-func (l *leading) transfer() {
+func (l *leaderLoop) transfer() {
 	p, w := l.p, l.p.w
 	if !p.leader || p.disk.term != l.term {
 		return
@@ -312,7 +312,7 @@ func (l *leading) transfer() {
 	}
 }
 
-func (l *leading) noted(e ack.Event) {
+func (l *leaderLoop) noted(e ack.Event) {
 	w, id := l.p.w, l.p.h.id
 	switch e.Kind {
 	case ack.EventProposing:
@@ -324,7 +324,7 @@ func (l *leading) noted(e ack.Event) {
 		w.logf("%s drops %s: %s", id, e.Node, e.Cause)
 	case ack.EventCommitting:
 		w.logf("%s commits %d", id, e.Epoch)
-		l.promise(e.Epoch)
+		l.recordGrant(e.Epoch)
 		for _, m := range l.told().Last().Members() {
 			if l.acked[m.ID] < e.Epoch && !l.told().Restarting(m.ID) {
 				w.fail("G4: %s commits %d, and the boot of %s that it hears has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])
@@ -343,7 +343,7 @@ func (l *leading) noted(e ack.Event) {
 	case ack.EventRestart:
 		w.logf("%s has %s absent for %v", id, e.Node, e.Grace)
 		if e.Grace > 0 {
-			l.keeps(e.Node)
+			l.announceKept(e.Node)
 		}
 	case ack.EventBack:
 		w.logf("%s hears %s again", id, e.Node)

@@ -12,13 +12,13 @@ import (
 // rules about when it takes a change.
 
 // members keeps Raft's configuration, one change at a time, as package node does.
-func (l *leading) members() {
+func (l *leaderLoop) members() {
 	p, w := l.p, l.p.w
 	if l.over || !p.leader {
 		return
 	}
 	w.after(w.span(80*time.Millisecond, 200*time.Millisecond), p, l.members)
-	if !p.fsm.Bootstrapped() || !p.takes() || !p.confSettled() || l.replaces() || l.letsGo() {
+	if !p.fsm.Bootstrapped() || !p.raftAccepts() || !p.confCommitted() || l.replaces() || l.letsGo() {
 		return
 	}
 	c := p.disk.conf
@@ -30,7 +30,7 @@ func (l *leading) members() {
 }
 
 // replaces removes the server of a disk that was replaced, or adds one that is new.
-func (l *leading) replaces() bool {
+func (l *leaderLoop) replaces() bool {
 	p, w := l.p, l.p.w
 	c := p.disk.conf
 	for _, h := range w.hosts {
@@ -44,7 +44,7 @@ func (l *leading) replaces() bool {
 			if !l.nameFree(old) {
 				continue
 			}
-			w.sawName(l, h.id, h.server())
+			w.checkName(l, h.id, h.server())
 			if !c.votes(old) || len(c.voters) > 1 && 2*l.stays(old) > len(c.voters)-1 {
 				l.reconfigure("removes "+old, without(c.voters, old), without(c.others, old))
 			}
@@ -58,25 +58,25 @@ func (l *leading) replaces() bool {
 
 // nameFree reports that nothing may run on this server's disk any more, so that another
 // disk may take the node's name.
-func (l *leading) nameFree(server string) bool {
+func (l *leaderLoop) nameFree(server string) bool {
 	v, ok := l.viewOf(nodeOf(server))
 	return !l.hears(server) && (!ok || v.ProcessGone || l.p.w.plant == plantNameAtOnce)
 }
 
 // hears reports that the heartbeats of this very server are fresh.
-func (l *leading) hears(server string) bool {
+func (l *leaderLoop) hears(server string) bool {
 	v, _ := l.viewOf(nodeOf(server))
 	return v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
 
 // echoes reports that the leader has heard this server's node echo its own answers.
-func (l *leading) echoes(server string) bool {
+func (l *leaderLoop) echoes(server string) bool {
 	v, _ := l.viewOf(nodeOf(server))
 	return v.LinkWorks || l.p.w.plant == plantHeardVotes
 }
 
 // viewOf returns what the machine knows of a node.
-func (l *leading) viewOf(id shardmap.NodeID) (ack.MemberView, bool) {
+func (l *leaderLoop) viewOf(id shardmap.NodeID) (ack.MemberView, bool) {
 	for _, v := range l.turn.View() {
 		if v.Node == id {
 			return v, true
@@ -87,7 +87,7 @@ func (l *leading) viewOf(id shardmap.NodeID) (ack.MemberView, bool) {
 
 // letsGo removes the server of a node that has said goodbye, or that is down for
 // long: one that votes only if three are left, and it first gets a successor.
-func (l *leading) letsGo() bool {
+func (l *leaderLoop) letsGo() bool {
 	p, w := l.p, l.p.w
 	c := p.disk.conf
 	for _, h := range w.hosts {
@@ -111,7 +111,7 @@ func (l *leading) letsGo() bool {
 }
 
 // stays counts the voters but one that are heard and do not leave.
-func (l *leading) stays(but string) int {
+func (l *leaderLoop) stays(but string) int {
 	n := 0
 	for _, v := range l.p.disk.conf.voters {
 		if h := l.p.w.byServer(v); v != but && h != nil && h.proc != nil && !h.proc.leaving && (h == l.p.h || l.hears(v)) {
@@ -122,7 +122,7 @@ func (l *leading) stays(but string) int {
 }
 
 // spare returns a server without a vote that may have one, or "".
-func (l *leading) spare() string {
+func (l *leaderLoop) spare() string {
 	p, w := l.p, l.p.w
 	for _, s := range p.disk.conf.others {
 		if h := w.byServer(s); h != nil && h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit && l.hears(s) && l.echoes(s) {
@@ -154,7 +154,7 @@ func faultDemote(w *world) bool {
 func faultDeafSpare(w *world) bool {
 	l := w.somebody(func(h *host) bool { return running(h) && leads(h) && len(h.proc.disk.conf.voters) == 1 })
 	x := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && !h.proc.isVoter() })
-	if l == nil || x == nil || !l.proc.confSettled() {
+	if l == nil || x == nil || !l.proc.confCommitted() {
 		return false
 	}
 	w.logf("scene: %s is deaf for good, and restarts", x.id)
@@ -217,10 +217,10 @@ func faultReconfigure(w *world) bool {
 
 // reconfigures reports that the leader of a host takes a change now.
 func (w *world) reconfigures(h *host) bool {
-	return running(h) && leads(h) && h.proc.takes() && h.proc.confSettled()
+	return running(h) && leads(h) && h.proc.raftAccepts() && h.proc.confCommitted()
 }
 
-func (l *leading) reconfigure(what string, voters, others []string) {
+func (l *leaderLoop) reconfigure(what string, voters, others []string) {
 	i := l.p.appendEntry(&logEntry{conf: &simConf{voters, others}})
 	l.p.w.logf("%s %s at %d", l.p.h.id, what, i)
 	l.p.w.cover.reconfigured++
@@ -228,7 +228,7 @@ func (l *leading) reconfigure(what string, voters, others []string) {
 
 // confSettled reports whether the latest configuration is committed, and so is
 // an entry of the own term: before that Raft changes nothing.
-func (p *proc) confSettled() bool {
+func (p *proc) confCommitted() bool {
 	if p.commit < p.disk.base || p.disk.termAt(p.commit) != p.disk.term {
 		return false
 	}

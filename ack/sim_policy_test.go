@@ -29,7 +29,7 @@ type policed struct {
 	kept    map[shardmap.Shard]bool // what safe drains leave
 }
 
-func (l *leading) policed(e ack.Submit, m ack.Message) policed {
+func (l *leaderLoop) policyReason(e ack.Submit, m ack.Message) policed {
 	p := policed{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked], stage: l.note, reports: l.reportsOf()}
 	l.note = stageNote{}
 	p.kept = l.turn.KeptNow()
@@ -73,7 +73,7 @@ func (w *world) anyChange() ack.Change {
 	case 12, 13, 14:
 		return w.anyQuarantine()
 	case 15, 16:
-		return w.anyEmptying(node)
+		return w.anyGradualDrain(node)
 	}
 	if w.pick(3) == 0 {
 		return ack.Change{Kind: ack.ChangeForget, Node: node}
@@ -82,7 +82,7 @@ func (w *world) anyChange() ack.Change {
 }
 
 // amend asks a leader for changes.
-func (l *leading) amend(changes ...ack.Change) bool {
+func (l *leaderLoop) changePolicy(changes ...ack.Change) bool {
 	if l.over || l.busy {
 		return false
 	}
@@ -111,7 +111,7 @@ func faultPolicy(w *world) bool {
 	hit := false
 	for range 1 + w.pick(3) {
 		if running(h) && leads(h) {
-			hit = h.proc.lead.amend(w.anyChange()) || hit
+			hit = h.proc.lead.changePolicy(w.anyChange()) || hit
 		}
 		if w.pick(2) == 0 {
 			w.run(w.now+w.span(0, 40*time.Millisecond), nil)
@@ -140,7 +140,7 @@ func faultPolicyElect(w *world) bool {
 // same.
 func faultPauseLoss(w *world) bool {
 	h := w.someLeader()
-	if h == nil || !h.proc.lead.amend(ack.Change{Kind: ack.ChangePause, For: time.Hour}) {
+	if h == nil || !h.proc.lead.changePolicy(ack.Change{Kind: ack.ChangePause, For: time.Hour}) {
 		return false
 	}
 	w.run(w.now+w.span(50*time.Millisecond, 300*time.Millisecond), nil)
@@ -148,7 +148,7 @@ func faultPauseLoss(w *world) bool {
 }
 
 // sawAmendment judges a change of the policy.
-func (w *world) sawAmendment(before, after *ack.State, e *logEntry) {
+func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 	was, is := before.Policy(), after.Policy()
 	w.logf("log: %d asks for %+v", after.Index(), *is)
 	w.cover.amended++
@@ -165,14 +165,14 @@ func (w *world) sawAmendment(before, after *ack.State, e *logEntry) {
 	if is.PausedBy != was.PausedBy {
 		w.pausedAt = w.now
 	}
-	w.sawQuarantines(after, e)
-	w.sawEmptying(before, after, e)
+	w.checkQuarantines(after, e)
+	w.checkEmptying(before, after, e)
 }
 
 // sawPlacement judges whether a proposal is what Assign makes of the map before it by
 // the policy that is in force where it stands in the log: only a leader that puts one
 // entry after the other can say.
-func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
+func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 	p, base, policy := after.Last(), before.Committed(), before.Policy()
 	if p.SameAs(before.Last()) {
 		return // rule 10, and what is proposed once more
@@ -192,9 +192,9 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 		}
 		by.Emptying[id] = true
 	}
-	by.Idle = w.sawLetGo(before, after, e, by)
+	by.Idle = w.checkLetGo(before, after, e, by)
 	by.Kept = e.kept
-	members := w.sawStage(before, after, e, &by)
+	members := w.checkStage(before, after, e, &by)
 	w.placed = members
 	zones := maps.Clone(e.zones)
 	delete(zones, e.heard)
@@ -205,7 +205,7 @@ func (w *world) sawPlacement(before, after *ack.State, e *logEntry) {
 	for _, by.Zones = range []map[shardmap.NodeID]string{e.zones, zones} {
 		for _, reports := range []map[shardmap.NodeID]appReport{e.reports, earlier} {
 			if p.SameAs(shardmap.Assign(base, members, relocated(base, members, reports, by))) {
-				w.sawRelocated(base, p, members, reports, by)
+				w.checkRelocated(base, p, members, reports, by)
 				return
 			}
 		}
@@ -241,7 +241,7 @@ func (w *world) operate() {
 	if l := w.someLeader(); !left && l != nil {
 		for _, h := range w.hosts {
 			if id := h.id; w.truth.Policy().Leaves(id) {
-				l.proc.lead.amend(ack.Change{Kind: ack.ChangeUncordon, Node: id})
+				l.proc.lead.changePolicy(ack.Change{Kind: ack.ChangeUncordon, Node: id})
 			}
 		}
 	}

@@ -53,7 +53,7 @@ func (c *quarantineChecks) keysAt(index uint64) map[ack.KeyMark]quarantinedKey {
 
 // sawQuarantines judges what a change of the policy does to them: what was asked, and of
 // those that a leader ends, only such as have lasted.
-func (w *world) sawQuarantines(after *ack.State, e *logEntry) {
+func (w *world) checkQuarantines(after *ack.State, e *logEntry) {
 	keys, is := maps.Clone(w.keysAt(after.Index())), after.Policy().Quarantined
 	if keys == nil {
 		keys = map[ack.KeyMark]quarantinedKey{}

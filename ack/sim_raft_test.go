@@ -118,7 +118,7 @@ func (w *world) replicate(l *proc, h *host) {
 		}
 		f.stands = nil
 		f.contact, f.hint, f.follows = w.now, l.h.i, l.h.i
-		f.meets()
+		f.greetLeader()
 		commit := l.commit
 		w.appendTo(l.disk, f, func(match uint64) {
 			f.learnCommit(min(commit, match))
@@ -281,10 +281,10 @@ func (p *proc) advance() {
 	slices.Sort(matches)
 	n := matches[(len(matches)-1)/2]
 	if n > p.commit && p.disk.termAt(n) == p.disk.term {
-		p.inherits(n)
+		p.countInherited(n)
 		p.learnCommit(n)
 		p.nudge()
-		if !c.votes(p.disk.server) && p.confSettled() {
+		if !c.votes(p.disk.server) && p.confCommitted() {
 			p.w.cover.leftLeaders++
 			p.loseLeadership("it has no vote any more")
 		}
@@ -292,7 +292,7 @@ func (p *proc) advance() {
 }
 
 // inherits counts what earlier leaders put into the log and this one commits.
-func (p *proc) inherits(n uint64) {
+func (p *proc) countInherited(n uint64) {
 	for i := max(p.commit, p.disk.base) + 1; i <= n; i++ {
 		switch e := p.disk.log[i-p.disk.base-1]; {
 		case e.term == p.disk.term:
@@ -311,7 +311,7 @@ func (p *proc) learnCommit(n uint64) {
 	}
 	for i := p.commit + 1; i <= n; i++ {
 		if i > p.disk.base {
-			p.w.sawCommitted(i, p.disk.log[i-p.disk.base-1])
+			p.w.checkCommitted(i, p.disk.log[i-p.disk.base-1])
 		}
 	}
 	p.commit = n
@@ -319,7 +319,7 @@ func (p *proc) learnCommit(n uint64) {
 }
 
 // sawCommitted checks that no index has two committed entries.
-func (w *world) sawCommitted(i uint64, e *logEntry) {
+func (w *world) checkCommitted(i uint64, e *logEntry) {
 	for uint64(len(w.committed)) <= i {
 		w.committed = append(w.committed, nil)
 	}
@@ -386,7 +386,7 @@ func (w *world) stateAfter(s *ack.State, i uint64, e *logEntry) *ack.State {
 		return s
 	}
 	w.applied[key] = next
-	w.sawState(s, next, outcome, e)
+	w.checkState(s, next, outcome, e)
 	return next
 }
 

@@ -47,7 +47,7 @@ func (w *world) note(s shardmap.Shard) []byte {
 }
 
 // sawChange notes that an app has run a request.
-func (w *world) sawChange(r *simReq) {
+func (w *world) checkChange(r *simReq) {
 	if newest := max(w.changed[r.shard], w.begun[r.shard]); r.epoch < newest {
 		return // fenced
 	}
@@ -56,19 +56,19 @@ func (w *world) sawChange(r *simReq) {
 }
 
 // sawExact judges an acquire that says that the shard is as its last owner released it.
-func (w *world) sawExact(p *proc, disk string, hs ack.HookShard) {
+func (w *world) checkExact(p *proc, disk string, hs ack.HookShard) {
 	if !hs.Released {
 		if hs.Note != nil {
 			w.fail("hooks: %s acquires shard %d with a note, and not as released", p.h.id, hs.Shard)
 		}
-		w.sawNotTold(p, hs)
+		w.checkNotTold(p, hs)
 		// What it releases by itself from now on is of this disk.
 		delete(w.exact, told{shardEpoch{hs.Shard, hs.Epoch}, p.h.id})
 		return
 	}
 	w.cover.exact++
-	w.sawTold(p, hs)
-	if p.h.copies() {
+	w.checkTold(p, hs)
+	if p.h.copyDisk() {
 		return
 	}
 	if n, ok := w.final[hs.Shard]; !ok || n != w.changes[hs.Shard] || string(hs.Note) != string(w.note(hs.Shard)) {
@@ -106,7 +106,7 @@ func (p *proc) Deliver(r ack.Releases) {
 // sawGivenUp judges what an acknowledgement gives shards up with: all that the app has
 // released since its last acquire, and all that it has not acquired and that came as
 // released to this process.
-func (w *world) sawGivenUp(p *proc) {
+func (w *world) checkGivenUp(p *proc) {
 	if p.h.app == nil {
 		return
 	}
@@ -136,8 +136,8 @@ func (w *world) sawGivenUp(p *proc) {
 		if p.released[s] == o.epoch {
 			continue
 		}
-		note := p.with(s, o.epoch)
-		if back := !p.everGot[o] && p.mayTell(s, o.epoch); back != ok || ok && string(note) != string(x.Note) {
+		note := p.noteFor(s, o.epoch)
+		if back := !p.everGot[o] && p.mayGetNote(s, o.epoch); back != ok || ok && string(note) != string(x.Note) {
 			w.fail("hooks: %s acknowledges %d and gives shard %d of epoch %d back: %v, want %v", p.h.id, p.machine.Acked(), s, o.epoch, ok, back)
 		}
 		if ok {
@@ -147,15 +147,15 @@ func (w *world) sawGivenUp(p *proc) {
 		if from == "" {
 			from = p.h.id
 		}
-		if ok && from != p.whose(s, o.epoch) {
-			w.fail("hooks: %s gives shard %d of epoch %d back as %q's, it was %q's", p.h.id, s, o.epoch, x.From, p.whose(s, o.epoch))
+		if ok && from != p.releasedBy(s, o.epoch) {
+			w.fail("hooks: %s gives shard %d of epoch %d back as %q's, it was %q's", p.h.id, s, o.epoch, x.From, p.releasedBy(s, o.epoch))
 		}
 	}
 }
 
 // sawPending judges for how long a node waits for the leader to take what it gives up:
 // with an acknowledgement, and once more with a goodbye.
-func (w *world) sawPending(p *proc) {
+func (w *world) checkPending(p *proc) {
 	r := p.machine.Releases()
 	again := p.closing && !p.parted && r != p.pending
 	switch {
@@ -178,7 +178,7 @@ func (w *world) sawPending(p *proc) {
 
 // promise notes what the commit of an epoch must pass on: what the owners gave up that
 // have acknowledged it, each by its newest heartbeat.
-func (l *leading) promise(e shardmap.Epoch) {
+func (l *leaderLoop) recordGrant(e shardmap.Epoch) {
 	w := l.p.w
 	base, p := l.told().Committed(), l.told().Last()
 	all := map[shardmap.Shard]ack.Released{}
@@ -203,7 +203,7 @@ func (l *leading) promise(e shardmap.Epoch) {
 }
 
 // sawPassedOn judges with what shards were passed on by a commit.
-func (w *world) sawPassedOn(before, after *ack.State) {
+func (w *world) checkPassedOn(before, after *ack.State) {
 	p := after.Committed()
 	for _, m := range shardmap.Diff(before.Committed(), p) {
 		note, server, ok := after.Released(m.Shard)
@@ -226,6 +226,6 @@ func faultNoDeliver(w *world) bool {
 	}
 	w.logf("what %s gives up with does not arrive", h.id)
 	h.noDeliver = true
-	w.undo(w.lasting(), func() { h.noDeliver = false })
+	w.undo(w.lastingPolicy(), func() { h.noDeliver = false })
 	return true
 }

@@ -37,10 +37,10 @@ func (p *proc) admit(s shardmap.Shard) {
 	}
 	w := p.w
 	r := &simReq{shard: s, epoch: epoch, keys: p.routing.Keys()}
-	w.sawAdmission(p, r)
+	w.checkAdmission(p, r)
 	p.reqs = append(p.reqs, r)
 	w.cover.requests++
-	if p.pausesAt(pauseAfterAdmit, func() { p.write(r) }) {
+	if p.stopAt(pauseAfterAdmit, func() { p.write(r) }) {
 		return
 	}
 	d := w.span(0, 2*time.Millisecond)
@@ -59,7 +59,7 @@ func (p *proc) write(r *simReq) {
 		p.finish(r)
 		return
 	}
-	if p.pausesAt(pauseBeforeWrite, func() { r.late = true; p.run(r) }) {
+	if p.stopAt(pauseBeforeWrite, func() { r.late = true; p.run(r) }) {
 		return
 	}
 	p.run(r)
@@ -75,13 +75,13 @@ func (p *proc) run(r *simReq) {
 		return
 	}
 	r.running = true
-	w.sawRun(p, r)
-	w.sawCached(p, r)
-	if !w.sawFirstByte(p, r) {
+	w.checkRun(p, r)
+	w.checkCached(p, r)
+	if !w.checkFirstByte(p, r) {
 		p.finish(r)
 		return
 	}
-	w.sawChange(r)
+	w.checkChange(r)
 	d := w.span(time.Millisecond, 40*time.Millisecond)
 	switch w.n(24) {
 	case 0, 1, 2:

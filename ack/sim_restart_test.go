@@ -22,7 +22,7 @@ type restarting struct {
 const absentPatience = 3 * time.Second
 
 // absenceChecks is what the world knows of absences.
-type absenceChecks struct {
+type restartChecks struct {
 	absentAt map[shardmap.NodeID]time.Duration // when the present absence began
 	backAt   map[shardmap.NodeID]time.Duration // when the last one was over
 	away     map[spoken]bool
@@ -38,8 +38,8 @@ type spoken struct {
 	boot uint64
 }
 
-func newAbsenceChecks() absenceChecks {
-	return absenceChecks{
+func newRestartChecks() restartChecks {
+	return restartChecks{
 		absentAt: map[shardmap.NodeID]time.Duration{}, backAt: map[shardmap.NodeID]time.Duration{},
 		away: map[spoken]bool{}, said: map[spoken]bool{}, dead: map[shardmap.NodeID]bool{},
 	}
@@ -87,10 +87,10 @@ func faultRestart(w *world) bool {
 	}
 	r := restarting{back: []time.Duration{300 * time.Millisecond, 1500 * time.Millisecond, 6 * time.Second}[w.pick(3)], down: w.span(10*time.Millisecond, 800*time.Millisecond)}
 	if w.pick(3) == 0 {
-		r.linger = w.lasting()
+		r.linger = w.lastingPolicy()
 	}
 	if w.pick(3) == 0 {
-		r.down = w.lasting()
+		r.down = w.lastingPolicy()
 	}
 	h.restart(r)
 	return true
@@ -158,7 +158,7 @@ func faultInPlace(w *world) bool {
 }
 
 // sawAbsence judges the begin and the end of an absence.
-func (w *world) sawAbsence(before, after *ack.State, e *logEntry) {
+func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
 	if e.asked != e.term {
 		w.fail("absence: what the leader of term %d saw counts in term %d", e.asked, e.term)
 	}
@@ -188,12 +188,12 @@ func (w *world) sawAbsence(before, after *ack.State, e *logEntry) {
 		}
 		w.away[boot], w.dead[h.id] = true, false
 		w.absentAt[h.id] = w.now
-		w.sawKept(h, is.Boot, e.term, after)
+		w.checkKept(h, is.Boot, e.term, after)
 	}
 }
 
 // sawSpeak notes which processes speak for themselves.
-func (w *world) sawSpeak(m ack.HeartbeatReceived, a ack.Answer) {
+func (w *world) checkSpeak(m ack.HeartbeatReceived, a ack.Answer) {
 	for _, h := range w.hosts {
 		if h.id == m.Node && (a.Serve > 0 || m.Leaving || m.Goodbye) {
 			h.speaks = max(h.speaks, m.Boot)
@@ -205,7 +205,7 @@ func (w *world) sawSpeak(m ack.HeartbeatReceived, a ack.Answer) {
 func (h *host) returned(boot uint64) bool { return h.speaks > boot || h.disks > 1 || h.twin != nil }
 
 // sawAbsent judges that a proposal leaves to those who are absent what they have.
-func (w *world) sawAbsent(before, after *ack.State) {
+func (w *world) checkAbsent(before, after *ack.State) {
 	if after.Last().SameAs(before.Last()) {
 		return // rule 10, and what is proposed once more
 	}
@@ -241,7 +241,7 @@ func (w *world) keeps(a, b *shardmap.Map, id shardmap.NodeID) bool {
 }
 
 // sameAbsences reports whether two states remember the same.
-func (w *world) sameAbsences(a, b *ack.State) bool {
+func (w *world) sameRestarts(a, b *ack.State) bool {
 	for _, h := range w.hosts {
 		x, okx := a.Restart(h.id)
 		y, oky := b.Restart(h.id)

@@ -41,7 +41,7 @@ type returnsCoverage struct {
 }
 
 // giveCaches gives each host an app that caches.
-func (w *world) giveCaches() {
+func (w *world) addCachingApps() {
 	w.needed = map[shardEpoch]bool{}
 	for _, h := range w.hosts {
 		h.cache = &simCache{had: map[shardmap.Shard]shardmap.Epoch{}, named: w.n(2) == 0, any: w.n(6) == 0}
@@ -137,7 +137,7 @@ func (p *proc) appRefuses() bool {
 }
 
 // sawCached judges a request that the app runs, and notes that the app has the shard.
-func (w *world) sawCached(p *proc, r *simReq) {
+func (w *world) checkCached(p *proc, r *simReq) {
 	c := p.h.cache
 	if c == nil || r.late || r.forged || p.h.twin != nil {
 		return
@@ -150,7 +150,7 @@ func (w *world) sawCached(p *proc, r *simReq) {
 }
 
 // sawReturns notes which moves of a proposal had no other place to go.
-func (w *world) sawReturns(before, after *ack.State) {
+func (w *world) checkReturns(before, after *ack.State) {
 	if w.needed == nil {
 		return
 	}
@@ -179,7 +179,7 @@ func (w *world) sawReturns(before, after *ack.State) {
 }
 
 // sawAppReport judges what a leader writes into the log of what nodes report.
-func (w *world) sawAppReport(after *ack.State, e *logEntry) {
+func (w *world) checkAppReport(after *ack.State, e *logEntry) {
 	w.cover.appReports++
 	w.logf("log: %d reports apps", after.Index())
 	if e.asked != e.term {
@@ -226,7 +226,7 @@ func faultCacheRestart(w *world) bool {
 	}
 	d := time.Duration(0)
 	if w.pick(3) > 0 {
-		d = w.lasting() / 2
+		d = w.lastingPolicy() / 2
 	}
 	w.logf("the app of %s restarts, and is gone for %v", h.id, d.Round(time.Millisecond))
 	w.cover.cacheRestarts++
@@ -258,7 +258,7 @@ func faultAppPort(w *world) bool {
 	if h == nil {
 		return false
 	}
-	d := w.lasting() / 2
+	d := w.lastingPolicy() / 2
 	w.logf("the app of %s closes its port for %v", h.id, d.Round(time.Millisecond))
 	w.cover.closedPorts++
 	h.cache.downUntil = w.now + d

@@ -55,7 +55,7 @@ type stageNote struct {
 
 // asksIdle puts a leader's question to an owner. Question and answer take their time, and get
 // lost.
-func (l *leading) asksIdle(e ack.AskIdle) {
+func (l *leaderLoop) asksIdle(e ack.AskIdle) {
 	w, id := l.p.w, e.Node
 	l.defers(id)
 	l.question = l.p.clock()
@@ -85,7 +85,7 @@ func (l *leading) asksIdle(e ack.AskIdle) {
 }
 
 // takesIdle brings an answer.
-func (l *leading) takesIdle(m ack.IdleShards) {
+func (l *leaderLoop) takesIdle(m ack.IdleShards) {
 	w := l.p.w
 	if l.busy {
 		l.inbox = append(l.inbox, func() { l.takesIdle(m) })
@@ -116,7 +116,7 @@ func (l *leading) takesIdle(m ack.IdleShards) {
 }
 
 // busyAt returns the shards of the node that an answer does not report as idle.
-func (l *leading) busyAt(m ack.IdleShards) map[shardmap.Shard]bool {
+func (l *leaderLoop) busyAt(m ack.IdleShards) map[shardmap.Shard]bool {
 	busy := map[shardmap.Shard]bool{}
 	for s := range l.told().Committed().Shards(m.Node) {
 		busy[s] = !slices.Contains(m.Shards, s)
@@ -126,7 +126,7 @@ func (l *leading) busyAt(m ack.IdleShards) map[shardmap.Shard]bool {
 
 // endsAnswers notes owners whose moves the leader does not defer any more: their answers count for
 // one change.
-func (l *leading) endsAnswers() {
+func (l *leaderLoop) endsAnswers() {
 	base := l.told().Committed()
 	if l.told().Open() {
 		return
@@ -139,7 +139,7 @@ func (l *leading) endsAnswers() {
 }
 
 // defers notes that a leader defers moves of an owner.
-func (l *leading) defers(id shardmap.NodeID) {
+func (l *leaderLoop) defers(id shardmap.NodeID) {
 	if l.since == nil {
 		l.since = map[shardmap.NodeID]time.Duration{}
 	}
@@ -149,7 +149,7 @@ func (l *leading) defers(id shardmap.NodeID) {
 }
 
 // proposesStage notes what a proposal defers.
-func (l *leading) proposesStage(e ack.Event) {
+func (l *leaderLoop) proposesStage(e ack.Event) {
 	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.told().Timing().RebalanceMode == ack.RebalanceStopTheWorld}
 	for _, id := range e.Deferred {
 		l.note.deferred[id], l.note.left[id] = true, l.left[id]
@@ -168,7 +168,7 @@ func (l *leading) proposesStage(e ack.Event) {
 }
 
 // isWell reports that nothing known of an owner forbids that its moves are deferred.
-func (l *leading) isWell(id shardmap.NodeID) bool {
+func (l *leaderLoop) isWell(id shardmap.NodeID) bool {
 	v, _ := l.viewOf(id)
 	d, _ := l.told().Drop(id)
 	return !d.InForce && !v.Silent && !v.Crashed && !v.Restarting && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.SinceHeartbeat >= 0 && v.Heartbeat.Acked >= l.told().Committed().Epoch()
@@ -176,12 +176,12 @@ func (l *leading) isWell(id shardmap.NodeID) bool {
 
 // sawStage judges what a proposal takes from owners whose moves the leader stages. It adds
 // them to the policy, and returns the members that may own shards in the end.
-func (w *world) sawStage(before, after *ack.State, e *logEntry, by *shardmap.Policy) []shardmap.Member {
+func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.Policy) []shardmap.Member {
 	p, base, policy := after.Last(), before.Committed(), before.Policy()
 	members := slices.DeleteFunc(slices.Clone(p.Members()), func(m shardmap.Member) bool {
 		return e.stage.deferred[m.ID] && (policy.Drained[m.ID] || e.stage.left[m.ID])
 	})
-	w.sawEarly(before, after, e)
+	w.checkEarly(before, after, e)
 	if len(e.stage.deferred) == 0 {
 		return members
 	}
@@ -216,7 +216,7 @@ func (w *world) sawStage(before, after *ack.State, e *logEntry, by *shardmap.Pol
 
 // sawEarly judges a map that defers nothing of an owner any more. A change of the keys may do
 // that early, for it drains every shard.
-func (w *world) sawEarly(before, after *ack.State, e *logEntry) {
+func (w *world) checkEarly(before, after *ack.State, e *logEntry) {
 	if after.ChangesKeys() {
 		return
 	}
@@ -241,12 +241,12 @@ func (w *world) forgetBusy(id shardmap.NodeID) {
 // wasDeferred reports that no entry is known by which moves of the owner would not be
 // deferred.
 func (w *world) wasDeferred(id shardmap.NodeID, s *ack.State) bool {
-	return s.Timing().RebalanceMode == ack.RebalanceIncremental && !w.emptiedOnce(id)
+	return s.Timing().RebalanceMode == ack.RebalanceIncremental && !w.drainedOnce(id)
 }
 
 // emptiedOnce reports that the node was emptied at some time: at the end of that nothing is
 // deferred.
-func (w *world) emptiedOnce(id shardmap.NodeID) bool {
+func (w *world) drainedOnce(id shardmap.NodeID) bool {
 	for a := range w.emptyAt {
 		if a.node == id {
 			return true
@@ -256,7 +256,7 @@ func (w *world) emptiedOnce(id shardmap.NodeID) bool {
 }
 
 // judgeStage judges that a leader defers moves for drain-timeout, and no longer.
-func (l *leading) judgeStage(now time.Duration, stalled bool) {
+func (l *leaderLoop) judgeStage(now time.Duration, stalled bool) {
 	owners := map[shardmap.NodeID]bool{}
 	for _, v := range l.turn.View() {
 		if v.Staged {

@@ -7,9 +7,9 @@ import (
 	"shardway/ack"
 )
 
-// doubting is a node's ack.Doubt, and what the world knows of it.
-type doubting struct {
-	doubt *ack.LeaderSuspicion // nil: voters of this cluster wait for Raft's timeout
+// doubting is the LeaderSuspicion of a node, with global knowledge about it.
+type suspicionState struct {
+	doubt *ack.LeaderSuspicion // nil: the voters of this cluster wait for the election timeout of Raft
 	// unanswered is when each heartbeat was sent that no answer has come to since, by its number,
 	// in true time.
 	unanswered map[uint64]time.Duration
@@ -17,8 +17,8 @@ type doubting struct {
 	met int
 }
 
-// saying is when a voter has said that it misses the leader of a term, in true time.
-type saying struct {
+// saying is when a voter reported that it misses the leader of a term, in true time.
+type missedReport struct {
 	term uint64
 	at   time.Duration
 }
@@ -26,7 +26,7 @@ type saying struct {
 // noticed is after how long a process that goes on must have noticed that it stood still.
 const noticed = 35 * time.Millisecond
 
-// voter is a node's Raft server, as its Doubt reads it.
+// voter is the Raft server of a node, for LeaderSuspicion.
 type voter struct{ p *proc }
 
 func (v voter) Term() uint64     { return v.p.disk.term }
@@ -51,8 +51,8 @@ func (p *proc) initDoubt() {
 	}
 }
 
-// lookDoubt lets the node find out whether it misses its leader.
-func (p *proc) lookDoubt(now time.Duration) {
+// lookDoubt polls the LeaderSuspicion of the node.
+func (p *proc) pollSuspicion(now time.Duration) {
 	if p.doubt == nil {
 		return
 	}
@@ -62,10 +62,10 @@ func (p *proc) lookDoubt(now time.Duration) {
 	}
 	ask, stand := p.doubt.Poll(now, of)
 	for _, server := range ask {
-		p.askDoubt(server)
+		p.requestReport(server)
 	}
 	if stand {
-		p.sawStand()
+		p.checkStand()
 		term := p.disk.term
 		p.w.after(p.w.span(0, 8*time.Millisecond), p, func() {
 			if p.stands == nil && p.disk.term == term { // else another one stands already
@@ -77,7 +77,7 @@ func (p *proc) lookDoubt(now time.Duration) {
 }
 
 // askDoubt asks a server whether it misses the leader, too.
-func (p *proc) askDoubt(server string) {
+func (p *proc) requestReport(server string) {
 	w, h := p.w, p.w.byServer(server)
 	if h == nil {
 		return
@@ -88,31 +88,32 @@ func (p *proc) askDoubt(server string) {
 		if q.disk.server != server || q.doubt == nil {
 			return
 		}
-		q.lookDoubt(q.clock())
+		q.pollSuspicion(q.clock())
 		q.doubt.ReportRequested(q.clock(), p.disk.server)
-		q.lookDoubt(q.clock())
-		theirs := q.says()
+		q.pollSuspicion(q.clock())
+		theirs := q.suspicionReport()
 		w.send(h, p.h, func(r *proc) {
 			if r == p {
-				p.lookDoubt(p.clock())
+				p.pollSuspicion(p.clock())
 				p.doubt.ReportReceived(asked, server, theirs)
-				p.lookDoubt(p.clock())
+				p.pollSuspicion(p.clock())
 			}
 		})
 	})
 }
 
-// says is what the node says of itself: that it misses its leader only if that is so.
-func (p *proc) says() ack.SuspicionReport {
+// says returns the report of the node, and checks that it misses the leader only if that is
+// true.
+func (p *proc) suspicionReport() ack.SuspicionReport {
 	m, w := p.doubt.Report(), p.w
 	if m.LeaderTerm == 0 {
 		return m
 	}
-	w.missed[p.disk.server] = saying{m.LeaderTerm, w.now}
+	w.missed[p.disk.server] = missedReport{m.LeaderTerm, w.now}
 	if p.lateStep {
 		return m
 	}
-	if waits := p.waits(); waits < w.pace.Heartbeat*7/10 {
+	if waits := p.unansweredFor(); waits < w.pace.Heartbeat*7/10 {
 		w.fail("doubt: %s says that it misses the leader of term %d, and waits for an answer since %v", p.h.id, m.LeaderTerm, waits)
 	}
 	if m.LeaderTerm != p.machine.EchoTerm() {
@@ -121,8 +122,8 @@ func (p *proc) says() ack.SuspicionReport {
 	return m
 }
 
-// waits is how long the node has waited for an answer, as far as it could get one.
-func (p *proc) waits() time.Duration {
+// waits returns how long the node has waited for an answer that it could have received.
+func (p *proc) unansweredFor() time.Duration {
 	since := p.w.now
 	for _, at := range p.unanswered {
 		since = min(since, at)
@@ -130,15 +131,15 @@ func (p *proc) waits() time.Duration {
 	return p.w.now - max(since, p.h.resumedAt)
 }
 
-// beats notes a heartbeat that is sent, and meets a leader that is new to the node.
-func (p *proc) beats(hb ack.Heartbeat) {
+// beats records a sent heartbeat.
+func (p *proc) heartbeatSent(hb ack.Heartbeat) {
 	if p.doubt != nil {
 		p.unanswered[hb.Number] = p.w.now
 	}
 }
 
-// replied notes an answer that counted.
-func (p *proc) replied(a ack.Answer) {
+// replied records an answer that counted.
+func (p *proc) answerCounted(a ack.Answer) {
 	for number := range p.unanswered {
 		if number <= a.Beat {
 			delete(p.unanswered, number)
@@ -146,8 +147,8 @@ func (p *proc) replied(a ack.Answer) {
 	}
 }
 
-// meets lets the node speak at once to a leader that is new to it.
-func (p *proc) meets() {
+// meets makes the node send a heartbeat at once to a leader that is new to it.
+func (p *proc) greetLeader() {
 	if p.doubt != nil && p.met != p.follows && p.follows != nobody {
 		p.met = p.follows
 		p.machine.HeartbeatNow()
@@ -155,8 +156,8 @@ func (p *proc) meets() {
 	}
 }
 
-// sawStand judges that a majority has said, lately, that it misses the leader.
-func (p *proc) sawStand() {
+// sawStand checks that a majority has recently reported that it misses the leader.
+func (p *proc) checkStand() {
 	w, term, with := p.w, p.doubt.Report().LeaderTerm, 1
 	lately := w.pace.Heartbeat * 11 / 10
 	for _, server := range p.disk.conf.voters {
@@ -178,22 +179,22 @@ const (
 	hangs = 600 * time.Millisecond
 )
 
-// faultLeaderHangs stops the leader of a cluster where all else is well, or cuts it off, one
-// way or both. Nobody else may lose a lease.
+// faultLeaderHangs stops the leader of a healthy cluster, or partitions it in one or both
+// directions. No other node may lose its lease.
 func faultLeaderHangs(w *world) bool {
 	w.stable = -1 // what was the matter before, nobody has looked at
 	if !w.run(w.now+10*time.Second, func() bool { return w.settled(400 * time.Millisecond) }) || w.failure != "" {
 		return false
 	}
 	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
-	if l == nil || !w.well(l) {
+	if l == nil || !w.canLoseLeader(l) {
 		return false
 	}
 	w.run(w.now+w.span(0, 110*time.Millisecond), nil)
-	if !running(l) || !l.proc.leader || !w.well(l) {
+	if !running(l) || !l.proc.leader || !w.canLoseLeader(l) {
 		return false
 	}
-	w.laggards(l)
+	w.delayEntries(l)
 	term, before := l.proc.disk.term, w.cover.elections
 	w.hung = l
 	how := w.pick(4)
@@ -201,7 +202,7 @@ func faultLeaderHangs(w *world) bool {
 	if how == 0 {
 		l.stop(hangs, "as it leads")
 	} else {
-		w.cutHung(l, how)
+		w.partitionLeader(l, how)
 	}
 	began := w.now
 	w.run(w.now+doubtTakes, func() bool { return w.cover.elections > before })
@@ -224,8 +225,8 @@ func faultLeaderHangs(w *world) bool {
 	return true
 }
 
-// cutHung cuts a leader off, for as long as it is to hang.
-func (w *world) cutHung(l *host, how int) {
+// cutHung partitions a leader for as long as it hangs.
+func (w *world) partitionLeader(l *host, how int) {
 	set := func(on bool) {
 		for i := range w.hosts {
 			if i == l.i {
@@ -239,9 +240,9 @@ func (w *world) cutHung(l *host, how int) {
 	w.after(hangs, nil, func() { set(true) })
 }
 
-// laggards keeps an entry from some voters, so few that the others can elect a leader:
-// those cannot be elected.
-func (w *world) laggards(l *host) {
+// laggards withholds an entry from some voters, few enough that the others can elect a leader.
+// These voters cannot be elected.
+func (w *world) delayEntries(l *host) {
 	if w.pick(2) == 0 {
 		return
 	}
@@ -261,9 +262,9 @@ func (w *world) laggards(l *host) {
 	w.run(w.now+10*time.Millisecond, nil)
 }
 
-// well reports that the cluster can lose this leader without a loss: three voters or
-// more, and nothing is the matter with anybody.
-func (w *world) well(l *host) bool {
+// well reports whether the cluster can lose this leader without loss: it has at least three
+// voters, and everything works.
+func (w *world) canLoseLeader(l *host) bool {
 	c := l.proc.disk.conf
 	if len(c.voters) < 3 || w.loss+w.dup+w.slow > 0 {
 		return false
@@ -271,7 +272,7 @@ func (w *world) well(l *host) bool {
 	for _, h := range w.hosts {
 		switch {
 		case h.absent:
-		case !running(h), h.pauseAt != pauseNowhere, h.unhealthy, h.holdLog, h.holdAt, h.deaf, h.mute, h.proc.leaving, h.proc.follows != l.i, h.proc.machine.EchoTerm() != l.proc.disk.term, h.sickDisk(), h.lags():
+		case !running(h), h.pauseAt != pauseNowhere, h.unhealthy, h.holdLog, h.holdAt, h.deaf, h.mute, h.proc.leaving, h.proc.follows != l.i, h.proc.machine.EchoTerm() != l.proc.disk.term, h.hasFaultyDisk(), h.leaseIsOld():
 			return false
 		}
 		for j := range w.hosts {
@@ -287,14 +288,14 @@ func (w *world) well(l *host) bool {
 // that differ by all they may, and messages that take long, may take all the time there is.
 const lapses = 50 * time.Millisecond
 
-// lags reports that the host's lease was not renewed lately.
-func (h *host) lags() bool {
+// lags reports whether the lease of the host was not renewed recently.
+func (h *host) leaseIsOld() bool {
 	p := h.proc
-	return p.waits() > 20*time.Millisecond || !h.gateway && p.until-p.clock() < h.w.truth.Timing().Lease/2
+	return p.unansweredFor() > 20*time.Millisecond || !h.gateway && p.until-p.clock() < h.w.truth.Timing().Lease/2
 }
 
-// sawLapse judges a lease that has ended while only the leader hangs.
-func (w *world) sawLapse(p *proc) {
+// sawLapse checks a lease that has ended while only the leader hangs.
+func (w *world) checkLapse(p *proc) {
 	l := w.hung
 	if l == nil || l == p.h || p.h.gateway {
 		return
@@ -307,7 +308,7 @@ func (w *world) sawLapse(p *proc) {
 	})
 }
 
-// faultDoze stops all processes for a while at once, as a machine does that is suspended.
+// faultDoze stops all processes for a while at once, like a suspended machine.
 func faultDoze(w *world) bool {
 	d := w.span(50*time.Millisecond, 400*time.Millisecond)
 	for _, h := range w.hosts {

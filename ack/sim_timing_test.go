@@ -49,7 +49,7 @@ func (w *world) timingBy(pick func(k int) int) ack.Timing {
 }
 
 // sawTiming notes when a timing came into force.
-func (w *world) sawTiming(after *ack.State) {
+func (w *world) checkTiming(after *ack.State) {
 	w.cover.retimed++
 	w.timedAt[after.TimingSince()] = w.now
 	w.logf("log: %d sets timing %+v", after.Index(), after.Timing())
@@ -66,7 +66,7 @@ func (w *world) strictly(s *ack.State) bool {
 
 // retime asks a leader for a change, as package node does, and gives Raft the
 // entry, sometimes very late.
-func (l *leading) retime(t ack.Timing) bool {
+func (l *leaderLoop) changeTiming(t ack.Timing) bool {
 	w, p := l.p.w, l.p
 	if l.over || l.busy {
 		return false
@@ -85,7 +85,7 @@ func (l *leading) retime(t ack.Timing) bool {
 		d = w.span(5*time.Millisecond, 2500*time.Millisecond)
 	}
 	w.after(d, p, func() {
-		if p.takes() {
+		if p.raftAccepts() {
 			i := p.appendEntry(&logEntry{data: entry})
 			w.logf("%s appends a timing at %d", p.h.id, i)
 		}
@@ -100,9 +100,9 @@ func faultRetime(w *world) bool {
 	if h == nil {
 		return false
 	}
-	hit := h.proc.lead.retime(w.anyTiming())
+	hit := h.proc.lead.changeTiming(w.anyTiming())
 	if w.pick(3) == 0 && running(h) && leads(h) {
-		hit = h.proc.lead.retime(w.anyTiming()) || hit
+		hit = h.proc.lead.changeTiming(w.anyTiming()) || hit
 	}
 	return hit
 }
@@ -125,7 +125,7 @@ func faultRetimeCut(w *world) bool {
 	hit := false
 	for range times {
 		if running(l) && leads(l) {
-			hit = l.proc.lead.retime(w.anyTiming()) || hit
+			hit = l.proc.lead.changeTiming(w.anyTiming()) || hit
 		}
 		if w.pick(2) == 0 {
 			w.run(w.now+w.span(0, 60*time.Millisecond), nil)
@@ -162,12 +162,12 @@ func faultRetimeLost(w *world) bool {
 	for i := range w.hosts {
 		w.noLog[l.i][i] = true
 	}
-	w.undo(w.lasting(), func() {
+	w.undo(w.lastingPolicy(), func() {
 		for i := range w.hosts {
 			w.noLog[l.i][i] = false
 		}
 	})
-	hit := l.proc.lead.retime(w.anyTiming())
+	hit := l.proc.lead.changeTiming(w.anyTiming())
 	w.run(w.now+w.span(50*time.Millisecond, 400*time.Millisecond), nil)
 	w.cutLinks(func(i, j int) bool { return i == x.i && j != l.i || j == x.i && i != l.i })
 	if running(next) {
@@ -187,7 +187,7 @@ func faultRetimeElect(w *world) bool {
 	}
 	w.logf("scene: the timing changes during an election")
 	before := w.cover.elections
-	hit := l.proc.lead.retime(w.anyTiming())
+	hit := l.proc.lead.changeTiming(w.anyTiming())
 	w.run(w.now+w.span(0, 6*time.Millisecond), nil)
 	if w.pick(2) == 0 {
 		faultSplit(w)
@@ -196,7 +196,7 @@ func faultRetimeElect(w *world) bool {
 	}
 	w.run(w.now+w.span(10*time.Millisecond, 80*time.Millisecond), nil)
 	for _, h := range w.hosts {
-		if running(h) && leads(h) && h.proc.lead.retime(w.anyTiming()) {
+		if running(h) && leads(h) && h.proc.lead.changeTiming(w.anyTiming()) {
 			hit = true
 		}
 	}
@@ -223,12 +223,12 @@ func faultRetimeHalves(w *world) bool {
 	if !w.cutLinks(func(i, j int) bool { return with[i] != with[j] }) {
 		return false
 	}
-	hit := l.proc.lead.retime(w.anyTiming())
+	hit := l.proc.lead.changeTiming(w.anyTiming())
 	w.run(w.now+w.span(0, 100*time.Millisecond), nil)
 	if next := w.somebody(func(h *host) bool { return running(h) && !with[h.i] && h.proc.isVoter() }); next != nil {
 		next.proc.campaign("on the other side")
 		w.run(w.now+w.span(50*time.Millisecond, w.deadAfter()+400*time.Millisecond), nil)
-		if running(next) && leads(next) && next.proc.lead.retime(w.anyTiming()) {
+		if running(next) && leads(next) && next.proc.lead.changeTiming(w.anyTiming()) {
 			w.cover.retimedHalves++
 			hit = true
 		}
@@ -249,7 +249,7 @@ func faultRetimeTakeover(w *world) bool {
 	for _, takeover := range []ack.Takeover{ack.TakeoverTimeout, ack.TakeoverLease} {
 		if t := w.truth.Timing(); t.Takeover != takeover && running(l) && leads(l) {
 			t.Takeover = takeover
-			l.proc.lead.retime(t)
+			l.proc.lead.changeTiming(t)
 			w.run(w.now+w.span(50*time.Millisecond, 150*time.Millisecond), nil)
 		}
 		if takeover == ack.TakeoverTimeout {

@@ -38,11 +38,11 @@ func (w *world) pair() (x, double *host) {
 
 // copies reports that there is another disk like this one: what runs on either is
 // outside the guarantees until that is found out (docs/operate/backup-recovery.md).
-func (h *host) copies() bool { return h.copied || h.twin != nil && h.twin.copied }
+func (h *host) copyDisk() bool { return h.copied || h.twin != nil && h.twin.copied }
 
 // copiedVoter reports that there is a copy of a voter's disk, or was a moment ago: it
 // confirms in the name of the one that has voted for another leader.
-func (w *world) copiedVoter(l *leading) bool {
+func (w *world) copiedVoter(l *leaderLoop) bool {
 	return slices.ContainsFunc(w.hosts, func(h *host) bool {
 		late := h.copyEnded > 0 && w.now-h.copyEnded < w.deadAfter()
 		return h.copied && l.p.disk.conf.votes(h.server()) || late && l.p.disk.conf.votes(h.twin.server())
@@ -73,7 +73,7 @@ func (w *world) deadSince(id shardmap.NodeID, at time.Duration) bool {
 }
 
 // haunt lets a copy tell the leader that it is there: of Raft it has the term alone.
-func (h *host) haunt() {
+func (h *host) runTwin() {
 	for _, l := range h.w.hosts {
 		if p := h.proc; l.proc != nil && l.proc.leader && l != h && l != h.twin && h.w.link[l.i][h.i] {
 			h.disk.term = max(h.disk.term, l.proc.disk.term)
@@ -89,7 +89,7 @@ func (w *world) wentBack(p *proc, a ack.Answer) {
 	if w.plant == plantRandomBoot {
 		return
 	}
-	if !p.h.copies() && (p.h.twin == nil || p.h.twin.server() != p.h.server()) {
+	if !p.h.copyDisk() && (p.h.twin == nil || p.h.twin.server() != p.h.server()) {
 		w.fail("membership: %s is told that its disk went back, in boot %d", p.h.id, a.Boot)
 		return
 	}
@@ -116,7 +116,7 @@ func (p *proc) usurped() {
 // configuration, of which the next leader knows nothing else. If the process on another
 // disk is forged to be gone, what it runs is outside the guarantee, as when its shards
 // are taken.
-func (w *world) sawName(l *leading, id shardmap.NodeID, server string) {
+func (w *world) checkName(l *leaderLoop, id shardmap.NodeID, server string) {
 	for _, h := range w.hosts {
 		if h.id == id && h.server() != server && h.proc != nil && l.taken[h] && !w.strictly(l.told()) {
 			w.cover.forgedNames++
@@ -151,7 +151,7 @@ func faultTwin(w *world) bool {
 	apart := func() { w.cutLinks(func(i, j int) bool { return i == x.i && j != t.i || j == x.i && i != t.i }) }
 	switch w.pick(5) {
 	case 0:
-		x.stop(w.lasting(), "while it has a double")
+		x.stop(w.lastingPolicy(), "while it has a double")
 	case 1:
 		x.crash()
 		w.back(x, w.span(20*time.Millisecond, 900*time.Millisecond))

@@ -53,9 +53,9 @@ type world struct {
 	coded      bool                              // messages go through the codec
 	quiet      bool                              // nothing happens that may move a shard
 	healing    bool
-	doubting   bool              // voters ask each other whether they miss their leader
-	missed     map[string]saying // by server, also of a process that has ended
-	hung       *host             // it leads and stands still, and all else is well; nil: none
+	doubting   bool                    // voters ask each other whether they miss their leader
+	missed     map[string]missedReport // by server, also of a process that has ended
+	hung       *host                   // it leads and stands still, and all else is well; nil: none
 
 	raftWorld
 	checks
@@ -80,7 +80,7 @@ func newWorld(s simSetup, cover *coverage) *world {
 	w := &world{simSetup: s, cover: cover}
 	w.dice = rand.New(rand.NewPCG(s.seed, 0x5eed))
 	w.raftWorld = newRaftWorld()
-	w.checks, w.missed = newChecks(), map[string]saying{}
+	w.checks, w.missed = newChecks(), map[string]missedReport{}
 	s.mix.setup(w)
 	w.coded = w.n(8) == 0
 	for i := range w.hosts {
