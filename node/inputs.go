@@ -210,6 +210,9 @@ func (w *watch) self(x *verdict.Node) {
 		return
 	}
 	x.NotReleased, x.NotReleasedWhy = n.agent.releases.lately(n.o.Clock.Precise())
+	if k := n.agent.kept.Load(); k != nil {
+		x.Unmoved, x.UnmovedWhy = k.shards, k.why
+	}
 	x.App = verdict.AppHealthy
 	if n.health != nil && !n.health.good.Load() {
 		x.App, x.Why = verdict.AppFailing, n.health.why()

@@ -129,6 +129,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 				d, err := w.all["a"].node.DrainState(w.t.Context(), "c")
 				return err == nil && d.Shards == owned && d.Unreleased == 0 && strings.Contains(d.Stays, "the app has not released them")
 			})
+			w.untilSays(w.all["c"], "draining: the safe drain leaves ", "at node c, because its app has not released them: ")
 			w.until("every shard is served", w.allServed)
 			time.Sleep(5 * time.Minute)
 			if n := w.committed().Count("c"); n != owned || !w.allServed() {

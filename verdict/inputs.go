@@ -134,6 +134,11 @@ type Node struct {
 	// is known here.
 	NotReleased    int
 	NotReleasedWhy string
+	// Unmoved is the number of shards that a safe drain leaves at the node, because its app does
+	// not release them. UnmovedWhy is why it did not release the first of them. Only the node itself
+	// knows both.
+	Unmoved    int
+	UnmovedWhy string
 	// Lags: its log has not come to the committed map, Applied is the epoch that it has,
 	// and that has lasted.
 	Lags    bool

@@ -62,7 +62,16 @@ func drains(in Inputs) (out []Finding) {
 		if shards > 0 {
 			text = fmt.Sprintf("%s %s drained, and %s %s still", list(asked), are(len(asked)), owns(len(asked)), count(shards, "shard"))
 		}
-		out = append(out, Finding{Code: Draining, Severity: Info, Text: text, Remedy: "`shardway uncordon` ends it"})
+		remedy := "`shardway uncordon` ends it"
+		if shards > 0 {
+			remedy = "`shardway status` at the drained node shows why shards stay; `shardway uncordon` ends the drain"
+		}
+		out = append(out, Finding{Code: Draining, Severity: Info, Text: text, Remedy: remedy})
+	}
+	for _, n := range in.Nodes {
+		if n.Drained && n.Unmoved > 0 {
+			out = append(out, unmoved(n))
+		}
 	}
 	if len(left) > 0 {
 		out = append(out, Finding{
@@ -71,6 +80,20 @@ func drains(in Inputs) (out []Finding) {
 		})
 	}
 	return out
+}
+
+// unmoved reports the shards that a safe drain leaves at a node.
+func unmoved(n Node) Finding {
+	f := Finding{
+		Code: Draining, Severity: Info, Subject: n.ID,
+		Text:   fmt.Sprintf("the safe drain leaves %s at node %s, because its app has not released %s", count(n.Unmoved, "shard"), n.ID, them(n.Unmoved)),
+		Remedy: fmt.Sprintf("repair the app and run `shardway drain --safe %s` again, or run `shardway drain %s` to move %s without a release", n.ID, n.ID, them(n.Unmoved)),
+	}
+	if n.UnmovedWhy != "" {
+		f.Brief = f.Text
+		f.Text += ": " + n.UnmovedWhy
+	}
+	return f
 }
 
 func gets(n int) string {

@@ -319,6 +319,12 @@ func policyTable() []want {
 		{"being drained", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Drained = true }, "b", "c") }), []string{
 			"info draining: b and c are drained, and own 683 shards still",
 		}},
+		{"a safe drain leaves shards", with(func(in *verdict.Inputs) {
+			nodes(in, func(n *verdict.Node) { n.Drained, n.Shards, n.Unmoved, n.UnmovedWhy = true, 3, 3, "status 500" }, "c")
+		}), []string{
+			"info draining: c is drained, and owns 3 shards still",
+			"info draining: the safe drain leaves 3 shards at node c, because its app has not released them: status 500",
+		}},
 		{"about to stop", with(func(in *verdict.Inputs) {
 			in.Drains = true
 			nodes(in, func(n *verdict.Node) { n.Leaving = true }, "a", "c")
