@@ -2,33 +2,33 @@ package proxy
 
 import "sync"
 
-// A kept socket may stay for days, one of many that say little. So nobody stands where its
-// request went, in the frames of the whole flow, while it has a leg: the flow is left with
-// the leg in relay.leg, and another goroutine goes on, whose stack is as small as what reads
-// the app needs it. After the leg it does what the flow would have done, the request for the
-// next leg among that, and leaves that to another one again.
+// A resumable WebSocket may stay open for days, and a server may have many idle ones. While it has
+// an upstream connection, no goroutine should keep the deep stack of the request flow. Therefore
+// the flow returns when a relay has begun (responseRelay.webSocket), and another goroutine with
+// a small stack runs the relay. After the relay, that goroutine does what the flow would have
+// done. That includes the request for the next relay, which again continues in a new goroutine.
 
-// hasRelay reports whether a leg has begun that is to be carried.
+// hasRelay reports whether a relay has begun that continueServing must start.
 func (c *client) hasRelay() bool { return c.relay.webSocket != nil }
 
-// serveAll is serve, and has each leg that begins carried, with what follows it, by a
-// goroutine of hands. Over is called once the connection has ended, be it by an app that ends
-// its goroutine.
+// serveAll is serve, and runs each relay that begins, and what follows it, in a goroutine that
+// hands counts. It calls over when the connection has ended, also if an app in this process ends
+// the goroutine.
 func (c *client) serveAll(hands *sync.WaitGroup, over func()) {
 	c.goroutines = hands
 	defer c.continueServing(over)
 	c.serve()
 }
 
-// serveOn is serveAll for one whom a loop has carried.
+// serveOn is serveAll for a client that an event loop has handed off.
 func (c *client) serveOn(hands *sync.WaitGroup, over func()) {
 	c.goroutines = hands
 	defer c.continueServing(over)
 	c.runStep(c.serveRequests)
 }
 
-// runStep does what comes next on the connection, and ends it unless a leg has begun or a
-// loop is to carry it.
+// runStep calls do, the next step of the connection. Then it closes the connection, unless a relay
+// has begun or an event loop takes over.
 func (c *client) runStep(do func()) {
 	defer func() {
 		if !c.hasRelay() && !c.handedToLoop {
@@ -50,24 +50,25 @@ func (c *client) runStep(do func()) {
 	do()
 }
 
-// continueServing has the leg that has begun carried, or a loop carry what comes, or else calls over.
+// continueServing starts the relay that has begun, or hands the client to an event loop. If there
+// is neither, it calls over.
 func (c *client) continueServing(over func()) {
 	if c.handedToLoop {
 		c.handedToLoop = false
-		c.eventLoops.join(c) // likewise
+		c.eventLoops.join(c) // c must not be used after this
 		return
 	}
 	if !c.hasRelay() {
 		if !c.parked {
 			over()
 		}
-		c.s.clients.put(c) // the last use of it
+		c.s.clients.put(c) // c must not be used after this
 		return
 	}
 	l := c.relay.webSocket
 	carries := func() {
 		if l.runDown() {
-			return // it has parked, and is woken when there is something to carry
+			return // the direction has parked
 		}
 		defer c.continueServing(over)
 		c.runStep(c.continueSession)
@@ -76,7 +77,7 @@ func (c *client) continueServing(over func()) {
 	c.goroutines.Go(carries)
 }
 
-// continueSession carries the leg to its end, and the socket on from there.
+// continueSession ends the relay and continues the session.
 func (c *client) continueSession() {
 	c.finishRelay()
 	if c.hasRelay() {
@@ -88,18 +89,18 @@ func (c *client) continueSession() {
 	}
 }
 
-// finishRelay is the rest of handleRequest.
+// finishRelay does the rest of handleRequest after the relay has ended.
 func (c *client) finishRelay() {
 	defer c.finishExchange()
 	l := c.relay.webSocket
 	c.runRelay(l)
-	c.recordLoad(l.attempt.route.Kind, 0, l.sent) // a tunnel is no work
+	c.recordLoad(l.attempt.route.Kind, 0, l.sent) // the time of a tunnel is not load
 	if l.client {
 		c.resume()
 	}
 }
 
-// runRelay carries the leg to its end.
+// runRelay runs the relay to its end, and decides what follows.
 func (c *client) runRelay(l *webSocketRelay) {
 	defer c.leaveRelay()
 	l.finish()
@@ -114,7 +115,7 @@ func (c *client) runRelay(l *webSocketRelay) {
 	sessionLog{&c.requestState}.ends(l.recordEnd())
 }
 
-// leaveRelay ends what the leg that has begun counts for, and what others may do to it.
+// leaveRelay removes the relay from the counters and from the slot.
 func (c *client) leaveRelay() {
 	l := c.relay.webSocket
 	c.relay.webSocket = nil

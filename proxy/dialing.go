@@ -8,35 +8,35 @@ import (
 	"time"
 )
 
-// maxDials is how many connections to one place are made at once: more would
-// only wait for each other there, and keep what is already connected from being
-// served. Those to nodes cost two handshakes; an app takes no more than its listen
-// backlog, and what does not fit waits for TCP's retries of a second and more.
+// maxDials is how many connections to one destination are dialed at the same time. More of them
+// would only wait for each other there, and delay the connected ones. A dial to a node costs two
+// handshakes. An app accepts no more than its listen backlog; further dials wait a second or more
+// for a TCP retransmission.
 const maxDials = 16
 
-// maxConcurrentDials returns how many may be made at once now. Sockets on their way back to a node
-// take each a connection for good, and nobody is served by those that come back: as many are
-// made as the owner lets ask at once, or a path on which a handshake takes its time would
-// take thousands longer than they have (socket-wait). A node that is late makes fewer, and
-// counts the sockets that have one and no answer yet. With mu held.
+// maxConcurrentDials returns how many dials may be in progress. Each WebSocket that is resumed at
+// a node keeps its connection, so returned connections do not help. For these, as many dials are
+// allowed as the owner accepts upgrades at the same time; otherwise, with slow handshakes,
+// thousands of WebSockets would exceed --socket-wait. An overloaded node dials fewer, and also
+// counts the WebSockets that await their upgrade response. The caller holds p.mu.
 func (p *pool) maxConcurrentDials() int {
 	if p.node == "" {
 		return maxDials
 	}
 	most := min(max(maxDials, p.mu.queue.upgrades), maxUpgrades)
 	w, tempo := p.mu.queue.head, p.pacer.limit()
-	if w == nil || !w.forUpgrade { // where any is in line, a request stands first
+	if w == nil || !w.forUpgrade { // requests precede WebSockets in the queue
 		return most
 	}
-	if tempo == maxUpgrades && !p.forWebSocket() { // a lane takes no time: then all that are open would ask at once
+	if tempo == maxUpgrades && !p.forWebSocket() { // the pacer always limits streams: they open at once, so all WebSockets would request an upgrade together
 		return most
 	}
 	return min(most, tempo-p.mu.awaitingUpgrade)
 }
 
-// dialForWaiters has as many connections made as those in line need and the bounds allow.
-// At the bound of open ones it takes the place of the one that has been idle
-// longest: what is in line could not use that. With mu held.
+// dialForWaiters starts as many dials as the waiters need and the limits allow. At the limit of
+// open connections, it replaces the connection that has been idle longest, which no waiter could
+// use. The caller holds p.mu.
 func (p *pool) dialForWaiters() {
 	for p.mu.dialing-p.mu.slowStart.stuck < p.mu.queue.n && !p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) {
 		var old *upstreamConn
@@ -55,18 +55,19 @@ func (p *pool) dialForWaiters() {
 	}
 }
 
-// dialProbe has a connection made that nobody is in line for: whether the place takes any
-// opens the gate, or keeps it shut. With mu held.
+// dialProbe dials a connection without a waiter. The result resets the breaker or trips it again.
+// The caller holds p.mu.
 func (p *pool) dialProbe() {
 	atBound := p.max > 0 && p.mu.open >= p.max
 	if p.mu.dialing > p.mu.slowStart.stuck || p.mu.slowStart.full(p.mu.dialing, p.maxConcurrentDials()) || atBound {
-		return // what is under way will tell
+		return // a dial in progress gives the answer
 	}
 	p.mu.open++
 	p.startDial(nil)
 }
 
-// startDial begins to make a connection. With mu held.
+// startDial starts a dial, which replaces the connection old unless that is nil. The caller holds
+// p.mu.
 func (p *pool) startDial(old *upstreamConn) {
 	forWebSocket := p.forWebSocket()
 	p.mu.dialing++
@@ -77,9 +78,9 @@ func (p *pool) startDial(old *upstreamConn) {
 	go p.runDial(old, p.mu.dialed, p.mu.generation, p.watchDial(), forWebSocket)
 }
 
-// runDial makes a connection, in the place of an old one if there is one, for the
-// first in line. Whoever that is by then: a request that sees another one come
-// free before does not wait for this. With leg a lane will do, which only sockets take.
+// runDial dials a connection for the first waiter at the time when the dial has succeeded. A
+// request that receives a returned connection does not wait for its dial. With forWebSocket, it
+// tries to open a multiplexed stream first.
 func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSocket bool) {
 	defer p.dialers.Done()
 	if old != nil {
@@ -114,10 +115,10 @@ func (p *pool) runDial(old *upstreamConn, won, era uint64, over func(), forWebSo
 	p.addDialed(l)
 }
 
-// dialFailed tells those in line that a connection did not come about. If others have
-// meanwhile, that says little of the place: one of them is told, so that a place
-// which takes some and refuses some is not asked without a pause, or none if it
-// took its time for that. With mu held.
+// dialFailed reports the error of a dial to the waiters. others means that other dials have
+// succeeded meanwhile, so that the error says little about the destination. Then only one waiter
+// receives it, so that a destination that refuses some dials is not dialed without a pause. A
+// timeout is a sufficient pause. The caller holds p.mu.
 func (p *pool) dialFailed(err error, others bool) {
 	switch {
 	case !others && !p.mu.closed:
@@ -136,8 +137,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &slow) && slow.Timeout()
 }
 
-// addDialed hands on a connection that was made now. What is idle to a process before the one that
-// has taken it leads nowhere any more.
+// addDialed offers a new connection to the waiters. It discards idle connections to a former
+// process of the node.
 func (p *pool) addDialed(l *upstreamConn) {
 	p.mu.Lock()
 	old := p.adoptPeerProcess(l)
@@ -146,24 +147,25 @@ func (p *pool) addDialed(l *upstreamConn) {
 	p.offerNew(l)
 }
 
-// offerNew hands a new connection on. One to a node is kept for later if nobody is in
-// line any more; one to the app is closed: an app that serves one connection at a
-// time would wait for a request on it, and serve nobody else.
+// offerNew gives a new connection to a waiter. Without a waiter, a connection to a node stays
+// idle, and a connection to the app is closed: an app that serves one connection at a time would
+// wait for a request on it.
 func (p *pool) offerNew(l *upstreamConn) {
 	p.mu.Lock()
 	if l.idleSince = p.clock.now(); l.singleUse {
-		l.idleSince = p.clock.exact() // for how long its socket's answer takes
+		l.idleSince = p.clock.exact() // start of the wait for the upgrade response
 	}
-	p.releaseShard(l) // who gave it up, if anybody did
-	kept := (p.node != "" || p.mu.queue.n > 0) && p.assign(l)
+	p.releaseShard(l) // of a waiter that has left
+	used := (p.node != "" || p.mu.queue.n > 0) && p.assign(l)
 	p.dialForWaiters()
 	p.mu.Unlock()
-	if !kept {
+	if !used {
 		p.discard(l)
 	}
 }
 
-// dialRecover dials, or opens a lane for a socket; a bug there ends that only.
+// dialRecover dials a connection, or opens a stream for a WebSocket. It converts a panic into an
+// error.
 func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -178,7 +180,7 @@ func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
 	return p.dial(p.life)
 }
 
-// newPool makes the pool of a node, or of the app if that is empty.
+// newPool returns the pool of a node, or of the app if node is empty.
 func (s *Server) newPool(node string, dial func(ctx context.Context) (*upstreamConn, error)) *pool {
 	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams, pacer: &s.sockets.tempo}
 	all := rooms{s.o.Room, s.waiting, s.sockets.room}

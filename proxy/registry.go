@@ -7,39 +7,40 @@ import (
 	"shardway/proxy/h1"
 )
 
-// sweepEvery is how often the connections are looked over. It is the grain of
-// what is too frequent to have a timer of its own per request.
+// sweepEvery is the interval of the sweep. It is the resolution of timeouts that are too frequent
+// for a timer in each request.
 const sweepEvery = 50 * time.Millisecond
 
-// restEvery is how many sweeps there are to one that looks at sockets at rest, too: of
-// thousands of those, looking is all that they cost.
+// restEvery is the number of sweeps of which one also visits quiescent WebSockets. For thousands
+// of idle WebSockets, the visits are their only cost.
 const restEvery = 5
 
-// registry holds the connections that are open, clients' and other nodes'. While
-// there is one, a goroutine looks them all over every sweepEvery. Those that are parked
-// (idle_watcher.go) are no clients meanwhile, and a visit does not find them. Those that are kept
-// sockets both of whose directions are parked (websocket_park.go) are at rest: they are looked over
-// with every restEvery-th sweep, and whenever whole says so, or somebody asked for it.
+// registry contains the open connections of clients and other nodes. While there is one, a
+// goroutine sweeps all of them every sweepEvery.
+//
+// Parked connections (idle_watcher.go) have no client, and a visit does not find them. WebSockets
+// with two parked directions (websocket_park.go) are quiescent: every restEvery-th sweep visits
+// them, and each sweep for which whole or a caller of hurry requests it.
 type registry struct {
 	tick  func()                           // sets the clock; called before each sweep, and before the first connection
 	sweep func(list []*client, whole bool) // called from the sweeping goroutine only
-	whole func() bool                      // likewise: the next sweep is one of all
+	whole func() bool                      // whether the next sweep must visit all; called from the sweeping goroutine only
 
 	mu        sync.Mutex
 	conns     map[*client]struct{}
-	quiescent map[*client]struct{} // at rest, and in conns no more
+	quiescent map[*client]struct{} // quiescent WebSockets; these are not in conns
 	parked    parking
-	kick      chan struct{} // has one when there is a reason to sweep at once
+	kick      chan struct{} // holds an element if a sweep is due at once
 	stop      chan struct{} // closed when the last connection goes
-	ended     chan struct{} // closed when the last sweeping goroutine has ended; nil: there was none
-	empty     chan struct{} // closed while there are none and someone waits
-	alone     chan struct{} // closed while no client is connected and someone waits
-	looks     int           // visits that are under way
-	due       int           // accepted, and not gone; those that are no client yet count too
+	ended     chan struct{} // closed when the last sweeping goroutine has ended; nil means that there was none
+	empty     chan struct{} // closed when no connection is open; nil if no caller waits
+	alone     chan struct{} // closed when no client is connected; nil if no caller waits
+	looks     int           // visits in progress
+	due       int           // accepted client connections that have not ended
 }
 
-// add takes a connection in; the first starts the sweeping goroutine, which ends
-// after the last was removed.
+// add adds a connection. The first one starts the sweeping goroutine, which ends after the last
+// one was removed.
 func (r *registry) add(c *client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -54,8 +55,7 @@ func (r *registry) add(c *client) {
 	}
 }
 
-// remove lets a connection go. Alone means that nobody has found it here who still looks
-// at it, nor will.
+// remove removes a connection. alone means that no visit is in progress that could have found it.
 func (r *registry) remove(c *client) (alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,8 +68,8 @@ func (r *registry) remove(c *client) (alone bool) {
 	return r.looks == 0
 }
 
-// markQuiescent says that a direction of the socket that c has become is parked, or with less than zero
-// that it is not any more.
+// markQuiescent adds directions, which may be negative, to the number of parked directions of the
+// WebSocket of c.
 func (r *registry) markQuiescent(c *client, directions int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,20 +78,20 @@ func (r *registry) markQuiescent(c *client, directions int) {
 	if c.parkedHalves == 2 {
 		from, to = to, from
 	}
-	if _, ok := from[c]; ok { // else it is where it belongs, or gone
+	if _, ok := from[c]; ok { // otherwise it is in the right map, or was removed
 		delete(from, c)
 		to[c] = struct{}{}
 	}
 }
 
-// expect counts a connection that has been accepted, until met.
+// expect counts a connection that was accepted, until met.
 func (r *registry) expect() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.due++
 }
 
-// met is called when a connection that was expected is gone.
+// met is called when a connection that was counted by expect has ended.
 func (r *registry) met() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *registry) met() {
 	r.tell()
 }
 
-// tell closes empty when nothing is left, and alone when no client is. With mu held.
+// tell closes empty and alone when their condition holds. The caller holds mu.
 func (r *registry) tell() {
 	if r.alone != nil && r.due == 0 {
 		close(r.alone)
@@ -111,7 +111,7 @@ func (r *registry) tell() {
 	}
 }
 
-// run sweeps until stop is closed, once the last goroutine has ended.
+// run sweeps until stop is closed. It begins when the previous goroutine has ended.
 func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 	defer close(ended)
 	if last != nil {
@@ -134,21 +134,22 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 	}
 }
 
-// hurry has all connections swept as soon as that can be.
+// hurry triggers a sweep of all connections.
 func (r *registry) hurry() {
 	select {
 	case r.kick <- struct{}{}:
-	default: // it is due
+	default: // a sweep is already due
 	}
 }
 
-// visit calls f with the open connections, in the memory of list, and returns that. Until f
-// returns, none of them becomes another one; f keeps none.
+// visit calls f with the open connections. It stores them in list and returns that slice. Until f
+// returns, no client is reused for another connection; f must not keep a client.
 func (r *registry) visit(list []*client, f func(all []*client)) []*client {
 	return r.look(list, true, func(all []*client, _ bool) { f(all) })
 }
 
-// look is visit, with or without those at rest. F is told whether all are there.
+// look is visit, with or without quiescent WebSockets. f is told whether all connections are
+// included.
 func (r *registry) look(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
 	list, whole = r.enter(list, whole)
 	defer r.leave()
@@ -157,8 +158,8 @@ func (r *registry) look(list []*client, whole bool, f func(all []*client, whole 
 	return list
 }
 
-// enter appends the open connections to list, with or without those at rest, and begins a
-// visit. It returns whether all are there.
+// enter begins a visit and appends the open connections to list. It returns whether all are
+// included.
 func (r *registry) enter(list []*client, whole bool) ([]*client, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +185,7 @@ func (r *registry) leave() {
 	}
 }
 
-// each calls f with each open connection, as visit does.
+// each calls f with each open connection during a visit.
 func (r *registry) each(f func(c *client)) {
 	r.visit(nil, func(all []*client) {
 		for _, c := range all {
@@ -193,20 +194,20 @@ func (r *registry) each(f func(c *client)) {
 	})
 }
 
-// count returns the number of open connections, with those that are parked.
+// count returns the number of open connections, including parked ones.
 func (r *registry) count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.open()
 }
 
-// open is count. With mu held.
+// open is count for a caller that holds mu.
 func (r *registry) open() int { return r.carried() + len(r.parked.all) }
 
-// carried returns the number of those that are somebody's. With mu held.
+// carried returns the number of connections that have a client. The caller holds mu.
 func (r *registry) carried() int { return len(r.conns) + len(r.quiescent) }
 
-// none returns a channel that is closed once no connection is open.
+// none returns a channel that is closed when no connection is open.
 func (r *registry) none() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,8 +222,7 @@ func (r *registry) none() <-chan struct{} {
 	return r.empty
 }
 
-// noClients returns a channel that is closed once none of the open connections is a
-// client's.
+// noClients returns a channel that is closed when no open connection belongs to a client.
 func (r *registry) noClients() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +234,7 @@ func (r *registry) noClients() <-chan struct{} {
 	return alone
 }
 
-// cut cuts every run that match names, and returns how many.
+// cut cancels every run that matches, and returns their number.
 func (r *registry) cut(c cause, match func(r run, node string) bool) int {
 	n := 0
 	r.visit(nil, func(all []*client) {

@@ -10,30 +10,32 @@ import (
 	"shardway/proxy/h1"
 )
 
-// requestBody is the body of a request: what is kept of it, so that it can go again, and
-// the goroutine that sends the rest while the answer may come in. The fields are the
-// connection's own but for what that goroutine leaves behind before it sends on done.
+// requestBody is the body of a request. It buffers the beginning, so that the request can be sent
+// again, and has a goroutine that sends the rest while the response arrives. The fields belong to
+// the goroutine of the connection, except for those that the sending goroutine sets before it
+// sends on done.
 type requestBody struct {
 	s    *Server
 	h    *h1.Conn
 	req  *h1.Request
-	over func(rerr error) // told in that goroutine that it ends, and what was wrong with the client
+	over func(rerr error) // called when the sending goroutine ends, with the error of the client
 
-	buffered []byte      // of the body, from its start
-	awaited  reservation // what it keeps before the request goes on
+	buffered []byte      // beginning of the body
+	awaited  reservation // memory of a body that gather waits for
 	running  bool
 	broken   bool  // the client's body cannot be read any further
-	rerr     error // what was wrong with it
-	overflow bool  // more went out than is kept
+	rerr     error // error of the client
+	overflow bool  // more was sent than is buffered
 	done     chan struct{}
 	// reading is true while the body is being read from the client, after the run has begun.
 	reading atomic.Bool
-	// readAt is the time of the last read from the client, by the server's clock. Zero means that
-	// the body arrived with the headers.
+	// readAt is the time of the last read from the client, by the clock of the server. Zero means
+	// that the body arrived with the header.
 	readAt atomic.Int64
-	// ending tells, while it runs, that all of it is there and goes out.
+	// ending means, while running, that the whole body has been read and is being sent.
 	ending atomic.Bool
-	// route is where the goroutine sends the body.
+	// route is where the sending goroutine sends the body: uploadToApp, uploadBroken or
+	// uploadDropped.
 	route atomic.Uint32
 }
 
@@ -42,7 +44,7 @@ func (u *requestBody) init(s *Server, h *h1.Conn, req *h1.Request, over func(err
 	u.awaited.stop = h.StopRead
 }
 
-// reset begins with the next request. Memory stays.
+// reset prepares for the next request, and keeps the buffer.
 func (u *requestBody) reset() {
 	u.running, u.broken, u.rerr, u.overflow = false, false, nil, false
 	if u.readAt.Load() != 0 {
@@ -50,20 +52,20 @@ func (u *requestBody) reset() {
 	}
 }
 
-// noteRead sets the time of the last read from the client.
+// noteRead records the time of a read from the client.
 func (u *requestBody) noteRead() { u.readAt.Store(int64(u.s.clock.now())) }
 
-// beginRead notes that the body is being read from the client.
+// beginRead records that the body is being read from the client.
 func (u *requestBody) beginRead() { u.reading.Store(true) }
 
-// endRead notes that the body is not being read any more.
+// endRead records that the body is no longer being read.
 func (u *requestBody) endRead() {
 	u.noteRead()
 	u.reading.Store(false)
 }
 
-// readAvailable moves what has come in of a body that can be kept into u.kept,
-// without waiting for more. What is not kept stays where it is until it is sent.
+// readAvailable moves the available part of a body that fits into the buffer to buffered, without
+// blocking. A larger body stays in the connection until it is sent.
 func (u *requestBody) readAvailable() error {
 	body := &u.req.Body
 	left := body.Remaining()
@@ -81,10 +83,9 @@ func (u *requestBody) readAvailable() error {
 	return err
 }
 
-// gather waits for all of a body that can be kept, so that a connection to the app
-// is taken for no longer than the app needs: whoever sends slowly holds up nobody
-// but himself. It does not wait for a body that the client sends only when asked
-// to, nor for one that another node does.
+// gather waits for the whole body if it fits into the buffer, before the request takes a
+// connection to the app. A client that sends slowly then delays only itself. gather does not wait
+// for a body that the client or the other node sends on demand.
 func (u *requestBody) gather(onDemand bool, total int64) error {
 	body := &u.req.Body
 	left := body.Remaining()
@@ -102,9 +103,8 @@ func (u *requestBody) gather(onDemand bool, total int64) error {
 	return err
 }
 
-// await reads the rest of a body into u.kept. What the request keeps meanwhile
-// counts, and grows with what has come: who says 64 KiB and sends a byte is not given
-// 64 KiB.
+// await reads the rest of a body into buffered. Its memory counts for the limit total and grows
+// with the data: a client that declares 64 KiB and sends one byte is not given 64 KiB.
 func (u *requestBody) await(total int64) error {
 	body := &u.req.Body
 	for noted := 0; !body.Done(); {
@@ -122,11 +122,12 @@ func (u *requestBody) await(total int64) error {
 	return nil
 }
 
-// errGivenUp reports a body that was too slow beside all the others.
+// errGivenUp reports a body that was given up because all incomplete bodies together exceeded the
+// memory limit.
 var errGivenUp = errors.New("proxy: body given up")
 
-// note notes what a request keeps whose body is awaited, and long bytes elsewhere than
-// here. Had is what was noted before; it returns what is now.
+// note counts the memory of a request whose body is incomplete, plus long bytes elsewhere. had is
+// the result of the previous call.
 func (u *requestBody) note(had, long int, total int64) int {
 	n := u.h.Kept() + u.req.Kept() + cap(u.buffered) + long
 	if n > had {
@@ -135,7 +136,7 @@ func (u *requestBody) note(had, long int, total int64) int {
 	return max(n, had)
 }
 
-// makeRoom gives u.kept room for n bytes, at most BodyBuffer.
+// makeRoom grows buffered to a capacity of n bytes, at most BodyBuffer.
 func (u *requestBody) makeRoom(n int) {
 	if cap(u.buffered) >= n {
 		return
@@ -147,7 +148,7 @@ func (u *requestBody) makeRoom(n int) {
 	}
 }
 
-// free forgets what was kept.
+// free clears buffered, and returns a large buffer to its pool.
 func (u *requestBody) free() {
 	if cap(u.buffered) > smallBody {
 		u.s.bodies.put(u.buffered)
@@ -156,15 +157,14 @@ func (u *requestBody) free() {
 	u.buffered = u.buffered[:0]
 }
 
-// whole reports whether all of the body is kept, if there is one.
+// whole reports whether the whole body is buffered, or there is none.
 func (u *requestBody) whole() bool { return u.req.Body.Done() && !u.overflow }
 
 // replayable reports whether the body can be sent again from its start.
 func (u *requestBody) replayable() bool { return !u.overflow && !u.broken }
 
-// start sends the rest of the body from a goroutine, after the first kept
-// bytes of what is there already. The goroutine ends with the body, with the link
-// (closed by who ends the trip) or by stop.
+// start sends the rest of the body in a goroutine, after the first kept bytes of buffered. The
+// goroutine ends after the body, when the upstream connection is closed, or by stop.
 func (u *requestBody) start(w *h1.Writer, kept int) {
 	if u.done == nil {
 		u.done = make(chan struct{}, 1)
@@ -188,13 +188,12 @@ func (u *requestBody) start(w *h1.Writer, kept int) {
 	}()
 }
 
-// pump copies the body, and keeps it as long as BodyBuffer allows. It returns
-// what was wrong with the client's side; what is wrong with the link shows where
-// the answer is read.
+// pump sends the body, and buffers it as long as BodyBuffer allows. It returns the error of the
+// client. An error of the upstream connection is found when the response is read.
 func (u *requestBody) pump(w *h1.Writer, kept int) error {
 	body := &u.req.Body
 	if _, err := w.Write(u.buffered[:kept]); err != nil {
-		return nil //nolint:nilerr // see above
+		return nil //nolint:nilerr // an upstream error, see pump
 	}
 	if left := body.Remaining(); left > int64(u.s.o.BodyBuffer-len(u.buffered)) {
 		u.overflow = true
@@ -212,44 +211,43 @@ func (u *requestBody) pump(w *h1.Writer, kept int) error {
 			return err
 		}
 		if _, err := w.Write(u.buffered[have:]); err != nil {
-			return nil //nolint:nilerr // see above
+			return nil //nolint:nilerr // an upstream error, see pump
 		}
 		if body.Done() || body.Kind() == h1.Length && len(u.h.Buffered()) > 0 {
-			continue // more goes out with it
+			continue // send it together with the next data
 		}
 		if err := w.Flush(); err != nil {
-			return nil //nolint:nilerr // see above
+			return nil //nolint:nilerr // an upstream error, see pump
 		}
 	}
 	if _, rerr, werr := w.Copy(body); rerr != nil || werr != nil {
 		return rerr
 	}
-	// Until here the last bytes are in the buffer: nobody has seen the end before
-	// this is known.
+	// Set ending before the end of the body is sent: the last bytes are still in the buffer.
 	u.ending.Store(true)
-	_ = w.Close(body.Trailers()) // see above
+	_ = w.Close(body.Trailers()) // an upstream error, see pump
 	return nil
 }
 
-// States of upload.route.
+// States of requestBody.route.
 const (
 	uploadToApp   uint32 = iota
 	uploadBroken         // the connection to the app takes no more, and the goroutine has ended
 	uploadDropped        // the response has begun: what the app does not take is read and dropped
 )
 
-// respondsEarly says that the final response has begun while the body is being uploaded, and that it
-// ends the connection. A client that sends its whole body before it reads anything must get rid of
-// the body first, so what the app does not take is read and dropped while the response goes out. With
-// refused the app has refused the request, and from now on no part of the body is sent to it.
-// The flow of the request calls it, while the upload runs.
+// respondsEarly records that the final response has begun while the body is being sent, and that
+// the response ends the connection. A client that sends its whole body before it reads must be
+// able to finish, so the part that the app does not accept is read and dropped. refused means that
+// the app has refused the request; then no further part of the body is sent to it. The goroutine
+// of the request calls respondsEarly while the body is being sent.
 func (u *requestBody) respondsEarly(p *attempt, refused bool) {
 	if u.route.Swap(uploadDropped) == uploadBroken {
 		<-u.done
-		p.disconnect.disarm() // reading begins again
+		p.disconnect.disarm() // the following goroutine reads again
 		u.reading.Store(true)
 		go func() {
-			_ = u.s.pumpSafely(func() error { u.drop(); return nil }) // it has been logged
+			_ = u.s.pumpSafely(func() error { u.drop(); return nil }) // pumpSafely has logged a panic
 			u.reading.Store(false)
 			u.over(nil)
 			u.done <- struct{}{}
@@ -261,9 +259,9 @@ func (u *requestBody) respondsEarly(p *attempt, refused bool) {
 	}
 }
 
-// drop reads and drops the rest of the body, up to its end, an error, or stop. The request cannot
-// be sent again then. An error of the client ends nothing: the response goes on, and its writes
-// show whether the client is there.
+// drop reads and drops the rest of the body, up to its end, an error, or stop. After that, the
+// request cannot be sent again. An error of the client ends nothing: the response continues, and
+// its writes show whether the client is connected.
 func (u *requestBody) drop() {
 	u.overflow = true
 	body := &u.req.Body
@@ -271,8 +269,8 @@ func (u *requestBody) drop() {
 	_ = body.Drain(math.MaxInt64)
 }
 
-// stop ends an upload and waits for its goroutine. If it had not come to
-// its end by itself, the client's connection can be read no more.
+// stop ends the sending goroutine and waits for it. If the goroutine had not ended by itself, the
+// connection of the client cannot be read any further.
 func (u *requestBody) stop() {
 	if !u.running {
 		return
@@ -287,13 +285,13 @@ func (u *requestBody) stop() {
 	u.finish()
 }
 
-// lateUpload is for how long the last bytes of an upload may be on their way to
-// the socket though the answer is there: no longer than a socket takes that is read.
+// lateUpload is how long the last bytes of a body may still be on their way to the socket after
+// the response has arrived. A socket that is being read needs no longer.
 const lateUpload = 50 * time.Millisecond
 
-// ended reports whether the upload came to its end. It waits only for one
-// whose last bytes are going out: an app that has read everything answers before
-// the goroutine here has looked up. Any other outlasts its answer.
+// ended reports whether the body was sent completely. If its last bytes are being sent, it waits
+// for them, because an app that has read everything may respond before the sending goroutine has
+// noticed. Otherwise the body outlasts its response.
 func (u *requestBody) ended() bool {
 	if !u.running {
 		return true

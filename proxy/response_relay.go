@@ -7,31 +7,33 @@ import (
 	"shardway/proxy/h1"
 )
 
-// An answer of known length, up to heldAnswer, is held until it is whole, waitTime at
-// most: most apps write head and body apart, and what dies between the two then
-// costs no client its answer. It is the size of a link's read buffer.
+// A response of known length up to heldAnswer bytes is held until it is complete, for up to
+// heldFor. Most apps write header and body separately; if an app dies between the two, the
+// request can still be sent again. heldAnswer is the size of the read buffer.
 const (
 	heldAnswer = upstreamRead
 	heldFor    = 25 * time.Millisecond
 )
 
-// errCutFirst reports a run that was cut before the first byte of its answer left.
+// errCutFirst reports a run that was cancelled before the first byte of its response was sent.
 var errCutFirst = errors.New("proxy: cut before the answer began")
 
-// responseRelay passes answers of apps and owners on to who asked.
+// responseRelay passes responses of apps and owners on to the client.
 type responseRelay struct {
 	reply
 	slot      *slot
 	leaves    func() (time.Duration, error) // answerLeaves, bound once
-	webSocket *webSocketRelay               // that has begun, and that nobody carries yet; nil: there is none
+	webSocket *webSocketRelay               // a relay that has begun and that continueServing must start; nil means none
 }
 
-// relayResponse passes the answer that has begun to come in on, and ends the trip. Once its first
-// byte leaves there is no other answer: what breaks off then is cut. Before that, began
-// is false, and the trip goes on; err is what was wrong with the answer, if anything was.
-// An answer that is here as a whole leaves when its run has ended already: the app is
-// done with the request, so a cut takes nothing from the client, and a client that reads
-// slowly holds up no drain.
+// relayResponse passes a response on whose header has been read, and ends the attempt. If began is
+// false, no byte of it was sent, the attempt has not ended, and err is the defect of the response,
+// if any. After the first byte, no other response is possible: a failure then truncates the
+// response.
+//
+// A response that has arrived completely is sent after its run has ended: the app is done, a
+// cancellation cannot truncate the response, and a client that reads slowly does not delay a
+// drain.
 func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	res := &p.conn.res
 	y.x.responsesBegun++
@@ -61,7 +63,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	}
 	var rerr, werr error
 	if streams {
-		y.learn(p, further, true) // while it goes on others are asked for
+		y.learn(p, further, true) // other requests to the path must not wait until the stream ends
 		rerr, werr = y.slot.events.copy(w, &res.Body)
 	} else {
 		w.SetPrecondition(y.leaves)
@@ -79,7 +81,7 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	}
 	failed := rerr != nil || werr != nil
 	if failed && !further && y.conn.Sent() == before && !y.slot.mark(slotAnswered) {
-		w.Discard() // nobody has seen anything of it
+		w.Discard() // nothing was sent
 		y.cancelEvents()
 		y.x.keep = keep
 		return false, rerr
@@ -99,20 +101,20 @@ func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	return true, nil
 }
 
-// learn notes what an answer of another node tells of the next one to such a request. A
-// further leg tells nothing.
+// learn records whether a response of another node was large, for the next request to its path.
+// The response to a stream resumption does not count.
 func (y *responseRelay) learn(p *attempt, further, large bool) {
 	if p.conn.pool.node != "" && !further {
 		y.s.sizes.note(y.s.sizes.key(&y.req), large)
 	}
 }
 
-// finish ends a trip all of whose answer is here.
+// finish ends an attempt whose response has arrived completely.
 func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	res := &p.conn.res
 	sent := y.body.ended() && !y.body.broken && !p.conn.WriteStopped()
 	if !sent || !res.KeepAlive() {
-		_ = p.conn.Close() // then the app runs it no more, as far as can be told
+		_ = p.conn.Close() // before release: the app counts as done with the request
 	}
 	why := y.slot.finish()
 	p.release()
@@ -121,7 +123,7 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	if y.set.MaxShardInflight > 0 {
 		p.conn.pool.answered(p.conn)
 	}
-	// The app is done with the request; the client may take its time.
+	// The app is done with the request. Writing to a slow client may block.
 	switch err := y.close(w, res.Body.Trailers()); {
 	case errors.Is(err, h1.ErrUnsent):
 		y.x.unsent = true
@@ -133,7 +135,7 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	y.trailersDropped(&res.Body, "response")
 	if why == causeNone && sent && res.KeepAlive() {
 		if p.bodyOnDemand {
-			p.conn.Writer().Discard() // both sides know that the body will not come
+			p.conn.Writer().Discard() // both ends know that the body will not follow
 		}
 		p.conn.pool.putUsedAt(p.conn, last)
 	} else {
@@ -141,7 +143,8 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	}
 }
 
-// close ends the answer. With the last one goes the end of the connection.
+// close ends the response. After the last response of a connection, it closes the sending side in
+// the same step.
 func (y *responseRelay) close(w *h1.Writer, trailers []byte) error {
 	if !y.x.keep && !y.body.running && y.last() {
 		return w.CloseLast(trailers)
@@ -149,7 +152,8 @@ func (y *responseRelay) close(w *h1.Writer, trailers []byte) error {
 	return w.Close(trailers)
 }
 
-// answerLeaves is asked right before the first byte of an answer goes to the client.
+// answerLeaves marks the run as answered. It is called right before the first byte is sent to the
+// client.
 func (y *responseRelay) answerLeaves() (time.Duration, error) {
 	if !y.slot.mark(slotAnswered) {
 		return 0, errCutFirst
@@ -157,18 +161,18 @@ func (y *responseRelay) answerLeaves() (time.Duration, error) {
 	return 0, nil
 }
 
-// answered notes that an app's answer is the one that the request gets.
+// answered records that the client receives the response of an app.
 func (r reply) answered(res *h1.Response) {
 	r.x.account.answered(res.Status(), res, r.x.route)
 	r.s.metrics.request(r.x.route, res.Status())
 }
 
-// breakOff ends a trip whose answer broke off after some of it had left.
+// breakOff ends an attempt whose response was truncated.
 func (r reply) breakOff(p *attempt, rerr error) {
 	run := p.slot.load().number
 	switch why := p.abort(); {
 	case why != causeNone:
-	case errors.Is(rerr, errOver) && p.slot.events.kept(run): // it goes on where it is read
+	case errors.Is(rerr, errOver) && p.slot.events.kept(run): // resume continues the stream
 	case errors.Is(rerr, errOver):
 		r.s.metrics.cut(causeMoved.String(), 1)
 	case rerr != nil:

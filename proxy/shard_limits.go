@@ -2,27 +2,27 @@ package proxy
 
 import "sync/atomic"
 
-// noShard is the place of requests and connections that count for no shard.
+// noShard is the shard of requests and connections that count for no shard.
 const noShard = -1
 
-// shardLimits bounds how many of the app's connections the requests of one shard hold
-// or are next for: a key whose requests hang leaves the other keys theirs. Beyond
-// its share a shard's requests wait for one another. All with the pool's mu held.
+// shardLimits limits how many connections to the app the requests of one shard use or are about to
+// use. A key whose requests hang then leaves connections to other keys. Beyond its limit, the
+// requests of a shard wait for each other. The mu of the pool protects all fields.
 type shardLimits struct {
-	most   int                // zero: any number
-	counts bool               // of the app's pool; nobody asks for that of another
-	used   []int32            // by shard
-	whole  []int32            // of these, requests whose answer the app has given as a whole
-	parked map[int]*waitQueue // who waits for another request of the shard to end, or to be answered
+	most   int                // limit for each shard; zero means no limit
+	counts bool               // set for the pool of the app only
+	used   []int32            // connections, by shard
+	whole  []int32            // of used, requests whose response is complete
+	parked map[int]*waitQueue // waiters at a limit, by shard
 }
 
-// full reports whether the shard has its share.
+// full reports whether the shard uses all its connections.
 func (s *shardLimits) full(shard int) bool {
 	return s.most > 0 && shard >= 0 && shard < len(s.used) && int(s.used[shard]) >= s.most
 }
 
-// inflightFull reports whether as many requests of the shard are under way, or in line, as
-// there may be; zero: any number.
+// inflightFull reports whether the shard has the maximum number of requests in progress or in the
+// queue; most zero means no limit.
 func (s *shardLimits) inflightFull(shard, most int) bool {
 	if most == 0 || shard < 0 || shard >= len(s.used) {
 		return false
@@ -34,7 +34,7 @@ func (s *shardLimits) inflightFull(shard, most int) bool {
 	return n >= most
 }
 
-// under returns how many requests of the shard are under way, or next for a connection.
+// under returns how many requests of the shard are in progress, or next for a connection.
 func (s *shardLimits) under(shard int) int {
 	n := int(s.used[shard])
 	if shard < len(s.whole) {
@@ -43,7 +43,7 @@ func (s *shardLimits) under(shard int) int {
 	return n
 }
 
-// charge counts one more for the shard.
+// charge counts another connection for the shard.
 func (s *shardLimits) charge(shard int) {
 	if !s.counts || shard < 0 {
 		return
@@ -54,7 +54,7 @@ func (s *shardLimits) charge(shard int) {
 	s.used[shard]++
 }
 
-// park has a waiter wait for its shard's share.
+// park lets a waiter wait for the limit of its shard.
 func (s *shardLimits) park(w *waiter) {
 	if s.parked == nil {
 		s.parked = make(map[int]*waitQueue)
@@ -67,8 +67,7 @@ func (s *shardLimits) park(w *waiter) {
 	q.push(w)
 }
 
-// unpark takes the first of those who wait for the shard's share, or for its bound, if
-// there is room for it; nil if there is none.
+// unpark removes and returns the first waiter of the shard that the limits permit, or nil.
 func (s *shardLimits) unpark(shard int) *waiter {
 	q := s.parked[shard]
 	if q == nil || s.full(shard) {
@@ -79,7 +78,7 @@ func (s *shardLimits) unpark(shard int) *waiter {
 		if q.unbounded == 0 {
 			return nil
 		}
-		for w.maxInflight > 0 { // a stream that comes back is not held up by those
+		for w.maxInflight > 0 { // a resumed stream does not wait behind requests
 			w = w.next
 		}
 	}
@@ -88,17 +87,16 @@ func (s *shardLimits) unpark(shard int) *waiter {
 	return w
 }
 
-// tidy forgets a line that has become empty.
+// tidy removes an empty queue.
 func (s *shardLimits) tidy(shard int) {
 	if q := s.parked[shard]; q != nil && q.n == 0 {
 		delete(s.parked, shard)
 	}
 }
 
-// answered says that the app has given its answer to the request on l as a whole. The
-// connection is the request's until the client has that, but what is under way for
-// crowded is over before: who asks for the next thing once it has an answer is not one
-// too many.
+// answered records that the response of the app on l is complete. The request keeps the connection
+// until the client has received the response, but it no longer counts for the in-flight limit: a
+// client that sends its next request after a response does not exceed the limit.
 func (p *pool) answered(l *upstreamConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +112,8 @@ func (p *pool) answered(l *upstreamConn) {
 	p.next(l.shard)
 }
 
-// releaseShard has l count for no shard any more, nor for a socket. With mu held.
+// releaseShard ends the count of l for its shard and as a WebSocket that awaits its response. The
+// caller holds p.mu.
 func (p *pool) releaseShard(l *upstreamConn) {
 	p.upgradeRespondedLocked(l)
 	place := l.shard
@@ -126,7 +125,7 @@ func (p *pool) releaseShard(l *upstreamConn) {
 	p.releaseShardSlot(place)
 }
 
-// releaseShardSlot gives back what charge counted, and lets the next of the shard in.
+// releaseShardSlot reverses charge, and admits the next waiter of the shard.
 func (p *pool) releaseShardSlot(shard int) {
 	s := &p.mu.shardLimits
 	if !s.counts || shard < 0 {
@@ -136,7 +135,7 @@ func (p *pool) releaseShardSlot(shard int) {
 	p.next(shard)
 }
 
-// next has the next that is parked for the shard get in line.
+// next moves the next waiter at the limit of the shard to the queue.
 func (p *pool) next(shard int) {
 	s := &p.mu.shardLimits
 	if len(s.parked) == 0 {
@@ -157,7 +156,7 @@ func (p *pool) next(shard int) {
 	p.dialForWaiters()
 }
 
-// remove takes a waiter out of the line that it is in.
+// remove removes a waiter from its queue.
 func (p *pool) remove(w *waiter) {
 	w.in.remove(w)
 	if w.waitsForShard {
@@ -167,7 +166,7 @@ func (p *pool) remove(w *waiter) {
 	p.releaseShardSlot(w.shard)
 }
 
-// waiters returns all that are in line.
+// waiters returns all waiters, those at shard limits first.
 func (p *pool) waiters() []*waiter {
 	var all []*waiter
 	collect := func(q *waitQueue) {
@@ -182,19 +181,19 @@ func (p *pool) waiters() []*waiter {
 	return all
 }
 
-// streams bounds how many connections to the app may count as streams.
+// streams limits how many connections to the app may count as long-lived.
 type streams struct {
 	most int64
 	open atomic.Int64
 }
 
-// full reports whether there are as many as may be.
+// full reports whether the limit is reached.
 func (s *streams) full() bool { return s.open.Load() >= s.most }
 
-// detach has a connection count as a stream and no more among the pool's: what
-// runs on it may go on for hours. It stays where it is if there are as many streams
-// as may be, or if still says that it runs no more what was looked at; that is
-// asked with mu held, so that put and drop see what became of it.
+// detach counts a connection as long-lived instead of pooled, because its response may last for
+// hours. It reports false if the limit of long-lived connections is reached, or if still returns
+// false, which means that the run has ended meanwhile. It calls still with p.mu held, so that put
+// and discard see the result.
 func (p *pool) detach(l *upstreamConn, still func() bool) bool {
 	if p.streams.open.Add(1) > p.streams.most {
 		p.streams.open.Add(-1)

@@ -6,25 +6,25 @@ import (
 	"sync/atomic"
 )
 
-// maxIdleWorkers is how many goroutines wait for connections at most, a few KiB each.
+// maxIdleWorkers is how many idle goroutines wait for connections. Each takes a few KiB.
 const maxIdleWorkers = 64
 
-// job is a connection that is to be carried.
+// job is a connection that a worker serves.
 type job struct {
 	conn         net.Conn
-	stop         bool // it was parked, and is to end unless a request has come
-	returnedSoon bool // it was parked, and its client spoke soon: see parkAfterReturn
+	stop         bool // it was parked, and must end unless a request has arrived
+	returnedSoon bool // it was parked only shortly: see parkAfterReturn
 
-	client *client // that a loop has carried; nil: it is one to be made
+	client *client // handed off by an event loop; nil means that the worker makes a client
 }
 
-// workerPool carries connections, each by a goroutine of its own. One that is done waits for
-// another connection: its stack has grown to what a request takes, and growing one costs
-// more than a tenth of a short connection.
+// workerPool serves each connection in a goroutine. After a connection has ended, the goroutine
+// waits for another one: its stack has grown to the size that a request needs, and growing a stack
+// costs more than a tenth of a short connection.
 type workerPool struct {
 	serve  func(job)
-	jobs   chan job      // unbuffered: whoever takes from it waits
-	closed chan struct{} // closed by dismiss
+	jobs   chan job      // unbuffered, so that only an idle worker receives
+	closed chan struct{} // closed by close
 	idle   atomic.Int32
 	wg     sync.WaitGroup
 }
@@ -33,7 +33,7 @@ func newWorkerPool(carry func(job)) *workerPool {
 	return &workerPool{serve: carry, jobs: make(chan job), closed: make(chan struct{})}
 }
 
-// submit has g carried. It does not wait.
+// submit starts to serve g. It does not block.
 func (w *workerPool) submit(g job) {
 	select {
 	case w.jobs <- g:
@@ -58,7 +58,7 @@ func (w *workerPool) work(g job) {
 	}
 }
 
-// close waits until the last connection has ended. No more is taken.
+// close waits until the last connection has ended. No job may be submitted after it.
 func (w *workerPool) close() {
 	close(w.closed)
 	w.wg.Wait()
