@@ -6,30 +6,31 @@ import (
 )
 
 const (
-	// firstHandovers is how many legs are asked to hand over at once at first, and of a node
-	// that is late; mostHandovers of one that is not.
+	// firstHandovers is how many hand-overs are requested in one step at first, and while this
+	// node is overloaded. mostHandovers is the maximum otherwise.
 	firstHandovers = 16
 	mostHandovers  = 64
-	// handoversEvery is how often so many are.
+	// handoversEvery is the time between two steps.
 	handoversEvery = time.Millisecond
-	// handoversWithin is within how long all are: the shards that move wait for the last.
+	// handoversWithin is the time within which all hand-overs are requested, because the moving
+	// shards wait for the last one.
 	handoversWithin = moveAfter * 3 / 4
 )
 
-// handovers has the legs of clients hand over whose shards move. Each wakes goroutines of
-// three processes, and thousands that were woken at once stood in front of every request for
-// a fifth of a second. So they are asked few at a time, and behind those the requests.
+// handovers paces the hand-overs of relays whose shards move. Each hand-over wakes goroutines of
+// three processes. When thousands were woken at once, all requests waited for a fifth of a second.
+// Therefore a few are requested at a time, and requests run between the steps.
 type handovers struct {
-	late func(due time.Time) time.Duration // how late it is; tempo's
+	late func(due time.Time) time.Duration // as reconnectPacer.measureDelay
 
 	mu     sync.Mutex
-	queue  []*webSocketRelay // to be asked, the first one first
-	n      int               // how many at once
-	began  time.Time         // when the first of them was put in
-	asking bool              // somebody comes for them: also a turn after the last, so that who comes then waits for his
+	queue  []*webSocketRelay // relays that wait, in order
+	n      int               // size of a step
+	began  time.Time         // when the first of the queue was added
+	asking bool              // a step is scheduled; that includes one step after the queue is empty, so that a relay that arrives then waits for it
 }
 
-// ask has a leg hand over, soon.
+// ask queues a relay for its hand-over.
 func (h *handovers) ask(l *webSocketRelay) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -43,7 +44,7 @@ func (h *handovers) ask(l *webSocketRelay) {
 	}
 }
 
-// goOn asks the next ones at due, and so on.
+// goOn schedules a step at due, and further ones while needed.
 func (h *handovers) goOn(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
 		now := due.Add(h.late(due))
@@ -57,7 +58,8 @@ func (h *handovers) goOn(due time.Time) {
 	})
 }
 
-// take takes out those whose turn it is, and reports whether there is to be another turn.
+// take removes and returns the relays of the next step, and reports whether another step must
+// follow.
 func (h *handovers) take(late time.Duration, now time.Time) (turn []*webSocketRelay, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

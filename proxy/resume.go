@@ -11,38 +11,38 @@ import (
 	"shardway/proxy/h1"
 )
 
-// headerResumed tells the app that a request goes on with an event stream that its
-// client still reads, and how many such requests may have reached an app so far.
+// headerResumed tells the app that a request resumes an event stream that its client is still
+// reading. The value is the number of such requests that may have reached an app.
 const (
 	headerResumed = "Shardway-Stream-Resumed"
 	lineResumed   = headerResumed + ": "
 	lineLastEvent = "Last-Event-ID: "
-	// wordResume is an app's word in FieldShardwayStream.
+	// wordResume is the value of FieldShardwayStream by which an app permits resumption.
 	wordResume = "resume"
 )
 
-// At most so many legs of a stream begin in againWithin under the ownership epoch of the
-// one before: an app that breaks its streams again and again is not asked for ever. What
-// was before a restart in place does not count.
+// againMost limits how many requests may resume a stream within againWithin under the same
+// ownership epoch. It ends a stream whose app breaks it again and again. Requests before a restart
+// in place do not count.
 const (
 	againMost   = 3
 	againWithin = time.Minute
 )
 
-// resumed is an event stream that its client keeps while one leg after the other carries
-// it: the connection to the app of its shard's owner. It is kept here, where the client
-// is connected. What of an event is not whole when a leg ends has not passed, so the next
-// one begins behind the last event that has, by the app's own ids.
+// resumed is an event stream whose client stays connected while the stream is requested again from
+// the next owner of its shard. It exists at the node that has the client. An event that is
+// incomplete when an upstream response ends is not passed on. The next request starts after the
+// last event that was passed on, by the event ids of the app.
 type resumed struct {
 	hold  eventstream.Hold
-	legs  int    // that have begun
-	asked uint64 // requests for further ones that may have reached an app
-	epoch uint64 // the ownership epoch of the last one
-	over  bool   // the last one has ended, and another one is to follow
+	legs  int    // responses that have begun
+	asked uint64 // requests to resume that may have reached an app
+	epoch uint64 // ownership epoch of the last response
+	over  bool   // the last response has ended, and another one must follow
 	again [againMost]time.Time
 }
 
-// mayFollow reports whether a leg of this epoch may begin now, and notes that it does.
+// mayFollow reports whether the stream may be resumed now under this epoch, and counts it.
 func (k *resumed) mayFollow(epoch uint64, now time.Time) bool {
 	if epoch != k.epoch {
 		return true
@@ -55,23 +55,22 @@ func (k *resumed) mayFollow(epoch uint64, now time.Time) bool {
 	return true
 }
 
-// ownerAway notes that the owner restarts in place: it ended its legs by plan, and comes back
-// with the epoch that it had. Nil: there is no stream.
+// ownerAway records that the owner restarts in place: it has ended its responses by plan, and
+// returns with the same epoch. k may be nil.
 func (k *resumed) ownerAway() {
 	if k != nil {
 		k.epoch, k.again = 0, [againMost]time.Time{}
 	}
 }
 
-// mayHaveAsked counts a request for a further leg that may have reached an app. Nil: there
-// is no stream.
+// mayHaveAsked counts a request to resume that may have reached an app. k may be nil.
 func (k *resumed) mayHaveAsked() {
 	if k != nil {
 		k.asked++
 	}
 }
 
-// appendAsked appends what the app is told by a request for a further leg.
+// appendAsked appends the headers of a request to resume.
 func (k *resumed) appendAsked(b, id []byte) []byte {
 	if len(id) > 0 {
 		b = append(b, lineLastEvent...)
@@ -87,23 +86,22 @@ func appendResumed(b []byte, n uint64) []byte {
 	return append(b, "\r\n"...)
 }
 
-// isResumable reports whether an answer is an event stream that may go on over another
-// connection, or be gone on with by this one: nothing in its head is of this one's body
-// alone.
+// isResumable reports whether a response is an event stream that can be resumed by another
+// response, or that can resume one. Its header must not contain anything that concerns its own
+// body only.
 func isResumable(res *h1.Response) bool {
 	return isEvents(res) && res.ContentLength() < 0 && res.Value("Content-Encoding") == nil && res.Value("Content-Range") == nil
 }
 
-// saysResume reports whether the app's word is there, and counts: the request can be sent
-// again as it is, and its shard has an owner.
+// saysResume reports whether the app permits resumption, and whether that is possible: the request
+// can be sent again unchanged, and its shard has an owner.
 func (y *responseRelay) saysResume(p *attempt) bool {
 	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume) && isResumable(&p.conn.res) &&
 		string(y.req.Method()) == "GET" && y.req.Body.Kind() == h1.NoBody && !y.req.Upgrades() && y.req.Value("Range") == nil &&
 		!y.x.keyless && p.conn.inproc == nil
 }
 
-// beginEvents begins a leg of an event stream, be it the only one, and returns the flags
-// of its run.
+// beginEvents begins an event stream, resumable or not, and returns the flags of its run.
 func (y *responseRelay) beginEvents(p *attempt) uint64 {
 	y.escaped = true
 	word, e, run := y.saysResume(p), &y.slot.events, y.slot.load().number
@@ -124,7 +122,7 @@ func (y *responseRelay) beginEvents(p *attempt) uint64 {
 	return slotAnswered | slotEvents | slotKept
 }
 
-// cancelEvents forgets a first leg of which nobody has seen anything.
+// cancelEvents forgets a first response of which nothing was sent.
 func (y *responseRelay) cancelEvents() {
 	if y.x.resumed != nil && !y.x.isStreamResumption() {
 		y.x.resumed = nil
@@ -132,9 +130,9 @@ func (y *responseRelay) cancelEvents() {
 	}
 }
 
-// continuesStream decides what becomes of a stream whose leg has not come to its end: true means
-// that another one follows, and that this trip has ended. The client has got whole events
-// only, unless one is longer than what is held.
+// continuesStream decides what follows for a stream whose response was truncated. True means that
+// the stream must be resumed, and that the attempt has ended. The client has received complete
+// events only, unless an event exceeds the buffer.
 func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
 	k := y.x.resumed
 	if k == nil || werr != nil || y.s.closing.Load() {
@@ -156,20 +154,20 @@ func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
 	return true
 }
 
-// brokeAtOwner reports whether the app of another node broke off before it answered: that
-// node does not send the request for a further leg again, for want of a number.
+// brokeAtOwner reports whether the connection to the app broke at another node before a response.
+// That node does not send a request to resume again, because it would need a new number.
 func brokeAtOwner(p *attempt) bool { return saysAtOwner(p, problem.UpstreamBroken) }
 
-// drainedAtOwner reports whether another node cut the request before its app answered, because
-// the shard or the node is leaving.
+// drainedAtOwner reports whether another node cancelled the request before its app responded,
+// because the shard moves or the node leaves.
 func drainedAtOwner(p *attempt) bool { return saysAtOwner(p, problem.ShardMoved) }
 
 func saysAtOwner(p *attempt, code problem.Code) bool {
 	return p.route.Kind == Remote && string(p.conn.res.Known(h1.FieldShardwayError)) == string(code)
 }
 
-// unanswered ends a trip for a further leg of which another node says that its app has not
-// answered, and may have been asked.
+// unanswered ends an attempt to resume a stream that another node has sent to its app without a
+// response.
 func (c *client) unanswered(p *attempt) decision {
 	c.x.resumed.mayHaveAsked()
 	if brokeAtOwner(p) {
@@ -181,9 +179,9 @@ func (c *client) unanswered(p *attempt) decision {
 	return c.movedOn(p)
 }
 
-// movedOn has the request for a further leg, which its app has not answered by
-// drain_timeout, sent to the next owner: its stream has only met two planned moves, or more.
-// Who says so again under one epoch, though nothing has moved then, is not asked for ever.
+// movedOn sends a request to resume that the app has not answered within drain-timeout to the next
+// owner: the stream has met two planned moves. If an owner reports that again under the same
+// epoch, nothing has moved, and the number of attempts is limited.
 func (c *client) movedOn(p *attempt) decision {
 	k := c.x.resumed
 	if !k.mayFollow(p.epoch, time.Now()) {
@@ -195,8 +193,7 @@ func (c *client) movedOn(p *attempt) decision {
 	return decision{action: actionRetry}
 }
 
-// follows takes the answer to a request for a further leg; false means that the stream
-// ends here.
+// follows checks the response to a request to resume. It reports false if the stream ends.
 func (c *client) follows(p *attempt) bool {
 	k := c.x.resumed
 	k.asked++
@@ -214,7 +211,7 @@ func (c *client) follows(p *attempt) bool {
 	return false
 }
 
-// nextStream begins to look for the next leg of a stream.
+// nextStream prepares the request that resumes the stream.
 func (c *client) nextStream() {
 	x := &c.x
 	x.resumed.over = false
@@ -225,22 +222,21 @@ func (c *client) nextStream() {
 	c.afresh()
 }
 
-// afresh has what is sent next wait and go as a request of its own: with tries of its own,
-// and all of QueueWait.
+// afresh gives the next request its own tries, and all of QueueWait.
 func (c *client) afresh() {
 	c.waitAfresh()
 	x := &c.x
 	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.cutRun, x.wreck = 0, 0, 0, 0, false, nil
 }
 
-// waitAfresh gives the request all of QueueWait for what it waits for next.
+// waitAfresh gives the next request all of QueueWait.
 func (c *client) waitAfresh() {
 	x := &c.x
 	c.s.metrics.waited(x)
 	x.waited, x.waitTime, x.deadline, x.pause = false, 0, time.Time{}, 0
 }
 
-// giveUp ends a stream for which there is no further leg: its client sees it cut.
+// giveUp ends a stream that cannot be resumed. The client sees a truncated response.
 func (r reply) giveUp(why resumeEnd, detail string) {
 	r.s.metrics.resumptions[why].Add(1)
 	r.s.o.Log.Debug().Uint32("shard", uint32(r.x.shard)).Str("detail", detail).Msg("event stream not resumed")

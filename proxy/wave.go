@@ -8,33 +8,33 @@ import (
 )
 
 const (
-	// waveQuiet is for how long every kept socket must have a leg for a wave to be over.
+	// waveQuiet is how long all sessions must have a relay before a summary is complete.
 	waveQuiet = time.Second
-	// waveMost is after how long it is told of all the same.
+	// waveMost is the time after which the summary is reported in any case.
 	waveMost = 30 * time.Second
 )
 
-// Handover is what a move, or the end of an owner, did to kept sockets whose clients are
-// connected here.
+// Handover summarizes what a move, or the failure of an owner, did to the resumable WebSockets
+// whose clients are connected to this node.
 type Handover struct {
-	Shards  int           // of the sockets
-	Sockets int           // that lost their leg
-	Gaps    int           // of these, whose next one began with a gap
-	Lost    int           // of these, for which there was none
-	Longest time.Duration // that one of them was without a leg
+	Shards  int           // shards of these WebSockets
+	Sockets int           // WebSockets that lost their upstream connection
+	Gaps    int           // of these, resumed with a gap
+	Lost    int           // of these, not resumed
+	Longest time.Duration // longest time without an upstream connection
 }
 
-// wave gathers what happens to kept sockets at once: when shards move many lose their legs,
-// and one word about all of them is enough. A leg that the app itself ends is no part of one.
+// wave collects the hand-overs of one move, so that one event reports all of them. Connections
+// that the app closed on its own are not counted.
 type wave struct {
 	mu          sync.Mutex
 	seen        Handover
 	shards      map[shardmap.Shard]struct{}
-	out         int       // sockets without a leg now
-	began, last time.Time // of what is gathered
+	out         int       // WebSockets without an upstream connection now
+	began, last time.Time // first and last event of the summary
 }
 
-// loses notes a socket that has lost its leg.
+// loses counts a WebSocket that has lost its upstream connection.
 func (w *wave) loses(shard shardmap.Shard, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -47,7 +47,7 @@ func (w *wave) loses(shard shardmap.Shard, now time.Time) {
 	w.out++
 }
 
-// finds notes that a socket has its next leg, with a gap or without, or that it will not.
+// finds counts a WebSocket that was resumed, with or without a gap, or that was lost.
 func (w *wave) finds(now time.Time, took time.Duration, gap, lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -62,14 +62,14 @@ func (w *wave) finds(now time.Time, took time.Duration, gap, lost bool) {
 	w.seen.Longest = max(w.seen.Longest, took)
 }
 
-// touch is called with mu held.
+// touch updates the times of the summary. The caller holds mu.
 func (w *wave) touch(now time.Time) {
 	if w.last = now; w.began.IsZero() {
 		w.began = now
 	}
 }
 
-// over returns what was gathered once that is to be told.
+// over returns the summary when it is complete.
 func (w *wave) over(now time.Time) (seen Handover, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"shardway/proxy/wsframe"
 )
 
-// startSession passes on the answer 101 that begins a leg, which is to be carried once the flow of
-// its request has been left. False means that the run was cut before that.
+// startSession passes on a response 101 that begins a relay. The relay itself runs after the
+// request flow has returned. startSession reports false if the run was cancelled before.
 func (y *responseRelay) startSession(p *attempt) bool {
 	k, later := y.x.session, y.x.isResumption()
 	l := newWebSocketRelay(y, p)
@@ -52,8 +52,8 @@ func (y *responseRelay) startSession(p *attempt) bool {
 	return true
 }
 
-// switches passes on an answer 101, without what the app says of the socket; to the
-// node that has the client it says instead that it is kept.
+// switches passes on a response 101 without the headers of the app about the session. The node
+// that has the client is told whether the session is resumable.
 func (y *responseRelay) switches(p *attempt, kept bool) bool {
 	e := y.head(p.route, &p.conn.res)
 	e.Upgrade, e.Close, e.KeepAlive = true, false, false
@@ -67,8 +67,8 @@ func (y *responseRelay) switches(p *attempt, kept bool) bool {
 	return y.conn.WriteResponseHead(&p.conn.res, e).Close(nil) == nil
 }
 
-// resume follows a kept socket from leg to leg, after the first, and ends its client's
-// connection.
+// resume runs a session from one relay to the next, after the first one, and closes the connection
+// of its client.
 func (c *client) resume() {
 	k := c.x.session
 	if k == nil || c.hasRelay() {
@@ -99,8 +99,9 @@ func (c *client) resume() {
 	}
 }
 
-// resumeSession sends the request of a kept socket again until an app takes it, as long as
-// it may wait: then the next leg has begun. Else it returns what to close the client with.
+// resumeSession sends the request of a session again until an app accepts it, for as long as the
+// session may wait. After success, the next relay has begun. Otherwise it returns how to close the
+// client.
 func (c *client) resumeSession() (code int, why string) {
 	k := c.x.session
 	ctx, cancel := context.WithCancel(c.life.context())
@@ -110,10 +111,10 @@ func (c *client) resumeSession() (code int, why string) {
 	defer c.s.sockets.tempo.sessionResumed()
 	k.wait.Store(&cancel)
 	defer k.wait.Store(nil)
-	// An app that is silent has no longer than that.
+	// The deadline also ends an attempt to which the app does not respond.
 	stop := context.AfterFunc(ctx, c.cutUnanswered)
 	defer stop()
-	c.wait.attemptContext = ctx //nolint:fatcontext // for this leg alone
+	c.wait.attemptContext = ctx //nolint:fatcontext // reset on return
 	defer func() { c.wait.attemptContext = nil }()
 	c.x.prepareRetry(maxResumeWaits * c.s.o.SocketWait)
 	for {
@@ -132,7 +133,7 @@ func (c *client) resumeSession() (code int, why string) {
 			return k.refused, cmp.Or(k.why, whyRefused)
 		}
 		c.x.tries, c.x.reusedTries, c.x.responsesBegun, c.x.notAcquired = 0, 0, 0, 0
-		// A table that is newer than the attempt is looked at after the pause.
+		// After the pause, the next attempt uses the newest table.
 		v := decision{action: actionWait, reason: ReasonUnreachable, backoff: true, generation: c.s.o.Cluster.Table().generation}
 		if ctx.Err() != nil || c.waitFor(v).action != actionRetry {
 			c.x.leaveQueue()
@@ -144,23 +145,23 @@ func (c *client) resumeSession() (code int, why string) {
 	}
 }
 
-// cutUnanswered cuts what the connection runs unless it has been answered.
+// cutUnanswered cancels the run unless a response has begun.
 func (c *client) cutUnanswered() {
 	closes, _ := c.slot.cut(causeTimeout, func(r run, _ string) bool { return r.flags&slotAnswered == 0 }, nil)
 	closeAll(closes)
 }
 
-// prepareRetry makes the exchange that of the socket's next leg. What may have reached an app is
-// sent again only with a higher number.
+// prepareRetry resets the exchange for the request of the next relay. A request that may have
+// reached an app is sent again only with a higher number.
 func (x *exchange) prepareRetry(wait time.Duration) {
 	x.leaveQueue()
 	x.safety, x.deadline, x.pause = unsafeMethod, time.Now().Add(wait), 0
 	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.wreck, x.cutRun = 0, 0, 0, 0, nil, false
-	x.noStreams = false // another trunk, or the node's next one
+	x.noStreams = false // the next attempt uses another session
 }
 
-// declined ends a trip of a later leg that was answered with something else than 101. Only
-// what another node says itself is worth another attempt.
+// declined ends an attempt to resume a session that received a response other than 101. Only a
+// response of another node, and not one of an app, permits another attempt.
 func (c *client) declined(p *attempt) decision {
 	res := &p.conn.res
 	switch word := res.Known(h1.FieldShardwayError); {
@@ -174,9 +175,9 @@ func (c *client) declined(p *attempt) decision {
 	return done
 }
 
-// notAsked reports whether an owner that answers with a problem has sent its app nothing.
+// notAsked reports whether an owner that responds with this problem has sent nothing to its app.
 func notAsked(code problem.Code) bool {
-	switch code { //nolint:exhaustive // what is not known to be one may have reached it
+	switch code { //nolint:exhaustive // any other request may have reached the app
 	case problem.UpstreamBusy, problem.ShardBusy, problem.UpstreamRefused, problem.UpstreamConnectTimeout,
 		problem.QueueFull, problem.QueueTimeout, problem.Misrouted:
 		return true

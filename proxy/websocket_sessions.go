@@ -22,30 +22,30 @@ func (s *Server) Sockets() int {
 	return total
 }
 
-// maxUpgrades is how many sockets may wait for the app's answer at once on their way back.
+// maxUpgrades is how many resumed WebSockets may await an upgrade response at the same time.
 const maxUpgrades = 64
 
-// Sockets without a leg that look for one again, once there may be one: so many at once, and
-// so long until the next ones do. That is as many in a second as of requests, of which more
-// are awakened at once; but whatever comes meanwhile stands behind those.
+// Sessions that wait for a relay are released in batches of socketBatch at a fixed interval. The
+// rate per second is that of requests. Requests are released in larger batches, but requests that
+// arrive meanwhile would wait behind a large batch of WebSockets.
 const (
 	socketBatch = 4
 	socketPace  = 3 * time.Millisecond
 )
 
-// sockets is what a node that has an app knows of the sockets which may be kept.
+// sockets is the state of all resumable WebSockets of a node.
 type sockets struct {
-	room     *queue.Queue // of those without a leg
-	upgrades atomic.Int32 // on their way back, and not answered
-	kept     atomic.Int32 // legs that run
-	parked   atomic.Int32 // their directions that have no goroutine
+	room     *queue.Queue // sessions without a relay
+	upgrades atomic.Int32 // resumed WebSockets that await an upgrade response
+	kept     atomic.Int32 // running relays
+	parked   atomic.Int32 // parked directions of these
 	tempo    reconnectPacer
 	wave     wave
 
 	handovers handovers
 
 	mu   sync.Mutex
-	legs map[[32]byte]*lone // one at most for each
+	legs map[[32]byte]*lone // at most one for each session
 
 	probe struct {
 		sync.Mutex           // held while the app is asked
@@ -54,14 +54,15 @@ type sockets struct {
 	}
 }
 
-// lone is the one request, or leg, of a socket that the app may have.
+// lone is the only request or relay of a session that the app may have.
 type lone struct {
 	cut  func()
 	gone chan struct{} // closed when the app has it no more
 }
 
-// enter makes this the only one that the app has of a socket: one that its ingress has
-// given up, and this node has not noticed, is cut. False: ctx ended first.
+// enter registers the only request or relay of a session that the app may have. It cancels an
+// earlier one that the ingress has given up, if this node has not noticed that yet. ok is false if
+// ctx ended first.
 func (x *sockets) enter(ctx context.Context, id [32]byte, cut func()) (leave func(), ok bool) {
 	mine := &lone{cut: cut, gone: make(chan struct{})}
 	for {
@@ -92,14 +93,15 @@ func (x *sockets) leave(id [32]byte, mine *lone) {
 	close(mine.gone)
 }
 
-// probeHold is for how long an app must keep a connection that it takes. One that dies
-// may take them for a moment longer than it keeps its old ones: the kernel closes what a
-// process had in any order, and resets then what waited for its accept.
+// probeHold is how long an app must keep a connection that it accepts. A process that dies may
+// accept connections a moment longer than it keeps its old ones: the kernel closes them in any
+// order, and then resets those that wait to be accepted.
 const probeHold = 100 * time.Millisecond
 
-// appRefuses reports whether the app takes no connections, since a leg ended. Many ask at
-// once when it dies: what it says now holds for all that ended before, and that it takes
-// none for a moment longer. That it took one before a leg ended says nothing of that leg.
+// appRefuses reports whether the app has accepted no connections since a relay ended. When an app
+// dies, many relays ask at the same time. A result holds for all relays that ended before it, and
+// a negative one a moment longer. A connection that was accepted before a relay ended proves
+// nothing about that relay.
 func (s *Server) appRefuses() bool {
 	if s.upstream == nil || s.upstream.breaker.tripped.Load() {
 		return true
@@ -119,8 +121,7 @@ func (s *Server) appRefuses() bool {
 	return x.none
 }
 
-// holds reports whether a connection on which nothing is said stays for probeHold, and
-// closes it.
+// holds reports whether an idle connection stays open for probeHold, and closes it.
 func holds(conn net.Conn) bool {
 	defer func() { _ = conn.Close() }()
 	if conn.SetReadDeadline(time.Now().Add(probeHold)) != nil {
@@ -130,7 +131,7 @@ func holds(conn net.Conn) bool {
 	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// asksSocket notes that the request asks for a socket which may be kept.
+// asksSocket creates the session of a request for a WebSocket that may be resumable.
 func (c *client) asksSocket() {
 	if asksSocket(&c.req) && !c.set.CloseSockets {
 		c.x.session = newSession()
@@ -165,7 +166,7 @@ func (c *client) runOf(p *attempt) decision {
 	return c.runAttempt(p)
 }
 
-// runSocket is run for a request that may begin a leg.
+// runSocket is runAttempt for a request that may begin a relay.
 func (c *client) runSocket(p *attempt) decision {
 	k := c.x.session
 	if p.route.Kind != Local {
@@ -207,21 +208,19 @@ func (c *client) runSocket(p *attempt) decision {
 	return c.runAttempt(p)
 }
 
-// replaced reports whether the run was cut for another one of the same socket: the node
-// that has the client has given this one up.
+// replaced reports whether the run was cancelled in favor of another one of the same session,
+// because the node that has the client has given this one up.
 func (c *client) replaced(why cause) bool {
 	return why == causeGone && c.ingress != "" && c.x.session != nil && c.body.rerr == nil
 }
 
-// cede ends a run that was replaced, which must not cut the other one in turn, and the
-// connection that nobody listens to.
+// cede ends a run that was replaced, and its connection. It does not cancel the other run in turn.
 func (c *client) cede() decision {
 	c.x.cut = true
 	return done
 }
 
-// upgrades takes one of the places for sockets on their way back, or returns whom to wait
-// with.
+// upgrades takes one of the places for resumed WebSockets, or returns the condition to wait for.
 func (c *client) upgrades(p *attempt) *shardWait {
 	b, n := &p.conn.pool.upgradeBackoff, &c.s.sockets.upgrades
 	if crowd := b.allow(0, true); crowd != nil {
@@ -238,8 +237,7 @@ func (c *client) upgrades(p *attempt) *shardWait {
 	return nil
 }
 
-// answered notes that the app is done with an upgrade: it has answered, or its connection
-// is closed.
+// answered records that the app has responded to an upgrade, or that its connection is closed.
 func (k *webSocketSession) answered() {
 	if done := k.upgrade; done != nil {
 		k.upgrade = nil
@@ -247,8 +245,8 @@ func (k *webSocketSession) answered() {
 	}
 }
 
-// sweepSocket tells the client of a kept socket to come again, if this node is leaving:
-// one after the other.
+// sweepSocket tells the client of a session to reconnect if this node is leaving. The clients of a
+// node are told one after the other.
 func (s *Server) sweepSocket(c *client, k *webSocketSession, now time.Duration) {
 	if !s.closing.Load() {
 		return
@@ -268,8 +266,8 @@ func (s *Server) sweepSocket(c *client, k *webSocketSession, now time.Duration) 
 	}
 }
 
-// sweepRelay has a leg handed over whose shard moves: at once where the client is, and by
-// an owner that has not heard of it from there in time.
+// sweepRelay requests a hand-over of a relay whose shard moves: at once at the node that has the
+// client, and at the owner if the request of that node does not arrive in time.
 func (s *Server) sweepRelay(c *client, r run, t *Table, now time.Duration) {
 	l := c.slot.webSocket.Load()
 	if l == nil || r.flags&slotKeyless != 0 {
@@ -290,8 +288,8 @@ func (s *Server) sweepRelay(c *client, r run, t *Table, now time.Duration) {
 	}
 }
 
-// departs reports whether the shard of a leg is about to be elsewhere. An owner of which
-// nothing is known but that it is silent may still serve it.
+// departs reports whether the shard of a relay is about to move. An owner that is only silent may
+// still serve it.
 func departs(r run, node *string, route *Route) bool {
 	if r.kind == Remote && route.Kind == Held {
 		return route.Reason == ReasonMoving || route.Reason == ReasonAbsent

@@ -10,57 +10,56 @@ import (
 	"shardway/shardmap"
 )
 
-// relayStart says how a leg of a kept socket came about.
+// relayStart is the reason why a relay of a resumable WebSocket began.
 type relayStart uint8
 
 const (
-	relayFirst   relayStart = iota // its client asked for the socket
-	relayPlanned                   // the one before was handed over
-	relayGap                       // the one before broke: messages may be missing
+	relayFirst   relayStart = iota // the client requested the WebSocket
+	relayPlanned                   // the previous relay was handed over
+	relayGap                       // the previous relay broke: messages may be missing
 	relayStarts
 )
 
 var relayStartNames = [relayStarts]string{"first", "planned", "gap"}
 
-// relayEnd says what became of a kept socket whose leg is over, at the node that has its
-// client.
+// relayEnd is the outcome of a relay that has ended, at the node that has the client.
 type relayEnd uint8
 
 const (
-	relayHandedOver relayEnd = iota // another one follows, and nothing is missing
-	relayBroken                     // another one follows, with a gap
-	relayClosed                     // the client or the app sent Close
-	relayEnded                      // the app ended without Close, or inside a message, and so did the client's connection
-	relayReconnect                  // the client was told to come again
-	relayProtocol                   // the client or the app broke the protocol
-	relayClientGone                 // the client went
+	relayHandedOver relayEnd = iota // another relay follows, and nothing is missing
+	relayBroken                     // another relay follows, with a gap
+	relayClosed                     // the client or the app sent a close frame
+	relayEnded                      // the app ended without a close frame, or within a message, and the client's connection ended too
+	relayReconnect                  // the client must reconnect
+	relayProtocol                   // the client or the app violated the protocol
+	relayClientGone                 // the client disconnected
 	relayEnds
 )
 
 var relayEndNames = [relayEnds]string{"handed-over", "gap", "closed", "ended", "come-again", "protocol", "client-gone"}
 
-// sessionEnd says what came of a kept socket that was without a leg.
+// sessionEnd is the outcome for a session that was without a relay.
 type sessionEnd uint8
 
 const (
-	sessionResumed    sessionEnd = iota // it has the next one
-	sessionRefused                      // the app answered with something else
-	sessionLate                         // nobody took it in time, or this node leaves
-	sessionClientGone                   // the client went
+	sessionResumed    sessionEnd = iota // it has the next relay
+	sessionRefused                      // the app sent another response than 101
+	sessionLate                         // no app accepted it in time, or this node leaves
+	sessionClientGone                   // the client disconnected
 	sessionEnds
 )
 
 var sessionEndNames = [sessionEnds]string{"resumed", "refused", "late", "client-gone"}
 
-// sessionState is what a kept socket is doing.
+// sessionState is the state of a resumable WebSocket.
 type sessionState uint32
 
 const (
-	sessionAttached sessionState = iota + 1 // it has a leg
-	sessionDetached                         // it waits for the next one
+	sessionAttached sessionState = iota + 1 // it has a relay
+	sessionDetached                         // it waits for the next relay
 )
 
-// String names the state in metrics.
+// String returns the name of the state in metrics.
 func (x sessionState) String() string {
 	switch x {
 	case sessionAttached:
@@ -71,25 +70,26 @@ func (x sessionState) String() string {
 	return "socketState(" + strconv.Itoa(int(x)) + ")"
 }
 
-// sessionStatus is what others may know of a kept socket, at the node that has its client.
+// sessionStatus is the part of a session that other goroutines may read, at the node that has the
+// client.
 type sessionStatus struct {
-	// state is zero before the first leg and after the last. What is below is written
-	// before, and never again.
+	// state is zero before the first relay and after the last one. The following fields are
+	// written before the first relay, and never again.
 	state atomic.Uint32
 	shard shardmap.Shard
-	mark  uint64 // KeyHash of its key, under no key of a cluster: it leaves no process
+	mark  uint64 // KeyHash of the key without a secret; it does not leave this process
 
-	// The goroutine's own.
-	startedBy relayStart // how the last leg came about
-	lost      time.Time  // when it was asked to hand over, or else ended
-	waves     bool       // it ended with others, for all that is known
+	// The following fields belong to the goroutine of the session.
+	startedBy relayStart // reason of the last relay
+	lost      time.Time  // when the hand-over was requested, or otherwise when the relay ended
+	waves     bool       // the relay may have ended together with others
 }
 
 func (n *sessionStatus) set(state sessionState) { n.state.Store(uint32(state)) }
 
 func (n *sessionStatus) load() sessionState { return sessionState(n.state.Load()) }
 
-// recordStart notes that a leg of the socket begins, at the node that has its client.
+// recordStart records the start of a relay, at the node that has the client.
 func (y *responseRelay) recordStart(k *webSocketSession) {
 	m := y.s.metrics
 	switch {
@@ -111,7 +111,7 @@ func (y *responseRelay) recordStart(k *webSocketSession) {
 	k.set(sessionAttached)
 }
 
-// recordEnd notes that the leg is over, of which judge has said what follows.
+// recordEnd records the end of the relay, after decideOutcome.
 func (l *webSocketRelay) recordEnd() relayEnd {
 	k := l.session
 	end := l.outcome()
@@ -121,7 +121,7 @@ func (l *webSocketRelay) recordEnd() relayEnd {
 		l.s.sockets.wave.loses(k.shard, time.Now())
 		l.s.sockets.wave.finds(time.Now(), 0, false, true)
 	}
-	k.waves = l.appClose != int(closeMoved) || l.closeAcknowledged // else it is the app that wants another one
+	k.waves = l.appClose != int(closeMoved) || l.closeAcknowledged // otherwise the app itself requested another relay
 	if k.resumes {
 		if k.waves {
 			l.s.sockets.wave.loses(k.shard, time.Now())
@@ -134,7 +134,7 @@ func (l *webSocketRelay) recordEnd() relayEnd {
 	return end
 }
 
-// outcome names what judge has said.
+// outcome returns the result of decideOutcome for metrics.
 func (l *webSocketRelay) outcome() relayEnd {
 	k := l.session
 	switch {
@@ -154,7 +154,7 @@ func (l *webSocketRelay) outcome() relayEnd {
 	return relayEnded
 }
 
-// unfound notes that no leg followed for a socket that was without one.
+// unfound records a session that has found no further relay.
 func (c *client) unfound() {
 	k, end := c.x.session, sessionLate
 	switch {
@@ -177,15 +177,15 @@ func (c *client) unfound() {
 // ShardSockets counts the WebSockets of a shard at this node.
 type ShardSockets struct {
 	Shard shardmap.Shard
-	// Attached and Detached are kept ones whose clients are connected here: with a leg, and
-	// between two.
+	// Attached and Detached are the resumable WebSockets whose clients are connected to this node,
+	// with and without an upstream connection.
 	Attached, Detached int
-	// Legs and Plain are those at this node's app: legs of kept ones, wherever the client
-	// is, and upgraded connections that are not kept.
+	// Legs and Plain are the WebSockets at this node's app. Legs are resumable, wherever the
+	// client is connected. Plain are other upgraded connections.
 	Legs, Plain int
 }
 
-// KeptSockets counts the upgraded connections of each shard that has some here.
+// KeptSockets returns the counts for each shard that has upgraded connections at this node.
 func (s *Server) KeptSockets() []ShardSockets {
 	by := map[shardmap.Shard]*ShardSockets{}
 	of := func(shard shardmap.Shard) *ShardSockets {
@@ -219,6 +219,6 @@ func (s *Server) KeptSockets() []ShardSockets {
 	return out
 }
 
-// ResumableStreams counts the event streams of this node's clients that go on at the next
-// owner of their shard.
+// ResumableStreams returns the number of event streams of this node's clients that the next owner
+// of their shard can continue.
 func (s *Server) ResumableStreams() int { return int(s.metrics.resumable.Load()) }
