@@ -153,7 +153,7 @@ func (c *Client) Ready(ctx context.Context) error {
 
 // Rotate replaces the secret of the cluster.
 func (c *Client) Rotate(ctx context.Context) (Rotation, error) {
-	return fetchJSON[Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate", serverWait: actTimeout})
+	return fetchJSON[Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate-secret", serverWait: actTimeout})
 }
 
 // FinalizeUpgrade puts the next format version into force without waiting.

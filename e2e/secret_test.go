@@ -39,7 +39,7 @@ func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
 	l.Flow(t, 400)
 	for i, n := range []*cluster.Node{c.Leader(t), c.Follower(t)} {
-		out, code := shardway(t, "rotate", "--admin", n.Admin)
+		out, code := shardway(t, "rotate-secret", "--admin", n.Admin)
 		if code != 0 || !strings.Contains(out, "is the only one on a, b, c") {
 			t.Fatalf("rotation %d: exit %d: %s", i, code, out)
 		}
@@ -84,14 +84,14 @@ func TestRotationStopsAtAMissingNode(t *testing.T) {
 	gone := c.Follower(t)
 	gone.Kill(t)
 	c.AwaitServing(t)
-	out, code := shardway(t, "rotate", "--admin", c.Leader(t).Admin)
+	out, code := shardway(t, "rotate-secret", "--admin", c.Leader(t).Admin)
 	if code != 1 || !strings.Contains(out, `node "`+gone.ID+`" is missing`) || !strings.Contains(out, "nothing was changed") {
-		t.Errorf("rotate: exit %d: %s", code, out)
+		t.Errorf("rotate-secret: exit %d: %s", code, out)
 	}
 	gone.Start(t)
 	c.AwaitServing(t)
-	if out, code = shardway(t, "rotate", "--admin", c.Leader(t).Admin); code != 0 {
-		t.Errorf("rotate: exit %d: %s", code, out)
+	if out, code = shardway(t, "rotate-secret", "--admin", c.Leader(t).Admin); code != 0 {
+		t.Errorf("rotate-secret: exit %d: %s", code, out)
 	}
 }
 

@@ -85,7 +85,7 @@ type grammar struct {
 	Keygen     keygenCommand     `cmd:"" help:"Generate a cluster secret, or a token."`
 	Timing     timingCommand     `cmd:"" help:"Show or change the cluster's timing."`
 	Upgrade    upgradeCommand    `cmd:"" help:"Show or finalize an upgrade of all nodes."`
-	Rotate     rotateCommand     `cmd:"" help:"Replace the secret of a running cluster."`
+	Rotate     rotateCommand     `cmd:"" name:"rotate-secret" help:"Replace the secret of a running cluster."`
 	Check      checkCommand      `cmd:"" passthrough:"" help:"Check the configuration of a node."`
 	Doctor     doctorCommand     `cmd:"" help:"Diagnose the cluster with the views of all nodes."`
 	Wait       waitCommand       `cmd:"" help:"Wait until the cluster, a node or a drain is ready."`

@@ -55,11 +55,11 @@ func TestKeygenMakesAFileThatANodeTakes(t *testing.T) {
 }
 
 func TestRotateSaysWhoHasTheNewSecret(t *testing.T) {
-	code, out, errOut := run(t, "rotate --admin "+serveAny(t, admin.Options{Cluster: &rotating{}}))
+	code, out, errOut := run(t, "rotate-secret --admin "+serveAny(t, admin.Options{Cluster: &rotating{}}))
 	if code != 0 || out != "secret c0ffee is the only one on a, b\n" {
 		t.Errorf("exit %d: %s%s", code, out, errOut)
 	}
-	code, _, errOut = run(t, "rotate --admin "+serve(t, &cluster{}))
+	code, _, errOut = run(t, "rotate-secret --admin "+serve(t, &cluster{}))
 	if code != 1 || !strings.Contains(errOut, "cannot rotate") {
 		t.Errorf("a node without: exit %d: %s", code, errOut)
 	}
@@ -166,9 +166,9 @@ func TestRunWithASecretAndTokens(t *testing.T) {
 	n := start(t, app(t), "--secret-file="+file, "--admin-write-token-file="+tokens)
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusOK)
 	n.get(t, "http://"+n.admin+"/status", http.StatusUnauthorized)
-	code, out, errOut := run(t, "rotate --admin "+n.admin+" --token-file "+tokens)
+	code, out, errOut := run(t, "rotate-secret --admin "+n.admin+" --token-file "+tokens)
 	if code != 0 || !strings.Contains(out, "is the only one on solo") {
-		t.Errorf("rotate: exit %d: %s%s", code, out, errOut)
+		t.Errorf("rotate-secret: exit %d: %s%s", code, out, errOut)
 	}
 	if code := n.finish(t); code != 0 {
 		t.Errorf("exit %d\n%s", code, n.log.String())

@@ -164,7 +164,7 @@ func (k *Store) apply(change func(List) (List, error)) error {
 		return err
 	}
 	if err := WriteFile(k.path, l); err != nil {
-		return fmt.Errorf("%w; if nodes may not write the file, change it by hand as shardway rotate --help describes", err)
+		return fmt.Errorf("%w; if nodes may not write the file, change it by hand as shardway rotate-secret --help describes", err)
 	}
 	return k.publishLocked(l)
 }

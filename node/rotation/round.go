@@ -147,7 +147,7 @@ func (x *round) ensure(ctx context.Context, do string, done func(witness, string
 func (x *round) handOver(all map[string]witness, todo []string) (func(binding []byte) (any, error), error) {
 	f, lack := x.target.Fingerprint(), strings.Join(todo, ", ")
 	if !x.target.ByRotation() {
-		return nil, fmt.Errorf("secret %s was not made by a rotation, so no node sends it to another: put it into the file of %s (shardway rotate --help), or remove that node if nobody knows it", f, lack)
+		return nil, fmt.Errorf("secret %s was not made by a rotation, so no node sends it to another: put it into the file of %s (shardway rotate-secret --help), or remove that node if nobody knows it", f, lack)
 	}
 	var used []secret.Summary
 	for node, w := range all {
@@ -187,7 +187,7 @@ func (x *round) gather(ctx context.Context) (map[string]witness, error) {
 func (x *round) nodes() ([]string, error) {
 	nodes, outside := x.r.o.Cluster.Everybody()
 	if len(outside) > 0 {
-		return nil, fmt.Errorf("members that are not nodes cannot be sent a secret (%s): rotate by hand, as shardway rotate --help describes", strings.Join(outside, ", "))
+		return nil, fmt.Errorf("members that are not nodes cannot be sent a secret (%s): rotate by hand, as shardway rotate-secret --help describes", strings.Join(outside, ", "))
 	}
 	return nodes, nil
 }
