@@ -167,7 +167,7 @@ func (c *Client) Retime(ctx context.Context, change Timing) (TimingState, error)
 	if err != nil {
 		return TimingState{}, err
 	}
-	return fetchJSON[TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/timing", body: body, serverWait: actTimeout})
+	return fetchJSON[TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/settings", body: body, serverWait: actTimeout})
 }
 
 // Do runs an action. The server sets a.By.

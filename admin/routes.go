@@ -52,7 +52,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("/v1/drain", handle(s.drain, http.MethodGet, http.MethodHead, http.MethodPost))
 	post("/v1/rotate-secret", s.rotate)
 	mux.Handle("/v1/upgrade", handle(s.upgrade, http.MethodGet, http.MethodHead, http.MethodPost))
-	mux.Handle("/v1/timing", handle(s.timing, http.MethodGet, http.MethodHead, http.MethodPost))
+	mux.Handle("/v1/settings", handle(s.timing, http.MethodGet, http.MethodHead, http.MethodPost))
 	if s.metrics != nil {
 		mux.Handle("/metrics", handle(s.metricsEndpoint(), http.MethodGet, http.MethodHead))
 	}

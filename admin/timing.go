@@ -17,7 +17,7 @@ type Timing struct {
 	RebalanceMode string `json:"rebalance_mode,omitempty"` // incremental or stop-the-world
 }
 
-// TimingState is the response of GET and POST /v1/timing.
+// TimingState is the response of GET and POST /v1/settings.
 type TimingState struct {
 	Timing
 	// Since is the index of the log entry that set these values. Before has the previous values.
@@ -28,7 +28,7 @@ type TimingState struct {
 	BeforeCounts string `json:"before_counts,omitempty"`
 }
 
-// TimingAPI is the optional interface of a Cluster that serves /v1/timing.
+// TimingAPI is the optional interface of a Cluster that serves /v1/settings.
 type TimingAPI interface {
 	// Timing returns the timing reported by the leader or, without a leader, by the log of this node.
 	// ok is false if the node does not belong to a cluster yet.
@@ -38,7 +38,7 @@ type TimingAPI interface {
 	Retime(ctx context.Context, change Timing, by string) (TimingState, error)
 }
 
-// timingNames are the arguments of POST /v1/timing.
+// timingNames are the arguments of POST /v1/settings.
 func timingNames() []string { return []string{"lease", "dead_after", "takeover", "rebalance_mode"} }
 
 // timing returns the timing, or changes the values that the arguments contain.
@@ -103,5 +103,5 @@ func readTiming(r *http.Request) (t Timing, err error) {
 
 // Timing returns the timing of the cluster.
 func (c *Client) Timing(ctx context.Context) (TimingState, error) {
-	return getJSON[TimingState](ctx, c, "/v1/timing", nil)
+	return getJSON[TimingState](ctx, c, "/v1/settings", nil)
 }

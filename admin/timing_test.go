@@ -38,9 +38,9 @@ func TestTimingIsShownAndChanged(t *testing.T) {
 		method, target, body string
 		want                 admin.Timing
 	}{
-		{"GET", "/v1/timing", "", admin.Timing{}},
-		{"POST", "/v1/timing?lease=1s&dead_after=5s&takeover=timeout&rebalance_mode=stop-the-world", "", admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "stop-the-world"}},
-		{"POST", "/v1/timing", `{"dead_after":"5s"}`, admin.Timing{DeadAfter: "5s"}},
+		{"GET", "/v1/settings", "", admin.Timing{}},
+		{"POST", "/v1/settings?lease=1s&dead_after=5s&takeover=timeout&rebalance_mode=stop-the-world", "", admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "stop-the-world"}},
+		{"POST", "/v1/settings", `{"dead_after":"5s"}`, admin.Timing{DeadAfter: "5s"}},
 	} {
 		r := &retimed{fake: newFake()}
 		res := fetchJSON(t, handlerOf(r), tc.method, tc.target, tc.body, js...)
@@ -62,16 +62,16 @@ func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
 		status               int
 		detail               string
 	}{
-		{&retimed{fake: newFake()}, "POST", "/v1/timing", "", 400, `lease is missing: say what to change, lease, dead_after, takeover or rebalance_mode, as in {"dead_after":"5s"} or ?dead_after=5s`},
-		{&retimed{fake: newFake()}, "POST", "/v1/timing?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, takeover, rebalance_mode`},
-		{&retimed{fake: newFake()}, "POST", "/v1/timing", `{"lease":5}`, 400, `lease = "5" is a number: give a string`},
-		{&retimed{fake: newFake()}, "POST", "/v1/timing", `[]`, 400, `the body is not one JSON object (json: cannot unmarshal array into Go value of type map[string]json.RawMessage): send one such as {"dead_after":"5s"}`},
-		{&retimed{fake: newFake()}, "PUT", "/v1/timing", "", 405, "PUT /v1/timing: use GET, HEAD, POST"},
-		{&retimed{fake: newFake()}, "GET", "/v1/timing?lease=1s", "", 400, `lease = "1s" is not known here: this takes no parameters`},
-		{&retimed{fake: newFake(), unborn: true}, "GET", "/v1/timing", "", 404, "this node belongs to no cluster yet: it knows no timing"},
-		{&retimed{fake: refused}, "POST", "/v1/timing?lease=1s", "", 409, "refused: try again in 6s"},
-		{&retimed{fake: invalid}, "POST", "/v1/timing?takeover=none", "", 400, `invalid: takeover = "none" is none: give timeout, lease or immediate`},
-		{newFake(), "GET", "/v1/timing", "", 404, "this node has no timing"},
+		{&retimed{fake: newFake()}, "POST", "/v1/settings", "", 400, `lease is missing: say what to change, lease, dead_after, takeover or rebalance_mode, as in {"dead_after":"5s"} or ?dead_after=5s`},
+		{&retimed{fake: newFake()}, "POST", "/v1/settings?heartbeat=1s", "", 400, `heartbeat = "1s" is not known here: use lease, dead_after, takeover, rebalance_mode`},
+		{&retimed{fake: newFake()}, "POST", "/v1/settings", `{"lease":5}`, 400, `lease = "5" is a number: give a string`},
+		{&retimed{fake: newFake()}, "POST", "/v1/settings", `[]`, 400, `the body is not one JSON object (json: cannot unmarshal array into Go value of type map[string]json.RawMessage): send one such as {"dead_after":"5s"}`},
+		{&retimed{fake: newFake()}, "PUT", "/v1/settings", "", 405, "PUT /v1/settings: use GET, HEAD, POST"},
+		{&retimed{fake: newFake()}, "GET", "/v1/settings?lease=1s", "", 400, `lease = "1s" is not known here: this takes no parameters`},
+		{&retimed{fake: newFake(), unborn: true}, "GET", "/v1/settings", "", 404, "this node belongs to no cluster yet: it knows no timing"},
+		{&retimed{fake: refused}, "POST", "/v1/settings?lease=1s", "", 409, "refused: try again in 6s"},
+		{&retimed{fake: invalid}, "POST", "/v1/settings?takeover=none", "", 400, `invalid: takeover = "none" is none: give timeout, lease or immediate`},
+		{newFake(), "GET", "/v1/settings", "", 404, "this node has no timing"},
 	} {
 		res := fetchJSON(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)
 		if p := problemOf(t, res); res.Code != tc.status || p.Detail != tc.detail {

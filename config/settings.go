@@ -152,11 +152,11 @@ func clusterSettings() []setting {
 			func(c *Config) value { return span{&c.RemoveDeadAfter, time.Second, 30 * 24 * time.Hour, true} }),
 		row("finalize-after", "DURATION", "1h", "how long all nodes must have supported a new format version before it is raised; until then the earlier version can be run again",
 			func(c *Config) value { return span{&c.FinalizeAfter, 0, 30 * 24 * time.Hour, false} }),
-		row("takeover", "timeout|lease|immediate", "lease", "when a silent node's shards may be taken over; applies to a new cluster, see timing",
+		row("takeover", "timeout|lease|immediate", "lease", "when a silent node's shards may be taken over; applies to a new cluster, see settings",
 			func(c *Config) value {
 				return choice[Takeover]{&c.Takeover, []Takeover{TakeoverTimeout, TakeoverLease, TakeoverImmediate}}
 			}),
-		row("rebalance-mode", "incremental|stop-the-world", "incremental", "which shards wait while the shard map changes; applies to a new cluster, see timing",
+		row("rebalance-mode", "incremental|stop-the-world", "incremental", "which shards wait while the shard map changes; applies to a new cluster, see settings",
 			func(c *Config) value {
 				return choice[RebalanceMode]{&c.RebalanceMode, []RebalanceMode{RebalanceIncremental, RebalanceStopTheWorld}}
 			}),
@@ -184,7 +184,7 @@ func timingSettings() []setting {
 	return grouped("Timing",
 		row("heartbeat", "DURATION", "100ms", "interval between a node's heartbeats to the leader",
 			func(c *Config) value { return span{&c.Heartbeat, 5 * time.Millisecond, time.Minute, false} }),
-		row("lease", "DURATION", "500ms", "how long a node may serve after hearing from the leader; applies to a new cluster, see timing",
+		row("lease", "DURATION", "500ms", "how long a node may serve after hearing from the leader; applies to a new cluster, see settings",
 			func(c *Config) value { return span{&c.Lease, timingrules.MinLease, timingrules.MaxLease, false} }),
 		row("dead-after", "DURATION", "2.5s", "time after which shards of an unresponsive node are taken over without evidence of a crash, in a new cluster",
 			func(c *Config) value {

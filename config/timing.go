@@ -182,6 +182,6 @@ func (c *Config) Figures() []Figure {
 		{"running requests cut after", short(c.CutAfter()), "counted from the end of the lease (0.85 × dead-after − lease)"},
 		{"acknowledgement due after", short(c.AckDeadline()), c.handsOver() + " + 1s; a node that misses it is dropped"},
 		{"app unhealthy after", short(c.Unwell()), "health-fall failed checks, each of which takes health-timeout at most; sooner where requests are refused a connection"},
-		{"these timings count for", "a new cluster", "lease, dead-after, takeover and rebalance-mode are the founder's; a cluster that is there keeps its own (`shardway timing`)"},
+		{"these timings count for", "a new cluster", "lease, dead-after, takeover and rebalance-mode are the founder's; a cluster that is there keeps its own (`shardway settings`)"},
 	}, c.socketFigures()...)
 }

@@ -226,7 +226,7 @@ func TestCheckupFindsWhatNodesDifferIn(t *testing.T) {
 			second = a.Checkup(ctx, true)
 		})
 		w.finds(first, second, "mixed-versions: the nodes run different versions: a and b run test, c runs older")
-		w.finds(first, second, "timing-differs: node c was started with lease 1s", "and the cluster goes by lease 500ms")
+		w.finds(first, second, "settings-differ: node c was started with lease 1s", "and the cluster goes by lease 500ms")
 		w.finds(first, second, "clock-drift: the clock of node c goes 4.", " % slower than that of node a at least")
 		w.finds(first, second, "unreachable: the http port of node c at "+w.all["c"].host.Addr(8099)+" is not reached from node a and node b: ")
 		w.all["c"].freeze()

@@ -196,7 +196,7 @@ func TestFlagsThatDifferAreToldOnce(t *testing.T) {
 		w.untilSettled("a", "b")
 		const flags, beat = "timing flags differ", "heartbeats too slow"
 		w.until("it says so", func() bool { return log.count(flags) > 0 && log.count(beat) > 0 })
-		for _, want := range []string{"dead-after 5s", "dead-after 2.5s", "start this node with --dead-after 2.5s", "shardway timing --dead-after 5s"} {
+		for _, want := range []string{"dead-after 5s", "dead-after 2.5s", "start this node with --dead-after 2.5s", "shardway settings --dead-after 5s"} {
 			if log.count(want) == 0 {
 				w.t.Errorf("it does not say %q", want)
 			}

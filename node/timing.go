@@ -104,7 +104,7 @@ func (l *leadership) retime(ctx context.Context, change admin.Timing, by string)
 	}
 	was := s
 	if s = l.n.fsm.state.Load(); s.Timing() != want {
-		return admin.TimingState{}, fmt.Errorf("%w: another change came first: look at `shardway timing`", admin.ErrRefused)
+		return admin.TimingState{}, fmt.Errorf("%w: another change came first: look at `shardway settings`", admin.ErrRefused)
 	}
 	l.log.Info().Str("timing", describe(want)).Str("before", describe(was.Timing())).Str("by", logs.Cut(by)).Msg("timing changed")
 	t := stateOf(s)
@@ -231,7 +231,7 @@ func (n *Node) compareTiming(said uint64) uint64 {
 	t := s.Timing()
 	if said == 0 && n.o.Timing != t {
 		n.log.Warn().Str("flags", describe(n.o.Timing)).Str("cluster", describe(t)).
-			Str("remedy", "start this node with "+flagsOf(t, n.o.Timing)+", or change the cluster's: shardway timing "+flagsOf(n.o.Timing, t)).
+			Str("remedy", "start this node with "+flagsOf(t, n.o.Timing)+", or change the cluster's: shardway settings "+flagsOf(n.o.Timing, t)).
 			Msg("timing flags differ from cluster settings")
 	}
 	for _, b := range timingrules.Check(n.o.Pace.Heartbeat, t.Lease, t.DeadAfter) {

@@ -12,18 +12,18 @@ import (
 
 // What only who asks every node can find.
 const (
-	Unresponsive  Code = "unresponsive"
-	LeadersDiffer Code = "leaders-differ"
-	MapsDiffer    Code = "maps-differ"
-	Unreachable   Code = "unreachable"
-	ClockDrift    Code = "clock-drift"
-	MixedVersions Code = "mixed-versions"
-	TimingDiffers Code = "timing-differs"
+	Unresponsive   Code = "unresponsive"
+	LeadersDiffer  Code = "leaders-differ"
+	MapsDiffer     Code = "maps-differ"
+	Unreachable    Code = "unreachable"
+	ClockDrift     Code = "clock-drift"
+	MixedVersions  Code = "mixed-versions"
+	SettingsDiffer Code = "settings-differ"
 )
 
 // DoctorCodes returns the codes that only Compare finds, in their order.
 func DoctorCodes() []Code {
-	return []Code{Unresponsive, LeadersDiffer, MapsDiffer, Unreachable, ClockDrift, MixedVersions, TimingDiffers}
+	return []Code{Unresponsive, LeadersDiffer, MapsDiffer, Unreachable, ClockDrift, MixedVersions, SettingsDiffer}
 }
 
 // clockBears is by how much the rates of two clocks may differ before that is told. The
@@ -265,8 +265,8 @@ func timings(c Checkup) (out []Finding) {
 			continue
 		}
 		out = append(out, Finding{
-			Code: TimingDiffers, Severity: Info, Subject: r.Node, Text: fmt.Sprintf("node %s was started with %s, and the cluster goes by %s", r.Node, r.Flags, r.Timing),
-			Remedy: "the cluster's counts: change that with `shardway timing`, or the flags to be like it",
+			Code: SettingsDiffer, Severity: Info, Subject: r.Node, Text: fmt.Sprintf("node %s was started with %s, and the cluster goes by %s", r.Node, r.Flags, r.Timing),
+			Remedy: "the cluster's counts: change that with `shardway settings`, or the flags to be like it",
 		})
 	}
 	return out

@@ -79,7 +79,7 @@ func doctorTable() []examined {
 			s.Reports[0].Settings, s.Reports[1].Settings, s.Reports[2].Settings = map[string]string{"key": "ip"}, map[string]string{"key": "ip"}, map[string]string{"key": "host"}
 		}, nil, []string{`warning config-differs: setting key differs: a and b have "ip", c has "host"`}},
 		{"flags differ", func(_, s *verdict.Checkup) { s.Reports[2].Flags = "lease 1s" }, nil, []string{
-			"info timing-differs: node c was started with lease 1s, and the cluster goes by lease 500ms",
+			"info settings-differ: node c was started with lease 1s, and the cluster goes by lease 500ms",
 		}},
 	}
 }

@@ -83,7 +83,7 @@ type grammar struct {
 	Restore    restoreCommand    `cmd:"" help:"Start a new cluster from a backup."`
 	Recover    recoverCommand    `cmd:"" help:"Continue with one stopped node after quorum loss."`
 	Keygen     keygenCommand     `cmd:"" help:"Generate a cluster secret, or a token."`
-	Timing     timingCommand     `cmd:"" help:"Show or change the cluster's timing."`
+	Settings   settingsCommand   `cmd:"" help:"Show or change the cluster-wide settings."`
 	Upgrade    upgradeCommand    `cmd:"" help:"Show or finalize an upgrade of all nodes."`
 	Rotate     rotateCommand     `cmd:"" name:"rotate-secret" help:"Replace the secret of a running cluster."`
 	Check      checkCommand      `cmd:"" passthrough:"" help:"Check the configuration of a node."`

@@ -47,7 +47,7 @@ func bundled() []struct{ file, path string } {
 		{"endpoints.json", "/v1/endpoints"},
 		{"policy.json", "/v1/policy"},
 		{"upgrade.json", "/v1/upgrade"},
-		{"timing.json", "/v1/timing"},
+		{"cluster-settings.json", "/v1/settings"},
 		{"owned.json", "/v1/owned"},
 		{"events.json", "/v1/events?wait=0"},
 		{"running.json", "/v1/running"},

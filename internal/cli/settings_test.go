@@ -32,12 +32,12 @@ func (r *retimed) Retime(ctx context.Context, change admin.Timing, _ string) (ad
 func TestTimingShowsAndChanges(t *testing.T) {
 	r := &retimed{}
 	addr := serveAny(t, admin.Options{Cluster: r})
-	for _, line := range []string{"timing", "timing --lease 1s --dead-after 5s --takeover timeout --rebalance-mode incremental"} {
+	for _, line := range []string{"settings", "settings --lease 1s --dead-after 5s --takeover timeout --rebalance-mode incremental"} {
 		code, out, errOut := run(t, line+" --admin "+addr)
 		if code != 0 {
 			t.Fatalf("%s: exit %d: %s", line, code, errOut)
 		}
-		for _, want := range []string{"TIMING IN FORCE BEFORE", "lease 1s 500ms", "dead-after 5s 2.5s", "takeover timeout lease", "rebalance-mode incremental incremental", "in force since entry 9 of the log"} {
+		for _, want := range []string{"SETTING IN FORCE BEFORE", "lease 1s 500ms", "dead-after 5s 2.5s", "takeover timeout lease", "rebalance-mode incremental incremental", "in force since entry 9 of the log"} {
 			if !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 				t.Errorf("%s: no %q in\n%s", line, want, out)
 			}
@@ -46,7 +46,7 @@ func TestTimingShowsAndChanges(t *testing.T) {
 	if len(r.asked) != 1 || r.asked[0] != (admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"}) {
 		t.Errorf("asked for %+v", r.asked)
 	}
-	_, out, _ := run(t, "timing --json --admin "+addr)
+	_, out, _ := run(t, "settings --json --admin "+addr)
 	var got admin.TimingState
 	want, _ := r.Timing(t.Context())
 	if err := json.Unmarshal([]byte(out), &got); err != nil || got != want {
@@ -62,7 +62,7 @@ func TestTimingTellsWhetherWhatWasBeforeCounts(t *testing.T) {
 		"0s": {"IN FORCE BEFORE (over) lease", "entry 9 of the log; what was before does not count any more"},
 		"4s": {"IN FORCE BEFORE (counts) lease", "entry 9 of the log; waits go by the larger of both for another 4s"},
 	} {
-		_, out, errOut := run(t, "timing --admin "+serveAny(t, admin.Options{Cluster: &retimed{counts: counts}}))
+		_, out, errOut := run(t, "settings --admin "+serveAny(t, admin.Options{Cluster: &retimed{counts: counts}}))
 		out = strings.Join(strings.Fields(out), " ")
 		if !strings.Contains(out, want[0]) || !strings.HasSuffix(out, want[1]) {
 			t.Errorf("%q: %s %s", counts, out, errOut)

@@ -8,7 +8,7 @@ import (
 	"shardway/admin"
 )
 
-type timingCommand struct {
+type settingsCommand struct {
 	Lease         string `help:"How long a node may serve after hearing from the leader." placeholder:"DURATION"`
 	DeadAfter     string `help:"When a silent node's shards may be taken without evidence."    placeholder:"DURATION"`
 	Takeover      string `help:"When the shards of a crashed node may be taken."               placeholder:"timeout|lease|immediate"`
@@ -17,7 +17,7 @@ type timingCommand struct {
 }
 
 // Help tells what a change does.
-func (c *timingCommand) Help() string {
+func (c *settingsCommand) Help() string {
 	return `These four guard that a shard has one owner, so they are facts of the cluster:
 its founder's flags gave the first ones, and the flags of other nodes count for
 nothing. Without a flag the command shows them, with what was in force before and
@@ -29,7 +29,7 @@ change is taken; nor is one, for as long, after an election.`
 }
 
 // Run shows the timing, or changes it first.
-func (c *timingCommand) Run(ctx context.Context, s *session) error {
+func (c *settingsCommand) Run(ctx context.Context, s *session) error {
 	client, err := c.client(s)
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func writeTiming(w io.Writer, t admin.TimingState) error {
 	default:
 		before, counts = "BEFORE (counts)", "; waits go by the larger of both for another "+t.BeforeCounts
 	}
-	out := newTable(w, "TIMING", "IN FORCE", before)
+	out := newTable(w, "SETTING", "IN FORCE", before)
 	out.row("lease", t.Lease, t.Before.Lease)
 	out.row("dead-after", t.DeadAfter, t.Before.DeadAfter)
 	out.row("takeover", t.Takeover, t.Before.Takeover)
