@@ -147,6 +147,10 @@ func (c *drainCommand) leave(ctx context.Context, s *session) error {
 
 // finish says that a drain has begun or, with --wait, that nothing is left.
 func (c *drainCommand) finish(ctx context.Context, s *session, begun string, look func(context.Context) (admin.DrainState, error)) error {
+	look = c.warnOfHolds(s, look)
+	if !c.Wait {
+		_, _ = look(ctx) // the drain has begun, whatever comes of this
+	}
 	if c.Wait {
 		progress := s.out
 		if c.JSON {
@@ -162,6 +166,23 @@ func (c *drainCommand) finish(ctx context.Context, s *session, begun string, loo
 	}
 	_, err := fmt.Fprintln(s.out, begun)
 	return err
+}
+
+// warnOfHolds returns look with a warning, once, if the drain moves shards that the app holds.
+func (c *drainCommand) warnOfHolds(s *session, look func(context.Context) (admin.DrainState, error)) func(context.Context) (admin.DrainState, error) {
+	warned := c.IdleFirst > 0
+	return func(ctx context.Context) (admin.DrainState, error) {
+		d, err := look(ctx)
+		if err == nil && d.Held > 0 && !warned {
+			warned = true
+			text := fmt.Sprintf("warning: the app at node %s holds %s (Shardway-Hold), and this drain ends the holds after --drain-timeout", c.Node, counted(d.Held, "shard"))
+			if !c.Local {
+				text += "; to wait for them, run: shardway drain --idle-first 1h " + c.Node
+			}
+			s.complain(text)
+		}
+		return d, err
+	}
 }
 
 const (

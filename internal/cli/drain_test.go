@@ -196,3 +196,20 @@ func TestDrainTakesTerms(t *testing.T) {
 		}
 	}
 }
+
+// A drain moved shards that the app holds, and the operator did not see it.
+func TestDrainWarnsOfHeldShards(t *testing.T) {
+	const warning = "shardway: warning: the app at node b holds 2 shards (Shardway-Hold), and this drain ends the holds after --drain-timeout; to wait for them, run: shardway drain --idle-first 1h b\n"
+	for line, want := range map[string]string{
+		"drain b":                        warning,
+		"drain b --wait":                 warning,
+		"drain b --idle-first 1h":        "",
+		"drain b --idle-first 1h --wait": "",
+	} {
+		addr := serveCluster(t, drained(admin.DrainState{Asked: true, Shards: 3, Held: 2}, admin.DrainState{Asked: true, Shards: 1, Held: 1}))
+		code, _, errOut := run(t, line+" --admin "+addr)
+		if code != 0 || errOut != want {
+			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)
+		}
+	}
+}
