@@ -8,7 +8,7 @@ import (
 	"shardway/shardmap"
 )
 
-// acquireLoop answers each acquire for so long, by what fails says of each shard.
+// acquireLoop answers each acquire call for a while. fails returns the error of each shard.
 func (s *hookStage) acquireLoop(d time.Duration, fails func(shardmap.Shard) bool) {
 	for end := s.now + d; s.now < end; {
 		for _, c := range s.pollAfter(100 * time.Millisecond) {
@@ -53,8 +53,8 @@ func TestShardThatIsNotAcquiredIsReported(t *testing.T) {
 	}
 }
 
-// A shard that went to another node is reported for the back-off, which doubles when it fails
-// again.
+// A shard that moved to another node is reported for the backoff, which doubles with the next
+// failure.
 func TestBackoffOfUnacquiredShardDoubles(t *testing.T) {
 	s := newHookStage(t, 4)
 	b := shardmap.Shard(0)
@@ -76,7 +76,7 @@ func TestBackoffOfUnacquiredShardDoubles(t *testing.T) {
 	}
 }
 
-// pin gives a shard to a node by the next map.
+// pin moves a shard to a node with the next map.
 func (s *hookStage) pin(shard shardmap.Shard, node shardmap.NodeID) {
 	s.t.Helper()
 	c := s.see.state.Committed()
@@ -98,8 +98,8 @@ func (s *hookStage) pin(shard shardmap.Shard, node shardmap.NodeID) {
 	s.commit()
 }
 
-// An app that acquires nothing makes its node unable. When the node owns nothing any more, it
-// asks the app by a call without shards, after a back-off that doubles.
+// An app that acquires nothing makes its node unable. Once the node owns nothing, it sends
+// probes, with a backoff that doubles.
 func TestAppThatAcquiresNothingIsProbed(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquireLoop(2*defaultStuckAfter, all)

@@ -8,7 +8,7 @@ import (
 	"shardway/shardmap"
 )
 
-// sicken has apps become unhealthy, and heal become healthy again.
+// sicken makes apps unhealthy.
 func (s *stage) sicken(ids ...shardmap.NodeID) {
 	for _, id := range ids {
 		a := s.actor(id)
@@ -23,8 +23,8 @@ func (s *stage) heal(ids ...shardmap.NodeID) {
 	}
 }
 
-// One dependency that all apps share made the shards go from app to app until the last one
-// had all of them, and back afterwards.
+// A failed dependency of all apps once moved the shards from app to app until the last one had
+// all of them, and back afterwards.
 func TestAppsThatFailTogetherKeepTheirShards(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epoch := s.state.Last().Epoch()
@@ -47,7 +47,8 @@ func TestAppsThatFailTogetherKeepTheirShards(t *testing.T) {
 	}
 }
 
-// Two of three apps are unhealthy, and one recovers: the last one is left once that has lasted.
+// Two of three apps are unhealthy, and one recovers: the last one is excluded after
+// panicRecovery.
 func TestLastUnhealthyAppIsExcludedAfterMostHaveRecovered(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("b").app.Failing, s.actor("c").app.Failing = true, true
@@ -61,8 +62,8 @@ func TestLastUnhealthyAppIsExcludedAfterMostHaveRecovered(t *testing.T) {
 	}
 }
 
-// An app that refuses connections is dead: it is left at once while the others have only
-// failed a check, and within the time after most have recovered.
+// An app that refuses connections is down. It is excluded at once, also while the others have
+// only failed a check, and within panicRecovery.
 func TestAppThatRefusesConnectionsIsExcludedAtOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("b").app.Failing = true
@@ -75,7 +76,7 @@ func TestAppThatRefusesConnectionsIsExcludedAtOnce(t *testing.T) {
 	}
 }
 
-// An app alone is left at once, if the checks of the others are good.
+// A single unhealthy app is excluded at once if the checks of the others succeed.
 func TestUnhealthyAppIsExcludedAtOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.sicken("c")
@@ -86,7 +87,7 @@ func TestUnhealthyAppIsExcludedAtOnce(t *testing.T) {
 	}
 }
 
-// A leader that was just elected has not heard of all apps.
+// A newly elected leader has no reports of some apps.
 func TestElectionWhileMostAppsAreUnhealthyMovesNothing(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	before := s.state.Committed()

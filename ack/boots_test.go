@@ -7,9 +7,9 @@ import (
 	"shardway/ack"
 )
 
-// A data directory that was emptied counts its boots from the start, so another
-// process may come under the boot that was heard. It must take a higher one: old
-// evidence, which names a boot, would hit it.
+// An empty data directory counts its boots from the start, so another process may use a known
+// boot. It must use a higher one, because old crash evidence, which names a boot, would
+// otherwise affect it.
 func TestProcessWithKnownBootRaisesIt(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")
@@ -31,9 +31,8 @@ func TestProcessWithKnownBootRaisesIt(t *testing.T) {
 	s.until("c is back", func() bool { return s.serves("c") })
 }
 
-// The same disk counts its boots, so a boot that is not above the one that was
-// heard is one of an older image, or of a copy. It is not raised: what the disk has
-// promised since is forgotten.
+// The same disk counts its boots, so a boot that is not above the known one is from an older
+// image or a copy. It is not raised, because the promises of the disk since then are lost.
 func TestBootOfAnOlderImageIsARollback(t *testing.T) {
 	for _, last := range []uint64{2, 1} { // the boot before
 		s := serving(t, "a", "b", "c")
@@ -60,8 +59,8 @@ func TestBootOfAnOlderImageIsARollback(t *testing.T) {
 	}
 }
 
-// Evidence may be handled late. It says nothing about a boot that it does not
-// name: neither about a later one nor, when a disk was emptied, an earlier one.
+// Evidence may be handled late. It does not affect a later boot, nor an earlier boot of a
+// wiped disk.
 func TestCrashEvidenceOfAnotherBootIsIgnored(t *testing.T) {
 	for _, boot := range []uint64{1, 3} {
 		s := servingUnder(t, ack.TakeoverImmediate, "a", "b")
@@ -79,9 +78,9 @@ func TestCrashEvidenceOfAnotherBootIsIgnored(t *testing.T) {
 	}
 }
 
-// b's disk was emptied, so its first boot came twice. The leader heard only the
-// second, and evidence about the first comes late: without the process's nonce it
-// took the shards of a node that served them (simulation, scenes, seed 4003984).
+// The disk of b was wiped, so its first boot was used twice. The leader knows only the second
+// process, and evidence about the first arrives late. Without the nonce, the leader took the
+// shards of a node that served them (simulation, scenes, seed 4003984).
 func TestCrashEvidenceOfAnotherNonceIsIgnored(t *testing.T) {
 	for _, nonce := range []uint64{0, 4711} {
 		s := servingUnder(t, ack.TakeoverImmediate, "a", "b")
@@ -96,7 +95,7 @@ func TestCrashEvidenceOfAnotherNonceIsIgnored(t *testing.T) {
 	}
 }
 
-// With nothing heard in its term a leader cannot know the boot.
+// Without a heartbeat in its term, a leader cannot know the boot.
 func TestNewLeaderAcceptsCrashEvidenceOfAnyBoot(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.crash("c")

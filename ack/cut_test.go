@@ -8,8 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// cutting is the gate of a node that always runs something, and when it was told to
-// cut that for its lease.
+// cutting is the gate of a node that always runs a request. It records when the request is cut
+// for the lease.
 type cutting struct {
 	now time.Duration
 	at  []time.Duration
@@ -24,10 +24,8 @@ func (c *cutting) Cut(why ack.CutReason, _ func(shardmap.Shard) bool) {
 	}
 }
 
-// A node was started with flags by which it might run things for long, and the
-// cluster's timing is a shorter one: by when it must have cut is what the answer says
-// that gave it the lease, also where its own flags, its log, or an earlier answer would
-// let it run longer.
+// The own flags, the log, or an earlier answer may allow a node to run requests longer than
+// the timing of the cluster. The cut deadline in the answer that granted the lease decides.
 func TestRequestsAreCutAtTheDeadlineOfTheAnswer(t *testing.T) {
 	long := ack.DefaultTiming()
 	long.DeadAfter = time.Minute

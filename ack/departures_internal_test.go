@@ -9,21 +9,21 @@ import (
 	"shardway/shardmap"
 )
 
-// returning is a cluster whose log a test writes.
-type returning struct {
+// returnStage is a cluster whose log a test writes.
+type returnStage struct {
 	t     *testing.T
 	s     *State
 	index uint64
 }
 
-func newReturning(t *testing.T, shards int) *returning {
+func newReturning(t *testing.T, shards int) *returnStage {
 	t.Helper()
-	r := &returning{t: t, s: NewState()}
+	r := &returnStage{t: t, s: NewState()}
 	r.apply(EncodeBootstrap("c1", shards, DefaultTiming()), OutcomeBootstrapped)
 	return r
 }
 
-func (r *returning) apply(entry []byte, want Outcome) {
+func (r *returnStage) apply(entry []byte, want Outcome) {
 	r.t.Helper()
 	r.index++
 	next, got, err := r.s.Apply(r.index, 1, entry)
@@ -35,7 +35,7 @@ func (r *returning) apply(entry []byte, want Outcome) {
 }
 
 // owned commits a map in which these nodes own the shards.
-func (r *returning) owned(ids ...shardmap.NodeID) {
+func (r *returnStage) owned(ids ...shardmap.NodeID) {
 	r.t.Helper()
 	var members []shardmap.Member
 	for _, id := range ids {
@@ -50,13 +50,13 @@ func (r *returning) owned(ids ...shardmap.NodeID) {
 	r.apply(encodeCommit(MinLevel, commit{epoch: r.s.Last().Epoch(), digest: r.s.Last().Digest()}), OutcomeCommitted)
 }
 
-func (r *returning) reports(want Outcome, apps ...AppReport) {
+func (r *returnStage) reports(want Outcome, apps ...AppReport) {
 	r.t.Helper()
 	r.apply(encodeAppReports(MinLevel, appReportEntry{term: 1, apps: apps}), want)
 }
 
 // barred counts the shards that a node must not get.
-func (r *returning) barred(id shardmap.NodeID) int {
+func (r *returnStage) barred(id shardmap.NodeID) int {
 	n := 0
 	for s := range shardmap.Shard(r.s.Shards()) {
 		if r.s.Barred(id, s) {
@@ -127,7 +127,7 @@ func TestLastNodeGetsShardsBack(t *testing.T) {
 	}
 }
 
-// A departure more than maxDepartures keeps shards barred for longer, never for less.
+// More than maxDepartures sets bar shards for longer, never for shorter.
 func TestDepartedShardsAreBounded(t *testing.T) {
 	r := newReturning(t, 64)
 	r.reports(OutcomeAppsReported, AppReport{Node: "a", AfterRestart: true})
@@ -167,8 +167,8 @@ func TestNodesOutsideTheMapAreBounded(t *testing.T) {
 	}
 }
 
-// The report of a node that joins is kept, however many former nodes with departures there are.
-// Otherwise it would be news again at once, and the leader would write reports without end.
+// The report of a joining node is kept, however many former nodes have departures. Otherwise
+// the leader would submit the same report without end.
 func TestReportOfAJoiningNodeIsKept(t *testing.T) {
 	r := newReturning(t, 8)
 	r.owned("a")
@@ -201,7 +201,8 @@ func TestReportsAreChecked(t *testing.T) {
 	}
 }
 
-// The state of the largest cluster: every node has lost half of all shards, in four maps.
+// The state of the largest cluster has a bounded size: every node has lost half of all shards,
+// in four maps.
 func TestDeparturesTakeOneBitPerShard(t *testing.T) {
 	s := NewState()
 	s.cluster, s.committed = "c1", shardmap.New(MaxShards)

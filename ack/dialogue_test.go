@@ -73,8 +73,8 @@ func write(t *testing.T, path string, b []byte) {
 	}
 }
 
-// The dialogues are the manual of the rules by which shards are taken and nodes
-// dropped: each must be shown.
+// The dialogues document the rules by which shards are taken and nodes dropped: each rule must
+// occur.
 func TestDialoguesShowEveryRule(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	var all strings.Builder
@@ -106,7 +106,7 @@ func firstDifference(a, b string) string {
 	return strings.Join(as[max(at-3, 0):min(at+5, len(as))], "\n")
 }
 
-// playDialogue returns the text with the answers that come now.
+// playDialogue returns the text with the present answers.
 func playDialogue(t *testing.T, text string) string {
 	t.Helper()
 	var out []string
@@ -144,7 +144,7 @@ func ids(words []string) []shardmap.NodeID {
 	return out
 }
 
-// perform lets one thing happen.
+// perform performs one event.
 func (s *stage) perform(verb string, args []string) bool {
 	var err error
 	switch verb {
@@ -188,8 +188,8 @@ func (s *stage) perform(verb string, args []string) bool {
 	return err == nil
 }
 
-// setTiming asks a leader for another lease, dead-after and takeover. That it refuses
-// is part of the story.
+// setTiming requests another lease, dead-after and fence from a leader. A refusal is part of
+// the dialogue.
 func (s *stage) setTiming(id shardmap.NodeID, args []string) error {
 	t := s.state.Timing()
 	lease, err := time.ParseDuration(args[0])
@@ -203,7 +203,7 @@ func (s *stage) setTiming(id shardmap.NodeID, args []string) error {
 	return nil
 }
 
-// begin starts processes that follow whoever leads now.
+// begin starts processes that follow the present leader.
 func (s *stage) begin(nodes ...shardmap.NodeID) {
 	s.start(nodes...)
 	for _, id := range nodes {
@@ -211,7 +211,7 @@ func (s *stage) begin(nodes ...shardmap.NodeID) {
 	}
 }
 
-// follow makes a node hear of the newest term.
+// follow tells a node the newest term.
 func (s *stage) follow(a *actor) {
 	for _, l := range s.leaderParts() {
 		if l.term == s.term {
@@ -228,7 +228,7 @@ func (s *stage) tellLeaders(m ack.Message) {
 	}
 }
 
-// afflict changes how one node is.
+// afflict changes the condition of one node.
 func (s *stage) afflict(a *actor, verb string, args []string) bool {
 	switch verb {
 	case "tell":

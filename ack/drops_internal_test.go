@@ -7,8 +7,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Every node must forget the same drops, and none that still keeps a node out as
-// long as others can go.
+// Every node must forget the same drop records, and no record in force while others can be
+// removed.
 func TestDropsAreBounded(t *testing.T) {
 	s, _, err := NewState().Apply(1, 1, EncodeBootstrap("c", 4, DefaultTiming()))
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"shardway/shardmap"
 )
 
-// Two nodes, a and b, go on until both serve; a leads. The clock is a number, the
-// log one state that both see at once, and what travels waits in a slice.
+// Two nodes, a and b, run until both serve; a leads. The clock is a number, the log is one
+// state that both see at once, and messages wait in a slice.
 //
-// Both found the cluster (BootstrapExpect), so the leader, which hears a for long enough first,
+// Both nodes form the cluster (BootstrapExpect). So the leader, which becomes eligible first,
 // waits for b with the first map.
 func Example() {
 	c := &toy{state: ack.NewState(), nodes: map[shardmap.NodeID]*toyNode{}}
@@ -42,7 +42,7 @@ func Example() {
 	// shard 1: b runs a request under epoch 2
 }
 
-// toy is a cluster: its clock, its log, and the leader with what it has not heard yet.
+// toy is a cluster: its clock, its log, and the leader with its queue of messages.
 type toy struct {
 	now   time.Duration
 	index uint64
@@ -57,7 +57,7 @@ type toy struct {
 func (c *toy) Term() uint64     { return 1 }
 func (c *toy) Voters() []string { return []string{"a/disk", "b/disk"} }
 
-// lead is the body of the leader's loop: what has come, then a tick.
+// lead is the body of the leader loop: received messages, then a tick.
 func (c *toy) lead() {
 	messages := append(c.inbox, ack.Tick{})
 	c.inbox = nil
@@ -68,8 +68,8 @@ func (c *toy) lead() {
 	}
 }
 
-// perform does what the leader calls for. It never calls the turn: what comes of an
-// effect is one more message.
+// perform performs an effect of the leader. It never calls the driver: the result of an effect
+// is a further message.
 func (c *toy) perform(e ack.Effect) {
 	switch e := e.(type) {
 	case ack.Barrier: // nothing is before it in this log; the cluster is made with it
@@ -98,7 +98,7 @@ func (c *toy) append(entry []byte) {
 	fmt.Printf("log %d: map %d proposed, map %d committed\n", c.index, next.Last().Epoch(), next.Committed().Epoch())
 }
 
-// toyNode is a node: its agent, and the gate that it governs.
+// toyNode is a node: its agent, and its gate.
 type toyNode struct {
 	id      shardmap.NodeID
 	toy     *toy
@@ -122,7 +122,7 @@ func (c *toy) start(id shardmap.NodeID) *toyNode {
 	return n
 }
 
-// follow is the body of a node's loop: what has come, and a look after each.
+// follow is the body of the node loop: received answers, with a poll after each.
 func (n *toyNode) follow() {
 	answers := n.inbox
 	n.inbox = nil
@@ -135,7 +135,7 @@ func (n *toyNode) follow() {
 
 func (n *toyNode) look() { n.agent.Poll(n.toy.now, ack.Observation{State: n.toy.state, Weight: 1}) }
 
-// admit counts first, and looks at table and lease then.
+// admit counts first, and then checks routing and lease.
 func (n *toyNode) admit(s shardmap.Shard) (epoch shardmap.Epoch, ok bool) {
 	n.running = append(n.running, s)
 	if r := n.routing.Route(s); r.Kind == ack.RouteLocal && n.leased() {
@@ -145,10 +145,10 @@ func (n *toyNode) admit(s shardmap.Shard) (epoch shardmap.Epoch, ok bool) {
 	return 0, false
 }
 
-// leased is true only once a map is committed that the node has acknowledged.
+// leased returns true only once a map is committed that the node has acknowledged.
 func (n *toyNode) leased() bool { return n.toy.now < n.lease }
 
-// Lease, Route, Running and Cut make it the agent's Gate.
+// Lease, Route, Running and Cut implement Gate.
 func (n *toyNode) Lease(until time.Duration) (missed bool) {
 	missed = n.toy.now >= n.lease
 	n.lease = until

@@ -7,12 +7,12 @@ import (
 	"shardway/shardmap"
 )
 
-// LeaseTerm returns the term of the leader whose lease is in force, zero without one. An
-// answer may have shown that the process stood still, which ends the lease before its time
-// is over; requests know with the look that follows at once.
+// LeaseTerm returns the term of the leader that granted the present lease, zero without one.
+// An answer may have shown that the process was paused, which ends the lease early; requests
+// see that after the next poll.
 func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.leaseTerm) }
 
-// Releases returns what the last acknowledgement gives up shards with, nil for nothing.
+// Releases returns the releases of the last acknowledgement, nil if there are none.
 func (a *Agent) Releases() *Releases {
 	if a.hooks == nil {
 		return nil
@@ -25,13 +25,13 @@ func (a *Agent) Serves(s shardmap.Shard, e shardmap.Epoch) bool {
 	return a.hooks != nil && int(s) < len(a.hooks.acquired) && a.hooks.acquired[s] == e && e > 0
 }
 
-// Taken reports that a leader has said that it has that.
+// Taken reports whether a leader has confirmed them.
 func (a *Agent) Taken() bool { return a.hooks != nil && a.hooks.received }
 
 // EchoTerm returns the term of the leader that answered last.
 func (a *Agent) EchoTerm() uint64 { return a.answerTerm }
 
-// DueWith is Due while something is the matter with the leader, or with a member.
+// DueWith is Due with a given condition of the leader, or of a member.
 func (d *LeaderDriver) DueWith(what string, of shardmap.NodeID) time.Duration {
 	l, m := *d.leader, *d.leader.member(of)
 	defer func() { *d.leader.member(of), *d.leader = m, l }()
@@ -64,14 +64,14 @@ func (d *LeaderDriver) DueWith(what string, of shardmap.NodeID) time.Duration {
 	return d.Due()
 }
 
-// AwaitsIdle reports that the leader's open question to the node is not answered, and that no
-// map has taken shards from the node in this change.
+// AwaitsIdle reports whether the open question to the node is unanswered, and whether no map
+// has taken shards from the node in this change.
 func (d *LeaderDriver) AwaitsIdle(node shardmap.NodeID) (awaits, first bool) {
 	o := d.leader.stages.owners[node]
 	return d.leader.stages.unanswered[node], o != nil && o.proposals == 0
 }
 
-// Staged reports that the leader defers moves of the node, as of its last look.
+// Staged reports whether the leader defers moves of the node, as of its last step.
 func (d *LeaderDriver) Staged(node shardmap.NodeID) bool { return d.leader.lastAssignment.staged[node] }
 
 // KeptNow returns the shards that stay with their owners because of safe drains.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A node that is heard and never acknowledges may return at once the first time;
-// each further time within ten minutes it has to wait for longer.
+// A node that sends heartbeats and never acknowledges may return at once the first time. Each
+// further time within ten minutes it must wait longer.
 func TestNodeThatMissesAcknowledgementsReturnsLaterEachTime(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	b, c := s.actor("b"), s.actor("c")

@@ -10,7 +10,7 @@ import (
 	"shardway/shardmap"
 )
 
-// departed returns what a state says of former members, and the same after a snapshot.
+// departed returns the former members in a state, and checks that a snapshot keeps them.
 func departed(t *testing.T, s *ack.State) string {
 	t.Helper()
 	text := func(s *ack.State) string {

@@ -7,8 +7,8 @@ import (
 	"shardway/ack"
 )
 
-// A drain that begins with what is idle is one of these at a time: a drain at once ends
-// it, and it makes nothing of one who is drained already. It does not outlive the cluster.
+// A node has a gradual drain or an ordinary one. The ordinary drain ends the gradual one, and
+// a gradual drain does not affect a drained node. Gradual drains do not survive a recovery.
 func TestGradualDrainIsSeparateFromDrain(t *testing.T) {
 	p := &ack.Policy{}
 	with := func(index uint64, kind ack.ChangeKind) {

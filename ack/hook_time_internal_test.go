@@ -7,7 +7,7 @@ import (
 	"shardway/shardmap"
 )
 
-// Who is left out a second time has its whole time again to be heard.
+// A node that is dropped a second time gets the full grace period again.
 func TestNodeDroppedAgainGetsTheFullGracePeriod(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()
@@ -26,7 +26,7 @@ func TestNodeDroppedAgainGetsTheFullGracePeriod(t *testing.T) {
 	}
 }
 
-// Who has no lease and is neither left out nor leaves may get one at any time.
+// A node without a lease that is neither dropped nor stops may get a lease at any time.
 func TestReleaseWaitsForALeaseThatMayCome(t *testing.T) {
 	s := newHookStage(t, 1)
 	s.acquire()
@@ -42,8 +42,8 @@ func TestReleaseWaitsForALeaseThatMayCome(t *testing.T) {
 	}
 }
 
-// Of a node that leaves while some of its shards move, those have less time. A call that names
-// both has the time of those that have least, in whatever order they are.
+// If a node stops while some of its shards move, the moving shards have less time. A call that
+// names both kinds has the earlier deadline, in any order of the shards.
 func TestCallDeadlineIsThatOfItsMostUrgentShard(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquire()
@@ -69,8 +69,8 @@ func TestCallDeadlineIsThatOfItsMostUrgentShard(t *testing.T) {
 	}
 }
 
-// An attempt has no more than release-timeout, and no more than attemptMost, also while nobody
-// waits for it yet.
+// An attempt takes up to release-timeout and maxAttempt, also while no acknowledgement waits
+// for it.
 func TestAttemptsAreBounded(t *testing.T) {
 	for _, c := range []struct{ timeout, want time.Duration }{{time.Second, time.Second}, {maxAttempt, maxAttempt}, {time.Minute, maxAttempt}} {
 		s := newHookStage(t, 1)
@@ -85,8 +85,8 @@ func TestAttemptsAreBounded(t *testing.T) {
 	}
 }
 
-// A shard whose next attempt is due after its time is told as lost when that begins, and not
-// when the attempt were due.
+// If the next release attempt is due after the deadline, the lost call follows when its
+// reserved time begins.
 func TestShardWaitingForReleaseRetryIsLostInTime(t *testing.T) {
 	t.Run("it moves", func(t *testing.T) {
 		s := newHookStage(t, 1)
@@ -108,8 +108,8 @@ func TestShardWaitingForReleaseRetryIsLostInTime(t *testing.T) {
 	})
 }
 
-// lostInTime looks just before there is time left for one call only, and then. The next attempt
-// to release is due later.
+// lostInTime updates the machine just before the time reserved for a lost call begins, and
+// then at its begin. The next release attempt is due later.
 func (s *hookStage) lostInTime(by time.Duration) {
 	s.t.Helper()
 	s.k.shards[0].nextAttempt = s.now + time.Hour
@@ -121,7 +121,7 @@ func (s *hookStage) lostInTime(by time.Duration) {
 	s.only(s.pollAfter(1), HookLost)
 }
 
-// A call that began before it was known until when it may last is cut then.
+// A call that began before its deadline was known is cancelled at the deadline.
 func TestCallsAreCancelledAtTheirTimeout(t *testing.T) {
 	for name, leaves := range map[string]bool{"they move": false, "their node leaves": true} {
 		t.Run(name, func(t *testing.T) {
@@ -145,8 +145,8 @@ func TestCallsAreCancelledAtTheirTimeout(t *testing.T) {
 	}
 }
 
-// What one leader has told of absences counts until it is known here, whatever a refusal or a
-// leader that knows less says after it; a new boot asks for no less.
+// The restart index of one leader remains until it is applied here, regardless of refusals and
+// of leaders with a lower one. A new boot keeps it.
 func TestRestartIndexIsNotForgotten(t *testing.T) {
 	s := newHookStage(t, 1)
 	after := s.nextProcessWithOldLog()

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A leader with anything under way is stepped at once: who waits for it waits up to a heartbeat
-// longer else. At rest it is within a heartbeat, as it lets pass for nobody's silence what it was
-// not stepped in beyond that.
+// A leader with anything in progress needs its next step at once. Otherwise clients would wait
+// up to a heartbeat longer. An idle leader needs a step within a heartbeat interval, because
+// excuseStall excuses longer gaps.
 func TestBusyLeaderIsDueAtOnce(t *testing.T) {
 	d := newDue(t)
 	d.pass(time.Second, func() bool { return len(d.inbox) == 0 && d.turn.Due() > 50*ms })

@@ -21,8 +21,8 @@ func (r raftOf) Voters() []string   { return r.voters }
 func (r raftOf) Leader() string     { return r.leader }
 func (r raftOf) LogEnd() ack.LogEnd { return r.log }
 
-// doubter is a voter whose leader, a, has not answered since second one.
-type doubter struct {
+// suspiciousVoter is a voter whose leader, a, has not answered since second one.
+type suspiciousVoter struct {
 	t     *testing.T
 	d     *ack.LeaderSuspicion
 	raft  *raftOf
@@ -31,14 +31,14 @@ type doubter struct {
 	stood bool
 }
 
-func newDoubter(t *testing.T, self string, voters ...string) *doubter {
+func newDoubter(t *testing.T, self string, voters ...string) *suspiciousVoter {
 	t.Helper()
 	r := &raftOf{term: 7, voters: voters, leader: "a", log: ack.LogEnd{Term: 7, Index: 20}}
-	return &doubter{t: t, raft: r, now: time.Second, d: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: self, Heartbeat: 100 * time.Millisecond, Raft: r}, time.Second)}
+	return &suspiciousVoter{t: t, raft: r, now: time.Second, d: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: self, Heartbeat: 100 * time.Millisecond, Raft: r}, time.Second)}
 }
 
-// pass lets time pass, and notes who is asked and whether the voter stands.
-func (v *doubter) pass(d time.Duration) {
+// pass lets time pass, and records which servers are asked and whether the voter campaigns.
+func (v *suspiciousVoter) pass(d time.Duration) {
 	for end := v.now + d; v.now < end; {
 		v.now += 10 * time.Millisecond
 		ask, stand := v.d.Poll(v.now, ack.UnansweredHeartbeat{Since: time.Second, Term: 7})
@@ -49,22 +49,22 @@ func (v *doubter) pass(d time.Duration) {
 	}
 }
 
-// hear has the voter hear what others say, in reply to what it has asked just now.
-func (v *doubter) hear(m ack.SuspicionReport, from ...string) {
+// receive gives the voter reports of others, as replies to its last request.
+func (v *suspiciousVoter) receive(m ack.SuspicionReport, from ...string) {
 	for _, s := range from {
 		v.d.ReportReceived(v.now, s, m)
 	}
 }
 
-func (v *doubter) wants(stands bool, when string) {
+func (v *suspiciousVoter) wants(stands bool, when string) {
 	v.t.Helper()
 	if v.stood != stands {
 		v.t.Errorf("%s it stands: %v, want %v", when, v.stood, stands)
 	}
 }
 
-// missing is what one says whose log ends with entry index.
-func missing(index uint64) ack.SuspicionReport {
+// suspicionOf returns the report of a voter whose log ends with entry index.
+func suspicionOf(index uint64) ack.SuspicionReport {
 	return ack.SuspicionReport{LeaderTerm: 7, Log: ack.LogEnd{Term: 7, Index: index}, CurrentTerm: 7}
 }
 
@@ -78,13 +78,13 @@ func TestVoterCampaignsOnceAMajorityMissesTheLeader(t *testing.T) {
 	if want := []string{"c"}; !slices.Equal(v.asked, want) {
 		t.Errorf("it asks %v, want %v", v.asked, want)
 	}
-	if got, want := v.d.Report(), missing(20); got != want {
+	if got, want := v.d.Report(), suspicionOf(20); got != want {
 		t.Errorf("Says() = %v, want %v", got, want)
 	}
-	v.hear(ack.SuspicionReport{}, "c")
+	v.receive(ack.SuspicionReport{}, "c")
 	v.pass(50 * time.Millisecond)
 	v.wants(false, "alone")
-	v.hear(missing(20), "c")
+	v.receive(suspicionOf(20), "c")
 	v.pass(10 * time.Millisecond)
 	v.wants(true, "with c")
 }
@@ -98,12 +98,12 @@ func TestVotersCampaignInOrderOfLogAndID(t *testing.T) {
 		other := map[string]string{"b": "c", "c": "b"}[c.self]
 		v := newDoubter(t, c.self, "a", "b", "c")
 		v.pass(80 * time.Millisecond)
-		v.hear(missing(c.theirs), other)
+		v.receive(suspicionOf(c.theirs), other)
 		v.pass(50 * time.Millisecond)
 		if v.stood != c.first {
 			t.Errorf("%s, and %s has entry %d: it stands first: %v, want %v", c.self, other, c.theirs, v.stood, c.first)
 		}
-		v.hear(missing(c.theirs), other)
+		v.receive(suspicionOf(c.theirs), other)
 		v.pass(80 * time.Millisecond)
 		v.wants(true, "after the stagger")
 	}
@@ -112,15 +112,15 @@ func TestVotersCampaignInOrderOfLogAndID(t *testing.T) {
 func TestVoterWaitsForRepliesBeforeItCampaigns(t *testing.T) {
 	v := newDoubter(t, "c", "a", "b", "c", "d", "e")
 	v.pass(80 * time.Millisecond)
-	v.hear(missing(20), "d", "e")
+	v.receive(suspicionOf(20), "d", "e")
 	v.pass(10 * time.Millisecond)
 	v.wants(false, "while b has said nothing")
-	v.hear(missing(20), "b")
+	v.receive(suspicionOf(20), "b")
 	v.pass(50 * time.Millisecond)
 	v.wants(false, "after b, which is before it,")
 	silent := newDoubter(t, "c", "a", "b", "c", "d", "e")
 	silent.pass(80 * time.Millisecond)
-	silent.hear(missing(20), "d", "e")
+	silent.receive(suspicionOf(20), "d", "e")
 	silent.pass(40 * time.Millisecond)
 	silent.wants(true, "when b says nothing")
 }
@@ -128,76 +128,76 @@ func TestVoterWaitsForRepliesBeforeItCampaigns(t *testing.T) {
 func TestVoterYieldsToCandidate(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
-	m := missing(19)
+	m := suspicionOf(19)
 	m.Candidate = true
-	v.hear(m, "c")
+	v.receive(m, "c")
 	v.pass(60 * time.Millisecond)
 	v.wants(false, "beside c")
 }
 
-// What another one has said before its term was written is no reason to stand beside it: on
-// disks of 70 ms a write they split the vote, each time.
+// A report from before the term of a candidate was written is no reason to campaign: on disks
+// with 70 ms per write both split the vote each time.
 func TestVoterWaitsForReplyOfPrecedingVoter(t *testing.T) {
 	v := newDoubter(t, "c", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
-	v.hear(missing(20), "b")
+	v.receive(suspicionOf(20), "b")
 	v.pass(50 * time.Millisecond)
-	v.hear(missing(20), "b")
+	v.receive(suspicionOf(20), "b")
 	v.pass(60 * time.Millisecond) // asked just now
 	v.wants(false, "before b has replied")
-	v.hear(ack.SuspicionReport{CurrentTerm: 8}, "b") // it has written its term
+	v.receive(ack.SuspicionReport{CurrentTerm: 8}, "b") // it has written its term
 	v.pass(100 * time.Millisecond)
 	v.wants(false, "beside b")
 }
 
-// Who says that it stands has longer than one that is only first by order; but if it has come
-// to nothing after that, the next one stands.
+// A reported candidate gets more time than a voter that is only first in order. If its
+// campaign has failed after that, the next voter campaigns.
 func TestVoterGivesCandidateTime(t *testing.T) {
 	v := newDoubter(t, "c", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
-	m := missing(20)
+	m := suspicionOf(20)
 	m.Candidate = true
 	for range 5 {
-		v.hear(m, "b")
+		v.receive(m, "b")
 		v.pass(50 * time.Millisecond)
 	}
 	v.wants(false, "while b writes its term")
-	v.hear(m, "b")
+	v.receive(m, "b")
 	v.pass(50 * time.Millisecond)
 	v.wants(true, "after the time of a slow election")
 }
 
-// Of five, three may miss the leader beside one that has written its term: who stood beside
-// that one split the vote.
+// Of five voters, three may miss the leader while a fourth has written its term. A campaign of
+// another voter would split the vote.
 func TestVoterYieldsToLaterTerm(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c", "d", "e")
 	v.pass(80 * time.Millisecond)
 	for range 4 {
-		v.hear(ack.SuspicionReport{CurrentTerm: 8}, "c")
-		v.hear(missing(20), "d", "e")
+		v.receive(ack.SuspicionReport{CurrentTerm: 8}, "c")
+		v.receive(suspicionOf(20), "d", "e")
 		v.pass(50 * time.Millisecond)
 	}
 	v.wants(false, "beside c")
 	for range 2 {
-		v.hear(ack.SuspicionReport{CurrentTerm: 8}, "c")
-		v.hear(missing(20), "d", "e")
+		v.receive(ack.SuspicionReport{CurrentTerm: 8}, "c")
+		v.receive(suspicionOf(20), "d", "e")
 		v.pass(50 * time.Millisecond)
 	}
 	v.wants(true, "after the time of a slow election")
 	other := newDoubter(t, "b", "a", "b", "c", "d", "e")
 	other.pass(80 * time.Millisecond)
-	other.hear(ack.SuspicionReport{CurrentTerm: 7}, "c")
-	other.hear(missing(20), "d", "e")
+	other.receive(ack.SuspicionReport{CurrentTerm: 7}, "c")
+	other.receive(suspicionOf(20), "d", "e")
 	other.pass(10 * time.Millisecond)
 	other.wants(true, "when c hears the leader")
 }
 
-// A voter whose Raft server does not stand is not one that has stood: it was, and told the
-// others so, for as long as that leader hung.
+// A voter whose Raft server refused the campaign is no candidate. It once reported to be one
+// for as long as that leader hung.
 func TestRefusedCampaignIsRetried(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
-	v.hear(missing(20), "c")
+	v.receive(suspicionOf(20), "c")
 	v.pass(10 * time.Millisecond)
 	v.wants(true, "with c")
 	v.d.CampaignRefused(v.now, 6)
@@ -210,11 +210,11 @@ func TestRefusedCampaignIsRetried(t *testing.T) {
 	}
 	v.stood = false
 	for range 2 {
-		v.hear(missing(20), "c")
+		v.receive(suspicionOf(20), "c")
 		v.pass(40 * time.Millisecond)
 	}
 	v.wants(false, "at once")
-	v.hear(missing(20), "c")
+	v.receive(suspicionOf(20), "c")
 	v.pass(20 * time.Millisecond)
 	v.wants(true, "a moment later")
 }
@@ -223,7 +223,7 @@ func TestSuspicionIsAbandoned(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(2 * time.Second)
 	v.asked = nil
-	v.hear(missing(20), "c")
+	v.receive(suspicionOf(20), "c")
 	v.pass(time.Second)
 	v.wants(false, "after Raft's own timeout")
 	if v.asked != nil {
@@ -231,7 +231,7 @@ func TestSuspicionIsAbandoned(t *testing.T) {
 	}
 }
 
-// One that is asked while it misses the leader asks in turn, but not without end.
+// A voter that is asked while it misses the leader asks in turn, but at a limited rate.
 func TestRequestMakesSuspiciousVoterAsk(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.d.ReportRequested(v.now, "c")
@@ -242,7 +242,7 @@ func TestRequestMakesSuspiciousVoterAsk(t *testing.T) {
 	if v.asked == nil {
 		t.Error("it does not ask one that has just come to miss the leader")
 	}
-	v.hear(missing(20), "c")
+	v.receive(suspicionOf(20), "c")
 	v.asked = nil
 	v.d.ReportRequested(v.now, "c")
 	v.pass(10 * time.Millisecond)
@@ -254,7 +254,7 @@ func TestRequestMakesSuspiciousVoterAsk(t *testing.T) {
 func TestNonvoterNeverCampaigns(t *testing.T) {
 	v := newDoubter(t, "d", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
-	v.hear(missing(20), "b", "c")
+	v.receive(suspicionOf(20), "b", "c")
 	v.pass(200 * time.Millisecond)
 	v.wants(false, "without a vote")
 	if v.asked != nil {
@@ -262,8 +262,8 @@ func TestNonvoterNeverCampaigns(t *testing.T) {
 	}
 }
 
-// A leader that was replaced and speaks a moment later was there: on machines that busy
-// voters wait for longer, or they would replace one leader after the other.
+// A replaced leader that answers a moment later was alive: on busy machines voters must wait
+// longer, otherwise they would replace one leader after the other.
 func TestFalseAlarmRaisesTheTimeout(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
@@ -294,16 +294,16 @@ func TestFalseAlarmRaisesTheTimeout(t *testing.T) {
 	}
 }
 
-// replaced has the leader of the voter's term replaced, after it spoke so long ago.
-func (v *doubter) replaced(spoke time.Duration) {
+// replaceLeader replaces the leader, which last answered the given time before.
+func (v *suspiciousVoter) replaceLeader(spoke time.Duration) {
 	v.d.LeaderAlive(v.now, v.raft.term)
 	v.pass(spoke)
 	v.raft.term++
 	v.d.Poll(v.now, ack.UnansweredHeartbeat{})
 }
 
-// patience returns how long a heartbeat waits until the leader is missed.
-func (v *doubter) patience() (waited time.Duration) {
+// missedAfter returns how long a heartbeat waits until the leader is missed.
+func (v *suspiciousVoter) missedAfter() (waited time.Duration) {
 	of := ack.UnansweredHeartbeat{Since: v.now, Term: v.raft.term}
 	for ; v.d.Report().LeaderTerm == 0; waited += 10 * time.Millisecond {
 		v.now += 10 * time.Millisecond
@@ -313,42 +313,42 @@ func (v *doubter) patience() (waited time.Duration) {
 	return waited
 }
 
-// What has spoken a while before it was replaced may have hung since.
+// A leader that answered a while before its replacement may have hung since.
 func TestLateReplacementIsNoFalseAlarm(t *testing.T) {
 	for spoke, want := range map[time.Duration]time.Duration{time.Second: 160 * time.Millisecond, 1010 * time.Millisecond: 80 * time.Millisecond} {
 		v := newDoubter(t, "b", "a", "b", "c")
-		v.replaced(spoke)
-		if got := v.patience(); got != want {
+		v.replaceLeader(spoke)
+		if got := v.missedAfter(); got != want {
 			t.Errorf("a leader spoke %v before it was replaced, and the next one is missed after %v, want %v", spoke, got, want)
 		}
 	}
 }
 
-// However often leaders that live are replaced, one that hangs is missed as soon as by Raft.
+// However often live leaders are replaced, a leader that hangs is missed as soon as by Raft.
 func TestTimeoutOfASuspicionIsBounded(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	for i, want := range []time.Duration{160 * ms, 320 * ms, 640 * ms, 640 * ms, 640 * ms} {
-		v.replaced(10 * time.Millisecond)
-		if got := v.patience(); got != want {
+		v.replaceLeader(10 * time.Millisecond)
+		if got := v.missedAfter(); got != want {
 			t.Errorf("after %d false doubts a leader is missed after %v, want %v", i+1, got, want)
 		}
 	}
 }
 
-// A reply that was overtaken by one to a later question does not count any more.
+// A reply that arrives after the reply to a later request is ignored.
 func TestVoterUsesReplyToItsLastRequest(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
 	v.pass(80 * time.Millisecond)
 	first := v.now
 	v.pass(50 * time.Millisecond)
-	v.hear(ack.SuspicionReport{CurrentTerm: 7}, "c")
-	v.d.ReportReceived(first, "c", missing(20))
+	v.receive(ack.SuspicionReport{CurrentTerm: 7}, "c")
+	v.d.ReportReceived(first, "c", suspicionOf(20))
 	v.pass(40 * time.Millisecond)
 	v.wants(false, "by what c has taken back")
 }
 
-// A leader that refuses a voter is there. One whose name another process had taken said for
-// seconds that it missed the leader, and so it took one more to replace that.
+// A leader that refuses a voter is alive. A voter whose node id another process used reported
+// a missed leader for seconds, so one vote less was needed to replace that leader.
 func TestRefusingLeaderIsNotMissed(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer ack.Answer

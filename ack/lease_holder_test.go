@@ -115,7 +115,7 @@ func TestPauseVoidsTheLease(t *testing.T) {
 	}
 }
 
-// A machine that is busy lets a node wait for its turn, and is not paused.
+// A process that waits on a busy machine is not paused.
 func TestRunningProcessIsNotPaused(t *testing.T) {
 	h := heldLease(t)
 	h.RanUntil(400 * ms)
@@ -135,8 +135,8 @@ func TestRunningProcessIsNotPaused(t *testing.T) {
 	}
 }
 
-// A node knows no timing of its own: how long it serves, when it has cut and what
-// is a pause are what the answer says.
+// A node has no timing of its own: the answer contains how long it serves, when it must have
+// cut, and which gap is a pause.
 func TestHolderObeysTheAnswer(t *testing.T) {
 	h := ack.NewHolder(1, 0)
 	h.NextHeartbeat(0)
@@ -156,8 +156,8 @@ func TestHolderObeysTheAnswer(t *testing.T) {
 	}
 }
 
-// An old leader's lease may run longer than the first one of its successor: whose
-// map a node must have is told by the newest of them.
+// The lease of an old leader may run longer than the first one of its successor. The newest
+// term determines which map the node must have.
 func TestLeaseNamesTheNewestTermThatGrantedIt(t *testing.T) {
 	h := ack.NewHolder(1, 0)
 	if h.Term() != 0 {
@@ -184,8 +184,8 @@ func TestLeaseNamesTheNewestTermThatGrantedIt(t *testing.T) {
 	}
 }
 
-// What runs is cut 0.85 × dead-after − lease after the end of the lease, also if
-// that was voided before its end; once, and not at all if it is renewed.
+// Running requests are cut 0.85 × dead-after − lease after the end of the lease, also if the
+// lease was voided early; once, and not if it is renewed.
 func TestRunningRequestsAreCutOnce(t *testing.T) {
 	h := heldLease(t)
 	ticks(h, 10*ms, 100*ms)

@@ -11,7 +11,7 @@ import (
 	"shardway/shardmap"
 )
 
-// desk is a leader's machine alone, with every message made by hand.
+// desk is the machine of a leader alone, with handmade messages.
 type desk struct {
 	t    *testing.T
 	l    *ack.Leader
@@ -42,7 +42,7 @@ func newDeskUnder(t *testing.T, f ack.Takeover, voters ...string) *desk {
 
 func (d *desk) step(m ack.Message) []ack.Effect { return d.l.Step(d.now, m) }
 
-// hear sends a heartbeat that acknowledges all and echoes the last answer, and
+// hear sends a heartbeat that acknowledges the last proposal and echoes the last answer. It
 // returns the answer.
 func (d *desk) hear(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Answer, bool) {
 	d.beat[id]++
@@ -64,7 +64,7 @@ func (d *desk) hear(id shardmap.NodeID, change func(hb *ack.Heartbeat)) (ack.Ans
 	return ack.Answer{}, false
 }
 
-// over tells whether another disk may take a node's name.
+// over reports whether another disk may use a node id.
 func (d *desk) over(id shardmap.NodeID) bool {
 	views := d.l.View(d.now)
 	return views[slices.IndexFunc(views, func(v ack.MemberView) bool { return v.Node == id })].ProcessGone
@@ -78,9 +78,9 @@ func (d *desk) echoes() bool {
 
 func (d *desk) readTerm(term uint64) { d.step(ack.TermRead{Before: d.now, Term: term}) }
 
-// Everybody but the leader answers what was sent at 100 ms; how long the leader
-// may grant at 200 ms depends on who votes. With the start of the barrier as its
-// only Q it may not begin to grant at all.
+// All nodes except the leader answer what was sent at 100 ms. How long the leader may grant at
+// 200 ms depends on the set of voters. With the barrier start as the only quorum time it may
+// not start to grant.
 func TestLeaseEndsOneLeaseAfterQuorumTime(t *testing.T) {
 	for _, c := range []struct {
 		voters []string
@@ -142,8 +142,8 @@ func TestLeaseNeedsMore(t *testing.T) {
 	}
 }
 
-// Whoever echoes what the boot before it was sent shows nothing of its own way, and
-// nothing that another was sent is its own.
+// An echo of an answer to the previous boot proves nothing about the link of this one, and an
+// echo of an answer to another node does not count.
 func TestEchoCountsForItsNodeOnly(t *testing.T) {
 	d := newDesk(t, "b/d")
 	d.hear("b", nil)
@@ -162,8 +162,8 @@ func TestEchoCountsForItsNodeOnly(t *testing.T) {
 	}
 }
 
-// How many answers are remembered of a node does not depend on how many others get
-// some: with 64 nodes it was the last one alone.
+// The number of remembered answers of a node must not depend on the number of nodes. With 64
+// nodes only the last answer was remembered.
 func TestAnswersAreRememberedPerNode(t *testing.T) {
 	d := newDesk(t, "b/d")
 	var sent []uint64
@@ -183,8 +183,8 @@ func TestAnswersAreRememberedPerNode(t *testing.T) {
 	}
 }
 
-// Who was heard for the first time is not silent yet, and has shown nothing: three
-// fresh echoes do that.
+// A node with a first heartbeat is not silent, but has not proved that its link works. Three
+// fresh echoes prove it.
 func TestEchoProvesThatAnswersArrive(t *testing.T) {
 	d := newDesk(t, "a/d")
 	for i, want := range []bool{false, false, false, true, true} {
@@ -207,8 +207,8 @@ func TestEchoProvesThatAnswersArrive(t *testing.T) {
 	}
 }
 
-// The first lease of a boot needs a quorum that confirmed after that boot's first
-// heartbeat: a leader that was deposed before has none.
+// The first lease of a boot requires a quorum confirmation after the first heartbeat of that
+// boot. A leader that was deposed before gets none.
 func TestFirstLeaseOfABootNeedsALaterQuorum(t *testing.T) {
 	d := newDesk(t, "a/d", "b/d", "c/d")
 	d.now = 10 * ms
@@ -287,8 +287,8 @@ func TestSecondProcessUnderANameIsRefused(t *testing.T) {
 	}
 }
 
-// Nobody saw the first process go; it is taken for gone when it was silent for
-// dead-after.
+// The end of the first process was not detected. It counts as gone after dead-after of
+// silence.
 func TestSilentProcessFreesItsNodeID(t *testing.T) {
 	d := newDesk(t, "b/d")
 	d.hear("b", nil)
@@ -303,9 +303,9 @@ func TestSilentProcessFreesItsNodeID(t *testing.T) {
 	}
 }
 
-// A node was cut off, and started again on another machine with an empty disk. Its
-// connection was gone and its lease had run out, so the second process was given a
-// lease, and took requests under the epochs of the first, which still ran some.
+// A partitioned node was started again on another machine with an empty disk. Its connection
+// was gone and its lease had expired. The second process once got a lease, and took requests
+// under the epochs of the first, which still ran some.
 func TestAnotherDiskWaitsForRequestsOfTheFirst(t *testing.T) {
 	d := newDesk(t, "b/d")
 	d.hear("b", nil)
@@ -326,8 +326,8 @@ func TestAnotherDiskWaitsForRequestsOfTheFirst(t *testing.T) {
 	}
 }
 
-// Whether another disk may take a node's name is a question about the shards that it
-// owns: of a new leader, who heard nobody yet, too.
+// Another disk may use a node id when the shards of the node may be taken, also at a new
+// leader without any heartbeat.
 func TestNodeIDIsFreeWhenItsShardsMayBeTaken(t *testing.T) {
 	for _, c := range []struct {
 		takeover ack.Takeover
@@ -376,8 +376,8 @@ c from "", heard -1ns ago, silent false, crashed true, eligible false
 	}
 }
 
-// The leader before refused the second of two processes under one name; the new
-// one hears that one first. The first still has its lease.
+// The previous leader refused the second of two processes with one node id. The new leader
+// gets the first heartbeat from that process, while the other one still has its lease.
 func TestNodeWithoutEchoWaitsForLeasesOfThePreviousLeader(t *testing.T) {
 	d := newDesk(t, "b/d")
 	stranger := func(hb *ack.Heartbeat) {

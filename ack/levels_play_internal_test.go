@@ -117,11 +117,11 @@ func (p *LevelPlay) step(fresh bool) {
 	case 9:
 		p.remove(x)
 	case 10:
-		p.late()
+		p.deliverLate()
 	case 11:
 		p.apply()
 	default:
-		p.lead()
+		p.leaderStep()
 	}
 }
 
@@ -152,7 +152,7 @@ func (p *LevelPlay) heard() (all []MemberView) {
 }
 
 // late lets something arrive that was under way for long.
-func (p *LevelPlay) late() {
+func (p *LevelPlay) deliverLate() {
 	if len(p.words) > 0 {
 		p.hear(p.words[0])
 		p.words = p.words[1:]
@@ -173,7 +173,7 @@ func (p *LevelPlay) hear(w LevelReport) {
 }
 
 // lead is what the leader does again and again: ask, look, raise.
-func (p *LevelPlay) lead() {
+func (p *LevelPlay) leaderStep() {
 	heard := p.heard()
 	for _, x := range p.servers {
 		if x.up && slices.Contains(p.config, x.name) && p.levels.NeedsReport(x.name, heard) {
@@ -191,7 +191,7 @@ func (p *LevelPlay) lead() {
 	if entry == nil || !p.barrier || p.raising() {
 		return
 	}
-	p.judge(atOnce)
+	p.checkRaise(atOnce)
 	if p.rng.IntN(4) == 0 {
 		p.limbo = append(p.limbo, entry)
 		return
@@ -203,7 +203,7 @@ func (p *LevelPlay) lead() {
 func (p *LevelPlay) raising() bool { return len(p.pending) > 0 || len(p.limbo) > 0 }
 
 // judge looks at what is true when a leader decides to raise the level.
-func (p *LevelPlay) judge(atOnce bool) {
+func (p *LevelPlay) checkRaise(atOnce bool) {
 	for _, x := range p.servers {
 		switch {
 		case !slices.Contains(p.config, x.name):
@@ -314,9 +314,9 @@ func (p *LevelPlay) settle() {
 		p.start(x)
 	}
 	for range 20 {
-		p.lead()
+		p.leaderStep()
 		p.now += finalizeAfter
-		p.late()
+		p.deliverLate()
 		p.applyAll()
 	}
 	if p.level != newProgram && p.failure == "" {

@@ -7,10 +7,9 @@ import (
 	"shardway/ack"
 )
 
-// mistake is one that the protocol was seen to make, or argued to, before it had
-// its rule. It is planted, either in this package by an edit of its source that
-// only a test build sees, or on the node's side of the simulation; and the
-// simulation must catch it.
+// mistake is a fault that the protocol had, or could have, before a rule prevented it. It is
+// planted by an edit of the source of this package that only a test build contains, or in the
+// nodes of the simulation. The simulation must find it.
 type mistake struct {
 	name  string
 	edits []edit
@@ -31,8 +30,8 @@ type edit struct{ decl, old, new string }
 
 func in(decl, old, new string) []edit { return []edit{{decl, old, new}} }
 
-// both plants two mistakes at once: each alone does no harm, because the other's
-// rule stands in its way.
+// both plants two mistakes at once: neither has an effect alone, because the rule of the other
+// one prevents it.
 func both(a, b []edit) []edit { return slices.Concat(a, b) }
 
 // aimed returns a mix of a few kinds of faults.
@@ -57,9 +56,9 @@ func (m *simMix) late() *simMix {
 	return &c
 }
 
-// mistakes lists them in the order of docs/internals/protocol.md: "why 1" and so on, the
-// rules of a map change, the bounds of leases and membership, then those of the
-// ancestor and those that this simulation found.
+// mistakes returns all mistakes in the order of the protocol pages: "why 1" and so on, the
+// rules of a map change, the limits of leases and membership, then the mistakes of the
+// predecessor and those that this simulation has found.
 func mistakes() []mistake {
 	return slices.Concat(mistakesOfBoots(), mistakesOfTerms(), mistakesOfRounds(), mistakesOfGathering(), mistakesOfTheLog(), mistakesOfTheNode(), mistakesOfTheTiming(), mistakesOfTheKeys(), mistakesOfHooks(), mistakesOfReleases(), mistakesOfThePolicy(), mistakesOfAbsence(), mistakesOfKept(), mistakesOfReturns(), mistakesOfTheDisks(), mistakesOfTheLevel(), mistakesOfDoubt(), mistakesOfApps())
 }
@@ -264,7 +263,7 @@ func mistakesOfTerms() []mistake {
 	}
 }
 
-// termBeforeEcho lets heartbeats name a term that was read up to four of them ago.
+// termBeforeEcho makes heartbeats name a term that was read up to four heartbeats before.
 func termBeforeEcho() []edit {
 	return both(in("ack.Agent.sendHeartbeat", "		Term:    a.o.Term(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
 		both(in("ack.Agent", "type Agent struct {\n", "type Agent struct {\n	oldTerm uint64\n	oldAt   time.Duration\n"),
@@ -281,28 +280,28 @@ func termBeforeEcho() []edit {
 func (a *Agent) bootSuperseded(`)))
 }
 
-// nonvoters has clusters whose nodes do not all vote.
+// nonvoters returns a mix with clusters that contain nonvoters.
 func nonvoters() *simMix {
 	m := aimed("depose 8, isolate 4, halves 3")
 	m.hosts = [2]int{5, 5}
 	return m
 }
 
-// growing has clusters that begin with one voter and are disturbed early.
+// growing returns a mix with clusters that begin with one voter and get faults early.
 func growing() *simMix {
 	m := aimed("depose 8, elect 4, compact 2")
 	m.founders = 1
 	return m
 }
 
-// stuckLeader has a leader that never applies anything.
+// stuckLeader returns a mix with a leader that never applies an entry.
 func stuckLeader() *simMix {
 	m := aimed("elect 3, hold 3")
 	m.stuck = 1000
 	return m
 }
 
-// twoGone has nodes that are left out two at a time.
+// twoGone returns a mix in which nodes are dropped two at a time.
 func twoGone() *simMix {
 	m := aimed("two-gone 6, sick 2, hold 2, kill 2, forge 1, isolate 1")
 	m.hosts, m.gaps[1] = [2]int{4, 5}, 200*time.Millisecond

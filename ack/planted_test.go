@@ -27,10 +27,10 @@ func plantedAs(on bool) int {
 }
 `
 
-// TestEveryMistakeIsCaught plants each mistake and lets the simulation look for
-// it. The mistakes are edits of this package's source, compiled in by the go
-// command's -overlay: the package itself knows nothing of them. If an edit does
-// not find its place any more, because the line has changed, change it with it.
+// TestEveryMistakeIsCaught plants each mistake and checks that the simulation finds it. The
+// mistakes are edits of the source of this package, compiled with the -overlay flag of the go
+// command. If an edit does not match any more because its line has changed, change the edit,
+// too.
 func TestEveryMistakeIsCaught(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the package with mistakes")

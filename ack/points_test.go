@@ -10,11 +10,9 @@ import (
 	"testing"
 )
 
-// point is one clause of what the protocol rests on, and how it is shown that
-// the clause is needed: by the mistakes that leave it out, or, where the
-// simulation cannot tell, by an explanation. Where a second rule stands in the
-// way of the same harm, the mistake leaves out both, and its name or its edits
-// say so: each of the two is a lock of its own.
+// point is one clause of the protocol, with the proof that it is needed: the mistakes that
+// omit it, or, where the simulation cannot show it, an explanation. If a second rule prevents
+// the same harm, the mistake omits both, and its name or its edits say so.
 type point struct {
 	of        string // "why 1" to "why 22", "rule 1" to "rule 10", "leases" and so on
 	clause    string
@@ -22,8 +20,9 @@ type point struct {
 	explained string
 }
 
-// points are those of docs/internals/protocol.md: why each rule is there, in its order, then
-// the rules of a map change, then leases and membership. What the ancestor got wrong is among the rules.
+// points are those of the protocol pages: the reason of each rule, in order, then the rules of
+// a map change, then leases and membership. The mistakes of the predecessor are among the
+// rules.
 func points() []point {
 	return slices.Concat(pointsOfWhy(), pointsOfLiveness(), pointsOfRules(), pointsOfLeases(), pointsOfTiming(), pointsOfKeys(), pointsOfHooks(), pointsOfReleases(), pointsOfPolicy(), pointsOfAbsence(), pointsOfKept(), pointsOfReturns(), pointsOfLevels(), pointsOfDoubt(), pointsOfApps())
 }
@@ -193,7 +192,7 @@ func pointsOfRules() []point {
 	}
 }
 
-// pointsOfTiming are about the timing as a fact of the cluster.
+// pointsOfTiming are about the timing of the cluster.
 func pointsOfTiming() []point {
 	return []point{
 		{of: "G11", clause: "with rebalance mode stop-the-world a proposal holds everything", planted: []string{"pause: a proposal holds only what moves"}},
@@ -281,8 +280,8 @@ func pointsOfLeases() []point {
 	}
 }
 
-// Every point is planted or explained, and every mistake stands for a point. With
-// -v this prints the table.
+// Every point is planted or explained, and every mistake belongs to a point. With -v this
+// prints the table.
 func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 	known := map[string]bool{}
 	for _, m := range mistakes() {
@@ -340,8 +339,7 @@ func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 	t.Logf("%d points, %d mistakes:\n%s", len(points()), len(known), table.String())
 }
 
-// testsOfPackages returns the names of all tests of this package and of those
-// beside it.
+// testsOfPackages returns the names of all tests of this package and its neighbours.
 func testsOfPackages(t *testing.T) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("../*/*_test.go")

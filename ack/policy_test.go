@@ -29,8 +29,8 @@ func uncordon(id shardmap.NodeID) ack.Change { return ack.Change{Kind: ack.Chang
 
 func pause(d time.Duration) ack.Change { return ack.Change{Kind: ack.ChangePause, For: d} }
 
-// A drained node is asked for nothing but shards: it has a lease, so that it is ready
-// and forwards, and its word counts for the leader.
+// A drained node only loses its shards: it keeps its lease, so it is ready and forwards
+// requests, and it confirms the leader.
 func TestDrainedNodeOwnsNothingAndKeepsItsLease(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.amend("a", drain("c"))
@@ -49,9 +49,8 @@ func TestDrainedNodeOwnsNothingAndKeepsItsLease(t *testing.T) {
 	}
 }
 
-// An election in the middle of a drain: the node that is drained has not been heard
-// by the new leader yet, and is no dead one for that. What was forwarded to it would
-// be given up.
+// During a drain a new leader is elected. The drained node has not sent it a heartbeat yet,
+// but must not be dropped as dead, because requests forwarded to it would be aborted.
 func TestDrainThroughAnElectionDropsNobody(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("c").busy = true
@@ -81,7 +80,7 @@ func TestCordonPinAndWeightMoveShards(t *testing.T) {
 	}
 }
 
-// A pause holds up who comes, and not what is lost.
+// A pause delays joining nodes, and not the takeover of lost shards.
 func TestPauseHoldsUpJoinsAndNoLoss(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.amend("a", pause(time.Hour))
@@ -103,8 +102,8 @@ func TestPauseHoldsUpJoinsAndNoLoss(t *testing.T) {
 	s.until("it is even again", func() bool { return s.state.Committed().Count("d") == 4 && s.state.Committed().Count("a") == 4 })
 }
 
-// Nobody's clock is compared: a new leader does not know how long the pause has been,
-// and begins anew.
+// Clocks are never compared: a new leader does not know how long the pause has lasted, and
+// starts again.
 func TestPauseRestartsAfterAnElection(t *testing.T) {
 	s := serving(t, "a", "b")
 	s.amend("a", pause(10*time.Second))
@@ -127,7 +126,7 @@ func TestPauseRestartsAfterAnElection(t *testing.T) {
 	}
 }
 
-// What an earlier leader was asked may have been taken back since.
+// A change requested from an earlier leader may have been reverted since.
 func TestPolicyChangeOfEarlierTermIsVoid(t *testing.T) {
 	s := serving(t, "a", "b")
 	s.stuck = true
@@ -153,7 +152,7 @@ func stageWithPolicy(t *testing.T) *stage {
 	return s
 }
 
-// "Cordoned", "drained" and "paused" were asked of nodes that may be gone.
+// Cordons, drains and pauses concern nodes that may be gone.
 func TestOnlyPinsAndWeightsOutliveTheCluster(t *testing.T) {
 	s := stageWithPolicy(t).state
 	want := fmt.Sprintf("%+v", *s.Policy())
@@ -179,8 +178,8 @@ func TestOnlyPinsAndWeightsOutliveTheCluster(t *testing.T) {
 	}
 }
 
-// Rule 10: without members the last map stays. So if the only survivor of a lost
-// quorum were still drained, everything would stay with the dead.
+// Rule 10: without members the last map remains. If the only survivor of a lost quorum were
+// still drained, all shards would stay with dead nodes.
 func TestDrainedSurvivorOwnsEverythingAfterRecovery(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.amend("a", drain("c"))
@@ -237,7 +236,7 @@ func TestPolicyIsBounded(t *testing.T) {
 	s.amend("a", ack.Change{Kind: ack.ChangeWeight, Node: shardmap.NodeID(strings.Repeat("0", 60))}) // less is no more
 }
 
-// Just elected, a leader knows nothing for certain.
+// A newly elected leader may not know all committed entries.
 func TestPolicyChangeWaitsForTheBarrier(t *testing.T) {
 	s := serving(t, "a", "b")
 	l := s.electStuck("b")
@@ -246,8 +245,8 @@ func TestPolicyChangeWaitsForTheBarrier(t *testing.T) {
 	}
 }
 
-// A change may come from another node, with anything in it. What could not be read again
-// must not enter the log: every node would stop at that entry, and again after each start.
+// A change may come from another node, with any content. A change that cannot be decoded must
+// not enter the log: every node would stop at that entry, and again after each start.
 func TestChangesThatCannotBeReadAreRefused(t *testing.T) {
 	long := strings.Repeat("x", 65)
 	for name, c := range map[string]ack.Change{

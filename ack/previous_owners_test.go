@@ -8,8 +8,8 @@ import (
 	"shardway/shardmap"
 )
 
-// Who acquires a shard is told whom it follows, and a restart of the node must not lose
-// that: the log may be gone behind a snapshot.
+// An acquire call names the previous owner. A restart must not lose it: the log entries may be
+// gone behind a snapshot.
 func TestStateRecordsPreviousOwners(t *testing.T) {
 	st := serving(t, "a", "b", "c")
 	first := st.state.Committed()

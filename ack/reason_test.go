@@ -6,8 +6,8 @@ import (
 	"shardway/ack"
 )
 
-// Why a map was proposed outlives its proposer, who is often the cause: the next leader
-// goes on with the same map, for the same reason.
+// The reason of a proposal outlives its leader, which is often the cause: the next leader
+// proposes the same map for the same reason.
 func TestReasonOfAnOpenProposalIsKept(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	c := s.actor("c")

@@ -8,9 +8,8 @@ import (
 	"shardway/ack"
 )
 
-// FuzzRestoredState feeds states of any bytes under a right checksum, as a file from
-// elsewhere may have them: what is read is written again byte for byte, and can be
-// recovered from.
+// FuzzRestoredState decodes states of random bytes under a correct checksum, as a file of any
+// origin may contain. A decoded state must encode to the same bytes, and must be recoverable.
 func FuzzRestoredState(f *testing.F) {
 	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBootstrap("c1", 16, ack.DefaultTiming()))
 	if err != nil {

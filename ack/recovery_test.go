@@ -44,8 +44,8 @@ func TestRecoveredStateIsAboveEverything(t *testing.T) {
 	}
 }
 
-// No ownership epoch survives: the shard may have had other owners since, whose
-// epochs a store behind the app has seen.
+// No ownership epoch survives: the shard may have had other owners since, whose epochs a store
+// behind the app has seen.
 func TestRecoveryMakesAllOwnershipEpochsNew(t *testing.T) {
 	l := serving(t, "a", "b")
 	l.actor("a").busy = true // it does not acknowledge what follows

@@ -7,7 +7,7 @@ import (
 	"shardway/shardmap"
 )
 
-// giveAway has shard 0 of node a move to node b. It returns the release.
+// giveAway moves shard 0 of node a to node b. It returns the release call.
 func (s *hookStage) giveAway() HookCall {
 	s.t.Helper()
 	s.acquire()
@@ -81,7 +81,7 @@ func TestReleaseThatIsNotAnsweredIsLate(t *testing.T) {
 	}
 }
 
-// Nothing listens at the app's address: the shard moves at once, and its release has failed.
+// The app refuses the connection: the shard moves at once, and its release has failed.
 func TestReleaseThatIsRefusedHasFailed(t *testing.T) {
 	s := newHookStage(t, 1)
 	c := s.giveAway()
@@ -92,8 +92,8 @@ func TestReleaseThatIsRefusedHasFailed(t *testing.T) {
 	}
 }
 
-// An app that does not hold a shard lets it move at once. The next owner is told nothing
-// about what is stored: the app may have lost it in a crash.
+// A shard that the app does not hold moves at once. The next owner gets no note, because the
+// app may have lost the state in a crash.
 func TestShardAbsentAtAppMovesAtOnceWithoutNote(t *testing.T) {
 	s := newHookStage(t, 1)
 	c := s.giveAway()

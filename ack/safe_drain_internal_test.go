@@ -7,14 +7,14 @@ import (
 	"shardway/shardmap"
 )
 
-// drainSafely asks for a safe drain of node a, with a release timeout.
+// drainSafely starts a safe drain of node a with a release timeout.
 func (s *hookStage) drainSafely(release time.Duration) {
 	s.t.Helper()
 	s.entry(encodePolicyChange(MinLevel, policyEntry{term: 1, changes: []Change{{Kind: ChangeDrain, Node: "a", Safe: true, Release: release}}}))
 }
 
-// Under a safe drain a shard whose release failed is not given up, however long the proposal
-// stands. The next proposal leaves it here, and it is acquired again.
+// Under a safe drain, a shard whose release failed stays, however long the proposal is open.
+// The next proposal leaves it at the node, and the app acquires it again.
 func TestSafeDrainKeepsUnreleasedShard(t *testing.T) {
 	s := newHookStage(t, 2)
 	s.acquire()

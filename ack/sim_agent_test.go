@@ -8,8 +8,7 @@ import (
 	"shardway/shardmap"
 )
 
-// agent is a node's own side of the protocol: ack.Agent, and the model of what it
-// decides about.
+// agent is the Agent of a node, and the model of what it controls.
 type agent struct {
 	machine *ack.Agent
 	routing ack.Routing
@@ -41,7 +40,7 @@ func (p *proc) initAgent() {
 
 func (p *proc) bootNow() uint64 { return p.machine.Boot() }
 
-// tick looks at everything now and then.
+// tick polls periodically.
 func (p *proc) tick() {
 	p.step()
 	late := [2]time.Duration{15 * time.Millisecond, 50 * time.Millisecond}
@@ -51,7 +50,7 @@ func (p *proc) tick() {
 	p.w.after(p.w.span(late[0], late[1]), p, p.tick)
 }
 
-// step is one look at everything that may have changed.
+// step is one poll.
 func (p *proc) step() {
 	now := p.clock()
 	if p.stopAt(pauseInAgent, func() {
@@ -109,7 +108,7 @@ func (p *proc) Lease(until time.Duration) (missed bool) {
 	return p.clock() >= last
 }
 
-// Route swaps the table.
+// Route publishes the routing.
 func (p *proc) Route(r ack.Routing) {
 	p.routing = r
 	if r.State() != p.table {
@@ -118,14 +117,14 @@ func (p *proc) Route(r ack.Routing) {
 	}
 }
 
-// owns reports whether the node's table serves s here, and the ownership epoch.
+// owns reports whether the routing of the node serves s here, and the ownership epoch.
 func (p *proc) owns(s shardmap.Shard) (shardmap.Epoch, bool) {
 	r := p.routing.Route(s)
 	return r.Epoch, r.Kind == ack.RouteLocal
 }
 
-// opens reports that a shard is open but for a pause of the whole cluster, which may end
-// before the node hears of a proposal.
+// opens reports whether a shard is served except for a pause of the whole cluster, which may
+// end before the node applies a proposal.
 func (p *proc) opens(o shardEpoch) bool {
 	return p.routing.Route(o.shard).Kind == ack.HeldPaused && p.machine.Serves(o.shard, o.epoch)
 }
@@ -142,7 +141,7 @@ func (p *proc) Running(may func(shardmap.Shard) bool) int {
 	return n
 }
 
-// Cut ends requests; the proxy may need a moment to count them as ended.
+// Cut ends requests. They may count for some time afterwards.
 func (p *proc) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 	n := 0
 	for _, r := range p.reqs {
@@ -165,13 +164,13 @@ func (p *proc) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 	}
 }
 
-// send carries a heartbeat to whom the node takes for the leader.
+// send sends a heartbeat to the server that the node considers the leader.
 func (p *proc) send(hb ack.Heartbeat) {
 	w := p.w
 	p.heartbeatSent(hb)
 	w.checkReport(p, hb)
 	if hb.Back > 0 {
-		w.said[spoken{hb.Node, hb.Boot}] = true
+		w.said[speakingBoot{hb.Node, hb.Boot}] = true
 	}
 	if hb.Goodbye && !p.goodbye {
 		p.exitSoon()
@@ -203,7 +202,7 @@ func (p *proc) send(hb ack.Heartbeat) {
 	})
 }
 
-// answer takes an answer of a leader.
+// answer handles an answer of a leader.
 func (p *proc) answer(a ack.Answer) {
 	switch p.machine.Answered(p.clock(), a) {
 	case ack.AnswerIgnored:
@@ -212,20 +211,20 @@ func (p *proc) answer(a ack.Answer) {
 		p.w.cover.refusedBoots++
 		p.w.logf("%s is told of boot %d of itself", p.h.id, a.Known)
 	case ack.DiskRolledBack:
-		p.w.wentBack(p, a)
+		p.w.diskRolledBack(p, a)
 		return
 	case ack.DuplicateNode:
 		p.w.cover.refusedDuplicates++
 	case ack.DuplicatePersists:
 		p.w.cover.refusedDuplicates++
-		p.usurped()
+		p.duplicatePersists()
 	case ack.AnswerCounted:
 		p.answerCounted(a)
 	}
 	p.step()
 }
 
-// raise takes a higher boot: nothing of the present one may run.
+// raise raises the boot. Nothing of the present one may run.
 func (p *proc) raise(known uint64) (uint64, bool) {
 	if len(p.calls) > 0 {
 		p.w.fail("hooks: %s takes a new boot and has %d calls under way", p.h.id, len(p.calls))
@@ -242,7 +241,7 @@ func (p *proc) raise(known uint64) (uint64, bool) {
 	return p.disk.boot, true
 }
 
-// leave is what SIGTERM began: hand over, finish, say goodbye, exit.
+// leave continues a SIGTERM: hand over, finish, send a goodbye, exit.
 func (p *proc) leave() {
 	if !p.leaving || p.closing {
 		return
@@ -250,7 +249,7 @@ func (p *proc) leave() {
 	p.closing = !p.table.Committed().Has(p.h.id) && !p.table.Last().Has(p.h.id) || p.machine.MapStays() || p.w.now > p.leaveBy
 }
 
-// exitSoon ends the process that says goodbye, whether that is heard or not.
+// exitSoon ends a process after its goodbye, whether that is received or not.
 func (p *proc) exitSoon() {
 	w := p.w
 	p.goodbye = true
@@ -263,7 +262,7 @@ func (p *proc) exitSoon() {
 	}
 	w.checkGoodbye(p)
 	if p.back > 0 {
-		p.lingers(w.now + absentPatience)
+		p.lingerAfterGoodbye(w.now + absentPatience)
 		return
 	}
 	w.after(w.span(50*time.Millisecond, 300*time.Millisecond), p, func() {

@@ -18,24 +18,25 @@ const (
 	flapFirst = 2 * time.Second
 )
 
-// fall has the app of a host become unhealthy.
+// becomeUnhealthy makes the app of a host unhealthy.
 func (h *host) becomeUnhealthy() {
 	h.unhealthy, h.failing = true, true
 	h.falls = min(h.falls+1, 6)
 }
 
-// rise has it become healthy.
+// becomeHealthy makes it healthy.
 func (h *host) becomeHealthy() { h.unhealthy, h.failing, h.refused = false, false, false }
 
-// health is what the host's node says of its app.
+// health returns the app health that the node of the host reports.
 func (h *host) health() ack.AppHealth {
 	return ack.AppHealth{Failing: h.failing, Refused: h.failing && h.refused, Falls: h.falls}
 }
 
-// faultSickMost has several apps become unhealthy one soon after the other, and recover so.
+// faultSickMost makes several apps unhealthy in quick succession, and lets them recover in the
+// same way.
 func faultSickMost(w *world) bool {
 	hit, longer := false, time.Duration(0)
-	lasts := w.lastingPolicy()
+	lasts := w.faultDuration()
 	if w.pick(3) == 0 { // one recovers long after the others
 		longer = appsCalm + w.span(time.Second, 3*time.Second)
 	}
@@ -65,7 +66,7 @@ func faultSickMost(w *world) bool {
 	return hit
 }
 
-// faultFlap has an app become unhealthy several times.
+// faultFlap makes an app unhealthy several times.
 func faultFlap(w *world) bool {
 	h := w.anyone()
 	if h == nil {
@@ -84,19 +85,19 @@ func faultFlap(w *world) bool {
 	return true
 }
 
-// faultFlapLoss has the others go while an app that flapped is well again.
+// faultFlapLoss stops the other nodes after a flapping app has recovered.
 func faultFlapLoss(w *world) bool {
 	hit := faultFlap(w)
 	for _, h := range w.hosts {
 		if running(h) && h.falls < 2 && w.pick(2) == 0 {
 			h.becomeUnhealthy()
-			w.undo(w.lastingPolicy(), h.becomeHealthy)
+			w.undo(w.faultDuration(), h.becomeHealthy)
 		}
 	}
 	return hit
 }
 
-// able returns who may own shards and is not held back.
+// ableNodes returns the nodes that may own shards and are not held back.
 func (l *leaderLoop) ableNodes() map[shardmap.NodeID]bool {
 	able := map[shardmap.NodeID]bool{}
 	for _, v := range l.turn.View() {
@@ -107,7 +108,7 @@ func (l *leaderLoop) ableNodes() map[shardmap.NodeID]bool {
 	return able
 }
 
-// appsSeen is what a leadership has heard of apps.
+// appsSeen is what a leader has received about apps.
 type appsSeen struct {
 	healthy map[shardmap.NodeID]time.Duration // since when; none: it is not
 	few     time.Duration                     // since when at most half may be unhealthy; negative: more are
@@ -116,7 +117,7 @@ type appsSeen struct {
 	idle    time.Duration                     // since when a healthy node owns nothing while nobody can; negative: none does
 }
 
-// hearsApp notes the health of an app from a heartbeat that counted.
+// recordAppHealth records the health of an app from a heartbeat that counted.
 func (l *leaderLoop) recordAppHealth(h ack.Heartbeat) {
 	if h.Unhealthy {
 		delete(l.apps.healthy, h.Node)
@@ -125,8 +126,8 @@ func (l *leaderLoop) recordAppHealth(h ack.Heartbeat) {
 	}
 }
 
-// apps counts those that could own shards, and of them those that are unhealthy, and those
-// that may be.
+// countApps counts the apps that could own shards, those that are unhealthy, and those that
+// may be.
 func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
 	s := l.told()
 	for _, v := range l.turn.View() {
@@ -153,8 +154,8 @@ func (l *leaderLoop) countApps() (apps, unhealthy, perhaps int) {
 	return apps, unhealthy, perhaps
 }
 
-// sawHealth judges a proposal: nobody is left out because of an unhealthy app where most are,
-// and an app that flaps comes back late.
+// checkHealth checks a proposal: no node is excluded for an unhealthy app if most are
+// unhealthy, and a flapping app returns late.
 func (l *leaderLoop) checkHealth(e ack.Submit) {
 	told, w := l.told(), l.p.w
 	if e.Commit || told.Last().Epoch() == 0 {
@@ -195,7 +196,7 @@ func (l *leaderLoop) checkHealth(e ack.Submit) {
 	}
 }
 
-// sampleApps notes since when at most half of the apps may have been unhealthy.
+// sampleApps records since when at most half of the apps may have been unhealthy.
 func (l *leaderLoop) sampleApps() {
 	switch apps, _, perhaps := l.countApps(); {
 	case 2*perhaps > apps:
@@ -205,8 +206,8 @@ func (l *leaderLoop) sampleApps() {
 	}
 }
 
-// unhealthyFew returns a member whose app has to be left, because for long enough at most half
-// of the apps may have been unhealthy.
+// unhealthyFew returns a member whose app must be excluded, because at most half of the apps
+// may have been unhealthy for long enough.
 func (l *leaderLoop) unhealthyFew() (id shardmap.NodeID) {
 	if l.sampleApps(); l.apps.few < 0 || l.p.clock()-l.apps.few <= appsCalm+lossWait {
 		return ""
@@ -219,7 +220,7 @@ func (l *leaderLoop) unhealthyFew() (id shardmap.NodeID) {
 	return id
 }
 
-// judgeHeldBack judges that nobody is held back where nobody else can own shards.
+// judgeHeldBack checks that no node is held back if no other node can own shards.
 func (l *leaderLoop) judgeHeldBack() {
 	l.apps.able = l.ableNodes()
 	apps, unhealthy, _ := l.countApps()

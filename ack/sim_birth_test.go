@@ -10,9 +10,9 @@ import (
 // entry, which names the cluster and its timing, may be late, refused or lost with
 // its leader, and another leader's may come as well.
 
-// unfound begins with empty disks. The first host founds the cluster, as package
-// node's founder decides; the others wait to be added.
-func (w *world) unfound() {
+// initEmpty begins with empty disks. The first host bootstraps the cluster, as package node
+// decides; the others wait to be added.
+func (w *world) initEmpty() {
 	w.birth = ack.NewState()
 	w.truth = w.birth
 	w.first = &simConf{voters: []string{w.hosts[0].server()}}
@@ -20,12 +20,12 @@ func (w *world) unfound() {
 		h.newDisk()
 		h.absent = h.absent && h.i > 0
 	}
-	w.after(w.span(0, 20*time.Millisecond), nil, w.foundIt)
+	w.after(w.span(0, 20*time.Millisecond), nil, w.bootstrapFirst)
 }
 
-// foundIt bootstraps the first server, unless that has happened. Whoever is killed
-// meanwhile tries again.
-func (w *world) foundIt() {
+// bootstrapFirst bootstraps the first server, unless that has happened. It retries if the
+// process is killed meanwhile.
+func (w *world) bootstrapFirst() {
 	h := w.hosts[0]
 	switch p := h.proc; {
 	case h.disk.base > 0 || len(h.disk.conf.voters) > 0:
@@ -45,12 +45,12 @@ func (w *world) foundIt() {
 			p.campaign("the founder")
 		})
 	}
-	w.after(w.span(20*time.Millisecond, 80*time.Millisecond), nil, w.foundIt)
+	w.after(w.span(20*time.Millisecond, 80*time.Millisecond), nil, w.bootstrapFirst)
 }
 
-// bear makes the cluster, if it has none yet, once the barrier is applied, and only
-// then tells the machine of the barrier. What Raft refuses the machine tries again.
-func (l *leaderLoop) tolerateHang() {
+// bootstrap submits the bootstrap entry, if the log has none, once the barrier is applied, and
+// only then reports the barrier to the driver. The driver repeats what Raft refuses.
+func (l *leaderLoop) bootstrap() {
 	p, w := l.p, l.p.w
 	if l.over {
 		return
@@ -74,25 +74,25 @@ func (l *leaderLoop) tolerateHang() {
 		}
 		i := p.appendEntry(&logEntry{data: entry})
 		w.logf("%s appends a birth at %d", p.h.id, i)
-		l.await(i)
+		l.awaitApplied(i)
 	})
 }
 
-// await goes on once the entry at index i is applied here, whoever's it is.
-func (l *leaderLoop) await(i uint64) {
+// awaitApplied continues once the entry at index i is applied here, of any leader.
+func (l *leaderLoop) awaitApplied(i uint64) {
 	p := l.p
 	p.w.after(p.w.span(time.Millisecond, 10*time.Millisecond), p, func() {
 		switch {
 		case l.over:
 		case p.raftApplied < i:
-			l.await(i)
+			l.awaitApplied(i)
 		default:
-			l.tolerateHang()
+			l.bootstrap()
 		}
 	})
 }
 
-// sawBirth judges that a cluster is born once.
+// checkBirth checks that a cluster is bootstrapped once.
 func (w *world) checkBirth(before, after *ack.State) {
 	w.logf("log: %d is the birth of %q, timing %+v", after.Index(), after.Cluster(), after.Timing())
 	w.cover.births++

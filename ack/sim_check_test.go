@@ -26,7 +26,7 @@ type checks struct {
 	stable     time.Duration            // since when all is well; negative: it is not
 	quarantineChecks
 	gradualDrainChecks
-	stagingChecks
+	stageChecks
 	hookChecks
 	restartChecks
 	keptChecks
@@ -79,7 +79,7 @@ func newChecks() checks {
 		owner:  map[shardEpoch]shardmap.NodeID{},
 		did:    map[uint64]entryEffect{},
 		dropAt: map[shardmap.NodeID]time.Duration{}, timedAt: map[uint64]time.Duration{},
-		stable: -1, gradualDrainChecks: newGradualDrainChecks(), stagingChecks: newStagingChecks(), hookChecks: newHookChecks(), restartChecks: newRestartChecks(), keptChecks: newKeptChecks(),
+		stable: -1, gradualDrainChecks: newGradualDrainChecks(), stageChecks: newStagingChecks(), hookChecks: newHookChecks(), restartChecks: newRestartChecks(), keptChecks: newKeptChecks(),
 	}
 }
 
@@ -179,7 +179,7 @@ func (w *world) checkCommit(before, after *ack.State) {
 		w.fail("epochs: %d was committed after %d", p.Epoch(), old.Epoch())
 	}
 	for _, m := range p.Members() {
-		if before.Restarting(m.ID) && w.keeps(old, p, m.ID) {
+		if before.Restarting(m.ID) && w.sameShards(old, p, m.ID) {
 			w.cover.without++
 			continue // the exception of G4
 		}
@@ -188,7 +188,7 @@ func (w *world) checkCommit(before, after *ack.State) {
 		}
 	}
 	for _, h := range w.hosts {
-		if p.Has(h.id) || old.Count(h.id) == 0 || h.copyDisk() {
+		if p.Has(h.id) || old.Count(h.id) == 0 || h.hasCopy() {
 			continue
 		}
 		// What a boot before it has acknowledged says nothing of this one.
@@ -246,7 +246,7 @@ func (w *world) checkServing(p *proc) {
 			if !p.wouldAdmit(s) || !q.wouldAdmit(s) {
 				continue
 			}
-			if p.h.copyDisk() || h.copyDisk() {
+			if p.h.hasCopy() || h.hasCopy() {
 				w.cover.excusedCopies++
 				continue
 			}
@@ -262,7 +262,7 @@ func (w *world) checkServing(p *proc) {
 // sawAdmission judges an admission: only a committed map routes (G3), the
 // ownership epoch grows (G10), and nobody else runs the shard (G1).
 func (w *world) checkAdmission(p *proc, r *simReq) {
-	r.forged = w.now < p.forgedUntil || p.h.copyDisk()
+	r.forged = w.now < p.forgedUntil || p.h.hasCopy()
 	if owner := w.owner[shardEpoch{r.shard, r.epoch}]; owner != p.h.id {
 		w.fail("G3: %s admits for shard %d with ownership epoch %d, which no committed map gave it (%q)", p.h.id, r.shard, r.epoch, owner)
 	}
@@ -309,7 +309,7 @@ func (w *world) checkAlone(p *proc, r *simReq) {
 				continue
 			}
 			switch {
-			case p.h.copyDisk() || h.copyDisk():
+			case p.h.hasCopy() || h.hasCopy():
 				w.cover.excusedCopies++
 			case r.forged || other.forged:
 				w.cover.excusedForged++
@@ -402,7 +402,7 @@ func (h *host) serves(m *shardmap.Map) bool {
 	if p == nil || p.table.Committed().Epoch() != m.Epoch() || p.table.Last().Epoch() != m.Epoch() {
 		return false
 	}
-	return h.gateway || (m.Has(h.id) != h.drained() || h.keepsShards()) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch() && h.holdsAll(m)
+	return h.gateway || (m.Has(h.id) != h.drained() || h.keepsShards()) && p.clock() < p.until && !h.stopped && p.machine.Acked() >= m.Epoch() && h.acquiredAll(m)
 }
 
 // settled reports that all has been well for a while.

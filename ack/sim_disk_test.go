@@ -235,7 +235,7 @@ func faultDisk(w *world) bool {
 	if h == nil || h.hasFaultyDisk() {
 		return false
 	}
-	d := w.lastingPolicy()
+	d := w.faultDuration()
 	switch w.pick(4) {
 	case 0:
 		d += w.span(0, 2*hangsAfter)
@@ -276,7 +276,7 @@ func faultPower(w *world) bool {
 		return false
 	}
 	w.blackout(h)
-	w.back(h, w.lastingPolicy())
+	w.back(h, w.faultDuration())
 	return true
 }
 

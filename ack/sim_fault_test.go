@@ -11,8 +11,7 @@ import (
 	"shardway/shardmap"
 )
 
-// simMix says what a schedule is made of: how large the cluster is, which faults
-// it meets and how often each.
+// simMix defines the schedules: the size of the cluster, its faults, and their frequency.
 type simMix struct {
 	name      string
 	hosts     [2]int // least and most
@@ -36,14 +35,14 @@ type simMix struct {
 	quiet bool
 }
 
-// weighted is a fault and how often it is drawn.
+// weighted is a fault with its weight.
 type weighted struct {
 	weight int
 	name   string
 	do     func(w *world) bool // false: it found nobody to hit
 }
 
-// kinds reads a list of faults and their weights.
+// kinds parses a list of faults and their weights.
 func kinds(list string) []weighted {
 	all := map[string]func(w *world) bool{
 		"kill": faultCrash, "wipe": faultWipe, "pause": faultPause, "isolate": faultIsolate, "one-way": faultOneWay, "halves": faultHalves,
@@ -75,7 +74,7 @@ func kinds(list string) []weighted {
 	return out
 }
 
-// pick decides something about a fault: by the tape, if there is one.
+// pick chooses a detail of a fault: from the tape, if there is one.
 func (w *world) pick(k int) int {
 	if w.faults == nil {
 		return w.n(k)
@@ -88,9 +87,9 @@ func (w *world) pick(k int) int {
 	return b % k
 }
 
-// lasting returns how long a fault lasts: mostly about a lease, or about as long
-// as it takes to take shards.
-func (w *world) lastingPolicy() time.Duration {
+// faultDuration returns how long a fault lasts: mostly about a lease, or about the time of a
+// takeover.
+func (w *world) faultDuration() time.Duration {
 	switch w.pick(4) {
 	case 0:
 		return w.span(20*time.Millisecond, 250*time.Millisecond)
@@ -148,13 +147,13 @@ func (m *simMix) setup(w *world) {
 		w.addCachingApps()
 	}
 	if w.n(100) < m.births {
-		w.unfound()
+		w.initEmpty()
 	} else if w.n(100) < m.twins {
 		w.addTwin()
 	}
 }
 
-// populate makes the hosts and what is on the disks of a cluster just founded.
+// populate creates the hosts and disks of a new cluster.
 func (w *world) populate(n, founders int) {
 	first := &simConf{}
 	w.first = first
@@ -192,8 +191,8 @@ const (
 	fastClock = 1_049_000
 )
 
-// clockRate draws how fast a clock runs: every other one as slow or as fast as
-// may be.
+// clockRate returns the random rate of a clock. Every other clock has the minimum or maximum
+// rate.
 func (w *world) clockRate() int64 {
 	switch w.n(4) {
 	case 0:
@@ -204,8 +203,8 @@ func (w *world) clockRate() int64 {
 	return slowClock + int64(w.n(fastClock-slowClock+1))
 }
 
-// play plays one schedule: a cluster forms, faults come, faults stop, and then it
-// must serve again.
+// play runs one schedule: a cluster forms, faults occur, faults stop, and then it must serve
+// again.
 func play(s simSetup, cover *coverage) (w *world) {
 	w = newWorld(s, cover)
 	defer func() {
@@ -251,7 +250,7 @@ func play(s simSetup, cover *coverage) (w *world) {
 	return w
 }
 
-// fault draws one fault, counts it if it hit anybody, and lets a while pass.
+// fault injects a random fault, counts it if it had an effect, and lets some time pass.
 func (w *world) fault() {
 	total := 0
 	for _, k := range w.mix.kinds {
@@ -277,8 +276,8 @@ func (w *world) fault() {
 	w.run(w.now+w.span(lo, hi), nil)
 }
 
-// heal ends all faults but, sometimes, one: a node that stays broken must not
-// keep the others from serving.
+// heal ends all faults except, sometimes, one: a node that stays broken must not prevent the
+// others from serving.
 func (w *world) heal() {
 	w.logf("faults stop")
 	w.healing = true
@@ -288,7 +287,7 @@ func (w *world) heal() {
 			w.link[i][j], w.noLog[i][j], w.stalled[i][j] = true, false, 0
 		}
 	}
-	w.part()
+	w.removeCopy()
 	stuck := w.stickOne()
 	for _, h := range w.hosts {
 		h.pauseAt, h.slowCut = pauseNowhere, false
@@ -315,7 +314,7 @@ func (w *world) heal() {
 	w.operate()
 }
 
-// keepUp starts a process again whenever it has ended.
+// keepUp restarts a process whenever it has ended.
 func (w *world) keepUp(h *host) {
 	if h.proc == nil && !h.lost && !h.absent {
 		h.start()
@@ -323,13 +322,13 @@ func (w *world) keepUp(h *host) {
 	w.after(w.span(50*time.Millisecond, 400*time.Millisecond), nil, func() { w.keepUp(h) })
 }
 
-// stickOne breaks one node for good, if the voters can do without it.
+// stickOne breaks one node permanently, if the other voters are a quorum.
 func (w *world) stickOne() *host {
 	if w.n(1000) >= w.mix.stuck {
 		return nil
 	}
 	h := w.hosts[w.n(len(w.hosts))]
-	if h.absent || h.gateway || h.twin != nil || !w.spares(h) {
+	if h.absent || h.gateway || h.twin != nil || !w.toleratesLossOf(h) {
 		return nil
 	}
 	if len(w.newestConf().voters) < w.voters {
@@ -371,17 +370,17 @@ func (w *world) stickOne() *host {
 	return h
 }
 
-// spares reports whether the other voters are a quorum, with their disks, whichever
-// configuration it comes to.
-func (w *world) spares(h *host) bool {
-	if !w.elects(w.newestConf().voters, h) {
+// toleratesLossOf reports whether the other voters are a quorum with their disks, with any
+// possible configuration.
+func (w *world) toleratesLossOf(h *host) bool {
+	if !w.hasQuorumWithout(w.newestConf().voters, h) {
 		return false
 	}
 	for _, o := range w.hosts {
 		if o.proc != nil && o.proc.writing != nil {
 			return false // a configuration, perhaps
 		}
-		if c := o.disk.conf; len(c.voters) > 0 && !w.elects(c.voters, h) {
+		if c := o.disk.conf; len(c.voters) > 0 && !w.hasQuorumWithout(c.voters, h) {
 			return false
 		}
 	}
@@ -391,7 +390,7 @@ func (w *world) spares(h *host) bool {
 // elects reports whether of these voters a quorum have their disks, not counting
 // that of a host, nor of those whose own log takes their vote: they stand for no
 // election, and who has less in its log cannot have their vote.
-func (w *world) elects(voters []string, without *host) bool {
+func (w *world) hasQuorumWithout(voters []string, without *host) bool {
 	n := 0
 	for _, o := range w.hosts {
 		abstains := len(o.disk.conf.voters) > 0 && !o.disk.conf.votes(o.server())
@@ -402,7 +401,7 @@ func (w *world) elects(voters []string, without *host) bool {
 	return 2*n > len(voters)
 }
 
-// newestConf returns the latest configuration that is committed.
+// newestConf returns the latest committed configuration.
 func (w *world) newestConf() *simConf {
 	best := w.first
 	for _, e := range slices.Backward(w.committed) {
@@ -413,8 +412,8 @@ func (w *world) newestConf() *simConf {
 	return best
 }
 
-// hold lets a node's state machine apply nothing, or no commit any more, or lets
-// it go on.
+// hold stops the state machine of a node from applying entries, or only commits, or resumes
+// it.
 func (w *world) hold(h *host, on bool) {
 	h.holdLog, h.holdAt = on, false
 	if on && w.n(3) == 0 {

@@ -18,7 +18,7 @@ const (
 	lossWait = 150 * time.Millisecond
 )
 
-// waits is what a leadership has been seen to wait for.
+// waits is what a leadership has been observed to wait for.
 type waits struct {
 	expect    int           // how many nodes found the cluster together, gateways included
 	barrier   bool          // applied
@@ -29,7 +29,7 @@ type waits struct {
 	notBefore time.Duration // nothing is judged before: the leader itself waits for something
 }
 
-// founders is how many nodes are there to found the cluster, gateways included.
+// founders returns the number of nodes that form the cluster, gateways included.
 func (w *world) founders() int {
 	n := 0
 	for _, h := range w.hosts {
@@ -40,9 +40,9 @@ func (w *world) founders() int {
 	return n
 }
 
-// sawMessage notes what a leader was told.
+// checkMessage records a message to a leader.
 func (l *leaderLoop) checkMessage(m ack.Message) {
-	l.endsAnswers()
+	l.endAnswers()
 	switch m := m.(type) {
 	case ack.HeartbeatReceived:
 		if m.Unhealthy {
@@ -52,15 +52,15 @@ func (l *leaderLoop) checkMessage(m ack.Message) {
 		l.waits.barrier = true
 	case ack.SubmitFailed:
 		l.waits.base = nil
-		l.excuseStall(2 * l.p.w.pace.Heartbeat)
+		l.delayLossCheck(2 * l.p.w.pace.Heartbeat)
 	case ack.Tick:
 		l.judgeLoss()
 		l.judgeHeldBack()
 	}
 }
 
-// sawSubmit judges the first map: with fewer nodes than found the cluster it comes
-// only after they were waited for.
+// checkSubmit checks the first map: with fewer nodes than expected, it is proposed only after
+// the wait.
 func (l *leaderLoop) checkSubmit(e ack.Submit) {
 	told, w := l.told(), l.p.w
 	l.waits.base, l.waits.commit = told, e.Commit
@@ -86,15 +86,15 @@ func (l *leaderLoop) checkSubmit(e ack.Submit) {
 	}
 }
 
-// leaves reports whether the host's process wants no shards.
+// leaves reports whether the process of the host wants no shards.
 func (h *host) leaves() bool { return h.proc != nil && h.proc.leaving }
 
-// excuse lets a while pass before a loss is judged.
-func (l *leaderLoop) excuseStall(d time.Duration) {
+// delayLossCheck excludes some time from the check of losses.
+func (l *leaderLoop) delayLossCheck(d time.Duration) {
 	l.waits.lostSince, l.waits.notBefore = -1, l.p.clock()+d
 }
 
-// judgeLoss judges that a map without those who are lost is proposed at once.
+// judgeLoss checks that a map without failed nodes is proposed at once.
 func (l *leaderLoop) judgeLoss() {
 	x, p := &l.waits, l.p
 	now := p.clock()
@@ -104,7 +104,7 @@ func (l *leaderLoop) judgeLoss() {
 		x.base = nil
 	}
 	l.judgeStage(now, stalled)
-	lost, ok := l.lost()
+	lost, ok := l.lostMember()
 	switch {
 	case !ok || !x.barrier || x.base != nil || now < x.notBefore || p.disk.term != l.term:
 		x.lostSince = -1
@@ -115,9 +115,9 @@ func (l *leaderLoop) judgeLoss() {
 	}
 }
 
-// lost returns a member of the last map that the leader takes for lost, or leaving,
-// while there is somebody to have its shards.
-func (l *leaderLoop) lost() (id shardmap.NodeID, ok bool) {
+// lostMember returns a member of the last map that the leader considers failed or leaving,
+// while another node can own its shards.
+func (l *leaderLoop) lostMember() (id shardmap.NodeID, ok bool) {
 	if l.told().Last().Epoch() == 0 {
 		return "", false
 	}
@@ -130,13 +130,14 @@ func (l *leaderLoop) lost() (id shardmap.NodeID, ok bool) {
 	return id, id != "" && somebody && !staged[id]
 }
 
-// moving reports that shards are on their way.
+// moving reports whether shards are moving.
 func (l *leaderLoop) moving() bool {
 	s := l.told()
 	return s.Open() && len(shardmap.Diff(s.Committed(), s.Last())) > 0
 }
 
-// losing returns a member of the last map that is to be one no more; empty: there is none.
+// losingNode returns a member of the last map that should not be one any more; empty if there
+// is none.
 func (l *leaderLoop) losingNode() (id shardmap.NodeID) {
 	last := l.told().Last()
 	for _, v := range l.turn.View() {

@@ -14,25 +14,25 @@ import (
 
 // emptyingChecks is what the world knows of them.
 type gradualDrainChecks struct {
-	emptyAt map[asking]time.Duration // when it was first applied
-	idle    map[idleness]map[shardmap.Shard]bool
+	emptyAt map[drainStart]time.Duration // when it was first applied
+	idle    map[idleReport]map[shardmap.Shard]bool
 }
 
 // asking is an entry that has a node emptied.
-type asking struct {
+type drainStart struct {
 	node  shardmap.NodeID
 	since uint64
 }
 
 // idleness is what a leader was told of a node, by one map.
-type idleness struct {
+type idleReport struct {
 	term uint64
 	node shardmap.NodeID
 	base shardmap.Epoch
 }
 
 func newGradualDrainChecks() gradualDrainChecks {
-	return gradualDrainChecks{emptyAt: map[asking]time.Duration{}, idle: map[idleness]map[shardmap.Shard]bool{}}
+	return gradualDrainChecks{emptyAt: map[drainStart]time.Duration{}, idle: map[idleReport]map[shardmap.Shard]bool{}}
 }
 
 // anyEmptying draws one.
@@ -57,7 +57,7 @@ func (l *leaderLoop) askIdle() {
 				if p.lead != l || l.over {
 					return
 				}
-				key := idleness{l.term, m.Node, m.Map}
+				key := idleReport{l.term, m.Node, m.Map}
 				if w.idle[key] == nil {
 					w.idle[key] = map[shardmap.Shard]bool{}
 				}
@@ -88,7 +88,7 @@ func (w *world) checkEmptying(before, after *ack.State, e *logEntry) {
 	was, is := before.Policy(), after.Policy()
 	for id, x := range is.GradualDrains {
 		if was.GradualDrains[id] != x {
-			w.emptyAt[asking{id, x.Since}] = w.now
+			w.emptyAt[drainStart{id, x.Since}] = w.now
 			w.cover.emptied++
 		}
 		if is.Drained[id] {
@@ -101,14 +101,14 @@ func (w *world) checkEmptying(before, after *ack.State, e *logEntry) {
 		}
 		w.cover.emptyingsOver++
 		owns := before.Committed().Count(id) + before.Last().Count(id)
-		if lasted := w.now - w.emptyAt[asking{id, x.Since}]; owns > 0 && lasted < x.For*9/10 {
+		if lasted := w.now - w.emptyAt[drainStart{id, x.Since}]; owns > 0 && lasted < x.For*9/10 {
 			w.fail("emptying: what is busy at %s is moved after %v of %v", id, lasted, x.For)
 		}
 	}
 }
 
 // letGo returns what a map takes from members that are being emptied.
-func letGo(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]bool {
+func movedFrom(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]bool {
 	idle := map[shardmap.Shard]bool{}
 	for s := range shardmap.Shard(base.Len()) {
 		owner := base.Owner(s)
@@ -127,20 +127,20 @@ func letGo(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]bool {
 // new leader proposes it again as it was.
 func (w *world) checkLetGo(before, after *ack.State, e *logEntry, by shardmap.Policy) map[shardmap.Shard]bool {
 	p, base, policy := after.Last(), before.Committed(), before.Policy()
-	idle, open := letGo(base, p, policy), map[shardmap.Shard]bool{}
+	idle, open := movedFrom(base, p, policy), map[shardmap.Shard]bool{}
 	if before.Open() {
-		open = letGo(base, before.Last(), policy)
+		open = movedFrom(base, before.Last(), policy)
 	}
 	for s := range idle {
 		w.cover.wentIdle++
-		if !open[s] && !w.idle[idleness{e.asked, base.Owner(s), base.Epoch()}][s] {
+		if !open[s] && !w.idle[idleReport{e.asked, base.Owner(s), base.Epoch()}][s] {
 			w.fail("emptying: %d takes shard %d from %s, which has not said that it is idle", p.Epoch(), s, base.Owner(s))
 		}
 	}
 	last := before.Last()
 	leaves := slices.ContainsFunc(p.Members(), func(m shardmap.Member) bool { return e.stage.left[m.ID] }) // it gets nothing any more
 	if len(policy.GradualDrains) > 0 && len(policy.Pins) == 0 && !leaves && len(e.stage.deferred) == 0 && before.Open() && (before.LastTerm() == e.asked || !last.SameAs(p)) && uint64(last.Epoch()) > max(policy.Since, w.absenceAt) && slices.Equal(last.Members(), p.Members()) {
-		by.Idle = letGo(base, last, policy)
+		by.Idle = movedFrom(base, last, policy)
 		if last.SameAs(shardmap.Assign(base, p.Members(), by)) {
 			w.fail("emptying: %d replaces %d, and only what is idle differs", p.Epoch(), last.Epoch())
 		}

@@ -7,7 +7,7 @@ import (
 	"shardway/shardmap"
 )
 
-// hookChecks is what the world knows of all apps.
+// hookChecks is global knowledge about all apps.
 type hookChecks struct {
 	releaseTimeout, acquireTimeout time.Duration
 	stuckAfter, backoff            time.Duration
@@ -28,12 +28,12 @@ func newHookChecks() hookChecks {
 	}
 }
 
-// sawCall judges a call that leaves a node.
+// checkCall checks a call that a node sends.
 func (w *world) checkCall(p *proc, c *simCall) {
 	if n := len(c.Shards); n == 0 && c.Kind != ack.HookAcquire || n > ack.MaxHookShards || c.Timeout <= 0 {
 		w.fail("hooks: a call of %d shards within %v", n, c.Timeout)
 	}
-	if last := w.lastSeq[c.disk]; c.Seq <= last && !p.h.copyDisk() || c.Seq >= 1<<53 {
+	if last := w.lastSeq[c.disk]; c.Seq <= last && !p.h.hasCopy() || c.Seq >= 1<<53 {
 		w.fail("hooks: %s calls %d after %d", p.h.id, c.Seq, last)
 	}
 	w.lastSeq[c.disk] = c.Seq
@@ -92,7 +92,7 @@ func (w *world) checkAcquireLeave(p *proc, c *simCall, hs ack.HookShard, mine bo
 	w.checkExact(p, c.disk, hs)
 }
 
-// sawSuccession notes whom an owner follows, of a map just committed.
+// checkSuccession records the previous owners in a map just committed.
 func (w *world) checkSuccession(p *shardmap.Map, s shardmap.Shard) {
 	o := shardEpoch{s, p.OwnedSince(s)}
 	if _, known := w.follows[o]; known || p.Owner(s) == "" {
@@ -106,8 +106,8 @@ func (w *world) checkSuccession(p *shardmap.Map, s shardmap.Shard) {
 	w.lastOf[s] = o
 }
 
-// sawBegun judges a call that an app begins: an acquire while nobody else runs or
-// releases the shard, a release before anybody else acquires.
+// checkBegun checks a call that an app begins: an acquire while no other app serves or
+// releases the shard, and a release before another app acquires it.
 func (w *world) checkBegun(c *simCall) {
 	for _, hs := range c.Shards {
 		switch c.Kind {
@@ -133,14 +133,14 @@ func (c *simCall) epochOf(s shardmap.Shard) shardmap.Epoch {
 	return 0
 }
 
-// counts reports that the node has the call under way as far as it knows.
+// counts reports whether the node considers the call running.
 func (c *simCall) counts() bool { return !c.cut && !c.ended && !c.p.dead && !c.late }
 
 // sawAcquireBegun is the second half of G1 for an app that loads a shard.
 func (w *world) checkAcquireBegun(c *simCall, hs ack.HookShard) {
 	for _, h := range w.hosts {
 		q := h.proc
-		if q == nil || q == c.p || c.p.h.copyDisk() || h.copyDisk() || w.now < c.p.forgedUntil || c.p.excusedByStop() || q.excusedByStop() {
+		if q == nil || q == c.p || c.p.h.hasCopy() || h.hasCopy() || w.now < c.p.forgedUntil || c.p.excusedByStop() || q.excusedByStop() {
 			continue
 		}
 		for _, r := range q.reqs {
@@ -156,21 +156,21 @@ func (w *world) checkAcquireBegun(c *simCall, hs ack.HookShard) {
 	}
 }
 
-// sawDone judges what an app has done for a shard.
+// checkDone checks what an app has done for a shard.
 func (w *world) checkDone(c *simCall, hs ack.HookShard) {
 	if c.Kind == ack.HookRelease {
 		w.checkBefore(c, hs)
 	}
 }
 
-// checkBefore fails if a release goes on after the successor's acquire has begun.
+// checkBefore fails if a release continues after the acquire of the next owner has begun.
 func (w *world) checkBefore(c *simCall, hs ack.HookShard) {
 	if w.begun[hs.Shard] <= hs.Epoch || !c.counts() {
 		return
 	}
 	p := c.p
 	switch {
-	case p.h.copyDisk() || w.now < p.forgedUntil || c.forged:
+	case p.h.hasCopy() || w.now < p.forgedUntil || c.forged:
 		w.cover.excusedForged++
 	case p.excusedByStop():
 		w.cover.excusedStops++
@@ -179,8 +179,8 @@ func (w *world) checkBefore(c *simCall, hs ack.HookShard) {
 	}
 }
 
-// sawFirstByte judges a request that comes to an app. It returns false if the app,
-// which has restarted since, has not run it.
+// checkFirstByte checks a request that reaches an app. It returns false if the app has
+// restarted and has not processed it.
 func (w *world) checkFirstByte(p *proc, r *simReq) bool {
 	if p.h.app == nil || r.forged {
 		return true
@@ -204,8 +204,8 @@ func (w *world) checkFirstByte(p *proc, r *simReq) bool {
 	return false
 }
 
-// sawLook judges what a look left undone: an acquire of a shard that moves is cut at
-// once, and a release delays an acknowledgement no longer than it may.
+// checkLook checks what a poll has left undone: an acquire call for a moving shard is
+// cancelled at once, and a release delays an acknowledgement no longer than allowed.
 func (w *world) checkLook(p *proc) {
 	if p.h.app == nil {
 		return
@@ -219,7 +219,7 @@ func (w *world) checkLook(p *proc) {
 		}
 	}
 	now := p.clock()
-	if e := p.machine.Draining(); e != p.drains || p.stoppedOnce || p.endsSlowly() {
+	if e := p.machine.Draining(); e != p.drains || p.stoppedOnce || p.cutStillRunning() {
 		p.drains, p.drainsSince = e, now
 	}
 	kept, _ := p.machine.KeptShards()
@@ -228,9 +228,9 @@ func (w *world) checkLook(p *proc) {
 	}
 }
 
-// endsSlowly reports that requests of shards that move still run, or a call that was
-// cut.
-func (p *proc) endsSlowly() bool {
+// cutStillRunning reports whether requests for moving shards still run, or a cancelled call
+// does.
+func (p *proc) cutStillRunning() bool {
 	for _, r := range p.reqs {
 		if p.table.ChangesKeys() || p.table.Last().Owner(r.shard) != p.h.id {
 			return true
@@ -244,8 +244,8 @@ func (p *proc) endsSlowly() bool {
 	return false
 }
 
-// sawAcknowledged judges what a node tells the leader: calls count as running, and the
-// app knows what is no longer its own.
+// checkAcknowledged checks an acknowledgement: calls count as running, and the app knows which
+// shards it has lost.
 func (w *world) checkAcknowledged(p *proc) {
 	for s := range shardmap.Shard(w.shards) {
 		if epoch, owed := p.owed[s]; owed && !p.stoppedOnce && p.table.Last().Owner(s) != p.h.id {
@@ -261,7 +261,7 @@ func (w *world) checkAcknowledged(p *proc) {
 	}
 }
 
-// releaseTime is by how much longer a host may take to acknowledge.
+// releaseTime returns how much longer a host may take to acknowledge.
 func (w *world) releaseTime(h *host) time.Duration {
 	if h.app == nil {
 		return 0
@@ -269,8 +269,8 @@ func (w *world) releaseTime(h *host) time.Duration {
 	return w.releaseTimeout
 }
 
-// holdsAll reports that the app of a host has acquired all that is the host's.
-func (h *host) holdsAll(m *shardmap.Map) bool {
+// acquiredAll reports whether the app of a host has acquired all its shards.
+func (h *host) acquiredAll(m *shardmap.Map) bool {
 	if h.app == nil {
 		return true
 	}

@@ -10,9 +10,9 @@ import (
 	"shardway/shardmap"
 )
 
-// simApp is the app behind a host, in a process of its own: it outlives the node's, and
-// ends without it. It keeps what it was told to acquire, and takes calls as
-// docs/internals/protocol.md asks apps to.
+// simApp is the app of a host, in a process of its own, which can outlive the process of the
+// node and end before it. It keeps the shards that it acquired, and handles calls as
+// docs/internals/protocol-state.md requires of apps.
 type simApp struct {
 	h    *host
 	life int // how often it has restarted
@@ -26,8 +26,8 @@ type simApp struct {
 	ill appIllness
 }
 
-// appIllness is in a thousand: calls that are slow, never answered, refused with 500 or
-// done and answered with one, and shards that fail within a call.
+// appIllness are probabilities per thousand: calls that are slow, hang, fail with 500, succeed
+// but return 500, and calls with failing shards.
 type appIllness struct{ slow, hangs, fails, lies, some int }
 
 func newApp(h *host) *simApp {
@@ -49,7 +49,7 @@ type simCall struct {
 	forged bool
 }
 
-// appSide is the way of a process to its app.
+// appSide is the connection of a process to its app.
 type appSide struct {
 	calls map[uint64]*simCall
 	// got is what the app has told this process that it has acquired.
@@ -87,7 +87,7 @@ type gotShard struct {
 	life  int
 }
 
-// hookOptions returns how the process reaches its app; nil if the app asks for nothing.
+// hookOptions returns how the process reaches its app; nil if the app uses no hooks.
 func (p *proc) hookOptions() *ack.HookOptions {
 	if p.h.app == nil {
 		return nil
@@ -150,7 +150,7 @@ func (p *proc) CutCall(seq uint64) {
 	p.w.after(d, p, func() { p.reportResult(c, ack.HookResult{Err: errors.New("cut")}) })
 }
 
-// ends tells the agent what came of a call, once.
+// reportResult reports the result of a call to the agent, once.
 func (p *proc) reportResult(c *simCall, r ack.HookResult) {
 	if c.ended || p.dead {
 		return
@@ -184,7 +184,7 @@ func (p *proc) reportResult(c *simCall, r ack.HookResult) {
 	p.step()
 }
 
-// comes is a call that has reached the app, whatever its node does by now.
+// arrive handles a call that has reached the app, whatever the state of its node.
 func (a *simApp) arrive(c *simCall) {
 	w := a.h.w
 	if w.now < a.down {
@@ -212,7 +212,7 @@ func (a *simApp) arrive(c *simCall) {
 	w.after(d, nil, func() { a.perform(c) })
 }
 
-// does is the moment at which the app has done what it was told, and answers.
+// perform is the time at which the app has performed the call and responds.
 func (a *simApp) perform(c *simCall) {
 	w := a.h.w
 	if a.life != c.life {
@@ -259,8 +259,8 @@ func (a *simApp) doShard(c *simCall, hs ack.HookShard, r *ack.HookResult) {
 	}
 }
 
-// release writes a shard back and says where. Asked again, it says so again; what it does
-// not hold it cannot release.
+// release writes a shard back and returns where. It is idempotent. A shard that the app does
+// not hold cannot be released.
 func (a *simApp) release(hs ack.HookShard, r *ack.HookResult) {
 	w, o := a.h.w, shardEpoch{hs.Shard, hs.Epoch}
 	if a.held[hs.Shard] == hs.Epoch {
@@ -281,8 +281,8 @@ func (a *simApp) release(hs ack.HookShard, r *ack.HookResult) {
 	}
 }
 
-// replaced notes which disk calls come from: another one begins to count anew, and none
-// that it took the place of counts any more.
+// replaced records which disk sends the calls: another disk counts again, and replaced disks
+// no longer count.
 func (a *simApp) replaced(disk string) bool {
 	i := slices.Index(a.disks, disk)
 	if i < 0 {
@@ -302,7 +302,7 @@ func (a *simApp) answer(c *simCall, r ack.HookResult) {
 	})
 }
 
-// restart ends the app and starts it again after a while. It has forgotten all.
+// restart ends the app and starts it again after a while, without its state.
 func (a *simApp) restart(down time.Duration) {
 	a.life++
 	a.down = a.h.w.now + down
@@ -318,7 +318,7 @@ func faultAppRestart(w *world) bool {
 	}
 	d := time.Duration(0)
 	if w.pick(3) > 0 {
-		d = w.lastingPolicy() / 2
+		d = w.faultDuration() / 2
 	}
 	w.logf("the app of %s restarts, and is gone for %v", h.id, d.Round(time.Millisecond))
 	w.cover.appRestarts++
@@ -334,11 +334,11 @@ func faultAppIll(w *world) bool {
 	often := [...]int{0, 100, 300, 900}
 	h.app.ill = appIllness{often[w.pick(4)], often[w.pick(4)], often[w.pick(3)], often[w.pick(3)], often[w.pick(3)]}
 	w.logf("the app of %s is ill: %+v", h.id, h.app.ill)
-	w.undo(w.lastingPolicy(), func() { h.app.ill = appIllness{} })
+	w.undo(w.faultDuration(), func() { h.app.ill = appIllness{} })
 	return h.app.ill != appIllness{}
 }
 
-// giveApps gives most hosts an app that wants to know what it holds.
+// addHookApps gives most hosts an app with hooks.
 func (w *world) addHookApps() {
 	w.releaseTimeout = w.span(200*time.Millisecond, 2500*time.Millisecond)
 	w.acquireTimeout = w.span(300*time.Millisecond, 3*time.Second)
@@ -350,7 +350,7 @@ func (w *world) addHookApps() {
 	}
 }
 
-// sortedCalls returns what is under way, oldest first.
+// sortedCalls returns the running calls, oldest first.
 func (p *proc) sortedCalls() []*simCall {
 	var out []*simCall
 	for _, seq := range slices.Sorted(maps.Keys(p.calls)) {
@@ -359,8 +359,8 @@ func (p *proc) sortedCalls() []*simCall {
 	return out
 }
 
-// faultAppHangs lets an app that has forgotten all hang in its calls while its node is
-// cut off, for longer than its shards stay its own.
+// faultAppHangs makes an app without state hang in its calls while its node is partitioned,
+// for longer than the node keeps its shards.
 func faultAppHangs(w *world) bool {
 	h := w.somebody(func(h *host) bool { return h.app != nil && running(h) })
 	if h == nil {

@@ -59,7 +59,7 @@ type host struct {
 	loaded      map[string]bool
 }
 
-// pausePoint names where in its own doing a process is stopped.
+// pausePoint is a point in its own code at which a process is paused.
 type pausePoint uint8
 
 const (
@@ -123,11 +123,11 @@ type proc struct {
 	watch *ack.AppWatch // nil if the app does not cache
 }
 
-// brokenBeats is a heartbeat connection that broke. Only heartbeats tell which
-// process sends them: who sent them itself to a leader knows the boot alone.
+// brokenBeats is a broken heartbeat connection. The nonce of the process is known only if it
+// sent heartbeats itself.
 type brokenBeats struct{ boot, nonce uint64 }
 
-// start starts a process from what is on the disk.
+// start starts a process from the content of the disk.
 func (h *host) start() {
 	w := h.w
 	if h.proc != nil {
@@ -167,7 +167,7 @@ func (p *proc) clockAt(t time.Duration) time.Duration {
 	return time.Duration(int64(t-p.origin) * p.h.rate / 1_000_000)
 }
 
-// crash kills the process. Whoever had a heartbeat connection with it may learn.
+// crash kills the process. Processes with a heartbeat connection to it may detect that.
 func (h *host) crash() {
 	p := h.proc
 	if p == nil {
@@ -204,7 +204,7 @@ func (h *host) wipe() {
 	h.w.logf("%s gets an empty disk", h.id)
 }
 
-// stop sends SIGSTOP; resume lets the process go on some time later.
+// stop sends SIGSTOP, and resumes the process after d.
 func (h *host) stop(d time.Duration, where string) {
 	if h.proc == nil || h.stopped {
 		return
@@ -221,7 +221,7 @@ func (h *host) stop(d time.Duration, where string) {
 	})
 }
 
-// resume sends SIGCONT. What waited happens soon, in any order.
+// resume sends SIGCONT. Deferred events happen soon, in any order.
 func (h *host) resume() {
 	if !h.stopped {
 		return
@@ -240,8 +240,8 @@ func (h *host) resume() {
 	w.checkServing(h.proc)
 }
 
-// pausesAt stops the process if it is to be stopped at this point; then goes
-// on with rest once it is let go on. It returns true if it did.
+// stopAt pauses the process if a pause is planned at this point, and continues with rest when
+// it is resumed. It returns true if it paused.
 func (p *proc) stopAt(at pausePoint, rest func()) bool {
 	h := p.h
 	if h.pauseAt != at {
@@ -256,15 +256,14 @@ func (p *proc) stopAt(at pausePoint, rest func()) bool {
 	return true
 }
 
-// connect notes a heartbeat connection from p to the leader q.
+// connect records a heartbeat connection from p to the leader q.
 func (p *proc) connect(q *proc) {
 	if p != q {
 		p.conns[q.h.i], q.conns[p.h.i] = q, p
 	}
 }
 
-// connBroke is told that the process at the other end of a heartbeat connection
-// is gone.
+// connBroke reports that the process at the other end of a heartbeat connection is gone.
 func (p *proc) connBroke(other *proc) {
 	w := p.w
 	i := other.h.i
@@ -291,8 +290,8 @@ func (p *proc) connBroke(other *proc) {
 	}
 }
 
-// redial looks whether anybody listens where a process was: if not, that is
-// evidence for the leader loop.
+// redial checks whether a process listens at the address. If none does, the leader loop gets
+// crash evidence.
 func (p *proc) redial(h *host, tries int) {
 	w := p.w
 	l := p.lead
@@ -324,7 +323,7 @@ func (p *proc) redial(h *host, tries int) {
 	})
 }
 
-// servers returns whom the latest configuration names for node, or "".
+// serverOf returns the server of a node in the configuration, or "".
 func (c *simConf) serverOf(id shardmap.NodeID) string {
 	for _, s := range slices.Concat(c.voters, c.others) {
 		if nodeOf(s) == id {

@@ -11,7 +11,7 @@ import (
 // What a process that restarts in place leaves to the next one on its disk, and to that
 // one alone.
 
-// keptChecks is what the world knows of that.
+// keptChecks is global knowledge about releases of nodes that restart in place.
 type keptChecks struct {
 	// keeping is what the leader of a term had of a boot when it told the log of its
 	// absence.
@@ -24,11 +24,12 @@ type keptChecks struct {
 
 // announcedRestart identifies a restart entry that a leader submits.
 type announcedRestart struct {
-	spoken
+	speakingBoot
 	term uint64
 }
 
-// keptBy is a process that has released a shard in place. asGot: it has never served it.
+// keptBy is a process that has released a shard in place. asGot: it has never served the
+// shard.
 type keptBy struct {
 	server string
 	boot   uint64
@@ -39,10 +40,10 @@ func newKeptChecks() keptChecks {
 	return keptChecks{keeping: map[announcedRestart]*ack.Releases{}, parting: map[announcedRestart]time.Duration{}, kept: map[shardEpoch]keptBy{}}
 }
 
-// keeps notes with which releases an absence must be written that is on its way.
+// announceKept records which releases the submitted restart entry must contain.
 func (l *leaderLoop) announceKept(node shardmap.NodeID) {
 	hb := l.beats[node]
-	k := announcedRestart{spoken{node, hb.Boot}, l.term}
+	k := announcedRestart{speakingBoot{node, hb.Boot}, l.term}
 	l.p.w.keeping[k] = nil
 	if hb.Released == [32]byte{} {
 		return
@@ -58,17 +59,17 @@ func (l *leaderLoop) announceKept(node shardmap.NodeID) {
 	}
 }
 
-// parts notes when a goodbye that announces a return was first heard.
+// goodbyeHeard records when a goodbye that announces a return was first received.
 func (l *leaderLoop) goodbyeHeard(hb ack.Heartbeat) {
-	k := announcedRestart{spoken{hb.Node, hb.Boot}, l.term}
+	k := announcedRestart{speakingBoot{hb.Node, hb.Boot}, l.term}
 	if _, known := l.p.w.parting[k]; !known && hb.Goodbye {
 		l.p.w.parting[k] = l.p.w.now
 	}
 }
 
-// sawKept judges what the state keeps for the next process of a node that is absent.
+// checkKept checks the kept notes in the state of a restarting node.
 func (w *world) checkKept(h *host, boot, term uint64, after *ack.State) {
-	r := w.keeping[announcedRestart{spoken{h.id, boot}, term}]
+	r := w.keeping[announcedRestart{speakingBoot{h.id, boot}, term}]
 	promised := map[shardmap.Shard]ack.Released{}
 	if r != nil {
 		for _, x := range r.Shards {
@@ -97,28 +98,27 @@ func (w *world) checkKept(h *host, boot, term uint64, after *ack.State) {
 	}
 }
 
-// isNext reports whether the process is the one that comes after a restart in place of the
-// shard's owner, on its disk, and has a log that says so: one that is behind may only tell
-// of the restart before.
+// isNextProcess reports whether the process is the one after a restart in place of the owner,
+// on the same disk, and its log contains the restart.
 func (p *proc) isNextProcess(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	known, in := p.table.Kept(s)
 	k := p.w.kept[shardEpoch{s, epoch}]
 	return in && known.Boot == k.boot && k.server == p.disk.server && k.boot+1 == p.bootNow()
 }
 
-// gained reports whether a shard came as released to this very process.
+// gotAsReleased reports whether a shard came as released to this process.
 func (p *proc) gotAsReleased(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	_, server, came := p.table.Released(s)
 	return came && server == p.disk.server && p.firstLease > 0 && epoch > p.firstLease
 }
 
-// mayTell reports whether the process may be told that a shard was released, if it has not
-// acquired it.
+// mayGetNote reports whether the process may get the note of a shard, if it has not acquired
+// the shard.
 func (p *proc) mayGetNote(s shardmap.Shard, epoch shardmap.Epoch) bool {
 	return p.isNextProcess(s, epoch) || p.gotAsReleased(s, epoch)
 }
 
-// whose returns whose release it is that the process is told of, or that it gives back.
+// releasedBy returns the node whose release the process gets, or passes on.
 func (p *proc) releasedBy(s shardmap.Shard, epoch shardmap.Epoch) shardmap.NodeID {
 	if p.isNextProcess(s, epoch) && !p.w.kept[shardEpoch{s, epoch}].asGot {
 		return p.h.id
@@ -126,7 +126,7 @@ func (p *proc) releasedBy(s shardmap.Shard, epoch shardmap.Epoch) shardmap.NodeI
 	return p.w.follows[shardEpoch{s, epoch}]
 }
 
-// with returns the note of what the process may be told of.
+// noteFor returns the note that the process may get.
 func (p *proc) noteFor(s shardmap.Shard, epoch shardmap.Epoch) []byte {
 	if k, _ := p.table.Kept(s); p.isNextProcess(s, epoch) {
 		return k.Note
@@ -135,11 +135,11 @@ func (p *proc) noteFor(s shardmap.Shard, epoch shardmap.Epoch) []byte {
 	return note
 }
 
-// sawTold judges that only the process that gained a shard is told that it was released,
-// and the first one after a restart in place.
+// checkTold checks that only the process that gained a shard gets its note, and the first one
+// after a restart in place.
 func (w *world) checkTold(p *proc, hs ack.HookShard) {
 	switch k := w.kept[shardEpoch{hs.Shard, hs.Epoch}]; {
-	case p.h.copyDisk() || p.gotAsReleased(hs.Shard, hs.Epoch):
+	case p.h.hasCopy() || p.gotAsReleased(hs.Shard, hs.Epoch):
 	case p.isNextProcess(hs.Shard, hs.Epoch):
 		w.cover.exactInPlace++
 	default:
@@ -147,17 +147,17 @@ func (w *world) checkTold(p *proc, hs ack.HookShard) {
 	}
 }
 
-// sawNotTold judges that the process that comes after a restart in place is told what the one
-// before it has kept, also if its log was behind when it got its lease.
+// checkNotTold checks that the process after a restart in place gets the notes of the previous
+// one, even if its log was behind when it got its lease.
 func (w *world) checkNotTold(p *proc, hs ack.HookShard) {
 	o := shardEpoch{hs.Shard, hs.Epoch}
-	if k, ok := w.kept[o]; ok && !p.h.copyDisk() && !p.everGot[o] && k.server == p.disk.server && k.boot+1 == p.bootNow() {
+	if k, ok := w.kept[o]; ok && !p.h.hasCopy() && !p.everGot[o] && k.server == p.disk.server && k.boot+1 == p.bootNow() {
 		w.fail("hooks: boot %d on %s acquires shard %d of epoch %d as if nobody had released it, and the one before it has", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch)
 	}
 }
 
-// sawGoodbye judges what a process keeps for the next one: all that its app has released,
-// and what it has not acquired and got as released.
+// checkGoodbye checks the releases of a stopping process for the next one: all that its app
+// has released, and those that it got and never acquired.
 func (w *world) checkGoodbye(p *proc) {
 	if p.h.app == nil || p.back == 0 {
 		return

@@ -88,7 +88,7 @@ func (w *world) checkOneReading(p *proc, r *simReq) {
 			if other.keys == r.keys || !other.running || other.cut {
 				continue
 			}
-			if p.h.copyDisk() || h.copyDisk() || r.forged || other.forged || r.late || other.late || q.excusedByStop() {
+			if p.h.hasCopy() || h.hasCopy() || r.forged || other.forged || r.late || other.late || q.excusedByStop() {
 				continue
 			}
 			w.fail("keys: %s takes a request keyed by %q while %s runs one keyed by %q", p.h.id, r.keys, h.id, other.keys)

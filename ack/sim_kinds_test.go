@@ -57,14 +57,14 @@ func faultCrash(w *world) bool {
 	case 1:
 		w.back(h, w.span(300*time.Millisecond, 1500*time.Millisecond))
 	default:
-		w.back(h, w.lastingPolicy())
+		w.back(h, w.faultDuration())
 	}
 	return true
 }
 
 func faultWipe(w *world) bool {
 	h := w.anyone()
-	if h == nil || h.copied || !w.spares(h) || !w.newestConf().has(h.server()) {
+	if h == nil || h.copied || !w.toleratesLossOf(h) || !w.newestConf().has(h.server()) {
 		return false
 	}
 	h.crash()
@@ -78,7 +78,7 @@ func faultPause(w *world) bool {
 	if h == nil {
 		return false
 	}
-	d := w.lastingPolicy()
+	d := w.faultDuration()
 	at := pausePoint(w.pick(int(pausePoints)))
 	if at == pauseNowhere {
 		h.stop(d, "")
@@ -109,7 +109,7 @@ func (w *world) cutLinks(cut func(i, j int) bool) bool {
 			}
 		}
 	}
-	w.undo(w.lastingPolicy(), func() {
+	w.undo(w.faultDuration(), func() {
 		for _, l := range was {
 			w.link[l[0]][l[1]] = true
 		}
@@ -179,7 +179,7 @@ func faultNoLog(w *world) bool {
 	for i := range w.hosts {
 		w.noLog[i][h.i], w.noLog[h.i][i] = to, !to
 	}
-	w.undo(w.lastingPolicy(), func() {
+	w.undo(w.faultDuration(), func() {
 		for i := range w.hosts {
 			w.noLog[i][h.i], w.noLog[h.i][i] = false, false
 		}
@@ -190,7 +190,7 @@ func faultNoLog(w *world) bool {
 func faultNoise(w *world) bool {
 	w.loss, w.dup, w.slow = w.pick(4)*100, w.pick(3)*100, w.pick(4)*30
 	w.logf("the network loses %d, repeats %d and delays %d in a thousand", w.loss, w.dup, w.slow)
-	w.undo(w.lastingPolicy(), func() { w.loss, w.dup, w.slow = 0, 0, 0 })
+	w.undo(w.faultDuration(), func() { w.loss, w.dup, w.slow = 0, 0, 0 })
 	return w.loss+w.dup+w.slow > 0
 }
 
@@ -198,7 +198,7 @@ func faultNoise(w *world) bool {
 // all at once and in order, as a connection does.
 func faultStall(w *world) bool {
 	i, j := w.pick(len(w.hosts)), w.pick(len(w.hosts))
-	d := w.lastingPolicy()
+	d := w.faultDuration()
 	w.logf("messages from %s to %s stall for %v", w.hosts[i].id, w.hosts[j].id, d.Round(time.Millisecond))
 	w.stalled[i][j] = w.now + d
 	if w.pick(2) == 0 {
@@ -275,7 +275,7 @@ func faultLeave(w *world) bool {
 	w.logf("%s gets SIGTERM", h.id)
 	h.proc.leaving, h.proc.leaveBy = true, w.now+8*time.Second
 	h.proc.machine.HeartbeatNow()
-	d := w.lastingPolicy()
+	d := w.faultDuration()
 	var again func()
 	again = func() {
 		if h.proc == nil && !h.absent {
@@ -295,7 +295,7 @@ func faultSick(w *world) bool {
 	}
 	w.logf("the app of %s is sick", h.id)
 	h.becomeUnhealthy()
-	w.undo(w.lastingPolicy(), h.becomeHealthy)
+	w.undo(w.faultDuration(), h.becomeHealthy)
 	return true
 }
 
@@ -311,7 +311,7 @@ func faultRemove(w *world) bool {
 		if running(h) && leads(h) {
 			d := w.span(0, 20*time.Millisecond)
 			if w.pick(3) == 0 {
-				d = w.lastingPolicy() // the word is slower than the node
+				d = w.faultDuration() // the word is slower than the node
 			}
 			w.after(d, h.proc, func() {
 				w.dead[x.id] = true
@@ -329,7 +329,7 @@ func faultHold(w *world) bool {
 	}
 	w.logf("%s applies nothing", h.id)
 	w.hold(h, true)
-	w.undo(w.lastingPolicy(), func() { w.hold(h, false) })
+	w.undo(w.faultDuration(), func() { w.hold(h, false) })
 	return true
 }
 
@@ -365,7 +365,7 @@ func faultSlowCut(w *world) bool {
 	}
 	w.logf("%s cuts slowly", h.id)
 	h.slowCut = true
-	w.undo(w.lastingPolicy(), func() { h.slowCut = false })
+	w.undo(w.faultDuration(), func() { h.slowCut = false })
 	return true
 }
 
@@ -377,7 +377,7 @@ func faultDeaf(w *world) bool {
 	mute := w.pick(2) == 0
 	w.logf("heartbeats (%v) or their answers get lost at %s", mute, h.id)
 	h.mute, h.deaf = mute, !mute
-	w.undo(w.lastingPolicy(), func() { h.mute, h.deaf = false, false })
+	w.undo(w.faultDuration(), func() { h.mute, h.deaf = false, false })
 	return true
 }
 
@@ -401,7 +401,7 @@ func faultTrail(w *world) bool {
 	w.logf("scene: %s trails behind", x.id)
 	blocked := w.pick(2) == 0
 	w.hold(x, true)
-	w.undo(w.lastingPolicy(), func() { w.hold(x, false) })
+	w.undo(w.faultDuration(), func() { w.hold(x, false) })
 	if blocked {
 		for i := range w.hosts {
 			w.noLog[i][x.i] = true

@@ -10,7 +10,7 @@ import (
 	"shardway/shardmap"
 )
 
-// leading runs one leadership: its turns, and the model of what they call for.
+// leaderLoop runs one leadership: its steps, and the model of their effects.
 type leaderLoop struct {
 	p       *proc
 	term    uint64
@@ -37,7 +37,7 @@ type leaderLoop struct {
 	staging
 }
 
-// startLeading begins a leadership that Raft has reported.
+// startLeading begins a leadership after an election.
 func (p *proc) startLeading() {
 	w := p.w
 	if !p.leader {
@@ -68,7 +68,7 @@ func (p *proc) startLeading() {
 	}
 }
 
-// origin tells where a message came from, and when it was sent.
+// origin is the sender of a message, and when it was sent.
 type origin struct {
 	host *host
 	at   time.Duration
@@ -91,8 +91,7 @@ func (l *leaderLoop) tick() {
 	l.p.w.after(l.p.w.span(10*time.Millisecond, 40*time.Millisecond), l.p, l.tick)
 }
 
-// issueBarrier gives the barrier to Raft, which may take long to take it, as with
-// every entry, and may refuse.
+// issueBarrier submits the barrier to Raft, which may accept it late or refuse it.
 func (l *leaderLoop) issueBarrier() {
 	p, w := l.p, l.p.w
 	d := w.span(0, 3*time.Millisecond)
@@ -115,21 +114,21 @@ func (l *leaderLoop) issueBarrier() {
 	})
 }
 
-// lookForBarrier tells the machine once the barrier is applied.
+// lookForBarrier reports the barrier to the driver once it is applied.
 func (l *leaderLoop) lookForBarrier() {
 	p := l.p
 	if l.barrier == 0 || p.raftApplied < l.barrier || !p.leader || p.disk.term != l.appends {
 		return
 	}
 	l.barrier = 0
-	p.w.after(p.w.span(0, 2*time.Millisecond), p, l.tolerateHang)
+	p.w.after(p.w.span(0, 2*time.Millisecond), p, l.bootstrap)
 }
 
-// told is the state that the machine knows.
+// told returns the state that the driver works with.
 func (l *leaderLoop) told() *ack.State { return l.turn.State() }
 
-// Term reads the term of the own Raft server; the process may be stopped before and
-// after that.
+// Term returns the term of the own Raft server. The process may be paused before and after
+// that.
 func (l *leaderLoop) Term() uint64 {
 	l.mayStop(pauseBeforeTerm)
 	term := l.p.disk.term
@@ -137,7 +136,7 @@ func (l *leaderLoop) Term() uint64 {
 	return term
 }
 
-// Voters are those of the own log.
+// Voters returns those of the own log.
 func (l *leaderLoop) Voters() []string { return l.p.disk.conf.voters }
 
 func (l *leaderLoop) clock() time.Duration {
@@ -146,7 +145,7 @@ func (l *leaderLoop) clock() time.Duration {
 	return now
 }
 
-// receive takes a message; nil only looks at the log.
+// receive handles a message; nil only applies the newest state.
 func (l *leaderLoop) receive(m ack.Message, from origin) {
 	if _, gone := m.(ack.CrashEvidence); gone {
 		clear(l.from) // a node is no member until its next heartbeat: then additions are gathered again
@@ -168,8 +167,7 @@ func (l *leaderLoop) receive(m ack.Message, from origin) {
 	l.receiveHalting(m, from)
 }
 
-// receiveHalting takes a message in a coroutine, within which the process may be
-// stopped.
+// receiveHalting handles a message in a coroutine, within which the process may be paused.
 func (l *leaderLoop) receiveHalting(m ack.Message, from origin) {
 	var effects []ack.Effect
 	next, end := iter.Pull(func(yield func(struct{}) bool) {
@@ -205,7 +203,7 @@ func (l *leaderLoop) receiveHalting(m ack.Message, from origin) {
 // errEnded ends what was stopped within a turn when the schedule is over.
 var errEnded = errors.New("the schedule is over")
 
-// mayStop stops the process here, if it is to be.
+// mayStop pauses the process here, if planned.
 func (l *leaderLoop) mayStop(at pausePoint) {
 	if l.halt != nil && l.p.stopAt(at, func() { l.goOn() }) {
 		l.halt()
@@ -241,11 +239,11 @@ func (l *leaderLoop) perform(effects []ack.Effect, m ack.Message, from origin) {
 		case ack.Barrier:
 			l.issueBarrier()
 		case ack.AskIdle:
-			l.asksIdle(e)
+			l.sendIdleQuestion(e)
 		case ack.StepDown:
 			w.cover.stepDowns[e.Reason]++
 			w.logf("%s steps down: %s", l.p.h.id, e.Reason)
-			l.excuseStall(5 * time.Second)
+			l.delayLossCheck(5 * time.Second)
 			w.after(w.span(0, 5*time.Millisecond), l.p, l.transfer)
 		case ack.Event:
 			l.noted(e)
@@ -254,10 +252,10 @@ func (l *leaderLoop) perform(effects []ack.Effect, m ack.Message, from origin) {
 	l.checkMessage(m)
 }
 
-// reply sends an answer to whatever process the host has by then, although nodes send it over
-// the connection of the heartbeat: the boot in the answer must do. Two answers need that
-// connection: one that ends a process, and one for another process with the same boot, whose
-// disk was emptied.
+// reply sends an answer to the process that the host has by then, although nodes send it over
+// the connection of the heartbeat: the boot in the answer identifies the process. Two kinds of
+// answers need that connection: one that ends a process, and one for another process with the
+// same boot after the disk was wiped.
 func (l *leaderLoop) reply(to *host, nonce uint64, a ack.Answer) {
 	w := l.p.w
 	if w.coded {
@@ -273,8 +271,8 @@ func (l *leaderLoop) reply(to *host, nonce uint64, a ack.Answer) {
 	})
 }
 
-// submit gives an entry to Raft, sometimes so late that the leadership is over,
-// or that the next one of the same process has begun.
+// submit submits an entry to Raft, sometimes so late that the leadership is over, or the next
+// one of the same process has begun.
 func (l *leaderLoop) submit(e ack.Submit, m ack.Message) {
 	w, p := l.p.w, l.p
 	entry, policed := slices.Clone(e.Entry), l.policyReason(e, m)
@@ -285,7 +283,7 @@ func (l *leaderLoop) submit(e ack.Submit, m ack.Message) {
 	}
 	w.after(d, p, func() {
 		if p.raftAccepts() && !w.perMille(w.lateSubmit/4) {
-			i := p.appendEntry(&logEntry{data: entry, commit: e.Commit, byOperator: e.Asked > 0, policed: policed})
+			i := p.appendEntry(&logEntry{data: entry, commit: e.Commit, byOperator: e.Asked > 0, queuedPolicy: policed})
 			w.logf("%s appends %s at %d", p.h.id, map[bool]string{true: "a commit", false: "a proposal"}[e.Commit], i)
 			return
 		}
@@ -295,7 +293,7 @@ func (l *leaderLoop) submit(e ack.Submit, m ack.Message) {
 	})
 }
 
-// transfer asks another voter to stand for election, if one can be reached.
+// transfer asks another reachable voter to campaign.
 func (l *leaderLoop) transfer() {
 	p, w := l.p, l.p.w
 	if !p.leader || p.disk.term != l.term {
@@ -316,7 +314,7 @@ func (l *leaderLoop) noted(e ack.Event) {
 	w, id := l.p.w, l.p.h.id
 	switch e.Kind {
 	case ack.EventProposing:
-		l.proposesStage(e)
+		l.noteStage(e)
 		w.cover.rounds[e.Reason]++
 		w.logf("%s proposes from map %d: %s, %d moves", id, e.Epoch, e.Reason, e.Moved)
 	case ack.EventDropped:
@@ -324,7 +322,7 @@ func (l *leaderLoop) noted(e ack.Event) {
 		w.logf("%s drops %s: %s", id, e.Node, e.Cause)
 	case ack.EventCommitting:
 		w.logf("%s commits %d", id, e.Epoch)
-		l.recordGrant(e.Epoch)
+		l.expectReleases(e.Epoch)
 		for _, m := range l.told().Last().Members() {
 			if l.acked[m.ID] < e.Epoch && !l.told().Restarting(m.ID) {
 				w.fail("G4: %s commits %d, and the boot of %s that it hears has acknowledged %d", id, e.Epoch, m.ID, l.acked[m.ID])

@@ -8,22 +8,22 @@ import (
 	"shardway/shardmap"
 )
 
-// The keeping of Raft's configuration: package node's keeper, and the library's
-// rules about when it takes a change.
+// Maintenance of the Raft configuration: the keeper of package node, and the rules of the
+// library about accepting a change.
 
-// members keeps Raft's configuration, one change at a time, as package node does.
+// members maintains the Raft configuration, one change at a time, as package node does.
 func (l *leaderLoop) members() {
 	p, w := l.p, l.p.w
 	if l.over || !p.leader {
 		return
 	}
 	w.after(w.span(80*time.Millisecond, 200*time.Millisecond), p, l.members)
-	if !p.fsm.Bootstrapped() || !p.raftAccepts() || !p.confCommitted() || l.replaces() || l.letsGo() {
+	if !p.fsm.Bootstrapped() || !p.raftAccepts() || !p.confCommitted() || l.replaces() || l.removeServer() {
 		return
 	}
 	c := p.disk.conf
 	if len(c.voters) < w.voters {
-		if s := l.spare(); s != "" {
+		if s := l.nonvoterToPromote(); s != "" {
 			l.reconfigure("promotes "+s, with(c.voters, s), without(c.others, s))
 		}
 	}
@@ -45,7 +45,7 @@ func (l *leaderLoop) replaces() bool {
 				continue
 			}
 			w.checkName(l, h.id, h.server())
-			if !c.votes(old) || len(c.voters) > 1 && 2*l.stays(old) > len(c.voters)-1 {
+			if !c.votes(old) || len(c.voters) > 1 && 2*l.countStayingVoters(old) > len(c.voters)-1 {
 				l.reconfigure("removes "+old, without(c.voters, old), without(c.others, old))
 			}
 		} else {
@@ -56,26 +56,26 @@ func (l *leaderLoop) replaces() bool {
 	return false
 }
 
-// nameFree reports that nothing may run on this server's disk any more, so that another
-// disk may take the node's name.
+// nameFree reports whether nothing may run on the disk of this server any more, so that
+// another disk may use the node id.
 func (l *leaderLoop) nameFree(server string) bool {
 	v, ok := l.viewOf(nodeOf(server))
 	return !l.hears(server) && (!ok || v.ProcessGone || l.p.w.plant == plantNameAtOnce)
 }
 
-// hears reports that the heartbeats of this very server are fresh.
+// hears reports whether this server sends fresh heartbeats.
 func (l *leaderLoop) hears(server string) bool {
 	v, _ := l.viewOf(nodeOf(server))
 	return v.SinceHeartbeat >= 0 && !v.Silent && v.Heartbeat.Server == server
 }
 
-// echoes reports that the leader has heard this server's node echo its own answers.
+// echoes reports whether the node of this server has echoed answers of this leader.
 func (l *leaderLoop) echoes(server string) bool {
 	v, _ := l.viewOf(nodeOf(server))
 	return v.LinkWorks || l.p.w.plant == plantHeardVotes
 }
 
-// viewOf returns what the machine knows of a node.
+// viewOf returns the MemberView of a node.
 func (l *leaderLoop) viewOf(id shardmap.NodeID) (ack.MemberView, bool) {
 	for _, v := range l.turn.View() {
 		if v.Node == id {
@@ -85,9 +85,9 @@ func (l *leaderLoop) viewOf(id shardmap.NodeID) (ack.MemberView, bool) {
 	return ack.MemberView{SinceHeartbeat: -1, Silent: true}, false
 }
 
-// letsGo removes the server of a node that has said goodbye, or that is down for
-// long: one that votes only if three are left, and it first gets a successor.
-func (l *leaderLoop) letsGo() bool {
+// removeServer removes the server of a node that has sent a goodbye, or is down for long. A
+// voter is removed only if three voters remain, and gets a successor first.
+func (l *leaderLoop) removeServer() bool {
 	p, w := l.p, l.p.w
 	c := p.disk.conf
 	for _, h := range w.hosts {
@@ -96,10 +96,10 @@ func (l *leaderLoop) letsGo() bool {
 		if h == p.h || h.copied || !c.has(s) || !long && (h.proc == nil || !h.proc.goodbye || h.proc.back > 0) {
 			continue
 		}
-		switch spare := l.spare(); {
+		switch spare := l.nonvoterToPromote(); {
 		case c.votes(s) && long && spare != "" && len(c.voters) <= w.voters:
 			l.reconfigure("promotes "+spare+" in place of "+s, with(c.voters, spare), without(c.others, spare))
-		case !c.votes(s) || long && len(c.voters) > 3 && 2*l.stays(s) > len(c.voters) || !long && l.stays(s) >= 3:
+		case !c.votes(s) || long && len(c.voters) > 3 && 2*l.countStayingVoters(s) > len(c.voters) || !long && l.countStayingVoters(s) >= 3:
 			w.cover.letGo++
 			l.reconfigure("lets go "+s, without(c.voters, s), without(c.others, s))
 		default:
@@ -110,8 +110,8 @@ func (l *leaderLoop) letsGo() bool {
 	return false
 }
 
-// stays counts the voters but one that are heard and do not leave.
-func (l *leaderLoop) stays(but string) int {
+// countStayingVoters counts the live voters, except one, that do not leave.
+func (l *leaderLoop) countStayingVoters(but string) int {
 	n := 0
 	for _, v := range l.p.disk.conf.voters {
 		if h := l.p.w.byServer(v); v != but && h != nil && h.proc != nil && !h.proc.leaving && (h == l.p.h || l.hears(v)) {
@@ -121,8 +121,8 @@ func (l *leaderLoop) stays(but string) int {
 	return n
 }
 
-// spare returns a server without a vote that may have one, or "".
-func (l *leaderLoop) spare() string {
+// nonvoterToPromote returns a nonvoter that may become a voter, or "".
+func (l *leaderLoop) nonvoterToPromote() string {
 	p, w := l.p, l.p.w
 	for _, s := range p.disk.conf.others {
 		if h := w.byServer(s); h != nil && h.proc != nil && !h.proc.leaving && p.peers[h.i].server == s && p.peers[h.i].match >= p.commit && l.hears(s) && l.echoes(s) {
@@ -132,7 +132,7 @@ func (l *leaderLoop) spare() string {
 	return ""
 }
 
-// faultDemote takes a voter its vote; the leader may be the one.
+// faultDemote demotes a voter, possibly the leader.
 func faultDemote(w *world) bool {
 	l := w.somebody(func(h *host) bool { return w.reconfigures(h) && len(h.proc.disk.conf.voters) > 2 })
 	if l == nil {
@@ -140,7 +140,7 @@ func faultDemote(w *world) bool {
 	}
 	c := l.proc.disk.conf
 	s := c.voters[w.pick(len(c.voters))]
-	if !w.mayLose(c, s) {
+	if !w.canLoseVoter(c, s) {
 		return false
 	}
 	w.cover.demoted++
@@ -148,9 +148,9 @@ func faultDemote(w *world) bool {
 	return true
 }
 
-// faultDeafSpare starts a node again that has no vote yet beside a cluster of one:
-// it gets the log, and from now on none of the answers to its heartbeats, also not
-// after the faults. With a vote it would be one of two, and nobody had a lease.
+// faultDeafSpare restarts a nonvoter next to a cluster of one voter. It gets the log, but no
+// answers to its heartbeats, also not after the faults. As one of two voters it would prevent
+// all leases.
 func faultDeafSpare(w *world) bool {
 	l := w.somebody(func(h *host) bool { return running(h) && leads(h) && len(h.proc.disk.conf.voters) == 1 })
 	x := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && !h.proc.isVoter() })
@@ -164,9 +164,8 @@ func faultDeafSpare(w *world) bool {
 	return true
 }
 
-// faultExpel takes out the server of a node that runs, as a leader does that has
-// not heard it for long: it is added again, without a vote. The leader may be the
-// one.
+// faultExpel removes the server of a running node, as a leader does after a long silence. The
+// node is added again as a nonvoter. It may be the leader.
 func faultExpel(w *world) bool {
 	l := w.somebody(w.reconfigures)
 	if l == nil {
@@ -175,7 +174,7 @@ func faultExpel(w *world) bool {
 	c := l.proc.disk.conf
 	all := slices.Concat(c.voters, c.others)
 	s := all[w.pick(len(all))]
-	if c.votes(s) && !w.mayLose(c, s) {
+	if c.votes(s) && !w.canLoseVoter(c, s) {
 		return false
 	}
 	w.cover.expelled++
@@ -189,12 +188,12 @@ func faultExpel(w *world) bool {
 // voters before, too: the one that goes may have that in its log alone, and then it
 // stands for no election and votes for nobody whose log is shorter. Package roster lets
 // a voter go while three others are heard.
-func (w *world) mayLose(c *simConf, s string) bool {
+func (w *world) canLoseVoter(c *simConf, s string) bool {
 	left := without(c.voters, s)
-	return len(left) > 1 && w.elects(left, nil) && w.elects(c.voters, w.byServer(s))
+	return len(left) > 1 && w.hasQuorumWithout(left, nil) && w.hasQuorumWithout(c.voters, w.byServer(s))
 }
 
-// faultReconfigure lets a leader take a vote, or give one, and another lead before
+// faultReconfigure makes a leader demote or promote a server, and elects another leader before
 // that is committed.
 func faultReconfigure(w *world) bool {
 	l := w.somebody(w.reconfigures)
@@ -215,7 +214,7 @@ func faultReconfigure(w *world) bool {
 	return faultDemote(w) || hit
 }
 
-// reconfigures reports that the leader of a host takes a change now.
+// reconfigures reports whether the leader on a host accepts a change now.
 func (w *world) reconfigures(h *host) bool {
 	return running(h) && leads(h) && h.proc.raftAccepts() && h.proc.confCommitted()
 }
@@ -226,8 +225,8 @@ func (l *leaderLoop) reconfigure(what string, voters, others []string) {
 	l.p.w.cover.reconfigured++
 }
 
-// confSettled reports whether the latest configuration is committed, and so is
-// an entry of the own term: before that Raft changes nothing.
+// confCommitted reports whether the latest configuration and an entry of the own term are
+// committed. Before that Raft accepts no change.
 func (p *proc) confCommitted() bool {
 	if p.commit < p.disk.base || p.disk.termAt(p.commit) != p.disk.term {
 		return false

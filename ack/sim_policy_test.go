@@ -9,11 +9,10 @@ import (
 	"shardway/shardmap"
 )
 
-// What operators ask in a schedule: at any leader, around elections, of anybody.
+// Requests of operators in a schedule: to any leader, around elections, for any node.
 
-// policed is what a schedule knows of a change that a leader put in line, or of the
-// policy that a proposal went by.
-type policed struct {
+// queuedPolicy is a change that a leader queued, or the policy of a proposal.
+type queuedPolicy struct {
 	asked uint64 // the term of the leader that was asked; zero: none was
 	zones map[shardmap.NodeID]string
 	// heard is whose heartbeat was taken in the turn that submitted the entry: perhaps
@@ -29,8 +28,8 @@ type policed struct {
 	kept    map[shardmap.Shard]bool // what safe drains leave
 }
 
-func (l *leaderLoop) policyReason(e ack.Submit, m ack.Message) policed {
-	p := policed{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked], stage: l.note, reports: l.reportsOf()}
+func (l *leaderLoop) policyReason(e ack.Submit, m ack.Message) queuedPolicy {
+	p := queuedPolicy{asked: l.term, zones: map[shardmap.NodeID]string{}, changes: l.asked[e.Asked], stage: l.note, reports: l.reportsOf()}
 	l.note = stageNote{}
 	p.kept = l.turn.KeptNow()
 	for _, v := range l.turn.View() {
@@ -47,10 +46,10 @@ func (l *leaderLoop) policyReason(e ack.Submit, m ack.Message) policed {
 	return p
 }
 
-// zone is where a host stands.
+// zone returns the zone of a host.
 func (h *host) zone() string { return []string{"x", "y", ""}[h.i%3] }
 
-// anyChange draws something to ask.
+// anyChange returns a random policy change.
 func (w *world) anyChange() ack.Change {
 	node, shard := w.hosts[w.pick(len(w.hosts))].id, shardmap.Shard(w.pick(w.shards+1))
 	switch w.pick(18) {
@@ -81,7 +80,7 @@ func (w *world) anyChange() ack.Change {
 	return ack.Change{Kind: ack.ChangeResume}
 }
 
-// amend asks a leader for changes.
+// changePolicy requests changes from a leader.
 func (l *leaderLoop) changePolicy(changes ...ack.Change) bool {
 	if l.over || l.busy {
 		return false
@@ -102,7 +101,7 @@ func (w *world) someLeader() *host {
 	return w.somebody(func(h *host) bool { return running(h) && leads(h) })
 }
 
-// faultPolicy asks for a few things.
+// faultPolicy requests a few changes.
 func faultPolicy(w *world) bool {
 	h := w.someLeader()
 	if h == nil {
@@ -120,8 +119,8 @@ func faultPolicy(w *world) bool {
 	return hit
 }
 
-// faultPolicyElect asks for something while leadership changes, and asks the next
-// leader for something else.
+// faultPolicyElect requests a change during a leader change, and another one from the next
+// leader.
 func faultPolicyElect(w *world) bool {
 	if !faultPolicy(w) {
 		return false
@@ -136,8 +135,7 @@ func faultPolicyElect(w *world) bool {
 	return true
 }
 
-// faultPauseLoss pauses moves, and then a node is gone: its shards are placed all the
-// same.
+// faultPauseLoss pauses moves and then stops a node: its shards must be placed anyway.
 func faultPauseLoss(w *world) bool {
 	h := w.someLeader()
 	if h == nil || !h.proc.lead.changePolicy(ack.Change{Kind: ack.ChangePause, For: time.Hour}) {
@@ -147,7 +145,7 @@ func faultPauseLoss(w *world) bool {
 	return faultCrash(w)
 }
 
-// sawAmendment judges a change of the policy.
+// checkAmendment checks a change of the policy.
 func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 	was, is := before.Policy(), after.Policy()
 	w.logf("log: %d asks for %+v", after.Index(), *is)
@@ -213,17 +211,17 @@ func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {
 	w.fail("G9: %d does not move the fewest shards from %d that the policy allows", p.Epoch(), base.Epoch())
 }
 
-// samePolicy reports whether two states ask the same.
+// samePolicy reports whether two states have the same policy.
 func samePolicy(a, b *ack.State) bool {
 	p, q := a.Policy(), b.Policy()
 	return maps.Equal(p.Cordoned, q.Cordoned) && maps.Equal(p.Drained, q.Drained) && maps.Equal(p.Weights, q.Weights) && maps.Equal(p.Pins, q.Pins) && maps.Equal(p.Quarantined, q.Quarantined) && maps.Equal(p.GradualDrains, q.GradualDrains) && maps.Equal(p.Terms, q.Terms) &&
 		p.Pause == q.Pause && p.PausedBy == q.PausedBy && p.Since == q.Since
 }
 
-// drained reports whether the host is to own nothing.
+// drained reports whether the host should own nothing.
 func (h *host) drained() bool { return h.w.truth.Policy().Drained[h.id] }
 
-// keepsShards reports that a safe drain leaves shards at the host.
+// keepsShards reports whether a safe drain leaves shards at the host.
 func (h *host) keepsShards() bool {
 	if h.proc == nil || h.app == nil {
 		return false
@@ -232,8 +230,8 @@ func (h *host) keepsShards() bool {
 	return n > 0
 }
 
-// operate lets an operator see to it, once faults have stopped, that somebody is left
-// to own something.
+// operate is the operator who ensures, once faults have stopped, that some node may own
+// shards.
 func (w *world) operate() {
 	left := slices.ContainsFunc(w.hosts, func(h *host) bool {
 		return !h.gateway && !h.absent && !h.stuck() && !w.truth.Policy().Leaves(h.id) && h.proc != nil && !h.proc.leaving

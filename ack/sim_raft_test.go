@@ -17,7 +17,7 @@ type logEntry struct {
 
 	commit     bool // data is a commit
 	byOperator bool // or a change of the policy that somebody asked for
-	policed
+	queuedPolicy
 }
 
 // simConf is a configuration: server ids, sorted.
@@ -27,7 +27,7 @@ func (c *simConf) has(server string) bool {
 	return slices.Contains(c.voters, server) || slices.Contains(c.others, server)
 }
 
-// raftWorld is what the model knows of the log beyond any one server.
+// raftWorld is the global state of the log model.
 type raftWorld struct {
 	first     *simConf    // the configuration that it begins with
 	committed []*logEntry // by index; nil where not yet seen
@@ -40,22 +40,22 @@ func newRaftWorld() raftWorld {
 	return raftWorld{applied: map[stateKey]*ack.State{}, stood: map[uint64]int{}, leaders: map[uint64]*proc{}}
 }
 
-// stateKey lets servers that apply the same entry to the same state share the
-// result: it is the same anyway, because State is pure.
+// stateKey lets servers that apply the same entry to the same state share the result, which is
+// equal because State is pure.
 type stateKey struct {
 	before *ack.State
 	entry  *logEntry
 }
 
-// peerView is what a leader knows of a server's log.
+// peerView is what a leader knows about the log of a server.
 type peerView struct {
 	server  string
 	match   uint64
 	contact time.Duration
 }
 
-// appendEntry puts an entry into the leader's log, unless Raft is busy writing, and
-// returns its index. The leader writes it before it sends it.
+// appendEntry appends an entry to the log of the leader, unless Raft is busy writing, and
+// returns its index. The leader writes the entry before it sends it.
 func (p *proc) appendEntry(e *logEntry) uint64 {
 	if p.writing != nil {
 		return 0
@@ -91,8 +91,8 @@ const nobody = -1
 // behindBy is how many entries a server has not applied that is far behind.
 const behindBy = 3
 
-// replicate is one AppendEntries or InstallSnapshot and its answer, in one moment
-// where disks are quick; either half may get lost.
+// replicate is one AppendEntries or InstallSnapshot and its response, at one time if disks are
+// fast. Either message may get lost.
 func (w *world) replicate(l *proc, h *host) {
 	f := h.proc
 	if !l.leader || f == nil || h.stopped || !l.disk.conf.has(h.server()) || !w.reach(l.h, h) {
@@ -135,7 +135,7 @@ func (w *world) replicate(l *proc, h *host) {
 	})
 }
 
-// view is what the leader knows of the log of a host's server.
+// view returns what the leader knows about the log of the server of a host.
 func (p *proc) view(h *host) *peerView {
 	v := &p.peers[h.i]
 	if v.server != h.server() {
@@ -144,8 +144,8 @@ func (p *proc) view(h *host) *peerView {
 	return v
 }
 
-// appendTo brings f's log nearer to the leader's, and goes on with up to where they
-// agree once that is written.
+// appendTo brings the log of f closer to that of the leader, and calls then with the last
+// matching index once that is written.
 func (w *world) appendTo(d *simDisk, f *proc, then func(match uint64)) {
 	i := min(d.last(), f.disk.last())
 	for i > max(d.base, f.disk.base) && d.termAt(i) != f.disk.termAt(i) {
@@ -175,7 +175,7 @@ func (w *world) appendTo(d *simDisk, f *proc, then func(match uint64)) {
 	f.store(writesLog, func(d *simDisk) { d.put(i, es...) }, func() { then(i + n) })
 }
 
-// overwritten counts entries that a newer leader's take the place of.
+// overwritten counts entries that are replaced by those of a newer leader.
 func (w *world) overwritten(es []*logEntry) {
 	for _, e := range es {
 		switch {
@@ -187,9 +187,9 @@ func (w *world) overwritten(es []*logEntry) {
 	}
 }
 
-// install takes the leader's snapshot in the place of the own state and log: that
-// ends before it or contradicts it, or no snapshot would be sent, and package
-// consensus drops it then. It waits for the state machine.
+// install replaces the own state and log by the snapshot of the leader. The log is shorter or
+// conflicts, otherwise no snapshot would be sent, and package consensus discards it then. It
+// waits for the state machine.
 func (p *proc) install(from *simDisk, then func(match uint64)) {
 	if p.h.holdLog {
 		return
@@ -231,8 +231,8 @@ func (p *proc) restored(snap []byte) *ack.State {
 	return s
 }
 
-// compact writes a snapshot of what is applied and forgets the log before it, but
-// for so many entries that trail it.
+// compact writes a snapshot of the applied state and removes the log before it, except for the
+// given number of trailing entries.
 func (p *proc) compact(trailing uint64) {
 	at := p.raftApplied
 	if at <= p.disk.snapAt || p.writing != nil {
@@ -256,7 +256,7 @@ func (p *proc) compact(trailing uint64) {
 	p.w.logf("%s compacts its log up to %d, %d entries trail", p.h.id, at, at-p.disk.base)
 }
 
-// advance commits what a quorum has, if it is of the own term.
+// advance commits the entries of the own term that a quorum has.
 func (p *proc) advance() {
 	if !p.leader {
 		return
@@ -291,7 +291,7 @@ func (p *proc) advance() {
 	}
 }
 
-// inherits counts what earlier leaders put into the log and this one commits.
+// countInherited counts the entries of earlier leaders that this leader commits.
 func (p *proc) countInherited(n uint64) {
 	for i := max(p.commit, p.disk.base) + 1; i <= n; i++ {
 		switch e := p.disk.log[i-p.disk.base-1]; {
@@ -304,7 +304,7 @@ func (p *proc) countInherited(n uint64) {
 	}
 }
 
-// learnCommit lets entries up to n be applied.
+// learnCommit allows entries up to n to be applied.
 func (p *proc) learnCommit(n uint64) {
 	if n <= p.commit {
 		return
@@ -346,7 +346,7 @@ func (p *proc) applySoon() {
 	})
 }
 
-// apply takes entries that are committed, all or only the next few.
+// apply applies committed entries, all or only the next few.
 func (p *proc) apply() {
 	n := p.commit
 	if p.w.n(4) == 0 {

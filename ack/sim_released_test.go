@@ -19,13 +19,13 @@ type releasedChecks struct {
 	final map[shardmap.Shard]int
 	// exact has the disk that was told of a release, by whose it was and the ownership it
 	// was told under.
-	exact map[told]string
+	exact map[toldRelease]string
 	// promised are the shards that a commit must pass on as released, by its epoch.
 	promised map[shardmap.Epoch]map[shardmap.Shard]ack.Released
 }
 
-// told is a release that an app was told of.
-type told struct {
+// toldRelease is a release call to an app.
+type toldRelease struct {
 	shardEpoch
 	by shardmap.NodeID
 }
@@ -33,12 +33,11 @@ type told struct {
 func newReleasedChecks() releasedChecks {
 	return releasedChecks{
 		changes: map[shardmap.Shard]int{}, changed: map[shardmap.Shard]shardmap.Epoch{}, final: map[shardmap.Shard]int{},
-		exact: map[told]string{}, promised: map[shardmap.Epoch]map[shardmap.Shard]ack.Released{},
+		exact: map[toldRelease]string{}, promised: map[shardmap.Epoch]map[shardmap.Shard]ack.Released{},
 	}
 }
 
-// note is what an app leaves of a shard: how often it was changed. Of some there is
-// nothing to say.
+// note returns the note for a shard: how often it was changed. Some shards have none.
 func (w *world) note(s shardmap.Shard) []byte {
 	if s%4 == 3 {
 		return nil
@@ -46,7 +45,7 @@ func (w *world) note(s shardmap.Shard) []byte {
 	return fmt.Appendf(nil, "%d/%d", s, w.changes[s])
 }
 
-// sawChange notes that an app has run a request.
+// checkChange records that an app has processed a request.
 func (w *world) checkChange(r *simReq) {
 	if newest := max(w.changed[r.shard], w.begun[r.shard]); r.epoch < newest {
 		return // fenced
@@ -55,7 +54,8 @@ func (w *world) checkChange(r *simReq) {
 	w.changes[r.shard]++
 }
 
-// sawExact judges an acquire that says that the shard is as its last owner released it.
+// checkExact checks an acquire call that claims that the shard is as its last owner released
+// it.
 func (w *world) checkExact(p *proc, disk string, hs ack.HookShard) {
 	if !hs.Released {
 		if hs.Note != nil {
@@ -63,26 +63,26 @@ func (w *world) checkExact(p *proc, disk string, hs ack.HookShard) {
 		}
 		w.checkNotTold(p, hs)
 		// What it releases by itself from now on is of this disk.
-		delete(w.exact, told{shardEpoch{hs.Shard, hs.Epoch}, p.h.id})
+		delete(w.exact, toldRelease{shardEpoch{hs.Shard, hs.Epoch}, p.h.id})
 		return
 	}
 	w.cover.exact++
 	w.checkTold(p, hs)
-	if p.h.copyDisk() {
+	if p.h.hasCopy() {
 		return
 	}
 	if n, ok := w.final[hs.Shard]; !ok || n != w.changes[hs.Shard] || string(hs.Note) != string(w.note(hs.Shard)) {
 		w.fail("hooks: %s acquires shard %d of epoch %d as released with note %q: it was released after %d changes, and has had %d",
 			p.h.id, hs.Shard, hs.Epoch, hs.Note, n, w.changes[hs.Shard])
 	}
-	o := told{shardEpoch{hs.Shard, hs.Epoch}, hs.From}
+	o := toldRelease{shardEpoch{hs.Shard, hs.Epoch}, hs.From}
 	if other := w.exact[o]; other != "" && other != disk {
 		w.fail("hooks: shard %d of epoch %d was given to %s as released, and now to %s", hs.Shard, hs.Epoch, other, disk)
 	}
 	w.exact[o] = disk
 }
 
-// Deliver brings the leader what the node gives up shards with.
+// Deliver sends releases to the leader.
 func (p *proc) Deliver(r ack.Releases) {
 	w := p.w
 	p.sent++
@@ -103,9 +103,8 @@ func (p *proc) Deliver(r ack.Releases) {
 	})
 }
 
-// sawGivenUp judges what an acknowledgement gives shards up with: all that the app has
-// released since its last acquire, and all that it has not acquired and that came as
-// released to this process.
+// checkGivenUp checks the releases of an acknowledgement: all shards that the app has released
+// since its last acquire, and all that came as released and were never acquired.
 func (w *world) checkGivenUp(p *proc) {
 	if p.h.app == nil {
 		return
@@ -153,8 +152,8 @@ func (w *world) checkGivenUp(p *proc) {
 	}
 }
 
-// sawPending judges for how long a node waits for the leader to take what it gives up:
-// with an acknowledgement, and once more with a goodbye.
+// checkPending checks how long a node waits for the confirmation of its releases: with an
+// acknowledgement, and once more with a goodbye.
 func (w *world) checkPending(p *proc) {
 	r := p.machine.Releases()
 	again := p.closing && !p.parted && r != p.pending
@@ -176,9 +175,9 @@ func (w *world) checkPending(p *proc) {
 	}
 }
 
-// promise notes what the commit of an epoch must pass on: what the owners gave up that
-// have acknowledged it, each by its newest heartbeat.
-func (l *leaderLoop) recordGrant(e shardmap.Epoch) {
+// expectReleases records what the commit of an epoch must pass on: the releases of the owners
+// that have acknowledged it, each by its newest heartbeat.
+func (l *leaderLoop) expectReleases(e shardmap.Epoch) {
 	w := l.p.w
 	base, p := l.told().Committed(), l.told().Last()
 	all := map[shardmap.Shard]ack.Released{}
@@ -202,7 +201,7 @@ func (l *leaderLoop) recordGrant(e shardmap.Epoch) {
 	w.promised[e] = all
 }
 
-// sawPassedOn judges with what shards were passed on by a commit.
+// checkPassedOn checks the releases that a commit passes on.
 func (w *world) checkPassedOn(before, after *ack.State) {
 	p := after.Committed()
 	for _, m := range shardmap.Diff(before.Committed(), p) {
@@ -217,8 +216,7 @@ func (w *world) checkPassedOn(before, after *ack.State) {
 	}
 }
 
-// faultNoDeliver lets what a node gives up shards with get lost on its way, and nothing
-// else.
+// faultNoDeliver loses the releases of a node in transit, and nothing else.
 func faultNoDeliver(w *world) bool {
 	h := w.somebody(func(h *host) bool { return h.app != nil })
 	if h == nil {
@@ -226,6 +224,6 @@ func faultNoDeliver(w *world) bool {
 	}
 	w.logf("what %s gives up with does not arrive", h.id)
 	h.noDeliver = true
-	w.undo(w.lastingPolicy(), func() { h.noDeliver = false })
+	w.undo(w.faultDuration(), func() { h.noDeliver = false })
 	return true
 }

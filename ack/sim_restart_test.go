@@ -7,8 +7,9 @@ import (
 	"shardway/shardmap"
 )
 
-// Restarts in place: a process says goodbye and that it comes back, goes on for a
-// while as one that admits nothing, and ends; the next one begins in time, or not.
+// Restarts in place: a process sends a goodbye that announces its return, continues for a
+// while without admitting requests, and ends. The next process starts within the grace, or
+// not.
 
 // restarting is such a process.
 type restarting struct {
@@ -21,19 +22,19 @@ type restarting struct {
 // says that it is absent.
 const absentPatience = 3 * time.Second
 
-// absenceChecks is what the world knows of absences.
+// restartChecks is global knowledge about restarts in place.
 type restartChecks struct {
 	absentAt map[shardmap.NodeID]time.Duration // when the present absence began
 	backAt   map[shardmap.NodeID]time.Duration // when the last one was over
-	away     map[spoken]bool
-	said     map[spoken]bool // goodbye, and that it comes back
+	away     map[speakingBoot]bool
+	said     map[speakingBoot]bool // goodbye, and that it comes back
 	dead     map[shardmap.NodeID]bool
 	// absenceAt is the index of the entry with which one began or ended last.
 	absenceAt uint64
 }
 
 // spoken is a boot of a node.
-type spoken struct {
+type speakingBoot struct {
 	node shardmap.NodeID
 	boot uint64
 }
@@ -41,11 +42,11 @@ type spoken struct {
 func newRestartChecks() restartChecks {
 	return restartChecks{
 		absentAt: map[shardmap.NodeID]time.Duration{}, backAt: map[shardmap.NodeID]time.Duration{},
-		away: map[spoken]bool{}, said: map[spoken]bool{}, dead: map[shardmap.NodeID]bool{},
+		away: map[speakingBoot]bool{}, said: map[speakingBoot]bool{}, dead: map[shardmap.NodeID]bool{},
 	}
 }
 
-// restart has the process leave with its shards.
+// restart makes the process stop with an announced return.
 func (h *host) restart(r restarting) {
 	p, w := h.proc, h.w
 	if p.lead != nil && !p.lead.over && p.leader && r.back >= 0 {
@@ -62,13 +63,13 @@ func (h *host) restart(r restarting) {
 	})
 }
 
-// lingers ends a process that has said goodbye once its own log says that it is
-// absent, or it has waited for that long enough, and a while later.
-func (p *proc) lingers(until time.Duration) {
+// lingerAfterGoodbye ends a process some time after its goodbye, once its own log contains the
+// restart or it has waited long enough.
+func (p *proc) lingerAfterGoodbye(until time.Duration) {
 	w := p.w
 	a, _ := p.fsm.Restart(p.h.id)
 	if a.Boot != p.bootNow() && w.now < until {
-		w.after(20*time.Millisecond, p, func() { p.lingers(until) })
+		w.after(20*time.Millisecond, p, func() { p.lingerAfterGoodbye(until) })
 		return
 	}
 	w.after(p.linger, p, func() {
@@ -79,7 +80,7 @@ func (p *proc) lingers(until time.Duration) {
 	})
 }
 
-// faultRestart restarts a process, mostly within its time.
+// faultRestart restarts a process in place, mostly within its grace.
 func faultRestart(w *world) bool {
 	h := w.anyone()
 	if h == nil || h.proc.leaving || h.proc.closing {
@@ -87,10 +88,10 @@ func faultRestart(w *world) bool {
 	}
 	r := restarting{back: []time.Duration{300 * time.Millisecond, 1500 * time.Millisecond, 6 * time.Second}[w.pick(3)], down: w.span(10*time.Millisecond, 800*time.Millisecond)}
 	if w.pick(3) == 0 {
-		r.linger = w.lastingPolicy()
+		r.linger = w.faultDuration()
 	}
 	if w.pick(3) == 0 {
-		r.down = w.lastingPolicy()
+		r.down = w.faultDuration()
 	}
 	h.restart(r)
 	return true
@@ -128,7 +129,7 @@ func faultRestartJoin(w *world) bool {
 // faultRestartWipe restarts a process whose disk is gone by then.
 func faultRestartWipe(w *world) bool {
 	h := w.anyone()
-	if h == nil || h.proc.leaving || h.proc.closing || h.copied || !w.spares(h) || !w.newestConf().has(h.server()) {
+	if h == nil || h.proc.leaving || h.proc.closing || h.copied || !w.toleratesLossOf(h) || !w.newestConf().has(h.server()) {
 		return false
 	}
 	h.restart(restarting{back: 20 * time.Second, down: time.Second})
@@ -157,7 +158,7 @@ func faultInPlace(w *world) bool {
 	return true
 }
 
-// sawAbsence judges the begin and the end of an absence.
+// checkAbsence checks the begin and the end of a restart.
 func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
 	if e.asked != e.term {
 		w.fail("absence: what the leader of term %d saw counts in term %d", e.asked, e.term)
@@ -169,11 +170,11 @@ func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
 			continue
 		}
 		w.absenceAt = after.Index()
-		boot := spoken{h.id, is.Boot}
+		boot := speakingBoot{h.id, is.Boot}
 		if is.Over {
 			w.logf("log: %s is absent no more", h.id)
 			w.backAt[h.id] = w.now
-			if lasted := w.now - w.absentAt[h.id]; lasted < is.Grace*9/10 && !h.returned(is.Boot) {
+			if lasted := w.now - w.absentAt[h.id]; lasted < is.Grace*9/10 && !h.hasReturned(is.Boot) {
 				w.fail("absence: of %s, is over after %v of %v", h.id, lasted, is.Grace)
 			}
 			continue
@@ -192,7 +193,7 @@ func (w *world) checkAbsence(before, after *ack.State, e *logEntry) {
 	}
 }
 
-// sawSpeak notes which processes speak for themselves.
+// checkSpeak records which processes serve or leave after a restart.
 func (w *world) checkSpeak(m ack.HeartbeatReceived, a ack.Answer) {
 	for _, h := range w.hosts {
 		if h.id == m.Node && (a.Serve > 0 || m.Leaving || m.Goodbye) {
@@ -201,17 +202,17 @@ func (w *world) checkSpeak(m ack.HeartbeatReceived, a ack.Answer) {
 	}
 }
 
-// returned reports that a process above the boot has spoken for itself.
-func (h *host) returned(boot uint64) bool { return h.speaks > boot || h.disks > 1 || h.twin != nil }
+// hasReturned reports whether a process with a higher boot serves or leaves.
+func (h *host) hasReturned(boot uint64) bool { return h.speaks > boot || h.disks > 1 || h.twin != nil }
 
-// sawAbsent judges that a proposal leaves to those who are absent what they have.
+// checkAbsent checks that a proposal leaves the shards of restarting nodes in place.
 func (w *world) checkAbsent(before, after *ack.State) {
 	if after.Last().SameAs(before.Last()) {
 		return // rule 10, and what is proposed once more
 	}
 	for id := range w.absent(before) {
 		switch {
-		case !w.keeps(before.Committed(), after.Last(), id) && !w.dead[id]:
+		case !w.sameShards(before.Committed(), after.Last(), id) && !w.dead[id]:
 			w.fail("absence: %d moves shards of %s, which is absent", after.Last().Epoch(), id)
 		case len(shardmap.Diff(before.Committed(), after.Last())) > 0:
 			w.cover.movedBeside++
@@ -219,7 +220,7 @@ func (w *world) checkAbsent(before, after *ack.State) {
 	}
 }
 
-// absent returns who is absent in a state.
+// absent returns the restarting nodes in a state.
 func (w *world) absent(s *ack.State) map[shardmap.NodeID]bool {
 	ids := map[shardmap.NodeID]bool{}
 	for _, h := range w.hosts {
@@ -230,8 +231,8 @@ func (w *world) absent(s *ack.State) map[shardmap.NodeID]bool {
 	return ids
 }
 
-// keeps reports that two maps give a node the same.
-func (w *world) keeps(a, b *shardmap.Map, id shardmap.NodeID) bool {
+// sameShards reports whether two maps give a node the same shards.
+func (w *world) sameShards(a, b *shardmap.Map, id shardmap.NodeID) bool {
 	for s := range shardmap.Shard(w.shards) {
 		if (a.Owner(s) == id) != (b.Owner(s) == id) {
 			return false
@@ -240,7 +241,7 @@ func (w *world) keeps(a, b *shardmap.Map, id shardmap.NodeID) bool {
 	return true
 }
 
-// sameAbsences reports whether two states remember the same.
+// sameRestarts reports whether two states have the same restart records.
 func (w *world) sameRestarts(a, b *ack.State) bool {
 	for _, h := range w.hosts {
 		x, okx := a.Restart(h.id)

@@ -226,7 +226,7 @@ func faultCacheRestart(w *world) bool {
 	}
 	d := time.Duration(0)
 	if w.pick(3) > 0 {
-		d = w.lastingPolicy() / 2
+		d = w.faultDuration() / 2
 	}
 	w.logf("the app of %s restarts, and is gone for %v", h.id, d.Round(time.Millisecond))
 	w.cover.cacheRestarts++
@@ -258,7 +258,7 @@ func faultAppPort(w *world) bool {
 	if h == nil {
 		return false
 	}
-	d := w.lastingPolicy() / 2
+	d := w.faultDuration() / 2
 	w.logf("the app of %s closes its port for %v", h.id, d.Round(time.Millisecond))
 	w.cover.closedPorts++
 	h.cache.downUntil = w.now + d

@@ -12,22 +12,22 @@ import (
 // Planned changes in stages, in a schedule: the leader asks owners which shards are idle,
 // moves those, and moves busy shards at drain-timeout.
 
-// stagingChecks is what the world knows of the owners' answers, by leader, owner and map.
-type stagingChecks struct {
+// stageChecks is global knowledge about the answers of owners, by leader, owner and map.
+type stageChecks struct {
 	// answered has the newest answer that counted; no entry: none since the last question.
-	answered map[idleness]map[shardmap.Shard]bool
+	answered map[idleReport]map[shardmap.Shard]bool
 	// firstAnswer: no map had taken shards from the owner before.
-	firstAnswer map[idleness]bool
+	firstAnswer map[idleReport]bool
 	// busy are the shards that the newest answer, by whatever map, did not report as idle.
-	busy map[idleness]map[shardmap.Shard]bool
+	busy map[idleReport]map[shardmap.Shard]bool
 	// ended: the change is over for which the owner was asked.
-	ended map[idleness]bool
+	ended map[idleReport]bool
 	// silent owners had not answered the first question of a change.
-	silent map[idleness]bool
+	silent map[idleReport]bool
 }
 
-func newStagingChecks() stagingChecks {
-	return stagingChecks{answered: map[idleness]map[shardmap.Shard]bool{}, firstAnswer: map[idleness]bool{}, silent: map[idleness]bool{}, ended: map[idleness]bool{}, busy: map[idleness]map[shardmap.Shard]bool{}}
+func newStagingChecks() stageChecks {
+	return stageChecks{answered: map[idleReport]map[shardmap.Shard]bool{}, firstAnswer: map[idleReport]bool{}, silent: map[idleReport]bool{}, ended: map[idleReport]bool{}, busy: map[idleReport]map[shardmap.Shard]bool{}}
 }
 
 // staging is what the world knows of a leader's change.
@@ -40,7 +40,7 @@ type staging struct {
 	from map[shardmap.NodeID]time.Duration
 }
 
-// stageNote is what the leader noted of the proposal that it submits next.
+// stageNote is what the leader reported about the proposal that it submits next.
 type stageNote struct {
 	deferred map[shardmap.NodeID]bool
 	// left are the deferred owners that leave.
@@ -53,17 +53,17 @@ type stageNote struct {
 	pauses bool
 }
 
-// asksIdle puts a leader's question to an owner. Question and answer take their time, and get
-// lost.
-func (l *leaderLoop) asksIdle(e ack.AskIdle) {
+// sendIdleQuestion sends a question of the leader to an owner. Question and answer are
+// delayed, and may get lost.
+func (l *leaderLoop) sendIdleQuestion(e ack.AskIdle) {
 	w, id := l.p.w, e.Node
-	l.defers(id)
+	l.noteDeferred(id)
 	l.question = l.p.clock()
-	key := idleness{l.term, id, l.told().Committed().Epoch()}
+	key := idleReport{l.term, id, l.told().Committed().Epoch()}
 	if !e.Held {
 		delete(w.answered, key)
 		delete(w.ended, key)
-		delete(w.busy, idleness{l.term, id, 0})
+		delete(w.busy, idleReport{l.term, id, 0})
 	}
 	if e.Number == 0 && !e.Held {
 		w.silent[key] = true
@@ -77,18 +77,18 @@ func (l *leaderLoop) asksIdle(e ack.AskIdle) {
 			m.Staged = true
 			w.send(h, l.p.h, func(p *proc) {
 				if p.lead == l && !l.over {
-					l.takesIdle(m)
+					l.receiveIdleAnswer(m)
 				}
 			})
 		})
 	}
 }
 
-// takesIdle brings an answer.
-func (l *leaderLoop) takesIdle(m ack.IdleShards) {
+// receiveIdleAnswer delivers an answer.
+func (l *leaderLoop) receiveIdleAnswer(m ack.IdleShards) {
 	w := l.p.w
 	if l.busy {
-		l.inbox = append(l.inbox, func() { l.takesIdle(m) })
+		l.inbox = append(l.inbox, func() { l.receiveIdleAnswer(m) })
 		return
 	}
 	if l.told().Open() {
@@ -97,7 +97,7 @@ func (l *leaderLoop) takesIdle(m ack.IdleShards) {
 		return
 	}
 	waits, first := l.turn.AwaitsIdle(m.Node)
-	key := idleness{l.term, m.Node, m.Map}
+	key := idleReport{l.term, m.Node, m.Map}
 	told := map[shardmap.Shard]bool{}
 	for _, s := range m.Shards {
 		told[s] = true
@@ -107,7 +107,7 @@ func (l *leaderLoop) takesIdle(m ack.IdleShards) {
 	if waits && m.Map == l.told().Committed().Epoch() {
 		inTime := l.p.clock()-l.question < 90*time.Millisecond
 		w.answered[key], w.firstAnswer[key] = told, first && inTime
-		w.busy[idleness{l.term, m.Node, 0}] = l.busyAt(m)
+		w.busy[idleReport{l.term, m.Node, 0}] = l.busyAt(m)
 		if inTime {
 			delete(w.silent, key)
 		}
@@ -124,22 +124,22 @@ func (l *leaderLoop) busyAt(m ack.IdleShards) map[shardmap.Shard]bool {
 	return busy
 }
 
-// endsAnswers notes owners whose moves the leader does not defer any more: their answers count for
-// one change.
-func (l *leaderLoop) endsAnswers() {
+// endAnswers records owners whose moves the leader no longer defers: answers count for one
+// change only.
+func (l *leaderLoop) endAnswers() {
 	base := l.told().Committed()
 	if l.told().Open() {
 		return
 	}
 	for _, m := range base.Members() {
 		if !l.turn.Staged(m.ID) {
-			l.p.w.ended[idleness{l.term, m.ID, base.Epoch()}] = true
+			l.p.w.ended[idleReport{l.term, m.ID, base.Epoch()}] = true
 		}
 	}
 }
 
-// defers notes that a leader defers moves of an owner.
-func (l *leaderLoop) defers(id shardmap.NodeID) {
+// noteDeferred records that a leader defers moves of an owner.
+func (l *leaderLoop) noteDeferred(id shardmap.NodeID) {
 	if l.since == nil {
 		l.since = map[shardmap.NodeID]time.Duration{}
 	}
@@ -148,12 +148,12 @@ func (l *leaderLoop) defers(id shardmap.NodeID) {
 	}
 }
 
-// proposesStage notes what a proposal defers.
-func (l *leaderLoop) proposesStage(e ack.Event) {
+// noteStage records what a proposal defers.
+func (l *leaderLoop) noteStage(e ack.Event) {
 	l.note = stageNote{deferred: map[shardmap.NodeID]bool{}, left: map[shardmap.NodeID]bool{}, early: map[shardmap.NodeID]bool{}, busy: e.Busy, pauses: l.told().Timing().RebalanceMode == ack.RebalanceStopTheWorld}
 	for _, id := range e.Deferred {
 		l.note.deferred[id], l.note.left[id] = true, l.left[id]
-		l.defers(id)
+		l.noteDeferred(id)
 	}
 	for id, since := range l.since {
 		if l.isWell(id) && !l.note.deferred[id] && l.p.clock()-since < l.p.w.pace.DrainTimeout*8/10-50*time.Millisecond {
@@ -167,7 +167,7 @@ func (l *leaderLoop) proposesStage(e ack.Event) {
 	w.cover.deferred += e.Busy
 }
 
-// isWell reports that nothing known of an owner forbids that its moves are deferred.
+// isWell reports whether no known condition forbids deferring moves of an owner.
 func (l *leaderLoop) isWell(id shardmap.NodeID) bool {
 	v, _ := l.viewOf(id)
 	d, _ := l.told().Drop(id)
@@ -195,7 +195,7 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 		if !e.stage.deferred[from] {
 			continue
 		}
-		key := idleness{e.asked, from, base.Epoch()}
+		key := idleReport{e.asked, from, base.Epoch()}
 		goes, told, silent := p.Owner(s) != from, w.answered[key][s] && !w.ended[key], w.silent[key] && !w.ended[key]
 		open := before.Open() && before.Last().Owner(s) != from
 		switch {
@@ -226,7 +226,7 @@ func (w *world) checkEarly(before, after *ack.State, e *logEntry) {
 			continue
 		}
 		for s := range base.Shards(id) {
-			if w.busy[idleness{e.asked, id, 0}][s] && p.Owner(s) != id {
+			if w.busy[idleReport{e.asked, id, 0}][s] && p.Owner(s) != id {
 				w.fail("staging: %d takes busy shard %d from %s before drain-timeout", p.Epoch(), s, id)
 			}
 		}
@@ -235,11 +235,10 @@ func (w *world) checkEarly(before, after *ack.State, e *logEntry) {
 
 // forgetBusy forgets what the node has answered: the requests of its process have ended with it.
 func (w *world) forgetBusy(id shardmap.NodeID) {
-	maps.DeleteFunc(w.busy, func(i idleness, _ map[shardmap.Shard]bool) bool { return i.node == id })
+	maps.DeleteFunc(w.busy, func(i idleReport, _ map[shardmap.Shard]bool) bool { return i.node == id })
 }
 
-// wasDeferred reports that no entry is known by which moves of the owner would not be
-// deferred.
+// wasDeferred reports whether no known entry prevents deferring moves of the owner.
 func (w *world) wasDeferred(id shardmap.NodeID, s *ack.State) bool {
 	return s.Timing().RebalanceMode == ack.RebalanceIncremental && !w.drainedOnce(id)
 }

@@ -26,8 +26,8 @@ var (
 	simMixName   = flag.String("sim.mix", "", "play this mix only")
 )
 
-// plant is a mistake of what the machines of this package stand on: the disk of a node
-// and the way of its requests, which the simulation models.
+// plant is a mistake in the environment of the machines: the disk of a node and the admission
+// of requests, which the simulation models.
 type plant uint8
 
 const (
@@ -151,7 +151,7 @@ func mixNames() []string {
 	return names
 }
 
-// mixCalled returns an ordinary mix.
+// mixCalled returns the mix with the given name.
 func mixCalled(name string) *simMix {
 	for _, m := range mixes() {
 		if m.name == name {
@@ -161,8 +161,7 @@ func mixCalled(name string) *simMix {
 	panic(fmt.Sprintf("no mix %q", name))
 }
 
-// TestSimulation plays schedules of every mix. It is the share of `make sim`
-// that takes seconds.
+// TestSimulation runs schedules of every mix. It is the short form of make sim.
 func TestSimulation(t *testing.T) {
 	if !slices.Contains(append(mixNames(), ""), *simMixName) || *simSeed != 0 && *simMixName == "" {
 		t.Fatalf("-sim.mix=%q: want one of %v", *simMixName, mixNames())
@@ -186,7 +185,7 @@ func TestSimulation(t *testing.T) {
 		total.add(cover)
 		t.Logf("%s: %d schedules, steps: %v, faults: %v", m.name, cover.schedules, cover.steps, cover.faults)
 		if bad != nil {
-			complain(t, *bad)
+			reportFailure(t, *bad)
 		}
 	}
 	t.Logf("coverage:\n%s", total)
@@ -198,8 +197,7 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// playMany plays n schedules on all processors and returns the first seed that
-// fails, or nil.
+// playMany runs n schedules on all processors and returns the first seed that fails, or nil.
 func playMany(s simSetup, first uint64, n int) (*coverage, *simSetup) {
 	var next, worst atomic.Uint64
 	next.Store(first)
@@ -238,7 +236,7 @@ func playMany(s simSetup, first uint64, n int) (*coverage, *simSetup) {
 	return total, &s
 }
 
-// replay plays one schedule again, with its trace.
+// replay runs one schedule again, with its trace.
 func replay(t *testing.T, s simSetup) {
 	t.Helper()
 	s.tracing = true
@@ -249,8 +247,8 @@ func replay(t *testing.T, s simSetup) {
 	}
 }
 
-// complain replays a schedule that failed and says how to do that again.
-func complain(t *testing.T, s simSetup) {
+// reportFailure replays a failed schedule and prints how to repeat it.
+func reportFailure(t *testing.T, s simSetup) {
 	t.Helper()
 	s.tracing = true
 	w := play(s, newCoverage())

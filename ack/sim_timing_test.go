@@ -12,7 +12,7 @@ import (
 // The timing of a schedule: nodes are started with flags of their own, operators
 // change what is in force, also around elections, and several at once.
 
-// deadAfter is the one in force, as far as anybody knows.
+// deadAfter returns the longest dead-after in force at any node.
 func (w *world) deadAfter() time.Duration {
 	if !w.truth.Bootstrapped() {
 		return time.Second
@@ -20,11 +20,11 @@ func (w *world) deadAfter() time.Duration {
 	return w.truth.Timing().DeadAfter
 }
 
-// anyTiming draws a timing that holds all bounds.
+// anyTiming returns a random valid timing.
 func (w *world) anyTiming() ack.Timing { return w.timingBy(w.pick) }
 
-// flagsOf draws what a host was started with, by dice of its own: it counts for
-// nothing, and so changes no schedule.
+// flagsOf returns the random flags of a host. They have no effect, so they use separate random
+// numbers and change no schedule.
 func (w *world) flagsOf(h *host) ack.Timing {
 	return w.timingBy(rand.New(rand.NewPCG(w.seed, uint64(h.i))).IntN)
 }
@@ -55,8 +55,8 @@ func (w *world) checkTiming(after *ack.State) {
 	w.logf("log: %d sets timing %+v", after.Index(), after.Timing())
 }
 
-// strictly reports whether a leader with the given state must take evidence by the
-// strict takeover: it is in force, or was so lately that what relied on it may run.
+// strictly reports whether a leader with the given state must treat evidence by the timeout
+// rule: it is in force, or was so recently that its effects may last.
 func (w *world) strictly(s *ack.State) bool {
 	t, before := s.Timing(), s.TimingBefore()
 	at, changed := w.timedAt[s.TimingSince()]
@@ -64,8 +64,8 @@ func (w *world) strictly(s *ack.State) bool {
 		changed && before.Takeover == ack.TakeoverTimeout && w.now-at < max(t.DeadAfter, before.DeadAfter)*9/10
 }
 
-// retime asks a leader for a change, as package node does, and gives Raft the
-// entry, sometimes very late.
+// changeTiming requests a change from a leader, as package node does, and submits the entry,
+// sometimes very late.
 func (l *leaderLoop) changeTiming(t ack.Timing) bool {
 	w, p := l.p.w, l.p
 	if l.over || l.busy {
@@ -93,8 +93,7 @@ func (l *leaderLoop) changeTiming(t ack.Timing) bool {
 	return true
 }
 
-// faultRetime changes the timing, sometimes twice at once, sometimes at a leader
-// that is none any more.
+// faultRetime changes the timing, sometimes twice at once, sometimes at a former leader.
 func faultRetime(w *world) bool {
 	h := w.somebody(func(h *host) bool { return running(h) && leads(h) })
 	if h == nil {
@@ -107,8 +106,8 @@ func faultRetime(w *world) bool {
 	return hit
 }
 
-// faultRetimeCut changes the timing of a node that is cut off around that moment,
-// with a new leader or without: what it runs, it runs by the timing before.
+// faultRetimeCut changes the timing while a node is partitioned, with or without a new leader.
+// Its running requests follow the previous timing.
 func faultRetimeCut(w *world) bool {
 	l := w.somebody(func(h *host) bool { return running(h) && leads(h) && h.proc.leader })
 	x := w.somebody(func(h *host) bool { return running(h) && h != l && !h.gateway })
@@ -148,9 +147,9 @@ func faultRetimeCut(w *world) bool {
 	return hit
 }
 
-// faultRetimeLost lets a leader set a timing that never leaves it: the others elect
-// another one, who knows nothing of it, and who may take from a node that still
-// listens to the first.
+// faultRetimeLost makes a leader append a timing that is never replicated. The others elect a
+// leader that does not know the timing, and that may take shards from a node that still
+// follows the first leader.
 func faultRetimeLost(w *world) bool {
 	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
 	x := w.somebody(func(h *host) bool { return running(h) && h != l && !h.gateway })
@@ -162,7 +161,7 @@ func faultRetimeLost(w *world) bool {
 	for i := range w.hosts {
 		w.noLog[l.i][i] = true
 	}
-	w.undo(w.lastingPolicy(), func() {
+	w.undo(w.faultDuration(), func() {
 		for i := range w.hosts {
 			w.noLog[l.i][i] = false
 		}
@@ -177,9 +176,9 @@ func faultRetimeLost(w *world) bool {
 	return hit
 }
 
-// faultRetimeElect changes the timing while an election is under way: between two
-// leaders that both try, or with rivals for the vote. Of what two leaders put into the
-// log, one is lost or void, and whoever grants goes by what is committed.
+// faultRetimeElect changes the timing during an election: by two leaders, or with rival
+// candidates. Of the entries of two leaders one is lost or void, and every leader grants by
+// the committed timing.
 func faultRetimeElect(w *world) bool {
 	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
 	if l == nil {
@@ -207,9 +206,9 @@ func faultRetimeElect(w *world) bool {
 	return hit
 }
 
-// faultRetimeHalves changes the timing on both sides of a partition: by the leader of
-// the old side, which commits nothing, and by the one that the other side elects. Who
-// is cut off has its leases, and what it runs, by the timing before both.
+// faultRetimeHalves changes the timing on both sides of a partition: by the leader of the old
+// side, which commits nothing, and by the new leader of the other side. Partitioned nodes have
+// leases and requests of the previous timing.
 func faultRetimeHalves(w *world) bool {
 	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
 	if l == nil {
@@ -237,8 +236,8 @@ func faultRetimeHalves(w *world) bool {
 	return hit
 }
 
-// faultRetimeTakeover puts a laxer takeover in the place of the strict one, and a refusal
-// is forged before the strict one is over: what it was relied on for still runs.
+// faultRetimeTakeover replaces takeover by timeout with a laxer rule, and forges a refused
+// connection before the effects of the timeout rule are over.
 func faultRetimeTakeover(w *world) bool {
 	l := w.somebody(func(h *host) bool { return running(h) && h.proc.leader && leads(h) })
 	x := w.somebody(func(h *host) bool { return running(h) && h != l && !h.gateway })

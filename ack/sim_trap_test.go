@@ -6,12 +6,12 @@ import (
 	"shardway/ack"
 )
 
-// Faults that set a scene: each brings together what must coincide for one
-// mistake to do harm, and coincides too seldom by chance.
+// Faults that combine several events which rarely coincide by chance, and which one mistake
+// needs to do harm.
 
-// faultTrap kills a node; while it is down, another leader is elected out of
-// reach of the present one, and is told that the node is gone for good. The node
-// returns to the old leader, which does not know that it is deposed.
+// faultTrap kills a node. While it is down, another leader is elected that the present one
+// cannot reach, and is told that the node is gone for good. The node returns to the old
+// leader, which does not know that it is deposed.
 func faultTrap(w *world) bool {
 	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	if old == nil {
@@ -47,8 +47,9 @@ func faultTrap(w *world) bool {
 	return true
 }
 
-// faultBlind lets a voter apply nothing, cuts another node off until its shards
-// are taken, and then elects the blind one, which hears the other again.
+// faultBlind prevents a voter from applying entries, partitions another node until its shards
+// are taken, and then elects that voter, which receives the heartbeats of the other node
+// again.
 func faultBlind(w *world) bool {
 	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	blind := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
@@ -69,7 +70,7 @@ func faultBlind(w *world) bool {
 	return true
 }
 
-// isolate cuts a host off, lets d pass, and links it again.
+// isolate partitions a host for d.
 func (w *world) isolate(x *host, d time.Duration) {
 	for i := range w.hosts {
 		w.link[x.i][i], w.link[i][x.i] = false, false
@@ -80,9 +81,9 @@ func (w *world) isolate(x *host, d time.Duration) {
 	}
 }
 
-// faultStraggler makes a node sick, so that it is left out but not dropped, and
-// lets it miss that; when it is heard again, the commit that takes its shards may
-// be under way.
+// faultStraggler makes the app of a node unhealthy, so that the node is excluded but not
+// dropped, and misses that proposal. When it is reachable again, the commit that takes its
+// shards may be in progress.
 func faultStraggler(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
@@ -99,9 +100,9 @@ func faultStraggler(w *world) bool {
 	return true
 }
 
-// faultOldBoot kills a node whose heartbeats are late: some arrive when its next
-// boot has a lease, and is sick, and has applied nothing of what follows. Then,
-// perhaps, there is another leader.
+// faultOldBoot kills a node with delayed heartbeats. Some arrive when its next boot has a
+// lease and an unhealthy app, and has applied no later entry. Then there may be another
+// leader.
 func faultOldBoot(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
@@ -132,8 +133,8 @@ func faultOldBoot(w *world) bool {
 	return true
 }
 
-// faultLateBarrier elects a leader that applies its barrier only after it was
-// deposed, without knowing of it.
+// faultLateBarrier elects a leader that applies its barrier only after it was deposed without
+// knowing it.
 func faultLateBarrier(w *world) bool {
 	first := w.somebody(func(h *host) bool { return running(h) && !h.proc.leader && h.proc.isVoter() })
 	second := w.somebody(func(h *host) bool { return running(h) && h != first && h.proc.isVoter() })
@@ -156,8 +157,8 @@ func faultLateBarrier(w *world) bool {
 	return true
 }
 
-// faultTwoFaced elects a leader by the vote of a node that goes on talking to the
-// present one and hears nothing more of either's Raft.
+// faultTwoFaced elects a leader with the vote of a node that continues to send heartbeats to
+// the present one, and is cut off from Raft.
 func faultTwoFaced(w *world) bool {
 	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	voter := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
@@ -178,8 +179,8 @@ func faultTwoFaced(w *world) bool {
 	return true
 }
 
-// faultConvert elects a leader whom nobody hears but the present one, which votes
-// for it: the others still follow the old one, whose loop may be the last to know.
+// faultConvert elects a leader that only the present one can reach, which votes for it. The
+// others still follow the old leader, whose loop may be the last to notice.
 func faultConvert(w *world) bool {
 	old := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	next := w.somebody(func(h *host) bool { return running(h) && h != old && h.proc.isVoter() })
@@ -193,9 +194,8 @@ func faultConvert(w *world) bool {
 	return true
 }
 
-// faultEchoes lets leaders follow each other within a few answers. What a voter
-// tells the second one stalls until the third is elected without the second
-// knowing, and carries echoes of the first one's answers.
+// faultEchoes elects leaders within a few answers. The heartbeats of a voter to the second
+// leader stall until the third is elected, and carry echoes of answers of the first.
 func faultEchoes(w *world) bool {
 	faultElect(w)
 	w.run(w.now+w.span(60*time.Millisecond, 260*time.Millisecond), nil)
@@ -219,8 +219,8 @@ func faultEchoes(w *world) bool {
 	return true
 }
 
-// faultLastWords kills a node whose heartbeats are late: some arrive after it was
-// dropped, and void the evidence.
+// faultLastWords kills a node with delayed heartbeats. Some arrive after it was dropped, and
+// void the crash evidence.
 func faultLastWords(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
@@ -242,15 +242,15 @@ func faultLastWords(w *world) bool {
 	return true
 }
 
-// faultLateEvidence restarts a node at once, perhaps with an empty disk; what the
-// leader found out in between is handled when the next boot may have a lease.
+// faultLateEvidence restarts a node at once, perhaps with an empty disk. The crash evidence is
+// handled when the next boot may have a lease.
 func faultLateEvidence(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
 		return false
 	}
 	w.logf("scene: %s restarts, and evidence about it comes late", x.id)
-	wiped := w.pick(2) == 0 && w.spares(x) && w.newestConf().has(x.server())
+	wiped := w.pick(2) == 0 && w.toleratesLossOf(x) && w.newestConf().has(x.server())
 	x.crash()
 	if wiped {
 		x.wipe() // its next boot may have the number of the last
@@ -277,9 +277,9 @@ func faultLateEvidence(w *world) bool {
 	return true
 }
 
-// faultTwoGone leaves out two nodes at once, one of which is cut off. The other
-// restarts meanwhile, from a snapshot of the map that routes: its boot is new and has
-// no lease, and then it has one, before the first may be taken from.
+// faultTwoGone excludes two nodes at once, one of which is partitioned. The other restarts
+// from a snapshot of the committed map. Its new boot has no lease at first, and gets one
+// before the shards of the first node may be taken.
 func faultTwoGone(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	y := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) && h != x })
@@ -304,7 +304,7 @@ func faultTwoGone(w *world) bool {
 	return true
 }
 
-// faultLateAnswers restarts a node while answers to its last boot are under way.
+// faultLateAnswers restarts a node while answers to its previous boot are in transit.
 func faultLateAnswers(w *world) bool {
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && !leads(h) })
 	if x == nil {
@@ -329,8 +329,8 @@ func faultLateAnswers(w *world) bool {
 	return true
 }
 
-// faultLateCommit lets a leader's commit reach Raft so late that another leader
-// has led in between, and has leased the node whose shards the commit takes.
+// faultLateCommit delays the commit of a leader until another leader has granted a lease to
+// the node whose shards the commit takes.
 func faultLateCommit(w *world) bool {
 	first := w.somebody(func(h *host) bool { return running(h) && h.proc.leader })
 	x := w.somebody(func(h *host) bool { return running(h) && !h.gateway && h != first })

@@ -16,7 +16,7 @@ import (
 // the old one once that is not heard any more. The streams of a copy are refused by
 // package node/past, which is not in this model; its heartbeats come all the same.
 
-// addTwin gives one of the hosts a double that does not run yet.
+// addTwin adds a second host with the node id of another one, which does not run yet.
 func (w *world) addTwin() {
 	x := w.hosts[w.n(len(w.hosts))]
 	t := &host{w: w, i: len(w.hosts), id: x.id, downFrom: 0, rate: w.clockRate(), weight: 1, absent: true, keys: x.keys, loaded: x.loaded, gateway: x.gateway, disks: 10}
@@ -26,7 +26,7 @@ func (w *world) addTwin() {
 	t.newDisk()
 }
 
-// pair returns the two hosts that have one id, nil if there are none.
+// pair returns the two hosts with the same id, nil if there are none.
 func (w *world) pair() (x, double *host) {
 	for _, h := range w.hosts {
 		if h.twin != nil && h.i > h.twin.i {
@@ -36,12 +36,12 @@ func (w *world) pair() (x, double *host) {
 	return nil, nil
 }
 
-// copies reports that there is another disk like this one: what runs on either is
-// outside the guarantees until that is found out (docs/operate/backup-recovery.md).
-func (h *host) copyDisk() bool { return h.copied || h.twin != nil && h.twin.copied }
+// hasCopy reports whether there is a copy of this disk: what runs on either is outside the
+// guarantees until that is detected (docs/operate/backup-recovery.md).
+func (h *host) hasCopy() bool { return h.copied || h.twin != nil && h.twin.copied }
 
-// copiedVoter reports that there is a copy of a voter's disk, or was a moment ago: it
-// confirms in the name of the one that has voted for another leader.
+// copiedVoter reports whether there is a copy of the disk of a voter, or was recently. It
+// confirms in the name of the voter, which may have voted for another leader.
 func (w *world) copiedVoter(l *leaderLoop) bool {
 	return slices.ContainsFunc(w.hosts, func(h *host) bool {
 		late := h.copyEnded > 0 && w.now-h.copyEnded < w.deadAfter()
@@ -60,9 +60,8 @@ func (w *world) ackedBy(id shardmap.NodeID) shardmap.Epoch {
 	return e
 }
 
-// deadSince reports that no process of the node has run since before the given time,
-// and that no leader can take it for one that does: by three heartbeats that were long
-// on their way (rule 3).
+// deadSince reports whether no process of the node has run since the given time, and no leader
+// can consider one alive because of three delayed heartbeats (rule 3).
 func (w *world) deadSince(id shardmap.NodeID, at time.Duration) bool {
 	for _, h := range w.hosts {
 		if h.id == id && (h.proc != nil || h.downFrom >= at || h.late >= 3) {
@@ -72,7 +71,7 @@ func (w *world) deadSince(id shardmap.NodeID, at time.Duration) bool {
 	return true
 }
 
-// haunt lets a copy tell the leader that it is there: of Raft it has the term alone.
+// runTwin lets a copy send heartbeats to the leader. Of Raft it only has the term.
 func (h *host) runTwin() {
 	for _, l := range h.w.hosts {
 		if p := h.proc; l.proc != nil && l.proc.leader && l != h && l != h.twin && h.w.link[l.i][h.i] {
@@ -83,13 +82,13 @@ func (h *host) runTwin() {
 	}
 }
 
-// wentBack ends a process that the leader takes for an older image of its disk, or
-// for a copy. There must be two of it.
-func (w *world) wentBack(p *proc, a ack.Answer) {
+// diskRolledBack ends a process that the leader refuses as an older image of its disk, or a
+// copy. There must be two such disks.
+func (w *world) diskRolledBack(p *proc, a ack.Answer) {
 	if w.plant == plantRandomBoot {
 		return
 	}
-	if !p.h.copyDisk() && (p.h.twin == nil || p.h.twin.server() != p.h.server()) {
+	if !p.h.hasCopy() && (p.h.twin == nil || p.h.twin.server() != p.h.server()) {
 		w.fail("membership: %s is told that its disk went back, in boot %d", p.h.id, a.Boot)
 		return
 	}
@@ -99,10 +98,10 @@ func (w *world) wentBack(p *proc, a ack.Answer) {
 	p.h.absent = true
 }
 
-// usurped has the operator do what a process asks for that has been refused for long: of
-// two, both with a disk of their own, the one is stopped that is no member. The leader
-// cannot choose: it hears one, and may need the vote of the other.
-func (p *proc) usurped() {
+// duplicatePersists is the action of an operator after a process was refused for long: of two
+// processes with different disks, the one that is no member is stopped. The leader cannot
+// choose, because it may need the vote of the other.
+func (p *proc) duplicatePersists() {
 	w, t := p.w, p.h.twin
 	if c := w.newestConf(); !w.healing || t == nil || t.proc == nil || !c.has(p.h.server()) || c.has(t.server()) {
 		return
@@ -127,9 +126,8 @@ func (w *world) checkName(l *leaderLoop, id shardmap.NodeID, server string) {
 	}
 }
 
-// faultTwin starts a second process under a node's id, with its own disk or a copy,
-// while the first is cut off, stopped, or dead for a moment; perhaps another leads
-// then.
+// faultTwin starts a second process with the id of a node, with its own disk or a copy, while
+// the first is partitioned, stopped, or briefly dead. Then another leader may be elected.
 func faultTwin(w *world) bool {
 	x, t := w.pair()
 	if t == nil || !running(x) || t.proc != nil || t.copied || !w.newestConf().has(x.server()) {
@@ -151,7 +149,7 @@ func faultTwin(w *world) bool {
 	apart := func() { w.cutLinks(func(i, j int) bool { return i == x.i && j != t.i || j == x.i && i != t.i }) }
 	switch w.pick(5) {
 	case 0:
-		x.stop(w.lastingPolicy(), "while it has a double")
+		x.stop(w.faultDuration(), "while it has a double")
 	case 1:
 		x.crash()
 		w.back(x, w.span(20*time.Millisecond, 900*time.Millisecond))
@@ -175,8 +173,8 @@ func faultTwin(w *world) bool {
 	return true
 }
 
-// part ends what a copy began: nobody tells two copies apart but people.
-func (w *world) part() {
+// removeCopy ends the effect of a copy: only operators can distinguish two copies.
+func (w *world) removeCopy() {
 	x, t := w.pair()
 	if t == nil || !t.copied {
 		return

@@ -14,7 +14,7 @@ func (c *simConf) votes(server string) bool { return slices.Contains(c.voters, s
 
 func (p *proc) isVoter() bool { return p.disk.conf.votes(p.disk.server) && !p.h.copied }
 
-// raftTimer is all that a Raft server does on its own.
+// raftTimer runs the periodic actions of a Raft server.
 func (p *proc) raftTimer() {
 	w := p.w
 	if p.h.copied {
@@ -45,7 +45,7 @@ func (p *proc) raftTimer() {
 	w.after(w.span(40*time.Millisecond, 80*time.Millisecond), p, p.raftTimer)
 }
 
-// checkQuorum lets a leader that hears no quorum give up, sooner or later.
+// checkQuorum makes a leader without a quorum step down, sooner or later.
 func (p *proc) checkQuorum() {
 	if !p.leader {
 		return
@@ -61,7 +61,7 @@ func (p *proc) checkQuorum() {
 	}
 }
 
-// wouldWin is the pre-vote. Who hears of a newer term adopts it instead.
+// wouldWin is the pre-vote. A server that receives a newer term adopts it instead.
 func (p *proc) wouldWin() bool {
 	votes, newest := 1, p.disk.term
 	for _, h := range p.w.hosts {
@@ -70,7 +70,7 @@ func (p *proc) wouldWin() bool {
 			continue
 		}
 		newest = max(newest, q.disk.term)
-		if !q.leader && q.follows == nobody && q.knows(p.disk) && q.atMost(p.disk) {
+		if !q.leader && q.follows == nobody && q.considersElectable(p.disk) && q.logNotNewer(p.disk) {
 			votes++
 		}
 	}
@@ -81,24 +81,24 @@ func (p *proc) wouldWin() bool {
 	return 2*votes > len(p.disk.conf.voters)
 }
 
-// knows reports whether the server takes d's for one that may be elected: it votes
-// in the own log, or has a newer one, from which this one may be missing.
-func (p *proc) knows(d *simDisk) bool {
-	return len(p.disk.conf.voters) == 0 || p.disk.conf.votes(d.server) || p.follows == nobody && p.atMost(d) && !p.same(d)
+// considersElectable reports whether the server of d may be elected as far as this server
+// knows: it votes in the own log, or its log is newer and may contain the change.
+func (p *proc) considersElectable(d *simDisk) bool {
+	return len(p.disk.conf.voters) == 0 || p.disk.conf.votes(d.server) || p.follows == nobody && p.logNotNewer(d) && !p.sameLogEnd(d)
 }
 
-// atMost reports whether the own log is not newer than d's.
-func (p *proc) atMost(d *simDisk) bool {
+// logNotNewer reports whether the own log is not newer than that of d.
+func (p *proc) logNotNewer(d *simDisk) bool {
 	mine, theirs := p.disk.termAt(p.disk.last()), d.termAt(d.last())
 	return mine < theirs || mine == theirs && p.disk.last() <= d.last()
 }
 
-// same reports whether the own log ends where d's does.
-func (p *proc) same(d *simDisk) bool {
+// sameLogEnd reports whether the own log ends where that of d does.
+func (p *proc) sameLogEnd(d *simDisk) bool {
 	return p.disk.last() == d.last() && p.disk.termAt(p.disk.last()) == d.termAt(d.last())
 }
 
-// candidacy is one server's standing for election in one term.
+// candidacy is the campaign of one server in one term.
 type candidacy struct {
 	term, last, lastTerm uint64
 	why                  string
@@ -107,11 +107,11 @@ type candidacy struct {
 	voters, votes        int
 }
 
-// campaign asks every voter for its vote, all in one moment where disks are quick,
-// whether they know a leader or not.
+// campaign requests the vote of every voter, at one time if disks are fast, also of voters
+// that have a leader.
 func (p *proc) campaign(why string) { p.stand(why, true, true) }
 
-// stand asks every voter for its vote, all in one moment or one after the other.
+// stand requests the vote of every voter, at one time or one after the other.
 func (p *proc) stand(why string, asked, atOnce bool) {
 	if p.leader || p.writing != nil || !p.isVoter() {
 		return
@@ -138,7 +138,7 @@ func (p *proc) stand(why string, asked, atOnce bool) {
 	})
 }
 
-// askFor carries the request for a vote, and the answer.
+// askFor carries a vote request and the response.
 func (p *proc) askFor(c *candidacy, h *host, atOnce bool) {
 	w := p.w
 	carry := func(to *proc, f func()) {
@@ -172,7 +172,8 @@ func (p *proc) askFor(c *candidacy, h *host, atOnce bool) {
 	})
 }
 
-// voteFor judges a candidate by terms and logs, and by whether it votes itself.
+// voteFor decides about a candidate by terms and logs, and by whether the candidate is a
+// voter.
 func (p *proc) voteFor(c *candidacy, by *proc, answer func(granted bool)) {
 	no := func() { answer(false) }
 	d, server := p.disk, by.disk.server
@@ -202,7 +203,8 @@ func (p *proc) voteFor(c *candidacy, by *proc, answer func(granted bool)) {
 	})
 }
 
-// count adds votes, and elects who has a majority of those that voted when it stood.
+// count adds votes, and elects a server with a majority of the voters at the start of its
+// campaign.
 func (p *proc) count(c *candidacy, more int) {
 	if p.stands != c || p.disk.term != c.term || p.leader {
 		return
@@ -213,7 +215,7 @@ func (p *proc) count(c *candidacy, more int) {
 	}
 }
 
-// enterTerm adopts a newer term, and goes on when the disk has it.
+// enterTerm adopts a newer term, and calls then when the disk has it.
 func (p *proc) enterTerm(term uint64, then func()) {
 	if term <= p.disk.term {
 		then()
@@ -258,7 +260,7 @@ func (p *proc) loseLeadership(why string) {
 	}
 }
 
-// faultSplit lets several voters stand for election in the same moment.
+// faultSplit makes several voters campaign at the same time.
 func faultSplit(w *world) bool {
 	n := 0
 	for _, h := range w.hosts {

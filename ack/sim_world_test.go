@@ -8,16 +8,15 @@ import (
 	"shardway/ack"
 )
 
-// The simulation runs the machines of this package, driven as package node
-// drives them, over a model of everything else: clocks of different rates, a
-// network that loses, repeats, delays and reorders, Raft (sim_raft_test.go),
-// processes that crash, return and pause, disks that are wiped, requests that run
-// for a while. One seed is one schedule: it replays exactly.
+// The simulation runs the machines of this package, as package node does, over a model of the
+// environment: clocks of different rates, a network that loses, repeats, delays and reorders
+// messages, Raft (sim_raft_test.go), processes that crash, restart and pause, disks that are
+// wiped, and requests. One seed defines one schedule, which can be replayed exactly.
 
-// simHosts is the most machines that a schedule has.
+// simHosts is the maximum number of machines in a schedule.
 const simHosts = 6
 
-// simSetup is all that a schedule depends on besides its dice.
+// simSetup is the input of a schedule.
 type simSetup struct {
 	seed    uint64
 	mix     *simMix
@@ -68,7 +67,7 @@ type world struct {
 	failure string
 }
 
-// event is something that happens to a process, or to the world if proc is nil.
+// event is an action of a process, or of the world if proc is nil.
 type event struct {
 	at   time.Duration
 	seq  uint64
@@ -91,13 +90,13 @@ func newWorld(s simSetup, cover *coverage) *world {
 	return w
 }
 
-// n throws a dice with k sides.
+// n returns a random number below k.
 func (w *world) n(k int) int { return w.dice.IntN(k) }
 
-// perMille is true that often in a thousand.
+// perMille returns true with a probability of k per thousand.
 func (w *world) perMille(k int) bool { return k > 0 && w.n(1000) < k }
 
-// span returns a duration between lo and hi.
+// span returns a random duration between lo and hi.
 func (w *world) span(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(w.dice.Int64N(int64(hi-lo)+1))
 }
@@ -116,13 +115,13 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// after lets fn happen to p, or to the world, some time from now. It does not
-// happen if p is dead by then, and late if p is stopped.
+// after runs fn for p, or for the world, after d. It does not run if p is dead by then, and
+// runs late if p is stopped.
 func (w *world) after(d time.Duration, p *proc, fn func()) {
 	w.queue.push(event{at: w.now + d, proc: p, fn: fn})
 }
 
-// run plays what is due until end, or until done says so or a check fails.
+// run executes events until end, or until done returns true or a check fails.
 func (w *world) run(end time.Duration, done func() bool) bool {
 	for w.failure == "" && len(w.queue.heap) > 0 && w.queue.heap[0].at <= end {
 		e := w.queue.pop()
@@ -148,8 +147,8 @@ func (w *world) run(end time.Duration, done func() bool) bool {
 	return false
 }
 
-// send carries a message from one host to another and may lose, repeat or delay
-// it. deliver happens to the process that is there then.
+// send carries a message between hosts and may lose, repeat or delay it. deliver runs in the
+// process that is there then.
 func (w *world) send(from, to *host, deliver func(p *proc)) {
 	if from == to {
 		w.after(w.span(0, time.Millisecond), to.proc, func() { deliver(to.proc) })
@@ -193,7 +192,7 @@ func (w *world) deliver(to *host, deliver func(p *proc)) {
 	deliver(p)
 }
 
-// reach reports whether one message of Raft's from i to j arrives now.
+// reach reports whether one Raft message from i to j arrives now.
 func (w *world) reach(i, j *host) bool {
 	if i == j {
 		return true
@@ -214,8 +213,7 @@ func (w *world) byServer(server string) *host {
 	return nil
 }
 
-// eventQueue is a heap by time; what is due at the same time happens in the
-// order in which it was put in.
+// eventQueue is a heap ordered by time, then by insertion.
 type eventQueue struct {
 	heap []event
 	seq  uint64

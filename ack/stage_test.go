@@ -12,11 +12,11 @@ import (
 	"shardway/shardmap"
 )
 
-// stageTick is how often everybody on a stage is told the time.
+// stageTick is the tick interval of all nodes on a stage.
 const stageTick = 10 * time.Millisecond
 
-// stage plays a small cluster with a perfect log and instant messages, so that a
-// test can tell one story at a time. What happens is noted in lines.
+// stage runs a small cluster with a perfect log and instant messages, so that a test can show
+// one sequence of events. It records events as lines.
 type stage struct {
 	t      testing.TB
 	pace   ack.Pace
@@ -35,14 +35,14 @@ type stage struct {
 	show    bool // note every heartbeat and answer
 }
 
-// submitted is an entry on its way into the log.
+// submitted is an entry that waits to enter the log.
 type submitted struct {
 	by    shardmap.NodeID
 	term  uint64
 	entry []byte
 }
 
-// leaderPart is a leader's machine and what its log has told it.
+// leaderPart is the machine of a leader, and the state that it has been given.
 type leaderPart struct {
 	id       shardmap.NodeID
 	term     uint64
@@ -53,7 +53,7 @@ type leaderPart struct {
 	answered []ack.Answer
 }
 
-// actor is one node: its process, if it is up, and what is wrong with it.
+// actor is one node: its process, if it is up, and its faults.
 type actor struct {
 	id      shardmap.NodeID
 	boot    uint64
@@ -164,8 +164,8 @@ func (s *stage) crash(id shardmap.NodeID) {
 	}
 }
 
-// elect makes id the leader of the next term; everybody who is up follows it,
-// but for those who go on with an older one.
+// elect makes id the leader of the next term. All live nodes follow it except those in but,
+// which stay with an older leader.
 func (s *stage) elect(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPart {
 	l := s.electStuck(id, but...)
 	s.step(l, ack.BarrierApplied{})
@@ -200,7 +200,7 @@ func (s *stage) electStuck(id shardmap.NodeID, but ...shardmap.NodeID) *leaderPa
 	return l
 }
 
-// expected is how many nodes found the cluster together.
+// expected returns the number of nodes that form the cluster.
 func (s *stage) expected() int {
 	if s.expect > 0 {
 		return s.expect
@@ -214,7 +214,7 @@ func (s *stage) expected() int {
 	return up
 }
 
-// newest is the state that a leader's log has come to.
+// newest returns the newest state in the log of a leader.
 func (s *stage) newest(l *leaderPart) *ack.State {
 	if l.turn != nil && l.term != s.term {
 		return l.turn.State()
@@ -222,13 +222,13 @@ func (s *stage) newest(l *leaderPart) *ack.State {
 	return s.state
 }
 
-// stageRaft is what a leader reads of its Raft.
+// stageRaft is the Raft server of a leader.
 type stageRaft struct {
 	s *stage
 	l *leaderPart
 }
 
-// Term returns the leader's own term until its Raft knows a newer one.
+// Term returns the term of the leader until its Raft server gets a newer one.
 func (r stageRaft) Term() uint64 {
 	if r.l.revoked {
 		return r.s.term
@@ -236,7 +236,7 @@ func (r stageRaft) Term() uint64 {
 	return r.l.term
 }
 
-// Voters returns who voted for it.
+// Voters returns the servers that voted for it.
 func (r stageRaft) Voters() []string { return r.l.voters }
 
 func (s *stage) voters() []string {
@@ -320,7 +320,7 @@ func (s *stage) serves(id shardmap.NodeID) bool {
 
 func (a *actor) state() *ack.State { return a.routing.State() }
 
-// act is one look of a node at everything that may have changed.
+// act is one poll of a node.
 func (s *stage) act(a *actor) {
 	newest := s.state
 	if a.held {
@@ -329,7 +329,7 @@ func (s *stage) act(a *actor) {
 	a.machine.Poll(s.now, ack.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, ReturnsWithin: a.back, Weight: a.weight, Keys: ack.KeysDigest(a.keys)})
 }
 
-// beat makes the node's next heartbeat, which goes nowhere.
+// beat returns the next heartbeat of the node without sending it.
 func (s *stage) beat(a *actor) ack.Heartbeat {
 	follows := a.follows
 	a.follows = ""
@@ -339,13 +339,13 @@ func (s *stage) beat(a *actor) ack.Heartbeat {
 	return a.last
 }
 
-// gate is the way of requests to a node: it has at most one, for a shard that moves.
+// gate is the Gate of a node: it has at most one request, for a moving shard.
 type gate struct {
 	s *stage
 	a *actor
 }
 
-// Lease notes that a lease began or ended.
+// Lease records that a lease began or ended.
 func (g gate) Lease(until time.Duration) bool {
 	if held := until != 0; held != g.a.leased {
 		g.a.leased = held
@@ -382,7 +382,7 @@ func (g gate) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 	}
 }
 
-// send delivers a heartbeat to the leader the node follows, and the answer back.
+// send delivers a heartbeat to the leader that the node follows, and the answer back.
 func (s *stage) send(a *actor, hb ack.Heartbeat) {
 	if hb.Acked != a.last.Acked && hb.Acked != 0 {
 		s.notef("%s acknowledges %d", a.id, hb.Acked)
@@ -412,7 +412,7 @@ func (s *stage) send(a *actor, hb ack.Heartbeat) {
 	}
 }
 
-// hear gives a node the answers that have come.
+// hear gives a node the received answers.
 func (s *stage) hear(a *actor) {
 	answers := a.answers
 	a.answers = nil
@@ -444,7 +444,7 @@ func manner(hb ack.Heartbeat) string {
 	return b.String()
 }
 
-// step gives the leader's machine a message, and does what it asks for.
+// step gives the machine of the leader a message, and performs its effects.
 func (s *stage) step(l *leaderPart, m ack.Message) { s.effect(l, slices.Clone(l.turn.Handle(m))) }
 
 func (s *stage) effect(l *leaderPart, effects []ack.Effect) {
@@ -469,8 +469,8 @@ func (s *stage) effect(l *leaderPart, effects []ack.Effect) {
 	}
 }
 
-// tellIdle answers a leader's question at once: all shards are idle but those with a request.
-// What busy stands for began after the answer.
+// tellIdle answers a question of a leader at once: all shards without a request are idle. The
+// request in busy begins after the answer.
 func (s *stage) tellIdle(l *leaderPart, a *actor) {
 	if !a.up || a.mute || a.reticent {
 		return
@@ -488,8 +488,8 @@ func (s *stage) tellIdle(l *leaderPart, a *actor) {
 	s.step(l, m)
 }
 
-// flush lets what waits enter the log; what a leader of an older term submitted
-// does not.
+// flush lets the waiting entries enter the log. Entries of leaders of older terms are
+// discarded.
 func (s *stage) flush() {
 	for len(s.waiting) > 0 {
 		e := s.waiting[0]

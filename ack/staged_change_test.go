@@ -10,12 +10,12 @@ import (
 	"shardway/shardmap"
 )
 
-// owned returns the shards of a node by the map that routes.
+// owned returns the shards of a node in the committed map.
 func (s *stage) owned(id shardmap.NodeID) []shardmap.Shard {
 	return slices.Collect(s.state.Committed().Shards(id))
 }
 
-// runs has a request run for a shard of a node.
+// runs starts a request for a shard of a node.
 func (s *stage) runs(id shardmap.NodeID, shard shardmap.Shard) {
 	a := s.actor(id)
 	if a.runs == nil {
@@ -24,7 +24,7 @@ func (s *stage) runs(id shardmap.NodeID, shard shardmap.Shard) {
 	a.runs[shard] = true
 }
 
-// planned are changes that take shards from nodes which live.
+// planned are changes that take shards from live nodes.
 var planned = map[string]struct {
 	// prepare comes before the change; nil: nothing does.
 	prepare func(s *stage)
@@ -69,7 +69,7 @@ func (s *stage) pins(shards []shardmap.Shard, to shardmap.NodeID) {
 	s.amend("a", changes...)
 }
 
-// beforePlanned returns a stage on which a planned change may begin.
+// beforePlanned returns a stage on which a planned change can begin.
 func beforePlanned(t *testing.T, change string) *stage {
 	t.Helper()
 	s := serving(t, "a", "b", "c")
@@ -81,7 +81,7 @@ func beforePlanned(t *testing.T, change string) *stage {
 	return s
 }
 
-// moving returns the shards that a planned change takes from a node, by a trial.
+// moving returns the shards that a planned change takes from a node, found by a trial.
 func moving(t *testing.T, change string) []shardmap.Shard {
 	t.Helper()
 	s := beforePlanned(t, change)
@@ -168,7 +168,7 @@ func TestStagedChangeEndsAtDrainTimeout(t *testing.T) {
 	}
 }
 
-// A node that never tells what is idle has its shards moved in one map after a short wait.
+// The shards of a node that never answers questions move in one map after a short wait.
 func TestSilentOwnerHasAllShardsMovedAtOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.actor("b").reticent = true
@@ -181,8 +181,8 @@ func TestSilentOwnerHasAllShardsMovedAtOnce(t *testing.T) {
 	}
 }
 
-// A crash in the middle of a staged change moves the shards of the dead node at once, and
-// nothing that is busy elsewhere.
+// A crash during a staged change moves the shards of the dead node at once, and no busy shard
+// of another node.
 func TestCrashDoesNotWaitForAStage(t *testing.T) {
 	s := serving(t, "a", "b", "c", "d")
 	busy := s.owned("b")[0]
@@ -200,7 +200,7 @@ func TestCrashDoesNotWaitForAStage(t *testing.T) {
 	}
 }
 
-// The owner of busy shards crashes: they are lost, not deferred.
+// If the owner of busy shards crashes, its shards are lost and no longer deferred.
 func TestCrashOfAStagedOwnerEndsTheWait(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
@@ -214,7 +214,7 @@ func TestCrashOfAStagedOwnerEndsTheWait(t *testing.T) {
 	}
 }
 
-// Another leader goes on with the change: what is busy stays, what is idle moves.
+// The next leader continues the change: busy shards stay, and idle ones move.
 func TestNextLeaderGoesOnWithAStagedChange(t *testing.T) {
 	for _, open := range []bool{false, true} {
 		s := serving(t, "a", "b", "c")
@@ -265,7 +265,7 @@ func TestStagedChangeStopsWithoutMembers(t *testing.T) {
 	}
 }
 
-// The end of a gentle drain does not wait a second time for what it waited for.
+// The end of a gradual drain does not wait a second time for busy shards.
 func TestEndOfAGradualDrainIsNotStaged(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
@@ -278,8 +278,8 @@ func TestEndOfAGradualDrainIsNotStaged(t *testing.T) {
 	}
 }
 
-// A long request begins just after its owner has said that the shard is idle. The round goes on
-// without that shard.
+// A long request begins just after its owner has reported the shard as idle. The round
+// continues without that shard.
 func TestRoundGoesOnWithoutAShardThatHoldsItUp(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	late := s.owned("b")[0]
@@ -367,8 +367,8 @@ func TestLongDrainEndsWithItsLastRequest(t *testing.T) {
 	}
 }
 
-// A drain at once replaces a gentle drain. The leader asks the owner again: a request may have
-// begun since the owner reported a shard as idle.
+// An ordinary drain replaces a gradual one. The leader asks the owner again, because a request
+// may have begun since the owner reported a shard as idle.
 func TestAnswersOfAGradualDrainEndWithIt(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	busy, epoch := s.owned("b")[0], s.state.Last().Epoch()
@@ -387,7 +387,7 @@ func TestAnswersOfAGradualDrainEndWithIt(t *testing.T) {
 	}
 }
 
-// An answer in a planned change does not count in the next one, although a crash leaves no time
+// An answer in a planned change is not used in the next change, even if a crash leaves no time
 // to ask again.
 func TestAnswersEndWithTheirChange(t *testing.T) {
 	s := serving(t, "a", "b", "c")
@@ -456,7 +456,7 @@ func TestAnswerBeforeALongWaitIsAskedForAgain(t *testing.T) {
 	}
 }
 
-// The leader stands still between its question and the answer. The answer counts.
+// The leader is paused between its question and the answer. The answer counts.
 func TestAnswerAfterAStallOfTheLeaderCounts(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	busy, l, epoch := s.owned("b")[0], s.leaders["a"], s.state.Last().Epoch()
@@ -474,8 +474,8 @@ func TestAnswerAfterAStallOfTheLeaderCounts(t *testing.T) {
 	}
 }
 
-// A gentle drain begins while the leader waits for an owner's answer in a staged change. Neither
-// that answer nor its absence counts for the gentle drain.
+// A gradual drain begins while the leader waits for the answer of an owner in a staged change.
+// Neither that answer nor a missing answer affects the gradual drain.
 func TestGradualDrainEndsAnOpenQuestion(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		s := serving(t, "a", "b", "c")
