@@ -164,7 +164,7 @@ func (a *acquaintance) learn(s past.Statement) error {
 	}
 	now := a.table.Of(s.Server)
 	if before.Nonce != now.Nonce {
-		a.n.stream.Outlived(s.Server, now.Nonce)
+		a.n.stream.CloseOtherProcesses(s.Server, now.Nonce)
 	}
 	if before.Nonce != now.Nonce || before.Boot != now.Boot {
 		a.n.proxy.Follow(nodeOf(s.Server), now.Boot, now.Nonce)

@@ -6,19 +6,19 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// Apply puts an entry into the log and returns when it is applied here. The
-// followers are nudged then. ErrNotLeader and ErrBusy: nothing was changed;
-// ErrUnknown: it may have been.
+// Apply appends an entry to the log and returns once it is applied on this server. It then makes
+// the followers learn the commit index. ErrNotLeader and ErrBusy mean that nothing has changed.
+// ErrUnknown means that the entry may be applied.
 func (r *Raft) Apply(data []byte) error {
 	_, err := r.ApplyIndex(data)
 	return err
 }
 
-// ApplyIndex is Apply that returns the entry's index.
+// ApplyIndex is Apply and returns the index of the entry.
 func (r *Raft) ApplyIndex(data []byte) (uint64, error) {
 	var f raft.ApplyFuture
-	err := r.ask(func(c *core) raft.Future {
-		f = c.Apply(data, enqueue)
+	err := r.call(func(c *instance) raft.Future {
+		f = c.Apply(data, enqueueTimeout)
 		return f
 	})
 	if err != nil {
@@ -28,72 +28,72 @@ func (r *Raft) ApplyIndex(data []byte) (uint64, error) {
 	return f.Index(), nil
 }
 
-// Barrier returns when everything that was in the log before is applied here.
+// Barrier returns once all earlier log entries are applied on this server.
 func (r *Raft) Barrier() error {
-	return r.ask(func(c *core) raft.Future { return c.Barrier(enqueue) })
+	return r.call(func(c *instance) raft.Future { return c.Barrier(enqueueTimeout) })
 }
 
-// Nudge lets the followers learn now what is committed: they do with the next
-// entry, else up to twice statedAgain later. It does not wait.
-func (r *Raft) Nudge() { hint(r.nudge) }
+// Nudge makes the followers learn the commit index now, by appending an entry. Otherwise they
+// learn it with the next entry, or after up to twice commitRepeatInterval. It does not wait.
+func (r *Raft) Nudge() { notify(r.barrierRequested) }
 
-// greetEvery is how often at most Greet does anything.
-const greetEvery = 50 * time.Millisecond
+// greetInterval is the minimum interval between two effects of Greet.
+const greetInterval = 50 * time.Millisecond
 
-// Greet has the leader send its followers a heartbeat now, of which one has come back: else
-// it hears with the next one, up to 300 ms later (see seldom), whom it follows, and a server
-// that could not be reached is tried again after a pause. It does not wait. On a server that
-// does not lead it does nothing.
+// Greet makes the leader send a heartbeat to its followers now. Call it when a server has
+// returned: otherwise this server learns its leader only from the next heartbeat, up to 300 ms
+// later (see leaderHeartbeatFactor), and an unreachable server is retried after a pause. It does
+// not wait, and has no effect on a server that does not lead.
 func (r *Raft) Greet() {
-	if r.cur.Load() == nil || r.lib().State() != raft.Leader || !r.greetings.allows(time.Now()) {
+	if r.current.Load() == nil || r.library().State() != raft.Leader || !r.greetLimit.allow(time.Now()) {
 		return
 	}
-	r.o.Stream.hasten()
-	hint(r.greet)
+	r.o.Stream.retryDials()
+	notify(r.heartbeatRequested)
 }
 
-// Beat has the leader send all its followers a heartbeat now: for who is awake, as each that
-// one of the library's timers sends wakes an idle process twice, and its monitor thread. Asked
-// for a little more often than a timer of those ends, every 150 to 300 ms (see seldom), none
-// does. They are there all the same: what is asked for waits for the leader's writes, and for
-// whoever asks, and nobody's lease hangs on either. It does not wait. On a server that does
-// not lead it does nothing.
+// Beat makes the leader send a heartbeat to all followers now. It is for a caller that is awake
+// anyway: each heartbeat that a timer of the library triggers wakes an idle process twice, and the
+// monitor thread of the runtime as well. If Beat is called slightly more often than such a timer
+// expires (150 to 300 ms, see leaderHeartbeatFactor), none expires. The timers remain necessary,
+// because Beat waits for writes of the leader and for its caller; no lease depends on either. It
+// does not wait, and has no effect on a server that does not lead.
 func (r *Raft) Beat() {
-	if c := r.cur.Load(); c != nil && c.State() == raft.Leader {
-		hint(r.greet)
+	if c := r.current.Load(); c != nil && c.State() == raft.Leader {
+		notify(r.heartbeatRequested)
 	}
 }
 
-// nudging turns hints into barriers, and into heartbeats. It is one goroutine: several hints
-// while one is taken are one.
-func (r *Raft) nudging() {
+// requestLoop converts requests for barriers and heartbeats to calls of the library. Several
+// requests during one call are combined.
+func (r *Raft) requestLoop() {
 	for {
 		select {
 		case <-r.stopped:
 			return
-		case <-r.nudge:
-			if r.lib().State() == raft.Leader {
-				r.lib().Barrier(enqueue)
+		case <-r.barrierRequested:
+			if r.library().State() == raft.Leader {
+				r.library().Barrier(enqueueTimeout)
 			}
-		case <-r.greet:
-			if r.lib().State() == raft.Leader {
-				r.lib().VerifyLeader() // which is asked by heartbeats
+		case <-r.heartbeatRequested:
+			if r.library().State() == raft.Leader {
+				r.library().VerifyLeader() // sends heartbeats
 			}
 		}
 	}
 }
 
-// ask makes a request of the present life, and returns its answer.
-func (r *Raft) ask(f func(c *core) raft.Future) error {
-	return r.do(func() error {
-		c := r.cur.Load()
-		return c.answer(f(c))
+// call sends a request to the current instance and returns its result.
+func (r *Raft) call(f func(c *instance) raft.Future) error {
+	return r.runUntilStopped(func() error {
+		c := r.current.Load()
+		return c.await(f(c))
 	})
 }
 
-// do runs a request that Raft answers, but not for longer than Raft lives.
-func (r *Raft) do(f func() error) error {
-	if r.closing() {
+// runUntilStopped runs f, but returns early when Raft stops.
+func (r *Raft) runUntilStopped(f func() error) error {
+	if r.isStopping() {
 		return translate(raft.ErrRaftShutdown)
 	}
 	r.pending.Add(1)

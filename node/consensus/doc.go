@@ -1,25 +1,41 @@
-// Package consensus is Raft with the settings and the care that Shardway needs.
+// Package consensus runs the Raft library with the settings and the corrections that Shardway needs.
 //
-// Leadership is a level, not an event: Changed gives hints, Leadership and Term
-// are the truth, and CurrentTerm of Raft is the only one of its answers that the
-// leases may be built on. That this node leads permits it nothing by itself.
+// # Types
 //
-// A server's id is "node/disk", and so is its address: Stream finds the node by
-// its id and asks it for that very disk, so a node whose directory was wiped is
-// another server and cannot vote in the old one's place.
+//   - Raft is the Raft server of this node. Open restores its state and starts it, Shutdown stops it.
+//   - Stream owns the connections between servers. NewStream must be called before the peer port
+//     serves.
+//   - FSM is the replicated state, which the caller implements.
+//   - Server is a member of the configuration. Its ID, which is also its address, is "node/disk":
+//     Stream finds the node by its ID and requests this disk. So a node whose data directory was
+//     deleted is another server and cannot vote in place of the previous one.
 //
-// Raft never sees an error of its stores (package disk keeps them back), because
-// it would panic; Failed reports the first, and the node must stop. While a write
-// of the leader hangs, Stream is cut off, so that the others elect another.
+// # Concurrency
 //
-// The library has faults that stop a cluster for good, or nearly; they are mended
-// around it: votes for a server just promoted (ballot.go), votes that are written in
-// two (votes.go of package disk), the log that a snapshot
-// contradicts (install.go), handing over leadership (transfer.go), servers that
-// return after a while (transport.go), the first answer of a new voter
-// (membership.go).
+// All methods of Raft are safe for concurrent use. The library calls the FSM from one goroutine at a
+// time, also during Open. Shutdown ends all goroutines; the caller closes the stores afterwards.
 //
-//	NewStream   before the peer port serves
-//	Open        restores and starts Raft; Options.FSM is called from now on
-//	Shutdown    ends every goroutine; the stores are closed by their owner
+// # Invariants
+//
+//   - Leadership is a state, not an event: Changed only signals that it may have changed, Leadership
+//     and Term return it. Leases depend only on the current term of Raft. That this node leads
+//     permits nothing by itself.
+//   - The library never receives an error of a store, because it would panic. Package disk withholds
+//     errors, Failed reports the first one, and the node must then stop.
+//   - While a write of the leader is stalled, Stream is isolated, so that the other servers elect
+//     another leader.
+//
+// # Corrections of the library
+//
+// The library has faults that can stop a cluster permanently. Each correction has a file:
+//
+//   - votes for a server that was just promoted: election_fixes.go
+//   - a vote that is written in two steps: votes.go of package disk
+//   - a log that contradicts an installed snapshot: install.go
+//   - leadership transfer: transfer.go
+//   - servers that return after some time, and broken idle connections: transport.go
+//   - the first response of a new voter: membership.go
+//   - a term that decreases: terms.go
+//   - requests without a response at shutdown: shutdown_response.go
+//   - a sender that impersonates another server: inbound.go
 package consensus

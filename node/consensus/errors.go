@@ -8,25 +8,24 @@ import (
 )
 
 var (
-	// ErrNotLeader reports that this node does not lead; nothing was changed.
+	// ErrNotLeader means that this node does not lead; nothing has changed.
 	ErrNotLeader = errors.New("consensus: not the leader")
-	// ErrBusy reports that Raft did not take the request in time; nothing was
-	// changed.
+	// ErrBusy means that Raft did not accept the request in time; nothing has changed.
 	ErrBusy = errors.New("consensus: raft is busy")
-	// ErrUnknown reports that leadership was lost, or Raft stopped, while the
-	// entry was under way: it may be applied, and it may not.
+	// ErrUnknown means that leadership was lost, or Raft stopped, during the request. The entry may
+	// be applied.
 	ErrUnknown = errors.New("consensus: outcome unknown")
-	// ErrNoVote reports that this server has no vote.
+	// ErrNoVote means that this server is not a voter.
 	ErrNoVote = errors.New("consensus: not a voter")
-	// ErrTooSoon reports a campaign within two election timeouts of the last.
+	// ErrTooSoon means that the last campaign was less than two election timeouts ago.
 	ErrTooSoon = errors.New("consensus: campaigned a moment ago")
-	// ErrTooLate reports a campaign against a leader whose term is over.
+	// ErrTooLate means that the term of the leader against which the campaign was directed has ended.
 	ErrTooLate = errors.New("consensus: another term has begun")
-	// ErrExists reports that the server has a log already.
+	// ErrExists means that the server already has a log.
 	ErrExists = errors.New("consensus: server has a log already")
 )
 
-// translate names what Raft's error means for the caller.
+// translate wraps an error of the library in the error of this package with the same meaning.
 func translate(err error) error {
 	switch {
 	case err == nil:

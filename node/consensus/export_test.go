@@ -11,14 +11,14 @@ import (
 
 // HoldLife keeps the server from beginning anew until release.
 func (r *Raft) HoldLife() (release func()) {
-	r.life <- struct{}{}
-	return func() { <-r.life }
+	r.instanceLock <- struct{}{}
+	return func() { <-r.instanceLock }
 }
 
 // LastLog returns the term and index of the last entry of the log alone.
 func (r *Raft) LastLog() (term, index uint64) {
-	s := r.lib().Stats()
-	return number(s, "last_log_term"), number(s, "last_log_index")
+	s := r.library().Stats()
+	return statUint(s, "last_log_term"), statUint(s, "last_log_index")
 }
 
 // Ask gives the server a request as if another one had sent it, and returns the
@@ -29,7 +29,7 @@ func (r *Raft) Ask(from string, command func(raft.RPCHeader) any) (any, error) {
 
 // Install sends the server a snapshot of that state, from the leader of a term.
 func (r *Raft) Install(from string, term, index, of uint64, state []byte) error {
-	data := append(head(index, state), state...)
+	data := append(encodeHeader(index, state), state...)
 	conf := raft.Configuration{}
 	for _, s := range r.Voters() {
 		conf.Servers = append(conf.Servers, raft.Server{ID: raft.ServerID(s), Address: raft.ServerAddress(s)})
@@ -44,11 +44,11 @@ func (r *Raft) Install(from string, term, index, of uint64, state []byte) error 
 }
 
 func (r *Raft) request(from string, data io.Reader, command func(raft.RPCHeader) any) (any, error) {
-	c := r.cur.Load()
+	c := r.current.Load()
 	h := r.header()
 	h.ID, h.Addr = []byte(from), []byte(from)
 	answer := make(chan raft.RPCResponse, 1)
-	rpc, taken := r.look(c.trans, raft.RPC{Command: command(h), Reader: data, RespChan: answer})
+	rpc, taken := r.intercept(c.trans, raft.RPC{Command: command(h), Reader: data, RespChan: answer})
 	if !taken {
 		c.trans.inbox <- rpc
 	}
@@ -65,33 +65,33 @@ func (r *Raft) TransferTo(server string) error {
 	if !slices.Contains(r.Voters(), server) {
 		return ErrNoVote
 	}
-	return r.handOver(term, server)
+	return r.transferTo(term, server)
 }
 
 // Indexes returns the last index in the log and the last committed one.
 func (r *Raft) Indexes() (last, committed uint64) {
-	return r.lib().LastIndex(), r.lib().CommitIndex()
+	return r.library().LastIndex(), r.library().CommitIndex()
 }
 
 // CaughtUp reports, at the leader, whether a server has told that it has all that
 // is committed.
 func (r *Raft) CaughtUp(server string) bool {
-	return r.progress.of(server, r.Term()) >= r.lib().CommitIndex()
+	return r.progress.matchIndex(server, r.Term()) >= r.library().CommitIndex()
 }
 
 // Timeouts returns how long the server waits for a leader, and for votes.
 func (r *Raft) Timeouts() (heartbeat, election time.Duration) {
-	c := r.lib().ReloadableConfig()
+	c := r.library().ReloadableConfig()
 	return c.HeartbeatTimeout, c.ElectionTimeout
 }
 
 // Patience returns how long the server waits for votes whose last write took so long, and
 // which stood so often since it knew a leader.
 func (r *Raft) Patience(took time.Duration, stood int64) time.Duration {
-	s := r.cur.Load().terms
-	s.took.Store(int64(took))
-	s.stood.Store(stood)
-	r.tempo()
+	s := r.current.Load().terms
+	s.lastWrite.Store(int64(took))
+	s.campaigns.Store(stood)
+	r.updateTimeouts()
 	_, election := r.Timeouts()
 	return election
 }
@@ -101,23 +101,23 @@ func (r *Raft) AskVote(voter string, term uint64) (granted bool, err error) {
 	last, index := r.LastLog()
 	req := raft.RequestVoteRequest{RPCHeader: r.header(), Term: term, LastLogIndex: index, LastLogTerm: last, LeadershipTransfer: true}
 	var resp raft.RequestVoteResponse
-	err = r.cur.Load().trans.RequestVote(raft.ServerID(voter), raft.ServerAddress(voter), &req, &resp)
+	err = r.current.Load().trans.RequestVote(raft.ServerID(voter), raft.ServerAddress(voter), &req, &resp)
 	return resp.Granted, err
 }
 
 // Beside has the server take a heartbeat of a term beside its loop, as one that came to the
 // transport of this life, or to one of another.
 func (r *Raft) Beside(term uint64, here bool, take func()) (taken bool) {
-	t := r.cur.Load().trans
+	t := r.current.Load().trans
 	if !here {
 		t = new(transport)
 	}
-	return r.beside(t, raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}}, func(raft.RPC) { take() })
+	return r.handleHeartbeat(t, raft.RPC{Command: &raft.AppendEntriesRequest{Term: term}}, func(raft.RPC) { take() })
 }
 
 // TermHeld reports whether nobody could write a term now.
 func (r *Raft) TermHeld() bool {
-	s := r.cur.Load().terms
+	s := r.current.Load().terms
 	if !s.changing.TryLock() {
 		return true
 	}
@@ -127,5 +127,5 @@ func (r *Raft) TermHeld() bool {
 
 // WriteTerm writes a term as the library does.
 func (r *Raft) WriteTerm(term uint64) error {
-	return r.cur.Load().terms.SetUint64([]byte(keyCurrentTerm), term)
+	return r.current.Load().terms.SetUint64([]byte(keyCurrentTerm), term)
 }

@@ -16,14 +16,14 @@ func (k *kept) Restore(b []byte) error           { k.state = b; return nil }
 
 func restore(b []byte) (*kept, uint64, error) {
 	k := &kept{}
-	m := &machine{fsm: k}
+	m := &fsmAdapter{fsm: k}
 	err := m.Restore(io.NopCloser(bytes.NewReader(b)))
 	return k, m.applied.Load(), err
 }
 
 func TestSnapshotRoundTrip(t *testing.T) {
 	for _, state := range []string{"", "x", strings.Repeat("long", 1<<16)} {
-		b := append(head(42, []byte(state)), state...)
+		b := append(encodeHeader(42, []byte(state)), state...)
 		k, applied, err := restore(b)
 		if err != nil || string(k.state) != state || applied != 42 {
 			t.Errorf("restored %d bytes at %d, %v, want %d at 42", len(k.state), applied, err, len(state))
@@ -32,7 +32,7 @@ func TestSnapshotRoundTrip(t *testing.T) {
 }
 
 func TestForeignSnapshotsAreRefused(t *testing.T) {
-	good := append(head(42, []byte("state")), "state"...)
+	good := append(encodeHeader(42, []byte("state")), "state"...)
 	newer := bytes.Clone(good)
 	newer[len(magic)] = 2
 	for name, c := range map[string]struct {
@@ -40,7 +40,7 @@ func TestForeignSnapshotsAreRefused(t *testing.T) {
 		want string
 	}{
 		"empty":     {nil, "not a snapshot"},
-		"short":     {good[:headLen-1], "not a snapshot"},
+		"short":     {good[:headerLen-1], "not a snapshot"},
 		"foreign":   {append([]byte("X"), good[1:]...), "not a snapshot"},
 		"version":   {newer, "version 2, this program knows version 1"},
 		"cut":       {good[:len(good)-1], "checksum"},

@@ -9,17 +9,17 @@ import (
 // is what was made or is refused.
 func FuzzOpenSnapshot(f *testing.F) {
 	state := []byte("state")
-	whole := append(head(7, state), state...)
+	whole := append(encodeHeader(7, state), state...)
 	f.Add(whole)
 	f.Add(whole[:len(whole)-1])
 	f.Add(append(bytes.Clone(whole), 0))
 	f.Add([]byte(magic))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		index, state, err := open(b)
+		index, state, err := decodeSnapshot(b)
 		if err != nil {
 			return
 		}
-		if again := append(head(index, state), state...); !bytes.Equal(again, b) {
+		if again := append(encodeHeader(index, state), state...); !bytes.Equal(again, b) {
 			t.Fatalf("%x became %x", b, again)
 		}
 	})

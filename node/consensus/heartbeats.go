@@ -14,44 +14,46 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// heartbeats sends what the library's transport would for a heartbeat, over a connection to each
-// server that is for nothing else. Those of one term are the same bytes, and so are the answers
-// while a follower's log stands still: MessagePack is written and read by reflection only when
-// they change, which was a twelfth of what a leader at rest does.
-type heartbeats struct {
+// heartbeatSender sends heartbeats in the format of the library, over a separate connection to
+// each server. All heartbeats of a term have the same bytes, and so have the responses while the
+// log of the follower does not change. So MessagePack is encoded and decoded, which uses
+// reflection, only after a change. This saves a twelfth of the CPU time of an idle leader.
+type heartbeatSender struct {
 	dial    func(raft.ServerAddress, time.Duration) (net.Conn, error)
-	timeout time.Duration // of one
+	timeout time.Duration // of one heartbeat
 
-	mu sync.Mutex
-	to map[raft.ServerAddress]*beats
+	mu       sync.Mutex // protects byServer
+	byServer map[raft.ServerAddress]*heartbeatConn
 }
 
-// beats is heartbeats to one server.
-type beats struct {
-	mu   sync.Mutex // held by who sends one
-	conn net.Conn   // nil: none
-	req  raft.AppendEntriesRequest
-	said []byte // req, as it is sent
-	resp raft.AppendEntriesResponse
-	came []byte // resp, as it came; nil: none did
-	buf  [512]byte
+// heartbeatConn is the heartbeat connection to one server.
+type heartbeatConn struct {
+	mu           sync.Mutex // held while a heartbeat is sent; protects the following fields
+	conn         net.Conn   // nil means not connected
+	req          raft.AppendEntriesRequest
+	encoded      []byte // req as sent
+	resp         raft.AppendEntriesResponse
+	lastResponse []byte // resp as received; nil means no response yet
+	buf          [512]byte
 }
 
-// beatsHandle is as the library's transport has it, but for times, of which a heartbeat has none.
-var beatsHandle = &codec.MsgpackHandle{}
+// heartbeatCodec has the same settings as the transport of the library, except for times, which
+// heartbeats do not contain.
+var heartbeatCodec = &codec.MsgpackHandle{}
 
-// rpcAppendEntries is what the library has before a request that is one.
+// rpcAppendEntries is the type byte that the library sends before an AppendEntries request.
 const rpcAppendEntries = 0
 
-var errBeyond = errors.New("consensus: more came than the answer to a heartbeat")
+var errTrailingData = errors.New("consensus: more came than the answer to a heartbeat")
 
-// send sends one and waits for the answer, or returns false: another one is under way there, or
-// it is not what it takes for a heartbeat. Then the library's transport does.
-func (h *heartbeats) send(addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (sent bool, err error) {
+// send sends a heartbeat and waits for the response. sent is false if another heartbeat to this
+// server is in progress, or if req is not a plain heartbeat; the transport of the library must
+// then send it.
+func (h *heartbeatSender) send(addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (sent bool, err error) {
 	if req.PrevLogTerm != 0 || req.Entries != nil {
 		return false, nil
 	}
-	b := h.at(addr)
+	b := h.connTo(addr)
 	if !b.mu.TryLock() {
 		return false, nil
 	}
@@ -61,38 +63,38 @@ func (h *heartbeats) send(addr raft.ServerAddress, req *raft.AppendEntriesReques
 			return true, nil
 		}
 	}
-	var said *saidError
-	if !errors.As(err, &said) && b.conn != nil {
-		_ = b.conn.Close() // it is of no use any more
+	var remote *remoteError
+	if !errors.As(err, &remote) && b.conn != nil {
+		_ = b.conn.Close() // the connection is out of step
 		b.conn = nil
 	}
 	return true, err
 }
 
-// saidError is an answer: the other server's error.
-type saidError struct{ text string }
+// remoteError is an error in the response of the other server.
+type remoteError struct{ text string }
 
-func (e *saidError) Error() string { return e.text }
+func (e *remoteError) Error() string { return e.text }
 
-func (h *heartbeats) at(addr raft.ServerAddress) *beats {
+func (h *heartbeatSender) connTo(addr raft.ServerAddress) *heartbeatConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b := h.to[addr]
+	b := h.byServer[addr]
 	if b == nil {
-		b = &beats{}
-		h.to[addr] = b
+		b = &heartbeatConn{}
+		h.byServer[addr] = b
 	}
 	return b
 }
 
-func (b *beats) write(h *heartbeats, addr raft.ServerAddress, req *raft.AppendEntriesRequest) (err error) {
-	if b.said == nil || !same(&b.req, req) {
+func (b *heartbeatConn) write(h *heartbeatSender, addr raft.ServerAddress, req *raft.AppendEntriesRequest) (err error) {
+	if b.encoded == nil || !equalHeartbeats(&b.req, req) {
 		said := []byte{rpcAppendEntries}
 		var body []byte
-		if err = codec.NewEncoderBytes(&body, beatsHandle).Encode(req); err != nil {
+		if err = codec.NewEncoderBytes(&body, heartbeatCodec).Encode(req); err != nil {
 			return fmt.Errorf("consensus: heartbeat: %w", err)
 		}
-		b.req, b.said = *req, append(said, body...)
+		b.req, b.encoded = *req, append(said, body...)
 	}
 	if b.conn == nil {
 		if b.conn, err = h.dial(addr, h.timeout); err != nil {
@@ -104,28 +106,28 @@ func (b *beats) write(h *heartbeats, addr raft.ServerAddress, req *raft.AppendEn
 			return err
 		}
 	}
-	_, err = b.conn.Write(b.said)
+	_, err = b.conn.Write(b.encoded)
 	return err
 }
 
-// same reports whether two heartbeats are.
-func same(a, b *raft.AppendEntriesRequest) bool {
+// equalHeartbeats reports whether two heartbeats have the same encoding.
+func equalHeartbeats(a, b *raft.AppendEntriesRequest) bool {
 	return a.Term == b.Term && a.ProtocolVersion == b.ProtocolVersion && bytes.Equal(a.ID, b.ID) && bytes.Equal(a.Addr, b.Addr) &&
-		bytes.Equal(a.Leader, b.Leader) //nolint:staticcheck // it is sent, for older versions
+		bytes.Equal(a.Leader, b.Leader) //nolint:staticcheck // the field is part of the encoding
 }
 
-func (b *beats) read(resp *raft.AppendEntriesResponse) error {
+func (b *heartbeatConn) read(resp *raft.AppendEntriesResponse) error {
 	n, err := b.conn.Read(b.buf[:])
 	if err != nil {
 		return err
 	}
-	if b.came != nil && bytes.Equal(b.buf[:n], b.came) { // MessagePack says where it ends
+	if b.lastResponse != nil && bytes.Equal(b.buf[:n], b.lastResponse) { // a MessagePack value is self-delimiting
 		*resp = b.resp
 		return nil
 	}
 	var raw bytes.Buffer
 	r := bufio.NewReader(io.TeeReader(io.MultiReader(bytes.NewReader(b.buf[:n]), b.conn), &raw))
-	d := codec.NewDecoder(r, beatsHandle)
+	d := codec.NewDecoder(r, heartbeatCodec)
 	var said string
 	var got raft.AppendEntriesResponse
 	if err = d.Decode(&said); err == nil {
@@ -135,11 +137,11 @@ func (b *beats) read(resp *raft.AppendEntriesResponse) error {
 		return err
 	}
 	if r.Buffered() > 0 {
-		return errBeyond
+		return errTrailingData
 	}
 	if *resp = got; said != "" {
-		return &saidError{said}
+		return &remoteError{said}
 	}
-	b.came, b.resp = raw.Bytes(), got
+	b.lastResponse, b.resp = raw.Bytes(), got
 	return nil
 }

@@ -17,7 +17,7 @@ import (
 func answered(tb testing.TB, said string, resp raft.AppendEntriesResponse) []byte {
 	tb.Helper()
 	var b bytes.Buffer
-	e := codec.NewEncoder(&b, beatsHandle)
+	e := codec.NewEncoder(&b, heartbeatCodec)
 	if err := errors.Join(e.Encode(said), e.Encode(resp)); err != nil {
 		tb.Fatal(err)
 	}
@@ -73,8 +73,8 @@ func (f *far) dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	return near, nil
 }
 
-func (f *far) heartbeats() *heartbeats {
-	return &heartbeats{dial: f.dial, timeout: 5 * time.Second, to: map[raft.ServerAddress]*beats{}}
+func (f *far) heartbeats() *heartbeatSender {
+	return &heartbeatSender{dial: f.dial, timeout: 5 * time.Second, byServer: map[raft.ServerAddress]*heartbeatConn{}}
 }
 
 // captured is a stream layer that notes what is written.
@@ -190,11 +190,11 @@ func TestHeartbeatsThatFail(t *testing.T) {
 func TestWhatIsNoHeartbeatIsLeftToTheLibrary(t *testing.T) {
 	f := &far{}
 	h := f.heartbeats()
-	h.at("b/disk").mu.Lock()
+	h.connTo("b/disk").mu.Lock()
 	if sent, _ := h.send("b/disk", beatOf(1), nil); sent {
 		t.Error("a second one was sent beside the first")
 	}
-	h.at("b/disk").mu.Unlock()
+	h.connTo("b/disk").mu.Unlock()
 	entries, prev := beatOf(1), beatOf(1)
 	entries.Entries, prev.PrevLogTerm = []*raft.Log{}, 1
 	for _, req := range []*raft.AppendEntriesRequest{entries, prev} {
@@ -217,7 +217,7 @@ func FuzzHeartbeatAnswer(f *testing.F) {
 		}
 		cut := int(at) % len(data)
 		r := bytes.NewReader(data)
-		d := codec.NewDecoder(r, beatsHandle)
+		d := codec.NewDecoder(r, heartbeatCodec)
 		var said string
 		var want raft.AppendEntriesResponse
 		wrong := d.Decode(&said)

@@ -59,10 +59,10 @@ func (w *wire) Close() error {
 	return nil
 }
 
-func wired(timeout time.Duration, w *wire) *heartbeats {
-	return &heartbeats{
+func wired(timeout time.Duration, w *wire) *heartbeatSender {
+	return &heartbeatSender{
 		dial:    func(raft.ServerAddress, time.Duration) (net.Conn, error) { return w, nil },
-		timeout: timeout, to: map[raft.ServerAddress]*beats{},
+		timeout: timeout, byServer: map[raft.ServerAddress]*heartbeatConn{},
 	}
 }
 
@@ -107,7 +107,7 @@ func TestWhatChangesInAHeartbeatIsSent(t *testing.T) {
 				t.Fatalf("%s: %v, %v", name, sent, err)
 			}
 			var got raft.AppendEntriesRequest
-			if err := codec.NewDecoderBytes(w.said[1:], beatsHandle).Decode(&got); err != nil || w.said[0] != rpcAppendEntries || !same(&got, req) {
+			if err := codec.NewDecoderBytes(w.said[1:], heartbeatCodec).Decode(&got); err != nil || w.said[0] != rpcAppendEntries || !equalHeartbeats(&got, req) {
 				t.Errorf("another %s: sent %+v, want %+v (%v)", name, got, req, err)
 			}
 			if got.Term != req.Term || got.ProtocolVersion != req.ProtocolVersion || string(got.ID)+string(got.Addr) != string(req.ID)+string(req.Addr) ||

@@ -13,43 +13,43 @@ import (
 	"shardway/peer"
 )
 
-// inbound is one accepted stream. The library decodes what comes over any stream
-// into one channel, and whose words they are stands in the words. So each stream has
-// a transport of the library's of its own, of which only the decoder is used, and
-// what arrives there is said by the server at its other end: one that speaks in
-// another's name is cut off before anything it says is believed.
+// inbound is an accepted stream. The library decodes the requests of all streams into one channel,
+// and each request contains the ID of its sender. To verify the sender, each stream has a separate
+// transport of the library, of which only the decoder is used. Requests that arrive there come
+// from the server at the other end of the stream. A server that sends requests in the name of
+// another one is disconnected.
 type inbound struct {
 	*raft.NetworkTransport
 	t      *transport
 	conn   *streamConn
-	server string // "" for this server itself
+	server string // server at the other end; "" means this server
 }
 
-// accept takes streams in until the layer is closed.
-func (t *transport) accept() {
+// acceptLoop accepts streams until the layer is closed.
+func (t *transport) acceptLoop() {
 	for {
 		c, err := t.layer.Accept()
 		if errors.Is(err, net.ErrClosed) && t.layer.ctx.Err() != nil {
 			return
 		}
 		if sc, ok := c.(*streamConn); ok && err == nil {
-			go t.take(sc) // ends with the stream
+			go t.serveStream(sc) // ends with the stream
 		}
 	}
 }
 
-// take serves one stream and returns when it has ended.
-func (t *transport) take(c *streamConn) {
+// serveStream serves one stream and returns when the stream has ended.
+func (t *transport) serveStream(c *streamConn) {
 	in := &inbound{t: t, conn: c, server: c.server()}
 	in.NetworkTransport = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		Stream: newSingle(c), Timeout: t.timeout, Logger: logs.Hclog(t.log, "raft-net"),
+		Stream: newSingleConnLayer(c), Timeout: t.timeout, Logger: logs.Hclog(t.log, "raft-net"),
 	})
 	in.SetHeartbeatHandler(in.heartbeat)
-	defer func() { _ = in.Close() }() // It has no error.
+	defer func() { _ = in.Close() }() // never returns an error
 	for {
 		select {
 		case rpc := <-in.Consumer():
-			in.pass(rpc)
+			in.forwardVerified(rpc)
 		case <-c.done:
 			return
 		case <-t.closed:
@@ -58,45 +58,47 @@ func (t *transport) take(c *streamConn) {
 	}
 }
 
-// heartbeat takes one beside Raft's loop, as the library does, if it may.
+// heartbeat passes a heartbeat to the handler of the library, which bypasses its main loop. If
+// this is not possible, the heartbeat is forwarded like other requests.
 func (in *inbound) heartbeat(rpc raft.RPC) {
-	if !in.speaks(rpc) {
+	if !in.verifySender(rpc) {
 		return
 	}
-	in.t.heard()
-	in.t.beat.Lock()
-	beat := in.t.beat.take
-	in.t.beat.Unlock()
-	if beat == nil || !in.t.beside(in.t, rpc, beat) {
-		in.hand(rpc)
+	in.t.onHeartbeat()
+	in.t.heartbeatHandler.Lock()
+	beat := in.t.heartbeatHandler.take
+	in.t.heartbeatHandler.Unlock()
+	if beat == nil || !in.t.handleHeartbeat(in.t, rpc, beat) {
+		in.forward(rpc)
 	}
 }
 
-// pass hands a request to the relay if it comes from who it says.
-func (in *inbound) pass(rpc raft.RPC) {
-	if in.speaks(rpc) {
-		in.hand(rpc)
+// forwardVerified forwards a request to relayLoop if its sender is the server at the other end.
+func (in *inbound) forwardVerified(rpc raft.RPC) {
+	if in.verifySender(rpc) {
+		in.forward(rpc)
 	}
 }
 
-func (in *inbound) hand(rpc raft.RPC) {
+// forward sends a request to relayLoop.
+func (in *inbound) forward(rpc raft.RPC) {
 	select {
-	case in.t.arrived <- rpc:
+	case in.t.received <- rpc:
 	case <-in.conn.done:
 	case <-in.t.closed:
 	}
 }
 
-// speaks reports whether a request comes from the server whose stream it is, and
-// takes the term that it states. The stream of one that says it is another ends.
-func (in *inbound) speaks(rpc raft.RPC) bool {
+// verifySender reports whether a request comes from the server at the other end of the stream, and
+// reports the term of the sender. If the sender is another server, it closes the stream.
+func (in *inbound) verifySender(rpc raft.RPC) bool {
 	if in.server == "" {
 		return true
 	}
 	if h, ok := rpc.Command.(raft.WithRPCHeader); ok {
 		if id := string(h.GetRPCHeader().ID); id != in.server {
 			err := fmt.Errorf("consensus: server %.128q speaks as %.128q", in.server, id)
-			if in.t.spoofs.allows(time.Now()) {
+			if in.t.spoofLogLimit.allow(time.Now()) {
 				in.t.log.Warn().Err(err).Msg("raft stream closed")
 			}
 			rpc.Respond(nil, err)
@@ -104,13 +106,13 @@ func (in *inbound) speaks(rpc raft.RPC) bool {
 			return false
 		}
 	}
-	if term := statedIn(rpc.Command); term > 0 {
-		in.t.stated(raft.ServerID(in.server), term)
+	if term := senderTerm(rpc.Command); term > 0 {
+		in.t.reportTerm(raft.ServerID(in.server), term)
 	}
 	return true
 }
 
-// server returns who is at the other end, "" for this server itself.
+// server returns the server at the other end, or "" for this server.
 func (c *streamConn) server() string {
 	p, ok := c.Conn.(*peer.Conn)
 	if !ok {
@@ -120,22 +122,22 @@ func (c *streamConn) server() string {
 	return ServerID(far.Node, far.Disk)
 }
 
-// single is a stream layer with one connection.
-type single struct {
-	conns  chan net.Conn // cap 1
-	closed chan struct{} // latch
+// singleConnLayer is a stream layer with one connection.
+type singleConnLayer struct {
+	conns  chan net.Conn // capacity 1
+	closed chan struct{} // closed by Close
 	once   sync.Once
 	addr   net.Addr
 }
 
-func newSingle(c *streamConn) *single {
-	s := &single{conns: make(chan net.Conn, 1), closed: make(chan struct{}), addr: c.s.Addr()}
+func newSingleConnLayer(c *streamConn) *singleConnLayer {
+	s := &singleConnLayer{conns: make(chan net.Conn, 1), closed: make(chan struct{}), addr: c.stream.Addr()}
 	s.conns <- c
 	return s
 }
 
-// Accept returns the connection, then none.
-func (s *single) Accept() (net.Conn, error) {
+// Accept returns the connection at the first call, and blocks until Close after that.
+func (s *singleConnLayer) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.conns:
 		return c, nil
@@ -145,35 +147,36 @@ func (s *single) Accept() (net.Conn, error) {
 }
 
 // Close ends Accept.
-func (s *single) Close() error {
+func (s *singleConnLayer) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	return nil
 }
 
-// Addr returns the server's id.
-func (s *single) Addr() net.Addr { return s.addr }
+// Addr returns the server ID.
+func (s *singleConnLayer) Addr() net.Addr { return s.addr }
 
-// Dial is not for this one.
-func (s *single) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
+// Dial is not supported.
+func (s *singleConnLayer) Dial(raft.ServerAddress, time.Duration) (net.Conn, error) {
 	return nil, errors.ErrUnsupported
 }
 
-// dialing is a layer of which the library only dials.
-type dialing struct{ *layer }
+// dialOnlyLayer is a layer that the library uses only to dial.
+type dialOnlyLayer struct{ *layer }
 
-// Accept returns when the layer is closed.
-func (d dialing) Accept() (net.Conn, error) {
+// Accept blocks until the layer is closed.
+func (d dialOnlyLayer) Accept() (net.Conn, error) {
 	<-d.ctx.Done()
 	return nil, net.ErrClosed
 }
 
-// voting is a layer that dials no longer than so long, however long an answer may take.
-type voting struct {
-	dialing
-	most time.Duration
+// voteLayer is a layer with a separate limit for dialing, because the timeout for a response to a
+// vote is long.
+type voteLayer struct {
+	dialOnlyLayer
+	maxDial time.Duration
 }
 
-// Dial connects to a server.
-func (v voting) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	return v.dialing.Dial(address, min(timeout, v.most))
+// Dial connects to a server within min(timeout, maxDial).
+func (v voteLayer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return v.dialOnlyLayer.Dial(address, min(timeout, v.maxDial))
 }

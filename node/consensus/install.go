@@ -7,38 +7,37 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// When a follower installs a snapshot, the library keeps what is in its log. That
-// is wrong if the log contradicts the snapshot, as that of a leader does which was
-// cut off with entries of its own: the follower then refuses the leader's next
-// entry, gets the snapshot again, and so on for ever without a pause
-// (hashicorp/raft issue 697); and if it leads later, it may hand on entries that
-// were never committed. The Raft paper discards the log (figure 13, rule 7).
+// When a follower installs a snapshot, the library keeps the log. This is wrong if the log contradicts
+// the snapshot, as the log of a partitioned leader with uncommitted entries does. The follower then
+// rejects the next entry of the leader, receives the snapshot again, and so on without a pause
+// (hashicorp/raft issue 697). If it leads later, it may replicate entries that were never committed.
+// The Raft paper discards such a log (figure 13, rule 7).
 //
-// So do we. A log that ends before the snapshot is deleted beneath the library,
-// which does not look at it any more. One that goes on and contradicts it is in the
-// library's memory too: then its Raft is ended, and begun again after repair. Until
-// then it would judge votes by that log, so it takes no part in elections.
+// This package does the same. A log that ends before the snapshot is deleted in the store; the library
+// does not read it any more. The library also has a contradicting log that continues after the snapshot
+// in memory, so the instance is stopped, and another one is started after a repair. Until then the
+// server takes no part in elections, because it would vote according to the wrong log.
 
-// installing lets Raft install a snapshot and sees to the log before the leader
-// hears of it.
-func (r *Raft) installing(c *core, rpc raft.RPC, req *raft.InstallSnapshotRequest) raft.RPC {
+// wrapInstall lets the library install a snapshot, and reconciles the log before the leader
+// receives the response.
+func (r *Raft) wrapInstall(c *instance, rpc raft.RPC, req *raft.InstallSnapshotRequest) raft.RPC {
 	answer := rpc.RespChan
 	done := make(chan raft.RPCResponse, 1)
 	rpc.RespChan = done
-	c.stale.Add(1)
+	c.pendingSnapshots.Add(1)
 	go func() {
 		select {
 		case resp := <-done:
-			again := false
+			restart := false
 			if ok, is := resp.Response.(*raft.InstallSnapshotResponse); is && ok.Success {
-				again = r.installed(c, req.LastLogIndex, req.LastLogTerm)
+				restart = r.reconcileLog(c, req.LastLogIndex, req.LastLogTerm)
 			}
-			if !again {
-				c.stale.Add(-1)
+			if !restart {
+				c.pendingSnapshots.Add(-1)
 			}
 			answer <- resp
-			if again {
-				r.again(c)
+			if restart {
+				r.restartInstance(c)
 			}
 		case <-c.trans.closed:
 		}
@@ -46,11 +45,11 @@ func (r *Raft) installing(c *core, rpc raft.RPC, req *raft.InstallSnapshotReques
 	return rpc
 }
 
-// installed sees to the log after a snapshot, and reports whether Raft must begin
-// again.
-func (r *Raft) installed(c *core, index, term uint64) (again bool) {
+// reconcileLog reconciles the log with an installed snapshot. It reports whether the instance must
+// be restarted.
+func (r *Raft) reconcileLog(c *instance, index, term uint64) (restart bool) {
 	logs := r.o.Stores.Logs
-	last := number(c.Stats(), "last_log_index")
+	last := statUint(c.Stats(), "last_log_index")
 	if last == 0 {
 		return false
 	}
@@ -68,12 +67,12 @@ func (r *Raft) installed(c *core, index, term uint64) (again bool) {
 	return logs.GetLog(index, &e) == nil && e.Term != term
 }
 
-// matching mends how the library compares the entry before new ones. Where that is
-// the last one of its snapshot and has gone from the log, which goes on behind it,
-// the library looks in the log only, and refuses. What the snapshot holds is
-// committed, so it matches: the request goes on without the comparison, and without
-// the word that more than it brings is committed, which the comparison would back.
-func (r *Raft) matching(c *core, req *raft.AppendEntriesRequest) {
+// fixPrevEntry corrects how the library compares the previous entry of an AppendEntries request.
+// If this is the last entry of its snapshot, was deleted from the log, and the log continues after
+// it, the library looks only in the log and rejects the request. The entries of a snapshot are
+// committed, so the entry matches. The request is passed on without the comparison, and with a
+// commit index limited to its own entries, because only the comparison would justify a higher one.
+func (r *Raft) fixPrevEntry(c *instance, req *raft.AppendEntriesRequest) {
 	if req.PrevLogEntry == 0 {
 		return
 	}
@@ -82,36 +81,36 @@ func (r *Raft) matching(c *core, req *raft.AppendEntriesRequest) {
 		return
 	}
 	stats := c.Stats()
-	if number(stats, "last_snapshot_index") != req.PrevLogEntry || number(stats, "last_snapshot_term") != req.PrevLogTerm ||
-		number(stats, "last_log_index") <= req.PrevLogEntry {
+	if statUint(stats, "last_snapshot_index") != req.PrevLogEntry || statUint(stats, "last_snapshot_term") != req.PrevLogTerm ||
+		statUint(stats, "last_log_index") <= req.PrevLogEntry {
 		return
 	}
 	req.LeaderCommitIndex = min(req.LeaderCommitIndex, req.PrevLogEntry+uint64(len(req.Entries)))
 	req.PrevLogEntry, req.PrevLogTerm = 0, 0
 }
 
-// again ends the life c and begins another.
-func (r *Raft) again(c *core) {
+// restartInstance stops instance c and starts another one.
+func (r *Raft) restartInstance(c *instance) {
 	select {
-	case r.life <- struct{}{}:
-		defer func() { <-r.life }()
+	case r.instanceLock <- struct{}{}:
+		defer func() { <-r.instanceLock }()
 	case <-r.stopped:
 		return
 	}
-	if r.cur.Load() != c || r.closing() {
+	if r.current.Load() != c || r.isStopping() {
 		return
 	}
 	r.log.Info().Msg("log dropped, contradicts leader's snapshot")
-	if !r.end(c, r.stopped) || r.closing() {
+	if !r.stopInstance(c, r.stopped) || r.isStopping() {
 		return
 	}
-	if err := r.begin(); err != nil {
+	if err := r.startInstance(); err != nil {
 		r.fail(err)
 	}
 }
 
-// closing reports that no life may begin any more.
-func (r *Raft) closing() bool {
+// isStopping reports whether no instance may be started any more.
+func (r *Raft) isStopping() bool {
 	select {
 	case <-r.stopped:
 		return true
@@ -122,9 +121,9 @@ func (r *Raft) closing() bool {
 	}
 }
 
-// repair deletes what the newest snapshot makes wrong or useless in the log. It
-// runs before the library reads either.
-func (r *Raft) repair() error {
+// repairLog deletes the log entries that the newest snapshot contradicts or replaces. It runs
+// before the library reads the stores.
+func (r *Raft) repairLog() error {
 	s := r.o.Stores
 	snaps, err := s.Snapshots.List()
 	if err != nil || len(snaps) == 0 {
@@ -138,7 +137,7 @@ func (r *Raft) repair() error {
 	if err != nil || last == 0 {
 		return wrap("read log", err)
 	}
-	until, err := r.useless(first, last, snaps[0].Index, snaps[0].Term)
+	until, err := r.obsoleteUntil(first, last, snaps[0].Index, snaps[0].Term)
 	if err != nil || until < first {
 		return err
 	}
@@ -146,9 +145,9 @@ func (r *Raft) repair() error {
 	return wrap("delete log", s.Logs.DeleteRange(first, until))
 }
 
-// useless returns up to where the log from first to last must go, given the newest
-// snapshot; below first: nothing must.
-func (r *Raft) useless(first, last, index, term uint64) (uint64, error) {
+// obsoleteUntil returns the index up to which the log (from first to last) must be deleted, given
+// the newest snapshot. A result below first means that nothing must be deleted.
+func (r *Raft) obsoleteUntil(first, last, index, term uint64) (uint64, error) {
 	if last < index {
 		return last, nil
 	}
@@ -163,8 +162,8 @@ func (r *Raft) useless(first, last, index, term uint64) (uint64, error) {
 	case last == index:
 		return last, nil
 	}
-	// The entry itself is gone. The next one tells whether the log goes on from the
-	// snapshot: terms never fall, and a contradicting log was written before.
+	// The entry itself was deleted. The next entry shows whether the log continues the snapshot: terms
+	// never decrease, and a contradicting log was written earlier.
 	switch err := r.o.Stores.Logs.GetLog(index+1, &e); {
 	case errors.Is(err, raft.ErrLogNotFound):
 		return 0, fmt.Errorf("consensus: raft log ends at %d and lacks entry %d after the snapshot: restore the data directory, or start with an empty one", last, index+1)
@@ -176,6 +175,7 @@ func (r *Raft) useless(first, last, index, term uint64) (uint64, error) {
 	return index, nil
 }
 
+// wrap adds the failed operation to an error. It returns nil for a nil error.
 func wrap(what string, err error) error {
 	if err == nil {
 		return nil

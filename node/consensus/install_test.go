@@ -62,7 +62,7 @@ func TestRepairDropsWhatTheSnapshotMakesWrong(t *testing.T) {
 		{"old rest before it", 2, []uint64{1, 0, 0, 0, 2, 2}, 5, 2, [2]uint64{6, 7}},
 	} {
 		r := withLog(t, c.first, c.terms, c.index, c.term)
-		if err := r.repair(); err != nil {
+		if err := r.repairLog(); err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
@@ -82,7 +82,7 @@ func TestRepairDropsWhatTheSnapshotMakesWrong(t *testing.T) {
 
 func TestRepairRefusesALogWithAHole(t *testing.T) {
 	r := withLog(t, 2, []uint64{1, 0, 0, 0, 0, 0, 3}, 5, 2)
-	if err := r.repair(); err == nil || !strings.Contains(err.Error(), "lacks entry 6") {
+	if err := r.repairLog(); err == nil || !strings.Contains(err.Error(), "lacks entry 6") {
 		t.Errorf("repair: %v, want the entry that is missing", err)
 	}
 }

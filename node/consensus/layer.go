@@ -16,15 +16,15 @@ const (
 	dialPauseMax = 200 * time.Millisecond
 )
 
-// layer is the Stream as one life of the library's Raft sees it: its
-// connections end with it, and the Stream goes on for the next one.
+// layer is the Stream as one instance of the library sees it. Its connections end with the
+// instance; the Stream remains for the next one.
 type layer struct {
 	s      *Stream
-	ctx    context.Context //nolint:containedctx // ends dials under way when the layer is closed
+	ctx    context.Context //nolint:containedctx // cancels dials when the layer is closed
 	cancel context.CancelFunc
 }
 
-// Addr returns the server's id.
+// Addr returns the server ID.
 func (l *layer) Addr() net.Addr { return l.s.Addr() }
 
 // Accept returns the next connection.
@@ -32,7 +32,7 @@ func (l *layer) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.s.accepts:
 		l.s.mu.Lock()
-		c.of = l
+		c.layer = l
 		l.s.mu.Unlock()
 		if l.ctx.Err() != nil {
 			return nil, errors.Join(net.ErrClosed, c.Close())
@@ -46,15 +46,15 @@ func (l *layer) Accept() (net.Conn, error) {
 // Close closes the layer's connections.
 func (l *layer) Close() error {
 	l.cancel()
-	l.s.closeAll(func(c *streamConn) bool { return c.of == l })
+	l.s.closeAll(func(c *streamConn) bool { return c.layer == l })
 	return nil
 }
 
-// Dial connects to a server. It goes on trying until timeout: a server that is
-// just starting must not cost a pause of Raft's.
+// Dial connects to a server. It retries until timeout, because an error for a server that is just
+// starting would cause a pause in the library.
 func (l *layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	if string(address) == l.s.local {
-		return l.self()
+		return l.connectSelf()
 	}
 	node, disk, err := split(string(address))
 	if err != nil {
@@ -63,12 +63,12 @@ func (l *layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Con
 	ctx, cancel := context.WithTimeout(l.ctx, timeout)
 	defer cancel()
 	for pause := dialPauseMin; ; pause = min(2*pause, dialPauseMax) {
-		hurried := l.s.hurried()
-		c, err := l.try(ctx, node, disk)
+		hurried := l.s.retrySignal()
+		c, err := l.dialOnce(ctx, node, disk)
 		if err == nil {
 			return c, nil
 		}
-		d := &dialError{err: err, final: hopeless(err) || l.ctx.Err() != nil}
+		d := &dialError{err: err, final: isFinal(err) || l.ctx.Err() != nil}
 		if d.final {
 			return nil, d
 		}
@@ -85,23 +85,24 @@ func (l *layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Con
 	}
 }
 
-// dialError is an error of Dial: nothing was sent.
+// dialError is an error of Dial. Nothing was sent.
 type dialError struct {
 	err error
-	// final means that trying on is of no use.
+	// final means that a retry cannot succeed.
 	final bool
 }
 
 func (e *dialError) Error() string { return e.err.Error() }
 func (e *dialError) Unwrap() error { return e.err }
 
-// hopeless reports a refusal that no patience changes: the node has another disk.
-func hopeless(err error) bool {
+// isFinal reports whether a rejection is permanent: the node has another disk.
+func isFinal(err error) bool {
 	var r *peer.RefusedError
 	return errors.As(err, &r) && r.Code == peer.RefusedDisk
 }
 
-func (l *layer) try(ctx context.Context, node, disk string) (net.Conn, error) {
+// dialOnce makes one attempt to connect.
+func (l *layer) dialOnce(ctx context.Context, node, disk string) (net.Conn, error) {
 	if l.s.Isolated() {
 		return nil, errIsolated
 	}
@@ -116,7 +117,7 @@ func (l *layer) try(ctx context.Context, node, disk string) (net.Conn, error) {
 	return sc, nil
 }
 
-// probe finds out, by one dial, whether a server can be reached.
+// probe reports, by one attempt to connect, whether a server is reachable.
 func (l *layer) probe(address raft.ServerAddress, timeout time.Duration) error {
 	node, disk, err := split(string(address))
 	if err != nil {
@@ -124,15 +125,15 @@ func (l *layer) probe(address raft.ServerAddress, timeout time.Duration) error {
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, timeout)
 	defer cancel()
-	c, err := l.try(ctx, node, disk)
+	c, err := l.dialOnce(ctx, node, disk)
 	if err != nil {
 		return err
 	}
 	return c.Close()
 }
 
-// self connects Raft with itself in memory, for TimeoutNow.
-func (l *layer) self() (net.Conn, error) {
+// connectSelf connects the server to itself in memory, for TimeoutNow.
+func (l *layer) connectSelf() (net.Conn, error) {
 	a, b := net.Pipe()
 	near, err := l.s.track(l, a)
 	if err != nil {

@@ -11,27 +11,25 @@ import (
 	"shardway/node/disk"
 )
 
-// keyCurrentTerm is where the library keeps its term.
+// keyCurrentTerm is the key of the current term in the stable store of the library.
 const keyCurrentTerm = "CurrentTerm"
 
-// Offline is what stores hold that no Raft runs on.
+// Offline is the content of stores on which no Raft is running.
 type Offline struct {
-	// Index and Entry are the index and term of the last entry, be it committed
-	// or not.
+	// Index and Entry are the index and the term of the last entry, committed or not.
 	Index, Entry uint64
-	// Term is the latest term that the server took part in.
+	// Term is the last term of the server.
 	Term uint64
-	// Servers are the last configuration in the log.
+	// Servers is the last configuration in the log.
 	Servers []Server
 }
 
-// Replay gives all that the stores hold to fsm: the newest snapshot and every
-// entry after it. Entries that were not committed here are given as well, as
-// RecoverCluster of the library does: the servers that are lost may have committed
-// them, and what a new round takes back costs nothing.
+// Replay passes the newest snapshot and all later entries to fsm. It includes entries that were
+// not committed on this server, like RecoverCluster of the library: the lost servers may have
+// committed them, and a new round can revert their effects at no cost.
 func Replay(s *disk.Stores, fsm FSM) (Offline, error) {
 	var o Offline
-	err := offline(s, func() error {
+	err := withStores(s, func() error {
 		has, err := raft.HasExistingState(s.Logs, s.Stable, s.Snapshots)
 		if err != nil {
 			return err
@@ -42,10 +40,10 @@ func Replay(s *disk.Stores, fsm FSM) (Offline, error) {
 		if o.Term, err = s.Stable.GetUint64([]byte(keyCurrentTerm)); err != nil && err.Error() != "not found" {
 			return err
 		}
-		if err := o.snapshot(s, fsm); err != nil {
+		if err := o.restoreSnapshot(s, fsm); err != nil {
 			return err
 		}
-		return o.entries(s, fsm)
+		return o.applyEntries(s, fsm)
 	})
 	if err != nil {
 		return Offline{}, fmt.Errorf("consensus: read the log: %w", err)
@@ -53,9 +51,9 @@ func Replay(s *disk.Stores, fsm FSM) (Offline, error) {
 	return o, nil
 }
 
-// snapshot restores the newest snapshot, if there is one. A damaged one is an
-// error: what an older one lacks is not in the log any more.
-func (o *Offline) snapshot(s *disk.Stores, fsm FSM) error {
+// restoreSnapshot restores the newest snapshot, if there is one. A damaged snapshot is an error,
+// because the log no longer has the entries that an older snapshot lacks.
+func (o *Offline) restoreSnapshot(s *disk.Stores, fsm FSM) error {
 	list, err := s.Snapshots.List()
 	if err != nil || len(list) == 0 {
 		return err
@@ -68,7 +66,7 @@ func (o *Offline) snapshot(s *disk.Stores, fsm FSM) error {
 	if err = errors.Join(err, r.Close()); err != nil {
 		return err
 	}
-	_, state, err := open(b)
+	_, state, err := decodeSnapshot(b)
 	if err != nil {
 		return err
 	}
@@ -76,8 +74,8 @@ func (o *Offline) snapshot(s *disk.Stores, fsm FSM) error {
 	return fsm.Restore(state)
 }
 
-// entries applies what follows the snapshot.
-func (o *Offline) entries(s *disk.Stores, fsm FSM) error {
+// applyEntries applies the entries after the snapshot.
+func (o *Offline) applyEntries(s *disk.Stores, fsm FSM) error {
 	last, err := s.Logs.LastIndex()
 	if err != nil {
 		return err
@@ -101,9 +99,8 @@ func (o *Offline) entries(s *disk.Stores, fsm FSM) error {
 	return nil
 }
 
-// Found writes into empty stores the beginning of a log whose only server is id:
-// a snapshot of state that stands at the given index and term. The server has
-// voted for nobody and is in that term.
+// Found initialises empty stores with a log whose only server is id: a snapshot of state at this
+// index and term. The server is in this term and has not voted.
 func Found(s *disk.Stores, id string, state []byte, index, term uint64) error {
 	if _, _, err := split(id); err != nil {
 		return err
@@ -111,7 +108,7 @@ func Found(s *disk.Stores, id string, state []byte, index, term uint64) error {
 	one := raft.Configuration{Servers: []raft.Server{{
 		Suffrage: raft.Voter, ID: raft.ServerID(id), Address: raft.ServerAddress(id),
 	}}}
-	err := offline(s, func() error {
+	err := withStores(s, func() error {
 		if has, err := raft.HasExistingState(s.Logs, s.Stable, s.Snapshots); err != nil {
 			return err
 		} else if has {
@@ -120,12 +117,12 @@ func Found(s *disk.Stores, id string, state []byte, index, term uint64) error {
 		if err := s.Stable.SetUint64([]byte(keyCurrentTerm), term); err != nil {
 			return err
 		}
-		_, spell := raft.NewInmemTransport(raft.ServerAddress(id)) // spells addresses, carries nothing
-		sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, index, term, one, 1, spell)
+		_, addresses := raft.NewInmemTransport(raft.ServerAddress(id)) // only encodes addresses
+		sink, err := s.Snapshots.Create(raft.SnapshotVersionMax, index, term, one, 1, addresses)
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(sink, io.MultiReader(bytes.NewReader(head(index, state)), bytes.NewReader(state)))
+		_, err = io.Copy(sink, io.MultiReader(bytes.NewReader(encodeHeader(index, state)), bytes.NewReader(state)))
 		if err != nil {
 			return errors.Join(err, sink.Cancel())
 		}
@@ -137,14 +134,14 @@ func Found(s *disk.Stores, id string, state []byte, index, term uint64) error {
 	return nil
 }
 
-// offline runs f on stores that no Raft uses. A store that fails does not return
-// to f: its goroutine is ended.
-func offline(s *disk.Stores, f func() error) error {
-	failed := make(chan error, 1) // it is told once
+// withStores runs f on stores that no Raft uses. A failing store does not return to f, but ends
+// its goroutine.
+func withStores(s *disk.Stores, f func() error) error {
+	failed := make(chan error, 1) // called once
 	s.Notify(func(err error) { failed <- err }, nil)
 	done := make(chan error, 1)
 	go func() {
-		err := errors.New("the stores failed") // if the goroutine is ended
+		err := errors.New("the stores failed") // result if the store ends the goroutine
 		defer func() { done <- err }()
 		err = f()
 	}()
@@ -153,7 +150,7 @@ func offline(s *disk.Stores, f func() error) error {
 		return err
 	case err := <-failed:
 		s.Release()
-		<-done //nolint:errcheck // it knows no more
+		<-done //nolint:errcheck // err has the cause
 		return err
 	}
 }

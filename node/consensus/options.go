@@ -10,44 +10,43 @@ import (
 	"shardway/node/logs"
 )
 
-// Options are the settings of a Raft. Fields without a zero value are required.
+// Options configure a Raft. A field without a documented zero value is required.
 type Options struct {
-	// ID is this server, "node/disk".
+	// ID is the ID of this server, "node/disk".
 	ID string
-	// Stream carries the connections; it is closed by Shutdown.
+	// Stream owns the connections. Shutdown closes it.
 	Stream *Stream
 	// FSM is the replicated state.
 	FSM FSM
-	// Stores are closed by their owner, after Shutdown.
+	// Stores are the Raft stores. The caller closes them after Shutdown.
 	Stores *disk.Stores
-	// Failed is told, once, of a broken store: the node must stop. It may not
-	// block. nil: nobody, see Raft.Failed.
+	// Failed is called once when a store has failed; the node must then stop. It must not block. nil
+	// means no call; see also Raft.Failed.
 	Failed func(error)
-	// Hung is told when a write hangs and when it is through. It may not block.
-	// nil: nobody.
+	// Hung is called when a write stalls, and when it completes. It must not block. nil means no call.
 	Hung func(bool)
-	// Stated is told which Raft term a server says in a message that it is in; that
-	// is on its disk. It may not block. nil: nobody.
+	// Stated is called with the term in a message of a server. The server has this term on its disk. It
+	// must not block. nil means no call.
 	Stated func(server string, term uint64)
-	// Heard is told that a heartbeat of another server has come, before it is answered. It
-	// must not block. Nil: nobody is.
+	// Heard is called when a heartbeat of another server has arrived, before the response. It must not
+	// block. nil means no call.
 	Heard func()
-	// Heartbeat is how long a follower waits for its leader; zero: 500 ms.
+	// Heartbeat is how long a follower waits for a heartbeat. The default is 500 ms.
 	Heartbeat time.Duration
-	// Election is how long a candidate waits for votes; zero: 500 ms.
+	// Election is how long a candidate waits for votes. The default is 500 ms.
 	Election time.Duration
-	// LeaderLease is how long a leader stays one without a quorum; zero: 500 ms,
-	// no longer than Heartbeat. Leases do not stand on it, and nobody follows sooner
-	// if it is shorter; but a leader that a busy CPU holds up for a moment is lost.
+	// LeaderLease is how long a leader stays leader without a quorum, at most Heartbeat. The default is
+	// 500 ms. The leases of this program do not depend on it, and a shorter value does not elect a new
+	// leader sooner. But with a short value, a leader that is delayed by a busy CPU steps down.
 	LeaderLease time.Duration
-	// Timeout bounds one message between servers; zero: 2 s.
+	// Timeout limits one message between servers. The default is 2 s.
 	Timeout time.Duration
-	// Trailing is how many entries are kept after a snapshot, and how many make
-	// the next one worth taking; zero: 256.
+	// Trailing is the number of entries that are kept after a snapshot, and the number of new entries
+	// that trigger the next one. The default is 256.
 	Trailing uint64
-	// SnapshotInterval is how often it is asked whether one is due; zero: 30 s.
+	// SnapshotInterval is the interval of checks whether a snapshot is due. The default is 30 s.
 	SnapshotInterval time.Duration
-	// Log gets this package's lines and, lowered, those of the library.
+	// Log receives the messages of this package and, at a lower level, those of the library.
 	Log zerolog.Logger
 }
 
@@ -70,20 +69,20 @@ func (o *Options) defaults() {
 	}
 }
 
-// statedAgain is how long, or up to twice that, the leader says nothing of its log to a
-// follower that has all of it. Its heartbeats go on beside that. What is committed needs no
-// repetition, see Nudge, and each one wakes both sides; it is for a follower that has missed it,
-// unless whoever leads hears of that and nudges again.
-const statedAgain = 2 * time.Second
+// commitRepeatInterval is how long (up to twice this value) the leader sends no AppendEntries to a
+// follower that has the whole log, apart from heartbeats. The commit index needs no repetition
+// (see Nudge), and each repetition wakes both processes. It is for a follower that has missed the
+// commit index, in case the leader does not detect this and nudge again.
+const commitRepeatInterval = 2 * time.Second
 
-// config returns Raft's settings.
+// config returns the settings of the library.
 func (o *Options) config(notify chan<- bool) *raft.Config {
 	c := raft.DefaultConfig()
 	c.LocalID = raft.ServerID(o.ID)
 	c.HeartbeatTimeout = o.Heartbeat
 	c.ElectionTimeout = o.Election
 	c.LeaderLeaseTimeout = o.LeaderLease
-	c.CommitTimeout = statedAgain
+	c.CommitTimeout = commitRepeatInterval
 	c.ShutdownOnRemove = false
 	c.TrailingLogs = o.Trailing
 	c.SnapshotThreshold = o.Trailing

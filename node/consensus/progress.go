@@ -2,16 +2,16 @@ package consensus
 
 import "sync"
 
-// progress is how far each server's log reaches, as far as it told this leader.
-// The library knows it and does not say.
+// progress is the match index of each server, from its responses to this leader. The library has
+// it, but does not export it.
 type progress struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // protects the following fields
 	term  uint64
 	match map[string]uint64
 }
 
-// reached notes that a server has the leader's log of the term up to index.
-func (p *progress) reached(server string, term, index uint64) {
+// record records that a server has the log of the leader of the term up to index.
+func (p *progress) record(server string, term, index uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if term < p.term {
@@ -23,8 +23,8 @@ func (p *progress) reached(server string, term, index uint64) {
 	p.match[server] = max(p.match[server], index)
 }
 
-// of returns how far a server's log reaches in the term, 0 if that is unknown.
-func (p *progress) of(server string, term uint64) uint64 {
+// matchIndex returns the match index of a server in the term, or 0 if it is unknown.
+func (p *progress) matchIndex(server string, term uint64) uint64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if term != p.term {

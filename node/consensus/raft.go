@@ -14,77 +14,78 @@ import (
 )
 
 const (
-	// enqueue bounds how long Raft's main goroutine may take to accept a request.
-	enqueue = time.Second
-	// quiesce bounds how long Shutdown waits for requests under way: the library
-	// forgets to answer those that are decided while it stops.
-	quiesce = 100 * time.Millisecond
+	// enqueueTimeout limits how long the main goroutine of the library may take to accept a
+	// request.
+	enqueueTimeout = time.Second
+	// pendingTimeout limits how long Shutdown waits for pending requests: the library does not
+	// respond to requests that are decided while it stops.
+	pendingTimeout = 100 * time.Millisecond
 )
 
-// Raft is this node's Raft server. Its methods may be called from any goroutine.
+// Raft is the Raft server of this node. It is safe for concurrent use.
 type Raft struct {
-	o     Options
-	log   zerolog.Logger
-	fsm   *machine
-	fresh bool
-	cur   atomic.Pointer[core]
-	life  chan struct{} // 1: held by who begins or ends a core
+	o            Options
+	log          zerolog.Logger
+	fsm          *fsmAdapter
+	fresh        bool
+	current      atomic.Pointer[instance]
+	instanceLock chan struct{} // capacity 1; held while an instance is started or stopped
 
-	failed  chan struct{} // latch: a store failed
-	stopped chan struct{} // latch: Shutdown was called
-	changed chan struct{} // 1: hint
-	nudge   chan struct{} // 1: hint
-	greet   chan struct{} // 1: hint
-	notify  chan bool
-	seen    chan raft.Observation // 1: the library drops what does not fit
-	wg      sync.WaitGroup
+	failed             chan struct{} // closed when a store has failed
+	stopped            chan struct{} // closed by Shutdown
+	changed            chan struct{} // capacity 1; see Changed
+	barrierRequested   chan struct{} // capacity 1
+	heartbeatRequested chan struct{} // capacity 1
+	notify             chan bool
+	observations       chan raft.Observation // capacity 1; the library drops further observations
+	wg                 sync.WaitGroup
 
-	electorate atomic.Pointer[electorate]
-	progress   progress
-	stop       sync.Once
-	broken     sync.Once
-	err        atomic.Pointer[error]
-	pending    atomic.Int64
-	campaigns  pace
-	greetings  pace
-	pacing     sync.Mutex // tempo is called by the library's loop as well
+	electorate    atomic.Pointer[voterCache]
+	progress      progress
+	stopOnce      sync.Once
+	failOnce      sync.Once
+	err           atomic.Pointer[error]
+	pending       atomic.Int64
+	campaignLimit rateLimit
+	greetLimit    rateLimit
+	timeoutsMu    sync.Mutex // serialises updateTimeouts, which the library also calls
 }
 
-// Open restores the state and starts Raft.
+// Open restores the state and starts the library.
 func Open(o Options) (*Raft, error) {
 	o.defaults()
 	if _, _, err := split(o.ID); err != nil {
 		return nil, err
 	}
 	r := &Raft{
-		o:       o,
-		log:     o.Log,
-		fsm:     &machine{fsm: o.FSM},
-		life:    make(chan struct{}, 1),
-		failed:  make(chan struct{}),
-		stopped: make(chan struct{}),
-		changed: make(chan struct{}, 1),
-		nudge:   make(chan struct{}, 1),
-		greet:   make(chan struct{}, 1),
-		notify:  make(chan bool, 16),
-		seen:    make(chan raft.Observation, 1),
+		o:                  o,
+		log:                o.Log,
+		fsm:                &fsmAdapter{fsm: o.FSM},
+		instanceLock:       make(chan struct{}, 1),
+		failed:             make(chan struct{}),
+		stopped:            make(chan struct{}),
+		changed:            make(chan struct{}, 1),
+		barrierRequested:   make(chan struct{}, 1),
+		heartbeatRequested: make(chan struct{}, 1),
+		notify:             make(chan bool, 16),
+		observations:       make(chan raft.Observation, 1),
 
-		campaigns: pace{every: 2 * o.Election},
-		greetings: pace{every: greetEvery},
+		campaignLimit: rateLimit{interval: 2 * o.Election},
+		greetLimit:    rateLimit{interval: greetInterval},
 	}
 	o.Stores.Notify(r.fail, r.hang)
-	if err := r.begin(); err != nil {
+	if err := r.startInstance(); err != nil {
 		o.Stores.Release()
 		return nil, errors.Join(err, o.Stream.Close())
 	}
 	r.wg.Go(r.observe)
-	r.wg.Go(r.nudging)
+	r.wg.Go(r.requestLoop)
 	return r, nil
 }
 
-// fail is told by the stores, and of a Raft that could not begin again.
+// fail records a failure of a store, or of a restart of the instance.
 func (r *Raft) fail(err error) {
-	r.broken.Do(func() {
+	r.failOnce.Do(func() {
 		r.err.Store(&err)
 		close(r.failed)
 		if r.o.Failed != nil {
@@ -93,10 +94,10 @@ func (r *Raft) fail(err error) {
 	})
 }
 
-// hang is told by the stores. A leader whose write hangs goes on sending
-// heartbeats, so it would never be replaced.
+// hang is called by the stores when a write stalls or completes. A leader with a stalled write
+// would continue to send heartbeats and would never be replaced, so it is isolated.
 func (r *Raft) hang(on bool) {
-	if c := r.cur.Load(); c != nil {
+	if c := r.current.Load(); c != nil {
 		r.o.Stream.Isolate(on && c.State() == raft.Leader)
 	}
 	if r.o.Hung != nil {
@@ -104,14 +105,15 @@ func (r *Raft) hang(on bool) {
 	}
 }
 
-// waits is asked by the transport about a server that cannot be reached.
-func (r *Raft) waits(id raft.ServerID, term uint64) bool {
+// shouldRetry reports whether the transport should retry to reach a server: this node still leads
+// in the term, and the server is in the configuration.
+func (r *Raft) shouldRetry(id raft.ServerID, term uint64) bool {
 	select {
 	case <-r.stopped:
 		return false
 	default:
 	}
-	if r.cur.Load() == nil {
+	if r.current.Load() == nil {
 		return false
 	}
 	now, leads := r.Leadership()
@@ -120,8 +122,8 @@ func (r *Raft) waits(id raft.ServerID, term uint64) bool {
 	})
 }
 
-// CutOff reports that this server led when its disk hung, and cut itself off from
-// the other voters: one of them leads, or will, though it cannot find out.
+// CutOff reports whether this server led when its disk stalled, and has isolated itself from the
+// other voters. One of them then leads or will lead, which this server cannot detect.
 func (r *Raft) CutOff() bool { return r.o.Stream.Isolated() && len(r.Voters()) > 1 }
 
 func leaderChange(o *raft.Observation) bool {
@@ -132,35 +134,36 @@ func leaderChange(o *raft.Observation) bool {
 	return false
 }
 
-// observe drains the library's channels: it blocks on the first.
+// observe drains the channels of the library, because a full notification channel would block it.
 func (r *Raft) observe() {
 	for {
 		select {
 		case <-r.notify:
-		case <-r.seen:
+		case <-r.observations:
 		case <-r.stopped:
 			return
 		}
-		hint(r.changed)
-		r.tempo()
+		notify(r.changed)
+		r.updateTimeouts()
 	}
 }
 
-func hint(c chan struct{}) {
+// notify sends to a channel of capacity 1 without blocking.
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
 	}
 }
 
-// Changed gives a hint that the leader, or this node's part, may have changed.
+// Changed signals that the leader or the role of this server may have changed.
 func (r *Raft) Changed() <-chan struct{} { return r.changed }
 
-// Leadership returns whether this node leads, and in which term. Two leaderships
-// of one node differ in their term.
+// Leadership returns the current term and whether this node leads in it. Two leaderships of the
+// same node have different terms.
 func (r *Raft) Leadership() (term uint64, leads bool) {
 	for {
-		c := r.lib()
+		c := r.library()
 		term = c.CurrentTerm()
 		leads = c.State() == raft.Leader
 		if c.CurrentTerm() == term {
@@ -169,50 +172,51 @@ func (r *Raft) Leadership() (term uint64, leads bool) {
 	}
 }
 
-// IsLeader reports whether this node believes that it leads.
-func (r *Raft) IsLeader() bool { return r.lib().State() == raft.Leader }
+// IsLeader reports whether this node is the leader as far as it has been informed.
+func (r *Raft) IsLeader() bool { return r.library().State() == raft.Leader }
 
-// Candidate reports whether this server stands for election now.
-func (r *Raft) Candidate() bool { return r.lib().State() == raft.Candidate }
+// Candidate reports whether this server is a candidate.
+func (r *Raft) Candidate() bool { return r.library().State() == raft.Candidate }
 
-// Term returns the current term, the only answer of Raft that leases stand on.
-func (r *Raft) Term() uint64 { return r.lib().CurrentTerm() }
+// Term returns the current term. It is the only information of Raft on which leases depend.
+func (r *Raft) Term() uint64 { return r.library().CurrentTerm() }
 
-// Leader returns the id of the node that leads as far as this one knows, or "".
-// It is where to ask, never a permission.
+// Leader returns the node ID of the leader that this server follows, or "". It is an address for
+// requests, not a permission.
 func (r *Raft) Leader() string {
-	_, id := r.lib().LeaderWithID()
+	_, id := r.library().LeaderWithID()
 	return Server{ID: string(id)}.Node()
 }
 
-// LeaderServer returns the server that leads as far as this one knows, or "".
+// LeaderServer returns the server ID of the leader that this server follows, or "".
 func (r *Raft) LeaderServer() string {
-	_, id := r.lib().LeaderWithID()
+	_, id := r.library().LeaderWithID()
 	return string(id)
 }
 
 // LogEnd returns the term and the index of the last entry in the log, committed or not.
-func (r *Raft) LogEnd() (term, index uint64) { return lastEntry(r.lib().Stats()) }
+func (r *Raft) LogEnd() (term, index uint64) { return lastEntry(r.library().Stats()) }
 
-// Fresh reports that the server had neither log nor snapshot when it was opened.
+// Fresh reports whether the server had neither a log nor a snapshot when it was opened.
 func (r *Raft) Fresh() bool { return r.fresh }
 
-// Applied returns the index of the last entry that the FSM has taken.
+// Applied returns the index of the last entry that the FSM has applied.
 func (r *Raft) Applied() uint64 { return r.fsm.applied.Load() }
 
-// Lag returns how many entries of the log have not been applied yet, committed or not.
+// Lag returns the number of log entries, committed or not, that are not applied yet.
 func (r *Raft) Lag() uint64 {
-	applied := r.lib().AppliedIndex() // not those that the FSM has taken: barriers never get there
-	return max(r.lib().LastIndex(), applied) - applied
+	applied := r.library().AppliedIndex() // not r.fsm.applied: barriers do not reach the FSM
+	return max(r.library().LastIndex(), applied) - applied
 }
 
 // LastIndex returns the index of the last entry in the log, committed or not.
-func (r *Raft) LastIndex() uint64 { return r.lib().LastIndex() }
+func (r *Raft) LastIndex() uint64 { return r.library().LastIndex() }
 
-// Failed is closed when the server cannot go on, as a store failed; Err says how.
+// Failed is closed when the server cannot continue because a store has failed. Err returns the
+// cause.
 func (r *Raft) Failed() <-chan struct{} { return r.failed }
 
-// Err returns why the server cannot go on, nil while it can.
+// Err returns why the server cannot continue, or nil.
 func (r *Raft) Err() error {
 	if p := r.err.Load(); p != nil {
 		return *p
@@ -220,26 +224,25 @@ func (r *Raft) Err() error {
 	return nil
 }
 
-// Configuration returns the latest configuration in this server's log, which
-// need not be committed yet.
+// Configuration returns the latest configuration in the log of this server, committed or not.
 func (r *Raft) Configuration() []Server {
-	f := r.lib().GetConfiguration()
+	f := r.library().GetConfiguration()
 	if f.Error() != nil {
 		return nil
 	}
 	return servers(f.Configuration())
 }
 
-// electorate is who votes by a configuration.
-type electorate struct {
-	by     []raft.Server // as the library has it, which makes another one at each change
-	voters []string
+// voterCache has the voters of a configuration.
+type voterCache struct {
+	servers []raft.Server // slice of the library, which creates a new one for each change
+	voters  []string
 }
 
-// Voters returns the ids of the servers that vote by Configuration, sorted. Several get the same
-// slice: they only read it. It is asked for with each heartbeat.
+// Voters returns the IDs of the voters in Configuration, sorted. The caller must not modify the
+// result, which is shared. The result is cached, because each heartbeat needs it.
 func (r *Raft) Voters() []string {
-	f := r.lib().GetConfiguration()
+	f := r.library().GetConfiguration()
 	if f.Error() != nil {
 		return nil
 	}
@@ -247,10 +250,10 @@ func (r *Raft) Voters() []string {
 	if len(by) == 0 {
 		return nil
 	}
-	if e := r.electorate.Load(); e != nil && len(e.by) == len(by) && &e.by[0] == &by[0] {
+	if e := r.electorate.Load(); e != nil && len(e.servers) == len(by) && &e.servers[0] == &by[0] {
 		return e.voters
 	}
-	e := &electorate{by: by}
+	e := &voterCache{servers: by}
 	for _, s := range servers(f.Configuration()) {
 		if s.Voter {
 			e.voters = append(e.voters, s.ID)
@@ -261,20 +264,20 @@ func (r *Raft) Voters() []string {
 	return e.voters
 }
 
-// Shutdown stops Raft and returns when its goroutines have ended, or ctx has: a
-// write that hangs keeps them. Then the stores are released all the same. Only
-// the first call waits.
+// Shutdown stops the library. It returns when its goroutines have ended, or when ctx ends, because
+// a stalled write blocks the goroutines. The stores are released in both cases. Only the first
+// call waits.
 func (r *Raft) Shutdown(ctx context.Context) error {
-	r.stop.Do(func() { close(r.stopped) })
-	r.settle(ctx)
+	r.stopOnce.Do(func() { close(r.stopped) })
+	r.waitForPending(ctx)
 	select {
-	case r.life <- struct{}{}:
-		defer func() { <-r.life }()
+	case r.instanceLock <- struct{}{}:
+		defer func() { <-r.instanceLock }()
 	case <-ctx.Done():
 		r.o.Stores.Release()
 		return errors.Join(fmt.Errorf("consensus: shutdown: %w", ctx.Err()), r.o.Stream.Close())
 	}
-	ended := r.end(r.cur.Load(), ctx.Done())
+	ended := r.stopInstance(r.current.Load(), ctx.Done())
 	err := r.o.Stream.Close()
 	if !ended {
 		r.o.Stores.Release()
@@ -284,11 +287,11 @@ func (r *Raft) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// settle gives requests under way a moment to be answered.
-func (r *Raft) settle(ctx context.Context) {
+// waitForPending waits a short time for responses to pending requests.
+func (r *Raft) waitForPending(ctx context.Context) {
 	t := time.NewTicker(time.Millisecond)
 	defer t.Stop()
-	for range quiesce / time.Millisecond {
+	for range pendingTimeout / time.Millisecond {
 		if r.pending.Load() == 0 {
 			return
 		}

@@ -11,26 +11,26 @@ import (
 type Server struct {
 	// ID is "node/disk".
 	ID string
-	// Voter is false for a server that only follows.
+	// Voter is false for a server that only replicates the log.
 	Voter bool
 }
 
-// Node returns the node's id.
+// Node returns the node ID.
 func (s Server) Node() string {
 	node, _, _ := strings.Cut(s.ID, "/")
 	return node
 }
 
-// Disk returns the id of the node's data directory.
+// Disk returns the disk ID of the data directory.
 func (s Server) Disk() string {
 	_, disk, _ := strings.Cut(s.ID, "/")
 	return disk
 }
 
-// ServerID returns the id of the server that node is with disk.
+// ServerID returns the server ID of a node with a disk.
 func ServerID(node, disk string) string { return node + "/" + disk }
 
-// split is the reverse of ServerID.
+// split splits a server ID into its node ID and its disk ID.
 func split(id string) (node, disk string, err error) {
 	node, disk, ok := strings.Cut(id, "/")
 	if !ok || node == "" || disk == "" {
@@ -39,7 +39,7 @@ func split(id string) (node, disk string, err error) {
 	return node, disk, nil
 }
 
-// servers translates Raft's configuration.
+// servers converts a configuration of the library.
 func servers(c raft.Configuration) []Server {
 	out := make([]Server, len(c.Servers))
 	for i, s := range c.Servers {

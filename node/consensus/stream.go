@@ -11,10 +11,10 @@ import (
 	"shardway/peer"
 )
 
-// DialFunc opens a Raft stream to a node with one certain disk.
+// DialFunc opens a Raft stream to a node that has this disk.
 type DialFunc func(ctx context.Context, node, disk string) (net.Conn, error)
 
-// Over returns a DialFunc over the peer port.
+// Over returns a DialFunc that uses the peer port.
 func Over(p *peer.Port) DialFunc {
 	return func(ctx context.Context, node, disk string) (net.Conn, error) {
 		c, err := p.DialServer(ctx, node, disk, peer.Raft)
@@ -25,8 +25,7 @@ func Over(p *peer.Port) DialFunc {
 	}
 }
 
-// Stream is where Raft's connections come from and go to. It owns them all, so
-// that closing it ends the library's goroutines.
+// Stream owns all connections of Raft, so that closing it ends the goroutines of the library.
 type Stream struct {
 	local   string
 	dial    DialFunc
@@ -34,32 +33,31 @@ type Stream struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 
+	// mu protects the following fields.
 	mu       sync.Mutex
 	open     map[*streamConn]struct{}
 	isolated bool
-	hurry    chan struct{} // closed, and another one made, by hasten
+	retryNow chan struct{} // closed and replaced by retryDials
 }
 
 // NewStream returns a Stream for the server local ("node/disk").
 func NewStream(local string, dial DialFunc) *Stream {
 	ctx, cancel := context.WithCancel(context.Background())
 	return &Stream{
-		local:   local,
-		dial:    dial,
-		accepts: make(chan *streamConn),
-		ctx:     ctx,
-		cancel:  cancel,
-		open:    make(map[*streamConn]struct{}),
-		hurry:   make(chan struct{}),
+		local:    local,
+		dial:     dial,
+		accepts:  make(chan *streamConn),
+		ctx:      ctx,
+		cancel:   cancel,
+		open:     make(map[*streamConn]struct{}),
+		retryNow: make(chan struct{}),
 	}
 }
 
-// Handle serves an accepted stream until it ends; it is the peer port's handler
-// for Raft.
+// Handle serves an accepted stream until it ends. It is the handler of the peer port for Raft.
 func (s *Stream) Handle(ctx context.Context, c *peer.Conn) { s.Serve(ctx, c) }
 
-// Serve hands a connection to Raft and returns when it is closed, at the latest
-// when ctx ends.
+// Serve passes a connection to the library. It returns when the connection is closed or ctx ends.
 func (s *Stream) Serve(ctx context.Context, c net.Conn) {
 	sc, err := s.track(nil, c)
 	if err != nil {
@@ -79,17 +77,17 @@ func (s *Stream) Serve(ctx context.Context, c net.Conn) {
 	}
 }
 
-// layer returns a stream layer for one life of the library's Raft.
+// layer returns a stream layer for one instance of the library.
 func (s *Stream) layer() *layer {
 	l := &layer{s: s}
 	l.ctx, l.cancel = context.WithCancel(s.ctx)
 	return l
 }
 
-// errIsolated reports a dial while a write of the leader hangs.
+// errIsolated is the error of a dial while a write of the leader is stalled.
 var errIsolated = errors.New("consensus: cut off while a write hangs")
 
-// Isolate cuts every connection and allows none, or ends that.
+// Isolate closes all connections and rejects new ones, or ends this.
 func (s *Stream) Isolate(on bool) {
 	s.mu.Lock()
 	s.isolated = on
@@ -99,17 +97,16 @@ func (s *Stream) Isolate(on bool) {
 	}
 }
 
-// Isolated reports whether the stream is cut off.
+// Isolated reports whether the stream is isolated.
 func (s *Stream) Isolated() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.isolated
 }
 
-// track takes a connection over for l, which may be nil yet, or closes it if
-// none may be open.
+// track registers a connection of l, which may be nil, or closes it if no connection is allowed.
 func (s *Stream) track(l *layer, c net.Conn) (*streamConn, error) {
-	sc := &streamConn{Conn: c, s: s, of: l, done: make(chan struct{})}
+	sc := &streamConn{Conn: c, stream: s, layer: l, done: make(chan struct{})}
 	s.mu.Lock()
 	err := s.ctx.Err()
 	if l != nil {
@@ -128,22 +125,22 @@ func (s *Stream) track(l *layer, c net.Conn) (*streamConn, error) {
 	return sc, nil
 }
 
-// hasten ends the pauses of those who dial.
-func (s *Stream) hasten() {
+// retryDials ends the pauses between dial attempts.
+func (s *Stream) retryDials() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	close(s.hurry)
-	s.hurry = make(chan struct{})
+	close(s.retryNow)
+	s.retryNow = make(chan struct{})
 }
 
-// hurried is closed by the next hasten.
-func (s *Stream) hurried() <-chan struct{} {
+// retrySignal returns a channel that the next retryDials closes.
+func (s *Stream) retrySignal() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.hurry
+	return s.retryNow
 }
 
-func (s *Stream) forget(c *streamConn) {
+func (s *Stream) remove(c *streamConn) {
 	s.mu.Lock()
 	delete(s.open, c)
 	s.mu.Unlock()
@@ -163,9 +160,9 @@ func (s *Stream) closeAll(which func(*streamConn) bool) {
 	}
 }
 
-// Outlived closes the connections with other processes of a server than the one
-// with this nonce: they are older.
-func (s *Stream) Outlived(server string, nonce uint64) {
+// CloseOtherProcesses closes the connections to all processes of a server except the one with this
+// nonce. They are older.
+func (s *Stream) CloseOtherProcesses(server string, nonce uint64) {
 	s.closeAll(func(c *streamConn) bool {
 		p, ok := c.Conn.(*peer.Conn)
 		if !ok {
@@ -176,17 +173,17 @@ func (s *Stream) Outlived(server string, nonce uint64) {
 	})
 }
 
-// Close closes every connection; there are no others from now on.
+// Close closes all connections and rejects new ones.
 func (s *Stream) Close() error {
 	s.cancel()
 	s.closeAll(func(*streamConn) bool { return true })
 	return nil
 }
 
-// Addr returns the server's id, which is its address.
+// Addr returns the server ID, which is also the address of the server.
 func (s *Stream) Addr() net.Addr { return serverAddr(s.local) }
 
-// serverAddr is a server id as an address.
+// serverAddr is a server ID as a net.Addr.
 type serverAddr string
 
 // Network returns the name of the network.

@@ -5,20 +5,20 @@ import (
 	"sync"
 )
 
-// streamConn is a connection that Stream knows of until it is closed.
+// streamConn is a connection that its Stream tracks until it is closed.
 type streamConn struct {
 	net.Conn
-	s    *Stream
-	of   *layer // guarded by s.mu; nil until one accepts it
-	once sync.Once
-	done chan struct{} // latch
-	err  error
+	stream *Stream
+	layer  *layer // protected by the mutex of the stream; nil until a layer accepts it
+	once   sync.Once
+	done   chan struct{} // closed by Close
+	err    error
 }
 
-// Close closes the connection once.
+// Close closes the connection. Repeated calls return the same error.
 func (c *streamConn) Close() error {
 	c.once.Do(func() {
-		c.s.forget(c)
+		c.stream.remove(c)
 		c.err = c.Conn.Close()
 		close(c.done)
 	})

@@ -8,71 +8,72 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// terms is Raft's stable store, and keeps the term from falling.
+// terms is the stable store of the library, and prevents the term from decreasing.
 //
-// The library (v1.7.3) takes heartbeats beside its loop, so that a loop that waits for
-// the disk hears of its leader all the same, with code that must only run in the loop.
-// A server that stands for election, and writes its new term, falls back to the old one
-// when a heartbeat of that comes meanwhile: the handler sees a candidate, writes the old
-// term too, and is done last. Then it has voted in a term, and told others so, that it
-// knows nothing of: it echoes the old leader, for its lease, and when it is started again
-// it is taken for an older image of its disk.
+// The library (v1.7.3) handles heartbeats outside its main loop, so that a loop that waits for the
+// disk still detects its leader. But it uses code that must only run in the loop. When a server
+// becomes candidate and writes its new term, and a heartbeat of the old term arrives, the term can
+// decrease again: the handler sees a candidate and writes the old term, and its write completes
+// last. The server has then voted in a term that is not on its disk. It echoes the old leader,
+// which extends the lease of that leader, and after a restart it is mistaken for an older copy of
+// its disk.
 //
-// So the handler is given only heartbeats that change no term, and none while a term is
-// written; all others go the way of any request, through the loop. See Raft.beside.
+// So the handler receives only heartbeats that do not change the term, and none while a term is
+// being written. All others pass through the main loop like any request. See Raft.handleHeartbeat.
 type terms struct {
 	raft.StableStore
-	// changing is held by who writes a term, and shared by who takes a heartbeat. Nobody
-	// waits for the disk who shares it.
-	changing sync.RWMutex
-	written  atomic.Uint64 // and one; zero: none was
-	// Since a leader was known last: how long the last write took, of the term or of a vote,
-	// in ns, and how often this server stood for election.
-	took, stood atomic.Int64
-	stands      func() bool // this server stands for election
-	paced       func()      // is told after each write; nil: nobody is
+	// changing is locked while a term is written, and read-locked while a heartbeat is handled. No
+	// holder of a read lock waits for the disk.
+	changing    sync.RWMutex
+	writtenTerm atomic.Uint64 // last written term plus 1; zero means none
+	// lastWrite is the duration of the last write of a term or a vote, in ns. campaigns is the number of
+	// elections of this server. Both count since this server last had a leader.
+	lastWrite, campaigns atomic.Int64
+	isCandidate          func() bool // reports whether this server is a candidate
+	onWrite              func()      // called after each write; nil means no call
 }
 
-// SetUint64 writes a number, the term only if it is another, or the first of this life:
-// that shows whether the disk can be written. Who takes a heartbeat may set the same one, and
-// would wait for itself.
+// SetUint64 writes a number. It writes a term only if it differs from the last written one, or if
+// it is the first write of this instance, which shows whether the disk is writable. A heartbeat
+// handler may set the same term again; a write would deadlock with itself.
 func (s *terms) SetUint64(key []byte, val uint64) error {
 	if string(key) != keyCurrentTerm {
 		return s.StableStore.SetUint64(key, val)
 	}
-	if val+1 == s.written.Load() {
+	if val+1 == s.writtenTerm.Load() {
 		return nil
 	}
-	defer s.time(time.Now())
+	defer s.recordWrite(time.Now())
 	s.changing.Lock()
 	defer s.changing.Unlock()
 	err := s.StableStore.SetUint64(key, val)
 	if err == nil {
-		s.written.Store(val + 1)
-		if s.stands != nil && s.stands() {
-			s.stood.Add(1)
+		s.writtenTerm.Store(val + 1)
+		if s.isCandidate != nil && s.isCandidate() {
+			s.campaigns.Add(1)
 		}
 	}
 	return err
 }
 
-// Set writes for whom this server votes. The term of the vote is written with it.
+// Set writes the vote of this server, together with its term.
 func (s *terms) Set(key, val []byte) error {
-	defer s.time(time.Now())
+	defer s.recordWrite(time.Now())
 	return s.StableStore.Set(key, val)
 }
 
-func (s *terms) time(began time.Time) {
-	s.took.Store(int64(time.Since(began)))
-	if s.paced != nil {
-		s.paced()
+// recordWrite records the duration of a write.
+func (s *terms) recordWrite(began time.Time) {
+	s.lastWrite.Store(int64(time.Since(began)))
+	if s.onWrite != nil {
+		s.onWrite()
 	}
 }
 
-// beside has the library take a heartbeat beside its loop, unless it may change the
-// term: then it is to go through the loop.
-func (r *Raft) beside(t *transport, rpc raft.RPC, take func(raft.RPC)) (taken bool) {
-	c := r.cur.Load()
+// handleHeartbeat passes a heartbeat to the handler of the library, outside its main loop. It
+// returns false if the heartbeat may change the term; it must then pass through the loop.
+func (r *Raft) handleHeartbeat(t *transport, rpc raft.RPC, take func(raft.RPC)) (taken bool) {
+	c := r.current.Load()
 	req, ok := rpc.Command.(*raft.AppendEntriesRequest)
 	if !ok || c == nil || c.trans != t || !c.terms.changing.TryRLock() {
 		return false

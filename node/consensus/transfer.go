@@ -10,23 +10,23 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-const handOverLook = 2 * time.Millisecond
+// transferPollInterval is the interval at which waitFor checks its condition.
+const transferPollInterval = 2 * time.Millisecond
 
-// errNoSuccessor reports that nobody could take leadership over.
+// errNoSuccessor means that no other voter can become leader.
 var errNoSuccessor = errors.New("consensus: no other voter to lead")
 
-// Transfer hands leadership to the voter whose log reaches furthest, of those that keep up if
-// there are some, and if that one does not take it, to another. It returns when this node does
-// not lead any more, or after it tried them all, about half a second each. Who keeps up is the
-// caller's to know: a server may have all of the log and apply nothing.
+// Transfer transfers leadership to the voter with the longest log, preferably one for which
+// keepsUp returns true, and to the next one if this fails. It returns when this node no longer
+// leads, or after it has tried all voters, about 0.5 s each. The caller provides keepsUp, because
+// a server can have the whole log without applying it.
 //
-// It does what the library's own transfer does, by its messages. That one picks
-// voters that are dead, takes no entries meanwhile, and can be stuck in this state
-// for as long as the process lives (leadershipTransfer waits for a goroutine that
-// has ended). Here entries are taken; one that comes at the last moment may have
-// an unknown outcome.
+// It uses the messages of the transfer in the library, but not its code. That code selects dead
+// voters, accepts no entries during the transfer, and can remain in this state permanently
+// (leadershipTransfer waits for a goroutine that has ended). Transfer continues to accept entries;
+// the outcome of an entry at the last moment may be unknown.
 //
-//nolint:contextcheck // it ends with Raft, whoever asked for it
+//nolint:contextcheck // it ends with Raft, not with the request
 func (r *Raft) Transfer(keepsUp func(server string) bool) error {
 	term, leads := r.Leadership()
 	if !leads {
@@ -34,7 +34,7 @@ func (r *Raft) Transfer(keepsUp func(server string) bool) error {
 	}
 	voters := slices.DeleteFunc(slices.Clone(r.Voters()), func(s string) bool { return s == r.o.ID })
 	slices.SortStableFunc(voters, func(a, b string) int {
-		return cmp.Compare(r.progress.of(b, term), r.progress.of(a, term))
+		return cmp.Compare(r.progress.matchIndex(b, term), r.progress.matchIndex(a, term))
 	})
 	var first, last []string
 	for _, s := range voters {
@@ -46,24 +46,24 @@ func (r *Raft) Transfer(keepsUp func(server string) bool) error {
 	}
 	err := errNoSuccessor
 	for _, s := range append(first, last...) {
-		if err = r.handOver(term, s); err == nil {
+		if err = r.transferTo(term, s); err == nil {
 			break
 		}
 	}
 	return err
 }
 
-// handOver makes server stand for election once it has the whole log, and returns
-// nil when this node does not lead in term any more.
-func (r *Raft) handOver(term uint64, server string) error {
-	return r.do(func() error {
-		c := r.cur.Load()
+// transferTo makes a server campaign once it has the whole log. It returns nil when this node no
+// longer leads in term.
+func (r *Raft) transferTo(term uint64, server string) error {
+	return r.runUntilStopped(func() error {
+		c := r.current.Load()
 		if err := c.trans.layer.probe(raft.ServerAddress(server), r.o.Election); err != nil {
 			return err
 		}
-		hasAll := func() bool { return r.progress.of(server, term) >= c.LastIndex() }
+		hasAll := func() bool { return r.progress.matchIndex(server, term) >= c.LastIndex() }
 		if !hasAll() {
-			r.Nudge() // what it lacks may else be sent when the leader repeats what it has said, see statedAgain
+			r.Nudge() // otherwise the server may receive the missing entries only after commitRepeatInterval
 		}
 		if !r.waitFor(term, hasAll) {
 			return fmt.Errorf("%s lags behind", server)
@@ -79,10 +79,10 @@ func (r *Raft) handOver(term uint64, server string) error {
 	})
 }
 
-// waitFor waits for cond at most an election timeout. The end of the leadership
-// counts as well.
+// waitFor waits up to an election timeout until cond holds or this node no longer leads in term.
+// It returns false on timeout.
 func (r *Raft) waitFor(term uint64, cond func() bool) bool {
-	t := time.NewTicker(handOverLook)
+	t := time.NewTicker(transferPollInterval)
 	defer t.Stop()
 	for start := time.Now(); time.Since(start) <= r.o.Election; <-t.C {
 		if now, leads := r.Leadership(); cond() || !leads || now != term {

@@ -13,55 +13,46 @@ import (
 	"shardway/node/logs"
 )
 
-// maxPool is how many idle connections to a server are kept: one for entries, one
-// for heartbeats. Each keeps 512 KB.
+// maxPool is the number of idle connections to a server: one for entries, one for heartbeats. Each
+// needs 512 KB.
 const maxPool = 2
 
-// transport is the library's transport with three repairs.
+// transport is the transport of the library with these corrections:
 //
-// It has patience for servers that cannot be reached. Each error that Raft sees doubles the pause before it sends entries
-// to that server again, up to ten seconds, and a server that is back must not
-// wait for that. So a failed dial is no error as long as this node leads, nor is a
-// stream that a server takes and closes, as one does that has cut itself off.
+//   - It retries unreachable servers. Each error that the library sees doubles the pause before the next entries for this server, up to 10 s, and a server that has returned must not wait for this. So a failed dial is not an error while this node leads. Neither is a stream that a server accepts and closes, as an isolated server does.
+//   - It repeats a message that was lost with an idle connection. The library never checks whether a connection is still open, and reports the first error. If a voter has restarted in the meantime, this loses a vote and perhaps an election.
+//   - It verifies the sender of requests (inbound.go), and passes requests to Raft.intercept first.
 //
-// It sends once more what was lost with an old connection. The library keeps
-// connections for as long as it lives, does not look whether they are still open,
-// and takes the first error for the answer: of a voter that was started again
-// meanwhile that is a lost vote, and perhaps a lost election.
-//
-// And it knows who is at the other end of a stream, see inbound.go, and shows what
-// arrives to Raft.look first.
-//
-// It embeds the library's, which keeps the pre-vote: Raft looks for its method.
+// It embeds the transport of the library to keep the pre-vote, for whose method the library
+// checks.
 type transport struct {
 	*raft.NetworkTransport
-	layer *layer
-	seen  *progress
-	inbox chan raft.RPC // unbuffered, like the library's
-	// arrived is unbuffered: from the streams to the relay.
-	arrived chan raft.RPC
-	closed  chan struct{} // latch
-	once    sync.Once
-	// votes asks for votes, and waits for what the other disk has to write before there is one.
+	layer    *layer
+	progress *progress
+	inbox    chan raft.RPC // unbuffered, like that of the library
+	// received is unbuffered. It carries requests from the streams to relayLoop.
+	received chan raft.RPC
+	closed   chan struct{} // closed by Close
+	once     sync.Once
+	// votes sends vote requests. Its timeout includes the disk writes of the other server.
 	votes      *raft.NetworkTransport
-	heartbeats heartbeats
-	// look takes a request, or returns it, perhaps changed, for Raft.
-	look func(*transport, raft.RPC) (out raft.RPC, taken bool)
-	// beside has the library take a heartbeat, or returns false: then Raft does.
-	beside func(t *transport, rpc raft.RPC, take func(raft.RPC)) (taken bool)
-	// waits reports whether it is worth trying on: this node still leads in the
-	// term and the server is still to be led.
-	waits func(id raft.ServerID, term uint64) bool
-	// told is Options.Stated.
-	told    func(server string, term uint64)
-	heard   func() // Options.Heard, never nil
-	timeout time.Duration
-	log     zerolog.Logger
-	spoofs  pace // who speaks as another, in the log
+	heartbeats heartbeatSender
+	// intercept is Raft.intercept.
+	intercept func(*transport, raft.RPC) (out raft.RPC, taken bool)
+	// handleHeartbeat is Raft.handleHeartbeat.
+	handleHeartbeat func(t *transport, rpc raft.RPC, take func(raft.RPC)) (taken bool)
+	// shouldRetry is Raft.shouldRetry.
+	shouldRetry func(id raft.ServerID, term uint64) bool
+	// onTerm is Options.Stated; nil means no call.
+	onTerm        func(server string, term uint64)
+	onHeartbeat   func() // Options.Heard, never nil
+	timeout       time.Duration
+	log           zerolog.Logger
+	spoofLogLimit rateLimit // limits log lines about wrong senders
 
-	beat struct {
+	heartbeatHandler struct {
 		sync.Mutex
-		take func(raft.RPC) // the library's way for heartbeats
+		take func(raft.RPC) // heartbeat handler of the library
 	}
 }
 
@@ -71,60 +62,59 @@ var (
 	_ raft.WithClose   = (*transport)(nil)
 )
 
-// newTransport returns the transport of r over o.Stream; it runs until Close.
+// newTransport returns the transport of r over o.Stream. It runs until Close.
 func newTransport(o *Options, seen *progress, r *Raft) *transport {
 	l := o.Stream.layer()
 	t := &transport{
-		layer:   l,
-		seen:    seen,
-		inbox:   make(chan raft.RPC),
-		arrived: make(chan raft.RPC),
-		closed:  make(chan struct{}),
-		look:    r.look,
-		beside:  r.beside,
+		layer:           l,
+		progress:        seen,
+		inbox:           make(chan raft.RPC),
+		received:        make(chan raft.RPC),
+		closed:          make(chan struct{}),
+		intercept:       r.intercept,
+		handleHeartbeat: r.handleHeartbeat,
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream:          dialing{l},
+			Stream:          dialOnlyLayer{l},
 			MaxPool:         maxPool,
 			MaxRPCsInFlight: 1,
 			Timeout:         o.Timeout,
 			Logger:          logs.Hclog(o.Log, "raft-net"),
 		}),
 		votes: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-			Stream: voting{dialing{l}, o.Timeout}, MaxPool: 1, Timeout: max(o.Timeout, 2*votesLate), Logger: logs.Hclog(o.Log, "raft-net"),
+			Stream: voteLayer{dialOnlyLayer{l}, o.Timeout}, MaxPool: 1, Timeout: max(o.Timeout, 2*maxVoteWait), Logger: logs.Hclog(o.Log, "raft-net"),
 		}),
-		heartbeats: heartbeats{dial: l.Dial, timeout: o.Timeout, to: map[raft.ServerAddress]*beats{}},
-		waits:      r.waits,
-		told:       o.Stated, heard: o.Heard, timeout: o.Timeout, log: o.Log, spoofs: pace{every: time.Second},
+		heartbeats:  heartbeatSender{dial: l.Dial, timeout: o.Timeout, byServer: map[raft.ServerAddress]*heartbeatConn{}},
+		shouldRetry: r.shouldRetry,
+		onTerm:      o.Stated, onHeartbeat: o.Heard, timeout: o.Timeout, log: o.Log, spoofLogLimit: rateLimit{interval: time.Second},
 	}
-	go t.accept()
-	go t.relay()
+	go t.acceptLoop()
+	go t.relayLoop()
 	return t
 }
 
-// SetHeartbeatHandler sets the library's way for heartbeats.
+// SetHeartbeatHandler sets the heartbeat handler of the library.
 func (t *transport) SetHeartbeatHandler(take func(raft.RPC)) {
-	t.beat.Lock()
-	defer t.beat.Unlock()
-	t.beat.take = take
+	t.heartbeatHandler.Lock()
+	defer t.heartbeatHandler.Unlock()
+	t.heartbeatHandler.take = take
 }
 
-// Consumer returns where Raft takes requests from.
+// Consumer returns the channel of requests for the library.
 func (t *transport) Consumer() <-chan raft.RPC { return t.inbox }
 
-// Close ends what arrives and the library's transport.
+// Close stops the transport.
 func (t *transport) Close() error {
 	t.once.Do(func() { close(t.closed) })
 	return errors.Join(t.votes.Close(), t.NetworkTransport.Close())
 }
 
-// relay shows requests to look and hands them to Raft, until Close: one after the
-// other, so that Raft has taken one before the next is looked at. Heartbeats do not
-// come this way.
-func (t *transport) relay() {
+// relayLoop passes requests to intercept and then to the library, until Close. It waits until the
+// library has accepted a request before it intercepts the next one. Heartbeats do not pass it.
+func (t *transport) relayLoop() {
 	for {
 		select {
-		case rpc := <-t.arrived:
-			out, taken := t.look(t, rpc)
+		case rpc := <-t.received:
+			out, taken := t.intercept(t, rpc)
 			if taken {
 				continue
 			}
@@ -139,87 +129,87 @@ func (t *transport) relay() {
 	}
 }
 
-// quiet returns once Raft's loop is through with what it has taken. It is for look.
-func (t *transport) quiet() {
-	said := make(chan raft.RPCResponse, 1)
-	// The entries of no leader: it answers, and reads no further than the term.
+// drainLoop returns once the main loop of the library has handled all accepted requests. Only
+// intercept may call it.
+func (t *transport) drainLoop() {
+	done := make(chan raft.RPCResponse, 1)
+	// AppendEntries with term 0: the library responds after it has compared the term.
 	old := &raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax}}
 	select {
-	case t.inbox <- raft.RPC{Command: old, RespChan: said}:
+	case t.inbox <- raft.RPC{Command: old, RespChan: done}:
 	case <-t.closed:
 		return
 	}
 	select {
-	case <-said:
+	case <-done:
 	case <-t.closed:
 	}
 }
 
-// AppendEntries sends entries, or a heartbeat. A heartbeat never waits: Raft
-// sends the next one soon.
+// AppendEntries sends entries or a heartbeat. It does not retry a heartbeat, because the library
+// soon sends the next one.
 func (t *transport) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	send := func() error {
-		return t.again(func() error { return t.NetworkTransport.AppendEntries(id, addr, req, resp) })
+		return t.retryBroken(func() error { return t.NetworkTransport.AppendEntries(id, addr, req, resp) })
 	}
 	if req.PrevLogEntry == 0 && len(req.Entries) == 0 && req.LeaderCommitIndex == 0 {
-		return t.again(func() error {
+		return t.retryBroken(func() error {
 			if sent, err := t.heartbeats.send(addr, req, resp); sent {
 				return err
 			}
 			return t.NetworkTransport.AppendEntries(id, addr, req, resp)
 		})
 	}
-	err := t.patiently(id, req.Term, func() error { return t.kept(send) })
+	err := t.retryUnreachable(id, req.Term, func() error { return t.retryCut(send) })
 	if err == nil {
-		t.stated(id, resp.Term)
+		t.reportTerm(id, resp.Term)
 	}
 	if err == nil && resp.Success {
-		t.seen.reached(string(id), req.Term, req.PrevLogEntry+uint64(len(req.Entries)))
+		t.progress.record(string(id), req.Term, req.PrevLogEntry+uint64(len(req.Entries)))
 	}
 	return err
 }
 
-// RequestVote asks for a vote. A voter that is asked twice grants it twice.
+// RequestVote requests a vote. A voter that receives the request twice grants it twice.
 func (t *transport) RequestVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
-	err := t.again(func() error { return t.votes.RequestVote(id, addr, req, resp) })
+	err := t.retryBroken(func() error { return t.votes.RequestVote(id, addr, req, resp) })
 	if err == nil {
-		t.stated(id, resp.Term)
+		t.reportTerm(id, resp.Term)
 	}
 	return err
 }
 
-// RequestPreVote asks whether a vote would be granted.
+// RequestPreVote requests a pre-vote.
 func (t *transport) RequestPreVote(id raft.ServerID, addr raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
-	return t.again(func() error { return t.NetworkTransport.RequestPreVote(id, addr, req, resp) })
+	return t.retryBroken(func() error { return t.NetworkTransport.RequestPreVote(id, addr, req, resp) })
 }
 
-// again sends until there is an answer, as long as what broke may have been an
-// idle connection: an error that is not the dial's, and comes at once. It is for
-// messages that may be sent twice: not for TimeoutNow, which deposes whom it has
-// made a leader.
-func (t *transport) again(send func() error) error {
+// retryBroken repeats send while the error may come from a broken idle connection: it is not a
+// dial error and occurs quickly. It is for messages that may be sent twice, so not for TimeoutNow:
+// the second one would depose the leader that the first one has elected.
+func (t *transport) retryBroken(send func() error) error {
 	began := time.Now()
 	for tries := 0; ; tries++ {
 		err := send()
 		var d *dialError
-		if err == nil || tries == maxPool || errors.As(err, &d) || time.Since(began) > brokenWithin {
+		if err == nil || tries == maxPool || errors.As(err, &d) || time.Since(began) > brokenConnTimeout {
 			return err
 		}
 	}
 }
 
-// brokenWithin is how soon a broken connection shows: what takes longer is a
-// server that does not answer.
-const brokenWithin = 100 * time.Millisecond
+// brokenConnTimeout is the time within which a broken connection causes an error. A later error
+// means that the server does not respond.
+const brokenConnTimeout = 100 * time.Millisecond
 
-// kept sends, and makes an error of the dial's of a stream that is closed at once, over and
-// over: what is sent may be sent twice, and the server is one that cannot be reached now.
-// Stream.Dial did not pace it, so it does.
-func (t *transport) kept(send func() error) error {
+// retryCut runs send and converts an error of a stream that is closed immediately to a dial error.
+// The message may be sent twice, and the server is not reachable now. It pauses, because
+// Stream.Dial did not.
+func (t *transport) retryCut(send func() error) error {
 	began := time.Now()
 	err := send()
 	var d *dialError
-	if err == nil || errors.As(err, &d) || !cut(err) || time.Since(began) > brokenWithin {
+	if err == nil || errors.As(err, &d) || !isStreamError(err) || time.Since(began) > brokenConnTimeout {
 		return err
 	}
 	pause := time.NewTimer(dialPauseMax)
@@ -231,29 +221,29 @@ func (t *transport) kept(send func() error) error {
 	return &dialError{err: err}
 }
 
-// cut reports an error of the stream, not of who is at its other end.
-func cut(err error) bool {
+// isStreamError reports whether err is an error of the stream, not of the server at its other end.
+func isStreamError(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || errors.As(err, &op) && !op.Timeout()
 }
 
-// InstallSnapshot sends a snapshot. Nothing of data is read before the dial.
+// InstallSnapshot sends a snapshot. It reads nothing of data before the connection exists.
 func (t *transport) InstallSnapshot(id raft.ServerID, addr raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
-	err := t.patiently(id, req.Term, func() error {
+	err := t.retryUnreachable(id, req.Term, func() error {
 		return t.NetworkTransport.InstallSnapshot(id, addr, req, resp, data)
 	})
 	if err == nil && resp.Success {
-		t.seen.reached(string(id), req.Term, req.LastLogIndex)
+		t.progress.record(string(id), req.Term, req.LastLogIndex)
 	}
 	return err
 }
 
-// patiently sends until the server could be reached. Stream.Dial paces it.
-func (t *transport) patiently(id raft.ServerID, term uint64, send func() error) error {
+// retryUnreachable repeats send until the server is reachable. Stream.Dial makes the pauses.
+func (t *transport) retryUnreachable(id raft.ServerID, term uint64, send func() error) error {
 	for {
 		err := send()
 		var d *dialError
-		if !errors.As(err, &d) || d.final || !t.waits(id, term) {
+		if !errors.As(err, &d) || d.final || !t.shouldRetry(id, term) {
 			return err
 		}
 	}

@@ -100,12 +100,12 @@ func TestStreamsOfAnOutlivedProcessEnd(t *testing.T) {
 				return false
 			}
 		}
-		stream.Outlived("a/x", 1)
-		stream.Outlived("c/x", 3)
+		stream.CloseOtherProcesses("a/x", 1)
+		stream.CloseOtherProcesses("c/x", 3)
 		if over() {
 			t.Fatal("the stream of the process that has the disk was closed")
 		}
-		stream.Outlived("a/x", 3)
+		stream.CloseOtherProcesses("a/x", 3)
 		<-ended // else the bubble is deadlocked
 		_ = stream.Close()
 	})

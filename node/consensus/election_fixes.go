@@ -1,0 +1,135 @@
+package consensus
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/hashicorp/raft"
+)
+
+// intercept sees every request except heartbeats before the library. It handles the request, or
+// returns it for the library, possibly modified.
+func (r *Raft) intercept(t *transport, rpc raft.RPC) (out raft.RPC, taken bool) {
+	c := r.current.Load()
+	if c == nil || c.trans != t {
+		return rpc, false // the instance is starting
+	}
+	switch req := rpc.Command.(type) {
+	case *raft.InstallSnapshotRequest:
+		return r.wrapInstall(c, rpc, req), false
+	case *raft.AppendEntriesRequest:
+		r.fixPrevEntry(c, req)
+	case *raft.TimeoutNowRequest:
+		if r.rejectStaleCampaign(c, rpc, req) {
+			return rpc, true
+		}
+	}
+	return rpc, r.abstainsFromElections(c, rpc) || r.correctVote(c, rpc)
+}
+
+// errInstallingSnapshot rejects a request to start an election.
+var errInstallingSnapshot = errors.New("consensus: a snapshot is being installed")
+
+// abstainsFromElections keeps a server out of elections while its log may contradict the snapshot
+// that it has just received; see install.go.
+func (r *Raft) abstainsFromElections(c *instance, rpc raft.RPC) (taken bool) {
+	if c.pendingSnapshots.Load() == 0 {
+		return false
+	}
+	switch rpc.Command.(type) {
+	case *raft.RequestPreVoteRequest:
+		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: r.header(), Term: c.CurrentTerm()}, nil)
+	case *raft.RequestVoteRequest:
+		rpc.Respond(&raft.RequestVoteResponse{RPCHeader: r.header(), Term: c.CurrentTerm()}, nil)
+	case *raft.TimeoutNowRequest:
+		rpc.Respond(&raft.TimeoutNowResponse{}, errInstallingSnapshot)
+	default:
+		return false
+	}
+	return true
+}
+
+// campaignTerm encodes the term of the leader against which this server campaigns. It is sent as
+// an address, which the library ignores in this message.
+func campaignTerm(term uint64) []byte { return strconv.AppendUint(nil, term, 10) }
+
+// rejectStaleCampaign rejects a campaign of this server that started in an earlier term. The main
+// loop of the library may still be writing the vote for another candidate, which a slow disk
+// delays, and has the old term until then. That vote elects a leader, which the campaign would
+// depose immediately. So this function first sends a request without effect through the loop. The
+// loop receives no other request in the meantime.
+func (r *Raft) rejectStaleCampaign(c *instance, rpc raft.RPC, req *raft.TimeoutNowRequest) bool {
+	term, err := strconv.ParseUint(string(req.Addr), 10, 64)
+	if err != nil || string(req.ID) != r.o.ID {
+		return false // a leader transfers its leadership
+	}
+	c.trans.drainLoop()
+	if c.CurrentTerm() == term {
+		return false
+	}
+	rpc.Respond(nil, ErrTooLate)
+	return true
+}
+
+// correctVote corrects the voting of the library. The library rejects a candidate that is not a
+// voter in the configuration of the log of the voter. But this log may lack the entry that made
+// the candidate a voter, and then possibly no server can win an election. Example: of three voters
+// a, b and c, b has missed the promotion of c. Then b and c cannot replace a. In Raft a vote
+// depends only on terms and logs (Ongaro's thesis, 4.2.2).
+//
+// The correction applies to a candidate with a newer log while this server knows no leader. A
+// pre-vote, which changes nothing on this server, is granted. A vote is passed on without the ID
+// of the candidate; the library treats it as a request of an older version and decides by term and
+// log only. A removed server cannot win, because the other servers have a leader or a newer log.
+func (r *Raft) correctVote(c *instance, rpc raft.RPC) (taken bool) {
+	switch req := rpc.Command.(type) {
+	case *raft.RequestPreVoteRequest:
+		if req.Term < c.CurrentTerm() || !r.unknownVoter(c, req.ID, req.LastLogTerm, req.LastLogIndex) {
+			return false
+		}
+		rpc.Respond(&raft.RequestPreVoteResponse{RPCHeader: r.header(), Term: req.Term, Granted: true}, nil)
+		return true
+	case *raft.RequestVoteRequest:
+		if r.unknownVoter(c, req.ID, req.LastLogTerm, req.LastLogIndex) {
+			req.ID = nil
+		}
+	}
+	return false
+}
+
+// unknownVoter reports whether a candidate is not a voter in the configuration of this server, but
+// has a newer log, while this server knows no leader.
+func (r *Raft) unknownVoter(c *instance, id []byte, term, index uint64) bool {
+	all := r.Configuration()
+	if len(all) == 0 || slices.Contains(all, Server{ID: string(id), Voter: true}) || r.Leader() != "" {
+		return false
+	}
+	ourTerm, ourIndex := lastEntry(c.Stats())
+	return term > ourTerm || term == ourTerm && index > ourIndex
+}
+
+// lastEntry returns the term and the index of the last entry in the log, or of the snapshot that
+// replaces it. The library provides the terms only as text. An invalid number becomes zero; the
+// library then decides about the vote.
+func lastEntry(stats map[string]string) (term, index uint64) {
+	term, index = statUint(stats, "last_log_term"), statUint(stats, "last_log_index")
+	if snap := statUint(stats, "last_snapshot_index"); snap > index {
+		term, index = statUint(stats, "last_snapshot_term"), snap
+	}
+	return term, index
+}
+
+// statUint parses a number in the statistics of the library. It returns 0 for an invalid number.
+func statUint(stats map[string]string, key string) uint64 {
+	n, err := strconv.ParseUint(stats[key], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// header returns the header of messages of this server.
+func (r *Raft) header() raft.RPCHeader {
+	return raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, ID: []byte(r.o.ID), Addr: []byte(r.o.ID)}
+}
