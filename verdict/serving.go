@@ -205,12 +205,14 @@ func notReleased(x Node) Finding {
 	f := Finding{
 		Code: NotReleased, Severity: Warning, Subject: x.ID,
 		Text:   fmt.Sprintf("%s moved within the last 10 minutes though the app of node %s had not released %s", count(x.NotReleased, "shard"), x.ID, them(x.NotReleased)),
-		Remedy: fmt.Sprintf("look for what the app had not written; unless it had crashed, repair its release hook (the log of node %s has the reason), or raise --release-timeout if it needs longer", x.ID),
+		Remedy: "look for what the app had not written; unless it had crashed, repair its release hook, or raise --release-timeout if it needs longer",
 	}
-	if x.NotReleasedWhy != "" {
-		f.Brief = f.Text
-		f.Text += ": " + x.NotReleasedWhy
+	if x.NotReleasedWhy == "" { // only the node itself knows the reason
+		f.Remedy = "read the reason with `shardway status` at node " + x.ID + ", or in its log, and " + f.Remedy
+		return f
 	}
+	f.Brief = f.Text
+	f.Text += ": " + x.NotReleasedWhy
 	return f
 }
 

@@ -467,3 +467,16 @@ func TestAnotherSecretIsWhatIsToBeMended(t *testing.T) {
 		}
 	}
 }
+
+// Only the node whose app did not release knows the reason, so other nodes name that node.
+func TestNotReleasedNamesTheNodeWithTheReason(t *testing.T) {
+	in := with(func(in *verdict.Inputs) {
+		nodes(in, func(n *verdict.Node) { n.NotReleased, n.NotReleasedWhy = 1, "status 500" }, "a")
+		nodes(in, func(n *verdict.Node) { n.NotReleased = 1 }, "b")
+	})
+	for _, f := range verdict.Of(in) {
+		if got, want := strings.Contains(f.Remedy, "read the reason with `shardway status` at node b"), f.Subject == "b"; got != want {
+			t.Errorf("%s: %s, remedy %q", f.Subject, f.Text, f.Remedy)
+		}
+	}
+}
