@@ -79,7 +79,7 @@ func (m *hookMachine) servesAny() bool {
 }
 
 // stuck reports whether a shard should move to another node.
-func (m *hookMachine) stuck(now time.Duration, h *heldShard) bool {
+func (m *hookMachine) isStuck(now time.Duration, h *heldShard) bool {
 	return h.phase == HookAcquiring && h.failures >= stuckAttempts && now-h.since >= m.o.stuckAfter()
 }
 
@@ -106,7 +106,7 @@ func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 			if age := now - h.since; m.seen.mayServe && (h.failures > 0 && age >= min(waitingAfter, m.o.stuckAfter()) || age >= hangingAfter) {
 				u.waitingCount++
 			}
-			if m.stuck(now, h) {
+			if m.isStuck(now, h) {
 				stuck++
 				first = min(first, h.since)
 				u.markStuck(shardmap.Shard(i))

@@ -231,7 +231,7 @@ func (a *Agent) publishLease() {
 	switch {
 	case held && (was == 0 || missed):
 		a.publishRouting(a.follower.State())
-	case a.leaseTerm != was && a.pausesCluster(): // routing depends on the term of the lease
+	case a.leaseTerm != was && a.stopsTheWorld(): // routing depends on the term of the lease
 		a.publishRouting(a.follower.State())
 	}
 	if !held && was != 0 {
@@ -245,7 +245,7 @@ func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
 
 // pausesCluster reports whether map changes pause the whole cluster, so that routing depends
 // on the term of the lease.
-func (a *Agent) pausesCluster() bool {
+func (a *Agent) stopsTheWorld() bool {
 	return a.follower.State().Timing().RebalanceMode == RebalanceStopTheWorld
 }
 

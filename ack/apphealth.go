@@ -51,7 +51,7 @@ func (l *Leader) updateAppsHealth(now time.Duration) {
 		}
 		apps++
 		switch {
-		case !n.heard():
+		case !n.hasHeartbeat():
 			failing++
 			refused++
 		case n.heartbeat.Unhealthy || n.heartbeat.App.Failing:
@@ -85,12 +85,12 @@ func (l *Leader) updateAppsHealth(now time.Duration) {
 func (l *Leader) countsApp(now time.Duration, n *member) bool {
 	member := l.state.Last().Has(n.id)
 	switch {
-	case n.removed, n.crashed(), n.heartbeat.Gateway, n.heartbeat.Leaving, n.heartbeat.Goodbye, l.state.Policy().Drained[n.id], l.isRestarting(n):
+	case n.removed, n.hasCrashed(), n.heartbeat.Gateway, n.heartbeat.Leaving, n.heartbeat.Goodbye, l.state.Policy().Drained[n.id], l.isRestarting(n):
 		return false
-	case !n.heard():
+	case !n.hasHeartbeat():
 		return member && now-l.elected < l.maxTiming.DeadAfter
 	}
-	return !n.silent(now, l.o.Pace) && (member || !n.heartbeat.App.Starting)
+	return !n.isSilent(now, l.o.Pace) && (member || !n.heartbeat.App.Starting)
 }
 
 // excludedForHealth reports whether a node may not be in the next map because its app is
@@ -125,7 +125,7 @@ func (l *Leader) holdTime(now time.Duration, n *member) time.Duration {
 
 // holdRemaining returns how long the node is still held back if its app remains healthy.
 func (l *Leader) holdRemaining(now time.Duration, n *member) time.Duration {
-	if !n.heard() || n.heartbeat.Unhealthy || n.heartbeat.Gateway || l.state.Last().Has(n.id) {
+	if !n.hasHeartbeat() || n.heartbeat.Unhealthy || n.heartbeat.Gateway || l.state.Last().Has(n.id) {
 		return 0
 	}
 	return max(n.healthySince+flapPause(n.heartbeat.App.Falls)-now, 0)

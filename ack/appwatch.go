@@ -17,12 +17,12 @@ type AppWatch struct {
 	checked bool
 	// seen: a check of this process has reached instance. seenAt is the committed map before
 	// that check.
-	seen   bool
-	seenAt shardmap.Epoch
+	instanceSeen bool
+	seenAt       shardmap.Epoch
 	// firstMap is the last map applied before the first lease of this process. served: it has
 	// had a lease.
 	firstMap shardmap.Epoch
-	served   bool
+	hadLease bool
 	// unused: the app process, or the next one, has had no request yet, so it has served
 	// nothing up to the map that was applied last.
 	unused bool
@@ -61,8 +61,8 @@ func (w *AppWatch) Applied(committed shardmap.Epoch, leased bool) {
 	if w.ifRestarted.fresh {
 		w.ifRestarted.since = max(w.ifRestarted.since, committed)
 	}
-	if !w.served {
-		w.firstMap, w.served = committed, leased
+	if !w.hadLease {
+		w.firstMap, w.hadLease = committed, leased
 	}
 }
 
@@ -100,16 +100,16 @@ func (w *AppWatch) Checked(a Attempt, instance string) (store bool) {
 		switch {
 		case w.instance == "": // nothing to compare with: it may have closed its port only
 			w.ifRestarted.since, w.ifRestarted.fresh = 0, false
-		case w.seen && w.served:
+		case w.instanceSeen && w.hadLease:
 			w.since = max(w.since, w.seenAt)
 		default:
 			// It started after the last check of an earlier process of the node.
-			w.since, w.unused = max(w.since, w.firstMap), w.unused || !w.served
+			w.since, w.unused = max(w.since, w.firstMap), w.unused || !w.hadLease
 		}
 		w.since, w.unused = max(w.since, w.ifRestarted.since), w.unused || w.ifRestarted.fresh
 		w.instance = instance
 	}
-	w.seen, w.seenAt = true, a.committed
+	w.instanceSeen, w.seenAt = true, a.committed
 	return store
 }
 

@@ -220,7 +220,7 @@ func (s *State) allBarred() map[shardmap.NodeID]shardmap.ShardSet {
 func (l *Leader) submitAppReports(now time.Duration) bool {
 	var apps []AppReport
 	for id, n := range l.members {
-		if !n.heard() || n.heartbeat.Gateway || n.silent(now, l.o.Pace) {
+		if !n.hasHeartbeat() || n.heartbeat.Gateway || n.isSilent(now, l.o.Pace) {
 			continue
 		}
 		if a := (AppReport{Node: id, AfterRestart: n.heartbeat.AfterRestart, Since: n.heartbeat.AppSince}); l.state.changedBy(a) {

@@ -9,11 +9,10 @@ import (
 	"shardway/shardmap"
 )
 
-// What comes from outside is decoded here without a crash, whatever it is, and
-// what is taken has one encoding only: nodes that hold the same state hold the
-// same bytes.
+// External input of any content is decoded without a crash. Accepted input has only one
+// encoding, so nodes with the same state hold the same bytes.
 
-// fuzzMembers are those of the seeds.
+// fuzzMembers returns the members of the seeds.
 func fuzzMembers(n int) []shardmap.Member {
 	var all []shardmap.Member
 	for i := range n {
@@ -22,7 +21,7 @@ func fuzzMembers(n int) []shardmap.Member {
 	return all
 }
 
-// fuzzLog is a short life of a cluster: born, one map committed, one proposed.
+// fuzzLog returns the log of a small cluster: bootstrapped, one map committed, one proposed.
 func fuzzLog(tb testing.TB) [][]byte {
 	tb.Helper()
 	log := [][]byte{EncodeBootstrap("c1", 8, DefaultTiming())}

@@ -14,13 +14,13 @@ func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (Answ
 		return Answer{}, false
 	}
 	n := l.member(m.Node)
-	if n.heard() && m.Boot < n.heartbeat.Boot {
+	if n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {
 		return l.refusal(m, n.refuseBoot(m)), true
 	}
 	if a := l.refuseDuplicate(now, n, m); a.Refusal != 0 {
 		return l.refusal(m, a), true
 	}
-	if n.heard() && m.Boot == n.heartbeat.Boot && m.Nonce != n.heartbeat.Nonce {
+	if n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce != n.heartbeat.Nonce {
 		// Messages that name this boot, like old evidence, could not distinguish the
 		// two processes.
 		return l.refusal(m, n.refuseBoot(m)), true
@@ -32,7 +32,7 @@ func (l *Leader) heartbeatReceived(now time.Duration, m HeartbeatReceived) (Answ
 		n.reset(now, m.Boot)
 		n.noInitialEcho = m.Echo == Echo{}
 	}
-	if !n.heard() || n.heartbeat.Zone != m.Zone || n.heartbeat.Unable != m.Unable || !slices.Equal(n.heartbeat.Unacquired, m.Unacquired) {
+	if !n.hasHeartbeat() || n.heartbeat.Zone != m.Zone || n.heartbeat.Unable != m.Unable || !slices.Equal(n.heartbeat.Unacquired, m.Unacquired) {
 		l.inputsVersion++
 	}
 	if m.Goodbye && (!n.heartbeat.Goodbye || m.Boot != n.heartbeat.Boot) {
@@ -64,10 +64,10 @@ func (n *member) refuseBoot(m HeartbeatReceived) Answer {
 // DeadAfter, and its lease has certainly expired. On another disk it also waits until the
 // first process certainly runs nothing. A quickly restarted node only waits for the lease.
 func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceived) Answer {
-	if !n.heard() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {
+	if !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {
 		return Answer{}
 	}
-	if gone := n.closed || n.crashed() || now-n.lastHeard > l.maxTiming.DeadAfter; !gone {
+	if gone := n.closed || n.hasCrashed() || now-n.lastHeard > l.maxTiming.DeadAfter; !gone {
 		l.emit(Event{Kind: EventDuplicate, Node: n.id, Reason: n.addr + " and " + m.From})
 		return Answer{Refusal: RefusedDuplicate, Known: n.heartbeat.Boot, Elsewhere: n.addr}
 	}
@@ -84,7 +84,7 @@ func (l *Leader) refuseDuplicate(now time.Duration, n *member, m HeartbeatReceiv
 func (l *Leader) processGone(now time.Duration, n *member) bool {
 	sinceGrant := now - n.lastGrant
 	return n.heartbeat.Goodbye || n.removed || sinceGrant >= l.maxTiming.DeadAfter ||
-		n.crashed() && l.maxTiming.Takeover != TakeoverTimeout && sinceGrant > l.maxTiming.leaseEnd()
+		n.hasCrashed() && l.maxTiming.Takeover != TakeoverTimeout && sinceGrant > l.maxTiming.leaseEnd()
 }
 
 // refusal completes the answer that refuses a heartbeat.
@@ -101,7 +101,7 @@ func (l *Leader) echoReceived(now time.Duration, n *member) {
 		if at, ok := n.answerSentAt(n.heartbeat.Echo.Number); ok {
 			n.echoedAt = max(n.echoedAt, at)
 			l.leases.confirm(n.heartbeat.Server, at)
-			fresh = now-at <= l.o.Pace.freshness()
+			fresh = now-at <= l.o.Pace.maxEchoAge()
 		}
 	}
 	if !fresh {
@@ -162,7 +162,7 @@ func (l *Leader) mayGrantLease(now time.Duration, n *member) bool {
 	}
 	// A boot that has echoed no answer may be a second process under this id, and the
 	// first may still have a lease of the previous leader.
-	if n.noInitialEcho && now-l.elected <= l.maxTiming.leaseEnd() && l.inherited.Count(n.id) > 0 {
+	if n.noInitialEcho && now-l.elected <= l.maxTiming.leaseEnd() && l.inheritedMap.Count(n.id) > 0 {
 		return false
 	}
 	if n.echoedAt < 0 || now-n.echoedAt > l.maxTiming.DeadAfter/2 {
@@ -181,12 +181,12 @@ func (l *Leader) isLeaving(n *member) bool {
 // (rule 10), and a leaving node need not wait.
 func (l *Leader) noOwnerRemains(now time.Duration) bool {
 	for _, n := range l.members {
-		if l.eligible(now, n) {
+		if l.isEligible(now, n) {
 			return false
 		}
 	}
 	for _, m := range l.state.Last().Members() {
-		if l.eligible(now, l.member(m.ID)) {
+		if l.isEligible(now, l.member(m.ID)) {
 			return false
 		}
 	}
@@ -195,4 +195,4 @@ func (l *Leader) noOwnerRemains(now time.Duration) bool {
 
 // hasAcked reports whether the present boot has acknowledged e or a later proposal. Its
 // releases may still be in transit, see ackCounts.
-func (n *member) hasAcked(e shardmap.Epoch) bool { return n.heard() && n.heartbeat.Acked >= e }
+func (n *member) hasAcked(e shardmap.Epoch) bool { return n.hasHeartbeat() && n.heartbeat.Acked >= e }

@@ -60,7 +60,7 @@ func (m *hookMachine) dueCall(now time.Duration, s shardmap.Shard, h *heldShard)
 		kind = HookAcquire
 	case h.phase == HookReleasing && m.seen.leaseHeld:
 		kind = HookRelease
-	case h.gone() && h.lostPending:
+	case h.isGone() && h.lostPending:
 		kind = HookLost
 	default:
 		return 0
@@ -242,7 +242,7 @@ func (a *Agent) HeldShards() []HeldShardView {
 	}
 	var held []HeldShardView
 	for s, h := range a.hooks.shards {
-		if !h.gone() {
+		if !h.isGone() {
 			held = append(held, HeldShardView{Shard: shardmap.Shard(s), Epoch: h.epoch, Phase: h.phase, Since: h.since, Err: h.err})
 		}
 	}

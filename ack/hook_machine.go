@@ -244,7 +244,7 @@ func (m *hookMachine) advance(now time.Duration, s shardmap.Shard, h *heldShard)
 		}
 	case HookGone:
 	}
-	if h.gone() && st.remains {
+	if h.isGone() && st.remains {
 		h.mayHold, h.served = h.mayHold && same, h.served && same
 		if !same {
 			h.released, h.note = false, nil
@@ -257,7 +257,7 @@ func (m *hookMachine) advance(now time.Duration, s shardmap.Shard, h *heldShard)
 	}
 }
 
-func (h *heldShard) gone() bool { return h.phase == 0 || h.phase == HookGone }
+func (h *heldShard) isGone() bool { return h.phase == 0 || h.phase == HookGone }
 
 func (h *heldShard) setPhase(now time.Duration, p HookPhase) {
 	h.phase, h.since, h.nextAttempt, h.retryPause, h.maxBatch, h.mayHaveReleased, h.acquired, h.err = p, now, now, 0, MaxHookShards, false, false, ""
@@ -428,7 +428,7 @@ func (m *hookMachine) movesReleased(now time.Duration, may func(shardmap.Shard) 
 		if may(shardmap.Shard(s)) {
 			continue
 		}
-		if h.call != 0 || !h.gone() || h.lostPending && now < m.releaseBy {
+		if h.call != 0 || !h.isGone() || h.lostPending && now < m.releaseBy {
 			return false
 		}
 	}

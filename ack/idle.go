@@ -109,7 +109,7 @@ func (l *Leader) nextStepAt(now time.Duration) time.Duration {
 	due := now + l.o.Pace.Heartbeat
 	for _, m := range l.state.Last().Members() {
 		n := l.member(m.ID)
-		due = min(due, max(n.lastFreshEcho, n.firstHeard)+l.o.Pace.freshness()+1)
+		due = min(due, max(n.lastFreshEcho, n.firstHeard)+l.o.Pace.maxEchoAge()+1)
 	}
 	return due
 }
@@ -122,7 +122,7 @@ func (l *Leader) isIdle(now time.Duration) bool {
 	}
 	for _, m := range l.state.Last().Members() {
 		n := l.member(m.ID)
-		if !n.heard() || n.crashed() || n.removed || n.behindSince >= 0 || l.isRestarting(n) {
+		if !n.hasHeartbeat() || n.hasCrashed() || n.removed || n.behindSince >= 0 || l.isRestarting(n) {
 			return false
 		}
 	}

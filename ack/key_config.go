@@ -88,8 +88,8 @@ func (l *Leader) keysBlocked() bool {
 
 // responsive reports whether a member is expected to acknowledge a proposal soon. A change of
 // the key configuration holds every shard until all members have acknowledged.
-func (l *Leader) responsive(now time.Duration, n *member) bool {
-	return n.heard() && !n.heartbeat.Goodbye && !n.removed && !n.silent(now, l.o.Pace) && !l.isRestarting(n) && !n.crashed() && l.exclusionCause(now, n) == 0
+func (l *Leader) isResponsive(now time.Duration, n *member) bool {
+	return n.hasHeartbeat() && !n.heartbeat.Goodbye && !n.removed && !n.isSilent(now, l.o.Pace) && !l.isRestarting(n) && !n.hasCrashed() && l.exclusionCause(now, n) == 0
 }
 
 // keysToActivate returns the key configuration that must become active now; empty means none.
@@ -108,13 +108,13 @@ func (l *Leader) keysToActivate(now time.Duration) string {
 	}
 	for _, m := range [2]*shardmap.Map{l.state.Committed(), l.state.Last()} {
 		for _, x := range m.Members() {
-			if n := l.member(x.ID); !l.responsive(now, n) || n.heartbeat.Keys != l.keys.digest {
+			if n := l.member(x.ID); !l.isResponsive(now, n) || n.heartbeat.Keys != l.keys.digest {
 				return ""
 			}
 		}
 	}
 	for _, n := range l.members { // gateways among them
-		if n.heard() && !n.heartbeat.Goodbye && !n.silent(now, l.o.Pace) && n.heartbeat.Keys != l.keys.digest {
+		if n.hasHeartbeat() && !n.heartbeat.Goodbye && !n.isSilent(now, l.o.Pace) && n.heartbeat.Keys != l.keys.digest {
 			return ""
 		}
 	}

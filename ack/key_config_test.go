@@ -17,7 +17,7 @@ func TestKeysDigestDistinguishesConfigurations(t *testing.T) {
 	}
 }
 
-// loads has nodes load a key configuration.
+// loads makes nodes load a key configuration.
 func (s *stage) loads(keys string, ids ...shardmap.NodeID) {
 	for _, id := range ids {
 		s.actor(id).keys = keys
@@ -145,8 +145,8 @@ func TestNextLeaderChangesTheKeysItself(t *testing.T) {
 	s.until("the keys are active", func() bool { return s.state.Keys() == "k1" })
 }
 
-// A node whose file goes back while the change drains changes nothing about it: one text is
-// active on all nodes, and the next change needs all of them again.
+// A node loads the previous text again while the change drains. The change continues: one text
+// is active on all nodes, and the next change requires all of them again.
 func TestKeysThatGoBackDuringTheRound(t *testing.T) {
 	s := servingByK0(t, "a", "b", "c")
 	s.runs("b", s.owned("b")[0])
@@ -165,7 +165,7 @@ func TestKeysThatGoBackDuringTheRound(t *testing.T) {
 	s.until("the keys are back", func() bool { return s.state.Keys() == "k0" })
 }
 
-// A node that joins with a third text keeps nothing from going on: the active text stays.
+// A joining node with a third text blocks nothing: the active text remains.
 func TestJoiningNodeWithOtherKeysKeepsTheActiveKeys(t *testing.T) {
 	s := servingByK0(t, "a", "b", "c")
 	s.loads("k1", "a", "b", "c")

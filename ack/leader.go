@@ -34,11 +34,11 @@ type Leader struct {
 	elected        time.Duration
 	barrierApplied bool
 	// inherited is the committed map at the time of the barrier.
-	inherited   *shardmap.Map
-	state       *State
-	leases      leaseIssuer
-	members     map[shardmap.NodeID]*member
-	answerCount uint64
+	inheritedMap *shardmap.Map
+	state        *State
+	leases       leaseIssuer
+	members      map[shardmap.NodeID]*member
+	answerCount  uint64
 
 	submitting        bool           // an entry was submitted and its fate is unknown
 	submitted         time.Duration  // when it was submitted
@@ -73,7 +73,7 @@ type Leader struct {
 // once, repeat it if Raft refuses it, and report when one is applied.
 func NewLeader(o LeaderOptions, now time.Duration) *Leader {
 	l := &Leader{
-		o: o, elected: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inherited: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStep: now,
+		o: o, elected: now, timingSeenAt: now, pauseSeenAt: now, state: o.State, inheritedMap: o.State.Committed(), changeWantedSince: -1, committedAt: now, lastStep: now,
 		leases:    newLeaseIssuer(o.Server),
 		stages:    newStagedChange(),
 		members:   map[shardmap.NodeID]*member{},
@@ -108,7 +108,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case StateApplied:
 		l.stateApplied(now, m.State)
 	case BarrierApplied:
-		l.barrierApplied, l.inherited = true, l.state.Committed()
+		l.barrierApplied, l.inheritedMap = true, l.state.Committed()
 		l.leases.barrierStart = m.Started
 		l.resumeAt = now // a step down before the barrier did not succeed
 	case SubmitFailed:
@@ -127,7 +127,7 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 	case BarrierFailed: // handled by LeaderDriver
 	case NodeRemoved:
 		// The operator decided before this message arrived: a live node is not meant.
-		if n := l.member(m.Node); !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {
+		if n := l.member(m.Node); !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {
 			n.removed = true
 		}
 	}
@@ -241,10 +241,10 @@ func (l *Leader) crashEvidence(now time.Duration, m CrashEvidence) {
 		return
 	}
 	n := l.member(m.Node)
-	if n.heard() && (m.Boot != n.heartbeat.Boot || m.Nonce != n.heartbeat.Nonce) || n.crashed() {
+	if n.hasHeartbeat() && (m.Boot != n.heartbeat.Boot || m.Nonce != n.heartbeat.Nonce) || n.hasCrashed() {
 		return
 	}
-	n.crashedBoot, n.crashedUnheard, n.crashSeenAt = m.Boot, !n.heard(), now
+	n.crashedBoot, n.crashedUnheard, n.crashSeenAt = m.Boot, !n.hasHeartbeat(), now
 }
 
 // MemberView is what a leader knows about a node, for status output.
@@ -286,12 +286,12 @@ func (l *Leader) View(now time.Duration) []MemberView {
 	for _, id := range slices.Sorted(maps.Keys(l.members)) {
 		n := l.members[id]
 		ago := time.Duration(-1)
-		if n.heard() {
+		if n.hasHeartbeat() {
 			ago = now - n.lastHeard
 		}
 		v = append(v, MemberView{
 			Node: id, Heartbeat: n.heartbeat, From: n.addr, SinceHeartbeat: ago,
-			Silent: n.silent(now, l.o.Pace), LinkWorks: n.linkWorks(now, l.o.Pace), Crashed: n.crashed(), Eligible: l.eligible(now, n) && !l.isRestarting(n), Restarting: l.isRestarting(n) || l.awaitsReleases(now, n), Staged: l.lastAssignment.staged[id], ProcessGone: l.processGone(now, n),
+			Silent: n.isSilent(now, l.o.Pace), LinkWorks: n.linkWorks(now, l.o.Pace), Crashed: n.hasCrashed(), Eligible: l.isEligible(now, n) && !l.isRestarting(n), Restarting: l.isRestarting(n) || l.awaitsReleases(now, n), Staged: l.lastAssignment.staged[id], ProcessGone: l.processGone(now, n),
 			KeptUnhealthy: l.appsHealth.panicMode && n.heartbeat.Unhealthy && l.state.Last().Has(id), HoldTime: l.holdTime(now, n),
 		})
 	}

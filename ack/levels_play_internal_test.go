@@ -15,8 +15,8 @@ const (
 	finalizeAfter = time.Hour
 )
 
-// LevelPlay is one schedule of processes that are restarted with one program or the
-// other, of leaders that change, and of words and entries that come late.
+// LevelPlay is one schedule of processes that restart with the old or the new program, of
+// leader changes, and of late reports and entries.
 type LevelPlay struct {
 	// Plant is what the leader's side does wrong: see LevelPlants.
 	Plant   string
@@ -41,7 +41,7 @@ type playedEntry struct {
 	data []byte
 }
 
-// levelServer is a server with its present process, and what is true of it.
+// levelServer is a server with its present process, and global knowledge about it.
 type levelServer struct {
 	name         string
 	up, silent   bool
@@ -51,13 +51,13 @@ type levelServer struct {
 	toldAt       time.Duration // by the present process, to the leader of toldIn
 }
 
-// LevelPlants are mistakes on the side of who drives Levels.
+// LevelPlants are mistakes of the caller of Levels.
 func LevelPlants() []string {
 	return []string{"one Levels for all terms", "a server is added while a raise is under way", "a server is added before the barrier"}
 }
 
-// PlayLevels plays one schedule and returns what went wrong, "" if nothing did, and
-// whether the level was raised before the end.
+// PlayLevels runs one schedule. It returns the failure, "" if there is none, and whether the
+// level was raised before the end.
 func PlayLevels(seed uint64, plant string) (failure string, raised bool) {
 	born := NewState()
 	s := *born
@@ -125,7 +125,7 @@ func (p *LevelPlay) step(fresh bool) {
 	}
 }
 
-// start begins a process, unless its program does not know what the disk has.
+// start starts a process, unless its program does not know the level on the disk.
 func (p *LevelPlay) start(x *levelServer) {
 	x.program = max(x.program, oldProgram)
 	x.boot++
@@ -151,7 +151,7 @@ func (p *LevelPlay) heard() (all []MemberView) {
 	return all
 }
 
-// late lets something arrive that was under way for long.
+// deliverLate delivers a delayed report or entry.
 func (p *LevelPlay) deliverLate() {
 	if len(p.words) > 0 {
 		p.hear(p.words[0])
@@ -172,7 +172,7 @@ func (p *LevelPlay) hear(w LevelReport) {
 	}
 }
 
-// lead is what the leader does again and again: ask, look, raise.
+// leaderStep is one iteration of the leader: ask, update, raise.
 func (p *LevelPlay) leaderStep() {
 	heard := p.heard()
 	for _, x := range p.servers {
@@ -199,10 +199,10 @@ func (p *LevelPlay) leaderStep() {
 	p.pending = append(p.pending, playedEntry{p.term, entry})
 }
 
-// raising reports that a raise of this leader is under way.
+// raising reports whether a raise of this leader is being submitted.
 func (p *LevelPlay) raising() bool { return len(p.pending) > 0 || len(p.limbo) > 0 }
 
-// judge looks at what is true when a leader decides to raise the level.
+// checkRaise checks the decision of a leader to raise the level against global knowledge.
 func (p *LevelPlay) checkRaise(atOnce bool) {
 	for _, x := range p.servers {
 		switch {
@@ -225,7 +225,7 @@ func (p *LevelPlay) applyAll() {
 	}
 }
 
-// raisingIn returns what an entry raises, if that is what it does.
+// raisingIn returns the level entry in entry. ok is false if it is another entry.
 func raisingIn(entry []byte) (r levelEntry, ok bool) {
 	c, _, err := decodeCommand(entry)
 	if err != nil {
@@ -235,8 +235,8 @@ func raisingIn(entry []byte) (r levelEntry, ok bool) {
 	return r, ok
 }
 
-// apply applies an entry as State does. This program knows one level, so the state has
-// each one below what it is here.
+// apply applies an entry as State does. This program knows one level, so levels in the state
+// are lower by one than here.
 func (p *LevelPlay) apply() {
 	if len(p.pending) == 0 {
 		return
@@ -273,7 +273,7 @@ func after(s *State, e playedEntry) (*State, Level) {
 	return next, next.level + 1
 }
 
-// add adds a new server, once it has said what it knows.
+// add adds a new server, once it has reported its level.
 func (p *LevelPlay) add() {
 	if len(p.config) > 5 || !p.barrier && p.Plant != "a server is added before the barrier" || p.raising() && p.barrier && p.Plant != "a server is added while a raise is under way" {
 		return
@@ -298,14 +298,14 @@ func (p *LevelPlay) add() {
 	}
 }
 
-// remove takes a server out that is not there.
+// remove removes a server that is down.
 func (p *LevelPlay) remove(x *levelServer) {
 	if !x.up && len(p.config) > 2 {
 		p.config = slices.DeleteFunc(p.config, func(s string) bool { return s == x.name })
 	}
 }
 
-// settle ends all trouble: the level is raised then.
+// settle ends all faults: the level is raised then.
 func (p *LevelPlay) settle() {
 	p.applyAll()
 	p.limbo, p.words, p.barrier = nil, nil, true
@@ -324,8 +324,7 @@ func (p *LevelPlay) settle() {
 	}
 }
 
-// A level is put into force only when nobody is left who does not know it, whatever is
-// restarted, lost or late.
+// A level is raised only when every server knows it, whatever is restarted, lost or late.
 func TestLevelIsRaisedOnlyWhenAllKnowIt(t *testing.T) {
 	raisedIn := 0
 	for seed := range uint64(4000) {

@@ -45,23 +45,23 @@ type member struct {
 }
 
 // heard reports whether the node has sent a heartbeat in the term of this leader.
-func (m *member) heard() bool { return m.heartbeat.Boot != 0 }
+func (m *member) hasHeartbeat() bool { return m.heartbeat.Boot != 0 }
 
 // silent reports whether no recent heartbeat proves that both directions of the link work. A
 // new boot gets the same time for its first proof.
-func (m *member) silent(now time.Duration, p Pace) bool {
-	return now-max(m.lastFreshEcho, m.firstHeard) > p.freshness()
+func (m *member) isSilent(now time.Duration, p Pace) bool {
+	return now-max(m.lastFreshEcho, m.firstHeard) > p.maxEchoAge()
 }
 
 // linkWorks reports whether the node has recently proved that it receives the answers of this
 // leader. A node with a first heartbeat only is not silent yet, but has proved nothing.
 func (m *member) linkWorks(now time.Duration, p Pace) bool {
-	return m.heard() && m.freshStreak >= requiredStreak && !m.silent(now, p)
+	return m.hasHeartbeat() && m.freshStreak >= requiredStreak && !m.isSilent(now, p)
 }
 
 // crashed reports whether there is evidence that the present boot is gone, or the one before
 // the election of this leader.
-func (m *member) crashed() bool {
+func (m *member) hasCrashed() bool {
 	return m.crashedUnheard || m.crashedBoot != 0 && m.crashedBoot >= m.heartbeat.Boot
 }
 
@@ -69,7 +69,7 @@ func (m *member) crashed() bool {
 // lease may still run. Only a higher boot proves that the earlier process is gone: it holds
 // the lock of the same data directory.
 func (m *member) reset(now time.Duration, boot uint64) {
-	m.rebooted = m.heard() && boot > m.heartbeat.Boot
+	m.rebooted = m.hasHeartbeat() && boot > m.heartbeat.Boot
 	m.firstHeard, m.freshStreak, m.echoedAt = now, 0, -1
 	m.hadLease = false
 	m.behindSince = -1

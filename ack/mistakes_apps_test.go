@@ -24,7 +24,7 @@ func mistakesOfApps() []mistake {
 		},
 		{
 			name: "apps: one that flaps is held back though nobody else can own its shards", mix: losses, caught: "health",
-			edits: in("ack.Leader.eligible", "(l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))", "(!PLANTED && l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))"),
+			edits: in("ack.Leader.isEligible", "(l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))", "(!PLANTED && l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))"),
 		},
 	}
 }

@@ -33,7 +33,7 @@ func mistakesOfHooks() []mistake {
 		},
 		{
 			name: "hooks: acknowledged while the app releases", mix: moves, caught: "hooks",
-			edits: in("ack.hookMachine.movesReleased", "		if h.call != 0 || !h.gone() ||", "		if PLANTED {\n			continue\n		}\n		if h.call != 0 || !h.gone() ||"),
+			edits: in("ack.hookMachine.movesReleased", "		if h.call != 0 || !h.isGone() ||", "		if PLANTED {\n			continue\n		}\n		if h.call != 0 || !h.isGone() ||"),
 		},
 		{
 			name: "hooks: goodbye is said while the app releases", mix: hooked("leave 6, sick 3, app-ill 4"), caught: "hooks",
@@ -94,7 +94,7 @@ func mistakesOfHooks() []mistake {
 		{
 			name: "hooks: a shard that moves is acquired", mix: moves, caught: "hooks",
 			edits: both(in("ack.hookMachine.advance", "		case !st.remains || !same:\n			h.abandon(now)\n", "		case !st.remains && !PLANTED || !same:\n			h.abandon(now)\n"),
-				in("ack.hookMachine.advance", "	if h.gone() && st.remains {\n", "	if h.gone() && (st.remains || PLANTED && st.owned) {\n")),
+				in("ack.hookMachine.advance", "	if h.isGone() && st.remains {\n", "	if h.isGone() && (st.remains || PLANTED && st.owned) {\n")),
 		},
 		{
 			name: "hooks: an acquire of a shard that moves goes on", mix: moves, caught: "hooks",

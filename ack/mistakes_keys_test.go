@@ -26,7 +26,7 @@ func mistakesOfTheKeys() []mistake {
 			name: "keys: a change does not wait for who restarts in place", mix: restarting, caught: "keys",
 			edits: both(in("ack.Leader.commitConfirmed", "l.isRestarting(n) && !l.state.ChangesKeys() &&", "l.isRestarting(n) && (PLANTED || !l.state.ChangesKeys()) &&"),
 				both(in("ack.Leader.keysBlocked", "	if !l.ownRoundOpen() || !l.state.ChangesKeys()", "	if PLANTED || !l.ownRoundOpen() || !l.state.ChangesKeys()"),
-					in("ack.Leader.responsive", "&& !l.isRestarting(n) &&", "&& (PLANTED || !l.isRestarting(n)) &&"))),
+					in("ack.Leader.isResponsive", "&& !l.isRestarting(n) &&", "&& (PLANTED || !l.isRestarting(n)) &&"))),
 		},
 		{
 			name: "keys: a change drains nothing", mix: keys, caught: "keys",

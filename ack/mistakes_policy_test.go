@@ -36,7 +36,7 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "policy: what is pinned to a zone moves while its node has not been heard", mix: aimed("policy 8, elect 6"), caught: "G9",
-			edits: in("ack.Leader.zones", "		if n.heard() {\n", "		if n.heard() || PLANTED {\n"),
+			edits: in("ack.Leader.zones", "		if n.hasHeartbeat() {\n", "		if n.hasHeartbeat() || PLANTED {\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the policy", mix: aimed("policy 6, compact 4, kill 4, wipe 2"), caught: "G5",

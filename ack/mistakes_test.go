@@ -75,12 +75,12 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "why 1: the first boot that a leader hears passes for a new one", mix: aimed("sick 4, elect 4"), caught: "G1|G4",
-			edits: in("ack.member.reset", "m.rebooted = m.heard() &&", "m.rebooted = (PLANTED || m.heard()) &&"),
+			edits: in("ack.member.reset", "m.rebooted = m.hasHeartbeat() &&", "m.rebooted = (PLANTED || m.hasHeartbeat()) &&"),
 		},
 		{
 			name: "why 7: late evidence hits the next boot", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: both(in("ack.Leader.crashEvidence", "n.heard() && (m.Boot", "!PLANTED && n.heard() && (m.Boot"),
-				in("ack.member.crashed", "m.crashedBoot >= m.heartbeat.Boot", "(PLANTED || m.crashedBoot >= m.heartbeat.Boot)")),
+			edits: both(in("ack.Leader.crashEvidence", "n.hasHeartbeat() && (m.Boot", "!PLANTED && n.hasHeartbeat() && (m.Boot"),
+				in("ack.member.hasCrashed", "m.crashedBoot >= m.heartbeat.Boot", "(PLANTED || m.crashedBoot >= m.heartbeat.Boot)")),
 		},
 		{
 			name: "why 7: a heartbeat does not void evidence", mix: aimed("forge 4"), caught: "progress",
@@ -102,7 +102,7 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "why 4: boots are random and nobody asks who else is there", mix: aimed("old-boot 4, elect 2"), plant: plantRandomBoot, caught: "G1|G4",
-			edits: both(in("ack.Leader.refuseDuplicate", "	if !n.heard() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n", "	if PLANTED || !n.heard() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n"),
+			edits: both(in("ack.Leader.refuseDuplicate", "	if !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n", "	if PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce || n.heartbeat.Goodbye {\n"),
 				in("ack.member.refuseBoot", "	if m.Server == n.heartbeat.Server {\n", "	if !PLANTED && m.Server == n.heartbeat.Server {\n")),
 		},
 		{
@@ -131,7 +131,7 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "another process keeps the boot that was heard, and evidence names no process", mix: aimed("late-evidence 1").under(ack.TakeoverImmediate), caught: "G1|G4",
-			edits: both(in("ack.Leader.heartbeatReceived", "if n.heard() && m.Boot == n.heartbeat.Boot && m.Nonce", "if !PLANTED && n.heard() && m.Boot == n.heartbeat.Boot && m.Nonce"),
+			edits: both(in("ack.Leader.heartbeatReceived", "if n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce", "if !PLANTED && n.hasHeartbeat() && m.Boot == n.heartbeat.Boot && m.Nonce"),
 				in("ack.Leader.crashEvidence", "m.Nonce != n.heartbeat.Nonce) ||", "!PLANTED && m.Nonce != n.heartbeat.Nonce) ||")),
 		},
 		{
@@ -140,8 +140,8 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "leases: a heartbeat of a lower boot counts, and nobody asks who else is there", mix: aimed("old-boot 4, wipe 1"), caught: "G1|G4",
-			edits: both(in("ack.Leader.heartbeatReceived", "n.heard() && m.Boot < n.heartbeat.Boot {", "!PLANTED && n.heard() && m.Boot < n.heartbeat.Boot {"),
-				in("ack.Leader.refuseDuplicate", "!n.heard() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.heartbeat.Nonce == m.Nonce ||")),
+			edits: both(in("ack.Leader.heartbeatReceived", "n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {", "!PLANTED && n.hasHeartbeat() && m.Boot < n.heartbeat.Boot {"),
+				in("ack.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
 		},
 		{
 			name: "leases: a heartbeat counts as often as it comes", mix: aimed("last-words 1"), caught: "G4",
@@ -161,7 +161,7 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "an operator's word hits a node that is heard", mix: aimed("kill 3, remove 6, sick 2"), caught: "G4",
-			edits: in("ack.Leader.Step", "!n.heard() || n.silent(now, l.o.Pace) || n.crashed() {", "PLANTED || !n.heard() || n.silent(now, l.o.Pace) || n.crashed() {"),
+			edits: in("ack.Leader.Step", "!n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {", "PLANTED || !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {"),
 		},
 	}
 }
@@ -187,7 +187,7 @@ func mistakesOfTerms() []mistake {
 		{
 			name: "why 2: a leader hears who is in an older term, and nobody asks who else is there", mix: astray, caught: "G1|G4",
 			edits: both(in("ack.Leader.heartbeatReceived", " || l.leases.revoked", " && !(PLANTED && m.Term < l.o.Term) || l.leases.revoked"),
-				in("ack.Leader.refuseDuplicate", "!n.heard() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.heard() || n.heartbeat.Nonce == m.Nonce ||")),
+				in("ack.Leader.refuseDuplicate", "!n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||", "PLANTED || !n.hasHeartbeat() || n.heartbeat.Nonce == m.Nonce ||")),
 		},
 		{
 			name: "why 5: the leader counts itself without reading its term", mix: aimed("convert 1"), caught: "G2",
@@ -319,7 +319,7 @@ func mistakesOfRounds() []mistake {
 	return []mistake{
 		{
 			name: "why 11: silent owners are just dropped", mix: silent, caught: "G1|G4",
-			edits: in("ack.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && n.silent(now, l.o.Pace):"),
+			edits: in("ack.Leader.takeoverRule", "sinceGrant >= l.maxTiming.DeadAfter:", "sinceGrant >= l.maxTiming.DeadAfter || PLANTED && n.isSilent(now, l.o.Pace):"),
 		},
 		{
 			name: "why 11: lease for the old epoch while a commit is under way", mix: aimed("straggler 1").late(), caught: "G1|G4",
@@ -348,7 +348,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "why 15: who is heard counts as there, answered or not", mix: one, caught: "progress",
-			edits: both(in("ack.member.silent", "	return now-max(m.lastFreshEcho, m.firstHeard) > p.freshness()", "	if PLANTED && m.heard() {\n		return now-m.lastHeard > p.freshness()\n	}\n	return now-max(m.lastFreshEcho, m.firstHeard) > p.freshness()"),
+			edits: both(in("ack.member.isSilent", "	return now-max(m.lastFreshEcho, m.firstHeard) > p.maxEchoAge()", "	if PLANTED && m.hasHeartbeat() {\n		return now-m.lastHeard > p.maxEchoAge()\n	}\n	return now-max(m.lastFreshEcho, m.firstHeard) > p.maxEchoAge()"),
 				both(in("ack.Leader.echoReceived", "	if !fresh {\n", "	if !PLANTED && !fresh {\n"),
 					in("ack.Leader.mayGrantLease", "	if n.echoedAt < 0 ||", "	if !PLANTED && n.echoedAt < 0 ||"))),
 		},
@@ -363,7 +363,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "rule 3: who has not acknowledged the committed map is proposed", mix: held, caught: "rule 3",
-			edits: in("ack.Leader.eligibleIgnoringFlaps", " && !n.silent(now, l.o.Pace) && n.hasAcked(l.state.Committed().Epoch())\n", " && !n.silent(now, l.o.Pace) && (PLANTED || n.hasAcked(l.state.Committed().Epoch()))\n"),
+			edits: in("ack.Leader.eligibleIgnoringFlaps", " && !n.isSilent(now, l.o.Pace) && n.hasAcked(l.state.Committed().Epoch())\n", " && !n.isSilent(now, l.o.Pace) && (PLANTED || n.hasAcked(l.state.Committed().Epoch()))\n"),
 		},
 		{
 			name: "map change: a leader whom nobody acknowledges stays", mix: slow, caught: "map change",
@@ -388,7 +388,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "rule 3, the ancestor: a dead node is proposed again", mix: aimed("isolate 4, kill 4"), caught: "G4|rule 3",
-			edits: in("ack.Leader.eligibleIgnoringFlaps", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.heard() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
+			edits: in("ack.Leader.eligibleIgnoringFlaps", "	case d.InForce || !l.state.Last().Has(n.id):\n", "	case PLANTED && n.hasHeartbeat() && d.InForce:\n		return true\n	case d.InForce || !l.state.Last().Has(n.id):\n"),
 		},
 		{
 			name: "G4: a commit does not wait for its members", mix: slow, caught: "G4",

@@ -26,7 +26,7 @@ func mistakesOfTheTiming() []mistake {
 		},
 		{
 			name: "pause: the lease of another leader changes no route", mix: pausing, caught: "G11|progress",
-			edits: in("ack.Agent.publishLease", "	case a.leaseTerm != was && a.pausesCluster():", "	case !PLANTED && a.leaseTerm != was && a.pausesCluster():"),
+			edits: in("ack.Agent.publishLease", "	case a.leaseTerm != was && a.stopsTheWorld():", "	case !PLANTED && a.leaseTerm != was && a.stopsTheWorld():"),
 		},
 		{
 			name: "timing: a leader grants by what is not committed", mix: retimes("retime-lost 4"), caught: "G1|G2",

@@ -109,7 +109,7 @@ func (l *Leader) policyApplied(now time.Duration, old *State) {
 func (l *Leader) zones() map[shardmap.NodeID]string {
 	zones := map[shardmap.NodeID]string{}
 	for id, n := range l.members {
-		if n.heard() {
+		if n.hasHeartbeat() {
 			zones[id] = n.heartbeat.Zone
 		}
 	}

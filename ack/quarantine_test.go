@@ -14,7 +14,7 @@ func quarantine(hash uint64, d time.Duration) ack.Change {
 	return ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: 3, Hash: hash, HashKeyID: 7}, For: d}
 }
 
-// quarantined returns the hashes that are in quarantine.
+// quarantined returns the quarantined hashes.
 func (s *stage) quarantined() map[uint64]bool {
 	all := map[uint64]bool{}
 	for m := range s.state.Policy().Quarantined {
@@ -23,8 +23,8 @@ func (s *stage) quarantined() map[uint64]bool {
 	return all
 }
 
-// A quarantine lasts as long as asked at least, whoever leads, and one without an end
-// until it is lifted. It moves nothing.
+// A quarantine lasts at least as long as requested, with any leader. A quarantine without an
+// end lasts until it is lifted. It moves no shards.
 func TestQuarantineExpires(t *testing.T) {
 	s := serving(t, "a", "b", "c")
 	epoch := s.state.Last().Epoch()
@@ -53,7 +53,7 @@ func TestQuarantineExpires(t *testing.T) {
 	s.until("2 is lifted", func() bool { return len(s.quarantined()) == 0 })
 }
 
-// What is in quarantine may be what ended the cluster.
+// A quarantined key may have caused the failure of the cluster.
 func TestQuarantineOutlivesTheCluster(t *testing.T) {
 	s := serving(t, "a")
 	s.amend("a", quarantine(1, time.Hour), drain("a"))

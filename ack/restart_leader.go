@@ -76,7 +76,7 @@ func (l *Leader) clientsWait(now time.Duration) bool {
 		return true
 	}
 	for _, m := range l.state.Last().Members() {
-		if n := l.member(m.ID); !l.announcesRestart(n) && !l.isRestarting(n) && !l.eligible(now, n) {
+		if n := l.member(m.ID); !l.announcesRestart(n) && !l.isRestarting(n) && !l.isEligible(now, n) {
 			return true
 		}
 	}
@@ -102,7 +102,7 @@ func (l *Leader) restartChange(now time.Duration, n *member) (restartEntry, bool
 // hasReturned reports whether a later process of the node serves its shards, or leaves.
 func (l *Leader) hasReturned(now time.Duration, n *member, a Restart) bool {
 	switch {
-	case n.heartbeat.Boot <= a.Boot || n.silent(now, l.o.Pace):
+	case n.heartbeat.Boot <= a.Boot || n.isSilent(now, l.o.Pace):
 		return false
 	case n.heartbeat.Leaving, n.heartbeat.Goodbye:
 		return true

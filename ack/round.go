@@ -190,7 +190,7 @@ func (l *Leader) exclusionReason(now time.Duration, n *member) string {
 	switch {
 	case l.exclusionCause(now, n) != 0:
 		return l.exclusionCause(now, n).String()
-	case n.crashed():
+	case n.hasCrashed():
 		return CauseCrashed.String()
 	case n.heartbeat.Leaving || n.heartbeat.Goodbye:
 		return "leave"
@@ -235,12 +235,12 @@ func (l *Leader) eligibleMembers(now time.Duration) []shardmap.Member {
 	ms, anybody := l.membersBuf[:0], false
 	for id, n := range l.members {
 		absent := l.isRestarting(n)
-		if !absent && !l.eligible(now, n) {
+		if !absent && !l.isEligible(now, n) {
 			continue
 		}
 		anybody = anybody || !absent && !l.state.Policy().drainsGradually(id)
 		m := shardmap.Member{ID: id, Weight: n.heartbeat.Weight}
-		if absent || !n.heard() {
+		if absent || !n.hasHeartbeat() {
 			was, _ := findMember(last, id)
 			m.Weight = was.Weight
 		}
@@ -255,13 +255,13 @@ func (l *Leader) eligibleMembers(now time.Duration) []shardmap.Member {
 }
 
 // eligible reports whether the node may be in the next map.
-func (l *Leader) eligible(now time.Duration, n *member) bool {
+func (l *Leader) isEligible(now time.Duration, n *member) bool {
 	return l.eligibleIgnoringFlaps(now, n) && (l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))
 }
 
 // eligibleIgnoringFlaps is eligible without the hold on apps that became unhealthy repeatedly.
 func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
-	if n.removed || l.excludedForHealth(n) || n.heartbeat.Leaving || n.heartbeat.Goodbye || n.heartbeat.Gateway || n.crashed() || l.exclusionCause(now, n) != 0 {
+	if n.removed || l.excludedForHealth(n) || n.heartbeat.Leaving || n.heartbeat.Goodbye || n.heartbeat.Gateway || n.hasCrashed() || l.exclusionCause(now, n) != 0 {
 		return false
 	}
 	if l.state.Policy().Drained[n.id] {
@@ -276,14 +276,14 @@ func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
 		if !ok {
 			since = l.elected
 		}
-		return n.hasAcked(d.Epoch) && n.hasAcked(l.state.Committed().Epoch()) && !n.silent(now, l.o.Pace) && now-since >= flapPause(d.Strikes)
+		return n.hasAcked(d.Epoch) && n.hasAcked(l.state.Committed().Epoch()) && !n.isSilent(now, l.o.Pace) && now-since >= flapPause(d.Strikes)
 	case d.InForce || !l.state.Last().Has(n.id):
-		return n.freshStreak >= requiredStreak && l.canServe(now, n) && !n.silent(now, l.o.Pace) && n.hasAcked(l.state.Committed().Epoch())
-	case !n.heard():
+		return n.freshStreak >= requiredStreak && l.canServe(now, n) && !n.isSilent(now, l.o.Pace) && n.hasAcked(l.state.Committed().Epoch())
+	case !n.hasHeartbeat():
 		// An election by itself moves nothing (rule 4, why 18).
 		return now-l.elected < l.maxTiming.DeadAfter
 	}
-	return !n.silent(now, l.o.Pace)
+	return !n.isSilent(now, l.o.Pace)
 }
 
 // canServe reports whether a node could serve shards at once because it has a lease. The first
@@ -304,7 +304,7 @@ func (l *Leader) exclusionCause(now time.Duration, n *member) Cause {
 		return 0
 	case n.removed:
 		return CauseRemoved
-	case l.isRestarting(n) || !n.heard() || n.silent(now, l.o.Pace) || n.crashed():
+	case l.isRestarting(n) || !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed():
 		return 0
 	case l.ownRoundOpen() && now-max(l.roundBegan, n.restart.endedAt) > l.ackDeadline(n) && !n.ackCounts(last.Epoch()):
 		return CauseMissedAck
@@ -322,7 +322,7 @@ func (l *Leader) checkMembers(now time.Duration) bool {
 	acked, missed := 0, 0
 	for _, m := range last.Members() {
 		n := l.member(m.ID)
-		if silent := n.heard() && n.silent(now, l.o.Pace) && !l.isRestarting(n); silent != n.wasSilent {
+		if silent := n.hasHeartbeat() && n.isSilent(now, l.o.Pace) && !l.isRestarting(n); silent != n.wasSilent {
 			n.wasSilent = silent
 			kind := EventBack
 			if silent {
@@ -423,9 +423,9 @@ func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.
 		case d.InForce:
 			// Already dropped for the same cause: keep the record, because its epoch is
 			// the proposal that the node must acknowledge.
-		case n.crashed():
+		case n.hasCrashed():
 			out[m.ID] = CauseCrashed
-		case n.heard() && n.silent(now, l.o.Pace), now-l.elected >= l.maxTiming.DeadAfter && !n.heard():
+		case n.hasHeartbeat() && n.isSilent(now, l.o.Pace), now-l.elected >= l.maxTiming.DeadAfter && !n.hasHeartbeat():
 			// A drained node may be excluded before the leader knows whether it is silent.
 			out[m.ID] = CauseSilent
 		}
@@ -488,7 +488,7 @@ func (l *Leader) awaitsCrashRestart(now time.Duration, n *member) bool {
 	if n.removed || n.heartbeat.Leaving || n.heartbeat.Unhealthy {
 		return false
 	}
-	return n.crashed() && now-n.crashSeenAt < l.o.Pace.RestartGrace ||
+	return n.hasCrashed() && now-n.crashSeenAt < l.o.Pace.RestartGrace ||
 		n.rebooted && now-n.firstHeard < l.o.Pace.RestartGrace
 }
 
@@ -509,7 +509,7 @@ func (l *Leader) takeoverRule(now time.Duration, n *member, p shardmap.Epoch) st
 		return "removed"
 	case sinceGrant >= l.maxTiming.DeadAfter:
 		return "silence"
-	case !n.crashed() || l.maxTiming.Takeover == TakeoverTimeout:
+	case !n.hasCrashed() || l.maxTiming.Takeover == TakeoverTimeout:
 		return ""
 	case l.maxTiming.Takeover == TakeoverImmediate:
 		return "refusal"

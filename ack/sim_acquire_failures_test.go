@@ -9,14 +9,14 @@ import (
 	"shardway/shardmap"
 )
 
-// appReport is what the newest heartbeat of a node says of its app, as the leader knew it when
-// it submitted an entry.
+// appReport is the report about the app in the newest heartbeat of a node, when the leader
+// submitted an entry.
 type appReport struct {
 	failed []shardmap.Shard
 	unable bool
 }
 
-// reportsOf returns what a leader knows of the apps.
+// reportsOf returns what a leader knows about the apps.
 func (l *leaderLoop) reportsOf() map[shardmap.NodeID]appReport {
 	all := map[shardmap.NodeID]appReport{}
 	for _, v := range l.turn.View() {
@@ -27,7 +27,7 @@ func (l *leaderLoop) reportsOf() map[shardmap.NodeID]appReport {
 	return all
 }
 
-// earlierReport returns what the heartbeat before hb says of the app.
+// earlierReport returns the report in the heartbeat before hb.
 func (l *leaderLoop) earlierReport(hb ack.HeartbeatReceived) appReport {
 	before := l.beats[hb.Node]
 	if before.Number == hb.Number {
@@ -36,7 +36,7 @@ func (l *leaderLoop) earlierReport(hb ack.HeartbeatReceived) appReport {
 	return appReport{before.Unacquired, before.Unable}
 }
 
-// relocated adds to a policy what follows from the reports for a map of the given members.
+// relocated adds the effect of the reports on a map of the given members to a policy.
 func relocated(base *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) shardmap.Policy {
 	cordoned, pins := map[shardmap.NodeID]bool{}, map[shardmap.Shard]shardmap.Pin{}
 	maps.Copy(cordoned, by.Cordoned)
@@ -75,7 +75,7 @@ func has(members []shardmap.Member, id shardmap.NodeID) bool {
 	return slices.ContainsFunc(members, func(m shardmap.Member) bool { return m.ID == id })
 }
 
-// ableFor returns the members that may be given a shard, and those whose apps have failed to
+// ableFor returns the members that may get a shard, and those whose apps have failed to
 // acquire it.
 func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy, counts map[shardmap.NodeID]int) (able, failed []shardmap.NodeID) {
 	pin := by.Pins[s]
@@ -91,9 +91,9 @@ func ableFor(s shardmap.Shard, members []shardmap.Member, reports map[shardmap.N
 	return able, failed
 }
 
-// sawRelocated judges what a proposal does with shards that apps do not acquire: none goes to
-// a node that reports it, and none stays at one while another node may have it, unless its owner
-// keeps busy shards for now.
+// checkRelocated checks what a proposal does with shards that apps fail to acquire: none moves
+// to a node that reports it, and none stays at such a node if another may own it, unless its
+// owner temporarily keeps busy shards.
 func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member, reports map[shardmap.NodeID]appReport, by shardmap.Policy) {
 	counts := map[shardmap.NodeID]int{}
 	for _, m := range members {
@@ -121,7 +121,7 @@ func (w *world) checkRelocated(base, p *shardmap.Map, members []shardmap.Member,
 	}
 }
 
-// sawReport judges what a heartbeat says of the app.
+// checkReport checks the report about the app in a heartbeat.
 func (w *world) checkReport(p *proc, h ack.Heartbeat) {
 	if p.h.app == nil && (len(h.Unacquired) > 0 || h.Unable || h.NotAcquired > 0) {
 		w.fail("unacquired: %s has no hooks, and reports %+v", p.h.id, h.Unacquired)
@@ -146,7 +146,8 @@ func (w *world) checkReport(p *proc, h ack.Heartbeat) {
 	}
 }
 
-// releaseEnded judges the end of a release: under a safe drain none is given up that failed.
+// releaseEnded checks the end of a release: under a safe drain, a shard whose release failed
+// does not move.
 func (p *proc) releaseEnded(e ack.ReleaseEnd) {
 	if e.Kept {
 		p.w.cover.keptSafe++

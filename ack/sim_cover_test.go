@@ -11,8 +11,8 @@ import (
 	"shardway/shardmap"
 )
 
-// coverage counts what schedules went through. A full run must have met all of
-// it, or it has shown less than it seems.
+// coverage counts what occurred in schedules. A full run must have met all of it, otherwise it
+// proves less than it seems.
 type coverage struct {
 	schedules                                          int
 	steps, faults                                      spreadOf
@@ -70,7 +70,7 @@ const (
 	leastFaults = 3
 )
 
-// figure is one line of the coverage. rare ones may be missing from a short run.
+// figure is one line of the coverage. Rare ones may be missing in a short run.
 type figure struct {
 	name string
 	n    int
@@ -84,7 +84,7 @@ type counter struct {
 	rare bool
 }
 
-// spreadOf counts something of each schedule.
+// spreadOf counts a property of each schedule.
 type spreadOf []int
 
 func (s spreadOf) sum() int {
@@ -103,7 +103,7 @@ func (s spreadOf) String() string {
 	return fmt.Sprintf("%d (in a schedule at least %d, median %d, at most %d)", s.sum(), sorted[0], sorted[len(s)/2], sorted[len(s)-1])
 }
 
-// played counts a schedule that went well.
+// played counts a successful schedule.
 func (c *coverage) played(w *world) {
 	c.schedules++
 	c.steps = append(c.steps, w.steps)
@@ -117,7 +117,7 @@ func (c *coverage) played(w *world) {
 	}
 }
 
-// counters are all but those of maps.
+// counters returns all counters except those in maps.
 func (c *coverage) counters() []counter {
 	return []counter{
 		{"schedules", &c.schedules, false},
@@ -265,7 +265,7 @@ func (c *coverage) figures() []figure {
 	return f
 }
 
-// namedFigures lists the counts of a map: all that must be there, then all others.
+// namedFigures lists the counts of a map: the required ones, then all others.
 func namedFigures(prefix string, m map[string]int, must ...string) []figure {
 	var f []figure
 	for _, k := range must {
@@ -288,10 +288,10 @@ func (c *coverage) String() string {
 	return b.String()
 }
 
-// split is a figure of an excuse: it is bounded (see TestSimulation), and need not be used.
+// split is the figure of an excuse: it is bounded (see TestSimulation), and may be zero.
 const split = "excused: nobody elected in time, two stood"
 
-// missing returns what never happened; what is rare only if all is asked for.
+// missing returns what never occurred, rare figures only if all is set.
 func (c *coverage) missing(all bool) []string {
 	var out []string
 	for _, f := range c.figures() {
@@ -311,7 +311,7 @@ func (c *coverage) missing(all bool) []string {
 	return out
 }
 
-// A long run that never met one of these has shown less than it says, and fails.
+// A long run without one of these proves less than it claims, and fails.
 func TestLongRunReportsKindsThatNeverHappened(t *testing.T) {
 	full := newCoverage()
 	full.schedules, full.steps, full.faults = 1, spreadOf{leastSteps}, spreadOf{leastFaults}
@@ -333,7 +333,7 @@ func TestLongRunReportsKindsThatNeverHappened(t *testing.T) {
 	}
 }
 
-// add sums up what two runs went through.
+// add adds the counts of another run.
 func (c *coverage) add(o *coverage) {
 	theirs := o.counters()
 	for i, k := range c.counters() {
@@ -350,7 +350,7 @@ func (c *coverage) add(o *coverage) {
 	}
 }
 
-// describe tells how things are, for a schedule that makes no progress.
+// describe describes the state of a schedule that makes no progress.
 func (w *world) describe() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "map %d (%s), last %d (%s)", w.truth.Committed().Epoch(), spread(w.truth.Committed()), w.truth.Last().Epoch(), spread(w.truth.Last()))
@@ -373,7 +373,7 @@ func (w *world) describe() string {
 	return b.String()
 }
 
-// spread tells how many shards each member owns.
+// spread describes how many shards each member owns.
 func spread(m *shardmap.Map) string {
 	var b strings.Builder
 	for i, mb := range m.Members() {
@@ -385,7 +385,7 @@ func spread(m *shardmap.Map) string {
 	return b.String()
 }
 
-// drops tells whom the last proposal dropped.
+// drops lists the nodes that the last proposal dropped.
 func drops(s *ack.State) string {
 	var b strings.Builder
 	for _, id := range []shardmap.NodeID{"a", "b", "c", "d", "e", "f", "g"} {

@@ -9,22 +9,22 @@ import (
 	"shardway/shardmap"
 )
 
-// Drains that begin with what is idle, in a schedule: leaders ask who is being emptied
-// what is idle there, and go by it.
+// Gradual drains in a schedule: leaders ask drained nodes which shards are idle, and use the
+// answers.
 
-// emptyingChecks is what the world knows of them.
+// gradualDrainChecks is global knowledge about gradual drains.
 type gradualDrainChecks struct {
 	emptyAt map[drainStart]time.Duration // when it was first applied
 	idle    map[idleReport]map[shardmap.Shard]bool
 }
 
-// asking is an entry that has a node emptied.
+// drainStart is an entry that starts a gradual drain.
 type drainStart struct {
 	node  shardmap.NodeID
 	since uint64
 }
 
-// idleness is what a leader was told of a node, by one map.
+// idleReport is the answer of a node to a leader, for one map.
 type idleReport struct {
 	term uint64
 	node shardmap.NodeID
@@ -35,13 +35,13 @@ func newGradualDrainChecks() gradualDrainChecks {
 	return gradualDrainChecks{emptyAt: map[drainStart]time.Duration{}, idle: map[idleReport]map[shardmap.Shard]bool{}}
 }
 
-// anyEmptying draws one.
+// anyGradualDrain returns a random gradual drain.
 func (w *world) anyGradualDrain(node shardmap.NodeID) ack.Change {
 	return ack.Change{Kind: ack.ChangeDrainGradually, Node: node, For: []time.Duration{300 * time.Millisecond, soonOver, time.Hour}[w.pick(3)]}
 }
 
-// askIdle asks all who are being emptied now and then. Question and answer take their
-// time, and get lost.
+// askIdle periodically asks all nodes with a gradual drain. Question and answer are delayed,
+// and may get lost.
 func (l *leaderLoop) askIdle() {
 	w, all := l.p.w, l.told().Policy().GradualDrains
 	if len(all) == 0 || w.n(4) > 0 {
@@ -71,7 +71,7 @@ func (l *leaderLoop) askIdle() {
 	}
 }
 
-// idle is what a node answers.
+// idle is the answer of a node.
 func (p *proc) idle() ack.IdleShards {
 	m := ack.IdleShards{Node: p.h.id, Map: p.table.Committed().Epoch()}
 	for s := range p.table.Committed().Shards(p.h.id) {
@@ -82,8 +82,8 @@ func (p *proc) idle() ack.IdleShards {
 	return m
 }
 
-// sawEmptying judges what a change of the policy does to them: a leader ends only those
-// whose time is over, or who own nothing.
+// checkEmptying checks the effect of a policy change on gradual drains: a leader ends only
+// those whose time is over, or whose node owns nothing.
 func (w *world) checkEmptying(before, after *ack.State, e *logEntry) {
 	was, is := before.Policy(), after.Policy()
 	for id, x := range is.GradualDrains {
@@ -107,7 +107,7 @@ func (w *world) checkEmptying(before, after *ack.State, e *logEntry) {
 	}
 }
 
-// letGo returns what a map takes from members that are being emptied.
+// movedFrom returns the shards that a map takes from members with a gradual drain.
 func movedFrom(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]bool {
 	idle := map[shardmap.Shard]bool{}
 	for s := range shardmap.Shard(base.Len()) {
@@ -148,7 +148,7 @@ func (w *world) checkLetGo(before, after *ack.State, e *logEntry, by shardmap.Po
 	return idle
 }
 
-// emptyingsLast reports that one is in force that ought to end by itself soon.
+// gradualDrainsLast reports whether a gradual drain is in force that should end soon.
 func (w *world) gradualDrainsLast() bool {
 	for x := range maps.Values(w.truth.Policy().GradualDrains) {
 		if x.For <= soonOver {

@@ -7,10 +7,10 @@ import (
 	"shardway/ack"
 )
 
-// firstKeys is the key configuration that every host has loaded at first.
+// firstKeys is the first key configuration of every host.
 const firstKeys = "k0"
 
-// loads has a host load a key configuration, as a SIGHUP or its next start does.
+// loads makes a host load a key configuration, as a SIGHUP or its next start does.
 func (w *world) loads(h *host, keys string) {
 	h.keys = keys
 	if h.loaded == nil {
@@ -20,8 +20,8 @@ func (w *world) loads(h *host, keys string) {
 	w.logf("%s loads keys %s", h.id, keys)
 }
 
-// faultKeys changes the key configuration, host by host. One host may be forgotten, until
-// the faults stop.
+// faultKeys changes the key configuration, host by host. One host may be omitted until the
+// faults stop.
 func faultKeys(w *world) bool {
 	w.keyed++
 	keys := fmt.Sprintf("k%d", w.keyed)
@@ -42,7 +42,7 @@ func faultKeys(w *world) bool {
 	return true
 }
 
-// sameKeys has all hosts load the newest key configuration.
+// sameKeys makes all hosts load the newest key configuration.
 func (w *world) sameKeys() {
 	keys := fmt.Sprintf("k%d", w.keyed)
 	for _, h := range w.hosts {
@@ -52,10 +52,10 @@ func (w *world) sameKeys() {
 	}
 }
 
-// keysSettled reports that the key configuration which all hosts have loaded is active.
+// keysSettled reports whether the key configuration that all hosts have loaded is active.
 func (w *world) keysSettled() bool { return w.truth.Keys() == fmt.Sprintf("k%d", w.keyed) }
 
-// sawKeys judges a commit that changes the key configuration: every member has loaded it.
+// checkKeys checks a commit that changes the key configuration: every member has loaded it.
 func (w *world) checkKeys(before, after *ack.State) {
 	if before.Keys() == after.Keys() {
 		return
@@ -76,7 +76,7 @@ func (w *world) checkKeys(before, after *ack.State) {
 	}
 }
 
-// checkOneReading judges that no request runs whose key was found by another key
+// checkOneReading checks that no request runs whose key was found with another key
 // configuration, with the exceptions of G1.
 func (w *world) checkOneReading(p *proc, r *simReq) {
 	for _, h := range w.hosts {

@@ -9,11 +9,11 @@ import (
 	"shardway/shardmap"
 )
 
-// Keys in quarantine, in a schedule: no map and no lease goes by them, and each node
-// refuses them by what its own log says.
+// Quarantined keys in a schedule: maps and leases do not depend on them, and each node refuses
+// them according to its own log.
 
-// quarantineChecks is what the world knows of them: the keys that are in quarantine, from
-// one entry to the next, made from what was asked, and not from what states say.
+// quarantineChecks is global knowledge: the keys in quarantine after each entry, derived from
+// the requests, and not from states.
 type quarantineChecks struct{ inForce []quarantinesAt }
 
 type quarantinesAt struct {
@@ -26,11 +26,11 @@ type quarantinedKey struct {
 	at    time.Duration // when it was first applied
 }
 
-// soonOver is the longest that a schedule waits for the end of.
+// soonOver is the longest quarantine whose end a schedule waits for.
 const soonOver = 2 * time.Second
 
-// anyQuarantine draws one, or the end of one. Of two marks that differ in the key of their
-// hash alone, either lifts the other.
+// anyQuarantine returns a random quarantine, or the end of one. Two marks that only differ in
+// the hash key lift each other.
 func (w *world) anyQuarantine() ack.Change {
 	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(w.pick(2)), Hash: uint64(w.pick(2)), HashKeyID: uint32(w.pick(2))}}
 	if w.pick(3) == 0 {
@@ -41,7 +41,7 @@ func (w *world) anyQuarantine() ack.Change {
 	return c
 }
 
-// keysAt returns what is in quarantine by the log up to an index.
+// keysAt returns the quarantined keys according to the log up to an index.
 func (c *quarantineChecks) keysAt(index uint64) map[ack.KeyMark]quarantinedKey {
 	for _, in := range slices.Backward(c.inForce) {
 		if in.index <= index {
@@ -51,8 +51,8 @@ func (c *quarantineChecks) keysAt(index uint64) map[ack.KeyMark]quarantinedKey {
 	return nil
 }
 
-// sawQuarantines judges what a change of the policy does to them: what was asked, and of
-// those that a leader ends, only such as have lasted.
+// checkQuarantines checks the effect of a policy change: the requested quarantines, and ends
+// by a leader only of those that have lasted long enough.
 func (w *world) checkQuarantines(after *ack.State, e *logEntry) {
 	keys, is := maps.Clone(w.keysAt(after.Index())), after.Policy().Quarantined
 	if keys == nil {
@@ -82,7 +82,7 @@ func (w *world) checkQuarantines(after *ack.State, e *logEntry) {
 	w.refuses("the log", after)
 }
 
-// refuses judges which keys somebody refuses whose state this is.
+// refuses checks which keys a node with this state refuses.
 func (w *world) refuses(who string, s *ack.State) {
 	want, got := w.keysAt(s.Index()), s.Policy().Quarantined
 	for m, k := range want {
@@ -95,7 +95,7 @@ func (w *world) refuses(who string, s *ack.State) {
 	}
 }
 
-// quarantinesLast reports that one is in force that ought to end by itself soon.
+// quarantinesLast reports whether a quarantine is in force that should end soon.
 func (w *world) quarantinesLast() bool {
 	for _, q := range w.truth.Policy().Quarantined {
 		if q.For > 0 && q.For <= soonOver {

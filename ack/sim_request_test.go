@@ -19,7 +19,7 @@ type simReq struct {
 	late bool
 }
 
-// arrivals brings requests to the node.
+// arrivals sends requests to the node.
 func (p *proc) arrivals() {
 	w := p.w
 	w.refuses(string(p.h.id), p.fsm)
@@ -29,7 +29,7 @@ func (p *proc) arrivals() {
 	w.after(w.span(10*time.Millisecond, 70*time.Millisecond), p, p.arrivals)
 }
 
-// admit is Admit of package node: count first, then look at table and lease.
+// admit is Admit of package node: count first, then check routing and lease.
 func (p *proc) admit(s shardmap.Shard) {
 	epoch, ok := p.owns(s)
 	if !ok || p.clock() >= p.until {

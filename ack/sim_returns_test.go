@@ -9,11 +9,10 @@ import (
 	"shardway/shardmap"
 )
 
-// Apps that cache, in a schedule: an app process keeps what it has read of each shard. A
-// shard that was elsewhere must not come back to such a process, unless no other node can
-// own it.
+// Caching apps in a schedule: an app process keeps what it has read of each shard. A shard
+// that was elsewhere must not return to such a process, unless no other node can own it.
 
-// simCache is the app of a host, which lives longer than the processes of the node.
+// simCache is the caching app of a host. It outlives the processes of the node.
 type simCache struct {
 	// had are the newest ownership epochs by which this app process ran requests, by shard.
 	had map[shardmap.Shard]shardmap.Epoch
@@ -26,7 +25,7 @@ type simCache struct {
 	any bool
 }
 
-// returnChecks is what the world knows of returns.
+// returnChecks is global knowledge about returns.
 type returnChecks struct {
 	// needed are the ownerships that no other member could have got.
 	needed map[shardEpoch]bool
@@ -35,12 +34,12 @@ type returnChecks struct {
 	placed []shardmap.Member
 }
 
-// returnsCoverage counts what schedules with such apps went through.
+// returnsCoverage counts what occurred in schedules with caching apps.
 type returnsCoverage struct {
 	departures, staleReturns, appReports, cacheRestarts, closedPorts, excusedReturns int
 }
 
-// giveCaches gives each host an app that caches.
+// addCachingApps gives each host a caching app.
 func (w *world) addCachingApps() {
 	w.needed = map[shardEpoch]bool{}
 	for _, h := range w.hosts {
@@ -48,7 +47,7 @@ func (w *world) addCachingApps() {
 	}
 }
 
-// instance is what the app names itself in response to a check.
+// instance is the instance that the app reports in response to a check.
 func (c *simCache) instance() string {
 	if !c.named {
 		return ""
@@ -65,7 +64,7 @@ func (p *proc) watchApp() {
 	p.checkApp()
 }
 
-// checkApp checks the app now and then. The map is read before the check begins.
+// checkApp checks the app periodically. The map is read before the check begins.
 func (p *proc) checkApp() {
 	w, c := p.w, p.h.cache
 	attempt := p.watch.Begin(p.fsm.Committed().Epoch())
@@ -84,7 +83,7 @@ func (p *proc) checkApp() {
 	})
 }
 
-// checkedApp takes the result of a check.
+// checkedApp handles the result of a check.
 func (p *proc) checkedApp(a ack.Attempt, refused bool, process int, instance string) {
 	c := p.h.cache
 	if refused {
@@ -98,7 +97,7 @@ func (p *proc) checkedApp(a ack.Attempt, refused bool, process int, instance str
 	p.w.after(p.w.span(20*time.Millisecond, 150*time.Millisecond), p, p.checkApp)
 }
 
-// reportApp adds to what the node sees of itself what it reports of its app.
+// reportApp adds the report about the app to the observation of the node.
 func (p *proc) reportApp(s ack.Observation) ack.Observation {
 	if p.watch != nil {
 		s.AfterRestart, s.AppSince = !p.h.cache.any, p.watch.Since()
@@ -106,15 +105,15 @@ func (p *proc) reportApp(s ack.Observation) ack.Observation {
 	return s
 }
 
-// watchLease tells the watch of a lease right after it was published.
+// watchLease reports a lease to the watch right after it was published.
 func (p *proc) watchLease(now time.Duration, s ack.Observation) {
 	if p.watch != nil {
 		p.watch.Applied(s.State.Committed().Epoch(), p.machine.LeaseRemaining(now) > 0)
 	}
 }
 
-// leavesApp excuses what an app process has cached that restarted so shortly before the end
-// of a node's process that no check met it: the next process takes it for one that started
+// leavesApp excuses the cache of an app process that restarted so shortly before the end of
+// the process of the node that no check reached it: the next process assumes that it started
 // after that end.
 func (p *proc) leavesApp() {
 	if c := p.h.cache; c != nil && c.named && c.met != c.process {
@@ -123,7 +122,7 @@ func (p *proc) leavesApp() {
 	}
 }
 
-// appRefuses reports that the app is down, so that the request does not run.
+// appRefuses reports whether the app is down, so that the request does not run.
 func (p *proc) appRefuses() bool {
 	if p.watch == nil {
 		return false
@@ -136,7 +135,7 @@ func (p *proc) appRefuses() bool {
 	return false
 }
 
-// sawCached judges a request that the app runs, and notes that the app has the shard.
+// checkCached checks a request that the app processes, and records that the app has the shard.
 func (w *world) checkCached(p *proc, r *simReq) {
 	c := p.h.cache
 	if c == nil || r.late || r.forged || p.h.twin != nil {
@@ -149,7 +148,7 @@ func (w *world) checkCached(p *proc, r *simReq) {
 	c.had[r.shard] = max(had, r.epoch)
 }
 
-// sawReturns notes which moves of a proposal had no other place to go.
+// checkReturns records which moves of a proposal had no other target.
 func (w *world) checkReturns(before, after *ack.State) {
 	if w.needed == nil {
 		return
@@ -178,7 +177,7 @@ func (w *world) checkReturns(before, after *ack.State) {
 	}
 }
 
-// sawAppReport judges what a leader writes into the log of what nodes report.
+// checkAppReport checks the reports of nodes that a leader writes into the log.
 func (w *world) checkAppReport(after *ack.State, e *logEntry) {
 	w.cover.appReports++
 	w.logf("log: %d reports apps", after.Index())
@@ -187,7 +186,7 @@ func (w *world) checkAppReport(after *ack.State, e *logEntry) {
 	}
 }
 
-// sameReturns reports whether two states bar the same.
+// sameReturns reports whether two states bar the same shards.
 func (w *world) sameReturns(a, b *ack.State) bool {
 	for _, h := range w.hosts {
 		if a.AfterRestart(h.id) != b.AfterRestart(h.id) || a.StaleReturns(h.id) != b.StaleReturns(h.id) {
@@ -202,7 +201,7 @@ func (w *world) sameReturns(a, b *ack.State) bool {
 	return true
 }
 
-// barred is what a state bars, as Assign takes it.
+// barred returns the barred shards of a state, for shardmap.Assign.
 func (w *world) barred(s *ack.State) map[shardmap.NodeID]shardmap.ShardSet {
 	all := map[shardmap.NodeID]shardmap.ShardSet{}
 	for _, h := range w.hosts {
@@ -217,8 +216,8 @@ func (w *world) barred(s *ack.State) map[shardmap.NodeID]shardmap.ShardSet {
 	return all
 }
 
-// faultCacheRestart restarts the app of a node, which may be down at the time: in a moment
-// that no check meets, or for a while.
+// faultCacheRestart restarts the app of a node, which may be down: so briefly that no check
+// notices, or for a while.
 func faultCacheRestart(w *world) bool {
 	h := w.somebody(func(h *host) bool { return h.cache != nil && !h.gateway })
 	if h == nil {
@@ -248,9 +247,9 @@ func faultCacheRestart(w *world) bool {
 	return true
 }
 
-// faultAppPort has the app of a node close its port and go on: a request that comes by no
-// open connection is refused. Only an app that names itself may do so, and only after a check
-// has met it: what nobody has seen, nobody can compare.
+// faultAppPort makes the app of a node close its port and continue, so new connections are
+// refused. Only an app that reports its instance may do so, and only after a check has reached
+// it.
 func faultAppPort(w *world) bool {
 	h := w.somebody(func(h *host) bool {
 		return h.cache != nil && !h.gateway && h.cache.named && h.cache.met == h.cache.process && h.cache.downUntil < w.now
@@ -269,7 +268,7 @@ func faultAppPort(w *world) bool {
 	return true
 }
 
-// mistakesOfReturns are those by which a shard comes back to an app with an old copy of it.
+// mistakesOfReturns are mistakes by which a shard returns to an app with an old copy of it.
 func mistakesOfReturns() []mistake {
 	caches := func(list string) *simMix {
 		m := aimed(list)

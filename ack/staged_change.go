@@ -74,15 +74,15 @@ func (l *Leader) mayDefer(now time.Duration, n *member) bool {
 	if o := l.stages.owners[n.id]; o != nil && o.timedOut || l.maxTiming.RebalanceMode == RebalanceStopTheWorld || l.state.Policy().drainsGradually(n.id) || l.stages.overdueDrains[n.id] {
 		return false
 	}
-	if d, _ := l.state.Drop(n.id); d.InForce || l.isHeldBack(now, n) || l.isRestarting(n) || n.removed || n.crashed() || l.exclusionCause(now, n) != 0 {
+	if d, _ := l.state.Drop(n.id); d.InForce || l.isHeldBack(now, n) || l.isRestarting(n) || n.removed || n.hasCrashed() || l.exclusionCause(now, n) != 0 {
 		return false
 	}
-	if !n.heard() { // an election alone moves nothing (see eligible)
+	if !n.hasHeartbeat() { // an election alone moves nothing (see eligible)
 		return now-l.elected < l.maxTiming.DeadAfter
 	}
 	// Shortly after an election, an owner may not have a lease of this leader yet.
 	follows := n.hadLease && n.hasAcked(l.state.Committed().Epoch()) || now-l.elected < l.maxTiming.DeadAfter
-	return follows && !n.silent(now, l.o.Pace) && !n.heartbeat.Unhealthy && !n.heartbeat.Goodbye && !n.heartbeat.Gateway
+	return follows && !n.isSilent(now, l.o.Pace) && !n.heartbeat.Unhealthy && !n.heartbeat.Goodbye && !n.heartbeat.Gateway
 }
 
 // deferringOwners returns the owners that may keep busy shards which the final map moves; nil
@@ -183,11 +183,11 @@ func (l *Leader) mayUseAnswer(now time.Duration, m IdleShards) bool {
 	case o.proposals == 0 || o.proposals < maxStages && now >= o.nextProposal:
 		return true
 	}
-	return !l.leavesBusy(m)
+	return !l.leavesBusyShard(m)
 }
 
 // leavesBusy reports whether the final map takes a shard from the node that is not idle.
-func (l *Leader) leavesBusy(m IdleShards) bool {
+func (l *Leader) leavesBusyShard(m IdleShards) bool {
 	base, final, idle := l.state.Committed(), l.lastAssignment.final, shardSetOf(m.Shards)
 	for s := range base.Shards(m.Node) {
 		if final.Owner(s) != m.Node && !idle[s] {

@@ -24,8 +24,8 @@ func apply(t *testing.T, s *ack.State, index uint64, entry []byte, want ack.Outc
 	return next
 }
 
-// entries returns the log of a cluster of two in which c was dropped, and a
-// proposal and its commit that are still to be applied.
+// entries returns the state of a cluster of two in which c was dropped, and a proposal and its
+// commit that are not applied yet.
 func entries(t *testing.T) (s *ack.State, proposal, commit []byte) {
 	t.Helper()
 	st := serving(t, "a", "b", "c")
@@ -135,8 +135,8 @@ func TestSnapshotContainsTheWholeState(t *testing.T) {
 	apply(t, got, open.Index()+1, commit, ack.OutcomeCommitted) // the round goes on after a restart
 }
 
-// A cut, longer or changed version of what is written must be refused, or mean
-// something that has this one encoding.
+// A truncated, extended or modified encoding must be refused, or decode to a value with
+// exactly this encoding.
 func TestDecodersRefuseCorruptInput(t *testing.T) {
 	s, proposal, commit := entries(t)
 	snapshot, _ := s.MarshalBinary()

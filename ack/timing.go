@@ -17,7 +17,7 @@ type Timing struct {
 	// DeadAfter is how long a node must have had no grant before its shards are taken without
 	// its acknowledgement, at most MaxDeadAfter.
 	DeadAfter time.Duration
-	// Takeover is the weight of crash evidence. Pause is which requests wait for a map.
+	// Takeover is how crash evidence counts. RebalanceMode is which requests wait for a map.
 	Takeover      Takeover
 	RebalanceMode RebalanceMode
 }
@@ -69,7 +69,7 @@ const (
 func (p Pace) AckDeadline() time.Duration { return p.DrainTimeout + time.Second }
 
 // freshness returns the maximum age of a fresh answer.
-func (p Pace) freshness() time.Duration { return freshHeartbeats * p.Heartbeat }
+func (p Pace) maxEchoAge() time.Duration { return freshHeartbeats * p.Heartbeat }
 
 // CutAfter returns how long after the end of its lease a node lets requests continue (why 3).
 // They end at 85 % of DeadAfter, before another node may own the shard.
@@ -80,7 +80,7 @@ func (t Timing) CutAfter() time.Duration { return t.DeadAfter*85/100 - t.Lease }
 func (t Timing) leaseEnd() time.Duration { return t.Lease + t.Lease/10 }
 
 // Longer returns the timing to wait by if nodes may hold leases by either: the larger duration
-// of each, and the stricter takeover. Pause is that of t.
+// of each, and the stricter takeover. RebalanceMode is that of t.
 func (t Timing) Longer(o Timing) Timing {
 	t.Lease, t.DeadAfter = max(t.Lease, o.Lease), max(t.DeadAfter, o.DeadAfter)
 	if o.Takeover.strictness() > t.Takeover.strictness() {
@@ -89,8 +89,8 @@ func (t Timing) Longer(o Timing) Timing {
 	return t
 }
 
-// Takeover is the weight of crash evidence (docs/internals/protocol-leases.md, "When a shard may be
-// taken").
+// Takeover is how crash evidence counts in a takeover of shards
+// (docs/internals/protocol-leases.md, "When a shard may be taken").
 type Takeover uint8
 
 // The takeover policies.
@@ -119,7 +119,7 @@ func (f Takeover) strictness() int {
 	return slices.Index([]Takeover{TakeoverImmediate, TakeoverLease, TakeoverTimeout}, f)
 }
 
-// Pause is which requests wait while a map changes (G11).
+// RebalanceMode is which requests wait while a map changes (G11).
 type RebalanceMode uint8
 
 // The rebalance modes.
@@ -132,7 +132,7 @@ const (
 
 var rebalanceModeNames = [...]string{RebalanceIncremental: "incremental", RebalanceStopTheWorld: "stop-the-world"}
 
-// String returns the rebalance mode as the flag spells it.
+// String returns the mode as the flag spells it.
 func (m RebalanceMode) String() string {
 	return enumName(rebalanceModeNames[:], uint8(m), "RebalanceMode")
 }

@@ -10,14 +10,14 @@ import (
 	"shardway/shardmap"
 )
 
-// slower is what the tests change the default timing to.
+// slower returns the timing to which the tests change.
 func slower() ack.Timing {
 	t := ack.DefaultTiming()
 	t.Lease, t.DeadAfter, t.Takeover, t.RebalanceMode = time.Second, 6*time.Second, ack.TakeoverTimeout, ack.RebalanceStopTheWorld
 	return t
 }
 
-// retime asks a leader for a change and puts it into the log.
+// retime requests a change from a leader and appends it to the log.
 func (s *stage) retime(id shardmap.NodeID, t ack.Timing) error {
 	l := s.leaders[id]
 	entry, effects, err := l.turn.ChangeTiming(t)
@@ -37,7 +37,7 @@ func TestBootstrapSetsTheTiming(t *testing.T) {
 	}
 }
 
-// The entry names its term and the timing that it replaces; anything else is void.
+// The entry names its term and the timing that it replaces. Any other entry is void.
 func TestOnlyTheNextTimingCounts(t *testing.T) {
 	st := serving(t, "a", "b")
 	st.run(3 * time.Second)
@@ -85,8 +85,8 @@ func TestTimingSurvivesSnapshotBackupAndRecovery(t *testing.T) {
 	same("recovered", s, err)
 }
 
-// A leader waits by two timings, not by three, and a new one does not know when
-// the last change was.
+// A leader waits by two timings, not by three, and a new leader does not know the time of the
+// last change.
 func TestNextChangeWaitsForTheLargerDeadAfter(t *testing.T) {
 	st := serving(t, "a", "b")
 	soon := func(what string, least time.Duration) {
@@ -117,8 +117,8 @@ func TestNextChangeWaitsForTheLargerDeadAfter(t *testing.T) {
 	}
 }
 
-// What was granted by the timing before is waited for, and then no more: who has
-// lowered dead-after wants his shards taken sooner.
+// Leases of the previous timing are waited for, but not longer: an operator who lowers
+// dead-after wants faster takeovers.
 func TestTakeoverWaitsForTheLongerDeadAfter(t *testing.T) {
 	for _, c := range []struct{ wait, taken time.Duration }{
 		{100 * time.Millisecond, 6 * time.Second},

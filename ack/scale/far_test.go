@@ -8,11 +8,10 @@ import (
 	"shardway/ack/scale"
 )
 
-// Three heartbeats are under way to a far node and back, so what it echoes is the
-// fourth last answer that it was sent. The leader found an answer by its number, which
-// counted those to all nodes, in one of 64 places: with 64 nodes every answer to a node
-// had the same place, only the last one was remembered, and no far node was ever heard
-// to echo anything.
+// A far node has three heartbeats in transit, so it echoes the fourth last answer. The leader
+// once found answers by a number that counted the answers to all nodes, in one of 64 places.
+// With 64 nodes all answers to a node had the same place, so only the last one was remembered,
+// and no echo of a far node counted.
 func TestFarNodesKeepTheirLeasesInLargeClusters(t *testing.T) {
 	for _, nodes := range []int{64, 96} {
 		o := lan(ack.TakeoverLease)

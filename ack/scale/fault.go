@@ -7,46 +7,46 @@ import (
 )
 
 const (
-	// noticed is how long a broken connection and a refused redial take.
-	noticed = 2 * time.Millisecond
-	// election is how long voters that have the evidence take to elect another.
-	election = 25 * time.Millisecond
+	// detectionTime is the time until a broken connection and a refused redial are detected.
+	detectionTime = 2 * time.Millisecond
+	// electionTime is the duration of an election among voters with crash evidence.
+	electionTime = 25 * time.Millisecond
 )
 
-// Kill ends processes at once, as kill -9 does. One of them may lead.
+// Kill ends processes at once, like kill -9. One of them may be the leader.
 func (s *Sim) Kill(dead ...*Node) {
 	for _, n := range dead {
 		n.up = false
 	}
 	if !s.leader.node.up {
 		s.leader = nil
-		s.after(noticed+election, func() {
+		s.after(detectionTime+electionTime, func() {
 			s.elect(s.successor())
-			s.after(noticed, func() { s.show(dead) })
+			s.after(detectionTime, func() { s.reportCrash(dead) })
 		})
 		return
 	}
-	s.after(noticed, func() { s.show(dead) })
+	s.after(detectionTime, func() { s.reportCrash(dead) })
 }
 
-// show gives the leader the evidence.
-func (s *Sim) show(dead []*Node) {
+// reportCrash gives the leader crash evidence.
+func (s *Sim) reportCrash(dead []*Node) {
 	for _, n := range dead {
-		s.leader.put(work{msg: ack.ConnClosed{Node: n.id, Nonce: n.nonce}})
-		s.leader.put(work{msg: ack.CrashEvidence{Node: n.id, Boot: 1, Nonce: n.nonce, Began: s.now}})
+		s.leader.enqueue(input{msg: ack.ConnClosed{Node: n.id, Nonce: n.nonce}})
+		s.leader.enqueue(input{msg: ack.CrashEvidence{Node: n.id, Boot: 1, Nonce: n.nonce, Began: s.now}})
 	}
 }
 
-// Silence stops a process that shows nothing but that it is not heard any more.
+// Silence stops a process without closing its connections.
 func (s *Sim) Silence(n *Node) { n.up = false }
 
-// Join starts a new node, which has the state from a snapshot.
+// Join starts a new node with the state of a snapshot.
 func (s *Sim) Join() {
 	n := s.start(len(s.nodes))
 	n.apply(len(s.log))
 }
 
-// successor is the first living voter.
+// successor returns the first live voter.
 func (s *Sim) successor() *Node {
 	for _, n := range s.Alive() {
 		if n.voter {

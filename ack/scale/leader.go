@@ -7,25 +7,25 @@ import (
 	"shardway/ack"
 )
 
-// leader is one leadership: its machine in a loop that does one thing at a time,
-// and its end of the log.
+// leader is one leadership: its driver in a loop that handles one message at a time, and its
+// end of the log.
 type leader struct {
 	s       *Sim
 	node    *Node
 	term    uint64
-	machine *ack.LeaderDriver
+	driver  *ack.LeaderDriver
 	voters  []string
-	inbox   []work
+	inbox   []input
 	running bool
-	uplink  time.Duration // when the last entry will have left
+	uplink  time.Duration // when the last entry will have been sent
 
-	// Busy is the real time that the loop has computed, Longest its longest turn.
-	Busy, Longest time.Duration
-	Turns         int
+	// Busy is the real CPU time of the loop, Longest that of its longest iteration.
+	Busy, LongestIteration time.Duration
+	Iterations             int
 }
 
-// work is one turn of the loop.
-type work struct {
+// input is the input of one iteration of the loop.
+type input struct {
 	msg  ack.Message
 	from *Node
 	beat []byte
@@ -47,44 +47,44 @@ func (s *Sim) elect(n *Node) {
 		}
 	}
 	slices.Sort(l.voters)
-	l.machine = ack.NewLeaderDriver(ack.LeaderDriverOptions{
+	l.driver = ack.NewLeaderDriver(ack.LeaderDriverOptions{
 		Leader: ack.LeaderOptions{Server: n.server, Term: s.term, Pace: s.pace, Timing: s.timing},
 		Raft:   l, Clock: func() time.Duration { return s.now }, Newest: func() *ack.State { return n.state },
 	})
 	l.tick()
 }
 
-// Term is that of Raft, which has one leader for good in this model.
+// Term implements ack.Raft. The model has one leader for each term.
 func (l *leader) Term() uint64 { return l.term }
 
-// Voters are those of the election.
+// Voters returns the voters at the election.
 func (l *leader) Voters() []string { return l.voters }
 
 func (l *leader) live() bool { return l.s.leader == l && l.node.up }
 
 func (l *leader) tick() {
 	if l.live() {
-		l.put(work{msg: ack.Tick{}})
-		l.s.after(tickEvery, l.tick)
+		l.enqueue(input{msg: ack.Tick{}})
+		l.s.after(tickInterval, l.tick)
 	}
 }
 
 func (l *leader) receive(from *Node, b []byte) {
 	if l.live() {
-		l.put(work{from: from, beat: b})
+		l.enqueue(input{from: from, beat: b})
 	}
 }
 
-func (l *leader) put(w work) {
+func (l *leader) enqueue(w input) {
 	l.inbox = append(l.inbox, w)
 	if !l.running {
 		l.running = true
-		l.s.after(0, l.turn)
+		l.s.after(0, l.iterate)
 	}
 }
 
-// turn does one thing. What it calls for happens when it is done.
-func (l *leader) turn() {
+// iterate handles one message. Its effects happen when it is done.
+func (l *leader) iterate() {
 	if !l.live() {
 		return
 	}
@@ -94,21 +94,21 @@ func (l *leader) turn() {
 	effects, answers := l.step(w)
 	took := l.s.took(began)
 	l.Busy += took
-	l.Turns++
-	l.Longest = max(l.Longest, took)
+	l.Iterations++
+	l.LongestIteration = max(l.LongestIteration, took)
 	l.s.after(took, func() {
 		for i, e := range effects {
 			l.perform(e, w.from, answers[i])
 		}
 		l.running = len(l.inbox) > 0
 		if l.running {
-			l.turn()
+			l.iterate()
 		}
 	})
 }
 
-// step decodes, steps and encodes, as the loop of a node and its streams do.
-func (l *leader) step(w work) (effects []ack.Effect, answers [][]byte) {
+// step decodes, steps and encodes, like the loop of a node and its streams.
+func (l *leader) step(w input) (effects []ack.Effect, answers [][]byte) {
 	if w.beat != nil {
 		var hb ack.Heartbeat
 		if err := hb.UnmarshalBinary(w.beat); err != nil {
@@ -116,7 +116,7 @@ func (l *leader) step(w work) (effects []ack.Effect, answers [][]byte) {
 		}
 		w.msg = ack.HeartbeatReceived{Heartbeat: hb, From: "10.0.0.1:7947"}
 	}
-	effects = l.machine.Handle(w.msg)
+	effects = l.driver.Handle(w.msg)
 	answers = make([][]byte, len(effects))
 	for i, e := range effects {
 		if r, ok := e.(ack.Reply); ok {
@@ -133,7 +133,7 @@ func (l *leader) step(w work) (effects []ack.Effect, answers [][]byte) {
 func (l *leader) perform(e ack.Effect, from *Node, answer []byte) {
 	switch e := e.(type) {
 	case ack.Reply:
-		l.s.after(from.wire(l), func() { from.answered(answer) })
+		l.s.after(from.latencyTo(l), func() { from.answered(answer) })
 	case ack.Submit:
 		kind := "proposal"
 		if e.Commit {
@@ -141,10 +141,10 @@ func (l *leader) perform(e ack.Effect, from *Node, answer []byte) {
 		}
 		l.s.Entries = append(l.s.Entries, Size{Kind: kind, Bytes: len(e.Entry), Entry: slices.Clone(e.Entry)})
 		l.replicate(l.s.append(slices.Clone(e.Entry)), func() {
-			l.replicate(l.s.append(nil), func() {}) // the barrier that tells the followers
+			l.replicate(l.s.append(nil), func() {}) // the barrier announces the commit to the followers
 		})
 	case ack.Barrier:
-		l.replicate(l.s.append(nil), func() { l.put(work{msg: ack.BarrierApplied{}}) })
+		l.replicate(l.s.append(nil), func() { l.enqueue(input{msg: ack.BarrierApplied{}}) })
 	case ack.StepDown:
 		panic("the leader stepped down: " + e.Reason)
 	case ack.Event:

@@ -7,12 +7,11 @@ import (
 	"shardway/ack"
 )
 
-// entryHead is what Raft adds to an entry in an append.
-const entryHead = 120
+// entryOverhead is the overhead of Raft for an entry in an append.
+const entryOverhead = 120
 
-// append puts an entry, or a barrier, at the end of the log and returns its
-// index. Every node applies the same entries, so it is applied once, and its cost
-// is charged to each.
+// append appends an entry, or a barrier, to the log and returns its index. The entry is
+// applied once, because all nodes get the same state, and each node is charged the cost.
 func (s *Sim) append(data []byte) int {
 	e := entry{data: data, state: ack.NewState()}
 	if len(s.log) > 0 {
@@ -31,13 +30,13 @@ func (s *Sim) append(data []byte) int {
 	return len(s.log)
 }
 
-// replicate sends the entry at index to everybody, and calls applied once a
-// quorum has it and the leader has applied it. A follower learns by this append
-// that all before it is committed, and applies that once it has stored the entry.
+// replicate sends the entry at index to all nodes, and calls applied once a quorum has it and
+// the leader has applied it. The append also announces the commit of all earlier entries,
+// which the follower applies once it has stored the entry.
 func (l *leader) replicate(index int, applied func()) {
 	s := l.s
 	e := s.log[index-1]
-	size := len(e.data) + entryHead
+	size := len(e.data) + entryOverhead
 	stored, quorum := 1, s.o.Voters/2+1
 	done := func() {
 		if stored++; stored != quorum || !l.live() {
@@ -46,13 +45,13 @@ func (l *leader) replicate(index int, applied func()) {
 		s.after(e.cost, func() {
 			if l.live() {
 				l.node.apply(index)
-				l.put(work{msg: ack.Tick{}})
+				l.enqueue(input{msg: ack.Tick{}})
 				applied()
 			}
 		})
 	}
-	// The leader's own fsync runs beside the sending; it is never the last of a
-	// quorum that has the same disks and a network between.
+	// The fsync of the leader runs during the sending. It is never the last of a quorum
+	// with equal disks and a network in between.
 	followers := slices.DeleteFunc(s.Alive(), func(n *Node) bool { return n == l.node })
 	s.rnd.Shuffle(len(followers), func(i, k int) { followers[i], followers[k] = followers[k], followers[i] })
 	for _, n := range followers {

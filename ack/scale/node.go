@@ -8,10 +8,10 @@ import (
 	"shardway/shardmap"
 )
 
-// tickEvery is how often nodes and leader are told the time, as those of package node.
-const tickEvery = clock.EveryBeat
+// tickInterval is the tick interval of nodes and leader, as in package node.
+const tickInterval = clock.EveryBeat
 
-// Node is one process: its machines, and what it has applied.
+// Node is one process: its machines, and its applied state.
 type Node struct {
 	s      *Sim
 	id     shardmap.NodeID
@@ -20,66 +20,66 @@ type Node struct {
 	up     bool
 	nonce  uint64
 	term   uint64
-	// latency is that of its way to everybody else.
+	// latency is the one-way latency to all other nodes.
 	latency time.Duration
 
-	machine *ack.Agent
-	state   *ack.State
-	// applied is the index of the last entry applied; free is when it has answered
+	agent *ack.Agent
+	state *ack.State
+	// applied is the index of the last applied entry. free is when the node has acknowledged
 	// the last append.
 	applied int
 	free    time.Duration
-	due     time.Duration // when it is to look next
+	due     time.Duration // when the next poll is due
 }
 
-// tick is the node's look at the time.
+// tick polls if a poll is due.
 func (n *Node) tick() {
 	if !n.up {
 		return
 	}
 	if n.s.now >= n.due {
-		n.look()
+		n.poll()
 	}
-	n.s.after(tickEvery, n.tick)
+	n.s.after(tickInterval, n.tick)
 }
 
-func (n *Node) look() {
-	n.machine.Poll(n.s.now, ack.Observation{State: n.state, Weight: 1})
-	n.due = n.machine.Due(n.s.now)
+func (n *Node) poll() {
+	n.agent.Poll(n.s.now, ack.Observation{State: n.state, Weight: 1})
+	n.due = n.agent.Due(n.s.now)
 }
 
-// take applies a state: nothing runs, so it is acknowledged at once.
-func (n *Node) take(st *ack.State) {
+// setState applies a state. No request runs, so it is acknowledged at once.
+func (n *Node) setState(st *ack.State) {
 	n.state = st
-	n.look()
+	n.poll()
 }
 
-// idle is the gate of a node without requests.
-type idle struct{}
+// emptyGate is the ack.Gate of a node without requests.
+type emptyGate struct{}
 
-// Lease and the others have nobody to tell.
-func (idle) Lease(time.Duration) bool { return false }
+// Lease does nothing.
+func (emptyGate) Lease(time.Duration) bool { return false }
 
-// Route see Lease.
-func (idle) Route(ack.Routing) {}
+// Route does nothing.
+func (emptyGate) Route(ack.Routing) {}
 
-// Running see Lease.
-func (idle) Running(func(shardmap.Shard) bool) int { return 0 }
+// Running returns zero.
+func (emptyGate) Running(func(shardmap.Shard) bool) int { return 0 }
 
-// Cut see Lease.
-func (idle) Cut(ack.CutReason, func(shardmap.Shard) bool) {}
+// Cut does nothing.
+func (emptyGate) Cut(ack.CutReason, func(shardmap.Shard) bool) {}
 
-// apply takes all entries up to an index.
+// apply applies all entries up to index.
 func (n *Node) apply(index int) {
 	if n.up && index > n.applied {
 		n.applied = index
 		if st := n.s.log[index-1].state; st != n.state {
-			n.take(st)
+			n.setState(st)
 		}
 	}
 }
 
-// send puts a heartbeat on the wire.
+// send sends a heartbeat.
 func (n *Node) send(hb ack.Heartbeat) {
 	b, err := hb.MarshalBinary()
 	if err != nil {
@@ -89,28 +89,28 @@ func (n *Node) send(hb ack.Heartbeat) {
 	if l == nil {
 		return
 	}
-	n.s.after(n.wire(l), func() { l.receive(n, b) })
+	n.s.after(n.latencyTo(l), func() { l.receive(n, b) })
 }
 
-// wire is how long a message to or from the leader takes.
-func (n *Node) wire(l *leader) time.Duration {
+// latencyTo returns the latency of a message to or from the leader.
+func (n *Node) latencyTo(l *leader) time.Duration {
 	if l.node == n {
 		return 0
 	}
 	return n.latency
 }
 
-// answered takes an answer.
+// answered handles an answer.
 func (n *Node) answered(b []byte) {
 	var a ack.Answer
 	if err := a.UnmarshalBinary(b); err != nil {
 		panic(err)
 	}
 	if n.up {
-		n.machine.Answered(n.s.now, a)
-		n.look()
+		n.agent.Answered(n.s.now, a)
+		n.poll()
 	}
 }
 
-// State is what the node has applied.
+// State returns the applied state.
 func (n *Node) State() *ack.State { return n.state }

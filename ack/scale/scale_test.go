@@ -14,7 +14,7 @@ import (
 	"shardway/ack/scale"
 )
 
-// lan is a hundred nodes in one data centre.
+// lan returns a hundred nodes in one data centre.
 func lan(takeover ack.Takeover) scale.Options {
 	return scale.Options{
 		Nodes: 100, Voters: 5, Shards: 16384, Takeover: takeover,
@@ -22,12 +22,12 @@ func lan(takeover ack.Takeover) scale.Options {
 	}
 }
 
-// fault is one way to change a cluster.
+// fault is a change of a cluster.
 type fault struct {
 	name     string
 	takeover ack.Takeover
 	do       func(*scale.Sim)
-	// least is the time that the protocol itself waits before it may move a shard.
+	// least is the time that the protocol must wait before it may move a shard.
 	least time.Duration
 }
 
@@ -49,8 +49,7 @@ func faults() []fault {
 	}
 }
 
-// grown returns a cluster that serves and has some history: ownership epochs of
-// several maps, as a map has in life.
+// grown returns a serving cluster with ownership epochs of several maps.
 func grown(tb testing.TB, o scale.Options) *scale.Sim {
 	tb.Helper()
 	s := scale.New(o)
@@ -68,7 +67,7 @@ func grown(tb testing.TB, o scale.Options) *scale.Sim {
 	return s
 }
 
-// regrown has nodes join until there are a hundred again.
+// regrown joins nodes until there are a hundred again.
 func regrown(tb testing.TB, s *scale.Sim) {
 	tb.Helper()
 	for len(s.Alive()) < 100 {
@@ -80,9 +79,9 @@ func regrown(tb testing.TB, s *scale.Sim) {
 	s.Pass(time.Second)
 }
 
-// TestScaleHundredNodes lets a hundred nodes with 16 384 shards meet every fault, those
-// under one takeover one after the other. They heal, and only the dead are dropped; the
-// times are printed.
+// TestScaleHundredNodes injects every fault into clusters of a hundred nodes with 16,384
+// shards, one cluster for each takeover rule. The cluster must recover, and only dead nodes
+// may be dropped. It prints the durations.
 func TestScaleHundredNodes(t *testing.T) {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -116,7 +115,7 @@ func TestScaleHundredNodes(t *testing.T) {
 		if s.Term() == term { // else it is another leader's, from its election on
 			cpu -= busy
 		}
-		row(f.name, "|", took.Round(time.Millisecond), "|", f.least, "|", len(sizes)/2, "|", sizes, "|", cpu.Round(100*time.Microsecond), "|", s.Longest().Round(10*time.Microsecond))
+		row(f.name, "|", took.Round(time.Millisecond), "|", f.least, "|", len(sizes)/2, "|", sizes, "|", cpu.Round(100*time.Microsecond), "|", s.LongestIteration().Round(10*time.Microsecond))
 	}
 	_ = w.Flush()
 	t.Logf("100 nodes, 5 voters, 16384 shards, 0.25 ms one way, 1 Gbit/s, fsync 2 ms\n%s", table.String())
@@ -126,14 +125,14 @@ func TestScaleHundredNodes(t *testing.T) {
 // happens, what is applied, and what compressing the entries would give.
 func TestScaleAtRest(t *testing.T) {
 	s := grown(t, lan(ack.TakeoverLease))
-	busy, turns := s.Busy(), s.Turns()
+	busy, turns := s.Busy(), s.Iterations()
 	const span = 10 * time.Second
 	entries := len(s.Entries)
 	s.Pass(span)
 	if len(s.Entries) != entries || !s.Settled() {
 		t.Errorf("%d entries at rest, settled %v", len(s.Entries)-entries, s.Settled())
 	}
-	t.Logf("at rest: %d turns a second, %.1f %% of one core", int(float64(s.Turns()-turns)/span.Seconds()), 100*float64(s.Busy()-busy)/float64(span))
+	t.Logf("at rest: %d turns a second, %.1f %% of one core", int(float64(s.Iterations()-turns)/span.Seconds()), 100*float64(s.Busy()-busy)/float64(span))
 	slices.Sort(s.Applying)
 	t.Logf("apply of an entry: median %v, longest %v", s.Applying[len(s.Applying)/2], s.Applying[len(s.Applying)-1])
 	for _, e := range s.Entries[len(s.Entries)-2:] {

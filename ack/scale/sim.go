@@ -11,24 +11,24 @@ import (
 	"shardway/shardmap"
 )
 
-// Options describe a cluster and what it stands on.
+// Options describe a cluster and its environment.
 type Options struct {
 	Nodes, Voters, Shards int
 	Takeover              ack.Takeover
-	Lease                 time.Duration // zero: the default
-	// Latency is one way; of the last Far nodes it is FarLatency. Uplink is the leader's, in bits a second. Fsync is what a
-	// server takes to store an entry.
+	Lease                 time.Duration // zero means the default
+	// Latency is the one-way latency, and FarLatency that of the last Far nodes. Uplink is the
+	// uplink of the leader, in bit/s. Fsync is the time to store an entry.
 	Latency    time.Duration
 	Far        int
 	FarLatency time.Duration
 	Uplink     float64
 	Fsync      time.Duration
 	Seed       uint64
-	// Instant: what the machines compute takes no time, so that a schedule replays.
+	// Instant: computing takes no virtual time, so that a schedule can be replayed.
 	Instant bool
 }
 
-// Sim is a cluster at a moment of virtual time.
+// Sim is a cluster in virtual time.
 type Sim struct {
 	o      Options
 	pace   ack.Pace
@@ -43,9 +43,9 @@ type Sim struct {
 	term   uint64
 	log    []entry // the entry of index i is log[i-1]
 
-	// Entries are the sizes of all entries, with what each was.
+	// Entries are the sizes and kinds of all entries.
 	Entries []Size
-	// Applying is the real time of each Apply of an entry.
+	// Applying are the real durations of Apply.
 	Applying []time.Duration
 }
 
@@ -56,10 +56,10 @@ type Size struct {
 	Entry []byte
 }
 
-// entry is a command in the log, or a barrier without one.
+// entry is a command in the log, or a barrier, which has none.
 type entry struct {
 	data  []byte
-	state *ack.State    // after it
+	state *ack.State    // after the entry
 	cost  time.Duration // of Apply
 }
 
@@ -73,7 +73,7 @@ func New(o Options) *Sim {
 	}
 	s.append(ack.EncodeBootstrap("scale", o.Shards, s.timing))
 	for _, n := range s.nodes {
-		n.take(s.log[0].state)
+		n.setState(s.log[0].state)
 	}
 	s.elect(s.nodes[0])
 	return s
@@ -89,9 +89,9 @@ func (s *Sim) start(i int) *Node {
 	if i >= s.o.Nodes-s.o.Far && i < s.o.Nodes {
 		n.latency = s.o.FarLatency
 	}
-	n.machine = ack.NewAgent(ack.AgentOptions{
+	n.agent = ack.NewAgent(ack.AgentOptions{
 		Node: id, Server: n.server, Boot: 1, Nonce: n.nonce, Pace: s.pace, Timing: s.timing,
-		Gate: idle{}, Term: func() uint64 { return n.term }, Send: n.send,
+		Gate: emptyGate{}, Term: func() uint64 { return n.term }, Send: n.send,
 		Raise: func(known uint64) (uint64, bool) { panic(fmt.Sprintf("%s: boot %d is known", id, known)) },
 	}, s.now)
 	if i < len(s.nodes) {
@@ -120,7 +120,7 @@ func (s *Sim) Run(limit time.Duration, cond func() bool) bool {
 // Pass lets time pass.
 func (s *Sim) Pass(d time.Duration) { s.Run(d, func() bool { return false }) }
 
-// Alive are the nodes whose process runs.
+// Alive returns the nodes with a running process.
 func (s *Sim) Alive() []*Node {
 	var up []*Node
 	for _, n := range s.nodes {
@@ -131,8 +131,8 @@ func (s *Sim) Alive() []*Node {
 	return up
 }
 
-// Settled reports whether all living nodes have applied one committed map that
-// has exactly them, and hold leases.
+// Settled reports whether all live nodes have applied one committed map with exactly these
+// nodes as members, and hold leases.
 func (s *Sim) Settled() bool {
 	up := s.Alive()
 	m := up[0].state.Committed()
@@ -140,14 +140,14 @@ func (s *Sim) Settled() bool {
 		return false
 	}
 	for _, n := range up {
-		if n.state.Committed() != m || n.state.Open() || !m.Has(n.id) || n.machine.LeaseRemaining(s.now) <= 0 {
+		if n.state.Committed() != m || n.state.Open() || !m.Has(n.id) || n.agent.LeaseRemaining(s.now) <= 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// took is what counts of the real time since began.
+// took returns the virtual duration of a computation that began at began.
 func (s *Sim) took(began time.Time) time.Duration {
 	if s.o.Instant {
 		return 0
@@ -161,8 +161,8 @@ func (s *Sim) after(d time.Duration, do func()) {
 	heap.Push(&s.events, event{at: s.now + d, seq: s.seq, do: do})
 }
 
-// event is something that happens at a time; those of one time happen in the
-// order in which they were scheduled.
+// event is a scheduled action. Events of one time run in the order in which they were
+// scheduled.
 type event struct {
 	at  time.Duration
 	seq uint64
@@ -180,25 +180,24 @@ func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
 // Push appends x.
 func (e *events) Push(x any) { *e = append(*e, x.(event)) } //nolint:errcheck,forcetypeassert // holds nothing else
 
-// Pop removes the last.
+// Pop removes and returns the last element.
 func (e *events) Pop() any {
 	last := (*e)[len(*e)-1]
 	*e = (*e)[:len(*e)-1]
 	return last
 }
 
-// Now is the virtual time.
+// Now returns the virtual time.
 func (s *Sim) Now() time.Duration { return s.now }
 
-// Term is the present leader's.
+// Term returns the present term.
 func (s *Sim) Term() uint64 { return s.term }
 
-// Busy is the real time that the present leader's loop has computed, Turns how
-// often it did something, and Longest the longest time that took.
+// Busy returns the real CPU time of the loop of the present leader.
 func (s *Sim) Busy() time.Duration { return s.leader.Busy }
 
-// Turns counts what the leader's loop did.
-func (s *Sim) Turns() int { return s.leader.Turns }
+// Iterations returns the number of iterations of the leader loop.
+func (s *Sim) Iterations() int { return s.leader.Iterations }
 
-// Longest is the real time of the loop's longest turn.
-func (s *Sim) Longest() time.Duration { return s.leader.Longest }
+// LongestIteration returns the real duration of its longest iteration.
+func (s *Sim) LongestIteration() time.Duration { return s.leader.LongestIteration }
