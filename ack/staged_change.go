@@ -43,7 +43,9 @@ type stagedChange struct {
 }
 
 // stagedOwner is the progress of one owner. It begins when the leader first defers a move from
-// the owner, and ends when no map takes shards from the owner any more.
+// the owner, and ends when no map takes shards from the owner any more. If the only possible target
+// fails, the progress ends, and the time starts again when a target returns: requests that run are
+// worth more than a move to a node that may fail again.
 type stagedOwner struct {
 	began time.Duration
 	// timedOut: drain-timeout has passed since began, so busy shards move, too.

@@ -168,6 +168,27 @@ func TestStagedChangeEndsAtDrainTimeout(t *testing.T) {
 	}
 }
 
+// A target that leaves the map again and again does not delay the move of a busy shard, as long as
+// another node can own the shard.
+func TestFlappingTargetDoesNotDelayAStagedMove(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	s.joins("d")
+	s.run(2 * time.Second)
+	s.runs("b", s.owned("b")[0])
+	s.amend("a", drain("b"))
+	began := s.now
+	for flips := 0; s.state.Last().Count("b") > 0; flips++ {
+		if flips > 100 {
+			t.Fatalf("the leader never takes %v:\n%s", s.owned("b"), s)
+		}
+		s.actor("d").unhealthy = !s.actor("d").unhealthy
+		s.run(700 * time.Millisecond)
+	}
+	if took := s.now - began; took < s.pace.DrainTimeout || took > s.pace.DrainTimeout+2*time.Second {
+		t.Errorf("the leader takes the busy shard after %v, want %v:\n%s", took, s.pace.DrainTimeout, s)
+	}
+}
+
 // The shards of a node that never answers questions move in one map after a short wait.
 func TestSilentOwnerHasAllShardsMovedAtOnce(t *testing.T) {
 	s := serving(t, "a", "b", "c")
