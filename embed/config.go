@@ -8,42 +8,40 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Config is what a node is made from: the settings of `shardway run` by their names
-// there, but those of an app that is another process. The zero value of each field is
-// that setting's default. Where a setting can be off, or zero means something, a negative
-// value says so. `shardway run --help` lists defaults and bounds.
+// Config contains the settings of a node. They have the names of the flags of `shardway run`,
+// without those of an app in another process. The zero value of a field means the default. If a
+// setting can be disabled, or if zero has a meaning, a negative value selects this. `shardway run
+// --help` lists defaults and limits.
 type Config struct {
-	// Handler is the app. It is called from many goroutines. See HTTP for an
-	// http.Handler.
+	// Handler is the app. It is called concurrently. Use HTTP for an http.Handler.
 	Handler fasthttp.RequestHandler
-	// StreamBodies gives it long bodies of requests as streams.
+	// StreamBodies makes long request bodies streams.
 	StreamBodies bool
-	// Acquire loads shards before their first requests here, Release writes them before
-	// they move, and Lost forgets them without writing anything: another node may own
-	// them already. One that is nil has nothing to do; with all three nil a shard is
-	// served as soon as it is this node's. They are called from several goroutines, of
-	// which no two name the same shard.
+	// Acquire loads the state of shards before their first request on this node. Release saves it
+	// before they move. Lost discards it without saving, because another node may already own the
+	// shards. A nil hook does nothing. If all three are nil, a shard is served as soon as this node owns
+	// it. Hooks are called concurrently, but not for the same shard.
 	Acquire, Release, Lost HookFunc
-	// Exit ends the process because a handler did not return though another node may
-	// run its shard from now on. Nil: a line in the log, and os.Exit(1). One that returns
-	// leaves it to the epoch alone to keep the two apart.
+	// Exit must end the process, because a handler has not returned although another node may now run
+	// its shard. nil means a log line and os.Exit(1). If Exit returns, only fencing by the epoch
+	// protects the data of the app.
 	Exit func(why error)
-	// Log takes the log; nil: standard error.
+	// Log receives the log. nil means standard error.
 	Log io.Writer
 
-	// Args and Environ are a command line and an environment of `shardway run`, which
-	// the fields below beat; nil: none is read.
+	// Args and Environ are a command line and an environment of `shardway run`. The fields below have
+	// precedence. nil means none.
 	Args, Environ []string
-	// File is a YAML file of settings, which the fields and Args and Environ beat.
+	// File is a YAML file with settings. The fields, Args and Environ have precedence.
 	File string
 
 	// The node.
 
 	Node             string
 	Data             string
-	MaxUpstreamConns int // requests that the handler runs at once
-	MaxShardConns    int // of those, for one shard
-	MaxShardInflight int // requests of one shard; zero: any number
+	MaxUpstreamConns int // maximum concurrent requests of the handler
+	MaxShardConns    int // the same for one shard
+	MaxShardInflight int // maximum requests of one shard; zero means no limit
 	MaxStreams       int
 	Weight           int
 	Zone             string
@@ -81,9 +79,9 @@ type Config struct {
 
 	Heartbeat, Lease, DeadAfter             time.Duration
 	DrainTimeout, StreamGrace, RestartGrace time.Duration
-	ReleaseTimeout, AcquireTimeout          time.Duration // of the hooks
+	ReleaseTimeout, AcquireTimeout          time.Duration // timeouts of the hooks
 	LameDuck, ShutdownTimeout               time.Duration
-	OnShutdown                              string        // what Run does with the node's shards once ctx ends
+	OnShutdown                              string        // what Run does with the shards when ctx ends
 	HoldGrace                               time.Duration // with OnShutdown "hold"
 	Returns                                 string        // without hooks, when shards may return: "after-restart" or "any"
 	SocketWait                              time.Duration
@@ -101,8 +99,8 @@ type Config struct {
 	HeaderTimeout, IdleTimeout                     time.Duration
 	MinBodyRate                                    int64
 	ConnectTimeout                                 time.Duration // of other nodes
-	FirstByteTimeout                               time.Duration // the handler's time
-	UpstreamIdleTimeout                            time.Duration // of other nodes' answers
+	FirstByteTimeout                               time.Duration // limit for the handler
+	UpstreamIdleTimeout                            time.Duration // of responses of other nodes
 	SecretFile                                     string
 	TLSCA, TLSNodeCert, TLSNodeKey                 string
 	Insecure                                       bool
@@ -114,7 +112,7 @@ type Config struct {
 	AccessLogKeys, AccessLogQuery                  bool
 }
 
-// Route gives the requests below a path prefix their own key sources.
+// Route has the key sources of requests below a path prefix.
 type Route struct {
 	Prefix string
 	Key    []string

@@ -1,52 +1,58 @@
-// Package embed runs a Shardway node in the app's own process.
+// Package embed runs a Shardway node in the process of the app.
 //
-// Other processes of the cluster may be nodes like it, nodes with an app behind them, or
-// gateways: to them it is a node. Its own requests cost no second connection: after a
-// request was judged, routed and admitted its handler is called on the goroutine of the
-// client's connection, and what it answers leaves by the same way as any app's answer.
+// Other processes of the cluster can be embedded nodes, nodes with a separate app, or gateways; to them
+// an embedded node is an ordinary node. Its own requests need no second connection: after routing and
+// admission, the node calls the handler on the goroutine of the client connection, and forwards the
+// response like that of any app.
 //
 //	n, err := embed.New(embed.Config{
 //		Data: "./data", Listen: ":8080", Join: []string{"10.0.0.2:7946"}, SecretFile: "secret",
 //		Key:     []string{"header:X-User"},
 //		Handler: func(ctx *fasthttp.RequestCtx) { … },
 //	})
-//	if err != nil { … }            // every mistake, each with field, value and remedy
-//	err = n.Run(ctx)               // until ctx ends, and the node has handed its shards over
+//	if err != nil { … }            // all mistakes, each with field, value and remedy
+//	err = n.Run(ctx)               // until ctx ends and the node has handed over its shards
+//
+// # Types
+//
+//   - Config contains the settings and the handler of the app.
+//   - Node is a node: New opens it, Run runs it. All methods except Run are safe for concurrent use.
+//   - HookFunc is a hook that loads, saves or discards the state of shards.
+//   - HTTP, Go and Stream adapt an http.Handler, background work and streamed responses.
 //
 // # One owner
 //
-// The handler of one node at a time is called for a shard, and the next one's only after
-// this one's has returned: a shard's count falls when its handler has returned, whatever
-// became of the client. So a handler has to come to its end. It is told to, by the Done
-// of its RequestCtx, when
+// At any time the handler of only one node runs for a shard. The next owner starts only after all
+// handlers of the previous one have returned, even if their clients have disconnected. So a handler must
+// end. The Done channel of its RequestCtx is closed when
 //
-//   - the client has left,
-//   - its shard moves and Config.DrainTimeout is over,
-//   - the node has been without a lease for so long that its shards will be taken,
-//   - Config.FirstByteTimeout is over, or the node stops and Config.ShutdownTimeout is.
+//   - the client has disconnected,
+//   - the shard moves and Config.DrainTimeout has expired,
+//   - the node has had no lease for so long that its shards will be reassigned,
+//   - Config.FirstByteTimeout has expired, or the node stops and Config.ShutdownTimeout has expired.
 //
-// A handler that goes on all the same holds up the move of its shard: the node does not
-// acknowledge, so the others drop it, and it loses its lease. When its shards may be
-// taken, at dead-after, and it still runs, the process ends (Config.Exit): nobody can
-// stop a goroutine, and another node is about to run the same key.
+// A handler that continues nevertheless delays the move of its shard: the node does not acknowledge the
+// new map, so the cluster excludes the node, and its lease expires. If the handler is still running at
+// dead-after, when the shards can be reassigned, the process exits (Config.Exit): a goroutine cannot be
+// stopped, and another node is about to run requests for the same key.
 //
-// After a pause of the process, or of the whole machine, handlers and node go on at once,
-// and nobody may have told a handler yet that its shard was taken. Err asks the clock, as
-// the context of a request of HTTP and that of a hook do at each Done and Err: a handler
-// asks before it writes what nothing fences. Against a pause between that and the write,
-// which no process can exclude, the app fences what it writes elsewhere by the ownership
-// epoch, as any app does: the header Shardway-Epoch, which grows whenever the owner changes.
+// After a pause of the process or of the machine, handlers and node continue at the same time, so a
+// handler may run before it is cancelled although its shard has been reassigned. Err reads the clock, and
+// so do the contexts of HTTP requests and of hooks at each Done and Err. A handler should check it before
+// it writes to an external system without fencing. No check excludes a pause between the check and the
+// write. Against this the app fences its writes by the ownership epoch, like any app: the header
+// Shardway-Epoch increases whenever the owner changes.
 //
-// What a handler leaves running after its return counts if it is begun by Go, Stream or
-// HTTP, and not otherwise. That goes for fasthttp's SetBodyStreamWriter too: when its stream
-// is cut the writer is told, by Done and by the error of its next Flush, and not waited for.
+// Work that continues after the return of the handler counts as part of the request only if it is started
+// by Go, Stream or HTTP. It does not count for SetBodyStreamWriter of fasthttp: when its stream is
+// aborted, Done and the error of the next Flush report this to the writer, but the node does not wait.
 //
-// # What is not there
+// # Limitations
 //
-// Connections cannot be taken over (Hijack, WebSockets), nor early hints be sent: an app
-// that needs those runs behind a node. Trailers of requests are left out. PostBody holds a
-// whole body, of at most MaxBody or else 4 MiB; with StreamBodies longer ones than
-// BodyBuffer, and those of unknown length, are streams (RequestBodyStream).
+// A handler cannot take over the connection (Hijack, WebSockets) or send early hints. An app that needs
+// these must run behind a node. Trailers of requests are discarded. PostBody contains the whole body, up
+// to MaxBody or 4 MiB. With StreamBodies, a body that is longer than BodyBuffer or has no known length is
+// a stream (RequestBodyStream).
 //
-// Nothing here is shared between nodes: any number may run in one process.
+// Nodes share no state: one process can run any number of them.
 package embed

@@ -20,9 +20,9 @@ type Node struct {
 	log zerolog.Logger
 }
 
-// New judges the Config, opens the ports and the data directory, and starts nothing.
-// Whoever has a Node runs it: what New has opened, Run closes. Mistakes in the Config
-// are told all at once, each with its field, the value and what to do about it.
+// New validates the Config and opens the ports and the data directory. It starts nothing. The
+// caller must call Run, which closes what New has opened. The error contains all mistakes in the
+// Config, each with its field, its value and the remedy.
 func New(c Config) (*Node, error) {
 	settings, err := c.settings()
 	switch {
@@ -31,7 +31,7 @@ func New(c Config) (*Node, error) {
 	case err != nil:
 		return nil, err
 	case c.Handler == nil:
-		return nil, errors.New("embed: Config.Handler is nil: name the app's handler; for an http.Handler, embed.HTTP(h)")
+		return nil, errors.New("embed: Config.Handler is nil: set the handler of the app; for an http.Handler use embed.HTTP(h)")
 	}
 	w := c.Log
 	if w == nil {
@@ -41,11 +41,11 @@ func New(c Config) (*Node, error) {
 	n := &Node{log: logsafe.New(w, console).Level(logsafe.Level(settings.LogLevel))}
 	exit := c.Exit
 	if exit == nil {
-		exit = func(error) { os.Exit(1) } //nolint:forbidigo // two owners are worse: see Config.Exit
+		exit = func(error) { os.Exit(1) } //nolint:forbidigo // two owners would be worse, see Config.Exit
 	}
-	// What New looks up it does at once: a context would have nothing to end.
+	// New has no context, so the lookups of NewWith cannot be cancelled.
 	n.p, err = process.NewWith(context.Background(), &settings, version.Version, n.log, &process.App{
-		Handler: c.Handler, Streams: c.StreamBodies, Hook: c.hook(),
+		Handler: c.Handler, Streams: c.StreamBodies, Hook: c.hookFunc(),
 		Overdue: func(why error) {
 			n.log.Error().Err(why).Msg("handler did not return, process ends")
 			exit(why)
@@ -57,18 +57,17 @@ func New(c Config) (*Node, error) {
 	return n, nil
 }
 
-// Run runs the node until ctx ends and it has left, as `shardway run` does at SIGTERM,
-// or until it fails. It returns after the last handler has. Call it once.
+// Run runs the node until ctx ends and the node has left the cluster, as `shardway run` does after
+// SIGTERM, or until the node fails. It returns after the last handler. It must be called once.
 func (n *Node) Run(ctx context.Context) error { return n.p.Run(ctx) }
 
-// ID returns the node's id.
+// ID returns the node ID.
 func (n *Node) ID() string { return n.p.Node().ID() }
 
-// Addr returns where app traffic comes in.
+// Addr returns the address of the port for app traffic.
 func (n *Node) Addr() net.Addr { return n.p.Addr() }
 
-// Ready returns nil, or why requests would not be served here at this moment: what
-// /readyz says.
+// Ready returns nil if the node serves requests now, and otherwise the reason, as /readyz does.
 func (n *Node) Ready() error {
 	select {
 	case <-n.p.Node().Started():
@@ -78,15 +77,16 @@ func (n *Node) Ready() error {
 	}
 }
 
-// Owner returns the id of the node that owns a key's shard by the last map that this
-// node has applied; empty: nobody does, or there is no map yet. Whoever wants to be sure
-// sends a request: only the owner's lease says that it still is.
+// Owner returns the ID of the node that owns the shard of a key, according to the last map that
+// this node has applied. It returns "" if the shard is orphaned or there is no map. The result can
+// be outdated, because only the lease of the owner proves ownership. To be certain, send a
+// request.
 func (n *Node) Owner(key string) string { return string(n.p.Node().Place([]byte(key)).Owner) }
 
-// Epoch returns the ownership epoch of a key's shard by the same map, zero without an
-// owner. It changes exactly when the owner does, and only grows: what a handler
-// writes elsewhere is fenced by the one that came with its request (Shardway-Epoch).
+// Epoch returns the ownership epoch of the shard of a key according to the same map, or zero
+// without an owner. It increases exactly when the owner changes. To fence a write of a handler,
+// use the epoch of its request (Shardway-Epoch).
 func (n *Node) Epoch(key string) uint64 { return n.p.Node().Place([]byte(key)).Epoch }
 
-// ShardOf returns the number of a key's shard.
+// ShardOf returns the shard number of a key.
 func (n *Node) ShardOf(key string) int { return int(n.p.Node().Place([]byte(key)).Shard) }

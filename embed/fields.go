@@ -12,15 +12,15 @@ import (
 	"shardway/config"
 )
 
-// elsewhere are the settings of an app that is another process, and those that Config
-// says in a way of its own.
-func elsewhere(name string) bool {
+// isExcluded reports whether Config has no field for a setting: it is for an app in another
+// process, or Config represents it differently.
+func isExcluded(name string) bool {
 	return name == "upstream" || strings.HasPrefix(name, "health") || name == "hooks" || name == "config"
 }
 
-// settings reads and judges everything that c says.
+// settings converts c to validated settings.
 func (c Config) settings() (config.Config, error) {
-	p := config.Program{Embedded: true, Hooked: c.hooked(), Args: c.Args, Environ: c.Environ, Read: os.ReadFile}
+	p := config.Program{Embedded: true, Hooked: c.hasHooks(), Args: c.Args, Environ: c.Environ, Read: os.ReadFile}
 	if c.File != "" {
 		p.Given = append(p.Given, config.Given{Name: "config", Texts: []string{c.File}, From: "Config.File"})
 	}
@@ -30,7 +30,7 @@ func (c Config) settings() (config.Config, error) {
 		if !ok {
 			continue
 		}
-		if texts := textsOf(v.FieldByIndex(field.Index), s.None); texts != nil {
+		if texts := settingTexts(v.FieldByIndex(field.Index), s.None); texts != nil {
 			p.Given = append(p.Given, config.Given{Name: s.Name, Texts: texts, From: "Config." + field.Name})
 		}
 	}
@@ -40,11 +40,11 @@ func (c Config) settings() (config.Config, error) {
 	return config.Compose(p)
 }
 
-// fieldOf returns the field of Config for a setting: its name without dashes, in any
-// case of letters, or with an s for a list.
+// fieldOf returns the field of Config for a setting. Its name is that of the setting without
+// dashes, ignoring case, with an optional plural s.
 func fieldOf(setting string) (reflect.StructField, bool) {
 	name := strings.ReplaceAll(setting, "-", "")
-	if elsewhere(setting) {
+	if isExcluded(setting) {
 		return reflect.StructField{}, false
 	}
 	return reflect.TypeFor[Config]().FieldByNameFunc(func(field string) bool {
@@ -52,8 +52,9 @@ func fieldOf(setting string) (reflect.StructField, bool) {
 	})
 }
 
-// textsOf writes a field as somebody would write the setting; nil: it is not given.
-func textsOf(v reflect.Value, none string) []string {
+// settingTexts returns the values of a field as text of the configuration, or nil if the field is
+// zero.
+func settingTexts(v reflect.Value, none string) []string {
 	if v.IsZero() {
 		return nil
 	}
@@ -65,11 +66,11 @@ func textsOf(v reflect.Value, none string) []string {
 	case []string:
 		return x
 	case time.Duration:
-		return []string{orNone(x < 0, none, x.String())}
+		return []string{ifTrue(x < 0, none, x.String())}
 	case int:
-		return []string{orNone(x < 0, none, strconv.Itoa(x))}
+		return []string{ifTrue(x < 0, none, strconv.Itoa(x))}
 	case int64:
-		return []string{orNone(x < 0, none, strconv.FormatInt(x, 10))}
+		return []string{ifTrue(x < 0, none, strconv.FormatInt(x, 10))}
 	case []netip.Prefix:
 		texts := []string{}
 		for _, p := range x {
@@ -80,7 +81,8 @@ func textsOf(v reflect.Value, none string) []string {
 	panic(fmt.Sprintf("embed: a field of type %T", v.Interface()))
 }
 
-func orNone(is bool, none, text string) string {
+// ifTrue returns none if is is true, and text otherwise.
+func ifTrue(is bool, none, text string) string {
 	if is {
 		return none
 	}

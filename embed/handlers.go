@@ -17,14 +17,14 @@ import (
 	"shardway/proxy"
 )
 
-// ErrNoHijack is what a handler gets that wants to take its connection over.
+// ErrNoHijack is the error for a handler that tries to take over its connection.
 var ErrNoHijack = errors.New("embed: the connection is the node's and cannot be taken over: an app that upgrades connections runs behind a node (--upstream)")
 
-// HTTP makes an http.Handler the app, by fasthttp's adaptor. The request counts as
-// running until the handler has returned, also one that streams by http.Flusher, and its
-// context ends then, or when the Done of its RequestCtx or, asked at each Done and Err, the
-// clock says (see Err). With Config.StreamBodies a
-// long body is read as it comes, and no more of it once the answer has begun to leave.
+// HTTP converts an http.Handler to a handler of this package, with the adaptor of fasthttp. The
+// request is in progress until the handler has returned, also if it streams with http.Flusher. Its
+// context ends then, or when the RequestCtx is done. The context also reads the clock at each Done
+// and Err (see Err). With Config.StreamBodies, a long body is read while it arrives, until the
+// response starts.
 func HTTP(h http.Handler) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		target, err := url.ParseRequestURI(string(ctx.RequestURI()))
@@ -32,26 +32,26 @@ func HTTP(h http.Handler) fasthttp.RequestHandler {
 			ctx.Error(err.Error(), fasthttp.StatusBadRequest)
 			return
 		}
-		c := &call{h: h, ctx: ctx, target: target}
+		c := &httpCall{h: h, ctx: ctx, target: target}
 		if stream := ctx.RequestBodyStream(); stream != nil {
 			c.body, c.length = stream, int64(max(ctx.Request.Header.ContentLength(), -1))
-			ctx.Request.ResetBody() // else the adaptor reads it whole, however long
+			ctx.Request.ResetBody() // otherwise the adaptor reads the whole body
 		}
 		fasthttpadaptor.NewFastHTTPHandlerFunc(c.serve)(ctx)
 	}
 }
 
-// call is one request for an http.Handler.
-type call struct {
+// httpCall is one request for an http.Handler.
+type httpCall struct {
 	h      http.Handler
 	ctx    *fasthttp.RequestCtx
 	target *url.URL
-	body   io.Reader // nil: the adaptor's
-	length int64     // of body; -1: unknown
+	body   io.Reader // nil means the body of the adaptor
+	length int64     // of body; -1 means unknown
 }
 
-// serve runs the handler, in a goroutine of the adaptor's.
-func (c *call) serve(w http.ResponseWriter, r *http.Request) {
+// serve runs the handler on a goroutine of the adaptor.
+func (c *httpCall) serve(w http.ResponseWriter, r *http.Request) {
 	task := proxy.Begin(c.ctx)
 	defer task.End()
 	defer func() {
@@ -63,42 +63,43 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request) {
 			task.Panicked(v)
 		}
 	}()
-	told := c.ctx.Done()
-	ctx, end := pollctx.Context(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx), func() bool { return closed(told) || task.Outlived() })
+	done := c.ctx.Done()
+	ctx, end := pollctx.Context(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx), func() bool { return isClosed(done) || task.Outlived() })
 	defer end()
-	over := ctx.Done()
+	ended := ctx.Done()
 	go func() { // ends with the handler
 		select {
-		case <-told:
+		case <-done:
 			end()
-		case <-over:
+		case <-ended:
 		}
 	}()
-	own := owned(ctx, r, c.target)
+	own := cloneRequest(ctx, r, c.target)
 	if c.body != nil {
 		own.Body, own.ContentLength = io.NopCloser(c.body), c.length
 	}
 	c.h.ServeHTTP(&response{ResponseWriter: w}, own)
 }
 
-// closed tells whether a channel that carries nothing is closed. A cut closes told at once,
-// and who passes it on comes later: by then the clock may speak of the next lease.
-func closed(told <-chan struct{}) bool {
+// isClosed reports whether a channel without elements is closed. The context checks the channel
+// itself, because the goroutine that forwards its closing may run later; the clock may then refer
+// to the next lease.
+func isClosed(done <-chan struct{}) bool {
 	select {
-	case <-told:
+	case <-done:
 		return true
 	default:
 		return false
 	}
 }
 
-// Err returns why a handler is to come to its end, nil as long as it may go on: that of
-// ctx, and besides what the clock says at this moment. A process that was stopped, or
-// whose machine was suspended, goes on in all its goroutines at once, and its node, which
-// tells ctx, is one of them: who is about to write what nothing fences asks first. The
-// context of a request of HTTP asks by itself, whenever its Done or Err is called.
+// Err returns why a handler must end, or nil while it may continue. It returns the error of ctx,
+// and also checks the clock. After a pause of the process or of the machine, all goroutines
+// continue at the same time, including the one that would cancel ctx. So call Err before a write
+// without fencing. The context of an HTTP request performs this check at each Done and Err.
 //
-// It is for the handler, and for what it has begun by Go or Stream and has not ended.
+// Err may be called by the handler, and by work that it has started with Go or Stream and that has
+// not ended.
 func Err(ctx *fasthttp.RequestCtx) error {
 	if proxy.Outlived(ctx) {
 		return context.Canceled
@@ -106,37 +107,38 @@ func Err(ctx *fasthttp.RequestCtx) error {
 	return ctx.Err()
 }
 
+// requestKey is the context key of the RequestCtx of an HTTP request.
 type requestKey struct{}
 
-// RequestCtx returns what a request of HTTP is to fasthttp, for Go; nil if the context is
-// none of such a request. It is lent until the request is over.
+// RequestCtx returns the fasthttp request of an HTTP request, for Go, or nil for any other
+// context. It must not be used after the end of the request.
 func RequestCtx(ctx context.Context) *fasthttp.RequestCtx {
 	c, _ := ctx.Value(requestKey{}).(*fasthttp.RequestCtx)
 	return c
 }
 
-// owned returns the request with strings of its own. Those that the adaptor makes are
-// the memory of the RequestCtx, which has another request in it soon: a handler that
-// keeps one, as a key of a map, would find it changed. Its context is ctx.
-func owned(ctx context.Context, r *http.Request, target *url.URL) *http.Request {
+// cloneRequest returns a copy of the request with the context ctx and with its own strings. The
+// strings of the adaptor are in the memory of the RequestCtx, which is reused for another request.
+// A handler that kept such a string, for example as a map key, would find it modified.
+func cloneRequest(ctx context.Context, r *http.Request, target *url.URL) *http.Request {
 	own := r.WithContext(ctx)
 	own.Method, own.Proto, own.Host, own.RequestURI = strings.Clone(r.Method), strings.Clone(r.Proto), strings.Clone(r.Host), strings.Clone(r.RequestURI)
 	own.URL = target
 	own.Header = make(http.Header, len(r.Header))
 	for name, values := range r.Header {
-		kept := make([]string, len(values))
+		clones := make([]string, len(values))
 		for i, v := range values {
-			kept[i] = strings.Clone(v)
+			clones[i] = strings.Clone(v)
 		}
-		own.Header[strings.Clone(name)] = kept
+		own.Header[strings.Clone(name)] = clones
 	}
 	return own
 }
 
-// response is what the handler writes to.
+// response is the http.ResponseWriter of the handler.
 type response struct{ http.ResponseWriter }
 
-// WriteHeader passes over what is no last answer: there is no way for hints.
+// WriteHeader ignores interim responses, which fasthttp cannot send.
 func (r *response) WriteHeader(status int) {
 	if status < 200 && status >= 100 && status != http.StatusSwitchingProtocols {
 		return
@@ -144,22 +146,22 @@ func (r *response) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-// Flush sends what there is.
+// Flush sends buffered data.
 func (r *response) Flush() {
 	if f, ok := r.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
 	}
 }
 
-// Hijack refuses.
+// Hijack returns ErrNoHijack.
 func (r *response) Hijack() (net.Conn, *bufio.ReadWriter, error) { return nil, nil, ErrNoHijack }
 
-// Go runs f beside the handler, or after it has returned: the request counts as running
-// until f has returned too. It is called from the handler, or from an f. A panic of f
-// is logged, and breaks an answer off that is still on its way.
+// Go runs f concurrently with the handler. The request is in progress until f has returned as
+// well. It must be called from the handler or from such an f. A panic of f is logged, and aborts a
+// response that is not complete.
 func Go(ctx *fasthttp.RequestCtx, f func()) {
 	task := proxy.Begin(ctx)
-	go func() { // f is told by Done to come to its end
+	go func() { // f should end when ctx is done
 		defer task.End()
 		defer func() {
 			if v := recover(); v != nil {
@@ -170,23 +172,23 @@ func Go(ctx *fasthttp.RequestCtx, f func()) {
 	}()
 }
 
-// Stream makes what write writes the body of the answer, as SetBodyStreamWriter of
-// fasthttp does; but the request counts as running until write has returned, whatever
-// became of the client, and a panic of it does not end the process. When the answer is
-// cut, Done tells, and Flush fails.
+// Stream makes write produce the body of the response, like SetBodyStreamWriter of fasthttp. In
+// contrast to that, the request is in progress until write has returned, even if the client has
+// disconnected, and a panic of write does not end the process. When the response is aborted, Done
+// is closed and Flush fails.
 func Stream(ctx *fasthttp.RequestCtx, write fasthttp.StreamWriter) {
 	pr, pw := io.Pipe()
 	ctx.SetBodyStream(pr, -1)
 	Go(ctx, func() {
-		whole := false
+		completed := false
 		defer func() {
-			if !whole {
+			if !completed {
 				_ = pw.CloseWithError(io.ErrUnexpectedEOF) // write panicked
 			}
 		}()
 		w := bufio.NewWriter(pw)
 		write(w)
-		whole = true
+		completed = true
 		_ = pw.CloseWithError(w.Flush())
 	})
 }

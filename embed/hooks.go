@@ -7,56 +7,56 @@ import (
 	"shardway/shardmap"
 )
 
-// HookFunc is one of the app's hooks: what `shardway run` tells an app by --hooks. An
-// error, and a panic, is one of the whole call; what failed for single shards the answer
-// says. ctx ends when the time is over, or the call is needed no more. Until the function
-// has returned the call counts as running, and holds up its shards.
+// HookFunc is a hook of the app. It corresponds to the HTTP hooks of --hooks. An error or a panic
+// fails the whole call; HookAnswer reports failures of single shards. ctx ends at the timeout, or
+// when the call is no longer needed. The call is in progress, and its shards cannot move, until
+// the function has returned.
 type HookFunc func(ctx context.Context, c HookCall) (HookAnswer, error)
 
-// HookCall is what a hook is called with.
+// HookCall is the argument of a hook.
 type HookCall struct {
-	// Map is the epoch of the map because of which it is called: the proposed one that
-	// takes the shards away, or the committed one that gives them; of Lost the last known.
+	// Map is the epoch of the map that causes the call: the proposed map for Release, the committed map
+	// for Acquire, and the last known map for Lost.
 	Map    uint64
-	Shards []HookShard // 1 to 256, ordered by number
+	Shards []HookShard // 1 to 256 shards, sorted by number
 }
 
 // HookShard is one shard of a call.
 type HookShard struct {
 	Shard int
-	// Epoch is the ownership epoch that ends by Release and Lost, or begins by Acquire.
+	// Epoch is the ownership epoch that ends with Release or Lost, or starts with Acquire.
 	Epoch uint64
 
-	// Of Release: who owns the shard next, empty if nobody is known to, and how many of
-	// its requests were cut because it moves.
+	// To and Cut are set for Release. To is the next owner, or "" if it is unknown. Cut is the number
+	// of requests that were aborted because the shard moves.
 	To  string
 	Cut int
 
-	// Of Acquire: who owned the shard before, empty for nobody; that From has released it
-	// and nobody has had a request of it since, so that what Note points at is final; what
-	// From's Release left, nil for nothing; and that this app may hold the shard under this
-	// very epoch. Note may not be changed.
+	// The following fields are set for Acquire. From is the previous owner, or "". Released means that
+	// From has released the shard and no node has run a request for it since, so the state to which
+	// Note refers is final. Note is the note of this release, or nil; it must not be modified. Again
+	// means that this app may already hold the shard in this epoch.
 	From     string
 	Released bool
 	Note     []byte
 	Again    bool
 }
 
-// HookAnswer is what a hook says of its shards. The zero value: all is well.
+// HookAnswer is the result of a hook. The zero value means success for all shards.
 type HookAnswer struct {
-	Failed map[int]string // why, by shard; a release or an acquire of these is repeated
-	// Absent, of Release, are the shards that the app does not hold. They move at once, and
-	// whoever owns them next is told nothing about them.
+	Failed map[int]string // reasons by shard; the node repeats a failed Acquire or Release
+	// Absent has the shards that the app does not hold, for Release. They move immediately, and the next
+	// owner receives no note.
 	Absent []int
-	// Notes, of Release, are for who acquires the shard next: where its state is, not the
-	// state. Of a shard at most 1 KiB, 128 KiB and 1 024 notes in all: a shard whose note
-	// does not fit moves as if it had not been released.
+	// Notes has notes for the next owner by shard, for Release. A note should say where the state is,
+	// not contain it. The limits are 1 KiB per shard, and 128 KiB and 1,024 notes in total. A shard
+	// whose note exceeds them moves as if it had not been released.
 	Notes map[int][]byte
 }
 
-// hook returns what calls the hooks; nil if there are none.
-func (c Config) hook() func(context.Context, ack.HookCall) ack.HookResult {
-	if !c.hooked() {
+// hookFunc returns the function that calls the hooks, or nil if there are none.
+func (c Config) hookFunc() func(context.Context, ack.HookCall) ack.HookResult {
+	if !c.hasHooks() {
 		return nil
 	}
 	return func(ctx context.Context, call ack.HookCall) ack.HookResult {
@@ -69,9 +69,9 @@ func (c Config) hook() func(context.Context, ack.HookCall) ack.HookResult {
 		case ack.HookLost:
 		}
 		if f == nil {
-			return ack.HookResult{} // there is nothing to do
+			return ack.HookResult{} // a nil hook does nothing
 		}
-		answer, err := f(ctx, shown(call))
+		answer, err := f(ctx, convertCall(call))
 		r := ack.HookResult{Err: err, Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
 		for s, why := range answer.Failed {
 			r.Failed[shardmap.Shard(s)] = why
@@ -89,10 +89,11 @@ func (c Config) hook() func(context.Context, ack.HookCall) ack.HookResult {
 	}
 }
 
-func (c Config) hooked() bool { return c.Acquire != nil || c.Release != nil || c.Lost != nil }
+// hasHooks reports whether the app has at least one hook.
+func (c Config) hasHooks() bool { return c.Acquire != nil || c.Release != nil || c.Lost != nil }
 
-// shown is a call in the words of this package.
-func shown(call ack.HookCall) HookCall {
+// convertCall converts a call to the types of this package.
+func convertCall(call ack.HookCall) HookCall {
 	c := HookCall{Map: uint64(call.Map)}
 	for _, s := range call.Shards {
 		c.Shards = append(c.Shards, HookShard{

@@ -9,37 +9,38 @@ import (
 	"shardway/shardmap"
 )
 
-// Shard is one that this node serves, or has served.
+// Shard is a shard that this node serves or has served.
 type Shard struct {
 	Number int
-	Epoch  uint64 // the ownership epoch
+	Epoch  uint64 // ownership epoch
 }
 
-// Change is what this node has gained and lost since the last one, in the order of the
-// numbers. A shard that was lost and has come back with another epoch is in both.
+// Change has the shards that this node has gained and lost since the previous Change, sorted by
+// number. A shard that was lost and has returned with another epoch is in both lists.
 type Change struct {
 	Gained, Lost []Shard
 }
 
-// Owned returns the shards that this node serves, in order. A shard that moves away is
-// not among them from the moment that no request is admitted for it any more; its
-// handlers may still run. Leases do not count.
+// Owned returns the shards that this node serves, sorted by number. A shard that is moving away is
+// omitted as soon as the node admits no more requests for it; its handlers may still be running.
+// Leases are not taken into account.
 func (n *Node) Owned() []Shard {
 	owned, _ := n.p.Node().Owned()
-	return sorted(owned)
+	return sortedShards(owned)
 }
 
-// Watch yields what changes of Owned: first all there is, then each change, those that
-// came while the loop was busy in one. It ends with ctx, or with the loop.
+// Watch yields changes of Owned: first all shards, then each change. Changes during an iteration
+// of the loop are combined. It ends when ctx ends or the loop stops.
 //
-// Requests for a shard may be there before its Change is: who keeps state by shard
-// looks at the epoch of the request, and takes Lost as a hint to forget.
+// A request for a shard may arrive before the Change that contains the shard. An app that keeps
+// state by shard should compare the epoch of the request, and treat Lost as a hint to discard
+// state.
 func (n *Node) Watch(ctx context.Context) iter.Seq[Change] {
 	return func(yield func(Change) bool) {
 		last := map[shardmap.Shard]uint64{}
 		for first := true; ; first = false {
 			owned, generation := n.p.Node().Owned()
-			c := difference(last, owned)
+			c := diff(last, owned)
 			last = owned
 			if (first || len(c.Gained)+len(c.Lost) > 0) && !yield(c) {
 				return
@@ -51,12 +52,13 @@ func (n *Node) Watch(ctx context.Context) iter.Seq[Change] {
 	}
 }
 
-// difference tells what is only in one of the two.
-func difference(was, is map[shardmap.Shard]uint64) Change {
-	return Change{Gained: sorted(without(is, was)), Lost: sorted(without(was, is))}
+// diff returns the shards that are only in is, and those that are only in was.
+func diff(was, is map[shardmap.Shard]uint64) Change {
+	return Change{Gained: sortedShards(subtract(is, was)), Lost: sortedShards(subtract(was, is))}
 }
 
-func without(all, others map[shardmap.Shard]uint64) map[shardmap.Shard]uint64 {
+// subtract returns the shards of all that others does not have with the same epoch.
+func subtract(all, others map[shardmap.Shard]uint64) map[shardmap.Shard]uint64 {
 	rest := map[shardmap.Shard]uint64{}
 	for s, epoch := range all {
 		if other, ok := others[s]; !ok || other != epoch {
@@ -66,7 +68,8 @@ func without(all, others map[shardmap.Shard]uint64) map[shardmap.Shard]uint64 {
 	return rest
 }
 
-func sorted(shards map[shardmap.Shard]uint64) []Shard {
+// sortedShards returns the shards sorted by number.
+func sortedShards(shards map[shardmap.Shard]uint64) []Shard {
 	list := make([]Shard, 0, len(shards))
 	for s, epoch := range shards {
 		list = append(list, Shard{Number: int(s), Epoch: epoch})
