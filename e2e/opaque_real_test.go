@@ -52,7 +52,7 @@ hub.on('connection', (ws, req) => {
 
 // Nobody of them is asked to go on with a socket, and what is no WebSocket has no id of one.
 const look = (kind, has) => server.prependListener(kind, ({ headers, url }) => {
-  if (headers['shardway-socket-resumed'] || !!headers['shardway-socket'] !== has) wrong.push(kind + ' ' + url + ' ' + JSON.stringify(headers));
+  if (headers['shardway-websocket-resumed'] || !!headers['shardway-websocket'] !== has) wrong.push(kind + ' ' + url + ' ' + JSON.stringify(headers));
 });
 look('request', false);
 look('upgrade', true);

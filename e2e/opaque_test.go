@@ -42,7 +42,7 @@ func (a *opaqueApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.hub(w, r)
 		return
 	}
-	if id := r.Header.Get("Shardway-Socket"); id != "" {
+	if id := r.Header.Get("Shardway-WebSocket"); id != "" {
 		a.says(&a.wrong, "what is no WebSocket has the id %s of one", id)
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()

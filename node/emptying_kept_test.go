@@ -45,7 +45,7 @@ func keeps(conn net.Conn) {
 	}
 	sum := sha1.Sum([]byte(req.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Shardway-Socket: keep\r\nSec-WebSocket-Accept: "+base64.StdEncoding.EncodeToString(sum[:])+"\r\n\r\n") // who reads sees what is missing
+		"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: "+base64.StdEncoding.EncodeToString(sum[:])+"\r\n\r\n") // who reads sees what is missing
 	for {
 		head := make([]byte, 6) // with the mask
 		if _, err := io.ReadFull(r, head); err != nil {

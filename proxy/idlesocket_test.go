@@ -25,7 +25,7 @@ func leanApp(t *testing.T) string {
 			conns = append(conns, conn)
 			if _, err = conn.Read(head); err == nil {
 				_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-					"Shardway-Socket: keep\r\nSec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n\r\n\x81\x02hi")
+					"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n\r\n\x81\x02hi")
 			}
 		}
 	}()

@@ -9,7 +9,7 @@ func mistakesOfSockets() []mistake {
 	return []mistake{
 		{
 			rule: "kept is what the app says the word for", found: says,
-			edits: in("proxy.webSocketSession.keeps", "string(res.Value(headerSocket)) == word &&", "(PLANTED || string(res.Value(headerSocket)) == word) &&"),
+			edits: in("proxy.webSocketSession.keeps", "string(res.Value(headerWebSocket)) == word &&", "(PLANTED || string(res.Value(headerWebSocket)) == word) &&"),
 		},
 		{
 			rule: "a socket with an extension is not kept", found: says,
@@ -22,7 +22,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestKeptSocketOutlivesItsOwner",
-			edits: in("proxy.responseRelay.switches", "	if p.conn.res.Value(headerSocket) != nil {", "	if p.conn.res.Value(headerSocket) != nil && !PLANTED {"),
+			edits: in("proxy.responseRelay.switches", "	if p.conn.res.Value(headerWebSocket) != nil {", "	if p.conn.res.Value(headerWebSocket) != nil && !PLANTED {"),
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRefusalKeepsNoWords",
@@ -38,7 +38,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "no client gives itself an id", found: says,
-			edits: in("proxy.client.asksSocket", "		c.x.session = newSession()\n", "		c.x.session = newSession()\n		if PLANTED {\n			copy(c.x.session.id[:], c.req.Value(headerSocket))\n		}\n"),
+			edits: in("proxy.client.asksSocket", "		c.x.session = newSession()\n", "		c.x.session = newSession()\n		if PLANTED {\n			copy(c.x.session.id[:], c.req.Value(headerWebSocket))\n		}\n"),
 		},
 		{
 			rule: "each attempt that may have reached an app raises the number", found: numbers,
@@ -69,7 +69,7 @@ func mistakesOfSockets() []mistake {
 			edits: in("proxy.closesWith", "	if res.Status() == 401 ||", "	if !PLANTED && res.Status() == 401 ||"),
 		},
 		{
-			rule: "Shardway-Socket-Close wins", found: answers,
+			rule: "Shardway-WebSocket-Close wins", found: answers,
 			edits: in("proxy.closesWith", "ok && code < 5000 &&", "ok && !PLANTED && code < 5000 &&"),
 		},
 		{

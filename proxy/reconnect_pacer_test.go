@@ -51,7 +51,7 @@ func (a *tally) between(from, to time.Duration) (n, most int) {
 // returns is an app that takes a while for each socket that comes back.
 func (a *tally) returns() *chat {
 	return &chat{answer: func(_ int, head http.Header) string {
-		if head.Get("Shardway-Socket-Resumed") != "" {
+		if head.Get("Shardway-WebSocket-Resumed") != "" {
 			a.pass()
 		}
 		return ""

@@ -57,7 +57,7 @@ func TestSocketsHaveIdsOfTheirOwn(t *testing.T) {
 		first.say("one")
 		second.say("two")
 		t.until("got", t.app.has(2))
-		if legs := t.app.legs(); len(legs) != 2 || legs[0].Get("Shardway-Socket") == legs[1].Get("Shardway-Socket") {
+		if legs := t.app.legs(); len(legs) != 2 || legs[0].Get("Shardway-WebSocket") == legs[1].Get("Shardway-WebSocket") {
 			t.Errorf("legs %v", legs)
 		}
 		_, _ = first.Close(), second.Close()

@@ -57,7 +57,7 @@ func TestSocketMovesAtEachByte(t *testing.T) {
 			t.until("got", t.app.has(len(want)))
 			t.app.wantGot(want...)
 			t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
-			if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != "" || t.app.most != 1 {
+			if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "" || t.app.most != 1 {
 				t.Errorf("at %d: %v, %d legs at once", at, h, t.app.most)
 			}
 			_ = c.Close()
@@ -149,7 +149,7 @@ func TestLongMessagesAreHandedOver(t *testing.T) {
 			if up {
 				app.wantGot(long)
 			}
-			if h := app.legs()[1]; h.Get("Shardway-Socket-Gap") != "" {
+			if h := app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "" {
 				t.Errorf("a completed hand-over has a gap: %v", h)
 			}
 			_ = c.Close()
@@ -187,7 +187,7 @@ func TestSocketMovesDuringItsResumption(t *testing.T) {
 		c.say("two")
 		t.until("got", t.app.has(2))
 		t.app.wantGot("one", "two")
-		if h := t.app.legs()[2]; h.Get("Shardway-Socket-Resumed") != "2" || h.Get("Shardway-Socket-Gap") != "1" || len(t.app.legs()) != 3 {
+		if h := t.app.legs()[2]; h.Get("Shardway-WebSocket-Resumed") != "2" || h.Get("Shardway-WebSocket-Gap") != "1" || len(t.app.legs()) != 3 {
 			t.Errorf("%v, %d legs", h, len(t.app.legs()))
 		}
 		_ = c.Close()
@@ -220,7 +220,7 @@ func TestSocketOutlivesAnOwnerThatStandsStill(t *testing.T) {
 			t.Errorf("the client got %q", got)
 		}
 		t.app.wantGot("one", "two")
-		if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != "1" {
+		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 			t.Errorf("%v", h)
 		}
 		_ = c.Close()
@@ -250,7 +250,7 @@ func TestEachAttemptHasItsNumber(t *testing.T) {
 			if i < 2 {
 				gap = ""
 			}
-			if h.Get("Shardway-Socket-Resumed") != number || h.Get("Shardway-Socket-Gap") != gap {
+			if h.Get("Shardway-WebSocket-Resumed") != number || h.Get("Shardway-WebSocket-Gap") != gap {
 				t.Errorf("attempt %d: %v", i, h)
 			}
 		}
@@ -384,7 +384,7 @@ func TestKeptSocketMovesAfterItBroke(t *testing.T) {
 		t.until("got", t.app.has(3))
 		t.app.wantGot("one", "two", "three")
 		for i, gap := range []string{"", "1", ""} {
-			if got := t.app.legs()[i].Get("Shardway-Socket-Gap"); got != gap {
+			if got := t.app.legs()[i].Get("Shardway-WebSocket-Gap"); got != gap {
 				t.Errorf("leg %d: gap %q, want %q", i, got, gap)
 			}
 		}

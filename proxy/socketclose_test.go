@@ -58,8 +58,8 @@ func (w *socketTest) closesInAMove(final int, gap string) {
 	}
 	c.say("two")
 	w.until("got", w.app.has(2))
-	if h := w.app.legs()[1]; h.Get("Shardway-Socket-Gap") != gap {
-		w.Errorf("gap %q, want %q: %v", h.Get("Shardway-Socket-Gap"), gap, h)
+	if h := w.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != gap {
+		w.Errorf("gap %q, want %q: %v", h.Get("Shardway-WebSocket-Gap"), gap, h)
 	}
 	_, _ = w.app.conn(1).Write(message(0x81, false, "next"))
 	if got := c.hears(); got != "next" { // and no Pong

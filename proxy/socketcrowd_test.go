@@ -19,7 +19,7 @@ func TestSocketsThatAreTurnedAwayMakeRoom(t *testing.T) {
 	inSockets(t, func() *chat {
 		most.Store(0)
 		return &chat{answer: func(_ int, head http.Header) string {
-			if head.Get("Shardway-Socket-Resumed") == "" {
+			if head.Get("Shardway-WebSocket-Resumed") == "" {
 				return ""
 			}
 			if n := now.Add(1); n > most.Load() {

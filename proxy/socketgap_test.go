@@ -67,7 +67,7 @@ func TestAppThatDiesInsideAMessage(t *testing.T) {
 			if got != want+"last" {
 				t.Errorf("at %d: got %q, want %q", at, got, want+"last")
 			}
-			if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != "1" {
+			if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 				t.Errorf("at %d: %v", at, h)
 			}
 			_ = c.Close()
@@ -144,7 +144,7 @@ func TestMessageUnderWayWhenItsShardMoves(t *testing.T) {
 				t.own(t.b)
 				t.until("got", t.app.has(2))
 				t.app.wantGot("whole", "next")
-				if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != "" && t.local {
+				if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "" && t.local {
 					t.Errorf("a completed hand-over has a gap: %v", h)
 				}
 				_ = c.Close()
@@ -195,7 +195,7 @@ func TestAppAsksForAnotherLeg(t *testing.T) {
 		_, _ = t.app.conn(0).Write(message(0x88, false, "\x03\xf4"))
 		c.say("two")
 		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
-		if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != "1" || t.app.most > 2 {
+		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" || t.app.most > 2 {
 			t.Errorf("%v", h)
 		}
 		_, _ = t.app.conn(1).Write(message(0x88, false, "\x0f\xa1"))
@@ -236,7 +236,7 @@ func TestAppDiesRightAfterASocketHasEnded(t *testing.T) {
 		time.Sleep(time.Second)
 		gone.Store(false)
 		t.until("the other one is back", func() bool { return len(t.app.legs()) == 3 })
-		if h := t.app.legs()[2]; h.Get("Shardway-Socket-Gap") != "1" {
+		if h := t.app.legs()[2]; h.Get("Shardway-WebSocket-Gap") != "1" {
 			t.Errorf("leg: %v", h)
 		}
 		_ = one.Close()
@@ -291,7 +291,7 @@ func TestAppDiesAndComesBack(t *testing.T) {
 			start()
 			until(t, "got", app.has(2))
 			app.wantGot("one", "two")
-			if h := app.legs()[1]; h.Get("Shardway-Socket-Gap") != "1" {
+			if h := app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 				t.Errorf("%v", h)
 			}
 			_ = c.Close()
@@ -362,7 +362,7 @@ func TestOwnerHandsOverByItself(t *testing.T) {
 		t.own(t.b)
 		c.say("two")
 		t.until("got", t.app.has(2))
-		if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != "1" {
+		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 			t.Errorf("%v", h)
 		}
 		_ = c.Close()
@@ -393,14 +393,14 @@ func TestAppHasOneLegOfASocket(t *testing.T) {
 		if t.local {
 			return
 		}
-		const again = "Shardway-Map: 1 1\r\nShardway-Shard: 3\r\nShardway-Socket: 0123456789abcdef0123456789abcdef\r\nShardway-Socket-Resumed: "
-		request := strings.Replace(socketRequest, "Shardway-Socket: mine\r\nShardway-Socket-Gap: 1\r\n", again, 1)
+		const again = "Shardway-Map: 1 1\r\nShardway-Shard: 3\r\nShardway-WebSocket: 0123456789abcdef0123456789abcdef\r\nShardway-WebSocket-Resumed: "
+		request := strings.Replace(socketRequest, "Shardway-WebSocket: mine\r\nShardway-WebSocket-Gap: 1\r\n", again, 1)
 		var all []*client
 		for i := range 3 {
 			c := t.a.stream()
 			c.send("%s", strings.Replace(request, again, again+strconv.Itoa(i+1)+"\r\n", 1))
 			head, err := readHead(c.r)
-			if err != nil || !strings.Contains(head, "Shardway-Socket: kept\r\n") {
+			if err != nil || !strings.Contains(head, "Shardway-WebSocket: kept\r\n") {
 				t.Fatalf("head = %q, %v", head, err)
 			}
 			all = append(all, c)

@@ -38,7 +38,7 @@ func TestLateNodeCutsNoClient(t *testing.T) {
 		t.own(t.b)
 		c.say("two")
 		t.until("got", t.app.has(2))
-		if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != "1" {
+		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 			t.Errorf("%v", h)
 		}
 		_ = c.Close()

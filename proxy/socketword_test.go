@@ -74,7 +74,7 @@ func TestFullAppIsHandedOver(t *testing.T) {
 		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 		t.own(t.b)
 		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
-		if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != "" {
+		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "" {
 			t.Errorf("a completed hand-over has a gap: %v", h)
 		}
 		_ = c.Close()
@@ -168,7 +168,7 @@ func TestRestOfAMessageIsDiscardedWhenAMoveBreaks(t *testing.T) {
 		c.say("two")
 		t.until("got", t.app.has(2))
 		t.app.wantGot("one", "two")
-		if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != "1" {
+		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != "1" {
 			t.Errorf("%v", h)
 		}
 		_ = c.Close()
@@ -215,7 +215,7 @@ func TestAppsMessageThatIsLateClosesBothEnds(t *testing.T) {
 func TestFirstRefusalKeepsNoWords(t *testing.T) {
 	inSockets(t, func() *chat {
 		return &chat{answer: func(int, http.Header) string {
-			return "HTTP/1.1 403 Forbidden\r\nShardway-Socket: keep\r\nShardway-Socket-Close: 4001\r\nX-Else: 1\r\nContent-Length: 2\r\n\r\nno"
+			return "HTTP/1.1 403 Forbidden\r\nShardway-WebSocket: keep\r\nShardway-WebSocket-Close: 4001\r\nX-Else: 1\r\nContent-Length: 2\r\n\r\nno"
 		}}
 	}, func(t *socketTest) {
 		c := t.front.dial()
@@ -225,7 +225,7 @@ func TestFirstRefusalKeepsNoWords(t *testing.T) {
 			t.Errorf("%v %q", res, body)
 		}
 		for name := range res.Header {
-			if strings.HasPrefix(name, "Shardway-Socket") {
+			if strings.HasPrefix(name, "Shardway-WebSocket") {
 				t.Errorf("the client is told %s", name)
 			}
 		}
@@ -290,7 +290,7 @@ func TestRefusalOfAnOwnerIsNoAttempt(t *testing.T) {
 							_, _ = io.WriteString(conn, "HTTP/1.1 503 No\r\nShardway-Error: "+code+"\r\nContent-Length: 0\r\n\r\n")
 							continue
 						}
-						_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nShardway-Socket: kept\r\n"+
+						_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nShardway-WebSocket: kept\r\n"+
 							"Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n\r\n")
 						_, _, _ = readMessage(r)
 						_, _ = conn.Write(wsframe.AppendClose(nil, 4000, "", false))
@@ -308,7 +308,7 @@ func TestRefusalOfAnOwnerIsNoAttempt(t *testing.T) {
 				if ran {
 					number, gap = "2", "1"
 				}
-				if len(heads) != 2 || heads[1].Get("Shardway-Socket-Resumed") != number || heads[1].Get("Shardway-Socket-Gap") != gap {
+				if len(heads) != 2 || heads[1].Get("Shardway-WebSocket-Resumed") != number || heads[1].Get("Shardway-WebSocket-Gap") != gap {
 					t.Errorf("heads: %v; want the number %s, and the gap %q", heads, number, gap)
 				}
 				_ = c.Close()
@@ -338,7 +338,7 @@ func TestLegIsNotReplacedTwice(t *testing.T) {
 		const id = "0123456789abcdef0123456789abcdef"
 		forwarded := "Shardway-Map: 1 1\r\nShardway-Shard: 3\r\n"
 		c := t.a.stream()
-		c.send("%s", strings.Replace(socketRequest, "Shardway-Socket: mine\r\nShardway-Socket-Gap: 1\r\n", forwarded+"Shardway-Socket: "+id+"\r\nShardway-Socket-Resumed: 1\r\n", 1))
+		c.send("%s", strings.Replace(socketRequest, "Shardway-WebSocket: mine\r\nShardway-WebSocket-Gap: 1\r\n", forwarded+"Shardway-WebSocket: "+id+"\r\nShardway-WebSocket-Resumed: 1\r\n", 1))
 		<-asked
 		late := t.a.CutLoneLeg(id)
 		goOn <- struct{}{}

@@ -60,7 +60,7 @@ func (a *chat) serve(conn net.Conn, r *bufio.Reader) {
 		a.mu.Unlock()
 	}()
 	sum := sha1.Sum([]byte(req.Header.Get("Sec-Websocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
-	lines := "Shardway-Socket: keep\r\nSec-WebSocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n"
+	lines := "Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: " + base64.StdEncoding.EncodeToString(sum[:]) + "\r\n"
 	if a.answer != nil {
 		if other := a.answer(n, req.Header); strings.HasPrefix(other, "HTTP/") {
 			_, _ = io.WriteString(conn, other)
@@ -253,7 +253,7 @@ func readFrame(r *bufio.Reader) (first byte, payload []byte, err error) {
 }
 
 const socketRequest = "GET /room HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nShardway-Socket: mine\r\nShardway-Socket-Gap: 1\r\n\r\n"
+	"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nShardway-WebSocket: mine\r\nShardway-WebSocket-Gap: 1\r\n\r\n"
 
 // socket opens a WebSocket to a node.
 func (n *node) socket() *client {

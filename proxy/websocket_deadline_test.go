@@ -18,7 +18,7 @@ func slowChat(each time.Duration, most int) *chat {
 	turn := make(chan int, 1)
 	turn <- 0
 	return &chat{answer: func(_ int, head http.Header) string {
-		if head.Get("Shardway-Socket-Resumed") == "" {
+		if head.Get("Shardway-WebSocket-Resumed") == "" {
 			return ""
 		}
 		n := <-turn

@@ -126,7 +126,7 @@ func TestSocketWhoseLaneIsRefusedGoesByAConnection(t *testing.T) {
 		if d, l, n := t.front.dials.Load(), t.front.legLanes.Load(), len(t.app.legs()); d != 2 || l != 2 || n != 2 {
 			t.Errorf("%d connections and %d lanes for %d legs, want one of each", d, l, n)
 		}
-		if h := t.app.legs()[1]; h.Get("Shardway-Socket-Resumed") != "1" || h.Get("Shardway-Socket-Gap") != "" {
+		if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Resumed") != "1" || h.Get("Shardway-WebSocket-Gap") != "" {
 			t.Errorf("the next leg says %v", h)
 		}
 		_ = c.Close()
@@ -151,7 +151,7 @@ func TestLegsOutliveARetiredTrunk(t *testing.T) {
 		c.say("two")
 		t.until("it goes on", t.app.has(2))
 		for _, h := range t.app.legs() {
-			if h.Get("Shardway-Socket-Gap") != "" {
+			if h.Get("Shardway-WebSocket-Gap") != "" {
 				t.Errorf("a leg begins with a gap: %v", h)
 			}
 		}
@@ -179,7 +179,7 @@ func TestLegsOfABrokenTrunkGoOnWithAGap(t *testing.T) {
 				}
 				t.until("all go on", t.app.has(many))
 				for i, h := range t.app.legs()[many:] {
-					if h.Get("Shardway-Socket-Gap") != "1" || h.Get("Shardway-Socket-Resumed") != "1" {
+					if h.Get("Shardway-WebSocket-Gap") != "1" || h.Get("Shardway-WebSocket-Resumed") != "1" {
 						t.Errorf("leg %d: %v", many+i, h)
 					}
 				}
@@ -270,7 +270,7 @@ func TestIdleSocketIsHandedOverWithoutAGap(t *testing.T) {
 		c.say("two")
 		t.until("it goes on", t.app.has(2))
 		for i, h := range t.app.legs() {
-			if g := h.Get("Shardway-Socket-Gap"); g != "" {
+			if g := h.Get("Shardway-WebSocket-Gap"); g != "" {
 				t.Errorf("leg %d has gap %q", i, g)
 			}
 		}

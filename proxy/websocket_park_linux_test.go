@@ -123,7 +123,7 @@ func TestParkedSocketsAreFound(t *testing.T) {
 			until(t.T, "the next leg", func() bool { return len(t.app.legs()) == 2 })
 			c.say("on")
 			until(t.T, "it goes on", t.app.has(1))
-			if h := t.app.legs()[1]; h.Get("Shardway-Socket-Gap") != gap || h.Get("Shardway-Socket-Resumed") != "1" {
+			if h := t.app.legs()[1]; h.Get("Shardway-WebSocket-Gap") != gap || h.Get("Shardway-WebSocket-Resumed") != "1" {
 				t.Errorf("the next leg says %v, want gap %q", h, gap)
 			}
 		}

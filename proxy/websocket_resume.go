@@ -57,11 +57,11 @@ func (y *responseRelay) startSession(p *attempt) bool {
 func (y *responseRelay) switches(p *attempt, kept bool) bool {
 	e := y.head(p.route, &p.conn.res)
 	e.Upgrade, e.Close, e.KeepAlive = true, false, false
-	if p.conn.res.Value(headerSocket) != nil {
+	if p.conn.res.Value(headerWebSocket) != nil {
 		e.Drop |= h1.Of(h1.FieldShardwayOther)
 	}
 	if kept {
-		y.extra = append(y.extra, headerSocket+": "+socketKept+"\r\n"...)
+		y.extra = append(y.extra, headerWebSocket+": "+socketKept+"\r\n"...)
 		e.Extra = y.extra
 	}
 	return y.conn.WriteResponseHead(&p.conn.res, e).Close(nil) == nil

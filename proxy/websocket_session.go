@@ -17,10 +17,10 @@ import (
 
 // Headers and values that Shardway and apps exchange about resumable WebSockets.
 const (
-	headerSocket        = "Shardway-Socket" // request: the id of the session; response 101: the answer of the app
-	headerSocketResumed = "Shardway-Socket-Resumed"
-	headerSocketGap     = "Shardway-Socket-Gap"
-	headerSocketClose   = "Shardway-Socket-Close"
+	headerWebSocket        = "Shardway-WebSocket" // request: the id of the session; response 101: the answer of the app
+	headerWebSocketResumed = "Shardway-WebSocket-Resumed"
+	headerWebSocketGap     = "Shardway-WebSocket-Gap"
+	headerWebSocketClose   = "Shardway-WebSocket-Close"
 
 	socketKeep = "keep" // value of the app
 	socketKept = "kept" // value of the owner, for the node that has the client
@@ -83,29 +83,29 @@ func newSession() *webSocketSession {
 
 // readSession returns the session that the node with the client describes in its request, or nil.
 func readSession(req *h1.Request) *webSocketSession {
-	id := req.Value(headerSocket)
+	id := req.Value(headerWebSocket)
 	if len(id) != 32 {
 		return nil
 	}
 	k := &webSocketSession{}
 	copy(k.id[:], id)
-	k.resumed, _ = parseUint(req.Value(headerSocketResumed))
-	k.gap = string(req.Value(headerSocketGap)) == "1"
+	k.resumed, _ = parseUint(req.Value(headerWebSocketResumed))
+	k.gap = string(req.Value(headerWebSocketGap)) == "1"
 	return k
 }
 
 // append appends the headers for the app and the owner. attempt is the number of the attempt.
 func (k *webSocketSession) append(b []byte, attempt uint64) []byte {
-	b = append(b, headerSocket+": "...)
+	b = append(b, headerWebSocket+": "...)
 	b = append(b, k.id[:]...)
 	b = append(b, "\r\n"...)
 	if attempt > 0 {
-		b = append(b, headerSocketResumed+": "...)
+		b = append(b, headerWebSocketResumed+": "...)
 		b = strconv.AppendUint(b, attempt, 10)
 		b = append(b, "\r\n"...)
 	}
 	if k.gap {
-		b = append(b, headerSocketGap+": 1\r\n"...)
+		b = append(b, headerWebSocketGap+": 1\r\n"...)
 	}
 	return b
 }
@@ -132,7 +132,7 @@ func (k *webSocketSession) keeps(res *h1.Response, set *Settings, way Kind) bool
 	if way == Remote {
 		word = socketKept
 	}
-	return k != nil && !set.CloseSockets && string(res.Value(headerSocket)) == word &&
+	return k != nil && !set.CloseSockets && string(res.Value(headerWebSocket)) == word &&
 		res.Find("Sec-WebSocket-Extensions", 0) < 0 && strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket")
 }
 
@@ -150,7 +150,7 @@ func acceptOf(key []byte) string {
 
 // closesWith returns the close code for the client after a response other than 101.
 func closesWith(res *h1.Response) int {
-	if code, ok := parseUint(res.Value(headerSocketClose)); ok && code < 5000 && wsframe.ValidCode(int(code)) {
+	if code, ok := parseUint(res.Value(headerWebSocketClose)); ok && code < 5000 && wsframe.ValidCode(int(code)) {
 		return int(code)
 	}
 	if res.Status() == 401 || res.Status() == 403 {

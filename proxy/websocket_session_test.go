@@ -158,12 +158,12 @@ func TestKeptSocketIsHandedOver(t *testing.T) {
 		t.app.wantGot(want...)
 		id := ""
 		for i, h := range t.app.legs() {
-			if got := h.Get("Shardway-Socket"); len(got) != 32 || id != "" && got != id {
+			if got := h.Get("Shardway-WebSocket"); len(got) != 32 || id != "" && got != id {
 				t.Errorf("leg %d: id %q after %q", i, got, id)
 			}
-			id = h.Get("Shardway-Socket")
-			if n := h.Get("Shardway-Socket-Resumed"); n != strconv.Itoa(i) && (i > 0 || n != "") || h.Get("Shardway-Socket-Gap") != "" {
-				t.Errorf("leg %d: resumed %q, gap %q", i, n, h.Get("Shardway-Socket-Gap"))
+			id = h.Get("Shardway-WebSocket")
+			if n := h.Get("Shardway-WebSocket-Resumed"); n != strconv.Itoa(i) && (i > 0 || n != "") || h.Get("Shardway-WebSocket-Gap") != "" {
+				t.Errorf("leg %d: resumed %q, gap %q", i, n, h.Get("Shardway-WebSocket-Gap"))
 			}
 		}
 		if n := len(t.app.legs()); n != 11 || t.app.most != 1 {
@@ -206,7 +206,7 @@ func TestKeptSocketOutlivesItsOwner(t *testing.T) {
 				t.until("got", t.app.has(2))
 				t.app.wantGot("one", "two")
 				legs := t.app.legs()
-				if len(legs) != 2 || legs[1].Get("Shardway-Socket-Gap") != "1" || legs[1].Get("Shardway-Socket-Resumed") != "1" {
+				if len(legs) != 2 || legs[1].Get("Shardway-WebSocket-Gap") != "1" || legs[1].Get("Shardway-WebSocket-Resumed") != "1" {
 					t.Errorf("legs: %v", legs)
 				}
 				_ = c.Close()
@@ -226,14 +226,14 @@ func TestSocketIsKeptOnlyIfTheAppSaysSo(t *testing.T) {
 		close bool
 	}{
 		"no word":   {lines: right},
-		"extension": {lines: right + "Shardway-Socket: keep\r\nSec-WebSocket-Extensions: permessage-deflate\r\n"},
-		"other":     {lines: right + "Shardway-Socket: kept\r\n"},
-		"closed":    {lines: right + "Shardway-Socket: keep\r\n", close: true},
+		"extension": {lines: right + "Shardway-WebSocket: keep\r\nSec-WebSocket-Extensions: permessage-deflate\r\n"},
+		"other":     {lines: right + "Shardway-WebSocket: kept\r\n"},
+		"closed":    {lines: right + "Shardway-WebSocket: keep\r\n", close: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSockets(t, func() *chat { return &chat{answer: func(int, http.Header) string { return tc.lines }} }, func(t *socketTest) {
 				c := t.front.socket()
-				if got := t.app.legs()[0].Get("Shardway-Socket"); (got == "") != tc.close || strings.HasPrefix(got, "mine") {
+				if got := t.app.legs()[0].Get("Shardway-WebSocket"); (got == "") != tc.close || strings.HasPrefix(got, "mine") {
 					t.Errorf("the app was told %q", got)
 				}
 				t.move(t.a, t.b)
@@ -246,12 +246,12 @@ func TestSocketIsKeptOnlyIfTheAppSaysSo(t *testing.T) {
 
 // What an app answers instead of continuing the socket closes the client's.
 func TestAnswerThatIsNoLegClosesTheClient(t *testing.T) {
-	right := "Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\nShardway-Socket: keep\r\n"
+	right := "Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\nShardway-WebSocket: keep\r\n"
 	for name, tc := range map[string]struct {
 		lines string
 		code  int
 	}{
-		"wrong accept": {"Sec-WebSocket-Accept: AAAA\r\nShardway-Socket: keep\r\n", 1012},
+		"wrong accept": {"Sec-WebSocket-Accept: AAAA\r\nShardway-WebSocket: keep\r\n", 1012},
 		"subprotocol":  {right + "Sec-WebSocket-Protocol: other\r\n", 1012},
 		"extension":    {right + "Sec-WebSocket-Extensions: x\r\n", 1012},
 		"no word":      {"Sec-WebSocket-Accept: ICX+Yqv66kxgM0FcWaLWlFLwTAI=\r\n", 1012},
@@ -259,8 +259,8 @@ func TestAnswerThatIsNoLegClosesTheClient(t *testing.T) {
 		"403":          {"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", 1008},
 		"500":          {"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n", 1012},
 		"200":          {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 1012},
-		"own code":     {"HTTP/1.1 403 Forbidden\r\nShardway-Socket-Close: 4001\r\nContent-Length: 0\r\n\r\n", 4001},
-		"bad code":     {"HTTP/1.1 403 Forbidden\r\nShardway-Socket-Close: 1006\r\nContent-Length: 0\r\n\r\n", 1008},
+		"own code":     {"HTTP/1.1 403 Forbidden\r\nShardway-WebSocket-Close: 4001\r\nContent-Length: 0\r\n\r\n", 4001},
+		"bad code":     {"HTTP/1.1 403 Forbidden\r\nShardway-WebSocket-Close: 1006\r\nContent-Length: 0\r\n\r\n", 1008},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inSockets(t, func() *chat {

@@ -139,7 +139,7 @@ func TestMovesAreRehearsed(t *testing.T) {
 				c.say("two")
 				t.until("got", t.app.has(2))
 				t.app.wantGot("one", "two")
-				if h := t.app.legs()[1]; (h.Get("Shardway-Socket-Gap") == "1") != gap || h.Get("Shardway-Socket-Resumed") != "1" || t.app.most != 1 {
+				if h := t.app.legs()[1]; (h.Get("Shardway-WebSocket-Gap") == "1") != gap || h.Get("Shardway-WebSocket-Resumed") != "1" || t.app.most != 1 {
 					t.Errorf("%v, %d legs at once", h, t.app.most)
 				}
 				if !t.local && t.a.BreakSockets(func(shardmap.Shard, uint64) bool { return true }, gap) != 0 {

@@ -137,8 +137,8 @@ type appLeg struct {
 // here.
 func (a *app) leg(r *http.Request) (*appLeg, error) {
 	h := r.Header
-	l := &appLeg{app: a, gone: make(chan struct{}), raw: connOf(r), note: note{Client: r.URL.Query().Get("client"), Socket: h.Get("Shardway-Socket"), Gap: h.Get("Shardway-Socket-Gap") == "1"}}
-	l.Leg, _ = strconv.ParseUint(h.Get("Shardway-Socket-Resumed"), 10, 64)
+	l := &appLeg{app: a, gone: make(chan struct{}), raw: connOf(r), note: note{Client: r.URL.Query().Get("client"), Socket: h.Get("Shardway-WebSocket"), Gap: h.Get("Shardway-WebSocket-Gap") == "1"}}
+	l.Leg, _ = strconv.ParseUint(h.Get("Shardway-WebSocket-Resumed"), 10, 64)
 	if strings.Trim(l.Socket, "0123456789abcdef") != "" || len(l.Socket) != 32 {
 		return nil, errors.New("no id of a socket")
 	}
@@ -227,7 +227,7 @@ func (l *appLeg) send(stop <-chan struct{}) {
 // receive takes what comes, until the leg ends in one way or another.
 func (l *appLeg) receive(r *bufio.Reader, key string) {
 	_, err := fmt.Fprintf(l.conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
-		"Shardway-Socket: keep\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptOf(key))
+		"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptOf(key))
 	for err == nil {
 		var op byte
 		var p []byte

@@ -28,7 +28,7 @@ func (a byCoder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer l.follows()()
 	l.notes("begin", l.N)
 	l.save(l.N)
-	w.Header().Set("Shardway-Socket", "keep")
+	w.Header().Set("Shardway-WebSocket", "keep")
 	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err == nil {
 		defer func() { _ = ws.CloseNow() }()

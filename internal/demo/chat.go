@@ -33,7 +33,7 @@ func (a *App) switches(ctx *fasthttp.RequestCtx, x Answer) {
 	key := string(ctx.Request.Header.Peek("Sec-WebSocket-Key"))
 	ctx.SetStatusCode(fasthttp.StatusSwitchingProtocols)
 	for name, value := range map[string]string{
-		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Accept": acceptOf(key), "Shardway-Socket": "keep",
+		"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Accept": acceptOf(key), "Shardway-WebSocket": "keep",
 	} {
 		ctx.Response.Header.Set(name, value)
 	}

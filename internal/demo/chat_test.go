@@ -45,7 +45,7 @@ func dial(t *testing.T, app *demo.App, epoch string) leg {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ws.CloseNow() })
-	if word := res.Header.Get("Shardway-Socket"); word != "keep" || res.Header.Get("Sec-WebSocket-Extensions") != "" {
+	if word := res.Header.Get("Shardway-WebSocket"); word != "keep" || res.Header.Get("Sec-WebSocket-Extensions") != "" {
 		t.Errorf("the app answers %v, which keeps no socket", res.Header)
 	}
 	l := leg{t, ws}

@@ -39,14 +39,14 @@ const begin = (ws, leg) => {
 };
 
 const sockets = new WebSocketServer({ noServer: true });
-sockets.on('headers', (lines) => lines.push('Shardway-Socket: keep'));
+sockets.on('headers', (lines) => lines.push('Shardway-WebSocket: keep'));
 
 const server = http.createServer((req, res) => res.writeHead(404).end());
 server.on('upgrade', (req, socket, head) => {
   const h = req.headers;
   const leg = {
-    Client: new URL(req.url, 'http://app').searchParams.get('client'), Socket: h['shardway-socket'],
-    Leg: Number(h['shardway-socket-resumed'] ?? 0), Gap: h['shardway-socket-gap'] === '1', N: 0,
+    Client: new URL(req.url, 'http://app').searchParams.get('client'), Socket: h['shardway-websocket'],
+    Leg: Number(h['shardway-websocket-resumed'] ?? 0), Gap: h['shardway-websocket-gap'] === '1', N: 0,
   };
   leg.file = path.join(dir, leg.Socket);
   const known = fs.existsSync(leg.file);

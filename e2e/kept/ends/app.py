@@ -15,9 +15,9 @@ log = open(os.path.join(DIR, f"log-py-{os.getpid()}"), "a", buffering=1)
 class Leg:
     def __init__(self, path, headers):
         self.client = urllib.parse.parse_qs(urllib.parse.urlparse(path).query)["client"][0]
-        self.socket = headers["Shardway-Socket"]
-        self.leg = int(headers.get("Shardway-Socket-Resumed", 0))
-        self.gap = headers.get("Shardway-Socket-Gap") == "1"
+        self.socket = headers["Shardway-WebSocket"]
+        self.leg = int(headers.get("Shardway-WebSocket-Resumed", 0))
+        self.gap = headers.get("Shardway-WebSocket-Gap") == "1"
         self.file, self.n = os.path.join(DIR, self.socket), 0
 
     def note(self, what, n, at=None):
@@ -75,7 +75,7 @@ async def serve(ws):
 async def main():
     async with websockets.serve(
         serve, "127.0.0.1", int(os.environ["PORT"]), create_protocol=Protocol,
-        compression=None, extra_headers={"Shardway-Socket": "keep"}, ping_interval=None,
+        compression=None, extra_headers={"Shardway-WebSocket": "keep"}, ping_interval=None,
     ):
         await asyncio.Future()
 
