@@ -23,7 +23,7 @@ func (c *Config) From(setting string) string { return c.source(setting) }
 // cluster, besides those that decide the key and those that the cluster keeps itself.
 func (c *Config) sameOnAllNodes() []string {
 	names := []string{
-		"sockets", "body-buffer", "drain-timeout", "stream-grace", "queue-wait", "heartbeat", "restart-grace",
+		"websockets", "body-buffer", "drain-timeout", "stream-grace", "queue-wait", "heartbeat", "restart-grace",
 		"max-voters", "remove-dead-after", "finalize-after", "max-header-bytes", "max-headers", "max-uri", "max-body",
 	}
 	if c.HasHooks() && !c.Gateway() {

@@ -61,14 +61,14 @@ type Endpoint struct {
 	Address string // host:port
 }
 
-// Sockets says what becomes of a WebSocket whose app says that it may be kept.
-type Sockets string
+// WebSockets says what becomes of a WebSocket whose app says that it may be kept.
+type WebSockets string
 
 const (
-	// SocketsKeep means that it stays open when its shard moves.
-	SocketsKeep Sockets = "keep"
-	// SocketsClose means that it is closed then, as any other.
-	SocketsClose Sockets = "close"
+	// WebSocketsKeep means that it stays open when its shard moves.
+	WebSocketsKeep WebSockets = "keep"
+	// WebSocketsClose means that it is closed then, as any other.
+	WebSocketsClose WebSockets = "close"
 )
 
 // Returns is when a shard that has left an app without hooks may return to it.
@@ -144,25 +144,25 @@ type Config struct {
 	Routes         []Route  // longest prefix first
 	OnMissingKey   keysource.Missing
 	TrustedProxies []netip.Prefix
-	Sockets        Sockets
+	WebSockets     WebSockets
 	Forwarded      bool // add the header Forwarded
 	DebugHeaders   bool
 
-	Heartbeat       time.Duration
-	Lease           time.Duration
-	DeadAfter       time.Duration
-	DrainTimeout    time.Duration
-	ReleaseTimeout  time.Duration
-	AcquireTimeout  time.Duration
-	StreamGrace     time.Duration
-	SocketWait      time.Duration
-	RestartGrace    time.Duration // zero: a restart is not waited for
-	LameDuck        time.Duration // zero: the listener closes as soon as the shards are elsewhere
-	ShutdownTimeout time.Duration
-	OnShutdown      OnShutdown
-	HoldGrace       time.Duration
-	Takeover        Takeover
-	RebalanceMode   RebalanceMode
+	Heartbeat              time.Duration
+	Lease                  time.Duration
+	DeadAfter              time.Duration
+	DrainTimeout           time.Duration
+	ReleaseTimeout         time.Duration
+	AcquireTimeout         time.Duration
+	StreamGrace            time.Duration
+	WebSocketResumeTimeout time.Duration
+	RestartGrace           time.Duration // zero: a restart is not waited for
+	LameDuck               time.Duration // zero: the listener closes as soon as the shards are elsewhere
+	ShutdownTimeout        time.Duration
+	OnShutdown             OnShutdown
+	HoldGrace              time.Duration
+	Takeover               Takeover
+	RebalanceMode          RebalanceMode
 
 	QueueRequests int
 	QueueBytes    int64

@@ -171,8 +171,10 @@ func requestSettings() []setting {
 			func(c *Config) value { return choice[keysource.Missing]{&c.OnMissingKey, keysource.Missings()} }).reloads(),
 		row("trusted-proxies", "CIDR", "", "networks whose X-Forwarded-*, X-Real-IP and Forwarded headers are trusted",
 			func(c *Config) value { return prefixes{&c.TrustedProxies} }).list().reloads(),
-		row("sockets", "keep|close", "keep", "what to do with WebSockets whose app says that they may stay open when their shard moves",
-			func(c *Config) value { return choice[Sockets]{&c.Sockets, []Sockets{SocketsKeep, SocketsClose}} }).reloads(),
+		row("websockets", "keep|close", "keep", "what to do with WebSockets whose app says that they may stay open when their shard moves",
+			func(c *Config) value {
+				return choice[WebSockets]{&c.WebSockets, []WebSockets{WebSocketsKeep, WebSocketsClose}}
+			}).reloads(),
 		row("forwarded", "", "", "also send the Forwarded header to the app, in addition to X-Forwarded-*",
 			func(c *Config) value { return toggle{&c.Forwarded} }).reloads(),
 		row("debug-headers", "", "", "tell clients which node and shard answered",
@@ -198,8 +200,8 @@ func timingSettings() []setting {
 			func(c *Config) value { return span{&c.AcquireTimeout, 10 * time.Millisecond, time.Hour, false} }),
 		row("stream-grace", "DURATION", "250ms", "how long a tunnel, or an event stream that answers a GET, may continue when its shard moves, within --drain-timeout",
 			func(c *Config) value { return span{&c.StreamGrace, 0, time.Hour, false} }).reloads(),
-		row("socket-wait", "DURATION", "20s", "how long a kept WebSocket may be without a connection to its app, while no others come back there, before its client is closed with 1012",
-			func(c *Config) value { return span{&c.SocketWait, time.Second, time.Hour, false} }),
+		row("websocket-resume-timeout", "DURATION", "20s", "how long a kept WebSocket may be without a connection to its app, while no others come back there, before its client is closed with 1012",
+			func(c *Config) value { return span{&c.WebSocketResumeTimeout, time.Second, time.Hour, false} }),
 		row("restart-grace", "DURATION", "0s", "how long to wait for a crashed node to return before its shards move",
 			func(c *Config) value { return span{&c.RestartGrace, 0, time.Hour, false} }),
 		row("on-shutdown", "handoff|hold", "handoff", "what a node that is told to stop does with its shards: other nodes get them, or they wait for its next process",

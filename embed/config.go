@@ -84,8 +84,8 @@ type Config struct {
 	OnShutdown                              string        // what Run does with the shards when ctx ends
 	HoldGrace                               time.Duration // with OnShutdown "hold"
 	Returns                                 string        // without hooks, when shards may return: "after-restart" or "any"
-	SocketWait                              time.Duration
-	Sockets                                 string
+	WebSocketResumeTimeout                  time.Duration
+	WebSockets                              string
 
 	// Queue and limits.
 

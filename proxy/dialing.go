@@ -17,7 +17,7 @@ const maxDials = 16
 // maxConcurrentDials returns how many dials may be in progress. Each WebSocket that is resumed at
 // a node keeps its connection, so returned connections do not help. For these, as many dials are
 // allowed as the owner accepts upgrades at the same time; otherwise, with slow handshakes,
-// thousands of WebSockets would exceed --socket-wait. An overloaded node dials fewer, and also
+// thousands of WebSockets would exceed --websocket-resume-timeout. An overloaded node dials fewer, and also
 // counts the WebSockets that await their upgrade response. The caller holds p.mu.
 func (p *pool) maxConcurrentDials() int {
 	if p.node == "" {

@@ -81,8 +81,8 @@ func mistakesOfSockets() []mistake {
 			edits: in("proxy.reply.interim", "	if r.x.isResumption() || r.req.Minor()", "	if !PLANTED && r.x.isResumption() || r.req.Minor()"),
 		},
 		{
-			rule: "each resumption has SocketWait", found: "TestSocketWaitsForItsAppForSocketWait",
-			edits: in("proxy.Server.limitResume", "w.timer.Reset(s.o.SocketWait)", "w.timer.Reset(s.o.SocketWait * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
+			rule: "each resumption has ResumeTimeout", found: "TestSocketWaitsForItsAppForSocketWait",
+			edits: in("proxy.Server.limitResume", "w.timer.Reset(s.o.ResumeTimeout)", "w.timer.Reset(s.o.ResumeTimeout * map[bool]time.Duration{false: 1, true: 3}[PLANTED])"),
 		},
 		{
 			rule: "as long as its queue stands still", found: "TestSocketsWaitWhileTheirQueueGoesOn",
@@ -94,7 +94,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "and six times that in all", found: "TestSocketsDoNotWaitForEver",
-			edits: in("proxy.Server.limitResume", "+ maxResumeWaits*s.o.SocketWait}", "+ maxResumeWaits*s.o.SocketWait*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
+			edits: in("proxy.Server.limitResume", "+ maxResumeWaits*s.o.ResumeTimeout}", "+ maxResumeWaits*s.o.ResumeTimeout*map[bool]time.Duration{false: 1, true: 3}[PLANTED]}"),
 		},
 		{
 			rule: "a queue elsewhere is another one", found: "TestSocketWaitsForItsOwnQueue",
@@ -259,7 +259,7 @@ func unplantedRules() []explained {
 			"It is a line of the composition (node/process), with the time that the proxy is told to take.",
 		},
 		{
-			"10 000 sockets on one shard move within socket-wait",
+			"10 000 sockets on one shard move within websocket-resume-timeout",
 			"A measurement: e2e and make soak.",
 		},
 		{

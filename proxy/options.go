@@ -82,10 +82,10 @@ type Options struct {
 	// ones, event streams, and answers that take longer than 10 s; zero means 4096.
 	// Beyond it upgrades are refused, and the others count.
 	MaxStreams int
-	// SocketWait is how long a kept socket may be without a connection to its app while no
+	// ResumeTimeout is how long a kept socket may be without a connection to its app while no
 	// other one comes back there, and a sixth of how long in all: then its client gets Close
 	// 1012. Zero means 20 s.
-	SocketWait time.Duration
+	ResumeTimeout time.Duration
 	// DrainTimeout is how long what runs may take to end when its shard moves, after which
 	// the node calls Cut: an app that is asked to end a kept socket has as long. Zero
 	// means 5 s.
@@ -125,7 +125,7 @@ func (o Options) withDefaults() Options {
 	o.MaxUpstreamConns = cmp.Or(o.MaxUpstreamConns, 1024)
 	o.MaxShardConns = cmp.Or(o.MaxShardConns, max(o.MaxUpstreamConns/2, 1))
 	o.MaxStreams = cmp.Or(o.MaxStreams, 4096)
-	o.SocketWait = cmp.Or(o.SocketWait, 20*time.Second)
+	o.ResumeTimeout = cmp.Or(o.ResumeTimeout, 20*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
 	o.SocketsLeave = cmp.Or(o.SocketsLeave, 15*time.Second)
 	o.PeerConns = cmp.Or(o.PeerConns, 256)

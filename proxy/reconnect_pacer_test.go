@@ -106,7 +106,7 @@ func TestLateIngressConnectsForFewSockets(t *testing.T) {
 		t.move(t.a, t.b)
 		t.wantOn(all)
 		if n, _ := a.between(0, 1500*time.Millisecond); n > 120 {
-			t.Errorf("%d came back in 1.5 s, want some 60 in a second: all within half of SocketWait", n)
+			t.Errorf("%d came back in 1.5 s, want some 60 in a second: all within half of ResumeTimeout", n)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func TestSocketsOfALateNodeComeBackInTime(t *testing.T) {
 		lateFor(time.Hour, t.front)
 		t.move(t.a, t.b)
 		if took := t.wantOn(all); took > 20*time.Second {
-			t.Errorf("%d sockets came back in %v, want less than SocketWait", len(all), took)
+			t.Errorf("%d sockets came back in %v, want less than ResumeTimeout", len(all), took)
 		}
 		if _, most := a.between(2*time.Second, 9*time.Second); most > 56 {
 			t.Errorf("%d at once were brought back by a late node, want no more than it takes: some 20 in the end", most)

@@ -89,10 +89,10 @@ func New(o Options) *Server {
 	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hidden: newHidden(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
 	s.waiting = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Room.CPUUsage})
-	s.sockets.tempo = reconnectPacer{patience: o.SocketWait / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
+	s.sockets.tempo = reconnectPacer{patience: o.ResumeTimeout / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
 	s.sockets.handovers.late = timerDelay
 	s.sockets.room = queue.New(queue.Options{
-		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * o.SocketWait, Batch: socketBatch, Pace: socketPace, FixedRate: true,
+		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * o.ResumeTimeout, Batch: socketBatch, Pace: socketPace, FixedRate: true,
 	})
 	s.o.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))

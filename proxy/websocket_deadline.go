@@ -8,11 +8,11 @@ import (
 	"shardway/shardmap"
 )
 
-// maxResumeWaits is the total time that a WebSocket may wait, as a multiple of SocketWait.
+// maxResumeWaits is the total time that a WebSocket may wait, as a multiple of ResumeTimeout.
 const maxResumeWaits = 6
 
 // resumeDeadline limits how long a resumable WebSocket may be without an upstream connection. The
-// limit is SocketWait, and begins again whenever another WebSocket is resumed at the same
+// limit is ResumeTimeout, and begins again whenever another WebSocket is resumed at the same
 // destination. A queue that makes progress is not an outage, however slow the machine and however
 // long the queue; closing its clients would make all of them reconnect at once. When the time has
 // passed, look checks for progress.
@@ -27,9 +27,9 @@ type resumeDeadline struct {
 // limitResume calls end when a WebSocket of the shard has exceeded its resumeDeadline, unless stop
 // is called before.
 func (s *Server) limitResume(shard shardmap.Shard, end context.CancelFunc) (stop func() bool) {
-	w := &resumeDeadline{s: s, shard: shard, end: end, most: s.clock.now() + maxResumeWaits*s.o.SocketWait}
+	w := &resumeDeadline{s: s, shard: shard, end: end, most: s.clock.now() + maxResumeWaits*s.o.ResumeTimeout}
 	w.timer = time.AfterFunc(math.MaxInt64, w.look) // w.timer must be set before look runs
-	w.timer.Reset(s.o.SocketWait)
+	w.timer.Reset(s.o.ResumeTimeout)
 	return w.timer.Stop
 }
 
@@ -37,7 +37,7 @@ func (w *resumeDeadline) look() {
 	now := w.s.clock.now()
 	var until time.Duration
 	if p := w.s.poolOf(w.shard); p != nil {
-		until = min(time.Duration(p.lastResumed.Load())+w.s.o.SocketWait, w.most)
+		until = min(time.Duration(p.lastResumed.Load())+w.s.o.ResumeTimeout, w.most)
 	}
 	if until <= now {
 		w.end()

@@ -32,7 +32,7 @@ func slowChat(each time.Duration, most int) *chat {
 	}}
 }
 
-// Sockets that move wait for as long as their queue goes on, and not for SocketWait alone.
+// Sockets that move wait for as long as their queue goes on, and not for ResumeTimeout alone.
 func TestSocketsWaitWhileTheirQueueGoesOn(t *testing.T) {
 	many := 120
 	inSockets(t, func() *chat { return slowChat(time.Second/2, many) }, func(t *socketTest) {
@@ -41,7 +41,7 @@ func TestSocketsWaitWhileTheirQueueGoesOn(t *testing.T) {
 			all[i] = t.front.socket()
 		}
 		t.move(t.a, t.b)
-		time.Sleep(time.Duration(many) * time.Second / 2) // three times SocketWait
+		time.Sleep(time.Duration(many) * time.Second / 2) // three times ResumeTimeout
 		for _, c := range all {
 			c.say("on")
 		}
@@ -52,7 +52,7 @@ func TestSocketsWaitWhileTheirQueueGoesOn(t *testing.T) {
 	})
 }
 
-// Once it stands still they have SocketWait, and six times that if it never does.
+// Once it stands still they have ResumeTimeout, and six times that if it never does.
 func TestSocketsDoNotWaitForEver(t *testing.T) {
 	for name, tc := range map[string]struct {
 		each  time.Duration

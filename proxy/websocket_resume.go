@@ -116,7 +116,7 @@ func (c *client) resumeSession() (code int, why string) {
 	defer stop()
 	c.wait.attemptContext = ctx //nolint:fatcontext // reset on return
 	defer func() { c.wait.attemptContext = nil }()
-	c.x.prepareRetry(maxResumeWaits * c.s.o.SocketWait)
+	c.x.prepareRetry(maxResumeWaits * c.s.o.ResumeTimeout)
 	for {
 		k.delivered, k.relayStarted, k.refused = false, false, 0
 		c.routeUntilAnswered(c.attemptNow())

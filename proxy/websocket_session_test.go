@@ -283,7 +283,7 @@ func TestAnswerThatIsNoLegClosesTheClient(t *testing.T) {
 	}
 }
 
-// An app that does not answer, or is not there, has SocketWait, and no longer.
+// An app that does not answer, or is not there, has ResumeTimeout, and no longer.
 func TestSocketWaitsForItsAppForSocketWait(t *testing.T) {
 	for name, tc := range map[string]func(t *socketTest){
 		"silence":  func(t *socketTest) { t.own(t.b) },

@@ -27,7 +27,7 @@ func (c *socketsCommand) Help() string {
 while the leg, the connection to the app, follows the shard.
 
   ATTACHED  kept, and has a leg
-  DETACHED  kept, and waits for the next one, for --socket-wait at most
+  DETACHED  kept, and waits for the next one, for --websocket-resume-timeout at most
   PLAIN     not kept: closed with 1012 when the shard moves
 
 break rehearses a move: each leg is handed over, and the next one goes to where

@@ -201,7 +201,7 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 	}
 	o := proxy.Options{
 		MaxUpstreamConns: c.MaxUpstreamConns, MaxShardConns: c.MaxShardConns, MaxStreams: c.MaxStreams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set,
-		SocketWait: c.SocketWait, DrainTimeout: c.DrainTimeout, SocketsLeave: c.ShutdownTimeout / 2,
+		ResumeTimeout: c.WebSocketResumeTimeout, DrainTimeout: c.DrainTimeout, SocketsLeave: c.ShutdownTimeout / 2,
 	}
 	if c.Upstream != "" {
 		o.DialUpstream, err = proxy.DialURL(c.Upstream)
@@ -219,7 +219,7 @@ func proxySettings(c *config.Config) (proxy.Settings, error) {
 		return proxy.Settings{}, err
 	}
 	return proxy.Settings{
-		Keys: keys, StreamGrace: negativeIfZero(c.StreamGrace), CloseSockets: c.Sockets == config.SocketsClose,
+		Keys: keys, StreamGrace: negativeIfZero(c.StreamGrace), CloseSockets: c.WebSockets == config.WebSocketsClose,
 		DebugHeaders: c.DebugHeaders, Forwarded: c.Forwarded, TrustedProxies: c.TrustedProxies, ProbePath: c.ProbePath,
 		MaxHeaderBytes: int(c.MaxHeaderBytes), MaxHeaderBytesTotal: c.MaxHeaderBytesTotal, MaxBodyTotal: c.MaxBodyTotal, MaxHeaders: c.MaxHeaders, MaxURI: int(c.MaxURI), MaxBody: c.MaxBody, MaxShardInflight: c.MaxShardInflight,
 		HeaderTimeout: c.HeaderTimeout, IdleTimeout: c.IdleTimeout, MinBodyRate: negativeIfZeroRate(c.MinBodyRate), ConnectTimeout: c.ConnectTimeout,
