@@ -78,7 +78,7 @@ func (m *hookMachine) servesAny() bool {
 	return slices.ContainsFunc(m.acquired, func(e shardmap.Epoch) bool { return e > 0 })
 }
 
-// stuck reports whether a shard should move to another node.
+// isStuck reports whether a shard should move to another node.
 func (m *hookMachine) isStuck(now time.Duration, h *heldShard) bool {
 	return h.phase == HookAcquiring && h.failures >= stuckAttempts && now-h.since >= m.o.stuckAfter()
 }

@@ -243,7 +243,7 @@ func (a *Agent) publishLease() {
 // without another one. Poll calls Gate.Cut. Zero before the first lease.
 func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
 
-// pausesCluster reports whether map changes pause the whole cluster, so that routing depends
+// stopsTheWorld reports whether map changes pause the whole cluster, so that routing depends
 // on the term of the lease.
 func (a *Agent) stopsTheWorld() bool {
 	return a.follower.State().Timing().RebalanceMode == RebalanceStopTheWorld

@@ -88,7 +88,7 @@ func (s *hookStage) commit() {
 	s.see.draining = 0
 }
 
-// look advances the time, updates the machine, and returns the calls.
+// pollAfter advances the time, updates the machine, and returns the calls.
 func (s *hookStage) pollAfter(later time.Duration) []HookCall {
 	s.now += later
 	s.k.update(s.now, s.see, func() {})

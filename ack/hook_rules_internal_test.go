@@ -391,7 +391,7 @@ func TestDroppedForMissedRoundReleasesAtOnce(t *testing.T) {
 	}
 }
 
-// leftOut returns the stage of a node without a lease that a proposal excludes, and the calls
+// droppedStage returns the stage of a node without a lease that a proposal excludes, and the calls
 // that follow at once.
 func droppedStage(t *testing.T, cause Cause) (*hookStage, []HookCall) {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"shardway/shardmap"
 )
 
-// due drives a node a and the leader on it as their Due methods require, at most every 10 ms,
+// dueStage drives a node a and the leader on it as their Due methods require, at most every 10 ms,
 // in steps of 1 ms.
 type dueStage struct {
 	t *testing.T
@@ -318,7 +318,7 @@ func TestBusyAgentIsDueAtOnce(t *testing.T) {
 	}
 }
 
-// fallsBehind makes b send shortly after a, so that the next lease of a is based on an echo of
+// sendLate makes b send shortly after a, so that the next lease of a is based on an echo of
 // b that is nearly two intervals old.
 func (d *dueStage) sendLate() {
 	d.bEager = true
@@ -332,7 +332,7 @@ func (d *dueStage) sendLate() {
 	d.sent = d.sent[len(d.sent)-1:]
 }
 
-// apart fails the test unless at least this much time lies between any two heartbeats.
+// minGap fails the test unless at least this much time lies between any two heartbeats.
 func (d *dueStage) minGap(least time.Duration) {
 	d.t.Helper()
 	for i, at := range d.sent[1:] {

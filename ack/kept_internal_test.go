@@ -9,13 +9,13 @@ import (
 	"shardway/shardmap"
 )
 
-// keeps makes node a send a goodbye under a boot, with the given releases.
+// goodbyeWith makes node a send a goodbye under a boot, with the given releases.
 func (s *hookStage) goodbyeWith(boot uint64, proposal shardmap.Epoch, released ...Released) {
 	s.t.Helper()
 	s.entry(encodeRestart(MinLevel, restartEntry{term: 1, node: "a", boot: boot, grace: time.Minute, released: released, server: "a/1", proposal: proposal}))
 }
 
-// next starts a process of a with the given disk and boot, and returns the shards that it
+// nextProcess starts a process of a with the given disk and boot, and returns the shards that it
 // acquires.
 func (s *hookStage) nextProcess(server string, boot uint64) map[shardmap.Shard]HookShard {
 	s.t.Helper()
@@ -30,7 +30,7 @@ func (s *hookStage) nextProcess(server string, boot uint64) map[shardmap.Shard]H
 	return got
 }
 
-// behind starts the next process of a with a log that ends before the restart entry, although
+// nextProcessWithOldLog starts the next process of a with a log that ends before the restart entry, although
 // a leader has reported the entry. It returns the state with the entry.
 func (s *hookStage) nextProcessWithOldLog() (after *State) {
 	s.t.Helper()

@@ -86,7 +86,7 @@ func (l *Leader) keysBlocked() bool {
 	return false
 }
 
-// responsive reports whether a member is expected to acknowledge a proposal soon. A change of
+// isResponsive reports whether a member is expected to acknowledge a proposal soon. A change of
 // the key configuration holds every shard until all members have acknowledged.
 func (l *Leader) isResponsive(now time.Duration, n *member) bool {
 	return n.hasHeartbeat() && !n.heartbeat.Goodbye && !n.removed && !n.isSilent(now, l.o.Pace) && !l.isRestarting(n) && !n.hasCrashed() && l.exclusionCause(now, n) == 0

@@ -44,10 +44,10 @@ type member struct {
 	answerCount    uint64 // number of answers sent to it
 }
 
-// heard reports whether the node has sent a heartbeat in the term of this leader.
+// hasHeartbeat reports whether the node has sent a heartbeat in the term of this leader.
 func (m *member) hasHeartbeat() bool { return m.heartbeat.Boot != 0 }
 
-// silent reports whether no recent heartbeat proves that both directions of the link work. A
+// isSilent reports whether no recent heartbeat proves that both directions of the link work. A
 // new boot gets the same time for its first proof.
 func (m *member) isSilent(now time.Duration, p Pace) bool {
 	return now-max(m.lastFreshEcho, m.firstHeard) > p.maxEchoAge()
@@ -59,7 +59,7 @@ func (m *member) linkWorks(now time.Duration, p Pace) bool {
 	return m.hasHeartbeat() && m.freshStreak >= requiredStreak && !m.isSilent(now, p)
 }
 
-// crashed reports whether there is evidence that the present boot is gone, or the one before
+// hasCrashed reports whether there is evidence that the present boot is gone, or the one before
 // the election of this leader.
 func (m *member) hasCrashed() bool {
 	return m.crashedUnheard || m.crashedBoot != 0 && m.crashedBoot >= m.heartbeat.Boot

@@ -10,7 +10,7 @@ import (
 	"shardway/shardmap"
 )
 
-// aReleases returns the releases of node a for proposal 9.
+// releasesOfA returns the releases of node a for proposal 9.
 func releasesOfA(shards ...Released) Releases {
 	return Releases{Level: MinLevel, Node: "a", Server: "a/1", Boot: 7, Proposal: 9, Shards: shards}
 }

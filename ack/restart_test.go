@@ -9,7 +9,7 @@ import (
 	"shardway/shardmap"
 )
 
-// goes makes c send a goodbye that announces its return, and ends its process once the restart
+// restartInPlace makes c send a goodbye that announces its return, and ends its process once the restart
 // is in the log.
 func (s *stage) restartInPlace(back time.Duration) {
 	s.t.Helper()

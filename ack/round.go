@@ -254,7 +254,7 @@ func (l *Leader) eligibleMembers(now time.Duration) []shardmap.Member {
 	return ms
 }
 
-// eligible reports whether the node may be in the next map.
+// isEligible reports whether the node may be in the next map.
 func (l *Leader) isEligible(now time.Duration, n *member) bool {
 	return l.eligibleIgnoringFlaps(now, n) && (l.appsHealth.onlyHeldBack || !l.isHeldBack(now, n))
 }

@@ -38,7 +38,7 @@ type shardEpoch struct {
 	epoch shardmap.Epoch
 }
 
-// deed is the effect of an entry.
+// entryEffect is the effect of an entry.
 type entryEffect struct {
 	outcome ack.Outcome
 	state   *ack.State
@@ -83,7 +83,7 @@ func newChecks() checks {
 	}
 }
 
-// sawState checks the effect of an entry when the first node applies it. Every node that
+// checkState checks the effect of an entry when the first node applies it. Every node that
 // applies it later, also to a state from a snapshot, must get the same result.
 func (w *world) checkState(before, after *ack.State, outcome ack.Outcome, e *logEntry) {
 	i := after.Index()
@@ -146,7 +146,7 @@ func (w *world) checkProposal(before, after *ack.State) {
 	w.checkAbsent(before, after)
 }
 
-// sawDrops checks which nodes a proposal drops.
+// checkDrops checks which nodes a proposal drops.
 func (w *world) checkDrops(before, after *ack.State) {
 	p := after.Last()
 	nobody := true // has acknowledged the proposal before
@@ -202,7 +202,7 @@ func (w *world) checkCommit(before, after *ack.State) {
 	w.checkPassedOn(before, after)
 }
 
-// sawOwner checks the ownership epoch of one shard in a map just committed.
+// checkOwner checks the ownership epoch of one shard in a map just committed.
 func (w *world) checkOwner(old, p *shardmap.Map, s shardmap.Shard) {
 	owner, since := p.Owner(s), p.OwnedSince(s)
 	switch {
@@ -216,7 +216,7 @@ func (w *world) checkOwner(old, p *shardmap.Map, s shardmap.Shard) {
 	w.checkSuccession(p, s)
 }
 
-// sawTable checks the new routing of a node.
+// checkTable checks the new routing of a node.
 func (w *world) checkTable(p *proc) {
 	old := p.machine.State()
 	if p.table.Committed().Epoch() < old.Committed().Epoch() || p.table.Last().Epoch() < old.Last().Epoch() {
@@ -259,7 +259,7 @@ func (w *world) checkServing(p *proc) {
 	}
 }
 
-// sawAdmission judges an admission: only a committed map routes (G3), the
+// checkAdmission judges an admission: only a committed map routes (G3), the
 // ownership epoch grows (G10), and nobody else runs the shard (G1).
 func (w *world) checkAdmission(p *proc, r *simReq) {
 	r.forged = w.now < p.forgedUntil || p.h.hasCopy()
@@ -288,7 +288,7 @@ func (w *world) checkPause(p *proc, r *simReq) {
 	}
 }
 
-// sawRun judges the first byte that goes to the app.
+// checkRun judges the first byte that goes to the app.
 func (w *world) checkRun(p *proc, r *simReq) {
 	if r.epoch < w.newest[r.shard] && !r.forged && !r.late {
 		w.fail("G10: %s runs a request for shard %d with ownership epoch %d after %d", p.h.id, r.shard, r.epoch, w.newest[r.shard])
@@ -355,7 +355,7 @@ func (w *world) takenByEvidence(l *leaderLoop, id shardmap.NodeID, how string) {
 	}
 }
 
-// sawReply is G5 and "Leases and detection" of docs/internals/protocol-leases.md: who is told OK, who gets a
+// checkReply is G5 and "Leases and detection" of docs/internals/protocol-leases.md: who is told OK, who gets a
 // lease, and that no lease outlives the next election by more than a lease.
 func (w *world) checkReply(l *leaderLoop, m ack.HeartbeatReceived, sent time.Duration, a ack.Answer) {
 	if a.Refusal != 0 {

@@ -39,7 +39,7 @@ type ballot struct {
 	who  string
 }
 
-// found makes the disk that of a founding server of a cluster whose log has the given number
+// initFounder makes the disk that of a founding server of a cluster whose log has the given number
 // of entries.
 func (d *simDisk) initFounder(c *simConf, entries uint64) {
 	d.term, d.base, d.baseTerm, d.baseConf, d.conf = 1, entries, 1, c, c
@@ -132,7 +132,7 @@ func (p *proc) store(what written, change func(d *simDisk), then func()) {
 	}
 }
 
-// sickDisk reports whether writes may take long or fail.
+// hasFaultyDisk reports whether writes may take long or fail.
 func (h *host) hasFaultyDisk() bool {
 	return h.diskSlow > 0 || h.diskFails > 0 || h.diskHangs > h.w.now
 }
@@ -150,7 +150,7 @@ func (d *simDisk) do(w *world, what written, change func(d *simDisk)) {
 	change(d)
 }
 
-// wrote ends a write, and continues the Raft work that waited for it.
+// writeDone ends a write, and continues the Raft work that waited for it.
 func (p *proc) writeDone(mine *writing) {
 	if p.writing != mine {
 		return
@@ -172,7 +172,7 @@ func (p *proc) writeDone(mine *writing) {
 	}
 }
 
-// cutOff stops the messages of a leader to other voters while its write hangs, because its
+// isolateLeader stops the messages of a leader to other voters while its write hangs, because its
 // heartbeats would prevent an election.
 func (p *proc) isolateLeader(mine *writing) {
 	if p.writing != mine || !p.leader {
@@ -195,10 +195,10 @@ func (p *proc) raft(f func()) {
 	}
 }
 
-// takes reports whether Raft accepts an entry now.
+// raftAccepts reports whether Raft accepts an entry now.
 func (p *proc) raftAccepts() bool { return p.leader && p.writing == nil }
 
-// torn ends a process in the middle of a write: the data is on disk or not.
+// tearWrite ends a process in the middle of a write: the data is on disk or not.
 func (p *proc) tearWrite() {
 	if p.writing == nil {
 		return
@@ -209,7 +209,7 @@ func (p *proc) tearWrite() {
 	}
 }
 
-// lose is a power failure: unsynced data is lost.
+// losePower is a power failure: unsynced data is lost.
 func (d *simDisk) losePower(w *world) {
 	boot := d.boot // it has a file of its own
 	if d.synced != nil {
@@ -220,7 +220,7 @@ func (d *simDisk) losePower(w *world) {
 	}
 }
 
-// well makes disk writes immediate again.
+// restoreDisk makes disk writes immediate again.
 func (h *host) restoreDisk() {
 	h.diskSlow, h.diskFails, h.diskHangs = 0, 0, 0
 	if p := h.proc; p != nil && p.writing != nil {

@@ -387,7 +387,7 @@ func (w *world) toleratesLossOf(h *host) bool {
 	return true
 }
 
-// elects reports whether of these voters a quorum have their disks, not counting
+// hasQuorumWithout reports whether of these voters a quorum have their disks, not counting
 // that of a host, nor of those whose own log takes their vote: they stand for no
 // election, and who has less in its log cannot have their vote.
 func (w *world) hasQuorumWithout(voters []string, without *host) bool {

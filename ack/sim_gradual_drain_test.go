@@ -119,7 +119,7 @@ func movedFrom(base, p *shardmap.Map, policy *ack.Policy) map[shardmap.Shard]boo
 	return idle
 }
 
-// sawLetGo judges what a proposal takes from members that are being emptied: what they
+// checkLetGo judges what a proposal takes from members that are being emptied: what they
 // have said to be idle by this very map, to this leader or to that of the round that is
 // open, whose proposal was judged before. It returns that. A round that is open is not
 // replaced because something else has become idle; but what the nodes have that were

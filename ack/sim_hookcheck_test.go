@@ -136,7 +136,7 @@ func (c *simCall) epochOf(s shardmap.Shard) shardmap.Epoch {
 // counts reports whether the node considers the call running.
 func (c *simCall) counts() bool { return !c.cut && !c.ended && !c.p.dead && !c.late }
 
-// sawAcquireBegun is the second half of G1 for an app that loads a shard.
+// checkAcquireBegun is the second half of G1 for an app that loads a shard.
 func (w *world) checkAcquireBegun(c *simCall, hs ack.HookShard) {
 	for _, h := range w.hosts {
 		q := h.proc

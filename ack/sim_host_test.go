@@ -186,7 +186,7 @@ func (h *host) crash() {
 	}
 }
 
-// gone ends the process.
+// endProcess ends the process.
 func (h *host) endProcess() {
 	p := h.proc
 	p.tearWrite()

@@ -182,7 +182,7 @@ func faultExpel(w *world) bool {
 	return true
 }
 
-// mayLose reports whether the voters can do without one: two never become one, for
+// canLoseVoter reports whether the voters can do without one: two never become one, for
 // the library stands still then if the one that goes has put that into its log alone
 // (why 20), and those that are left must have their disks. They must be most of the
 // voters before, too: the one that goes may have that in its log alone, and then it

@@ -167,7 +167,7 @@ func (w *world) checkAmendment(before, after *ack.State, e *logEntry) {
 	w.checkEmptying(before, after, e)
 }
 
-// sawPlacement judges whether a proposal is what Assign makes of the map before it by
+// checkPlacement judges whether a proposal is what Assign makes of the map before it by
 // the policy that is in force where it stands in the log: only a leader that puts one
 // entry after the other can say.
 func (w *world) checkPlacement(before, after *ack.State, e *logEntry) {

@@ -318,7 +318,7 @@ func (p *proc) learnCommit(n uint64) {
 	p.applySoon()
 }
 
-// sawCommitted checks that no index has two committed entries.
+// checkCommitted checks that no index has two committed entries.
 func (w *world) checkCommitted(i uint64, e *logEntry) {
 	for uint64(len(w.committed)) <= i {
 		w.committed = append(w.committed, nil)

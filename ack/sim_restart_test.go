@@ -33,7 +33,7 @@ type restartChecks struct {
 	absenceAt uint64
 }
 
-// spoken is a boot of a node.
+// speakingBoot is a boot of a node.
 type speakingBoot struct {
 	node shardmap.NodeID
 	boot uint64

@@ -174,7 +174,7 @@ func (l *leaderLoop) isWell(id shardmap.NodeID) bool {
 	return !d.InForce && !v.Silent && !v.Crashed && !v.Restarting && !v.Heartbeat.Unhealthy && !v.Heartbeat.Goodbye && v.SinceHeartbeat >= 0 && v.Heartbeat.Acked >= l.told().Committed().Epoch()
 }
 
-// sawStage judges what a proposal takes from owners whose moves the leader stages. It adds
+// checkStage judges what a proposal takes from owners whose moves the leader stages. It adds
 // them to the policy, and returns the members that may own shards in the end.
 func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.Policy) []shardmap.Member {
 	p, base, policy := after.Last(), before.Committed(), before.Policy()
@@ -214,7 +214,7 @@ func (w *world) checkStage(before, after *ack.State, e *logEntry, by *shardmap.P
 	return members
 }
 
-// sawEarly judges a map that defers nothing of an owner any more. A change of the keys may do
+// checkEarly judges a map that defers nothing of an owner any more. A change of the keys may do
 // that early, for it drains every shard.
 func (w *world) checkEarly(before, after *ack.State, e *logEntry) {
 	if after.ChangesKeys() {
@@ -243,7 +243,7 @@ func (w *world) wasDeferred(id shardmap.NodeID, s *ack.State) bool {
 	return s.Timing().RebalanceMode == ack.RebalanceIncremental && !w.drainedOnce(id)
 }
 
-// emptiedOnce reports that the node was emptied at some time: at the end of that nothing is
+// drainedOnce reports that the node was emptied at some time: at the end of that nothing is
 // deferred.
 func (w *world) drainedOnce(id shardmap.NodeID) bool {
 	for a := range w.emptyAt {

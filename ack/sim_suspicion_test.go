@@ -7,7 +7,7 @@ import (
 	"shardway/ack"
 )
 
-// doubting is the LeaderSuspicion of a node, with global knowledge about it.
+// suspicionState is the LeaderSuspicion of a node, with global knowledge about it.
 type suspicionState struct {
 	doubt *ack.LeaderSuspicion // nil: the voters of this cluster wait for the election timeout of Raft
 	// unanswered is when each heartbeat was sent that no answer has come to since, by its number,
@@ -17,7 +17,7 @@ type suspicionState struct {
 	met int
 }
 
-// saying is when a voter reported that it misses the leader of a term, in true time.
+// missedReport is when a voter reported that it misses the leader of a term, in true time.
 type missedReport struct {
 	term uint64
 	at   time.Duration
@@ -51,7 +51,7 @@ func (p *proc) initDoubt() {
 	}
 }
 
-// lookDoubt polls the LeaderSuspicion of the node.
+// pollSuspicion polls the LeaderSuspicion of the node.
 func (p *proc) pollSuspicion(now time.Duration) {
 	if p.doubt == nil {
 		return
@@ -76,7 +76,7 @@ func (p *proc) pollSuspicion(now time.Duration) {
 	}
 }
 
-// askDoubt asks a server whether it misses the leader, too.
+// requestReport asks a server whether it misses the leader, too.
 func (p *proc) requestReport(server string) {
 	w, h := p.w, p.w.byServer(server)
 	if h == nil {
@@ -102,7 +102,7 @@ func (p *proc) requestReport(server string) {
 	})
 }
 
-// says returns the report of the node, and checks that it misses the leader only if that is
+// suspicionReport returns the report of the node, and checks that it misses the leader only if that is
 // true.
 func (p *proc) suspicionReport() ack.SuspicionReport {
 	m, w := p.doubt.Report(), p.w
@@ -122,7 +122,7 @@ func (p *proc) suspicionReport() ack.SuspicionReport {
 	return m
 }
 
-// waits returns how long the node has waited for an answer that it could have received.
+// unansweredFor returns how long the node has waited for an answer that it could have received.
 func (p *proc) unansweredFor() time.Duration {
 	since := p.w.now
 	for _, at := range p.unanswered {
@@ -131,14 +131,14 @@ func (p *proc) unansweredFor() time.Duration {
 	return p.w.now - max(since, p.h.resumedAt)
 }
 
-// beats records a sent heartbeat.
+// heartbeatSent records a sent heartbeat.
 func (p *proc) heartbeatSent(hb ack.Heartbeat) {
 	if p.doubt != nil {
 		p.unanswered[hb.Number] = p.w.now
 	}
 }
 
-// replied records an answer that counted.
+// answerCounted records an answer that counted.
 func (p *proc) answerCounted(a ack.Answer) {
 	for number := range p.unanswered {
 		if number <= a.Beat {
@@ -147,7 +147,7 @@ func (p *proc) answerCounted(a ack.Answer) {
 	}
 }
 
-// meets makes the node send a heartbeat at once to a leader that is new to it.
+// greetLeader makes the node send a heartbeat at once to a leader that is new to it.
 func (p *proc) greetLeader() {
 	if p.doubt != nil && p.met != p.follows && p.follows != nobody {
 		p.met = p.follows
@@ -156,7 +156,7 @@ func (p *proc) greetLeader() {
 	}
 }
 
-// sawStand checks that a majority has recently reported that it misses the leader.
+// checkStand checks that a majority has recently reported that it misses the leader.
 func (p *proc) checkStand() {
 	w, term, with := p.w, p.doubt.Report().LeaderTerm, 1
 	lately := w.pace.Heartbeat * 11 / 10
@@ -225,7 +225,7 @@ func faultLeaderHangs(w *world) bool {
 	return true
 }
 
-// cutHung partitions a leader for as long as it hangs.
+// partitionLeader partitions a leader for as long as it hangs.
 func (w *world) partitionLeader(l *host, how int) {
 	set := func(on bool) {
 		for i := range w.hosts {
@@ -240,7 +240,7 @@ func (w *world) partitionLeader(l *host, how int) {
 	w.after(hangs, nil, func() { set(true) })
 }
 
-// laggards withholds an entry from some voters, few enough that the others can elect a leader.
+// delayEntries withholds an entry from some voters, few enough that the others can elect a leader.
 // These voters cannot be elected.
 func (w *world) delayEntries(l *host) {
 	if w.pick(2) == 0 {
@@ -262,7 +262,7 @@ func (w *world) delayEntries(l *host) {
 	w.run(w.now+10*time.Millisecond, nil)
 }
 
-// well reports whether the cluster can lose this leader without loss: it has at least three
+// canLoseLeader reports whether the cluster can lose this leader without loss: it has at least three
 // voters, and everything works.
 func (w *world) canLoseLeader(l *host) bool {
 	c := l.proc.disk.conf
@@ -288,13 +288,13 @@ func (w *world) canLoseLeader(l *host) bool {
 // that differ by all they may, and messages that take long, may take all the time there is.
 const lapses = 50 * time.Millisecond
 
-// lags reports whether the lease of the host was not renewed recently.
+// leaseIsOld reports whether the lease of the host was not renewed recently.
 func (h *host) leaseIsOld() bool {
 	p := h.proc
 	return p.unansweredFor() > 20*time.Millisecond || !h.gateway && p.until-p.clock() < h.w.truth.Timing().Lease/2
 }
 
-// sawLapse checks a lease that has ended while only the leader hangs.
+// checkLapse checks a lease that has ended while only the leader hangs.
 func (w *world) checkLapse(p *proc) {
 	l := w.hung
 	if l == nil || l == p.h || p.h.gateway {

@@ -48,7 +48,7 @@ func (w *world) timingBy(pick func(k int) int) ack.Timing {
 	return t
 }
 
-// sawTiming notes when a timing came into force.
+// checkTiming notes when a timing came into force.
 func (w *world) checkTiming(after *ack.State) {
 	w.cover.retimed++
 	w.timedAt[after.TimingSince()] = w.now

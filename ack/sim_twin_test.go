@@ -111,7 +111,7 @@ func (p *proc) duplicatePersists() {
 	t.absent = true
 }
 
-// sawName judges that a leader gives a node's name to a server, by a lease or in the
+// checkName judges that a leader gives a node's name to a server, by a lease or in the
 // configuration, of which the next leader knows nothing else. If the process on another
 // disk is forged to be gone, what it runs is outside the guarantee, as when its shards
 // are taken.

@@ -79,7 +79,7 @@ func (l *Leader) mayDefer(now time.Duration, n *member) bool {
 	if d, _ := l.state.Drop(n.id); d.InForce || l.isHeldBack(now, n) || l.isRestarting(n) || n.removed || n.hasCrashed() || l.exclusionCause(now, n) != 0 {
 		return false
 	}
-	if !n.hasHeartbeat() { // an election alone moves nothing (see eligible)
+	if !n.hasHeartbeat() { // an election alone moves nothing (see isEligible)
 		return now-l.elected < l.maxTiming.DeadAfter
 	}
 	// Shortly after an election, an owner may not have a lease of this leader yet.
@@ -188,7 +188,7 @@ func (l *Leader) mayUseAnswer(now time.Duration, m IdleShards) bool {
 	return !l.leavesBusyShard(m)
 }
 
-// leavesBusy reports whether the final map takes a shard from the node that is not idle.
+// leavesBusyShard reports whether the final map takes a shard from the node that is not idle.
 func (l *Leader) leavesBusyShard(m IdleShards) bool {
 	base, final, idle := l.state.Committed(), l.lastAssignment.final, shardSetOf(m.Shards)
 	for s := range base.Shards(m.Node) {

@@ -68,7 +68,7 @@ const (
 // timeout, and one second for the messages.
 func (p Pace) AckDeadline() time.Duration { return p.DrainTimeout + time.Second }
 
-// freshness returns the maximum age of a fresh answer.
+// maxEchoAge returns the maximum age of a fresh answer.
 func (p Pace) maxEchoAge() time.Duration { return freshHeartbeats * p.Heartbeat }
 
 // CutAfter returns how long after the end of its lease a node lets requests continue (why 3).
