@@ -10,6 +10,8 @@ BIN := $(CURDIR)/.bin
 GOLANGCI_LINT := $(BIN)/golangci-lint-$(GOLANGCI_LINT_VERSION)
 GOTESTSUM_VERSION := v1.13.0
 GOTESTSUM := $(BIN)/gotestsum-$(GOTESTSUM_VERSION)
+VALE_VERSION := v3.21.0
+VALE := $(BIN)/vale-$(VALE_VERSION)
 GOVULNCHECK_VERSION := v1.9.0
 # VULNDB is the address of a vulnerability database; without one nothing is asked.
 VULNDB ?=
@@ -182,8 +184,16 @@ check: lint ## what a commit needs: formatting, vet, lint, module files, unit te
 	$(call stage,unit tests,go test $(UNIT))
 
 .PHONY: lint
-lint: $(GOLANGCI_LINT) ## golangci-lint
+lint: $(GOLANGCI_LINT) prose ## linters of Go code and of the documentation
 	$(call stage,lint,$(GOLANGCI_LINT) run ./...)
+
+.PHONY: prose
+prose: $(VALE) ## check the documentation with the rules of .vale/styles
+	$(call stage,prose,.ci/prose $(VALE))
+
+.PHONY: prose-baseline
+prose-baseline: $(VALE) ## write .vale/baseline after warnings were removed
+	@.ci/prose $(VALE) --update
 
 .PHONY: vuln
 vuln: ## known vulnerabilities of what the binary is made of, VULNDB=address of their database
@@ -272,7 +282,7 @@ fuzz: ## every fuzz target in turn (FUZZTIME=60s each)
 	done
 
 .PHONY: tools
-tools: $(GOLANGCI_LINT) $(GOTESTSUM) ## install the pinned tools below .bin
+tools: $(GOLANGCI_LINT) $(GOTESTSUM) $(VALE) ## install the pinned tools below .bin
 
 # The version is in the name, so a new pin installs anew. The module proxy may
 # fail for a moment: three tries. $(call install,name,package@version)
@@ -285,6 +295,10 @@ endef
 
 $(GOLANGCI_LINT):
 	$(call install,golangci-lint,github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_LINT_VERSION))
+
+# Vale needs a C compiler, as the race detector does.
+$(VALE):
+	$(call install,vale,github.com/vale-cli/vale/v3/cmd/vale@$(VALE_VERSION))
 
 $(GOTESTSUM):
 	$(call install,gotestsum,gotest.tools/gotestsum@$(GOTESTSUM_VERSION))
