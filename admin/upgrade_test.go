@@ -43,7 +43,7 @@ func TestUpgradeIsShownAndFinalized(t *testing.T) {
 func TestUpgradeMistakesNameWhatAndRemedy(t *testing.T) {
 	js := []string{"Content-Type", "application/json"}
 	refused := newFake()
-	refused.refuse = fmt.Errorf("%w: format version 1 is in force, and format version 2 is held up by c", admin.ErrRefused)
+	refused.refuse = fmt.Errorf("%w: format version 1 is in force, and format version 2 is blocked by c", admin.ErrRefused)
 	const say = `finalize is missing: say {"finalize":true} or ?finalize=true: a finalized upgrade cannot be taken back`
 	for _, tc := range []struct {
 		c                    admin.Cluster
@@ -56,7 +56,7 @@ func TestUpgradeMistakesNameWhatAndRemedy(t *testing.T) {
 		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade?version=3", "", 400, `version = "3" is not known here: use finalize`},
 		{&upgradable{fake: newFake()}, "POST", "/v1/upgrade", `{"finalize":3}`, 400, `finalize = "3" is a number: give a bool`},
 		{&upgradable{fake: newFake()}, "PUT", "/v1/upgrade", "", 405, "PUT /v1/upgrade: use GET, HEAD, POST"},
-		{&upgradable{fake: refused}, "POST", "/v1/upgrade?finalize=true", "", 409, "refused: format version 1 is in force, and format version 2 is held up by c"},
+		{&upgradable{fake: refused}, "POST", "/v1/upgrade?finalize=true", "", 409, "refused: format version 1 is in force, and format version 2 is blocked by c"},
 		{newFake(), "GET", "/v1/upgrade", "", 404, "this node has no format version"},
 	} {
 		res := fetchJSON(t, handlerOf(tc.c), tc.method, tc.target, tc.body, js...)

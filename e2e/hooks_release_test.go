@@ -36,7 +36,7 @@ func TestFailedReleaseIsReported(t *testing.T) {
 		}
 		if tt.why != "" {
 			for _, n := range c.Running() {
-				walk{t, c}.says(n, verdict.NotReleased, "moved within the last 10 minutes though the app of node a had not released them")
+				walk{t, c}.says(n, verdict.NotReleased, "moved within the last 10 minutes although the app of node a had not released them")
 			}
 		}
 		if metrics, err := from.Metrics(t.Context()); err != nil || metrics.Sum("shardway_releases_total", fmt.Sprintf("result=%q", tt.result)) == 0 {

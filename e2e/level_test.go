@@ -63,7 +63,7 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 		t.Errorf("raised while c knows less: %v", err)
 	}
 	nodes[2].Await(t, "it warns of c", func(s cluster.Status) bool {
-		return strings.Contains(s.Said(), "upgrade-pending: format version 2 is in force, and format version 3 is held up by c")
+		return strings.Contains(s.Said(), "upgrade-pending: format version 2 is in force, and format version 3 is blocked by c")
 	})
 	roll("", nodes[0], nodes[1])
 	roll(next, nodes...)

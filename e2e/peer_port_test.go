@@ -41,7 +41,7 @@ func TestUnreachablePeerPortStopsFounding(t *testing.T) {
 	d.Start(t, "--peer-advertise", nowhere)
 	for _, n := range []*cluster.Node{a, b} {
 		w.says(n, verdict.PeerPortUnreachable, "the cluster is not founded: node "+n.ID+" does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
-		w.says(n, verdict.Bootstrapping, "3 of the 3 nodes that are to found the cluster are here (a, b and c), and have not founded it yet")
+		w.says(n, verdict.Bootstrapping, "3 of the 3 nodes that must start the cluster are here (a, b and c), and have not founded it yet")
 	}
 	w.says(d, verdict.PeerPortUnreachable, " does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
 	d.Kill(t)

@@ -169,7 +169,7 @@ func (w walk) birth(a, b, c, lost *cluster.Node) {
 	lost.Start(w.t, "--admin", ":"+port, "--insecure")
 	a.Start(w.t)
 	b.Start(w.t)
-	w.tells(a, verdict.Bootstrapping, "2 of the 3 nodes that are to found the cluster are here (a and b)")
+	w.tells(a, verdict.Bootstrapping, "2 of the 3 nodes that must start the cluster are here (a and b)")
 	w.says(lost, verdict.NoPeers, a.App.Addr+" (it is an HTTP port and not a gossip port: name that of the node")
 	w.tells(lost, verdict.NoPeers, c.Gossip+" (connection refused)")
 	w.says(lost, verdict.Insecure, "can change the cluster")
@@ -187,8 +187,8 @@ func (w walk) voters(a, b, c *cluster.Node) {
 	c.Kill(w.t)
 	w.says(a, verdict.NoFaultTolerance, "2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing")
 	b.Kill(w.t)
-	w.tells(a, verdict.NoQuorum, "1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing")
-	w.says(a, verdict.Unavailable, fmt.Sprintf("nobody serves any of the %d shards", shards))
+	w.tells(a, verdict.NoQuorum, "1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing")
+	w.says(a, verdict.Unavailable, fmt.Sprintf("no node serves any of the %d shards", shards))
 	w.says(a, verdict.NoLease, "node a has no lease")
 	w.crowd(a)
 	w.says(a, verdict.QueueFull, " refused, 0 waiting")
@@ -256,6 +256,6 @@ func (w walk) guest(a, d *cluster.Node) {
 	d.Start(w.t, "--upstream", "", "--join", a.Gossip, "--tls-cert", cert, "--tls-key", cert,
 		"--zone", strings.Repeat("z", 64), "--app-version", strings.Repeat("v", 36), "--endpoint", "metrics="+label+"."+label+".example:9100")
 	w.says(d, verdict.NoApp, "node d is a gateway, because --upstream is missing: it owns nothing, and forwards to the others")
-	w.says(d, verdict.TagsNearlyFull, "what node d says of itself by gossip takes ")
+	w.says(d, verdict.TagsNearlyFull, "the gossip tags of node d use ")
 	w.says(d, verdict.CertificateExpiring, "the certificate of node d for the app port expires on ")
 }

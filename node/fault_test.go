@@ -298,7 +298,7 @@ func TestWithoutMajorityTheMissingAreNamed(t *testing.T) {
 		w.all["c"].kill()
 		w.until("the missing voters are named", func() bool {
 			ready, do := a.Ready(), a.Do(w.t.Context(), admin.Action{Verb: admin.StepDown})
-			const want = "1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing; start b and c"
+			const want = "1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing; start b and c"
 			return ready != nil && strings.Contains(ready.Error(), want) && do != nil && strings.Contains(do.Error(), want)
 		})
 	})

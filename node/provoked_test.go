@@ -76,7 +76,7 @@ func TestRestartInPlaceIsToldOf(t *testing.T) {
 		p := w.follower()
 		p.terminate()
 		for _, r := range w.running() {
-			w.untilSays(r, "absent: node "+p.name+" restarts in place: its 32 shards wait for it, for 8s at most", "remove --force "+p.name)
+			w.untilSays(r, "absent: node "+p.name+" restarts in place: its 32 shards wait for it, for up to 8s", "remove --force "+p.name)
 		}
 		p.restart()
 		w.untilSettled("a", "b", "c")
@@ -194,7 +194,7 @@ func TestLittleRoomForTagsIsToldOf(t *testing.T) {
 		}
 		w.start("d")
 		w.untilSettled("a", "b", "c", "d")
-		w.untilSays(w.all["d"], "tags-nearly-full: what node d says of itself by gossip takes ", " of 512 bytes", "--endpoint")
+		w.untilSays(w.all["d"], "tags-nearly-full: the gossip tags of node d use ", " of 512 bytes", "--endpoint")
 	})
 }
 
@@ -228,7 +228,7 @@ func TestCheckupFindsWhatNodesDifferIn(t *testing.T) {
 		w.finds(first, second, "mixed-versions: the nodes run different versions: a and b run test, c runs older")
 		w.finds(first, second, "settings-differ: node c was started with lease 1s", "and the cluster goes by lease 500ms")
 		w.finds(first, second, "clock-drift: the clock of node c goes 4.", " % slower than that of node a at least")
-		w.finds(first, second, "unreachable: the http port of node c at "+w.all["c"].host.Addr(8099)+" is not reached from node a and node b: ")
+		w.finds(first, second, "unreachable: the http port of node c at "+w.all["c"].host.Addr(8099)+" is not reachable from node a and node b: ")
 		w.all["c"].freeze()
 		third = a.Checkup(ctx, false)
 		w.finds(second, third, "unresponsive: c did not answer node a at its peer port")

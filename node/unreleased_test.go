@@ -94,7 +94,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 }
 
 func unreleasedText(n int) string {
-	return fmt.Sprintf("not-released: %d shards moved within the last 10 minutes though the app of node c had not released them", n)
+	return fmt.Sprintf("not-released: %d shards moved within the last 10 minutes although the app of node c had not released them", n)
 }
 
 // A node that stops with a failed release is reported by the other nodes until it is back.

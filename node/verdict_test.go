@@ -49,10 +49,10 @@ func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
 		w.all["b"].kill()
 		w.all["c"].kill()
 		killed := time.Now()
-		const sentence = "no-quorum: 1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing"
+		const sentence = "no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing"
 		w.untilSays(a, sentence, "start b and c", "shardway recover")
 		w.t.Logf("told %v after the kill", time.Since(killed))
-		w.untilSays(a, "unavailable: nobody serves any of the 96 shards")
+		w.untilSays(a, "unavailable: no node serves any of the 96 shards")
 		st := a.node.Status()
 		if st.State == "operational" || st.Shards.Unavailable != shards || verdict.Worst(st.Findings) != verdict.Outage {
 			w.t.Errorf("state %q, %+v, %+v", st.State, st.Shards, st.Findings)
@@ -112,7 +112,7 @@ func TestLossOfTheLeaderIsToldSoon(t *testing.T) {
 			w.all[name].kill()
 		}
 		killed := time.Now()
-		w.untilSays(a, "no-quorum: 1 of 3 voters is here and it takes 2, so nobody leads: "+strings.Join(rest, " and ")+" are missing")
+		w.untilSays(a, "no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: "+strings.Join(rest, " and ")+" are missing")
 		if told := time.Since(killed); told > 4*time.Second {
 			w.t.Errorf("told %v after the kill", told)
 		}
@@ -127,7 +127,7 @@ func TestWhatABirthWaitsForIsTold(t *testing.T) {
 		w.start("a")
 		a := w.all["a"]
 		<-a.node.Started()
-		w.untilSays(a, "bootstrapping: 1 of the 3 nodes that are to found the cluster is here (a)", "--bootstrap-expect 3")
+		w.untilSays(a, "bootstrapping: 1 of the 3 nodes that must start the cluster is here (a)", "--bootstrap-expect 3")
 		if err := a.node.Ready(); err == nil || !strings.Contains(err.Error(), "1 of the 3 nodes") {
 			w.t.Errorf("ready: %v", err)
 		}
@@ -135,7 +135,7 @@ func TestWhatABirthWaitsForIsTold(t *testing.T) {
 			w.t.Errorf("clients are told %+v", e)
 		}
 		w.start("b")
-		w.untilSays(a, "bootstrapping: 2 of the 3 nodes that are to found the cluster are here (a and b)")
+		w.untilSays(a, "bootstrapping: 2 of the 3 nodes that must start the cluster are here (a and b)")
 		w.start("c")
 		w.untilSettled("a", "b", "c")
 		w.untilSays(a)

@@ -23,7 +23,7 @@ func apps(in Inputs) (out []Finding) {
 	case led && len(owners) > 0 && len(sick) == len(owners):
 		text := "no node has an app that answers: "
 		why := in.whys(sick)
-		f := Finding{Code: NoHealthyApp, Severity: Outage, Text: text + why, Brief: text + list(sick), Remedy: "start the app of a node, or see that --upstream and --health name it as it is"}
+		f := Finding{Code: NoHealthyApp, Severity: Outage, Text: text + why, Brief: text + list(sick), Remedy: "start the app of a node, or correct --upstream and --health"}
 		if f.Brief == f.Text {
 			f.Brief = ""
 		}
@@ -34,9 +34,9 @@ func apps(in Inputs) (out []Finding) {
 		out = append(out, in.healthPanic(unhealthy, len(owners)))
 	case len(sick) > 0:
 		text := fmt.Sprintf("the app of node %s does not answer", list(sick))
-		f := Finding{Code: AppUnhealthy, Severity: Warning, Text: text, Remedy: "start it, or name it as it is with --upstream and --health; its shards go to other nodes meanwhile"}
+		f := Finding{Code: AppUnhealthy, Severity: Warning, Text: text, Remedy: "start the app, or correct --upstream and --health; other nodes own its shards until then"}
 		if len(sick) > 1 {
-			f.Remedy = "start them, or name them as they are with --upstream and --health; their shards go to other nodes meanwhile"
+			f.Remedy = "start the apps, or correct --upstream and --health; other nodes own their shards until then"
 		}
 		if why := in.whys(sick); why != list(sick) {
 			f.Text, f.Brief = "the app does not answer: "+why, text
@@ -60,7 +60,7 @@ func (in Inputs) healthPanic(sick []string, owners int) Finding {
 	}
 	f := Finding{
 		Code: HealthPanic, Severity: Outage, Text: brief,
-		Remedy: "check what all apps depend on, such as a database; one app that is unhealthy by itself is left once most are healthy for 5 s",
+		Remedy: "check what all apps depend on, such as a database; shards leave a single unhealthy app once most apps are healthy for 5 s",
 	}
 	if why := in.whys(sick); why != list(sick) {
 		f.Text, f.Brief = brief+": "+why, brief
@@ -77,7 +77,7 @@ func flapping(in Inputs) (out []Finding) {
 		out = append(out, Finding{
 			Code: AppFlapping, Severity: Warning, Subject: n.ID,
 			Text:   fmt.Sprintf("the app of node %s became unhealthy %d times in a row: node %s gets shards once its app has been healthy for longer (up to 5 min)", n.ID, n.Falls, n.ID),
-			Remedy: "find out why its health check fails at times; raise --health-fall or --health-timeout if the app is only slow",
+			Remedy: "find out why its health check fails intermittently; raise --health-fall or --health-timeout if the app is only slow",
 		})
 	}
 	return out
@@ -94,7 +94,7 @@ func hangs(in Inputs) []Finding {
 	}
 	return []Finding{{
 		Code: AppNotResponding, Severity: Warning, Text: text,
-		Remedy: "check what the app waits for, or restart it; set --health so that its shards go to other nodes when it hangs",
+		Remedy: "check what the app waits for, or restart it; set --health so that its shards move to other nodes when the app hangs",
 	}}
 }
 
@@ -116,11 +116,11 @@ func staleReturns(in Inputs) (out []Finding) {
 
 func noApp(in Inputs, s Severity, what string) Finding {
 	if !in.Gateway {
-		return Finding{Code: NoApp, Severity: s, Text: "every node is a gateway, because --upstream is missing", Remedy: "name the app with --upstream URL"}
+		return Finding{Code: NoApp, Severity: s, Text: "every node is a gateway, because --upstream is missing", Remedy: "set --upstream to the URL of the app"}
 	}
 	return Finding{
 		Code: NoApp, Severity: s, Text: fmt.Sprintf("node %s is a gateway, because --upstream is missing: it owns nothing%s", in.Self, what),
-		Remedy: "name the app with --upstream URL if it has one",
+		Remedy: "set --upstream to the URL of its app, if the node has one",
 	}
 }
 

@@ -36,32 +36,32 @@ func unborn(in Inputs) []Finding {
 	case u.Adds != "":
 		return []Finding{{
 			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s waits to be added to cluster %s", in.Self, u.Adds),
-			Remedy: "it is added by the leader: if that takes long, see that the cluster has one, and that it reaches the peer port of this node (`shardway doctor` on another node)",
+			Remedy: "wait for the leader to add this node; otherwise run `shardway doctor` on another node to check the leader and the peer port of this node",
 		}}
 	case u.Founder != "":
 		return []Finding{{
 			Code: Bootstrapping, Severity: Outage, Text: fmt.Sprintf("node %s was about to found the cluster and is gone", u.Founder),
-			Remedy: fmt.Sprintf("start it again; if its data directory is lost, start one under that name (--node %s)", u.Founder),
+			Remedy: fmt.Sprintf("start it again; if its data directory is lost, start a node with its ID (--node %s)", u.Founder),
 		}}
 	case u.BootstrapExpect > 1:
-		text := fmt.Sprintf("%d of the %d nodes that are to found the cluster %s here", len(u.Here), u.BootstrapExpect, are(len(u.Here)))
+		text := fmt.Sprintf("%d of the %d nodes that must start the cluster %s here", len(u.Here), u.BootstrapExpect, are(len(u.Here)))
 		if len(u.Here) > 0 {
 			text += " (" + list(u.Here) + ")"
 		}
 		if u.Founds() {
 			return []Finding{{
 				Code: Bootstrapping, Severity: Outage, Text: text + ", and have not founded it yet",
-				Remedy: "if it stays so, open the peer port (--peer, TCP 7947) between all nodes: `shardway doctor` names the ports that are not reached",
+				Remedy: "wait a few seconds; otherwise open the peer port (--peer, TCP 7947) between all nodes: `shardway doctor` lists the unreachable ports",
 			}}
 		}
 		return []Finding{{
 			Code: Bootstrapping, Severity: Outage, Text: text,
-			Remedy: fmt.Sprintf("start the others with --bootstrap-expect %d and the gossip address of one of these in --join", u.BootstrapExpect),
+			Remedy: fmt.Sprintf("start the other nodes with --bootstrap-expect %d and the gossip address of one of these nodes in --join", u.BootstrapExpect),
 		}}
 	case u.Joins && in.Alone == nil && slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Here && n.ID != in.Self }): // else it is about to say whom it has tried
 		return []Finding{{
 			Code: Bootstrapping, Severity: Outage, Text: "nobody here belongs to a cluster or founds one (" + list(in.pick(func(n Node) bool { return n.Here })) + ")",
-			Remedy: "start one node without --join, or all of them with --bootstrap-expect and their number",
+			Remedy: "start one node without --join, or all nodes with --bootstrap-expect and their number",
 		}}
 	}
 	return nil
@@ -84,7 +84,7 @@ func alone(in Inputs) []Finding {
 	if in.Alone.strange() {
 		remedy = sameSecret
 	} else if in.Unborn != nil && in.Unborn.BootstrapExpect <= 1 && in.Alone.onlyItself() {
-		remedy = "to found a cluster with this node, start it without --join, or with --bootstrap-expect 1 and its own IP address in --join; to join a cluster, name the gossip address of another node"
+		remedy = "set --join to the gossip address of another node; to start a new cluster, start this node without --join, or with --bootstrap-expect 1 and its own IP address in --join"
 	}
 	return []Finding{{Code: NoPeers, Severity: Outage, Text: text, Brief: brief, Remedy: remedy}}
 }
@@ -163,13 +163,13 @@ func leaderless(in Inputs) []Finding {
 		return nil
 	}
 	if len(here) < quorum(len(all)) {
-		remedy := "start " + list(missing) + ", or mend the network to " + it(len(missing)) + "; if their data is lost for good, go on from one that is left with `shardway recover` (docs/operate/backup-recovery.md)"
+		remedy := "start " + list(missing) + ", or repair the network to " + it(len(missing)) + "; if their data is lost for good, go on from one that is left with `shardway recover` (docs/operate/backup-recovery.md)"
 		if in.Alone.strange() {
 			remedy = sameSecret
 		}
 		return []Finding{{
 			Code: NoQuorum, Severity: Outage,
-			Text:   fmt.Sprintf("%d of %d voters %s here and it takes %d, so nobody leads: %s %s missing", len(here), len(all), are(len(here)), quorum(len(all)), list(missing), are(len(missing))),
+			Text:   fmt.Sprintf("%d of %d voters %s here and it takes %d, so there is no leader: %s %s missing", len(here), len(all), are(len(here)), quorum(len(all)), list(missing), are(len(missing))),
 			Remedy: remedy,
 		}}
 	}
@@ -179,7 +179,7 @@ func leaderless(in Inputs) []Finding {
 			Code: NoQuorum, Severity: Outage,
 			Text:   fmt.Sprintf("nobody leads as far as node %s knows: gossip still has the previous address of node %s, %s; the node announces %s", in.Self, m.Node, m.From, m.To),
 			Brief:  fmt.Sprintf("nobody leads as far as node %s knows: gossip still has the previous address of node %s", in.Self, m.Node),
-			Remedy: "wait up to 15 s until gossip has the new address; if this stays, check that node " + m.Node + " runs once, with its own data directory, and that its peer port is reached",
+			Remedy: "wait up to 15 s until gossip has the new address; otherwise check that node " + m.Node + " runs only once, with its own data directory, and that its peer port is reachable",
 		}
 		if m.Why != "" {
 			f.Text += " (" + m.Why + ")"
@@ -189,7 +189,7 @@ func leaderless(in Inputs) []Finding {
 	return []Finding{{
 		Code: NoQuorum, Severity: Outage,
 		Text:   fmt.Sprintf("nobody leads as far as node %s knows, though %d of %d voters are seen: they do not reach each other's peer ports, or cannot agree", in.Self, len(here), len(all)),
-		Remedy: "see to the network between the peer ports (--peer, port 7947) and to the voters' disks",
+		Remedy: "check the network between the peer ports (--peer, port 7947), and the disks of the voters",
 	}}
 }
 
@@ -199,7 +199,7 @@ func voters(in Inputs) (out []Finding) {
 		out = append(out, Finding{
 			Code: NoFaultTolerance, Severity: Warning,
 			Text:   fmt.Sprintf("%d of %d voters %s heard (%s) and it takes %d: the loss of one more stops the cluster; %s %s missing", len(here), len(all), are(len(here)), list(here), quorum(len(all)), list(missing), are(len(missing))),
-			Remedy: "start " + list(missing) + ", or mend the network to " + it(len(missing)) + "; or `shardway remove` what is gone for good and add a node in its place",
+			Remedy: "start " + list(missing) + ", or repair the network to " + it(len(missing)) + "; or remove permanently lost nodes with `shardway remove`, and add new ones",
 		})
 	}
 	if in.EvenVoters && len(all) > 0 && len(all)%2 == 0 {

@@ -135,8 +135,8 @@ func (c Checkup) settings() (all []SettingsOf) {
 func unresponsive(c Checkup) (out []Finding) {
 	if len(c.Silent) > 0 {
 		out = append(out, Finding{
-			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not answer node %s at %s peer port, so nothing is known of %s", list(c.Silent), c.From, its(len(c.Silent)), it(len(c.Silent))),
-			Remedy: "see that the process runs, and that the peer port (--peer, 7947) is open between the nodes",
+			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not respond to node %s at %s peer port, so there is no report of %s", list(c.Silent), c.From, its(len(c.Silent)), it(len(c.Silent))),
+			Remedy: "check that the process runs, and that the peer port (--peer, 7947) is open between the nodes",
 		})
 	}
 	return out
@@ -167,7 +167,7 @@ func leaders(c Checkup) []Finding {
 	}
 	return []Finding{{
 		Code: LeadersDiffer, Severity: Warning, Text: "the nodes follow different leaders: " + strings.Join(texts, ", "),
-		Remedy: "after an election that ends by itself; if it lasts, see to the network between the peer ports",
+		Remedy: "wait for the election to end; otherwise check the network between the peer ports",
 	}}
 }
 
@@ -179,8 +179,8 @@ func epochs(first, second Checkup) (out []Finding) {
 	for _, r := range second.Reports {
 		if r.Epoch < newest {
 			out = append(out, Finding{
-				Code: MapsDiffer, Severity: Warning, Subject: r.Node, Text: fmt.Sprintf("node %s goes by the map of epoch %d, though that of epoch %d was committed %v ago at least", r.Node, r.Epoch, newest, rounded(time.Duration(second.AskedNS-first.AnsweredNS))),
-				Remedy: "see to its disk and its CPU, and to the network between it and the leader",
+				Code: MapsDiffer, Severity: Warning, Subject: r.Node, Text: fmt.Sprintf("node %s uses the map of epoch %d, although epoch %d was committed at least %v ago", r.Node, r.Epoch, newest, rounded(time.Duration(second.AskedNS-first.AnsweredNS))),
+				Remedy: "check its disk and CPU, and the network between it and the leader",
 			})
 		}
 	}
@@ -207,8 +207,8 @@ func reaches(c Checkup, here []Reach) (out []Finding) {
 	}) {
 		f := Finding{
 			Code: Unreachable, Severity: Warning, Subject: p.node + p.port + p.addr,
-			Text:   fmt.Sprintf("the %s port of node %s at %s is not reached from %s: %s", p.port, p.node, p.addr, list(from[p]), why[p]),
-			Remedy: "open it, or announce another address (--peer-advertise, --gossip-advertise, --endpoint)",
+			Text:   fmt.Sprintf("the %s port of node %s at %s is not reachable from %s: %s", p.port, p.node, p.addr, list(from[p]), why[p]),
+			Remedy: "open the port, or announce another address (--peer-advertise, --gossip-advertise, --endpoint)",
 		}
 		// People and other machines may be kept from ports that the nodes need of each other.
 		if slices.Equal(from[p], []string{"this machine"}) || p.port == "admin" {
@@ -240,8 +240,8 @@ func clocks(first, second Checkup) (out []Finding) {
 		}
 		out = append(out, Finding{
 			Code: ClockDrift, Severity: Warning, Subject: r.Node,
-			Text:   fmt.Sprintf("the clock of node %s goes %s %% %s than that of node %s at least: leases bear a difference of 10 %%", r.Node, strconv.FormatFloat(100*off, 'f', 1, 64), word, second.From),
-			Remedy: "see to the clock source of that machine, and to what is used to set its time",
+			Text:   fmt.Sprintf("the clock of node %s runs at least %s %% %s than that of node %s: leases tolerate a difference of 10 %%", r.Node, strconv.FormatFloat(100*off, 'f', 1, 64), word, second.From),
+			Remedy: "check the clock source and the time service of that machine",
 		})
 	}
 	return out
@@ -256,7 +256,7 @@ func versions(c Checkup) []Finding {
 	for _, v := range said {
 		texts = append(texts, list(nodes[v])+" "+run(len(nodes[v]))+" "+v)
 	}
-	return []Finding{{Code: MixedVersions, Severity: Info, Text: "the nodes run different versions: " + strings.Join(texts, ", "), Remedy: "upgrade the rest, one after the other"}}
+	return []Finding{{Code: MixedVersions, Severity: Info, Text: "the nodes run different versions: " + strings.Join(texts, ", "), Remedy: "upgrade the remaining nodes one after the other"}}
 }
 
 func timings(c Checkup) (out []Finding) {
@@ -265,8 +265,8 @@ func timings(c Checkup) (out []Finding) {
 			continue
 		}
 		out = append(out, Finding{
-			Code: SettingsDiffer, Severity: Info, Subject: r.Node, Text: fmt.Sprintf("node %s was started with %s, and the cluster goes by %s", r.Node, r.Flags, r.Timing),
-			Remedy: "the cluster's counts: change that with `shardway settings`, or the flags to be like it",
+			Code: SettingsDiffer, Severity: Info, Subject: r.Node, Text: fmt.Sprintf("node %s was started with %s, and the cluster uses %s", r.Node, r.Flags, r.Timing),
+			Remedy: "change the settings of the cluster with `shardway settings`, or change the flags of the node: the settings of the cluster take precedence",
 		})
 	}
 	return out

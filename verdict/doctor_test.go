@@ -35,27 +35,27 @@ func doctorTable() []examined {
 	return []examined{
 		{"all is well", func(_, _ *verdict.Checkup) {}, nil, nil},
 		{"one does not answer", func(_, s *verdict.Checkup) { s.Silent, s.Reports = []string{"c"}, s.Reports[:2] }, nil, []string{
-			"warning unresponsive: c did not answer node a at its peer port, so nothing is known of it",
+			"warning unresponsive: c did not respond to node a at its peer port, so there is no report of it",
 		}},
 		{"two leaders", func(_, s *verdict.Checkup) { s.Reports[2].Leader = "c" }, nil, []string{
 			"warning leaders-differ: the nodes follow different leaders: a and b follow b, c follows c",
 		}},
 		{"a map is old", func(_, s *verdict.Checkup) { s.Reports[2].Epoch = 14 }, nil, []string{
-			"warning maps-differ: node c goes by the map of epoch 14, though that of epoch 17 was committed 2s ago at least",
+			"warning maps-differ: node c uses the map of epoch 14, although epoch 17 was committed at least 2s ago",
 		}},
 		{"a map is new", func(_, s *verdict.Checkup) { s.Reports[2].Epoch = 19 }, nil, nil},
 		{"a port is shut", func(_, s *verdict.Checkup) {
 			shut := []verdict.Reach{{Node: "c", Port: "peer", Addr: "10.0.0.3:7947", Why: "i/o timeout"}}
 			s.Reports[0].Unreached, s.Reports[1].Unreached = shut, shut
 		}, []verdict.Reach{{Node: "c", Port: "http", Addr: "10.0.0.3:8080", Why: "connection refused"}}, []string{
-			"info unreachable: the http port of node c at 10.0.0.3:8080 is not reached from this machine: connection refused",
-			"warning unreachable: the peer port of node c at 10.0.0.3:7947 is not reached from node a and node b: i/o timeout",
+			"info unreachable: the http port of node c at 10.0.0.3:8080 is not reachable from this machine: connection refused",
+			"warning unreachable: the peer port of node c at 10.0.0.3:7947 is not reachable from node a and node b: i/o timeout",
 		}},
 		{"a clock runs", func(_, s *verdict.Checkup) { s.Reports[2].ClockNS += int64(200 * time.Millisecond) }, nil, []string{
-			"warning clock-drift: the clock of node c goes 9.5 % faster than that of node a at least: leases bear a difference of 10 %",
+			"warning clock-drift: the clock of node c runs at least 9.5 % faster than that of node a: leases tolerate a difference of 10 %",
 		}},
 		{"a clock crawls", func(_, s *verdict.Checkup) { s.Reports[1].ClockNS -= int64(200 * time.Millisecond) }, nil, []string{
-			"warning clock-drift: the clock of node b goes 9.5 % slower than that of node a at least: leases bear a difference of 10 %",
+			"warning clock-drift: the clock of node b runs at least 9.5 % slower than that of node a: leases tolerate a difference of 10 %",
 		}},
 		{"the own clock is what the others are compared with", func(_, s *verdict.Checkup) { s.Reports[0].ClockNS += int64(200 * time.Millisecond) }, nil, nil},
 		{"a checkup took its time", func(_, s *verdict.Checkup) {
@@ -69,7 +69,7 @@ func doctorTable() []examined {
 		}, nil, nil},
 		{"the admin port is shut", func(_, s *verdict.Checkup) {
 			s.Reports[0].Unreached = []verdict.Reach{{Node: "c", Port: "admin", Addr: "10.0.0.3:8081", Why: "connection refused"}}
-		}, nil, []string{"info unreachable: the admin port of node c at 10.0.0.3:8081 is not reached from node a: connection refused"}},
+		}, nil, []string{"info unreachable: the admin port of node c at 10.0.0.3:8081 is not reachable from node a: connection refused"}},
 		{"one belongs to no cluster yet", func(_, s *verdict.Checkup) { s.Reports[2].Timing = "" }, nil, nil},
 		{"a node was restarted", func(_, s *verdict.Checkup) { s.Reports[2].Boot, s.Reports[2].ClockNS = 4, 0 }, nil, nil},
 		{"one is older", func(_, s *verdict.Checkup) { s.Reports[2].Version = "1.1.0" }, nil, []string{
@@ -79,7 +79,7 @@ func doctorTable() []examined {
 			s.Reports[0].Settings, s.Reports[1].Settings, s.Reports[2].Settings = map[string]string{"key": "ip"}, map[string]string{"key": "ip"}, map[string]string{"key": "host"}
 		}, nil, []string{`warning config-differs: setting key differs: a and b have "ip", c has "host"`}},
 		{"flags differ", func(_, s *verdict.Checkup) { s.Reports[2].Flags = "lease 1s" }, nil, []string{
-			"info settings-differ: node c was started with lease 1s, and the cluster goes by lease 500ms",
+			"info settings-differ: node c was started with lease 1s, and the cluster uses lease 500ms",
 		}},
 	}
 }

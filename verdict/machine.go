@@ -20,23 +20,23 @@ func machine(in Inputs) (out []Finding) {
 	if in.DiskStalled {
 		warn(DiskStalled, "check the disk of --data, or stop this node: the others carry on without it", "a write to the disk of node %s is stalled", in.Self)
 	} else if in.DiskTook > 0 {
-		warn(DiskSlow, "see what else writes to the disk of --data, or give it one of its own", "a write to the disk of node %s took %v", in.Self, rounded(in.DiskTook))
+		warn(DiskSlow, "check which other programs write to the disk of --data, or use a separate disk", "a write to the disk of node %s took %v", in.Self, rounded(in.DiskTook))
 	}
 	if in.Stopped > 0 {
-		warn(ClockJump, "look for a machine that was suspended, a process that was stopped, swapping or a limit of CPU",
+		warn(ClockJump, "check for a suspended machine, a stopped process, swapping or a CPU limit",
 			"node %s did not run for %v, or its clock jumped, and a lease is %v", in.Self, rounded(in.Stopped), in.Lease)
 	}
 	if in.QueueRefused > 0 {
-		warn(QueueFull, "see why requests wait (`shardway status`), or raise --queue-requests and --queue-bytes",
+		warn(QueueFull, "run `shardway status` to see why requests wait, or raise --queue-requests and --queue-bytes",
 			"node %s refused requests lately because too many wait: %d refused, %d waiting", in.Self, in.QueueRefused, in.QueueWaiting)
 	}
 	if in.TagsMost > 0 && in.TagsUsed*100 >= in.TagsMost*nearlyFull {
 		warn(TagsNearlyFull, "announce fewer endpoints, or shorter names and addresses (--endpoint, --zone, --app-version)",
-			"what node %s says of itself by gossip takes %d of %d bytes", in.Self, in.TagsUsed, in.TagsMost)
+			"the gossip tags of node %s use %d of %d bytes", in.Self, in.TagsUsed, in.TagsMost)
 	}
 	if in.Behind != "" {
 		warn(UpgradePending, "run the newest version on these nodes, or `shardway remove` those that are gone for good (`shardway upgrade status`)",
-			"format version %d is in force, and format version %d is held up by %s", in.Level, in.Next, in.Behind)
+			"format version %d is in force, and format version %d is blocked by %s", in.Level, in.Next, in.Behind)
 	}
 	for _, c := range in.Certificates {
 		out = append(out, expires(in, c)...)
@@ -55,7 +55,7 @@ func expires(in Inputs, c Certificate) []Finding {
 	f := Finding{
 		Code: CertificateExpiring, Severity: Warning, Subject: c.What,
 		Text:   fmt.Sprintf("the certificate of node %s for %s expires on %s", in.Self, c.What, c.Until.UTC().Format(time.DateOnly)),
-		Remedy: "put a new one in the place of the file that --" + c.Flag + " names: it is read by itself",
+		Remedy: "replace the file of --" + c.Flag + " with a new certificate: the node reads it automatically",
 	}
 	if left <= 0 {
 		f.Text = fmt.Sprintf("the certificate of node %s for %s expired on %s", in.Self, c.What, c.Until.UTC().Format(time.DateOnly))

@@ -11,30 +11,30 @@ func policy(in Inputs) (out []Finding) {
 		out = append(out, Finding{
 			Code: PoisonSuspect, Severity: Warning, Subject: fmt.Sprintf("%d/%016x", p.Shard, p.Hash),
 			Text:   fmt.Sprintf("requests of the key with key_hash %016x, in shard %d, were under way at %s when these broke", p.Hash, p.Shard, strings.Join(p.Nodes, " and ")),
-			Remedy: fmt.Sprintf("`shardway quarantine --shard %d --hash %016x` keeps them from all nodes", p.Shard, p.Hash),
+			Remedy: fmt.Sprintf("run `shardway quarantine --shard %d --hash %016x` to refuse these requests on all nodes", p.Shard, p.Hash),
 		})
 	}
 	out = append(out, drains(in)...)
 	if in.Pause != "" {
-		out = append(out, Finding{Code: Paused, Severity: Info, Text: "planned moves of shards are paused for " + in.Pause, Remedy: "`shardway resume` ends it"})
+		out = append(out, Finding{Code: Paused, Severity: Info, Text: "planned moves of shards are paused for " + in.Pause, Remedy: "run `shardway resume` to end it"})
 	}
 	if ids := in.pick(func(n Node) bool { return n.Cordoned && !n.Drained }); len(ids) > 0 {
 		out = append(out, Finding{
-			Code: Cordoned, Severity: Info, Text: fmt.Sprintf("%s %s cordoned, and %s nothing new", list(ids), are(len(ids)), gets(len(ids))),
-			Remedy: "`shardway uncordon` ends it",
+			Code: Cordoned, Severity: Info, Text: fmt.Sprintf("%s %s cordoned and %s no further shards", list(ids), are(len(ids)), gets(len(ids))),
+			Remedy: "run `shardway uncordon` to end it",
 		})
 	}
 	if in.Quarantined > 0 {
 		out = append(out, Finding{
-			Code: Quarantined, Severity: Info, Text: fmt.Sprintf("%s %s in quarantine, and their requests go nowhere", count(in.Quarantined, "key"), are(in.Quarantined)),
-			Remedy: "`shardway quarantine` lists them, and --lift ends it",
+			Code: Quarantined, Severity: Info, Text: fmt.Sprintf("%s %s in quarantine, and their requests are refused", count(in.Quarantined, "key"), are(in.Quarantined)),
+			Remedy: "run `shardway quarantine` to list them, and use --lift to end it",
 		})
 	}
 	if in.Stale > 0 {
 		out = append(out, Finding{
 			Code: QuarantineStale, Severity: Warning,
-			Text:   fmt.Sprintf("%s in quarantine %s let through, because the hashes were made under a secret that is not in use any more", count(in.Stale, "key"), are(in.Stale)),
-			Remedy: "quarantine them again, and lift these",
+			Text:   fmt.Sprintf("%s in quarantine %s not refused, because the hashes were made with a secret that is no longer in use", count(in.Stale, "key"), are(in.Stale)),
+			Remedy: "quarantine the keys again, and lift the old entries",
 		})
 	}
 	return out
@@ -44,7 +44,7 @@ func drains(in Inputs) (out []Finding) {
 	if in.Drains {
 		out = append(out, Finding{
 			Code: Draining, Severity: Info, Subject: "self", Text: fmt.Sprintf("node %s is to stop, and hands its shards over", in.Self),
-			Remedy: "it ends with its process; the next one owns shards again",
+			Remedy: "wait until its process stops; the next process owns shards again",
 		})
 	}
 	var asked, left []string
@@ -62,9 +62,9 @@ func drains(in Inputs) (out []Finding) {
 		if shards > 0 {
 			text = fmt.Sprintf("%s %s drained, and %s %s still", list(asked), are(len(asked)), owns(len(asked)), count(shards, "shard"))
 		}
-		remedy := "`shardway uncordon` ends it"
+		remedy := "run `shardway uncordon` to end it"
 		if shards > 0 {
-			remedy = "`shardway status` at the drained node shows why shards stay; `shardway uncordon` ends the drain"
+			remedy = "run `shardway status` on the drained node to see why shards stay; run `shardway uncordon` to end the drain"
 		}
 		out = append(out, Finding{Code: Draining, Severity: Info, Text: text, Remedy: remedy})
 	}
@@ -76,7 +76,7 @@ func drains(in Inputs) (out []Finding) {
 	if len(left) > 0 {
 		out = append(out, Finding{
 			Code: Draining, Severity: Info, Subject: "leaving", Text: fmt.Sprintf("%s %s to stop, and to hand over what %s", list(left), are(len(left)), owned(len(left))),
-			Remedy: "it ends with the process",
+			Remedy: "wait until the process stops",
 		})
 	}
 	return out

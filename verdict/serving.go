@@ -22,13 +22,13 @@ func serving(in Inputs) (out []Finding) {
 		brief := "another process has the id of node " + in.Self
 		out = append(out, Finding{
 			Code: DuplicateNode, Severity: Warning, Text: brief + ", at " + in.Elsewhere, Brief: brief,
-			Remedy: "stop that one, or give one of them another --node and an empty --data directory",
+			Remedy: "stop the other process, or give one of them another --node and an empty --data directory",
 		})
 	}
 	if in.Mapped && !in.Gateway && in.NoLease >= unleasedAfter && in.Elsewhere == "" {
 		f := Finding{
 			Code: NoLease, Severity: Warning, Text: fmt.Sprintf("node %s has no lease, so it serves nothing", in.Self),
-			Remedy: "the leader grants it as soon as it hears this node: see to what is said beside this, and to the network to the leader's peer port",
+			Remedy: "check the other findings, and the network to the peer port of the leader; the leader grants a lease once it receives heartbeats",
 		}
 		if in.Leader != "" {
 			f.Text = fmt.Sprintf("node %s has no lease of leader %s, so it serves nothing", in.Self, in.Leader)
@@ -38,7 +38,7 @@ func serving(in Inputs) (out []Finding) {
 	if in.Joins && in.Unborn == nil && in.Leader != "" {
 		out = append(out, Finding{
 			Code: Joining, Severity: Info, Text: fmt.Sprintf("node %s is not in the shard map yet", in.Self),
-			Remedy: "the leader adds it once its app answers, unless it was drained",
+			Remedy: "wait until its app responds; the leader then adds the node, unless it is drained",
 		})
 	}
 	if f, ok := acquires(in); ok {
@@ -69,12 +69,12 @@ func acquires(in Inputs) (f Finding, ok bool) {
 	case in.NotAcquired == "" && own.NotAcquired == 0:
 		return Finding{
 			Code: Acquiring, Severity: Info, Subject: in.Self, Text: fmt.Sprintf("the app of node %s is acquiring %s, and the requests wait", in.Self, in.Acquiring),
-			Remedy: "it ends by itself; --acquire-timeout bounds each attempt",
+			Remedy: "wait for the app; --acquire-timeout limits each attempt",
 		}, true
 	}
 	f = Finding{
 		Code: Acquiring, Severity: Warning, Subject: in.Self, Brief: fmt.Sprintf("the app of node %s does not acquire %s, whose requests wait", in.Self, in.Acquiring),
-		Remedy: "repair what the app reports; it is asked again, and other nodes take the shards if they can",
+		Remedy: "repair what the app reports; the node repeats the call, and other nodes take the shards over if they can",
 	}
 	f.Text = f.Brief + ": " + cmp.Or(in.NotAcquired, "it has not responded yet")
 	if own.NotAcquired > 0 {
@@ -97,7 +97,7 @@ func (in Inputs) own() Node {
 func notAcquired(x Node) Finding {
 	f := Finding{
 		Code: Acquiring, Severity: Outage, Subject: x.ID, Text: fmt.Sprintf("the app of node %s does not acquire %s, whose requests wait", x.ID, count(x.NotAcquired, "shard")),
-		Remedy: fmt.Sprintf("`shardway status` at node %s has the app's own words; it is asked again, and other nodes take the shards if they can", x.ID),
+		Remedy: fmt.Sprintf("run `shardway status` on node %s to see the error of the app; the node repeats the call, and other nodes take the shards over if they can", x.ID),
 	}
 	switch {
 	case x.NotAcquired > 0:
@@ -156,13 +156,13 @@ func unavailable(in Inputs) []Finding {
 	if n == 0 || in.Unborn != nil || !in.Mapped && (in.Leader == "" || in.NoMap < unmappedAfter) {
 		return nil
 	}
-	f := Finding{Code: Unavailable, Severity: Outage, Remedy: "see to what is said beside this: they are served again once it is mended"}
+	f := Finding{Code: Unavailable, Severity: Outage, Remedy: "resolve the other findings: then the shards are served again"}
 	gone := in.pick(func(x Node) bool { return x.Gone && !x.Absent && x.Shards > 0 })
 	switch {
 	case !in.Mapped:
-		f.Text = fmt.Sprintf("there is no map yet, so nobody serves any of the %d shards", n)
+		f.Text = fmt.Sprintf("there is no map yet, so no node serves any of the %d shards", n)
 	case n == in.Shards:
-		f.Text = fmt.Sprintf("nobody serves any of the %d shards as far as node %s knows", n, in.Self)
+		f.Text = fmt.Sprintf("no node serves any of the %d shards as far as node %s knows", n, in.Self)
 	case in.Orphaned == n:
 		f.Text = fmt.Sprintf("%d of %d shards %s no owner", n, in.Shards, have(n))
 	case len(gone) > 0:
@@ -181,13 +181,13 @@ func others(in Inputs) (out []Finding) {
 		case x.Absent:
 			out = append(out, Finding{
 				Code: Absent, Severity: Info, Subject: x.ID,
-				Text:   fmt.Sprintf("node %s restarts in place: %s for it, for %v at most", x.ID, waits(x.Shards), x.Grace),
-				Remedy: "it ends when the node is back, or its --hold-grace is over; `shardway remove --force " + x.ID + "` ends it at once",
+				Text:   fmt.Sprintf("node %s restarts in place: %s for it, for up to %v", x.ID, waits(x.Shards), x.Grace),
+				Remedy: "wait until the node is back or its --hold-grace has passed; run `shardway remove --force " + x.ID + "` to end it immediately",
 			})
 		case x.Lags && x.Here:
 			out = append(out, Finding{
 				Code: Lagging, Severity: Warning, Subject: x.ID, Text: fmt.Sprintf("node %s is behind: its map is that of epoch %d, and the cluster's that of epoch %d", x.ID, x.Applied, in.Epoch),
-				Remedy: "see to its disk and its CPU, and to the network between it and the leader",
+				Remedy: "check its disk and CPU, and the network between it and the leader",
 			})
 		}
 		if (x.NotAcquired > 0 || x.Unable || x.Withheld > 0) && x.Here && (x.ID != in.Self || in.Acquiring == "") {
@@ -204,8 +204,8 @@ func others(in Inputs) (out []Finding) {
 func notReleased(x Node) Finding {
 	f := Finding{
 		Code: NotReleased, Severity: Warning, Subject: x.ID,
-		Text:   fmt.Sprintf("%s moved within the last 10 minutes though the app of node %s had not released %s", count(x.NotReleased, "shard"), x.ID, them(x.NotReleased)),
-		Remedy: "look for what the app had not written; unless it had crashed, repair its release hook, or raise --release-timeout if it needs longer",
+		Text:   fmt.Sprintf("%s moved within the last 10 minutes although the app of node %s had not released %s", count(x.NotReleased, "shard"), x.ID, them(x.NotReleased)),
+		Remedy: "check the app for lost writes; unless it crashed, repair its release hook, or raise --release-timeout if it needs more time",
 	}
 	if x.NotReleasedWhy == "" { // only the node itself knows the reason
 		f.Remedy = "read the reason with `shardway status` at node " + x.ID + ", or in its log, and " + f.Remedy

@@ -11,8 +11,8 @@ import (
 // thresholdTable has what lasts just too short, or is just not enough, to be told, beside
 // what is told.
 func thresholdTable() []want {
-	const quorum = "outage no-quorum: 1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing"
-	const nobody = "outage unavailable: nobody serves any of the 1024 shards as far as node a knows"
+	const quorum = "outage no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing"
+	const nobody = "outage unavailable: no node serves any of the 1024 shards as far as node a knows"
 	without := func(d time.Duration) verdict.Inputs {
 		return with(func(in *verdict.Inputs) {
 			lost(in)
@@ -35,7 +35,7 @@ func thresholdTable() []want {
 		{"and then", without(time.Second), []string{quorum, nobody}},
 		{"no lease, at first", with(func(in *verdict.Inputs) { in.NoLease = time.Second - 1 }), nil},
 		{"no map, at first", unmapped(3*time.Second - 1), nil},
-		{"and then no map", unmapped(3 * time.Second), []string{"outage unavailable: there is no map yet, so nobody serves any of the 1024 shards"}},
+		{"and then no map", unmapped(3 * time.Second), []string{"outage unavailable: there is no map yet, so no node serves any of the 1024 shards"}},
 		{"no map, and nobody who would make one", with(func(in *verdict.Inputs) { in.Mapped, in.Leader, in.NoMap = false, "", time.Minute }), nil},
 		{"four of five", five("e"), nil},
 		{"three of five", five("d", "e"), []string{
@@ -79,7 +79,7 @@ func thresholdTable() []want {
 			for i := range 9 {
 				in.Nodes = append(in.Nodes, verdict.Node{ID: fmt.Sprint("n", i), Here: true, Cordoned: true})
 			}
-		}), []string{"info cordoned: n0, n1, n2, n3, n4, n5, n6, n7 and 1 more are cordoned, and get nothing new"}},
+		}), []string{"info cordoned: n0, n1, n2, n3, n4, n5, n6, n7 and 1 more are cordoned and get no further shards"}},
 	}
 }
 

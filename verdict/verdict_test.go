@@ -67,22 +67,22 @@ func clusterTable() []want {
 	return []want{
 		{"all is well", three(), nil},
 		{"two of three are gone", with(lost), []string{
-			"outage no-quorum: 1 of 3 voters is here and it takes 2, so nobody leads: b and c are missing",
-			"outage unavailable: nobody serves any of the 1024 shards as far as node a knows",
+			"outage no-quorum: 1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing",
+			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 			"warning no-lease: node a has no lease, so it serves nothing",
 		}},
 		{"an election", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 900*time.Millisecond }), nil},
 		{"an election among all takes a while", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 3*time.Second }), nil},
 		{"nobody wins an election", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 5*time.Second }), []string{
 			"outage no-quorum: nobody leads as far as node a knows, though 3 of 3 voters are seen: they do not reach each other's peer ports, or cannot agree",
-			"outage unavailable: nobody serves any of the 1024 shards as far as node a knows",
+			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
 		{"a voter is at another address", with(func(in *verdict.Inputs) {
 			in.Leader, in.NoLeader = "", 5*time.Second
 			in.Moved = []verdict.Moved{{Node: "b", From: "10.0.0.2:7946", To: "10.0.0.9:7946", Why: "connection refused"}}
 		}), []string{
 			"outage no-quorum: nobody leads as far as node a knows: gossip still has the previous address of node b, 10.0.0.2:7946; the node announces 10.0.0.9:7946 (connection refused)",
-			"outage unavailable: nobody serves any of the 1024 shards as far as node a knows",
+			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
 		{"one of three is gone", with(func(in *verdict.Inputs) { nodes(in, gone, "c") }), []string{
 			"warning no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
@@ -95,7 +95,7 @@ func clusterTable() []want {
 			in.Nodes = append(in.Nodes, verdict.Node{ID: "d", Voter: true, Here: true})
 		}), []string{"warning even-voters: 4 voters (a, b, c and d) bear no more losses than 3 would"}},
 		{"one of the founders is there", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{BootstrapExpect: 3, Here: []string{"a"}}) }), []string{
-			"outage bootstrapping: 1 of the 3 nodes that are to found the cluster is here (a)",
+			"outage bootstrapping: 1 of the 3 nodes that must start the cluster is here (a)",
 		}},
 		{"the founder is gone", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{BootstrapExpect: 3, Founder: "c"}) }), []string{
 			"outage bootstrapping: node c was about to found the cluster and is gone",
@@ -172,7 +172,7 @@ func servingTable() []want {
 			nodes(in, func(n *verdict.Node) { n.Shards = 0 }, "a", "b", "c")
 		}), []string{
 			"outage no-healthy-app: no node has an app that answers: a (connection refused), b and c",
-			"outage unavailable: nobody serves any of the 1024 shards as far as node a knows",
+			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
 		{"an app is sick", with(func(in *verdict.Inputs) { nodes(in, sick, "b") }), []string{"warning app-unhealthy: the app of node b does not answer"}},
 		{"most apps are unhealthy", with(func(in *verdict.Inputs) {
@@ -194,7 +194,7 @@ func servingTable() []want {
 			nodes(in, func(n *verdict.Node) { n.Gateway, n.Shards = true, 0 }, "a", "b", "c")
 		}), []string{
 			"outage no-healthy-app: no node has an app (a, b and c)",
-			"outage unavailable: there is no map yet, so nobody serves any of the 1024 shards",
+			"outage unavailable: there is no map yet, so no node serves any of the 1024 shards",
 			"warning no-app: node a is a gateway, because --upstream is missing: it owns nothing",
 		}},
 		{"no lease", with(func(in *verdict.Inputs) { in.NoLease = 2 * time.Second }), []string{
@@ -223,8 +223,8 @@ func servingTable() []want {
 			nodes(in, func(n *verdict.Node) { n.NotReleased, n.NotReleasedWhy = 342, "status 500" }, "a")
 			nodes(in, func(n *verdict.Node) { n.NotReleased = 1 }, "b")
 		}), []string{
-			"warning not-released: 342 shards moved within the last 10 minutes though the app of node a had not released them: status 500",
-			"warning not-released: 1 shard moved within the last 10 minutes though the app of node b had not released it",
+			"warning not-released: 342 shards moved within the last 10 minutes although the app of node a had not released them: status 500",
+			"warning not-released: 1 shard moved within the last 10 minutes although the app of node b had not released it",
 		}},
 		{"requests wait for an app that does not acquire", with(func(in *verdict.Inputs) {
 			in.Acquiring, in.NotAcquired = "shard 7", "status 500"
@@ -247,7 +247,7 @@ func servingTable() []want {
 		}},
 		{"a node restarts in place", with(func(in *verdict.Inputs) {
 			nodes(in, func(n *verdict.Node) { n.Absent, n.Grace = true, 30*time.Second }, "c")
-		}), []string{"info absent: node c restarts in place: its 341 shards wait for it, for 30s at most"}},
+		}), []string{"info absent: node c restarts in place: its 341 shards wait for it, for up to 30s"}},
 		{"a log is behind", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Lags, n.Applied = true, 14 }, "c") }), []string{
 			"warning lagging: node c is behind: its map is that of epoch 14, and the cluster's that of epoch 17",
 		}},
@@ -262,7 +262,7 @@ func machineTable() []want {
 	return []want{
 		{"the disk hangs", with(func(in *verdict.Inputs) { in.DiskStalled = true }), []string{"warning disk-stalled: a write to the disk of node a is stalled"}},
 		{"the disk hung while it led", with(func(in *verdict.Inputs) { in.DiskStalled, in.CutOff, in.Leader = true, true, "" }), []string{
-			"outage unavailable: nobody serves any of the 1024 shards as far as node a knows",
+			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 			"warning disk-stalled: a write to the disk of node a is stalled",
 		}},
 		{"the disk is slow", with(func(in *verdict.Inputs) { in.DiskTook = 1234 * time.Millisecond }), []string{"warning disk-slow: a write to the disk of node a took 1.2s"}},
@@ -272,9 +272,9 @@ func machineTable() []want {
 		{"the queue is full", with(func(in *verdict.Inputs) { in.QueueRefused, in.QueueWaiting = 12, 10000 }), []string{
 			"warning queue-full: node a refused requests lately because too many wait: 12 refused, 10000 waiting",
 		}},
-		{"tags are nearly full", with(func(in *verdict.Inputs) { in.TagsUsed = 480 }), []string{"warning tags-nearly-full: what node a says of itself by gossip takes 480 of 512 bytes"}},
+		{"tags are nearly full", with(func(in *verdict.Inputs) { in.TagsUsed = 480 }), []string{"warning tags-nearly-full: the gossip tags of node a use 480 of 512 bytes"}},
 		{"an upgrade is pending", with(func(in *verdict.Inputs) { in.Level, in.Next, in.Behind = 1, 2, "c" }), []string{
-			"warning upgrade-pending: format version 1 is in force, and format version 2 is held up by c",
+			"warning upgrade-pending: format version 1 is in force, and format version 2 is blocked by c",
 		}},
 		{"settings differ", with(func(in *verdict.Inputs) {
 			in.Differences = verdict.Differences([]verdict.SettingsOf{
@@ -332,13 +332,13 @@ func policyTable() []want {
 			"info draining: node a is to stop, and hands its shards over", "info draining: c is to stop, and to hand over what it owns",
 		}},
 		{"paused", with(func(in *verdict.Inputs) { in.Pause = "30m" }), []string{"info paused: planned moves of shards are paused for 30m"}},
-		{"cordoned", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Cordoned = true }, "c") }), []string{"info cordoned: c is cordoned, and gets nothing new"}},
+		{"cordoned", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Cordoned = true }, "c") }), []string{"info cordoned: c is cordoned and gets no further shards"}},
 		{"shards returned to an app that has not restarted", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.StaleReturns = 3 }, "b") }), []string{
 			"warning stale-return: 3 shards returned to the app of node b, which had them before and has not restarted: no other node could own them",
 		}},
 		{"in quarantine", with(func(in *verdict.Inputs) { in.Quarantined, in.Stale = 2, 1 }), []string{
-			"warning quarantine-stale: 1 key in quarantine is let through, because the hashes were made under a secret that is not in use any more",
-			"info quarantined: 2 keys are in quarantine, and their requests go nowhere",
+			"warning quarantine-stale: 1 key in quarantine is not refused, because the hashes were made with a secret that is no longer in use",
+			"info quarantined: 2 keys are in quarantine, and their requests are refused",
 		}},
 	}
 }
@@ -379,7 +379,7 @@ func TestEveryStateHasItsSentence(t *testing.T) {
 func TestBriefHasNoAddresses(t *testing.T) {
 	for _, tt := range table() {
 		for _, f := range verdict.Of(tt.in) {
-			if p := f.Public(); strings.Contains(p, "10.0.0.") || strings.Contains(p, "refused") && f.Code != verdict.QueueFull || strings.Contains(p, "status 500") || strings.Contains(p, ":8081") {
+			if p := f.Public(); strings.Contains(p, "10.0.0.") || strings.Contains(p, "connection refused") || strings.Contains(p, "status 500") || strings.Contains(p, ":8081") {
 				t.Errorf("everybody is told %q", p)
 			}
 		}
@@ -477,6 +477,23 @@ func TestNotReleasedNamesTheNodeWithTheReason(t *testing.T) {
 	for _, f := range verdict.Of(in) {
 		if got, want := strings.Contains(f.Remedy, "read the reason with `shardway status` at node b"), f.Subject == "b"; got != want {
 			t.Errorf("%s: %s, remedy %q", f.Subject, f.Text, f.Remedy)
+		}
+	}
+}
+
+// imperatives are the verbs that remedies start with.
+var imperatives = []string{
+	"add", "announce", "change", "check", "delete", "encrypt", "find", "free", "give", "lift", "list", "lower", "open", "quarantine", "raise", "read", "remove", "repair", "replace", "require",
+	"resolve", "restart", "run", "set", "shorten", "start", "stop", "upgrade", "wait",
+}
+
+func TestRemediesStartWithAnImperative(t *testing.T) {
+	for _, tt := range table() {
+		for _, f := range verdict.Of(tt.in) {
+			verb, _, _ := strings.Cut(f.Remedy, " ")
+			if verb = strings.TrimSuffix(verb, ","); f.Remedy != "" && !slices.Contains(imperatives, verb) {
+				t.Errorf("%s: the remedy is %q: start with a verb, such as start, check or run", f.Code, f.Remedy)
+			}
 		}
 	}
 }

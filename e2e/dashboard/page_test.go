@@ -58,7 +58,7 @@ func (l looks) saysWhatWasServed(t *testing.T) {
 	warned := dashboard.NewScene(2, 64)
 	warned.Say(
 		verdict.Finding{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "there are 2 voters, and the loss of either stops the cluster", Remedy: "add a third node"},
-		verdict.Finding{Code: verdict.Paused, Severity: verdict.Info, Text: "planned moves are paused", Remedy: "`shardway resume` ends it"},
+		verdict.Finding{Code: verdict.Paused, Severity: verdict.Info, Text: "planned moves are paused", Remedy: "run `shardway resume` to end it"},
 	)
 	type said struct {
 		Texts []string

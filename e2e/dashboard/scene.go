@@ -98,7 +98,7 @@ func (s *Scene) count() {
 	if n := s.status.Shards.Unavailable; n > 0 {
 		s.status.Findings = []verdict.Finding{{
 			Code: verdict.Unavailable, Severity: verdict.Outage, Text: fmt.Sprintf("nobody serves %d of %d shards: they are moving away from nodes that are gone", n, len(s.owners)),
-			Remedy: "see to what is said beside this: they are served again once it is mended",
+			Remedy: "resolve the other findings: then the shards are served again",
 		}}
 	}
 	s.status.Findings = append(s.status.Findings, s.said...)

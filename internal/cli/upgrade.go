@@ -98,7 +98,7 @@ func nextVersion(l admin.UpgradeState) string {
 	case l.Next == l.InForce:
 		return "no node supports a higher one"
 	case l.Behind != "":
-		return fmt.Sprintf("format version %d is held up by %s", l.Next, l.Behind)
+		return fmt.Sprintf("format version %d is blocked by %s", l.Next, l.Behind)
 	}
 	return fmt.Sprintf("format version %d will be raised in %s, or now by: shardway upgrade finalize", l.Next, l.Wait)
 }

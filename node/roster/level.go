@@ -22,7 +22,7 @@ func (e *LevelError) Error() string {
 	case v.Next == v.InForce:
 		return fmt.Sprintf("format version %d is in force and no node knows a higher one: run a newer version on all of them first", v.InForce)
 	case len(v.Blocked()) > 0:
-		return fmt.Sprintf("format version %d is in force, and format version %d is held up by %s", v.InForce, v.Next, DescribeBlockers(v))
+		return fmt.Sprintf("format version %d is in force, and format version %d is blocked by %s", v.InForce, v.Next, DescribeBlockers(v))
 	default:
 		return fmt.Sprintf("format version %d is in force, and format version %d must be known by all for another %v", v.InForce, v.Next, v.Wait)
 	}
