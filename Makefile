@@ -242,10 +242,10 @@ SOAK ?= 20m
 MOVES ?= 1000
 
 .PHONY: soak
-soak: ## all faults again and again, on three and on five nodes side by side (SOAK=20m), state through planned moves (MOVES=1000), and kept sockets at full size, as bench-sockets does
+soak: ## all faults again and again, on three and on five nodes side by side (SOAK=20m), state through planned moves (MOVES=1000), and kept sockets at full size, as bench-websockets does
 	$(call stage,soak,go test -count=1 -timeout 24h -v ./e2e/chaos -run '^TestChaos$$' -chaos.for=$(SOAK))
 	$(call stage,counters that follow their shards,SHARDWAY_E2E_MOVES=$(MOVES) go test -count=1 -timeout 24h -v ./e2e -run '^TestCountersFollowTheirShards$$')
-	$(MAKE) bench-sockets
+	$(MAKE) bench-websockets
 
 .PHONY: bench-faults
 bench-faults: ## what each fault costs: the longest time a key went unanswered, requests that failed or were held (TRIALS=20 each); planned moves with hooks, and with a slow request at each app; bursts of connections
@@ -254,14 +254,14 @@ bench-faults: ## what each fault costs: the longest time a key went unanswered, 
 	$(call stage,planned moves with slow requests,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestSlowRequests$$' -faults.trials=$(TRIALS))
 	$(call stage,bursts,go test -count=1 -timeout 24h -v ./e2e/faults -run '^TestBursts$$' -faults.bursts=1000$(comma)3000 -faults.trials=3)
 
-# SOCKETS is how many WebSockets talk in bench-sockets, ROLLS how many rolling restarts they
+# SOCKETS is how many WebSockets talk in bench-websockets, ROLLS how many rolling restarts they
 # go through, IDLE_SOCKETS how many others move at once. A process needs two descriptors for each.
 SOCKETS ?= 1000
 ROLLS ?= 10
 IDLE_SOCKETS ?= 8000
 
-.PHONY: bench-sockets
-bench-sockets: ## WebSockets that stay open: talking ones through rolling restarts, idle ones moved at once, with what each costs (SOCKETS=1000 ROLLS=10 IDLE_SOCKETS=8000)
+.PHONY: bench-websockets
+bench-websockets: ## WebSockets that stay open: talking ones through rolling restarts, idle ones moved at once, with what each costs (SOCKETS=1000 ROLLS=10 IDLE_SOCKETS=8000)
 	$(call stage,kept sockets,SHARDWAY_E2E_SOCKETS=$(SOCKETS) SHARDWAY_E2E_SOCKET_ROLLS=$(ROLLS) SHARDWAY_E2E_IDLE_SOCKETS=$(IDLE_SOCKETS) \
 		go test -count=1 -parallel 1 -timeout 24h -v ./e2e -run '^(TestRollingRestartsKeepManySockets|TestIdleSocketsMove)$$')
 

@@ -53,7 +53,7 @@ func TestJSONHasTheDocumentedNames(t *testing.T) {
 		"shard-1.json":         "/v1/shards/1",
 		"shard-2.json":         "/v1/shards/2",
 		"hot.json":             "/v1/hot",
-		"sockets.json":         "/v1/sockets",
+		"sockets.json":         "/v1/websockets",
 		"endpoints.json":       "/v1/endpoints",
 		"endpoints-http.json":  "/v1/endpoints?name=http",
 		"map.json":             "/v1/map",

@@ -11,7 +11,7 @@ import (
 	"shardway/internal/problem"
 )
 
-// SocketList is the response of GET /v1/sockets: the current WebSockets and other upgraded
+// SocketList is the response of GET /v1/websockets: the current WebSockets and other upgraded
 // connections of the cluster, as reported by the nodes.
 type SocketList struct {
 	Shards []ShardSockets `json:"shards"` // shards with sockets, ascending
@@ -47,7 +47,7 @@ type SocketBreak struct {
 	Gap   bool    `json:"gap,omitempty"`
 }
 
-// BrokenSockets is the response of POST /v1/sockets. GET /v1/sockets and the metrics show whether
+// BrokenSockets is the response of POST /v1/websockets. GET /v1/websockets and the metrics show whether
 // the sockets resume.
 type BrokenSockets struct {
 	Sockets int            `json:"sockets"` // number of affected sockets
@@ -55,7 +55,7 @@ type BrokenSockets struct {
 	Silent  []string       `json:"silent"`  // as in SocketList; their sockets may be unaffected
 }
 
-// SocketAPI is the optional interface of a Cluster that serves /v1/sockets.
+// SocketAPI is the optional interface of a Cluster that serves /v1/websockets.
 type SocketAPI interface {
 	// Sockets queries all nodes, at most once per second for all callers together, and returns within
 	// 2 s. The caller must not modify the result.
@@ -83,7 +83,7 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := admissionOf(r)
-	c.action = "break sockets" + whose
+	c.action = "move-test websockets" + whose
 	if b.Gap {
 		c.action += " with a gap"
 	}
@@ -95,20 +95,20 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 		if len(broken.Silent) > 0 {
 			untold = "; " + strings.Join(broken.Silent, ", ") + " did not answer"
 		}
-		return problem.Newf(problem.NotFound, "no kept socket%s has a connection to its app%s: GET /v1/sockets tells which shards have some", whose, untold)
+		return problem.Newf(problem.NotFound, "no resumable WebSocket%s has a connection to its app%s: GET /v1/websockets tells which shards have some", whose, untold)
 	}
 	return writeJSON(w, broken)
 }
 
-// breaking are the arguments of POST /v1/sockets.
+// breaking are the arguments of POST /v1/websockets.
 type breakArguments struct {
-	Break bool    `json:"break"`
+	Break bool    `json:"move_test"`
 	Key   *string `json:"key,omitempty"`
 	Shard *uint64 `json:"shard,omitempty"`
 	Gap   bool    `json:"gap,omitempty"`
 }
 
-func breakArgumentNames() []string { return []string{"break", "key", "shard", "gap"} }
+func breakArgumentNames() []string { return []string{"move_test", "key", "shard", "gap"} }
 
 // readSocketBreak parses the selection and describes it for the log, which must not contain keys.
 func (s *Server) readSocketBreak(r *http.Request) (b SocketBreak, whose string, err error) {
@@ -136,14 +136,14 @@ func (s *Server) readSocketBreak(r *http.Request) (b SocketBreak, whose string, 
 	return b, whose, nil
 }
 
-// readBreakArguments requires break=true explicitly, so that an accidental POST has no effect.
+// readBreakArguments requires move_test=true explicitly, so that an accidental POST has no effect.
 func readBreakArguments(r *http.Request) (a breakArguments, err error) {
 	body, err := readBody(r)
 	if err != nil {
 		return a, err
 	}
 	if body != nil {
-		a, err = decodeObject[breakArguments](body, `{"break":true,"key":"alice"}`, breakArgumentNames())
+		a, err = decodeObject[breakArguments](body, `{"move_test":true,"key":"alice"}`, breakArgumentNames())
 	} else if q, wrong := query(r, breakArgumentNames()...); wrong != nil {
 		err = wrong
 	} else {
@@ -152,7 +152,7 @@ func readBreakArguments(r *http.Request) (a breakArguments, err error) {
 	switch {
 	case err != nil:
 	case !a.Break:
-		err = missing("break", `say {"break":true} or ?break=true, with "key" or "shard" unless all sockets of the cluster are meant`)
+		err = missing("move_test", `say {"move_test":true} or ?move_test=true, with "key" or "shard" unless all sockets of the cluster are meant`)
 	case a.Key != nil && a.Shard != nil:
 		err = badParam("shard", strconv.FormatUint(*a.Shard, 10), "is that of the key: give one of the two")
 	}
@@ -160,7 +160,7 @@ func readBreakArguments(r *http.Request) (a breakArguments, err error) {
 }
 
 func (p params) breakArguments() (a breakArguments, err error) {
-	if a.Break, err = p.boolean("break"); err != nil {
+	if a.Break, err = p.boolean("move_test"); err != nil {
 		return a, err
 	}
 	if a.Gap, err = p.boolean("gap"); err != nil {
@@ -176,7 +176,7 @@ func (p params) breakArguments() (a breakArguments, err error) {
 
 // Sockets returns the sockets of the cluster.
 func (c *Client) Sockets(ctx context.Context) (SocketList, error) {
-	return getJSON[SocketList](ctx, c, "/v1/sockets", nil)
+	return getJSON[SocketList](ctx, c, "/v1/websockets", nil)
 }
 
 // BreakSockets closes the connections of resumable sockets to their app, so that the sockets
@@ -191,5 +191,5 @@ func (c *Client) BreakSockets(ctx context.Context, b SocketBreak) (BrokenSockets
 	if err != nil {
 		return BrokenSockets{}, err
 	}
-	return fetchJSON[BrokenSockets](ctx, c, call{method: http.MethodPost, path: "/v1/sockets", body: body, serverWait: actTimeout})
+	return fetchJSON[BrokenSockets](ctx, c, call{method: http.MethodPost, path: "/v1/websockets", body: body, serverWait: actTimeout})
 }

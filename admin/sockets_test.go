@@ -18,9 +18,9 @@ func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
 		want         admin.SocketBreak
 		logged       string
 	}{
-		{"/v1/sockets?break=true", "", admin.SocketBreak{}, "break sockets"},
-		{"/v1/sockets?break=true&gap=true&shard=1", "", admin.SocketBreak{Shard: &one, Gap: true}, "break sockets of shard 1 with a gap"},
-		{"/v1/sockets", `{"break":true,"key":"` + key + `"}`, admin.SocketBreak{Key: &key}, "break sockets of key_hash 000000000000006b of shard 1"},
+		{"/v1/websockets?move_test=true", "", admin.SocketBreak{}, "move-test websockets"},
+		{"/v1/websockets?move_test=true&gap=true&shard=1", "", admin.SocketBreak{Shard: &one, Gap: true}, "move-test websockets of shard 1 with a gap"},
+		{"/v1/websockets", `{"move_test":true,"key":"` + key + `"}`, admin.SocketBreak{Key: &key}, "move-test websockets of key_hash 000000000000006b of shard 1"},
 	} {
 		f := newFake()
 		h, log := guarded(t, f)
@@ -58,11 +58,11 @@ func TestBreakThatDisturbsNobodySaysSo(t *testing.T) {
 		code int
 		want string
 	}{
-		"/v1/sockets":                          {400, "say {\\\"break\\\":true}"},
-		"/v1/sockets?break=false":              {400, "say {\\\"break\\\":true}"},
-		"/v1/sockets?break=true&shard=9":       {400, "is no shard"},
-		"/v1/sockets?break=true&shard=1&key=a": {400, "give one of the two"},
-		"/v1/sockets?break=true&shard=2":       {404, "no kept socket of shard 2 has a connection to its app; n2 did not answer"},
+		"/v1/websockets":                              {400, "say {\\\"move_test\\\":true}"},
+		"/v1/websockets?move_test=false":              {400, "say {\\\"move_test\\\":true}"},
+		"/v1/websockets?move_test=true&shard=9":       {400, "is no shard"},
+		"/v1/websockets?move_test=true&shard=1&key=a": {400, "give one of the two"},
+		"/v1/websockets?move_test=true&shard=2":       {404, "no resumable WebSocket of shard 2 has a connection to its app; n2 did not answer"},
 	} {
 		f := newFake()
 		res := fetchJSON(t, handlerOf(f), "POST", target, "")
@@ -71,7 +71,7 @@ func TestBreakThatDisturbsNobodySaysSo(t *testing.T) {
 		}
 	}
 	h, _ := guarded(t, newFake())
-	if res := fetchJSON(t, h, "POST", "/v1/sockets?break=true", "", "Authorization", "Bearer "+readToken); res.Code != 403 {
+	if res := fetchJSON(t, h, "POST", "/v1/websockets?move_test=true", "", "Authorization", "Bearer "+readToken); res.Code != 403 {
 		t.Errorf("who may read breaks sockets: %d", res.Code)
 	}
 }

@@ -88,7 +88,7 @@ func allowsKeyParam(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/v1/locate":
 		return true
-	case "/v1/pin", "/v1/unpin", "/v1/quarantine", "/v1/lift", "/v1/sockets":
+	case "/v1/pin", "/v1/unpin", "/v1/quarantine", "/v1/lift", "/v1/websockets":
 		return len(r.Header.Values("Authorization")) > 0 // without this header, key= could be meant as a token
 	}
 	return false

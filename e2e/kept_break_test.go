@@ -19,7 +19,7 @@ import (
 // sockets asks a node for the sockets of the cluster by the command.
 func (x *keptSockets) sockets(t *testing.T, at *cluster.Node) (list admin.SocketList) {
 	t.Helper()
-	out, code := shardway(t, "sockets", "--json", "--admin", at.Admin)
+	out, code := shardway(t, "websockets", "--json", "--admin", at.Admin)
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 {
 		t.Fatalf("sockets: exit %d, %v, %s", code, err, out)
 	}
@@ -52,8 +52,8 @@ func TestSocketsBreakRehearsesAMove(t *testing.T) {
 	x.goOn(t)
 	began, other := history.Now(), x.nodes[1]
 	x.attached(t, other)
-	if out, code := shardway(t, "sockets", "break", "--admin", other.Admin); code != 0 || strings.Count(out, "are handed over") != len(x.front) {
-		t.Fatalf("sockets break: exit %d, %s", code, out)
+	if out, code := shardway(t, "websockets", "move-test", "--all", "--admin", other.Admin); code != 0 || strings.Count(out, "are handed over") != len(x.front) {
+		t.Fatalf("websockets move-test: exit %d, %s", code, out)
 	}
 	cluster.Await(t, "all legs are handed over", func() error {
 		if _, planned := x.gaps(t); planned < len(x.conns) {
@@ -69,8 +69,8 @@ func TestSocketsBreakRehearsesAMove(t *testing.T) {
 	before, _ := x.gaps(t)
 	m := x.AwaitServedBy(t, x.nodes...)
 	key := m.Keys(x.nodes[2].ID, 1)[0]
-	if out, code := shardway(t, "sockets", "break", "--gap", "--key", key, "--admin", other.Admin); code != 0 {
-		t.Fatalf("sockets break --gap: exit %d, %s", code, out)
+	if out, code := shardway(t, "websockets", "move-test", "--gap", "--key", key, "--admin", other.Admin); code != 0 {
+		t.Fatalf("websockets move-test --gap: exit %d, %s", code, out)
 	}
 	cluster.Await(t, "the app is told of the gaps", func() error {
 		if gaps, _ := x.gaps(t); gaps < before+len(x.front) {
@@ -79,7 +79,7 @@ func TestSocketsBreakRehearsesAMove(t *testing.T) {
 		return nil
 	})
 	x.goOn(t)
-	if out, code := shardway(t, "sockets", "break", "--key", key+"-nobody's", "--admin", other.Admin); code != 1 || !strings.Contains(out, "no kept socket") {
+	if out, code := shardway(t, "websockets", "move-test", "--key", key+"-nobody's", "--admin", other.Admin); code != 1 || !strings.Contains(out, "no resumable WebSocket") {
 		t.Errorf("a key without sockets: exit %d, %s", code, out)
 	}
 	var saw []kept.Client

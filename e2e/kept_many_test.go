@@ -22,7 +22,7 @@ import (
 	"shardway/e2e/kept"
 )
 
-// Sizes of these tests, from make bench-sockets: sockets that talk, rolling restarts under
+// Sizes of these tests, from make bench-websockets: sockets that talk, rolling restarts under
 // them, and idle sockets that move at once. The usual run has a few.
 const (
 	socketsVariable = "SHARDWAY_E2E_SOCKETS"

@@ -64,7 +64,7 @@ function census() {
   if (performance.now() - asked < slowly || locked) return;
   asked = performance.now();
   ask('/v1/running').then((list) => { running = list; show(); }, () => { running = null; });
-  ask('/v1/sockets').then((list) => { sockets = list; show(); }, () => { sockets = null; });
+  ask('/v1/websockets').then((list) => { sockets = list; show(); }, () => { sockets = null; });
 }
 
 // showLive says how old all of this is.

@@ -52,22 +52,22 @@ var errOutage = errors.New("cli: there is an outage")
 
 // grammar is every command.
 type grammar struct {
-	Run       runCommand       `cmd:"" passthrough:"" help:"Run a node."`
-	Demo      demoCommand      `cmd:"" help:"Run three nodes with a sample app on this machine."`
-	DemoApp   demoAppCommand   `cmd:"" help:"Run the sample app alone." hidden:""`
-	Status    statusCommand    `cmd:"" help:"Show one node's view of the cluster."`
-	Nodes     nodesCommand     `cmd:"" help:"List the nodes."`
-	Shards    shardsCommand    `cmd:"" help:"List the shards and their owners."`
-	Endpoints endpointsCommand `cmd:"" help:"List the addresses announced by the nodes."`
-	Events    eventsCommand    `cmd:"" help:"Show the events of a node."`
-	Locate    locateCommand    `cmd:"" help:"Show the owner of a key."`
-	Hot       hotCommand       `cmd:"" help:"Show the busiest shards and keys."`
-	Sockets   socketsCommand   `cmd:"" help:"Count WebSockets by shard, or rehearse what a move does to them."`
-	StepDown  stepDownCommand  `cmd:"" help:"Make the leader transfer its leadership."`
-	Remove    removeCommand    `cmd:"" help:"Remove a node from the cluster permanently."`
-	Drain     drainCommand     `cmd:"" help:"Move all shards off a node."`
-	Cordon    cordonCommand    `cmd:"" help:"Assign no further shards to a node."`
-	Uncordon  uncordonCommand  `cmd:"" help:"End the drain or cordon of a node."`
+	Run        runCommand        `cmd:"" passthrough:"" help:"Run a node."`
+	Demo       demoCommand       `cmd:"" help:"Run three nodes with a sample app on this machine."`
+	DemoApp    demoAppCommand    `cmd:"" help:"Run the sample app alone." hidden:""`
+	Status     statusCommand     `cmd:"" help:"Show one node's view of the cluster."`
+	Nodes      nodesCommand      `cmd:"" help:"List the nodes."`
+	Shards     shardsCommand     `cmd:"" help:"List the shards and their owners."`
+	Endpoints  endpointsCommand  `cmd:"" help:"List the addresses announced by the nodes."`
+	Events     eventsCommand     `cmd:"" help:"Show the events of a node."`
+	Locate     locateCommand     `cmd:"" help:"Show the owner of a key."`
+	Hot        hotCommand        `cmd:"" help:"Show the busiest shards and keys."`
+	WebSockets websocketsCommand `cmd:"" name:"websockets" help:"Count WebSockets by shard, or test what a move does to them."`
+	StepDown   stepDownCommand   `cmd:"" help:"Make the leader transfer its leadership."`
+	Remove     removeCommand     `cmd:"" help:"Remove a node from the cluster permanently."`
+	Drain      drainCommand      `cmd:"" help:"Move all shards off a node."`
+	Cordon     cordonCommand     `cmd:"" help:"Assign no further shards to a node."`
+	Uncordon   uncordonCommand   `cmd:"" help:"End the drain or cordon of a node."`
 
 	AppRestarted appRestartedCommand `cmd:"" help:"Report that a node's app has restarted."`
 

@@ -160,11 +160,11 @@ func TestTablesForPeople(t *testing.T) {
 		}},
 		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},
 		{"shards", []string{"OWNER STATE TO EPOCH COUNT SHARDS", "a owned - 9 2 0-1", "b moving a 9 1 2", "b owned - 12 1 3"}},
-		{"sockets --limit 1", []string{
-			"NODE ATTACHED DETACHED AT-APP", "a 4 1 0", "c? 0 0 6", "", "SHARD ATTACHED DETACHED PLAIN", "3 3 1 2", "1 more shards have sockets: --limit N shows them", "", "not told by b",
+		{"websockets --limit 1", []string{
+			"NODE ATTACHED DETACHED AT-APP", "a 4 1 0", "c? 0 0 6", "", "SHARD ATTACHED DETACHED PLAIN", "3 3 1 2", "1 more shards have WebSockets: --limit N shows them", "", "not told by b",
 		}},
-		{"sockets break --key alice --gap", []string{"2 legs of clients at a were cut", "1 legs of clients at c were cut", "", "not told by b"}},
-		{"sockets break --shard 3", []string{"2 legs of clients at a are handed over", "1 legs of clients at c are handed over"}},
+		{"websockets move-test --key alice --gap", []string{"2 legs of clients at a were cut", "1 legs of clients at c were cut", "", "not told by b"}},
+		{"websockets move-test --shard 3", []string{"2 legs of clients at a are handed over", "1 legs of clients at c are handed over"}},
 		{"hot --limit 1", []string{
 			"SHARD NODE REQUESTS/S BUSY KB/S SOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD REQUESTS/S KEY", "0123456789abcdef 1 12.5 -", "", "not told by b",
 		}},
@@ -258,9 +258,9 @@ func TestFailuresAreOneLineAndOne(t *testing.T) {
 		"endpoints --admin=" + nobody:    "nothing listens",
 		"locate alice --admin=" + nobody: "nothing listens",
 
-		"sockets --shard 99 --admin=" + addr:       "shard = 99 does not exist: the cluster has 4, from 0 to 3",
-		"sockets break --shard 99 --admin=" + addr: "the cluster has 0 to 3",
-		"sockets break --shard 2 --admin=" + addr:  "no kept socket of shard 2 has a connection to its app; b did not answer",
+		"websockets --shard 99 --admin=" + addr:           "shard = 99 does not exist: the cluster has 4, from 0 to 3",
+		"websockets move-test --shard 99 --admin=" + addr: "the cluster has 0 to 3",
+		"websockets move-test --shard 2 --admin=" + addr:  "no resumable WebSocket of shard 2 has a connection to its app; b did not answer",
 	} {
 		code, out, errOut := run(t, line)
 		if code != 1 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.HasPrefix(errOut, "shardway: ") || !strings.Contains(errOut, want) {
@@ -278,13 +278,15 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		"status --jsn":   "--json",
 		"remove --force": "<node>",
 		// What the grammar does not see, but is wrong whoever is asked.
-		"status --admin nowhere":    `--admin "nowhere" is not an address`,
-		"shards --admin http://x/y": "is not an address",
-		"shards x":                  `"x" is no number of a shard`,
-		"cordon":                    "cordon takes a node or --app-version",
-		"sockets --gap":             "--key and --gap are of break",
-		"sockets --key alice":       "--key and --gap are of break",
-		"sockets brake":             `must be one of "show","break"`,
+		"status --admin nowhere":               `--admin "nowhere" is not an address`,
+		"shards --admin http://x/y":            "is not an address",
+		"shards x":                             `"x" is no number of a shard`,
+		"cordon":                               "cordon takes a node or --app-version",
+		"websockets --gap":                     "--all, --key and --gap need move-test",
+		"websockets --key alice":               "--all, --key and --gap need move-test",
+		"websockets brake":                     `must be one of "show","move-test"`,
+		"websockets move-test":                 "move-test needs --all, --key or --shard",
+		"websockets move-test --all --shard 1": "give one of --all, --key and --shard",
 
 		"weight b -1":                "-1 is negative: give a number of 0 or more; shardway weight --help",
 		"weight b 1.5":               "weight 1.5 of node b is not valid: give a number from 1 to 1000, or 0",
@@ -292,7 +294,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		"drain b --wait --timeout 5": `--timeout: "5" is not a duration`,
 		"wait --timeout x":           `--timeout: "x" is not a duration`,
 
-		"sockets break --key alice --shard 3": "give --key or --shard, not both",
+		"websockets move-test --key alice --shard 3": "give --key or --shard, not both",
 	} {
 		code, out, errOut := run(t, line)
 		if code != 2 || out != "" || strings.Count(errOut, "\n") != 1 || !strings.Contains(errOut, want) {

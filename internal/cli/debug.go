@@ -51,7 +51,7 @@ func bundled() []struct{ file, path string } {
 		{"owned.json", "/v1/owned"},
 		{"events.json", "/v1/events?wait=0"},
 		{"running.json", "/v1/running"},
-		{"sockets.json", "/v1/sockets"},
+		{"websockets.json", "/v1/websockets"},
 		{"plan.json", "/v1/plan"},
 		{"metrics.txt", "/metrics"},
 		{"goroutines.txt", "/debug/pprof/goroutine?debug=1"},

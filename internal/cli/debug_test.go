@@ -68,7 +68,7 @@ func TestBundleTellsMuchAndNoSecret(t *testing.T) {
 	all := files(t, out)
 	for name, want := range map[string]string{
 		"version.json": `"platform"`, "status.json": `"node":"solo"`, "nodes.json": `"solo"`, "map.json": `"owners"`, "endpoints.json": `"http"`,
-		"policy.json": `"pins"`, "upgrade.json": `"in_force"`, "cluster-settings.json": `"lease"`, "owned.json": `"shards"`, "hot.json": `"keys"`, "events.json": `"kind":"map-committed"`, "running.json": `"nodes"`, "sockets.json": `"shards"`,
+		"policy.json": `"pins"`, "upgrade.json": `"in_force"`, "cluster-settings.json": `"lease"`, "owned.json": `"shards"`, "hot.json": `"keys"`, "events.json": `"kind":"map-committed"`, "running.json": `"nodes"`, "websockets.json": `"shards"`,
 		"plan.json": `{`, "metrics.txt": "shardway_epoch", "goroutines.txt": "goroutine profile", "settings.json": `"value": "east"`, "log.txt": "the last line",
 	} {
 		if !strings.Contains(all[name], want) {

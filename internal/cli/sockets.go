@@ -12,17 +12,18 @@ import (
 	"shardway/admin"
 )
 
-type socketsCommand struct {
-	What  string  `arg:"" optional:"" enum:"show,break" default:"show" help:"One of show, break; else show."`
-	Key   *string `help:"With break, only sockets of this key." placeholder:"KEY"`
-	Shard *uint32 `help:"Only sockets of this shard." placeholder:"N"`
-	Gap   bool    `help:"With break, cut the legs, as when an owner dies: apps are told that messages may be missing."`
+type websocketsCommand struct {
+	What  string  `arg:"" optional:"" enum:"show,move-test" default:"show" help:"One of show, move-test; default show."`
+	All   bool    `help:"With move-test, all resumable WebSockets of the cluster."`
+	Key   *string `help:"With move-test, only WebSockets of this key." placeholder:"KEY"`
+	Shard *uint32 `help:"Only WebSockets of this shard." placeholder:"N"`
+	Gap   bool    `help:"With move-test, cut upstream connections, as when an owner dies: apps are told that messages may be missing."`
 	Limit int     `help:"Maximum number of shards to show." default:"10" placeholder:"N"`
 	target
 }
 
-// Help tells what a socket may be, and what break is for.
-func (c *socketsCommand) Help() string {
+// Help tells what a socket may be, and what move-test is for.
+func (c *websocketsCommand) Help() string {
 	return `A WebSocket is kept if its app says so: its client stays connected to its node
 while the leg, the connection to the app, follows the shard.
 
@@ -30,26 +31,30 @@ while the leg, the connection to the app, follows the shard.
   DETACHED  kept, and waits for the next one, for --websocket-resume-timeout at most
   PLAIN     not kept: closed with 1012 when the shard moves
 
-break rehearses a move: each leg is handed over, and the next one goes to where
+move-test rehearses a move: each leg is handed over, and the next one goes to where
 the shard is. With --gap the leg is cut instead, as when the owner dies; a socket
-that loses a fourth one within a minute is closed with 1012. Without --key or
---shard it is all sockets of the cluster.`
+that loses a fourth one within a minute is closed with 1012. Give --key, --shard or
+--all for all WebSockets of the cluster.`
 }
 
 // Run lists sockets, or breaks some.
-func (c *socketsCommand) Run(ctx context.Context, s *session) error {
+func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 	switch {
-	case c.What != "break" && (c.Key != nil || c.Gap):
-		return misuse("--key and --gap are of break, as in: shardway sockets break --key alice --gap")
+	case c.What != "move-test" && (c.Key != nil || c.Gap || c.All):
+		return misuse("--all, --key and --gap need move-test, as in: shardway websockets move-test --key alice --gap")
 	case c.Key != nil && c.Shard != nil:
 		return misuse("give --key or --shard, not both: the shard is that of the key")
+	case c.All && (c.Key != nil || c.Shard != nil):
+		return misuse("give one of --all, --key and --shard")
+	case c.What == "move-test" && !c.All && c.Key == nil && c.Shard == nil:
+		return misuse("move-test needs --all, --key or --shard, as in: shardway websockets move-test --shard 7")
 	}
 	client, err := c.client(s)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	if c.What == "break" {
+	if c.What == "move-test" {
 		return c.rehearse(ctx, s, client)
 	}
 	list, err := client.Sockets(ctx)
@@ -64,7 +69,7 @@ func (c *socketsCommand) Run(ctx context.Context, s *session) error {
 			}
 		}
 		if len(list.Shards) == 0 && len(list.Silent) == 0 {
-			return fmt.Errorf("shard %d has no socket: shardway sockets lists those that have some", *c.Shard)
+			return fmt.Errorf("shard %d has no WebSocket: shardway websockets lists those that have some", *c.Shard)
 		}
 	}
 	if c.JSON {
@@ -74,7 +79,7 @@ func (c *socketsCommand) Run(ctx context.Context, s *session) error {
 }
 
 // write writes the nodes, then the shards with the most sockets.
-func (c *socketsCommand) write(w io.Writer, list admin.SocketList) error {
+func (c *websocketsCommand) write(w io.Writer, list admin.SocketList) error {
 	t := newTable(w, "NODE", "ATTACHED", "DETACHED", "AT-APP")
 	for _, x := range list.Nodes {
 		t.row(x.Node, x.Attached, x.Detached, x.App)
@@ -96,7 +101,7 @@ func (c *socketsCommand) write(w io.Writer, list admin.SocketList) error {
 		return err
 	}
 	if more := len(list.Shards) - shown; more > 0 {
-		if _, err := fmt.Fprintf(w, "%d more shards have sockets: --limit N shows them\n", more); err != nil {
+		if _, err := fmt.Fprintf(w, "%d more shards have WebSockets: --limit N shows them\n", more); err != nil {
 			return err
 		}
 	}
@@ -113,7 +118,7 @@ func writeSilent(w io.Writer, silent []string) error {
 }
 
 // rehearse breaks legs and says how many.
-func (c *socketsCommand) rehearse(ctx context.Context, s *session, client *admin.Client) error {
+func (c *websocketsCommand) rehearse(ctx context.Context, s *session, client *admin.Client) error {
 	broken, err := client.BreakSockets(ctx, admin.SocketBreak{Key: c.Key, Shard: c.Shard, Gap: c.Gap})
 	if err != nil {
 		return err
