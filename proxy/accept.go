@@ -65,7 +65,7 @@ func (s *Server) shake(ctx context.Context, conn net.Conn) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.set.Load().HeaderTimeout)
 	defer cancel()
-	stop := context.AfterFunc(s.hard, cancel) //nolint:contextcheck // ends with either
+	stop := context.AfterFunc(s.forceCtx, cancel) //nolint:contextcheck // ends with either
 	defer stop()
 	s.tick()
 	s.shaking.add(c, cancel, s.clock.now())

@@ -206,7 +206,7 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 	why := p.abort()
 	c.x.noStreams = c.x.noStreams || p.conn.mux != nil
 	if why == causeNone && errors.Is(err, errPathDead) {
-		why = causeDeaf
+		why = causePathDead
 		c.s.metrics.cut(why.String(), 1)
 	}
 	code := brokenCode(p.route.Kind)
@@ -297,7 +297,7 @@ func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
 	if why == causeParting {
 		return true
 	}
-	if c.x.tries == 1 && p.conn.mux != nil && p.conn.mux.SessionDraining() && (why == causeNone || why == causeDeaf) {
+	if c.x.tries == 1 && p.conn.mux != nil && p.conn.mux.SessionDraining() && (why == causeNone || why == causePathDead) {
 		return true
 	}
 	return c.s.budget.spend()

@@ -15,7 +15,7 @@ const (
 	causeLease           // CutUpstream: the lease is long over
 	causeParting         // CutParting: this node has let it run for as long as it may
 	causeAbandon         // Abandon: the owner lost the shard without a word
-	causeDeaf            // nothing comes from the owner any more, not even an acknowledgement
+	causePathDead        // nothing comes from the owner any more, not even an acknowledgement
 	causeGone            // the client left, or broke off its body
 	causeTimeout         // the app let FirstByteTimeout pass
 	causeMoved           // a tunnel or an event stream outlived its shard by StreamGrace
@@ -37,7 +37,7 @@ func (c cause) String() string {
 		return "parting"
 	case causeAbandon:
 		return "abandoned"
-	case causeDeaf:
+	case causePathDead:
 		return "deaf-path"
 	case causeGone:
 		return "client-gone"

@@ -182,7 +182,7 @@ func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
 
 // newPool returns the pool of a node, or of the app if node is empty.
 func (s *Server) newPool(node string, dial func(ctx context.Context) (*upstreamConn, error)) *pool {
-	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams, pacer: &s.sockets.tempo}
+	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.life, dialers: &s.dialers, streams: &s.streams, pacer: &s.sockets.pacer}
 	all := rooms{s.o.Room, s.waiting, s.sockets.room}
 	p.breaker.rooms, p.backoff.room, p.upgradeBackoff.room = all, all, all
 	p.mu.queue.upgradesLast = node != ""

@@ -74,7 +74,7 @@ func (x *exchange) resolveShard(t *Table) {
 // isStreamResumption reports whether the request continues an event stream of which the client
 // already has a part.
 func (x *exchange) isStreamResumption() bool {
-	return x.resumed != nil && x.resumed.legs > 0 && x.resumed.asked > 0
+	return x.resumed != nil && x.resumed.responses > 0 && x.resumed.requested > 0
 }
 
 // mayHaveRun reports whether an attempt failed after something was sent.

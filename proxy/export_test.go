@@ -122,8 +122,8 @@ func (s *Server) SocketsWaiting() int { return s.sockets.room.Stats().Waiting }
 
 // BeLate has the node as late as f says, where sockets move. Before the first one.
 func (s *Server) BeLate(f func() time.Duration) {
-	s.sockets.tempo.measureDelay = func(time.Time) time.Duration { return f() }
-	s.sockets.handovers.late = s.sockets.tempo.measureDelay
+	s.sockets.pacer.measureDelay = func(time.Time) time.Duration { return f() }
+	s.sockets.handovers.late = s.sockets.pacer.measureDelay
 }
 
 // CutLoneLeg returns what cuts the one request, or leg, of a socket that the app has; nil:
@@ -132,7 +132,7 @@ func (s *Server) CutLoneLeg(id string) func() {
 	x := &s.sockets
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if l := x.legs[[32]byte([]byte(id))]; l != nil {
+	if l := x.exclusive[[32]byte([]byte(id))]; l != nil {
 		return l.cut
 	}
 	return nil

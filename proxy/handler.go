@@ -31,8 +31,8 @@ const (
 // in-flight count falls when the handler has returned, and every Task that it began
 // has ended, however the request's connection ended.
 func (t *handlerConn) take(to reply, p *attempt, w *h1.Writer) outcome {
-	t.trip = *p // itself it stays on the stack
-	t.a, t.reply, t.p, t.outcome, t.answered, t.fate = to.requestState, to, &t.trip, seatUnread, false, fateGone
+	t.attempt = *p // itself it stays on the stack
+	t.a, t.reply, t.p, t.outcome, t.answered, t.fate = to.requestState, to, &t.attempt, seatUnread, false, fateGone
 	t.number = p.slot.load().number
 	t.broke.Store(false)
 	t.serve(w.Unsent())
@@ -211,8 +211,8 @@ func (t *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 	if late == nil {
 		return &ctx.Response
 	}
-	if !t.spoilt {
-		t.spoilt = true
+	if !t.unusable {
+		t.unusable = true
 		addr := t.RemoteAddr()
 		t.remote.Store(&addr)
 		t.a.body.buffered, t.long = nil, nil
@@ -262,7 +262,7 @@ func (t *handlerConn) relay(ctx *fasthttp.RequestCtx) outcome {
 // time for what is still in the buffer.
 func (t *handlerConn) relayed(w *h1.Writer, trailers []byte, err error) {
 	t.fate = fateKeep
-	if t.p.slot.finish() != causeNone || t.spoilt {
+	if t.p.slot.finish() != causeNone || t.unusable {
 		t.fate = fateDrop
 	}
 	t.p.release()

@@ -31,7 +31,7 @@ type handlerConn struct {
 	a        *requestState
 	reply    reply
 	p        *attempt
-	trip     attempt            // p
+	attempt  attempt            // p
 	number   uint32             // of the run
 	head     []byte             // for fasthttp to read
 	answered bool               // fasthttp may write what it likes
@@ -39,7 +39,7 @@ type handlerConn struct {
 	outcome  outcome
 	failed   string // why, when the app did
 	fate     fate
-	spoilt   bool   // not to be used again
+	unusable bool   // not to be used again
 	body     intake // what a handler reads that takes streams
 	long     []byte // a body that is longer than what is kept
 	made     []byte // the head of the answer
@@ -60,14 +60,14 @@ type handlerConn struct {
 	}
 }
 
-// seatBuffer holds the head of a request; for one that is longer, a seat is made over.
-const seatBuffer = 8 << 10
+// headerBufferSize holds the head of a request; for one that is longer, a seat is made over.
+const headerBufferSize = 8 << 10
 
-// takeSeat makes a connection to the app in this process.
-func (s *Server) takeSeat(context.Context) (*upstreamConn, error) {
+// newHandlerConn makes a connection to the app in this process.
+func (s *Server) newHandlerConn(context.Context) (*upstreamConn, error) {
 	t := &handlerConn{s: s}
 	t.wire.handlerConn, t.body.seat = t, t
-	t.mu.server = t.newServer(seatBuffer)
+	t.mu.server = t.newServer(headerBufferSize)
 	l := &upstreamConn{inproc: t, checkable: true} // as good as one that can be looked at: it never ends by itself
 	l.Conn = h1.NewConn(t, h1.Options{Buffers: &s.buffers})
 	return l, nil
@@ -89,8 +89,8 @@ func (t *handlerConn) newServer(head int) *fasthttp.Server {
 // serve has fasthttp read the head and call handle.
 func (t *handlerConn) serve(head []byte) {
 	t.mu.Lock()
-	if len(head) > seatBuffer {
-		t.mu.server, t.spoilt = t.newServer(len(head)), true
+	if len(head) > headerBufferSize {
+		t.mu.server, t.unusable = t.newServer(len(head)), true
 	}
 	server := t.mu.server
 	t.mu.Unlock()

@@ -17,10 +17,10 @@ const (
 	handoversWithin = moveAfter * 3 / 4
 )
 
-// handovers paces the hand-overs of relays whose shards move. Each hand-over wakes goroutines of
+// handoverPacer paces the hand-overs of relays whose shards move. Each hand-over wakes goroutines of
 // three processes. When thousands were woken at once, all requests waited for a fifth of a second.
 // Therefore a few are requested at a time, and requests run between the steps.
-type handovers struct {
+type handoverPacer struct {
 	late func(due time.Time) time.Duration // as reconnectPacer.measureDelay
 
 	mu     sync.Mutex
@@ -31,7 +31,7 @@ type handovers struct {
 }
 
 // ask queues a relay for its hand-over.
-func (h *handovers) ask(l *webSocketRelay) {
+func (h *handoverPacer) ask(l *webSocketRelay) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.queue) == 0 {
@@ -45,7 +45,7 @@ func (h *handovers) ask(l *webSocketRelay) {
 }
 
 // goOn schedules a step at due, and further ones while needed.
-func (h *handovers) goOn(due time.Time) {
+func (h *handoverPacer) goOn(due time.Time) {
 	time.AfterFunc(time.Until(due), func() {
 		now := due.Add(h.late(due))
 		turn, more := h.take(now.Sub(due), now)
@@ -60,7 +60,7 @@ func (h *handovers) goOn(due time.Time) {
 
 // take removes and returns the relays of the next step, and reports whether another step must
 // follow.
-func (h *handovers) take(late time.Duration, now time.Time) (turn []*webSocketRelay, more bool) {
+func (h *handoverPacer) take(late time.Duration, now time.Time) (turn []*webSocketRelay, more bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.asking = len(h.queue) > 0

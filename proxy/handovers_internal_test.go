@@ -12,7 +12,7 @@ func TestAllLegsAreHandedOverInTime(t *testing.T) {
 	for _, many := range []int{1, 100, 8_000, 100_000} {
 		synctest.Test(t, func(t *testing.T) {
 			const late = 30 * time.Millisecond
-			var h handovers
+			var h handoverPacer
 			h.queue = make([]*webSocketRelay, many)
 			h.began, h.n = time.Now(), firstHandovers
 			began, asked := h.began, 0
@@ -34,7 +34,7 @@ func TestAllLegsAreHandedOverInTime(t *testing.T) {
 // Who is to hand over right after the last of others waits for the next turn.
 func TestHandoversKeepTheirTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &handovers{late: func(time.Time) time.Duration { return 0 }, asking: true} // whose turns are below
+		h := &handoverPacer{late: func(time.Time) time.Duration { return 0 }, asking: true} // whose turns are below
 		for i, test := range []struct {
 			come, taken int
 			more        bool

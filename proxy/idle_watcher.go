@@ -193,5 +193,5 @@ func (c *client) delayPark(never bool) {
 
 // isEnding reports whether the connection must end after its present request.
 func (c *client) isEnding() bool {
-	return c.down.Load() || c.conn.Stopped() || c.s.hard.Err() != nil || c.watcher.within.Err() != nil
+	return c.down.Load() || c.conn.Stopped() || c.s.forceCtx.Err() != nil || c.watcher.within.Err() != nil
 }

@@ -5,7 +5,7 @@ func mistakesOfSpares() []mistake {
 	return []mistake{
 		{
 			rule: "nobody looks at a connection whose memory is used again", found: "TestCutNeverMeetsTheNextConnection",
-			edits: in("proxy.registry.remove", "	return r.looks == 0\n", "	return PLANTED || r.looks == 0\n"),
+			edits: in("proxy.registry.remove", "	return r.visits == 0\n", "	return PLANTED || r.visits == 0\n"),
 		},
 		{
 			rule: "nor finds it by other ways", found: "TestConnectionThatIsKnownElsewhereIsNotUsedAgain",

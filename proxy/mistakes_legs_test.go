@@ -60,19 +60,19 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "few at a time", found: "TestLegsAreHandedOverFewAtATime",
-			edits: in("proxy.handovers.take", "	turn = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	turn = h.queue[:n:n]\n"),
+			edits: in("proxy.handoverPacer.take", "	turn = h.queue[:n:n]\n", "	if PLANTED {\n		n = all\n	}\n	turn = h.queue[:n:n]\n"),
 		},
 		{
 			rule: "and keeps its turns where others come right after the last", found: "TestHandoversKeepTheirTurns",
-			edits: in("proxy.handovers.take", "h.asking = len(h.queue) > 0", "h.asking = len(h.queue) > 0 && !(PLANTED && len(h.queue) <= h.n)"),
+			edits: in("proxy.handoverPacer.take", "h.asking = len(h.queue) > 0", "h.asking = len(h.queue) > 0 && !(PLANTED && len(h.queue) <= h.n)"),
 		},
 		{
 			rule: "fewer by a node that is late", found: "TestLegsAreHandedOverFewAtATime",
-			edits: in("proxy.handovers.take", "late > lateThreshold {", "late > lateThreshold && !PLANTED {"),
+			edits: in("proxy.handoverPacer.take", "late > lateThreshold {", "late > lateThreshold && !PLANTED {"),
 		},
 		{
 			rule: "and all within a moment", found: "TestAllLegsAreHandedOverInTime",
-			edits: in("proxy.handovers.take", "max(h.n, int(", "max(h.n, map[bool]int{false: 1}[PLANTED]*int("),
+			edits: in("proxy.handoverPacer.take", "max(h.n, int(", "max(h.n, map[bool]int{false: 1}[PLANTED]*int("),
 		},
 		{
 			rule: "a message that is late closes both ends", found: late + "|TestMessageUnderWayWhenItsShardMoves",

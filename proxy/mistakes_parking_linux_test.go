@@ -6,11 +6,11 @@ func mistakesOfParking() []mistake {
 		{
 			rule: "nobody looks at a connection that is parked", found: "TestConnectionThatIsLookedAtIsNotParked",
 			edits: append(in("proxy.registry.park", "	r.await()\n	switch", "	if !PLANTED {\n		r.await()\n	}\n	switch"),
-				in("proxy.registry.park", "	case r.looks > 0:\n", "	case r.looks > 0 && !PLANTED:\n")...),
+				in("proxy.registry.park", "	case r.visits > 0:\n", "	case r.visits > 0 && !PLANTED:\n")...),
 		},
 		{
 			rule: "be it after the next visit", found: "TestConnectionIsParkedBehindTheNextVisit",
-			edits: in("proxy.registry.await", "r.looks > 0 && !over;", "r.looks > 0 && !over; over = over || PLANTED"),
+			edits: in("proxy.registry.await", "r.visits > 0 && !over;", "r.visits > 0 && !over; over = over || PLANTED"),
 		},
 		{
 			rule: "or goes on as it was", found: "TestConnectionThatIsLookedAtForLongIsAnswered",

@@ -18,7 +18,7 @@ func mistakesOfSockets() []mistake {
 		{
 			rule: "the node may forbid it", found: says,
 			edits: append(in("proxy.webSocketSession.keeps", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
-				in("proxy.client.asksSocket", "asksSocket(&c.req) && !c.set.CloseSockets", "asksSocket(&c.req) && (PLANTED || !c.set.CloseSockets)")...),
+				in("proxy.client.createSession", "isWebSocketRequest(&c.req) && !c.set.CloseSockets", "isWebSocketRequest(&c.req) && (PLANTED || !c.set.CloseSockets)")...),
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestKeptSocketOutlivesItsOwner",
@@ -26,7 +26,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRefusalKeepsNoWords",
-			edits: in("proxy.reply.head", `r.ingress == "" && asksSocket(&r.req)`, `r.ingress == "" && asksSocket(&r.req) && !PLANTED`),
+			edits: in("proxy.reply.head", `r.ingress == "" && isWebSocketRequest(&r.req)`, `r.ingress == "" && isWebSocketRequest(&r.req) && !PLANTED`),
 		},
 		{
 			rule: "the id stays", found: "TestKeptSocketIsHandedOver",
@@ -38,7 +38,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "no client gives itself an id", found: says,
-			edits: in("proxy.client.asksSocket", "		c.x.session = newSession()\n", "		c.x.session = newSession()\n		if PLANTED {\n			copy(c.x.session.id[:], c.req.Value(headerWebSocket))\n		}\n"),
+			edits: in("proxy.client.createSession", "		c.x.session = newSession()\n", "		c.x.session = newSession()\n		if PLANTED {\n			copy(c.x.session.id[:], c.req.Value(headerWebSocket))\n		}\n"),
 		},
 		{
 			rule: "each attempt that may have reached an app raises the number", found: numbers,

@@ -70,7 +70,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "each request has its number", found: goes,
-			edits: in("proxy.resumed.appendAsked", "appendResumed(b, k.asked+1)", "appendResumed(b, k.asked+map[bool]uint64{false: 1}[PLANTED])"),
+			edits: in("proxy.resumed.appendAsked", "appendResumed(b, k.requested+1)", "appendResumed(b, k.requested+map[bool]uint64{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "also one that broke off at an owner", found: "TestEachRequestForAFurtherLegHasItsNumber",

@@ -163,5 +163,5 @@ func (s *Server) openStream(node string) *upstreamConn {
 	if conn == nil {
 		return nil
 	}
-	return s.peerLink(conn, s.set.Load())
+	return s.newPeerConn(conn, s.set.Load())
 }

@@ -28,7 +28,7 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 	if a.x.wasResumed, _ = parseUint(a.req.Value(headerResumed)); a.x.wasResumed > 0 {
 		a.x.safety = unsafeMethod // it goes again with a higher number only, which the ingress gives it
 	}
-	if asksSocket(&a.req) && !a.x.keyless && !a.set.CloseSockets {
+	if isWebSocketRequest(&a.req) && !a.x.keyless && !a.set.CloseSockets {
 		if a.x.session = readSession(&a.req); a.x.session != nil && a.x.session.resumed > 0 {
 			a.x.safety = unsafeMethod // as above
 		}

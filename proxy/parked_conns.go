@@ -33,7 +33,7 @@ func (r *registry) park(c *client, p *parkedConn) (bool, error) {
 	switch {
 	case c.isEnding():
 		return false, nil
-	case r.looks > 0:
+	case r.visits > 0:
 		return false, errRegistryBusy
 	}
 	r.parked.last++
@@ -58,12 +58,12 @@ func (r *registry) park(c *client, p *parkedConn) (bool, error) {
 // await waits until no visit is under way, or for parkPatience. With mu held, but not
 // meanwhile: there may be another one by the time that who waits has it again.
 func (r *registry) await() {
-	if r.looks == 0 {
+	if r.visits == 0 {
 		return
 	}
 	late := time.NewTimer(parkPatience)
 	defer late.Stop()
-	for over := false; r.looks > 0 && !over; {
+	for over := false; r.visits > 0 && !over; {
 		if r.parked.still == nil {
 			r.parked.still = make(chan struct{})
 		}

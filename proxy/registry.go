@@ -11,15 +11,15 @@ import (
 // for a timer in each request.
 const sweepEvery = 50 * time.Millisecond
 
-// restEvery is the number of sweeps of which one also visits quiescent WebSockets. For thousands
+// quiescentEvery is the number of sweeps of which one also visits quiescent WebSockets. For thousands
 // of idle WebSockets, the visits are their only cost.
-const restEvery = 5
+const quiescentEvery = 5
 
 // registry contains the open connections of clients and other nodes. While there is one, a
 // goroutine sweeps all of them every sweepEvery.
 //
 // Parked connections (idle_watcher.go) have no client, and a visit does not find them. WebSockets
-// with two parked directions (websocket_park.go) are quiescent: every restEvery-th sweep visits
+// with two parked directions (websocket_park.go) are quiescent: every quiescentEvery-th sweep visits
 // them, and each sweep for which whole or a caller of hurry requests it.
 type registry struct {
 	tick  func()                           // sets the clock; called before each sweep, and before the first connection
@@ -35,7 +35,7 @@ type registry struct {
 	ended     chan struct{} // closed when the last sweeping goroutine has ended; nil means that there was none
 	empty     chan struct{} // closed when no connection is open; nil if no caller waits
 	alone     chan struct{} // closed when no client is connected; nil if no caller waits
-	looks     int           // visits in progress
+	visits    int           // visits in progress
 	due       int           // accepted client connections that have not ended
 }
 
@@ -63,9 +63,9 @@ func (r *registry) remove(c *client) (alone bool) {
 	delete(r.quiescent, c)
 	if r.open() == 0 {
 		close(r.stop)
-		r.tell()
+		r.signalEmpty()
 	}
-	return r.looks == 0
+	return r.visits == 0
 }
 
 // markQuiescent adds directions, which may be negative, to the number of parked directions of the
@@ -96,16 +96,16 @@ func (r *registry) met() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.due--
-	r.tell()
+	r.signalEmpty()
 }
 
-// tell closes empty and alone when their condition holds. The caller holds mu.
-func (r *registry) tell() {
+// signalEmpty closes empty and alone when their condition holds. The caller holds mu.
+func (r *registry) signalEmpty() {
 	if r.alone != nil && r.due == 0 {
 		close(r.alone)
 		r.alone = nil
 	}
-	if r.empty != nil && r.carried() == 0 && r.due == 0 {
+	if r.empty != nil && r.clientCount() == 0 && r.due == 0 {
 		close(r.empty)
 		r.empty = nil
 	}
@@ -121,7 +121,7 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 	defer ticker.Stop()
 	var list []*client
 	for turn := 0; ; turn++ {
-		whole := turn%restEvery == 0
+		whole := turn%quiescentEvery == 0
 		select {
 		case <-stop:
 			return
@@ -130,7 +130,7 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 			whole = true
 		}
 		r.tick()
-		list = r.look(list[:0], whole || r.whole(), r.sweep)
+		list = r.visitSome(list[:0], whole || r.whole(), r.sweep)
 	}
 }
 
@@ -145,12 +145,12 @@ func (r *registry) hurry() {
 // visit calls f with the open connections. It stores them in list and returns that slice. Until f
 // returns, no client is reused for another connection; f must not keep a client.
 func (r *registry) visit(list []*client, f func(all []*client)) []*client {
-	return r.look(list, true, func(all []*client, _ bool) { f(all) })
+	return r.visitSome(list, true, func(all []*client, _ bool) { f(all) })
 }
 
-// look is visit, with or without quiescent WebSockets. f is told whether all connections are
+// visitSome is visit, with or without quiescent WebSockets. f is told whether all connections are
 // included.
-func (r *registry) look(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
+func (r *registry) visitSome(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
 	list, whole = r.enter(list, whole)
 	defer r.leave()
 	f(list, whole)
@@ -163,7 +163,7 @@ func (r *registry) look(list []*client, whole bool, f func(all []*client, whole 
 func (r *registry) enter(list []*client, whole bool) ([]*client, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.looks++
+	r.visits++
 	for c := range r.conns {
 		list = append(list, c)
 	}
@@ -179,7 +179,7 @@ func (r *registry) enter(list []*client, whole bool) ([]*client, bool) {
 func (r *registry) leave() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.looks--; r.looks == 0 && r.parked.still != nil {
+	if r.visits--; r.visits == 0 && r.parked.still != nil {
 		close(r.parked.still)
 		r.parked.still = nil
 	}
@@ -202,16 +202,16 @@ func (r *registry) count() int {
 }
 
 // open is count for a caller that holds mu.
-func (r *registry) open() int { return r.carried() + len(r.parked.all) }
+func (r *registry) open() int { return r.clientCount() + len(r.parked.all) }
 
-// carried returns the number of connections that have a client. The caller holds mu.
-func (r *registry) carried() int { return len(r.conns) + len(r.quiescent) }
+// clientCount returns the number of connections that have a client. The caller holds mu.
+func (r *registry) clientCount() int { return len(r.conns) + len(r.quiescent) }
 
 // none returns a channel that is closed when no connection is open.
 func (r *registry) none() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.carried() == 0 && r.due == 0 {
+	if r.clientCount() == 0 && r.due == 0 {
 		none := make(chan struct{})
 		close(none)
 		return none
@@ -230,7 +230,7 @@ func (r *registry) noClients() <-chan struct{} {
 		r.alone = make(chan struct{})
 	}
 	alone := r.alone
-	r.tell()
+	r.signalEmpty()
 	return alone
 }
 

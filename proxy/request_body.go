@@ -16,7 +16,7 @@ import (
 // sends on done.
 type requestBody struct {
 	s    *Server
-	h    *h1.Conn
+	conn *h1.Conn
 	req  *h1.Request
 	over func(rerr error) // called when the sending goroutine ends, with the error of the client
 
@@ -34,13 +34,13 @@ type requestBody struct {
 	readAt atomic.Int64
 	// ending means, while running, that the whole body has been read and is being sent.
 	ending atomic.Bool
-	// route is where the sending goroutine sends the body: uploadToApp, uploadBroken or
-	// uploadDropped.
+	// route is where the sending goroutine sends the body: bodyToApp, bodyBroken or
+	// bodyDropped.
 	route atomic.Uint32
 }
 
 func (u *requestBody) init(s *Server, h *h1.Conn, req *h1.Request, over func(error)) {
-	u.s, u.h, u.req, u.over = s, h, req, over
+	u.s, u.conn, u.req, u.over = s, h, req, over
 	u.awaited.stop = h.StopRead
 }
 
@@ -72,7 +72,7 @@ func (u *requestBody) readAvailable() error {
 	if left <= 0 || left > int64(u.s.o.BodyBuffer) || u.overflow {
 		return nil
 	}
-	n := min(int(left), len(u.h.Buffered()))
+	n := min(int(left), len(u.conn.Buffered()))
 	if n == 0 {
 		return nil
 	}
@@ -129,7 +129,7 @@ var errGivenUp = errors.New("proxy: body given up")
 // note counts the memory of a request whose body is incomplete, plus long bytes elsewhere. had is
 // the result of the previous call.
 func (u *requestBody) note(had, long int, total int64) int {
-	n := u.h.Kept() + u.req.Kept() + cap(u.buffered) + long
+	n := u.conn.Kept() + u.req.Kept() + cap(u.buffered) + long
 	if n > had {
 		u.s.metrics.shedBodies.Add(u.s.awaited.more(&u.awaited, n-had, total))
 	}
@@ -172,11 +172,11 @@ func (u *requestBody) start(w *h1.Writer, kept int) {
 	u.running = true
 	u.beginRead()
 	u.ending.Store(false)
-	u.route.Store(uploadToApp)
+	u.route.Store(bodyToApp)
 	go func() {
 		rerr := u.s.pumpSafely(func() error {
 			err := u.pump(w, kept)
-			if err == nil && !u.req.Body.Done() && !u.route.CompareAndSwap(uploadToApp, uploadBroken) {
+			if err == nil && !u.req.Body.Done() && !u.route.CompareAndSwap(bodyToApp, bodyBroken) {
 				u.drop()
 			}
 			return err
@@ -213,7 +213,7 @@ func (u *requestBody) pump(w *h1.Writer, kept int) error {
 		if _, err := w.Write(u.buffered[have:]); err != nil {
 			return nil //nolint:nilerr // an upstream error, see pump
 		}
-		if body.Done() || body.Kind() == h1.Length && len(u.h.Buffered()) > 0 {
+		if body.Done() || body.Kind() == h1.Length && len(u.conn.Buffered()) > 0 {
 			continue // send it together with the next data
 		}
 		if err := w.Flush(); err != nil {
@@ -231,9 +231,9 @@ func (u *requestBody) pump(w *h1.Writer, kept int) error {
 
 // States of requestBody.route.
 const (
-	uploadToApp   uint32 = iota
-	uploadBroken         // the connection to the app takes no more, and the goroutine has ended
-	uploadDropped        // the response has begun: what the app does not take is read and dropped
+	bodyToApp   uint32 = iota
+	bodyBroken         // the connection to the app takes no more, and the goroutine has ended
+	bodyDropped        // the response has begun: what the app does not take is read and dropped
 )
 
 // respondsEarly records that the final response has begun while the body is being sent, and that
@@ -242,7 +242,7 @@ const (
 // the app has refused the request; then no further part of the body is sent to it. The goroutine
 // of the request calls respondsEarly while the body is being sent.
 func (u *requestBody) respondsEarly(p *attempt, refused bool) {
-	if u.route.Swap(uploadDropped) == uploadBroken {
+	if u.route.Swap(bodyDropped) == bodyBroken {
 		<-u.done
 		p.disconnect.disarm() // the following goroutine reads again
 		u.reading.Store(true)
@@ -279,15 +279,15 @@ func (u *requestBody) stop() {
 	case <-u.done:
 	default:
 		u.broken = true
-		u.h.StopRead()
+		u.conn.StopRead()
 		<-u.done
 	}
 	u.finish()
 }
 
-// lateUpload is how long the last bytes of a body may still be on their way to the socket after
+// lateBody is how long the last bytes of a body may still be on their way to the socket after
 // the response has arrived. A socket that is being read needs no longer.
-const lateUpload = 50 * time.Millisecond
+const lateBody = 50 * time.Millisecond
 
 // ended reports whether the body was sent completely. If its last bytes are being sent, it waits
 // for them, because an app that has read everything may respond before the sending goroutine has
@@ -299,7 +299,7 @@ func (u *requestBody) ended() bool {
 	if !u.ending.Load() {
 		return false
 	}
-	timer := time.NewTimer(lateUpload)
+	timer := time.NewTimer(lateBody)
 	defer timer.Stop()
 	select {
 	case <-u.done:

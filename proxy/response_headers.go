@@ -22,7 +22,7 @@ func (r reply) head(route *Route, res *h1.Response) *h1.Edit {
 	if r.ingress == "" || route.Kind == Local && r.s.o.Handler != nil {
 		e.Drop |= h1.Of(h1.FieldShardwayStream) // the app's word is for the ingress
 	}
-	if r.ingress == "" && asksSocket(&r.req) {
+	if r.ingress == "" && isWebSocketRequest(&r.req) {
 		e.Drop |= h1.Of(h1.FieldShardwayOther) // so are those on sockets
 	}
 	if r.ingress == "" {

@@ -7,12 +7,12 @@ import (
 	"shardway/proxy/h1"
 )
 
-// A response of known length up to heldAnswer bytes is held until it is complete, for up to
-// heldFor. Most apps write header and body separately; if an app dies between the two, the
-// request can still be sent again. heldAnswer is the size of the read buffer.
+// A response of known length up to maxHeldResponse bytes is held until it is complete, for up to
+// maxHoldTime. Most apps write header and body separately; if an app dies between the two, the
+// request can still be sent again. maxHeldResponse is the size of the read buffer.
 const (
-	heldAnswer = upstreamRead
-	heldFor    = 25 * time.Millisecond
+	maxHeldResponse = upstreamRead
+	maxHoldTime     = 25 * time.Millisecond
 )
 
 // errCutFirst reports a run that was cancelled before the first byte of its response was sent.
@@ -37,7 +37,7 @@ type responseRelay struct {
 func (y *responseRelay) relayResponse(p *attempt) (began bool, err error) {
 	res := &p.conn.res
 	y.x.responsesBegun++
-	if err := res.Body.Gather(heldAnswer, heldFor); err != nil {
+	if err := res.Body.Gather(maxHeldResponse, maxHoldTime); err != nil {
 		return false, err
 	}
 	streams := isEvents(res)

@@ -74,8 +74,8 @@ func TestSocketsAtRestAreLookedAtSeldom(t *testing.T) {
 				times++
 			}
 		}
-		if times != 100/restEvery {
-			t.Errorf("looked at %d times in 100 sweeps, want each %dth", times, restEvery)
+		if times != 100/quiescentEvery {
+			t.Errorf("looked at %d times in 100 sweeps, want each %dth", times, quiescentEvery)
 		}
 		var all []*client
 		r.each(func(c *client) { all = append(all, c) })
@@ -110,7 +110,7 @@ func TestSocketsAtRestAreLookedAtWhenAsked(t *testing.T) {
 			t.Errorf("%v, want one sweep of all at once", seen)
 		}
 		asks.Store(true)
-		time.Sleep(restEvery * sweepEvery)
+		time.Sleep(quiescentEvery * sweepEvery)
 		for _, s := range r.take() {
 			if !s.whole {
 				t.Error("a sweep without those at rest")

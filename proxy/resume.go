@@ -34,12 +34,12 @@ const (
 // incomplete when an upstream response ends is not passed on. The next request starts after the
 // last event that was passed on, by the event ids of the app.
 type resumed struct {
-	hold  eventstream.Hold
-	legs  int    // responses that have begun
-	asked uint64 // requests to resume that may have reached an app
-	epoch uint64 // ownership epoch of the last response
-	over  bool   // the last response has ended, and another one must follow
-	again [againMost]time.Time
+	hold      eventstream.Hold
+	responses int    // responses that have begun
+	requested uint64 // requests to resume that may have reached an app
+	epoch     uint64 // ownership epoch of the last response
+	over      bool   // the last response has ended, and another one must follow
+	again     [againMost]time.Time
 }
 
 // mayFollow reports whether the stream may be resumed now under this epoch, and counts it.
@@ -66,7 +66,7 @@ func (k *resumed) ownerAway() {
 // mayHaveAsked counts a request to resume that may have reached an app. k may be nil.
 func (k *resumed) mayHaveAsked() {
 	if k != nil {
-		k.asked++
+		k.requested++
 	}
 }
 
@@ -77,7 +77,7 @@ func (k *resumed) appendAsked(b, id []byte) []byte {
 		b = append(b, id...)
 		b = append(b, "\r\n"...)
 	}
-	return appendResumed(b, k.asked+1)
+	return appendResumed(b, k.requested+1)
 }
 
 func appendResumed(b []byte, n uint64) []byte {
@@ -117,7 +117,7 @@ func (y *responseRelay) beginEvents(p *attempt) uint64 {
 		e.begin(run, word, y.x.wasResumed > 0, nil)
 		return slotAnswered | slotEvents
 	}
-	y.x.resumed.legs++
+	y.x.resumed.responses++
 	y.x.resumed.epoch = p.epoch
 	return slotAnswered | slotEvents | slotKept
 }
@@ -196,7 +196,7 @@ func (c *client) movedOn(p *attempt) decision {
 // follows checks the response to a request to resume. It reports false if the stream ends.
 func (c *client) follows(p *attempt) bool {
 	k := c.x.resumed
-	k.asked++
+	k.requested++
 	var detail string
 	switch {
 	case !isResumable(&p.conn.res):
@@ -215,7 +215,7 @@ func (c *client) follows(p *attempt) bool {
 func (c *client) nextStream() {
 	x := &c.x
 	x.resumed.over = false
-	if x.account.leg = x.resumed.legs; !x.account.began.IsZero() {
+	if x.account.leg = x.resumed.responses; !x.account.began.IsZero() {
 		accessLine{&c.requestState, &c.keys}.write()
 		x.account.again(c.conn)
 	}

@@ -32,7 +32,7 @@ func (c *client) serve() {
 
 // start is serveRequests for a new connection.
 func (c *client) start() {
-	if c.s.hard.Err() != nil || c.life.within.Err() != nil {
+	if c.s.forceCtx.Err() != nil || c.life.within.Err() != nil {
 		c.shut(causeShutdown) // the shutdown has already closed the older connections
 	}
 	c.serveRequests()
@@ -163,7 +163,7 @@ func (c *client) handleRequest() {
 	}
 	if !c.x.keyless {
 		c.s.load.sample(c.x.key)
-		c.asksSocket()
+		c.createSession()
 	}
 	c.routeUntilAnswered(c.attemptNow())
 	c.x.leaveQueue()

@@ -52,10 +52,10 @@ type Server struct {
 	// leaveBy is when Shutdown or Retire ends what is left, by the coarse clock; set before
 	// closing is.
 	leaveBy atomic.Int64
-	// hard ends with hasty: every connection is cut then, one that waits for its TLS
+	// forceCtx ends with hasty: every connection is cut then, one that waits for its TLS
 	// handshake and one that only comes in, too.
-	hard  context.Context //nolint:containedctx // of the Server's whole life
-	hasty context.CancelFunc
+	forceCtx    context.Context //nolint:containedctx // of the Server's whole life
+	forceCancel context.CancelFunc
 	// life ends with Shutdown, and with it what is being dialed.
 	life    context.Context //nolint:containedctx // as hard
 	end     context.CancelFunc
@@ -64,15 +64,15 @@ type Server struct {
 	clients clientPool
 	repairs repairLog
 	// lingering bounds the connections that are closed but whose clients still send.
-	lingering h1.Lingering
-	bodies    bodies
-	keyless   Route // of requests without a key
-	hidden    hidden
-	clock     coarse
-	now       atomic.Pointer[[]byte] // the Date header
-	second    atomic.Int64           // that it tells
-	reaped    time.Duration          // the sweep's own
-	hearing   pathDetector           // likewise
+	lingering    h1.Lingering
+	bodies       bodies
+	keyless      Route // of requests without a key
+	hidden       hidden
+	clock        coarse
+	now          atomic.Pointer[[]byte] // the Date header
+	second       atomic.Int64           // that it tells
+	reaped       time.Duration          // the sweep's own
+	pathDetector pathDetector           // likewise
 	// parkAfter and parkAfterReturn are as the constants, but in tests.
 	parkAfter, parkSoon atomic.Int64
 
@@ -89,7 +89,7 @@ func New(o Options) *Server {
 	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hidden: newHidden(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
 	s.waiting = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Room.CPUUsage})
-	s.sockets.tempo = reconnectPacer{patience: o.ResumeTimeout / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
+	s.sockets.pacer = reconnectPacer{patience: o.ResumeTimeout / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
 	s.sockets.handovers.late = timerDelay
 	s.sockets.room = queue.New(queue.Options{
 		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * o.ResumeTimeout, Batch: socketBatch, Pace: socketPace, FixedRate: true,
@@ -108,7 +108,7 @@ func New(o Options) *Server {
 	s.peers.fresh = s.newPeerPool
 	dial := s.dialUpstream
 	if s.o.Handler != nil {
-		dial = s.takeSeat
+		dial = s.newHandlerConn
 	}
 	if s.o.Handler != nil || s.o.DialUpstream != nil {
 		s.upstream = s.newPool("", dial)
@@ -120,7 +120,7 @@ func New(o Options) *Server {
 	s.load.start(s.o.Shards)
 	s.wrecks.tell = s.o.Wrecked
 	s.mu.listeners, s.mu.none = make(map[net.Listener]struct{}), make(chan struct{})
-	s.hard, s.hasty = context.WithCancel(context.Background())
+	s.forceCtx, s.forceCancel = context.WithCancel(context.Background())
 	return s
 }
 
@@ -139,24 +139,24 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		s.conns.met()
 		<-places
 	}
-	lot := &idleWatcher{within: ctx, conns: &s.conns, clock: &s.clock}
+	watcher := &idleWatcher{within: ctx, conns: &s.conns, clock: &s.clock}
 	s.loops.open(s)
 	defer s.loops.close()
-	lot.workers = newWorkerPool(func(g job) {
+	watcher.workers = newWorkerPool(func(g job) {
 		if g.client != nil {
-			g.client.serveOn(&lot.workers.wg, over)
+			g.client.serveOn(&watcher.workers.wg, over)
 		} else if s.shake(ctx, g.conn) {
 			c := newClient(ctx, s, g.conn, "")
-			lot.initClient(c, g)
-			c.serveAll(&lot.workers.wg, over)
+			watcher.initClient(c, g)
+			c.serveAll(&watcher.workers.wg, over)
 		} else {
 			over()
 		}
 	})
-	defer lot.close()
+	defer watcher.close()
 	cut := context.AfterFunc(ctx, func() { s.shutWithin(ctx) })
 	defer cut()
-	defer lot.workers.close() // after unlisten: what an open listener takes in would be reset
+	defer watcher.workers.close() // after unlisten: what an open listener takes in would be reset
 	defer s.unlisten(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -170,7 +170,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		}
 		s.conns.expect()
 		s.place(places)
-		lot.workers.submit(job{conn: conn})
+		watcher.workers.submit(job{conn: conn})
 	}
 }
 
@@ -215,7 +215,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener, waiting *rawAccept
 		if pause == first {
 			s.o.Log.Warn().Err(err).Msg("accepting paused")
 		}
-		s.shedIdle(lameIdle, math.MaxInt)
+		s.shedIdle(drainIdleTimeout, math.MaxInt)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -335,7 +335,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 			continue
 		case <-ended:
 		}
-		s.hasty()
+		s.forceCancel()
 		s.conns.each(func(c *client) { c.shut(causeShutdown) })
 		s.conns.wake(false, everyone)
 		<-quiet()
@@ -376,7 +376,7 @@ func (s *Server) setLeaveBy(ctx context.Context) {
 // DismissPeers ends the streams of other nodes, and those that come from now on. What
 // they still ask for is cut, or not run, and they are told which. It takes a moment.
 func (s *Server) DismissPeers() {
-	s.hasty()
+	s.forceCancel()
 	s.conns.each(func(c *client) {
 		if c.ingress != "" {
 			c.shut(causeShutdown)

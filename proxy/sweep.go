@@ -8,23 +8,23 @@ import (
 )
 
 const (
-	// linkAge is for how long an idle connection to the app or a node is kept.
-	linkAge = time.Minute
-	// longAnswer is how long a run takes after which its answer, once begun, counts as
+	// maxIdleAge is for how long an idle connection to the app or a node is kept.
+	maxIdleAge = time.Minute
+	// longResponse is how long a run takes after which its answer, once begun, counts as
 	// a stream.
-	longAnswer = 10 * time.Second
-	// lameIdle is for how long a client's connection has to be idle before it is
+	longResponse = 10 * time.Second
+	// drainIdleTimeout is for how long a client's connection has to be idle before it is
 	// closed for draining: one used this moment is likely to be used again.
-	lameIdle = time.Second
-	// lameStream is the same for a stream from another node, in Shutdown: that node
+	drainIdleTimeout = time.Second
+	// drainStreamTimeout is the same for a stream from another node, in Shutdown: that node
 	// has the map without this one, or is about to apply it.
-	lameStream = 250 * time.Millisecond
+	drainStreamTimeout = 250 * time.Millisecond
 )
 
 // sweepsAll reports whether the next sweep is one of sockets at rest, too: as the node leaves,
 // each has a time of its own, and what is asked of a node is asked of all that is heard of it.
 func (s *Server) sweepsAll() bool {
-	return s.hearing.nextComplete > 0 && s.clock.now() >= s.hearing.nextComplete || s.closing.Load() || s.draining.Load()
+	return s.pathDetector.nextComplete > 0 && s.clock.now() >= s.pathDetector.nextComplete || s.closing.Load() || s.draining.Load()
 }
 
 // sweep looks over the open connections: for what has run long enough to be
@@ -34,7 +34,7 @@ func (s *Server) sweepsAll() bool {
 func (s *Server) sweep(list []*client, whole bool) {
 	now := s.clock.now()
 	t, set := s.o.Cluster.Table(), s.set.Load()
-	s.hearing.begin(list, whole, now)
+	s.pathDetector.begin(list, whole, now)
 	s.appWatch.begin(now)
 	parks := maxParksPerSweep
 	for _, c := range list {
@@ -57,7 +57,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	s.appWatch.end()
 	patience := time.Duration(math.MaxInt64)
 	if s.draining.Load() {
-		patience = lameIdle
+		patience = drainIdleTimeout
 	}
 	s.conns.sweepParked(now, patience)
 	if now-s.reaped < time.Second {
@@ -70,9 +70,9 @@ func (s *Server) sweep(list []*client, whole bool) {
 	}
 	s.load.look(time.Now())
 	if s.upstream != nil {
-		s.upstream.closeIdleOlderThan(linkAge, s.o.KeepUpstream)
+		s.upstream.closeIdleOlderThan(maxIdleAge, s.o.KeepUpstream)
 	}
-	s.peers.reap(linkAge)
+	s.peers.reap(maxIdleAge)
 }
 
 // patience returns for how long a connection may be idle before it is closed
@@ -80,9 +80,9 @@ func (s *Server) sweep(list []*client, whole bool) {
 func (s *Server) patience(c *client) time.Duration {
 	switch {
 	case c.draining():
-		return lameIdle
+		return drainIdleTimeout
 	case c.ingress != "" && s.closing.Load():
-		return lameStream
+		return drainStreamTimeout
 	}
 	return math.MaxInt64
 }
@@ -91,7 +91,7 @@ func (s *Server) patience(c *client) time.Duration {
 func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration) {
 	r := c.slot.load()
 	if r.cause != causeNone && r.kind == Local && r.flags&slotKept != 0 {
-		s.sweepKept(c, r, now)
+		s.sweepStuckStream(c, r, now)
 	}
 	if r.kind == 0 || r.cause != causeNone {
 		return
@@ -108,10 +108,10 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	if r.kind == Remote && s.sweepPath(c, r, now) {
 		return
 	}
-	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longAnswer {
+	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longResponse {
 		s.letGo(c, r)
 	}
-	if r.kind == Remote && r.flags&slotAnswered != 0 && now-c.since > longAnswer {
+	if r.kind == Remote && r.flags&slotAnswered != 0 && now-c.since > longResponse {
 		if key := c.slowResponse.Swap(0); key != 0 {
 			s.sizes.note(key, true) // those that come now are to leave the lanes to others
 		}
@@ -139,12 +139,12 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
 	l := c.slot.conn.Load()
 	if l.mux != nil && now-c.since >= pingAfter {
-		s.hearing.ping(l.mux)
+		s.pathDetector.ping(l.mux)
 	}
-	if now < c.nextPathCheck || !s.hearing.isDead(c, l, now) {
+	if now < c.nextPathCheck || !s.pathDetector.isDead(c, l, now) {
 		return false
 	}
-	s.cutRun(c, r, causeDeaf)
+	s.cutRun(c, r, causePathDead)
 	if l.mux != nil {
 		l.mux.FailSession(errPathDead)
 	}
@@ -194,9 +194,9 @@ func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duratio
 	s.cutRun(c, r, why)
 }
 
-// sweepKept ends a client that takes nothing, and so keeps a run from ending that has been
+// sweepStuckStream ends a client that takes nothing, and so keeps a run from ending that has been
 // cut: the shard's next owner may be waiting.
-func (s *Server) sweepKept(c *client, r run, now time.Duration) {
+func (s *Server) sweepStuckStream(c *client, r run, now time.Duration) {
 	if c.cutRun != r.number {
 		c.cutRun, c.cutAt = r.number, now
 		return

@@ -202,8 +202,8 @@ func (w *requestWait) acquireFailed(p *pool, err error) decision {
 	return v
 }
 
-// newLink wraps a connection that was just dialed.
-func (s *Server) newLink(conn net.Conn, set *Settings, o h1.Options) *upstreamConn {
+// newUpstreamConn wraps a connection that was just dialed.
+func (s *Server) newUpstreamConn(conn net.Conn, set *Settings, o h1.Options) *upstreamConn {
 	l := &upstreamConn{}
 	// The sweep limits the time to the first byte of the response.
 	o.Timeouts.Head, o.Timeouts.Write = set.HeaderTimeout, set.IdleTimeout
@@ -228,7 +228,7 @@ func (s *Server) dialUpstream(ctx context.Context) (*upstreamConn, error) {
 		return nil, err
 	}
 	adopted := rawio.Adopt(conn)
-	return s.newLink(adopted, set, h1.Options{
+	return s.newUpstreamConn(adopted, set, h1.Options{
 		Direct: direct(adopted), HeadBytes: set.MaxHeaderBytes, HeadLines: set.MaxHeaders, Timeouts: h1.Timeouts{Body: max(set.UpstreamIdleTimeout, 0)},
 	}), nil
 }
@@ -242,12 +242,12 @@ func (s *Server) dialPeer(ctx context.Context, node string) (*upstreamConn, erro
 	if err != nil {
 		return nil, err
 	}
-	return s.peerLink(conn, set), nil
+	return s.newPeerConn(conn, set), nil
 }
 
-// peerLink wraps a connection or a multiplexed stream to another node.
-func (s *Server) peerLink(conn net.Conn, set *Settings) *upstreamConn {
-	l := s.newLink(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set))
+// newPeerConn wraps a connection or a multiplexed stream to another node.
+func (s *Server) newPeerConn(conn net.Conn, set *Settings) *upstreamConn {
+	l := s.newUpstreamConn(conn, set, peerOptions(h1.Options{Direct: direct(conn)}, set))
 	l.mux, _ = conn.(muxStream)
 	if l.mux != nil {
 		conn = l.mux.SessionConn()

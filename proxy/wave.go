@@ -24,9 +24,9 @@ type Handover struct {
 	Longest time.Duration // longest time without an upstream connection
 }
 
-// wave collects the hand-overs of one move, so that one event reports all of them. Connections
+// handoverSummary collects the hand-overs of one move, so that one event reports all of them. Connections
 // that the app closed on its own are not counted.
-type wave struct {
+type handoverSummary struct {
 	mu          sync.Mutex
 	seen        Handover
 	shards      map[shardmap.Shard]struct{}
@@ -35,7 +35,7 @@ type wave struct {
 }
 
 // loses counts a WebSocket that has lost its upstream connection.
-func (w *wave) loses(shard shardmap.Shard, now time.Time) {
+func (w *handoverSummary) loses(shard shardmap.Shard, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.touch(now)
@@ -48,7 +48,7 @@ func (w *wave) loses(shard shardmap.Shard, now time.Time) {
 }
 
 // finds counts a WebSocket that was resumed, with or without a gap, or that was lost.
-func (w *wave) finds(now time.Time, took time.Duration, gap, lost bool) {
+func (w *handoverSummary) finds(now time.Time, took time.Duration, gap, lost bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.touch(now)
@@ -63,14 +63,14 @@ func (w *wave) finds(now time.Time, took time.Duration, gap, lost bool) {
 }
 
 // touch updates the times of the summary. The caller holds mu.
-func (w *wave) touch(now time.Time) {
+func (w *handoverSummary) touch(now time.Time) {
 	if w.last = now; w.began.IsZero() {
 		w.began = now
 	}
 }
 
 // over returns the summary when it is complete.
-func (w *wave) over(now time.Time) (seen Handover, ok bool) {
+func (w *handoverSummary) over(now time.Time) (seen Handover, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.began.IsZero() || now.Sub(w.began) < waveMost && (w.out > 0 || now.Sub(w.last) < waveQuiet) {

@@ -43,7 +43,7 @@ func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstream
 	if conn == nil {
 		return nil
 	}
-	l := s.peerLink(conn, s.set.Load())
+	l := s.newPeerConn(conn, s.set.Load())
 	l.singleUse = true
 	return l
 }

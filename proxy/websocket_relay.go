@@ -117,9 +117,9 @@ const (
 // acknowledgesClose.
 const pingMoved = "the shard moves"
 
-// heldMessage is the size in bytes up to which a message of the app is passed on only when it is
+// maxHeldMessage is the size in bytes up to which a message of the app is passed on only when it is
 // complete.
-const heldMessage = 64 << 10
+const maxHeldMessage = 64 << 10
 
 // moveAfter is how long an owner waits after its shard has moved for the ingress to close its
 // sending side.
@@ -268,7 +268,7 @@ func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 	case causeParting:
 		l.drainExpired.Store(true)
 		closes = append(closes, l.upstream)
-	case causeNone, causeLease, causeAbandon, causeDeaf, causeTimeout, causeMoved, causeLeaving, causeRehearsed:
+	case causeNone, causeLease, causeAbandon, causePathDead, causeTimeout, causeMoved, causeLeaving, causeRehearsed:
 		closes = append(closes, l.upstream)
 	}
 	if l.app {

@@ -65,7 +65,7 @@ func (l *webSocketRelay) forwardDown(p []byte) (done bool) {
 		return done || l.clientGone
 	case l.streaming || l.from.Whole() && len(l.held) == 0:
 		l.writeDown(p)
-	case l.from.Whole() || len(l.held)+len(p) > heldMessage:
+	case l.from.Whole() || len(l.held)+len(p) > maxHeldMessage:
 		l.writeDown(l.held)
 		l.writeDown(p)
 		l.held = nil

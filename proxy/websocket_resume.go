@@ -107,8 +107,8 @@ func (c *client) resumeSession() (code int, why string) {
 	ctx, cancel := context.WithCancel(c.life.context())
 	defer cancel()
 	defer c.s.limitResume(c.x.shard, cancel)()
-	c.s.sockets.tempo.sessionLost()
-	defer c.s.sockets.tempo.sessionResumed()
+	c.s.sockets.pacer.sessionLost()
+	defer c.s.sockets.pacer.sessionResumed()
 	k.wait.Store(&cancel)
 	defer k.wait.Store(nil)
 	// The deadline also ends an attempt to which the app does not respond.

@@ -66,8 +66,8 @@ type webSocketSession struct {
 	leaves time.Duration
 }
 
-// asksSocket reports whether a request is for a WebSocket.
-func asksSocket(req *h1.Request) bool {
+// isWebSocketRequest reports whether a request is for a WebSocket.
+func isWebSocketRequest(req *h1.Request) bool {
 	return req.Upgrades() && string(req.Method()) == "GET" && req.Has(h1.FieldUpgrade) &&
 		strings.EqualFold(string(req.Known(h1.FieldUpgrade)), "websocket")
 }

@@ -39,13 +39,13 @@ type sockets struct {
 	upgrades atomic.Int32 // resumed WebSockets that await an upgrade response
 	kept     atomic.Int32 // running relays
 	parked   atomic.Int32 // parked directions of these
-	tempo    reconnectPacer
-	wave     wave
+	pacer    reconnectPacer
+	wave     handoverSummary
 
-	handovers handovers
+	handovers handoverPacer
 
-	mu   sync.Mutex
-	legs map[[32]byte]*lone // at most one for each session
+	mu        sync.Mutex
+	exclusive map[[32]byte]*exclusiveUse // at most one for each session
 
 	probe struct {
 		sync.Mutex           // held while the app is asked
@@ -54,8 +54,8 @@ type sockets struct {
 	}
 }
 
-// lone is the only request or relay of a session that the app may have.
-type lone struct {
+// exclusiveUse is the only request or relay of a session that the app may have.
+type exclusiveUse struct {
 	cut  func()
 	gone chan struct{} // closed when the app has it no more
 }
@@ -64,15 +64,15 @@ type lone struct {
 // earlier one that the ingress has given up, if this node has not noticed that yet. ok is false if
 // ctx ended first.
 func (x *sockets) enter(ctx context.Context, id [32]byte, cut func()) (leave func(), ok bool) {
-	mine := &lone{cut: cut, gone: make(chan struct{})}
+	mine := &exclusiveUse{cut: cut, gone: make(chan struct{})}
 	for {
 		x.mu.Lock()
-		other := x.legs[id]
+		other := x.exclusive[id]
 		if other == nil {
-			if x.legs == nil {
-				x.legs = make(map[[32]byte]*lone)
+			if x.exclusive == nil {
+				x.exclusive = make(map[[32]byte]*exclusiveUse)
 			}
-			x.legs[id] = mine
+			x.exclusive[id] = mine
 			x.mu.Unlock()
 			return func() { x.leave(id, mine) }, true
 		}
@@ -86,10 +86,10 @@ func (x *sockets) enter(ctx context.Context, id [32]byte, cut func()) (leave fun
 	}
 }
 
-func (x *sockets) leave(id [32]byte, mine *lone) {
+func (x *sockets) leave(id [32]byte, mine *exclusiveUse) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	delete(x.legs, id)
+	delete(x.exclusive, id)
 	close(mine.gone)
 }
 
@@ -131,9 +131,9 @@ func holds(conn net.Conn) bool {
 	return err == nil || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
-// asksSocket creates the session of a request for a WebSocket that may be resumable.
-func (c *client) asksSocket() {
-	if asksSocket(&c.req) && !c.set.CloseSockets {
+// createSession creates the session of a request for a WebSocket that may be resumable.
+func (c *client) createSession() {
+	if isWebSocketRequest(&c.req) && !c.set.CloseSockets {
 		c.x.session = newSession()
 		c.escaped = true
 		c.session.Store(c.x.session)
