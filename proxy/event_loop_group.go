@@ -9,21 +9,21 @@ import (
 	"time"
 )
 
-// eventLoopGroup are those of a server: as many as the work needs, up to one for each processor. With
-// one that is not busy a request wakes nobody else, and finds its connection to the app where
-// the one before has left it.
+// eventLoopGroup contains the event loops of a server: as many as the load needs, up to one for
+// each processor. As long as one event loop suffices, a request wakes no other goroutine, and
+// finds the upstream connection in the same loop.
 type eventLoopGroup struct {
 	mu        sync.Mutex
 	s         *Server
-	users     int // listeners whose clients they carry
+	users     int // listeners whose clients use the loops
 	all       []*eventLoop
-	active    int                        // of them, that carry clients; zero: one
-	idleLooks int                        // looks since when one less would do
-	none      bool                       // there are none on this system
-	newLoop   func() (*eventLoop, error) // newEventLoop, but for tests; nil: that
+	active    int                        // number of loops that serve clients; zero means one
+	idleLooks int                        // calls of balance since when one loop less would suffice
+	none      bool                       // the system supports no event loops
+	newLoop   func() (*eventLoop, error) // replaces newEventLoop in tests; nil means newEventLoop
 }
 
-// open has loops carry the clients of a listener, until close.
+// open makes the loops available to the clients of a listener, until close.
 func (g *eventLoopGroup) open(s *Server) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -31,7 +31,7 @@ func (g *eventLoopGroup) open(s *Server) {
 	g.users++
 }
 
-// close is called when all clients of a listener are gone; the last one ends the loops.
+// close is called when all clients of a listener have ended. The last call ends the loops.
 func (g *eventLoopGroup) close() {
 	g.mu.Lock()
 	var all []*eventLoop
@@ -45,8 +45,9 @@ func (g *eventLoopGroup) close() {
 	}
 }
 
-// join has the loop with the fewest clients carry c, which nobody else has. Without one its
-// goroutine does, and tries again after some requests, unless there are none on this system.
+// join gives c to the loop with the fewest clients. The caller must not use c after that. If there
+// is no loop, the goroutine of c continues, and tries again after some requests, unless the system
+// supports none.
 func (g *eventLoopGroup) join(c *client) {
 	c.watcher.workers.wg.Add(1)
 	if l := g.pick(); l != nil {
@@ -59,14 +60,14 @@ func (g *eventLoopGroup) join(c *client) {
 	c.watcher.resume(c)
 }
 
-// never reports whether there are no loops on this system.
+// never reports whether the system supports no event loops.
 func (g *eventLoopGroup) never() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.none
 }
 
-// pick returns a loop for one client more; nil: there is none.
+// pick returns a loop for another client, or nil if there is none.
 func (g *eventLoopGroup) pick() *eventLoop {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,7 +77,7 @@ func (g *eventLoopGroup) pick() *eventLoop {
 	return least(g.all[:max(g.active, 1)])
 }
 
-// grow makes a loop more. With mu held.
+// grow adds a loop. The caller holds mu.
 func (g *eventLoopGroup) grow() bool {
 	if g.none {
 		return false
@@ -87,7 +88,7 @@ func (g *eventLoopGroup) grow() bool {
 	}
 	l, err := fresh()
 	if err != nil {
-		g.none = errors.Is(err, errors.ErrUnsupported) // else there is none at this moment
+		g.none = errors.Is(err, errors.ErrUnsupported) // other errors are temporary
 		g.s.o.Log.Debug().Err(err).Msg("event loop not available")
 		return false
 	}
@@ -95,22 +96,22 @@ func (g *eventLoopGroup) grow() bool {
 	return true
 }
 
-// least returns the one with the fewest clients.
+// least returns the loop with the fewest clients.
 func least(all []*eventLoop) *eventLoop {
 	return slices.MinFunc(all, func(a, b *eventLoop) int { return cmp.Compare(a.clientCount.Load(), b.clientCount.Load()) })
 }
 
 const (
-	// loopBusy is from which share of the time on, in percent, a loop is too busy to be the
-	// only one, or one of so few.
+	// loopBusy is the share of time, in percent, from which a busy loop needs help of another one.
 	loopBusy = 75
-	// loopSpare is up to which share one less would have done, and loopCalm for how many
-	// looks it must have been so before it is given up: each client of it has to move.
+	// loopSpare is the share of time, in percent, up to which one loop less would suffice.
+	// loopCalm is the number of consecutive checks before that loop is given up, because each of
+	// its clients must move.
 	loopSpare = 50
 	loopCalm  = 5
 )
 
-// count returns how many clients they carry.
+// count returns the number of clients in all loops.
 func (g *eventLoopGroup) count() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -121,8 +122,8 @@ func (g *eventLoopGroup) count() int {
 	return int(n)
 }
 
-// balance has as many loops carry clients as are busy, and about as many clients each. One
-// goroutine calls it, every second or so; passed is the time since the last call.
+// balance adjusts the number of active loops to the load, and distributes the clients evenly. One
+// goroutine calls it about once a second. passed is the time since the last call.
 func (g *eventLoopGroup) balance(passed time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -148,7 +149,8 @@ func (g *eventLoopGroup) balance(passed time.Duration) {
 	g.spread(int(total))
 }
 
-// spread has clients move from loops that have more than their share, or none. With mu held.
+// spread moves clients from loops with more than their share, and from inactive loops. The caller
+// holds mu.
 func (g *eventLoopGroup) spread(total int) {
 	for i, l := range g.all {
 		fair := 0

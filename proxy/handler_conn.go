@@ -14,67 +14,67 @@ import (
 	"shardway/proxy/h1"
 )
 
-// handlerConn is where the app in this process runs one request at a time. To the proxy it
-// is a connection to the app as any other: a pool lends it, a run goes over it, and
-// who cuts the run closes it. To fasthttp it is the connection that a Server of its
-// own reads one judged head from; the Server calls handle on the goroutine of the
-// client's connection, and whatever it writes afterwards is dropped, for handle has
-// answered by then.
+// handlerConn runs one request at a time in an app inside this process. To the proxy it is a
+// connection to the app like any other: a pool lends it, a run uses it, and a cancellation
+// closes it. To fasthttp it is the connection from which a Server reads one validated request
+// header. The Server calls handle on the goroutine of the client's connection. What the Server
+// writes after that is discarded, because handle has already responded.
 //
-// The Server is the seat's alone because that is whose end a RequestCtx's Done tells:
-// Close ends it, and so the cut of one request reaches its handler and nobody else's.
+// Each handlerConn has a Server of its own, because RequestCtx.Done reports the end of the
+// Server: Close ends the Server, so that a cancellation reaches the handler of this request only.
 type handlerConn struct {
 	s    *Server
 	wire wire
 
-	// Of the present request, and the goroutine's of its connection.
+	// The following fields belong to the present request and the goroutine of its connection.
 	a        *requestState
 	reply    reply
 	p        *attempt
 	attempt  attempt            // p
-	number   uint32             // of the run
-	head     []byte             // for fasthttp to read
-	answered bool               // fasthttp may write what it likes
-	blank    *fasthttp.Response // as fasthttp gives it to the handler
+	number   uint32             // number of the run
+	head     []byte             // header for fasthttp to read
+	answered bool               // handle has responded, and what fasthttp writes is discarded
+	blank    *fasthttp.Response // the response as fasthttp gives it to the handler
 	outcome  outcome
-	failed   string // why, when the app did
+	failed   string // why the app failed
 	fate     fate
-	unusable bool   // not to be used again
+	unusable bool   // must not be used again
 	body     intake // what a handler reads that takes streams
-	long     []byte // a body that is longer than what is kept
-	made     []byte // the head of the answer
+	long     []byte // a body that is longer than the buffer
+	made     []byte // header of the response
 
 	remote atomic.Pointer[net.Addr] // of one that its handler may still use
-	// closed is set first thing by Close: a stream that ends after it was cut.
+	// closed is set first by Close. A stream that ends after that was cancelled.
 	closed atomic.Bool
 	// broke is set by a Task that panicked.
 	broke atomic.Bool
 	tasks sync.WaitGroup
-	going atomic.Int32 // so many of them
+	going atomic.Int32 // number of tasks
 
 	mu struct {
 		sync.Mutex
 		server *fasthttp.Server
-		stream io.Closer // what Close wakes; nil: nothing is being read
-		client *h1.Conn  // whose body is being read, likewise
+		stream io.Closer // closed by Close; nil means that nothing is being read
+		client *h1.Conn  // client whose body is being read; nil means none
 	}
 }
 
-// headerBufferSize holds the head of a request; for one that is longer, a seat is made over.
+// headerBufferSize is the buffer size for request headers, in bytes. A longer header needs a new
+// Server.
 const headerBufferSize = 8 << 10
 
-// newHandlerConn makes a connection to the app in this process.
+// newHandlerConn returns a connection to the app in this process.
 func (s *Server) newHandlerConn(context.Context) (*upstreamConn, error) {
 	t := &handlerConn{s: s}
 	t.wire.handlerConn, t.body.seat = t, t
 	t.mu.server = t.newServer(headerBufferSize)
-	l := &upstreamConn{inproc: t, checkable: true} // as good as one that can be looked at: it never ends by itself
+	l := &upstreamConn{inproc: t, checkable: true} // checkable: it never ends on its own
 	l.Conn = h1.NewConn(t, h1.Options{Buffers: &s.buffers})
 	return l, nil
 }
 
-// newServer makes a Server that reads heads of so many bytes, and the channel that
-// Close closes: Serve makes that.
+// newServer returns a Server for headers of up to head bytes. It calls Serve, which creates the
+// channel that Close closes.
 func (t *handlerConn) newServer(head int) *fasthttp.Server {
 	server := &fasthttp.Server{
 		Handler: t.handle, ErrorHandler: func(*fasthttp.RequestCtx, error) {}, Logger: appLog{t.s},
@@ -86,7 +86,7 @@ func (t *handlerConn) newServer(head int) *fasthttp.Server {
 	return server
 }
 
-// serve has fasthttp read the head and call handle.
+// serve makes fasthttp read the header and call handle.
 func (t *handlerConn) serve(head []byte) {
 	t.mu.Lock()
 	if len(head) > headerBufferSize {
@@ -95,16 +95,17 @@ func (t *handlerConn) serve(head []byte) {
 	server := t.mu.server
 	t.mu.Unlock()
 	t.head = head
-	_ = server.ServeConn(&t.wire) // what it has to say, handle has heard
+	_ = server.ServeConn(&t.wire) // handle has already handled errors
 }
 
-// wire is the seat as fasthttp sees it, which closes what it has served.
+// wire is the handlerConn as fasthttp uses it. fasthttp closes a connection after it has served
+// it.
 type wire struct{ *handlerConn }
 
 // Close does nothing.
 func (*wire) Close() error { return nil }
 
-// Read gives fasthttp the head, and then the end.
+// Read gives fasthttp the header, and then io.EOF.
 func (t *handlerConn) Read(p []byte) (int, error) {
 	if len(t.head) == 0 {
 		return 0, io.EOF
@@ -114,8 +115,8 @@ func (t *handlerConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write takes what fasthttp writes after handle has answered. Before that nobody may
-// write here: answers leave by the proxy's own Writer.
+// Write discards what fasthttp writes after handle has responded. Before that, fasthttp must not
+// write: responses are sent by the proxy's own Writer.
 func (t *handlerConn) Write(p []byte) (int, error) {
 	if !t.answered {
 		return 0, errNotYours
@@ -123,9 +124,9 @@ func (t *handlerConn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close tells the handler that nobody waits for it any more, by its Done, by the end
-// of the stream it writes, and by an error from the body it reads, which the client may
-// take its time to send. It does not wait for the handler.
+// Close tells the handler that its response is not needed: by RequestCtx.Done, by the end of the
+// stream that it writes, and by an error from the body that it reads. It does not wait for the
+// handler.
 func (t *handlerConn) Close() error {
 	if t.closed.Swap(true) {
 		return nil
@@ -145,7 +146,8 @@ func (t *handlerConn) Close() error {
 	return nil
 }
 
-// reading says what Close has to wake; nil: nothing. It closes it if Close has been.
+// reading sets the stream that Close must close; nil means none. If Close was called before, it
+// closes the stream.
 func (t *handlerConn) reading(stream io.Closer) {
 	t.mu.Lock()
 	t.mu.stream = stream
@@ -155,8 +157,8 @@ func (t *handlerConn) reading(stream io.Closer) {
 	}
 }
 
-// uploads says from whom a body is being read, which Close ends; nil: from nobody any
-// more. It ends it if Close has been.
+// uploads sets the client whose body is being read, and which Close interrupts; nil means none. If
+// Close was called before, it interrupts the client.
 func (t *handlerConn) uploads(client *h1.Conn) {
 	t.mu.Lock()
 	t.mu.client = client
@@ -166,7 +168,7 @@ func (t *handlerConn) uploads(client *h1.Conn) {
 	}
 }
 
-// LocalAddr is where the client's connection came in.
+// LocalAddr returns the local address of the connection of the client.
 func (t *handlerConn) LocalAddr() net.Addr {
 	if a := t.a; a != nil {
 		return a.conn.NetConn().LocalAddr()
@@ -174,7 +176,8 @@ func (t *handlerConn) LocalAddr() net.Addr {
 	return nowhere()
 }
 
-// RemoteAddr is the client's, also of a request that another node has forwarded.
+// RemoteAddr returns the address of the client, also for a request that another node has
+// forwarded.
 func (t *handlerConn) RemoteAddr() net.Addr {
 	if known := t.remote.Load(); known != nil {
 		return *known
@@ -186,7 +189,7 @@ func (t *handlerConn) RemoteAddr() net.Addr {
 	case a.ingress == "":
 		return a.conn.NetConn().RemoteAddr()
 	}
-	list := a.req.Known(h1.FieldXForwardedFor) // the ingress's: the last one is whom it saw
+	list := a.req.Known(h1.FieldXForwardedFor) // set by the ingress; the last element is the address that it saw
 	ip := net.ParseIP(string(bytes.TrimSpace(list[bytes.LastIndexByte(list, ',')+1:])))
 	if ip == nil {
 		return nowhere()
@@ -212,10 +215,10 @@ func (noListener) Accept() (net.Conn, error) { return nil, io.EOF }
 func (noListener) Close() error              { return nil }
 func (noListener) Addr() net.Addr            { return nowhere() }
 
-// appLog takes what handlers log by their RequestCtx.
+// appLog logs what handlers log through their RequestCtx.
 type appLog struct{ s *Server }
 
-// Printf is fasthttp.Logger's.
+// Printf implements fasthttp.Logger.
 func (l appLog) Printf(format string, args ...any) {
 	l.s.o.Log.Info().Str("from", "app").Msgf(format, args...)
 }

@@ -7,25 +7,24 @@ import (
 	"shardway/internal/rawio"
 )
 
-// dueGrain is how often the parked connections are looked over at most: for a minute's
-// patience, the sweep's own grain is too fine.
+// dueGrain is the minimum time between two scans of the parked connections. For idle timeouts of
+// about a minute, the resolution of the sweep is not needed.
 const dueGrain = 4 * sweepEvery
 
-// parking is what a registry knows of parked connections. Its mu guards it.
+// parking is the part of the registry for parked connections. The registry's mu protects it.
 type parking struct {
 	all   map[uint64]*parkedConn
-	last  uint64        // id that was given
-	due   time.Duration // when to look for one whose time is over; none is before
-	still chan struct{} // closed once no visit is under way and someone waits
+	last  uint64        // last id
+	due   time.Duration // time of the next scan for idle timeouts
+	still chan struct{} // closed when no visit is in progress; nil if no caller waits
 }
 
-// parkPatience is how long a connection waits for a moment in which nobody looks at it.
-// Where sweeps take longer than the pause between two there may be none for ever, and
-// nobody reads meanwhile what its client says.
+// parkPatience is how long park waits for a moment without visits. If visits follow each other
+// closely, there may be no such moment, and nothing reads from the connection meanwhile.
 const parkPatience = 500 * time.Millisecond
 
-// park puts the connection of c, which leaves the registry, into its lot. Nobody looks at c
-// any more then. False: it has been told to end meanwhile, or there is an error.
+// park hands the connection of c to its idleWatcher and removes c. No visit is using c then. It
+// reports false if c must end, or after an error.
 func (r *registry) park(c *client, p *parkedConn) (bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,8 +54,8 @@ func (r *registry) park(c *client, p *parkedConn) (bool, error) {
 	return true, nil
 }
 
-// await waits until no visit is under way, or for parkPatience. With mu held, but not
-// meanwhile: there may be another one by the time that who waits has it again.
+// await waits until no visit is in progress, or for parkPatience. The caller holds mu, which await
+// releases while it waits. A new visit may have begun when await returns.
 func (r *registry) await() {
 	if r.visits == 0 {
 		return
@@ -78,7 +77,7 @@ func (r *registry) await() {
 	}
 }
 
-// claim wakes those of the connections heard of that are parked, whose clients have spoken now.
+// claim resumes the parked connections among those in heard, whose clients have sent something.
 func (r *registry) claim(heard []rawio.Event, now time.Duration) {
 	var some [16]*parkedConn
 	for _, p := range r.find(heard, some[:0]) {
@@ -86,7 +85,7 @@ func (r *registry) claim(heard []rawio.Event, now time.Duration) {
 	}
 }
 
-// find appends to list those heard of that are parked, and lets them go.
+// find unparks the parked connections among those in heard, and appends them to list.
 func (r *registry) find(heard []rawio.Event, list []*parkedConn) []*parkedConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +98,7 @@ func (r *registry) find(heard []rawio.Event, list []*parkedConn) []*parkedConn {
 	return list
 }
 
-// unpark lets go of a parked connection, which is the caller's from here on. With mu held.
+// unpark removes a parked connection, which then belongs to the caller. The caller holds mu.
 func (r *registry) unpark(p *parkedConn) {
 	delete(r.parked.all, p.id)
 	if r.open() == 0 {
@@ -117,8 +116,8 @@ func (r *registry) countParked() int {
 // everyone matches any parked connection.
 func everyone(*parkedConn) bool { return true }
 
-// wake wakes the parked connections that match names; with stop they end, unless their
-// clients have spoken.
+// wake resumes the parked connections that match. With stop, they end unless their clients have
+// sent something.
 func (r *registry) wake(stop bool, match func(p *parkedConn) bool) {
 	var list []*parkedConn
 	r.mu.Lock()
@@ -134,8 +133,8 @@ func (r *registry) wake(stop bool, match func(p *parkedConn) bool) {
 	}
 }
 
-// sweepParked ends the parked connections whose time is over, and those that have been idle
-// for the patience of a node that leaves.
+// sweepParked ends the parked connections whose idle timeout has passed, and those that have been
+// idle for the patience of a leaving node.
 func (r *registry) sweepParked(now, patience time.Duration) {
 	r.mu.Lock()
 	due := now >= r.parked.due || patience < math.MaxInt64
@@ -173,7 +172,7 @@ func (r *registry) appendIdle(all []idler, now, least time.Duration) []idler {
 	return all
 }
 
-// end wakes p to end, if it is still parked.
+// end resumes p so that it ends, if it is still parked.
 func (r *registry) end(p *parkedConn) {
 	for _, p := range r.find([]rawio.Event{{ID: p.id}}, nil) {
 		p.wake(true)

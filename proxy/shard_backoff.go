@@ -9,41 +9,43 @@ import (
 	"shardway/internal/problem"
 )
 
-// detailShardInflight is what is said of a request too many of its shard.
+// detailShardInflight is the detail of the problem for a request that exceeds the in-flight limit
+// of its shard.
 const detailShardInflight = "as many requests of the shard are under way as there may be (--max-shard-inflight)"
 
-// shardBackoff is what a pool knows of shards whose owner has said that all connections to its
-// app are in use, or the shard's share of them, or that as many of its requests are under way
-// as may be. Their requests wait in the Room, in line: one asks after 10 ms, doubling to
-// 200 ms, and each that the app took, or is done with, lets one more ask. So as many are under
-// way as the owner takes, and thousands that asked each for itself do not keep two machines
-// busy with refusals.
+// shardBackoff contains the shards of a pool whose owner has refused requests: all connections to
+// its app, or all that the shard may use, are busy, or the shard has the maximum number of
+// requests in progress. Further requests of the shard wait in the queue. One of them is sent after
+// 10 ms, doubling up to 200 ms. Each request that the app accepts or finishes lets another one go.
+// So the owner receives as many requests as it accepts, and thousands of waiting requests do not
+// keep two nodes busy with refusals.
 type shardBackoff struct {
 	room          rooms
-	waitingShards atomic.Int32 // shards in crowds: zero, as nearly always, costs a load
+	waitingShards atomic.Int32 // number of entries in shards; almost always zero, so that a check costs one load
 
 	mu     sync.Mutex
 	shards map[int]*shardWait
 }
 
-// shardWait is who waits for one shard. It is over once nobody does.
+// shardWait is the set of requests that wait for one shard. It ends when no request waits.
 type shardWait struct {
 	b     *shardBackoff
 	shard int
-	over  atomic.Bool // set with mu held
-	// sheds: the owner refuses for good what has not waited for the shard.
+	over  atomic.Bool // changed with b.mu held
+	// sheds means that the owner refuses requests that have not waited for the shard, with a final
+	// response.
 	sheds atomic.Bool
 
-	waiting int // with b.mu held, as all below
-	probes  int // to ask, that nobody has taken
+	waiting int // waiting requests; b.mu protects this and the following fields
+	probes  int // requests that may be sent now
 	pause   time.Duration
 	timer   *time.Timer
 }
 
 var _ waitable = (*shardWait)(nil)
 
-// allow takes a turn to ask for the shard; nil means that there is one, or that nobody
-// waits for it. Who has not waited takes none of a crowd that sheds.
+// allow reports with nil that a request for the shard may be sent. Otherwise it returns the
+// shardWait to join. A request that has not waited may not be sent while the owner sheds.
 func (b *shardBackoff) allow(shard int, waited bool) *shardWait {
 	if b.waitingShards.Load() == 0 {
 		return nil
@@ -58,7 +60,7 @@ func (b *shardBackoff) allow(shard int, waited bool) *shardWait {
 	return nil
 }
 
-// onRefused notes that the owner was busy, or sheds, and returns whom to wait with.
+// onRefused records that the owner has refused a request, and returns the shardWait to join.
 func (b *shardBackoff) onRefused(shard int, sheds bool) *shardWait {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -79,7 +81,7 @@ func (b *shardBackoff) onRefused(shard int, sheds bool) *shardWait {
 	return c
 }
 
-// onAccepted notes that the owner's app took a request for the shard, or is done with one.
+// onAccepted records that the owner's app has accepted or finished a request for the shard.
 func (b *shardBackoff) onAccepted(shard int) {
 	if b.waitingShards.Load() == 0 {
 		return
@@ -95,7 +97,7 @@ func (b *shardBackoff) onAccepted(shard int) {
 	}
 }
 
-// allowProbe lets one more ask: the one that has waited longest.
+// allowProbe lets one more request go, the one that has waited longest.
 func (c *shardWait) allowProbe() {
 	b := c.b
 	b.mu.Lock()
@@ -112,12 +114,12 @@ func (c *shardWait) allowProbe() {
 		return
 	}
 	c.probes++
-	c.timer.Reset(lastPause) // should nothing come of it
+	c.timer.Reset(lastPause) // in case the request has no result
 	b.mu.Unlock()
 	b.room.RouseOne(c)
 }
 
-// Ready reports whether it is worth a request's while to come again.
+// Ready reports whether a waiting request should try again now. It implements queue.Condition.
 func (c *shardWait) Ready() bool {
 	if c.over.Load() {
 		return true
@@ -127,14 +129,14 @@ func (c *shardWait) Ready() bool {
 	return c.probes > 0
 }
 
-// count counts who waits, by 1 or -1.
+// count adds n, which is 1 or -1, to the number of waiting requests.
 func (c *shardWait) count(n int) {
 	c.b.mu.Lock()
 	defer c.b.mu.Unlock()
 	c.waiting += n
 }
 
-// waitBehind is the verdict of a request that finds others waiting for the owner of its shard.
+// waitBehind returns the decision for a request that finds others waiting for its shard.
 func (x *exchange) waitBehind(c *shardWait) decision {
 	if !c.sheds.Load() {
 		return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: c}
@@ -145,7 +147,8 @@ func (x *exchange) waitBehind(c *shardWait) decision {
 	return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: c, code: problem.ShardBusy, detail: detailShardInflight}
 }
 
-// shardInflightFull is the verdict of a request that is one too many of its shard, for good.
+// shardInflightFull returns the final decision for a request that exceeds the in-flight limit of
+// its shard.
 func (x *exchange) shardInflightFull() decision {
 	if x.mayHaveRun() && x.safety != safeMethod {
 		return fail(brokenCode(x.route), detailMayHaveRun)
@@ -153,9 +156,9 @@ func (x *exchange) shardInflightFull() decision {
 	return fail(problem.ShardBusy, detailShardInflight)
 }
 
-// shedByOwner reports whether another node has refused the request because as many of its
-// shard are under way as may be. One that has waited for the shard waits on: those that
-// waited with it are the others.
+// shedByOwner reports whether another node has refused the request because the shard has the
+// maximum number of requests in progress, and the request waits again: it has already waited for
+// the shard, together with the requests that are in progress now.
 func (x *exchange) shedByOwner(p *attempt) bool {
 	return x.waited && !x.isResumption() && p.conn.res.Status() == http.StatusServiceUnavailable && saysAtOwner(p, problem.ShardBusy)
 }

@@ -3,33 +3,32 @@ package proxy
 import "time"
 
 const (
-	// firstWindow is how many connections to an app may be new at first, and
-	// mostWindow how many in the end.
+	// firstWindow, leastWindow and mostWindow are the initial, the smallest and the largest number
+	// of new connections to an app.
 	firstWindow, leastWindow, mostWindow = 16, 2, 256
-	// newFor is for how long a connection to the app is new, unless its first
-	// answer comes before: an app that is slow to answer is not slow to accept.
+	// newFor is how long a connection to the app counts as new, unless its first response arrives
+	// earlier. An app that responds slowly may still accept quickly.
 	newFor = 50 * time.Millisecond
-	// stuckAfter is when a dial is taken for one that the kernel dropped: TCP tries
-	// again only after a second.
+	// stuckAfter is when a dial counts as dropped by the kernel, because TCP retransmits only
+	// after a second.
 	stuckAfter = 250 * time.Millisecond
-	// mostStuck bounds those that are waited for.
+	// mostStuck limits the number of such dials.
 	mostStuck = 48
 )
 
-// slowStart bounds how many connections to an app are new: being made, or made and
-// not answered yet. An app has a backlog of its own, often a small one, and
-// connects do not show when it is full: the kernel completes them while there is
-// room and drops the next one. Only a dial that takes unusually long tells, and
-// halves the window; each that is answered, while none is stuck, widens it by one.
-// All with the pool's mu held.
+// slowStart limits how many connections to an app are new: being dialed, or dialed and without a
+// response. The listen backlog of an app is often small, and a dial does not show that it is full:
+// the kernel completes dials while there is room, and drops the next one. Only a dial that takes
+// unusually long shows that, and halves the window. Each connection that gets a response, while no
+// dial is stuck, widens the window by one. The mu of the pool protects all fields.
 type slowStart struct {
-	size     int // zero: not bounded, as for nodes
-	unproven int // made and still new
+	size     int // limit; zero means no limit, as for nodes
+	unproven int // connected, and still new
 	stuck    int // dials that take unusually long
 }
 
-// full reports whether there may be no further new one beside so many dials, of which there
-// may be most.
+// full reports whether no further dial may start while dialing dials are in progress, of which
+// most are allowed.
 func (w *slowStart) full(dialing, most int) bool {
 	fresh := dialing - w.stuck
 	return fresh >= most || w.stuck >= mostStuck || w.size > 0 && fresh+w.unproven >= w.size
@@ -43,8 +42,8 @@ func (w *slowStart) widen() {
 
 func (w *slowStart) narrow() { w.size = max(w.size/2, leastWindow) }
 
-// watchDial notes when a dial to the app takes unusually long. The returned
-// function ends the watch, with mu held.
+// watchDial detects that a dial to the app takes unusually long. The caller must call over with
+// p.mu held when the dial ends.
 func (p *pool) watchDial() (over func()) {
 	if p.node != "" {
 		return func() {}
@@ -68,7 +67,7 @@ func (p *pool) watchDial() (over func()) {
 	}
 }
 
-// startProbation counts a connection to the app as new. With mu held.
+// startProbation counts a connection to the app as new. The caller holds p.mu.
 func (p *pool) startProbation(l *upstreamConn) {
 	if p.node != "" {
 		return
@@ -78,14 +77,15 @@ func (p *pool) startProbation(l *upstreamConn) {
 	l.provenTimer = time.AfterFunc(newFor, func() { p.markProven(l) })
 }
 
-// markProven counts a connection as new no more: it was answered, or has had its time.
+// markProven ends the time in which a connection counts as new: it has received a response, or
+// newFor has passed.
 func (p *pool) markProven(l *upstreamConn) {
 	if !l.unproven.Swap(false) {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	l.provenTimer.Stop() // begin may still hold mu: it has only just made the timer
+	l.provenTimer.Stop() // set before startProbation released mu
 	p.mu.slowStart.unproven--
 	p.mu.slowStart.widen()
 	p.dialForWaiters()

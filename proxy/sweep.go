@@ -8,29 +8,29 @@ import (
 )
 
 const (
-	// maxIdleAge is for how long an idle connection to the app or a node is kept.
+	// maxIdleAge is how long an idle connection to the app or to a node is kept.
 	maxIdleAge = time.Minute
-	// longResponse is how long a run takes after which its answer, once begun, counts as
-	// a stream.
+	// longResponse is the duration after which a response that has begun counts as a stream.
 	longResponse = 10 * time.Second
-	// drainIdleTimeout is for how long a client's connection has to be idle before it is
-	// closed for draining: one used this moment is likely to be used again.
+	// drainIdleTimeout is how long a client connection must be idle before it is closed for a
+	// drain. A connection that was used very recently will probably be used again.
 	drainIdleTimeout = time.Second
-	// drainStreamTimeout is the same for a stream from another node, in Shutdown: that node
-	// has the map without this one, or is about to apply it.
+	// drainStreamTimeout is the same for a connection from another node, in Shutdown. That node
+	// has the map without this node, or is about to apply it.
 	drainStreamTimeout = 250 * time.Millisecond
 )
 
-// sweepsAll reports whether the next sweep is one of sockets at rest, too: as the node leaves,
-// each has a time of its own, and what is asked of a node is asked of all that is heard of it.
+// sweepsAll reports whether the next sweep must include quiescent WebSockets. While the node
+// leaves, each of them has a deadline of its own. To decide whether a peer is silent, all its
+// connections must be included.
 func (s *Server) sweepsAll() bool {
 	return s.pathDetector.nextComplete > 0 && s.clock.now() >= s.pathDetector.nextComplete || s.closing.Load() || s.draining.Load()
 }
 
-// sweep looks over the open connections: for what has run long enough to be
-// worth a watch, for apps that do not answer, for upgraded connections whose
-// shard has moved, for idle ones while draining. One goroutine at a time. Not whole is one
-// without the sockets at rest.
+// sweep visits the open connections. It starts disconnect watches for requests that have run long
+// enough, and detects apps that do not respond, WebSockets whose shard has moved, and idle
+// connections during a drain. One goroutine at a time calls it. Without whole, quiescent
+// WebSockets are not included.
 func (s *Server) sweep(list []*client, whole bool) {
 	now := s.clock.now()
 	t, set := s.o.Cluster.Table(), s.set.Load()
@@ -75,8 +75,8 @@ func (s *Server) sweep(list []*client, whole bool) {
 	s.peers.reap(maxIdleAge)
 }
 
-// patience returns for how long a connection may be idle before it is closed
-// because the node is leaving.
+// patience returns how long a connection may be idle before it is closed because the node is
+// leaving.
 func (s *Server) patience(c *client) time.Duration {
 	switch {
 	case c.draining():
@@ -87,7 +87,7 @@ func (s *Server) patience(c *client) time.Duration {
 	return math.MaxInt64
 }
 
-// sweepRun looks at what a connection runs.
+// sweepRun checks the run of a connection.
 func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration) {
 	r := c.slot.load()
 	if r.cause != causeNone && r.kind == Local && r.flags&slotKept != 0 {
@@ -113,7 +113,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	}
 	if r.kind == Remote && r.flags&slotAnswered != 0 && now-c.since > longResponse {
 		if key := c.slowResponse.Swap(0); key != 0 {
-			s.sizes.note(key, true) // those that come now are to leave the lanes to others
+			s.sizes.note(key, true) // further requests to this path use connections instead of streams
 		}
 	}
 	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotSocket) == 0 && !c.body.reading.Load() {
@@ -134,8 +134,8 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	}
 }
 
-// sweepPath looks at the path of a run to its owner, and cuts it if that is dead: with all
-// that go by it, where it is a lane's.
+// sweepPath checks the network path of a run to its owner, and cancels the run if the path is
+// dead. If the run uses a multiplexed stream, all streams of the session fail.
 func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
 	l := c.slot.conn.Load()
 	if l.mux != nil && now-c.since >= pingAfter {
@@ -151,7 +151,7 @@ func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
 	return true
 }
 
-// letGo has an answer that takes long count as a stream.
+// letGo counts a response that takes long as a stream.
 func (s *Server) letGo(c *client, r run) {
 	if c.letGo == r.number || s.streams.full() {
 		return
@@ -163,10 +163,10 @@ func (s *Server) letGo(c *client, r run) {
 	}
 }
 
-// sweepStream ends a tunnel or an event stream whose shard has been elsewhere for
-// the grace, or whose node has been stopping for that long. An event stream may go on
-// for endWait beyond, to end between two events. A node that stops and is only the ingress of
-// an event stream lets the stream go on until shortly before the end of its time: see leaveBy.
+// sweepStream ends a tunnel or an event stream whose shard has been elsewhere for the grace
+// period, or whose node has been stopping for that long. An event stream may continue for up to
+// endWait, so that it ends between two events. If a stopping node is only the ingress of an event
+// stream, the stream continues until shortly before the deadline: see leaveBy.
 func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duration) {
 	why := causeMoved
 	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || stillThere(r, c.slot.node.Load(), t.Route(r.shard)) {
@@ -194,20 +194,20 @@ func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duratio
 	s.cutRun(c, r, why)
 }
 
-// sweepStuckStream ends a client that takes nothing, and so keeps a run from ending that has been
-// cut: the shard's next owner may be waiting.
+// sweepStuckStream closes a client that reads nothing and thereby delays the end of a cancelled
+// run. The next owner of the shard may be waiting for that.
 func (s *Server) sweepStuckStream(c *client, r run, now time.Duration) {
 	if c.cutRun != r.number {
 		c.cutRun, c.cutAt = r.number, now
 		return
 	}
 	if now-c.cutAt >= endWait && c.slot.load().number == r.number {
-		_ = c.conn.Cut() // its goroutine meets the error
+		_ = c.conn.Cut() // its goroutine gets an error
 	}
 }
 
-// stillThere reports whether a run is where the table has its shard, as far as
-// that is certain: a node that lost its lease has not lost the shard.
+// stillThere reports whether the run is at the place to which the table routes its shard, as far
+// as that is known. A node that has lost its lease has not lost the shard.
 func stillThere(r run, node *string, route *Route) bool {
 	switch route.Kind {
 	case Held:
@@ -219,7 +219,7 @@ func stillThere(r run, node *string, route *Route) bool {
 	return r.kind == Local
 }
 
-// cutRun cuts one run, if it is still the one that was looked at.
+// cutRun cancels the run r, if it is still in progress.
 func (s *Server) cutRun(c *client, r run, why cause) { s.cutIn(&c.slot, r, why) }
 
 // cutBeforeResponse cuts the run r, unless its response has begun since r was loaded. The slot
