@@ -1,28 +1,43 @@
-// Package proxy carries requests: it accepts them from clients, finds the shard
-// of their key, and has the shard's owner serve them.
+// Package proxy accepts HTTP requests from clients, determines the shard of their key, and
+// forwards them to the node that owns the shard.
 //
-//	client conn ─► head ─► key ─► shard ─► Table.Route
-//	                 ▲                       │
-//	                 │                       ├─ Local   Admit ─► LeaseLeft ─► app, or Options.Handler
-//	                 │                       ├─ Remote  Dial ─► peer's ServePeer ─► its app
-//	                 └── waits in the Room ◄─┴─ Held    and whatever may go again
+//	client conn ─► header ─► key ─► shard ─► Table.Route
+//	                 ▲                         │
+//	                 │                         ├─ Local   Admit ─► LeaseLeft ─► app, or Options.Handler
+//	                 │                         ├─ Remote  Dial ─► ServePeer of the owner ─► its app
+//	                 └──── wait in the queue ◄─┴─ Held    no owner yet, or a retry is pending
 //
-// Rules that must hold:
+// # Invariants
 //
-//   - A request gets exactly one answer, and goes out again only if no byte of
-//     it reached an app, or as far as its method allows (attempt.go).
-//   - A forwarded request is served or refused, never forwarded again; it waits
-//     at the node that took it from the client and nowhere else.
-//   - A message that was cut off is never completed: the connection it was to
-//     leave by is closed instead.
-//   - Bytes that a sender did not frame as a request are never read as one.
+//   - A request gets exactly one response. It is sent again only if no byte of it reached an
+//     app, or as far as its method allows (attempt.go).
+//   - A forwarded request is served or refused, and never forwarded again. Requests wait at the
+//     node that has their client.
+//   - A truncated message is never completed: the connection on which it would leave is closed.
+//   - Bytes that a sender did not frame as a request are never read as a request.
 //
-// Every connection is one goroutine that reads a request, runs it and writes
-// its answer; a second one exists only while a streamed body goes out beside
-// the answer coming in, and a third while something watches whether the client
-// has left. A kept socket has two as long as it has a leg, neither of them where
-// its request went (carry.go). The node calls Wake, Cut, CutUpstream, Abandon and SetDraining from
-// any goroutine. Nothing on the way of a request takes a lock but the pools of
-// idle connections; what runs is found by Cut through one slot per connection
-// (slot.go).
+// # Main types
+//
+//	Server            the proxy of one node
+//	client            a connection on which requests arrive (client.go, serve.go)
+//	exchange          the state of one request
+//	attempt           one try to send a request over one connection (attempt.go)
+//	decision          the result of an attempt
+//	pool              connections to the app or to one node (pool.go, dialing.go, wait_queue.go, breaker.go)
+//	slot              the present run of a connection, for cancellation (slot.go)
+//	webSocketSession  a WebSocket that survives its upstream connection (websocket_*.go)
+//	eventLoop         serves small requests of many connections in one goroutine (event_loop.go)
+//	idleWatcher       watches idle connections without goroutines (idle_watcher.go)
+//
+// # Goroutines
+//
+// Each connection has one goroutine, which reads a request, runs it and writes the response. A
+// second goroutine sends a streamed body while the response arrives, and a third one detects that
+// the client disconnects. A resumable WebSocket has two goroutines while it has an upstream
+// connection, and none while it is idle (carry.go, websocket_park.go). Idle connections and small
+// requests need no goroutine of their own.
+//
+// The node calls Wake, Cut, CutUpstream, Abandon and SetDraining from any goroutine. The path of a
+// request takes no locks except those of the pools of idle connections. Cut finds the runs by the
+// slot of each connection.
 package proxy

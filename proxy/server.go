@@ -15,12 +15,12 @@ import (
 	"shardway/shardmap"
 )
 
-// Server carries the requests of one node. Make it with New, give it clients
-// with ServeClients and other nodes' streams with ServePeer, and tell it of
-// changes: Wake after each new table, Cut, CutUpstream and Abandon when the
-// protocol says that something must not run on. It is a prometheus.Collector.
+// Server is the proxy of one node. New builds it. ServeClients gives it the connections of
+// clients, and ServePeer those of other nodes. The node calls Wake after each new routing table,
+// and Cut, CutUpstream or Abandon when requests must not continue. Server is a
+// prometheus.Collector.
 type Server struct {
-	o        Options // its Settings are set, and zero here
+	o        Options // the Settings in it are zero; see set
 	set      atomic.Pointer[Settings]
 	upstream *pool // nil in a gateway
 	peers    peers
@@ -30,9 +30,10 @@ type Server struct {
 	appWatch appWatch
 	shaking  shaking
 	sizes    sizes
-	// nonResumable has the paths of WebSockets that are not kept as those of large answers.
+	// nonResumable contains the paths whose WebSockets are not resumable, as sizes does for large
+	// responses.
 	nonResumable sizes
-	// streamThreshold is the constant, but for tests.
+	// streamThreshold is the constant of that name, except in tests.
 	streamThreshold int32
 	headerMemory    memoryLimit // partly read
 	awaited         memoryLimit // bodies that are read before their requests go on
@@ -49,8 +50,8 @@ type Server struct {
 	metrics         *metrics
 	draining        atomic.Bool
 	closing         atomic.Bool // set with mu held: no listener comes after it
-	// leaveBy is when Shutdown or Retire ends what is left, by the coarse clock; set before
-	// closing is.
+	// leaveBy is when Shutdown or Retire ends the remaining connections, by the coarse clock. It
+	// is set before closing.
 	leaveBy atomic.Int64
 	// forceCtx ends with hasty: every connection is cut then, one that waits for its TLS
 	// handshake and one that only comes in, too.
@@ -124,10 +125,10 @@ func New(o Options) *Server {
 	return s
 }
 
-// ServeClients takes connections from ln until ctx ends or Shutdown is called,
-// closes ln, and returns after the last connection it took has been closed: at
-// once when ctx has ended, in their own time after Shutdown. The error is nil
-// then, and the listener's if that broke.
+// ServeClients accepts connections from ln until ctx ends or Shutdown is called, and closes ln. It
+// returns after the last connection has been closed. That is at once after ctx has ended; after
+// Shutdown, requests in progress finish first. In both cases the error is nil. Otherwise it is the
+// error of ln.
 func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	if !s.listen(ln) {
 		return ln.Close()
@@ -232,9 +233,9 @@ func isTemporary(err error) bool {
 	return !errors.Is(err, net.ErrClosed) && errors.As(err, &t) && t.Temporary()
 }
 
-// Wake makes waiting requests look at the table again, also those that wait for a
-// connection to a place which they are not for any more; the node calls it after
-// each swap, with the new table's generation.
+// Wake makes waiting requests look up their route again, including those that wait for a
+// connection to a former destination. The node calls it after each change of the table, with the
+// generation of the new table.
 func (s *Server) Wake(generation uint64) {
 	s.o.Room.Wake(generation)
 	s.waiting.Wake(generation)
@@ -260,8 +261,8 @@ func (s *Server) Cut(match func(shardmap.Shard) bool, reason string) int {
 	return n
 }
 
-// CutUpstream cuts everything that runs on the local app, and returns how many
-// it were. Requests that may go again do.
+// CutUpstream cancels all runs on the local app, and returns their number. Requests that may be
+// repeated are sent again.
 func (s *Server) CutUpstream(reason string) int { return s.cutLocal(causeLease, reason) }
 
 // CutParting is CutUpstream for a node that stops, and has let what runs end for as long
@@ -288,7 +289,7 @@ func (s *Server) Abandon(match func(s shardmap.Shard, node string) bool) int {
 // closed: one that carries a request, or an idle one. An app that has ended has none.
 func (s *Server) UpstreamConnected() bool { return s.upstream != nil && s.upstream.hasOpenConn() }
 
-// RenewUpstream closes the idle connections to the app. Those in use go on, and carry no other
+// RenewUpstream closes the idle connections to the app. Connections in use are closed after their
 // request.
 func (s *Server) RenewUpstream() {
 	if s.upstream != nil {
