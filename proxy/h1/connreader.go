@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// connReader is the reading half of a Conn. buf[r:w] has been read and not been
-// taken. One goroutine owns it; only what mu guards is shared.
+// connReader is the reading half of a Conn. buf[r:w] contains data that was read and not consumed.
+// One goroutine owns it; only the fields of mu are shared.
 type connReader struct {
 	nc   net.Conn
-	sock *socket   // nil: read through nc
+	sock *socket   // nil means to read through nc
 	mux  MuxStream // nc; nil: it is none
 	pool *Buffers
-	size int // of the first buffer
-	max  int // the buffer grows to this for a head
+	size int // size of the first buffer
+	max  int // size up to which the buffer grows for a header
 	body time.Duration
 	// endIdle is Options.EndIdle.
 	endIdle bool
@@ -28,8 +28,8 @@ type connReader struct {
 	buf  []byte
 	r, w int
 	few  [16]byte // for fillFirst
-	// filledBuffer tells that the last read filled all the room it had, so that there
-	// may be more to read at once.
+	// filledBuffer means that the last read filled the whole buffer, so that the socket may have
+	// more data.
 	filledBuffer bool
 	received     int64
 	until        time.Time // the deadline that is set; zero: none
@@ -46,7 +46,7 @@ type connReader struct {
 	}
 }
 
-// past is a deadline that has run out, on any clock.
+// past returns a deadline that has passed on any clock.
 func past() time.Time { return time.Unix(1, 0) }
 
 func (in *connReader) unread() []byte { return in.buf[in.r:in.w] }
@@ -60,7 +60,7 @@ func (in *connReader) discard(n int) {
 	}
 }
 
-// release gives the buffer back unless it holds unread bytes.
+// release returns the buffer to the pool, unless it holds unread bytes.
 func (in *connReader) release() {
 	if in.buf != nil && in.r == in.w {
 		in.pool.put(in.buf)
@@ -68,10 +68,10 @@ func (in *connReader) release() {
 	}
 }
 
-// arm sets the read deadline d from now; one that is near enough stays.
+// arm sets the read deadline to d from now. If the current deadline is close enough, it stays.
 func (in *connReader) arm(d time.Duration) error { return in.armFrom(time.Time{}, d) }
 
-// armFrom is arm by one who knows what time it is; zero: he does not.
+// armFrom is arm with the present time; zero means to read the clock.
 func (in *connReader) armFrom(now time.Time, d time.Duration) error {
 	if d <= 0 {
 		if in.until.IsZero() {
@@ -89,8 +89,9 @@ func (in *connReader) armFrom(now time.Time, d time.Duration) error {
 	return in.setDeadline(t)
 }
 
-// setDeadline sets the read deadline. It never lifts the one by which StopIdle, RequestPark
-// or StopRead ends a read; its only errors are ErrStopped and, after PauseRead, ErrPaused.
+// setDeadline sets the read deadline. It never replaces the deadline by which StopIdle,
+// RequestPark or StopRead ends a read. Its only errors are ErrStopped and, after PauseRead,
+// ErrPaused.
 func (in *connReader) setDeadline(t time.Time) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -104,12 +105,12 @@ func (in *connReader) setDeadline(t time.Time) error {
 		return nil
 	}
 	in.until = t
-	_ = in.nc.SetReadDeadline(t) // where that fails, the read says why
+	_ = in.nc.SetReadDeadline(t) // after a failure, the read returns the error
 	return nil
 }
 
-// room makes space behind the unread bytes: it moves them to the front, or
-// into a larger buffer. False: max bytes are unread already.
+// room makes space behind the unread bytes: it moves them to the front, or into a larger buffer.
+// It reports false if max bytes are unread.
 func (in *connReader) room() bool {
 	if in.w < len(in.buf) {
 		return true
@@ -129,7 +130,7 @@ func (in *connReader) room() bool {
 	return true
 }
 
-// fill reads once and waits for it. There must be room, or no buffer.
+// fill reads once, and blocks until there is data. The buffer must have room, or be nil.
 func (in *connReader) fill() error {
 	if in.buf == nil && in.sock == nil {
 		return in.fillFirst()
@@ -143,11 +144,11 @@ func (in *connReader) fill() error {
 	return err
 }
 
-// fillFirst waits with a few bytes only, so that an idle connection that is
-// not a plain socket holds no buffer either.
+// fillFirst waits with a buffer of a few bytes, so that an idle connection that is not a plain
+// socket needs no large buffer.
 func (in *connReader) fillFirst() error {
 	if in.mux != nil {
-		if in.mux.Await() == nil { // else the read says why not
+		if in.mux.Await() == nil { // after an error, the following read returns it
 			in.buf = in.pool.get(in.size)
 			_, n, err := in.receive(in.buf, true)
 			in.filled(in.buf, n)
@@ -162,8 +163,8 @@ func (in *connReader) fillFirst() error {
 	return err
 }
 
-// moreLean is more, but it waits with a few bytes only where it has no buffer, and
-// then takes what came along with them: TLS has read that already.
+// moreLean is more, but without a buffer it waits with a few bytes only. Then it also reads the
+// data that arrived together with them, which TLS has read already.
 func (in *connReader) moreLean() error {
 	if in.buf != nil || in.sock != nil {
 		return in.more()
@@ -171,14 +172,14 @@ func (in *connReader) moreLean() error {
 	if err := in.fillFirst(); err != nil || in.mux != nil || in.w < len(in.few) || in.setDeadline(past()) != nil {
 		return err
 	}
-	n, _ := in.nc.Read(in.buf[in.w:]) // an error comes again with the next read
+	n, _ := in.nc.Read(in.buf[in.w:]) // the next read returns an error again
 	in.w += n
 	in.received += int64(n)
 	_ = in.setDeadline(time.Time{}) // as above
 	return nil
 }
 
-// tryFill reads once if something is there. There must be room, or no buffer.
+// tryFill reads once if there is data. The buffer must have room, or be nil.
 func (in *connReader) tryFill() (bool, error) {
 	if in.sock == nil {
 		if in.mux == nil || in.mux.Quiet() {
@@ -203,8 +204,8 @@ func (in *connReader) filled(buf []byte, n int) {
 	in.w += n
 }
 
-// receive reads once from the socket into p, or with a socket and a nil p
-// into a borrowed buffer. A read that StopRead ended says ErrStopped.
+// receive reads once into p. With a socket and a nil p, it reads into a buffer from the pool. It
+// returns ErrStopped if StopRead ended the read.
 func (in *connReader) receive(p []byte, wait bool) ([]byte, int, error) {
 	var n int
 	var err error
@@ -227,7 +228,7 @@ func (in *connReader) receive(p []byte, wait bool) ([]byte, int, error) {
 	return p, n, in.stopped(err)
 }
 
-// stopped returns what ended a read: err, unless that was StopRead or PauseRead.
+// stopped returns the error of a read: err, unless StopRead or PauseRead has ended the read.
 func (in *connReader) stopped(err error) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -240,9 +241,9 @@ func (in *connReader) stopped(err error) error {
 	return err
 }
 
-// awaitRequest waits for the first byte of a request, d long at most, from now, as armFrom
-// has it. It ends with io.EOF when the client closed, with ErrStopped after StopIdle and with
-// ErrParkRequested after RequestPark, all only when nothing was read.
+// awaitRequest waits for the first byte of a request, for up to d from now (see armFrom). If
+// nothing was read, it returns io.EOF after the client has closed, ErrStopped after StopIdle and
+// ErrParkRequested after RequestPark.
 func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	if in.buffered() > 0 {
 		return nil
@@ -265,9 +266,9 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	if err == nil && !stopped && !parkRequested || err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
-	// The time is over, or StopIdle or RequestPark ran it out: lift the deadline, and look a last time. A
-	// process that stood still finds the request that came meanwhile beside the end of its
-	// patience.
+	// The time has passed, or StopIdle or RequestPark has set a deadline in the past. Remove the
+	// deadline and check a last time: after a pause of the process, a request may have arrived
+	// at the same time as the deadline.
 	if broken := in.setDeadline(time.Time{}); broken != nil {
 		return broken
 	}
@@ -286,7 +287,8 @@ func (in *connReader) awaitRequest(now time.Time, d time.Duration) error {
 	return err
 }
 
-// lookLast is tryFill at the end of a wait; what Options.EndIdle asks for is done in it.
+// lookLast is tryFill at the end of a wait. If Options.EndIdle is set and there is no data, it
+// also closes the sending side.
 func (in *connReader) lookLast() (bool, error) {
 	if s := in.sock; s != nil && in.endIdle {
 		s.fin = true
@@ -295,7 +297,7 @@ func (in *connReader) lookLast() (bool, error) {
 	return in.tryFill()
 }
 
-// await waits up to d for a byte to be there.
+// await waits up to d for data, and reports whether there is some.
 func (in *connReader) await(d time.Duration) (bool, error) {
 	if in.buffered() > 0 {
 		return true, nil
@@ -310,8 +312,8 @@ func (in *connReader) await(d time.Duration) (bool, error) {
 	return err == nil, err
 }
 
-// more reads once, making room for it. At the limit of a head that is an
-// error of the sender; readers of bodies never have a full buffer.
+// more reads once, and makes room before. At the size limit of a header it returns an error of the
+// sender. Readers of bodies never have a full buffer.
 func (in *connReader) more() error {
 	if in.buf != nil && !in.room() {
 		return errLongHead
