@@ -125,7 +125,7 @@ func (c *cluster) raise([]byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.level++
-	c.done = append(c.done, fmt.Sprintf("level %d", c.level))
+	c.done = append(c.done, fmt.Sprintf("format version %d", c.level))
 	return nil
 }
 
