@@ -91,6 +91,9 @@ const (
 	OnShutdownHold OnShutdown = "hold"
 )
 
+// MaxWeight is the highest weight of a node, as shardmap.MaxWeight.
+const MaxWeight = 1000
+
 // Config holds every setting of a node. Default and Load make it; the zero
 // value is not usable. The slices are shared: nobody changes them.
 type Config struct {
@@ -100,7 +103,7 @@ type Config struct {
 	Data       string // directory of the Raft log, the snapshots and the identity
 	Zone       string // empty: none
 	AppVersion string // empty: not said
-	Weight     int    // 1..1000
+	Weight     int    // 1..MaxWeight
 
 	Embedded bool // the app is in this process; no setting
 	Hooked   bool // that one has hooks; no setting

@@ -103,7 +103,7 @@ func nodeSettings() []setting {
 				return choice[Returns]{&c.Returns, []Returns{ReturnsAfterRestart, ReturnsAny}}
 			}),
 		row("weight", "N", "1", "this node's share of the shards, relative to the other nodes' weights",
-			func(c *Config) value { return number{p: &c.Weight, lo: 1, hi: 1000} }),
+			func(c *Config) value { return number{p: &c.Weight, lo: 1, hi: MaxWeight} }),
 		row("app-version", "TEXT", "", "what you call the version of the app, shown by nodes and status",
 			func(c *Config) value { return text{&c.AppVersion, checkAppVersion} }),
 		row("zone", "NAME", "", "this node's zone: for pins, and so that votes are spread over zones",
@@ -129,7 +129,7 @@ func addressSettings() []setting {
 			func(c *Config) value { return endpoints{&c.Endpoints} }).list(),
 		row("probes", "ADDR", "", "separate address for /livez, /readyz and /drained",
 			func(c *Config) value { return text{&c.Probes, checkBind} }),
-		row("probe-path", "PATH", "", "path on the client port that this node answers itself",
+		row("probe-path", "PATH", "", "path on the client port that this node handles itself",
 			func(c *Config) value { return text{&c.ProbePath, checkProbe} }).reloads(),
 		row("tls-cert", "FILE", "", "certificate chain for TLS on the client port, PEM",
 			func(c *Config) value { return text{p: &c.TLSCert} }).reloads(),
@@ -150,9 +150,9 @@ func clusterSettings() []setting {
 			func(c *Config) value { return number{p: &c.MaxVoters, lo: 1, hi: maxVoters} }),
 		row("remove-dead-after", "DURATION", "off", "remove a dead server after this time; a spare server is promoted to voter first",
 			func(c *Config) value { return span{&c.RemoveDeadAfter, time.Second, 30 * 24 * time.Hour, true} }),
-		row("finalize-after", "DURATION", "1h", "how long all nodes must have supported a new format version before it is raised; until then the earlier version can be run again",
+		row("finalize-after", "DURATION", "1h", "time for which all nodes must support a new format version before it is raised and downgrades end",
 			func(c *Config) value { return span{&c.FinalizeAfter, 0, 30 * 24 * time.Hour, false} }),
-		row("takeover", "timeout|lease|immediate", "lease", "when a silent node's shards may be taken over; applies to a new cluster, see settings",
+		row("takeover", "timeout|lease|immediate", "lease", "condition for taking over the shards of an unresponsive node, in a new cluster; see settings",
 			func(c *Config) value {
 				return choice[Takeover]{&c.Takeover, []Takeover{TakeoverTimeout, TakeoverLease, TakeoverImmediate}}
 			}),
@@ -177,7 +177,7 @@ func requestSettings() []setting {
 			}).reloads(),
 		row("forwarded", "", "", "also send the Forwarded header to the app, in addition to X-Forwarded-*",
 			func(c *Config) value { return toggle{&c.Forwarded} }).reloads(),
-		row("debug-headers", "", "", "tell clients which node and shard answered",
+		row("debug-headers", "", "", "add headers with the node and the shard to responses",
 			func(c *Config) value { return toggle{&c.DebugHeaders} }).reloads(),
 	)
 }
@@ -200,11 +200,11 @@ func timingSettings() []setting {
 			func(c *Config) value { return span{&c.AcquireTimeout, 10 * time.Millisecond, time.Hour, false} }),
 		row("stream-grace", "DURATION", "250ms", "how long a tunnel, or an event stream that answers a GET, may continue when its shard moves, within --drain-timeout",
 			func(c *Config) value { return span{&c.StreamGrace, 0, time.Hour, false} }).reloads(),
-		row("websocket-resume-timeout", "DURATION", "20s", "how long a kept WebSocket may be without a connection to its app, while no others come back there, before its client is closed with 1012",
+		row("websocket-resume-timeout", "DURATION", "20s", "time without an upstream connection after which the client of a resumable WebSocket is closed with 1012",
 			func(c *Config) value { return span{&c.WebSocketResumeTimeout, time.Second, time.Hour, false} }),
 		row("restart-grace", "DURATION", "0s", "how long to wait for a crashed node to return before its shards move",
 			func(c *Config) value { return span{&c.RestartGrace, 0, time.Hour, false} }),
-		row("on-shutdown", "handoff|hold", "handoff", "what a node that is told to stop does with its shards: other nodes get them, or they wait for its next process",
+		row("on-shutdown", "handoff|hold", "handoff", "on SIGTERM: move the shards to other nodes (handoff), or let them wait for the next process (hold)",
 			func(c *Config) value {
 				return choice[OnShutdown]{&c.OnShutdown, []OnShutdown{OnShutdownHandoff, OnShutdownHold}}
 			}),
@@ -218,7 +218,7 @@ func timingSettings() []setting {
 }
 
 func queueSettings() []setting {
-	return grouped("Waiting room",
+	return grouped("Request queue",
 		row("queue-requests", "N", "10000", "maximum number of waiting requests",
 			func(c *Config) value { return number{p: &c.QueueRequests, lo: 1, hi: 10_000_000} }),
 		row("queue-bytes", "SIZE", "64MiB", "maximum total size of waiting requests",
@@ -232,9 +232,9 @@ func queueSettings() []setting {
 
 func limitSettings() []setting {
 	return grouped("Limits",
-		row("max-header-bytes", "SIZE", "64KiB", "maximum size of a request's head (431 beyond it) or a response's (502)",
+		row("max-header-bytes", "SIZE", "64KiB", "maximum size of the headers of a request (431 beyond it) or a response (502)",
 			func(c *Config) value { return size{&c.MaxHeaderBytes, 1 << 10, 1 << 20, false} }).reloads(),
-		row("max-header-bytes-total", "SIZE", "64MiB", "maximum total size of partly read heads, in steps of 8 KiB each; beyond it the slowest clients get 408",
+		row("max-header-bytes-total", "SIZE", "64MiB", "maximum total size of partly received headers, in steps of 8 KiB each; beyond it the slowest clients get 408",
 			func(c *Config) value { return size{&c.MaxHeaderBytesTotal, 16 << 10, 1 << 40, false} }).reloads(),
 		row("max-body-total", "SIZE", "256MiB", "maximum total memory of request bodies that are still being read; beyond it the slowest clients get 408",
 			func(c *Config) value { return size{&c.MaxBodyTotal, 64 << 10, 1 << 40, false} }).reloads(),
@@ -246,9 +246,9 @@ func limitSettings() []setting {
 			func(c *Config) value { return size{&c.MaxBody, 1, 1 << 50, true} }).reloads(),
 		row("max-conns", "N", "16384", "maximum client connections; at the limit those idle longest are closed, and accepting pauses while none is idle",
 			func(c *Config) value { return number{p: &c.MaxConns, lo: 1, hi: 10_000_000} }),
-		row("header-timeout", "DURATION", "10s", "maximum time to receive a request's head once it has begun",
+		row("header-timeout", "DURATION", "10s", "maximum time to receive the headers of a request",
 			func(c *Config) value { return span{&c.HeaderTimeout, 10 * time.Millisecond, time.Hour, false} }).reloads(),
-		row("idle-timeout", "DURATION", "75s", "how long a client may be silent between requests or within a body, or not read",
+		row("idle-timeout", "DURATION", "75s", "maximum time without data from a client, between requests or within a body, or without reading by it",
 			func(c *Config) value { return span{&c.IdleTimeout, 10 * time.Millisecond, 24 * time.Hour, false} }).reloads(),
 		row("min-body-rate", "SIZE", "500", "minimum rate of a request body in bytes per second, enforced after 10 s (408 below it)",
 			func(c *Config) value { return size{&c.MinBodyRate, 1, 1 << 30, true} }).reloads(),

@@ -14,7 +14,7 @@ import (
 )
 
 type checkCommand struct {
-	Args []string `arg:"" help:"The flags of run, --all, --json and --against." optional:""`
+	Args []string `arg:"" help:"Flags of run, --all, --json and --against." optional:""`
 }
 
 // report is the JSON of a check.

@@ -30,10 +30,10 @@ type exitCode struct {
 // exitCodes returns all that a command ends with.
 func exitCodes() []exitCode {
 	return []exitCode{
-		{exitOK, "all went well"},
-		{exitFailed, "something failed, or was not so before --timeout: a line says what"},
-		{exitUsage, "the command line or the configuration is wrong: each mistake has a line"},
-		{exitOutage, "there is an outage, as status says: requests are not served that ought to be"},
+		{exitOK, "success"},
+		{exitFailed, "failure, or the condition did not hold before --timeout; a line explains it"},
+		{exitUsage, "invalid command line or configuration; each error has a line"},
+		{exitOutage, "the cluster has an outage: some requests are not served"},
 	}
 }
 
@@ -62,7 +62,7 @@ type grammar struct {
 	Events     eventsCommand     `cmd:"" help:"Show the events of a node."`
 	Locate     locateCommand     `cmd:"" help:"Show the owner of a key."`
 	Hot        hotCommand        `cmd:"" help:"Show the busiest shards and keys."`
-	WebSockets websocketsCommand `cmd:"" name:"websockets" help:"Count WebSockets by shard, or test what a move does to them."`
+	WebSockets websocketsCommand `cmd:"" name:"websockets" help:"Count WebSockets by shard, or test a move."`
 	StepDown   stepDownCommand   `cmd:"" help:"Make the leader transfer its leadership."`
 	Remove     removeCommand     `cmd:"" help:"Remove a node from the cluster permanently."`
 	Drain      drainCommand      `cmd:"" help:"Move all shards off a node."`

@@ -31,11 +31,11 @@ type debugCommand struct {
 
 // Help tells what is in it and what is not.
 func (c *debugCommand) Help() string {
-	return `Writes what the node tells of itself and of the cluster into one file, for a report:
-status, nodes, map, endpoints, policy, upgrade, timing, load, what its app has, what has
-happened, metrics, goroutines, versions; and settings and a log where they are named. Look through it before
-you send it: addresses, ids of nodes and what a log says are in it. Secrets, tokens,
-private keys and the keys of requests are not.`
+	return `Writes one archive for a bug report. It contains status, nodes, map, endpoints, policy,
+upgrade, settings, load, the state of the app, events, metrics, goroutines and versions,
+and with --config and --log the configuration and the log. Read the archive before you
+send it: it contains addresses, node IDs and log text. It contains no secrets, tokens,
+private keys or keys of requests.`
 }
 
 // bundled are the answers that go into a bundle, by file.

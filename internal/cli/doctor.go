@@ -28,10 +28,10 @@ type doctorCommand struct{ target }
 
 // Help tells what is compared.
 func (c *doctorCommand) Help() string {
-	return `Has a node ask all others, at their peer ports, and compares what they say: the map that
-each goes by, versions, leaders, timing, the rates of their clocks, and which port of which
-node is not reached from each of them and from here. It takes some seconds and changes
-nothing. docs/operate/troubleshoot.md has every finding.`
+	return `One node queries all other nodes at their peer ports. The command compares their maps,
+versions, leaders, settings and clock rates, and lists the ports that are not reachable
+from each node and from this machine. It takes a few seconds and changes nothing.
+docs/operate/troubleshoot.md lists all findings.`
 }
 
 // diagnosis is the JSON of a doctor.

@@ -14,33 +14,33 @@ import (
 
 type drainCommand struct {
 	Node      string        `arg:"" optional:"" help:"Id of the node; else the one that is asked."`
-	Local     bool          `help:"The process on the data directory of this machine, for as long as it runs: for what runs before it is stopped. Takes no token, and only warns of what --force is for."`
+	Local     bool          `help:"Drain the process on this machine until it stops, without a token; only warn where --force would be needed."`
 	Data      string        `help:"With --local, the node's data directory (else SHARDWAY_DATA, else ./data)." placeholder:"DIR"`
-	Wait      bool          `help:"Wait until nothing is left there, and show what is: shards, requests, sockets."`
-	Timeout   time.Duration `help:"With --wait, fail if something is left after so long; the drain goes on (0: wait for ever)." placeholder:"DURATION"`
+	Wait      bool          `help:"Wait until the node has no shards, requests and WebSockets; show the remaining ones."`
+	Timeout   time.Duration `help:"With --wait: fail after this time; the drain continues (0: no limit)." placeholder:"DURATION"`
 	IdleFirst time.Duration `help:"Move busy shards only after so long, instead of after --drain-timeout (0: after --drain-timeout)." placeholder:"DURATION"`
-	Safe      bool          `help:"Leave a shard there that its app does not release."`
+	Safe      bool          `help:"Keep shards on the node that its app does not release."`
 	Release   time.Duration `name:"release-timeout" help:"How long the app may take to release a shard, up to 1m (0: the node's --release-timeout)." placeholder:"DURATION"`
-	Force     bool          `help:"Also if too few voters would be left once the node stops, or nobody to own its shards."`
+	Force     bool          `help:"Drain even if too few voters, or no other owner, would remain."`
 	target
 }
 
 // Help tells what a drained node still does.
 func (c *drainCommand) Help() string {
-	return `A drained node owns nothing until it is uncordoned. Without NODE it is the one that is
-asked, at --admin; nobody is asked whether that is meant. It stays ready, forwards
-requests and votes; leadership it gives away first. So it can be stopped, or its
-app be changed, without anything moving then.
+	return `A drained node owns no shards until it is uncordoned. Without NODE, the node at --admin
+is drained, without a confirmation. The node stays ready, forwards requests and votes.
+A leader transfers its leadership first. Afterwards the node can be stopped, or its app
+replaced, without further moves.
 
-With --idle-first shards move as they fall idle: nothing runs for them, no request and no
-socket but kept ones, which hand over, some at a time. What is still busy after that time
-moves as it does without, and what runs there has --drain-timeout to end.
+With --idle-first, a shard moves once no request runs for it. Resumable WebSockets do not
+count as running: they are handed over, some at a time. Shards that are still busy after
+this time move as without the flag: their requests have --drain-timeout to finish.
 
-With --safe a shard that the app does not release stays there, and is served there;
---wait says which reason the app gave. Drain again to try once more.
+With --safe, a shard that the app does not release stays on the node and is served there.
+With --wait, the command shows the reason of the app. Drain again to try again.
 
-With --local the cluster keeps nothing of it: the process is to own nothing and is
-not ready any more, the next one on the data directory owns shards again.`
+With --local, only the process on this machine is drained: it owns no shards and is no
+longer ready. The next process on the data directory owns shards again.`
 }
 
 // Run drains a node.
@@ -112,7 +112,7 @@ func (c *drainCommand) contradiction() error {
 	case !c.Wait && c.Timeout != 0:
 		return misuse("--timeout bounds --wait: give both")
 	case c.Timeout < 0:
-		return misuse(fmt.Sprintf("--timeout %s is negative: give one such as 10m, or 0 to wait for ever", c.Timeout))
+		return misuse(fmt.Sprintf("--timeout %s is negative: give one such as 10m, or 0 to wait without a limit", c.Timeout))
 	}
 	return nil
 }

@@ -21,16 +21,15 @@ const (
 )
 
 type eventsCommand struct {
-	Follow bool   `help:"Go on with what happens from now on, until interrupted." short:"f"`
-	After  string `help:"Only what came after the event of this id."              placeholder:"ID"`
+	Follow bool   `help:"Also print new events, until interrupted." short:"f"`
+	After  string `help:"Only events after the event with this ID."              placeholder:"ID"`
 	target
 }
 
 // Help tells what they are, and what JSON is written.
 func (c *eventsCommand) Help() string {
-	return `Each node keeps what it has seen happen since it started, at most the last 1024 events:
-ask the node you want to know of. With --json there is one object for each event, on
-lines of their own; docs/reference/events.md has their fields.`
+	return `Each node stores up to 1024 events since its start. Use --admin to choose the node.
+With --json, each line contains one event; docs/reference/events.md describes the fields.`
 }
 
 // Run shows what happened.

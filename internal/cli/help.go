@@ -11,11 +11,11 @@ import (
 func checkHelp(w io.Writer) error {
 	return settingsHelp(w, `Usage: shardway check [flags]
 
-Reports every mistake in the configuration of a node, shows what was chosen and where
-(with --all the defaults, too), and explains how the timings hang together.
-It takes the flags of run, --all, --json, and --against ADDR, the admin address of a running
-node: then it compares the settings that must be the same on all nodes with those of the
-cluster, and exits with 1 if any differs. It starts nothing.
+Reports all errors in the configuration of a node. It lists each setting with its source
+(with --all also the defaults), and explains how the timings depend on each other.
+The command accepts the flags of run, --all, --json, and --against ADDR, the admin address
+of a running node. With --against, it compares the settings that must be equal on all
+nodes with those of the cluster, and exits with 1 if a setting differs. It starts nothing.
 `)
 }
 
@@ -25,9 +25,9 @@ func settingsHelp(w io.Writer, intro string) error {
 	var b strings.Builder
 	b.WriteString(intro)
 	b.WriteString(`
-A flag is also a variable and a key of the YAML file: --drain-timeout is
-SHARDWAY_DRAIN_TIMEOUT and drain_timeout. Flags beat variables, variables beat the
-file. A list (...) is given by repeating the flag, or with commas.
+Each flag is also an environment variable and a key of the YAML file: --drain-timeout is
+SHARDWAY_DRAIN_TIMEOUT and drain_timeout. Flags override variables, and variables override
+the file. For a list (...), repeat the flag or separate the values with commas.
 `)
 	group := ""
 	for _, f := range config.Flags() {

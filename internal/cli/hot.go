@@ -12,9 +12,9 @@ type hotCommand struct {
 
 // Help tells where the numbers are from.
 func (c *hotCommand) Help() string {
-	return `Rates are means over about ten seconds. BUSY is how many requests of the shard its
-app runs at once. Keys are estimated from one request in 16 at the nodes that clients
-talk to, and shown by their key_hash, or themselves where a node has --access-log-keys.`
+	return `Rates are means over about ten seconds. BUSY is the number of concurrent requests of the
+shard at its app. Keys are estimated from one request in 16 at the nodes that accept
+requests of clients. A key is shown as its key_hash, or as text with --access-log-keys.`
 }
 
 // Run shows what the cluster is busy with.

@@ -21,9 +21,9 @@ func (c *keygenCommand) Help() string {
 
   shardway keygen > cluster.secret
 
-Every node of the cluster gets the same file, by --secret-file; nobody else may
-read it. A token goes into a file of its own, by --admin-read-token-file or
---admin-write-token-file: one a line, with a name before it if you like.`
+Give every node of the cluster the same file with --secret-file, and let no other user
+read it. Write a token into a file for --admin-read-token-file or
+--admin-write-token-file: one token on each line, with an optional name before it.`
 }
 
 // Run writes a secret, or a token.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"shardway/admin"
-	"shardway/shardmap"
+	"shardway/config"
 )
 
 type policyCommand struct{ target }
@@ -165,7 +165,7 @@ func uncordoned(node string, before admin.Policy, draining bool) string {
 }
 
 type pauseCommand struct {
-	For string `required:"" help:"For how long, at most 168h; an election begins it anew." placeholder:"DURATION"`
+	For string `required:"" help:"Duration, up to 168h; an election restarts it." placeholder:"DURATION"`
 	target
 }
 
@@ -191,7 +191,7 @@ type weightCommand struct {
 func (c *weightCommand) Run(ctx context.Context, s *session) error {
 	weight, err := strconv.ParseUint(c.Weight, 10, 32)
 	if err != nil { // the node refuses a weight that is too large
-		return misuse(fmt.Sprintf("weight %s of node %s is not valid: give a number from 1 to %d, or 0 for the weight that the node was started with", c.Weight, c.Node, shardmap.MaxWeight))
+		return misuse(fmt.Sprintf("weight %s of node %s is not valid: give a number from 1 to %d, or 0 for the weight that the node was started with", c.Weight, c.Node, config.MaxWeight))
 	}
 	success := fmt.Sprintf("node %s has weight %d", c.Node, weight)
 	if weight == 0 {
@@ -205,7 +205,7 @@ const zonePrefix = "zone="
 
 type pinCommand struct {
 	Args []string `arg:"" name:"shard> <node|zone=zone" help:"Number of the shard, unless --key names one, and where it belongs."`
-	Key  *string  `help:"Take the shard of this key." placeholder:"KEY"`
+	Key  *string  `help:"Use the shard of this key." placeholder:"KEY"`
 	target
 }
 
@@ -229,7 +229,7 @@ func (c *pinCommand) Run(ctx context.Context, s *session) error {
 
 type unpinCommand struct {
 	Args []string `arg:"" optional:"" name:"shard" help:"Number of the shard, unless --key names one."`
-	Key  *string  `help:"Take the shard of this key." placeholder:"KEY"`
+	Key  *string  `help:"Use the shard of this key." placeholder:"KEY"`
 	target
 }
 

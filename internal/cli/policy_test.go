@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"shardway/admin"
+	"shardway/config"
 	"shardway/shardmap"
 )
 
@@ -228,5 +229,11 @@ func TestPolicyMistakesSayWhatToGive(t *testing.T) {
 		if code, _, errOut := run(t, line+" --admin="+addr); code != want.exit || !strings.Contains(errOut, want.says) {
 			t.Errorf("%s: exit %d, %q, want %+v", line, code, errOut, want)
 		}
+	}
+}
+
+func TestMaxWeightIsThatOfTheShardMap(t *testing.T) {
+	if config.MaxWeight != shardmap.MaxWeight {
+		t.Errorf("config.MaxWeight = %d, want %d", config.MaxWeight, shardmap.MaxWeight)
 	}
 }

@@ -9,18 +9,18 @@ import (
 
 type quarantineCommand struct {
 	Key   string  `arg:"" optional:"" help:"The key, as requests carry it; without one, or a hash, list what is in quarantine."`
-	For   string  `help:"For how long, at most 168h; an election begins it anew. Else until it is lifted." placeholder:"DURATION"`
+	For   string  `help:"Duration, up to 168h; an election restarts it (else until it is lifted)." placeholder:"DURATION"`
 	Lift  bool    `help:"End the quarantine of the key."`
-	Hash  string  `help:"Name the key by its key_hash, as access logs and poison-suspect do; with --shard." placeholder:"HASH"`
+	Hash  string  `help:"key_hash of the key, as in access logs and poison-suspect; with --shard." placeholder:"HASH"`
 	Shard *uint32 `help:"The shard of --hash." placeholder:"N"`
 	target
 }
 
 // Help tells what a quarantine does.
 func (c *quarantineCommand) Help() string {
-	return `Requests of a key in quarantine are answered 503 with Shardway-Error: quarantined
-by the node that they come to, so no owner and no app sees them. What runs already
-goes on. No key gets there by itself.`
+	return `Each node responds to requests of a quarantined key with 503 and Shardway-Error:
+quarantined, and does not forward them to the owner or the app. Requests that are already
+running continue. Shardway never quarantines a key automatically.`
 }
 
 // Run puts a key in quarantine, lifts that, or lists.

@@ -15,7 +15,7 @@ import (
 // directory is what the commands have that work on a data directory.
 type directory struct {
 	Data     string `help:"The node's data directory (else SHARDWAY_DATA, else ./data)."                                                                             placeholder:"DIR"`
-	MinEpoch uint64 `help:"Start above this epoch. Only needed when this machine's clock is wrong: give the highest Shardway-Epoch that apps or stores have seen." placeholder:"EPOCH"`
+	MinEpoch uint64 `help:"Minimum epoch, for a machine with a wrong clock: the highest Shardway-Epoch that apps or stores received." placeholder:"EPOCH"`
 	JSON     bool   `help:"Write JSON."                                                                                                                              name:"json"`
 }
 
@@ -30,7 +30,7 @@ func quiet(s *session) zerolog.Logger {
 }
 
 type recoverCommand struct {
-	Confirm              string `help:"Id of the cluster to give up. Without it, only shows what would be done."         placeholder:"CLUSTER"`
+	Confirm              string `help:"ID of the cluster to abandon. Without it, only show the actions."         placeholder:"CLUSTER"`
 	IgnoreReachableNodes bool   `help:"Continue although another program responds at the address of a former node."`
 	directory
 }

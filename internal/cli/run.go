@@ -111,9 +111,9 @@ func onHangup(f func()) (stop func()) {
 func runHelp(w io.Writer) error {
 	return settingsHelp(w, `Usage: shardway run [flags]
 
-Runs a node: the proxy in front of one copy of the app, and its part of the
-cluster. SIGTERM or Ctrl-C makes it hand its shards over, finish and leave; a second
-one ends it at once. SIGHUP makes it read its settings again. The exit code is 1 when the node failed and 2 when the
-configuration is wrong.
+Runs a node: a proxy in front of one instance of the app, and a member of the cluster.
+On SIGTERM or Ctrl-C the node hands its shards over, finishes its requests and leaves the
+cluster; a second signal stops it immediately. On SIGHUP it reloads its settings. The exit
+code is 1 if the node failed, and 2 if the configuration is invalid.
 `)
 }

@@ -9,23 +9,23 @@ import (
 )
 
 type settingsCommand struct {
-	Lease         string `help:"How long a node may serve after hearing from the leader." placeholder:"DURATION"`
-	DeadAfter     string `help:"When a silent node's shards may be taken without evidence."    placeholder:"DURATION"`
-	Takeover      string `help:"When the shards of a crashed node may be taken."               placeholder:"timeout|lease|immediate"`
-	RebalanceMode string `help:"Which shards wait while the shard map changes."                      placeholder:"incremental|stop-the-world"`
+	Lease         string `help:"Time for which a node may serve after a response of the leader." placeholder:"DURATION"`
+	DeadAfter     string `help:"Time after which shards of an unresponsive node are taken over without evidence of a crash."    placeholder:"DURATION"`
+	Takeover      string `help:"Condition for taking over the shards of a crashed node."               placeholder:"timeout|lease|immediate"`
+	RebalanceMode string `help:"Shards whose requests wait while the shard map changes."                      placeholder:"incremental|stop-the-world"`
 	target
 }
 
 // Help tells what a change does.
 func (c *settingsCommand) Help() string {
-	return `These four guard that a shard has one owner, so they are facts of the cluster:
-its founder's flags gave the first ones, and the flags of other nodes count for
-nothing. Without a flag the command shows them, with what was in force before and
-which entry of the log changed it.
+	return `These four settings ensure that a shard has one owner, so they belong to the cluster.
+The node that started the cluster set them with its flags, and the flags of other nodes
+have no effect. Without a flag, the command shows the settings, the previous settings and
+the log entry that changed them.
 
-A change goes through the leader. Until the larger of the two dead-afters has
-passed, waits go by the larger of each and by the later takeover, and no further
-change is taken; nor is one, for as long, after an election.`
+A change goes through the leader. Until the larger of the two values of dead-after has
+passed, the cluster uses the larger value of each setting and the later takeover. During
+this time, and for as long after an election, the leader accepts no further change.`
 }
 
 // Run shows the timing, or changes it first.

@@ -19,14 +19,14 @@ const topShards = 10
 
 type topCommand struct {
 	Interval time.Duration `default:"1s" help:"Time between two updates." placeholder:"DURATION"`
-	Once     bool          `help:"Show it once and end, as without a terminal."`
+	Once     bool          `help:"Show it once and exit, as without a terminal."`
 	target
 }
 
 // Help tells how it ends.
 func (c *topCommand) Help() string {
-	return `Shows what is the matter, nodes with their load, and the busiest shards, again and
-again; q or Ctrl-C ends it. Rates are means over about ten seconds.`
+	return `Shows findings, nodes with their load, and the busiest shards, and updates the screen
+until q or Ctrl-C. Rates are means over about ten seconds.`
 }
 
 // scene is the JSON of one look.

@@ -34,7 +34,7 @@ type upgradeStatusCommand struct {
 
 // Run shows the format version and what blocks the next one.
 func (c *upgradeStatusCommand) Run(ctx context.Context, s *session) error {
-	return c.target.upgrade(s, func(client *admin.Client) (admin.UpgradeState, error) { return client.UpgradeStatus(ctx) })
+	return c.upgrade(s, func(client *admin.Client) (admin.UpgradeState, error) { return client.UpgradeStatus(ctx) })
 }
 
 type upgradeFinalizeCommand struct {
@@ -43,7 +43,7 @@ type upgradeFinalizeCommand struct {
 
 // Run raises the format version.
 func (c *upgradeFinalizeCommand) Run(ctx context.Context, s *session) error {
-	return c.target.upgrade(s, func(client *admin.Client) (admin.UpgradeState, error) { return client.FinalizeUpgrade(ctx) })
+	return c.upgrade(s, func(client *admin.Client) (admin.UpgradeState, error) { return client.FinalizeUpgrade(ctx) })
 }
 
 // upgrade writes the state of the upgrade that call returns.

@@ -19,18 +19,18 @@ const waitLook = 200 * time.Millisecond
 type waitCommand struct {
 	What    string        `arg:"" enum:"serving,node,drained" help:"One of serving, node, drained."`
 	Node    string        `arg:"" optional:"" help:"Id of the node; for drained else the one that is asked."`
-	Timeout time.Duration `help:"Fail after so long (0: wait for ever)." placeholder:"DURATION"`
+	Timeout time.Duration `help:"Fail after this time (0: no limit)." placeholder:"DURATION"`
 	target
 }
 
 // Help tells what is waited for.
 func (c *waitCommand) Help() string {
-	return `For scripts: ends with 0 once it is so, with 1 after --timeout, and says meanwhile what
-is missing. A node that does not answer yet is asked again.
+	return `For scripts: the exit code is 0 once the condition holds, and 1 after --timeout. Until
+then, the command prints what is missing, and retries while a node does not respond.
 
-  serving        the node that is asked is ready, and every shard has an owner that serves
-  node NODE      the node is in the shard map, or forwards as a gateway
-  drained [NODE] nothing is left at a node that is to own nothing`
+  serving        the node at --admin is ready, and the owner of every shard serves
+  node NODE      the node is in the shard map, or is a gateway that forwards requests
+  drained [NODE] the drained node owns no shards and runs no requests`
 }
 
 // waited is the JSON of something that came about.
@@ -51,7 +51,7 @@ func (c *waitCommand) Run(ctx context.Context, s *session) error {
 	case c.What == "node" && c.Node == "":
 		return misuse("wait node wants a node: wait node ID; `shardway nodes` lists them")
 	case c.Timeout < 0:
-		return misuse(fmt.Sprintf("--timeout %s is negative: give one such as 1m, or 0 to wait for ever", c.Timeout))
+		return misuse(fmt.Sprintf("--timeout %s is negative: give one such as 1m, or 0 to wait without a limit", c.Timeout))
 	}
 	client, err := c.client(s)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"shardway/config"
 )
 
 // Bounds of the texts of the program.
@@ -121,3 +123,37 @@ func TestMetricsHaveStandardHelpAndLabels(t *testing.T) {
 		}
 	}
 }
+
+// commandHelp is a line of a command's summary in the help of the program.
+var commandHelp = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) {2,}(\S.*(?:\n {4,}\S.*)*)$`)
+
+func TestHelpIsShort(t *testing.T) {
+	help := shardway(t, "--help")
+	_, list, _ := strings.Cut(help, "\nCommands:\n")
+	all := commandHelp.FindAllStringSubmatch(list, -1)
+	if len(all) < 30 {
+		t.Fatalf("only %d commands in %q", len(all), help)
+	}
+	for _, m := range all {
+		if text := strings.Join(strings.Fields(m[2]), " "); len(text) > maxCommandHelpLen {
+			t.Errorf("the help of %s has %d characters, at most %d: %q", m[1], len(text), maxCommandHelpLen, text)
+		}
+	}
+	check := func(command, flag, text string) {
+		text = defaultOf.ReplaceAllString(text, "")
+		if n := len(strings.Fields(text)); n > maxFlagWords {
+			t.Errorf("the help of %s %s has %d words, at most %d: %q", command, flag, n, maxFlagWords, text)
+		}
+	}
+	for name := range commands(t) {
+		for _, f := range defined(t, name) {
+			check(name, f[0], f[1])
+		}
+	}
+	for _, f := range config.Flags() {
+		check("run", "--"+f.Name, f.Help)
+	}
+}
+
+// defaultOf is the default value at the end of the help of a flag.
+var defaultOf = regexp.MustCompile(` \([^()]*\)\.?$`)
