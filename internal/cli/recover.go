@@ -31,7 +31,7 @@ func quiet(s *session) zerolog.Logger {
 
 type recoverCommand struct {
 	Confirm              string `help:"ID of the cluster to abandon. Without it, only show the actions."         placeholder:"CLUSTER"`
-	IgnoreReachableNodes bool   `help:"Continue although another program responds at the address of a former node."`
+	IgnoreReachableNodes bool   `help:"Continue although another program responds at the address of a previous node."`
 	directory
 }
 
