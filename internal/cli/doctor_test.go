@@ -31,7 +31,7 @@ func TestDoctorAsksAllAndExitsByTheWorst(t *testing.T) {
 		code   int
 		want   string
 	}{
-		"warnings": {func(*verdict.Checkup) {}, 0, "WARNING unreachable: the peer port of node b at 10.0.0.2:7947 is not reachable from node a: connection refused; open it"},
+		"warnings": {func(*verdict.Checkup) {}, 0, "WARNING unreachable: the peer port of node b at 10.0.0.2:7947 is not reachable from node a: connection refused; open the port"},
 		"outage": {func(c *verdict.Checkup) {
 			c.Reports[1].Findings = []verdict.Finding{{Code: verdict.NoQuorum, Severity: verdict.Outage, Text: "nobody leads", Remedy: "start c"}}
 		}, 3, "OUTAGE no-quorum: nobody leads; start c"},
