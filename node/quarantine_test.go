@@ -79,7 +79,7 @@ func TestQuarantineOfAFormerSecretIsToldOf(t *testing.T) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		w.untilSays(w.leader(), "quarantine-stale: 1 key in quarantine is let through")
+		w.untilSays(w.leader(), "quarantine-stale: 1 key in quarantine is not refused")
 		_, again := w.leader().node.Mark("alice")
 		if again == hash {
 			w.t.Error("another secret gives the same hash")

@@ -51,7 +51,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
 			text := unreleasedText(owned)
 			for _, q := range w.running() {
-				w.untilSays(q, text, "look for what the app had not written")
+				w.untilSays(q, text, "check the app for lost writes")
 			}
 			for _, q := range w.running() {
 				d, err := q.node.DrainState(w.t.Context(), "c")
