@@ -31,25 +31,25 @@ type agent struct {
 	keys    func() uint64 // the digest of the key configuration that is loaded
 	known   func() bool   // false until the app was checked once
 	// appWatch watches for restarts of the app; nil means that they do not matter.
-	appWatch *appWatch
-	fail     func(error)
-	metrics  *metrics
-	changes  *changes
-	out      func(ack.Heartbeat) // to the leader; it puts it down
-	trips    trips
-	lacks    atomic.Int64    // since when the leader has spoken of a map that is not here, by the clock; zero: it has not
-	applied  <-chan struct{} // hint: the log has a newer state
-	newest   func() *ack.State
-	answers  chan ack.Answer   // unbuffered; link gives up with ctx
-	own      <-chan ack.Answer // of this node's own leadership
-	wake     chan struct{}     // hint: beat at once
-	early    chan struct{}     // hint: beat if that is nearly due
-	echo     chan struct{}     // hint: beat with other voters, see leading.echo
-	machine  *ack.Agent
-	hooking  *hooking                         // nil: the app is not told what it holds
-	asked    chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
-	ended    chan struct{}                    // latch
-	came     map[shardmap.Shard]time.Duration // when each shard came that was ever this node's, by the clock
+	appWatch        *appWatch
+	fail            func(error)
+	metrics         *metrics
+	changes         *changes
+	out             func(ack.Heartbeat) // to the leader; it puts it down
+	trips           trips
+	lacks           atomic.Int64    // since when the leader has spoken of a map that is not here, by the clock; zero: it has not
+	applied         <-chan struct{} // hint: the log has a newer state
+	newest          func() *ack.State
+	answers         chan ack.Answer   // unbuffered; link gives up with ctx
+	own             <-chan ack.Answer // of this node's own leadership
+	wake            chan struct{}     // hint: beat at once
+	beatIfNearlyDue chan struct{}     // hint: beat if that is nearly due
+	beatWithVoters  chan struct{}     // hint: beat with other voters, see leading.echo
+	machine         *ack.Agent
+	hooking         *hooking                         // nil: the app is not told what it holds
+	asked           chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
+	ended           chan struct{}                    // latch
+	came            map[shardmap.Shard]time.Duration // when each shard came that was ever this node's, by the clock
 
 	givenUp givenUp
 	leaving atomic.Bool // this node wants to own nothing
@@ -73,7 +73,7 @@ type agent struct {
 	kept      atomic.Pointer[kept] // what a safe drain leaves here; nil: nothing
 	tell      func(event.Event)    // nil: events are not kept
 	doubts    *doubts              // set once Raft is open; nil: it is not
-	forsaken  forsaken
+	orphans   orphanedForwards
 	// stood is the last pause of the process that cost a lease or was longer than half of one;
 	// nil: there was none.
 	stood atomic.Pointer[stood]
@@ -120,9 +120,9 @@ func (a *agent) run(ctx context.Context) {
 		case <-a.router.running.zero:
 		case <-a.wake:
 			a.machine.HeartbeatNow()
-		case <-a.echo:
+		case <-a.beatWithVoters:
 			a.machine.HeartbeatWith()
-		case <-a.early:
+		case <-a.beatIfNearlyDue:
 			now = a.turn()
 			a.machine.HeartbeatEarly(now, earlyMost)
 		case ans := <-a.answers:
@@ -171,7 +171,7 @@ func (a *agent) turn() time.Duration {
 // time it has to again.
 func (a *agent) look(now time.Duration) (again time.Duration) {
 	s := ack.Observation{
-		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), ReturnsWithin: a.back, Weight: a.weight, HasRequests: a.router.asked.Swap(false), Keys: a.keysDigest(),
+		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), ReturnsWithin: a.back, Weight: a.weight, HasRequests: a.router.hadRequests.Swap(false), Keys: a.keysDigest(),
 	}
 	a.appWatch.report(&s)
 	a.machine.Poll(now, s)
@@ -209,7 +209,7 @@ func (a *agent) keysDigest() uint64 {
 
 // Lease lets the request path see the lease.
 func (a *agent) Lease(until time.Duration) (missed bool) {
-	a.router.cutBy.Store(int64(a.machine.CutBy())) // first: what is admitted by the lease asks for it
+	a.router.abortAt.Store(int64(a.machine.CutBy())) // first: what is admitted by the lease asks for it
 	last, now := a.router.setLease(until)
 	if until == last {
 		return false // it was not renewed
@@ -231,7 +231,7 @@ func (a *agent) Route(r ack.Routing) {
 	a.failing.stale = true
 	a.releases.lookLeaving(a.leaving.Load() || s.Policy().Leaves(a.self))
 	if s.Last().Epoch() != old.Last().Epoch() {
-		a.proxy.RenewTo(droppedSince(old, s))
+		a.proxy.RenewTo(newlyExcluded(old, s))
 	}
 	a.proxy.Wake(a.router.swap(r))
 	a.changes.routed(old, s, a.clock.Precise())
@@ -244,7 +244,7 @@ func (a *agent) Route(r ack.Routing) {
 	if s.TimingSince() != old.TimingSince() {
 		a.log.Info().Str("timing", describe(s.Timing())).Uint64("index", s.TimingSince()).Msg("timing in force")
 	}
-	a.forsaken.look(s.Last().Epoch(), goneFrom(s, a.before.Load()))
+	a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.before.Load()))
 	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {
 		a.givenUp.holds(s, a.self, a.router.running.of)
 		a.log.Debug().Uint64("epoch", uint64(s.Last().Epoch())).Msg("map proposed")
@@ -273,7 +273,7 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Int("gained", gained).Int("lost", lost).Msg("map committed")
 	}
 	a.metrics.mapsCommitted.Inc()
-	a.forsaken.owed = true
+	a.orphans.checkPending = true
 }
 
 // Running counts what runs on the local app.
@@ -309,9 +309,9 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 		if d, ok := a.trips.back(ans.Beat, now); ok {
 			a.metrics.beats.Observe(d.Seconds())
 		}
-		a.forsaken.heard(ans.Epoch)
+		a.orphans.observeEpoch(ans.Epoch)
 		s := a.router.state.Load()
-		a.forsaken.look(s.Last().Epoch(), goneFrom(s, a.before.Load()))
+		a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.before.Load()))
 		a.stays.Store(a.machine.MapStays())
 		if current := a.machine.UpToDate(); current && !a.current.Swap(current) {
 			a.changes.caughtUp(a.router.state.Load())

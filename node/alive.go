@@ -51,7 +51,7 @@ func (n *Node) mayWrite() (left, whole time.Duration) {
 	var end time.Duration
 	switch t.Takeover {
 	case ack.TakeoverTimeout:
-		end, whole = time.Duration(n.router.cutBy.Load()), t.Lease+timingrules.CutAfter(t.Lease, t.DeadAfter)
+		end, whole = time.Duration(n.router.abortAt.Load()), t.Lease+timingrules.CutAfter(t.Lease, t.DeadAfter)
 	case ack.TakeoverLease:
 		end, whole = n.router.leaseEnd(), t.Lease
 	case ack.TakeoverImmediate:

@@ -31,7 +31,7 @@ func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 		n.o.Timing.Takeover = x.takeover
 		sent := c.Precise()
 		n.router.setLease(sent + 500*time.Millisecond)
-		n.router.cutBy.Store(int64(sent + 2125*time.Millisecond))
+		n.router.abortAt.Store(int64(sent + 2125*time.Millisecond))
 		c.Advance(100 * time.Millisecond)
 		if left, whole := n.mayWrite(); left != x.left || whole != x.whole {
 			t.Errorf("takeover %v: %v of %v, want %v of %v", x.takeover, left, whole, x.left, x.whole)

@@ -46,7 +46,7 @@ func TestHeldShardIsNotIdle(t *testing.T) {
 	running := map[shardmap.Shard]int{2: 1, 3: 2, 4: 2}
 	legs := map[shardmap.Shard]int{3: 2, 4: 2}
 	all := slices.Values([]shardmap.Shard{0, 1, 2, 3, 4})
-	got := idleOf(all, func(s shardmap.Shard) int { return running[s] + held[s] }, legs, 100)
+	got := movableShards(all, func(s shardmap.Shard) int { return running[s] + held[s] }, legs, 100)
 	if want := []shardmap.Shard{0, 4}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("idle are %v, want %v", got, want)
 	}

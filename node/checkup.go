@@ -79,7 +79,7 @@ func (n *Node) checkup(ctx context.Context, reach bool) verdict.Checkup {
 	var own verdict.Report
 	var wg sync.WaitGroup
 	wg.Go(func() { own = n.report(ctx, reach) })
-	told, silent := askNodes(ctx, n, request{What: askReport, Firm: reach}, verdict.Report{})
+	told, silent := queryNodes(ctx, n, request{What: askReport, Firm: reach}, verdict.Report{})
 	wg.Wait()
 	c.AnsweredNS, c.Silent = int64(n.o.Clock.Precise()), silent
 	told[string(n.self)] = own
@@ -112,7 +112,7 @@ func (n *Node) report(ctx context.Context, reach bool) verdict.Report {
 func (n *Node) unreached(ctx context.Context) (out []verdict.Reach) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	places := make(chan struct{}, askedAtOnce)
+	places := make(chan struct{}, maxParallelQueries)
 	for _, p := range n.portsOfOthers() {
 		wg.Go(func() {
 			places <- struct{}{}

@@ -303,7 +303,7 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		if q.Question != nil {
 			return n.idleInStage(*q.Question), nil
 		}
-		return n.idle(), nil
+		return n.idleShards(), nil
 	case askSuspects:
 		return n.poison.list(), nil
 	case askWho:

@@ -26,7 +26,7 @@ func (n *Node) DrainSelf() admin.DrainState {
 	if !n.agent.leaving.Swap(true) {
 		n.log.Info().Str("endangers", why).Msg("draining, requested on this machine")
 	}
-	hint(n.agent.wake)
+	notify(n.agent.wake)
 	d := n.SelfState()
 	d.Warning = why
 	return d

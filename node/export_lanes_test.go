@@ -3,11 +3,11 @@ package node
 import "shardway/peer/mux"
 
 // Lane opens a lane to another node as the proxy does; nil: there is none now.
-func (n *Node) Lane(node string) *mux.Stream { return n.router.lanes.set.OpenStream(node) }
+func (n *Node) Lane(node string) *mux.Stream { return n.router.requestStreams.set.OpenStream(node) }
 
 // LanesOf counts the lanes of another node that this one serves.
 func (n *Node) LanesOf(node string) (count int) {
-	a := &n.router.lanes.accepted
+	a := &n.router.requestStreams.accepted
 	a.Lock()
 	defer a.Unlock()
 	for g, v := range a.nodes {
@@ -30,4 +30,4 @@ func (n *Node) Attached() (count int) {
 }
 
 // LegsTo counts the trunks for WebSockets that this node has dialed.
-func (n *Node) LegsTo() int { return n.router.legs.set.Len() }
+func (n *Node) LegsTo() int { return n.router.webSocketStreams.set.Len() }

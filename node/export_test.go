@@ -73,12 +73,12 @@ func (n *Node) Voters() []string {
 // SayGoodbye makes the node say that it serves nothing any more.
 func (n *Node) SayGoodbye() {
 	n.agent.goodbye.Store(true)
-	hint(n.agent.wake)
+	notify(n.agent.wake)
 }
 
 // GoneFrom tells of a request for a shard that went to a node whether a state says that
 // it may never be answered.
-func GoneFrom(s *ack.State, sh shardmap.Shard, node string) bool { return goneFrom(s, 0)(sh, node) }
+func GoneFrom(s *ack.State, sh shardmap.Shard, node string) bool { return orphanedIn(s, 0)(sh, node) }
 
 // Forwarded counts the requests that wait for an answer of another node.
 func (n *Node) Forwarded(node string) (count int) {

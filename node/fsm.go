@@ -101,12 +101,12 @@ func (f *fsm) publish(s *ack.State, reason string) {
 	if f.policed != nil && s.Policy() != was.Policy() {
 		f.policed()
 	}
-	hint(f.agentHint)
-	hint(f.leaderHint)
+	notify(f.agentHint)
+	notify(f.leaderHint)
 }
 
 // hint leaves a token in a channel of capacity one.
-func hint(c chan struct{}) {
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -49,7 +49,7 @@ func (s *strangers) add(server string, voters []string) {
 	s.mu.Lock()
 	s.all[server] = true
 	s.mu.Unlock()
-	hint(s.came)
+	notify(s.came)
 }
 
 func (s *strangers) has(server string) bool {

@@ -115,10 +115,10 @@ func TestTheTrunksOfAnOwnerOfIPv6AreBounded(t *testing.T) {
 			enter(addr, strconv.Itoa(i))
 			addr = addr.Next()
 		}
-		if n := h.router.lanes.open(); n != mostTrunksFrom {
+		if n := h.router.requestStreams.open(); n != mostTrunksFrom {
 			t.Errorf("%d trunks of one owner's addresses are served, want %d", n, mostTrunksFrom)
 		}
-		if enter(netip.MustParseAddr("2001:db8:0:1::1"), "c"); h.router.lanes.open() != mostTrunksFrom+1 {
+		if enter(netip.MustParseAddr("2001:db8:0:1::1"), "c"); h.router.requestStreams.open() != mostTrunksFrom+1 {
 			t.Error("another owner has none")
 		}
 	})
@@ -132,16 +132,16 @@ func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
 		ends := make(chan net.Conn)
 		n := &Node{log: zerolog.Nop(), router: &router{}}
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
-		n.router.lanes = newLanes(p)
+		n.router.requestStreams = newLanes(p)
 		p.Handle(peer.Trunk, n.serveTrunk)
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup
 		served.Go(func() { _ = p.Serve(ctx, &listener{far: &farPort{ends: ends}, ctx: ctx}) })
 		known := func() int {
 			synctest.Wait()
-			n.router.lanes.accepted.Lock()
-			defer n.router.lanes.accepted.Unlock()
-			return n.router.lanes.accepted.guests
+			n.router.requestStreams.accepted.Lock()
+			defer n.router.requestStreams.accepted.Unlock()
+			return n.router.requestStreams.accepted.guests
 		}
 		var held []net.Conn
 		for i := range names {
@@ -178,10 +178,10 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 		ends := make(chan net.Conn)
 		n := &Node{log: zerolog.Nop(), router: &router{}}
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
-		n.router.lanes = newLanes(p)
+		n.router.requestStreams = newLanes(p)
 		over := make(chan struct{})
 		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
-			n.router.lanes.serve(c, func(l *mux.Stream) { <-over; _ = l.Close() })
+			n.router.requestStreams.serve(c, func(l *mux.Stream) { <-over; _ = l.Close() })
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup
@@ -205,12 +205,12 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 			tr.Fail(net.ErrClosed)
 			synctest.Wait()
 		}
-		if n := n.router.lanes.all.InUse(); n != 2*mostTrunks {
+		if n := n.router.requestStreams.all.InUse(); n != 2*mostTrunks {
 			t.Errorf("%d lanes count, want all that are worked on", n)
 		}
 		close(over)
-		if synctest.Wait(); n.router.lanes.all.InUse() != 0 {
-			t.Errorf("%d lanes count in the end", n.router.lanes.all.InUse())
+		if synctest.Wait(); n.router.requestStreams.all.InUse() != 0 {
+			t.Errorf("%d lanes count in the end", n.router.requestStreams.all.InUse())
 		}
 		cancel()
 		served.Wait()

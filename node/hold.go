@@ -44,7 +44,7 @@ func (n *Node) hold(live context.Context) {
 	n.abdicate(ctx)
 	said := n.agent.answered.Load()
 	n.agent.goodbye.Store(true)
-	hint(n.agent.wake)
+	notify(n.agent.wake)
 	saying, stop := context.WithTimeout(ctx, parting+holdSaying)
 	n.until(saying, func() bool { return n.away(said) })
 	stop()

@@ -158,7 +158,7 @@ func (h *hooking) tell(s shardmap.Shard, epoch shardmap.Epoch) {
 	h.mu.Lock()
 	h.mu.notAcquired[s] = max(epoch, h.mu.notAcquired[s])
 	h.mu.Unlock()
-	hint(h.told)
+	notify(h.told)
 }
 
 // each passes on what was told since the last time.

@@ -17,62 +17,62 @@ var _ admin.HotAPI = (*Node)(nil)
 
 const (
 	// loadTimeout is how long one node has to tell its load.
-	loadTimeout = 2 * time.Second
+	loadReportTimeout = 2 * time.Second
 	// hotShards and hotKeys are how many a HotList names.
-	hotShards, hotKeys = 64, 32
+	maxHotShards, maxHotKeys = 64, 32
 	// askedAtOnce bounds how many nodes are asked at once.
-	askedAtOnce = 16
+	maxParallelQueries = 16
 )
 
 // Hot asks every node that is there for its load, at most once in censusEvery, and returns
 // the busiest shards and keys. A node that does not tell in time is named.
 func (n *Node) Hot(ctx context.Context) admin.HotList {
-	return n.hot.take(ctx, loadTimeout, func(ctx context.Context) admin.HotList {
-		loads, silent := askNodes(ctx, n, request{What: askLoad}, proxy.Load{})
+	return n.hot.take(ctx, loadReportTimeout, func(ctx context.Context) admin.HotList {
+		loads, silent := queryNodes(ctx, n, request{What: askLoad}, proxy.Load{})
 		loads[string(n.self)] = n.proxy.Load()
-		return hotOf(loads, silent)
+		return mergeLoads(loads, silent)
 	})
 }
 
 // askNodes asks every other node that is there the same. Blank is what an answer begins as.
 // Silent are those that did not tell before ctx ended, sorted.
-func askNodes[T any](ctx context.Context, n *Node, q request, blank T) (told map[string]T, silent []string) {
+func queryNodes[T any](ctx context.Context, n *Node, q request, blank T) (replies map[string]T, unresponsive []string) {
 	var mu sync.Mutex
-	var asking sync.WaitGroup
-	told, silent = map[string]T{}, []string{}
-	places := make(chan struct{}, askedAtOnce)
+	var queries sync.WaitGroup
+	replies, unresponsive = map[string]T{}, []string{}
+	slots := make(chan struct{}, maxParallelQueries)
 	for _, m := range n.gossip.Members() {
 		if !m.Node || m.ID == string(n.self) || m.Status != gossip.Alive {
 			continue
 		}
-		asking.Go(func() {
-			places <- struct{}{}
-			defer func() { <-places }()
+		queries.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			x := blank
 			err := n.ask(ctx, m.ID, q, &x)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
 				n.log.Debug().Err(err).Str("peer", m.ID).Str("what", q.What).Msg("node did not respond to request")
-				silent = append(silent, m.ID)
+				unresponsive = append(unresponsive, m.ID)
 				return
 			}
-			told[m.ID] = x
+			replies[m.ID] = x
 		})
 	}
-	asking.Wait()
-	slices.Sort(silent)
-	return told, silent
+	queries.Wait()
+	slices.Sort(unresponsive)
+	return replies, unresponsive
 }
 
 // hotOf puts the loads of nodes together.
-func hotOf(loads map[string]proxy.Load, silent []string) admin.HotList {
-	out := admin.HotList{Shards: []admin.HotShard{}, Keys: []admin.HotKey{}, Silent: silent}
-	type mark struct {
+func mergeLoads(loads map[string]proxy.Load, unresponsive []string) admin.HotList {
+	out := admin.HotList{Shards: []admin.HotShard{}, Keys: []admin.HotKey{}, Silent: unresponsive}
+	type keyID struct {
 		shard uint32
 		hash  uint64
 	}
-	keys := map[mark]*admin.HotKey{}
+	keys := map[keyID]*admin.HotKey{}
 	for node, l := range loads {
 		for _, s := range l.Shards {
 			out.Shards = append(out.Shards, admin.HotShard{
@@ -80,12 +80,12 @@ func hotOf(loads map[string]proxy.Load, silent []string) admin.HotList {
 			})
 		}
 		for _, k := range l.Keys {
-			at := mark{uint32(k.Shard), k.Hash}
-			if keys[at] == nil {
-				keys[at] = &admin.HotKey{Shard: at.shard, Hash: fmt.Sprintf("%016x", k.Hash)}
+			id := keyID{uint32(k.Shard), k.Hash}
+			if keys[id] == nil {
+				keys[id] = &admin.HotKey{Shard: id.shard, Hash: fmt.Sprintf("%016x", k.Hash)}
 			}
-			keys[at].Requests += k.Requests
-			keys[at].Key = cmp.Or(keys[at].Key, k.Key)
+			keys[id].Requests += k.Requests
+			keys[id].Key = cmp.Or(keys[id].Key, k.Key)
 		}
 	}
 	for _, k := range keys {
@@ -97,6 +97,6 @@ func hotOf(loads map[string]proxy.Load, silent []string) admin.HotList {
 	slices.SortFunc(out.Keys, func(a, b admin.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Hash, b.Hash))
 	})
-	out.Shards, out.Keys = out.Shards[:min(len(out.Shards), hotShards)], out.Keys[:min(len(out.Keys), hotKeys)]
+	out.Shards, out.Keys = out.Shards[:min(len(out.Shards), maxHotShards)], out.Keys[:min(len(out.Keys), maxHotKeys)]
 	return out
 }

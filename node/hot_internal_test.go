@@ -19,17 +19,17 @@ func TestLoadsArePutTogether(t *testing.T) {
 		l.Keys[0].Key = []string{"", "alice"}[i]
 		loads[node] = l
 	}
-	got := hotOf(loads, []string{"c"})
-	if len(got.Shards) != hotShards || got.Shards[0].Node != "b" || got.Shards[1].Node != "a" || got.Shards[0].Shard != 7 || got.Shards[1].Shard != 7 {
+	got := mergeLoads(loads, []string{"c"})
+	if len(got.Shards) != maxHotShards || got.Shards[0].Node != "b" || got.Shards[1].Node != "a" || got.Shards[0].Shard != 7 || got.Shards[1].Shard != 7 {
 		t.Errorf("%d shards: %+v", len(got.Shards), got.Shards)
 	}
-	if len(got.Keys) != hotKeys || got.Keys[0].Requests != 80 || got.Keys[0].Key != "alice" || got.Keys[1].Hash != "0000000000000001" {
+	if len(got.Keys) != maxHotKeys || got.Keys[0].Requests != 80 || got.Keys[0].Key != "alice" || got.Keys[1].Hash != "0000000000000001" {
 		t.Errorf("%d keys: %+v", len(got.Keys), got.Keys)
 	}
 	if len(got.Silent) != 1 {
 		t.Errorf("silent: %v", got.Silent)
 	}
-	if none := hotOf(nil, nil); none.Shards == nil || none.Keys == nil {
+	if none := mergeLoads(nil, nil); none.Shards == nil || none.Keys == nil {
 		t.Error("an idle cluster has no lists")
 	}
 }

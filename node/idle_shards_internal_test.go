@@ -34,7 +34,7 @@ func emptier(s *ack.State, self shardmap.NodeID, dial func(context.Context, stri
 // AskIdle returns what a leader in a state is told of what is idle at a node; false: nothing.
 func AskIdle(ctx context.Context, s *ack.State, self, of shardmap.NodeID, dial func(context.Context, string) (net.Conn, error)) (told ack.IdleShards, ok bool) {
 	l := emptier(s, self, dial)
-	l.askIdle(ctx, of)
+	l.collectIdle(ctx, of)
 	select {
 	case m := <-l.messages:
 		told, ok = m.(ack.IdleShards)
@@ -48,7 +48,7 @@ func TestIdleIsWaitedForSoLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := emptier(ack.NewState(), "a", func(ctx context.Context, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() })
 		began := time.Now()
-		l.askIdle(t.Context(), "b")
+		l.collectIdle(t.Context(), "b")
 		if took := time.Since(began); took != idleTimeout || len(l.messages) > 0 {
 			t.Errorf("asked for %v, and %d answers, want %v and none", took, len(l.messages), idleTimeout)
 		}
@@ -69,7 +69,7 @@ func TestIdleIsToldWhileItLeads(t *testing.T) {
 			}
 			time.AfterFunc(time.Second, end)
 			began := time.Now()
-			l.askIdle(ctx, "a")
+			l.collectIdle(ctx, "a")
 			if took := time.Since(began); took != time.Second {
 				t.Errorf("waited for %v, want 1s", took)
 			}
@@ -100,7 +100,7 @@ func TestShardsWithKeptSocketsAreIdle(t *testing.T) {
 				}
 			}
 		}
-		if got := idleOf(all, func(s shardmap.Shard) int { return running[s] }, legs, c.most); !slices.Equal(got, c.want) {
+		if got := movableShards(all, func(s shardmap.Shard) int { return running[s] }, legs, c.most); !slices.Equal(got, c.want) {
 			t.Errorf("%d at a time: %v are idle, want %v", c.most, got, c.want)
 		}
 	}
@@ -111,7 +111,7 @@ func TestShardsWithFewSocketsHandOverFirst(t *testing.T) {
 	legs := map[shardmap.Shard]int{0: 200, 1: 3, 2: 30, 3: 3}
 	for most, want := range map[int][]shardmap.Shard{1: {1}, 6: {1, 3}, 36: {1, 3, 2}, 235: {1, 3, 2}, 236: {1, 3, 2, 0}} {
 		all := slices.Values([]shardmap.Shard{0, 1, 2, 3})
-		if got := idleOf(all, func(s shardmap.Shard) int { return legs[s] }, legs, most); !slices.Equal(got, want) {
+		if got := movableShards(all, func(s shardmap.Shard) int { return legs[s] }, legs, most); !slices.Equal(got, want) {
 			t.Errorf("%d at a time: %v hand over, want %v", most, got, want)
 		}
 	}
@@ -119,10 +119,10 @@ func TestShardsWithFewSocketsHandOverFirst(t *testing.T) {
 
 // Who is asked for the first time gives away what is due in one look: none has been missed.
 func TestHandOversBeginAtOnce(t *testing.T) {
-	var p pacing
+	var p webSocketPacer
 	by := ack.GradualDrain{For: 40 * time.Second, Since: 7}
-	if n := p.next(time.Now(), 6000, by); n != 50 {
-		t.Errorf("%d of 6000 hand over as it begins to last 30s, want 50 in a look of %v", n, idleLook)
+	if n := p.nextBatch(time.Now(), 6000, by); n != 50 {
+		t.Errorf("%d of 6000 hand over as it begins to last 30s, want 50 in a look of %v", n, idlePollEvery)
 	}
 }
 
@@ -131,16 +131,16 @@ func TestHandOversBeginAtOnce(t *testing.T) {
 // to be emptied gives away none.
 func TestHandOversAreSpread(t *testing.T) {
 	began := time.Now()
-	for _, look := range []time.Duration{idleLook, 4 * idleLook, 5 * time.Second} {
+	for _, look := range []time.Duration{idlePollEvery, 4 * idlePollEvery, 5 * time.Second} {
 		by := ack.GradualDrain{For: 40 * time.Second, Since: 7}
-		var p pacing
-		if n := p.next(began, 6000, ack.GradualDrain{}); n != 0 {
+		var p webSocketPacer
+		if n := p.nextBatch(began, 6000, ack.GradualDrain{}); n != 0 {
 			t.Errorf("%d go of a node that does not know of it", n)
 		}
 		left, most := 6000, 6000*int(look)/int(30*time.Second)
 		at := time.Duration(0)
 		for ; left > 0; at += look {
-			n := p.next(began.Add(at), left, by)
+			n := p.nextBatch(began.Add(at), left, by)
 			if n > most+most/5+1 || at > 30*time.Second {
 				t.Fatalf("asked every %v: %d of %d left go after %v, want %d or so each time", look, n, left, at, most)
 			}
@@ -150,10 +150,10 @@ func TestHandOversAreSpread(t *testing.T) {
 			t.Errorf("asked every %v: all have gone after %v, want 30s", look, at)
 		}
 		by.Since++
-		if n := p.next(began.Add(time.Hour), 60, by); n != leastHandsOver {
-			t.Errorf("%d of 60 go the next time, want %d", n, leastHandsOver)
+		if n := p.nextBatch(began.Add(time.Hour), 60, by); n != minWebSocketBatch {
+			t.Errorf("%d of 60 go the next time, want %d", n, minWebSocketBatch)
 		}
-		if n := p.next(began.Add(2*time.Hour), 6000, by); n != 6000 {
+		if n := p.nextBatch(began.Add(2*time.Hour), 6000, by); n != 6000 {
 			t.Errorf("%d of 6000 go as the time is over, want all", n)
 		}
 	}
@@ -168,7 +168,7 @@ func TestNodesAreAskedTogetherWhatIsIdle(t *testing.T) {
 		early := make(chan int, 1)
 		time.AfterFunc(idleTimeout/2, func() { early <- len(l.messages) })
 		began := time.Now()
-		l.askIdle(t.Context(), "a", "b", "c")
+		l.collectIdle(t.Context(), "a", "b", "c")
 		if early := <-early; early != 0 {
 			t.Errorf("%d answers were told before all had answered", early)
 		}

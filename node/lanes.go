@@ -107,10 +107,14 @@ func lanesBy(port *peer.Port, kind peer.Kind, b laneBounds) *lanes {
 
 // serveTrunk serves the lanes that another node opens for requests, and returns when the last
 // has ended.
-func (n *Node) serveTrunk(ctx context.Context, c *peer.Conn) { n.serveAll(ctx, n.router.lanes, c) }
+func (n *Node) serveTrunk(ctx context.Context, c *peer.Conn) {
+	n.serveAll(ctx, n.router.requestStreams, c)
+}
 
 // serveLegs does so for those of kept sockets.
-func (n *Node) serveLegs(ctx context.Context, c *peer.Conn) { n.serveAll(ctx, n.router.legs, c) }
+func (n *Node) serveLegs(ctx context.Context, c *peer.Conn) {
+	n.serveAll(ctx, n.router.webSocketStreams, c)
+}
 
 func (n *Node) serveAll(ctx context.Context, all *lanes, c *peer.Conn) {
 	all.serve(c, func(l *mux.Stream) { n.serveLane(ctx, l, c) })
@@ -265,5 +269,5 @@ func (l *lanes) part(end func()) {
 
 // partPeers parts from the lanes of others, and ends their streams with the last.
 func (n *Node) partPeers() {
-	n.router.lanes.part(func() { n.router.legs.part(n.proxy.DismissPeers) })
+	n.router.requestStreams.part(func() { n.router.webSocketStreams.part(n.proxy.DismissPeers) })
 }

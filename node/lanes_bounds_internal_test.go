@@ -144,8 +144,8 @@ func TestATrunkTooManyIsNotServed(t *testing.T) {
 				t.Fatalf("Ask = %v of trunk %d", err, len(trunks))
 			}
 		}
-		r := &router{lanes: newLanes(dialing("a", h.far)), port: dialing("a", h.far)}
-		defer r.lanes.set.Close()
+		r := &router{requestStreams: newLanes(dialing("a", h.far)), port: dialing("a", h.far)}
+		defer r.requestStreams.set.Close()
 		lane := func() bool {
 			if r.Lane("b") == nil {
 				synctest.Wait() // a trunk is dialed

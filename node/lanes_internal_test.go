@@ -85,8 +85,8 @@ func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
 			}()
 			return func() { cancel(); <-ended }
 		}
-		r := &router{lanes: newLanes(dialing("a", far))}
-		defer r.lanes.set.Close()
+		r := &router{requestStreams: newLanes(dialing("a", far))}
+		defer r.requestStreams.set.Close()
 		open := func(lane bool) {
 			t.Helper()
 			c := r.Lane("b")
@@ -113,7 +113,7 @@ func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
 		if s, n := far.streams.Load(), far.trunks.Load(); s != 0 || n != 1 {
 			t.Errorf("%d streams and %d trunks, want one trunk", s, n)
 		}
-		r.lanes.set.Close()
+		r.requestStreams.set.Close()
 		stop()
 	})
 }

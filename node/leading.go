@@ -26,9 +26,9 @@ type leading struct {
 	sick   map[shardmap.NodeID]bool
 	nudges nudges
 	// spoke is when Raft's heartbeats were asked for last.
-	spoke time.Time
+	raftHeartbeatsSent time.Time
 	// echoed is whether another voter was heard since.
-	echoed bool
+	voterHeard bool
 }
 
 func newLeading(n *Node, term uint64) *leading {
@@ -45,13 +45,13 @@ func (l *leading) run(ctx context.Context) {
 	defer cancel()
 	defer close(l.done)
 	l.n.asks.Go(func() { l.keeper.Run(ctx, l.done) })
-	l.n.asks.Go(func() { l.watchIdle(ctx) })
+	l.n.asks.Go(func() { l.pollIdle(ctx) })
 	t := l.n.pulse.Asked()
 	defer t.Stop()
 	l.take(ctx, ack.Tick{}, nil)
 	for again := true; l.leads(); {
 		if again { // else what was asked for stands
-			t.Within(min(l.turn.Due(), l.speak()))
+			t.Within(min(l.turn.Due(), l.sendIfDue()))
 		}
 		again = true
 		select {
@@ -64,9 +64,9 @@ func (l *leading) run(ctx context.Context) {
 			l.take(ctx, ack.Tick{}, nil)
 		case in := <-l.beats:
 			l.take(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.from}, in.answer)
-			l.echo(in.hb.Server)
+			l.onVoterHeartbeat(in.hb.Server)
 		case in := <-l.own:
-			l.follow()
+			l.sendIfDueSoon()
 			l.take(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.from}, in.answer)
 		case m := <-l.messages:
 			l.take(ctx, m, nil)

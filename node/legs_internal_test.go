@@ -14,9 +14,9 @@ import (
 // its requests to those.
 func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 	hosting(t, func(h *host) {
-		r := &router{lanes: newLanes(dialing("a", h.far)), legs: newLegs(dialing("a", h.far))}
-		defer r.lanes.set.Close()
-		defer r.legs.set.Close()
+		r := &router{requestStreams: newLanes(dialing("a", h.far)), webSocketStreams: newLegs(dialing("a", h.far))}
+		defer r.requestStreams.set.Close()
+		defer r.webSocketStreams.set.Close()
 		for i := range 2 * mux.MaxStreams {
 			if l := r.Leg(h.ctx, "b"); l == nil {
 				t.Fatalf("no lane for socket %d", i)
@@ -29,7 +29,7 @@ func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 				t.Fatalf("no lane for request %d", i)
 			}
 		}
-		if n, l := h.router.legs.open(), h.router.lanes.open(); n != 1 || l != 1 {
+		if n, l := h.router.webSocketStreams.open(), h.router.requestStreams.open(); n != 1 || l != 1 {
 			t.Errorf("%d trunks of sockets and %d of requests, want one of each", n, l)
 		}
 	})
@@ -67,9 +67,9 @@ func TestTheLegsOfOthersAreBounded(t *testing.T) {
 // there are go on.
 func TestLegsOutliveARenewal(t *testing.T) {
 	hosting(t, func(h *host) {
-		n := &Node{router: &router{lanes: newLanes(dialing("a", h.far)), legs: newLegs(dialing("a", h.far))}, proxy: h.proxy}
-		defer n.router.lanes.set.Close()
-		defer n.router.legs.set.Close()
+		n := &Node{router: &router{requestStreams: newLanes(dialing("a", h.far)), webSocketStreams: newLegs(dialing("a", h.far))}, proxy: h.proxy}
+		defer n.router.requestStreams.set.Close()
+		defer n.router.webSocketStreams.set.Close()
 		ctx, cancel := context.WithCancel(h.ctx)
 		defer cancel()
 		before, _ := n.router.Leg(ctx, "b").(*mux.Stream)

@@ -100,11 +100,11 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		gauge("lease_held", "1 if this node holds a lease.", func() float64 { return truth(n.router.leased()) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_lease_absent_seconds_total", Help: "Time that this node has been without a lease since its start; a gateway always is.",
-		}, func() float64 { return n.router.leaseAbsent().Seconds() }),
+		}, func() float64 { return n.router.timeWithoutLease().Seconds() }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_peer_evicted_total", Help: "Total number of connections to the peer port closed before authentication, to make room for others.",
 		}, func() float64 { return float64(n.port.Stats().Evicted) }),
-		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.legs.bytes.InUse()) }),
+		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.webSocketStreams.bytes.InUse()) }),
 		gauge("ignored_entries", "Number of proposals and commits in the log that came too late to count.", func() float64 { return float64(state().Ignored()) }),
 	}
 	all = append(all, gauge("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.Streams().Open) }))
@@ -114,7 +114,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 			Help: "Total number of gossip streams of other nodes closed early, by the bound that they exceeded.",
 		}, func() float64 { return float64(n.gossip.Streams().Closed[reason]) }))
 	}
-	for kind, l := range map[string]*lanes{"requests": n.router.lanes, "websockets": n.router.legs} {
+	for kind, l := range map[string]*lanes{"requests": n.router.requestStreams, "websockets": n.router.webSocketStreams} {
 		for direction, count := range map[string]func() int{"dialed": l.set.Len, "accepted": l.open} {
 			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "shardway_mux_sessions", ConstLabels: prometheus.Labels{"direction": direction, "type": kind},

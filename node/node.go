@@ -56,38 +56,38 @@ type Node struct {
 	suspects *suspects
 	poison   poison
 	// acquaintance is what is known of the disks of others.
-	acquaintance *acquaintance
-	moved        readdressing         // claims of other addresses
-	founder      *roster.Bootstrapper // with twin: set once Raft is open
-	twin         *roster.DuplicateDetector
-	health       *health // nil for a gateway
-	appWatch     *appWatch
-	allowance    *allowance
-	metrics      *metrics
-	events       *event.Ring
-	changes      *changes
-	reign        reign
-	hashed       atomic.Pointer[hashKey] // see hashKey
-	marking      sync.Mutex              // one requarantine at a time
-	directory    atomic.Pointer[endpoints.Directory]
-	addrs        atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
-	inRaft       atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
-	leading      atomic.Pointer[leadership]
-	asks         sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
-	ownAnswers   chan ack.Answer // cap 1: the newest answer of the own leader loop
-	rotation     *rotation.Rotation
-	badBeats     logs.Seldom // heartbeats that do not count, in the log
-	watch        *watch
-	holds        *appHolds
-	examined     [2]examination                  // without reach, and with it
-	shown        atomic.Pointer[[]gossip.Member] // what gossip showed last; see members
-	hanging      atomic.Bool                     // a write to the disk hangs
-	census       census[admin.RunningList]
-	hot          census[admin.HotList]
-	kept         census[admin.SocketList]
-	loaded       loadedKeys
-	settings     atomic.Pointer[map[string]string] // see ApplySettings; nil: Options.Settings
-	pacing       pacing                            // of hand-overs, while this node is being emptied
+	acquaintance   *acquaintance
+	moved          readdressing         // claims of other addresses
+	founder        *roster.Bootstrapper // with twin: set once Raft is open
+	twin           *roster.DuplicateDetector
+	health         *health // nil for a gateway
+	appWatch       *appWatch
+	allowance      *allowance
+	metrics        *metrics
+	events         *event.Ring
+	changes        *changes
+	reign          reign
+	hashed         atomic.Pointer[hashKey] // see hashKey
+	marking        sync.Mutex              // one requarantine at a time
+	directory      atomic.Pointer[endpoints.Directory]
+	addrs          atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
+	inRaft         atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
+	leading        atomic.Pointer[leadership]
+	asks           sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
+	ownAnswers     chan ack.Answer // cap 1: the newest answer of the own leader loop
+	rotation       *rotation.Rotation
+	badBeats       logs.Seldom // heartbeats that do not count, in the log
+	watch          *watch
+	holds          *appHolds
+	examined       [2]examination                  // without reach, and with it
+	shown          atomic.Pointer[[]gossip.Member] // what gossip showed last; see members
+	hanging        atomic.Bool                     // a write to the disk hangs
+	census         census[admin.RunningList]
+	hot            census[admin.HotList]
+	kept           census[admin.SocketList]
+	loaded         loadedKeys
+	settings       atomic.Pointer[map[string]string] // see ApplySettings; nil: Options.Settings
+	webSocketPacer webSocketPacer                    // of hand-overs, while this node is being emptied
 
 	started  time.Time
 	stopping atomic.Bool
@@ -146,7 +146,7 @@ func New(o Options) (*Node, error) {
 			if !n.health.good.Load() {
 				n.holds.clear() // what the app kept is gone, or soon will be
 			}
-			hint(n.agent.wake)
+			notify(n.agent.wake)
 		})
 	}
 	n.events = n.newEvents()
@@ -181,7 +181,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }
 	}
 	p.KeepUpstream = n.appWatch != nil
-	p.Outlived, p.TakesNew, p.HoldShard = n.router.outlived, n.takesNew, n.holdShard
+	p.Outlived, p.TakesNew, p.HoldShard = n.router.abortOverdue, n.acceptsNewKeys, n.holdShard
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {
 			return false, admin.Brief(err) // a stranger asks
@@ -217,7 +217,7 @@ func (n *Node) openRaft() error {
 	var err error
 	n.raft, err = consensus.Open(consensus.Options{
 		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, Failed: n.fail, Hung: n.hung, Log: n.o.Log,
-		SnapshotInterval: snapshotEvery, Stated: n.acquaintance.table.Term, Heard: n.heardLeader,
+		SnapshotInterval: snapshotEvery, Stated: n.acquaintance.table.Term, Heard: n.onRaftHeartbeat,
 	})
 	if broken := n.stores.Err(); broken != nil {
 		return broken // it says itself what to do
@@ -246,9 +246,9 @@ func (n *Node) newAgent() {
 		known:   func() bool { return n.health == nil || n.health.known.Load() },
 		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
 		appWatch: n.appWatch,
-		answers:  make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), early: make(chan struct{}, 1), echo: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
+		answers:  make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), beatIfNearlyDue: make(chan struct{}, 1), beatWithVoters: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		asked: make(chan func()), ended: make(chan struct{}), came: make(map[shardmap.Shard]time.Duration),
-		forsaken: forsaken{log: n.log, abandon: n.proxy.Abandon}, ticks: n.pulse.Asked(), often: n.pulse.WhileBusy(clock.EveryBeat), // before all others: a lease hangs on them
+		orphans: orphanedForwards{log: n.log, abort: n.proxy.Abandon}, ticks: n.pulse.Asked(), often: n.pulse.WhileBusy(clock.EveryBeat), // before all others: a lease hangs on them
 	}
 	a.boot.Store(n.o.Dir.Boot())
 	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {
@@ -259,13 +259,13 @@ func (n *Node) newAgent() {
 	n.agent = a
 	n.link = &link{
 		self: n.self, port: n.port, log: n.log, linger: func() time.Duration { return n.timing().DeadAfter },
-		leader: func() string { return n.raft.Leader() }, local: n.deliverLocal, answers: a.answers, broke: n.suspects.broke, beat: func() { hint(a.wake) },
+		leader: func() string { return n.raft.Leader() }, local: n.deliverLocal, answers: a.answers, broke: n.suspects.broke, beat: func() { notify(a.wake) },
 		out: make(chan ack.Heartbeat, 1),
 	}
 	var hooks *ack.HookOptions
 	if n.o.Hooks != nil && !n.o.Gateway {
 		a.hooking = newHooking(n.o.Hooks, n.router.running, n.log)
-		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.outlived
+		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.abortOverdue
 		n.router.notAcquired = a.hooking.tell
 		hooks = &ack.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, Ended: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}

@@ -14,7 +14,7 @@ import (
 // it: 502, it may have run, though nothing was wrong with that node any more.
 func TestNothingIsForsakenByAnOldLog(t *testing.T) {
 	freed := 0
-	f := forsaken{log: zerolog.Nop(), abandon: func(func(shardmap.Shard, string) bool) int { freed++; return 1 }}
+	f := orphanedForwards{log: zerolog.Nop(), abort: func(func(shardmap.Shard, string) bool) int { freed++; return 1 }}
 	gone := func(shardmap.Shard, string) bool { return true }
 	step := func(what string, want int) {
 		t.Helper()
@@ -22,27 +22,27 @@ func TestNothingIsForsakenByAnOldLog(t *testing.T) {
 			t.Fatalf("%s: freed %d times, want %d", what, freed, want)
 		}
 	}
-	f.owed = true // the map that it began with
-	f.look(297, gone)
+	f.checkPending = true // the map that it began with
+	f.abortIfCaughtUp(297, gone)
 	step("nobody has said how old that is", 0)
-	f.owed = true
-	f.look(361, gone)
-	f.heard(457)
-	f.look(361, gone)
+	f.checkPending = true
+	f.abortIfCaughtUp(361, gone)
+	f.observeEpoch(457)
+	f.abortIfCaughtUp(361, gone)
 	step("a leader has spoken of newer maps", 0)
-	f.owed = true
-	f.look(457, gone)
+	f.checkPending = true
+	f.abortIfCaughtUp(457, gone)
 	step("the log is there", 1)
-	f.heard(457)
-	f.look(457, gone)
+	f.observeEpoch(457)
+	f.abortIfCaughtUp(457, gone)
 	step("no map since", 1)
-	f.owed = true
-	f.look(470, gone)
+	f.checkPending = true
+	f.abortIfCaughtUp(470, gone)
 	step("a map that the leader has not spoken of yet", 2)
-	f.owed = true
-	f.heard(480)
-	f.look(475, gone)
-	f.look(480, gone)
+	f.checkPending = true
+	f.observeEpoch(480)
+	f.abortIfCaughtUp(475, gone)
+	f.abortIfCaughtUp(480, gone)
 	step("one that is proposed", 3)
 }
 
@@ -58,7 +58,7 @@ func TestDropOfBeforeTheStartForsakesNothing(t *testing.T) {
 		{ack.Drop{Epoch: 531, InForce: true}, true},
 		{ack.Drop{Epoch: 531}, false},
 	} {
-		if got := forsakes(tt.drop, 530); got != tt.want {
+		if got := excludedSince(tt.drop, 530); got != tt.want {
 			t.Errorf("forsakes(%+v) = %v, want %v", tt.drop, got, tt.want)
 		}
 	}

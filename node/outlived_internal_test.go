@@ -41,11 +41,11 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 		return now + timing.Lease + timing.CutAfter()
 	}
 	for _, stop := range []time.Duration{0, time.Nanosecond, time.Hour} {
-		if a.look(a.turn()); stop > 0 && !a.router.outlived() {
+		if a.look(a.turn()); stop > 0 && !a.router.abortOverdue() {
 			t.Error("without a lease it is over")
 		}
 		cutBy := grant()
-		if a.router.leased() && a.router.outlived() {
+		if a.router.leased() && a.router.abortOverdue() {
 			t.Fatal("it is over under a lease")
 		}
 		clock.Advance(100 * time.Millisecond)
@@ -53,15 +53,15 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 			t.Fatal("a lease was not renewed")
 		}
 		clock.Advance(cutBy - clock.Precise()) // nobody looks meanwhile: it is stopped
-		if a.router.outlived() {
+		if a.router.abortOverdue() {
 			t.Error("it is over by a lease that was renewed")
 		}
 		clock.Advance(100*time.Millisecond - 1)
-		if a.router.outlived() {
+		if a.router.abortOverdue() {
 			t.Error("it is over too soon")
 		}
 		clock.Advance(1 + stop)
-		if !a.router.outlived() {
+		if !a.router.abortOverdue() {
 			t.Error("nobody has cut it, and it may go on")
 		}
 		a.overdue.cut = 0
@@ -133,7 +133,7 @@ func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
 		cutBy time.Duration
 		over  bool
 	}{{time.Hour + 1, false}, {time.Hour, true}} {
-		n.router.cutBy.Store(int64(c.cutBy))
+		n.router.abortAt.Store(int64(c.cutBy))
 		h.Call(ack.HookCall{Kind: ack.HookAcquire, Seq: 7, Timeout: time.Minute})
 		if r := <-h.results; (r.Err != nil) != c.over {
 			t.Errorf("to be cut in %v: a call is told %v", c.cutBy-time.Hour, r.Err)

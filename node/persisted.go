@@ -10,7 +10,7 @@ import (
 )
 
 // persistAgain is the pause after a write that failed.
-const persistAgain = time.Second
+const persistRetryPause = time.Second
 
 // errDiskStalled reports a write that had not ended raftStop after the end of run's context.
 var errDiskStalled = errors.New("disk stalled")
@@ -19,7 +19,7 @@ var errDiskStalled = errors.New("disk stalled")
 // value, so no caller of the other methods waits for a disk that hangs. Those methods may be
 // called from any goroutine, also before run and after it.
 type persisted[V comparable] struct {
-	what  string // the value, for the log
+	name  string // the value, for the log
 	write func(V) error
 	log   zerolog.Logger
 	dirty chan struct{} // cap 1: newest has changed
@@ -33,7 +33,7 @@ type persisted[V comparable] struct {
 
 // newPersisted returns the value that an earlier process of this node stored.
 func newPersisted[V comparable](what string, stored V, write func(V) error, log zerolog.Logger) *persisted[V] {
-	return &persisted[V]{what: what, write: write, log: log, dirty: make(chan struct{}, 1), newest: stored, stored: stored, changed: make(chan struct{})}
+	return &persisted[V]{name: what, write: write, log: log, dirty: make(chan struct{}, 1), newest: stored, stored: stored, changed: make(chan struct{})}
 }
 
 // set has v written soon.
@@ -44,7 +44,7 @@ func (p *persisted[V]) update(f func(V) V) {
 	p.mu.Lock()
 	p.newest = f(p.newest)
 	p.mu.Unlock()
-	hint(p.dirty)
+	notify(p.dirty)
 }
 
 // get returns the value that is on the disk, and a channel that is closed when it changes.
@@ -64,30 +64,30 @@ func (p *persisted[V]) pending() (v V, write bool) {
 // run writes values until ctx ends, and then the last one. It does not wait for a disk that
 // hangs for more than raftStop after the end of ctx.
 func (p *persisted[V]) run(ctx context.Context) {
-	var failing error
-	for ended := false; !ended && !errors.Is(failing, errDiskStalled); {
-		var again <-chan time.Time
-		if failing != nil {
-			again = time.After(persistAgain)
+	var lastErr error
+	for ended := false; !ended && !errors.Is(lastErr, errDiskStalled); {
+		var retry <-chan time.Time
+		if lastErr != nil {
+			retry = time.After(persistRetryPause)
 		}
 		dirty := p.dirty
-		if failing != nil {
+		if lastErr != nil {
 			dirty = nil // the next try writes it, too
 		}
 		select {
 		case <-ctx.Done():
 			ended = true
 		case <-dirty:
-		case <-again:
+		case <-retry:
 		}
 		if v, write := p.pending(); write {
-			failing = p.store(ctx, v, failing)
+			lastErr = p.store(ctx, v, lastErr)
 		}
 	}
 }
 
 // store writes v and returns why it could not. failing is the result of the write before.
-func (p *persisted[V]) store(ctx context.Context, v V, failing error) error {
+func (p *persisted[V]) store(ctx context.Context, v V, lastErr error) error {
 	written := make(chan error, 1)
 	go func() { written <- p.write(v) }() // it ends when the disk goes on
 	var err error
@@ -107,8 +107,8 @@ func (p *persisted[V]) store(ctx context.Context, v V, failing error) error {
 		close(p.changed)
 		p.changed = make(chan struct{})
 		p.mu.Unlock()
-	case failing == nil:
-		p.log.Warn().Err(err).Str("value", p.what).Msg("value not stored, retrying")
+	case lastErr == nil:
+		p.log.Warn().Err(err).Str("value", p.name).Msg("value not stored, retrying")
 	}
 	return err
 }

@@ -17,19 +17,19 @@ import (
 // router is the node as the proxy sees it: table, lease and in-flight counts in
 // one place. Only the agent writes it; any number of requests read it.
 type router struct {
-	clock clock.Clock
-	port  *peer.Port
-	lanes *lanes // for requests
-	legs  *lanes // for kept sockets
+	clock            clock.Clock
+	port             *peer.Port
+	requestStreams   *lanes // for requests
+	webSocketStreams *lanes // for kept sockets
 
-	table   atomic.Pointer[proxy.Table]
-	state   atomic.Pointer[ack.State]  // what table was made from
-	keys    atomic.Pointer[activeKeys] // of state
-	lease   atomic.Int64               // until when, by the clock; zero without one
-	cutBy   atomic.Int64               // when what was admitted under the last lease is to be cut, if it has ended; zero: there was none
-	running *inflight
-	asked   atomic.Bool // somebody was since the agent looked last: see ack.Seen.Asked
-	absence *absence
+	table        atomic.Pointer[proxy.Table]
+	state        atomic.Pointer[ack.State]  // what table was made from
+	keys         atomic.Pointer[activeKeys] // of state
+	lease        atomic.Int64               // until when, by the clock; zero without one
+	abortAt      atomic.Int64               // when what was admitted under the last lease is to be cut, if it has ended; zero: there was none
+	running      *inflight
+	hadRequests  atomic.Bool // somebody was since the agent looked last: see ack.Seen.Asked
+	withoutLease *absence
 	// notAcquired is told what the app says it does not hold; nil: it is not asked.
 	notAcquired func(s shardmap.Shard, epoch shardmap.Epoch)
 
@@ -42,7 +42,7 @@ type router struct {
 var _ proxy.Cluster = (*router)(nil)
 
 func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *router {
-	r := &router{clock: c, port: port, lanes: newLanes(port), legs: newLegs(port), running: newInflight(shards), absence: newAbsence(c.Precise())}
+	r := &router{clock: c, port: port, requestStreams: newLanes(port), webSocketStreams: newLegs(port), running: newInflight(shards), withoutLease: newAbsence(c.Precise())}
 	r.mu.swapped = make(chan struct{})
 	r.swap(ack.NewRouting(self, ack.NewState(), 0, false))
 	return r
@@ -50,14 +50,14 @@ func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port)
 
 // swap puts a table made of r in the place of the old one, and returns its
 // generation.
-func (r *router) swap(by ack.Routing) uint64 {
+func (r *router) swap(routing ack.Routing) uint64 {
 	var generation uint64 = 1
 	if old := r.table.Load(); old != nil {
 		generation = old.Generation() + 1
 	}
-	s := by.State()
+	s := routing.State()
 	keys := keysOf(s, r.keys.Load())
-	route := func(sh shardmap.Shard) proxy.Route { return routed(by.Route(sh)) }
+	route := func(sh shardmap.Shard) proxy.Route { return proxyRoute(routing.Route(sh)) }
 	if keys.err != nil { // no request has a key that can be relied on
 		route = func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving} }
 	}
@@ -82,7 +82,7 @@ func (r *router) swap(by ack.Routing) uint64 {
 }
 
 // routed is a route in the proxy's words.
-func routed(r ack.Route) proxy.Route {
+func proxyRoute(r ack.Route) proxy.Route {
 	switch r.Kind {
 	case ack.RouteLocal:
 		return proxy.Route{Kind: proxy.Local, Epoch: uint64(r.Epoch)}
@@ -108,8 +108,8 @@ func (r *router) Table() *proxy.Table { return r.table.Load() }
 
 // Admit raises the shard's in-flight count, then looks at table and lease.
 func (r *router) Admit(s shardmap.Shard) (epoch uint64, release func(), err error) {
-	if release = r.running.raise(s); !r.asked.Load() { // once for each look of the agent: all who ask read it
-		r.asked.Store(true)
+	if release = r.running.raise(s); !r.hadRequests.Load() { // once for each look of the agent: all who ask read it
+		r.hadRequests.Store(true)
 	}
 	route := r.table.Load().Route(s)
 	switch {
@@ -139,25 +139,25 @@ func (r *router) leaseEnd() time.Duration { return time.Duration(r.lease.Load())
 
 // outlived reports that what runs here should have been cut: the agent comes to that
 // when it has a processor, and what runs asks the clock itself.
-func (r *router) outlived() bool {
-	by := r.cutBy.Load()
-	return by != 0 && int64(r.clock.Precise()) >= by
+func (r *router) abortOverdue() bool {
+	at := r.abortAt.Load()
+	return at != 0 && int64(r.clock.Precise()) >= at
 }
 
 // setLease publishes the end of the lease, zero for none, and returns the one that was
 // published before. If that is another one, now is when the clock was read after that: whoever
 // does knows whether a request can have met the end of the old one.
-func (r *router) setLease(until time.Duration) (last, now time.Duration) {
-	if last = time.Duration(r.lease.Swap(int64(until))); last != until {
+func (r *router) setLease(end time.Duration) (last, now time.Duration) {
+	if last = time.Duration(r.lease.Swap(int64(end))); last != end {
 		now = r.clock.Precise()
-		r.absence.lease(now, until)
+		r.withoutLease.lease(now, end)
 	}
 	return last, now
 }
 
 // leaseAbsent returns for how long this node has been without a lease, of the time
 // since its start.
-func (r *router) leaseAbsent() time.Duration { return r.absence.sum(r.clock.Precise()) }
+func (r *router) timeWithoutLease() time.Duration { return r.withoutLease.sum(r.clock.Precise()) }
 
 // Await waits until this node routes by both epochs or later ones.
 func (r *router) Await(ctx context.Context, committed, proposed uint64) bool {
@@ -165,12 +165,12 @@ func (r *router) Await(ctx context.Context, committed, proposed uint64) bool {
 }
 
 // awaitTable waits for a table that is good, and returns false when ctx ended first.
-func (r *router) awaitTable(ctx context.Context, good func(*proxy.Table) bool) bool {
+func (r *router) awaitTable(ctx context.Context, accept func(*proxy.Table) bool) bool {
 	for {
 		r.mu.Lock()
 		swapped := r.mu.swapped
 		r.mu.Unlock()
-		if good(r.table.Load()) {
+		if accept(r.table.Load()) {
 			return true
 		}
 		select {
@@ -188,7 +188,7 @@ func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
 
 // Lane opens a lane for small requests to the node, if there is one at once.
 func (r *router) Lane(node string) net.Conn {
-	if l := r.lanes.set.OpenStream(node); l != nil {
+	if l := r.requestStreams.set.OpenStream(node); l != nil {
 		return l
 	}
 	return nil
@@ -196,7 +196,7 @@ func (r *router) Lane(node string) net.Conn {
 
 // Leg opens a lane for a kept socket to the node. It may wait for a trunk, as long as ctx.
 func (r *router) Leg(ctx context.Context, node string) net.Conn {
-	if l := r.legs.set.OpenStreamWait(ctx, node); l != nil {
+	if l := r.webSocketStreams.set.OpenStreamWait(ctx, node); l != nil {
 		return l
 	}
 	return nil

@@ -116,8 +116,8 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	n.port.Handle(peer.Trunk, n.serveTrunk)
 	n.port.Handle(peer.Legs, n.serveLegs)
 	s.push("trunks", func() {
-		n.router.lanes.set.Close()
-		n.router.legs.set.Close()
+		n.router.requestStreams.set.Close()
+		n.router.webSocketStreams.set.Close()
 	})
 	s.spawn(ctx, "peer port", n.servePeers)
 	s.push("forwarded requests", n.partPeers) // before their streams are closed
@@ -191,14 +191,14 @@ func (n *Node) lead(ctx context.Context) {
 			return
 		case leads:
 			n.leadIn(ctx, term)
-			hint(n.agent.wake) // another leader is to be heard by at once
+			notify(n.agent.wake) // another leader is to be heard by at once
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-n.raft.Changed():
-			hint(n.agent.wake)
+			notify(n.agent.wake)
 		case <-t.C:
 		}
 	}
@@ -211,7 +211,7 @@ func (n *Node) leadIn(ctx context.Context, term uint64) {
 	l.log.Info().Msg("became leader")
 	n.leading.Store(l.leadership)
 	n.suspects.again() //nolint:contextcheck // outlives this leadership
-	hint(n.agent.wake)
+	notify(n.agent.wake)
 	l.run(ctx)
 	n.leading.Store(nil)
 	l.log.Info().Msg("leadership ended")
@@ -313,7 +313,7 @@ func (n *Node) leave(live context.Context) {
 	began := time.Now()
 	n.log.Info().Msg("draining")
 	n.agent.leaving.Store(true)
-	hint(n.agent.wake)
+	notify(n.agent.wake)
 	n.proxy.SetDraining(true)
 	n.inTime(ctx, began, func(ctx context.Context) { n.until(ctx, n.handedOver) })
 	n.lameDuck(ctx, began)
@@ -331,7 +331,7 @@ func (n *Node) leave(live context.Context) {
 	n.abdicate(ctx)
 	n.agent.goodbye.Store(true)
 	said := n.agent.answered.Load()
-	hint(n.agent.wake)
+	notify(n.agent.wake)
 	saying, stop := context.WithTimeout(ctx, n.parting())
 	n.until(saying, func() bool { return n.agent.parted.Load() && n.agent.answered.Load() > said })
 	stop()

@@ -91,7 +91,7 @@ func (n *Node) Running(ctx context.Context) admin.RunningList {
 }
 
 func (n *Node) askRunning(ctx context.Context) admin.RunningList {
-	told, silent := askNodes(ctx, n, request{What: askRunning}, untold())
+	told, silent := queryNodes(ctx, n, request{What: askRunning}, untold())
 	told[string(n.self)] = n.runningHere()
 	list := admin.RunningList{Silent: silent}
 	for node, x := range told {

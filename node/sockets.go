@@ -37,8 +37,8 @@ func (n *Node) socketCounts() admin.SocketCounts {
 
 // Sockets asks every node that is there for its sockets, at most once in censusEvery.
 func (n *Node) Sockets(ctx context.Context) admin.SocketList {
-	return n.kept.take(ctx, loadTimeout, func(ctx context.Context) admin.SocketList {
-		told, silent := askNodes(ctx, n, request{What: askSockets}, socketsThere{})
+	return n.kept.take(ctx, loadReportTimeout, func(ctx context.Context) admin.SocketList {
+		told, silent := queryNodes(ctx, n, request{What: askSockets}, socketsThere{})
 		told[string(n.self)] = n.socketsHere()
 		return socketsOf(told, silent)
 	})
@@ -73,9 +73,9 @@ func socketsOf(told map[string]socketsThere, silent []string) admin.SocketList {
 
 // BreakSockets has every node break the legs of those sockets whose clients it has.
 func (n *Node) BreakSockets(ctx context.Context, b admin.SocketBreak, by string) admin.BrokenSockets {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, loadReportTimeout)
 	defer cancel()
-	told, silent := askNodes(ctx, n, request{What: askBreak, Break: b, By: by}, 0)
+	told, silent := queryNodes(ctx, n, request{What: askBreak, Break: b, By: by}, 0)
 	told[string(n.self)] = n.breakHere(b, by)
 	out := admin.BrokenSockets{Nodes: map[string]int{}, Silent: silent}
 	for node, many := range told {

@@ -18,34 +18,34 @@ func TestRaftsHeartbeatsLeaveWhenTheyAreNearlyDue(t *testing.T) {
 			own   bool          // with a heartbeat of the node's own
 			leave bool
 		}{
-			{"they are due", speakEvery, false, true},
-			{"they were due", 2 * speakEvery, false, true},
-			{"a moment is left", speakEvery - speakEvery/16, false, true},
-			{"more than that is left", speakEvery - speakEvery/16 - 1, false, false},
-			{"half of it is left, by themselves", speakEvery / 2, false, false},
-			{"half of it is left", speakEvery - speakEvery/2, true, true},
-			{"more than half is left", speakEvery - speakEvery/2 - 1, true, false},
+			{"they are due", raftHeartbeatEvery, false, true},
+			{"they were due", 2 * raftHeartbeatEvery, false, true},
+			{"a moment is left", raftHeartbeatEvery - raftHeartbeatEvery/16, false, true},
+			{"more than that is left", raftHeartbeatEvery - raftHeartbeatEvery/16 - 1, false, false},
+			{"half of it is left, by themselves", raftHeartbeatEvery / 2, false, false},
+			{"half of it is left", raftHeartbeatEvery - raftHeartbeatEvery/2, true, true},
+			{"more than half is left", raftHeartbeatEvery - raftHeartbeatEvery/2 - 1, true, false},
 		} {
-			l := &leading{leadership: &leadership{raft: new(consensus.Raft)}, spoke: time.Now(), echoed: true}
-			last := l.spoke
+			l := &leading{leadership: &leadership{raft: new(consensus.Raft)}, raftHeartbeatsSent: time.Now(), voterHeard: true}
+			last := l.raftHeartbeatsSent
 			time.Sleep(tt.after)
-			want := speakEvery
+			want := raftHeartbeatEvery
 			if tt.own {
-				l.follow()
+				l.sendIfDueSoon()
 			} else {
 				if !tt.leave {
-					want = speakEvery - tt.after
+					want = raftHeartbeatEvery - tt.after
 				}
-				if within := l.speak(); within != want {
+				if within := l.sendIfDue(); within != want {
 					t.Errorf("%s: due again within %v, want %v", tt.what, within, want)
 				}
 			}
-			if left := !l.spoke.Equal(last); left != tt.leave || left && !l.spoke.Equal(time.Now()) {
+			if left := !l.raftHeartbeatsSent.Equal(last); left != tt.leave || left && !l.raftHeartbeatsSent.Equal(time.Now()) {
 				t.Errorf("%s: they left: %v, want %v", tt.what, left, tt.leave)
 			}
 			// The first echo after they have left has the node beat, too.
-			if l.echoed == tt.leave {
-				t.Errorf("%s: an echo is still waited for: %v, want %v", tt.what, !l.echoed, tt.leave)
+			if l.voterHeard == tt.leave {
+				t.Errorf("%s: an echo is still waited for: %v, want %v", tt.what, !l.voterHeard, tt.leave)
 			}
 		}
 	})

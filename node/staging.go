@@ -104,12 +104,12 @@ func (g *givenUp) moved(s shardmap.Shard) string {
 // that a shard with many short requests moves, too; and shards for which only tunnels and event
 // streams run, because these end when their shard moves. Kept sockets hand over, some with each
 // question.
-func (n *Node) idleInStage(q stageQuestion) idleThere {
+func (n *Node) idleInStage(q stageQuestion) idleReport {
 	m := n.router.state.Load().Committed()
-	legs, all := n.legs()
+	legs, all := n.upstreamWebSockets()
 	runs := n.proxy.LocalRuns()
 	busy := n.busy(m)
-	running, most := busy, leastHandsOver
+	running, most := busy, minWebSocketBatch
 	switch {
 	case q.Held:
 		most = max(all, 1)
@@ -125,9 +125,9 @@ func (n *Node) idleInStage(q stageQuestion) idleThere {
 			return max(count-x.Endless, 0)
 		}
 	}
-	idle := idleOf(m.Shards(n.self), running, legs, most)
+	idle := movableShards(m.Shards(n.self), running, legs, most)
 	n.agent.givenUp.answered(m, n.self, idle, runs, q)
-	return idleThere{Map: uint64(m.Epoch()), Shards: idle}
+	return idleReport{Map: uint64(m.Epoch()), Shards: idle}
 }
 
 // stageQuestion is the leader's question in a staged change.
@@ -141,7 +141,7 @@ type stageQuestion struct {
 // askInStage asks a node which of its shards are idle, and tells the leader.
 func (l *leadership) askInStage(ctx context.Context, q ack.AskIdle) {
 	question := stageQuestion{Number: q.Number, Held: q.Held}
-	var at idleThere
+	var at idleReport
 	if q.Node == l.n.self {
 		at = l.n.idleInStage(question)
 	} else {

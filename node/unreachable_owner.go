@@ -57,7 +57,7 @@ func (n *Node) hears(node string) bool {
 		c, ok := conn.(*peer.Conn)
 		return ok && n.acquaintance.present(c.Peer())
 	}
-	return n.router.legs.set.HeardFrom(node, present) || n.router.lanes.set.HeardFrom(node, present)
+	return n.router.webSocketStreams.set.HeardFrom(node, present) || n.router.requestStreams.set.HeardFrom(node, present)
 }
 
 // reaches reports whether a node's process answers, be it with a refusal.

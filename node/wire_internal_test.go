@@ -29,7 +29,7 @@ func controlMessages() []any {
 		[]poisonous{},
 		[]verdict.Difference{},
 		wireMissing{},
-		idleThere{},
+		idleReport{},
 		runningThere{},
 		socketsThere{},
 		rotation.Proven{},
