@@ -319,7 +319,7 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 	case ack.BootSuperseded:
 		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("boot number superseded, using higher one")
 	case ack.DiskRolledBack:
-		a.fail(&staleError{why: rolledBack(ans)})
+		a.fail(&staleDiskError{why: rollbackError(ans)})
 	case ack.DuplicateNode:
 		a.refuse(ans.Elsewhere)
 	case ack.DuplicatePersists:

@@ -145,7 +145,7 @@ func (n *Node) converse(ctx context.Context, node string, compose func(*peer.Con
 	if err != nil {
 		return nil, dialError{err}
 	}
-	defer hangUp(c)
+	defer closeStream(c)
 	q, err := compose(c)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (n *Node) converse(ctx context.Context, node string, compose func(*peer.Con
 
 // askBy asks by a stream, which it closes if ctx ends meanwhile, and returns the value of the reply.
 func askBy(ctx context.Context, c *peer.Conn, node string, q request) (json.RawMessage, error) {
-	unhook := context.AfterFunc(ctx, func() { hangUp(c) })
+	unhook := context.AfterFunc(ctx, func() { closeStream(c) })
 	defer unhook()
 	b, err := json.Marshal(q)
 	if err != nil {
@@ -200,8 +200,8 @@ func faultOf(err error) string {
 // serveControl answers questions, one after the other, until the other side ends the stream or asks
 // no more. One that asks nothing and closes is a redial that looks whether this node is there.
 func (n *Node) serveControl(ctx context.Context, c *peer.Conn) {
-	defer hangUp(c)
-	defer context.AfterFunc(ctx, func() { hangUp(c) })()
+	defer closeStream(c)
+	defer context.AfterFunc(ctx, func() { closeStream(c) })()
 	from := asker{node: c.Node(), server: serverID(c.Node(), c.Peer().Disk), binding: func() ([]byte, error) { return bindingOf(c) }}
 	for within := controlTimeout; n.answerNext(ctx, c, from, within); within = lineTimeout {
 	}
@@ -209,14 +209,14 @@ func (n *Node) serveControl(ctx context.Context, c *peer.Conn) {
 
 // answerNext answers a question that comes within a time, and reports whether there may be another.
 func (n *Node) answerNext(ctx context.Context, c *peer.Conn, from asker, within time.Duration) bool {
-	hurry := time.AfterFunc(within, func() { hangUp(c) })
+	hurry := time.AfterFunc(within, func() { closeStream(c) })
 	b, err := peer.ReadFrame(c, nil, maxControl)
 	if !hurry.Stop() || err != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	unhook := context.AfterFunc(ctx, func() { hangUp(c) })
+	unhook := context.AfterFunc(ctx, func() { closeStream(c) })
 	defer unhook()
 	if b, err = json.Marshal(n.answerTo(ctx, from, b)); err == nil {
 		err = peer.WriteFrame(c, b)
@@ -272,7 +272,7 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		m, err := n.missing(ctx, from.server)
 		return wireMissingOf(m), err
 	case askSeveral:
-		return n.several(ctx, from, q.Several)
+		return n.answerAll(ctx, from, q.Several)
 	case askTwin:
 		return n.twin.Probe(ctx, from.node, q.Nonce), nil
 	case askImplicated:

@@ -7,8 +7,8 @@ import (
 
 // explain says what is the matter where requests are not served, for their clients.
 func (n *Node) explain(why proxy.Reason) proxy.Explanation {
-	f := n.watch.found.Load()
-	e := proxy.Explanation{Led: f.in.Leader != "", Vain: f.vain}
+	f := n.watch.result.Load()
+	e := proxy.Explanation{Led: f.inputs.Leader != "", Vain: f.noOwners}
 	if i := f.first(explaining(why)); i >= 0 {
 		e.Finding = f.public[i]
 	}

@@ -135,7 +135,7 @@ func (n *Node) Lacks() bool { return n.agent.lacks.Load() != 0 }
 func (n *Node) Term() uint64 { return n.raft.Term() }
 
 // Knows returns what the node knows of a server's disk.
-func (n *Node) Knows(server string) disk.Known { return n.acquaintance.table.Of(server) }
+func (n *Node) Knows(server string) disk.Known { return n.diskRecords.table.Of(server) }
 
 // Server returns the id of the node's Raft server.
 func (n *Node) Server() string { return n.server }
@@ -229,14 +229,14 @@ func (n *Node) Heard(node string) (ack.MemberView, bool) {
 // many streams of the leader's.
 func (n *Node) AskLeader(ctx context.Context, leader *Node) (views int, suspects, level bool, streams uint64) {
 	before := leader.port.Stats().Accepted
-	t := n.askLeader(ctx, n.leader())
+	t := n.queryLeader(ctx, n.leader())
 	return len(t.views), t.suspects != nil, t.level != nil, leader.port.Stats().Accepted - before
 }
 
 // EndLine has the stream by which the node asks its leader take one more question, and end then as if
 // the other side had before. It returns how many there were.
 func (n *Node) EndLine() int {
-	l := &n.watch.line
+	l := &n.watch.leaderLine
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn == nil {
@@ -273,7 +273,7 @@ func (n *Node) Several(ctx context.Context, questions ...string) (errs []string,
 		q.Several = append(q.Several, request{What: what})
 	}
 	r := n.answerThat(ctx, asker{node: "x"}, q)
-	replies, _ := valueOf[[]reply](r)
+	replies, _ := decodeReply[[]reply](r)
 	for _, each := range replies {
 		errs = append(errs, each.Error)
 	}
@@ -281,13 +281,13 @@ func (n *Node) Several(ctx context.Context, questions ...string) (errs []string,
 }
 
 // Found returns what the last look at what can be the matter came to; another one, another value.
-func (n *Node) Found() any { return n.watch.found.Load() }
+func (n *Node) Found() any { return n.watch.result.Load() }
 
 // Answered returns how many heartbeats of the node a leader has answered.
 func (n *Node) Answered() int64 { return n.agent.answered.Load() }
 
 // Vain reports that the node lets nobody wait, as nobody may own shards.
-func (n *Node) Vain() bool { return n.watch.found.Load().vain }
+func (n *Node) Vain() bool { return n.watch.result.Load().noOwners }
 
 // NotAcquired tells the node that its app does not hold a shard.
 func (n *Node) NotAcquired(s shardmap.Shard, epoch uint64) {

@@ -19,67 +19,67 @@ const (
 	watchEvery = 250 * time.Millisecond
 	// calmAfter is how long nothing has to have changed, and the same node to have led, for every
 	// other look to be left out.
-	calmAfter = 10 * time.Second
+	stableAfter = 10 * time.Second
 	// askEvery is how often who does not lead asks who does what only that one knows, half as
 	// often while all is calm and twice as often while what it said of a node is in doubt, and
 	// askEach by how much less often for each node: so the leader is asked ten times a second
 	// at most. Each time is a connection, and the calls that make and
 	// end it keep the runtime's monitor thread awake for a millisecond each.
-	askEvery = 2 * time.Second
-	askEach  = 100 * time.Millisecond
+	leaderQueryEvery   = 2 * time.Second
+	leaderQueryPerNode = 100 * time.Millisecond
 	// probePause is between two attempts to reach a voter while nobody leads.
 	probePause = time.Second
 	// pairPatience is how long an even number of nodes votes before that is told: voters
 	// are added one after the other.
-	pairPatience = 10 * time.Second
+	evenVotersAfter = 10 * time.Second
 	// lately is for how long what happens now and then counts.
-	lately = 10 * time.Second
+	recentPeriod = 10 * time.Second
 )
 
 // watch looks at what can be the matter, and says so when that changes. One goroutine
 // runs it; what it found, any may read.
 type watch struct {
-	n     *Node
-	found atomic.Pointer[found]
+	n      *Node
+	result atomic.Pointer[watchResult]
 
 	// What keeps the inputs steady; run's.
-	leaderless, unleased, unmapped   verdict.For
-	alone, joins, orphaned, acquires verdict.Steady
-	unborn, even, ownerless, vain    verdict.Steady
-	current                          verdict.Steady // this node's log is not far behind
-	refused                          verdict.Moments
-	nodes                            map[string]*steadyNode
-	routed                           uint64 // the generation of the table of which acquiring is
-	acquiring                        []shardmap.Shard
-	told                             leaderTold
-	line                             line      // to who leads
-	changed                          time.Time // when it last found something else than before
-	peers                            peerCheck
-	silence                          proxy.AppSilence
-	silenceSeen                      time.Time // when silence was read
+	leaderless, unleased, unmapped       verdict.For
+	alone, joins, orphaned, acquires     verdict.Steady
+	unstarted, even, ownerless, noOwners verdict.Steady
+	current                              verdict.Steady // this node's log is not far behind
+	refused                              verdict.Moments
+	nodes                                map[string]*nodeSmoothers
+	acquiringGeneration                  uint64 // the generation of the table of which acquiring is
+	acquiring                            []shardmap.Shard
+	leader                               leaderReport
+	leaderLine                           line      // to who leads
+	lastChange                           time.Time // when it last found something else than before
+	peers                                peerCheck
+	appSilence                           proxy.AppSilence
+	appSilenceRead                       time.Time // when silence was read
 
 	probing sync.WaitGroup
 	probes  struct {
 		sync.Mutex
-		under   map[string]bool // a probe is under way
+		running map[string]bool // a probe is under way
 		reached map[string]bool // what the last one came to
 	}
 }
 
 // found is what one look came to. It never changes.
-type found struct {
+type watchResult struct {
 	// vain says that somebody leads, and nobody who may own shards is there: requests would
 	// wait for nothing.
-	vain   bool
-	in     verdict.Inputs
-	all    []verdict.Finding
-	public []string // of all, for everybody
+	noOwners bool
+	inputs   verdict.Inputs
+	findings []verdict.Finding
+	public   []string // of all, for everybody
 }
 
 // first returns the index of the finding whose code comes first, or -1.
-func (f *found) first(codes []verdict.Code) int {
+func (f *watchResult) first(codes []verdict.Code) int {
 	for _, c := range codes {
-		if i := slices.IndexFunc(f.all, func(f verdict.Finding) bool { return f.Code == c }); i >= 0 {
+		if i := slices.IndexFunc(f.findings, func(f verdict.Finding) bool { return f.Code == c }); i >= 0 {
 			return i
 		}
 	}
@@ -87,31 +87,31 @@ func (f *found) first(codes []verdict.Code) int {
 }
 
 // steadyNode keeps what is said of one node steady.
-type steadyNode struct{ here, gone, sick, lags verdict.Steady }
+type nodeSmoothers struct{ present, gone, sick, lags verdict.Steady }
 
 func newWatch(n *Node) *watch {
 	w := &watch{
-		n: n, nodes: map[string]*steadyNode{},
+		n: n, nodes: map[string]*nodeSmoothers{},
 		alone: verdict.Steady{On: 3 * time.Second}, joins: verdict.Steady{On: 3 * time.Second},
 		orphaned: verdict.Steady{On: 1500 * time.Millisecond}, acquires: verdict.Steady{On: 2 * time.Second},
-		current: verdict.Steady{On: currentAfter},
-		unborn:  verdict.Steady{On: 2 * time.Second}, even: verdict.Steady{On: pairPatience}, ownerless: verdict.Steady{On: 2 * time.Second}, vain: verdict.Steady{On: 2 * time.Second},
-		refused: verdict.Moments{Lately: lately},
+		current:   verdict.Steady{On: currentAfter},
+		unstarted: verdict.Steady{On: 2 * time.Second}, even: verdict.Steady{On: evenVotersAfter}, ownerless: verdict.Steady{On: 2 * time.Second}, noOwners: verdict.Steady{On: 2 * time.Second},
+		refused: verdict.Moments{Lately: recentPeriod},
 	}
-	w.found.Store(&found{})
-	w.probes.under, w.probes.reached = map[string]bool{}, map[string]bool{}
+	w.result.Store(&watchResult{})
+	w.probes.running, w.probes.reached = map[string]bool{}, map[string]bool{}
 	return w
 }
 
 // Findings returns what is the matter as far as this node knows. The slice is nobody's to
 // change.
-func (n *Node) Findings() []verdict.Finding { return n.watch.found.Load().all }
+func (n *Node) Findings() []verdict.Finding { return n.watch.result.Load().findings }
 
 // finding returns the first finding of a code.
 func (n *Node) finding(codes ...verdict.Code) (verdict.Finding, bool) {
-	now := n.watch.found.Load()
+	now := n.watch.result.Load()
 	if i := now.first(codes); i >= 0 {
-		return now.all[i], true
+		return now.findings[i], true
 	}
 	return verdict.Finding{}, false
 }
@@ -121,10 +121,10 @@ func (w *watch) run(ctx context.Context) {
 	t := w.n.pulse.Every(watchEvery)
 	defer t.Stop()
 	defer w.probing.Wait()
-	defer w.line.close()
-	for odd := false; ; odd = !odd {
-		if !odd || !w.calm() {
-			w.look(ctx)
+	defer w.leaderLine.close()
+	for skippable := false; ; skippable = !skippable {
+		if !skippable || !w.isStable() {
+			w.diagnose(ctx)
 		}
 		select {
 		case <-ctx.Done():
@@ -135,9 +135,9 @@ func (w *watch) run(ctx context.Context) {
 }
 
 // doubts reports whether something was seen of a node that does not count yet.
-func (w *watch) doubts() bool {
+func (w *watch) hasPendingChange() bool {
 	for _, st := range w.nodes {
-		if st.here.Turns() || st.sick.Turns() || st.lags.Turns() {
+		if st.present.Turns() || st.sick.Turns() || st.lags.Turns() {
 			return true
 		}
 	}
@@ -145,44 +145,44 @@ func (w *watch) doubts() bool {
 }
 
 // calm reports whether what was found has stayed the same for a while, as has who leads.
-func (w *watch) calm() bool {
-	in := w.found.Load().in
-	return in.Leader != "" && in.Leader == w.n.leader() && time.Since(w.changed) > calmAfter
+func (w *watch) isStable() bool {
+	in := w.result.Load().inputs
+	return in.Leader != "" && in.Leader == w.n.leader() && time.Since(w.lastChange) > stableAfter
 }
 
 // look judges anew, and tells what has changed.
-func (w *watch) look(ctx context.Context) {
+func (w *watch) diagnose(ctx context.Context) {
 	now := time.Now()
-	w.ask(ctx, now)
+	w.queryLeaderIfDue(ctx, now)
 	in := w.inputs(now)
 	w.peers.look(ctx, w, now, in.Unborn)
 	if in.Leader == "" && in.NoLeader > watchEvery {
-		w.probe(ctx, in)
+		w.probeVoters(ctx, in)
 	}
 	// For as long as somebody has led who would have heard of them: until then they may be on
 	// their way.
 	nobody := in.Leader != "" && !hasOwner(in.Nodes, in.Leader)
-	next := &found{vain: w.vain.Look(now, nobody) && nobody, in: in, all: verdict.Of(in)}
-	for _, f := range next.all {
+	next := &watchResult{noOwners: w.noOwners.Look(now, nobody) && nobody, inputs: in, findings: verdict.Of(in)}
+	for _, f := range next.findings {
 		next.public = append(next.public, f.Public())
 	}
-	before := w.found.Swap(next)
-	came, went := verdict.Changes(before.all, next.all)
-	if len(came)+len(went) > 0 || next.vain != before.vain || in.Leader != before.in.Leader {
-		w.changed = now
+	before := w.result.Swap(next)
+	came, went := verdict.Changes(before.findings, next.findings)
+	if len(came)+len(went) > 0 || next.noOwners != before.noOwners || in.Leader != before.inputs.Leader {
+		w.lastChange = now
 	}
 	for _, f := range went {
 		w.n.log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding cleared")
-		w.n.tellFinding(false, f)
+		w.n.recordFinding(false, f)
 	}
 	for _, f := range came {
-		w.n.log.WithLevel(levelOf(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding raised")
-		w.n.tellFinding(true, f)
+		w.n.log.WithLevel(logLevel(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding raised")
+		w.n.recordFinding(true, f)
 	}
 }
 
 // levelOf is the level of a finding in the log.
-func levelOf(s verdict.Severity) zerolog.Level {
+func logLevel(s verdict.Severity) zerolog.Level {
 	switch s {
 	case verdict.Outage:
 		return zerolog.ErrorLevel
@@ -194,34 +194,34 @@ func levelOf(s verdict.Severity) zerolog.Level {
 }
 
 // ask asks the leader now and then what only it knows; a leader asks itself every time.
-func (w *watch) ask(ctx context.Context, now time.Time) {
+func (w *watch) queryLeaderIfDue(ctx context.Context, now time.Time) {
 	n := w.n
 	leader := n.leader()
 	if leader == "" || leader == string(n.self) {
-		w.line.close()
+		w.leaderLine.close()
 	}
 	if leader == "" {
-		w.told = leaderTold{}
+		w.leader = leaderReport{}
 		return
 	}
-	if w.told.holds(now, leader, askPause(leader == string(n.self), len(w.nodes), w.doubts(), w.calm())) {
+	if w.leader.isFresh(now, leader, leaderQueryPause(leader == string(n.self), len(w.nodes), w.hasPendingChange(), w.isStable())) {
 		return
 	}
 	epoch := n.router.state.Load().Committed().Epoch()
-	t := n.askLeader(ctx, leader)
-	t.leader, t.at, t.viewed, t.epoch = leader, now, now, epoch
-	w.told = t.after(w.told)
+	t := n.queryLeader(ctx, leader)
+	t.leader, t.at, t.viewsAt, t.epoch = leader, now, now, epoch
+	w.leader = t.withFallback(w.leader)
 }
 
 // askPause is how long after an answer the same leader is asked again.
-func askPause(self bool, nodes int, doubts, calm bool) time.Duration {
-	each := time.Duration(nodes) * askEach
-	pause := max(askEvery, each)
+func leaderQueryPause(self bool, nodes int, doubts, calm bool) time.Duration {
+	each := time.Duration(nodes) * leaderQueryPerNode
+	pause := max(leaderQueryEvery, each)
 	switch {
 	case self:
 		return 0
 	case doubts:
-		return max(askEvery/2, each)
+		return max(leaderQueryEvery/2, each)
 	case calm:
 		return 2 * pause
 	}
@@ -230,16 +230,16 @@ func askPause(self bool, nodes int, doubts, calm bool) time.Duration {
 
 // probe finds out which voters' processes answer, while nobody leads: gossip takes
 // seconds to find that a node is gone.
-func (w *watch) probe(ctx context.Context, in verdict.Inputs) {
+func (w *watch) probeVoters(ctx context.Context, in verdict.Inputs) {
 	w.probes.Lock()
 	defer w.probes.Unlock()
 	for _, x := range in.Nodes {
-		if !x.Voter || x.ID == in.Self || w.probes.under[x.ID] {
+		if !x.Voter || x.ID == in.Self || w.probes.running[x.ID] {
 			continue
 		}
-		w.probes.under[x.ID] = true
+		w.probes.running[x.ID] = true
 		w.probing.Go(func() {
-			ok := w.n.reaches(ctx, x.ID)
+			ok := w.n.isReachable(ctx, x.ID)
 			w.probes.Lock()
 			w.probes.reached[x.ID] = ok
 			w.probes.Unlock()
@@ -248,7 +248,7 @@ func (w *watch) probe(ctx context.Context, in verdict.Inputs) {
 			case <-ctx.Done():
 			}
 			w.probes.Lock()
-			w.probes.under[x.ID] = false
+			w.probes.running[x.ID] = false
 			w.probes.Unlock()
 		})
 	}

@@ -74,7 +74,7 @@ func (b booted) Close() error {
 type follower struct {
 	t    *testing.T
 	c    *owning
-	a    *acquaintance
+	a    *diskRecords
 	conn net.Conn
 	r    *bufio.Reader
 }
@@ -101,7 +101,7 @@ func newFollower(t *testing.T, c *owning) *follower {
 	t.Cleanup(func() { _ = conn.Close() })
 	return &follower{
 		t: t, c: c, conn: conn, r: bufio.NewReader(conn),
-		a: &acquaintance{n: &Node{stream: consensus.NewStream("y/d", nil), proxy: s, log: zerolog.Nop()}, table: past.New(nil)},
+		a: &diskRecords{n: &Node{stream: consensus.NewStream("y/d", nil), proxy: s, log: zerolog.Nop()}, table: past.New(nil)},
 	}
 }
 
@@ -210,8 +210,8 @@ func TestWhatIsLearntIsFollowedInItsOrder(t *testing.T) {
 	closed := 0
 	f.c.closed = func() {
 		closed++
-		if f.a.learning.TryLock() {
-			f.a.learning.Unlock()
+		if f.a.learnMu.TryLock() {
+			f.a.learnMu.Unlock()
 			t.Error("another statement would be heard before this one is followed")
 		}
 	}

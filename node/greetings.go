@@ -77,7 +77,7 @@ func (n *Node) acquaint(ctx context.Context) {
 	}
 	t := n.pulse.Every(acquaintEvery)
 	defer t.Stop()
-	strange := n.acquaintance.strangers
+	strange := n.diskRecords.unknownServers
 	last := map[string]greeting{}
 	for turn := 0; ; turn++ {
 		atOnce := false
@@ -88,7 +88,7 @@ func (n *Node) acquaint(ctx context.Context) {
 			atOnce = true
 		case <-t.C:
 		}
-		own, voters := n.acquaintance.self(), n.otherVoters()
+		own, voters := n.diskRecords.ownStatement(), n.otherVoters()
 		for i := range voters {
 			server := voters[(turn+i)%len(voters)]
 			to, since := last[server], time.Since(last[server].at)
@@ -138,6 +138,6 @@ func (n *Node) greet(ctx context.Context, server string) error {
 	if err != nil {
 		return err
 	}
-	hangUp(c)
+	closeStream(c)
 	return nil
 }

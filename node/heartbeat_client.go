@@ -14,40 +14,40 @@ import (
 )
 
 // redialEvery is the shortest time between two dials of one leader.
-const redialEvery = 50 * time.Millisecond
+const minRedialInterval = 50 * time.Millisecond
 
 // link carries this node's heartbeats to whoever leads and the answers back. It
 // keeps the connection to a former leader open for a while: that it breaks is
 // how a new leader learns that the old one's process is gone.
-type link struct {
-	self    shardmap.NodeID
-	port    *peer.Port
-	log     zerolog.Logger
-	linger  func() time.Duration
-	leader  func() string // the node that Raft takes for the leader, or ""
-	local   func(ack.Heartbeat)
-	answers chan<- ack.Answer
-	broke   func(node string, gone suspect) // a connection ended; must not block
-	beat    func()                          // has a heartbeat come now; must not block
-	out     chan ack.Heartbeat              // cap 1: the newest one waits
+type heartbeatClient struct {
+	self             shardmap.NodeID
+	port             *peer.Port
+	log              zerolog.Logger
+	oldConnTimeout   func() time.Duration
+	leader           func() string // the node that Raft takes for the leader, or ""
+	deliverOwn       func(ack.Heartbeat)
+	answers          chan<- ack.Answer
+	onConnClosed     func(node string, gone suspect) // a connection ended; must not block
+	triggerHeartbeat func()                          // has a heartbeat come now; must not block
+	pending          chan ack.Heartbeat              // cap 1: the newest one waits
 
 	wg sync.WaitGroup
 }
 
 // linkConn is one connection to a leader, or the attempt to make it.
-type linkConn struct {
-	beats  chan ack.Heartbeat // cap 1: the newest one waits
-	done   chan struct{}
-	used   time.Time
-	cancel context.CancelFunc
+type leaderConn struct {
+	pending  chan ack.Heartbeat // cap 1: the newest one waits
+	done     chan struct{}
+	lastUsed time.Time
+	cancel   context.CancelFunc
 }
 
 // send hands over a heartbeat and takes the place of one that still waits.
-func (k *link) send(hb ack.Heartbeat) { replace(k.out, hb) }
+func (k *heartbeatClient) send(hb ack.Heartbeat) { replaceLatest(k.pending, hb) }
 
 // replace puts v into a channel of capacity one, in the place of what is there.
 // Only one goroutine sends.
-func replace[T any](c chan T, v T) {
+func replaceLatest[T any](c chan T, v T) {
 	for {
 		select {
 		case c <- v:
@@ -62,15 +62,15 @@ func replace[T any](c chan T, v T) {
 }
 
 // run returns after the last connection's goroutines have.
-func (k *link) run(ctx context.Context) {
+func (k *heartbeatClient) run(ctx context.Context) {
 	defer k.wg.Wait()
-	conns := map[string]*linkConn{}
+	conns := map[string]*leaderConn{}
 	for {
 		var hb ack.Heartbeat
 		select {
 		case <-ctx.Done():
 			return
-		case hb = <-k.out:
+		case hb = <-k.pending:
 		}
 		now := time.Now()
 		leader := k.leader()
@@ -81,38 +81,38 @@ func (k *link) run(ctx context.Context) {
 				continue
 			default:
 			}
-			if node != leader && now.Sub(c.used) > k.linger() {
+			if node != leader && now.Sub(c.lastUsed) > k.oldConnTimeout() {
 				c.cancel()
 			}
 		}
 		switch {
 		case leader == "":
 		case leader == string(k.self):
-			k.local(hb)
+			k.deliverOwn(hb)
 		default:
 			c := conns[leader]
 			if c == nil {
 				c = k.open(ctx, leader)
 				conns[leader] = c
 			}
-			c.used = now
-			replace(c.beats, hb)
+			c.lastUsed = now
+			replaceLatest(c.pending, hb)
 		}
 	}
 }
 
 // open starts a connection's goroutine; it ends with ctx, cancel or the
 // connection.
-func (k *link) open(ctx context.Context, node string) *linkConn {
+func (k *heartbeatClient) open(ctx context.Context, node string) *leaderConn {
 	ctx, cancel := context.WithCancel(ctx)
-	c := &linkConn{beats: make(chan ack.Heartbeat, 1), done: make(chan struct{}), cancel: cancel}
+	c := &leaderConn{pending: make(chan ack.Heartbeat, 1), done: make(chan struct{}), cancel: cancel}
 	k.wg.Go(func() {
 		defer cancel()
-		broke := k.converse(ctx, node, c)
+		lost := k.runConn(ctx, node, c)
 		// What was on its way is lost, and a leader that owes its voters an answer for 80 ms
 		// is missed: the next one opens another connection, now that this one is known to be gone.
-		if close(c.done); broke {
-			k.beat()
+		if close(c.done); lost {
+			k.triggerHeartbeat()
 		}
 	})
 	return c
@@ -120,7 +120,7 @@ func (k *link) open(ctx context.Context, node string) *linkConn {
 
 // converse reports whether the other side, or what is between, has ended a connection
 // that had lasted for redialEvery.
-func (k *link) converse(ctx context.Context, node string, c *linkConn) (broke bool) {
+func (k *heartbeatClient) runConn(ctx context.Context, node string, c *leaderConn) (lost bool) {
 	dialing, stop := context.WithTimeout(ctx, time.Second)
 	conn, err := k.port.Dial(dialing, node, peer.Heartbeat)
 	stop()
@@ -128,55 +128,55 @@ func (k *link) converse(ctx context.Context, node string, c *linkConn) (broke bo
 		k.log.Debug().Err(err).Str("peer", node).Msg("leader not reachable")
 		// A pause, or each heartbeat would dial again.
 		select {
-		case <-time.After(redialEvery):
+		case <-time.After(minRedialInterval):
 		case <-ctx.Done():
 		}
 		return false
 	}
-	began := time.Now()
-	defer hangUp(conn)
-	unhook := context.AfterFunc(ctx, func() { hangUp(conn) })
-	defer unhook()
+	connected := time.Now()
+	defer closeStream(conn)
+	stopWatch := context.AfterFunc(ctx, func() { closeStream(conn) })
+	defer stopWatch()
 	var readers sync.WaitGroup
 	defer readers.Wait()
-	ended := make(chan struct{})
+	readerDone := make(chan struct{})
 	readers.Go(func() {
-		defer close(ended)
-		k.listen(ctx, conn)
+		defer close(readerDone)
+		k.readResponses(ctx, conn)
 	})
 	for {
 		select {
-		case <-ended:
-			return k.ended(ctx, node, conn) && time.Since(began) >= redialEvery
-		case hb := <-c.beats:
+		case <-readerDone:
+			return k.reportClosed(ctx, node, conn) && time.Since(connected) >= minRedialInterval
+		case hb := <-c.pending:
 			b, err := hb.MarshalBinary()
 			if err == nil {
 				err = peer.WriteFrame(conn, b)
 			}
 			if err != nil {
-				hangUp(conn)
-				<-ended
-				return k.ended(ctx, node, conn) && time.Since(began) >= redialEvery
+				closeStream(conn)
+				<-readerDone
+				return k.reportClosed(ctx, node, conn) && time.Since(connected) >= minRedialInterval
 			}
 		}
 	}
 }
 
 // hangUp ends a stream that says nothing more: whether that fails is all the same.
-func hangUp(c *peer.Conn) { _ = c.Close() }
+func closeStream(c *peer.Conn) { _ = c.Close() }
 
 // ended tells of a connection that the other side ended, and reports whether it is that.
-func (k *link) ended(ctx context.Context, node string, conn *peer.Conn) bool {
+func (k *heartbeatClient) reportClosed(ctx context.Context, node string, conn *peer.Conn) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	k.broke(node, suspect{boot: conn.Boot()})
+	k.onConnClosed(node, suspect{boot: conn.Boot()})
 	return true
 }
 
 // listen passes answers on until the connection ends.
-func (k *link) listen(ctx context.Context, conn *peer.Conn) {
-	in := bufio.NewReaderSize(conn, beatSize)
+func (k *heartbeatClient) readResponses(ctx context.Context, conn *peer.Conn) {
+	in := bufio.NewReaderSize(conn, heartbeatBufferSize)
 	var buf []byte
 	for {
 		b, err := peer.ReadFrame(in, buf, ack.MaxMessage)

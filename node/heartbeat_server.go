@@ -12,30 +12,30 @@ import (
 
 // inbound is a heartbeat on its way to the leader loop, and where its answer
 // goes.
-type inbound struct {
-	hb     ack.Heartbeat
-	from   string
-	answer func(ack.Answer) // does not block
+type receivedHeartbeat struct {
+	hb         ack.Heartbeat
+	remoteAddr string
+	respond    func(ack.Answer) // does not block
 }
 
 // beatSize is how much of a stream of heartbeats or answers is read at once: one of most nodes,
 // with its length.
-const beatSize = 512
+const heartbeatBufferSize = 512
 
 // serveBeats reads the heartbeats of one node while this node leads. Answers go
 // out from a goroutine of their own: the leader loop never waits for a socket.
-func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
-	defer hangUp(c)
+func (n *Node) serveHeartbeats(ctx context.Context, c *peer.Conn) {
+	defer closeStream(c)
 	answers := make(chan ack.Answer, 1)
 	var writer sync.WaitGroup
 	writing, stop := context.WithCancel(ctx)
 	defer writer.Wait()
 	defer stop()
-	writer.Go(func() { writeAnswers(writing, c, answers) })
-	in := bufio.NewReaderSize(c, beatSize)
+	writer.Go(func() { writeResponses(writing, c, answers) })
+	in := bufio.NewReaderSize(c, heartbeatBufferSize)
 	var buf []byte
 	var last ack.Heartbeat
-	from := c.RemoteAddr().String()
+	remoteAddr := c.RemoteAddr().String()
 	for {
 		b, err := peer.ReadFrame(in, buf, ack.MaxMessage)
 		if err != nil {
@@ -44,28 +44,28 @@ func (n *Node) serveBeats(ctx context.Context, c *peer.Conn) {
 		buf = b
 		var hb ack.Heartbeat
 		if err := hb.UnmarshalBinary(b); err != nil || string(hb.Node) != c.Node() || hb.Server != serverID(c.Node(), c.Peer().Disk) {
-			if n.badBeats.Pass(c.Node()) {
+			if n.invalidHeartbeats.Pass(c.Node()) {
 				n.log.Warn().Err(err).Str("peer", c.Node()).Str("claimed", logs.Cut(string(hb.Node))).Str("server", logs.Cut(hb.Server)).Msg("invalid heartbeat")
 			}
 			break
 		}
 		last = hb
-		n.deliver(ctx, inbound{hb: hb, from: from, answer: func(a ack.Answer) {
+		n.deliverHeartbeat(ctx, receivedHeartbeat{hb: hb, remoteAddr: remoteAddr, respond: func(a ack.Answer) {
 			if a.Refusal == 0 {
-				n.acquaintance.heard(hb)
+				n.diskRecords.learnHeartbeat(hb)
 			}
-			replace(answers, a)
+			replaceLatest(answers, a)
 		}})
 	}
 	if ctx.Err() == nil && last.Boot != 0 {
-		n.tellLeading(ack.ConnClosed{Node: last.Node, Nonce: last.Nonce})
+		n.sendToLeaderLoop(ack.ConnClosed{Node: last.Node, Nonce: last.Nonce})
 		if !last.Goodbye {
 			n.suspects.broke(string(last.Node), suspect{boot: last.Boot, nonce: last.Nonce}) //nolint:contextcheck // outlives this stream
 		}
 	}
 }
 
-func writeAnswers(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer) {
+func writeResponses(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -76,7 +76,7 @@ func writeAnswers(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer) 
 				err = peer.WriteFrame(c, b)
 			}
 			if err != nil {
-				hangUp(c)
+				closeStream(c)
 				return
 			}
 		}
@@ -84,16 +84,16 @@ func writeAnswers(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer) 
 }
 
 // deliver gives a heartbeat to the leader loop if this node leads.
-func (n *Node) deliver(ctx context.Context, in inbound) {
+func (n *Node) deliverHeartbeat(ctx context.Context, in receivedHeartbeat) {
 	l := n.leading.Load()
 	if l == nil {
 		return
 	}
-	if err := n.acquaintance.judge(in.hb); err != nil && in.hb.Term == l.term {
-		if n.badBeats.Pass(string(in.hb.Node)) {
+	if err := n.diskRecords.check(in.hb); err != nil && in.hb.Term == l.term {
+		if n.invalidHeartbeats.Pass(string(in.hb.Node)) {
 			n.log.Warn().Err(err).Str("peer", string(in.hb.Node)).Msg("heartbeat refused")
 		}
-		in.answer(ack.Answer{Level: in.hb.Level, Term: l.term, Boot: in.hb.Boot, Beat: in.hb.Number, Refusal: ack.RefusedRollback, Known: n.acquaintance.table.Of(in.hb.Server).Boot})
+		in.respond(ack.Answer{Level: in.hb.Level, Term: l.term, Boot: in.hb.Boot, Beat: in.hb.Number, Refusal: ack.RefusedRollback, Known: n.diskRecords.table.Of(in.hb.Server).Boot})
 		return
 	}
 	select {
@@ -105,17 +105,17 @@ func (n *Node) deliver(ctx context.Context, in inbound) {
 
 // deliverLocal brings this node's own heartbeat to its own leader loop. It must
 // not block: a heartbeat that finds the loop busy is one that got lost.
-func (n *Node) deliverLocal(hb ack.Heartbeat) {
+func (n *Node) deliverOwnHeartbeat(hb ack.Heartbeat) {
 	l := n.leading.Load()
 	if l == nil {
 		return
 	}
-	replace(l.own, inbound{hb: hb, from: "local", answer: func(a ack.Answer) { replace(n.ownAnswers, a) }})
+	replaceLatest(l.own, receivedHeartbeat{hb: hb, remoteAddr: "local", respond: func(a ack.Answer) { replaceLatest(n.ownAnswers, a) }})
 }
 
 // tellLeading gives the leader loop, if there is one, a message that is not a
 // heartbeat.
-func (n *Node) tellLeading(m ack.Message) {
+func (n *Node) sendToLeaderLoop(m ack.Message) {
 	l := n.leading.Load()
 	if l == nil {
 		return

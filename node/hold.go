@@ -12,13 +12,13 @@ import (
 const (
 	// holdSaying is how long a node that restarts in place waits until its log says that
 	// it is absent, beyond what goodbye may take: a leader may have to be elected.
-	holdSaying = 3 * time.Second
+	restartRecordTimeout = 3 * time.Second
 	// holdLinger is how long it then stays a voter at most, where the others need one, and
 	// pairLinger of two voters, of which each is needed always: for who is restarted with it.
-	holdLinger = 3 * time.Second
-	pairLinger = holdLinger / 10
+	voterLinger     = 3 * time.Second
+	pairVoterLinger = voterLinger / 10
 	// holdClosing is how long what other nodes forward may take to be refused then.
-	holdClosing = 2 * time.Second
+	closeTimeout = 2 * time.Second
 )
 
 // hold leaves with the shards: the node serves them for other nodes until its own
@@ -33,8 +33,8 @@ func (n *Node) hold(live context.Context) {
 	n.proxy.SetDraining(true)
 	n.lameDuck(ctx, began)
 	parting := n.o.Pace.DrainTimeout + n.releaseTime()
-	finishing, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-parting-holdClosing, 0)))
-	if err := n.proxy.Retire(finishing); err != nil && live.Err() == nil {
+	requestCtx, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-parting-closeTimeout, 0)))
+	if err := n.proxy.Retire(requestCtx); err != nil && live.Err() == nil {
 		n.log.Warn().Err(err).Msg("requests of connected clients aborted")
 	}
 	stop()
@@ -42,23 +42,23 @@ func (n *Node) hold(live context.Context) {
 		return
 	}
 	n.abdicate(ctx)
-	said := n.agent.answered.Load()
+	goodbyeAt := n.agent.answered.Load()
 	n.agent.goodbye.Store(true)
 	notify(n.agent.wake)
-	saying, stop := context.WithTimeout(ctx, parting+holdSaying)
-	n.until(saying, func() bool { return n.away(said) })
+	recordCtx, stop := context.WithTimeout(ctx, parting+restartRecordTimeout)
+	n.until(recordCtx, func() bool { return n.restartRecorded(goodbyeAt) })
 	stop()
-	if n.away(said) { // else nobody writes anything down
-		lingering, end := context.WithTimeout(ctx, n.lingers())
-		n.until(lingering, func() bool { return !n.owes(lingering) && !n.needed() })
+	if n.restartRecorded(goodbyeAt) { // else nobody writes anything down
+		lingerCtx, end := context.WithTimeout(ctx, n.voterLingerTime())
+		n.until(lingerCtx, func() bool { return !n.mustRecordRestarts(lingerCtx) && !n.neededForQuorum() })
 		end()
 	}
 	if live.Err() != nil {
 		return
 	}
-	closing, stop := context.WithTimeout(ctx, holdClosing)
+	closeCtx, stop := context.WithTimeout(ctx, closeTimeout)
 	defer stop()
-	if err := n.shutProxy(closing); err != nil {
+	if err := n.shutProxy(closeCtx); err != nil {
 		n.log.Debug().Err(err).Msg("connections closed")
 	}
 }
@@ -73,16 +73,16 @@ func (n *Node) releaseTime() time.Duration {
 
 // away reports that the log says that this node is absent; or that it has said goodbye,
 // by an answer later than the given one, and there is nothing that could wait for it.
-func (n *Node) away(said int64) bool {
+func (n *Node) restartRecorded(goodbyeAt int64) bool {
 	s := n.fsm.state.Load()
 	a, _ := s.Restart(n.self)
-	nobody := n.last() || !s.Committed().Has(n.self)
-	return a.Boot == n.agent.boot.Load() || nobody && n.agent.parted.Load() && n.agent.answered.Load() > said
+	unneeded := n.last() || !s.Committed().Has(n.self)
+	return a.Boot == n.agent.boot.Load() || unneeded && n.agent.parted.Load() && n.agent.answered.Load() > goodbyeAt
 }
 
 // owes reports that this node leads, and that the log is yet to be told of others that have
 // said goodbye, too, and what they keep.
-func (n *Node) owes(ctx context.Context) bool {
+func (n *Node) mustRecordRestarts(ctx context.Context) bool {
 	l := n.leading.Load()
 	if l == nil {
 		return false
@@ -98,25 +98,25 @@ func (n *Node) owes(ctx context.Context) bool {
 // needed reports that those who do not restart are no quorum without this node, because others
 // restart, too: all at once, or one before the last is back. Nothing could be written down
 // until then, not even what the next one keeps, whose app would have to forget all of it.
-func (n *Node) needed() bool {
+func (n *Node) neededForQuorum() bool {
 	voters, _ := n.servers()
 	if !slices.Contains(voters, n.server) {
 		return false
 	}
 	s := n.fsm.state.Load()
-	here := 0
+	staying := 0
 	for _, v := range voters {
 		if id := nodeOf(v); id != string(n.self) && !s.Restarting(shardmap.NodeID(id)) {
-			here++
+			staying++
 		}
 	}
-	return here > 0 && here < len(voters)/2+1
+	return staying > 0 && staying < len(voters)/2+1
 }
 
 // lingers returns for how long at most the node stays because it is needed.
-func (n *Node) lingers() time.Duration {
+func (n *Node) voterLingerTime() time.Duration {
 	if voters, _ := n.servers(); len(voters) == 2 {
-		return pairLinger
+		return pairVoterLinger
 	}
-	return holdLinger
+	return voterLinger
 }

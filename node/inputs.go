@@ -55,7 +55,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	in.NoOwner = w.ownerless.Look(now, !owners) && !owners
 	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x verdict.Node) bool { return !x.Voter }))
 	in.EvenVoters = w.even.Look(now, voters > 0 && voters%2 == 0)
-	if u, born := n.birth(); w.unborn.Look(now, !born) && !born {
+	if u, born := n.birth(); w.unstarted.Look(now, !born) && !born {
 		in.Unborn = &u
 	}
 	if err := n.gossip.Alone(); w.alone.Look(now, err != nil && len(n.o.Join) > 0) && err != nil {
@@ -63,7 +63,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	}
 	in.JoinConflict = n.joinConflict()
 	in.Moved = n.moved.list()
-	in.Unreached = append(w.peers.list(), w.told.unadded...)
+	in.Unreached = append(w.peers.list(), w.leader.unreachable...)
 	w.acquisition(now, &in)
 	w.ownMachine(now, &in)
 	if current {
@@ -101,20 +101,20 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []verdict
 		if st == nil {
 			// A node counts as here at first: who begins, or has just been told of it, has had no
 			// time to hear of it yet.
-			st = &steadyNode{
+			st = &nodeSmoothers{
 				gone: verdict.Steady{On: n.timing().DeadAfter + goneMargin}, sick: verdict.Steady{On: steadySick}, lags: verdict.Steady{On: steadySick},
 			}
-			st.here.Look(now, true)
-			st.here.On, st.here.Off = steadyHere, steadyHere
+			st.present.Look(now, true)
+			st.present.On, st.present.Off = steadyHere, steadyHere
 			w.nodes[id] = st
 		}
 		// What the leader has said was so when it was asked: until it is asked again, it has
 		// not been so for any longer.
 		seen := now
-		if id != string(n.self) && w.told.tells(id) {
-			seen = w.told.viewed
+		if id != string(n.self) && w.leader.covers(id) {
+			seen = w.leader.viewsAt
 		}
-		x.Here = st.here.Look(seen, x.Here)
+		x.Here = st.present.Look(seen, x.Here)
 		x.Gone = st.gone.Look(now, !x.Here && !x.Absent && x.Shards > 0)
 		if sick := st.sick.Look(seen, x.App == verdict.AppFailing); x.App == verdict.AppFailing && !sick {
 			x.App = verdict.AppUnknown
@@ -169,9 +169,9 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
 		}
 	}
 	w.probes.Unlock()
-	for _, v := range w.told.views {
+	for _, v := range w.leader.views {
 		if x := all[string(v.Node)]; x != nil {
-			heardOf(x, v, w.told.epoch)
+			heardOf(x, v, w.leader.epoch)
 		}
 	}
 	w.self(of(string(n.self)))
@@ -225,8 +225,8 @@ func (w *watch) acquisition(now time.Time, in *verdict.Inputs) {
 	if n.agent.hooking == nil {
 		return
 	}
-	if t := n.router.Table(); t.Generation() != w.routed {
-		w.routed, w.acquiring = t.Generation(), nil
+	if t := n.router.Table(); t.Generation() != w.acquiringGeneration {
+		w.acquiringGeneration, w.acquiring = t.Generation(), nil
 		for i := range len(n.router.running.shards) {
 			if r := t.Route(shardmap.Shard(i)); r.Kind == proxy.Held && r.Reason == proxy.ReasonAcquiring {
 				w.acquiring = append(w.acquiring, shardmap.Shard(i))
@@ -249,10 +249,10 @@ func (w *watch) ownMachine(now time.Time, in *verdict.Inputs) {
 	if st := n.agent.stood.Load(); st != nil && n.o.Clock.Precise()-st.at < stoodShown {
 		in.Stopped = st.lasted
 	}
-	if now.Sub(w.silenceSeen) >= time.Second {
-		w.silenceSeen, w.silence = now, n.proxy.AppSilence()
+	if now.Sub(w.appSilenceRead) >= time.Second {
+		w.appSilenceRead, w.appSilence = now, n.proxy.AppSilence()
 	}
-	in.AppSilent, in.AppWaiting, in.AppUnread = w.silence.For, w.silence.Requests, w.silence.Unread
+	in.AppSilent, in.AppWaiting, in.AppUnread = w.appSilence.For, w.appSilence.Requests, w.appSilence.Unread
 	in.DiskStalled = n.hanging.Load()
 	if took := n.stores.Slowest(); took > in.Lease/2 {
 		in.DiskTook = took
@@ -275,15 +275,15 @@ func (w *watch) asked(in *verdict.Inputs) {
 			in.Stale++
 		}
 	}
-	if t := w.told.level; t != nil && t.Behind != "" {
+	if t := w.leader.level; t != nil && t.Behind != "" {
 		in.Level, in.Next, in.Behind = int(t.InForce), int(t.Next), t.Behind
 	}
-	in.Differences = w.told.differences
+	in.Differences = w.leader.differingSettings
 	if k := w.n.router.keys.Load(); k != nil && k.err != nil {
 		in.KeysUnreadable = k.err.Error()
 	}
 	policy := w.n.fsm.state.Load().Policy()
-	for _, s := range w.told.suspects {
+	for _, s := range w.leader.suspects {
 		if !quarantines(policy, s.Key.Shard, s.Key.Hash) {
 			in.Poison = append(in.Poison, verdict.Poison{Shard: uint32(s.Key.Shard), Hash: s.Key.Hash, Nodes: s.Nodes})
 		}

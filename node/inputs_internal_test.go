@@ -12,18 +12,18 @@ import (
 // A leader that was busy for a moment was taken to suspect no key any more, and to wait for
 // nobody: findings ended, and came again two seconds later.
 func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
-	before := leaderTold{leader: "b", views: []ack.MemberView{{Node: "c"}}, suspects: []poisonous{{}}, level: &admin.UpgradeState{Behind: "c"}}
+	before := leaderReport{leader: "b", views: []ack.MemberView{{Node: "c"}}, suspects: []poisonous{{}}, level: &admin.UpgradeState{Behind: "c"}}
 	for name, tt := range map[string]struct {
-		now                    leaderTold
+		now                    leaderReport
 		views, suspects, level bool // as before
 	}{
-		"it says nothing":      {leaderTold{leader: "b"}, true, true, true},
-		"it says what it sees": {leaderTold{leader: "b", views: []ack.MemberView{}}, false, true, true},
-		"it suspects nothing":  {leaderTold{leader: "b", suspects: []poisonous{}}, true, false, true},
-		"nobody is behind":     {leaderTold{leader: "b", level: &admin.UpgradeState{}}, true, true, false},
-		"it is another one":    {leaderTold{leader: "a"}, false, false, false},
+		"it says nothing":      {leaderReport{leader: "b"}, true, true, true},
+		"it says what it sees": {leaderReport{leader: "b", views: []ack.MemberView{}}, false, true, true},
+		"it suspects nothing":  {leaderReport{leader: "b", suspects: []poisonous{}}, true, false, true},
+		"nobody is behind":     {leaderReport{leader: "b", level: &admin.UpgradeState{}}, true, true, false},
+		"it is another one":    {leaderReport{leader: "a"}, false, false, false},
 	} {
-		got := tt.now.after(before)
+		got := tt.now.withFallback(before)
 		if (len(got.views) > 0) != tt.views || (len(got.suspects) > 0) != tt.suspects || (got.level != nil && got.level.Behind != "") != tt.level {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -108,7 +108,7 @@ func TestHowOftenTheLeaderIsAsked(t *testing.T) {
 		{true, 100, false, false, 0},
 		{true, 100, true, true, 0},
 	} {
-		if got := askPause(tt.self, tt.nodes, tt.doubts, tt.calm); got != tt.want {
+		if got := leaderQueryPause(tt.self, tt.nodes, tt.doubts, tt.calm); got != tt.want {
 			t.Errorf("%+v: it is asked again after %v", tt, got)
 		}
 	}
@@ -118,7 +118,7 @@ func TestHowOftenTheLeaderIsAsked(t *testing.T) {
 // is handed over, nobody finds that nobody leads.
 func TestAnotherLeaderIsAskedAtOnce(t *testing.T) {
 	at := time.Unix(1000, 0)
-	told := leaderTold{leader: "a", at: at}
+	told := leaderReport{leader: "a", at: at}
 	for _, tt := range []struct {
 		leader string
 		later  time.Duration
@@ -131,7 +131,7 @@ func TestAnotherLeaderIsAskedAtOnce(t *testing.T) {
 		{"b", 0, time.Second, false},
 		{"a", 0, 0, false},
 	} {
-		if got := told.holds(at.Add(tt.later), tt.leader, tt.pause); got != tt.want {
+		if got := told.isFresh(at.Add(tt.later), tt.leader, tt.pause); got != tt.want {
 			t.Errorf("%+v: what a has told holds: %v", tt, got)
 		}
 	}

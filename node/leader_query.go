@@ -15,38 +15,38 @@ import (
 )
 
 // mostSeveral is how many questions one stream may ask at once.
-const mostSeveral = 8
+const maxQuestions = 8
 
 // leaderTold is what the leader said when it was asked last.
-type leaderTold struct {
+type leaderReport struct {
 	leader   string
 	at       time.Time
 	views    []ack.MemberView    // nil: it did not say
-	viewed   time.Time           // when it was asked for views
+	viewsAt  time.Time           // when it was asked for views
 	epoch    shardmap.Epoch      // of the map that was committed here then
 	suspects []poisonous         // likewise
 	level    *admin.UpgradeState // likewise
 	// differences are the settings that differ between nodes; nil: it did not say.
-	differences []verdict.Difference
+	differingSettings []verdict.Difference
 	// unadded are the nodes that the leader does not add because it does not reach their peer
 	// ports; nil: it did not say.
-	unadded []verdict.Unreached
+	unreachable []verdict.Unreached
 }
 
 // holds reports that who leads need not be asked yet: it is who said this, less than a pause ago.
-func (t leaderTold) holds(now time.Time, leader string, pause time.Duration) bool {
+func (t leaderReport) isFresh(now time.Time, leader string, pause time.Duration) bool {
 	return leader == t.leader && now.Sub(t.at) < pause
 }
 
 // after returns t with what the leader has said before where it does not answer: a leader
 // that is busy ends no finding. Who leads in fact is told by Raft, and what was true of
 // the nodes is steadied.
-func (t leaderTold) after(before leaderTold) leaderTold {
+func (t leaderReport) withFallback(before leaderReport) leaderReport {
 	if t.leader != before.leader {
 		return t
 	}
 	if t.views == nil {
-		t.views, t.viewed, t.epoch = before.views, before.viewed, before.epoch
+		t.views, t.viewsAt, t.epoch = before.views, before.viewsAt, before.epoch
 	}
 	if t.suspects == nil {
 		t.suspects = before.suspects
@@ -54,65 +54,65 @@ func (t leaderTold) after(before leaderTold) leaderTold {
 	if t.level == nil {
 		t.level = before.level
 	}
-	if t.differences == nil {
-		t.differences = before.differences
+	if t.differingSettings == nil {
+		t.differingSettings = before.differingSettings
 	}
-	if t.unadded == nil {
-		t.unadded = before.unadded
+	if t.unreachable == nil {
+		t.unreachable = before.unreachable
 	}
 	return t
 }
 
 // tells reports whether the leader has said something of a node.
-func (t leaderTold) tells(node string) bool {
+func (t leaderReport) covers(node string) bool {
 	return slices.ContainsFunc(t.views, func(v ack.MemberView) bool { return string(v.Node) == node })
 }
 
 // askLeader asks the leader what only it knows, all at once and by a stream that is kept.
-func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
+func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) {
 	if leader == string(n.self) {
-		return n.askEach(ctx)
+		return n.queryLeaderSeparately(ctx)
 	}
 	questions := []request{{What: askViews}, {What: askSuspects}, n.askDifferences(), {What: askUnadded}}
 	if n.nextLevel() {
 		questions = append(questions, request{What: askLevel})
 	}
-	asking, cancel := context.WithTimeout(ctx, viewTimeout)
+	queryCtx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	var replies []reply
-	raw, err := n.watch.line.ask(asking, n, leader, request{What: askSeveral, Several: questions})
+	raw, err := n.watch.leaderLine.ask(queryCtx, n, leader, request{What: askSeveral, Several: questions})
 	if err == nil {
 		err = json.Unmarshal(raw, &replies)
 	}
 	if _, said := errors.AsType[remoteError](err); said {
-		return n.askEach(ctx) // an older version knows them one by one
+		return n.queryLeaderSeparately(ctx) // an older version knows them one by one
 	}
 	if err != nil || len(replies) != len(questions) {
 		n.log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not report its state")
 		return t
 	}
-	if members, ok := valueOf[[]wireMember](replies[0]); ok {
+	if members, ok := decodeReply[[]wireMember](replies[0]); ok {
 		if t.views, err = memberViews(members); err != nil {
 			n.log.Debug().Err(err).Msg("invalid view from leader")
 		}
 	}
-	if suspects, ok := valueOf[[]poisonous](replies[1]); ok {
+	if suspects, ok := decodeReply[[]poisonous](replies[1]); ok {
 		t.suspects = suspects
 		if suspects == nil {
 			t.suspects = []poisonous{}
 		}
 	}
-	if differences, ok := valueOf[[]verdict.Difference](replies[2]); ok {
-		t.differences = differences
+	if differences, ok := decodeReply[[]verdict.Difference](replies[2]); ok {
+		t.differingSettings = differences
 	}
-	if unadded, ok := valueOf[[]verdict.Unreached](replies[3]); ok {
-		t.unadded = unadded
+	if unadded, ok := decodeReply[[]verdict.Unreached](replies[3]); ok {
+		t.unreachable = unadded
 	}
 	switch {
 	case len(questions) == 4:
 		t.level = &admin.UpgradeState{}
 	default:
-		if level, ok := valueOf[admin.UpgradeState](replies[4]); ok {
+		if level, ok := decodeReply[admin.UpgradeState](replies[4]); ok {
 			t.level = &level
 		}
 	}
@@ -120,21 +120,21 @@ func (n *Node) askLeader(ctx context.Context, leader string) (t leaderTold) {
 }
 
 // askEach is askLeader, one question after the other.
-func (n *Node) askEach(ctx context.Context) leaderTold {
+func (n *Node) queryLeaderSeparately(ctx context.Context) leaderReport {
 	views := n.leaderViews() //nolint:contextcheck // leaderViews bounds itself
-	return leaderTold{views: views, suspects: n.suspected(ctx), level: n.levelBehind(ctx), differences: n.ownDifferences(views), unadded: n.unconfirmed()}
+	return leaderReport{views: views, suspects: n.suspected(ctx), level: n.levelBehind(ctx), differingSettings: n.ownDifferences(views), unreachable: n.unconfirmed()}
 }
 
 // valueOf reads what a reply has; false: it is none.
-func valueOf[T any](r reply) (v T, ok bool) {
+func decodeReply[T any](r reply) (v T, ok bool) {
 	ok = r.Error == "" && json.Unmarshal(r.Value, &v) == nil
 	return v, ok
 }
 
 // several answers questions one after the other.
-func (n *Node) several(ctx context.Context, from asker, questions []request) ([]reply, error) {
-	if len(questions) > mostSeveral {
-		return nil, fmt.Errorf("%w: %d questions, %d at most", admin.ErrInvalid, len(questions), mostSeveral)
+func (n *Node) answerAll(ctx context.Context, from asker, questions []request) ([]reply, error) {
+	if len(questions) > maxQuestions {
+		return nil, fmt.Errorf("%w: %d questions, %d at most", admin.ErrInvalid, len(questions), maxQuestions)
 	}
 	replies := make([]reply, len(questions))
 	for i, q := range questions {

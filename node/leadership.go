@@ -25,8 +25,8 @@ type leadership struct {
 	// began is when, by the node's clock: a redial that began before shows nothing.
 	began time.Duration
 
-	beats    chan inbound               // unbuffered
-	own      chan inbound               // cap 1: this node's own newest heartbeat
+	beats    chan receivedHeartbeat     // unbuffered
+	own      chan receivedHeartbeat     // cap 1: this node's own newest heartbeat
 	messages chan ack.Message           // unbuffered
 	views    chan chan []ack.MemberView // unbuffered
 	plans    chan chan planned          // unbuffered
@@ -44,8 +44,8 @@ func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
 	l := &leadership{
 		n: n, raft: n.raft, term: term, began: began,
 		log:      n.log.With().Uint64("term", term).Logger(),
-		beats:    make(chan inbound),
-		own:      make(chan inbound, 1),
+		beats:    make(chan receivedHeartbeat),
+		own:      make(chan receivedHeartbeat, 1),
 		messages: make(chan ack.Message),
 		views:    make(chan chan []ack.MemberView),
 		plans:    make(chan chan planned),

@@ -63,11 +63,11 @@ func (l *leading) run(ctx context.Context) {
 		case <-l.n.fsm.leaderHint:
 			l.take(ctx, ack.Tick{}, nil)
 		case in := <-l.beats:
-			l.take(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.from}, in.answer)
+			l.take(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.remoteAddr}, in.respond)
 			l.onVoterHeartbeat(in.hb.Server)
 		case in := <-l.own:
 			l.sendIfDueSoon()
-			l.take(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.from}, in.answer)
+			l.take(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.remoteAddr}, in.respond)
 		case m := <-l.messages:
 			l.take(ctx, m, nil)
 		case r := <-l.retimes:
@@ -137,7 +137,7 @@ func (l *leading) hear(node shardmap.NodeID, sick bool) {
 	was, known := l.sick[node]
 	l.sick[node] = sick
 	if known && was != sick && node != l.n.self {
-		l.n.tellApp(node, !sick)
+		l.n.recordAppHealth(node, !sick)
 	}
 }
 

@@ -49,7 +49,7 @@ func (l *line) askOnce(ctx context.Context, q request) (json.RawMessage, error) 
 }
 
 func (l *line) drop() {
-	hangUp(l.conn)
+	closeStream(l.conn)
 	l.conn = nil
 }
 

@@ -31,7 +31,7 @@ func (n *Node) newEvents() *event.Ring {
 
 // tellFinding tells that something is wrong at this node or with its cluster, or that it
 // is not any more.
-func (n *Node) tellFinding(on bool, f verdict.Finding) {
+func (n *Node) recordFinding(on bool, f verdict.Finding) {
 	kind := event.FindingCleared
 	if on {
 		kind = event.FindingRaised
@@ -40,7 +40,7 @@ func (n *Node) tellFinding(on bool, f verdict.Finding) {
 }
 
 // tellApp tells how the app at a node is.
-func (n *Node) tellApp(node shardmap.NodeID, well bool) {
+func (n *Node) recordAppHealth(node shardmap.NodeID, well bool) {
 	kind := event.AppUnhealthy
 	if well {
 		kind = event.AppHealthy
@@ -49,26 +49,26 @@ func (n *Node) tellApp(node shardmap.NodeID, well bool) {
 }
 
 // tellSockets tells what happened to kept sockets that lost their legs together.
-func (n *Node) tellSockets(h proxy.Handover) {
+func (n *Node) recordWebSocketMoves(h proxy.Handover) {
 	n.events.Add(event.Event{Kind: event.SocketsMoved, Sockets: &event.Sockets{
 		Shards: h.Shards, Sockets: h.Sockets, Gaps: h.Gaps, Lost: h.Lost, LongestMS: float64(h.Longest.Microseconds()) / 1000,
 	}})
 }
 
 // reign is who was last told to lead.
-type reign struct {
+type lastLeader struct {
 	mu     sync.Mutex
 	leader string
 	term   uint64 // when that was told
 }
 
 // tellLeader tells who leads, if that has changed as far as this node knows.
-func (n *Node) tellLeader() {
-	n.reign.mu.Lock()
-	defer n.reign.mu.Unlock()
+func (n *Node) recordLeader() {
+	n.lastLeader.mu.Lock()
+	defer n.lastLeader.mu.Unlock()
 	term := n.raft.Term()
 	leader := n.leader()
-	r := &n.reign
+	r := &n.lastLeader
 	switch {
 	case n.raft.Term() != term: // the leader may be that of another term: there is a hint of it
 	case leader == "" && r.leader != "":
@@ -81,27 +81,27 @@ func (n *Node) tellLeader() {
 }
 
 // onlooker tells of what becomes of nodes, by looking now and then. One goroutine has it.
-type onlooker struct {
-	ring *event.Ring
-	tell func(kind event.Kind, node string) // nil: nobody wants to know
-	seen map[string]sight
+type memberObserver struct {
+	ring    *event.Ring
+	onEvent func(kind event.Kind, node string) // nil: nobody wants to know
+	states  map[string]memberState
 }
 
 // logTurn logs what became of a node, but for what others say: the leader who is silent
 // or absent, and each process that it started.
-func (n *Node) logTurn(kind event.Kind, node string) {
-	said := map[event.Kind]string{
+func (n *Node) logMemberEvent(kind event.Kind, node string) {
+	message := map[event.Kind]string{
 		event.NodeJoined: "node joined", event.NodeLeft: "node left", event.NodeRemoved: "node removed",
 		event.NodeVoter: "node became a voter", event.NodeNonvoter: "node is no longer voter",
 	}[kind]
-	if said == "" || node == string(n.self) && kind == event.NodeJoined {
+	if message == "" || node == string(n.self) && kind == event.NodeJoined {
 		return
 	}
-	n.log.Info().Str("peer", node).Msg(said)
+	n.log.Info().Str("peer", node).Msg(message)
 }
 
 // sight is what was last seen of a node.
-type sight struct {
+type memberState struct {
 	gossip  gossip.Status // zero: it knows no such node
 	server  bool          // in Raft's configuration
 	voter   bool
@@ -110,19 +110,19 @@ type sight struct {
 }
 
 // look looks at the nodes.
-func (n *Node) lookOn(o *onlooker) {
+func (n *Node) observeMembers(o *memberObserver) {
 	voters, others := n.servers()
-	o.look(n.gossip.Members(), voters, others, n.router.state.Load())
+	o.observe(n.gossip.Members(), voters, others, n.router.state.Load())
 }
 
 // look tells what has changed since the look before.
-func (o *onlooker) look(members []gossip.Member, voters, others []string, s *ack.State) {
-	now := map[string]sight{}
+func (o *memberObserver) observe(members []gossip.Member, voters, others []string, s *ack.State) {
+	now := map[string]memberState{}
 	for _, server := range others {
-		now[nodeOf(server)] = sight{server: true}
+		now[nodeOf(server)] = memberState{server: true}
 	}
 	for _, server := range voters {
-		now[nodeOf(server)] = sight{server: true, voter: true}
+		now[nodeOf(server)] = memberState{server: true, voter: true}
 	}
 	for _, m := range members {
 		if m.Node {
@@ -137,45 +137,45 @@ func (o *onlooker) look(members []gossip.Member, voters, others []string, s *ack
 		x.absent = s.Restarting(node)
 		now[id] = x
 	}
-	before := o.seen
-	o.seen = now
+	before := o.states
+	o.states = now
 	for id := range before {
 		if _, there := now[id]; !there {
-			now[id] = sight{}
+			now[id] = memberState{}
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(now)) {
-		for _, kind := range now[id].since(before[id]) {
+		for _, kind := range now[id].eventsSince(before[id]) {
 			o.ring.Add(event.Event{Kind: kind, Node: id})
-			if o.tell != nil {
-				o.tell(kind, id)
+			if o.onEvent != nil {
+				o.onEvent(kind, id)
 			}
 		}
-		if now[id] == (sight{}) {
+		if now[id] == (memberState{}) {
 			delete(now, id)
 		}
 	}
 }
 
 // since returns what has happened since a node was seen as before.
-func (x sight) since(before sight) (kinds []event.Kind) {
-	here := func(s sight) bool { return s.gossip == gossip.Alive || s.gossip == gossip.Leaving }
-	for _, turn := range []struct {
+func (x memberState) eventsSince(before memberState) (kinds []event.Kind) {
+	present := func(s memberState) bool { return s.gossip == gossip.Alive || s.gossip == gossip.Leaving }
+	for _, change := range []struct {
 		happened bool
 		kind     event.Kind
 	}{
-		{here(x) && !here(before), event.NodeJoined},
+		{present(x) && !present(before), event.NodeJoined},
 		{x.gossip == gossip.Left && before.gossip != gossip.Left, event.NodeLeft},
 		{x.gossip == gossip.Failed && before.gossip != gossip.Failed, event.NodeFailed},
 		{x.absent && !before.absent, event.NodeRestarting},
-		{!x.absent && before.absent && here(x), event.NodeRestarted},
+		{!x.absent && before.absent && present(x), event.NodeRestarted},
 		{x.voter && !before.voter, event.NodeVoter},
 		{!x.voter && before.voter, event.NodeNonvoter},
 		{x.drained && !before.drained, event.NodeDrained},
-		{x == (sight{}), event.NodeRemoved},
+		{x == (memberState{}), event.NodeRemoved},
 	} {
-		if turn.happened {
-			kinds = append(kinds, turn.kind)
+		if change.happened {
+			kinds = append(kinds, change.kind)
 		}
 	}
 	return kinds

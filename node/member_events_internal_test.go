@@ -21,7 +21,7 @@ func news(c *event.Cursor) string {
 }
 
 func TestOnlookerTellsEachTurnOnce(t *testing.T) {
-	o := &onlooker{ring: event.NewRing(event.Options{Run: 7})}
+	o := &memberObserver{ring: event.NewRing(event.Options{Run: 7})}
 	c, err := o.ring.Read("")
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +48,7 @@ func TestOnlookerTellsEachTurnOnce(t *testing.T) {
 		{"nothing happens", []gossip.Member{a}, []string{"a/1"}, nil, ""},
 		{"it comes anew", []gossip.Member{a, b}, []string{"a/1"}, nil, "node-joined b"},
 	} {
-		o.look(slices.Clone(tt.members), tt.voters, tt.servers, ack.NewState())
+		o.observe(slices.Clone(tt.members), tt.voters, tt.servers, ack.NewState())
 		if got := news(c); got != tt.want {
 			t.Errorf("%s: told %q, want %q", tt.what, got, tt.want)
 		}

@@ -36,7 +36,7 @@ func (n *Node) reachable(ctx context.Context, node string) (r reachability) {
 	if !ok {
 		return reachability{Why: "gossip contains no peer address of it yet"}
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachLimit)
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	r.Addr = addr
 	if _, err := (others{n}).Who(ctx, node); err != nil {

@@ -52,42 +52,42 @@ type Node struct {
 	proxy    *proxy.Server
 	pulse    clock.Pulse
 	agent    *agent
-	link     *link
+	link     *heartbeatClient
 	suspects *suspects
 	poison   poison
 	// acquaintance is what is known of the disks of others.
-	acquaintance   *acquaintance
-	moved          readdressing         // claims of other addresses
-	founder        *roster.Bootstrapper // with twin: set once Raft is open
-	twin           *roster.DuplicateDetector
-	health         *health // nil for a gateway
-	appWatch       *appWatch
-	allowance      *allowance
-	metrics        *metrics
-	events         *event.Ring
-	changes        *changes
-	reign          reign
-	hashed         atomic.Pointer[hashKey] // see hashKey
-	marking        sync.Mutex              // one requarantine at a time
-	directory      atomic.Pointer[endpoints.Directory]
-	addrs          atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
-	inRaft         atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
-	leading        atomic.Pointer[leadership]
-	asks           sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
-	ownAnswers     chan ack.Answer // cap 1: the newest answer of the own leader loop
-	rotation       *rotation.Rotation
-	badBeats       logs.Seldom // heartbeats that do not count, in the log
-	watch          *watch
-	holds          *appHolds
-	examined       [2]examination                  // without reach, and with it
-	shown          atomic.Pointer[[]gossip.Member] // what gossip showed last; see members
-	hanging        atomic.Bool                     // a write to the disk hangs
-	census         census[admin.RunningList]
-	hot            census[admin.HotList]
-	kept           census[admin.SocketList]
-	loaded         loadedKeys
-	settings       atomic.Pointer[map[string]string] // see ApplySettings; nil: Options.Settings
-	webSocketPacer webSocketPacer                    // of hand-overs, while this node is being emptied
+	diskRecords       *diskRecords
+	moved             readdressing         // claims of other addresses
+	founder           *roster.Bootstrapper // with twin: set once Raft is open
+	twin              *roster.DuplicateDetector
+	health            *health // nil for a gateway
+	appWatch          *appWatch
+	allowance         *allowance
+	metrics           *metrics
+	events            *event.Ring
+	changes           *changes
+	lastLeader        lastLeader
+	hashed            atomic.Pointer[hashKey] // see hashKey
+	marking           sync.Mutex              // one requarantine at a time
+	directory         atomic.Pointer[endpoints.Directory]
+	addrs             atomic.Pointer[map[netip.Addr]bool] // where nodes are; see near
+	inRaft            atomic.Pointer[map[string]bool]     // the nodes of Raft's servers; nil: not known yet
+	leading           atomic.Pointer[leadership]
+	asks              sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
+	ownAnswers        chan ack.Answer // cap 1: the newest answer of the own leader loop
+	rotation          *rotation.Rotation
+	invalidHeartbeats logs.Seldom // heartbeats that do not count, in the log
+	watch             *watch
+	holds             *appHolds
+	examined          [2]examination                  // without reach, and with it
+	shown             atomic.Pointer[[]gossip.Member] // what gossip showed last; see members
+	hanging           atomic.Bool                     // a write to the disk hangs
+	census            census[admin.RunningList]
+	hot               census[admin.HotList]
+	kept              census[admin.SocketList]
+	loaded            loadedKeys
+	settings          atomic.Pointer[map[string]string] // see ApplySettings; nil: Options.Settings
+	webSocketPacer    webSocketPacer                    // of hand-overs, while this node is being emptied
 
 	started  time.Time
 	stopping atomic.Bool
@@ -125,12 +125,12 @@ func New(o Options) (*Node, error) {
 		return nil, unknownLevel(fmt.Errorf("data directory %q has %w", o.Dir.Path(), kept.Known()))
 	}
 	n.loaded.set(o.Keys)
-	n.acquaintance = newAcquaintance(n)
+	n.diskRecords = newDiskRecords(n)
 	n.directory.Store(endpoints.New(nil))
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
 		Cluster: n.cluster, Adopt: n.adopt, Known: n.known, Lookup: n.lookup, Near: n.near, Dial: o.PeerDial, Log: o.Log,
-		Past:       n.acquaintance,
+		Past:       n.diskRecords,
 		Pulse:      &n.pulse,
 		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
 	})
@@ -142,7 +142,7 @@ func New(o Options) (*Node, error) {
 	n.allowance = newAllowance(&n.o)
 	if o.CheckApp != nil {
 		n.health = newHealth(n.watchedCheck(), cmp.Or(o.Health, DefaultHealth()), &n.pulse, o.Log, func() {
-			n.tellApp(n.self, n.health.good.Load())
+			n.recordAppHealth(n.self, n.health.good.Load())
 			if !n.health.good.Load() {
 				n.holds.clear() // what the app kept is gone, or soon will be
 			}
@@ -188,7 +188,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		}
 		return true, ""
 	}
-	p.HandedOver = n.tellSockets
+	p.HandedOver = n.recordWebSocketMoves
 	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hashKey, n.wrecked, n.o.Shards, n.explain
 	return p
 }
@@ -217,7 +217,7 @@ func (n *Node) openRaft() error {
 	var err error
 	n.raft, err = consensus.Open(consensus.Options{
 		ID: n.server, Stream: n.stream, FSM: n.fsm, Stores: n.stores, Failed: n.fail, Hung: n.hung, Log: n.o.Log,
-		SnapshotInterval: snapshotEvery, Stated: n.acquaintance.table.Term, Heard: n.onRaftHeartbeat,
+		SnapshotInterval: snapshotEvery, Stated: n.diskRecords.table.Term, Heard: n.onRaftHeartbeat,
 	})
 	if broken := n.stores.Err(); broken != nil {
 		return broken // it says itself what to do
@@ -257,10 +257,10 @@ func (n *Node) newAgent() {
 	_, n.pulse.Kernel = n.o.Clock.(interface{ Kernel() })
 	a.tell = func(e event.Event) { n.events.Add(e) }
 	n.agent = a
-	n.link = &link{
-		self: n.self, port: n.port, log: n.log, linger: func() time.Duration { return n.timing().DeadAfter },
-		leader: func() string { return n.raft.Leader() }, local: n.deliverLocal, answers: a.answers, broke: n.suspects.broke, beat: func() { notify(a.wake) },
-		out: make(chan ack.Heartbeat, 1),
+	n.link = &heartbeatClient{
+		self: n.self, port: n.port, log: n.log, oldConnTimeout: func() time.Duration { return n.timing().DeadAfter },
+		leader: func() string { return n.raft.Leader() }, deliverOwn: n.deliverOwnHeartbeat, answers: a.answers, onConnClosed: n.suspects.broke, triggerHeartbeat: func() { notify(a.wake) },
+		pending: make(chan ack.Heartbeat, 1),
 	}
 	var hooks *ack.HookOptions
 	if n.o.Hooks != nil && !n.o.Gateway {
@@ -363,7 +363,7 @@ func (n *Node) adoptCluster(s *ack.State) {
 // connection broke: evidence for a leader, and for a voter whose leader it was.
 func (n *Node) refused(node string, gone suspect, began time.Duration) (again bool) {
 	if l := n.leading.Load(); l != nil {
-		n.tellLeading(ack.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.boot, Nonce: gone.nonce, Began: began})
+		n.sendToLeaderLoop(ack.CrashEvidence{Node: shardmap.NodeID(node), Boot: gone.boot, Nonce: gone.nonce, Began: began})
 		return began < l.began // then that said nothing
 	}
 	n.campaign(node)
@@ -409,7 +409,7 @@ func (n *Node) wait(ctx context.Context) error {
 // condemned notes in the data directory that it must not be used any more, or not by
 // this program, if that is why the node fails.
 func (n *Node) condemned(err error) error {
-	if stale, ok := errors.AsType[*staleError](err); ok {
+	if stale, ok := errors.AsType[*staleDiskError](err); ok {
 		return errors.Join(err, n.o.Dir.Condemn(stale.why.Error()))
 	}
 	if above, ok := errors.AsType[*ack.LevelError](err); ok && above.InForce {

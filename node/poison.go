@@ -211,7 +211,7 @@ func (n *Node) processBroke(ctx context.Context, w proxy.Wreck) bool {
 			return false
 		case err == nil:
 			boot := c.Boot()
-			hangUp(c)
+			closeStream(c)
 			return boot != w.Boot
 		case peer.IsRefused(err):
 			return true

@@ -31,7 +31,7 @@ func TestVotersAreProbedNoMoreThanOnceASecond(t *testing.T) {
 		w.probes.reached["b"] = true
 		nodes := []verdict.Node{{ID: "a", Voter: true}, {ID: "b", Voter: true}, {ID: "c", Voter: true}, {ID: "d"}}
 		for range 40 { // 12 s
-			w.probe(ctx, verdict.Inputs{Self: "a", Nodes: nodes})
+			w.probeVoters(ctx, verdict.Inputs{Self: "a", Nodes: nodes})
 			time.Sleep(300 * time.Millisecond)
 		}
 		mu.Lock()

@@ -128,10 +128,10 @@ func (n *Node) checkClaim(ctx context.Context, c gossip.Claim) error {
 		return fmt.Errorf("disk %s is claimed, and the node has disk %s", disk, was)
 	}
 	// Zero: this node has not met that disk yet.
-	known, record := n.acquaintance.Known(id, disk)
+	known, record := n.diskRecords.Known(id, disk)
 	ctx, cancel := context.WithTimeout(ctx, claimLimit)
 	defer cancel()
-	asking, stop := context.WithTimeout(ctx, twinLimit)
+	asking, stop := context.WithTimeout(ctx, twinProbeTimeout)
 	there, err := others{n}.Who(asking, id)
 	stop()
 	if err == nil && there.Disk == disk {

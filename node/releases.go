@@ -36,7 +36,7 @@ func (h *hooking) deliver(r ack.Releases) {
 			warnOfRoom(&h.log, r.Node, s)
 		}
 	}
-	replace(h.given, r)
+	replaceLatest(h.given, r)
 }
 
 // warnOfRoom says that a shard moves unreleased because its note does not fit beside the
@@ -61,7 +61,7 @@ func (n *Node) bringReleases(ctx context.Context) {
 		switch leader {
 		case "":
 		case string(n.self):
-			n.tellLeading(ack.ReleasesReceived{Releases: r})
+			n.sendToLeaderLoop(ack.ReleasesReceived{Releases: r})
 		default:
 			b, _ := r.MarshalBinary()
 			asking, cancel := context.WithTimeout(ctx, releasesTimeout)
@@ -78,7 +78,7 @@ func (n *Node) bringReleases(ctx context.Context) {
 func (n *Node) released(node string, b []byte) error {
 	var r ack.Releases
 	if err := r.UnmarshalBinary(b); err != nil || string(r.Node) != node {
-		if n.badBeats.Pass(node) {
+		if n.invalidHeartbeats.Pass(node) {
 			n.log.Warn().Err(err).Str("peer", node).Str("claimed", logs.Cut(string(r.Node))).Msg("invalid releases from node")
 		}
 		return fmt.Errorf("%w: invalid releases", admin.ErrInvalid)
@@ -86,6 +86,6 @@ func (n *Node) released(node string, b []byte) error {
 	if n.leading.Load() == nil {
 		return admin.ErrNoLeader
 	}
-	n.tellLeading(ack.ReleasesReceived{Releases: r})
+	n.sendToLeaderLoop(ack.ReleasesReceived{Releases: r})
 	return nil
 }

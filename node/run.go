@@ -33,7 +33,7 @@ func (n *Node) Run(ctx context.Context) error {
 	if n.o.Self != nil {
 		s.push("own socket", func() { _ = n.o.Self.Close() }) // if it was not served: as long as the directory is ours
 	}
-	s.spawn(base, "known disks", n.keepKnown)
+	s.spawn(base, "known disks", n.persistDiskRecords)
 	if n.appWatch != nil {
 		s.spawn(base, "app instance", n.appWatch.stored.run)
 	}
@@ -48,7 +48,7 @@ func (n *Node) Run(ctx context.Context) error {
 	haltAgent := n.startProtocol(base, s)
 	n.proxy.Expect(n.o.App) // ctx may have ended: who waits there is answered all the same
 	s.spawn(base, "app traffic", n.serveApp)
-	s.spawn(base, "reach", n.dropUnreachable)
+	s.spawn(base, "reach", n.abortToUnreachable)
 	if n.o.Self != nil {
 		s.spawn(base, "own requests", n.serveSelf)
 	}
@@ -110,7 +110,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 		n.poison.wg.Wait()
 	})
 	n.port.Handle(peer.Raft, n.stream.Handle)
-	n.port.Handle(peer.Heartbeat, n.serveBeats)
+	n.port.Handle(peer.Heartbeat, n.serveHeartbeats)
 	n.port.Handle(peer.Control, n.serveControl)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
 	n.port.Handle(peer.Trunk, n.serveTrunk)
@@ -152,10 +152,10 @@ func (n *Node) keepDirectory(ctx context.Context) {
 	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
 	var said uint64 // what was said of the timing that this entry set
-	onlooker := &onlooker{ring: n.events, tell: n.logTurn}
+	onlooker := &memberObserver{ring: n.events, onEvent: n.logMemberEvent}
 	for {
-		n.tellLeader()
-		n.lookOn(onlooker)
+		n.recordLeader()
+		n.observeMembers(onlooker)
 		select {
 		case <-ctx.Done():
 			return
@@ -184,7 +184,7 @@ func (n *Node) lead(ctx context.Context) {
 	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
 	for {
-		n.tellLeader()
+		n.recordLeader()
 		term, leads := n.raft.Leadership() // at once: a term of its own is what a leadership is
 		switch {
 		case ctx.Err() != nil:

@@ -100,7 +100,7 @@ func (n *Node) servesUnhealthy() bool {
 	if n.health.says.Load().Refused {
 		return false
 	}
-	for _, x := range n.watch.found.Load().in.Nodes {
+	for _, x := range n.watch.result.Load().inputs.Nodes {
 		if x.ID == string(n.self) {
 			return x.Kept
 		}
@@ -160,15 +160,15 @@ func (n *Node) Status() admin.Status {
 // and to the lease that the node has now. The state and the numbers of one status then agree,
 // though the watch looks only now and then.
 func (n *Node) foundBy(s *ack.State) (verdict.Inputs, []verdict.Finding) {
-	f := n.watch.found.Load()
+	f := n.watch.result.Load()
 	leader := n.leader()
 	c := s.Committed()
-	same := f.in.Epoch == uint64(c.Epoch()) && f.in.Mapped == (c.Epoch() != 0)
-	leased := f.in.NoLease == 0 || !n.router.leased()
-	if same && leased && (f.in.Leader != "" || leader == "") {
-		return f.in, f.all
+	same := f.inputs.Epoch == uint64(c.Epoch()) && f.inputs.Mapped == (c.Epoch() != 0)
+	leased := f.inputs.NoLease == 0 || !n.router.leased()
+	if same && leased && (f.inputs.Leader != "" || leader == "") {
+		return f.inputs, f.findings
 	}
-	in := f.in
+	in := f.inputs
 	in.Epoch, in.Mapped = uint64(c.Epoch()), c.Epoch() != 0
 	in.Orphaned = min(in.Orphaned, orphaned(s))
 	if leader != "" {
@@ -188,8 +188,8 @@ func (n *Node) foundBy(s *ack.State) (verdict.Inputs, []verdict.Finding) {
 
 // Idle says why an owner does not serve as far as this node knows; empty: it does.
 func (n *Node) Idle(owner string) string {
-	f := n.watch.found.Load()
-	return f.in.Idle(owner)
+	f := n.watch.result.Load()
+	return f.inputs.Idle(owner)
 }
 
 // nodesBy lists the nodes that gossip, Raft or the map know of, with what the leader has told;
@@ -343,7 +343,7 @@ func (n *Node) leaderViewsBy(ctx context.Context) []ack.MemberView {
 
 // idleOnce is Idle for many shards in one moment.
 func (n *Node) idleOnce() func(owner string) string {
-	in, said := n.watch.found.Load().in, map[string]string{}
+	in, said := n.watch.result.Load().inputs, map[string]string{}
 	return func(owner string) string {
 		why, ok := said[owner]
 		if !ok {

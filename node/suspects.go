@@ -129,7 +129,7 @@ func (s *suspects) redial(node string, gone suspect) {
 		c, err := s.port.Dial(ctx, node, peer.Control)
 		cancel()
 		if err == nil {
-			hangUp(c)
+			closeStream(c)
 			return
 		}
 		if peer.IsRefused(err) && !s.refused(node, gone, began) {

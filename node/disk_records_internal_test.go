@@ -27,7 +27,7 @@ func TestDamagedMemoryOfDisksIsBegunAnew(t *testing.T) {
 		}
 		begin := func() (known int, log string) {
 			var out bytes.Buffer
-			a := newAcquaintance(&Node{o: Options{Dir: dir}, log: zerolog.New(&out)})
+			a := newDiskRecords(&Node{o: Options{Dir: dir}, log: zerolog.New(&out)})
 			return len(a.table.All()), out.String()
 		}
 		known, log := begin()
