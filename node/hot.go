@@ -16,16 +16,16 @@ import (
 var _ admin.HotAPI = (*Node)(nil)
 
 const (
-	// loadTimeout is how long one node has to tell its load.
+	// loadReportTimeout bounds the collection of the load reports.
 	loadReportTimeout = 2 * time.Second
-	// hotShards and hotKeys are how many a HotList names.
+	// maxHotShards and maxHotKeys are the largest number of shards and keys in a HotList.
 	maxHotShards, maxHotKeys = 64, 32
-	// askedAtOnce bounds how many nodes are asked at once.
+	// maxParallelQueries is the largest number of nodes that queryNodes asks at the same time.
 	maxParallelQueries = 16
 )
 
-// Hot asks every node that is there for its load, at most once in censusEvery, and returns
-// the busiest shards and keys. A node that does not tell in time is named.
+// Hot asks all alive nodes for their load, at most once in censusEvery, and returns the busiest
+// shards and keys. The result lists the nodes that did not respond in time.
 func (n *Node) Hot(ctx context.Context) admin.HotList {
 	return n.hot.take(ctx, loadReportTimeout, func(ctx context.Context) admin.HotList {
 		loads, silent := queryNodes(ctx, n, request{What: askLoad}, proxy.Load{})
@@ -34,8 +34,8 @@ func (n *Node) Hot(ctx context.Context) admin.HotList {
 	})
 }
 
-// askNodes asks every other node that is there the same. Blank is what an answer begins as.
-// Silent are those that did not tell before ctx ended, sorted.
+// queryNodes sends the same request to all other alive nodes. Each reply is decoded into a copy of
+// blank. unresponsive are the nodes that did not respond before ctx ended, sorted.
 func queryNodes[T any](ctx context.Context, n *Node, q request, blank T) (replies map[string]T, unresponsive []string) {
 	var mu sync.Mutex
 	var queries sync.WaitGroup
@@ -65,7 +65,7 @@ func queryNodes[T any](ctx context.Context, n *Node, q request, blank T) (replie
 	return replies, unresponsive
 }
 
-// hotOf puts the loads of nodes together.
+// mergeLoads merges the load reports of all nodes and returns the busiest shards and keys.
 func mergeLoads(loads map[string]proxy.Load, unresponsive []string) admin.HotList {
 	out := admin.HotList{Shards: []admin.HotShard{}, Keys: []admin.HotKey{}, Silent: unresponsive}
 	type keyID struct {

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// idleLook is how often a leader asks the nodes that are being emptied what is idle
-	// there, and idleTimeout how long one has to tell. A round of what is idle takes some
-	// tens of milliseconds.
+	// idlePollEvery is the interval at which a leader asks the nodes in a gradual drain for their idle
+	// shards. Moving one set of idle shards takes some tens of milliseconds.
 	idlePollEvery = 250 * time.Millisecond
-	idleTimeout   = 2 * time.Second
-	// leastHandsOver is how many kept sockets move at a time at least, while there are so many.
+	// idleTimeout bounds the request to one node.
+	idleTimeout = 2 * time.Second
+	// minWebSocketBatch is the smallest number of resumable WebSockets that move together, if there
+	// are as many.
 	minWebSocketBatch = 16
 )
 
-// takesNew reports whether a node, "" for this one, may get keys that are made for new sessions:
-// it is neither draining nor cordoned.
+// acceptsNewKeys reports whether keys that are created for new sessions may belong to a node: the
+// node neither drains nor is cordoned. "" means this node.
 func (n *Node) acceptsNewKeys(node string) bool {
 	id := shardmap.NodeID(node)
 	if node == "" || id == n.self {
@@ -37,16 +38,17 @@ func (n *Node) acceptsNewKeys(node string) bool {
 	return !p.Leaves(id) && !p.Cordoned[id]
 }
 
-// idleThere is what a node tells of its shards for which nothing runs at its app that a move
-// would cut or wait for, by the map that it goes by.
+// idleReport is the response of a node to an askIdle request. Shards are the shards that can move
+// now: a move would neither abort nor wait for a request at the app. Map is the epoch of the map
+// that the node uses.
 type idleReport struct {
 	Map    uint64           `json:"map"`
 	Shards []shardmap.Shard `json:"shards"`
 }
 
-// idle returns the shards of this node for which nothing runs and which the app does not hold
-// (appHolds), or kept sockets alone: those hand over. Each hand-over wakes three processes, so
-// they go some at a time.
+// idleShards returns the shards that can move now. These are the shards without running requests
+// and without a hold of the app (see appHolds), and some of the shards that have only resumable
+// WebSockets. The latter move in batches, because each hand-over of a WebSocket wakes three processes.
 func (n *Node) idleShards() idleReport {
 	state := n.router.state.Load()
 	m := state.Committed()
@@ -54,7 +56,7 @@ func (n *Node) idleShards() idleReport {
 	return idleReport{Map: uint64(m.Epoch()), Shards: movableShards(m.Shards(n.self), n.busy(m), webSockets, n.webSocketPacer.nextBatch(time.Now(), total, state.Policy().GradualDrains[n.self]))}
 }
 
-// legs counts the legs of kept sockets, by shard and in all.
+// upstreamWebSockets counts the upstream connections of resumable WebSockets, by shard and in total.
 func (n *Node) upstreamWebSockets() (byShard map[shardmap.Shard]int, total int) {
 	byShard = map[shardmap.Shard]int{}
 	for _, x := range n.proxy.KeptSockets() {
@@ -64,8 +66,10 @@ func (n *Node) upstreamWebSockets() (byShard map[shardmap.Shard]int, total int) 
 	return byShard, total
 }
 
-// idleOf returns those of shards for which nothing runs, and of those that only have legs of
-// kept sockets the ones with fewest: with most legs together, or one shard that has more.
+// movableShards returns the shards without running requests, and some shards that have only
+// resumable WebSockets. running returns the number of requests of a shard, and webSockets contains how
+// many of these are resumable WebSockets. Shards with few WebSockets come first. All returned shards
+// together have at most batch WebSockets, except that a single shard may exceed batch.
 func movableShards(shards iter.Seq[shardmap.Shard], running func(shardmap.Shard) int, webSockets map[shardmap.Shard]int, batch int) []shardmap.Shard {
 	idle := []shardmap.Shard{}
 	var resumable []shardmap.Shard
@@ -90,19 +94,19 @@ func movableShards(shards iter.Seq[shardmap.Shard], running func(shardmap.Shard)
 	return idle
 }
 
-// pacing spreads the hand-overs of a node's kept sockets over the time in which it is to be
-// emptied, however far apart it is asked: rounds last as long as apps take. Zero is ready for
-// use.
+// webSocketPacer spreads the hand-overs of a node's resumable WebSockets over the time of a gradual
+// drain. The interval between two polls may vary, because a map change lasts as long as the apps
+// take. The zero value is ready for use. Its methods may be called from any goroutine.
 type webSocketPacer struct {
 	mu                 sync.Mutex
-	drainSince         uint64 // what it is being emptied by
+	drainSince         uint64 // GradualDrain.Since of the current drain
 	started, lastBatch time.Time
 }
 
-// next returns how many sockets, of all there are, hand over now.
+// nextBatch returns how many of total WebSockets must move now.
 func (p *webSocketPacer) nextBatch(now time.Time, total int, drain ack.GradualDrain) int {
 	if drain.Since == 0 {
-		return 0 // this node does not know yet that it is to be emptied
+		return 0 // this node has not applied the entry of the drain yet
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -111,14 +115,14 @@ func (p *webSocketPacer) nextBatch(now time.Time, total int, drain ack.GradualDr
 	}
 	step := now.Sub(p.lastBatch)
 	p.lastBatch = now
-	remaining := drain.For*3/4 - now.Sub(p.started) // the rest is for those that were busy as it was their turn
+	remaining := drain.For*3/4 - now.Sub(p.started) // the last quarter is for shards that were busy
 	if remaining <= step {
 		return total
 	}
 	return max(minWebSocketBatch, int(math.Ceil(float64(total)*float64(step)/float64(remaining))))
 }
 
-// watchIdle asks the nodes that are being emptied what is idle there, until ctx ends.
+// pollIdle asks the nodes in a gradual drain for their idle shards, until ctx ends.
 func (l *leadership) pollIdle(ctx context.Context) {
 	t := l.n.pulse.Every(idlePollEvery)
 	defer t.Stop()
@@ -130,14 +134,14 @@ func (l *leadership) pollIdle(ctx context.Context) {
 		}
 		s := l.n.fsm.state.Load()
 		if s.Open() {
-			continue // it goes by what it began with
+			continue // the open proposal uses the reports that it started with
 		}
 		l.collectIdle(ctx, slices.Sorted(maps.Keys(s.Policy().GradualDrains))...)
 	}
 }
 
-// askIdle asks nodes, and tells the leader of all that answer together: what one says begins
-// a round, which does not go by what comes later.
+// collectIdle asks nodes for their idle shards, and passes all reports to the leader loop together.
+// The first report starts a map change, which ignores reports that arrive later.
 func (l *leadership) collectIdle(ctx context.Context, nodes ...shardmap.NodeID) {
 	reports := make([]*ack.IdleShards, len(nodes))
 	var wg sync.WaitGroup
@@ -152,7 +156,7 @@ func (l *leadership) collectIdle(ctx context.Context, nodes ...shardmap.NodeID) 
 	}
 }
 
-// idleOf returns what a node says to be idle there; nil: nothing.
+// fetchIdle asks one node for its idle shards; nil means that the node did not respond.
 func (l *leadership) fetchIdle(ctx context.Context, id shardmap.NodeID) *ack.IdleShards {
 	var report idleReport
 	if id == l.n.self {

@@ -7,28 +7,31 @@ import (
 	"shardway/shardmap"
 )
 
-// forsaken frees what this ingress has forwarded to owners that are gone from the map:
-// they may never answer (docs/internals/protocol.md, rule 5).
+// orphanedForwards aborts requests that this node has forwarded to owners that the map excludes:
+// such an owner may never respond (docs/internals/protocol.md, rule 5). Only the goroutine of
+// agent.run uses it.
 //
-// A node that comes back goes through its log, and meets there nodes that were dropped
-// long ago and are back since. What it forwarded to one of them meanwhile, by the old
-// map that it began with, is refused by that node in a moment, and goes on unharmed;
-// given up, a POST would be answered that it may have run. So nothing is given up
-// before the log is where a leader has said that it is.
+// A node that has restarted applies its log again. The log may contain exclusions of nodes that
+// have returned since. If this node has forwarded a request to such a node by its old map, that
+// node refuses the request, and the request is retried without harm. If the request was aborted
+// instead, the response to a POST would be that it may have run. So no request is aborted before
+// this node has applied the log up to the epoch that a leader has reported.
 type orphanedForwards struct {
-	log   zerolog.Logger
+	log zerolog.Logger
+	// abort aborts the forwarded requests that match, and returns their number.
 	abort func(func(shardmap.Shard, string) bool) int
 
-	newestProposed shardmap.Epoch // of the last proposal that a leader has spoken of; 0: none has
-	checkPending   bool           // a map came since the last look
+	newestProposed shardmap.Epoch // epoch of the newest proposal that a leader has reported; zero means none
+	checkPending   bool           // a map was committed since the last check
 }
 
-// heard takes the epoch of an answer.
+// observeEpoch records the epoch in a leader's response to a heartbeat.
 func (f *orphanedForwards) observeEpoch(epoch shardmap.Epoch) {
 	f.newestProposed = max(f.newestProposed, epoch)
 }
 
-// look frees what there is to be freed by a state whose last proposal is of an epoch.
+// abortIfCaughtUp aborts the requests that orphaned selects, if a check is pending and this node has
+// caught up with the leader. applied is the epoch of the newest proposal in this node's state.
 func (f *orphanedForwards) abortIfCaughtUp(applied shardmap.Epoch, orphaned func(shardmap.Shard, string) bool) {
 	if !f.checkPending || f.newestProposed == 0 || applied < f.newestProposed {
 		return
@@ -39,9 +42,9 @@ func (f *orphanedForwards) abortIfCaughtUp(applied shardmap.Epoch, orphaned func
 	}
 }
 
-// goneFrom tells of a forwarded request by its shard and the node that it went to whether
-// that one is dropped in s, since this process began, and does not own the shard. before is
-// the last entry of the log as this process found it.
+// orphanedIn returns a function that reports whether a request for a shard, forwarded to a node, may
+// never get a response. That is so if s excludes the node, the exclusion is newer than this process,
+// and the node does not own the shard. lastAtStart is the index of the last log entry at the start of this process.
 func orphanedIn(s *ack.State, lastAtStart uint64) func(shardmap.Shard, string) bool {
 	return func(sh shardmap.Shard, node string) bool {
 		id := shardmap.NodeID(node)
@@ -50,16 +53,17 @@ func orphanedIn(s *ack.State, lastAtStart uint64) func(shardmap.Shard, string) b
 	}
 }
 
-// forsakes reports whether a drop may be about what this process has forwarded. One that
-// its log had before it began is older than all of that: a leader had dropped a process
-// that has ended since, say, and all nodes were started again before it was taken back.
+// excludedSince reports whether an exclusion is in force and newer than the log entry lastAtStart.
+// An exclusion that was in the log before this process started is older than all requests that this
+// process has forwarded. For example, a leader excluded a process, and all nodes were restarted
+// before the node was included again.
 func excludedSince(d ack.Drop, lastAtStart uint64) bool {
 	return d.InForce && uint64(d.Epoch) > lastAtStart
 }
 
-// droppedSince tells of a node whether s remembers a drop of it that old did not know. What is
-// kept to such a one may lead to a process that has ended out of sight, and who has no vote is
-// told by nobody that another one has followed.
+// newlyExcluded returns a function that reports whether s contains an exclusion of a node that is not
+// in old. An idle connection to such a node may lead to a process that has ended without notice. A
+// non-voter receives no other notice that a new process has replaced it.
 func newlyExcluded(old, s *ack.State) func(node string) bool {
 	return func(node string) bool {
 		before, _ := old.Drop(shardmap.NodeID(node))

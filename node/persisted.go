@@ -9,17 +9,17 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// persistAgain is the pause after a write that failed.
+// persistRetryPause is the pause after a failed write.
 const persistRetryPause = time.Second
 
-// errDiskStalled reports a write that had not ended raftStop after the end of run's context.
+// errDiskStalled means that a write did not end within raftStop after the end of run's context.
 var errDiskStalled = errors.New("disk stalled")
 
-// persisted is a small value of the data directory that changes rarely. run writes the newest
-// value, so no caller of the other methods waits for a disk that hangs. Those methods may be
-// called from any goroutine, also before run and after it.
+// persisted is a small value in the data directory that changes rarely. Only run writes to the
+// disk, so callers of the other methods never wait for a stalled disk. Those methods may be
+// called from any goroutine, also before run starts and after it returns.
 type persisted[V comparable] struct {
-	name  string // the value, for the log
+	name  string // name of the value, for the log
 	write func(V) error
 	log   zerolog.Logger
 	dirty chan struct{} // cap 1: newest has changed
@@ -36,10 +36,10 @@ func newPersisted[V comparable](what string, stored V, write func(V) error, log 
 	return &persisted[V]{name: what, write: write, log: log, dirty: make(chan struct{}, 1), newest: stored, stored: stored, changed: make(chan struct{})}
 }
 
-// set has v written soon.
+// set schedules v to be written by run.
 func (p *persisted[V]) set(v V) { p.update(func(V) V { return v }) }
 
-// update has written what f makes of the newest value. f must not call p.
+// update replaces the newest value by f(newest) and schedules the write. f must not call methods of p.
 func (p *persisted[V]) update(f func(V) V) {
 	p.mu.Lock()
 	p.newest = f(p.newest)
@@ -61,8 +61,8 @@ func (p *persisted[V]) pending() (v V, write bool) {
 	return p.newest, p.newest != p.stored
 }
 
-// run writes values until ctx ends, and then the last one. It does not wait for a disk that
-// hangs for more than raftStop after the end of ctx.
+// run writes changes until ctx ends, then writes the last one. After ctx ends it waits up to
+// raftStop for a stalled disk.
 func (p *persisted[V]) run(ctx context.Context) {
 	var lastErr error
 	for ended := false; !ended && !errors.Is(lastErr, errDiskStalled); {
@@ -72,7 +72,7 @@ func (p *persisted[V]) run(ctx context.Context) {
 		}
 		dirty := p.dirty
 		if lastErr != nil {
-			dirty = nil // the next try writes it, too
+			dirty = nil // the retry writes the newest value
 		}
 		select {
 		case <-ctx.Done():
@@ -86,10 +86,11 @@ func (p *persisted[V]) run(ctx context.Context) {
 	}
 }
 
-// store writes v and returns why it could not. failing is the result of the write before.
+// store writes v and returns the error, or errDiskStalled. lastErr is the result of the previous
+// write: only the first of several failures in a row is logged.
 func (p *persisted[V]) store(ctx context.Context, v V, lastErr error) error {
 	written := make(chan error, 1)
-	go func() { written <- p.write(v) }() // it ends when the disk goes on
+	go func() { written <- p.write(v) }() // it ends when the disk responds again
 	var err error
 	select {
 	case err = <-written:

@@ -6,46 +6,49 @@ import (
 )
 
 const (
-	// speakEvery is how often Raft's heartbeats leave a leader: a little sooner than its library
-	// would send the first (see consensus.Raft.Beat), and than nodes beat that beat every 100 ms,
-	// for who hears one beats with it (see heardLeader).
+	// raftHeartbeatEvery is the interval at which a leader sends Raft heartbeats. It is slightly
+	// shorter than the timers of the Raft library (see consensus.Raft.Beat), so none of them expires.
+	// It is also slightly shorter than the 100 ms between the heartbeats of a node, because a voter
+	// sends its own heartbeat when it receives one of Raft (see onRaftHeartbeat).
 	raftHeartbeatEvery = 97 * time.Millisecond
-	// votersTogether is how many voters there may be for those to beat at one time. A lease
-	// counts from the echo that a quorum gave last, the leader among it: of two or three that is
-	// the one of the heartbeat itself, which the lease answers. Of more, the first of those that
-	// come together would be given one by echoes of the time before, always, and have the least
-	// that there is left when its leader hangs.
+	// maxSynchronizedVoters is the largest number of voters that send their heartbeats at the same
+	// time. A lease starts at the newest echo that a quorum has returned, and the leader is part of
+	// the quorum. With two or three voters, that is the echo in the heartbeat that the lease answers.
+	// With more voters, the first heartbeat of a batch would always receive a lease that counts from
+	// the echoes of the previous batch. Its node would have the shortest lease left when the leader hangs.
 	maxSynchronizedVoters = 3
 )
 
-// speak has Raft's heartbeats leave, if they are due, and returns within what time they are
-// again. Whatever comes of them comes back at one time: a node at rest pays for wake-ups, and
-// not for what they are for.
+// sendIfDue sends Raft's heartbeats if they are due, and returns the time until the next ones.
+// All responses arrive at about the same time: an idle node pays for the number of wake-ups, not for
+// the work in one of them.
 func (l *leading) sendIfDue() time.Duration {
 	untilDue := time.Until(l.raftHeartbeatsSent.Add(raftHeartbeatEvery))
-	if untilDue > raftHeartbeatEvery/16 { // it would be woken a second time for what is left
+	if untilDue > raftHeartbeatEvery/16 { // a shorter wait would cost another wake-up
 		return untilDue
 	}
 	return l.sendRaftHeartbeats()
 }
 
-// follow has Raft's heartbeats leave with a heartbeat of this node's own, if they are due soon:
-// each of the two would else keep to a time of its own.
+// sendIfDueSoon sends Raft's heartbeats if at most half of their interval is left. The leader loop
+// calls it when this node sends its own heartbeat: otherwise the two would wake the node at different times.
 func (l *leading) sendIfDueSoon() {
 	if time.Until(l.raftHeartbeatsSent.Add(raftHeartbeatEvery)) <= raftHeartbeatEvery/2 {
 		l.sendRaftHeartbeats()
 	}
 }
 
+// sendRaftHeartbeats sends Raft's heartbeats now, and returns the time until the next ones.
 func (l *leading) sendRaftHeartbeats() time.Duration {
 	l.raftHeartbeatsSent, l.voterHeard = time.Now(), false
 	l.raft.Beat()
 	return raftHeartbeatEvery
 }
 
-// echo is told of each heartbeat of another node. By the first one of a voter after Raft's
-// heartbeats this node beats, too: what is granted by echoes of the time before has a third
-// less left. Without any it beats at a time of its own.
+// onVoterHeartbeat makes this node send its own heartbeat at the first heartbeat of another voter
+// after Raft's heartbeats. The leader loop calls it for each heartbeat of another node; server is the
+// ID of the sender. A lease that counts from the previous echoes would be a third shorter. If no
+// voter sends a heartbeat, this node uses its own timer.
 func (l *leading) onVoterHeartbeat(server string) {
 	if !l.voterHeard && slices.Contains(l.raft.Voters(), server) {
 		l.voterHeard = true
@@ -53,7 +56,9 @@ func (l *leading) onVoterHeartbeat(server string) {
 	}
 }
 
-// heardLeader is told of each of Raft's heartbeats: what is nearly due is done now.
+// onRaftHeartbeat runs the timers of this node that expire soon. Raft calls it for each heartbeat
+// of the leader. A voter then also sends its own heartbeat, if that is nearly due and the cluster
+// has at most maxSynchronizedVoters voters.
 func (n *Node) onRaftHeartbeat() {
 	select {
 	case <-n.raftOpen:

@@ -14,23 +14,25 @@ import (
 	"shardway/shardmap"
 )
 
-// router is the node as the proxy sees it: table, lease and in-flight counts in
-// one place. Only the agent writes it; any number of requests read it.
+// router implements proxy.Cluster: it contains the routing table, the lease and the numbers of
+// in-flight requests. Only the goroutine of agent.run writes the table and the lease. Any number of
+// requests read them.
 type router struct {
 	clock            clock.Clock
 	port             *peer.Port
-	requestStreams   *lanes // for requests
-	webSocketStreams *lanes // for kept sockets
+	requestStreams   *lanes // connections to other nodes for forwarded requests
+	webSocketStreams *lanes // connections to other nodes for resumable WebSockets
 
 	table        atomic.Pointer[proxy.Table]
-	state        atomic.Pointer[ack.State]  // what table was made from
-	keys         atomic.Pointer[activeKeys] // of state
-	lease        atomic.Int64               // until when, by the clock; zero without one
-	abortAt      atomic.Int64               // when what was admitted under the last lease is to be cut, if it has ended; zero: there was none
+	state        atomic.Pointer[ack.State]  // the state that table was built from
+	keys         atomic.Pointer[activeKeys] // the active key configuration of state
+	lease        atomic.Int64               // time of the clock at which the lease ends; zero means no lease
+	abortAt      atomic.Int64               // time at which requests of the last lease must be aborted once it has ended; zero means there was no lease
 	running      *inflight
-	hadRequests  atomic.Bool // somebody was since the agent looked last: see ack.Seen.Asked
+	hadRequests  atomic.Bool // a request was admitted or refused since the last poll of the agent, see ack.Observation.HasRequests
 	withoutLease *absence
-	// notAcquired is told what the app says it does not hold; nil: it is not asked.
+	// notAcquired is called if the app responds that it does not hold a shard; nil means that the
+	// app is not asked.
 	notAcquired func(s shardmap.Shard, epoch shardmap.Epoch)
 
 	mu struct {
@@ -48,8 +50,8 @@ func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port)
 	return r
 }
 
-// swap puts a table made of r in the place of the old one, and returns its
-// generation.
+// swap replaces the routing table by one built from routing, and returns the new generation. It
+// wakes all callers of awaitTable.
 func (r *router) swap(routing ack.Routing) uint64 {
 	var generation uint64 = 1
 	if old := r.table.Load(); old != nil {
@@ -58,7 +60,7 @@ func (r *router) swap(routing ack.Routing) uint64 {
 	s := routing.State()
 	keys := keysOf(s, r.keys.Load())
 	route := func(sh shardmap.Shard) proxy.Route { return proxyRoute(routing.Route(sh)) }
-	if keys.err != nil { // no request has a key that can be relied on
+	if keys.err != nil { // the keys of requests cannot be computed
 		route = func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonMoving} }
 	}
 	t := proxy.NewTable(proxy.TableSpec{
@@ -81,7 +83,7 @@ func (r *router) swap(routing ack.Routing) uint64 {
 	return generation
 }
 
-// routed is a route in the proxy's words.
+// proxyRoute converts a route.
 func proxyRoute(r ack.Route) proxy.Route {
 	switch r.Kind {
 	case ack.RouteLocal:
@@ -103,12 +105,15 @@ func proxyRoute(r ack.Route) proxy.Route {
 	return proxy.Route{Kind: proxy.Held, Reason: proxy.ReasonNoMap}
 }
 
-// Table returns the routing table of this moment.
+// Table returns the current routing table.
 func (r *router) Table() *proxy.Table { return r.table.Load() }
 
-// Admit raises the shard's in-flight count, then looks at table and lease.
+// Admit counts a request for shard s as in flight if this node owns the shard and has a lease. The
+// caller must call release when the request has ended. The order matters: Admit first raises the
+// in-flight count, and then reads the table and the lease. Otherwise the agent could see no
+// request in flight after the shard has moved, although one is admitted.
 func (r *router) Admit(s shardmap.Shard) (epoch uint64, release func(), err error) {
-	if release = r.running.raise(s); !r.hadRequests.Load() { // once for each look of the agent: all who ask read it
+	if release = r.running.raise(s); !r.hadRequests.Load() { // written once per poll of the agent, because all requests read it
 		r.hadRequests.Store(true)
 	}
 	route := r.table.Load().Route(s)
@@ -126,27 +131,27 @@ func (r *router) Admit(s shardmap.Shard) (epoch uint64, release func(), err erro
 	return 0, nil, err
 }
 
-// leased is the one function that admission and readiness ask.
+// leased reports whether this node has a lease now. Admission and readiness both use it.
 func (r *router) leased() bool { return int64(r.clock.Now()) < r.lease.Load() }
 
-// LeaseLeft returns for how long this node may serve, by the precise clock.
+// LeaseLeft returns the remaining time of the lease, by the precise clock. It is negative without a lease.
 func (r *router) LeaseLeft() time.Duration {
 	return time.Duration(r.lease.Load()) - r.clock.Precise()
 }
 
-// leaseEnd returns when the lease in force ends or has ended, zero without one.
+// leaseEnd returns the time at which the lease ends or has ended; zero means no lease.
 func (r *router) leaseEnd() time.Duration { return time.Duration(r.lease.Load()) }
 
-// outlived reports that what runs here should have been cut: the agent comes to that
-// when it has a processor, and what runs asks the clock itself.
+// abortOverdue reports whether the running requests should have been aborted by now. The agent
+// aborts them when it is scheduled, which may be late, so the requests also check the clock themselves.
 func (r *router) abortOverdue() bool {
 	at := r.abortAt.Load()
 	return at != 0 && int64(r.clock.Precise()) >= at
 }
 
-// setLease publishes the end of the lease, zero for none, and returns the one that was
-// published before. If that is another one, now is when the clock was read after that: whoever
-// does knows whether a request can have met the end of the old one.
+// setLease publishes the end of the lease and returns the previous one; zero means no lease. If the
+// end has changed, now is the time that was read after the change: from it, the caller can decide
+// whether a request may have observed the end of the previous lease. Otherwise now is zero.
 func (r *router) setLease(end time.Duration) (last, now time.Duration) {
 	if last = time.Duration(r.lease.Swap(int64(end))); last != end {
 		now = r.clock.Precise()
@@ -155,16 +160,16 @@ func (r *router) setLease(end time.Duration) (last, now time.Duration) {
 	return last, now
 }
 
-// leaseAbsent returns for how long this node has been without a lease, of the time
-// since its start.
+// timeWithoutLease returns the total time without a lease since the start of this process.
 func (r *router) timeWithoutLease() time.Duration { return r.withoutLease.sum(r.clock.Precise()) }
 
-// Await waits until this node routes by both epochs or later ones.
+// Await waits until the routing table contains both epochs or later ones. It returns false if ctx
+// ends first.
 func (r *router) Await(ctx context.Context, committed, proposed uint64) bool {
 	return r.awaitTable(ctx, func(t *proxy.Table) bool { return t.Committed() >= committed && t.Proposed() >= proposed })
 }
 
-// awaitTable waits for a table that is good, and returns false when ctx ended first.
+// awaitTable waits for a table that accept accepts. It returns false if ctx ends first.
 func (r *router) awaitTable(ctx context.Context, accept func(*proxy.Table) bool) bool {
 	for {
 		r.mu.Lock()
@@ -181,12 +186,13 @@ func (r *router) awaitTable(ctx context.Context, accept func(*proxy.Table) bool)
 	}
 }
 
-// Dial opens a stream for forwarded requests to the node.
+// Dial opens a connection to the node for forwarded requests.
 func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
 	return r.port.Dial(ctx, node, peer.Forward)
 }
 
-// Lane opens a lane for small requests to the node, if there is one at once.
+// Lane opens a multiplexed stream to the node for small requests. It does not wait; nil means that
+// no stream is available now.
 func (r *router) Lane(node string) net.Conn {
 	if l := r.requestStreams.set.OpenStream(node); l != nil {
 		return l
@@ -194,7 +200,8 @@ func (r *router) Lane(node string) net.Conn {
 	return nil
 }
 
-// Leg opens a lane for a kept socket to the node. It may wait for a trunk, as long as ctx.
+// Leg opens a multiplexed stream to the node for a resumable WebSocket. It may wait for a new mux
+// session until ctx ends; nil means that there is no stream.
 func (r *router) Leg(ctx context.Context, node string) net.Conn {
 	if l := r.webSocketStreams.set.OpenStreamWait(ctx, node); l != nil {
 		return l
