@@ -105,7 +105,7 @@ func (f *fsm) publish(s *ack.State, reason string) {
 	notify(f.leaderHint)
 }
 
-// hint leaves a token in a channel of capacity one.
+// notify puts a token into a channel of capacity one. It has no effect if the channel has a token.
 func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -13,40 +13,40 @@ import (
 	"shardway/shardmap"
 )
 
-// redialEvery is the shortest time between two dials of one leader.
+// minRedialInterval is the shortest time between two dials of the same leader.
 const minRedialInterval = 50 * time.Millisecond
 
-// link carries this node's heartbeats to whoever leads and the answers back. It
-// keeps the connection to a former leader open for a while: that it breaks is
-// how a new leader learns that the old one's process is gone.
+// heartbeatClient sends this node's heartbeats to the leader and returns the responses. It keeps the
+// connection to the previous leader open for oldConnTimeout: if that connection breaks, the new leader
+// learns that the process of the previous leader has ended.
 type heartbeatClient struct {
 	self             shardmap.NodeID
 	port             *peer.Port
 	log              zerolog.Logger
 	oldConnTimeout   func() time.Duration
-	leader           func() string // the node that Raft takes for the leader, or ""
+	leader           func() string // the leader according to Raft, or ""
 	deliverOwn       func(ack.Heartbeat)
 	answers          chan<- ack.Answer
-	onConnClosed     func(node string, gone suspect) // a connection ended; must not block
-	triggerHeartbeat func()                          // has a heartbeat come now; must not block
-	pending          chan ack.Heartbeat              // cap 1: the newest one waits
+	onConnClosed     func(node string, gone suspect) // called when a connection has ended; must not block
+	triggerHeartbeat func()                          // makes the agent send a heartbeat now; must not block
+	pending          chan ack.Heartbeat              // cap 1: the newest heartbeat
 
 	wg sync.WaitGroup
 }
 
-// linkConn is one connection to a leader, or the attempt to make it.
+// leaderConn is a connection to a leader, or an attempt to open one.
 type leaderConn struct {
-	pending  chan ack.Heartbeat // cap 1: the newest one waits
+	pending  chan ack.Heartbeat // cap 1: the newest heartbeat
 	done     chan struct{}
 	lastUsed time.Time
 	cancel   context.CancelFunc
 }
 
-// send hands over a heartbeat and takes the place of one that still waits.
+// send schedules a heartbeat. It replaces a heartbeat that was not sent yet.
 func (k *heartbeatClient) send(hb ack.Heartbeat) { replaceLatest(k.pending, hb) }
 
-// replace puts v into a channel of capacity one, in the place of what is there.
-// Only one goroutine sends.
+// replaceLatest puts v into a channel of capacity one, and removes the value that is in it. Only one
+// goroutine may send to c.
 func replaceLatest[T any](c chan T, v T) {
 	for {
 		select {
@@ -61,7 +61,7 @@ func replaceLatest[T any](c chan T, v T) {
 	}
 }
 
-// run returns after the last connection's goroutines have.
+// run sends heartbeats until ctx ends. It returns after all goroutines of its connections.
 func (k *heartbeatClient) run(ctx context.Context) {
 	defer k.wg.Wait()
 	conns := map[string]*leaderConn{}
@@ -101,16 +101,17 @@ func (k *heartbeatClient) run(ctx context.Context) {
 	}
 }
 
-// open starts a connection's goroutine; it ends with ctx, cancel or the
-// connection.
+// open starts the goroutine of a connection. The goroutine ends when ctx ends, cancel is called or the
+// connection closes.
 func (k *heartbeatClient) open(ctx context.Context, node string) *leaderConn {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &leaderConn{pending: make(chan ack.Heartbeat, 1), done: make(chan struct{}), cancel: cancel}
 	k.wg.Go(func() {
 		defer cancel()
 		lost := k.runConn(ctx, node, c)
-		// What was on its way is lost, and a leader that owes its voters an answer for 80 ms
-		// is missed: the next one opens another connection, now that this one is known to be gone.
+		// A heartbeat in flight is lost, and a leader that does not respond to its voters for 80 ms
+		// is suspected. So another heartbeat follows at once. It opens a new connection, because
+		// done is already closed.
 		if close(c.done); lost {
 			k.triggerHeartbeat()
 		}
@@ -118,15 +119,16 @@ func (k *heartbeatClient) open(ctx context.Context, node string) *leaderConn {
 	return c
 }
 
-// converse reports whether the other side, or what is between, has ended a connection
-// that had lasted for redialEvery.
+// runConn dials node, sends the heartbeats of c and reads the responses until the connection or ctx
+// ends. lost reports whether the peer or the network closed a connection that was open for at least
+// minRedialInterval.
 func (k *heartbeatClient) runConn(ctx context.Context, node string, c *leaderConn) (lost bool) {
 	dialing, stop := context.WithTimeout(ctx, time.Second)
 	conn, err := k.port.Dial(dialing, node, peer.Heartbeat)
 	stop()
 	if err != nil {
 		k.log.Debug().Err(err).Str("peer", node).Msg("leader not reachable")
-		// A pause, or each heartbeat would dial again.
+		// Without this pause, each heartbeat would dial again.
 		select {
 		case <-time.After(minRedialInterval):
 		case <-ctx.Done():
@@ -162,10 +164,11 @@ func (k *heartbeatClient) runConn(ctx context.Context, node string, c *leaderCon
 	}
 }
 
-// hangUp ends a stream that says nothing more: whether that fails is all the same.
+// closeStream closes a stream that is no longer used, and ignores the error.
 func closeStream(c *peer.Conn) { _ = c.Close() }
 
-// ended tells of a connection that the other side ended, and reports whether it is that.
+// reportClosed calls onConnClosed, except if ctx has ended: then this node closed the connection. The
+// result reports whether it called.
 func (k *heartbeatClient) reportClosed(ctx context.Context, node string, conn *peer.Conn) bool {
 	if ctx.Err() != nil {
 		return false
@@ -174,7 +177,7 @@ func (k *heartbeatClient) reportClosed(ctx context.Context, node string, conn *p
 	return true
 }
 
-// listen passes answers on until the connection ends.
+// readResponses passes responses to the agent until the connection or ctx ends.
 func (k *heartbeatClient) readResponses(ctx context.Context, conn *peer.Conn) {
 	in := bufio.NewReaderSize(conn, heartbeatBufferSize)
 	var buf []byte

@@ -10,20 +10,20 @@ import (
 	"shardway/peer"
 )
 
-// inbound is a heartbeat on its way to the leader loop, and where its answer
-// goes.
+// receivedHeartbeat is a heartbeat for the leader loop. respond sends the leader's response.
 type receivedHeartbeat struct {
 	hb         ack.Heartbeat
 	remoteAddr string
 	respond    func(ack.Answer) // does not block
 }
 
-// beatSize is how much of a stream of heartbeats or answers is read at once: one of most nodes,
-// with its length.
+// heartbeatBufferSize is the size of the read buffer of a heartbeat stream, in bytes. The heartbeat
+// of most nodes fits in it, with its length.
 const heartbeatBufferSize = 512
 
-// serveBeats reads the heartbeats of one node while this node leads. Answers go
-// out from a goroutine of their own: the leader loop never waits for a socket.
+// serveHeartbeats reads the heartbeats of one node until c closes or a heartbeat is invalid, and
+// passes them to the leader loop. A separate goroutine writes the responses, so the leader loop never
+// waits for a socket. The end of a stream without a goodbye starts a check whether the node crashed.
 func (n *Node) serveHeartbeats(ctx context.Context, c *peer.Conn) {
 	defer closeStream(c)
 	answers := make(chan ack.Answer, 1)
@@ -65,6 +65,7 @@ func (n *Node) serveHeartbeats(ctx context.Context, c *peer.Conn) {
 	}
 }
 
+// writeResponses writes responses to c until ctx ends. It closes c after an error.
 func writeResponses(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer) {
 	for {
 		select {
@@ -83,7 +84,8 @@ func writeResponses(ctx context.Context, c *peer.Conn, answers <-chan ack.Answer
 	}
 }
 
-// deliver gives a heartbeat to the leader loop if this node leads.
+// deliverHeartbeat passes a heartbeat to the leader loop if this node leads. It refuses a heartbeat
+// from a disk that was rolled back to an older image.
 func (n *Node) deliverHeartbeat(ctx context.Context, in receivedHeartbeat) {
 	l := n.leading.Load()
 	if l == nil {
@@ -103,8 +105,8 @@ func (n *Node) deliverHeartbeat(ctx context.Context, in receivedHeartbeat) {
 	}
 }
 
-// deliverLocal brings this node's own heartbeat to its own leader loop. It must
-// not block: a heartbeat that finds the loop busy is one that got lost.
+// deliverOwnHeartbeat passes this node's own heartbeat to its own leader loop, if it leads. It does
+// not block: if the loop is busy, a newer heartbeat replaces this one, as if it was lost.
 func (n *Node) deliverOwnHeartbeat(hb ack.Heartbeat) {
 	l := n.leading.Load()
 	if l == nil {
@@ -113,8 +115,7 @@ func (n *Node) deliverOwnHeartbeat(hb ack.Heartbeat) {
 	replaceLatest(l.own, receivedHeartbeat{hb: hb, remoteAddr: "local", respond: func(a ack.Answer) { replaceLatest(n.ownAnswers, a) }})
 }
 
-// tellLeading gives the leader loop, if there is one, a message that is not a
-// heartbeat.
+// sendToLeaderLoop passes a message other than a heartbeat to the leader loop, if this node leads.
 func (n *Node) sendToLeaderLoop(m ack.Message) {
 	l := n.leading.Load()
 	if l == nil {

@@ -10,21 +10,29 @@ import (
 )
 
 const (
-	// holdSaying is how long a node that restarts in place waits until its log says that
-	// it is absent, beyond what goodbye may take: a leader may have to be elected.
+	// restartRecordTimeout is how long a node that restarts in place waits until the log contains its
+	// restart, in addition to the time of its goodbye. A leader may have to be elected first.
 	restartRecordTimeout = 3 * time.Second
-	// holdLinger is how long it then stays a voter at most, where the others need one, and
-	// pairLinger of two voters, of which each is needed always: for who is restarted with it.
-	voterLinger     = 3 * time.Second
+	// voterLinger is the longest time that the node then stays a voter because the others need it
+	// for a quorum.
+	voterLinger = 3 * time.Second
+	// pairVoterLinger is voterLinger in a cluster of two voters. Both are always needed for a quorum, so
+	// the node only waits for the other voter to restart at the same time.
 	pairVoterLinger = voterLinger / 10
-	// holdClosing is how long what other nodes forward may take to be refused then.
+	// closeTimeout bounds the time in which requests from other nodes are refused before the proxy closes.
 	closeTimeout = 2 * time.Second
 )
 
-// hold leaves with the shards: the node serves them for other nodes until its own
-// clients are gone, then admits nothing, has its app release them, and says goodbye
-// and that it comes back. It stays in Raft and gossip. All of that takes no longer than
-// ShutdownTimeout. If live ends before, the node has failed.
+// hold stops the node for a restart in place: it keeps its shards, and their requests wait for its
+// return. The steps are:
+//
+//   - The node reports that it drains, and serves its shards for other nodes until its own clients
+//     are gone.
+//   - It admits no more requests, and its app releases the shards.
+//   - It sends a goodbye that announces its return.
+//
+// The node stays a member of Raft and gossip. All steps together take at most ShutdownTimeout. If
+// live ends earlier, the node has failed.
 func (n *Node) hold(live context.Context) {
 	ctx, cancel := context.WithTimeout(live, n.o.ShutdownTimeout)
 	defer cancel()
@@ -48,7 +56,7 @@ func (n *Node) hold(live context.Context) {
 	recordCtx, stop := context.WithTimeout(ctx, parting+restartRecordTimeout)
 	n.until(recordCtx, func() bool { return n.restartRecorded(goodbyeAt) })
 	stop()
-	if n.restartRecorded(goodbyeAt) { // else nobody writes anything down
+	if n.restartRecorded(goodbyeAt) { // otherwise the log cannot be written
 		lingerCtx, end := context.WithTimeout(ctx, n.voterLingerTime())
 		n.until(lingerCtx, func() bool { return !n.mustRecordRestarts(lingerCtx) && !n.neededForQuorum() })
 		end()
@@ -63,7 +71,7 @@ func (n *Node) hold(live context.Context) {
 	}
 }
 
-// releaseTime is how long the app may take to release what this node owns.
+// releaseTime returns how long the app may take to release the shards of this node.
 func (n *Node) releaseTime() time.Duration {
 	if n.o.Hooks == nil || n.o.Gateway {
 		return 0
@@ -71,17 +79,18 @@ func (n *Node) releaseTime() time.Duration {
 	return n.o.ReleaseTimeout
 }
 
-// away reports that the log says that this node is absent; or that it has said goodbye,
-// by an answer later than the given one, and there is nothing that could wait for it.
+// restartRecorded reports whether the log contains the restart of this node. If this node is the last
+// one or owns no shards, there is nothing to record. Then it reports whether the leader responded
+// after goodbyeAt, a value of agent.answered, and all requests have ended.
 func (n *Node) restartRecorded(goodbyeAt int64) bool {
 	s := n.fsm.state.Load()
 	a, _ := s.Restart(n.self)
-	unneeded := n.last() || !s.Committed().Has(n.self)
-	return a.Boot == n.agent.boot.Load() || unneeded && n.agent.parted.Load() && n.agent.answered.Load() > goodbyeAt
+	nothingToRecord := n.last() || !s.Committed().Has(n.self)
+	return a.Boot == n.agent.boot.Load() || nothingToRecord && n.agent.parted.Load() && n.agent.answered.Load() > goodbyeAt
 }
 
-// owes reports that this node leads, and that the log is yet to be told of others that have
-// said goodbye, too, and what they keep.
+// mustRecordRestarts reports whether this node leads, and the log does not contain yet the restarts of
+// other nodes that have sent a goodbye, and the shards that these nodes keep.
 func (n *Node) mustRecordRestarts(ctx context.Context) bool {
 	l := n.leading.Load()
 	if l == nil {
@@ -95,9 +104,10 @@ func (n *Node) mustRecordRestarts(ctx context.Context) bool {
 	})
 }
 
-// needed reports that those who do not restart are no quorum without this node, because others
-// restart, too: all at once, or one before the last is back. Nothing could be written down
-// until then, not even what the next one keeps, whose app would have to forget all of it.
+// neededForQuorum reports whether the voters that do not restart are no quorum without this node. That
+// happens if other nodes restart too: all at the same time, or one before the previous one has
+// returned. Without a quorum, no restart can be recorded: the next node could not keep its shards, and
+// its app would have to discard their state.
 func (n *Node) neededForQuorum() bool {
 	voters, _ := n.servers()
 	if !slices.Contains(voters, n.server) {
@@ -113,7 +123,7 @@ func (n *Node) neededForQuorum() bool {
 	return staying > 0 && staying < len(voters)/2+1
 }
 
-// lingers returns for how long at most the node stays because it is needed.
+// voterLingerTime returns the longest time that this node stays because it is needed for a quorum.
 func (n *Node) voterLingerTime() time.Duration {
 	if voters, _ := n.servers(); len(voters) == 2 {
 		return pairVoterLinger

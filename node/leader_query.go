@@ -14,33 +14,33 @@ import (
 	"shardway/verdict"
 )
 
-// mostSeveral is how many questions one stream may ask at once.
+// maxQuestions is the largest number of questions in one askSeveral request.
 const maxQuestions = 8
 
-// leaderTold is what the leader said when it was asked last.
+// leaderReport is the result of the last query to the leader.
 type leaderReport struct {
 	leader   string
 	at       time.Time
-	views    []ack.MemberView    // nil: it did not say
-	viewsAt  time.Time           // when it was asked for views
-	epoch    shardmap.Epoch      // of the map that was committed here then
-	suspects []poisonous         // likewise
-	level    *admin.UpgradeState // likewise
-	// differences are the settings that differ between nodes; nil: it did not say.
+	views    []ack.MemberView    // nil means no response
+	viewsAt  time.Time           // time of the query that returned views
+	epoch    shardmap.Epoch      // epoch of the map that was committed on this node at viewsAt
+	suspects []poisonous         // nil means no response
+	level    *admin.UpgradeState // nil means no response
+	// differingSettings are the settings that differ between nodes; nil means no response.
 	differingSettings []verdict.Difference
-	// unadded are the nodes that the leader does not add because it does not reach their peer
-	// ports; nil: it did not say.
+	// unreachable are the nodes that the leader does not add because it cannot reach their peer
+	// ports; nil means no response.
 	unreachable []verdict.Unreached
 }
 
-// holds reports that who leads need not be asked yet: it is who said this, less than a pause ago.
+// isFresh reports whether leader returned this report less than pause ago, so that no query is needed.
 func (t leaderReport) isFresh(now time.Time, leader string, pause time.Duration) bool {
 	return leader == t.leader && now.Sub(t.at) < pause
 }
 
-// after returns t with what the leader has said before where it does not answer: a leader
-// that is busy ends no finding. Who leads in fact is told by Raft, and what was true of
-// the nodes is steadied.
+// withFallback returns t, and takes each missing part from the previous report of the same leader, so
+// that a busy leader clears no finding. An old part does no harm: Raft reports which node leads, and
+// conditions of nodes are smoothed (see nodeSmoothers).
 func (t leaderReport) withFallback(before leaderReport) leaderReport {
 	if t.leader != before.leader {
 		return t
@@ -63,12 +63,13 @@ func (t leaderReport) withFallback(before leaderReport) leaderReport {
 	return t
 }
 
-// tells reports whether the leader has said something of a node.
+// covers reports whether the report contains a view of a node.
 func (t leaderReport) covers(node string) bool {
 	return slices.ContainsFunc(t.views, func(v ack.MemberView) bool { return string(v.Node) == node })
 }
 
-// askLeader asks the leader what only it knows, all at once and by a stream that is kept.
+// queryLeader requests the state that only the leader has. It sends all questions in one request, on
+// a stream that stays open. Parts without a response are nil.
 func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) {
 	if leader == string(n.self) {
 		return n.queryLeaderSeparately(ctx)
@@ -85,7 +86,7 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 		err = json.Unmarshal(raw, &replies)
 	}
 	if _, said := errors.AsType[remoteError](err); said {
-		return n.queryLeaderSeparately(ctx) // an older version knows them one by one
+		return n.queryLeaderSeparately(ctx) // an older version supports only one question per request
 	}
 	if err != nil || len(replies) != len(questions) {
 		n.log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not report its state")
@@ -119,19 +120,19 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 	return t
 }
 
-// askEach is askLeader, one question after the other.
+// queryLeaderSeparately does the same as queryLeader, with one request per question.
 func (n *Node) queryLeaderSeparately(ctx context.Context) leaderReport {
 	views := n.leaderViews() //nolint:contextcheck // leaderViews bounds itself
 	return leaderReport{views: views, suspects: n.suspected(ctx), level: n.levelBehind(ctx), differingSettings: n.ownDifferences(views), unreachable: n.unconfirmed()}
 }
 
-// valueOf reads what a reply has; false: it is none.
+// decodeReply returns the value of a reply; ok is false if the reply is an error or invalid.
 func decodeReply[T any](r reply) (v T, ok bool) {
 	ok = r.Error == "" && json.Unmarshal(r.Value, &v) == nil
 	return v, ok
 }
 
-// several answers questions one after the other.
+// answerAll answers an askSeveral request: it answers the questions one after the other.
 func (n *Node) answerAll(ctx context.Context, from asker, questions []request) ([]reply, error) {
 	if len(questions) > maxQuestions {
 		return nil, fmt.Errorf("%w: %d questions, %d at most", admin.ErrInvalid, len(questions), maxQuestions)
