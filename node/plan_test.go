@@ -37,8 +37,8 @@ func TestPlanIsTheNextMap(t *testing.T) {
 				w.t.Errorf("%s, paused: %+v, %v", at.name, plan, err)
 			}
 			for _, m := range plan.Resumed {
-				if m.Why != "join" || m.To != "c" {
-					w.t.Errorf("%s plans %+v, want moves to c, because of join", at.name, m)
+				if m.Why != "uncordon" || m.To != "c" {
+					w.t.Errorf("%s plans %+v, want moves to c, because of uncordon", at.name, m)
 				}
 				for _, s := range m.Shards {
 					planned[shardmap.Shard(s)] = shardmap.Move{Shard: shardmap.Shard(s), From: shardmap.NodeID(m.From), To: shardmap.NodeID(m.To)}
