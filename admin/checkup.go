@@ -32,7 +32,7 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	c := api.Checkup(r.Context(), reach)
-	c.Reports, c.Silent = nonNil(c.Reports), nonNil(c.Silent)
+	c.Reports, c.Unresponsive = nonNil(c.Reports), nonNil(c.Unresponsive)
 	for i := range c.Reports {
 		if c.Reports[i].Settings == nil {
 			c.Reports[i].Settings = map[string]string{}

@@ -13,8 +13,8 @@ import (
 // So callers receive every field that is added here.
 type DrainState struct {
 	Node string `json:"node"`
-	// Asked is true if a drain of the node was requested, as far as the responding node has been informed.
-	Asked bool `json:"asked"`
+	// Requested is true if a drain of the node was requested, as far as the responding node has been informed.
+	Requested bool `json:"requested"`
 	// Shards is the number of shards that the node owns or is about to own.
 	Shards int `json:"shards"`
 	// Requests and Sockets are the numbers of requests and upgraded connections in progress at the app of the node; -1 means that the node does not respond.
@@ -22,8 +22,8 @@ type DrainState struct {
 	Sockets  int `json:"sockets"`
 	// Held is the number of these shards that the app holds (Shardway-Hold); -1 means that the node does not respond.
 	Held int `json:"held"`
-	// Stays is the reason why no other node takes the shards. Empty means that another node takes them.
-	Stays string `json:"stays,omitempty"`
+	// BlockedBy is the reason why no other node takes the shards. Empty means that another node takes them.
+	BlockedBy string `json:"blocked_by,omitempty"`
 	// WaitsFor is the condition for the end of the drain. Empty means unknown, or that the drain is complete.
 	WaitsFor string `json:"waits_for,omitempty"`
 	// Unreleased is the number of shards that moved since the start of the drain without a release

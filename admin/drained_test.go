@@ -31,10 +31,10 @@ func TestDrainedAnswersWhenNothingIsLeft(t *testing.T) {
 		want  int
 		says  string
 	}{
-		"nothing is left":   {admin.DrainState{Asked: true}, "4h", 200, "ok"},
-		"nobody takes it":   {admin.DrainState{Asked: true, Shards: 3, Stays: "no other node is there"}, "4h", 503, "no other node is there"},
-		"the client leaves": {admin.DrainState{Asked: true, Shards: 3}, "4h", 503, "not drained yet"},
-		"it takes too long": {admin.DrainState{Asked: true, Shards: 3}, "10800500ms", 503, "not drained yet"},
+		"nothing is left":   {admin.DrainState{Requested: true}, "4h", 200, "ok"},
+		"nobody takes it":   {admin.DrainState{Requested: true, Shards: 3, BlockedBy: "no other node is there"}, "4h", 503, "no other node is there"},
+		"the client leaves": {admin.DrainState{Requested: true, Shards: 3}, "4h", 503, "not drained yet"},
+		"it takes too long": {admin.DrainState{Requested: true, Shards: 3}, "10800500ms", 503, "not drained yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestDrainedAnswersWhenNothingIsLeft(t *testing.T) {
 					defer close(ended)
 					h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/drained?wait="+last.wait, nil))
 				}()
-				for _, s := range []admin.DrainState{{Asked: true, Shards: 3, Requests: 1}, {Asked: true, Requests: 1}, {Asked: true, Sockets: 1}} {
+				for _, s := range []admin.DrainState{{Requested: true, Shards: 3, Requests: 1}, {Requested: true, Requests: 1}, {Requested: true, Sockets: 1}} {
 					time.Sleep(time.Hour)
 					select {
 					case <-ended:
@@ -103,7 +103,7 @@ func TestFewMayWaitForADrain(t *testing.T) {
 		if got := ask("10.0.0.2:1"); got != 503 {
 			t.Errorf("one more from anywhere is answered %d", got)
 		}
-		l.state.Store(&admin.DrainState{Asked: true})
+		l.state.Store(&admin.DrainState{Requested: true})
 		for range cap(answers) {
 			if got := <-answers; got != 200 {
 				t.Errorf("who waited is answered %d", got)
@@ -122,7 +122,7 @@ func (*deadlines) SetWriteDeadline(time.Time) error { return nil }
 func TestDrainIsOverWhenNothingIsLeft(t *testing.T) {
 	for want, states := range map[bool][]admin.DrainState{
 		true:  {{Shards: 1}, {Requests: 1}, {Sockets: 1}, {Sockets: 1, Requests: -1}},
-		false: {{}, {Asked: true}, {Requests: -1, Sockets: -1}},
+		false: {{}, {Requested: true}, {Requests: -1, Sockets: -1}},
 	} {
 		for _, d := range states {
 			if d.Left() != want {

@@ -60,14 +60,14 @@ func (f *fake) Status() admin.Status {
 		Findings: []verdict.Finding{{
 			Code: verdict.Unavailable, Severity: verdict.Outage, Text: "1 of 4 shards has no <owner>", Remedy: "see to what is said beside this", Brief: "brief", Subject: "subject",
 		}},
-		Queue:   admin.QueueCounts{Waiting: 5, Bytes: 1024},
+		Queue:   admin.QueueCounts{Queued: 5, Bytes: 1024},
 		Sockets: admin.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
 		Nodes: []admin.Node{
 			{
 				ID: "n1", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "east", AppVersion: "2.1", Shards: 2,
 				Endpoints: map[string]string{"http": "127.0.0.1:8080", "admin": "127.0.0.1:8081"}, App: "healthy",
 			},
-			{ID: "n2<script>", State: "joining", Role: "gateway", Endpoints: map[string]string{}, App: "none", HeardMS: -1},
+			{ID: "n2<script>", State: "joining", Role: "gateway", Endpoints: map[string]string{}, App: "none", LastHeartbeatMS: -1},
 		},
 	}
 }
@@ -91,20 +91,20 @@ func (f *fake) Moves(shard uint32) []admin.Move {
 func (f *fake) Hot(context.Context) admin.HotList {
 	return admin.HotList{
 		Shards: []admin.HotShard{{Shard: 1, Node: "n1", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}},
-		Keys:   []admin.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Silent: []string{"n2"},
+		Keys:   []admin.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Unresponsive: []string{"n2"},
 	}
 }
 
 func (f *fake) Sockets(context.Context) admin.SocketList {
 	return admin.SocketList{
 		Shards: []admin.ShardSockets{{Shard: 1, Attached: 3, Detached: 1, Plain: 2}},
-		Nodes:  []admin.NodeSockets{{Node: "n1", Attached: 3, Detached: 1}, {Node: "n3", App: 5}}, Silent: []string{"n2"},
+		Nodes:  []admin.NodeSockets{{Node: "n1", Attached: 3, Detached: 1}, {Node: "n3", App: 5}}, Unresponsive: []string{"n2"},
 	}
 }
 
 func (f *fake) BreakSockets(_ context.Context, b admin.SocketBreak, _ string) admin.BrokenSockets {
 	if b.Shard != nil && *b.Shard != 1 {
-		return admin.BrokenSockets{Silent: []string{"n2"}}
+		return admin.BrokenSockets{Unresponsive: []string{"n2"}}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -113,7 +113,7 @@ func (f *fake) BreakSockets(_ context.Context, b admin.SocketBreak, _ string) ad
 }
 
 func (f *fake) Checkup(_ context.Context, reach bool) verdict.Checkup {
-	c := verdict.Checkup{From: "n1", Silent: []string{"n3"}, AskedNS: 1, AnsweredNS: 2, Reports: []verdict.Report{{Node: "n1", Version: "1.2.3"}}}
+	c := verdict.Checkup{From: "n1", Unresponsive: []string{"n3"}, AskedNS: 1, AnsweredNS: 2, Reports: []verdict.Report{{Node: "n1", Version: "1.2.3"}}}
 	if reach {
 		c.Reports[0].Unreached = []verdict.Reach{{Node: "n2", Port: "peer", Addr: "10.0.0.2:7947", Why: "refused"}}
 	}
@@ -122,8 +122,8 @@ func (f *fake) Checkup(_ context.Context, reach bool) verdict.Checkup {
 
 func (f *fake) Running(context.Context) admin.RunningList {
 	return admin.RunningList{
-		Nodes:  []admin.Running{{Node: "n1", Version: "1.2.3", LeaseMS: 412, Requests: 7, Sockets: 3, Waiting: 5, Held: 1}, {Node: "n3", LeaseMS: -1, Waiting: -1}},
-		Silent: []string{"n2"},
+		Nodes:        []admin.Running{{Node: "n1", Version: "1.2.3", LeaseMS: 412, Requests: 7, Sockets: 3, Queued: 5, Held: 1}, {Node: "n3", LeaseMS: -1, Queued: -1}},
+		Unresponsive: []string{"n2"},
 	}
 }
 

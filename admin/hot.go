@@ -14,8 +14,8 @@ type HotList struct {
 	Shards []HotShard `json:"shards"`
 	// Keys has up to 32 keys with the highest request rate, estimated from a sample.
 	Keys []HotKey `json:"keys"`
-	// Silent has the nodes that did not respond in time.
-	Silent []string `json:"silent"`
+	// Unresponsive has the nodes that did not respond in time.
+	Unresponsive []string `json:"unresponsive"`
 }
 
 // HotShard is the load of a shard, as measured by its owner.

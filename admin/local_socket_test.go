@@ -26,7 +26,7 @@ func (s *self) DrainSelf() admin.DrainState {
 }
 
 func (s *self) SelfState() admin.DrainState {
-	return admin.DrainState{Node: "n1", Asked: s.leaving.Load(), Shards: 3, Requests: 2, Sockets: 1}
+	return admin.DrainState{Node: "n1", Requested: s.leaving.Load(), Shards: 3, Requests: 2, Sockets: 1}
 }
 
 // serveSelf serves s in a data directory until the test ends or stop is called.
@@ -59,10 +59,10 @@ func TestOwnSocketIsItsOwnersAloneAndGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if d, err := c.State(t.Context()); err != nil || d.Asked || s.leaving.Load() {
+	if d, err := c.State(t.Context()); err != nil || d.Requested || s.leaving.Load() {
 		t.Errorf("State() = %+v, %v before it was asked", d, err)
 	}
-	if d, err := c.Drain(t.Context()); err != nil || d != (admin.DrainState{Node: "n1", Asked: true, Shards: 3, Requests: 2, Sockets: 1, Warning: "nothing works"}) {
+	if d, err := c.Drain(t.Context()); err != nil || d != (admin.DrainState{Node: "n1", Requested: true, Shards: 3, Requests: 2, Sockets: 1, Warning: "nothing works"}) {
 		t.Errorf("Drain() = %+v, %v", d, err)
 	}
 	stop()

@@ -187,7 +187,7 @@ func TestPageOfManyIsLight(t *testing.T) {
 	for i := range 100 {
 		id := fmt.Sprintf("node-%d.rack-7.example", i)
 		st.Nodes = append(st.Nodes, admin.Node{
-			ID: id, State: "active", Role: "follower", Zone: "eu-central-1a", App: "healthy", Shards: 164, HeardMS: 100, AppVersion: "2026.11.23",
+			ID: id, State: "active", Role: "follower", Zone: "eu-central-1a", App: "healthy", Shards: 164, LastHeartbeatMS: 100, AppVersion: "2026.11.23",
 			Endpoints: map[string]string{"http": "10.0.0.1:8080", "admin": "10.0.0.1:8081", "peer": "10.0.0.1:7947"},
 		})
 		m.Nodes = append(m.Nodes, admin.MapNode{ID: id, HTTP: "10.0.0.1:8080"})

@@ -74,12 +74,12 @@ func drained(n ProbedNode) endpoint {
 		defer t.Stop()
 		for {
 			switch d := n.SelfState(); {
-			case !d.Asked:
+			case !d.Requested:
 			case !d.Left():
 				write(w, "text/plain; charset=utf-8", []byte("ok\n"))
 				return nil
-			case d.Stays != "":
-				return problem.New(problem.NotReady, "nobody takes the shards: "+d.Stays)
+			case d.BlockedBy != "":
+				return problem.New(problem.NotReady, "nobody takes the shards: "+d.BlockedBy)
 			}
 			select {
 			case <-t.C:

@@ -11,8 +11,8 @@ import (
 // the node.
 type RunningList struct {
 	Nodes []Running `json:"nodes"` // sorted by id
-	// Silent has the nodes that did not respond in time.
-	Silent []string `json:"silent"`
+	// Unresponsive has the nodes that did not respond in time.
+	Unresponsive []string `json:"unresponsive"`
 }
 
 // Running is the current load of one node. A field that a node of an older version does not report
@@ -23,7 +23,7 @@ type Running struct {
 	LeaseMS  int64  `json:"lease_ms"` // remaining lease; 0 means that the node admits no requests
 	Requests int    `json:"requests"` // in progress at its app
 	Sockets  int    `json:"sockets"`  // upgraded connections to its app
-	Waiting  int    `json:"waiting"`  // queued requests
+	Queued   int    `json:"queued"`   // queued requests
 	Held     int    `json:"held"`     // shards that its app holds (Shardway-Hold)
 }
 
@@ -43,6 +43,6 @@ func (s *Server) running(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	list := api.Running(r.Context())
-	list.Nodes, list.Silent = nonNil(list.Nodes), nonNil(list.Silent)
+	list.Nodes, list.Unresponsive = nonNil(list.Nodes), nonNil(list.Unresponsive)
 	return writeJSON(w, list)
 }

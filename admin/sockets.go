@@ -16,8 +16,8 @@ import (
 type SocketList struct {
 	Shards []ShardSockets `json:"shards"` // shards with sockets, ascending
 	Nodes  []NodeSockets  `json:"nodes"`  // sorted by id
-	// Silent has the nodes that did not respond in time.
-	Silent []string `json:"silent"`
+	// Unresponsive has the nodes that did not respond in time.
+	Unresponsive []string `json:"unresponsive"`
 }
 
 // ShardSockets has the numbers of sockets of a shard at all nodes together.
@@ -50,9 +50,9 @@ type SocketBreak struct {
 // BrokenSockets is the response of POST /v1/websockets. GET /v1/websockets and the metrics show whether
 // the sockets resume.
 type BrokenSockets struct {
-	Sockets int            `json:"sockets"` // number of affected sockets
-	Nodes   map[string]int `json:"nodes"`   // number at each node that has some
-	Silent  []string       `json:"silent"`  // as in SocketList; their sockets may be unaffected
+	Sockets      int            `json:"sockets"`      // number of affected sockets
+	Nodes        map[string]int `json:"nodes"`        // number at each node that has some
+	Unresponsive []string       `json:"unresponsive"` // as in SocketList; their sockets may be unaffected
 }
 
 // SocketAPI is the optional interface of a Cluster that serves /v1/websockets.
@@ -75,7 +75,7 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		list := api.Sockets(r.Context())
-		list.Shards, list.Nodes, list.Silent = nonNil(list.Shards), nonNil(list.Nodes), nonNil(list.Silent)
+		list.Shards, list.Nodes, list.Unresponsive = nonNil(list.Shards), nonNil(list.Nodes), nonNil(list.Unresponsive)
 		return writeJSON(w, list)
 	}
 	b, whose, err := s.readSocketBreak(r)
@@ -90,10 +90,10 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := actionContext(r.Context(), w)
 	defer cancel()
 	broken := api.BreakSockets(ctx, b, c.caller.String())
-	if broken.Silent = nonNil(broken.Silent); broken.Sockets == 0 {
+	if broken.Unresponsive = nonNil(broken.Unresponsive); broken.Sockets == 0 {
 		untold := ""
-		if len(broken.Silent) > 0 {
-			untold = "; " + strings.Join(broken.Silent, ", ") + " did not answer"
+		if len(broken.Unresponsive) > 0 {
+			untold = "; " + strings.Join(broken.Unresponsive, ", ") + " did not answer"
 		}
 		return problem.Newf(problem.NotFound, "no resumable WebSocket%s has a connection to its app%s: GET /v1/websockets tells which shards have some", whose, untold)
 	}

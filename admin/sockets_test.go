@@ -29,7 +29,7 @@ func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
 			headers = append(headers, js...)
 		}
 		res := fetchJSON(t, h, "POST", tc.target, tc.body, headers...)
-		if got := body(res); res.Code != 200 || got != `{"sockets":3,"nodes":{"n1":3},"silent":[]}`+"\n" {
+		if got := body(res); res.Code != 200 || got != `{"sockets":3,"nodes":{"n1":3},"unresponsive":[]}`+"\n" {
 			t.Errorf("POST %s %s = %d, %s", tc.target, tc.body, res.Code, got)
 		}
 		if len(f.mu.broke) != 1 || show(f.mu.broke[0]) != show(tc.want) {

@@ -105,8 +105,8 @@ type ShardCounts struct {
 
 // QueueCounts has the number and the size of the queued requests of the responding node.
 type QueueCounts struct {
-	Waiting int   `json:"waiting"`
-	Bytes   int64 `json:"bytes"`
+	Queued int   `json:"queued"`
+	Bytes  int64 `json:"bytes"`
 }
 
 // SocketCounts tells of sockets and streams that live long at the answering node.
@@ -133,8 +133,8 @@ type Node struct {
 	App        string            `json:"app"`         // healthy, unhealthy, unknown, or none for a gateway
 	// Unavailable is why the shards of the node have no service, as far as the responding node has been
 	// informed. It is absent if they are served, or if the node owns none.
-	Unavailable string `json:"unavailable,omitempty"`
-	HeardMS     int64  `json:"heard_ms"` // since its last heartbeat reached the leader; -1 if unknown to the responding node
+	Unavailable     string `json:"unavailable,omitempty"`
+	LastHeartbeatMS int64  `json:"last_heartbeat_ms"` // since its last heartbeat reached the leader; -1 if unknown to the responding node
 }
 
 // NodeList is the response of GET /v1/nodes.

@@ -154,7 +154,7 @@ func facts(st Status) []fact {
 		{"moving", strconv.Itoa(st.Shards.Moving)},
 		{"unavailable", strconv.Itoa(st.Shards.Unavailable)},
 		{"without owner", strconv.Itoa(st.Shards.Orphaned)},
-		{"waiting here", count(st.Queue.Waiting, "request")},
+		{"waiting here", count(st.Queue.Queued, "request")},
 		{"cluster", cmp.Or(st.Cluster, "none yet")},
 		{"up", (time.Duration(st.UptimeS) * time.Second).String()},
 	}
@@ -207,12 +207,12 @@ func rowOf(n Node, st Status) row {
 	if n.Voter {
 		role += ", voter"
 	}
-	if n.HeardMS >= 0 {
-		heard = milliseconds(n.HeardMS)
+	if n.LastHeartbeatMS >= 0 {
+		heard = milliseconds(n.LastHeartbeatMS)
 	}
 	var versions []string
 	if n.ID == st.Node {
-		note, lease, waiting = "this node", milliseconds(st.LeaseMS), strconv.Itoa(st.Queue.Waiting)
+		note, lease, waiting = "this node", milliseconds(st.LeaseMS), strconv.Itoa(st.Queue.Queued)
 		versions = append(versions, st.Version)
 	}
 	if n.AppVersion != "" {

@@ -35,7 +35,7 @@ func (x *keptSockets) attached(t *testing.T, at *cluster.Node) {
 		for _, s := range list.Shards {
 			have += s.Attached
 		}
-		if have != len(x.conns) || len(list.Silent) > 0 {
+		if have != len(x.conns) || len(list.Unresponsive) > 0 {
 			return fmt.Errorf("%d sockets, want %d: %+v", have, len(x.conns), list)
 		}
 		return nil

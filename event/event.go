@@ -45,17 +45,17 @@ type Change struct {
 	// nodes between which they move, those with most shards first.
 	Moved int          `json:"moved"`
 	Moves []ShardMoves `json:"moves,omitempty"`
-	// Gained and Given are the numbers of shards that the reporting node receives and gives away.
-	Gained int `json:"gained"`
-	Given  int `json:"given"`
+	// Gained and Released are the numbers of shards that the reporting node receives and gives away.
+	Gained   int `json:"gained"`
+	Released int `json:"released"`
 	// Held is the number of requests that waited at the reporting node between the proposal and
 	// the time at which the change came into force there.
 	Held int `json:"held,omitempty"`
 	// Phases contains the durations of the phases that have ended so far, in order. The phases of
 	// the leader are included only if the reporting node proposed the change.
 	Phases []Phase `json:"phases,omitempty"`
-	// Found reports that the node read the map from its log at startup. The map can be old.
-	Found bool `json:"found,omitempty"`
+	// FromLog reports that the node read the map from its log at startup. The map can be old.
+	FromLog bool `json:"from_log,omitempty"`
 }
 
 // MaxMoves is the maximum length of Change.Moves.
@@ -117,5 +117,5 @@ type AdminAction struct {
 	Status int    `json:"status"` // HTTP status of the response
 	// Suppressed is the number of earlier failed requests that were too many to have events of
 	// their own.
-	Suppressed int `json:"untold,omitempty"`
+	Suppressed int `json:"suppressed,omitempty"`
 }

@@ -128,7 +128,7 @@ func TestAddStampsTheEvent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `,"kind":"map-proposed","at":"a","boot":4,"epoch":18,"term":3,"change":{"base":17,"moved":2,"moves":[{"from":"b","to":"a","shards":2}],"gained":0,"given":0}}`
+	want := `,"kind":"map-proposed","at":"a","boot":4,"epoch":18,"term":3,"change":{"base":17,"moved":2,"moves":[{"from":"b","to":"a","shards":2}],"gained":0,"released":0}}`
 	if !strings.HasPrefix(string(b), `{"id":"0000000000000007-1","seq":1,"time":"`) || !strings.HasSuffix(string(b), want) {
 		t.Errorf("%s, want …%s", b, want)
 	}

@@ -162,7 +162,7 @@ func (c *changes) caughtUp(s *ack.State) {
 	if m.Epoch() == 0 {
 		return
 	}
-	x := event.Change{Base: uint64(m.Epoch()), Gained: m.Count(c.self), Found: true}
+	x := event.Change{Base: uint64(m.Epoch()), Gained: m.Count(c.self), FromLog: true}
 	c.ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(m.Epoch()), Reason: label(s.Reason()), Change: &x})
 }
 
@@ -176,7 +176,7 @@ func (c *changes) compare(base, m *shardmap.Map) event.Change {
 		case d.To:
 			x.Gained++
 		case d.From:
-			x.Given++
+			x.Released++
 		}
 		ways[event.ShardMoves{From: string(d.From), To: string(d.To)}]++
 	}

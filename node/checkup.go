@@ -68,7 +68,7 @@ func (n *Node) Checkup(ctx context.Context, reach bool) verdict.Checkup {
 		}
 	}
 	c := *x.last
-	c.Reports, c.Silent = slices.Clone(c.Reports), slices.Clone(c.Silent) // each has its own
+	c.Reports, c.Unresponsive = slices.Clone(c.Reports), slices.Clone(c.Unresponsive) // each has its own
 	return c
 }
 
@@ -81,7 +81,7 @@ func (n *Node) checkup(ctx context.Context, reach bool) verdict.Checkup {
 	wg.Go(func() { own = n.report(ctx, reach) })
 	told, silent := queryNodes(ctx, n, request{What: askReport, Firm: reach}, verdict.Report{})
 	wg.Wait()
-	c.AnsweredNS, c.Silent = int64(n.o.Clock.Precise()), silent
+	c.AnsweredNS, c.Unresponsive = int64(n.o.Clock.Precise()), silent
 	told[string(n.self)] = own
 	for id, r := range told {
 		r.Node = id

@@ -46,12 +46,12 @@ func (n *Node) endangers() string {
 // SelfState tells how far that is.
 func (n *Node) SelfState() admin.DrainState {
 	d := n.leftAt(n.router.state.Load(), n.self)
-	d.Asked = n.agent.leaving.Load()
+	d.Requested = n.agent.leaving.Load()
 	d.Requests, d.Sockets = n.running()
 	d.Held = n.heldShards()
 	d.Unreleased, d.UnreleasedWhy = n.agent.releases.inDrain()
 	if d.Shards > 0 {
-		d.Stays = cmp.Or(n.mapStays(), n.agent.keptStays(d.Shards))
+		d.BlockedBy = cmp.Or(n.mapStays(), n.agent.keptStays(d.Shards))
 	}
 	return d
 }
@@ -68,16 +68,16 @@ func (n *Node) DrainState(ctx context.Context, node string) (admin.DrainState, e
 	defer cancel()
 	d, err := n.drainAt(ctx, node)
 	known := n.leftAt(s, id)
-	d.Node, d.Shards, d.Asked = known.Node, max(d.Shards, known.Shards), d.Asked || s.Policy().Leaves(id)
-	if !d.Asked {
-		d.Stays = "" // nothing asks these shards to move
+	d.Node, d.Shards, d.Requested = known.Node, max(d.Shards, known.Shards), d.Requested || s.Policy().Leaves(id)
+	if !d.Requested {
+		d.BlockedBy = "" // nothing asks these shards to move
 	}
-	if !d.Asked || !d.Left() || d.Stays != "" {
+	if !d.Requested || !d.Left() || d.BlockedBy != "" {
 		return d, nil
 	}
 	views := n.leaderViewsBy(ctx)
 	if err != nil {
-		d.Stays = n.unansweredStays(node, views)
+		d.BlockedBy = n.unansweredStays(node, views)
 	}
 	d.WaitsFor = waitsFor(s, id, d, views)
 	return d, nil
@@ -101,7 +101,7 @@ func (n *Node) drainAt(ctx context.Context, node string) (admin.DrainState, erro
 // drainHere is SelfState for a drain that the cluster has asked for, too.
 func (n *Node) drainHere() admin.DrainState {
 	d := n.SelfState()
-	d.Asked = d.Asked || n.fsm.state.Load().Policy().Leaves(n.self)
+	d.Requested = d.Requested || n.fsm.state.Load().Policy().Leaves(n.self)
 	return d
 }
 

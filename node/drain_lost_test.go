@@ -20,21 +20,21 @@ func TestDrainOfOneselfSaysWhatItLacks(t *testing.T) {
 			w.net.Reset(p.name, other) // gossip passes
 		}
 		w.until("no leader answers it", func() bool { return strings.Contains(p.node.DrainSelf().Warning, "no leader answers") })
-		if d := p.node.SelfState(); d.Shards == 0 || d.Stays != "" {
+		if d := p.node.SelfState(); d.Shards == 0 || d.BlockedBy != "" {
 			w.t.Errorf("a moment later: %+v, want that it waits", d)
 		}
-		w.until("its shards stay", func() bool { return p.node.SelfState().Stays == "no leader is heard" })
+		w.until("its shards stay", func() bool { return p.node.SelfState().BlockedBy == "no leader is heard" })
 		w.net.Heal()
 		w.untilSettled(w.others(p)...)
-		w.until("nothing is left", func() bool { d := p.node.SelfState(); return !d.Left() && d.Stays == "" })
+		w.until("nothing is left", func() bool { d := p.node.SelfState(); return !d.Left() && d.BlockedBy == "" })
 		w.net.Isolate(p.name)
 		time.Sleep(time.Minute)
-		if d := p.node.SelfState(); d.Stays != "" {
-			w.t.Errorf("of no shards it says %q", d.Stays)
+		if d := p.node.SelfState(); d.BlockedBy != "" {
+			w.t.Errorf("of no shards it says %q", d.BlockedBy)
 		}
 		w.net.Heal()
 		w.untilSettled(w.others(p)...)
-		if d := q.node.SelfState(); d.Asked || d.Stays != "" && d.Shards == 0 {
+		if d := q.node.SelfState(); d.Requested || d.BlockedBy != "" && d.Shards == 0 {
 			w.t.Errorf("of one that was not asked: %+v", d)
 		}
 	})
@@ -43,7 +43,7 @@ func TestDrainOfOneselfSaysWhatItLacks(t *testing.T) {
 		w.untilSettled("a")
 		a := w.all["a"].node
 		a.DrainSelf()
-		w.until("it says that it is alone", func() bool { return a.SelfState().Stays == "no other node is there" })
+		w.until("it says that it is alone", func() bool { return a.SelfState().BlockedBy == "no other node is there" })
 	})
 }
 

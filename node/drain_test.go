@@ -20,23 +20,23 @@ func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
 			w.untilVoters(3)
 			p := w.voter(leads)
 			rest := w.others(p)
-			if d := p.node.SelfState(); d.Asked || d.Shards == 0 {
+			if d := p.node.SelfState(); d.Requested || d.Shards == 0 {
 				w.t.Errorf("before it was asked: %+v", d)
 			}
-			if d := p.node.DrainSelf(); !d.Asked || d.Warning != "" || d.Stays != "" {
+			if d := p.node.DrainSelf(); !d.Requested || d.Warning != "" || d.BlockedBy != "" {
 				w.t.Errorf("DrainSelf() = %+v, want no warning: two of three voters are left", d)
 			}
 			w.untilSettled(rest...)
 			w.until("nothing is left", func() bool { return !p.node.SelfState().Left() })
 			// Who waits for that at its admin port waited for ever.
-			if d, err := p.node.DrainState(w.t.Context(), p.name); err != nil || !d.Asked || d.Left() {
+			if d, err := p.node.DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
 				w.t.Errorf("DrainState of itself = %+v, %v, want asked and nothing left", d, err)
 			}
 			// Who asked another node waited for ever as well: the cluster keeps nothing of it.
-			if d, err := w.all[rest[0]].node.DrainState(w.t.Context(), p.name); err != nil || !d.Asked || d.Left() {
+			if d, err := w.all[rest[0]].node.DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
 				w.t.Errorf("DrainState asked of another = %+v, %v, want asked and nothing left", d, err)
 			}
-			if d, err := p.node.DrainState(w.t.Context(), rest[0]); err != nil || d.Asked {
+			if d, err := p.node.DrainState(w.t.Context(), rest[0]); err != nil || d.Requested {
 				w.t.Errorf("DrainState of another = %+v, %v, want not asked", d, err)
 			}
 			if asked := p.node.Policy().Drained; len(asked) > 0 {
@@ -47,12 +47,12 @@ func TestDrainOfOneselfIsForThisProcessAlone(t *testing.T) {
 				w.t.Errorf("the second that leaves is warned %q", d.Warning)
 			}
 			w.untilSettled(rest[1])
-			if d := w.all[rest[1]].node.DrainSelf(); d.Stays != "" && d.Stays != "no other node can own them" {
+			if d := w.all[rest[1]].node.DrainSelf(); d.BlockedBy != "" && d.BlockedBy != "no other node can own them" {
 				w.t.Errorf("the last that leaves: %+v", d)
 			}
 			w.until("the last is told that its shards stay", func() bool {
 				d := w.all[rest[1]].node.SelfState()
-				return d.Stays == "no other node can own them" && d.Shards == shards
+				return d.BlockedBy == "no other node can own them" && d.Shards == shards
 			})
 			p.terminate()
 			p.restart()
@@ -95,7 +95,7 @@ func TestDrainStateIsToldByAnyNode(t *testing.T) {
 		w.untilVoters(3)
 		p := w.follower()
 		other := w.all[w.others(p)[0]]
-		if d, err := other.node.DrainState(w.t.Context(), p.name); err != nil || d.Asked || d.Shards == 0 || d.Requests < 0 || d.Sockets < 0 {
+		if d, err := other.node.DrainState(w.t.Context(), p.name); err != nil || d.Requested || d.Shards == 0 || d.Requests < 0 || d.Sockets < 0 {
 			w.t.Errorf("before it was asked: %+v, %v", d, err)
 		}
 		w.asks(other, admin.Action{Verb: admin.Drain, Node: p.name})
@@ -103,7 +103,7 @@ func TestDrainStateIsToldByAnyNode(t *testing.T) {
 		for _, at := range w.running() {
 			w.until("nothing is left, as "+at.name+" says", func() bool {
 				d, err := at.node.DrainState(w.t.Context(), p.name)
-				return err == nil && d.Asked && !d.Left() && d.Requests == 0
+				return err == nil && d.Requested && !d.Left() && d.Requests == 0
 			})
 		}
 		if _, err := other.node.DrainState(w.t.Context(), "ghost"); !errors.Is(err, admin.ErrUnknownNode) {
@@ -132,21 +132,21 @@ func TestDrainStateSaysWhyShardsStayOnEveryNode(t *testing.T) {
 				return err == nil && !d.Left()
 			})
 		}
-		if d, err := w.all[rest[0]].node.DrainState(w.t.Context(), p.name); err != nil || d.Asked || d.Stays != "" {
+		if d, err := w.all[rest[0]].node.DrainState(w.t.Context(), p.name); err != nil || d.Requested || d.BlockedBy != "" {
 			w.t.Errorf("before it was asked: %+v, %v, want no reason", d, err)
 		}
 		w.asks(p, admin.Action{Verb: admin.Drain, Node: p.name, Force: true})
 		for _, at := range w.running() {
 			w.until("node "+at.name+" reports why the shards stay", func() bool {
 				d, err := at.node.DrainState(w.t.Context(), p.name)
-				return err == nil && d.Asked && d.Shards == shards && d.Stays == "no other node can own them"
+				return err == nil && d.Requested && d.Shards == shards && d.BlockedBy == "no other node can own them"
 			})
 		}
 		p.kill()
 		for _, name := range rest {
 			w.until("node "+name+" reports it of a node that does not answer", func() bool {
 				d, err := w.all[name].node.DrainState(w.t.Context(), p.name)
-				return err == nil && d.Shards == shards && d.Requests == -1 && d.Stays == "no other node can own them"
+				return err == nil && d.Shards == shards && d.Requests == -1 && d.BlockedBy == "no other node can own them"
 			})
 		}
 	})

@@ -67,7 +67,7 @@ func queryNodes[T any](ctx context.Context, n *Node, q request, blank T) (replie
 
 // mergeLoads merges the load reports of all nodes and returns the busiest shards and keys.
 func mergeLoads(loads map[string]proxy.Load, unresponsive []string) admin.HotList {
-	out := admin.HotList{Shards: []admin.HotShard{}, Keys: []admin.HotKey{}, Silent: unresponsive}
+	out := admin.HotList{Shards: []admin.HotShard{}, Keys: []admin.HotKey{}, Unresponsive: unresponsive}
 	type keyID struct {
 		shard uint32
 		hash  uint64

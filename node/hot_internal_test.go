@@ -26,8 +26,8 @@ func TestLoadsArePutTogether(t *testing.T) {
 	if len(got.Keys) != maxHotKeys || got.Keys[0].Requests != 80 || got.Keys[0].Key != "alice" || got.Keys[1].Hash != "0000000000000001" {
 		t.Errorf("%d keys: %+v", len(got.Keys), got.Keys)
 	}
-	if len(got.Silent) != 1 {
-		t.Errorf("silent: %v", got.Silent)
+	if len(got.Unresponsive) != 1 {
+		t.Errorf("silent: %v", got.Unresponsive)
 	}
 	if none := mergeLoads(nil, nil); none.Shards == nil || none.Keys == nil {
 		t.Error("an idle cluster has no lists")

@@ -19,19 +19,19 @@ func TestLoadsAreAskedForOnceASecond(t *testing.T) {
 			list = a.node.Hot(w.t.Context())
 			return list, time.Since(began)
 		}
-		if l, _ := ask(); len(l.Silent) > 0 {
-			w.t.Errorf("%v are silent", l.Silent)
+		if l, _ := ask(); len(l.Unresponsive) > 0 {
+			w.t.Errorf("%v are silent", l.Unresponsive)
 		}
 		w.net.Isolate("a")
-		if l, took := ask(); len(l.Silent) > 0 || took > 0 {
-			w.t.Errorf("asked again: %v are silent after %v", l.Silent, took)
+		if l, took := ask(); len(l.Unresponsive) > 0 || took > 0 {
+			w.t.Errorf("asked again: %v are silent after %v", l.Unresponsive, took)
 		}
 		time.Sleep(time.Second)
-		if l, took := ask(); !slices.Equal(l.Silent, []string{"b", "c"}) || took == 0 {
-			w.t.Errorf("not asked again: %v are silent after %v", l.Silent, took)
+		if l, took := ask(); !slices.Equal(l.Unresponsive, []string{"b", "c"}) || took == 0 {
+			w.t.Errorf("not asked again: %v are silent after %v", l.Unresponsive, took)
 		}
-		if l, took := ask(); !slices.Equal(l.Silent, []string{"b", "c"}) || took > 0 {
-			w.t.Errorf("asked again: %v are silent after %v", l.Silent, took)
+		if l, took := ask(); !slices.Equal(l.Unresponsive, []string{"b", "c"}) || took > 0 {
+			w.t.Errorf("asked again: %v are silent after %v", l.Unresponsive, took)
 		}
 	})
 }

@@ -78,7 +78,7 @@ func (p *process) inOrder() {
 			for _, m := range x.Moves {
 				sum += m.Shards
 			}
-			if sum != x.Moved || e.Epoch == 0 || !x.Found && x.Base >= e.Epoch {
+			if sum != x.Moved || e.Epoch == 0 || !x.FromLog && x.Base >= e.Epoch {
 				p.w.t.Errorf("event %d of %s: %+v", i, p.name, *x)
 			}
 		}
@@ -94,7 +94,7 @@ func (w *world) eventsOfADrain(l *process) {
 	p.tells(len(before), "map-proposed drain", "map-acknowledged drain", "map-committed drain", "node-drained "+p.name)
 	_, all := p.events(0)
 	e := all[slices.IndexFunc(all, func(e event.Event) bool { return e.Kind == event.MapCommitted && e.Reason == "drain" })]
-	if x := e.Change; x.Moved != shards/3 || x.Given != shards/3 || x.Gained != 0 || len(x.Moves) != 2 || phases(x) != "drain wait" {
+	if x := e.Change; x.Moved != shards/3 || x.Released != shards/3 || x.Gained != 0 || len(x.Moves) != 2 || phases(x) != "drain wait" {
 		w.t.Errorf("the one that is drained tells %+v", *x)
 	}
 	l.tells(len(led), "map-proposed drain", "map-committed drain")
@@ -129,7 +129,7 @@ func (w *world) eventsOfACrash(l *process) {
 	p.tells(0, "map-committed crashed")
 	lines, all := p.events(0)
 	found := slices.IndexFunc(all, func(e event.Event) bool { return e.Change != nil })
-	if x := all[found].Change; !x.Found || x.Moved != 0 || slices.Contains(lines, "map-committed drain") {
+	if x := all[found].Change; !x.FromLog || x.Moved != 0 || slices.Contains(lines, "map-committed drain") {
 		w.t.Errorf("after a restart it tells what its log is gone through again for: %q", lines)
 	}
 }

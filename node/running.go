@@ -93,10 +93,10 @@ func (n *Node) Running(ctx context.Context) admin.RunningList {
 func (n *Node) askRunning(ctx context.Context) admin.RunningList {
 	told, silent := queryNodes(ctx, n, request{What: askRunning}, untold())
 	told[string(n.self)] = n.runningHere()
-	list := admin.RunningList{Silent: silent}
+	list := admin.RunningList{Unresponsive: silent}
 	for node, x := range told {
 		list.Nodes = append(list.Nodes, admin.Running{
-			Node: node, Version: x.Version, LeaseMS: x.LeaseMS, Requests: x.Requests, Sockets: x.Sockets, Waiting: x.Waiting, Held: x.Held,
+			Node: node, Version: x.Version, LeaseMS: x.LeaseMS, Requests: x.Requests, Sockets: x.Sockets, Queued: x.Waiting, Held: x.Held,
 		})
 	}
 	slices.SortFunc(list.Nodes, func(a, b admin.Running) int { return cmp.Compare(a.Node, b.Node) })

@@ -46,7 +46,7 @@ func (n *Node) Sockets(ctx context.Context) admin.SocketList {
 
 // socketsOf puts together what nodes have told.
 func socketsOf(told map[string]socketsThere, silent []string) admin.SocketList {
-	list := admin.SocketList{Silent: silent}
+	list := admin.SocketList{Unresponsive: silent}
 	by := map[int]*admin.ShardSockets{}
 	for node, all := range told {
 		of := admin.NodeSockets{Node: node}
@@ -77,7 +77,7 @@ func (n *Node) BreakSockets(ctx context.Context, b admin.SocketBreak, by string)
 	defer cancel()
 	told, silent := queryNodes(ctx, n, request{What: askBreak, Break: b, By: by}, 0)
 	told[string(n.self)] = n.breakHere(b, by)
-	out := admin.BrokenSockets{Nodes: map[string]int{}, Silent: silent}
+	out := admin.BrokenSockets{Nodes: map[string]int{}, Unresponsive: silent}
 	for node, many := range told {
 		if many > 0 {
 			out.Nodes[node] = many

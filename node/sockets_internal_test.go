@@ -18,7 +18,7 @@ func TestSocketsArePutTogether(t *testing.T) {
 	if want := "[{a 0 0 9} {b 4 1 1}]"; fmt.Sprint(got.Nodes) != want {
 		t.Errorf("nodes %v, want %s", got.Nodes, want)
 	}
-	if fmt.Sprint(got.Silent) != "[c]" {
-		t.Errorf("silent %v", got.Silent)
+	if fmt.Sprint(got.Unresponsive) != "[c]" {
+		t.Errorf("silent %v", got.Unresponsive)
 	}
 }

@@ -148,7 +148,7 @@ func (n *Node) Status() admin.Status {
 		},
 		Timing:        timing,
 		FormatVersion: uint8(n.fsm.state.Load().Level()),
-		Queue:         admin.QueueCounts{Waiting: room.Waiting, Bytes: room.Bytes},
+		Queue:         admin.QueueCounts{Queued: room.Waiting, Bytes: room.Bytes},
 		Sockets:       n.socketCounts(),
 		Nodes:         n.nodesBy(s, views),
 		Keys:          n.keysState(s, views),
@@ -201,7 +201,7 @@ func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []admin.Node {
 	get := func(id string) *admin.Node {
 		a := known[id]
 		if a == nil {
-			a = &admin.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", HeardMS: -1, Endpoints: map[string]string{}}
+			a = &admin.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}}
 			known[id] = a
 		}
 		return a
@@ -286,7 +286,7 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 		return
 	}
 	if v.SinceHeartbeat >= 0 {
-		a.HeardMS = v.SinceHeartbeat.Milliseconds()
+		a.LastHeartbeatMS = v.SinceHeartbeat.Milliseconds()
 	}
 	switch {
 	case v.Restarting:

@@ -161,7 +161,7 @@ func TestDrainOfAnUnknownNodeIsTakenBack(t *testing.T) {
 		p.kill()
 		w.untilServers(rest...)
 		w.forgets(p.name)
-		if d, err := w.leader().node.DrainState(w.t.Context(), p.name); err != nil || !d.Asked || d.Left() {
+		if d, err := w.leader().node.DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
 			w.t.Errorf("DrainState = %+v, %v, want that it was asked and has nothing", d, err)
 		}
 		w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name})

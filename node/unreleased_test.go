@@ -127,7 +127,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 			w.asks(w.all["c"], admin.Action{Verb: admin.Drain, Node: "c", Force: true, Safe: true, ReleaseTimeout: "2s"})
 			w.until("the drain has a reason why shards stay", func() bool {
 				d, err := w.all["a"].node.DrainState(w.t.Context(), "c")
-				return err == nil && d.Shards == owned && d.Unreleased == 0 && strings.Contains(d.Stays, "the app has not released them")
+				return err == nil && d.Shards == owned && d.Unreleased == 0 && strings.Contains(d.BlockedBy, "the app has not released them")
 			})
 			w.untilSays(w.all["c"], "draining: the safe drain leaves ", "at node c, because its app has not released them: ")
 			w.until("every shard is served", w.allServed)
@@ -158,7 +158,7 @@ func TestStopEndsSafeDrain(t *testing.T) {
 		w.releasesBadly(&bad, errors.New("disk full"))
 		bad = true
 		w.asks(w.all["c"], admin.Action{Verb: admin.Drain, Node: "c", Force: true, Safe: true})
-		w.until("the drain leaves shards", func() bool { return w.all["c"].node.SelfState().Stays != "" })
+		w.until("the drain leaves shards", func() bool { return w.all["c"].node.SelfState().BlockedBy != "" })
 		w.all["c"].terminate()
 		w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
 		w.until("every shard is served", w.allServed)

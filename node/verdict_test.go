@@ -294,7 +294,7 @@ func TestCheckupAsksEveryNode(t *testing.T) {
 		w.untilVoters(3)
 		var c verdict.Checkup
 		w.during(func() { c = w.all["a"].node.Checkup(w.t.Context(), true) })
-		if c.From != "a" || len(c.Reports) != 3 || len(c.Silent) != 0 || c.AskedNS > c.AnsweredNS {
+		if c.From != "a" || len(c.Reports) != 3 || len(c.Unresponsive) != 0 || c.AskedNS > c.AnsweredNS {
 			w.t.Fatalf("%+v", c)
 		}
 		epoch := uint64(w.committed().Epoch())

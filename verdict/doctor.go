@@ -34,8 +34,8 @@ const clockBears = 0.01
 type Checkup struct {
 	From    string   `json:"from"` // the node that asked the others
 	Reports []Report `json:"reports"`
-	// Silent are the nodes that did not answer at their peer port in time.
-	Silent []string `json:"silent"`
+	// Unresponsive are the nodes that did not answer at their peer port in time.
+	Unresponsive []string `json:"unresponsive"`
 	// AskedNS and AnsweredNS are by the clock of the node that asked: between them each
 	// report was made.
 	AskedNS    int64 `json:"asked_ns"`
@@ -133,9 +133,9 @@ func (c Checkup) settings() (all []SettingsOf) {
 }
 
 func unresponsive(c Checkup) (out []Finding) {
-	if len(c.Silent) > 0 {
+	if len(c.Unresponsive) > 0 {
 		out = append(out, Finding{
-			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not respond to node %s at %s peer port, so there is no report of %s", list(c.Silent), c.From, its(len(c.Silent)), it(len(c.Silent))),
+			Code: Unresponsive, Severity: Warning, Text: fmt.Sprintf("%s did not respond to node %s at %s peer port, so there is no report of %s", list(c.Unresponsive), c.From, its(len(c.Unresponsive)), it(len(c.Unresponsive))),
 			Remedy: "check that the process runs, and that the peer port (--peer, 7947) is open between the nodes",
 		})
 	}

@@ -34,7 +34,7 @@ type examined struct {
 func doctorTable() []examined {
 	return []examined{
 		{"all is well", func(_, _ *verdict.Checkup) {}, nil, nil},
-		{"one does not answer", func(_, s *verdict.Checkup) { s.Silent, s.Reports = []string{"c"}, s.Reports[:2] }, nil, []string{
+		{"one does not answer", func(_, s *verdict.Checkup) { s.Unresponsive, s.Reports = []string{"c"}, s.Reports[:2] }, nil, []string{
 			"warning unresponsive: c did not respond to node a at its peer port, so there is no report of it",
 		}},
 		{"two leaders", func(_, s *verdict.Checkup) { s.Reports[2].Leader = "c" }, nil, []string{

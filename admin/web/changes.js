@@ -67,7 +67,7 @@ function changeOf(e) {
   const state = !open ? '' : now > e.epoch ? 'given up for a later one' : e.kind === 'map-acknowledged' ? 'acknowledged here' : 'proposed';
   const parts = [el('b', { class: 'epoch' }, `epoch ${e.epoch}`)];
   if (state) parts.push(el('span', { class: 'open' }, state));
-  if (c.found) parts.push(el('span', null, 'found in the log at the start'));
+  if (c.from_log) parts.push(el('span', null, 'found in the log at the start'));
   else parts.push(el('span', null, `${count(c.moved, 'shard')} moved${e.reason ? `, because: ${e.reason}` : ''}`));
   const ways = (c.moves ?? []).slice(0, 4).map((w) => `${w.from || 'nobody'} → ${w.to || 'nobody'} ${w.shards}`);
   if ((c.moves ?? []).length > 4) ways.push(`and ${c.moves.length - 4} more ways`);

@@ -110,11 +110,11 @@ function fillRow(row, n, st, now, held) {
   say(cells.share.children[1], String(n.shards));
   say(cells.share.lastChild, `${Math.floor(whole(n.shards, st.shards.total) / 10)} %`);
   say(cells.weight, String(n.weight));
-  say(cells.heard, n.heard_ms < 0 ? unknown : span(n.heard_ms));
+  say(cells.heard, n.last_heartbeat_ms < 0 ? unknown : span(n.last_heartbeat_ms));
   const lease = here ? st.lease_ms : now?.lease_ms;
   say(cells.lease, lease === undefined || lease < 0 ? unknown : lease === 0 && n.role !== 'gateway' ? 'none' : span(lease));
   sayWith(cells.running, now ? String(now.requests + now.sockets) : unknown, keptOf(held));
-  say(cells.waiting, String(here ? st.queue.waiting : now?.waiting ?? unknown));
+  say(cells.waiting, String(here ? st.queue.queued : now?.queued ?? unknown));
   say(cells.version, versions(here ? st.version : now?.version, n.app_version));
   return row;
 }

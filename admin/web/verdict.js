@@ -58,7 +58,7 @@ function factsOf(st) {
     ['moving', st.shards.moving],
     ['unavailable', st.shards.unavailable],
     ['without owner', st.shards.orphaned],
-    ['waiting here', count(st.queue.waiting, 'request')],
+    ['waiting here', count(st.queue.queued, 'request')],
     ['cluster', st.cluster || 'none yet'],
     ['up', span(st.uptime_s * 1000)],
   ];

@@ -47,7 +47,7 @@ func NewScene(nodes, shards int) *Scene {
 			s.status.Leader = id
 		}
 		s.status.Nodes = append(s.status.Nodes, admin.Node{
-			ID: id, State: "active", Role: role, Voter: i < 5, Weight: 1, Zone: zones[i%3], AppVersion: "2.14.0", App: "healthy", HeardMS: int64(r.IntN(100)),
+			ID: id, State: "active", Role: role, Voter: i < 5, Weight: 1, Zone: zones[i%3], AppVersion: "2.14.0", App: "healthy", LastHeartbeatMS: int64(r.IntN(100)),
 			Endpoints: map[string]string{"http": fmt.Sprintf("10.0.%d.%d:8080", i/200, i%200+1)},
 		})
 		s.running = append(s.running, admin.Running{Node: id, Version: "1.0.0", LeaseMS: 1400 + int64(r.IntN(100)), Requests: r.IntN(40), Sockets: r.IntN(200)})
@@ -66,7 +66,7 @@ func NewScene(nodes, shards int) *Scene {
 	s.status.Timing = &admin.TimingState{Timing: admin.Timing{Lease: "1.5s", DeadAfter: "2s", Takeover: "timeout", RebalanceMode: "incremental"}}
 	s.Ring = event.NewRing(event.Options{Node: "n1", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
 	s.Ring.Add(event.Event{Kind: event.LeaderElected, Node: s.status.Leader})
-	s.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: 17, Reason: "new-leader", Change: &event.Change{Base: 16, Gained: shards / nodes, Found: true}})
+	s.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: 17, Reason: "new-leader", Change: &event.Change{Base: 16, Gained: shards / nodes, FromLog: true}})
 	s.count()
 	return s
 }
@@ -119,7 +119,7 @@ func (s *Scene) Say(all ...verdict.Finding) { s.Change(func(*admin.Status) { s.s
 // Fail has a node fail. Its shards are proposed to the others.
 func (s *Scene) Fail(node int) {
 	s.Change(func(st *admin.Status) {
-		st.Nodes[node].State, st.Nodes[node].App, st.Nodes[node].HeardMS = "failed", "unknown", 1200
+		st.Nodes[node].State, st.Nodes[node].App, st.Nodes[node].LastHeartbeatMS = "failed", "unknown", 1200
 		st.State, st.Proposed = "rebalancing", st.Epoch+1
 		next := 0
 		for shard, o := range s.owners {
@@ -264,7 +264,7 @@ func (s *Scene) Running(context.Context) admin.RunningList {
 		if s.status.Nodes[i].State != "failed" {
 			l.Nodes = append(l.Nodes, r)
 		} else {
-			l.Silent = append(l.Silent, r.Node)
+			l.Unresponsive = append(l.Unresponsive, r.Node)
 		}
 	}
 	return l

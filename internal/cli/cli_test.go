@@ -32,12 +32,12 @@ func (c *cluster) Status() admin.Status {
 		Node: "a", Boot: 3, Cluster: "c1", Version: "1", State: "operational", Role: "follower", Leader: "b", Term: 7,
 		Epoch: 12, Proposed: 12, LeaseMS: 412, UptimeS: 182,
 		Shards:   admin.ShardCounts{Total: 4, Owned: 2},
-		Queue:    admin.QueueCounts{Waiting: 1, Bytes: 20},
+		Queue:    admin.QueueCounts{Queued: 1, Bytes: 20},
 		Sockets:  admin.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
 		Findings: []verdict.Finding{{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "two voters (a and b\x1b): the loss of either stops the cluster", Remedy: "add a node"}},
 		Nodes: []admin.Node{
-			{ID: "a", State: "active", Role: "follower", Voter: true, Weight: 1, Shards: 2, App: "healthy", HeardMS: 40, Endpoints: map[string]string{"http": "10.0.0.1:8080"}},
-			{ID: "b\x1b[2J", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "z", AppVersion: "2.1", Shards: 2, App: "healthy", HeardMS: -1},
+			{ID: "a", State: "active", Role: "follower", Voter: true, Weight: 1, Shards: 2, App: "healthy", LastHeartbeatMS: 40, Endpoints: map[string]string{"http": "10.0.0.1:8080"}},
+			{ID: "b\x1b[2J", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "z", AppVersion: "2.1", Shards: 2, App: "healthy", LastHeartbeatMS: -1},
 		},
 	}
 }
@@ -61,21 +61,21 @@ func (c *cluster) Moves(shard uint32) []admin.Move {
 func (c *cluster) Sockets(context.Context) admin.SocketList {
 	return admin.SocketList{
 		Shards: []admin.ShardSockets{{Shard: 1, Attached: 1}, {Shard: 3, Attached: 3, Detached: 1, Plain: 2}},
-		Nodes:  []admin.NodeSockets{{Node: "a", Attached: 4, Detached: 1}, {Node: "c\x1b", App: 6}}, Silent: []string{"b"},
+		Nodes:  []admin.NodeSockets{{Node: "a", Attached: 4, Detached: 1}, {Node: "c\x1b", App: 6}}, Unresponsive: []string{"b"},
 	}
 }
 
 func (c *cluster) BreakSockets(_ context.Context, b admin.SocketBreak, _ string) admin.BrokenSockets {
 	if b.Shard != nil && *b.Shard != 3 {
-		return admin.BrokenSockets{Silent: []string{"b"}}
+		return admin.BrokenSockets{Unresponsive: []string{"b"}}
 	}
-	return admin.BrokenSockets{Sockets: 3, Nodes: map[string]int{"a": 2, "c": 1}, Silent: []string{"b"}}
+	return admin.BrokenSockets{Sockets: 3, Nodes: map[string]int{"a": 2, "c": 1}, Unresponsive: []string{"b"}}
 }
 
 func (c *cluster) Hot(context.Context) admin.HotList {
 	return admin.HotList{
 		Shards: []admin.HotShard{{Shard: 1, Node: "a", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}, {Shard: 2, Node: "b", Requests: 1}},
-		Keys:   []admin.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Silent: []string{"b"},
+		Keys:   []admin.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Unresponsive: []string{"b"},
 	}
 }
 

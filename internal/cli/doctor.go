@@ -36,11 +36,11 @@ docs/operate/troubleshoot.md lists all findings.`
 
 // diagnosis is the JSON of a doctor.
 type diagnosis struct {
-	From     string            `json:"from"`
-	Reports  []verdict.Report  `json:"reports"`
-	Silent   []string          `json:"silent"`
-	Here     []verdict.Reach   `json:"unreached_from_here"`
-	Findings []verdict.Finding `json:"findings"`
+	From         string            `json:"from"`
+	Reports      []verdict.Report  `json:"reports"`
+	Unresponsive []string          `json:"unresponsive"`
+	Here         []verdict.Reach   `json:"unreached_from_here"`
+	Findings     []verdict.Finding `json:"findings"`
 }
 
 // Run asks, compares and writes what is found.
@@ -94,7 +94,7 @@ func diagnose(ctx context.Context, client *admin.Client) (d diagnosis, err error
 			second.Reports[i].Unreached = full.Reports[k].Unreached
 		}
 	}
-	d = diagnosis{From: second.From, Reports: second.Reports, Silent: second.Silent, Here: here}
+	d = diagnosis{From: second.From, Reports: second.Reports, Unresponsive: second.Unresponsive, Here: here}
 	d.Findings = verdict.Together(verdict.Merged(second), verdict.Compare(first, second, here))
 	return d, nil
 }
@@ -160,7 +160,7 @@ func writeDiagnosis(w io.Writer, d diagnosis) error {
 	for _, r := range d.Reports {
 		t.row(r.Node, r.Version, r.State, r.Leader, r.Term, r.Epoch, len(r.Findings), len(r.Unreached))
 	}
-	for _, id := range d.Silent {
+	for _, id := range d.Unresponsive {
 		t.row(id, "", "unresponsive", "", "", "", "", "")
 	}
 	return t.flush()

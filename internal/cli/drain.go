@@ -218,10 +218,10 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 		case !d.Left():
 			return c.unreleased(d)
 		}
-		unasked, staying = inARow(unasked, !d.Asked), inARow(staying, d.Stays != "")
+		unasked, staying = inARow(unasked, !d.Requested), inARow(staying, d.BlockedBy != "")
 		switch {
 		case staying == lastingLooks:
-			return fmt.Errorf("%s at node %s, and they stay there: %s", left(d), c.Node, d.Stays)
+			return fmt.Errorf("%s at node %s, and they stay there: %s", left(d), c.Node, d.BlockedBy)
 		case unasked == lastingLooks:
 			return fmt.Errorf("the drain of node %s was taken back with %s", c.Node, left(d))
 		}
@@ -240,7 +240,7 @@ func (c *drainCommand) late(last admin.DrainState) error {
 	if last.Node == "" {
 		return fmt.Errorf("after %s, node %s has not been reported on: the drain goes on", c.Timeout, c.Node)
 	}
-	why := cmp.Or(last.Stays, last.WaitsFor)
+	why := cmp.Or(last.BlockedBy, last.WaitsFor)
 	if why != "" {
 		why = " (" + why + ")"
 	}

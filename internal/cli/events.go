@@ -135,7 +135,7 @@ func eventLine(e *event.Event) string {
 }
 
 func changeWords(x *event.Change) []string {
-	words := []string{fmt.Sprintf("moved %d (here +%d -%d)", x.Moved, x.Gained, x.Given)}
+	words := []string{fmt.Sprintf("moved %d (here +%d -%d)", x.Moved, x.Gained, x.Released)}
 	for i, m := range x.Moves {
 		if i == 4 {
 			words = append(words, "…")
@@ -153,7 +153,7 @@ func changeWords(x *event.Change) []string {
 	for _, p := range x.Phases {
 		words = append(words, fmt.Sprintf("%s %.1f ms", p.Name, p.MS))
 	}
-	if x.Found {
+	if x.FromLog {
 		words = append(words, "found at the start")
 	}
 	return words

@@ -50,5 +50,5 @@ func (c *hotCommand) Run(ctx context.Context, s *session) error {
 	if err = t.flush(); err != nil {
 		return err
 	}
-	return writeSilent(s.out, hot.Silent)
+	return writeSilent(s.out, hot.Unresponsive)
 }

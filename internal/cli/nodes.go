@@ -30,7 +30,7 @@ func (c *nodesCommand) Run(ctx context.Context, s *session) error {
 func writeNodes(w io.Writer, nodes []admin.Node) error {
 	t := newTable(w, "NODE", "STATE", "ROLE", "VOTES", "SHARDS", "WEIGHT", "ZONE", "APP", "APP-VERSION", "HEARD", "HTTP")
 	for _, n := range nodes {
-		t.row(n.ID, n.State, n.Role, yes(n.Voter), n.Shards, n.Weight, n.Zone, n.App, n.AppVersion, heard(n.HeardMS), n.Endpoints["http"])
+		t.row(n.ID, n.State, n.Role, yes(n.Voter), n.Shards, n.Weight, n.Zone, n.App, n.AppVersion, heard(n.LastHeartbeatMS), n.Endpoints["http"])
 	}
 	return t.flush()
 }

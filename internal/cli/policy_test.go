@@ -39,7 +39,7 @@ func (c *policed) DrainState(_ context.Context, node string) (admin.DrainState, 
 		d.Node = node
 		return d, nil
 	}
-	return admin.DrainState{Node: node, Asked: true}, nil
+	return admin.DrainState{Node: node, Requested: true}, nil
 }
 
 func (c *policed) WaitMap(context.Context, uint64) {}

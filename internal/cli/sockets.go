@@ -68,7 +68,7 @@ func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 				return err // there is no such shard, above all
 			}
 		}
-		if len(list.Shards) == 0 && len(list.Silent) == 0 {
+		if len(list.Shards) == 0 && len(list.Unresponsive) == 0 {
 			return fmt.Errorf("shard %d has no WebSocket: shardway websockets lists those that have some", *c.Shard)
 		}
 	}
@@ -105,7 +105,7 @@ func (c *websocketsCommand) write(w io.Writer, list admin.SocketList) error {
 			return err
 		}
 	}
-	return writeSilent(w, list.Silent)
+	return writeSilent(w, list.Unresponsive)
 }
 
 // writeSilent names the nodes that did not tell.
@@ -136,5 +136,5 @@ func (c *websocketsCommand) rehearse(ctx context.Context, s *session, client *ad
 			return err
 		}
 	}
-	return writeSilent(s.out, broken.Silent)
+	return writeSilent(s.out, broken.Unresponsive)
 }

@@ -101,7 +101,7 @@ func writeStatus(w io.Writer, st admin.Status) error {
 	if st.Keys != nil {
 		t.row("keys", st.Keys.String())
 	}
-	t.row("waiting", fmt.Sprintf("%d requests, %d bytes", st.Queue.Waiting, st.Queue.Bytes))
+	t.row("waiting", fmt.Sprintf("%d requests, %d bytes", st.Queue.Queued, st.Queue.Bytes))
 	t.row("sockets", fmt.Sprintf("%d at the app; of clients here %d kept, %d of them without a leg, and %d event streams", st.Sockets.App, st.Sockets.Attached+st.Sockets.Detached, st.Sockets.Detached, st.Sockets.Streams))
 	t.row("up", (time.Duration(st.UptimeS) * time.Second).String())
 	return t.flush()

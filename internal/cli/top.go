@@ -135,7 +135,7 @@ func rate(perSecond float64) string { return fmt.Sprintf("%.1f", perSecond) }
 // writeSummary writes what the whole cluster is at, in two lines.
 func writeSummary(w io.Writer, st admin.Status) error {
 	_, err := fmt.Fprintf(w, "%s sees %s, leader %s (term %d), map %d\n%d shards, %d moving, %d orphaned; waiting here: %s\n",
-		clean(st.Node), clean(st.State), leaderName(st.Leader), st.Term, st.Epoch, st.Shards.Total, st.Shards.Moving, st.Shards.Orphaned, counted(st.Queue.Waiting, "request"))
+		clean(st.Node), clean(st.State), leaderName(st.Leader), st.Term, st.Epoch, st.Shards.Total, st.Shards.Moving, st.Shards.Orphaned, counted(st.Queue.Queued, "request"))
 	return err
 }
 

@@ -176,10 +176,10 @@ func (c *waitCommand) undrained(ctx context.Context, client *admin.Client) (stri
 	switch {
 	case err != nil:
 		return "", err
-	case !d.Asked:
+	case !d.Requested:
 		return "node " + c.Node + " is not to be drained yet", nil
-	case d.Stays != "":
-		return left(d) + ", and they stay there: " + d.Stays, nil
+	case d.BlockedBy != "":
+		return left(d) + ", and they stay there: " + d.BlockedBy, nil
 	case d.Left():
 		return left(d) + " at node " + c.Node, nil
 	}

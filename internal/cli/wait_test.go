@@ -17,7 +17,7 @@ func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
 	good := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "active"}}}
 	joining := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "joining"}}}
 	beside := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "b", State: "active"}, {ID: "c", State: "draining"}}}
-	two := admin.DrainState{Asked: true, Shards: 2, Requests: -1, Sockets: -1}
+	two := admin.DrainState{Requested: true, Shards: 2, Requests: -1, Sockets: -1}
 	for _, tt := range []struct {
 		line, out string
 		cluster   admin.Cluster
@@ -26,9 +26,9 @@ func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
 		{"wait node c", "node c is not there\nnode c is joining\n", comes(empty, joining, good)},
 		{"wait node c", "node c is joining\n", comes(joining, admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "cordoned"}}})},
 		{"wait node c", "node c is draining\n", comes(beside, good)},
-		{"wait drained a", "2 shards left, and they stay there: all others are cordoned\n", drained(admin.DrainState{Asked: true, Shards: 2, Requests: -1, Sockets: -1, Stays: "all others are cordoned"}, admin.DrainState{Asked: true})},
-		{"wait drained a", "2 shards left at node a\n", drained(two, admin.DrainState{Asked: true})},
-		{"wait drained", "node a is not to be drained yet\n", drained(admin.DrainState{Shards: 341}, admin.DrainState{Asked: true})},
+		{"wait drained a", "2 shards left, and they stay there: all others are cordoned\n", drained(admin.DrainState{Requested: true, Shards: 2, Requests: -1, Sockets: -1, BlockedBy: "all others are cordoned"}, admin.DrainState{Requested: true})},
+		{"wait drained a", "2 shards left at node a\n", drained(two, admin.DrainState{Requested: true})},
+		{"wait drained", "node a is not to be drained yet\n", drained(admin.DrainState{Shards: 341}, admin.DrainState{Requested: true})},
 	} {
 		code, out, errOut := run(t, tt.line+" --admin="+serveCluster(t, tt.cluster))
 		if code != 0 || out != tt.out {
