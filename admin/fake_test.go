@@ -35,7 +35,7 @@ type fake struct {
 var _ admin.Cluster = (*fake)(nil)
 
 func newFake() *fake {
-	f := &fake{idle: map[string]string{"": "nobody owns it"}}
+	f := &fake{idle: map[string]string{"": "it is orphaned"}}
 	f.mu.epoch = 17
 	f.mu.changed = make(chan struct{})
 	return f

@@ -67,7 +67,7 @@ func TestServedPageSaysTheVerdictFirst(t *testing.T) {
 		change                   func(*admin.Status)
 		severity, word, headline string
 	}{
-		{"all is well", nil, "ok", "Well", "All 4 shards served, by 2 nodes"},
+		{"all is well", nil, "ok", "Healthy", "All 4 shards served, by 2 nodes"},
 		{"moves", func(st *admin.Status) { st.State, st.Shards.Moving = "rebalancing", 3 }, "info", "Rebalancing", "3 of 4 shards on the move"},
 		{"no owner", func(st *admin.Status) { st.Shards.Unavailable = 1 }, "info", "Rebalancing", "1 of 4 shards unavailable"},
 		{"joins", func(st *admin.Status) { st.State = "joining" }, "info", "Rebalancing", "n1 is joining"},

@@ -79,7 +79,7 @@ func drained(n ProbedNode) endpoint {
 				write(w, "text/plain; charset=utf-8", []byte("ok\n"))
 				return nil
 			case d.BlockedBy != "":
-				return problem.New(problem.NotReady, "nobody takes the shards: "+d.BlockedBy)
+				return problem.New(problem.NotReady, "no other node takes the shards: "+d.BlockedBy)
 			}
 			select {
 			case <-t.C:

@@ -125,7 +125,7 @@ func headline(st Status) (severity, word, text string) {
 	case sh.Moving > 0:
 		return sevInfo, "Rebalancing", fmt.Sprintf("%d of %s on the move", sh.Moving, count(sh.Total, "shard"))
 	default:
-		return sevOK, "Well", fmt.Sprintf("All %s served, by %s", count(sh.Total, "shard"), count(owners(st.Nodes), "node"))
+		return sevOK, "Healthy", fmt.Sprintf("All %s served, by %s", count(sh.Total, "shard"), count(owners(st.Nodes), "node"))
 	}
 }
 
@@ -145,7 +145,7 @@ func facts(st Status) []fact {
 		epoch += " → " + strconv.FormatUint(st.Proposed, 10)
 	}
 	all := []fact{
-		{"told by", st.Node + ", " + st.Role},
+		{"source", st.Node + ", " + st.Role},
 		{"leader", cmp.Or(st.Leader, "none")},
 		{"epoch", epoch},
 		{"term", strconv.FormatUint(st.Term, 10)},

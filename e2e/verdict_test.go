@@ -195,7 +195,7 @@ func (w walk) voters(a, b, c *cluster.Node) {
 	if s, err := a.Status(w.t.Context()); err != nil || s.State == "operational" || s.Shards.Unavailable != shards {
 		w.t.Errorf("%+v, %v", s, err)
 	}
-	if _, out := w.run(a, "locate", "alice"); !strings.Contains(out, "unavailable: nobody leads") {
+	if _, out := w.run(a, "locate", "alice"); !strings.Contains(out, "unavailable: this node knows no leader") {
 		w.t.Errorf("locate says\n%s", out)
 	}
 	if _, out := w.run(a, "shards"); !strings.Contains(out, "unavailable") || strings.Contains(out, " owned ") {

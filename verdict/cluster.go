@@ -60,7 +60,7 @@ func unborn(in Inputs) []Finding {
 		}}
 	case u.Joins && in.Alone == nil && slices.ContainsFunc(in.Nodes, func(n Node) bool { return n.Here && n.ID != in.Self }): // else it is about to say whom it has tried
 		return []Finding{{
-			Code: Bootstrapping, Severity: Outage, Text: "nobody here belongs to a cluster or founds one (" + list(in.pick(func(n Node) bool { return n.Here })) + ")",
+			Code: Bootstrapping, Severity: Outage, Text: "no node here belongs to a cluster or starts one (" + list(in.pick(func(n Node) bool { return n.Here })) + ")",
 			Remedy: "start one node without --join, or all nodes with --bootstrap-expect and their number",
 		}}
 	}
@@ -177,8 +177,8 @@ func leaderless(in Inputs) []Finding {
 		m := in.Moved[0]
 		f := Finding{
 			Code: NoQuorum, Severity: Outage,
-			Text:   fmt.Sprintf("nobody leads as far as node %s knows: gossip still has the previous address of node %s, %s; the node announces %s", in.Self, m.Node, m.From, m.To),
-			Brief:  fmt.Sprintf("nobody leads as far as node %s knows: gossip still has the previous address of node %s", in.Self, m.Node),
+			Text:   fmt.Sprintf("node %s knows no leader: gossip still has the previous address of node %s, %s; the node announces %s", in.Self, m.Node, m.From, m.To),
+			Brief:  fmt.Sprintf("node %s knows no leader: gossip still has the previous address of node %s", in.Self, m.Node),
 			Remedy: "wait up to 15 s until gossip has the new address; otherwise check that node " + m.Node + " runs only once, with its own data directory, and that its peer port is reachable",
 		}
 		if m.Why != "" {
@@ -188,7 +188,7 @@ func leaderless(in Inputs) []Finding {
 	}
 	return []Finding{{
 		Code: NoQuorum, Severity: Outage,
-		Text:   fmt.Sprintf("nobody leads as far as node %s knows, though %d of %d voters are seen: they do not reach each other's peer ports, or cannot agree", in.Self, len(here), len(all)),
+		Text:   fmt.Sprintf("node %s knows no leader, though %d of %d voters are seen: they do not reach each other's peer ports, or cannot agree", in.Self, len(here), len(all)),
 		Remedy: "check the network between the peer ports (--peer, port 7947), and the disks of the voters",
 	}}
 }

@@ -131,9 +131,9 @@ func (in Inputs) Idle(owner string) string {
 	case in.CutOff:
 		return "the disk of this node is stalled"
 	case in.Leader == "" && in.NoLeader >= in.Lease:
-		return "nobody leads as far as this node knows, and without a leader nobody serves"
+		return "this node knows no leader, and without a leader no node serves"
 	case owner == "":
-		return "nobody owns it"
+		return "it is orphaned"
 	case owner == in.Self && in.NoLease > 0:
 		return "it has no lease"
 	}
@@ -164,12 +164,12 @@ func unavailable(in Inputs) []Finding {
 	case n == in.Shards:
 		f.Text = fmt.Sprintf("no node serves any of the %d shards as far as node %s knows", n, in.Self)
 	case in.Orphaned == n:
-		f.Text = fmt.Sprintf("%d of %d shards %s no owner", n, in.Shards, have(n))
+		f.Text = fmt.Sprintf("%d of %d shards %s orphaned", n, in.Shards, are(n))
 	case len(gone) > 0:
-		f.Text = fmt.Sprintf("nobody serves %d of %d shards: %s %s not heard and still their owner", n, in.Shards, list(gone), are(len(gone)))
+		f.Text = fmt.Sprintf("no node serves %d of %d shards: %s %s not heard and still their owner", n, in.Shards, list(gone), are(len(gone)))
 		f.Remedy = fmt.Sprintf("start %s; a node that is gone for certain, and its app with it, is taken out by `shardway remove --force %s`", list(gone), gone[0])
 	default:
-		f.Text = fmt.Sprintf("nobody serves %d of %d shards", n, in.Shards)
+		f.Text = fmt.Sprintf("no node serves %d of %d shards", n, in.Shards)
 	}
 	return []Finding{f}
 }

@@ -96,11 +96,11 @@ func TestIdleOwnersAreNamedSo(t *testing.T) {
 		want   string
 	}{
 		{"well", func(*verdict.Inputs) {}, "b", ""},
-		{"nobody's", func(*verdict.Inputs) {}, "", "nobody owns it"},
+		{"nobody's", func(*verdict.Inputs) {}, "", "it is orphaned"},
 		{"somebody of whom nothing is known", func(*verdict.Inputs) {}, "z", ""},
 		{"the own disk hangs", func(in *verdict.Inputs) { in.CutOff = true }, "b", "the disk of this node is stalled"},
 		{"nobody has led for less than a lease", noLeader(499 * time.Millisecond), "b", ""},
-		{"nobody has led for a lease", noLeader(500 * time.Millisecond), "b", "nobody leads as far as this node knows, and without a leader nobody serves"},
+		{"nobody has led for a lease", noLeader(500 * time.Millisecond), "b", "this node knows no leader, and without a leader no node serves"},
 		{"no lease", noLease, "a", "it has no lease"},
 		{"no lease, and another's", noLease, "b", ""},
 		{"it is back soon", func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Absent = true }, "b") }, "b", "it restarts in place, and requests wait for it"},

@@ -74,14 +74,14 @@ func clusterTable() []want {
 		{"an election", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 900*time.Millisecond }), nil},
 		{"an election among all takes a while", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 3*time.Second }), nil},
 		{"nobody wins an election", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 5*time.Second }), []string{
-			"outage no-quorum: nobody leads as far as node a knows, though 3 of 3 voters are seen: they do not reach each other's peer ports, or cannot agree",
+			"outage no-quorum: node a knows no leader, though 3 of 3 voters are seen: they do not reach each other's peer ports, or cannot agree",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
 		{"a voter is at another address", with(func(in *verdict.Inputs) {
 			in.Leader, in.NoLeader = "", 5*time.Second
 			in.Moved = []verdict.Moved{{Node: "b", From: "10.0.0.2:7946", To: "10.0.0.9:7946", Why: "connection refused"}}
 		}), []string{
-			"outage no-quorum: nobody leads as far as node a knows: gossip still has the previous address of node b, 10.0.0.2:7946; the node announces 10.0.0.9:7946 (connection refused)",
+			"outage no-quorum: node a knows no leader: gossip still has the previous address of node b, 10.0.0.2:7946; the node announces 10.0.0.9:7946 (connection refused)",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
 		{"one of three is gone", with(func(in *verdict.Inputs) { nodes(in, gone, "c") }), []string{
@@ -104,7 +104,7 @@ func clusterTable() []want {
 			fresh(in, verdict.Unborn{BootstrapExpect: 1, Joins: true})
 			in.Nodes = append(in.Nodes, verdict.Node{ID: "b", Here: true, App: verdict.AppHealthy})
 		}), []string{
-			"outage bootstrapping: nobody here belongs to a cluster or founds one (a and b)",
+			"outage bootstrapping: no node here belongs to a cluster or starts one (a and b)",
 		}},
 		// It told so for a second, and took it back.
 		{"whom it has tried is not known yet", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{BootstrapExpect: 1, Joins: true}) }), nil},
@@ -198,22 +198,22 @@ func servingTable() []want {
 			"warning no-app: node a is a gateway, because --upstream is missing: it owns nothing",
 		}},
 		{"no lease", with(func(in *verdict.Inputs) { in.NoLease = 2 * time.Second }), []string{
-			"outage unavailable: nobody serves 341 of 1024 shards",
+			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning no-lease: node a has no lease of leader b, so it serves nothing",
 		}},
 		{"an owner is gone and its shards stay", with(func(in *verdict.Inputs) {
 			nodes(in, func(n *verdict.Node) { n.Here, n.Gone = false, true }, "c")
 		}), []string{
-			"outage unavailable: nobody serves 341 of 1024 shards: c is not heard and still their owner",
+			"outage unavailable: no node serves 341 of 1024 shards: c is not heard and still their owner",
 			"warning no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
 		}},
-		{"shards without an owner", with(func(in *verdict.Inputs) { in.Orphaned = 3 }), []string{"outage unavailable: 3 of 1024 shards have no owner"}},
+		{"shards without an owner", with(func(in *verdict.Inputs) { in.Orphaned = 3 }), []string{"outage unavailable: 3 of 1024 shards are orphaned"}},
 		{"not in the map", with(func(in *verdict.Inputs) { in.Joins = true }), []string{"info joining: node a is not in the shard map yet"}},
 		{"an app acquires", with(func(in *verdict.Inputs) { in.Acquiring = "2 shards: 1, 2" }), []string{
 			"info acquiring: the app of node a is acquiring 2 shards: 1, 2, and the requests wait",
 		}},
 		{"nothing is acquired without a lease", with(func(in *verdict.Inputs) { in.Acquiring, in.NoLease = "2 shards: 1, 2", time.Minute }), []string{
-			"outage unavailable: nobody serves 341 of 1024 shards",
+			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning no-lease: node a has no lease of leader b, so it serves nothing",
 		}},
 		{"an app does not acquire", with(func(in *verdict.Inputs) { in.Acquiring, in.NotAcquired = "shard 7", "status 500" }), []string{
@@ -252,7 +252,7 @@ func servingTable() []want {
 			"warning lagging: node c is behind: its map is that of epoch 14, and the cluster's that of epoch 17",
 		}},
 		{"two processes have one id", with(func(in *verdict.Inputs) { in.Elsewhere, in.NoLease = "10.0.0.9:7947", time.Minute }), []string{
-			"outage unavailable: nobody serves 341 of 1024 shards",
+			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning duplicate-node: another process has the id of node a, at 10.0.0.9:7947",
 		}},
 	}

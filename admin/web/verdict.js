@@ -14,7 +14,7 @@ function headlineOf(st) {
   if (st.state !== 'operational' && st.state !== 'rebalancing') return ['info', 'Rebalancing', `${st.node} is ${st.state}`];
   if (unavailable > 0) return ['info', 'Rebalancing', `${unavailable} of ${count(total, 'shard')} unavailable`];
   if (moving > 0) return ['info', 'Rebalancing', `${moving} of ${count(total, 'shard')} on the move`];
-  return ['ok', 'Well', `All ${count(total, 'shard')} served, by ${count(st.nodes.filter((n) => n.shards > 0).length, 'node')}`];
+  return ['ok', 'Healthy', `All ${count(total, 'shard')} served, by ${count(st.nodes.filter((n) => n.shards > 0).length, 'node')}`];
 }
 
 function showVerdict(st) {
@@ -49,7 +49,7 @@ function setIcon(severity, mark) {
 
 function factsOf(st) {
   const facts = [
-    ['told by', `${st.node}, ${st.role}`],
+    ['source', `${st.node}, ${st.role}`],
     ['leader', st.leader || 'none'],
     ['epoch', st.proposed > st.epoch ? `${st.epoch} → ${st.proposed}` : st.epoch],
     ['term', st.term],

@@ -97,7 +97,7 @@ func (s *Scene) count() {
 	s.status.Findings = nil
 	if n := s.status.Shards.Unavailable; n > 0 {
 		s.status.Findings = []verdict.Finding{{
-			Code: verdict.Unavailable, Severity: verdict.Outage, Text: fmt.Sprintf("nobody serves %d of %d shards: they are moving away from nodes that are gone", n, len(s.owners)),
+			Code: verdict.Unavailable, Severity: verdict.Outage, Text: fmt.Sprintf("no node serves %d of %d shards: they are moving away from nodes that are gone", n, len(s.owners)),
 			Remedy: "resolve the other findings: then the shards are served again",
 		}}
 	}

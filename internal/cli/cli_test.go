@@ -161,12 +161,12 @@ func TestTablesForPeople(t *testing.T) {
 		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},
 		{"shards", []string{"OWNER STATE TO EPOCH COUNT SHARDS", "a owned - 9 2 0-1", "b moving a 9 1 2", "b owned - 12 1 3"}},
 		{"websockets --limit 1", []string{
-			"NODE ATTACHED DETACHED AT-APP", "a 4 1 0", "c? 0 0 6", "", "SHARD ATTACHED DETACHED PLAIN", "3 3 1 2", "1 more shards have WebSockets: --limit N shows them", "", "not told by b",
+			"NODE ATTACHED DETACHED AT-APP", "a 4 1 0", "c? 0 0 6", "", "SHARD ATTACHED DETACHED PLAIN", "3 3 1 2", "1 more shards have WebSockets: --limit N shows them", "", "no response from b",
 		}},
-		{"websockets move-test --key alice --gap", []string{"2 legs of clients at a were cut", "1 legs of clients at c were cut", "", "not told by b"}},
+		{"websockets move-test --key alice --gap", []string{"2 legs of clients at a were cut", "1 legs of clients at c were cut", "", "no response from b"}},
 		{"websockets move-test --shard 3", []string{"2 legs of clients at a are handed over", "1 legs of clients at c are handed over"}},
 		{"hot --limit 1", []string{
-			"SHARD NODE REQUESTS/S BUSY KB/S SOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD REQUESTS/S KEY", "0123456789abcdef 1 12.5 -", "", "not told by b",
+			"SHARD NODE REQUESTS/S BUSY KB/S SOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD REQUESTS/S KEY", "0123456789abcdef 1 12.5 -", "", "no response from b",
 		}},
 		{"shards 2", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS RELEASED", "2 b moving a 9 a yes", "", "EPOCH FROM TO REASON", "5 - a join", "9 a b crashed"}},
 		{"shards 3", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS RELEASED", "3 b owned - 12 - -", "", "the node remembers no move of it"}},

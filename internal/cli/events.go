@@ -143,7 +143,7 @@ func changeWords(x *event.Change) []string {
 		}
 		from := m.From
 		if from == "" {
-			from = "nobody"
+			from = "orphaned"
 		}
 		words = append(words, fmt.Sprintf("%s→%s %d", from, m.To, m.Shards))
 	}

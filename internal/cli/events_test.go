@@ -36,7 +36,7 @@ func TestEvents(t *testing.T) {
 	if code != 0 || len(lines) != 3 || strings.Contains(out, "\x1b") {
 		t.Fatalf("exit %d: %q %s", code, out, errOut)
 	}
-	for i, want := range []string{"node-failed       epoch 17 term 3  b?[2J", "(crashed)  moved 3 (here +2 -0)  b→a 2  nobody→c 1  drain 1.2 ms", "drain c by token eve from 10.0.0.9:1: 200"} {
+	for i, want := range []string{"node-failed       epoch 17 term 3  b?[2J", "(crashed)  moved 3 (here +2 -0)  b→a 2  orphaned→c 1  drain 1.2 ms", "drain c by token eve from 10.0.0.9:1: 200"} {
 		if !strings.Contains(lines[i], want) {
 			t.Errorf("line %q, want %q in it", lines[i], want)
 		}

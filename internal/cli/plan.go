@@ -82,7 +82,7 @@ func writeMoves(w io.Writer, what string, moves []admin.PlannedMoves) error {
 		if m.Proposed {
 			state = "proposed"
 		}
-		t.row(cmp.Or(m.From, "nobody"), cmp.Or(m.To, "nobody"), len(m.Shards), m.Why, state)
+		t.row(cmp.Or(m.From, "orphaned"), cmp.Or(m.To, "orphaned"), len(m.Shards), m.Why, state)
 	}
 	return t.flush()
 }

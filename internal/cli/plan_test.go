@@ -28,7 +28,7 @@ func TestPlanShowsWhatTheNextMapMoves(t *testing.T) {
 		lines = append(lines, strings.Join(r, " "))
 	}
 	want := []string{
-		"the map after epoch 12 moves 3 shards", "FROM TO SHARDS WHY STATE", "a b 2 leave proposed", "nobody b 1 orphan planned", "",
+		"the map after epoch 12 moves 3 shards", "FROM TO SHARDS WHY STATE", "a b 2 leave proposed", "orphaned b 1 orphan planned", "",
 		"planned moves are paused for 30m; without that it would move 1 shard", "FROM TO SHARDS WHY STATE", "b a 1 pin planned",
 	}
 	if code != 0 || strings.Join(lines, "\n") != strings.Join(want, "\n") {

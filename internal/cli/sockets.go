@@ -113,7 +113,7 @@ func writeSilent(w io.Writer, silent []string) error {
 	if len(silent) == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\nnot told by %s\n", strings.Map(printable, strings.Join(silent, ", ")))
+	_, err := fmt.Fprintf(w, "\nno response from %s\n", strings.Map(printable, strings.Join(silent, ", ")))
 	return err
 }
 
