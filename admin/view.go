@@ -193,7 +193,7 @@ func countByState(nodes []Node) string {
 // troubleOf returns 2 for a failed node, 1 for a node in transition, and 0 otherwise.
 func troubleOf(n Node) int {
 	switch {
-	case n.State == "failed" || n.State == "absent" || n.App == "unhealthy":
+	case n.State == "failed" || n.State == "restarting" || n.App == "unhealthy":
 		return 2
 	case n.State != "active":
 		return 1

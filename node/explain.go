@@ -30,7 +30,7 @@ func explaining(why proxy.Reason) []verdict.Code {
 	case proxy.ReasonAcquiring:
 		return []verdict.Code{verdict.NoQuorum, verdict.Acquiring}
 	case proxy.ReasonAbsent:
-		return []verdict.Code{verdict.NoQuorum, verdict.Absent}
+		return []verdict.Code{verdict.NoQuorum, verdict.Restarting}
 	case proxy.ReasonRefused, proxy.ReasonUnreachable:
 	}
 	return []verdict.Code{

@@ -124,5 +124,5 @@ func (a *agent) heardOf(epoch shardmap.Epoch, now time.Duration) {
 
 // nodeStates are the states that admin.Node has.
 func nodeStates() []string {
-	return []string{"joining", "active", "unhealthy", "draining", "drained", "cordoned", "absent", "failed", "left"}
+	return []string{"joining", "active", "unhealthy", "draining", "drained", "cordoned", "restarting", "failed", "left"}
 }

@@ -76,7 +76,7 @@ func TestRestartInPlaceIsToldOf(t *testing.T) {
 		p := w.follower()
 		p.terminate()
 		for _, r := range w.running() {
-			w.untilSays(r, "absent: node "+p.name+" restarts in place: its 32 shards wait for it, for up to 8s", "remove --force "+p.name)
+			w.untilSays(r, "restarting: node "+p.name+" restarts in place: its 32 shards wait for it, for up to 8s", "remove --force "+p.name)
 		}
 		p.restart()
 		w.untilSettled("a", "b", "c")

@@ -290,7 +290,7 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 	}
 	switch {
 	case v.Restarting:
-		a.State = "absent"
+		a.State = "restarting"
 	case a.State == "failed" && v.Heartbeat.Goodbye && v.Heartbeat.Back == 0:
 		a.State = "left" // the leader heard its goodbye; gossip does not tell nodes that joined since
 	case !here: // what it said of its app last is nothing to go by
@@ -303,7 +303,7 @@ func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard boo
 		}
 	}
 	switch {
-	case a.State == "failed" || a.State == "absent":
+	case a.State == "failed" || a.State == "restarting":
 	case here && v.Heartbeat.Leaving:
 		a.State = "draining"
 	case a.State == "joining" && a.App == "unhealthy":

@@ -72,7 +72,7 @@ func (r Reason) String() string {
 	case ReasonAcquiring:
 		return "acquiring"
 	case ReasonAbsent:
-		return "absent"
+		return "restarting"
 	case ReasonRefused:
 		return "refused"
 	case ReasonUnreachable:

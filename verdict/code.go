@@ -41,7 +41,7 @@ const (
 	QuarantineStale     Code = "quarantine-stale"
 	StaleReturn         Code = "stale-return"
 	Draining            Code = "draining"
-	Absent              Code = "absent"
+	Restarting          Code = "restarting"
 	Paused              Code = "paused"
 	Cordoned            Code = "cordoned"
 	Quarantined         Code = "quarantined"
@@ -52,6 +52,6 @@ func Codes() []Code {
 	return []Code{
 		NoQuorum, Bootstrapping, NoPeers, ClustersDiffer, PeerPortUnreachable, NoHealthyApp, HealthPanic, KeysUnreadable, Unavailable, NoLease, DuplicateNode, DiskStalled, NoFaultTolerance, AppUnhealthy, AppFlapping, AppNotResponding, NoApp, Joining,
 		Acquiring, NotReleased, QueueFull, DiskSlow, ClockJump, Lagging, PoisonSuspect, EvenVoters, UpgradePending, ConfigDiffers, CertificateExpiring, TagsNearlyFull,
-		Insecure, QuarantineStale, StaleReturn, Draining, Absent, Paused, Cordoned, Quarantined,
+		Insecure, QuarantineStale, StaleReturn, Draining, Restarting, Paused, Cordoned, Quarantined,
 	}
 }

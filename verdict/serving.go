@@ -180,7 +180,7 @@ func others(in Inputs) (out []Finding) {
 		switch {
 		case x.Absent:
 			out = append(out, Finding{
-				Code: Absent, Severity: Info, Subject: x.ID,
+				Code: Restarting, Severity: Info, Subject: x.ID,
 				Text:   fmt.Sprintf("node %s restarts in place: %s for it, for up to %v", x.ID, waits(x.Shards), x.Grace),
 				Remedy: "wait until the node is back or its --hold-grace has passed; run `shardway remove --force " + x.ID + "` to end it immediately",
 			})

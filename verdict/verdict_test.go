@@ -247,7 +247,7 @@ func servingTable() []want {
 		}},
 		{"a node restarts in place", with(func(in *verdict.Inputs) {
 			nodes(in, func(n *verdict.Node) { n.Absent, n.Grace = true, 30*time.Second }, "c")
-		}), []string{"info absent: node c restarts in place: its 341 shards wait for it, for up to 30s"}},
+		}), []string{"info restarting: node c restarts in place: its 341 shards wait for it, for up to 30s"}},
 		{"a log is behind", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Lags, n.Applied = true, 14 }, "c") }), []string{
 			"warning lagging: node c is behind: its map is that of epoch 14, and the cluster's that of epoch 17",
 		}},
@@ -430,8 +430,8 @@ func TestChangesGoByCodeAndSubject(t *testing.T) {
 	f := func(c verdict.Code, subject, text string) verdict.Finding {
 		return verdict.Finding{Code: c, Subject: subject, Text: text}
 	}
-	before := []verdict.Finding{f(verdict.Absent, "b", "30s"), f(verdict.Paused, "", "5m")}
-	now := []verdict.Finding{f(verdict.Absent, "b", "20s"), f(verdict.Absent, "c", "30s")}
+	before := []verdict.Finding{f(verdict.Restarting, "b", "30s"), f(verdict.Paused, "", "5m")}
+	now := []verdict.Finding{f(verdict.Restarting, "b", "20s"), f(verdict.Restarting, "c", "30s")}
 	came, went := verdict.Changes(before, now)
 	if len(came) != 1 || came[0].Subject != "c" || len(went) != 1 || went[0].Code != verdict.Paused {
 		t.Errorf("came %+v, went %+v", came, went)
