@@ -16,33 +16,35 @@ import (
 )
 
 const (
-	// twinLimit bounds the look for a process that is where gossip shows the node.
+	// twinProbeTimeout bounds the probe for another process with the same node ID, at the address that
+	// gossip has for the node.
 	twinProbeTimeout = 500 * time.Millisecond
-	// keepEvery is how often at most what is known of other disks is written down.
+	// recordWriteEvery is the shortest time between two writes of the records.
 	recordWriteEvery = time.Second
-	// keepAgain is the pause before it is tried again.
+	// recordRetryPause is the pause after a failed write.
 	recordRetryPause = 10 * time.Second
 )
 
-// acquaintance is what this node says of its own disk and knows of those of
-// others: see package past. It implements peer.Past.
+// diskRecords contains what other nodes have stated about their disks, and creates the statement of
+// this node. With it, nodes detect a data directory that was rolled back to an older image or copied
+// (see package past). It implements peer.Past. Its methods may be called from any goroutine.
 type diskRecords struct {
 	n     *Node
 	table *past.Table
-	// learning keeps what follows from what is learnt in the order in which it is.
+	// learnMu makes learn run its follow-up actions in the order of the statements.
 	learnMu sync.Mutex
-	// strangers have the servers whose process is not known.
+	// unknownServers are the servers that have greeted with an unknown process.
 	unknownServers *strangers
-	// unread is why what was kept could not be read at the start; nil: it was.
+	// readErr is the error of reading the stored records at the start; nil means success.
 	readErr error
 }
 
 var _ peer.Past = (*diskRecords)(nil)
 
-// newAcquaintance begins with what the data directory holds. If that cannot be used it
-// begins with nothing, and if it only cannot be read, it is taken as soon as it can be:
-// the other voters know the same, and this node's own disk,
-// which is well, would be condemned if it was put back to an older image for that.
+// newDiskRecords reads the records in the data directory. If they are invalid, the records start
+// empty. If the file cannot be read now, its records are added later, when it can be read. Neither
+// stops the node: the other voters have the same records. If the node refused to start, an operator might
+// restore an older image of this disk. The other nodes would refuse that image, although the disk was intact.
 func newDiskRecords(n *Node) *diskRecords {
 	kept, err := n.o.Dir.Known()
 	if err != nil {
@@ -56,8 +58,8 @@ func newDiskRecords(n *Node) *diskRecords {
 	return a
 }
 
-// keep writes down what is known, and takes what was kept before, if that could not be
-// read yet.
+// write stores the records in the data directory. If the stored records could not be read yet, it
+// first reads and adds them.
 func (a *diskRecords) write() error {
 	err := a.n.o.Dir.KeepKnown(a.table.All())
 	if !errors.Is(err, disk.ErrUnread) {
@@ -74,20 +76,21 @@ func (a *diskRecords) write() error {
 	return a.n.o.Dir.KeepKnown(a.table.All())
 }
 
-// Own returns what this node says of its disk.
+// Own returns the statement of this node about its own disk.
 func (a *diskRecords) Own() peer.Record {
 	s := a.ownStatement()
 	return peer.Record{Nonce: s.Nonce, Term: s.Term, Last: s.Last, Applied: s.Applied}
 }
 
-// self is nothing while Raft is only beginning: nobody is spoken with yet.
+// ownStatement returns the statement of this node about its own disk. It is zero until Raft has
+// started, because this node sends no statements before.
 func (a *diskRecords) ownStatement() past.Statement {
 	select {
 	case <-a.n.raftOpen:
 	default:
 		return past.Statement{}
 	}
-	// The term first: it may rise, and is to be one that was on the disk.
+	// The term is read first: it may rise, and the statement must contain a term that was on the disk.
 	term := a.n.raft.Term()
 	applied := a.n.fsm.state.Load().Committed().Epoch()
 	return past.Statement{
@@ -96,21 +99,23 @@ func (a *diskRecords) ownStatement() past.Statement {
 	}
 }
 
-// Known returns what is known of a node's disk.
+// Known returns the record of a node's disk. id is the ID of the disk.
 func (a *diskRecords) Known(node, id string) (boot uint64, r peer.Record) {
 	k := a.table.Of(consensus.ServerID(node, id))
 	return k.Boot, peer.Record{Nonce: k.Nonce, Term: k.Term, Applied: k.Applied}
 }
 
-// present reports whether the process at the other end of a connection is the one that is known
-// of its disk.
+// isCurrentProcess reports whether the process at the other end of a connection is the one in the
+// record of its disk.
 func (a *diskRecords) isCurrentProcess(far peer.Identity) bool {
 	return a.table.Knows(past.Statement{Server: consensus.ServerID(far.Node, far.Disk), Nonce: far.Nonce})
 }
 
-// Meet judges who is at the other end of a Raft stream, and takes what it says. Of
-// who has dialled, a new process is believed if no other one is where gossip shows
-// the node: a copy that is started elsewhere must not pass for the node.
+// Meet checks the peer of a new stream and records its statement. It refuses only Raft streams. If an
+// unknown process has dialed a Raft stream, Meet accepts it only if no other process responds at the
+// address that gossip has for the node. Otherwise a copy of the data directory, started on another
+// host, could act as the node. An unknown process that has dialed another kind of stream is greeted later.
+// If the peer of a Raft stream has a newer record of this node's disk, Meet stops this node.
 func (a *diskRecords) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, string) {
 	far := past.Statement{
 		Server: consensus.ServerID(m.Far.Node, m.Far.Disk), Boot: m.Far.Boot,
@@ -128,7 +133,7 @@ func (a *diskRecords) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, s
 		if raft {
 			return peer.RefusedPast, err.Error()
 		}
-		return 0, "" // what it says counts for nothing
+		return 0, "" // the statement is not recorded
 	}
 	known := a.table.Knows(far)
 	if !known {
@@ -143,18 +148,19 @@ func (a *diskRecords) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, s
 			return peer.RefusedTwin, fmt.Sprintf("node %q is the process at %s", m.Far.Node, addr)
 		}
 	}
-	if err := a.learn(far); err != nil && raft { // another one was quicker
+	if err := a.learn(far); err != nil && raft { // another stream has recorded a newer statement
 		return peer.RefusedPast, err.Error()
 	}
 	return 0, ""
 }
 
-// learn takes what is said of a disk. What is left of connections to a process before the
-// one that says it leads nowhere. What a process says may be overtaken by what it says later:
-// it is what is known then that counts.
+// learn records a statement about a disk, or returns an error if the record contradicts it. If the
+// disk has a new process, it closes the streams to previous processes and informs the proxy.
+// Statements of one process may arrive out of order, so the follow-up actions use the record after
+// the update, not the statement.
 func (a *diskRecords) learn(s past.Statement) error {
 	if s.Nonce == 0 {
-		return nil // it has not begun to speak
+		return nil // the peer has not started Raft
 	}
 	a.learnMu.Lock()
 	defer a.learnMu.Unlock()
@@ -172,7 +178,8 @@ func (a *diskRecords) learn(s past.Statement) error {
 	return nil
 }
 
-// returned has a leader say at once that it leads: a process has come that was not known.
+// onUnknownProcess makes this node send Raft heartbeats now if it leads, so that a process that has
+// just started learns its leader at once.
 func (a *diskRecords) onUnknownProcess() {
 	select {
 	case <-a.n.raftOpen:
@@ -181,7 +188,7 @@ func (a *diskRecords) onUnknownProcess() {
 	}
 }
 
-// strange has a voter greeted back whose process is not known.
+// greetLater schedules a greeting to a server with an unknown process, if it is a voter.
 func (a *diskRecords) greetLater(server string) {
 	select {
 	case <-a.n.raftOpen:
@@ -190,7 +197,8 @@ func (a *diskRecords) greetLater(server string) {
 	}
 }
 
-// elsewhere returns where another process than this one is the node, or "".
+// otherProcess probes the address that gossip has for the node of peer far. It returns the address if
+// another process of the node responds there, otherwise "".
 func (a *diskRecords) otherProcess(ctx context.Context, far peer.Identity) string {
 	if far.Nonce == 0 {
 		return ""
@@ -200,26 +208,29 @@ func (a *diskRecords) otherProcess(ctx context.Context, far peer.Identity) strin
 	return a.n.twin.Probe(ctx, far.Node, far.Nonce)
 }
 
-// judge returns why a heartbeat is one of a disk that has gone back, nil if it is
-// not. A heartbeat does not say how far the log reaches.
+// check returns an error if a heartbeat comes from a disk that was rolled back to an older image. A
+// heartbeat does not contain the last index of the log, so check does not compare that.
 func (a *diskRecords) check(hb ack.Heartbeat) error { return a.table.Judge(heartbeatStatement(hb)) }
 
-// heard takes what a heartbeat says that the leader has nothing against.
+// learnHeartbeat records the statement in a heartbeat that the leader has accepted.
 func (a *diskRecords) learnHeartbeat(hb ack.Heartbeat) {
 	if nodeOf(hb.Server) != string(hb.Node) {
 		return
 	}
-	_ = a.learn(heartbeatStatement(hb)) // it is one of an older image: the leader has judged that
+	_ = a.learn(heartbeatStatement(hb)) // an error means an older image, and the leader has already checked that
 }
 
+// heartbeatStatement returns the statement in a heartbeat. Last is the largest index, because a
+// heartbeat does not contain it.
 func heartbeatStatement(hb ack.Heartbeat) past.Statement {
 	return past.Statement{
 		Server: hb.Server, Boot: hb.Boot, Nonce: hb.Nonce, Term: hb.Term, Applied: uint64(hb.Applied), Last: ^uint64(0),
 	}
 }
 
-// dialRaft dials once this node can say how its disk is. Who refuses it for that
-// knows more of this disk than is on it.
+// dialRaft opens a Raft stream to a node. It waits until this node can create its own statement. A
+// peer that refuses the statement has a newer record of this disk than the disk itself. In that
+// case, dialRaft stops this node.
 func (n *Node) dialRaft(ctx context.Context, node, id string) (c net.Conn, err error) {
 	select {
 	case <-n.raftOpen:
@@ -233,14 +244,14 @@ func (n *Node) dialRaft(ctx context.Context, node, id string) (c net.Conn, err e
 	return c, err
 }
 
-// staleError stops a node whose data directory is an older image, or a copy.
+// staleDiskError stops a node whose data directory is an older image or a copy.
 type staleDiskError struct{ why error }
 
 func (e *staleDiskError) Error() string {
 	return "node: the data directory must not be used any more: " + e.why.Error() + ": " + disk.RemedyStale
 }
 
-// rolledBack is what the leader means by its answer.
+// rollbackError converts the leader's refusal of a heartbeat, RefusedRollback, to an error.
 func rollbackError(a ack.Answer) error {
 	what := fmt.Sprintf("it was in a later term than it is, in its boot %d", a.Known)
 	switch {
@@ -252,16 +263,17 @@ func rollbackError(a ack.Answer) error {
 	return fmt.Errorf("the leader knows that this disk is an older image of itself or a copy: %s", what)
 }
 
+// failStale stops the node with a staleDiskError.
 func (n *Node) failStale(why error) { n.fail(&staleDiskError{why: why}) }
 
-// keepKnown writes down what is known of other disks as it changes.
+// persistDiskRecords writes the records when they have changed, until ctx ends, and then once more.
 //
-// That it cannot be written stops nothing: heartbeats and votes do not wait for it,
-// and a node that is killed forgets the last second of it in any case. What is lost
-// is what this node would know after its next start, and the other voters know the
-// same. A disk on which nothing can be written stops the node by what Raft writes.
+// A failed write stops nothing: heartbeats and votes do not wait for it, and a node that is killed
+// loses the last second of changes anyway. After the next start, this node would lack the records that
+// were not written, but the other voters have the same ones. A disk that accepts no writes at all
+// stops the node through the writes of Raft.
 func (n *Node) persistDiskRecords(ctx context.Context) {
-	lastErr := n.diskRecords.readErr // or the last write's, which is made again
+	lastErr := n.diskRecords.readErr // the error of the read at the start, or of the last write; a write is retried
 	var retry <-chan time.Time
 	if lastErr != nil {
 		retry = time.After(recordRetryPause)
@@ -272,7 +284,7 @@ func (n *Node) persistDiskRecords(ctx context.Context) {
 			continue
 		case <-n.diskRecords.table.Changed():
 			if lastErr != nil {
-				continue // it is written with the next try
+				continue // the retry writes this change, too
 			}
 		case <-retry:
 		}
@@ -292,12 +304,13 @@ func (n *Node) persistDiskRecords(ctx context.Context) {
 	default:
 	}
 	if unwritten {
-		_ = n.writeDiskRecords(ctx, lastErr) // it has said why
+		_ = n.writeDiskRecords(ctx, lastErr) // writeDiskRecords has logged the error
 	}
 }
 
-// writeKnown waits for the disk; once ctx has ended, not for one that hangs. Of
-// several failures in a row it tells the first.
+// writeDiskRecords writes the records and returns the error. After ctx ends it waits up to raftStop for
+// a stalled disk. lastErr is the result of the previous write: only the first of several failures in a
+// row is logged.
 func (n *Node) writeDiskRecords(ctx context.Context, lastErr error) error {
 	written := make(chan error, 1)
 	go func() { written <- n.diskRecords.write() }()

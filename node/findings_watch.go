@@ -15,68 +15,69 @@ import (
 )
 
 const (
-	// watchEvery is how often the inputs of the verdict are collected.
+	// watchEvery is the interval at which the inputs of the findings are collected.
 	watchEvery = 250 * time.Millisecond
-	// calmAfter is how long nothing has to have changed, and the same node to have led, for every
-	// other look to be left out.
+	// stableAfter is the time without a change of the findings or the leader after which every second
+	// run of diagnose is skipped.
 	stableAfter = 10 * time.Second
-	// askEvery is how often who does not lead asks who does what only that one knows, half as
-	// often while all is calm and twice as often while what it said of a node is in doubt, and
-	// askEach by how much less often for each node: so the leader is asked ten times a second
-	// at most. Each time is a connection, and the calls that make and
-	// end it keep the runtime's monitor thread awake for a millisecond each.
+	// leaderQueryEvery is the interval at which a follower queries the leader. It is doubled while the
+	// findings are stable, and halved while a condition of a node is about to change.
+	// leaderQueryPerNode is the shortest interval per node of the cluster, so the leader receives at
+	// most ten queries per second. Each query may open a connection, and the system calls that open and
+	// close it keep the monitor thread of the runtime awake for a millisecond each.
 	leaderQueryEvery   = 2 * time.Second
 	leaderQueryPerNode = 100 * time.Millisecond
-	// probePause is between two attempts to reach a voter while nobody leads.
+	// probePause is the pause between two probes of a voter while there is no leader.
 	probePause = time.Second
-	// pairPatience is how long an even number of nodes votes before that is told: voters
-	// are added one after the other.
+	// evenVotersAfter is the time after which an even number of voters becomes a finding. It is not
+	// zero because voters are added one after the other.
 	evenVotersAfter = 10 * time.Second
-	// lately is for how long what happens now and then counts.
+	// recentPeriod is how long a single event, such as a refused request, counts as recent.
 	recentPeriod = 10 * time.Second
 )
 
-// watch looks at what can be the matter, and says so when that changes. One goroutine
-// runs it; what it found, any may read.
+// watch collects the inputs of the findings at intervals, and logs and records each change of the
+// findings. One goroutine calls run. Any goroutine may read result.
 type watch struct {
 	n      *Node
 	result atomic.Pointer[watchResult]
 
-	// What keeps the inputs steady; run's.
+	// The following fields are used only by the goroutine of run. They smooth the inputs, so that a
+	// short change raises no finding.
 	leaderless, unleased, unmapped       verdict.For
 	alone, joins, orphaned, acquires     verdict.Steady
 	unstarted, even, ownerless, noOwners verdict.Steady
-	current                              verdict.Steady // this node's log is not far behind
+	current                              verdict.Steady // the log of this node is not far behind
 	refused                              verdict.Moments
 	nodes                                map[string]*nodeSmoothers
-	acquiringGeneration                  uint64 // the generation of the table of which acquiring is
+	acquiringGeneration                  uint64 // generation of the routing table that acquiring was computed from
 	acquiring                            []shardmap.Shard
 	leader                               leaderReport
-	leaderLine                           line      // to who leads
-	lastChange                           time.Time // when it last found something else than before
+	leaderLine                           line      // open stream to the leader
+	lastChange                           time.Time // when findings or leader changed last
 	peers                                peerCheck
 	appSilence                           proxy.AppSilence
-	appSilenceRead                       time.Time // when silence was read
+	appSilenceRead                       time.Time // when appSilence was read
 
 	probing sync.WaitGroup
 	probes  struct {
 		sync.Mutex
-		running map[string]bool // a probe is under way
-		reached map[string]bool // what the last one came to
+		running map[string]bool // nodes with a probe in progress
+		reached map[string]bool // results of the last probes
 	}
 }
 
-// found is what one look came to. It never changes.
+// watchResult is the result of one run of diagnose. It is immutable.
 type watchResult struct {
-	// vain says that somebody leads, and nobody who may own shards is there: requests would
-	// wait for nothing.
+	// noOwners means that there is a leader, but no node that may own shards. Requests must not wait
+	// then.
 	noOwners bool
 	inputs   verdict.Inputs
 	findings []verdict.Finding
-	public   []string // of all, for everybody
+	public   []string // the texts without internal details, for unauthenticated readers
 }
 
-// first returns the index of the finding whose code comes first, or -1.
+// first returns the index of the finding with the first of codes that is present, or -1.
 func (f *watchResult) first(codes []verdict.Code) int {
 	for _, c := range codes {
 		if i := slices.IndexFunc(f.findings, func(f verdict.Finding) bool { return f.Code == c }); i >= 0 {
@@ -86,7 +87,7 @@ func (f *watchResult) first(codes []verdict.Code) int {
 	return -1
 }
 
-// steadyNode keeps what is said of one node steady.
+// nodeSmoothers smooth the inputs about one node.
 type nodeSmoothers struct{ present, gone, sick, lags verdict.Steady }
 
 func newWatch(n *Node) *watch {
@@ -103,11 +104,11 @@ func newWatch(n *Node) *watch {
 	return w
 }
 
-// Findings returns what is the matter as far as this node knows. The slice is nobody's to
-// change.
+// Findings returns the current findings of this node. The caller must not modify the slice.
 func (n *Node) Findings() []verdict.Finding { return n.watch.result.Load().findings }
 
-// finding returns the first finding of a code.
+// finding returns the finding with the first of codes that is present; the second result is false if
+// there is none.
 func (n *Node) finding(codes ...verdict.Code) (verdict.Finding, bool) {
 	now := n.watch.result.Load()
 	if i := now.first(codes); i >= 0 {
@@ -116,7 +117,7 @@ func (n *Node) finding(codes ...verdict.Code) (verdict.Finding, bool) {
 	return verdict.Finding{}, false
 }
 
-// run looks until ctx ends.
+// run calls diagnose every watchEvery until ctx ends.
 func (w *watch) run(ctx context.Context) {
 	t := w.n.pulse.Every(watchEvery)
 	defer t.Stop()
@@ -134,7 +135,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// doubts reports whether something was seen of a node that does not count yet.
+// hasPendingChange reports whether a condition of a node has changed, but not for long enough to count.
 func (w *watch) hasPendingChange() bool {
 	for _, st := range w.nodes {
 		if st.present.Turns() || st.sick.Turns() || st.lags.Turns() {
@@ -144,13 +145,13 @@ func (w *watch) hasPendingChange() bool {
 	return false
 }
 
-// calm reports whether what was found has stayed the same for a while, as has who leads.
+// isStable reports whether there is a leader, and findings and leader have not changed for stableAfter.
 func (w *watch) isStable() bool {
 	in := w.result.Load().inputs
 	return in.Leader != "" && in.Leader == w.n.leader() && time.Since(w.lastChange) > stableAfter
 }
 
-// look judges anew, and tells what has changed.
+// diagnose collects the inputs, computes the findings, and logs and records the changes.
 func (w *watch) diagnose(ctx context.Context) {
 	now := time.Now()
 	w.queryLeaderIfDue(ctx, now)
@@ -159,8 +160,8 @@ func (w *watch) diagnose(ctx context.Context) {
 	if in.Leader == "" && in.NoLeader > watchEvery {
 		w.probeVoters(ctx, in)
 	}
-	// For as long as somebody has led who would have heard of them: until then they may be on
-	// their way.
+	// Without a leader, nodes that may own shards may exist, but no leader has received their
+	// heartbeats yet.
 	nobody := in.Leader != "" && !hasOwner(in.Nodes, in.Leader)
 	next := &watchResult{noOwners: w.noOwners.Look(now, nobody) && nobody, inputs: in, findings: verdict.Of(in)}
 	for _, f := range next.findings {
@@ -181,7 +182,7 @@ func (w *watch) diagnose(ctx context.Context) {
 	}
 }
 
-// levelOf is the level of a finding in the log.
+// logLevel returns the log level of a finding.
 func logLevel(s verdict.Severity) zerolog.Level {
 	switch s {
 	case verdict.Outage:
@@ -193,7 +194,8 @@ func logLevel(s verdict.Severity) zerolog.Level {
 	return zerolog.InfoLevel
 }
 
-// ask asks the leader now and then what only it knows; a leader asks itself every time.
+// queryLeaderIfDue queries the leader if the last report is older than leaderQueryPause. A leader
+// queries itself on every call.
 func (w *watch) queryLeaderIfDue(ctx context.Context, now time.Time) {
 	n := w.n
 	leader := n.leader()
@@ -213,7 +215,7 @@ func (w *watch) queryLeaderIfDue(ctx context.Context, now time.Time) {
 	w.leader = t.withFallback(w.leader)
 }
 
-// askPause is how long after an answer the same leader is asked again.
+// leaderQueryPause returns the time between two queries of the same leader.
 func leaderQueryPause(self bool, nodes int, doubts, calm bool) time.Duration {
 	each := time.Duration(nodes) * leaderQueryPerNode
 	pause := max(leaderQueryEvery, each)
@@ -228,8 +230,8 @@ func leaderQueryPause(self bool, nodes int, doubts, calm bool) time.Duration {
 	return pause
 }
 
-// probe finds out which voters' processes answer, while nobody leads: gossip takes
-// seconds to find that a node is gone.
+// probeVoters finds out which voters are reachable while there is no leader, because gossip takes
+// seconds to detect that a node has failed. It does not wait for the probes.
 func (w *watch) probeVoters(ctx context.Context, in verdict.Inputs) {
 	w.probes.Lock()
 	defer w.probes.Unlock()
@@ -243,7 +245,7 @@ func (w *watch) probeVoters(ctx context.Context, in verdict.Inputs) {
 			w.probes.Lock()
 			w.probes.reached[x.ID] = ok
 			w.probes.Unlock()
-			select { // a pause, or each look would dial again
+			select { // without this pause, each call would dial again
 			case <-time.After(probePause):
 			case <-ctx.Done():
 			}

@@ -13,10 +13,10 @@ import (
 	"shardway/verdict"
 )
 
-// Events has what happens at this node.
+// Events returns the ring buffer of events of this node.
 func (n *Node) Events() *event.Ring { return n.events }
 
-// newEvents returns the ring of this process.
+// newEvents creates the ring buffer of events of this process.
 func (n *Node) newEvents() *event.Ring {
 	return event.NewRing(event.Options{Node: string(n.self), Run: n.nonce, Stamp: func() event.Stamp {
 		at := event.Stamp{Boot: n.agent.boot.Load(), Epoch: uint64(n.router.state.Load().Committed().Epoch())}
@@ -29,8 +29,7 @@ func (n *Node) newEvents() *event.Ring {
 	}})
 }
 
-// tellFinding tells that something is wrong at this node or with its cluster, or that it
-// is not any more.
+// recordFinding records that finding f was raised, or cleared if on is false.
 func (n *Node) recordFinding(on bool, f verdict.Finding) {
 	kind := event.FindingCleared
 	if on {
@@ -39,7 +38,7 @@ func (n *Node) recordFinding(on bool, f verdict.Finding) {
 	n.events.Add(event.Event{Kind: kind, Finding: &f})
 }
 
-// tellApp tells how the app at a node is.
+// recordAppHealth records that the app of a node has become healthy or unhealthy.
 func (n *Node) recordAppHealth(node shardmap.NodeID, well bool) {
 	kind := event.AppUnhealthy
 	if well {
@@ -48,21 +47,22 @@ func (n *Node) recordAppHealth(node shardmap.NodeID, well bool) {
 	n.events.Add(event.Event{Kind: kind, Node: string(node)})
 }
 
-// tellSockets tells what happened to kept sockets that lost their legs together.
+// recordWebSocketMoves records the outcome for resumable WebSockets that lost their upstream
+// connections together.
 func (n *Node) recordWebSocketMoves(h proxy.Handover) {
 	n.events.Add(event.Event{Kind: event.SocketsMoved, Sockets: &event.Sockets{
 		Shards: h.Shards, Sockets: h.Sockets, Gaps: h.Gaps, Lost: h.Lost, LongestMS: float64(h.Longest.Microseconds()) / 1000,
 	}})
 }
 
-// reign is who was last told to lead.
+// lastLeader is the leader in the most recent leader event.
 type lastLeader struct {
 	mu     sync.Mutex
 	leader string
-	term   uint64 // when that was told
+	term   uint64 // term of that event
 }
 
-// tellLeader tells who leads, if that has changed as far as this node knows.
+// recordLeader records a change of the leader or the term, as far as this node knows.
 func (n *Node) recordLeader() {
 	n.lastLeader.mu.Lock()
 	defer n.lastLeader.mu.Unlock()
@@ -70,7 +70,7 @@ func (n *Node) recordLeader() {
 	leader := n.leader()
 	r := &n.lastLeader
 	switch {
-	case n.raft.Term() != term: // the leader may be that of another term: there is a hint of it
+	case n.raft.Term() != term: // leader may belong to another term; Raft reports that change, too
 	case leader == "" && r.leader != "":
 		n.events.Add(event.Event{Kind: event.LeaderLost, Node: r.leader, Term: term})
 		r.leader = ""
@@ -80,15 +80,16 @@ func (n *Node) recordLeader() {
 	}
 }
 
-// onlooker tells of what becomes of nodes, by looking now and then. One goroutine has it.
+// memberObserver records events of nodes by comparing their states at intervals. Only one goroutine
+// uses it.
 type memberObserver struct {
 	ring    *event.Ring
-	onEvent func(kind event.Kind, node string) // nil: nobody wants to know
+	onEvent func(kind event.Kind, node string) // called for each event; nil means no call
 	states  map[string]memberState
 }
 
-// logTurn logs what became of a node, but for what others say: the leader who is silent
-// or absent, and each process that it started.
+// logMemberEvent logs an event of a node. It omits events that other code logs: the leader logs
+// unresponsive and restarting nodes, and each process logs its own start.
 func (n *Node) logMemberEvent(kind event.Kind, node string) {
 	message := map[event.Kind]string{
 		event.NodeJoined: "node joined", event.NodeLeft: "node left", event.NodeRemoved: "node removed",
@@ -100,22 +101,22 @@ func (n *Node) logMemberEvent(kind event.Kind, node string) {
 	n.log.Info().Str("peer", node).Msg(message)
 }
 
-// sight is what was last seen of a node.
+// memberState is the observed state of a node. The zero value means that the node is unknown.
 type memberState struct {
-	gossip  gossip.Status // zero: it knows no such node
+	gossip  gossip.Status // zero means that gossip does not contain the node
 	server  bool          // in Raft's configuration
 	voter   bool
 	drained bool
 	absent  bool
 }
 
-// look looks at the nodes.
+// observeMembers passes the current state of gossip, Raft and the shard map to o.
 func (n *Node) observeMembers(o *memberObserver) {
 	voters, others := n.servers()
 	o.observe(n.gossip.Members(), voters, others, n.router.state.Load())
 }
 
-// look tells what has changed since the look before.
+// observe records an event for each change since the previous call. others are the non-voters.
 func (o *memberObserver) observe(members []gossip.Member, voters, others []string, s *ack.State) {
 	now := map[string]memberState{}
 	for _, server := range others {
@@ -157,7 +158,7 @@ func (o *memberObserver) observe(members []gossip.Member, voters, others []strin
 	}
 }
 
-// since returns what has happened since a node was seen as before.
+// eventsSince returns the events that lead from state before to state x.
 func (x memberState) eventsSince(before memberState) (kinds []event.Kind) {
 	present := func(s memberState) bool { return s.gossip == gossip.Alive || s.gossip == gossip.Leaving }
 	for _, change := range []struct {

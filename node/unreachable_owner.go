@@ -11,18 +11,20 @@ import (
 )
 
 const (
-	reachCheckEvery  = 500 * time.Millisecond
+	// reachCheckEvery is the interval at which owners with stalled requests are checked.
+	reachCheckEvery = 500 * time.Millisecond
+	// ownerDialTimeout bounds one attempt to connect to an owner.
 	ownerDialTimeout = time.Second
 )
 
-// dropUnreachable finds owners that this node has forwarded requests to and cannot
-// reach any more. A commit that drops such an owner frees its requests on the
-// majority's side; a node that is cut off itself sees no commit, and without this
-// its clients would wait as long as TCP does.
+// abortToUnreachable aborts forwarded requests to owners that this node cannot reach for longer than
+// DeadAfter. It runs until ctx ends. A node in the majority partition learns from a commit that the
+// owner is excluded, and aborts such requests then (see orphanedForwards). A node in the minority
+// partition sees no commit: without this check, its clients would wait for the timeout of TCP.
 func (n *Node) abortToUnreachable(ctx context.Context) {
 	t := n.pulse.Every(reachCheckEvery)
 	defer t.Stop()
-	unreachableSince := map[string]time.Time{} // since when a node is not reached
+	unreachableSince := map[string]time.Time{} // the time since which a node is unreachable
 	for {
 		select {
 		case <-ctx.Done():
@@ -50,8 +52,9 @@ func (n *Node) abortToUnreachable(ctx context.Context) {
 	}
 }
 
-// hears reports whether something has come just now by a trunk to a node's present process. What
-// goes by one that is silent for longer is given pings, so this saves the dials for what stays.
+// heardRecently reports whether data has just arrived on a mux session with the current process of a
+// node. The mux layer sends pings on a session that is silent for longer and has streams. So this check
+// saves the dials for long requests.
 func (n *Node) heardRecently(node string) bool {
 	isCurrent := func(conn net.Conn) bool {
 		c, ok := conn.(*peer.Conn)
@@ -60,7 +63,7 @@ func (n *Node) heardRecently(node string) bool {
 	return n.router.webSocketStreams.set.HeardFrom(node, isCurrent) || n.router.requestStreams.set.HeardFrom(node, isCurrent)
 }
 
-// reaches reports whether a node's process answers, be it with a refusal.
+// isReachable reports whether the process of a node responds. A refusal is a response, too.
 func (n *Node) isReachable(ctx context.Context, node string) bool {
 	ctx, cancel := context.WithTimeout(ctx, ownerDialTimeout)
 	defer cancel()
