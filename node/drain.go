@@ -164,7 +164,7 @@ const nobodyElse = "no other node can own them"
 func (n *Node) mapStays() string {
 	silence := n.o.Clock.Precise() - time.Duration(n.agent.answered.Load())
 	switch {
-	case n.last():
+	case n.isLastNode():
 		return "no other node is there"
 	case n.agent.stays.Load():
 		return nobodyElse

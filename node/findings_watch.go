@@ -52,7 +52,7 @@ type watch struct {
 	nodes                                map[string]*nodeSmoothers
 	acquiringGeneration                  uint64 // generation of the routing table that acquiring was computed from
 	acquiring                            []shardmap.Shard
-	leader                               leaderReport
+	lastReport                           leaderReport
 	leaderLine                           line      // open stream to the leader
 	lastChange                           time.Time // when findings or leader changed last
 	peers                                peerCheck
@@ -203,16 +203,16 @@ func (w *watch) queryLeaderIfDue(ctx context.Context, now time.Time) {
 		w.leaderLine.close()
 	}
 	if leader == "" {
-		w.leader = leaderReport{}
+		w.lastReport = leaderReport{}
 		return
 	}
-	if w.leader.isFresh(now, leader, leaderQueryPause(leader == string(n.self), len(w.nodes), w.hasPendingChange(), w.isStable())) {
+	if w.lastReport.isFresh(now, leader, leaderQueryPause(leader == string(n.self), len(w.nodes), w.hasPendingChange(), w.isStable())) {
 		return
 	}
 	epoch := n.router.state.Load().Committed().Epoch()
 	t := n.queryLeader(ctx, leader)
 	t.leader, t.at, t.viewsAt, t.epoch = leader, now, now, epoch
-	w.leader = t.withFallback(w.leader)
+	w.lastReport = t.withFallback(w.lastReport)
 }
 
 // leaderQueryPause returns the time between two queries of the same leader.

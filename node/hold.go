@@ -85,7 +85,7 @@ func (n *Node) releaseTime() time.Duration {
 func (n *Node) restartRecorded(goodbyeAt int64) bool {
 	s := n.fsm.state.Load()
 	a, _ := s.Restart(n.self)
-	nothingToRecord := n.last() || !s.Committed().Has(n.self)
+	nothingToRecord := n.isLastNode() || !s.Committed().Has(n.self)
 	return a.Boot == n.agent.boot.Load() || nothingToRecord && n.agent.parted.Load() && n.agent.answered.Load() > goodbyeAt
 }
 

@@ -63,7 +63,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	}
 	in.JoinConflict = n.joinConflict()
 	in.Moved = n.moved.list()
-	in.Unreached = append(w.peers.list(), w.leader.unreachable...)
+	in.Unreached = append(w.peers.list(), w.lastReport.unreachable...)
 	w.acquisition(now, &in)
 	w.ownMachine(now, &in)
 	if current {
@@ -111,8 +111,8 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []verdict
 		// What the leader has said was so when it was asked: until it is asked again, it has
 		// not been so for any longer.
 		seen := now
-		if id != string(n.self) && w.leader.covers(id) {
-			seen = w.leader.viewsAt
+		if id != string(n.self) && w.lastReport.covers(id) {
+			seen = w.lastReport.viewsAt
 		}
 		x.Here = st.present.Look(seen, x.Here)
 		x.Gone = st.gone.Look(now, !x.Here && !x.Absent && x.Shards > 0)
@@ -169,9 +169,9 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
 		}
 	}
 	w.probes.Unlock()
-	for _, v := range w.leader.views {
+	for _, v := range w.lastReport.views {
 		if x := all[string(v.Node)]; x != nil {
-			heardOf(x, v, w.leader.epoch)
+			heardOf(x, v, w.lastReport.epoch)
 		}
 	}
 	w.self(of(string(n.self)))
@@ -275,15 +275,15 @@ func (w *watch) asked(in *verdict.Inputs) {
 			in.Stale++
 		}
 	}
-	if t := w.leader.level; t != nil && t.Behind != "" {
+	if t := w.lastReport.level; t != nil && t.Behind != "" {
 		in.Level, in.Next, in.Behind = int(t.InForce), int(t.Next), t.Behind
 	}
-	in.Differences = w.leader.differingSettings
+	in.Differences = w.lastReport.differingSettings
 	if k := w.n.router.keys.Load(); k != nil && k.err != nil {
 		in.KeysUnreadable = k.err.Error()
 	}
 	policy := w.n.fsm.state.Load().Policy()
-	for _, s := range w.leader.suspects {
+	for _, s := range w.lastReport.suspects {
 		if !quarantines(policy, s.Key.Shard, s.Key.Hash) {
 			in.Poison = append(in.Poison, verdict.Poison{Shard: uint32(s.Key.Shard), Hash: s.Key.Hash, Nodes: s.Nodes})
 		}

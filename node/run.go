@@ -152,10 +152,10 @@ func (n *Node) keepDirectory(ctx context.Context) {
 	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
 	var said uint64 // what was said of the timing that this entry set
-	onlooker := &memberObserver{ring: n.events, onEvent: n.logMemberEvent}
+	observer := &memberObserver{ring: n.events, onEvent: n.logMemberEvent}
 	for {
 		n.recordLeader()
-		n.observeMembers(onlooker)
+		n.observeMembers(observer)
 		select {
 		case <-ctx.Done():
 			return
@@ -387,8 +387,8 @@ func (n *Node) handedOver() bool {
 	return !s.Committed().Has(n.self) && !s.Last().Has(n.self) || n.mapStays() != ""
 }
 
-// last reports that gossip sees no other node.
-func (n *Node) last() bool {
+// isLastNode reports whether gossip contains no other node.
+func (n *Node) isLastNode() bool {
 	return !slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool {
 		return m.Node && m.ID != string(n.self) && m.Status == gossip.Alive
 	})
