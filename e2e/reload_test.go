@@ -96,7 +96,7 @@ func TestHangupReloadsUnderLoad(t *testing.T) {
 	next := "access_log: " + log + "\nprobe_path: /probe\nmax_voters: 3\n"
 	hangUp(t, n, file, next, "settings reloaded", `"changed":["probe-path"]`, `"needs_restart":["max-voters"]`)
 	wantKeyless(t, n, 200)
-	hangUp(t, n, file, "probe_path: /other\nkey: [nonsense]\n", "nothing has changed", "nonsense")
+	hangUp(t, n, file, "probe_path: /other\nkey: [nonsense]\n", "old settings stay", "nonsense")
 	wantKeyless(t, n, 200)
 	hangUp(t, n, file, next, "settings reloaded", `"changed":[]`)
 	l.Flow(t, 100)

@@ -228,7 +228,7 @@ func TestThoseAreToldOfARemovalWhoAreThere(t *testing.T) {
 		if took := time.Since(began); took > time.Second {
 			w.t.Errorf("it took %v", took)
 		}
-		if n, _ := j.about("still shows one that was removed"); n > 0 {
+		if n, _ := j.about("removed node still in gossip"); n > 0 {
 			w.t.Errorf("%d lines about somebody who was not told", n)
 		}
 	})
