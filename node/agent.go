@@ -17,82 +17,82 @@ import (
 // agent runs a node's own side of the protocol in one goroutine: it has an ack.Agent
 // decide, and is the gate of requests that this decides about.
 type agent struct {
-	self    shardmap.NodeID
-	clock   clock.Clock
-	ticks   *clock.Beat // asked for; a jump of more than a quarter lease between two looks voids it
-	often   *clock.Beat // while the process is busy, and may come late
-	log     zerolog.Logger
-	weight  uint32
-	back    time.Duration // within what time it is back after its goodbye; zero: it is not
-	router  *router
-	proxy   *proxy.Server
-	healthy func() bool
-	app     func() ack.AppHealth
-	keys    func() uint64 // the digest of the key configuration that is loaded
-	known   func() bool   // false until the app was checked once
+	self          shardmap.NodeID
+	clock         clock.Clock
+	timer         *clock.Beat // asked for; a jump of more than a quarter lease between two looks voids it
+	busyTimer     *clock.Beat // while the process is busy, and may come late
+	log           zerolog.Logger
+	weight        uint32
+	returnsWithin time.Duration // within what time it is back after its goodbye; zero: it is not
+	router        *router
+	proxy         *proxy.Server
+	healthy       func() bool
+	app           func() ack.AppHealth
+	keys          func() uint64 // the digest of the key configuration that is loaded
+	known         func() bool   // false until the app was checked once
 	// appWatch watches for restarts of the app; nil means that they do not matter.
 	appWatch        *appWatch
 	fail            func(error)
 	metrics         *metrics
 	changes         *changes
-	out             func(ack.Heartbeat) // to the leader; it puts it down
+	transmit        func(ack.Heartbeat) // to the leader; it puts it down
 	trips           trips
-	lacks           atomic.Int64    // since when the leader has spoken of a map that is not here, by the clock; zero: it has not
-	applied         <-chan struct{} // hint: the log has a newer state
+	missingMapSince atomic.Int64    // since when the leader has spoken of a map that is not here, by the clock; zero: it has not
+	stateChanged    <-chan struct{} // hint: the log has a newer state
 	newest          func() *ack.State
 	answers         chan ack.Answer   // unbuffered; link gives up with ctx
-	own             <-chan ack.Answer // of this node's own leadership
+	ownAnswers      <-chan ack.Answer // of this node's own leadership
 	wake            chan struct{}     // hint: beat at once
 	beatIfNearlyDue chan struct{}     // hint: beat if that is nearly due
 	beatWithVoters  chan struct{}     // hint: beat with other voters, see leading.echo
 	machine         *ack.Agent
 	hooking         *hooking                         // nil: the app is not told what it holds
-	asked           chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
+	calls           chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
 	ended           chan struct{}                    // latch
-	came            map[shardmap.Shard]time.Duration // when each shard came that was ever this node's, by the clock
+	receivedAt      map[shardmap.Shard]time.Duration // when each shard came that was ever this node's, by the clock
 
-	givenUp givenUp
-	leaving atomic.Bool // this node wants to own nothing
-	goodbye atomic.Bool // it is to admit and run nothing any more, and to say so
-	parted  atomic.Bool // it admits and runs nothing any more
-	boot    atomic.Uint64
-	stays   atomic.Bool // nobody is left to take its shards
+	givenUp     givenUp
+	leaving     atomic.Bool // this node wants to own nothing
+	goodbye     atomic.Bool // it is to admit and run nothing any more, and to say so
+	stopped     atomic.Bool // it admits and runs nothing any more
+	boot        atomic.Uint64
+	keepsShards atomic.Bool // nobody is left to take its shards
 	// elsewhere is the other process with this node's id because of which the leader
 	// refuses this one's heartbeats; nil: it does not.
-	elsewhere atomic.Pointer[string]
-	answered  atomic.Int64 // when an answer last counted, by the clock
-	acked     atomic.Uint64
-	before    atomic.Uint64 // index of the last entry of the log as this process found it
-	current   atomic.Bool   // the leader has said that it has the last map proposed: its log is not far behind
-	duplicate chan string   // cap 1: told once
-	refused   bool          // because of elsewhere; that was said
-	overdue   overdue
-	turns     turns
-	failing   failing
-	releases  releases
-	kept      atomic.Pointer[kept] // what a safe drain leaves here; nil: nothing
-	tell      func(event.Event)    // nil: events are not kept
-	doubts    *doubts              // set once Raft is open; nil: it is not
-	orphans   orphanedForwards
+	duplicateAddr atomic.Pointer[string]
+	lastAnswer    atomic.Int64 // when an answer last counted, by the clock
+	acked         atomic.Uint64
+	lastAtStart   atomic.Uint64 // index of the last entry of the log as this process found it
+	upToDate      atomic.Bool   // the leader has said that it has the last map proposed: its log is not far behind
+	duplicate     chan string   // cap 1: told once
+	refusalLogged bool          // because of elsewhere; that was said
+	overdue       overdue
+	turns         turns
+	failing       failing
+	releases      releases
+	keptByDrain   atomic.Pointer[kept] // what a safe drain leaves here; nil: nothing
+	record        func(event.Event)    // nil: events are not kept
+	doubts        *doubts              // set once Raft is open; nil: it is not
+	orphans       orphanedForwards
 	// stood is the last pause of the process that cost a lease or was longer than half of one;
 	// nil: there was none.
-	stood atomic.Pointer[stood]
+	lastPause atomic.Pointer[processPause]
 	// pause is a pause that may yet cost the lease.
 	pause pause
 }
 
 // stood is a time in which the process stood still, or by which its clock jumped.
-type stood struct{ at, lasted time.Duration }
+type processPause struct{ at, lasted time.Duration }
 
 var _ ack.Gate = (*agent)(nil)
 
 // earlyMost bounds by how much a heartbeat comes early with those of others.
-const earlyMost = 50 * time.Millisecond
+const maxEarlyHeartbeat = 50 * time.Millisecond
 
 // run returns when ctx ends.
 func (a *agent) run(ctx context.Context) {
-	defer a.ticks.Stop()
-	defer a.often.Stop()
+	defer a.timer.Stop()
+	defer a.busyTimer.Stop()
 	defer close(a.ended)
 	var results <-chan ack.HookResult
 	var told <-chan struct{}
@@ -103,7 +103,7 @@ func (a *agent) run(ctx context.Context) {
 	if a.doubts != nil {
 		a.doubts.ctx = ctx
 	}
-	a.ticks.Within(0)
+	a.timer.Within(0)
 	for {
 		var now time.Duration // of this turn, once it has begun
 		select {
@@ -111,39 +111,39 @@ func (a *agent) run(ctx context.Context) {
 			a.router.setLease(0)
 			a.reportReleases()
 			return
-		case <-a.ticks.C:
+		case <-a.timer.C:
 			// It may come a little early, and would not come again within EveryBeat.
-			now = a.turn()
+			now = a.beginTurn()
 			a.machine.HeartbeatEarly(now, clock.EveryBeat/2)
-		case <-a.often.C:
-		case <-a.applied:
+		case <-a.busyTimer.C:
+		case <-a.stateChanged:
 		case <-a.router.running.zero:
 		case <-a.wake:
 			a.machine.HeartbeatNow()
 		case <-a.beatWithVoters:
 			a.machine.HeartbeatWith()
 		case <-a.beatIfNearlyDue:
-			now = a.turn()
-			a.machine.HeartbeatEarly(now, earlyMost)
+			now = a.beginTurn()
+			a.machine.HeartbeatEarly(now, maxEarlyHeartbeat)
 		case ans := <-a.answers:
-			now = a.turn()
+			now = a.beginTurn()
 			a.answer(now, ans)
-		case ans := <-a.own:
-			now = a.turn()
+		case ans := <-a.ownAnswers:
+			now = a.beginTurn()
 			a.answer(now, ans)
 		case r := <-results:
 			a.hooking.ended(r.Seq)
 			a.failing.stale = true
 			a.machine.HookEnded(r)
-		case f := <-a.asked:
+		case f := <-a.calls:
 			f()
 		case <-told:
 			a.hooking.each(a.machine.NotAcquired)
 		}
 		if now == 0 {
-			now = a.turn()
+			now = a.beginTurn()
 		}
-		a.ticks.Within(a.look(now)) //nolint:contextcheck // what its doubts ask others ends with this run
+		a.timer.Within(a.poll(now)) //nolint:contextcheck // what its doubts ask others ends with this run
 	}
 }
 
@@ -154,14 +154,14 @@ func (a *agent) endHooks(ctx context.Context) {
 }
 
 // turn begins a turn of the machine, and returns the time.
-func (a *agent) turn() time.Duration {
+func (a *agent) beginTurn() time.Duration {
 	now := a.clock.Precise()
 	switch gap, ran := a.turns.next(now); {
 	case ran:
 		a.machine.RanUntil(now)
 	case gap > a.machine.Timing().Lease/4:
 		if a.pause.began(now, gap, a.machine.Timing().Lease, a.router.leaseEnd()) {
-			a.stood.Store(&stood{now, gap})
+			a.lastPause.Store(&processPause{now, gap})
 		}
 	}
 	return now
@@ -169,15 +169,15 @@ func (a *agent) turn() time.Duration {
 
 // look has the machine look at everything that may have changed, and returns within what
 // time it has to again.
-func (a *agent) look(now time.Duration) (again time.Duration) {
+func (a *agent) poll(now time.Duration) (again time.Duration) {
 	s := ack.Observation{
-		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), ReturnsWithin: a.back, Weight: a.weight, HasRequests: a.router.hadRequests.Swap(false), Keys: a.keysDigest(),
+		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), ReturnsWithin: a.returnsWithin, Weight: a.weight, HasRequests: a.router.hadRequests.Swap(false), Keys: a.keysDigest(),
 	}
 	a.appWatch.report(&s)
 	a.machine.Poll(now, s)
 	a.appWatch.applied(s.State, a.machine.LeaseRemaining(now) > 0)
 	if gap, lost := a.pause.look(now, a.machine.LeaseRemaining(now) > 0); lost {
-		a.stood.Store(&stood{now, gap})
+		a.lastPause.Store(&processPause{now, gap})
 	}
 	acked := a.machine.Acked()
 	a.acked.Store(uint64(acked))
@@ -186,8 +186,8 @@ func (a *agent) look(now time.Duration) (again time.Duration) {
 		a.log.Warn().Str("shards", named(fresh)).Str("why", a.failing.why(fresh[0])).Msg("acquire hook failed, will retry")
 	}
 	report := a.lookReleases(now)
-	a.kept.Store(keptHere(a.machine))
-	a.parted.Store(a.machine.Stopped())
+	a.keptByDrain.Store(keptHere(a.machine))
+	a.stopped.Store(a.machine.Stopped())
 	a.boot.Store(a.machine.Boot())
 	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseRemaining(now) > 0, a.router.running, a.hooking.count())
 	if a.doubts != nil {
@@ -244,7 +244,7 @@ func (a *agent) Route(r ack.Routing) {
 	if s.TimingSince() != old.TimingSince() {
 		a.log.Info().Str("timing", describe(s.Timing())).Uint64("index", s.TimingSince()).Msg("timing in force")
 	}
-	a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.before.Load()))
+	a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
 	if s.Last().Epoch() != old.Last().Epoch() && s.Open() {
 		a.givenUp.holds(s, a.self, a.router.running.of)
 		a.log.Debug().Uint64("epoch", uint64(s.Last().Epoch())).Msg("map proposed")
@@ -259,15 +259,15 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 		switch a.self {
 		case mv.To:
 			gained++
-			a.came[mv.Shard] = a.clock.Precise()
+			a.receivedAt[mv.Shard] = a.clock.Precise()
 		case mv.From:
 			lost++
-			if stage := a.givenUp.moved(mv.Shard); uint64(m.Epoch()) > a.before.Load() {
+			if stage := a.givenUp.moved(mv.Shard); uint64(m.Epoch()) > a.lastAtStart.Load() {
 				a.metrics.moved.WithLabelValues(stage).Inc()
 			}
 		}
 	}
-	if uint64(m.Epoch()) <= a.before.Load() {
+	if uint64(m.Epoch()) <= a.lastAtStart.Load() {
 		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Msg("previous map read from log")
 	} else {
 		a.log.Info().Uint64("epoch", uint64(m.Epoch())).Int("owned", m.Count(a.self)).Int("gained", gained).Int("lost", lost).Msg("map committed")
@@ -302,18 +302,18 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 	switch a.machine.Answered(now, ans) {
 	case ack.AnswerIgnored:
 	case ack.AnswerCounted:
-		a.refused = false
-		a.elsewhere.Store(nil)
-		a.answered.Store(int64(now))
+		a.refusalLogged = false
+		a.duplicateAddr.Store(nil)
+		a.lastAnswer.Store(int64(now))
 		a.heardOf(ans.Epoch, now)
 		if d, ok := a.trips.back(ans.Beat, now); ok {
 			a.metrics.beats.Observe(d.Seconds())
 		}
 		a.orphans.observeEpoch(ans.Epoch)
 		s := a.router.state.Load()
-		a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.before.Load()))
-		a.stays.Store(a.machine.MapStays())
-		if current := a.machine.UpToDate(); current && !a.current.Swap(current) {
+		a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
+		a.keepsShards.Store(a.machine.MapStays())
+		if current := a.machine.UpToDate(); current && !a.upToDate.Swap(current) {
 			a.changes.caughtUp(a.router.state.Load())
 		}
 	case ack.BootSuperseded:
@@ -321,9 +321,9 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 	case ack.DiskRolledBack:
 		a.fail(&staleDiskError{why: rollbackError(ans)})
 	case ack.DuplicateNode:
-		a.refuse(ans.Elsewhere)
+		a.onDuplicate(ans.Elsewhere)
 	case ack.DuplicatePersists:
-		a.refuse(ans.Elsewhere)
+		a.onDuplicate(ans.Elsewhere)
 		select {
 		case a.duplicate <- ans.Elsewhere:
 		default:
@@ -332,10 +332,10 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 }
 
 // refuse notes that another process has this node's id.
-func (a *agent) refuse(elsewhere string) {
-	a.elsewhere.Store(&elsewhere)
-	if !a.refused {
-		a.refused = true
+func (a *agent) onDuplicate(elsewhere string) {
+	a.duplicateAddr.Store(&elsewhere)
+	if !a.refusalLogged {
+		a.refusalLogged = true
 		a.log.Warn().Str("addr", elsewhere).Msg("heartbeat refused, node ID in use")
 	}
 }

@@ -34,7 +34,7 @@ type diskRecords struct {
 	// learnMu makes learn run its follow-up actions in the order of the statements.
 	learnMu sync.Mutex
 	// unknownServers are the servers that have greeted with an unknown process.
-	unknownServers *strangers
+	unknownServers *unknownServers
 	// readErr is the error of reading the stored records at the start; nil means success.
 	readErr error
 }
@@ -51,7 +51,7 @@ func newDiskRecords(n *Node) *diskRecords {
 		n.log.Warn().Err(err).Str("lost", "what the disks of other nodes have said: until they are heard again, this node takes an older image or a copy of one for the disk").
 			Msg("disk records reset")
 	}
-	a := &diskRecords{n: n, table: past.New(kept), unknownServers: newStrangers()}
+	a := &diskRecords{n: n, table: past.New(kept), unknownServers: newUnknownServers()}
 	if errors.Is(err, disk.ErrUnread) {
 		a.readErr = err
 	}

@@ -79,7 +79,7 @@ func (d *doubts) call(term uint64, leader string) {
 	d.n.asks.Go(func() {
 		defer cancel()
 		if _, err := d.n.askMissing(ctx, leader); err == nil {
-			d.n.agent.do(ctx, func() { d.machine.LeaderAlive(d.n.agent.turn(), term) })
+			d.n.agent.do(ctx, func() { d.machine.LeaderAlive(d.n.agent.beginTurn(), term) })
 		}
 	})
 }
@@ -126,7 +126,7 @@ func (n *Node) askMissing(ctx context.Context, server string) (m ack.SuspicionRe
 func (n *Node) missing(ctx context.Context, server string) (m ack.SuspicionReport, err error) {
 	said := make(chan ack.SuspicionReport, 1)
 	asked := n.agent.do(ctx, func() { //nolint:contextcheck // what this node asks in turn ends with its own run
-		d, now := n.agent.doubts, n.agent.turn()
+		d, now := n.agent.doubts, n.agent.beginTurn()
 		d.look(now)
 		d.machine.ReportRequested(now, server)
 		d.look(now)
@@ -141,7 +141,7 @@ func (n *Node) missing(ctx context.Context, server string) (m ack.SuspicionRepor
 // do has the agent's goroutine do something, and reports whether it has taken it.
 func (a *agent) do(ctx context.Context, f func()) bool {
 	select {
-	case a.asked <- f:
+	case a.calls <- f:
 		return true
 	case <-a.ended:
 	case <-ctx.Done():
@@ -154,14 +154,14 @@ func (a *agent) do(ctx context.Context, f func()) bool {
 func (d *doubts) stand(term uint64) {
 	n := d.n
 	if n.stopping.Load() {
-		d.machine.CampaignRefused(n.agent.turn(), term) // or the others would wait for it
+		d.machine.CampaignRefused(n.agent.beginTurn(), term) // or the others would wait for it
 		return
 	}
 	leader := n.raft.Leader()
 	n.asks.Go(func() {
 		n.log.Info().Str("leader", leader).Uint64("term", term).Msg("leader unreachable for most voters, campaigning")
 		if err := n.standFor(causeMissed, term); err != nil && !errors.Is(err, consensus.ErrTooLate) {
-			n.agent.do(d.ctx, func() { d.machine.CampaignRefused(n.agent.turn(), term) })
+			n.agent.do(d.ctx, func() { d.machine.CampaignRefused(n.agent.beginTurn(), term) })
 		}
 	})
 }

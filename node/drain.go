@@ -162,11 +162,11 @@ const nobodyElse = "no other node can own them"
 // mapStays returns why no other node takes the shards of this node, which is asked to own
 // nothing; empty: another node may.
 func (n *Node) mapStays() string {
-	silence := n.o.Clock.Precise() - time.Duration(n.agent.answered.Load())
+	silence := n.o.Clock.Precise() - time.Duration(n.agent.lastAnswer.Load())
 	switch {
 	case n.isLastNode():
 		return "no other node is there"
-	case n.agent.stays.Load():
+	case n.agent.keepsShards.Load():
 		return nobodyElse
 	case silence > 2*n.timing().DeadAfter:
 		return "no leader is heard"

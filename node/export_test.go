@@ -129,7 +129,7 @@ func (n *Node) GossipTags() map[string]string {
 }
 
 // Lacks reports whether the leader has spoken of a map that is not here.
-func (n *Node) Lacks() bool { return n.agent.lacks.Load() != 0 }
+func (n *Node) Lacks() bool { return n.agent.missingMapSince.Load() != 0 }
 
 // Term returns the Raft term.
 func (n *Node) Term() uint64 { return n.raft.Term() }
@@ -150,7 +150,7 @@ func (n *Node) ForgetMember(id string) { n.gossip.Forget(id) }
 // heartbeats, until release is called.
 func (n *Node) Stall() (release func()) {
 	further := make(chan struct{})
-	n.agent.asked <- func() { <-further }
+	n.agent.calls <- func() { <-further }
 	return func() { close(further) }
 }
 
@@ -284,7 +284,7 @@ func (n *Node) Several(ctx context.Context, questions ...string) (errs []string,
 func (n *Node) Found() any { return n.watch.result.Load() }
 
 // Answered returns how many heartbeats of the node a leader has answered.
-func (n *Node) Answered() int64 { return n.agent.answered.Load() }
+func (n *Node) Answered() int64 { return n.agent.lastAnswer.Load() }
 
 // Vain reports that the node lets nobody wait, as nobody may own shards.
 func (n *Node) Vain() bool { return n.watch.result.Load().noOwners }

@@ -105,7 +105,7 @@ func truth(b bool) float64 {
 
 // lag returns for how long the node has lacked a map that the leader has spoken of.
 func (a *agent) lag(now time.Duration) time.Duration {
-	since := time.Duration(a.lacks.Load())
+	since := time.Duration(a.missingMapSince.Load())
 	if since == 0 {
 		return 0
 	}
@@ -116,9 +116,9 @@ func (a *agent) lag(now time.Duration) time.Duration {
 func (a *agent) heardOf(epoch shardmap.Epoch, now time.Duration) {
 	switch lacks := epoch > a.newest().Last().Epoch(); {
 	case !lacks:
-		a.lacks.Store(0)
-	case a.lacks.Load() == 0:
-		a.lacks.Store(int64(now))
+		a.missingMapSince.Store(0)
+	case a.missingMapSince.Load() == 0:
+		a.missingMapSince.Store(int64(now))
 	}
 }
 

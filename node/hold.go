@@ -50,7 +50,7 @@ func (n *Node) hold(live context.Context) {
 		return
 	}
 	n.abdicate(ctx)
-	goodbyeAt := n.agent.answered.Load()
+	goodbyeAt := n.agent.lastAnswer.Load()
 	n.agent.goodbye.Store(true)
 	notify(n.agent.wake)
 	recordCtx, stop := context.WithTimeout(ctx, parting+restartRecordTimeout)
@@ -86,7 +86,7 @@ func (n *Node) restartRecorded(goodbyeAt int64) bool {
 	s := n.fsm.state.Load()
 	a, _ := s.Restart(n.self)
 	nothingToRecord := n.isLastNode() || !s.Committed().Has(n.self)
-	return a.Boot == n.agent.boot.Load() || nothingToRecord && n.agent.parted.Load() && n.agent.answered.Load() > goodbyeAt
+	return a.Boot == n.agent.boot.Load() || nothingToRecord && n.agent.stopped.Load() && n.agent.lastAnswer.Load() > goodbyeAt
 }
 
 // mustRecordRestarts reports whether this node leads, and the log does not contain yet the restarts of

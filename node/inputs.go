@@ -39,7 +39,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 		Shards: n.o.Shards, Epoch: uint64(c.Epoch()), Mapped: c.Epoch() != 0,
 		Drains: n.agent.leaving.Load() || n.stopping.Load(),
 	}
-	current := w.current.Look(now, n.agent.current.Load())
+	current := w.current.Look(now, n.agent.upToDate.Load())
 	in.NoLeader = w.leaderless.Look(now, in.Leader == "")
 	in.NoMap = w.unmapped.Look(now, in.Leader != "" && !in.Mapped)
 	in.NoLease = w.unleased.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.router.leased())
@@ -210,7 +210,7 @@ func (w *watch) self(x *verdict.Node) {
 		return
 	}
 	x.NotReleased, x.NotReleasedWhy = n.agent.releases.lately(n.o.Clock.Precise())
-	if k := n.agent.kept.Load(); k != nil {
+	if k := n.agent.keptByDrain.Load(); k != nil {
 		x.Unmoved, x.UnmovedWhy = k.shards, k.why
 	}
 	x.App = verdict.AppHealthy
@@ -243,10 +243,10 @@ func (w *watch) acquisition(now time.Time, in *verdict.Inputs) {
 // ownMachine adds what this node stands on.
 func (w *watch) ownMachine(now time.Time, in *verdict.Inputs) {
 	n := w.n
-	if at := n.agent.elsewhere.Load(); at != nil {
+	if at := n.agent.duplicateAddr.Load(); at != nil {
 		in.Elsewhere = *at
 	}
-	if st := n.agent.stood.Load(); st != nil && n.o.Clock.Precise()-st.at < stoodShown {
+	if st := n.agent.lastPause.Load(); st != nil && n.o.Clock.Precise()-st.at < stoodShown {
 		in.Stopped = st.lasted
 	}
 	if now.Sub(w.appSilenceRead) >= time.Second {

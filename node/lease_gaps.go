@@ -7,7 +7,7 @@ import (
 
 // absence adds up the time in which a node had no lease. It goes by the ends of
 // the leases: a gap counts in full however short it is, and whoever looked.
-type absence struct {
+type leaseGaps struct {
 	mu struct {
 		sync.Mutex
 		total time.Duration // of what is over
@@ -17,23 +17,23 @@ type absence struct {
 }
 
 // newAbsence begins to count at now, without a lease.
-func newAbsence(now time.Duration) *absence {
-	a := &absence{}
+func newLeaseGaps(now time.Duration) *leaseGaps {
+	a := &leaseGaps{}
 	a.mu.from = now
 	return a
 }
 
 // lease tells that from now on the lease ends at until; what lies in the past, as
 // zero does, is none. now does not run backwards.
-func (a *absence) lease(now, until time.Duration) {
+func (a *leaseGaps) setLease(now, end time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.mu.total += max(now-a.mu.from, 0)
-	a.mu.from = max(until, now)
+	a.mu.from = max(end, now)
 }
 
 // sum returns the time without a lease up to now.
-func (a *absence) sum(now time.Duration) time.Duration {
+func (a *leaseGaps) total(now time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.mu.total + max(now-a.mu.from, 0)

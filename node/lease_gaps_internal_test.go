@@ -25,11 +25,11 @@ func TestAbsenceCountsFromTheEndOfALease(t *testing.T) {
 		{"one that is over when it comes", []set{{150 * ms, 140 * ms}}, 200 * ms, 100 * ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a := newAbsence(100 * ms)
+			a := newLeaseGaps(100 * ms)
 			for _, s := range c.sets {
-				a.lease(s.now, s.until)
+				a.setLease(s.now, s.until)
 			}
-			if got := a.sum(c.at); got != c.want {
+			if got := a.total(c.at); got != c.want {
 				t.Errorf("sum(%v) = %v, want %v", c.at, got, c.want)
 			}
 		})

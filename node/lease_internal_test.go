@@ -30,16 +30,16 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
 	beat := func() uint64 {
 		a.machine.HeartbeatNow()
-		a.look(a.turn())
+		a.poll(a.beginTurn())
 		return sent
 	}
 	renew := func(beat uint64) {
-		a.answer(a.turn(), ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
-		a.look(a.turn())
+		a.answer(a.beginTurn(), ack.Answer{Term: 1, Number: beat, Boot: 1, Beat: beat, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
+		a.poll(a.beginTurn())
 	}
 	generation := func() uint64 { return a.router.Table().Generation() }
 
-	a.look(a.turn())
+	a.poll(a.beginTurn())
 	first := generation()
 	renew(beat())
 	if !a.router.leased() || generation() != first+1 {
@@ -54,7 +54,7 @@ func TestLeaseThatComesBackMakesATable(t *testing.T) {
 	}
 	for range 4 { // runs out between two steps
 		clock.Advance(99 * time.Millisecond)
-		a.look(a.turn())
+		a.poll(a.beginTurn())
 	}
 	clock.Advance(99 * time.Millisecond)
 	last := beat()

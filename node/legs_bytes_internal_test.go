@@ -14,12 +14,12 @@ import (
 
 // pairOfLegs returns both ends of a trunk of kept sockets, each bounded as a node bounds it, and
 // the lanes that the second is given.
-func pairOfLegs(t *testing.T, near, far *lanes, name string) (*mux.Session, <-chan *mux.Stream) {
+func pairOfLegs(t *testing.T, near, far *muxPool, name string) (*mux.Session, <-chan *mux.Stream) {
 	t.Helper()
 	a, b := net.Pipe()
 	given := make(chan *mux.Stream, mux.MaxWebSocketStreams)
-	g := guest{node: name, place: "10.0.0.1"}
-	opens, takes := mux.NewClient(a, near.enter(g)), mux.NewServer(b, far.enter(g), func(l *mux.Stream) bool { given <- l; return true })
+	g := peerOrigin{node: name, origin: "10.0.0.1"}
+	opens, takes := mux.NewClient(a, near.acquireSession(g)), mux.NewServer(b, far.acquireSession(g), func(l *mux.Stream) bool { given <- l; return true })
 	var runs sync.WaitGroup
 	for _, tr := range []*mux.Session{opens, takes} {
 		runs.Go(func() { _ = tr.Run() }) // its lanes say why it ends
@@ -32,8 +32,8 @@ func pairOfLegs(t *testing.T, near, far *lanes, name string) (*mux.Session, <-ch
 	return opens, given
 }
 
-func legsOfNode(name string) *lanes {
-	return newLegs(peer.New(peer.Options{Node: name, Cluster: func() string { return "c" }}))
+func legsOfNode(name string) *muxPool {
+	return newWebSocketStreams(peer.New(peer.Options{Node: name, Cluster: func() string { return "c" }}))
 }
 
 // An app, or a client, that reads nothing had 32 KiB kept for each of its sockets, 512 MiB for

@@ -14,9 +14,9 @@ import (
 // its requests to those.
 func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 	hosting(t, func(h *host) {
-		r := &router{requestStreams: newLanes(dialing("a", h.far)), webSocketStreams: newLegs(dialing("a", h.far))}
-		defer r.requestStreams.set.Close()
-		defer r.webSocketStreams.set.Close()
+		r := &router{requestStreams: newRequestStreams(dialing("a", h.far)), webSocketStreams: newWebSocketStreams(dialing("a", h.far))}
+		defer r.requestStreams.outgoing.Close()
+		defer r.webSocketStreams.outgoing.Close()
 		for i := range 2 * mux.MaxStreams {
 			if l := r.Leg(h.ctx, "b"); l == nil {
 				t.Fatalf("no lane for socket %d", i)
@@ -29,7 +29,7 @@ func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 				t.Fatalf("no lane for request %d", i)
 			}
 		}
-		if n, l := h.router.webSocketStreams.open(), h.router.requestStreams.open(); n != 1 || l != 1 {
+		if n, l := h.router.webSocketStreams.numSessions(), h.router.requestStreams.numSessions(); n != 1 || l != 1 {
 			t.Errorf("%d trunks of sockets and %d of requests, want one of each", n, l)
 		}
 	})
@@ -37,11 +37,11 @@ func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 
 // The sockets of all nodes are bounded as streams are, and one node may have them all.
 func TestTheLegsOfOthersAreBounded(t *testing.T) {
-	l := newLegs(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
-	one := l.enter(guest{node: "a", place: "1"})
-	other := l.enter(guest{node: "c", place: "2"})
+	l := newWebSocketStreams(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
+	one := l.acquireSession(peerOrigin{node: "a", origin: "1"})
+	other := l.acquireSession(peerOrigin{node: "c", origin: "2"})
 	t1 := mux.NewClient(nil, one)
-	for i := range mostLanes - 1 {
+	for i := range maxStreams - 1 {
 		if _, err := t1.OpenStream(); err != nil {
 			t.Fatalf("%v after %d", err, i)
 		}
@@ -53,12 +53,12 @@ func TestTheLegsOfOthersAreBounded(t *testing.T) {
 	if _, err := t2.OpenStream(); err == nil {
 		t.Error("one more than there may be")
 	}
-	for i := range mostLegTrunks - 1 {
-		if l.enter(guest{node: "a", place: "1"}) == nil {
+	for i := range maxWebSocketSessionsPerNode - 1 {
+		if l.acquireSession(peerOrigin{node: "a", origin: "1"}) == nil {
 			t.Errorf("a node has no trunk %s", strconv.Itoa(i+2))
 		}
 	}
-	if l.enter(guest{node: "a", place: "1"}) != nil {
+	if l.acquireSession(peerOrigin{node: "a", origin: "1"}) != nil {
 		t.Error("a node has one trunk too many")
 	}
 }
@@ -67,9 +67,9 @@ func TestTheLegsOfOthersAreBounded(t *testing.T) {
 // there are go on.
 func TestLegsOutliveARenewal(t *testing.T) {
 	hosting(t, func(h *host) {
-		n := &Node{router: &router{requestStreams: newLanes(dialing("a", h.far)), webSocketStreams: newLegs(dialing("a", h.far))}, proxy: h.proxy}
-		defer n.router.requestStreams.set.Close()
-		defer n.router.webSocketStreams.set.Close()
+		n := &Node{router: &router{requestStreams: newRequestStreams(dialing("a", h.far)), webSocketStreams: newWebSocketStreams(dialing("a", h.far))}, proxy: h.proxy}
+		defer n.router.requestStreams.outgoing.Close()
+		defer n.router.webSocketStreams.outgoing.Close()
 		ctx, cancel := context.WithCancel(h.ctx)
 		defer cancel()
 		before, _ := n.router.Leg(ctx, "b").(*mux.Stream)

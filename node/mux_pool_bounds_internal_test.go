@@ -38,8 +38,8 @@ func hosting(t *testing.T, f func(h *host)) {
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
 		h.Node = &Node{log: zerolog.Nop(), router: newRouter("b", 4, new(clock.Manual), p)}
 		h.proxy = proxy.New(proxy.Options{Cluster: h.router, Room: queue.New(queue.Options{})})
-		p.Handle(peer.Trunk, h.serveTrunk)
-		p.Handle(peer.Legs, h.serveLegs)
+		p.Handle(peer.Trunk, h.serveRequestSession)
+		p.Handle(peer.Legs, h.serveWebSocketSession)
 		p.Handle(peer.Forward, func(ctx context.Context, _ *peer.Conn) { <-ctx.Done() })
 		h.all.Go(func() { _ = p.Serve(ctx, &listener{far: h.far, ctx: ctx}) }) // ctx ends it
 		defer h.all.Wait()
@@ -112,19 +112,19 @@ func TestTheTrunksOfANodeShareOneBound(t *testing.T) {
 
 // All nodes together have a bound, too, from however many addresses they come.
 func TestTheLanesOfAllNodesAreBounded(t *testing.T) {
-	l := newLanes(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
+	l := newRequestStreams(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	opened := 0
-	for i := range mostLanes/mux.MaxStreams + 2 {
+	for i := range maxStreams/mux.MaxStreams + 2 {
 		near, _ := net.Pipe()
-		tr := mux.NewClient(near, l.enter(guest{node: "a", place: strconv.Itoa(i)}))
+		tr := mux.NewClient(near, l.acquireSession(peerOrigin{node: "a", origin: strconv.Itoa(i)}))
 		for ; ; opened++ {
 			if _, err := tr.OpenStream(); err != nil {
 				break
 			}
 		}
 	}
-	if opened != mostLanes {
-		t.Errorf("%d lanes are open, want %d", opened, mostLanes)
+	if opened != maxStreams {
+		t.Errorf("%d lanes are open, want %d", opened, maxStreams)
 	}
 }
 
@@ -138,14 +138,14 @@ func TestATrunkTooManyIsNotServed(t *testing.T) {
 			return t.AwaitPong(ctx)
 		}
 		var trunks []*mux.Session
-		for range mostTrunks {
+		for range maxSessionsPerNode {
 			trunks = append(trunks, h.dial("a"))
 			if err := word(trunks[len(trunks)-1]); err != nil {
 				t.Fatalf("Ask = %v of trunk %d", err, len(trunks))
 			}
 		}
-		r := &router{requestStreams: newLanes(dialing("a", h.far)), port: dialing("a", h.far)}
-		defer r.requestStreams.set.Close()
+		r := &router{requestStreams: newRequestStreams(dialing("a", h.far)), port: dialing("a", h.far)}
+		defer r.requestStreams.outgoing.Close()
 		lane := func() bool {
 			if r.Lane("b") == nil {
 				synctest.Wait() // a trunk is dialed
@@ -153,10 +153,10 @@ func TestATrunkTooManyIsNotServed(t *testing.T) {
 			return r.Lane("b") != nil
 		}
 		if lane() {
-			t.Errorf("there is a lane by trunk %d", mostTrunks+1)
+			t.Errorf("there is a lane by trunk %d", maxSessionsPerNode+1)
 		}
 		if err := word(h.dial("a")); err == nil || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Ask = %v of trunk %d, want that it has ended", err, mostTrunks+1)
+			t.Errorf("Ask = %v of trunk %d, want that it has ended", err, maxSessionsPerNode+1)
 		}
 		c, err := r.Dial(h.ctx, "b")
 		if err != nil {

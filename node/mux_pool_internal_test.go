@@ -85,8 +85,8 @@ func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
 			}()
 			return func() { cancel(); <-ended }
 		}
-		r := &router{requestStreams: newLanes(dialing("a", far))}
-		defer r.requestStreams.set.Close()
+		r := &router{requestStreams: newRequestStreams(dialing("a", far))}
+		defer r.requestStreams.outgoing.Close()
 		open := func(lane bool) {
 			t.Helper()
 			c := r.Lane("b")
@@ -113,7 +113,7 @@ func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
 		if s, n := far.streams.Load(), far.trunks.Load(); s != 0 || n != 1 {
 			t.Errorf("%d streams and %d trunks, want one trunk", s, n)
 		}
-		r.requestStreams.set.Close()
+		r.requestStreams.outgoing.Close()
 		stop()
 	})
 }
@@ -125,7 +125,7 @@ func TestALaneWhoseRequestPanicsIsCut(t *testing.T) {
 		near, far := net.Pipe()
 		o := mux.NewClient(near, mux.NewBudget(mux.MaxStreams, nil))
 		given := mux.NewServer(far, mux.NewBudget(mux.MaxStreams, nil), func(l *mux.Stream) bool {
-			go n.serveLane(t.Context(), l, &peer.Conn{})
+			go n.serveStream(t.Context(), l, &peer.Conn{})
 			return true
 		})
 		go func() { _ = o.Run() }()
@@ -152,7 +152,7 @@ type opener struct {
 }
 
 // accept has l accept a trunk, as serveTrunk does.
-func (l *lanes) accept() *opener {
+func (l *muxPool) accept() *opener {
 	a, b := net.Pipe()
 	o := &opener{Session: mux.NewClient(a, mux.NewBudget(mux.MaxStreams, nil)), given: make(chan *mux.Stream, 8), ended: make(chan error, 1)}
 	t := mux.NewServer(b, mux.NewBudget(mux.MaxStreams, nil), func(l *mux.Stream) bool { o.given <- l; return true })
@@ -183,12 +183,12 @@ func (o *opener) ask(t *testing.T) *mux.Stream {
 // and waits for the other ends to have read that.
 func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		l := newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		o, other := l.accept(), l.accept()
 		taken := o.ask(t)
 		at := <-o.given
 		began := time.Now()
-		l.part(func() {
+		l.shutdown(func() {
 			synctest.Wait()
 			for _, o := range []*opener{o, other} {
 				if _, err := o.OpenStream(); !errors.Is(err, mux.ErrDraining) {
@@ -199,7 +199,7 @@ func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
 				t.Error("a trunk with a lane has ended")
 			}
 			go func() {
-				time.Sleep(partTime / 2)
+				time.Sleep(goAwayTimeout / 2)
 				_, _ = at.Write([]byte("last word"))
 				_ = at.Close()
 			}()
@@ -211,7 +211,7 @@ func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
 				_ = taken.Close()
 			}()
 		})
-		if took := time.Since(began); took != partTime/2 {
+		if took := time.Since(began); took != goAwayTimeout/2 {
 			t.Errorf("it waits %v, want until the other ends have ended their trunks", took)
 		}
 		synctest.Wait()
@@ -234,19 +234,19 @@ func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
 // there are no trunks there is nothing to wait for.
 func TestANodeThatStopsWaitsForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		l := newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		calls := 0
 		began := time.Now()
-		l.part(func() { calls++ })
+		l.shutdown(func() { calls++ })
 		if took := time.Since(began); took != 0 || calls != 1 {
 			t.Errorf("without trunks it takes %v, and ends requests %d times", took, calls)
 		}
-		l = newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		l = newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		o := l.accept()
 		o.ask(t)
 		began = time.Now()
-		l.part(func() { calls++ })
-		if took := time.Since(began); took != partTime || calls != 2 {
+		l.shutdown(func() { calls++ })
+		if took := time.Since(began); took != goAwayTimeout || calls != 2 {
 			t.Errorf("it waits %v for a lane that stays, and ends requests %d times", took, calls-1)
 		}
 		o.Fail(net.ErrClosed)
@@ -258,7 +258,7 @@ func TestANodeThatStopsWaitsForAMoment(t *testing.T) {
 // between would be ended as well, and has not been told so.
 func TestANodeThatStopsTellsBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		l := newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		near, far := net.Pipe()
 		slow := mux.NewServer(near, mux.NewBudget(mux.MaxStreams, nil), func(*mux.Stream) bool { return true })
 		l.add(slow)
@@ -267,13 +267,13 @@ func TestANodeThatStopsTellsBeforeItEnds(t *testing.T) {
 			_ = slow.Run()
 		}()
 		go func() {
-			time.Sleep(partTime / 2)
+			time.Sleep(goAwayTimeout / 2)
 			_ = mux.NewClient(far, mux.NewBudget(mux.MaxStreams, nil)).Run() // reads what it is told only now
 		}()
 		began := time.Now()
-		l.part(func() {
-			if told := time.Since(began); told != partTime/2 {
-				t.Errorf("requests are ended after %v, and it is told after %v", told, partTime/2)
+		l.shutdown(func() {
+			if told := time.Since(began); told != goAwayTimeout/2 {
+				t.Errorf("requests are ended after %v, and it is told after %v", told, goAwayTimeout/2)
 			}
 		})
 		synctest.Wait()

@@ -20,60 +20,60 @@ import (
 // A node has a few trunks to another, as it may need while the lanes of one go on that is
 // replaced, others have theirs, and those of one address are bounded together.
 func TestTheTrunksOfANodeAreBounded(t *testing.T) {
-	l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
-	b, c := guest{"b", "10.0.0.1"}, guest{"c", "10.0.0.1"}
-	first := l.enter(b)
-	for i := range mostTrunks + 1 {
-		if got := l.enter(b); (got == first) != (i < mostTrunks-1) || (got == nil) != (i >= mostTrunks-1) {
+	l := newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+	b, c := peerOrigin{"b", "10.0.0.1"}, peerOrigin{"c", "10.0.0.1"}
+	first := l.acquireSession(b)
+	for i := range maxSessionsPerNode + 1 {
+		if got := l.acquireSession(b); (got == first) != (i < maxSessionsPerNode-1) || (got == nil) != (i >= maxSessionsPerNode-1) {
 			t.Errorf("trunk %d counts in %v", i+2, got)
 		}
 	}
-	if other := l.enter(c); other == nil || other == first {
+	if other := l.acquireSession(c); other == nil || other == first {
 		t.Error("another node has no trunk of its own")
 	}
-	in := mostTrunks + 1
-	for i := range 2 * mostTrunksFrom {
-		if got := l.enter(guest{strconv.Itoa(i), "10.0.0.1"}); (got != nil) != (in < mostTrunksFrom) {
+	in := maxSessionsPerNode + 1
+	for i := range 2 * maxSessionsPerOrigin {
+		if got := l.acquireSession(peerOrigin{strconv.Itoa(i), "10.0.0.1"}); (got != nil) != (in < maxSessionsPerOrigin) {
 			t.Fatalf("an address with %d trunks is let in: %v", in, got != nil)
 		} else if got != nil {
 			in++
 		}
 	}
 	places := 1
-	for ; in < mostTrunksOfAll; places++ {
-		for i := range mostTrunksFrom {
-			if l.enter(guest{strconv.Itoa(i), strconv.Itoa(places)}) == nil {
+	for ; in < maxSessions; places++ {
+		for i := range maxSessionsPerOrigin {
+			if l.acquireSession(peerOrigin{strconv.Itoa(i), strconv.Itoa(places)}) == nil {
 				t.Fatalf("address %d has no trunk %d", places, i)
 			}
 			in++
 		}
 	}
-	if l.enter(guest{"d", "10.0.0.2"}) != nil {
+	if l.acquireSession(peerOrigin{"d", "10.0.0.2"}) != nil {
 		t.Errorf("%d trunks are not enough", in)
 	}
-	for range mostTrunks {
-		l.leave(b)
+	for range maxSessionsPerNode {
+		l.releaseSession(b)
 	}
-	l.leave(c)
-	if got := l.enter(b); got == nil {
+	l.releaseSession(c)
+	if got := l.acquireSession(b); got == nil {
 		t.Error("it has none once its own have ended")
 	}
-	l.leave(b)
-	for i := range mostTrunksFrom - mostTrunks - 1 {
-		l.leave(guest{strconv.Itoa(i), "10.0.0.1"})
+	l.releaseSession(b)
+	for i := range maxSessionsPerOrigin - maxSessionsPerNode - 1 {
+		l.releaseSession(peerOrigin{strconv.Itoa(i), "10.0.0.1"})
 	}
-	if n, p := len(l.accepted.nodes), len(l.accepted.places); n != mostTrunksOfAll-mostTrunksFrom || p != places-1 {
+	if n, p := len(l.accepted.nodes), len(l.accepted.origins); n != maxSessions-maxSessionsPerOrigin || p != places-1 {
 		t.Errorf("%d nodes of %d addresses are remembered", n, p)
 	}
 }
 
 // The lanes of those who invent names count together.
 func TestTheLanesOfAnAddressAreBounded(t *testing.T) {
-	l := newLanes(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+	l := newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 	opened := 0
-	for i := range 2 * mostLanesFrom / mux.MaxStreams {
+	for i := range 2 * maxStreamsPerOrigin / mux.MaxStreams {
 		near, _ := net.Pipe()
-		tr := mux.NewClient(near, l.enter(guest{strconv.Itoa(i), "10.0.0.1"}))
+		tr := mux.NewClient(near, l.acquireSession(peerOrigin{strconv.Itoa(i), "10.0.0.1"}))
 		for {
 			if _, err := tr.OpenStream(); err != nil {
 				break
@@ -81,8 +81,8 @@ func TestTheLanesOfAnAddressAreBounded(t *testing.T) {
 			opened++
 		}
 	}
-	if opened != mostLanesFrom {
-		t.Errorf("an address has %d lanes, want %d", opened, mostLanesFrom)
+	if opened != maxStreamsPerOrigin {
+		t.Errorf("an address has %d lanes, want %d", opened, maxStreamsPerOrigin)
 	}
 }
 
@@ -111,14 +111,14 @@ func TestTheTrunksOfAnOwnerOfIPv6AreBounded(t *testing.T) {
 			synctest.Wait()
 		}
 		addr := netip.MustParseAddr("2001:db8::1")
-		for i := range mostTrunksFrom + 16 {
+		for i := range maxSessionsPerOrigin + 16 {
 			enter(addr, strconv.Itoa(i))
 			addr = addr.Next()
 		}
-		if n := h.router.requestStreams.open(); n != mostTrunksFrom {
-			t.Errorf("%d trunks of one owner's addresses are served, want %d", n, mostTrunksFrom)
+		if n := h.router.requestStreams.numSessions(); n != maxSessionsPerOrigin {
+			t.Errorf("%d trunks of one owner's addresses are served, want %d", n, maxSessionsPerOrigin)
 		}
-		if enter(netip.MustParseAddr("2001:db8:0:1::1"), "c"); h.router.requestStreams.open() != mostTrunksFrom+1 {
+		if enter(netip.MustParseAddr("2001:db8:0:1::1"), "c"); h.router.requestStreams.numSessions() != maxSessionsPerOrigin+1 {
 			t.Error("another owner has none")
 		}
 	})
@@ -132,8 +132,8 @@ func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
 		ends := make(chan net.Conn)
 		n := &Node{log: zerolog.Nop(), router: &router{}}
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
-		n.router.requestStreams = newLanes(p)
-		p.Handle(peer.Trunk, n.serveTrunk)
+		n.router.requestStreams = newRequestStreams(p)
+		p.Handle(peer.Trunk, n.serveRequestSession)
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup
 		served.Go(func() { _ = p.Serve(ctx, &listener{far: &farPort{ends: ends}, ctx: ctx}) })
@@ -141,15 +141,15 @@ func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
 			synctest.Wait()
 			n.router.requestStreams.accepted.Lock()
 			defer n.router.requestStreams.accepted.Unlock()
-			return n.router.requestStreams.accepted.guests
+			return n.router.requestStreams.accepted.total
 		}
 		var held []net.Conn
 		for i := range names {
 			port := dialing(fmt.Sprintf("stranger-%d", i), &farPort{ends: ends})
-			for range mostTrunks {
+			for range maxSessionsPerNode {
 				c, err := port.Dial(ctx, "b", peer.Trunk)
 				if err != nil {
-					if len(held) < mostTrunksFrom {
+					if len(held) < maxSessionsPerOrigin {
 						t.Fatalf("name %d: %v", i, err)
 					}
 					continue // it is closed as it is welcomed
@@ -157,8 +157,8 @@ func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
 				held = append(held, c)
 			}
 		}
-		if n := known(); n != mostTrunksFrom {
-			t.Errorf("%d trunks of one address are served, want %d", n, mostTrunksFrom)
+		if n := known(); n != maxSessionsPerOrigin {
+			t.Errorf("%d trunks of one address are served, want %d", n, maxSessionsPerOrigin)
 		}
 		time.Sleep(time.Minute)
 		if n := known(); n != 0 {
@@ -178,7 +178,7 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 		ends := make(chan net.Conn)
 		n := &Node{log: zerolog.Nop(), router: &router{}}
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
-		n.router.requestStreams = newLanes(p)
+		n.router.requestStreams = newRequestStreams(p)
 		over := make(chan struct{})
 		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
 			n.router.requestStreams.serve(c, func(l *mux.Stream) { <-over; _ = l.Close() })
@@ -187,7 +187,7 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 		var served sync.WaitGroup
 		served.Go(func() { _ = p.Serve(ctx, &listener{far: &farPort{ends: ends}, ctx: ctx}) })
 		port := dialing("c", &farPort{ends: ends})
-		for i := range 2 * mostTrunks {
+		for i := range 2 * maxSessionsPerNode {
 			c, err := port.Dial(ctx, "b", peer.Trunk)
 			if err != nil {
 				t.Fatal(err)
@@ -205,12 +205,12 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 			tr.Fail(net.ErrClosed)
 			synctest.Wait()
 		}
-		if n := n.router.requestStreams.all.InUse(); n != 2*mostTrunks {
+		if n := n.router.requestStreams.streamBudget.InUse(); n != 2*maxSessionsPerNode {
 			t.Errorf("%d lanes count, want all that are worked on", n)
 		}
 		close(over)
-		if synctest.Wait(); n.router.requestStreams.all.InUse() != 0 {
-			t.Errorf("%d lanes count in the end", n.router.requestStreams.all.InUse())
+		if synctest.Wait(); n.router.requestStreams.streamBudget.InUse() != 0 {
+			t.Errorf("%d lanes count in the end", n.router.requestStreams.streamBudget.InUse())
 		}
 		cancel()
 		served.Wait()

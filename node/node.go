@@ -230,7 +230,7 @@ func (n *Node) openRaft() error {
 		}
 		return fmt.Errorf("node: the data directory cannot be used: "+remedyDamaged+": %w", err)
 	}
-	n.agent.before.Store(n.raft.LastIndex())
+	n.agent.lastAtStart.Store(n.raft.LastIndex())
 	n.agent.doubts = newDoubts(n)
 	n.openRoster()
 	close(n.raftOpen)
@@ -239,23 +239,23 @@ func (n *Node) openRaft() error {
 
 func (n *Node) newAgent() {
 	a := &agent{
-		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, changes: n.changes, fail: n.fail, weight: max(n.o.Weight, 1), back: n.o.HoldGrace,
-		keys:    n.loaded.digest.Load,
-		healthy: func() bool { return n.health == nil || n.health.good.Load() },
-		app:     n.appHealth,
-		known:   func() bool { return n.health == nil || n.health.known.Load() },
-		applied: n.fsm.agentHint, newest: n.fsm.state.Load,
+		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, changes: n.changes, fail: n.fail, weight: max(n.o.Weight, 1), returnsWithin: n.o.HoldGrace,
+		keys:         n.loaded.digest.Load,
+		healthy:      func() bool { return n.health == nil || n.health.good.Load() },
+		app:          n.appHealth,
+		known:        func() bool { return n.health == nil || n.health.known.Load() },
+		stateChanged: n.fsm.agentHint, newest: n.fsm.state.Load,
 		appWatch: n.appWatch,
-		answers:  make(chan ack.Answer), own: n.ownAnswers, wake: make(chan struct{}, 1), beatIfNearlyDue: make(chan struct{}, 1), beatWithVoters: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
-		asked: make(chan func()), ended: make(chan struct{}), came: make(map[shardmap.Shard]time.Duration),
-		orphans: orphanedForwards{log: n.log, abort: n.proxy.Abandon}, ticks: n.pulse.Asked(), often: n.pulse.WhileBusy(clock.EveryBeat), // before all others: a lease hangs on them
+		answers:  make(chan ack.Answer), ownAnswers: n.ownAnswers, wake: make(chan struct{}, 1), beatIfNearlyDue: make(chan struct{}, 1), beatWithVoters: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
+		calls: make(chan func()), ended: make(chan struct{}), receivedAt: make(map[shardmap.Shard]time.Duration),
+		orphans: orphanedForwards{log: n.log, abort: n.proxy.Abandon}, timer: n.pulse.Asked(), busyTimer: n.pulse.WhileBusy(clock.EveryBeat), // before all others: a lease hangs on them
 	}
 	a.boot.Store(n.o.Dir.Boot())
 	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {
 		a.turns.used, n.pulse.Used = c.Used, c.Used
 	}
 	_, n.pulse.Kernel = n.o.Clock.(interface{ Kernel() })
-	a.tell = func(e event.Event) { n.events.Add(e) }
+	a.record = func(e event.Event) { n.events.Add(e) }
 	n.agent = a
 	n.link = &heartbeatClient{
 		self: n.self, port: n.port, log: n.log, oldConnTimeout: func() time.Duration { return n.timing().DeadAfter },
@@ -269,7 +269,7 @@ func (n *Node) newAgent() {
 		n.router.notAcquired = a.hooking.tell
 		hooks = &ack.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, Ended: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}
-	a.out = n.link.send
+	a.transmit = n.link.send
 	a.machine = ack.NewAgent(ack.AgentOptions{
 		Node: n.self, Server: n.server, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
 		Gateway: n.o.Gateway, Zone: n.o.Zone, Hooks: hooks,
@@ -382,7 +382,7 @@ func (n *Node) wait(ctx context.Context) error {
 		case err := <-n.failed:
 			return n.condemned(err)
 		case r := <-refused:
-			serves := n.agent.answered.Load() > 0
+			serves := n.agent.lastAnswer.Load() > 0
 			switch {
 			case r.Superseded:
 				n.asks.Go(func() { asked <- n.superseded(ctx, r, serves) })

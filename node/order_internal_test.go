@@ -36,24 +36,24 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 		Term: func() uint64 {
 			if late {
 				late = false
-				a.answer(a.turn(), ack.Answer{Term: 4, Number: 8, Boot: 1, Beat: 1})
+				a.answer(a.beginTurn(), ack.Answer{Term: 4, Number: 8, Boot: 1, Beat: 1})
 			}
 			return term
 		},
 		Send: func(hb ack.Heartbeat) { sent = hb },
 	}, clock.Precise())
 	a.machine.HeartbeatNow()
-	a.look(a.turn())
-	a.answer(a.turn(), ack.Answer{Term: 4, Number: 7, Boot: 1, Beat: 1})
+	a.poll(a.beginTurn())
+	a.answer(a.beginTurn(), ack.Answer{Term: 4, Number: 7, Boot: 1, Beat: 1})
 	late = true
 	a.machine.HeartbeatNow()
-	a.look(a.turn())
+	a.poll(a.beginTurn())
 	if sent.Echo != (ack.Echo{Term: 4, Number: 7}) || sent.Term != 4 {
 		t.Errorf("echo %+v in term %d; the answer that came while the term was read must not be echoed yet", sent.Echo, sent.Term)
 	}
 	term = 5 // it voted for another
 	a.machine.HeartbeatNow()
-	a.look(a.turn())
+	a.poll(a.beginTurn())
 	if sent.Term != 5 {
 		t.Errorf("the heartbeat names term %d, Raft is in 5", sent.Term)
 	}

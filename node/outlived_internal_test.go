@@ -35,13 +35,13 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 	grant := func() (cutBy time.Duration) {
 		now := clock.Precise()
 		a.machine.HeartbeatNow()
-		a.look(a.turn())
-		a.answer(a.turn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
-		a.look(a.turn())
+		a.poll(a.beginTurn())
+		a.answer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
+		a.poll(a.beginTurn())
 		return now + timing.Lease + timing.CutAfter()
 	}
 	for _, stop := range []time.Duration{0, time.Nanosecond, time.Hour} {
-		if a.look(a.turn()); stop > 0 && !a.router.abortOverdue() {
+		if a.poll(a.beginTurn()); stop > 0 && !a.router.abortOverdue() {
 			t.Error("without a lease it is over")
 		}
 		cutBy := grant()
@@ -65,7 +65,7 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 			t.Error("nobody has cut it, and it may go on")
 		}
 		a.overdue.cut = 0
-		if a.look(a.turn()); a.overdue.cut == 0 {
+		if a.poll(a.beginTurn()); a.overdue.cut == 0 {
 			t.Error("the agent does not cut when the clock says so")
 		}
 	}

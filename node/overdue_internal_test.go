@@ -52,8 +52,8 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
 			grant := func() {
 				a.machine.HeartbeatNow()
-				a.look(a.turn())
-				a.answer(a.turn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
+				a.poll(a.beginTurn())
+				a.answer(a.beginTurn(), ack.Answer{Term: 1, Number: sent, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.Lease + timing.CutAfter(), Lease: timing.Lease})
 			}
 			every, began := 10*time.Millisecond, clock.Precise()
 			grant()
@@ -67,7 +67,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			}
 			for clock.Precise() < began+timing.DeadAfter {
 				clock.Advance(every)
-				a.look(a.turn())
+				a.poll(a.beginTurn())
 				cut := a.overdue.cut != 0
 				if cut && tc.returns {
 					release()

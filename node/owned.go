@@ -19,7 +19,7 @@ func (n *Node) Held(ctx context.Context) (admin.OwnedList, error) {
 	defer cancel()
 	list := make(chan admin.OwnedList, 1)
 	select {
-	case n.agent.asked <- func() { list <- n.agent.owned() }:
+	case n.agent.calls <- func() { list <- n.agent.owned() }:
 		held := <-list
 		held.MayWriteMS = n.mayWriteOwned(ctx).Milliseconds()
 		return held, nil
@@ -56,7 +56,7 @@ func (a *agent) unhooked(s *ack.State, leased bool) (held []ack.HeldShardView) {
 		if c.Owner(sh) != a.self {
 			continue
 		}
-		h := ack.HeldShardView{Shard: sh, Epoch: c.OwnedSince(sh), Phase: ack.HookServing, Since: a.came[sh]}
+		h := ack.HeldShardView{Shard: sh, Epoch: c.OwnedSince(sh), Phase: ack.HookServing, Since: a.receivedAt[sh]}
 		switch {
 		case s.Last().Owner(sh) != a.self:
 			h.Phase = ack.HookReleasing

@@ -53,8 +53,8 @@ func (n *Node) openRoster() {
 	})
 	n.twin = roster.NewDuplicateDetector(roster.DuplicateOptions{
 		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: others{n}, Lookup: n.lookup, Log: n.log,
-		Answered: func() bool { return n.agent.answered.Load() != 0 },
-		OnSeen:   func(addr string) { n.agent.elsewhere.Store(&addr) },
+		Answered: func() bool { return n.agent.lastAnswer.Load() != 0 },
+		OnSeen:   func(addr string) { n.agent.duplicateAddr.Store(&addr) },
 		OnFound: func(addr string) {
 			select {
 			case n.agent.duplicate <- addr:

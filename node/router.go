@@ -20,8 +20,8 @@ import (
 type router struct {
 	clock            clock.Clock
 	port             *peer.Port
-	requestStreams   *lanes // connections to other nodes for forwarded requests
-	webSocketStreams *lanes // connections to other nodes for resumable WebSockets
+	requestStreams   *muxPool // connections to other nodes for forwarded requests
+	webSocketStreams *muxPool // connections to other nodes for resumable WebSockets
 
 	table        atomic.Pointer[proxy.Table]
 	state        atomic.Pointer[ack.State]  // the state that table was built from
@@ -30,7 +30,7 @@ type router struct {
 	abortAt      atomic.Int64               // time at which requests of the last lease must be aborted once it has ended; zero means there was no lease
 	running      *inflight
 	hadRequests  atomic.Bool // a request was admitted or refused since the last poll of the agent, see ack.Observation.HasRequests
-	withoutLease *absence
+	withoutLease *leaseGaps
 	// notAcquired is called if the app responds that it does not hold a shard; nil means that the
 	// app is not asked.
 	notAcquired func(s shardmap.Shard, epoch shardmap.Epoch)
@@ -44,7 +44,7 @@ type router struct {
 var _ proxy.Cluster = (*router)(nil)
 
 func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *router {
-	r := &router{clock: c, port: port, requestStreams: newLanes(port), webSocketStreams: newLegs(port), running: newInflight(shards), withoutLease: newAbsence(c.Precise())}
+	r := &router{clock: c, port: port, requestStreams: newRequestStreams(port), webSocketStreams: newWebSocketStreams(port), running: newInflight(shards), withoutLease: newLeaseGaps(c.Precise())}
 	r.mu.swapped = make(chan struct{})
 	r.swap(ack.NewRouting(self, ack.NewState(), 0, false))
 	return r
@@ -155,13 +155,13 @@ func (r *router) abortOverdue() bool {
 func (r *router) setLease(end time.Duration) (last, now time.Duration) {
 	if last = time.Duration(r.lease.Swap(int64(end))); last != end {
 		now = r.clock.Precise()
-		r.withoutLease.lease(now, end)
+		r.withoutLease.setLease(now, end)
 	}
 	return last, now
 }
 
 // timeWithoutLease returns the total time without a lease since the start of this process.
-func (r *router) timeWithoutLease() time.Duration { return r.withoutLease.sum(r.clock.Precise()) }
+func (r *router) timeWithoutLease() time.Duration { return r.withoutLease.total(r.clock.Precise()) }
 
 // Await waits until the routing table contains both epochs or later ones. It returns false if ctx
 // ends first.
@@ -194,7 +194,7 @@ func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
 // Lane opens a multiplexed stream to the node for small requests. It does not wait; nil means that
 // no stream is available now.
 func (r *router) Lane(node string) net.Conn {
-	if l := r.requestStreams.set.OpenStream(node); l != nil {
+	if l := r.requestStreams.outgoing.OpenStream(node); l != nil {
 		return l
 	}
 	return nil
@@ -203,7 +203,7 @@ func (r *router) Lane(node string) net.Conn {
 // Leg opens a multiplexed stream to the node for a resumable WebSocket. It may wait for a new mux
 // session until ctx ends; nil means that there is no stream.
 func (r *router) Leg(ctx context.Context, node string) net.Conn {
-	if l := r.webSocketStreams.set.OpenStreamWait(ctx, node); l != nil {
+	if l := r.webSocketStreams.outgoing.OpenStreamWait(ctx, node); l != nil {
 		return l
 	}
 	return nil

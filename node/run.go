@@ -113,11 +113,11 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	n.port.Handle(peer.Heartbeat, n.serveHeartbeats)
 	n.port.Handle(peer.Control, n.serveControl)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
-	n.port.Handle(peer.Trunk, n.serveTrunk)
-	n.port.Handle(peer.Legs, n.serveLegs)
+	n.port.Handle(peer.Trunk, n.serveRequestSession)
+	n.port.Handle(peer.Legs, n.serveWebSocketSession)
 	s.push("trunks", func() {
-		n.router.requestStreams.set.Close()
-		n.router.webSocketStreams.set.Close()
+		n.router.requestStreams.outgoing.Close()
+		n.router.webSocketStreams.outgoing.Close()
 	})
 	s.spawn(ctx, "peer port", n.servePeers)
 	s.push("forwarded requests", n.partPeers) // before their streams are closed
@@ -140,7 +140,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	s.spawn(ctx, "leadership", n.lead)
 	s.spawn(ctx, "founding", n.founder.Run)
 	s.spawn(ctx, "twin", n.twin.Run)
-	s.spawn(ctx, "acquaintance", n.acquaint)
+	s.spawn(ctx, "acquaintance", n.greetVoters)
 	s.spawn(ctx, "addresses", n.readdress)
 	s.spawn(ctx, "watch", n.watch.run)
 	return haltAgent
@@ -330,10 +330,10 @@ func (n *Node) leave(live context.Context) {
 	}
 	n.abdicate(ctx)
 	n.agent.goodbye.Store(true)
-	said := n.agent.answered.Load()
+	said := n.agent.lastAnswer.Load()
 	notify(n.agent.wake)
 	saying, stop := context.WithTimeout(ctx, n.parting())
-	n.until(saying, func() bool { return n.agent.parted.Load() && n.agent.answered.Load() > said })
+	n.until(saying, func() bool { return n.agent.stopped.Load() && n.agent.lastAnswer.Load() > said })
 	stop()
 	gossiping, stop := context.WithDeadline(ctx, began.Add(n.o.ShutdownTimeout-n.leaveTime()/2))
 	if err := n.gossip.Leave(gossiping); err != nil {

@@ -50,8 +50,8 @@ func (n *Node) followSecrets() {
 // RenewPeers lets forwarded requests go over new streams: this node's
 // certificate, or whom it believes, has changed.
 func (n *Node) RenewPeers() {
-	n.router.requestStreams.set.Renew()
-	n.router.webSocketStreams.set.Renew()
+	n.router.requestStreams.outgoing.Renew()
+	n.router.webSocketStreams.outgoing.Renew()
 	n.proxy.RenewPeers()
 }
 

@@ -79,7 +79,7 @@ func (n *Node) Ready() error {
 		}
 		return nil
 	case !n.router.leased():
-		if n.agent.elsewhere.Load() != nil {
+		if n.agent.duplicateAddr.Load() != nil {
 			return n.unready("duplicate-node", verdict.DuplicateNode)
 		}
 		if n.leader() == "" {

@@ -225,7 +225,7 @@ func describe(t ack.Timing) string {
 // node's heartbeat is too slow for it, or that servers are taken out too soon. It returns since which entry that was said.
 func (n *Node) compareTiming(said uint64) uint64 {
 	s := n.fsm.state.Load()
-	if !s.Bootstrapped() || !n.agent.current.Load() || s.TimingSince() == said {
+	if !s.Bootstrapped() || !n.agent.upToDate.Load() || s.TimingSince() == said {
 		return said
 	}
 	t := s.Timing()

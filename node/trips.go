@@ -9,7 +9,7 @@ import (
 // send sends a heartbeat, and notes when.
 func (a *agent) send(hb ack.Heartbeat) {
 	a.trips.went(hb.Number, a.clock.Precise())
-	a.out(hb)
+	a.transmit(hb)
 }
 
 // trips are the last heartbeats that were sent, so that each is timed once. The agent's

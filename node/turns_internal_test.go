@@ -41,27 +41,27 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 				Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
 			}, clock.Precise())
 			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
-			a.look(a.turn())
-			a.answer(a.turn(), ack.Answer{Term: 1, Number: 1, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
-			a.look(a.turn())
+			a.poll(a.beginTurn())
+			a.answer(a.beginTurn(), ack.Answer{Term: 1, Number: 1, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
+			a.poll(a.beginTurn())
 			pass := func(d, u time.Duration) {
 				clock.Advance(d)
 				used += u
-				a.look(a.turn())
+				a.poll(a.beginTurn())
 			}
 			pass(10*time.Millisecond, 0)
 			pass(late, c.used)
 			if got := a.router.leased(); got != c.want {
 				t.Errorf("leased %v after a turn %v late, with %v of a processor, want %v", got, late, c.used, c.want)
 			}
-			if a.stood.Load() != nil {
+			if a.lastPause.Load() != nil {
 				t.Error("a pause of a quarter of a lease is reported before it has cost the lease")
 			}
 			pass(timing.Lease, timing.Lease)
 			if a.router.leased() {
 				t.Error("the lease outlasts its end")
 			}
-			if stood := a.stood.Load() != nil; stood == c.want {
+			if stood := a.lastPause.Load() != nil; stood == c.want {
 				t.Errorf("after the end of a lease that was not renewed, a pause is reported: %v, want %v", stood, !c.want)
 			}
 		})

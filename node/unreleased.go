@@ -137,14 +137,14 @@ func (a *agent) reportReleases() {
 	}
 	first := failed[0]
 	a.log.Warn().Str("shards", named(shards)).Str("result", first.Result.String()).Str("why", first.Why).Msg("shards moved without release")
-	if a.tell == nil {
+	if a.record == nil {
 		return
 	}
 	e := event.Event{Kind: event.NotReleased, Node: string(a.self), Reason: first.Why, Unreleased: &event.Unreleased{Count: len(shards)}}
 	for _, s := range shards[:min(len(shards), maxShownShards)] {
 		e.Unreleased.Shards = append(e.Unreleased.Shards, uint32(s))
 	}
-	a.tell(e)
+	a.record(e)
 }
 
 // kept is a number of shards that a safe drain leaves at this node.
@@ -163,7 +163,7 @@ func keptHere(m *ack.Agent) *kept {
 
 // keptStays returns why all shards that are left stay, by a safe drain; empty: not all do.
 func (a *agent) keptStays(shards int) string {
-	if k := a.kept.Load(); k != nil && k.shards >= shards {
+	if k := a.keptByDrain.Load(); k != nil && k.shards >= shards {
 		return "the app has not released them (" + k.why + "); repair the app and drain again, or drain without --safe"
 	}
 	return ""

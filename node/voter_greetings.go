@@ -14,12 +14,12 @@ import (
 const (
 	// acquaintEvery is how often a voter greets the next of those that have something to
 	// hear or to tell.
-	acquaintEvery = time.Second
+	greetEvery = time.Second
 	// acquaintLeast is how often at least it greets each of the others.
-	acquaintLeast = 10 * time.Second
-	acquaintLimit = time.Second
+	greetAllWithin = 10 * time.Second
+	greetTimeout   = time.Second
 	// acquaintAgain is the pause before the first greeting is tried again.
-	acquaintAgain = 25 * time.Millisecond
+	greetRetryPause = 25 * time.Millisecond
 )
 
 // greeting is what a voter has said of its disk to another one last, nothing if that one was
@@ -31,34 +31,34 @@ type greeting struct {
 
 // strangers are the servers of which a process has greeted that is not known, and that nobody
 // has believed: whoever has the secret can say that.
-type strangers struct {
-	came chan struct{} // hint
-	mu   sync.Mutex
-	all  map[string]bool
+type unknownServers struct {
+	added chan struct{} // hint
+	mu    sync.Mutex
+	all   map[string]bool
 }
 
-func newStrangers() *strangers {
-	return &strangers{came: make(chan struct{}, 1), all: map[string]bool{}}
+func newUnknownServers() *unknownServers {
+	return &unknownServers{added: make(chan struct{}, 1), all: map[string]bool{}}
 }
 
 // add notes one of the voters.
-func (s *strangers) add(server string, voters []string) {
+func (s *unknownServers) add(server string, voters []string) {
 	if !slices.Contains(voters, server) {
 		return
 	}
 	s.mu.Lock()
 	s.all[server] = true
 	s.mu.Unlock()
-	notify(s.came)
+	notify(s.added)
 }
 
-func (s *strangers) has(server string) bool {
+func (s *unknownServers) has(server string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.all[server]
 }
 
-func (s *strangers) met(server string) {
+func (s *unknownServers) remove(server string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.all, server)
@@ -71,36 +71,36 @@ func (s *strangers) met(server string) {
 // It is a connection of its own, which wakes both. So who has been told how this disk is has
 // no other greeting for a while. A voter that was started again greets this one, too, but is
 // not believed for that: it is greeted back, where gossip shows it.
-func (n *Node) acquaint(ctx context.Context) {
+func (n *Node) greetVoters(ctx context.Context) {
 	for _, server := range n.otherVoters() {
 		n.asks.Go(func() { n.greetFirst(ctx, server) })
 	}
-	t := n.pulse.Every(acquaintEvery)
+	t := n.pulse.Every(greetEvery)
 	defer t.Stop()
-	strange := n.diskRecords.unknownServers
+	unknown := n.diskRecords.unknownServers
 	last := map[string]greeting{}
-	for turn := 0; ; turn++ {
-		atOnce := false
+	for round := 0; ; round++ {
+		forUnknown := false
 		select {
 		case <-ctx.Done():
 			return
-		case <-strange.came:
-			atOnce = true
+		case <-unknown.added:
+			forUnknown = true
 		case <-t.C:
 		}
 		own, voters := n.diskRecords.ownStatement(), n.otherVoters()
 		for i := range voters {
-			server := voters[(turn+i)%len(voters)]
+			server := voters[(round+i)%len(voters)]
 			to, since := last[server], time.Since(last[server].at)
-			if !strange.has(server) && (atOnce || to.said == own && since < acquaintLeast) || atOnce && since < acquaintEvery {
+			if !unknown.has(server) && (forUnknown || to.said == own && since < greetAllWithin) || forUnknown && since < greetEvery {
 				continue
 			}
-			strange.met(server) // before it is: it may be another one meanwhile
+			unknown.remove(server) // before it is: it may be another one meanwhile
 			to = greeting{at: time.Now()}
 			if n.greet(ctx, server) == nil { // else it is greeted again
 				to.said = own
 			}
-			if last[server] = to; !atOnce {
+			if last[server] = to; !forUnknown {
 				break
 			}
 		}
@@ -119,20 +119,20 @@ func (n *Node) otherVoters() []string {
 
 // greetFirst greets a voter whose address gossip may not have told yet.
 func (n *Node) greetFirst(ctx context.Context, server string) {
-	for range acquaintEvery / acquaintAgain {
+	for range greetEvery / greetRetryPause {
 		if !errors.Is(n.greet(ctx, server), peer.ErrUnknownNode) {
 			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(acquaintAgain):
+		case <-time.After(greetRetryPause):
 		}
 	}
 }
 
 func (n *Node) greet(ctx context.Context, server string) error {
-	greeting, cancel := context.WithTimeout(ctx, acquaintLimit)
+	greeting, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
 	c, err := n.port.Dial(greeting, nodeOf(server), peer.Control)
 	if err != nil {

@@ -3,7 +3,9 @@ package node
 import "shardway/peer/mux"
 
 // Lane opens a lane to another node as the proxy does; nil: there is none now.
-func (n *Node) Lane(node string) *mux.Stream { return n.router.requestStreams.set.OpenStream(node) }
+func (n *Node) Lane(node string) *mux.Stream {
+	return n.router.requestStreams.outgoing.OpenStream(node)
+}
 
 // LanesOf counts the lanes of another node that this one serves.
 func (n *Node) LanesOf(node string) (count int) {
@@ -30,4 +32,4 @@ func (n *Node) Attached() (count int) {
 }
 
 // LegsTo counts the trunks for WebSockets that this node has dialed.
-func (n *Node) LegsTo() int { return n.router.webSocketStreams.set.Len() }
+func (n *Node) LegsTo() int { return n.router.webSocketStreams.outgoing.Len() }
