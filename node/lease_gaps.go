@@ -5,26 +5,27 @@ import (
 	"time"
 )
 
-// absence adds up the time in which a node had no lease. It goes by the ends of
-// the leases: a gap counts in full however short it is, and whoever looked.
+// leaseGaps sums the time in which a node had no lease. It uses the ends of the leases, so each gap
+// counts in full, also a gap that is too short to be observed. Its methods may be called from any
+// goroutine.
 type leaseGaps struct {
 	mu struct {
 		sync.Mutex
-		total time.Duration // of what is over
-		// from is since when there is no lease, or the end of the one that is held.
+		total time.Duration // gaps that have ended
+		// from is the end of the current lease, or the start of the current gap.
 		from time.Duration
 	}
 }
 
-// newAbsence begins to count at now, without a lease.
+// newLeaseGaps starts to count at now, without a lease.
 func newLeaseGaps(now time.Duration) *leaseGaps {
 	a := &leaseGaps{}
 	a.mu.from = now
 	return a
 }
 
-// lease tells that from now on the lease ends at until; what lies in the past, as
-// zero does, is none. now does not run backwards.
+// setLease records that at time now, the end of the lease changed to end. An end in the past, such as
+// zero, means no lease. now must not decrease between calls.
 func (a *leaseGaps) setLease(now, end time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -32,7 +33,7 @@ func (a *leaseGaps) setLease(now, end time.Duration) {
 	a.mu.from = max(end, now)
 }
 
-// sum returns the time without a lease up to now.
+// total returns the time without a lease until now.
 func (a *leaseGaps) total(now time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

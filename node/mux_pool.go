@@ -16,69 +16,71 @@ import (
 )
 
 const (
-	// mostLanes is how many lanes of others a node serves at once, all nodes together: as many
-	// as streams.
+	// maxStreams is the largest number of multiplexed streams from all other nodes together. It is the
+	// same as the limit of forwarded connections.
 	maxStreams = peer.DefaultMaxForward
-	// mostTrunks is how many trunks of one node it serves at once: the one that it opens lanes
-	// by, and some whose last lanes are under way.
+	// maxSessionsPerNode is the largest number of mux sessions from one node: the session on which it
+	// opens streams, and some draining sessions.
 	maxSessionsPerNode = 4
-	// Where there is no secret a node's name is what it says: so those of one origin are
-	// bounded, too, whatever their names, and their lanes. Many nodes may have one address.
+	// Without a cluster secret, a node can claim any name. So the sessions and streams of one origin
+	// are limited, too. The limits are higher, because many nodes may share an address.
 	maxSessionsPerOrigin = 64
 	maxStreamsPerOrigin  = 8 * mux.MaxStreams
-	// mostLegTrunks is mostTrunks of those by which kept sockets go: their lanes stay for days,
-	// and each step that replaces a secret begins another trunk.
+	// maxWebSocketSessionsPerNode is the limit for the sessions of resumable WebSockets. Their streams
+	// stay open for days, and each step of a secret rotation starts another session.
 	maxWebSocketSessionsPerNode = 16
-	// mostLegBytes is what legs may keep beyond mux.FirstWindow each of what apps and clients do
-	// not take, those to other nodes and those of others together. One node, and one origin, may
-	// have half of it: with what each leg has that is 96 MiB.
+	// maxWebSocketBufferBytes is the largest size of the data that apps and clients have not read, of
+	// the streams of resumable WebSockets in both directions, in addition to mux.FirstWindow per
+	// stream. One node or one origin may use half of it. With the first windows, that is 96 MiB.
 	maxWebSocketBufferBytes = 64 << 20
-	// mostTrunksOfAll is how many of all together it serves.
+	// maxSessions is the largest number of sessions from all other nodes together.
 	maxSessions = 1024
 )
 
-// lanes are those to other nodes, and the trunks of others, for requests or for kept sockets:
-// what stays takes no place of what is over soon, and what is said on it stands in nobody's way.
+// muxPool contains the multiplexed streams to other nodes, and serves the mux sessions that other nodes
+// open. A node has one pool for requests and one for resumable WebSockets. So long-lived streams use
+// no capacity of short requests, and their data does not delay them.
 type muxPool struct {
 	outgoing     *mux.SessionSet
 	port         *peer.Port
 	limits       muxLimits
-	streamBudget *mux.Budget // of the lanes of others
-	bufferBudget *mux.Budget // that lanes share, those of others and those to them; nil: they share none
+	streamBudget *mux.Budget // limits the streams from other nodes
+	bufferBudget *mux.Budget // buffer space shared by the streams in both directions; nil means no shared space
 	accepted     struct {
 		sync.Mutex
 		sessions map[*mux.Session]struct{}
 		nodes    map[peerOrigin]*peerUsage
-		origins  map[string]*peerUsage // all nodes of an origin
-		total    int                   // trunks of all of them
-		closing  bool                  // no more lanes are taken
-		drained  chan struct{}         // closed once parted is set and there are no trunks
+		origins  map[string]*peerUsage // sum of all nodes of an origin
+		total    int                   // number of all sessions
+		closing  bool                  // no more streams are accepted
+		drained  chan struct{}         // closed when closing is set and no session is left
 	}
 }
 
-// visitor is another node with trunks to this one, or an origin with trunks of some.
+// peerUsage is the usage of one other node, or of all nodes of one origin.
 type peerUsage struct {
 	budget   *mux.Budget
-	bytes    *mux.Budget // nil: its lanes share none
+	bytes    *mux.Budget // nil means no shared buffer space
 	sessions int
 }
 
-// guest is whose a trunk is: a name, and the origin it came from, as the port tells them apart.
+// peerOrigin identifies the peer of a session: the claimed node name, and the origin of its address
+// (see peer.Port.Origin).
 type peerOrigin struct{ node, origin string }
 
-// laneBounds are those of the lanes and trunks of others.
+// muxLimits limit the streams and sessions from other nodes.
 type muxLimits struct {
 	streamsPerNode, streamsPerOrigin int32 // lanes of one node, and of one origin
 	sessionsPerNode                  int   // trunks of one node
 	bufferBytes                      int32 // that the lanes of all share; zero: none
 }
 
-// newLanes returns those of requests.
+// newRequestStreams creates the pool for requests.
 func newRequestStreams(port *peer.Port) *muxPool {
 	return newMuxPool(port, peer.Trunk, muxLimits{streamsPerNode: mux.MaxStreams, streamsPerOrigin: maxStreamsPerOrigin, sessionsPerNode: maxSessionsPerNode})
 }
 
-// newLegs returns those of kept sockets. All of them may be one node's.
+// newWebSocketStreams creates the pool for resumable WebSockets. One node may use all streams.
 func newWebSocketStreams(port *peer.Port) *muxPool {
 	return newMuxPool(port, peer.Legs, muxLimits{streamsPerNode: mux.MaxWebSocketStreams, streamsPerOrigin: mux.MaxWebSocketStreams, sessionsPerNode: maxWebSocketSessionsPerNode, bufferBytes: maxWebSocketBufferBytes})
 }
@@ -105,13 +107,14 @@ func newMuxPool(port *peer.Port, kind peer.Kind, b muxLimits) *muxPool {
 	return l
 }
 
-// serveTrunk serves the lanes that another node opens for requests, and returns when the last
-// has ended.
+// serveRequestSession serves the streams that another node opens for requests. It returns after the
+// last stream has ended.
 func (n *Node) serveRequestSession(ctx context.Context, c *peer.Conn) {
 	n.serveSession(ctx, n.router.requestStreams, c)
 }
 
-// serveLegs does so for those of kept sockets.
+// serveWebSocketSession serves the streams that another node opens for resumable WebSockets. It returns
+// after the last stream has ended.
 func (n *Node) serveWebSocketSession(ctx context.Context, c *peer.Conn) {
 	n.serveSession(ctx, n.router.webSocketStreams, c)
 }
@@ -120,12 +123,13 @@ func (n *Node) serveSession(ctx context.Context, pool *muxPool, c *peer.Conn) {
 	pool.serve(c, func(l *mux.Stream) { n.serveStream(ctx, l, c) })
 }
 
-// serve has each lane of a trunk served by one, in a goroutine of its own.
+// serve calls handle for each stream of a session, in a separate goroutine. It returns after the last
+// call. It closes c if the peer has too many sessions.
 func (l *muxPool) serve(c *peer.Conn, handle func(l *mux.Stream)) {
 	peerFrom := peerOrigin{node: c.Node(), origin: l.port.Origin(c.RemoteAddr())}
 	budget := l.acquireSession(peerFrom)
 	if budget == nil {
-		_ = c.Close() // it has more trunks than it needs; it has streams, too
+		_ = c.Close() // the peer has more sessions than it needs, and can use plain connections
 		return
 	}
 	var serving sync.WaitGroup
@@ -135,12 +139,12 @@ func (l *muxPool) serve(c *peer.Conn, handle func(l *mux.Stream)) {
 		return true
 	})
 	l.add(session)
-	defer l.releaseSession(peerFrom) // though lanes of it go on here: another may take its place
+	defer l.releaseSession(peerFrom) // streams may still run here, but the peer may open another session
 	defer l.remove(session)
-	_ = session.Run() // the lanes say why it ended
+	_ = session.Run() // the streams report the error
 }
 
-// serveLane serves a lane; a bug there ends that lane only.
+// serveStream serves one stream. A panic ends only that stream.
 func (n *Node) serveStream(ctx context.Context, l *mux.Stream, c *peer.Conn) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -152,8 +156,8 @@ func (n *Node) serveStream(ctx context.Context, l *mux.Stream, c *peer.Conn) {
 	n.proxy.ServePeer(ctx, l, c.Node())
 }
 
-// enter counts a trunk, until leave, and returns what its lanes count in; nil: its node, or its
-// origin, has as many trunks as it may, or all have.
+// acquireSession counts a session until releaseSession, and returns the budget of its streams. nil
+// means that a limit of sessions is reached: of the node, of its origin or of all nodes.
 func (l *muxPool) acquireSession(peerFrom peerOrigin) *mux.Budget {
 	a := &l.accepted
 	a.Lock()
@@ -176,7 +180,8 @@ func (l *muxPool) acquireSession(peerFrom peerOrigin) *mux.Budget {
 	return node.budget
 }
 
-// visitor returns one that may have so many lanes, and half of what all share, of others.
+// newPeerUsage returns a usage with up to limit streams. Its streams also count in the budget streams.
+// They may use half of the shared buffer space, and count in bytes.
 func (l *muxPool) newPeerUsage(limit int32, streams, bytes *mux.Budget) *peerUsage {
 	v := &peerUsage{}
 	if bytes != nil {
@@ -186,7 +191,8 @@ func (l *muxPool) newPeerUsage(limit int32, streams, bytes *mux.Budget) *peerUsa
 	return v
 }
 
-// leave ends that. The lanes that go on here count among those of all.
+// releaseSession ends what acquireSession started. Streams that still run remain in the budget of all
+// nodes.
 func (l *muxPool) releaseSession(peerFrom peerOrigin) {
 	a := &l.accepted
 	a.Lock()
@@ -200,7 +206,7 @@ func (l *muxPool) releaseSession(peerFrom peerOrigin) {
 	}
 }
 
-// leaves counts a trunk less; true: there are no more.
+// release counts one session less, and reports whether none is left.
 func (v *peerUsage) release() bool {
 	v.sessions--
 	return v.sessions == 0
@@ -212,7 +218,7 @@ func (l *muxPool) add(t *mux.Session) {
 	defer a.Unlock()
 	a.sessions[t] = struct{}{}
 	if a.closing {
-		t.GoAway(0) // before all else that it says
+		t.GoAway(0) // before any other frame
 	}
 }
 
@@ -223,11 +229,11 @@ func (l *muxPool) remove(t *mux.Session) {
 	delete(a.sessions, t)
 	if a.closing && len(a.sessions) == 0 {
 		close(a.drained)
-		a.drained = make(chan struct{}) // another may have come in before the port closes
+		a.drained = make(chan struct{}) // another session may arrive before the port closes
 	}
 }
 
-// open returns how many trunks of others are served.
+// numSessions returns the number of sessions from other nodes.
 func (l *muxPool) numSessions() int {
 	a := &l.accepted
 	a.Lock()
@@ -235,14 +241,14 @@ func (l *muxPool) numSessions() int {
 	return len(a.sessions)
 }
 
-// partTime is how long it may take to say that no more lanes are taken, and how long the
-// other ends have to read the last words on those that were.
+// goAwayTimeout bounds the sending of GOAWAY, and the time that the peers have to read the last frames
+// of the streams.
 const goAwayTimeout = 100 * time.Millisecond
 
-// part takes no more lanes while end ends those that there are. What is on its way by one
-// that was not taken goes elsewhere. It returns when the other ends have ended their trunks,
-// as they do with the last lane, or after a moment: what closing a trunk would lose are
-// answers.
+// shutdown rejects new streams, then calls closeStreams, which must end the open ones. Peers retry the
+// requests of rejected streams elsewhere. shutdown returns when the peers have closed their sessions,
+// which they do after the last stream, or after goAwayTimeout. If this node closed the sessions,
+// responses could be lost.
 func (l *muxPool) shutdown(closeStreams func()) {
 	a := &l.accepted
 	a.Lock()

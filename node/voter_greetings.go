@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// acquaintEvery is how often a voter greets the next of those that have something to
-	// hear or to tell.
+	// greetEvery is the interval at which a voter greets the next voter that needs a greeting.
 	greetEvery = time.Second
-	// acquaintLeast is how often at least it greets each of the others.
+	// greetAllWithin is the longest time between two greetings of the same voter.
 	greetAllWithin = 10 * time.Second
-	greetTimeout   = time.Second
-	// acquaintAgain is the pause before the first greeting is tried again.
+	// greetTimeout bounds one greeting.
+	greetTimeout = time.Second
+	// greetRetryPause is the pause between two attempts of the first greeting.
 	greetRetryPause = 25 * time.Millisecond
 )
 
-// greeting is what a voter has said of its disk to another one last, nothing if that one was
-// not reached, and when.
+// greeting is the last statement that this node has sent to a voter, and the time. The statement is
+// zero if the voter was not reachable.
 type greeting struct {
 	said past.Statement
 	at   time.Time
 }
 
-// strangers are the servers of which a process has greeted that is not known, and that nobody
-// has believed: whoever has the secret can say that.
+// unknownServers are the servers that have greeted this node with an unknown process. Such a
+// greeting is not trusted, because every holder of the secret can send it.
 type unknownServers struct {
-	added chan struct{} // hint
+	added chan struct{} // cap 1: a server was added
 	mu    sync.Mutex
 	all   map[string]bool
 }
@@ -41,7 +41,7 @@ func newUnknownServers() *unknownServers {
 	return &unknownServers{added: make(chan struct{}, 1), all: map[string]bool{}}
 }
 
-// add notes one of the voters.
+// add adds server if it is one of voters.
 func (s *unknownServers) add(server string, voters []string) {
 	if !slices.Contains(voters, server) {
 		return
@@ -64,13 +64,13 @@ func (s *unknownServers) remove(server string) {
 	delete(s.all, server)
 }
 
-// acquaint has a voter greet the other voters: all at once as it begins, so that the leader
-// speaks to it, and then in turn. Each greeting says how the disks of both are; what is known
-// of them decides when nobody leads.
+// greetVoters greets the other voters until ctx ends, while this node is a voter: all at the start, so
+// that the leader sends Raft heartbeats to this node, and then one after the other. In a greeting,
+// both nodes exchange statements about their disks. The nodes use the resulting records when there is no leader.
 //
-// It is a connection of its own, which wakes both. So who has been told how this disk is has
-// no other greeting for a while. A voter that was started again greets this one, too, but is
-// not believed for that: it is greeted back, where gossip shows it.
+// Each greeting opens a connection, which wakes both nodes. So a voter that has received the current
+// statement gets no other greeting for greetAllWithin. A voter that has restarted greets this node,
+// but that greeting is not trusted: this node greets it back at the address that gossip has for it.
 func (n *Node) greetVoters(ctx context.Context) {
 	for _, server := range n.otherVoters() {
 		n.asks.Go(func() { n.greetFirst(ctx, server) })
@@ -95,9 +95,9 @@ func (n *Node) greetVoters(ctx context.Context) {
 			if !unknown.has(server) && (forUnknown || to.said == own && since < greetAllWithin) || forUnknown && since < greetEvery {
 				continue
 			}
-			unknown.remove(server) // before it is: it may be another one meanwhile
+			unknown.remove(server) // before the greeting: during it, another unknown process may be added
 			to = greeting{at: time.Now()}
-			if n.greet(ctx, server) == nil { // else it is greeted again
+			if n.greet(ctx, server) == nil { // after an error, the voter is greeted again
 				to.said = own
 			}
 			if last[server] = to; !forUnknown {
@@ -107,7 +107,7 @@ func (n *Node) greetVoters(ctx context.Context) {
 	}
 }
 
-// otherVoters returns the voters without this node; nil: it is none.
+// otherVoters returns the voters except this node; nil means that this node is not a voter.
 func (n *Node) otherVoters() []string {
 	voters := n.raft.Voters()
 	at := slices.Index(voters, n.server)
@@ -117,7 +117,7 @@ func (n *Node) otherVoters() []string {
 	return slices.Delete(slices.Clone(voters), at, at+1)
 }
 
-// greetFirst greets a voter whose address gossip may not have told yet.
+// greetFirst greets a voter, and retries for greetEvery while gossip does not have its address.
 func (n *Node) greetFirst(ctx context.Context, server string) {
 	for range greetEvery / greetRetryPause {
 		if !errors.Is(n.greet(ctx, server), peer.ErrUnknownNode) {
@@ -131,6 +131,7 @@ func (n *Node) greetFirst(ctx context.Context, server string) {
 	}
 }
 
+// greet opens and closes a connection to the node of server: the handshake exchanges the statements.
 func (n *Node) greet(ctx context.Context, server string) error {
 	greeting, cancel := context.WithTimeout(ctx, greetTimeout)
 	defer cancel()
