@@ -72,7 +72,7 @@ type agent struct {
 	releases      releases
 	keptByDrain   atomic.Pointer[kept] // what a safe drain leaves here; nil: nothing
 	record        func(event.Event)    // nil: events are not kept
-	doubts        *doubts              // set once Raft is open; nil: it is not
+	suspicion     *leaderSuspicion     // set once Raft is open; nil: it is not
 	orphans       orphanedForwards
 	// stood is the last pause of the process that cost a lease or was longer than half of one;
 	// nil: there was none.
@@ -100,8 +100,8 @@ func (a *agent) run(ctx context.Context) {
 		h.ctx, results, told = ctx, h.results, h.told
 		defer a.endHooks(ctx)
 	}
-	if a.doubts != nil {
-		a.doubts.ctx = ctx
+	if a.suspicion != nil {
+		a.suspicion.ctx = ctx
 	}
 	a.timer.Within(0)
 	for {
@@ -190,8 +190,8 @@ func (a *agent) poll(now time.Duration) (again time.Duration) {
 	a.stopped.Store(a.machine.Stopped())
 	a.boot.Store(a.machine.Boot())
 	a.overdue.look(now, a.machine.Timing().DeadAfter, a.machine.LeaseRemaining(now) > 0, a.router.running, a.hooking.count())
-	if a.doubts != nil {
-		a.doubts.look(now)
+	if a.suspicion != nil {
+		a.suspicion.poll(now)
 	}
 	if a.overdue.cut != 0 {
 		return 0

@@ -269,7 +269,7 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		}
 		return l.level(ctx, q.Firm, q.By)
 	case askMissing:
-		m, err := n.missing(ctx, from.server)
+		m, err := n.reportSuspicion(ctx, from.server)
 		return wireMissingOf(m), err
 	case askSeveral:
 		return n.answerAll(ctx, from, q.Several)
@@ -296,9 +296,9 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 	case askDrain:
 		return n.drainHere(), nil
 	case askSockets:
-		return n.socketsHere(), nil
+		return n.localWebSockets(), nil
 	case askBreak:
-		return n.breakHere(q.Break, q.By), nil
+		return n.breakLocal(q.Break, q.By), nil
 	case askIdle:
 		if q.Question != nil {
 			return n.idleInStage(*q.Question), nil

@@ -19,12 +19,12 @@ type leading struct {
 	*leadership
 	// cluster is the id of the one that this leadership makes if there is none.
 	cluster string
-	turn    *ack.LeaderDriver
+	driver  *ack.LeaderDriver
 	// asked has who waits for what becomes of a change of the policy, by its number.
-	asked map[uint64]chan<- error
+	policyCallers map[uint64]chan<- error
 	// sick has the nodes that were heard, and whether their apps were sick.
-	sick   map[shardmap.NodeID]bool
-	nudges nudges
+	appUnhealthy map[shardmap.NodeID]bool
+	nudges       nudges
 	// spoke is when Raft's heartbeats were asked for last.
 	raftHeartbeatsSent time.Time
 	// echoed is whether another voter was heard since.
@@ -36,7 +36,7 @@ func newLeading(n *Node, term uint64) *leading {
 		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
 		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load, Keys: n.loaded.get,
 	})
-	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), turn: turn, asked: map[uint64]chan<- error{}, sick: map[shardmap.NodeID]bool{}, nudges: nudges{}}
+	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), driver: turn, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, nudges: nudges{}}
 }
 
 // run leads until ctx ends or the term is over.
@@ -48,10 +48,10 @@ func (l *leading) run(ctx context.Context) {
 	l.n.asks.Go(func() { l.pollIdle(ctx) })
 	t := l.n.pulse.Asked()
 	defer t.Stop()
-	l.take(ctx, ack.Tick{}, nil)
+	l.handle(ctx, ack.Tick{}, nil)
 	for again := true; l.leads(); {
 		if again { // else what was asked for stands
-			t.Within(min(l.turn.Due(), l.sendIfDue()))
+			t.Within(min(l.driver.Due(), l.sendIfDue()))
 		}
 		again = true
 		select {
@@ -59,28 +59,28 @@ func (l *leading) run(ctx context.Context) {
 			return
 		case <-l.raft.Changed(): // whether this term goes on is looked at now
 		case <-t.C:
-			l.take(ctx, ack.Tick{}, nil)
+			l.handle(ctx, ack.Tick{}, nil)
 		case <-l.n.fsm.leaderHint:
-			l.take(ctx, ack.Tick{}, nil)
+			l.handle(ctx, ack.Tick{}, nil)
 		case in := <-l.beats:
-			l.take(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.remoteAddr}, in.respond)
+			l.handle(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.remoteAddr}, in.respond)
 			l.onVoterHeartbeat(in.hb.Server)
 		case in := <-l.own:
 			l.sendIfDueSoon()
-			l.take(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.remoteAddr}, in.respond)
+			l.handle(ctx, ack.HeartbeatReceived{Heartbeat: in.hb, From: in.remoteAddr}, in.respond)
 		case m := <-l.messages:
-			l.take(ctx, m, nil)
+			l.handle(ctx, m, nil)
 		case r := <-l.retimes:
-			entry, effects, err := l.turn.ChangeTiming(r.timing)
+			entry, effects, err := l.driver.ChangeTiming(r.timing)
 			l.perform(ctx, effects, nil)
 			r.answer <- retimed{entry, err}
 		case a := <-l.askings:
 			l.ask(ctx, a)
 		case v := <-l.views:
-			v <- l.turn.View()
+			v <- l.driver.View()
 			again = false
 		case p := <-l.plans:
-			plan, err := l.turn.Plan()
+			plan, err := l.driver.Plan()
 			p <- planned{plan, err}
 		}
 	}
@@ -93,12 +93,12 @@ func (l *leading) leads() bool {
 }
 
 // take has the machine take a message; answer sends what a heartbeat gets.
-func (l *leading) take(ctx context.Context, m ack.Message, answer func(ack.Answer)) {
+func (l *leading) handle(ctx context.Context, m ack.Message, answer func(ack.Answer)) {
 	if h, ok := m.(ack.HeartbeatReceived); ok {
-		l.hear(h.Node, h.Unhealthy)
-		l.nudge(h.Heartbeat)
+		l.observeApp(h.Node, h.Unhealthy)
+		l.nudgeIfBehind(h.Heartbeat)
 	}
-	l.perform(ctx, l.turn.Handle(m), answer)
+	l.perform(ctx, l.driver.Handle(m), answer)
 }
 
 func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func(ack.Answer)) {
@@ -117,15 +117,15 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 		case ack.StepDown:
 			l.stepDown(ctx, e.Reason)
 		case ack.Event:
-			l.note(e)
+			l.logEvent(e)
 		}
 	}
 }
 
 // nudge lets a process that has just begun learn at once what is committed: from its own disk
 // it knows entries, and not which of them are. So does one that has missed them.
-func (l *leading) nudge(hb ack.Heartbeat) {
-	at := lag{hb.Nonce, l.turn.State().Committed().Epoch()}
+func (l *leading) nudgeIfBehind(hb ack.Heartbeat) {
+	at := lag{hb.Nonce, l.driver.State().Committed().Epoch()}
 	if hb.Term == l.term && l.nudges.due(hb.Node, at, hb.Applied < at.epoch, time.Now()) {
 		l.raft.Nudge()
 	}
@@ -133,9 +133,9 @@ func (l *leading) nudge(hb ack.Heartbeat) {
 
 // hear tells of another node's app when it has turned; its own node tells of its own. What
 // is not known of a node before its first word did not turn.
-func (l *leading) hear(node shardmap.NodeID, sick bool) {
-	was, known := l.sick[node]
-	l.sick[node] = sick
+func (l *leading) observeApp(node shardmap.NodeID, sick bool) {
+	was, known := l.appUnhealthy[node]
+	l.appUnhealthy[node] = sick
 	if known && was != sick && node != l.n.self {
 		l.n.recordAppHealth(node, !sick)
 	}
@@ -144,8 +144,8 @@ func (l *leading) hear(node shardmap.NodeID, sick bool) {
 // submit puts an entry into the log without waiting here. An unknown outcome
 // means that leadership is lost: the next leader finds out.
 func (l *leading) submit(e ack.Submit) {
-	entry, answer := slices.Clone(e.Entry), l.asked[e.Asked]
-	delete(l.asked, e.Asked)
+	entry, answer := slices.Clone(e.Entry), l.policyCallers[e.Asked]
+	delete(l.policyCallers, e.Asked)
 	l.n.asks.Go(func() {
 		began := time.Now()
 		err := l.raft.Apply(entry)
@@ -176,7 +176,7 @@ func (l *leading) stepDown(ctx context.Context, reason string) {
 }
 
 // note logs what the machine decided, and counts it.
-func (l *leading) note(e ack.Event) {
+func (l *leading) logEvent(e ack.Event) {
 	switch e.Kind {
 	case ack.EventProposing:
 		l.n.changes.proposed(e.Epoch, l.n.o.Clock.Precise())

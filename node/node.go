@@ -231,7 +231,7 @@ func (n *Node) openRaft() error {
 		return fmt.Errorf("node: the data directory cannot be used: "+remedyDamaged+": %w", err)
 	}
 	n.agent.lastAtStart.Store(n.raft.LastIndex())
-	n.agent.doubts = newDoubts(n)
+	n.agent.suspicion = newLeaderSuspicion(n)
 	n.openRoster()
 	close(n.raftOpen)
 	return nil

@@ -119,7 +119,7 @@ func TestRedialBegunBeforeTheElectionIsNoEvidence(t *testing.T) {
 func (n *Node) HearAs(ctx context.Context, node shardmap.NodeID) func() time.Duration {
 	term, _ := n.raft.Leadership()
 	views, _ := n.leading.Load().view(ctx)
-	turn, number, echoes := newLeading(n, term).turn, uint64(0), map[shardmap.NodeID]ack.Echo{}
+	turn, number, echoes := newLeading(n, term).driver, uint64(0), map[shardmap.NodeID]ack.Echo{}
 	hear := func(id shardmap.NodeID) (serve time.Duration) {
 		v, _ := viewOf(views, string(id))
 		number++

@@ -344,11 +344,11 @@ func policyFault(err error) error {
 
 // ask puts changes of the policy in line.
 func (l *leading) ask(ctx context.Context, a asking) {
-	number, effects, err := l.turn.ChangePolicy(a.changes)
+	number, effects, err := l.driver.ChangePolicy(a.changes)
 	if err != nil {
 		a.answer <- err
 	} else {
-		l.asked[number] = a.answer
+		l.policyCallers[number] = a.answer
 	}
 	l.perform(ctx, effects, nil)
 }

@@ -149,7 +149,7 @@ func (n *Node) Status() admin.Status {
 		Timing:        timing,
 		FormatVersion: uint8(n.fsm.state.Load().Level()),
 		Queue:         admin.QueueCounts{Queued: room.Waiting, Bytes: room.Bytes},
-		Sockets:       n.socketCounts(),
+		Sockets:       n.countWebSockets(),
 		Nodes:         n.nodesBy(s, views),
 		Keys:          n.keysState(s, views),
 		Findings:      findings,

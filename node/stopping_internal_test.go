@@ -31,7 +31,7 @@ func TestWhoStopsDoesNotStandForElection(t *testing.T) {
 	n := &Node{self: "b", server: "b/d"}
 	n.agent = &agent{self: "b", clock: c}
 	n.agent.machine = ack.NewAgent(ack.AgentOptions{Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Term: func() uint64 { return 7 }}, c.Precise())
-	d := &doubts{n: n, ctx: context.Background(), machine: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: n.server, Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise())}
+	d := &leaderSuspicion{n: n, ctx: context.Background(), machine: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: n.server, Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise())}
 	since, stands := c.Precise(), false
 	for range 100 {
 		c.Advance(10 * time.Millisecond)
@@ -45,7 +45,7 @@ func TestWhoStopsDoesNotStandForElection(t *testing.T) {
 		t.Fatal("it is not to stand")
 	}
 	n.stopping.Store(true)
-	d.stand(7) // of a node without Raft: anything but that it does not would end this test
+	d.campaign(7) // of a node without Raft: anything but that it does not would end this test
 	n.asks.Wait()
 	if d.machine.Report().Candidate {
 		t.Error("a node that stops says that it stands")

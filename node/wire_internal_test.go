@@ -31,7 +31,7 @@ func controlMessages() []any {
 		wireMissing{},
 		idleReport{},
 		runningThere{},
-		socketsThere{},
+		webSocketReport{},
 		rotation.Proven{},
 		roster.Process{},
 		admin.TimingState{},

@@ -15,10 +15,10 @@ var _ admin.SocketAPI = (*Node)(nil)
 
 // socketsThere is what a node tells of its sockets, one entry for each shard that has some:
 // its number, then what proxy.ShardSockets counts. A reply has room for all shards.
-type socketsThere [][5]int
+type webSocketReport [][5]int
 
-func (n *Node) socketsHere() socketsThere {
-	out := socketsThere{}
+func (n *Node) localWebSockets() webSocketReport {
+	out := webSocketReport{}
 	for _, x := range n.proxy.KeptSockets() {
 		out = append(out, [5]int{int(x.Shard), x.Attached, x.Detached, x.Legs, x.Plain})
 	}
@@ -26,7 +26,7 @@ func (n *Node) socketsHere() socketsThere {
 }
 
 // socketCounts counts the long-lived connections here.
-func (n *Node) socketCounts() admin.SocketCounts {
+func (n *Node) countWebSockets() admin.SocketCounts {
 	c := admin.SocketCounts{App: n.proxy.Sockets(), Streams: n.proxy.ResumableStreams()}
 	for _, x := range n.proxy.KeptSockets() {
 		c.Attached += x.Attached
@@ -38,30 +38,30 @@ func (n *Node) socketCounts() admin.SocketCounts {
 // Sockets asks every node that is there for its sockets, at most once in censusEvery.
 func (n *Node) Sockets(ctx context.Context) admin.SocketList {
 	return n.kept.take(ctx, loadReportTimeout, func(ctx context.Context) admin.SocketList {
-		told, silent := queryNodes(ctx, n, request{What: askSockets}, socketsThere{})
-		told[string(n.self)] = n.socketsHere()
-		return socketsOf(told, silent)
+		told, silent := queryNodes(ctx, n, request{What: askSockets}, webSocketReport{})
+		told[string(n.self)] = n.localWebSockets()
+		return mergeWebSockets(told, silent)
 	})
 }
 
 // socketsOf puts together what nodes have told.
-func socketsOf(told map[string]socketsThere, silent []string) admin.SocketList {
-	list := admin.SocketList{Unresponsive: silent}
-	by := map[int]*admin.ShardSockets{}
-	for node, all := range told {
-		of := admin.NodeSockets{Node: node}
+func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) admin.SocketList {
+	list := admin.SocketList{Unresponsive: unresponsive}
+	byShard := map[int]*admin.ShardSockets{}
+	for node, all := range reports {
+		counts := admin.NodeSockets{Node: node}
 		for _, x := range all {
-			s := by[x[0]]
+			s := byShard[x[0]]
 			if s == nil {
 				s = &admin.ShardSockets{Shard: uint32(x[0])}
-				by[x[0]] = s
+				byShard[x[0]] = s
 			}
 			s.Attached, s.Detached, s.Plain = s.Attached+x[1], s.Detached+x[2], s.Plain+x[4]
-			of.Attached, of.Detached, of.App = of.Attached+x[1], of.Detached+x[2], of.App+x[3]+x[4]
+			counts.Attached, counts.Detached, counts.App = counts.Attached+x[1], counts.Detached+x[2], counts.App+x[3]+x[4]
 		}
-		list.Nodes = append(list.Nodes, of)
+		list.Nodes = append(list.Nodes, counts)
 	}
-	for _, s := range by {
+	for _, s := range byShard {
 		if s.Attached+s.Detached+s.Plain > 0 { // a leg alone has its client elsewhere
 			list.Shards = append(list.Shards, *s)
 		}
@@ -76,7 +76,7 @@ func (n *Node) BreakSockets(ctx context.Context, b admin.SocketBreak, by string)
 	ctx, cancel := context.WithTimeout(ctx, loadReportTimeout)
 	defer cancel()
 	told, silent := queryNodes(ctx, n, request{What: askBreak, Break: b, By: by}, 0)
-	told[string(n.self)] = n.breakHere(b, by)
+	told[string(n.self)] = n.breakLocal(b, by)
 	out := admin.BrokenSockets{Nodes: map[string]int{}, Unresponsive: silent}
 	for node, many := range told {
 		if many > 0 {
@@ -88,7 +88,7 @@ func (n *Node) BreakSockets(ctx context.Context, b admin.SocketBreak, by string)
 }
 
 // breakHere breaks the legs of sockets whose clients are connected here.
-func (n *Node) breakHere(b admin.SocketBreak, by string) int {
+func (n *Node) breakLocal(b admin.SocketBreak, by string) int {
 	match := func(shardmap.Shard, uint64) bool { return true }
 	switch {
 	case b.Key != nil:

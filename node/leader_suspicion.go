@@ -14,16 +14,16 @@ import (
 
 // doubtLimit is how long a voter may take to say whether it misses its leader, in
 // heartbeats: what comes later counts for nothing, for it may be over.
-const doubtLimit = 1
+const suspicionTimeoutBeats = 1
 
 // doubts asks the other voters whether they miss the leader, too, and has this node
 // stand for election when ack.Doubt says so. The agent's goroutine owns the machine; what
 // others reply comes to it by agent.asked.
-type doubts struct {
-	n       *Node
-	machine *ack.LeaderSuspicion
-	ctx     context.Context // of the agent's run: questions end with it
-	called  uint64          // the term of the last leader that was called because it was missed
+type leaderSuspicion struct {
+	n           *Node
+	machine     *ack.LeaderSuspicion
+	ctx         context.Context // of the agent's run: questions end with it
+	checkedTerm uint64          // the term of the last leader that was called because it was missed
 
 	mu struct {
 		sync.Mutex
@@ -32,67 +32,67 @@ type doubts struct {
 }
 
 // voting is the node's Raft server, as its Doubt reads it.
-type voting struct{ *consensus.Raft }
+type suspicionRaft struct{ *consensus.Raft }
 
-func (v voting) LogEnd() ack.LogEnd {
+func (v suspicionRaft) LogEnd() ack.LogEnd {
 	term, index := v.Raft.LogEnd()
 	return ack.LogEnd{Term: term, Index: index}
 }
 
-func (v voting) Leader() string { return v.LeaderServer() }
+func (v suspicionRaft) Leader() string { return v.LeaderServer() }
 
 // newDoubts is for a node whose Raft is open.
-func newDoubts(n *Node) *doubts {
-	d := &doubts{n: n, machine: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{
-		Server: n.server, Heartbeat: n.o.Pace.Heartbeat, Raft: voting{n.raft},
+func newLeaderSuspicion(n *Node) *leaderSuspicion {
+	d := &leaderSuspicion{n: n, machine: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{
+		Server: n.server, Heartbeat: n.o.Pace.Heartbeat, Raft: suspicionRaft{n.raft},
 	}, n.o.Clock.Precise())}
 	d.mu.asking = map[string]bool{}
 	return d
 }
 
 // look is the agent's, as often as it looks.
-func (d *doubts) look(now time.Duration) {
-	of := d.n.agent.machine.Unanswered()
+func (d *leaderSuspicion) poll(now time.Duration) {
+	unanswered := d.n.agent.machine.Unanswered()
 	if d.n.raft.IsLeader() {
-		of = ack.UnansweredHeartbeat{} // whom it does not answer itself, others may miss
+		unanswered = ack.UnansweredHeartbeat{} // whom it does not answer itself, others may miss
 	}
-	ask, stand := d.machine.Poll(now, of)
+	ask, stand := d.machine.Poll(now, unanswered)
 	for _, server := range ask {
-		d.ask(server, now)
+		d.askVoter(server, now)
 	}
 	if stand {
-		d.stand(d.machine.Report().LeaderTerm)
+		d.campaign(d.machine.Report().LeaderTerm)
 	}
-	if term := d.machine.Report().LeaderTerm; term > d.called {
-		d.called = term
-		d.call(term, d.n.raft.LeaderServer())
+	if term := d.machine.Report().LeaderTerm; term > d.checkedTerm {
+		d.checkedTerm = term
+		d.checkLeader(term, d.n.raft.LeaderServer())
 	}
 }
 
 // leaderLimit is how long a leader that is missed may take to speak: one that does was
 // there all the time.
-const leaderLimit = time.Second
+const leaderResponseTimeout = time.Second
 
 // call finds out, in the background, whether a leader that is missed speaks.
-func (d *doubts) call(term uint64, leader string) {
-	ctx, cancel := context.WithTimeout(d.ctx, leaderLimit)
+func (d *leaderSuspicion) checkLeader(term uint64, leader string) {
+	ctx, cancel := context.WithTimeout(d.ctx, leaderResponseTimeout)
 	d.n.asks.Go(func() {
 		defer cancel()
 		if _, err := d.n.askMissing(ctx, leader); err == nil {
-			d.n.agent.do(ctx, func() { d.machine.LeaderAlive(d.n.agent.beginTurn(), term) })
+			d.n.agent.call(ctx, func() { d.machine.LeaderAlive(d.n.agent.beginTurn(), term) })
 		}
 	})
 }
 
 // ask asks a server in the background, once at a time.
-func (d *doubts) ask(server string, now time.Duration) {
+func (d *leaderSuspicion) askVoter(server string, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.mu.asking[server] {
 		return
 	}
 	d.mu.asking[server] = true
-	ctx, cancel := context.WithTimeout(d.ctx, doubtLimit*d.n.o.Pace.Heartbeat)
+	ctx, cancel := context.WithTimeout(d.ctx, suspicionTimeoutBeats*d.n.o.Pace.Heartbeat)
 	d.n.asks.Go(func() {
 		defer cancel()
 		defer func() {
@@ -105,7 +105,7 @@ func (d *doubts) ask(server string, now time.Duration) {
 			d.n.log.Debug().Err(err).Str("peer", server).Msg("no response about the leader")
 			return
 		}
-		d.n.agent.do(ctx, func() { d.machine.ReportReceived(now, server, m) })
+		d.n.agent.call(ctx, func() { d.machine.ReportReceived(now, server, m) })
 	})
 }
 
@@ -123,23 +123,23 @@ func (n *Node) askMissing(ctx context.Context, server string) (m ack.SuspicionRe
 }
 
 // missing says whether this node misses its leader, to one who asks because it does.
-func (n *Node) missing(ctx context.Context, server string) (m ack.SuspicionReport, err error) {
-	said := make(chan ack.SuspicionReport, 1)
-	asked := n.agent.do(ctx, func() { //nolint:contextcheck // what this node asks in turn ends with its own run
-		d, now := n.agent.doubts, n.agent.beginTurn()
-		d.look(now)
+func (n *Node) reportSuspicion(ctx context.Context, server string) (m ack.SuspicionReport, err error) {
+	report := make(chan ack.SuspicionReport, 1)
+	called := n.agent.call(ctx, func() { //nolint:contextcheck // what this node asks in turn ends with its own run
+		d, now := n.agent.suspicion, n.agent.beginTurn()
+		d.poll(now)
 		d.machine.ReportRequested(now, server)
-		d.look(now)
-		said <- d.machine.Report()
+		d.poll(now)
+		report <- d.machine.Report()
 	})
-	if !asked {
+	if !called {
 		return m, fmt.Errorf("node: %s does not say whether it misses its leader", n.self)
 	}
-	return <-said, nil
+	return <-report, nil
 }
 
 // do has the agent's goroutine do something, and reports whether it has taken it.
-func (a *agent) do(ctx context.Context, f func()) bool {
+func (a *agent) call(ctx context.Context, f func()) bool {
 	select {
 	case a.calls <- f:
 		return true
@@ -151,7 +151,7 @@ func (a *agent) do(ctx context.Context, f func()) bool {
 
 // stand makes this node stand for election against the leader of a term, which most voters
 // miss.
-func (d *doubts) stand(term uint64) {
+func (d *leaderSuspicion) campaign(term uint64) {
 	n := d.n
 	if n.stopping.Load() {
 		d.machine.CampaignRefused(n.agent.beginTurn(), term) // or the others would wait for it
@@ -161,7 +161,7 @@ func (d *doubts) stand(term uint64) {
 	n.asks.Go(func() {
 		n.log.Info().Str("leader", leader).Uint64("term", term).Msg("leader unreachable for most voters, campaigning")
 		if err := n.standFor(causeMissed, term); err != nil && !errors.Is(err, consensus.ErrTooLate) {
-			n.agent.do(d.ctx, func() { d.machine.CampaignRefused(n.agent.beginTurn(), term) })
+			n.agent.call(d.ctx, func() { d.machine.CampaignRefused(n.agent.beginTurn(), term) })
 		}
 	})
 }
