@@ -14,82 +14,82 @@ import (
 	"shardway/shardmap"
 )
 
-// agent runs a node's own side of the protocol in one goroutine: it has an ack.Agent
-// decide, and is the gate of requests that this decides about.
+// agent runs the follower side of the lease protocol in one goroutine, run. An ack.Agent makes the
+// decisions. The agent implements its ack.Gate: it opens and closes the router for requests.
 type agent struct {
 	self          shardmap.NodeID
 	clock         clock.Clock
-	timer         *clock.Beat // asked for; a jump of more than a quarter lease between two looks voids it
-	busyTimer     *clock.Beat // while the process is busy, and may come late
+	timer         *clock.Beat // set to the next deadline of machine
+	busyTimer     *clock.Beat // ticks while the process is busy, and may be late
 	log           zerolog.Logger
 	weight        uint32
-	returnsWithin time.Duration // within what time it is back after its goodbye; zero: it is not
+	returnsWithin time.Duration // announced time until the return after a goodbye; zero means no return
 	router        *router
 	proxy         *proxy.Server
 	healthy       func() bool
 	app           func() ack.AppHealth
-	keys          func() uint64 // the digest of the key configuration that is loaded
-	known         func() bool   // false until the app was checked once
+	keys          func() uint64 // digest of the loaded key configuration
+	known         func() bool   // false until the first health check of the app has ended
 	// appWatch watches for restarts of the app; nil means that they do not matter.
 	appWatch        *appWatch
 	fail            func(error)
 	metrics         *metrics
 	changes         *changes
-	transmit        func(ack.Heartbeat) // to the leader; it puts it down
+	transmit        func(ack.Heartbeat) // sends a heartbeat to the leader; does not block
 	trips           trips
-	missingMapSince atomic.Int64    // since when the leader has spoken of a map that is not here, by the clock; zero: it has not
-	stateChanged    <-chan struct{} // hint: the log has a newer state
+	missingMapSince atomic.Int64    // time of the clock since which this node lacks a map that the leader reported; zero means none
+	stateChanged    <-chan struct{} // notified when the log has a newer state
 	newest          func() *ack.State
-	answers         chan ack.Answer   // unbuffered; link gives up with ctx
-	ownAnswers      <-chan ack.Answer // of this node's own leadership
-	wake            chan struct{}     // hint: beat at once
-	beatIfNearlyDue chan struct{}     // hint: beat if that is nearly due
-	beatWithVoters  chan struct{}     // hint: beat with other voters, see leading.echo
+	answers         chan ack.Answer   // unbuffered; heartbeatClient stops sending when its ctx ends
+	ownAnswers      <-chan ack.Answer // responses of the leader loop of this node
+	wake            chan struct{}     // notified to send a heartbeat now
+	beatIfNearlyDue chan struct{}     // notified to send a heartbeat if it is nearly due
+	beatWithVoters  chan struct{}     // notified to send a heartbeat with other voters, see leading.onVoterHeartbeat
 	machine         *ack.Agent
-	hooking         *hooking                         // nil: the app is not told what it holds
-	calls           chan func()                      // unbuffered: to be done by run, which tells by ended that it does none any more
-	ended           chan struct{}                    // latch
-	receivedAt      map[shardmap.Shard]time.Duration // when each shard came that was ever this node's, by the clock
+	hooking         *hooking                         // nil means that the app has no hooks
+	calls           chan func()                      // unbuffered: functions that run calls, until ended is closed
+	ended           chan struct{}                    // closed when run returns
+	receivedAt      map[shardmap.Shard]time.Duration // time of the clock at which this node last became the owner of a shard
 
 	givenUp     givenUp
-	leaving     atomic.Bool // this node wants to own nothing
-	goodbye     atomic.Bool // it is to admit and run nothing any more, and to say so
-	stopped     atomic.Bool // it admits and runs nothing any more
+	leaving     atomic.Bool // this node must lose all shards
+	goodbye     atomic.Bool // this node must stop all requests and then send a goodbye
+	stopped     atomic.Bool // this node admits and runs no more requests
 	boot        atomic.Uint64
-	keepsShards atomic.Bool // nobody is left to take its shards
-	// elsewhere is the other process with this node's id because of which the leader
-	// refuses this one's heartbeats; nil: it does not.
+	keepsShards atomic.Bool // no other node can own its shards
+	// duplicateAddr is the address of another process with the same node ID. Because of it the leader
+	// refuses the heartbeats of this node; nil means that the leader accepts them.
 	duplicateAddr atomic.Pointer[string]
-	lastAnswer    atomic.Int64 // when an answer last counted, by the clock
+	lastAnswer    atomic.Int64 // time of the clock of the last accepted response
 	acked         atomic.Uint64
-	lastAtStart   atomic.Uint64 // index of the last entry of the log as this process found it
-	upToDate      atomic.Bool   // the leader has said that it has the last map proposed: its log is not far behind
-	duplicate     chan string   // cap 1: told once
-	refusalLogged bool          // because of elsewhere; that was said
+	lastAtStart   atomic.Uint64 // index of the last log entry at the start of this process
+	upToDate      atomic.Bool   // this node has the newest proposed map of the leader, so its log is not far behind
+	duplicate     chan string   // cap 1: address of a duplicate that persists, sent once
+	refusalLogged bool          // the refusal because of duplicateAddr was logged
 	overdue       overdue
 	turns         turns
 	failing       failing
 	releases      releases
-	keptByDrain   atomic.Pointer[kept] // what a safe drain leaves here; nil: nothing
-	record        func(event.Event)    // nil: events are not kept
-	suspicion     *leaderSuspicion     // set once Raft is open; nil: it is not
+	keptByDrain   atomic.Pointer[kept] // shards that a safe drain leaves on this node; nil means none
+	record        func(event.Event)    // records an event; nil means that events are not recorded
+	suspicion     *leaderSuspicion     // nil until Raft has started
 	orphans       orphanedForwards
-	// stood is the last pause of the process that cost a lease or was longer than half of one;
-	// nil: there was none.
+	// lastPause is the last pause of the process that lost a lease or was longer than half a lease;
+	// nil means none.
 	lastPause atomic.Pointer[processPause]
-	// pause is a pause that may yet cost the lease.
+	// pause is a pause that may still cause the loss of the lease.
 	pause pause
 }
 
-// stood is a time in which the process stood still, or by which its clock jumped.
+// processPause is a period in which the process did not run, or by which its clock jumped. at is the end.
 type processPause struct{ at, lasted time.Duration }
 
 var _ ack.Gate = (*agent)(nil)
 
-// earlyMost bounds by how much a heartbeat comes early with those of others.
+// maxEarlyHeartbeat is how much a heartbeat may be early to be sent together with those of other nodes.
 const maxEarlyHeartbeat = 50 * time.Millisecond
 
-// run returns when ctx ends.
+// run handles all inputs of the agent until ctx ends. Then it ends the lease and waits for hooks.
 func (a *agent) run(ctx context.Context) {
 	defer a.timer.Stop()
 	defer a.busyTimer.Stop()
@@ -105,14 +105,14 @@ func (a *agent) run(ctx context.Context) {
 	}
 	a.timer.Within(0)
 	for {
-		var now time.Duration // of this turn, once it has begun
+		var now time.Duration // zero until beginTurn was called
 		select {
 		case <-ctx.Done():
 			a.router.setLease(0)
 			a.reportReleases()
 			return
 		case <-a.timer.C:
-			// It may come a little early, and would not come again within EveryBeat.
+			// The timer may fire slightly early, and would not fire again within EveryBeat.
 			now = a.beginTurn()
 			a.machine.HeartbeatEarly(now, clock.EveryBeat/2)
 		case <-a.busyTimer.C:
@@ -143,17 +143,19 @@ func (a *agent) run(ctx context.Context) {
 		if now == 0 {
 			now = a.beginTurn()
 		}
-		a.timer.Within(a.poll(now)) //nolint:contextcheck // what its doubts ask others ends with this run
+		a.timer.Within(a.poll(now)) //nolint:contextcheck // the requests of suspicion end with run
 	}
 }
 
-// endHooks waits for the calls to the app, which end with ctx. Nobody can end a function
-// of this process.
+// endHooks waits for the running hooks, which must end with ctx. A hook that is a function of this
+// process cannot be stopped from outside, so overdue reports a hook that does not return.
 func (a *agent) endHooks(ctx context.Context) {
 	a.overdue.outlast(ctx, a.machine.Timing().DeadAfter, "hooks", a.hooking.calls.Wait)
 }
 
-// turn begins a turn of the machine, and returns the time.
+// beginTurn returns the time, and reports to the machine until when the process has run without a pause.
+// Call it before each input of the machine. A gap of more than a quarter of the lease voids the lease,
+// unless the process is known to have run in it.
 func (a *agent) beginTurn() time.Duration {
 	now := a.clock.Precise()
 	switch gap, ran := a.turns.next(now); {
@@ -167,9 +169,9 @@ func (a *agent) beginTurn() time.Duration {
 	return now
 }
 
-// look has the machine look at everything that may have changed, and returns within what
-// time it has to again.
-func (a *agent) poll(now time.Duration) (again time.Duration) {
+// poll passes everything that may have changed to the machine, and returns the time until the next
+// call.
+func (a *agent) poll(now time.Duration) (next time.Duration) {
 	s := ack.Observation{
 		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), ReturnsWithin: a.returnsWithin, Weight: a.weight, HasRequests: a.router.hadRequests.Swap(false), Keys: a.keysDigest(),
 	}
@@ -199,7 +201,7 @@ func (a *agent) poll(now time.Duration) (again time.Duration) {
 	return min(a.machine.Due(now)-now, report)
 }
 
-// keysDigest returns the digest of the key configuration that is loaded; zero: none is.
+// keysDigest returns the digest of the loaded key configuration; zero means none.
 func (a *agent) keysDigest() uint64 {
 	if a.keys == nil {
 		return 0
@@ -207,12 +209,13 @@ func (a *agent) keysDigest() uint64 {
 	return a.keys()
 }
 
-// Lease lets the request path see the lease.
+// Lease publishes the end of the lease to the request path; zero means no lease. missed reports that
+// the previous lease had already ended when this one was published.
 func (a *agent) Lease(until time.Duration) (missed bool) {
-	a.router.abortAt.Store(int64(a.machine.CutBy())) // first: what is admitted by the lease asks for it
+	a.router.abortAt.Store(int64(a.machine.CutBy())) // first, because requests that the lease admits read it
 	last, now := a.router.setLease(until)
 	if until == last {
-		return false // it was not renewed
+		return false // unchanged
 	}
 	switch {
 	case until != 0 && last == 0:
@@ -221,11 +224,12 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 		a.metrics.lapses.Inc()
 		a.log.Warn().Msg("lease expired")
 	}
-	// Renewed a moment too late: it was out, though never here.
+	// A renewal may be too late: then the lease has expired for the leader, although this node has
+	// never observed that.
 	return max(now, a.clock.Now()) >= last
 }
 
-// Route swaps the table.
+// Route replaces the routing table, and performs what follows from a new state.
 func (a *agent) Route(r ack.Routing) {
 	old, s := a.router.state.Load(), r.State()
 	a.failing.stale = true
@@ -251,7 +255,7 @@ func (a *agent) Route(r ack.Routing) {
 	}
 }
 
-// committed logs the new map.
+// committed logs a new committed map, counts its moves and records when shards were received.
 func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 	m := s.Committed()
 	gained, lost := 0, 0
@@ -276,10 +280,11 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 	a.orphans.checkPending = true
 }
 
-// Running counts what runs on the local app.
+// Running counts the requests that run at the local app.
 func (a *agent) Running(may func(shardmap.Shard) bool) int { return a.router.running.await(may) }
 
-// Cut cuts what runs on the local app.
+// Cut aborts requests that run at the local app: those of shards for which may returns false, or all
+// requests.
 func (a *agent) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 	switch why {
 	case ack.CutDraining:
@@ -297,7 +302,7 @@ func (a *agent) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 	}
 }
 
-// answer takes an answer of the leader.
+// answer handles a leader's response to a heartbeat.
 func (a *agent) answer(now time.Duration, ans ack.Answer) {
 	switch a.machine.Answered(now, ans) {
 	case ack.AnswerIgnored:
@@ -331,7 +336,7 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 	}
 }
 
-// refuse notes that another process has this node's id.
+// onDuplicate records and logs that another process has the ID of this node.
 func (a *agent) onDuplicate(elsewhere string) {
 	a.duplicateAddr.Store(&elsewhere)
 	if !a.refusalLogged {

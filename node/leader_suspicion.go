@@ -12,26 +12,26 @@ import (
 	"shardway/peer"
 )
 
-// doubtLimit is how long a voter may take to say whether it misses its leader, in
-// heartbeats: what comes later counts for nothing, for it may be over.
+// suspicionTimeoutBeats bounds the request to a voter, as a number of heartbeat intervals. A later
+// response would be out of date.
 const suspicionTimeoutBeats = 1
 
-// doubts asks the other voters whether they miss the leader, too, and has this node
-// stand for election when ack.Doubt says so. The agent's goroutine owns the machine; what
-// others reply comes to it by agent.asked.
+// leaderSuspicion asks the other voters whether they suspect the leader, too. This node campaigns
+// when ack.LeaderSuspicion decides so. Only the goroutine of agent.run uses machine: responses of
+// other voters reach it through agent.call.
 type leaderSuspicion struct {
 	n           *Node
 	machine     *ack.LeaderSuspicion
-	ctx         context.Context // of the agent's run: questions end with it
-	checkedTerm uint64          // the term of the last leader that was called because it was missed
+	ctx         context.Context // of agent.run: requests end with it
+	checkedTerm uint64          // term of the last suspected leader that was checked
 
 	mu struct {
 		sync.Mutex
-		asking map[string]bool // by server: a question is under way
+		asking map[string]bool // servers with a request in progress
 	}
 }
 
-// voting is the node's Raft server, as its Doubt reads it.
+// suspicionRaft adapts the Raft server to ack.LeaderSuspicion.
 type suspicionRaft struct{ *consensus.Raft }
 
 func (v suspicionRaft) LogEnd() ack.LogEnd {
@@ -41,7 +41,7 @@ func (v suspicionRaft) LogEnd() ack.LogEnd {
 
 func (v suspicionRaft) Leader() string { return v.LeaderServer() }
 
-// newDoubts is for a node whose Raft is open.
+// newLeaderSuspicion must be called after Raft has started.
 func newLeaderSuspicion(n *Node) *leaderSuspicion {
 	d := &leaderSuspicion{n: n, machine: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{
 		Server: n.server, Heartbeat: n.o.Pace.Heartbeat, Raft: suspicionRaft{n.raft},
@@ -50,11 +50,11 @@ func newLeaderSuspicion(n *Node) *leaderSuspicion {
 	return d
 }
 
-// look is the agent's, as often as it looks.
+// poll updates the machine and performs what it decides. agent.poll calls it.
 func (d *leaderSuspicion) poll(now time.Duration) {
 	unanswered := d.n.agent.machine.Unanswered()
 	if d.n.raft.IsLeader() {
-		unanswered = ack.UnansweredHeartbeat{} // whom it does not answer itself, others may miss
+		unanswered = ack.UnansweredHeartbeat{} // a leader does not suspect itself, but the other voters may suspect it
 	}
 	ask, stand := d.machine.Poll(now, unanswered)
 	for _, server := range ask {
@@ -69,11 +69,11 @@ func (d *leaderSuspicion) poll(now time.Duration) {
 	}
 }
 
-// leaderLimit is how long a leader that is missed may take to speak: one that does was
-// there all the time.
+// leaderResponseTimeout bounds the request to a suspected leader. A leader that responds was alive all
+// the time.
 const leaderResponseTimeout = time.Second
 
-// call finds out, in the background, whether a leader that is missed speaks.
+// checkLeader finds out in the background whether the suspected leader of a term responds.
 func (d *leaderSuspicion) checkLeader(term uint64, leader string) {
 	ctx, cancel := context.WithTimeout(d.ctx, leaderResponseTimeout)
 	d.n.asks.Go(func() {
@@ -84,7 +84,7 @@ func (d *leaderSuspicion) checkLeader(term uint64, leader string) {
 	})
 }
 
-// ask asks a server in the background, once at a time.
+// askVoter asks a voter for its report in the background, unless a request to it is in progress.
 func (d *leaderSuspicion) askVoter(server string, now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -109,8 +109,8 @@ func (d *leaderSuspicion) askVoter(server string, now time.Duration) {
 	})
 }
 
-// askMissing asks a voter whether it misses its leader. A node that does not know the
-// question misses nobody.
+// askMissing asks a voter whether it suspects its leader. A node that does not support the request
+// returns an error, which counts as no suspicion.
 func (n *Node) askMissing(ctx context.Context, server string) (m ack.SuspicionReport, err error) {
 	var w wireMissing
 	err = n.askThat(ctx, nodeOf(server), func(c *peer.Conn) (request, error) {
@@ -122,7 +122,8 @@ func (n *Node) askMissing(ctx context.Context, server string) (m ack.SuspicionRe
 	return w.missing(), err
 }
 
-// missing says whether this node misses its leader, to one who asks because it does.
+// reportSuspicion returns whether this node suspects its leader. server is the requester, which suspects
+// the leader.
 func (n *Node) reportSuspicion(ctx context.Context, server string) (m ack.SuspicionReport, err error) {
 	report := make(chan ack.SuspicionReport, 1)
 	called := n.agent.call(ctx, func() { //nolint:contextcheck // what this node asks in turn ends with its own run
@@ -138,7 +139,8 @@ func (n *Node) reportSuspicion(ctx context.Context, server string) (m ack.Suspic
 	return <-report, nil
 }
 
-// do has the agent's goroutine do something, and reports whether it has taken it.
+// call runs f in the goroutine of agent.run, and reports whether that goroutine has accepted f. It does
+// not wait for the end of f.
 func (a *agent) call(ctx context.Context, f func()) bool {
 	select {
 	case a.calls <- f:
@@ -149,12 +151,11 @@ func (a *agent) call(ctx context.Context, f func()) bool {
 	return false
 }
 
-// stand makes this node stand for election against the leader of a term, which most voters
-// miss.
+// campaign starts an election against the leader of a term, which most voters suspect.
 func (d *leaderSuspicion) campaign(term uint64) {
 	n := d.n
 	if n.stopping.Load() {
-		d.machine.CampaignRefused(n.agent.beginTurn(), term) // or the others would wait for it
+		d.machine.CampaignRefused(n.agent.beginTurn(), term) // otherwise the other voters would wait for this node
 		return
 	}
 	leader := n.raft.Leader()

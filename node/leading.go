@@ -13,21 +13,22 @@ import (
 	"shardway/shardmap"
 )
 
-// leading is the goroutine that runs a leadership: it alone has the ack.Leader. One
-// runs at a time; the next begins after the last has returned.
+// leading is the leader loop, the goroutine that runs one leadership. Only this goroutine uses the
+// ack.Leader and the fields below. One leader loop runs at a time: the next one starts after the
+// previous one has returned.
 type leading struct {
 	*leadership
-	// cluster is the id of the one that this leadership makes if there is none.
+	// cluster is the ID of the cluster that this leadership creates if there is none.
 	cluster string
 	driver  *ack.LeaderDriver
-	// asked has who waits for what becomes of a change of the policy, by its number.
+	// policyCallers are the callers that wait for the result of a policy change, by its number.
 	policyCallers map[uint64]chan<- error
-	// sick has the nodes that were heard, and whether their apps were sick.
+	// appUnhealthy contains the nodes that have sent a heartbeat: true means that the app was unhealthy.
 	appUnhealthy map[shardmap.NodeID]bool
 	nudges       nudges
-	// spoke is when Raft's heartbeats were asked for last.
+	// raftHeartbeatsSent is the time at which Raft's heartbeats were last sent.
 	raftHeartbeatsSent time.Time
-	// echoed is whether another voter was heard since.
+	// voterHeard means that another voter has sent a heartbeat since raftHeartbeatsSent.
 	voterHeard bool
 }
 
@@ -39,7 +40,7 @@ func newLeading(n *Node, term uint64) *leading {
 	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), driver: turn, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, nudges: nudges{}}
 }
 
-// run leads until ctx ends or the term is over.
+// run is the leader loop. It returns when ctx ends or the term is over.
 func (l *leading) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -50,14 +51,14 @@ func (l *leading) run(ctx context.Context) {
 	defer t.Stop()
 	l.handle(ctx, ack.Tick{}, nil)
 	for again := true; l.leads(); {
-		if again { // else what was asked for stands
+		if again { // otherwise the timer keeps its deadline
 			t.Within(min(l.driver.Due(), l.sendIfDue()))
 		}
 		again = true
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.raft.Changed(): // whether this term goes on is looked at now
+		case <-l.raft.Changed(): // the loop condition checks whether the term has ended
 		case <-t.C:
 			l.handle(ctx, ack.Tick{}, nil)
 		case <-l.n.fsm.leaderHint:
@@ -86,13 +87,14 @@ func (l *leading) run(ctx context.Context) {
 	}
 }
 
-// leads reports whether the term goes on.
+// leads reports whether this node still leads in the same term.
 func (l *leading) leads() bool {
 	term, leads := l.raft.Leadership()
 	return leads && term == l.term
 }
 
-// take has the machine take a message; answer sends what a heartbeat gets.
+// handle passes a message to the machine and performs the effects. answer sends the response to a
+// heartbeat; nil for other messages.
 func (l *leading) handle(ctx context.Context, m ack.Message, answer func(ack.Answer)) {
 	if h, ok := m.(ack.HeartbeatReceived); ok {
 		l.observeApp(h.Node, h.Unhealthy)
@@ -101,6 +103,8 @@ func (l *leading) handle(ctx context.Context, m ack.Message, answer func(ack.Ans
 	l.perform(ctx, l.driver.Handle(m), answer)
 }
 
+// perform performs the effects that the machine has decided. Only submits and requests to other nodes
+// run in separate goroutines.
 func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func(ack.Answer)) {
 	for _, e := range effects {
 		switch e := e.(type) {
@@ -122,8 +126,9 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 	}
 }
 
-// nudge lets a process that has just begun learn at once what is committed: from its own disk
-// it knows entries, and not which of them are. So does one that has missed them.
+// nudgeIfBehind makes the sender of a heartbeat learn the commit index at once if it has just started
+// or lacks committed entries. A process that has just started has log entries on its disk, but does not
+// know which of them are committed.
 func (l *leading) nudgeIfBehind(hb ack.Heartbeat) {
 	at := lag{hb.Nonce, l.driver.State().Committed().Epoch()}
 	if hb.Term == l.term && l.nudges.due(hb.Node, at, hb.Applied < at.epoch, time.Now()) {
@@ -131,8 +136,8 @@ func (l *leading) nudgeIfBehind(hb ack.Heartbeat) {
 	}
 }
 
-// hear tells of another node's app when it has turned; its own node tells of its own. What
-// is not known of a node before its first word did not turn.
+// observeApp records an event when the health of another node's app has changed. Each node records
+// the events of its own app. The first heartbeat of a node is no change.
 func (l *leading) observeApp(node shardmap.NodeID, sick bool) {
 	was, known := l.appUnhealthy[node]
 	l.appUnhealthy[node] = sick
@@ -141,8 +146,8 @@ func (l *leading) observeApp(node shardmap.NodeID, sick bool) {
 	}
 }
 
-// submit puts an entry into the log without waiting here. An unknown outcome
-// means that leadership is lost: the next leader finds out.
+// submit appends an entry to the log in a separate goroutine. If the outcome is unknown, the
+// leadership is lost, and the next leader finds the outcome in the log.
 func (l *leading) submit(e ack.Submit) {
 	entry, answer := slices.Clone(e.Entry), l.policyCallers[e.Asked]
 	delete(l.policyCallers, e.Asked)
@@ -166,6 +171,7 @@ func (l *leading) submit(e ack.Submit) {
 	})
 }
 
+// stepDown transfers the leadership to another voter in the background.
 func (l *leading) stepDown(ctx context.Context, reason string) {
 	l.log.Warn().Str("reason", reason).Msg("stepped down")
 	l.n.asks.Go(func() {
@@ -175,7 +181,7 @@ func (l *leading) stepDown(ctx context.Context, reason string) {
 	})
 }
 
-// note logs what the machine decided, and counts it.
+// logEvent logs and counts a decision of the machine.
 func (l *leading) logEvent(e ack.Event) {
 	switch e.Kind {
 	case ack.EventProposing:

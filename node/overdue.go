@@ -8,28 +8,29 @@ import (
 	"shardway/shardmap"
 )
 
-// overdueShare is the part of dead-after that a handler has to return after its lease
-// was lost and its request cut. The cut comes at 0.85 of it, and the rest is for clocks
-// that differ by a tenth.
+// overdueShare determines the time that a handler has to return after its request was aborted because
+// the lease was lost: dead-after divided by overdueShare. The abort comes at 0.85 of dead-after. The
+// remaining time allows for clocks that differ by a tenth.
 const overdueShare = 20
 
-// overdue watches over handlers and hooks in this process that do not return (docs/internals/protocol-leases.md,
-// An app in the node's process). It is the agent's, and idle for any other app, whose
-// requests end with their connections.
+// overdue detects handlers and hooks in this process that do not return (docs/internals/protocol-leases.md,
+// An app in the node's process). Only the goroutine of agent.run uses it. For an app in another process
+// it does nothing, because requests of such an app end with their connections.
 type overdue struct {
-	tell func(why error) // nil: the app is another process
-	cut  time.Duration   // when what ran was cut; zero: nothing was, or it has ended
+	tell func(why error) // called with the error; nil means that the app is another process
+	cut  time.Duration   // time at which the requests were aborted; zero means that there is nothing to check
 }
 
-// cutAt notes that what runs has been cut because its lease is lost.
+// cutAt records that the requests were aborted at time now because the lease was lost.
 func (o *overdue) cutAt(now time.Duration) {
 	if o.tell != nil {
 		o.cut = now
 	}
 }
 
-// look tells when something has gone on for too long: requests, or so many hooks. A lease that came back gives
-// time again: the node holds none while anything runs that may run elsewhere.
+// look reports requests or hooks that still run long after they were aborted. hooks is the number of
+// running hooks. A new lease ends the check: the node gets no lease while requests run that may run
+// on another node.
 func (o *overdue) look(now, deadAfter time.Duration, leased bool, running *inflight, hooks int) {
 	switch {
 	case o.cut == 0:
@@ -43,8 +44,8 @@ func (o *overdue) look(now, deadAfter time.Duration, leased bool, running *infli
 	}
 }
 
-// outlast runs end, which waits for what the app runs in this process and cuts it when
-// ctx ends, and tells of it if it goes on a while after that.
+// outlast calls end, which waits for the handlers or hooks in this process and aborts them when ctx
+// ends. If end does not return soon after the end of ctx, outlast reports that.
 func (o *overdue) outlast(ctx context.Context, deadAfter time.Duration, what string, end func()) {
 	if o.tell == nil {
 		end()

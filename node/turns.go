@@ -6,27 +6,27 @@ import (
 )
 
 const (
-	// ranShare is which part of the time between two turns of the agent the process has had
-	// a processor for, if it was not paused.
+	// ranShare determines when the process counts as running between two turns of the agent: if it has
+	// used at least 1/ranShare of that time on a CPU.
 	ranShare = 8
-	// usedEvery is how often at most it is asked what the process has used: that is a system
-	// call, and at rest the turns come four or five together. No pause is as short.
+	// usedEvery is the shortest time between two reads of the CPU time. A read is a system call, and an
+	// idle node has four or five turns in a row. Relevant pauses are longer.
 	usedEvery = 5 * time.Millisecond
 )
 
-// turns tells a pause of the process from a turn of the agent that comes late because
-// thousands of requests are before it. A lease is void after a pause; on a busy machine
-// every lapse makes more work, as all that was held goes on at once. For how long it was
-// granted the clock says in both cases.
+// turns distinguishes a pause of the process from a turn of the agent that is late because thousands of
+// requests are scheduled before it. Only a pause voids the lease: on a busy machine, each lost lease
+// makes more work, because all queued requests continue at the same time. In both cases, the clock
+// limits the lease to the time for which it was granted.
 type turns struct {
-	used func() (time.Duration, bool) // processor time of the process; nil or false: not known
+	used func() (time.Duration, bool) // CPU time of the process; nil or false means unknown
 
-	at        time.Duration // the last turn, by the node's clock
-	asked, by time.Duration // when used was asked last, by the node's clock, and what it said
+	at        time.Duration // time of the last turn
+	asked, by time.Duration // time of the last call of used, and its result
 }
 
-// next begins a turn. It returns how long ago the last one began, zero if there was none,
-// and whether the process is known to have run since: false of less than usedEvery.
+// next starts a turn at time now. gap is the time since the previous turn, zero for the first one. ran
+// reports whether the process is known to have run since then; it is false within usedEvery.
 func (t *turns) next(now time.Duration) (gap time.Duration, ran bool) {
 	last := t.at
 	if last != 0 {
@@ -37,7 +37,7 @@ func (t *turns) next(now time.Duration) (gap time.Duration, ran bool) {
 		return gap, false
 	}
 	used, ok := t.used()
-	// Nobody knows what of it was used before the last turn: so all that can have been.
+	// The CPU time used before the last turn is unknown, so the largest possible time is subtracted.
 	before := (last - t.asked) * time.Duration(runtime.NumCPU())
 	ran = ok && used-t.by-before >= gap/ranShare
 	t.asked, t.by = now, used

@@ -13,10 +13,12 @@ import (
 
 var _ admin.SocketAPI = (*Node)(nil)
 
-// socketsThere is what a node tells of its sockets, one entry for each shard that has some:
-// its number, then what proxy.ShardSockets counts. A reply has room for all shards.
+// webSocketReport is the response of a node to an askSockets request, with one entry per shard that has
+// long-lived connections: the number of the shard, then the counts of proxy.ShardSockets in the order
+// attached, detached, upstream connections, not resumable. A reply has room for all shards.
 type webSocketReport [][5]int
 
+// localWebSockets returns the report of this node.
 func (n *Node) localWebSockets() webSocketReport {
 	out := webSocketReport{}
 	for _, x := range n.proxy.KeptSockets() {
@@ -25,7 +27,7 @@ func (n *Node) localWebSockets() webSocketReport {
 	return out
 }
 
-// socketCounts counts the long-lived connections here.
+// countWebSockets counts the long-lived connections of this node.
 func (n *Node) countWebSockets() admin.SocketCounts {
 	c := admin.SocketCounts{App: n.proxy.Sockets(), Streams: n.proxy.ResumableStreams()}
 	for _, x := range n.proxy.KeptSockets() {
@@ -35,7 +37,8 @@ func (n *Node) countWebSockets() admin.SocketCounts {
 	return c
 }
 
-// Sockets asks every node that is there for its sockets, at most once in censusEvery.
+// Sockets asks all alive nodes for their WebSockets, at most once in censusEvery. The result lists the
+// nodes that did not respond in time.
 func (n *Node) Sockets(ctx context.Context) admin.SocketList {
 	return n.kept.take(ctx, loadReportTimeout, func(ctx context.Context) admin.SocketList {
 		told, silent := queryNodes(ctx, n, request{What: askSockets}, webSocketReport{})
@@ -44,7 +47,7 @@ func (n *Node) Sockets(ctx context.Context) admin.SocketList {
 	})
 }
 
-// socketsOf puts together what nodes have told.
+// mergeWebSockets merges the reports of all nodes.
 func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) admin.SocketList {
 	list := admin.SocketList{Unresponsive: unresponsive}
 	byShard := map[int]*admin.ShardSockets{}
@@ -62,7 +65,7 @@ func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) 
 		list.Nodes = append(list.Nodes, counts)
 	}
 	for _, s := range byShard {
-		if s.Attached+s.Detached+s.Plain > 0 { // a leg alone has its client elsewhere
+		if s.Attached+s.Detached+s.Plain > 0 { // for an upstream connection alone, another node has the client
 			list.Shards = append(list.Shards, *s)
 		}
 	}
@@ -71,7 +74,8 @@ func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) 
 	return list
 }
 
-// BreakSockets has every node break the legs of those sockets whose clients it has.
+// BreakSockets makes all alive nodes close the upstream connections of the WebSockets that match b and
+// whose clients are connected to them. by is the requester, for the log.
 func (n *Node) BreakSockets(ctx context.Context, b admin.SocketBreak, by string) admin.BrokenSockets {
 	ctx, cancel := context.WithTimeout(ctx, loadReportTimeout)
 	defer cancel()
@@ -87,7 +91,8 @@ func (n *Node) BreakSockets(ctx context.Context, b admin.SocketBreak, by string)
 	return out
 }
 
-// breakHere breaks the legs of sockets whose clients are connected here.
+// breakLocal closes the upstream connections of the WebSockets that match b and whose clients are
+// connected to this node, and returns their number.
 func (n *Node) breakLocal(b admin.SocketBreak, by string) int {
 	match := func(shardmap.Shard, uint64) bool { return true }
 	switch {
