@@ -103,8 +103,8 @@ func (l *leading) handle(ctx context.Context, m ack.Message, answer func(ack.Ans
 	l.perform(ctx, l.driver.Handle(m), answer)
 }
 
-// perform performs the effects that the machine has decided. Only submits and requests to other nodes
-// run in separate goroutines.
+// perform performs the effects that the machine has decided. Effects that wait for Raft or for other
+// nodes run in separate goroutines.
 func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func(ack.Answer)) {
 	for _, e := range effects {
 		switch e := e.(type) {

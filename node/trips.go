@@ -28,8 +28,8 @@ func (t *trips) went(beat uint64, now time.Duration) {
 	t.next = (t.next + 1) % len(t.sent)
 }
 
-// back returns the time since heartbeat beat was sent. ok is false if the heartbeat is too old or was
-// already measured.
+// back returns the time since heartbeat beat was sent. The second result is false
+// if the heartbeat is too old or was already measured.
 func (t *trips) back(beat uint64, now time.Duration) (time.Duration, bool) {
 	for i := range t.sent {
 		if s := &t.sent[i]; beat != 0 && s.beat == beat {
