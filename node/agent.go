@@ -59,21 +59,21 @@ type agent struct {
 	keepsShards atomic.Bool // no other node can own its shards
 	// duplicateAddr is the address of another process with the same node ID. Because of it the leader
 	// refuses the heartbeats of this node; nil means that the leader accepts them.
-	duplicateAddr atomic.Pointer[string]
-	lastAnswer    atomic.Int64 // time of the clock of the last accepted response
-	acked         atomic.Uint64
-	lastAtStart   atomic.Uint64 // index of the last log entry at the start of this process
-	upToDate      atomic.Bool   // this node has the newest proposed map of the leader, so its log is not far behind
-	duplicate     chan string   // cap 1: address of a duplicate that persists, sent once
-	refusalLogged bool          // the refusal because of duplicateAddr was logged
-	overdue       overdue
-	turns         turns
-	failing       failing
-	releases      releases
-	keptByDrain   atomic.Pointer[kept] // shards that a safe drain leaves on this node; nil means none
-	record        func(event.Event)    // records an event; nil means that events are not recorded
-	suspicion     *leaderSuspicion     // nil until Raft has started
-	orphans       orphanedForwards
+	duplicateAddr   atomic.Pointer[string]
+	lastAnswer      atomic.Int64 // time of the clock of the last accepted response
+	acked           atomic.Uint64
+	lastAtStart     atomic.Uint64 // index of the last log entry at the start of this process
+	upToDate        atomic.Bool   // this node has the newest proposed map of the leader, so its log is not far behind
+	duplicate       chan string   // cap 1: address of a duplicate that persists, sent once
+	refusalLogged   bool          // the refusal because of duplicateAddr was logged
+	overdue         overdue
+	turns           turns
+	acquireFailures acquireFailures
+	releases        releases
+	keptByDrain     atomic.Pointer[kept] // shards that a safe drain leaves on this node; nil means none
+	record          func(event.Event)    // records an event; nil means that events are not recorded
+	suspicion       *leaderSuspicion     // nil until Raft has started
+	orphans         orphanedForwards
 	// lastPause is the last pause of the process that lost a lease or was longer than half a lease;
 	// nil means none.
 	lastPause atomic.Pointer[processPause]
@@ -133,7 +133,7 @@ func (a *agent) run(ctx context.Context) {
 			a.answer(now, ans)
 		case r := <-results:
 			a.hooking.ended(r.Seq)
-			a.failing.stale = true
+			a.acquireFailures.stale = true
 			a.machine.HookEnded(r)
 		case f := <-a.calls:
 			f()
@@ -184,8 +184,8 @@ func (a *agent) poll(now time.Duration) (next time.Duration) {
 	acked := a.machine.Acked()
 	a.acked.Store(uint64(acked))
 	a.changes.acknowledged(acked, now)
-	if fresh := a.failing.look(a.machine.HeldShards); len(fresh) > 0 {
-		a.log.Warn().Str("shards", named(fresh)).Str("why", a.failing.why(fresh[0])).Msg("acquire hook failed, will retry")
+	if fresh := a.acquireFailures.update(a.machine.HeldShards); len(fresh) > 0 {
+		a.log.Warn().Str("shards", named(fresh)).Str("why", a.acquireFailures.why(fresh[0])).Msg("acquire hook failed, will retry")
 	}
 	report := a.lookReleases(now)
 	a.keptByDrain.Store(keptHere(a.machine))
@@ -232,7 +232,7 @@ func (a *agent) Lease(until time.Duration) (missed bool) {
 // Route replaces the routing table, and performs what follows from a new state.
 func (a *agent) Route(r ack.Routing) {
 	old, s := a.router.state.Load(), r.State()
-	a.failing.stale = true
+	a.acquireFailures.stale = true
 	a.releases.lookLeaving(a.leaving.Load() || s.Policy().Leaves(a.self))
 	if s.Last().Epoch() != old.Last().Epoch() {
 		a.proxy.RenewTo(newlyExcluded(old, s))
@@ -281,7 +281,7 @@ func (a *agent) committed(old *shardmap.Map, s *ack.State) {
 }
 
 // Running counts the requests that run at the local app.
-func (a *agent) Running(may func(shardmap.Shard) bool) int { return a.router.running.await(may) }
+func (a *agent) Running(may func(shardmap.Shard) bool) int { return a.router.running.countUnowned(may) }
 
 // Cut aborts requests that run at the local app: those of shards for which may returns false, or all
 // requests.

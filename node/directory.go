@@ -8,8 +8,8 @@ import (
 	"shardway/node/gossip"
 )
 
-// look rebuilds the directory from what gossip shows now.
-func (n *Node) look() {
+// updateDirectory rebuilds the directory from the current members of gossip.
+func (n *Node) updateDirectory() {
 	n.noteServers()
 	members := n.gossip.Members()
 	n.shown.Store(&members)
@@ -19,8 +19,7 @@ func (n *Node) look() {
 	n.addrs.Store(&addrs)
 }
 
-// addresses returns where nodes are: where they gossip from, and where they are
-// reached.
+// addresses returns the addresses of all nodes: those of gossip and those of the peer ports.
 func addresses(d *endpoints.Directory, members []gossip.Member) map[netip.Addr]bool {
 	all := map[netip.Addr]bool{}
 	for _, m := range members {
@@ -36,14 +35,15 @@ func addresses(d *endpoints.Directory, members []gossip.Member) map[netip.Addr]b
 	return all
 }
 
-// near reports whether a node is at an address.
-func (n *Node) near(addr netip.Addr) bool {
+// isNodeAddress reports whether addr is the address of a node.
+func (n *Node) isNodeAddress(addr netip.Addr) bool {
 	all := n.addrs.Load()
 	return all != nil && (*all)[addr]
 }
 
-// directory returns who announces what. The nodes of Raft's servers stay in it when
-// gossip forgets them: Raft has to reach a voter, however long it was gone.
+// directory returns the endpoints that the members announce. A node with a server in Raft's
+// configuration stays in the directory when gossip forgets it: Raft must reach a voter, however long
+// it was absent. server reports whether a node has such a server.
 func directory(before *endpoints.Directory, members []gossip.Member, server func(node string) bool) *endpoints.Directory {
 	var all []endpoints.Entry
 	shown := map[string]bool{}
@@ -67,7 +67,7 @@ func directory(before *endpoints.Directory, members []gossip.Member, server func
 	return endpoints.New(all)
 }
 
-// members returns what gossip showed when it changed last. It is for who looks often.
+// members returns the members of gossip at its last change. It is cheap, for frequent callers.
 func (n *Node) members() []gossip.Member {
 	if all := n.shown.Load(); all != nil {
 		return *all
@@ -75,7 +75,7 @@ func (n *Node) members() []gossip.Member {
 	return nil
 }
 
-// noteServers notes which nodes have a server in Raft's configuration.
+// noteServers records which nodes have a server in Raft's configuration.
 func (n *Node) noteServers() {
 	voters, others := n.servers()
 	now := map[string]bool{}
@@ -85,8 +85,8 @@ func (n *Node) noteServers() {
 	n.inRaft.Store(&now)
 }
 
-// isServer reports whether a node has a server in Raft's configuration, as far as
-// noteServers knows. It does not block: gossip asks under its lock.
+// isServer reports whether a node had a server in Raft's configuration at the last noteServers. It does
+// not block, because gossip calls it with its lock held.
 func (n *Node) isServer(node string) bool {
 	all := n.inRaft.Load()
 	return all != nil && (*all)[node]

@@ -14,61 +14,63 @@ import (
 )
 
 const (
-	// maxWhy is how much is shown of why a hook failed, in bytes.
+	// maxWhy is the largest size of the shown error of a hook, in bytes.
 	maxWhy = 300
-	// maxNamed is how many shards a line names.
+	// maxNamed is the largest number of shards in one line.
 	maxNamed = 8
 )
 
-// failing is what the app does not acquire. The agent's goroutine writes it, any reads.
-type failing struct {
-	now atomic.Pointer[map[shardmap.Shard]refusing] // nil: nothing
-	// stale: there may be something new since the last look.
+// acquireFailures contains the shards that the app has failed to acquire. Only the goroutine of
+// agent.run writes it. Any goroutine may read it.
+type acquireFailures struct {
+	current atomic.Pointer[map[shardmap.Shard]acquireFailure] // nil means none
+	// stale means that the failures may have changed since the last update. Only agent.run uses it.
 	stale bool
 }
 
-// refusing is a shard that the app could not acquire when it was asked last.
-type refusing struct {
+// acquireFailure is the last failed attempt to acquire a shard.
+type acquireFailure struct {
 	epoch shardmap.Epoch
 	why   string
 }
 
-func (f *failing) all() map[shardmap.Shard]refusing {
-	if m := f.now.Load(); m != nil {
+func (f *acquireFailures) all() map[shardmap.Shard]acquireFailure {
+	if m := f.current.Load(); m != nil {
 		return *m
 	}
 	return nil
 }
 
-// why says why a shard is not acquired, empty if it is or was not tried in vain.
-func (f *failing) why(s shardmap.Shard) string { return f.all()[s].why }
+// why returns the error of the last attempt to acquire a shard. It is empty if there was no failure.
+func (f *acquireFailures) why(s shardmap.Shard) string { return f.all()[s].why }
 
-// look takes what has failed since, and returns the shards that are new to it.
-func (f *failing) look(held func() []ack.HeldShardView) (fresh []shardmap.Shard) {
+// update replaces the failures by those in held, if stale is set. It returns the shards whose failure
+// is new in this epoch.
+func (f *acquireFailures) update(held func() []ack.HeldShardView) (newFailures []shardmap.Shard) {
 	if !f.stale {
 		return nil
 	}
 	f.stale = false
-	was, now := f.all(), map[shardmap.Shard]refusing{}
+	was, now := f.all(), map[shardmap.Shard]acquireFailure{}
 	for _, h := range held() {
 		if h.Phase != ack.HookAcquiring || h.Err == "" {
 			continue
 		}
-		now[h.Shard] = refusing{h.Epoch, brief(h.Err)}
+		now[h.Shard] = acquireFailure{h.Epoch, brief(h.Err)}
 		if was[h.Shard].epoch != h.Epoch {
-			fresh = append(fresh, h.Shard)
+			newFailures = append(newFailures, h.Shard)
 		}
 	}
 	if len(now) > 0 {
-		f.now.Store(&now)
+		f.current.Store(&now)
 	} else if len(was) > 0 {
-		f.now.Store(nil)
+		f.current.Store(nil)
 	}
-	return fresh
+	return newFailures
 }
 
-// brief is foreign text for people: short, on one line, and nothing that a terminal
-// obeys.
+// brief makes text from the app safe for display: at most maxWhy bytes, one line, and no control
+// characters for a terminal.
 func brief(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
@@ -79,8 +81,9 @@ func brief(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// named names the shards that the app has failed to acquire, and says why; empty: none.
-func (f *failing) named() (what, why string) {
+// named lists the shards that the app has failed to acquire, and the error of the first one. Both are
+// empty if there are none.
+func (f *acquireFailures) named() (what, why string) {
 	all := f.all()
 	if len(all) == 0 {
 		return "", ""
@@ -89,7 +92,7 @@ func (f *failing) named() (what, why string) {
 	return named(shards), all[shards[0]].why
 }
 
-// named names shards, or so many of them.
+// named lists up to maxNamed of the shards.
 func named(shards []shardmap.Shard) string {
 	var numbers []string
 	for _, s := range shards[:min(len(shards), maxNamed)] {

@@ -11,13 +11,13 @@ import (
 
 // What an app says goes to terminals, logs and clients: bounded, and in one line.
 func TestFailuresOfTheAppAreBounded(t *testing.T) {
-	var f failing
+	var f acquireFailures
 	held := []ack.HeldShardView{{Shard: 3, Epoch: 7, Phase: ack.HookAcquiring, Err: "no\x1b[2J way\r\n" + strings.Repeat("é", 1000)}}
 	for s := range shardmap.Shard(20) {
 		held = append(held, ack.HeldShardView{Shard: 10 + s, Epoch: 7, Phase: ack.HookAcquiring, Err: "x"})
 	}
 	f.stale = true
-	if fresh := f.look(func() []ack.HeldShardView { return held }); len(fresh) != 21 {
+	if fresh := f.update(func() []ack.HeldShardView { return held }); len(fresh) != 21 {
 		t.Errorf("fresh: %v", fresh)
 	}
 	if why := f.why(3); len(why) > maxWhy || !utf8.ValidString(why) || !strings.HasPrefix(why, "no [2J way") || strings.ContainsAny(why, "\r\n\x1b") {
@@ -31,7 +31,7 @@ func TestFailuresOfTheAppAreBounded(t *testing.T) {
 // One line in the log for each shard and epoch, however often its acquire fails; what is
 // served or gone is forgotten.
 func TestFailuresOfTheAppAreToldOnce(t *testing.T) {
-	var f failing
+	var f acquireFailures
 	for i, step := range []struct {
 		held  []ack.HeldShardView
 		fresh int
@@ -46,12 +46,12 @@ func TestFailuresOfTheAppAreToldOnce(t *testing.T) {
 		{[]ack.HeldShardView{{Shard: 1, Epoch: 9, Phase: ack.HookAcquiring, Err: "a"}}, 1, "a"},
 	} {
 		f.stale = true
-		fresh := f.look(func() []ack.HeldShardView { return step.held })
+		fresh := f.update(func() []ack.HeldShardView { return step.held })
 		if shards, why := f.named(); len(fresh) != step.fresh || f.why(1) != step.why || why != step.why || (shards == "") != (step.why == "") {
 			t.Errorf("step %d: fresh %v, why %q, named %q, %q", i, fresh, f.why(1), shards, why)
 		}
 	}
-	if f.look(func() []ack.HeldShardView { t.Error("asked though nothing is new"); return nil }) != nil {
+	if f.update(func() []ack.HeldShardView { t.Error("asked though nothing is new"); return nil }) != nil {
 		t.Error("something is new")
 	}
 }

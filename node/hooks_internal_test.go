@@ -170,19 +170,19 @@ func TestEndOfWhatRunsIsToldToWhoeverWaits(t *testing.T) {
 		t.Error("told, though nobody waits")
 	}
 	end, other := f.raise(1), f.raise(2)
-	if n := f.await(only(2)); n != 1 {
+	if n := f.countUnowned(only(2)); n != 1 {
 		t.Errorf("%d run that may not, want 1", n)
 	}
 	if end(); !told(f) {
 		t.Error("it has ended, and nobody is told")
 	}
-	if n := f.await(only(2)); n != 0 {
+	if n := f.countUnowned(only(2)); n != 0 {
 		t.Errorf("%d run that may not, want none", n)
 	}
 	if other(); told(f) {
 		t.Error("told, though nobody waits any more")
 	}
-	if n := f.awaitShard(3); n != 0 {
+	if n := f.countShard(3); n != 0 {
 		t.Errorf("%d run for a shard, want none", n)
 	}
 	end = f.raise(1)
@@ -190,7 +190,7 @@ func TestEndOfWhatRunsIsToldToWhoeverWaits(t *testing.T) {
 		t.Error("told, though nothing was waited for")
 	}
 	end = f.raise(3)
-	if n := f.awaitShard(3); n != 1 || f.of(3) != 1 {
+	if n := f.countShard(3); n != 1 || f.of(3) != 1 {
 		t.Errorf("%d run for a shard, want 1", n)
 	}
 	if end(); !told(f) {

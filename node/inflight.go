@@ -6,11 +6,11 @@ import (
 	"shardway/shardmap"
 )
 
-// inflight counts the requests that run on the local app, by shard. The hot path
-// costs one atomic add to raise and one to lower, and allocates nothing.
+// inflight counts the requests that run at the local app, by shard. Its methods may be called from any
+// goroutine. A request costs one atomic addition at its start and one at its end, and no allocation.
 type inflight struct {
 	shards []shardCount
-	// draining is set while somebody waits for counts to reach zero.
+	// draining is set while the agent waits for counts to reach zero.
 	draining atomic.Bool
 	// zero gets a token when a count reached zero while draining.
 	zero chan struct{}
@@ -18,7 +18,7 @@ type inflight struct {
 
 type shardCount struct {
 	n       atomic.Int32
-	release func() // made once: a closure per request would be an allocation
+	release func() // created once, because a closure per request would be an allocation
 }
 
 func newInflight(shards int) *inflight {
@@ -30,15 +30,16 @@ func newInflight(shards int) *inflight {
 	return f
 }
 
-// raise counts one more request for s and returns what ends it. The caller looks
-// at table and lease only after raise: whoever stops the shard swaps the table
-// first and reads the count then, so one of the two sees the other.
+// raise counts one more request for s. The caller must call release when the request has ended. The
+// caller must read the routing table and the lease after raise. The agent stops a shard in the opposite
+// order: it replaces the table and then reads the count. So at least one of the two sees the other.
 func (f *inflight) raise(s shardmap.Shard) (release func()) {
 	c := &f.shards[s]
 	c.n.Add(1)
 	return c.release
 }
 
+// lower counts one request less, and notifies zero if that is needed.
 func (f *inflight) lower(c *shardCount) {
 	if c.n.Add(-1) != 0 || !f.draining.Load() {
 		return
@@ -49,10 +50,10 @@ func (f *inflight) lower(c *shardCount) {
 	}
 }
 
-// await counts the requests for shards that may not run here. If there are any, zero
+// countUnowned counts the requests for shards for which mayRun returns false. If there are any, zero
 // gets a token when they may have ended.
-func (f *inflight) await(mayRun func(shardmap.Shard) bool) int {
-	f.draining.Store(true) // before it is counted: what ends after that is seen
+func (f *inflight) countUnowned(mayRun func(shardmap.Shard) bool) int {
+	f.draining.Store(true) // before counting, so that the end of a counted request is noticed
 	n := f.running(mayRun)
 	if n == 0 {
 		f.draining.Store(false)
@@ -60,9 +61,8 @@ func (f *inflight) await(mayRun func(shardmap.Shard) bool) int {
 	return n
 }
 
-// awaitShard counts the requests for s. If there are any, zero gets a token when they
-// may have ended.
-func (f *inflight) awaitShard(s shardmap.Shard) int {
+// countShard counts the requests for s. If there are any, zero gets a token when they may have ended.
+func (f *inflight) countShard(s shardmap.Shard) int {
 	n := int(f.shards[s].n.Load())
 	if n == 0 {
 		return 0
@@ -74,7 +74,7 @@ func (f *inflight) awaitShard(s shardmap.Shard) int {
 // of counts the requests for s.
 func (f *inflight) of(s shardmap.Shard) int { return int(f.shards[s].n.Load()) }
 
-// running counts the requests for shards that may not run here.
+// running counts the requests for shards for which mayRun returns false. It does not affect zero.
 func (f *inflight) running(mayRun func(shardmap.Shard) bool) int {
 	total := 0
 	for i := range f.shards {

@@ -233,7 +233,7 @@ func (w *watch) acquisition(now time.Time, in *verdict.Inputs) {
 			}
 		}
 	}
-	if shards, why := n.agent.failing.named(); shards != "" {
+	if shards, why := n.agent.acquireFailures.named(); shards != "" {
 		in.Acquiring, in.NotAcquired = shards, why
 	} else if w.acquires.Look(now, len(w.acquiring) > 0) && len(w.acquiring) > 0 {
 		in.Acquiring = named(w.acquiring)

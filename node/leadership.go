@@ -14,15 +14,16 @@ import (
 	"shardway/shardmap"
 )
 
-// leadership is one Raft term that this node leads, as others may use it: they ask
-// its goroutine, leading, over channels, and what they do at the leader they do
-// through Raft. Its methods may be called from any goroutine.
+// leadership is one Raft term that this node leads, for use by other goroutines. They send requests
+// to the leader loop (see leading) over channels, and change the state only through Raft. Its methods
+// may be called from any goroutine.
 type leadership struct {
 	n    *Node
 	raft *consensus.Raft
 	log  zerolog.Logger
 	term uint64
-	// began is when, by the node's clock: a redial that began before shows nothing.
+	// began is the time of the clock at which the leadership started. A redial that started earlier is
+	// no evidence of a crash.
 	began time.Duration
 
 	beats    chan receivedHeartbeat     // unbuffered
@@ -32,9 +33,9 @@ type leadership struct {
 	plans    chan chan planned          // unbuffered
 	retimes  chan retiming              // unbuffered
 	askings  chan asking                // unbuffered
-	policing chan struct{}              // cap 1: held by whoever changes the policy
+	policing chan struct{}              // cap 1: a lock for changes of the policy
 	done     chan struct{}              // closed when the goroutine has ended
-	// ready tells that the state is no older than what earlier leaders committed.
+	// ready means that the state contains all entries that earlier leaders committed.
 	ready    atomic.Bool
 	keeper   *roster.Reconciler
 	settings settingsBook
@@ -58,8 +59,8 @@ func newLeadership(n *Node, term uint64, began time.Duration) *leadership {
 	return l
 }
 
-// view returns what the leader knows of the nodes, and false once it does not
-// lead any more.
+// view returns the leader's view of all nodes. The second result is false if the leadership or ctx has
+// ended.
 func (l *leadership) view(ctx context.Context) ([]ack.MemberView, bool) {
 	v := make(chan []ack.MemberView, 1)
 	select {
@@ -71,17 +72,17 @@ func (l *leadership) view(ctx context.Context) ([]ack.MemberView, bool) {
 	return nil, false
 }
 
-// viewWithin bounds the wait for what the leader knows, before leadership is given away: its
-// goroutine may be busy, or over.
-const viewWithin = 100 * time.Millisecond
+// transferViewTimeout bounds the wait for the view before a leadership transfer: the leader loop may be busy
+// or have ended.
+const transferViewTimeout = 100 * time.Millisecond
 
-// transfer gives leadership away, to a node that keeps up with what is committed and proposed
-// if there is one: who has the log on its disk and does not apply it is elected too, and grants
-// nothing then until it steps down; and who has said goodbye stays for a moment.
+// transfer transfers the leadership to another voter. It prefers a node that has applied the committed
+// and the proposed map. A node that has the log on its disk, but does not apply it, could be elected
+// too, and would grant no leases until it steps down. A node that has sent a goodbye ends soon.
 func (n *Node) transfer(ctx context.Context) error {
 	var views []ack.MemberView
 	if l := n.leading.Load(); l != nil {
-		asking, cancel := context.WithTimeout(ctx, viewWithin)
+		asking, cancel := context.WithTimeout(ctx, transferViewTimeout)
 		defer cancel()
 		views, _ = l.view(asking)
 	}

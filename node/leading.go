@@ -131,7 +131,7 @@ func (l *leading) perform(ctx context.Context, effects []ack.Effect, answer func
 // know which of them are committed.
 func (l *leading) nudgeIfBehind(hb ack.Heartbeat) {
 	at := lag{hb.Nonce, l.driver.State().Committed().Epoch()}
-	if hb.Term == l.term && l.nudges.due(hb.Node, at, hb.Applied < at.epoch, time.Now()) {
+	if hb.Term == l.term && l.nudges.shouldNudge(hb.Node, at, hb.Applied < at.epoch, time.Now()) {
 		l.raft.Nudge()
 	}
 }

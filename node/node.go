@@ -129,7 +129,7 @@ func New(o Options) (*Node, error) {
 	n.directory.Store(endpoints.New(nil))
 	n.port = peer.New(peer.Options{
 		Node: string(n.self), Disk: o.Dir.Disk(), Boot: o.Dir.Boot(),
-		Cluster: n.cluster, Adopt: n.adopt, Known: n.known, Lookup: n.lookup, Near: n.near, Dial: o.PeerDial, Log: o.Log,
+		Cluster: n.cluster, Adopt: n.adopt, Known: n.known, Lookup: n.lookup, Near: n.isNodeAddress, Dial: o.PeerDial, Log: o.Log,
 		Past:       n.diskRecords,
 		Pulse:      &n.pulse,
 		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
@@ -177,7 +177,7 @@ func (n *Node) proxyOptions() proxy.Options {
 	}
 	p.Node, p.Cluster, p.Room, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
 	if n.o.Hooks != nil && !n.o.Gateway {
-		p.NotYet = func(s shardmap.Shard) string { return n.agent.failing.why(s) }
+		p.NotYet = func(s shardmap.Shard) string { return n.agent.acquireFailures.why(s) }
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }
 	}
 	p.KeepUpstream = n.appWatch != nil

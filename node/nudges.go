@@ -6,45 +6,45 @@ import (
 	"shardway/shardmap"
 )
 
-// Who is heard for the first time, and who lacks what is committed, is told that at once. Who
-// lacks it still is told again after nudgeAgain, and each time after twice as long, nudgeMost times
-// in all. The library by itself says what is committed every few seconds, see
-// consensus.Raft.Nudge.
+// A leader nudges its followers when a process sends its first heartbeat, and when a process lacks a
+// committed map: they learn the commit index at once. The leader repeats that after nudgeRetryPause,
+// doubles the pause each time, and nudges up to maxNudges times. Otherwise the Raft library sends the
+// commit index every few seconds only, see consensus.Raft.Nudge.
 const (
-	nudgeAgain = 500 * time.Millisecond
-	nudgeMost  = 6
+	nudgeRetryPause = 500 * time.Millisecond
+	maxNudges       = 6
 )
 
-// nudges has for whose sake the followers were told what is committed.
+// nudges contains the last nudge for each node. Only the leader loop uses it.
 type nudges map[shardmap.NodeID]nudge
 
 type nudge struct {
-	lag   lag
-	at    time.Time // the last one
-	times int       // for this lag
+	lag      lag
+	at       time.Time // time of the last nudge
+	attempts int       // nudges for this lag
 }
 
-// lag is that a process has not come to a map yet.
+// lag identifies a process and the committed map that it lacks.
 type lag struct {
 	nonce uint64
 	epoch shardmap.Epoch
 }
 
-// due reports whether the followers are to be told for the sake of a node that is heard, and lags
-// or not: an entry is written for that. What a process lacks that has just begun need not be the
-// map.
-func (n nudges) due(node shardmap.NodeID, l lag, lags bool, now time.Time) bool {
+// shouldNudge reports whether the leader must nudge because of a heartbeat of node, and records the
+// nudge. Each nudge writes a log entry. lags means that the process lacks the committed map. A process
+// that has just started is nudged in any case, because it may lack other entries.
+func (n nudges) shouldNudge(node shardmap.NodeID, l lag, lags bool, now time.Time) bool {
 	last, known := n[node]
 	switch {
 	case !known || last.lag.nonce != l.nonce:
-		last.times = 0
+		last.attempts = 0
 	case !lags:
 		return false
 	case last.lag != l:
-		last.times = 0
-	case last.times >= nudgeMost || now.Sub(last.at) < nudgeAgain<<max(last.times-1, 0):
+		last.attempts = 0
+	case last.attempts >= maxNudges || now.Sub(last.at) < nudgeRetryPause<<max(last.attempts-1, 0):
 		return false
 	}
-	n[node] = nudge{l, now, last.times + 1}
+	n[node] = nudge{l, now, last.attempts + 1}
 	return true
 }

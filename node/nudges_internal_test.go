@@ -16,7 +16,7 @@ func TestWhoLagsIsToldAgain(t *testing.T) {
 	var told []time.Duration
 	first := lag{nonce: 1, epoch: 5}
 	for at := time.Duration(0); at < time.Hour; at += 100 * time.Millisecond {
-		if n.due("a", first, true, began.Add(at)) {
+		if n.shouldNudge("a", first, true, began.Add(at)) {
 			told = append(told, at)
 		}
 	}
@@ -36,12 +36,12 @@ func TestWhoLagsIsToldAgain(t *testing.T) {
 		{"b", first, true, time.Minute, true},
 		{"a", lag{nonce: 1, epoch: 6}, false, 0, false},
 		{"a", lag{nonce: 1, epoch: 6}, true, 0, true},
-		{"a", lag{nonce: 1, epoch: 6}, true, nudgeAgain - 1, false},
-		{"a", lag{nonce: 1, epoch: 6}, true, nudgeAgain, true},
-		{"a", lag{nonce: 2, epoch: 6}, false, nudgeAgain, true}, // another process
+		{"a", lag{nonce: 1, epoch: 6}, true, nudgeRetryPause - 1, false},
+		{"a", lag{nonce: 1, epoch: 6}, true, nudgeRetryPause, true},
+		{"a", lag{nonce: 2, epoch: 6}, false, nudgeRetryPause, true}, // another process
 		{"a", lag{nonce: 2, epoch: 6}, false, time.Hour, false},
 	} {
-		if got := n.due(shardmap.NodeID(c.node), c.lag, c.lags, now.Add(c.after)); got != c.want {
+		if got := n.shouldNudge(shardmap.NodeID(c.node), c.lag, c.lags, now.Add(c.after)); got != c.want {
 			t.Errorf("%s, %+v, lags %v, %v later: told %v, want %v", c.node, c.lag, c.lags, c.after, got, c.want)
 		}
 	}

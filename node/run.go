@@ -99,7 +99,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 			n.log.Warn().Err(err).Msg("gossip did not stop cleanly")
 		}
 	})
-	n.look()
+	n.updateDirectory()
 	s.spawn(ctx, "directory", n.keepDirectory)
 	running, cancel := context.WithCancel(ctx)
 	n.suspects.ctx = running
@@ -160,7 +160,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-n.gossip.Changed():
-			n.look()
+			n.updateDirectory()
 		case <-t.C:
 			n.noteServers()
 			n.adoptCluster(n.fsm.state.Load())
