@@ -49,16 +49,16 @@ func (n *Node) hold(live context.Context) {
 	if live.Err() != nil {
 		return
 	}
-	n.abdicate(ctx)
+	n.giveUpLeadership(ctx)
 	goodbyeAt := n.agent.lastAnswer.Load()
 	n.agent.goodbye.Store(true)
 	notify(n.agent.wake)
 	recordCtx, stop := context.WithTimeout(ctx, parting+restartRecordTimeout)
-	n.until(recordCtx, func() bool { return n.restartRecorded(goodbyeAt) })
+	n.waitUntil(recordCtx, func() bool { return n.restartRecorded(goodbyeAt) })
 	stop()
 	if n.restartRecorded(goodbyeAt) { // otherwise the log cannot be written
 		lingerCtx, end := context.WithTimeout(ctx, n.voterLingerTime())
-		n.until(lingerCtx, func() bool { return !n.mustRecordRestarts(lingerCtx) && !n.neededForQuorum() })
+		n.waitUntil(lingerCtx, func() bool { return !n.mustRecordRestarts(lingerCtx) && !n.neededForQuorum() })
 		end()
 	}
 	if live.Err() != nil {

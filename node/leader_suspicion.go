@@ -161,7 +161,7 @@ func (d *leaderSuspicion) campaign(term uint64) {
 	leader := n.raft.Leader()
 	n.asks.Go(func() {
 		n.log.Info().Str("leader", leader).Uint64("term", term).Msg("leader unreachable for most voters, campaigning")
-		if err := n.standFor(causeMissed, term); err != nil && !errors.Is(err, consensus.ErrTooLate) {
+		if err := n.campaignInTerm(causeMissed, term); err != nil && !errors.Is(err, consensus.ErrTooLate) {
 			n.agent.call(d.ctx, func() { d.machine.CampaignRefused(n.agent.beginTurn(), term) })
 		}
 	})

@@ -12,14 +12,18 @@ import (
 )
 
 const (
-	pollEvery    = 200 * time.Millisecond
-	handoverLook = 10 * time.Millisecond
-	goodbyeWait  = 250 * time.Millisecond
-	raftStop     = 3 * time.Second
+	// pollEvery is the interval at which states without a notification are polled.
+	pollEvery = 200 * time.Millisecond
+	// waitPollEvery is the interval at which waitUntil polls its condition.
+	waitPollEvery = 10 * time.Millisecond
+	// goodbyeWait is how long a goodbye may take if the app has no shards to release.
+	goodbyeWait = 250 * time.Millisecond
+	// raftStop bounds the wait for Raft and for the disk when the node stops.
+	raftStop = 3 * time.Second
 )
 
-// Run starts the node and returns when it has stopped. The end of ctx means that
-// it hands its shards over, finishes and leaves; an error stops it at once.
+// Run starts the node and returns when it has stopped. When ctx ends, the node hands over its shards,
+// waits for in-flight requests and leaves the cluster. An error stops it at once.
 func (n *Node) Run(ctx context.Context) error {
 	n.started = time.Now()
 	s := &stack{log: n.log}
@@ -31,7 +35,7 @@ func (n *Node) Run(ctx context.Context) error {
 		}
 	})
 	if n.o.Self != nil {
-		s.push("own socket", func() { _ = n.o.Self.Close() }) // if it was not served: as long as the directory is ours
+		s.push("own socket", func() { _ = n.o.Self.Close() }) // needed if it was never served; closed before the data directory is released
 	}
 	s.spawn(base, "known disks", n.persistDiskRecords)
 	if n.appWatch != nil {
@@ -46,7 +50,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return err
 	}
 	haltAgent := n.startProtocol(base, s)
-	n.proxy.Expect(n.o.App) // ctx may have ended: who waits there is answered all the same
+	n.proxy.Expect(n.o.App) // clients that already wait must get a response, even if ctx has ended
 	s.spawn(base, "app traffic", n.serveApp)
 	s.spawn(base, "reach", n.abortToUnreachable)
 	if n.o.Self != nil {
@@ -63,25 +67,25 @@ func (n *Node) Run(ctx context.Context) error {
 	}
 	n.stopping.Store(true)
 	if err != nil {
-		// As if it were killed: other nodes shall find nobody, not a node that cuts
-		// what they forward to it again. The line is when: what is left to end may
-		// take seconds, and whoever looks for lost requests goes by it.
+		// The node ends as if it was killed: other nodes must find a closed port, not a node that
+		// aborts requests that they forward again. The time of this log line is the time to use when
+		// looking for lost requests, because the remaining steps may take seconds.
 		n.log.Warn().Msg("node failed, connections closed")
 		at, cancel := context.WithCancel(base)
 		cancel()
 		if n.o.Overdue != nil {
-			// But who finds nobody takes the shards as soon as the lease has run out,
-			// and an app in this process ends with its requests and hooks, or by Overdue.
+			// When the port is closed, other nodes take the shards as soon as the lease has expired. An
+			// app in this process must end its requests and hooks before that, or Overdue is called.
 			_ = n.shutProxy(at)
 			haltAgent()
 		}
 		_ = n.o.Peer.Close()
-		_ = n.shutProxy(at) // at once: what runs is cut
+		_ = n.shutProxy(at) // without waiting: running requests are aborted
 	}
 	return err
 }
 
-// startMembership starts gossip, Raft and the peer port.
+// startMembership starts gossip, Raft and the peer port, and registers their stop functions in s.
 func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	if err := n.gossip.Listen(ctx); err != nil {
 		return err
@@ -89,7 +93,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	if err := n.openRaft(); err != nil {
 		at, cancel := context.WithCancel(ctx)
 		cancel()
-		_ = n.gossip.Run(at) // which ends what Listen began
+		_ = n.gossip.Run(at) // Run with an ended context closes what Listen has opened
 		return err
 	}
 	s.push("raft requests", n.asks.Wait)
@@ -120,11 +124,11 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 		n.router.webSocketStreams.outgoing.Close()
 	})
 	s.spawn(ctx, "peer port", n.servePeers)
-	s.push("forwarded requests", n.partPeers) // before their streams are closed
+	s.push("forwarded requests", n.partPeers) // stopped before the streams are closed
 	return nil
 }
 
-// startProtocol starts what needs Raft.
+// startProtocol starts the goroutines that need Raft. haltAgent stops the agent and waits for it.
 func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	s.spawn(ctx, "link", n.link.run)
 	haltAgent = s.spawn(ctx, "agent", n.agent.run)
@@ -146,12 +150,12 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 	return haltAgent
 }
 
-// keepDirectory keeps the addresses of the nodes, and the cluster's id once the
-// log tells it.
+// keepDirectory updates the addresses of the nodes until ctx ends. It also records events of nodes, and
+// adopts the cluster ID when the log contains it.
 func (n *Node) keepDirectory(ctx context.Context) {
 	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
-	var said uint64 // what was said of the timing that this entry set
+	var said uint64 // index of the timing entry that was last compared
 	observer := &memberObserver{ring: n.events, onEvent: n.logMemberEvent}
 	for {
 		n.recordLeader()
@@ -170,7 +174,7 @@ func (n *Node) keepDirectory(ctx context.Context) {
 	}
 }
 
-// stopRaft waits for Raft to end, but not for a write that hangs.
+// stopRaft stops Raft. It waits up to raftStop, because a write may hang.
 func (n *Node) stopRaft(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, raftStop)
 	defer cancel()
@@ -179,19 +183,19 @@ func (n *Node) stopRaft(ctx context.Context) {
 	}
 }
 
-// lead runs one leadership after the other.
+// lead runs the leader loop in each term that this node leads, until ctx ends.
 func (n *Node) lead(ctx context.Context) {
 	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
 	for {
 		n.recordLeader()
-		term, leads := n.raft.Leadership() // at once: a term of its own is what a leadership is
+		term, leads := n.raft.Leadership() // one call returns both, because a leadership belongs to one term
 		switch {
 		case ctx.Err() != nil:
 			return
 		case leads:
 			n.leadIn(ctx, term)
-			notify(n.agent.wake) // another leader is to be heard by at once
+			notify(n.agent.wake) // send a heartbeat to the next leader at once
 			continue
 		}
 		select {
@@ -204,7 +208,7 @@ func (n *Node) lead(ctx context.Context) {
 	}
 }
 
-// leadIn leads until the term is over or ctx ends.
+// leadIn runs the leader loop until the term is over or ctx ends.
 func (n *Node) leadIn(ctx context.Context, term uint64) {
 	l := newLeading(n, term)
 	n.metrics.elections.Inc()
@@ -217,49 +221,49 @@ func (n *Node) leadIn(ctx context.Context, term uint64) {
 	l.log.Info().Msg("leadership ended")
 }
 
-// campaign makes a voter stand for election at once when its leader's process is
-// gone, in the order of the voters' ids, so that they do not split the vote. Who
-// finds at its turn that one before it stands, gives that one as long again: it
-// may lack entries that a later one has, and then nobody can elect it.
+// campaign starts an election when the process of the leader has ended, without waiting for Raft's
+// timeout. Voters campaign in the order of their IDs, campaignStagger apart, so that they do not split
+// the vote. If another voter campaigns at the turn of this voter, this voter waits for campaignStagger
+// again. The other voter may lack entries that this voter has, and then it cannot be elected.
 func (n *Node) campaign(leader string) {
 	rank := n.raft.Rank(leader)
-	if rank < 0 || n.led(leader) {
+	if rank < 0 || n.anotherNodeLeads(leader) {
 		return
 	}
 	term := n.raft.Term()
 	time.AfterFunc(time.Duration(rank)*campaignStagger, func() {
 		if n.raft.Term() == term {
-			n.stand(leader)
+			n.campaignUnlessWon(leader)
 			return
 		}
-		time.AfterFunc(campaignStagger, func() { n.stand(leader) })
+		time.AfterFunc(campaignStagger, func() { n.campaignUnlessWon(leader) })
 	})
 }
 
-// led reports that somebody leads who is not the one that is gone.
-func (n *Node) led(gone string) bool {
+// anotherNodeLeads reports whether there is a leader other than previous.
+func (n *Node) anotherNodeLeads(previous string) bool {
 	l := n.raft.Leader()
-	return l != "" && l != gone
+	return l != "" && l != previous
 }
 
-// stand stands for election unless somebody has won it.
-func (n *Node) stand(gone string) {
+// campaignUnlessWon campaigns unless there is a new leader or this node stops.
+func (n *Node) campaignUnlessWon(previous string) {
 	term := n.raft.Term()
-	if n.led(gone) || n.stopping.Load() {
+	if n.anotherNodeLeads(previous) || n.stopping.Load() {
 		return
 	}
-	n.log.Info().Str("leader", gone).Msg("leader process stopped, starting campaign")
-	_ = n.standFor(causeEvidence, term) // that says it
+	n.log.Info().Str("leader", previous).Msg("leader process stopped, starting campaign")
+	_ = n.campaignInTerm(causeEvidence, term) // it logs the error
 }
 
-// What makes a voter stand for election before Raft's timeout, for metrics.
+// The causes of an election before Raft's timeout, for metrics.
 const (
-	causeEvidence = "evidence" // the leader's process is gone
-	causeMissed   = "missed"   // most voters miss the leader
+	causeEvidence = "evidence" // the process of the leader has ended
+	causeMissed   = "missed"   // most voters suspect the leader
 )
 
-// standFor stands for election against the leader of a term.
-func (n *Node) standFor(cause string, term uint64) error {
+// campaignInTerm campaigns against the leader of a term. The term must not have ended.
+func (n *Node) campaignInTerm(cause string, term uint64) error {
 	err := n.raft.CampaignIn(term)
 	if err != nil {
 		n.log.Debug().Err(err).Msg("campaign failed")
@@ -269,13 +273,13 @@ func (n *Node) standFor(cause string, term uint64) error {
 	return nil
 }
 
-// campaignStagger is what one election takes, on a slow disk too: 10 ms as a rule,
-// but each side syncs three times. Two that stand in one term split the vote, which
-// costs an election timeout and more.
+// campaignStagger is the time that one election may take on a slow disk. It usually takes 10 ms, but
+// each side syncs its disk three times. Two candidates in one term split the vote, which costs at least
+// an election timeout.
 const campaignStagger = 250 * time.Millisecond
 
-// leaveOrFail leaves, unless something fails meanwhile: a node without Raft learns
-// of no map any more, and its clients would wait for shards that others serve.
+// leaveOrFail leaves the cluster, or stops early if a component fails. A node without Raft receives no
+// more maps, so its clients would wait for shards that other nodes already serve.
 func (n *Node) leaveOrFail(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
@@ -304,9 +308,9 @@ func (n *Node) leaveOrFail(ctx context.Context) error {
 	}
 }
 
-// leave hands the shards over, finishes what runs, hands leadership over and
-// says goodbye, all within ShutdownTimeout. If live ends before, the node has failed:
-// it says no goodbye, like a process that is killed.
+// leave hands over the shards, waits for in-flight requests, transfers the leadership and sends a
+// goodbye, all within ShutdownTimeout. If live ends earlier, the node has failed: it sends no goodbye,
+// like a killed process.
 func (n *Node) leave(live context.Context) {
 	ctx, cancel := context.WithTimeout(live, n.o.ShutdownTimeout)
 	defer cancel()
@@ -315,12 +319,12 @@ func (n *Node) leave(live context.Context) {
 	n.agent.leaving.Store(true)
 	notify(n.agent.wake)
 	n.proxy.SetDraining(true)
-	n.inTime(ctx, began, func(ctx context.Context) { n.until(ctx, n.handedOver) })
+	n.runBeforeGoodbye(ctx, began, func(ctx context.Context) { n.waitUntil(ctx, n.handedOver) })
 	n.lameDuck(ctx, began)
 	if live.Err() != nil {
 		return
 	}
-	n.inTime(ctx, began, func(ctx context.Context) {
+	n.runBeforeGoodbye(ctx, began, func(ctx context.Context) {
 		if err := n.shutProxy(ctx); err != nil {
 			n.log.Warn().Err(err).Msg("in-flight requests aborted")
 		}
@@ -328,24 +332,25 @@ func (n *Node) leave(live context.Context) {
 	if live.Err() != nil {
 		return
 	}
-	n.abdicate(ctx)
+	n.giveUpLeadership(ctx)
 	n.agent.goodbye.Store(true)
-	said := n.agent.lastAnswer.Load()
+	goodbyeAt := n.agent.lastAnswer.Load()
 	notify(n.agent.wake)
-	saying, stop := context.WithTimeout(ctx, n.parting())
-	n.until(saying, func() bool { return n.agent.stopped.Load() && n.agent.lastAnswer.Load() > said })
+	goodbyeCtx, stop := context.WithTimeout(ctx, n.goodbyeTime())
+	n.waitUntil(goodbyeCtx, func() bool { return n.agent.stopped.Load() && n.agent.lastAnswer.Load() > goodbyeAt })
 	stop()
-	gossiping, stop := context.WithDeadline(ctx, began.Add(n.o.ShutdownTimeout-n.leaveTime()/2))
-	if err := n.gossip.Leave(gossiping); err != nil {
+	gossipCtx, stop := context.WithDeadline(ctx, began.Add(n.o.ShutdownTimeout-n.leaveTime()/2))
+	if err := n.gossip.Leave(gossipCtx); err != nil {
 		n.log.Debug().Err(err).Msg("gossip leave timed out")
 	}
 	stop()
-	// Last: a leader adds whom gossip shows.
+	// After gossip, because a leader adds the nodes that are in gossip.
 	n.leaveRaft(ctx)
 }
 
-// parting is how long goodbye may take: what nobody has taken the app releases before it.
-func (n *Node) parting() time.Duration {
+// goodbyeTime returns how long the goodbye may take. Before it, the app releases the shards that no
+// other node has taken.
+func (n *Node) goodbyeTime() time.Duration {
 	if !n.fsm.state.Load().Committed().Has(n.self) {
 		return goodbyeWait
 	}
@@ -360,15 +365,17 @@ func (n *Node) leaveTime() time.Duration {
 	return min(2*time.Second, max(spare, 0)/10)
 }
 
-// inTime does what comes before goodbye and may last, in what ShutdownTimeout leaves for it.
-func (n *Node) inTime(ctx context.Context, began time.Time, do func(context.Context)) {
-	ctx, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-n.parting()-n.leaveTime(), 0)))
+// runBeforeGoodbye calls do with the part of ShutdownTimeout that is not reserved for the goodbye and
+// the steps after it.
+func (n *Node) runBeforeGoodbye(ctx context.Context, began time.Time, do func(context.Context)) {
+	ctx, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-n.goodbyeTime()-n.leaveTime(), 0)))
 	defer stop()
 	do(ctx)
 }
 
-// abdicate gives leadership to somebody else, if this node has it.
-func (n *Node) abdicate(ctx context.Context) {
+// giveUpLeadership transfers the leadership to another voter, if this node leads. It waits up to 1 s for
+// the new leader.
+func (n *Node) giveUpLeadership(ctx context.Context) {
 	if !n.raft.IsLeader() {
 		return
 	}
@@ -376,12 +383,12 @@ func (n *Node) abdicate(ctx context.Context) {
 		n.log.Debug().Err(err).Msg("leadership transfer failed")
 	}
 	waiting, stop := context.WithTimeout(ctx, time.Second)
-	n.until(waiting, func() bool { l := n.raft.Leader(); return l != "" && l != string(n.self) })
+	n.waitUntil(waiting, func() bool { l := n.raft.Leader(); return l != "" && l != string(n.self) })
 	stop()
 }
 
-// handedOver reports that nothing is left to wait for: the map is without this
-// node, or stays because nobody else is left, or nobody leads.
+// handedOver reports whether the hand-over has ended: the map does not contain this node, or it cannot
+// change because no other node is left or there is no leader.
 func (n *Node) handedOver() bool {
 	s := n.router.state.Load()
 	return !s.Committed().Has(n.self) && !s.Last().Has(n.self) || n.mapStays() != ""
@@ -394,9 +401,9 @@ func (n *Node) isLastNode() bool {
 	})
 }
 
-// until looks for a condition until it holds or ctx ends.
-func (n *Node) until(ctx context.Context, cond func() bool) {
-	t := time.NewTicker(handoverLook)
+// waitUntil polls cond until it returns true or ctx ends.
+func (n *Node) waitUntil(ctx context.Context, cond func() bool) {
+	t := time.NewTicker(waitPollEvery)
 	defer t.Stop()
 	for !cond() {
 		select {
@@ -407,5 +414,5 @@ func (n *Node) until(ctx context.Context, cond func() bool) {
 	}
 }
 
-// Started is closed once the node serves.
+// Started returns a channel that is closed when the node serves requests.
 func (n *Node) Started() <-chan struct{} { return n.ready }
