@@ -12,47 +12,47 @@ import (
 	"shardway/shardmap"
 )
 
-// changes tells of each change of the map as an event, with how long its phases took.
-// The agent tells it of what this node has seen and done, and the leadership, if there is
-// one here, of what it has proposed. A log that is gone through again after a start has
-// changes that are over: nothing is told of them but the map that it came to.
+// changes records each change of the shard map as events, with the durations of its phases. The agent
+// reports what this node has observed and done, and the leader loop, if it runs here, reports its
+// proposals. When a restarted node applies its log again, the changes in it are over: changes records
+// only the resulting map. Its methods may be called from any goroutine.
 type changes struct {
 	self shardmap.NodeID
 	ring *event.Ring
-	// took, when set, is told how long a phase took.
+	// took is called with the duration of each phase; nil means no call.
 	took func(phase string, d time.Duration)
-	// queue, when set, tells what waits here.
+	// queue returns the statistics of the request queue; nil means that there is none.
 	queue func() queue.Stats
 
 	mu     sync.Mutex
-	caught bool // up with the cluster, once in this process
+	caught bool // this process has caught up with the log of the leader
 	open   open
-	// proposing and committing are when the leadership here submitted its proposal upon
-	// the map of an epoch, and the commit of one.
+	// proposing is when the leader loop of this node submitted a proposal, with the epoch of its base map.
+	// committing is when it submitted a commit, with the epoch of the committed map.
 	proposing, committing stamped
 }
 
-// open is the proposal that this node knows of.
+// open is the newest proposal that this node has observed.
 type open struct {
 	epoch shardmap.Epoch
-	seen  time.Duration // when, by the clock
-	acked time.Duration // when this node acknowledged it; negative: it has not
+	seen  time.Duration // time of the clock at which the proposal was observed
+	acked time.Duration // time of this node's acknowledgement; negative means none yet
 	tell  event.Change
 	why   string
-	// queued is how many requests had come to wait here and gone again before it was seen.
+	// queued is the number of requests that had entered and left the queue before seen.
 	queued uint64
 }
 
-// stamped is a moment that is about an epoch.
+// stamped is a time with an epoch.
 type stamped struct {
 	epoch shardmap.Epoch
 	at    time.Duration
 }
 
-// proposed notes that the leadership here submits a proposal upon a map, and submitted
-// that it submits the commit of one.
+// proposed records that the leader loop submits a proposal. base is the epoch of the map that it changes.
 func (c *changes) proposed(base shardmap.Epoch, now time.Duration) { c.stamp(&c.proposing, base, now) }
 
+// submitted records that the leader loop submits the commit of a map.
 func (c *changes) submitted(epoch shardmap.Epoch, now time.Duration) {
 	c.stamp(&c.committing, epoch, now)
 }
@@ -63,7 +63,7 @@ func (c *changes) stamp(at *stamped, epoch shardmap.Epoch, now time.Duration) {
 	*at = stamped{epoch, now}
 }
 
-// routed tells of what is new in the state by which this node routes.
+// routed records the changes from state was to state is, which this node now routes by.
 func (c *changes) routed(was, is *ack.State, now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,7 +77,7 @@ func (c *changes) routed(was, is *ack.State, now time.Duration) {
 	case committed == c.open.epoch:
 		c.end(now)
 	case !another || committed != last:
-		x := c.compare(was.Committed(), is.Committed()) // its proposal was not seen
+		x := c.compare(was.Committed(), is.Committed()) // this node has not observed its proposal
 		c.ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(committed), Change: &x})
 	}
 	if !another {
@@ -93,7 +93,7 @@ func (c *changes) routed(was, is *ack.State, now time.Duration) {
 	}
 }
 
-// begin tells of the last proposal, which changes base, with mu held.
+// begin records the newest proposal of s, which changes base. mu must be held.
 func (c *changes) begin(base *shardmap.Map, s *ack.State, now time.Duration) {
 	c.open = open{epoch: s.Last().Epoch(), seen: now, acked: -1, why: label(s.Reason()), tell: c.compare(base, s.Last())}
 	if c.queue != nil {
@@ -106,7 +106,7 @@ func (c *changes) begin(base *shardmap.Map, s *ack.State, now time.Duration) {
 	c.tell(event.MapProposed)
 }
 
-// acknowledged tells that this node has stopped and drained what moves away from it.
+// acknowledged records that this node has stopped and drained the shards that move away from it.
 func (c *changes) acknowledged(epoch shardmap.Epoch, now time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -118,7 +118,7 @@ func (c *changes) acknowledged(epoch shardmap.Epoch, now time.Duration) {
 	c.tell(event.MapAcknowledged)
 }
 
-// end tells that the open proposal is in force, with mu held.
+// end records that the open proposal was committed. mu must be held.
 func (c *changes) end(now time.Duration) {
 	if c.open.acked >= 0 {
 		c.phase(event.PhaseWait, now-c.open.acked)
@@ -133,24 +133,24 @@ func (c *changes) end(now time.Duration) {
 	c.tell(event.MapCommitted)
 }
 
-// phase notes how long one took, with mu held.
+// phase records the duration of a phase, in the open proposal and through took. mu must be held.
 func (c *changes) phase(name string, d time.Duration) {
 	d = max(d, 0)
-	// What was told has the old slice.
+	// Events that were recorded earlier share the old slice, so it is not changed.
 	c.open.tell.Phases = append(slices.Clip(c.open.tell.Phases), event.Phase{Name: name, MS: float64(d.Microseconds()) / 1000})
 	if c.took != nil {
 		c.took(name, d)
 	}
 }
 
-// tell tells of the open proposal, with mu held.
+// tell records an event about the open proposal. mu must be held.
 func (c *changes) tell(kind event.Kind) {
 	x := c.open.tell
 	c.ring.Add(event.Event{Kind: kind, Epoch: uint64(c.open.epoch), Reason: c.open.why, Change: &x})
 }
 
-// caughtUp tells that the leader knows this node to be up with the log, whose newest map
-// it found there as it started.
+// caughtUp records that this node has caught up with the log of the leader. The first call records the
+// committed map of s, which this node has read from its log.
 func (c *changes) caughtUp(s *ack.State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,7 @@ func (c *changes) caughtUp(s *ack.State) {
 	c.ring.Add(event.Event{Kind: event.MapCommitted, Epoch: uint64(m.Epoch()), Reason: label(s.Reason()), Change: &x})
 }
 
-// compare returns what a map changes in another.
+// compare returns the changes from map base to map m.
 func (c *changes) compare(base, m *shardmap.Map) event.Change {
 	x := event.Change{Base: uint64(base.Epoch())}
 	ways := map[event.ShardMoves]int{}

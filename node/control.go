@@ -14,53 +14,58 @@ import (
 )
 
 const (
-	viewTimeout    = 250 * time.Millisecond
+	// viewTimeout bounds a request for the leader's view of the nodes.
+	viewTimeout = 250 * time.Millisecond
+	// controlTimeout bounds the wait for the first request of a stream, and the handling of each request.
 	controlTimeout = 10 * time.Second
-	maxControl     = 1 << 20
-	// lineTimeout bounds the time between two questions of one stream. Followers ask the leader every
-	// 2 to 4 s, in clusters of a hundred nodes twice as seldom.
+	// maxControl is the largest size of a request or a reply, in bytes.
+	maxControl = 1 << 20
+	// lineTimeout bounds the time between two requests on one stream. Followers query the leader every
+	// 2 to 4 s, and half as often in a cluster of a hundred nodes.
 	lineTimeout = time.Minute
 )
 
-// The questions that nodes ask each other on control streams, each a frame of JSON, as its reply
-// is. Nodes of earlier versions end a stream after one.
+// The requests that nodes send each other on control streams. A request and its reply are one frame of
+// JSON each. Nodes of earlier versions close a stream after one request.
 const (
-	askViews   = "views"   // of the leader: what it knows of the nodes
-	askDo      = "do"      // of the leader: carry an action out
-	askLeave   = "leave"   // of the leader: take my server out of the configuration
-	askFound   = "found"   // of a fresh node: may I found the cluster?
-	askFounder = "founder" // of a node that was promised so: are you at it, or have you?
-	askTwin    = "twin"    // of any node: does another process speak under my id?
-	askTiming  = "timing"  // of the leader: change the timing
-	askLevel   = "level"   // of the leader: show the level in force, or, if firm, raise it
-	askWho     = "who"     // of any process: which one is it?
-	askRelease = "release" // of the leader: take what I give up shards with
+	askViews   = "views"   // to the leader: return the view of all nodes
+	askDo      = "do"      // to the leader: perform an administrative action
+	askLeave   = "leave"   // to the leader: remove my server from the configuration
+	askFound   = "found"   // to a new node: may I found the cluster?
+	askFounder = "founder" // to a node that may found the cluster: do you, or have you?
+	askTwin    = "twin"    // to any node: does another process use my ID?
+	askTiming  = "timing"  // to the leader: change the timing
+	askLevel   = "level"   // to the leader: return the format version, or raise it if firm
+	askWho     = "who"     // to any process: which process are you?
+	askRelease = "release" // to the leader: record the release notes of my shards
 
-	askImplicated = "implicated" // of the leader: take note of what was under way at processes that broke
-	askLoad       = "load"       // of any node: what is it busy with?
-	askPlan       = "plan"       // of the leader: what would the next map move?
-	askReport     = "report"     // of any node: what does it say of itself? Firm: which ports does it not reach?
-	askRunning    = "running"    // of any node: what runs at its app?
-	askDrain      = "drain"      // of any node: how far is its drain?
-	askIdle       = "idle"       // of any node: which of your shards are idle?
-	askSuspects   = "suspects"   // of the leader: which keys may have ended them?
-	askSockets    = "sockets"    // of any node: which shards have sockets at you?
-	askBreak      = "break"      // of any node: break legs of kept sockets
-	askForget     = "forget"     // by the leader: show a node no more that was removed
-	askMissing    = "missing"    // of a voter: does it miss its leader?
-	askSettings   = "settings"   // of the leader: these are my settings; which differ between nodes?
-	askReachable  = "reachable"  // of any node: do you reach my peer port?
-	askUnadded    = "unadded"    // of the leader: which nodes are not added because their peer ports are not reached?
-	askSeveral    = "several"    // of any node: the replies to several questions
+	askImplicated = "implicated" // to the leader: record the requests that ran at processes that ended
+	askLoad       = "load"       // to any node: return your load
+	askPlan       = "plan"       // to the leader: what would the next map move?
+	askReport     = "report"     // to any node: return your report; if firm, with the ports that you cannot reach
+	askRunning    = "running"    // to any node: return the requests that run at your app
+	askDrain      = "drain"      // to any node: return the progress of your drain
+	askIdle       = "idle"       // to any node: which of your shards are idle?
+	askSuspects   = "suspects"   // to the leader: which keys may have ended processes?
+	askSockets    = "sockets"    // to any node: which shards have WebSockets at you?
+	askBreak      = "break"      // to any node: close upstream connections of resumable WebSockets
+	askForget     = "forget"     // from the leader: remove a removed node from gossip
+	askMissing    = "missing"    // to a voter: do you suspect your leader?
+	askSettings   = "settings"   // to the leader: these are my settings; which ones differ between nodes?
+	askReachable  = "reachable"  // to any node: can you reach my peer port?
+	askUnadded    = "unadded"    // to the leader: which nodes are not added because you cannot reach their peer ports?
+	askSeveral    = "several"    // to any node: reply to several requests
 )
 
-// asker is who asks on a control stream.
+// asker is the peer that has opened a control stream.
 type asker struct {
 	node, server string
-	// binding tells this stream from all others; see secret.Conn.
+	// binding returns a value that is unique to this stream; see secret.Conn.
 	binding func() ([]byte, error)
 }
 
+// request is a request on a control stream. What is one of the constants above, and determines which
+// other fields are used.
 type request struct {
 	What   string          `json:"what"`
 	Action admin.Action    `json:"action,omitzero"`
@@ -70,7 +75,7 @@ type request struct {
 	By     string          `json:"by,omitempty"`
 	Nonce  uint64          `json:"nonce,omitempty"`
 	Firm   bool            `json:"firm,omitempty"`
-	// Releases are as ack encodes them.
+	// Releases are encoded by package ack.
 	Releases []byte `json:"releases,omitempty"`
 
 	Implicated []implication `json:"implicated,omitempty"`
@@ -78,44 +83,46 @@ type request struct {
 	Break admin.SocketBreak `json:"break,omitzero"`
 
 	Settings map[string]string `json:"settings,omitempty"`
-	// Question of askIdle is about a staged change; nil: the node is being emptied.
+	// Question is set in an askIdle request for a staged change; nil means a gradual drain.
 	Question *stageQuestion `json:"question,omitempty"`
 
-	Several []request `json:"several,omitempty"` // mostSeveral at most, each by itself
+	Several []request `json:"several,omitempty"` // at most maxQuestions, handled one by one
 }
 
+// reply is the reply to a request: a value or an error.
 type reply struct {
-	// Fault says which of admin's errors Error is, if one.
+	// Fault identifies the error of package admin that Error wraps; empty means none.
 	Fault string          `json:"fault,omitempty"`
 	Error string          `json:"error,omitempty"`
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// ask asks a node and reads its reply into value, which may be nil.
+// ask sends a request to a node on a new stream, and decodes the reply into value. A nil value ignores
+// the reply.
 func (n *Node) ask(ctx context.Context, node string, q request, value any) error {
 	return n.askThat(ctx, node, func(*peer.Conn) (request, error) { return q, nil }, value)
 }
 
-// askLeading asks who leads, as far as this node knows, for what an operator wants.
+// askLeading sends a request of an operator to the leader that this node knows.
 func (n *Node) askLeading(ctx context.Context, leader string, q request, value any) error {
 	return unreached(leader, n.ask(ctx, leader, q, value))
 }
 
-// errLeadsNot is the answer of a node to what only a leader knows.
+// errLeadsNot is the reply of a node that does not lead to a request that only a leader can handle.
 var errLeadsNot = fmt.Errorf("%w: who was asked leads no more, or not yet; try again in a moment", admin.ErrNoLeader)
 
-// dialError reports that a node was not reached: it was asked nothing.
+// dialError means that a node was not reachable, so it has not received the request.
 type dialError struct{ error }
 
 func (e dialError) Unwrap() error { return e.error }
 
-// cutError reports that a node was asked, and that no whole reply came.
+// cutError means that the request may have reached the node, but no complete reply was received.
 type cutError struct{ error }
 
 func (e cutError) Unwrap() error { return e.error }
 
-// unreached says of a leader that was not reached that it leads no more, which others
-// know a moment later, and of one that ended within the question that it may have done it.
+// unreached converts errors of a request to the leader. An unreachable leader no longer leads: the other
+// nodes will notice that soon. If the stream broke during the request, the leader may have performed it.
 func unreached(leader string, err error) error {
 	if _, ok := errors.AsType[dialError](err); ok {
 		return fmt.Errorf("%w: node %q led a moment ago and is not reached (%w); try again in a moment", admin.ErrNoLeader, leader, err)
@@ -126,7 +133,7 @@ func unreached(leader string, err error) error {
 	return err
 }
 
-// askThat is ask with what compose makes for the stream.
+// askThat is like ask. compose creates the request for the stream.
 func (n *Node) askThat(ctx context.Context, node string, compose func(*peer.Conn) (request, error), value any) error {
 	raw, err := n.converse(ctx, node, compose)
 	if err != nil || value == nil {
@@ -138,8 +145,8 @@ func (n *Node) askThat(ctx context.Context, node string, compose func(*peer.Conn
 	return nil
 }
 
-// converse asks a node what compose makes for the stream to it, and returns the
-// value of its reply.
+// converse opens a stream to a node, sends the request that compose creates for it, and returns the
+// value of the reply.
 func (n *Node) converse(ctx context.Context, node string, compose func(*peer.Conn) (request, error)) (json.RawMessage, error) {
 	c, err := n.port.Dial(ctx, node, peer.Control)
 	if err != nil {
@@ -153,7 +160,8 @@ func (n *Node) converse(ctx context.Context, node string, compose func(*peer.Con
 	return askBy(ctx, c, node, q)
 }
 
-// askBy asks by a stream, which it closes if ctx ends meanwhile, and returns the value of the reply.
+// askBy sends a request on an open stream and returns the value of the reply. It closes the stream if ctx
+// ends before the reply.
 func askBy(ctx context.Context, c *peer.Conn, node string, q request) (json.RawMessage, error) {
 	unhook := context.AfterFunc(ctx, func() { closeStream(c) })
 	defer unhook()
@@ -188,6 +196,7 @@ func (e remoteError) Unwrap() error { return e.fault }
 
 var faults = map[string]error{"no-leader": admin.ErrNoLeader, "unknown-node": admin.ErrUnknownNode, "refused": admin.ErrRefused, "invalid": admin.ErrInvalid, "unknown": admin.ErrUnknown}
 
+// faultOf returns the name of the error of package admin that err wraps; empty means none.
 func faultOf(err error) string {
 	for name, e := range faults {
 		if errors.Is(err, e) {
@@ -197,8 +206,9 @@ func faultOf(err error) string {
 	return ""
 }
 
-// serveControl answers questions, one after the other, until the other side ends the stream or asks
-// no more. One that asks nothing and closes is a redial that looks whether this node is there.
+// serveControl handles the requests of a stream one after the other, until the peer closes the stream or
+// sends no request in time. A stream without a request is a redial: the peer only checks whether this
+// node is reachable.
 func (n *Node) serveControl(ctx context.Context, c *peer.Conn) {
 	defer closeStream(c)
 	defer context.AfterFunc(ctx, func() { closeStream(c) })()
@@ -207,7 +217,8 @@ func (n *Node) serveControl(ctx context.Context, c *peer.Conn) {
 	}
 }
 
-// answerNext answers a question that comes within a time, and reports whether there may be another.
+// answerNext handles the next request if it arrives within the given time, and reports whether another
+// request may follow.
 func (n *Node) answerNext(ctx context.Context, c *peer.Conn, from asker, within time.Duration) bool {
 	hurry := time.AfterFunc(within, func() { closeStream(c) })
 	b, err := peer.ReadFrame(c, nil, maxControl)
