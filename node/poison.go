@@ -18,23 +18,26 @@ import (
 )
 
 const (
-	// poisonWindow is within what time a key must have been under way at two nodes that
-	// broke to be suspected.
+	// poisonWindow is the longest time between the ends of two nodes for which a key that had requests
+	// at both becomes suspected.
 	poisonWindow = time.Minute
-	// suspectedFor is how long a suspect stands in /status, maxSuspects how many do.
+	// suspectedFor is how long /status shows a suspected key.
 	suspectedFor = time.Hour
-	maxSuspects  = 64
-	// maxImplications bounds what one node tells, and what the leader keeps.
+	// maxSuspects is the largest number of suspected keys.
+	maxSuspects = 64
+	// maxImplications is the largest number of implications that a node sends to the leader.
 	maxImplications = 64
-	maxEnds         = 1024
-	// impliesFor bounds how long a node tries to tell the leader, which may be the one
-	// that broke, and impliesAgain is the pause between two tries.
-	impliesFor   = 20 * time.Second
+	// maxEnds is the largest number of implications that the leader stores.
+	maxEnds = 1024
+	// impliesFor bounds the attempts to send an implication to the leader. The leader may be the node
+	// that has ended, so a new one may have to be elected first.
+	impliesFor = 20 * time.Second
+	// impliesAgain is the pause between two attempts.
 	impliesAgain = 200 * time.Millisecond
 )
 
-// implication is what an ingress had under way at a process that broke; a question to
-// the leader has those of its last minute.
+// implication lists the keys of the requests that a node had forwarded to a process when that process
+// ended. A node sends the leader its implications of the last poisonWindow.
 type implication struct {
 	Node  string             `json:"node"`
 	Boot  uint64             `json:"boot"`
@@ -43,26 +46,27 @@ type implication struct {
 	at    time.Time
 }
 
-// suspect of poison: a key that was under way at two nodes when they broke.
+// poisonous is a suspected key: it had requests at two nodes when they ended.
 type poisonous struct {
 	Key   proxy.Implicated `json:"key"`
-	Nodes []string         `json:"nodes"` // in the order of their ends
+	Nodes []string         `json:"nodes"` // in the order in which they ended
 	at    time.Time
 }
 
-// end is one end of a process, as one ingress tells of it.
+// end identifies the end of a process, as reported by node from.
 type end struct {
 	node string
 	boot uint64
 	from string
 }
 
-// poison is what a node knows of keys that may end nodes: of its own clients, and, if
-// others take it for the leader, of theirs.
+// poison detects keys whose requests may end processes. It contains the implications of this node's own
+// clients and, if this node leads, those that other nodes have sent. Its methods may be called from any
+// goroutine.
 type poison struct {
 	log zerolog.Logger
 
-	ctx context.Context // of the run: investigations end with it
+	ctx context.Context // of Node.Run: checks in the background end with it
 	wg  sync.WaitGroup
 
 	mu struct {
@@ -73,7 +77,7 @@ type poison struct {
 	}
 }
 
-// implicate adds what this node's clients had under way, and returns all of late.
+// implicate adds an implication of this node, and returns all of the last poisonWindow.
 func (p *poison) implicate(i implication) []implication {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,7 +87,7 @@ func (p *poison) implicate(i implication) []implication {
 	return slices.Clone(p.mu.own)
 }
 
-// heard takes what an ingress tells, and judges anew.
+// heard stores the implications of a node, and updates the suspected keys.
 func (p *poison) heard(from string, all []implication) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +113,7 @@ func (p *poison) heard(from string, all []implication) {
 	p.judge(now)
 }
 
-// judge looks for keys that were under way at two nodes which broke. With mu held.
+// judge searches for keys that had requests at two nodes that have ended. mu must be held.
 func (p *poison) judge(now time.Time) {
 	for key, seen := range p.implicated() {
 		slices.SortFunc(seen, func(a, b implication) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.Node, b.Node)) })
@@ -122,8 +126,8 @@ func (p *poison) judge(now time.Time) {
 	}
 }
 
-// implicated returns where each key was under way at an end that implicates: at most
-// MaxImplicated were, at all ingress nodes together.
+// implicated returns the implications of each key. It omits the ends of processes at which more than
+// MaxImplicated keys had requests, counted over all reporting nodes. mu must be held.
 func (p *poison) implicated() map[proxy.Implicated][]implication {
 	type process struct {
 		node string
@@ -151,20 +155,20 @@ func (p *poison) implicated() map[proxy.Implicated][]implication {
 	return seen
 }
 
-// suspect notes a suspect, and says so once. With mu held.
+// suspect adds a suspected key, and logs it if it is new. mu must be held.
 func (p *poison) suspect(s poisonous) {
 	if i := slices.IndexFunc(p.mu.suspects, func(o poisonous) bool { return o.Key == s.Key }); i >= 0 {
 		p.mu.suspects[i] = s
 		return
 	}
 	if len(p.mu.suspects) >= maxSuspects {
-		return // those that there are are enough to do
+		return // the operator has enough keys to check
 	}
 	p.mu.suspects = append(p.mu.suspects, s)
 	p.log.Warn().Uint32("shard", uint32(s.Key.Shard)).Str("key_hash", fmt.Sprintf("%016x", s.Key.Hash)).Strs("nodes", s.Nodes).Msg("poison request suspected")
 }
 
-// list returns the suspects, the oldest first.
+// list returns the suspected keys, the oldest first.
 func (p *poison) list() []poisonous {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -173,14 +177,14 @@ func (p *poison) list() []poisonous {
 	return slices.Clone(p.mu.suspects)
 }
 
-// wrecked is told of requests that were under way at another node when their connections
-// broke. It finds out in the background whether its process did, and tells the leader.
+// wrecked handles connections to another node that broke while requests ran on them. It finds out in the
+// background whether the process of that node has ended, and reports the keys to the leader if so.
 func (n *Node) wrecked(w proxy.Wreck) {
 	at := time.Now()
 	n.poison.mu.Lock()
 	defer n.poison.mu.Unlock()
 	if n.poison.ctx.Err() != nil {
-		return // the node has stopped meanwhile
+		return // this node has stopped
 	}
 	n.poison.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(n.poison.ctx, impliesFor)
@@ -199,8 +203,8 @@ func (n *Node) wrecked(w proxy.Wreck) {
 	})
 }
 
-// processBroke reports whether the process of a wreck is there no more, and was not told
-// to stop: nobody listens where it was, or another one does.
+// processBroke reports whether the process of a wreck has ended without being stopped on purpose: its
+// address refuses connections, or another process responds there.
 func (n *Node) processBroke(ctx context.Context, w proxy.Wreck) bool {
 	for pause := 4 * redialPause; ; pause = min(2*pause, time.Second) {
 		dialing, cancel := context.WithTimeout(ctx, time.Second)
@@ -224,14 +228,14 @@ func (n *Node) processBroke(ctx context.Context, w proxy.Wreck) bool {
 	}
 }
 
-// leftByPlan reports whether gossip knows that the node leaves or has left.
+// leftByPlan reports whether the node leaves or has left, according to gossip.
 func (n *Node) leftByPlan(node string) bool {
 	return slices.ContainsFunc(n.gossip.Members(), func(m gossip.Member) bool {
 		return m.ID == node && (m.Status == gossip.Leaving || m.Status == gossip.Left)
 	})
 }
 
-// tellImplicated tells whoever leads.
+// tellImplicated sends implications to the leader, and reports whether that succeeded.
 func (n *Node) tellImplicated(ctx context.Context, all []implication) bool {
 	now := time.Now()
 	for i := range all {
@@ -250,7 +254,7 @@ func (n *Node) tellImplicated(ctx context.Context, all []implication) bool {
 	}
 }
 
-// suspected returns the keys that the leader suspects; nil: it does not say.
+// suspected returns the keys that the leader suspects; nil means no response.
 func (n *Node) suspected(ctx context.Context) (all []poisonous) {
 	switch leader := n.leader(); leader {
 	case "":
@@ -271,7 +275,7 @@ func (n *Node) suspected(ctx context.Context) (all []poisonous) {
 	return all
 }
 
-// quarantines reports whether a key is in quarantine.
+// quarantines reports whether policy p contains a quarantine of a key.
 func quarantines(p *ack.Policy, shard shardmap.Shard, hash uint64) bool {
 	for m := range p.Quarantined {
 		if m.Shard == shard && m.Hash == hash {

@@ -13,18 +13,18 @@ import (
 	"shardway/shardmap"
 )
 
-// releasesTimeout bounds one attempt to bring the leader what this node gives up shards
-// with. The machine asks for the next.
+// releasesTimeout bounds one attempt to send the release notes to the leader. The machine schedules the
+// next attempt.
 const releasesTimeout = time.Second
 
-// overs is how many notes do not fit of those for one proposal.
+// overs is the number of release notes of one proposal that exceed the limit of their total size.
 type overs struct {
 	proposal shardmap.Epoch
 	notes    int
 }
 
-// deliver has bringReleases take what the machine gives up shards with to the leader. The
-// agent's goroutine calls it, again and again until the leader has it.
+// deliver schedules r to be sent to the leader by bringReleases, and logs notes that exceed the limit.
+// The goroutine of agent.run calls it repeatedly until the leader has recorded r.
 func (h *hooking) deliver(r ack.Releases) {
 	if said := (overs{r.Proposal, len(r.Over)}); said != h.over {
 		h.over = said
@@ -39,16 +39,16 @@ func (h *hooking) deliver(r ack.Releases) {
 	replaceLatest(h.given, r)
 }
 
-// warnOfRoom says that a shard moves unreleased because its note does not fit beside the
-// others.
+// warnOfRoom logs that a shard moves without its release note, because the notes of one proposal exceed
+// the limit.
 func warnOfRoom(log *zerolog.Logger, node shardmap.NodeID, s shardmap.Shard) {
 	log.Warn().Str("peer", string(node)).Uint32("shard", uint32(s)).Int("max_notes", ack.MaxNotes).Int("max_bytes", ack.MaxNoteBytes).
 		Str("remedy", "write the location of the state into the note instead of the state").
 		Msg("note refused, map change too large")
 }
 
-// bringReleases takes what this node gives up shards with to whoever leads, the newest
-// first. What gets lost is sent again.
+// bringReleases sends the newest release notes of this node to the leader, until ctx ends. Lost notes
+// are sent again, because the machine calls deliver again.
 func (n *Node) bringReleases(ctx context.Context) {
 	for {
 		var r ack.Releases
@@ -74,7 +74,7 @@ func (n *Node) bringReleases(ctx context.Context) {
 	}
 }
 
-// released takes what another node gives up its shards with, if this one leads.
+// released passes the release notes of another node to the leader loop, if this node leads.
 func (n *Node) released(node string, b []byte) error {
 	var r ack.Releases
 	if err := r.UnmarshalBinary(b); err != nil || string(r.Node) != node {
