@@ -14,41 +14,40 @@ import (
 	"shardway/shardmap"
 )
 
-// Hooks carry calls to the app. Do makes one attempt and returns what came of it, not
-// before nothing of it runs any more as far as this process can tell: of an app in
-// another process that is when its connection is closed. ctx ends after the call's
-// Timeout, and as soon as the call is to be cut. The result's Seq need not be set. Do
-// is called from several goroutines at once.
+// Hooks call the app. Do makes one attempt and returns the result. It must not return while the call
+// still runs, as far as this process can detect: for an app in another process, the call has ended when
+// its connection is closed. ctx ends after the call's Timeout, or earlier when the call is aborted. The
+// Seq of the result need not be set. Do is called from several goroutines at the same time.
 type Hooks interface {
 	Do(ctx context.Context, call ack.HookCall) ack.HookResult
 }
 
-// maxWarned is how many failed releases, and how many refused notes, of one map change are
-// logged.
+// maxWarned is the largest number of failed releases that are logged for one map change, and of refused
+// notes.
 const maxWarned = 8
 
-// hooking runs the calls that the machine decides on, each in a goroutine of its own.
-// The agent's goroutine owns it, but for what is under mu.
+// hooking runs the hook calls that the machine decides on, each in a separate goroutine. Only the
+// goroutine of agent.run uses it, except for the fields that mu protects and those noted below.
 type hooking struct {
 	hooks   Hooks
 	log     zerolog.Logger
 	running *inflight
-	// outlived reports that what runs should have been cut, to a call that asks whether it
-	// is over; any goroutine calls it.
+	// outlived reports whether running calls should have been aborted by now. It is called from any
+	// goroutine.
 	outlived func() bool
-	ctx      context.Context // the agent's run; set before the first call
+	ctx      context.Context // of agent.run; set before the first call
 	under    map[uint64]context.CancelFunc
-	failed   func() // told, from any goroutine, of a call to acquire that failed; nil: nobody is
+	failed   func() // called from any goroutine when an acquire call has failed; nil means no call
 	calls    sync.WaitGroup
-	// results have what came of calls; whoever sends one gives up with ctx.
+	// results receives the results of calls. A sender stops waiting when ctx ends.
 	results chan ack.HookResult
-	// given is what the machine has brought to the leader; cap 1: the newest waits.
+	// given contains the newest release notes for the leader; cap 1.
 	given chan ack.Releases
-	over  overs         // what was said of notes that do not fit
-	told  chan struct{} // hint: there is something under mu
+	over  overs         // the exceeded notes that were logged last
+	told  chan struct{} // notified when notAcquired has changed
 	mu    struct {
 		sync.Mutex
-		notAcquired map[shardmap.Shard]shardmap.Epoch // what the app says it does not hold
+		notAcquired map[shardmap.Shard]shardmap.Epoch // shards that the app has reported as not held, by ownership epoch
 		warned      warned
 	}
 }
@@ -70,15 +69,16 @@ func newHooking(h Hooks, running *inflight, log zerolog.Logger) *hooking {
 	return k
 }
 
+// never is an outlived function that returns false.
 func never() bool { return false }
 
-// Call begins a call.
+// Call starts a call. Its result follows on results.
 func (h *hooking) Call(c ack.HookCall) {
 	timed, cancel := context.WithTimeout(h.ctx, c.Timeout)
 	h.under[c.Seq] = cancel
 	over := h.outlived
 	if c.Kind == ack.HookLost {
-		over = never // it writes nothing, and says that what was here is lost
+		over = never // a lost hook writes nothing, so it may run without a lease
 	}
 	ctx, stop := pollctx.Context(timed, over)
 	run := h.ctx
@@ -87,7 +87,7 @@ func (h *hooking) Call(c ack.HookCall) {
 		defer stop()
 		r := h.hooks.Do(ctx, c)
 		r.Seq = c.Seq
-		cut := errors.Is(timed.Err(), context.Canceled) // what it was for is over
+		cut := errors.Is(timed.Err(), context.Canceled) // the call was aborted because it is no longer needed
 		h.warn(&c, &r, cut)
 		if h.failed != nil && c.Kind == ack.HookAcquire && !cut && (r.Err != nil || len(r.Failed) > 0) {
 			h.failed()
@@ -99,8 +99,8 @@ func (h *hooking) Call(c ack.HookCall) {
 	})
 }
 
-// warn logs a release that failed, for all of its shards or some: at most maxWarned of one
-// map change, because a shard that fails is tried again and again.
+// warn logs a release that failed for all or some of its shards. It logs up to maxWarned failures of one
+// map change, because a failed release is retried repeatedly.
 func (h *hooking) warn(c *ack.HookCall, r *ack.HookResult, cut bool) {
 	if c.Kind != ack.HookRelease || cut || r.Err == nil && len(r.Failed) == 0 {
 		return
@@ -130,18 +130,18 @@ func (h *hooking) warn(c *ack.HookCall, r *ack.HookResult, cut bool) {
 	}
 }
 
-// CutCall ends a call; its result follows.
+// CutCall aborts a call. Its result still follows on results.
 func (h *hooking) CutCall(seq uint64) {
 	if cancel := h.under[seq]; cancel != nil {
 		cancel()
 	}
 }
 
-// Busy counts what runs for a shard. If anything does, the end of the last leads to a
-// look.
+// Busy counts the requests that run for a shard. If there are any, the agent polls when the last one has
+// ended.
 func (h *hooking) Busy(s shardmap.Shard) int { return h.running.countShard(s) }
 
-// count returns how many calls are under way.
+// count returns the number of running calls. h may be nil.
 func (h *hooking) count() int {
 	if h == nil {
 		return 0
@@ -149,11 +149,11 @@ func (h *hooking) count() int {
 	return len(h.under)
 }
 
-// ended notes that nothing of a call runs any more.
+// ended records that a call has ended.
 func (h *hooking) ended(seq uint64) { delete(h.under, seq) }
 
-// tell notes, from any goroutine, that the app says it does not hold a shard under the
-// ownership epoch that a request came with.
+// tell records that the app does not hold a shard under the ownership epoch of a request. It may be
+// called from any goroutine.
 func (h *hooking) tell(s shardmap.Shard, epoch shardmap.Epoch) {
 	h.mu.Lock()
 	h.mu.notAcquired[s] = max(epoch, h.mu.notAcquired[s])
@@ -161,7 +161,7 @@ func (h *hooking) tell(s shardmap.Shard, epoch shardmap.Epoch) {
 	notify(h.told)
 }
 
-// each passes on what was told since the last time.
+// each calls do for each shard that tell has recorded since the previous call of each.
 func (h *hooking) each(do func(shardmap.Shard, shardmap.Epoch)) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

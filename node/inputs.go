@@ -13,22 +13,22 @@ import (
 )
 
 const (
-	// steadyHere is how long a node must be heard or not before that counts, and
-	// steadySick the same for apps and for logs that are behind.
+	// steadyHere is the time after which the presence or absence of a node counts.
 	steadyHere = time.Second
+	// steadySick is the time after which an unhealthy app or a log that is behind counts.
 	steadySick = 2 * time.Second
-	// goneMargin is how long beyond dead-after the shards of a node that is gone may take
-	// to be elsewhere.
+	// goneMargin is the time after dead-after within which the shards of a failed node must have new
+	// owners.
 	goneMargin = 3 * time.Second
-	// currentAfter is how long the leader must have answered that this node has the last map
-	// proposed before findings go by the log: until then it may be an old part of it, which
-	// names drains, cordons, pauses and orphans of before.
+	// currentAfter is how long this node must have had the newest proposed map of the leader before
+	// findings use the state of its log. Until then, the state may be old, and contain drains, cordons,
+	// pauses and orphans that have ended.
 	currentAfter = time.Second
-	// stoodShown is for how long it is told that the process stood still.
+	// stoodShown is how long a finding reports a pause of the process.
 	stoodShown = time.Minute
 )
 
-// inputs collects what the verdict goes by.
+// inputs collects the inputs of the findings.
 func (w *watch) inputs(now time.Time) verdict.Inputs {
 	n := w.n
 	s := n.router.state.Load()
@@ -72,21 +72,20 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	return in
 }
 
-// forgetAsked takes from nodes what only a log that is read to its end can say of them.
+// forgetAsked clears the fields of nodes that are valid only if the log has been applied to its end.
 func forgetAsked(nodes []verdict.Node) {
 	for i := range nodes {
 		nodes[i].Drained, nodes[i].Cordoned, nodes[i].Absent, nodes[i].Grace = false, false, false, 0
 	}
 }
 
-// hasOwner reports whether somebody who is here may own shards, or it is not known that
-// nobody may: who leads is there, whoever has heard of it by gossip, which is late where
-// packets were lost.
+// hasOwner reports whether a present node may own shards. The leader counts as present even if gossip
+// does not contain it yet, because gossip is late when packets are lost.
 func hasOwner(nodes []verdict.Node, leader string) bool {
 	return slices.ContainsFunc(nodes, func(x verdict.Node) bool { return !x.Gateway && (x.Here || x.ID == leader) })
 }
 
-// knownNodes lists what is known of every node, ordered by id.
+// knownNodes returns the inputs about each node, sorted by ID.
 func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []verdict.Node {
 	n := w.n
 	raw := w.rawNodes(s, leader)
