@@ -78,7 +78,7 @@ func (h *hooking) Call(c ack.HookCall) {
 	h.under[c.Seq] = cancel
 	over := h.outlived
 	if c.Kind == ack.HookLost {
-		over = never // a lost hook writes nothing, so it may run without a lease
+		over = never // the hook only reports that the state is lost, and writes nothing
 	}
 	ctx, stop := pollctx.Context(timed, over)
 	run := h.ctx

@@ -177,10 +177,10 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
 	return all
 }
 
-// heardOf adds what the leader knows of a node.
+// heardOf adds the leader's view of a node.
 func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
 	x.Here = v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
-	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ack.NotReleasedFor { // a node that has stopped, too
+	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ack.NotReleasedFor { // also a node that has stopped
 		x.NotReleased = int(v.Heartbeat.NotReleased)
 	}
 	if !x.Here {
@@ -200,7 +200,7 @@ func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
 	}
 }
 
-// self adds what a node knows of itself.
+// self adds the inputs about this node.
 func (w *watch) self(x *verdict.Node) {
 	n := w.n
 	x.Here, x.Gateway, x.Lags = true, n.o.Gateway, false
@@ -218,7 +218,7 @@ func (w *watch) self(x *verdict.Node) {
 	}
 }
 
-// acquisition adds what the app has not acquired yet.
+// acquisition adds the shards that the app has not acquired yet.
 func (w *watch) acquisition(now time.Time, in *verdict.Inputs) {
 	n := w.n
 	if n.agent.hooking == nil {
@@ -239,7 +239,7 @@ func (w *watch) acquisition(now time.Time, in *verdict.Inputs) {
 	}
 }
 
-// ownMachine adds what this node stands on.
+// ownMachine adds the inputs about the machine and the process of this node.
 func (w *watch) ownMachine(now time.Time, in *verdict.Inputs) {
 	n := w.n
 	if at := n.agent.duplicateAddr.Load(); at != nil {
@@ -264,7 +264,7 @@ func (w *watch) ownMachine(now time.Time, in *verdict.Inputs) {
 	}
 }
 
-// asked adds what operators have asked for, and what the leader has told.
+// asked adds the requests of operators, and the report of the leader.
 func (w *watch) asked(in *verdict.Inputs) {
 	p := w.n.Policy()
 	in.Pause = p.Pause
