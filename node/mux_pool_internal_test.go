@@ -151,7 +151,7 @@ type opener struct {
 	ended chan error       // what its Run has returned
 }
 
-// accept has l accept a trunk, as serveTrunk does.
+// accept makes l accept a session, as serveRequestSession does.
 func (l *muxPool) accept() *opener {
 	a, b := net.Pipe()
 	o := &opener{Session: mux.NewClient(a, mux.NewBudget(mux.MaxStreams, nil)), given: make(chan *mux.Stream, 8), ended: make(chan error, 1)}

@@ -55,7 +55,7 @@ type Node struct {
 	link     *heartbeatClient
 	suspects *suspects
 	poison   poison
-	// acquaintance is what is known of the disks of others.
+	// diskRecords contains the records of the disks of all nodes.
 	diskRecords       *diskRecords
 	moved             readdressing         // claims of other addresses
 	founder           *roster.Bootstrapper // with twin: set once Raft is open
@@ -76,7 +76,7 @@ type Node struct {
 	asks              sync.WaitGroup  // what waits for Raft's answers; they come at the latest when it stops
 	ownAnswers        chan ack.Answer // cap 1: the newest answer of the own leader loop
 	rotation          *rotation.Rotation
-	invalidHeartbeats logs.Seldom // heartbeats that do not count, in the log
+	invalidHeartbeats logs.Seldom // limits log lines about invalid heartbeats
 	watch             *watch
 	holds             *appHolds
 	examined          [2]examination                  // without reach, and with it
@@ -87,7 +87,7 @@ type Node struct {
 	kept              census[admin.SocketList]
 	loaded            loadedKeys
 	settings          atomic.Pointer[map[string]string] // see ApplySettings; nil: Options.Settings
-	webSocketPacer    webSocketPacer                    // of hand-overs, while this node is being emptied
+	webSocketPacer    webSocketPacer                    // paces hand-overs during a gradual drain
 
 	started  time.Time
 	stopping atomic.Bool
