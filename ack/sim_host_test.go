@@ -21,11 +21,12 @@ type host struct {
 	// cache is an app without hooks that caches; nil means none.
 	cache *simCache
 
-	disks     int           // how many it has had
-	stopped   bool          // SIGSTOP
-	stoppedAt time.Duration // when it was stopped last
-	resumedAt time.Duration // when it went on last after so long that it must notice
-	deferred  []event       // what waits for SIGCONT
+	disks     int              // how many it has had
+	stopped   bool             // SIGSTOP
+	stoppedAt time.Duration    // when it was stopped last
+	resumedAt time.Duration    // when it went on last after so long that it must notice
+	briefStop [2]time.Duration // start and end of the last stop that was too short to notice
+	deferred  []event          // what waits for SIGCONT
 	pauseAt   pausePoint
 	pauseFor  time.Duration
 	downFrom  time.Duration // since when no process runs; negative: one does
@@ -230,12 +231,14 @@ func (h *host) resume() {
 	h.stopped = false
 	if w.now-h.stoppedAt > noticed {
 		h.resumedAt = w.now
+	} else {
+		h.briefStop = [2]time.Duration{h.stoppedAt, w.now}
 	}
 	w.logf("%s goes on", h.id)
 	todo := h.deferred
 	h.deferred = nil
 	for _, e := range todo {
-		w.after(w.span(0, 10*time.Millisecond), e.proc, e.fn)
+		w.after(w.span(0, resumeSpread), e.proc, e.fn)
 	}
 	w.checkServing(h.proc)
 }

@@ -26,6 +26,10 @@ type missedReport struct {
 // noticed is after how long a process that goes on must have noticed that it stood still.
 const noticed = 35 * time.Millisecond
 
+// resumeSpread is the maximum time after a stop until the process handles the events that were
+// deferred by the stop.
+const resumeSpread = 10 * time.Millisecond
+
 // voter is the Raft server of a node, for LeaderSuspicion.
 type voter struct{ p *proc }
 
@@ -127,6 +131,11 @@ func (p *proc) unansweredFor() time.Duration {
 	since := p.w.now
 	for _, at := range p.unanswered {
 		since = min(since, at)
+	}
+	// A heartbeat that left just after a stop was created before it: the agent counts from then,
+	// and notices only longer stops.
+	if stop := p.h.briefStop; since >= stop[1] && since <= stop[1]+resumeSpread {
+		since = stop[0]
 	}
 	return p.w.now - max(since, p.h.resumedAt)
 }
