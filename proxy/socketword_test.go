@@ -225,7 +225,7 @@ func TestFirstRefusalKeepsNoWords(t *testing.T) {
 			t.Errorf("%v %q", res, body)
 		}
 		for name := range res.Header {
-			if strings.HasPrefix(name, "Shardway-WebSocket") {
+			if strings.HasPrefix(strings.ToLower(name), "shardway-websocket") {
 				t.Errorf("the client is told %s", name)
 			}
 		}
