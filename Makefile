@@ -90,7 +90,7 @@ RERUN := $(BIN)/rerun
 RERUN_UNTIL ?=
 .PHONY: $(RERUN)
 $(RERUN):
-	@go build -o $@ ./e2e/rerun
+	@go build -o $@ ./e2e/kit/retest
 empty :=
 TIMELESS := ^($(subst $(empty) $(empty),|,$(strip $(PURE:./%=shardway/%) $(VIRTUAL:./%=shardway/%))))$$
 

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
 )
 
 // another is within what time a killed node that starts at another address must serve again, on

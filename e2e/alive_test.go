@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // TestExamplesStopWritingWithTheirNode kills nodes whose apps, programs of docs/apps/examples.md, live on

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // TestHeldShardMovesLast has the app hold one shard. A gentle drain moves all others, says

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/child"
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
+	"shardway/e2e/kit/procgroup"
 )
 
 // example is a program of docs/apps/examples.md.
@@ -162,7 +162,7 @@ func (a *exampleApp) start(t *testing.T) {
 	t.Helper()
 	a.process = exec.CommandContext(context.WithoutCancel(t.Context()), a.command[0], a.command[1:]...)
 	a.process.Env, a.process.Stderr = a.env, os.Stderr
-	wait, err := child.Start(a.process)
+	wait, err := procgroup.Start(a.process)
 	if err != nil {
 		t.Fatal(err)
 	}

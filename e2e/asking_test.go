@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/child"
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/procgroup"
 )
 
 // asker is the argument by which this program asks for keys, at the address and of the names
@@ -85,7 +85,7 @@ func startAsking(t *testing.T, addr string, keys []string) *asking {
 	must(t, err)
 	out, err := cmd.StdoutPipe()
 	must(t, err)
-	wait, err := child.Start(cmd)
+	wait, err := procgroup.Start(cmd)
 	must(t, err)
 	a := &asking{}
 	a.stop = sync.OnceValue(func() error {

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
 	"shardway/e2e/faults"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
 )
 
 // BenchmarkColdStart is the time from the start of three processes with empty

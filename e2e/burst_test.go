@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // A thousand connections that came to one node at once made it dial a thousand

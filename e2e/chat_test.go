@@ -17,8 +17,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 
-	"shardway/e2e/browser"
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/browser"
+	"shardway/e2e/kit/cluster"
 )
 
 // chatLine is one of a room. Of what a client sends, N is not there.

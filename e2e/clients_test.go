@@ -24,7 +24,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // echo is what the app of these tests says of a request.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/browser"
+	"shardway/e2e/kit/browser"
 )
 
 // TestKilledNodeIsSeen opens the page of one of three real nodes, kills another, and waits

@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"testing"
 
-	"shardway/e2e/child"
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/procgroup"
 )
 
 // What the demo says, and what the test does after it.
@@ -39,7 +39,7 @@ func TestDemoIsWhatItSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wait, err := child.Start(cmd)
+	wait, err := procgroup.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,10 +11,10 @@ import (
 	"syscall"
 	"testing"
 
-	"shardway/e2e/badisk"
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/faultfs"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 const (
@@ -27,21 +27,21 @@ const (
 
 // startOnDisks starts three nodes, the voters, each with a disk of its own. A node
 // that is added later has the scratch directory, and no vote.
-func startOnDisks(t *testing.T, o cluster.Options) (*cluster.Cluster, map[*cluster.Node]*badisk.Disk) {
+func startOnDisks(t *testing.T, o cluster.Options) (*cluster.Cluster, map[*cluster.Node]*faultfs.Disk) {
 	t.Helper()
-	if err := badisk.Available(); err != nil {
+	if err := faultfs.Available(); err != nil {
 		t.Skipf("disks cannot be broken here: %v", err)
 	}
-	var mounted []*badisk.Disk
+	var mounted []*faultfs.Disk
 	for i := range 3 {
-		d, err := badisk.Mount(filepath.Join(t.TempDir(), fmt.Sprint("disk-", i)), diskBytes)
+		d, err := faultfs.Mount(filepath.Join(t.TempDir(), fmt.Sprint("disk-", i)), diskBytes)
 		must(t, err)
 		t.Cleanup(func() { must(t, d.Unmount()) })
 		mounted = append(mounted, d)
 	}
 	o.Binaries, o.Flags = binaries(t), append([]string{"--max-voters", "3"}, o.Flags...)
 	c := cluster.New(t, o)
-	disks := make(map[*cluster.Node]*badisk.Disk)
+	disks := make(map[*cluster.Node]*faultfs.Disk)
 	for _, d := range mounted {
 		n := c.Prepare(t, "--bootstrap-expect", "3")
 		n.Data = filepath.Join(d.Dir, "data")
@@ -142,7 +142,7 @@ func TestNodeWithoutDiskStopsAndGoesOn(t *testing.T) {
 		t.Log("broken disk: " + role)
 		victim = choose()
 		stopsAndGoesOn(t, c, victim, d, func() (mend func()) {
-			must(t, disks[victim].Suffer(badisk.Fault{Error: syscall.EIO}))
+			must(t, disks[victim].Suffer(faultfs.Fault{Error: syscall.EIO}))
 			change()
 			return func() {
 				if hits, err := disks[victim].Heal(); hits == 0 || err != nil {
@@ -154,7 +154,7 @@ func TestNodeWithoutDiskStopsAndGoesOn(t *testing.T) {
 }
 
 // followers are the voters that do not lead.
-func followers(tb testing.TB, c *cluster.Cluster, voters map[*cluster.Node]*badisk.Disk) []*cluster.Node {
+func followers(tb testing.TB, c *cluster.Cluster, voters map[*cluster.Node]*faultfs.Disk) []*cluster.Node {
 	tb.Helper()
 	var found []*cluster.Node
 	for _, n := range c.Others(c.Leader(tb)) {

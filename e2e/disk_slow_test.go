@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/badisk"
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/faultfs"
+	"shardway/e2e/kit/history"
 )
 
 const (
@@ -24,10 +24,10 @@ const (
 
 // slow makes each fsync of these nodes take longer, until the returned func is
 // called.
-func slow(t *testing.T, by time.Duration, disks ...*badisk.Disk) (stop func() (hits int)) {
+func slow(t *testing.T, by time.Duration, disks ...*faultfs.Disk) (stop func() (hits int)) {
 	t.Helper()
 	for _, d := range disks {
-		must(t, d.Suffer(badisk.Fault{Delay: by}))
+		must(t, d.Suffer(faultfs.Fault{Delay: by}))
 	}
 	return func() (hits int) {
 		t.Helper()
@@ -68,7 +68,7 @@ func losses(t *testing.T, c *cluster.Cluster) string {
 func TestSlowDiskCostsNothingButTime(t *testing.T) {
 	t.Parallel() // it waits for disks most of the time
 	c, disks := startOnDisks(t, cluster.Options{Urgent: true, Flags: []string{"--drain-timeout", "1s"}})
-	for _, where := range [][]*badisk.Disk{{disks[c.Leader(t)]}, slices.Collect(maps.Values(disks))} {
+	for _, where := range [][]*faultfs.Disk{{disks[c.Leader(t)]}, slices.Collect(maps.Values(disks))} {
 		for try := 1; ; try++ {
 			t.Logf("slow on %d nodes", len(where))
 			was, waited := losses(t, c), waits(c)
@@ -98,7 +98,7 @@ func waits(c *cluster.Cluster) int {
 }
 
 // slowly has a node join and leave while these disks are slow.
-func slowly(t *testing.T, c *cluster.Cluster, where []*badisk.Disk) {
+func slowly(t *testing.T, c *cluster.Cluster, where []*faultfs.Disk) {
 	t.Helper()
 	voters, before := c.Running(), c.AwaitServing(t)
 	stop := slow(t, slowSync, where...)

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 // TestRestartAfterCompaction makes the log long enough that every node keeps a

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // TestDrainUnderLoadFailsNothing drains each node in turn, the leader first, while

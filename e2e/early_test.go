@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 const (

@@ -5,10 +5,10 @@ package e2e_test
 import (
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
-	"shardway/e2e/store"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
+	"shardway/e2e/kit/store"
 )
 
 // TestEmbeddedApps has the apps of a cluster in the processes of its nodes: kill -9,

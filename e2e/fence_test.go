@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
-	"shardway/e2e/register"
-	"shardway/e2e/store"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/linear"
+	"shardway/e2e/kit/load"
+	"shardway/e2e/kit/store"
 )
 
 // TestStoreFencesWhatAStoppedOwnerDoes has the first exception of docs/guarantees.md:
@@ -104,10 +104,10 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 		t.Errorf("the overlap in the shard of the unfenced register is not told: %v", report.Overlapped)
 	}
 	runs, fenced := c.Runs(t), slices.DeleteFunc(slices.Clone(answers), func(a history.Answer) bool { return a.Key == open })
-	if err := register.Check(register.Ops(fenced, runs), register.Options{Applied: s.Applied()}); err != nil {
+	if err := linear.Check(linear.Ops(fenced, runs), linear.Options{Applied: s.Applied()}); err != nil {
 		t.Error(err)
 	}
-	if err := register.Check(register.Ops(append(answers, overwritten), runs), register.Options{Applied: s.Applied()}); err == nil || !strings.Contains(err.Error(), open) {
+	if err := linear.Check(linear.Ops(append(answers, overwritten), runs), linear.Options{Applied: s.Applied()}); err == nil || !strings.Contains(err.Error(), open) {
 		t.Errorf("nobody finds what became of the unfenced register: %v", err)
 	}
 }

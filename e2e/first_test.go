@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // Three nodes that start together get one map with shards, and no shard moves

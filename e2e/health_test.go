@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 	"shardway/verdict"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 	"shardway/verdict"
 )
 

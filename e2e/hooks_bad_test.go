@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"shardway/admin"
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 	"shardway/verdict"
 )
 

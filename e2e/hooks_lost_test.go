@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // post raises the counter of each key by n through one node, and checks what it says.

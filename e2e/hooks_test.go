@@ -9,9 +9,9 @@ import (
 	"strconv"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 // movesVariable is how many moves of shards the counters have to follow; a round of

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // wantAcquiringOutage waits until every node reports that the app of a node does not acquire, and

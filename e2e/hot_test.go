@@ -10,8 +10,8 @@ import (
 	"net/http"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // TestHotNamesWhatIsAskedMost has clients of one node ask for a key of another: whichever

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // TestShardInflightIsReloaded bounds the requests of one shard, from whichever node they

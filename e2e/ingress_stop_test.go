@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // throughIngress is a request that is under way at a node which is only its ingress.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // TestRestartInPlaceMovesNothing restarts all nodes of five, one after the other, the

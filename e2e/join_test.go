@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 	"shardway/shardmap"
 )
 

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // keeper is a client that keeps its connection until the server says close, and

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"shardway/admin"
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/kept"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/wsresume"
 )
 
 // sockets asks a node for the sockets of the cluster by the command.
@@ -82,16 +82,16 @@ func TestSocketsBreakRehearsesAMove(t *testing.T) {
 	if out, code := shardway(t, "websockets", "move-test", "--key", key+"-nobody's", "--admin", other.Admin); code != 1 || !strings.Contains(out, "no resumable WebSocket") {
 		t.Errorf("a key without sockets: exit %d, %s", code, out)
 	}
-	var saw []kept.Client
+	var saw []wsresume.Client
 	for _, c := range x.conns {
 		c.stop()
 	}
 	for _, c := range x.conns {
 		saw = append(saw, c.wait())
 	}
-	legs, err := kept.Read(x.dir)
+	legs, err := wsresume.Read(x.dir)
 	must(t, err)
-	for _, wrong := range kept.Judge(saw, legs) {
+	for _, wrong := range wsresume.Judge(saw, legs) {
 		t.Error(wrong)
 	}
 }

@@ -11,17 +11,17 @@ import (
 
 	"github.com/coder/websocket"
 
-	"shardway/e2e/kept"
+	"shardway/e2e/kit/wsresume"
 )
 
 // keptEnd is a client at work, by what others implemented.
 type keptEnd interface {
 	// newest is the newest number of the app, and an error once the socket is closed.
-	newest() (kept.Number, error)
+	newest() (wsresume.Number, error)
 	// stop asks the app to close, once.
 	stop()
 	// wait waits for the end, and returns what the client saw.
-	wait() kept.Client
+	wait() wsresume.Client
 }
 
 // keptClient is one by coder/websocket.
@@ -31,7 +31,7 @@ type keptClient struct {
 	end     chan struct{}
 
 	mu  sync.Mutex
-	saw kept.Client
+	saw wsresume.Client
 }
 
 // dialKept opens a socket and begins to send, a number every so often. It ends with ctx, or
@@ -41,7 +41,7 @@ func dialKept(ctx context.Context, addr, key, name string, every time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	c := &keptClient{ws: ws, end: make(chan struct{}), saw: kept.Client{Name: name}}
+	c := &keptClient{ws: ws, end: make(chan struct{}), saw: wsresume.Client{Name: name}}
 	c.working.Go(func() { c.read(ctx) })
 	c.working.Go(func() { c.write(ctx, every) })
 	return c, nil
@@ -51,7 +51,7 @@ func (c *keptClient) read(ctx context.Context) {
 	defer func() { _ = c.ws.CloseNow() }()
 	for {
 		_, b, err := c.ws.Read(ctx)
-		var n kept.Number
+		var n wsresume.Number
 		if err == nil {
 			_, err = fmt.Sscanf(string(b), "%d %d %d", &n.Leg, &n.N, &n.Ack)
 		}
@@ -86,11 +86,11 @@ func (c *keptClient) write(ctx context.Context, every time.Duration) {
 		word := ""
 		select {
 		case <-tick.C:
-			if n, _ := c.newest(); c.sent() >= n.Ack+kept.Window && ticks%kept.Nudge != 0 {
+			if n, _ := c.newest(); c.sent() >= n.Ack+wsresume.Window && ticks%wsresume.Nudge != 0 {
 				continue
 			}
 		case <-c.end:
-			word, last = kept.Ask, true
+			word, last = wsresume.Ask, true
 		case <-ctx.Done():
 			return
 		}
@@ -110,21 +110,21 @@ func (c *keptClient) sent() uint64 {
 	return c.saw.Sent
 }
 
-func (c *keptClient) newest() (kept.Number, error) {
+func (c *keptClient) newest() (wsresume.Number, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.saw.Err != "" {
-		return kept.Number{}, errors.New(c.saw.Name + ": " + c.saw.Err)
+		return wsresume.Number{}, errors.New(c.saw.Name + ": " + c.saw.Err)
 	}
 	if len(c.saw.Got) == 0 {
-		return kept.Number{}, nil
+		return wsresume.Number{}, nil
 	}
 	return c.saw.Got[len(c.saw.Got)-1], nil
 }
 
 func (c *keptClient) stop() { close(c.end) }
 
-func (c *keptClient) wait() kept.Client {
+func (c *keptClient) wait() wsresume.Client {
 	c.working.Wait()
 	return c.saw
 }

@@ -20,9 +20,9 @@ import (
 	"sync"
 	"testing"
 
-	"shardway/e2e/browser"
-	"shardway/e2e/history"
-	"shardway/e2e/kept"
+	"shardway/e2e/kit/browser"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/wsresume"
 )
 
 // keptEnds are ends of sockets in other languages, ready to run.
@@ -35,7 +35,7 @@ type keptEnds struct {
 func makeKeptEnds(t *testing.T) *keptEnds {
 	t.Helper()
 	e := &keptEnds{dir: t.TempDir(), python: pythonWith(t, "websockets")}
-	sub, err := fs.Sub(kept.Ends, "ends")
+	sub, err := fs.Sub(wsresume.Ends, "ends")
 	must(t, err)
 	must(t, os.CopyFS(e.dir, sub))
 	if npmInstalls(t, e.dir, "ws@8") {
@@ -74,7 +74,7 @@ func (e *keptEnds) file(name string) string { return filepath.Join(e.dir, name) 
 
 // apps are commands for three apps: of three libraries, where they are installed.
 func (e *keptEnds) apps() [][]string {
-	coder := []string{os.Args[0], kept.Coder}
+	coder := []string{os.Args[0], wsresume.Coder}
 	apps := [][]string{coder, coder, coder}
 	if e.node != "" {
 		apps[1] = []string{e.node, e.file("app.cjs")}
@@ -91,7 +91,7 @@ type keptScript struct {
 	over chan struct{}
 
 	mu  sync.Mutex
-	saw kept.Client
+	saw wsresume.Client
 }
 
 // runKept runs a client with a socket for each name, and kept.Window.
@@ -104,10 +104,10 @@ func runKept(t *testing.T, urls map[string]string, command ...string) (list []ke
 	in, err := cmd.StdinPipe()
 	must(t, err)
 	end := sync.OnceFunc(func() { _ = in.Close() })
-	cmd.Args = append(cmd.Args, strconv.Itoa(kept.Window))
+	cmd.Args = append(cmd.Args, strconv.Itoa(wsresume.Window))
 	for name, url := range urls {
 		cmd.Args = append(cmd.Args, name+"="+url)
-		byName[name] = &keptScript{end: end, over: make(chan struct{}), saw: kept.Client{Name: name}}
+		byName[name] = &keptScript{end: end, over: make(chan struct{}), saw: wsresume.Client{Name: name}}
 		list = append(list, byName[name])
 	}
 	hearScript(t, cmd, cancel, byName)
@@ -156,12 +156,12 @@ func (c *keptScript) says(text string) {
 }
 
 // numberOf reads a message of an app; the judge is told of zeros.
-func numberOf(text string) (n kept.Number) {
+func numberOf(text string) (n wsresume.Number) {
 	_, _ = fmt.Sscanf(text, "%d %d %d", &n.Leg, &n.N, &n.Ack)
 	return n
 }
 
-func (c *keptScript) newest() (n kept.Number, err error) {
+func (c *keptScript) newest() (n wsresume.Number, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.saw.Err != "" {
@@ -174,7 +174,7 @@ func (c *keptScript) newest() (n kept.Number, err error) {
 
 func (c *keptScript) stop() { c.end() }
 
-func (c *keptScript) wait() kept.Client {
+func (c *keptScript) wait() wsresume.Client {
 	<-c.over
 	return c.saw
 }
@@ -207,7 +207,7 @@ func openKept(t *testing.T, urls map[string]string) (list []keptEnd) {
 			ws.onmessage = (e) => { x.got.push(e.data); x.ack = +e.data.split(' ')[2] }
 			ws.onclose = (e) => { clearInterval(x.timer); x.end = String(e.code) }
 			return true
-		})()`, url, name, kept.Window), nil)
+		})()`, url, name, wsresume.Window), nil)
 		list = append(list, &keptPage{page, t, name})
 	}
 	return list
@@ -217,20 +217,20 @@ func (c *keptPage) at(expression string) string {
 	return fmt.Sprintf("sockets[%q].%s", c.name, expression)
 }
 
-func (c *keptPage) newest() (kept.Number, error) {
+func (c *keptPage) newest() (wsresume.Number, error) {
 	var saw []string
 	c.Eval(c.t, "["+c.at("got.at(-1) ?? ''")+", "+c.at("end")+"]", &saw)
 	if saw[1] != "" {
-		return kept.Number{}, errors.New(c.name + ": closed with " + saw[1])
+		return wsresume.Number{}, errors.New(c.name + ": closed with " + saw[1])
 	}
 	return numberOf(saw[0]), nil
 }
 
 func (c *keptPage) stop() { c.Eval(c.t, c.at("ending = true"), nil) }
 
-func (c *keptPage) wait() kept.Client {
+func (c *keptPage) wait() wsresume.Client {
 	c.Await(c.t, "the socket is closed", c.at("end")+" !== ''")
-	saw := kept.Client{Name: c.name}
+	saw := wsresume.Client{Name: c.name}
 	var got []string
 	var code string
 	c.Eval(c.t, c.at("got"), &got)

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/kept"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/wsresume"
 )
 
 // TestSocketsOfGatewaysThatStopAndLeave has clients count along at a node and at two gateways.
@@ -29,7 +29,7 @@ func TestSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	x.goOn(t)
 
 	gateway.Pause(t)
-	others.goOnFor(t, uint64(3*time.Second/kept.Every))
+	others.goOnFor(t, uint64(3*time.Second/wsresume.Every))
 	gateway.Continue(t)
 	x.goOn(t)
 
@@ -92,7 +92,7 @@ func (x *keptSockets) goOnFor(t *testing.T, numbers uint64) {
 // legs counts those that clients of other nodes than this one have had.
 func (x *keptSockets) legs(t *testing.T, besides int) (n int) {
 	t.Helper()
-	all, err := kept.Read(x.dir)
+	all, err := wsresume.Read(x.dir)
 	must(t, err)
 	for _, l := range all {
 		if !strings.HasPrefix(l.Client, strconv.Itoa(besides)) {

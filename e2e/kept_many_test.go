@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/kept"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/wsresume"
 )
 
 // Sizes of these tests, from make bench-websockets: sockets that talk, rolling restarts under
@@ -45,7 +45,7 @@ func sizeOf(t *testing.T, variable string, otherwise int) int {
 type idleSocket struct {
 	net.Conn
 	r   *bufio.Reader
-	saw kept.Client
+	saw wsresume.Client
 }
 
 func dialIdle(addr, key, name string) (*idleSocket, error) {
@@ -53,7 +53,7 @@ func dialIdle(addr, key, name string) (*idleSocket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &idleSocket{conn, bufio.NewReaderSize(conn, 512), kept.Client{Name: name}}
+	s := &idleSocket{conn, bufio.NewReaderSize(conn, 512), wsresume.Client{Name: name}}
 	_, err = fmt.Fprintf(conn, "GET /?client=%s&key=%s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", name, key)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *idleSocket) asks() error {
 // ends asks for the end.
 func (s *idleSocket) ends() error {
 	s.saw.Sent++
-	if err := s.sends(kept.Ask + strconv.FormatUint(s.saw.Sent, 10)); err != nil {
+	if err := s.sends(wsresume.Ask + strconv.FormatUint(s.saw.Sent, 10)); err != nil {
 		return err
 	}
 	if op, b, err := s.next(); err != nil || op != 0x8 || len(b) < 2 || int(b[0])<<8|int(b[1]) != 1000 {
@@ -243,7 +243,7 @@ func TestIdleSocketsMove(t *testing.T) {
 
 func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	t.Helper()
-	coder := []string{os.Args[0], kept.Coder}
+	coder := []string{os.Args[0], wsresume.Coder}
 	x := startKeptBy(t, keptOptions{apps: [][]string{coder, coder}, shards: 2000})
 	m := x.AwaitServedBy(t, x.nodes...)
 	gateway, owner := x.front[1], x.nodes[0]
@@ -301,7 +301,7 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	}
 	atOnce(t, len(list), func(i int) error { return list[i].asks() })
 	t.Logf("each hand-off took %s", x.used(t).since(used, len(list)))
-	legs, err := kept.Read(x.dir)
+	legs, err := wsresume.Read(x.dir)
 	must(t, err)
 	last := began
 	for _, l := range legs {
@@ -323,13 +323,13 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 
 func (x *keptSockets) judgeIdle(t *testing.T, list []*idleSocket) {
 	t.Helper()
-	var saw []kept.Client
+	var saw []wsresume.Client
 	for _, s := range list {
 		saw = append(saw, s.saw)
 	}
 	cluster.Await(t, "the apps see all sockets end as they should", func() error {
-		legs, err := kept.Read(x.dir)
-		if wrong := kept.Judge(saw, legs); len(wrong) > 0 {
+		legs, err := wsresume.Read(x.dir)
+		if wrong := wsresume.Judge(saw, legs); len(wrong) > 0 {
 			err = errors.Join(err, fmt.Errorf("%d complaints: %s", len(wrong), wrong[0]))
 		}
 		return err

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/kept"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
+	"shardway/e2e/kit/wsresume"
 )
 
 // TestRollingRestartsKeepManySockets has clients count along at two gateways while all nodes
@@ -79,7 +79,7 @@ func rollingRestarts(t *testing.T, kills bool) {
 		got += len(l.Got)
 	}
 	t.Logf("%d sockets, %d rolling restarts of %d nodes in %v, %d kills: %d hand-offs, %d gaps, at most %d of a socket within a minute, %d messages up; %s",
-		many, rolls, len(x.nodes), took.Round(time.Second), d.n, planned, gaps, kept.Unplanned(legs), got, answers)
+		many, rolls, len(x.nodes), took.Round(time.Second), d.n, planned, gaps, wsresume.Unplanned(legs), got, answers)
 }
 
 // deaths are the kills so far. A socket bears three unplanned resumptions a minute.

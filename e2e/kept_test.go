@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/kept"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/wsresume"
 )
 
 // keptSockets is a cluster of three apps and a gateway, with clients whose WebSockets are kept.
@@ -60,7 +60,7 @@ func startKeptBy(t *testing.T, o keptOptions) *keptSockets {
 		must(t, err)
 		a := &exampleApp{
 			command: command, addr: fmt.Sprint("127.0.0.1:", port),
-			env: append(kept.Environment(dir, cmp.Or(o.every, kept.Every)), fmt.Sprint("PORT=", port)),
+			env: append(wsresume.Environment(dir, cmp.Or(o.every, wsresume.Every)), fmt.Sprint("PORT=", port)),
 		}
 		a.start(t)
 		n := x.Prepare(t, "--upstream", "http://"+a.addr)
@@ -92,7 +92,7 @@ func (x *keptSockets) open(t *testing.T) {
 	for i, at := range x.front {
 		for _, n := range x.nodes {
 			for j, key := range m.Keys(n.ID, 1) {
-				c, err := dialKept(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j), kept.Every)
+				c, err := dialKept(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j), wsresume.Every)
 				must(t, err)
 				mine = append(mine, c)
 			}
@@ -104,7 +104,7 @@ func (x *keptSockets) open(t *testing.T) {
 // goOn waits until messages go both ways on each socket that were sent from now on.
 func (x *keptSockets) goOn(t *testing.T) {
 	t.Helper()
-	from := make([]kept.Number, len(x.conns))
+	from := make([]wsresume.Number, len(x.conns))
 	for i, c := range x.conns {
 		from[i], _ = c.newest()
 	}
@@ -112,8 +112,8 @@ func (x *keptSockets) goOn(t *testing.T) {
 		for i, c := range x.conns {
 			n, err := c.newest()
 			if err != nil {
-				legs, _ := kept.Read(x.dir)
-				t.Fatalf("%v; at most %d unplanned legs of a socket within a minute", err, kept.Unplanned(legs))
+				legs, _ := wsresume.Read(x.dir)
+				t.Fatalf("%v; at most %d unplanned legs of a socket within a minute", err, wsresume.Unplanned(legs))
 			}
 			if n.N < from[i].N+5 || n.Ack < from[i].Ack+5 {
 				return fmt.Errorf("socket %d is at %+v, it was at %+v", i, n, from[i])
@@ -126,7 +126,7 @@ func (x *keptSockets) goOn(t *testing.T) {
 // gaps counts the legs that were told of a gap, and the later ones that were not.
 func (x *keptSockets) gaps(t *testing.T) (gaps, planned int) {
 	t.Helper()
-	legs, err := kept.Read(x.dir)
+	legs, err := wsresume.Read(x.dir)
 	must(t, err)
 	for _, l := range legs {
 		switch {
@@ -196,18 +196,18 @@ func (x *keptSockets) wantPlanned(t *testing.T, began int64) (gaps, planned int)
 }
 
 // judge has the clients ask for their end, and judges what they and the apps saw.
-func (x *keptSockets) judge(t *testing.T) []*kept.Leg {
+func (x *keptSockets) judge(t *testing.T) []*wsresume.Leg {
 	t.Helper()
-	var saw []kept.Client
+	var saw []wsresume.Client
 	for _, c := range x.conns {
 		c.stop()
 	}
 	for _, c := range x.conns {
 		saw = append(saw, c.wait())
 	}
-	legs, err := kept.Read(x.dir)
+	legs, err := wsresume.Read(x.dir)
 	must(t, err)
-	for _, wrong := range kept.Judge(saw, legs) {
+	for _, wrong := range wsresume.Judge(saw, legs) {
 		t.Error(wrong)
 	}
 	return legs

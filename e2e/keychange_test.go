@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // keyRecorder notes which key ran at which app instance, and what ran at the same time.

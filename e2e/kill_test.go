@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
 )
 
 // trials is how often each kind of death is tried here; the benchmark does 20.

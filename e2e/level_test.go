@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/nextlevel"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/nextversion"
 )
 
 // later is the program of a later version, which knows one level more.
@@ -26,7 +26,7 @@ var later = sync.OnceValues(func() (string, error) {
 	if err = os.Mkdir(dir, 0o755); err != nil {
 		return "", err
 	}
-	list, err := nextlevel.Overlay("..", dir)
+	list, err := nextversion.Overlay("..", dir)
 	if err != nil {
 		return "", err
 	}
@@ -73,7 +73,7 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 
 	cluster.Await(t, "the upgrade is finalized", raise)
 	for _, n := range nodes {
-		n.Await(t, "format version 3 is in force", func(s cluster.Status) bool { return s.FormatVersion == nextlevel.Level })
+		n.Await(t, "format version 3 is in force", func(s cluster.Status) bool { return s.FormatVersion == nextversion.Level })
 	}
 	l.Flow(t, 2*shards)
 	n := c.Follower(t)

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/badisk"
-	"shardway/e2e/cluster"
-	"shardway/e2e/kept"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/faultfs"
+	"shardway/e2e/kit/wsresume"
 )
 
 // shards is the number of shards in these tests: uneven over three and four
@@ -38,7 +38,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if badisk.Serve() || kept.Serve() || serveAsker() {
+	if faultfs.Serve() || wsresume.Serve() || serveAsker() {
 		return
 	}
 	m.Run()

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // TestIdleConnectionsAreCheap keeps 10 000 connections open, each after a request

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // TestMintedKeysAreReachedOnEveryNode creates something without a key at each node, and

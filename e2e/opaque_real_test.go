@@ -15,7 +15,7 @@ import (
 	"sync"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // opaqueAppScript is an app of two kinds that say nothing of keeping sockets: the real

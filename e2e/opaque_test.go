@@ -17,7 +17,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // greeting is how a client begins with SignalR's JSON protocol: inside messages, so another

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 	"shardway/verdict"
 )
 

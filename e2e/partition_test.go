@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
-	"shardway/e2e/netns"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
+	"shardway/e2e/kit/netns"
 )
 
 // networks numbers the networks of this process.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 // seconds of load at the ordinary rate: faults last for so many requests.

@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 var errNotYet = errors.New("not yet")

@@ -7,8 +7,8 @@ import (
 	"net"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/netns"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/netns"
 	"shardway/verdict"
 )
 

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
 )
 
 // authority issues certificates for nodes.

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 	"shardway/verdict"
 )
 

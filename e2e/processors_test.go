@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // inUse is the metric of how many processors a node uses now.

@@ -9,8 +9,8 @@ import (
 	"os/exec"
 	"testing"
 
-	"shardway/e2e/child"
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/procgroup"
 )
 
 // rawAppScript is an app that answers each request with the bytes that its query carries, and
@@ -64,7 +64,7 @@ func startProgram(t *testing.T, cmd *exec.Cmd, addr string) {
 	if _, err := exec.LookPath(cmd.Args[0]); err != nil {
 		t.Skipf("%s is not installed", cmd.Args[0])
 	}
-	wait, err := child.Start(cmd)
+	wait, err := procgroup.Start(cmd)
 	must(t, err)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/netns"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/netns"
 )
 
 // machine is a network namespace with addresses that README names, and a directory with

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
 )
 
 // TestTwoOfThreeDisksLost loses two of three nodes for good, the two that knew

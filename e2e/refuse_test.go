@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/child"
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/procgroup"
 )
 
 // TestRefusalsAreOneLine starts nodes that must not start. Each ends with exit
@@ -135,7 +135,7 @@ func refuses(t *testing.T, args []string, words ...string) {
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	wait, err := child.Start(cmd)
+	wait, err := procgroup.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}

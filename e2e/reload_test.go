@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // keyless asks a node for /probe, without a key, and returns the status.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // TestKilledNodeIsRemovedAtOnceWithForce kills a node and removes it before gossip has

@@ -5,7 +5,7 @@ package e2e_test
 import (
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // TestReplacementTakesTheVoteOfAStoppedNode stops one of three nodes and starts another one in

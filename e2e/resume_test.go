@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/browser"
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/browser"
+	"shardway/e2e/kit/cluster"
 )
 
 // numbers is an app that counts, an event each few milliseconds, from the one behind the

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 	"shardway/verdict"
 )
 

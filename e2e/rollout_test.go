@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/nameserver"
-	"shardway/e2e/netns"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/dnsserver"
+	"shardway/e2e/kit/netns"
 )
 
 // nodesName is the name of all pods, as a headless service has one.
@@ -20,7 +20,7 @@ const nodesName = "nodes.shardway.test"
 type pods struct {
 	c   *cluster.Cluster
 	w   *netns.Net
-	dns *nameserver.Server
+	dns *dnsserver.Server
 	at  map[string]netip.Addr // of those that it knows
 }
 
@@ -35,7 +35,7 @@ func preparePods(t *testing.T) *pods {
 	w, err := netns.New(int(networks.Add(1)), n)
 	must(t, err)
 	t.Cleanup(func() { must(t, w.Close()) })
-	dns, err := nameserver.New(t.Context(), net.JoinHostPort(w.Gateway, "53"))
+	dns, err := dnsserver.New(t.Context(), net.JoinHostPort(w.Gateway, "53"))
 	must(t, err)
 	t.Cleanup(func() { must(t, dns.Close()) })
 	must(t, w.Nameserver(w.Gateway))

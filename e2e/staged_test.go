@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // hanging has requests hang at the app of a node, one for each of these keys.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // cachingNginx is an nginx that stores what it may, and takes no notice of Set-Cookie when it

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // TestSigtermUnderLoadFailsNothing stops each node in turn, the leader first,

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // endlessDrain takes the drain out of it: no test waits that long. What ends a stream

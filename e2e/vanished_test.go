@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/netns"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/netns"
 )
 
 // A client of an event stream whose packets are all dropped acknowledges nothing. The app writes

@@ -18,7 +18,7 @@ import (
 	"sync"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 	"shardway/verdict"
 )
 

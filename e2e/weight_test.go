@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // TestWeightsAndAGatewayUnderAKill has nodes of weights 1, 2 and 3, and one without

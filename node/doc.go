@@ -16,7 +16,7 @@
 // Whole clusters in virtual time are in the tests: world_test.go starts them,
 // storm_test.go does something bad to one under load again and again
 // (storm_strikes_test.go: what; storm_apps_test.go: apps and clients), and
-// storm_witness_test.go tells the judge of e2e/history what happened. They stand
+// storm_witness_test.go tells the judge of e2e/kit/history what happened. They stand
 // here for what only tests may do to a node, export_test.go. A hundred nodes with the
 // machines alone: ack/scale. Real processes: e2e, e2e/chaos.
 package node

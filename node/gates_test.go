@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 )
 
 // logGate holds back what a node's log brings.

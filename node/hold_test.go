@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 	"shardway/shardmap"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 	"shardway/shardmap"
 )
 

@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 	"shardway/internal/simnet"
 	"shardway/shardmap"
 )

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 	"shardway/node"
 	"shardway/node/hooks"
 	"shardway/shardmap"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"shardway/admin"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 	"shardway/internal/simnet"
 	"shardway/node/disk"
 )

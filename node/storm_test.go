@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 	"shardway/node"
 	"shardway/node/disk"
 	"shardway/shardmap"

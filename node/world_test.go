@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 	"shardway/internal/clock"
 	"shardway/internal/simnet"
 	"shardway/node"

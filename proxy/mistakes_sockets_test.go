@@ -272,7 +272,7 @@ func unplantedRules() []explained {
 		},
 		{
 			"nothing is sent twice",
-			"No code keeps what it has passed on: bytes are gone once they are written. The judge of e2e/kept looks for it all the same, and is shown such histories.",
+			"No code keeps what it has passed on: bytes are gone once they are written. The judge of e2e/kit/wsresume looks for it all the same, and is shown such histories.",
 		},
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // The benchmark is what claims of speed rest on, and nobody runs it by chance: this

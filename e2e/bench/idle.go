@@ -17,7 +17,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // settle is how long clusters are left alone before they are measured, or as long as is

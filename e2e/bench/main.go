@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 func main() {

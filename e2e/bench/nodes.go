@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 	"shardway/internal/secret"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"shardway/e2e/bench/uncounted"
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // The lines of the case that is about what observing costs. The first two differ in what

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // patience is how long anything may take to come up.

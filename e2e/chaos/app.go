@@ -2,7 +2,7 @@
 
 package chaos
 
-import "shardway/e2e/cluster"
+import "shardway/e2e/kit/cluster"
 
 // killApp is kill -9 of the app behind a node, and its restart.
 type killApp struct{ victim *cluster.Node }

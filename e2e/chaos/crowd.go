@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // burst has many new connections come to one node at once, again and again. Each

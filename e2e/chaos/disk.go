@@ -6,9 +6,9 @@ import (
 	"syscall"
 	"time"
 
-	"shardway/e2e/badisk"
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/faultfs"
+	"shardway/e2e/kit/history"
 )
 
 // diskSize is enough for all that a node keeps.
@@ -19,7 +19,7 @@ type fullDisk struct{ victim *cluster.Node }
 
 func (*fullDisk) name() string { return "full disk" }
 
-func (*fullDisk) missing() error { return badisk.Available() }
+func (*fullDisk) missing() error { return faultfs.Available() }
 
 func (f *fullDisk) begin(w *world) {
 	f.victim = w.pick(anybody)
@@ -55,13 +55,13 @@ func (f *fsync) name() string {
 	return "fsync of 100 ms"
 }
 
-func (*fsync) missing() error { return badisk.Available() }
+func (*fsync) missing() error { return faultfs.Available() }
 
 func (f *fsync) begin(w *world) {
 	f.victim = w.pick(anybody)
-	fault := badisk.Fault{Delay: 100 * time.Millisecond}
+	fault := faultfs.Fault{Delay: 100 * time.Millisecond}
 	if f.fails {
-		fault = badisk.Fault{Error: syscall.EIO}
+		fault = faultfs.Fault{Error: syscall.EIO}
 		w.hurt(history.BadDisk, f.victim)
 	}
 	w.must(w.disks[f.victim.ID].Suffer(fault))

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 // eventsEvery is how far the events of a stream are apart. Of each half of that passes before

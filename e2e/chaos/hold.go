@@ -5,7 +5,7 @@ package chaos
 import (
 	"slices"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // hold restarts a node in place: it comes back within its grace, and nothing moves; or

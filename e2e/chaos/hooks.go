@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 // badHooks has an app acquire badly and another one release badly, while a drain moves

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 // The judge of counters finds what has been lost, counted twice, or read too early.

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
-	"shardway/e2e/register"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/linear"
+	"shardway/e2e/kit/load"
 )
 
 // judge judges a round. first is the epoch at its start.
@@ -36,7 +36,7 @@ func (w *world) judge(answers []history.Answer, first uint64) *Round {
 	for _, v := range h.Violations {
 		r.violate(v.Kind.String(), v.Text)
 	}
-	if err := register.Check(register.Ops(judged, runs), register.Options{Applied: w.store.Applied()}); err != nil {
+	if err := linear.Check(linear.Ops(judged, runs), linear.Options{Applied: w.store.Applied()}); err != nil {
 		r.violate("register", err.Error())
 	}
 	return r

@@ -2,7 +2,7 @@
 
 package chaos
 
-import "shardway/e2e/cluster"
+import "shardway/e2e/kit/cluster"
 
 // kill is kill -9 of a node; its app goes on.
 type kill struct {

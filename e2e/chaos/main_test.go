@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"shardway/e2e/badisk"
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/faultfs"
 )
 
 // scratch and built belong to the whole test run: the binaries are built once.
@@ -25,7 +25,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if badisk.Serve() {
+	if faultfs.Serve() {
 		return
 	}
 	m.Run()

@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"slices"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // join has the node that stands by join, and another leave under load, by SIGTERM

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // Options say what to run.

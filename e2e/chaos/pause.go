@@ -5,7 +5,7 @@ package chaos
 import (
 	"time"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // pause is SIGSTOP of a node, for less than a lease, or until the others have

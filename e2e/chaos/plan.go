@@ -10,8 +10,8 @@ import (
 	"os/exec"
 	"slices"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
 )
 
 // What operators ask is no fault of a node: nothing may fail, and maps go by it.

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"shardway/e2e/chaos"
-	"shardway/e2e/cluster"
-	"shardway/e2e/planted"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/mutants"
 )
 
 // withBugs builds the program with its planted bugs, once.
@@ -31,7 +31,7 @@ var withBugs = sync.OnceValues(func() (cluster.Binaries, error) {
 	if err = os.Mkdir(files, 0o700); err != nil {
 		return cluster.Binaries{}, err
 	}
-	overlay, err := planted.Overlay("../..", files)
+	overlay, err := mutants.Overlay("../..", files)
 	if err != nil {
 		return cluster.Binaries{}, err
 	}
@@ -46,7 +46,7 @@ func planting(tb testing.TB, bug string) cluster.Binaries {
 		tb.Fatal(err)
 	}
 	if bug != "" {
-		b.Env = []string{planted.Variable + "=" + bug}
+		b.Env = []string{mutants.Variable + "=" + bug}
 	}
 	return b
 }
@@ -68,30 +68,30 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 		options   chaos.Options
 	}{
 		{
-			bug: planted.SwallowedAnswer, faults: "^kill -9 follower$", find: []string{"lost"}, too: []string{"dropped on a kept connection"},
+			bug: mutants.SwallowedAnswer, faults: "^kill -9 follower$", find: []string{"lost"}, too: []string{"dropped on a kept connection"},
 			options: chaos.Options{QueueWait: time.Second, Patience: 5 * time.Second},
 		},
 		{
-			bug: planted.TwoOwners, faults: "^join and leave$", find: []string{"two owners"}, too: []string{"stale epoch", "register", "failed", "cut answer"},
+			bug: mutants.TwoOwners, faults: "^join and leave$", find: []string{"two owners"}, too: []string{"stale epoch", "register", "failed", "cut answer"},
 			// Planned moves wait for idle shards, which nothing runs for. Only after drain-timeout
 			// does the leader move busy ones.
 			options: chaos.Options{Flags: []string{"--drain-timeout", "50ms"}},
 		},
-		{bug: planted.SameEpoch, faults: "^join and leave$", find: []string{"epoch at two nodes"}},
-		{bug: planted.StaleEpoch, faults: "^long SIGSTOP of follower$", find: []string{"stale epoch"}, too: []string{"two owners", "register", "failed"}},
+		{bug: mutants.SameEpoch, faults: "^join and leave$", find: []string{"epoch at two nodes"}},
+		{bug: mutants.StaleEpoch, faults: "^long SIGSTOP of follower$", find: []string{"stale epoch"}, too: []string{"two owners", "register", "failed"}},
 		{
-			bug: planted.DoubleRun, faults: "^kill -9 app$", find: []string{"double run"}, too: []string{"register"},
+			bug: mutants.DoubleRun, faults: "^kill -9 app$", find: []string{"double run"}, too: []string{"register"},
 			options: chaos.Options{Rate: 400},
 		},
 		{
-			bug: planted.NoRun, faults: "^kill -9 app$", find: []string{"answer without a run"}, too: []string{"failed"},
+			bug: mutants.NoRun, faults: "^kill -9 app$", find: []string{"answer without a run"}, too: []string{"failed"},
 			// An app that refuses keeps its shards for longer than its requests wait.
 			options: chaos.Options{QueueWait: time.Second, Flags: []string{"--health-fall", "100"}},
 		},
-		{bug: planted.NoLease, faults: "^isolate follower$", find: []string{"stale epoch"}, too: []string{"register", "two owners", "failed"}},
-		{bug: planted.OtherShard, faults: "^nothing$", find: []string{"bad header"}, too: []string{"register", "failed"}},
-		{bug: planted.RepeatedEvent, faults: "^join and leave$", find: []string{"event again"}, options: chaos.Options{Followers: 12}},
-		{bug: planted.CutStream, faults: "^join and leave$", find: []string{"cut stream"}, options: chaos.Options{Followers: 12}},
+		{bug: mutants.NoLease, faults: "^isolate follower$", find: []string{"stale epoch"}, too: []string{"register", "two owners", "failed"}},
+		{bug: mutants.OtherShard, faults: "^nothing$", find: []string{"bad header"}, too: []string{"register", "failed"}},
+		{bug: mutants.RepeatedEvent, faults: "^join and leave$", find: []string{"event again"}, options: chaos.Options{Followers: 12}},
+		{bug: mutants.CutStream, faults: "^join and leave$", find: []string{"cut stream"}, options: chaos.Options{Followers: 12}},
 		{
 			// Not a bug: what the flag allows is what the checker has to find.
 			name: "stale returns allowed", faults: "^drain$", find: []string{"lost write"},
@@ -126,7 +126,7 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 func TestProgramWithBugsSaysSo(t *testing.T) {
 	shardway := func(bug string, args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), planting(t, "").Node, args...)
-		cmd.Env = append(cmd.Environ(), planted.Variable+"="+bug)
+		cmd.Env = append(cmd.Environ(), mutants.Variable+"="+bug)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}

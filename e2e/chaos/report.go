@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 )
 
 // Violation is one broken promise.

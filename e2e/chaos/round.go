@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
 )
 
 // names are the names of faults that came together.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/netns"
+	"shardway/e2e/kit/netns"
 )
 
 // Available says why nothing can be run here; nil if a run can.

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"slices"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 // slowDelay is how long the slow request takes: shorter than --drain-timeout.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 )
 
 // TestBenchKeepsFailuresFromTheTest fails in all ways, in the run and in a cleanup:

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 // registers is how many keys of a round are registers: few, so that each has many

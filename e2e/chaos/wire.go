@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/netns"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/netns"
 )
 
 // isolate cuts a node off from all the others. Clients and its app still reach it.

@@ -13,12 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/badisk"
-	"shardway/e2e/cluster"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
-	"shardway/e2e/netns"
-	"shardway/e2e/store"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/faultfs"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
+	"shardway/e2e/kit/netns"
+	"shardway/e2e/kit/store"
 )
 
 // role says which node a fault hurts.
@@ -53,7 +53,7 @@ type world struct {
 	o     Options
 	c     *cluster.Cluster
 	net   *netns.Net
-	disks map[string]*badisk.Disk // by node; none: they cannot be had here
+	disks map[string]*faultfs.Disk // by node; none: they cannot be had here
 	store *store.Store
 
 	// members are those who should serve; spare is prepared, to join.
@@ -87,7 +87,7 @@ type world struct {
 }
 
 func newWorld(b *bench, o Options) *world {
-	w := &world{bench: b, o: o, known: make(map[string]bool), disks: make(map[string]*badisk.Disk), present: "start"}
+	w := &world{bench: b, o: o, known: make(map[string]bool), disks: make(map[string]*faultfs.Disk), present: "start"}
 	w.trace.begin()
 	return w
 }
@@ -128,12 +128,12 @@ func (w *world) launch() {
 
 // mount gives each node a disk of its own, where that can be.
 func (w *world) mount(data func(id string) string) {
-	if badisk.Available() != nil {
+	if faultfs.Available() != nil {
 		return
 	}
 	for i := range w.o.Nodes + 1 {
 		id := string(rune('a' + i))
-		d, err := badisk.Mount(data(id), diskSize)
+		d, err := faultfs.Mount(data(id), diskSize)
 		w.must(err)
 		w.disks[id] = d
 		w.Cleanup(func() { w.check(unmount(d)) })
@@ -141,7 +141,7 @@ func (w *world) mount(data func(id string) string) {
 }
 
 // unmount removes a disk, and leaves what is on it if that is to be kept.
-func unmount(d *badisk.Disk) error {
+func unmount(d *faultfs.Disk) error {
 	if !kept() {
 		return d.Unmount()
 	}

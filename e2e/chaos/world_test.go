@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"shardway/e2e/cluster"
+	"shardway/e2e/kit/cluster"
 )
 
 // TestFaultsHitDifferentNodes picks as two faults of a round would, from the

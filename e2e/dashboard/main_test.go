@@ -13,8 +13,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
-	"shardway/e2e/browser"
 	"shardway/e2e/dashboard"
+	"shardway/e2e/kit/browser"
 )
 
 var (

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"shardway/admin"
-	"shardway/e2e/browser"
 	"shardway/e2e/dashboard"
+	"shardway/e2e/kit/browser"
 	"shardway/event"
 	"shardway/shardmap"
 	"shardway/verdict"

@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	"shardway/admin"
-	"shardway/e2e/browser"
 	"shardway/e2e/dashboard"
+	"shardway/e2e/kit/browser"
 )
 
 var pictures = flag.String("pictures", "", "directory that the README's pictures go to; empty: they are made and thrown away")

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
 	"shardway/e2e/faults"
-	"shardway/e2e/netns"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/netns"
 )
 
 var (

@@ -8,8 +8,8 @@ import (
 	"net"
 	"testing"
 
-	"shardway/e2e/cluster"
 	"shardway/e2e/faults"
+	"shardway/e2e/kit/cluster"
 )
 
 // kind is a fault that TestFaults measures.

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
 	"shardway/e2e/faults"
-	"shardway/e2e/history"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
 )
 
 const (

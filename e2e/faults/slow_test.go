@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"shardway/e2e/cluster"
 	"shardway/e2e/faults"
-	"shardway/e2e/load"
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
 )
 
 // slowRate is how many requests a second clients send: each key is asked for every 40 ms.

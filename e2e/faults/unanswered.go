@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 )
 
 // Unanswered returns, for each key, the longest time for which it went

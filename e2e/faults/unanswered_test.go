@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"shardway/e2e/faults"
-	"shardway/e2e/history"
+	"shardway/e2e/kit/history"
 )
 
 func TestUnansweredLastsUntilTheKeyIsServed(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"shardway/e2e/netns"
+	"shardway/e2e/kit/netns"
 	"shardway/proxy/h1"
 )
 

@@ -1,0 +1,196 @@
+//go:build linux
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/history"
+)
+
+// App is the recording app behind a node: a process of its own, which goes on
+// when its node is killed or stopped.
+type App struct {
+	// Addr is where its node and the test reach it.
+	Addr string
+
+	c     *Cluster
+	name  string
+	place place
+	lives []life
+	// mended is called as it is started again, after Kill.
+	mended func()
+}
+
+// life is one process of an app. Each writes records of its own.
+type life struct {
+	proc    *Process
+	records *records
+	died    int64 // reading of history.Now when it was killed
+}
+
+func (a *App) start() error {
+	p, err := a.c.spawn.launch(filepath.Join(a.c.dir, "app-"+a.name+".log"), a.c.dir, a.place.command(a.command()...))
+	if err != nil {
+		return err
+	}
+	a.lives = append(a.lives, life{proc: p, records: newRecords(a.records())})
+	return nil
+}
+
+// records is the file of the next life.
+func (a *App) records() string {
+	return filepath.Join(a.c.dir, fmt.Sprintf("app-%s-%d.records", a.name, len(a.lives)))
+}
+
+// command is the command line of the next life.
+func (a *App) command(more ...string) []string {
+	return slices.Concat([]string{a.c.o.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", a.records()}, a.c.o.AppFlags, more)
+}
+
+// Start starts the app after Kill, and waits until it answers.
+func (a *App) Start(tb testing.TB) {
+	tb.Helper()
+	if a.c.o.Embedded {
+		tb.Fatalf("app %s starts with its node", a.name)
+	}
+	if err := a.start(); err != nil {
+		tb.Fatal(err)
+	}
+	Await(tb, "app "+a.name+" serves", func() error { return a.control(tb.Context(), "/", nil) })
+	if a.mended != nil {
+		a.mended()
+		a.mended = nil
+	}
+}
+
+// Kill ends the app without a word.
+func (a *App) Kill(tb testing.TB) {
+	tb.Helper()
+	l, fault := &a.lives[len(a.lives)-1], len(a.c.faults)
+	a.mended = a.c.Hurt(history.Fault{Kind: history.NoApp, Node: a.name})
+	if err := l.proc.kill(); err != nil {
+		tb.Fatal(err)
+	}
+	l.died = history.Now()
+	a.c.faults[fault].By = l.died
+}
+
+// Signal sends a signal to the app. After SIGSTOP it returns once the app has stopped: until
+// the kernel has scheduled its threads, they go on and read requests.
+func (a *App) Signal(tb testing.TB, sig syscall.Signal) {
+	tb.Helper()
+	p := a.lives[len(a.lives)-1].proc
+	if err := p.Signal(sig); err != nil {
+		tb.Fatal(err)
+	}
+	if sig != syscall.SIGSTOP {
+		return
+	}
+	Await(tb, "app "+a.name+" stops", func() error {
+		if !p.stopped() {
+			return errors.New("it still runs")
+		}
+		return nil
+	})
+}
+
+// Release frees the requests that hang under a name, now and later.
+func (a *App) Release(tb testing.TB, name string) {
+	tb.Helper()
+	if err := a.control(tb.Context(), "/release?name="+url.QueryEscape(name), nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// AwaitHanging waits until n requests hang under a name.
+func (a *App) AwaitHanging(tb testing.TB, name string, n int) {
+	tb.Helper()
+	Await(tb, fmt.Sprintf("%d requests hang in app %s", n, a.name), func() error {
+		var got int
+		if err := a.control(tb.Context(), "/hanging?name="+url.QueryEscape(name), &got); err != nil {
+			return err
+		}
+		if got != n {
+			return fmt.Errorf("%d hang", got)
+		}
+		return nil
+	})
+}
+
+// FailChecks has the app answer /health with 503, or with 200 again. It serves requests all
+// the while.
+func (a *App) FailChecks(tb testing.TB, fail bool) {
+	tb.Helper()
+	if err := a.control(tb.Context(), fmt.Sprintf("/unhealthy?on=%t", fail), nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Forget has an app with a cache drop all that it keeps in memory.
+func (a *App) Forget(tb testing.TB) {
+	tb.Helper()
+	if err := a.control(tb.Context(), "/forget", nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// ClosePort has the app refuse connections for d, while its process goes on, and with all it
+// also closes the connections that it has.
+func (a *App) ClosePort(tb testing.TB, d time.Duration, all bool) {
+	tb.Helper()
+	if err := a.control(tb.Context(), fmt.Sprintf("/close-port?for=%v&all=%t", d, all), nil); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Executions counts the runs of one request in this app.
+func (a *App) Executions(tb testing.TB, id string) int {
+	tb.Helper()
+	var n int
+	if err := a.control(tb.Context(), "/executions?id="+url.QueryEscape(id), &n); err != nil {
+		tb.Fatal(err)
+	}
+	return n
+}
+
+func (a *App) control(ctx context.Context, path string, v any) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+a.Addr+path, nil)
+	if err != nil {
+		return err
+	}
+	return a.c.call(r, v)
+}
+
+// runs reads the records of all its lives. What a killed app left unfinished
+// ended with it.
+func (a *App) runs() ([]history.Run, error) {
+	var all []history.Run
+	for _, l := range a.lives {
+		if err := l.records.read(); err != nil {
+			return nil, err
+		}
+		if l.died == 0 && a.c.o.Embedded && !l.proc.Running() {
+			l.died = l.proc.ended // with its node
+		}
+		first := len(all)
+		all = append(all, l.records.runs...)
+		for i := first; i < len(all); i++ {
+			if all[i].End == 0 && l.died != 0 {
+				all[i].End, all[i].Cut = l.died, true
+			}
+		}
+	}
+	return all, nil
+}

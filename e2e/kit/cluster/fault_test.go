@@ -1,0 +1,73 @@
+//go:build linux
+
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/history"
+)
+
+// A node that fails cuts its clients first and ends a while later, by when its disk
+// may be well again, somebody may have killed it, or it may have been leaving. What
+// they lost is excused from the cut on: not by its end alone, and not sooner.
+func TestDeathsAreDatedFromTheCut(t *testing.T) {
+	const takes = 60 * time.Millisecond
+	says := func(line string) string {
+		return fmt.Sprintf(`printf '{"level":"warn","time":"%%s","message":"%s"}\n' "$(date -Ins | tr , .)"; sleep %.2f; `, line, takes.Seconds())
+	}
+	fails := says(cutLine)
+	for _, c := range []struct {
+		name, script string
+		do           func(n *Node)
+		want         history.FaultKind
+		cut          bool // long before its end
+		holds        bool // and another node may have its shards after its end only
+	}{
+		{name: "by itself", script: fails + "exit 1", want: history.Killed, cut: true},
+		{name: "with an app in it that does not return", script: says(endLine) + "exit 1", want: history.Killed, cut: true, holds: true},
+		{name: "with an app in it that does not return from the cut", script: fails + says(endLine) + "exit 1", want: history.Killed, cut: true, holds: true},
+		{name: "while it left", script: fails + "exit 1", do: func(n *Node) { n.c.begin(n, history.Left) }, want: history.Killed, cut: true},
+		{name: "before it was killed", script: fails + "sleep 100", do: func(n *Node) {
+			Await(t, "it says that it failed, and has more to end", func() error {
+				if at, _ := n.proc.said(); at == 0 || history.Now()-at < int64(takes) {
+					return errors.New("it has not")
+				}
+				return nil
+			})
+			n.Kill(t)
+		}, want: history.Killed, cut: true},
+		{name: "at once, without a word", script: "exit 1", do: func(n *Node) { n.c.begin(n, history.Left) }, want: history.Killed},
+		{name: "as it should", script: "exit 0", do: func(n *Node) { n.c.begin(n, history.Left) }, want: history.Left, cut: true},
+		{name: "killed", script: "sleep 100", do: func(n *Node) { n.Kill(t) }, want: history.Killed},
+		{name: "killed by somebody else", script: "kill -9 $$", want: history.Killed},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := &Node{ID: "a", c: &Cluster{}, fault: -1}
+			began := history.Now()
+			n.proc = launch(t, "sh", "-c", c.script)
+			if c.do != nil {
+				c.do(n)
+			}
+			if _, err := n.proc.Wait(time.Minute); err != nil {
+				t.Fatal(err)
+			}
+			if _, ended := n.Ended(); !ended {
+				t.Fatal("it runs")
+			}
+			f := n.c.faults[n.fault]
+			if f.Kind != c.want || f.By != n.proc.ended && f.By < f.From || f.From < began-int64(time.Millisecond) {
+				t.Errorf("%v from %d to %d, want %v from %d to %d", f.Kind, f.From, f.By, c.want, began, n.proc.ended)
+			}
+			if f.Holds != c.holds {
+				t.Errorf("its app holds its shards until its end: %v, want %v", f.Holds, c.holds)
+			}
+			if cut := n.proc.ended-f.From >= int64(takes/2); c.want == history.Killed && cut != c.cut {
+				t.Errorf("dated %v before its end, want from the cut: %v", time.Duration(n.proc.ended-f.From), c.cut)
+			}
+		})
+	}
+}

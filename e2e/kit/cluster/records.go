@@ -1,0 +1,59 @@
+//go:build linux
+
+package cluster
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"shardway/e2e/kit/history"
+)
+
+// records follows the file of one app process, so that a long test reads each
+// line once. The last line of a number counts; a last line that is cut short waits
+// for its rest, which never comes if its writer is dead.
+type records struct {
+	path   string
+	offset int64
+	runs   []history.Run
+	at     map[uint64]int // index of a number's run
+}
+
+func newRecords(path string) *records {
+	return &records{path: path, at: make(map[uint64]int)}
+}
+
+// read takes in what was written since the last call.
+func (r *records) read() error {
+	f, err := os.Open(r.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil // the app has not come to it yet
+	}
+	if err != nil {
+		return fmt.Errorf("cluster: records: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	b, err := io.ReadAll(io.NewSectionReader(f, r.offset, 1<<62))
+	if err != nil {
+		return fmt.Errorf("cluster: records: %w", err)
+	}
+	b = b[:bytes.LastIndexByte(b, '\n')+1]
+	r.offset += int64(len(b))
+	for line := range bytes.Lines(b) {
+		var run history.Run
+		if err := json.Unmarshal(line, &run); err != nil {
+			return fmt.Errorf("cluster: records in %s: %w", r.path, err)
+		}
+		if i, ok := r.at[run.Seq]; ok {
+			r.runs[i] = run
+			continue
+		}
+		r.at[run.Seq] = len(r.runs)
+		r.runs = append(r.runs, run)
+	}
+	return nil
+}

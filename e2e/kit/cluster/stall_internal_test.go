@@ -1,0 +1,64 @@
+//go:build linux
+
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/history"
+)
+
+// The kernel is asked for how long each thread had to wait, of a process that lives.
+func TestThreadsTellForHowLongTheyWaited(t *testing.T) {
+	threads := threadsOf(os.Getpid())
+	if len(threads) == 0 {
+		t.Fatal("this process has no threads")
+	}
+	told := 0
+	for _, thread := range threads {
+		if n, ok := waits(thread); ok && n >= 0 {
+			told++
+		}
+	}
+	if told == 0 {
+		t.Errorf("none of %v tells", threads)
+	}
+	if gone := threadsOf(1 << 30); len(gone) > 0 {
+		t.Errorf("a process that cannot be has threads: %v", gone)
+	}
+}
+
+// What the longest waiting thread of a node waited between two looks is kept, by the
+// kernel's numbers, and not what was before them, nor what is too short to matter.
+func TestLooksKeepForHowLongANodeWaited(t *testing.T) {
+	own := fmt.Sprintf("/proc/%d/task/%[1]d/schedstat", os.Getpid())
+	for _, more := range []time.Duration{0, short, stall - 1, stall, time.Second} {
+		s, before := new(stalls), make(map[string]int64)
+		s.track("a", os.Getpid())
+		for _, thread := range threadsOf(os.Getpid()) {
+			before[thread], _ = waits(thread)
+		}
+		before[own] -= int64(more)
+		now, after := history.Now(), maps.Clone(before)
+		s.starved(after, now)
+		most := int64(0) // more, and what the machine made of it meanwhile
+		for thread, total := range before {
+			most = max(most, after[thread]-total)
+		}
+		var want []history.Wait
+		if most >= int64(short) {
+			want = []history.Wait{{Node: "a", From: now - most, Until: now}}
+		}
+		if most < int64(more) || !slices.Equal(s.waits(), want) {
+			t.Errorf("who waited for %v has waits %v, want %v", time.Duration(most), s.waits(), want)
+		}
+		if told := len(s.all()) > 0; told != (most >= int64(stall)) {
+			t.Errorf("who waited for %v was starved: %v", time.Duration(most), told)
+		}
+	}
+}

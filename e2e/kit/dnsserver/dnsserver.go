@@ -1,0 +1,125 @@
+// Package nameserver is a name server for tests: A and SRV records over UDP, which change
+// as the test says and may not be kept (TTL 0). It knows nothing but them: another name
+// does not exist.
+package dnsserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// Server answers until Close. Its methods are safe for any number of goroutines.
+type Server struct {
+	conn  net.PacketConn
+	ended sync.WaitGroup
+
+	mu    sync.Mutex
+	hosts map[string][]netip.Addr
+	ports map[string]uint16 // of SRV records, whose targets are all of the name below
+}
+
+// New listens at an address, "host:port".
+func New(ctx context.Context, addr string) (*Server, error) {
+	var lc net.ListenConfig
+	conn, err := lc.ListenPacket(ctx, "udp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("nameserver: %w", err)
+	}
+	s := &Server{conn: conn, hosts: make(map[string][]netip.Addr), ports: make(map[string]uint16)}
+	s.ended.Go(s.serve)
+	return s, nil
+}
+
+// Addr returns where it listens.
+func (s *Server) Addr() netip.AddrPort { return netip.MustParseAddrPort(s.conn.LocalAddr().String()) }
+
+// Close stops it.
+func (s *Server) Close() error {
+	err := s.conn.Close()
+	s.ended.Wait()
+	return err
+}
+
+// Set says what a name stands for; nothing: it does not exist.
+func (s *Server) Set(name string, addrs ...netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(addrs) == 0 {
+		delete(s.hosts, name)
+		return
+	}
+	s.hosts[name] = slices.Clone(addrs)
+}
+
+// Serve has SRV records of _SERVICE._tcp.NAME lead to a port of every name that ends in
+// .NAME.
+func (s *Server) Serve(service string, port uint16) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ports[service] = port
+}
+
+func (s *Server) serve() {
+	for b := make([]byte, 4096); ; {
+		n, from, err := s.conn.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		if answer, err := s.answer(b[:n]); err == nil {
+			_, _ = s.conn.WriteTo(answer, from)
+		}
+	}
+}
+
+// answer makes the answer to a question.
+func (s *Server) answer(query []byte) ([]byte, error) {
+	var p dnsmessage.Parser
+	head, err := p.Start(query)
+	if err != nil {
+		return nil, err
+	}
+	q, err := p.Question()
+	if err != nil {
+		return nil, err
+	}
+	records, exists := s.look(q)
+	m := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: head.ID, Response: true, Authoritative: true, RecursionDesired: head.RecursionDesired, RecursionAvailable: true},
+		Questions: []dnsmessage.Question{q}, Answers: records,
+	}
+	if !exists {
+		m.RCode = dnsmessage.RCodeNameError
+	}
+	return m.Pack()
+}
+
+// look returns the records for a question, and whether there are any of its name.
+func (s *Server) look(q dnsmessage.Question) (records []dnsmessage.Resource, exists bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))
+	head := dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}
+	if port, ok := s.ports[name]; ok {
+		domain := name[strings.Index(name, "._tcp.")+len("._tcp"):]
+		for target := range s.hosts {
+			if strings.HasSuffix(target, domain) && q.Type == dnsmessage.TypeSRV {
+				records = append(records, dnsmessage.Resource{Header: head, Body: &dnsmessage.SRVResource{Port: port, Target: dnsmessage.MustNewName(target + ".")}})
+			}
+		}
+		return records, true
+	}
+	addrs, ok := s.hosts[name]
+	for _, a := range addrs {
+		if q.Type == dnsmessage.TypeA && a.Is4() {
+			records = append(records, dnsmessage.Resource{Header: head, Body: &dnsmessage.AResource{A: a.As4()}})
+		}
+	}
+	return records, ok
+}

@@ -1,0 +1,75 @@
+//go:build linux
+
+package faultfs_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/faultfs"
+	"shardway/node/disk"
+)
+
+// TestDirectoryBegunOnAFullDisk lets the disk be full at each page that a new data
+// directory needs, and then have room again: whatever was begun, the directory is
+// good. A log of which only the beginning was there killed the process.
+func TestDirectoryBegunOnAFullDisk(t *testing.T) {
+	need(t)
+	d := mount(t, 1<<20)
+	begin := func(dir string) error {
+		d, err := disk.Open(dir, "a")
+		if err != nil {
+			return err
+		}
+		_, err = d.OpenStores(disk.StoreOptions{})
+		return errors.Join(err, d.Close())
+	}
+	room, err := d.Left()
+	must(t, err)
+	full := 0
+	for pages := range int64(40) {
+		awaitRoom(t, d, room)
+		dir := filepath.Join(d.Dir, strconv.FormatInt(pages, 10))
+		must(t, d.Fill())
+		filler := filepath.Join(d.Dir, "filler")
+		s, err := os.Stat(filler)
+		must(t, err)
+		must(t, os.Truncate(filler, s.Size()-pages*int64(os.Getpagesize())))
+		err = begin(dir)
+		if err != nil && !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("%d pages left: %v", pages, err)
+		}
+		if err != nil {
+			full++
+		}
+		must(t, d.Free())
+		if err := begin(dir); err != nil {
+			t.Errorf("%d pages were left, then there was room: %v", pages, err)
+		}
+		must(t, os.RemoveAll(dir))
+	}
+	if full < 5 || full == 40 {
+		t.Errorf("full %d times of 40, want the beginning", full)
+	}
+}
+
+// awaitRoom waits until there is that much room: the kernel lets go of files later than
+// they are deleted.
+func awaitRoom(t *testing.T, d *faultfs.Disk, room int64) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		left, err := d.Left()
+		must(t, err)
+		if left >= room {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d bytes are left of %d", left, room)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+//go:build linux
+
+package faultfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	// fsType is that of the mounts.
+	fsType = "fuse.badisk"
+	// sourcePrefix starts their sources; the pid follows.
+	sourcePrefix = "shardway-badisk-"
+)
+
+func source(pid int) string { return sourcePrefix + strconv.Itoa(pid) }
+
+// Sweep unmounts the disks of processes that are no more.
+func Sweep() error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return fmt.Errorf("badisk: %w", err)
+	}
+	var errs []error
+	for line := range strings.Lines(string(mounts)) {
+		dir, pid := ours(line)
+		if pid == 0 || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			continue
+		}
+		// Another process may sweep too.
+		if err := unmount(dir); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, os.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ours returns where a mount of this package is and who made it, from a line of
+// mountinfo: proc(5). The pid is 0 if the mount is something else.
+func ours(line string) (dir string, pid int) {
+	mount, fs, ok := strings.Cut(line, " - ")
+	m, f := strings.Fields(mount), strings.Fields(fs)
+	if !ok || len(m) < 5 || len(f) < 2 || f[0] != fsType {
+		return "", 0
+	}
+	owner, ok := strings.CutPrefix(f[1], sourcePrefix)
+	if !ok {
+		return "", 0
+	}
+	pid, err := strconv.Atoi(owner)
+	if err != nil || pid <= 0 {
+		return "", 0
+	}
+	return unescape.Replace(m[4]), pid
+}
+
+// unescape reverses what mountinfo does to a path.
+var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -1,0 +1,177 @@
+package history_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/history"
+)
+
+// Requests that waited in vain for c, which restarts in place.
+func TestGraceIsCountedAnew(t *testing.T) {
+	const of = "key-2"
+	hurt := func(node string, from, until int64) history.Fault {
+		return history.Fault{Kind: history.Killed, Node: node, From: from * ms, By: from*ms + 1, Until: until * ms}
+	}
+	for _, tt := range []struct {
+		name  string
+		grace time.Duration
+		fault []history.Fault
+		want  int
+	}{
+		{"nothing else was done", 4 * time.Second, nil, 1},
+		{"a leader may have died", 4 * time.Second, []history.Fault{hurt("b", 2600, 2700)}, 0},
+		{"too long ago", 4 * time.Second, []history.Fault{hurt("b", 2300, 2400)}, 1},
+		{"before it was away", 4 * time.Second, []history.Fault{hurt("b", -8000, -7000)}, 1},
+		{"c hands over", 0, []history.Fault{hurt("b", 2600, 2700)}, 1},
+	} {
+		h := history.History{
+			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"})}},
+			Faults: append(tt.fault, history.Fault{Kind: history.Left, Node: "c", From: -6000 * ms, By: -5900 * ms, Grace: tt.grace, Until: 13000 * ms}),
+		}
+		h.Answers = []history.Answer{{
+			ID: "x", Key: of, Method: "POST", Status: 503, Error: "queue-timeout",
+			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
+		}}
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		}
+	}
+}
+
+// Of seven nodes three are away: no majority of the five that vote may be left.
+func TestOnlyVotersAreAMajority(t *testing.T) {
+	of := map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d", "key-4": "e", "key-5": "f", "key-6": "g"}
+	for voters, want := range map[int]int{0: 1, 5: 0, 7: 1} {
+		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}}}
+		for _, node := range []string{"e", "f", "g"} {
+			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, By: -99 * ms, Until: 15000 * ms})
+		}
+		h.Answers = []history.Answer{{
+			ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
+			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
+		}}
+		r := history.Check(h, history.Rules{Shards: shards, Voters: voters, Targets: map[string]string{"a": "a"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != want {
+			t.Errorf("%d vote: %v\n%v", voters, r, r.Violations)
+		}
+	}
+}
+
+// Whoever stood still as the time of a request went by tells its client so when it wakes.
+func TestIngressSleepsThroughItsTime(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		from, until int64
+		want        int
+	}{
+		{"it wakes", 5500, 12600, 0},
+		{"it has woken long before", 5500, 9000, 1},
+		{"it falls asleep later", 10_100, 12600, 1},
+	} {
+		h := history.History{
+			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
+			Faults: []history.Fault{
+				{Kind: history.Stopped, Node: "b", From: tt.from * ms, Until: tt.until * ms},
+			},
+			Answers: []history.Answer{{
+				ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "peer-unreachable",
+				Attempts: []history.Attempt{{Target: "b", Sent: 0, Done: 12_620 * ms}},
+			}},
+		}
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"b": "b"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		}
+	}
+}
+
+// A node that was stopped twice with nothing between cut what its app had answered
+// meanwhile: it could not read that first.
+func TestStopsThatFollowEachOtherAreOne(t *testing.T) {
+	for again, want := range map[int64]int{3955: 0, 3956: 1} {
+		h := history.History{
+			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
+			Runs: []history.Run{{ID: "x", App: "c", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 10 * ms, End: 3854 * ms}},
+			Faults: []history.Fault{
+				{Kind: history.Stopped, Node: "c", From: 3770 * ms, Until: 3955 * ms},
+				{Kind: history.Stopped, Node: "c", From: again * ms, Until: 4155 * ms},
+			},
+			Answers: []history.Answer{{
+				ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "shard-moved", Detail: mayHaveRun,
+				Attempts: []history.Attempt{{Target: "a", Sent: 5 * ms, Done: 4155 * ms}},
+			}},
+		}
+		r := history.Check(h, history.Rules{Shards: shards, DrainTimeout: time.Second, CutNotice: 100 * time.Millisecond, Targets: map[string]string{"a": "a"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != want {
+			t.Errorf("again at %d ms: %v\n%v", again, r, r.Violations)
+		}
+	}
+}
+
+// Of four nodes two are away, and a fifth joins. It was taken for a voter, and so the two
+// that were left for half of one more, from the beginning on: who waited had no excuse.
+func TestNobodyVotesBeforeItHasJoined(t *testing.T) {
+	of := map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d"}
+	for _, tt := range []struct {
+		name  string
+		votes int64 // from when; 0: it was there all the time
+		want  int
+	}{
+		{"it was there", 0, 1},
+		{"it votes later", 20_000, 0},
+		{"it votes after half of the wait", 5100, 0},
+		{"it votes before half of the wait", 4900, 1},
+	} {
+		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(of)}, {Epoch: 2, At: 25_000 * ms, Owners: owners(of)}}}
+		h.Maps[1].Owners[0] = "e"
+		if tt.votes > 0 {
+			h.VotesFrom = map[string]int64{"e": tt.votes * ms}
+		}
+		for _, node := range []string{"c", "d"} {
+			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, By: -99 * ms, Until: 15000 * ms})
+		}
+		h.Answers = []history.Answer{{
+			ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
+			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
+		}}
+		r := history.Check(h, history.Rules{Shards: shards, Voters: 5, Targets: map[string]string{"a": "a"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		}
+	}
+}
+
+// Of four nodes two are away twice in a wait, 4 s each time. The majority that is back
+// between elects nobody who serves before Settle is over, and then it might have.
+func TestMajorityThatIsBackForAMomentServesNothing(t *testing.T) {
+	of := map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d"}
+	for _, tt := range []struct {
+		name       string
+		back, gone int64 // of c, which is away from 0 on
+		until      int64
+		want       int
+	}{
+		{"for a moment", 4000, 4990, 9000, 0},
+		{"for long enough", 4000, 5000, 9000, 1},
+		{"for a moment, and not long away", 2000, 2900, 4000, 1},
+	} {
+		h := history.History{
+			Maps: []history.Map{{Epoch: 1, Owners: owners(of)}},
+			Faults: []history.Fault{
+				{Kind: history.Killed, Node: "d", From: -100 * ms, By: -99 * ms, Until: 15_000 * ms},
+				{Kind: history.Killed, Node: "c", From: -100 * ms, By: -99 * ms, Until: tt.back * ms},
+				{Kind: history.Killed, Node: "c", From: tt.gone * ms, By: tt.gone*ms + 1, Until: tt.until * ms},
+			},
+			Answers: []history.Answer{{
+				ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
+				Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
+			}},
+		}
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+//go:build linux
+
+package history_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"shardway/e2e/kit/history"
+)
+
+const ms = int64(time.Millisecond)
+
+const shards = 64
+
+// story is a history under construction. Time is in milliseconds.
+type story struct {
+	history.History
+	now int64
+}
+
+func shardOf(k string) uint32 { return uint32(xxhash.Sum64String(k) % shards) }
+
+func key(n int) string { return fmt.Sprintf("key-%d", n) }
+
+// asked adds a request that node served for key k with epoch e, begun now and
+// lasting for d, and its answer.
+func (s *story) asked(id, method, k, node string, e uint64, d int64) {
+	s.ran(id, method, k, node, e, d)
+	s.Answers = append(s.Answers, history.Answer{
+		ID: id, Key: k, Method: method, Status: 200, App: node, EchoID: id,
+		Attempts: []history.Attempt{{Target: "x", Sent: (s.now - 1) * ms, Done: (s.now + d + 1) * ms}},
+	})
+}
+
+// ran adds a run without an answer.
+func (s *story) ran(id, method, k, node string, e uint64, d int64) {
+	s.Runs = append(s.Runs, history.Run{
+		Seq: uint64(len(s.Runs)), App: node, Node: node, ID: id, Method: method, Key: k,
+		Shard: shardOf(k), Epoch: e, Start: s.now * ms, End: (s.now + d) * ms,
+	})
+}
+
+// good is a history with two nodes, a handover of every key from a to b at 1000,
+// and nothing wrong.
+func good() *story {
+	s := &story{}
+	for i := range 40 {
+		node, e := "a", uint64(5)
+		if i >= 20 {
+			node, e = "b", 9
+		}
+		s.now = int64(100 + 50*i)
+		s.asked(fmt.Sprintf("g%d", i), "GET", key(i%4), node, e, 30)
+		s.asked(fmt.Sprintf("p%d", i), "POST", key(i%4), node, e, 30)
+	}
+	s.now = 3000
+	return s
+}
+
+func TestGoodHistoryPasses(t *testing.T) {
+	r := history.Check(good().History, history.Rules{Shards: shards})
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if r.Requests != 80 || r.Answered != 80 || r.Runs != 80 || r.Shards != 4 || r.Handovers != 4 || r.Outside != 0 {
+		t.Errorf("report = %+v", r)
+	}
+}
+
+// TestCheckFindsPlantedMistakes plants one mistake at a time into a good
+// history. Check must find it, and nothing else.
+func TestCheckFindsPlantedMistakes(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		want  history.Kind
+		plant func(s *story)
+	}{
+		{"two owners", history.TwoOwners, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 10, 100)
+			s.now += 99
+			s.asked("y", "GET", key(1), "a", 11, 5)
+		}},
+		{"two owners, the first never ends", history.TwoOwners, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 10, 0)
+			s.Runs[len(s.Runs)-1].End = 0
+			s.now += 60_000
+			s.asked("y", "GET", key(1), "a", 11, 5)
+		}},
+		{"two owners behind a shorter run", history.TwoOwners, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 10, 100)
+			s.now += 10
+			s.asked("y", "GET", key(1), "b", 10, 5)
+			s.now += 20
+			s.asked("z", "GET", key(1), "a", 11, 5)
+		}},
+		{"two owners after a stop of another node", history.TwoOwners, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 10, 100)
+			s.now += 50
+			s.asked("y", "GET", key(1), "a", 11, 5)
+			s.Faults = append(s.Faults, history.Fault{Kind: history.Stopped, Node: "a", From: 3000 * ms, Until: 3100 * ms})
+		}},
+		{"two owners, the first begun after its stop", history.TwoOwners, func(s *story) {
+			s.Faults = append(s.Faults, history.Fault{Kind: history.Stopped, Node: "b", From: 2900 * ms, Until: 2999 * ms})
+			s.asked("x", "GET", key(1), "b", 10, 100)
+			s.now += 50
+			s.asked("y", "GET", key(1), "a", 11, 5)
+		}},
+		{"two owners long after a cut", history.TwoOwners, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 10, 2000)
+			s.Runs[len(s.Runs)-1].Cut = true
+			s.now += 500
+			s.asked("y", "GET", key(1), "a", 11, 5)
+		}},
+		{"same epoch twice", history.SharedEpoch, func(s *story) {
+			s.asked("x", "GET", key(1), "c", 9, 5)
+		}},
+		{"stale epoch at the node itself", history.StaleEpoch, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 8, 5)
+		}},
+		{"stale epoch of an old owner", history.StaleEpoch, func(s *story) {
+			s.asked("x", "GET", key(1), "a", 5, 5)
+		}},
+		{"double run at one node", history.DoubleRun, func(s *story) {
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.now += 10
+			s.ran("x", "POST", key(1), "b", 9, 5)
+		}},
+		{"double run at two nodes", history.DoubleRun, func(s *story) {
+			s.asked("x", "PUT", key(1), "b", 9, 5)
+			s.now += 10
+			s.ran("x", "PUT", key(1), "a", 10, 5)
+		}},
+		{"swallowed answer", history.Lost, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Answers[len(s.Answers)-1].Status = 0
+		}},
+		{"answer without a run", history.NoRun, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Runs = s.Runs[:len(s.Runs)-1]
+		}},
+		{"answer of the proxy's own without a run", history.NoRun, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Runs = s.Runs[:len(s.Runs)-1]
+			s.Answers[len(s.Answers)-1].App, s.Answers[len(s.Answers)-1].EchoID = "", ""
+		}},
+		{"answer of another app", history.WrongAnswer, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Answers[len(s.Answers)-1].App = "a"
+		}},
+		{"swapped answer", history.WrongAnswer, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Answers[len(s.Answers)-1].EchoID = "g3"
+		}},
+		{"second answer on the connection", history.SecondAnswer, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Answers[len(s.Answers)-1].Extra = 12
+		}},
+		{"second answer under the id", history.SecondAnswer, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Answers = append(s.Answers, s.Answers[len(s.Answers)-1])
+		}},
+		{"cut answer", history.CutAnswer, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Answers[len(s.Answers)-1].Cut = true
+		}},
+		{"error answer", history.Failed, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Answers[len(s.Answers)-1].Status = 503
+		}},
+		{"smuggled request", history.UnknownRun, func(s *story) {
+			s.ran("evil", "GET", key(1), "b", 9, 5)
+		}},
+		{"wrong shard", history.BadHeader, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Runs[len(s.Runs)-1].Shard = (s.Runs[len(s.Runs)-1].Shard + 1) % shards
+			s.Runs[len(s.Runs)-1].Epoch = 1000
+		}},
+		{"wrong node", history.BadHeader, func(s *story) {
+			s.asked("x", "GET", key(1), "b", 9, 5)
+			s.Runs[len(s.Runs)-1].Node = "a"
+		}},
+		{"no epoch", history.BadHeader, func(s *story) {
+			s.asked("x", "GET", "a key of its own", "b", 0, 5)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := good()
+			c.plant(s)
+			r := history.Check(s.History, history.Rules{Shards: shards})
+			if r.Count(c.want) == 0 || r.Count(c.want) != len(r.Violations) {
+				t.Errorf("violations = %v, want only %q", r.Violations, c.want)
+			}
+			if err := r.Err(); err == nil || !strings.Contains(err.Error(), c.want.String()) {
+				t.Errorf("Err() = %v, want it to name %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestCheckCountsApartWhatIsOutside has the two overlaps that only the epoch
+// fences, and one answer that a drain has cut: none is a violation, all are counted.
+func TestCheckCountsApartWhatIsOutside(t *testing.T) {
+	s := good()
+	s.asked("x", "GET", key(1), "b", 10, 5000) // b is stopped while its app works on
+	s.Faults = append(s.Faults, history.Fault{Kind: history.Stopped, Node: "b", From: s.now*ms + 1, Until: (s.now + 9000) * ms})
+	s.now += 3000
+	s.asked("y", "GET", key(1), "a", 11, 5)
+	s.now += 10_000
+	s.asked("cut", "POST", key(1), "a", 11, 5100)
+	s.Runs[len(s.Runs)-1].Cut = true
+	s.Answers[len(s.Answers)-1].Status = 502
+	s.Answers[len(s.Answers)-1].Error = "shard-moved"
+	s.now += 5090
+	s.asked("z", "GET", key(1), "b", 12, 5)
+	r := history.Check(s.History, history.Rules{Shards: shards})
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if r.Stopped != 1 || r.Outside != 1 || r.Excused["cut by the drain"] != 1 {
+		t.Errorf("report = %v, want one overlap at a stop, one with a run that was cut, and that cut", r)
+	}
+}
+
+// TestSafeRequestsMayRunTwice says that only unsafe ones may not.
+func TestSafeRequestsMayRunTwice(t *testing.T) {
+	s := good()
+	s.asked("x", "GET", key(1), "b", 9, 5)
+	s.now += 10
+	s.ran("x", "GET", key(1), "b", 9, 5)
+	if err := history.Check(s.History, history.Rules{}).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKnownRequestsMayRun says that a run needs no answer in the history if the
+// test says so.
+func TestKnownRequestsMayRun(t *testing.T) {
+	s := good()
+	s.ran("before", "GET", key(1), "b", 9, 5)
+	r := history.Check(s.History, history.Rules{Known: map[string]bool{"before": false}})
+	if err := r.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestKnownRequestsMayRunOnce: a POST whose answer was judged long ago may run again
+// later, of a node that was stopped meanwhile.
+func TestKnownRequestsMayRunOnce(t *testing.T) {
+	s := good()
+	for range 2 {
+		s.now += 10
+		s.ran("before", "POST", key(1), "b", 9, 5)
+	}
+	if r := history.Check(s.History, history.Rules{Known: map[string]bool{"before": false}}); r.Count(history.DoubleRun) != 1 {
+		t.Errorf("%v", r)
+	}
+}
+
+func TestReadRunsMergesStartAndEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs")
+	lines := `{"seq":1,"app":"a","id":"x","start":5}
+{"seq":2,"app":"a","id":"y","start":6}
+{"seq":1,"app":"a","id":"x","start":5,"end":9}
+{"seq":1,"app":"b","id":"z","start":7,"end":8}
+{"seq":3,"app":"a","id":"cut sh`
+	if err := os.WriteFile(path, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runs, err := history.ReadRuns(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(runs) != 3 || runs[0].End != 9 || runs[1].End != 0 || runs[2].App != "b" {
+		t.Errorf("runs = %+v", runs)
+	}
+	if _, err := history.ReadRuns(path + ".none"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("ReadRuns of no file = %v", err)
+	}
+}
+
+func TestClockOnlyGrows(t *testing.T) {
+	for last := history.Now(); ; {
+		now := history.Now()
+		if now < last {
+			t.Fatalf("Now() = %d after %d", now, last)
+		}
+		if now > last {
+			return
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package history_test
+
+import (
+	"testing"
+
+	"shardway/e2e/kit/history"
+)
+
+// A request at b, of a shard whose owner c is dead: it waited to its end, though d has the
+// shard since 8000. b could not hear of that if its log stood still.
+func TestWhoHearsNothingWaitsForTheDead(t *testing.T) {
+	const of = "key-2"
+	deaf := func(k history.FaultKind, node string, from, until int64) []history.Fault {
+		return []history.Fault{{Kind: k, Node: node, From: from * ms, Until: until * ms}}
+	}
+	dead := history.Fault{Kind: history.Killed, Node: "c", From: -5000 * ms, By: -4999 * ms, Until: 20_000 * ms}
+	for _, tt := range []struct {
+		name  string
+		owner history.Fault
+		fault []history.Fault
+		moved int64 // when d has the shard; 0: it does not move
+		done  int64
+		want  int
+	}{
+		{"its disk hung", dead, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"the log was kept from it", dead, deaf(history.Behind, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"it heard all", dead, nil, 8000, 10_001, 1},
+		{"it could have heard", dead, deaf(history.BadDisk, "b", 8001, 10_050), 8000, 10_001, 1},
+		{"its disk was well in time", dead, deaf(history.BadDisk, "b", 3000, 9900), 8000, 10_001, 1},
+		{"another one's disk hung", dead, deaf(history.BadDisk, "a", 3000, 10_050), 8000, 10_001, 1},
+		{"it had no app", dead, deaf(history.NoApp, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"it did not wait", dead, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 9900, 1},
+		{"the owner lived", history.Fault{}, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"the owner was back", history.Fault{Kind: history.Killed, Node: "c", From: -5000 * ms, By: -4999 * ms, Until: 7900 * ms}, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"the owner stood still", history.Fault{Kind: history.Stopped, Node: "c", From: -5000 * ms, Until: 20_000 * ms}, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"the owner has left", history.Fault{Kind: history.Left, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 20_000 * ms}, deaf(history.Behind, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"the owner left, and is back", history.Fault{Kind: history.Left, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 9900 * ms}, deaf(history.Behind, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"the owner has left, and it could have heard", history.Fault{Kind: history.Left, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 20_000 * ms}, deaf(history.Behind, "b", 8001, 10_050), 8000, 10_001, 1},
+		{"its shard stayed", history.Fault{}, deaf(history.BadDisk, "b", 3000, 10_050), 0, 10_001, 1},
+	} {
+		was := map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"}
+		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(was)}}, Faults: tt.fault}
+		if tt.owner.Node != "" {
+			h.Faults = append(h.Faults, tt.owner)
+		}
+		if tt.moved > 0 {
+			was[of] = "d"
+			h.Maps = append(h.Maps, history.Map{Epoch: 2, At: tt.moved * ms, Owners: owners(was)})
+			at := tt.moved*ms + ms
+			h.Runs = []history.Run{{App: "d", Node: "d", Shard: shardOf(of), Epoch: 2, Key: of, ID: "y", Method: "POST", Seq: 1, Start: at, End: at + ms}}
+			h.Answers = []history.Answer{{
+				ID: "y", Key: of, Method: "POST", Status: 200, App: "d", EchoID: "y", Count: 1,
+				Attempts: []history.Attempt{{Target: "a", Sent: at, Done: at + 2*ms}},
+			}}
+		}
+		h.Answers = append(h.Answers, history.Answer{
+			ID: "x", Key: of, Method: "POST", Status: 503, Error: "peer-unreachable",
+			Attempts: []history.Attempt{{Target: "b", Sent: 0, Done: tt.done * ms}},
+		})
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b"}})
+		if n := r.Count(history.Failed) + r.Count(history.FailedLate); n != tt.want {
+			t.Errorf("%s: %v\n%v", tt.name, r, r.Violations)
+		}
+	}
+}

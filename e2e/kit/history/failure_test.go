@@ -1,0 +1,405 @@
+package history_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/history"
+	"shardway/internal/problem"
+)
+
+// TestOnlyFaultsExcuseFailures has a node a to which something was done from 100 to
+// 200 (it was dead by 120, if it was killed), a shard of a's
+// and one of b's, and requests that failed in all the ways there are.
+func TestOnlyFaultsExcuseFailures(t *testing.T) {
+	const ofA, ofB, ofC = "key-0", "key-1", "key-2"
+	answer := func(target, key, method string, sent, done int64) history.Answer {
+		return history.Answer{ID: "x", Key: key, Method: method, Attempts: []history.Attempt{{Target: target, Sent: sent, Done: done}}}
+	}
+	problem := func(a history.Answer, status int, code, detail string) history.Answer {
+		a.Status, a.Error, a.Detail = status, code, detail
+		return a
+	}
+	cut := func(a history.Answer, app string) history.Answer {
+		a.Status, a.Cut, a.App = 200, true, app
+		return a
+	}
+	fenced := func(a history.Answer) history.Answer {
+		a.Status, a.App, a.EchoID = 409, "a", a.ID
+		return a
+	}
+	dropped := func(a history.Answer) history.Answer { return problem(a, 502, "peer-unreachable", mayHaveRun) }
+	for _, c := range []struct {
+		name string
+		kind history.FaultKind
+		a    history.Answer
+		want bool
+	}{
+		{"lost at its death", history.Killed, answer("a", ofB, "GET", 105, 115), true},
+		{"lost before its death", history.Killed, answer("a", ofB, "GET", 90, 99), false},
+		{"lost after its death", history.Killed, answer("a", ofB, "GET", 130, 140), false},
+		{"lost elsewhere", history.Killed, answer("b", ofA, "GET", 105, 115), false},
+		{"lost at one that lives", history.Stopped, answer("a", ofA, "GET", 105, 115), false},
+		{"lost as it was asked to end", history.Left, answer("a", ofA, "GET", 105, 115), false},
+		{"cut by the owner's death", history.Killed, cut(answer("b", ofA, "GET", 105, 115), "a"), true},
+		{"cut, of another app", history.Killed, cut(answer("b", ofA, "GET", 105, 115), "b"), false},
+		{"cut, of another key", history.Killed, cut(answer("b", ofB, "GET", 105, 115), "b"), false},
+		{"cut by the app's death", history.NoApp, cut(answer("b", ofA, "GET", 105, 115), "a"), true},
+		{"cut as it was asked to end", history.Left, cut(answer("b", ofA, "GET", 105, 115), "a"), false},
+		{"a POST that may have run", history.Killed, dropped(answer("b", ofA, "POST", 90, 129)), true},
+		{"a POST that may have run, too late", history.Killed, dropped(answer("b", ofA, "POST", 90, 131)), false},
+		{"a GET that may have run", history.Killed, dropped(answer("b", ofA, "GET", 90, 129)), false},
+		{"a POST, and not a word", history.Stopped, problem(answer("b", ofA, "POST", 90, 129), 502, "upstream-broken", ""), false},
+		{"a POST of another key", history.Killed, dropped(answer("b", ofB, "POST", 90, 129)), false},
+		{"a POST as all served", history.Stopped, dropped(answer("b", ofA, "POST", 90, 209)), true},
+		{"a POST after all served", history.Stopped, dropped(answer("b", ofA, "POST", 90, 211)), false},
+		{"a POST that waits for what the kernel repeats", history.Unreachable, dropped(answer("b", ofA, "POST", 90, 309)), true},
+		{"a POST that waits for longer", history.Unreachable, dropped(answer("b", ofA, "POST", 90, 311)), false},
+		{"a POST before the fault", history.Killed, dropped(answer("b", ofA, "POST", 80, 99)), false},
+		{"a POST as it was asked to end", history.Left, dropped(answer("b", ofA, "POST", 90, 129)), false},
+		{"a wait to its end", history.Unreachable, problem(answer("a", ofB, "GET", 110, 160), 503, "no-leader", ""), true},
+		{"a wait cut short", history.Unreachable, problem(answer("a", ofB, "GET", 110, 159), 503, "no-leader", ""), false},
+		{"a wait that began too late", history.Unreachable, problem(answer("a", ofB, "GET", 201, 260), 503, "no-leader", ""), false},
+		{"a full queue", history.Unreachable, problem(answer("a", ofB, "GET", 110, 160), 503, "queue-full", ""), false},
+		{"no way to the owner", history.Unreachable, problem(answer("b", ofA, "GET", 110, 160), 502, "peer-unreachable", ""), true},
+		{"no way to a dead owner", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 502, "peer-unreachable", ""), false},
+		{"a wait for the owner to its end", history.Unreachable, problem(answer("b", ofA, "GET", 110, 160), 503, "peer-unreachable", ""), true},
+		{"a wait for the owner cut short", history.Unreachable, problem(answer("b", ofA, "GET", 110, 159), 503, "peer-unreachable", ""), false},
+		{"a wait for a dead owner", history.Killed, problem(answer("b", ofA, "GET", 110, 160), 503, "peer-unreachable", ""), false},
+		{"no app", history.NoApp, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), true},
+		{"no app, and a live one", history.Stopped, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), false},
+		{"fenced", history.Stopped, fenced(answer("b", ofA, "POST", 110, 160)), false},
+		{"the app's own error", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 500, "", ""), false},
+		{"an unknown problem", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 500, "internal", ""), false},
+		{"misdirected", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 421, "misrouted", ""), false},
+	} {
+		f := history.Fault{Kind: c.kind, Node: "a", From: 100, Until: 200}
+		if c.kind == history.Killed || c.kind == history.NoApp {
+			f.By = 120
+		}
+		h := history.History{
+			Answers: []history.Answer{c.a}, Faults: []history.Fault{f},
+			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{ofA: "a", ofB: "b", ofC: "c"})}},
+		}
+		r := history.Check(h, history.Rules{
+			Shards: shards, QueueWait: 50, Settle: 10, Lease: 20,
+			Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
+		})
+		excused := 0
+		for _, n := range r.Excused {
+			excused += n
+		}
+		if got := excused > 0; got != c.want {
+			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.Excused, c.want, r.Violations)
+		}
+	}
+}
+
+// TestSafeRequestIsTriedThreeTimes has a GET that failed after it had been broken off.
+func TestSafeRequestIsTriedThreeTimes(t *testing.T) {
+	for runs, want := range map[int]int{1: 1, 2: 1, 3: 0} {
+		s := good()
+		s.fault(history.Unreachable, "b", -10, 0, 5000)
+		s.asked("x", "GET", key(1), "b", 9, 5)
+		for range runs - 1 {
+			s.ran("x", "GET", key(1), "b", 9, 5)
+		}
+		s.fails("upstream-broken", 1000)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != want || len(r.Violations) != want {
+			t.Errorf("after %d runs: %v\n%v", runs, r, r.Violations)
+		}
+	}
+}
+
+// TestTryThatIsLostOnTheWayCounts has a GET of whose three tries one met no app: the
+// path to the owner was cut twice.
+func TestTryThatIsLostOnTheWayCounts(t *testing.T) {
+	for cuts, want := range map[int]int{1: 1, 2: 0} {
+		s := good()
+		for i := range cuts {
+			s.fault(history.Unreachable, "b", int64(10*i-10), 0, 5000)
+		}
+		s.asked("x", "GET", key(1), "b", 9, 5)
+		s.ran("x", "GET", key(1), "b", 9, 5)
+		s.fails("upstream-broken", 1000)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != want || len(r.Violations) != want {
+			t.Errorf("after %d cuts: %v\n%v", cuts, r, r.Violations)
+		}
+	}
+}
+
+// TestForgottenShardIsAReasonOnce has a big POST that met an app that had come back and
+// did not hold its shard.
+func TestForgottenShardIsAReasonOnce(t *testing.T) {
+	const of = "key-2"
+	detail := problem.UnheldInPart
+	for _, c := range []struct {
+		name, detail string
+		without      string // whose app was away
+		ran          int64  // when a request ended there since; 0: none has
+		done         int64  // when the answer came
+		want         int
+	}{
+		{"the first since its app was away", detail, "c", 0, 4000 * ms, 0},
+		{"it answers before its starter has noticed", detail, "c", 0, 140 * ms, 0},
+		{"it had not ended yet", detail, "c", 0, 109 * ms, 1},
+		{"one has run just now", detail, "c", 3800 * ms, 4000 * ms, 0},
+		{"one has run long ago", detail, "c", 700 * ms, 4000 * ms, 1},
+		{"another app was away", detail, "b", 0, 4000 * ms, 1},
+		{"no app was away", detail, "", 0, 4000 * ms, 1},
+		{"the app broke it off", "the app broke the connection", "c", 0, 4000 * ms, 1},
+	} {
+		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
+		if c.without != "" {
+			h.Faults = append(h.Faults, history.Fault{Kind: history.NoApp, Node: c.without, From: 100 * ms, By: 110 * ms, Until: 150 * ms})
+		}
+		attempt := func(sent, done int64) []history.Attempt {
+			return []history.Attempt{{Target: "a", Sent: sent, Done: done}}
+		}
+		if c.ran > 0 {
+			h.Runs = append(h.Runs, history.Run{App: "c", Node: "c", Shard: shardOf(of), Epoch: 1, Key: of, ID: "y", Method: "POST", Seq: 1, Start: c.ran - 5*ms, End: c.ran})
+			h.Answers = append(h.Answers, history.Answer{
+				ID: "y", Key: of, Method: "POST", Status: 200, App: "c", EchoID: "y", Count: 1, Attempts: attempt(c.ran-6*ms, c.ran+ms),
+			})
+		}
+		h.Answers = append(h.Answers, history.Answer{
+			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: c.detail, Attempts: attempt(50*ms, c.done),
+		})
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
+		if len(r.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}
+
+// TestLostMajorityCutsWhenItsLeasesDo has a POST of the one node of three that lived:
+// its lease is cut later than the others died, and they were back sooner.
+func TestLostMajorityCutsWhenItsLeasesDo(t *testing.T) {
+	const of = "key-2"
+	for done, want := range map[time.Duration]int{2200 * time.Millisecond: 0, 4200 * time.Millisecond: 1} {
+		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
+		for _, node := range []string{"a", "b"} {
+			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: 100 * ms, By: 110 * ms, Until: 1600 * ms})
+		}
+		h.Answers = []history.Answer{{
+			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
+			Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: int64(done)}},
+		}}
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
+		if len(r.Violations) != want {
+			t.Errorf("after %v: %v\n%v", done, r, r.Violations)
+		}
+	}
+}
+
+// TestGatewayIsOfTheMajority has a POST that was cut as its node's lease ended: of
+// three owners one is apart, and of two gateways none, one or both.
+func TestGatewayIsOfTheMajority(t *testing.T) {
+	const of = "key-2"
+	for gone, want := range []int{1, 1, 0} {
+		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
+		for _, node := range []string{"a", "g1", "g2"}[:1+gone] {
+			h.Faults = append(h.Faults, history.Fault{Kind: history.Unreachable, Node: node, From: 100 * ms, Until: 9000 * ms})
+		}
+		h.Answers = []history.Answer{{
+			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
+			Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: 2700 * ms}},
+		}}
+		r := history.Check(h, history.Rules{Shards: shards, Gateways: []string{"g1", "g2"}})
+		if len(r.Violations) != want {
+			t.Errorf("%d gateways gone: %v\n%v", gone, r, r.Violations)
+		}
+	}
+}
+
+// TestDroppedNodeCutsWhenItsLeaseDoes has a POST that ran on at a node whose shard was
+// taken for a forged reset: without a lease its node cuts it, later than the resets
+// ended. What its app ended by itself has no such excuse.
+func TestDroppedNodeCutsWhenItsLeaseDoes(t *testing.T) {
+	for _, c := range []struct {
+		done time.Duration
+		cut  bool
+		want int
+	}{
+		{3400 * time.Millisecond, true, 0}, {3600 * time.Millisecond, true, 1}, {2100 * time.Millisecond, false, 1},
+	} {
+		h := history.History{
+			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
+			Faults: []history.Fault{{Kind: history.Reset, Node: "c", From: 100 * ms, Until: 1000 * ms}},
+			Runs:   []history.Run{{ID: "x", App: "c", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: 60 * ms, End: int64(c.done), Cut: c.cut}},
+			Answers: []history.Answer{{
+				ID: "x", Key: "key-2", Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
+				Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: int64(c.done)}},
+			}},
+		}
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
+		if r.Count(history.FailedLate) != c.want {
+			t.Errorf("%+v: %v\n%v", c, r, r.Violations)
+		}
+	}
+}
+
+// owners are those of a map in which some keys have these.
+// TestOwnerThatComesBackHalfCutOffFailsAnew has a node a, cut off from 100 to 900, whose shard
+// b served from 200 on; at 300, or then and then, it was a's again, and at 400 b's. A POST
+// that came in meanwhile failed.
+func TestOwnerThatComesBackHalfCutOffFailsAnew(t *testing.T) {
+	const k = "key-0"
+	for _, c := range []struct {
+		name        string
+		mended      int64 // when a was no longer cut off
+		back, again int64 // when a map gave it to a, and the next one to b; 0: none did
+		done        int64
+		want        bool
+	}{
+		{"it was a's again", 900, 300, 400, 409, true},
+		{"and failed too late", 900, 300, 400, 411, false},
+		{"it was b's all the time", 900, 0, 0, 409, false},
+		{"it was a's when all was mended", 290, 300, 400, 409, false},
+		{"it was a's only after that", 900, 410, 0, 409, false},
+	} {
+		mine, others := owners(map[string]string{k: "a"}), owners(map[string]string{k: "b"})
+		run := func(epoch uint64, start int64) history.Run {
+			return history.Run{App: "b", Node: "b", ID: "of b", Method: "POST", Key: k, Shard: shardOf(k), Epoch: epoch, Start: start, End: start + 1}
+		}
+		h := history.History{
+			Faults: []history.Fault{{Kind: history.Unreachable, Node: "a", From: 100, Until: c.mended}},
+			Maps:   []history.Map{{Epoch: 1, Owners: mine}, {Epoch: 2, At: 200, Owners: others}},
+			Runs:   []history.Run{run(2, 200)},
+			Answers: []history.Answer{{
+				ID: "x", Key: k, Method: "POST", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
+				Attempts: []history.Attempt{{Target: "c", Sent: 310, Done: c.done}},
+			}},
+		}
+		if c.back > 0 {
+			h.Maps = append(h.Maps, history.Map{Epoch: 3, At: c.back, Owners: mine})
+		}
+		if c.again > 0 {
+			h.Maps = append(h.Maps, history.Map{Epoch: 4, At: c.again, Owners: others})
+			h.Runs = append(h.Runs, run(4, c.again))
+			h.Runs[1].Seq, h.Runs[1].ID = 1, "of b too"
+		}
+		r := history.Check(h, history.Rules{
+			Shards: shards, QueueWait: 500, Settle: 10, Lease: 20, Targets: map[string]string{"a": "a", "b": "b", "c": "c"},
+		})
+		if got := len(r.Excused) > 0; got != c.want {
+			t.Errorf("%s: excused %v, want %v\n%v", c.name, r.Excused, c.want, r.Violations)
+		}
+	}
+}
+
+func owners(of map[string]string) []string {
+	all := make([]string, shards)
+	for k, node := range of {
+		all[shardOf(k)] = node
+	}
+	return all
+}
+
+// TestStopShorterThanALeaseFailsNothing has a node that was stopped for less than a
+// lease, and again, and a POST that failed meanwhile. Stops with hardly a pause
+// between them are one.
+func TestStopShorterThanALeaseFailsNothing(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		stops [][2]int64
+		want  int
+	}{
+		{"short", [][2]int64{{10, 509}}, 1},
+		{"as long as a lease", [][2]int64{{10, 510}}, 0},
+		{"two short ones", [][2]int64{{10, 309}, {809, 1000}}, 1},
+		{"two that are one", [][2]int64{{10, 309}, {808, 1000}}, 0},
+	} {
+		s := good()
+		for _, stop := range c.stops {
+			s.fault(history.Stopped, "b", stop[0], 0, stop[1])
+		}
+		s.asked("x", "POST", key(1), "b", 9, 5)
+		s.fails("peer-unreachable", 400)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != c.want || len(r.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}
+
+// TestWhatTheDrainCutsMayFail needs no fault: a request that runs for longer than
+// drain-timeout is cut when its shard moves.
+func TestWhatTheDrainCutsMayFail(t *testing.T) {
+	for took, want := range map[int64]int{4999: 1, 5000: 0} {
+		s := good()
+		s.asked("x", "GET", key(1), "b", 9, took)
+		s.Runs[len(s.Runs)-1].Cut = true
+		s.fails("shard-moved", took)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != want || r.Excused["cut by the drain"] != 1-want {
+			t.Errorf("after %v: %v\n%v", time.Duration(took*ms), r, r.Violations)
+		}
+	}
+}
+
+// TestWhatANodeCutsAsItWakesMayFail has an app that answered while its node stood still:
+// when that goes on, drain-timeout has long passed, and it cuts before it reads. That
+// excuses none that stood still before, or later, or that has had the time to read.
+func TestWhatANodeCutsAsItWakesMayFail(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		began      int64 // of a run that ends at 4000
+		from, till int64 // of the stop; the answer comes at 5500
+		want       int
+	}{
+		{"cut as it wakes", 0, 3000, 5400, 0},
+		{"before it was drained for long enough", 501, 3000, 5400, 1},
+		{"stopped after the run", 0, 4001, 5400, 1},
+		{"awake before the run ended", 0, 3000, 3999, 1},
+		{"awake for long", 0, 3000, 5249, 1},
+		{"still stopped", 0, 3000, 5501, 1},
+	} {
+		s := good()
+		s.now += c.began
+		s.asked("x", "GET", key(1), "b", 9, 4000-c.began)
+		s.now -= c.began
+		at := func(t int64) int64 { return (s.now + t) * ms }
+		s.fails("shard-moved", 0)
+		s.Answers[len(s.Answers)-1].Attempts[0].Done = at(5500)
+		s.Faults = []history.Fault{{Kind: history.Stopped, Node: "b", From: at(c.from), Until: at(c.till)}}
+		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != c.want || r.Excused["cut by the drain"] != 1-c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}
+
+// TestTryOverADeadConnectionCounts has a GET whose first node died under it, by another
+// connection to which it may have gone next, and whose second one it was broken off at.
+func TestTryOverADeadConnectionCounts(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		end  int64 // of the first run; its node died from 500 to 510
+		cut  bool
+		want int
+	}{
+		{"died under it", 510, true, 0},
+		{"noticed a little late", 760, true, 0},
+		{"died before", 499, true, 1},
+		{"died long before", 761, true, 1},
+		{"had answered", 510, false, 1},
+	} {
+		h := history.History{
+			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
+			Faults: []history.Fault{
+				{Kind: history.Killed, Node: "c", From: 500 * ms, By: 510 * ms},
+				{Kind: history.Behind, Node: "b", From: 1500 * ms},
+			},
+			Runs: []history.Run{
+				{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 60 * ms, End: c.end * ms, Cut: c.cut},
+				{ID: "x", App: "b", Node: "b", Key: "key-2", Shard: shardOf("key-2"), Epoch: 2, Method: "GET", Start: 1000 * ms, End: 3000 * ms},
+			},
+			Answers: []history.Answer{{
+				ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
+				Attempts: []history.Attempt{{Target: "a", Sent: 50 * ms, Done: 4000 * ms}},
+			}},
+		}
+		r := history.Check(h, history.Rules{Shards: shards})
+		if len(r.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}

@@ -1,0 +1,178 @@
+package history_test
+
+import (
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/history"
+)
+
+// followed is a client of node i that has had events 1 to 10 of a key, whose shard a left
+// at 1000, as planned: a was told to end at 900, and is back at 1500.
+type followed struct {
+	*story
+	*history.Follower
+}
+
+func newFollowed() *followed {
+	s := good()
+	f := history.Follower{Name: "f", Key: key(1), Follows: []history.Follow{{ID: "f.1", Target: "i", Sent: 100 * ms, Last: 1050 * ms, Status: 200}}}
+	all := func(node string) (owners []string) {
+		for range shards {
+			owners = append(owners, node)
+		}
+		return owners
+	}
+	s.Maps = []history.Map{{Epoch: 5, Owners: all("a")}, {Epoch: 9, At: 1000 * ms, Owners: all("b")}}
+	s.did(history.Left, "a", 900, 1400, 1500)
+	x := &followed{story: s, Follower: &f}
+	for n := range uint64(10) {
+		x.event(n + 1)
+	}
+	return x
+}
+
+// did notes what was done to a node, in milliseconds; by 0: its process went on.
+func (s *story) did(k history.FaultKind, node string, from, by, until int64) {
+	s.Faults = append(s.Faults, history.Fault{Kind: k, Node: node, From: from * ms, By: by * ms, Until: until * ms})
+}
+
+func (x *followed) last() *history.Follow { return &x.Follows[len(x.Follows)-1] }
+
+// event has another event come, with the text that it is to have.
+func (x *followed) event(n uint64) {
+	x.last().Events = append(x.last().Events, history.Event{ID: n, Text: history.EventText(x.Key, n)})
+}
+
+// cut ends the connection at a time, the last event having come at another.
+func (x *followed) cut(seen, done int64) {
+	c := x.last()
+	c.Last, c.Done, c.Err = seen*ms, done*ms, "unexpected EOF"
+}
+
+// back has the client come back to a node.
+func (x *followed) back(target string, at int64) {
+	x.Follows = append(x.Follows, history.Follow{ID: "f.2", Target: target, Sent: at * ms, Status: 200})
+}
+
+// TestCheckFindsPlantedMistakesOfStreams plants one mistake at a time, or none. Check must
+// find it, and nothing else.
+func TestCheckFindsPlantedMistakesOfStreams(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		want  history.Kind // 0: nothing
+		plant func(x *followed)
+	}{
+		{"goes on", 0, func(*followed) {}},
+		{"the last event again", history.RepeatedEvent, func(x *followed) { x.event(10) }},
+		{"an older event again", history.RepeatedEvent, func(x *followed) { x.last().Events = x.last().Events[:5]; x.event(3) }},
+		{"an event without an id", history.RepeatedEvent, func(x *followed) { x.event(0) }},
+		{"an event is missing", history.MissingEvent, func(x *followed) { x.event(12) }},
+		{"the first event is missing", history.MissingEvent, func(x *followed) { x.last().Events = x.last().Events[1:] }},
+		{"had before what was judged before", history.RepeatedEvent, func(x *followed) { x.After = 10; x.last().Events = x.last().Events[9:] }},
+		{"another event's text", history.WrongEvent, func(x *followed) { x.event(11); x.last().Events[10].Text = history.EventText(x.Key, 12) }},
+		{"another key's text", history.WrongEvent, func(x *followed) { x.event(11); x.last().Events[10].Text = history.EventText(key(2), 11) }},
+
+		{"cut in a planned move", history.CutStream, func(x *followed) { x.cut(1050, 1100) }},
+		{"cut as its node ends", 0, func(x *followed) { x.did(history.Left, "i", 1090, 1200, 0); x.cut(1050, 1100) }},
+		{"cut before its node was told to end", history.CutStream, func(x *followed) { x.did(history.Left, "i", 1101, 1200, 0); x.cut(1050, 1100) }},
+		{"cut when its node was back", history.CutStream, func(x *followed) { x.did(history.Left, "i", 10, 20, 90); x.cut(1050, 1100) }},
+		{"cut as another node ends", history.CutStream, func(x *followed) { x.did(history.Left, "c", 1090, 1200, 0); x.cut(1050, 1100) }},
+		{"ended in a planned move", history.CutStream, func(x *followed) { x.cut(1050, 1100); x.last().Ended = true }},
+		{"ended as its node ends", history.CutStream, func(x *followed) {
+			x.did(history.Left, "i", 1090, 1200, 0)
+			x.cut(1050, 1100)
+			x.last().Ended = true
+		}},
+		{"comes back behind the last event", 0, func(x *followed) {
+			x.did(history.Killed, "i", 1090, 1095, 0)
+			x.cut(1050, 1100)
+			x.back("b", 1110)
+			x.event(11)
+		}},
+		{"comes back, and an event is missing", history.MissingEvent, func(x *followed) {
+			x.did(history.Killed, "i", 1090, 1095, 0)
+			x.cut(1050, 1100)
+			x.back("b", 1110)
+			x.event(12)
+		}},
+		{"comes back, and an event comes again", history.RepeatedEvent, func(x *followed) {
+			x.did(history.Killed, "i", 1090, 1095, 0)
+			x.cut(1050, 1100)
+			x.back("b", 1110)
+			x.event(10)
+		}},
+
+		{"cut by its owner's death", 0, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 1100) }},
+		{"cut by another node's death", history.CutStream, func(x *followed) { x.did(history.Killed, "c", 1060, 1070, 0); x.cut(1050, 1100) }},
+		{"cut by a death to come", history.CutStream, func(x *followed) { x.did(history.Killed, "a", 1110, 1120, 0); x.cut(1050, 1100) }},
+		{"cut long after others have its shard", history.CutStream, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 2200) }},
+		{"cut in a short stop", history.CutStream, func(x *followed) { x.did(history.Stopped, "a", 900, 0, 1200); x.cut(1050, 1100) }},
+		{"cut in a long stop", 0, func(x *followed) { x.did(history.Stopped, "a", 900, 0, 1900); x.cut(1050, 1100) }},
+		{"cut when its owner was apart", 0, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(1050, 1100) }},
+		{"cut as the owner's app died", 0, func(x *followed) { x.did(history.NoApp, "b", 1060, 1070, 1080); x.cut(1050, 1100) }},
+		{"cut as another app died", history.CutStream, func(x *followed) { x.did(history.NoApp, "i", 1060, 1070, 1080); x.cut(1050, 1100) }},
+		{"cut as the machine stood still, at its owner", 0, func(x *followed) {
+			x.last().Target = "a"
+			x.did(history.Stalled, "", 1051, 0, 1080)
+			x.cut(1050, 1100)
+		}},
+		{"cut as the machine stood still, elsewhere", history.CutStream, func(x *followed) { x.did(history.Stalled, "", 1051, 0, 1080); x.cut(1050, 1100) }},
+		{"waits in vain for its owner", 0, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(1050, 12_000) }},
+		{"does not wait for its owner", history.CutStream, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(3950, 4000) }},
+		{"had shown no id when its shard moved", 0, func(x *followed) { x.last().Events = nil; x.last().Sent = 995 * ms; x.cut(0, 1100) }},
+		{"had shown no id", history.CutStream, func(x *followed) { x.last().Events = nil; x.last().Sent = 5000 * ms; x.cut(0, 5100) }},
+		{"goes on nowhere else", 0, func(x *followed) { x.Bound = true; x.cut(1050, 1100) }},
+		{"goes on nowhere else, and events do", history.RepeatedEvent, func(x *followed) { x.Bound = true; x.event(10) }},
+
+		{"nobody listens at a node that has ended", 0, func(x *followed) {
+			x.back("a", 1450)
+			x.last().Refused, x.last().Status, x.last().Done = true, 0, 1451*ms
+			x.Follows = x.Follows[1:]
+		}},
+		{"nobody listens at a node that runs", history.Unlistened, func(x *followed) {
+			x.back("b", 1450)
+			x.last().Refused, x.last().Status, x.last().Done = true, 0, 1451*ms
+			x.Follows = x.Follows[1:]
+		}},
+		{"no answer", history.Lost, func(x *followed) {
+			x.back("b", 1450)
+			x.last().Status, x.last().Done = 0, 1451*ms
+			x.Follows = x.Follows[1:]
+		}},
+		{"an error", history.Failed, func(x *followed) {
+			x.back("b", 1450)
+			x.last().Status, x.last().Error, x.last().Done = 503, "queue-full", 1451*ms
+			x.Follows = x.Follows[1:]
+		}},
+	} {
+		x := newFollowed()
+		c.plant(x)
+		x.Followers = []history.Follower{*x.Follower}
+		r := history.Check(x.History, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "i": "i"}})
+		if c.want == 0 && len(r.Violations) > 0 || c.want != 0 && (r.Count(c.want) != 1 || len(r.Violations) != 1) {
+			t.Errorf("%s: %v\n%v, want %v once", c.name, r, r.Violations, c.want)
+		}
+	}
+}
+
+// A leg of a stream that goes on elsewhere has no grace: its app may notice late that it was
+// cut, however young it was, and not for long.
+func TestLegsHaveNoGrace(t *testing.T) {
+	for _, c := range []struct {
+		resumes bool
+		late    int64
+		want    int
+	}{{true, 200, 0}, {true, 300, 1}, {false, 200, 1}} {
+		s := good()
+		s.ran("x", "GET", key(1), "b", 10, 100+c.late)
+		leg := &s.Runs[len(s.Runs)-1]
+		leg.Cut, leg.Stream, leg.Resumes = true, true, c.resumes
+		s.now += 100
+		s.asked("y", "GET", key(1), "c", 11, 5)
+		r := history.Check(s.History, history.Rules{Shards: shards, Known: map[string]bool{"x": false}, CutNotice: 250 * time.Millisecond})
+		if r.Count(history.TwoOwners) != c.want || len(r.Violations) != c.want {
+			t.Errorf("%+v: %v\n%v", c, r, r.Violations)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+package history_test
+
+import (
+	"strconv"
+	"testing"
+
+	"shardway/e2e/kit/history"
+)
+
+// On a starved machine each node had been kept waiting thousands of times. To judge that
+// took the fourth power of how often, and so for ever: the run hung in the judge.
+func TestStarvedMachineIsJudgedInTime(t *testing.T) {
+	h := mostOf(history.Answer{})
+	h.Answers = nil
+	const length = 30_000
+	for at := range int64(length / 100) {
+		for _, node := range []string{"a", "b", "c", "d", "e"} {
+			h.Faults = append(h.Faults, history.Fault{Kind: history.Stalled, Node: node, From: at * 100 * ms, Until: (at*100 + 60) * ms})
+		}
+	}
+	for i := range 100 {
+		sent := int64(i) * 150 * ms
+		h.Answers = append(h.Answers, history.Answer{
+			ID: strconv.Itoa(i), Key: "key-2", Method: "POST", Status: 503, Error: "queue-timeout",
+			Attempts: []history.Attempt{{Target: "a", Sent: sent, Done: sent + 10_001*ms}},
+		})
+	}
+	if r := history.Check(h, history.Rules{Shards: shards}); len(r.Violations) > 0 {
+		t.Errorf("%v\n%v", r, r.Violations[0])
+	}
+}

@@ -1,0 +1,161 @@
+package history_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/history"
+)
+
+// map6 is map3 with a further shard for each, so that nobody owns nothing.
+func (s *story) map6(epoch uint64, owners ...string) {
+	s.map3(epoch, append(slices.Clone(owners), "a", "b", "c")...)
+}
+
+// TestMapsGoByThePlan plants maps that do not: each as close to what is right as can be,
+// with one number, and what is just right, with another.
+func TestMapsGoByThePlan(t *testing.T) {
+	drained := func(since, till uint64) func(s *story) {
+		return func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.now * ms, Entries: history.Entries{Since: since, Till: till}})
+		}
+	}
+	cordoned := func(since, till uint64, nodes ...string) func(s *story) {
+		return func(s *story) {
+			for _, n := range nodes {
+				s.Cordons = append(s.Cordons, history.Cordon{Node: n, Entries: history.Entries{Since: since, Till: till}})
+			}
+		}
+	}
+	for _, c := range []struct {
+		name         string
+		wrong, right uint64 // the epoch of the last map
+		asked        func(s *story)
+		owners       []string
+		later        int64 // ms until the last map
+	}{
+		{"a drained node has a shard", 21, 19, drained(20, 0), []string{"a", "b", "c"}, 11_000},
+		{"a drained node has a shard, before that is taken back", 29, 30, drained(20, 30), []string{"a", "b", "c"}, 11_000},
+		{"a drained node gets a shard", 21, 19, drained(20, 0), []string{"c", "b", "c"}, 50},
+		{"a cordoned node gets a shard", 21, 19, cordoned(20, 0, "b"), []string{"b", "b", "c"}, 50},
+		{"a cordoned node gets a shard, before that is taken back", 29, 30, cordoned(20, 30, "b"), []string{"b", "b", "c"}, 50},
+		{"a cordoned node gets what another cordoned one had", 21, 19, cordoned(20, 0, "a", "b"), []string{"b", "b", "c"}, 50},
+	} {
+		for _, epoch := range []uint64{c.wrong, c.right} {
+			s := good()
+			c.asked(s)
+			s.map6(10, "a", "b", "c")
+			s.now += c.later
+			s.map6(epoch, c.owners...)
+			want := 0
+			if epoch == c.wrong {
+				want = 1
+			}
+			if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Unplanned) != want || len(r.Violations) != want {
+				t.Errorf("%s, epoch %d: violations = %v, want %d", c.name, epoch, r.Violations, want)
+			}
+		}
+	}
+	for name, asked := range map[string]func(s *story){
+		"it keeps what it has, and another leaves":  cordoned(20, 0, "b"),
+		"its entry is not known":                    cordoned(0, 0, "a"),
+		"nobody else is left":                       cordoned(20, 0, "a", "b"),
+		"a drain is known without where in the log": drained(0, 0),
+	} {
+		s := good()
+		asked(s)
+		s.fault(history.Left, "c", 0, 0, 0)
+		s.map3(10, "a", "b", "c")
+		s.now += 50
+		s.map3(21, "a", "b", "a")
+		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) > 0 {
+			t.Errorf("%s: %v", name, r.Violations)
+		}
+	}
+}
+
+// TestGraceIsKept has a node restart in place, with a grace of 4 s: what it has moves only
+// after that, unless something else was done to anybody, and it gets nothing else.
+func TestGraceIsKept(t *testing.T) {
+	const grace = 4000
+	for _, c := range []struct {
+		name   string
+		at     int64 // the last map, after SIGTERM
+		owners []string
+		rest   []string // of the other three shards; nil: as before
+		more   func(s *story)
+		want   int
+	}{
+		{name: "its shard is taken", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1},
+		{name: "its shard is taken when that is over", at: grace, owners: []string{"a", "b", "a"}},
+		{name: "it gets one", at: grace - 1, owners: []string{"a", "c", "c"}, want: 1},
+		{name: "others move", at: grace - 1, owners: []string{"b", "b", "c"}},
+		{name: "it has gone again before", at: -1, owners: []string{"a", "b", "a"}},
+		{name: "another one leaves", at: grace - 1, owners: []string{"a", "a", "a"}, want: 1, more: func(s *story) {
+			s.fault(history.Left, "b", 0, 0, 0)
+		}},
+		{name: "it is back, and gets what another one leaves", at: 899, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, more: func(s *story) {
+			s.fault(history.Left, "b", 800, 0, 0)
+		}},
+		{name: "it gets what another one leaves before it is back", at: 898, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, want: 1, more: func(s *story) {
+			s.fault(history.Left, "b", 800, 0, 0)
+		}},
+		{name: "it is back, and gets what another one keeps the rest of", at: 899, owners: []string{"a", "c", "c"}, want: 1},
+		{name: "it is back, and gets the first stage of a drain", at: 899, owners: []string{"a", "c", "c"}, more: func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 800*ms, Until: s.Faults[0].From + 2000*ms})
+		}},
+		{name: "it gets the first stage of a drain before it is back", at: 898, owners: []string{"a", "c", "c"}, want: 1, more: func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 800*ms, Until: s.Faults[0].From + 2000*ms})
+		}},
+		{name: "somebody joins", at: grace - 1, owners: []string{"a", "b", "d"}},
+		{name: "another one is killed", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *story) {
+			s.fault(history.Killed, "b", 10, 10, 900)
+		}},
+		{name: "another one was killed before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
+			s.fault(history.Killed, "b", -900, -900, -1)
+		}},
+		{name: "another one stood still for a moment", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
+			s.fault(history.Stopped, "b", 100, 0, 599)
+		}},
+		{name: "it is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.Faults[0].From + 100*ms, Until: s.Faults[0].From + 200*ms})
+		}},
+		{name: "another one is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "b", From: s.Faults[0].From + 100*ms, Until: s.Faults[0].From + 200*ms})
+		}},
+		{name: "it was drained before", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
+			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.Faults[0].From - 200*ms, Until: s.Faults[0].From - 100*ms})
+		}},
+		{name: "it hands over", at: 100, owners: []string{"a", "b", "a"}, more: func(s *story) { s.Faults[0].Grace = 0 }},
+	} {
+		s := good()
+		s.now += 30_000
+		s.fault(history.Left, "c", 1, 700, 900)
+		s.Faults[0].Grace = grace * time.Millisecond
+		if c.more != nil {
+			c.more(s)
+		}
+		s.now -= 1000
+		s.map6(9, "a", "b", "c")
+		s.now += 1001 + c.at
+		if c.rest == nil {
+			c.rest = []string{"a", "b", "c"}
+		}
+		s.map3(10, slices.Concat(c.owners, c.rest)...)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Restless) != c.want || len(r.Violations) != c.want {
+			t.Errorf("%s: violations = %v, want %d", c.name, r.Violations, c.want)
+		}
+	}
+	// One that had nothing as it was told to stop gets its share when it is back.
+	s := good()
+	s.map3(9, "a", "b", "a")
+	s.now += 50
+	s.fault(history.Left, "c", 1, 700, 900)
+	s.Faults[0].Grace = grace * time.Millisecond
+	s.now += 1000
+	s.map3(10, "a", "b", "c")
+	if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) > 0 {
+		t.Errorf("it owned nothing: %v", r.Violations)
+	}
+}

@@ -1,0 +1,127 @@
+package history_test
+
+import (
+	"testing"
+
+	"shardway/e2e/kit/history"
+)
+
+// mostOf is a history of five owners with one answer and faults.
+func mostOf(a history.Answer, faults ...history.Fault) history.History {
+	return history.History{
+		Maps:    []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d", "key-5": "e"})}},
+		Answers: []history.Answer{a}, Faults: faults,
+	}
+}
+
+// TestLapsedLeaseCutsWhatRuns has a POST of a node to which nothing was done, and that
+// was cut as long after its last lease as a node waits: the leader was cut off, and whom
+// the others need to elect the next was slow.
+func TestLapsedLeaseCutsWhatRuns(t *testing.T) {
+	apart := history.Fault{Kind: history.Unreachable, Node: "d", From: 100 * ms}
+	slow := history.Fault{Kind: history.Behind, Node: "e", From: 400 * ms, Until: 900 * ms}
+	for _, c := range []struct {
+		name   string
+		end    int64 // of the run; its node had a lease until 500
+		faults []history.Fault
+		want   int
+	}{
+		{"when its time was over", 2125, []history.Fault{apart, slow}, 0},
+		{"too soon", 2124, []history.Fault{apart, slow}, 1},
+		{"by one alone", 2125, []history.Fault{apart}, 1},
+		{"by none", 2125, nil, 1},
+		{"by one, and another before", 2125, []history.Fault{apart, {Kind: history.Behind, Node: "e", From: -900 * ms, Until: -501 * ms}}, 1},
+		{"by one, and another after", 2125, []history.Fault{apart, {Kind: history.Behind, Node: "e", From: 2126 * ms}}, 1},
+		{"by one, and another for a moment", 2125, []history.Fault{apart, {Kind: history.Stopped, Node: "e", From: 700 * ms, Until: 1199 * ms}}, 1},
+		{"by one, and one that left", 2125, []history.Fault{apart, {Kind: history.Left, Node: "e", From: 400 * ms}}, 0},
+	} {
+		const base = 1000 // of all these times
+		for i := range c.faults {
+			c.faults[i].From += base * ms
+			if c.faults[i].Until != 0 {
+				c.faults[i].Until += base * ms
+			}
+		}
+		h := mostOf(history.Answer{
+			ID: "x", Key: "key-2", Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
+			Attempts: []history.Attempt{{Target: "c", Sent: (base + 90) * ms, Done: (base + c.end + 1) * ms}},
+		}, c.faults...)
+		h.Runs = []history.Run{{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: (base + 91) * ms, End: (base + c.end) * ms, Cut: true}}
+		h.Admissions = []history.Admission{{Node: "c", Shard: 1, Epoch: 1, From: base * ms, Until: (base + 500) * ms}}
+		r := history.Check(h, history.Rules{Shards: shards})
+		if len(r.Violations) != c.want || r.Excused["cut, its lease had ended"] != 1-c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}
+
+// TestOwnerThatIsGoneIsReachedByNobody has a request that waited to its end for an owner
+// that is dead, or stands still: the others take its shards in time, unless another one
+// is hurt too.
+func TestOwnerThatIsGoneIsReachedByNobody(t *testing.T) {
+	for _, kind := range []history.FaultKind{history.Killed, history.Stopped} {
+		for _, second := range []bool{true, false} {
+			gone := history.Fault{Kind: kind, Node: "c", From: 100 * ms}
+			if kind == history.Killed {
+				gone.By = 110 * ms
+			}
+			faults := []history.Fault{gone}
+			if second {
+				faults = append(faults, history.Fault{Kind: history.Behind, Node: "e", From: 400 * ms, Until: 9000 * ms})
+			}
+			r := history.Check(mostOf(history.Answer{
+				ID: "x", Key: "key-2", Method: "POST", Status: 503, Error: "peer-unreachable",
+				Attempts: []history.Attempt{{Target: "a", Sent: 200 * ms, Done: 10_200 * ms}},
+			}, faults...), history.Rules{Shards: shards})
+			if want := 1; (len(r.Violations) == want) == second {
+				t.Errorf("%v, and another %v: %v\n%v", kind, second, r, r.Violations)
+			}
+		}
+	}
+}
+
+// TestNodeThatStoodStillSawNoConnection has an app that took no connection in time, as
+// far as its node can tell.
+func TestNodeThatStoodStillSawNoConnection(t *testing.T) {
+	for kind, want := range map[history.FaultKind]int{history.Stopped: 0, history.Behind: 1} {
+		r := history.Check(mostOf(history.Answer{
+			ID: "x", Key: "key-2", Method: "POST", Status: 504, Error: "upstream-connect-timeout",
+			Attempts: []history.Attempt{{Target: "c", Sent: 90 * ms, Done: 3110 * ms}},
+		}, history.Fault{Kind: kind, Node: "c", From: 100 * ms, Until: 3100 * ms}), history.Rules{Shards: shards})
+		if len(r.Violations) != want {
+			t.Errorf("%v: %v\n%v", kind, r, r.Violations)
+		}
+	}
+}
+
+// TestWhatMayHaveEndedTwoGoesToNoThird has a GET that was broken off at its owner, and
+// then at the next one, or at the next process of the same: so often a request may go on
+// the way to a third. A stop for a moment breaks nothing off, nor does what was long over.
+func TestWhatMayHaveEndedTwoGoesToNoThird(t *testing.T) {
+	died := func(node string, at int64) history.Fault {
+		return history.Fault{Kind: history.Killed, Node: node, From: at * ms, By: at * ms, Until: (at + 300) * ms}
+	}
+	for _, c := range []struct {
+		name   string
+		second history.Fault
+		want   int
+	}{
+		{"the next one died", died("b", 2500), 0},
+		{"the same one died again", died("c", 2500), 0},
+		{"the next one stood still", history.Fault{Kind: history.Stopped, Node: "b", From: 1500 * ms}, 0},
+		{"for a moment", history.Fault{Kind: history.Stopped, Node: "b", From: 1500 * ms, Until: 1999 * ms}, 1},
+		{"somebody else died", died("d", 2500), 1},
+		{"it had died a moment before", died("b", -400), 0},
+		{"it had died before", died("b", -1000), 1},
+	} {
+		h := mostOf(history.Answer{
+			ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
+			Attempts: []history.Attempt{{Target: "a", Sent: 450 * ms, Done: 2600 * ms}},
+		}, died("c", 500), c.second, history.Fault{Kind: history.Behind, Node: "b", From: 2000 * ms})
+		h.Runs = []history.Run{{ID: "x", App: "b", Node: "b", Key: "key-2", Shard: shardOf("key-2"), Epoch: 2, Method: "GET", Start: 1000 * ms, End: 2500 * ms, Cut: true}}
+		r := history.Check(h, history.Rules{Shards: shards})
+		if len(r.Violations) != c.want {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}

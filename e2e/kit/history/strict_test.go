@@ -1,0 +1,417 @@
+package history_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/history"
+)
+
+// fails has the last request answered 502, as it may have run, so long after it was sent.
+func (s *story) fails(code string, after int64) {
+	a := &s.Answers[len(s.Answers)-1]
+	a.Status, a.Error, a.Detail, a.App, a.EchoID = 502, code, mayHaveRun, "", ""
+	t := &a.Attempts[len(a.Attempts)-1]
+	t.Done = t.Sent + after*ms
+}
+
+// lasted has the first attempt of the last request take so long.
+func (s *story) lasted(took int64) {
+	t := &s.Answers[len(s.Answers)-1].Attempts[0]
+	t.Sent = t.Done - took*ms
+}
+
+// waits adds a request at node x that waited for all its time, in vain.
+func (s *story) waits(k, at string) {
+	s.Answers = append(s.Answers, history.Answer{
+		ID: "x", Key: k, Method: "POST", Status: 503, Error: "queue-timeout",
+		Attempts: []history.Attempt{{Target: at, Sent: s.now * ms, Done: (s.now + 10_000) * ms}},
+	})
+}
+
+// fault adds one; times are in milliseconds from now on, 0 for what does not come.
+func (s *story) fault(kind history.FaultKind, node string, from, by, until int64) {
+	at := func(t int64) int64 {
+		if t == 0 {
+			return 0
+		}
+		return (s.now + t) * ms
+	}
+	s.Faults = append(s.Faults, history.Fault{Kind: kind, Node: node, From: at(from), By: at(by), Until: at(until)})
+}
+
+const mayHaveRun = "the connection broke after the request was sent: it may have run"
+
+// TestStricterJudge plants histories that a judge had accepted which believed each
+// fault for the length of its round: each as close to what is right as can be, with
+// one number, and what is just right, with another.
+func TestStricterJudge(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		want history.Kind
+		// wrong is the number with which the history is to be refused, right the one
+		// with which it is not.
+		wrong, right int64
+		takeover     string
+		plant        func(s *story, n int64)
+	}{
+		{"a request answered 503 that ran", history.DeniedRun, 1, 0, "lease", func(s *story, n int64) {
+			s.fault(history.Stopped, "b", 10, 0, 11_000)
+			s.waits(key(1), "b")
+			if n > 0 {
+				s.ran("x", "POST", key(1), "b", 9, 5)
+			}
+		}},
+		// The rule of what stands still is dead-after, whatever the takeover: its lease was
+		// granted half a second before it was shown for the last time, at the soonest.
+		{"a stop shorter than dead-after", history.TwoOwners, 1999, 2000, "lease", stopAndTake(history.Stopped)},
+		{"a stop shorter than dead-after, takeover immediate", history.TwoOwners, 1999, 2000, "immediate", stopAndTake(history.Stopped)},
+		{"a stop shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Stopped)},
+		// That of what died, and of what is refused by forgery, goes by the takeover.
+		{"a death shorter than a lease", history.TwoOwners, 49, 50, "lease", stopAndTake(history.Killed)},
+		{"a death shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Killed)},
+		{"a forged refusal shorter than a lease", history.TwoOwners, 49, 50, "lease", func(s *story, n int64) {
+			s.fault(history.Reset, "a", 1, 0, 6000)
+			s.Faults[0].Peer = "b"
+			s.asked("x", "POST", key(1), "a", 10, 2000)
+			s.now += n
+			s.asked("y", "POST", key(1), "b", 11, 5)
+		}},
+		{"runs on after an early acknowledgement", history.TwoOwners, 1, 0, "lease", earlyAck},
+		{"runs on after an early acknowledgement, takeover timeout", history.TwoOwners, 1, 0, "timeout", earlyAck},
+		{"runs on after an early acknowledgement, a fault elsewhere", history.TwoOwners, 1, 0, "lease", func(s *story, n int64) {
+			s.fault(history.Killed, "c", 1, 2, 9000)
+			earlyAck(s, n)
+		}},
+		{"dropped on a kept connection", history.Dropped, 1, 0, "lease", func(s *story, n int64) {
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.again(history.Attempt{Target: "b", Reused: true, Err: "EOF"}, n)
+		}},
+		{"dropped on a kept connection by SIGTERM", history.Dropped, 1, 0, "lease", func(s *story, n int64) {
+			s.fault(history.Left, "c", -100, 500, 0)
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, n)
+		}},
+		{"dropped by SIGTERM, a GET before drain-timeout", history.Dropped, 4900, 5100, "lease", func(s *story, n int64) {
+			s.fault(history.Left, "c", -100, 9000, 0)
+			s.asked("x", "GET", key(1), "b", 9, 6000)
+			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
+			s.lasted(n)
+		}},
+		{"dropped by SIGTERM, a POST after drain-timeout", history.Dropped, 5100, 0, "lease", func(s *story, n int64) {
+			s.fault(history.Left, "c", -100, 9000, 0)
+			s.asked("x", "POST", key(1), "b", 9, 6000)
+			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, min(n, 1))
+			s.lasted(n)
+		}},
+		{"dropped on a kept connection before a death", history.Dropped, 1, -1, "lease", func(s *story, n int64) {
+			s.fault(history.Killed, "c", n, 20, 0)
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
+		}},
+		{"nobody listens at a node that is to run", history.Unlistened, 1, 0, "lease", func(s *story, n int64) {
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.again(history.Attempt{Target: "c", Refused: true, Err: "refused"}, n)
+		}},
+		{"nobody listens long after the start", history.Unlistened, -10_003, -10_002, "lease", func(s *story, n int64) {
+			s.fault(history.Killed, "c", -20_000, -19_990, n)
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.again(history.Attempt{Target: "c", Refused: true, Err: "refused"}, 1)
+		}},
+		{"a 502 long after the shard was served again", history.FailedLate, 4001, 3999, "lease", func(s *story, n int64) {
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.fails("peer-unreachable", n+1)
+			s.fault(history.Stopped, "b", 1, 0, 9000)
+			s.now += 3000
+			s.asked("y", "GET", key(1), "a", 10, 5)
+		}},
+		{"a 502 long after a death", history.FailedLate, 1021, 1019, "lease", func(s *story, n int64) {
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.fails("peer-unreachable", n+1)
+			s.fault(history.Killed, "b", 10, 20, 9000)
+		}},
+		{"a 502 long after the wires healed", history.FailedLate, 2001, 1999, "lease", func(s *story, n int64) {
+			s.fault(history.Unreachable, "b", -1500, 0, -500)
+			s.now -= 600
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.now += 600
+			// It lasted for a second, so what the kernel repeats may come another one later.
+			s.fails("upstream-broken", 101+n)
+		}},
+		{"a 502 long after the wires healed that had long been cut", history.FailedLate, 3501, 3499, "lease", func(s *story, n int64) {
+			s.fault(history.Unreachable, "b", -10_000, 0, -500)
+			s.now -= 600
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.now += 600
+			s.fails("upstream-broken", 101+n)
+		}},
+		{"a 502 long after forged resets", history.FailedLate, 1001, 999, "lease", func(s *story, n int64) {
+			s.fault(history.Reset, "b", -10_000, 0, -500)
+			s.Faults[0].Peer = "c"
+			s.now -= 600
+			s.asked("x", "POST", key(1), "b", 9, 5)
+			s.now += 600
+			s.fails("upstream-broken", 101+n)
+		}},
+		{"a 503 after healing", history.FailedLate, -1, 1, "lease", func(s *story, n int64) {
+			s.fault(history.Unreachable, "b", -5000, 0, n)
+			s.waits(key(1), "b")
+		}},
+		{"a 503 after the shard was served again", history.FailedLate, 8_999, 9_001, "lease", func(s *story, n int64) {
+			s.fault(history.Unreachable, "b", -10, 0, 60_000)
+			s.waits(key(1), "c")
+			s.now += n
+			s.asked("y", "GET", key(1), "a", 10, 5)
+		}},
+		{"a false drop after a kill", history.FalseDrop, 1, 0, "lease", func(s *story, n int64) {
+			s.fault(history.Killed, "c", 10, 20, 900)
+			s.map3(9, "a", "b", "c")
+			s.now += 700
+			if n > 0 {
+				s.map3(10, "a", "a", "a")
+			} else {
+				s.map3(10, "a", "b", "a")
+			}
+		}},
+		{"a false drop, the machine busy", history.FalseDrop, 2501, 2500, "lease", func(s *story, n int64) {
+			s.fault(history.Stalled, "c", -150, 0, 1)
+			s.map3(9, "a", "b", "c")
+			s.now += n + 1
+			s.map3(10, "a", "b", "a")
+		}},
+		{"a false drop, the machine busy elsewhere", history.FalseDrop, 1, 0, "lease", func(s *story, n int64) {
+			s.fault(history.Stalled, []string{"c", "b"}[n], -150, 0, 1)
+			s.map3(9, "a", "b", "c")
+			s.now += 100
+			s.map3(10, "a", "b", "a")
+		}},
+		// Dead-after, drain-timeout + 1 s, and a second within which the map is seen.
+		{"a false drop long after a kill", history.FalseDrop, 10_402, 10_400, "lease", func(s *story, n int64) {
+			s.fault(history.Killed, "c", 10, 20, 900)
+			s.map3(9, "a", "b", "c")
+			s.now += n
+			s.map3(10, "a", "b", "a")
+		}},
+		// The log held the commit, and there was no majority for four seconds.
+		{"a false drop long after a kill, the others gone meanwhile", history.FalseDrop, 14_402, 14_400, "lease", func(s *story, n int64) {
+			s.fault(history.Killed, "c", 10, 20, 900)
+			s.fault(history.Stopped, "a", 1000, 0, 5000)
+			s.fault(history.Stopped, "b", 1000, 0, 5000)
+			s.map3(9, "a", "b", "c")
+			s.now += n
+			s.map3(10, "a", "b", "a")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, n := range []int64{c.wrong, c.right} {
+				s := good()
+				s.now += 30_000
+				c.plant(s, n)
+				r := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
+				want := 0
+				if n == c.wrong {
+					want = 1
+				}
+				if r.Count(c.want) != want || len(r.Violations) != want {
+					t.Errorf("with %d: violations = %v, want %d of %q\n%v", n, r.Violations, want, c.want, r)
+				}
+			}
+		})
+	}
+}
+
+// stopAndTake has a node a that shows a lease at 0, in another shard, while it runs
+// something since long ago, and is stopped, or dies, right after. The shard is taken
+// n milliseconds later.
+func stopAndTake(kind history.FaultKind) func(s *story, n int64) {
+	return func(s *story, n int64) {
+		from, by := int64(1), int64(0)
+		if kind == history.Killed {
+			from, by = max(1, n-100), n+10 // nobody knows when it was certainly dead
+		}
+		s.asked("old", "POST", key(1), "a", 10, n+30)
+		s.asked("lease", "GET", "another-key", "a", 10, 1)
+		s.fault(kind, "a", from, by, n+60_000)
+		s.now += n
+		s.asked("next", "POST", key(1), "b", 11, 5)
+	}
+}
+
+// earlyAck has a node a that gives a shard back, though its app runs a request for
+// it, and then cuts that.
+func earlyAck(s *story, n int64) {
+	s.asked("old", "POST", key(1), "a", 10, 300+n)
+	s.Runs[len(s.Runs)-1].Cut = true
+	s.now += 300
+	s.asked("next", "POST", key(1), "b", 11, 5)
+}
+
+// again has the last request sent once before, n times.
+func (s *story) again(t history.Attempt, n int64) {
+	a := &s.Answers[len(s.Answers)-1]
+	t.Sent, t.Done = (s.now-2)*ms, s.now*ms
+	for range n {
+		a.Attempts = append([]history.Attempt{t}, a.Attempts...)
+	}
+}
+
+// map3 adds a map of three shards.
+func (s *story) map3(epoch uint64, owners ...string) {
+	s.Maps = append(s.Maps, history.Map{Epoch: epoch, At: s.now * ms, Owners: owners})
+}
+
+// TestNobodyRunsWhatWasDenied has runs of a request that was answered 503 long ago:
+// whoever judged its answer said so.
+func TestNobodyRunsWhatWasDenied(t *testing.T) {
+	s := good()
+	s.ran("before", "POST", key(1), "b", 9, 5)
+	r := history.Check(s.History, history.Rules{Known: map[string]bool{"before": true}})
+	if r.Count(history.DeniedRun) != 1 || len(r.Violations) != 1 {
+		t.Errorf("violations = %v", r.Violations)
+	}
+}
+
+// TestSafeRequestMayHaveRunBefore503: a GET may be sent again, and then wait in vain.
+func TestSafeRequestMayHaveRunBefore503(t *testing.T) {
+	s := good()
+	s.fault(history.Stopped, "b", 10, 0, 11_000)
+	s.waits(key(1), "b")
+	s.Answers[len(s.Answers)-1].Method = "GET"
+	s.ran("x", "GET", key(1), "b", 9, 5)
+	if r := history.Check(s.History, history.Rules{Shards: shards}); r.Err() != nil || r.Excused["waited in vain: queue-timeout"] != 1 {
+		t.Errorf("%v\n%v", r, r.Violations)
+	}
+}
+
+// TestAdmissionIsJudgedAsARun has what nodes said that they would run: two of them
+// never do, and a stop is no excuse for saying so.
+func TestAdmissionIsJudgedAsARun(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		until    int64 // of a's, b's begins at 1000
+		takeover string
+		fault    history.FaultKind
+		forged   int
+	}{
+		{"one after the other", 1000, "lease", 0, 0},
+		{"two", 1001, "lease", 0, -1},
+		{"two at a stop", 1001, "lease", history.Stopped, -1},
+		{"two at a reset", 1001, "lease", history.Reset, -1},
+		{"two at a reset, takeover immediate", 1000 + lease + notice - 1, "immediate", history.Reset, 1},
+		{"two at a reset, takeover immediate, after the lease", 1000 + lease + notice, "immediate", history.Reset, -1},
+	} {
+		s := good()
+		at := func(t int64) int64 { return (s.now + t) * ms }
+		s.Admissions = []history.Admission{
+			{Node: "a", Shard: 7, Epoch: 5, From: at(0), Until: at(c.until)},
+			{Node: "b", Shard: 7, Epoch: 9, From: at(1000), Until: at(2000)},
+		}
+		if c.fault != 0 {
+			s.fault(c.fault, "a", 500, 0, 5000)
+		}
+		r := history.Check(s.History, history.Rules{Shards: shards, Takeover: c.takeover})
+		if bad := r.Count(history.TwoOwners); r.Forged != max(c.forged, 0) || bad != max(-c.forged, 0) || len(r.Violations) != bad {
+			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
+		}
+	}
+}
+
+// TestWakingNodeMayHaveBeenWriting has a run that begins right after a stop: its node
+// was stopped between its last look at the lease and the write.
+func TestWakingNodeMayHaveBeenWriting(t *testing.T) {
+	for after, want := range map[int64]int{0: 0, 99: 0, 100: 1} {
+		s := good()
+		s.fault(history.Stopped, "a", 0, 0, 4000)
+		s.now += 3000
+		s.asked("next", "POST", key(1), "b", 11, 5)
+		s.now += 1000 + after
+		s.asked("old", "POST", key(1), "a", 10, 20)
+		r := history.Check(s.History, history.Rules{Shards: shards, Wake: 100 * time.Millisecond})
+		if r.Count(history.StaleEpoch) != want || len(r.Violations) != want || r.Stopped != 1-want {
+			t.Errorf("%d ms after: %v\n%v", after, r, r.Violations)
+		}
+		if want == 0 {
+			if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.StaleEpoch) != 1 {
+				t.Errorf("%d ms after, without Wake: %v", after, r.Violations)
+			}
+		}
+	}
+}
+
+// TestClocksThatDifferWaitLonger: with a clock that is 5 % slow, and another that is
+// 5 % fast, what may be taken may be taken sooner.
+func TestClocksThatDifferWaitLonger(t *testing.T) {
+	s := good()
+	stopAndTake(history.Stopped)(s, 1900)
+	for skew, want := range map[float64]int{0: 1, 0.1: 0} {
+		if r := history.Check(s.History, history.Rules{Shards: shards, Skew: skew}); len(r.Violations) != want {
+			t.Errorf("skew %v: %v", skew, r.Violations)
+		}
+	}
+}
+
+// TestMajorityThatIsGoneCutsWhatRuns has a node that lives, and cuts what it runs, as
+// nobody grants it a lease: not before half of dead-after.
+func TestMajorityThatIsGoneCutsWhatRuns(t *testing.T) {
+	for since, want := range map[int64]int{750: 1, 749: 0} {
+		s := good()
+		s.fault(history.Left, "a", -10, 0, 20_000)
+		s.fault(history.Stopped, "c", since, 0, 20_000)
+		s.asked("x", "POST", key(1), "b", 9, 2000)
+		s.fails("upstream-broken", 2001)
+		r := history.Check(s.History, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "x": "b"}})
+		if len(r.Violations) != want {
+			t.Errorf("from %d ms on: %v\n%v", since, r, r.Violations)
+		}
+	}
+}
+
+// TestBusyMachineIsNobodysFault has a POST that failed, and then moments in which
+// nobody looked at the clock: each of them too short to fail anything.
+func TestBusyMachineIsNobodysFault(t *testing.T) {
+	for _, c := range []struct {
+		gap  int64
+		want int
+	}{{500, 1}, {499, 0}} {
+		s := good()
+		for at := int64(1); at < 2000; at += 200 + c.gap {
+			s.fault(history.Stalled, "", at, 0, at+200)
+		}
+		s.asked("x", "POST", key(1), "b", 9, 900)
+		s.fails("upstream-broken", 1000)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Failed) != c.want || len(r.Violations) != c.want {
+			t.Errorf("%d ms between them: %v\n%v", c.gap, r, r.Violations)
+		}
+		s = good()
+		stopAndTake(history.Stopped)(s, 1000)
+		s.fault(history.Stalled, "", -5000, 0, 5000)
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.TwoOwners) != 1 {
+			t.Errorf("a busy machine has two owners: %v", r)
+		}
+	}
+}
+
+// TestMajorityThatIsGoneServesNobody has a request at a node to which nothing was
+// done, of a shard of its own.
+func TestMajorityThatIsGoneServesNobody(t *testing.T) {
+	for hurt, want := range map[int]int{0: 1, 1: 1, 2: 0} {
+		s := good()
+		s.map3(9, "a", "b", "c")
+		s.waits(key(1), "b")
+		for i := range hurt {
+			s.fault(history.Stopped, fmt.Sprintf("%c", "ac"[i]), -10, 0, 20_000)
+		}
+		h := s.History
+		h.Runs, h.Answers = nil, h.Answers[len(h.Answers)-1:]
+		h.Maps[0].Owners = make([]string, shards)
+		for i := range shards {
+			h.Maps[0].Owners[i] = "b"
+		}
+		h.Maps[0].Owners[shardOf(key(2))], h.Maps[0].Owners[shardOf(key(3))] = "a", "c"
+		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "4": "spare"}})
+		if len(r.Violations) != want {
+			t.Errorf("%d of three: %v\n%v", hurt, r, r.Violations)
+		}
+	}
+}

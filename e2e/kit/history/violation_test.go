@@ -1,0 +1,21 @@
+package history_test
+
+import (
+	"strings"
+	"testing"
+
+	"shardway/e2e/kit/history"
+)
+
+// What a judge says of safety nobody may put down to a busy machine.
+func TestSafetyIsSaid(t *testing.T) {
+	for kind, want := range map[history.Kind]bool{history.TwoOwners: true, history.DoubleRun: true, history.CutAnswer: true, history.Failed: false, history.FalseDrop: false} {
+		r := history.Report{Violations: []history.Violation{{Kind: history.Dropped}, {Kind: kind}}}
+		if got := strings.Contains(r.Err().Error(), history.Unsafe); got != want || kind.Safety() != want || history.Safety(kind.String()) != want {
+			t.Errorf("%v: safety is said: %v, want %v", kind, got, want)
+		}
+	}
+	if !history.Safety("counter") || !history.Safety("") || !history.Safety("register") {
+		t.Error("what has no kind here does not count as safety")
+	}
+}

@@ -1,0 +1,42 @@
+//go:build linux
+
+package load_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/load"
+)
+
+// A failed request is followed by others for its key until one is served.
+func TestGeneratorAsksAgainUntilTheKeyIsServed(t *testing.T) {
+	var asked atomic.Int32
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Shard-Key") == "bad" && asked.Add(1) <= 3 {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}))
+	defer app.Close()
+	g := load.Start(t.Context(), load.Options{Client: client(t, app.Listener.Addr().String()), Rate: 1000, Keys: []string{"bad", "good"}, Prefix: "r", Again: true})
+	for tick := time.NewTicker(time.Millisecond); g.Begun() < 4; {
+		<-tick.C
+	}
+	again := 0
+	for _, a := range g.Stop() {
+		if strings.Contains(a.ID, load.AgainMark) {
+			again++
+			if a.Method != http.MethodGet || a.Key != "bad" {
+				t.Errorf("%s %s of key %q follows a failed request, want a GET for its key", a.Method, a.ID, a.Key)
+			}
+		}
+	}
+	// Two fail, and one of those that follow them.
+	if again != 3 {
+		t.Errorf("%d requests followed failed ones, want 3", again)
+	}
+}

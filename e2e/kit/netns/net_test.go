@@ -1,0 +1,467 @@
+//go:build linux
+
+package netns_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/netns"
+	"shardway/e2e/kit/procgroup"
+)
+
+// TestMain lets the test binary play the process in a host: a server that
+// answers each line it reads, a client that sends a line per line of its input
+// and prints "yes" or "no" for the answer, a dialer that connects anew for each
+// line and prints what came of it, an echo of datagrams, or a pinger that sends
+// many of them for each line and prints how many came back.
+func TestMain(m *testing.M) {
+	switch os.Getenv("NETNS_ROLE") {
+	case "server":
+		server(os.Getenv("NETNS_ADDR"))
+	case "client":
+		talk(os.Getenv("NETNS_ADDR"))
+	case "echo":
+		echo(os.Getenv("NETNS_ADDR"))
+	case "pinger":
+		ping(os.Getenv("NETNS_ADDR"))
+	case "dialer":
+		dial(os.Getenv("NETNS_ADDR"))
+	default:
+		m.Run()
+	}
+}
+
+func server(addr string) {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = fmt.Fprintln(os.Stdout, "listening")
+	for {
+		c, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		go func() { _, _ = io.Copy(c, c) }()
+	}
+}
+
+func talk(addr string) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		panic(err)
+	}
+	in, answers := bufio.NewScanner(os.Stdin), bufio.NewReader(c)
+	_, _ = fmt.Fprintln(os.Stdout, "connected")
+	for in.Scan() {
+		_ = c.SetDeadline(time.Now().Add(time.Second))
+		_, _ = fmt.Fprintln(c, in.Text())
+		got := "no"
+		for {
+			line, err := answers.ReadString('\n')
+			if err != nil {
+				break
+			}
+			if strings.TrimSpace(line) == in.Text() {
+				got = "yes"
+				break
+			}
+		}
+		_, _ = fmt.Fprintln(os.Stdout, got)
+	}
+}
+
+// pings is how many datagrams a pinger sends for a line.
+const pings = 200
+
+func echo(addr string) {
+	c, err := net.ListenPacket("udp", addr)
+	if err != nil {
+		panic(err)
+	}
+	_, _ = fmt.Fprintln(os.Stdout, "listening")
+	for b := make([]byte, 100); ; {
+		n, from, err := c.ReadFrom(b)
+		if err != nil {
+			return
+		}
+		_, _ = c.WriteTo(b[:n], from)
+	}
+}
+
+// ping waits for each datagram, so that none is lost in a full buffer.
+func ping(addr string) {
+	c, err := net.Dial("udp", addr)
+	if err != nil {
+		panic(err)
+	}
+	in, b := bufio.NewScanner(os.Stdin), make([]byte, 100)
+	_, _ = fmt.Fprintln(os.Stdout, "ready")
+	for in.Scan() {
+		back := 0
+		for i := range pings {
+			_, _ = fmt.Fprint(c, i)
+			_ = c.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+			if _, err := c.Read(b); err == nil {
+				back++
+			}
+		}
+		_, _ = fmt.Fprintln(os.Stdout, back)
+	}
+}
+
+func dial(addr string) {
+	in := bufio.NewScanner(os.Stdin)
+	_, _ = fmt.Fprintln(os.Stdout, "ready")
+	for in.Scan() {
+		c, err := net.DialTimeout("tcp", addr, time.Second)
+		switch {
+		case err == nil:
+			_ = c.Close()
+			_, _ = fmt.Fprintln(os.Stdout, "connected")
+		case errors.Is(err, syscall.ECONNREFUSED):
+			_, _ = fmt.Fprintln(os.Stdout, "refused")
+		default:
+			_, _ = fmt.Fprintln(os.Stdout, err)
+		}
+	}
+}
+
+// start runs this binary in h in a role, and returns its input and its output.
+func start(t *testing.T, h *netns.Host, role, addr string) (io.Writer, *bufio.Reader) {
+	t.Helper()
+	args := h.Command(os.Args[0])
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), "NETNS_ROLE="+role, "NETNS_ADDR="+addr)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wait, err := procgroup.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = wait()
+	})
+	r := bufio.NewReader(out)
+	if _, err := r.ReadString('\n'); err != nil {
+		t.Fatalf("%s in %s did not start: %v", role, h.Namespace, err)
+	}
+	return in, r
+}
+
+// TestWiresAreCutAndHealed talks over one connection from host 0 to host 1.
+func TestWiresAreCutAndHealed(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	w, err := netns.New(1, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	start(t, w.Host(1), "server", "0.0.0.0:9000")
+	in, out := start(t, w.Host(0), "client", w.Host(1).Data+":9000")
+	words := 0
+	says := func(when, want string) {
+		t.Helper()
+		words++
+		_, _ = fmt.Fprintf(in, "word %d\n", words)
+		got, err := out.ReadString('\n')
+		if err != nil || strings.TrimSpace(got) != want {
+			t.Fatalf("%s: answer %q, %v, want %q", when, strings.TrimSpace(got), err, want)
+		}
+	}
+	control := func(when string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", w.Host(1).Control+":9000")
+		if err != nil {
+			t.Fatalf("%s: the control network is cut too: %v", when, err)
+		}
+		_ = c.Close()
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("at first", "yes")
+	must(w.Isolate(2))
+	says("another host isolated", "yes")
+	must(w.Heal())
+	must(w.Halves([]int{0, 1}, []int{2}))
+	says("in the same half", "yes")
+	must(w.Heal())
+	must(w.Bridge(1, []int{0}, []int{2}))
+	says("on the bridge", "yes")
+	must(w.Heal())
+	if err := w.Bridge(1, []int{0, 1}, []int{2}); err == nil {
+		t.Error("a host may be in the middle and on a side")
+	}
+	for _, c := range []struct {
+		name  string
+		apply func() error
+	}{
+		{"isolated", func() error { return w.Isolate(1) }},
+		{"requests blocked", func() error { return w.Block(0, 1) }},
+		{"answers blocked", func() error { return w.Block(1, 0) }},
+		{"cut", func() error { return w.Cut(0, 1) }},
+		{"in another half", func() error { return w.Halves([]int{0, 2}, []int{1}) }},
+		{"across a bridge", func() error { return w.Bridge(2, []int{0}, []int{1}) }},
+		// Healing twice what two faults had blocked found nothing the second time.
+		{"cut by two faults", func() error { return errors.Join(w.Cut(2, 1), w.Halves([]int{0, 2}, []int{1})) }},
+		{"all lost", func() error { return w.Lose(1, 100) }},
+		{"all lost at the other end", func() error { return w.Lose(0, 100) }},
+	} {
+		must(c.apply())
+		says(c.name, "no")
+		control(c.name)
+		must(w.Heal())
+		// Retransmission after a silence takes its time: ask until it works.
+		deadline := time.Now().Add(20 * time.Second)
+		for {
+			words++
+			_, _ = fmt.Fprintf(in, "word %d\n", words)
+			got, err := out.ReadString('\n')
+			must(err)
+			if strings.TrimSpace(got) == "yes" {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: not healed", c.name)
+			}
+		}
+	}
+}
+
+// filtered makes a network for a test that filters packets.
+func filtered(t *testing.T, serial, hosts int) *netns.Net {
+	t.Helper()
+	if err := netns.Filters(); err != nil {
+		t.Skip(err)
+	}
+	w, err := netns.New(serial, hosts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+// TestResetIsForged refuses what host 0 sends to host 1: its connection breaks,
+// new ones are refused, all others work; and the end of it.
+func TestResetIsForged(t *testing.T) {
+	w := filtered(t, 5, 3)
+	there, back := w.Host(1).Data+":9000", w.Host(0).Data+":9000"
+	for _, h := range []int{0, 1} {
+		start(t, w.Host(h), "server", "0.0.0.0:9000")
+	}
+	ask := func(in io.Writer, out *bufio.Reader) string {
+		t.Helper()
+		_, _ = fmt.Fprintln(in, "a word")
+		got, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(got)
+	}
+	in, out := start(t, w.Host(0), "client", there)
+	dialIn, dialOut := start(t, w.Host(0), "dialer", there)
+	otherIn, otherOut := start(t, w.Host(2), "dialer", there)
+	answerIn, answerOut := start(t, w.Host(1), "dialer", back)
+	for _, c := range []struct {
+		when                                   string
+		change                                 func() error
+		established, anew, fromAnother, inward string
+	}{
+		{"at first", func() error { return nil }, "yes", "connected", "connected", "connected"},
+		// What host 0 answers is sent to host 1 as well.
+		{"while reset", func() error { return w.Reset(0, 1) }, "no", "refused", "connected", "i/o timeout"},
+		{"healed", w.Heal, "no", "connected", "connected", "connected"},
+	} {
+		if err := c.change(); err != nil {
+			t.Fatal(err)
+		}
+		if got := ask(in, out); got != c.established {
+			t.Errorf("%s, the connection: %q, want %q", c.when, got, c.established)
+		}
+		if got := ask(dialIn, dialOut); got != c.anew {
+			t.Errorf("%s, a new one: %q, want %q", c.when, got, c.anew)
+		}
+		if got := ask(otherIn, otherOut); got != c.fromAnother {
+			t.Errorf("%s, one from another host: %q, want %q", c.when, got, c.fromAnother)
+		}
+		if got := ask(answerIn, answerOut); !strings.HasSuffix(got, c.inward) {
+			t.Errorf("%s, one from host 1: %q, want %q", c.when, got, c.inward)
+		}
+	}
+}
+
+// TestLossIsAShare sends datagrams from host 0 to host 1, which loses half of
+// what comes and half of what goes: of many words a quarter comes back.
+func TestLossIsAShare(t *testing.T) {
+	w := filtered(t, 6, 2)
+	start(t, w.Host(1), "echo", "0.0.0.0:9000")
+	in, out := start(t, w.Host(0), "pinger", w.Host(1).Data+":9000")
+	back := func() int {
+		t.Helper()
+		_, _ = fmt.Fprintln(in, "again")
+		line, err := out.ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		n, err := strconv.Atoi(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	// A busy machine makes some late.
+	if n := back(); n < pings*9/10 {
+		t.Fatalf("%d of %d came back at first", n, pings)
+	}
+	if err := w.Lose(1, 50); err != nil {
+		t.Fatal(err)
+	}
+	// 50 expected, with a standard deviation of 6.
+	if n := back(); n < pings/10 || n > pings/2 {
+		t.Errorf("%d of %d came back, want about %d", n, pings, pings/4)
+	}
+	if err := w.Heal(); err != nil {
+		t.Fatal(err)
+	}
+	if n := back(); n < pings*9/10 {
+		t.Errorf("%d of %d came back when healed", n, pings)
+	}
+}
+
+// TestCloseLeavesNothing and a sweep that spares what belongs to the living.
+func TestCloseLeavesNothing(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	before := devices(t)
+	w, err := netns.New(2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := netns.New(3, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat("/run/netns/" + w.Host(0).Namespace); err != nil {
+		t.Errorf("swept away by another network of the same process: %v", err)
+	}
+	for _, n := range []*netns.Net{w, other} {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat("/run/netns/" + n.Host(0).Namespace); err == nil {
+			t.Errorf("%s is still there", n.Host(0).Namespace)
+		}
+	}
+	// Other processes test in networks of their own meanwhile.
+	own := "sw" + strconv.FormatInt(int64(os.Getpid()), 36) + "-"
+	for _, name := range devices(t) {
+		if !slices.Contains(before, name) && strings.HasPrefix(name, own) {
+			t.Errorf("device %s left behind", name)
+		}
+	}
+}
+
+// TestSweepRemovesWhatTheDeadLeft plants a namespace and a bridge of a pid that
+// does not exist.
+func TestSweepRemovesWhatTheDeadLeft(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	const space, bridge = "swzzzzz-1n0", "swzzzzz-1b" // pid 60 466 175: beyond any limit
+	for _, args := range [][]string{{"netns", "add", space}, {"link", "add", bridge, "type", "bridge"}} {
+		if out, err := exec.CommandContext(t.Context(), "ip", args...).CombinedOutput(); err != nil {
+			t.Fatalf("ip %v: %v: %s", args, err, out)
+		}
+	}
+	w, err := netns.New(4, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Close() }()
+	if _, err := os.Stat("/run/netns/" + space); err == nil {
+		t.Errorf("%s was not swept", space)
+	}
+	if slices.Contains(devices(t), bridge) {
+		t.Errorf("%s was not swept", bridge)
+	}
+}
+
+// TestTwoSweepAtOnce has two networks made side by side after a test that died.
+func TestTwoSweepAtOnce(t *testing.T) {
+	if err := netns.Available(); err != nil {
+		t.Skip(err)
+	}
+	for i := range 20 {
+		space := fmt.Sprintf("swzzzzz-1n%d", i)
+		if out, err := exec.CommandContext(t.Context(), "ip", "netns", "add", space).CombinedOutput(); err != nil {
+			t.Fatalf("ip netns add: %v: %s", err, out)
+		}
+	}
+	var both sync.WaitGroup
+	for serial := range 2 {
+		both.Go(func() {
+			w, err := netns.New(7+serial, 1)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+}
+
+func devices(t *testing.T) []string {
+	t.Helper()
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, i := range interfaces {
+		names = append(names, i.Name)
+	}
+	return names
+}

@@ -1,0 +1,210 @@
+//go:build linux
+
+package peerproxy
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"sync"
+)
+
+// Kind says what a stream is for: the byte after the preface's head.
+type Kind byte
+
+// The kinds of streams, as package peer numbers them.
+const (
+	Raft Kind = iota + 1
+	Heartbeat
+	Forward
+	Control
+)
+
+// prefaceHead is magic, version and the length of the rest, which starts with
+// the kind.
+const prefaceHead = 4 + 1 + 2
+
+// Relay forwards connections to one address.
+type Relay struct {
+	ln     net.Listener
+	target string
+	cancel context.CancelFunc
+	conns  sync.WaitGroup
+
+	mu      sync.Mutex
+	hold    func(kind Kind, message []byte) bool // nil: nothing is held
+	changed chan struct{}                        // closed when hold changes
+	held    int
+	seen    map[Kind]int
+}
+
+// New listens at addr and forwards to target, which need not listen yet.
+func New(addr, target string) (*Relay, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("relay: %w", err)
+	}
+	r := &Relay{ln: ln, target: target, cancel: cancel, changed: make(chan struct{}), seen: make(map[Kind]int)}
+	r.conns.Go(func() { r.accept(ctx) })
+	return r, nil
+}
+
+// Addr is where the relay listens.
+func (r *Relay) Addr() string { return r.ln.Addr().String() }
+
+// Close ends every connection and returns when nothing runs any more.
+func (r *Relay) Close() error {
+	r.cancel()
+	err := r.ln.Close()
+	r.conns.Wait()
+	return err
+}
+
+// HoldKinds keeps back everything that is said on streams of these kinds.
+func (r *Relay) HoldKinds(kinds ...Kind) {
+	r.set(func(k Kind, _ []byte) bool {
+		return slices.Contains(kinds, k)
+	})
+}
+
+// HoldLog keeps back log entries and snapshots. A stream on which one came is
+// held from there on.
+func (r *Relay) HoldLog() {
+	r.set(func(k Kind, message []byte) bool { return k == Raft && carriesLog(message) })
+}
+
+// Release lets everything through again.
+func (r *Relay) Release() { r.set(nil) }
+
+func (r *Relay) set(hold func(Kind, []byte) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = hold
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// Held is the number of streams that are held at this moment.
+func (r *Relay) Held() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.held
+}
+
+// Seen is the number of streams of a kind that came so far.
+func (r *Relay) Seen(k Kind) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen[k]
+}
+
+func (r *Relay) accept(ctx context.Context) {
+	for {
+		c, err := r.ln.Accept()
+		if err != nil {
+			return
+		}
+		r.conns.Go(func() { r.serve(ctx, c) })
+	}
+}
+
+// serve relays one connection. A target that refuses shows as a reset.
+func (r *Relay) serve(ctx context.Context, c net.Conn) {
+	defer func() { _ = c.Close() }()
+	up, err := new(net.Dialer).DialContext(ctx, "tcp", r.target)
+	if err != nil {
+		if t, ok := c.(*net.TCPConn); ok {
+			_ = t.SetLinger(0)
+		}
+		return
+	}
+	defer func() { _ = up.Close() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		_ = c.Close()
+		_ = up.Close()
+	})()
+	back := make(chan struct{})
+	go func() {
+		defer close(back)
+		_, _ = io.Copy(c, up)
+		cancel() // whoever's end this is, the other side sees it at once
+	}()
+	_ = r.forward(ctx, up, c)
+	cancel()
+	<-back
+}
+
+// forward passes what the dialer says, in the pieces in which it comes.
+func (r *Relay) forward(ctx context.Context, to io.Writer, from io.Reader) error {
+	head := make([]byte, prefaceHead+1)
+	if _, err := io.ReadFull(from, head); err != nil {
+		return err
+	}
+	kind := Kind(head[prefaceHead])
+	rest := make([]byte, int(binary.BigEndian.Uint16(head[prefaceHead-2:]))-1)
+	if _, err := io.ReadFull(from, rest); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.seen[kind]++
+	r.mu.Unlock()
+	if _, err := to.Write(slices.Concat(head, rest)); err != nil {
+		return err
+	}
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if n > 0 {
+			if held := r.gate(ctx, kind, buf[:n]); held != nil {
+				return held
+			}
+			if _, broken := to.Write(buf[:n]); broken != nil {
+				return broken
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// errClosed ends a held stream when the relay is closed.
+var errClosed = errors.New("relay: closed")
+
+// gate returns when the message may pass.
+func (r *Relay) gate(ctx context.Context, kind Kind, message []byte) error {
+	counted := false
+	defer func() {
+		if counted {
+			r.mu.Lock()
+			r.held--
+			r.mu.Unlock()
+		}
+	}()
+	for {
+		r.mu.Lock()
+		if r.hold == nil || !r.hold(kind, message) {
+			r.mu.Unlock()
+			return nil
+		}
+		if !counted {
+			r.held++
+			counted = true
+		}
+		changed := r.changed
+		r.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return errClosed
+		}
+	}
+}

@@ -1,0 +1,202 @@
+//go:build linux
+
+package peerproxy_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"shardway/e2e/kit/peerproxy"
+)
+
+// preface is what a dialer of the peer port says first.
+func preface(k peerproxy.Kind) []byte {
+	body := append([]byte{byte(k)}, "and more"...)
+	return append(append([]byte("SHWY\x01"), 0, byte(len(body))), body...)
+}
+
+// layer is a stream layer that dials with a preface and takes it off again.
+type layer struct {
+	net.Listener
+	via string
+}
+
+func (l layer) Dial(_ raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	c, err := net.DialTimeout("tcp", l.via, timeout)
+	if err == nil {
+		_, err = c.Write(preface(peerproxy.Raft))
+	}
+	return c, err
+}
+
+func (l layer) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		_, err = io.ReadFull(c, make([]byte, len(preface(peerproxy.Raft))))
+	}
+	return c, err
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	return ln
+}
+
+func through(t *testing.T, ln net.Listener) *peerproxy.Relay {
+	t.Helper()
+	r, err := peerproxy.New("127.0.0.1:0", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+// TestHeldLogLetsHeartbeatsPass talks through the relay with Raft's own
+// transport.
+func TestHeldLogLetsHeartbeatsPass(t *testing.T) {
+	ln := listen(t)
+	r := through(t, ln)
+	transport := func(l net.Listener) *raft.NetworkTransport {
+		nt := raft.NewNetworkTransport(layer{l, r.Addr()}, 2, 10*time.Second, io.Discard)
+		t.Cleanup(func() { _ = nt.Close() })
+		return nt
+	}
+	server, client := transport(ln), transport(listen(t))
+	got := make(chan int, 10)
+	go func() {
+		for rpc := range server.Consumer() {
+			if a, ok := rpc.Command.(*raft.AppendEntriesRequest); ok {
+				got <- len(a.Entries)
+				rpc.Respond(&raft.AppendEntriesResponse{Success: true}, nil)
+			}
+		}
+	}()
+	send := func(entries ...*raft.Log) error {
+		// The fields that a heartbeat has not are sent too.
+		a := &raft.AppendEntriesRequest{Term: 3, PrevLogEntry: 7, PrevLogTerm: 3, Entries: entries, LeaderCommitIndex: 7}
+		return client.AppendEntries("b/disk", "any", a, new(raft.AppendEntriesResponse))
+	}
+	entry := &raft.Log{Index: 8, Term: 3, Data: []byte("map")}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(send(entry))
+	if n := <-got; n != 1 {
+		t.Fatalf("%d entries came, want 1", n)
+	}
+	r.HoldLog()
+	must(send())
+	if n := <-got; n != 0 {
+		t.Fatalf("%d entries came with a heartbeat", n)
+	}
+	done := make(chan error)
+	go func() { done <- send(entry) }()
+	await(t, func() bool { return r.Held() == 1 })
+	must(send())
+	if n := <-got; n != 0 {
+		t.Fatalf("%d entries came although they are held", n)
+	}
+	r.Release()
+	must(<-done)
+	if n := <-got; n != 1 || r.Held() != 0 {
+		t.Errorf("%d entries came after the release, %d streams held", n, r.Held())
+	}
+}
+
+func TestKindsAreHeldApart(t *testing.T) {
+	ln := listen(t)
+	r := through(t, ln)
+	lines := make(chan string, 10)
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				head := make([]byte, len(preface(peerproxy.Raft)))
+				if _, err := io.ReadFull(c, head); err != nil {
+					return
+				}
+				for s := bufio.NewScanner(c); s.Scan(); {
+					lines <- fmt.Sprintf("%d %s", head[7], s.Text())
+					_, _ = io.WriteString(c, "ok\n")
+				}
+			}()
+		}
+	}()
+	dial := func(k peerproxy.Kind) net.Conn {
+		c, err := net.Dial("tcp", r.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		_, _ = c.Write(preface(k))
+		return c
+	}
+	beats, forward := dial(peerproxy.Heartbeat), dial(peerproxy.Forward)
+	r.HoldKinds(peerproxy.Heartbeat, peerproxy.Raft)
+	_, _ = io.WriteString(beats, "one\n")
+	await(t, func() bool { return r.Held() == 1 })
+	_, _ = io.WriteString(forward, "two\n")
+	if got := <-lines; got != "3 two" {
+		t.Errorf("first line = %q, want the forwarded one", got)
+	}
+	r.Release()
+	if got := <-lines; got != "2 one" {
+		t.Errorf("released line = %q", got)
+	}
+	if s, err := bufio.NewReader(beats).ReadString('\n'); s != "ok\n" || err != nil {
+		t.Errorf("answer = %q, %v", s, err)
+	}
+	if r.Seen(peerproxy.Heartbeat) != 1 || r.Seen(peerproxy.Raft) != 0 {
+		t.Errorf("seen %d heartbeat and %d raft streams", r.Seen(peerproxy.Heartbeat), r.Seen(peerproxy.Raft))
+	}
+}
+
+func TestCloseEndsHeldStreams(t *testing.T) {
+	ln := listen(t)
+	r := through(t, ln)
+	c, err := net.Dial("tcp", r.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	r.HoldKinds(peerproxy.Forward)
+	_, _ = c.Write(append(preface(peerproxy.Forward), 'x'))
+	await(t, func() bool { return r.Held() == 1 })
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("the stream is still open")
+	}
+}
+
+// await polls for a condition that must come.
+func await(t *testing.T, cond func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); !cond(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatal("the condition never came")
+		}
+	}
+}

@@ -1,0 +1,53 @@
+//go:build linux
+
+package procgroup_test
+
+import (
+	"bufio"
+	"io"
+	"os/exec"
+	"runtime"
+	"testing"
+
+	"shardway/e2e/kit/procgroup"
+)
+
+// The browser of a test died now and then: with the thread that had started it, which
+// another test had locked and let end.
+func TestChildOutlivesThreads(t *testing.T) {
+	for range 20 {
+		cmd := exec.CommandContext(t.Context(), "cat")
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wait func() error
+		ended := make(chan struct{})
+		go func() { // whatever thread this has is locked, and ends
+			defer close(ended)
+			wait, err = procgroup.Start(cmd)
+			runtime.LockOSThread()
+		}()
+		<-ended
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = io.WriteString(in, "here\n"); err != nil {
+			t.Fatal(err)
+		}
+		said, err := bufio.NewReader(out).ReadString('\n')
+		if said != "here\n" {
+			t.Fatalf("it said %q, %v", said, err)
+		}
+		if err = in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err = wait(); err != nil {
+			t.Fatalf("it ended with %v", err)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"shardway/e2e/kit/history"
+	"shardway/embed"
+)
+
+// behaviour is the response that the App-… headers of a request select. The zero value of each
+// field means that its header is absent.
+type behaviour struct {
+	delay         time.Duration // App-Delay
+	registerDelay time.Duration // App-Late
+	eventInterval time.Duration // App-Events
+	feedInterval  time.Duration // App-Feed
+	gate          string        // App-Hang
+	killAt        string        // App-Die: "before" or "amid" the response
+	chunks        int           // App-Chunks
+	size          int           // App-Size, bytes
+	doneCheck     string        // App-Heed: "context" or "node"
+	endGate       string        // App-Until
+}
+
+// parseBehaviour reads the App-… headers. It treats an invalid number or duration as absent; the
+// test notices this in the response.
+func parseBehaviour(h http.Header) behaviour {
+	b := behaviour{gate: h.Get("App-Hang"), killAt: h.Get("App-Die"), doneCheck: h.Get("App-Heed"), endGate: h.Get("App-Until")}
+	b.delay, _ = time.ParseDuration(h.Get("App-Delay"))
+	b.registerDelay, _ = time.ParseDuration(h.Get("App-Late"))
+	b.eventInterval, _ = time.ParseDuration(h.Get("App-Events"))
+	b.feedInterval, _ = time.ParseDuration(h.Get("App-Feed"))
+	b.chunks, _ = strconv.Atoi(h.Get("App-Chunks"))
+	b.size, _ = strconv.Atoi(h.Get("App-Size"))
+	return b
+}
+
+// isDone reports whether the request has ended, as far as the source that App-Heed names has been
+// informed. It returns false without App-Heed.
+func (b behaviour) isDone(r *http.Request) bool {
+	switch b.doneCheck {
+	case "context":
+		return r.Context().Err() != nil
+	case "node":
+		ctx := embed.RequestCtx(r.Context())
+		return ctx != nil && embed.Err(ctx) != nil
+	}
+	return false
+}
+
+// respond writes the response with the requested delays and chunks. It calls beforeEnd right
+// before it writes the last bytes. It returns early, without this call, if the client disconnects.
+func (b behaviour) respond(w http.ResponseWriter, r *http.Request, run history.Run, res result, beforeEnd func()) {
+	fields := map[string]any{
+		"app": run.App, "id": run.ID, "key": run.Key, "shard": run.Shard, "epoch": run.Epoch, "count": res.count,
+	}
+	res.addTo(fields)
+	body, err := json.Marshal(fields)
+	if err != nil {
+		panic(err) // cannot happen: all values are strings and numbers
+	}
+	if pad := b.size - len(body); pad > 0 {
+		body = append(body, bytes.Repeat([]byte(" "), pad)...)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("App-Name", run.App)
+	h.Set("App-Id", run.ID)
+	h.Set("App-Count", strconv.FormatUint(res.count, 10))
+	res.setHeader(h)
+	if b.chunks < 2 {
+		h.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	parts := splitEvenly(body, max(b.chunks, 1))
+	for i, part := range parts {
+		if b.delay > 0 && !sleep(r, b.delay) {
+			return
+		}
+		if b.killAt == "amid" && i == len(parts)/2 {
+			killSelf()
+		}
+		if i == len(parts)-1 {
+			beforeEnd()
+		}
+		if i == 0 && res.status != 0 {
+			w.WriteHeader(res.status)
+		}
+		if _, err := w.Write(part); err != nil {
+			return
+		}
+		if b.chunks > 1 {
+			_ = http.NewResponseController(w).Flush()
+		}
+	}
+}
+
+// sendEvents sends one event per interval, each in two writes. It returns when the client
+// disconnects or end is closed; then it sends a last event with the data "end". A nil end means no
+// limit.
+func (b behaviour) sendEvents(w http.ResponseWriter, r *http.Request, end <-chan struct{}) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	for i := 0; ; i++ {
+		for _, part := range []string{fmt.Sprintf("id: %d\n", i), "data: tick\n\n"} {
+			if _, err := io.WriteString(w, part); err != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+		}
+		select {
+		case <-end:
+			_, _ = io.WriteString(w, "data: end\n\n")
+			return
+		default:
+		}
+		if !sleep(r, b.eventInterval) {
+			return
+		}
+	}
+}
+
+// sendFeed sends the events of the key that follow Last-Event-ID, one per interval, and declares
+// in Shardway-Stream that another app can continue the stream.
+// Except for the first event, it sends each event in two parts that are half an interval apart. So
+// when a shard moves, some streams are in the middle of an event.
+func (b behaviour) sendFeed(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("Shardway-Stream", "resume")
+	key := r.Header.Get("Shardway-Key")
+	last, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64) // 0 if absent: start with the first event
+	for n := last + 1; ; n++ {
+		for i, part := range []string{fmt.Sprintf("id: %d\n", n), fmt.Sprintf("data: %s\n\n", history.EventText(key, n))} {
+			if _, err := io.WriteString(w, part); err != nil { //nolint:gosec // the client is a test, not a browser
+				return
+			}
+			if n == last+1 && i == 0 {
+				continue
+			}
+			if http.NewResponseController(w).Flush() != nil || !sleep(r, b.feedInterval/2) {
+				return
+			}
+		}
+	}
+}
+
+// serveUpgrade accepts the protocol upgrade, then discards all input and sends nothing until the
+// client closes the connection.
+func serveUpgrade(w http.ResponseWriter, r *http.Request) {
+	conn, buffered, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	if _, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade")); err == nil {
+		_, _ = io.Copy(io.Discard, buffered)
+	}
+}
+
+// splitEvenly splits b into n parts. No part is empty if b has at least n bytes.
+func splitEvenly(b []byte, n int) [][]byte {
+	parts := make([][]byte, 0, n)
+	for i := range n {
+		parts = append(parts, b[len(b)*i/n:len(b)*(i+1)/n])
+	}
+	return parts
+}
+
+// sleep waits for d. It returns false if the client disconnects first.
+func sleep(r *http.Request, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// killSelf kills the process with SIGKILL, so that no deferred function runs.
+func killSelf() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}

@@ -1,0 +1,149 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/store"
+)
+
+// storeTimeout limits one call of the store.
+const storeTimeout = 10 * time.Second
+
+// registers holds one register per key. Like an ordinary app it trusts the proxy and never checks
+// whether it is still the owner: a request of an older epoch uses the memory of that epoch. Only
+// the store rejects outdated epochs. So a second owner or an outdated epoch shows in the values
+// that clients read.
+type registers struct {
+	store *store.Client
+
+	mu    sync.Mutex // protects cells
+	cells map[cellKey]*cell
+}
+
+// cellKey identifies a register in memory. Each ownership epoch has separate memory, which is
+// empty at first.
+type cellKey struct {
+	shard uint32
+	epoch uint64
+	key   string
+}
+
+// cell is the value of one key in one ownership epoch.
+type cell struct {
+	// token holds one element and serves as a lock for the following fields: the operation that
+	// has received it may use them, also while it waits for the store.
+	token chan struct{}
+
+	value string
+	// loaded is true if value was read from the store or written to it.
+	loaded   bool
+	lastCall int64 // of the last call of the store
+}
+
+func newRegisters(s *store.Client) *registers {
+	return &registers{store: s, cells: make(map[cellKey]*cell)}
+}
+
+// serve runs the register operation that r requests. ok is false if the client disconnected before
+// the operation started or before its result was available.
+func (rs *registers) serve(r *http.Request, run history.Run, body string) (res result, ok bool) {
+	mode := r.Header.Get("App-Register")
+	if rs == nil || mode != "memory" && mode != "store" && mode != "unfenced" {
+		return failed(http.StatusBadRequest, fmt.Errorf("unknown register mode %q, or no --store", mode)), true
+	}
+	write := !(&history.Answer{Method: r.Method}).Safe()
+	if write && !isValidValue(body) {
+		return failed(http.StatusBadRequest, fmt.Errorf("value %q is not 1 to %d bytes of printable ASCII", body, store.MaxValue)), true
+	}
+	c := rs.cell(cellKey{shard: run.Shard, epoch: run.Epoch, key: run.Key})
+	select {
+	case <-c.token:
+	case <-r.Context().Done():
+		return result{}, false
+	}
+	defer func() { c.token <- struct{}{} }()
+	place := func() store.Place { return rs.nextPlace(c, run, mode == "unfenced") }
+	// A store operation continues when the client disconnects: a proxy can close a connection, but
+	// it cannot stop a thread of the app.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), storeTimeout)
+	defer cancel()
+	var err error
+	switch {
+	case write:
+		err = rs.write(ctx, c, place(), body)
+	case mode == "store":
+		res.value, err = rs.store.Read(ctx, place())
+	default:
+		res.value, err = rs.read(ctx, c, place)
+	}
+	switch {
+	case errors.Is(err, store.ErrFenced):
+		res = failed(http.StatusConflict, err)
+	case err != nil:
+		res = failed(http.StatusServiceUnavailable, err)
+	case !write:
+		res.hasValue = true
+	}
+	return res, r.Context().Err() == nil
+}
+
+// write writes the value to the store, then to memory. If the store does not confirm the write,
+// the cell is no longer loaded, because the store may have either value.
+func (rs *registers) write(ctx context.Context, c *cell, at store.Place, value string) error {
+	err := rs.store.Write(ctx, at, value)
+	switch {
+	case err == nil:
+		c.value, c.loaded = value, true
+	case !errors.Is(err, store.ErrFenced):
+		c.loaded = false
+	}
+	return err
+}
+
+// read returns the value in memory. It loads the value from the store at the first operation.
+func (rs *registers) read(ctx context.Context, c *cell, place func() store.Place) (string, error) {
+	if !c.loaded {
+		value, err := rs.store.Read(ctx, place())
+		if err != nil {
+			return "", err
+		}
+		c.value, c.loaded = value, true
+	}
+	return c.value, nil
+}
+
+// nextPlace returns the store address of the next call for the cell, with a call time later than
+// that of the previous call. The caller must hold the token of the cell.
+func (rs *registers) nextPlace(c *cell, run history.Run, unfenced bool) store.Place {
+	c.lastCall = max(c.lastCall+1, history.Now())
+	return store.Place{Shard: run.Shard, Epoch: run.Epoch, Key: run.Key, Writer: run.App, Asked: c.lastCall, Unfenced: unfenced}
+}
+
+// cell returns the cell of a key and creates it if necessary.
+func (rs *registers) cell(at cellKey) *cell {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	c, ok := rs.cells[at]
+	if !ok {
+		c = &cell{token: make(chan struct{}, 1)}
+		c.token <- struct{}{}
+		rs.cells[at] = c
+	}
+	return c
+}
+
+// isValidValue reports whether value has 1 to store.MaxValue bytes of printable ASCII, which a
+// header transports unchanged.
+func isValidValue(value string) bool {
+	return value != "" && len(value) <= store.MaxValue &&
+		!strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' })
+}

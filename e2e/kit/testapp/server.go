@@ -1,0 +1,316 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/store"
+)
+
+// app records the requests that it handles. Its methods are safe for concurrent use.
+type app struct {
+	name      string
+	out       io.Writer           // receives one JSON line per recorded start and end
+	registers *registers          // nil without --store
+	state     *state              // nil without --state
+	cache     *cache              // nil without --cache
+	instance  string              // identifies this process in health checks; empty without --instance
+	listener  *reopenableListener // nil until serve runs
+
+	// mu protects the following fields, and writes to out.
+	mu            sync.Mutex
+	runs          []history.Run
+	requestCounts map[string]uint64 // by key
+	gates         map[string]*gate  // by name
+	unhealthy     bool              // the response to /health is 503
+}
+
+// gate is a name for which requests with App-Hang wait.
+type gate struct {
+	open    chan struct{} // closed by POST /release
+	waiting int           // number of requests that wait
+}
+
+func newApp(name string, out io.Writer) *app {
+	return &app{name: name, out: out, requestCounts: make(map[string]uint64), gates: make(map[string]*gate)}
+}
+
+// ServeHTTP handles requests from nodes, hook calls and control requests. Only a node sets the
+// header Shardway-Shard.
+func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Shardway-Shard") != "" {
+		a.serveRequest(w, r)
+		return
+	}
+	if a.state != nil {
+		if strings.HasPrefix(r.URL.Path, hookPath) {
+			a.state.serveHook(w, r)
+			return
+		}
+		if a.state.serveControl(w, r) {
+			return
+		}
+	}
+	q := r.URL.Query()
+	switch r.URL.Path {
+	case "/unhealthy":
+		a.mu.Lock()
+		a.unhealthy = q.Get("on") == "true"
+		a.mu.Unlock()
+		writeJSON(w, a.name)
+	case "/health":
+		a.mu.Lock()
+		unhealthy := a.unhealthy
+		a.mu.Unlock()
+		if a.instance != "" {
+			w.Header().Set("Shardway-App-Instance", a.instance)
+		}
+		if unhealthy {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		writeJSON(w, a.name)
+	case "/forget":
+		if a.cache != nil {
+			a.cache.dropAll()
+		}
+		writeJSON(w, a.name)
+	case "/close-port":
+		d, err := time.ParseDuration(q.Get("for"))
+		if err != nil || a.listener == nil {
+			http.Error(w, "close-port: for must be a duration", http.StatusBadRequest)
+			return
+		}
+		a.listener.closeFor(d, q.Get("all") == "true")
+		writeJSON(w, a.name)
+	case "/records":
+		a.mu.Lock()
+		runs := append([]history.Run{}, a.runs...)
+		a.mu.Unlock()
+		writeJSON(w, runs)
+	case "/executions":
+		writeJSON(w, a.countRuns(q.Get("id")))
+	case "/release":
+		a.openGate(q.Get("name"))
+	case "/hanging":
+		a.mu.Lock()
+		n := a.gateLocked(q.Get("name")).waiting
+		a.mu.Unlock()
+		writeJSON(w, n)
+	default:
+		writeJSON(w, a.name)
+	}
+}
+
+func writeJSON(w http.ResponseWriter, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+// serveRequest handles one request from a node. It records the start of the request, and its end
+// right before the last bytes of the response are written. A client that has read the complete
+// response can therefore rely on the recorded end.
+func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
+	if a.state != nil && !a.hasAcquired(r) {
+		notAcquired(w)
+		return
+	}
+	run, count := a.startRun(r)
+	ended := false
+	defer func() {
+		if !ended {
+			run.Cut = true
+			a.endRun(run)
+		}
+	}()
+	// net/http detects a client that disconnects only after the handler has read the whole body.
+	var start prefixBuffer
+	if _, err := io.Copy(&start, r.Body); err != nil {
+		return
+	}
+	b := parseBehaviour(r.Header)
+	if hold := r.Header.Get("App-Hold"); hold != "" {
+		w.Header().Set("Shardway-Hold", hold)
+	}
+	if b.killAt == "before" {
+		killSelf()
+	}
+	switch {
+	case r.Header.Get("Upgrade") != "":
+		serveUpgrade(w, r)
+		return
+	case b.eventInterval > 0:
+		b.sendEvents(w, r, a.gateOpened(b.endGate))
+		return
+	case b.feedInterval > 0:
+		b.sendFeed(w, r)
+		return
+	}
+	if b.gate != "" && !a.waitAtGate(r, b.gate) || b.registerDelay > 0 && !sleep(r, b.registerDelay) || b.isDone(r) {
+		return
+	}
+	var res result
+	if r.Header.Get("App-Register") != "" {
+		var ok bool
+		if res, ok = a.registers.serve(r, run, string(start)); !ok {
+			return
+		}
+	}
+	if a.state != nil && r.Header.Get("App-Register") == "" {
+		var err error
+		if count, err = a.state.count(run, r.Method == http.MethodPost); err != nil {
+			res = failed(http.StatusConflict, err)
+		}
+	}
+	if a.cache != nil && r.Method == http.MethodPost {
+		var err error
+		if count, err = a.cache.increment(run.Key); err != nil {
+			res = failed(http.StatusInternalServerError, err)
+		}
+	}
+	res.count = count
+	b.respond(w, r, run, res, func() {
+		ended = true
+		a.endRun(run)
+	})
+}
+
+// hasAcquired reports whether the app has acquired the shard of r in the epoch of r.
+func (a *app) hasAcquired(r *http.Request) bool {
+	shard, epoch := shardAndEpoch(r.Header)
+	return a.state.hasAcquired(shard, epoch)
+}
+
+// shardAndEpoch returns the shard and the epoch of a request. The epoch is 0 if either header is
+// invalid.
+func shardAndEpoch(h http.Header) (shard uint32, epoch uint64) {
+	n, err := strconv.ParseUint(h.Get("Shardway-Shard"), 10, 32)
+	epoch, err2 := strconv.ParseUint(h.Get("Shardway-Epoch"), 10, 64)
+	if err != nil || err2 != nil {
+		epoch = 0 // the history checker reports it as an error
+	}
+	return uint32(n), epoch
+}
+
+// prefixBuffer keeps the first store.MaxValue+1 bytes written to it, which is enough to detect a
+// value that is too long.
+type prefixBuffer []byte
+
+// Write always returns len(b) and a nil error.
+func (p *prefixBuffer) Write(b []byte) (int, error) {
+	*p = append(*p, b[:min(len(b), store.MaxValue+1-len(*p))]...)
+	return len(b), nil
+}
+
+// startRun records the start of r. It returns the record and the number of requests for the key,
+// including r.
+func (a *app) startRun(r *http.Request) (run history.Run, count uint64) {
+	h := r.Header
+	shard, epoch := shardAndEpoch(h)
+	run = history.Run{
+		App: a.name, Node: h.Get("Shardway-Node"), Shard: shard, Epoch: epoch,
+		Key: h.Get("Shardway-Key"), ID: h.Get("App-Id"), Method: r.Method, Stream: h.Get("Upgrade") != "" || h.Get("App-Events") != "" || h.Get("App-Feed") != "",
+		Resumes: h.Get("App-Feed") != "",
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	run.Start = history.Now()
+	run.Seq = uint64(len(a.runs))
+	a.runs = append(a.runs, run)
+	a.requestCounts[run.Key]++
+	a.appendRecord(run)
+	return run, a.requestCounts[run.Key]
+}
+
+// endRun records the end of a run.
+func (a *app) endRun(run history.Run) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	run.End = history.Now()
+	a.runs[run.Seq] = run
+	a.appendRecord(run)
+}
+
+// appendRecord writes one JSON line to out. It panics if the write fails, because a test must not
+// pass with missing records.
+func (a *app) appendRecord(run history.Run) {
+	b, err := json.Marshal(run)
+	if err == nil {
+		_, err = a.out.Write(append(b, '\n'))
+	}
+	if err != nil {
+		panic(fmt.Sprintf("app: write record: %v", err))
+	}
+}
+
+// countRuns returns how often the app ran the request with this ID.
+func (a *app) countRuns(id string) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := 0
+	for _, run := range a.runs {
+		if run.ID == id {
+			n++
+		}
+	}
+	return n
+}
+
+// gateLocked returns the gate with this name and creates it if necessary. mu must be held.
+func (a *app) gateLocked(name string) *gate {
+	g, ok := a.gates[name]
+	if !ok {
+		g = &gate{open: make(chan struct{})}
+		a.gates[name] = g
+	}
+	return g
+}
+
+// waitAtGate blocks until the gate opens. It returns false if the client disconnects first.
+func (a *app) waitAtGate(r *http.Request, name string) bool {
+	a.mu.Lock()
+	g := a.gateLocked(name)
+	g.waiting++
+	a.mu.Unlock()
+	defer func() {
+		a.mu.Lock()
+		g.waiting--
+		a.mu.Unlock()
+	}()
+	select {
+	case <-g.open:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+// gateOpened returns a channel that is closed when the gate opens, or nil if name is empty.
+func (a *app) gateOpened(name string) <-chan struct{} {
+	if name == "" {
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.gateLocked(name).open
+}
+
+// openGate releases all current and later requests that wait for this gate.
+func (a *app) openGate(name string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	g := a.gateLocked(name)
+	select {
+	case <-g.open:
+	default:
+		close(g.open)
+	}
+}

@@ -1,0 +1,233 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+
+	"shardway/e2e/kit/history"
+	"shardway/internal/statefile"
+)
+
+// state is the data of the acquired shards: one counter per key. The app loads a shard when it
+// acquires it and saves it when it releases it, or at each change if writeThrough is set. It
+// follows the rules for apps in the README ("State that follows its shard") and does nothing
+// beyond them.
+type state struct {
+	dir          statefile.Dir
+	writeThrough bool
+
+	// mu protects the following fields.
+	mu       sync.Mutex
+	acquired map[uint32]*shardState
+	released map[uint32]releasedState     // result of the last release
+	lastSeqs map[string]map[uint32]uint64 // highest sequence number of a call, by disk and shard
+	calls    []hookRecord                 // one per shard of each hook call
+	faults   map[string]*hookFault        // by hook
+}
+
+// shardState is one acquired shard.
+type shardState struct {
+	epoch  uint64
+	counts map[string]uint64 // by key
+}
+
+// sum returns the sum of all counters of the shard in decimal.
+func (st *shardState) sum() string {
+	n := uint64(0)
+	for _, c := range st.counts {
+		n += c
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+// releasedState is the result of a release.
+type releasedState struct {
+	epoch uint64
+	note  string // sum of the counters
+}
+
+// hookRecord is one shard of one hook call, as GET /hook-calls lists it.
+type hookRecord struct {
+	Hook     string `json:"hook"`
+	Shard    uint32 `json:"shard"`
+	Epoch    uint64 `json:"epoch"`
+	From     string `json:"from,omitempty"`
+	To       string `json:"to,omitempty"`
+	Released bool   `json:"released,omitempty"`
+	Again    bool   `json:"again,omitempty"`
+	Err      string `json:"err,omitempty"`
+}
+
+func newState(dir string, through bool) *state {
+	return &state{
+		dir: statefile.Dir(dir), writeThrough: through,
+		acquired: make(map[uint32]*shardState), released: make(map[uint32]releasedState), lastSeqs: make(map[string]map[uint32]uint64), faults: make(map[string]*hookFault),
+	}
+}
+
+// hasAcquired reports whether the app has acquired the shard in this epoch.
+func (s *state) hasAcquired(shard uint32, epoch uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.acquired[shard]
+	return st != nil && st.epoch == epoch
+}
+
+// notAcquired responds with 421 and asks the node to call the acquire hook. The request has had no
+// effect.
+func notAcquired(w http.ResponseWriter) {
+	w.Header().Set("Shardway-Acquire", "1")
+	w.WriteHeader(http.StatusMisdirectedRequest)
+}
+
+// count returns the counter of the key, after an increment if write is set. The counter is
+// unchanged if an error is returned.
+func (s *state) count(run history.Run, write bool) (count uint64, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := s.acquired[run.Shard]
+	if st == nil || st.epoch != run.Epoch {
+		return 0, fmt.Errorf("shard %d was released during a request of epoch %d", run.Shard, run.Epoch)
+	}
+	if !write {
+		return st.counts[run.Key], nil
+	}
+	st.counts[run.Key]++
+	if s.writeThrough {
+		if err := s.saveLocked(run.Shard, st); err != nil {
+			return 0, err
+		}
+	}
+	return st.counts[run.Key], nil
+}
+
+// saveLocked writes the counters of a shard to its file. mu must be held.
+func (s *state) saveLocked(shard uint32, st *shardState) error {
+	b, err := json.Marshal(st.counts)
+	if err != nil {
+		return err
+	}
+	return s.dir.Save(shard, st.epoch, b)
+}
+
+// saveAll saves all acquired shards, so that a test can read them.
+func (s *state) saveAll() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for shard, st := range s.acquired {
+		errs = append(errs, s.saveLocked(shard, st))
+	}
+	return errors.Join(errs...)
+}
+
+type (
+	// hookShard is one shard of a hook call.
+	hookShard struct {
+		Shard    uint32  `json:"shard"`
+		Epoch    uint64  `json:"epoch"`
+		From     *string `json:"from"`
+		To       *string `json:"to"`
+		Released bool    `json:"released"`
+		Note     []byte  `json:"note"`
+		Again    bool    `json:"again"`
+	}
+	// hookCall is the body of a hook call.
+	hookCall struct {
+		Seq    uint64      `json:"seq"`
+		Disk   string      `json:"disk"`
+		Shards []hookShard `json:"shards"`
+	}
+)
+
+// handleCall runs one hook call. It ignores a shard for which a call with a higher sequence number
+// has already arrived from the same disk. failed has the error of each shard that failed, which
+// includes those in failing. notes has the sum of the counters of each shard that a release has
+// saved.
+func (s *state) handleCall(name string, c hookCall, failing []uint32) (failed map[uint32]string, notes map[uint32][]byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	failed, notes = make(map[uint32]string), make(map[uint32][]byte)
+	seqs := s.lastSeqs[c.Disk]
+	if seqs == nil {
+		seqs = make(map[uint32]uint64)
+		s.lastSeqs[c.Disk] = seqs
+	}
+	for _, h := range c.Shards {
+		if c.Seq < seqs[h.Shard] {
+			continue
+		}
+		seqs[h.Shard] = c.Seq
+		var err error
+		if slices.Contains(failing, h.Shard) {
+			err = errors.New("told to fail")
+		} else {
+			err = s.applyLocked(name, h)
+		}
+		if l, ok := s.released[h.Shard]; err == nil && name == "release" && ok && l.epoch == h.Epoch {
+			notes[h.Shard] = []byte(l.note) // also if the call is repeated
+		}
+		t := hookRecord{Hook: name, Shard: h.Shard, Epoch: h.Epoch, Released: h.Released, Again: h.Again}
+		if h.From != nil {
+			t.From = *h.From
+		}
+		if h.To != nil {
+			t.To = *h.To
+		}
+		if err != nil {
+			t.Err = err.Error()
+			failed[h.Shard] = t.Err
+		}
+		s.calls = append(s.calls, t)
+	}
+	return failed, notes
+}
+
+// applyLocked runs one hook for one shard. mu must be held.
+func (s *state) applyLocked(name string, h hookShard) error {
+	st := s.acquired[h.Shard]
+	switch name {
+	case "acquire":
+		if st != nil && st.epoch == h.Epoch {
+			return nil // a repeated call: memory is newer than the file
+		}
+		b, err := s.dir.Take(h.Shard, h.Epoch)
+		if err != nil {
+			return err
+		}
+		st = &shardState{epoch: h.Epoch, counts: make(map[string]uint64)}
+		if len(b) > 0 {
+			if err = json.Unmarshal(b, &st.counts); err != nil {
+				return err
+			}
+		}
+		if found := st.sum(); h.Released && h.Note != nil && string(h.Note) != found {
+			return fmt.Errorf("shard released by %q with sum %s, but its file has sum %s", *h.From, h.Note, found)
+		}
+		s.acquired[h.Shard] = st
+		delete(s.released, h.Shard)
+	case "release":
+		if st == nil || st.epoch != h.Epoch {
+			return nil
+		}
+		if err := s.saveLocked(h.Shard, st); err != nil {
+			return err
+		}
+		delete(s.acquired, h.Shard)
+		s.released[h.Shard] = releasedState{h.Epoch, st.sum()}
+	case "lost":
+		if st != nil && st.epoch <= h.Epoch {
+			delete(s.acquired, h.Shard)
+		}
+	default:
+		return fmt.Errorf("unknown hook %q", name)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+//go:build linux
+
+package wsresume
+
+import (
+	"bufio"
+	"crypto/sha1" //nolint:gosec // RFC 6455 section 4.2.2 wants it
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"io"
+)
+
+// What an app needs of RFC 6455. It is written here because an implementation that answers
+// Close by itself cannot store anything before.
+const (
+	opText  = 1
+	opClose = 8
+	opPing  = 9
+	opPong  = 10
+)
+
+func acceptOf(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // as above
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// readFrame reads a frame of a client: masked, whole, and short as all are here.
+func readFrame(r *bufio.Reader) (op byte, payload []byte, err error) {
+	var head [6]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return 0, nil, err
+	}
+	size := head[1] & 0x7f
+	if head[0]&0xf0 != 0x80 || head[1]&0x80 == 0 || size > 125 {
+		return 0, nil, errors.New("kept: a frame that no client here sends")
+	}
+	payload = make([]byte, size)
+	if _, err := io.ReadFull(r, payload); err != nil {
+		return 0, nil, err
+	}
+	for i := range payload {
+		payload[i] ^= head[2+i%4]
+	}
+	return head[0] & 0xf, payload, nil
+}
+
+// frame makes a frame of a server, of 125 bytes at most.
+func frame(op byte, payload []byte) []byte {
+	return append([]byte{0x80 | op, byte(len(payload))}, payload...)
+}
+
+func closeFrame(code uint16) []byte {
+	return frame(opClose, binary.BigEndian.AppendUint16(nil, code))
+}
+
+func codeOf(payload []byte) uint16 {
+	if len(payload) < 2 {
+		return 0
+	}
+	return binary.BigEndian.Uint16(payload)
+}
