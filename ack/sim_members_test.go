@@ -186,7 +186,7 @@ func faultExpel(w *world) bool {
 // the library stands still then if the one that goes has put that into its log alone
 // (why 20), and those that are left must have their disks. They must be most of the
 // voters before, too: the one that goes may have that in its log alone, and then it
-// stands for no election and votes for nobody whose log is shorter. Package roster lets
+// stands for no election and votes for nobody whose log is shorter. Package membership lets
 // a voter go while three others are heard.
 func (w *world) canLoseVoter(c *simConf, s string) bool {
 	left := without(c.voters, s)

@@ -10,7 +10,7 @@ import (
 
 	"shardway/ack"
 	"shardway/node/consensus"
-	"shardway/node/roster"
+	"shardway/node/membership"
 	"shardway/shardmap"
 )
 
@@ -37,7 +37,7 @@ type leadership struct {
 	done     chan struct{}              // closed when the goroutine has ended
 	// ready means that the state contains all entries that earlier leaders committed.
 	ready    atomic.Bool
-	keeper   *roster.Reconciler
+	keeper   *membership.Reconciler
 	settings settingsBook
 }
 

@@ -11,7 +11,7 @@ import (
 	"shardway/internal/timingrules"
 	"shardway/node/gossip"
 	"shardway/node/logs"
-	"shardway/node/roster"
+	"shardway/node/membership"
 )
 
 var _ admin.UpgradeAPI = (*Node)(nil)
@@ -76,8 +76,8 @@ func (l *leadership) level(ctx context.Context, raise bool, by string) (admin.Up
 	if raise {
 		l.log.Info().Str("by", logs.Cut(by)).Msg("finalization of the upgrade requested")
 		err := l.keeper.Raise(ctx, l.done)
-		switch _, blocked := errors.AsType[*roster.LevelError](err); {
-		case blocked || errors.Is(err, roster.ErrNotReady):
+		switch _, blocked := errors.AsType[*membership.LevelError](err); {
+		case blocked || errors.Is(err, membership.ErrNotReady):
 			return admin.UpgradeState{}, fmt.Errorf("%w: %w", admin.ErrRefused, err)
 		case err != nil:
 			return admin.UpgradeState{}, refusal(err)
@@ -85,13 +85,13 @@ func (l *leadership) level(ctx context.Context, raise bool, by string) (admin.Up
 	}
 	v := l.keeper.Level()
 	if v == nil {
-		return admin.UpgradeState{}, fmt.Errorf("%w: %w", admin.ErrRefused, roster.ErrNotReady)
+		return admin.UpgradeState{}, fmt.Errorf("%w: %w", admin.ErrRefused, membership.ErrNotReady)
 	}
 	return levelState(*v), nil
 }
 
 func levelState(v ack.LevelView) admin.UpgradeState {
-	s := admin.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: roster.DescribeBlockers(v), Nodes: make([]admin.NodeUpgrade, 0, len(v.Servers))}
+	s := admin.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: membership.DescribeBlockers(v), Nodes: make([]admin.NodeUpgrade, 0, len(v.Servers))}
 	if v.Next > v.InForce {
 		s.Wait = timingrules.Short(v.Wait.Round(time.Second))
 	}

@@ -24,7 +24,7 @@ import (
 	"shardway/node/disk"
 	"shardway/node/gossip"
 	"shardway/node/logs"
-	"shardway/node/roster"
+	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/peer"
 	"shardway/proxy"
@@ -57,9 +57,9 @@ type Node struct {
 	poison   poison
 	// diskRecords contains the records of the disks of all nodes.
 	diskRecords       *diskRecords
-	moved             readdressing         // claims of other addresses
-	founder           *roster.Bootstrapper // with twin: set once Raft is open
-	twin              *roster.DuplicateDetector
+	moved             readdressing             // claims of other addresses
+	founder           *membership.Bootstrapper // with twin: set once Raft is open
+	twin              *membership.DuplicateDetector
 	health            *health // nil for a gateway
 	appWatch          *appWatch
 	allowance         *allowance
@@ -232,7 +232,7 @@ func (n *Node) openRaft() error {
 	}
 	n.agent.lastAtStart.Store(n.raft.LastIndex())
 	n.agent.suspicion = newLeaderSuspicion(n)
-	n.openRoster()
+	n.openMembership()
 	close(n.raftOpen)
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
-	"shardway/node/roster"
+	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/proxy"
 	"shardway/verdict"
@@ -33,7 +33,7 @@ func controlMessages() []any {
 		runningThere{},
 		webSocketReport{},
 		rotation.Proven{},
-		roster.Process{},
+		membership.Process{},
 		admin.TimingState{},
 		admin.UpgradeState{},
 		admin.Plan{},

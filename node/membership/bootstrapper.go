@@ -1,4 +1,4 @@
-package roster
+package membership
 
 import (
 	"context"
@@ -101,7 +101,7 @@ func (b *Bootstrapper) withLock(ctx context.Context, do func() error) error {
 	select {
 	case b.lock <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("roster: another promise is being decided: %w", ctx.Err())
+		return fmt.Errorf("membership: another promise is being decided: %w", ctx.Err())
 	}
 	defer func() { <-b.lock }()
 	return do()

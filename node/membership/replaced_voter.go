@@ -1,4 +1,4 @@
-package roster
+package membership
 
 import (
 	"slices"

@@ -1,4 +1,4 @@
-package roster_test
+package membership_test
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"shardway/internal/raceflag"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
-	"shardway/node/roster"
+	"shardway/node/membership"
 )
 
 // This file simulates the bootstrap of a cluster over a model of gossip, disks and the network.
@@ -31,7 +31,7 @@ type simNode struct {
 	id      string
 	rand    *rand.Rand
 	disk    simDisk
-	running *roster.Bootstrapper
+	running *membership.Bootstrapper
 	stop    context.CancelFunc
 	done    chan struct{}
 }
@@ -58,7 +58,7 @@ type schedule struct {
 
 var errDown = errors.New("nobody answers")
 
-// Cluster, Promised and Promise implement roster.PromiseStore. Promise takes time.
+// Cluster, Promised and Promise implement membership.PromiseStore. Promise takes time.
 func (n *simNode) Cluster() (id string, shards int) {
 	defer n.w.lock()()
 	return n.disk.cluster, 8
@@ -97,7 +97,7 @@ func (w *schedule) lock() (unlock func()) {
 	return w.mu.Unlock
 }
 
-// Fresh, Configuration, Bootstrap and Campaign implement roster.BootstrapRaft.
+// Fresh, Configuration, Bootstrap and Campaign implement membership.BootstrapRaft.
 func (n *simNode) Fresh() bool {
 	defer n.w.lock()()
 	return !n.disk.log
@@ -163,7 +163,7 @@ func (n *simNode) Members() (all []gossip.Member) {
 // RequestPromise and NeedsPromise send requests to another node. The request or the response may be
 // lost.
 func (n *simNode) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
-	err = n.send(ctx, node, func(b *roster.Bootstrapper) error {
+	err = n.send(ctx, node, func(b *membership.Bootstrapper) error {
 		ok, err = b.HandlePromise(ctx, n.id, firm)
 		return err
 	})
@@ -172,14 +172,14 @@ func (n *simNode) RequestPromise(ctx context.Context, node string, firm bool) (o
 
 // NeedsPromise: see RequestPromise.
 func (n *simNode) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
-	err = n.send(ctx, node, func(b *roster.Bootstrapper) error {
+	err = n.send(ctx, node, func(b *membership.Bootstrapper) error {
 		needs, err = b.HandleNeeds()
 		return err
 	})
 	return needs, err
 }
 
-func (n *simNode) send(ctx context.Context, node string, do func(b *roster.Bootstrapper) error) error {
+func (n *simNode) send(ctx context.Context, node string, do func(b *membership.Bootstrapper) error) error {
 	w := n.w
 	other := w.nodes[slices.IndexFunc(w.nodes, func(o *simNode) bool { return o.id == node })]
 	n.delay(40)
@@ -199,7 +199,7 @@ func (n *simNode) send(ctx context.Context, node string, do func(b *roster.Boots
 
 // target returns the process that runs on a node, or nil if none runs or if the network drops messages
 // in this direction.
-func (w *schedule) target(n *simNode, way [2]string) *roster.Bootstrapper {
+func (w *schedule) target(n *simNode, way [2]string) *membership.Bootstrapper {
 	defer w.lock()()
 	if w.cut[way] {
 		return nil
@@ -213,7 +213,7 @@ func (n *simNode) start() {
 		return
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	b := roster.NewBootstrapper(roster.BootstrapperOptions{
+	b := membership.NewBootstrapper(membership.BootstrapperOptions{
 		Self: n.id, BootstrapExpect: n.w.expect, Joins: true, Dir: n, Raft: n, Gossip: n, Nodes: n, Log: zerolog.Nop(),
 		Fail: func(err error) {
 			if !errors.Is(err, errDown) {
@@ -232,7 +232,7 @@ func (n *simNode) start() {
 	}()
 }
 
-func (n *simNode) setRunning(b *roster.Bootstrapper) {
+func (n *simNode) setRunning(b *membership.Bootstrapper) {
 	defer n.w.lock()()
 	n.running = b
 }

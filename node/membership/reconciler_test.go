@@ -1,4 +1,4 @@
-package roster_test
+package membership_test
 
 import (
 	"context"
@@ -17,14 +17,14 @@ import (
 	"shardway/internal/clock"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
-	"shardway/node/roster"
+	"shardway/node/membership"
 	"shardway/shardmap"
 )
 
 // cluster is the environment of a Reconciler and records its changes, in one synctest bubble.
 type cluster struct {
 	t      *testing.T
-	keeper *roster.Reconciler
+	keeper *membership.Reconciler
 
 	mu        sync.Mutex
 	servers   []consensus.Server
@@ -67,18 +67,18 @@ func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes strin
 		ctx, stop := context.WithCancel(t.Context())
 		pulse := new(clock.Pulse)
 		go pulse.Run(ctx)
-		k := roster.NewReconciler(roster.ReconcilerOptions{
+		k := membership.NewReconciler(membership.ReconcilerOptions{
 			Pulse: pulse,
 			Raft:  c, Gossip: c, Server: "a/1", MaxVoters: voters, RemoveDeadAfter: dead, Log: zerolog.Nop(),
-			Identify: func(_ context.Context, node string) (roster.Process, error) {
+			Identify: func(_ context.Context, node string) (membership.Process, error) {
 				if node == c.deaf {
-					return roster.Process{}, errDown
+					return membership.Process{}, errDown
 				}
 				return c.process(node), nil
 			},
 			Ready: func() bool { return true }, ProposeLevel: c.raise, Term: 1, FinalizeAfter: finalizeAfter,
 			Heard: func(context.Context) ([]ack.MemberView, bool) { return c.views(), true },
-			State: func() roster.State { return c },
+			State: func() membership.State { return c },
 		})
 		c.keeper = k
 		ended := make(chan struct{})
@@ -92,7 +92,7 @@ func runReconcilerWith(t *testing.T, voters int, dead time.Duration, nodes strin
 	})
 }
 
-// Bootstrapped, Cluster, Level and Committed implement roster.State.
+// Bootstrapped, Cluster, Level and Committed implement membership.State.
 func (c *cluster) Bootstrapped() bool { return true }
 func (c *cluster) Cluster() string    { return "x" }
 func (c *cluster) Level() ack.Level {
@@ -114,10 +114,10 @@ func (c *cluster) settles() {
 	c.committed = shardmap.New(8).Settle(c.committed, 2)
 }
 
-func (c *cluster) process(node string) roster.Process {
+func (c *cluster) process(node string) membership.Process {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return roster.Process{Disk: c.disks[node], Boot: 1, Nonce: c.heard[node].Heartbeat.Nonce, Level: c.knows[node]}
+	return membership.Process{Disk: c.disks[node], Boot: 1, Nonce: c.heard[node].Heartbeat.Nonce, Level: c.knows[node]}
 }
 
 // raise applies a proposed level.
@@ -412,7 +412,7 @@ func TestVoterMayLeaveOnlyIfThreeRemain(t *testing.T) {
 	} {
 		runReconciler(t, c.servers, func(x *cluster) {
 			x.hears("b", c.gone)
-			v := roster.View{Servers: roster.ServersOf(x.servers), Heard: x.views()}
+			v := membership.View{Servers: membership.ServersOf(x.servers), Heard: x.views()}
 			if got := v.MayLeave("a/1"); got != c.want {
 				t.Errorf("a of %s may leave: %v, want %v", c.servers, got, c.want)
 			}

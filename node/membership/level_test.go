@@ -1,4 +1,4 @@
-package roster_test
+package membership_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 
 	"shardway/ack"
 	"shardway/node/gossip"
-	"shardway/node/roster"
+	"shardway/node/membership"
 )
 
 // A downgrade is possible as long as nothing is written that the previous version does not support.
@@ -56,7 +56,7 @@ func TestSilentServerBlocksTheLevelUntilItIsRemoved(t *testing.T) {
 
 func TestRaiseDoesNotWaitForFinalizeAfter(t *testing.T) {
 	runReconciler(t, "ABC", func(c *cluster) {
-		var blocked *roster.LevelError
+		var blocked *membership.LevelError
 		if err := c.asks(); !errors.As(err, &blocked) || !strings.Contains(err.Error(), "no node knows a higher one") {
 			t.Errorf("with nothing to raise: %v", err)
 		}

@@ -4,54 +4,54 @@ import (
 	"context"
 
 	"shardway/ack"
-	"shardway/node/roster"
+	"shardway/node/membership"
 	"shardway/verdict"
 )
 
 var (
-	_ roster.BootstrapPeers = others{}
-	_ roster.DuplicatePeers = others{}
+	_ membership.BootstrapPeers = others{}
+	_ membership.DuplicatePeers = others{}
 )
 
-// others sends requests of package roster to other nodes.
+// others sends requests of package membership to other nodes.
 type others struct{ n *Node }
 
-// RequestPromise implements roster.BootstrapPeers.
+// RequestPromise implements membership.BootstrapPeers.
 func (o others) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
 	err = o.n.ask(ctx, node, request{What: askFound, Firm: firm}, &ok)
 	return ok, err
 }
 
-// NeedsPromise implements roster.BootstrapPeers.
+// NeedsPromise implements membership.BootstrapPeers.
 func (o others) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
 	err = o.n.ask(ctx, node, request{What: askFounder}, &needs)
 	return needs, err
 }
 
-// FindElsewhere implements roster.DuplicatePeers.
+// FindElsewhere implements membership.DuplicatePeers.
 func (o others) FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
 	err = o.n.ask(ctx, node, request{What: askTwin, Nonce: nonce}, &addr)
 	return addr, err
 }
 
-// Who implements roster.DuplicatePeers.
-func (o others) Who(ctx context.Context, node string) (p roster.Process, err error) {
+// Who implements membership.DuplicatePeers.
+func (o others) Who(ctx context.Context, node string) (p membership.Process, err error) {
 	err = o.n.ask(ctx, node, request{What: askWho}, &p)
 	return p, err
 }
 
-// openRoster makes what needs Raft.
-func (n *Node) openRoster() {
+// openMembership makes what needs Raft.
+func (n *Node) openMembership() {
 	var alone func(context.Context) error
 	if n.o.FoundsAlone && n.o.BootstrapExpect <= 1 {
 		alone = n.gossip.JoinsOnlyItself
 	}
-	n.founder = roster.NewBootstrapper(roster.BootstrapperOptions{
+	n.founder = membership.NewBootstrapper(membership.BootstrapperOptions{
 		JoinsOnlyItself: alone,
 		Self:            string(n.self), BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0,
 		Dir: n.o.Dir, Raft: n.raft, Gossip: n.gossip, Nodes: others{n}, Fail: n.fail, Log: n.log,
 	})
-	n.twin = roster.NewDuplicateDetector(roster.DuplicateOptions{
+	n.twin = membership.NewDuplicateDetector(membership.DuplicateOptions{
 		Self: string(n.self), Nonce: n.nonce, Gossip: n.gossip, Nodes: others{n}, Lookup: n.lookup, Log: n.log,
 		Answered: func() bool { return n.agent.lastAnswer.Load() != 0 },
 		OnSeen:   func(addr string) { n.agent.duplicateAddr.Store(&addr) },
@@ -65,12 +65,12 @@ func (n *Node) openRoster() {
 }
 
 // newKeeper makes what keeps Raft's configuration, and the level, while l leads.
-func (n *Node) newKeeper(l *leadership) *roster.Reconciler {
-	return roster.NewReconciler(roster.ReconcilerOptions{
+func (n *Node) newKeeper(l *leadership) *membership.Reconciler {
+	return membership.NewReconciler(membership.ReconcilerOptions{
 		Pulse: &n.pulse,
 		Raft:  n.raft, Server: n.server, Gossip: n.gossip, Heard: l.view, Ready: l.ready.Load, Term: l.term, ProposeLevel: n.raft.Apply,
-		State: func() roster.State { return n.fsm.state.Load() },
-		Identify: func(ctx context.Context, node string) (roster.Process, error) {
+		State: func() membership.State { return n.fsm.state.Load() },
+		Identify: func(ctx context.Context, node string) (membership.Process, error) {
 			if node == string(n.self) {
 				return n.process(), nil
 			}
@@ -81,14 +81,14 @@ func (n *Node) newKeeper(l *leadership) *roster.Reconciler {
 }
 
 // process is who this one is, and which level its program knows.
-func (n *Node) process() roster.Process {
-	return roster.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce, Boot: n.o.Dir.Boot(), Level: ack.MaxLevel}
+func (n *Node) process() membership.Process {
+	return membership.Process{Disk: n.o.Dir.Disk(), Nonce: n.nonce, Boot: n.o.Dir.Boot(), Level: ack.MaxLevel}
 }
 
 // mayLeave reports whether a stopping node's server may be taken out of the
 // configuration.
 func (n *Node) mayLeave(server string, heard []ack.MemberView) bool {
-	return roster.View{Servers: roster.ServersOf(n.raft.Configuration()), Heard: heard}.MayLeave(server)
+	return membership.View{Servers: membership.ServersOf(n.raft.Configuration()), Heard: heard}.MayLeave(server)
 }
 
 // birth tells why this node belongs to no cluster yet, and whether it does.

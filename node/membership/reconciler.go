@@ -1,4 +1,4 @@
-package roster
+package membership
 
 import (
 	"cmp"
@@ -275,7 +275,7 @@ func (k *Reconciler) confirm(ctx context.Context, m gossip.Member) bool {
 }
 
 // errIdentifiedRecently means that no request was sent, because the previous one is too recent.
-var errIdentifiedRecently = errors.New("roster: the node was asked a moment ago")
+var errIdentifiedRecently = errors.New("membership: the node was asked a moment ago")
 
 // identify requests the identity of the process of a server, at most once per confirmInterval. It
 // returns errIdentifiedRecently, or an error if the node does not respond or has another disk.
@@ -292,7 +292,7 @@ func (k *Reconciler) identify(ctx context.Context, server string) (Process, erro
 	}
 	k.o.Log.Debug().Err(err).Str("server", server).Str("disk", p.Disk).Msg("server not confirmed by node")
 	if err == nil {
-		err = fmt.Errorf("roster: the process there has disk %s", p.Disk)
+		err = fmt.Errorf("membership: the process there has disk %s", p.Disk)
 	}
 	return Process{}, err
 }

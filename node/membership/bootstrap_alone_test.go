@@ -1,4 +1,4 @@
-package roster_test
+package membership_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 
 	"shardway/node/consensus"
 	"shardway/node/gossip"
-	"shardway/node/roster"
+	"shardway/node/membership"
 )
 
 // aloneNode is a new node whose only join address is its own.
@@ -44,7 +44,7 @@ func (l *aloneNode) run(t *testing.T, then func()) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		b := roster.NewBootstrapper(roster.BootstrapperOptions{
+		b := membership.NewBootstrapper(membership.BootstrapperOptions{
 			Self: "a", BootstrapExpect: 1, Joins: true, JoinsOnlyItself: l.only, Dir: l, Raft: l, Gossip: l,
 			Fail: func(err error) { t.Error(err) }, Log: zerolog.Nop(),
 		})

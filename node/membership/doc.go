@@ -1,4 +1,4 @@
-// Package roster decides which nodes are members of a cluster.
+// Package membership decides which nodes are members of a cluster.
 //
 // # Types
 //
@@ -24,4 +24,4 @@
 //   - A promise is on disk before it is given.
 //
 // The rules are in docs/internals/protocol-membership.md.
-package roster
+package membership

@@ -1,4 +1,4 @@
-package roster_test
+package membership_test
 
 import (
 	"testing"

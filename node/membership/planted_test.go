@@ -1,0 +1,68 @@
+package membership_test
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"testing"
+
+	"shardway/internal/overlay"
+	"shardway/internal/raceflag"
+)
+
+// plantedMistake is a possible mistake of the bootstrap, and a pattern of the failure that must report
+// it.
+type plantedMistake struct {
+	name, caught string
+	edits        []overlay.Edit
+}
+
+func in(decl, old, changed string) []overlay.Edit {
+	return []overlay.Edit{{Decl: decl, Old: old, New: changed}}
+}
+
+func plantedMistakes() []plantedMistake {
+	const two, few = "two clusters", "have promised"
+	return []plantedMistake{
+		{"a promise is forgotten at a restart", two + "|" + few, in("node/membership.Bootstrapper.currentPromise", "	to, err := b.o.Dir.Promised()\n", "	to, err := b.o.Dir.Promised()\n	if PLANTED {\n		to = \"\"\n	}\n")},
+		{"a promise is not on the disk when it is given", two + "|" + few, in("node/membership.Bootstrapper.storePromise", "	if err == nil && p.to != to {\n", "	if err == nil && p.to != to && !PLANTED {\n")},
+		{"a promise is given to two", two + "|" + few, in("node/membership.Bootstrapper.grant", "	case p.to != \"\" && p.to != by:\n", "	case !PLANTED && p.to != \"\" && p.to != by:\n")},
+		{"a promise is taken back from who may need it", two + "|" + few, in("node/membership.Bootstrapper.releaseStale", "		if err != nil || needs {\n", "		if !PLANTED && (err != nil || needs) {\n")},
+		{"a founder counts itself twice", few, in("node/membership.Bootstrapper.eligibleNodes", "			nodes = append(nodes, m.ID)\n", "			nodes = append(nodes, m.ID)\n			if PLANTED && m.ID == b.o.Self {\n				nodes = append(nodes, m.ID)\n			}\n")},
+		{"most of those that are expected are enough", few, in("node/membership.Bootstrapper.tryBootstrap", "	if len(nodes) < b.o.BootstrapExpect ||", "	if len(nodes) < b.o.BootstrapExpect && (!PLANTED || len(nodes) <= b.o.BootstrapExpect/2) ||")},
+		{"nobody is asked for its promise", "progress", in("node/membership.Bootstrapper.tryBootstrap", " || !b.allAgree(ctx, nodes, true) {", " || !PLANTED && !b.allAgree(ctx, nodes, true) {")},
+		{"one that has given way founds", two + "|" + few, in("node/membership.Bootstrapper.tryBootstrap", "getErr != nil || p.to != b.o.Self || b.BelongsToCluster()", "getErr != nil || !PLANTED && p.to != b.o.Self || b.BelongsToCluster()")},
+		{"nobody gives way, and each waits for the other", "progress", in("node/membership.Bootstrapper.releaseStale", "	if err != nil || p.to == \"\" || p.to == by {\n", "	if PLANTED || err != nil || p.to == \"\" || p.to == by {\n")},
+	}
+}
+
+// TestEachPlantedBootstrapMistakeIsDetected builds this package with each mistake and runs
+// TestEveryScheduleBootstrapsAtMostOneCluster, which must fail. If the source of an edit changes,
+// change the edit as well.
+func TestEachPlantedBootstrapMistakeIsDetected(t *testing.T) {
+	if testing.Short() || raceflag.Detector {
+		t.Skip("builds the package with mistakes, and without the race detector")
+	}
+	o := overlay.New("../..")
+	var edits [][]overlay.Edit
+	for _, m := range plantedMistakes() {
+		edits = append(edits, m.edits)
+	}
+	if err := o.Plant(edits); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := o.TestBinary(t.Context(), t.TempDir(), "node/membership")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range plantedMistakes() {
+		cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestEveryScheduleBootstrapsAtMostOneCluster$")
+		cmd.Env = append(os.Environ(), overlay.Switch+"="+overlay.Number(i))
+		out, err := cmd.CombinedOutput()
+		if err == nil || !regexp.MustCompile(`schedule \d+: .*(`+m.caught+`)`).Match(out) {
+			t.Errorf("%s: %v, want a failure of %q\n%s", m.name, err, m.caught, out)
+			continue
+		}
+		t.Logf("%s:\n%s", m.name, out)
+	}
+}
