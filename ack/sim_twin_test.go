@@ -14,7 +14,7 @@ import (
 // What two processes on disks of their own do is judged as that of two nodes. Two
 // copies are judged by that one of them is refused, and by what others do. Raft takes part in the first only: the leader puts the new disk in the place of
 // the old one once that is not heard any more. The streams of a copy are refused by
-// package node/past, which is not in this model; its heartbeats come all the same.
+// package node/diskhistory, which is not in this model; its heartbeats come all the same.
 
 // addTwin adds a second host with the node id of another one, which does not run yet.
 func (w *world) addTwin() {

@@ -11,7 +11,7 @@ import (
 	"shardway/ack"
 	"shardway/node/consensus"
 	"shardway/node/disk"
-	"shardway/node/past"
+	"shardway/node/diskhistory"
 	"shardway/peer"
 )
 
@@ -27,10 +27,10 @@ const (
 
 // diskRecords contains what other nodes have stated about their disks, and creates the statement of
 // this node. With it, nodes detect a data directory that was rolled back to an older image or copied
-// (see package past). It implements peer.Past. Its methods may be called from any goroutine.
+// (see package diskhistory). It implements peer.Past. Its methods may be called from any goroutine.
 type diskRecords struct {
 	n     *Node
-	table *past.Table
+	table *diskhistory.Table
 	// learnMu makes learn run its follow-up actions in the order of the statements.
 	learnMu sync.Mutex
 	// unknownServers are the servers that have greeted with an unknown process.
@@ -51,7 +51,7 @@ func newDiskRecords(n *Node) *diskRecords {
 		n.log.Warn().Err(err).Str("lost", "what the disks of other nodes have said: until they are heard again, this node takes an older image or a copy of one for the disk").
 			Msg("disk records reset")
 	}
-	a := &diskRecords{n: n, table: past.New(kept), unknownServers: newUnknownServers()}
+	a := &diskRecords{n: n, table: diskhistory.New(kept), unknownServers: newUnknownServers()}
 	if errors.Is(err, disk.ErrUnread) {
 		a.readErr = err
 	}
@@ -84,16 +84,16 @@ func (a *diskRecords) Own() peer.Record {
 
 // ownStatement returns the statement of this node about its own disk. It is zero until Raft has
 // started, because this node sends no statements before.
-func (a *diskRecords) ownStatement() past.Statement {
+func (a *diskRecords) ownStatement() diskhistory.Statement {
 	select {
 	case <-a.n.raftOpen:
 	default:
-		return past.Statement{}
+		return diskhistory.Statement{}
 	}
 	// The term is read first: it may rise, and the statement must contain a term that was on the disk.
 	term := a.n.raft.Term()
 	applied := a.n.fsm.state.Load().Committed().Epoch()
-	return past.Statement{
+	return diskhistory.Statement{
 		Server: a.n.server, Boot: a.n.o.Dir.Boot(), Nonce: a.n.nonce,
 		Term: term, Last: a.n.raft.LastIndex(), Applied: uint64(applied),
 	}
@@ -108,7 +108,7 @@ func (a *diskRecords) Known(node, id string) (boot uint64, r peer.Record) {
 // isCurrentProcess reports whether the process at the other end of a connection is the one in the
 // record of its disk.
 func (a *diskRecords) isCurrentProcess(far peer.Identity) bool {
-	return a.table.Knows(past.Statement{Server: consensus.ServerID(far.Node, far.Disk), Nonce: far.Nonce})
+	return a.table.Knows(diskhistory.Statement{Server: consensus.ServerID(far.Node, far.Disk), Nonce: far.Nonce})
 }
 
 // Meet checks the peer of a new stream and records its statement. It refuses only Raft streams. If an
@@ -117,14 +117,14 @@ func (a *diskRecords) isCurrentProcess(far peer.Identity) bool {
 // host, could act as the node. An unknown process that has dialed another kind of stream is greeted later.
 // If the peer of a Raft stream has a newer record of this node's disk, Meet stops this node.
 func (a *diskRecords) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, string) {
-	far := past.Statement{
+	far := diskhistory.Statement{
 		Server: consensus.ServerID(m.Far.Node, m.Far.Disk), Boot: m.Far.Boot,
 		Nonce: m.Far.Nonce, Term: m.Far.Term, Last: m.Far.Last, Applied: m.Far.Applied,
 	}
 	raft := m.Kind == peer.Raft
 	if raft && m.Told.Nonce != 0 {
 		told := disk.Known{Server: a.n.server, Boot: m.ToldBoot, Nonce: m.Told.Nonce, Term: m.Told.Term, Applied: m.Told.Applied}
-		if err := past.Check(told, a.ownStatement()); err != nil {
+		if err := diskhistory.Check(told, a.ownStatement()); err != nil {
 			a.n.failStale(fmt.Errorf("node %q knows: %w", m.Far.Node, err))
 			return peer.RefusedSelf, err.Error()
 		}
@@ -158,7 +158,7 @@ func (a *diskRecords) Meet(ctx context.Context, m peer.Meeting) (peer.Refusal, s
 // disk has a new process, it closes the streams to previous processes and informs the proxy.
 // Statements of one process may arrive out of order, so the follow-up actions use the record after
 // the update, not the statement.
-func (a *diskRecords) learn(s past.Statement) error {
+func (a *diskRecords) learn(s diskhistory.Statement) error {
 	if s.Nonce == 0 {
 		return nil // the peer has not started Raft
 	}
@@ -222,8 +222,8 @@ func (a *diskRecords) learnHeartbeat(hb ack.Heartbeat) {
 
 // heartbeatStatement returns the statement in a heartbeat. Last is the largest index, because a
 // heartbeat does not contain it.
-func heartbeatStatement(hb ack.Heartbeat) past.Statement {
-	return past.Statement{
+func heartbeatStatement(hb ack.Heartbeat) diskhistory.Statement {
+	return diskhistory.Statement{
 		Server: hb.Server, Boot: hb.Boot, Nonce: hb.Nonce, Term: hb.Term, Applied: uint64(hb.Applied), Last: ^uint64(0),
 	}
 }

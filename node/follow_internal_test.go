@@ -14,7 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/node/consensus"
-	"shardway/node/past"
+	"shardway/node/diskhistory"
 	"shardway/proxy"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -101,7 +101,7 @@ func newFollower(t *testing.T, c *owning) *follower {
 	t.Cleanup(func() { _ = conn.Close() })
 	return &follower{
 		t: t, c: c, conn: conn, r: bufio.NewReader(conn),
-		a: &diskRecords{n: &Node{stream: consensus.NewStream("y/d", nil), proxy: s, log: zerolog.Nop()}, table: past.New(nil)},
+		a: &diskRecords{n: &Node{stream: consensus.NewStream("y/d", nil), proxy: s, log: zerolog.Nop()}, table: diskhistory.New(nil)},
 	}
 }
 
@@ -151,7 +151,7 @@ func (f *follower) rests() {
 // hears has the node learn what a process says.
 func (f *follower) hears(boot, nonce uint64) {
 	f.t.Helper()
-	if err := f.a.learn(past.Statement{Server: "x/d2", Boot: boot, Nonce: nonce, Term: 1, Last: 9}); err != nil {
+	if err := f.a.learn(diskhistory.Statement{Server: "x/d2", Boot: boot, Nonce: nonce, Term: 1, Last: 9}); err != nil {
 		f.t.Fatal(err)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"shardway/internal/simnet"
 	"shardway/node/consensus"
-	"shardway/node/past"
+	"shardway/node/diskhistory"
 	"shardway/peer"
 	"shardway/proxy"
 	"shardway/queue"
@@ -48,7 +48,7 @@ func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = port.Serve(ctx, ln) }() // ends with ctx
-		a := &diskRecords{n: &Node{stream: stream, proxy: proxy.New(proxy.Options{Room: queue.New(queue.Options{})}), log: zerolog.Nop()}, table: past.New(nil)}
+		a := &diskRecords{n: &Node{stream: stream, proxy: proxy.New(proxy.Options{Room: queue.New(queue.Options{})}), log: zerolog.Nop()}, table: diskhistory.New(nil)}
 		c, err := consensus.Over(at(there, "a", 1))(ctx, "b", "x")
 		if err != nil {
 			t.Fatal(err)
@@ -72,7 +72,7 @@ func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 			{what: "an older image", server: "a/x", boot: 2, nonce: 2, refused: true},
 			{what: "the next process", server: "a/x", boot: 5, nonce: 2, ends: true},
 		} {
-			if err := a.learn(past.Statement{Server: step.server, Boot: step.boot, Nonce: step.nonce, Last: 9}); (err != nil) != step.refused {
+			if err := a.learn(diskhistory.Statement{Server: step.server, Boot: step.boot, Nonce: step.nonce, Last: 9}); (err != nil) != step.refused {
 				t.Errorf("%s: %v", step.what, err)
 			}
 			synctest.Wait()

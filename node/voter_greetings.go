@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"shardway/node/past"
+	"shardway/node/diskhistory"
 	"shardway/peer"
 )
 
@@ -25,7 +25,7 @@ const (
 // greeting is the last statement that this node has sent to a voter, and the time. The statement is
 // zero if the voter was not reachable.
 type greeting struct {
-	said past.Statement
+	said diskhistory.Statement
 	at   time.Time
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // Known contains the highest values that the disk of another node has reported of itself,
-// see package past.
+// see package diskhistory.
 type Known struct {
 	// Server is "node/disk".
 	Server string `json:"server"`

@@ -1,4 +1,4 @@
-// Package past remembers what disks have said of themselves, so that one that goes
+// Package diskhistory remembers what disks have said of themselves, so that one that goes
 // back behind its word is found out.
 //
 // A voter's word is what its disk holds: which terms it took part in, which
@@ -15,4 +15,4 @@
 // other, and it cannot go back.
 //
 // Nothing is known of what was said to nobody who is left: docs/operate/backup-recovery.md.
-package past
+package diskhistory

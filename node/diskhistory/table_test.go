@@ -1,4 +1,4 @@
-package past_test
+package diskhistory_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"shardway/node/disk"
-	"shardway/node/past"
+	"shardway/node/diskhistory"
 )
 
 // Each line is a disk of which the same is known: boot 5 as process 50, term 7 and
@@ -31,39 +31,39 @@ func TestWhoCanHaveTheDisk(t *testing.T) {
 		// Nothing was said.
 		{1, 0, 0, 0, ""},
 	} {
-		err := past.Check(known, past.Statement{Server: "b/x", Boot: c.boot, Nonce: c.nonce, Term: c.term, Last: c.last})
-		rollback, is := errors.AsType[*past.RollbackError](err)
+		err := diskhistory.Check(known, diskhistory.Statement{Server: "b/x", Boot: c.boot, Nonce: c.nonce, Term: c.term, Last: c.last})
+		rollback, is := errors.AsType[*diskhistory.RollbackError](err)
 		if is != (c.back != "") || is && (!strings.Contains(err.Error(), c.back) || rollback.Server != "b/x") {
 			t.Errorf("boot %d, process %d, term %d, log to %d: %v, want %q", c.boot, c.nonce, c.term, c.last, err, c.back)
 		}
 	}
-	if err := past.Check(disk.Known{}, past.Statement{Server: "b/x", Boot: 1, Nonce: 1}); err != nil {
+	if err := diskhistory.Check(disk.Known{}, diskhistory.Statement{Server: "b/x", Boot: 1, Nonce: 1}); err != nil {
 		t.Errorf("of a disk nothing is known of: %v", err)
 	}
 }
 
 func TestTableKeepsTheMostThatWasSaid(t *testing.T) {
-	table := past.New(nil)
-	learn := func(s past.Statement) {
+	table := diskhistory.New(nil)
+	learn := func(s diskhistory.Statement) {
 		t.Helper()
 		if err := table.Learn(s); err != nil {
 			t.Fatal(err)
 		}
 	}
 	table.Term("b/x", 9) // of nobody known
-	learn(past.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 3, Last: 12, Applied: 10})
-	learn(past.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 2, Last: 12, Applied: 11}) // overtaken
+	learn(diskhistory.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 3, Last: 12, Applied: 10})
+	learn(diskhistory.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 2, Last: 12, Applied: 11}) // overtaken
 	table.Term("b/x", 5)
-	learn(past.Statement{Server: "b/x", Boot: 3, Nonce: 30, Term: 5, Last: 12})
-	learn(past.Statement{Server: "b/y", Boot: 1, Nonce: 40}) // an emptied directory
+	learn(diskhistory.Statement{Server: "b/x", Boot: 3, Nonce: 30, Term: 5, Last: 12})
+	learn(diskhistory.Statement{Server: "b/y", Boot: 1, Nonce: 40}) // an emptied directory
 	want := fmt.Sprint([]disk.Known{{Server: "b/x", Boot: 3, Nonce: 30, Term: 5, Applied: 11}, {Server: "b/y", Boot: 1, Nonce: 40}})
 	if got := fmt.Sprint(table.All()); got != want {
 		t.Errorf("known: %s, want %s", got, want)
 	}
-	if got := fmt.Sprint(past.New(table.All()).All()); got != want {
+	if got := fmt.Sprint(diskhistory.New(table.All()).All()); got != want {
 		t.Errorf("known after a restart: %s, want %s", got, want)
 	}
-	if err := table.Learn(past.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 9, Last: 99}); err == nil {
+	if err := table.Learn(diskhistory.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 9, Last: 99}); err == nil {
 		t.Error("a process of before was learnt from")
 	}
 	if got := fmt.Sprint(table.All()); got != want {
@@ -72,8 +72,8 @@ func TestTableKeepsTheMostThatWasSaid(t *testing.T) {
 }
 
 func TestWhatIsSaidAgainIsNotKeptAgain(t *testing.T) {
-	table := past.New(nil)
-	s := past.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 3, Last: 12, Applied: 10}
+	table := diskhistory.New(nil)
+	s := diskhistory.Statement{Server: "b/x", Boot: 2, Nonce: 20, Term: 3, Last: 12, Applied: 10}
 	changed := func() bool {
 		select {
 		case <-table.Changed():
@@ -94,18 +94,18 @@ func TestWhatIsSaidAgainIsNotKeptAgain(t *testing.T) {
 }
 
 func TestTableIsBounded(t *testing.T) {
-	table := past.New(nil)
+	table := diskhistory.New(nil)
 	server := func(i int) string { return fmt.Sprintf("n%d/x", i) }
-	for i := range past.Most + 10 {
-		if err := table.Learn(past.Statement{Server: server(i), Boot: 1, Nonce: 1}); err != nil {
+	for i := range diskhistory.Most + 10 {
+		if err := table.Learn(diskhistory.Statement{Server: server(i), Boot: 1, Nonce: 1}); err != nil {
 			t.Fatal(err)
 		}
 		table.Term(server(0), uint64(i)) // it is heard of all the time
 	}
-	if n := len(table.All()); n != past.Most {
-		t.Errorf("%d disks known, want %d", n, past.Most)
+	if n := len(table.All()); n != diskhistory.Most {
+		t.Errorf("%d disks known, want %d", n, diskhistory.Most)
 	}
-	for i, want := range map[int]bool{0: true, 1: false, 10: false, 11: true, past.Most + 9: true} {
+	for i, want := range map[int]bool{0: true, 1: false, 10: false, 11: true, diskhistory.Most + 9: true} {
 		if got := table.Of(server(i)).Boot != 0; got != want {
 			t.Errorf("disk %d is known: %v, want %v", i, got, want)
 		}
@@ -115,33 +115,33 @@ func TestTableIsBounded(t *testing.T) {
 // A node says itself which disk it has: one that named a thousand had those of all
 // others forgotten.
 func TestOneNodeDoesNotPushOutTheOthers(t *testing.T) {
-	table := past.New(nil)
+	table := diskhistory.New(nil)
 	say := func(node string, disk int) {
 		t.Helper()
-		if err := table.Learn(past.Statement{Server: fmt.Sprintf("%s/%d", node, disk), Boot: 1, Nonce: 1}); err != nil {
+		if err := table.Learn(diskhistory.Statement{Server: fmt.Sprintf("%s/%d", node, disk), Boot: 1, Nonce: 1}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	say("b", 0)
 	say("c", 0)
-	for i := range 2 * past.Most {
+	for i := range 2 * diskhistory.Most {
 		say("x", i)
 	}
-	for _, server := range []string{"b/0", "c/0", fmt.Sprintf("x/%d", 2*past.Most-1)} {
+	for _, server := range []string{"b/0", "c/0", fmt.Sprintf("x/%d", 2*diskhistory.Most-1)} {
 		if table.Of(server).Boot == 0 {
 			t.Errorf("disk %s is forgotten", server)
 		}
 	}
-	if n := len(table.All()); n != 2+past.MostOfOne {
-		t.Errorf("%d disks known, want %d", n, 2+past.MostOfOne)
+	if n := len(table.All()); n != 2+diskhistory.MostOfOne {
+		t.Errorf("%d disks known, want %d", n, 2+diskhistory.MostOfOne)
 	}
 }
 
 // What was kept and is read late counts as if it had been read first: it is added, and a
 // process that passed meanwhile and has an older image of its disk does not any more.
 func TestWhatIsRecalledCountsAsIfItHadBeenKnownFirst(t *testing.T) {
-	table := past.New(nil)
-	for _, s := range []past.Statement{
+	table := diskhistory.New(nil)
+	for _, s := range []diskhistory.Statement{
 		{Server: "b/x", Boot: 6, Nonce: 60, Term: 9, Last: 40, Applied: 20},
 		{Server: "c/x", Boot: 2, Nonce: 21, Term: 3, Last: 40, Applied: 20},
 		{Server: "d/x", Boot: 1, Nonce: 10, Term: 3, Last: 40, Applied: 20},
@@ -165,7 +165,7 @@ func TestWhatIsRecalledCountsAsIfItHadBeenKnownFirst(t *testing.T) {
 			t.Errorf("%+v, want %+v", got, want)
 		}
 	}
-	if err := table.Judge(past.Statement{Server: "c/x", Boot: 2, Nonce: 21, Term: 9, Last: 40}); err == nil {
+	if err := table.Judge(diskhistory.Statement{Server: "c/x", Boot: 2, Nonce: 21, Term: 9, Last: 40}); err == nil {
 		t.Error("the older image of c's disk passes still")
 	}
 	select {
