@@ -8,8 +8,8 @@ import (
 
 	"shardway/ack"
 	"shardway/event"
+	"shardway/node/clusterid"
 	"shardway/node/consensus"
-	"shardway/node/lineage"
 	"shardway/shardmap"
 )
 
@@ -37,7 +37,7 @@ func newLeading(n *Node, term uint64) *leading {
 		Leader: ack.LeaderOptions{Server: n.server, Term: term, Pace: n.o.Pace, Timing: n.o.Timing, BootstrapExpect: n.o.BootstrapExpect},
 		Raft:   n.raft, Clock: n.o.Clock.Precise, Newest: n.fsm.state.Load, Keys: n.loaded.get,
 	})
-	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: lineage.New(), driver: turn, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, nudges: nudges{}}
+	return &leading{leadership: newLeadership(n, term, turn.Began()), cluster: clusterid.New(), driver: turn, policyCallers: map[uint64]chan<- error{}, appUnhealthy: map[shardmap.NodeID]bool{}, nudges: nudges{}}
 }
 
 // run is the leader loop. It returns when ctx ends or the term is over.

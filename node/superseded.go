@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"shardway/node/clusterid"
 	"shardway/node/gossip"
-	"shardway/node/lineage"
 )
 
 const (
@@ -36,7 +36,7 @@ func (n *Node) superseded(ctx context.Context, r *gossip.RefusedError, serves bo
 	asking, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	by, err := n.port.Belongs(asking, r.Member, r.Peer)
-	if err == nil && lineage.Supersedes(by, n.cluster()) {
+	if err == nil && clusterid.Supersedes(by, n.cluster()) {
 		r.Theirs, s.by = by, by
 		return s
 	}

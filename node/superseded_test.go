@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"shardway/internal/simnet"
-	"shardway/node/lineage"
+	"shardway/node/clusterid"
 	"shardway/peer"
 )
 
@@ -17,7 +17,7 @@ import (
 func (w *world) recovered(h *simnet.Host, first func(cluster string)) {
 	w.t.Helper()
 	tags := maps.Clone(w.all["b"].node.GossipTags())
-	tags["node"], tags["cluster"] = "x", lineage.Recovered(tags["cluster"], 1<<40)
+	tags["node"], tags["cluster"] = "x", clusterid.Recovered(tags["cluster"], 1<<40)
 	first(tags["cluster"])
 	for name := range tags {
 		if strings.HasPrefix(name, "ep.") {

@@ -42,17 +42,17 @@ func allowed() map[string][]string {
 		// The operator's side.
 		"admin": {"event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
 		// The composition.
-		"node":             {"node/consensus", "node/disk", "node/gossip", "node/lineage", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
+		"node":             {"node/consensus", "node/disk", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/disk":        {"node/logs"},
-		"node/gossip":      {"node/lineage", "node/logs", "endpoints", "internal/clock", "internal/rawio"},
+		"node/gossip":      {"node/clusterid", "node/logs", "endpoints", "internal/clock", "internal/rawio"},
 		"node/hooks":       {"ack", "shardmap"},
-		"node/lineage":     {},
+		"node/clusterid":   {},
 		"node/logs":        {},
 		"node/diskhistory": {"node/disk"},
 		"node/membership":  {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
 		"node/rotation":    {"node/logs", "admin", "internal/secret"},
-		"node/recovery":    {"node/consensus", "node/disk", "node/lineage", "ack", "shardmap"},
+		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},
 		"node/process":     {"node", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict"},
 		// For programs that are the app themselves.
 		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"shardway/node/clusterid"
 	"shardway/node/gossip"
-	"shardway/node/lineage"
 )
 
 func TestThreeNodesMeetAndTellTheirTags(t *testing.T) {
@@ -464,8 +464,8 @@ func TestTooManyTagsAreRefused(t *testing.T) {
 func TestSupersededClusterStopsWhenItMeetsTheRecoveredOne(t *testing.T) {
 	bubble(t, func(s *swarm) {
 		t := s.t
-		former := lineage.New()
-		now := lineage.Recovered(former, 1<<40)
+		former := clusterid.New()
+		now := clusterid.Recovered(former, 1<<40)
 		a := s.host("a").Addr(port)
 		b := s.add("b", inCluster("b", former), a)
 		c := s.add("c", inCluster("c", former), b.host.Addr(port), a)

@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/serf/serf"
 
 	"shardway/endpoints"
-	"shardway/node/lineage"
+	"shardway/node/clusterid"
 )
 
 // RefusedError is why this node and another one do not belong to the same cluster.
@@ -133,7 +133,7 @@ func checkMember(mine *Tags, m *serf.Member) *RefusedError {
 	member := newMember(*m)
 	e := &RefusedError{
 		Member: m.Name, Addr: member.Addr.String(), Peer: member.Tags.Endpoints[endpoints.Peer],
-		theirFault: mine.Cluster != "" && (m.Tags[tagCluster] == "" || lineage.Supersedes(mine.Cluster, m.Tags[tagCluster])),
+		theirFault: mine.Cluster != "" && (m.Tags[tagCluster] == "" || clusterid.Supersedes(mine.Cluster, m.Tags[tagCluster])),
 	}
 	if isForeign(m.Tags) {
 		return nil
@@ -148,7 +148,7 @@ func checkMember(mine *Tags, m *serf.Member) *RefusedError {
 	}
 	if theirs := m.Tags[tagCluster]; theirs != "" && mine.Cluster != "" && theirs != mine.Cluster {
 		e.What, e.Mine, e.Theirs = tagCluster, mine.Cluster, theirs
-		e.Superseded = lineage.Supersedes(theirs, mine.Cluster)
+		e.Superseded = clusterid.Supersedes(theirs, mine.Cluster)
 		return e
 	}
 	return e.checkLevels(mine.Levels, parseLevels(m.Tags[tagLevel]))

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/node/lineage"
+	"shardway/node/clusterid"
 )
 
 // A node comes back, finds some of those that it was with, and has what it takes to
@@ -13,12 +13,12 @@ import (
 // until it saw a node, and met the recovered cluster seconds later, or half a minute.
 func TestFirstRoundMeetsTheRecoveredCluster(t *testing.T) {
 	bubble(t, func(s *swarm) {
-		former := lineage.New()
+		former := clusterid.New()
 		var join []string
 		for _, name := range []string{"b", "c", "d"} {
 			join = append(join, s.add(name, inCluster(name, former), join...).host.Addr(port))
 		}
-		join = append(join, s.add("recovered", inCluster("recovered", lineage.Recovered(former, 1<<40))).host.Addr(port))
+		join = append(join, s.add("recovered", inCluster("recovered", clusterid.Recovered(former, 1<<40))).host.Addr(port))
 		for i := range 6 { // who is asked first is random
 			name := fmt.Sprint("late", i)
 			late := s.add(name, inCluster(name, former), join...)

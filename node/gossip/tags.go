@@ -123,7 +123,7 @@ func (t Tags) withMaxLengths() Tags {
 	return t
 }
 
-// maxClusterIDLen is the length of the ID of a recovered cluster, as package lineage generates it.
+// maxClusterIDLen is the length of the ID of a recovered cluster, as package clusterid generates it.
 const maxClusterIDLen = 16 + len(".") + 16 + len("-") + 4
 
 // isForeign reports whether a Serf member is not a Shardway node. It may announce endpoints.

@@ -10,7 +10,7 @@
 //     other, such as two restores of one backup: no log grows by a thousand
 //     entries a second for years. Where the clock is wrong, it is ack.MinJump
 //     above the last entry known, and the operator may name a higher one.
-//   - Its cluster id is another one (package lineage), so what is left of the old
+//   - Its cluster id is another one (package clusterid), so what is left of the old
 //     cluster is refused by gossip and by the peer port, and stops when it meets
 //     the new one. Others join with an empty directory.
 //   - Its disk id is another one, as its votes are forgotten.

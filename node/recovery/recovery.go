@@ -11,9 +11,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/node/clusterid"
 	"shardway/node/consensus"
 	"shardway/node/disk"
-	"shardway/node/lineage"
 )
 
 // ErrUnconfirmed reports that the operator has not named the cluster to give up.
@@ -115,7 +115,7 @@ func found(d *disk.Dir, o Options, s *ack.State, index, term uint64) (Result, er
 		now = time.Now()
 	}
 	r := Result{Node: d.Node(), Former: s.Cluster(), Shards: s.Shards(), Floor: floor(now, max(index, s.MaxIndex()), o.MinEpoch)}
-	r.Cluster = lineage.Recovered(s.Cluster(), r.Floor)
+	r.Cluster = clusterid.Recovered(s.Cluster(), r.Floor)
 	n, err := s.Recovered(r.Cluster, r.Floor)
 	if err != nil {
 		return Result{}, err

@@ -13,9 +13,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/node/clusterid"
 	"shardway/node/consensus"
 	"shardway/node/disk"
-	"shardway/node/lineage"
 	"shardway/node/recovery"
 )
 
@@ -25,7 +25,7 @@ var now = time.Date(2026, 11, 20, 15, 0, 0, 0, time.UTC)
 // backup is a backup of a cluster that was just born.
 func backup(t *testing.T) []byte {
 	t.Helper()
-	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBootstrap(lineage.New(), 16, ack.DefaultTiming()))
+	s, _, err := ack.NewState().Apply(2, 1, ack.EncodeBootstrap(clusterid.New(), 16, ack.DefaultTiming()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func wantError(t *testing.T, err error, parts ...string) {
 
 func TestRestoreMakesAClusterOfOneAboveTheFloor(t *testing.T) {
 	data, r := restored(t)
-	if r.Floor != uint64(now.UnixMilli()) || r.Node != "a" || r.Kept != "" || !lineage.Supersedes(r.Cluster, r.Former) {
+	if r.Floor != uint64(now.UnixMilli()) || r.Node != "a" || r.Kept != "" || !clusterid.Supersedes(r.Cluster, r.Former) {
 		t.Errorf("restored: %+v", r)
 	}
 	v := look(t, data)
@@ -275,7 +275,7 @@ func TestSupersededDirectoryIsRefusedUntilRecovered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	by := lineage.Recovered(r.Cluster, r.Floor+ack.MinJump)
+	by := clusterid.Recovered(r.Cluster, r.Floor+ack.MinJump)
 	if err = errors.Join(d.Supersede(by), d.Close()); err != nil {
 		t.Fatal(err)
 	}

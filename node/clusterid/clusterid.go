@@ -1,4 +1,4 @@
-// Package lineage gives clusters their ids, and tells by them which of two is a
+// Package clusterid gives clusters their ids, and tells by them which of two is a
 // recovery of the other.
 //
 // A cluster is born with a random id, its family. One that goes on after a lost
@@ -13,7 +13,7 @@
 // floor, supersedes the other: a node of the other one that meets it must stop.
 // That is how a majority that was given up does not come back to serve what
 // others serve now.
-package lineage
+package clusterid
 
 import (
 	"crypto/rand"

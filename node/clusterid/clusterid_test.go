@@ -1,17 +1,17 @@
-package lineage_test
+package clusterid_test
 
 import (
 	"testing"
 
-	"shardway/node/lineage"
+	"shardway/node/clusterid"
 )
 
 func TestLaterRecoverySupersedes(t *testing.T) {
-	born := lineage.New()
-	first := lineage.Recovered(born, 1<<32)
-	second := lineage.Recovered(first, 1<<33)
-	twin := lineage.Recovered(born, 1<<32)
-	other := lineage.New()
+	born := clusterid.New()
+	first := clusterid.Recovered(born, 1<<32)
+	second := clusterid.Recovered(first, 1<<33)
+	twin := clusterid.Recovered(born, 1<<32)
+	other := clusterid.New()
 	tests := []struct {
 		name, a, b string
 		want       bool
@@ -22,17 +22,17 @@ func TestLaterRecoverySupersedes(t *testing.T) {
 		{"second over born", second, born, true},
 		{"first over second", first, second, false},
 		{"itself", first, first, false},
-		{"another family", lineage.Recovered(other, 1<<40), first, false},
+		{"another family", clusterid.Recovered(other, 1<<40), first, false},
 		{"born over none", born, "", false},
 		{"none over born", "", born, false},
 		{"dots of another make", "x.y-z", "x", false},
 	}
 	for _, tt := range tests {
-		if got := lineage.Supersedes(tt.a, tt.b); got != tt.want {
+		if got := clusterid.Supersedes(tt.a, tt.b); got != tt.want {
 			t.Errorf("%s: Supersedes(%q, %q) = %v, want %v", tt.name, tt.a, tt.b, got, tt.want)
 		}
 	}
-	if lineage.Supersedes(first, twin) == lineage.Supersedes(twin, first) {
+	if clusterid.Supersedes(first, twin) == clusterid.Supersedes(twin, first) {
 		t.Errorf("neither or both of %q and %q supersede the other", first, twin)
 	}
 	if len(second) > 64 {
