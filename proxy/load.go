@@ -163,7 +163,7 @@ func (c *client) recordRun(p *attempt, v decision, began time.Duration, sent int
 func (c *client) recordLoad(way Kind, took time.Duration, sent int64) {
 	tunnel := c.x.account.status == 101 // which is no work
 	if !tunnel {
-		c.s.metrics.upstream[way].observe(took)
+		c.s.metrics.upstream[way].Observe(took)
 	}
 	l := c.s.load.of(&c.x, way)
 	if l == nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"shardway/internal/nativehist"
 	"shardway/internal/problem"
 )
 
@@ -69,12 +70,12 @@ type metrics struct {
 	legs      [relayStarts]atomic.Uint64
 	legEnds   [relayEnds]atomic.Uint64
 	sockets   [sessionEnds]atomic.Uint64
-	handovers [relayStarts]histogram
+	handovers [relayStarts]nativehist.Histogram
 
 	since     time.Time
-	durations [int(Remote) + 1][classes]histogram // by the class of the status
-	upstream  [int(Remote) + 1]histogram
-	heldFor   [reasons]histogram // by the first reason
+	durations [int(Remote) + 1][classes]nativehist.Histogram // by the class of the status
+	upstream  [int(Remote) + 1]nativehist.Histogram
+	heldFor   [reasons]nativehist.Histogram // by the first reason
 
 	mu   sync.Mutex
 	cuts map[string]uint64 // by reason; rare
@@ -98,14 +99,14 @@ func (m *metrics) over(x *exchange, took time.Duration) {
 		m.resumable.Add(-1)
 	}
 	if class := x.account.status / 100; class > 1 && class < classes {
-		m.durations[x.routeOf()][class].observe(took)
+		m.durations[x.routeOf()][class].Observe(took)
 	}
 }
 
 // waited times what a request has waited, in all, or for the present leg of its stream.
 func (m *metrics) waited(x *exchange) {
 	if x.waited {
-		m.heldFor[x.waitedFor].observe(x.waitTime)
+		m.heldFor[x.waitedFor].Observe(x.waitTime)
 	}
 }
 
@@ -249,8 +250,8 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 
 // timings sends the histograms of what has occurred.
 func (m *metrics) timings(ch chan<- prometheus.Metric) {
-	send := func(h *histogram, d *prometheus.Desc, labels ...string) {
-		if x := h.metric(d, m.since, labels...); x != nil {
+	send := func(h *nativehist.Histogram, d *prometheus.Desc, labels ...string) {
+		if x := h.Metric(d, m.since, labels...); x != nil {
 			ch <- x
 		}
 	}

@@ -35,7 +35,7 @@ func (s *Server) collectSockets(ch chan<- prometheus.Metric, count func(d *prome
 	m := s.metrics
 	for i := range m.legs {
 		count(descLegs, float64(m.legs[i].Load()), relayStartNames[i])
-		if x := m.handovers[i].metric(descHandover, m.since, relayStartNames[i]); x != nil {
+		if x := m.handovers[i].Metric(descHandover, m.since, relayStartNames[i]); x != nil {
 			ch <- x
 		}
 	}

@@ -103,7 +103,7 @@ func (y *responseRelay) recordStart(k *webSocketSession) {
 	if m.legs[k.startedBy].Add(1); k.startedBy != relayFirst {
 		m.sockets[sessionResumed].Add(1)
 		now := time.Now()
-		m.handovers[k.startedBy].observe(now.Sub(k.lost))
+		m.handovers[k.startedBy].Observe(now.Sub(k.lost))
 		if k.waves {
 			y.s.sockets.wave.finds(now, now.Sub(k.lost), k.gap, false)
 		}

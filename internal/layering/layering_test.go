@@ -38,7 +38,7 @@ func allowed() map[string][]string {
 		"proxy/eventstream": {},
 		"proxy/h1":          {"internal/rawio"},
 		"proxy/wsframe":     {},
-		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "keysource", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio"},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "keysource", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist"},
 		// The operator's side.
 		"admin": {"event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
 		// The composition.
@@ -67,6 +67,7 @@ func allowed() map[string][]string {
 		"internal/logfile":     {},
 		"internal/valueerr":    {},
 		"internal/suggest":     {},
+		"internal/nativehist":  {},
 		"internal/overlay":     {}, // only tests use it
 		"internal/problem":     {},
 		"internal/processors":  {"internal/clock"},

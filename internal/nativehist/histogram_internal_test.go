@@ -1,4 +1,4 @@
-package proxy
+package nativehist
 
 import (
 	"math"
@@ -9,8 +9,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// The bounds are those of the standard, whatever way is taken to them: each duration is
-// above the bound before its bucket and not above the bucket's own.
+// Each duration is above the upper bound of the previous bucket, and not above the bound of its own.
 func TestBucketsAreThoseOfSchemaThree(t *testing.T) {
 	bound := func(i int) float64 { return math.Exp2(float64(i) / perDoubling) }
 	check := func(d time.Duration) {
@@ -29,17 +28,17 @@ func TestBucketsAreThoseOfSchemaThree(t *testing.T) {
 }
 
 func TestHistogramIsNativeAndClassic(t *testing.T) {
-	var h histogram
+	var h Histogram
 	desc := prometheus.NewDesc("shardway_test_seconds", "A test.", []string{"route"}, nil)
-	if h.metric(desc, time.Now(), "local") != nil {
-		t.Error("nothing was observed, and there is a metric")
+	if h.Metric(desc, time.Now(), "local") != nil {
+		t.Error("a histogram without durations has a metric")
 	}
 	for _, d := range []time.Duration{-1, 0, time.Microsecond, time.Millisecond, time.Millisecond, time.Second, time.Second + 1, time.Hour, math.MaxInt64} {
-		h.observe(d)
+		h.Observe(d)
 	}
 	h.nanos.Store(int64(3 * time.Second))
 	var m dto.Metric
-	if err := h.metric(desc, time.Now(), "local").Write(&m); err != nil {
+	if err := h.Metric(desc, time.Now(), "local").Write(&m); err != nil {
 		t.Fatal(err)
 	}
 	x := m.GetHistogram()
@@ -58,15 +57,15 @@ func TestHistogramIsNativeAndClassic(t *testing.T) {
 }
 
 func TestObservingAllocatesNothing(t *testing.T) {
-	var h histogram
-	if n := testing.AllocsPerRun(100, func() { h.observe(1234567) }); n != 0 {
+	var h Histogram
+	if n := testing.AllocsPerRun(100, func() { h.Observe(1234567) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func BenchmarkObserve(b *testing.B) {
-	var h histogram
+	var h Histogram
 	for i := range b.N {
-		h.observe(time.Duration(i%1e6) * 1e3)
+		h.Observe(time.Duration(i%1e6) * 1e3)
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package nativehist
 
 import (
 	"math"
@@ -9,32 +9,30 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// The buckets of a histogram are those of Prometheus' native histograms of schema 3:
-// eight for each doubling, numbered by their upper bounds, 2^(number/8) seconds. What is
-// shorter than the first counts as zero, what is longer than the last counts there.
+// Bucket n has the upper bound 2^(n/8) seconds. A duration below the first bucket counts as zero,
+// and a duration above the last bucket counts in the last bucket.
 const (
 	schema      = 3
 	perDoubling = 1 << schema
 	firstBucket = -19*perDoubling + 1 // above 1.9 µs
 	lastBucket  = 12 * perDoubling    // up to 4096 s
-	// The classic buckets are for who does not know native ones: those of whole doublings,
-	// from 2^-12 s (0.24 ms) to 2^5 s.
+	// The classic buckets are those of whole doublings, from 2^-12 s (0.24 ms) to 2^5 s.
 	firstClassic, lastClassic = -12, 5
 )
 
-// zeroBelow is the upper bound of what counts as zero: 2^-19 s.
+// zeroBelow is the upper bound of durations that count as zero: 2^-19 s.
 const zeroBelow = 1.0 / (1 << 19)
 
-// histogram counts durations by atomic adds: a prometheus.Histogram locks and looks up.
-// How many there are is the sum of its buckets.
-type histogram struct {
+// Histogram counts durations. Unlike prometheus.Histogram, it takes no lock and looks nothing up.
+// The number of durations is the sum of the buckets.
+type Histogram struct {
 	zero    atomic.Uint64
 	buckets [lastBucket - firstBucket + 1]atomic.Uint64
 	nanos   atomic.Int64
 }
 
-// observe counts one duration.
-func (h *histogram) observe(d time.Duration) {
+// Observe counts one duration.
+func (h *Histogram) Observe(d time.Duration) {
 	h.nanos.Add(int64(d))
 	i := bucketOf(d)
 	if i < firstBucket {
@@ -66,8 +64,9 @@ func bucketOf(d time.Duration) int {
 	return i
 }
 
-// metric returns what was counted; nil: nothing yet.
-func (h *histogram) metric(desc *prometheus.Desc, since time.Time, labels ...string) prometheus.Metric {
+// Metric returns the counted durations as a metric, or nil if there are none yet. since is when
+// counting began.
+func (h *Histogram) Metric(desc *prometheus.Desc, since time.Time, labels ...string) prometheus.Metric {
 	seconds := time.Duration(h.nanos.Load()).Seconds()
 	zero := h.zero.Load()
 	count, filled := zero, map[int]int64{}
@@ -90,17 +89,17 @@ func (h *histogram) metric(desc *prometheus.Desc, since time.Time, labels ...str
 	if err != nil {
 		return prometheus.NewInvalidMetric(desc, err)
 	}
-	return classified{native, classic}
+	return withClassic{native, classic}
 }
 
-// classified is a native histogram with classic buckets beside.
-type classified struct {
+// withClassic is a native histogram that also has classic buckets.
+type withClassic struct {
 	prometheus.Metric
 	buckets []*dto.Bucket
 }
 
-// Write adds the buckets; see prometheus.Metric.
-func (c classified) Write(out *dto.Metric) error {
+// Write implements prometheus.Metric, and adds the classic buckets.
+func (c withClassic) Write(out *dto.Metric) error {
 	if err := c.Metric.Write(out); err != nil {
 		return err
 	}
