@@ -3,6 +3,7 @@ package ack
 import (
 	"time"
 
+	"shardway/ack/election"
 	"shardway/shardmap"
 )
 
@@ -473,6 +474,15 @@ func (a *Agent) duplicateFound(now time.Duration, elsewhere string) AnswerResult
 // RanUntil reports, before Poll and Answered, that the process was running until now, even if
 // these calls are late. A busy machine is not a paused one, so the lease is kept.
 func (a *Agent) RanUntil(now time.Duration) { a.holder.RanUntil(now) }
+
+// Unanswered returns the oldest heartbeat without an answer.
+func (a *Agent) Unanswered() election.UnansweredHeartbeat {
+	since, ok := a.holder.oldestUnanswered()
+	if !ok {
+		return election.UnansweredHeartbeat{}
+	}
+	return election.UnansweredHeartbeat{Since: since, Term: a.answerTerm}
+}
 
 // HeartbeatNow makes the next Poll send a heartbeat.
 func (a *Agent) HeartbeatNow() { a.nextHeartbeat = 0 }

@@ -25,12 +25,12 @@
 //   - Agent owns a Follower and a Holder. It acts in the one order that guarantees G1: lease,
 //     routing, drain, acknowledgement, heartbeat. Every node runs an Agent, the leader's node
 //     included.
-//   - LeaderSuspicion decides when a voter campaigns because its leader does not answer.
+//   - election.Suspicion decides when a voter campaigns because its leader does not answer.
 //   - Routing is derived from a State: for each shard, it says whether requests run here, are
 //     forwarded or wait, and why. An Agent publishes a Routing whenever it changes.
 //
-// A caller runs one State, one LeaderDriver while its server leads, and one Agent with a
-// LeaderSuspicion for the lifetime of its process. The other types are parts of these.
+// A caller runs one State, one LeaderDriver while its server leads, and one Agent with an
+// election.Suspicion for the lifetime of its process. The other types are parts of these.
 //
 //	             HeartbeatReceived, Tick, StateApplied …        heartbeats, answers
 //	Leader  ──►  Step(now, Message) []Effect               ◄──►  Holder, Follower
@@ -74,11 +74,8 @@
 // has acquired are routed to it. HookOptions.Deliver sends releases to the leader, separately
 // from heartbeats.
 //
-// On a voter, the caller calls LeaderSuspicion.Poll with Agent.Unanswered after each Agent.Poll.
-// It returns the servers to ask whether they miss their leader, too, and whether to campaign.
-// Replies are passed to ReportReceived. A voter that is asked calls ReportRequested and replies
-// with Report. To campaign, the caller makes Raft start an election at once, as in a leadership
-// transfer.
+// On a voter, the caller calls election.Suspicion.Poll with Agent.Unanswered after each
+// Agent.Poll, and does what it returns.
 //
 // A node that leaves sets Observation.Leaving until it owns nothing any more, or until MapStays
 // reports that no node takes its shards, and then Observation.Stopping.

@@ -46,7 +46,7 @@ func (a *Agent) Due(now time.Duration) time.Duration {
 }
 
 // isIdle reports whether nothing is in progress. An agent with an unanswered heartbeat is not
-// idle: LeaderSuspicion depends on its polls, and an answer arrives within a millisecond.
+// idle: election.Suspicion depends on its polls, and an answer arrives within a millisecond.
 func (a *Agent) isIdle() bool {
 	_, waits := a.holder.oldestUnanswered()
 	_, held := a.holder.Until()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/election"
 	"shardway/shardmap"
 )
 
@@ -214,11 +215,19 @@ func TestShortGrantAdvancesTheHeartbeat(t *testing.T) {
 	}
 }
 
+// followerRaft is the Raft server a/disk of three voters in term 1, which b/disk leads.
+type followerRaft struct{}
+
+func (followerRaft) Term() uint64            { return 1 }
+func (followerRaft) Voters() []string        { return []string{"a/disk", "b/disk", "c/disk"} }
+func (followerRaft) Leader() string          { return "b/disk" }
+func (followerRaft) LogEnd() election.LogEnd { return election.LogEnd{} }
+
 // A node with an unanswered heartbeat polls every 10 ms, so that it detects a failed leader
 // and the end of its lease in time.
 func TestAgentWithUnansweredHeartbeatIsDueAtOnce(t *testing.T) {
 	d := newDue(t)
-	doubt := ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: "a/disk", Heartbeat: 100 * ms, Raft: &raftOf{term: 1, voters: []string{"a/disk", "b/disk", "c/disk"}, leader: "b/disk"}}, d.now)
+	doubt := election.New(election.Options{Server: "a/disk", Heartbeat: 100 * ms, Raft: followerRaft{}}, d.now)
 	missed, lapsed := time.Duration(0), time.Duration(0)
 	d.pass(200*ms, nil)
 	d.mute = true

@@ -9,37 +9,37 @@ func mistakesOfDoubt() []mistake {
 	return []mistake{
 		{
 			name: "doubt: one that misses its leader is enough", mix: pairs, caught: "doubt",
-			edits: in("ack.LeaderSuspicion.shouldCampaign", "	if 2*with <= len(voters) {\n", "	if !PLANTED && 2*with <= len(voters) {\n"),
+			edits: in("ack/election.Suspicion.shouldCampaign", "	if 2*with <= len(voters) {\n", "	if !PLANTED && 2*with <= len(voters) {\n"),
 		},
 		{
 			name: "doubt: who misses nobody counts", mix: pairs, caught: "doubt",
-			edits: in("ack.LeaderSuspicion.reportCounts", "	return h.LeaderTerm == s.report.LeaderTerm && now", "	return (PLANTED && h.requestedAt > 0 || h.LeaderTerm == s.report.LeaderTerm) && now"),
+			edits: in("ack/election.Suspicion.reportCounts", "	return h.LeaderTerm == s.report.LeaderTerm && now", "	return (PLANTED && h.requestedAt > 0 || h.LeaderTerm == s.report.LeaderTerm) && now"),
 		},
 		{
 			name: "doubt: what was said long ago counts", mix: missed, caught: "doubt",
-			edits: both(in("ack.LeaderSuspicion.reportCounts", "now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat\n", "(PLANTED || now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat)\n"),
-				both(in("ack.LeaderSuspicion.Poll", "		clear(s.reports)\n", "		if !PLANTED {\n			clear(s.reports)\n		}\n"),
-					in("ack.LeaderSuspicion.ReportReceived", "asked >= s.missedSince &&", "(PLANTED || asked >= s.missedSince) &&"))),
+			edits: both(in("ack/election.Suspicion.reportCounts", "now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat\n", "(PLANTED || now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat)\n"),
+				both(in("ack/election.Suspicion.Poll", "		clear(s.reports)\n", "		if !PLANTED {\n			clear(s.reports)\n		}\n"),
+					in("ack/election.Suspicion.ReportReceived", "asked >= s.missedSince &&", "(PLANTED || asked >= s.missedSince) &&"))),
 		},
 		{
 			name: "doubt: who stood still misses its leader", mix: missed, caught: "doubt",
-			edits: in("ack.LeaderSuspicion.Poll", "	if now-s.lastPoll > s.timeout()/2 {\n", "	if !PLANTED && now-s.lastPoll > s.timeout()/2 {\n"),
+			edits: in("ack/election.Suspicion.Poll", "	if now-s.lastPoll > s.timeout()/2 {\n", "	if !PLANTED && now-s.lastPoll > s.timeout()/2 {\n"),
 		},
 		{
 			name: "doubt: a leader is missed that has not answered yet", mix: missed, caught: "doubt",
-			edits: in("ack.LeaderSuspicion.leaderMissed", " && of.Term == s.o.Raft.Term()\n", " && (PLANTED || of.Term == s.o.Raft.Term())\n"),
+			edits: in("ack/election.Suspicion.leaderMissed", " && of.Term == s.o.Raft.Term()\n", " && (PLANTED || of.Term == s.o.Raft.Term())\n"),
 		},
 		{
 			name: "doubt: a leader is missed when its leases have almost ended", mix: missed, caught: "doubt",
-			edits: in("ack.LeaderSuspicion.timeout", "max(s.o.Heartbeat*missedTenths/10, minMissedTime)\n", "max(s.o.Heartbeat*missedTenths/10, minMissedTime) * [...]time.Duration{1, 4}[plantedAs(PLANTED)]\n"),
+			edits: in("ack/election.Suspicion.timeout", "max(s.o.Heartbeat*missedTenths/10, minMissedTime)\n", "max(s.o.Heartbeat*missedTenths/10, minMissedTime) * [...]time.Duration{1, 4}[plantedAs(PLANTED)]\n"),
 		},
 		{
 			name: "doubt: all who miss it stand at once", mix: missed, caught: "doubt",
-			edits: in("ack.LeaderSuspicion.shouldCampaign", "	if silent > 0 {\n", "	if wait *= time.Duration(plantedAs(!PLANTED)); silent > 0 {\n"),
+			edits: in("ack/election.Suspicion.shouldCampaign", "	if silent > 0 {\n", "	if wait *= time.Duration(plantedAs(!PLANTED)); silent > 0 {\n"),
 		},
 		{
 			name: "doubt: they stand by their ids alone", mix: missed, caught: "doubt",
-			edits: in("ack.LeaderSuspicion.precedes", "	return log.newer(s.report.Log) || log == s.report.Log && strings", "	return !PLANTED && log.newer(s.report.Log) || (PLANTED || log == s.report.Log) && strings"),
+			edits: in("ack/election.Suspicion.precedes", "	return log.newer(s.report.Log) || log == s.report.Log && strings", "	return !PLANTED && log.newer(s.report.Log) || (PLANTED || log == s.report.Log) && strings"),
 		},
 		{
 			name: "why 22: who has its lease leaves the others without theirs for a heartbeat", mix: missed, caught: "doubt",

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"shardway/ack"
+	"shardway/ack/election"
 )
 
 // caughtBy keeps, for each mistake, the first schedule that caught it: it is played
@@ -29,8 +30,8 @@ func TestPlanted(t *testing.T) {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
-			ack.Plant(i + 1)
-			defer ack.Plant(0)
+			plantMistake(i + 1)
+			defer plantMistake(0)
 			if m.levels {
 				m.playLevels(t)
 				return
@@ -52,6 +53,12 @@ func TestPlanted(t *testing.T) {
 			t.Logf("caught by schedule %d: %.120s", bad.seed, w.failure)
 		})
 	}
+}
+
+// plantMistake plants the mistake of the given number in each of the packages; zero means none.
+func plantMistake(n int) {
+	ack.Plant(n)
+	election.Plant(n)
 }
 
 // playLevels looks for a schedule of the levels that reports the mistake.

@@ -5,14 +5,18 @@ package ack_test
 import (
 	"fmt"
 	"os/exec"
+	"path"
 	"strings"
 	"testing"
 
 	"shardway/internal/overlay"
 )
 
-// plantedSource is added to the package for builds with mistakes.
-const plantedSource = `package ack
+// plantedPackages are the packages that contain mistakes, by directory.
+var plantedPackages = []string{"ack", "ack/election"}
+
+// plantedSource is added to each of them for builds with mistakes.
+const plantedSource = `package %s
 
 var planted int
 
@@ -28,7 +32,7 @@ func plantedAs(on bool) int {
 `
 
 // TestEveryMistakeIsCaught plants each mistake and checks that the simulation finds it. The
-// mistakes are edits of the source of this package, compiled with the -overlay flag of the go
+// mistakes are edits of the source of plantedPackages, compiled with the -overlay flag of the go
 // command. If an edit does not match any more because its line has changed, change the edit,
 // too.
 func TestEveryMistakeIsCaught(t *testing.T) {
@@ -49,7 +53,9 @@ func TestEveryMistakeIsCaught(t *testing.T) {
 func plantAll(t *testing.T) string {
 	t.Helper()
 	o := overlay.New("..")
-	o.Add("ack/planted.go", plantedSource)
+	for _, dir := range plantedPackages {
+		o.Add(dir+"/planted.go", fmt.Sprintf(plantedSource, path.Base(dir)))
+	}
 	for i, m := range mistakes() {
 		for _, e := range m.edits {
 			e.new = strings.ReplaceAll(e.new, "PLANTED", fmt.Sprintf("(planted == %d)", i+1))
@@ -58,9 +64,9 @@ func plantAll(t *testing.T) string {
 			}
 		}
 	}
-	path, err := o.Write(t.TempDir())
+	list, err := o.Write(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return list
 }

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/election"
 )
 
-// suspicionState is the LeaderSuspicion of a node, with global knowledge about it.
+// suspicionState is the suspicion of a node, with global knowledge about it.
 type suspicionState struct {
-	doubt *ack.LeaderSuspicion // nil: the voters of this cluster wait for the election timeout of Raft
+	doubt *election.Suspicion // nil: the voters of this cluster wait for the election timeout of Raft
 	// unanswered is when each heartbeat was sent that no answer has come to since, by its number,
 	// in true time.
 	unanswered map[uint64]time.Duration
@@ -30,7 +31,7 @@ const noticed = 35 * time.Millisecond
 // deferred by the stop.
 const resumeSpread = 10 * time.Millisecond
 
-// voter is the Raft server of a node, for LeaderSuspicion.
+// voter is the Raft server of a node, for election.Suspicion.
 type voter struct{ p *proc }
 
 func (v voter) Term() uint64     { return v.p.disk.term }
@@ -42,25 +43,25 @@ func (v voter) Leader() string {
 	return v.p.w.hosts[v.p.follows].server()
 }
 
-func (v voter) LogEnd() ack.LogEnd {
+func (v voter) LogEnd() election.LogEnd {
 	d := v.p.disk
-	return ack.LogEnd{Term: d.termAt(d.last()), Index: d.last()}
+	return election.LogEnd{Term: d.termAt(d.last()), Index: d.last()}
 }
 
 func (p *proc) initDoubt() {
 	if p.w.doubting {
 		p.unanswered = map[uint64]time.Duration{}
 		p.met = nobody
-		p.doubt = ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: p.disk.server, Heartbeat: p.w.pace.Heartbeat, Raft: voter{p}}, 0)
+		p.doubt = election.New(election.Options{Server: p.disk.server, Heartbeat: p.w.pace.Heartbeat, Raft: voter{p}}, 0)
 	}
 }
 
-// pollSuspicion polls the LeaderSuspicion of the node.
+// pollSuspicion polls the suspicion of the node.
 func (p *proc) pollSuspicion(now time.Duration) {
 	if p.doubt == nil {
 		return
 	}
-	var of ack.UnansweredHeartbeat
+	var of election.UnansweredHeartbeat
 	if !p.leader {
 		of = p.machine.Unanswered()
 	}
@@ -108,7 +109,7 @@ func (p *proc) requestReport(server string) {
 
 // suspicionReport returns the report of the node, and checks that it misses the leader only if that is
 // true.
-func (p *proc) suspicionReport() ack.SuspicionReport {
+func (p *proc) suspicionReport() election.Report {
 	m, w := p.doubt.Report(), p.w
 	if m.LeaderTerm == 0 {
 		return m

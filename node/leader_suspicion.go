@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/election"
 	"shardway/node/consensus"
 	"shardway/peer"
 )
@@ -17,11 +17,11 @@ import (
 const suspicionTimeoutBeats = 1
 
 // leaderSuspicion asks the other voters whether they suspect the leader, too. This node campaigns
-// when ack.LeaderSuspicion decides so. Only the goroutine of agent.run uses machine: responses of
+// when election.Suspicion decides so. Only the goroutine of agent.run uses machine: responses of
 // other voters reach it through agent.call.
 type leaderSuspicion struct {
 	n           *Node
-	machine     *ack.LeaderSuspicion
+	machine     *election.Suspicion
 	ctx         context.Context // of agent.run: requests end with it
 	checkedTerm uint64          // term of the last suspected leader that was checked
 
@@ -31,19 +31,19 @@ type leaderSuspicion struct {
 	}
 }
 
-// suspicionRaft adapts the Raft server to ack.LeaderSuspicion.
+// suspicionRaft adapts the Raft server to election.Suspicion.
 type suspicionRaft struct{ *consensus.Raft }
 
-func (v suspicionRaft) LogEnd() ack.LogEnd {
+func (v suspicionRaft) LogEnd() election.LogEnd {
 	term, index := v.Raft.LogEnd()
-	return ack.LogEnd{Term: term, Index: index}
+	return election.LogEnd{Term: term, Index: index}
 }
 
 func (v suspicionRaft) Leader() string { return v.LeaderServer() }
 
 // newLeaderSuspicion must be called after Raft has started.
 func newLeaderSuspicion(n *Node) *leaderSuspicion {
-	d := &leaderSuspicion{n: n, machine: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{
+	d := &leaderSuspicion{n: n, machine: election.New(election.Options{
 		Server: n.server, Heartbeat: n.o.Pace.Heartbeat, Raft: suspicionRaft{n.raft},
 	}, n.o.Clock.Precise())}
 	d.mu.asking = map[string]bool{}
@@ -54,7 +54,7 @@ func newLeaderSuspicion(n *Node) *leaderSuspicion {
 func (d *leaderSuspicion) poll(now time.Duration) {
 	unanswered := d.n.agent.machine.Unanswered()
 	if d.n.raft.IsLeader() {
-		unanswered = ack.UnansweredHeartbeat{} // a leader does not suspect itself, but the other voters may suspect it
+		unanswered = election.UnansweredHeartbeat{} // a leader does not suspect itself, but the other voters may suspect it
 	}
 	ask, stand := d.machine.Poll(now, unanswered)
 	for _, server := range ask {
@@ -111,7 +111,7 @@ func (d *leaderSuspicion) askVoter(server string, now time.Duration) {
 
 // askMissing asks a voter whether it suspects its leader. A node that does not support the request
 // returns an error, which counts as no suspicion.
-func (n *Node) askMissing(ctx context.Context, server string) (m ack.SuspicionReport, err error) {
+func (n *Node) askMissing(ctx context.Context, server string) (m election.Report, err error) {
 	var w wireMissing
 	err = n.askThat(ctx, nodeOf(server), func(c *peer.Conn) (request, error) {
 		if there := serverID(c.Node(), c.Peer().Disk); there != server {
@@ -124,8 +124,8 @@ func (n *Node) askMissing(ctx context.Context, server string) (m ack.SuspicionRe
 
 // reportSuspicion returns whether this node suspects its leader. server is the requester, which suspects
 // the leader.
-func (n *Node) reportSuspicion(ctx context.Context, server string) (m ack.SuspicionReport, err error) {
-	report := make(chan ack.SuspicionReport, 1)
+func (n *Node) reportSuspicion(ctx context.Context, server string) (m election.Report, err error) {
+	report := make(chan election.Report, 1)
 	called := n.agent.call(ctx, func() { //nolint:contextcheck // what this node asks in turn ends with its own run
 		d, now := n.agent.suspicion, n.agent.beginTurn()
 		d.poll(now)

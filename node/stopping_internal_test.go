@@ -6,23 +6,24 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/election"
 	"shardway/internal/clock"
 )
 
 // missed is a Raft server of which the leader is missed.
 type missed struct{}
 
-// Term implements ack.Voter.
+// Term implements election.Raft.
 func (missed) Term() uint64 { return 7 }
 
-// Voters implements ack.Voter.
+// Voters implements election.Raft.
 func (missed) Voters() []string { return []string{"a/d", "b/d", "c/d"} }
 
-// Leader implements ack.Voter.
+// Leader implements election.Raft.
 func (missed) Leader() string { return "a/d" }
 
-// LogEnd implements ack.Voter.
-func (missed) LogEnd() ack.LogEnd { return ack.LogEnd{Term: 7, Index: 20} }
+// LogEnd implements election.Raft.
+func (missed) LogEnd() election.LogEnd { return election.LogEnd{Term: 7, Index: 20} }
 
 // Who stops does not stand for election, and says so: the others would wait for it.
 func TestWhoStopsDoesNotStandForElection(t *testing.T) {
@@ -31,15 +32,15 @@ func TestWhoStopsDoesNotStandForElection(t *testing.T) {
 	n := &Node{self: "b", server: "b/d"}
 	n.agent = &agent{self: "b", clock: c}
 	n.agent.machine = ack.NewAgent(ack.AgentOptions{Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Term: func() uint64 { return 7 }}, c.Precise())
-	d := &leaderSuspicion{n: n, ctx: context.Background(), machine: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: n.server, Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise())}
+	d := &leaderSuspicion{n: n, ctx: context.Background(), machine: election.New(election.Options{Server: n.server, Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise())}
 	since, stands := c.Precise(), false
 	for range 100 {
 		c.Advance(10 * time.Millisecond)
-		_, stand := d.machine.Poll(c.Precise(), ack.UnansweredHeartbeat{Since: since, Term: 7})
+		_, stand := d.machine.Poll(c.Precise(), election.UnansweredHeartbeat{Since: since, Term: 7})
 		if stands = stands || stand; stands {
 			break
 		}
-		d.machine.ReportReceived(c.Precise(), "c/d", ack.SuspicionReport{LeaderTerm: 7, Log: missed{}.LogEnd(), CurrentTerm: 7})
+		d.machine.ReportReceived(c.Precise(), "c/d", election.Report{LeaderTerm: 7, Log: missed{}.LogEnd(), CurrentTerm: 7})
 	}
 	if !stands || !d.machine.Report().Candidate {
 		t.Fatal("it is not to stand")

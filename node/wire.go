@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/election"
 	"shardway/shardmap"
 )
 
@@ -79,10 +80,10 @@ type wireMissing struct {
 	In       uint64 `json:"in,omitempty"`
 }
 
-func wireMissingOf(m ack.SuspicionReport) wireMissing {
+func wireMissingOf(m election.Report) wireMissing {
 	return wireMissing{Term: m.LeaderTerm, LogTerm: m.Log.Term, LogIndex: m.Log.Index, Stands: m.Candidate, In: m.CurrentTerm}
 }
 
-func (w wireMissing) missing() ack.SuspicionReport {
-	return ack.SuspicionReport{LeaderTerm: w.Term, Log: ack.LogEnd{Term: w.LogTerm, Index: w.LogIndex}, Candidate: w.Stands, CurrentTerm: w.In}
+func (w wireMissing) missing() election.Report {
+	return election.Report{LeaderTerm: w.Term, Log: election.LogEnd{Term: w.LogTerm, Index: w.LogIndex}, Candidate: w.Stands, CurrentTerm: w.In}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/election"
 	"shardway/admin"
 	"shardway/node/membership"
 	"shardway/node/rotation"
@@ -142,7 +143,7 @@ func TestMembersThatAreNotSaidStayUnsaid(t *testing.T) {
 }
 
 func TestMissingIsSentWhole(t *testing.T) {
-	want := ack.SuspicionReport{LeaderTerm: 3, Log: ack.LogEnd{Term: 2, Index: 99}, Candidate: true, CurrentTerm: 4}
+	want := election.Report{LeaderTerm: 3, Log: election.LogEnd{Term: 2, Index: 99}, Candidate: true, CurrentTerm: 4}
 	golden(t, "missing", func() (any, error) { return wireMissingOf(want), nil }, func(w wireMissing) {
 		if got := w.missing(); got != want {
 			t.Errorf("read as %+v, want %+v", got, want)

@@ -22,11 +22,12 @@ const module = "shardway"
 func allowed() map[string][]string {
 	return map[string][]string{
 		// Pure.
-		"shardmap":  {},
-		"ack":       {"shardmap"},
-		"ack/scale": {"ack", "shardmap", "internal/clock"}, // only its test uses it
-		"keysource": {"internal/valueerr", "internal/suggest"},
-		"config":    {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest"},
+		"shardmap":     {},
+		"ack":          {"ack/election", "shardmap"},
+		"ack/election": {},
+		"ack/scale":    {"ack", "shardmap", "internal/clock"}, // only its test uses it
+		"keysource":    {"internal/valueerr", "internal/suggest"},
+		"config":       {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest"},
 		// Beside each other, below proxy.
 		"queue":     {},
 		"verdict":   {},
@@ -42,7 +43,7 @@ func allowed() map[string][]string {
 		// The operator's side.
 		"admin": {"event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
 		// The composition.
-		"node":             {"node/consensus", "node/disk", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "admin", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
+		"node":             {"node/consensus", "node/disk", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "ack/election", "admin", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/disk":        {"node/logs"},
 		"node/gossip":      {"node/clusterid", "node/logs", "endpoints", "internal/clock", "internal/rawio"},
@@ -174,7 +175,7 @@ func TestWhatMustStayOut(t *testing.T) {
 		packages []string
 		out      []string // our packages and foreign modules
 	}{
-		{[]string{"shardmap", "ack", "keysource"}, []string{"net", "math/rand", "math/rand/v2", "github.com/rs/zerolog"}},
+		{[]string{"shardmap", "ack", "ack/election", "keysource"}, []string{"net", "math/rand", "math/rand/v2", "github.com/rs/zerolog"}},
 		{[]string{"queue", "endpoints", "peer", "proxy", "admin", "config"}, []string{"github.com/hashicorp", "go.etcd.io/bbolt", module + "/node"}},
 		{[]string{"queue", "endpoints", "peer", "proxy", "admin"}, []string{module + "/config"}},
 		{[]string{""}, []string{"github.com/coder/websocket", module + "/e2e", module + "/internal/simnet"}},

@@ -1,11 +1,11 @@
-package ack_test
+package election_test
 
 import (
 	"slices"
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/election"
 )
 
 // raftOf is a Raft server.
@@ -13,18 +13,18 @@ type raftOf struct {
 	term   uint64
 	voters []string
 	leader string
-	log    ack.LogEnd
+	log    election.LogEnd
 }
 
-func (r raftOf) Term() uint64       { return r.term }
-func (r raftOf) Voters() []string   { return r.voters }
-func (r raftOf) Leader() string     { return r.leader }
-func (r raftOf) LogEnd() ack.LogEnd { return r.log }
+func (r raftOf) Term() uint64            { return r.term }
+func (r raftOf) Voters() []string        { return r.voters }
+func (r raftOf) Leader() string          { return r.leader }
+func (r raftOf) LogEnd() election.LogEnd { return r.log }
 
 // suspiciousVoter is a voter whose leader, a, has not answered since second one.
 type suspiciousVoter struct {
 	t     *testing.T
-	d     *ack.LeaderSuspicion
+	d     *election.Suspicion
 	raft  *raftOf
 	now   time.Duration
 	asked []string
@@ -33,15 +33,15 @@ type suspiciousVoter struct {
 
 func newDoubter(t *testing.T, self string, voters ...string) *suspiciousVoter {
 	t.Helper()
-	r := &raftOf{term: 7, voters: voters, leader: "a", log: ack.LogEnd{Term: 7, Index: 20}}
-	return &suspiciousVoter{t: t, raft: r, now: time.Second, d: ack.NewLeaderSuspicion(ack.LeaderSuspicionOptions{Server: self, Heartbeat: 100 * time.Millisecond, Raft: r}, time.Second)}
+	r := &raftOf{term: 7, voters: voters, leader: "a", log: election.LogEnd{Term: 7, Index: 20}}
+	return &suspiciousVoter{t: t, raft: r, now: time.Second, d: election.New(election.Options{Server: self, Heartbeat: 100 * time.Millisecond, Raft: r}, time.Second)}
 }
 
 // pass lets time pass, and records which servers are asked and whether the voter campaigns.
 func (v *suspiciousVoter) pass(d time.Duration) {
 	for end := v.now + d; v.now < end; {
 		v.now += 10 * time.Millisecond
-		ask, stand := v.d.Poll(v.now, ack.UnansweredHeartbeat{Since: time.Second, Term: 7})
+		ask, stand := v.d.Poll(v.now, election.UnansweredHeartbeat{Since: time.Second, Term: 7})
 		if ask != nil {
 			v.asked = ask
 		}
@@ -50,7 +50,7 @@ func (v *suspiciousVoter) pass(d time.Duration) {
 }
 
 // receive gives the voter reports of others, as replies to its last request.
-func (v *suspiciousVoter) receive(m ack.SuspicionReport, from ...string) {
+func (v *suspiciousVoter) receive(m election.Report, from ...string) {
 	for _, s := range from {
 		v.d.ReportReceived(v.now, s, m)
 	}
@@ -64,8 +64,8 @@ func (v *suspiciousVoter) wants(stands bool, when string) {
 }
 
 // suspicionOf returns the report of a voter whose log ends with entry index.
-func suspicionOf(index uint64) ack.SuspicionReport {
-	return ack.SuspicionReport{LeaderTerm: 7, Log: ack.LogEnd{Term: 7, Index: index}, CurrentTerm: 7}
+func suspicionOf(index uint64) election.Report {
+	return election.Report{LeaderTerm: 7, Log: election.LogEnd{Term: 7, Index: index}, CurrentTerm: 7}
 }
 
 func TestVoterCampaignsOnceAMajorityMissesTheLeader(t *testing.T) {
@@ -81,7 +81,7 @@ func TestVoterCampaignsOnceAMajorityMissesTheLeader(t *testing.T) {
 	if got, want := v.d.Report(), suspicionOf(20); got != want {
 		t.Errorf("Says() = %v, want %v", got, want)
 	}
-	v.receive(ack.SuspicionReport{}, "c")
+	v.receive(election.Report{}, "c")
 	v.pass(50 * time.Millisecond)
 	v.wants(false, "alone")
 	v.receive(suspicionOf(20), "c")
@@ -145,7 +145,7 @@ func TestVoterWaitsForReplyOfPrecedingVoter(t *testing.T) {
 	v.receive(suspicionOf(20), "b")
 	v.pass(60 * time.Millisecond) // asked just now
 	v.wants(false, "before b has replied")
-	v.receive(ack.SuspicionReport{CurrentTerm: 8}, "b") // it has written its term
+	v.receive(election.Report{CurrentTerm: 8}, "b") // it has written its term
 	v.pass(100 * time.Millisecond)
 	v.wants(false, "beside b")
 }
@@ -173,20 +173,20 @@ func TestVoterYieldsToLaterTerm(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c", "d", "e")
 	v.pass(80 * time.Millisecond)
 	for range 4 {
-		v.receive(ack.SuspicionReport{CurrentTerm: 8}, "c")
+		v.receive(election.Report{CurrentTerm: 8}, "c")
 		v.receive(suspicionOf(20), "d", "e")
 		v.pass(50 * time.Millisecond)
 	}
 	v.wants(false, "beside c")
 	for range 2 {
-		v.receive(ack.SuspicionReport{CurrentTerm: 8}, "c")
+		v.receive(election.Report{CurrentTerm: 8}, "c")
 		v.receive(suspicionOf(20), "d", "e")
 		v.pass(50 * time.Millisecond)
 	}
 	v.wants(true, "after the time of a slow election")
 	other := newDoubter(t, "b", "a", "b", "c", "d", "e")
 	other.pass(80 * time.Millisecond)
-	other.receive(ack.SuspicionReport{CurrentTerm: 7}, "c")
+	other.receive(election.Report{CurrentTerm: 7}, "c")
 	other.receive(suspicionOf(20), "d", "e")
 	other.pass(10 * time.Millisecond)
 	other.wants(true, "when c hears the leader")
@@ -270,7 +270,7 @@ func TestFalseAlarmRaisesTheTimeout(t *testing.T) {
 	v.d.LeaderAlive(v.now, 7)
 	v.raft.term = 8
 	v.pass(10 * time.Millisecond)
-	of := ack.UnansweredHeartbeat{Since: v.now, Term: 8}
+	of := election.UnansweredHeartbeat{Since: v.now, Term: 8}
 	missed := func(d time.Duration) bool {
 		for end := v.now + d; v.now < end; {
 			v.now += 10 * time.Millisecond
@@ -286,7 +286,7 @@ func TestFalseAlarmRaisesTheTimeout(t *testing.T) {
 	}
 	for range 6100 { // a minute
 		v.now += 10 * time.Millisecond
-		v.d.Poll(v.now, ack.UnansweredHeartbeat{})
+		v.d.Poll(v.now, election.UnansweredHeartbeat{})
 	}
 	of.Since = v.now
 	if !missed(80 * time.Millisecond) {
@@ -299,17 +299,17 @@ func (v *suspiciousVoter) replaceLeader(spoke time.Duration) {
 	v.d.LeaderAlive(v.now, v.raft.term)
 	v.pass(spoke)
 	v.raft.term++
-	v.d.Poll(v.now, ack.UnansweredHeartbeat{})
+	v.d.Poll(v.now, election.UnansweredHeartbeat{})
 }
 
 // missedAfter returns how long a heartbeat waits until the leader is missed.
 func (v *suspiciousVoter) missedAfter() (waited time.Duration) {
-	of := ack.UnansweredHeartbeat{Since: v.now, Term: v.raft.term}
+	of := election.UnansweredHeartbeat{Since: v.now, Term: v.raft.term}
 	for ; v.d.Report().LeaderTerm == 0; waited += 10 * time.Millisecond {
 		v.now += 10 * time.Millisecond
 		v.d.Poll(v.now, of)
 	}
-	v.d.Poll(v.now, ack.UnansweredHeartbeat{})
+	v.d.Poll(v.now, election.UnansweredHeartbeat{})
 	return waited
 }
 
@@ -327,7 +327,7 @@ func TestLateReplacementIsNoFalseAlarm(t *testing.T) {
 // However often live leaders are replaced, a leader that hangs is missed as soon as by Raft.
 func TestTimeoutOfASuspicionIsBounded(t *testing.T) {
 	v := newDoubter(t, "b", "a", "b", "c")
-	for i, want := range []time.Duration{160 * ms, 320 * ms, 640 * ms, 640 * ms, 640 * ms} {
+	for i, want := range []time.Duration{160 * time.Millisecond, 320 * time.Millisecond, 640 * time.Millisecond, 640 * time.Millisecond, 640 * time.Millisecond} {
 		v.replaceLeader(10 * time.Millisecond)
 		if got := v.missedAfter(); got != want {
 			t.Errorf("after %d false doubts a leader is missed after %v, want %v", i+1, got, want)
@@ -341,43 +341,8 @@ func TestVoterUsesReplyToItsLastRequest(t *testing.T) {
 	v.pass(80 * time.Millisecond)
 	first := v.now
 	v.pass(50 * time.Millisecond)
-	v.receive(ack.SuspicionReport{CurrentTerm: 7}, "c")
+	v.receive(election.Report{CurrentTerm: 7}, "c")
 	v.d.ReportReceived(first, "c", suspicionOf(20))
 	v.pass(40 * time.Millisecond)
 	v.wants(false, "by what c has taken back")
-}
-
-// A leader that refuses a voter is alive. A voter whose node id another process used reported
-// a missed leader for seconds, so one vote less was needed to replace that leader.
-func TestRefusingLeaderIsNotMissed(t *testing.T) {
-	for name, c := range map[string]struct {
-		answer ack.Answer
-		waits  bool
-	}{
-		"another process": {ack.Answer{Term: 7, Refusal: ack.RefusedDuplicate, Known: 1, Elsewhere: "10.0.0.9:7947"}, false},
-		"its lease":       {ack.Answer{Term: 7, Refusal: ack.RefusedDuplicate, Known: 1}, false},
-		"a higher boot":   {ack.Answer{Term: 7, Refusal: ack.RefusedBoot, Known: 9}, false},
-		"a former leader": {ack.Answer{Term: 6, Refusal: ack.RefusedDuplicate, Known: 1}, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			g := &cutting{}
-			var last ack.Heartbeat
-			a := ack.NewAgent(ack.AgentOptions{
-				Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: g, Term: func() uint64 { return 7 },
-				Send: func(hb ack.Heartbeat) { last = hb },
-			}, 0)
-			answer := func(ans ack.Answer) {
-				a.HeartbeatNow()
-				a.Poll(g.now, ack.Observation{State: ack.NewState(), Weight: 1})
-				g.now += ms
-				ans.Boot, ans.Beat = 1, last.Number
-				a.Answered(g.now, ans)
-			}
-			answer(ack.Answer{Term: 7, Number: 1})
-			answer(c.answer)
-			if w := a.Unanswered(); w.Term != 0 != c.waits {
-				t.Errorf("it waits %+v, want that it waits: %v", w, c.waits)
-			}
-		})
-	}
 }

@@ -1,4 +1,4 @@
-package ack
+package election
 
 import (
 	"slices"
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Durations of a leader suspicion.
+// Durations of a suspicion.
 const (
 	// A leader is missed when a heartbeat has waited missedTenths tenths of a heartbeat
 	// interval for its answer, and at least minMissedTime. The upper bound: leases end two
@@ -50,8 +50,8 @@ type LogEnd struct{ Term, Index uint64 }
 // o, and not the other way round.
 func (l LogEnd) newer(o LogEnd) bool { return l.Term > o.Term || l.Term == o.Term && l.Index > o.Index }
 
-// SuspicionReport is the reply of a voter that was asked whether it misses its leader.
-type SuspicionReport struct {
+// Report is the reply of a voter that was asked whether it misses its leader.
+type Report struct {
 	// LeaderTerm is the term of the leader that it misses; zero means that it misses none.
 	LeaderTerm uint64
 	Log        LogEnd
@@ -61,38 +61,41 @@ type SuspicionReport struct {
 	CurrentTerm uint64
 }
 
-// Voter is the interface of LeaderSuspicion to the Raft server of the node. Each method
-// returns the present value.
-type Voter interface {
-	Raft
+// Raft is the interface to the Raft server of the own node. Each method returns the present
+// value.
+type Raft interface {
+	// Term returns the present term.
+	Term() uint64
+	// Voters returns the voting servers of the latest configuration in its log, sorted.
+	Voters() []string
 	// LogEnd returns the end of its log.
 	LogEnd() LogEnd
 	// Leader returns the server that it considers the leader, or "".
 	Leader() string
 }
 
-// LeaderSuspicionOptions are the options of a LeaderSuspicion.
-type LeaderSuspicionOptions struct {
+// Options are the options of a Suspicion.
+type Options struct {
 	Server    string        // the node's Raft server id
 	Heartbeat time.Duration // of the node
-	Raft      Voter
+	Raft      Raft
 }
 
-// LeaderSuspicion decides when a voter campaigns because its leader does not answer. A stopped
+// Suspicion decides when a voter campaigns because its leader does not answer. A stopped
 // process or a network partition closes no connection, and the election timeout of Raft is
 // longer than a lease. A voter that misses its leader asks the other voters. Once a majority
 // misses the leader, the voter with the newest log campaigns, by lowest id among equals, and
 // the next voters in order follow with a delay (docs/internals/protocol-leases.md, "A leader that is
 // missed"). A false alarm costs one term. The goroutine of the agent calls all methods.
-type LeaderSuspicion struct {
-	o LeaderSuspicionOptions
+type Suspicion struct {
+	o Options
 
 	lastPoll     time.Duration
 	runningSince time.Duration // when polls were last interrupted
 
-	report            SuspicionReport // the present report of this node
-	missedSince       time.Duration   // when it began to miss that leader
-	lastRequest       time.Duration   // when it last asked the other voters
+	report            Report        // the present report of this node
+	missedSince       time.Duration // when it began to miss that leader
+	lastRequest       time.Duration // when it last asked the other voters
 	nextRequest       time.Duration
 	majoritySince     time.Duration // when a majority began to miss the leader; negative: none does
 	campaignedAgainst uint64        // the term of the last leader against which it campaigned
@@ -108,13 +111,13 @@ type LeaderSuspicion struct {
 
 // receivedReport is the report of another voter, and when it was requested.
 type receivedReport struct {
-	SuspicionReport
+	Report
 	requestedAt time.Duration
 }
 
-// NewLeaderSuspicion returns the LeaderSuspicion of a process that starts now.
-func NewLeaderSuspicion(o LeaderSuspicionOptions, now time.Duration) *LeaderSuspicion {
-	return &LeaderSuspicion{o: o, lastPoll: now, runningSince: now, majoritySince: -1, laterTermSince: -1, reports: map[string]receivedReport{}}
+// New returns the Suspicion of a process that starts now.
+func New(o Options, now time.Duration) *Suspicion {
+	return &Suspicion{o: o, lastPoll: now, runningSince: now, majoritySince: -1, laterTermSince: -1, reports: map[string]receivedReport{}}
 }
 
 // UnansweredHeartbeat is the oldest heartbeat of a node without an answer.
@@ -125,26 +128,17 @@ type UnansweredHeartbeat struct {
 	Term  uint64
 }
 
-// Unanswered returns the oldest heartbeat without an answer.
-func (a *Agent) Unanswered() UnansweredHeartbeat {
-	since, ok := a.holder.oldestUnanswered()
-	if !ok {
-		return UnansweredHeartbeat{}
-	}
-	return UnansweredHeartbeat{Since: since, Term: a.answerTerm}
-}
-
 // Poll checks whether the leader is missed. It returns the servers that must be asked whether
 // they miss it, and whether this voter must campaign now. The caller calls it after each
-// Agent.Poll with Agent.Unanswered, or with the zero value if its own server leads.
-func (s *LeaderSuspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask []string, stand bool) {
+// poll of the agent, with the zero value if its own server leads.
+func (s *Suspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask []string, stand bool) {
 	if now-s.lastPoll > s.timeout()/2 {
 		s.runningSince = now // answers may have arrived while this process did not run
 	}
 	s.lastPoll = now
 	s.adjustTimeout(now)
 	if !s.leaderMissed(now, of) {
-		s.report, s.majoritySince = SuspicionReport{CurrentTerm: s.o.Raft.Term()}, -1
+		s.report, s.majoritySince = Report{CurrentTerm: s.o.Raft.Term()}, -1
 		return nil, false
 	}
 	if s.report.LeaderTerm != of.Term {
@@ -154,7 +148,7 @@ func (s *LeaderSuspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask [
 	if now-s.missedSince > giveUpHeartbeats*s.o.Heartbeat {
 		return nil, false
 	}
-	s.report = SuspicionReport{LeaderTerm: of.Term, Log: s.o.Raft.LogEnd(), Candidate: s.campaignedAgainst == of.Term, CurrentTerm: of.Term}
+	s.report = Report{LeaderTerm: of.Term, Log: s.o.Raft.LogEnd(), Candidate: s.campaignedAgainst == of.Term, CurrentTerm: of.Term}
 	voters := s.o.Raft.Voters()
 	if !slices.Contains(voters, s.o.Server) {
 		return nil, false
@@ -167,25 +161,25 @@ func (s *LeaderSuspicion) Poll(now time.Duration, of UnansweredHeartbeat) (ask [
 }
 
 // timeout returns how long a heartbeat may wait for its answer.
-func (s *LeaderSuspicion) timeout() time.Duration {
+func (s *Suspicion) timeout() time.Duration {
 	return max(s.o.Heartbeat*missedTenths/10, minMissedTime)
 }
 
 // leaderMissed reports whether the leader of the present term has stopped answering. A newly
 // elected leader that has not answered this node yet is not missed.
-func (s *LeaderSuspicion) leaderMissed(now time.Duration, of UnansweredHeartbeat) bool {
+func (s *Suspicion) leaderMissed(now time.Duration, of UnansweredHeartbeat) bool {
 	return of.Term != 0 && now-max(of.Since, s.runningSince) >= s.timeout()<<s.falseAlarms && of.Term == s.o.Raft.Term()
 }
 
 // others returns the other voters except the leader.
-func (s *LeaderSuspicion) others(voters []string) []string {
+func (s *Suspicion) others(voters []string) []string {
 	leader := s.o.Raft.Leader()
 	return slices.DeleteFunc(slices.Clone(voters), func(v string) bool { return v == s.o.Server || v == leader })
 }
 
 // shouldCampaign reports whether a majority misses the leader, and this voter is next in
 // order.
-func (s *LeaderSuspicion) shouldCampaign(now time.Duration, voters []string) bool {
+func (s *Suspicion) shouldCampaign(now time.Duration, voters []string) bool {
 	with, silent, wait, leave := 1, 0, time.Duration(0), time.Duration(0)
 	for _, v := range s.others(voters) {
 		h := s.reports[v]
@@ -224,7 +218,7 @@ func (s *LeaderSuspicion) shouldCampaign(now time.Duration, voters []string) boo
 
 // CampaignRefused reports that the Raft server did not start the campaign that Poll asked for.
 // While the leader of the term is missed, this voter may campaign again.
-func (s *LeaderSuspicion) CampaignRefused(now time.Duration, term uint64) {
+func (s *Suspicion) CampaignRefused(now time.Duration, term uint64) {
 	if s.campaignedAgainst == term {
 		s.campaignedAgainst, s.retryAt = 0, now+campaignStagger
 		s.report.Candidate = false
@@ -233,18 +227,18 @@ func (s *LeaderSuspicion) CampaignRefused(now time.Duration, term uint64) {
 
 // precedes reports whether a server with the given log campaigns before this one. The server
 // with the newest log can win every vote.
-func (s *LeaderSuspicion) precedes(server string, log LogEnd) bool {
+func (s *Suspicion) precedes(server string, log LogEnd) bool {
 	return log.newer(s.report.Log) || log == s.report.Log && strings.Compare(server, s.o.Server) < 0
 }
 
 // reportCounts reports whether a report counts: it is recent and names the same leader term.
-func (s *LeaderSuspicion) reportCounts(now time.Duration, h receivedReport) bool {
+func (s *Suspicion) reportCounts(now time.Duration, h receivedReport) bool {
 	return h.LeaderTerm == s.report.LeaderTerm && now-h.requestedAt <= reportHeartbeats*s.o.Heartbeat
 }
 
 // ReportReceived takes the reply of a server to a request of the given time. Only the request
 // time bounds the age of a report. A reply to a request of an earlier suspicion is ignored.
-func (s *LeaderSuspicion) ReportReceived(asked time.Duration, server string, m SuspicionReport) {
+func (s *Suspicion) ReportReceived(asked time.Duration, server string, m Report) {
 	if asked >= s.missedSince && asked >= s.reports[server].requestedAt {
 		s.reports[server] = receivedReport{m, asked}
 		if m.CurrentTerm > s.report.LeaderTerm && s.laterTermSince < 0 {
@@ -255,7 +249,7 @@ func (s *LeaderSuspicion) ReportReceived(asked time.Duration, server string, m S
 
 // ReportRequested records, between two polls, a request of another server. That server misses
 // its leader, so if this node misses the leader, too, it asks in turn.
-func (s *LeaderSuspicion) ReportRequested(now time.Duration, server string) {
+func (s *Suspicion) ReportRequested(now time.Duration, server string) {
 	if s.report.LeaderTerm != 0 && !s.reportCounts(now, s.reports[server]) {
 		s.nextRequest = min(s.nextRequest, s.lastRequest+minRequestInterval)
 	}
@@ -263,12 +257,12 @@ func (s *LeaderSuspicion) ReportRequested(now time.Duration, server string) {
 
 // LeaderAlive records an answer of the leader of the given term, which this node misses or has
 // missed.
-func (s *LeaderSuspicion) LeaderAlive(now time.Duration, term uint64) {
+func (s *Suspicion) LeaderAlive(now time.Duration, term uint64) {
 	s.aliveTerm, s.aliveAt = term, now
 }
 
 // adjustTimeout increases the timeout after the replacement of a leader that was alive.
-func (s *LeaderSuspicion) adjustTimeout(now time.Duration) {
+func (s *Suspicion) adjustTimeout(now time.Duration) {
 	if now >= s.falseAlarmsUntil {
 		s.falseAlarms = 0
 	}
@@ -282,4 +276,4 @@ func (s *LeaderSuspicion) adjustTimeout(now time.Duration) {
 }
 
 // Report returns the report of this node as of the last Poll.
-func (s *LeaderSuspicion) Report() SuspicionReport { return s.report }
+func (s *Suspicion) Report() Report { return s.report }

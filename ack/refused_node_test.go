@@ -1,0 +1,42 @@
+package ack_test
+
+import (
+	"testing"
+
+	"shardway/ack"
+)
+
+// A leader that refuses a voter is alive. A voter whose node id another process used reported
+// a missed leader for seconds, so one vote less was needed to replace that leader.
+func TestRefusingLeaderIsNotMissed(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer ack.Answer
+		waits  bool
+	}{
+		"another process": {ack.Answer{Term: 7, Refusal: ack.RefusedDuplicate, Known: 1, Elsewhere: "10.0.0.9:7947"}, false},
+		"its lease":       {ack.Answer{Term: 7, Refusal: ack.RefusedDuplicate, Known: 1}, false},
+		"a higher boot":   {ack.Answer{Term: 7, Refusal: ack.RefusedBoot, Known: 9}, false},
+		"a former leader": {ack.Answer{Term: 6, Refusal: ack.RefusedDuplicate, Known: 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &cutting{}
+			var last ack.Heartbeat
+			a := ack.NewAgent(ack.AgentOptions{
+				Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: g, Term: func() uint64 { return 7 },
+				Send: func(hb ack.Heartbeat) { last = hb },
+			}, 0)
+			answer := func(ans ack.Answer) {
+				a.HeartbeatNow()
+				a.Poll(g.now, ack.Observation{State: ack.NewState(), Weight: 1})
+				g.now += ms
+				ans.Boot, ans.Beat = 1, last.Number
+				a.Answered(g.now, ans)
+			}
+			answer(ack.Answer{Term: 7, Number: 1})
+			answer(c.answer)
+			if w := a.Unanswered(); w.Term != 0 != c.waits {
+				t.Errorf("it waits %+v, want that it waits: %v", w, c.waits)
+			}
+		})
+	}
+}
