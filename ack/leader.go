@@ -65,6 +65,7 @@ type Leader struct {
 	appsHealth       clusterAppHealth
 	keys             loadedKeys              // the key configuration that the own node has loaded
 	keptShards       map[shardmap.Shard]bool // see findKeptShards
+	mapRequested     bool                    // an operator asked for a new map that is not proposed yet
 	inputsVersion    uint64                  // counts changes of zones and of acquire failures in heartbeats
 	effects          []Effect
 }
@@ -130,6 +131,8 @@ func (l *Leader) Step(now time.Duration, msg Message) []Effect {
 		if n := l.member(m.Node); !n.hasHeartbeat() || n.isSilent(now, l.o.Pace) || n.hasCrashed() {
 			n.removed = true
 		}
+	case MapRequested:
+		l.mapRequested = true
 	}
 	l.updateAppsHealth(now)
 	l.reconcile(now)

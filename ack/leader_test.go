@@ -211,6 +211,19 @@ func TestLastMapRemainsWithoutMembers(t *testing.T) {
 	}
 }
 
+// An operator may ask for a new map although no shard moves, for example to make every node
+// acknowledge again. The request causes one map, not more.
+func TestRequestedRebalanceCommitsOneMap(t *testing.T) {
+	s := serving(t, "a", "b", "c")
+	before := s.state.Committed()
+	s.step(s.leaders["a"], ack.MapRequested{})
+	s.run(time.Second)
+	after := s.state.Committed()
+	if after.Epoch() <= before.Epoch() || !after.SameAs(before) || s.state.Open() || strings.Count(s.String(), "proposes: requested") != 1 {
+		t.Errorf("epoch %d after epoch %d, want one proposal of the same map:\n%s", after.Epoch(), before.Epoch(), s)
+	}
+}
+
 // The statement of an operator may be wrong: a removed node that sends heartbeats again is
 // treated like any other dropped node.
 func TestHeartbeatVoidsRemoval(t *testing.T) {

@@ -63,6 +63,9 @@ type (
 	// NodeRemoved is the statement of an operator that a node runs nothing any more. It is
 	// ignored for a live node, and any heartbeat voids it.
 	NodeRemoved struct{ Node shardmap.NodeID }
+	// MapRequested reports that an operator asks for a new map. The leader proposes one even if
+	// no shard moves.
+	MapRequested struct{}
 )
 
 func (Tick) message()              {}
@@ -78,6 +81,7 @@ func (CrashEvidence) message()     {}
 func (ReleasesReceived) message()  {}
 func (IdleShards) message()        {}
 func (NodeRemoved) message()       {}
+func (MapRequested) message()      {}
 
 // Effect is an output of Leader.Step that the caller must perform.
 type Effect interface{ effect() }

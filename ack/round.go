@@ -75,6 +75,8 @@ func (l *Leader) neededMap(now time.Duration) (*assignment, string) {
 		return a, reasonKeys // the same map is proposed again, without the key configuration
 	case !l.state.Open() && a.final.SameAs(last) && l.keysToActivate(now) != "":
 		return a, reasonKeys
+	case !l.state.Open() && a.final.SameAs(last) && l.mapRequested:
+		return a, reasonRequested
 	case !l.state.Open() && a.final.SameAs(last), l.state.Open() && a.want.SameAs(last):
 		return &assignment{}, ""
 	}
@@ -211,6 +213,8 @@ func (l *Leader) proposalReason(now time.Duration, a *assignment) string {
 		return l.state.Reason()
 	case same && l.roundDone && l.keysToActivate(now) != "":
 		return reasonKeys
+	case same && l.roundDone && l.mapRequested:
+		return reasonRequested
 	case same:
 		return reasonNewLeader
 	}
@@ -224,6 +228,9 @@ const reasonNewLeader = "new leader"
 // reasonKeys is the reason of a round that activates another key configuration and moves no
 // shard.
 const reasonKeys = "keys"
+
+// reasonRequested is the reason of a round that an operator requested and that moves no shard.
+const reasonRequested = "requested"
 
 // eligibleMembers returns the members of the next map, ordered by id: the nodes that may own
 // shards, and the nodes that restart in place.
@@ -384,6 +391,7 @@ func (l *Leader) propose(now time.Duration, a *assignment) {
 		panic(err)
 	}
 	l.changeWantedSince, l.submitting, l.submitted = -1, true, now
+	l.mapRequested = false
 	l.emit(Event{
 		Kind: EventProposing, Epoch: p.base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: p.reason,
 		Joined: membersMissingFrom(want, l.state.Committed()), Left: membersMissingFrom(l.state.Committed(), want),

@@ -33,6 +33,8 @@ const (
 	// AppRestarted confirms that a node's app holds no old copy of a shard that the node does not
 	// own, so that every shard may return to it.
 	AppRestarted
+	// Rebalance makes the leader propose a new map now, even if no shard moves.
+	Rebalance
 )
 
 // verbSpec describes a verb.
@@ -60,6 +62,7 @@ func verbSpecs() []verbSpec {
 		Lift:       {"lift", []string{"key", "hash", "shard"}, `{"key":"alice"}`},
 
 		AppRestarted: {"app-restarted", []string{"node"}, `{"node":"n3"}`},
+		Rebalance:    {"rebalance", []string{"reason"}, `{"reason":"new hardware"}`},
 	}
 }
 
@@ -128,6 +131,8 @@ type Action struct {
 	Zone  string `json:"zone,omitempty"`
 	Hash  string `json:"key_hash,omitempty"`
 	Under uint32 `json:"under,omitempty"`
+	// Reason is why an operator asks for a Rebalance, for the log and the events.
+	Reason string `json:"reason,omitempty"`
 	// By is the name and the address of the caller, for the log.
 	By string `json:"by,omitempty"`
 }

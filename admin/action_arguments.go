@@ -6,7 +6,10 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"shardway/internal/problem"
 	"shardway/shardmap"
@@ -29,6 +32,7 @@ type arguments struct {
 	Safe      bool    `json:"safe,omitempty"`
 	// ReleaseTimeout is a duration such as "30s".
 	ReleaseTimeout string `json:"release_timeout,omitempty"`
+	Reason         string `json:"reason,omitempty"`
 }
 
 // readAction parses and validates the arguments of a verb.
@@ -38,7 +42,7 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 	if err != nil {
 		return Action{}, err
 	}
-	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, IdleFirst: args.IdleFirst, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout}
+	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, IdleFirst: args.IdleFirst, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout, Reason: args.Reason}
 	if slices.Contains(known.params, "node") && v != Pin && a.Node == "" {
 		return a, missing("node", "say which node to "+v.String()+", as in "+known.example+" or ?node=n3")
 	}
@@ -59,6 +63,8 @@ func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
 		err = s.readKeyArgument(&a, args)
 	case Drain:
 		err = cmp.Or(checkIdleFirst(args), checkReleaseTimeout(args))
+	case Rebalance:
+		err = checkReason(args)
 	case Remove, StepDown, Cordon, Uncordon, Resume, AppRestarted:
 	}
 	return a, err
@@ -70,6 +76,19 @@ func checkPause(args arguments) error {
 	}
 	if d, err := time.ParseDuration(args.For); err != nil || d < time.Second || d > MaxPause {
 		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m", MaxPause))
+	}
+	return nil
+}
+
+// MaxReason is the longest reason of a Rebalance, in bytes.
+const MaxReason = 200
+
+func checkReason(args arguments) error {
+	switch {
+	case args.Reason == "":
+		return missing("reason", `give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`)
+	case len(args.Reason) > MaxReason || !utf8.ValidString(args.Reason) || strings.ContainsFunc(args.Reason, unicode.IsControl):
+		return badParam("reason", args.Reason, fmt.Sprintf("is not a text of up to %d bytes without control characters: give a shorter one on one line", MaxReason))
 	}
 	return nil
 }
@@ -145,7 +164,7 @@ func readArguments(r *http.Request, v verbSpec) (arguments, error) {
 	if err != nil {
 		return arguments{}, err
 	}
-	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), IdleFirst: q.str("idle_first"), ReleaseTimeout: q.str("release_timeout")}
+	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), IdleFirst: q.str("idle_first"), ReleaseTimeout: q.str("release_timeout"), Reason: q.str("reason")}
 	if args.Force, err = q.boolean("force"); err != nil {
 		return args, err
 	}

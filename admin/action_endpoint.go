@@ -62,6 +62,9 @@ func describeAction(a Action) string {
 	if a.ReleaseTimeout != "" {
 		words = append(words, "release timeout "+a.ReleaseTimeout)
 	}
+	if a.Reason != "" {
+		words = append(words, strconv.Quote(a.Reason))
+	}
 	if a.Force {
 		words = append(words, "by force")
 	}

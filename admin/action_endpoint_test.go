@@ -29,6 +29,7 @@ func TestPolicyActionsReachTheCluster(t *testing.T) {
 		want              admin.Action
 	}{
 		{"app-restarted", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.AppRestarted, Node: "n3"}},
+		{"rebalance", "reason=new+rack", `{"reason":"new rack"}`, admin.Action{Verb: admin.Rebalance, Reason: "new rack"}},
 		{"cordon", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.Cordon, Node: "n3"}},
 		{"uncordon", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.Uncordon, Node: "n3"}},
 		{"drain", "node=n3&idle_first=1s", `{"node":"n3","idle_first":"1s"}`, admin.Action{Verb: admin.Drain, Node: "n3", IdleFirst: "1s"}},
@@ -72,6 +73,8 @@ func TestPolicyMistakesNameWhatAndRemedy(t *testing.T) {
 		{nil, "pause?for=soon", 400, `for = "soon" ` + noPause},
 		{nil, "pause?for=999ms", 400, `for = "999ms" ` + noPause},
 		{nil, "pause?for=168h0m1s", 400, `for = "168h0m1s" ` + noPause},
+		{nil, "rebalance", 400, `reason is missing: give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`},
+		{nil, "rebalance?reason=two%0Alines", 400, "reason = \"two\\nlines\" is not a text of up to 200 bytes without control characters: give a shorter one on one line"},
 		{nil, "weight?node=n3", 400, `weight is missing: say which, as in {"node":"n3","weight":2}; 0 is the node's own`},
 		{nil, "weight?node=n3&weight=two", 400, `weight = "two" is not a whole number: give one such as 17`},
 		{nil, "weight?node=n3&weight=1001", 400, `weight = "1001" ` + weight},
@@ -127,6 +130,7 @@ func TestLogTellsWhatWasAskedFor(t *testing.T) {
 		{"quarantine?shard=0&hash=0123456789abcdef&for=1h", "quarantine shard 0 0123456789abcdef 1h"},
 		{"lift?shard=1&hash=0123456789abcdef", "lift shard 1 0123456789abcdef"},
 		{"step-down", "step-down"},
+		{"rebalance?reason=new+%22rack%22", `rebalance "new \"rack\""`},
 	} {
 		fetchJSON(t, h, "POST", "/v1/"+tc[0], "", "Authorization", "Bearer "+writeToken)
 		want = append(want, tc[1])
@@ -142,14 +146,14 @@ func TestLogTellsWhatWasAskedFor(t *testing.T) {
 
 // An action without its word is none: it stands in the leader's request as text.
 func TestVerbsAreTheirWords(t *testing.T) {
-	for v := admin.Remove; v <= admin.AppRestarted; v++ {
+	for v := admin.Remove; v <= admin.Rebalance; v++ {
 		var back admin.Verb
 		b, err := v.MarshalText()
 		if wrong := back.UnmarshalText(b); err != nil || wrong != nil || back != v || v.String() != string(b) {
 			t.Errorf("%d is %q, %v, and that is %d, %v", v, b, err, back, wrong)
 		}
 	}
-	for v, want := range map[admin.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", admin.AppRestarted + 1: fmt.Sprintf("Verb(%d)", admin.AppRestarted+1)} {
+	for v, want := range map[admin.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", admin.Rebalance + 1: fmt.Sprintf("Verb(%d)", admin.Rebalance+1)} {
 		if b, err := v.MarshalText(); err == nil || v.String() != want {
 			t.Errorf("%d is %q, %q, want %q and an error", v, v, b, want)
 		}

@@ -172,7 +172,7 @@ func (c *Client) Retime(ctx context.Context, change Timing) (TimingState, error)
 
 // Do runs an action. The server sets a.By.
 func (c *Client) Do(ctx context.Context, a Action) error {
-	args := arguments{Node: a.Node, Force: a.Force, For: a.For, Zone: a.Zone, IdleFirst: a.IdleFirst, Safe: a.Safe, ReleaseTimeout: a.ReleaseTimeout}
+	args := arguments{Node: a.Node, Force: a.Force, For: a.For, Zone: a.Zone, IdleFirst: a.IdleFirst, Safe: a.Safe, ReleaseTimeout: a.ReleaseTimeout, Reason: a.Reason}
 	weight, shard := uint64(a.Weight), uint64(a.Shard)
 	if a.Verb == Weigh {
 		args.Weight = &weight

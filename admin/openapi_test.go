@@ -140,7 +140,7 @@ func TestOpenAPIHasThePaths(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?:get|post|mux\.Handle)\("(/[^"]+)"`).FindAllStringSubmatch(string(code), -1) {
 		want[m[1]] = true
 	}
-	for v := admin.Remove; v <= admin.AppRestarted; v++ {
+	for v := admin.Remove; v <= admin.Rebalance; v++ {
 		want["/v1/"+v.String()] = true
 	}
 	for _, other := range []string{"/", "/v1/", "/{$}"} {

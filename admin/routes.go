@@ -44,7 +44,7 @@ func (s *Server) routes() http.Handler {
 	get("/v1/owned", s.limitLists(s.owned))
 	get("/v1/backup", s.backup)
 	get("/v1/events", s.eventsEndpoint)
-	for v := Remove; v <= AppRestarted; v++ {
+	for v := Remove; v <= Rebalance; v++ {
 		if v != Drain {
 			post("/v1/"+v.String(), s.actionEndpoint(v))
 		}

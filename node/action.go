@@ -43,6 +43,8 @@ func (l *leadership) do(ctx context.Context, a admin.Action) error {
 		return nil
 	case admin.Remove:
 		return l.remove(ctx, a)
+	case admin.Rebalance:
+		return l.requestRebalance(ctx)
 	case admin.Drain, admin.Cordon, admin.Uncordon, admin.Pause, admin.Resume, admin.Weigh, admin.Pin, admin.Unpin, admin.Quarantine, admin.Lift, admin.AppRestarted:
 		return l.police(ctx, a)
 	}
@@ -169,6 +171,18 @@ func (l *leadership) tell(ctx context.Context, m ack.Message) {
 	case l.messages <- m:
 	case <-l.done:
 	case <-ctx.Done():
+	}
+}
+
+// requestRebalance makes the leader loop propose a new map.
+func (l *leadership) requestRebalance(ctx context.Context) error {
+	select {
+	case l.messages <- ack.MapRequested{}:
+		return nil
+	case <-l.done:
+		return errLeadsNot
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

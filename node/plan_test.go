@@ -9,6 +9,21 @@ import (
 )
 
 // Any node tells what the end of a pause would move, and that is what moves then.
+// An operator may ask any node for a new map. Every node then serves under the new epoch.
+func TestRequestedRebalanceCommitsOneMap(t *testing.T) {
+	t.Parallel()
+	three(t, func(w *world) {
+		w.untilVoters(3)
+		before := w.committed()
+		w.asks(w.follower(), admin.Action{Verb: admin.Rebalance, Reason: "new rack"})
+		w.until("a new map is committed", func() bool { return w.committed().Epoch() > before.Epoch() })
+		w.untilSettled("a", "b", "c")
+		if after := w.committed(); after.Epoch() <= before.Epoch() || !after.SameAs(before) {
+			w.t.Errorf("epoch %d, want a later one than %d with the same owners", after.Epoch(), before.Epoch())
+		}
+	})
+}
+
 func TestPlanIsTheNextMap(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {

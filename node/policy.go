@@ -151,7 +151,7 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 		c.Kind, c.For = ack.ChangePause, d
 	case admin.Quarantine, admin.Lift:
 		return quarantineOf(a, p)
-	case admin.Remove, admin.StepDown:
+	case admin.Remove, admin.StepDown, admin.Rebalance:
 	}
 	return c, nil
 }

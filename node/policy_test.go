@@ -268,7 +268,7 @@ func TestActionsThatMeanNothingHarmNobody(t *testing.T) {
 			w.refused(w.follower(), admin.Action{Verb: admin.Quarantine, Hash: "1", For: text}, admin.ErrInvalid, `for = "`+text+`" is no duration of at most`)
 		}
 		w.refused(w.follower(), admin.Action{Verb: admin.Quarantine, Hash: "key"}, admin.ErrInvalid, `key_hash = "key" is none`)
-		w.refused(w.leader(), admin.Action{Verb: admin.AppRestarted + 1, Node: "b"}, admin.ErrRefused, "unknown action")
+		w.refused(w.leader(), admin.Action{Verb: admin.Rebalance + 1, Node: "b"}, admin.ErrRefused, "unknown action")
 		w.refused(w.leader(), admin.Action{Verb: admin.Remove, Node: w.leader().name}, admin.ErrRefused, "leads; `shardway step-down` first")
 		w.asks(w.follower(), admin.Action{Verb: admin.Cordon, Node: "b"})
 		w.untilSettled("a", "b", "c")

@@ -77,6 +77,7 @@ type grammar struct {
 	Pin        pinCommand        `cmd:"" help:"Assign a shard to a node or a zone."`
 	Unpin      unpinCommand      `cmd:"" help:"Remove the pin of a shard."`
 	Quarantine quarantineCommand `cmd:"" help:"Refuse all requests of a key, or list such keys."`
+	Rebalance  rebalanceCommand  `cmd:"" help:"Propose a new shard map now."`
 	Plan       planCommand       `cmd:"" help:"Show which shards the next map moves, and why."`
 	Policy     policyCommand     `cmd:"" help:"Show drains, cordons, weights, pins and quarantines."`
 	Backup     backupCommand     `cmd:"" help:"Save the cluster's control state to a file."`

@@ -55,6 +55,7 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 		"drain a --wait":            {Verb: admin.Drain, Node: "a"},
 		"app-restarted b":           {Verb: admin.AppRestarted, Node: "b"},
 		"app-restarted":             {Verb: admin.AppRestarted, Node: "a"}, // the one that is asked
+		"rebalance --reason rack":   {Verb: admin.Rebalance, Reason: "rack"},
 		"cordon b":                  {Verb: admin.Cordon, Node: "b"},
 		"uncordon b":                {Verb: admin.Uncordon, Node: "b"},
 		"pause --for 30m":           {Verb: admin.Pause, For: "30m"},
@@ -120,6 +121,7 @@ func TestPolicyCommandsSayWhatTheyDid(t *testing.T) {
 		far += "a"
 	}
 	for line, want := range map[string]string{
+		"rebalance --reason rack": "the leader proposes a new shard map",
 		"app-restarted b":         "the app of node b counts as restarted",
 		"weight b 7":              "node b has weight 7",
 		"weight b 0":              "node b has the weight that it was started with",
@@ -133,7 +135,7 @@ func TestPolicyCommandsSayWhatTheyDid(t *testing.T) {
 			<-c.done
 		}
 	}
-	for _, line := range []string{"unpin 2 3", "unpin --key a 3", "pin 2", "pin 2 b c", "pin x b"} {
+	for _, line := range []string{"rebalance", "unpin 2 3", "unpin --key a 3", "pin 2", "pin 2 b c", "pin x b"} {
 		if code, _, errOut := run(t, line+" --admin="+addr); code != 2 || len(c.done) > 0 {
 			t.Errorf("%s: exit %d, %s, and %d were done", line, code, errOut, len(c.done))
 		}
