@@ -173,7 +173,7 @@ func stopsAndGoesOn(t *testing.T, c *cluster.Cluster, victim, idle *cluster.Node
 	l := c.Load(t, c.Others(victim, idle), cluster.Traffic{Keys: load.KeysIn(manyShards, 1, func(s int) bool { return s%128 == 0 })})
 	l.Flow(t, 50)
 	from := logged(t, victim)
-	mended := victim.Hurt(history.BadDisk)
+	mended := victim.Hurt(history.DiskFault)
 	mend := fault()
 	wantLastWords(t, victim, from, words...)
 	c.AwaitShards(t, c.Others(victim)...)

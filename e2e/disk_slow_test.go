@@ -130,7 +130,7 @@ func TestHungDiskIsDoneWithout(t *testing.T) {
 		l := c.Load(t, c.Others(victim), cluster.Traffic{Rate: 100})
 		l.Flow(t, 50)
 		from := logged(t, victim)
-		mended := victim.Hurt(history.BadDisk)
+		mended := victim.Hurt(history.DiskFault)
 		stop := slow(t, hungSync, disks[victim])
 		change()
 		c.AwaitShards(t, c.Others(victim)...)

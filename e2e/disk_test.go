@@ -77,7 +77,7 @@ func TestWipedVoterElectsNobody(t *testing.T) {
 	last := c.AwaitServing(t) // a map that c does not know
 	b.Kill(t)
 	b.Wipe(t)
-	mended := b.Hurt(history.BadDisk) // until somebody leads who can add it, it is in no map to come
+	mended := b.Hurt(history.DiskFault) // until somebody leads who can add it, it is in no map to come
 	a.Kill(t)
 	b.Start(t)
 	behind.Start(t)

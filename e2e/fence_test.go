@@ -34,8 +34,8 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 	keys := c.AwaitServing(t).Keys(owner.ID, 1)[:7]
 	keys, open := keys[:6], keys[6]
 	others := c.Others(owner)
-	var answers []history.Answer
-	ask := func(n *cluster.Node, key, mode, value string) history.Answer {
+	var answers []history.Response
+	ask := func(n *cluster.Node, key, mode, value string) history.Response {
 		a := c.Ask(t, n, operation(key, mode, value))
 		if !a.OK() {
 			t.Errorf("%s %q: %d %s %s", a.Method, key, a.Status, a.Error, a.Detail)
@@ -97,13 +97,13 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 		}
 	}
 	report := c.Judge(t)
-	if report.Stopped < len(late) {
+	if report.Paused < len(late) {
 		t.Errorf("report = %v: want an overlap for each of %d keys", report, len(late))
 	}
 	if n := report.Overlapped[uint32(load.ShardOf(open, shards))]; n == 0 {
 		t.Errorf("the overlap in the shard of the unfenced register is not told: %v", report.Overlapped)
 	}
-	runs, fenced := c.Runs(t), slices.DeleteFunc(slices.Clone(answers), func(a history.Answer) bool { return a.Key == open })
+	runs, fenced := c.Runs(t), slices.DeleteFunc(slices.Clone(answers), func(a history.Response) bool { return a.Key == open })
 	if err := linear.Check(linear.Ops(fenced, runs), linear.Options{Applied: s.Applied()}); err != nil {
 		t.Error(err)
 	}

@@ -27,7 +27,7 @@ func TestHeldLogDropsTheMember(t *testing.T) {
 		l := c.Load(t, c.Others(held), cluster.Traffic{})
 		l.Flow(t, seconds/2)
 		before := c.AwaitServing(t)
-		mended := held.Hurt(history.Behind)
+		mended := held.Hurt(history.LogDelayed)
 		held.Relay.HoldLog()
 		c.Add(t) // a map change that it will not see
 		cluster.Await(t, "the log is held", func() error {

@@ -34,9 +34,9 @@ func keeping(t *testing.T, nodes int, appFlags []string, flags ...string) *clust
 
 // exact checks that the counter of each key went up by one with each POST, from what it
 // was, over all moves of its shard, and that each GET read what was there while it ran.
-func exact(t *testing.T, was map[string]uint64, answers []history.Answer) {
+func exact(t *testing.T, was map[string]uint64, answers []history.Response) {
 	t.Helper()
-	byKey := map[string][]history.Answer{}
+	byKey := map[string][]history.Response{}
 	for _, a := range answers {
 		byKey[a.Key] = append(byKey[a.Key], a)
 	}

@@ -90,7 +90,7 @@ func TestPausedLeaderCutsNothing(t *testing.T) {
 		}
 	}
 	for _, run := range c.Runs(t) {
-		if run.Cut && run.App != leader.ID {
+		if run.Aborted && run.App != leader.ID {
 			t.Errorf("%s was cut off while it ran %s", run.App, run.ID)
 		}
 	}

@@ -48,13 +48,13 @@ func (g *logGate) wait() {
 }
 
 func (g *logGate) close() {
-	g.ills.begin(history.Behind)
+	g.ills.begin(history.LogDelayed)
 	c := make(chan struct{})
 	g.shut.CompareAndSwap(nil, &c)
 }
 
 func (g *logGate) open() {
-	g.ills.end(history.Behind)
+	g.ills.end(history.LogDelayed)
 	if c := g.shut.Swap(nil); c != nil {
 		close(*c)
 	}
@@ -84,28 +84,28 @@ func (g *diskGate) meet(string) error {
 
 // hang makes writes hang.
 func (g *diskGate) hang() {
-	g.ills.begin(history.BadDisk)
+	g.ills.begin(history.DiskFault)
 	c := make(chan struct{})
 	g.shut.CompareAndSwap(nil, &c)
 }
 
 // slow makes each write take so long.
 func (g *diskGate) slow(d time.Duration) {
-	if g.ills.end(history.Behind); d > 0 {
-		g.ills.begin(history.Behind)
+	if g.ills.end(history.LogDelayed); d > 0 {
+		g.ills.begin(history.LogDelayed)
 	}
 	g.delay.Store(int64(d))
 }
 
 // breaks makes writes fail.
 func (g *diskGate) breaks() {
-	g.ills.begin(history.BadDisk)
+	g.ills.begin(history.DiskFault)
 	g.broken.Store(true)
 }
 
 // well mends it all.
 func (g *diskGate) well() {
-	g.ills.end(history.Behind, history.BadDisk)
+	g.ills.end(history.LogDelayed, history.DiskFault)
 	g.delay.Store(0)
 	g.broken.Store(false)
 	if c := g.shut.Swap(nil); c != nil {

@@ -26,8 +26,8 @@ func TestRestartInPlaceSaysThatItStops(t *testing.T) {
 		for w.committed().Owner(sh) != shardmap.NodeID(p.name) {
 			sh++
 		}
-		var told history.Answer
-		s.c.send(other, sh, http.MethodPost, time.Minute, func(a history.Answer) { told = a })
+		var told history.Response
+		s.c.send(other, sh, http.MethodPost, time.Minute, func(a history.Response) { told = a })
 		s.c.send(p, sh, http.MethodPost, 2*time.Second, nil) // its own client keeps it
 		time.Sleep(100 * time.Millisecond)
 		p.stop()

@@ -36,8 +36,8 @@ func TestGentleDrainWaitsForWhatRuns(t *testing.T) {
 				for busy = range w.committed().Shards(id) {
 					break
 				}
-				var answer history.Answer
-				s.c.send(s.leader(), busy, http.MethodPost, 15*time.Second, func(a history.Answer) { answer = a })
+				var answer history.Response
+				s.c.send(s.leader(), busy, http.MethodPost, 15*time.Second, func(a history.Response) { answer = a })
 				s.within(time.Second, "it runs", func() bool { return w.witness.runsOf(victim.name) > 0 })
 				must := func(err error) {
 					if err != nil {

@@ -37,8 +37,8 @@ func TestDrainMovesIdleShardsFirst(t *testing.T) {
 				for busy = range w.committed().Shards(id) {
 					break
 				}
-				var answer history.Answer
-				s.c.send(s.leader(), busy, http.MethodPost, c.runs, func(a history.Answer) { answer = a })
+				var answer history.Response
+				s.c.send(s.leader(), busy, http.MethodPost, c.runs, func(a history.Response) { answer = a })
 				s.within(time.Second, "it runs", func() bool { return w.witness.runsOf(victim.name) > 0 })
 				if err := victim.node.Do(context.Background(), admin.Action{Verb: admin.Drain, Node: victim.name}); err != nil {
 					w.t.Fatal(err)

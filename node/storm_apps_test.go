@@ -169,9 +169,9 @@ func newClient(w *world) *client {
 
 // send sends a request for a shard to p, for the app to work on for a while. The
 // witness is told the answer, and so is told, if it is not nil.
-func (c *client) send(p *process, s shardmap.Shard, method string, take time.Duration, told func(history.Answer)) {
+func (c *client) send(p *process, s shardmap.Shard, method string, take time.Duration, told func(history.Response)) {
 	c.sent++
-	a := history.Answer{ID: strconv.Itoa(c.sent), Key: c.keys[s], Method: method}
+	a := history.Response{ID: strconv.Itoa(c.sent), Key: c.keys[s], Method: method}
 	addr := p.host.Addr(8080)
 	head := fmt.Sprintf("%s / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nX-Shard-Key: %s\r\nApp-Id: %s\r\nApp-Take: %s\r\n", method, a.Key, a.ID, take)
 	if method == http.MethodPost {
@@ -193,7 +193,7 @@ func (c *client) send(p *process, s shardmap.Shard, method string, take time.Dur
 	}()
 }
 
-func (c *client) exchange(a *history.Answer, addr, request string) error {
+func (c *client) exchange(a *history.Response, addr, request string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	conn, err := c.host.Dial(ctx, addr)
@@ -214,7 +214,7 @@ func (c *client) exchange(a *history.Answer, addr, request string) error {
 	defer func() { _ = res.Body.Close() }()
 	a.Status, a.Error, a.App = res.StatusCode, res.Header.Get("Shardway-Error"), res.Header.Get("App-Name")
 	b, err := io.ReadAll(res.Body)
-	a.Bytes, a.Cut = int64(len(b)), err != nil
+	a.Bytes, a.Truncated = int64(len(b)), err != nil
 	if a.Error == "" {
 		a.EchoID = string(b)
 	} else {

@@ -34,12 +34,12 @@ func TestWitnessDatesADeathFromTheCut(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWitness(ack.TakeoverLease)
 				sent := now()
-				mended := w.hurt(history.BadDisk, "a")
+				mended := w.hurt(history.DiskFault, "a")
 				if c.leaving {
-					w.fails("a", history.Left)
+					w.fails("a", history.Terminated)
 				}
 				time.Sleep(c.lost)
-				w.answered(history.Answer{
+				w.answered(history.Response{
 					ID: "1", Key: "k", Method: "GET",
 					Attempts: []history.Attempt{{Target: "a", Sent: sent, Done: now(), Err: "EOF"}},
 				})
@@ -83,14 +83,14 @@ func TestWitnessKnowsAStopFromALeave(t *testing.T) {
 				w.witness.mu.Lock()
 				defer w.witness.mu.Unlock()
 				for _, f := range w.witness.h.Faults {
-					if f.Node == p.name && f.Kind != history.Behind {
+					if f.Node == p.name && f.Kind != history.LogDelayed {
 						kinds[f.Kind] = f
 					}
 				}
-				if f := kinds[history.Stopped]; f.Until != now() {
+				if f := kinds[history.Paused]; f.Until != now() {
 					w.t.Errorf("it stood still until %v, want %v", time.Duration(f.Until), time.Duration(now()))
 				}
-				if f := kinds[history.Left]; f.Until != 0 || f.From <= began {
+				if f := kinds[history.Terminated]; f.Until != 0 || f.From <= began {
 					w.t.Errorf("it leaves from %v to %v, want since it goes on", time.Duration(f.From), time.Duration(f.Until))
 				}
 			})
@@ -104,9 +104,9 @@ func TestWitnessKnowsAStopFromALeave(t *testing.T) {
 // lost for lost.
 func TestWitnessKnowsADeathThatIsHeldUp(t *testing.T) {
 	for name, then := range map[string][]history.FaultKind{
-		"stands still, and is killed": {history.Stopped, history.Killed},
-		"stands still, and goes on":   {history.Stopped, history.Left},
-		"is asked again":              {history.Left},
+		"stands still, and is killed": {history.Paused, history.Killed},
+		"stands still, and goes on":   {history.Paused, history.Terminated},
+		"is asked again":              {history.Terminated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestWitnessKnowsADeathThatIsHeldUp(t *testing.T) {
 				time.Sleep(time.Second)
 				sent := now()
 				time.Sleep(time.Second)
-				w.answered(history.Answer{
+				w.answered(history.Response{
 					ID: "1", Key: "k", Method: "GET",
 					Attempts: []history.Attempt{{Target: "a", Sent: sent, Done: now(), Err: "connection reset"}},
 				})
@@ -172,7 +172,7 @@ func TestStoppedProcessEndsWhenItGoesOn(t *testing.T) {
 		p.freeze()
 		var lost atomic.Int32
 		for sh := range shardmap.Shard(20) {
-			s.c.send(p, sh, http.MethodGet, 0, func(a history.Answer) {
+			s.c.send(p, sh, http.MethodGet, 0, func(a history.Response) {
 				if a.Status == 0 {
 					lost.Add(1)
 				}

@@ -156,13 +156,13 @@ func (s *storm) sicken(p *process, ill string) {
 		return
 	}
 	k.sicken(ill)
-	well := s.witness.hurt(history.NoApp, p.name)
+	well := s.witness.hurt(history.AppDown, p.name)
 	s.later(s.upTo(3*time.Second), func() { k.sicken(""); well() })
 }
 
 // restarts notes that an app dies, until it is there again.
 func (w *witness) restarts(node string) (again func()) {
-	return w.done(history.Fault{Kind: history.NoApp, Node: node, By: now()})
+	return w.done(history.Fault{Kind: history.AppDown, Node: node, By: now()})
 }
 
 // restart ends the app's process, and begins another one.

@@ -45,7 +45,7 @@ var strikes = []strike{
 	{"app unhealthy", 2, func(s *storm, p *process) {
 		a := s.apps[p.name]
 		a.sick.Store(true)
-		well := s.witness.hurt(history.NoApp, p.name)
+		well := s.witness.hurt(history.AppDown, p.name)
 		s.later(s.upTo(6*time.Second), func() { a.sick.Store(false); well() })
 	}},
 

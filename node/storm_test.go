@@ -281,7 +281,7 @@ func (s *storm) account() {
 	s.load = 0
 	s.within(2*patience, "all requests are answered", func() bool { return s.c.wait.Load() == 0 })
 	for sh := range shardmap.Shard(shards) {
-		s.c.send(s.pick(), sh, http.MethodPost, 0, func(a history.Answer) {
+		s.c.send(s.pick(), sh, http.MethodPost, 0, func(a history.Response) {
 			if !a.OK() {
 				s.t.Errorf("shard %d after the storm: %d %s %v, want 200", sh, a.Status, a.Error, a.Attempts)
 			}

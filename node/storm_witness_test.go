@@ -82,14 +82,14 @@ func (w *witness) begin(r history.Run) (index int) {
 func (w *witness) end(index int, cut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.h.Runs[index].End, w.h.Runs[index].Cut = now(), cut
+	w.h.Runs[index].End, w.h.Runs[index].Aborted = now(), cut
 }
 
 // answered notes what a client was answered.
-func (w *witness) answered(a history.Answer) {
+func (w *witness) answered(a history.Response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.h.Answers = append(w.h.Answers, a)
+	w.h.Responses = append(w.h.Responses, a)
 }
 
 // same tells that what the last look found holds still.
@@ -201,7 +201,7 @@ func (w *witness) fails(node string, k history.FaultKind) {
 	}
 	w.goOn(node)
 	f := history.Fault{Kind: k, Node: node}
-	if k == history.Left {
+	if k == history.Terminated {
 		f.Grace = w.grace[node]
 	}
 	w.process[node] = w.add(f)
@@ -271,7 +271,7 @@ func (w *witness) ended(node string, failed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	i, ok := w.process[node]
-	if !ok || w.h.Faults[i].Kind == history.Stopped || failed && w.h.Faults[i].Kind == history.Left {
+	if !ok || w.h.Faults[i].Kind == history.Paused || failed && w.h.Faults[i].Kind == history.Terminated {
 		w.goOn(node)
 		i = w.add(history.Fault{Kind: history.Killed, Node: node})
 		w.process[node] = i
@@ -282,7 +282,7 @@ func (w *witness) ended(node string, failed bool) {
 	delete(w.closed, node)
 	for k := range w.h.Faults {
 		f := &w.h.Faults[k]
-		if (k == i || f.Kind == history.BadDisk && f.Node == node && f.Until == 0) && f.By == 0 {
+		if (k == i || f.Kind == history.DiskFault && f.Node == node && f.Until == 0) && f.By == 0 {
 			f.By = now()
 		}
 	}
@@ -315,8 +315,8 @@ func (w *witness) tally() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := map[string]int{}
-	for i := range w.h.Answers {
-		switch a := &w.h.Answers[i]; {
+	for i := range w.h.Responses {
+		switch a := &w.h.Responses[i]; {
 		case a.Status == 0 && a.Attempts[0].Refused:
 			out["nobody listens"]++
 		case a.Status == 0:
@@ -334,8 +334,8 @@ func (w *witness) tally() map[string]int {
 func (w *witness) longest() (most time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range w.h.Answers {
-		if a := &w.h.Answers[i]; a.Status != 0 {
+	for i := range w.h.Responses {
+		if a := &w.h.Responses[i]; a.Status != 0 {
 			most = max(most, time.Duration(a.Done()-a.Sent()))
 		}
 	}

@@ -204,7 +204,7 @@ func (p *process) stop() {
 // leaves is what is done to a process that was asked to end.
 func (p *process) leaves() history.FaultKind {
 	if p.started() {
-		return history.Left
+		return history.Terminated
 	}
 	return history.Killed // nobody has taken what waits at its listener
 }
@@ -250,7 +250,7 @@ func (p *process) kill() {
 func (p *process) freeze() {
 	p.frozen = true
 	if p.w.witness != nil && !p.ended() {
-		p.w.witness.fails(p.name, history.Stopped)
+		p.w.witness.fails(p.name, history.Paused)
 	}
 	p.host.Freeze()
 	p.clock.freeze()

@@ -79,8 +79,8 @@ func (w *world) emptyCaches() {
 // was raised from an old copy, and the writes in between are lost. Shards in stale are excused:
 // a node has said that they returned to an old copy. So are shards of which two nodes ran
 // requests at once, for a reason that only epochs help against.
-func (w *world) lostWrites(answers []history.Answer, h *history.Report, stale map[uint32]bool) (wrong []string) {
-	byKey := make(map[string][]history.Answer)
+func (w *world) lostWrites(answers []history.Response, h *history.Report, stale map[uint32]bool) (wrong []string) {
+	byKey := make(map[string][]history.Response)
 	for _, a := range answers {
 		shard := uint32(load.ShardOf(a.Key, w.o.Shards))
 		if a.OK() && a.Method == http.MethodPost && a.Register == "" && h.Overlapped[shard] == 0 && !stale[shard] {
@@ -88,7 +88,7 @@ func (w *world) lostWrites(answers []history.Answer, h *history.Report, stale ma
 		}
 	}
 	for key, all := range byKey {
-		slices.SortFunc(all, func(a, b history.Answer) int { return int(a.Sent() - b.Sent()) })
+		slices.SortFunc(all, func(a, b history.Response) int { return int(a.Sent() - b.Sent()) })
 		for i, a := range all {
 			for _, before := range all[:i] {
 				if before.Done() < a.Sent() && a.Count <= before.Count {

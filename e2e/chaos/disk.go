@@ -23,7 +23,7 @@ func (*fullDisk) missing() error { return faultfs.Available() }
 
 func (f *fullDisk) begin(w *world) {
 	f.victim = w.pick(anybody)
-	w.hurt(history.BadDisk, f.victim)
+	w.hurt(history.DiskFault, f.victim)
 	w.must(w.disks[f.victim.ID].Fill())
 }
 
@@ -62,7 +62,7 @@ func (f *fsync) begin(w *world) {
 	fault := faultfs.Fault{Delay: 100 * time.Millisecond}
 	if f.fails {
 		fault = faultfs.Fault{Error: syscall.EIO}
-		w.hurt(history.BadDisk, f.victim)
+		w.hurt(history.DiskFault, f.victim)
 	}
 	w.must(w.disks[f.victim.ID].Suffer(fault))
 }

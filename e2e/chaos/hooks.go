@@ -54,15 +54,15 @@ func (f *badHooks) end(w *world) {
 // and none a lower one than those that were answered before it began; and a GET read no
 // less. What two nodes ran at once, for a reason that only epochs help against, may have
 // been read from the older of them.
-func (w *world) counted(answers []history.Answer, h *history.Report) (wrong []string) {
-	byKey := make(map[string][]history.Answer)
+func (w *world) counted(answers []history.Response, h *history.Report) (wrong []string) {
+	byKey := make(map[string][]history.Response)
 	for _, a := range answers {
 		if shard := uint32(load.ShardOf(a.Key, w.o.Shards)); a.OK() && a.Register == "" && h.Overlapped[shard] == 0 {
 			byKey[a.Key] = append(byKey[a.Key], a)
 		}
 	}
 	for key, all := range byKey {
-		slices.SortFunc(all, func(a, b history.Answer) int { return int(a.Sent() - b.Sent()) })
+		slices.SortFunc(all, func(a, b history.Response) int { return int(a.Sent() - b.Sent()) })
 		by := make(map[uint64]string)
 		for i, a := range all {
 			post := a.Method == "POST"

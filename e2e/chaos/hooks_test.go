@@ -13,22 +13,22 @@ import (
 
 // The judge of counters finds what has been lost, counted twice, or read too early.
 func TestJudgeOfCounters(t *testing.T) {
-	ask := func(method string, sent, done int64, count uint64) history.Answer {
-		return history.Answer{
+	ask := func(method string, sent, done int64, count uint64) history.Response {
+		return history.Response{
 			ID: fmt.Sprint(method, sent), Key: "k", Method: method, Status: 200, Count: count,
 			Attempts: []history.Attempt{{Sent: sent, Done: done}},
 		}
 	}
 	for _, tc := range []struct {
 		name    string
-		answers []history.Answer
+		answers []history.Response
 		wrong   string // empty: nothing
 	}{
-		{"good", []history.Answer{ask("POST", 1, 2, 1), ask("GET", 3, 4, 1), ask("POST", 5, 9, 3), ask("POST", 6, 8, 2), ask("GET", 7, 8, 1)}, ""},
-		{"an unanswered one counted", []history.Answer{ask("POST", 1, 2, 1), ask("POST", 3, 4, 3)}, ""},
-		{"lost", []history.Answer{ask("POST", 1, 2, 2), ask("POST", 3, 4, 1)}, "k: POST3 has count 1, 1ns after POST1 had 2"},
-		{"begun anew at the same", []history.Answer{ask("POST", 1, 2, 1), ask("POST", 3, 4, 1)}, "k: POST1 and POST3 were both counted as 1"},
-		{"read from an old owner", []history.Answer{ask("POST", 1, 2, 5), ask("GET", 3, 4, 4)}, "k: GET3 has count 4, 1ns after POST1 had 5"},
+		{"good", []history.Response{ask("POST", 1, 2, 1), ask("GET", 3, 4, 1), ask("POST", 5, 9, 3), ask("POST", 6, 8, 2), ask("GET", 7, 8, 1)}, ""},
+		{"an unanswered one counted", []history.Response{ask("POST", 1, 2, 1), ask("POST", 3, 4, 3)}, ""},
+		{"lost", []history.Response{ask("POST", 1, 2, 2), ask("POST", 3, 4, 1)}, "k: POST3 has count 1, 1ns after POST1 had 2"},
+		{"begun anew at the same", []history.Response{ask("POST", 1, 2, 1), ask("POST", 3, 4, 1)}, "k: POST1 and POST3 were both counted as 1"},
+		{"read from an old owner", []history.Response{ask("POST", 1, 2, 5), ask("GET", 3, 4, 4)}, "k: GET3 has count 4, 1ns after POST1 had 5"},
 	} {
 		w := &world{o: Options{Shards: 8}}
 		got := strings.Join(w.counted(tc.answers, &history.Report{}), "; ")
@@ -41,8 +41,8 @@ func TestJudgeOfCounters(t *testing.T) {
 // The judge of apps that cache finds writes that an old copy has overwritten, and excuses only
 // shards of which a node has said so.
 func TestJudgeOfLostWrites(t *testing.T) {
-	ask := func(key string, sent, done int64, count uint64) history.Answer {
-		return history.Answer{
+	ask := func(key string, sent, done int64, count uint64) history.Response {
+		return history.Response{
 			ID: fmt.Sprint(key, sent), Key: key, Method: "POST", Status: 200, Count: count,
 			Attempts: []history.Attempt{{Sent: sent, Done: done}},
 		}
@@ -50,17 +50,17 @@ func TestJudgeOfLostWrites(t *testing.T) {
 	keys := load.KeysIn(8, 1, func(int) bool { return true })
 	k, other := keys[0], keys[1]
 	shard := uint32(load.ShardOf(k, 8))
-	overwritten := []history.Answer{ask(k, 1, 2, 1), ask(k, 3, 4, 2), ask(other, 5, 6, 7), ask(k, 7, 8, 2)}
+	overwritten := []history.Response{ask(k, 1, 2, 1), ask(k, 3, 4, 2), ask(other, 5, 6, 7), ask(k, 7, 8, 2)}
 	for _, tc := range []struct {
 		name    string
-		answers []history.Answer
+		answers []history.Response
 		stale   map[uint32]bool
 		overlap map[uint32]int
 		want    bool
 	}{
-		{"good", []history.Answer{ask(k, 1, 2, 1), ask(k, 3, 9, 3), ask(k, 4, 8, 2), ask(k, 10, 11, 9)}, nil, nil, false},
+		{"good", []history.Response{ask(k, 1, 2, 1), ask(k, 3, 9, 3), ask(k, 4, 8, 2), ask(k, 10, 11, 9)}, nil, nil, false},
 		{"overwritten", overwritten, nil, nil, true},
-		{"overwritten with less", []history.Answer{ask(k, 1, 2, 5), ask(k, 3, 4, 1)}, nil, nil, true},
+		{"overwritten with less", []history.Response{ask(k, 1, 2, 5), ask(k, 3, 4, 1)}, nil, nil, true},
 		{"announced", overwritten, map[uint32]bool{shard: true}, nil, false},
 		{"announced for another shard", overwritten, map[uint32]bool{shard + 1: true}, nil, true},
 		{"two owners", overwritten, nil, map[uint32]int{shard: 1}, false},

@@ -14,10 +14,10 @@ import (
 )
 
 // judge judges a round. first is the epoch at its start.
-func (w *world) judge(answers []history.Answer, first uint64) *Round {
+func (w *world) judge(answers []history.Response, first uint64) *Round {
 	maps := w.mapsSince(first)
 	runs, followers := w.runsOf(answers), w.following.take()
-	h := history.Check(history.History{Answers: answers, Followers: followers, Runs: slices.Concat(runs, w.legsOf(followers)), Maps: w.c.MapsSince(first), Faults: w.c.Faults(), Waits: w.c.Waits(), Drains: w.drains, Cordons: w.cordons}, w.c.Rules())
+	h := history.Check(history.History{Responses: answers, Followers: followers, Runs: slices.Concat(runs, w.legsOf(followers)), Maps: w.c.MapsSince(first), Faults: w.c.Faults(), Waits: w.c.Waits(), Drains: w.drains, Cordons: w.cordons}, w.c.Rules())
 	for i := range answers {
 		w.known[answers[i].ID] = answers[i].Denied()
 	}
@@ -45,8 +45,8 @@ func (w *world) judge(answers []history.Answer, first uint64) *Round {
 // linearizable are the answers about registers that must be so: all but those about
 // unfenced ones in shards of which two nodes ran requests at once, for a reason that
 // only epochs help against.
-func (w *world) linearizable(answers []history.Answer, h *history.Report) []history.Answer {
-	return slices.DeleteFunc(slices.Clone(answers), func(a history.Answer) bool {
+func (w *world) linearizable(answers []history.Response, h *history.Report) []history.Response {
+	return slices.DeleteFunc(slices.Clone(answers), func(a history.Response) bool {
 		return a.Register == unfenced && h.Overlapped[uint32(load.ShardOf(a.Key, w.o.Shards))] > 0
 	})
 }
@@ -64,14 +64,14 @@ func (w *world) finally() *Round {
 		r.violate(v.Kind.String(), v.Text)
 	}
 	if n := w.traffic.unasked(); n > 0 {
-		r.violate("second answer", fmt.Sprintf("%d bytes came on idle connections", n))
+		r.violate("second response", fmt.Sprintf("%d bytes came on idle connections", n))
 	}
 	return r
 }
 
 // runsOf waits until the runs that have an answer have an end, and returns those
 // of these answers.
-func (w *world) runsOf(answers []history.Answer) []history.Run {
+func (w *world) runsOf(answers []history.Response) []history.Run {
 	answered := make(map[string]bool, len(answers))
 	for i := range answers {
 		answered[answers[i].ID] = answers[i].OK()
@@ -152,7 +152,7 @@ func moved(maps []cluster.Map) int {
 
 // longest is how long a request waited for its answer, among those that an app
 // answers at once.
-func longest(answers []history.Answer) time.Duration {
+func longest(answers []history.Response) time.Duration {
 	var most int64
 	for i := range answers {
 		if a := &answers[i]; a.Register != "" && a.OK() {

@@ -68,11 +68,11 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 		options   chaos.Options
 	}{
 		{
-			bug: mutants.SwallowedAnswer, faults: "^kill -9 follower$", find: []string{"lost"}, too: []string{"dropped on a kept connection"},
+			bug: mutants.SwallowedAnswer, faults: "^kill -9 follower$", find: []string{"lost"}, too: []string{"idle connection closed under a request"},
 			options: chaos.Options{QueueWait: time.Second, Patience: 5 * time.Second},
 		},
 		{
-			bug: mutants.TwoOwners, faults: "^join and leave$", find: []string{"two owners"}, too: []string{"stale epoch", "register", "failed", "cut answer"},
+			bug: mutants.TwoOwners, faults: "^join and leave$", find: []string{"two owners"}, too: []string{"stale epoch", "register", "failed", "truncated response"},
 			// Planned moves wait for idle shards, which nothing runs for. Only after drain-timeout
 			// does the leader move busy ones.
 			options: chaos.Options{Flags: []string{"--drain-timeout", "50ms"}},
@@ -84,14 +84,14 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 			options: chaos.Options{Rate: 400},
 		},
 		{
-			bug: mutants.NoRun, faults: "^kill -9 app$", find: []string{"answer without a run"}, too: []string{"failed"},
+			bug: mutants.NoRun, faults: "^kill -9 app$", find: []string{"response without a run"}, too: []string{"failed"},
 			// An app that refuses keeps its shards for longer than its requests wait.
 			options: chaos.Options{QueueWait: time.Second, Flags: []string{"--health-fall", "100"}},
 		},
 		{bug: mutants.NoLease, faults: "^isolate follower$", find: []string{"stale epoch"}, too: []string{"register", "two owners", "failed"}},
 		{bug: mutants.OtherShard, faults: "^nothing$", find: []string{"bad header"}, too: []string{"register", "failed"}},
-		{bug: mutants.RepeatedEvent, faults: "^join and leave$", find: []string{"event again"}, options: chaos.Options{Followers: 12}},
-		{bug: mutants.CutStream, faults: "^join and leave$", find: []string{"cut stream"}, options: chaos.Options{Followers: 12}},
+		{bug: mutants.RepeatedEvent, faults: "^join and leave$", find: []string{"repeated event"}, options: chaos.Options{Followers: 12}},
+		{bug: mutants.CutStream, faults: "^join and leave$", find: []string{"broken stream"}, options: chaos.Options{Followers: 12}},
 		{
 			// Not a bug: what the flag allows is what the checker has to find.
 			name: "stale returns allowed", faults: "^drain$", find: []string{"lost write"},

@@ -118,7 +118,7 @@ func (r *Report) Err() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "chaos: %d violations with seed %d on %d nodes", len(r.Violations), r.Options.Seed, r.Options.Nodes)
 	if slices.ContainsFunc(r.Violations, func(v Violation) bool { return history.Safety(v.Kind) }) {
-		b.WriteString(": " + history.Unsafe)
+		b.WriteString(": " + history.SafetyViolated)
 	}
 	// What there is little of comes first: the rest often follows from it.
 	rarest := slices.SortedStableFunc(slices.Values(r.Violations), func(a, b Violation) int { return cmp.Compare(r.Count(a.Kind), r.Count(b.Kind)) })
@@ -152,10 +152,10 @@ func (s *row) add(r *Round) {
 	s.held += r.Held
 	s.moved += r.Moved
 	s.longest = max(s.longest, r.Longest)
-	s.stopped += r.History.Stopped
+	s.stopped += r.History.Paused
 	s.forged += r.History.Forged
 	s.fenced += r.History.Fenced
-	s.outside += r.History.Outside
+	s.outside += r.History.NoticedLate
 	s.broken += len(r.Violations)
 	for why, n := range r.History.Excused {
 		s.failed[why] += n

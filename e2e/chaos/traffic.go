@@ -44,7 +44,7 @@ type traffic struct {
 	asked   int
 	asking  sync.WaitGroup
 	mu      sync.Mutex
-	answers []history.Answer // to them
+	answers []history.Response // to them
 }
 
 // newTraffic makes two clients that count and one that has registers.
@@ -160,8 +160,8 @@ func (t *traffic) begun() int {
 }
 
 // end stops the load and returns the answers, when all are there.
-func (t *traffic) end() []history.Answer {
-	var all []history.Answer
+func (t *traffic) end() []history.Response {
+	var all []history.Response
 	for _, g := range t.working {
 		all = append(all, g.Stop()...)
 	}

@@ -208,7 +208,7 @@ func (w *world) others(but ...*cluster.Node) []*cluster.Node {
 func (w *world) hurt(k history.FaultKind, n *cluster.Node) {
 	w.note("%s: %s", n.ID, k)
 	w.healing = append(w.healing, n.Hurt(k))
-	if k == history.BadDisk {
+	if k == history.DiskFault {
 		w.traffic.forbidRetry(n) // it may end itself
 	}
 }

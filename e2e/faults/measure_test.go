@@ -87,7 +87,7 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 }
 
 // tell prints what came instead of a good answer.
-func tell(tb testing.TB, what string, a history.Answer) {
+func tell(tb testing.TB, what string, a history.Response) {
 	tb.Helper()
 	tb.Logf("%s: %s %s of key %q after %v: %d %s %s %+v", what, a.Method, a.ID, a.Key,
 		time.Duration(a.Done()-a.Sent()).Round(time.Millisecond), a.Status, a.Error, a.Detail, a.Attempts)

@@ -25,8 +25,8 @@ import (
 // is noticed by the next request, so the time is short by at most the distance
 // between two requests. Of the keys of one owner, which all stop together, the
 // longest is short by far less.
-func Unanswered(answers []history.Answer) map[string]time.Duration {
-	byKey := make(map[string][]history.Answer)
+func Unanswered(answers []history.Response) map[string]time.Duration {
+	byKey := make(map[string][]history.Response)
 	var end int64
 	for _, a := range answers {
 		byKey[a.Key] = append(byKey[a.Key], a)
@@ -34,7 +34,7 @@ func Unanswered(answers []history.Answer) map[string]time.Duration {
 	}
 	longest := make(map[string]time.Duration, len(byKey))
 	for key, all := range byKey {
-		slices.SortFunc(all, func(a, b history.Answer) int { return cmp.Compare(a.Sent(), b.Sent()) })
+		slices.SortFunc(all, func(a, b history.Response) int { return cmp.Compare(a.Sent(), b.Sent()) })
 		served := end
 		for _, a := range slices.Backward(all) {
 			if a.OK() {

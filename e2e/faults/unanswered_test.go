@@ -12,19 +12,19 @@ import (
 )
 
 func TestUnansweredLastsUntilTheKeyIsServed(t *testing.T) {
-	request := func(key string, sent, done int64, status int) history.Answer {
-		return history.Answer{Key: key, Status: status, Attempts: []history.Attempt{{Sent: sent, Done: sent}, {Sent: done, Done: done}}}
+	request := func(key string, sent, done int64, status int) history.Response {
+		return history.Response{Key: key, Status: status, Attempts: []history.Attempt{{Sent: sent, Done: sent}, {Sent: done, Done: done}}}
 	}
 	for _, c := range []struct {
 		name    string
-		answers []history.Answer
+		answers []history.Response
 		want    map[string]time.Duration
 	}{
-		{"the slowest of two", []history.Answer{request("k", 0, 5, 200), request("k", 10, 13, 200)}, map[string]time.Duration{"k": 5}},
-		{"a failed one counts until a later one is served", []history.Answer{request("k", 0, 5, 502), request("k", 10, 13, 200)}, map[string]time.Duration{"k": 13}},
-		{"one sent earlier serves nothing", []history.Answer{request("k", 0, 12, 200), request("k", 5, 10, 502), request("k", 20, 21, 200)}, map[string]time.Duration{"k": 16}},
-		{"a hung one only until a later one is served", []history.Answer{request("k", 0, 100, 200), request("k", 10, 13, 200)}, map[string]time.Duration{"k": 13}},
-		{"never served again", []history.Answer{request("k", 0, 5, 503), request("l", 10, 40, 200)}, map[string]time.Duration{"k": 40, "l": 30}},
+		{"the slowest of two", []history.Response{request("k", 0, 5, 200), request("k", 10, 13, 200)}, map[string]time.Duration{"k": 5}},
+		{"a failed one counts until a later one is served", []history.Response{request("k", 0, 5, 502), request("k", 10, 13, 200)}, map[string]time.Duration{"k": 13}},
+		{"one sent earlier serves nothing", []history.Response{request("k", 0, 12, 200), request("k", 5, 10, 502), request("k", 20, 21, 200)}, map[string]time.Duration{"k": 16}},
+		{"a hung one only until a later one is served", []history.Response{request("k", 0, 100, 200), request("k", 10, 13, 200)}, map[string]time.Duration{"k": 13}},
+		{"never served again", []history.Response{request("k", 0, 5, 503), request("l", 10, 40, 200)}, map[string]time.Duration{"k": 40, "l": 30}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := faults.Unanswered(c.answers)

@@ -77,7 +77,7 @@ func (a *App) Start(tb testing.TB) {
 func (a *App) Kill(tb testing.TB) {
 	tb.Helper()
 	l, fault := &a.lives[len(a.lives)-1], len(a.c.faults)
-	a.mended = a.c.Hurt(history.Fault{Kind: history.NoApp, Node: a.name})
+	a.mended = a.c.Hurt(history.Fault{Kind: history.AppDown, Node: a.name})
 	if err := l.proc.kill(); err != nil {
 		tb.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func (a *App) runs() ([]history.Run, error) {
 		all = append(all, l.records.runs...)
 		for i := first; i < len(all); i++ {
 			if all[i].End == 0 && l.died != 0 {
-				all[i].End, all[i].Cut = l.died, true
+				all[i].End, all[i].Aborted = l.died, true
 			}
 		}
 	}

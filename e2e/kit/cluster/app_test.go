@@ -64,7 +64,7 @@ func TestOverlapAtAStopIsCountedApart(t *testing.T) {
 	hang.Header["App-Hang"] = "gate"
 	first := c.AskLater(t, a, hang)
 	a.App.AwaitHanging(t, "gate", 1)
-	c.begin(a, history.Stopped)
+	c.begin(a, history.Paused)
 	next := load.Request{Key: "k"}
 	as(b, &next, 9)
 	if got := c.Ask(t, b, next); !got.OK() || got.App != "b" {
@@ -84,7 +84,7 @@ func TestOverlapAtAStopIsCountedApart(t *testing.T) {
 		t.Errorf("nobody waited for dead-after: %v", r.Violations)
 	}
 	c.o.Flags = []string{"--lease", "1ms", "--dead-after", "1ms"}
-	if r := c.Judge(t); r.Stopped != 1 {
+	if r := c.Judge(t); r.Paused != 1 {
 		t.Errorf("report = %v", r)
 	}
 	c.faults = nil
@@ -115,7 +115,7 @@ func TestKilledAppLeavesItsRecords(t *testing.T) {
 		t.Errorf("answer of the new app = %+v", a)
 	}
 	runs := c.Runs(t)
-	if len(runs) != 2 || runs[0].End == 0 || !runs[0].Cut || runs[1].End == 0 || runs[1].Cut {
+	if len(runs) != 2 || runs[0].End == 0 || !runs[0].Aborted || runs[1].End == 0 || runs[1].Aborted {
 		t.Errorf("runs = %+v", runs)
 	}
 	n.App.Signal(t, syscall.SIGTERM)

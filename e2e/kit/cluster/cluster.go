@@ -81,7 +81,7 @@ type Cluster struct {
 
 	// answers are all that clients got so far; the first judged of them have
 	// been judged, and the maps before the one of the epoch judgedMap.
-	answers   []history.Answer
+	answers   []history.Response
 	judged    int
 	judgedMap uint64
 	// asked are the ids of requests whose answers the test judges itself, and whether
@@ -148,7 +148,7 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	tb.Helper()
 	id := string(rune('a' + len(c.nodes)))
 	n := &Node{ID: id, c: c, Data: filepath.Join(c.dir, "data-"+id), fault: -1}
-	c.begin(n, history.Left) // it does not run yet
+	c.begin(n, history.Terminated) // it does not run yet
 	if c.o.Data != nil {
 		n.Data = c.o.Data(id)
 	}

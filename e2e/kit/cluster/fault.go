@@ -73,7 +73,7 @@ func (c *Cluster) dead(n *Node) {
 	if n.proc != nil {
 		cut, holds, failed = n.proc.failed(at)
 	}
-	if n.fault < 0 || c.faults[n.fault].Kind == history.Stopped || failed && c.faults[n.fault].Kind == history.Left {
+	if n.fault < 0 || c.faults[n.fault].Kind == history.Paused || failed && c.faults[n.fault].Kind == history.Terminated {
 		c.begin(n, history.Killed)
 		c.faults[n.fault].From = min(c.faults[n.fault].From, at)
 	}
@@ -82,7 +82,7 @@ func (c *Cluster) dead(n *Node) {
 	}
 	for i := range c.faults {
 		f := &c.faults[i]
-		if (i == n.fault || f.Kind == history.BadDisk && f.Node == n.ID && f.Until == 0) && f.By == 0 {
+		if (i == n.fault || f.Kind == history.DiskFault && f.Node == n.ID && f.Until == 0) && f.By == 0 {
 			f.By = max(at, f.From)
 		}
 	}

@@ -30,7 +30,7 @@ func TestDeathsAreDatedFromTheCut(t *testing.T) {
 		{name: "by itself", script: fails + "exit 1", want: history.Killed, cut: true},
 		{name: "with an app in it that does not return", script: says(endLine) + "exit 1", want: history.Killed, cut: true, holds: true},
 		{name: "with an app in it that does not return from the cut", script: fails + says(endLine) + "exit 1", want: history.Killed, cut: true, holds: true},
-		{name: "while it left", script: fails + "exit 1", do: func(n *Node) { n.c.begin(n, history.Left) }, want: history.Killed, cut: true},
+		{name: "while it left", script: fails + "exit 1", do: func(n *Node) { n.c.begin(n, history.Terminated) }, want: history.Killed, cut: true},
 		{name: "before it was killed", script: fails + "sleep 100", do: func(n *Node) {
 			Await(t, "it says that it failed, and has more to end", func() error {
 				if at, _ := n.proc.said(); at == 0 || history.Now()-at < int64(takes) {
@@ -40,8 +40,8 @@ func TestDeathsAreDatedFromTheCut(t *testing.T) {
 			})
 			n.Kill(t)
 		}, want: history.Killed, cut: true},
-		{name: "at once, without a word", script: "exit 1", do: func(n *Node) { n.c.begin(n, history.Left) }, want: history.Killed},
-		{name: "as it should", script: "exit 0", do: func(n *Node) { n.c.begin(n, history.Left) }, want: history.Left, cut: true},
+		{name: "at once, without a word", script: "exit 1", do: func(n *Node) { n.c.begin(n, history.Terminated) }, want: history.Killed},
+		{name: "as it should", script: "exit 0", do: func(n *Node) { n.c.begin(n, history.Terminated) }, want: history.Terminated, cut: true},
 		{name: "killed", script: "sleep 100", do: func(n *Node) { n.Kill(t) }, want: history.Killed},
 		{name: "killed by somebody else", script: "kill -9 $$", want: history.Killed},
 	} {

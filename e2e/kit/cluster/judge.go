@@ -22,7 +22,7 @@ func (c *Cluster) Judge(tb testing.TB) *history.Report {
 	for i := range c.answers[:c.judged] {
 		rules.Known[c.answers[i].ID] = c.answers[i].Denied()
 	}
-	h := history.History{Answers: c.answers[c.judged:], Runs: c.Runs(tb), Maps: c.MapsSince(c.judgedMap), Faults: c.Faults(), Waits: c.Waits(), Drains: c.drains}
+	h := history.History{Responses: c.answers[c.judged:], Runs: c.Runs(tb), Maps: c.MapsSince(c.judgedMap), Faults: c.Faults(), Waits: c.Waits(), Drains: c.drains}
 	r := history.Check(h, rules)
 	c.judged = len(c.answers)
 	if n := len(h.Maps); n > 0 {

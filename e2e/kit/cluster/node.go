@@ -136,7 +136,7 @@ func KillAll(tb testing.TB, nodes ...*Node) {
 // Terminate sends SIGTERM and does not wait.
 func (n *Node) Terminate(tb testing.TB) {
 	tb.Helper()
-	n.c.begin(n, history.Left)
+	n.c.begin(n, history.Terminated)
 	n.c.faults[n.fault].Grace = grace(n.proc.cmd.Args)
 	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
 		tb.Fatal(err)
@@ -200,7 +200,7 @@ func (n *Node) Ended() (at int64, ended bool) {
 // Pause is SIGSTOP; it returns when the process stands still.
 func (n *Node) Pause(tb testing.TB) {
 	tb.Helper()
-	n.c.begin(n, history.Stopped)
+	n.c.begin(n, history.Paused)
 	if err := n.proc.Signal(syscall.SIGSTOP); err != nil {
 		tb.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func (l *Load) End(tb testing.TB) {
 
 // Ask sends one request to one node, once, and returns what came. The next
 // Judge knows of it, but judges only its runs: the test judges the answer.
-func (c *Cluster) Ask(tb testing.TB, n *Node, r load.Request) history.Answer {
+func (c *Cluster) Ask(tb testing.TB, n *Node, r load.Request) history.Response {
 	tb.Helper()
 	c.loads++
 	if r.ID == "" {
@@ -139,7 +139,7 @@ func (c *Cluster) Expect(id string) { c.asked[id] = false }
 // Asking is a request under way.
 type Asking struct {
 	done   chan struct{}
-	answer history.Answer
+	answer history.Response
 }
 
 // AskLater is Ask in the background.
@@ -162,7 +162,7 @@ func (c *Cluster) AskLater(tb testing.TB, n *Node, r load.Request) *Asking {
 }
 
 // Answer waits for it.
-func (a *Asking) Answer(tb testing.TB) history.Answer {
+func (a *Asking) Answer(tb testing.TB) history.Response {
 	tb.Helper()
 	t := time.NewTimer(2 * Patience)
 	defer t.Stop()

@@ -27,9 +27,9 @@ func TestGraceIsCountedAnew(t *testing.T) {
 	} {
 		h := history.History{
 			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"})}},
-			Faults: append(tt.fault, history.Fault{Kind: history.Left, Node: "c", From: -6000 * ms, By: -5900 * ms, Grace: tt.grace, Until: 13000 * ms}),
+			Faults: append(tt.fault, history.Fault{Kind: history.Terminated, Node: "c", From: -6000 * ms, By: -5900 * ms, Grace: tt.grace, Until: 13000 * ms}),
 		}
-		h.Answers = []history.Answer{{
+		h.Responses = []history.Response{{
 			ID: "x", Key: of, Method: "POST", Status: 503, Error: "queue-timeout",
 			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
 		}}
@@ -48,7 +48,7 @@ func TestOnlyVotersAreAMajority(t *testing.T) {
 		for _, node := range []string{"e", "f", "g"} {
 			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, By: -99 * ms, Until: 15000 * ms})
 		}
-		h.Answers = []history.Answer{{
+		h.Responses = []history.Response{{
 			ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
 			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
 		}}
@@ -73,9 +73,9 @@ func TestIngressSleepsThroughItsTime(t *testing.T) {
 		h := history.History{
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Faults: []history.Fault{
-				{Kind: history.Stopped, Node: "b", From: tt.from * ms, Until: tt.until * ms},
+				{Kind: history.Paused, Node: "b", From: tt.from * ms, Until: tt.until * ms},
 			},
-			Answers: []history.Answer{{
+			Responses: []history.Response{{
 				ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "peer-unreachable",
 				Attempts: []history.Attempt{{Target: "b", Sent: 0, Done: 12_620 * ms}},
 			}},
@@ -95,10 +95,10 @@ func TestStopsThatFollowEachOtherAreOne(t *testing.T) {
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Runs: []history.Run{{ID: "x", App: "c", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 10 * ms, End: 3854 * ms}},
 			Faults: []history.Fault{
-				{Kind: history.Stopped, Node: "c", From: 3770 * ms, Until: 3955 * ms},
-				{Kind: history.Stopped, Node: "c", From: again * ms, Until: 4155 * ms},
+				{Kind: history.Paused, Node: "c", From: 3770 * ms, Until: 3955 * ms},
+				{Kind: history.Paused, Node: "c", From: again * ms, Until: 4155 * ms},
 			},
-			Answers: []history.Answer{{
+			Responses: []history.Response{{
 				ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "shard-moved", Detail: mayHaveRun,
 				Attempts: []history.Attempt{{Target: "a", Sent: 5 * ms, Done: 4155 * ms}},
 			}},
@@ -132,7 +132,7 @@ func TestNobodyVotesBeforeItHasJoined(t *testing.T) {
 		for _, node := range []string{"c", "d"} {
 			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: -100 * ms, By: -99 * ms, Until: 15000 * ms})
 		}
-		h.Answers = []history.Answer{{
+		h.Responses = []history.Response{{
 			ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
 			Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
 		}}
@@ -164,7 +164,7 @@ func TestMajorityThatIsBackForAMomentServesNothing(t *testing.T) {
 				{Kind: history.Killed, Node: "c", From: -100 * ms, By: -99 * ms, Until: tt.back * ms},
 				{Kind: history.Killed, Node: "c", From: tt.gone * ms, By: tt.gone*ms + 1, Until: tt.until * ms},
 			},
-			Answers: []history.Answer{{
+			Responses: []history.Response{{
 				ID: "x", Key: "key-0", Method: "POST", Status: 503, Error: "no-leader",
 				Attempts: []history.Attempt{{Target: "a", Sent: 0, Done: 10_001 * ms}},
 			}},

@@ -1,9 +1,9 @@
 package history
 
-// Admission is a time in which somebody who asked a node again and again was told
-// each time that it would run requests for a shard, under an ownership epoch. It
-// is judged as a run is, but no fault excuses one of an old owner beside the next:
-// only what --takeover immediate believes may.
+// Admission is an interval in which a node, asked repeatedly, replied each time that it
+// would run requests for a shard under an ownership epoch. Check treats it as a Run, with
+// one difference: only --takeover immediate excuses an admission of an old owner that
+// overlaps the next owner. No other fault does.
 type Admission struct {
 	Node        string
 	Shard       uint32
@@ -11,6 +11,6 @@ type Admission struct {
 	From, Until int64
 }
 
-func (a *Admission) run() Run {
-	return Run{App: a.Node, Node: a.Node, Shard: a.Shard, Epoch: a.Epoch, Start: a.From, End: a.Until, ID: "(asked)", asked: true}
+func (a *Admission) asRun() Run {
+	return Run{App: a.Node, Node: a.Node, Shard: a.Shard, Epoch: a.Epoch, Start: a.From, End: a.Until, ID: "(admission)", fromAdmission: true}
 }

@@ -1,14 +1,16 @@
 package history
 
-// attempts judges what was tried without an answer. A balancer goes on with the
-// next node if nobody listens, or if a connection that it had kept is closed before
-// a byte of the answer: clients do not see that, so it must be rare, and have a
-// reason each time. Nobody listens at a node from when its process was asked to end,
-// or died, until Rules.Boot after it was started again; a kept connection is closed
-// under a request only by a process that died meanwhile. One that is asked to end
-// answers first, but for long polls.
-func (j *judge) attempts(a *Answer) {
-	r := j.report
+// checkAttempts checks the attempts that received no response. A load balancer tries the
+// next node if no process listens, or if an idle connection is closed before the first
+// byte of the response. Clients do not notice that, so it must be rare, and each case
+// needs a reason:
+//   - No process listens from the time of the SIGTERM or the death of the process until
+//     Rules.Boot after its next start.
+//   - An idle connection is closed under a request only if the process dies meanwhile.
+//
+// A process that was asked to terminate responds first, except to long polls.
+func (c *checker) checkAttempts(a *Response) {
+	r := c.report
 	if len(a.Attempts) > 1 {
 		r.Reattempts++
 	}
@@ -17,46 +19,45 @@ func (j *judge) attempts(a *Answer) {
 		if i == len(a.Attempts)-1 && a.Status != 0 {
 			return
 		}
-		node := j.rules.node(t.Target)
+		node := c.rules.node(t.Target)
 		switch {
-		case t.Refused && j.absent(node, t):
+		case t.Refused && c.mayBeDown(node, t):
 			r.Refused++
 		case t.Refused:
-			r.add(Unlistened, "%s %s, key %q: nobody listened at %s, which had not ended", a.Method, a.ID, a.Key, node)
-		case t.Reused && j.died(node, t):
+			r.add(NotListening, "%s %s, key %q: no process listened at %s, which should have been running", a.Method, a.ID, a.Key, node)
+		case t.Reused && c.diedDuring(node, t):
 			r.Broken++
-		case t.Reused && j.longPoll(a, t) && j.absent(node, t):
+		case t.Reused && c.isLongPoll(a, t) && c.mayBeDown(node, t):
 			r.Broken++
 		case t.Reused && i < len(a.Attempts)-1:
-			r.add(Dropped, "%s %s, key %q: %s closed a kept connection under it, and had not died: %s", a.Method, a.ID, a.Key, node, t.Err)
+			r.add(ClosedIdle, "%s %s, key %q: %s closed an idle connection under the request and had not died: %s", a.Method, a.ID, a.Key, node, t.Err)
 		}
 	}
 }
 
-// longPoll tells whether a safe request had waited DrainTimeout for its response: then a node
-// that is asked to end closes the connection, and the client asks another node.
-func (j *judge) longPoll(a *Answer, t *Attempt) bool {
-	safe := a.Method == "GET" || a.Method == "HEAD" || a.Method == "OPTIONS"
-	return safe && t.Done-t.Sent >= j.rules.least(j.rules.DrainTimeout)
+// isLongPoll reports whether a safe request had waited for DrainTimeout for its response.
+// A terminating node then closes the connection, and the client asks another node.
+func (c *checker) isLongPoll(a *Response, t *Attempt) bool {
+	return a.Safe() && t.Done-t.Sent >= c.rules.shortest(c.rules.DrainTimeout)
 }
 
-// absent tells whether no process of the node may have listened.
-func (j *judge) absent(node string, t *Attempt) bool {
-	for i := range j.h.Faults {
-		f := &j.h.Faults[i]
-		if f.Node == node && (f.By != 0 && f.Kind != NoApp || f.Kind == Left) && f.From <= t.Done && t.Sent <= after(f.until(), int64(j.rules.Boot)) {
+// mayBeDown reports whether possibly no process of the node listened during an attempt.
+func (c *checker) mayBeDown(node string, t *Attempt) bool {
+	for i := range c.h.Faults {
+		f := &c.h.Faults[i]
+		if f.Node == node && (f.By != 0 && f.Kind != AppDown || f.Kind == Terminated) && f.From <= t.Done && t.Sent <= addTime(f.end(), int64(c.rules.Boot)) {
 			return true
 		}
 	}
 	return false
 }
 
-// died tells whether the node's process lost its connections while an attempt was
-// under way.
-func (j *judge) died(node string, t *Attempt) bool {
-	for i := range j.h.Faults {
-		f := &j.h.Faults[i]
-		if f.dead() && f.Node == node && f.From <= t.Done && t.Sent <= f.By {
+// diedDuring reports whether the process of the node lost its connections during an
+// attempt.
+func (c *checker) diedDuring(node string, t *Attempt) bool {
+	for i := range c.h.Faults {
+		f := &c.h.Faults[i]
+		if f.isCrash() && f.Node == node && f.From <= t.Done && t.Sent <= f.By {
 			return true
 		}
 	}

@@ -34,7 +34,7 @@ func key(n int) string { return fmt.Sprintf("key-%d", n) }
 // lasting for d, and its answer.
 func (s *story) asked(id, method, k, node string, e uint64, d int64) {
 	s.ran(id, method, k, node, e, d)
-	s.Answers = append(s.Answers, history.Answer{
+	s.Responses = append(s.Responses, history.Response{
 		ID: id, Key: k, Method: method, Status: 200, App: node, EchoID: id,
 		Attempts: []history.Attempt{{Target: "x", Sent: (s.now - 1) * ms, Done: (s.now + d + 1) * ms}},
 	})
@@ -70,7 +70,7 @@ func TestGoodHistoryPasses(t *testing.T) {
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if r.Requests != 80 || r.Answered != 80 || r.Runs != 80 || r.Shards != 4 || r.Handovers != 4 || r.Outside != 0 {
+	if r.Requests != 80 || r.Answered != 80 || r.Runs != 80 || r.Shards != 4 || r.Handovers != 4 || r.NoticedLate != 0 {
 		t.Errorf("report = %+v", r)
 	}
 }
@@ -105,17 +105,17 @@ func TestCheckFindsPlantedMistakes(t *testing.T) {
 			s.asked("x", "GET", key(1), "b", 10, 100)
 			s.now += 50
 			s.asked("y", "GET", key(1), "a", 11, 5)
-			s.Faults = append(s.Faults, history.Fault{Kind: history.Stopped, Node: "a", From: 3000 * ms, Until: 3100 * ms})
+			s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "a", From: 3000 * ms, Until: 3100 * ms})
 		}},
 		{"two owners, the first begun after its stop", history.TwoOwners, func(s *story) {
-			s.Faults = append(s.Faults, history.Fault{Kind: history.Stopped, Node: "b", From: 2900 * ms, Until: 2999 * ms})
+			s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "b", From: 2900 * ms, Until: 2999 * ms})
 			s.asked("x", "GET", key(1), "b", 10, 100)
 			s.now += 50
 			s.asked("y", "GET", key(1), "a", 11, 5)
 		}},
 		{"two owners long after a cut", history.TwoOwners, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 10, 2000)
-			s.Runs[len(s.Runs)-1].Cut = true
+			s.Runs[len(s.Runs)-1].Aborted = true
 			s.now += 500
 			s.asked("y", "GET", key(1), "a", 11, 5)
 		}},
@@ -140,7 +140,7 @@ func TestCheckFindsPlantedMistakes(t *testing.T) {
 		}},
 		{"swallowed answer", history.Lost, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
-			s.Answers[len(s.Answers)-1].Status = 0
+			s.Responses[len(s.Responses)-1].Status = 0
 		}},
 		{"answer without a run", history.NoRun, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
@@ -149,31 +149,31 @@ func TestCheckFindsPlantedMistakes(t *testing.T) {
 		{"answer of the proxy's own without a run", history.NoRun, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
 			s.Runs = s.Runs[:len(s.Runs)-1]
-			s.Answers[len(s.Answers)-1].App, s.Answers[len(s.Answers)-1].EchoID = "", ""
+			s.Responses[len(s.Responses)-1].App, s.Responses[len(s.Responses)-1].EchoID = "", ""
 		}},
-		{"answer of another app", history.WrongAnswer, func(s *story) {
+		{"answer of another app", history.WrongResponse, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
-			s.Answers[len(s.Answers)-1].App = "a"
+			s.Responses[len(s.Responses)-1].App = "a"
 		}},
-		{"swapped answer", history.WrongAnswer, func(s *story) {
+		{"swapped answer", history.WrongResponse, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
-			s.Answers[len(s.Answers)-1].EchoID = "g3"
+			s.Responses[len(s.Responses)-1].EchoID = "g3"
 		}},
-		{"second answer on the connection", history.SecondAnswer, func(s *story) {
+		{"second answer on the connection", history.SecondResponse, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
-			s.Answers[len(s.Answers)-1].Extra = 12
+			s.Responses[len(s.Responses)-1].Extra = 12
 		}},
-		{"second answer under the id", history.SecondAnswer, func(s *story) {
+		{"second answer under the id", history.SecondResponse, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
-			s.Answers = append(s.Answers, s.Answers[len(s.Answers)-1])
+			s.Responses = append(s.Responses, s.Responses[len(s.Responses)-1])
 		}},
-		{"cut answer", history.CutAnswer, func(s *story) {
+		{"cut answer", history.TruncatedResponse, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
-			s.Answers[len(s.Answers)-1].Cut = true
+			s.Responses[len(s.Responses)-1].Truncated = true
 		}},
 		{"error answer", history.Failed, func(s *story) {
 			s.asked("x", "GET", key(1), "b", 9, 5)
-			s.Answers[len(s.Answers)-1].Status = 503
+			s.Responses[len(s.Responses)-1].Status = 503
 		}},
 		{"smuggled request", history.UnknownRun, func(s *story) {
 			s.ran("evil", "GET", key(1), "b", 9, 5)
@@ -210,21 +210,21 @@ func TestCheckFindsPlantedMistakes(t *testing.T) {
 func TestCheckCountsApartWhatIsOutside(t *testing.T) {
 	s := good()
 	s.asked("x", "GET", key(1), "b", 10, 5000) // b is stopped while its app works on
-	s.Faults = append(s.Faults, history.Fault{Kind: history.Stopped, Node: "b", From: s.now*ms + 1, Until: (s.now + 9000) * ms})
+	s.Faults = append(s.Faults, history.Fault{Kind: history.Paused, Node: "b", From: s.now*ms + 1, Until: (s.now + 9000) * ms})
 	s.now += 3000
 	s.asked("y", "GET", key(1), "a", 11, 5)
 	s.now += 10_000
 	s.asked("cut", "POST", key(1), "a", 11, 5100)
-	s.Runs[len(s.Runs)-1].Cut = true
-	s.Answers[len(s.Answers)-1].Status = 502
-	s.Answers[len(s.Answers)-1].Error = "shard-moved"
+	s.Runs[len(s.Runs)-1].Aborted = true
+	s.Responses[len(s.Responses)-1].Status = 502
+	s.Responses[len(s.Responses)-1].Error = "shard-moved"
 	s.now += 5090
 	s.asked("z", "GET", key(1), "b", 12, 5)
 	r := history.Check(s.History, history.Rules{Shards: shards})
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if r.Stopped != 1 || r.Outside != 1 || r.Excused["cut by the drain"] != 1 {
+	if r.Paused != 1 || r.NoticedLate != 1 || r.Excused["aborted after the drain timeout"] != 1 {
 		t.Errorf("report = %v, want one overlap at a stop, one with a run that was cut, and that cut", r)
 	}
 }

@@ -22,21 +22,21 @@ func TestWhoHearsNothingWaitsForTheDead(t *testing.T) {
 		done  int64
 		want  int
 	}{
-		{"its disk hung", dead, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 0},
-		{"the log was kept from it", dead, deaf(history.Behind, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"its disk hung", dead, deaf(history.DiskFault, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"the log was kept from it", dead, deaf(history.LogDelayed, "b", 3000, 10_050), 8000, 10_001, 0},
 		{"it heard all", dead, nil, 8000, 10_001, 1},
-		{"it could have heard", dead, deaf(history.BadDisk, "b", 8001, 10_050), 8000, 10_001, 1},
-		{"its disk was well in time", dead, deaf(history.BadDisk, "b", 3000, 9900), 8000, 10_001, 1},
-		{"another one's disk hung", dead, deaf(history.BadDisk, "a", 3000, 10_050), 8000, 10_001, 1},
-		{"it had no app", dead, deaf(history.NoApp, "b", 3000, 10_050), 8000, 10_001, 1},
-		{"it did not wait", dead, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 9900, 1},
-		{"the owner lived", history.Fault{}, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 1},
-		{"the owner was back", history.Fault{Kind: history.Killed, Node: "c", From: -5000 * ms, By: -4999 * ms, Until: 7900 * ms}, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 1},
-		{"the owner stood still", history.Fault{Kind: history.Stopped, Node: "c", From: -5000 * ms, Until: 20_000 * ms}, deaf(history.BadDisk, "b", 3000, 10_050), 8000, 10_001, 0},
-		{"the owner has left", history.Fault{Kind: history.Left, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 20_000 * ms}, deaf(history.Behind, "b", 3000, 10_050), 8000, 10_001, 0},
-		{"the owner left, and is back", history.Fault{Kind: history.Left, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 9900 * ms}, deaf(history.Behind, "b", 3000, 10_050), 8000, 10_001, 1},
-		{"the owner has left, and it could have heard", history.Fault{Kind: history.Left, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 20_000 * ms}, deaf(history.Behind, "b", 8001, 10_050), 8000, 10_001, 1},
-		{"its shard stayed", history.Fault{}, deaf(history.BadDisk, "b", 3000, 10_050), 0, 10_001, 1},
+		{"it could have heard", dead, deaf(history.DiskFault, "b", 8001, 10_050), 8000, 10_001, 1},
+		{"its disk was well in time", dead, deaf(history.DiskFault, "b", 3000, 9900), 8000, 10_001, 1},
+		{"another one's disk hung", dead, deaf(history.DiskFault, "a", 3000, 10_050), 8000, 10_001, 1},
+		{"it had no app", dead, deaf(history.AppDown, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"it did not wait", dead, deaf(history.DiskFault, "b", 3000, 10_050), 8000, 9900, 1},
+		{"the owner lived", history.Fault{}, deaf(history.DiskFault, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"the owner was back", history.Fault{Kind: history.Killed, Node: "c", From: -5000 * ms, By: -4999 * ms, Until: 7900 * ms}, deaf(history.DiskFault, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"the owner stood still", history.Fault{Kind: history.Paused, Node: "c", From: -5000 * ms, Until: 20_000 * ms}, deaf(history.DiskFault, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"the owner has left", history.Fault{Kind: history.Terminated, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 20_000 * ms}, deaf(history.LogDelayed, "b", 3000, 10_050), 8000, 10_001, 0},
+		{"the owner left, and is back", history.Fault{Kind: history.Terminated, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 9900 * ms}, deaf(history.LogDelayed, "b", 3000, 10_050), 8000, 10_001, 1},
+		{"the owner has left, and it could have heard", history.Fault{Kind: history.Terminated, Node: "c", From: 8100 * ms, By: 8200 * ms, Until: 20_000 * ms}, deaf(history.LogDelayed, "b", 8001, 10_050), 8000, 10_001, 1},
+		{"its shard stayed", history.Fault{}, deaf(history.DiskFault, "b", 3000, 10_050), 0, 10_001, 1},
 	} {
 		was := map[string]string{"key-0": "a", "key-1": "b", of: "c", "key-3": "d", "key-4": "e"}
 		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(was)}}, Faults: tt.fault}
@@ -48,12 +48,12 @@ func TestWhoHearsNothingWaitsForTheDead(t *testing.T) {
 			h.Maps = append(h.Maps, history.Map{Epoch: 2, At: tt.moved * ms, Owners: owners(was)})
 			at := tt.moved*ms + ms
 			h.Runs = []history.Run{{App: "d", Node: "d", Shard: shardOf(of), Epoch: 2, Key: of, ID: "y", Method: "POST", Seq: 1, Start: at, End: at + ms}}
-			h.Answers = []history.Answer{{
+			h.Responses = []history.Response{{
 				ID: "y", Key: of, Method: "POST", Status: 200, App: "d", EchoID: "y", Count: 1,
 				Attempts: []history.Attempt{{Target: "a", Sent: at, Done: at + 2*ms}},
 			}}
 		}
-		h.Answers = append(h.Answers, history.Answer{
+		h.Responses = append(h.Responses, history.Response{
 			ID: "x", Key: of, Method: "POST", Status: 503, Error: "peer-unreachable",
 			Attempts: []history.Attempt{{Target: "b", Sent: 0, Done: tt.done * ms}},
 		})

@@ -1,28 +1,31 @@
-// Package history holds what clients and apps saw of a cluster, and judges it.
+// Package history records what clients and apps observed of a cluster, and checks the
+// record against the guarantees of Shardway.
 //
-// It is the one judge of clusters, whether their nodes are processes or share a
-// bubble of virtual time. Every process of a test machine stamps what it sees with
-// Now, one clock for all of them; in a bubble the bubble's clock does. An app writes
-// a Run for each request that reached it, a client an Answer for each request that
-// it sent, a test a Fault for whatever it does to a node, and a Map for each that it
-// saw committed. Check compares them:
+// It is the only checker of cluster histories. Nodes may be processes, or may run in
+// virtual time inside one test process. Every process of a test machine stamps its
+// observations with Now, which is one clock for all of them. In virtual time the clock of
+// the test is used. An app writes a Run for each request that reaches it. A client
+// records a Response for each request that it sends. A test records a Fault for each
+// fault that it injects, and a Map for each committed shard map that it observes. Check
+// compares these records:
 //
-//   - each request has exactly one answer, its own; it was tried again only where
-//     that must be, and failed only where a fault, which was not over, excuses it;
-//   - nothing unsafe ran twice, or after it was denied, and nothing was answered
-//     without a run;
-//   - no shard ran on two nodes at overlapping times, an ownership epoch belongs
-//     to one node, and along a shard's runs it only grows;
-//   - nobody was left out of a map to whom nothing was done.
+//   - Each request has exactly one response, which belongs to that request. A client
+//     repeats it only for a permitted reason. It fails only while a fault excuses it.
+//   - No unsafe request ran twice, or after it was rejected. No app response exists
+//     without a run.
+//   - No shard ran on two nodes at overlapping times. An ownership epoch belongs to one
+//     node, and the epochs along the runs of a shard never decrease.
+//   - No shard map excludes a node without a fault of that node.
 //
-// Every excuse has a bound, and each stands once: attempt.go has those of what was
-// tried in vain, failure.go those of what failed, map.go those of who was dropped,
-// and excuse.go the two overlaps that are outside the guarantee, which are counted
-// apart: an app works on while its node is stopped or dead, and a refusal between
-// nodes was forged, which only --takeover timeout does not believe. The old owner's run
-// must straddle the Fault, and its shard must not be taken sooner than the rules
-// allow. An app that refuses such a request, since a store told it that its epoch is
-// over, is right to.
+// Every excuse has a bound, and each is defined in one place. attempt.go has the excuses
+// for connection attempts, failure.go those for failed requests, map.go those for
+// excluded nodes. excuse.go has the overlaps that are outside the guarantee, and counts
+// them separately. There are two causes. An app continues while its node is paused or
+// dead. A refusal between nodes was forged, which only --takeover timeout ignores. The
+// run of the old owner must then overlap the Fault, and the takeover must not be earlier
+// than the rules permit. An app may reject such a request when its store reports an
+// outdated epoch.
 //
-// Check is pure. Its tests plant bad histories, each of which it must find.
+// Check is a pure function. Its tests plant bad histories, and Check must reject each of
+// them.
 package history

@@ -1,159 +1,167 @@
 package history
 
-// excuse says why a run beside those of a later owner breaks no promise.
+// excuse is the reason why a run that overlaps the runs of a later owner breaks no
+// guarantee.
 type excuse int
 
 const (
-	// stopped: the run straddles a stop, or the death of its node.
-	stopped excuse = iota + 1
-	// forged: the run straddles a Reset.
-	forged
-	// noticedLate: its node had given it up, and its app had yet to notice.
+	// pausedOrDead: the run overlaps a pause of its node, or the death of its node.
+	pausedOrDead excuse = iota + 1
+	// forgedReset: the run overlaps a Reset.
+	forgedReset
+	// noticedLate: the node had aborted the run, and the app had not noticed yet.
 	noticedLate
 )
 
-// excuse judges a run of an owner that another one replaced: whether it may have
-// been under way when, or after, the other began. Zero: it may not.
+// excuseFor returns the excuse for a run of an owner that another node replaced and that
+// ran during, or after, the first run of the next owner. Zero means that there is none.
 //
-// What had begun before the other's first run
-//   - may go on while its node is stopped, if the shard was taken meanwhile. A node
-//     that is continued cuts it before anything else, once it has a processor;
-//   - may go on after a forged refusal, unless the takeover is timeout: until the node,
-//     which has no lease, cuts it, which is less than DeadAfter after the taking, or first
-//     thing as it goes on, if it is stopped before that;
-//   - may be cut, and its app notice late, if something had been done to its node or
-//     to the one that had forwarded it, or if it had run for DrainTimeout at least.
+// A run that began before the first run of the next owner has an excuse in these cases:
+//   - Its node is paused, and the takeover happened meanwhile. After the pause the node
+//     aborts the run before anything else, as soon as it gets a processor.
+//   - A refusal was forged, and the takeover is not timeout. The node has no lease and
+//     aborts the run within DeadAfter of the takeover. A node that is paused before that
+//     aborts it first when it continues.
+//   - The run was aborted, and its app noticed late. There must be a fault of its node or of
+//     the node that forwarded it, or the run must have lasted at least DrainTimeout.
 //
-// Neither holds if the shard was taken sooner than it may be from a node that has not
-// given it back: Rules.soonest, from the last time on that this node showed a lease.
+// There is no excuse if the takeover was earlier than permitted for a node that has not
+// released its shards: Rules.earliestTakeover, counted from the last time at which the
+// node held a lease.
 //
-// What began after it never may, but for --takeover immediate, which takes a refusal at
-// its word while leases last: until the lease of the node ends if it was forged,
-// and while what the node had sent to its app is on its way if it was killed. And
-// what a node was stopped in the middle of sending may, for Rules.Wake.
-func (s *shard) excuse(old Run) excuse {
-	taken := s.taken(old)
+// A run that began after the first run of the next owner has an excuse only in these
+// cases:
+//   - --takeover immediate accepts a refusal as proof while leases last. A forged refusal
+//     excuses runs until the lease of the node ends. A kill excuses requests that were
+//     already on the way to the app.
+//   - The node was paused while it sent the request. This excuses runs for Rules.Wake.
+func (s *shardChecker) excuseFor(old Run) excuse {
+	taken := s.takenOverAt(old)
 	for i := range s.h.Faults {
 		f := &s.h.Faults[i]
-		if !f.touches(old.App) || taken < f.gives() {
+		if !f.affects(old.App) || taken < f.yieldsFrom() {
 			continue
 		}
 		var e excuse
 		switch {
 		case f.Kind == Reset:
-			e = s.atReset(f, old, taken)
-		case f.Kind == Stopped || f.dead():
-			e = s.atStop(f, old, taken)
+			e = s.excuseAtReset(f, old, taken)
+		case f.Kind == Paused || f.isCrash():
+			e = s.excuseAtPause(f, old, taken)
 		}
 		if e != 0 {
 			return e
 		}
 	}
-	if !old.asked && old.Start <= taken && old.Cut && old.endsBefore(taken+int64(s.rules.CutNotice)) && s.given(old, taken) {
+	if !old.fromAdmission && old.Start <= taken && old.Aborted && old.endsBefore(taken+int64(s.rules.CutNotice)) && s.mayHaveAborted(old, taken) {
 		return noticedLate
 	}
 	return 0
 }
 
-// atStop excuses a run by a stop of its node, or its death.
-func (s *shard) atStop(f *Fault, old Run, taken int64) excuse {
+// excuseAtPause returns the excuse of a run by a pause of its node, or by its death.
+func (s *shardChecker) excuseAtPause(f *Fault, old Run, taken int64) excuse {
 	notice, wake := int64(s.rules.CutNotice), int64(s.rules.Wake)
-	// A stop ends as the process goes on, or as it is certainly dead.
-	over := f.until()
-	if f.dead() {
-		over = s.deadBy(f)
+	// A pause ends when the process continues, or when it is certainly dead.
+	over := f.end()
+	if f.isCrash() {
+		over = s.runsUntil(f)
 	} else {
-		notice = s.notice(old.App, over, old.end())
+		notice = s.noticeTime(old.App, over, old.end())
 	}
 	switch {
-	case old.asked || !s.due(f, old, taken):
+	case old.fromAdmission || !s.takeoverDue(f, old, taken):
 		return 0
-	case old.Start <= taken && old.Start < over && old.endsBefore(after(over, notice)):
-		return stopped
-	case f.Kind == Stopped && old.Start < after(over, wake) && old.Start >= over && old.endsBefore(after(over, wake+notice)):
-		return stopped
-	case s.rules.Takeover == "immediate" && f.dead() && old.Start >= f.From && old.Start < over+notice && old.endsBefore(over+2*notice):
+	case old.Start <= taken && old.Start < over && old.endsBefore(addTime(over, notice)):
+		return pausedOrDead
+	case f.Kind == Paused && old.Start < addTime(over, wake) && old.Start >= over && old.endsBefore(addTime(over, wake+notice)):
+		return pausedOrDead
+	case s.rules.Takeover == "immediate" && f.isCrash() && old.Start >= f.From && old.Start < over+notice && old.endsBefore(over+2*notice):
 		return noticedLate
 	}
 	return 0
 }
 
-// deadBy is until when what a process had begun may run because nobody knows when it died.
-// One that was killed, or cut its connections, has CutNotice for that, and what its threads
-// waited for processors meanwhile. A bad disk may take its time.
-func (s *shard) deadBy(f *Fault) int64 {
-	gone := f.gives()
-	most := gone + int64(s.rules.CutNotice)
-	if f.Kind != Killed || f.By <= most {
+// runsUntil returns the time until which a process may have run requests, since its time
+// of death is not known exactly. A process that was killed, or closed its connections,
+// has CutNotice for that, plus the time that its threads waited for processors. A disk
+// fault has no such limit.
+func (s *shardChecker) runsUntil(f *Fault) int64 {
+	gone := f.yieldsFrom()
+	limit := gone + int64(s.rules.CutNotice)
+	if f.Kind != Killed || f.By <= limit {
 		return f.By
 	}
-	return min(f.By, most+s.starved(f.Node, gone, min(f.By, most+int64(s.rules.Starved))))
+	return min(f.By, limit+s.starvedTime(f.Node, gone, min(f.By, limit+int64(s.rules.Starved))))
 }
 
-// due tells whether a shard may have been taken at that time from a node that was
-// stopped or had died: as soon as its successor is heard, or after what the leader
-// waits for without crash evidence if it stood still, with it if it had died or
-// evidence was forged.
-func (s *shard) due(f *Fault, old Run, taken int64) bool {
-	if f.dead() && f.Until != 0 && f.Until <= taken {
+// takeoverDue reports whether the takeover from a paused or dead node was late enough. It
+// may happen at once if the successor process was heard. Otherwise the leader waits:
+// without crash evidence for a paused node, with crash evidence for a dead node or after
+// a forged refusal.
+func (s *shardChecker) takeoverDue(f *Fault, old Run, taken int64) bool {
+	if f.isCrash() && f.Until != 0 && f.Until <= taken {
 		return true
 	}
-	gone, evidence := f.From, f.dead()
+	gone, evidence := f.From, f.isCrash()
 	if evidence {
 		gone = f.By
 	}
 	for i := range s.h.Faults {
 		other := &s.h.Faults[i]
-		evidence = evidence || other.Kind == Reset && other.touches(old.App) && other.From <= taken
+		evidence = evidence || other.Kind == Reset && other.affects(old.App) && other.From <= taken
 	}
-	// What its app begins after its death, it had sent before.
-	leased, ok := s.leased(old.App, min(taken, gone))
-	return !ok || taken >= s.rules.soonest(leased, evidence)
+	// A run that the app begins after the death of the node was sent before the death.
+	leased, ok := s.lastLease(old.App, min(taken, gone))
+	return !ok || taken >= s.rules.earliestTakeover(leased, evidence)
 }
 
-// atReset excuses a run by a forged refusal.
-func (s *shard) atReset(f *Fault, old Run, taken int64) excuse {
+// excuseAtReset returns the excuse of a run by a forged refusal.
+func (s *shardChecker) excuseAtReset(f *Fault, old Run, taken int64) excuse {
 	immediate := s.rules.Takeover == "immediate"
 	if !immediate && s.rules.Takeover != "lease" {
 		return 0
 	}
 	notice := int64(s.rules.CutNotice)
-	change := min(taken, after(f.until(), notice)) // of owners, at the latest
-	if old.asked {
-		if immediate && old.endsBefore(change+s.rules.most(s.rules.Lease)+notice) {
-			return forged
+	change := min(taken, addTime(f.end(), notice)) // the latest change of owners
+	if old.fromAdmission {
+		if immediate && old.endsBefore(change+s.rules.longest(s.rules.Lease)+notice) {
+			return forgedReset
 		}
 		return 0
 	}
-	if leased, ok := s.leased(old.App, taken); !immediate && ok && taken < s.rules.soonest(leased, true) {
+	if leased, ok := s.lastLease(old.App, taken); !immediate && ok && taken < s.rules.earliestTakeover(leased, true) {
 		return 0
 	}
-	began := old.Start <= taken && old.Start < f.until() || immediate && old.Start < change+s.rules.most(s.rules.Lease)+notice
-	if began && old.endsBefore(s.cutBy(old, change+int64(s.rules.DeadAfter))) {
-		return forged
+	began := old.Start <= taken && old.Start < f.end() || immediate && old.Start < change+s.rules.longest(s.rules.Lease)+notice
+	if began && old.endsBefore(s.abortedBy(old, change+int64(s.rules.DeadAfter))) {
+		return forgedReset
 	}
 	return 0
 }
 
-// cutBy is when a run without a lease is cut at the latest, by a node that would do so by
-// some time: as it goes on, if it is stopped before that.
-func (s *shard) cutBy(old Run, most int64) int64 {
-	late := most
+// abortedBy returns the latest time at which a node aborts a run without a lease, if it
+// would do so by limit. A node that is paused before limit aborts the run when it
+// continues.
+func (s *shardChecker) abortedBy(old Run, limit int64) int64 {
+	late := limit
 	for i := range s.h.Faults {
-		if f := &s.h.Faults[i]; f.Kind == Stopped && f.Node == old.App && f.From < most {
-			late = max(late, after(f.until(), s.notice(old.App, f.until(), old.end())))
+		if f := &s.h.Faults[i]; f.Kind == Paused && f.Node == old.App && f.From < limit {
+			late = max(late, addTime(f.end(), s.noticeTime(old.App, f.end(), old.end())))
 		}
 	}
 	return late
 }
 
-// given tells whether its node may have given up a run that was cut, just before
-// another node began: a drain that had lasted for its time, or the grace of a stream
-// that had, which one that goes on elsewhere does not have, or something that was
-// done to it, or to the node that had forwarded the run. Without one of these an
-// app that is cut off while its successor begins was cut off too late: its node
-// had acknowledged too early.
-func (s *shard) given(old Run, taken int64) bool {
+// mayHaveAborted reports whether the node may have aborted a run just before another node
+// began. Permitted causes are:
+//   - a drain that lasted for DrainTimeout
+//   - the grace period of a stream; a resumable stream has none
+//   - a fault of the node, or of the node that forwarded the run
+//
+// Without such a cause, an app that loses its request while the next owner begins lost it
+// too late: its node had acknowledged the map too early.
+func (s *shardChecker) mayHaveAborted(old Run, taken int64) bool {
 	drain := s.rules.DrainTimeout
 	switch {
 	case old.Resumes:
@@ -161,16 +169,16 @@ func (s *shard) given(old Run, taken int64) bool {
 	case old.Stream:
 		drain = min(drain, s.rules.StreamGrace)
 	}
-	if taken-old.Start >= s.rules.least(drain) {
+	if taken-old.Start >= s.rules.shortest(drain) {
 		return true
 	}
 	ingress, notice := s.ingress[old.ID], int64(s.rules.CutNotice)
 	for i := range s.h.Faults {
 		f := &s.h.Faults[i]
-		if f.Kind == Left || f.Kind == NoApp {
+		if f.Kind == Terminated || f.Kind == AppDown {
 			continue
 		}
-		if (f.touches(old.App) || ingress != "" && f.touches(ingress)) && f.gives() <= taken+notice && old.Start <= f.until() && taken <= after(f.until(), int64(s.rules.DeadAfter)) {
+		if (f.affects(old.App) || ingress != "" && f.affects(ingress)) && f.yieldsFrom() <= taken+notice && old.Start <= f.end() && taken <= addTime(f.end(), int64(s.rules.DeadAfter)) {
 			return true
 		}
 	}

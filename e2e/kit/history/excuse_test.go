@@ -56,9 +56,9 @@ func (o overlap) tell() (history.History, history.Rules) {
 	for _, w := range o.waits {
 		s.Waits = append(s.Waits, history.Wait{Node: "a", From: at(w[0]), Until: at(w[1])}, history.Wait{Node: "c", From: at(0), Until: at(9000)})
 	}
-	s.Runs[len(s.Runs)-2].Cut = o.cut
+	s.Runs[len(s.Runs)-2].Aborted = o.cut
 	s.Runs[len(s.Runs)-2].Stream = o.stream
-	for kind, when := range map[history.FaultKind][2]int64{history.Stopped: o.stop, history.Reset: o.reset, history.Killed: o.kill} {
+	for kind, when := range map[history.FaultKind][2]int64{history.Paused: o.stop, history.Reset: o.reset, history.Killed: o.kill} {
 		if when == [2]int64{} {
 			continue
 		}
@@ -88,50 +88,50 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 		{"no fault", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}}, history.Report{}},
 		{"ends as the next begins", overlap{old: [2]int64{0, 3000}, next: [2]int64{3000, 3100}, takeover: "none"}, history.Report{Handovers: 1}},
 
-		{"stop", overlap{old: [2]int64{0, 4249}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{Stopped: 1}},
+		{"stop", overlap{old: [2]int64{0, 4249}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{Paused: 1}},
 		{"stop, and on for too long", overlap{old: [2]int64{0, 4250}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
-		{"stop, and on while it has no processor", overlap{old: [2]int64{0, 4349}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{Stopped: 1}},
+		{"stop, and on while it has no processor", overlap{old: [2]int64{0, 4349}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{Paused: 1}},
 		{"stop, and on for longer than it has none", overlap{old: [2]int64{0, 4350}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{3900, 4050}, {4200, 4250}}}, history.Report{}},
 		{"stop, and on while two threads have none, at once", overlap{old: [2]int64{0, 4350}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 4090}, {4010, 4050}, {4020, 4100}}}, history.Report{}},
 		{"stop, and on while others have none", overlap{old: [2]int64{0, 4250}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{0, 3900}}}, history.Report{}},
-		{"stop, and no processor for very long", overlap{old: [2]int64{0, 4000 + 3*notice - 1}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}}, history.Report{Stopped: 1}},
+		{"stop, and no processor for very long", overlap{old: [2]int64{0, 4000 + 3*notice - 1}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}}, history.Report{Paused: 1}},
 		{"stop, and no processor for too long", overlap{old: [2]int64{0, 4000 + 3*notice}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}}, history.Report{}},
 		{"stop, and no processor for too long, where more may begin", overlap{old: [2]int64{0, 4000 + 3*notice}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, waits: [][2]int64{{4000, 9000}}, wake: 100}, history.Report{}},
 		{"no stop, and no processor", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, waits: [][2]int64{{0, 9000}}}, history.Report{}},
-		{"stop that lasts", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, open}}, history.Report{Stopped: 1}},
+		{"stop that lasts", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, open}}, history.Report{Paused: 1}},
 		{"stop that ended, of a run that does not", overlap{old: [2]int64{0, open}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}}, history.Report{}},
-		{"stop as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3000, 3100}}, history.Report{Stopped: 1}},
+		{"stop as the next begins", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3000, 3100}}, history.Report{Paused: 1}},
 		{"stop after the next began", overlap{old: [2]int64{0, 3200}, next: [2]int64{3000, 3100}, stop: [2]int64{3001, 3100}}, history.Report{}},
 		{"begun in the stop", overlap{old: [2]int64{999, 3200}, next: [2]int64{1100, 1200}, stop: [2]int64{500, 1000}}, history.Report{}},
-		{"begun in the stop, over in time", overlap{old: [2]int64{999, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{Stopped: 1}},
+		{"begun in the stop, over in time", overlap{old: [2]int64{999, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{Paused: 1}},
 		{"begun as the stop ended", overlap{old: [2]int64{1000, 1200}, next: [2]int64{1100, 1150}, stop: [2]int64{500, 1000}}, history.Report{}},
-		{"both begin in the stop, at once", overlap{old: [2]int64{600, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 1000}}, history.Report{Stopped: 1}},
+		{"both begin in the stop, at once", overlap{old: [2]int64{600, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 1000}}, history.Report{Paused: 1}},
 		{"begun after a short stop", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, stop: [2]int64{500, 510}, takeover: "lease"}, history.Report{}},
-		{"begun after a death, takeover immediate", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, kill: [2]int64{500, 510}, takeover: "immediate"}, history.Report{Outside: 1}},
-		{"death", overlap{old: [2]int64{0, 3100 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{Stopped: 1}},
+		{"begun after a death, takeover immediate", overlap{old: [2]int64{520, 700}, next: [2]int64{600, 650}, kill: [2]int64{500, 510}, takeover: "immediate"}, history.Report{NoticedLate: 1}},
+		{"death", overlap{old: [2]int64{0, 3100 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{Paused: 1}},
 		{"death, and on for too long", overlap{old: [2]int64{0, 3100 + notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2900, 9500}, gone: 3100}, history.Report{}},
-		{"death that takes long", overlap{old: [2]int64{0, 2700 + 2*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{Stopped: 1}},
+		{"death that takes long", overlap{old: [2]int64{0, 2700 + 2*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{Paused: 1}},
 		{"death that takes too long", overlap{old: [2]int64{0, 2700 + 2*notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{}},
 		{"death that takes very long", overlap{old: [2]int64{0, 8900}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950}, history.Report{}},
-		{"death that takes long without a processor", overlap{old: [2]int64{0, 2700 + 2*notice + 99}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{2600, 2800}}}, history.Report{Stopped: 1}},
+		{"death that takes long without a processor", overlap{old: [2]int64{0, 2700 + 2*notice + 99}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{2600, 2800}}}, history.Report{Paused: 1}},
 		{"death that takes longer than it has none", overlap{old: [2]int64{0, 2700 + 2*notice + 100}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{2600, 2800}}}, history.Report{}},
-		{"death without a processor for very long", overlap{old: [2]int64{0, 2700 + 4*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{0, 9000}}}, history.Report{Stopped: 1}},
+		{"death without a processor for very long", overlap{old: [2]int64{0, 2700 + 4*notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{0, 9000}}}, history.Report{Paused: 1}},
 		{"death without a processor for too long", overlap{old: [2]int64{0, 2700 + 4*notice}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 8950, waits: [][2]int64{{0, 9000}}}, history.Report{}},
-		{"gone as the next begins, as it said", overlap{old: [2]int64{0, 3000 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 3000, holds: true}, history.Report{Stopped: 1}},
+		{"gone as the next begins, as it said", overlap{old: [2]int64{0, 3000 + notice - 1}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 3000, holds: true}, history.Report{Paused: 1}},
 		{"gone after the next began, as it said", overlap{old: [2]int64{0, 3001}, next: [2]int64{3000, 3100}, kill: [2]int64{2700, 9500}, gone: 3001, holds: true}, history.Report{}},
 		{"cut by who says that it ends", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, kill: [2]int64{2700, 9500}, gone: 3251, holds: true}, history.Report{}},
 		{"stop long over", overlap{old: [2]int64{0, 9000}, next: [2]int64{8000, 8100}, stop: [2]int64{500, 4000}}, history.Report{}},
 		{"stop of the next owner", overlap{old: [2]int64{0, 4000}, next: [2]int64{3000, 3100}, stop: [2]int64{500, 4000}, other: true}, history.Report{}},
 
-		{"cut by the drain", overlap{old: [2]int64{0, 5249}, next: [2]int64{5000, 5100}, cut: true}, history.Report{Outside: 1}},
+		{"aborted by the drain", overlap{old: [2]int64{0, 5249}, next: [2]int64{5000, 5100}, cut: true}, history.Report{NoticedLate: 1}},
 		{"cut by the drain, and on for too long", overlap{old: [2]int64{0, 5250}, next: [2]int64{5000, 5100}, cut: true}, history.Report{}},
 		{"cut before the drain was over", overlap{old: [2]int64{1, 5249}, next: [2]int64{5000, 5100}, cut: true, takeover: "lease"}, history.Report{}},
-		{"stream cut after its grace", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{Outside: 1}},
+		{"stream cut after its grace", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{NoticedLate: 1}},
 		{"stream cut after its grace, and on for too long", overlap{old: [2]int64{0, 500}, next: [2]int64{250, 600}, cut: true, stream: true}, history.Report{}},
 		{"stream cut before its grace was over", overlap{old: [2]int64{1, 499}, next: [2]int64{250, 600}, cut: true, stream: true, takeover: "lease"}, history.Report{}},
 		{"stream that ended by itself", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, stream: true}, history.Report{}},
 		{"no stream, cut after the grace of streams", overlap{old: [2]int64{0, 499}, next: [2]int64{250, 600}, cut: true}, history.Report{}},
-		{"cut at a reset", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{Outside: 1}},
+		{"cut at a reset", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{NoticedLate: 1}},
 		{"cut at a reset, and on for too long", overlap{old: [2]int64{0, 3250}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{2000, 2500}}, history.Report{}},
 		{"cut, the reset long over", overlap{old: [2]int64{0, 3249}, next: [2]int64{3000, 3100}, cut: true, reset: [2]int64{100, 499}}, history.Report{}},
 
@@ -159,11 +159,11 @@ func TestExcusesEndAtTheirEdges(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			h, rules := c.o.tell()
 			r := history.Check(h, rules)
-			if r.Stopped != c.want.Stopped || r.Forged != c.want.Forged || r.Outside != c.want.Outside {
+			if r.Paused != c.want.Paused || r.Forged != c.want.Forged || r.NoticedLate != c.want.NoticedLate {
 				t.Errorf("report = %v\n%v", r, r.Violations)
 			}
 			bad := 1
-			if c.want.Stopped+c.want.Forged+c.want.Outside+c.want.Handovers > 0 {
+			if c.want.Paused+c.want.Forged+c.want.NoticedLate+c.want.Handovers > 0 {
 				bad = 0
 			}
 			if r.Count(history.TwoOwners) != bad || len(r.Violations) != bad {
@@ -193,12 +193,12 @@ func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
 		{"reset, takeover immediate, on for too long", overlap{old: [2]int64{1200, 1000 + deadAfter}, reset: [2]int64{500, 4000}, takeover: "immediate"}, history.Report{}},
 		{"reset, takeover immediate, between others", overlap{old: [2]int64{1001, 1050}, reset: [2]int64{500, 4000}, other: true, takeover: "immediate"}, history.Report{}},
 		{"reset after the taking, takeover immediate", overlap{old: [2]int64{1002, 1050}, reset: [2]int64{1001, 4000}, takeover: "immediate"}, history.Report{}},
-		{"kill, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{Outside: 2}},
-		{"kill, takeover immediate, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{Outside: 1}},
+		{"kill, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{NoticedLate: 2}},
+		{"kill, takeover immediate, still on its way", overlap{old: [2]int64{990 + notice - 1, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{NoticedLate: 1}},
 		{"kill, takeover immediate, begun too late", overlap{old: [2]int64{990 + notice, 990 + 2*notice - 1}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{}},
 		{"kill, takeover immediate, on for too long", overlap{old: [2]int64{1150, 990 + 2*notice}, kill: [2]int64{990, open}, takeover: "immediate"}, history.Report{}},
 		{"gone after the taking, as it said, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, gone: 1060, holds: true, takeover: "immediate"}, history.Report{}},
-		{"kill as it began, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{1000, open}, takeover: "immediate"}, history.Report{Outside: 2}},
+		{"kill as it began, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{1000, open}, takeover: "immediate"}, history.Report{NoticedLate: 2}},
 		{"kill after the taking, takeover immediate", overlap{old: [2]int64{1002, 1050}, kill: [2]int64{1001, open}, takeover: "immediate"}, history.Report{}},
 		{"kill of the next owner, takeover immediate", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, other: true, takeover: "immediate"}, history.Report{}},
 		{"kill", overlap{old: [2]int64{1001, 1050}, kill: [2]int64{990, open}, takeover: "lease"}, history.Report{}},
@@ -207,11 +207,11 @@ func TestOldOwnerNeverBeginsAfterTheNew(t *testing.T) {
 			c.o.next = next
 			h, rules := c.o.tell()
 			r := history.Check(h, rules)
-			if r.Stopped != c.want.Stopped || r.Forged != c.want.Forged || r.Outside != c.want.Outside {
+			if r.Paused != c.want.Paused || r.Forged != c.want.Forged || r.NoticedLate != c.want.NoticedLate {
 				t.Errorf("report = %v\n%v", r, r.Violations)
 			}
 			stale, two := 1, 1
-			if c.want.Forged+c.want.Outside > 0 {
+			if c.want.Forged+c.want.NoticedLate > 0 {
 				stale, two = 0, 0
 			} else if c.o.old[0] >= next[1] {
 				two = 0 // it began after the other had ended
@@ -230,7 +230,7 @@ func TestNodeIsNeverBehindItself(t *testing.T) {
 		h, rules := overlap{old: [2]int64{1000, 1100}, next: [2]int64{900, 950}, stop: [2]int64{500, 4000}, reset: [2]int64{500, 4000}, cut: true, takeover: takeover}.tell()
 		for i := range h.Runs {
 			if h.Runs[i].ID == "next" {
-				h.Runs[i].App, h.Runs[i].Node, h.Answers[i].App = "a", "a", "a"
+				h.Runs[i].App, h.Runs[i].Node, h.Responses[i].App = "a", "a", "a"
 			}
 		}
 		r := history.Check(h, rules)
@@ -247,7 +247,7 @@ func TestLongRunHidesNoOther(t *testing.T) {
 	s := &story{History: h, now: 3000 + 4050}
 	s.asked("hidden", "GET", key(1), "a", 10, 140)
 	r := history.Check(s.History, rules)
-	if r.Stopped != 1 || r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
+	if r.Paused != 1 || r.Count(history.TwoOwners) != 1 || len(r.Violations) != 1 {
 		t.Errorf("report = %v\n%v", r, r.Violations)
 	}
 }
@@ -282,9 +282,9 @@ func TestResetWithoutNamesIsOfAll(t *testing.T) {
 // store had refused its epoch: right in an overlap that is excused, else a failure
 // like any other.
 func TestFencedAnswerNeedsAnOverlap(t *testing.T) {
-	fenced := func(h history.History) *history.Answer {
-		for i := range h.Answers {
-			if a := &h.Answers[i]; a.ID == "old" {
+	fenced := func(h history.History) *history.Response {
+		for i := range h.Responses {
+			if a := &h.Responses[i]; a.ID == "old" {
 				a.Status = 409
 				return a
 			}
@@ -294,7 +294,7 @@ func TestFencedAnswerNeedsAnOverlap(t *testing.T) {
 	in := overlap{old: [2]int64{0, 3100}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}
 	h, rules := in.tell()
 	fenced(h)
-	if r := history.Check(h, rules); r.Fenced != 1 || r.Stopped != 1 || r.Err() != nil {
+	if r := history.Check(h, rules); r.Fenced != 1 || r.Paused != 1 || r.Err() != nil {
 		t.Errorf("in an overlap: %v", r)
 	}
 	h, rules = overlap{old: [2]int64{0, 2900}, next: [2]int64{3000, 3200}, stop: [2]int64{500, 4000}}.tell()

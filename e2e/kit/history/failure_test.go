@@ -13,50 +13,50 @@ import (
 // and one of b's, and requests that failed in all the ways there are.
 func TestOnlyFaultsExcuseFailures(t *testing.T) {
 	const ofA, ofB, ofC = "key-0", "key-1", "key-2"
-	answer := func(target, key, method string, sent, done int64) history.Answer {
-		return history.Answer{ID: "x", Key: key, Method: method, Attempts: []history.Attempt{{Target: target, Sent: sent, Done: done}}}
+	answer := func(target, key, method string, sent, done int64) history.Response {
+		return history.Response{ID: "x", Key: key, Method: method, Attempts: []history.Attempt{{Target: target, Sent: sent, Done: done}}}
 	}
-	problem := func(a history.Answer, status int, code, detail string) history.Answer {
+	problem := func(a history.Response, status int, code, detail string) history.Response {
 		a.Status, a.Error, a.Detail = status, code, detail
 		return a
 	}
-	cut := func(a history.Answer, app string) history.Answer {
-		a.Status, a.Cut, a.App = 200, true, app
+	cut := func(a history.Response, app string) history.Response {
+		a.Status, a.Truncated, a.App = 200, true, app
 		return a
 	}
-	fenced := func(a history.Answer) history.Answer {
+	fenced := func(a history.Response) history.Response {
 		a.Status, a.App, a.EchoID = 409, "a", a.ID
 		return a
 	}
-	dropped := func(a history.Answer) history.Answer { return problem(a, 502, "peer-unreachable", mayHaveRun) }
+	dropped := func(a history.Response) history.Response { return problem(a, 502, "peer-unreachable", mayHaveRun) }
 	for _, c := range []struct {
 		name string
 		kind history.FaultKind
-		a    history.Answer
+		a    history.Response
 		want bool
 	}{
 		{"lost at its death", history.Killed, answer("a", ofB, "GET", 105, 115), true},
 		{"lost before its death", history.Killed, answer("a", ofB, "GET", 90, 99), false},
 		{"lost after its death", history.Killed, answer("a", ofB, "GET", 130, 140), false},
 		{"lost elsewhere", history.Killed, answer("b", ofA, "GET", 105, 115), false},
-		{"lost at one that lives", history.Stopped, answer("a", ofA, "GET", 105, 115), false},
-		{"lost as it was asked to end", history.Left, answer("a", ofA, "GET", 105, 115), false},
+		{"lost at one that lives", history.Paused, answer("a", ofA, "GET", 105, 115), false},
+		{"lost as it was asked to end", history.Terminated, answer("a", ofA, "GET", 105, 115), false},
 		{"cut by the owner's death", history.Killed, cut(answer("b", ofA, "GET", 105, 115), "a"), true},
 		{"cut, of another app", history.Killed, cut(answer("b", ofA, "GET", 105, 115), "b"), false},
 		{"cut, of another key", history.Killed, cut(answer("b", ofB, "GET", 105, 115), "b"), false},
-		{"cut by the app's death", history.NoApp, cut(answer("b", ofA, "GET", 105, 115), "a"), true},
-		{"cut as it was asked to end", history.Left, cut(answer("b", ofA, "GET", 105, 115), "a"), false},
+		{"cut by the app's death", history.AppDown, cut(answer("b", ofA, "GET", 105, 115), "a"), true},
+		{"cut as it was asked to end", history.Terminated, cut(answer("b", ofA, "GET", 105, 115), "a"), false},
 		{"a POST that may have run", history.Killed, dropped(answer("b", ofA, "POST", 90, 129)), true},
 		{"a POST that may have run, too late", history.Killed, dropped(answer("b", ofA, "POST", 90, 131)), false},
 		{"a GET that may have run", history.Killed, dropped(answer("b", ofA, "GET", 90, 129)), false},
-		{"a POST, and not a word", history.Stopped, problem(answer("b", ofA, "POST", 90, 129), 502, "upstream-broken", ""), false},
+		{"a POST, and not a word", history.Paused, problem(answer("b", ofA, "POST", 90, 129), 502, "upstream-broken", ""), false},
 		{"a POST of another key", history.Killed, dropped(answer("b", ofB, "POST", 90, 129)), false},
-		{"a POST as all served", history.Stopped, dropped(answer("b", ofA, "POST", 90, 209)), true},
-		{"a POST after all served", history.Stopped, dropped(answer("b", ofA, "POST", 90, 211)), false},
+		{"a POST as all served", history.Paused, dropped(answer("b", ofA, "POST", 90, 209)), true},
+		{"a POST after all served", history.Paused, dropped(answer("b", ofA, "POST", 90, 211)), false},
 		{"a POST that waits for what the kernel repeats", history.Unreachable, dropped(answer("b", ofA, "POST", 90, 309)), true},
 		{"a POST that waits for longer", history.Unreachable, dropped(answer("b", ofA, "POST", 90, 311)), false},
 		{"a POST before the fault", history.Killed, dropped(answer("b", ofA, "POST", 80, 99)), false},
-		{"a POST as it was asked to end", history.Left, dropped(answer("b", ofA, "POST", 90, 129)), false},
+		{"a POST as it was asked to end", history.Terminated, dropped(answer("b", ofA, "POST", 90, 129)), false},
 		{"a wait to its end", history.Unreachable, problem(answer("a", ofB, "GET", 110, 160), 503, "no-leader", ""), true},
 		{"a wait cut short", history.Unreachable, problem(answer("a", ofB, "GET", 110, 159), 503, "no-leader", ""), false},
 		{"a wait that began too late", history.Unreachable, problem(answer("a", ofB, "GET", 201, 260), 503, "no-leader", ""), false},
@@ -66,19 +66,19 @@ func TestOnlyFaultsExcuseFailures(t *testing.T) {
 		{"a wait for the owner to its end", history.Unreachable, problem(answer("b", ofA, "GET", 110, 160), 503, "peer-unreachable", ""), true},
 		{"a wait for the owner cut short", history.Unreachable, problem(answer("b", ofA, "GET", 110, 159), 503, "peer-unreachable", ""), false},
 		{"a wait for a dead owner", history.Killed, problem(answer("b", ofA, "GET", 110, 160), 503, "peer-unreachable", ""), false},
-		{"no app", history.NoApp, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), true},
-		{"no app, and a live one", history.Stopped, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), false},
-		{"fenced", history.Stopped, fenced(answer("b", ofA, "POST", 110, 160)), false},
+		{"no app", history.AppDown, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), true},
+		{"no app, and a live one", history.Paused, problem(answer("b", ofA, "GET", 110, 160), 502, "upstream-refused", ""), false},
+		{"fenced", history.Paused, fenced(answer("b", ofA, "POST", 110, 160)), false},
 		{"the app's own error", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 500, "", ""), false},
 		{"an unknown problem", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 500, "internal", ""), false},
 		{"misdirected", history.Killed, problem(answer("b", ofA, "GET", 110, 129), 421, "misrouted", ""), false},
 	} {
 		f := history.Fault{Kind: c.kind, Node: "a", From: 100, Until: 200}
-		if c.kind == history.Killed || c.kind == history.NoApp {
+		if c.kind == history.Killed || c.kind == history.AppDown {
 			f.By = 120
 		}
 		h := history.History{
-			Answers: []history.Answer{c.a}, Faults: []history.Fault{f},
+			Responses: []history.Response{c.a}, Faults: []history.Fault{f},
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{ofA: "a", ofB: "b", ofC: "c"})}},
 		}
 		r := history.Check(h, history.Rules{
@@ -151,18 +151,18 @@ func TestForgottenShardIsAReasonOnce(t *testing.T) {
 	} {
 		h := history.History{Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", of: "c"})}}}
 		if c.without != "" {
-			h.Faults = append(h.Faults, history.Fault{Kind: history.NoApp, Node: c.without, From: 100 * ms, By: 110 * ms, Until: 150 * ms})
+			h.Faults = append(h.Faults, history.Fault{Kind: history.AppDown, Node: c.without, From: 100 * ms, By: 110 * ms, Until: 150 * ms})
 		}
 		attempt := func(sent, done int64) []history.Attempt {
 			return []history.Attempt{{Target: "a", Sent: sent, Done: done}}
 		}
 		if c.ran > 0 {
 			h.Runs = append(h.Runs, history.Run{App: "c", Node: "c", Shard: shardOf(of), Epoch: 1, Key: of, ID: "y", Method: "POST", Seq: 1, Start: c.ran - 5*ms, End: c.ran})
-			h.Answers = append(h.Answers, history.Answer{
+			h.Responses = append(h.Responses, history.Response{
 				ID: "y", Key: of, Method: "POST", Status: 200, App: "c", EchoID: "y", Count: 1, Attempts: attempt(c.ran-6*ms, c.ran+ms),
 			})
 		}
-		h.Answers = append(h.Answers, history.Answer{
+		h.Responses = append(h.Responses, history.Response{
 			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: c.detail, Attempts: attempt(50*ms, c.done),
 		})
 		r := history.Check(h, history.Rules{Shards: shards, Targets: map[string]string{"a": "a", "b": "b", "c": "c"}})
@@ -181,7 +181,7 @@ func TestLostMajorityCutsWhenItsLeasesDo(t *testing.T) {
 		for _, node := range []string{"a", "b"} {
 			h.Faults = append(h.Faults, history.Fault{Kind: history.Killed, Node: node, From: 100 * ms, By: 110 * ms, Until: 1600 * ms})
 		}
-		h.Answers = []history.Answer{{
+		h.Responses = []history.Response{{
 			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
 			Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: int64(done)}},
 		}}
@@ -201,7 +201,7 @@ func TestGatewayIsOfTheMajority(t *testing.T) {
 		for _, node := range []string{"a", "g1", "g2"}[:1+gone] {
 			h.Faults = append(h.Faults, history.Fault{Kind: history.Unreachable, Node: node, From: 100 * ms, Until: 9000 * ms})
 		}
-		h.Answers = []history.Answer{{
+		h.Responses = []history.Response{{
 			ID: "x", Key: of, Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
 			Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: 2700 * ms}},
 		}}
@@ -226,8 +226,8 @@ func TestDroppedNodeCutsWhenItsLeaseDoes(t *testing.T) {
 		h := history.History{
 			Maps:   []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Faults: []history.Fault{{Kind: history.Reset, Node: "c", From: 100 * ms, Until: 1000 * ms}},
-			Runs:   []history.Run{{ID: "x", App: "c", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: 60 * ms, End: int64(c.done), Cut: c.cut}},
-			Answers: []history.Answer{{
+			Runs:   []history.Run{{ID: "x", App: "c", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: 60 * ms, End: int64(c.done), Aborted: c.cut}},
+			Responses: []history.Response{{
 				ID: "x", Key: "key-2", Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
 				Attempts: []history.Attempt{{Target: "c", Sent: 50 * ms, Done: int64(c.done)}},
 			}},
@@ -266,7 +266,7 @@ func TestOwnerThatComesBackHalfCutOffFailsAnew(t *testing.T) {
 			Faults: []history.Fault{{Kind: history.Unreachable, Node: "a", From: 100, Until: c.mended}},
 			Maps:   []history.Map{{Epoch: 1, Owners: mine}, {Epoch: 2, At: 200, Owners: others}},
 			Runs:   []history.Run{run(2, 200)},
-			Answers: []history.Answer{{
+			Responses: []history.Response{{
 				ID: "x", Key: k, Method: "POST", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
 				Attempts: []history.Attempt{{Target: "c", Sent: 310, Done: c.done}},
 			}},
@@ -312,7 +312,7 @@ func TestStopShorterThanALeaseFailsNothing(t *testing.T) {
 	} {
 		s := good()
 		for _, stop := range c.stops {
-			s.fault(history.Stopped, "b", stop[0], 0, stop[1])
+			s.fault(history.Paused, "b", stop[0], 0, stop[1])
 		}
 		s.asked("x", "POST", key(1), "b", 9, 5)
 		s.fails("peer-unreachable", 400)
@@ -328,9 +328,9 @@ func TestWhatTheDrainCutsMayFail(t *testing.T) {
 	for took, want := range map[int64]int{4999: 1, 5000: 0} {
 		s := good()
 		s.asked("x", "GET", key(1), "b", 9, took)
-		s.Runs[len(s.Runs)-1].Cut = true
+		s.Runs[len(s.Runs)-1].Aborted = true
 		s.fails("shard-moved", took)
-		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != want || r.Excused["cut by the drain"] != 1-want {
+		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != want || r.Excused["aborted after the drain timeout"] != 1-want {
 			t.Errorf("after %v: %v\n%v", time.Duration(took*ms), r, r.Violations)
 		}
 	}
@@ -359,9 +359,9 @@ func TestWhatANodeCutsAsItWakesMayFail(t *testing.T) {
 		s.now -= c.began
 		at := func(t int64) int64 { return (s.now + t) * ms }
 		s.fails("shard-moved", 0)
-		s.Answers[len(s.Answers)-1].Attempts[0].Done = at(5500)
-		s.Faults = []history.Fault{{Kind: history.Stopped, Node: "b", From: at(c.from), Until: at(c.till)}}
-		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != c.want || r.Excused["cut by the drain"] != 1-c.want {
+		s.Responses[len(s.Responses)-1].Attempts[0].Done = at(5500)
+		s.Faults = []history.Fault{{Kind: history.Paused, Node: "b", From: at(c.from), Until: at(c.till)}}
+		if r := history.Check(s.History, history.Rules{Shards: shards}); len(r.Violations) != c.want || r.Excused["aborted after the drain timeout"] != 1-c.want {
 			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
 		}
 	}
@@ -386,13 +386,13 @@ func TestTryOverADeadConnectionCounts(t *testing.T) {
 			Maps: []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c"})}},
 			Faults: []history.Fault{
 				{Kind: history.Killed, Node: "c", From: 500 * ms, By: 510 * ms},
-				{Kind: history.Behind, Node: "b", From: 1500 * ms},
+				{Kind: history.LogDelayed, Node: "b", From: 1500 * ms},
 			},
 			Runs: []history.Run{
-				{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 60 * ms, End: c.end * ms, Cut: c.cut},
+				{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "GET", Start: 60 * ms, End: c.end * ms, Aborted: c.cut},
 				{ID: "x", App: "b", Node: "b", Key: "key-2", Shard: shardOf("key-2"), Epoch: 2, Method: "GET", Start: 1000 * ms, End: 3000 * ms},
 			},
-			Answers: []history.Answer{{
+			Responses: []history.Response{{
 				ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
 				Attempts: []history.Attempt{{Target: "a", Sent: 50 * ms, Done: 4000 * ms}},
 			}},

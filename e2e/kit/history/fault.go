@@ -6,40 +6,41 @@ import (
 	"time"
 )
 
-// FaultKind says what a test did to a node.
+// FaultKind is a kind of fault that a test injects into a node.
 type FaultKind int
 
 // The kinds of faults.
 const (
-	// Killed: its process died without a word, from kill -9 or by itself.
+	// Killed: the process died without notice, from kill -9 or from a crash.
 	Killed FaultKind = iota + 1
-	// Stopped: its process stood still, and held its connections.
-	Stopped
-	// Left: it was asked to end, with SIGTERM, or was not started yet. This excuses
-	// nothing but that nobody listens.
-	Left
-	// Unreachable: packets between it and other nodes were lost.
+	// Paused: the process did not run but kept its connections (SIGSTOP).
+	Paused
+	// Terminated: the process was asked to terminate with SIGTERM, or has not been
+	// started yet. This excuses only that no process listens.
+	Terminated
+	// Unreachable: packets between the node and other nodes were lost.
 	Unreachable
-	// Reset: what it and its Peer sent to each other was answered by forged resets,
-	// refusals of connections that nobody had refused.
+	// Reset: packets between the node and its Peer were answered by forged RST packets,
+	// which look like refused connections.
 	Reset
-	// NoApp: its app died, or said that it was sick.
-	NoApp
-	// BadDisk: its disk refused what it wrote, or hung. It may have ended itself.
-	BadDisk
-	// Behind: the log was kept from it, or what it wrote took long.
-	Behind
-	// Stalled: the machine had no time for the node, or, if none is named, for whoever
-	// looks at its clock, and so, it is to be feared, for any node.
+	// AppDown: the app died, or reported that it is unhealthy.
+	AppDown
+	// DiskFault: the disk rejected writes or stalled. The process may have ended because
+	// of that.
+	DiskFault
+	// LogDelayed: the node did not receive the Raft log, or its disk writes were slow.
+	LogDelayed
+	// Stalled: the machine had no CPU time for the node. An empty Node means that the
+	// observer itself did not run, so any node may have stalled.
 	Stalled
 )
 
 var faultKinds = [...]string{
-	Killed: "killed", Stopped: "stopped", Left: "stopping", Unreachable: "apart", Reset: "reset",
-	NoApp: "without an app", BadDisk: "without a disk", Behind: "behind", Stalled: "on a busy machine",
+	Killed: "killed", Paused: "paused", Terminated: "terminated", Unreachable: "unreachable", Reset: "reset",
+	AppDown: "app down", DiskFault: "disk fault", LogDelayed: "log delayed", Stalled: "stalled",
 }
 
-// String names the kind.
+// String returns the name of the kind.
 func (k FaultKind) String() string {
 	if k < 1 || int(k) >= len(faultKinds) {
 		return fmt.Sprintf("FaultKind(%d)", int(k))
@@ -47,62 +48,65 @@ func (k FaultKind) String() string {
 	return faultKinds[k]
 }
 
-// Fault is what a test did to a node, and when.
+// Fault is a fault of a node and its time.
 type Fault struct {
 	Kind FaultKind
 	Node string
-	// Peer is the other node of a Reset. One with an empty Node or Peer is between
-	// all nodes.
+	// Peer is the other node of a Reset. A Reset with an empty Node or Peer affects the
+	// connections between all nodes.
 	Peer string
 	From int64
-	// By is when the process, or of NoApp the app, had certainly ended; 0: it has
-	// not. It lost its connections at some moment from From to By.
+	// By is when the process, or the app for AppDown, had certainly ended. 0 means that
+	// it has not ended. It lost its connections at some time between From and By.
 	By int64
-	// Holds tells that the process said at From that it ends, because the app in it does
-	// not return. From then on answers fail, but until By nobody else may run what it does.
+	// Holds reports that the process announced at From that it ends because its
+	// in-process app does not return. From then on requests fail, but until By no other
+	// node may run its shards.
 	Holds bool
-	// Grace is within what time a process that was asked to end said that it comes back:
-	// until then nothing that its node has moves. 0: it hands over.
+	// Grace is the announced restart time of a process that was asked to terminate. No
+	// shard of its node may move before that. 0 means that the node hands over its
+	// shards.
 	Grace time.Duration
-	// Until is when the fault was mended: the process continued or started again, the
-	// wires healed, the disk good. 0: it lasts.
+	// Until is when the fault ended: the process continued or started again, the network
+	// was restored, or the disk worked again. 0 means that the fault continues.
 	Until int64
 }
 
-// never is when something ends that has not ended.
+// never is the end of a fault that has not ended.
 const never = math.MaxInt64
 
-func (f *Fault) until() int64 { return orNever(f.Until) }
+func (f *Fault) end() int64 { return orNever(f.Until) }
 
-// gives is from when others may run what the process may still run.
-func (f *Fault) gives() int64 {
+// yieldsFrom returns the time from which other nodes may run the shards of the process.
+func (f *Fault) yieldsFrom() int64 {
 	if f.Holds {
 		return orNever(f.By)
 	}
 	return f.From
 }
 
-// touches tells whether the node is one of those it was done to.
-func (f *Fault) touches(node string) bool {
+// affects reports whether the fault affects the node.
+func (f *Fault) affects(node string) bool {
 	if f.Kind == Reset {
 		return f.Node == "" || f.Peer == "" || f.Node == node || f.Peer == node
 	}
 	return f.Node == node || f.Kind == Stalled && f.Node == ""
 }
 
-// during tells whether it lasted at any time of an interval.
-func (f *Fault) during(from, until int64) bool { return f.From <= until && from <= f.until() }
+// overlaps reports whether the fault was active at any time of an interval.
+func (f *Fault) overlaps(from, until int64) bool { return f.From <= until && from <= f.end() }
 
-// dead tells whether the process ended without a word.
-func (f *Fault) dead() bool { return f.By != 0 && (f.Kind == Killed || f.Kind == BadDisk) }
+// isCrash reports whether the process ended without notice.
+func (f *Fault) isCrash() bool { return f.By != 0 && (f.Kind == Killed || f.Kind == DiskFault) }
 
-// wires tells whether it was done to what is between nodes.
-func (f *Fault) wires() bool { return f.Kind == Unreachable || f.Kind == Reset }
+// isNetwork reports whether the fault affects the network between nodes.
+func (f *Fault) isNetwork() bool { return f.Kind == Unreachable || f.Kind == Reset }
 
-// mended is when what it had disturbed is in order, never while it lasts. Packets that
-// were lost the kernel repeats after as long again as they were at most, and nodes wait
-// for no more than dead-after. Leases that ended cut what runs later than that.
-func (r *Rules) mended(f *Fault) int64 {
+// effectsEnd returns when the effects of a fault end, or never while the fault is active.
+// After packet loss, the kernel retransmits within at most the duration of the loss.
+// Nodes wait no longer than DeadAfter. A lapsed lease aborts its requests even later than
+// that.
+func (r *Rules) effectsEnd(f *Fault) int64 {
 	dead := int64(r.DeadAfter)
 	switch {
 	case f.Until == 0:
@@ -115,7 +119,7 @@ func (r *Rules) mended(f *Fault) int64 {
 	return f.Until
 }
 
-// orNever takes 0 for a time that has not come.
+// orNever returns never if t is zero.
 func orNever(t int64) int64 {
 	if t == 0 {
 		return never
@@ -123,8 +127,8 @@ func orNever(t int64) int64 {
 	return t
 }
 
-// after is a time and a while later; never stays never.
-func after(t, while int64) int64 {
+// addTime returns t plus d; never stays never.
+func addTime(t, while int64) int64 {
 	if t > never-while {
 		return never
 	}

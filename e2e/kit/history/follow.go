@@ -7,175 +7,183 @@ import (
 	"time"
 )
 
-// Follower is a client that follows the events of a key, over one connection after the
-// other: it comes back by itself, and says which event it had last.
+// Follower is a client that follows the event stream of a key over successive
+// connections. It reconnects automatically and sends the ID of the last event that it
+// received.
 type Follower struct {
 	Name, Key string
-	// After is the last event that it had before these; 0: none.
+	// After is the ID of the last event before the recorded connections; 0 means none.
 	After uint64
-	// Bound tells that its streams go on nowhere else, whatever the app says, because the
-	// app is in the process of its node: each move may end them.
+	// Bound reports that its streams cannot continue on another node, because the app
+	// runs in the process of its node. Each shard move may end them.
 	Bound bool
-	// Follows are its connections, or the parts of them that were not judged before, in
-	// their order.
+	// Follows are its connections in order, or the parts of them that were not checked
+	// before.
 	Follows []Follow
 }
 
 // Follow is one connection of a Follower.
 type Follow struct {
-	// ID is that of the request, which all legs of the stream have.
+	// ID is the ID of the request. All upstream connections of the stream carry it.
 	ID, Target string
-	// Sent is when it began, Last when the last event came (0: none has), Done when it
-	// ended (0: it is open).
+	// Sent is the start of the connection. Last is when the last event arrived; 0 means
+	// none. Done is the end; 0 means that it is open.
 	Sent, Last, Done int64
-	// Refused tells that nobody listened.
+	// Refused reports whether the connection was refused because no process listened.
 	Refused bool
-	// Status is 0 without an answer. Error and Detail are those of an Answer.
+	// Status is 0 without a response. Error and Detail are as in Response.
 	Status        int
 	Error, Detail string
 	Events        []Event
-	// Ended tells that the answer came to its proper end; else Err says what broke it.
+	// Ended reports whether the response ended properly. Otherwise Err contains the
+	// error.
 	Ended bool
 	Err   string
 }
 
-// Event is one that came whole.
+// Event is one complete event.
 type Event struct {
 	ID   uint64
 	Text string
 }
 
-// EventText is what the n-th event of a key says: any app knows, without having seen the
-// one before. Lengths differ, so that cuts come anywhere.
+// EventText returns the text of the n-th event of a key. Any app can compute it without
+// the event before it. The lengths differ, so that a connection breaks at varying
+// positions within an event.
 func EventText(key string, n uint64) string {
 	return fmt.Sprintf("%s %d %s", key, n, strings.Repeat("x", int(n*37%300)))
 }
 
-// followers judges what came to those who follow events. However a connection ended, the
-// next event is the one behind the last: a further leg is asked for it by the node, and a
-// further connection by the client.
-func (j *judge) followers() {
-	for i := range j.h.Followers {
-		f := &j.h.Followers[i]
+// checkFollowers checks the events that each follower received. After every end of a
+// connection, the next event must be the one after the last received event. A node
+// requests it from the next upstream connection, and a client requests it from the next
+// node.
+func (c *checker) checkFollowers() {
+	for i := range c.h.Followers {
+		f := &c.h.Followers[i]
 		last := f.After
 		for k := range f.Follows {
-			c := &f.Follows[k]
-			for _, e := range c.Events {
+			conn := &f.Follows[k]
+			for _, e := range conn.Events {
 				switch {
 				case e.ID <= last:
-					j.report.add(RepeatedEvent, "%s: event %d of %s came behind %d, by %s", f.Name, e.ID, f.Key, last, c.Target)
+					c.report.add(RepeatedEvent, "%s: event %d of %s came after event %d, from %s", f.Name, e.ID, f.Key, last, conn.Target)
 				case e.ID > last+1:
-					j.report.add(MissingEvent, "%s: event %d of %s came behind %d, by %s", f.Name, e.ID, f.Key, last, c.Target)
+					c.report.add(MissingEvent, "%s: event %d of %s came after event %d, from %s", f.Name, e.ID, f.Key, last, conn.Target)
 				case e.Text != EventText(f.Key, e.ID):
-					j.report.add(WrongEvent, "%s: event %d of %s says %q, by %s", f.Name, e.ID, f.Key, e.Text, c.Target)
+					c.report.add(WrongEvent, "%s: event %d of %s has the text %q, from %s", f.Name, e.ID, f.Key, e.Text, conn.Target)
 				}
 				last = e.ID
 			}
-			j.report.Events += len(c.Events)
-			if c.Done != 0 {
-				j.followed(f, c)
+			c.report.Events += len(conn.Events)
+			if conn.Done != 0 {
+				c.checkFollow(f, conn)
 			}
 		}
 	}
 }
 
-// followed judges how a connection ended. No app ends a stream: if it comes to its proper
-// end, somebody has made that up.
-func (j *judge) followed(f *Follower, c *Follow) {
-	a := c.answer(f)
+// checkFollow checks the end of a connection. The apps never end a stream, so a proper
+// end was made up by a node.
+func (c *checker) checkFollow(f *Follower, conn *Follow) {
+	a := conn.response(f)
 	switch {
-	case c.Refused:
-		if !j.absent(j.rules.node(c.Target), &a.Attempts[0]) {
-			j.report.add(Unlistened, "%s: nobody listened at %s, which had not ended", f.Name, c.Target)
+	case conn.Refused:
+		if !c.mayBeDown(c.rules.node(conn.Target), &a.Attempts[0]) {
+			c.report.add(NotListening, "%s: no process listened at %s, which should have been running", f.Name, conn.Target)
 		}
 		return
-	case c.Status != 200:
-		j.answer(&a)
+	case conn.Status != 200:
+		c.checkResponse(&a)
 		return
-	case c.Ended:
-		j.report.add(CutStream, "%s: the stream of %s by %s came to an end that its app has not made", f.Name, f.Key, c.Target)
+	case conn.Ended:
+		c.report.add(BrokenStream, "%s: the stream of %s from %s ended properly, but its app had not ended it", f.Name, f.Key, conn.Target)
 		return
 	}
-	why, late := j.cut(f, c)
+	why, late := c.brokenReason(f, conn)
 	if why != "" {
-		j.report.Excused["stream cut, "+why]++
+		c.report.Excused["broken stream, "+why]++
 		return
 	}
-	text := fmt.Sprintf("%s: the stream of %s by %s was cut: %s", f.Name, f.Key, c.Target, c.Err)
+	text := fmt.Sprintf("%s: the stream of %s from %s was broken: %s", f.Name, f.Key, conn.Target, conn.Err)
 	if late != 0 {
-		text += fmt.Sprintf(", %v after it had to go on again", time.Duration(c.Done-late))
+		text += fmt.Sprintf(", %v after it should have resumed", time.Duration(conn.Done-late))
 	}
-	j.report.add(CutStream, "%s; its last event was %v before, and its first moment %v%s", text, time.Duration(c.Done-c.seen()), time.Duration(c.Done-c.Sent), j.ran(&a, j.runs[c.ID]))
+	c.report.add(BrokenStream, "%s; its last event was %v before that, its start %v%s", text, time.Duration(conn.Done-conn.seen()), time.Duration(conn.Done-conn.Sent), c.describe(&a, c.runs[conn.ID]))
 }
 
-// seen is when the stream was last known to be well.
-func (c *Follow) seen() int64 { return cmp.Or(c.Last, c.Sent) }
+// seen returns the last time at which the stream demonstrably worked.
+func (w *Follow) seen() int64 { return cmp.Or(w.Last, w.Sent) }
 
-// answer is the connection as an Answer, of which only what came since the last event
-// counts.
-func (c *Follow) answer(f *Follower) Answer {
-	return Answer{
-		ID: c.ID, Key: f.Key, Method: "GET", Status: c.Status, Error: c.Error, Detail: c.Detail, Cut: c.Status == 200,
-		Attempts: []Attempt{{Target: c.Target, Refused: c.Refused, Sent: c.seen(), Done: c.Done, Err: c.Err}},
+// response returns the connection as a Response that covers only the time since the last
+// event.
+func (w *Follow) response(f *Follower) Response {
+	return Response{
+		ID: w.ID, Key: f.Key, Method: "GET", Status: w.Status, Error: w.Error, Detail: w.Detail, Truncated: w.Status == 200,
+		Attempts: []Attempt{{Target: w.Target, Refused: w.Refused, Sent: w.seen(), Done: w.Done, Err: w.Err}},
 	}
 }
 
-// cut is why a stream may have been cut; empty: it had to go on. late, if not zero, is
-// until when it might have been cut. What moves by plan cuts none, but those of the node
-// that ends, those that have shown no id yet, and at the node that its shard leaves that of
-// a client which does not read. A fault excuses the streams that came by its node, and those
-// of what that owned, until they must have gone on elsewhere.
-func (j *judge) cut(f *Follower, c *Follow) (why string, late int64) {
-	a, ingress := c.answer(f), j.rules.node(c.Target)
-	shard, _ := j.shardOf(&a)
-	owners := j.owners(shard, c.seen(), c.Done)
+// brokenReason returns the excuse for a broken stream, or an empty string if the stream
+// had to continue. If late is not zero, it is the time until which an excuse was valid. A
+// planned move may break a stream only if:
+//   - its node terminates
+//   - the app has not sent an event ID yet
+//   - its client does not read, and it is at the node that its shard leaves
+//
+// A fault excuses the streams through that node and of its shards, until they must have
+// resumed elsewhere.
+func (c *checker) brokenReason(f *Follower, conn *Follow) (why string, late int64) {
+	a, ingress := conn.response(f), c.rules.node(conn.Target)
+	shard, _ := c.shardOf(&a)
+	owners := c.owners(shard, conn.seen(), conn.Done)
 	switch {
 	case f.Bound:
-		return "its app is in its node", 0
-	case c.Last == 0 && len(owners) > 1:
-		return "it had shown no id", 0
+		return "its app is part of its node", 0
+	case conn.Last == 0 && len(owners) > 1:
+		return "it had no event ID yet", 0
 	}
-	apart := j.alone(&a) > j.rules.least(j.rules.DeadAfter/2)
-	for i := range j.h.Faults {
-		x := &j.h.Faults[i]
-		at, of := x.touches(ingress), false
+	noMajority := c.longestWithoutMajority(&a) > c.rules.shortest(c.rules.DeadAfter/2)
+	for i := range c.h.Faults {
+		fault := &c.h.Faults[i]
+		atIngress, atOwner := fault.affects(ingress), false
 		for node := range owners {
-			of = of || x.touches(node)
+			atOwner = atOwner || fault.affects(node)
 		}
-		if c.Done < x.From {
+		if conn.Done < fault.From {
 			continue
 		}
 		var until int64
 		switch {
-		case x.Kind == Left:
-			if !at {
+		case fault.Kind == Terminated:
+			if !atIngress {
 				continue
 			}
-			until = x.until()
-		case x.Kind == Stalled && at && owners[ingress] && x.during(c.seen(), c.Done):
-			until = never // the client may not have read meanwhile
-		case j.brief(i) || !at && !of && !apart, at && !of && !apart && x.Kind == NoApp:
+			until = fault.end()
+		case fault.Kind == Stalled && atIngress && owners[ingress] && fault.overlaps(conn.seen(), conn.Done):
+			until = never // The client may not have read meanwhile.
+		case c.isBrief(i) || !atIngress && !atOwner && !noMajority, atIngress && !atOwner && !noMajority && fault.Kind == AppDown:
 			continue
 		default:
-			until = j.cutUntil(x, c, shard, at || apart)
+			until = c.brokenUntil(fault, conn, shard, atIngress || noMajority)
 		}
-		if until = after(until, int64(j.rules.Settle)); c.Done <= until {
-			return x.Kind.String(), 0
+		if until = addTime(until, int64(c.rules.Settle)); conn.Done <= until {
+			return fault.Kind.String(), 0
 		}
 		late = max(late, until)
 	}
 	return "", late
 }
 
-// cutUntil is until when something that was done to a node may cut a stream: what has lost
-// its leg waits for the next one as long as a request would.
-func (j *judge) cutUntil(x *Fault, c *Follow, shard uint32, at bool) int64 {
-	until := j.rules.mended(x)
-	if !at {
-		until = min(until, j.servedAgain(x, shard, c.Done))
+// brokenUntil returns until when a fault may break a stream. A stream without an upstream
+// connection waits for the next one as long as a request would.
+func (c *checker) brokenUntil(fault *Fault, conn *Follow, shard uint32, atIngress bool) int64 {
+	until := c.rules.effectsEnd(fault)
+	if !atIngress {
+		until = min(until, c.nextOwnerServes(fault, shard, conn.Done))
 	}
-	if c.Done-c.seen() >= j.rules.least(j.rules.QueueWait) {
-		until = after(until, int64(j.rules.QueueWait))
+	if conn.Done-conn.seen() >= c.rules.shortest(c.rules.QueueWait) {
+		until = addTime(until, int64(c.rules.QueueWait))
 	}
 	return until
 }

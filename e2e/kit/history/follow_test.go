@@ -24,7 +24,7 @@ func newFollowed() *followed {
 		return owners
 	}
 	s.Maps = []history.Map{{Epoch: 5, Owners: all("a")}, {Epoch: 9, At: 1000 * ms, Owners: all("b")}}
-	s.did(history.Left, "a", 900, 1400, 1500)
+	s.did(history.Terminated, "a", 900, 1400, 1500)
 	x := &followed{story: s, Follower: &f}
 	for n := range uint64(10) {
 		x.event(n + 1)
@@ -73,14 +73,14 @@ func TestCheckFindsPlantedMistakesOfStreams(t *testing.T) {
 		{"another event's text", history.WrongEvent, func(x *followed) { x.event(11); x.last().Events[10].Text = history.EventText(x.Key, 12) }},
 		{"another key's text", history.WrongEvent, func(x *followed) { x.event(11); x.last().Events[10].Text = history.EventText(key(2), 11) }},
 
-		{"cut in a planned move", history.CutStream, func(x *followed) { x.cut(1050, 1100) }},
-		{"cut as its node ends", 0, func(x *followed) { x.did(history.Left, "i", 1090, 1200, 0); x.cut(1050, 1100) }},
-		{"cut before its node was told to end", history.CutStream, func(x *followed) { x.did(history.Left, "i", 1101, 1200, 0); x.cut(1050, 1100) }},
-		{"cut when its node was back", history.CutStream, func(x *followed) { x.did(history.Left, "i", 10, 20, 90); x.cut(1050, 1100) }},
-		{"cut as another node ends", history.CutStream, func(x *followed) { x.did(history.Left, "c", 1090, 1200, 0); x.cut(1050, 1100) }},
-		{"ended in a planned move", history.CutStream, func(x *followed) { x.cut(1050, 1100); x.last().Ended = true }},
-		{"ended as its node ends", history.CutStream, func(x *followed) {
-			x.did(history.Left, "i", 1090, 1200, 0)
+		{"cut in a planned move", history.BrokenStream, func(x *followed) { x.cut(1050, 1100) }},
+		{"cut as its node ends", 0, func(x *followed) { x.did(history.Terminated, "i", 1090, 1200, 0); x.cut(1050, 1100) }},
+		{"cut before its node was told to end", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "i", 1101, 1200, 0); x.cut(1050, 1100) }},
+		{"cut when its node was back", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "i", 10, 20, 90); x.cut(1050, 1100) }},
+		{"cut as another node ends", history.BrokenStream, func(x *followed) { x.did(history.Terminated, "c", 1090, 1200, 0); x.cut(1050, 1100) }},
+		{"ended in a planned move", history.BrokenStream, func(x *followed) { x.cut(1050, 1100); x.last().Ended = true }},
+		{"ended as its node ends", history.BrokenStream, func(x *followed) {
+			x.did(history.Terminated, "i", 1090, 1200, 0)
 			x.cut(1050, 1100)
 			x.last().Ended = true
 		}},
@@ -104,24 +104,24 @@ func TestCheckFindsPlantedMistakesOfStreams(t *testing.T) {
 		}},
 
 		{"cut by its owner's death", 0, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 1100) }},
-		{"cut by another node's death", history.CutStream, func(x *followed) { x.did(history.Killed, "c", 1060, 1070, 0); x.cut(1050, 1100) }},
-		{"cut by a death to come", history.CutStream, func(x *followed) { x.did(history.Killed, "a", 1110, 1120, 0); x.cut(1050, 1100) }},
-		{"cut long after others have its shard", history.CutStream, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 2200) }},
-		{"cut in a short stop", history.CutStream, func(x *followed) { x.did(history.Stopped, "a", 900, 0, 1200); x.cut(1050, 1100) }},
-		{"cut in a long stop", 0, func(x *followed) { x.did(history.Stopped, "a", 900, 0, 1900); x.cut(1050, 1100) }},
+		{"cut by another node's death", history.BrokenStream, func(x *followed) { x.did(history.Killed, "c", 1060, 1070, 0); x.cut(1050, 1100) }},
+		{"cut by a death to come", history.BrokenStream, func(x *followed) { x.did(history.Killed, "a", 1110, 1120, 0); x.cut(1050, 1100) }},
+		{"cut long after others have its shard", history.BrokenStream, func(x *followed) { x.did(history.Killed, "a", 1060, 1070, 0); x.cut(1050, 2200) }},
+		{"cut in a short stop", history.BrokenStream, func(x *followed) { x.did(history.Paused, "a", 900, 0, 1200); x.cut(1050, 1100) }},
+		{"cut in a long stop", 0, func(x *followed) { x.did(history.Paused, "a", 900, 0, 1900); x.cut(1050, 1100) }},
 		{"cut when its owner was apart", 0, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(1050, 1100) }},
-		{"cut as the owner's app died", 0, func(x *followed) { x.did(history.NoApp, "b", 1060, 1070, 1080); x.cut(1050, 1100) }},
-		{"cut as another app died", history.CutStream, func(x *followed) { x.did(history.NoApp, "i", 1060, 1070, 1080); x.cut(1050, 1100) }},
+		{"cut as the owner's app died", 0, func(x *followed) { x.did(history.AppDown, "b", 1060, 1070, 1080); x.cut(1050, 1100) }},
+		{"cut as another app died", history.BrokenStream, func(x *followed) { x.did(history.AppDown, "i", 1060, 1070, 1080); x.cut(1050, 1100) }},
 		{"cut as the machine stood still, at its owner", 0, func(x *followed) {
 			x.last().Target = "a"
 			x.did(history.Stalled, "", 1051, 0, 1080)
 			x.cut(1050, 1100)
 		}},
-		{"cut as the machine stood still, elsewhere", history.CutStream, func(x *followed) { x.did(history.Stalled, "", 1051, 0, 1080); x.cut(1050, 1100) }},
+		{"cut as the machine stood still, elsewhere", history.BrokenStream, func(x *followed) { x.did(history.Stalled, "", 1051, 0, 1080); x.cut(1050, 1100) }},
 		{"waits in vain for its owner", 0, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(1050, 12_000) }},
-		{"does not wait for its owner", history.CutStream, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(3950, 4000) }},
+		{"does not wait for its owner", history.BrokenStream, func(x *followed) { x.did(history.Unreachable, "b", 900, 0, 1900); x.cut(3950, 4000) }},
 		{"had shown no id when its shard moved", 0, func(x *followed) { x.last().Events = nil; x.last().Sent = 995 * ms; x.cut(0, 1100) }},
-		{"had shown no id", history.CutStream, func(x *followed) { x.last().Events = nil; x.last().Sent = 5000 * ms; x.cut(0, 5100) }},
+		{"had shown no id", history.BrokenStream, func(x *followed) { x.last().Events = nil; x.last().Sent = 5000 * ms; x.cut(0, 5100) }},
 		{"goes on nowhere else", 0, func(x *followed) { x.Bound = true; x.cut(1050, 1100) }},
 		{"goes on nowhere else, and events do", history.RepeatedEvent, func(x *followed) { x.Bound = true; x.event(10) }},
 
@@ -130,7 +130,7 @@ func TestCheckFindsPlantedMistakesOfStreams(t *testing.T) {
 			x.last().Refused, x.last().Status, x.last().Done = true, 0, 1451*ms
 			x.Follows = x.Follows[1:]
 		}},
-		{"nobody listens at a node that runs", history.Unlistened, func(x *followed) {
+		{"nobody listens at a node that runs", history.NotListening, func(x *followed) {
 			x.back("b", 1450)
 			x.last().Refused, x.last().Status, x.last().Done = true, 0, 1451*ms
 			x.Follows = x.Follows[1:]
@@ -167,7 +167,7 @@ func TestLegsHaveNoGrace(t *testing.T) {
 		s := good()
 		s.ran("x", "GET", key(1), "b", 10, 100+c.late)
 		leg := &s.Runs[len(s.Runs)-1]
-		leg.Cut, leg.Stream, leg.Resumes = true, true, c.resumes
+		leg.Aborted, leg.Stream, leg.Resumes = true, true, c.resumes
 		s.now += 100
 		s.asked("y", "GET", key(1), "c", 11, 5)
 		r := history.Check(s.History, history.Rules{Shards: shards, Known: map[string]bool{"x": false}, CutNotice: 250 * time.Millisecond})

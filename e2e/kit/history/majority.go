@@ -5,62 +5,63 @@ import (
 	"slices"
 )
 
-// alone is for how long, while a request was under way, something was done to so many
-// nodes that the others were no majority. One that is back for less than Rules.Settle has
-// no leader yet that grants leases, so it ends nothing; that time does not count.
-func (j *judge) alone(a *Answer) (longest int64) {
-	sum, back := int64(0), int64(0)
-	j.spans(a.final().Sent, a.Done(), func(from, until int64, headless bool) {
-		if !headless {
-			back += until - from
+// longestWithoutMajority returns for how long, while a request was in flight, so many
+// nodes had faults that the others were no majority. A majority that exists for less than
+// Rules.Settle has no leader yet that grants leases. It does not end the interval, but
+// its own time does not count.
+func (c *checker) longestWithoutMajority(a *Response) (longest int64) {
+	sum, restored := int64(0), int64(0)
+	c.eachSpan(a.final().Sent, a.Done(), func(from, until int64, noMajority bool) {
+		if !noMajority {
+			restored += until - from
 			return
 		}
-		if back >= int64(j.rules.Settle) {
+		if restored >= int64(c.rules.Settle) {
 			sum = 0
 		}
-		sum, back = sum+until-from, 0
+		sum, restored = sum+until-from, 0
 		longest = max(longest, sum)
 	})
 	return longest
 }
 
-// headless is for how long altogether, in an interval, that was so: nothing that had
-// begun could come to its end.
-func (j *judge) headless(from, until int64) (sum int64) {
-	j.spans(from, until, func(from, until int64, headless bool) {
-		if headless {
+// totalWithoutMajority returns the total time without a majority within an interval.
+// Nothing that had begun could end during that time.
+func (c *checker) totalWithoutMajority(from, until int64) (sum int64) {
+	c.eachSpan(from, until, func(from, until int64, noMajority bool) {
+		if noMajority {
 			sum += until - from
 		}
 	})
 	return sum
 }
 
-// spans goes through an interval, from one fault's begin or end to the next, and tells
-// where something was done to so many nodes that the others were no majority, among
-// those that had a vote by then.
-func (j *judge) spans(from, until int64, span func(from, until int64, headless bool)) {
-	nodes := j.voters()
+// eachSpan splits an interval at the starts and ends of faults. It calls visit for each
+// part and reports whether so many nodes had faults that the other voters were no
+// majority.
+func (c *checker) eachSpan(from, until int64, visit func(from, until int64, headless bool)) {
+	nodes := c.voters()
 	if from >= until {
 		return
 	}
 	moments := []int64{from, until}
-	note := func(t int64) {
+	addMoment := func(t int64) {
 		if from < t && t < until {
 			moments = append(moments, t)
 		}
 	}
-	for _, t := range j.h.VotesFrom {
-		note(t)
+	for _, t := range c.h.VotesFrom {
+		addMoment(t)
 	}
-	var here []*Fault
-	for i := range j.h.Faults {
-		f := &j.h.Faults[i]
-		if !f.during(from, until) || j.brief(i) {
+	var active []*Fault
+	for i := range c.h.Faults {
+		f := &c.h.Faults[i]
+		if !f.overlaps(from, until) || c.isBrief(i) {
 			continue
 		}
-		here = append(here, f)
-		note(f.From)
-		note(f.until())
+		active = append(active, f)
+		addMoment(f.From)
+		addMoment(f.end())
 	}
 	slices.Sort(moments)
 	for i := range moments[1:] {
@@ -68,42 +69,43 @@ func (j *judge) spans(from, until int64, span func(from, until int64, headless b
 		if next == at {
 			continue
 		}
-		there := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return j.h.VotesFrom[n] > at })
-		votes := len(there)
-		if j.rules.Voters > 0 {
-			votes = min(votes, j.rules.Voters)
+		present := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return c.h.VotesFrom[n] > at })
+		votes := len(present)
+		if c.rules.Voters > 0 {
+			votes = min(votes, c.rules.Voters)
 		}
-		span(at, next, votes > 0 && 2*hurt(there, here, at, next) >= votes)
+		visit(at, next, votes > 0 && 2*countAffected(present, active, at, next) >= votes)
 	}
 }
 
-// voters are all that may vote at some time: who is in a map, or who is listened to if
-// there is none, and gateways.
-func (j *judge) voters() []string {
+// voters returns all nodes that may vote at some time: the owners of all maps and the
+// gateways. Without maps, it returns all nodes that clients use.
+func (c *checker) voters() []string {
 	nodes := make(map[string]bool)
-	for i := range j.maps {
-		for _, node := range j.maps[i].Owners {
+	for i := range c.maps {
+		for _, node := range c.maps[i].Owners {
 			nodes[node] = true
 		}
 	}
 	delete(nodes, "")
 	if len(nodes) == 0 {
-		for _, node := range j.rules.Targets {
+		for _, node := range c.rules.Targets {
 			nodes[node] = true
 		}
 	}
-	for _, node := range j.rules.Gateways {
+	for _, node := range c.rules.Gateways {
 		nodes[node] = true
 	}
 	return slices.Collect(maps.Keys(nodes))
 }
 
-// hurt is to how many of the nodes one of the faults was done during all of a time.
-func hurt(nodes []string, faults []*Fault, from, until int64) int {
+// countAffected returns how many of the nodes had one of the faults during the whole
+// interval.
+func countAffected(nodes []string, faults []*Fault, from, until int64) int {
 	n := 0
 	for _, node := range nodes {
 		if slices.ContainsFunc(faults, func(f *Fault) bool {
-			return f.touches(node) && f.From <= from && until <= f.until()
+			return f.affects(node) && f.From <= from && until <= f.end()
 		}) {
 			n++
 		}

@@ -10,8 +10,8 @@ import (
 // On a starved machine each node had been kept waiting thousands of times. To judge that
 // took the fourth power of how often, and so for ever: the run hung in the judge.
 func TestStarvedMachineIsJudgedInTime(t *testing.T) {
-	h := mostOf(history.Answer{})
-	h.Answers = nil
+	h := mostOf(history.Response{})
+	h.Responses = nil
 	const length = 30_000
 	for at := range int64(length / 100) {
 		for _, node := range []string{"a", "b", "c", "d", "e"} {
@@ -20,7 +20,7 @@ func TestStarvedMachineIsJudgedInTime(t *testing.T) {
 	}
 	for i := range 100 {
 		sent := int64(i) * 150 * ms
-		h.Answers = append(h.Answers, history.Answer{
+		h.Responses = append(h.Responses, history.Response{
 			ID: strconv.Itoa(i), Key: "key-2", Method: "POST", Status: 503, Error: "queue-timeout",
 			Attempts: []history.Attempt{{Target: "a", Sent: sent, Done: sent + 10_001*ms}},
 		})

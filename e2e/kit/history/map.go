@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// Map is a committed shard map, as somebody saw it.
+// Map is a committed shard map as the test observed it.
 type Map struct {
 	Epoch uint64
-	// At is when it was first seen, which is at or after its commit.
+	// At is when it was first observed, which is at or after its commit.
 	At int64
-	// Owners are the owners by shard, empty for none.
+	// Owners are the owners by shard; empty means that the shard has no owner.
 	Owners []string
 }
 
-// sightLag is how much later than its commit a map may have been seen.
-const sightLag = int64(time.Second)
+// observationLag is the maximum time between the commit and the observation of a map.
+const observationLag = int64(time.Second)
 
-func (m *Map) has(node string) bool { return slices.Contains(m.Owners, node) }
+func (m *Map) hasOwner(node string) bool { return slices.Contains(m.Owners, node) }
 
-// ordered are the maps in the order of their epochs. A map is committed before the
-// next one, so it was there at the latest when that one was seen.
+// ordered returns the maps in ascending order of epoch. A map is committed before the
+// next one, so it existed at the latest when the next one was observed.
 func ordered(maps []Map) []Map {
 	maps = slices.Clone(maps)
 	slices.SortFunc(maps, func(a, b Map) int { return cmp.Compare(a.Epoch, b.Epoch) })
@@ -31,54 +31,54 @@ func ordered(maps []Map) []Map {
 	return maps
 }
 
-// drops judges that nobody is left out of a map without a fault of its own. Dropped
-// after a fault it may be until whatever was begun meanwhile has come to its end:
-// dead-after, and the deadline of acknowledgements, drain-timeout + 1 s + release-timeout, and what it
-// waited for a majority: the log may hold a commit for all of that time. A node for
-// which a busy machine had no time is dropped for its silence, within dead-after.
-func (j *judge) drops() {
-	late := int64(j.rules.DeadAfter+j.rules.DrainTimeout+time.Second+j.rules.ReleaseTimeout) + sightLag
-	for i := 1; i < len(j.maps); i++ {
-		old, next := &j.maps[i-1], &j.maps[i]
+// checkExclusions checks that a map excludes a node only after a fault of that node. The
+// exclusion may follow until the round that began during the fault has ended. That takes
+// DeadAfter, the acknowledgement deadline (DrainTimeout + 1 s + ReleaseTimeout), and the
+// time that the round waited for a majority, since the log may keep a commit for all of
+// that time. A node that got no CPU time is excluded for its silence, within DeadAfter.
+func (c *checker) checkExclusions() {
+	late := int64(c.rules.DeadAfter+c.rules.DrainTimeout+time.Second+c.rules.ReleaseTimeout) + observationLag
+	for i := 1; i < len(c.maps); i++ {
+		old, next := &c.maps[i-1], &c.maps[i]
 		seen := make(map[string]bool)
 		for _, node := range old.Owners {
-			if node == "" || seen[node] || next.has(node) {
+			if node == "" || seen[node] || next.hasOwner(node) {
 				continue
 			}
 			seen[node] = true
-			if slices.ContainsFunc(j.h.Drains, func(d Drain) bool {
-				return d.Node == node && d.From <= next.At && next.At <= after(orNever(d.Until), late)
+			if slices.ContainsFunc(c.h.Drains, func(d Drain) bool {
+				return d.Node == node && d.From <= next.At && next.At <= addTime(orNever(d.Until), late)
 			}) {
 				continue
 			}
-			if !slices.ContainsFunc(j.h.Faults, func(f Fault) bool {
+			if !slices.ContainsFunc(c.h.Faults, func(f Fault) bool {
 				if f.Kind == Stalled {
-					return f.touches(node) && f.From <= next.At && next.At <= after(f.until(), int64(j.rules.DeadAfter))
+					return f.affects(node) && f.From <= next.At && next.At <= addTime(f.end(), int64(c.rules.DeadAfter))
 				}
-				return f.touches(node) && f.From <= next.At && next.At <= after(f.until(), late+j.headless(f.until(), next.At))
+				return f.affects(node) && f.From <= next.At && next.At <= addTime(f.end(), late+c.totalWithoutMajority(f.end(), next.At))
 			}) {
-				j.report.add(FalseDrop, "%s owns shards in the map of epoch %d and none in that of %d, and nothing had been done to it", node, old.Epoch, next.Epoch)
+				c.report.add(FalseExclusion, "%s owns shards in the map of epoch %d and none in that of %d, and it had no fault", node, old.Epoch, next.Epoch)
 			}
 		}
 	}
 }
 
-// owners are who may have owned a shard at any time of an interval: by the maps,
-// and by who ran what.
-func (j *judge) owners(shard uint32, from, until int64) map[string]bool {
+// owners returns the nodes that may have owned a shard at any time of an interval, by the
+// maps and by the runs.
+func (c *checker) owners(shard uint32, from, until int64) map[string]bool {
 	owners := make(map[string]bool)
-	for i := range j.maps {
-		m := &j.maps[i]
+	for i := range c.maps {
+		m := &c.maps[i]
 		next := int64(never)
-		if i+1 < len(j.maps) {
-			next = j.maps[i+1].At
+		if i+1 < len(c.maps) {
+			next = c.maps[i+1].At
 		}
-		if m.At <= after(until, sightLag) && next >= from-sightLag && int(shard) < len(m.Owners) {
+		if m.At <= addTime(until, observationLag) && next >= from-observationLag && int(shard) < len(m.Owners) {
 			owners[m.Owners[shard]] = true
 		}
 	}
 	before := ""
-	for _, run := range j.shards[shard] {
+	for _, run := range c.shards[shard] {
 		switch {
 		case run.Start > until:
 		case run.Start < from:
@@ -95,31 +95,32 @@ func (j *judge) owners(shard uint32, from, until int64) map[string]bool {
 	return owners
 }
 
-// servedAgain is when another node began to run requests of a shard, as its next
-// owner, after something was done to its owner, and after that one got it back last: who
-// hears half of what it is told is dropped, joins again, and is dropped again.
-func (j *judge) servedAgain(f *Fault, shard uint32, done int64) int64 {
-	from, epoch := max(f.From, j.backAt(f, shard, done)), uint64(0)
-	for _, run := range j.shards[shard] {
+// nextOwnerServes returns when another node began to run requests of a shard as its next
+// owner. It counts from the start of the fault, or from the last time that the faulty
+// node regained the shard: a node that receives half of its messages is excluded, joins
+// again, and is excluded again.
+func (c *checker) nextOwnerServes(f *Fault, shard uint32, done int64) int64 {
+	from, epoch := max(f.From, c.regainedAt(f, shard, done)), uint64(0)
+	for _, run := range c.shards[shard] {
 		switch {
 		case run.Start <= from:
 			epoch = max(epoch, run.Epoch)
-		case run.Epoch > epoch && !f.touches(run.App):
+		case run.Epoch > epoch && !f.affects(run.App):
 			return run.Start
 		}
 	}
 	return never
 }
 
-// backAt is when a map gave a shard to a node while something was done to it, for the last
-// time before done; 0: none did.
-func (j *judge) backAt(f *Fault, shard uint32, done int64) (at int64) {
-	for i := 1; i < len(j.maps); i++ {
-		old, m := &j.maps[i-1], &j.maps[i]
-		if int(shard) >= min(len(old.Owners), len(m.Owners)) || !f.during(m.At, m.At) || m.At > done {
+// regainedAt returns the last time before done at which a map assigned a shard to a node
+// with this fault; 0 means that there is none.
+func (c *checker) regainedAt(f *Fault, shard uint32, done int64) (at int64) {
+	for i := 1; i < len(c.maps); i++ {
+		old, m := &c.maps[i-1], &c.maps[i]
+		if int(shard) >= min(len(old.Owners), len(m.Owners)) || !f.overlaps(m.At, m.At) || m.At > done {
 			continue
 		}
-		if f.touches(m.Owners[shard]) && !f.touches(old.Owners[shard]) {
+		if f.affects(m.Owners[shard]) && !f.affects(old.Owners[shard]) {
 			at = m.At
 		}
 	}

@@ -2,149 +2,153 @@ package history
 
 import "slices"
 
-// Drain is a node that operators asked to own nothing, or that has asked for that
-// itself, from when until when. Until 0: it lasts.
+// Drain is a node that should own no shards, at the request of an operator or of the node
+// itself, and the time of that request. Until is 0 while the request is in force.
 type Drain struct {
 	Node        string
 	From, Until int64
-	// Entries are where the log says so; zero: it is not known.
+	// Entries are the log entries of the request. Zero means that they are not known.
 	Entries Entries
 }
 
-// Cordon is a node that operators asked to get nothing that it does not have.
+// Cordon is a node that should gain no shards, at the request of an operator.
 type Cordon struct {
 	Node    string
 	Entries Entries
 }
 
-// Entries are the part of the log in which something is in force: after Since, and
-// before Till. Till 0: it lasts. Maps that are proposed in it, and whose epochs are thus
-// within, are to go by it.
+// Entries is the part of the log in which a request is in force: after Since and before
+// Till. Till 0 means that it is still in force. Maps that are proposed in it have epochs
+// within this range, and must obey the request.
 type Entries struct{ Since, Till uint64 }
 
-func (e Entries) rule(m *Map) bool {
+func (e Entries) covers(m *Map) bool {
 	return e.Since > 0 && e.Since < m.Epoch && (e.Till == 0 || m.Epoch < e.Till)
 }
 
-// plans judges that maps are as operators asked. A cordoned node may get what nobody else
-// could: then every owner is cordoned.
-func (j *judge) plans() {
-	for i := range j.maps {
-		m := &j.maps[i]
-		for _, d := range j.h.Drains {
-			if d.Entries.rule(m) && m.has(d.Node) && !j.stageOfDrain(i, &d) {
-				j.report.add(Unplanned, "%s owns shards in the map of epoch %d, and is drained since %d", d.Node, m.Epoch, d.Entries.Since)
+// checkPlacement checks that maps obey drains and cordons. A cordoned node may gain a
+// shard only if all owners are cordoned.
+func (c *checker) checkPlacement() {
+	for i := range c.maps {
+		m := &c.maps[i]
+		for _, drain := range c.h.Drains {
+			if drain.Entries.covers(m) && m.hasOwner(drain.Node) && !c.isDrainStage(i, &drain) {
+				c.report.add(PlacementIgnored, "%s owns shards in the map of epoch %d, and has been drained since entry %d", drain.Node, m.Epoch, drain.Entries.Since)
 			}
 		}
 		if i == 0 {
 			continue
 		}
 		cordoned := make(map[string]bool)
-		for _, c := range j.h.Cordons {
-			cordoned[c.Node] = cordoned[c.Node] || c.Entries.rule(m)
+		for _, cordon := range c.h.Cordons {
+			cordoned[cordon.Node] = cordoned[cordon.Node] || cordon.Entries.covers(m)
 		}
 		if !slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !cordoned[node] }) {
 			continue
 		}
 		for shard, node := range m.Owners {
-			if before := j.maps[i-1].Owners[shard]; cordoned[node] && before != node {
-				j.report.add(Unplanned, "%s gets shard %d of %q in the map of epoch %d, and is cordoned", node, shard, before, m.Epoch)
+			if before := c.maps[i-1].Owners[shard]; cordoned[node] && before != node {
+				c.report.add(PlacementIgnored, "%s gains shard %d from %q in the map of epoch %d, and is cordoned", node, shard, before, m.Epoch)
 			}
 		}
 	}
 }
 
-// stageOfDrain reports whether a map may be a stage of a drain: the node keeps busy shards, of those
-// that it had, up to DrainTimeout, and the round takes as long at most.
-func (j *judge) stageOfDrain(i int, d *Drain) bool {
-	if i == 0 || j.maps[i].At > after(d.From, j.rules.most(2*j.rules.DrainTimeout)) {
+// isDrainStage reports whether a map may be a stage of a drain. The node keeps busy
+// shards for up to DrainTimeout, and the round takes at most as long.
+func (c *checker) isDrainStage(i int, d *Drain) bool {
+	if i == 0 || c.maps[i].At > addTime(d.From, c.rules.longest(2*c.rules.DrainTimeout)) {
 		return false
 	}
-	for shard, node := range j.maps[i].Owners {
-		if node == d.Node && j.maps[i-1].Owners[shard] != node {
+	for shard, node := range c.maps[i].Owners {
+		if node == d.Node && c.maps[i-1].Owners[shard] != node {
 			return false
 		}
 	}
 	return true
 }
 
-// graces judges that what a node has which restarts in place stays there until its grace
-// is over, and that it gets nothing else. Nobody counts that sooner than from its
-// SIGTERM. Another fault may have kept the log from hearing of it. A node that is back
-// gives to who joins meanwhile, and gets from who leaves.
-func (j *judge) graces() {
-	for k := range j.h.Faults {
-		f := &j.h.Faults[k]
-		if f.Kind != Left || f.Grace == 0 || j.rules.SlowLog {
+// checkRestartGrace checks that a node that restarts in place neither loses nor gains
+// shards before its announced time. The grace period starts at SIGTERM or later. Another
+// fault may have delayed the log, so such restarts are not checked. A node that is back
+// gives shards to nodes that join meanwhile, and gains shards of nodes that leave.
+func (c *checker) checkRestartGrace() {
+	for k := range c.h.Faults {
+		f := &c.h.Faults[k]
+		if f.Kind != Terminated || f.Grace == 0 || c.rules.SlowLog {
 			continue
 		}
-		until := after(f.From, j.rules.least(f.Grace))
-		if j.hurtIn(f.From, until) || j.drainedIn(f.Node, f.From, until) {
+		until := addTime(f.From, c.rules.shortest(f.Grace))
+		if c.faultyDuring(f.From, until) || c.drainedDuring(f.Node, f.From, until) {
 			continue
 		}
 		had := false
-		for i := range j.maps {
-			m := &j.maps[i]
+		for i := range c.maps {
+			m := &c.maps[i]
 			switch {
 			case m.At <= f.From:
-				had = m.has(f.Node)
-			case m.At >= f.until() && j.stageOfJoin(i):
+				had = m.hasOwner(f.Node)
+			case m.At >= f.end() && c.isJoinStage(i):
 				// The node is back, and gives busy shards to a node that joined before.
-			case i > 0 && m.At < until && had && !m.joined(&j.maps[i-1]):
-				gives := func(node string) bool { return m.At >= f.until() && (!m.has(node) || j.leaving(node, f.From, m.At)) }
-				if n := j.maps[i-1].differ(m, f.Node, gives); n > 0 {
-					j.report.add(Restless, "%d shards of %s, which comes back within %v, moved in the map of epoch %d", n, f.Node, f.Grace, m.Epoch)
+			case i > 0 && m.At < until && had && !m.addsNode(&c.maps[i-1]):
+				gives := func(node string) bool {
+					return m.At >= f.end() && (!m.hasOwner(node) || c.isLeaving(node, f.From, m.At))
+				}
+				if n := c.maps[i-1].countChanged(m, f.Node, gives); n > 0 {
+					c.report.add(MovedInGrace, "%d shards of %s, which restarts within %v, moved in the map of epoch %d", n, f.Node, f.Grace, m.Epoch)
 				}
 			}
 		}
 	}
 }
 
-// stageOfJoin reports whether a map may be a later stage of a change by which a node joined: busy
-// shards move up to DrainTimeout after the idle ones, and the round takes as long at most.
-func (j *judge) stageOfJoin(i int) bool {
-	for k := i; k > 0 && j.maps[i].At <= after(j.maps[k].At, j.rules.most(2*j.rules.DrainTimeout)); k-- {
-		if j.maps[k].joined(&j.maps[k-1]) {
+// isJoinStage reports whether a map may be a later stage of a change by which a node
+// joined. Busy shards move up to DrainTimeout after the idle ones, and the round takes at
+// most as long.
+func (c *checker) isJoinStage(i int) bool {
+	for k := i; k > 0 && c.maps[i].At <= addTime(c.maps[k].At, c.rules.longest(2*c.rules.DrainTimeout)); k-- {
+		if c.maps[k].addsNode(&c.maps[k-1]) {
 			return true
 		}
 	}
 	return false
 }
 
-// leaving reports whether a node was drained or stopped in a time: it gives away its shards in
-// stages, so it may have some left.
-func (j *judge) leaving(node string, from, until int64) bool {
-	return j.drainedIn(node, from, until) || slices.ContainsFunc(j.h.Faults, func(f Fault) bool {
-		return f.Kind == Left && f.Node == node && f.during(from, until)
+// isLeaving reports whether a node was drained or terminated in an interval. It hands
+// over its shards in stages, so it may own some of them until the end.
+func (c *checker) isLeaving(node string, from, until int64) bool {
+	return c.drainedDuring(node, from, until) || slices.ContainsFunc(c.h.Faults, func(f Fault) bool {
+		return f.Kind == Terminated && f.Node == node && f.overlaps(from, until)
 	})
 }
 
-// hurtIn tells whether anything was done to anybody in a time, but that nodes left.
-func (j *judge) hurtIn(from, until int64) bool {
-	for i := range j.h.Faults {
-		if f := &j.h.Faults[i]; f.Kind != Left && f.during(from, until) && !j.brief(i) {
+// faultyDuring reports whether any fault was active in an interval. Terminated nodes do
+// not count.
+func (c *checker) faultyDuring(from, until int64) bool {
+	for i := range c.h.Faults {
+		if f := &c.h.Faults[i]; f.Kind != Terminated && f.overlaps(from, until) && !c.isBrief(i) {
 			return true
 		}
 	}
 	return false
 }
 
-// drainedIn tells whether operators asked a node in a time to own nothing: that is no
-// restart in place any more.
-func (j *judge) drainedIn(node string, from, until int64) bool {
-	return slices.ContainsFunc(j.h.Drains, func(d Drain) bool {
+// drainedDuring reports whether a drain of the node was in force in an interval. That is
+// no longer a restart in place.
+func (c *checker) drainedDuring(node string, from, until int64) bool {
+	return slices.ContainsFunc(c.h.Drains, func(d Drain) bool {
 		return d.Node == node && d.From <= until && from <= orNever(d.Until)
 	})
 }
 
-// joined tells whether somebody owns shards who had none before.
-func (m *Map) joined(before *Map) bool {
-	return slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !before.has(node) })
+// addsNode reports whether a node owns shards that owned none in the map before.
+func (m *Map) addsNode(before *Map) bool {
+	return slices.ContainsFunc(m.Owners, func(node string) bool { return node != "" && !before.hasOwner(node) })
 }
 
-// differ is how many shards a node has in one of two maps alone, but for those that it got from
-// an owner that gives.
-func (m *Map) differ(other *Map, node string, gives func(owner string) bool) (n int) {
+// countChanged returns how many shards the node owns in only one of two maps. It does not
+// count shards that the node gained from an owner for which gives returns true.
+func (m *Map) countChanged(other *Map, node string, gives func(owner string) bool) (n int) {
 	for s, owner := range m.Owners {
 		if s >= len(other.Owners) || (owner == node) == (other.Owners[s] == node) {
 			continue

@@ -52,7 +52,7 @@ func TestMapsGoByThePlan(t *testing.T) {
 			if epoch == c.wrong {
 				want = 1
 			}
-			if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Unplanned) != want || len(r.Violations) != want {
+			if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.PlacementIgnored) != want || len(r.Violations) != want {
 				t.Errorf("%s, epoch %d: violations = %v, want %d", c.name, epoch, r.Violations, want)
 			}
 		}
@@ -65,7 +65,7 @@ func TestMapsGoByThePlan(t *testing.T) {
 	} {
 		s := good()
 		asked(s)
-		s.fault(history.Left, "c", 0, 0, 0)
+		s.fault(history.Terminated, "c", 0, 0, 0)
 		s.map3(10, "a", "b", "c")
 		s.now += 50
 		s.map3(21, "a", "b", "a")
@@ -93,13 +93,13 @@ func TestGraceIsKept(t *testing.T) {
 		{name: "others move", at: grace - 1, owners: []string{"b", "b", "c"}},
 		{name: "it has gone again before", at: -1, owners: []string{"a", "b", "a"}},
 		{name: "another one leaves", at: grace - 1, owners: []string{"a", "a", "a"}, want: 1, more: func(s *story) {
-			s.fault(history.Left, "b", 0, 0, 0)
+			s.fault(history.Terminated, "b", 0, 0, 0)
 		}},
 		{name: "it is back, and gets what another one leaves", at: 899, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, more: func(s *story) {
-			s.fault(history.Left, "b", 800, 0, 0)
+			s.fault(history.Terminated, "b", 800, 0, 0)
 		}},
 		{name: "it gets what another one leaves before it is back", at: 898, owners: []string{"a", "c", "c"}, rest: []string{"a", "a", "c"}, want: 1, more: func(s *story) {
-			s.fault(history.Left, "b", 800, 0, 0)
+			s.fault(history.Terminated, "b", 800, 0, 0)
 		}},
 		{name: "it is back, and gets what another one keeps the rest of", at: 899, owners: []string{"a", "c", "c"}, want: 1},
 		{name: "it is back, and gets the first stage of a drain", at: 899, owners: []string{"a", "c", "c"}, more: func(s *story) {
@@ -116,7 +116,7 @@ func TestGraceIsKept(t *testing.T) {
 			s.fault(history.Killed, "b", -900, -900, -1)
 		}},
 		{name: "another one stood still for a moment", at: grace - 1, owners: []string{"a", "b", "a"}, want: 1, more: func(s *story) {
-			s.fault(history.Stopped, "b", 100, 0, 599)
+			s.fault(history.Paused, "b", 100, 0, 599)
 		}},
 		{name: "it is drained meanwhile", at: grace - 1, owners: []string{"a", "b", "a"}, more: func(s *story) {
 			s.Drains = append(s.Drains, history.Drain{Node: "c", From: s.Faults[0].From + 100*ms, Until: s.Faults[0].From + 200*ms})
@@ -131,7 +131,7 @@ func TestGraceIsKept(t *testing.T) {
 	} {
 		s := good()
 		s.now += 30_000
-		s.fault(history.Left, "c", 1, 700, 900)
+		s.fault(history.Terminated, "c", 1, 700, 900)
 		s.Faults[0].Grace = grace * time.Millisecond
 		if c.more != nil {
 			c.more(s)
@@ -143,7 +143,7 @@ func TestGraceIsKept(t *testing.T) {
 			c.rest = []string{"a", "b", "c"}
 		}
 		s.map3(10, slices.Concat(c.owners, c.rest)...)
-		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.Restless) != c.want || len(r.Violations) != c.want {
+		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.MovedInGrace) != c.want || len(r.Violations) != c.want {
 			t.Errorf("%s: violations = %v, want %d", c.name, r.Violations, c.want)
 		}
 	}
@@ -151,7 +151,7 @@ func TestGraceIsKept(t *testing.T) {
 	s := good()
 	s.map3(9, "a", "b", "a")
 	s.now += 50
-	s.fault(history.Left, "c", 1, 700, 900)
+	s.fault(history.Terminated, "c", 1, 700, 900)
 	s.Faults[0].Grace = grace * time.Millisecond
 	s.now += 1000
 	s.map3(10, "a", "b", "c")

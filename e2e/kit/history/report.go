@@ -9,41 +9,42 @@ import (
 	"time"
 )
 
-// shown bounds how many violations an error prints.
-const shown = 20
+// maxPrinted is the maximum number of violations in an error text.
+const maxPrinted = 20
 
-// Report is what Check found.
+// Report is the result of Check.
 type Report struct {
-	// Requests were sent, Answered got the app's whole 200.
+	// Requests is the number of requests. Answered is the number of complete responses of
+	// the app with status 200.
 	Requests, Answered int
-	// Reattempts counts requests that took more than one attempt. Of the attempts
-	// Refused found nobody listening, and Broken met the death of a process on a
-	// connection that had been kept.
+	// Reattempts is the number of requests with more than one attempt. Of the attempts,
+	// Refused found no listener, and Broken lost an idle connection because a process
+	// died.
 	Reattempts, Refused, Broken int
-	// Runs were seen in the apps, Shards distinct shards among them.
+	// Runs is the number of runs in the apps. Shards is the number of distinct shards.
 	Runs, Shards int
-	// Events came to followers.
+	// Events is the number of events that followers received.
 	Events int
-	// Handovers counts changes of node along the runs of a shard.
+	// Handovers is the number of owner changes along the runs of all shards.
 	Handovers int
-	// Excused counts failed answers by their reason.
+	// Excused is the number of failed requests by excuse.
 	Excused map[string]int
-	// Stopped counts overlaps that straddle a stop or a death, Forged those that
-	// straddle a Reset; with --takeover immediate also what began there after the next
-	// owner.
-	Stopped, Forged int
-	// Outside counts the other overlaps outside the guarantee: an app noticed late
-	// that its request had been cut, or that its node was dead.
-	Outside int
-	// Fenced counts requests that an app refused because the store had refused its
-	// epoch, while it ran in one of the overlaps above.
+	// Paused is the number of overlaps at a pause or a death. Forged is the number of
+	// overlaps at a Reset. With --takeover immediate, both include runs that began after
+	// the next owner.
+	Paused, Forged int
+	// NoticedLate is the number of other overlaps outside the guarantee: an app noticed
+	// late that its request was aborted, or that its node was dead.
+	NoticedLate int
+	// Fenced is the number of requests that an app rejected because the store had
+	// rejected its epoch, during one of the overlaps.
 	Fenced int
-	// Overlapped counts all these overlaps by shard: elsewhere an app that knows no
-	// epochs is as safe as one that does.
+	// Overlapped is the number of all these overlaps by shard. In other shards, an app
+	// that ignores epochs is as safe as an app that checks them.
 	Overlapped map[uint32]int
-	// Stalled is for how long the machine was too busy to blame a node for anything.
+	// Stalled is how long the machine was too busy to attribute a failure to a node.
 	Stalled time.Duration
-	// Violations are the broken promises.
+	// Violations are the broken guarantees.
 	Violations []Violation
 }
 
@@ -51,7 +52,7 @@ func (r *Report) add(k Kind, format string, args ...any) {
 	r.Violations = append(r.Violations, Violation{k, fmt.Sprintf(format, args...)})
 }
 
-// Count is the number of violations of kind k.
+// Count returns the number of violations of kind k.
 func (r *Report) Count(k Kind) int {
 	n := 0
 	for _, v := range r.Violations {
@@ -62,7 +63,7 @@ func (r *Report) Count(k Kind) int {
 	return n
 }
 
-// Err is nil if nothing was violated; else it lists the first violations.
+// Err returns nil if there is no violation. Otherwise it lists the first violations.
 func (r *Report) Err() error {
 	if len(r.Violations) == 0 {
 		return nil
@@ -70,10 +71,10 @@ func (r *Report) Err() error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "history: %d violations (%s)", len(r.Violations), r)
 	if slices.ContainsFunc(r.Violations, func(v Violation) bool { return v.Kind.Safety() }) {
-		b.WriteString(": " + Unsafe)
+		b.WriteString(": " + SafetyViolated)
 	}
 	for i, v := range r.Violations {
-		if i == shown {
+		if i == maxPrinted {
 			b.WriteString("\n\t…")
 			break
 		}
@@ -82,7 +83,7 @@ func (r *Report) Err() error {
 	return errors.New(b.String())
 }
 
-// String is the report in one line.
+// String returns the report in one line.
 func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d requests, %d answered, %d re-attempted (%d attempts refused, %d broken), %d runs in %d shards, %d handovers",
@@ -97,9 +98,9 @@ func (r *Report) String() string {
 		n    int
 		what string
 	}{
-		{r.Stopped, "overlaps at a stop"},
+		{r.Paused, "overlaps at a pause or death"},
 		{r.Forged, "overlaps at a forged reset"},
-		{r.Outside, "overlaps with a run that was cut"},
+		{r.NoticedLate, "overlaps with an aborted run"},
 		{r.Fenced, "fenced by the store"},
 	} {
 		if c.n > 0 {
@@ -107,7 +108,7 @@ func (r *Report) String() string {
 		}
 	}
 	if r.Stalled > 0 {
-		fmt.Fprintf(&b, ", a busy machine for %v", r.Stalled.Round(time.Millisecond))
+		fmt.Fprintf(&b, ", machine stalled for %v", r.Stalled.Round(time.Millisecond))
 	}
 	by := make(map[Kind]int)
 	for _, v := range r.Violations {

@@ -5,57 +5,56 @@ import (
 	"time"
 )
 
-// Rules are what a test knows beside the history. Zero is the strictest.
+// Rules are the parameters of the checked cluster. The zero value is the strictest.
 type Rules struct {
-	// Shards is the cluster's number of shards; 0 leaves the hash unchecked, and a
-	// request is in the shard in which it ran.
+	// Shards is the number of shards of the cluster. 0 disables the check of the hash;
+	// the shard of a request is then the shard in which it ran.
 	Shards int
-	// Targets tells which node listens at an address that clients use. One that is
-	// not in it is the name of a node.
+	// Targets contains the node ID by the address that clients use. An address without an
+	// entry is a node ID.
 	Targets map[string]string
 	// Gateways are nodes that own no shards and vote: they count for a majority.
 	Gateways []string
-	// Voters is how many nodes vote at most; 0: all. Those that something was done to
-	// may all be among them.
+	// Voters is the maximum number of voters; 0 means that all nodes vote. All nodes with
+	// faults may be voters.
 	Voters int
-	// Known are ids of requests that were sent beside those of the history, and
-	// judged elsewhere: their runs are not unknown. The value tells that the answer
-	// was Denied: then none may run.
+	// Known contains the IDs of requests that were sent but are not part of the history.
+	// Their responses are checked elsewhere, so their runs are not unknown. The value
+	// true means that the request was Denied, so it must not run.
 	Known map[string]bool
-	// Takeover is the nodes' --takeover: "lease", "immediate", or "timeout", which is also
-	// what empty means.
+	// Takeover is the --takeover of the nodes: "lease", "immediate" or "timeout". Empty
+	// means "timeout".
 	Takeover string
-	// Lease, DeadAfter, DrainTimeout, StreamGrace and QueueWait are the nodes' own; 0 are
-	// their defaults: 500 ms, 2.5 s, 5 s, 250 ms and 10 s.
+	// Lease, DeadAfter, DrainTimeout, StreamGrace and QueueWait are the settings of the
+	// nodes. 0 means the default: 500 ms, 2.5 s, 5 s, 250 ms and 10 s.
 	Lease, DeadAfter, DrainTimeout, StreamGrace, QueueWait time.Duration
-	// ReleaseTimeout is the nodes' own; 0: their apps have no hooks.
+	// ReleaseTimeout is the setting of the nodes. 0 means that their apps have no hooks.
 	ReleaseTimeout time.Duration
-	// Skew is by how much the rates of any two clocks differ, 0.1 for 10 %.
+	// Skew is the maximum difference between the rates of any two clocks; 0.1 is 10 %.
 	Skew float64
-	// CutNotice is how late an app may notice that its node gave a request up,
-	// and so how far such a run may reach into the next owner's. 0 is 250 ms.
+	// CutNotice is how late an app may notice that its node aborted a request. It is the
+	// maximum overlap of such a run with the runs of the next owner. 0 means 250 ms.
 	CutNotice time.Duration
-	// Starved bounds by how much later than CutNotice an app may notice, or its process
-	// end, that goes on after a stop, of what its node has waited for processors since. 0
-	// is twice CutNotice.
+	// Starved limits how much later than CutNotice an app may notice an abort, or its
+	// process may end, because threads waited for processors after a pause. 0 means twice
+	// CutNotice.
 	Starved time.Duration
-	// Wake is how long after a stop a run may begin that its node had admitted
-	// before: it was stopped between its last look at the lease and the write. 0 is
-	// not at all.
+	// Wake is how long after a pause a run may begin that its node had admitted before:
+	// the pause came between the last check of the lease and the write. 0 means that this
+	// is not permitted.
 	Wake time.Duration
-	// SlowLog: a round may have begun long before its map is committed, so what moves
-	// within a grace may have been on its way before.
+	// SlowLog reports that a round may have begun long before its map is committed. So a
+	// move within a grace period may have been decided before.
 	SlowLog bool
-	// Settle is how long after the shard is served again, or what was done to its
-	// ingress node is mended, a request may still fail of what had been before. 0
-	// is 1 s.
+	// Settle is how long a request may still fail after another owner serves the shard,
+	// or after the fault of its ingress node ended. 0 means 1 s.
 	Settle time.Duration
-	// Boot is how long a process that was started may take until it listens. 0 is
-	// 10 s.
+	// Boot is the maximum time between the start of a process and its first listening
+	// socket. 0 means 10 s.
 	Boot time.Duration
 }
 
-func (r Rules) normal() Rules {
+func (r Rules) withDefaults() Rules {
 	r.Lease = cmp.Or(r.Lease, 500*time.Millisecond)
 	r.DeadAfter = cmp.Or(r.DeadAfter, 2500*time.Millisecond)
 	r.DrainTimeout = cmp.Or(r.DrainTimeout, 5*time.Second)
@@ -68,7 +67,7 @@ func (r Rules) normal() Rules {
 	return r
 }
 
-// node is who listens at an address.
+// node returns the node that listens at an address.
 func (r *Rules) node(target string) string {
 	if n, ok := r.Targets[target]; ok {
 		return n
@@ -76,24 +75,25 @@ func (r *Rules) node(target string) string {
 	return target
 }
 
-// most is the longest that a wait by anybody's clock may last, least the shortest.
-func (r *Rules) most(d time.Duration) int64  { return int64(float64(d) / (1 - r.Skew/2)) }
-func (r *Rules) least(d time.Duration) int64 { return int64(float64(d) / (1 + r.Skew/2)) }
+// longest returns the longest duration of a timeout d by any clock, shortest the
+// shortest.
+func (r *Rules) longest(d time.Duration) int64  { return int64(float64(d) / (1 - r.Skew/2)) }
+func (r *Rules) shortest(d time.Duration) int64 { return int64(float64(d) / (1 + r.Skew/2)) }
 
-// soonest is when, after a moment at which a node had a lease, others may at the
-// earliest run what is its own and what it has not given back. A lease that lasts
-// at t was granted at t - lease or later. From then on the leader counts dead-after;
-// for crash evidence, which may be right or forged, lease + 10 % with --takeover lease,
-// and nothing with immediate.
-func (r *Rules) soonest(leased int64, evidence bool) int64 {
-	wait := r.least(r.DeadAfter)
+// earliestTakeover returns the earliest time at which other nodes may run the unreleased
+// shards of a node that held a lease at leased. A lease that is valid at leased was
+// granted at leased - Lease or later. From then on, the leader waits for DeadAfter. With
+// crash evidence, which may be real or forged, it waits for Lease + 10 % with --takeover
+// lease, and not at all with immediate.
+func (r *Rules) earliestTakeover(leased int64, evidence bool) int64 {
+	wait := r.shortest(r.DeadAfter)
 	if evidence {
 		switch r.Takeover {
 		case "immediate":
-			return leased - r.most(r.Lease)
+			return leased - r.longest(r.Lease)
 		case "lease":
-			wait = r.least(r.Lease + r.Lease/10)
+			wait = r.shortest(r.Lease + r.Lease/10)
 		}
 	}
-	return leased - r.most(r.Lease) + wait
+	return leased - r.longest(r.Lease) + wait
 }

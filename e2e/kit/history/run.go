@@ -10,48 +10,49 @@ import (
 
 // Run is one execution of a request in an app.
 type Run struct {
-	// Seq numbers the runs of one app process. The app writes a run twice under
-	// the same number: when it starts, and again when it ends.
+	// Seq numbers the runs of one app process. The app writes each run twice with the
+	// same number: at its start and at its end.
 	Seq uint64 `json:"seq"`
-	// App is the name of the app process, which is the node it stands behind.
+	// App is the name of the app process, which is the ID of its node.
 	App string `json:"app"`
-	// Node, Shard, Epoch and Key are what Shardway's headers said.
+	// Node, Shard, Epoch and Key are the values of the Shardway headers.
 	Node  string `json:"node"`
 	Shard uint32 `json:"shard"`
 	Epoch uint64 `json:"epoch"`
 	Key   string `json:"key"`
-	// ID is the client's own id of the request.
+	// ID is the request ID that the client chose.
 	ID     string `json:"id"`
 	Method string `json:"method"`
-	// Start and End are readings of Now. End is 0 while the run goes on, and
-	// stays 0 if the app dies first.
+	// Start and End are values of Now. End is 0 while the run continues, and stays 0 if
+	// the app dies first.
 	Start int64 `json:"start"`
 	End   int64 `json:"end"`
-	// Cut tells that the node gave the request up before the app had answered.
+	// Aborted reports whether the node aborted the request before the app had responded.
 	// End is then when the app noticed.
-	Cut bool `json:"cut,omitempty"`
-	// Stream tells that the answer is an event stream or an upgrade, which no drain
-	// waits for.
+	Aborted bool `json:"aborted,omitempty"`
+	// Stream reports whether the response is an event stream or an upgrade. No drain
+	// waits for it.
 	Stream bool `json:"stream,omitempty"`
-	// Resumes tells that it is a leg of an event stream that another one may follow: it has
-	// no grace.
+	// Resumes reports whether it is one upstream connection of a resumable event stream,
+	// which has no grace period.
 	Resumes bool `json:"resumes,omitempty"`
 
-	// asked tells that it stands for an Admission.
-	asked bool
+	// fromAdmission reports whether it represents an Admission.
+	fromAdmission bool
 }
 
-// end is End, or the end of time for a run that never ended.
+// end returns End, or never for a run that has not ended.
 func (r *Run) end() int64 { return orNever(r.End) }
 
-// endsBefore takes never for a time that everything ends before.
+// endsBefore reports whether the run ended before t. Every run ends before never.
 func (r *Run) endsBefore(t int64) bool { return t == never || r.end() < t }
 
-// maxLine bounds one line of a records file.
+// maxLine is the maximum length of a line of a records file, in bytes.
 const maxLine = 1 << 20
 
-// ReadRuns reads a records file: one Run a line, the last line of a number
-// counts. A last line cut short by the death of its writer is dropped.
+// ReadRuns reads a records file, which contains one Run per line. The last line with a
+// number replaces earlier ones. An incomplete last line, left by a process that died, is
+// ignored.
 func ReadRuns(path string) ([]Run, error) {
 	b, err := os.ReadFile(path) //nolint:gosec // the caller made the file
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 )
 
 // mostOf is a history of five owners with one answer and faults.
-func mostOf(a history.Answer, faults ...history.Fault) history.History {
+func mostOf(a history.Response, faults ...history.Fault) history.History {
 	return history.History{
-		Maps:    []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d", "key-5": "e"})}},
-		Answers: []history.Answer{a}, Faults: faults,
+		Maps:      []history.Map{{Epoch: 1, Owners: owners(map[string]string{"key-0": "a", "key-1": "b", "key-2": "c", "key-3": "d", "key-5": "e"})}},
+		Responses: []history.Response{a}, Faults: faults,
 	}
 }
 
@@ -19,7 +19,7 @@ func mostOf(a history.Answer, faults ...history.Fault) history.History {
 // the others need to elect the next was slow.
 func TestLapsedLeaseCutsWhatRuns(t *testing.T) {
 	apart := history.Fault{Kind: history.Unreachable, Node: "d", From: 100 * ms}
-	slow := history.Fault{Kind: history.Behind, Node: "e", From: 400 * ms, Until: 900 * ms}
+	slow := history.Fault{Kind: history.LogDelayed, Node: "e", From: 400 * ms, Until: 900 * ms}
 	for _, c := range []struct {
 		name   string
 		end    int64 // of the run; its node had a lease until 500
@@ -30,10 +30,10 @@ func TestLapsedLeaseCutsWhatRuns(t *testing.T) {
 		{"too soon", 2124, []history.Fault{apart, slow}, 1},
 		{"by one alone", 2125, []history.Fault{apart}, 1},
 		{"by none", 2125, nil, 1},
-		{"by one, and another before", 2125, []history.Fault{apart, {Kind: history.Behind, Node: "e", From: -900 * ms, Until: -501 * ms}}, 1},
-		{"by one, and another after", 2125, []history.Fault{apart, {Kind: history.Behind, Node: "e", From: 2126 * ms}}, 1},
-		{"by one, and another for a moment", 2125, []history.Fault{apart, {Kind: history.Stopped, Node: "e", From: 700 * ms, Until: 1199 * ms}}, 1},
-		{"by one, and one that left", 2125, []history.Fault{apart, {Kind: history.Left, Node: "e", From: 400 * ms}}, 0},
+		{"by one, and another before", 2125, []history.Fault{apart, {Kind: history.LogDelayed, Node: "e", From: -900 * ms, Until: -501 * ms}}, 1},
+		{"by one, and another after", 2125, []history.Fault{apart, {Kind: history.LogDelayed, Node: "e", From: 2126 * ms}}, 1},
+		{"by one, and another for a moment", 2125, []history.Fault{apart, {Kind: history.Paused, Node: "e", From: 700 * ms, Until: 1199 * ms}}, 1},
+		{"by one, and one that left", 2125, []history.Fault{apart, {Kind: history.Terminated, Node: "e", From: 400 * ms}}, 0},
 	} {
 		const base = 1000 // of all these times
 		for i := range c.faults {
@@ -42,14 +42,14 @@ func TestLapsedLeaseCutsWhatRuns(t *testing.T) {
 				c.faults[i].Until += base * ms
 			}
 		}
-		h := mostOf(history.Answer{
+		h := mostOf(history.Response{
 			ID: "x", Key: "key-2", Method: "POST", Status: 502, Error: "upstream-broken", Detail: mayHaveRun,
 			Attempts: []history.Attempt{{Target: "c", Sent: (base + 90) * ms, Done: (base + c.end + 1) * ms}},
 		}, c.faults...)
-		h.Runs = []history.Run{{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: (base + 91) * ms, End: (base + c.end) * ms, Cut: true}}
+		h.Runs = []history.Run{{ID: "x", App: "c", Node: "c", Key: "key-2", Shard: shardOf("key-2"), Epoch: 1, Method: "POST", Start: (base + 91) * ms, End: (base + c.end) * ms, Aborted: true}}
 		h.Admissions = []history.Admission{{Node: "c", Shard: 1, Epoch: 1, From: base * ms, Until: (base + 500) * ms}}
 		r := history.Check(h, history.Rules{Shards: shards})
-		if len(r.Violations) != c.want || r.Excused["cut, its lease had ended"] != 1-c.want {
+		if len(r.Violations) != c.want || r.Excused["aborted, the lease of its node had ended"] != 1-c.want {
 			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)
 		}
 	}
@@ -59,7 +59,7 @@ func TestLapsedLeaseCutsWhatRuns(t *testing.T) {
 // that is dead, or stands still: the others take its shards in time, unless another one
 // is hurt too.
 func TestOwnerThatIsGoneIsReachedByNobody(t *testing.T) {
-	for _, kind := range []history.FaultKind{history.Killed, history.Stopped} {
+	for _, kind := range []history.FaultKind{history.Killed, history.Paused} {
 		for _, second := range []bool{true, false} {
 			gone := history.Fault{Kind: kind, Node: "c", From: 100 * ms}
 			if kind == history.Killed {
@@ -67,9 +67,9 @@ func TestOwnerThatIsGoneIsReachedByNobody(t *testing.T) {
 			}
 			faults := []history.Fault{gone}
 			if second {
-				faults = append(faults, history.Fault{Kind: history.Behind, Node: "e", From: 400 * ms, Until: 9000 * ms})
+				faults = append(faults, history.Fault{Kind: history.LogDelayed, Node: "e", From: 400 * ms, Until: 9000 * ms})
 			}
-			r := history.Check(mostOf(history.Answer{
+			r := history.Check(mostOf(history.Response{
 				ID: "x", Key: "key-2", Method: "POST", Status: 503, Error: "peer-unreachable",
 				Attempts: []history.Attempt{{Target: "a", Sent: 200 * ms, Done: 10_200 * ms}},
 			}, faults...), history.Rules{Shards: shards})
@@ -83,8 +83,8 @@ func TestOwnerThatIsGoneIsReachedByNobody(t *testing.T) {
 // TestNodeThatStoodStillSawNoConnection has an app that took no connection in time, as
 // far as its node can tell.
 func TestNodeThatStoodStillSawNoConnection(t *testing.T) {
-	for kind, want := range map[history.FaultKind]int{history.Stopped: 0, history.Behind: 1} {
-		r := history.Check(mostOf(history.Answer{
+	for kind, want := range map[history.FaultKind]int{history.Paused: 0, history.LogDelayed: 1} {
+		r := history.Check(mostOf(history.Response{
 			ID: "x", Key: "key-2", Method: "POST", Status: 504, Error: "upstream-connect-timeout",
 			Attempts: []history.Attempt{{Target: "c", Sent: 90 * ms, Done: 3110 * ms}},
 		}, history.Fault{Kind: kind, Node: "c", From: 100 * ms, Until: 3100 * ms}), history.Rules{Shards: shards})
@@ -108,17 +108,17 @@ func TestWhatMayHaveEndedTwoGoesToNoThird(t *testing.T) {
 	}{
 		{"the next one died", died("b", 2500), 0},
 		{"the same one died again", died("c", 2500), 0},
-		{"the next one stood still", history.Fault{Kind: history.Stopped, Node: "b", From: 1500 * ms}, 0},
-		{"for a moment", history.Fault{Kind: history.Stopped, Node: "b", From: 1500 * ms, Until: 1999 * ms}, 1},
+		{"the next one stood still", history.Fault{Kind: history.Paused, Node: "b", From: 1500 * ms}, 0},
+		{"for a moment", history.Fault{Kind: history.Paused, Node: "b", From: 1500 * ms, Until: 1999 * ms}, 1},
 		{"somebody else died", died("d", 2500), 1},
 		{"it had died a moment before", died("b", -400), 0},
 		{"it had died before", died("b", -1000), 1},
 	} {
-		h := mostOf(history.Answer{
+		h := mostOf(history.Response{
 			ID: "x", Key: "key-2", Method: "GET", Status: 502, Error: "peer-unreachable", Detail: mayHaveRun,
 			Attempts: []history.Attempt{{Target: "a", Sent: 450 * ms, Done: 2600 * ms}},
-		}, died("c", 500), c.second, history.Fault{Kind: history.Behind, Node: "b", From: 2000 * ms})
-		h.Runs = []history.Run{{ID: "x", App: "b", Node: "b", Key: "key-2", Shard: shardOf("key-2"), Epoch: 2, Method: "GET", Start: 1000 * ms, End: 2500 * ms, Cut: true}}
+		}, died("c", 500), c.second, history.Fault{Kind: history.LogDelayed, Node: "b", From: 2000 * ms})
+		h.Runs = []history.Run{{ID: "x", App: "b", Node: "b", Key: "key-2", Shard: shardOf("key-2"), Epoch: 2, Method: "GET", Start: 1000 * ms, End: 2500 * ms, Aborted: true}}
 		r := history.Check(h, history.Rules{Shards: shards})
 		if len(r.Violations) != c.want {
 			t.Errorf("%s: %v\n%v", c.name, r, r.Violations)

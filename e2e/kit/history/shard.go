@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// shard judges the runs of one shard among each other.
-type shard struct {
-	*judge
+// shardChecker checks the runs of one shard against each other.
+type shardChecker struct {
+	*checker
 
-	runs []Run // in the order of their starts, once judgeRuns has sorted them
+	runs []Run // in ascending order of Start, after check has sorted them
 }
 
-func (s *shard) judgeRuns() {
+func (s *shardChecker) check() {
 	slices.SortFunc(s.runs, byStart)
 	owners := make(map[uint64]string)
-	var open []Run // those that had not ended yet
+	var open []Run // runs that had not ended yet
 	var newest, last Run
 	for _, run := range s.runs {
 		if at, ok := owners[run.Epoch]; !ok {
@@ -24,70 +24,70 @@ func (s *shard) judgeRuns() {
 			s.report.add(SharedEpoch, "shard %d epoch %d at %s and, for %s, at %s", run.Shard, run.Epoch, at, run.ID, run.App)
 		}
 		if run.Epoch < newest.Epoch {
-			s.stale(run, newest)
+			s.checkStale(run, newest)
 		} else {
 			newest = run
 		}
 		open = slices.DeleteFunc(open, func(other Run) bool { return other.end() <= run.Start })
 		for _, other := range open {
 			if other.App != run.App {
-				s.overlap(other, run)
+				s.checkOverlap(other, run)
 			}
 		}
 		open = append(open, run)
-		if last.App != "" && last.App != run.App && !run.asked {
+		if last.App != "" && last.App != run.App && !run.fromAdmission {
 			s.report.Handovers++
 		}
-		if !run.asked {
+		if !run.fromAdmission {
 			last = run
 		}
 	}
 }
 
-// stale judges a run that began under an older epoch than one before it.
-func (s *shard) stale(run, newest Run) {
-	if s.taken(run) < run.Start && s.count(s.excuse(run), run) {
+// checkStale checks a run that began under an older epoch than an earlier run.
+func (s *shardChecker) checkStale(run, newest Run) {
+	if s.takenOverAt(run) < run.Start && s.countExcuse(s.excuseFor(run), run) {
 		return
 	}
 	s.report.add(StaleEpoch, "shard %d: %s ran %s with epoch %d, %v after %s began %s with epoch %d", run.Shard,
 		run.App, run.ID, run.Epoch, time.Duration(run.Start-newest.Start), newest.App, newest.ID, newest.Epoch)
 }
 
-// overlap judges two runs at different nodes, later begun before earlier had
-// ended.
-func (s *shard) overlap(earlier, later Run) {
+// checkOverlap checks two runs on different nodes. The later one began before the earlier
+// one ended.
+func (s *shardChecker) checkOverlap(earlier, later Run) {
 	old := earlier
 	if later.Epoch < earlier.Epoch {
 		old = later
 	}
-	if earlier.Epoch != later.Epoch && s.count(s.excuse(old), old) {
+	if earlier.Epoch != later.Epoch && s.countExcuse(s.excuseFor(old), old) {
 		return
 	}
-	s.report.add(TwoOwners, "shard %d: %s ran %s (epoch %d) from %v on while %s ran %s (epoch %d), for %v", later.Shard, earlier.App, earlier.ID,
+	s.report.add(TwoOwners, "shard %d: %s ran %s (epoch %d) from %v while %s ran %s (epoch %d), for %v", later.Shard, earlier.App, earlier.ID,
 		earlier.Epoch, time.Duration(earlier.Start-later.Start), later.App, later.ID, later.Epoch,
 		time.Duration(min(earlier.end(), later.end())-later.Start))
 }
 
-// count notes an excuse; false if there is none.
-func (s *shard) count(e excuse, old Run) bool {
+// countExcuse counts an excuse and returns false if e is zero.
+func (s *shardChecker) countExcuse(e excuse, old Run) bool {
 	switch e {
-	case stopped:
-		s.report.Stopped++
-	case forged:
+	case pausedOrDead:
+		s.report.Paused++
+	case forgedReset:
 		s.report.Forged++
 	case noticedLate:
-		s.report.Outside++
+		s.report.NoticedLate++
 	default:
 		return false
 	}
-	s.outside[old.ID] = true
+	s.excused[old.ID] = true
 	s.report.Overlapped[old.Shard]++
 	return true
 }
 
-// taken is when another node began to run what belongs to an epoch after that of
-// old.
-func (s *shard) taken(old Run) int64 {
+// takenOverAt returns when another node began to run requests under a later epoch than
+// that of old.
+func (s *shardChecker) takenOverAt(old Run) int64 {
 	for _, run := range s.runs {
 		if run.App != old.App && run.Epoch > old.Epoch {
 			return run.Start
@@ -96,10 +96,10 @@ func (s *shard) taken(old Run) int64 {
 	return never
 }
 
-// leased is the last moment up to another at which a node showed that it had a
-// lease; false if it never did.
-func (j *judge) leased(node string, until int64) (int64, bool) {
-	at := j.leases[node]
+// lastLease returns the last time up to until at which a node demonstrably held a lease.
+// ok is false if there is none.
+func (c *checker) lastLease(node string, until int64) (int64, bool) {
+	at := c.leases[node]
 	i, found := slices.BinarySearch(at, until)
 	if found {
 		return until, true

@@ -10,7 +10,7 @@ import (
 
 // fails has the last request answered 502, as it may have run, so long after it was sent.
 func (s *story) fails(code string, after int64) {
-	a := &s.Answers[len(s.Answers)-1]
+	a := &s.Responses[len(s.Responses)-1]
 	a.Status, a.Error, a.Detail, a.App, a.EchoID = 502, code, mayHaveRun, "", ""
 	t := &a.Attempts[len(a.Attempts)-1]
 	t.Done = t.Sent + after*ms
@@ -18,13 +18,13 @@ func (s *story) fails(code string, after int64) {
 
 // lasted has the first attempt of the last request take so long.
 func (s *story) lasted(took int64) {
-	t := &s.Answers[len(s.Answers)-1].Attempts[0]
+	t := &s.Responses[len(s.Responses)-1].Attempts[0]
 	t.Sent = t.Done - took*ms
 }
 
 // waits adds a request at node x that waited for all its time, in vain.
 func (s *story) waits(k, at string) {
-	s.Answers = append(s.Answers, history.Answer{
+	s.Responses = append(s.Responses, history.Response{
 		ID: "x", Key: k, Method: "POST", Status: 503, Error: "queue-timeout",
 		Attempts: []history.Attempt{{Target: at, Sent: s.now * ms, Done: (s.now + 10_000) * ms}},
 	})
@@ -57,7 +57,7 @@ func TestStricterJudge(t *testing.T) {
 		plant        func(s *story, n int64)
 	}{
 		{"a request answered 503 that ran", history.DeniedRun, 1, 0, "lease", func(s *story, n int64) {
-			s.fault(history.Stopped, "b", 10, 0, 11_000)
+			s.fault(history.Paused, "b", 10, 0, 11_000)
 			s.waits(key(1), "b")
 			if n > 0 {
 				s.ran("x", "POST", key(1), "b", 9, 5)
@@ -65,9 +65,9 @@ func TestStricterJudge(t *testing.T) {
 		}},
 		// The rule of what stands still is dead-after, whatever the takeover: its lease was
 		// granted half a second before it was shown for the last time, at the soonest.
-		{"a stop shorter than dead-after", history.TwoOwners, 1999, 2000, "lease", stopAndTake(history.Stopped)},
-		{"a stop shorter than dead-after, takeover immediate", history.TwoOwners, 1999, 2000, "immediate", stopAndTake(history.Stopped)},
-		{"a stop shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Stopped)},
+		{"a stop shorter than dead-after", history.TwoOwners, 1999, 2000, "lease", stopAndTake(history.Paused)},
+		{"a stop shorter than dead-after, takeover immediate", history.TwoOwners, 1999, 2000, "immediate", stopAndTake(history.Paused)},
+		{"a stop shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Paused)},
 		// That of what died, and of what is refused by forgery, goes by the takeover.
 		{"a death shorter than a lease", history.TwoOwners, 49, 50, "lease", stopAndTake(history.Killed)},
 		{"a death shorter than dead-after, takeover timeout", history.TwoOwners, 1999, 2000, "timeout", stopAndTake(history.Killed)},
@@ -84,37 +84,37 @@ func TestStricterJudge(t *testing.T) {
 			s.fault(history.Killed, "c", 1, 2, 9000)
 			earlyAck(s, n)
 		}},
-		{"dropped on a kept connection", history.Dropped, 1, 0, "lease", func(s *story, n int64) {
+		{"dropped on a kept connection", history.ClosedIdle, 1, 0, "lease", func(s *story, n int64) {
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "b", Reused: true, Err: "EOF"}, n)
 		}},
-		{"dropped on a kept connection by SIGTERM", history.Dropped, 1, 0, "lease", func(s *story, n int64) {
-			s.fault(history.Left, "c", -100, 500, 0)
+		{"dropped on a kept connection by SIGTERM", history.ClosedIdle, 1, 0, "lease", func(s *story, n int64) {
+			s.fault(history.Terminated, "c", -100, 500, 0)
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, n)
 		}},
-		{"dropped by SIGTERM, a GET before drain-timeout", history.Dropped, 4900, 5100, "lease", func(s *story, n int64) {
-			s.fault(history.Left, "c", -100, 9000, 0)
+		{"dropped by SIGTERM, a GET before drain-timeout", history.ClosedIdle, 4900, 5100, "lease", func(s *story, n int64) {
+			s.fault(history.Terminated, "c", -100, 9000, 0)
 			s.asked("x", "GET", key(1), "b", 9, 6000)
 			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
 			s.lasted(n)
 		}},
-		{"dropped by SIGTERM, a POST after drain-timeout", history.Dropped, 5100, 0, "lease", func(s *story, n int64) {
-			s.fault(history.Left, "c", -100, 9000, 0)
+		{"dropped by SIGTERM, a POST after drain-timeout", history.ClosedIdle, 5100, 0, "lease", func(s *story, n int64) {
+			s.fault(history.Terminated, "c", -100, 9000, 0)
 			s.asked("x", "POST", key(1), "b", 9, 6000)
 			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, min(n, 1))
 			s.lasted(n)
 		}},
-		{"dropped on a kept connection before a death", history.Dropped, 1, -1, "lease", func(s *story, n int64) {
+		{"dropped on a kept connection before a death", history.ClosedIdle, 1, -1, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", n, 20, 0)
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "c", Reused: true, Err: "EOF"}, 1)
 		}},
-		{"nobody listens at a node that is to run", history.Unlistened, 1, 0, "lease", func(s *story, n int64) {
+		{"nobody listens at a node that is to run", history.NotListening, 1, 0, "lease", func(s *story, n int64) {
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "c", Refused: true, Err: "refused"}, n)
 		}},
-		{"nobody listens long after the start", history.Unlistened, -10_003, -10_002, "lease", func(s *story, n int64) {
+		{"nobody listens long after the start", history.NotListening, -10_003, -10_002, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", -20_000, -19_990, n)
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.again(history.Attempt{Target: "c", Refused: true, Err: "refused"}, 1)
@@ -122,7 +122,7 @@ func TestStricterJudge(t *testing.T) {
 		{"a 502 long after the shard was served again", history.FailedLate, 4001, 3999, "lease", func(s *story, n int64) {
 			s.asked("x", "POST", key(1), "b", 9, 5)
 			s.fails("peer-unreachable", n+1)
-			s.fault(history.Stopped, "b", 1, 0, 9000)
+			s.fault(history.Paused, "b", 1, 0, 9000)
 			s.now += 3000
 			s.asked("y", "GET", key(1), "a", 10, 5)
 		}},
@@ -164,7 +164,7 @@ func TestStricterJudge(t *testing.T) {
 			s.now += n
 			s.asked("y", "GET", key(1), "a", 10, 5)
 		}},
-		{"a false drop after a kill", history.FalseDrop, 1, 0, "lease", func(s *story, n int64) {
+		{"a false drop after a kill", history.FalseExclusion, 1, 0, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 10, 20, 900)
 			s.map3(9, "a", "b", "c")
 			s.now += 700
@@ -174,30 +174,30 @@ func TestStricterJudge(t *testing.T) {
 				s.map3(10, "a", "b", "a")
 			}
 		}},
-		{"a false drop, the machine busy", history.FalseDrop, 2501, 2500, "lease", func(s *story, n int64) {
+		{"a false drop, the machine busy", history.FalseExclusion, 2501, 2500, "lease", func(s *story, n int64) {
 			s.fault(history.Stalled, "c", -150, 0, 1)
 			s.map3(9, "a", "b", "c")
 			s.now += n + 1
 			s.map3(10, "a", "b", "a")
 		}},
-		{"a false drop, the machine busy elsewhere", history.FalseDrop, 1, 0, "lease", func(s *story, n int64) {
+		{"a false drop, the machine busy elsewhere", history.FalseExclusion, 1, 0, "lease", func(s *story, n int64) {
 			s.fault(history.Stalled, []string{"c", "b"}[n], -150, 0, 1)
 			s.map3(9, "a", "b", "c")
 			s.now += 100
 			s.map3(10, "a", "b", "a")
 		}},
 		// Dead-after, drain-timeout + 1 s, and a second within which the map is seen.
-		{"a false drop long after a kill", history.FalseDrop, 10_402, 10_400, "lease", func(s *story, n int64) {
+		{"a false drop long after a kill", history.FalseExclusion, 10_402, 10_400, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 10, 20, 900)
 			s.map3(9, "a", "b", "c")
 			s.now += n
 			s.map3(10, "a", "b", "a")
 		}},
 		// The log held the commit, and there was no majority for four seconds.
-		{"a false drop long after a kill, the others gone meanwhile", history.FalseDrop, 14_402, 14_400, "lease", func(s *story, n int64) {
+		{"a false drop long after a kill, the others gone meanwhile", history.FalseExclusion, 14_402, 14_400, "lease", func(s *story, n int64) {
 			s.fault(history.Killed, "c", 10, 20, 900)
-			s.fault(history.Stopped, "a", 1000, 0, 5000)
-			s.fault(history.Stopped, "b", 1000, 0, 5000)
+			s.fault(history.Paused, "a", 1000, 0, 5000)
+			s.fault(history.Paused, "b", 1000, 0, 5000)
 			s.map3(9, "a", "b", "c")
 			s.now += n
 			s.map3(10, "a", "b", "a")
@@ -242,14 +242,14 @@ func stopAndTake(kind history.FaultKind) func(s *story, n int64) {
 // it, and then cuts that.
 func earlyAck(s *story, n int64) {
 	s.asked("old", "POST", key(1), "a", 10, 300+n)
-	s.Runs[len(s.Runs)-1].Cut = true
+	s.Runs[len(s.Runs)-1].Aborted = true
 	s.now += 300
 	s.asked("next", "POST", key(1), "b", 11, 5)
 }
 
 // again has the last request sent once before, n times.
 func (s *story) again(t history.Attempt, n int64) {
-	a := &s.Answers[len(s.Answers)-1]
+	a := &s.Responses[len(s.Responses)-1]
 	t.Sent, t.Done = (s.now-2)*ms, s.now*ms
 	for range n {
 		a.Attempts = append([]history.Attempt{t}, a.Attempts...)
@@ -275,11 +275,11 @@ func TestNobodyRunsWhatWasDenied(t *testing.T) {
 // TestSafeRequestMayHaveRunBefore503: a GET may be sent again, and then wait in vain.
 func TestSafeRequestMayHaveRunBefore503(t *testing.T) {
 	s := good()
-	s.fault(history.Stopped, "b", 10, 0, 11_000)
+	s.fault(history.Paused, "b", 10, 0, 11_000)
 	s.waits(key(1), "b")
-	s.Answers[len(s.Answers)-1].Method = "GET"
+	s.Responses[len(s.Responses)-1].Method = "GET"
 	s.ran("x", "GET", key(1), "b", 9, 5)
-	if r := history.Check(s.History, history.Rules{Shards: shards}); r.Err() != nil || r.Excused["waited in vain: queue-timeout"] != 1 {
+	if r := history.Check(s.History, history.Rules{Shards: shards}); r.Err() != nil || r.Excused["timed out in the queue: queue-timeout"] != 1 {
 		t.Errorf("%v\n%v", r, r.Violations)
 	}
 }
@@ -296,7 +296,7 @@ func TestAdmissionIsJudgedAsARun(t *testing.T) {
 	}{
 		{"one after the other", 1000, "lease", 0, 0},
 		{"two", 1001, "lease", 0, -1},
-		{"two at a stop", 1001, "lease", history.Stopped, -1},
+		{"two at a stop", 1001, "lease", history.Paused, -1},
 		{"two at a reset", 1001, "lease", history.Reset, -1},
 		{"two at a reset, takeover immediate", 1000 + lease + notice - 1, "immediate", history.Reset, 1},
 		{"two at a reset, takeover immediate, after the lease", 1000 + lease + notice, "immediate", history.Reset, -1},
@@ -322,13 +322,13 @@ func TestAdmissionIsJudgedAsARun(t *testing.T) {
 func TestWakingNodeMayHaveBeenWriting(t *testing.T) {
 	for after, want := range map[int64]int{0: 0, 99: 0, 100: 1} {
 		s := good()
-		s.fault(history.Stopped, "a", 0, 0, 4000)
+		s.fault(history.Paused, "a", 0, 0, 4000)
 		s.now += 3000
 		s.asked("next", "POST", key(1), "b", 11, 5)
 		s.now += 1000 + after
 		s.asked("old", "POST", key(1), "a", 10, 20)
 		r := history.Check(s.History, history.Rules{Shards: shards, Wake: 100 * time.Millisecond})
-		if r.Count(history.StaleEpoch) != want || len(r.Violations) != want || r.Stopped != 1-want {
+		if r.Count(history.StaleEpoch) != want || len(r.Violations) != want || r.Paused != 1-want {
 			t.Errorf("%d ms after: %v\n%v", after, r, r.Violations)
 		}
 		if want == 0 {
@@ -343,7 +343,7 @@ func TestWakingNodeMayHaveBeenWriting(t *testing.T) {
 // 5 % fast, what may be taken may be taken sooner.
 func TestClocksThatDifferWaitLonger(t *testing.T) {
 	s := good()
-	stopAndTake(history.Stopped)(s, 1900)
+	stopAndTake(history.Paused)(s, 1900)
 	for skew, want := range map[float64]int{0: 1, 0.1: 0} {
 		if r := history.Check(s.History, history.Rules{Shards: shards, Skew: skew}); len(r.Violations) != want {
 			t.Errorf("skew %v: %v", skew, r.Violations)
@@ -356,8 +356,8 @@ func TestClocksThatDifferWaitLonger(t *testing.T) {
 func TestMajorityThatIsGoneCutsWhatRuns(t *testing.T) {
 	for since, want := range map[int64]int{750: 1, 749: 0} {
 		s := good()
-		s.fault(history.Left, "a", -10, 0, 20_000)
-		s.fault(history.Stopped, "c", since, 0, 20_000)
+		s.fault(history.Terminated, "a", -10, 0, 20_000)
+		s.fault(history.Paused, "c", since, 0, 20_000)
 		s.asked("x", "POST", key(1), "b", 9, 2000)
 		s.fails("upstream-broken", 2001)
 		r := history.Check(s.History, history.Rules{Shards: shards, Targets: map[string]string{"1": "a", "2": "b", "3": "c", "x": "b"}})
@@ -384,7 +384,7 @@ func TestBusyMachineIsNobodysFault(t *testing.T) {
 			t.Errorf("%d ms between them: %v\n%v", c.gap, r, r.Violations)
 		}
 		s = good()
-		stopAndTake(history.Stopped)(s, 1000)
+		stopAndTake(history.Paused)(s, 1000)
 		s.fault(history.Stalled, "", -5000, 0, 5000)
 		if r := history.Check(s.History, history.Rules{Shards: shards}); r.Count(history.TwoOwners) != 1 {
 			t.Errorf("a busy machine has two owners: %v", r)
@@ -400,10 +400,10 @@ func TestMajorityThatIsGoneServesNobody(t *testing.T) {
 		s.map3(9, "a", "b", "c")
 		s.waits(key(1), "b")
 		for i := range hurt {
-			s.fault(history.Stopped, fmt.Sprintf("%c", "ac"[i]), -10, 0, 20_000)
+			s.fault(history.Paused, fmt.Sprintf("%c", "ac"[i]), -10, 0, 20_000)
 		}
 		h := s.History
-		h.Runs, h.Answers = nil, h.Answers[len(h.Answers)-1:]
+		h.Runs, h.Responses = nil, h.Responses[len(h.Responses)-1:]
 		h.Maps[0].Owners = make([]string, shards)
 		for i := range shards {
 			h.Maps[0].Owners[i] = "b"

@@ -5,74 +5,75 @@ import (
 	"slices"
 )
 
-// Kind says which promise a Violation breaks.
+// Kind is the guarantee that a Violation breaks.
 type Kind int
 
 // The kinds of violations.
 const (
-	// Lost: a request without an answer.
+	// Lost: a request has no response.
 	Lost Kind = iota + 1
-	// Failed: an answer that is an error and that no rule excuses.
+	// Failed: an error response without an excuse.
 	Failed
-	// CutAnswer: an answer whose body ended early.
-	CutAnswer
-	// SecondAnswer: bytes after an answer that nobody had asked for, or two
-	// answers under one id.
-	SecondAnswer
-	// WrongAnswer: the answer to another request, or by an app that never ran it.
-	WrongAnswer
-	// NoRun: an answer of the app without a run in an app.
+	// TruncatedResponse: the body of a response ended early.
+	TruncatedResponse
+	// SecondResponse: bytes after a response that belong to no request, or two responses
+	// with one ID.
+	SecondResponse
+	// WrongResponse: the response belongs to another request, or comes from an app that
+	// did not run this one.
+	WrongResponse
+	// NoRun: an app response without a run in an app.
 	NoRun
-	// DoubleRun: an unsafe request that ran more than once.
+	// DoubleRun: an unsafe request ran more than once.
 	DoubleRun
 	// UnknownRun: a run of a request that no client sent.
 	UnknownRun
 	// TwoOwners: a shard ran on two nodes at overlapping times.
 	TwoOwners
-	// SharedEpoch: one ownership epoch of a shard at two nodes.
+	// SharedEpoch: two nodes ran a shard under one ownership epoch.
 	SharedEpoch
-	// StaleEpoch: a run began under an older ownership epoch than one before it.
+	// StaleEpoch: a run began under an older ownership epoch than an earlier run.
 	StaleEpoch
-	// BadHeader: a run whose Shardway headers are missing or contradict the key,
-	// the method or the node.
+	// BadHeader: the Shardway headers of a run are missing, or contradict the key, the
+	// method or the node.
 	BadHeader
-	// DeniedRun: an unsafe request that was answered 503, and ran.
+	// DeniedRun: an unsafe request ran although its response was 503.
 	DeniedRun
-	// FailedLate: a failure that a fault would have excused, had that not been over
-	// for too long.
+	// FailedLate: a request failed too long after the fault that would excuse it.
 	FailedLate
-	// Dropped: a request that a live process closed a kept connection under. Its
-	// client sent it again, and was answered.
-	Dropped
-	// Unlistened: nobody listened at a node that was to run.
-	Unlistened
-	// FalseDrop: a node without a fault was left out of a map.
-	FalseDrop
-	// Unplanned: a map gives a node what operators had asked it not to have.
-	Unplanned
-	// Restless: shards moved from or to a node that restarts in place, within its grace.
-	Restless
-	// RepeatedEvent: an event came to a client that had it, or a later one.
+	// ClosedIdle: a live process closed an idle connection under a request. Its client
+	// sent the request again and got a response.
+	ClosedIdle
+	// NotListening: no process listened at a node that should have run.
+	NotListening
+	// FalseExclusion: a map excludes a node that had no fault.
+	FalseExclusion
+	// PlacementIgnored: a map contradicts a drain or a cordon.
+	PlacementIgnored
+	// MovedInGrace: shards moved from or to a node that restarts in place, within its
+	// grace period.
+	MovedInGrace
+	// RepeatedEvent: a client received an event that it had received, or an older one.
 	RepeatedEvent
-	// MissingEvent: one came, and the one before it had not.
+	// MissingEvent: a client received an event without the one before it.
 	MissingEvent
-	// WrongEvent: one says what another one has to say.
+	// WrongEvent: an event has the text of another event.
 	WrongEvent
-	// CutStream: an event stream that had to go on was cut, or ended.
-	CutStream
+	// BrokenStream: an event stream that had to continue was broken, or ended.
+	BrokenStream
 )
 
 var kinds = [...]string{
-	Lost: "lost", Failed: "failed", CutAnswer: "cut answer", SecondAnswer: "second answer",
-	WrongAnswer: "wrong answer", NoRun: "answer without a run", DoubleRun: "double run",
+	Lost: "lost", Failed: "failed", TruncatedResponse: "truncated response", SecondResponse: "second response",
+	WrongResponse: "wrong response", NoRun: "response without a run", DoubleRun: "double run",
 	UnknownRun: "run of an unknown request", TwoOwners: "two owners", SharedEpoch: "epoch at two nodes",
 	StaleEpoch: "stale epoch", BadHeader: "bad header", DeniedRun: "run after a 503", FailedLate: "failed too late",
-	Dropped: "dropped on a kept connection", Unlistened: "nobody listened", FalseDrop: "false drop",
-	Unplanned: "against the plan", Restless: "moved within its grace",
-	RepeatedEvent: "event again", MissingEvent: "event missing", WrongEvent: "wrong event", CutStream: "cut stream",
+	ClosedIdle: "idle connection closed under a request", NotListening: "no process listened", FalseExclusion: "false exclusion",
+	PlacementIgnored: "drain or cordon ignored", MovedInGrace: "moved within the grace period",
+	RepeatedEvent: "repeated event", MissingEvent: "missing event", WrongEvent: "wrong event", BrokenStream: "broken stream",
 }
 
-// String names the kind.
+// String returns the name of the kind.
 func (k Kind) String() string {
 	if k < 1 || int(k) >= len(kinds) {
 		return fmt.Sprintf("Kind(%d)", int(k))
@@ -80,33 +81,34 @@ func (k Kind) String() string {
 	return kinds[k]
 }
 
-// Unsafe is in what judges say when a promise of safety is broken (Lamport, 1977): one
-// that holds however late things happen, or if they never do.
-const Unsafe = "a promise of safety is broken"
+// SafetyViolated is part of each report of a broken safety property (Lamport, 1977): a
+// property that holds however late something happens, and also if it never happens.
+const SafetyViolated = "a safety property is violated"
 
-// Safety reports whether a promise is one of safety. The others, such as an answer
-// within its time, need a machine that is there.
+// Safety reports whether the guarantee is a safety property. The other guarantees, such
+// as a response in time, require a machine with enough CPU time.
 func (k Kind) Safety() bool {
 	switch k {
-	case Lost, Failed, FailedLate, Dropped, Unlistened, FalseDrop, Unplanned, Restless, CutStream:
+	case Lost, Failed, FailedLate, ClosedIdle, NotListening, FalseExclusion, PlacementIgnored, MovedInGrace, BrokenStream:
 		return false
-	case CutAnswer, SecondAnswer, WrongAnswer, NoRun, DoubleRun, UnknownRun, TwoOwners, SharedEpoch, StaleEpoch, BadHeader, DeniedRun,
+	case TruncatedResponse, SecondResponse, WrongResponse, NoRun, DoubleRun, UnknownRun, TwoOwners, SharedEpoch, StaleEpoch, BadHeader, DeniedRun,
 		RepeatedEvent, MissingEvent, WrongEvent:
 	}
 	return true
 }
 
-// Safety reports the same of a kind by its name. What has no such name counts as safety.
+// Safety reports whether the kind with this name is a safety property. An unknown name
+// counts as one.
 func Safety(name string) bool {
 	k := slices.Index(kinds[:], name)
 	return k < 1 || Kind(k).Safety()
 }
 
-// Violation is one broken promise.
+// Violation is one broken guarantee.
 type Violation struct {
 	Kind Kind
 	Text string
 }
 
-// String is the violation in one line.
+// String returns the violation in one line.
 func (v Violation) String() string { return v.Kind.String() + ": " + v.Text }

@@ -9,9 +9,9 @@ import (
 
 // What a judge says of safety nobody may put down to a busy machine.
 func TestSafetyIsSaid(t *testing.T) {
-	for kind, want := range map[history.Kind]bool{history.TwoOwners: true, history.DoubleRun: true, history.CutAnswer: true, history.Failed: false, history.FalseDrop: false} {
-		r := history.Report{Violations: []history.Violation{{Kind: history.Dropped}, {Kind: kind}}}
-		if got := strings.Contains(r.Err().Error(), history.Unsafe); got != want || kind.Safety() != want || history.Safety(kind.String()) != want {
+	for kind, want := range map[history.Kind]bool{history.TwoOwners: true, history.DoubleRun: true, history.TruncatedResponse: true, history.Failed: false, history.FalseExclusion: false} {
+		r := history.Report{Violations: []history.Violation{{Kind: history.ClosedIdle}, {Kind: kind}}}
+		if got := strings.Contains(r.Err().Error(), history.SafetyViolated); got != want || kind.Safety() != want || history.Safety(kind.String()) != want {
 			t.Errorf("%v: safety is said: %v, want %v", kind, got, want)
 		}
 	}

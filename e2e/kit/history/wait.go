@@ -5,34 +5,34 @@ import (
 	"slices"
 )
 
-// Wait is for how long a thread of a node waited for a processor, as the kernel tells: of
-// all its threads that which waited longest since they were looked at last.
+// Wait is how long a thread of a node waited for a processor, according to the kernel. It
+// is the longest wait of all its threads since the last observation.
 type Wait struct {
 	Node        string
 	From, Until int64
 }
 
-// notice is within what time of the end of a stop what ran at a node has to end: CutNotice,
-// and of what its threads waited since as much as it takes.
-func (j *judge) notice(node string, over, end int64) int64 {
-	most := int64(j.rules.CutNotice)
-	if late := end - over; late < most || late >= most+int64(j.rules.Wake+j.rules.Starved) {
-		return most // waits would make no difference
+// noticeTime returns within what time after a pause a run at a node must end: CutNotice,
+// plus the time that its threads waited for processors since the pause.
+func (c *checker) noticeTime(node string, over, end int64) int64 {
+	limit := int64(c.rules.CutNotice)
+	if late := end - over; late < limit || late >= limit+int64(c.rules.Wake+c.rules.Starved) {
+		return limit // Waits would make no difference.
 	}
-	return most + j.starved(node, over, end)
+	return limit + c.starvedTime(node, over, end)
 }
 
-// starved is for how much of a time threads of a node waited, at most Rules.Starved: who
-// is late by more is not late because of that.
-func (j *judge) starved(node string, from, until int64) int64 {
-	mine := slices.DeleteFunc(slices.Clone(j.h.Waits), func(w Wait) bool { return w.Node != node })
-	slices.SortFunc(mine, func(a, b Wait) int { return cmp.Compare(a.From, b.From) })
+// starvedTime returns how long threads of a node waited within an interval, limited to
+// Rules.Starved. Lateness beyond that limit has another cause.
+func (c *checker) starvedTime(node string, from, until int64) int64 {
+	waits := slices.DeleteFunc(slices.Clone(c.h.Waits), func(w Wait) bool { return w.Node != node })
+	slices.SortFunc(waits, func(a, b Wait) int { return cmp.Compare(a.From, b.From) })
 	sum := int64(0)
-	for _, w := range mine {
+	for _, w := range waits {
 		if w.From, w.Until = max(w.From, from), min(w.Until, until); w.From < w.Until {
 			sum += w.Until - w.From
-			from = w.Until // no moment counts twice
+			from = w.Until // Each moment counts once.
 		}
 	}
-	return min(sum, int64(j.rules.Starved))
+	return min(sum, int64(c.rules.Starved))
 }

@@ -62,7 +62,7 @@ func Check(ops []Op, o Options) error {
 		b.WriteString("\n\t…")
 	}
 	if bad > 0 {
-		return fmt.Errorf("register: %d of %d keys, %d operations: %s:%s", bad, len(keys), len(ops), history.Unsafe, &b)
+		return fmt.Errorf("register: %d of %d keys, %d operations: %s:%s", bad, len(keys), len(ops), history.SafetyViolated, &b)
 	}
 	return nil
 }

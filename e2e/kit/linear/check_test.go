@@ -174,7 +174,7 @@ func TestContradictionIsReadable(t *testing.T) {
 	one, two, three := write("one", 100*ms, 104*ms), write("two", 2600*ms, 2603*ms), read("one", 2610*ms, 2612*ms)
 	one.Runs, two.Runs, three.Runs = at("a", 5), at("b", 9), at("a", 5)
 	err := linear.Check([]linear.Op{one, two, three}, linear.Options{Applied: []store.Applied{applied("one", 102*ms), applied("two", 2601*ms)}})
-	want := `register: 1 of 1 keys, 3 operations: a promise of safety is broken:
+	want := `register: 1 of 1 keys, 3 operations: a safety property is violated:
 	key "k": each of these two values was there before the other, and after it
 		          0s – 4ms          write "one" (w-one) at a, shard 7 epoch 5, applied at 2ms
 		        2.5s – 2.503s       write "two" (w-two) at b, shard 7 epoch 9, applied at 2.501s
@@ -185,8 +185,8 @@ func TestContradictionIsReadable(t *testing.T) {
 }
 
 func TestOpsSayWhatClientsKnow(t *testing.T) {
-	answer := func(id, method, wrote, value string, status int, attempts ...history.Attempt) history.Answer {
-		return history.Answer{
+	answer := func(id, method, wrote, value string, status int, attempts ...history.Attempt) history.Response {
+		return history.Response{
 			ID: id, Key: key, Method: method, Register: "memory", Wrote: wrote, Value: value, Status: status,
 			App: "a", EchoID: id, Attempts: append(attempts, history.Attempt{Sent: 20, Done: 30}),
 		}
@@ -196,8 +196,8 @@ func TestOpsSayWhatClientsKnow(t *testing.T) {
 	shardway := answer("shardway", "POST", "five", "", 409)
 	shardway.Error = "shard-moved"
 	cut := answer("cut", "POST", "six", "", 200)
-	cut.Cut = true
-	ops := linear.Ops([]history.Answer{
+	cut.Truncated = true
+	ops := linear.Ops([]history.Response{
 		{ID: "ordinary", Method: "POST", Status: 200, Attempts: []history.Attempt{{Sent: 1, Done: 2}}},
 		answer("w", "POST", "one", "", 200, history.Attempt{Sent: 1, Done: 2}),
 		answer("r", "GET", "", "one", 200, history.Attempt{Sent: 1, Done: 2}),
@@ -207,7 +207,7 @@ func TestOpsSayWhatClientsKnow(t *testing.T) {
 		answer("fenced read", "GET", "", "", 409),
 		answer("no read", "GET", "", "", 503),
 		wrong, shardway, cut,
-	}, []history.Run{{ID: "w", App: "a"}, {ID: "lost", App: "b"}, {ID: "shardway"}, {ID: "cut", Cut: true}})
+	}, []history.Run{{ID: "w", App: "a"}, {ID: "lost", App: "b"}, {ID: "shardway"}, {ID: "cut", Aborted: true}})
 	var got []string
 	for _, op := range ops {
 		got = append(got, fmt.Sprintf("%d-%d %s", op.Call, op.Return, op))

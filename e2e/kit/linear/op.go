@@ -60,7 +60,7 @@ type Op struct {
 // Ops makes operations of the answers to requests with App-Register. Left out is
 // what tells nothing: reads without an answer, and writes without one that ran in
 // no app. The runs must be complete.
-func Ops(answers []history.Answer, runs []history.Run) []Op {
+func Ops(answers []history.Response, runs []history.Run) []Op {
 	ran := make(map[string][]history.Run)
 	for _, run := range runs {
 		ran[run.ID] = append(ran[run.ID], run)
@@ -87,7 +87,7 @@ func Ops(answers []history.Answer, runs []history.Run) []Op {
 	return ops
 }
 
-func outcome(a *history.Answer) Outcome {
+func outcome(a *history.Response) Outcome {
 	switch {
 	case a.OK() && a.EchoID == a.ID:
 		return Known
@@ -114,7 +114,7 @@ func (o Op) String() string {
 	}
 	for _, run := range o.Runs {
 		fmt.Fprintf(&b, " at %s, shard %d epoch %d", run.App, run.Shard, run.Epoch)
-		if run.Cut {
+		if run.Aborted {
 			b.WriteString(", cut")
 		}
 	}

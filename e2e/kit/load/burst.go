@@ -34,7 +34,7 @@ type Bursted struct {
 	// Times are those of the requests that were served, the shortest first.
 	Times []time.Duration
 	// Failed are the answers that were none, or not good.
-	Failed []history.Answer
+	Failed []history.Response
 }
 
 // Burst opens many connections to one target at the same moment, sends one GET
@@ -51,7 +51,7 @@ func Burst(ctx context.Context, o BurstOptions) Bursted {
 	for i := range o.Conns {
 		all.Go(func() {
 			var times []time.Duration
-			var failed []history.Answer
+			var failed []history.Response
 			for n := 0; len(failed) == 0 && time.Now().Before(until) && ctx.Err() == nil; n++ {
 				a := client.DoAt(ctx, o.Target, Request{
 					ID: fmt.Sprintf("%s-%d-%d", o.Prefix, i, n), Key: o.Keys[(i+n)%len(o.Keys)], Timeout: o.Timeout,

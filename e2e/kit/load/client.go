@@ -70,7 +70,7 @@ func (c *Client) SetNoRetry(targets ...string) {
 
 // again tells whether a request whose idle connection turned out closed may go to
 // the next target.
-func (c *Client) again(t *history.Attempt, a *history.Answer) bool {
+func (c *Client) again(t *history.Attempt, a *history.Response) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	spared, died := c.spared[t.Target]
@@ -91,20 +91,20 @@ func (c *Client) Close() {
 }
 
 // Do sends r to the next targets until one answers, and returns what came.
-func (c *Client) Do(ctx context.Context, r Request) history.Answer {
+func (c *Client) Do(ctx context.Context, r Request) history.Response {
 	return c.send(ctx, r, "")
 }
 
 // DoAt sends r to one target only, and once only.
-func (c *Client) DoAt(ctx context.Context, target string, r Request) history.Answer {
+func (c *Client) DoAt(ctx context.Context, target string, r Request) history.Response {
 	return c.send(ctx, r, target)
 }
 
-func (c *Client) send(ctx context.Context, r Request, only string) history.Answer {
+func (c *Client) send(ctx context.Context, r Request, only string) history.Response {
 	r = r.normal()
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	a := history.Answer{ID: r.ID, Key: r.Key, Method: r.Method, Register: r.Header["App-Register"]}
+	a := history.Response{ID: r.ID, Key: r.Key, Method: r.Method, Register: r.Header["App-Register"]}
 	if a.Register != "" && !a.Safe() {
 		a.Wrote = string(r.Body)
 	}
@@ -132,7 +132,7 @@ func (c *Client) target(only string) (target string, of int) {
 
 // attempt tries one target. again tells that the request certainly got no
 // answer there, so that a balancer would ask the next.
-func (c *Client) attempt(ctx context.Context, target string, r Request, a *history.Answer, failover bool) (again bool) {
+func (c *Client) attempt(ctx context.Context, target string, r Request, a *history.Response, failover bool) (again bool) {
 	t := history.Attempt{Target: target, Sent: history.Now()}
 	k, keep, err := c.ask(ctx, target, r, a)
 	if k != nil {
@@ -153,7 +153,7 @@ func (c *Client) attempt(ctx context.Context, target string, r Request, a *histo
 
 // ask sends r over an idle connection that is still open, or a new one, and returns which.
 // There is none if nobody could be dialed.
-func (c *Client) ask(ctx context.Context, target string, r Request, a *history.Answer) (k *conn, keep bool, err error) {
+func (c *Client) ask(ctx context.Context, target string, r Request, a *history.Response) (k *conn, keep bool, err error) {
 	deadline, _ := ctx.Deadline()
 	for {
 		if k, err = c.conn(ctx, target); err != nil {

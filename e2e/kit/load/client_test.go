@@ -102,14 +102,14 @@ func TestErrorAnswerIsKept(t *testing.T) {
 func TestMissingAndBrokenAnswersAreSeen(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string
-		want         func(a history.Answer) bool
+		want         func(a history.Response) bool
 	}{
-		{"closed without an answer", "", func(a history.Answer) bool { return a.Status == 0 }},
-		{"cut in the head", "HTTP/1.1 200 OK\r\nConte", func(a history.Answer) bool { return a.Status == 0 }},
-		{"cut in the body", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", func(a history.Answer) bool { return a.Cut }},
-		{"cut between chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", func(a history.Answer) bool { return a.Cut }},
-		{"no framing", "HTTP/1.1 200 OK\r\n\r\nok", func(a history.Answer) bool { return a.Cut }},
-		{"two answers", fine + fine, func(a history.Answer) bool { return a.OK() && a.Extra > 0 }},
+		{"closed without an answer", "", func(a history.Response) bool { return a.Status == 0 }},
+		{"cut in the head", "HTTP/1.1 200 OK\r\nConte", func(a history.Response) bool { return a.Status == 0 }},
+		{"cut in the body", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nok", func(a history.Response) bool { return a.Truncated }},
+		{"cut between chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n", func(a history.Response) bool { return a.Truncated }},
+		{"no framing", "HTTP/1.1 200 OK\r\n\r\nok", func(a history.Response) bool { return a.Truncated }},
+		{"two answers", fine + fine, func(a history.Response) bool { return a.OK() && a.Extra > 0 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			target := raw(t, c.answer)

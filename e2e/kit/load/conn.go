@@ -51,7 +51,7 @@ func (c *conn) Read(p []byte) (int, error) {
 
 // exchange sends one request and reads its answer into a. keep tells whether
 // the connection may carry another.
-func (c *conn) exchange(r Request, a *history.Answer, deadline time.Time) (keep bool, err error) {
+func (c *conn) exchange(r Request, a *history.Response, deadline time.Time) (keep bool, err error) {
 	c.got = false
 	if err = c.SetDeadline(deadline); err != nil {
 		return false, err
@@ -87,7 +87,7 @@ func (c *conn) exchange(r Request, a *history.Answer, deadline time.Time) (keep 
 		err = errUnframed
 	}
 	if err != nil {
-		a.Cut = true
+		a.Truncated = true
 		return false, err
 	}
 	a.Extra += c.br.Buffered()

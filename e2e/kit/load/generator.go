@@ -46,7 +46,7 @@ type Generator struct {
 	begun   atomic.Int64
 	ended   atomic.Int64
 	mu      sync.Mutex
-	answers []history.Answer
+	answers []history.Response
 }
 
 // Start begins to send. ctx ends the requests under way too: Stop does not.
@@ -110,7 +110,7 @@ func (g *Generator) send(ctx context.Context, r Request) {
 	}
 }
 
-func (g *Generator) do(ctx context.Context, r Request) history.Answer {
+func (g *Generator) do(ctx context.Context, r Request) history.Response {
 	a := g.o.Client.Do(ctx, r)
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -125,14 +125,14 @@ func (g *Generator) Begun() int { return int(g.begun.Load()) }
 func (g *Generator) Waiting() int { return int(g.begun.Load() - g.ended.Load()) }
 
 // Answers are those that came so far.
-func (g *Generator) Answers() []history.Answer {
+func (g *Generator) Answers() []history.Response {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return append([]history.Answer{}, g.answers...)
+	return append([]history.Response{}, g.answers...)
 }
 
 // Stop sends no more, waits for the answers that are due, and returns all.
-func (g *Generator) Stop() []history.Answer {
+func (g *Generator) Stop() []history.Response {
 	g.stop()
 	<-g.done
 	g.abort()

@@ -120,7 +120,7 @@ const detectorGaveUp = "ThreadSanitizer: CHECK failed: "
 // finality says why a test that printed this is not repeated.
 func finality(output string) string {
 	for _, m := range []struct{ mark, why string }{
-		{history.Unsafe, history.Unsafe},
+		{history.SafetyViolated, history.SafetyViolated},
 		{"WARNING: DATA RACE", "a data race"},
 		{"panic: ", "a panic"},
 		{"fatal error: ", "a panic"},

@@ -60,7 +60,7 @@ func (rs *registers) serve(r *http.Request, run history.Run, body string) (res r
 	if rs == nil || mode != "memory" && mode != "store" && mode != "unfenced" {
 		return failed(http.StatusBadRequest, fmt.Errorf("unknown register mode %q, or no --store", mode)), true
 	}
-	write := !(&history.Answer{Method: r.Method}).Safe()
+	write := !(&history.Response{Method: r.Method}).Safe()
 	if write && !isValidValue(body) {
 		return failed(http.StatusBadRequest, fmt.Errorf("value %q is not 1 to %d bytes of printable ASCII", body, store.MaxValue)), true
 	}

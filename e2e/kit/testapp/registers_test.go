@@ -86,7 +86,7 @@ func expectFenced(t *testing.T, w *httptest.ResponseRecorder) {
 	if err := json.Unmarshal(w.Body.Bytes(), &body); err != nil || body.Error != "fenced" {
 		t.Errorf("body = %s, %v, want fenced", w.Body, err)
 	}
-	a := history.Answer{ID: "x", Status: w.Code, App: w.Header().Get("App-Name"), EchoID: w.Header().Get("App-Id")}
+	a := history.Response{ID: "x", Status: w.Code, App: w.Header().Get("App-Name"), EchoID: w.Header().Get("App-Id")}
 	if !a.Fenced() {
 		t.Errorf("answer = %d %v, want a fenced one", w.Code, w.Header())
 	}
@@ -102,7 +102,7 @@ func TestWriteReachesTheStoreBeforeTheResponse(t *testing.T) {
 		expectRead(t, apps[0], "memory", "5", "by-"+mode)
 		expectRead(t, apps[0], "store", "5", "by-"+mode)
 	}
-	if run := apps[0].runs[0]; run.Key != "alice" || run.Epoch != 5 || run.End == 0 || run.Cut {
+	if run := apps[0].runs[0]; run.Key != "alice" || run.Epoch != 5 || run.End == 0 || run.Aborted {
 		t.Errorf("run = %+v", run)
 	}
 }
@@ -211,7 +211,7 @@ func TestWriteContinuesAfterClientDisconnects(t *testing.T) {
 	ops.Go(func() { expectRead(t, a, "memory", "5", "one") })
 	close(behind.release)
 	ops.Wait()
-	if run := a.runs[0]; !run.Cut || run.End == 0 {
+	if run := a.runs[0]; !run.Aborted || run.End == 0 {
 		t.Errorf("run = %+v, want it cut", run)
 	}
 }

@@ -40,7 +40,7 @@ func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 				defer srv.Close()
 				at[a.name] = strings.TrimPrefix(srv.URL, "http://")
 			}
-			var answers []history.Answer
+			var answers []history.Response
 			for i, step := range strings.Fields(c.steps) {
 				r := stepRequest(step)
 				r.ID = fmt.Sprintf("%d-%s", i, step)

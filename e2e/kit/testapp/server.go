@@ -127,7 +127,7 @@ func (a *app) serveRequest(w http.ResponseWriter, r *http.Request) {
 	ended := false
 	defer func() {
 		if !ended {
-			run.Cut = true
+			run.Aborted = true
 			a.endRun(run)
 		}
 	}()

@@ -70,7 +70,7 @@ func TestEachRequestIsRecorded(t *testing.T) {
 	}
 	for _, run := range runs {
 		if run.App != "a" || run.Node != "a" || run.Key != "alice" || run.Shard != 7 || run.Epoch != 12 ||
-			run.Method != "POST" || run.Start == 0 || run.End < run.Start || run.Cut {
+			run.Method != "POST" || run.Start == 0 || run.End < run.Start || run.Aborted {
 			t.Errorf("run = %+v", run)
 		}
 	}
@@ -94,7 +94,7 @@ func TestHangingRequestWaitsForRelease(t *testing.T) {
 		}
 		send(t.Context(), a, "POST", "/release?name=gate", "")
 		synctest.Wait()
-		if w == nil || w.Code != 200 || a.runs[0].End == 0 || a.runs[0].Cut {
+		if w == nil || w.Code != 200 || a.runs[0].End == 0 || a.runs[0].Aborted {
 			t.Fatalf("released: %v, run %+v", w, a.runs[0])
 		}
 		send(t.Context(), a, "GET", "/x", "7", "App-Hang", "gate") // the gate stays open
@@ -109,7 +109,7 @@ func TestRunIsRecordedAsCutWhenClientDisconnects(t *testing.T) {
 		synctest.Wait()
 		leave()
 		synctest.Wait()
-		if !a.runs[0].Cut || a.runs[0].End == 0 {
+		if !a.runs[0].Aborted || a.runs[0].End == 0 {
 			t.Errorf("run = %+v, want it cut", a.runs[0])
 		}
 	})
@@ -173,7 +173,7 @@ func TestDisconnectedClientIsDetectedOverTCP(t *testing.T) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	leave()
-	if run := <-ended; !run.Cut {
+	if run := <-ended; !run.Aborted {
 		t.Errorf("run = %+v, want it cut", run)
 	}
 }

@@ -155,7 +155,7 @@ func (j *judge) says(format string, args ...any) {
 
 // breaks says what must not be however late things happen.
 func (j *judge) breaks(format string, args ...any) {
-	j.says(format+": "+history.Unsafe, args...)
+	j.says(format+": "+history.SafetyViolated, args...)
 }
 
 func (j *judge) all() {
