@@ -311,10 +311,11 @@ func (a *Agent) cutOverdue(now time.Duration) {
 	if !a.follower.CutDue(now) {
 		return
 	}
+	overdue := func(s shardmap.Shard) bool { return a.follower.Overdue(now, s) }
 	if a.hooks != nil {
-		a.hooks.countCutRequests()
+		a.hooks.countCutRequests(overdue)
 	}
-	a.o.Gate.Cut(CutDraining, a.follower.MayRun)
+	a.o.Gate.Cut(CutDraining, func(s shardmap.Shard) bool { return !overdue(s) })
 }
 
 // raiseBoot takes a higher boot once nothing of the present one runs, because the leader takes

@@ -1,6 +1,7 @@
 package ack
 
 import (
+	"math"
 	"time"
 
 	"shardway/shardmap"
@@ -16,9 +17,17 @@ type Follower struct {
 
 	acked    shardmap.Epoch
 	draining shardmap.Epoch // zero: nothing to drain
-	cutAt    time.Duration
-	cut      bool
+	// cutAt is when the requests for moving shards must be cut. earlierCuts holds the times of
+	// the shards that a replaced proposal moved already: a proposal that replaces another one
+	// does not give their requests more time. Otherwise the round could stay open as long as the
+	// map changes more often than once in drain-timeout.
+	cutAt       time.Duration
+	earlierCuts map[shardmap.Shard]time.Duration
+	nextCut     time.Duration // the earliest time that CutDue has not reported yet
 }
+
+// never is a time that does not come.
+const never = time.Duration(math.MaxInt64)
 
 // NewFollower returns the follower of node self before its first state. Drains are cut after
 // drain, which must be above zero.
@@ -29,13 +38,51 @@ func NewFollower(self shardmap.NodeID, drain time.Duration) *Follower {
 // StateApplied takes the newest state. The caller must already have stopped admitting requests
 // for shards that MayRun excludes. drain is false if there is no new proposal to drain for.
 func (f *Follower) StateApplied(now time.Duration, s *State) (drain bool) {
-	f.state = s
 	last := s.Last().Epoch()
 	if last == 0 || last == f.draining || f.draining == 0 && last == f.acked {
+		f.state = s
 		return false
 	}
-	f.draining, f.cutAt, f.cut = last, now+f.drainTimeout, false
+	f.earlierCuts = f.continuedCuts(s)
+	f.state, f.draining, f.cutAt = s, last, now+f.drainTimeout
+	f.scheduleCut(-1)
 	return true
+}
+
+// continuedCuts returns the cut times of the shards that both the proposal that is drained for and
+// the last one of next take from this node; nil if nothing is drained for.
+func (f *Follower) continuedCuts(next *State) (cuts map[shardmap.Shard]time.Duration) {
+	if f.draining == 0 {
+		return nil
+	}
+	after := &Follower{self: f.self, state: next}
+	for s := range f.state.Committed().Shards(f.self) {
+		if !f.MayRun(s) && !after.MayRun(s) {
+			setKey(&cuts, s, f.cutTime(s))
+		}
+	}
+	return cuts
+}
+
+// cutTime returns when the requests for the moving shard s must be cut.
+func (f *Follower) cutTime(s shardmap.Shard) time.Duration {
+	if at, ok := f.earlierCuts[s]; ok {
+		return at
+	}
+	return f.cutAt
+}
+
+// scheduleCut sets nextCut to the first cut time after now.
+func (f *Follower) scheduleCut(now time.Duration) {
+	f.nextCut = never
+	if f.cutAt > now {
+		f.nextCut = f.cutAt
+	}
+	for _, at := range f.earlierCuts {
+		if at > now {
+			f.nextCut = min(f.nextCut, at)
+		}
+	}
 }
 
 // MayRun reports whether requests for s may still run here. All other requests must end before
@@ -58,14 +105,20 @@ func (f *Follower) Drained(e shardmap.Epoch) bool {
 	return true
 }
 
-// CutDue returns true, once per proposal, when drain-timeout has passed: running requests for
-// moving shards must be cut (rule 7).
+// CutDue returns true, once per cut time, when drain-timeout has passed for moving shards: their
+// running requests must be cut (rule 7). See Overdue.
 func (f *Follower) CutDue(now time.Duration) bool {
-	if f.draining == 0 || f.cut || now < f.cutAt {
+	if f.draining == 0 || now < f.nextCut {
 		return false
 	}
-	f.cut = true
+	f.scheduleCut(now)
 	return true
+}
+
+// Overdue reports whether the shard s moves and drain-timeout has passed since the first of the
+// successive proposals that take it from this node.
+func (f *Follower) Overdue(now time.Duration, s shardmap.Shard) bool {
+	return f.draining != 0 && !f.MayRun(s) && now >= f.cutTime(s)
 }
 
 // Acked returns the last proposal that this boot has applied and drained for.

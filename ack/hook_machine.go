@@ -488,10 +488,10 @@ func (m *hookMachine) reboot(boot uint64) {
 }
 
 // countCutRequests counts the requests that the agent is about to cut because their shards
-// move.
-func (m *hookMachine) countCutRequests() {
+// move and are overdue.
+func (m *hookMachine) countCutRequests(overdue func(shardmap.Shard) bool) {
 	for s := range m.shards {
-		if h := &m.shards[s]; h.phase == HookReleasing {
+		if h := &m.shards[s]; h.phase == HookReleasing && overdue(shardmap.Shard(s)) {
 			h.cutRequests += m.o.App.Busy(shardmap.Shard(s))
 		}
 	}

@@ -42,7 +42,7 @@ func TestHookCallsDescribeTheirShards(t *testing.T) {
 	if early := s.pollAfter(0); len(early) > 0 {
 		t.Fatalf("called while requests run: %+v", early)
 	}
-	s.k.countCutRequests()
+	s.k.countCutRequests(func(shardmap.Shard) bool { return true })
 	s.app.busy = 0
 	c = s.only(s.pollAfter(time.Millisecond), HookRelease)
 	if c.Map != s.see.state.Last().Epoch() || c.Map == s.see.state.Committed().Epoch() || c.Shards[0].Cut != 3 || c.Shards[0].To != "b" {

@@ -187,6 +187,17 @@ func TestFlappingTargetDoesNotDelayAStagedMove(t *testing.T) {
 	if took := s.now - began; took < s.pace.DrainTimeout || took > s.pace.DrainTimeout+2*time.Second {
 		t.Errorf("the leader takes the busy shard after %v, want %v:\n%s", took, s.pace.DrainTimeout, s)
 	}
+	// Proposals that replace each other give the request no more time.
+	for flips := 0; s.state.Committed().Count("b") > 0; flips++ {
+		if flips > 100 {
+			t.Fatalf("the round that takes %v stays open:\n%s", s.owned("b"), s)
+		}
+		s.actor("d").unhealthy = !s.actor("d").unhealthy
+		s.run(700 * time.Millisecond)
+	}
+	if took := s.now - began; took > 2*s.pace.DrainTimeout+2*time.Second {
+		t.Errorf("the busy shard moves after %v, want twice %v:\n%s", took, s.pace.DrainTimeout, s)
+	}
 }
 
 // The shards of a node that never answers questions move in one map after a short wait.
