@@ -98,52 +98,94 @@ TIMELESS := ^($(subst $(empty) $(empty),|,$(strip $(PURE:./%=shardway/%) $(VIRTU
 # says lint says too.
 tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' -never '$(TIMELESS)' -until '$(RERUN_UNTIL)' -- $(GOTESTSUM) --format pkgname -- -count=1 -vet=off $(2))
 
-# Two things go on at a time, and on what they leave of the processors what has its own
-# time, or none: that does not care when it is played. Clusters wait most of the time, so
-# units have what they leave. Nothing hurries in CI, and its machine may have neighbours:
-# there what runs by the real clock has the machine alone.
-# LANES is what goes on together, joined by +.
-ifdef CI
-LANES := test-pure+test-path test-clusters test-chaos test-tools
-TOOLS_AT_ONCE := 1
-test-path: test-unit
-else
-LANES := test-pure+test-tools+test-chaos
-TOOLS_AT_ONCE := 2
-test-tools: test-path
-test-path: test-clusters
-test-chaos: test-unit
-endif
+# make test is what a contributor runs: everything but LONG with the race detector, nodes in
+# virtual time without it, and SHORT_CLUSTERS. make test-rest is all other tests. Every test
+# belongs to one of them, or to both if the race detector changes what it shows
+# (internal/docs checks that these names exist).
+#
+# LONG are the tests of packages that take more than about ten seconds.
+LONG := ^(TestEveryMistakeIsFound|TestEveryMistakeIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough|TestWhoIsGoneForAMomentIsNotMissed|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestLongPollReachesTheNextOwnerByEveryWay|TestRunningRequestsEndBeforeTheirShardsAreTaken)$$
+
+# SHORT_CLUSTERS are tests of whole clusters, one or two for each property that users rely on.
+SHORT_CLUSTERS := ^(TestReadmeRunsAsItStands|TestOneKeyIsCountedByOneApp|TestKillNineFailsNoRequest|TestKilledNodeIsSeen|TestDrainUnderLoadFailsNothing|TestSigtermUnderLoadFailsNothing|TestJoinAndLeaveMoveWhatTheyMust|TestRollingRestartMovesEachShardTwice|TestPausedOwnerServesNothingUntilItHasALease|TestHealedClusterIsOne|TestOneWayLinkCountsAsSilence|TestKeptSocketsStayOpen|TestLongPollsMoveWithTheirShard|TestBackupIsRestored|TestDoorsOfASealedCluster|TestMintedKeysAreReachedOnEveryNode|TestEmbeddedHandlersAskTheClock|TestColdStartServesEveryShard|TestColdStartMovesNoShard|TestTwoNodesJoiningTogether|TestHangupReloadsUnderLoad|TestStoreFencesWhatAStoppedOwnerDoes|TestMalformedResponsesWithOneReadingArrive)$$
+
+# BUSY are tests of whole clusters that need both processors for themselves.
+BUSY := ^(TestRealClients|TestIdleConnectionsAreCheap|TestSlowHeadsDisturbNobody)$$
 
 .PHONY: test
-test: $(GOTESTSUM) $(RERUN) ## all tests: units with the race detector, clusters, the data path without, and chaos; beside all of it nodes in virtual time and what is pure
+test: $(GOTESTSUM) $(RERUN) ## what a contributor runs: units with the race detector, nodes in virtual time, whole clusters in a short form
 	@rm -rf $(RAN)
 	@[ -z "$${SHARDWAY_TEST_SEED:-}" ] || echo "== first seed of simulation, storms and chaos: $$SHARDWAY_TEST_SEED (SHARDWAY_TEST_SEED)"
-	@status=0; for lanes in $(LANES); do $(MAKE) --no-print-directory -k -j 3 $${lanes//+/ } || status=$$?; done; exit $$status
-	@.ci/ran $(RAN)
+	@$(MAKE) --no-print-directory -k -j 2 test-unit test-virtual test-short-clusters
 
-# The longest come first, so that none is left alone at the end. At its end the race
-# detector sleeps for a second in each of the processes; a tenth is enough to say
-# what it has found.
+# In CI the tests of whole clusters have the machine alone: they run by the real clock, and the
+# machine may have neighbours. Elsewhere they run beside the units, because clusters wait most of
+# the time.
+ifdef CI
+test-short-clusters: test-unit test-virtual
+endif
+
+# The longest packages come first, so that none is left alone at the end. At the end of each
+# process the race detector sleeps for a second; a tenth is enough to report what it has found.
 .PHONY: test-unit
 test-unit: export GORACE := atexit_sleep_ms=100
 test-unit: $(GOTESTSUM) $(RERUN)
-	$(call tested,units with the race detector,-race -timeout 20m ./node ./proxy/... $(RACED))
+	$(call tested,units with the race detector,-race -short -skip '$(LONG)' -timeout 20m ./node ./proxy/... $(RACED))
 
-# The race detector changes timing, and sync.Pool, and makes all slow: what is
-# shipped runs without it, and nodes play all of what they play a share of with it.
+IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
+
+# Virtual time does not care when it runs, so it takes what the other stages leave. A heap of
+# some megabytes would be collected again and again: GOGC leaves room for more.
+.PHONY: test-virtual
+test-virtual: export GOGC := 400
+test-virtual: GOTESTSUM := $(IDLE) $(GOTESTSUM)
+test-virtual: | $(GOTESTSUM) $(RERUN)
+	$(call tested,nodes in virtual time and what is pure,-p 1 -short -skip '$(LONG)' -timeout 20m $(PURE) $(VIRTUAL))
+
+.PHONY: test-short-clusters
+test-short-clusters: | $(GOTESTSUM) $(RERUN)
+	$(call tested,short clusters,-timeout 10m -run '$(SHORT_CLUSTERS)' ./e2e)
+
+.PHONY: test-all
+test-all: ## every test: make test, then make test-rest
+	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory test-rest
+
+# LANES are groups of stages, one after the other. The stages of a group, joined by +, run beside
+# each other.
+ifdef CI
+LANES := test-long+test-long-virtual+test-path test-clusters test-chaos test-tools
+TOOLS_AT_ONCE := 1
+else
+LANES := test-long+test-long-virtual+test-path+test-clusters test-chaos+test-tools
+TOOLS_AT_ONCE := 2
+endif
+
+.PHONY: test-rest
+test-rest: $(GOTESTSUM) $(RERUN) ## what make test leaves out: planted mistakes, the data path without the race detector, all tests of whole clusters, chaos, Kubernetes manifests, browsers
+	@status=0; for lanes in $(LANES); do $(MAKE) --no-print-directory -k -j 4 $${lanes//+/ } || status=$$?; done; exit $$status
+	@.ci/ran $(RAN)
+
+.PHONY: test-long
+test-long: export GORACE := atexit_sleep_ms=100
+test-long: | $(GOTESTSUM) $(RERUN)
+	$(call tested,long tests with the race detector,-race -run '$(LONG)' -timeout 20m ./node ./proxy/... $(RACED))
+
+.PHONY: test-long-virtual
+test-long-virtual: export GOGC := 400
+test-long-virtual: GOTESTSUM := $(IDLE) $(GOTESTSUM)
+test-long-virtual: | $(GOTESTSUM) $(RERUN)
+	$(call tested,long tests in virtual time,-p 1 -run '$(LONG)' -timeout 20m $(PURE) $(VIRTUAL))
+	$(call stage,manifests for Kubernetes,cd deploy/kubernetes/verify && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/kubernetes.json' -- -count=1 -timeout 10m ./...)
+
+# The race detector changes timing and sync.Pool: what users get runs without it.
 .PHONY: test-path
 test-path: | $(GOTESTSUM) $(RERUN)
 	$(call tested,data path,-timeout 10m ./proxy/... ./peer/mux)
 
-# Clusters wait most of the time: for timeouts, and for what must not happen. So units,
-# and then chaos, run beside them; more clusters at a time are too much for two cores.
-# BUSY is what keeps both of them busy.
-BUSY := ^(TestRealClients|TestIdleConnectionsAreCheap|TestSlowHeadsDisturbNobody)$$
-
 .PHONY: test-clusters
 test-clusters: | $(GOTESTSUM) $(RERUN)
-	$(call tested,whole clusters,-timeout 20m -skip '$(BUSY)' ./e2e)
+	$(call tested,whole clusters,-timeout 20m -skip '$(BUSY)|$(SHORT_CLUSTERS)' ./e2e)
 
 .PHONY: test-chaos
 test-chaos: | $(GOTESTSUM) $(RERUN)
@@ -153,16 +195,6 @@ test-chaos: | $(GOTESTSUM) $(RERUN)
 .PHONY: test-tools
 test-tools: | $(GOTESTSUM) $(RERUN)
 	$(call tested,what tests clusters,-p $(TOOLS_AT_ONCE) -timeout 20m ./e2e/bench ./ack/scale $$(go list ./e2e/... | grep -vE '^shardway/e2e(/chaos)?$$'))
-
-IDLE := $(shell command -v chrt >/dev/null && echo chrt --idle 0 || echo nice -n 19)
-
-# A heap of some megabytes is marked again and again for nothing: there is room for more.
-.PHONY: test-pure
-test-pure: export GOGC := 400
-test-pure: GOTESTSUM := $(IDLE) $(GOTESTSUM)
-test-pure: | $(GOTESTSUM) $(RERUN)
-	$(call tested,nodes in virtual time and what is pure,-p 1 -timeout 20m $(PURE) $(VIRTUAL))
-	$(call stage,manifests for Kubernetes,cd deploy/kubernetes/verify && $(GOTESTSUM) --format pkgname --jsonfile '$(RAN)/kubernetes.json' -- -count=1 -timeout 10m ./...)
 
 # In the usual run a third of these tests have a secret, and of chaos the cluster of
 # five; the tests of secrets give their own.
