@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"shardway/ack"
+	"shardway/node/apphealth"
 	"shardway/proxy"
 )
 
@@ -12,9 +14,9 @@ import (
 func (n *Node) Apply(set proxy.Settings) { n.proxy.Apply(set) }
 
 // ApplyHealth replaces how the app is checked, from the next check on.
-func (n *Node) ApplyHealth(set Health) {
+func (n *Node) ApplyHealth(set apphealth.Settings) {
 	if n.health != nil {
-		n.health.set.Store(&set)
+		n.health.SetSettings(set)
 	}
 }
 
@@ -30,4 +32,12 @@ func (n *Node) lameDuck(ctx context.Context, began time.Time) {
 	case <-left.C:
 	case <-ctx.Done():
 	}
+}
+
+// appHealth returns what the node's heartbeats contain about its app, in addition to whether it is healthy.
+func (n *Node) appHealth() ack.AppHealth {
+	if n.health == nil {
+		return ack.AppHealth{}
+	}
+	return n.health.Report()
 }

@@ -11,6 +11,7 @@ import (
 
 	"shardway/admin"
 	"shardway/endpoints"
+	"shardway/internal/logsafe"
 	"shardway/node/gossip"
 	"shardway/verdict"
 )
@@ -118,7 +119,7 @@ func (n *Node) unreached(ctx context.Context) (out []verdict.Reach) {
 			places <- struct{}{}
 			defer func() { <-places }()
 			if err := n.tries(ctx, p.Addr); err != nil {
-				p.Why = brief(plain(err))
+				p.Why = logsafe.OneLine(plain(err))
 				mu.Lock()
 				defer mu.Unlock()
 				out = append(out, p)

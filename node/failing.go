@@ -7,15 +7,13 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"unicode"
 
 	"shardway/ack"
+	"shardway/internal/logsafe"
 	"shardway/shardmap"
 )
 
 const (
-	// maxWhy is the largest size of the shown error of a hook, in bytes.
-	maxWhy = 300
 	// maxNamed is the largest number of shards in one line.
 	maxNamed = 8
 )
@@ -56,7 +54,7 @@ func (f *acquireFailures) update(held func() []ack.HeldShardView) (newFailures [
 		if h.Phase != ack.HookAcquiring || h.Err == "" {
 			continue
 		}
-		now[h.Shard] = acquireFailure{h.Epoch, brief(h.Err)}
+		now[h.Shard] = acquireFailure{h.Epoch, logsafe.OneLine(h.Err)}
 		if was[h.Shard].epoch != h.Epoch {
 			newFailures = append(newFailures, h.Shard)
 		}
@@ -67,18 +65,6 @@ func (f *acquireFailures) update(held func() []ack.HeldShardView) (newFailures [
 		f.current.Store(nil)
 	}
 	return newFailures
-}
-
-// brief makes text from the app safe for display: at most maxWhy bytes, one line, and no control
-// characters for a terminal.
-func brief(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
-			return ' '
-		}
-		return r
-	}, text[:min(len(text), maxWhy)])
-	return strings.TrimSpace(text)
 }
 
 // named lists the shards that the app has failed to acquire, and the error of the first one. Both are

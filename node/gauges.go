@@ -68,7 +68,7 @@ func (g gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(descTerm, float64(n.raft.Term()))
 	if n.health != nil {
-		gauge(descApp, truth(n.health.good.Load()))
+		gauge(descApp, truth(n.health.Healthy()))
 	}
 	gauge(descRunning, float64(n.router.running.running(func(shardmap.Shard) bool { return false })))
 	gauge(descLogLag, float64(n.raft.Lag()))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/node"
+	"shardway/node/apphealth"
 )
 
 // The request that finds its app gone is the first to know: the node looks at once,
@@ -20,7 +21,7 @@ func TestRefusedRequestHasTheAppChecked(t *testing.T) {
 		var gone atomic.Bool
 		refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		w.tune = func(o *node.Options) {
-			o.Health = node.Health{Interval: time.Hour, Timeout: time.Second, Fall: 2, Rise: 1}
+			o.Health = apphealth.Settings{Interval: time.Hour, Timeout: time.Second, Fall: 2, Rise: 1}
 			o.Proxy.DialUpstream = func(context.Context) (net.Conn, error) { return nil, refused }
 			o.CheckApp = func(context.Context) error {
 				if gone.Load() {

@@ -213,8 +213,8 @@ func (w *watch) self(x *verdict.Node) {
 		x.Unmoved, x.UnmovedWhy = k.shards, k.why
 	}
 	x.App = verdict.AppHealthy
-	if n.health != nil && !n.health.good.Load() {
-		x.App, x.Why = verdict.AppFailing, n.health.why()
+	if n.health != nil && !n.health.Healthy() {
+		x.App, x.Why = verdict.AppFailing, n.health.LastError()
 	}
 }
 

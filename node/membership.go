@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"shardway/ack"
+	"shardway/internal/logsafe"
 	"shardway/node/membership"
 	"shardway/verdict"
 )
@@ -112,7 +113,7 @@ func (n *Node) joinConflict() *verdict.JoinConflict {
 // joinsTried lists what became of the addresses of --join.
 func (n *Node) joinsTried() (all []verdict.Attempt) {
 	for _, a := range n.gossip.Tried() {
-		all = append(all, verdict.Attempt{Addr: a.Addr, Why: brief(a.Why()), Secret: a.NeedsSecret(), Itself: a.Itself()})
+		all = append(all, verdict.Attempt{Addr: a.Addr, Why: logsafe.OneLine(a.Why()), Secret: a.NeedsSecret(), Itself: a.Itself()})
 	}
 	return all
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"shardway/internal/logsafe"
 	"shardway/node/gossip"
 	"shardway/verdict"
 )
@@ -55,10 +56,10 @@ func unreachedReason(err error) string {
 	}
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		if short := plain(inner); short != inner.Error() {
-			return brief(short)
+			return logsafe.OneLine(short)
 		}
 	}
-	return brief(err.Error())
+	return logsafe.OneLine(err.Error())
 }
 
 // peerCheck finds out why a node that waits to be added to a cluster is not: it asks a member
@@ -135,7 +136,7 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *verdic
 		case r.Why == "":
 			continue
 		}
-		return &verdict.Unreached{Node: self, By: m.ID, Addr: r.Addr, Why: brief(r.Why)}
+		return &verdict.Unreached{Node: self, By: m.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}
 	}
 	return found
 }

@@ -20,6 +20,7 @@ import (
 	"shardway/endpoints"
 	"shardway/event"
 	"shardway/internal/clock"
+	"shardway/node/apphealth"
 	"shardway/node/consensus"
 	"shardway/node/disk"
 	"shardway/node/gossip"
@@ -60,7 +61,7 @@ type Node struct {
 	moved             readdressing             // claims of other addresses
 	founder           *membership.Bootstrapper // with twin: set once Raft is open
 	twin              *membership.DuplicateDetector
-	health            *health // nil for a gateway
+	health            *apphealth.Checker // nil for a gateway
 	appWatch          *appWatch
 	allowance         *allowance
 	metrics           *metrics
@@ -141,9 +142,9 @@ func New(o Options) (*Node, error) {
 	n.appWatch = newAppWatch(&n.o, n.fsm.state.Load)
 	n.allowance = newAllowance(&n.o)
 	if o.CheckApp != nil {
-		n.health = newHealth(n.watchedCheck(), cmp.Or(o.Health, DefaultHealth()), &n.pulse, o.Log, func() {
-			n.recordAppHealth(n.self, n.health.good.Load())
-			if !n.health.good.Load() {
+		n.health = apphealth.NewChecker(n.watchedCheck(), cmp.Or(o.Health, apphealth.DefaultSettings()), &n.pulse, o.Log, func() {
+			n.recordAppHealth(n.self, n.health.Healthy())
+			if !n.health.Healthy() {
 				n.holds.clear() // what the app kept is gone, or soon will be
 			}
 			notify(n.agent.wake)
@@ -173,7 +174,7 @@ func New(o Options) (*Node, error) {
 func (n *Node) proxyOptions() proxy.Options {
 	p := n.o.Proxy
 	if n.health != nil && p.DialUpstream != nil {
-		p.DialUpstream = n.health.seen(n.appWatch.seen(p.DialUpstream))
+		p.DialUpstream = n.health.WatchDial(n.appWatch.seen(p.DialUpstream))
 	}
 	p.Node, p.Cluster, p.Room, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
 	if n.o.Hooks != nil && !n.o.Gateway {
@@ -241,9 +242,9 @@ func (n *Node) newAgent() {
 	a := &agent{
 		self: n.self, clock: n.o.Clock, log: n.log, router: n.router, proxy: n.proxy, metrics: n.metrics, changes: n.changes, fail: n.fail, weight: max(n.o.Weight, 1), returnsWithin: n.o.HoldGrace,
 		keys:         n.loaded.digest.Load,
-		healthy:      func() bool { return n.health == nil || n.health.good.Load() },
+		healthy:      func() bool { return n.health == nil || n.health.Healthy() },
 		app:          n.appHealth,
-		known:        func() bool { return n.health == nil || n.health.known.Load() },
+		known:        func() bool { return n.health == nil || n.health.Checked() },
 		stateChanged: n.fsm.agentHint, newest: n.fsm.state.Load,
 		appWatch: n.appWatch,
 		answers:  make(chan ack.Answer), ownAnswers: n.ownAnswers, wake: make(chan struct{}, 1), beatIfNearlyDue: make(chan struct{}, 1), beatWithVoters: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},

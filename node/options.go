@@ -11,6 +11,7 @@ import (
 	"shardway/ack"
 	"shardway/internal/clock"
 	"shardway/internal/secret"
+	"shardway/node/apphealth"
 	"shardway/node/disk"
 	"shardway/proxy"
 	"shardway/queue"
@@ -123,8 +124,8 @@ type Options struct {
 	// AfterRestart means that a shard which has left the app returns to it only after the app
 	// has restarted, unless no other node can own the shard. It is for apps without Hooks.
 	AfterRestart bool
-	// Health says how often, and what counts; zero: DefaultHealth.
-	Health Health
+	// Health says how often, and what counts; zero means apphealth.DefaultSettings.
+	Health apphealth.Settings
 
 	// Exposed tells what lets in whoever reaches it, and the certificates in use; nil:
 	// nothing does, and there are none. It is asked often.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"shardway/endpoints"
+	"shardway/internal/logsafe"
 	"shardway/node/gossip"
 	"shardway/verdict"
 )
@@ -60,7 +61,7 @@ func (r *readdressing) end(node string, err error) {
 	c := r.all[node]
 	c.running, c.at, c.accepted = false, time.Now(), err == nil
 	if err != nil {
-		c.Why = brief(err.Error())
+		c.Why = logsafe.OneLine(err.Error())
 	}
 }
 

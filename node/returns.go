@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/node/apphealth"
 )
 
 // appWatch finds out when the app has restarted, from what checks and connections meet: a
@@ -58,7 +59,7 @@ func (w *appWatch) begin() ack.Attempt {
 // checked takes the result of a check. instance is what the app's response named, empty
 // without a response or a name.
 func (w *appWatch) checked(a ack.Attempt, instance string, err error) {
-	if refuses(err) {
+	if apphealth.Refused(err) {
 		w.refused(a)
 		return
 	}
@@ -130,7 +131,7 @@ func (w *appWatch) dialed(a ack.Attempt, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.watch.Connected()
-	case refuses(err):
+	case apphealth.Refused(err):
 		w.refused(a)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"shardway/admin"
 	"shardway/node"
+	"shardway/node/apphealth"
 	"shardway/shardmap"
 )
 
@@ -44,7 +45,7 @@ func newCachingApps(w *world) *cachingApps {
 	w.tune = func(o *node.Options) {
 		id := o.Dir.Node()
 		o.AfterRestart = true
-		o.Health = node.Health{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 2, Rise: 1}
+		o.Health = apphealth.Settings{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 2, Rise: 1}
 		o.CheckApp = func(ctx context.Context) error {
 			switch {
 			case c.down.get(id):

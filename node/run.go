@@ -139,7 +139,7 @@ func (n *Node) startProtocol(ctx context.Context, s *stack) (haltAgent func()) {
 		s.spawn(ctx, "app liveness", n.keepAppAlive)
 	}
 	if n.health != nil {
-		s.spawn(ctx, "app health", n.health.run)
+		s.spawn(ctx, "app health", n.health.Run)
 	}
 	s.spawn(ctx, "leadership", n.lead)
 	s.spawn(ctx, "founding", n.founder.Run)

@@ -59,7 +59,7 @@ func (n *Node) stateBy(s *ack.State) string {
 
 // sick reports whether the app was checked, and does not answer.
 func (n *Node) sick() bool {
-	return n.health != nil && n.health.known.Load() && !n.health.good.Load()
+	return n.health != nil && n.health.Checked() && !n.health.Healthy()
 }
 
 // Ready returns nil, or why requests would not be served here. It asks the same
@@ -86,7 +86,7 @@ func (n *Node) Ready() error {
 			return n.unready("no lease, because there is no leader", verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.NoLease)
 		}
 		return n.unready("no lease", verdict.NoLease)
-	case n.health != nil && !n.health.good.Load() && !n.servesUnhealthy():
+	case n.health != nil && !n.health.Healthy() && !n.servesUnhealthy():
 		return n.unready("the app does not answer", verdict.NoHealthyApp, verdict.HealthPanic, verdict.AppUnhealthy)
 	case !s.Committed().Has(n.self) && !n.drained():
 		return n.unready("joining: not in the shard map yet", verdict.Joining)
@@ -97,7 +97,7 @@ func (n *Node) Ready() error {
 // servesUnhealthy reports that this node keeps its shards though its app is unhealthy, because
 // most apps are, and that its app takes connections: then requests go there as usual.
 func (n *Node) servesUnhealthy() bool {
-	if n.health.says.Load().Refused {
+	if n.health.Report().Refused {
 		return false
 	}
 	for _, x := range n.watch.result.Load().inputs.Nodes {

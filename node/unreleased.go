@@ -8,6 +8,7 @@ import (
 
 	"shardway/ack"
 	"shardway/event"
+	"shardway/internal/logsafe"
 	"shardway/shardmap"
 )
 
@@ -62,7 +63,7 @@ func (r *releases) take(now time.Duration, count func(ack.ReleaseResult)) {
 		if e.Result == ack.ReleaseOK || e.Kept {
 			continue
 		}
-		e.Why = brief(e.Why)
+		e.Why = logsafe.OneLine(e.Why)
 		if len(r.unreported) == 0 {
 			r.reportBy = now + reportWithin
 		}
@@ -158,7 +159,7 @@ func keptHere(m *ack.Agent) *kept {
 	if n == 0 {
 		return nil
 	}
-	return &kept{n, brief(why)}
+	return &kept{n, logsafe.OneLine(why)}
 }
 
 // keptStays returns why all shards that are left stay, by a safe drain; empty: not all do.

@@ -1,5 +1,5 @@
 // Package logsafe creates the logger of a node. It writes JSON lines, or readable lines for
-// a console, and escapes characters that control a terminal.
+// a console, and escapes characters that control a terminal. OneLine does the same for text shown elsewhere.
 package logsafe
 
 import (

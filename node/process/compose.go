@@ -16,6 +16,7 @@ import (
 	"shardway/config"
 	"shardway/internal/clock"
 	"shardway/node"
+	"shardway/node/apphealth"
 	"shardway/node/disk"
 	"shardway/node/gossip"
 	"shardway/node/hooks"
@@ -177,8 +178,8 @@ func nodeOptions(ctx context.Context, c *config.Config, log zerolog.Logger) (nod
 }
 
 // healthOptions converts the settings of the health check.
-func healthOptions(c *config.Config) node.Health {
-	h := node.Health{Interval: c.HealthInterval, Timeout: c.HealthTimeout, Fall: c.HealthFall, Rise: c.HealthRise}
+func healthOptions(c *config.Config) apphealth.Settings {
+	h := apphealth.Settings{Interval: c.HealthInterval, Timeout: c.HealthTimeout, Fall: c.HealthFall, Rise: c.HealthRise}
 	if c.OnShutdown == config.OnShutdownHold {
 		h.Hold = c.HoldGrace
 	}

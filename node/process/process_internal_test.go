@@ -11,7 +11,7 @@ import (
 
 	"shardway/ack"
 	"shardway/config"
-	"shardway/node"
+	"shardway/node/apphealth"
 )
 
 // parseConfig returns the settings for these flags.
@@ -43,7 +43,7 @@ func TestConfigIsConvertedToNodeOptions(t *testing.T) {
 		"join": slices.Equal(o.Join, []string{"127.0.0.1:1"}), "dead server": o.RemoveDeadAfter == time.Hour, "level": o.FinalizeAfter == 2*time.Hour, "shutdown": o.ShutdownTimeout == 40*time.Second,
 		"timing": o.Timing == ack.Timing{Lease: 400 * time.Millisecond, DeadAfter: 3 * time.Second, Takeover: ack.TakeoverTimeout, RebalanceMode: ack.RebalanceStopTheWorld},
 		"pace":   o.Pace == ack.Pace{Heartbeat: 50 * time.Millisecond, DrainTimeout: 6 * time.Second, RestartGrace: time.Second},
-		"health": o.Health == node.Health{Interval: 300 * time.Millisecond, Timeout: 3 * time.Second, Fall: 4, Rise: 2},
+		"health": o.Health == apphealth.Settings{Interval: 300 * time.Millisecond, Timeout: 3 * time.Second, Fall: 4, Rise: 2},
 		"queue":  o.Queue.Requests == 5 && o.Queue.Bytes == 1<<20 && o.Queue.Wait == 20*time.Second && o.Queue.CPUUsage != nil,
 		"gossip": o.GossipBind == "127.0.0.1:17946" && o.GossipAdvertise == "127.0.0.2:17946",
 		"proxy":  o.Proxy.MaxUpstreamConns == 7 && o.Proxy.BodyBuffer == 2<<10 && o.Proxy.StreamGrace == 2*time.Second && o.Proxy.DebugHeaders && o.Proxy.ProbePath == "/p",

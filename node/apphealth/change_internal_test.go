@@ -1,4 +1,4 @@
-package node
+package apphealth
 
 import (
 	"bytes"
@@ -22,8 +22,8 @@ import (
 // one that restarts, whatever was before.
 func TestAppThatComesAndGoesIsWaitedFor(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
-	set := Health{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1, Hold: 8 * time.Second}
-	check(t, set, func(c *checked) {
+	set := Settings{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1, Hold: 8 * time.Second}
+	runChecks(t, set, func(c *checked) {
 		c.until(t, true)
 		c.is(errors.New("sick"), 0)
 		c.until(t, false)
@@ -41,7 +41,7 @@ func TestAppThatComesAndGoesIsWaitedFor(t *testing.T) {
 // A Unix socket that is not there is a refused connection, too.
 func TestAppRefusesOnASocketToo(t *testing.T) {
 	for err, want := range map[error]bool{syscall.ECONNREFUSED: true, syscall.ENOENT: true, syscall.ECONNRESET: false, context.DeadlineExceeded: false} {
-		if got := refuses(fmt.Errorf("dial: %w", err)); got != want {
+		if got := Refused(fmt.Errorf("dial: %w", err)); got != want {
 			t.Errorf("%v is a refusal: %v, want %v", err, got, want)
 		}
 	}
@@ -50,20 +50,20 @@ func TestAppRefusesOnASocketToo(t *testing.T) {
 // Each turn is told of once, and what a check failed with only as long as it does: in few
 // words of one line.
 func TestTurnsOfAnAppAreToldOnce(t *testing.T) {
-	check(t, Health{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 2, Rise: 1}, func(c *checked) {
+	runChecks(t, Settings{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 2, Rise: 1}, func(c *checked) {
 		for range 2 {
 			c.until(t, true)
 			time.Sleep(5 * time.Second)
 			c.is(errors.New("sick\n"+strings.Repeat("x", 1<<10)), 0)
 			c.until(t, false)
 			time.Sleep(5 * time.Second)
-			if why := c.why(); !strings.HasPrefix(why, "sick xxx") || len(why) > maxWhy {
+			if why := c.LastError(); !strings.HasPrefix(why, "sick xxx") || len(why) > 300 {
 				t.Errorf("it failed with %q", why)
 			}
 			c.is(nil, 0)
 		}
 		c.until(t, true)
-		if why := c.why(); why != "" {
+		if why := c.LastError(); why != "" {
 			t.Errorf("it is well, and failed with %q", why)
 		}
 		c.mu.Lock()
@@ -80,10 +80,10 @@ func TestFirstCheckIsToldOfIfItFails(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
 	for first, want := range map[error]int{refused: 1, nil: 0} {
 		var log bytes.Buffer
-		h := newHealth(nil, Health{}, new(clock.Pulse), zerolog.New(&log), func() {})
-		set := Health{Fall: 3, Rise: 2}
+		h := NewChecker(nil, Settings{}, new(clock.Pulse), zerolog.New(&log), func() {})
+		set := Settings{Fall: 3, Rise: 2}
 		for _, err := range []error{first, refused, nil, nil, refused, refused} {
-			h.judge(set, err)
+			h.apply(set, err)
 		}
 		if n := strings.Count(log.String(), "app not reachable yet"); n != want {
 			t.Errorf("after %v: %d lines, want %d: %s", first, n, want, log.String())
@@ -100,23 +100,23 @@ func TestChecksEndWithTheRun(t *testing.T) {
 	for name, takes := range map[string]time.Duration{"in a pause": 0, "in a check": time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHealth(func(ctx context.Context) error {
+				h := NewChecker(func(ctx context.Context) error {
 					select {
 					case <-ctx.Done():
 						return ctx.Err()
 					case <-time.After(takes):
 						return nil
 					}
-				}, Health{Interval: time.Hour, Timeout: time.Hour, Fall: 1, Rise: 1}, new(clock.Pulse), zerolog.Nop(), func() {})
+				}, Settings{Interval: time.Hour, Timeout: time.Hour, Fall: 1, Rise: 1}, new(clock.Pulse), zerolog.Nop(), func() {})
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})
-				go func() { h.run(ctx); close(ended) }()
+				go func() { h.Run(ctx); close(ended) }()
 				time.Sleep(time.Minute)
 				cancel()
 				began := time.Now()
 				<-ended
-				if took := time.Since(began); took > 0 || h.known.Load() != (takes == 0) || h.why() != "" {
-					t.Errorf("ended after %v, checked: %v, failed with %q", took, h.known.Load(), h.why())
+				if took := time.Since(began); took > 0 || h.Checked() != (takes == 0) || h.LastError() != "" {
+					t.Errorf("ended after %v, checked: %v, failed with %q", took, h.Checked(), h.LastError())
 				}
 			})
 		})
@@ -127,25 +127,25 @@ func TestChecksEndWithTheRun(t *testing.T) {
 // checked in its time.
 func TestOnlyARefusedConnectionAsksForACheck(t *testing.T) {
 	for err, want := range map[error]int{nil: 0, context.DeadlineExceeded: 0, syscall.ECONNREFUSED: 1} {
-		h := newHealth(nil, Health{}, new(clock.Pulse), zerolog.Nop(), nil)
-		dial := h.seen(func(context.Context) (net.Conn, error) { return nil, err })
+		h := NewChecker(nil, Settings{}, new(clock.Pulse), zerolog.Nop(), nil)
+		dial := h.WatchDial(func(context.Context) (net.Conn, error) { return nil, err })
 		for range 2 {
 			if _, got := dial(t.Context()); !errors.Is(got, err) {
 				t.Errorf("%v becomes %v", err, got)
 			}
 		}
-		if len(h.asked) != want {
-			t.Errorf("after %v a check is asked for %d times, want %d", err, len(h.asked), want)
+		if len(h.refused) != want {
+			t.Errorf("after %v a check is asked for %d times, want %d", err, len(h.refused), want)
 		}
 	}
 }
 
 // A refused connection has an app checked sooner than it would be, never later.
 func TestRefusedConnectionDelaysNoCheck(t *testing.T) {
-	check(t, Health{Interval: 50 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
+	runChecks(t, Settings{Interval: 50 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
 		for range 100 {
 			time.Sleep(7 * time.Millisecond)
-			c.ask()
+			c.checkSoon()
 		}
 		at := c.checks()
 		for i := range at[1:] {

@@ -1,4 +1,4 @@
-package node
+package apphealth
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 
 // checked is an app that is checked in a bubble.
 type checked struct {
-	*health
+	*Checker
 	began time.Time
 
 	mu    sync.Mutex
@@ -39,8 +39,8 @@ func (c *checked) is(err error, takes time.Duration) {
 	c.err, c.takes = err, takes
 }
 
-// told returns what the app answers, and after how long.
-func (c *checked) told() (time.Duration, error) {
+// answer returns what the app answers, and after how long.
+func (c *checked) answer() (time.Duration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.takes, c.err
@@ -53,17 +53,17 @@ func (c *checked) checks() []time.Duration {
 	return slices.Clone(c.at)
 }
 
-// check runs f beside the checks of an app, which is well at the start.
-func check(t *testing.T, set Health, f func(c *checked)) {
+// runChecks runs f beside the checks of an app, which is well at the start.
+func runChecks(t *testing.T, set Settings, f func(c *checked)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var pulse clock.Pulse
 		c := &checked{began: time.Now()}
-		c.health = newHealth(func(ctx context.Context) error {
+		c.Checker = NewChecker(func(ctx context.Context) error {
 			c.mu.Lock()
 			c.at = append(c.at, time.Since(c.began))
 			c.mu.Unlock()
-			takes, err := c.told()
+			takes, err := c.answer()
 			if takes == 0 {
 				return err
 			}
@@ -76,13 +76,13 @@ func check(t *testing.T, set Health, f func(c *checked)) {
 		}, set, &pulse, zerolog.Nop(), func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.turns = append(c.turns, strconv.FormatBool(c.good.Load()))
+			c.turns = append(c.turns, strconv.FormatBool(c.Healthy()))
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			c.run(ctx)
+			c.Run(ctx)
 		}()
 		go pulse.Run(ctx) // ends with ctx
 		synctest.Wait()
@@ -96,7 +96,7 @@ func check(t *testing.T, set Health, f func(c *checked)) {
 func (c *checked) until(t *testing.T, good bool) time.Duration {
 	t.Helper()
 	began := time.Now()
-	for c.good.Load() != good {
+	for c.Healthy() != good {
 		if time.Since(began) > time.Minute {
 			t.Fatalf("never became %t", good)
 		}
@@ -107,7 +107,7 @@ func (c *checked) until(t *testing.T, good bool) time.Duration {
 }
 
 func TestAppFallsAndRisesAfterSoManyChecks(t *testing.T) {
-	check(t, Health{Interval: time.Second, Timeout: time.Second, Fall: 4, Rise: 2}, func(c *checked) {
+	runChecks(t, Settings{Interval: time.Second, Timeout: time.Second, Fall: 4, Rise: 2}, func(c *checked) {
 		if took := c.until(t, true); took < 900*time.Millisecond || took > 1200*time.Millisecond {
 			t.Errorf("healthy after %v, want after the second check", took)
 		}
@@ -136,7 +136,7 @@ func TestAppFallsAndRisesAfterSoManyChecks(t *testing.T) {
 
 // Checks of many nodes that began together would all ask at once for ever.
 func TestChecksDriftApart(t *testing.T) {
-	check(t, DefaultHealth(), func(c *checked) {
+	runChecks(t, DefaultSettings(), func(c *checked) {
 		time.Sleep(time.Minute)
 		odd, at := map[time.Duration]bool{}, c.checks()
 		for i := 1; i < len(at); i++ {
@@ -155,13 +155,13 @@ func TestChecksDriftApart(t *testing.T) {
 // An app that was killed was sick only after three checks half a second apart, though
 // each request was refused at once.
 func TestRefusedConnectionAsksForACheck(t *testing.T) {
-	check(t, Health{Interval: 10 * time.Second, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
+	runChecks(t, Settings{Interval: 10 * time.Second, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
 		time.Sleep(time.Second)
 		refused := &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		c.is(refused, 0)
-		dial := c.seen(func(context.Context) (net.Conn, error) { _, err := c.told(); return nil, err })
+		dial := c.WatchDial(func(context.Context) (net.Conn, error) { _, err := c.answer(); return nil, err })
 		began, before := time.Now(), len(c.checks())
-		for c.good.Load() && time.Since(began) < time.Minute {
+		for c.Healthy() && time.Since(began) < time.Minute {
 			if _, err := dial(t.Context()); !errors.Is(err, syscall.ECONNREFUSED) {
 				t.Fatalf("dial = %v, want what the app said", err)
 			}
@@ -187,12 +187,12 @@ func TestRefusedConnectionAsksForACheck(t *testing.T) {
 
 // A node short of file descriptors took its app for unhealthy, and gave its shards away.
 func TestWantOfDescriptorsSaysNothingOfTheApp(t *testing.T) {
-	check(t, DefaultHealth(), func(c *checked) {
+	runChecks(t, DefaultSettings(), func(c *checked) {
 		c.until(t, true)
 		for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL} {
 			c.is(fmt.Errorf("check: %w", &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", errno)}), 0)
 			time.Sleep(30 * time.Second)
-			if !c.good.Load() || c.says.Load().Failing {
+			if !c.Healthy() || c.Report().Failing {
 				t.Errorf("%v: the app is taken for unhealthy", errno)
 			}
 		}
@@ -200,7 +200,7 @@ func TestWantOfDescriptorsSaysNothingOfTheApp(t *testing.T) {
 		c.until(t, false)
 		c.is(&net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}, 0)
 		time.Sleep(30 * time.Second)
-		if c.good.Load() {
+		if c.Healthy() {
 			t.Error("the app is taken for healthy")
 		}
 	})
@@ -208,37 +208,37 @@ func TestWantOfDescriptorsSaysNothingOfTheApp(t *testing.T) {
 
 // What heartbeats say of the app: whether its last check failed, and how often it fell.
 func TestHealthReportsFailuresAndFalls(t *testing.T) {
-	check(t, Health{Interval: time.Second, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
+	runChecks(t, Settings{Interval: time.Second, Timeout: time.Second, Fall: 3, Rise: 1}, func(c *checked) {
 		c.until(t, true)
-		if got := *c.says.Load(); got != (ack.AppHealth{}) {
+		if got := c.Report(); got != (ack.AppHealth{}) {
 			t.Errorf("at first %+v", got)
 		}
 		c.is(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, 0)
 		time.Sleep(1500 * time.Millisecond)
-		if got := *c.says.Load(); got != (ack.AppHealth{Failing: true, Refused: true}) || !c.good.Load() {
+		if got := c.Report(); got != (ack.AppHealth{Failing: true, Refused: true}) || !c.Healthy() {
 			t.Errorf("after one or two failed checks %+v", got)
 		}
 		for fall := range uint32(3) {
 			c.is(errors.New("sick"), 0)
 			c.until(t, false)
-			if got := *c.says.Load(); got != (ack.AppHealth{Failing: true, Falls: fall + 1}) {
+			if got := c.Report(); got != (ack.AppHealth{Failing: true, Falls: fall + 1}) {
 				t.Errorf("after fall %d: %+v", fall+1, got)
 			}
 			c.is(nil, 0)
 			c.until(t, true)
 		}
 		time.Sleep(11 * time.Minute)
-		if got := *c.says.Load(); got != (ack.AppHealth{}) {
+		if got := c.Report(); got != (ack.AppHealth{}) {
 			t.Errorf("eleven minutes later %+v", got)
 		}
 	})
 }
 
 func TestNewSettingsOfChecksCountFromTheNextOn(t *testing.T) {
-	check(t, DefaultHealth(), func(c *checked) {
+	runChecks(t, DefaultSettings(), func(c *checked) {
 		c.is(nil, 3*time.Second)
 		c.until(t, false) // each takes longer than its timeout
-		c.set.Store(&Health{Interval: time.Second, Timeout: 4 * time.Second, Fall: 1, Rise: 1})
+		c.SetSettings(Settings{Interval: time.Second, Timeout: 4 * time.Second, Fall: 1, Rise: 1})
 		c.until(t, true)
 	})
 }

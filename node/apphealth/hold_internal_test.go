@@ -1,4 +1,4 @@
-package node
+package apphealth
 
 import (
 	"errors"
@@ -12,12 +12,12 @@ import (
 // them back. One whose shards wait for a restart keeps them while it refuses connections.
 func TestAppThatRefusesKeepsItsShardsForAWhile(t *testing.T) {
 	refused := fmt.Errorf("dial: %w", syscall.ECONNREFUSED)
-	set := Health{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1, Hold: 8 * time.Second}
-	check(t, set, func(c *checked) {
+	set := Settings{Interval: 500 * time.Millisecond, Timeout: time.Second, Fall: 3, Rise: 1, Hold: 8 * time.Second}
+	runChecks(t, set, func(c *checked) {
 		c.until(t, true)
 		c.is(refused, 0)
 		time.Sleep(7 * time.Second)
-		if !c.good.Load() {
+		if !c.Healthy() {
 			t.Fatal("its shards move while it may come back")
 		}
 		c.is(nil, 0)
@@ -34,7 +34,7 @@ func TestAppThatRefusesKeepsItsShardsForAWhile(t *testing.T) {
 			t.Errorf("an app that never comes back was waited for %v, want 8s", took)
 		}
 	})
-	check(t, set, func(c *checked) {
+	runChecks(t, set, func(c *checked) {
 		c.until(t, true)
 		c.is(errors.New("sick"), 0)
 		if took := c.until(t, false); took > 2*time.Second {

@@ -1,0 +1,225 @@
+package apphealth
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"shardway/ack"
+	"shardway/internal/clock"
+	"shardway/internal/logsafe"
+)
+
+const (
+	// holdEvery is the minimum time between two restarts of the app that Settings.Hold covers.
+	holdEvery = time.Minute
+	// skipLogEvery is the minimum time between two log lines about skipped checks.
+	skipLogEvery = time.Minute
+	// earlyCheckEvery is the minimum time between the starts of two checks after refused connections.
+	earlyCheckEvery = 100 * time.Millisecond
+)
+
+// Checker checks the app behind this node. Until the first good check the app is unhealthy.
+type Checker struct {
+	check    func(ctx context.Context) error
+	log      zerolog.Logger
+	settings atomic.Pointer[Settings]
+	healthy  atomic.Bool
+	checked  atomic.Bool
+	// lastError is the error of the last check; nil means that it was good.
+	lastError atomic.Pointer[string]
+	report    atomic.Pointer[ack.AppHealth]
+	onChange  func()        // called after healthy has changed
+	refused   chan struct{} // cap 1: the app has refused a connection
+	pulse     *clock.Pulse
+
+	// Only Run uses the following fields.
+
+	ticks        *clock.Beat     // fires when a check is due
+	rose, failed int             // good and failed checks in a row
+	heldSince    time.Time       // when the last hold began
+	everGood     bool            // a check has been good
+	falls        ack.FlapCounter // counts how often the app became unhealthy
+	began        time.Time       // falls counts from this time
+	warned       time.Time       // when a skipped check was last logged
+}
+
+// NewChecker returns a Checker that calls check for each check, and onChange after each change of
+// Healthy. onChange must not block.
+func NewChecker(check func(context.Context) error, settings Settings, pulse *clock.Pulse, log zerolog.Logger, onChange func()) *Checker {
+	c := &Checker{check: check, log: log, onChange: onChange, began: time.Now(), refused: make(chan struct{}, 1), pulse: pulse}
+	c.settings.Store(&settings)
+	c.report.Store(&ack.AppHealth{Starting: true})
+	return c
+}
+
+// SetSettings replaces the settings, from the next check on.
+func (c *Checker) SetSettings(s Settings) { c.settings.Store(&s) }
+
+// Healthy reports whether the app is healthy.
+func (c *Checker) Healthy() bool { return c.healthy.Load() }
+
+// Checked reports whether the result of a check is known.
+func (c *Checker) Checked() bool { return c.checked.Load() }
+
+// Report returns what the node's heartbeats contain about its app, in addition to whether it is healthy.
+func (c *Checker) Report() ack.AppHealth { return *c.report.Load() }
+
+// LastError returns the error of the last check. It is empty if the check was good.
+func (c *Checker) LastError() string {
+	if p := c.lastError.Load(); p != nil {
+		return *p
+	}
+	return ""
+}
+
+// Run checks the app until ctx ends.
+func (c *Checker) Run(ctx context.Context) {
+	c.ticks = c.pulse.Asked()
+	defer c.ticks.Stop()
+	for {
+		began, set := time.Now(), *c.settings.Load()
+		err := c.once(ctx, set.Timeout)
+		if ctx.Err() != nil {
+			return
+		}
+		c.apply(set, err)
+		if !c.waitForNext(ctx, began, set.Interval) {
+			return
+		}
+	}
+}
+
+func (c *Checker) once(ctx context.Context, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return c.check(ctx)
+}
+
+// waitForNext waits until the next check is due, counted from the start of the last check. It returns a
+// little earlier if something else wakes this node. It returns false if ctx ends.
+func (c *Checker) waitForNext(ctx context.Context, began time.Time, every time.Duration) bool {
+	earliest := began.Add(every - every/10)
+	due := earliest.Add(every/20 + rand.N(every/7+1)) //nolint:gosec // only spreads the checks of the nodes
+	for {
+		c.ticks.Within(time.Until(due))
+		select {
+		case <-ctx.Done():
+			return false
+		case <-c.ticks.C:
+			if !time.Now().Before(earliest) { // otherwise the tick belongs to an earlier wait
+				return true
+			}
+		case <-c.refused:
+			if soon := began.Add(earlyCheckEvery); soon.Before(due) {
+				due, earliest = soon, soon
+			}
+		}
+	}
+}
+
+// checkSoon makes the next check earlier, because the app has refused a connection.
+func (c *Checker) checkSoon() {
+	select {
+	case c.refused <- struct{}{}:
+	default:
+	}
+}
+
+// WatchDial wraps dial. The returned function makes the next check earlier if the app refuses a
+// connection.
+func (c *Checker) WatchDial(dial func(context.Context) (net.Conn, error)) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
+		conn, err := dial(ctx)
+		if Refused(err) {
+			c.checkSoon()
+		}
+		return conn, err
+	}
+}
+
+// Refused reports whether err means that no process listens at the app's address. For a Unix socket that
+// is ENOENT.
+func Refused(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT)
+}
+
+// isHeld reports whether the app stays healthy although a check has failed with err.
+func (c *Checker) isHeld(set Settings, err error) bool {
+	if set.Hold <= 0 || !Refused(err) {
+		return false
+	}
+	if time.Since(c.heldSince) >= holdEvery { // also if there was no hold yet
+		c.heldSince = time.Now()
+		c.log.Warn().Err(err).Dur("grace", set.Hold).Msg("app refuses connections, requests queued")
+	}
+	return time.Since(c.heldSince) < set.Hold
+}
+
+// exhausted reports whether this process or machine has no file descriptor, port or memory left for
+// a check. The result says nothing about the app. Requests fail for the same cause at this node, so
+// their connections end, and the kernel frees their ports within a minute. After that a check reaches
+// the app again, or fails for another cause. So an app that has ended becomes unhealthy in the end.
+func exhausted(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// skip logs, at most once in skipLogEvery, that a check was not possible. The last result stays.
+func (c *Checker) skip(err error) {
+	if time.Since(c.warned) < skipLogEvery {
+		return
+	}
+	c.warned = time.Now()
+	c.log.Warn().Err(err).Msg("app check skipped: resources exhausted")
+}
+
+// updateReport updates the result of Report after a check that returned err.
+func (c *Checker) updateReport(err error) {
+	c.report.Store(&ack.AppHealth{
+		Failing: err != nil, Refused: Refused(err), Starting: !c.everGood, Falls: c.falls.Count(time.Since(c.began)),
+	})
+}
+
+// apply updates the health of the app after a check that returned err.
+func (c *Checker) apply(set Settings, err error) {
+	if exhausted(err) && c.healthy.Load() {
+		c.skip(err)
+		return
+	}
+	c.lastError.Store(nil)
+	if err != nil {
+		text := logsafe.OneLine(err.Error())
+		c.lastError.Store(&text)
+		c.rose, c.failed = 0, c.failed+1
+	} else {
+		c.rose, c.failed, c.everGood = c.rose+1, 0, true
+	}
+	c.updateReport(err)
+	first, healthy := !c.checked.Swap(true), c.healthy.Load()
+	held := healthy && c.isHeld(set, err)
+	switch {
+	case c.rose >= set.Rise && !healthy:
+		c.healthy.Store(true)
+		c.log.Info().Msg("app healthy")
+		c.onChange()
+	case c.failed >= set.Fall && healthy && !held:
+		c.falls.Add(time.Since(c.began))
+		c.updateReport(err)
+		c.healthy.Store(false)
+		c.log.Warn().Err(err).Msg("app unhealthy")
+		c.onChange()
+	case first && err != nil:
+		c.log.Warn().Err(err).Str("effect", "this node gets no shards until the app responds").Msg("app not reachable yet")
+	}
+}

@@ -1,0 +1,21 @@
+package apphealth
+
+import "time"
+
+// Settings contains how often the app is checked, and how many results change its health.
+type Settings struct {
+	// Interval is the time between the starts of two checks. It varies by a tenth, so that the nodes do
+	// not query a shared dependency of their apps at the same time. Timeout bounds one check.
+	Interval, Timeout time.Duration
+	// Fall is the number of failed checks in a row that make the app unhealthy. Rise is the number of
+	// good checks in a row that make it healthy again.
+	Fall, Rise int
+	// Hold is how long an app that refuses connections stays healthy, because it may be restarting.
+	// This happens at most once in holdEvery. Zero means not at all.
+	Hold time.Duration
+}
+
+// DefaultSettings returns the defaults of the command-line flags.
+func DefaultSettings() Settings {
+	return Settings{Interval: 500 * time.Millisecond, Timeout: 2 * time.Second, Fall: 3, Rise: 1}
+}
