@@ -137,7 +137,7 @@ func (c *client) isLoopable() bool {
 	if !r.KeepAlive() || c.draining() || r.Upgrades() || r.Expects() || c.logs() {
 		return false
 	}
-	if c.set.ProbePath != "" && string(r.Path()) == c.set.ProbePath || c.hidden() {
+	if c.set.ProbePath != "" && string(r.Path()) == c.set.ProbePath || c.isHookPath() {
 		return false
 	}
 	if r.Body.Done() {

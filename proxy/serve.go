@@ -147,7 +147,7 @@ func (c *client) handleRequest() {
 		c.handleForwarded()
 		return
 	}
-	if c.reply.probe() || c.hides() {
+	if c.reply.probe() || c.refuseHookPath() {
 		return
 	}
 	var bad *problem.Problem
@@ -245,7 +245,7 @@ func (c *client) handleForwarded() {
 		c.x.keep = false
 		return
 	}
-	if c.hides() {
+	if c.refuseHookPath() {
 		return
 	}
 	t := c.s.o.Cluster.Table()

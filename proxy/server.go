@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/pathguard"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -68,7 +69,7 @@ type Server struct {
 	lingering    h1.Lingering
 	bodies       bodies
 	keyless      Route // of requests without a key
-	hidden       hidden
+	hookPath     pathguard.Guard
 	clock        coarse
 	now          atomic.Pointer[[]byte] // the Date header
 	second       atomic.Int64           // that it tells
@@ -87,7 +88,7 @@ type Server struct {
 // New makes a Server. It starts nothing.
 func New(o Options) *Server {
 	o = o.withDefaults()
-	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hidden: newHidden(o.HookPath)}
+	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hookPath: pathguard.New(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
 	s.waiting = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Room.CPUUsage})
 	s.sockets.pacer = reconnectPacer{patience: o.ResumeTimeout / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}

@@ -1,46 +1,32 @@
-package proxy
+package pathguard
 
 import (
 	"bytes"
 	"math/bits"
 	"unicode"
 	"unicode/utf8"
-
-	"shardway/internal/problem"
 )
 
-// hidden is a path of the app that is not for clients: that of its hooks. Apps differ in
+// Guard is a path of the app that is not for clients: that of its hooks. Apps differ in
 // how they read a path, and one that takes another spelling for this one must not see
 // it. So what could be read as the path, or as one below it, by anybody, is.
-type hidden struct {
+type Guard struct {
 	segments [][]byte // in small letters, each of letters, digits, - and _; none: nothing is hidden
 }
 
-func newHidden(path string) hidden {
+func New(path string) Guard {
 	if path == "" {
-		return hidden{}
+		return Guard{}
 	}
-	return hidden{bytes.Split(bytes.ToLower([]byte(path[1:])), []byte("/"))}
+	return Guard{bytes.Split(bytes.ToLower([]byte(path[1:])), []byte("/"))}
 }
 
-// hides answers a request for what is hidden.
-func (c *client) hides() bool {
-	if !c.hidden() {
+// Matches reports whether somebody reads path as the hidden one, or one below it. grown
+// returns memory for so many bytes.
+func (h *Guard) Matches(grown func(n int) []byte, path []byte) bool {
+	if len(h.segments) == 0 {
 		return false
 	}
-	c.reply.problem(&problem.Problem{Code: problem.NotFound, Detail: "the app's hooks are not for clients (--hooks)"})
-	return true
-}
-
-// hidden reports whether the request is for what is hidden.
-func (c *client) hidden() bool {
-	h := &c.s.hidden
-	return len(h.segments) > 0 && h.covers(c.keys.grown, c.req.Path())
-}
-
-// covers reports whether somebody reads path as the hidden one, or one below it. grown
-// returns memory for so many bytes.
-func (h *hidden) covers(grown func(n int) []byte, path []byte) bool {
 	if plainPath(path) {
 		return h.begins(path)
 	}
@@ -62,7 +48,7 @@ func (h *hidden) covers(grown func(n int) []byte, path []byte) bool {
 // left once more. None is known that does it twice; each time costs a pass.
 const dropsMost = 2
 
-func (h *hidden) read(text []byte) bool {
+func (h *Guard) read(text []byte) bool {
 	if loosely(text) {
 		return h.within(text)
 	}
@@ -86,7 +72,7 @@ func plainPath(path []byte) bool {
 // between them do not count.
 //
 // Whoever looks for a file on Windows leaves out dots and blanks at the end of a segment.
-func (h *hidden) begins(path []byte) bool {
+func (h *Guard) begins(path []byte) bool {
 	want := h.segments
 	for segment := range segmentsOf(path) {
 		segment = trimmed(segment)
@@ -105,7 +91,7 @@ func (h *hidden) begins(path []byte) bool {
 
 // within reports whether the hidden segments stand in the path in their order. Whatever
 // a reader leaves out of it, he sees no others.
-func (h *hidden) within(path []byte) bool {
+func (h *Guard) within(path []byte) bool {
 	want := h.segments
 	for segment := range segmentsOf(path) {
 		if i := bytes.IndexAny(segment, cutters); i >= 0 {
@@ -268,6 +254,17 @@ func longest(b []byte) (r rune, size int) {
 		return r | rune(c&(0x7f>>size))<<(6*(size-1)), size
 	}
 	return -1, 0
+}
+
+// isHex reports whether v consists of hexadecimal digits.
+func isHex(v []byte) bool {
+	for _, b := range v {
+		digit := b >= '0' && b <= '9' || b >= 'a' && b <= 'f' || b >= 'A' && b <= 'F'
+		if !digit {
+			return false
+		}
+	}
+	return true
 }
 
 // hexOf returns the value of two hexadecimal digits in small letters.

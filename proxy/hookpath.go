@@ -1,0 +1,15 @@
+package proxy
+
+import "shardway/internal/problem"
+
+// refuseHookPath responds to a request for the path of the hooks, and reports whether it did.
+func (c *client) refuseHookPath() bool {
+	if !c.isHookPath() {
+		return false
+	}
+	c.reply.problem(&problem.Problem{Code: problem.NotFound, Detail: "the app's hooks are not for clients (--hooks)"})
+	return true
+}
+
+// isHookPath reports whether an app could read the path of the request as the path of its hooks.
+func (c *client) isHookPath() bool { return c.s.hookPath.Matches(c.keys.grown, c.req.Path()) }
