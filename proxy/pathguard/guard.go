@@ -7,13 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// Guard is a path of the app that is not for clients: that of its hooks. Apps differ in
-// how they read a path, and one that takes another spelling for this one must not see
-// it. So what could be read as the path, or as one below it, by anybody, is.
+// Guard recognizes requests for one path. The zero value guards nothing.
 type Guard struct {
-	segments [][]byte // in small letters, each of letters, digits, - and _; none: nothing is hidden
+	segments [][]byte // in lower case; each consists of letters, digits, - and _
 }
 
+// New returns the guard of a path that begins with a slash. With an empty path it guards nothing.
 func New(path string) Guard {
 	if path == "" {
 		return Guard{}
@@ -21,42 +20,43 @@ func New(path string) Guard {
 	return Guard{bytes.Split(bytes.ToLower([]byte(path[1:])), []byte("/"))}
 }
 
-// Matches reports whether somebody reads path as the hidden one, or one below it. grown
-// returns memory for so many bytes.
-func (h *Guard) Matches(grown func(n int) []byte, path []byte) bool {
-	if len(h.segments) == 0 {
+// Matches reports whether an app could read path as the guarded path, or as a path below it. grow
+// returns an empty slice with a capacity of n bytes, which Matches may overwrite.
+func (g *Guard) Matches(grow func(n int) []byte, path []byte) bool {
+	if len(g.segments) == 0 {
 		return false
 	}
-	if plainPath(path) {
-		return h.begins(path)
+	if isPlain(path) {
+		return g.isPrefixOf(path)
 	}
-	text := plainest(grown(len(path)), path)
-	for range dropsMost {
-		if h.read(text) {
+	text := decode(grow(len(path)), path)
+	for range maxRemovals {
+		if g.matchesDecoded(text) {
 			return true
 		}
-		seen := visible(text)
+		seen := removeInvisible(text)
 		if len(seen) == len(text) {
 			return false
 		}
-		text = plainest(text, seen)
+		text = decode(text, seen)
 	}
-	return h.read(text)
+	return g.matchesDecoded(text)
 }
 
-// dropsMost is how often a reader may leave out what means nothing, and decode what is
-// left once more. None is known that does it twice; each time costs a pass.
-const dropsMost = 2
+// maxRemovals is how often a server may remove invisible characters and decode the rest again. No
+// known server does so twice. Each time costs a pass.
+const maxRemovals = 2
 
-func (h *Guard) read(text []byte) bool {
-	if loosely(text) {
-		return h.within(text)
+// matchesDecoded is Matches for a decoded path.
+func (g *Guard) matchesDecoded(text []byte) bool {
+	if isAmbiguous(text) {
+		return g.isSubsequenceOf(text)
 	}
-	return h.begins(text)
+	return g.isPrefixOf(text)
 }
 
-// plainPath reports whether everybody reads the path alike but for the case of letters.
-func plainPath(path []byte) bool {
+// isPlain reports whether all servers read the path in the same way, except for letter case.
+func isPlain(path []byte) bool {
 	for i, c := range path {
 		switch {
 		case c == '%', c == ';', c == '\\', c < ' ', c >= del:
@@ -68,18 +68,18 @@ func plainPath(path []byte) bool {
 	return true
 }
 
-// begins reports whether the path begins with the hidden segments. Empty ones and dots
-// between them do not count.
+// isPrefixOf reports whether the path begins with the guarded segments. Empty segments and dots
+// between them are skipped.
 //
-// Whoever looks for a file on Windows leaves out dots and blanks at the end of a segment.
-func (h *Guard) begins(path []byte) bool {
-	want := h.segments
+// Servers that look for a file on Windows ignore dots and spaces at the end of a segment.
+func (g *Guard) isPrefixOf(path []byte) bool {
+	want := g.segments
 	for segment := range segmentsOf(path) {
-		segment = trimmed(segment)
+		segment = trimEnd(segment)
 		switch {
 		case len(segment) == 0:
 			continue
-		case !foldedEqual(segment, want[0]):
+		case !equalFold(segment, want[0]):
 			return false
 		}
 		if want = want[1:]; len(want) == 0 {
@@ -89,15 +89,15 @@ func (h *Guard) begins(path []byte) bool {
 	return false
 }
 
-// within reports whether the hidden segments stand in the path in their order. Whatever
-// a reader leaves out of it, he sees no others.
-func (h *Guard) within(path []byte) bool {
-	want := h.segments
+// isSubsequenceOf reports whether the path contains the guarded segments in their order, with any
+// other segments between them. Whichever segments a server ignores, the guarded ones must remain.
+func (g *Guard) isSubsequenceOf(path []byte) bool {
+	want := g.segments
 	for segment := range segmentsOf(path) {
 		if i := bytes.IndexAny(segment, cutters); i >= 0 {
 			segment = segment[:i]
 		}
-		if !foldedEqual(trimmed(segment), want[0]) {
+		if !equalFold(trimEnd(segment), want[0]) {
 			continue
 		}
 		if want = want[1:]; len(want) == 0 {
@@ -107,18 +107,18 @@ func (h *Guard) within(path []byte) bool {
 	return false
 }
 
-// cutters end a segment for some readers.
+// cutters are the characters that end a segment for some servers.
 const cutters = ";?#\x00"
 
-// loosely reports whether readers differ in which segments of the path they leave out:
-// because of a segment .., of what cuts one, or of what some take for a host.
-func loosely(path []byte) bool {
+// isAmbiguous reports whether servers differ in which segments of the path they ignore. The cause is
+// a segment "..", one of cutters, or a segment that some servers take for a host.
+func isAmbiguous(path []byte) bool {
 	twice := len(path) > 1 && isSlash(path[0]) && isSlash(path[1])
 	if twice || bytes.ContainsAny(path, cutters) || bytes.Contains(path, []byte(":/")) || bytes.Contains(path, []byte(`:\`)) {
 		return true
 	}
 	for segment := range segmentsOf(path) {
-		if len(segment) > 1 && segment[0] == '.' && segment[1] == '.' && len(trimmed(segment)) == 0 {
+		if len(segment) > 1 && segment[0] == '.' && segment[1] == '.' && len(trimEnd(segment)) == 0 {
 			return true
 		}
 	}
@@ -129,7 +129,7 @@ const del = 0x7f // the last control byte of ASCII
 
 func isSlash(c byte) bool { return c == '/' || c == '\\' }
 
-// segmentsOf yields what stands between the slashes, of either kind.
+// segmentsOf yields the segments between slashes and backslashes.
 func segmentsOf(path []byte) func(yield func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for {
@@ -146,17 +146,17 @@ func segmentsOf(path []byte) func(yield func([]byte) bool) {
 	}
 }
 
-// trimmed returns a segment without the dots and blanks at its end.
-func trimmed(segment []byte) []byte {
+// trimEnd returns a segment without the dots and spaces at its end.
+func trimEnd(segment []byte) []byte {
 	for n := len(segment); n > 0 && (segment[n-1] == '.' || segment[n-1] == ' '); n-- {
 		segment = segment[:n-1]
 	}
 	return segment
 }
 
-// visible returns the text, in its own memory, without what some readers leave out: what
-// is no UTF-8, control bytes, and signs that cannot be seen.
-func visible(text []byte) []byte {
+// removeInvisible removes from text, in place, what some servers ignore: invalid UTF-8, control
+// characters and invisible characters.
+func removeInvisible(text []byte) []byte {
 	kept := text[:0]
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
@@ -170,13 +170,13 @@ func visible(text []byte) []byte {
 	return kept
 }
 
-// foldedEqual compares a segment with one in small letters.
-func foldedEqual(segment, small []byte) bool {
-	if len(segment) != len(small) {
+// equalFold reports whether a segment equals want, which is in lower case.
+func equalFold(segment, want []byte) bool {
+	if len(segment) != len(want) {
 		return false
 	}
 	for i, c := range segment {
-		if lower(c) != small[i] {
+		if lower(c) != want[i] {
 			return false
 		}
 	}
@@ -190,21 +190,21 @@ func lower(c byte) byte {
 	return c
 }
 
-// plainest decodes a path, in dst, until there is nothing left to decode: escapes, those
-// of escapes, and letters that some take for others. Line breaks and tabs, which some
-// readers leave out, are left out. It takes time in proportion to the path: whatever a
-// byte completes is decoded as it comes, and there is no other order in which more would
-// be.
-func plainest(dst, path []byte) []byte {
+// decode decodes a path completely, into dst: escapes, escapes of escapes, and letters that some
+// servers take for ASCII letters. It removes line breaks and tabs, which some servers ignore. It
+// takes time in proportion to the path, because it decodes each sequence when its last byte
+// arrives. No other order would decode more.
+func decode(dst, path []byte) []byte {
 	dst = dst[:0]
 	for _, c := range path {
-		dst = shortened(append(dst, lower(c)))
+		dst = decodeEnd(append(dst, lower(c)))
 	}
 	return dst
 }
 
-// shortened decodes what the last byte of b completes, and what that completes.
-func shortened(b []byte) []byte {
+// decodeEnd decodes the sequence that the last byte of b completes, and then the sequence that the
+// result completes.
+func decodeEnd(b []byte) []byte {
 	for {
 		n := len(b)
 		if n == 0 {
@@ -221,17 +221,17 @@ func shortened(b []byte) []byte {
 		case n >= 6 && b[n-6] == '%' && b[n-5] == 'u' && isHex(b[n-4:]): // IIS
 			high, low := hexOf(b[n-4:n-2]), hexOf(b[n-2:])
 			var ok bool
-			if c, ok = alikeOf(rune(high)<<8 | rune(low)); !ok {
+			if c, ok = asciiOf(rune(high)<<8 | rune(low)); !ok {
 				return b
 			}
 			from = n - 6
 		case c >= utf8.RuneSelf:
-			r, size := longest(b)
-			alike, ok := alikeOf(r)
+			r, size := lastRune(b)
+			ascii, ok := asciiOf(r)
 			if !ok {
 				return b
 			}
-			from, c = n-size, alike
+			from, c = n-size, ascii
 		default:
 			return b
 		}
@@ -239,9 +239,9 @@ func shortened(b []byte) []byte {
 	}
 }
 
-// longest decodes the letter at the end of b, also one that takes more bytes than UTF-8
-// allows for it, up to the six of its first definition (RFC 2279); -1 if there is none.
-func longest(b []byte) (r rune, size int) {
+// lastRune decodes the character at the end of b, also in an overlong encoding of up to six bytes,
+// which the first definition of UTF-8 allowed (RFC 2279). Without a character, r is -1.
+func lastRune(b []byte) (r rune, size int) {
 	for size = 1; size <= 6 && size <= len(b); size++ {
 		c := b[len(b)-size]
 		if c&0xc0 == 0x80 {
@@ -267,7 +267,7 @@ func isHex(v []byte) bool {
 	return true
 }
 
-// hexOf returns the value of two hexadecimal digits in small letters.
+// hexOf returns the value of two hexadecimal digits in lower case.
 func hexOf(b []byte) byte { return digit(b[0])<<4 | digit(b[1]) }
 
 func digit(c byte) byte {
@@ -277,9 +277,9 @@ func digit(c byte) byte {
 	return c - '0'
 }
 
-// alikeOf returns the byte of ASCII that some readers take r for: without regard to
-// case, to width, or to which slash or blank it is.
-func alikeOf(r rune) (byte, bool) {
+// asciiOf returns the ASCII character that some servers take r for, because they ignore case, width,
+// or the kind of a slash or a space.
+func asciiOf(r rune) (byte, bool) {
 	switch {
 	case r < utf8.RuneSelf:
 		return byte(r), r >= 0
@@ -287,11 +287,11 @@ func alikeOf(r rune) (byte, bool) {
 		return byte(r - 0xfee0), true
 	case r == 'ſ':
 		return 's', true
-	case r == '\u212a': // the sign of the kelvin
+	case r == '\u212a': // kelvin sign
 		return 'k', true
 	case r == 'ı', r == 'İ':
 		return 'i', true
-	case r == '\u2044', r == '\u2215': // slashes of fractions and divisions
+	case r == '\u2044', r == '\u2215': // fraction slash, division slash
 		return '/', true
 	case r > del && unicode.IsSpace(r):
 		return ' ', true
