@@ -4,33 +4,34 @@ package chaos
 
 import "shardway/e2e/kit/cluster"
 
-// killApp is kill -9 of the app behind a node, and its restart.
+// killApp sends kill -9 to the app behind a node, and starts the app again.
 type killApp struct{ victim *cluster.Node }
 
 func (*killApp) name() string { return "kill -9 app" }
 
-func (f *killApp) begin(w *world) {
-	f.victim = w.pick(anybody)
-	f.victim.App.Kill(w)
+func (f *killApp) begin(sc *scenario) {
+	f.victim = sc.pick(anyNode)
+	f.victim.App.Kill(sc)
 }
 
-func (f *killApp) end(w *world) { f.victim.App.Start(w) }
+func (f *killApp) end(sc *scenario) { f.victim.App.Start(sc) }
 
-// restartApp has the app behind a node begin anew, some times, before its node takes it
-// for sick: it has forgotten what it had acquired, and says so when it is asked.
+// restartApp restarts the app behind a node several times, before the health checks of
+// its node fail. The app has lost the shards that it had acquired, and reports that in
+// its next response.
 type restartApp struct{ victim *cluster.Node }
 
 func (*restartApp) name() string { return "app restart" }
 
-func (f *restartApp) begin(w *world) { f.victim = w.pick(anybody) }
+func (f *restartApp) begin(sc *scenario) { f.victim = sc.pick(anyNode) }
 
-func (f *restartApp) during(w *world) {
-	for range 1 + w.rng.IntN(3) {
-		w.note("the app of %s begins anew", f.victim.ID)
-		f.victim.App.Kill(w)
-		f.victim.App.Start(w)
-		w.flow()
+func (f *restartApp) during(sc *scenario) {
+	for range 1 + sc.rng.IntN(3) {
+		sc.tracef("the app of %s restarts", f.victim.ID)
+		f.victim.App.Kill(sc)
+		f.victim.App.Start(sc)
+		sc.awaitLoad()
 	}
 }
 
-func (*restartApp) end(*world) {}
+func (*restartApp) end(*scenario) {}

@@ -16,11 +16,11 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// stalePoll is how often the nodes are asked for stale returns.
+// stalePoll is the interval at which the nodes are asked for stale returns.
 const stalePoll = 100 * time.Millisecond
 
-// staleReturns collects the shards of which a node has said in a round that they returned to an
-// app with an old copy: writes to them may be lost.
+// staleReturns collects the shards that, according to a node, returned in this round to
+// an app with an old copy. Writes to them may be lost.
 type staleReturns struct {
 	stop func()
 	done chan struct{}
@@ -33,11 +33,11 @@ type staleReturns struct {
 func watchStaleReturns(nodes []*cluster.Node) *staleReturns {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &staleReturns{stop: stop, done: make(chan struct{}), shards: map[uint32]bool{}}
-	go func() { // ends with take
+	go func() { // The goroutine ends when take is called.
 		defer close(s.done)
 		for ctx.Err() == nil {
 			for _, n := range nodes {
-				stale, _ := n.StaleReturns(ctx) // a node that is down says nothing
+				stale, _ := n.StaleReturns(ctx) // A node that is down has nothing to report.
 				s.mu.Lock()
 				for _, shard := range stale {
 					s.shards[shard] = true
@@ -53,37 +53,38 @@ func watchStaleReturns(nodes []*cluster.Node) *staleReturns {
 	return s
 }
 
-// take ends the watch and returns the shards.
+// take ends the polling and returns the shards.
 func (s *staleReturns) take() map[uint32]bool {
 	s.stop()
 	<-s.done
 	return s.shards
 }
 
-// emptyCaches has all apps drop what they cached, and tells the cluster so. Otherwise soon no
-// shard could move to a node that has never had it.
-func (w *world) emptyCaches() {
-	for _, n := range w.members {
-		n.App.Forget(w)
+// emptyCaches makes all apps drop their caches, and reports that to the cluster.
+// Otherwise soon no shard could move to a node that has never owned it.
+func (sc *scenario) emptyCaches() {
+	for _, n := range sc.members {
+		n.App.Forget(sc)
 	}
-	for _, n := range w.members {
-		w.retry("app-restarted "+n.ID, func() error {
-			return w.members[0].Try(w.Context(), "app-restarted", url.Values{"node": {n.ID}})
+	for _, n := range sc.members {
+		sc.retry("app-restarted "+n.ID, func() error {
+			return sc.members[0].Try(sc.Context(), "app-restarted", url.Values{"node": {n.ID}})
 		})
 	}
-	w.spare.App.Forget(w)
+	sc.spare.App.Forget(sc)
 }
 
-// lostWrites judges apps that cache: each acknowledged write of a key raised its counter above
-// those of all writes that were acknowledged before it was sent. A counter that is not higher
-// was raised from an old copy, and the writes in between are lost. Shards in stale are excused:
-// a node has said that they returned to an old copy. So are shards of which two nodes ran
-// requests at once, for a reason that only epochs help against.
-func (w *world) lostWrites(answers []history.Response, h *history.Report, stale map[uint32]bool) (wrong []string) {
+// findLostWrites checks apps that cache. Each acknowledged write of a key must raise its
+// counter above the counters of all writes that were acknowledged before it was sent. A
+// counter that is not higher was raised from an old copy, and the writes in between are
+// lost. Shards in stale are excused: a node has reported that they returned to an old
+// copy. Shards that ran on two nodes at once for an excused reason are excused, too: only
+// epochs protect against that.
+func (sc *scenario) findLostWrites(responses []history.Response, report *history.Report, stale map[uint32]bool) (wrong []string) {
 	byKey := make(map[string][]history.Response)
-	for _, a := range answers {
-		shard := uint32(load.ShardOf(a.Key, w.o.Shards))
-		if a.OK() && a.Method == http.MethodPost && a.Register == "" && h.Overlapped[shard] == 0 && !stale[shard] {
+	for _, a := range responses {
+		shard := uint32(load.ShardOf(a.Key, sc.o.Shards))
+		if a.OK() && a.Method == http.MethodPost && a.Register == "" && report.Overlapped[shard] == 0 && !stale[shard] {
 			byKey[a.Key] = append(byKey[a.Key], a)
 		}
 	}
@@ -92,7 +93,7 @@ func (w *world) lostWrites(answers []history.Response, h *history.Report, stale 
 		for i, a := range all {
 			for _, before := range all[:i] {
 				if before.Done() < a.Sent() && a.Count <= before.Count {
-					wrong = append(wrong, fmt.Sprintf("%s: %s has count %d, %v after %s had %d", key, a.ID, a.Count, time.Duration(a.Sent()-before.Done()), before.ID, before.Count))
+					wrong = append(wrong, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, a.ID, a.Count, time.Duration(a.Sent()-before.Done()), before.ID, before.Count))
 				}
 			}
 		}

@@ -18,23 +18,22 @@ import (
 )
 
 var (
-	length   = flag.Duration("chaos.for", 75*time.Second, "how long each of the two clusters is hurt")
-	seed     = flag.Uint64("chaos.seed", 0, "seed of the schedule; 0: SHARDWAY_TEST_SEED, else a new one, which is printed")
-	only     = flag.String("chaos.faults", "", "regular expression for the faults to have")
-	takeover = flag.String("chaos.takeover", "", "takeover of the nodes; empty: each for a share of the time")
-	within   = flag.Bool("chaos.embedded", false, "have all apps in the processes of their nodes; else for a fifth of the time")
-	caching  = flag.Bool("chaos.caches", false, "have all apps cache, without hooks")
-	nodes    = flag.Int("chaos.nodes", 0, "hurt only the cluster of three, or of five; 0: both")
+	duration     = flag.Duration("chaos.for", 75*time.Second, "duration of the faults of each cluster")
+	seed         = flag.Uint64("chaos.seed", 0, "seed of the schedule; 0 means SHARDWAY_TEST_SEED or a random seed, which is printed")
+	only         = flag.String("chaos.faults", "", "regular expression that selects faults")
+	takeover     = flag.String("chaos.takeover", "", "takeover of the nodes; empty means each for a share of the time")
+	embeddedApps = flag.Bool("chaos.embedded", false, "run all apps in the processes of their nodes instead of a fifth of the time")
+	cachingApps  = flag.Bool("chaos.caches", false, "let all apps cache, without hooks")
+	nodes        = flag.Int("chaos.nodes", 0, "number of nodes of the only cluster, 3 or 5; 0 means both clusters")
 )
 
-// shares are which part of its time a cluster spends under each takeover, and with its
-// apps in the processes of its nodes.
+// shares returns how a cluster divides its time between takeovers and kinds of apps.
 func shares() []share {
 	name := *takeover
 	switch {
-	case *within:
+	case *embeddedApps:
 		return []share{{cmp.Or(name, "lease"), 1, embedded}}
-	case *caching:
+	case *cachingApps:
 		return []share{{cmp.Or(name, "lease"), 1, caches}}
 	case name == "":
 		return []share{{"lease", 0.2, hooks}, {"lease", 0.2, embedded}, {"lease", 0.2, caches}, {"timeout", 0.2, hooks}, {"immediate", 0.2, hooks}}
@@ -52,13 +51,13 @@ type share struct {
 type apps uint8
 
 const (
-	hooks    apps = iota // of their own, with hooks
+	hooks    apps = iota // separate processes with hooks
 	embedded             // in the processes of their nodes
-	caches               // of their own, without hooks: they cache
+	caches               // separate processes without hooks that cache
 )
 
 // seeded returns the seed of the schedule.
-func seeded() uint64 {
+func scheduleSeed() uint64 {
 	if *seed != 0 {
 		return *seed
 	}
@@ -68,18 +67,18 @@ func seeded() uint64 {
 	return rand.Uint64N(1_000_000) + 1
 }
 
-// ran collects what the runs had, of clusters side by side.
-type ran struct {
+// totals sums up the runs of concurrent clusters.
+type totals struct {
 	mu       sync.Mutex
 	kinds    map[string]bool
 	rounds   int
 	requests int
 	events   int
 	resumed  int
-	length   time.Duration // of all together
+	duration time.Duration // of all runs
 }
 
-func (a *ran) add(r *chaos.Report) {
+func (a *totals) add(r *chaos.Report) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, f := range r.Faults() {
@@ -89,47 +88,48 @@ func (a *ran) add(r *chaos.Report) {
 	a.requests += r.Requests()
 	a.events += r.Events()
 	a.resumed += r.Resumed
-	if len(r.Rounds) > 0 { // else the filter has left none that goes with its options
-		a.length += r.Options.For
+	if len(r.Rounds) > 0 { // otherwise the options exclude all faults of the filter
+		a.duration += r.Options.For
 	}
 }
 
-// The floors: a round takes 6 to 10 s and has 120 requests and 150 events a
-// second. Below a third of that the run has shown nothing.
+// A round takes 6 to 10 s and has 120 requests and 150 events per second. A run with less
+// than a third of that has not tested enough.
 const (
 	roundFloor   = 25 * time.Second
-	requestFloor = 40 // a second
-	eventFloor   = 40 // likewise
+	requestFloor = 40 // per second
+	eventFloor   = 40 // per second
 )
 
-// followers is how many clients follow event streams.
+// followers is the number of clients that follow event streams.
 const followers = 12
 
-// judge fails a run that hurt nobody enough.
-func (a *ran) judge(t *testing.T) {
+// check fails a run with too few rounds, requests, events or kinds of faults.
+func (a *totals) check(t *testing.T) {
 	t.Helper()
-	t.Logf("%d rounds, %d kinds of fault, %d requests, %d events, %d further legs of their streams", a.rounds, len(a.kinds), a.requests, a.events, a.resumed)
-	if least := max(1, int(a.length/roundFloor)); a.rounds < least {
-		t.Errorf("%d rounds in %v, want %d", a.rounds, a.length, least)
+	t.Logf("%d rounds, %d kinds of fault, %d requests, %d events, %d resumed streams", a.rounds, len(a.kinds), a.requests, a.events, a.resumed)
+	if minimum := max(1, int(a.duration/roundFloor)); a.rounds < minimum {
+		t.Errorf("%d rounds in %v, want %d", a.rounds, a.duration, minimum)
 	}
-	if least := int(a.length.Seconds()) * requestFloor; a.requests < least {
-		t.Errorf("%d requests in %v, want %d", a.requests, a.length, least)
+	if minimum := int(a.duration.Seconds()) * requestFloor; a.requests < minimum {
+		t.Errorf("%d requests in %v, want %d", a.requests, a.duration, minimum)
 	}
-	if least := int(a.length.Seconds()) * eventFloor; a.events < least {
-		t.Errorf("%d events in %v, want %d", a.events, a.length, least)
+	if minimum := int(a.duration.Seconds()) * eventFloor; a.events < minimum {
+		t.Errorf("%d events in %v, want %d", a.events, a.duration, minimum)
 	}
 	if *only == "" && a.resumed == 0 {
-		t.Error("no event stream went on anywhere")
+		t.Error("no event stream was resumed")
 	}
-	// Before a deck is through nothing comes twice, but for what both clusters had.
-	if least := min(a.rounds/2, chaos.Kinds()*3/4); *only == "" && len(a.kinds) < least {
-		t.Errorf("%d kinds of fault in %d rounds, want %d", len(a.kinds), a.rounds, least)
+	// Within a cycle of the schedule no fault is repeated, except that both clusters have
+	// it.
+	if minimum := min(a.rounds/2, chaos.Kinds()*3/4); *only == "" && len(a.kinds) < minimum {
+		t.Errorf("%d kinds of fault in %d rounds, want %d", len(a.kinds), a.rounds, minimum)
 	}
 }
 
-// TestChaos hurts a cluster of three nodes and one of five side by side, under
-// each takeover in turn: between the five there is TLS. Apps of their own have hooks, and
-// every other node restarts in place when it is told to stop.
+// TestChaos injects faults into a cluster of three nodes and one of five at the same
+// time, with each takeover in turn. The five nodes use TLS. Apps in separate processes
+// have hooks, and every other node restarts in place after SIGTERM.
 func TestChaos(t *testing.T) {
 	if err := chaos.Available(); err != nil {
 		t.Skipf("no chaos here: %v", err)
@@ -138,9 +138,9 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seed := seeded()
+	seed := scheduleSeed()
 	t.Logf("seed %d", seed)
-	b, all := binaries(t), &ran{kinds: make(map[string]bool)}
+	bin, all := binaries(t), &totals{kinds: make(map[string]bool)}
 	t.Run("clusters", func(t *testing.T) {
 		for i, n := range []int{3, 5} {
 			if *nodes != 0 && *nodes != n {
@@ -148,15 +148,15 @@ func TestChaos(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
 				t.Parallel()
-				dealt := 0
+				skip := 0
 				for _, s := range shares() {
 					r := chaos.Run(t, chaos.Options{
-						Binaries: b, Nodes: n, For: time.Duration(float64(*length) * s.part), Seed: seed, Dealt: dealt, Faults: faults, Network: 1 + i,
-						Backwards: n == 5, Secret: n == 5, Pairs: true, Followers: followers, Takeover: s.takeover, Embedded: s.apps == embedded, Hooks: s.apps == hooks, Caches: s.apps == caches, Hold: true,
+						Binaries: bin, Nodes: n, For: time.Duration(float64(*duration) * s.part), Seed: seed, Skip: skip, Faults: faults, Network: 1 + i,
+						Reverse: n == 5, Secret: n == 5, Pairs: true, Followers: followers, Takeover: s.takeover, Embedded: s.apps == embedded, Hooks: s.apps == hooks, Caches: s.apps == caches, Hold: true,
 					})
 					t.Log(r)
 					all.add(r)
-					dealt += len(r.Faults())
+					skip += len(r.Faults())
 					if err := r.Err(); err != nil {
 						t.Error(err)
 						return
@@ -166,6 +166,6 @@ func TestChaos(t *testing.T) {
 		}
 	})
 	if !t.Failed() {
-		all.judge(t)
+		all.check(t)
 	}
 }

@@ -11,96 +11,96 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// diskSize is enough for all that a node keeps.
+// diskSize is enough for all data of a node, in bytes.
 const diskSize = 64 << 20
 
-// fullDisk leaves a node not a byte.
+// fullDisk leaves no free byte on the disk of a node.
 type fullDisk struct{ victim *cluster.Node }
 
 func (*fullDisk) name() string { return "full disk" }
 
-func (*fullDisk) missing() error { return faultfs.Available() }
+func (*fullDisk) unavailable() error { return faultfs.Available() }
 
-func (f *fullDisk) begin(w *world) {
-	f.victim = w.pick(anybody)
-	w.hurt(history.DiskFault, f.victim)
-	w.must(w.disks[f.victim.ID].Fill())
+func (f *fullDisk) begin(sc *scenario) {
+	f.victim = sc.pick(anyNode)
+	sc.recordFault(history.DiskFault, f.victim)
+	sc.fatalIf(sc.disks[f.victim.ID].Fill())
 }
 
-// during has it write, and then start, which it cannot.
-func (f *fullDisk) during(w *world) {
-	w.churn(f.victim)
-	w.ended(f.victim)
-	w.kill(f.victim)
-	w.start(f.victim)
-	w.traffic.forbidRetry(f.victim) // it may run until it has to write
-	w.flow()
+// during makes the node write, and then start. Neither can succeed.
+func (f *fullDisk) during(sc *scenario) {
+	sc.forceWrites(f.victim)
+	sc.traceExit(f.victim)
+	sc.kill(f.victim)
+	sc.start(f.victim)
+	sc.traffic.forbidRetry(f.victim) // The node may run until its first write.
+	sc.awaitLoad()
 }
 
-func (f *fullDisk) end(w *world) {
-	w.must(w.disks[f.victim.ID].Free())
-	w.revive(f.victim)
+func (f *fullDisk) end(sc *scenario) {
+	sc.fatalIf(sc.disks[f.victim.ID].Free())
+	sc.restartExited(f.victim)
 }
 
-// fsync makes the disk of a node answer each fsync with an error, or 100 ms late.
-type fsync struct {
+// fsyncFault makes each fsync of a node fail, or return 100 ms late.
+type fsyncFault struct {
 	fails  bool
 	victim *cluster.Node
 }
 
-func (f *fsync) name() string {
+func (f *fsyncFault) name() string {
 	if f.fails {
 		return "fsync error"
 	}
 	return "fsync of 100 ms"
 }
 
-func (*fsync) missing() error { return faultfs.Available() }
+func (*fsyncFault) unavailable() error { return faultfs.Available() }
 
-func (f *fsync) begin(w *world) {
-	f.victim = w.pick(anybody)
+func (f *fsyncFault) begin(sc *scenario) {
+	f.victim = sc.pick(anyNode)
 	fault := faultfs.Fault{Delay: 100 * time.Millisecond}
 	if f.fails {
 		fault = faultfs.Fault{Error: syscall.EIO}
-		w.hurt(history.DiskFault, f.victim)
+		sc.recordFault(history.DiskFault, f.victim)
 	}
-	w.must(w.disks[f.victim.ID].Suffer(fault))
+	sc.fatalIf(sc.disks[f.victim.ID].Suffer(fault))
 }
 
-func (f *fsync) during(w *world) { w.churn(f.victim) }
+func (f *fsyncFault) during(sc *scenario) { sc.forceWrites(f.victim) }
 
-func (f *fsync) end(w *world) {
-	hits, err := w.disks[f.victim.ID].Heal()
-	w.must(err)
-	w.note("%d fsyncs of %s were hit", hits, f.victim.ID)
+func (f *fsyncFault) end(sc *scenario) {
+	hits, err := sc.disks[f.victim.ID].Heal()
+	sc.fatalIf(err)
+	sc.tracef("%d fsyncs of %s were affected", hits, f.victim.ID)
 	if !f.fails {
 		return
 	}
-	// A node ends when its log cannot be written; there are other files.
+	// A node exits if a write to its log fails. Other files cause no exit.
 	for range 100 {
 		if hits == 0 || !f.victim.Running() {
 			break
 		}
-		w.wait(20 * time.Millisecond)
+		sc.wait(20 * time.Millisecond)
 	}
-	w.revive(f.victim)
+	sc.restartExited(f.victim)
 }
 
-// churn makes the nodes write, which they do not while nothing changes: leadership
-// changes, and with it votes and a round.
-func (w *world) churn(victim *cluster.Node) {
+// forceWrites makes the nodes write, which they do not while nothing changes. A change of
+// leadership writes votes and a shard map round.
+func (sc *scenario) forceWrites(victim *cluster.Node) {
 	for range 2 {
-		for _, n := range w.others(victim) {
+		for _, n := range sc.others(victim) {
 			if !n.Running() {
 				continue
 			}
-			if err := n.Try(w.Context(), "step-down", nil); err != nil {
-				w.note("step-down at %s: %v", n.ID, err)
+			if err := n.Try(sc.Context(), "step-down", nil); err != nil {
+				sc.tracef("step-down at %s: %v", n.ID, err)
 				continue
 			}
-			w.note("the leader stepped down")
+			sc.tracef("the leader stepped down")
 			break
 		}
-		w.flow()
+		sc.awaitLoad()
 	}
 }

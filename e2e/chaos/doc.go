@@ -1,34 +1,40 @@
 //go:build linux
 
-// Package chaos hurts whole clusters of real processes and judges what came of
-// it.
+// Package chaos injects faults into whole clusters of real processes and checks the
+// results.
 //
-// Run starts a cluster whose nodes live in network namespaces of their own, and
-// works in rounds. A round has keys of its own, load from several clients to all
-// nodes, a fault (or two), its healing, and an end: all nodes serve again and
-// report the same map without orphans. Then the round is judged: every request
-// has one answer, nothing unsafe ran twice, no two nodes ran requests of a shard
-// at overlapping times, registers are linearizable, counters that apps carry by their
-// hooks go on, apps that cache lose no write but in shards of which a node says that they
-// returned to an old copy, keys that move do not wait for a slow request of another key,
-// event streams that say that they can go on miss no event, have none twice and are not cut by what is planned, and what failed had to. At
-// the end of the run all runs of all rounds are judged once more, together.
+// Run starts a cluster whose nodes run in separate network namespaces, and works in
+// rounds. A round has its own keys, load from several clients to all nodes, one or two
+// faults, and their end. It is over when all nodes serve again and report the same map
+// without orphaned shards. Then the round is checked:
+//   - Each request has one response, and no unsafe request ran twice.
+//   - No two nodes ran requests of a shard at overlapping times.
+//   - Registers are linearizable.
+//   - Counters that apps store in their hooks continue.
+//   - Apps that cache lose no write, except in shards that a node reported as returned to an
+//     old copy.
+//   - Moving keys do not wait for a slow request of another key.
+//   - Resumable event streams neither miss nor repeat an event, and planned moves do not break
+//     them.
+//   - Every failed request has an excuse.
 //
-// A request may fail only while something hurt its ingress node or an owner of
-// its key, between the beginning of the fault and the moment when all serve again,
-// and only in the ways of history.Check. Most faults hurt nobody in this sense:
-// nothing may fail then.
+// At the end, all runs of all rounds are checked once more, together.
 //
-// Which faults come, in which order and with which figures, follows from the seed
-// alone; which node is the leader then does not. A failure prints the seed, the
-// schedule, what happened when, and the ends of the logs:
+// A request may fail only after a fault of its ingress node or of an owner of its key,
+// between the start of the fault and the time when all nodes serve again, and only in the
+// ways that history.Check permits. Most faults of this package are no such fault of a
+// node, so no request may fail in their rounds. Examples are operator requests and
+// restarts of a process or an app.
 //
-//	go test ./e2e/chaos -run TestChaos -chaos.seed=7            # the schedule again
-//	go test ./e2e/chaos -run TestChaos -chaos.faults='^kill'    # some faults only
-//	go test ./e2e/chaos -run TestChaos -chaos.for=20m -v        # a soak, with its table
+// The seed alone selects the faults, their order and their parameters. It does not
+// determine which node is leader. A failure prints the seed, the schedule, the trace and
+// the ends of the logs:
 //
-// What operators ask, and restarts of a process or of an app, are no faults in this sense.
+//	go test ./e2e/chaos -run TestChaos -chaos.seed=7            # the same schedule
+//	go test ./e2e/chaos -run TestChaos -chaos.faults='^kill'    # only some faults
+//	go test ./e2e/chaos -run TestChaos -chaos.for=20m -v        # a soak test with its table
 //
-// Each kind of fault has a file: kill, pause, term, hold, plan, slow, wire, app, disk, member, hooks. All of
-// a run belongs to one goroutine.
+// Each kind of fault has its own file: kill, pause, shutdown, hold, operator,
+// slow_request, network, app, disk, membership, hooks, client. One goroutine owns all
+// data of a run.
 package chaos

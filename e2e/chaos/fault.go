@@ -7,108 +7,110 @@ import (
 	"slices"
 )
 
-// fault is one way to hurt a cluster, for one round.
+// fault is a kind of fault that a round injects into a cluster.
 type fault interface {
-	// name is what -chaos.faults matches and the table prints.
+	// name is matched by -chaos.faults and printed in the table.
 	name() string
-	// begin chooses whom it hurts and does it.
-	begin(w *world)
-	// end heals it. What it heals is whole when all serve again.
-	end(w *world)
+	// begin selects the affected nodes and injects the fault.
+	begin(sc *scenario)
+	// end removes the fault. Its effects end when all nodes serve again.
+	end(sc *scenario)
 }
 
-// worker is a fault that has something to do, or to see, while it lasts; others
-// last for a span of load.
-type worker interface{ during(w *world) }
+// activeFault is a fault that acts while it lasts. Other faults just last for a span of
+// load.
+type activeFault interface{ during(sc *scenario) }
 
-// alone is a fault that needs a cluster which is well otherwise.
-type alone interface{ alone() }
+// exclusiveFault is a fault that needs a cluster without other faults.
+type exclusiveFault interface{ exclusive() }
 
-// needy is a fault that needs what a machine may not have. The error says what.
-type needy interface{ missing() error }
+// conditionalFault is a fault that this machine may not support. unavailable returns the
+// reason.
+type conditionalFault interface{ unavailable() error }
 
-// faults makes one of each.
-func faults() []fault {
-	all := []fault{&nothing{}, &killAll{}, &stutter{}, &rolling{}, &stepDown{}, &halves{}, &bridge{}, &loss{}, &killApp{}, &burst{}, &dribble{}}
+// newFaults returns one fault of each kind.
+func newFaults() []fault {
+	all := []fault{&noFault{}, &killAll{}, &repeatedPause{}, &rolling{}, &stepDown{}, &partition{}, &bridge{}, &loss{}, &killApp{}, &burst{}, &slowClients{}}
 	for _, r := range []role{follower, leader} {
 		all = append(all, &kill{role: r}, &pause{role: r}, &pause{role: r, long: true}, &isolate{role: r})
 	}
 	all = append(all, &oneWay{}, &oneWay{deaf: true}, &reset{}, &reset{both: true},
-		&fullDisk{}, &fsync{fails: true}, &fsync{},
+		&fullDisk{}, &fsyncFault{fails: true}, &fsyncFault{},
 		&join{}, &join{remove: true}, &badHooks{},
 		&drain{}, &drain{self: true}, &slowMove{}, &cordon{}, &hold{}, &hold{late: true}, &restartApp{})
 	return all
 }
 
-// Kinds is the number of faults that there are.
-func Kinds() int { return len(faults()) }
+// Kinds returns the number of fault kinds.
+func Kinds() int { return len(newFaults()) }
 
-// fresh makes the fault of a name.
-func fresh(name string) fault {
-	all := faults()
+// newFault returns a new fault with this name.
+func newFault(name string) fault {
+	all := newFaults()
 	return all[slices.IndexFunc(all, func(f fault) bool { return f.name() == name })]
 }
 
-// deck deals the names of faults, each once before any comes again.
-type deck struct {
-	names []string
-	rng   *rand.Rand
-	left  []string
-	// turns counts how often all were dealt before the present time.
-	turns int
-	// backwards deals each turn from its other end.
-	backwards bool
+// schedule yields the names of faults in random order. Each name comes once before any
+// name comes again.
+type schedule struct {
+	names     []string
+	rng       *rand.Rand
+	remaining []string
+	// cycles is the number of completed cycles before the current one.
+	cycles int
+	// reverse reverses the order within each cycle.
+	reverse bool
 }
 
-func newDeck(names []string, seed uint64, backwards bool) *deck {
-	return &deck{
-		names: slices.Sorted(slices.Values(names)), backwards: backwards, turns: -1,
-		rng: rand.New(rand.NewPCG(seed, 0)), //nolint:gosec // to be replayed
+func newSchedule(names []string, seed uint64, reverse bool) *schedule {
+	return &schedule{
+		names: slices.Sorted(slices.Values(names)), reverse: reverse, cycles: -1,
+		rng: rand.New(rand.NewPCG(seed, 0)), // must be reproducible
 	}
 }
 
-// deal is the next name.
-func (d *deck) deal() string {
-	if len(d.left) == 0 {
-		d.turns++
-		d.left = slices.Clone(d.names)
-		d.rng.Shuffle(len(d.left), func(i, j int) { d.left[i], d.left[j] = d.left[j], d.left[i] })
-		if d.backwards {
-			slices.Reverse(d.left)
+// next returns the next name.
+func (d *schedule) next() string {
+	if len(d.remaining) == 0 {
+		d.cycles++
+		d.remaining = slices.Clone(d.names)
+		d.rng.Shuffle(len(d.remaining), func(i, j int) { d.remaining[i], d.remaining[j] = d.remaining[j], d.remaining[i] })
+		if d.reverse {
+			slices.Reverse(d.remaining)
 		}
 	}
-	name := d.left[0]
-	d.left = d.left[1:]
+	name := d.remaining[0]
+	d.remaining = d.remaining[1:]
 	return name
 }
 
-// round deals the faults of a round: one, or sometimes two that go together.
-func (d *deck) round(pairs bool) []fault {
-	first := fresh(d.deal())
-	if !pairs || d.turns == 0 || d.rng.IntN(3) > 0 || !goesTogether(first) || len(d.left) == 0 {
+// nextRound returns the faults of a round: one, or sometimes two that can be combined.
+func (d *schedule) nextRound(pairs bool) []fault {
+	first := newFault(d.next())
+	if !pairs || d.cycles == 0 || d.rng.IntN(3) > 0 || !canCombine(first) || len(d.remaining) == 0 {
 		return []fault{first}
 	}
-	second := fresh(d.left[0])
-	if !goesTogether(second) || hides(first, second) || hides(second, first) {
+	second := newFault(d.remaining[0])
+	if !canCombine(second) || cannotCombine(first, second) || cannotCombine(second, first) {
 		return []fault{first}
 	}
-	d.left = d.left[1:]
+	d.remaining = d.remaining[1:]
 	return []fault{first, second}
 }
 
-func goesTogether(f fault) bool {
-	_, no := f.(alone)
-	return !no
+func canCombine(f fault) bool {
+	_, exclusive := f.(exclusiveFault)
+	return !exclusive
 }
 
-// hides reports whether a trace and a stop get in each other's way: of a process
-// that is traced nobody can tell from outside whether SIGSTOP has stopped it.
-func hides(traced, stopped fault) bool {
-	if _, ok := traced.(*fsync); !ok {
+// cannotCombine reports whether two faults exclude each other because of ptrace: the
+// state of a traced process does not show whether SIGSTOP has stopped it.
+func cannotCombine(traced, stopped fault) bool {
+	if _, ok := traced.(*fsyncFault); !ok {
 		return false
 	}
 	switch stopped.(type) {
-	case *pause, *stutter:
+	case *pause, *repeatedPause:
 		return true
 	}
 	return false

@@ -10,52 +10,52 @@ import (
 	"testing"
 )
 
-// TestSeedIsTheSchedule deals twice with one seed, and once with another one.
-func TestSeedIsTheSchedule(t *testing.T) {
-	deal := func(seed uint64, backwards bool) []string {
-		d := newDeck(all(), seed, backwards)
+// The seed determines the schedule.
+func TestSeedDeterminesSchedule(t *testing.T) {
+	rounds := func(seed uint64, backwards bool) []string {
+		d := newSchedule(allNames(), seed, backwards)
 		var rounds []string
 		for range 200 {
-			rounds = append(rounds, names(d.round(true)))
+			rounds = append(rounds, joinNames(d.nextRound(true)))
 		}
 		return rounds
 	}
-	if a, b := deal(1, false), deal(1, false); !slices.Equal(a, b) {
-		t.Errorf("one seed, two schedules:\n%q\n%q", a, b)
+	if a, b := rounds(1, false), rounds(1, false); !slices.Equal(a, b) {
+		t.Errorf("one seed yields two schedules:\n%q\n%q", a, b)
 	}
-	if a, b := deal(1, false), deal(2, false); slices.Equal(a, b) {
-		t.Error("two seeds have one schedule")
+	if a, b := rounds(1, false), rounds(2, false); slices.Equal(a, b) {
+		t.Error("two seeds yield the same schedule")
 	}
-	forth, back := deal(1, false)[:len(all())], deal(1, true)[:len(all())]
-	slices.Reverse(back)
-	if !slices.Equal(forth, back) {
-		t.Errorf("backwards is another order:\n%q\n%q", forth, back)
+	forward, reversed := rounds(1, false)[:len(allNames())], rounds(1, true)[:len(allNames())]
+	slices.Reverse(reversed)
+	if !slices.Equal(forward, reversed) {
+		t.Errorf("the reversed schedule has another order:\n%q\n%q", forward, reversed)
 	}
 }
 
-// TestEachFaultComesAloneThenPairsFollow has every fault by itself first.
-func TestEachFaultComesAloneThenPairsFollow(t *testing.T) {
-	d := newDeck(all(), 3, false)
+// Every fault comes alone before faults come in pairs.
+func TestEachFaultComesAloneBeforePairs(t *testing.T) {
+	d := newSchedule(allNames(), 3, false)
 	var first []string
-	for range all() {
-		first = append(first, names(d.round(true)))
+	for range allNames() {
+		first = append(first, joinNames(d.nextRound(true)))
 	}
 	slices.Sort(first)
-	if !slices.Equal(first, all()) {
+	if !slices.Equal(first, allNames()) {
 		t.Errorf("first turn = %q, want each fault once", first)
 	}
 	pairs := 0
 	for range 200 {
-		fs := d.round(true)
+		fs := d.nextRound(true)
 		if len(fs) < 2 {
 			continue
 		}
 		pairs++
-		if !goesTogether(fs[0]) || !goesTogether(fs[1]) || reflect.TypeOf(fs[0]) == reflect.TypeOf(fs[1]) && fs[0].name() == fs[1].name() {
-			t.Errorf("%s came together", names(fs))
+		if !canCombine(fs[0]) || !canCombine(fs[1]) || reflect.TypeOf(fs[0]) == reflect.TypeOf(fs[1]) && fs[0].name() == fs[1].name() {
+			t.Errorf("%s came together", joinNames(fs))
 		}
-		if s := names(fs); strings.Contains(s, "fsync") && (strings.Contains(s, "SIGSTOP") || strings.Contains(s, "stutter")) {
-			t.Errorf("%s came together: nobody can tell whether a traced process is stopped", s)
+		if s := joinNames(fs); strings.Contains(s, "fsync") && strings.Contains(s, "SIGSTOP") {
+			t.Errorf("%s came together: the state of a traced process does not show whether it is stopped", s)
 		}
 	}
 	if pairs == 0 {
@@ -63,18 +63,18 @@ func TestEachFaultComesAloneThenPairsFollow(t *testing.T) {
 	}
 }
 
-func all() []string {
+func allNames() []string {
 	var names []string
-	for _, f := range faults() {
+	for _, f := range newFaults() {
 		names = append(names, f.name())
 	}
 	slices.Sort(names)
 	return names
 }
 
-// A filter may leave nothing for one of several runs: apps in their nodes have no hooks. That
-// is no failure of this run; a filter that matches nothing is.
-func TestRunThatNoFaultFits(t *testing.T) {
+// The options of a run may exclude all faults of the filter: apps inside their nodes have
+// no hooks. That is no failure of the run, but a filter that matches no fault is.
+func TestOptionsMayExcludeAllFaultsOfTheFilter(t *testing.T) {
 	for filter, o := range map[string]Options{"bad hooks": {Hooks: false}, "kill -9 app": {Embedded: true}} {
 		o.Faults = regexp.MustCompile(filter)
 		r := Run(t, o)

@@ -8,8 +8,9 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// hold restarts a node in place: it comes back within its grace, and nothing moves; or
-// only when that is over and others have its shards. Nothing fails.
+// hold restarts a node in place. The node returns within its grace period, and no shard
+// moves. With late, it returns only after other nodes have taken over its shards. No
+// request fails in either case.
 type hold struct {
 	late   bool
 	victim *cluster.Node
@@ -17,35 +18,35 @@ type hold struct {
 
 func (f *hold) name() string {
 	if f.late {
-		return "hold past the grace"
+		return "restart in place after the grace period"
 	}
-	return "hold within the grace"
+	return "restart in place within the grace period"
 }
 
-func (*hold) alone() {}
+func (*hold) exclusive() {}
 
-func (*hold) begin(*world) {}
+func (*hold) begin(*scenario) {}
 
-func (f *hold) during(w *world) {
-	for range 1 + w.rng.IntN(2) {
-		holders := slices.DeleteFunc(w.shuffled(), func(n *cluster.Node) bool { return !n.Holds() })
+func (f *hold) during(sc *scenario) {
+	for range 1 + sc.rng.IntN(2) {
+		holders := slices.DeleteFunc(sc.shuffled(), func(n *cluster.Node) bool { return !n.Holds() })
 		if len(holders) == 0 {
-			w.note("nobody holds") // who did has left
+			sc.tracef("no node with --on-shutdown hold") // The node that had --on-shutdown hold has left.
 			return
 		}
 		f.victim = holders[0]
-		w.note("SIGTERM %s", f.victim.ID)
-		f.victim.Stop(w)
+		sc.tracef("SIGTERM %s", f.victim.ID)
+		f.victim.Stop(sc)
 		if f.late {
-			w.carryOn(f.victim)
-			w.flow()
+			sc.awaitOthers(f.victim)
+			sc.awaitLoad()
 		}
-		w.start(f.victim)
-		w.recover()
+		sc.start(f.victim)
+		sc.awaitRecovery()
 		if f.late {
 			return
 		}
 	}
 }
 
-func (*hold) end(*world) {}
+func (*hold) end(*scenario) {}

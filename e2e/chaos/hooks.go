@@ -12,52 +12,53 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// badHooks has an app acquire badly and another one release badly, while a drain moves
-// shards to the one and away from the other: nothing may fail.
+// badHooks makes one app fail to acquire and another app fail to release, while a drain
+// moves shards from the second to the first. No request may fail.
 type badHooks struct{ to, from *cluster.Node }
 
 func (*badHooks) name() string { return "bad hooks" }
 
-// alone: a drain beside other faults may be refused, and waits for what they stop.
-func (*badHooks) alone() {}
+// exclusive: a drain next to other faults may be refused, or waits for the faulty nodes.
+func (*badHooks) exclusive() {}
 
-func (f *badHooks) begin(w *world) {
-	f.from = w.pick(anybody)
-	f.to = w.pick(anybody)
+func (f *badHooks) begin(sc *scenario) {
+	f.from = sc.pick(anyNode)
+	f.to = sc.pick(anyNode)
 	for f.to == f.from {
-		f.to = w.members[w.rng.IntN(len(w.members))]
+		f.to = sc.members[sc.rng.IntN(len(sc.members))]
 	}
-	ills := []string{"slow:200ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"}
-	acquire := ills[w.rng.IntN(len(ills))]
-	ills = append(ills, "absent")
-	release := ills[w.rng.IntN(len(ills))]
-	w.note("%s acquires with %s, %s releases with %s and is drained", f.to.ID, acquire, f.from.ID, release)
-	f.to.App.Sicken(w, "acquire", acquire)
-	f.from.App.Sicken(w, "release", release)
-	w.drain(f.from)
+	faults := []string{"slow:200ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"}
+	acquire := faults[sc.rng.IntN(len(faults))]
+	faults = append(faults, "absent")
+	release := faults[sc.rng.IntN(len(faults))]
+	sc.tracef("acquire fault at %s: %s; release fault at %s, which is drained: %s", f.to.ID, acquire, f.from.ID, release)
+	f.to.App.Sicken(sc, "acquire", acquire)
+	f.from.App.Sicken(sc, "release", release)
+	sc.drain(f.from)
 }
 
-// during waits until the bad release has let the shards go, and a bad acquire has some.
-func (f *badHooks) during(w *world) {
-	w.awaitEmpty(f.from)
-	w.traffic.flow(w, 500*time.Millisecond)
+// during waits until the faulty release has given up the shards, and the faulty acquire
+// has gained some.
+func (f *badHooks) during(sc *scenario) {
+	sc.awaitEmpty(f.from)
+	sc.traffic.awaitLoad(sc, 500*time.Millisecond)
 }
 
-func (f *badHooks) end(w *world) {
-	f.to.App.Sicken(w, "acquire", "well")
-	f.from.App.Sicken(w, "release", "well")
-	w.uncordon(f.from)
+func (f *badHooks) end(sc *scenario) {
+	f.to.App.Sicken(sc, "acquire", "well")
+	f.from.App.Sicken(sc, "release", "well")
+	sc.uncordon(f.from)
 }
 
-// counted judges what the apps kept by their hooks: each POST of a plain key raised its
-// counter, once, wherever the shard was and whoever died, so no two have the same count
-// and none a lower one than those that were answered before it began; and a GET read no
-// less. What two nodes ran at once, for a reason that only epochs help against, may have
-// been read from the older of them.
-func (w *world) counted(answers []history.Response, h *history.Report) (wrong []string) {
+// checkCounters checks the counters that the apps store in their hooks. Each POST of a
+// plain key raises its counter once, independent of shard moves and deaths. So no two
+// POST requests have the same count, and none has a lower count than a request that ended
+// before it began. A GET reads no less either. Shards that ran on two nodes at once for
+// an excused reason are not checked: only epochs protect against that.
+func (sc *scenario) checkCounters(responses []history.Response, report *history.Report) (wrong []string) {
 	byKey := make(map[string][]history.Response)
-	for _, a := range answers {
-		if shard := uint32(load.ShardOf(a.Key, w.o.Shards)); a.OK() && a.Register == "" && h.Overlapped[shard] == 0 {
+	for _, a := range responses {
+		if shard := uint32(load.ShardOf(a.Key, sc.o.Shards)); a.OK() && a.Register == "" && report.Overlapped[shard] == 0 {
 			byKey[a.Key] = append(byKey[a.Key], a)
 		}
 	}
@@ -67,14 +68,14 @@ func (w *world) counted(answers []history.Response, h *history.Report) (wrong []
 		for i, a := range all {
 			post := a.Method == "POST"
 			if other := by[a.Count]; post && other != "" {
-				wrong = append(wrong, fmt.Sprintf("%s: %s and %s were both counted as %d", key, other, a.ID, a.Count))
+				wrong = append(wrong, fmt.Sprintf("%s: %s and %s both have count %d", key, other, a.ID, a.Count))
 			}
 			if post {
 				by[a.Count] = a.ID
 			}
 			for _, before := range all[:i] {
 				if before.Method == "POST" && before.Done() < a.Sent() && (a.Count < before.Count || post && a.Count == before.Count) {
-					wrong = append(wrong, fmt.Sprintf("%s: %s has count %d, %v after %s had %d", key, a.ID, a.Count, time.Duration(a.Sent()-before.Done()), before.ID, before.Count))
+					wrong = append(wrong, fmt.Sprintf("%s: %s has count %d, %v after %s had count %d", key, a.ID, a.Count, time.Duration(a.Sent()-before.Done()), before.ID, before.Count))
 				}
 			}
 		}

@@ -4,49 +4,49 @@ package chaos
 
 import "shardway/e2e/kit/cluster"
 
-// kill is kill -9 of a node; its app goes on.
+// kill sends kill -9 to a node. Its app continues.
 type kill struct {
 	role   role
 	victim *cluster.Node
-	// hasty starts it again before anybody may have missed it.
-	hasty bool
+	// quick restarts the node before other nodes can detect its death.
+	quick bool
 }
 
 func (k *kill) name() string { return "kill -9 " + k.role.String() }
 
-func (k *kill) begin(w *world) {
-	k.hasty = w.rng.IntN(3) == 0
-	k.victim = w.pick(k.role)
-	w.kill(k.victim)
+func (k *kill) begin(sc *scenario) {
+	k.quick = sc.rng.IntN(3) == 0
+	k.victim = sc.pick(k.role)
+	sc.kill(k.victim)
 }
 
-func (k *kill) during(w *world) {
-	if k.hasty {
-		w.start(k.victim)
-		w.flow()
+func (k *kill) during(sc *scenario) {
+	if k.quick {
+		sc.start(k.victim)
+		sc.awaitLoad()
 		return
 	}
-	w.carryOn(k.victim)
-	w.flow()
+	sc.awaitOthers(k.victim)
+	sc.awaitLoad()
 }
 
-func (k *kill) end(w *world) { w.start(k.victim) }
+func (k *kill) end(sc *scenario) { sc.start(k.victim) }
 
-// killAll is kill -9 of every node at once: everything comes back from disk.
+// killAll sends kill -9 to every node at once. All state must come back from disk.
 type killAll struct{}
 
 func (*killAll) name() string { return "kill -9 all" }
 
-func (*killAll) alone() {}
+func (*killAll) exclusive() {}
 
-func (*killAll) begin(w *world) {
-	for _, n := range w.members {
-		w.kill(n)
+func (*killAll) begin(sc *scenario) {
+	for _, n := range sc.members {
+		sc.kill(n)
 	}
 }
 
-func (*killAll) end(w *world) {
-	for _, n := range w.members {
-		w.start(n)
+func (*killAll) end(sc *scenario) {
+	for _, n := range sc.members {
+		sc.start(n)
 	}
 }

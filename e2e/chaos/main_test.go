@@ -12,7 +12,7 @@ import (
 	"shardway/e2e/kit/faultfs"
 )
 
-// scratch and built belong to the whole test run: the binaries are built once.
+// scratch and built belong to the whole test run, so the binaries are built once.
 var (
 	scratch = sync.OnceValues(cluster.Scratch)
 	built   = sync.OnceValues(func() (cluster.Binaries, error) {

@@ -12,63 +12,64 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// Options say what to run.
+// Options are the parameters of a run.
 type Options struct {
 	Binaries cluster.Binaries
-	// Nodes is the size of the cluster; 0 is 3. A further one stands by, to join.
+	// Nodes is the size of the cluster; 0 means 3. There is one more node, which can
+	// join.
 	Nodes int
-	// Shards is the cluster's number of shards; 0 is 64: few, so that load covers
+	// Shards is the number of shards of the cluster. 0 means 64: so few that load reaches
 	// each of them every second.
 	Shards int
-	// For is the time after which no round begins; 0 is a minute. Rounds bounds
-	// their number; 0 does not.
+	// For is the time after which no round begins; 0 means one minute. Rounds is the
+	// maximum number of rounds; 0 means no limit.
 	For    time.Duration
 	Rounds int
-	// Seed decides on the schedule.
+	// Seed determines the schedule.
 	Seed uint64
-	// Dealt is how many faults of the schedule others had before: runs of one seed
-	// that follow each other share it out.
-	Dealt int
-	// Faults chooses faults by name; nil: all.
+	// Skip is the number of faults of the schedule that are skipped. Successive runs with
+	// one seed share the schedule in this way.
+	Skip int
+	// Faults selects faults by name; nil means all.
 	Faults *regexp.Regexp
-	// Backwards takes the first faults from the other end: two runs with one seed,
-	// one of them backwards, soon have had all.
-	Backwards bool
-	// Pairs has two faults at once in some rounds, after each fault had its own.
+	// Reverse reverses the schedule. Two runs with one seed, one of them reversed, cover
+	// all faults sooner.
+	Reverse bool
+	// Pairs permits two faults at once, after each fault came alone.
 	Pairs bool
-	// Takeover is the cluster's --takeover; empty: lease.
+	// Takeover is the --takeover of the cluster; empty means lease.
 	Takeover string
-	// QueueWait is the cluster's --queue-wait; 0 is 10 s, and with Hooks, which a map change
-	// waits for, the 15 s that nodes have by default.
+	// QueueWait is the --queue-wait of the cluster. 0 means 10 s, or with Hooks 15 s, the
+	// default of nodes, since a map change waits for the hooks.
 	QueueWait time.Duration
-	// Patience is how much longer than that a client waits; 0 is 20 s.
+	// Patience is how much longer than QueueWait a client waits; 0 means 20 s.
 	Patience time.Duration
-	// Secret gives the nodes one, so that they talk TLS.
+	// Secret gives the nodes a secret, so that they use TLS.
 	Secret bool
-	// Embedded has each app in the process of its node.
+	// Embedded runs each app in the process of its node.
 	Embedded bool
-	// Hooks has the apps keep counters from acquire to release, in a directory that they
-	// share, and writes them with each POST. Not with Embedded.
+	// Hooks makes the apps keep counters from acquire to release, in a shared directory,
+	// and write them with each POST. It excludes Embedded.
 	Hooks bool
-	// Caches has the apps cache counters of a directory that they share, without hooks. Not with
-	// Embedded or Hooks.
+	// Caches makes the apps cache counters of a shared directory, without hooks. It
+	// excludes Embedded and Hooks.
 	Caches bool
-	// Hold has every other node restart in place when it is told to stop: its shards wait
-	// for holdGrace.
+	// Hold makes every other node restart in place after SIGTERM: its shards wait for
+	// holdGrace.
 	Hold bool
-	// Followers is how many clients follow event streams.
+	// Followers is the number of clients that follow event streams.
 	Followers int
-	// Rate is how many requests a second all clients send together; 0 is 120.
+	// Rate is the total number of requests per second of all clients; 0 means 120.
 	Rate int
-	// Flags are given to every node.
+	// Flags are passed to every node.
 	Flags []string
-	// Network tells the networks of runs side by side apart.
+	// Network distinguishes the networks of concurrent runs.
 	Network int
-	// Quiet prints nothing: violations are expected.
+	// Quiet suppresses the output, for runs in which violations are expected.
 	Quiet bool
 }
 
-func (o Options) normal() Options {
+func (o Options) withDefaults() Options {
 	o.Nodes = cmp.Or(o.Nodes, 3)
 	o.Shards = cmp.Or(o.Shards, 64)
 	o.For = cmp.Or(o.For, time.Minute)
@@ -85,8 +86,8 @@ func (o Options) normal() Options {
 	return o
 }
 
-// flags are those of every node.
-func (o *Options) flags() []string {
+// commonFlags returns the flags of every node.
+func (o *Options) commonFlags() []string {
 	flags := []string{"--takeover", o.Takeover, "--queue-wait", o.QueueWait.String()}
 	if o.Hooks {
 		flags = append(flags, "--hooks", "/_state", "--release-timeout", "2s", "--acquire-timeout", "2s")
@@ -100,19 +101,20 @@ func (o *Options) flags() []string {
 	return append(flags, o.Flags...)
 }
 
-// holdGrace is longer than a restart takes on a busy machine, and shorter than requests
-// wait.
+// holdGrace is longer than a restart takes on a busy machine, and shorter than the queue
+// timeout of requests.
 const holdGrace = 5 * time.Second
 
-// own are the flags of the n-th node alone. Which of them hold changes with the seed.
-func (o *Options) own(n int) []string {
+// nodeFlags returns the flags of the n-th node only. The seed determines which nodes
+// hold.
+func (o *Options) nodeFlags(n int) []string {
 	if !o.Hold || (o.Seed+uint64(n))%2 == 0 {
 		return nil
 	}
 	return []string{"--on-shutdown", "hold", "--hold-grace", holdGrace.String()}
 }
 
-// appFlags are those of every app.
+// appFlags returns the flags of every app.
 func (o *Options) appFlags(store, dir string) []string {
 	flags := []string{"--store", store}
 	if o.Hooks {

@@ -8,8 +8,8 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// pause is SIGSTOP of a node, for less than a lease, or until the others have
-// taken its shards.
+// pause sends SIGSTOP to a node, for less than a lease, or until the other nodes have
+// taken over its shards.
 type pause struct {
 	role   role
 	long   bool
@@ -23,52 +23,52 @@ func (p *pause) name() string {
 	return "short SIGSTOP of " + p.role.String()
 }
 
-func (p *pause) begin(w *world) {
-	p.victim = w.pick(p.role)
+func (p *pause) begin(sc *scenario) {
+	p.victim = sc.pick(p.role)
 	if !p.long {
-		w.stop(p.victim)
-		w.wait(time.Duration(100+w.rng.IntN(200)) * time.Millisecond)
-		w.cont(p.victim)
+		sc.sigstop(p.victim)
+		sc.wait(time.Duration(100+sc.rng.IntN(200)) * time.Millisecond)
+		sc.sigcont(p.victim)
 		return
 	}
-	w.traffic.late(w.first, p.victim)
-	w.wait(150 * time.Millisecond) // they are in the app
-	w.stop(p.victim)
+	sc.traffic.sendLateWrites(sc.mapAtStart, p.victim)
+	sc.wait(150 * time.Millisecond) // The late writes have reached the app.
+	sc.sigstop(p.victim)
 }
 
-func (p *pause) during(w *world) {
+func (p *pause) during(sc *scenario) {
 	if p.long {
-		w.carryOn(p.victim)
+		sc.awaitOthers(p.victim)
 	}
-	w.flow()
+	sc.awaitLoad()
 }
 
-func (p *pause) end(w *world) {
+func (p *pause) end(sc *scenario) {
 	if !p.long {
 		return
 	}
-	w.cont(p.victim)
-	if w.o.Embedded {
-		w.revive(p.victim) // it ends if what it ran goes on after the cut (docs/apps/embed.md)
+	sc.sigcont(p.victim)
+	if sc.o.Embedded {
+		sc.restartExited(p.victim) // The node exits if its app continues after the abort (docs/apps/embed.md).
 	}
 }
 
-// stutter is SIGSTOP and SIGCONT in quick turns.
-type stutter struct{ victim *cluster.Node }
+// repeatedPause sends SIGSTOP and SIGCONT in quick succession.
+type repeatedPause struct{ victim *cluster.Node }
 
-func (*stutter) name() string { return "stutter" }
+func (*repeatedPause) name() string { return "repeated SIGSTOP" }
 
-func (s *stutter) begin(w *world) {
-	s.victim = w.pick(anybody)
+func (s *repeatedPause) begin(sc *scenario) {
+	s.victim = sc.pick(anyNode)
 }
 
-func (s *stutter) during(w *world) {
-	for range 8 + w.rng.IntN(8) {
-		w.stop(s.victim)
-		w.wait(time.Duration(20+w.rng.IntN(300)) * time.Millisecond)
-		w.cont(s.victim)
-		w.wait(time.Duration(20+w.rng.IntN(200)) * time.Millisecond)
+func (s *repeatedPause) during(sc *scenario) {
+	for range 8 + sc.rng.IntN(8) {
+		sc.sigstop(s.victim)
+		sc.wait(time.Duration(20+sc.rng.IntN(300)) * time.Millisecond)
+		sc.sigcont(s.victim)
+		sc.wait(time.Duration(20+sc.rng.IntN(200)) * time.Millisecond)
 	}
 }
 
-func (*stutter) end(*world) {}
+func (*repeatedPause) end(*scenario) {}

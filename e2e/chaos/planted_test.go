@@ -38,8 +38,8 @@ var withBugs = sync.OnceValues(func() (cluster.Binaries, error) {
 	return cluster.Build(context.Background(), filepath.Join(dir, "planted"), "-overlay="+overlay)
 })
 
-// planting is that program with a bug; empty: none.
-func planting(tb testing.TB, bug string) cluster.Binaries {
+// planted returns the program with a bug. Empty means no bug.
+func planted(tb testing.TB, bug string) cluster.Binaries {
 	tb.Helper()
 	b, err := withBugs()
 	if err != nil {
@@ -51,19 +51,19 @@ func planting(tb testing.TB, bug string) cluster.Binaries {
 	return b
 }
 
-// A checker is trusted only after it has caught something.
+// A checker is trusted only after it has found planted bugs.
 //
-//nolint:tparallel // after TestChaos, not beside it
+//nolint:tparallel // runs after TestChaos, not in parallel with it
 func TestCheckersFindPlantedBugs(t *testing.T) {
 	if err := chaos.Available(); err != nil {
 		t.Skipf("no chaos here: %v", err)
 	}
 	for i, c := range []struct {
-		name   string // empty: the bug
+		name   string // empty means the bug
 		bug    string
 		faults string
-		// find are the kinds of violations that must be found; beside them there may
-		// be what follows from the bug too, and nothing else.
+		// find are the kinds of violations that the checkers must find. too are
+		// consequences of the bug that they may find. They must find nothing else.
 		find, too []string
 		options   chaos.Options
 	}{
@@ -72,28 +72,29 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 			options: chaos.Options{QueueWait: time.Second, Patience: 5 * time.Second},
 		},
 		{
-			bug: mutants.TwoOwners, faults: "^join and leave$", find: []string{"two owners"}, too: []string{"stale epoch", "register", "failed", "truncated response"},
-			// Planned moves wait for idle shards, which nothing runs for. Only after drain-timeout
-			// does the leader move busy ones.
+			bug: mutants.TwoOwners, faults: "^join and leave$", find: []string{"two owners"}, too: []string{"stale epoch", "not linearizable", "failed", "truncated response"},
+			// Planned moves wait until a shard is idle. The leader moves busy shards only
+			// after the drain timeout.
 			options: chaos.Options{Flags: []string{"--drain-timeout", "50ms"}},
 		},
 		{bug: mutants.SameEpoch, faults: "^join and leave$", find: []string{"epoch at two nodes"}},
-		{bug: mutants.StaleEpoch, faults: "^long SIGSTOP of follower$", find: []string{"stale epoch"}, too: []string{"two owners", "register", "failed"}},
+		{bug: mutants.StaleEpoch, faults: "^long SIGSTOP of follower$", find: []string{"stale epoch"}, too: []string{"two owners", "not linearizable", "failed"}},
 		{
-			bug: mutants.DoubleRun, faults: "^kill -9 app$", find: []string{"double run"}, too: []string{"register"},
+			bug: mutants.DoubleRun, faults: "^kill -9 app$", find: []string{"double run"}, too: []string{"not linearizable"},
 			options: chaos.Options{Rate: 400},
 		},
 		{
 			bug: mutants.NoRun, faults: "^kill -9 app$", find: []string{"response without a run"}, too: []string{"failed"},
-			// An app that refuses keeps its shards for longer than its requests wait.
+			// An app that refuses connections keeps its shards for longer than its
+			// requests wait.
 			options: chaos.Options{QueueWait: time.Second, Flags: []string{"--health-fall", "100"}},
 		},
-		{bug: mutants.NoLease, faults: "^isolate follower$", find: []string{"stale epoch"}, too: []string{"register", "two owners", "failed"}},
-		{bug: mutants.OtherShard, faults: "^nothing$", find: []string{"bad header"}, too: []string{"register", "failed"}},
+		{bug: mutants.NoLease, faults: "^isolate follower$", find: []string{"stale epoch"}, too: []string{"not linearizable", "two owners", "failed"}},
+		{bug: mutants.OtherShard, faults: "^no fault$", find: []string{"bad header"}, too: []string{"not linearizable", "failed"}},
 		{bug: mutants.RepeatedEvent, faults: "^join and leave$", find: []string{"repeated event"}, options: chaos.Options{Followers: 12}},
 		{bug: mutants.CutStream, faults: "^join and leave$", find: []string{"broken stream"}, options: chaos.Options{Followers: 12}},
 		{
-			// Not a bug: what the flag allows is what the checker has to find.
+			// This is not a bug: the checker must find what the flag permits.
 			name: "stale returns allowed", faults: "^drain$", find: []string{"lost write"},
 			options: chaos.Options{Caches: true, Flags: []string{"--returns", "any"}},
 		},
@@ -102,7 +103,7 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 		t.Run(cmp.Or(c.name, c.bug, "no bug"), func(t *testing.T) {
 			t.Parallel()
 			o := c.options
-			o.Binaries, o.Network, o.Quiet = planting(t, c.bug), 20+i, true
+			o.Binaries, o.Network, o.Quiet = planted(t, c.bug), 20+i, true
 			o.Faults, o.For, o.Seed = regexp.MustCompile(c.faults), 40*time.Second, uint64(i+1)
 			o.Rate = cmp.Or(o.Rate, 240)
 			r := chaos.Run(t, o)
@@ -116,16 +117,16 @@ func TestCheckersFindPlantedBugs(t *testing.T) {
 			})
 			missing := slices.DeleteFunc(slices.Clone(c.find), func(kind string) bool { return found[kind] > 0 })
 			if len(wrong)+len(missing) > 0 {
-				t.Errorf("the checkers found %v, want %v and at most %v beside: %v", found, c.find, c.too, r.Err())
+				t.Errorf("the checkers found %v, want %v and optionally %v: %v", found, c.find, c.too, r.Err())
 			}
 		})
 	}
 }
 
-// Nobody is to run a program with planted bugs by mistake.
-func TestProgramWithBugsSaysSo(t *testing.T) {
+// A program with planted bugs must not run unnoticed.
+func TestProgramWithBugsReportsThem(t *testing.T) {
 	shardway := func(bug string, args ...string) (string, error) {
-		cmd := exec.CommandContext(t.Context(), planting(t, "").Node, args...)
+		cmd := exec.CommandContext(t.Context(), planted(t, "").Node, args...)
 		cmd.Env = append(cmd.Environ(), mutants.Variable+"="+bug)
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -134,7 +135,7 @@ func TestProgramWithBugsSaysSo(t *testing.T) {
 	if err != nil || !strings.Contains(out, "BUILT WITH BUGS") || !strings.Contains(out, "double-run") {
 		t.Errorf("version: %v\n%s", err, out)
 	}
-	// It gets no further than to its secret.
+	// The program exits before it starts, because it has no secret.
 	run := []string{"run", "--log-format", "json", "--data", t.TempDir(), "--secret-file", filepath.Join(t.TempDir(), "none")}
 	out, err = shardway("double-run", run...)
 	if err == nil || !strings.Contains(out, `"level":"error","bug":"double-run"`) {
@@ -142,6 +143,6 @@ func TestProgramWithBugsSaysSo(t *testing.T) {
 	}
 	out, err = shardway("no such bug", run...)
 	if err == nil || !strings.Contains(out, "no-lease") || strings.Contains(out, `"level":"error"`) {
-		t.Errorf("run with a bug that there is not: %v\n%s\nwant the names of those there are", err, out)
+		t.Errorf("run with an unknown bug: %v\n%s\nwant the names of the existing bugs", err, out)
 	}
 }

@@ -15,28 +15,29 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Violation is one broken promise.
+// Violation is one broken guarantee.
 type Violation struct {
-	// Round is its number, -1 for what was found at the end.
+	// Round is the number of the round, or -1 for the check of all rounds.
 	Round  int
 	Faults string
-	// Kind is that of a history.Violation, "register" for what is not
-	// linearizable, or "broke" for what ended the run: a cluster that did not
-	// serve again, a panic, an epoch with two maps.
+	// Kind is the kind of a history.Violation, or one of "counter", "lost write", "not
+	// linearizable" and "run failed". The last one means that the run ended early: a
+	// cluster that did not serve again, a panic, or an epoch with two maps.
 	Kind string
 	Text string
 }
 
-// Round is what came of one round.
+// Round is the result of one round.
 type Round struct {
 	Number int
 	Faults string
-	// History is the judgement of its requests.
+	// History is the result of the check of its requests.
 	History *history.Report
-	// Held requests waited for their shard, as far as the nodes still know. Moved
-	// counts shards that changed hands.
-	Held, Moved int
-	// Longest is the longest time to an answer, of requests that take none.
+	// Queued is the number of requests that waited for their shard, as far as nodes still
+	// report them. Moved is the number of shards that changed their owner.
+	Queued, Moved int
+	// Longest is the maximum time to a response, of requests that an app processes
+	// without delay.
 	Longest    time.Duration
 	Violations []Violation
 }
@@ -45,21 +46,21 @@ func (r *Round) violate(kind, text string) {
 	r.Violations = append(r.Violations, Violation{Kind: kind, Text: text})
 }
 
-// Report is what came of a run.
+// Report is the result of a run.
 type Report struct {
 	Options Options
 	Rounds  []*Round
-	// Skipped says of faults that cannot be had what the machine lacks, or why they do not go
-	// with the options.
+	// Skipped contains the reason for each fault that was not possible: what the machine
+	// lacks, or which option excludes it.
 	Skipped    map[string]string
 	Violations []Violation
-	// Resumed counts further legs of event streams.
+	// Resumed is the number of upstream connections that continued an event stream.
 	Resumed int
-	// Trace is what happened, and when.
+	// Trace lists the events of the run with their times.
 	Trace string
 }
 
-// Count is the number of violations of a kind.
+// Count returns the number of violations of a kind.
 func (r *Report) Count(kind string) int {
 	n := 0
 	for _, v := range r.Violations {
@@ -70,8 +71,8 @@ func (r *Report) Count(kind string) int {
 	return n
 }
 
-// Faults are the names of all faults that came, one for each time; two that came
-// together are two.
+// Faults returns the names of all injected faults, once for each time. Two faults at once
+// are two names.
 func (r *Report) Faults() []string {
 	var all []string
 	for _, round := range r.Rounds {
@@ -80,7 +81,7 @@ func (r *Report) Faults() []string {
 	return all
 }
 
-// Requests is the number of requests that were judged.
+// Requests returns the number of checked requests.
 func (r *Report) Requests() int {
 	n := 0
 	for _, round := range r.Rounds {
@@ -89,7 +90,7 @@ func (r *Report) Requests() int {
 	return n
 }
 
-// Events is the number of events that were judged.
+// Events returns the number of checked events.
 func (r *Report) Events() int {
 	n := 0
 	for _, round := range r.Rounds {
@@ -106,11 +107,11 @@ func (r *Report) add(round *Round) {
 	}
 }
 
-// shown bounds how many violations an error prints.
-const shown = 20
+// maxPrinted is the maximum number of violations in an error text.
+const maxPrinted = 20
 
-// Err is nil if nothing was violated; else it has all that it takes to find out
-// why: seed, violations, schedule and events.
+// Err returns nil if there is no violation. Otherwise the error contains everything
+// needed to find the cause: seed, violations, schedule and trace.
 func (r *Report) Err() error {
 	if len(r.Violations) == 0 {
 		return nil
@@ -120,11 +121,11 @@ func (r *Report) Err() error {
 	if slices.ContainsFunc(r.Violations, func(v Violation) bool { return history.Safety(v.Kind) }) {
 		b.WriteString(": " + history.SafetyViolated)
 	}
-	// What there is little of comes first: the rest often follows from it.
-	rarest := slices.SortedStableFunc(slices.Values(r.Violations), func(a, b Violation) int { return cmp.Compare(r.Count(a.Kind), r.Count(b.Kind)) })
-	for i, v := range rarest {
-		if i == shown {
-			fmt.Fprintf(&b, "\n… %d more", len(r.Violations)-shown)
+	// Rare kinds come first, since the others often follow from them.
+	rarestFirst := slices.SortedStableFunc(slices.Values(r.Violations), func(a, b Violation) int { return cmp.Compare(r.Count(a.Kind), r.Count(b.Kind)) })
+	for i, v := range rarestFirst {
+		if i == maxPrinted {
+			fmt.Fprintf(&b, "\n… %d more", len(r.Violations)-maxPrinted)
 			break
 		}
 		fmt.Fprintf(&b, "\nround %d (%s): %s: %s", v.Round, v.Faults, v.Kind, v.Text)
@@ -137,35 +138,35 @@ func (r *Report) Err() error {
 	return errors.New(b.String())
 }
 
-// row sums up the rounds of one fault.
+// row is the sum over the rounds of one fault.
 type row struct {
-	rounds, requests, again, held, moved     int
+	rounds, requests, retried, queued, moved int
 	failed                                   map[string]int
 	longest                                  time.Duration
-	stopped, forged, fenced, outside, broken int
+	paused, forged, fenced, late, violations int
 }
 
 func (s *row) add(r *Round) {
 	s.rounds++
 	s.requests += r.History.Requests
-	s.again += r.History.Reattempts
-	s.held += r.Held
+	s.retried += r.History.Reattempts
+	s.queued += r.Queued
 	s.moved += r.Moved
 	s.longest = max(s.longest, r.Longest)
-	s.stopped += r.History.Paused
+	s.paused += r.History.Paused
 	s.forged += r.History.Forged
 	s.fenced += r.History.Fenced
-	s.outside += r.History.NoticedLate
-	s.broken += len(r.Violations)
+	s.late += r.History.NoticedLate
+	s.violations += len(r.Violations)
 	for why, n := range r.History.Excused {
 		s.failed[why] += n
 	}
 }
 
-// String is the table: what each fault cost. Again counts requests that were sent more
-// than once. Stopped, forged and late are overlaps
-// outside of the guarantee: beside a stopped process, a forged reset, and a cut that
-// the app noticed late; fenced requests were refused by the store meanwhile.
+// String returns a table of the effects of each fault. Retried counts requests that were
+// sent more than once. Paused, forged and late are overlaps outside the guarantee: during
+// a pause or after a death, after a forged reset, and after an abort that the app noticed
+// late. Fenced counts requests that the store rejected during such an overlap.
 func (r *Report) String() string {
 	rows := make(map[string]*row)
 	for _, round := range r.Rounds {
@@ -180,11 +181,11 @@ func (r *Report) String() string {
 	fmt.Fprintf(&b, "%d nodes, takeover %s, secret %v, seed %d: %d rounds, %d violations\n",
 		r.Options.Nodes, r.Options.Takeover, r.Options.Secret, r.Options.Seed, len(r.Rounds), len(r.Violations))
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	_, _ = fmt.Fprintln(t, "fault\trounds\trequests\tagain\theld\tmoved\tlongest\tstopped\tforged\tlate\tfenced\tviolations\tfailed")
+	_, _ = fmt.Fprintln(t, "fault\trounds\trequests\tretried\tqueued\tmoved\tlongest\tpaused\tforged\tlate\tfenced\tviolations\tfailed")
 	for _, name := range slices.Sorted(maps.Keys(rows)) {
 		s := rows[name]
-		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d ms\t%d\t%d\t%d\t%d\t%d\t%s\n", name, s.rounds, s.requests, s.again, s.held, s.moved,
-			s.longest.Milliseconds(), s.stopped, s.forged, s.outside, s.fenced, s.broken, reasons(s.failed))
+		_, _ = fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d ms\t%d\t%d\t%d\t%d\t%d\t%s\n", name, s.rounds, s.requests, s.retried, s.queued, s.moved,
+			s.longest.Milliseconds(), s.paused, s.forged, s.late, s.fenced, s.violations, reasons(s.failed))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Skipped)) {
 		_, _ = fmt.Fprintf(t, "%s\tskipped: %s\n", name, r.Skipped[name])

@@ -12,8 +12,8 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// names are the names of faults that came together.
-func names(fs []fault) string {
+// joinNames returns the names of faults that were injected together.
+func joinNames(fs []fault) string {
 	var all []string
 	for _, f := range fs {
 		all = append(all, f.name())
@@ -21,74 +21,74 @@ func names(fs []fault) string {
 	return strings.Join(all, " + ")
 }
 
-// round has one fault, or some at once, under load, and judges what came of it.
-func (w *world) round(number int, fs []fault) *Round {
-	w.number, w.rng = number, rand.New(rand.NewPCG(w.o.Seed, uint64(number)+1)) //nolint:gosec // to be replayed
-	w.span = time.Duration(1000+w.rng.IntN(1500)) * time.Millisecond
-	w.paired, w.victims, w.failing, w.began = len(fs) > 1, nil, nil, history.Now()
-	w.note("round %d: %s", number, names(fs))
-	w.leading = w.c.LeaderOf(w, w.members...)
-	w.note("%s leads", w.leading.ID)
-	w.first = w.c.AwaitShards(w, w.members...)
-	held := w.heldBy()
-	if w.o.Caches {
-		w.emptyCaches()
-		w.stale = watchStaleReturns(append(slices.Clone(w.members), w.spare))
-		defer w.stale.take() // also if the round breaks off
+// round injects one or more faults under load, and checks the result.
+func (sc *scenario) round(number int, fs []fault) *Round {
+	sc.number, sc.rng = number, rand.New(rand.NewPCG(sc.o.Seed, uint64(number)+1)) // must be reproducible
+	sc.span = time.Duration(1000+sc.rng.IntN(1500)) * time.Millisecond
+	sc.paired, sc.victims, sc.exiting, sc.began = len(fs) > 1, nil, nil, history.Now()
+	sc.tracef("round %d: %s", number, joinNames(fs))
+	sc.leaderAtStart = sc.c.LeaderOf(sc, sc.members...)
+	sc.tracef("%s is leader", sc.leaderAtStart.ID)
+	sc.mapAtStart = sc.c.AwaitShards(sc, sc.members...)
+	queuedBefore := sc.queuedByNode()
+	if sc.o.Caches {
+		sc.emptyCaches()
+		sc.stale = watchStaleReturns(append(slices.Clone(sc.members), sc.spare))
+		defer sc.stale.take() // also if the round ends early
 	}
-	w.traffic.begin()
-	w.traffic.flow(w, 500*time.Millisecond)
+	sc.traffic.begin()
+	sc.traffic.awaitLoad(sc, 500*time.Millisecond)
 	for _, f := range fs {
-		w.note("begins: %s", f.name())
-		f.begin(w)
+		sc.tracef("begin: %s", f.name())
+		f.begin(sc)
 	}
 	for _, f := range fs {
-		if busy, ok := f.(worker); ok {
-			busy.during(w)
+		if active, ok := f.(activeFault); ok {
+			active.during(sc)
 		} else {
-			w.flow()
+			sc.awaitLoad()
 		}
 	}
 	for _, f := range fs {
-		w.note("ends: %s", f.name())
-		f.end(w)
+		sc.tracef("end: %s", f.name())
+		f.end(sc)
 	}
-	w.recover()
-	if len(w.failing) > 0 {
-		w.flow() // one of them may have been about to end
-		w.recover()
-		for _, n := range w.failing {
-			w.traffic.allowRetry(n)
+	sc.awaitRecovery()
+	if len(sc.exiting) > 0 {
+		sc.awaitLoad() // One of them may have been about to exit.
+		sc.awaitRecovery()
+		for _, n := range sc.exiting {
+			sc.traffic.allowRetry(n)
 		}
 	}
-	w.healed()
-	w.traffic.flow(w, 300*time.Millisecond)
-	w.following.goOn()
-	answers := w.traffic.end()
-	w.note("all answers are there")
-	r := w.judge(answers, w.first.Epoch)
-	r.Number, r.Faults, r.Held = number, names(fs), w.heldSince(held)
+	sc.endFaults()
+	sc.traffic.awaitLoad(sc, 300*time.Millisecond)
+	sc.followers.awaitProgress()
+	responses := sc.traffic.end()
+	sc.tracef("all responses received")
+	r := sc.checkRound(responses, sc.mapAtStart.Epoch)
+	r.Number, r.Faults, r.Queued = number, joinNames(fs), sc.queuedSince(queuedBefore)
 	return r
 }
 
-// heldBy counts the held requests of each node.
-func (w *world) heldBy() map[*cluster.Node]float64 {
+// queuedByNode returns the number of queued requests of each node.
+func (sc *scenario) queuedByNode() map[*cluster.Node]float64 {
 	counts := make(map[*cluster.Node]float64)
-	for _, n := range w.c.Running() {
-		if m, err := n.Metrics(w.Context()); err == nil {
+	for _, n := range sc.c.Running() {
+		if m, err := n.Metrics(sc.Context()); err == nil {
 			counts[n] = m.Sum("shardway_queued_requests_total")
 		}
 	}
 	return counts
 }
 
-// heldSince is how many more there are. What a node counted before its death is
-// not.
-func (w *world) heldSince(before map[*cluster.Node]float64) int {
+// queuedSince returns the increase since before. Requests that a node counted before its
+// death are missing.
+func (sc *scenario) queuedSince(before map[*cluster.Node]float64) int {
 	sum := 0.0
-	for n, count := range w.heldBy() {
+	for n, count := range sc.queuedByNode() {
 		if count < before[n] {
-			before[n] = 0 // it was started again
+			before[n] = 0 // the node was started again
 		}
 		sum += count - before[n]
 	}

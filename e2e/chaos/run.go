@@ -11,74 +11,74 @@ import (
 	"shardway/e2e/kit/netns"
 )
 
-// Available says why nothing can be run here; nil if a run can.
+// Available returns why no run is possible on this machine, or nil.
 func Available() error { return netns.Available() }
 
-// Run starts a cluster, hurts it round by round, and reports. The run ends early
-// with the first round that has violations. It fails nothing by itself: what broke
-// is in the report, and everything that was started has ended when it returns.
+// Run starts a cluster, injects faults round by round, and reports. It ends early after
+// the first round with violations. It does not fail tb: errors are part of the report.
+// All started processes have ended when it returns.
 func Run(tb testing.TB, o Options) *Report {
 	tb.Helper()
-	o = o.normal()
+	o = o.withDefaults()
 	r := &Report{Options: o, Skipped: make(map[string]string)}
-	playable := o.playable(r)
-	if len(playable) == 0 {
+	names := o.selectFaults(r)
+	if len(names) == 0 {
 		return r
 	}
-	b := &bench{TB: tb, quiet: o.Quiet}
-	w := newWorld(b, o)
-	b.do(func() {
-		w.launch()
-		d := newDeck(playable, o.Seed, o.Backwards)
-		for range o.Dealt {
-			d.deal()
+	rec := &recordingTB{TB: tb, quiet: o.Quiet}
+	sc := newScenario(rec, o)
+	rec.run(func() {
+		sc.launch()
+		s := newSchedule(names, o.Seed, o.Reverse)
+		for range o.Skip {
+			s.next()
 		}
-		w.play(r, d)
+		sc.runRounds(r, s)
 	})
-	for _, text := range b.told() {
-		r.Violations = append(r.Violations, Violation{Round: w.number, Faults: w.present, Kind: "broke", Text: text})
+	for _, text := range rec.recorded() {
+		r.Violations = append(r.Violations, Violation{Round: sc.number, Faults: sc.currentFaults, Kind: "run failed", Text: text})
 	}
-	r.Trace = w.trace.String()
+	r.Trace = sc.trace.String()
 	return r
 }
 
-// playable returns the names of the faults that can be had, and notes why others cannot.
-// That the options leave none is a short run; that nothing could be had with any is a
-// mistake.
-func (o *Options) playable(r *Report) (names []string) {
-	unfit := false
-	for _, f := range faults() {
+// selectFaults returns the names of the possible faults, and records why others are not
+// possible. If the options exclude all of them, the run is just short. If no fault
+// matches the filter, that is an error.
+func (o *Options) selectFaults(r *Report) (names []string) {
+	excluded := false
+	for _, f := range newFaults() {
 		if !o.Faults.MatchString(f.name()) {
 			continue
 		}
-		if why := o.unfit(f); why != "" {
-			r.Skipped[f.name()], unfit = why, true
+		if why := o.conflict(f); why != "" {
+			r.Skipped[f.name()], excluded = why, true
 			continue
 		}
-		if n, ok := f.(needy); ok {
-			if err := n.missing(); err != nil {
+		if n, ok := f.(conditionalFault); ok {
+			if err := n.unavailable(); err != nil {
 				r.Skipped[f.name()] = err.Error()
 				continue
 			}
 		}
 		names = append(names, f.name())
 	}
-	if len(names) == 0 && !unfit {
-		r.Violations = append(r.Violations, Violation{Kind: "broke", Text: fmt.Sprintf("no fault matches %q, or none can be had", o.Faults)})
+	if len(names) == 0 && !excluded {
+		r.Violations = append(r.Violations, Violation{Kind: "run failed", Text: fmt.Sprintf("no fault matches %q, or this machine supports none", o.Faults)})
 	}
 	return names
 }
 
-// unfit says why a fault does not go with the options; empty: it does.
-func (o *Options) unfit(f fault) string {
+// conflict returns which option excludes a fault, or an empty string.
+func (o *Options) conflict(f fault) string {
 	switch f.(type) {
 	case *killApp, *restartApp:
 		if o.Embedded {
-			return "the app is in its node, and dies with it"
+			return "the app runs in the process of its node"
 		}
 	case *hold:
 		if !o.Hold {
-			return "no node holds its shards"
+			return "no node restarts in place"
 		}
 	case *badHooks:
 		if !o.Hooks {
@@ -88,37 +88,37 @@ func (o *Options) unfit(f fault) string {
 	return ""
 }
 
-// play has rounds until the time is over or something broke.
-func (w *world) play(r *Report, d *deck) {
-	until := time.Now().Add(w.o.For)
-	for k := 0; time.Now().Before(until) && (w.o.Rounds == 0 || k < w.o.Rounds); k++ {
-		fs := d.round(w.o.Pairs)
-		w.present = names(fs)
-		began := time.Now()
-		round := w.round(k, fs)
+// runRounds runs rounds until the time is over or a round has violations.
+func (sc *scenario) runRounds(r *Report, d *schedule) {
+	until := time.Now().Add(sc.o.For)
+	for k := 0; time.Now().Before(until) && (sc.o.Rounds == 0 || k < sc.o.Rounds); k++ {
+		fs := d.nextRound(sc.o.Pairs)
+		sc.currentFaults = joinNames(fs)
+		start := time.Now()
+		round := sc.round(k, fs)
 		r.Rounds = append(r.Rounds, round)
 		r.add(round)
-		w.Logf("%d nodes, round %d: %s: %v in %.1f s", w.o.Nodes, k, round.Faults, round.History, time.Since(began).Seconds())
+		sc.Logf("%d nodes, round %d: %s: %v in %.1f s", sc.o.Nodes, k, round.Faults, round.History, time.Since(start).Seconds())
 		if len(round.Violations) > 0 {
-			w.violated = true
+			sc.violated = true
 			return
 		}
 	}
-	w.present = "all together"
-	last := w.finally()
+	sc.currentFaults = "all rounds"
+	last := sc.checkAll()
 	last.Number = -1
-	r.Resumed = w.resumed()
-	w.violated = len(last.Violations) > 0
+	r.Resumed = sc.countResumed()
+	sc.violated = len(last.Violations) > 0
 	r.add(last)
 }
 
-// removeAll removes a directory unless it is to be kept.
-func removeAll(dir string) error {
-	if kept() {
+// removeUnlessKept removes a directory unless SHARDWAY_E2E_KEEP is set.
+func removeUnlessKept(dir string) error {
+	if keepsData() {
 		return nil
 	}
 	return os.RemoveAll(dir)
 }
 
-// kept tells whether data and logs are to be kept, until the next test runs.
-func kept() bool { return os.Getenv("SHARDWAY_E2E_KEEP") != "" }
+// keepsData reports whether data and logs must remain until the next test run.
+func keepsData() bool { return os.Getenv("SHARDWAY_E2E_KEEP") != "" }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// trace is what happened, and when.
+// trace is the list of events of a run with their times.
 type trace struct {
 	start time.Time
 	lines []string
@@ -20,5 +20,5 @@ func (t *trace) add(text string) {
 	t.lines = append(t.lines, fmt.Sprintf("%9.3fs  %s", time.Since(t.start).Seconds(), text))
 }
 
-// String is the trace, one event a line.
+// String returns the trace, one event per line.
 func (t *trace) String() string { return strings.Join(t.lines, "\n") }

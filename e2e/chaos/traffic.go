@@ -15,111 +15,111 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// registers is how many keys of a round are registers: few, so that each has many
-// operations. A third of them are in memory, a third in the store, and a third where
-// nothing looks at epochs.
+// registers is the number of keys of a round that are registers: few, so that each has
+// many operations. A third of them is in the memory of the app, a third in the fenced
+// store, and a third in a store that ignores epochs.
 const registers = 16
 
-// mode is how the n-th register is kept.
-func mode(n int) string { return []string{"memory", "store", unfenced}[n%registers%3] }
+// registerMode returns where the n-th register is stored.
+func registerMode(n int) string { return []string{"memory", "store", unfenced}[n%registers%3] }
 
-// unfenced are the registers that nothing but the cluster protects.
+// unfenced registers are protected only by the cluster.
 const unfenced = "unfenced"
 
-// long is how long the longest of the usual requests take.
-const long = "700ms"
+// longDelay is the duration of the longest regular requests.
+const longDelay = "700ms"
 
-// traffic is all load on a cluster: clients that live as long as it does, and in
-// each round a generator for each.
+// traffic is the load on a cluster: clients that live as long as the cluster, and in each
+// round one generator per client.
 type traffic struct {
-	w       *world
-	clients []*load.Client
-	rates   []int
-	noRetry []string // targets that may die
-	working []*load.Generator
-	ctx     context.Context //nolint:containedctx // of the round's requests
-	abort   context.CancelFunc
+	sc         *scenario
+	clients    []*load.Client
+	rates      []int
+	noRetry    []string // addresses of nodes that may die
+	generators []*load.Generator
+	ctx        context.Context // of the requests of the round
+	abort      context.CancelFunc
 
-	// asked counts the requests of ask in the round.
-	asked   int
-	asking  sync.WaitGroup
-	mu      sync.Mutex
-	answers []history.Response // to them
+	// sent is the number of single requests in the round.
+	sent      int
+	pending   sync.WaitGroup
+	mu        sync.Mutex
+	responses []history.Response // to the single requests
 }
 
-// newTraffic makes two clients that count and one that has registers.
-func newTraffic(w *world) *traffic {
-	t := &traffic{w: w, rates: []int{w.o.Rate / 4, w.o.Rate / 4, w.o.Rate / 2}}
+// newTraffic returns two clients that use counters and one that uses registers.
+func newTraffic(sc *scenario) *traffic {
+	t := &traffic{sc: sc, rates: []int{sc.o.Rate / 4, sc.o.Rate / 4, sc.o.Rate / 2}}
 	for range t.rates {
 		t.clients = append(t.clients, load.NewClient(nil, nil))
 	}
-	t.aim(w.members)
+	t.setTargets(sc.members)
 	return t
 }
 
-// aim has the next requests go to these nodes, in turn.
-func (t *traffic) aim(at []*cluster.Node) {
+// setTargets sends the next requests to these nodes, in turn.
+func (t *traffic) setTargets(at []*cluster.Node) {
 	addrs := cluster.Addrs(at)
 	for _, c := range t.clients {
 		c.SetTargets(slices.Clone(addrs))
-		addrs = append(addrs[1:], addrs[0]) // each begins elsewhere
+		addrs = append(addrs[1:], addrs[0]) // each client starts at a different node
 	}
-	if t.w.following != nil { // else they begin with the same
-		t.w.following.aim(at)
+	if t.sc.followers != nil { // nil until the followers start, which use the same nodes
+		t.sc.followers.setTargets(at)
 	}
 }
 
-// begin begins the load of a round.
+// begin starts the load of a round.
 func (t *traffic) begin() {
 	t.ctx, t.abort = context.WithCancel(context.Background())
-	t.asked, t.answers = 0, nil
-	plain, regs := t.w.keys("n"), t.w.keys("r")[:registers]
+	t.sent, t.responses = 0, nil
+	plain, regs := t.sc.keys("n"), t.sc.keys("r")[:registers]
 	for i, client := range t.clients {
 		o := load.Options{
 			Client: client, Rate: t.rates[i], Keys: plain,
-			Prefix: fmt.Sprintf("r%d.%d", t.w.number, i), Timeout: t.w.o.QueueWait + t.w.o.Patience,
+			Prefix: fmt.Sprintf("r%d.%d", t.sc.number, i), Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
 		}
-		// The longest take turns on the keys that are asked for most: what runs there
-		// for too long has somebody beside it.
+		// The longest requests take turns on the most frequent keys, so other requests
+		// overlap with a request that runs too long.
 		o.Make = func(n int, r *load.Request) {
-			if mixed(n, r); r.Header["App-Delay"] == long {
+			if mixRequests(n, r); r.Header["App-Delay"] == longDelay {
 				r.Key = regs[(n/40*2+n%2+i*registers/2)%registers]
 			}
 		}
 		if i == len(t.clients)-1 {
-			o.Keys, o.Make = regs, operate
+			o.Keys, o.Make = regs, makeRegisterOp
 		}
-		t.working = append(t.working, load.Start(t.ctx, o))
+		t.generators = append(t.generators, load.Start(t.ctx, o))
 	}
 }
 
-// late has some registers of a node written so slowly that its app has them when
-// the node's shards are elsewhere: what it writes then, the store has to refuse, if
-// it is fenced.
-func (t *traffic) late(m cluster.Map, n *cluster.Node) {
-	for i, key := range t.w.keys("r")[:registers] {
+// sendLateWrites sends writes to some registers of a node. They are so slow that the app
+// performs them when the shards of the node have moved. The store must reject these
+// writes if the register is fenced.
+func (t *traffic) sendLateWrites(m cluster.Map, n *cluster.Node) {
+	for i, key := range t.sc.keys("r")[:registers] {
 		if m.OwnerOf(key) != n.ID {
 			continue
 		}
-		t.asked++
+		t.sent++
 		r := load.Request{
-			ID: fmt.Sprintf("r%d.late%d", t.w.number, t.asked), Key: key, Method: http.MethodPost, Timeout: t.w.o.QueueWait + t.w.o.Patience,
-			Header: map[string]string{"App-Register": mode(i), "App-Late": "3500ms"},
+			ID: fmt.Sprintf("r%d.late%d", t.sc.number, t.sent), Key: key, Method: http.MethodPost, Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
+			Header: map[string]string{"App-Register": registerMode(i), "App-Late": "3500ms"},
 		}
 		r.Body = []byte(r.ID)
 		client, ctx := t.clients[i%len(t.clients)], t.ctx
-		t.asking.Go(func() {
+		t.pending.Go(func() {
 			a := client.Do(ctx, r)
 			t.mu.Lock()
 			defer t.mu.Unlock()
-			t.answers = append(t.answers, a)
+			t.responses = append(t.responses, a)
 		})
 	}
 }
 
-// mixed has requests that take their time, and big ones, each kind as GET and as
-// POST but the last.
-func mixed(n int, r *load.Request) {
+// mixRequests makes some requests slow and some large. Each kind exists as GET and as
+// POST, except the last.
+func mixRequests(n int, r *load.Request) {
 	switch n % 40 {
 	case 4, 5, 24, 25:
 		r.Header = map[string]string{"App-Delay": "50ms"}
@@ -128,70 +128,70 @@ func mixed(n int, r *load.Request) {
 	case 12, 13, 32, 33:
 		r.Header = map[string]string{"App-Size": "3000", "App-Chunks": "6", "App-Delay": "20ms"}
 	case 16, 17:
-		r.Header = map[string]string{"App-Delay": long}
+		r.Header = map[string]string{"App-Delay": longDelay}
 	case 29:
 		r.Body = make([]byte, 100_000)
 	}
 }
 
-// operate makes an operation on a register: POST writes the request's id, which is
-// unique.
-func operate(n int, r *load.Request) {
-	r.Header = map[string]string{"App-Register": mode(n / 2)}
+// makeRegisterOp turns a request into an operation on a register. A POST writes the
+// request ID, which is unique.
+func makeRegisterOp(n int, r *load.Request) {
+	r.Header = map[string]string{"App-Register": registerMode(n / 2)}
 }
 
-// flow waits for what begins in a time.
-func (t *traffic) flow(w *world, d time.Duration) {
-	until := t.begun() + int(d.Seconds()*float64(w.o.Rate))
-	cluster.Await(w, "load flows", func() error {
-		if n := t.begun(); n < until {
-			return fmt.Errorf("%d of %d requests begun", n, until)
+// awaitLoad waits until as many requests have started as the load sends in d.
+func (t *traffic) awaitLoad(sc *scenario, d time.Duration) {
+	until := t.started() + int(d.Seconds()*float64(sc.o.Rate))
+	cluster.Await(sc, "requests start", func() error {
+		if n := t.started(); n < until {
+			return fmt.Errorf("%d of %d requests started", n, until)
 		}
 		return nil
 	})
 }
 
-func (t *traffic) begun() int {
+func (t *traffic) started() int {
 	n := 0
-	for _, g := range t.working {
+	for _, g := range t.generators {
 		n += g.Begun()
 	}
 	return n
 }
 
-// end stops the load and returns the answers, when all are there.
+// end stops the load and returns all responses.
 func (t *traffic) end() []history.Response {
 	var all []history.Response
-	for _, g := range t.working {
+	for _, g := range t.generators {
 		all = append(all, g.Stop()...)
 	}
-	t.working = nil
-	t.asking.Wait()
+	t.generators = nil
+	t.pending.Wait()
 	t.abort()
-	return append(all, t.answers...)
+	return append(all, t.responses...)
 }
 
-// unasked is how many bytes came on idle connections.
-func (t *traffic) unasked() int {
-	n := 0
+// unsolicited returns the number of bytes that arrived on idle connections.
+func (t *traffic) unsolicited() int {
+	total := 0
 	for _, c := range t.clients {
-		n += c.Unasked()
+		total += c.Unasked()
 	}
-	return n
+	return total
 }
 
-// forbidRetry has no client send what may have run at a node again.
+// forbidRetry stops clients from resending requests that may have run at a node.
 func (t *traffic) forbidRetry(n *cluster.Node) {
 	t.noRetry = append(t.noRetry, n.Addr)
-	t.tell()
+	t.applyNoRetry()
 }
 
 func (t *traffic) allowRetry(n *cluster.Node) {
 	t.noRetry = slices.DeleteFunc(t.noRetry, func(addr string) bool { return addr == n.Addr })
-	t.tell()
+	t.applyNoRetry()
 }
 
-func (t *traffic) tell() {
+func (t *traffic) applyNoRetry() {
 	for _, c := range t.clients {
 		c.SetNoRetry(slices.Clone(t.noRetry)...)
 	}
@@ -201,10 +201,10 @@ func (t *traffic) close() {
 	if t.abort != nil {
 		t.abort()
 	}
-	for _, g := range t.working {
+	for _, g := range t.generators {
 		g.Stop()
 	}
-	t.asking.Wait()
+	t.pending.Wait()
 	for _, c := range t.clients {
 		c.Close()
 	}

@@ -11,8 +11,8 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// The judge of counters finds what has been lost, counted twice, or read too early.
-func TestJudgeOfCounters(t *testing.T) {
+// checkCounters finds counters that were lost, repeated, or read too early.
+func TestCheckCountersFindsLostAndRepeatedCounts(t *testing.T) {
 	ask := func(method string, sent, done int64, count uint64) history.Response {
 		return history.Response{
 			ID: fmt.Sprint(method, sent), Key: "k", Method: method, Status: 200, Count: count,
@@ -22,25 +22,25 @@ func TestJudgeOfCounters(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		answers []history.Response
-		wrong   string // empty: nothing
+		wrong   string // empty means that nothing is wrong
 	}{
 		{"good", []history.Response{ask("POST", 1, 2, 1), ask("GET", 3, 4, 1), ask("POST", 5, 9, 3), ask("POST", 6, 8, 2), ask("GET", 7, 8, 1)}, ""},
-		{"an unanswered one counted", []history.Response{ask("POST", 1, 2, 1), ask("POST", 3, 4, 3)}, ""},
-		{"lost", []history.Response{ask("POST", 1, 2, 2), ask("POST", 3, 4, 1)}, "k: POST3 has count 1, 1ns after POST1 had 2"},
-		{"begun anew at the same", []history.Response{ask("POST", 1, 2, 1), ask("POST", 3, 4, 1)}, "k: POST1 and POST3 were both counted as 1"},
-		{"read from an old owner", []history.Response{ask("POST", 1, 2, 5), ask("GET", 3, 4, 4)}, "k: GET3 has count 4, 1ns after POST1 had 5"},
+		{"a request without a response is counted", []history.Response{ask("POST", 1, 2, 1), ask("POST", 3, 4, 3)}, ""},
+		{"lost", []history.Response{ask("POST", 1, 2, 2), ask("POST", 3, 4, 1)}, "k: POST3 has count 1, 1ns after POST1 had count 2"},
+		{"same count twice", []history.Response{ask("POST", 1, 2, 1), ask("POST", 3, 4, 1)}, "k: POST1 and POST3 both have count 1"},
+		{"read from an old owner", []history.Response{ask("POST", 1, 2, 5), ask("GET", 3, 4, 4)}, "k: GET3 has count 4, 1ns after POST1 had count 5"},
 	} {
-		w := &world{o: Options{Shards: 8}}
-		got := strings.Join(w.counted(tc.answers, &history.Report{}), "; ")
+		sc := &scenario{o: Options{Shards: 8}}
+		got := strings.Join(sc.checkCounters(tc.answers, &history.Report{}), "; ")
 		if (tc.wrong == "") != (got == "") || !strings.HasPrefix(got, tc.wrong) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.wrong)
 		}
 	}
 }
 
-// The judge of apps that cache finds writes that an old copy has overwritten, and excuses only
-// shards of which a node has said so.
-func TestJudgeOfLostWrites(t *testing.T) {
+// findLostWrites finds writes that an old copy has overwritten. It excuses only shards
+// that a node has reported.
+func TestFindLostWritesFindsOverwrittenWrites(t *testing.T) {
 	ask := func(key string, sent, done int64, count uint64) history.Response {
 		return history.Response{
 			ID: fmt.Sprint(key, sent), Key: key, Method: "POST", Status: 200, Count: count,
@@ -65,8 +65,8 @@ func TestJudgeOfLostWrites(t *testing.T) {
 		{"announced for another shard", overwritten, map[uint32]bool{shard + 1: true}, nil, true},
 		{"two owners", overwritten, nil, map[uint32]int{shard: 1}, false},
 	} {
-		w := &world{o: Options{Shards: 8}}
-		got := w.lostWrites(tc.answers, &history.Report{Overlapped: tc.overlap}, tc.stale)
+		sc := &scenario{o: Options{Shards: 8}}
+		got := sc.findLostWrites(tc.answers, &history.Report{Overlapped: tc.overlap}, tc.stale)
 		if (len(got) > 0) != tc.want {
 			t.Errorf("%s: found %q, want some: %v", tc.name, got, tc.want)
 		}

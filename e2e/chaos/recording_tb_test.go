@@ -10,13 +10,12 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// TestBenchKeepsFailuresFromTheTest fails in all ways, in the run and in a cleanup:
-// all of it is told, what comes after a fatal failure is not done, and every
-// cleanup is.
-func TestBenchKeepsFailuresFromTheTest(t *testing.T) {
-	b := &bench{TB: t, quiet: true}
+// The test fails in every way, in the run and in a cleanup. All failures are recorded,
+// nothing runs after a fatal failure, and every cleanup runs.
+func TestRecordingTBKeepsFailuresFromTheTest(t *testing.T) {
+	b := &recordingTB{TB: t, quiet: true}
 	var done []string
-	b.do(func() {
+	b.run(func() {
 		b.Cleanup(func() { done = append(done, "first") })
 		b.Cleanup(func() {
 			b.Fatal("in a cleanup")
@@ -24,7 +23,7 @@ func TestBenchKeepsFailuresFromTheTest(t *testing.T) {
 		})
 		b.Errorf("number %d", 1)
 		if !b.Failed() {
-			t.Error("a failure is not seen")
+			t.Error("Failed returns false after a failure")
 		}
 		b.Fatalf("number %d", 2)
 		done = append(done, "beyond")
@@ -40,11 +39,10 @@ func TestBenchKeepsFailuresFromTheTest(t *testing.T) {
 	}
 }
 
-// TestErrorHasAllThatIsNeeded names the seed, the schedule, the round and what
-// happened.
-func TestErrorHasAllThatIsNeeded(t *testing.T) {
+// The error contains the seed, the schedule, the round and the trace.
+func TestReportErrorContainsScheduleAndTrace(t *testing.T) {
 	r := &Report{Options: Options{Seed: 4711, Nodes: 3}, Trace: "what happened", Skipped: map[string]string{"loss of 50 %": "no nft"}}
-	good := &Round{Number: 0, Faults: "halves", History: &history.Report{Requests: 10, Excused: map[string]int{"cut, stopped": 2}}}
+	good := &Round{Number: 0, Faults: "partition", History: &history.Report{Requests: 10, Excused: map[string]int{"truncated, paused": 2}}}
 	bad := &Round{Number: 1, Faults: "bridge", History: &history.Report{}}
 	bad.violate("two owners", "shard 7")
 	for _, round := range []*Round{good, bad} {
@@ -54,12 +52,12 @@ func TestErrorHasAllThatIsNeeded(t *testing.T) {
 	if r.Count("two owners") != 1 || r.Violations[0].Round != 1 || r.Violations[0].Faults != "bridge" {
 		t.Errorf("violations = %+v", r.Violations)
 	}
-	for _, want := range []string{"4711", "round 1 (bridge): two owners: shard 7", "0  halves", "1  bridge", "what happened"} {
+	for _, want := range []string{"4711", "round 1 (bridge): two owners: shard 7", "0  partition", "1  bridge", "what happened"} {
 		if !strings.Contains(r.Err().Error(), want) {
 			t.Errorf("the error lacks %q:\n%v", want, r.Err())
 		}
 	}
-	for _, want := range []string{"skipped: no nft", "2 cut, stopped", "1 violations"} {
+	for _, want := range []string{"skipped: no nft", "2 truncated, paused", "1 violations"} {
 		if !strings.Contains(r.String(), want) {
 			t.Errorf("the table lacks %q:\n%v", want, r)
 		}

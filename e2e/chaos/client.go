@@ -1,0 +1,100 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/load"
+)
+
+// burst opens many new connections to one node at once. Each connection sends one
+// request, which is checked like all other requests.
+type burst struct{ at *cluster.Node }
+
+// burstSize is the number of simultaneous connections of a burst.
+const burstSize = 100
+
+func (b *burst) name() string { return "burst of connections" }
+
+func (b *burst) begin(sc *scenario) {
+	b.at = sc.pick(follower)
+	sc.tracef("%d simultaneous connections to %s", burstSize, b.at.ID)
+	sc.traffic.sendBurst(b.at, burstSize)
+}
+
+func (b *burst) end(*scenario) {}
+
+// sendBurst sends n requests to one node at once, each over its own connection. Like a
+// load balancer, the clients try the other nodes if no process listens there.
+func (t *traffic) sendBurst(at *cluster.Node, n int) {
+	keys := t.sc.keys("n")
+	others := cluster.Addrs(t.sc.others(at))
+	targets := slices.Insert(others, min(1, len(others)), at.Addr) // a client starts with its second target
+	for i := range n {
+		t.sent++
+		r := load.Request{
+			ID: fmt.Sprintf("r%d.crowd%d", t.sc.number, t.sent), Key: keys[i%len(keys)], Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
+		}
+		if i%2 == 1 {
+			r.Method, r.Body = http.MethodPost, []byte(r.ID)
+		}
+		client, ctx := load.NewClient(targets, nil), t.ctx
+		client.SetNoRetry(slices.Clone(t.noRetry)...)
+		t.pending.Go(func() {
+			defer client.Close()
+			a := client.Do(ctx, r)
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.responses = append(t.responses, a)
+		})
+	}
+}
+
+// slowClients sends a byte of a request body now and then, and never completes it. No app
+// may receive these requests, and they must not delay other requests.
+type slowClients struct{ conns []net.Conn }
+
+// slowClientsPerNode is the number of slow clients of each node.
+const slowClientsPerNode = 20
+
+func (d *slowClients) name() string { return "slow clients" }
+
+func (d *slowClients) begin(sc *scenario) {
+	for _, n := range sc.c.Running() {
+		for i, key := range sc.keys("n")[:slowClientsPerNode] {
+			c, err := (&net.Dialer{Timeout: time.Second}).DialContext(sc.Context(), "tcp", n.Addr)
+			if err != nil {
+				continue // Another fault affects this node.
+			}
+			d.conns = append(d.conns, c)
+			d.write(c, fmt.Sprintf("POST / HTTP/1.1\r\nHost: app\r\nX-Shard-Key: %s\r\nApp-Id: r%d.slow%s%d\r\nContent-Length: 1000\r\n\r\n", key, sc.number, n.ID, i))
+		}
+	}
+}
+
+func (d *slowClients) during(sc *scenario) {
+	for until := time.Now().Add(sc.span); time.Now().Before(until); {
+		for _, c := range d.conns {
+			d.write(c, "x")
+		}
+		sc.wait(200 * time.Millisecond)
+	}
+}
+
+func (d *slowClients) end(*scenario) {
+	for _, c := range d.conns {
+		_ = c.Close()
+	}
+}
+
+// write sends text and ignores errors, since a connection may have broken.
+func (d *slowClients) write(c net.Conn, text string) {
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = c.Write([]byte(text))
+}

@@ -1,0 +1,88 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
+)
+
+// eventInterval is the interval between the events of a stream. An event takes half of it
+// to be complete.
+const eventInterval = 80 * time.Millisecond
+
+// followers are clients that follow resumable event streams, each with its own key, for
+// as long as the cluster runs. They reconnect automatically to the next node when a
+// connection breaks.
+type followers struct {
+	sc      *scenario
+	list    []*load.Follower
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// startFollowers starts n clients.
+func startFollowers(sc *scenario, n int) *followers {
+	ctx, stop := context.WithCancel(context.Background())
+	s := &followers{sc: sc, stop: stop}
+	for i, key := range load.FreshKeysIn("follow", sc.o.Shards, 1, func(int) bool { return true })[:n] {
+		s.list = append(s.list, load.NewFollower(fmt.Sprint("follower", i), key, eventInterval))
+	}
+	s.setTargets(sc.members)
+	for _, f := range s.list {
+		s.running.Go(func() { f.Run(ctx) })
+	}
+	return s
+}
+
+// setTargets sets the nodes that the clients connect to, each in a different order.
+func (s *followers) setTargets(at []*cluster.Node) {
+	addrs := cluster.Addrs(at)
+	for _, f := range s.list {
+		f.SetTargets(slices.Clone(addrs))
+		addrs = append(addrs[1:], addrs[0])
+	}
+}
+
+// awaitProgress waits until each client has received another event. No fault is active
+// any more, so no stream may be stalled.
+func (s *followers) awaitProgress() {
+	from := make([]uint64, len(s.list))
+	for i, f := range s.list {
+		from[i] = f.Last()
+	}
+	cluster.Await(s.sc, "event streams continue", func() error {
+		for i, f := range s.list {
+			if last := f.Last(); last <= from[i] {
+				return fmt.Errorf("the stream of follower %d is stalled at event %d", i, last)
+			}
+		}
+		return nil
+	})
+}
+
+// take returns the connections and events since the last call. The scenario adds their
+// request IDs to the known ones.
+func (s *followers) take() (all []history.Follower) {
+	for _, f := range s.list {
+		came := f.Take()
+		came.Bound = s.sc.o.Embedded
+		for _, c := range came.Follows {
+			s.sc.known[c.ID] = false
+		}
+		all = append(all, came)
+	}
+	return all
+}
+
+func (s *followers) close() {
+	s.stop()
+	s.running.Wait()
+}

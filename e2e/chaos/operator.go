@@ -1,0 +1,184 @@
+//go:build linux
+
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os/exec"
+	"slices"
+
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+)
+
+// Requests of operators are no fault of a node. No request may fail, and maps must obey
+// them.
+
+// drain makes a node own no shards: at the request of an operator, until it is withdrawn,
+// or at the request of the node itself before SIGTERM.
+type drain struct {
+	self   bool
+	victim *cluster.Node
+}
+
+func (f *drain) name() string {
+	if f.self {
+		return "drain --local"
+	}
+	return "drain"
+}
+
+// exclusive: next to other faults a drain may be refused, or waits for the faulty nodes.
+func (*drain) exclusive() {}
+
+func (f *drain) begin(sc *scenario) {
+	f.victim = sc.pick(anyNode)
+	if f.self {
+		sc.drains = append(sc.drains, history.Drain{Node: f.victim.ID, From: history.Now()})
+		sc.fatalIf(sc.command("drain", "--local", "--data", f.victim.Data))
+		return
+	}
+	sc.drain(f.victim)
+}
+
+// during keeps the node as a mere ingress.
+func (f *drain) during(sc *scenario) {
+	sc.awaitEmpty(f.victim)
+	sc.awaitLoad()
+	if f.self {
+		sc.tracef("SIGTERM %s", f.victim.ID)
+		f.victim.Stop(sc)
+		sc.awaitLoad()
+	}
+}
+
+func (f *drain) end(sc *scenario) {
+	if f.self {
+		sc.start(f.victim)
+		sc.drains[len(sc.drains)-1].Until = history.Now()
+		return
+	}
+	sc.uncordon(f.victim)
+}
+
+// cordon makes a node gain no shards while another node stops, whose shards move, and
+// starts again.
+type cordon struct{ victim, other *cluster.Node }
+
+func (*cordon) name() string { return "cordon" }
+
+func (*cordon) exclusive() {}
+
+func (f *cordon) begin(sc *scenario) {
+	f.victim, f.other = sc.pick(anyNode), sc.pick(anyNode)
+	sc.tracef("%s is cordoned", f.victim.ID)
+	since := sc.request("cordon", f.victim, func(p cluster.Policy) bool { return slices.Contains(p.Cordoned, f.victim.ID) })
+	sc.cordons = append(sc.cordons, history.Cordon{Node: f.victim.ID, Entries: history.Entries{Since: since}})
+}
+
+func (f *cordon) during(sc *scenario) {
+	sc.tracef("SIGTERM %s", f.other.ID)
+	f.other.Stop(sc)
+	sc.awaitEmpty(f.other)
+	sc.awaitLoad()
+	sc.start(f.other)
+	cluster.Await(sc, f.other.ID+" has shards again", func() error {
+		m, err := f.victim.Map(sc.Context())
+		if err == nil && m.Counts()[f.other.ID] == 0 {
+			err = errors.New("it owns no shards")
+		}
+		return err
+	})
+	sc.awaitLoad()
+}
+
+func (f *cordon) end(sc *scenario) { sc.uncordon(f.victim) }
+
+// drain asks for a drain of a node, in half of the cases with idle_first.
+func (sc *scenario) drain(n *cluster.Node) {
+	var options []string
+	if sc.rng.IntN(2) == 0 {
+		options = []string{"idle_first", "2s"}
+	}
+	sc.tracef("%s is drained %v", n.ID, options)
+	sc.drains = append(sc.drains, history.Drain{Node: n.ID, From: history.Now()})
+	sc.drains[len(sc.drains)-1].Entries.Since = sc.request("drain", n, func(p cluster.Policy) bool { return slices.Contains(p.Drained, n.ID) }, options...)
+}
+
+// uncordon withdraws all requests for a node. Maps that are proposed from now on may
+// disregard them.
+func (sc *scenario) uncordon(n *cluster.Node) {
+	sc.tracef("%s is uncordoned", n.ID)
+	var till uint64
+	cluster.Await(sc, n.ID+" reports its log position", func() error {
+		s, err := n.Status(sc.Context())
+		till = max(s.Epoch, s.Proposed) + 1
+		return err
+	})
+	sc.request("uncordon", n, func(p cluster.Policy) bool { return !slices.Contains(append(p.Drained, p.Cordoned...), n.ID) })
+	for i := range sc.drains {
+		if d := &sc.drains[i]; d.Node == n.ID && d.Until == 0 {
+			d.Until, d.Entries.Till = history.Now(), till
+		}
+	}
+	for i := range sc.cordons {
+		if e := &sc.cordons[i].Entries; sc.cordons[i].Node == n.ID && e.Till == 0 {
+			e.Till = till
+		}
+	}
+}
+
+// request sends a request of an operator to a node until the log of that node contains
+// it. It returns the index of its log entry.
+func (sc *scenario) request(verb string, n *cluster.Node, done func(cluster.Policy) bool, options ...string) (since uint64) {
+	args, accepted := url.Values{"node": {n.ID}}, false
+	for i := 0; i+1 < len(options); i += 2 {
+		args.Set(options[i], options[i+1])
+	}
+	cluster.Await(sc, verb+" "+n.ID, func() error { // The leader may have changed just now.
+		p, err := n.Policy(sc.Context())
+		if err == nil && !done(p) {
+			if !accepted {
+				err = n.Try(sc.Context(), verb, args)
+				accepted = err == nil
+			}
+			if err == nil {
+				err = errors.New("its log does not contain the request yet")
+			}
+		}
+		since = p.Since
+		return err
+	})
+	return since
+}
+
+// awaitEmpty waits until a node owns no shards, according to the other nodes.
+func (sc *scenario) awaitEmpty(n *cluster.Node) {
+	cluster.Await(sc, n.ID+" owns no shards", func() error {
+		var errs []error
+		for _, other := range sc.others(n) {
+			m, err := other.Map(sc.Context())
+			if left := m.Counts()[n.ID]; err == nil && left > 0 {
+				err = fmt.Errorf("%d shards", left)
+			}
+			if err == nil {
+				return nil
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// command runs a command of the program.
+func (sc *scenario) command(args ...string) error {
+	ctx, cancel := context.WithTimeout(sc.Context(), cluster.Patience)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, sc.o.Binaries.Node, args...).CombinedOutput(); err != nil { //nolint:gosec // the test's own
+		return fmt.Errorf("%v: %w: %s", args, err, out)
+	}
+	return nil
+}

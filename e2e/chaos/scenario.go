@@ -1,0 +1,352 @@
+//go:build linux
+
+package chaos
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/faultfs"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
+	"shardway/e2e/kit/netns"
+	"shardway/e2e/kit/store"
+)
+
+// role selects the node that a fault affects.
+type role int
+
+const (
+	anyNode role = iota + 1
+	follower
+	leader
+)
+
+// String returns the name of the role.
+func (r role) String() string {
+	switch r {
+	case anyNode:
+		return "any node"
+	case follower:
+		return "follower"
+	case leader:
+		return "leader"
+	}
+	return fmt.Sprintf("role(%d)", int(r))
+}
+
+// recoveryTimeout is the maximum time until a cluster without faults serves again.
+const recoveryTimeout = 90 * time.Second
+
+// scenario is the cluster of a run, its active faults, and its history.
+type scenario struct {
+	*recordingTB
+
+	o     Options
+	c     *cluster.Cluster
+	net   *netns.Net
+	disks map[string]*faultfs.Disk // by node; empty if this machine does not support them
+	store *store.Store
+
+	// members are the nodes that should serve; spare is prepared, and joins later.
+	members []*cluster.Node
+	spare   *cluster.Node
+
+	trace trace
+	// currentFaults are the names of the faults of the round. violated reports that a
+	// check found a violation.
+	currentFaults string
+	violated      bool
+
+	known     map[string]bool // IDs of checked requests, and whether they were denied
+	followers *followers      // through all rounds
+
+	// The following fields belong to the current round.
+	rng           *rand.Rand
+	number        int
+	paired        bool
+	leaderAtStart *cluster.Node // at the start of the round
+	mapAtStart    cluster.Map   // at the start of the round
+	victims       []*cluster.Node
+	activeFaults  []func()        // each call records the end of a fault
+	drains        []history.Drain // of all rounds
+	cordons       []history.Cordon
+	exiting       []*cluster.Node // nodes with a faulty disk: they may exit, and are started again
+	traffic       *traffic
+	stale         *staleReturns // nil without Caches
+	span          time.Duration
+	began         int64 // a value of history.Now
+}
+
+func newScenario(b *recordingTB, o Options) *scenario {
+	sc := &scenario{recordingTB: b, o: o, known: make(map[string]bool), disks: make(map[string]*faultfs.Disk), currentFaults: "start"}
+	sc.trace.begin()
+	return sc
+}
+
+// launch starts the cluster.
+func (sc *scenario) launch() {
+	o := sc.o
+	n, err := netns.New(o.Network, o.Nodes+1)
+	sc.fatalIf(err)
+	sc.net = n
+	sc.Cleanup(func() { sc.errorIf(n.Close()) })
+	dir, err := cluster.Scratch()
+	sc.fatalIf(err)
+	sc.Cleanup(func() { sc.errorIf(removeUnlessKept(dir)) })
+	data := func(id string) string { return filepath.Join(dir, "data-"+id) }
+	sc.mount(data)
+	sc.store, err = store.Listen(n.Gateway + ":0")
+	sc.fatalIf(err)
+	sc.Cleanup(func() { sc.errorIf(sc.store.Close()) })
+	sc.c = cluster.New(sc, cluster.Options{
+		Binaries: o.Binaries, Shards: o.Shards, Flags: o.commonFlags(), Net: n, Secret: o.Secret, Dir: dir, Data: data,
+		AppFlags: o.appFlags(sc.store.URL(), dir), Embedded: o.Embedded,
+	})
+	for i := range o.Nodes {
+		sc.members = append(sc.members, sc.c.Prepare(sc, append(o.nodeFlags(i), "--bootstrap-expect", strconv.Itoa(o.Nodes))...))
+	}
+	sc.spare = sc.c.Prepare(sc, o.nodeFlags(o.Nodes)...)
+	sc.c.Acquaint()
+	for _, m := range sc.members {
+		m.Start(sc)
+	}
+	sc.awaitRecovery()
+	sc.traffic = newTraffic(sc)
+	sc.Cleanup(sc.traffic.close)
+	sc.followers = startFollowers(sc, o.Followers)
+	sc.Cleanup(sc.followers.close)
+}
+
+// mount gives each node its own disk, if the machine supports that.
+func (sc *scenario) mount(data func(id string) string) {
+	if faultfs.Available() != nil {
+		return
+	}
+	for i := range sc.o.Nodes + 1 {
+		id := string(rune('a' + i))
+		d, err := faultfs.Mount(data(id), diskSize)
+		sc.fatalIf(err)
+		sc.disks[id] = d
+		sc.Cleanup(func() { sc.errorIf(unmount(d)) })
+	}
+}
+
+// unmount removes a disk. It copies the files first if they must be kept.
+func unmount(d *faultfs.Disk) error {
+	if !keepsData() {
+		return d.Unmount()
+	}
+	saved := d.Dir + ".copy"
+	err := cluster.CopyData(saved, d.Dir)
+	return errors.Join(err, d.Unmount(), os.Rename(saved, d.Dir))
+}
+
+var _ testing.TB = (*scenario)(nil)
+
+// Failed reports whether there is a failure or violation so far. Then the logs are
+// needed.
+func (sc *scenario) Failed() bool { return sc.violated || sc.recordingTB.Failed() }
+
+// fatalIf ends the run if err is not nil.
+func (sc *scenario) fatalIf(err error) {
+	if err != nil {
+		sc.Fatal(fmt.Errorf("chaos: %w", err))
+	}
+}
+
+// errorIf records err as a failure, and continues.
+func (sc *scenario) errorIf(err error) {
+	if err != nil {
+		sc.Error(err)
+	}
+}
+
+// tracef adds an event to the trace.
+func (sc *scenario) tracef(format string, args ...any) { sc.trace.add(fmt.Sprintf(format, args...)) }
+
+// pick selects a member with a role that no fault of the round affects yet, or a member
+// with any role if there is none. Two simultaneous faults never affect the same node.
+func (sc *scenario) pick(r role) *cluster.Node {
+	var from []*cluster.Node
+	for _, n := range sc.members {
+		if slices.Contains(sc.victims, n) || r == follower && n == sc.leaderAtStart {
+			continue
+		}
+		if r == leader && n == sc.leaderAtStart {
+			from = []*cluster.Node{n}
+			break
+		}
+		from = append(from, n)
+	}
+	n := from[sc.rng.IntN(len(from))]
+	sc.victims = append(sc.victims, n)
+	sc.tracef("selected: %s", n.ID)
+	return n
+}
+
+// shuffled returns the members in random order.
+func (sc *scenario) shuffled() []*cluster.Node {
+	nodes := slices.Clone(sc.members)
+	sc.rng.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	return nodes
+}
+
+func (sc *scenario) others(but ...*cluster.Node) []*cluster.Node {
+	return slices.DeleteFunc(slices.Clone(sc.members), func(n *cluster.Node) bool { return slices.Contains(but, n) })
+}
+
+// recordFault records a fault that is not a signal. It is active until endFaults is
+// called.
+func (sc *scenario) recordFault(k history.FaultKind, n *cluster.Node) {
+	sc.tracef("%s: %s", n.ID, k)
+	sc.activeFaults = append(sc.activeFaults, n.Hurt(k))
+	if k == history.DiskFault {
+		sc.traffic.forbidRetry(n) // it may exit
+	}
+}
+
+// endFaults records the end of all faults of recordFault.
+func (sc *scenario) endFaults() {
+	for _, f := range sc.activeFaults {
+		f()
+	}
+	sc.activeFaults = nil
+}
+
+func (sc *scenario) kill(n *cluster.Node) {
+	sc.tracef("%s: killed", n.ID)
+	sc.traffic.forbidRetry(n)
+	n.Kill(sc)
+}
+
+// start starts a node unless it runs.
+func (sc *scenario) start(n *cluster.Node) {
+	if !n.Running() {
+		sc.tracef("%s: started", n.ID)
+		n.Start(sc)
+		sc.traffic.allowRetry(n)
+	}
+}
+
+// traceExit adds to the trace that a node with a disk fault has exited, if it has. It
+// loses its connections at any time between the failed write and its exit, seconds later.
+func (sc *scenario) traceExit(n *cluster.Node) {
+	if _, ended := n.Ended(); ended {
+		sc.tracef("%s: has exited", n.ID)
+	}
+}
+
+// restartExited starts a node again that has exited because of its disk, or is about to.
+// Its exit follows a moment after the failed write.
+func (sc *scenario) restartExited(n *cluster.Node) {
+	sc.exiting = append(sc.exiting, n)
+	sc.restartAllExited()
+}
+
+func (sc *scenario) restartAllExited() {
+	if sc.o.Embedded && sc.c.Starved(sc.began) > 0 {
+		// An app on a starved machine may run too long after an abort, and its node exits
+		// because of that.
+		for _, n := range sc.members {
+			if !n.Running() && !slices.Contains(sc.exiting, n) {
+				sc.exiting = append(sc.exiting, n)
+			}
+		}
+	}
+	for _, n := range sc.exiting {
+		if !n.Running() {
+			sc.traceExit(n)
+			sc.start(n)
+			sc.traffic.forbidRetry(n) // it may exit again
+		}
+	}
+}
+
+func (sc *scenario) sigstop(n *cluster.Node) {
+	sc.tracef("%s: SIGSTOP", n.ID)
+	n.Pause(sc)
+}
+
+func (sc *scenario) sigcont(n *cluster.Node) {
+	sc.tracef("%s: SIGCONT", n.ID)
+	n.Continue(sc)
+}
+
+// wait waits for d.
+func (sc *scenario) wait(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-sc.Context().Done():
+		sc.Fatal(sc.Context().Err())
+	}
+}
+
+// awaitLoad waits for the span of the round, measured in started requests.
+func (sc *scenario) awaitLoad() { sc.traffic.awaitLoad(sc, sc.span) }
+
+// awaitOthers waits until all nodes except the given ones serve, if there is only one
+// fault in this round.
+func (sc *scenario) awaitOthers(but ...*cluster.Node) {
+	if sc.paired {
+		sc.awaitLoad()
+		return
+	}
+	sc.c.AwaitShards(sc, sc.others(but...)...)
+	sc.tracef("the other nodes serve")
+}
+
+// awaitRecovery waits until all members serve and report one map without orphaned shards.
+func (sc *scenario) awaitRecovery() {
+	start := time.Now()
+	cluster.AwaitFor(sc, recoveryTimeout, "all nodes serve again", func() error {
+		sc.restartAllExited()
+		return sc.checkServing()
+	})
+	sc.tracef("all nodes serve after %v", time.Since(start).Round(time.Millisecond))
+}
+
+// checkServing returns nil if all members serve and report the same map.
+func (sc *scenario) checkServing() error {
+	m, err := sc.c.Serving(sc, sc.members...)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, n := range sc.members {
+		other, err := n.Map(sc.Context())
+		if err != nil {
+			return err
+		}
+		if other.Epoch != m.Epoch || len(m.Moves(other)) > 0 {
+			errs = append(errs, fmt.Errorf("%s has another map than %s: epochs %d and %d, %d shards differ",
+				n.ID, sc.members[0].ID, other.Epoch, m.Epoch, len(m.Moves(other))))
+		}
+		s, err := n.Status(sc.Context())
+		if err != nil {
+			return err
+		}
+		if s.Shards.Orphaned > 0 {
+			errs = append(errs, fmt.Errorf("%s reports %d orphaned shards", n.ID, s.Shards.Orphaned))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// retry calls f until it succeeds.
+func (sc *scenario) retry(what string, f func() error) { cluster.Await(sc, what, f) }
+
+// keys returns one key for each shard. kind and the round number make the keys unique.
+func (sc *scenario) keys(kind string) []string {
+	return load.FreshKeysIn(fmt.Sprintf("%s%d", kind, sc.number), sc.o.Shards, 1, func(int) bool { return true })
+}

@@ -1,0 +1,60 @@
+//go:build linux
+
+package chaos
+
+// noFault is a round without a fault. It shows the behaviour of the machine itself.
+type noFault struct{}
+
+func (*noFault) name() string { return "no fault" }
+
+func (*noFault) begin(*scenario) {}
+
+func (*noFault) end(*scenario) {}
+
+// rolling sends SIGTERM to every node in turn and starts each again, at once if it
+// restarts in place. No request may fail.
+type rolling struct{}
+
+func (*rolling) name() string { return "rolling SIGTERM" }
+
+func (*rolling) exclusive() {}
+
+func (*rolling) begin(*scenario) {}
+
+func (*rolling) during(sc *scenario) {
+	for _, i := range sc.rng.Perm(len(sc.members)) {
+		n := sc.members[i]
+		sc.tracef("SIGTERM %s", n.ID)
+		n.Stop(sc)
+		if !n.Holds() {
+			sc.awaitOthers(n)
+		}
+		sc.start(n)
+		sc.awaitRecovery()
+	}
+}
+
+func (*rolling) end(*scenario) {}
+
+// stepDown makes the leader transfer leadership several times. No request may fail, and
+// no shard moves.
+type stepDown struct{}
+
+func (*stepDown) name() string { return "step-down" }
+
+func (*stepDown) exclusive() {}
+
+func (*stepDown) begin(*scenario) {}
+
+func (*stepDown) during(sc *scenario) {
+	for range 1 + sc.rng.IntN(3) {
+		n := sc.c.LeaderOf(sc, sc.members...)
+		sc.tracef("%s steps down", n.ID)
+		if err := n.Try(sc.Context(), "step-down", nil); err != nil {
+			sc.tracef("%v", err) // It stays leader, or has stepped down nevertheless.
+		}
+		sc.awaitRecovery()
+	}
+}
+
+func (*stepDown) end(*scenario) {}

@@ -1,0 +1,83 @@
+//go:build linux
+
+package chaos
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"shardway/e2e/kit/cluster"
+	"shardway/e2e/kit/history"
+	"shardway/e2e/kit/load"
+)
+
+// slowDelay is how long the slow request takes: less than --drain-timeout.
+const slowDelay = "4s"
+
+// slowMove drains a node while it runs one GET that takes seconds. The other keys of the
+// move must be served elsewhere meanwhile.
+type slowMove struct {
+	victim *cluster.Node
+	key    string        // of the slow request
+	done   chan struct{} // closed when the slow request has its response
+}
+
+func (*slowMove) name() string { return "slow request" }
+
+// exclusive: next to other faults a drain may be refused.
+func (*slowMove) exclusive() {}
+
+func (f *slowMove) begin(sc *scenario) {
+	f.victim = sc.pick(anyNode)
+	f.done = make(chan struct{})
+	f.key = sc.mapAtStart.Keys(f.victim.ID, 1)[0]
+	sc.tracef("%s runs a request for key %s that takes %s", f.victim.ID, f.key, slowDelay)
+	sc.traffic.sendSlow(f.key, f.done)
+}
+
+func (f *slowMove) during(sc *scenario) {
+	others := slices.DeleteFunc(sc.mapAtStart.Keys(f.victim.ID, 8), func(key string) bool {
+		return load.ShardOf(key, sc.o.Shards) == load.ShardOf(f.key, sc.o.Shards)
+	})
+	sc.drains = append(sc.drains, history.Drain{Node: f.victim.ID, From: history.Now()})
+	sc.drains[len(sc.drains)-1].Entries.Since = sc.request("drain", f.victim, func(p cluster.Policy) bool { return slices.Contains(p.Drained, f.victim.ID) })
+	cluster.Await(sc, "other keys of the move are served elsewhere", func() error {
+		m, err := sc.others(f.victim)[0].Map(sc.Context())
+		if err != nil {
+			return err
+		}
+		for _, key := range others {
+			if m.OwnerOf(key) == f.victim.ID {
+				return fmt.Errorf("%s is still at %s", key, f.victim.ID)
+			}
+		}
+		return nil
+	})
+	select {
+	case <-f.done:
+		sc.Errorf("keys of %s moved only after its slow request had ended", f.victim.ID)
+	default:
+	}
+	<-f.done
+	sc.awaitEmpty(f.victim)
+}
+
+func (f *slowMove) end(sc *scenario) { sc.uncordon(f.victim) }
+
+// sendSlow sends one GET that takes slowDelay, and closes done after its response.
+func (t *traffic) sendSlow(key string, done chan struct{}) {
+	t.sent++
+	r := load.Request{
+		ID: fmt.Sprintf("r%d.slow%d", t.sc.number, t.sent), Key: key, Method: http.MethodGet, Timeout: t.sc.o.QueueWait + t.sc.o.Patience,
+		Header: map[string]string{"App-Delay": slowDelay},
+	}
+	client, ctx := t.clients[0], t.ctx
+	t.pending.Go(func() {
+		a := client.Do(ctx, r)
+		close(done)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.responses = append(t.responses, a)
+	})
+}
