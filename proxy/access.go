@@ -7,6 +7,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/internal/problem"
+	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
 )
 
@@ -145,14 +146,14 @@ func (l accessLine) send(in int64, socket, why string) {
 
 // who writes from whom the request came, and by which names others know it.
 func (l accessLine) who(e *zerolog.Event) {
-	e.Str("client", l.from.text)
-	if ip := l.keys.clientIP(); string(ip) != l.from.text {
+	e.Str("client", l.from.Text)
+	if ip := l.keys.clientIP(); string(ip) != l.from.Text {
 		e.Bytes("client_for", ip)
 	}
 	if id := l.x.requestID(&l.req); len(id) > 0 {
 		e.Bytes("request_id", id)
 	}
-	if id := traceID(&l.req); id != nil {
+	if id := forwarded.TraceID(&l.req); id != nil {
 		e.Bytes("trace_id", id)
 	}
 }
@@ -164,7 +165,7 @@ func (l accessLine) writeBad() {
 		return
 	}
 	l.set.Access.Log.Log().Str("time", time.Now().UTC().Format(accessTime)).
-		Int("status", a.status).Str("route", "none").Str("error", string(a.code)).Str("client", l.from.text).Send()
+		Int("status", a.status).Str("route", "none").Str("error", string(a.code)).Str("client", l.from.Text).Send()
 }
 
 // place writes where the request's key lives.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
 )
 
@@ -17,9 +18,9 @@ import (
 type requestState struct {
 	s       *Server
 	conn    *h1.Conn
-	ingress string    // name of the node at the other end; empty means a client
-	from    origin    // address of the client
-	set     *Settings // settings in force for this request
+	ingress string           // name of the node at the other end; empty means a client
+	from    forwarded.Client // address of the client
+	set     *Settings        // settings in force for this request
 
 	req  h1.Request
 	x    exchange
@@ -147,7 +148,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.conn.Reset(conn, o)
 	c.life = lifetime{within: ctx}
 	if ingress == "" {
-		c.from.set(conn, c.set.TrustedProxies)
+		c.from.Set(conn, c.set.TrustedProxies)
 		boundUnacknowledged(conn, c.set)
 	}
 	return c

@@ -1,6 +1,10 @@
 package proxy
 
-import "sync"
+import (
+	"sync"
+
+	"shardway/proxy/forwarded"
+)
 
 // clientPool reuses the memory of closed client connections, some KiB each. For a client that
 // sends one request on each connection, allocating that memory cost more than the request.
@@ -37,7 +41,7 @@ func (c *client) isReusable() bool {
 // reset removes everything that belongs to the former connection, and keeps allocated buffers. The
 // numbering of runs continues, because the sweep recognizes runs by their number.
 func (c *client) reset() {
-	c.x, c.from = exchange{}, origin{}
+	c.x, c.from = exchange{}, forwarded.Client{}
 	c.body.reset()
 	c.body.free()
 	c.life = lifetime{}

@@ -8,6 +8,7 @@ import (
 
 	"shardway/internal/problem"
 	"shardway/keysource"
+	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
 )
 
@@ -30,7 +31,7 @@ const (
 // whom, and nothing of what becomes of it.
 type finder struct {
 	req     *h1.Request
-	from    *origin
+	from    *forwarded.Client
 	set     *Settings
 	keys    *Keys                      // by which keys are found; nil: no key has been looked for yet
 	scratch []byte                     // where what it returns may stand until it is asked again
@@ -242,21 +243,21 @@ func isHex(v []byte) bool {
 // clientIP returns the address of the client that a request is from: of the
 // connection, or behind trusted proxies the last one that none of them is.
 func (f *finder) clientIP() []byte {
-	return f.clientIPBehind(f.set.TrustedProxies, f.from.trusted)
+	return f.clientIPBehind(f.set.TrustedProxies, f.from.Trusted)
 }
 
 // proxies returns the networks whose forwarding headers count for keys, and whether the
 // connection comes from one of them.
 func (f *finder) proxies() (proxies []netip.Prefix, trusted bool) {
 	if f.keys != nil && f.keys.usesProxies {
-		return f.keys.proxies, isTrusted(f.from.addr, f.keys.proxies)
+		return f.keys.proxies, forwarded.IsTrusted(f.from.Addr, f.keys.proxies)
 	}
-	return f.set.TrustedProxies, f.from.trusted
+	return f.set.TrustedProxies, f.from.Trusted
 }
 
 // clientIPBehind is clientIP with other trusted proxies.
 func (f *finder) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte {
-	f.scratch = append(f.scratch[:0], f.from.text...)
+	f.scratch = append(f.scratch[:0], f.from.Text...)
 	if !trusted {
 		return f.scratch
 	}
@@ -274,7 +275,7 @@ func (f *finder) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte {
 		}
 		a = a.Unmap().WithZone("")
 		f.scratch = a.AppendTo(f.scratch[:0])
-		if !isTrusted(a, proxies) {
+		if !forwarded.IsTrusted(a, proxies) {
 			break
 		}
 	}

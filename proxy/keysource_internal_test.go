@@ -16,6 +16,7 @@ import (
 
 	"shardway/config"
 	"shardway/keysource"
+	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
 )
 
@@ -95,7 +96,7 @@ func readBack(t *testing.T, s keysource.Source, key string) {
 	}
 	in := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: h\r\n%s\r\n", target, lines)
 	h := h1.NewConn(&script{Reader: strings.NewReader(in)}, h1.Options{Buffers: &h1.Buffers{}})
-	f := finder{req: new(h1.Request), from: new(origin), set: &Settings{}}
+	f := finder{req: new(h1.Request), from: new(forwarded.Client), set: &Settings{}}
 	if err := h.ReadRequest(f.req); err != nil {
 		if s.Kind != keysource.Header { // of which some mean something
 			t.Fatalf("%q: %v", in, err)

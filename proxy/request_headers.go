@@ -19,8 +19,6 @@ const (
 	lineMinted   = headerMinted + ": 1\r\n"
 	lineContinue = headerContinue + ": "
 	lineTries    = headerTries + ": "
-	lineVia      = "Via: 1.1 shardway\r\n"
-	lineViaOld   = "Via: 1.0 shardway\r\n"
 )
 
 // usualExtra has room for what most heads are given.
@@ -53,10 +51,10 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 		e.DropExpect = e.DropExpect || f.x.onDemand && !f.x.clientExpects
 		b = f.appendOwner(b, p.epoch)
 	} else {
-		b = f.from.appendForwarding(b, &f.req, e, f.set.Forwarded)
+		b = f.from.AppendHeaders(b, &f.req, e, f.set.Forwarded)
 		b = f.x.appendRequestID(b, &f.req, e)
 		if len(f.req.Host()) == 0 {
-			e.Host = f.from.host() // HTTP/1.0; between nodes and for the app there is one
+			e.Host = f.from.LocalHost() // HTTP/1.0; between nodes and for the app there is one
 		}
 		if !f.x.keyless {
 			b = append(b, lineShard...)

@@ -146,9 +146,9 @@ func (r reply) appendCookie(b []byte) []byte {
 // overTLS reports whether the client came by https, here or, as a trusted proxy
 // says, to the first of them.
 func (r reply) overTLS() bool {
-	if r.from.proto == "https" {
+	if r.from.Proto == "https" {
 		return true
 	}
 	first, _, _ := bytes.Cut(r.req.Known(h1.FieldXForwardedProto), []byte(","))
-	return r.from.trusted && strings.EqualFold(string(bytes.TrimSpace(first)), "https")
+	return r.from.Trusted && strings.EqualFold(string(bytes.TrimSpace(first)), "https")
 }

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"net/netip"
 	"time"
+
+	"shardway/proxy/forwarded"
 )
 
 // Settings is the part of Options that may change while the Server runs: Apply
@@ -115,5 +117,5 @@ func (c *client) use(set *Settings) {
 	o := c.s.clientOptions(c.ingress, set)
 	c.conn.SetTimeouts(o.Timeouts)
 	c.conn.SetLimits(o.HeadBytes, o.TargetBytes, o.HeadLines)
-	c.from.trusted = c.ingress == "" && isTrusted(c.from.addr, set.TrustedProxies)
+	c.from.Trusted = c.ingress == "" && forwarded.IsTrusted(c.from.Addr, set.TrustedProxies)
 }

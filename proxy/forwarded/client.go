@@ -1,4 +1,4 @@
-package proxy
+package forwarded
 
 import (
 	"crypto/tls"
@@ -8,26 +8,32 @@ import (
 	"shardway/proxy/h1"
 )
 
-// origin is where a client connection comes from.
-type origin struct {
-	addr    netip.Addr // invalid for what has none, as a Unix socket
-	text    string     // addr, or "unknown" (RFC 7239 section 6.2)
-	proto   string
-	trusted bool     // one of TrustedProxies
+// Lines of the Via header, by the version of the request.
+const (
+	lineVia    = "Via: 1.1 shardway\r\n"
+	lineViaOld = "Via: 1.0 shardway\r\n"
+)
+
+// Client is where a client connection comes from.
+type Client struct {
+	Addr    netip.Addr // invalid for what has none, as a Unix socket
+	Text    string     // addr, or "unknown" (RFC 7239 section 6.2)
+	Proto   string
+	Trusted bool     // one of TrustedProxies
 	conn    net.Conn // for host
 }
 
-func (o *origin) set(conn net.Conn, trusted []netip.Prefix) {
-	o.text, o.proto = "unknown", "http"
+func (o *Client) Set(conn net.Conn, trusted []netip.Prefix) {
+	o.Text, o.Proto = "unknown", "http"
 	if _, ok := conn.(*tls.Conn); ok {
-		o.proto = "https"
+		o.Proto = "https"
 	}
 	if a := peerAddr(conn); a.IsValid() {
-		o.addr = a.Addr()
-		o.text = o.addr.String()
+		o.Addr = a.Addr()
+		o.Text = o.Addr.String()
 	}
 	o.conn = conn
-	o.trusted = isTrusted(o.addr, trusted)
+	o.Trusted = IsTrusted(o.Addr, trusted)
 }
 
 // peerAddr returns where a connection comes from.
@@ -52,8 +58,8 @@ func addrPort(addr net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
-// host returns the address the connection came to, as a Host.
-func (o *origin) host() []byte {
+// LocalHost returns the address the connection came to, as a Host.
+func (o *Client) LocalHost() []byte {
 	local := addrPort(o.conn.LocalAddr())
 	if !local.IsValid() {
 		return []byte("localhost")
@@ -61,7 +67,7 @@ func (o *origin) host() []byte {
 	return []byte(local.String())
 }
 
-func isTrusted(a netip.Addr, trusted []netip.Prefix) bool {
+func IsTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 	for _, p := range trusted {
 		if p.Contains(a) {
 			return true
@@ -70,15 +76,15 @@ func isTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 	return false
 }
 
-// appendForwarding appends Via and X-Forwarded-*. What a client says of itself
+// AppendHeaders appends Via and X-Forwarded-*. What a client says of itself
 // counts only if it is a trusted proxy; then it is added to.
-func (o *origin) appendForwarding(b []byte, req *h1.Request, e *h1.Edit, forwarded bool) []byte {
+func (o *Client) AppendHeaders(b []byte, req *h1.Request, e *h1.Edit, forwarded bool) []byte {
 	if req.Minor() == 0 {
 		b = append(b, lineViaOld...)
 	} else {
 		b = append(b, lineVia...)
 	}
-	trusted := o.trusted
+	trusted := o.Trusted
 	if !trusted {
 		e.Drop |= h1.Forwarding
 	}
@@ -87,7 +93,7 @@ func (o *origin) appendForwarding(b []byte, req *h1.Request, e *h1.Edit, forward
 	if trusted {
 		b = appendFormer(b, req)
 	}
-	b = append(b, o.text...)
+	b = append(b, o.Text...)
 	b = append(b, "\r\n"...)
 	if !trusted || !req.Has(h1.FieldXForwardedHost) {
 		if host := req.Host(); len(host) > 0 {
@@ -98,7 +104,7 @@ func (o *origin) appendForwarding(b []byte, req *h1.Request, e *h1.Edit, forward
 	}
 	if !trusted || !req.Has(h1.FieldXForwardedProto) {
 		b = append(b, "X-Forwarded-Proto: "...)
-		b = append(b, o.proto...)
+		b = append(b, o.Proto...)
 		b = append(b, "\r\n"...)
 	}
 	if forwarded {
@@ -109,14 +115,14 @@ func (o *origin) appendForwarding(b []byte, req *h1.Request, e *h1.Edit, forward
 
 // appendForwarded appends this hop as RFC 7239 writes it. The elements of
 // trusted proxies stay before it, in lines of their own.
-func (o *origin) appendForwarded(b, host []byte) []byte {
+func (o *Client) appendForwarded(b, host []byte) []byte {
 	b = append(b, "Forwarded: for="...)
-	if o.addr.Is6() {
+	if o.Addr.Is6() {
 		b = append(b, '"', '[')
-		b = append(b, o.text...)
+		b = append(b, o.Text...)
 		b = append(b, ']', '"')
 	} else {
-		b = append(b, o.text...)
+		b = append(b, o.Text...)
 	}
 	if len(host) > 0 { // a judged one needs no escapes
 		b = append(b, ";host=\""...)
@@ -124,7 +130,7 @@ func (o *origin) appendForwarded(b, host []byte) []byte {
 		b = append(b, '"')
 	}
 	b = append(b, ";proto="...)
-	b = append(b, o.proto...)
+	b = append(b, o.Proto...)
 	return append(b, "\r\n"...)
 }
 

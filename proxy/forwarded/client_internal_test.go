@@ -1,4 +1,4 @@
-package proxy
+package forwarded
 
 import (
 	"net"
@@ -24,9 +24,9 @@ func (c zonedPeer) PeerAddr() netip.AddrPort { return c.from }
 func TestOriginHasNoZone(t *testing.T) {
 	conn := zonedConn{from: netip.MustParseAddrPort("[fe80::1%eth0]:9")}
 	for _, c := range []net.Conn{conn, zonedPeer{conn}} {
-		var o origin
-		if o.set(c, []netip.Prefix{netip.MustParsePrefix("fe80::/10")}); o.text != "fe80::1" || !o.trusted {
-			t.Errorf("%T: %s, trusted %v, want fe80::1, which is", c, o.text, o.trusted)
+		var o Client
+		if o.Set(c, []netip.Prefix{netip.MustParsePrefix("fe80::/10")}); o.Text != "fe80::1" || !o.Trusted {
+			t.Errorf("%T: %s, trusted %v, want fe80::1, which is", c, o.Text, o.Trusted)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package forwarded
 
 import "shardway/proxy/h1"
 
@@ -11,9 +11,9 @@ const (
 	traceparentLen       = 55
 )
 
-// traceID returns the trace that the request's one traceparent names, nil if it names
+// TraceID returns the trace that the request's one traceparent names, nil if it names
 // none: what is not valid is no trace, and nobody shall look for it.
-func traceID(req *h1.Request) []byte {
+func TraceID(req *h1.Request) []byte {
 	const name = "traceparent"
 	i := req.Find(name, 0)
 	if i < 0 || req.Find(name, i+1) >= 0 {
