@@ -14,59 +14,61 @@ const (
 	lineViaOld = "Via: 1.0 shardway\r\n"
 )
 
-// Client is where a client connection comes from.
+// Client is the sender of a client connection.
 type Client struct {
-	Addr    netip.Addr // invalid for what has none, as a Unix socket
-	Text    string     // addr, or "unknown" (RFC 7239 section 6.2)
-	Proto   string
-	Trusted bool     // one of TrustedProxies
-	conn    net.Conn // for host
+	Addr    netip.Addr // invalid if the connection has no IP address, such as a Unix socket
+	Text    string     // Addr, or "unknown" (RFC 7239 section 6.2)
+	Proto   string     // http or https
+	Trusted bool       // Addr belongs to a trusted proxy
+	conn    net.Conn   // for LocalHost
 }
 
-func (o *Client) Set(conn net.Conn, trusted []netip.Prefix) {
-	o.Text, o.Proto = "unknown", "http"
+// Set describes the sender of conn. trusted contains the networks of the trusted proxies.
+func (c *Client) Set(conn net.Conn, trusted []netip.Prefix) {
+	c.Text, c.Proto = "unknown", "http"
 	if _, ok := conn.(*tls.Conn); ok {
-		o.Proto = "https"
+		c.Proto = "https"
 	}
 	if a := peerAddr(conn); a.IsValid() {
-		o.Addr = a.Addr()
-		o.Text = o.Addr.String()
+		c.Addr = a.Addr()
+		c.Text = c.Addr.String()
 	}
-	o.conn = conn
-	o.Trusted = IsTrusted(o.Addr, trusted)
+	c.conn = conn
+	c.Trusted = IsTrusted(c.Addr, trusted)
 }
 
-// peerAddr returns where a connection comes from.
+// peerAddr returns the remote address of a connection.
 func peerAddr(conn net.Conn) netip.AddrPort {
-	if c, ok := conn.(interface{ PeerAddr() netip.AddrPort }); ok { // which makes nothing
+	if c, ok := conn.(interface{ PeerAddr() netip.AddrPort }); ok { // does not allocate
 		a := c.PeerAddr()
 		return netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())
 	}
 	return addrPort(conn.RemoteAddr())
 }
 
-// addrPort returns an address of TCP, invalid for any other.
+// addrPort returns a TCP address, or an invalid one for other networks.
 func addrPort(addr net.Addr) netip.AddrPort {
 	if a, ok := addr.(*net.TCPAddr); ok {
 		p := a.AddrPort()
 		return netip.AddrPortFrom(p.Addr().Unmap().WithZone(""), p.Port())
 	}
-	a, err := netip.ParseAddrPort(addr.String()) // a wrapper's
+	a, err := netip.ParseAddrPort(addr.String()) // the address type of a wrapper
 	if err != nil {
 		return netip.AddrPort{}
 	}
 	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 }
 
-// LocalHost returns the address the connection came to, as a Host.
-func (o *Client) LocalHost() []byte {
-	local := addrPort(o.conn.LocalAddr())
+// LocalHost returns the local address of the connection in the form of a Host header.
+func (c *Client) LocalHost() []byte {
+	local := addrPort(c.conn.LocalAddr())
 	if !local.IsValid() {
 		return []byte("localhost")
 	}
 	return []byte(local.String())
 }
 
+// IsTrusted reports whether an address belongs to one of the networks.
 func IsTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 	for _, p := range trusted {
 		if p.Contains(a) {
@@ -76,24 +78,24 @@ func IsTrusted(a netip.Addr, trusted []netip.Prefix) bool {
 	return false
 }
 
-// AppendHeaders appends Via and X-Forwarded-*. What a client says of itself
-// counts only if it is a trusted proxy; then it is added to.
-func (o *Client) AppendHeaders(b []byte, req *h1.Request, e *h1.Edit, forwarded bool) []byte {
+// AppendHeaders appends Via, X-Forwarded-* and, with forwarded, Forwarded. It drops the headers of
+// the client through e. It keeps and extends them if the client is a trusted proxy.
+func (c *Client) AppendHeaders(b []byte, req *h1.Request, e *h1.Edit, forwarded bool) []byte {
 	if req.Minor() == 0 {
 		b = append(b, lineViaOld...)
 	} else {
 		b = append(b, lineVia...)
 	}
-	trusted := o.Trusted
+	trusted := c.Trusted
 	if !trusted {
 		e.Drop |= h1.Forwarding
 	}
 	e.Drop |= h1.Of(h1.FieldXForwardedFor)
 	b = append(b, "X-Forwarded-For: "...)
 	if trusted {
-		b = appendFormer(b, req)
+		b = appendForwardedFor(b, req)
 	}
-	b = append(b, o.Text...)
+	b = append(b, c.Text...)
 	b = append(b, "\r\n"...)
 	if !trusted || !req.Has(h1.FieldXForwardedHost) {
 		if host := req.Host(); len(host) > 0 {
@@ -104,38 +106,38 @@ func (o *Client) AppendHeaders(b []byte, req *h1.Request, e *h1.Edit, forwarded 
 	}
 	if !trusted || !req.Has(h1.FieldXForwardedProto) {
 		b = append(b, "X-Forwarded-Proto: "...)
-		b = append(b, o.Proto...)
+		b = append(b, c.Proto...)
 		b = append(b, "\r\n"...)
 	}
 	if forwarded {
-		b = o.appendForwarded(b, req.Host())
+		b = c.appendForwarded(b, req.Host())
 	}
 	return b
 }
 
-// appendForwarded appends this hop as RFC 7239 writes it. The elements of
-// trusted proxies stay before it, in lines of their own.
-func (o *Client) appendForwarded(b, host []byte) []byte {
+// appendForwarded appends this hop in the form of RFC 7239. The elements of trusted proxies stay
+// before it, on separate lines.
+func (c *Client) appendForwarded(b, host []byte) []byte {
 	b = append(b, "Forwarded: for="...)
-	if o.Addr.Is6() {
+	if c.Addr.Is6() {
 		b = append(b, '"', '[')
-		b = append(b, o.Text...)
+		b = append(b, c.Text...)
 		b = append(b, ']', '"')
 	} else {
-		b = append(b, o.Text...)
+		b = append(b, c.Text...)
 	}
-	if len(host) > 0 { // a judged one needs no escapes
+	if len(host) > 0 { // a validated host needs no escapes
 		b = append(b, ";host=\""...)
 		b = append(b, host...)
 		b = append(b, '"')
 	}
 	b = append(b, ";proto="...)
-	b = append(b, o.Proto...)
+	b = append(b, c.Proto...)
 	return append(b, "\r\n"...)
 }
 
-// appendFormer appends what came as X-Forwarded-For, in one list.
-func appendFormer(b []byte, req *h1.Request) []byte {
+// appendForwardedFor appends the received X-Forwarded-For fields as one list.
+func appendForwardedFor(b []byte, req *h1.Request) []byte {
 	const name = "X-Forwarded-For"
 	for i := req.Find(name, 0); i >= 0; i = req.Find(name, i+1) {
 		if _, v := req.Field(i); len(v) > 0 {

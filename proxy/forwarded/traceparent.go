@@ -2,7 +2,7 @@ package forwarded
 
 import "shardway/proxy/h1"
 
-// Lengths and places in a traceparent (W3C Trace Context, level 1, section 3.2.2):
+// Offsets in a traceparent (W3C Trace Context, level 1, section 3.2.2):
 //
 //	00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
 const (
@@ -11,8 +11,8 @@ const (
 	traceparentLen       = 55
 )
 
-// TraceID returns the trace that the request's one traceparent names, nil if it names
-// none: what is not valid is no trace, and nobody shall look for it.
+// TraceID returns the trace id of the request, or nil without exactly one valid traceparent. An
+// invalid id would lead to no trace.
 func TraceID(req *h1.Request) []byte {
 	const name = "traceparent"
 	i := req.Find(name, 0)
@@ -26,18 +26,19 @@ func TraceID(req *h1.Request) []byte {
 	version, flags := v[:2], v[spanEnd+1:traceparentLen]
 	trace, span := v[traceBegin:traceEnd], v[spanBegin:spanEnd]
 	switch longer := len(v) > traceparentLen; {
-	case !hexadecimal(version) || string(version) == "ff" || !hexadecimal(flags):
+	case !isHex(version) || string(version) == "ff" || !isHex(flags):
 		return nil
-	case !hexadecimal(trace) || zeros(trace) || !hexadecimal(span) || zeros(span):
+	case !isHex(trace) || isZero(trace) || !isHex(span) || isZero(span):
 		return nil
 	case longer && (string(version) == "00" || v[traceparentLen] != '-'):
-		return nil // a later version may say more, behind a dash
+		return nil // a later version may append fields after a dash
 	}
 	return trace
 }
 
-// hexadecimal reports lower-case digits, which is all that the standard allows.
-func hexadecimal(b []byte) bool {
+// isHex reports whether b consists of lower-case hexadecimal digits, the only ones that the standard
+// allows.
+func isHex(b []byte) bool {
 	for _, c := range b {
 		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
 			return false
@@ -46,7 +47,8 @@ func hexadecimal(b []byte) bool {
 	return true
 }
 
-func zeros(b []byte) bool {
+// isZero reports whether b consists of zeros.
+func isZero(b []byte) bool {
 	for _, c := range b {
 		if c != '0' {
 			return false
