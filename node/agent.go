@@ -10,6 +10,7 @@ import (
 	"shardway/ack"
 	"shardway/event"
 	"shardway/internal/clock"
+	"shardway/node/eventlog"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -34,7 +35,7 @@ type agent struct {
 	appWatch        *appWatch
 	fail            func(error)
 	metrics         *metrics
-	changes         *changes
+	changes         *eventlog.MapChangeRecorder
 	transmit        func(ack.Heartbeat) // sends a heartbeat to the leader; does not block
 	trips           trips
 	missingMapSince atomic.Int64    // time of the clock since which this node lacks a map that the leader reported; zero means none
@@ -183,7 +184,7 @@ func (a *agent) poll(now time.Duration) (next time.Duration) {
 	}
 	acked := a.machine.Acked()
 	a.acked.Store(uint64(acked))
-	a.changes.acknowledged(acked, now)
+	a.changes.Acknowledged(acked, now)
 	if fresh := a.acquireFailures.update(a.machine.HeldShards); len(fresh) > 0 {
 		a.log.Warn().Str("shards", named(fresh)).Str("why", a.acquireFailures.why(fresh[0])).Msg("acquire hook failed, will retry")
 	}
@@ -238,7 +239,7 @@ func (a *agent) Route(r ack.Routing) {
 		a.proxy.RenewTo(newlyExcluded(old, s))
 	}
 	a.proxy.Wake(a.router.swap(r))
-	a.changes.routed(old, s, a.clock.Precise())
+	a.changes.Routed(old, s, a.clock.Precise())
 	if s.Committed().Epoch() != old.Committed().Epoch() {
 		a.committed(old.Committed(), s)
 	}
@@ -319,7 +320,7 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 		a.orphans.abortIfCaughtUp(s.Last().Epoch(), orphanedIn(s, a.lastAtStart.Load()))
 		a.keepsShards.Store(a.machine.MapStays())
 		if current := a.machine.UpToDate(); current && !a.upToDate.Swap(current) {
-			a.changes.caughtUp(a.router.state.Load())
+			a.changes.CaughtUp(a.router.state.Load())
 		}
 	case ack.BootSuperseded:
 		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("boot number superseded, using higher one")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/node/eventlog"
 	"shardway/proxy"
 	"shardway/shardmap"
 	"shardway/verdict"
@@ -174,11 +175,11 @@ func (w *watch) diagnose(ctx context.Context) {
 	}
 	for _, f := range went {
 		w.n.log.Info().Str("code", string(f.Code)).Str("text", f.Text).Msg("finding cleared")
-		w.n.recordFinding(false, f)
+		w.n.events.Add(eventlog.Finding(false, f))
 	}
 	for _, f := range came {
 		w.n.log.WithLevel(logLevel(f.Severity)).Str("code", string(f.Code)).Str("text", f.Text).Str("remedy", f.Remedy).Msg("finding raised")
-		w.n.recordFinding(true, f)
+		w.n.events.Add(eventlog.Finding(true, f))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"shardway/ack"
+	"shardway/node/eventlog"
 )
 
 // fsm is the replicated state as Raft drives it. Apply publishes an immutable
@@ -27,7 +28,7 @@ type fsm struct {
 	// broken freezes the state after an entry that could not be read. Only
 	// Raft's one FSM goroutine looks at it.
 	broken bool
-	moves  moves
+	moves  eventlog.ShardMoves
 	// policed, when set, is told that the policy is another; it does not block.
 	policed func()
 }
@@ -75,7 +76,7 @@ func (f *fsm) Restore(b []byte) error {
 	if err != nil {
 		return f.fail(err)
 	}
-	f.publish(s, reasonSnapshot)
+	f.publish(s, eventlog.ReasonSnapshot)
 	return nil
 }
 
@@ -96,7 +97,7 @@ func (f *fsm) publish(s *ack.State, reason string) {
 	if s.Index() < was.Index() {
 		return
 	}
-	f.moves.committed(was, s, reason)
+	f.moves.Record(was, s, reason)
 	f.state.Store(s)
 	if f.policed != nil && s.Policy() != was.Policy() {
 		f.policed()

@@ -10,6 +10,7 @@ import (
 	"shardway/event"
 	"shardway/node/clusterid"
 	"shardway/node/consensus"
+	"shardway/node/eventlog"
 	"shardway/shardmap"
 )
 
@@ -142,7 +143,7 @@ func (l *leading) observeApp(node shardmap.NodeID, sick bool) {
 	was, known := l.appUnhealthy[node]
 	l.appUnhealthy[node] = sick
 	if known && was != sick && node != l.n.self {
-		l.n.recordAppHealth(node, !sick)
+		l.n.events.Add(eventlog.AppHealth(node, !sick))
 	}
 }
 
@@ -185,8 +186,8 @@ func (l *leading) stepDown(ctx context.Context, reason string) {
 func (l *leading) logEvent(e ack.Event) {
 	switch e.Kind {
 	case ack.EventProposing:
-		l.n.changes.proposed(e.Epoch, l.n.o.Clock.Precise())
-		l.n.metrics.rounds.WithLabelValues(label(e.Reason)).Inc()
+		l.n.changes.Proposed(e.Epoch, l.n.o.Clock.Precise())
+		l.n.metrics.rounds.WithLabelValues(eventlog.ReasonLabel(e.Reason)).Inc()
 		line := l.log.Info().Str("reason", e.Reason).Int("moved", e.Moved)
 		if e.Busy > 0 {
 			line = line.Int("deferred", e.Busy)
@@ -202,10 +203,10 @@ func (l *leading) logEvent(e ack.Event) {
 		l.n.metrics.drops.WithLabelValues(e.Cause.String()).Inc()
 		l.log.Warn().Str("peer", string(e.Node)).Stringer("cause", e.Cause).Msg("node excluded from map")
 	case ack.EventCommitting:
-		l.n.changes.submitted(e.Epoch, l.n.o.Clock.Precise())
+		l.n.changes.CommitSubmitted(e.Epoch, l.n.o.Clock.Precise())
 		l.log.Debug().Uint64("epoch", uint64(e.Epoch)).Msg("all acknowledgements received")
 	case ack.EventTakeover:
-		l.n.metrics.taken.WithLabelValues(label(e.Reason)).Inc()
+		l.n.metrics.taken.WithLabelValues(eventlog.ReasonLabel(e.Reason)).Inc()
 		l.log.Info().Str("peer", string(e.Node)).Str("by", e.Reason).Msg("shards taken over")
 	case ack.EventDuplicate:
 		l.log.Warn().Str("peer", string(e.Node)).Str("addr", e.Reason).Msg("duplicate-node: another process has this ID")

@@ -2,7 +2,6 @@ package node
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,10 +38,6 @@ func timing(name, help string) prometheus.HistogramOpts {
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 160, NativeHistogramMinResetDuration: time.Hour,
 	}
 }
-
-// label is one word for a label, and for who reads events: what the log tells in several
-// is spelled like those that are one, such as missed-ack.
-func label(words string) string { return strings.ReplaceAll(words, " ", "-") }
 
 func newMetrics() *metrics {
 	counter := func(name, help string) prometheus.Counter {

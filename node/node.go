@@ -23,6 +23,7 @@ import (
 	"shardway/node/apphealth"
 	"shardway/node/consensus"
 	"shardway/node/disk"
+	"shardway/node/eventlog"
 	"shardway/node/gossip"
 	"shardway/node/logs"
 	"shardway/node/membership"
@@ -66,8 +67,8 @@ type Node struct {
 	allowance         *allowance
 	metrics           *metrics
 	events            *event.Ring
-	changes           *changes
-	lastLeader        lastLeader
+	changes           *eventlog.MapChangeRecorder
+	leaderTracker     *eventlog.LeaderTracker
 	hashed            atomic.Pointer[hashKey] // see hashKey
 	marking           sync.Mutex              // one requarantine at a time
 	directory         atomic.Pointer[endpoints.Directory]
@@ -143,7 +144,7 @@ func New(o Options) (*Node, error) {
 	n.allowance = newAllowance(&n.o)
 	if o.CheckApp != nil {
 		n.health = apphealth.NewChecker(n.watchedCheck(), cmp.Or(o.Health, apphealth.DefaultSettings()), &n.pulse, o.Log, func() {
-			n.recordAppHealth(n.self, n.health.Healthy())
+			n.events.Add(eventlog.AppHealth(n.self, n.health.Healthy()))
 			if !n.health.Healthy() {
 				n.holds.clear() // what the app kept is gone, or soon will be
 			}
@@ -151,9 +152,10 @@ func New(o Options) (*Node, error) {
 		})
 	}
 	n.events = n.newEvents()
-	n.changes = &changes{self: n.self, ring: n.events, queue: n.room.Stats, took: func(phase string, d time.Duration) {
+	n.leaderTracker = eventlog.NewLeaderTracker(n.events)
+	n.changes = eventlog.NewMapChangeRecorder(eventlog.MapChangeOptions{Self: n.self, Ring: n.events, Queue: n.room.Stats, OnPhase: func(phase string, d time.Duration) {
 		n.metrics.phases.WithLabelValues(phase).Observe(d.Seconds())
-	}}
+	}})
 	n.proxy = proxy.New(n.proxyOptions())
 	if n.appWatch != nil {
 		n.appWatch.connected, n.appWatch.renew = n.proxy.UpstreamConnected, n.proxy.RenewUpstream
@@ -189,7 +191,7 @@ func (n *Node) proxyOptions() proxy.Options {
 		}
 		return true, ""
 	}
-	p.HandedOver = n.recordWebSocketMoves
+	p.HandedOver = func(h proxy.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
 	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hashKey, n.wrecked, n.o.Shards, n.explain
 	return p
 }

@@ -10,6 +10,7 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/clock"
+	"shardway/node/eventlog"
 	"shardway/proxy"
 	"shardway/queue"
 )
@@ -23,7 +24,7 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 	clock.Advance(time.Hour)
 	state, sent := ack.NewState(), uint64(0)
 	a := &agent{
-		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(changes), router: newRouter("a", 4, clock, nil),
+		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: newRouter("a", 4, clock, nil),
 		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 	}
 	a.machine = ack.NewAgent(ack.AgentOptions{

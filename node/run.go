@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"shardway/node/eventlog"
 	"shardway/node/gossip"
 	"shardway/peer"
 )
@@ -156,10 +157,10 @@ func (n *Node) keepDirectory(ctx context.Context) {
 	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
 	var said uint64 // index of the timing entry that was last compared
-	observer := &memberObserver{ring: n.events, onEvent: n.logMemberEvent}
+	watcher := eventlog.NewNodeWatcher(n.self, n.events, n.log)
 	for {
-		n.recordLeader()
-		n.observeMembers(observer)
+		n.leaderTracker.Observe(n.raft.Term, n.leader)
+		watcher.Observe(n.gossip.Members(), n.raft.Configuration(), n.router.state.Load())
 		select {
 		case <-ctx.Done():
 			return
@@ -188,7 +189,7 @@ func (n *Node) lead(ctx context.Context) {
 	t := n.pulse.Every(pollEvery)
 	defer t.Stop()
 	for {
-		n.recordLeader()
+		n.leaderTracker.Observe(n.raft.Term, n.leader)
 		term, leads := n.raft.Leadership() // one call returns both, because a leadership belongs to one term
 		switch {
 		case ctx.Err() != nil:

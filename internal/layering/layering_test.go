@@ -45,7 +45,7 @@ func allowed() map[string][]string {
 		// The operator's side.
 		"admin": {"event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/disk", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "ack/election", "admin", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
+		"node":             {"node/apphealth", "node/consensus", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "ack/election", "admin", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/disk":        {"node/logs"},
@@ -54,6 +54,7 @@ func allowed() map[string][]string {
 		"node/clusterid":   {},
 		"node/logs":        {},
 		"node/diskhistory": {"node/disk"},
+		"node/eventlog":    {"node/consensus", "node/gossip", "ack", "admin", "event", "proxy", "queue", "shardmap", "verdict"},
 		"node/membership":  {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
 		"node/rotation":    {"node/logs", "admin", "internal/secret"},
 		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},

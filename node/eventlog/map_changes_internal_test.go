@@ -1,4 +1,4 @@
-package node
+package eventlog
 
 import (
 	"testing"
@@ -12,12 +12,12 @@ import (
 // to wait until it is in force, gone again or not; what had gone before is not.
 func TestChangeTellsWhatItHeld(t *testing.T) {
 	waits := queue.Stats{Entered: 20, Waiting: 2}
-	c := &changes{self: "a", ring: event.NewRing(event.Options{Node: "a"}), queue: func() queue.Stats { return waits }}
+	c := NewMapChangeRecorder(MapChangeOptions{Self: "a", Ring: event.NewRing(event.Options{Node: "a"}), Queue: func() queue.Stats { return waits }})
 	s := ack.NewState()
-	c.begin(s.Committed(), s, 1)
+	c.beginLocked(s.Committed(), s, 1)
 	waits = queue.Stats{Entered: 25, Waiting: 1, Dequeued: 6}
-	c.end(2)
-	cursor, err := c.ring.Read("")
+	c.endLocked(2)
+	cursor, err := c.o.Ring.Read("")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package node
+package eventlog
 
 import (
 	"testing"
@@ -6,18 +6,18 @@ import (
 	"shardway/admin"
 )
 
-// What a node remembers of moves has a bound, and the newest stay.
+// The number of kept moves is bounded, and the newest ones stay.
 func TestMovesAreBounded(t *testing.T) {
-	var m moves
-	for i := range movesKept + 100 {
+	var m ShardMoves
+	for i := range maxShardMoves + 100 {
 		m.mu.Lock()
-		m.note(admin.Move{Epoch: uint64(i), Shard: uint32(i % 10)})
+		m.addLocked(admin.Move{Epoch: uint64(i), Shard: uint32(i % 10)})
 		m.mu.Unlock()
 	}
-	if n := len(m.ring); n != movesKept {
-		t.Errorf("%d moves are kept, want %d", n, movesKept)
+	if n := len(m.ring); n != maxShardMoves {
+		t.Errorf("%d moves are kept, want %d", n, maxShardMoves)
 	}
-	got := m.of(7)
+	got := m.Of(7)
 	if first, last := got[0].Epoch, got[len(got)-1].Epoch; first != 107 || last != 4187 {
 		t.Errorf("moves of shard 7 from %d to %d, want 107 to 4187", first, last)
 	}
@@ -26,7 +26,7 @@ func TestMovesAreBounded(t *testing.T) {
 			t.Fatalf("%d is before %d", got[i].Epoch, got[i+1].Epoch)
 		}
 	}
-	if got := m.of(11); got == nil || len(got) != 0 {
+	if got := m.Of(11); got == nil || len(got) != 0 {
 		t.Errorf("moves of a shard that has none: %v", got)
 	}
 }

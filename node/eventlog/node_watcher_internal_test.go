@@ -1,12 +1,15 @@
-package node
+package eventlog
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rs/zerolog"
+
 	"shardway/ack"
 	"shardway/event"
+	"shardway/node/consensus"
 	"shardway/node/gossip"
 )
 
@@ -20,9 +23,9 @@ func news(c *event.Cursor) string {
 	return strings.Join(words, ", ")
 }
 
-func TestOnlookerTellsEachTurnOnce(t *testing.T) {
-	o := &memberObserver{ring: event.NewRing(event.Options{Run: 7})}
-	c, err := o.ring.Read("")
+func TestNodeWatcherRecordsEachChangeOnce(t *testing.T) {
+	w := NewNodeWatcher("a", event.NewRing(event.Options{Run: 7}), zerolog.Nop())
+	c, err := w.ring.Read("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +51,14 @@ func TestOnlookerTellsEachTurnOnce(t *testing.T) {
 		{"nothing happens", []gossip.Member{a}, []string{"a/1"}, nil, ""},
 		{"it comes anew", []gossip.Member{a, b}, []string{"a/1"}, nil, "node-joined b"},
 	} {
-		o.observe(slices.Clone(tt.members), tt.voters, tt.servers, ack.NewState())
+		var servers []consensus.Server
+		for _, id := range tt.voters {
+			servers = append(servers, consensus.Server{ID: id, Voter: true})
+		}
+		for _, id := range tt.servers {
+			servers = append(servers, consensus.Server{ID: id})
+		}
+		w.Observe(slices.Clone(tt.members), servers, ack.NewState())
 		if got := news(c); got != tt.want {
 			t.Errorf("%s: told %q, want %q", tt.what, got, tt.want)
 		}

@@ -1,0 +1,40 @@
+package eventlog
+
+import (
+	"strings"
+
+	"shardway/event"
+	"shardway/proxy"
+	"shardway/shardmap"
+	"shardway/verdict"
+)
+
+// ReasonLabel returns the reason of a map change as one word, for events and metric labels: "missed ack"
+// becomes "missed-ack".
+func ReasonLabel(reason string) string { return strings.ReplaceAll(reason, " ", "-") }
+
+// Finding returns the event that finding f was raised, or cleared if raised is false.
+func Finding(raised bool, f verdict.Finding) event.Event {
+	kind := event.FindingCleared
+	if raised {
+		kind = event.FindingRaised
+	}
+	return event.Event{Kind: kind, Finding: &f}
+}
+
+// AppHealth returns the event that the app of a node has become healthy or unhealthy.
+func AppHealth(node shardmap.NodeID, healthy bool) event.Event {
+	kind := event.AppUnhealthy
+	if healthy {
+		kind = event.AppHealthy
+	}
+	return event.Event{Kind: kind, Node: string(node)}
+}
+
+// WebSocketsMoved returns the event with the outcome for resumable WebSockets that lost their upstream
+// connections together.
+func WebSocketsMoved(h proxy.Handover) event.Event {
+	return event.Event{Kind: event.SocketsMoved, Sockets: &event.Sockets{
+		Shards: h.Shards, Sockets: h.Sockets, Gaps: h.Gaps, Lost: h.Lost, LongestMS: float64(h.Longest.Microseconds()) / 1000,
+	}}
+}

@@ -1,0 +1,62 @@
+package eventlog
+
+import (
+	"sync"
+
+	"shardway/ack"
+	"shardway/admin"
+	"shardway/shardmap"
+)
+
+// maxShardMoves is how many moves a node keeps: four times those of the first map of a cluster.
+const maxShardMoves = 4096
+
+// ReasonSnapshot replaces the reasons of moves that are only known from a snapshot.
+const ReasonSnapshot = "snapshot"
+
+// ShardMoves keeps which shards moved between nodes, and why, from the maps that this node has observed as
+// committed: the maps in its log, which it replays after a start, and all later ones. One goroutine
+// records, any goroutine may read. The zero value is ready for use.
+type ShardMoves struct {
+	// mu protects the following fields.
+	mu   sync.Mutex
+	ring []admin.Move // ascending by epoch, from index next on if it is full
+	next int          // index of the next move in a full ring
+}
+
+// Record records the moves that the commit of state is has made. was is the state before.
+func (m *ShardMoves) Record(was, is *ack.State, reason string) {
+	if was.Committed().Epoch() == is.Committed().Epoch() || was.Committed().Len() != is.Committed().Len() {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range shardmap.Diff(was.Committed(), is.Committed()) {
+		m.addLocked(admin.Move{
+			Epoch: uint64(is.Committed().Epoch()), Shard: uint32(d.Shard), From: string(d.From), To: string(d.To), Reason: reason,
+		})
+	}
+}
+
+// addLocked adds a move and drops the oldest one if the ring is full. mu must be held.
+func (m *ShardMoves) addLocked(x admin.Move) {
+	if len(m.ring) < maxShardMoves {
+		m.ring = append(m.ring, x)
+		return
+	}
+	m.ring[m.next] = x
+	m.next = (m.next + 1) % maxShardMoves
+}
+
+// Of returns the moves of a shard, oldest first. The result is not nil.
+func (m *ShardMoves) Of(shard uint32) []admin.Move {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := []admin.Move{}
+	for i := range m.ring {
+		if x := m.ring[(m.next+i)%len(m.ring)]; x.Shard == shard {
+			out = append(out, x)
+		}
+	}
+	return out
+}
