@@ -39,7 +39,7 @@ func TestKilledNodeIsSeen(t *testing.T) {
 
 	victim.Start(t)
 	p.Await(t, "the node is back and has its share", state(victim.ID, "active")+fmt.Sprintf(` && Number(document.querySelector("#rows tr[data-node='%s'] td[data-col=share] bdi").textContent) > 40`, victim.ID))
-	for _, c := range p.Complaints() {
+	for _, c := range p.Errors() {
 		t.Error("the browser complains: " + c)
 	}
 

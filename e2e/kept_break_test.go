@@ -91,7 +91,7 @@ func TestSocketsBreakRehearsesAMove(t *testing.T) {
 	}
 	legs, err := wsresume.Read(x.dir)
 	must(t, err)
-	for _, wrong := range wsresume.Judge(saw, legs) {
+	for _, wrong := range wsresume.Check(saw, legs) {
 		t.Error(wrong)
 	}
 }

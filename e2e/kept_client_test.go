@@ -53,7 +53,7 @@ func (c *keptClient) read(ctx context.Context) {
 		_, b, err := c.ws.Read(ctx)
 		var n wsresume.Number
 		if err == nil {
-			_, err = fmt.Sscanf(string(b), "%d %d %d", &n.Leg, &n.N, &n.Ack)
+			_, err = fmt.Sscanf(string(b), "%d %d %d", &n.Conn, &n.N, &n.Ack)
 		}
 		c.mu.Lock()
 		switch {

@@ -35,7 +35,7 @@ type keptEnds struct {
 func makeKeptEnds(t *testing.T) *keptEnds {
 	t.Helper()
 	e := &keptEnds{dir: t.TempDir(), python: pythonWith(t, "websockets")}
-	sub, err := fs.Sub(wsresume.Ends, "ends")
+	sub, err := fs.Sub(wsresume.Peers, "peers")
 	must(t, err)
 	must(t, os.CopyFS(e.dir, sub))
 	if npmInstalls(t, e.dir, "ws@8") {
@@ -157,7 +157,7 @@ func (c *keptScript) says(text string) {
 
 // numberOf reads a message of an app; the judge is told of zeros.
 func numberOf(text string) (n wsresume.Number) {
-	_, _ = fmt.Sscanf(text, "%d %d %d", &n.Leg, &n.N, &n.Ack)
+	_, _ = fmt.Sscanf(text, "%d %d %d", &n.Conn, &n.N, &n.Ack)
 	return n
 }
 

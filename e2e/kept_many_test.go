@@ -329,7 +329,7 @@ func (x *keptSockets) judgeIdle(t *testing.T, list []*idleSocket) {
 	}
 	cluster.Await(t, "the apps see all sockets end as they should", func() error {
 		legs, err := wsresume.Read(x.dir)
-		if wrong := wsresume.Judge(saw, legs); len(wrong) > 0 {
+		if wrong := wsresume.Check(saw, legs); len(wrong) > 0 {
 			err = errors.Join(err, fmt.Errorf("%d complaints: %s", len(wrong), wrong[0]))
 		}
 		return err

@@ -132,7 +132,7 @@ func (x *keptSockets) gaps(t *testing.T) (gaps, planned int) {
 		switch {
 		case l.Gap:
 			gaps++
-		case l.Leg > 0:
+		case l.N > 0:
 			planned++
 		}
 	}
@@ -196,7 +196,7 @@ func (x *keptSockets) wantPlanned(t *testing.T, began int64) (gaps, planned int)
 }
 
 // judge has the clients ask for their end, and judges what they and the apps saw.
-func (x *keptSockets) judge(t *testing.T) []*wsresume.Leg {
+func (x *keptSockets) judge(t *testing.T) []*wsresume.Conn {
 	t.Helper()
 	var saw []wsresume.Client
 	for _, c := range x.conns {
@@ -207,7 +207,7 @@ func (x *keptSockets) judge(t *testing.T) []*wsresume.Leg {
 	}
 	legs, err := wsresume.Read(x.dir)
 	must(t, err)
-	for _, wrong := range wsresume.Judge(saw, legs) {
+	for _, wrong := range wsresume.Check(saw, legs) {
 		t.Error(wrong)
 	}
 	return legs

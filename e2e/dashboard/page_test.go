@@ -26,7 +26,7 @@ func show(t *testing.T, b *browser.Browser, s *dashboard.Scene, v browser.View) 
 	p := b.Open(t, url+"/status", v)
 	p.Await(t, "the script shows the cluster", shown)
 	t.Cleanup(func() {
-		for _, c := range p.Complaints() {
+		for _, c := range p.Errors() {
 			t.Error("the browser complains: " + c)
 		}
 		p.Close(t)
@@ -73,7 +73,7 @@ func (l looks) saysWhatWasServed(t *testing.T) {
 	for name, s := range map[string]*dashboard.Scene{"well": dashboard.NewScene(3, 256), "moving": moving, "warned": warned} {
 		url, _ := serve(t, s, admin.Access{})
 		// Without a script the page is loaded anew every two seconds: all is read at once.
-		plain := l.b.Open(t, url+"/status", browser.View{Width: 1280, Height: 900, Plain: true})
+		plain := l.b.Open(t, url+"/status", browser.View{Width: 1280, Height: 900, NoScript: true})
 		var was, is said
 		plain.Eval(t, says, &was)
 		plain.Close(t)
@@ -222,7 +222,7 @@ func (l looks) fitsAPhone(t *testing.T) {
 		s.Say(verdict.Finding{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "a sentence about " + strings.Repeat("longwords", 12), Remedy: strings.Repeat("longwords", 12)})
 		p := show(t, l.b, s, phone)
 		for _, width := range []int{320, 360, 412, 768, 1024} {
-			p.Look(t, browser.View{Width: width, Height: 740, Scale: 2, Phone: width < 768})
+			p.SetView(t, browser.View{Width: width, Height: 740, Scale: 2, Phone: width < 768})
 			p.Await(t, fmt.Sprintf("%d is wide enough", width), fmt.Sprintf("innerWidth === %d && document.documentElement.scrollWidth <= %d", width, width))
 		}
 	}
@@ -231,7 +231,7 @@ func (l looks) fitsAPhone(t *testing.T) {
 // Moves are seen: what is under way, and what the last map has moved.
 func (l looks) showsMoves(t *testing.T) {
 	s := dashboard.NewScene(5, 1024)
-	p := show(t, l.b, s, browser.View{Width: 1280, Height: 900, Calm: true, Dark: true})
+	p := show(t, l.b, s, browser.View{Width: 1280, Height: 900, ReducedMotion: true, Dark: true})
 	s.Fail(2)
 	p.Await(t, "moves and their cause are told", `/20\d moving · 20\d unavailable \(n3\)/.test(document.getElementById("shards-sum").textContent)`)
 	p.Await(t, "the change is told as it is proposed", `/^\d\d:\d\d:\d\d epoch 18 proposed 20\d shards moved, because: crashed n3 → n1 \d+ /.test([...document.querySelectorAll("#history li:first-child .line > *")].map(e => e.textContent).join(" "))`)
@@ -281,7 +281,7 @@ func (l looks) asksForAToken(t *testing.T) {
 	if strings.Contains(kept, "0123456789") || !strings.HasSuffix(kept, "false]") {
 		t.Errorf("the token is kept: %s", kept)
 	}
-	for _, c := range p.Complaints() {
+	for _, c := range p.Errors() {
 		if !strings.Contains(c, "401") { // each answer with that status is told in the console
 			t.Error(c)
 		}

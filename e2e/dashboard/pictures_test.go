@@ -48,18 +48,18 @@ func TestPicturesAreMade(t *testing.T) {
 		if *pictures == "" && i > 0 {
 			break // one shows that they can be made
 		}
-		shot.v.Calm = true
+		shot.v.ReducedMotion = true
 		url, _ := serve(t, shot.s, admin.Access{})
 		p := b.Open(t, url+"/status", shot.v)
 		p.Await(t, "the script shows the cluster", shown+` && !document.getElementById("changes").hidden && [...document.querySelectorAll("#rows tr:not([data-trouble='2']) td[data-col=running]")].every(c => c.textContent !== "–")`)
-		small := fewer(t, p.Picture(t, true))
+		small := fewer(t, p.Screenshot(t, true))
 		if most := 150 << 10; len(small) > most {
 			t.Errorf("%s has %d bytes, want at most %d", shot.name, len(small), most)
 		}
 		if err := os.WriteFile(filepath.Join(dir, shot.name+".png"), small, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range p.Complaints() {
+		for _, c := range p.Errors() {
 			t.Errorf("%s: the browser complains: %s", shot.name, c)
 		}
 		p.Close(t)

@@ -20,8 +20,8 @@ import (
 	"shardway/e2e/kit/procgroup"
 )
 
-// answerTimeout is how long Chromium has for one command.
-const answerTimeout = 20 * time.Second
+// commandTimeout is the maximum duration of one command of Chromium.
+const commandTimeout = 20 * time.Second
 
 // Browser is one Chromium process.
 type Browser struct {
@@ -29,12 +29,12 @@ type Browser struct {
 
 	mu      sync.Mutex
 	next    int
-	waiting map[int]chan message
-	pages   map[string]*Page // by session
+	pending map[int]chan message
+	pages   map[string]*Page // by session ID
 	ended   error
 }
 
-// message is what goes over the pipes: a command, its result, or an event.
+// message is a message on the pipes: a command, its result, or an event.
 type message struct {
 	ID      int             `json:"id,omitempty"`
 	Session string          `json:"sessionId,omitempty"`
@@ -46,7 +46,7 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// Find returns the path of a Chromium that is installed.
+// Find returns the path of an installed Chromium.
 func Find() (path string, ok bool) {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -56,7 +56,7 @@ func Find() (path string, ok bool) {
 	return "", false
 }
 
-// Must starts a Chromium that is installed, and skips the test where none is.
+// Must starts an installed Chromium, and skips the test if there is none.
 func Must(tb testing.TB) *Browser {
 	tb.Helper()
 	path, ok := Find()
@@ -66,7 +66,7 @@ func Must(tb testing.TB) *Browser {
 	return Start(tb, path)
 }
 
-// Start starts Chromium, which ends with the test. It reaches nothing but 127.0.0.1.
+// Start starts Chromium. It ends with the test, and can reach only 127.0.0.1.
 func Start(tb testing.TB, path string) *Browser {
 	tb.Helper()
 	dir, err := os.MkdirTemp("", "shardway-browser-") //nolint:usetesting // its processes may still write when they are killed
@@ -78,13 +78,13 @@ func Start(tb testing.TB, path string) *Browser {
 		"--disable-gpu", "--disable-dev-shm-usage", "--disable-extensions", "--disable-sync", "--disable-background-networking",
 		"--disable-component-update", "--disable-default-apps", "--mute-audio", "--force-color-profile=srgb", "--lang=en-GB",
 		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1", "--proxy-server=direct://",
-		// No page is hostile: one process shows them all. Each had two of its own, one of which
-		// it never used.
+		// No page is hostile, so one process shows them all. Otherwise each page would
+		// have two processes, and never use one of them.
 		"--renderer-process-limit=1", "--disable-site-isolation-trials", "--in-process-gpu", "--disable-breakpad",
 		"--disable-features=SitePerProcess,SpareRendererForSitePerProcess,Translate,MediaRouter,OptimizationHints",
 	}
 	if os.Getuid() == 0 {
-		args = append(args, "--no-sandbox", "--no-zygote") // the first of which root cannot have
+		args = append(args, "--no-sandbox", "--no-zygote") // root cannot have a sandbox
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), path, append(args, "about:blank")...) //nolint:gosec // a browser
 	cmd.Env = append(os.Environ(), "TZ=UTC", "HOME="+dir)
@@ -96,13 +96,13 @@ func Start(tb testing.TB, path string) *Browser {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	cmd.ExtraFiles = []*os.File{theirIn, theirOut} // 3 and 4, as the flag wants them
+	cmd.ExtraFiles = []*os.File{theirIn, theirOut} // file descriptors 3 and 4, as the flag requires
 	wait, err := procgroup.Start(cmd)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	_, _ = theirIn.Close(), theirOut.Close()
-	b := &Browser{out: in, waiting: make(map[int]chan message), pages: make(map[string]*Page)}
+	b := &Browser{out: in, pending: make(map[int]chan message), pages: make(map[string]*Page)}
 	var reading sync.WaitGroup
 	reading.Go(func() { b.read(out) })
 	tb.Cleanup(func() {
@@ -115,7 +115,7 @@ func Start(tb testing.TB, path string) *Browser {
 	return b
 }
 
-// read hands out what comes, until Chromium ends.
+// read dispatches messages until Chromium ends.
 func (b *Browser) read(out io.Reader) {
 	r := bufio.NewReader(out)
 	for {
@@ -133,12 +133,12 @@ func (b *Browser) read(out io.Reader) {
 			return
 		}
 		b.mu.Lock()
-		answer, page := b.waiting[m.ID], b.pages[m.Session]
-		delete(b.waiting, m.ID)
+		result, page := b.pending[m.ID], b.pages[m.Session]
+		delete(b.pending, m.ID)
 		b.mu.Unlock()
 		switch {
-		case m.ID != 0 && answer != nil:
-			answer <- m.message
+		case m.ID != 0 && result != nil:
+			result <- m.message
 		case m.ID == 0 && page != nil:
 			page.event(m.Method, m.Params)
 		}
@@ -149,15 +149,15 @@ func (b *Browser) end(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.ended = err
-	for id, answer := range b.waiting {
-		close(answer)
-		delete(b.waiting, id)
+	for id, result := range b.pending {
+		close(result)
+		delete(b.pending, id)
 	}
 }
 
-// command sends one command and reads its result into value; nil throws it away.
+// command sends one command and decodes its result into value; nil discards the result.
 func (b *Browser) command(session, method string, params, value any) error {
-	answer := make(chan message, 1)
+	result := make(chan message, 1)
 	b.mu.Lock()
 	if b.ended != nil {
 		b.mu.Unlock()
@@ -165,17 +165,17 @@ func (b *Browser) command(session, method string, params, value any) error {
 	}
 	b.next++
 	id := b.next
-	b.waiting[id] = answer
+	b.pending[id] = result
 	raw, err := json.Marshal(message{ID: id, Session: session, Method: method, Params: params})
 	if err == nil {
-		_, err = b.out.Write(append(raw, 0)) // with mu held: one at a time
+		_, err = b.out.Write(append(raw, 0)) // with mu held, since each message must be written whole
 	}
 	b.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	select {
-	case m, ok := <-answer:
+	case m, ok := <-result:
 		switch {
 		case !ok:
 			return errors.New(method + ": chromium has ended")
@@ -185,7 +185,7 @@ func (b *Browser) command(session, method string, params, value any) error {
 			return nil
 		}
 		return json.Unmarshal(m.Result, value)
-	case <-time.After(answerTimeout):
-		return errors.New(method + ": chromium does not answer")
+	case <-time.After(commandTimeout):
+		return errors.New(method + ": timeout")
 	}
 }

@@ -1,7 +1,8 @@
-// Package browser drives Chromium for the tests of pages: it opens them, presses keys,
-// evaluates expressions, takes pictures, and keeps what the browser complains of.
+// Package browser controls Chromium for the tests of web pages. It opens pages, presses
+// keys, evaluates expressions, takes screenshots, and collects the errors that the
+// browser reports.
 //
-// It speaks the DevTools protocol over two pipes that the process inherits, so no port is
-// opened, and takes the few methods that it needs as they are in the protocol's own
-// documentation: a library with all of them would be larger than this project.
+// It uses the DevTools protocol over two pipes that the process inherits, so it opens no
+// port. It sends the few methods that it needs as the protocol documentation describes
+// them. A library with all of them would be larger than this project.
 package browser

@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// View is how a page is looked at.
+// View describes the display of a page.
 type View struct {
 	Width, Height int
-	// Scale is the number of the screen's pixels to one of the page's; 0 is 1.
+	// Scale is the number of device pixels per page pixel; 0 means 1.
 	Scale float64
-	// Phone has the page laid out as on one.
+	// Phone selects the layout of a phone.
 	Phone bool
 	Dark  bool
-	// Calm asks for no movement.
-	Calm bool
-	// Plain has no JavaScript.
-	Plain bool
+	// ReducedMotion asks the page for no animation.
+	ReducedMotion bool
+	// NoScript disables JavaScript.
+	NoScript bool
 }
 
-// Page is one tab.
+// Page is a tab.
 type Page struct {
 	b       *Browser
 	session string
 
 	mu         sync.Mutex
-	complaints []string
+	errors []string
 }
 
-// Open opens a page, and returns when it is loaded.
+// Open opens a page and returns when it is loaded.
 func (b *Browser) Open(tb testing.TB, url string, v View) *Page {
 	tb.Helper()
 	var target struct {
@@ -54,8 +54,8 @@ func (b *Browser) Open(tb testing.TB, url string, v View) *Page {
 	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
 		p.do(tb, domain+".enable", nil, nil)
 	}
-	p.Look(tb, v)
-	if v.Plain {
+	p.SetView(tb, v)
+	if v.NoScript {
 		p.do(tb, "Emulation.setScriptExecutionDisabled", object{"value": true}, nil)
 	}
 	p.do(tb, "Page.navigate", object{"url": url}, nil)
@@ -63,11 +63,11 @@ func (b *Browser) Open(tb testing.TB, url string, v View) *Page {
 	return p
 }
 
-// object is one of JSON.
+// object is a JSON object.
 type object map[string]any
 
-// Look changes how the page is looked at.
-func (p *Page) Look(tb testing.TB, v View) {
+// SetView changes the display of the page.
+func (p *Page) SetView(tb testing.TB, v View) {
 	tb.Helper()
 	scale := v.Scale
 	if scale == 0 {
@@ -78,7 +78,7 @@ func (p *Page) Look(tb testing.TB, v View) {
 	if v.Dark {
 		scheme = "dark"
 	}
-	if v.Calm {
+	if v.ReducedMotion {
 		motion = "reduce"
 	}
 	p.do(tb, "Emulation.setEmulatedMedia", object{"features": []object{
@@ -92,8 +92,8 @@ func (p *Page) Close(tb testing.TB) {
 	p.do(tb, "Page.close", nil, nil)
 }
 
-// Eval evaluates an expression in the page, waits if it is a promise, and reads its value
-// as JSON into value.
+// Eval evaluates an expression in the page, waits if it is a promise, and decodes its
+// value from JSON into value.
 func (p *Page) Eval(tb testing.TB, expression string, value any) {
 	tb.Helper()
 	must(tb, p.eval(expression, value))
@@ -123,38 +123,37 @@ func (p *Page) eval(expression string, value any) error {
 	return json.Unmarshal(r.Result.Value, value)
 }
 
-// Text returns what stands in the first element that a selector finds.
+// Text returns the text of the first element that matches a selector.
 func (p *Page) Text(tb testing.TB, selector string) (text string) {
 	tb.Helper()
 	p.Eval(tb, fmt.Sprintf("document.querySelector(%q)?.innerText ?? ''", selector), &text)
 	return text
 }
 
-// Awaiting is how long Await waits, and Look how often it looks.
+// awaitTimeout is the timeout of Await, and awaitInterval its polling interval.
 const (
-	awaiting  = 30 * time.Second
-	lookEvery = 20 * time.Millisecond
+	awaitTimeout  = 30 * time.Second
+	awaitInterval = 20 * time.Millisecond
 )
 
 // Await waits until an expression is true in the page, and returns how long that took.
 func (p *Page) Await(tb testing.TB, what, expression string) time.Duration {
 	tb.Helper()
-	begun := time.Now()
-	tick := time.NewTicker(lookEvery)
+	start := time.Now()
+	tick := time.NewTicker(awaitInterval)
 	defer tick.Stop()
-	for time.Since(begun) < awaiting {
-		var yes bool
-		if err := p.eval("!!("+expression+")", &yes); err == nil && yes {
-			return time.Since(begun)
+	for time.Since(start) < awaitTimeout {
+		var ok bool
+		if err := p.eval("!!("+expression+")", &ok); err == nil && ok {
+			return time.Since(start)
 		}
 		<-tick.C
 	}
-	tb.Fatalf("it did not come about in %v that %s; the page says:\n%s", awaiting, what, p.Text(tb, "body"))
+	tb.Fatalf("not true within %v: %s; text of the page:\n%s", awaitTimeout, what, p.Text(tb, "body"))
 	return 0
 }
 
-// Press presses a key, which has the name that it has in KeyboardEvent.key: Tab,
-// ArrowRight, Enter, a.
+// Press presses a key with this KeyboardEvent.key, such as Tab, ArrowRight, Enter or a.
 func (p *Page) Press(tb testing.TB, key string) {
 	tb.Helper()
 	codes := map[string]int{"Tab": 9, "Enter": 13, " ": 32, "PageUp": 33, "PageDown": 34, "End": 35, "Home": 36, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
@@ -169,41 +168,40 @@ func (p *Page) Press(tb testing.TB, key string) {
 	p.do(tb, "Input.dispatchKeyEvent", object{"type": "keyUp", "key": key, "code": key, "windowsVirtualKeyCode": codes[key]}, nil)
 }
 
-// Type writes a text where the cursor is.
+// Type inserts text at the cursor.
 func (p *Page) Type(tb testing.TB, text string) {
 	tb.Helper()
 	p.do(tb, "Input.insertText", object{"text": text}, nil)
 }
 
-// Point moves the pointer.
+// Point moves the mouse pointer.
 func (p *Page) Point(tb testing.TB, x, y float64) {
 	tb.Helper()
 	p.do(tb, "Input.dispatchMouseEvent", object{"type": "mouseMoved", "x": x, "y": y, "pointerType": "mouse"}, nil)
 }
 
-// Picture returns what is seen as PNG; whole adds what is below.
-func (p *Page) Picture(tb testing.TB, whole bool) []byte {
+// Screenshot returns the visible part as PNG; full adds the part below.
+func (p *Page) Screenshot(tb testing.TB, full bool) []byte {
 	tb.Helper()
 	var shot struct {
 		Data []byte `json:"data"`
 	}
-	p.do(tb, "Page.captureScreenshot", object{"format": "png", "captureBeyondViewport": whole}, &shot)
+	p.do(tb, "Page.captureScreenshot", object{"format": "png", "captureBeyondViewport": full}, &shot)
 	return shot.Data
 }
 
-// Complaints are errors in the console, exceptions, and what a policy has kept from
-// happening.
-func (p *Page) Complaints() []string {
+// Errors returns the errors in the console, exceptions, and blocked requests.
+func (p *Page) Errors() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Clone(p.complaints)
+	return slices.Clone(p.errors)
 }
 
 func (p *Page) event(method string, params json.RawMessage) {
-	complain := func(format string, args ...any) {
+	addError := func(format string, args ...any) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.complaints = append(p.complaints, fmt.Sprintf(format, args...))
+		p.errors = append(p.errors, fmt.Sprintf(format, args...))
 	}
 	switch method {
 	case "Log.entryAdded":
@@ -213,13 +211,13 @@ func (p *Page) event(method string, params json.RawMessage) {
 			} `json:"entry"`
 		}
 		if json.Unmarshal(params, &e) == nil && (e.Entry.Level == "error" || e.Entry.Source == "security") {
-			complain("%s %s: %s %s", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL)
+			addError("%s %s: %s %s", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL)
 		}
 	case "Runtime.exceptionThrown":
-		complain("exception: %s", params)
+		addError("exception: %s", params)
 	case "Runtime.consoleAPICalled":
 		if strings.Contains(string(params), `"type":"error"`) {
-			complain("console: %s", params)
+			addError("console: %s", params)
 		}
 	}
 }

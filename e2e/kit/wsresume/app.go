@@ -21,36 +21,40 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// The environment of an app: a directory that all share, and a port of 127.0.0.1.
+// Environment variables of an app: the directory that all apps share, the interval
+// between two numbers, and its port on 127.0.0.1.
 const (
-	stateVariable = "SHARDWAY_E2E_KEPT"
-	everyVariable = "SHARDWAY_E2E_KEPT_EVERY" // how often it sends a number
+	stateVariable = "SHARDWAY_E2E_WSRESUME"
+	everyVariable = "SHARDWAY_E2E_WSRESUME_INTERVAL" // interval between two numbers
 	portVariable  = "PORT"
 )
 
 const (
-	// reserved is how many numbers no leg sends: behind a crash the next leg begins there.
+	// reserved is how many numbers an app reserves when an upstream connection begins.
+	// After a crash, the next connection begins behind them.
 	reserved = 1 << 20
-	// Every is how often either end sends a number, where there are not too many of them.
+	// Every is the interval at which either end sends a number, if there are few clients.
 	Every = 5 * time.Millisecond
-	// Window is how many numbers of a client its app may not have taken yet: an app that gets
-	// no processor would find Close behind seconds of them, and its socket be cut. Beyond it
-	// the client sends each Nudge: what a gap has swallowed is never taken.
+	// Window is the maximum number of client messages that the app has not received yet.
+	// Without it, an app without CPU time would read the Close frame only after seconds
+	// of queued messages, and its connection would be broken. Beyond the window, the
+	// client sends one message per Nudge, since an app never acknowledges messages that
+	// were lost in a gap.
 	Window = 16
 	// Nudge is in units of Every.
 	Nudge = 20
-	// Ask is what a client sends, with its last number, to have the app close.
+	// Ask is the prefix of the last number of a client. It asks the app to close.
 	Ask = "end "
 )
 
-// Environment is what makes a process of the test's own program an app that sends a number
-// every so often.
+// Environment returns the environment that makes a process of the test program an app
+// which sends a number at this interval.
 func Environment(dir string, every time.Duration) []string {
 	return append(os.Environ(), stateVariable+"="+dir, everyVariable+"="+every.String())
 }
 
-// Serve is an app if that is what this process was started for, and returns true when it is
-// over. Else it returns false at once. It comes first in TestMain.
+// Serve runs the app if this process was started as one, and returns true at its end.
+// Otherwise it returns false at once. TestMain must call it first.
 func Serve() bool {
 	dir := os.Getenv(stateVariable)
 	if dir == "" {
@@ -71,10 +75,10 @@ func serve(dir, addr string) error {
 	if err != nil {
 		return err
 	}
-	a := &app{dir: dir, log: log, every: every, legs: map[string]*appLeg{}}
+	a := &app{dir: dir, log: log, every: every, conns: map[string]*appConn{}}
 	var sockets http.Handler = a
 	if slices.Contains(os.Args, Coder) {
-		sockets = byCoder{a}
+		sockets = coderApp{a}
 	}
 	srv := &http.Server{Addr: addr, ReadHeaderTimeout: time.Minute, ConnContext: withConn, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Upgrade") == "" {
@@ -86,29 +90,29 @@ func serve(dir, addr string) error {
 	return srv.ListenAndServe()
 }
 
-// app keeps its sockets.
+// app supports resumable WebSockets.
 type app struct {
 	dir   string
 	every time.Duration
 
-	mu   sync.Mutex
-	log  *os.File
-	legs map[string]*appLeg // the last one of each socket
+	mu    sync.Mutex
+	log   *os.File
+	conns map[string]*appConn // the latest connection of each session
 }
 
-// note is a line of an app's log.
-type note struct {
-	At     int64
-	Client string
-	Socket string
-	Leg    uint64
-	Gap    bool   `json:",omitempty"`
-	What   string // begin, got, or how the leg ended
-	N      uint64 // of begin and end: the last number that the app has sent
+// entry is a line of the log of an app.
+type entry struct {
+	At      int64
+	Client  string
+	Session string
+	Conn    uint64
+	Gap     bool   `json:",omitempty"`
+	What    string // begin, got, or how the connection ended
+	N       uint64 // for begin and end: the last number that the app sent
 }
 
-// write notes something at once: a crash of the app loses nothing of it.
-func (a *app) write(n note) {
+// write writes an entry at once, so that a crash of the app loses nothing.
+func (a *app) write(n entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	b, err := json.Marshal(n)
@@ -116,98 +120,98 @@ func (a *app) write(n note) {
 		_, err = a.log.Write(append(b, '\n'))
 	}
 	if err != nil {
-		panic(fmt.Sprintf("kept: notes cannot be written: %v", err))
+		panic(fmt.Sprintf("wsresume: log cannot be written: %v", err))
 	}
 }
 
-// appLeg is a connection that a node made for a socket.
-type appLeg struct {
+// appConn is an upstream connection of a session, which a node opened.
+type appConn struct {
 	*app
-	note
-	conn net.Conn
-	raw  net.Conn      // below it, as it came
-	gone chan struct{} // closed when all is noted that there is of it
+	entry
+	conn     net.Conn
+	raw      net.Conn      // the connection below conn, as accepted
+	recorded chan struct{} // closed when all records of the connection are written
 
-	sending sync.Mutex
-	got     uint64
-	over    bool // nothing is sent any more
+	sending  sync.Mutex
+	received uint64
+	closed   bool // nothing is sent any more
 }
 
-// leg is the one that a request asks for. A socket is unknown if it is resumed and was never
-// here.
-func (a *app) leg(r *http.Request) (*appLeg, error) {
+// accept returns the connection that a request asks for. It returns an error for a
+// session that is resumed but unknown, or new but known.
+func (a *app) accept(r *http.Request) (*appConn, error) {
 	h := r.Header
-	l := &appLeg{app: a, gone: make(chan struct{}), raw: connOf(r), note: note{Client: r.URL.Query().Get("client"), Socket: h.Get("Shardway-WebSocket"), Gap: h.Get("Shardway-WebSocket-Gap") == "1"}}
-	l.Leg, _ = strconv.ParseUint(h.Get("Shardway-WebSocket-Resumed"), 10, 64)
-	if strings.Trim(l.Socket, "0123456789abcdef") != "" || len(l.Socket) != 32 {
-		return nil, errors.New("no id of a socket")
+	c := &appConn{app: a, recorded: make(chan struct{}), raw: connOf(r), entry: entry{Client: r.URL.Query().Get("client"), Session: h.Get("Shardway-WebSocket"), Gap: h.Get("Shardway-WebSocket-Gap") == "1"}}
+	c.Conn, _ = strconv.ParseUint(h.Get("Shardway-WebSocket-Resumed"), 10, 64)
+	if strings.Trim(c.Session, "0123456789abcdef") != "" || len(c.Session) != 32 {
+		return nil, errors.New("invalid session ID")
 	}
-	known, err := l.load()
-	if err == nil && known != (l.Leg > 0) {
-		err = errors.New("an unknown socket")
+	known, err := c.load()
+	if err == nil && known != (c.Conn > 0) {
+		err = errors.New("unknown or duplicate session")
 	}
-	return l, err
+	return c, err
 }
 
-// ServeHTTP begins a leg.
+// ServeHTTP serves one upstream connection.
 func (a *app) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	l, err := a.leg(r)
+	c, err := a.accept(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusForbidden)
 		return
 	}
-	defer l.follows()()
-	l.notes("begin", l.N)
-	l.save(l.N + reserved)
+	defer c.begin()()
+	c.record("begin", c.N)
+	c.save(c.N + reserved)
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		l.notes("broken", l.N)
+		c.record("broken", c.N)
 		return
 	}
 	defer func() { _ = conn.Close() }()
-	l.conn = conn
+	c.conn = conn
 	stop := make(chan struct{})
 	var sender sync.WaitGroup
-	sender.Go(func() { l.send(stop) })
+	sender.Go(func() { c.send(stop) })
 	defer sender.Wait()
 	defer close(stop)
-	l.receive(buffered.Reader, r.Header.Get("Sec-WebSocket-Key"))
+	c.receive(buffered.Reader, r.Header.Get("Sec-WebSocket-Key"))
 }
 
-func (l *appLeg) notes(what string, n uint64) {
-	l.At = history.Now()
-	l.write(note{At: l.At, Client: l.Client, Socket: l.Socket, Leg: l.Leg, Gap: l.Gap, What: what, N: n})
+func (c *appConn) record(what string, n uint64) {
+	c.At = history.Now()
+	c.write(entry{At: c.At, Client: c.Client, Session: c.Session, Conn: c.Conn, Gap: c.Gap, What: what, N: n})
 }
 
-func (l *appLeg) file() string { return filepath.Join(l.dir, l.Socket) }
+func (c *appConn) file() string { return filepath.Join(c.dir, c.Session) }
 
-// load reads how far the app is with a socket that it knows.
-func (l *appLeg) load() (known bool, err error) {
-	b, err := os.ReadFile(l.file())
+// load reads the state of a known session.
+func (c *appConn) load() (known bool, err error) {
+	b, err := os.ReadFile(c.file())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
 	if err == nil {
-		l.N, err = strconv.ParseUint(string(b), 10, 64)
+		c.N, err = strconv.ParseUint(string(b), 10, 64)
 	}
 	return true, err
 }
 
 // save stores the last number that may have been sent.
-func (l *appLeg) save(n uint64) {
-	temporary := fmt.Sprintf("%s.%d", l.file(), os.Getpid())
+func (c *appConn) save(n uint64) {
+	temporary := fmt.Sprintf("%s.%d", c.file(), os.Getpid())
 	err := os.WriteFile(temporary, strconv.AppendUint(nil, n, 10), 0o600)
 	if err == nil {
-		err = os.Rename(temporary, l.file())
+		err = os.Rename(temporary, c.file())
 	}
 	if err != nil {
-		panic(fmt.Sprintf("kept: state cannot be written: %v", err))
+		panic(fmt.Sprintf("wsresume: state cannot be written: %v", err))
 	}
 }
 
-// send sends numbers until the leg is over.
-func (l *appLeg) send(stop <-chan struct{}) {
-	tick := time.NewTicker(l.every)
+// send sends numbers until stop is closed.
+func (c *appConn) send(stop <-chan struct{}) {
+	tick := time.NewTicker(c.every)
 	defer tick.Stop()
 	for {
 		select {
@@ -215,18 +219,18 @@ func (l *appLeg) send(stop <-chan struct{}) {
 		case <-stop:
 			return
 		}
-		l.sending.Lock()
-		if l.got > 0 && !l.over {
-			l.N++
-			_, _ = l.conn.Write(frame(opText, fmt.Appendf(nil, "%d %d %d", l.Leg, l.N, l.got))) // the reader sees it end
+		c.sending.Lock()
+		if c.received > 0 && !c.closed {
+			c.N++
+			_, _ = c.conn.Write(frame(opText, fmt.Appendf(nil, "%d %d %d", c.Conn, c.N, c.received))) // the reader detects a failure
 		}
-		l.sending.Unlock()
+		c.sending.Unlock()
 	}
 }
 
-// receive takes what comes, until the leg ends in one way or another.
-func (l *appLeg) receive(r *bufio.Reader, key string) {
-	_, err := fmt.Fprintf(l.conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+// receive reads messages until the connection ends.
+func (c *appConn) receive(r *bufio.Reader, key string) {
+	_, err := fmt.Fprintf(c.conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Shardway-WebSocket: keep\r\nSec-WebSocket-Accept: %s\r\n\r\n", acceptOf(key))
 	for err == nil {
 		var op byte
@@ -235,43 +239,43 @@ func (l *appLeg) receive(r *bufio.Reader, key string) {
 			break
 		}
 		if op == opClose {
-			l.ends(codeOf(p))
+			c.end(codeOf(p))
 			return
 		}
 		if op == opPing {
-			l.sending.Lock()
-			_, err = l.conn.Write(frame(opPong, p))
-			l.sending.Unlock()
+			c.sending.Lock()
+			_, err = c.conn.Write(frame(opPong, p))
+			c.sending.Unlock()
 			continue
 		}
 		text, last := strings.CutPrefix(string(p), Ask)
-		n, _ := strconv.ParseUint(text, 10, 64) // the judge is told of a zero
-		l.notes("got", n)
-		l.sending.Lock()
-		l.got = n
-		l.sending.Unlock()
+		n, _ := strconv.ParseUint(text, 10, 64) // Check detects a zero.
+		c.record("got", n)
+		c.sending.Lock()
+		c.received = n
+		c.sending.Unlock()
 		if last {
-			l.ends(1000)
+			c.end(1000)
 			return
 		}
 	}
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	l.over = true
-	l.notes("broken", l.N)
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.closed = true
+	c.record("broken", c.N)
 }
 
-// ends ends a leg with a Close of the app, behind all that it sends. What the next owner
-// needs, and the end of this leg, are known before that.
-func (l *appLeg) ends(code uint16) {
-	l.sending.Lock()
-	defer l.sending.Unlock()
-	l.over = true
+// end ends the connection with a Close frame after all other messages. It first stores
+// what the next owner needs, and records the end.
+func (c *appConn) end(code uint16) {
+	c.sending.Lock()
+	defer c.sending.Unlock()
+	c.closed = true
 	if code == 1012 {
-		l.save(l.N)
-		l.notes("moved", l.N)
+		c.save(c.N)
+		c.record("moved", c.N)
 	} else {
-		l.notes("closed", l.N)
+		c.record("closed", c.N)
 	}
-	_, _ = l.conn.Write(closeFrame(code))
+	_, _ = c.conn.Write(closeFrame(code))
 }

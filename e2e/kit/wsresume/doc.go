@@ -1,14 +1,16 @@
 //go:build linux
 
-// Package kept shows whether WebSockets that stay open through moves lose anything: an
-// app that keeps them, clients that count, and a judge of what both saw.
+// Package wsresume tests whether resumable WebSockets lose data when their shard moves.
+// It contains an app that supports them, and a checker of what clients and apps observed.
 //
-// A client sends 1, 2, 3, …; the app sends its own numbers, each with that of its leg and
-// with the last one that it got. It stores how far it is when a leg is handed over, and
-// answers Close after that; against crashes it reserves numbers, so that none comes twice.
+// A client sends 1, 2, 3, …. The app sends its own numbers, each with the number of its
+// upstream connection and the last number that it received. It stores its position when
+// it hands a session over, and answers the Close frame after that. It also reserves
+// numbers, so that no number is repeated after a crash.
 //
-//	client   the test's, by a library that others wrote
-//	app      app.go, a process of its own, by Serve; its frames are frames.go
-//	ends     apps and clients by libraries that others wrote: coder.go and ends/
-//	judge    judge.go, pure: what is lost, repeated, out of order, or at two places
+//	client   in the test, with a library of a third party
+//	app      app.go, a separate process by Serve; its frames are in frames.go
+//	peers    apps and clients with libraries of third parties: coder.go and peers/
+//	checker  check.go, pure: finds lost, repeated and reordered messages, and simultaneous
+//	         connections
 package wsresume

@@ -4,15 +4,15 @@ package wsresume
 
 import (
 	"bufio"
-	"crypto/sha1" //nolint:gosec // RFC 6455 section 4.2.2 wants it
+	"crypto/sha1" //nolint:gosec // RFC 6455 section 4.2.2 requires SHA-1
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"io"
 )
 
-// What an app needs of RFC 6455. It is written here because an implementation that answers
-// Close by itself cannot store anything before.
+// The part of RFC 6455 that an app needs. A library that answers a Close frame
+// automatically cannot store anything before that.
 const (
 	opText  = 1
 	opClose = 8
@@ -21,11 +21,12 @@ const (
 )
 
 func acceptOf(key string) string {
-	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // as above
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) //nolint:gosec // RFC 6455 section 4.2.2 requires SHA-1
 	return base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// readFrame reads a frame of a client: masked, whole, and short as all are here.
+// readFrame reads one frame of a client. All clients here send masked, unfragmented and
+// short frames.
 func readFrame(r *bufio.Reader) (op byte, payload []byte, err error) {
 	var head [6]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -33,7 +34,7 @@ func readFrame(r *bufio.Reader) (op byte, payload []byte, err error) {
 	}
 	size := head[1] & 0x7f
 	if head[0]&0xf0 != 0x80 || head[1]&0x80 == 0 || size > 125 {
-		return 0, nil, errors.New("kept: a frame that no client here sends")
+		return 0, nil, errors.New("wsresume: unsupported frame")
 	}
 	payload = make([]byte, size)
 	if _, err := io.ReadFull(r, payload); err != nil {
@@ -45,7 +46,7 @@ func readFrame(r *bufio.Reader) (op byte, payload []byte, err error) {
 	return head[0] & 0xf, payload, nil
 }
 
-// frame makes a frame of a server, of 125 bytes at most.
+// frame returns a frame of a server with at most 125 bytes of payload.
 func frame(op byte, payload []byte) []byte {
 	return append([]byte{0x80 | op, byte(len(payload))}, payload...)
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connKey is where a request has its connection.
+// connKey is the context key of the connection of a request.
 type connKey struct{}
 
 func withConn(ctx context.Context, c net.Conn) context.Context {
@@ -23,31 +23,31 @@ func connOf(r *http.Request) net.Conn {
 	return c
 }
 
-// follows has a leg begin behind the one before it, and returns what notes its end. The kernel
-// tells an app of the end of one connection and of the beginning of another in any order, and
-// what had come by the first is read after its end. So if that one has ended, as the kernel
-// knows, all that is left of it is noted first. If it has not there are two legs at once, and
-// the judge is to see that.
-func (l *appLeg) follows() (over func()) {
-	l.mu.Lock()
-	before := l.legs[l.Socket]
-	l.legs[l.Socket] = l
-	l.mu.Unlock()
-	if before != nil && ended(before.raw) {
-		<-before.gone
+// begin starts a connection after the previous one of its session, and returns a function
+// that ends it. The kernel reports the end of one connection and the start of another in
+// any order, and data of the first may be read after its end. So if the kernel reports
+// the end of the previous connection, begin waits until all its records are written.
+// Otherwise there are two connections at once, which Check must detect.
+func (c *appConn) begin() (over func()) {
+	c.mu.Lock()
+	previous := c.conns[c.Session]
+	c.conns[c.Session] = c
+	c.mu.Unlock()
+	if previous != nil && hasEnded(previous.raw) {
+		<-previous.recorded
 	}
 	return func() {
-		close(l.gone)
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.legs[l.Socket] == l {
-			delete(l.legs, l.Socket)
+		close(c.recorded)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.conns[c.Session] == c {
+			delete(c.conns, c.Session)
 		}
 	}
 }
 
-// ended reports whether the other end of a connection has ended it, or this one has.
-func ended(c net.Conn) bool {
+// hasEnded reports whether either side has ended a connection.
+func hasEnded(c net.Conn) bool {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return false
@@ -57,10 +57,10 @@ func ended(c net.Conn) bool {
 		return true
 	}
 	const established = 1 // TCP_ESTABLISHED
-	there := false
+	open := false
 	err = raw.Control(func(fd uintptr) {
 		info, failed := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-		there = failed == nil && info.State == established
+		open = failed == nil && info.State == established
 	})
-	return err != nil || !there
+	return err != nil || !open
 }

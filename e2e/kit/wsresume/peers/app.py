@@ -1,4 +1,4 @@
-"""An app that keeps its sockets, by websockets."""
+"""An app with resumable WebSockets, based on the library websockets."""
 import asyncio
 import http
 import json
@@ -8,21 +8,21 @@ import urllib.parse
 
 import websockets
 
-DIR = os.environ["SHARDWAY_E2E_KEPT"]
+DIR = os.environ["SHARDWAY_E2E_WSRESUME"]
 log = open(os.path.join(DIR, f"log-py-{os.getpid()}"), "a", buffering=1)
 
 
-class Leg:
+class Conn:
     def __init__(self, path, headers):
         self.client = urllib.parse.parse_qs(urllib.parse.urlparse(path).query)["client"][0]
-        self.socket = headers["Shardway-WebSocket"]
-        self.leg = int(headers.get("Shardway-WebSocket-Resumed", 0))
+        self.session = headers["Shardway-WebSocket"]
+        self.conn = int(headers.get("Shardway-WebSocket-Resumed", 0))
         self.gap = headers.get("Shardway-WebSocket-Gap") == "1"
-        self.file, self.n = os.path.join(DIR, self.socket), 0
+        self.file, self.n = os.path.join(DIR, self.session), 0
 
-    def note(self, what, n, at=None):
+    def record(self, what, n, at=None):
         self.at = at or time.monotonic_ns()
-        line = {"At": self.at, "Client": self.client, "Socket": self.socket, "Leg": self.leg, "Gap": self.gap, "What": what, "N": n}
+        line = {"At": self.at, "Client": self.client, "Session": self.session, "Conn": self.conn, "Gap": self.gap, "What": what, "N": n}
         log.write(json.dumps(line) + "\n")
 
     def save(self):
@@ -33,43 +33,43 @@ class Leg:
 
 class Protocol(websockets.WebSocketServerProtocol):
     async def process_request(self, path, headers):
-        self.of = Leg(path, headers)
-        known = os.path.exists(self.of.file)
-        if known != (self.of.leg > 0):
+        self.state_of = Conn(path, headers)
+        known = os.path.exists(self.state_of.file)
+        if known != (self.state_of.conn > 0):
             return http.HTTPStatus.FORBIDDEN, [], b""
         if known:
-            with open(self.of.file) as f:
-                self.of.n = int(f.read())
-        self.of.note("begin", self.of.n)
-        self.of.save()
+            with open(self.state_of.file) as f:
+                self.state_of.n = int(f.read())
+        self.state_of.record("begin", self.state_of.n)
+        self.state_of.save()
 
     async def write_close_frame(self, close, data=None):
-        # By itself it answers Close before the app has had what waits in its queue.
+        # The library would answer Close before the app has received all queued messages.
         while self.messages and self.open:
             await asyncio.sleep(0)
         await super().write_close_frame(close, data)
 
 
 async def serve(ws):
-    leg, closed = ws.of, False
+    conn, closed = ws.state_of, False
     try:
         async for text in ws:
             closed = text.startswith("end ")
             n = int(text.removeprefix("end "))
-            leg.note("got", n)
+            conn.record("got", n)
             if closed:
-                leg.note("closed", leg.n)
+                conn.record("closed", conn.n)
                 await ws.close(1000)
                 return
             if ws.open:
-                leg.n += 1
-                leg.save()
-                await ws.send(f"{leg.leg} {leg.n} {n}")
+                conn.n += 1
+                conn.save()
+                await ws.send(f"{conn.conn} {conn.n} {n}")
     except websockets.ConnectionClosed:
         pass
     finally:
         if not closed:
-            leg.note("moved" if ws.close_code == 1012 else "broken", leg.n, leg.at)
+            conn.record("moved" if ws.close_code == 1012 else "broken", conn.n, conn.at)
 
 
 async def main():

@@ -1,6 +1,7 @@
-// A client that counts, by ws: a socket for each name=url. It says what it gets, and how each
-// ends; at the end of its input it asks for that. An app that lags by as much as the first
-// argument says is nudged only.
+// A client that counts, based on the library ws, with one connection per name=url. It prints
+// the messages that it receives and the end of each connection. At the end of its input it asks
+// for a close. If the app lags by more messages than the first argument says, the client sends
+// only occasional messages.
 const WebSocket = require('ws');
 
 const [window, ...sockets] = process.argv.slice(2);
