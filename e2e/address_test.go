@@ -59,6 +59,6 @@ func returns(t *testing.T, c *cluster.Cluster, nodes []*cluster.Node, move func(
 		t.Errorf("%d of 3 nodes serve %v after their start at other addresses, want %v at most", len(nodes), took, another)
 	}
 	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, shards)
+	l.AwaitStarted(t, shards)
 	l.Finish(t)
 }

@@ -34,7 +34,7 @@ func TestHangingAppIsReportedWithoutHealthCheck(t *testing.T) {
 	go func() { all.Wait(); close(over) }()
 	for waits := true; waits; {
 		if s, err := a.Status(t.Context()); err != nil || hangs(s) {
-			t.Fatalf("long polls and slow downloads: %v %s", err, s.Said())
+			t.Fatalf("long polls and slow downloads: %v %s", err, s.FindingsText())
 		}
 		select {
 		case <-over:

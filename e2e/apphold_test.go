@@ -22,7 +22,7 @@ func TestHeldShardMovesLast(t *testing.T) {
 	// hold asks through another node, and is told what the owner has done with the header.
 	hold := func(seconds string) {
 		t.Helper()
-		a := c.AskLater(t, other, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hold": seconds}}).Answer(t)
+		a := c.AskAsync(t, other, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hold": seconds}}).Response(t)
 		if !a.OK() {
 			t.Fatalf("Shardway-Hold: %s: %d %s", seconds, a.Status, a.Error)
 		}

@@ -150,7 +150,7 @@ func startExample(t *testing.T, command []string, flags ...string) *exampled {
 		n := f.Prepare(t, "--bootstrap-expect", "3", "--upstream", "http://"+a.addr)
 		f.apps[n.ID] = a
 	}
-	f.Acquaint()
+	f.AddJoinFlags()
 	for _, n := range f.Nodes() {
 		n.Start(t)
 	}

@@ -21,7 +21,7 @@ func BenchmarkColdStart(b *testing.B) {
 		for range 3 {
 			c.Prepare(b, "--bootstrap-expect", "3")
 		}
-		c.Acquaint()
+		c.AddJoinFlags()
 		began := history.Now()
 		for _, n := range c.Nodes() {
 			n.Start(b)

@@ -26,18 +26,18 @@ func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
 	leader := c.Leader(t)
 	ingress, owner := c.Others(leader)[0], c.Others(leader)[1]
 	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
-	ask := func(at *cluster.Node, method, gate string) *cluster.Asking {
+	ask := func(at *cluster.Node, method, gate string) *cluster.AsyncRequest {
 		r := load.Request{Key: key, Method: method, Timeout: 2 * time.Minute}
 		if gate != "" {
 			r.Header = map[string]string{"App-Hang": gate}
 		}
-		return c.AskLater(t, at, r)
+		return c.AskAsync(t, at, r)
 	}
 	deaf := func() int {
 		return int(c.Sum(t, []*cluster.Node{ingress, leader}, "shardway_aborted_requests_total", `reason="deaf-path"`))
 	}
 	for _, method := range []string{"GET", "POST", "GET"} { // links to go over
-		if a := ask(ingress, method, "").Answer(t); !a.OK() {
+		if a := ask(ingress, method, "").Response(t); !a.OK() {
 			t.Fatalf("%s before: %+v", method, a)
 		}
 	}
@@ -45,7 +45,7 @@ func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
 	slow := ask(leader, "POST", "slow")
 	owner.App.AwaitHanging(t, "slow", 1)
 
-	mended := owner.Hurt(history.Unreachable)
+	mended := owner.RecordFault(history.Unreachable)
 	must(t, w.Block(index(ingress), index(owner)))
 	began := time.Now()
 	get := ask(ingress, "GET", "")
@@ -58,7 +58,7 @@ func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
 	t.Logf("requests lost: found after %v", time.Since(began))
 	must(t, w.Heal())
 	mended()
-	if a := get.Answer(t); !a.OK() {
+	if a := get.Response(t); !a.OK() {
 		t.Errorf("GET over a path that was dead: %d %s %s", a.Status, a.Error, a.Detail)
 	}
 
@@ -77,11 +77,11 @@ func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
 		}
 		return nil
 	})
-	mended = owner.Hurt(history.Unreachable)
+	mended = owner.RecordFault(history.Unreachable)
 	must(t, w.Block(index(owner), index(ingress)))
 	began = time.Now()
 	owner.App.Release(t, "back")
-	if a := post.Answer(t); a.Status != http.StatusBadGateway || a.Error != "peer-unreachable" || !strings.Contains(a.Detail, "may have run") {
+	if a := post.Response(t); a.Status != http.StatusBadGateway || a.Error != "peer-unreachable" || !strings.Contains(a.Detail, "may have run") {
 		t.Errorf("POST whose answer is lost: %d %s %s, want 502 peer-unreachable", a.Status, a.Error, a.Detail)
 	}
 	t.Logf("answers lost: found after %v", time.Since(began))
@@ -93,12 +93,12 @@ func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
 	})
 	must(t, w.Heal())
 	mended()
-	if a := get.Answer(t); !a.OK() {
+	if a := get.Response(t); !a.OK() {
 		t.Errorf("GET whose answer was lost: %d %s %s", a.Status, a.Error, a.Detail)
 	}
 	owner.App.Release(t, "slow")
-	if a := slow.Answer(t); !a.OK() {
+	if a := slow.Response(t); !a.OK() {
 		t.Errorf("the slow POST: %d %s %s", a.Status, a.Error, a.Detail)
 	}
-	c.Judge(t)
+	c.Check(t)
 }

@@ -47,7 +47,7 @@ func startOnDisks(t *testing.T, o cluster.Options) (*cluster.Cluster, map[*clust
 		n.Data = filepath.Join(d.Dir, "data")
 		disks[n] = d
 	}
-	c.Acquaint()
+	c.AddJoinFlags()
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}
@@ -171,17 +171,17 @@ func stopsAndGoesOn(t *testing.T, c *cluster.Cluster, victim, idle *cluster.Node
 	t.Helper()
 	c.AwaitShards(t, c.Running()...)
 	l := c.Load(t, c.Others(victim, idle), cluster.Traffic{Keys: load.KeysIn(manyShards, 1, func(s int) bool { return s%128 == 0 })})
-	l.Flow(t, 50)
+	l.AwaitStarted(t, 50)
 	from := logged(t, victim)
-	mended := victim.Hurt(history.DiskFault)
+	mended := victim.RecordFault(history.DiskFault)
 	mend := fault()
 	wantLastWords(t, victim, from, words...)
 	c.AwaitShards(t, c.Others(victim)...)
-	l.Flow(t, 50)
+	l.AwaitStarted(t, 50)
 	mend()
 	mended()
 	victim.Start(t)
 	c.AwaitShards(t, c.Running()...)
-	l.Flow(t, 50)
+	l.AwaitStarted(t, 50)
 	l.Finish(t)
 }

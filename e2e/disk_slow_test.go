@@ -103,13 +103,13 @@ func slowly(t *testing.T, c *cluster.Cluster, where []*faultfs.Disk) {
 	voters, before := c.Running(), c.AwaitServing(t)
 	stop := slow(t, slowSync, where...)
 	l := c.Load(t, voters, cluster.Traffic{Rate: 100})
-	l.Flow(t, 50)
+	l.AwaitStarted(t, 50)
 	d := c.Add(t)
 	joined := c.AwaitShards(t, c.Running()...)
-	l.Flow(t, 50)
+	l.AwaitStarted(t, 50)
 	d.Stop(t)
 	after := c.AwaitServing(t)
-	l.Flow(t, 50)
+	l.AwaitStarted(t, 50)
 	if hits := stop(); hits == 0 {
 		t.Error("no fsync was slow")
 	}
@@ -128,13 +128,13 @@ func TestHungDiskIsDoneWithout(t *testing.T) {
 	hang := func(victim *cluster.Node, change func()) {
 		c.AwaitShards(t, c.Running()...)
 		l := c.Load(t, c.Others(victim), cluster.Traffic{Rate: 100})
-		l.Flow(t, 50)
+		l.AwaitStarted(t, 50)
 		from := logged(t, victim)
-		mended := victim.Hurt(history.DiskFault)
+		mended := victim.RecordFault(history.DiskFault)
 		stop := slow(t, hungSync, disks[victim])
 		change()
 		c.AwaitShards(t, c.Others(victim)...)
-		l.Flow(t, 50)
+		l.AwaitStarted(t, 50)
 		if s, err := victim.Status(t.Context()); err != nil || s.LeaseMS != 0 {
 			t.Errorf("while its disk hangs, node %s has %+v, %v", victim.ID, s, err)
 		}
@@ -144,7 +144,7 @@ func TestHungDiskIsDoneWithout(t *testing.T) {
 		mended()
 		stop()
 		c.AwaitShards(t, c.Running()...)
-		l.Flow(t, 50)
+		l.AwaitStarted(t, 50)
 		// Its shards were taken while requests were on their way to it.
 		l.Finish(t)
 	}

@@ -39,13 +39,13 @@ func TestRestartAfterCompaction(t *testing.T) {
 	}
 	wantSame(t, c, began, before, c.AwaitServing(t))
 	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, shards)
+	l.AwaitStarted(t, shards)
 	d := c.Add(t)
 	wantMoves(t, c, before, c.AwaitServing(t))
 	if err := snapshot(d)(); err != nil {
 		t.Errorf("node d has the state from elsewhere: %v", err)
 	}
-	l.Flow(t, shards)
+	l.AwaitStarted(t, shards)
 	l.Finish(t)
 }
 
@@ -77,7 +77,7 @@ func TestWipedVoterElectsNobody(t *testing.T) {
 	last := c.AwaitServing(t) // a map that c does not know
 	b.Kill(t)
 	b.Wipe(t)
-	mended := b.Hurt(history.DiskFault) // until somebody leads who can add it, it is in no map to come
+	mended := b.RecordFault(history.DiskFault) // until somebody leads who can add it, it is in no map to come
 	a.Kill(t)
 	b.Start(t)
 	behind.Start(t)
@@ -86,12 +86,12 @@ func TestWipedVoterElectsNobody(t *testing.T) {
 	}
 	// Long enough for many elections, if there could be one.
 	for i := range 4 {
-		asking := map[string]*cluster.Asking{}
+		asking := map[string]*cluster.AsyncRequest{}
 		for _, n := range []*cluster.Node{b, behind} {
-			asking[n.ID] = c.AskLater(t, n, load.Request{Key: fmt.Sprint("key-", i), Timeout: time.Minute})
+			asking[n.ID] = c.AskAsync(t, n, load.Request{Key: fmt.Sprint("key-", i), Timeout: time.Minute})
 		}
 		for id, a := range asking {
-			if r := a.Answer(t); r.Status != http.StatusServiceUnavailable || r.Error != "no-leader" {
+			if r := a.Response(t); r.Status != http.StatusServiceUnavailable || r.Error != "no-leader" {
 				t.Errorf("node %s answered %d %s, want 503 no-leader", id, r.Status, r.Error)
 			}
 		}
@@ -113,6 +113,6 @@ func TestWipedVoterElectsNobody(t *testing.T) {
 		}
 	}
 	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 }

@@ -23,14 +23,14 @@ func TestDrainUnderLoadFailsNothing(t *testing.T) {
 	for _, n := range append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...) {
 		others := c.Others(n)
 		before := c.AwaitServing(t)
-		l.Flow(t, 100)
-		returned := n.Drains()
+		l.AwaitStarted(t, 100)
+		returned := n.RecordDrain()
 		if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", others[0].Admin); code != 0 || !strings.Contains(out, "owns nothing") {
 			t.Fatalf("drain %s: exit %d, %s", n.ID, code, out)
 		}
 		without := c.AwaitShards(t, others...)
 		wantMoves(t, c, before, without)
-		l.Flow(t, 2*shards)
+		l.AwaitStarted(t, 2*shards)
 		if s, err := n.Status(t.Context()); err != nil || s.State != "drained" || s.Role == "leader" {
 			t.Errorf("%s, drained, is %q, %s: %v", n.ID, s.State, s.Role, err)
 		}
@@ -43,7 +43,7 @@ func TestDrainUnderLoadFailsNothing(t *testing.T) {
 		wantMoves(t, c, without, c.AwaitServing(t))
 		returned()
 	}
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 
 	survivor := c.Node("c")
@@ -70,26 +70,26 @@ func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
 	second, third := c.Others(first)[0], c.Others(first)[1]
 	before := c.AwaitServing(t)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, 100)
-	first.Drains()
+	l.AwaitStarted(t, 100)
+	first.RecordDrain()
 	if out, code := shardway(t, "drain", "--local", "--wait", "--data", first.Data); code != 0 || !strings.Contains(out, "node "+first.ID+" owns nothing") || strings.Contains(out, "warning") {
 		t.Fatalf("drain --local of %s: exit %d, %s", first.ID, code, out)
 	}
 	wantMoves(t, c, before, c.AwaitShards(t, second, third))
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	if s, err := first.Status(t.Context()); err != nil || s.State != "draining" {
 		t.Errorf("%s, that leaves, is %q: %v", first.ID, s.State, err)
 	}
 	if out, code := shardway(t, "policy", "--admin", second.Admin); code != 0 || !strings.Contains(out, "nothing is asked") {
 		t.Errorf("policy: exit %d, %s", code, out)
 	}
-	second.Drains()
+	second.RecordDrain()
 	out, code := shardway(t, "drain", "--local", "--wait", "--timeout", "1m", "--data", second.Data)
 	if want := "1 of 3 voters are left and it takes 2 (" + first.ID + " is leaving)"; code != 0 || !strings.Contains(out, want) {
 		t.Errorf("drain --local of %s: exit %d, %s, want a warning: %s", second.ID, code, out, want)
 	}
 	c.AwaitShards(t, third)
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 
 	for _, n := range []*cluster.Node{first, second} {

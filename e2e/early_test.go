@@ -90,7 +90,7 @@ func TestRefusalsOfUploadsArriveWhole(t *testing.T) {
 		Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--bootstrap-expect", "3", "--key", "query:key", "--upstream", "http://" + refuseUploads(t)},
 	})
 	owner, other, gateway := c.Prepare(t), c.Prepare(t), c.Prepare(t, "--upstream=")
-	c.Acquaint()
+	c.AddJoinFlags()
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}

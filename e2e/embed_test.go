@@ -23,9 +23,9 @@ func TestEmbeddedApps(t *testing.T) {
 	stopped := c.Follower(t)
 	others := c.Others(stopped)
 	l := c.Load(t, others, cluster.Traffic{})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	stopped.Pause(t)
-	l.Flow(t, 3*seconds)
+	l.AwaitStarted(t, 3*seconds)
 	c.AwaitServedBy(t, others...)
 	stopped.Continue(t)
 	c.AwaitServing(t)
@@ -34,13 +34,13 @@ func TestEmbeddedApps(t *testing.T) {
 	l = c.Load(t, c.Running(), cluster.Traffic{})
 	for _, n := range c.Running() {
 		n.Stop(t)
-		l.Flow(t, 100)
+		l.AwaitStarted(t, 100)
 		n.Start(t)
 		c.AwaitServing(t)
 	}
 	c.Add(t)
 	c.AwaitServing(t)
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 }
 
@@ -55,15 +55,15 @@ func TestEmbeddedAppIsWaitedFor(t *testing.T) {
 	owner := c.Follower(t)
 	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
 	other := c.Others(owner)[0]
-	hung := c.AskLater(t, other, load.Request{Key: key, Method: "POST", ID: "hung", Header: map[string]string{"App-Hang": "gate"}})
+	hung := c.AskAsync(t, other, load.Request{Key: key, Method: "POST", ID: "hung", Header: map[string]string{"App-Hang": "gate"}})
 	owner.App.AwaitHanging(t, "gate", 1)
 	owner.Terminate(t)
 	other.Await(t, "its shards are to move", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
-	next := c.AskLater(t, other, load.Request{Key: key, Method: "POST", ID: "next"})
-	if a := hung.Answer(t); a.Status != 502 || a.Error != "shard-moved" {
+	next := c.AskAsync(t, other, load.Request{Key: key, Method: "POST", ID: "next"})
+	if a := hung.Response(t); a.Status != 502 || a.Error != "shard-moved" {
 		t.Errorf("who hung got %d %s", a.Status, a.Error)
 	}
-	if a := next.Answer(t); !a.OK() {
+	if a := next.Response(t); !a.OK() {
 		t.Errorf("the next got %d %s", a.Status, a.Error)
 	}
 	owner.AwaitExit(t, 0)
@@ -100,11 +100,11 @@ func TestEmbeddedHandlersAskTheClock(t *testing.T) {
 	keys := c.AwaitServing(t).Keys(owner.ID, 1)
 	keys = keys[:min(len(keys), 12)]
 	others := c.Others(owner)
-	var late []*cluster.Asking
+	var late []*cluster.AsyncRequest
 	for i, key := range keys {
 		r := operation(key, "unfenced", "late-"+key)
 		r.ID, r.Header["App-Late"], r.Header["App-Heed"] = "late-"+key, "1500ms", []string{"context", "node"}[i%2]
-		late = append(late, c.AskLater(t, owner, r))
+		late = append(late, c.AskAsync(t, owner, r))
 	}
 	for _, key := range keys {
 		cluster.Await(t, "the app has "+key, func() error {
@@ -137,7 +137,7 @@ func TestEmbeddedHandlersAskTheClock(t *testing.T) {
 		}
 	}
 	for _, asking := range late {
-		if a := asking.Answer(t); a.OK() {
+		if a := asking.Response(t); a.OK() {
 			t.Errorf("late POST of %q got %d", a.Key, a.Status)
 		}
 	}

@@ -46,18 +46,18 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 	for _, n := range others {
 		n.App.Release(t, "gate") // a read that is cut goes again, to the next owner, and must not hang there
 	}
-	var late []*cluster.Asking
+	var late []*cluster.AsyncRequest
 	for i, key := range keys {
 		ask(others[0], key, "memory", "old-"+key)
 		// Half of them will write, the others read.
 		r := operation(key, "store", []string{"late-" + key, ""}[i%2])
 		r.Header["App-Hang"] = "gate"
-		late = append(late, c.AskLater(t, owner, r))
+		late = append(late, c.AskAsync(t, owner, r))
 	}
 	ask(others[0], open, "unfenced", "old-"+open)
 	r := operation(open, "unfenced", "late-"+open)
 	r.Header["App-Hang"] = "gate"
-	late = append(late, c.AskLater(t, owner, r))
+	late = append(late, c.AskAsync(t, owner, r))
 	owner.App.AwaitHanging(t, "gate", len(late))
 	owner.Pause(t)
 	c.AwaitServedBy(t, others...)
@@ -81,9 +81,9 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 	}
 	owner.Continue(t)
 	c.AwaitServing(t)
-	overwritten := late[len(keys)].Answer(t)
+	overwritten := late[len(keys)].Response(t)
 	for i, asking := range late[:len(keys)] {
-		a := asking.Answer(t)
+		a := asking.Response(t)
 		if want := "new-" + keys[i]; a.OK() && (!a.Safe() || a.Value != want) {
 			t.Errorf("late %s got %d %q", a.Method, a.Status, a.Value)
 		}
@@ -96,7 +96,7 @@ func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
 			}
 		}
 	}
-	report := c.Judge(t)
+	report := c.Check(t)
 	if report.Paused < len(late) {
 		t.Errorf("report = %v: want an overlap for each of %d keys", report, len(late))
 	}

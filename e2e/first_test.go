@@ -17,7 +17,7 @@ func TestColdStartMovesNoShard(t *testing.T) {
 	for range 3 {
 		c.Prepare(t, "--bootstrap-expect", "3")
 	}
-	c.Acquaint()
+	c.AddJoinFlags()
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}

@@ -44,7 +44,7 @@ func TestSharedDependencyMovesNoShard(t *testing.T) {
 	}
 	a := c.Nodes()[0]
 	a.Await(t, "all apps are unhealthy", func(s cluster.Status) bool { return finds(s, verdict.NoHealthyApp) })
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	a.App.FailChecks(t, false)
 	a.Await(t, "most apps are unhealthy", func(s cluster.Status) bool { return finds(s, verdict.HealthPanic) })
 	for _, n := range c.Nodes() {
@@ -53,11 +53,11 @@ func TestSharedDependencyMovesNoShard(t *testing.T) {
 		}
 	}
 	for _, n := range c.Nodes()[1:] {
-		l.Flow(t, shards)
+		l.AwaitStarted(t, shards)
 		n.App.FailChecks(t, false)
 	}
 	a.Await(t, "all apps are healthy", func(s cluster.Status) bool { return len(s.Findings) == 0 })
-	l.Flow(t, shards)
+	l.AwaitStarted(t, shards)
 	l.Finish(t)
 	if after := c.AwaitServing(t); after.Epoch != before.Epoch {
 		t.Errorf("map %d after %d: %d shards moved", after.Epoch, before.Epoch, len(before.Moves(after)))

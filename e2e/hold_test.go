@@ -21,17 +21,17 @@ var quickDrain = []string{"--drain-timeout", "1s", "--stream-grace", "1s"}
 // with its shards, and when the log flows again it returns; twice.
 func TestHeldLogDropsTheMember(t *testing.T) {
 	t.Parallel() // it waits for the drop most of the time
-	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Relay: true, Flags: quickDrain})
+	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, PeerProxy: true, Flags: quickDrain})
 	for range 2 {
 		held := c.Follower(t)
 		l := c.Load(t, c.Others(held), cluster.Traffic{})
-		l.Flow(t, seconds/2)
+		l.AwaitStarted(t, seconds/2)
 		before := c.AwaitServing(t)
-		mended := held.Hurt(history.LogDelayed)
-		held.Relay.HoldLog()
+		mended := held.RecordFault(history.LogDelayed)
+		held.PeerProxy.HoldLog()
 		c.Add(t) // a map change that it will not see
 		cluster.Await(t, "the log is held", func() error {
-			if held.Relay.Held() == 0 {
+			if held.PeerProxy.Held() == 0 {
 				return errNotYet
 			}
 			return nil
@@ -39,16 +39,16 @@ func TestHeldLogDropsTheMember(t *testing.T) {
 		held.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
 		alone := history.Now()
 		without := c.AwaitServedBy(t, c.Others(held)...)
-		l.Flow(t, seconds/2)
+		l.AwaitStarted(t, seconds/2)
 		s, err := held.Status(t.Context())
 		if err != nil || s.LeaseMS != 0 || s.Epoch != before.Epoch || s.Proposed != before.Epoch {
 			t.Errorf("without the log, %s has %+v, %v, want no lease and epoch %d", held.ID, s, err, before.Epoch)
 		}
 		released := history.Now()
-		held.Relay.Release()
+		held.PeerProxy.Release()
 		mended()
 		wantMoves(t, c, without, c.AwaitServing(t))
-		l.Flow(t, seconds/2)
+		l.AwaitStarted(t, seconds/2)
 		l.Finish(t)
 		for _, run := range c.Runs(t) {
 			if run.App == held.ID && run.Start > alone && run.Start < released {
@@ -66,21 +66,21 @@ func TestHangingRequestsAreCutAfterTheDrain(t *testing.T) {
 	c := start(t, 3, quickDrain...)
 	n := c.Node("a")
 	before := c.AwaitServing(t)
-	hanging := make(map[int]*cluster.Asking)
+	hanging := make(map[int]*cluster.AsyncRequest)
 	for _, key := range before.Keys(n.ID, 1) {
-		hanging[load.ShardOf(key, shards)] = c.AskLater(t, n, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate"}})
+		hanging[load.ShardOf(key, shards)] = c.AskAsync(t, n, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate"}})
 	}
 	n.App.AwaitHanging(t, "gate", len(hanging))
 	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	c.Add(t)
 	after := c.AwaitServing(t)
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	n.App.Release(t, "gate")
 	l.Finish(t)
 	moved := 0
 	for shard, asking := range hanging {
-		a := asking.Answer(t)
+		a := asking.Response(t)
 		switch {
 		case after.Owner(shard) == n.ID:
 			if !a.OK() {
@@ -105,26 +105,26 @@ func TestSlowRequestsFinishBeforeTheyMove(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	n := c.Follower(t)
-	var slow []*cluster.Asking
+	var slow []*cluster.AsyncRequest
 	for i, key := range c.AwaitServing(t).Keys(n.ID, 1) {
 		// Half of them at the leaving node itself, half through another.
 		at := []*cluster.Node{n, c.Others(n)[0]}[i%2]
-		slow = append(slow, c.AskLater(t, at, load.Request{
+		slow = append(slow, c.AskAsync(t, at, load.Request{
 			Key: key, Method: "POST", Header: map[string]string{"App-Hang": "gate", "App-Chunks": "10", "App-Delay": "50ms", "App-Size": "5000"},
 		}))
 	}
 	n.App.AwaitHanging(t, "gate", len(slow))
 	l := c.Load(t, c.Others(n), cluster.Traffic{})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	n.Terminate(t)
 	c.Others(n)[0].Await(t, "a map without "+n.ID+" is proposed", func(s cluster.Status) bool { return s.Proposed > s.Epoch })
 	n.App.Release(t, "gate")
 	n.AwaitExit(t, 0)
 	c.AwaitServing(t)
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	l.Finish(t)
 	for _, asking := range slow {
-		if a := asking.Answer(t); !a.OK() || a.Bytes != 5000 {
+		if a := asking.Response(t); !a.OK() || a.Bytes != 5000 {
 			t.Errorf("slow request: %+v", a)
 		}
 	}

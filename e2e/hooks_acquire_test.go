@@ -25,7 +25,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 		t.Fatalf("drain: exit %d, %s", code, out)
 	}
 	for _, x := range c.Running() {
-		x.App.Sicken(t, "acquire", "500")
+		x.App.SetHookFault(t, "acquire", "500")
 	}
 	if out, code := shardway(t, "uncordon", n.ID, "--admin", at.Admin); code != 0 {
 		t.Fatalf("uncordon: exit %d, %s", code, out)
@@ -39,8 +39,8 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 			return nil
 		})
 	}
-	c.Node("a").App.Sicken(t, "acquire", "well")
-	at.App.Sicken(t, "acquire", "well")
+	c.Node("a").App.SetHookFault(t, "acquire", "well")
+	at.App.SetHookFault(t, "acquire", "well")
 	c.AwaitShards(t, c.Node("a"), at)
 	counts := map[string]uint64{}
 	for _, key := range []string{"k1", "k2", "k3", "k4", "k5", "k6", "k7", "k8"} {
@@ -49,7 +49,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	for _, x := range c.Running() {
 		walk{t, c}.says(x, verdict.Acquiring, "the app of node c acquires no shards, so the node gets none")
 	}
-	n.App.Sicken(t, "acquire", "well")
+	n.App.SetHookFault(t, "acquire", "well")
 	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
 		m, err := at.Map(t.Context())
 		if err == nil && ownedBy(m, n) < share-1 {

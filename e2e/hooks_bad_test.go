@@ -58,12 +58,12 @@ func TestBadHooksHoldUpTheirShardOnly(t *testing.T) {
 	for i, how := range []string{"slow:300ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"} {
 		ill := badHook{c: c, from: from, to: to, how: how, counts: counts}
 		ill.acquires(t, moving[2*i])
-		l.Flow(t, 20)
+		l.AwaitStarted(t, 20)
 		ill.releases(t, moving[2*i+1])
-		l.Flow(t, 20)
+		l.AwaitStarted(t, 20)
 	}
 	l.Finish(t)
-	exact(t, counts, l.Answers())
+	exact(t, counts, l.Responses())
 }
 
 // badHook is an ill, and whose.
@@ -75,7 +75,7 @@ type badHook struct {
 }
 
 // move pins a shard to the node, and returns a key of it, which has been counted twice.
-func (b badHook) move(t *testing.T, shard int) (key string, asking *cluster.Asking) {
+func (b badHook) move(t *testing.T, shard int) (key string, asking *cluster.AsyncRequest) {
 	t.Helper()
 	key = load.KeysIn(shards, 1, func(s int) bool { return s == shard })[0]
 	post(t, b.c, b.from, b.counts, 2, key)
@@ -90,13 +90,13 @@ func (b badHook) move(t *testing.T, shard int) (key string, asking *cluster.Aski
 		return err
 	})
 	b.counts[key]++
-	return key, b.c.AskLater(t, b.from, load.Request{Key: key, Method: "POST"})
+	return key, b.c.AskAsync(t, b.from, load.Request{Key: key, Method: "POST"})
 }
 
 // wantCounted waits for the answer to a request that was held.
-func (b badHook) wantCounted(t *testing.T, what, key string, asking *cluster.Asking) {
+func (b badHook) wantCounted(t *testing.T, what, key string, asking *cluster.AsyncRequest) {
 	t.Helper()
-	if a := asking.Answer(t); !a.OK() || a.Count != b.counts[key] {
+	if a := asking.Response(t); !a.OK() || a.Count != b.counts[key] {
 		t.Errorf("%s %s: status %d (%s), count %d, want %d", what, b.how, a.Status, a.Detail, a.Count, b.counts[key])
 	}
 }
@@ -104,7 +104,7 @@ func (b badHook) wantCounted(t *testing.T, what, key string, asking *cluster.Ask
 // acquires moves a shard to an app that does not acquire well.
 func (b badHook) acquires(t *testing.T, shard int) {
 	t.Helper()
-	b.to.App.Sicken(t, "acquire", b.how)
+	b.to.App.SetHookFault(t, "acquire", b.how)
 	key, asking := b.move(t, shard)
 	if b.how != "slow:300ms" && b.how != "twice" { // which come to their end by themselves
 		says := map[string]string{"500": "status 500: no way [2J", "huge": "longer than", "garbage": "malformed", "gone": "EOF", "hang": "", "unable": "told to fail"}[b.how]
@@ -124,20 +124,20 @@ func (b badHook) acquires(t *testing.T, shard int) {
 			return fmt.Errorf("%+v", list)
 		})
 		if !asking.Pending() {
-			t.Errorf("acquire %s: answered though its shard is not acquired: %+v", b.how, asking.Answer(t))
+			t.Errorf("acquire %s: answered though its shard is not acquired: %+v", b.how, asking.Response(t))
 		}
 	}
-	b.to.App.Sicken(t, "acquire", "well")
+	b.to.App.SetHookFault(t, "acquire", "well")
 	b.wantCounted(t, "acquire", key, asking)
 }
 
 // releases moves a shard away from an app that does not release well.
 func (b badHook) releases(t *testing.T, shard int) {
 	t.Helper()
-	b.from.App.Sicken(t, "release", b.how)
+	b.from.App.SetHookFault(t, "release", b.how)
 	key, asking := b.move(t, shard)
 	b.wantCounted(t, "release", key, asking)
-	b.from.App.Sicken(t, "release", "well")
+	b.from.App.SetHookFault(t, "release", "well")
 }
 
 // TestThreeOf256ShardsFail has an app acquire 256 shards by one call, and fail three of
@@ -152,7 +152,7 @@ func TestThreeOf256ShardsFail(t *testing.T) {
 		Binaries: binaries(t), Shards: all, AppFlags: []string{"--state", dir}, Flags: []string{"--hooks", "/_state", "--queue-wait", "11s"},
 	})
 	n := c.Prepare(t, "--bootstrap-expect", "1")
-	n.App.Sicken(t, "acquire", "failed:5,130,255")
+	n.App.SetHookFault(t, "acquire", "failed:5,130,255")
 	n.Start(t)
 	await := func(serving int) (list admin.OwnedList) {
 		t.Helper()
@@ -193,7 +193,7 @@ func TestThreeOf256ShardsFail(t *testing.T) {
 	if lines := strings.Count(n.Process().Output(1_000_000), `"acquire hook failed`); lines != 1 {
 		t.Errorf("the log says so %d times, want once", lines)
 	}
-	n.App.Sicken(t, "acquire", "well")
+	n.App.SetHookFault(t, "acquire", "well")
 	await(all)
 	for _, shard := range failing {
 		post(t, c, n, counts, 1, keyOf(shard))

@@ -57,7 +57,7 @@ func TestLossAfterKillIsWhatWasNotWritten(t *testing.T) {
 	victim.Start(t)
 	c.AwaitServing(t)
 	post(t, c, at, counts, 1, append(lost, kept...)...)
-	c.Judge(t)
+	c.Check(t)
 }
 
 // wantAcquired checks what the owner of a shard was told of it last.
@@ -71,7 +71,7 @@ func wantAcquired(t *testing.T, c *cluster.Cluster, shard int, from string, rele
 		if m.Owner(shard) != n.ID {
 			continue
 		}
-		var last *cluster.Told
+		var last *cluster.HookCall
 		for _, s := range acquired(t, n) {
 			if s.Shard == shard {
 				last = &s
@@ -84,9 +84,9 @@ func wantAcquired(t *testing.T, c *cluster.Cluster, shard int, from string, rele
 }
 
 // acquired is all that the app of a node was told to acquire.
-func acquired(t *testing.T, n *cluster.Node) (all []cluster.Told) {
+func acquired(t *testing.T, n *cluster.Node) (all []cluster.HookCall) {
 	t.Helper()
-	told, err := n.App.Told(t.Context())
+	told, err := n.App.HookCalls(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestAppThatRestartsByItselfIsAskedToAcquire(t *testing.T) {
 		post(t, c, at, counts, 2, keys...)
 		c.AwaitServing(t)
 	}
-	c.Judge(t)
+	c.Check(t)
 }
 
 // TestKilledNodeFindsItsAppAsItWas restarts a node before anybody takes its shards: its
@@ -141,7 +141,7 @@ func TestKilledNodeFindsItsAppAsItWas(t *testing.T) {
 	if len(again) != shards {
 		t.Errorf("%d shards were acquired again, want all %d", len(again), shards)
 	}
-	c.Judge(t)
+	c.Check(t)
 }
 
 // TestHungAppHoldsUpItsNodeOnly stops an app for so long that its node gives its shards

@@ -28,7 +28,7 @@ func TestFailedReleaseIsReported(t *testing.T) {
 				owned++
 			}
 		}
-		from.App.Sicken(t, "release", tt.how)
+		from.App.SetHookFault(t, "release", tt.how)
 		out, code := shardway(t, "drain", from.ID, "--wait", "--admin", at.Admin)
 		unreleased := fmt.Sprintf("node a owns nothing, but %d shards went unreleased: ", owned)
 		if failed := tt.why != ""; failed != (code == 1) || failed != strings.Contains(out, unreleased) || !strings.Contains(out, tt.why) {
@@ -42,7 +42,7 @@ func TestFailedReleaseIsReported(t *testing.T) {
 		if metrics, err := from.Metrics(t.Context()); err != nil || metrics.Sum("shardway_releases_total", fmt.Sprintf("result=%q", tt.result)) == 0 {
 			t.Errorf("%s: no metric of releases that are %s (%v)", tt.how, tt.result, err)
 		}
-		from.App.Sicken(t, "release", "well")
+		from.App.SetHookFault(t, "release", "well")
 		if out, code := shardway(t, "uncordon", from.ID, "--admin", from.Admin); code != 0 {
 			t.Fatalf("uncordon: exit %d, %s", code, out)
 		}
@@ -63,7 +63,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 	c := keeping(t, 3, []string{"--through"})
 	from, at := c.Node("a"), c.Node("b")
 	owned := ownedBy(c.AwaitServing(t), from)
-	from.App.Sicken(t, "release", "unable")
+	from.App.SetHookFault(t, "release", "unable")
 	out, code := shardway(t, "drain", from.ID, "--safe", "--release-timeout", "1s", "--wait", "--admin", at.Admin)
 	if want := fmt.Sprintf("%d shards", owned); code != 1 || !strings.Contains(out, want) || !strings.Contains(out, "the app has not released them") || !strings.Contains(out, "told to fail") {
 		t.Errorf("drain --safe: exit %d, %s", code, out)
@@ -71,7 +71,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 	if m, err := at.Map(t.Context()); err != nil || ownedBy(m, from) != owned {
 		t.Errorf("node a owns %d shards, want %d (%v)", ownedBy(m, from), owned, err)
 	}
-	from.App.Sicken(t, "release", "well")
+	from.App.SetHookFault(t, "release", "well")
 	if out, code = shardway(t, "drain", from.ID, "--safe", "--wait", "--admin", at.Admin); code != 0 {
 		t.Errorf("drain --safe once more: exit %d, %s", code, out)
 	}

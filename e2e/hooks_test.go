@@ -103,14 +103,14 @@ func TestCountersFollowTheirShards(t *testing.T) {
 		}})
 		movedByPlan(t, c, l)
 		restarted(t, c, l)
-		l.Flow(t, 100)
+		l.AwaitStarted(t, 100)
 		l.Finish(t)
-		exact(t, counts, l.Answers())
+		exact(t, counts, l.Responses())
 		t.Logf("%d shards have moved", movesOf(c))
 	}
 	released := 0
 	for _, n := range c.Running() {
-		told, err := n.App.Told(t.Context())
+		told, err := n.App.HookCalls(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func movedByPlan(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
 	admin := c.Node("a").Admin
 	do := func(args ...string) {
 		t.Helper()
-		l.Flow(t, 40)
+		l.AwaitStarted(t, 40)
 		if out, code := shardway(t, append(args, "--admin", admin)...); code != 0 {
 			t.Fatalf("%v: exit %d, %s", args, code, out)
 		}
@@ -153,7 +153,7 @@ func movedByPlan(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
 		do("unpin", strconv.Itoa(shard))
 	}
 	drained := c.Follower(t)
-	returned := drained.Drains()
+	returned := drained.RecordDrain()
 	do("drain", drained.ID, "--wait")
 	do("uncordon", drained.ID)
 	c.AwaitServing(t)
@@ -171,13 +171,13 @@ func restarted(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
 		c.Node("d").Start(t)
 	}
 	c.AwaitServing(t)
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	c.Node("d").Stop(t)
 	for _, n := range c.Running() {
-		l.Flow(t, 40)
+		l.AwaitStarted(t, 40)
 		n.Stop(t)
 		c.AwaitServing(t)
-		l.Flow(t, 40)
+		l.AwaitStarted(t, 40)
 		n.Start(t)
 		c.AwaitServing(t)
 	}

@@ -44,7 +44,7 @@ func TestShardsLeaveAppWhoseAcquireHangs(t *testing.T) {
 	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", at.Admin); code != 0 {
 		t.Fatalf("drain: exit %d, %s", code, out)
 	}
-	n.App.Sicken(t, "acquire", "hang")
+	n.App.SetHookFault(t, "acquire", "hang")
 	if out, code := shardway(t, "uncordon", n.ID, "--admin", at.Admin); code != 0 {
 		t.Fatalf("uncordon: exit %d, %s", code, out)
 	}
@@ -58,7 +58,7 @@ func TestShardsLeaveAppWhoseAcquireHangs(t *testing.T) {
 	if owned := ownedBy(m, n); owned > 0 {
 		t.Errorf("c owns %d shards though its app acquires none", owned)
 	}
-	n.App.Sicken(t, "acquire", "well")
+	n.App.SetHookFault(t, "acquire", "well")
 	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
 		m, err := at.Map(t.Context())
 		if err == nil && ownedBy(m, n) < share-1 {
@@ -82,19 +82,19 @@ func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 	key := keys[0]
 	shard := load.ShardOf(key, shards)
 	post(t, c, at, counts, 1, keys...)
-	n.App.Sicken(t, "acquire", fmt.Sprintf("failed:%d", shard))
+	n.App.SetHookFault(t, "acquire", fmt.Sprintf("failed:%d", shard))
 	loseShard(t, n, shard, m.Epoch)
-	waiting := c.AskLater(t, at, load.Request{Key: key, Method: "POST"})
+	waiting := c.AskAsync(t, at, load.Request{Key: key, Method: "POST"})
 	wantAcquiringOutage(t, c, "the app of node c does not acquire ")
 	counts[key]++
-	if a := waiting.Answer(t); !a.OK() || a.Count != counts[key] {
+	if a := waiting.Response(t); !a.OK() || a.Count != counts[key] {
 		t.Errorf("the request that waited: status %d (%s), count %d, want %d", a.Status, a.Detail, a.Count, counts[key])
 	}
 	m = c.AwaitServing(t)
 	if m.Owner(shard) == n.ID || ownedBy(m, n) != share-1 {
 		t.Errorf("node %s owns shard %d, and c %d of %d shards", m.Owner(shard), shard, ownedBy(m, n), share)
 	}
-	told, err := n.App.Told(t.Context())
+	told, err := n.App.HookCalls(t.Context())
 	must(t, err)
 	if failed := failedAcquires(told, shard); failed < 3 || failed > 30 {
 		t.Errorf("the app was asked %d times for the shard, want at least 3, and pauses between them", failed)
@@ -112,7 +112,7 @@ func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 }
 
 // failedAcquires counts the attempts of an app to acquire a shard that failed.
-func failedAcquires(told []cluster.Told, shard int) (count int) {
+func failedAcquires(told []cluster.HookCall, shard int) (count int) {
 	for _, one := range told {
 		if one.Hook == "acquire" && one.Shard == shard && one.Err != "" {
 			count++

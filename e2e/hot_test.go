@@ -25,7 +25,7 @@ func TestHotNamesWhatIsAskedMost(t *testing.T) {
 	shard := load.ShardOf(key, m.Shards)
 	cluster.Await(t, "the key is named", func() error {
 		for range 50 {
-			if a := c.AskLater(t, ingress, load.Request{Key: key}).Answer(t); !a.OK() {
+			if a := c.AskAsync(t, ingress, load.Request{Key: key}).Response(t); !a.OK() {
 				return fmt.Errorf("%d %s", a.Status, a.Error)
 			}
 		}

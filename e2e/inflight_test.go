@@ -22,13 +22,13 @@ func TestShardInflightIsReloaded(t *testing.T) {
 	owner, other := c.Nodes()[0], c.Nodes()[1]
 	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
 	hang := map[string]string{"App-Hang": "gate"}
-	hung := []*cluster.Asking{
-		c.AskLater(t, owner, load.Request{Key: key, Header: hang}),
-		c.AskLater(t, other, load.Request{Key: key, Header: hang}),
+	hung := []*cluster.AsyncRequest{
+		c.AskAsync(t, owner, load.Request{Key: key, Header: hang}),
+		c.AskAsync(t, other, load.Request{Key: key, Header: hang}),
 	}
 	owner.App.AwaitHanging(t, "gate", 2)
 	for _, n := range c.Nodes() {
-		a := c.AskLater(t, n, load.Request{Key: key, Method: "POST", ID: "refused by " + n.ID}).Answer(t)
+		a := c.AskAsync(t, n, load.Request{Key: key, Method: "POST", ID: "refused by " + n.ID}).Response(t)
 		if a.Status != 503 || a.Error != "shard-busy" {
 			t.Errorf("beyond the limit, by %s: %d %s, want 503 shard-busy", n.ID, a.Status, a.Error)
 		}
@@ -37,12 +37,12 @@ func TestShardInflightIsReloaded(t *testing.T) {
 		}
 	}
 	hangUp(t, owner, file, "{}\n", "settings reloaded", `"changed":["max-shard-inflight"]`)
-	if a := c.AskLater(t, other, load.Request{Key: key}).Answer(t); !a.OK() {
+	if a := c.AskAsync(t, other, load.Request{Key: key}).Response(t); !a.OK() {
 		t.Errorf("without a limit: %d %s", a.Status, a.Error)
 	}
 	owner.App.Release(t, "gate")
 	for _, h := range hung {
-		if a := h.Answer(t); !a.OK() {
+		if a := h.Response(t); !a.OK() {
 			t.Errorf("one that hung: %d %s", a.Status, a.Error)
 		}
 	}

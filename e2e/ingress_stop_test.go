@@ -151,12 +151,12 @@ func TestLongPollsMoveWithTheirShard(t *testing.T) {
 	n := c.Follower(t)
 	keys := c.AwaitServing(t).Keys(n.ID, 1)
 	hang := map[string]string{"App-Hang": "gate"}
-	var polls []*cluster.Asking
+	var polls []*cluster.AsyncRequest
 	const each = 10
 	for i := range each {
 		polls = append(polls,
-			c.AskLater(t, n, load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}),
-			c.AskLater(t, c.Others(n)[0], load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}))
+			c.AskAsync(t, n, load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}),
+			c.AskAsync(t, c.Others(n)[0], load.Request{Key: keys[i%len(keys)], Method: "GET", Header: hang}))
 	}
 	n.App.AwaitHanging(t, "gate", 2*each)
 	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", n.Admin); code != 0 {
@@ -166,7 +166,7 @@ func TestLongPollsMoveWithTheirShard(t *testing.T) {
 		other.App.Release(t, "gate")
 	}
 	for i, p := range polls {
-		if a := p.Answer(t); !a.OK() {
+		if a := p.Response(t); !a.OK() {
 			t.Errorf("poll %d: %d %s, want the response of the next owner", i, a.Status, a.Error)
 		}
 	}

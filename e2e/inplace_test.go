@@ -21,7 +21,7 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 	for range 2 {
 		leader := c.Leader(t)
 		for _, n := range append([]*cluster.Node{leader}, c.Others(leader)...) {
-			l.Flow(t, 50)
+			l.AwaitStarted(t, 50)
 			n.Terminate(t)
 			n.AwaitExit(t, 0)
 			n.Start(t)
@@ -30,7 +30,7 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 			}
 		}
 	}
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 	for _, m := range c.Maps() {
 		if moved := len(first.Moves(m)); m.Epoch > first.Epoch && moved > 0 {
@@ -52,7 +52,7 @@ func TestRestartInPlaceCarriesWhatWasReleased(t *testing.T) {
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
 	for range 2 {
 		for _, n := range c.Nodes() {
-			l.Flow(t, 50)
+			l.AwaitStarted(t, 50)
 			before := len(toldTo(t, n))
 			n.Terminate(t)
 			n.AwaitExit(t, 0)
@@ -70,15 +70,15 @@ func TestRestartInPlaceCarriesWhatWasReleased(t *testing.T) {
 			}
 		}
 	}
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
-	exact(t, counts, l.Answers())
+	exact(t, counts, l.Responses())
 }
 
 // awaitAcquired waits until the app of a node has been told to acquire so many shards, and
 // returns what it has been told by then after the given number of words. A node with a lease
 // may have its app at work on that still: its shards' requests wait.
-func awaitAcquired(t *testing.T, n *cluster.Node, before, shards int) (told []cluster.Told) {
+func awaitAcquired(t *testing.T, n *cluster.Node, before, shards int) (told []cluster.HookCall) {
 	t.Helper()
 	cluster.Await(t, fmt.Sprintf("%s acquires %d shards", n.ID, shards), func() error {
 		told = toldTo(t, n)[before:]
@@ -97,9 +97,9 @@ func awaitAcquired(t *testing.T, n *cluster.Node, before, shards int) (told []cl
 }
 
 // toldTo returns what the app of a node was told so far.
-func toldTo(t *testing.T, n *cluster.Node) []cluster.Told {
+func toldTo(t *testing.T, n *cluster.Node) []cluster.HookCall {
 	t.Helper()
-	told, err := n.App.Told(t.Context())
+	told, err := n.App.HookCalls(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func TestColdStartServesEveryShard(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3)
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 500})
-	l.Flow(t, 4*shards)
+	l.AwaitStarted(t, 4*shards)
 	r := l.Finish(t)
 	if r.Shards != shards {
 		t.Errorf("requests ran in %d shards, want %d", r.Shards, shards)
@@ -53,12 +53,12 @@ func TestTwoNodesJoiningTogether(t *testing.T) {
 			c := start(t, 1)
 			before := c.AwaitServing(t)
 			l := c.Load(t, c.Running(), cluster.Traffic{})
-			l.Flow(t, 50)
+			l.AwaitStarted(t, 50)
 			b, d := c.Prepare(t, "--join", c.Node("a").Gossip), c.Prepare(t, "--join", c.Node("a").Gossip)
 			b.Start(t)
 			d.Start(t)
 			after := c.AwaitServing(t)
-			l.Flow(t, 50)
+			l.AwaitStarted(t, 50)
 			l.Finish(t)
 			wantMoves(t, c, before, after)
 		})
@@ -117,10 +117,10 @@ func undisturbed(t *testing.T, c *cluster.Cluster, m cluster.Map, want *shardmap
 	const held = "shardway_queued_requests_total"
 	before := c.Sum(t, nodes, held)
 	l := c.Load(t, nodes, cluster.Traffic{Rate: 300, Keys: keys})
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	change()
 	after := c.AwaitServing(t)
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 	for s := range shards {
 		if after.Owner(s) != owner(s) {

@@ -70,7 +70,7 @@ func startKeptBy(t *testing.T, o keptOptions) *keptSockets {
 	for range gateways {
 		x.front = append(x.front, x.Prepare(t, "--upstream="))
 	}
-	x.Acquaint()
+	x.AddJoinFlags()
 	for _, n := range x.Nodes() {
 		n.Start(t)
 	}

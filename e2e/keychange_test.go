@@ -69,7 +69,7 @@ func TestKeysChangeOnAllNodesTogether(t *testing.T) {
 		t.Cleanup(app.Close)
 		c.Prepare(t, "--bootstrap-expect", "3", "--upstream", app.URL)
 	}
-	c.Acquaint()
+	c.AddJoinFlags()
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}

@@ -37,11 +37,11 @@ func killed(t *testing.T, c *cluster.Cluster, victim *cluster.Node) {
 	t.Helper()
 	before := c.AwaitServing(t)
 	l := c.Load(t, c.Others(victim), cluster.Traffic{})
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	victim.Kill(t)
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	without := c.AwaitServing(t)
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 	wantMoves(t, c, before, without)
 	victim.Start(t)
@@ -61,12 +61,12 @@ func TestKilledNodeReturnsAtOnce(t *testing.T) {
 				victim := choose(t)
 				before := c.AwaitServing(t)
 				l := c.Load(t, c.Others(victim), cluster.Traffic{})
-				l.Flow(t, 100)
+				l.AwaitStarted(t, 100)
 				victim.Kill(t)
-				l.Flow(t, trial*60) // at once, then after 0.3 s and 0.6 s of load
+				l.AwaitStarted(t, trial*60) // at once, then after 0.3 s and 0.6 s of load
 				victim.Start(t)
 				after := c.AwaitServing(t)
-				l.Flow(t, 100)
+				l.AwaitStarted(t, 100)
 				l.Finish(t)
 				wantMoves(t, c, before, after)
 			})
@@ -95,7 +95,7 @@ func TestAllKilledAndRestarted(t *testing.T) {
 			t.Errorf("epoch %d after %d", after.Epoch, before.Epoch)
 		}
 		l := c.Load(t, c.Running(), cluster.Traffic{})
-		l.Flow(t, 2*shards)
+		l.AwaitStarted(t, 2*shards)
 		l.Finish(t)
 	}
 }

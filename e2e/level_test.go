@@ -53,7 +53,7 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 			n.Binary = binary
 			n.Start(t)
 			c.AwaitServing(t)
-			l.Flow(t, 2*shards)
+			l.AwaitStarted(t, 2*shards)
 		}
 	}
 	raise := func() error { return nodes[0].Try(t.Context(), "upgrade", url.Values{"finalize": {"true"}}) }
@@ -63,7 +63,7 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 		t.Errorf("raised while c knows less: %v", err)
 	}
 	nodes[2].Await(t, "it warns of c", func(s cluster.Status) bool {
-		return strings.Contains(s.Said(), "upgrade-pending: format version 2 is in force, and format version 3 is blocked by c")
+		return strings.Contains(s.FindingsText(), "upgrade-pending: format version 2 is in force, and format version 3 is blocked by c")
 	})
 	roll("", nodes[0], nodes[1])
 	roll(next, nodes...)
@@ -75,7 +75,7 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 	for _, n := range nodes {
 		n.Await(t, "format version 3 is in force", func(s cluster.Status) bool { return s.FormatVersion == nextversion.Level })
 	}
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	n := c.Follower(t)
 	l.Send(c.Others(n)) // the former version has its port for a moment
 	n.Stop(t)
@@ -90,6 +90,6 @@ func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
 	l.Send(nodes)
 	c.Leader(t).Do(t, "step-down", nil)
 	c.AwaitServing(t)
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 }

@@ -28,7 +28,7 @@ func TestMalformedResponsesWithOneReadingArrive(t *testing.T) {
 	addr := c.Address(t)
 	startRawApp(t, addr)
 	owner, other, gateway := c.Prepare(t, "--upstream", "http://"+addr), c.Prepare(t, "--upstream", "http://"+addr), c.Prepare(t, "--upstream=")
-	c.Acquaint()
+	c.AddJoinFlags()
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}

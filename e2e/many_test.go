@@ -104,7 +104,7 @@ func TestSlowHeadsDisturbNobody(t *testing.T) {
 	const slow = 1000
 	c := start(t, 3, "--header-timeout", "3s")
 	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, 50)
+	l.AwaitStarted(t, 50)
 	var refused, other atomic.Int64
 	n := c.Node("a")
 	for range slow {
@@ -127,7 +127,7 @@ func TestSlowHeadsDisturbNobody(t *testing.T) {
 		}
 		return nil
 	})
-	l.Flow(t, 50)
+	l.AwaitStarted(t, 50)
 	l.Finish(t) // not one of them failed
 }
 

@@ -63,19 +63,19 @@ func TestMinorityStopsServing(t *testing.T) {
 			majority := c.Others(minority)
 			before := c.AwaitServing(t)
 			l := c.Load(t, majority, cluster.Traffic{})
-			l.Flow(t, seconds/2)
-			mended := minority.Hurt(history.Unreachable)
+			l.AwaitStarted(t, seconds/2)
+			mended := minority.RecordFault(history.Unreachable)
 			must(t, w.Isolate(index(minority)))
 			minority.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
 			alone := history.Now()
 			// Its own key and the others': none can be served from there. For what
 			// it had sent to an owner before it noticed, that one is out of reach.
-			asking := make(map[string]*cluster.Asking)
+			asking := make(map[string]*cluster.AsyncRequest)
 			for _, owner := range c.Nodes() {
-				asking[owner.ID] = c.AskLater(t, minority, load.Request{Key: before.Keys(owner.ID, 1)[0], Timeout: 20 * time.Second})
+				asking[owner.ID] = c.AskAsync(t, minority, load.Request{Key: before.Keys(owner.ID, 1)[0], Timeout: 20 * time.Second})
 			}
 			for owner, a := range asking {
-				got := a.Answer(t)
+				got := a.Response(t)
 				want := got.Status == http.StatusServiceUnavailable && got.Error == "no-leader"
 				if owner != minority.ID {
 					want = want || got.Status >= 500 && got.Error == "peer-unreachable"
@@ -86,7 +86,7 @@ func TestMinorityStopsServing(t *testing.T) {
 				}
 			}
 			taken := c.AwaitServedBy(t, majority...)
-			l.Flow(t, seconds)
+			l.AwaitStarted(t, seconds)
 			if s, err := minority.Status(t.Context()); err != nil || s.LeaseMS != 0 || s.Epoch != before.Epoch {
 				t.Errorf("cut off, %s has %+v, %v", minority.ID, s, err)
 			}
@@ -94,7 +94,7 @@ func TestMinorityStopsServing(t *testing.T) {
 			mended()
 			healed := history.Now()
 			wantMoves(t, c, taken, c.AwaitServing(t))
-			l.Flow(t, seconds/2)
+			l.AwaitStarted(t, seconds/2)
 			l.Finish(t)
 			for _, run := range c.Runs(t) {
 				if run.App == minority.ID && run.Start > alone && run.Start < healed {
@@ -114,7 +114,7 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 	leader := c.Leader(t)
 	cut, third := c.Others(leader)[0], c.Others(leader)[1]
 	before := c.AwaitServing(t)
-	mended := cut.Hurt(history.Unreachable)
+	mended := cut.RecordFault(history.Unreachable)
 	must(t, w.Cut(index(cut), index(leader)))
 	cut.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
 	alone := history.Now()
@@ -133,7 +133,7 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 			t.Errorf("%v after it had no lease, %s ran %s (epoch %d)", time.Duration(run.Start-alone), cut.ID, run.ID, run.Epoch)
 		}
 	}
-	c.Judge(t)
+	c.Check(t)
 }
 
 // TestOneWayLinkCountsAsSilence drops what the leader says to a follower, whose
@@ -146,17 +146,17 @@ func TestOneWayLinkCountsAsSilence(t *testing.T) {
 	before := c.AwaitServing(t)
 	others := c.Others(deaf)
 	l := c.Load(t, others, cluster.Traffic{})
-	l.Flow(t, seconds/2)
-	mended := deaf.Hurt(history.Unreachable)
+	l.AwaitStarted(t, seconds/2)
+	mended := deaf.RecordFault(history.Unreachable)
 	must(t, w.Block(index(leader), index(deaf)))
 	// Whoever leads now: the shards are the others', and nobody else's.
 	taken := c.AwaitServedBy(t, others...)
 	wantMoves(t, c, before, taken)
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	must(t, w.Heal())
 	mended()
 	c.AwaitServing(t)
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	l.Finish(t)
 }
 
@@ -167,15 +167,15 @@ func TestHealedClusterIsOne(t *testing.T) {
 	c, w := startApart(t)
 	var mended []func()
 	for _, n := range c.Nodes() {
-		mended = append(mended, n.Hurt(history.Unreachable))
+		mended = append(mended, n.RecordFault(history.Unreachable))
 		must(t, w.Isolate(index(n)))
 	}
 	for _, n := range c.Nodes() {
 		n.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
 	}
 	l := c.Load(t, c.Nodes(), cluster.Traffic{Rate: 20, Timeout: time.Minute})
-	l.Flow(t, 20)
-	if n := len(l.Answers()); n != 0 {
+	l.AwaitStarted(t, 20)
+	if n := len(l.Responses()); n != 0 {
 		t.Errorf("%d requests were answered by nodes that are alone", n)
 	}
 	must(t, w.Heal())
@@ -183,6 +183,6 @@ func TestHealedClusterIsOne(t *testing.T) {
 		f()
 	}
 	c.AwaitServing(t)
-	l.Flow(t, 20)
+	l.AwaitStarted(t, 20)
 	l.Finish(t)
 }

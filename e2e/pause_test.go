@@ -26,17 +26,17 @@ func TestPausedOwnerServesNothingUntilItHasALease(t *testing.T) {
 	others := c.Others(owner)
 	everywhere := c.Load(t, c.Running(), cluster.Traffic{Rate: 60})
 	l := c.Load(t, others, cluster.Traffic{})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	owner.Pause(t)
-	l.Flow(t, 4*seconds)
+	l.AwaitStarted(t, 4*seconds)
 	taken := c.AwaitServedBy(t, others...)
 	wantMoves(t, c, before, taken)
 	owner.Continue(t)
 	woke := history.Now()
-	l.Flow(t, seconds)
+	l.AwaitStarted(t, seconds)
 	after := c.AwaitServing(t)
 	wantMoves(t, c, taken, after)
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	everywhere.End(t)
 	r := l.Finish(t)
 	if r.Handovers == 0 {
@@ -59,11 +59,11 @@ func TestPausedLeaderCutsNothing(t *testing.T) {
 	leader := c.Leader(t)
 	before := c.AwaitServing(t)
 	others := c.Others(leader)
-	var streams []*cluster.Asking
+	var streams []*cluster.AsyncRequest
 	for i, n := range others {
 		key := before.Keys(n.ID, 1)[0]
 		// The owner takes it in itself, so that the stopped node has no part in it.
-		streams = append(streams, c.AskLater(t, n, load.Request{
+		streams = append(streams, c.AskAsync(t, n, load.Request{
 			ID: fmt.Sprintf("stream%d", i), Key: key,
 			Header: map[string]string{"App-Chunks": "80", "App-Delay": "100ms", "App-Size": "80000"},
 		}))
@@ -75,17 +75,17 @@ func TestPausedLeaderCutsNothing(t *testing.T) {
 		})
 	}
 	l := c.Load(t, others, cluster.Traffic{})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	leader.Pause(t)
-	l.Flow(t, 4*seconds)
+	l.AwaitStarted(t, 4*seconds)
 	c.AwaitServedBy(t, others...)
 	c.LeaderOf(t, others...)
 	leader.Continue(t)
-	l.Flow(t, seconds)
+	l.AwaitStarted(t, seconds)
 	c.AwaitServing(t)
 	l.Finish(t)
 	for i, s := range streams {
-		if a := s.Answer(t); !a.OK() || a.Bytes != 80_000 {
+		if a := s.Response(t); !a.OK() || a.Bytes != 80_000 {
 			t.Errorf("stream %d: %+v, want it whole", i, a)
 		}
 	}

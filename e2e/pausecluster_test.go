@@ -37,10 +37,10 @@ func leavesSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	t.Helper()
 	n := c.Follower(t)
 	before := c.AwaitServing(t)
-	hanging := c.AskLater(t, n, load.Request{Key: before.Keys(n.ID, 1)[0], Header: map[string]string{"App-Hang": "gate"}})
+	hanging := c.AskAsync(t, n, load.Request{Key: before.Keys(n.ID, 1)[0], Header: map[string]string{"App-Hang": "gate"}})
 	n.App.AwaitHanging(t, "gate", 1)
 	l := c.Load(t, c.Others(n), cluster.Traffic{})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	n.Terminate(t)
 	from, to := window(t, l, c.Running())
 	routed, err := c.Others(n)[0].Map(t.Context()) // idle shards may have moved before
@@ -49,11 +49,11 @@ func leavesSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	}
 	n.App.Release(t, "gate")
 	n.AwaitExit(t, 0)
-	if a := hanging.Answer(t); !a.OK() {
+	if a := hanging.Response(t); !a.OK() {
 		t.Errorf("the hanging request got %d %s", a.Status, a.Error)
 	}
 	c.AwaitServing(t)
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	l.Finish(t)
 	wantStarts(t, c, mode, routed, n.ID, from, to)
 	n.Start(t)
@@ -69,13 +69,13 @@ func electsSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	still := c.Others(leader)[1]
 	others := c.Others(still)
 	l := c.Load(t, others, cluster.Traffic{})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	still.Pause(t)
 	leader.Do(t, "step-down", nil)
 	from, to := window(t, l, others)
 	still.Continue(t)
 	c.AwaitServing(t)
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	l.Finish(t)
 	wantStarts(t, c, mode, before, still.ID, from, to)
 }
@@ -103,9 +103,9 @@ func window(t *testing.T, l *cluster.Load, nodes []*cluster.Node) (from, to int6
 	for range 10 {
 		cluster.Await(t, "a proposal is open everywhere", paused)
 		first := open
-		l.Flow(t, seconds/5) // what was admitted before it has reached its app
+		l.AwaitStarted(t, seconds/5) // what was admitted before it has reached its app
 		from = history.Now()
-		l.Flow(t, seconds/2)
+		l.AwaitStarted(t, seconds/2)
 		to = history.Now()
 		if err := paused(); err == nil && open == first {
 			return from, to

@@ -34,7 +34,7 @@ func TestUnreachablePeerPortStopsFounding(t *testing.T) {
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 8})
 	nowhere := c.Address(t)
 	a, b, d := c.Prepare(t, "--bootstrap-expect", "3"), c.Prepare(t, "--bootstrap-expect", "3"), c.Prepare(t, "--bootstrap-expect", "3")
-	c.Acquaint()
+	c.AddJoinFlags()
 	w := walk{t, c}
 	a.Start(t)
 	b.Start(t)

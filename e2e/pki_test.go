@@ -98,7 +98,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 		old.issue(t, file(node), node)
 		c.Prepare(t, "--bootstrap-expect", "3", "--tls-ca", ca, "--tls-node-cert", file(node), "--tls-node-key", file(node))
 	}
-	c.Acquaint()
+	c.AddJoinFlags()
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}
@@ -118,7 +118,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 		})
 	}
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 300})
-	l.Flow(t, 300)
+	l.AwaitStarted(t, 300)
 	replaceFile(t, ca, append(block("CERTIFICATE", old.cert.Raw), block("CERTIFICATE", next.cert.Raw)...))
 	step("both authorities are accepted")
 	for _, node := range []string{"a", "b", "c"} {
@@ -127,7 +127,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	step("certificates of the new one are shown")
 	replaceFile(t, ca, block("CERTIFICATE", next.cert.Raw))
 	step("the old one is not accepted any more")
-	l.Flow(t, 600)
+	l.AwaitStarted(t, 600)
 	l.Finish(t)
 	wantSame(t, c, began, before, c.AwaitServing(t))
 	// One of the old authority, for a node that is known, opens nothing any more.

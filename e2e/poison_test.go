@@ -47,7 +47,7 @@ func TestPoisonousKeyIsNamedAndKeptOut(t *testing.T) {
 	}
 	key := m.Keys(c.Nodes()[1].ID, 1)[0]
 	poison := load.Request{Key: key, Header: map[string]string{"App-Die": "before"}}
-	if a := c.AskLater(t, ingress, poison).Answer(t); a.Status != 502 {
+	if a := c.AskAsync(t, ingress, poison).Response(t); a.Status != 502 {
 		t.Errorf("what ended two nodes got %d %s, want 502", a.Status, a.Error)
 	}
 	var fallen []*cluster.Node
@@ -66,7 +66,7 @@ func TestPoisonousKeyIsNamedAndKeptOut(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			found = named.FindStringSubmatch(s.Said())
+			found = named.FindStringSubmatch(s.FindingsText())
 			if found == nil {
 				return errors.New(n.ID + " suspects nobody")
 			}
@@ -82,7 +82,7 @@ func TestPoisonousKeyIsNamedAndKeptOut(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			if !strings.Contains(p.Said(), "1 key is in quarantine") || strings.Contains(p.Said(), "poison-suspect") {
+			if !strings.Contains(p.FindingsText(), "1 key is in quarantine") || strings.Contains(p.FindingsText(), "poison-suspect") {
 				return errors.New(n.ID + " does not know of it")
 			}
 		}
@@ -90,7 +90,7 @@ func TestPoisonousKeyIsNamedAndKeptOut(t *testing.T) {
 	})
 	for _, n := range c.Running() {
 		for range 3 {
-			if a := c.AskLater(t, n, poison).Answer(t); a.Status != 503 || a.Error != "quarantined" {
+			if a := c.AskAsync(t, n, poison).Response(t); a.Status != 503 || a.Error != "quarantined" {
 				t.Errorf("in quarantine, by %s: %d %s", n.ID, a.Status, a.Error)
 			}
 		}
@@ -109,12 +109,12 @@ func TestPoisonousKeyIsNamedAndKeptOut(t *testing.T) {
 		}
 		return nil
 	})
-	if a := c.AskLater(t, fallen[0], poison).Answer(t); a.Status != 503 || a.Error != "quarantined" {
+	if a := c.AskAsync(t, fallen[0], poison).Response(t); a.Status != 503 || a.Error != "quarantined" {
 		t.Errorf("in quarantine, by one that had fallen: %d %s", a.Status, a.Error)
 	}
 	last.Do(t, "lift", url.Values{"shard": {found[1]}, "hash": {found[2]}})
 	cluster.Await(t, "it is served again", func() error {
-		if a := c.AskLater(t, ingress, load.Request{Key: key}).Answer(t); !a.OK() {
+		if a := c.AskAsync(t, ingress, load.Request{Key: key}).Response(t); !a.OK() {
 			return errors.New(a.Error)
 		}
 		return nil

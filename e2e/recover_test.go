@@ -36,7 +36,7 @@ func TestTwoOfThreeDisksLost(t *testing.T) {
 	c.Leader(t).Do(t, "step-down", nil)
 	last := c.AwaitShards(t, a, b)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 
 	if out, code := shardway(t, "recover", "--data", survivor.Data, "--confirm", clusterOf(t, survivor)); code != 1 || !strings.Contains(out, "somebody answers at") {
@@ -56,7 +56,7 @@ func TestTwoOfThreeDisksLost(t *testing.T) {
 	}
 
 	l = c.Load(t, []*cluster.Node{survivor}, cluster.Traffic{})
-	l.Flow(t, shards)
+	l.AwaitStarted(t, shards)
 	returned := history.Now()
 	a.Start(t)
 	b.Start(t)
@@ -71,7 +71,7 @@ func TestTwoOfThreeDisksLost(t *testing.T) {
 			t.Errorf("node %s does not remember why it stopped:\n%s", n.ID, log)
 		}
 	}
-	l.Flow(t, shards)
+	l.AwaitStarted(t, shards)
 	for _, run := range c.Runs(t) {
 		if run.App != survivor.ID && run.Start > returned {
 			t.Errorf("%s ran %s with its old disk, epoch %d", run.App, run.ID, run.Epoch)
@@ -83,7 +83,7 @@ func TestTwoOfThreeDisksLost(t *testing.T) {
 	}
 	c.AwaitServing(t)
 	l.Send(c.Running())
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 }
 
@@ -101,7 +101,7 @@ func TestBackupIsRestored(t *testing.T) {
 	d.Stop(t)
 	last := c.AwaitServing(t)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, shards)
+	l.AwaitStarted(t, shards)
 	l.Finish(t)
 	nodes := c.Running()
 	cluster.KillAll(t, nodes...)
@@ -120,7 +120,7 @@ func TestBackupIsRestored(t *testing.T) {
 		t.Errorf("epoch %d after %d", after.Epoch, last.Epoch)
 	}
 	l = c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 }
 
@@ -146,7 +146,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, shards)
+	l.AwaitStarted(t, shards)
 	returned := history.Now()
 	for range 3 { // the boots that it counts would pass the last one of the disk
 		n.Start(t)
@@ -155,7 +155,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 			t.Errorf("node %s does not say why it stopped, and what to do:\n%s", n.ID, log)
 		}
 	}
-	l.Flow(t, shards)
+	l.AwaitStarted(t, shards)
 	for _, run := range c.Runs(t) {
 		if run.App == n.ID && run.Start > returned {
 			t.Errorf("%s ran %s with its old disk, epoch %d", run.App, run.ID, run.Epoch)
@@ -165,7 +165,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 	n.Start(t)
 	c.AwaitServing(t)
 	l.Send(c.Running())
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 }
 

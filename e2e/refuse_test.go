@@ -81,7 +81,7 @@ func TestRefusalsAreOneLine(t *testing.T) {
 	})
 	// The cluster took no notice.
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 	if epochs := len(c.Maps()); epochs > 2 {
 		t.Errorf("the cluster had %d maps", epochs)

@@ -87,7 +87,7 @@ func TestHangupReloadsUnderLoad(t *testing.T) {
 	c := start(t, 1, "--config", file)
 	n := c.Nodes()[0]
 	l := c.Load(t, c.Running(), cluster.Traffic{})
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	wantKeyless(t, n, 400)
 
 	if err := os.Rename(log, log+".1"); err != nil {
@@ -99,7 +99,7 @@ func TestHangupReloadsUnderLoad(t *testing.T) {
 	hangUp(t, n, file, "probe_path: /other\nkey: [nonsense]\n", "old settings stay", "nonsense")
 	wantKeyless(t, n, 200)
 	hangUp(t, n, file, next, "settings reloaded", `"changed":[]`)
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 
 	cluster.Await(t, "lines in both files", func() error {

@@ -18,14 +18,14 @@ func TestRollingRestartMovesEachShardTwice(t *testing.T) {
 	count := countMoves(first)
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
 	for _, n := range append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...) {
-		l.Flow(t, 50)
+		l.AwaitStarted(t, 50)
 		n.Terminate(t)
 		n.AwaitExit(t, 0)
 		c.AwaitServing(t)
 		n.Start(t)
 		c.AwaitServing(t)
 	}
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 	if most := count(t, c); most > 2 {
 		t.Errorf("a shard moved %d times, want 2 at most", most)
@@ -67,12 +67,12 @@ func TestReplacingNodesMovesEachShardOnce(t *testing.T) {
 	})
 	l.Send(young)
 	for _, n := range old {
-		l.Flow(t, 50)
+		l.AwaitStarted(t, 50)
 		n.Terminate(t)
 		n.AwaitExit(t, 0)
 	}
 	c.AwaitShards(t, young...)
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 	if most := count(t, c); most > 1 {
 		t.Errorf("a shard moved %d times, want once at most", most)

@@ -88,7 +88,7 @@ func (p *pods) move(t *testing.T, n *cluster.Node) {
 // and is started elsewhere; wiped: on another disk.
 func (p *pods) replace(t *testing.T, n *cluster.Node, wiped bool) {
 	t.Helper()
-	drained := n.Drains()
+	drained := n.RecordDrain()
 	if out, code := shardway(t, "drain", "--local", "--wait", "--data", n.Data); code != 0 {
 		t.Fatalf("drain --local of %s: exit %d, %s", n.ID, code, out)
 	}
@@ -116,12 +116,12 @@ func TestRollout(t *testing.T) {
 	p.c.AwaitServing(t)
 	l := p.c.Load(t, p.c.Running(), cluster.Traffic{Rate: 100})
 	for i := range p.c.Nodes() { // from the highest number
-		l.Flow(t, 30)
+		l.AwaitStarted(t, 30)
 		p.replace(t, p.c.Nodes()[len(p.c.Nodes())-1-i], false)
 	}
-	l.Flow(t, 30)
+	l.AwaitStarted(t, 30)
 	p.replace(t, p.c.Nodes()[1], true)
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 
 	cluster.KillAll(t, p.c.Nodes()...)
@@ -139,6 +139,6 @@ func TestRollout(t *testing.T) {
 	p.publish()
 	p.c.AwaitServing(t)
 	l = p.c.Load(t, p.c.Running(), cluster.Traffic{Rate: 100})
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 }

@@ -37,13 +37,13 @@ func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
-	l.Flow(t, 400)
+	l.AwaitStarted(t, 400)
 	for i, n := range []*cluster.Node{c.Leader(t), c.Follower(t)} {
 		out, code := shardway(t, "rotate-secret", "--admin", n.Admin)
 		if code != 0 || !strings.Contains(out, "is the only one on a, b, c") {
 			t.Fatalf("rotation %d: exit %d: %s", i, code, out)
 		}
-		l.Flow(t, 400)
+		l.AwaitStarted(t, 400)
 	}
 	l.Finish(t)
 	wantSame(t, c, began, before, c.AwaitServing(t))
@@ -189,7 +189,7 @@ func TestDoorsOfASealedCluster(t *testing.T) {
 	})
 	// Nobody noticed.
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
-	l.Flow(t, 2*shards)
+	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
 	after := c.AwaitServing(t)
 	wantSame(t, c, began, before, after)

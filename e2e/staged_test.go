@@ -15,7 +15,7 @@ type hanging struct {
 	gate     string
 	owner    *cluster.Node
 	keys     []string
-	requests []*cluster.Asking
+	requests []*cluster.AsyncRequest
 }
 
 // hang sends a request for each key to its owner, and waits until the app works on all.
@@ -23,7 +23,7 @@ func hang(t *testing.T, c *cluster.Cluster, owner *cluster.Node, gate string, ke
 	t.Helper()
 	s := &hanging{gate: gate, owner: owner, keys: keys}
 	for _, key := range keys {
-		s.requests = append(s.requests, c.AskLater(t, owner, load.Request{Key: key, Header: map[string]string{"App-Hang": gate}}))
+		s.requests = append(s.requests, c.AskAsync(t, owner, load.Request{Key: key, Header: map[string]string{"App-Hang": gate}}))
 	}
 	owner.App.AwaitHanging(t, gate, len(keys))
 	return s
@@ -42,7 +42,7 @@ func (s *hanging) wantStaged(t *testing.T, c *cluster.Cluster, what string, by [
 	})
 	for i, r := range s.requests {
 		if !r.Pending() {
-			t.Errorf("%s: the request for %s has ended: %+v", what, s.keys[i], r.Answer(t))
+			t.Errorf("%s: the request for %s has ended: %+v", what, s.keys[i], r.Response(t))
 		}
 		if got := m.OwnerOf(s.keys[i]); got != s.owner.ID {
 			t.Errorf("%s: the shard of %s went to %s while a request runs", what, s.keys[i], got)
@@ -53,7 +53,7 @@ func (s *hanging) wantStaged(t *testing.T, c *cluster.Cluster, what string, by [
 		for i := 0; m.OwnerOf(key) == s.owner.ID; i++ {
 			key = fmt.Sprintf("other-%s-%d", what, i)
 		}
-		if a := c.AskLater(t, n, load.Request{Key: key}).Answer(t); !a.OK() {
+		if a := c.AskAsync(t, n, load.Request{Key: key}).Response(t); !a.OK() {
 			t.Errorf("%s: another key at %s: %d %s", what, n.ID, a.Status, a.Error)
 		}
 	}
@@ -64,7 +64,7 @@ func (s *hanging) end(t *testing.T, what string) {
 	t.Helper()
 	s.owner.App.Release(t, s.gate)
 	for i, r := range s.requests {
-		if a := r.Answer(t); !a.OK() {
+		if a := r.Response(t); !a.OK() {
 			t.Errorf("%s: the request for %s: %d %s", what, s.keys[i], a.Status, a.Error)
 		}
 	}

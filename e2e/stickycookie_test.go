@@ -57,7 +57,7 @@ func TestSharedCacheGivesNoClientTheCookieOfAnother(t *testing.T) {
 	for range 2 {
 		c.Prepare(t, "--upstream", "http://"+app)
 	}
-	c.Acquaint()
+	c.AddJoinFlags()
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}

@@ -18,7 +18,7 @@ func TestSigtermUnderLoadFailsNothing(t *testing.T) {
 	order := append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...)
 	for _, n := range order {
 		before := c.AwaitServing(t)
-		l.Flow(t, 100)
+		l.AwaitStarted(t, 100)
 		n.Terminate(t)
 		// The process ends only when its shards are somebody else's.
 		n.AwaitExit(t, 0)
@@ -33,11 +33,11 @@ func TestSigtermUnderLoadFailsNothing(t *testing.T) {
 		}
 		without := c.AwaitServing(t)
 		wantMoves(t, c, before, without)
-		l.Flow(t, 100)
+		l.AwaitStarted(t, 100)
 		n.Start(t)
 		wantMoves(t, c, without, c.AwaitServing(t))
 	}
-	l.Flow(t, 100)
+	l.AwaitStarted(t, 100)
 	l.Finish(t)
 }
 
@@ -63,14 +63,14 @@ func TestStopOfAllAtOnce(t *testing.T) {
 			}
 			two := c.AwaitServing(t)
 			l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
-			l.Flow(t, 2*shards)
+			l.AwaitStarted(t, 2*shards)
 			for _, n := range nodes {
 				if !n.Running() {
 					n.Start(t)
 				}
 			}
 			three := c.AwaitServing(t)
-			l.Flow(t, 100)
+			l.AwaitStarted(t, 100)
 			l.Finish(t)
 			if before.Epoch >= two.Epoch || two.Epoch >= three.Epoch {
 				t.Errorf("epochs %d, %d, %d, want them to grow", before.Epoch, two.Epoch, three.Epoch)
@@ -95,7 +95,7 @@ func TestLeaverReturns(t *testing.T) {
 		}
 		n.Start(t)
 		c.AwaitServing(t) // as a voter
-		l.Flow(t, 50)
+		l.AwaitStarted(t, 50)
 		l.Finish(t)
 	}
 }

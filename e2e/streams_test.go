@@ -99,7 +99,7 @@ func TestStreamsDoNotHoldUpAMove(t *testing.T) {
 		}
 	}
 	l := c.Load(t, c.Others(n), cluster.Traffic{})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	c.Add(t)
 	c.AwaitServing(t)
 	if cut := c.Sum(t, []*cluster.Node{n}, "shardway_aborted_requests_total", "reason", "moved"); cut == 0 {
@@ -108,7 +108,7 @@ func TestStreamsDoNotHoldUpAMove(t *testing.T) {
 	n.Terminate(t)
 	n.AwaitExit(t, 0)
 	c.AwaitServing(t)
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	for _, end := range watched {
 		end(t)
 	}

@@ -148,7 +148,7 @@ func TestEveryStateIsToldAlike(t *testing.T) {
 	t.Parallel() // it waits for elections and checks most of the time
 	w := walk{t, cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Flags: []string{"--queue-wait", "300ms", "--queue-requests", "2", "--health-interval", "100ms"}})}
 	a, b, c := w.c.Prepare(t, "--bootstrap-expect", "3"), w.c.Prepare(t, "--bootstrap-expect", "3"), w.c.Prepare(t, "--bootstrap-expect", "3")
-	w.c.Acquaint()
+	w.c.AddJoinFlags()
 	lost := w.c.Prepare(t, "--join", a.App.Addr, "--join", c.Gossip)
 	w.birth(a, b, c, lost)
 	w.voters(a, b, c)

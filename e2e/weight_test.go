@@ -19,20 +19,20 @@ func TestWeightsAndAGatewayUnderAKill(t *testing.T) {
 	b := c.Prepare(t, "--bootstrap-expect", "4", "--weight", "2")
 	heavy := c.Prepare(t, "--bootstrap-expect", "4", "--weight", "3")
 	gateway := c.Prepare(t, "--bootstrap-expect", "4", "--upstream=")
-	c.Acquaint()
+	c.AddJoinFlags()
 	for _, n := range c.Nodes() {
 		n.Start(t)
 	}
 	awaitWeights(t, c, map[string]int{"a": 1, "b": 2, "c": 3})
 	l := c.Load(t, []*cluster.Node{gateway, a, b}, cluster.Traffic{})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	heavy.Kill(t)
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	awaitWeights(t, c, map[string]int{"a": 1, "b": 2})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	heavy.Start(t)
 	awaitWeights(t, c, map[string]int{"a": 1, "b": 2, "c": 3})
-	l.Flow(t, seconds/2)
+	l.AwaitStarted(t, seconds/2)
 	l.Finish(t)
 	for _, run := range c.Runs(t) {
 		if run.App == gateway.ID {

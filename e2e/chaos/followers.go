@@ -32,7 +32,7 @@ type followers struct {
 func startFollowers(sc *scenario, n int) *followers {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &followers{sc: sc, stop: stop}
-	for i, key := range load.FreshKeysIn("follow", sc.o.Shards, 1, func(int) bool { return true })[:n] {
+	for i, key := range load.KeysWithPrefixIn("follow", sc.o.Shards, 1, func(int) bool { return true })[:n] {
 		s.list = append(s.list, load.NewFollower(fmt.Sprint("follower", i), key, eventInterval))
 	}
 	s.setTargets(sc.members)

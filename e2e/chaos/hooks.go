@@ -32,8 +32,8 @@ func (f *badHooks) begin(sc *scenario) {
 	faults = append(faults, "absent")
 	release := faults[sc.rng.IntN(len(faults))]
 	sc.tracef("acquire fault at %s: %s; release fault at %s, which is drained: %s", f.to.ID, acquire, f.from.ID, release)
-	f.to.App.Sicken(sc, "acquire", acquire)
-	f.from.App.Sicken(sc, "release", release)
+	f.to.App.SetHookFault(sc, "acquire", acquire)
+	f.from.App.SetHookFault(sc, "release", release)
 	sc.drain(f.from)
 }
 
@@ -45,8 +45,8 @@ func (f *badHooks) during(sc *scenario) {
 }
 
 func (f *badHooks) end(sc *scenario) {
-	f.to.App.Sicken(sc, "acquire", "well")
-	f.from.App.Sicken(sc, "release", "well")
+	f.to.App.SetHookFault(sc, "acquire", "well")
+	f.from.App.SetHookFault(sc, "release", "well")
 	sc.uncordon(f.from)
 }
 

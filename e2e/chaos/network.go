@@ -138,7 +138,7 @@ func (f *reset) begin(sc *scenario) {
 	rest := sc.others(f.a)
 	f.b = rest[sc.rng.IntN(len(rest))] // another fault may affect it, too
 	sc.tracef("%s: reset by %s", f.a.ID, f.b.ID)
-	sc.activeFaults = append(sc.activeFaults, sc.c.Hurt(history.Fault{Kind: history.Reset, Node: f.a.ID, Peer: f.b.ID}))
+	sc.activeFaults = append(sc.activeFaults, sc.c.RecordFault(history.Fault{Kind: history.Reset, Node: f.a.ID, Peer: f.b.ID}))
 	sc.fatalIf(sc.net.Reset(sc.index(f.a), sc.index(f.b)))
 	if f.both {
 		sc.fatalIf(sc.net.Reset(sc.index(f.b), sc.index(f.a)))

@@ -115,7 +115,7 @@ func (sc *scenario) launch() {
 		sc.members = append(sc.members, sc.c.Prepare(sc, append(o.nodeFlags(i), "--bootstrap-expect", strconv.Itoa(o.Nodes))...))
 	}
 	sc.spare = sc.c.Prepare(sc, o.nodeFlags(o.Nodes)...)
-	sc.c.Acquaint()
+	sc.c.AddJoinFlags()
 	for _, m := range sc.members {
 		m.Start(sc)
 	}
@@ -208,7 +208,7 @@ func (sc *scenario) others(but ...*cluster.Node) []*cluster.Node {
 // called.
 func (sc *scenario) recordFault(k history.FaultKind, n *cluster.Node) {
 	sc.tracef("%s: %s", n.ID, k)
-	sc.activeFaults = append(sc.activeFaults, n.Hurt(k))
+	sc.activeFaults = append(sc.activeFaults, n.RecordFault(k))
 	if k == history.DiskFault {
 		sc.traffic.forbidRetry(n) // it may exit
 	}
@@ -348,5 +348,5 @@ func (sc *scenario) retry(what string, f func() error) { cluster.Await(sc, what,
 
 // keys returns one key for each shard. kind and the round number make the keys unique.
 func (sc *scenario) keys(kind string) []string {
-	return load.FreshKeysIn(fmt.Sprintf("%s%d", kind, sc.number), sc.o.Shards, 1, func(int) bool { return true })
+	return load.KeysWithPrefixIn(fmt.Sprintf("%s%d", kind, sc.number), sc.o.Shards, 1, func(int) bool { return true })
 }

@@ -154,7 +154,7 @@ func (t *traffic) awaitLoad(sc *scenario, d time.Duration) {
 func (t *traffic) started() int {
 	n := 0
 	for _, g := range t.generators {
-		n += g.Begun()
+		n += g.Started()
 	}
 	return n
 }
@@ -175,7 +175,7 @@ func (t *traffic) end() []history.Response {
 func (t *traffic) unsolicited() int {
 	total := 0
 	for _, c := range t.clients {
-		total += c.Unasked()
+		total += c.Unsolicited()
 	}
 	return total
 }

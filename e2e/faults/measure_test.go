@@ -51,13 +51,13 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 	s.loads++
 	g := load.Start(context.WithoutCancel(tb.Context()), load.Options{
 		Client: client, Rate: rate, Keys: keys, Prefix: fmt.Sprintf("f%d", s.loads), Timeout: 30 * time.Second,
-		Again: true,
+		RetryFailed: true,
 	})
 	defer g.Stop()
 	flow(tb, g, before)
-	var long []*cluster.Asking
+	var long []*cluster.AsyncRequest
 	for i, key := range slow {
-		long = append(long, s.c.AskLater(tb, rest[i%len(rest)], load.Request{Key: key, Header: map[string]string{"App-Delay": runs}}))
+		long = append(long, s.c.AskAsync(tb, rest[i%len(rest)], load.Request{Key: key, Header: map[string]string{"App-Delay": runs}}))
 	}
 	flow(tb, g, len(slow)) // they run by then
 	do()
@@ -66,14 +66,14 @@ func (s *stage) measure(at scene, do func()) faults.Trial {
 	now := s.committed(rest)
 	t := faults.Trial{Held: s.held(rest) - held, Shards: len(was.Moves(now))}
 	for _, a := range answers {
-		if !a.OK() && !strings.Contains(a.ID, load.AgainMark) {
+		if !a.OK() && !strings.Contains(a.ID, load.RetryMark) {
 			t.Failed++
 			tell(tb, "failed", a)
 		}
 		t.Slowest = max(t.Slowest, time.Duration(a.Done()-a.Sent()))
 	}
 	for _, l := range long {
-		if a := l.Answer(tb); !a.OK() {
+		if a := l.Response(tb); !a.OK() {
 			t.Failed++
 			t.Cut++
 			tell(tb, "cut", a)
@@ -145,9 +145,9 @@ func (s *stage) held(nodes []*cluster.Node) int {
 // flow waits until n further requests have begun.
 func flow(tb testing.TB, g *load.Generator, n int) {
 	tb.Helper()
-	until := g.Begun() + n
+	until := g.Started() + n
 	cluster.Await(tb, "load flows", func() error {
-		if b := g.Begun(); b < until {
+		if b := g.Started(); b < until {
 			return fmt.Errorf("%d of %d requests begun", b, until)
 		}
 		return nil

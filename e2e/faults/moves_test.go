@@ -54,7 +54,7 @@ func moves(t *testing.T, bin cluster.Binaries, hooks string) string {
 			break
 		}
 		for _, hook := range []string{"release", "acquire"} {
-			n.App.Sicken(t, hook, "slow:"+hooks)
+			n.App.SetHookFault(t, hook, "slow:"+hooks)
 		}
 		d, err := time.ParseDuration(hooks)
 		must(t, err)
@@ -85,7 +85,7 @@ func drain(t *testing.T, c *cluster.Cluster, trial int) (moved, stayed faults.Sa
 		client := load.NewClient(cluster.Addrs(c.Nodes()), nil)
 		g := load.Start(t.Context(), load.Options{
 			Client: client, Rate: moveRate, Prefix: fmt.Sprintf("m%d-%d", trial, i), Timeout: 30 * time.Second,
-			Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), Again: true,
+			Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), RetryFailed: true,
 		})
 		flow(t, g, before)
 		rest[0].Do(t, step, map[string][]string{"node": {victim.ID}})
@@ -94,7 +94,7 @@ func drain(t *testing.T, c *cluster.Cluster, trial int) (moved, stayed faults.Sa
 		answers := g.Stop()
 		client.Close()
 		for _, a := range answers {
-			if !a.OK() && !strings.Contains(a.ID, load.AgainMark) {
+			if !a.OK() && !strings.Contains(a.ID, load.RetryMark) {
 				failed++
 				tell(t, "failed", a)
 			}

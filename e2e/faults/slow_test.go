@@ -74,15 +74,15 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 	defer client.Close()
 	g := load.Start(t.Context(), load.Options{
 		Client: client, Rate: slowRate, Prefix: fmt.Sprintf("s%d", s.trial), Timeout: 60 * time.Second,
-		Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), Again: true,
+		Keys: load.KeysIn(moveShards, 1, func(int) bool { return true }), RetryFailed: true,
 	})
 	flow(t, g, before)
 	busy := map[int]bool{}
-	var slow []*cluster.Asking
+	var slow []*cluster.AsyncRequest
 	for id := range was.Counts() {
 		key := was.Keys(id, 1)[0]
 		busy[load.ShardOf(key, was.Shards)] = true
-		slow = append(slow, c.AskLater(t, to[0], load.Request{Key: key, Header: map[string]string{"App-Delay": slowFor.String()}}))
+		slow = append(slow, c.AskAsync(t, to[0], load.Request{Key: key, Header: map[string]string{"App-Delay": slowFor.String()}}))
 	}
 	flow(t, g, before)
 	begin()
@@ -90,13 +90,13 @@ func (s *slowMoves) step(name string, to []*cluster.Node, begin func(), owners [
 	flow(t, g, after)
 	answers := g.Stop()
 	for _, a := range answers {
-		if !a.OK() && !strings.Contains(a.ID, load.AgainMark) {
+		if !a.OK() && !strings.Contains(a.ID, load.RetryMark) {
 			s.failed[name]++
 			tell(t, "failed", a)
 		}
 	}
 	for _, a := range slow {
-		if a := a.Answer(t); !a.OK() {
+		if a := a.Response(t); !a.OK() {
 			s.cut[name]++
 		}
 	}

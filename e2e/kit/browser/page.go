@@ -32,7 +32,7 @@ type Page struct {
 	b       *Browser
 	session string
 
-	mu         sync.Mutex
+	mu     sync.Mutex
 	errors []string
 }
 

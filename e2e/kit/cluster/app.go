@@ -17,25 +17,26 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// App is the recording app behind a node: a process of its own, which goes on
-// when its node is killed or stopped.
+// App is the recording app behind a node. It is a separate process, which continues when
+// its node is killed or paused.
 type App struct {
-	// Addr is where its node and the test reach it.
+	// Addr is its address for the node and the test.
 	Addr string
 
-	c     *Cluster
-	name  string
-	place place
-	lives []life
-	// mended is called as it is started again, after Kill.
-	mended func()
+	c         *Cluster
+	name      string
+	place     place
+	processes []appProcess
+	// endFault records the end of the fault of Kill. It is called when the app is started
+	// again.
+	endFault func()
 }
 
-// life is one process of an app. Each writes records of its own.
-type life struct {
+// life is one process of an app. Each process writes its own records.
+type appProcess struct {
 	proc    *Process
 	records *records
-	died    int64 // reading of history.Now when it was killed
+	died    int64 // value of history.Now when it was killed; 0 means not killed
 }
 
 func (a *App) start() error {
@@ -43,21 +44,21 @@ func (a *App) start() error {
 	if err != nil {
 		return err
 	}
-	a.lives = append(a.lives, life{proc: p, records: newRecords(a.records())})
+	a.processes = append(a.processes, appProcess{proc: p, records: newRecords(a.recordsFile())})
 	return nil
 }
 
-// records is the file of the next life.
-func (a *App) records() string {
-	return filepath.Join(a.c.dir, fmt.Sprintf("app-%s-%d.records", a.name, len(a.lives)))
+// recordsFile returns the records file of the next process.
+func (a *App) recordsFile() string {
+	return filepath.Join(a.c.dir, fmt.Sprintf("app-%s-%d.records", a.name, len(a.processes)))
 }
 
-// command is the command line of the next life.
+// command returns the command line of the next process.
 func (a *App) command(more ...string) []string {
-	return slices.Concat([]string{a.c.o.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", a.records()}, a.c.o.AppFlags, more)
+	return slices.Concat([]string{a.c.o.Binaries.App, "-name", a.name, "-listen", a.Addr, "-records", a.recordsFile()}, a.c.o.AppFlags, more)
 }
 
-// Start starts the app after Kill, and waits until it answers.
+// Start starts the app after Kill, and waits until it responds.
 func (a *App) Start(tb testing.TB) {
 	tb.Helper()
 	if a.c.o.Embedded {
@@ -67,17 +68,17 @@ func (a *App) Start(tb testing.TB) {
 		tb.Fatal(err)
 	}
 	Await(tb, "app "+a.name+" serves", func() error { return a.control(tb.Context(), "/", nil) })
-	if a.mended != nil {
-		a.mended()
-		a.mended = nil
+	if a.endFault != nil {
+		a.endFault()
+		a.endFault = nil
 	}
 }
 
-// Kill ends the app without a word.
+// Kill sends SIGKILL to the app.
 func (a *App) Kill(tb testing.TB) {
 	tb.Helper()
-	l, fault := &a.lives[len(a.lives)-1], len(a.c.faults)
-	a.mended = a.c.Hurt(history.Fault{Kind: history.AppDown, Node: a.name})
+	l, fault := &a.processes[len(a.processes)-1], len(a.c.faults)
+	a.endFault = a.c.RecordFault(history.Fault{Kind: history.AppDown, Node: a.name})
 	if err := l.proc.kill(); err != nil {
 		tb.Fatal(err)
 	}
@@ -85,11 +86,11 @@ func (a *App) Kill(tb testing.TB) {
 	a.c.faults[fault].By = l.died
 }
 
-// Signal sends a signal to the app. After SIGSTOP it returns once the app has stopped: until
-// the kernel has scheduled its threads, they go on and read requests.
+// Signal sends a signal to the app. After SIGSTOP it waits until the app has stopped:
+// until the kernel has scheduled its threads, they continue and read requests.
 func (a *App) Signal(tb testing.TB, sig syscall.Signal) {
 	tb.Helper()
-	p := a.lives[len(a.lives)-1].proc
+	p := a.processes[len(a.processes)-1].proc
 	if err := p.Signal(sig); err != nil {
 		tb.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func (a *App) Signal(tb testing.TB, sig syscall.Signal) {
 	})
 }
 
-// Release frees the requests that hang under a name, now and later.
+// Release lets the requests that hang under a name continue, now and later.
 func (a *App) Release(tb testing.TB, name string) {
 	tb.Helper()
 	if err := a.control(tb.Context(), "/release?name="+url.QueryEscape(name), nil); err != nil {
@@ -127,8 +128,8 @@ func (a *App) AwaitHanging(tb testing.TB, name string, n int) {
 	})
 }
 
-// FailChecks has the app answer /health with 503, or with 200 again. It serves requests all
-// the while.
+// FailChecks makes the app respond to /health with 503, or with 200 again. It serves
+// requests all the time.
 func (a *App) FailChecks(tb testing.TB, fail bool) {
 	tb.Helper()
 	if err := a.control(tb.Context(), fmt.Sprintf("/unhealthy?on=%t", fail), nil); err != nil {
@@ -136,7 +137,7 @@ func (a *App) FailChecks(tb testing.TB, fail bool) {
 	}
 }
 
-// Forget has an app with a cache drop all that it keeps in memory.
+// Forget makes an app with a cache drop its memory.
 func (a *App) Forget(tb testing.TB) {
 	tb.Helper()
 	if err := a.control(tb.Context(), "/forget", nil); err != nil {
@@ -144,8 +145,8 @@ func (a *App) Forget(tb testing.TB) {
 	}
 }
 
-// ClosePort has the app refuse connections for d, while its process goes on, and with all it
-// also closes the connections that it has.
+// ClosePort makes the app refuse connections for d, while its process continues. With
+// all, it also closes its open connections.
 func (a *App) ClosePort(tb testing.TB, d time.Duration, all bool) {
 	tb.Helper()
 	if err := a.control(tb.Context(), fmt.Sprintf("/close-port?for=%v&all=%t", d, all), nil); err != nil {
@@ -153,7 +154,7 @@ func (a *App) ClosePort(tb testing.TB, d time.Duration, all bool) {
 	}
 }
 
-// Executions counts the runs of one request in this app.
+// Executions returns the number of runs of one request in this app.
 func (a *App) Executions(tb testing.TB, id string) int {
 	tb.Helper()
 	var n int
@@ -173,16 +174,16 @@ func (a *App) control(ctx context.Context, path string, v any) error {
 	return a.c.call(r, v)
 }
 
-// runs reads the records of all its lives. What a killed app left unfinished
-// ended with it.
+// runs reads the records of all its processes. Unfinished runs of a killed app ended with
+// it.
 func (a *App) runs() ([]history.Run, error) {
 	var all []history.Run
-	for _, l := range a.lives {
+	for _, l := range a.processes {
 		if err := l.records.read(); err != nil {
 			return nil, err
 		}
 		if l.died == 0 && a.c.o.Embedded && !l.proc.Running() {
-			l.died = l.proc.ended // with its node
+			l.died = l.proc.ended // it ended with its node
 		}
 		first := len(all)
 		all = append(all, l.records.runs...)

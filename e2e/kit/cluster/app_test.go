@@ -43,13 +43,13 @@ func TestLoadOnAnAppIsJudgedGood(t *testing.T) {
 	c := apps(t, 1)
 	n := c.Node("a")
 	l := c.Load(t, c.Nodes(), Traffic{Rate: 500, Make: func(_ int, r *load.Request) { as(n, r, 5) }})
-	l.Flow(t, 300)
+	l.AwaitStarted(t, 300)
 	r := l.Finish(t)
 	if r.Requests < 300 || r.Answered != r.Requests || r.Runs != r.Requests || r.Shards < 100 || r.Handovers != 0 {
 		t.Errorf("report = %v", r)
 	}
 	// What was judged is known: a second judgement takes only what is new.
-	if r := c.Judge(t); r.Requests != 0 || r.Runs == 0 {
+	if r := c.Check(t); r.Requests != 0 || r.Runs == 0 {
 		t.Errorf("second report = %v", r)
 	}
 }
@@ -62,9 +62,9 @@ func TestOverlapAtAStopIsCountedApart(t *testing.T) {
 	hang := load.Request{Key: "k", Header: map[string]string{}}
 	as(a, &hang, 5)
 	hang.Header["App-Hang"] = "gate"
-	first := c.AskLater(t, a, hang)
+	first := c.AskAsync(t, a, hang)
 	a.App.AwaitHanging(t, "gate", 1)
-	c.begin(a, history.Paused)
+	c.beginFault(a, history.Paused)
 	next := load.Request{Key: "k"}
 	as(b, &next, 9)
 	if got := c.Ask(t, b, next); !got.OK() || got.App != "b" {
@@ -74,7 +74,7 @@ func TestOverlapAtAStopIsCountedApart(t *testing.T) {
 		t.Fatal("the first request does not hang")
 	}
 	a.App.Release(t, "gate")
-	if got := first.Answer(t); !got.OK() || got.App != "a" {
+	if got := first.Response(t); !got.OK() || got.App != "a" {
 		t.Fatalf("answer = %+v", got)
 	}
 	h := history.History{Runs: c.Runs(t), Faults: c.Faults()}
@@ -84,7 +84,7 @@ func TestOverlapAtAStopIsCountedApart(t *testing.T) {
 		t.Errorf("nobody waited for dead-after: %v", r.Violations)
 	}
 	c.o.Flags = []string{"--lease", "1ms", "--dead-after", "1ms"}
-	if r := c.Judge(t); r.Paused != 1 {
+	if r := c.Check(t); r.Paused != 1 {
 		t.Errorf("report = %v", r)
 	}
 	c.faults = nil
@@ -100,13 +100,13 @@ func TestKilledAppLeavesItsRecords(t *testing.T) {
 	r := load.Request{ID: "x", Key: "k"}
 	as(n, &r, 5)
 	r.Header["App-Hang"] = "gate"
-	asking := c.AskLater(t, n, r)
+	asking := c.AskAsync(t, n, r)
 	n.App.AwaitHanging(t, "gate", 1)
 	if got := n.App.Executions(t, "x"); got != 1 {
 		t.Errorf("%d executions", got)
 	}
 	n.App.Kill(t)
-	if a := asking.Answer(t); a.Status != 0 {
+	if a := asking.Response(t); a.Status != 0 {
 		t.Errorf("answer of a dead app = %+v", a)
 	}
 	n.App.Start(t)
@@ -119,7 +119,7 @@ func TestKilledAppLeavesItsRecords(t *testing.T) {
 		t.Errorf("runs = %+v", runs)
 	}
 	n.App.Signal(t, syscall.SIGTERM)
-	if code, err := n.App.lives[1].proc.Wait(Patience); code != 0 || err != nil {
+	if code, err := n.App.processes[1].proc.Wait(Patience); code != 0 || err != nil {
 		t.Errorf("SIGTERM: exit code %d, %v", code, err)
 	}
 }

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// Patience is the bound of every wait: only a broken cluster reaches it.
+// Patience is the timeout of every wait. Only a broken cluster reaches it.
 const Patience = 40 * time.Second
 
-// Await polls until cond returns nil. After Patience it fails the test with
-// what and the last error.
+// Await polls until cond returns nil. After Patience it fails the test with what and the
+// last error.
 func Await(tb testing.TB, what string, cond func() error) {
 	tb.Helper()
 	AwaitFor(tb, Patience, what, cond)
 }
 
-// AwaitFor is Await with another bound, for what takes its time by design.
-func AwaitFor(tb testing.TB, most time.Duration, what string, cond func() error) {
+// AwaitFor is Await with another timeout, for slow operations.
+func AwaitFor(tb testing.TB, timeout time.Duration, what string, cond func() error) {
 	tb.Helper()
-	if err := poll(tb, most, cond); err != nil {
+	if err := poll(tb, timeout, cond); err != nil {
 		tb.Fatalf("%s: %v", what, err)
 	}
 }
 
-func poll(tb testing.TB, most time.Duration, cond func() error) error {
+func poll(tb testing.TB, timeout time.Duration, cond func() error) error {
 	tb.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.Now().Add(most)
+	deadline := time.Now().Add(timeout)
 	for {
 		err := cond()
 		if err == nil {

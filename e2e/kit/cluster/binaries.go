@@ -10,15 +10,15 @@ import (
 	"slices"
 )
 
-// Binaries are the programs that a cluster runs.
+// Binaries are the programs of a cluster.
 type Binaries struct {
-	// Node is shardway itself, App the recording app of e2e/kit/testapp.
+	// Node is shardway, and App is the recording app of e2e/kit/testapp.
 	Node, App string
-	// Env is added to the environment of the nodes: NAME=VALUE.
+	// Env is added to the environment of the nodes, as NAME=VALUE.
 	Env []string
 }
 
-// command is the command line that runs a node with these arguments.
+// command returns the command line that runs a node with these arguments.
 func (b Binaries) command(args []string) []string {
 	if len(b.Env) == 0 {
 		return args
@@ -26,9 +26,9 @@ func (b Binaries) command(args []string) []string {
 	return slices.Concat([]string{"env"}, b.Env, args)
 }
 
-// Build compiles both into dir, without the race detector: e2e is about real
-// timings. Nobody debugs them, and without DWARF they are linked in half the time.
-// More flags of go build come before the packages.
+// Build compiles both programs into dir, without the race detector, since the tests need
+// real timing. Without DWARF the link time is halved, and no debugger is needed. flags
+// are further flags of go build.
 func Build(ctx context.Context, dir string, flags ...string) (Binaries, error) {
 	args := slices.Concat([]string{"build", "-ldflags=-w", "-o", dir + "/"}, flags, []string{"shardway", "shardway/e2e/kit/testapp"})
 	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // the test's own

@@ -22,45 +22,45 @@ import (
 	"shardway/internal/secret"
 )
 
-// logEnds is how much of the beginning and of the end of each log a failed test
-// prints.
+// logEnds is how much of the start and of the end of each log a failed test prints, in
+// bytes.
 const logEnds = 8_000
 
-// Options say what to start.
+// Options are the parameters of a cluster.
 type Options struct {
 	Binaries Binaries
-	// Nodes is how many start together; they are named a, b, c, …
+	// Nodes is the number of nodes that start together. Their IDs are a, b, c, …
 	Nodes int
-	// Shards is the cluster's number of shards; 0 is 128: big enough to be
-	// uneven, small enough that every test covers each shard.
+	// Shards is the number of shards of the cluster. 0 means 128: enough for an uneven
+	// distribution, and few enough that every test covers each shard.
 	Shards int
-	// Flags are given to every node, after the ones that Start sets. The recording app keeps
-	// nothing of a shard in memory, so nodes let shards return at any time (--returns any)
+	// Flags are passed to every node, after the flags that Start sets. The recording app
+	// has no shard state in memory, so nodes return shards at any time (--returns any)
 	// unless Flags contain --returns.
 	Flags []string
-	// Net has a host for every node there will be; nil is loopback.
+	// Net has a host for every node; nil means loopback.
 	Net *netns.Net
-	// Relay puts a relay before each peer port. Not with Net.
-	Relay bool
-	// Secret gives all nodes one; see also SealVariable. Not with Relay.
+	// Relay puts a peerproxy in front of each peer port. It excludes Net.
+	PeerProxy bool
+	// Secret gives all nodes a secret; see also SealVariable. It excludes Relay.
 	Secret bool
-	// Dir holds data and logs; empty is a directory in memory. It is the
-	// caller's to remove.
+	// Dir contains data and logs. Empty means a directory in memory. The caller must
+	// remove Dir.
 	Dir string
-	// Data, if not nil, chooses the data directory of a node; it is the caller's to
-	// remove.
+	// Data returns the data directory of a node; nil means below Dir. The caller must
+	// remove it.
 	Data func(id string) string
-	// Urgent processes run before all others of the machine, if that may be: for a
-	// test whose nodes must have the processor when they want it.
+	// Urgent gives the processes precedence over all others of the machine, if permitted.
+	// It is for tests whose nodes need CPU time without delay.
 	Urgent bool
-	// Embedded has each app in the process of its node: they start, stop and die
+	// Embedded runs each app in the process of its node, so they start, stop and die
 	// together.
 	Embedded bool
-	// AppFlags are given to every app, after the ones it always has.
+	// AppFlags are passed to every app, after its usual flags.
 	AppFlags []string
 }
 
-// Cluster is a set of nodes. Its methods belong to the goroutine of the test.
+// Cluster is a set of nodes. Only the goroutine of the test may call its methods.
 type Cluster struct {
 	o     Options
 	dir   string
@@ -68,31 +68,31 @@ type Cluster struct {
 	spawn *spawner
 	ops   *http.Client
 	nodes []*Node
-	// faults are what was done to the nodes, drains what was asked of them, stalls what
-	// the machine did.
+	// faults are the injected faults, drains the requested drains, and stalls the CPU
+	// stalls of the machine.
 	faults []history.Fault
 	drains []history.Drain
 	stalls stalls
 
-	watch    *watch
-	watching context.Context //nolint:containedctx // ends what New started, at close
-	unwatch  context.CancelFunc
-	watchers sync.WaitGroup
+	observed   *mapWatch
+	ctx        context.Context // ends the goroutines of New, at close
+	cancel     context.CancelFunc
+	background sync.WaitGroup
 
-	// answers are all that clients got so far; the first judged of them have
-	// been judged, and the maps before the one of the epoch judgedMap.
-	answers   []history.Response
-	judged    int
-	judgedMap uint64
-	// asked are the ids of requests whose answers the test judges itself, and whether
-	// they were denied.
-	asked map[string]bool
+	// responses are all responses of clients so far. The first checked of them are
+	// checked, and so are the maps before the epoch checkedMap.
+	responses  []history.Response
+	checked    int
+	checkedMap uint64
+	// known contains the IDs of requests whose responses the test checks itself, and
+	// whether they were denied.
+	known map[string]bool
 	loads int
-	// secrets are those that nodes begin with; none: all is plain.
+	// initial secrets of the nodes; nil means no encryption
 	secrets secret.List
 }
 
-// Start starts a cluster and returns when it serves every shard. It ends with
+// Start starts a cluster and returns when it serves every shard. The cluster ends with
 // the test.
 func Start(tb testing.TB, o Options) *Cluster {
 	tb.Helper()
@@ -100,7 +100,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 	for range o.Nodes {
 		c.Prepare(tb, "--bootstrap-expect", strconv.Itoa(o.Nodes))
 	}
-	c.Acquaint()
+	c.AddJoinFlags()
 	for _, n := range c.nodes {
 		n.Start(tb)
 	}
@@ -108,7 +108,7 @@ func Start(tb testing.TB, o Options) *Cluster {
 	return c
 }
 
-// New makes a cluster without nodes.
+// New returns a cluster without nodes.
 func New(tb testing.TB, o Options) *Cluster {
 	tb.Helper()
 	if o.Shards == 0 {
@@ -127,28 +127,28 @@ func New(tb testing.TB, o Options) *Cluster {
 	}
 	spawn, err := newSpawner(o.Urgent)
 	if err != nil {
-		tb.Logf("the processes compete with all others: %v", err)
+		tb.Logf("the processes have no real-time priority: %v", err)
 	}
 	c := &Cluster{
-		o: o, dir: dir, ports: ports, spawn: spawn, watch: newWatch(), asked: make(map[string]bool),
+		o: o, dir: dir, ports: ports, spawn: spawn, observed: newMapWatch(), known: make(map[string]bool),
 		ops: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: new(net.Dialer).DialContext}},
 	}
 	if o.wantsSecret() {
 		c.secrets = newSecrets()
 	}
-	c.watching, c.unwatch = context.WithCancel(context.Background())
-	c.watchers.Go(func() { c.stalls.watch(c.watching) })
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.background.Go(func() { c.stalls.watch(c.ctx) })
 	tb.Cleanup(func() { c.close(tb) })
 	return c
 }
 
-// Prepare makes a further node with its app, and does not start the node. flags
-// come after Options.Flags.
+// Prepare adds a node with its app, and does not start the node. flags follow
+// Options.Flags.
 func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	tb.Helper()
 	id := string(rune('a' + len(c.nodes)))
 	n := &Node{ID: id, c: c, Data: filepath.Join(c.dir, "data-"+id), fault: -1}
-	c.begin(n, history.Terminated) // it does not run yet
+	c.beginFault(n, history.Terminated) // it does not run yet
 	if c.o.Data != nil {
 		n.Data = c.o.Data(id)
 	}
@@ -157,12 +157,12 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 	}
 	n.Addr, n.Admin = n.place.control(c.port(tb)), n.place.control(c.port(tb))
 	n.Gossip, n.Peer = n.place.data(c.port(tb)), n.place.data(c.port(tb))
-	if c.o.Relay {
+	if c.o.PeerProxy {
 		r, err := peerproxy.New("127.0.0.1:0", n.Peer)
 		if err != nil {
 			tb.Fatal(err)
 		}
-		n.Relay = r
+		n.PeerProxy = r
 	}
 	n.App = &App{c: c, name: id, place: n.place, Addr: n.place.control(c.port(tb))}
 	if !c.o.Embedded {
@@ -173,29 +173,29 @@ func (c *Cluster) Prepare(tb testing.TB, flags ...string) *Node {
 		n.flags = append(n.flags, "--returns", "any")
 	}
 	c.nodes = append(c.nodes, n)
-	c.watchers.Go(func() { c.follow(c.watching, n) })
+	c.background.Go(func() { c.follow(c.ctx, n) })
 	return n
 }
 
-// Add makes a further node, which joins those there are, and starts it. It does
-// not wait.
+// Add adds a node that joins the others, and starts it. It does not wait.
 func (c *Cluster) Add(tb testing.TB, flags ...string) *Node {
 	tb.Helper()
 	n := c.Prepare(tb, flags...)
-	n.flags = append(n.flags, c.joins(n)...)
+	n.flags = append(n.flags, c.joinFlags(n)...)
 	n.Start(tb)
 	return n
 }
 
-// Acquaint gives every node the addresses of all the others, before any starts.
-func (c *Cluster) Acquaint() {
+// Acquaint gives every node the addresses of all others. It must be called before the
+// first start.
+func (c *Cluster) AddJoinFlags() {
 	for _, n := range c.nodes {
-		n.flags = append(n.flags, c.joins(n)...)
+		n.flags = append(n.flags, c.joinFlags(n)...)
 	}
 }
 
-// joins are the addresses of all nodes but n.
-func (c *Cluster) joins(n *Node) []string {
+// joins returns the --join flags for all nodes except n.
+func (c *Cluster) joinFlags(n *Node) []string {
 	var flags []string
 	for _, other := range c.nodes {
 		if other != n {
@@ -205,7 +205,7 @@ func (c *Cluster) joins(n *Node) []string {
 	return flags
 }
 
-// Address returns a free address, for a node that starts elsewhere next time.
+// Address returns a free address, for a node that will start at another address.
 func (c *Cluster) Address(tb testing.TB) string {
 	tb.Helper()
 	return place{}.data(c.port(tb))
@@ -220,7 +220,7 @@ func (c *Cluster) port(tb testing.TB) int {
 	return port
 }
 
-// Node finds a node by its id.
+// Node returns the node with this ID.
 func (c *Cluster) Node(id string) *Node {
 	for _, n := range c.nodes {
 		if n.ID == id {
@@ -230,49 +230,48 @@ func (c *Cluster) Node(id string) *Node {
 	panic(fmt.Sprintf("cluster: no node %q in this test", id))
 }
 
-// Nodes are all nodes, running or not.
+// Nodes returns all nodes, running or not.
 func (c *Cluster) Nodes() []*Node { return slices.Clone(c.nodes) }
 
-// Running are the nodes whose process has not ended.
+// Running returns the nodes whose process has not ended.
 func (c *Cluster) Running() []*Node {
 	return slices.DeleteFunc(c.Nodes(), func(n *Node) bool { return !n.Running() })
 }
 
-// Others are the running nodes but the given ones.
+// Others returns the running nodes except the given ones.
 func (c *Cluster) Others(but ...*Node) []*Node {
 	return slices.DeleteFunc(c.Running(), func(n *Node) bool { return slices.Contains(but, n) })
 }
 
-// Dir is the cluster's scratch directory.
+// Dir returns the scratch directory of the cluster.
 func (c *Cluster) Dir() string { return c.dir }
 
-// close ends everything, in the reverse order of its start, and tells what a
-// failed test needs to know.
+// close ends all processes, and prints the logs after a failure.
 func (c *Cluster) close(tb testing.TB) {
 	tb.Helper()
-	c.unwatch()
-	c.watchers.Wait()
+	c.cancel()
+	c.background.Wait()
 	var errs []error
 	for _, n := range c.nodes {
 		if n.proc != nil {
 			errs = append(errs, n.proc.kill())
 			if line := n.proc.crash(); line != "" {
-				tb.Errorf("node %s broke: %s", n.ID, line)
+				tb.Errorf("node %s crashed: %s", n.ID, line)
 			}
 		}
-		for _, l := range n.App.lives {
+		for _, l := range n.App.processes {
 			errs = append(errs, l.proc.kill())
 			if line := l.proc.crash(); line != "" {
-				tb.Errorf("app %s broke: %s", n.ID, line)
+				tb.Errorf("app %s crashed: %s", n.ID, line)
 			}
 		}
-		if n.Relay != nil {
-			errs = append(errs, n.Relay.Close())
+		if n.PeerProxy != nil {
+			errs = append(errs, n.PeerProxy.Close())
 		}
 	}
 	c.spawn.close()
 	c.ports.Close()
-	for _, conflict := range c.watch.conflicts {
+	for _, conflict := range c.observed.conflicts {
 		tb.Error(conflict)
 	}
 	if tb.Failed() {
@@ -280,7 +279,7 @@ func (c *Cluster) close(tb testing.TB) {
 	}
 	switch {
 	case os.Getenv("SHARDWAY_E2E_KEEP") != "":
-		tb.Logf("kept: %s", c.dir)
+		tb.Logf("data and logs are in %s", c.dir)
 	case c.o.Dir == "":
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
@@ -289,7 +288,7 @@ func (c *Cluster) close(tb testing.TB) {
 	}
 }
 
-// dump prints the ends of the logs.
+// dump prints the start and the end of each log.
 func (c *Cluster) dump(tb testing.TB) {
 	tb.Helper()
 	for _, n := range c.nodes {

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// CopyData copies a node's data directory to one that is not there yet, as an operator
-// would: files, and no socket that the node has there or has left.
+// CopyData copies the data directory of a node to a new directory, as an operator would:
+// files, but no sockets of the node.
 func CopyData(to, from string) error { return os.CopyFS(to, files{os.DirFS(from)}) }
 
 // files is a file system without its sockets.

@@ -9,15 +9,15 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Faults are what was done to the nodes. Those that concern a process, its app or
-// its disk are noted as they are done; so are times in which the machine was busy.
+// Faults returns the injected faults. Faults of a process, its app or its disk are
+// recorded when they are injected. The list includes the times without CPU time.
 func (c *Cluster) Faults() []history.Fault { return slices.Concat(c.faults, c.stalls.all()) }
 
-// Waits are for how long the nodes waited for processors.
+// Waits returns how long the nodes waited for processors.
 func (c *Cluster) Waits() []history.Wait { return c.stalls.waits() }
 
-// Starved returns for how long in all, since then, the machine had no processor for
-// the test or for a node.
+// Starved returns the total time since then in which the machine had no CPU time for the
+// test or for a node.
 func (c *Cluster) Starved(since int64) (sum time.Duration) {
 	for _, f := range c.stalls.all() {
 		if f.Until > since {
@@ -27,58 +27,57 @@ func (c *Cluster) Starved(since int64) (sum time.Duration) {
 	return sum
 }
 
-// Hurt notes what a test does to a node by other means, from now on until mended is
-// called.
-func (c *Cluster) Hurt(f history.Fault) (mended func()) {
+// RecordFault records a fault that a test injects by other means, from now on until ended
+// is called.
+func (c *Cluster) RecordFault(f history.Fault) (ended func()) {
 	i := len(c.faults)
 	f.From = history.Now()
 	c.faults = append(c.faults, f)
 	return func() { c.faults[i].Until = history.Now() }
 }
 
-// Hurt notes what a test does to the node, from now on until mended is called.
-func (n *Node) Hurt(k history.FaultKind) (mended func()) {
-	return n.c.Hurt(history.Fault{Kind: k, Node: n.ID})
+// RecordFault records a fault of the node, from now on until ended is called.
+func (n *Node) RecordFault(k history.FaultKind) (ended func()) {
+	return n.c.RecordFault(history.Fault{Kind: k, Node: n.ID})
 }
 
-// Drains notes that the node is to own nothing, from now on until its shards may be back,
-// when ended is called.
-func (n *Node) Drains() (ended func()) {
+// Drains records that the node should own no shards, from now on until ended is called.
+func (n *Node) RecordDrain() (ended func()) {
 	c, i := n.c, len(n.c.drains)
 	c.drains = append(c.drains, history.Drain{Node: n.ID, From: history.Now()})
 	return func() { c.drains[i].Until = history.Now() }
 }
 
-// begin notes that something is done to the process of a node, in place of what was
-// done to it before.
-func (c *Cluster) begin(n *Node, k history.FaultKind) {
+// beginFault records a fault of the process of a node, which replaces its current fault.
+func (c *Cluster) beginFault(n *Node, k history.FaultKind) {
 	if n.fault >= 0 && c.faults[n.fault].Kind == k {
 		return
 	}
-	c.end(n)
+	c.endFault(n)
 	n.fault = len(c.faults)
 	c.faults = append(c.faults, history.Fault{Kind: k, Node: n.ID, From: history.Now()})
 }
 
-// dead notes that the process of a node has certainly ended. One that nobody had
-// asked to end was killed, by its disk if that is not whole; and so was one that
-// failed, also while it left, or before somebody killed it: from when it cut its
-// clients, although it had more to end, and its disk may have been mended meanwhile.
-func (c *Cluster) dead(n *Node) {
+// recordExit records that the process of a node has certainly ended. If the test did not ask it
+// to end, it was killed, possibly by a disk fault. A process that failed also counts as
+// killed, even while it terminated or just before a kill. Its fault then begins when it
+// closed its client connections, although it exited later and its disk fault may have
+// ended meanwhile.
+func (c *Cluster) recordExit(n *Node) {
 	at := history.Now()
 	if n.proc != nil && !n.proc.Running() {
 		at = min(at, n.proc.ended)
 	}
-	cut, holds, failed := at, false, false
+	closed, holds, failed := at, false, false
 	if n.proc != nil {
-		cut, holds, failed = n.proc.failed(at)
+		closed, holds, failed = n.proc.failed(at)
 	}
 	if n.fault < 0 || c.faults[n.fault].Kind == history.Paused || failed && c.faults[n.fault].Kind == history.Terminated {
-		c.begin(n, history.Killed)
+		c.beginFault(n, history.Killed)
 		c.faults[n.fault].From = min(c.faults[n.fault].From, at)
 	}
 	if f := &c.faults[n.fault]; failed && f.By == 0 {
-		f.From, f.Holds = min(f.From, cut), holds
+		f.From, f.Holds = min(f.From, closed), holds
 	}
 	for i := range c.faults {
 		f := &c.faults[i]
@@ -88,8 +87,8 @@ func (c *Cluster) dead(n *Node) {
 	}
 }
 
-// end notes that the process of a node runs on, or again.
-func (c *Cluster) end(n *Node) {
+// endFault records that the process of a node runs again.
+func (c *Cluster) endFault(n *Node) {
 	if n.fault >= 0 {
 		c.faults[n.fault].Until = history.Now()
 		n.fault = -1

@@ -19,7 +19,7 @@ func TestDeathsAreDatedFromTheCut(t *testing.T) {
 	says := func(line string) string {
 		return fmt.Sprintf(`printf '{"level":"warn","time":"%%s","message":"%s"}\n' "$(date -Ins | tr , .)"; sleep %.2f; `, line, takes.Seconds())
 	}
-	fails := says(cutLine)
+	fails := says(failedMessage)
 	for _, c := range []struct {
 		name, script string
 		do           func(n *Node)
@@ -28,20 +28,20 @@ func TestDeathsAreDatedFromTheCut(t *testing.T) {
 		holds        bool // and another node may have its shards after its end only
 	}{
 		{name: "by itself", script: fails + "exit 1", want: history.Killed, cut: true},
-		{name: "with an app in it that does not return", script: says(endLine) + "exit 1", want: history.Killed, cut: true, holds: true},
-		{name: "with an app in it that does not return from the cut", script: fails + says(endLine) + "exit 1", want: history.Killed, cut: true, holds: true},
-		{name: "while it left", script: fails + "exit 1", do: func(n *Node) { n.c.begin(n, history.Terminated) }, want: history.Killed, cut: true},
+		{name: "with an app in it that does not return", script: says(handlerMessage) + "exit 1", want: history.Killed, cut: true, holds: true},
+		{name: "with an app in it that does not return from the cut", script: fails + says(handlerMessage) + "exit 1", want: history.Killed, cut: true, holds: true},
+		{name: "while it left", script: fails + "exit 1", do: func(n *Node) { n.c.beginFault(n, history.Terminated) }, want: history.Killed, cut: true},
 		{name: "before it was killed", script: fails + "sleep 100", do: func(n *Node) {
 			Await(t, "it says that it failed, and has more to end", func() error {
-				if at, _ := n.proc.said(); at == 0 || history.Now()-at < int64(takes) {
+				if at, _ := n.proc.failureMessage(); at == 0 || history.Now()-at < int64(takes) {
 					return errors.New("it has not")
 				}
 				return nil
 			})
 			n.Kill(t)
 		}, want: history.Killed, cut: true},
-		{name: "at once, without a word", script: "exit 1", do: func(n *Node) { n.c.begin(n, history.Terminated) }, want: history.Killed},
-		{name: "as it should", script: "exit 0", do: func(n *Node) { n.c.begin(n, history.Terminated) }, want: history.Terminated, cut: true},
+		{name: "at once, without a word", script: "exit 1", do: func(n *Node) { n.c.beginFault(n, history.Terminated) }, want: history.Killed},
+		{name: "as it should", script: "exit 0", do: func(n *Node) { n.c.beginFault(n, history.Terminated) }, want: history.Terminated, cut: true},
 		{name: "killed", script: "sleep 100", do: func(n *Node) { n.Kill(t) }, want: history.Killed},
 		{name: "killed by somebody else", script: "kill -9 $$", want: history.Killed},
 	} {

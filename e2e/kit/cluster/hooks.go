@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Told is one shard of a call of a hook, as an app with state had it.
-type Told struct {
+// HookCall is one shard of a hook call, as an app with state recorded it.
+type HookCall struct {
 	Hook            string
 	Shard           int
 	Epoch           uint64
@@ -18,20 +18,21 @@ type Told struct {
 	Err             string
 }
 
-// Told returns what the present process of the app was told.
-func (a *App) Told(ctx context.Context) (all []Told, err error) {
+// HookCalls returns the hook calls that the current process of the app received.
+func (a *App) HookCalls(ctx context.Context) (all []HookCall, err error) {
 	return all, a.control(ctx, "/hook-calls", &all)
 }
 
-// Sicken makes a hook of the app ill, or well again (e2e/kit/testapp/hooks.go).
-func (a *App) Sicken(tb testing.TB, hook, how string) {
+// SetHookFault makes a hook of the app faulty, or correct again with "well"
+// (e2e/kit/testapp/hooks.go).
+func (a *App) SetHookFault(tb testing.TB, hook, fault string) {
 	tb.Helper()
-	if err := a.control(tb.Context(), "/hook-fault?"+url.Values{"hook": {hook}, "how": {how}}.Encode(), nil); err != nil {
+	if err := a.control(tb.Context(), "/hook-fault?"+url.Values{"hook": {hook}, "how": {fault}}.Encode(), nil); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// Flush has the app write all that it holds.
+// Flush makes the app write its whole state.
 func (a *App) Flush(tb testing.TB) {
 	tb.Helper()
 	if err := a.control(tb.Context(), "/flush", nil); err != nil {

@@ -6,7 +6,7 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// Map is what GET /v1/map answers: a committed shard map.
+// Map is the response of GET /v1/map: a committed shard map.
 type Map struct {
 	Epoch  uint64 `json:"epoch"`
 	Shards int    `json:"shards"`
@@ -15,7 +15,7 @@ type Map struct {
 		ID   string `json:"id"`
 		HTTP string `json:"http"`
 	} `json:"nodes"`
-	// Owners holds an index into Nodes for each shard, -1 for none.
+	// Owners contains an index into Nodes for each shard; -1 means no owner.
 	Owners []int `json:"owners"`
 }
 
@@ -25,7 +25,7 @@ type Move struct {
 	From, To string
 }
 
-// Owner is the owner of shard s, empty if it has none.
+// Owner returns the owner of shard s; empty means no owner.
 func (m Map) Owner(s int) string {
 	if s >= len(m.Owners) || m.Owners[s] < 0 || m.Owners[s] >= len(m.Nodes) {
 		return ""
@@ -33,10 +33,10 @@ func (m Map) Owner(s int) string {
 	return m.Nodes[m.Owners[s]].ID
 }
 
-// OwnerOf is the owner of a key's shard.
+// OwnerOf returns the owner of the shard of a key.
 func (m Map) OwnerOf(key string) string { return m.Owner(load.ShardOf(key, m.Shards)) }
 
-// Counts are the numbers of shards per owner; orphans count under "".
+// Counts returns the number of shards by owner. Orphaned shards count for "".
 func (m Map) Counts() map[string]int {
 	counts := make(map[string]int)
 	for s := range m.Shards {
@@ -45,21 +45,21 @@ func (m Map) Counts() map[string]int {
 	return counts
 }
 
-// Even tells whether the counts of the owners differ by one at most, and no
-// shard is an orphan.
+// Even reports whether the counts of the owners differ by at most one, and no shard is
+// orphaned.
 func (m Map) Even() bool {
 	counts := m.Counts()
-	least, most := m.Shards, 0
+	fewest, largest := m.Shards, 0
 	for id, n := range counts {
 		if id == "" {
 			return false
 		}
-		least, most = min(least, n), max(most, n)
+		fewest, largest = min(fewest, n), max(largest, n)
 	}
-	return most-least <= 1
+	return largest-fewest <= 1
 }
 
-// Moves lists the shards whose owner differs in to.
+// Moves returns the shards whose owner differs in to.
 func (m Map) Moves(to Map) []Move {
 	var moves []Move
 	for s := range max(m.Shards, to.Shards) {
@@ -70,7 +70,7 @@ func (m Map) Moves(to Map) []Move {
 	return moves
 }
 
-// Keys finds n keys for each shard that node owns.
+// Keys returns n keys for each shard that node owns.
 func (m Map) Keys(node string, n int) []string {
 	return load.KeysIn(m.Shards, n, func(s int) bool { return m.Owner(s) == node })
 }

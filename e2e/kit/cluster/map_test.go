@@ -42,14 +42,14 @@ func TestMapAnswersWhoOwnsWhat(t *testing.T) {
 
 // TestWatchFindsTwoMapsUnderOneEpoch plants what must never be.
 func TestWatchFindsTwoMapsUnderOneEpoch(t *testing.T) {
-	w := newWatch()
-	w.see("a", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"a"},{"id":"b"}],"owners":[0,1]}`))
-	w.see("b", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"b"},{"id":"a"}],"owners":[1,0]}`)) // the same, written otherwise
-	w.see("b", readMap(t, `{"epoch":0,"shards":2,"nodes":[],"owners":[-1,-1]}`))
+	w := newMapWatch()
+	w.observe("a", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"a"},{"id":"b"}],"owners":[0,1]}`))
+	w.observe("b", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"b"},{"id":"a"}],"owners":[1,0]}`)) // the same, written otherwise
+	w.observe("b", readMap(t, `{"epoch":0,"shards":2,"nodes":[],"owners":[-1,-1]}`))
 	if len(w.conflicts) != 0 || len(w.maps) != 1 {
 		t.Fatalf("conflicts %v, %d maps", w.conflicts, len(w.maps))
 	}
-	w.see("c", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"a"},{"id":"b"}],"owners":[0,0]}`))
+	w.observe("c", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"a"},{"id":"b"}],"owners":[0,0]}`))
 	if len(w.conflicts) != 1 {
 		t.Errorf("conflicts = %v, want one", w.conflicts)
 	}

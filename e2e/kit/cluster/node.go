@@ -21,33 +21,33 @@ import (
 	"shardway/e2e/kit/peerproxy"
 )
 
-// Node is one shardway process, through all its restarts, and what belongs to
-// it. Its methods belong to the goroutine of the test.
+// Node is a shardway process, through all its restarts, with its app and data. Only the
+// goroutine of the test may call its methods.
 type Node struct {
 	ID string
-	// Addr is where clients reach it, Admin its admin port.
+	// Addr is its address for clients, Admin its admin port.
 	Addr, Admin string
-	// Gossip and Peer are where the other nodes reach it.
+	// Gossip and Peer are its addresses for other nodes.
 	Gossip, Peer string
 	// Data is its data directory.
 	Data string
-	// App is the app behind it.
+	// App is its app.
 	App *App
-	// Binary is the program of its next process; empty: the cluster's.
+	// Binary is the program of its next process. Empty means the program of the cluster.
 	Binary string
-	// Relay stands before its peer port; nil unless Options.Relay.
-	Relay *peerproxy.Relay
+	// Relay is in front of its peer port; nil without Options.Relay.
+	PeerProxy *peerproxy.Relay
 
 	c     *Cluster
 	place place
 	flags []string
 	proc  *Process
-	// fault is the index, in the cluster's list, of what is done to the process now,
-	// -1 if it runs.
+	// fault is the index of the current fault of the process in the faults of the
+	// cluster; -1 means that it runs.
 	fault int
 }
 
-// Args is the command line of the node.
+// Args returns the command line of the node.
 func (n *Node) Args() []string {
 	run := []string{cmp.Or(n.Binary, n.c.o.Binaries.Node), "run", "--upstream", "http://" + n.App.Addr}
 	if n.c.o.Embedded {
@@ -57,16 +57,16 @@ func (n *Node) Args() []string {
 		"--listen", n.Addr, "--admin", n.Admin, "--gossip", n.Gossip, "--peer", n.Peer, "--log-format", "json", "--debug-headers",
 	)
 	if n.place.host != nil {
-		args = append(args, "--insecure") // its addresses are not loopback's
+		args = append(args, "--insecure") // its addresses are not loopback addresses
 	}
-	if n.Relay != nil {
-		args = append(args, "--peer-advertise", n.Relay.Addr())
+	if n.PeerProxy != nil {
+		args = append(args, "--peer-advertise", n.PeerProxy.Addr())
 	}
 	return oneUpstream(append(args, n.flags...))
 }
 
-// oneUpstream returns the arguments with only the last --upstream, which replaces that of
-// the node's own app.
+// oneUpstream returns the arguments with only the last --upstream, which replaces the app
+// of the node.
 func oneUpstream(args []string) []string {
 	for i, arg := range slices.Backward(args) {
 		if arg != "--upstream" && !strings.HasPrefix(arg, "--upstream=") {
@@ -80,74 +80,74 @@ func oneUpstream(args []string) []string {
 	return args
 }
 
-// Start starts the node, with these flags beside the ones it always has, and
-// does not wait for anything.
+// Start starts the node with further flags, and does not wait.
 func (n *Node) Start(tb testing.TB, more ...string) {
 	tb.Helper()
 	if n.Running() {
-		tb.Fatalf("node %s runs already", n.ID)
+		tb.Fatalf("node %s is already running", n.ID)
 	}
-	n.c.end(n)
+	n.c.endFault(n)
 	p, err := n.c.spawn.launch(n.logFile(), n.c.dir, n.place.command(n.c.o.Binaries.command(oneUpstream(append(n.Args(), more...)))...))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	n.proc = p
 	if n.c.o.Embedded {
-		n.App.lives = append(n.App.lives, life{proc: p, records: newRecords(n.App.records())})
+		n.App.processes = append(n.App.processes, appProcess{proc: p, records: newRecords(n.App.recordsFile())})
 	}
 	n.c.stalls.track(n.ID, p.Pid)
 }
 
 func (n *Node) logFile() string { return filepath.Join(n.c.dir, "node-"+n.ID+".log") }
 
-// Running tells whether the process has not ended. A stopped one counts.
+// Running reports whether the process has not ended. A paused process counts as running.
 func (n *Node) Running() bool { return n.proc != nil && n.proc.Running() }
 
-// Process is the present process, or the last one.
+// Process returns the current or the last process.
 func (n *Node) Process() *Process { return n.proc }
 
-// Kill is kill -9. The app goes on.
+// Kill sends SIGKILL to the node. Its app continues.
 func (n *Node) Kill(tb testing.TB) {
 	tb.Helper()
 	KillAll(tb, n)
 }
 
-// KillAll kills nodes at once, and waits for all of them after that: what waits for one may
-// get no processor for long enough that the others go on without it.
+// KillAll kills the nodes at once, and then waits for all of them. If it waited for each,
+// the test could lose CPU time in between, and the other nodes would continue without the
+// killed ones.
 func KillAll(tb testing.TB, nodes ...*Node) {
 	tb.Helper()
 	for _, n := range nodes {
-		n.c.begin(n, history.Killed)
+		n.c.beginFault(n, history.Killed)
 	}
 	errs := make([]error, len(nodes))
 	for i, n := range nodes {
-		errs[i] = n.proc.strike()
+		errs[i] = n.proc.sigkill()
 	}
 	if err := errors.Join(errs...); err != nil {
 		tb.Fatal(err)
 	}
 	for _, n := range nodes {
 		<-n.proc.done
-		n.c.dead(n)
+		n.c.recordExit(n)
 	}
 }
 
 // Terminate sends SIGTERM and does not wait.
 func (n *Node) Terminate(tb testing.TB) {
 	tb.Helper()
-	n.c.begin(n, history.Terminated)
+	n.c.beginFault(n, history.Terminated)
 	n.c.faults[n.fault].Grace = grace(n.proc.cmd.Args)
 	if err := n.proc.Signal(syscall.SIGTERM); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// Holds tells whether its process restarts in place when it is told to end.
+// Holds reports whether its process restarts in place after SIGTERM.
 func (n *Node) Holds() bool { return grace(n.proc.cmd.Args) > 0 }
 
-// grace is within what time a process with this command line says that it comes back when
-// it is told to end; 0: it hands its shards over.
+// grace returns the announced restart time of a process with this command line after
+// SIGTERM. 0 means that it hands its shards over.
 func grace(args []string) time.Duration {
 	flag := func(name, otherwise string) string {
 		for i, arg := range args {
@@ -167,14 +167,14 @@ func grace(args []string) time.Duration {
 	return d
 }
 
-// Stop sends SIGTERM and waits for the end, which must be a good one.
+// Stop sends SIGTERM and waits for exit code 0.
 func (n *Node) Stop(tb testing.TB) {
 	tb.Helper()
 	n.Terminate(tb)
 	n.AwaitExit(tb, 0)
 }
 
-// AwaitExit waits for the process to end with a code.
+// AwaitExit waits until the process ends, with this exit code.
 func (n *Node) AwaitExit(tb testing.TB, want int) {
 	tb.Helper()
 	code, err := n.proc.Wait(Patience)
@@ -184,69 +184,69 @@ func (n *Node) AwaitExit(tb testing.TB, want int) {
 	if code != want {
 		tb.Fatalf("node %s ended with exit code %d, want %d\n%s", n.ID, code, want, n.proc.Output(1000))
 	}
-	n.c.dead(n)
+	n.c.recordExit(n)
 }
 
-// Ended tells whether the process has ended, by itself or by a signal, and when:
-// a reading of history.Now.
+// Ended reports whether the process has ended, on its own or by a signal, and when: a
+// value of history.Now.
 func (n *Node) Ended() (at int64, ended bool) {
 	if n.Running() {
 		return 0, false
 	}
-	n.c.dead(n)
+	n.c.recordExit(n)
 	return n.c.faults[n.fault].By, true
 }
 
-// Pause is SIGSTOP; it returns when the process stands still.
+// Pause sends SIGSTOP, and returns when the process has stopped.
 func (n *Node) Pause(tb testing.TB) {
 	tb.Helper()
-	n.c.begin(n, history.Paused)
+	n.c.beginFault(n, history.Paused)
 	if err := n.proc.Signal(syscall.SIGSTOP); err != nil {
 		tb.Fatal(err)
 	}
 	Await(tb, "node "+n.ID+" is stopped", func() error {
 		if !n.proc.stopped() {
-			return errors.New("it runs")
+			return errors.New("it is still running")
 		}
 		return nil
 	})
 }
 
-// Continue is SIGCONT.
+// Continue sends SIGCONT.
 func (n *Node) Continue(tb testing.TB) {
 	tb.Helper()
-	// The stop ends before the signal: what the node does from now on counts.
-	n.c.end(n)
+	// The pause ends before the signal: all later actions of the node count.
+	n.c.endFault(n)
 	if err := n.proc.Signal(syscall.SIGCONT); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// Wipe empties the data directory of a node that does not run.
+// Wipe removes the data directory of a node that does not run.
 func (n *Node) Wipe(tb testing.TB) {
 	tb.Helper()
 	if n.Running() {
-		tb.Fatalf("node %s runs: its data cannot be wiped", n.ID)
+		tb.Fatalf("node %s is running, so its data cannot be wiped", n.ID)
 	}
 	if err := os.RemoveAll(n.Data); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-// Status asks the node.
+// Status returns the status of the node.
 func (n *Node) Status(ctx context.Context) (Status, error) {
 	var s Status
 	return s, n.ask(ctx, "/status", &s)
 }
 
-// Map asks the node for the committed map.
+// Map returns the committed map of the node.
 func (n *Node) Map(ctx context.Context) (Map, error) {
 	var m Map
 	return m, n.ask(ctx, "/v1/map", &m)
 }
 
-// StaleReturns are the shards that have returned to an app which had them before and has not
-// restarted.
+// StaleReturns returns the shards that have returned to an app that owned them before and
+// has not restarted since.
 func (n *Node) StaleReturns(ctx context.Context) (stale []uint32, err error) {
 	var list struct {
 		Shards []struct {
@@ -263,26 +263,26 @@ func (n *Node) StaleReturns(ctx context.Context) (stale []uint32, err error) {
 	return stale, err
 }
 
-// Policy is what operators have asked for, as a node's log says.
+// Policy contains the requests of operators in the log of a node.
 type Policy struct {
 	Drained, Cordoned []string
-	// Since is the entry that changed it last.
+	// Since is the index of the entry that changed it last.
 	Since uint64
 }
 
-// Policy asks the node.
+// Policy returns the policy of the node.
 func (n *Node) Policy(ctx context.Context) (Policy, error) {
 	var p Policy
 	return p, n.ask(ctx, "/v1/policy", &p)
 }
 
-// Metrics asks the node.
+// Metrics returns the metrics of the node.
 func (n *Node) Metrics(ctx context.Context) (Metrics, error) {
 	var m Metrics
 	return m, n.ask(ctx, "/metrics", &m)
 }
 
-// Ready is nil if /readyz is green, else it says why not.
+// Ready returns nil if /readyz returns 200, or the reason.
 func (n *Node) Ready(ctx context.Context) error { return n.ask(ctx, "/readyz", nil) }
 
 func (n *Node) ask(ctx context.Context, path string, v any) error {
@@ -294,7 +294,7 @@ func (n *Node) ask(ctx context.Context, path string, v any) error {
 	return nil
 }
 
-// Do posts an action to the node's admin port, such as "step-down".
+// Do posts an action to the admin port of the node, such as "step-down".
 func (n *Node) Do(tb testing.TB, action string, params url.Values) {
 	tb.Helper()
 	if err := n.Try(tb.Context(), action, params); err != nil {
@@ -317,7 +317,7 @@ func (n *Node) Try(ctx context.Context, action string, params url.Values) error 
 	return n.c.call(r, nil)
 }
 
-// Await waits until cond holds for the node's status.
+// Await waits until cond is true for the status of the node.
 func (n *Node) Await(tb testing.TB, what string, cond func(Status) bool) {
 	tb.Helper()
 	Await(tb, fmt.Sprintf("node %s: %s", n.ID, what), func() error {

@@ -8,13 +8,13 @@ import (
 	"shardway/e2e/kit/netns"
 )
 
-// place is where a node and its app run: on the machine's loopback, or in a
-// network namespace of their own.
+// place is where a node and its app run: on the loopback of the machine, or in their own
+// network namespace.
 type place struct {
-	host *netns.Host // nil: loopback
+	host *netns.Host // nil means loopback
 }
 
-// command is the command line that runs args here.
+// command returns the command line that runs args at this place.
 func (p place) command(args ...string) []string {
 	if p.host == nil {
 		return args
@@ -22,7 +22,7 @@ func (p place) command(args ...string) []string {
 	return p.host.Command(args...)
 }
 
-// data is the address on which the nodes talk to each other.
+// data returns the address for traffic between nodes.
 func (p place) data(port int) string {
 	if p.host == nil {
 		return fmt.Sprintf("127.0.0.1:%d", port)
@@ -30,7 +30,7 @@ func (p place) data(port int) string {
 	return fmt.Sprintf("%s:%d", p.host.Data, port)
 }
 
-// control is the address that the test uses. It is never cut.
+// control returns the address for the test. Network faults never affect it.
 func (p place) control(port int) string {
 	if p.host == nil {
 		return fmt.Sprintf("127.0.0.1:%d", port)

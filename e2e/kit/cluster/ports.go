@@ -14,23 +14,23 @@ import (
 	"time"
 )
 
-// Ports from which FreePort chooses: below the ephemeral ones, so that no
-// outgoing connection of the machine takes one between two starts of a node.
+// Range of Ports.Free. It is below the ephemeral ports, so no outgoing connection of the
+// machine takes a port between two starts of a node.
 const (
 	firstPort = 12000
 	lastPort  = 32000
 )
 
-// Ports gives out free ports. A port belongs to this process until it ends,
-// whether anything listens there or not: a locked file says so to the others.
+// Ports allocates free ports. A port belongs to this process until it ends, even if
+// nothing listens there: a locked file excludes other processes.
 type Ports struct {
 	dir   string
 	next  int
 	locks []*os.File
 }
 
-// NewPorts starts at a place of its own, so that processes side by side rarely
-// ask for the same port.
+// NewPorts starts at a port that depends on the process ID, so that concurrent processes
+// rarely try the same port.
 func NewPorts() (*Ports, error) {
 	dir := filepath.Join(os.TempDir(), "shardway-e2e-ports")
 	if err := os.MkdirAll(dir, 0o750); err != nil {
@@ -39,7 +39,7 @@ func NewPorts() (*Ports, error) {
 	return &Ports{dir: dir, next: firstPort + os.Getpid()*61%(lastPort-firstPort)}, nil
 }
 
-// Free returns a port at which nobody listens, TCP or UDP.
+// Free returns a port without a listener, for TCP and UDP.
 func (p *Ports) Free() (int, error) {
 	for range lastPort - firstPort {
 		port := p.next
@@ -62,7 +62,7 @@ func (p *Ports) Free() (int, error) {
 	return 0, errors.New("cluster: no free port")
 }
 
-// lock is nil if another process holds the port.
+// lock returns nil if another process holds the port.
 func (p *Ports) lock(port int) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(p.dir, strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -75,7 +75,7 @@ func (p *Ports) lock(port int) (*os.File, error) {
 	return f, nil
 }
 
-// Close gives the ports back.
+// Close releases the ports.
 func (p *Ports) Close() {
 	for _, f := range p.locks {
 		_ = f.Close()
@@ -83,7 +83,7 @@ func (p *Ports) Close() {
 	p.locks = nil
 }
 
-// unused asks by listening, on every address.
+// unused listens on every address to find out whether the port is free.
 func unused(port int) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -16,18 +16,18 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Process is a child of the test.
+// Process is a child process of the test.
 type Process struct {
-	// Pid is its process id, and its process group's.
+	// Pid is the ID of the process and of its process group.
 	Pid int
 	// Log is the file with its output.
 	Log string
 
 	cmd   *exec.Cmd
-	from  int64         // where its output begins in Log
-	done  chan struct{} // closed when it has ended and was waited for
-	err   error         // of Wait; read after done
-	ended int64         // reading of history.Now at the end; read after done
+	from  int64         // offset of its output in Log
+	done  chan struct{} // closed after the process has ended and Wait has returned
+	err   error         // error of Wait; valid after done
+	ended int64         // value of history.Now at the end; valid after done
 }
 
 // launch starts args with its output appended to log.
@@ -57,29 +57,30 @@ func (s *spawner) launch(log, dir string, args []string) (*Process, error) {
 	return p, nil
 }
 
-// What a node says before its connections break: it cannot go on, and cuts them, or the
-// app in its process cannot be stopped, and it ends. That app runs until then.
+// Log messages of a node before it breaks its connections. failedMessage: the node cannot
+// continue, and closes them. handlerMessage: the app in its process does not return, so
+// the process ends. That app runs until then.
 const (
-	cutLine = "node failed, connections closed"
-	endLine = "handler did not return, process ends"
+	failedMessage  = "node failed, connections closed"
+	handlerMessage = "handler did not return, process ends"
 )
 
-// failed tells whether a process that has ended did so because it could not go on,
-// and when it cut its connections: at by its exit code alone, earlier by its word. holds
-// tells that what it ran did not end with them.
-func (p *Process) failed(at int64) (cut int64, holds, failed bool) {
+// failed reports whether a process has ended because it could not continue. closed is
+// when it closed its connections: by its log message, or at if only its exit code shows
+// the failure. holds reports that its app continued until the end.
+func (p *Process) failed(at int64) (closed int64, holds, failed bool) {
 	if p.Running() {
 		return at, false, false
 	}
-	if said, holds := p.said(); said != 0 {
-		return min(at, said), holds, true
+	if logged, holds := p.failureMessage(); logged != 0 {
+		return min(at, logged), holds, true
 	}
 	return at, false, p.cmd.ProcessState.ExitCode() > 0
 }
 
-// said returns when the process said that its connections break, 0 if it has not, and
-// whether it said that an app in it does not return.
-func (p *Process) said() (at int64, holds bool) {
+// failureMessage returns when the process logged that its connections break, or 0, and
+// whether it logged that its app does not return.
+func (p *Process) failureMessage() (at int64, holds bool) {
 	b, err := os.ReadFile(p.Log)
 	if err != nil || int64(len(b)) < p.from {
 		return 0, false
@@ -89,10 +90,10 @@ func (p *Process) said() (at int64, holds bool) {
 			Message string    `json:"message"`
 			Time    time.Time `json:"time"`
 		}
-		if json.Unmarshal(line, &l) != nil || l.Message != cutLine && l.Message != endLine {
+		if json.Unmarshal(line, &l) != nil || l.Message != failedMessage && l.Message != handlerMessage {
 			continue
 		}
-		if holds = holds || l.Message == endLine; at == 0 {
+		if holds = holds || l.Message == handlerMessage; at == 0 {
 			at = history.Now() - time.Since(l.Time).Nanoseconds()
 		}
 	}
@@ -110,7 +111,7 @@ func (p *Process) Signal(sig syscall.Signal) error {
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Running tells whether it has not ended yet.
+// Running reports whether the process has not ended.
 func (p *Process) Running() bool {
 	select {
 	case <-p.done:
@@ -120,21 +121,21 @@ func (p *Process) Running() bool {
 	}
 }
 
-// Wait waits for the end, and returns the exit code (-1: by a signal). It is an
-// error if the process has not ended after the given time.
-func (p *Process) Wait(most time.Duration) (int, error) {
-	t := time.NewTimer(most)
+// Wait waits for the end, and returns the exit code, which is -1 after a signal. It
+// returns an error if the process has not ended within timeout.
+func (p *Process) Wait(timeout time.Duration) (int, error) {
+	t := time.NewTimer(timeout)
 	defer t.Stop()
 	select {
 	case <-p.done:
 		return p.cmd.ProcessState.ExitCode(), nil
 	case <-t.C:
-		return 0, fmt.Errorf("cluster: process %d has not ended after %v", p.Pid, most)
+		return 0, fmt.Errorf("cluster: process %d has not ended after %v", p.Pid, timeout)
 	}
 }
 
-// strike sends SIGKILL to the process, unless it has ended, and does not wait.
-func (p *Process) strike() error {
+// sigkill sends SIGKILL unless the process has ended, and does not wait.
+func (p *Process) sigkill() error {
 	if !p.Running() {
 		return nil
 	}
@@ -146,14 +147,14 @@ func (p *Process) strike() error {
 
 // kill ends the process and waits for it.
 func (p *Process) kill() error {
-	if err := p.strike(); err != nil {
+	if err := p.sigkill(); err != nil {
 		return err
 	}
 	<-p.done
 	return nil
 }
 
-// stopped tells whether the kernel has stopped it after SIGSTOP.
+// stopped reports whether the kernel has stopped the process after SIGSTOP.
 func (p *Process) stopped() bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
 	if err != nil {
@@ -164,7 +165,7 @@ func (p *Process) stopped() bool {
 	return ok && len(rest) > 0 && rest[0] == 'T'
 }
 
-// Output is what the process wrote so far: of much, the first and the last n
+// Output returns the output so far. If it is long, it returns the first and the last n
 // bytes, in whole lines.
 func (p *Process) Output(n int) string {
 	b, err := os.ReadFile(p.Log)
@@ -182,7 +183,7 @@ func (p *Process) Output(n int) string {
 	return fmt.Sprintf("%s… %d bytes …\n%s", first, len(b)-len(first)-len(last), last)
 }
 
-// crash is the first line in the output that says that the program broke.
+// crash returns the first line of the output that reports a crash of the program.
 func (p *Process) crash() string {
 	b, err := os.ReadFile(p.Log)
 	if err != nil {

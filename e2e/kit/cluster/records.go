@@ -13,25 +13,25 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// records follows the file of one app process, so that a long test reads each
-// line once. The last line of a number counts; a last line that is cut short waits
-// for its rest, which never comes if its writer is dead.
+// records follows the records file of one app process, so that a long test reads each
+// line once. The last line with a number replaces earlier ones. An incomplete last line
+// is read later, or never if its writer is dead.
 type records struct {
 	path   string
 	offset int64
 	runs   []history.Run
-	at     map[uint64]int // index of a number's run
+	at     map[uint64]int // index into runs by number
 }
 
 func newRecords(path string) *records {
 	return &records{path: path, at: make(map[uint64]int)}
 }
 
-// read takes in what was written since the last call.
+// read reads what was written since the last call.
 func (r *records) read() error {
 	f, err := os.Open(r.path)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil // the app has not come to it yet
+		return nil // the app has not written yet
 	}
 	if err != nil {
 		return fmt.Errorf("cluster: records: %w", err)

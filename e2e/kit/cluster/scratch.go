@@ -14,11 +14,12 @@ import (
 	"shardway/e2e/kit/faultfs"
 )
 
-// scratchPrefix starts the names of scratch directories; the pid follows.
+// scratchPrefix is the prefix of the names of scratch directories. The process ID
+// follows.
 const scratchPrefix = "shardway-e2e-"
 
-// Scratch makes a directory that is gone when its process is: in memory if
-// there is /dev/shm, and swept by the next call of any process otherwise.
+// Scratch creates a temporary directory, in memory if /dev/shm exists. It removes the
+// directories of processes that have ended.
 func Scratch() (string, error) {
 	root := "/dev/shm"
 	if _, err := os.Stat(root); err != nil {
@@ -28,7 +29,7 @@ func Scratch() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// A disk that the dead had mounted in theirs would be in the way.
+	// A mounted disk in such a directory would prevent its removal.
 	errs := []error{faultfs.Sweep()}
 	for _, dir := range old {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), scratchPrefix), "-")

@@ -11,18 +11,18 @@ import (
 	"shardway/internal/secret"
 )
 
-// SealVariable is set to anything to run every cluster that can be with a
-// secret: all that is shown must hold then too.
-const SealVariable = "SHARDWAY_E2E_SECRET"
+// SealVariable is an environment variable. If it is set, every possible cluster runs with
+// a secret: all tests must also pass then.
+const SecretVariable = "SHARDWAY_E2E_SECRET"
 
-// wantsSecret decides for Options that do not say. A relay looks into the streams
-// between nodes, which it cannot with TLS.
+// wantsSecret returns Secret, or its default. A peerproxy reads the streams between
+// nodes, so it is not possible with TLS.
 func (o *Options) wantsSecret() bool {
-	return o.Secret || os.Getenv(SealVariable) != "" && !o.Relay
+	return o.Secret || os.Getenv(SecretVariable) != "" && !o.PeerProxy
 }
 
-// SecretFlags gives a process the cluster's secret, in a file of its own as each
-// machine has; none in a cluster without.
+// SecretFlags returns the flags with the secret of the cluster, in a separate file per
+// process as on separate machines. Without a secret it returns nil.
 func (c *Cluster) SecretFlags(tb testing.TB, name string) []string {
 	tb.Helper()
 	if c.secrets == nil {
@@ -35,7 +35,7 @@ func (c *Cluster) SecretFlags(tb testing.TB, name string) []string {
 	return []string{"--secret-file", path}
 }
 
-// SecretFile is where SecretFlags puts it.
+// SecretFile returns the path of the file of SecretFlags.
 func (c *Cluster) SecretFile(name string) string { return filepath.Join(c.dir, "secret-"+name) }
 
 func newSecrets() secret.List { return secret.List{secret.Generate(time.Now())} }

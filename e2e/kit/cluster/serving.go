@@ -10,16 +10,16 @@ import (
 // maxVoters is the default of --max-voters.
 const maxVoters = 5
 
-// AwaitServing waits until the running nodes agree on one leader and on one
-// committed map without orphans, which is even and theirs alone, hold leases, and
-// vote: before that, the loss of one may stop the others.
+// AwaitServing waits until the running nodes agree on one leader and on one committed
+// map, hold leases, and vote. The map must be even, without orphaned shards, and contain
+// only these nodes. Before all of them vote, the loss of one node may stop the others.
 func (c *Cluster) AwaitServing(tb testing.TB) Map {
 	tb.Helper()
 	return c.AwaitServedBy(tb, c.Running()...)
 }
 
-// AwaitServedBy is AwaitServing for some of the nodes: the others may be stopped
-// or cut off.
+// AwaitServedBy is AwaitServing for some of the nodes. The others may be paused or
+// disconnected.
 func (c *Cluster) AwaitServedBy(tb testing.TB, nodes ...*Node) Map {
 	tb.Helper()
 	m := c.AwaitShards(tb, nodes...)
@@ -27,8 +27,8 @@ func (c *Cluster) AwaitServedBy(tb testing.TB, nodes ...*Node) Map {
 	return m
 }
 
-// Serving is nil if these nodes serve and vote as AwaitServedBy wants it, at this
-// moment; else it says what is missing.
+// Serving returns nil if these nodes serve and vote now, as AwaitServedBy requires.
+// Otherwise the error describes what is missing.
 func (c *Cluster) Serving(tb testing.TB, nodes ...*Node) (Map, error) {
 	tb.Helper()
 	m, err := c.serving(tb, nodes)
@@ -56,8 +56,7 @@ func (c *Cluster) voting(tb testing.TB, nodes []*Node) error {
 	return nil
 }
 
-// AwaitShards waits until these nodes serve every shard, whether they vote or
-// not.
+// AwaitShards waits until these nodes serve every shard, whether they vote or not.
 func (c *Cluster) AwaitShards(tb testing.TB, nodes ...*Node) Map {
 	tb.Helper()
 	var m Map
@@ -99,19 +98,19 @@ func (c *Cluster) serving(tb testing.TB, nodes []*Node) (Map, error) {
 	}
 	for _, n := range nodes {
 		if counts[n.ID] == 0 {
-			return m, fmt.Errorf("node %s owns nothing: %v", n.ID, counts)
+			return m, fmt.Errorf("node %s owns no shards: %v", n.ID, counts)
 		}
 	}
 	return m, nil
 }
 
-// Leader waits until all running nodes name the same running leader.
+// Leader waits until all running nodes report the same running leader.
 func (c *Cluster) Leader(tb testing.TB) *Node {
 	tb.Helper()
 	return c.LeaderOf(tb, c.Running()...)
 }
 
-// LeaderOf waits until these nodes name the same leader, one of them.
+// LeaderOf waits until these nodes report the same leader, which is one of them.
 func (c *Cluster) LeaderOf(tb testing.TB, nodes ...*Node) *Node {
 	tb.Helper()
 	var leader *Node
@@ -129,20 +128,20 @@ func (c *Cluster) LeaderOf(tb testing.TB, nodes ...*Node) *Node {
 			}
 		}
 		if leader == nil || named[leader.ID] != len(nodes) {
-			return fmt.Errorf("leaders named: %v", named)
+			return fmt.Errorf("reported leaders: %v", named)
 		}
 		return nil
 	})
 	return leader
 }
 
-// Follower is a running node that is not the leader.
+// Follower returns a running node that is not the leader.
 func (c *Cluster) Follower(tb testing.TB) *Node {
 	tb.Helper()
 	return c.Others(c.Leader(tb))[0]
 }
 
-// Sum adds up a metric over nodes. What was never counted is 0.
+// Sum returns the sum of a metric over nodes. A missing metric counts as 0.
 func (c *Cluster) Sum(tb testing.TB, nodes []*Node, name string, labels ...string) float64 {
 	tb.Helper()
 	sum := 0.0

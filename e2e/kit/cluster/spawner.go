@@ -9,23 +9,23 @@ import (
 	"shardway/e2e/kit/rtprio"
 )
 
-// spawner starts children from one thread that lives as long as it does: the
-// kernel sends a child its death signal when the thread that started it ends,
-// and Go ends threads as it likes.
+// spawner starts all children from one thread that lives as long as the spawner. The
+// kernel sends a child its death signal when the thread that started it ends, and the Go
+// runtime may end any other thread.
 type spawner struct {
 	work chan func()
 	done chan struct{}
 }
 
-// newSpawner returns a spawner of children that are urgent, or not.
-func newSpawner(urgently bool) (*spawner, error) {
+// newSpawner returns a spawner, whose children have real-time priority if urgent is true.
+func newSpawner(urgent bool) (*spawner, error) {
 	s := &spawner{work: make(chan func()), done: make(chan struct{})}
 	ready := make(chan error)
 	go func() {
 		defer close(s.done)
-		runtime.LockOSThread() // until the thread ends with this goroutine
+		runtime.LockOSThread() // the thread ends with this goroutine
 		var err error
-		if urgently {
+		if urgent {
 			err = rtprio.Thread()
 		}
 		ready <- err
@@ -42,7 +42,7 @@ func (s *spawner) start(cmd *exec.Cmd) error {
 	return <-result
 }
 
-// close must come after the last child has ended.
+// close must be called after the last child has ended.
 func (s *spawner) close() {
 	close(s.work)
 	<-s.done

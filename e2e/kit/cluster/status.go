@@ -15,7 +15,7 @@ import (
 	"shardway/verdict"
 )
 
-// Status is what GET /status answers.
+// Status is the response of GET /status.
 type Status struct {
 	Node          string `json:"node"`
 	Boot          uint64 `json:"boot"`
@@ -55,8 +55,8 @@ type Member struct {
 	App    string `json:"app"`
 }
 
-// Said is what the node finds, one finding a line: code, sentence and remedy.
-func (s Status) Said() string {
+// Said returns the findings of the node, one per line: code, sentence and remedy.
+func (s Status) FindingsText() string {
 	var b strings.Builder
 	for _, f := range s.Findings {
 		b.WriteString(f.String() + "\n")
@@ -64,7 +64,7 @@ func (s Status) Said() string {
 	return b.String()
 }
 
-// Member finds a node in the status; the zero Member if it is not there.
+// Member returns the entry of a node, or the zero Member.
 func (s Status) Member(id string) Member {
 	for _, m := range s.Nodes {
 		if m.ID == id {
@@ -77,8 +77,8 @@ func (s Status) Member(id string) Member {
 // Metrics are the values of GET /metrics, by name and labels as written there.
 type Metrics map[string]float64
 
-// Sum adds up the metrics of a name whose labels contain all the given texts,
-// such as `reason="moving"`.
+// Sum returns the sum of the metrics with this name whose labels contain all the given
+// texts, such as `reason="moving"`.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	sum := 0.0
 next:
@@ -97,7 +97,7 @@ next:
 	return sum
 }
 
-// Has tells whether there is any metric of the name.
+// Has reports whether there is a metric with this name.
 func (m Metrics) Has(name string) bool {
 	for series := range m {
 		if base, _, _ := strings.Cut(series, "{"); base == name {
@@ -133,7 +133,7 @@ func (c *Cluster) get(ctx context.Context, url string, v any) error {
 	return c.call(r, v)
 }
 
-// call sends one request to an admin port or an app and decodes the answer.
+// call sends one request to an admin port or an app and decodes the response.
 func (c *Cluster) call(r *http.Request, v any) error {
 	resp, err := c.ops.Do(r)
 	if err != nil {
@@ -141,7 +141,7 @@ func (c *Cluster) call(r *http.Request, v any) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode >= 300 {
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // what came of it
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, 300)) // a part of the body is enough
 		return fmt.Errorf("cluster: %s %s: %s %s", r.Method, r.URL, resp.Status, b)
 	}
 	switch v := v.(type) {

@@ -12,21 +12,21 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// Traffic says what a Load sends.
+// Traffic describes the requests of a Load.
 type Traffic struct {
-	// Rate is requests a second; 0 is 200.
+	// Rate is the number of requests per second; 0 means 200.
 	Rate int
-	// Keys are used in turn; none: one for each shard of the cluster.
+	// Keys are used in turn; nil means one key for each shard of the cluster.
 	Keys []string
-	// Make may change the n-th request; see load.Options. Nil is Mixed.
+	// Make may change the n-th request; see load.Options. nil means Mixed.
 	Make func(n int, r *load.Request)
-	// Timeout bounds each request; 0 is 30 s.
+	// Timeout is the timeout of each request; 0 means 30 s.
 	Timeout time.Duration
 }
 
-// Mixed gives requests what they have in life: some take their time in the app,
-// some have a big answer, in one piece or in chunks, and some a body too big to be
-// kept for another try. All kinds come as GET and as POST, except the last.
+// Mixed varies requests as real clients do: some are slow in the app, some have a large
+// response, in one piece or in chunks, and some have a body that is too large to be
+// buffered for a retry. Each kind exists as GET and as POST, except the last.
 func Mixed(n int, r *load.Request) {
 	switch n % 20 {
 	case 4, 5:
@@ -40,7 +40,7 @@ func Mixed(n int, r *load.Request) {
 	}
 }
 
-// Load is a load generator at work on a cluster.
+// Load is a running load generator for a cluster.
 type Load struct {
 	*load.Generator
 
@@ -48,7 +48,7 @@ type Load struct {
 	client *load.Client
 }
 
-// Addrs are the addresses at which clients reach the nodes.
+// Addrs returns the addresses of the nodes for clients.
 func Addrs(nodes []*Node) []string {
 	var addrs []string
 	for _, n := range nodes {
@@ -57,7 +57,7 @@ func Addrs(nodes []*Node) []string {
 	return addrs
 }
 
-// Load begins to send to these nodes, in turn. End it with Finish.
+// Load starts to send to these nodes, in turn. Finish ends it.
 func (c *Cluster) Load(tb testing.TB, nodes []*Node, t Traffic) *Load {
 	tb.Helper()
 	if t.Rate == 0 {
@@ -83,42 +83,42 @@ func (c *Cluster) Load(tb testing.TB, nodes []*Node, t Traffic) *Load {
 	return l
 }
 
-// Send replaces the nodes to which the next requests go.
+// Send replaces the target nodes of the next requests.
 func (l *Load) Send(nodes []*Node) { l.client.SetTargets(Addrs(nodes)) }
 
-// Flow waits until n further requests have begun: the measure of time under
-// load.
-func (l *Load) Flow(tb testing.TB, n int) {
+// AwaitStarted waits until n more requests have started. Tests measure time under load in
+// started requests.
+func (l *Load) AwaitStarted(tb testing.TB, n int) {
 	tb.Helper()
-	until := l.Begun() + n
-	Await(tb, "load flows", func() error {
-		if b := l.Begun(); b < until {
-			return fmt.Errorf("%d of %d requests begun", b, until)
+	until := l.Started() + n
+	Await(tb, "requests start", func() error {
+		if b := l.Started(); b < until {
+			return fmt.Errorf("%d of %d requests started", b, until)
 		}
 		return nil
 	})
 }
 
-// Finish stops the load, waits for its answers, and judges everything that
-// happened in the cluster so far. No other load may be at work: its runs would be
-// nobody's.
+// Finish stops the load, waits for its responses, and checks everything that happened in
+// the cluster so far. No other load may be running, since its runs would belong to
+// unknown requests.
 func (l *Load) Finish(tb testing.TB) *history.Report {
 	tb.Helper()
 	l.End(tb)
-	return l.c.Judge(tb)
+	return l.c.Check(tb)
 }
 
-// End stops the load and waits for its answers; the next Judge takes them.
+// End stops the load and waits for its responses, which the next Check includes.
 func (l *Load) End(tb testing.TB) {
 	tb.Helper()
-	l.c.answers = append(l.c.answers, l.Stop()...)
-	if n := l.client.Unasked(); n > 0 {
-		tb.Errorf("%d bytes came on idle connections", n)
+	l.c.responses = append(l.c.responses, l.Stop()...)
+	if n := l.client.Unsolicited(); n > 0 {
+		tb.Errorf("%d unsolicited bytes on idle connections", n)
 	}
 }
 
-// Ask sends one request to one node, once, and returns what came. The next
-// Judge knows of it, but judges only its runs: the test judges the answer.
+// Ask sends one request to one node, once, and returns the response. The next Check
+// includes only its runs: the test must check the response.
 func (c *Cluster) Ask(tb testing.TB, n *Node, r load.Request) history.Response {
 	tb.Helper()
 	c.loads++
@@ -128,54 +128,54 @@ func (c *Cluster) Ask(tb testing.TB, n *Node, r load.Request) history.Response {
 	client := load.NewClient(nil, nil)
 	defer client.Close()
 	a := client.DoAt(tb.Context(), n.Addr, r)
-	c.asked[a.ID] = a.Denied()
+	c.known[a.ID] = a.Denied()
 	return a
 }
 
-// Expect tells Judge of a request that the test sends by itself: only its run is
-// judged.
-func (c *Cluster) Expect(id string) { c.asked[id] = false }
+// Expect announces a request that the test sends by other means. Check includes only its
+// run.
+func (c *Cluster) Expect(id string) { c.known[id] = false }
 
-// Asking is a request under way.
-type Asking struct {
-	done   chan struct{}
-	answer history.Response
+// Asking is a request in flight.
+type AsyncRequest struct {
+	done     chan struct{}
+	response history.Response
 }
 
 // AskLater is Ask in the background.
-func (c *Cluster) AskLater(tb testing.TB, n *Node, r load.Request) *Asking {
+func (c *Cluster) AskAsync(tb testing.TB, n *Node, r load.Request) *AsyncRequest {
 	tb.Helper()
 	c.loads++
 	if r.ID == "" {
 		r.ID = fmt.Sprintf("ask%d", c.loads)
 	}
-	c.asked[r.ID] = false
-	a := &Asking{done: make(chan struct{})}
+	c.known[r.ID] = false
+	a := &AsyncRequest{done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	client := load.NewClient(nil, nil)
 	go func() {
 		defer close(a.done)
-		a.answer = client.DoAt(ctx, n.Addr, r)
+		a.response = client.DoAt(ctx, n.Addr, r)
 	}()
 	tb.Cleanup(func() { cancel(); <-a.done; client.Close() })
 	return a
 }
 
-// Answer waits for it.
-func (a *Asking) Answer(tb testing.TB) history.Response {
+// Response waits for the response.
+func (a *AsyncRequest) Response(tb testing.TB) history.Response {
 	tb.Helper()
 	t := time.NewTimer(2 * Patience)
 	defer t.Stop()
 	select {
 	case <-a.done:
 	case <-t.C:
-		tb.Fatal("no answer, and no timeout either")
+		tb.Fatal("neither a response nor a timeout")
 	}
-	return a.answer
+	return a.response
 }
 
-// Pending tells whether there is no answer yet.
-func (a *Asking) Pending() bool {
+// Pending reports whether there is no response yet.
+func (a *AsyncRequest) Pending() bool {
 	select {
 	case <-a.done:
 		return false

@@ -13,39 +13,39 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// BurstOptions say what Burst sends.
+// BurstOptions are the parameters of Burst.
 type BurstOptions struct {
-	// Target is asked, and no other.
+	// Target is the only target.
 	Target string
-	// Conns is how many connections are opened, all at once.
+	// Conns is the number of connections, which are opened at once.
 	Conns int
-	// For is how long each goes on asking.
+	// For is how long each connection sends requests.
 	For time.Duration
 	// Keys are used in turn.
 	Keys []string
-	// Prefix starts every id.
+	// Prefix is the prefix of every request ID.
 	Prefix string
-	// Timeout bounds each request; a connection that meets it asks no more.
+	// Timeout is the timeout of each request. A connection stops after a timeout.
 	Timeout time.Duration
 }
 
-// Bursted is what came of a burst.
-type Bursted struct {
-	// Times are those of the requests that were served, the shortest first.
+// BurstResult is the result of a burst.
+type BurstResult struct {
+	// Times are the durations of the successful requests, in ascending order.
 	Times []time.Duration
-	// Failed are the answers that were none, or not good.
+	// Failed are the responses of failed requests.
 	Failed []history.Response
 }
 
-// Burst opens many connections to one target at the same moment, sends one GET
-// after the other on each, and returns after the last answer.
-func Burst(ctx context.Context, o BurstOptions) Bursted {
+// Burst opens many connections to one target at the same time, sends successive GET
+// requests on each, and returns after the last response.
+func Burst(ctx context.Context, o BurstOptions) BurstResult {
 	client := NewClient([]string{o.Target}, nil)
 	defer client.Close()
 	var (
 		all sync.WaitGroup
 		mu  sync.Mutex
-		b   Bursted
+		b   BurstResult
 	)
 	until := time.Now().Add(o.For)
 	for i := range o.Conns {

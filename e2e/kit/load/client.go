@@ -15,93 +15,93 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// patience is how long a client waits before it tries its targets again, when
-// nobody listened at any of them.
-const patience = 20 * time.Millisecond
+// retryDelay is how long a client waits before it tries its targets again, after no
+// process listened at any of them.
+const retryDelay = 20 * time.Millisecond
 
-// Client sends requests, one answer each. Any number of goroutines may use it.
+// Client sends requests. Any number of goroutines may use it.
 type Client struct {
 	dial func(ctx context.Context, addr string) (net.Conn, error)
 
 	mu      sync.Mutex
 	targets []string
 	next    int
-	free    map[string][]*conn
+	idle    map[string][]*conn
 	closed  bool
 	noRetry []string
-	// spared has when a target was last taken off noRetry, by history.Now.
-	spared map[string]int64
-	// orphan counts bytes that came on idle connections.
-	orphan int
+	// removedAt is when a target was last removed from noRetry, by history.Now.
+	removedAt map[string]int64
+	// unsolicited is the number of bytes that arrived on idle connections.
+	unsolicited int
 }
 
-// NewClient makes a client of these targets ("host:port"), asked in turn. A nil
-// dial is plain TCP.
+// NewClient returns a client of these targets ("host:port"), which it uses in turn. A nil
+// dial means plain TCP.
 func NewClient(targets []string, dial func(ctx context.Context, addr string) (net.Conn, error)) *Client {
 	if dial == nil {
 		dial = func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
 	}
-	return &Client{dial: dial, targets: targets, free: make(map[string][]*conn), spared: make(map[string]int64)}
+	return &Client{dial: dial, targets: targets, idle: make(map[string][]*conn), removedAt: make(map[string]int64)}
 }
 
-// SetTargets replaces the targets. Requests under way are not disturbed.
+// SetTargets replaces the targets. It does not affect requests in flight.
 func (c *Client) SetTargets(targets []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.targets = targets
 }
 
-// SetNoRetry names the targets whose processes may die: from now on an unsafe
-// request that was sent to one of them goes nowhere else when its connection
-// breaks, for it may have run. It replaces the last call's, but for what was sent
-// before: how its connection ended may be seen late.
+// SetNoRetry sets the targets whose processes may die. From now on, an unsafe request to
+// one of them is not retried when its connection breaks, since it may have run. The list
+// of the previous call stays in force for requests that were sent before: the end of
+// their connections may be detected late.
 func (c *Client) SetNoRetry(targets ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, target := range c.noRetry {
 		if !slices.Contains(targets, target) {
-			c.spared[target] = history.Now()
+			c.removedAt[target] = history.Now()
 		}
 	}
 	c.noRetry = targets
 }
 
-// again tells whether a request whose idle connection turned out closed may go to
-// the next target.
-func (c *Client) again(t *history.Attempt, a *history.Response) bool {
+// mayRetry reports whether a request on an idle connection that was found closed may be
+// sent to the next target.
+func (c *Client) mayRetry(t *history.Attempt, a *history.Response) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	spared, died := c.spared[t.Target]
-	return a.Safe() || !slices.Contains(c.noRetry, t.Target) && (!died || spared < t.Sent)
+	removed, ok := c.removedAt[t.Target]
+	return a.Safe() || !slices.Contains(c.noRetry, t.Target) && (!ok || removed < t.Sent)
 }
 
-// Close closes the idle connections and keeps none from now on.
+// Close closes the idle connections, and keeps none from now on.
 func (c *Client) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	for _, conns := range c.free {
+	for _, conns := range c.idle {
 		for _, k := range conns {
 			_ = k.Close()
 		}
 	}
-	clear(c.free)
+	clear(c.idle)
 }
 
-// Do sends r to the next targets until one answers, and returns what came.
+// Do sends r to successive targets until one responds, and returns the result.
 func (c *Client) Do(ctx context.Context, r Request) history.Response {
 	return c.send(ctx, r, "")
 }
 
-// DoAt sends r to one target only, and once only.
+// DoAt sends r to one target once.
 func (c *Client) DoAt(ctx context.Context, target string, r Request) history.Response {
 	return c.send(ctx, r, target)
 }
 
 func (c *Client) send(ctx context.Context, r Request, only string) history.Response {
-	r = r.normal()
+	r = r.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	a := history.Response{ID: r.ID, Key: r.Key, Method: r.Method, Register: r.Header["App-Register"]}
@@ -109,18 +109,18 @@ func (c *Client) send(ctx context.Context, r Request, only string) history.Respo
 		a.Wrote = string(r.Body)
 	}
 	for round := 1; ; round++ {
-		target, turn := c.target(only)
-		if again := c.attempt(ctx, target, r, &a, only == ""); !again {
+		target, n := c.target(only)
+		if retry := c.attempt(ctx, target, r, &a, only == ""); !retry {
 			return a
 		}
-		if round%turn == 0 && !wait(ctx, patience) {
+		if round%n == 0 && !wait(ctx, retryDelay) {
 			return a
 		}
 	}
 }
 
-// target is the next one to ask, and how many there are.
-func (c *Client) target(only string) (target string, of int) {
+// target returns the next target and the number of targets.
+func (c *Client) target(only string) (target string, n int) {
 	if only != "" {
 		return only, 1
 	}
@@ -130,33 +130,33 @@ func (c *Client) target(only string) (target string, of int) {
 	return c.targets[c.next%len(c.targets)], len(c.targets)
 }
 
-// attempt tries one target. again tells that the request certainly got no
-// answer there, so that a balancer would ask the next.
-func (c *Client) attempt(ctx context.Context, target string, r Request, a *history.Response, failover bool) (again bool) {
+// attempt tries one target. retry reports that the request certainly got no response
+// there, so that a load balancer would try the next target.
+func (c *Client) attempt(ctx context.Context, target string, r Request, a *history.Response, failover bool) (retry bool) {
 	t := history.Attempt{Target: target, Sent: history.Now()}
-	k, keep, err := c.ask(ctx, target, r, a)
+	k, keep, err := c.sendOnce(ctx, target, r, a)
 	if k != nil {
 		t.Reused = k.reused
-		again = t.Reused && !k.got && closedByPeer(err) && c.again(&t, a)
-		c.put(k, keep)
+		retry = t.Reused && !k.received && closedByPeer(err) && c.mayRetry(&t, a)
+		c.putIdle(k, keep)
 	} else {
-		t.Refused = nobodyListens(err)
-		again = t.Refused
+		t.Refused = isRefused(err)
+		retry = t.Refused
 	}
 	t.Done = history.Now()
 	if err != nil {
 		t.Err = err.Error()
 	}
 	a.Attempts = append(a.Attempts, t)
-	return again && failover && ctx.Err() == nil
+	return retry && failover && ctx.Err() == nil
 }
 
-// ask sends r over an idle connection that is still open, or a new one, and returns which.
-// There is none if nobody could be dialed.
-func (c *Client) ask(ctx context.Context, target string, r Request, a *history.Response) (k *conn, keep bool, err error) {
+// sendOnce sends r over an idle connection that is still open, or over a new one, and
+// returns the connection. k is nil if the dial failed.
+func (c *Client) sendOnce(ctx context.Context, target string, r Request, a *history.Response) (k *conn, keep bool, err error) {
 	deadline, _ := ctx.Deadline()
 	for {
-		if k, err = c.conn(ctx, target); err != nil {
+		if k, err = c.getConn(ctx, target); err != nil {
 			return nil, false, err
 		}
 		stop := context.AfterFunc(ctx, func() { _ = k.Close() })
@@ -167,27 +167,27 @@ func (c *Client) ask(ctx context.Context, target string, r Request, a *history.R
 		}
 		_ = k.Close()
 		c.mu.Lock()
-		c.orphan += k.unasked
+		c.unsolicited += k.unsolicited
 		c.mu.Unlock()
 	}
 }
 
-// nobodyListens tells how a dial fails at a listener that is closed, or is closed at
-// this moment: then the kernel resets what it has not handed out yet, which may be
-// before the dial has returned. Nothing was sent.
-func nobodyListens(err error) bool {
+// isRefused reports whether a dial failed because the listener is closed, or was closed
+// just then. In the second case the kernel resets connections that were not accepted yet,
+// possibly before the dial returns. Nothing was sent.
+func isRefused(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// closedByPeer tells an idle connection's end from a timeout.
+// closedByPeer distinguishes the end of an idle connection from a timeout.
 func closedByPeer(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// conn takes an idle connection, or a new one.
-func (c *Client) conn(ctx context.Context, target string) (*conn, error) {
-	if k := c.take(target); k != nil {
+// getConn returns an idle connection or a new one.
+func (c *Client) getConn(ctx context.Context, target string) (*conn, error) {
+	if k := c.takeIdle(target); k != nil {
 		k.reused = true
 		return k, nil
 	}
@@ -198,37 +198,37 @@ func (c *Client) conn(ctx context.Context, target string) (*conn, error) {
 	return newConn(n, target), nil
 }
 
-func (c *Client) take(target string) *conn {
+func (c *Client) takeIdle(target string) *conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	conns := c.free[target]
+	conns := c.idle[target]
 	if len(conns) == 0 {
 		return nil
 	}
 	k := conns[len(conns)-1]
-	c.free[target] = conns[:len(conns)-1]
+	c.idle[target] = conns[:len(conns)-1]
 	return k
 }
 
-func (c *Client) put(k *conn, keep bool) {
+func (c *Client) putIdle(k *conn, keep bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !keep || c.closed {
 		_ = k.Close()
 		return
 	}
-	c.free[k.target] = append(c.free[k.target], k)
+	c.idle[k.target] = append(c.idle[k.target], k)
 }
 
-// Unasked is the number of bytes that came on idle connections: answers to
-// nothing.
-func (c *Client) Unasked() int {
+// Unsolicited returns the number of bytes that arrived on idle connections. They belong
+// to no request.
+func (c *Client) Unsolicited() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.orphan
+	return c.unsolicited
 }
 
-// wait returns false if ctx ended first.
+// wait waits for d, and returns false if ctx ended first.
 func wait(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -146,15 +146,15 @@ func TestLateSecondAnswerIsSeen(t *testing.T) {
 		serve(second, []string{fine})
 	}()
 	c := client(t, ln.Addr().String())
-	if a := c.Do(t.Context(), load.Request{ID: "x"}); !a.OK() || c.Unasked() != 0 {
-		t.Fatalf("answer = %+v, unasked %d", a, c.Unasked())
+	if a := c.Do(t.Context(), load.Request{ID: "x"}); !a.OK() || c.Unsolicited() != 0 {
+		t.Fatalf("answer = %+v, unasked %d", a, c.Unsolicited())
 	}
 	close(speak)
 	<-spoke
 	if a := c.Do(t.Context(), load.Request{ID: "y"}); !a.OK() || a.EchoID != "y" {
 		t.Errorf("answer = %+v", a)
 	}
-	if c.Unasked() == 0 {
+	if c.Unsolicited() == 0 {
 		t.Error("the second answer was not seen")
 	}
 }
@@ -318,12 +318,12 @@ func TestGeneratorKeepsItsRateAndEveryAnswer(t *testing.T) {
 		Client: client(t, strings.TrimPrefix(srv.URL, "http://")), Rate: 500, Keys: load.Keys(7), Prefix: "g",
 		Make: func(n int, r *load.Request) { r.Header = map[string]string{"N": strconv.Itoa(n)} },
 	})
-	for tick := time.NewTicker(time.Millisecond); g.Begun() < 200; {
+	for tick := time.NewTicker(time.Millisecond); g.Started() < 200; {
 		<-tick.C
 	}
 	answers := g.Stop()
-	if len(answers) < 200 || len(answers) != g.Begun() || g.Waiting() != 0 {
-		t.Fatalf("%d answers to %d requests, %d waiting", len(answers), g.Begun(), g.Waiting())
+	if len(answers) < 200 || len(answers) != g.Started() || g.Pending() != 0 {
+		t.Fatalf("%d answers to %d requests, %d waiting", len(answers), g.Started(), g.Pending())
 	}
 	ids, keys := make(map[string]bool), make(map[string]bool)
 	for _, a := range answers {

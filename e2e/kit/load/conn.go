@@ -15,23 +15,23 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// errUnframed reports an answer that ends with its connection: whether it is
-// whole cannot be told.
-var errUnframed = errors.New("load: answer without Content-Length or chunks")
+// errUnframed reports a response that ends with its connection, so that a truncation
+// cannot be detected.
+var errUnframed = errors.New("load: response without Content-Length or chunks")
 
-// errStale reports an idle connection that has ended, or has said something unasked.
+// errStale reports an idle connection that has ended, or on which bytes arrived.
 var errStale = errors.New("load: stale connection")
 
-// conn is one connection to a target.
+// conn is a connection to a target.
 type conn struct {
 	net.Conn
 	target string
 	br     *bufio.Reader
 	reused bool
-	// got tells whether a byte of the present answer came.
-	got bool
-	// unasked is how many bytes came while it was idle.
-	unasked int
+	// received reports whether a byte of the current response has arrived.
+	received bool
+	// unsolicited is the number of bytes that arrived while it was idle.
+	unsolicited int
 }
 
 func newConn(c net.Conn, target string) *conn {
@@ -40,34 +40,34 @@ func newConn(c net.Conn, target string) *conn {
 	return k
 }
 
-// Read notes that something came.
+// Read records that bytes have arrived.
 func (c *conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.got = true
+		c.received = true
 	}
 	return n, err
 }
 
-// exchange sends one request and reads its answer into a. keep tells whether
-// the connection may carry another.
+// exchange sends one request and reads its response into a. keep reports whether the
+// connection may carry another request.
 func (c *conn) exchange(r Request, a *history.Response, deadline time.Time) (keep bool, err error) {
-	c.got = false
+	c.received = false
 	if err = c.SetDeadline(deadline); err != nil {
 		return false, err
 	}
 	request := r.encode(c.target)
 	if c.reused {
 		var sent int
-		if sent, err = c.begin(request); err != nil {
+		if sent, err = c.writeIfOpen(request); err != nil {
 			return false, err
 		}
 		request = request[sent:]
 	}
-	if _, err = c.Write(request); err != nil && !c.answered() {
+	if _, err = c.Write(request); err != nil && !c.hasResponse() {
 		return false, err
 	}
-	resp, err := c.head(r)
+	resp, err := c.readResponse(r)
 	if err != nil {
 		return false, err
 	}
@@ -94,15 +94,15 @@ func (c *conn) exchange(r Request, a *history.Response, deadline time.Time) (kee
 	return !resp.Close && a.Extra == 0 && c.SetDeadline(time.Time{}) == nil, nil
 }
 
-// answered tells whether the other side answered although it did not take the
-// whole request: that answer is the request's.
-func (c *conn) answered() bool {
+// hasResponse reports whether the peer sent a response although it did not read the whole
+// request. That response belongs to the request.
+func (c *conn) hasResponse() bool {
 	_, err := c.br.Peek(1)
 	return err == nil
 }
 
-// head reads the head of the final answer, past 1xx ones.
-func (c *conn) head(r Request) (*http.Response, error) {
+// readResponse reads the headers of the final response, after 1xx responses.
+func (c *conn) readResponse(r Request) (*http.Response, error) {
 	for {
 		resp, err := http.ReadResponse(c.br, &http.Request{Method: r.Method})
 		if err != nil {
@@ -111,15 +111,15 @@ func (c *conn) head(r Request) (*http.Response, error) {
 		if resp.StatusCode >= 200 || resp.StatusCode == http.StatusSwitchingProtocols {
 			return resp, nil
 		}
-		_ = resp.Body.Close() // a 1xx has none
+		_ = resp.Body.Close() // a 1xx response has no body
 	}
 }
 
-// begin sends what the socket takes of p at once, unless the connection has ended while
-// it was idle, or has said something: errStale, and nothing was sent. Look and sending are
-// one step: whatever time is between the two, in it a node that stops may close what it
-// has found idle for long, as HTTP/1.1 allows (RFC 9112 section 9.5).
-func (c *conn) begin(p []byte) (sent int, err error) {
+// writeIfOpen writes as much of p as the socket buffer takes. It returns errStale, and
+// writes nothing, if the connection has ended while it was idle, or if bytes have
+// arrived. The check and the write are one step: in between, a node that stops could
+// close a connection that was idle for long, as HTTP/1.1 permits (RFC 9112 section 9.5).
+func (c *conn) writeIfOpen(p []byte) (sent int, err error) {
 	sc, ok := c.Conn.(syscall.Conn)
 	if !ok {
 		return 0, nil
@@ -132,7 +132,7 @@ func (c *conn) begin(p []byte) (sent int, err error) {
 	broken := raw.Write(func(fd uintptr) bool {
 		n, _, got := syscall.Recvfrom(int(fd), buf[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		if !errors.Is(got, syscall.EAGAIN) {
-			c.unasked, err = max(n, 0), errStale
+			c.unsolicited, err = max(n, 0), errStale
 			return true
 		}
 		n, got = syscall.SendmsgN(int(fd), p, nil, nil, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL)

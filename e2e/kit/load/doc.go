@@ -1,15 +1,15 @@
 //go:build linux
 
-// Package load sends requests to a cluster and keeps every answer.
+// Package load sends requests to a cluster and records every response.
 //
-// A Client is a strict HTTP/1.1 client of its own: it never sends a request
-// twice by itself (net/http does), and it sees bytes that nobody asked for. It
-// behaves like a balancer in front of the nodes: when nobody listens at one
-// target, or an idle connection turns out closed before any byte of an answer,
-// it goes on with the next target; everything else is the request's answer. All
-// attempts are kept, so that a re-attempt that ran twice is found.
+// A Client is a strict HTTP/1.1 client. Unlike net/http, it never repeats a request on
+// its own, and it detects bytes that belong to no request. It behaves like a load
+// balancer in front of the nodes. If a connection is refused, or an idle connection is
+// found closed before the first byte of a response, it tries the next target. Any other
+// result is the response to the request. It records all attempts, so that a retry that
+// ran twice is found.
 //
-// A Generator sends N requests a second from a Client, open loop: a request
-// that waits does not slow down the others. Start it, disturb the cluster, Stop
-// it; then history.Check judges the answers.
+// A Generator sends N requests per second with a Client, in an open loop: a slow request
+// does not delay the others. Start it, inject faults, Stop it, and pass the responses to
+// history.Check.
 package load

@@ -18,11 +18,11 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Follower is a client that follows the events of a key and comes back whenever its stream
-// ends, as EventSource does: with the id of the last event that came whole.
+// Follower is a client that follows the events of a key and reconnects whenever its
+// stream ends, like EventSource: with the ID of the last complete event.
 type Follower struct {
 	name, key string
-	every     time.Duration
+	interval  time.Duration
 
 	mu      sync.Mutex
 	targets []string
@@ -30,30 +30,30 @@ type Follower struct {
 	conns   int
 	taken   uint64 // the last event that Take has returned
 	last    uint64
-	follows []history.Follow // not taken yet; only the last one may be open
+	follows []history.Follow // not returned by Take yet; only the last connection may be open
 }
 
-// NewFollower makes one of a name that no other has, for events that come every so often.
-func NewFollower(name, key string, every time.Duration) *Follower {
-	return &Follower{name: name, key: key, every: every}
+// NewFollower returns a follower with a unique name, for events with this interval.
+func NewFollower(name, key string, interval time.Duration) *Follower {
+	return &Follower{name: name, key: key, interval: interval}
 }
 
-// SetTargets replaces the addresses that it comes back to, in turn.
+// SetTargets replaces the addresses to which it connects in turn.
 func (f *Follower) SetTargets(targets []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.targets = targets
 }
 
-// Last is the last event that came.
+// Last returns the ID of the last received event.
 func (f *Follower) Last() uint64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
-// Take returns what came since it was called before. A connection that is open is in what
-// it returns next, too.
+// Take returns the connections and events since the last call. An open connection is also
+// part of the next result.
 func (f *Follower) Take() history.Follower {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -67,40 +67,40 @@ func (f *Follower) Take() history.Follower {
 	return all
 }
 
-// Run follows until ctx ends.
+// Run follows the stream until ctx ends.
 func (f *Follower) Run(ctx context.Context) {
 	for ctx.Err() == nil {
-		target, r := f.begin()
+		target, r := f.beginConn()
 		status, err := f.follow(ctx, target, r)
 		if ctx.Err() != nil {
-			return // it is open as long as its client wants it
+			return // the stream ends with its client
 		}
-		f.end(status, err)
-		wait(ctx, patience)
+		f.endConn(status, err)
+		wait(ctx, retryDelay)
 	}
 }
 
-// begin notes another connection, and returns whom it asks, and for what.
-func (f *Follower) begin() (target string, r Request) {
+// beginConn records a new connection, and returns its target and its request.
+func (f *Follower) beginConn() (target string, r Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next++
 	f.conns++
 	c := history.Follow{ID: fmt.Sprintf("%s.%d", f.name, f.conns), Target: f.targets[f.next%len(f.targets)], Sent: history.Now()}
 	f.follows = append(f.follows, c)
-	r = Request{ID: c.ID, Key: f.key, Header: map[string]string{"App-Feed": f.every.String(), "Accept": "text/event-stream"}}
+	r = Request{ID: c.ID, Key: f.key, Header: map[string]string{"App-Feed": f.interval.String(), "Accept": "text/event-stream"}}
 	if f.last > 0 {
 		r.Header["Last-Event-ID"] = strconv.FormatUint(f.last, 10)
 	}
-	return c.Target, r.normal()
+	return c.Target, r.withDefaults()
 }
 
-// answered is an answer that is no stream.
-type answered struct{ code, detail string }
+// errorResponse is a response without a stream.
+type errorResponse struct{ code, detail string }
 
-func (a answered) Error() string { return a.code + " " + a.detail }
+func (a errorResponse) Error() string { return a.code + " " + a.detail }
 
-// follow reads a stream to its end; nil says that it was a proper one.
+// follow reads a stream to its end. nil means that it ended properly.
 func (f *Follower) follow(ctx context.Context, target string, r Request) (status int, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", target)
 	if err != nil {
@@ -122,13 +122,13 @@ func (f *Follower) follow(ctx context.Context, target string, r Request) (status
 	if res.StatusCode != http.StatusOK {
 		var start prefix
 		_, _ = io.Copy(&start, res.Body)
-		return res.StatusCode, answered{res.Header.Get("Shardway-Error"), string(start)}
+		return res.StatusCode, errorResponse{res.Header.Get("Shardway-Error"), string(start)}
 	}
-	return res.StatusCode, f.read(res.Body)
+	return res.StatusCode, f.readEvents(res.Body)
 }
 
-// read notes events as they come. What is not whole at the end is none.
-func (f *Follower) read(body io.Reader) error {
+// readEvents records events as they arrive. It ignores an incomplete event at the end.
+func (f *Follower) readEvents(body io.Reader) error {
 	var e history.Event
 	for lines := bufio.NewReader(body); ; {
 		line, err := lines.ReadString('\n')
@@ -141,17 +141,17 @@ func (f *Follower) read(body io.Reader) error {
 		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
 		switch name {
 		case "id":
-			e.ID, _ = strconv.ParseUint(value, 10, 64) // zero is judged
+			e.ID, _ = strconv.ParseUint(value, 10, 64) // history.Check detects a zero
 		case "data":
 			e.Text = value
 		case "":
-			f.got(e)
+			f.addEvent(e)
 			e = history.Event{ID: e.ID}
 		}
 	}
 }
 
-func (f *Follower) got(e history.Event) {
+func (f *Follower) addEvent(e history.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := &f.follows[len(f.follows)-1]
@@ -160,17 +160,17 @@ func (f *Follower) got(e history.Event) {
 	f.last = e.ID
 }
 
-// end notes how the connection ended.
-func (f *Follower) end(status int, err error) {
+// endConn records the end of the connection.
+func (f *Follower) endConn(status int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c := &f.follows[len(f.follows)-1]
 	c.Status, c.Done, c.Ended = status, history.Now(), err == nil
-	var a answered
+	var a errorResponse
 	switch {
 	case errors.As(err, &a):
 		c.Error, c.Detail = a.code, a.detail
 	case err != nil:
-		c.Err, c.Refused = err.Error(), status == 0 && nobodyListens(err)
+		c.Err, c.Refused = err.Error(), status == 0 && isRefused(err)
 	}
 }

@@ -13,43 +13,44 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Options say what a Generator sends.
+// Options are the parameters of a Generator.
 type Options struct {
-	// Client sends the requests. It stays the caller's.
+	// Client sends the requests. The caller must close it.
 	Client *Client
-	// Rate is how many requests a second begin.
+	// Rate is the number of requests that start per second.
 	Rate int
 	// Keys are used in turn.
 	Keys []string
-	// Prefix starts every id; it must be the generator's own in its test.
+	// Prefix is the prefix of every request ID. It must be unique in the test.
 	Prefix string
-	// Make, if not nil, may change the n-th request before it is sent. Odd ones
-	// are POSTs with a small body, even ones GETs; both go to every key.
+	// Make may change the n-th request before it is sent; nil means no change. Requests
+	// with odd n are POSTs with a small body, the others are GETs. Both use every key.
 	Make func(n int, r *Request)
-	// Timeout bounds each request. 0 is a minute.
+	// Timeout is the timeout of each request; 0 means one minute.
 	Timeout time.Duration
-	// Again has a GET for the same key follow a request that failed, every 5 ms
-	// until one is served or Timeout is over: so it shows when the key is served
-	// again. Their ids are those of the failed ones with AgainMark and a number.
-	Again bool
+	// RetryFailed sends a GET for the same key after a failed request, every 5 ms until
+	// one succeeds or Timeout is over. This shows when the key is served again. The ID of
+	// such a request is the ID of the failed one with RetryMark and a number.
+	RetryFailed bool
 }
 
-// AgainMark is in the ids of requests that Options.Again made.
-const AgainMark = "+"
+// RetryMark is part of the IDs of the requests of Options.RetryFailed.
+const RetryMark = "+"
 
-// Generator sends requests at a rate until it is stopped.
+// Generator sends requests at a constant rate until it is stopped.
 type Generator struct {
-	o       Options
-	stop    context.CancelFunc
-	done    chan struct{} // closed when the last answer is there
-	abort   context.CancelFunc
-	begun   atomic.Int64
-	ended   atomic.Int64
-	mu      sync.Mutex
-	answers []history.Response
+	o         Options
+	stop      context.CancelFunc
+	done      chan struct{} // closed after the last response
+	abort     context.CancelFunc
+	started   atomic.Int64
+	ended     atomic.Int64
+	mu        sync.Mutex
+	responses []history.Response
 }
 
-// Start begins to send. ctx ends the requests under way too: Stop does not.
+// Start starts to send. The end of ctx also cancels requests in flight, which Stop does
+// not.
 func Start(ctx context.Context, o Options) *Generator {
 	requests, abort := context.WithCancel(ctx)
 	clock, stop := context.WithCancel(requests)
@@ -58,8 +59,8 @@ func Start(ctx context.Context, o Options) *Generator {
 	return g
 }
 
-// run keeps the rate by the clock: after a stall it catches up, so that n
-// seconds hold n times Rate requests whatever the machine does.
+// run keeps the rate by the clock: after a stall it catches up, so that n seconds always
+// contain n times Rate requests.
 func (g *Generator) run(clock, requests context.Context) {
 	defer close(g.done)
 	var running sync.WaitGroup
@@ -71,7 +72,7 @@ func (g *Generator) run(clock, requests context.Context) {
 	for n := 0; ; {
 		for due := int(time.Since(start) / gap); n <= due; n++ {
 			r := g.request(n)
-			g.begun.Add(1)
+			g.started.Add(1)
 			running.Go(func() { g.send(requests, r) })
 		}
 		select {
@@ -100,13 +101,13 @@ func (g *Generator) request(n int) Request {
 func (g *Generator) send(ctx context.Context, r Request) {
 	defer g.ended.Add(1)
 	a := g.do(ctx, r)
-	if !g.o.Again {
+	if !g.o.RetryFailed {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(g.o.Timeout, time.Minute))
 	defer cancel()
 	for n := 1; !a.OK() && wait(ctx, 5*time.Millisecond); n++ {
-		a = g.do(ctx, Request{ID: fmt.Sprint(r.ID, AgainMark, n), Key: r.Key, Timeout: r.Timeout})
+		a = g.do(ctx, Request{ID: fmt.Sprint(r.ID, RetryMark, n), Key: r.Key, Timeout: r.Timeout})
 	}
 }
 
@@ -114,27 +115,27 @@ func (g *Generator) do(ctx context.Context, r Request) history.Response {
 	a := g.o.Client.Do(ctx, r)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.answers = append(g.answers, a)
+	g.responses = append(g.responses, a)
 	return a
 }
 
-// Begun is the number of requests sent so far.
-func (g *Generator) Begun() int { return int(g.begun.Load()) }
+// Started returns the number of started requests.
+func (g *Generator) Started() int { return int(g.started.Load()) }
 
-// Waiting is the number of requests that have no answer yet.
-func (g *Generator) Waiting() int { return int(g.begun.Load() - g.ended.Load()) }
+// Pending returns the number of requests without a response.
+func (g *Generator) Pending() int { return int(g.started.Load() - g.ended.Load()) }
 
-// Answers are those that came so far.
-func (g *Generator) Answers() []history.Response {
+// Responses returns the responses so far.
+func (g *Generator) Responses() []history.Response {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return append([]history.Response{}, g.answers...)
+	return append([]history.Response{}, g.responses...)
 }
 
-// Stop sends no more, waits for the answers that are due, and returns all.
+// Stop sends no more requests, waits for pending responses, and returns all.
 func (g *Generator) Stop() []history.Response {
 	g.stop()
 	<-g.done
 	g.abort()
-	return g.Answers()
+	return g.Responses()
 }

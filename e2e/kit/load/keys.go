@@ -8,12 +8,13 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// ShardOf is the published hash: any client can route by itself.
+// ShardOf returns the shard of a key by the published hash, so any client can route
+// requests.
 func ShardOf(key string, shards int) int {
 	return int(xxhash.Sum64String(key) % uint64(shards))
 }
 
-// Keys makes n keys.
+// Keys returns n keys.
 func Keys(n int) []string {
 	keys := make([]string, n)
 	for i := range keys {
@@ -22,29 +23,29 @@ func Keys(n int) []string {
 	return keys
 }
 
-// KeysIn finds a key for each of the wanted shards, n for each.
+// KeysIn returns n keys for each wanted shard.
 func KeysIn(shards, n int, wanted func(shard int) bool) []string {
-	return FreshKeysIn("key", shards, n, wanted)
+	return KeysWithPrefixIn("key", shards, n, wanted)
 }
 
-// FreshKeysIn is KeysIn with keys that begin with a prefix.
-func FreshKeysIn(prefix string, shards, n int, wanted func(shard int) bool) []string {
-	left := make(map[int]int)
+// KeysWithPrefixIn is KeysIn with another prefix of the keys.
+func KeysWithPrefixIn(prefix string, shards, n int, wanted func(shard int) bool) []string {
+	missing := make(map[int]int)
 	for s := range shards {
 		if wanted(s) {
-			left[s] = n
+			missing[s] = n
 		}
 	}
 	var keys []string
-	for i := 0; len(left) > 0; i++ {
+	for i := 0; len(missing) > 0; i++ {
 		key := fmt.Sprintf("%s-%d", prefix, i)
 		s := ShardOf(key, shards)
-		if left[s] == 0 {
+		if missing[s] == 0 {
 			continue
 		}
 		keys = append(keys, key)
-		if left[s]--; left[s] == 0 {
-			delete(left, s)
+		if missing[s]--; missing[s] == 0 {
+			delete(missing, s)
 		}
 	}
 	return keys

@@ -12,33 +12,33 @@ import (
 	"time"
 )
 
-// Request is one request to send.
+// Request is a request to send.
 type Request struct {
-	// ID must be unique in the test; it travels in App-Id.
+	// ID must be unique in the test. It is sent in App-Id.
 	ID string
-	// Key travels in X-Shard-Key; without one the header is left out.
+	// Key is sent in X-Shard-Key. Without a key, the header is omitted.
 	Key string
 	// Method is GET if empty.
 	Method string
 	// Path is "/" if empty.
 	Path string
-	// Header is sent beside App-Id and X-Shard-Key.
+	// Header is sent in addition to App-Id and X-Shard-Key.
 	Header map[string]string
 	// Body is sent with a Content-Length if it is not nil.
 	Body []byte
-	// Timeout bounds the whole request, re-attempts included. 0 is a minute.
+	// Timeout is the timeout of the whole request, including retries. 0 means one minute.
 	Timeout time.Duration
 }
 
-// normal fills in the defaults.
-func (r Request) normal() Request {
+// withDefaults returns the request with its defaults.
+func (r Request) withDefaults() Request {
 	r.Method = cmp.Or(r.Method, http.MethodGet)
 	r.Path = cmp.Or(r.Path, "/")
 	r.Timeout = cmp.Or(r.Timeout, time.Minute)
 	return r
 }
 
-// encode is the request on the wire, to be sent in one write.
+// encode returns the request in wire format, for a single write.
 func (r Request) encode(host string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s %s HTTP/1.1\r\nHost: %s\r\nApp-Id: %s\r\n", r.Method, r.Path, host, r.ID)

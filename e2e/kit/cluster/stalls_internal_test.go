@@ -21,7 +21,7 @@ func TestThreadsTellForHowLongTheyWaited(t *testing.T) {
 	}
 	told := 0
 	for _, thread := range threads {
-		if n, ok := waits(thread); ok && n >= 0 {
+		if n, ok := threadWait(thread); ok && n >= 0 {
 			told++
 		}
 	}
@@ -37,27 +37,27 @@ func TestThreadsTellForHowLongTheyWaited(t *testing.T) {
 // kernel's numbers, and not what was before them, nor what is too short to matter.
 func TestLooksKeepForHowLongANodeWaited(t *testing.T) {
 	own := fmt.Sprintf("/proc/%d/task/%[1]d/schedstat", os.Getpid())
-	for _, more := range []time.Duration{0, short, stall - 1, stall, time.Second} {
+	for _, more := range []time.Duration{0, minWait, minStall - 1, minStall, time.Second} {
 		s, before := new(stalls), make(map[string]int64)
 		s.track("a", os.Getpid())
 		for _, thread := range threadsOf(os.Getpid()) {
-			before[thread], _ = waits(thread)
+			before[thread], _ = threadWait(thread)
 		}
 		before[own] -= int64(more)
 		now, after := history.Now(), maps.Clone(before)
-		s.starved(after, now)
+		s.observe(after, now)
 		most := int64(0) // more, and what the machine made of it meanwhile
 		for thread, total := range before {
 			most = max(most, after[thread]-total)
 		}
 		var want []history.Wait
-		if most >= int64(short) {
+		if most >= int64(minWait) {
 			want = []history.Wait{{Node: "a", From: now - most, Until: now}}
 		}
 		if most < int64(more) || !slices.Equal(s.waits(), want) {
 			t.Errorf("who waited for %v has waits %v, want %v", time.Duration(most), s.waits(), want)
 		}
-		if told := len(s.all()) > 0; told != (most >= int64(stall)) {
+		if told := len(s.all()) > 0; told != (most >= int64(minStall)) {
 			t.Errorf("who waited for %v was starved: %v", time.Duration(most), told)
 		}
 	}

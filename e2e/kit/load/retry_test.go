@@ -22,13 +22,13 @@ func TestGeneratorAsksAgainUntilTheKeyIsServed(t *testing.T) {
 		}
 	}))
 	defer app.Close()
-	g := load.Start(t.Context(), load.Options{Client: client(t, app.Listener.Addr().String()), Rate: 1000, Keys: []string{"bad", "good"}, Prefix: "r", Again: true})
-	for tick := time.NewTicker(time.Millisecond); g.Begun() < 4; {
+	g := load.Start(t.Context(), load.Options{Client: client(t, app.Listener.Addr().String()), Rate: 1000, Keys: []string{"bad", "good"}, Prefix: "r", RetryFailed: true})
+	for tick := time.NewTicker(time.Millisecond); g.Started() < 4; {
 		<-tick.C
 	}
 	again := 0
 	for _, a := range g.Stop() {
-		if strings.Contains(a.ID, load.AgainMark) {
+		if strings.Contains(a.ID, load.RetryMark) {
 			again++
 			if a.Method != http.MethodGet || a.Key != "bad" {
 				t.Errorf("%s %s of key %q follows a failed request, want a GET for its key", a.Method, a.ID, a.Key)

@@ -18,22 +18,24 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// committed is what a node's log says, with the epoch, when it has applied a
-// committed map.
-const committed = "map committed"
+// committedMessage is the log message of a node that has applied a committed map. The
+// line contains the epoch.
+const committedMessage = "map committed"
 
-// watch collects every committed map that nodes report.
-type watch struct {
+// mapWatch collects every committed map that nodes report.
+type mapWatch struct {
 	mu        sync.Mutex
 	maps      map[uint64]Map
-	at        map[uint64]int64 // when they were first seen, readings of history.Now
+	at        map[uint64]int64 // when they were first observed, values of history.Now
 	conflicts []string
 }
 
-func newWatch() *watch { return &watch{maps: make(map[uint64]Map), at: make(map[uint64]int64)} }
+func newMapWatch() *mapWatch {
+	return &mapWatch{maps: make(map[uint64]Map), at: make(map[uint64]int64)}
+}
 
-// see notes a map, and that it contradicts another one of its epoch.
-func (w *watch) see(node string, m Map) {
+// observe records a map, or that it contradicts another map with its epoch.
+func (w *mapWatch) observe(node string, m Map) {
 	if m.Epoch == 0 {
 		return
 	}
@@ -45,24 +47,24 @@ func (w *watch) see(node string, m Map) {
 		return
 	}
 	if moves := known.Moves(m); len(moves) > 0 {
-		w.conflicts = append(w.conflicts, fmt.Sprintf("epoch %d names two maps: at %s shard %d is %q's, elsewhere %q's (%d differ)",
+		w.conflicts = append(w.conflicts, fmt.Sprintf("epoch %d has two maps: the owner of shard %[3]d is %[4]q at %[2]s, and %[5]q elsewhere (%[6]d shards differ)",
 			m.Epoch, node, moves[0].Shard, moves[0].To, moves[0].From, len(moves)))
 	}
 }
 
-// follow polls one node for its next map until ctx ends. A node that is dead or
-// stopped is asked again.
+// follow polls one node for its next map until ctx ends. It retries if the node is dead
+// or paused.
 func (c *Cluster) follow(ctx context.Context, n *Node) {
 	after := uint64(0)
 	for ctx.Err() == nil {
 		var m Map
 		err := c.get(ctx, fmt.Sprintf("http://%s/v1/map?after=%d&wait=3s", n.Admin, after), &m)
 		if err == nil {
-			c.watch.see(n.ID, m)
+			c.observed.observe(n.ID, m)
 			after = m.Epoch
 			continue
 		}
-		after = 0 // a wiped node begins anew
+		after = 0 // a wiped node starts again
 		t := time.NewTimer(50 * time.Millisecond)
 		select {
 		case <-t.C:
@@ -72,26 +74,26 @@ func (c *Cluster) follow(ctx context.Context, n *Node) {
 	}
 }
 
-// Maps returns the committed maps that were seen since the cluster's start, in
-// the order of their epochs. Between two polls of every node one may be missed.
+// Maps returns the observed committed maps since the start of the cluster, in ascending
+// order of epoch. A map may be missing between two polls of every node.
 func (c *Cluster) Maps() []Map {
-	c.watch.mu.Lock()
-	defer c.watch.mu.Unlock()
+	c.observed.mu.Lock()
+	defer c.observed.mu.Unlock()
 	var all []Map
-	for _, epoch := range slices.Sorted(maps.Keys(c.watch.maps)) {
-		all = append(all, c.watch.maps[epoch])
+	for _, epoch := range slices.Sorted(maps.Keys(c.observed.maps)) {
+		all = append(all, c.observed.maps[epoch])
 	}
 	return all
 }
 
-// MapsSince are the maps that were seen, from an epoch on, for a judge.
+// MapsSince returns the observed maps from an epoch on, for history.Check.
 func (c *Cluster) MapsSince(epoch uint64) []history.Map {
 	var all []history.Map
 	for _, m := range c.Maps() {
 		if m.Epoch < epoch {
 			continue
 		}
-		seen := history.Map{Epoch: m.Epoch, At: c.watch.seen(m.Epoch), Owners: make([]string, m.Shards)}
+		seen := history.Map{Epoch: m.Epoch, At: c.observed.firstObserved(m.Epoch), Owners: make([]string, m.Shards)}
 		for s := range m.Shards {
 			seen.Owners[s] = m.Owner(s)
 		}
@@ -100,14 +102,14 @@ func (c *Cluster) MapsSince(epoch uint64) []history.Map {
 	return all
 }
 
-func (w *watch) seen(epoch uint64) int64 {
+func (w *mapWatch) firstObserved(epoch uint64) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.at[epoch]
 }
 
-// Committed returns the epochs that the nodes' logs report as committed, since
-// the cluster's start and in their order: unlike Maps it misses none.
+// Committed returns the committed epochs in the logs of the nodes since the start of the
+// cluster, in ascending order. Unlike Maps, it misses none.
 func (c *Cluster) Committed(tb testing.TB) []uint64 {
 	tb.Helper()
 	seen := make(map[uint64]bool)
@@ -121,7 +123,7 @@ func (c *Cluster) Committed(tb testing.TB) []uint64 {
 				Message string `json:"message"`
 				Epoch   uint64 `json:"epoch"`
 			}
-			if json.Unmarshal(line, &l) == nil && l.Message == committed {
+			if json.Unmarshal(line, &l) == nil && l.Message == committedMessage {
 				seen[l.Epoch] = true
 			}
 		}

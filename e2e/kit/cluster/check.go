@@ -1,0 +1,113 @@
+//go:build linux
+
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"shardway/e2e/kit/history"
+)
+
+// Check checks everything that happened in the cluster since its start: the responses
+// that are not checked yet, and every run. It fails the test if it finds a violation.
+func (c *Cluster) Check(tb testing.TB) *history.Report {
+	tb.Helper()
+	rules := c.Rules()
+	rules.Known = make(map[string]bool, len(c.known)+c.checked)
+	maps.Copy(rules.Known, c.known)
+	for i := range c.responses[:c.checked] {
+		rules.Known[c.responses[i].ID] = c.responses[i].Denied()
+	}
+	h := history.History{Responses: c.responses[c.checked:], Runs: c.Runs(tb), Maps: c.MapsSince(c.checkedMap), Faults: c.Faults(), Waits: c.Waits(), Drains: c.drains}
+	r := history.Check(h, rules)
+	c.checked = len(c.responses)
+	if n := len(h.Maps); n > 0 {
+		c.checkedMap = h.Maps[n-1].Epoch
+	}
+	if err := r.Err(); err != nil {
+		tb.Error(err)
+	} else {
+		tb.Log(r)
+	}
+	return r
+}
+
+// wake is how long a node may take after a pause to detect that it has no lease. For that
+// time it may start requests that it had admitted before the pause.
+const wake = 100 * time.Millisecond
+
+// Rules returns the rules for this cluster.
+func (c *Cluster) Rules() history.Rules {
+	rules := history.Rules{
+		Wake: wake, Voters: maxVoters,
+		Shards: c.o.Shards, Takeover: c.flag("--takeover", "lease"), Targets: make(map[string]string),
+		Lease: c.duration("--lease"), DeadAfter: c.duration("--dead-after"), DrainTimeout: c.duration("--drain-timeout"), StreamGrace: c.duration("--stream-grace"), QueueWait: c.duration("--queue-wait"),
+	}
+	for _, n := range c.nodes {
+		rules.Targets[n.Addr] = n.ID
+	}
+	return rules
+}
+
+// flag returns the value of a flag of all nodes, or a default.
+func (c *Cluster) flag(name, def string) string {
+	if i := slices.Index(c.o.Flags, name); i >= 0 {
+		return c.o.Flags[i+1]
+	}
+	return def
+}
+
+// duration returns the duration flag of all nodes, or 0 for their default.
+func (c *Cluster) duration(name string) time.Duration {
+	d, _ := time.ParseDuration(c.flag(name, "0s"))
+	return d
+}
+
+// Runs reads the records of the apps. It waits for the end of runs whose client has a
+// response.
+func (c *Cluster) Runs(tb testing.TB) []history.Run {
+	tb.Helper()
+	answered := make(map[string]bool, len(c.responses))
+	for _, a := range c.responses {
+		answered[a.ID] = a.OK()
+	}
+	var all []history.Run
+	Await(tb, "runs with a response have ended", func() error {
+		all = c.Recorded(tb)
+		if i := slices.IndexFunc(all, func(r history.Run) bool { return r.End == 0 && answered[r.ID] }); i >= 0 && !c.ranTwice(all, i) {
+			return fmt.Errorf("%s still runs %s", all[i].App, all[i].ID)
+		}
+		return nil
+	})
+	return all
+}
+
+// Recorded reads the current records of the apps.
+func (c *Cluster) Recorded(tb testing.TB) []history.Run {
+	tb.Helper()
+	var all []history.Run
+	for _, n := range c.nodes {
+		runs, err := n.App.runs()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all = append(all, runs...)
+	}
+	return all
+}
+
+// ranTwice reports whether the request of run i has another run. Then its response may
+// belong to the other run, and this one may continue.
+func (c *Cluster) ranTwice(runs []history.Run, i int) bool {
+	n := 0
+	for _, r := range runs {
+		if r.ID == runs[i].ID {
+			n++
+		}
+	}
+	return n > 1
+}

@@ -1,0 +1,167 @@
+//go:build linux
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"shardway/e2e/kit/history"
+)
+
+const (
+	// stallInterval is how often the clock is read. starveInterval is how often the
+	// kernel is asked how long threads of the nodes waited for a processor.
+	stallInterval  = 10 * time.Millisecond
+	starveInterval = 50 * time.Millisecond
+	// minStall is the minimum delay of the test or of a thread that is recorded as a
+	// fault. A node with such a delay assumes that it was paused.
+	minStall = 100 * time.Millisecond
+	// minWait is the minimum wait of a thread between two observations that is recorded.
+	minWait = 5 * time.Millisecond
+)
+
+// stalls are the times in which the machine had no CPU time for the test, or for a node.
+type stalls struct {
+	mu     sync.Mutex
+	faults []history.Fault
+	waited []history.Wait
+	pids   map[int]string
+}
+
+// track observes the process of a node until it has ended.
+func (s *stalls) track(node string, pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pids == nil {
+		s.pids = make(map[int]string)
+	}
+	s.pids[pid] = node
+}
+
+// watch observes the clock and the threads until ctx ends.
+func (s *stalls) watch(ctx context.Context) {
+	t := time.NewTicker(stallInterval)
+	defer t.Stop()
+	waited := make(map[string]int64) // by the file of a thread
+	next := int64(0)
+	for last := history.Now(); ; {
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+			return
+		}
+		now := history.Now()
+		if now-last >= int64(minStall) {
+			s.add("", last, now)
+		}
+		if last = now; now >= next {
+			next = now + int64(starveInterval)
+			s.observe(waited, now)
+		}
+	}
+}
+
+func (s *stalls) add(node string, from, until int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, history.Fault{Kind: history.Stalled, Node: node, From: from, Until: until})
+}
+
+// observe records the nodes whose threads waited for a processor since the last call. The
+// kernel reports the total wait when a thread gets a processor.
+func (s *stalls) observe(waited map[string]int64, now int64) {
+	s.mu.Lock()
+	pids := maps.Clone(s.pids)
+	s.mu.Unlock()
+	for pid, node := range pids {
+		threads := threadsOf(pid)
+		if len(threads) == 0 {
+			s.mu.Lock()
+			delete(s.pids, pid)
+			s.mu.Unlock()
+		}
+		longest := int64(0)
+		for _, thread := range threads {
+			total, ok := threadWait(thread)
+			if before, known := waited[thread]; ok && known {
+				longest = max(longest, total-before)
+				if total-before >= int64(minStall) {
+					s.add(node, now-(total-before), now)
+				}
+			}
+			waited[thread] = total
+		}
+		s.addWait(node, now-longest, now)
+	}
+}
+
+// addWait records that a thread of a node waited, unless the wait is shorter than
+// minWait.
+func (s *stalls) addWait(node string, from, until int64) {
+	if until-from < int64(minWait) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waited = append(s.waited, history.Wait{Node: node, From: from, Until: until})
+}
+
+// threadsOf returns the files with the scheduler statistics of the threads of a process.
+// There are none if the process has ended.
+func threadsOf(pid int) []string {
+	tasks := "/proc/" + strconv.Itoa(pid) + "/task/"
+	dir, err := os.Open(tasks) //nolint:gosec // the kernel's
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = dir.Close() }()
+	names, _ := dir.Readdirnames(-1) // the process may end meanwhile
+	for i, name := range names {
+		names[i] = tasks + name + "/schedstat"
+	}
+	return names
+}
+
+// threadWait returns how many nanoseconds a thread has waited for a processor: the second
+// number of its schedstat. Tens of threads are observed twenty times per second, while
+// the nodes need the processors. So it uses neither a directory walk nor os.ReadFile,
+// which take seven times as long.
+func threadWait(file string) (int64, bool) {
+	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, false
+	}
+	defer func() { _ = unix.Close(fd) }()
+	var b [64]byte
+	n, err := unix.Read(fd, b[:])
+	if err != nil {
+		return 0, false
+	}
+	fields := bytes.Fields(b[:n])
+	if len(fields) < 2 {
+		return 0, false
+	}
+	wait, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	return wait, err == nil
+}
+
+func (s *stalls) waits() []history.Wait {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.waited)
+}
+
+func (s *stalls) all() []history.Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.faults)
+}
