@@ -11,112 +11,81 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"shardway/admin/api"
 	"shardway/internal/problem"
 	"shardway/shardmap"
 )
 
-// MaxPause is the longest duration of a pause or a quarantine.
-const MaxPause = 7 * 24 * time.Hour
-
-// arguments are the parameters of an action in a request. nil means that a parameter is absent.
-type arguments struct {
-	Node      string  `json:"node,omitempty"`
-	Force     bool    `json:"force,omitempty"`
-	For       string  `json:"for,omitempty"`
-	Weight    *uint64 `json:"weight,omitempty"`
-	Shard     *uint64 `json:"shard,omitempty"`
-	Key       *string `json:"key,omitempty"`
-	Zone      string  `json:"zone,omitempty"`
-	Hash      string  `json:"hash,omitempty"`
-	IdleFirst string  `json:"idle_first,omitempty"`
-	Safe      bool    `json:"safe,omitempty"`
-	// ReleaseTimeout is a duration such as "30s".
-	ReleaseTimeout string `json:"release_timeout,omitempty"`
-	Reason         string `json:"reason,omitempty"`
-}
-
 // readAction parses and validates the arguments of a verb.
-func (s *Server) readAction(r *http.Request, v Verb) (Action, error) {
-	known, _ := v.spec()
-	args, err := readArguments(r, known)
+func (s *Server) readAction(r *http.Request, v api.Verb) (api.Action, error) {
+	args, err := readArguments(r, v.Params(), v.Example())
 	if err != nil {
-		return Action{}, err
+		return api.Action{}, err
 	}
-	a := Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, IdleFirst: args.IdleFirst, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout, Reason: args.Reason}
-	if slices.Contains(known.params, "node") && v != Pin && a.Node == "" {
-		return a, missing("node", "say which node to "+v.String()+", as in "+known.example+" or ?node=n3")
+	a := api.Action{Verb: v, Node: args.Node, Force: args.Force, For: args.For, Zone: args.Zone, IdleFirst: args.IdleFirst, Safe: args.Safe, ReleaseTimeout: args.ReleaseTimeout, Reason: args.Reason}
+	if slices.Contains(v.Params(), "node") && v != api.Pin && a.Node == "" {
+		return a, missing("node", "say which node to "+v.String()+", as in "+v.Example()+" or ?node=n3")
 	}
 	switch v {
-	case Pause:
+	case api.Pause:
 		err = checkPause(args)
-	case Weigh:
-		a.Weight, err = args.weight()
-	case Pin, Unpin:
+	case api.Weigh:
+		a.Weight, err = readWeight(args)
+	case api.Pin, api.Unpin:
 		switch a.Shard, err = s.shardArgument(args); {
-		case err != nil || v == Unpin:
+		case err != nil || v == api.Unpin:
 		case a.Node != "" && a.Zone != "":
 			err = conflicting("zone", a.Zone, "node")
 		case a.Node == "" && a.Zone == "":
-			err = missing("node", "say where the shard belongs, at a node or in a zone, as in "+known.example+" or ?shard=7&zone=east")
+			err = missing("node", "say where the shard belongs, at a node or in a zone, as in "+v.Example()+" or ?shard=7&zone=east")
 		}
-	case Quarantine, Lift:
+	case api.Quarantine, api.Lift:
 		err = s.readKeyArgument(&a, args)
-	case Drain:
+	case api.Drain:
 		err = cmp.Or(checkIdleFirst(args), checkReleaseTimeout(args))
-	case Rebalance:
+	case api.Rebalance:
 		err = checkReason(args)
-	case Remove, StepDown, Cordon, Uncordon, Resume, AppRestarted:
+	case api.Remove, api.StepDown, api.Cordon, api.Uncordon, api.Resume, api.AppRestarted:
 	}
 	return a, err
 }
 
-func checkPause(args arguments) error {
+func checkPause(args api.Arguments) error {
 	if args.For == "" {
 		return missing("for", `say for how long, as in {"for":"30m"} or ?for=30m`)
 	}
-	if d, err := time.ParseDuration(args.For); err != nil || d < time.Second || d > MaxPause {
-		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m", MaxPause))
+	if d, err := time.ParseDuration(args.For); err != nil || d < time.Second || d > api.MaxPause {
+		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m", api.MaxPause))
 	}
 	return nil
 }
 
-// MaxReason is the longest reason of a Rebalance, in bytes.
-const MaxReason = 200
-
-func checkReason(args arguments) error {
+func checkReason(args api.Arguments) error {
 	switch {
 	case args.Reason == "":
 		return missing("reason", `give the reason for the log, as in {"reason":"new hardware"} or ?reason=new+hardware`)
-	case len(args.Reason) > MaxReason || !utf8.ValidString(args.Reason) || strings.ContainsFunc(args.Reason, unicode.IsControl):
-		return badParam("reason", args.Reason, fmt.Sprintf("is not a text of up to %d bytes without control characters: give a shorter one on one line", MaxReason))
+	case len(args.Reason) > api.MaxReason || !utf8.ValidString(args.Reason) || strings.ContainsFunc(args.Reason, unicode.IsControl):
+		return badParam("reason", args.Reason, fmt.Sprintf("is not a text of up to %d bytes without control characters: give a shorter one on one line", api.MaxReason))
 	}
 	return nil
 }
 
-// MinReleaseTimeout and MaxReleaseTimeout bound the release timeout of a drain.
-const (
-	MinReleaseTimeout = 10 * time.Millisecond
-	MaxReleaseTimeout = time.Minute
-)
-
-func checkReleaseTimeout(args arguments) error {
-	if d, err := time.ParseDuration(args.ReleaseTimeout); args.ReleaseTimeout != "" && (err != nil || d < MinReleaseTimeout || d > MaxReleaseTimeout) {
-		return badParam("release_timeout", args.ReleaseTimeout, fmt.Sprintf("is no duration from %v to %v: give one such as 30s, or none", MinReleaseTimeout, MaxReleaseTimeout))
+func checkReleaseTimeout(args api.Arguments) error {
+	if d, err := time.ParseDuration(args.ReleaseTimeout); args.ReleaseTimeout != "" && (err != nil || d < api.MinReleaseTimeout || d > api.MaxReleaseTimeout) {
+		return badParam("release_timeout", args.ReleaseTimeout, fmt.Sprintf("is no duration from %v to %v: give one such as 30s, or none", api.MinReleaseTimeout, api.MaxReleaseTimeout))
 	}
 	return nil
 }
 
-// MaxIdleFirst is the longest duration of Action.Gently.
-const MaxIdleFirst = 24 * time.Hour
-
-func checkIdleFirst(args arguments) error {
-	if d, err := time.ParseDuration(args.IdleFirst); args.IdleFirst != "" && (err != nil || d < time.Second || d > MaxIdleFirst) {
-		return badParam("idle_first", args.IdleFirst, fmt.Sprintf("is no duration from 1s to %v: give one such as 30s, or none", MaxIdleFirst))
+func checkIdleFirst(args api.Arguments) error {
+	if d, err := time.ParseDuration(args.IdleFirst); args.IdleFirst != "" && (err != nil || d < time.Second || d > api.MaxIdleFirst) {
+		return badParam("idle_first", args.IdleFirst, fmt.Sprintf("is no duration from 1s to %v: give one such as 30s, or none", api.MaxIdleFirst))
 	}
 	return nil
 }
 
-func (args arguments) weight() (uint32, error) {
+// readWeight returns the weight that Weigh sets.
+func readWeight(args api.Arguments) (uint32, error) {
 	if args.Weight == nil {
 		return 0, missing("weight", `say which, as in {"node":"n3","weight":2}; 0 is the node's own`)
 	}
@@ -127,8 +96,8 @@ func (args arguments) weight() (uint32, error) {
 }
 
 // shardArgument returns the shard that the arguments specify by number or by key.
-func (s *Server) shardArgument(args arguments) (uint32, error) {
-	shards := s.cluster.Map().Shards
+func (s *Server) shardArgument(args api.Arguments) (uint32, error) {
+	shards := s.api.Cluster.Map().Shards
 	switch {
 	case args.Shard != nil && args.Key != nil:
 		return 0, conflicting("key", *args.Key, "shard")
@@ -151,20 +120,21 @@ func emptyKeyProblem() *problem.Problem {
 	return badParam("key", "", "is none: no request has an empty one")
 }
 
-// readArguments parses the arguments of a verb from the JSON body or from the query.
-func readArguments(r *http.Request, v verbSpec) (arguments, error) {
+// readArguments parses arguments from the JSON body or from the query, and rejects other names than
+// those in allowed. example is part of the error for a malformed body.
+func readArguments(r *http.Request, allowed []string, example string) (api.Arguments, error) {
 	body, err := readBody(r)
 	if err != nil {
-		return arguments{}, err
+		return api.Arguments{}, err
 	}
 	if body != nil {
-		return decodeObject[arguments](body, v.example, v.params)
+		return decodeObject[api.Arguments](body, example, allowed)
 	}
-	q, err := query(r, v.params...)
+	q, err := query(r, allowed...)
 	if err != nil {
-		return arguments{}, err
+		return api.Arguments{}, err
 	}
-	args := arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), IdleFirst: q.str("idle_first"), ReleaseTimeout: q.str("release_timeout"), Reason: q.str("reason")}
+	args := api.Arguments{Node: q.str("node"), For: q.str("for"), Zone: q.str("zone"), Hash: q.str("hash"), IdleFirst: q.str("idle_first"), ReleaseTimeout: q.str("release_timeout"), Reason: q.str("reason")}
 	if args.Force, err = q.boolean("force"); err != nil {
 		return args, err
 	}

@@ -14,15 +14,13 @@ import (
 	"strings"
 	"time"
 
+	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
-// actTimeout limits an action, including the forwarding to the leader.
-const actTimeout = 30 * time.Second
-
 // actionEndpoint returns the endpoint of a verb. The arguments are in a JSON object or in the
 // query, but not in both. The response is the action as the server has parsed it.
-func (s *Server) actionEndpoint(v Verb) endpoint {
+func (s *Server) actionEndpoint(v api.Verb) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		a, err := s.readAction(r, v)
 		if err != nil {
@@ -32,7 +30,7 @@ func (s *Server) actionEndpoint(v Verb) endpoint {
 		a.By, c.action = c.caller.String(), describeAction(a)
 		ctx, cancel := actionContext(r.Context(), w)
 		defer cancel()
-		if err := s.cluster.Do(ctx, a); err != nil {
+		if err := s.api.Cluster.Do(ctx, a); err != nil {
 			return fmt.Errorf("%s: %w", v, err)
 		}
 		return writeJSON(w, a)
@@ -40,9 +38,9 @@ func (s *Server) actionEndpoint(v Verb) endpoint {
 }
 
 // describeAction describes an action for the log.
-func describeAction(a Action) string {
+func describeAction(a api.Action) string {
 	words := []string{a.Verb.String()}
-	if a.Verb == Pin || a.Verb == Unpin || a.Hash != "" {
+	if a.Verb == api.Pin || a.Verb == api.Unpin || a.Hash != "" {
 		words = append(words, fmt.Sprintf("shard %d", a.Shard))
 	}
 	for _, word := range []string{a.Hash, a.Node, a.Zone, a.For} {
@@ -50,7 +48,7 @@ func describeAction(a Action) string {
 			words = append(words, word)
 		}
 	}
-	if a.Verb == Weigh {
+	if a.Verb == api.Weigh {
 		words = append(words, strconv.FormatUint(uint64(a.Weight), 10))
 	}
 	if a.IdleFirst != "" {
@@ -75,8 +73,8 @@ func describeAction(a Action) string {
 // the response accordingly.
 func actionContext(ctx context.Context, w http.ResponseWriter) (context.Context, context.CancelFunc) {
 	// If this fails, the shorter default timeout applies.
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(actTimeout + writeTimeout))
-	return context.WithTimeout(ctx, actTimeout)
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(api.ActionTimeout + writeTimeout))
+	return context.WithTimeout(ctx, api.ActionTimeout)
 }
 
 // readBody returns the JSON body, or nil if the body is empty and the arguments are in the query.

@@ -9,42 +9,43 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
 // unborn is a cluster whose shards nobody knows yet.
 type tempSocketPath struct{ *fake }
 
-func (tempSocketPath) Map() admin.Map { return admin.Map{} }
+func (tempSocketPath) Map() api.Map { return api.Map{} }
 
 // markless is one that names no keys and has no policy: it has a Cluster's methods and no
 // others.
-type markless struct{ admin.Cluster }
+type markless struct{ api.Cluster }
 
 // Each verb takes its arguments in a JSON object or in the query, up to its bounds.
 func TestPolicyActionsReachTheCluster(t *testing.T) {
 	alice := uint32(shardmap.Of("alice", 4))
 	for _, tc := range []struct {
 		path, query, json string
-		want              admin.Action
+		want              api.Action
 	}{
-		{"app-restarted", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.AppRestarted, Node: "n3"}},
-		{"rebalance", "reason=new+rack", `{"reason":"new rack"}`, admin.Action{Verb: admin.Rebalance, Reason: "new rack"}},
-		{"cordon", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.Cordon, Node: "n3"}},
-		{"uncordon", "node=n3", `{"node":"n3"}`, admin.Action{Verb: admin.Uncordon, Node: "n3"}},
-		{"drain", "node=n3&idle_first=1s", `{"node":"n3","idle_first":"1s"}`, admin.Action{Verb: admin.Drain, Node: "n3", IdleFirst: "1s"}},
-		{"drain", "node=n3&idle_first=24h", `{"node":"n3","idle_first":"24h"}`, admin.Action{Verb: admin.Drain, Node: "n3", IdleFirst: "24h"}},
-		{"pause", "for=1s", `{"for":"1s"}`, admin.Action{Verb: admin.Pause, For: "1s"}},
-		{"pause", "for=168h", `{"for":"168h"}`, admin.Action{Verb: admin.Pause, For: "168h"}},
-		{"resume", "", `{}`, admin.Action{Verb: admin.Resume}},
-		{"weight", "node=n3&weight=2", `{"node":"n3","weight":2}`, admin.Action{Verb: admin.Weigh, Node: "n3", Weight: 2}},
-		{"weight", "node=n3&weight=0", `{"node":"n3","weight":0}`, admin.Action{Verb: admin.Weigh, Node: "n3"}},
-		{"weight", "node=n3&weight=1000", `{"node":"n3","weight":1000}`, admin.Action{Verb: admin.Weigh, Node: "n3", Weight: shardmap.MaxWeight}},
-		{"pin", "shard=3&node=n3", `{"shard":3,"node":"n3"}`, admin.Action{Verb: admin.Pin, Shard: 3, Node: "n3"}},
-		{"pin", "shard=0&zone=east", `{"shard":0,"zone":"east"}`, admin.Action{Verb: admin.Pin, Zone: "east"}},
-		{"pin", "key=alice&zone=east", `{"key":"alice","zone":"east"}`, admin.Action{Verb: admin.Pin, Shard: alice, Zone: "east"}},
-		{"unpin", "shard=3", `{"shard":3}`, admin.Action{Verb: admin.Unpin, Shard: 3}},
-		{"unpin", "key=alice", `{"key":"alice"}`, admin.Action{Verb: admin.Unpin, Shard: alice}},
+		{"app-restarted", "node=n3", `{"node":"n3"}`, api.Action{Verb: api.AppRestarted, Node: "n3"}},
+		{"rebalance", "reason=new+rack", `{"reason":"new rack"}`, api.Action{Verb: api.Rebalance, Reason: "new rack"}},
+		{"cordon", "node=n3", `{"node":"n3"}`, api.Action{Verb: api.Cordon, Node: "n3"}},
+		{"uncordon", "node=n3", `{"node":"n3"}`, api.Action{Verb: api.Uncordon, Node: "n3"}},
+		{"drain", "node=n3&idle_first=1s", `{"node":"n3","idle_first":"1s"}`, api.Action{Verb: api.Drain, Node: "n3", IdleFirst: "1s"}},
+		{"drain", "node=n3&idle_first=24h", `{"node":"n3","idle_first":"24h"}`, api.Action{Verb: api.Drain, Node: "n3", IdleFirst: "24h"}},
+		{"pause", "for=1s", `{"for":"1s"}`, api.Action{Verb: api.Pause, For: "1s"}},
+		{"pause", "for=168h", `{"for":"168h"}`, api.Action{Verb: api.Pause, For: "168h"}},
+		{"resume", "", `{}`, api.Action{Verb: api.Resume}},
+		{"weight", "node=n3&weight=2", `{"node":"n3","weight":2}`, api.Action{Verb: api.Weigh, Node: "n3", Weight: 2}},
+		{"weight", "node=n3&weight=0", `{"node":"n3","weight":0}`, api.Action{Verb: api.Weigh, Node: "n3"}},
+		{"weight", "node=n3&weight=1000", `{"node":"n3","weight":1000}`, api.Action{Verb: api.Weigh, Node: "n3", Weight: shardmap.MaxWeight}},
+		{"pin", "shard=3&node=n3", `{"shard":3,"node":"n3"}`, api.Action{Verb: api.Pin, Shard: 3, Node: "n3"}},
+		{"pin", "shard=0&zone=east", `{"shard":0,"zone":"east"}`, api.Action{Verb: api.Pin, Zone: "east"}},
+		{"pin", "key=alice&zone=east", `{"key":"alice","zone":"east"}`, api.Action{Verb: api.Pin, Shard: alice, Zone: "east"}},
+		{"unpin", "shard=3", `{"shard":3}`, api.Action{Verb: api.Unpin, Shard: 3}},
+		{"unpin", "key=alice", `{"key":"alice"}`, api.Action{Verb: api.Unpin, Shard: alice}},
 	} {
 		tc.want.By = "anybody from 192.0.2.1:1234"
 		for target, text := range map[string]string{"/v1/" + tc.path + "?" + tc.query: "", "/v1/" + tc.path: tc.json} {
@@ -63,7 +64,7 @@ func TestPolicyMistakesNameWhatAndRemedy(t *testing.T) {
 	const weight, place = `is no weight: give 1 to 1000, or 0 for the node's own`, `node is missing: say where the shard belongs, at a node or in a zone, as in {"key":"alice","node":"n3"} or ?shard=7&zone=east`
 	const noPause, noShard = `is no duration from 1s to 168h0m0s: give one such as 30m`, `shard is missing: say which shard, or whose key, as in {"shard":7} or ?key=alice`
 	for _, tc := range []struct {
-		cluster func(*fake) admin.Cluster
+		cluster func(*fake) api.Cluster
 		target  string
 		status  int
 		detail  string
@@ -89,13 +90,13 @@ func TestPolicyMistakesNameWhatAndRemedy(t *testing.T) {
 		{nil, "pin?shard=1", 400, place},
 		{nil, "pin?shard=1&node=n3&zone=east", 400, `zone = "east" is given beside node: leave out one of the two`},
 		{nil, "unpin", 400, noShard},
-		{func(f *fake) admin.Cluster { return tempSocketPath{f} }, "unpin?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
-		{func(f *fake) admin.Cluster { return tempSocketPath{f} }, "unpin?shard=1", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
-		{func(f *fake) admin.Cluster { return tempSocketPath{f} }, "quarantine?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
-		{func(f *fake) admin.Cluster { return markless{f} }, "quarantine?key=alice", 404, "this node knows no keys"},
+		{func(f *fake) api.Cluster { return tempSocketPath{f} }, "unpin?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) api.Cluster { return tempSocketPath{f} }, "unpin?shard=1", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) api.Cluster { return tempSocketPath{f} }, "quarantine?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) api.Cluster { return markless{f} }, "quarantine?key=alice", 404, "this node knows no keys"},
 	} {
 		f := newFake()
-		var c admin.Cluster = f
+		var c api.Cluster = f
 		if tc.cluster != nil {
 			c = tc.cluster(f)
 		}
@@ -146,21 +147,21 @@ func TestLogTellsWhatWasAskedFor(t *testing.T) {
 
 // An action without its word is none: it stands in the leader's request as text.
 func TestVerbsAreTheirWords(t *testing.T) {
-	for v := admin.Remove; v <= admin.Rebalance; v++ {
-		var back admin.Verb
+	for v := api.Remove; v <= api.Rebalance; v++ {
+		var back api.Verb
 		b, err := v.MarshalText()
 		if wrong := back.UnmarshalText(b); err != nil || wrong != nil || back != v || v.String() != string(b) {
 			t.Errorf("%d is %q, %v, and that is %d, %v", v, b, err, back, wrong)
 		}
 	}
-	for v, want := range map[admin.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", admin.Rebalance + 1: fmt.Sprintf("Verb(%d)", admin.Rebalance+1)} {
+	for v, want := range map[api.Verb]string{-1: "Verb(-1)", 0: "Verb(0)", api.Rebalance + 1: fmt.Sprintf("Verb(%d)", api.Rebalance+1)} {
 		if b, err := v.MarshalText(); err == nil || v.String() != want {
 			t.Errorf("%d is %q, %q, want %q and an error", v, v, b, want)
 		}
 	}
 	for _, word := range []string{"", "Remove", "removed"} {
-		v := admin.Drain
-		if err := v.UnmarshalText([]byte(word)); err == nil || v != admin.Drain {
+		v := api.Drain
+		if err := v.UnmarshalText([]byte(word)); err == nil || v != api.Drain {
 			t.Errorf("%q is %s", word, v)
 		}
 	}
@@ -172,10 +173,10 @@ type timed struct {
 	left time.Duration
 }
 
-func (c *timed) Do(ctx context.Context, a admin.Action) error {
+func (c *timed) Do(ctx context.Context, a api.Action) error {
 	end, ok := ctx.Deadline()
 	if !ok {
-		return fmt.Errorf("%w: it may take for ever", admin.ErrRefused)
+		return fmt.Errorf("%w: it may take for ever", api.ErrRefused)
 	}
 	c.left = time.Until(end)
 	return c.fake.Do(ctx, a)
@@ -196,12 +197,12 @@ func TestClientQuarantines(t *testing.T) {
 	three, alice := uint32(3), uint32(shardmap.Of("alice", 4))
 	marked := admin.KeyName{Hash: "0123456789abcdef", Shard: &three}
 	for _, tc := range []struct {
-		do   func() (admin.Action, error)
-		want admin.Action
+		do   func() (api.Action, error)
+		want api.Action
 	}{
-		{func() (admin.Action, error) { return c.Quarantine(t.Context(), admin.KeyName{Key: "alice"}, "") }, admin.Action{Verb: admin.Quarantine, Shard: alice, Hash: "0000000000000065"}},
-		{func() (admin.Action, error) { return c.Quarantine(t.Context(), marked, "1h") }, admin.Action{Verb: admin.Quarantine, Shard: 3, Hash: marked.Hash, For: "1h"}},
-		{func() (admin.Action, error) { return c.Lift(t.Context(), marked) }, admin.Action{Verb: admin.Lift, Shard: 3, Hash: marked.Hash}},
+		{func() (api.Action, error) { return c.Quarantine(t.Context(), admin.KeyName{Key: "alice"}, "") }, api.Action{Verb: api.Quarantine, Shard: alice, Hash: "0000000000000065"}},
+		{func() (api.Action, error) { return c.Quarantine(t.Context(), marked, "1h") }, api.Action{Verb: api.Quarantine, Shard: 3, Hash: marked.Hash, For: "1h"}},
+		{func() (api.Action, error) { return c.Lift(t.Context(), marked) }, api.Action{Verb: api.Lift, Shard: 3, Hash: marked.Hash}},
 	} {
 		got, err := tc.do()
 		got.By = ""

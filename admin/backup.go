@@ -10,7 +10,7 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	b, err := s.cluster.Backup()
+	b, err := s.api.Cluster.Backup()
 	if err != nil {
 		return err
 	}

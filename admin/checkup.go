@@ -10,17 +10,8 @@ import (
 	"shardway/verdict"
 )
 
-// CheckupAPI is the optional interface of a Cluster that serves /v1/checkup.
-type CheckupAPI interface {
-	// Checkup collects a report from every known node over its peer port. It returns at the latest
-	// when ctx ends. If reach is set, each node also connects to the ports of all other nodes, which
-	// takes some seconds if one does not respond.
-	Checkup(ctx context.Context, reach bool) verdict.Checkup
-}
-
 func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
-	api, ok := s.cluster.(CheckupAPI)
-	if !ok {
+	if s.api.Checkup == nil {
 		return problem.New(problem.NotFound, "this node asks no others")
 	}
 	q, err := query(r, "reach")
@@ -31,7 +22,7 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	c := api.Checkup(r.Context(), reach)
+	c := s.api.Checkup.Checkup(r.Context(), reach)
 	c.Reports, c.Unresponsive = nonNil(c.Reports), nonNil(c.Unresponsive)
 	for i := range c.Reports {
 		if c.Reports[i].Settings == nil {

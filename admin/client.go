@@ -20,6 +20,7 @@ import (
 	"syscall"
 	"time"
 
+	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
@@ -107,42 +108,42 @@ func isLoopback(host string) bool {
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Status returns the status of the node.
-func (c *Client) Status(ctx context.Context) (Status, error) {
-	return getJSON[Status](ctx, c, "/status", nil)
+func (c *Client) Status(ctx context.Context) (api.Status, error) {
+	return getJSON[api.Status](ctx, c, "/status", nil)
 }
 
 // Nodes lists the nodes.
-func (c *Client) Nodes(ctx context.Context) (NodeList, error) {
-	return getJSON[NodeList](ctx, c, "/v1/nodes", nil)
+func (c *Client) Nodes(ctx context.Context) (api.NodeList, error) {
+	return getJSON[api.NodeList](ctx, c, "/v1/nodes", nil)
 }
 
 // Shards lists the shards. If node is not empty, it lists only the shards that this node owns or
 // will own.
-func (c *Client) Shards(ctx context.Context, node string) (ShardList, error) {
-	return getJSON[ShardList](ctx, c, "/v1/shards", singleParam("node", node))
+func (c *Client) Shards(ctx context.Context, node string) (api.ShardList, error) {
+	return getJSON[api.ShardList](ctx, c, "/v1/shards", singleParam("node", node))
 }
 
 // Endpoints lists the announced endpoints. If name is not empty, it lists only endpoints with this
 // name.
-func (c *Client) Endpoints(ctx context.Context, name string) (EndpointList, error) {
-	return getJSON[EndpointList](ctx, c, "/v1/endpoints", singleParam("name", name))
+func (c *Client) Endpoints(ctx context.Context, name string) (api.EndpointList, error) {
+	return getJSON[api.EndpointList](ctx, c, "/v1/endpoints", singleParam("name", name))
 }
 
 // Map returns the committed map.
-func (c *Client) Map(ctx context.Context) (Map, error) {
-	return getJSON[Map](ctx, c, "/v1/map", nil)
+func (c *Client) Map(ctx context.Context) (api.Map, error) {
+	return getJSON[api.Map](ctx, c, "/v1/map", nil)
 }
 
 // MapAfter waits until the epoch of the committed map exceeds after, for up to wait (at most 1
 // min), and returns the map.
-func (c *Client) MapAfter(ctx context.Context, after uint64, wait time.Duration) (Map, error) {
+func (c *Client) MapAfter(ctx context.Context, after uint64, wait time.Duration) (api.Map, error) {
 	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "wait": {wait.String()}}
-	return fetchJSON[Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + q.Encode(), serverWait: min(wait, maxWait)})
+	return fetchJSON[api.Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + q.Encode(), serverWait: min(wait, api.MaxWait)})
 }
 
 // Locate returns the shard and the owner of a key.
-func (c *Client) Locate(ctx context.Context, key string) (Location, error) {
-	return getJSON[Location](ctx, c, "/v1/locate", url.Values{"key": {key}})
+func (c *Client) Locate(ctx context.Context, key string) (api.Location, error) {
+	return getJSON[api.Location](ctx, c, "/v1/locate", url.Values{"key": {key}})
 }
 
 // Ready returns nil if the node is ready, and otherwise the reason.
@@ -152,39 +153,39 @@ func (c *Client) Ready(ctx context.Context) error {
 }
 
 // Rotate replaces the secret of the cluster.
-func (c *Client) Rotate(ctx context.Context) (Rotation, error) {
-	return fetchJSON[Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate-secret", serverWait: actTimeout})
+func (c *Client) Rotate(ctx context.Context) (api.Rotation, error) {
+	return fetchJSON[api.Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate-secret", serverWait: api.ActionTimeout})
 }
 
 // FinalizeUpgrade puts the next format version into force without waiting.
-func (c *Client) FinalizeUpgrade(ctx context.Context) (UpgradeState, error) {
-	return fetchJSON[UpgradeState](ctx, c, call{method: http.MethodPost, path: "/v1/upgrade", body: []byte(`{"finalize":true}`), serverWait: actTimeout})
+func (c *Client) FinalizeUpgrade(ctx context.Context) (api.UpgradeState, error) {
+	return fetchJSON[api.UpgradeState](ctx, c, call{method: http.MethodPost, path: "/v1/upgrade", body: []byte(`{"finalize":true}`), serverWait: api.ActionTimeout})
 }
 
 // Retime changes what is not empty in the timing of the cluster.
-func (c *Client) Retime(ctx context.Context, change Timing) (TimingState, error) {
+func (c *Client) Retime(ctx context.Context, change api.Timing) (api.TimingState, error) {
 	body, err := json.Marshal(change)
 	if err != nil {
-		return TimingState{}, err
+		return api.TimingState{}, err
 	}
-	return fetchJSON[TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/settings", body: body, serverWait: actTimeout})
+	return fetchJSON[api.TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/settings", body: body, serverWait: api.ActionTimeout})
 }
 
 // Do runs an action. The server sets a.By.
-func (c *Client) Do(ctx context.Context, a Action) error {
-	args := arguments{Node: a.Node, Force: a.Force, For: a.For, Zone: a.Zone, IdleFirst: a.IdleFirst, Safe: a.Safe, ReleaseTimeout: a.ReleaseTimeout, Reason: a.Reason}
+func (c *Client) Do(ctx context.Context, a api.Action) error {
+	args := api.Arguments{Node: a.Node, Force: a.Force, For: a.For, Zone: a.Zone, IdleFirst: a.IdleFirst, Safe: a.Safe, ReleaseTimeout: a.ReleaseTimeout, Reason: a.Reason}
 	weight, shard := uint64(a.Weight), uint64(a.Shard)
-	if a.Verb == Weigh {
+	if a.Verb == api.Weigh {
 		args.Weight = &weight
 	}
-	if a.Verb == Pin || a.Verb == Unpin {
+	if a.Verb == api.Pin || a.Verb == api.Unpin {
 		args.Shard = &shard
 	}
 	body, err := json.Marshal(args)
 	if err != nil {
 		return err
 	}
-	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/" + a.Verb.String(), body: body, serverWait: actTimeout})
+	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/" + a.Verb.String(), body: body, serverWait: api.ActionTimeout})
 	return err
 }
 
@@ -234,7 +235,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	}
 	r.Header.Set("Accept", "application/json")
 	if c.token != "" {
-		r.Header.Set("Authorization", bearerPrefix+c.token)
+		r.Header.Set("Authorization", "Bearer "+c.token)
 	}
 	if x.body != nil {
 		r.Header.Set("Content-Type", "application/json")
@@ -248,7 +249,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	if err != nil {
 		return nil, c.describeError(err)
 	}
-	if res.Header.Get("Server") != serverName {
+	if res.Header.Get("Server") != api.ServerName {
 		return nil, fmt.Errorf("%s is not a Shardway admin port (%s %s: %s): name the node's admin address with %s ADDR", c.addr, x.method, x.path, res.Status, c.flag)
 	}
 	if res.StatusCode == http.StatusOK {

@@ -15,6 +15,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 	"shardway/internal/problem"
 )
 
@@ -29,12 +31,12 @@ func listen(t *testing.T) net.Listener {
 
 // start serves the cluster on loopback until the test ends, and returns a client
 // and what stops the server and waits for it.
-func start(t *testing.T, c admin.Cluster) (*admin.Client, func()) {
+func start(t *testing.T, c api.Cluster) (*admin.Client, func()) {
 	t.Helper()
 	ln := listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	s := admin.New(admin.Options{Cluster: c, Log: zerolog.Nop()})
+	s := admin.New(admin.Options{API: apitest.SetOf(c), Log: zerolog.Nop()})
 	go func() { done <- s.Serve(ctx, ln) }()
 	client := clientFor(t, ln.Addr().String())
 	stopped := false
@@ -99,24 +101,24 @@ func TestClientReadsWhatTheServerSays(t *testing.T) {
 func TestClientActs(t *testing.T) {
 	f := newFake()
 	c, _ := start(t, f)
-	for _, a := range []admin.Action{{Verb: admin.Remove, Node: "n3", Force: true}, {Verb: admin.StepDown}, {Verb: admin.Drain, Node: "n3", IdleFirst: "2m0s"}} {
+	for _, a := range []api.Action{{Verb: api.Remove, Node: "n3", Force: true}, {Verb: api.StepDown}, {Verb: api.Drain, Node: "n3", IdleFirst: "2m0s"}} {
 		if err := c.Do(t.Context(), a); err != nil {
 			t.Errorf("Do(%+v) = %v", a, err)
 		}
 	}
 	did := f.actions()
-	if len(did) != 3 || did[2].IdleFirst != "2m0s" || did[0].Node != "n3" || !did[0].Force || did[1].Verb != admin.StepDown || !strings.HasPrefix(did[0].By, "anybody from 127.0.0.1:") {
+	if len(did) != 3 || did[2].IdleFirst != "2m0s" || did[0].Node != "n3" || !did[0].Force || did[1].Verb != api.StepDown || !strings.HasPrefix(did[0].By, "anybody from 127.0.0.1:") {
 		t.Errorf("did %+v", did)
 	}
 }
 
 func TestClientHandsProblemsOn(t *testing.T) {
 	f := newFake()
-	f.refuse = admin.ErrNoLeader
+	f.refuse = api.ErrNoLeader
 	f.notReady = errors.New("no lease")
 	c, _ := start(t, f)
 	var p *problem.Problem
-	if err := c.Do(t.Context(), admin.Action{Verb: admin.StepDown}); !errors.As(err, &p) || p.Code != problem.NoLeader {
+	if err := c.Do(t.Context(), api.Action{Verb: api.StepDown}); !errors.As(err, &p) || p.Code != problem.NoLeader {
 		t.Errorf("Do = %v, want the problem no-leader", err)
 	}
 	if err := c.Ready(t.Context()); err == nil || err.Error() != "not-ready: no lease" {
@@ -217,7 +219,7 @@ func TestNewClientTakesAddresses(t *testing.T) {
 
 // probed is a node as probes ask it.
 type probed struct {
-	admin.Readiness
+	api.Readiness
 	*self
 }
 

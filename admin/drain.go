@@ -5,51 +5,16 @@ import (
 	"net/http"
 	"net/url"
 
+	"shardway/admin/api"
 	"shardway/internal/problem"
 )
-
-// DrainState is the progress of a drain: the response of GET /v1/drain and of the local socket.
-// The drained node fills it in, and the node that receives the request adds what its log contains.
-// So callers receive every field that is added here.
-type DrainState struct {
-	Node string `json:"node"`
-	// Requested is true if a drain of the node was requested, as far as the responding node has been informed.
-	Requested bool `json:"requested"`
-	// Shards is the number of shards that the node owns or is about to own.
-	Shards int `json:"shards"`
-	// Requests and Sockets are the numbers of requests and upgraded connections in progress at the app of the node; -1 means that the node does not respond.
-	Requests int `json:"requests"`
-	Sockets  int `json:"sockets"`
-	// Held is the number of these shards that the app holds (Shardway-Hold); -1 means that the node does not respond.
-	Held int `json:"held"`
-	// BlockedBy is the reason why no other node takes the shards. Empty means that another node takes them.
-	BlockedBy string `json:"blocked_by,omitempty"`
-	// WaitsFor is the condition for the end of the drain. Empty means unknown, or that the drain is complete.
-	WaitsFor string `json:"waits_for,omitempty"`
-	// Unreleased is the number of shards that moved since the start of the drain without a release
-	// by the app. UnreleasedWhy is the reason for the first of them.
-	Unreleased    int    `json:"unreleased,omitempty"`
-	UnreleasedWhy string `json:"unreleased_why,omitempty"`
-	// Warning is the risk of stopping the node. Empty means no risk, or that no drain was requested.
-	Warning string `json:"warning,omitempty"`
-}
-
-// Left reports whether the node still has shards, requests or upgraded connections.
-func (d DrainState) Left() bool { return d.Shards > 0 || d.Requests > 0 || d.Sockets > 0 }
-
-// DrainAPI is the optional interface of a Cluster that serves GET /v1/drain.
-type DrainAPI interface {
-	// DrainState returns the progress for a node. The error for an unknown node wraps ErrUnknownNode.
-	DrainState(ctx context.Context, node string) (DrainState, error)
-}
 
 // drain starts a drain, or returns its progress.
 func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 	if r.Method == http.MethodPost {
-		return s.actionEndpoint(Drain)(w, r)
+		return s.actionEndpoint(api.Drain)(w, r)
 	}
-	api, ok := s.cluster.(DrainAPI)
-	if !ok {
+	if s.api.Drain == nil {
 		return problem.New(problem.NotFound, "this node does not know how far drains are")
 	}
 	q, err := query(r, "node")
@@ -59,7 +24,7 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 	if q.str("node") == "" {
 		return missing("node", "say which node, as in ?node=n3")
 	}
-	d, err := api.DrainState(r.Context(), q.str("node"))
+	d, err := s.api.Drain.DrainState(r.Context(), q.str("node"))
 	if err != nil {
 		return err
 	}
@@ -67,6 +32,6 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 }
 
 // DrainState returns the progress of the drain of a node.
-func (c *Client) DrainState(ctx context.Context, node string) (DrainState, error) {
-	return getJSON[DrainState](ctx, c, "/v1/drain", url.Values{"node": {node}})
+func (c *Client) DrainState(ctx context.Context, node string) (api.DrainState, error) {
+	return getJSON[api.DrainState](ctx, c, "/v1/drain", url.Values{"node": {node}})
 }

@@ -7,24 +7,24 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // draining is a cluster in which a drain goes on.
 type draining struct {
 	*fake
-	left admin.DrainState
+	left api.DrainState
 }
 
-func (d *draining) DrainState(_ context.Context, node string) (admin.DrainState, error) {
+func (d *draining) DrainState(_ context.Context, node string) (api.DrainState, error) {
 	if node != d.left.Node {
-		return admin.DrainState{}, fmt.Errorf("%w %q", admin.ErrUnknownNode, node)
+		return api.DrainState{}, fmt.Errorf("%w %q", api.ErrUnknownNode, node)
 	}
 	return d.left, nil
 }
 
 func TestDrainTellsHowFarItIs(t *testing.T) {
-	c := &draining{fake: newFake(), left: admin.DrainState{Node: "n3", Requested: true, Shards: 4, Requests: 2, Sockets: -1, Held: 1}}
+	c := &draining{fake: newFake(), left: api.DrainState{Node: "n3", Requested: true, Shards: 4, Requests: 2, Sockets: -1, Held: 1}}
 	h := handlerOf(c)
 	w := fetchJSON(t, h, http.MethodGet, "/v1/drain?node=n3", "")
 	if want := `{"node":"n3","requested":true,"shards":4,"requests":2,"sockets":-1,"held":1}`; w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != want {

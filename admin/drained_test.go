@@ -12,34 +12,35 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // leaver is a node whose drain goes as the test says.
 type leaver struct {
-	state atomic.Pointer[admin.DrainState]
+	state atomic.Pointer[api.DrainState]
 }
 
-func (l *leaver) Ready() error                { return nil }
-func (l *leaver) SelfState() admin.DrainState { return *l.state.Load() }
+func (l *leaver) Ready() error              { return nil }
+func (l *leaver) SelfState() api.DrainState { return *l.state.Load() }
 
 // An app beside its node is told to stop when this answers: not before the drain was
 // asked for, not while anything is left there, and at once if nobody takes it.
 func TestDrainedAnswersWhenNothingIsLeft(t *testing.T) {
 	for name, last := range map[string]struct {
-		state admin.DrainState
+		state api.DrainState
 		wait  string
 		want  int
 		says  string
 	}{
-		"nothing is left":   {admin.DrainState{Requested: true}, "4h", 200, "ok"},
-		"nobody takes it":   {admin.DrainState{Requested: true, Shards: 3, BlockedBy: "no other node is there"}, "4h", 503, "no other node is there"},
-		"the client leaves": {admin.DrainState{Requested: true, Shards: 3}, "4h", 503, "not drained yet"},
-		"it takes too long": {admin.DrainState{Requested: true, Shards: 3}, "10800500ms", 503, "not drained yet"},
+		"nothing is left":   {api.DrainState{Requested: true}, "4h", 200, "ok"},
+		"nobody takes it":   {api.DrainState{Requested: true, Shards: 3, BlockedBy: "no other node is there"}, "4h", 503, "no other node is there"},
+		"the client leaves": {api.DrainState{Requested: true, Shards: 3}, "4h", 503, "not drained yet"},
+		"it takes too long": {api.DrainState{Requested: true, Shards: 3}, "10800500ms", 503, "not drained yet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &leaver{}
-				l.state.Store(&admin.DrainState{})
+				l.state.Store(&api.DrainState{})
 				h := admin.ProbeHandler(l)
 				ctx, leave := context.WithCancel(t.Context())
 				w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
@@ -48,7 +49,7 @@ func TestDrainedAnswersWhenNothingIsLeft(t *testing.T) {
 					defer close(ended)
 					h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/drained?wait="+last.wait, nil))
 				}()
-				for _, s := range []admin.DrainState{{Requested: true, Shards: 3, Requests: 1}, {Requested: true, Requests: 1}, {Requested: true, Sockets: 1}} {
+				for _, s := range []api.DrainState{{Requested: true, Shards: 3, Requests: 1}, {Requested: true, Requests: 1}, {Requested: true, Sockets: 1}} {
 					time.Sleep(time.Hour)
 					select {
 					case <-ended:
@@ -74,7 +75,7 @@ func TestDrainedAnswersWhenNothingIsLeft(t *testing.T) {
 func TestFewMayWaitForADrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &leaver{}
-		l.state.Store(&admin.DrainState{})
+		l.state.Store(&api.DrainState{})
 		h := admin.ProbeHandler(l)
 		ask := func(from string) int {
 			w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
@@ -103,7 +104,7 @@ func TestFewMayWaitForADrain(t *testing.T) {
 		if got := ask("10.0.0.2:1"); got != 503 {
 			t.Errorf("one more from anywhere is answered %d", got)
 		}
-		l.state.Store(&admin.DrainState{Requested: true})
+		l.state.Store(&api.DrainState{Requested: true})
 		for range cap(answers) {
 			if got := <-answers; got != 200 {
 				t.Errorf("who waited is answered %d", got)
@@ -120,7 +121,7 @@ func (*deadlines) SetWriteDeadline(time.Time) error { return nil }
 // A node of which something runs on is not empty, whatever that is; what it did not tell
 // is nothing that could be waited for.
 func TestDrainIsOverWhenNothingIsLeft(t *testing.T) {
-	for want, states := range map[bool][]admin.DrainState{
+	for want, states := range map[bool][]api.DrainState{
 		true:  {{Shards: 1}, {Requests: 1}, {Sockets: 1}, {Sockets: 1, Requests: -1}},
 		false: {{}, {Requested: true}, {Requests: -1, Sockets: -1}},
 	} {

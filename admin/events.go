@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"shardway/admin/api"
 	"shardway/event"
 	"shardway/internal/problem"
 )
@@ -31,14 +32,6 @@ const (
 	eventBatch = 64
 	maxEvents  = 1024
 )
-
-// EventList is the JSON response of GET /v1/events.
-type EventList struct {
-	Node   string        `json:"node"`
-	Events []event.Event `json:"events"` // oldest first
-	// Next is the value of the parameter "after" for the next request.
-	Next string `json:"next"`
-}
 
 // eventsEndpoint serves the events of this node, starting after the event in Last-Event-ID or
 // "after", or with the oldest event. The response is a list if the client prefers JSON or
@@ -69,7 +62,7 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	defer s.eventReaders.release(r.RemoteAddr)
 	w.Header().Set("Vary", "Accept")
 	if accept := r.Header.Values("Accept"); q.has("wait") || !accepts(accept, "text/event-stream") || prefers(accept, "application/json", "text/event-stream") {
-		return s.listEvents(w, r, cursor, min(wait, maxWait))
+		return s.listEvents(w, r, cursor, min(wait, api.MaxWait))
 	}
 	s.streamEvents(w, r, cursor)
 	return nil
@@ -94,7 +87,7 @@ func (s *Server) listEvents(w http.ResponseWriter, r *http.Request, c *event.Cur
 			return problem.New(problem.NotReady, "the node is stopping: ask another one")
 		}
 	}
-	return writeJSON(w, EventList{Node: s.events.Node(), Events: nonNil(events), Next: c.After()})
+	return writeJSON(w, api.EventList{Node: s.events.Node(), Events: nonNil(events), Next: c.After()})
 }
 
 // streamEvents writes events until the reader disconnects, a write blocks for streamWriteTimeout,
@@ -172,10 +165,10 @@ func (s *eventStream) flush() bool {
 
 // Events returns the events after the event with this ID, or all events if after is empty. If
 // there are none, it waits for the next event, for up to 1 min.
-func (c *Client) Events(ctx context.Context, after string, wait time.Duration) (EventList, error) {
+func (c *Client) Events(ctx context.Context, after string, wait time.Duration) (api.EventList, error) {
 	q := url.Values{"wait": {wait.String()}}
 	if after != "" {
 		q.Set("after", after)
 	}
-	return fetchJSON[EventList](ctx, c, call{method: http.MethodGet, path: "/v1/events?" + q.Encode(), serverWait: min(wait, maxWait)})
+	return fetchJSON[api.EventList](ctx, c, call{method: http.MethodGet, path: "/v1/events?" + q.Encode(), serverWait: min(wait, api.MaxWait)})
 }

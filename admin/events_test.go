@@ -16,6 +16,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 	"shardway/event"
 )
 
@@ -30,7 +32,7 @@ func ring(nodes ...string) *event.Ring {
 
 func eventful(r *event.Ring) func() *admin.Server {
 	return func() *admin.Server {
-		return admin.New(admin.Options{Cluster: newFake(), Log: zerolog.Nop(), Events: r})
+		return admin.New(admin.Options{API: apitest.SetOf(newFake()), Log: zerolog.Nop(), Events: r})
 	}
 }
 
@@ -260,10 +262,10 @@ func TestWaitingListEndsWhenAccessChanges(t *testing.T) {
 	})
 }
 
-func list(t *testing.T, h http.Handler, target string, headers ...string) admin.EventList {
+func list(t *testing.T, h http.Handler, target string, headers ...string) api.EventList {
 	t.Helper()
 	res := fetchJSON(t, h, "GET", target, "", headers...)
-	var l admin.EventList
+	var l api.EventList
 	if err := json.Unmarshal(res.Body.Bytes(), &l); err != nil || res.Code != 200 {
 		t.Fatalf("%s = %d %s", target, res.Code, body(res))
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 	"shardway/shardmap"
 	"shardway/verdict"
 )
@@ -22,8 +24,8 @@ type fake struct {
 		sync.Mutex
 		epoch   uint64
 		changed chan struct{}
-		did     []admin.Action
-		broke   []admin.SocketBreak
+		did     []api.Action
+		broke   []api.SocketBreak
 	}
 	waiting  chan uint64 // one value per WaitMap that begins; nil: not told
 	notReady error
@@ -32,7 +34,7 @@ type fake struct {
 	idle     map[string]string // why an owner does not serve
 }
 
-var _ admin.Cluster = (*fake)(nil)
+var _ api.Cluster = (*fake)(nil)
 
 func newFake() *fake {
 	f := &fake{idle: map[string]string{"": "it is orphaned"}}
@@ -45,24 +47,24 @@ func (f *fake) Ready() error { return f.notReady }
 
 func (f *fake) Idle(owner string) string { return f.idle[owner] }
 
-func (f *fake) Policy() admin.Policy {
-	return admin.Policy{Drained: []string{"n3"}, Pause: "30m", Since: 9}
+func (f *fake) Policy() api.Policy {
+	return api.Policy{Drained: []string{"n3"}, Pause: "30m", Since: 9}
 }
 
-func (f *fake) Status() admin.Status {
+func (f *fake) Status() api.Status {
 	if f.panics {
 		panic("broken")
 	}
-	return admin.Status{
+	return api.Status{
 		Node: "n1", Boot: 4, Cluster: "c0ffee", Version: "1.2.3", State: "rebalancing", Role: "leader", Leader: "n1",
 		Term: 3, Epoch: f.epoch(), Proposed: 18, LeaseMS: 412, UptimeS: 3700,
-		Shards: admin.ShardCounts{Total: 4, Owned: 2, Held: 1, Moving: 1, Orphaned: 1, Unavailable: 1},
+		Shards: api.ShardCounts{Total: 4, Owned: 2, Held: 1, Moving: 1, Orphaned: 1, Unavailable: 1},
 		Findings: []verdict.Finding{{
 			Code: verdict.Unavailable, Severity: verdict.Outage, Text: "1 of 4 shards has no <owner>", Remedy: "see to what is said beside this", Brief: "brief", Subject: "subject",
 		}},
-		Queue:   admin.QueueCounts{Queued: 5, Bytes: 1024},
-		Sockets: admin.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
-		Nodes: []admin.Node{
+		Queue:   api.QueueCounts{Queued: 5, Bytes: 1024},
+		Sockets: api.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
+		Nodes: []api.Node{
 			{
 				ID: "n1", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "east", AppVersion: "2.1", Shards: 2,
 				Endpoints: map[string]string{"http": "127.0.0.1:8080", "admin": "127.0.0.1:8081"}, App: "healthy",
@@ -72,44 +74,44 @@ func (f *fake) Status() admin.Status {
 	}
 }
 
-func (f *fake) Shards() admin.ShardList {
-	return admin.ShardList{Epoch: f.epoch(), Proposed: 18, Total: 4, Shards: []admin.Shard{
-		{Shard: 0, State: admin.ShardOwned, Owner: "n1", Epoch: 9},
-		{Shard: 1, State: admin.ShardMoving, Owner: "n1", Epoch: 9, To: "n2"},
-		{Shard: 2, State: admin.ShardOwned, Owner: "n2", Epoch: 17},
-		{Shard: 3, State: admin.ShardOrphaned},
+func (f *fake) Shards() api.ShardList {
+	return api.ShardList{Epoch: f.epoch(), Proposed: 18, Total: 4, Shards: []api.Shard{
+		{Shard: 0, State: api.ShardOwned, Owner: "n1", Epoch: 9},
+		{Shard: 1, State: api.ShardMoving, Owner: "n1", Epoch: 9, To: "n2"},
+		{Shard: 2, State: api.ShardOwned, Owner: "n2", Epoch: 17},
+		{Shard: 3, State: api.ShardOrphaned},
 	}}
 }
 
-func (f *fake) Moves(shard uint32) []admin.Move {
+func (f *fake) Moves(shard uint32) []api.Move {
 	if shard != 1 {
 		return nil
 	}
-	return []admin.Move{{Epoch: 5, Shard: 1, To: "n2", Reason: "join"}, {Epoch: 9, Shard: 1, From: "n2", To: "n1", Reason: "crashed"}}
+	return []api.Move{{Epoch: 5, Shard: 1, To: "n2", Reason: "join"}, {Epoch: 9, Shard: 1, From: "n2", To: "n1", Reason: "crashed"}}
 }
 
-func (f *fake) Hot(context.Context) admin.HotList {
-	return admin.HotList{
-		Shards: []admin.HotShard{{Shard: 1, Node: "n1", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}},
-		Keys:   []admin.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Unresponsive: []string{"n2"},
+func (f *fake) Hot(context.Context) api.HotList {
+	return api.HotList{
+		Shards: []api.HotShard{{Shard: 1, Node: "n1", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}},
+		Keys:   []api.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Unresponsive: []string{"n2"},
 	}
 }
 
-func (f *fake) Sockets(context.Context) admin.SocketList {
-	return admin.SocketList{
-		Shards: []admin.ShardSockets{{Shard: 1, Attached: 3, Detached: 1, Plain: 2}},
-		Nodes:  []admin.NodeSockets{{Node: "n1", Attached: 3, Detached: 1}, {Node: "n3", App: 5}}, Unresponsive: []string{"n2"},
+func (f *fake) Sockets(context.Context) api.SocketList {
+	return api.SocketList{
+		Shards: []api.ShardSockets{{Shard: 1, Attached: 3, Detached: 1, Plain: 2}},
+		Nodes:  []api.NodeSockets{{Node: "n1", Attached: 3, Detached: 1}, {Node: "n3", App: 5}}, Unresponsive: []string{"n2"},
 	}
 }
 
-func (f *fake) BreakSockets(_ context.Context, b admin.SocketBreak, _ string) admin.BrokenSockets {
+func (f *fake) BreakSockets(_ context.Context, b api.SocketBreak, _ string) api.BrokenSockets {
 	if b.Shard != nil && *b.Shard != 1 {
-		return admin.BrokenSockets{Unresponsive: []string{"n2"}}
+		return api.BrokenSockets{Unresponsive: []string{"n2"}}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.broke = append(f.mu.broke, b)
-	return admin.BrokenSockets{Sockets: 3, Nodes: map[string]int{"n1": 3}}
+	return api.BrokenSockets{Sockets: 3, Nodes: map[string]int{"n1": 3}}
 }
 
 func (f *fake) Checkup(_ context.Context, reach bool) verdict.Checkup {
@@ -120,25 +122,25 @@ func (f *fake) Checkup(_ context.Context, reach bool) verdict.Checkup {
 	return c
 }
 
-func (f *fake) Running(context.Context) admin.RunningList {
-	return admin.RunningList{
-		Nodes:        []admin.Running{{Node: "n1", Version: "1.2.3", LeaseMS: 412, Requests: 7, Sockets: 3, Queued: 5, Held: 1}, {Node: "n3", LeaseMS: -1, Queued: -1}},
+func (f *fake) Running(context.Context) api.RunningList {
+	return api.RunningList{
+		Nodes:        []api.Running{{Node: "n1", Version: "1.2.3", LeaseMS: 412, Requests: 7, Sockets: 3, Queued: 5, Held: 1}, {Node: "n3", LeaseMS: -1, Queued: -1}},
 		Unresponsive: []string{"n2"},
 	}
 }
 
-func (f *fake) Endpoints() []admin.Endpoint {
-	return []admin.Endpoint{
-		{Node: "db", Kind: admin.KindMember, Name: "sql", Addr: "10.0.0.9:5432"},
-		{Node: "n1", Kind: admin.KindNode, Name: "admin", Addr: "127.0.0.1:8081"},
-		{Node: "n1", Kind: admin.KindNode, Name: "http", Addr: "127.0.0.1:8080"},
+func (f *fake) Endpoints() []api.Endpoint {
+	return []api.Endpoint{
+		{Node: "db", Kind: api.KindMember, Name: "sql", Addr: "10.0.0.9:5432"},
+		{Node: "n1", Kind: api.KindNode, Name: "admin", Addr: "127.0.0.1:8081"},
+		{Node: "n1", Kind: api.KindNode, Name: "http", Addr: "127.0.0.1:8080"},
 	}
 }
 
-func (f *fake) Map() admin.Map {
-	return admin.Map{
+func (f *fake) Map() api.Map {
+	return api.Map{
 		Epoch: f.epoch(), Shards: 4, Owners: []int{0, 0, 1, -1},
-		Nodes: []admin.MapNode{{ID: "n1", HTTP: "127.0.0.1:8080"}, {ID: "n2", HTTP: "127.0.0.1:8090"}},
+		Nodes: []api.MapNode{{ID: "n1", HTTP: "127.0.0.1:8080"}, {ID: "n2", HTTP: "127.0.0.1:8090"}},
 	}
 }
 
@@ -164,7 +166,7 @@ func (f *fake) WaitMap(ctx context.Context, after uint64) {
 	}
 }
 
-func (f *fake) Do(_ context.Context, a admin.Action) error {
+func (f *fake) Do(_ context.Context, a api.Action) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.mu.did = append(f.mu.did, a)
@@ -185,7 +187,7 @@ func (f *fake) commit(epoch uint64) {
 	f.mu.changed = make(chan struct{})
 }
 
-func (f *fake) actions() []admin.Action {
+func (f *fake) actions() []api.Action {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.mu.did
@@ -200,8 +202,8 @@ func keyOf(s shardmap.Shard) string {
 	}
 }
 
-func handlerOf(c admin.Cluster) http.Handler {
-	return admin.New(admin.Options{Cluster: c, Log: zerolog.Nop()}).Handler()
+func handlerOf(c api.Cluster) http.Handler {
+	return admin.New(admin.Options{API: apitest.SetOf(c), Log: zerolog.Nop()}).Handler()
 }
 
 // ask sends one request to the handler; headers come as name, value, ….

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/apitest"
 	"shardway/internal/problem"
 )
 
@@ -31,7 +32,7 @@ func FuzzRequest(f *testing.F) {
 		r = r.WithContext(t.Context())
 		r.RemoteAddr = "192.0.2.1:1234"
 		cluster := newFake()
-		o := admin.Options{Cluster: cluster, Metrics: prometheus.NewRegistry(), Log: zerolog.Nop()}
+		o := admin.Options{API: apitest.SetOf(cluster), Metrics: prometheus.NewRegistry(), Log: zerolog.Nop()}
 		if guarded {
 			o.Access.Write = tokens(t, writeToken)
 		}
@@ -59,7 +60,7 @@ func FuzzParseTokens(f *testing.F) {
 		if err != nil {
 			return
 		}
-		s := admin.New(admin.Options{Cluster: newFake(), Log: zerolog.Nop(), Access: admin.Access{Read: all}})
+		s := admin.New(admin.Options{API: apitest.SetOf(newFake()), Log: zerolog.Nop(), Access: admin.Access{Read: all}})
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/livez", http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +84,7 @@ func FuzzCaller(f *testing.F) {
 	f.Add("[fe80::1%eth0]:80", "[fe80::1%25eth0]:8081")
 	f.Add("@", "::1")
 	f.Fuzz(func(t *testing.T, remote, host string) {
-		s := admin.New(admin.Options{Cluster: newFake(), Log: zerolog.Nop()})
+		s := admin.New(admin.Options{API: apitest.SetOf(newFake()), Log: zerolog.Nop()})
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/livez", http.NoBody)
 		if err != nil {
 			t.Fatal(err)

@@ -7,13 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"shardway/admin/api"
 	"shardway/event"
 	"shardway/internal/problem"
 )
-
-// serverName is the Server header of every response. Client uses it to detect an address that is
-// not an admin port.
-const serverName = "shardway-admin"
 
 // guard is the middleware for every request, including those for unknown paths. It sets the
 // security headers, authenticates and authorizes the caller, rejects cross-origin requests, logs
@@ -48,7 +45,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 // response, and a response cannot load anything. The dashboard replaces the
 // Content-Security-Policy with its own.
 func setSecurityHeaders(h http.Header) {
-	h.Set("Server", serverName)
+	h.Set("Server", api.ServerName)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("X-Frame-Options", "DENY")

@@ -19,6 +19,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 	"shardway/internal/problem"
 )
 
@@ -76,7 +78,7 @@ func tokens(t *testing.T, text string) admin.Tokens {
 func guarded(t *testing.T, f *fake) (http.Handler, *record) {
 	t.Helper()
 	log := &record{}
-	s := admin.New(admin.Options{Cluster: f, Metrics: prometheus.NewRegistry(), Log: zerolog.New(log), Events: ring(), Access: admin.Access{
+	s := admin.New(admin.Options{API: apitest.SetOf(f), Metrics: prometheus.NewRegistry(), Log: zerolog.New(log), Events: ring(), Access: admin.Access{
 		Read: tokens(t, "scraper "+readToken), Write: tokens(t, "alice "+writeToken),
 	}})
 	return s.Handler(), log
@@ -255,7 +257,7 @@ func TestBrowserIsNotLedIn(t *testing.T) {
 		"no name at all, as HTTP/1.0": {"GET", "/status", []string{"Host", ""}, 200},
 	} {
 		f := newFake()
-		h := admin.New(admin.Options{Cluster: f, Log: zerolog.Nop(), Access: admin.Access{Hosts: []string{"Node-1.example"}}}).Handler()
+		h := admin.New(admin.Options{API: apitest.SetOf(f), Log: zerolog.Nop(), Access: admin.Access{Hosts: []string{"Node-1.example"}}}).Handler()
 		res := fetchJSON(t, h, tt.method, tt.target, "", tt.headers...)
 		if res.Code != tt.want {
 			t.Errorf("%s: %d %s, want %d", name, res.Code, body(res), tt.want)
@@ -298,7 +300,7 @@ func TestEveryAnswerIsSecured(t *testing.T) {
 }
 
 func TestAccessChangesWhileItRuns(t *testing.T) {
-	s := admin.New(admin.Options{Cluster: newFake(), Log: zerolog.Nop(), Access: admin.Access{Read: tokens(t, readToken)}})
+	s := admin.New(admin.Options{API: apitest.SetOf(newFake()), Log: zerolog.Nop(), Access: admin.Access{Read: tokens(t, readToken)}})
 	next := "next-0123456789abcdefghij"
 	s.SetAccess(admin.Access{Read: tokens(t, next)})
 	for token, want := range map[string]int{readToken: 401, next: 200} {
@@ -331,7 +333,7 @@ func TestCertificatesLetIn(t *testing.T) {
 	server, readers, writers, stranger := newCA(t), newCA(t), newCA(t), newCA(t)
 	f := newFake()
 	log := &record{}
-	s := admin.New(admin.Options{Cluster: f, Log: zerolog.New(log), Access: admin.Access{
+	s := admin.New(admin.Options{API: apitest.SetOf(f), Log: zerolog.New(log), Access: admin.Access{
 		Read: tokens(t, readToken), ReadCAs: readers.pool(), WriteCAs: writers.pool(),
 	}})
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, Certificates: []tls.Certificate{server.issue(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)}}
@@ -368,7 +370,7 @@ func TestCertificatesLetIn(t *testing.T) {
 		if got := statusOf(err); got != tt.look {
 			t.Errorf("%s: looking gives %d (%v), want %d", name, got, err, tt.look)
 		}
-		err = c.Do(t.Context(), admin.Action{Verb: admin.StepDown})
+		err = c.Do(t.Context(), api.Action{Verb: api.StepDown})
 		if got := statusOf(err); got != tt.remove {
 			t.Errorf("%s: changing gives %d (%v), want %d", name, got, err, tt.remove)
 		}

@@ -3,13 +3,15 @@ package admin
 import (
 	"net/http"
 	"slices"
+
+	"shardway/admin/api"
 )
 
 func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	st := s.cluster.Status()
+	st := s.api.Cluster.Status()
 	st.Nodes, st.Findings = s.setUnavailable(cloneNodes(st.Nodes)), nonNil(st.Findings)
 	w.Header().Set("Vary", "Accept")
 	if !prefersHTML(r.Header.Values("Accept")) {
@@ -20,10 +22,10 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) error {
 }
 
 // setUnavailable sets Unavailable of each owner in nodes, and returns nodes.
-func (s *Server) setUnavailable(nodes []Node) []Node {
+func (s *Server) setUnavailable(nodes []api.Node) []api.Node {
 	for i := range nodes {
 		if n := &nodes[i]; n.Shards > 0 {
-			n.Unavailable = s.cluster.Idle(n.ID)
+			n.Unavailable = s.api.Cluster.Idle(n.ID)
 		}
 	}
 	return nodes
@@ -33,8 +35,8 @@ func (s *Server) nodes(w http.ResponseWriter, r *http.Request) error {
 	if _, err := query(r); err != nil {
 		return err
 	}
-	st := s.cluster.Status()
-	return writeJSON(w, NodeList{Leader: st.Leader, Epoch: st.Epoch, Nodes: s.setUnavailable(cloneNodes(st.Nodes))})
+	st := s.api.Cluster.Status()
+	return writeJSON(w, api.NodeList{Leader: st.Leader, Epoch: st.Epoch, Nodes: s.setUnavailable(cloneNodes(st.Nodes))})
 }
 
 func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
@@ -42,12 +44,12 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	list := s.cluster.Shards()
+	list := s.api.Cluster.Shards()
 	rows := nonNil(list.Shards)
 	if node := q.str("node"); q.has("node") {
 		// The list of a node includes shards that are moving to it. An empty name selects orphaned
 		// shards.
-		rows = filterRows(rows, func(x Shard) bool { return x.Owner == node || node != "" && x.To == node })
+		rows = filterRows(rows, func(x api.Shard) bool { return x.Owner == node || node != "" && x.To == node })
 		if len(rows) == 0 && node != "" {
 			if err := s.checkNode(node); err != nil {
 				return err
@@ -55,11 +57,11 @@ func (s *Server) shards(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if state := q.str("state"); q.has("state") {
-		states := []string{ShardOwned, ShardMoving, ShardOrphaned}
+		states := []string{api.ShardOwned, api.ShardMoving, api.ShardOrphaned}
 		if !slices.Contains(states, state) {
 			return badParam("state", state, "is no state of a shard: "+allowedNames(states))
 		}
-		rows = filterRows(rows, func(x Shard) bool { return x.State == state })
+		rows = filterRows(rows, func(x api.Shard) bool { return x.State == state })
 	}
 	list.Shards = rows
 	return writeJSON(w, list)
@@ -70,8 +72,8 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	all := s.cluster.Endpoints()
-	rows := filterRows(all, func(e Endpoint) bool {
+	all := s.api.Cluster.Endpoints()
+	rows := filterRows(all, func(e api.Endpoint) bool {
 		return (!q.has("node") || e.Node == q.str("node")) && (!q.has("name") || e.Name == q.str("name"))
 	})
 	if len(rows) == 0 && q.has("node") {
@@ -83,7 +85,7 @@ func (s *Server) endpoints(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	return writeJSON(w, EndpointList{Endpoints: rows})
+	return writeJSON(w, api.EndpointList{Endpoints: rows})
 }
 
 // filterRows returns the rows for which keep returns true, in a new slice, because rows belongs to
@@ -107,7 +109,7 @@ func nonNil[T any](rows []T) []T {
 }
 
 // cloneNodes returns a copy of nodes in which no list or map is nil.
-func cloneNodes(nodes []Node) []Node {
+func cloneNodes(nodes []api.Node) []api.Node {
 	nodes = slices.Clone(nonNil(nodes))
 	for i := range nodes {
 		if nodes[i].Endpoints == nil {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"shardway/admin"
+	"shardway/admin/apitest"
 )
 
 // stalled is the answer to a client that reads nothing until it is let go.
@@ -26,7 +27,7 @@ func (w stalled) Write(b []byte) (int, error) {
 func TestFewMayReadLongListsAtOnce(t *testing.T) {
 	for _, path := range []string{"/v1/shards", "/v1/owned"} {
 		synctest.Test(t, func(t *testing.T) {
-			h := admin.New(admin.Options{Cluster: owning{fake: newFake()}}).Handler()
+			h := admin.New(admin.Options{API: apitest.SetOf(owning{fake: newFake()})}).Handler()
 			let := make(chan struct{})
 			get := func(from string) int {
 				r := httptest.NewRequest(http.MethodGet, path, nil)

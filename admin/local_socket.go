@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/rs/zerolog"
+
+	"shardway/admin/api"
 )
 
 const (
@@ -22,15 +24,6 @@ const (
 	// localSocketMode prevents other users from connecting.
 	localSocketMode = 0o600
 )
-
-// LocalNode is a node as its local socket serves it.
-type LocalNode interface {
-	// DrainSelf starts a drain that lasts as long as this process, and returns its progress. Repeated
-	// calls have no further effect.
-	DrainSelf() DrainState
-	// SelfState returns the progress of this drain.
-	SelfState() DrainState
-}
 
 // localSocketPath returns the path of the socket in a data directory. It must fit into a
 // sockaddr_un: 107 bytes on Linux.
@@ -91,7 +84,7 @@ func (l *localListener) Close() error {
 }
 
 // ServeLocal serves the local socket of a node until ctx ends. It closes ln.
-func ServeLocal(ctx context.Context, ln net.Listener, s LocalNode, log zerolog.Logger) error {
+func ServeLocal(ctx context.Context, ln net.Listener, s api.LocalNode, log zerolog.Logger) error {
 	mux := http.NewServeMux()
 	mux.Handle(localDrainPath, handle(func(w http.ResponseWriter, r *http.Request) error {
 		if _, err := query(r); err != nil {
@@ -129,13 +122,13 @@ func NewLocalClient(data string) (*LocalClient, error) {
 func (c *LocalClient) Close() { c.c.Close() }
 
 // Drain starts a drain that lasts as long as the process runs, and returns its progress.
-func (c *LocalClient) Drain(ctx context.Context) (DrainState, error) {
-	return fetchJSON[DrainState](ctx, c.c, call{method: http.MethodPost, path: localDrainPath})
+func (c *LocalClient) Drain(ctx context.Context) (api.DrainState, error) {
+	return fetchJSON[api.DrainState](ctx, c.c, call{method: http.MethodPost, path: localDrainPath})
 }
 
 // State returns the progress of the drain.
-func (c *LocalClient) State(ctx context.Context) (DrainState, error) {
-	return getJSON[DrainState](ctx, c.c, localDrainPath, nil)
+func (c *LocalClient) State(ctx context.Context) (api.DrainState, error) {
+	return getJSON[api.DrainState](ctx, c.c, localDrainPath, nil)
 }
 
 // describeLocalError is describeError for the local socket.

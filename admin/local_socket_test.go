@@ -13,20 +13,21 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // self is a node with three shards, as it is asked on its own machine.
 type self struct{ leaving atomic.Bool }
 
-func (s *self) DrainSelf() admin.DrainState {
+func (s *self) DrainSelf() api.DrainState {
 	s.leaving.Store(true)
 	d := s.SelfState()
 	d.Warning = "nothing works"
 	return d
 }
 
-func (s *self) SelfState() admin.DrainState {
-	return admin.DrainState{Node: "n1", Requested: s.leaving.Load(), Shards: 3, Requests: 2, Sockets: 1}
+func (s *self) SelfState() api.DrainState {
+	return api.DrainState{Node: "n1", Requested: s.leaving.Load(), Shards: 3, Requests: 2, Sockets: 1}
 }
 
 // serveSelf serves s in a data directory until the test ends or stop is called.
@@ -62,7 +63,7 @@ func TestOwnSocketIsItsOwnersAloneAndGoes(t *testing.T) {
 	if d, err := c.State(t.Context()); err != nil || d.Requested || s.leaving.Load() {
 		t.Errorf("State() = %+v, %v before it was asked", d, err)
 	}
-	if d, err := c.Drain(t.Context()); err != nil || d != (admin.DrainState{Node: "n1", Requested: true, Shards: 3, Requests: 2, Sockets: 1, Warning: "nothing works"}) {
+	if d, err := c.Drain(t.Context()); err != nil || d != (api.DrainState{Node: "n1", Requested: true, Shards: 3, Requests: 2, Sockets: 1, Warning: "nothing works"}) {
 		t.Errorf("Drain() = %+v, %v", d, err)
 	}
 	stop()

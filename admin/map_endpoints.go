@@ -8,15 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"shardway/admin/api"
 	"shardway/internal/problem"
 	"shardway/shardmap"
 )
 
-// Default and maximum time to wait for the next map.
-const (
-	defaultWait = 30 * time.Second
-	maxWait     = time.Minute
-)
+// defaultWait is the default time to wait for the next map.
+const defaultWait = 30 * time.Second
 
 // shardMap responds with the committed map. With ?after=EPOCH it first waits up to ?wait= for a
 // newer map. If none is committed in time, it responds with the current map, or with 304 if the
@@ -38,7 +36,7 @@ func (s *Server) shardMap(w http.ResponseWriter, r *http.Request) error {
 		return missing("after", "say with wait which epoch you have, as in ?after=17&wait=30s")
 	}
 	if q.has("after") {
-		s.waitMap(w, r, after, min(wait, maxWait))
+		s.waitMap(w, r, after, min(wait, api.MaxWait))
 		if r.Context().Err() != nil {
 			return problem.New(problem.NotReady, "the node is stopping: ask another one")
 		}
@@ -59,13 +57,13 @@ func (s *Server) waitMap(w http.ResponseWriter, r *http.Request, after uint64, w
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(wait + writeTimeout))
 	ctx, cancel := context.WithTimeout(r.Context(), wait)
 	defer cancel()
-	s.cluster.WaitMap(ctx, after)
+	s.api.Cluster.WaitMap(ctx, after)
 }
 
 // committedMap returns the committed map with all JSON fields set.
-func (s *Server) committedMap() Map {
-	m := s.cluster.Map()
-	m.Hash = HashName
+func (s *Server) committedMap() api.Map {
+	m := s.api.Cluster.Map()
+	m.Hash = api.HashName
 	m.Nodes = nonNil(m.Nodes)
 	if len(m.Owners) == 0 {
 		m.Owners = slices.Repeat([]int{-1}, m.Shards)
@@ -85,19 +83,19 @@ func (s *Server) locate(w http.ResponseWriter, r *http.Request) error {
 	if q.str("key") == "" {
 		return emptyKeyProblem()
 	}
-	m := s.cluster.Map()
+	m := s.api.Cluster.Map()
 	if m.Shards < 1 {
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	}
-	l := Location{Key: q.str("key"), Epoch: m.Epoch}
+	l := api.Location{Key: q.str("key"), Epoch: m.Epoch}
 	l.Shard = uint32(shardmap.Of(l.Key, m.Shards))
 	if int(l.Shard) < len(m.Owners) {
 		if i := m.Owners[l.Shard]; i >= 0 && i < len(m.Nodes) {
 			l.Owner, l.Endpoint = m.Nodes[i].ID, m.Nodes[i].HTTP
 		}
 	}
-	l.Unavailable = s.cluster.Idle(l.Owner)
-	if all := s.cluster.Shards().Shards; int(l.Shard) < len(all) && all[l.Shard].Owner == l.Owner {
+	l.Unavailable = s.api.Cluster.Idle(l.Owner)
+	if all := s.api.Cluster.Shards().Shards; int(l.Shard) < len(all) && all[l.Shard].Owner == l.Owner {
 		l.StaleReturn = all[l.Shard].StaleReturn
 	}
 	return writeJSON(w, l)

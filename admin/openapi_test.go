@@ -16,6 +16,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 	"shardway/internal/problem"
 )
 
@@ -117,16 +119,16 @@ type capable struct {
 	owning
 }
 
-func (capable) Rotate(context.Context, string) (admin.Rotation, error) {
-	return admin.Rotation{Secret: "5e", Nodes: []string{"a"}}, nil
+func (capable) Rotate(context.Context, string) (api.Rotation, error) {
+	return api.Rotation{Secret: "5e", Nodes: []string{"a"}}, nil
 }
 
 func newCapable() http.Handler {
 	f := newFake()
 	f.commit(18)
 	return admin.New(admin.Options{
-		Cluster: capable{f, &upgradable{fake: f}, &retimed{fake: f}, &planning{fake: f}, &draining{fake: f, left: admin.DrainState{Node: "n3"}}, owning{f}},
-		Log:     zerolog.Nop(), Metrics: prometheus.NewRegistry(), Events: ring("n1"),
+		API: apitest.SetOf(capable{f, &upgradable{fake: f}, &retimed{fake: f}, &planning{fake: f}, &draining{fake: f, left: api.DrainState{Node: "n3"}}, owning{f}}),
+		Log: zerolog.Nop(), Metrics: prometheus.NewRegistry(), Events: ring("n1"),
 	}).Handler()
 }
 
@@ -140,7 +142,7 @@ func TestOpenAPIHasThePaths(t *testing.T) {
 	for _, m := range regexp.MustCompile(`(?:get|post|mux\.Handle)\("(/[^"]+)"`).FindAllStringSubmatch(string(code), -1) {
 		want[m[1]] = true
 	}
-	for v := admin.Remove; v <= admin.Rebalance; v++ {
+	for v := api.Remove; v <= api.Rebalance; v++ {
 		want["/v1/"+v.String()] = true
 	}
 	for _, other := range []string{"/", "/v1/", "/{$}"} {

@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // owning is a cluster that knows what its app has.
 type owning struct{ *fake }
 
-func (o owning) Held(context.Context) (admin.OwnedList, error) {
+func (o owning) Held(context.Context) (api.OwnedList, error) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 6e6, time.UTC)
-	return admin.OwnedList{Node: "n1", Epoch: 17, LeaseMS: 412, Shards: []admin.OwnedShard{
-		{Shard: 1, Epoch: 9, State: admin.OwnedServing, Since: at},
-		{Shard: 2, Epoch: 17, State: admin.OwnedAcquiring, Since: at, Error: "disk full"},
+	return api.OwnedList{Node: "n1", Epoch: 17, LeaseMS: 412, Shards: []api.OwnedShard{
+		{Shard: 1, Epoch: 9, State: api.OwnedServing, Since: at},
+		{Shard: 2, Epoch: 17, State: api.OwnedAcquiring, Since: at, Error: "disk full"},
 	}}, o.refuse
 }
 
@@ -28,7 +29,7 @@ func TestOwnedIsShown(t *testing.T) {
 	ended := newFake()
 	ended.refuse = errors.New("it has ended")
 	for _, tc := range []struct {
-		c              admin.Cluster
+		c              api.Cluster
 		method, target string
 		status         int
 		want           string // of the detail, if it is a problem

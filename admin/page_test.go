@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/problem"
 	"shardway/verdict"
 )
@@ -22,13 +22,13 @@ const firefox = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8
 // saying is a node that tells what the test gives it.
 type saying struct {
 	*fake
-	st admin.Status
+	st api.Status
 }
 
-func (f saying) Status() admin.Status { return f.st }
+func (f saying) Status() api.Status { return f.st }
 
 // pageOf returns what a browser gets.
-func dashboardURL(t *testing.T, st admin.Status) (page string, header http.Header) {
+func dashboardURL(t *testing.T, st api.Status) (page string, header http.Header) {
 	t.Helper()
 	res := fetchJSON(t, handlerOf(saying{newFake(), st}), "GET", "/status", "", "Accept", firefox)
 	if got := res.Header().Get("Content-Type"); res.Code != 200 || got != "text/html; charset=utf-8" {
@@ -49,7 +49,7 @@ func TestBrowserGetsAPage(t *testing.T) {
 	if !strings.HasSuffix(page, "</html>\n") || strings.Contains(page, "ZgotmplZ") {
 		t.Errorf("page is cut, or its template puts something where it must not be:\n%s", page)
 	}
-	page, _ = dashboardURL(t, admin.Status{})
+	page, _ = dashboardURL(t, api.Status{})
 	if !strings.Contains(page, "none known yet") || !strings.HasSuffix(page, "</html>\n") {
 		t.Errorf("page of an empty node is cut or lacks the note:\n%s", page)
 	}
@@ -64,20 +64,20 @@ func TestServedPageSaysTheVerdictFirst(t *testing.T) {
 	paused := verdict.Finding{Code: verdict.Paused, Severity: verdict.Info, Text: "planned moves are paused", Remedy: "shardway resume"}
 	for _, tc := range []struct {
 		name                     string
-		change                   func(*admin.Status)
+		change                   func(*api.Status)
 		severity, word, headline string
 	}{
 		{"all is well", nil, "ok", "Healthy", "All 4 shards served, by 2 nodes"},
-		{"moves", func(st *admin.Status) { st.State, st.Shards.Moving = "rebalancing", 3 }, "info", "Rebalancing", "3 of 4 shards on the move"},
-		{"no owner", func(st *admin.Status) { st.Shards.Unavailable = 1 }, "info", "Rebalancing", "1 of 4 shards unavailable"},
-		{"joins", func(st *admin.Status) { st.State = "joining" }, "info", "Rebalancing", "n1 is joining"},
-		{"a warning", func(st *admin.Status) { st.Findings = []verdict.Finding{even, paused} }, "warning", "Warning: even-voters", "two &lt;b&gt; voters"},
-		{"outages", func(st *admin.Status) { st.Findings = []verdict.Finding{quorum, unavailable, unavailable, even} }, "outage", "Outage: no-quorum, unavailable", "1 of 3 voters is here"},
-		{"as somebody wanted it", func(st *admin.Status) { st.Findings = []verdict.Finding{paused} }, "info", "Note: paused", "planned moves are paused"},
+		{"moves", func(st *api.Status) { st.State, st.Shards.Moving = "rebalancing", 3 }, "info", "Rebalancing", "3 of 4 shards on the move"},
+		{"no owner", func(st *api.Status) { st.Shards.Unavailable = 1 }, "info", "Rebalancing", "1 of 4 shards unavailable"},
+		{"joins", func(st *api.Status) { st.State = "joining" }, "info", "Rebalancing", "n1 is joining"},
+		{"a warning", func(st *api.Status) { st.Findings = []verdict.Finding{even, paused} }, "warning", "Warning: even-voters", "two &lt;b&gt; voters"},
+		{"outages", func(st *api.Status) { st.Findings = []verdict.Finding{quorum, unavailable, unavailable, even} }, "outage", "Outage: no-quorum, unavailable", "1 of 3 voters is here"},
+		{"as somebody wanted it", func(st *api.Status) { st.Findings = []verdict.Finding{paused} }, "info", "Note: paused", "planned moves are paused"},
 	} {
-		st := admin.Status{
-			Node: "n1", State: "operational", Shards: admin.ShardCounts{Total: 4, Owned: 2},
-			Nodes: []admin.Node{{ID: "n1", State: "active", Shards: 2}, {ID: "n2", State: "active", Shards: 2}, {ID: "n3", State: "active"}},
+		st := api.Status{
+			Node: "n1", State: "operational", Shards: api.ShardCounts{Total: 4, Owned: 2},
+			Nodes: []api.Node{{ID: "n1", State: "active", Shards: 2}, {ID: "n2", State: "active", Shards: 2}, {ID: "n3", State: "active"}},
 		}
 		if tc.change != nil {
 			tc.change(&st)
@@ -107,15 +107,15 @@ func TestServedPageSaysTheVerdictFirst(t *testing.T) {
 // Ids, zones and versions are what somebody chose to call things, and may be markup.
 func TestPageMakesNoMarkupOfNames(t *testing.T) {
 	const evil = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}</style>`
-	page, _ := dashboardURL(t, admin.Status{
+	page, _ := dashboardURL(t, api.Status{
 		Node: evil, Cluster: evil, Version: evil, State: evil, Role: evil, Leader: evil, Findings: []verdict.Finding{{Code: evil, Text: evil, Remedy: evil}, {Code: evil, Text: evil, Remedy: evil}},
-		Timing: &admin.TimingState{Timing: admin.Timing{Lease: evil, DeadAfter: evil, Takeover: evil}},
-		Keys:   &admin.KeysState{Active: evil, Digest: evil, Pending: []admin.PendingKeys{{Digest: evil, Loaded: []string{evil}, Missing: []string{evil}}}},
-		Nodes: []admin.Node{{
+		Timing: &api.TimingState{Timing: api.Timing{Lease: evil, DeadAfter: evil, Takeover: evil}},
+		Keys:   &api.KeysState{Active: evil, Digest: evil, Pending: []api.PendingKeys{{Digest: evil, Loaded: []string{evil}, Missing: []string{evil}}}},
+		Nodes: []api.Node{{
 			ID: evil, State: evil, Role: evil, Zone: evil, AppVersion: evil, App: evil, Endpoints: map[string]string{evil: evil},
 		}},
 	})
-	clean, _ := dashboardURL(t, admin.Status{Findings: []verdict.Finding{{Remedy: "x"}, {Remedy: "x"}}, Timing: &admin.TimingState{}, Nodes: []admin.Node{{ID: "x"}}})
+	clean, _ := dashboardURL(t, api.Status{Findings: []verdict.Finding{{Remedy: "x"}, {Remedy: "x"}}, Timing: &api.TimingState{}, Nodes: []api.Node{{ID: "x"}}})
 	tags := func(page string) map[string]int {
 		n := map[string]int{}
 		for _, tag := range regexp.MustCompile(`<[a-z]+`).FindAllString(page, -1) {
@@ -182,15 +182,15 @@ func TestScriptMakesNoMarkup(t *testing.T) {
 // A hundred nodes and 16 384 shards must not make the page heavy: it is loaded when a
 // network is in trouble, and its script asks every two seconds.
 func TestPageOfManyIsLight(t *testing.T) {
-	st := admin.Status{Node: "node-0", State: "operational", Shards: admin.ShardCounts{Total: 16384}}
-	m := admin.Map{Epoch: 17, Shards: 16384}
+	st := api.Status{Node: "node-0", State: "operational", Shards: api.ShardCounts{Total: 16384}}
+	m := api.Map{Epoch: 17, Shards: 16384}
 	for i := range 100 {
 		id := fmt.Sprintf("node-%d.rack-7.example", i)
-		st.Nodes = append(st.Nodes, admin.Node{
+		st.Nodes = append(st.Nodes, api.Node{
 			ID: id, State: "active", Role: "follower", Zone: "eu-central-1a", App: "healthy", Shards: 164, LastHeartbeatMS: 100, AppVersion: "2026.11.23",
 			Endpoints: map[string]string{"http": "10.0.0.1:8080", "admin": "10.0.0.1:8081", "peer": "10.0.0.1:7947"},
 		})
-		m.Nodes = append(m.Nodes, admin.MapNode{ID: id, HTTP: "10.0.0.1:8080"})
+		m.Nodes = append(m.Nodes, api.MapNode{ID: id, HTTP: "10.0.0.1:8080"})
 	}
 	for i := range 16384 {
 		m.Owners = append(m.Owners, i%100)
@@ -214,10 +214,10 @@ func TestPageOfManyIsLight(t *testing.T) {
 
 type large struct {
 	saying
-	m admin.Map
+	m api.Map
 }
 
-func (l large) Map() admin.Map { return l.m }
+func (l large) Map() api.Map { return l.m }
 
 // A browser cannot show a token by itself. Where one is asked for, it gets a page that asks
 // for it: of this port, by its name, the same for everybody, and without a word of the

@@ -4,58 +4,18 @@ import (
 	"context"
 	"net/http"
 
+	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
-// Plan is the response of GET /v1/plan: the moves of the next map. The leader computes them
-// from the committed map, the live nodes and the policy. The request changes nothing.
-type Plan struct {
-	// Epoch is the epoch of the committed map.
-	Epoch uint64 `json:"epoch"`
-	// Moves is sorted by the first shard. It is empty if the committed map needs no change.
-	Moves []PlannedMoves `json:"moves"`
-	// Pause is the duration of a pause of planned moves; empty means no pause. Resumed has the moves
-	// that the end of the pause would cause.
-	Pause   string         `json:"pause,omitempty"`
-	Resumed []PlannedMoves `json:"resumed,omitempty"`
-	// HeldBack has the nodes that get fewer shards than an even distribution assigns to them: their
-	// apps had the other shards before, and have not restarted since.
-	HeldBack []HeldBackNode `json:"held_back,omitempty"`
-}
-
-// HeldBackNode is a node that would own more shards if its app had restarted.
-type HeldBackNode struct {
-	Node string `json:"node"`
-	// Shards is the number of shards that it would own in addition.
-	Shards int `json:"shards"`
-}
-
-// PlannedMoves are shards that move from one node to another for the same reason.
-type PlannedMoves struct {
-	From string `json:"from"` // empty means orphaned
-	To   string `json:"to"`   // empty means that no node takes them
-	// Why is a reason as in the history of a shard, or pin, spread or orphan.
-	Why string `json:"why"`
-	// Proposed is true if the map with these moves has been proposed and awaits acknowledgements.
-	Proposed bool     `json:"proposed"`
-	Shards   []uint32 `json:"shards"` // ascending
-}
-
-// PlanAPI is the optional interface of a Cluster that serves /v1/plan.
-type PlanAPI interface {
-	// Plan requests the plan from the leader. Its errors are those of Cluster.Do.
-	Plan(ctx context.Context) (Plan, error)
-}
-
 func (s *Server) plan(w http.ResponseWriter, r *http.Request) error {
-	api, ok := s.cluster.(PlanAPI)
-	if !ok {
+	if s.api.Plan == nil {
 		return problem.New(problem.NotFound, "this node plans nothing")
 	}
 	if _, err := query(r); err != nil {
 		return err
 	}
-	p, err := api.Plan(r.Context())
+	p, err := s.api.Plan.Plan(r.Context())
 	if err != nil {
 		return err
 	}
@@ -63,6 +23,6 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) error {
 }
 
 // Plan returns the moves of the next map.
-func (c *Client) Plan(ctx context.Context) (Plan, error) {
-	return getJSON[Plan](ctx, c, "/v1/plan", nil)
+func (c *Client) Plan(ctx context.Context) (api.Plan, error) {
+	return getJSON[api.Plan](ctx, c, "/v1/plan", nil)
 }

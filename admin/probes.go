@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
@@ -23,9 +24,9 @@ const (
 
 // ProbedNode is a node that probes can query.
 type ProbedNode interface {
-	Readiness
+	api.Readiness
 	// SelfState returns the progress of the drain of this process.
-	SelfState() DrainState
+	SelfState() api.DrainState
 }
 
 // ServeProbes serves /livez, /readyz and /drained on ln until ctx ends, for probes without a
@@ -99,13 +100,13 @@ func livez(w http.ResponseWriter, _ *http.Request) error {
 
 // readyz reports whether the node is ready. The full reason, which contains addresses, is only for
 // callers with read access to the admin port. Other callers get a short reason.
-func readyz(ready Readiness) endpoint {
+func readyz(ready api.Readiness) endpoint {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		if err := ready.Ready(); err != nil {
 			if admissionOf(r).detailed {
 				return problem.New(problem.NotReady, err.Error())
 			}
-			return problem.New(problem.NotReady, Brief(err))
+			return problem.New(problem.NotReady, api.Brief(err))
 		}
 		write(w, "text/plain; charset=utf-8", []byte("ok\n"))
 		return nil

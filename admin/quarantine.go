@@ -8,38 +8,18 @@ import (
 	"strconv"
 	"time"
 
+	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
-// QuarantinedKey is a key in quarantine, identified by its shard and key_hash. Requests for it get
-// 503.
-type QuarantinedKey struct {
-	Shard uint32 `json:"shard"`
-	Hash  string `json:"key_hash"`
-	// For is the duration of the quarantine; empty means until it is lifted. A new leader starts the
-	// duration again.
-	For string `json:"for,omitempty"`
-	// Known is false if the hash was computed with a secret that this node no longer has. The node
-	// then admits requests for the key.
-	Known bool `json:"known"`
-}
-
-// KeyHasher is the optional interface of a Cluster that supports the quarantine of keys. It
-// identifies keys without revealing them.
-type KeyHasher interface {
-	// Mark returns the shard and the key_hash of a key.
-	Mark(key string) (shard uint32, hash string)
-}
-
 // readKeyArgument sets the shard and the key_hash of an action, because the log must not contain
 // keys.
-func (s *Server) readKeyArgument(a *Action, args arguments) error {
-	hasher, ok := s.cluster.(KeyHasher)
-	if !ok {
+func (s *Server) readKeyArgument(a *api.Action, args api.Arguments) error {
+	if s.api.Keys == nil {
 		return problem.New(problem.NotFound, "this node knows no keys")
 	}
-	if d, err := time.ParseDuration(args.For); args.For != "" && (err != nil || d < time.Second || d > MaxPause) {
-		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m, or none", MaxPause))
+	if d, err := time.ParseDuration(args.For); args.For != "" && (err != nil || d < time.Second || d > api.MaxPause) {
+		return badParam("for", args.For, fmt.Sprintf("is no duration from 1s to %v: give one such as 30m, or none", api.MaxPause))
 	}
 	switch {
 	case args.Key != nil && args.Hash != "":
@@ -50,10 +30,10 @@ func (s *Server) readKeyArgument(a *Action, args arguments) error {
 		return badParam("shard", strconv.FormatUint(*args.Shard, 10), "is that of the key: leave it out, or name the key by its hash")
 	case args.Key != nil && *args.Key == "":
 		return emptyKeyProblem()
-	case args.Key != nil && s.cluster.Map().Shards < 1:
+	case args.Key != nil && s.api.Cluster.Map().Shards < 1:
 		return problem.New(problem.NotReady, "the node does not know the cluster's shards yet: ask again once /readyz is green")
 	case args.Key != nil:
-		a.Shard, a.Hash = hasher.Mark(*args.Key)
+		a.Shard, a.Hash = s.api.Keys.Mark(*args.Key)
 		return nil
 	}
 	if _, err := strconv.ParseUint(args.Hash, 16, 64); err != nil || len(args.Hash) != 16 {
@@ -74,19 +54,19 @@ type KeyName struct {
 
 // Quarantine makes nodes respond with 503 to requests for a key, for a duration, or until Lift if
 // forText is empty. It returns the action as the node has parsed it.
-func (c *Client) Quarantine(ctx context.Context, k KeyName, forText string) (Action, error) {
+func (c *Client) Quarantine(ctx context.Context, k KeyName, forText string) (api.Action, error) {
 	args := k.arguments()
 	args.For = forText
-	return c.mark(ctx, Quarantine, args)
+	return c.mark(ctx, api.Quarantine, args)
 }
 
 // Lift ends the quarantine of a key.
-func (c *Client) Lift(ctx context.Context, k KeyName) (Action, error) {
-	return c.mark(ctx, Lift, k.arguments())
+func (c *Client) Lift(ctx context.Context, k KeyName) (api.Action, error) {
+	return c.mark(ctx, api.Lift, k.arguments())
 }
 
-func (k KeyName) arguments() arguments {
-	args := arguments{Hash: k.Hash}
+func (k KeyName) arguments() api.Arguments {
+	args := api.Arguments{Hash: k.Hash}
 	if k.Key != "" {
 		args.Key = &k.Key
 	}
@@ -97,10 +77,10 @@ func (k KeyName) arguments() arguments {
 	return args
 }
 
-func (c *Client) mark(ctx context.Context, v Verb, args arguments) (Action, error) {
+func (c *Client) mark(ctx context.Context, v api.Verb, args api.Arguments) (api.Action, error) {
 	body, err := json.Marshal(args)
 	if err != nil {
-		return Action{}, err
+		return api.Action{}, err
 	}
-	return fetchJSON[Action](ctx, c, call{method: http.MethodPost, path: "/v1/" + v.String(), body: body, serverWait: actTimeout})
+	return fetchJSON[api.Action](ctx, c, call{method: http.MethodPost, path: "/v1/" + v.String(), body: body, serverWait: api.ActionTimeout})
 }

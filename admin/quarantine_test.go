@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
@@ -22,14 +22,14 @@ func TestKeysAreQuarantinedByTheirMark(t *testing.T) {
 	shard := uint32(shardmap.Of("alice", 4))
 	for _, tc := range []struct {
 		path, body string
-		want       admin.Action
+		want       api.Action
 	}{
-		{"/v1/quarantine", `{"key":"alice","for":"1h"}`, admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065", For: "1h"}},
-		{"/v1/quarantine?key=alice", "", admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065"}},
-		{"/v1/quarantine", `{"shard":3,"hash":"0123456789abcdef"}`, admin.Action{Verb: admin.Quarantine, Shard: 3, Hash: "0123456789abcdef"}},
-		{"/v1/quarantine?key=alice&for=1s", "", admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065", For: "1s"}},
-		{"/v1/quarantine?key=alice&for=168h", "", admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: "0000000000000065", For: "168h"}},
-		{"/v1/lift?key=alice", "", admin.Action{Verb: admin.Lift, Shard: shard, Hash: "0000000000000065"}},
+		{"/v1/quarantine", `{"key":"alice","for":"1h"}`, api.Action{Verb: api.Quarantine, Shard: shard, Hash: "0000000000000065", For: "1h"}},
+		{"/v1/quarantine?key=alice", "", api.Action{Verb: api.Quarantine, Shard: shard, Hash: "0000000000000065"}},
+		{"/v1/quarantine", `{"shard":3,"hash":"0123456789abcdef"}`, api.Action{Verb: api.Quarantine, Shard: 3, Hash: "0123456789abcdef"}},
+		{"/v1/quarantine?key=alice&for=1s", "", api.Action{Verb: api.Quarantine, Shard: shard, Hash: "0000000000000065", For: "1s"}},
+		{"/v1/quarantine?key=alice&for=168h", "", api.Action{Verb: api.Quarantine, Shard: shard, Hash: "0000000000000065", For: "168h"}},
+		{"/v1/lift?key=alice", "", api.Action{Verb: api.Lift, Shard: shard, Hash: "0000000000000065"}},
 	} {
 		res := fetchJSON(t, h, http.MethodPost, tc.path, tc.body, "Content-Type", "application/json")
 		did := f.actions()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
@@ -27,7 +28,7 @@ func (s *Server) routes() http.Handler {
 	post := func(path string, e endpoint) { mux.Handle(path, handle(e, http.MethodPost)) }
 
 	get("/livez", livez)
-	get("/readyz", readyz(s.cluster))
+	get("/readyz", readyz(s.api.Cluster))
 	get("/status", s.status)
 	get("/v1/nodes", s.nodes)
 	get("/v1/shards", s.limitLists(s.shards))
@@ -44,8 +45,8 @@ func (s *Server) routes() http.Handler {
 	get("/v1/owned", s.limitLists(s.owned))
 	get("/v1/backup", s.backup)
 	get("/v1/events", s.eventsEndpoint)
-	for v := Remove; v <= Rebalance; v++ {
-		if v != Drain {
+	for v := api.Remove; v <= api.Rebalance; v++ {
+		if v != api.Drain {
 			post("/v1/"+v.String(), s.actionEndpoint(v))
 		}
 	}
@@ -111,15 +112,15 @@ func asProblem(err error) *problem.Problem {
 		return p
 	case errors.As(err, &tooLarge):
 		return problem.Newf(problem.TooLarge, "the body is longer than %d bytes", tooLarge.Limit)
-	case errors.Is(err, ErrNoLeader):
+	case errors.Is(err, api.ErrNoLeader):
 		return problem.New(problem.NoLeader, err.Error())
-	case errors.Is(err, ErrUnknownNode):
+	case errors.Is(err, api.ErrUnknownNode):
 		return problem.New(problem.NotFound, err.Error())
-	case errors.Is(err, ErrInvalid):
+	case errors.Is(err, api.ErrInvalid):
 		return problem.New(problem.BadRequest, err.Error())
-	case errors.Is(err, ErrRefused):
+	case errors.Is(err, api.ErrRefused):
 		return problem.New(problem.Conflict, err.Error())
-	case errors.Is(err, ErrUnknown), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, api.ErrUnknown), errors.Is(err, context.DeadlineExceeded):
 		return problem.New(problem.Timeout, err.Error()+": it may still be carried out; look at /status before you try again")
 	}
 	return problem.New(problem.Internal, err.Error())

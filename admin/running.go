@@ -1,48 +1,19 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 
 	"shardway/internal/problem"
 )
 
-// RunningList is the response of GET /v1/running: the current load of each node, as reported by
-// the node.
-type RunningList struct {
-	Nodes []Running `json:"nodes"` // sorted by id
-	// Unresponsive has the nodes that did not respond in time.
-	Unresponsive []string `json:"unresponsive"`
-}
-
-// Running is the current load of one node. A field that a node of an older version does not report
-// is -1 or empty.
-type Running struct {
-	Node     string `json:"node"`
-	Version  string `json:"version"`
-	LeaseMS  int64  `json:"lease_ms"` // remaining lease; 0 means that the node admits no requests
-	Requests int    `json:"requests"` // in progress at its app
-	Sockets  int    `json:"sockets"`  // upgraded connections to its app
-	Queued   int    `json:"queued"`   // queued requests
-	Held     int    `json:"held"`     // shards that its app holds (Shardway-Hold)
-}
-
-// RunningAPI is the optional interface of a Cluster that serves /v1/running.
-type RunningAPI interface {
-	// Running queries all nodes, at most once per second for all callers together, and returns within
-	// 1 s. The caller must not modify the result.
-	Running(ctx context.Context) RunningList
-}
-
 func (s *Server) running(w http.ResponseWriter, r *http.Request) error {
-	api, ok := s.cluster.(RunningAPI)
-	if !ok {
+	if s.api.Running == nil {
 		return problem.New(problem.NotFound, "this node asks no others")
 	}
 	if _, err := query(r); err != nil {
 		return err
 	}
-	list := api.Running(r.Context())
+	list := s.api.Running.Running(r.Context())
 	list.Nodes, list.Unresponsive = nonNil(list.Nodes), nonNil(list.Unresponsive)
 	return writeJSON(w, list)
 }

@@ -35,7 +35,7 @@ type writer struct {
 
 // schemas returns those of the named types, and of what they are made of.
 func schemas(names []string) (string, error) {
-	files, err := filepath.Glob("*.go")
+	files, err := filepath.Glob("api/*.go")
 	if err != nil {
 		return "", err
 	}
@@ -93,7 +93,7 @@ func (w *writer) schema(name string) error {
 	}
 	st := w.types[name]
 	if st == nil {
-		return fmt.Errorf("admin has no type %s", name)
+		return fmt.Errorf("package api has no type %s", name)
 	}
 	w.out[name] = "…" // types may name each other
 	var required []string

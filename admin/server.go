@@ -11,13 +11,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"shardway/admin/api"
 	"shardway/event"
 )
 
 // Options configure a Server.
 type Options struct {
-	// Cluster is the node. Required.
-	Cluster Cluster
+	// API is the node.
+	API api.Set
 	// Metrics are the metrics for /metrics. nil disables /metrics.
 	Metrics prometheus.Gatherer
 	// Events contains the events of this node; the server adds the actions of operators. nil disables
@@ -32,7 +33,7 @@ type Options struct {
 
 // Server is the admin HTTP server of one node. It is safe for concurrent use.
 type Server struct {
-	cluster      Cluster
+	api          api.Set
 	metrics      prometheus.Gatherer
 	log          zerolog.Logger
 	events       *event.Ring
@@ -50,7 +51,7 @@ type Server struct {
 // New returns a Server. Call Serve to start it.
 func New(o Options) *Server {
 	s := &Server{
-		cluster: o.Cluster, metrics: o.Metrics, log: o.Log, events: o.Events, eventReaders: sourceLimit{max: maxReaders, maxPerSource: maxReadersPerSource},
+		api: o.API, metrics: o.Metrics, log: o.Log, events: o.Events, eventReaders: sourceLimit{max: maxReaders, maxPerSource: maxReadersPerSource},
 		lists: sourceLimit{max: maxLists, maxPerSource: maxListsPerSource}, page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
 	}
 	s.access.Store(&o.Access)

@@ -14,6 +14,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 	"shardway/internal/problem"
 )
 
@@ -85,10 +87,10 @@ func TestEmptyClusterHasEmptyLists(t *testing.T) {
 // blank is a node that knows nothing yet.
 type blank struct{ *fake }
 
-func (blank) Status() admin.Status        { return admin.Status{} }
-func (blank) Shards() admin.ShardList     { return admin.ShardList{} }
-func (blank) Endpoints() []admin.Endpoint { return nil }
-func (blank) Map() admin.Map              { return admin.Map{Shards: 3} }
+func (blank) Status() api.Status        { return api.Status{} }
+func (blank) Shards() api.ShardList     { return api.ShardList{} }
+func (blank) Endpoints() []api.Endpoint { return nil }
+func (blank) Map() api.Map              { return api.Map{Shards: 3} }
 
 func TestAcceptDecidesTheForm(t *testing.T) {
 	h := handlerOf(newFake())
@@ -207,15 +209,15 @@ func TestActionsReachTheCluster(t *testing.T) {
 	for _, tc := range []struct {
 		target, body string
 		headers      []string
-		want         admin.Action
+		want         api.Action
 	}{
-		{"/v1/remove?node=n3", "", nil, admin.Action{Verb: admin.Remove, Node: "n3"}},
-		{"/v1/remove?node=n3&force=1", "", nil, admin.Action{Verb: admin.Remove, Node: "n3", Force: true}},
-		{"/v1/remove", `{"node":"n3","force":true}`, js, admin.Action{Verb: admin.Remove, Node: "n3", Force: true}},
-		{"/v1/drain?node=n3&idle_first=30s", "", nil, admin.Action{Verb: admin.Drain, Node: "n3", IdleFirst: "30s"}},
-		{"/v1/drain", `{"node":"n3","idle_first":"2m"}`, js, admin.Action{Verb: admin.Drain, Node: "n3", IdleFirst: "2m"}},
-		{"/v1/step-down", "", nil, admin.Action{Verb: admin.StepDown}},
-		{"/v1/step-down", "{}", js, admin.Action{Verb: admin.StepDown}},
+		{"/v1/remove?node=n3", "", nil, api.Action{Verb: api.Remove, Node: "n3"}},
+		{"/v1/remove?node=n3&force=1", "", nil, api.Action{Verb: api.Remove, Node: "n3", Force: true}},
+		{"/v1/remove", `{"node":"n3","force":true}`, js, api.Action{Verb: api.Remove, Node: "n3", Force: true}},
+		{"/v1/drain?node=n3&idle_first=30s", "", nil, api.Action{Verb: api.Drain, Node: "n3", IdleFirst: "30s"}},
+		{"/v1/drain", `{"node":"n3","idle_first":"2m"}`, js, api.Action{Verb: api.Drain, Node: "n3", IdleFirst: "2m"}},
+		{"/v1/step-down", "", nil, api.Action{Verb: api.StepDown}},
+		{"/v1/step-down", "{}", js, api.Action{Verb: api.StepDown}},
 	} {
 		f := newFake()
 		res := fetchJSON(t, handlerOf(f), "POST", tc.target, tc.body, tc.headers...)
@@ -233,11 +235,11 @@ func TestRefusedActionsKeepTheirReason(t *testing.T) {
 		status int
 		detail string
 	}{
-		{fmt.Errorf("%w: election under way since 2s", admin.ErrNoLeader), 503, "remove: no leader: election under way since 2s"},
-		{fmt.Errorf("%w: %q; known are n1, n2", admin.ErrUnknownNode, "n3"), 404, `remove: unknown node: "n3"; known are n1, n2`},
-		{fmt.Errorf("%w: two voters would remain", admin.ErrRefused), 409, "remove: refused: two voters would remain"},
+		{fmt.Errorf("%w: election under way since 2s", api.ErrNoLeader), 503, "remove: no leader: election under way since 2s"},
+		{fmt.Errorf("%w: %q; known are n1, n2", api.ErrUnknownNode, "n3"), 404, `remove: unknown node: "n3"; known are n1, n2`},
+		{fmt.Errorf("%w: two voters would remain", api.ErrRefused), 409, "remove: refused: two voters would remain"},
 		{fmt.Errorf("passed on: %w", own), 409, "of the leader's making"},
-		{fmt.Errorf("%w: leadership lost", admin.ErrUnknown), 504, "remove: outcome unknown: leadership lost: it may still be carried out; look at /status before you try again"},
+		{fmt.Errorf("%w: leadership lost", api.ErrUnknown), 504, "remove: outcome unknown: leadership lost: it may still be carried out; look at /status before you try again"},
 		{errors.New("disk full"), 500, "remove: disk full"},
 	} {
 		f := newFake()
@@ -259,7 +261,7 @@ func TestPageOfAnotherOriginChangesNothing(t *testing.T) {
 }
 
 func TestEveryAnswerPassesTheGuard(t *testing.T) {
-	h := admin.New(admin.Options{Cluster: newFake(), Metrics: prometheus.NewRegistry(), Log: zerolog.Nop()}).Handler()
+	h := admin.New(admin.Options{API: apitest.SetOf(newFake()), Metrics: prometheus.NewRegistry(), Log: zerolog.Nop()}).Handler()
 	for _, path := range []string{"/", "/status", "/livez", "/readyz", "/metrics", "/debug/pprof/", "/debug/pprof/heap", "/v1/map", "/nope", "//x"} {
 		h := fetchJSON(t, h, "GET", path, "").Header()
 		if h.Get("Server") != "shardway-admin" || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "DENY" {
@@ -273,7 +275,7 @@ func TestMetricsComeFromTheRegistry(t *testing.T) {
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "shardway_test_total", Help: "x"})
 	reg.MustRegister(c)
 	c.Add(3)
-	h := admin.New(admin.Options{Cluster: newFake(), Metrics: reg, Log: zerolog.Nop()}).Handler()
+	h := admin.New(admin.Options{API: apitest.SetOf(newFake()), Metrics: reg, Log: zerolog.Nop()}).Handler()
 	if got := body(fetchJSON(t, h, "GET", "/metrics", "")); !strings.Contains(got, "shardway_test_total 3") {
 		t.Errorf("GET /metrics = %s", got)
 	}

@@ -6,69 +6,19 @@ import (
 	"net/http"
 	"strconv"
 
+	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
-// Values of Shard.State.
-const (
-	ShardOwned    = "owned"
-	ShardMoving   = "moving"
-	ShardOrphaned = "orphaned"
-)
-
-// Shard is a shard in the response of GET /v1/shards.
-type Shard struct {
-	Shard uint32 `json:"shard"`
-	State string `json:"state"`        // owned, moving, orphaned
-	Owner string `json:"owner"`        // in the committed map; empty if orphaned
-	Epoch uint64 `json:"epoch"`        // ownership epoch; 0 if orphaned
-	To    string `json:"to,omitempty"` // new owner in the current proposal
-	// Previous is the previous owner, or the last owner of an orphaned shard. Empty means none.
-	Previous string `json:"previous,omitempty"`
-	// Released is true if the app of the previous owner has released the shard for the current owner,
-	// as far as the node has been informed.
-	Released bool `json:"released,omitempty"`
-	// Unavailable is why the owner does not serve the shard, as far as the node has been informed. It is
-	// absent if the owner serves the shard.
-	Unavailable string `json:"unavailable,omitempty"`
-	// StaleReturn is true if the shard has returned to an app that owned it before and has not
-	// restarted since.
-	StaleReturn bool `json:"stale_return,omitempty"`
-}
-
-// Move is a change of a shard's owner.
-type Move struct {
-	Epoch  uint64 `json:"epoch"` // of the committed map
-	Shard  uint32 `json:"shard"`
-	From   string `json:"from"` // empty means orphaned
-	To     string `json:"to"`   // empty means orphaned
-	Reason string `json:"reason"`
-}
-
-// ShardHistory is the response of GET /v1/shards/N.
-type ShardHistory struct {
-	Shard
-	// Moves has the moves of the shard, oldest first, among the last 4096 moves of all shards. It
-	// contains no moves from before the log that the node had when it started.
-	Moves []Move `json:"moves"`
-}
-
-// ShardHistoryAPI is the optional interface of a Cluster that serves /v1/shards/N.
-type ShardHistoryAPI interface {
-	// Moves returns the recorded moves of a shard, oldest first.
-	Moves(shard uint32) []Move
-}
-
 // shard returns the owner of one shard and its history.
 func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
-	api, ok := s.cluster.(ShardHistoryAPI)
-	if !ok {
+	if s.api.History == nil {
 		return problem.New(problem.NotFound, "this node remembers no moves")
 	}
 	if _, err := query(r); err != nil {
 		return err
 	}
-	all := s.cluster.Shards().Shards
+	all := s.api.Cluster.Shards().Shards
 	given := r.PathValue("shard")
 	n, err := strconv.ParseUint(given, 10, 32)
 	if err != nil {
@@ -79,7 +29,7 @@ func (s *Server) shard(w http.ResponseWriter, r *http.Request) error {
 		p.Param, p.Value = "shard", given
 		return p
 	}
-	return writeJSON(w, ShardHistory{Shard: all[n], Moves: nonNil(api.Moves(uint32(n)))})
+	return writeJSON(w, api.ShardHistory{Shard: all[n], Moves: nonNil(s.api.History.Moves(uint32(n)))})
 }
 
 // describeShardRange describes the valid shard numbers for an error message.
@@ -91,14 +41,6 @@ func describeShardRange(n int) string {
 }
 
 // Shard returns the owner of one shard and its history.
-func (c *Client) Shard(ctx context.Context, shard uint32) (ShardHistory, error) {
-	return getJSON[ShardHistory](ctx, c, "/v1/shards/"+strconv.FormatUint(uint64(shard), 10), nil)
-}
-
-// ShardList is the response of GET /v1/shards.
-type ShardList struct {
-	Epoch    uint64  `json:"epoch"`
-	Proposed uint64  `json:"proposed"`
-	Total    int     `json:"total"` // number of shards of the cluster, independent of the filter
-	Shards   []Shard `json:"shards"`
+func (c *Client) Shard(ctx context.Context, shard uint32) (api.ShardHistory, error) {
+	return getJSON[api.ShardHistory](ctx, c, "/v1/shards/"+strconv.FormatUint(uint64(shard), 10), nil)
 }

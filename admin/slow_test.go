@@ -13,13 +13,15 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 	"shardway/internal/simnet"
 )
 
 // inBubble runs f beside a server of c, in virtual time.
-func inBubble(t *testing.T, c func() admin.Cluster, f func(dial func() net.Conn)) {
+func inBubble(t *testing.T, c func() api.Cluster, f func(dial func() net.Conn)) {
 	t.Helper()
-	serverInBubble(t, func() *admin.Server { return admin.New(admin.Options{Cluster: c(), Log: zerolog.Nop()}) },
+	serverInBubble(t, func() *admin.Server { return admin.New(admin.Options{API: apitest.SetOf(c()), Log: zerolog.Nop()}) },
 		func(_ *admin.Server, dial func() net.Conn, _ func()) { f(dial) })
 }
 
@@ -74,7 +76,7 @@ func exchange(t *testing.T, conn net.Conn, raw string) (status int, body string)
 // slow is a node that takes 25 s to act.
 type slow struct{ *fake }
 
-func (s slow) Do(ctx context.Context, _ admin.Action) error {
+func (s slow) Do(ctx context.Context, _ api.Action) error {
 	done := time.NewTimer(25 * time.Second)
 	defer done.Stop()
 	select {
@@ -90,7 +92,7 @@ func TestSlowActionIsNotCutShort(t *testing.T) {
 		"query": "POST /v1/remove?node=n3 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n",
 		"body":  "POST /v1/remove HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 13\r\n\r\n{\"node\":\"n3\"}",
 	} {
-		inBubble(t, func() admin.Cluster { return slow{newFake()} }, func(dial func() net.Conn) {
+		inBubble(t, func() api.Cluster { return slow{newFake()} }, func(dial func() net.Conn) {
 			conn := dial()
 			defer func() { _ = conn.Close() }()
 			begun := time.Now()
@@ -102,7 +104,7 @@ func TestSlowActionIsNotCutShort(t *testing.T) {
 }
 
 func TestLongPollOutlivesTheOrdinaryTimeouts(t *testing.T) {
-	inBubble(t, func() admin.Cluster { return newFake() }, func(dial func() net.Conn) {
+	inBubble(t, func() api.Cluster { return newFake() }, func(dial func() net.Conn) {
 		conn := dial()
 		defer func() { _ = conn.Close() }()
 		begun := time.Now()
@@ -120,7 +122,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 		"GET /nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n\r\n{":                                         10 * time.Second,
 		"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n":                                                               time.Minute, // idle afterwards
 	} {
-		inBubble(t, func() admin.Cluster { return newFake() }, func(dial func() net.Conn) {
+		inBubble(t, func() api.Cluster { return newFake() }, func(dial func() net.Conn) {
 			conn := dial()
 			defer func() { _ = conn.Close() }()
 			begun := time.Now()

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
@@ -15,12 +15,12 @@ func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
 	one := uint32(1)
 	for _, tc := range []struct {
 		target, body string
-		want         admin.SocketBreak
+		want         api.SocketBreak
 		logged       string
 	}{
-		{"/v1/websockets?move_test=true", "", admin.SocketBreak{}, "move-test websockets"},
-		{"/v1/websockets?move_test=true&gap=true&shard=1", "", admin.SocketBreak{Shard: &one, Gap: true}, "move-test websockets of shard 1 with a gap"},
-		{"/v1/websockets", `{"move_test":true,"key":"` + key + `"}`, admin.SocketBreak{Key: &key}, "move-test websockets of key_hash 000000000000006b of shard 1"},
+		{"/v1/websockets?move_test=true", "", api.SocketBreak{}, "move-test websockets"},
+		{"/v1/websockets?move_test=true&gap=true&shard=1", "", api.SocketBreak{Shard: &one, Gap: true}, "move-test websockets of shard 1 with a gap"},
+		{"/v1/websockets", `{"move_test":true,"key":"` + key + `"}`, api.SocketBreak{Key: &key}, "move-test websockets of key_hash 000000000000006b of shard 1"},
 	} {
 		f := newFake()
 		h, log := guarded(t, f)
@@ -42,7 +42,7 @@ func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
 }
 
 // show writes out what a break points to.
-func show(b admin.SocketBreak) string {
+func show(b api.SocketBreak) string {
 	text := strconv.FormatBool(b.Gap)
 	if b.Key != nil {
 		text += " key " + *b.Key

@@ -8,24 +8,25 @@ import (
 	"testing"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // retimed is a cluster that has a timing, or none yet.
 type retimed struct {
 	*fake
 	unborn bool
-	asked  admin.Timing
+	asked  api.Timing
 	by     string
 }
 
-func (r *retimed) Timing(context.Context) (admin.TimingState, bool) {
-	return admin.TimingState{
-		Timing: admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"},
-		Since:  9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
+func (r *retimed) Timing(context.Context) (api.TimingState, bool) {
+	return api.TimingState{
+		Timing: api.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"},
+		Since:  9, Before: api.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
 	}, !r.unborn
 }
 
-func (r *retimed) Retime(ctx context.Context, change admin.Timing, by string) (admin.TimingState, error) {
+func (r *retimed) Retime(ctx context.Context, change api.Timing, by string) (api.TimingState, error) {
 	r.asked, r.by = change, by
 	t, _ := r.Timing(ctx)
 	return t, r.refuse
@@ -36,11 +37,11 @@ func TestTimingIsShownAndChanged(t *testing.T) {
 	js := []string{"Content-Type", "application/json"}
 	for _, tc := range []struct {
 		method, target, body string
-		want                 admin.Timing
+		want                 api.Timing
 	}{
-		{"GET", "/v1/settings", "", admin.Timing{}},
-		{"POST", "/v1/settings?lease=1s&dead_after=5s&takeover=timeout&rebalance_mode=stop-the-world", "", admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "stop-the-world"}},
-		{"POST", "/v1/settings", `{"dead_after":"5s"}`, admin.Timing{DeadAfter: "5s"}},
+		{"GET", "/v1/settings", "", api.Timing{}},
+		{"POST", "/v1/settings?lease=1s&dead_after=5s&takeover=timeout&rebalance_mode=stop-the-world", "", api.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "stop-the-world"}},
+		{"POST", "/v1/settings", `{"dead_after":"5s"}`, api.Timing{DeadAfter: "5s"}},
 	} {
 		r := &retimed{fake: newFake()}
 		res := fetchJSON(t, handlerOf(r), tc.method, tc.target, tc.body, js...)
@@ -53,11 +54,11 @@ func TestTimingIsShownAndChanged(t *testing.T) {
 func TestTimingMistakesNameWhatAndRemedy(t *testing.T) {
 	js := []string{"Content-Type", "application/json"}
 	refused := newFake()
-	refused.refuse = fmt.Errorf("%w: try again in 6s", admin.ErrRefused)
+	refused.refuse = fmt.Errorf("%w: try again in 6s", api.ErrRefused)
 	invalid := newFake()
-	invalid.refuse = fmt.Errorf("%w: takeover = \"none\" is none: give timeout, lease or immediate", admin.ErrInvalid)
+	invalid.refuse = fmt.Errorf("%w: takeover = \"none\" is none: give timeout, lease or immediate", api.ErrInvalid)
 	for _, tc := range []struct {
-		c                    admin.Cluster
+		c                    api.Cluster
 		method, target, body string
 		status               int
 		detail               string
@@ -93,7 +94,7 @@ func TestClientChangesTheTiming(t *testing.T) {
 	if got, err := c.Timing(t.Context()); err != nil || got != want {
 		t.Errorf("Timing() = %+v, %v", got, err)
 	}
-	change := admin.Timing{Takeover: "timeout"}
+	change := api.Timing{Takeover: "timeout"}
 	if got, err := c.Retime(t.Context(), change); err != nil || got != want || r.asked != change {
 		t.Errorf("Retime() = %+v, %v, asked %+v", got, err, r.asked)
 	}

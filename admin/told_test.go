@@ -9,13 +9,15 @@ import (
 	"testing"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 )
 
 // A page can make a browser call the port by an address that is none of the
 // machine's: the rules by which browsers keep pages from this machine do not know
 // 0.0.0.0, and ::ffff:127.0.0.1 is another spelling.
 func TestPortIsCalledByAddressesOfItsOwn(t *testing.T) {
-	s, asked := admin.New(admin.Options{Cluster: &fake{}}), 0
+	s, asked := admin.New(admin.Options{API: apitest.SetOf(&fake{})}), 0
 	for host, want := range map[string]int{
 		"127.0.0.1:8081": 200, "[::1]:8081": 200, "[::1]": 200, "localhost": 200, "10.0.0.3": 200,
 		"0.0.0.0": 403, "0.0.0.0:8081": 403, "[::]:8081": 403, "[::ffff:127.0.0.1]:8081": 403, "[::ffff:7f00:1]": 403, "[::ffff:0.0.0.0]": 403,
@@ -37,7 +39,7 @@ func TestPortIsCalledByAddressesOfItsOwn(t *testing.T) {
 type unready struct{ fake }
 
 func (*unready) Ready() error {
-	return &admin.UnreadyError{Brief: "no lease", Why: "10.0.0.7:7947 does not answer"}
+	return &api.UnreadyError{Brief: "no lease", Why: "10.0.0.7:7947 does not answer"}
 }
 
 // Addresses of the cluster are for those who may look at it, not for whoever probes,
@@ -47,8 +49,8 @@ func TestOnlyOperatorsLearnWhyANodeIsNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	open := admin.New(admin.Options{Cluster: &unready{}}).Handler()
-	closed := admin.New(admin.Options{Cluster: &unready{}, Access: admin.Access{Read: tokens}}).Handler()
+	open := admin.New(admin.Options{API: apitest.SetOf(&unready{})}).Handler()
+	closed := admin.New(admin.Options{API: apitest.SetOf(&unready{}), Access: admin.Access{Read: tokens}}).Handler()
 	for name, tc := range map[string]struct {
 		h           http.Handler
 		host, token string
@@ -72,7 +74,7 @@ func TestOnlyOperatorsLearnWhyANodeIsNotReady(t *testing.T) {
 			t.Errorf("%s: %d %s", name, w.Code, body)
 		}
 	}
-	if got := admin.Brief(errors.New("dial tcp 10.0.0.7:7947: no route")); strings.Contains(got, "10.") {
+	if got := api.Brief(errors.New("dial tcp 10.0.0.7:7947: no route")); strings.Contains(got, "10.") {
 		t.Errorf("Brief of any error = %q", got)
 	}
 }
@@ -85,7 +87,7 @@ func TestUnreadyErrorSaysNothingTwice(t *testing.T) {
 		{"draining", "draining: node a is to stop", "draining: node a is to stop"},
 		{"joining: not in the shard map yet", "joining: node a is not in the shard map yet", "joining: node a is not in the shard map yet"},
 	} {
-		if got := (&admin.UnreadyError{Brief: tc.brief, Why: tc.why}).Error(); got != tc.want {
+		if got := (&api.UnreadyError{Brief: tc.brief, Why: tc.why}).Error(); got != tc.want {
 			t.Errorf("%q and %q say %q, want %q", tc.brief, tc.why, got, tc.want)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 func TestUnknownNodeIsAnErrorThatNamesTheKnownOnes(t *testing.T) {
@@ -29,11 +29,11 @@ func TestUnknownNodeIsAnErrorThatNamesTheKnownOnes(t *testing.T) {
 	for i := range 20 {
 		many = append(many, fmt.Sprintf("n%02d", i))
 	}
-	err := admin.UnknownNode(strings.Repeat("z", 1000), many)
-	if !errors.Is(err, admin.ErrUnknownNode) || !strings.HasSuffix(err.Error(), "n14, n15 and 4 more (`shardway nodes` lists them)") || len(err.Error()) > 300 {
+	err := api.UnknownNode(strings.Repeat("z", 1000), many)
+	if !errors.Is(err, api.ErrUnknownNode) || !strings.HasSuffix(err.Error(), "n14, n15 and 4 more (`shardway nodes` lists them)") || len(err.Error()) > 300 {
 		t.Errorf("of many: %v", err)
 	}
-	if err := admin.UnknownNode("a", nil); !strings.HasSuffix(err.Error(), "the cluster has no nodes yet") {
+	if err := api.UnknownNode("a", nil); !strings.HasSuffix(err.Error(), "the cluster has no nodes yet") {
 		t.Errorf("of none: %v", err)
 	}
 }

@@ -9,12 +9,15 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/apitest"
 )
 
 // A connection on which nothing was asked, as browsers open ahead and health checks of
 // balancers leave open, kept a process that had handed everything over for three seconds.
 func TestSilentConnectionsDoNotHoldAStop(t *testing.T) {
-	served := func() *admin.Server { return admin.New(admin.Options{Cluster: newFake(), Log: zerolog.Nop()}) }
+	served := func() *admin.Server {
+		return admin.New(admin.Options{API: apitest.SetOf(newFake()), Log: zerolog.Nop()})
+	}
 	serverInBubble(t, served, func(_ *admin.Server, dial func() net.Conn, stop func()) {
 		silent := []net.Conn{dial(), dial()}
 		asked := dial()

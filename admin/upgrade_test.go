@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // upgradable is a cluster that has a format version.
@@ -15,13 +16,13 @@ type upgradable struct {
 	by string
 }
 
-func (l *upgradable) UpgradeStatus(context.Context) admin.UpgradeState {
-	return admin.UpgradeState{InForce: 1, Next: 2, Wait: "59m30s", Nodes: []admin.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 2, Heard: true}}}
+func (l *upgradable) UpgradeStatus(context.Context) api.UpgradeState {
+	return api.UpgradeState{InForce: 1, Next: 2, Wait: "59m30s", Nodes: []api.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 2, Heard: true}}}
 }
 
-func (l *upgradable) FinalizeUpgrade(_ context.Context, by string) (admin.UpgradeState, error) {
+func (l *upgradable) FinalizeUpgrade(_ context.Context, by string) (api.UpgradeState, error) {
 	l.by = by
-	return admin.UpgradeState{InForce: 2, Next: 2, Nodes: []admin.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}}}, l.refuse
+	return api.UpgradeState{InForce: 2, Next: 2, Nodes: []api.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}}}, l.refuse
 }
 
 func TestUpgradeIsShownAndFinalized(t *testing.T) {
@@ -43,10 +44,10 @@ func TestUpgradeIsShownAndFinalized(t *testing.T) {
 func TestUpgradeMistakesNameWhatAndRemedy(t *testing.T) {
 	js := []string{"Content-Type", "application/json"}
 	refused := newFake()
-	refused.refuse = fmt.Errorf("%w: format version 1 is in force, and format version 2 is blocked by c", admin.ErrRefused)
+	refused.refuse = fmt.Errorf("%w: format version 1 is in force, and format version 2 is blocked by c", api.ErrRefused)
 	const say = `finalize is missing: say {"finalize":true} or ?finalize=true: a finalized upgrade cannot be taken back`
 	for _, tc := range []struct {
-		c                    admin.Cluster
+		c                    api.Cluster
 		method, target, body string
 		status               int
 		detail               string

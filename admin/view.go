@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"shardway/admin/api"
 	"shardway/verdict"
 )
 
@@ -75,7 +76,7 @@ func columns() []column {
 	}
 }
 
-func viewOf(st Status) view {
+func viewOf(st api.Status) view {
 	v := view{Findings: st.Findings, Facts: facts(st), Columns: columns(), NodesSum: countByState(st.Nodes)}
 	v.Severity, v.Word, v.Headline = headline(st)
 	v.Mark = symbolOf(v.Severity)
@@ -84,7 +85,7 @@ func viewOf(st Status) view {
 		v.Title = v.Mark + " " + v.Title
 	}
 	nodes := slices.Clone(st.Nodes)
-	slices.SortStableFunc(nodes, func(a, b Node) int { return cmp.Compare(troubleOf(b), troubleOf(a)) })
+	slices.SortStableFunc(nodes, func(a, b api.Node) int { return cmp.Compare(troubleOf(b), troubleOf(a)) })
 	for _, n := range nodes {
 		v.Rows = append(v.Rows, rowOf(n, st))
 	}
@@ -106,7 +107,7 @@ func symbolOf(severity string) string {
 
 // headline summarizes the status: the codes of the most severe findings and the text of the first,
 // or the current activity if there are none.
-func headline(st Status) (severity, word, text string) {
+func headline(st api.Status) (severity, word, text string) {
 	if worst := verdict.Worst(st.Findings); worst > 0 {
 		var codes []string
 		for _, f := range st.Findings {
@@ -129,7 +130,7 @@ func headline(st Status) (severity, word, text string) {
 	}
 }
 
-func owners(nodes []Node) int {
+func owners(nodes []api.Node) int {
 	n := 0
 	for _, x := range nodes {
 		if x.Shards > 0 {
@@ -139,7 +140,7 @@ func owners(nodes []Node) int {
 	return n
 }
 
-func facts(st Status) []fact {
+func facts(st api.Status) []fact {
 	epoch := strconv.FormatUint(st.Epoch, 10)
 	if st.Proposed > st.Epoch {
 		epoch += " → " + strconv.FormatUint(st.Proposed, 10)
@@ -175,7 +176,7 @@ func count(n int, what string) string {
 }
 
 // countByState returns the number of nodes in each state, most frequent state first.
-func countByState(nodes []Node) string {
+func countByState(nodes []api.Node) string {
 	counts := map[string]int{}
 	var states []string
 	for _, n := range nodes {
@@ -191,7 +192,7 @@ func countByState(nodes []Node) string {
 }
 
 // troubleOf returns 2 for a failed node, 1 for a node in transition, and 0 otherwise.
-func troubleOf(n Node) int {
+func troubleOf(n api.Node) int {
 	switch {
 	case n.State == "failed" || n.State == "restarting" || n.App == "unhealthy":
 		return 2
@@ -201,7 +202,7 @@ func troubleOf(n Node) int {
 	return 0
 }
 
-func rowOf(n Node, st Status) row {
+func rowOf(n api.Node, st api.Status) row {
 	const unknown = "–"
 	role, note, heard, lease, waiting := n.Role, "", unknown, unknown, unknown
 	if n.Voter {
@@ -235,7 +236,7 @@ func rowOf(n Node, st Status) row {
 
 // dashboardURL returns the address of the dashboard of another node, or "" if the node announces
 // no valid admin address.
-func dashboardURL(n Node, st Status) string {
+func dashboardURL(n api.Node, st api.Status) string {
 	addr := n.Endpoints["admin"]
 	host, port, err := net.SplitHostPort(addr)
 	if n.ID == st.Node || err != nil || host == "" || strings.Trim(host, hostChars) != "" {

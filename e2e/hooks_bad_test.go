@@ -13,14 +13,14 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/load"
 	"shardway/verdict"
 )
 
 // owned asks a node what its app has.
-func owned(ctx context.Context, n *cluster.Node) (list admin.OwnedList, err error) {
+func owned(ctx context.Context, n *cluster.Node) (list api.OwnedList, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.Admin+"/v1/owned", nil)
 	if err != nil {
 		return list, err
@@ -115,9 +115,9 @@ func (b badHook) acquires(t *testing.T, shard int) {
 			}
 			for _, s := range list.Shards {
 				switch {
-				case int(s.Shard) != shard && s.State != admin.OwnedServing:
+				case int(s.Shard) != shard && s.State != api.OwnedServing:
 					t.Errorf("acquire %s: shard %d is %s, too", b.how, s.Shard, s.State)
-				case int(s.Shard) == shard && s.State == admin.OwnedAcquiring && strings.Contains(s.Error, says):
+				case int(s.Shard) == shard && s.State == api.OwnedAcquiring && strings.Contains(s.Error, says):
 					return nil
 				}
 			}
@@ -154,7 +154,7 @@ func TestThreeOf256ShardsFail(t *testing.T) {
 	n := c.Prepare(t, "--bootstrap-expect", "1")
 	n.App.SetHookFault(t, "acquire", "failed:5,130,255")
 	n.Start(t)
-	await := func(serving int) (list admin.OwnedList) {
+	await := func(serving int) (list api.OwnedList) {
 		t.Helper()
 		cluster.Await(t, fmt.Sprintf("%d shards are served", serving), func() (err error) {
 			if list, err = owned(t.Context(), n); err != nil {
@@ -162,7 +162,7 @@ func TestThreeOf256ShardsFail(t *testing.T) {
 			}
 			got := 0
 			for _, s := range list.Shards {
-				if s.State == admin.OwnedServing {
+				if s.State == api.OwnedServing {
 					got++
 				}
 			}

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/history"
 	"shardway/e2e/kit/wsresume"
 )
 
 // sockets asks a node for the sockets of the cluster by the command.
-func (x *keptSockets) sockets(t *testing.T, at *cluster.Node) (list admin.SocketList) {
+func (x *keptSockets) sockets(t *testing.T, at *cluster.Node) (list api.SocketList) {
 	t.Helper()
 	out, code := shardway(t, "websockets", "--json", "--admin", at.Admin)
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 {

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node/consensus"
 	"shardway/node/gossip"
 	"shardway/shardmap"
@@ -17,7 +17,7 @@ import (
 )
 
 // Do carries an action out, through the leader wherever it is.
-func (n *Node) Do(ctx context.Context, a admin.Action) error {
+func (n *Node) Do(ctx context.Context, a api.Action) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	if a.Hash != "" {
@@ -28,32 +28,32 @@ func (n *Node) Do(ctx context.Context, a admin.Action) error {
 	}
 	leader := n.leader()
 	if leader == "" {
-		return fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
+		return fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
 	return n.askLeading(ctx, leader, request{What: askDo, Action: a}, nil)
 }
 
 // do carries an action out on the leader.
-func (l *leadership) do(ctx context.Context, a admin.Action) error {
+func (l *leadership) do(ctx context.Context, a api.Action) error {
 	switch a.Verb {
-	case admin.StepDown:
+	case api.StepDown:
 		if err := await(ctx, func() error { return l.n.transfer(ctx) }); err != nil {
 			return refusal(fmt.Errorf("leadership transfer failed: %w", err))
 		}
 		return nil
-	case admin.Remove:
+	case api.Remove:
 		return l.remove(ctx, a)
-	case admin.Rebalance:
+	case api.Rebalance:
 		return l.requestRebalance(ctx)
-	case admin.Drain, admin.Cordon, admin.Uncordon, admin.Pause, admin.Resume, admin.Weigh, admin.Pin, admin.Unpin, admin.Quarantine, admin.Lift, admin.AppRestarted:
+	case api.Drain, api.Cordon, api.Uncordon, api.Pause, api.Resume, api.Weigh, api.Pin, api.Unpin, api.Quarantine, api.Lift, api.AppRestarted:
 		return l.police(ctx, a)
 	}
-	return fmt.Errorf("%w: unknown action %s", admin.ErrRefused, a.Verb)
+	return fmt.Errorf("%w: unknown action %s", api.ErrRefused, a.Verb)
 }
 
 // remove takes a node out of the configuration for good. It refuses a node that still
 // runs, because the leader would add that node again.
-func (l *leadership) remove(ctx context.Context, a admin.Action) error {
+func (l *leadership) remove(ctx context.Context, a api.Action) error {
 	voters, others := l.n.servers()
 	server := serverOf(slices.Concat(voters, others), a.Node)
 	s := l.n.fsm.state.Load()
@@ -62,7 +62,7 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 		return l.n.unknownNode(a.Node)
 	}
 	if a.Node == string(l.n.self) {
-		return fmt.Errorf("%w: node %q leads; `shardway step-down` first, then stop it", admin.ErrRefused, a.Node)
+		return fmt.Errorf("%w: node %q leads; `shardway step-down` first, then stop it", api.ErrRefused, a.Node)
 	}
 	views, _ := l.view(ctx)
 	v, _ := viewOf(views, a.Node)
@@ -70,10 +70,10 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 		return err
 	}
 	if s.Committed().Count(id) > 0 && !a.Force {
-		return fmt.Errorf("%w: node %q still owns %d shards; wait until they are taken, or vouch with --force that it and its app are gone", admin.ErrRefused, a.Node, s.Committed().Count(id))
+		return fmt.Errorf("%w: node %q still owns %d shards; wait until they are taken, or vouch with --force that it and its app are gone", api.ErrRefused, a.Node, s.Committed().Count(id))
 	}
 	if slices.Contains(voters, server) && len(voters) == 2 {
-		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", admin.ErrRefused, a.Node)
+		return fmt.Errorf("%w: %q is one of two voters, and the Raft library can deadlock when two voters become one: add a node first", api.ErrRefused, a.Node)
 	}
 	if a.Force { // of what was refused nobody has vouched
 		l.tell(ctx, ack.NodeRemoved{Node: id})
@@ -92,14 +92,14 @@ func (l *leadership) remove(ctx context.Context, a admin.Action) error {
 // stillRuns returns why a node may not be removed yet, or nil. Its heartbeats count always,
 // unless its process is known to be gone. That gossip lists it as alive counts only without
 // force: gossip takes seconds to notice a crash, and the operator vouches for it.
-func stillRuns(a admin.Action, v ack.MemberView, listed bool) error {
+func stillRuns(a api.Action, v ack.MemberView, listed bool) error {
 	switch {
 	case v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed:
 		return fmt.Errorf("%w: node %q still runs and would be added again: its last heartbeat came %d ms ago; stop it first (SIGTERM hands its shards over), or try again 1 s after it has ended",
-			admin.ErrRefused, a.Node, v.SinceHeartbeat.Milliseconds())
+			api.ErrRefused, a.Node, v.SinceHeartbeat.Milliseconds())
 	case listed && !a.Force:
 		return fmt.Errorf("%w: node %q still runs as far as gossip shows, and would be added again: if it has just ended, try again after %d s, when gossip has noticed, or vouch with --force that it and its app are gone",
-			admin.ErrRefused, a.Node, int(gossip.FailureDetectionTime.Seconds()))
+			api.ErrRefused, a.Node, int(gossip.FailureDetectionTime.Seconds()))
 	}
 	return nil
 }
@@ -135,7 +135,7 @@ func (n *Node) forgotten(ctx context.Context, node string) {
 // leaves enough voters; else it stays a member, which is no error.
 func (l *leadership) letGo(ctx context.Context, from, server string) error {
 	if nodeOf(server) != from {
-		return fmt.Errorf("%w: node %q asks for server %q", admin.ErrRefused, from, server)
+		return fmt.Errorf("%w: node %q asks for server %q", api.ErrRefused, from, server)
 	}
 	views, _ := l.view(ctx)
 	if !l.n.mayLeave(server, views) {
@@ -147,9 +147,9 @@ func (l *leadership) letGo(ctx context.Context, from, server string) error {
 // refusal tells what certainly did not happen from what may yet.
 func refusal(err error) error {
 	if errors.Is(err, consensus.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return fmt.Errorf("%w: %w", admin.ErrUnknown, err)
+		return fmt.Errorf("%w: %w", api.ErrUnknown, err)
 	}
-	return fmt.Errorf("%w: %w", admin.ErrRefused, err)
+	return fmt.Errorf("%w: %w", api.ErrRefused, err)
 }
 
 // await returns what f does, or the end of ctx: what is asked of Raft may take

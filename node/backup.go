@@ -3,7 +3,7 @@ package node
 import (
 	"fmt"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // Backup returns the replicated state, as far as this node has applied it, as a
@@ -12,7 +12,7 @@ import (
 func (n *Node) Backup() ([]byte, error) {
 	s := n.fsm.state.Load()
 	if !s.Bootstrapped() {
-		return nil, fmt.Errorf("%w: node %q belongs to no cluster yet", admin.ErrRefused, n.self)
+		return nil, fmt.Errorf("%w: node %q belongs to no cluster yet", api.ErrRefused, n.self)
 	}
 	return s.Backup()
 }

@@ -9,14 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"shardway/admin"
 	"shardway/endpoints"
 	"shardway/internal/logsafe"
 	"shardway/node/gossip"
 	"shardway/verdict"
 )
-
-var _ admin.CheckupAPI = (*Node)(nil)
 
 const (
 	// checkupTimeout is how long the nodes have to report, reachTimeout how long a port has

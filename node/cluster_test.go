@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/endpoints"
 	"shardway/node"
 	"shardway/shardmap"
@@ -305,8 +305,8 @@ func TestEndpointsAreOfThoseWhoAreHere(t *testing.T) {
 		p := w.follower()
 		l := w.leader().node
 		has := func() bool {
-			return slices.ContainsFunc(l.Endpoints(), func(e admin.Endpoint) bool {
-				return e.Node == p.name && e.Kind == admin.KindNode && e.Name == endpoints.HTTP && e.Addr == p.host.Addr(8080)
+			return slices.ContainsFunc(l.Endpoints(), func(e api.Endpoint) bool {
+				return e.Node == p.name && e.Kind == api.KindNode && e.Name == endpoints.HTTP && e.Addr == p.host.Addr(8080)
 			})
 		}
 		w.until("it is listed", has)

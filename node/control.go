@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node/logs"
 	"shardway/node/rotation"
 	"shardway/peer"
@@ -68,10 +68,10 @@ type asker struct {
 // other fields are used.
 type request struct {
 	What   string          `json:"what"`
-	Action admin.Action    `json:"action,omitzero"`
+	Action api.Action      `json:"action,omitzero"`
 	Server string          `json:"server,omitempty"` // askForget: a node
 	Proven rotation.Proven `json:"proven,omitzero"`
-	Timing admin.Timing    `json:"timing,omitzero"`
+	Timing api.Timing      `json:"timing,omitzero"`
 	By     string          `json:"by,omitempty"`
 	Nonce  uint64          `json:"nonce,omitempty"`
 	Firm   bool            `json:"firm,omitempty"`
@@ -80,7 +80,7 @@ type request struct {
 
 	Implicated []implication `json:"implicated,omitempty"`
 
-	Break admin.SocketBreak `json:"break,omitzero"`
+	Break api.SocketBreak `json:"break,omitzero"`
 
 	Settings map[string]string `json:"settings,omitempty"`
 	// Question is set in an askIdle request for a staged change; nil means a gradual drain.
@@ -109,7 +109,7 @@ func (n *Node) askLeading(ctx context.Context, leader string, q request, value a
 }
 
 // errLeadsNot is the reply of a node that does not lead to a request that only a leader can handle.
-var errLeadsNot = fmt.Errorf("%w: who was asked leads no more, or not yet; try again in a moment", admin.ErrNoLeader)
+var errLeadsNot = fmt.Errorf("%w: who was asked leads no more, or not yet; try again in a moment", api.ErrNoLeader)
 
 // dialError means that a node was not reachable, so it has not received the request.
 type dialError struct{ error }
@@ -125,10 +125,10 @@ func (e cutError) Unwrap() error { return e.error }
 // nodes will notice that soon. If the stream broke during the request, the leader may have performed it.
 func unreached(leader string, err error) error {
 	if _, ok := errors.AsType[dialError](err); ok {
-		return fmt.Errorf("%w: node %q led a moment ago and is not reached (%w); try again in a moment", admin.ErrNoLeader, leader, err)
+		return fmt.Errorf("%w: node %q led a moment ago and is not reached (%w); try again in a moment", api.ErrNoLeader, leader, err)
 	}
 	if _, ok := errors.AsType[cutError](err); ok {
-		return fmt.Errorf("%w: node %q leads, or did a moment ago, and has not answered (%w)", admin.ErrUnknown, leader, err)
+		return fmt.Errorf("%w: node %q leads, or did a moment ago, and has not answered (%w)", api.ErrUnknown, leader, err)
 	}
 	return err
 }
@@ -194,7 +194,7 @@ type remoteError struct {
 func (e remoteError) Error() string { return e.text }
 func (e remoteError) Unwrap() error { return e.fault }
 
-var faults = map[string]error{"no-leader": admin.ErrNoLeader, "unknown-node": admin.ErrUnknownNode, "refused": admin.ErrRefused, "invalid": admin.ErrInvalid, "unknown": admin.ErrUnknown}
+var faults = map[string]error{"no-leader": api.ErrNoLeader, "unknown-node": api.ErrUnknownNode, "refused": api.ErrRefused, "invalid": api.ErrInvalid, "unknown": api.ErrUnknown}
 
 // faultOf returns the name of the error of package admin that err wraps; empty means none.
 func faultOf(err error) string {
@@ -328,7 +328,7 @@ func (n *Node) reply(ctx context.Context, from asker, q request) (any, error) {
 		return n.reachable(ctx, from.node), nil
 	case askForget:
 		if from.node != n.leader() {
-			return nil, fmt.Errorf("%w: node %q does not lead", admin.ErrRefused, from.node)
+			return nil, fmt.Errorf("%w: node %q does not lead", api.ErrRefused, from.node)
 		}
 		n.gossip.Forget(q.Server)
 		return nil, nil

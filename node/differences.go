@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/verdict"
 )
 
@@ -30,7 +30,7 @@ func (b *settingsBook) put(node string, settings map[string]string) error {
 		size += len(name) + len(value)
 	}
 	if len(settings) > maxSettings || size > maxSettingsBytes {
-		return fmt.Errorf("%w: %d settings of %d bytes, at most %d of %d are allowed", admin.ErrInvalid, len(settings), size, maxSettings, maxSettingsBytes)
+		return fmt.Errorf("%w: %d settings of %d bytes, at most %d of %d are allowed", api.ErrInvalid, len(settings), size, maxSettings, maxSettingsBytes)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
@@ -29,7 +29,7 @@ func loaded(t *testing.T, nodes int, f func(s *storm)) {
 }
 
 // stepDown is what an operator may tell a leader.
-var stepDown = admin.Action{Verb: admin.StepDown}
+var stepDown = api.Action{Verb: api.StepDown}
 
 // newcomer is the trait of a node that joins.
 var newcomer = trait{weight: 1, rate: 1, expect: 1}
@@ -55,7 +55,7 @@ func TestLeaderWhoseDiskStallsIsReplaced(t *testing.T) {
 				if st := l.node.Status(); st.Role == "leader" || st.Leader == l.name {
 					s.t.Errorf("Status() of the replaced leader: role %q, leader %q, want neither to name it", st.Role, st.Leader)
 				}
-				if err := l.node.Do(s.t.Context(), admin.Action{Verb: admin.StepDown}); !errors.Is(err, admin.ErrNoLeader) {
+				if err := l.node.Do(s.t.Context(), api.Action{Verb: api.StepDown}); !errors.Is(err, api.ErrNoLeader) {
 					s.t.Errorf("Do(step-down) on the replaced leader = %v, want ErrNoLeader", err)
 				}
 				s.within(10*time.Second, "its shards are served elsewhere", func() bool { return s.settled(append(rest, "new")...) })

@@ -9,19 +9,14 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
-)
-
-var (
-	_ admin.LocalNode = (*Node)(nil)
-	_ admin.DrainAPI  = (*Node)(nil)
 )
 
 // DrainSelf has this process own nothing for as long as it runs, as the first thing that it
 // does to stop: it goes on forwarding and voting, and is not ready any more. The cluster
 // keeps nothing of it, so the next process of the node owns shards again.
-func (n *Node) DrainSelf() admin.DrainState {
+func (n *Node) DrainSelf() api.DrainState {
 	why := n.endangers()
 	if !n.agent.leaving.Swap(true) {
 		n.log.Info().Str("endangers", why).Msg("draining, requested on this machine")
@@ -44,7 +39,7 @@ func (n *Node) endangers() string {
 }
 
 // SelfState tells how far that is.
-func (n *Node) SelfState() admin.DrainState {
+func (n *Node) SelfState() api.DrainState {
 	d := n.leftAt(n.router.state.Load(), n.self)
 	d.Requested = n.agent.leaving.Load()
 	d.Requests, d.Sockets = n.running()
@@ -58,11 +53,11 @@ func (n *Node) SelfState() admin.DrainState {
 
 // DrainState returns how far the drain of a node is. It asks the node concerned and combines
 // its response with the log of this node. It takes up to runningTimeout.
-func (n *Node) DrainState(ctx context.Context, node string) (admin.DrainState, error) {
+func (n *Node) DrainState(ctx context.Context, node string) (api.DrainState, error) {
 	s := n.fsm.state.Load()
 	id := shardmap.NodeID(node)
 	if !s.Policy().Leaves(id) && !n.hasNode(node) {
-		return admin.DrainState{}, n.unknownNode(node)
+		return api.DrainState{}, n.unknownNode(node)
 	}
 	ctx, cancel := context.WithTimeout(ctx, runningTimeout)
 	defer cancel()
@@ -85,21 +80,21 @@ func (n *Node) DrainState(ctx context.Context, node string) (admin.DrainState, e
 
 // drainAt returns what the node concerned reports of its drain. After an error the numbers
 // that only that node can count are -1.
-func (n *Node) drainAt(ctx context.Context, node string) (admin.DrainState, error) {
+func (n *Node) drainAt(ctx context.Context, node string) (api.DrainState, error) {
 	if node == string(n.self) {
 		return n.drainHere(), nil
 	}
-	var d admin.DrainState
+	var d api.DrainState
 	err := n.ask(ctx, node, request{What: askDrain}, &d)
 	if err != nil {
 		n.log.Debug().Err(err).Str("peer", node).Msg("node did not report drain state")
-		d = admin.DrainState{Requests: -1, Sockets: -1, Held: -1}
+		d = api.DrainState{Requests: -1, Sockets: -1, Held: -1}
 	}
 	return d, err
 }
 
 // drainHere is SelfState for a drain that the cluster has asked for, too.
-func (n *Node) drainHere() admin.DrainState {
+func (n *Node) drainHere() api.DrainState {
 	d := n.SelfState()
 	d.Requested = d.Requested || n.fsm.state.Load().Policy().Leaves(n.self)
 	return d
@@ -119,7 +114,7 @@ func (n *Node) unansweredStays(node string, views []ack.MemberView) string {
 
 // waitsFor returns what has to happen before a drained node owns and runs nothing; views are
 // the leader's, nil means unknown.
-func waitsFor(s *ack.State, id shardmap.NodeID, d admin.DrainState, views []ack.MemberView) string {
+func waitsFor(s *ack.State, id shardmap.NodeID, d api.DrainState, views []ack.MemberView) string {
 	v, _ := viewOf(views, string(id))
 	switch emptying, gentle := s.Policy().GradualDrains[id]; {
 	case v.Restarting:
@@ -152,8 +147,8 @@ func unacknowledged(s *ack.State, views []ack.MemberView) string {
 }
 
 // leftAt counts what a node owns or is to own.
-func (n *Node) leftAt(s *ack.State, id shardmap.NodeID) admin.DrainState {
-	return admin.DrainState{Node: string(id), Shards: max(s.Committed().Count(id), s.Last().Count(id))}
+func (n *Node) leftAt(s *ack.State, id shardmap.NodeID) api.DrainState {
+	return api.DrainState{Node: string(id), Shards: max(s.Committed().Count(id), s.Last().Count(id))}
 }
 
 // nobodyElse is why shards stay although the cluster has a leader.

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
@@ -62,7 +62,7 @@ func TestDrainIsNotOverBeforeItsMapIsInForce(t *testing.T) {
 				break
 			}
 		}
-		w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: p.name})
+		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: p.name})
 		at := w.leader()
 		w.until("a map without it is proposed", func() bool { return at.node.Known().Last().Count(id) == 0 })
 		if d, err := at.node.DrainState(w.t.Context(), p.name); err != nil || d.Shards == 0 || !d.Left() {

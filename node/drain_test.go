@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 	"shardway/verdict"
 )
@@ -98,7 +98,7 @@ func TestDrainStateIsToldByAnyNode(t *testing.T) {
 		if d, err := other.node.DrainState(w.t.Context(), p.name); err != nil || d.Requested || d.Shards == 0 || d.Requests < 0 || d.Sockets < 0 {
 			w.t.Errorf("before it was asked: %+v, %v", d, err)
 		}
-		w.asks(other, admin.Action{Verb: admin.Drain, Node: p.name})
+		w.asks(other, api.Action{Verb: api.Drain, Node: p.name})
 		w.untilSettled(w.others(p)...)
 		for _, at := range w.running() {
 			w.until("nothing is left, as "+at.name+" says", func() bool {
@@ -106,7 +106,7 @@ func TestDrainStateIsToldByAnyNode(t *testing.T) {
 				return err == nil && d.Requested && !d.Left() && d.Requests == 0
 			})
 		}
-		if _, err := other.node.DrainState(w.t.Context(), "ghost"); !errors.Is(err, admin.ErrUnknownNode) {
+		if _, err := other.node.DrainState(w.t.Context(), "ghost"); !errors.Is(err, api.ErrUnknownNode) {
 			w.t.Errorf("of a node that is unknown: %v", err)
 		}
 		p.kill()
@@ -126,7 +126,7 @@ func TestDrainStateSaysWhyShardsStayOnEveryNode(t *testing.T) {
 		p := w.follower()
 		rest := w.others(p)
 		for _, name := range rest {
-			w.asks(p, admin.Action{Verb: admin.Drain, Node: name, Force: true})
+			w.asks(p, api.Action{Verb: api.Drain, Node: name, Force: true})
 			w.until("node "+name+" owns nothing", func() bool {
 				d, err := p.node.DrainState(w.t.Context(), name)
 				return err == nil && !d.Left()
@@ -135,7 +135,7 @@ func TestDrainStateSaysWhyShardsStayOnEveryNode(t *testing.T) {
 		if d, err := w.all[rest[0]].node.DrainState(w.t.Context(), p.name); err != nil || d.Requested || d.BlockedBy != "" {
 			w.t.Errorf("before it was asked: %+v, %v, want no reason", d, err)
 		}
-		w.asks(p, admin.Action{Verb: admin.Drain, Node: p.name, Force: true})
+		w.asks(p, api.Action{Verb: api.Drain, Node: p.name, Force: true})
 		for _, at := range w.running() {
 			w.until("node "+at.name+" reports why the shards stay", func() bool {
 				d, err := at.node.DrainState(w.t.Context(), p.name)
@@ -165,7 +165,7 @@ func TestDrainStateSaysWhatItWaitsFor(t *testing.T) {
 				break
 			}
 		}
-		w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: p.name})
+		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: p.name})
 		for _, at := range w.running() {
 			w.until("node "+at.name+" reports what is waited for", func() bool {
 				d, err := at.node.DrainState(w.t.Context(), p.name)

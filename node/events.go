@@ -1,7 +1,7 @@
 package node
 
 import (
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/event"
 )
 
@@ -21,7 +21,5 @@ func (n *Node) newEvents() *event.Ring {
 	}})
 }
 
-var _ admin.ShardHistoryAPI = (*Node)(nil)
-
 // Moves returns the most recent moves of a shard between nodes, oldest first.
-func (n *Node) Moves(shard uint32) []admin.Move { return n.fsm.moves.Of(shard) }
+func (n *Node) Moves(shard uint32) []api.Move { return n.fsm.moves.Of(shard) }

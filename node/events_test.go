@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/event"
 )
 
@@ -89,7 +89,7 @@ func (w *world) eventsOfADrain(l *process) {
 	p := w.follower()
 	_, before := p.events(0)
 	_, led := l.events(0)
-	w.asks(l, admin.Action{Verb: admin.Drain, Node: p.name})
+	w.asks(l, api.Action{Verb: api.Drain, Node: p.name})
 	w.untilSettled(w.others(p)...)
 	p.tells(len(before), "map-proposed drain", "map-acknowledged drain", "map-committed drain", "node-drained "+p.name)
 	_, all := p.events(0)
@@ -103,7 +103,7 @@ func (w *world) eventsOfADrain(l *process) {
 	if got := phases(e.Change); got != "log drain wait acknowledge commit" {
 		w.t.Errorf("the leader tells of the phases %q", got)
 	}
-	w.asks(l, admin.Action{Verb: admin.Uncordon, Node: p.name})
+	w.asks(l, api.Action{Verb: api.Uncordon, Node: p.name})
 	w.untilSettled(w.names...)
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -91,7 +91,7 @@ func TestStepDownMovesNothing(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		before, old := w.committed(), w.leader()
-		if err := w.follower().node.Do(w.t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
+		if err := w.follower().node.Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
 			w.t.Fatalf("Do(step-down) = %v, want nil", err)
 		}
 		w.until("another leads", func() bool { l := w.leader(); return l != nil && l != old })
@@ -220,7 +220,7 @@ func TestRemoveTakesADeadNodeOut(t *testing.T) {
 		w.untilSettled("a", "b", "c", "d")
 		w.untilVoters(4)
 		l := w.leader().node
-		if err := l.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: "nobody"}); err == nil {
+		if err := l.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: "nobody"}); err == nil {
 			w.t.Error("Do(remove nobody) = nil, want an error")
 		}
 		d := w.all["d"]
@@ -228,13 +228,13 @@ func TestRemoveTakesADeadNodeOut(t *testing.T) {
 			d = w.follower()
 		}
 		rest := w.others(d)
-		if err := w.leader().node.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: d.name}); err == nil {
+		if err := w.leader().node.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: d.name}); err == nil {
 			w.t.Error("removing a running node = nil, want an error")
 		}
 		d.kill()
 		w.untilSettled(rest...)
 		w.until("it is removed", func() bool {
-			return w.leader() != nil && w.leader().node.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: d.name}) == nil
+			return w.leader() != nil && w.leader().node.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: d.name}) == nil
 		})
 		w.untilVoters(3)
 	})
@@ -297,7 +297,7 @@ func TestWithoutMajorityTheMissingAreNamed(t *testing.T) {
 		w.all["b"].kill()
 		w.all["c"].kill()
 		w.until("the missing voters are named", func() bool {
-			ready, do := a.Ready(), a.Do(w.t.Context(), admin.Action{Verb: admin.StepDown})
+			ready, do := a.Ready(), a.Do(w.t.Context(), api.Action{Verb: api.StepDown})
 			const want = "1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing; start b and c"
 			return ready != nil && strings.Contains(ready.Error(), want) && do != nil && strings.Contains(do.Error(), want)
 		})
@@ -345,10 +345,10 @@ func TestLeadershipGoesToWhoKeepsUp(t *testing.T) {
 				other.log.close()
 				defer other.log.open()
 			}
-			w.asks(l, admin.Action{Verb: admin.Pin, Shard: uint32(shardAsked(w.committed(), l.name)), Node: other.name})
+			w.asks(l, api.Action{Verb: api.Pin, Shard: uint32(shardAsked(w.committed(), l.name)), Node: other.name})
 			w.until("a map is proposed", func() bool { return l.node.State().Open() })
 			time.Sleep(200 * time.Millisecond) // whoever keeps up has said so
-			w.asks(l, admin.Action{Verb: admin.StepDown})
+			w.asks(l, api.Action{Verb: api.StepDown})
 			if next := w.leader(); next == nil || next == l || next == behind && !alone {
 				w.t.Errorf("leadership has not gone to %s", other.name)
 			}

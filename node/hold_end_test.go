@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -75,7 +75,7 @@ func TestRestartInPlaceWithoutShardsWaitsForNothing(t *testing.T) {
 	t.Parallel()
 	held(t, func(w *world) {
 		p := w.follower()
-		w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: p.name})
+		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: p.name})
 		w.untilSettled(w.others(p)...)
 		if took := p.ends(); took > time.Second {
 			w.t.Errorf("it took %v to end", took)
@@ -112,7 +112,7 @@ func TestRestartInPlaceThatFailsIsNotWaitedFor(t *testing.T) {
 		p.stop()
 		time.Sleep(time.Second)
 		p.disk.breaks()
-		w.asks(w.leader(), admin.Action{Verb: admin.Cordon, Node: p.name}) // a reason to write
+		w.asks(w.leader(), api.Action{Verb: api.Cordon, Node: p.name}) // a reason to write
 		w.within(3*time.Second, "it ends", p.ended)
 		if p.err == nil || !strings.Contains(p.err.Error(), errBroken.Error()) {
 			w.t.Errorf("Run() = %v, want it to name the reason", p.err)

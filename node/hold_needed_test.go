@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -63,7 +63,7 @@ func TestWhoHasSaidGoodbyeIsGivenNoLeadership(t *testing.T) {
 	bubble(t, func(w *world) {
 		_, rest := w.absences(5, 5, 3)
 		leader := w.leader()
-		w.does(leader, admin.Action{Verb: admin.StepDown})
+		w.does(leader, api.Action{Verb: api.StepDown})
 		w.until("another one leads", func() bool { l := w.leader(); return l != nil && l != leader })
 		if l := w.leader(); l != rest[0] {
 			t.Errorf("%s leads, want %s", l.name, rest[0].name)

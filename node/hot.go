@@ -8,12 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node/gossip"
 	"shardway/proxy"
 )
-
-var _ admin.HotAPI = (*Node)(nil)
 
 const (
 	// loadReportTimeout bounds the collection of the load reports.
@@ -26,8 +24,8 @@ const (
 
 // Hot asks all alive nodes for their load, at most once in censusEvery, and returns the busiest
 // shards and keys. The result lists the nodes that did not respond in time.
-func (n *Node) Hot(ctx context.Context) admin.HotList {
-	return n.hot.take(ctx, loadReportTimeout, func(ctx context.Context) admin.HotList {
+func (n *Node) Hot(ctx context.Context) api.HotList {
+	return n.hot.take(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
 		loads, silent := queryNodes(ctx, n, request{What: askLoad}, proxy.Load{})
 		loads[string(n.self)] = n.proxy.Load()
 		return mergeLoads(loads, silent)
@@ -66,23 +64,23 @@ func queryNodes[T any](ctx context.Context, n *Node, q request, blank T) (replie
 }
 
 // mergeLoads merges the load reports of all nodes and returns the busiest shards and keys.
-func mergeLoads(loads map[string]proxy.Load, unresponsive []string) admin.HotList {
-	out := admin.HotList{Shards: []admin.HotShard{}, Keys: []admin.HotKey{}, Unresponsive: unresponsive}
+func mergeLoads(loads map[string]proxy.Load, unresponsive []string) api.HotList {
+	out := api.HotList{Shards: []api.HotShard{}, Keys: []api.HotKey{}, Unresponsive: unresponsive}
 	type keyID struct {
 		shard uint32
 		hash  uint64
 	}
-	keys := map[keyID]*admin.HotKey{}
+	keys := map[keyID]*api.HotKey{}
 	for node, l := range loads {
 		for _, s := range l.Shards {
-			out.Shards = append(out.Shards, admin.HotShard{
+			out.Shards = append(out.Shards, api.HotShard{
 				Shard: uint32(s.Shard), Node: node, Requests: s.Requests, Busy: s.Busy, Bytes: s.Bytes, Sockets: s.Sockets,
 			})
 		}
 		for _, k := range l.Keys {
 			id := keyID{uint32(k.Shard), k.Hash}
 			if keys[id] == nil {
-				keys[id] = &admin.HotKey{Shard: id.shard, Hash: fmt.Sprintf("%016x", k.Hash)}
+				keys[id] = &api.HotKey{Shard: id.shard, Hash: fmt.Sprintf("%016x", k.Hash)}
 			}
 			keys[id].Requests += k.Requests
 			keys[id].Key = cmp.Or(keys[id].Key, k.Key)
@@ -91,10 +89,10 @@ func mergeLoads(loads map[string]proxy.Load, unresponsive []string) admin.HotLis
 	for _, k := range keys {
 		out.Keys = append(out.Keys, *k)
 	}
-	slices.SortFunc(out.Shards, func(a, b admin.HotShard) int {
+	slices.SortFunc(out.Shards, func(a, b api.HotShard) int {
 		return cmp.Or(cmp.Compare(b.Busy, a.Busy), cmp.Compare(b.Requests, a.Requests), cmp.Compare(b.Sockets, a.Sockets), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Node, b.Node))
 	})
-	slices.SortFunc(out.Keys, func(a, b admin.HotKey) int {
+	slices.SortFunc(out.Keys, func(a, b api.HotKey) int {
 		return cmp.Or(cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Hash, b.Hash))
 	})
 	out.Shards, out.Keys = out.Shards[:min(len(out.Shards), maxHotShards)], out.Keys[:min(len(out.Keys), maxHotKeys)]

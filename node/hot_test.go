@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // What the cluster is busy with was asked of every node for each who wanted to know.
@@ -14,7 +14,7 @@ func TestLoadsAreAskedForOnceASecond(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		a := w.all["a"]
-		ask := func() (list admin.HotList, took time.Duration) {
+		ask := func() (list api.HotList, took time.Duration) {
 			began := time.Now()
 			list = a.node.Hot(w.t.Context())
 			return list, time.Since(began)

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/verdict"
 )
 
 // A leader that was busy for a moment was taken to suspect no key any more, and to wait for
 // nobody: findings ended, and came again two seconds later.
 func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
-	before := leaderReport{leader: "b", views: []ack.MemberView{{Node: "c"}}, suspects: []poisonous{{}}, level: &admin.UpgradeState{Behind: "c"}}
+	before := leaderReport{leader: "b", views: []ack.MemberView{{Node: "c"}}, suspects: []poisonous{{}}, level: &api.UpgradeState{Behind: "c"}}
 	for name, tt := range map[string]struct {
 		now                    leaderReport
 		views, suspects, level bool // as before
@@ -20,7 +20,7 @@ func TestLeaderThatDoesNotAnswerEndsNoFinding(t *testing.T) {
 		"it says nothing":      {leaderReport{leader: "b"}, true, true, true},
 		"it says what it sees": {leaderReport{leader: "b", views: []ack.MemberView{}}, false, true, true},
 		"it suspects nothing":  {leaderReport{leader: "b", suspects: []poisonous{}}, true, false, true},
-		"nobody is behind":     {leaderReport{leader: "b", level: &admin.UpgradeState{}}, true, true, false},
+		"nobody is behind":     {leaderReport{leader: "b", level: &api.UpgradeState{}}, true, true, false},
 		"it is another one":    {leaderReport{leader: "a"}, false, false, false},
 	} {
 		got := tt.now.withFallback(before)

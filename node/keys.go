@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/proxy"
 )
 
@@ -60,12 +60,12 @@ func keysOf(s *ack.State, before *activeKeys) *activeKeys {
 
 // keysState returns the active key configuration for status, and which nodes have loaded
 // another one, as far as the leader has told; nil before there is one.
-func (n *Node) keysState(s *ack.State, views []ack.MemberView) *admin.KeysState {
+func (n *Node) keysState(s *ack.State, views []ack.MemberView) *api.KeysState {
 	if s.Keys() == "" {
 		return nil
 	}
 	digest := ack.KeysDigest(s.Keys())
-	return &admin.KeysState{
+	return &api.KeysState{
 		Active: s.Keys(), Digest: keysName(digest), Since: uint64(s.KeysSince()), Changing: s.ChangesKeys(),
 		Pending: n.pendingKeys(digest, s, views),
 	}
@@ -74,7 +74,7 @@ func (n *Node) keysState(s *ack.State, views []ack.MemberView) *admin.KeysState 
 // pendingKeys returns the key configurations other than the active one that nodes have loaded.
 // A member that does not answer has not loaded them as far as anybody knows, and the change
 // waits for it until it is no member any more.
-func (n *Node) pendingKeys(active uint64, s *ack.State, views []ack.MemberView) []admin.PendingKeys {
+func (n *Node) pendingKeys(active uint64, s *ack.State, views []ack.MemberView) []api.PendingKeys {
 	self := string(n.self)
 	nodes, loaded := []string{self}, map[uint64][]string{n.loaded.digest.Load(): {self}}
 	for _, v := range views {
@@ -91,13 +91,13 @@ func (n *Node) pendingKeys(active uint64, s *ack.State, views []ack.MemberView) 
 	delete(loaded, active)
 	delete(loaded, 0)
 	slices.Sort(nodes)
-	pending := []admin.PendingKeys{}
+	pending := []api.PendingKeys{}
 	for digest, by := range loaded {
 		slices.Sort(by)
 		missing := slices.DeleteFunc(slices.Clone(nodes), func(id string) bool { return slices.Contains(by, id) })
-		pending = append(pending, admin.PendingKeys{Digest: keysName(digest), Loaded: by, Missing: missing})
+		pending = append(pending, api.PendingKeys{Digest: keysName(digest), Loaded: by, Missing: missing})
 	}
-	slices.SortFunc(pending, func(a, b admin.PendingKeys) int {
+	slices.SortFunc(pending, func(a, b api.PendingKeys) int {
 		return cmp.Or(cmp.Compare(len(b.Loaded), len(a.Loaded)), cmp.Compare(a.Digest, b.Digest))
 	})
 	return pending

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 	"shardway/verdict"
 )
@@ -21,11 +21,11 @@ const maxQuestions = 8
 type leaderReport struct {
 	leader   string
 	at       time.Time
-	views    []ack.MemberView    // nil means no response
-	viewsAt  time.Time           // time of the query that returned views
-	epoch    shardmap.Epoch      // epoch of the map that was committed on this node at viewsAt
-	suspects []poisonous         // nil means no response
-	level    *admin.UpgradeState // nil means no response
+	views    []ack.MemberView  // nil means no response
+	viewsAt  time.Time         // time of the query that returned views
+	epoch    shardmap.Epoch    // epoch of the map that was committed on this node at viewsAt
+	suspects []poisonous       // nil means no response
+	level    *api.UpgradeState // nil means no response
 	// differingSettings are the settings that differ between nodes; nil means no response.
 	differingSettings []verdict.Difference
 	// unreachable are the nodes that the leader does not add because it cannot reach their peer
@@ -111,9 +111,9 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 	}
 	switch {
 	case len(questions) == 4:
-		t.level = &admin.UpgradeState{}
+		t.level = &api.UpgradeState{}
 	default:
-		if level, ok := decodeReply[admin.UpgradeState](replies[4]); ok {
+		if level, ok := decodeReply[api.UpgradeState](replies[4]); ok {
 			t.level = &level
 		}
 	}
@@ -135,12 +135,12 @@ func decodeReply[T any](r reply) (v T, ok bool) {
 // answerAll answers an askSeveral request: it answers the questions one after the other.
 func (n *Node) answerAll(ctx context.Context, from asker, questions []request) ([]reply, error) {
 	if len(questions) > maxQuestions {
-		return nil, fmt.Errorf("%w: %d questions, %d at most", admin.ErrInvalid, len(questions), maxQuestions)
+		return nil, fmt.Errorf("%w: %d questions, %d at most", api.ErrInvalid, len(questions), maxQuestions)
 	}
 	replies := make([]reply, len(questions))
 	for i, q := range questions {
 		if q.What == askSeveral {
-			return nil, fmt.Errorf("%w: questions within questions", admin.ErrInvalid)
+			return nil, fmt.Errorf("%w: questions within questions", api.ErrInvalid)
 		}
 		replies[i] = n.answerThat(ctx, from, q)
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // Whoever asks for something while an election is under way is told that nobody leads, and
@@ -17,11 +17,11 @@ func TestActionsDuringAnElectionSayToTryAgain(t *testing.T) {
 	for _, how := range []string{"killed", "asked"} {
 		three(t, func(w *world) {
 			w.untilVoters(3)
-			l, uncordon := w.leader(), admin.Action{Verb: admin.Uncordon, Node: "a"}
+			l, uncordon := w.leader(), api.Action{Verb: api.Uncordon, Node: "a"}
 			rest := w.others(l)
 			if how == "killed" {
 				l.kill()
-			} else if err := l.node.Do(w.t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
+			} else if err := l.node.Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
 				w.t.Fatal(err)
 			}
 			refused := 0
@@ -32,7 +32,7 @@ func TestActionsDuringAnElectionSayToTryAgain(t *testing.T) {
 						continue
 					}
 					refused++
-					if text := err.Error(); !strings.Contains(text, "try again") || !errors.Is(err, admin.ErrNoLeader) && !errors.Is(err, admin.ErrRefused) {
+					if text := err.Error(); !strings.Contains(text, "try again") || !errors.Is(err, api.ErrNoLeader) && !errors.Is(err, api.ErrRefused) {
 						w.t.Fatalf("with a leader that was %s: %v", how, err)
 					}
 				}
@@ -57,8 +57,8 @@ func TestActionOfALeaderThatEndsMayHaveHappened(t *testing.T) {
 			return nil
 		})
 		time.AfterFunc(100*time.Millisecond, l.kill)
-		err := asks.node.Do(w.t.Context(), admin.Action{Verb: admin.Cordon, Node: asks.name})
-		if !errors.Is(err, admin.ErrUnknown) || errors.Is(err, admin.ErrNoLeader) || !strings.Contains(err.Error(), l.name) {
+		err := asks.node.Do(w.t.Context(), api.Action{Verb: api.Cordon, Node: asks.name})
+		if !errors.Is(err, api.ErrUnknown) || errors.Is(err, api.ErrNoLeader) || !strings.Contains(err.Error(), l.name) {
 			w.t.Errorf("cordon = %v, want that nobody knows of it any more, and of whom", err)
 		}
 	})

@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/timingrules"
 	"shardway/node/gossip"
 	"shardway/node/logs"
 	"shardway/node/membership"
 )
-
-var _ admin.UpgradeAPI = (*Node)(nil)
 
 // unknownLevel returns the error of a node whose log has a level that this program does
 // not read, with the remedy.
@@ -42,61 +40,61 @@ func (n *Node) keepLevel(s *ack.State) {
 
 // UpgradeStatus returns what stands between the level in force and the next one: the leader's
 // word, or without it what this node's log says.
-func (n *Node) UpgradeStatus(ctx context.Context) admin.UpgradeState {
+func (n *Node) UpgradeStatus(ctx context.Context) api.UpgradeState {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
 	if told, err := n.askForLevel(ctx, false, ""); err == nil {
 		return told
 	}
 	inForce := uint8(n.fsm.state.Load().Level())
-	return admin.UpgradeState{InForce: inForce, Next: inForce, Nodes: []admin.NodeUpgrade{}}
+	return api.UpgradeState{InForce: inForce, Next: inForce, Nodes: []api.NodeUpgrade{}}
 }
 
 // FinalizeUpgrade puts the next level into force, through the leader wherever it is.
-func (n *Node) FinalizeUpgrade(ctx context.Context, by string) (admin.UpgradeState, error) {
+func (n *Node) FinalizeUpgrade(ctx context.Context, by string) (api.UpgradeState, error) {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	return n.askForLevel(ctx, true, by)
 }
 
-func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s admin.UpgradeState, err error) {
+func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s api.UpgradeState, err error) {
 	if l := n.leadership(); l != nil {
 		return l.level(ctx, raise, by)
 	}
 	leader := n.leader()
 	if leader == "" {
-		return s, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
+		return s, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
 	err = n.askLeading(ctx, leader, request{What: askLevel, Firm: raise, By: by}, &s)
 	return s, err
 }
 
 // level shows the level on the leader, or raises it first.
-func (l *leadership) level(ctx context.Context, raise bool, by string) (admin.UpgradeState, error) {
+func (l *leadership) level(ctx context.Context, raise bool, by string) (api.UpgradeState, error) {
 	if raise {
 		l.log.Info().Str("by", logs.Cut(by)).Msg("finalization of the upgrade requested")
 		err := l.keeper.Raise(ctx, l.done)
 		switch _, blocked := errors.AsType[*membership.LevelError](err); {
 		case blocked || errors.Is(err, membership.ErrNotReady):
-			return admin.UpgradeState{}, fmt.Errorf("%w: %w", admin.ErrRefused, err)
+			return api.UpgradeState{}, fmt.Errorf("%w: %w", api.ErrRefused, err)
 		case err != nil:
-			return admin.UpgradeState{}, refusal(err)
+			return api.UpgradeState{}, refusal(err)
 		}
 	}
 	v := l.keeper.Level()
 	if v == nil {
-		return admin.UpgradeState{}, fmt.Errorf("%w: %w", admin.ErrRefused, membership.ErrNotReady)
+		return api.UpgradeState{}, fmt.Errorf("%w: %w", api.ErrRefused, membership.ErrNotReady)
 	}
 	return levelState(*v), nil
 }
 
-func levelState(v ack.LevelView) admin.UpgradeState {
-	s := admin.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: membership.DescribeBlockers(v), Nodes: make([]admin.NodeUpgrade, 0, len(v.Servers))}
+func levelState(v ack.LevelView) api.UpgradeState {
+	s := api.UpgradeState{InForce: uint8(v.InForce), Next: uint8(v.Next), Behind: membership.DescribeBlockers(v), Nodes: make([]api.NodeUpgrade, 0, len(v.Servers))}
 	if v.Next > v.InForce {
 		s.Wait = timingrules.Short(v.Wait.Round(time.Second))
 	}
 	for _, x := range v.Servers {
-		s.Nodes = append(s.Nodes, admin.NodeUpgrade{Node: nodeOf(x.Server), Knows: uint8(x.Knows), Heard: !x.Silent, Blocks: x.Blocks})
+		s.Nodes = append(s.Nodes, api.NodeUpgrade{Node: nodeOf(x.Server), Knows: uint8(x.Knows), Heard: !x.Silent, Blocks: x.Blocks})
 	}
 	return s
 }
@@ -115,9 +113,9 @@ func (n *Node) nextLevel() bool {
 
 // levelBehind returns what holds the next level up, zero if nothing does, nil if the leader
 // does not say. It is asked only where there is a next one.
-func (n *Node) levelBehind(ctx context.Context) *admin.UpgradeState {
+func (n *Node) levelBehind(ctx context.Context) *api.UpgradeState {
 	if !n.nextLevel() {
-		return &admin.UpgradeState{}
+		return &api.UpgradeState{}
 	}
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 )
 
@@ -95,7 +95,7 @@ func TestCrashedNonvoterIsRemovedAfterItsTime(t *testing.T) {
 	bubble(t, func(w *world) {
 		cluster(w, 10*time.Second, 4)
 		nodes := w.leader().node.Status().Nodes
-		p := w.all[nodes[slices.IndexFunc(nodes, func(n admin.Node) bool { return !n.Voter })].ID]
+		p := w.all[nodes[slices.IndexFunc(nodes, func(n api.Node) bool { return !n.Voter })].ID]
 		rest := w.others(p)
 		p.kill()
 		w.untilSettled(rest...)

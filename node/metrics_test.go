@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // gathered are the metrics of a node, by name.
@@ -83,7 +83,7 @@ func TestMetricsTellHowTheClusterIs(t *testing.T) {
 				w.t.Errorf("%s %s has counted nothing", x[0], x[1])
 			}
 		}
-		w.asks(l, admin.Action{Verb: admin.Drain, Node: p.name})
+		w.asks(l, api.Action{Verb: api.Drain, Node: p.name})
 		p.kill()
 		w.untilSettled(w.others(p)...)
 		w.until("the loss is told", func() bool { return value(l.gathered(), "shardway_failure_tolerance", "") == 0 })

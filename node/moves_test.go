@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
@@ -15,13 +15,13 @@ func TestEveryNodeTellsWhyAShardMoved(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		crashed := w.voter(true)
-		shard := shardmap.Shard(slices.IndexFunc(crashed.node.Shards().Shards, func(s admin.Shard) bool { return s.Owner == crashed.name }))
+		shard := shardmap.Shard(slices.IndexFunc(crashed.node.Shards().Shards, func(s api.Shard) bool { return s.Owner == crashed.name }))
 		crashed.kill()
 		w.untilSettled(w.others(crashed)...)
 		crashed.restart()
 		w.untilSettled("a", "b", "c")
 		next := w.committed().Owner(shard) // it may be back where it was
-		w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: string(next)})
+		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: string(next)})
 		w.until("it owns nothing", func() bool { return w.committed().Count(next) == 0 })
 		w.until("all know", func() bool {
 			for _, p := range w.running() {
@@ -38,7 +38,7 @@ func TestEveryNodeTellsWhyAShardMoved(t *testing.T) {
 			}
 		}
 		for _, why := range []struct{ from, reason string }{{"", "join"}, {crashed.name, "crashed"}, {string(next), "drain"}} {
-			if !slices.ContainsFunc(want, func(m admin.Move) bool { return m.From == why.from && m.Reason == why.reason }) {
+			if !slices.ContainsFunc(want, func(m api.Move) bool { return m.From == why.from && m.Reason == why.reason }) {
 				t.Errorf("no move from %q because %q: %+v", why.from, why.reason, want)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/endpoints"
 	"shardway/event"
 	"shardway/internal/clock"
@@ -84,9 +85,9 @@ type Node struct {
 	examined          [2]examination                  // without reach, and with it
 	shown             atomic.Pointer[[]gossip.Member] // what gossip showed last; see members
 	hanging           atomic.Bool                     // a write to the disk hangs
-	census            census[admin.RunningList]
-	hot               census[admin.HotList]
-	kept              census[admin.SocketList]
+	census            census[api.RunningList]
+	hot               census[api.HotList]
+	kept              census[api.SocketList]
 	loaded            loadedKeys
 	settings          atomic.Pointer[map[string]string] // see ApplySettings; nil: Options.Settings
 	webSocketPacer    webSocketPacer                    // paces hand-overs during a gradual drain
@@ -110,9 +111,9 @@ func New(o Options) (*Node, error) {
 		metrics:    newMetrics(),
 		holds:      newAppHolds(o.Shards),
 		examined:   [2]examination{newExamination(), newExamination()},
-		census:     newCensus[admin.RunningList](),
-		hot:        newCensus[admin.HotList](),
-		kept:       newCensus[admin.SocketList](),
+		census:     newCensus[api.RunningList](),
+		hot:        newCensus[api.HotList](),
+		kept:       newCensus[api.SocketList](),
 	}
 	if n.o.ShutdownTimeout <= 0 {
 		n.o.ShutdownTimeout = 30 * time.Second
@@ -187,7 +188,7 @@ func (n *Node) proxyOptions() proxy.Options {
 	p.Outlived, p.TakesNew, p.HoldShard = n.router.abortOverdue, n.acceptsNewKeys, n.holdShard
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {
-			return false, admin.Brief(err) // a stranger asks
+			return false, api.Brief(err) // a stranger asks
 		}
 		return true, ""
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/simnet"
 	"shardway/node"
 	"shardway/peer"
@@ -101,8 +101,8 @@ func TestOneNodeCannotFillTheLog(t *testing.T) {
 		long := strings.Repeat("x", 1<<18)
 		time.Sleep(5 * time.Second) // the election is long enough ago
 		for name, q := range map[string]any{
-			"timing changed":   map[string]any{"what": "timing", "by": long, "timing": admin.Timing{Lease: "501ms"}},
-			"action requested": map[string]any{"what": "do", "action": admin.Action{Verb: admin.Remove, Node: long, By: long}},
+			"timing changed":   map[string]any{"what": "timing", "by": long, "timing": api.Timing{Lease: "501ms"}},
+			"action requested": map[string]any{"what": "do", "action": api.Action{Verb: api.Remove, Node: long, By: long}},
 		} {
 			q, err := json.Marshal(q)
 			if err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/simnet"
 	"shardway/shardmap"
 )
@@ -24,7 +24,7 @@ func TestRequestsToWhomAnOldProposalDropsGoOn(t *testing.T) {
 		base := w.committed()
 		l, p := w.leader(), w.follower()
 		gone := w.all[slices.DeleteFunc(w.others(l), func(n string) bool { return n == p.name })[0]]
-		w.asks(l, admin.Action{Verb: admin.Pin, Shard: uint32(shardAsked(base, gone.name)), Node: l.name})
+		w.asks(l, api.Action{Verb: api.Pin, Shard: uint32(shardAsked(base, gone.name)), Node: l.name})
 		w.until("a shard has moved", func() bool { return w.committed().Epoch() > base.Epoch() && w.settled("a", "b", "c") })
 		p.log.close() // it acknowledges nothing
 		gone.kill()

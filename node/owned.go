@@ -6,43 +6,41 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
-var _ admin.OwnedAPI = (*Node)(nil)
-
 // Held returns what the app of this node has: by the hook machine if there is one, by
 // map and lease otherwise.
-func (n *Node) Held(ctx context.Context) (admin.OwnedList, error) {
+func (n *Node) Held(ctx context.Context) (api.OwnedList, error) {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
-	list := make(chan admin.OwnedList, 1)
+	list := make(chan api.OwnedList, 1)
 	select {
 	case n.agent.calls <- func() { list <- n.agent.owned() }:
 		held := <-list
 		held.MayWriteMS = n.mayWriteOwned(ctx).Milliseconds()
 		return held, nil
 	case <-n.agent.ended:
-		return admin.OwnedList{}, fmt.Errorf("node %s has stopped", n.self)
+		return api.OwnedList{}, fmt.Errorf("node %s has stopped", n.self)
 	case <-ctx.Done():
-		return admin.OwnedList{}, ctx.Err()
+		return api.OwnedList{}, ctx.Err()
 	}
 }
 
 // owned is for the agent's own goroutine.
-func (a *agent) owned() admin.OwnedList {
+func (a *agent) owned() api.OwnedList {
 	now, wall := a.clock.Precise(), time.Now().UTC()
 	s := a.machine.State()
-	list := admin.OwnedList{
-		Node: string(a.self), Epoch: uint64(s.Committed().Epoch()), LeaseMS: max(a.machine.LeaseRemaining(now), 0).Milliseconds(), Shards: []admin.OwnedShard{},
+	list := api.OwnedList{
+		Node: string(a.self), Epoch: uint64(s.Committed().Epoch()), LeaseMS: max(a.machine.LeaseRemaining(now), 0).Milliseconds(), Shards: []api.OwnedShard{},
 	}
 	held := a.machine.HeldShards()
 	if a.hooking == nil {
 		held = a.unhooked(s, a.machine.LeaseRemaining(now) > 0)
 	}
 	for _, h := range held {
-		list.Shards = append(list.Shards, admin.OwnedShard{
+		list.Shards = append(list.Shards, api.OwnedShard{
 			Shard: uint32(h.Shard), Epoch: uint64(h.Epoch), State: h.Phase.String(), Since: wall.Add(h.Since - now).Round(time.Millisecond), Error: h.Err,
 		})
 	}

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
 // held counts what a node says of its shards, by state.
-func (w *world) held(name string) (states map[string]int, list admin.OwnedList) {
+func (w *world) held(name string) (states map[string]int, list api.OwnedList) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -24,7 +24,7 @@ func (w *world) held(name string) (states map[string]int, list admin.OwnedList) 
 	states = map[string]int{}
 	for _, s := range list.Shards {
 		states[s.State]++
-		if epoch, ok := w.all[name].node.Admits(shardmap.Shard(s.Shard)); ok != (s.State == admin.OwnedServing) || ok && epoch != s.Epoch {
+		if epoch, ok := w.all[name].node.Admits(shardmap.Shard(s.Shard)); ok != (s.State == api.OwnedServing) || ok && epoch != s.Epoch {
 			w.t.Errorf("%s says of shard %d: %s of epoch %d, and admits %v of %d", name, s.Shard, s.State, s.Epoch, ok, epoch)
 		}
 		if since := time.Since(s.Since); since < -time.Millisecond || since > time.Hour {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -42,7 +42,7 @@ func TestStopTheWorldHoldsUntilTheNewLeadersMapIsThere(t *testing.T) {
 		p := w.follower()
 		p.log.close()
 		defer p.log.open()
-		if err := old.node.Do(w.t.Context(), admin.Action{Verb: admin.StepDown}); err != nil {
+		if err := old.node.Do(w.t.Context(), api.Action{Verb: api.StepDown}); err != nil {
 			w.t.Fatalf("Do(step-down) = %v, want nil", err)
 		}
 		w.until("another leads", func() bool { l := w.leader(); return l != nil && l.node.Status().Term > term })

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
@@ -15,7 +15,7 @@ func TestRequestedRebalanceCommitsOneMap(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		before := w.committed()
-		w.asks(w.follower(), admin.Action{Verb: admin.Rebalance, Reason: "new rack"})
+		w.asks(w.follower(), api.Action{Verb: api.Rebalance, Reason: "new rack"})
 		w.until("a new map is committed", func() bool { return w.committed().Epoch() > before.Epoch() })
 		w.untilSettled("a", "b", "c")
 		if after := w.committed(); after.Epoch() <= before.Epoch() || !after.SameAs(before) {
@@ -29,13 +29,13 @@ func TestPlanIsTheNextMap(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		p := w.follower()
-		w.asks(p, admin.Action{Verb: admin.Pause, For: "1h"})
-		w.asks(p, admin.Action{Verb: admin.Drain, Node: "c"}) // what is drained is lost, pause or not
+		w.asks(p, api.Action{Verb: api.Pause, For: "1h"})
+		w.asks(p, api.Action{Verb: api.Drain, Node: "c"}) // what is drained is lost, pause or not
 		w.untilSettled("a", "b")
 		if plan, err := p.node.Plan(w.t.Context()); err != nil || len(plan.Moves) > 0 || len(plan.Resumed) > 0 || plan.Pause != "1h" {
 			w.t.Errorf("settled: %+v, %v", plan, err)
 		}
-		w.asks(p, admin.Action{Verb: admin.Uncordon, Node: "c"})
+		w.asks(p, api.Action{Verb: api.Uncordon, Node: "c"})
 		w.until("c is a member, and owns nothing", func() bool {
 			settled := true
 			for _, at := range w.running() {
@@ -60,7 +60,7 @@ func TestPlanIsTheNextMap(t *testing.T) {
 				}
 			}
 		}
-		w.asks(p, admin.Action{Verb: admin.Resume})
+		w.asks(p, api.Action{Verb: api.Resume})
 		w.until("c owns shards", func() bool { return w.committed().Count("c") > 0 })
 		moved := shardmap.Diff(before, w.committed())
 		if len(moved) != len(planned) || slices.ContainsFunc(moved, func(m shardmap.Move) bool { return planned[m.Shard] != m }) {

@@ -10,29 +10,27 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/timingrules"
 	"shardway/node/gossip"
 	"shardway/shardmap"
 )
 
-var _ admin.PolicyAPI = (*Node)(nil)
-
 // handOverLook is how often a node that gave leadership away looks who has it.
 const handOverLook = 20 * time.Millisecond
 
 // Policy returns what operators have asked of the maps, as far as this node's log tells.
-func (n *Node) Policy() admin.Policy {
+func (n *Node) Policy() api.Policy {
 	p := n.fsm.state.Load().Policy()
-	out := admin.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, Emptying: []admin.EmptyingNode{}, Pins: []admin.PinnedShard{}, Quarantined: n.quarantined(p), Since: p.Since}
+	out := api.Policy{Drained: names(p.Drained), Cordoned: names(p.Cordoned), Weights: map[string]uint32{}, Emptying: []api.EmptyingNode{}, Pins: []api.PinnedShard{}, Quarantined: n.quarantined(p), Since: p.Since}
 	for id, w := range p.Weights {
 		out.Weights[string(id)] = w
 	}
 	for _, s := range slices.Sorted(maps.Keys(p.Pins)) {
-		out.Pins = append(out.Pins, admin.PinnedShard{Shard: uint32(s), Node: string(p.Pins[s].Node), Zone: p.Pins[s].Zone})
+		out.Pins = append(out.Pins, api.PinnedShard{Shard: uint32(s), Node: string(p.Pins[s].Node), Zone: p.Pins[s].Zone})
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.GradualDrains)) {
-		out.Emptying = append(out.Emptying, admin.EmptyingNode{Node: string(id), IdleFirst: timingrules.Short(p.GradualDrains[id].For)})
+		out.Emptying = append(out.Emptying, api.EmptyingNode{Node: string(id), IdleFirst: timingrules.Short(p.GradualDrains[id].For)})
 	}
 	if p.Pause > 0 {
 		out.Pause = timingrules.Short(p.Pause)
@@ -42,7 +40,7 @@ func (n *Node) Policy() admin.Policy {
 
 // unknownNode returns the error for a node that the cluster does not have; it names those it has.
 func (n *Node) unknownNode(node string) error {
-	return admin.UnknownNode(node, n.nodeIDs())
+	return api.UnknownNode(node, n.nodeIDs())
 }
 
 // nodeIDs returns the ids of the nodes that Raft, the map or gossip contains, in order.
@@ -84,7 +82,7 @@ type asking struct {
 
 // police changes the policy on the leader. What is asked there is judged and done one
 // after the other: two drains at once might leave too few voters, each for itself.
-func (l *leadership) police(ctx context.Context, a admin.Action) error {
+func (l *leadership) police(ctx context.Context, a api.Action) error {
 	select {
 	case l.policing <- struct{}{}:
 		defer func() { <-l.policing }()
@@ -95,7 +93,7 @@ func (l *leadership) police(ctx context.Context, a admin.Action) error {
 	if err != nil {
 		return err
 	}
-	if a.Verb == admin.Drain {
+	if a.Verb == api.Drain {
 		voters, _ := l.n.servers()
 		views := l.heardOf(ctx, voters)
 		s := l.n.fsm.state.Load()
@@ -112,7 +110,7 @@ func (l *leadership) police(ctx context.Context, a admin.Action) error {
 }
 
 // changeOf returns what an action changes.
-func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
+func (l *leadership) changeOf(a api.Action) (ack.Change, error) {
 	c := ack.Change{Node: shardmap.NodeID(a.Node), Weight: a.Weight, Shard: shardmap.Shard(a.Shard), Zone: a.Zone}
 	p := l.n.fsm.state.Load().Policy()
 	asked := p.Leaves(c.Node) || p.Cordoned[c.Node] || p.Weights[c.Node] > 0
@@ -120,38 +118,38 @@ func (l *leadership) changeOf(a admin.Action) (ack.Change, error) {
 		return c, l.n.unknownNode(a.Node)
 	}
 	switch a.Verb {
-	case admin.Drain:
+	case api.Drain:
 		c.Safe = a.Safe
 		if err := releaseTimeoutOf(&c, a.ReleaseTimeout); err != nil {
 			return c, err
 		}
 		return drainOf(c, a.IdleFirst)
-	case admin.Cordon:
+	case api.Cordon:
 		c.Kind = ack.ChangeCordon
-	case admin.Uncordon:
+	case api.Uncordon:
 		c.Kind = ack.ChangeUncordon
-	case admin.Weigh:
+	case api.Weigh:
 		c.Kind = ack.ChangeWeight
-	case admin.Pin:
+	case api.Pin:
 		c.Kind = ack.ChangePin
 		if a.Zone != "" && !l.n.hasZone(a.Zone) {
-			return c, fmt.Errorf("%w: no node is in zone %q: `shardway nodes` lists them", admin.ErrRefused, a.Zone)
+			return c, fmt.Errorf("%w: no node is in zone %q: `shardway nodes` lists them", api.ErrRefused, a.Zone)
 		}
-	case admin.Unpin:
+	case api.Unpin:
 		c.Kind = ack.ChangeUnpin
-	case admin.AppRestarted:
+	case api.AppRestarted:
 		c.Kind = ack.ChangeAppRestarted
-	case admin.Resume:
+	case api.Resume:
 		c.Kind = ack.ChangeResume
-	case admin.Pause:
+	case api.Pause:
 		d, err := time.ParseDuration(a.For)
 		if err != nil || d <= 0 || d > ack.MaxPause {
-			return c, fmt.Errorf("%w: for = %q is no duration of at most %s", admin.ErrInvalid, a.For, timingrules.Short(ack.MaxPause))
+			return c, fmt.Errorf("%w: for = %q is no duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxPause))
 		}
 		c.Kind, c.For = ack.ChangePause, d
-	case admin.Quarantine, admin.Lift:
+	case api.Quarantine, api.Lift:
 		return quarantineOf(a, p)
-	case admin.Remove, admin.StepDown, admin.Rebalance:
+	case api.Remove, api.StepDown, api.Rebalance:
 	}
 	return c, nil
 }
@@ -163,7 +161,7 @@ func releaseTimeoutOf(c *ack.Change, text string) error {
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 || d > ack.MaxReleaseTimeout {
-		return fmt.Errorf("%w: release_timeout = %q is no duration of at most %s", admin.ErrInvalid, text, timingrules.Short(ack.MaxReleaseTimeout))
+		return fmt.Errorf("%w: release_timeout = %q is no duration of at most %s", api.ErrInvalid, text, timingrules.Short(ack.MaxReleaseTimeout))
 	}
 	c.Release = d
 	return nil
@@ -177,7 +175,7 @@ func drainOf(c ack.Change, idleFirst string) (ack.Change, error) {
 	}
 	d, err := time.ParseDuration(idleFirst)
 	if err != nil || d <= 0 || d > ack.MaxGradualDrain {
-		return c, fmt.Errorf("%w: idle_first = %q is no duration of at most %s", admin.ErrInvalid, idleFirst, timingrules.Short(ack.MaxGradualDrain))
+		return c, fmt.Errorf("%w: idle_first = %q is no duration of at most %s", api.ErrInvalid, idleFirst, timingrules.Short(ack.MaxGradualDrain))
 	}
 	c.Kind, c.For = ack.ChangeDrainGradually, d
 	return c, nil
@@ -224,7 +222,7 @@ func drainable(node shardmap.NodeID, voters []string, views []ack.MemberView, p 
 	if why == "" {
 		return nil
 	}
-	return fmt.Errorf("%w: %s; %s", admin.ErrRefused, why, remedy)
+	return fmt.Errorf("%w: %s; %s", api.ErrRefused, why, remedy)
 }
 
 // endangered returns what the end of a node would leave undone, and what to do about it;
@@ -322,7 +320,7 @@ func (l *leadership) amendNow(ctx context.Context, changes []ack.Change) error {
 	case err := <-answer:
 		return err
 	case <-l.done:
-		return fmt.Errorf("%w: who was asked leads no more; whether it counts, `shardway policy` tells", admin.ErrUnknown)
+		return fmt.Errorf("%w: who was asked leads no more; whether it counts, `shardway policy` tells", api.ErrUnknown)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -330,14 +328,14 @@ func (l *leadership) amendNow(ctx context.Context, changes []ack.Change) error {
 
 func policyFault(err error) error {
 	switch {
-	case err == nil, errors.Is(err, admin.ErrNoLeader), errors.Is(err, admin.ErrUnknown):
+	case err == nil, errors.Is(err, api.ErrNoLeader), errors.Is(err, api.ErrUnknown):
 		return err
 	case errors.Is(err, ack.ErrNotYet):
-		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", admin.ErrRefused)
+		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", api.ErrRefused)
 	case errors.Is(err, ack.ErrChange):
-		return fmt.Errorf("%w: %w", admin.ErrInvalid, err)
+		return fmt.Errorf("%w: %w", api.ErrInvalid, err)
 	case errors.Is(err, ack.ErrPolicyFull):
-		return fmt.Errorf("%w: what operators have asked for takes 64 KiB at most: unpin shards, or lift quarantines, first", admin.ErrRefused)
+		return fmt.Errorf("%w: what operators have asked for takes 64 KiB at most: unpin shards, or lift quarantines, first", api.ErrRefused)
 	}
 	return refusal(err)
 }

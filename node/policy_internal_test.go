@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node/consensus"
 	"shardway/shardmap"
 )
@@ -78,18 +78,18 @@ func TestOnlyWhatDidNotHappenIsRefused(t *testing.T) {
 		err, want error
 		refused   bool
 	}{
-		{consensus.ErrUnknown, admin.ErrUnknown, false},
-		{context.DeadlineExceeded, admin.ErrUnknown, false},
-		{context.Canceled, admin.ErrUnknown, false},
-		{errors.New("not the leader"), admin.ErrRefused, true},
-		{admin.ErrNoLeader, admin.ErrNoLeader, false},
-		{admin.ErrUnknown, admin.ErrUnknown, false},
-		{ack.ErrNotYet, admin.ErrRefused, true},
-		{ack.ErrChange, admin.ErrInvalid, false},
-		{ack.ErrPolicyFull, admin.ErrRefused, true},
+		{consensus.ErrUnknown, api.ErrUnknown, false},
+		{context.DeadlineExceeded, api.ErrUnknown, false},
+		{context.Canceled, api.ErrUnknown, false},
+		{errors.New("not the leader"), api.ErrRefused, true},
+		{api.ErrNoLeader, api.ErrNoLeader, false},
+		{api.ErrUnknown, api.ErrUnknown, false},
+		{ack.ErrNotYet, api.ErrRefused, true},
+		{ack.ErrChange, api.ErrInvalid, false},
+		{ack.ErrPolicyFull, api.ErrRefused, true},
 	} {
 		got := policyFault(fmt.Errorf("asked: %w", tc.err))
-		if !errors.Is(got, tc.want) || errors.Is(got, admin.ErrRefused) != tc.refused {
+		if !errors.Is(got, tc.want) || errors.Is(got, api.ErrRefused) != tc.refused {
 			t.Errorf("%v becomes %v, want %v", tc.err, got, tc.want)
 		}
 	}
@@ -112,11 +112,11 @@ func TestAskingEndsWithWhoAsks(t *testing.T) {
 		done bool // the leadership has ended, else who asks
 		want error
 	}{
-		"another one changes the policy":  {func(ctx context.Context, l *leadership) error { return l.police(ctx, admin.Action{}) }, 0, false, context.Canceled},
+		"another one changes the policy":  {func(ctx context.Context, l *leadership) error { return l.police(ctx, api.Action{}) }, 0, false, context.Canceled},
 		"nobody takes it":                 {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, false, context.Canceled},
 		"nobody answers":                  {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, false, context.Canceled},
-		"nobody takes it any more":        {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, true, admin.ErrNoLeader},
-		"nobody answers any more":         {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, true, admin.ErrUnknown},
+		"nobody takes it any more":        {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 0, true, api.ErrNoLeader},
+		"nobody answers any more":         {func(ctx context.Context, l *leadership) error { return l.amend(ctx) }, 1, true, api.ErrUnknown},
 		"a word that nobody hears":        {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.NodeRemoved{}); return nil }, 0, false, nil},
 		"a word that nobody hears longer": {func(ctx context.Context, l *leadership) error { l.tell(ctx, ack.NodeRemoved{}); return nil }, 0, true, nil},
 	} {
@@ -169,7 +169,7 @@ func TestYoungLeaderIsAskedAgain(t *testing.T) {
 			err := l.amend(ctx, ack.Change{})
 			cancel()
 			synctest.Wait() // for whoever counts
-			if ready && (err != nil || asked != 4) || !ready && (!errors.Is(err, admin.ErrRefused) || asked < 40) {
+			if ready && (err != nil || asked != 4) || !ready && (!errors.Is(err, api.ErrRefused) || asked < 40) {
 				t.Errorf("ready: %v: %v after %d questions", ready, err, asked)
 			}
 		})

@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/shardmap"
 )
 
 // asks has a node carry an action out, and waits out a leader that was just elected.
-func (w *world) asks(p *process, a admin.Action) {
+func (w *world) asks(p *process, a api.Action) {
 	w.t.Helper()
 	w.until(a.Verb.String()+" is carried out", func() bool {
 		err := p.node.Do(w.t.Context(), a)
-		if err != nil && !errors.Is(err, admin.ErrRefused) && !errors.Is(err, admin.ErrNoLeader) {
+		if err != nil && !errors.Is(err, api.ErrRefused) && !errors.Is(err, api.ErrNoLeader) {
 			w.t.Fatalf("Do(%+v) = %v", a, err)
 		}
 		return err == nil
@@ -25,7 +25,7 @@ func (w *world) asks(p *process, a admin.Action) {
 }
 
 // refused asks for what must not be, and checks why.
-func (w *world) refused(p *process, a admin.Action, fault error, why string) {
+func (w *world) refused(p *process, a api.Action, fault error, why string) {
 	w.t.Helper()
 	if err := p.node.Do(w.t.Context(), a); !errors.Is(err, fault) || !strings.Contains(err.Error(), why) {
 		w.t.Errorf("Do(%+v) = %v, want %v because %q", a, err, fault, why)
@@ -51,7 +51,7 @@ func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 			p := w.voter(leads)
 			rest := w.others(p)
 			// Asked once: who leads next has heard nobody yet, and takes nobody for gone.
-			if err := w.follower().node.Do(w.t.Context(), admin.Action{Verb: admin.Drain, Node: p.name}); err != nil {
+			if err := w.follower().node.Do(w.t.Context(), api.Action{Verb: api.Drain, Node: p.name}); err != nil {
 				w.t.Fatalf("drain %s (leads: %v): %v", p.name, leads, err)
 			}
 			w.untilSettled(rest...)
@@ -72,7 +72,7 @@ func TestDrainedNodeOwnsNothingAndIsReady(t *testing.T) {
 			if s := p.node.State(); s.Dropped(shardmap.NodeID(p.name)) {
 				w.t.Error("drained, and dropped")
 			}
-			w.asks(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name})
+			w.asks(w.leader(), api.Action{Verb: api.Uncordon, Node: p.name})
 			w.untilSettled("a", "b", "c")
 			w.until("it owns shards again", func() bool { return w.committed().Count(shardmap.NodeID(p.name)) == shards/3 })
 		})
@@ -85,19 +85,19 @@ func TestDrainThatEndangersQuorumIsRefused(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
-		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "c"})
+		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "c"})
 		w.untilSettled("a", "b")
-		w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "b"}, admin.ErrRefused, `without node "b", 1 of 3 voters are left and it takes 2 (c is drained)`)
-		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "c"}) // once more is no other
-		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "b", Force: true})
+		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b"}, api.ErrRefused, `without node "b", 1 of 3 voters are left and it takes 2 (c is drained)`)
+		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "c"}) // once more is no other
+		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "b", Force: true})
 		w.untilSettled("a")
 		// It is drained already, and what that endangers was said: nobody needs force again.
-		if err := w.follower().node.Do(w.t.Context(), admin.Action{Verb: admin.Drain, Node: "b"}); err != nil {
+		if err := w.follower().node.Do(w.t.Context(), api.Action{Verb: api.Drain, Node: "b"}); err != nil {
 			w.t.Errorf("drained once more: %v", err)
 		}
-		w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "a"}, admin.ErrRefused, "without node \"a\", 0 of 3 voters are left")
+		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "a"}, api.ErrRefused, "without node \"a\", 0 of 3 voters are left")
 		// By force all the same. Nobody is left to own anything: the map stays.
-		w.asks(w.follower(), admin.Action{Verb: admin.Drain, Node: "a", Force: true})
+		w.asks(w.follower(), api.Action{Verb: api.Drain, Node: "a", Force: true})
 		for range 200 {
 			w.moment()
 		}
@@ -113,14 +113,14 @@ func TestOfTwoDrainsAtOnceOneIsRefused(t *testing.T) {
 		l := w.leader()
 		done := make(chan error)
 		for _, name := range w.others(l) {
-			go func() { done <- l.node.Do(w.t.Context(), admin.Action{Verb: admin.Drain, Node: name}) }()
+			go func() { done <- l.node.Do(w.t.Context(), api.Action{Verb: api.Drain, Node: name}) }()
 		}
 		first, second := <-done, <-done
 		if (first == nil) == (second == nil) {
 			w.t.Errorf("both at once: %v; %v: want that one is refused", first, second)
 		}
 		for _, err := range []error{first, second} {
-			if err != nil && (!errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "is drained")) {
+			if err != nil && (!errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), "is drained")) {
 				w.t.Errorf("refused with %v", err)
 			}
 		}
@@ -138,7 +138,7 @@ func TestOneOfTwoVotersIsNotDrained(t *testing.T) {
 		w.start("b")
 		w.untilSettled("a", "b")
 		w.untilVoters(2)
-		w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "b"}, admin.ErrRefused, "1 of 2 voters are left and it takes 2")
+		w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b"}, api.ErrRefused, "1 of 2 voters are left and it takes 2")
 	})
 }
 
@@ -149,7 +149,7 @@ func TestDrainCountsWhoIsHeard(t *testing.T) {
 		w.untilVoters(3)
 		w.all["c"].kill()
 		w.untilSettled("a", "b")
-		w.refused(w.leader(), admin.Action{Verb: admin.Drain, Node: w.follower().name}, admin.ErrRefused, "1 of 3 voters are left and it takes 2 (c is not heard)")
+		w.refused(w.leader(), api.Action{Verb: api.Drain, Node: w.follower().name}, api.ErrRefused, "1 of 3 voters are left and it takes 2 (c is not heard)")
 	})
 }
 
@@ -162,50 +162,50 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 		w.start("a")
 		w.start("b")
 		w.untilSettled("a", "b")
-		w.asks(w.follower(), admin.Action{Verb: admin.Pause, For: "1h"})
+		w.asks(w.follower(), api.Action{Verb: api.Pause, For: "1h"})
 		w.start("c")
 		w.untilSettled("a", "b", "c")
 		if n := w.committed().Count("c"); n != 0 {
 			w.t.Errorf("paused: the newcomer owns %d shards", n)
 		}
-		w.asks(w.follower(), admin.Action{Verb: admin.Cordon, Node: "c"})
-		w.asks(w.follower(), admin.Action{Verb: admin.Resume})
+		w.asks(w.follower(), api.Action{Verb: api.Cordon, Node: "c"})
+		w.asks(w.follower(), api.Action{Verb: api.Resume})
 		for range 400 {
 			w.moment()
 		}
 		if n := w.committed().Count("c"); n != 0 || w.stateOf(w.leader(), "c") != "cordoned" {
 			w.t.Errorf("cordoned: the newcomer owns %d shards, state %q", n, w.stateOf(w.leader(), "c"))
 		}
-		w.asks(w.follower(), admin.Action{Verb: admin.Uncordon, Node: "c"})
+		w.asks(w.follower(), api.Action{Verb: api.Uncordon, Node: "c"})
 		w.until("c has its share", func() bool { return w.committed().Count("c") == shards/3 })
-		w.asks(w.follower(), admin.Action{Verb: admin.Weigh, Node: "c", Weight: 2})
+		w.asks(w.follower(), api.Action{Verb: api.Weigh, Node: "c", Weight: 2})
 		w.until("c has half", func() bool { return w.committed().Count("c") == shards/2 })
 		weight := func(want uint32) func() bool {
 			return func() bool {
 				all := w.follower().node.Status().Nodes
-				i := slices.IndexFunc(all, func(x admin.Node) bool { return x.ID == "c" })
+				i := slices.IndexFunc(all, func(x api.Node) bool { return x.ID == "c" })
 				return i >= 0 && all[i].Weight == want
 			}
 		}
 		w.until("c is shown with the weight that counts", weight(2))
-		w.asks(w.follower(), admin.Action{Verb: admin.Weigh, Node: "c"})
+		w.asks(w.follower(), api.Action{Verb: api.Weigh, Node: "c"})
 		w.until("c is shown with its own weight", weight(1))
-		w.asks(w.follower(), admin.Action{Verb: admin.Pin, Shard: 7, Node: "a"})
-		w.asks(w.follower(), admin.Action{Verb: admin.Pin, Shard: 8, Zone: "west"})
+		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 7, Node: "a"})
+		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 8, Zone: "west"})
 		at := func(s shardmap.Shard) shardmap.NodeID { return w.committed().Owner(s) }
 		w.until("the pins hold", func() bool {
 			return at(7) == "a" && (at(8) == "b" || at(8) == "c") && w.committed().Count("c") == shards/3
 		})
-		w.asks(w.follower(), admin.Action{Verb: admin.Pin, Shard: 7, Zone: "west"})
-		w.asks(w.follower(), admin.Action{Verb: admin.Pin, Shard: 8, Zone: "east"})
+		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 7, Zone: "west"})
+		w.asks(w.follower(), api.Action{Verb: api.Pin, Shard: 8, Zone: "east"})
 		w.until("the pins hold", func() bool { return at(7) != "a" && at(8) == "a" })
-		w.asks(w.follower(), admin.Action{Verb: admin.Unpin, Shard: 8})
+		w.asks(w.follower(), api.Action{Verb: api.Unpin, Shard: 8})
 		p := w.leader().node.Policy()
-		if len(p.Pins) != 1 || p.Pins[0] != (admin.PinnedShard{Shard: 7, Zone: "west"}) || len(p.Weights)+len(p.Cordoned)+len(p.Drained) != 0 || p.Pause != "" {
+		if len(p.Pins) != 1 || p.Pins[0] != (api.PinnedShard{Shard: 7, Zone: "west"}) || len(p.Weights)+len(p.Cordoned)+len(p.Drained) != 0 || p.Pause != "" {
 			w.t.Errorf("policy %+v", p)
 		}
-		w.refused(w.leader(), admin.Action{Verb: admin.Cordon, Node: "d"}, admin.ErrUnknownNode, `"d"`)
-		w.refused(w.leader(), admin.Action{Verb: admin.Pin, Shard: 1, Zone: "north"}, admin.ErrRefused, `no node is in zone "north"`)
+		w.refused(w.leader(), api.Action{Verb: api.Cordon, Node: "d"}, api.ErrUnknownNode, `"d"`)
+		w.refused(w.leader(), api.Action{Verb: api.Pin, Shard: 1, Zone: "north"}, api.ErrRefused, `no node is in zone "north"`)
 	})
 }
 
@@ -213,7 +213,7 @@ func TestCordonWeightPinAndPause(t *testing.T) {
 func TestPauseEndsByItself(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
-		w.asks(w.leader(), admin.Action{Verb: admin.Pause, For: "20s"})
+		w.asks(w.leader(), api.Action{Verb: api.Pause, For: "20s"})
 		began := time.Now()
 		w.within(25*time.Second, "the pause is over", func() bool { return w.leader() != nil && w.leader().node.Policy().Pause == "" })
 		if took := time.Since(began); took < 20*time.Second {
@@ -228,11 +228,11 @@ func TestRemoveForgetsWhatWasAsked(t *testing.T) {
 	bubble(t, func(w *world) {
 		cluster(w, 0, 4)
 		p := w.voter(false)
-		w.asks(w.leader(), admin.Action{Verb: admin.Weigh, Node: p.name, Weight: 3})
-		w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: p.name})
+		w.asks(w.leader(), api.Action{Verb: api.Weigh, Node: p.name, Weight: 3})
+		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: p.name})
 		p.kill()
 		w.untilSettled(w.others(p)...)
-		w.asks(w.leader(), admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
+		w.asks(w.leader(), api.Action{Verb: api.Remove, Node: p.name, Force: true})
 		w.until("nothing is asked of it", func() bool {
 			got := w.leader().node.Policy()
 			return len(got.Drained) == 0 && len(got.Weights) == 0
@@ -249,28 +249,28 @@ func TestActionsThatMeanNothingHarmNobody(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
-		for _, a := range []admin.Action{
-			{Verb: admin.Drain, Force: true},
-			{Verb: admin.Cordon},
-			{Verb: admin.Uncordon},
-			{Verb: admin.Weigh, Weight: 1},
-			{Verb: admin.Weigh, Node: "b", Weight: 1 << 30},
-			{Verb: admin.Pin, Shard: 1},
-			{Verb: admin.Pin, Shard: 1 << 20, Node: "b"},
-			{Verb: admin.Unpin, Shard: 1 << 20},
+		for _, a := range []api.Action{
+			{Verb: api.Drain, Force: true},
+			{Verb: api.Cordon},
+			{Verb: api.Uncordon},
+			{Verb: api.Weigh, Weight: 1},
+			{Verb: api.Weigh, Node: "b", Weight: 1 << 30},
+			{Verb: api.Pin, Shard: 1},
+			{Verb: api.Pin, Shard: 1 << 20, Node: "b"},
+			{Verb: api.Unpin, Shard: 1 << 20},
 		} {
-			w.refused(w.follower(), a, admin.ErrInvalid, "no change of the policy")
+			w.refused(w.follower(), a, api.ErrInvalid, "no change of the policy")
 		}
 		// A duration beyond its bounds names itself.
 		for _, text := range []string{"soon", "0s", "-1s", "10000h"} {
-			w.refused(w.follower(), admin.Action{Verb: admin.Pause, For: text}, admin.ErrInvalid, `for = "`+text+`" is no duration of at most`)
-			w.refused(w.follower(), admin.Action{Verb: admin.Drain, Node: "b", IdleFirst: text}, admin.ErrInvalid, `idle_first = "`+text+`" is no duration of at most`)
-			w.refused(w.follower(), admin.Action{Verb: admin.Quarantine, Hash: "1", For: text}, admin.ErrInvalid, `for = "`+text+`" is no duration of at most`)
+			w.refused(w.follower(), api.Action{Verb: api.Pause, For: text}, api.ErrInvalid, `for = "`+text+`" is no duration of at most`)
+			w.refused(w.follower(), api.Action{Verb: api.Drain, Node: "b", IdleFirst: text}, api.ErrInvalid, `idle_first = "`+text+`" is no duration of at most`)
+			w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "1", For: text}, api.ErrInvalid, `for = "`+text+`" is no duration of at most`)
 		}
-		w.refused(w.follower(), admin.Action{Verb: admin.Quarantine, Hash: "key"}, admin.ErrInvalid, `key_hash = "key" is none`)
-		w.refused(w.leader(), admin.Action{Verb: admin.Rebalance + 1, Node: "b"}, admin.ErrRefused, "unknown action")
-		w.refused(w.leader(), admin.Action{Verb: admin.Remove, Node: w.leader().name}, admin.ErrRefused, "leads; `shardway step-down` first")
-		w.asks(w.follower(), admin.Action{Verb: admin.Cordon, Node: "b"})
+		w.refused(w.follower(), api.Action{Verb: api.Quarantine, Hash: "key"}, api.ErrInvalid, `key_hash = "key" is none`)
+		w.refused(w.leader(), api.Action{Verb: api.Rebalance + 1, Node: "b"}, api.ErrRefused, "unknown action")
+		w.refused(w.leader(), api.Action{Verb: api.Remove, Node: w.leader().name}, api.ErrRefused, "leads; `shardway step-down` first")
+		w.asks(w.follower(), api.Action{Verb: api.Cordon, Node: "b"})
 		w.untilSettled("a", "b", "c")
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/queue"
 	"shardway/shardmap"
@@ -95,7 +95,7 @@ func TestLogThatIsBehindIsToldOf(t *testing.T) {
 		p := w.follower()
 		var first, second verdict.Checkup
 		p.log.close()
-		w.asks(w.leader(), admin.Action{Verb: admin.Pin, Shard: shardOf(w.committed(), p.name), Node: w.leader().name})
+		w.asks(w.leader(), api.Action{Verb: api.Pin, Shard: shardOf(w.committed(), p.name), Node: w.leader().name})
 		const says = " is behind: its map is that of epoch "
 		w.untilSays(w.leader(), "lagging: node "+p.name+says, ", and the cluster's that of epoch ")
 		first = w.leader().node.Checkup(w.t.Context(), false)
@@ -253,7 +253,7 @@ func TestCheckupFindsThatLeadersDiffer(t *testing.T) {
 				w.net.Cut(id, p.name) // whoever is elected does not reach it
 			}
 		}
-		w.asks(old, admin.Action{Verb: admin.StepDown})
+		w.asks(old, api.Action{Verb: api.StepDown})
 		w.until("the others follow somebody else", func() bool {
 			for _, id := range w.others(p) {
 				if l := w.all[id].node.Status().Leader; l == "" || l == old.name {

@@ -8,13 +8,11 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/timingrules"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
-
-var _ admin.KeyHasher = (*Node)(nil)
 
 // Mark returns the shard and the key_hash of a key.
 func (n *Node) Mark(key string) (shard uint32, hash string) {
@@ -55,41 +53,41 @@ func (n *Node) requarantine() {
 }
 
 // quarantined lists the keys in quarantine.
-func (n *Node) quarantined(p *ack.Policy) []admin.QuarantinedKey {
-	out := []admin.QuarantinedKey{}
+func (n *Node) quarantined(p *ack.Policy) []api.QuarantinedKey {
+	out := []api.QuarantinedKey{}
 	keys := n.hashKeys()
 	for m, q := range p.Quarantined {
-		k := admin.QuarantinedKey{Shard: uint32(m.Shard), Hash: fmt.Sprintf("%016x", m.Hash)}
+		k := api.QuarantinedKey{Shard: uint32(m.Shard), Hash: fmt.Sprintf("%016x", m.Hash)}
 		if _, k.Known = keys[m.HashKeyID]; q.For > 0 {
 			k.For = timingrules.Short(q.For)
 		}
 		out = append(out, k)
 	}
-	slices.SortFunc(out, func(a, b admin.QuarantinedKey) int {
+	slices.SortFunc(out, func(a, b api.QuarantinedKey) int {
 		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Hash, b.Hash))
 	})
 	return out
 }
 
 // quarantineOf returns what an action changes of the quarantines of p.
-func quarantineOf(a admin.Action, p *ack.Policy) (ack.Change, error) {
+func quarantineOf(a api.Action, p *ack.Policy) (ack.Change, error) {
 	hash, err := strconv.ParseUint(a.Hash, 16, 64)
 	if err != nil {
-		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is none: give 16 hexadecimal digits", admin.ErrInvalid, a.Hash)
+		return ack.Change{}, fmt.Errorf("%w: key_hash = %q is none: give 16 hexadecimal digits", api.ErrInvalid, a.Hash)
 	}
 	c := ack.Change{Kind: ack.ChangeQuarantine, Mark: ack.KeyMark{Shard: shardmap.Shard(a.Shard), Hash: hash, HashKeyID: a.Under}}
-	if a.Verb == admin.Lift {
+	if a.Verb == api.Lift {
 		c.Kind = ack.ChangeLift
 		if quarantines(p, c.Mark.Shard, hash) {
 			return c, nil
 		}
-		return c, fmt.Errorf("%w: no such key is in quarantine: `shardway quarantine` lists them; after a change of the secret lift it by its hash", admin.ErrRefused)
+		return c, fmt.Errorf("%w: no such key is in quarantine: `shardway quarantine` lists them; after a change of the secret lift it by its hash", api.ErrRefused)
 	}
 	if a.For == "" {
 		return c, nil
 	}
 	if c.For, err = time.ParseDuration(a.For); err != nil || c.For <= 0 || c.For > ack.MaxQuarantine {
-		return c, fmt.Errorf("%w: for = %q is no duration of at most %s", admin.ErrInvalid, a.For, timingrules.Short(ack.MaxQuarantine))
+		return c, fmt.Errorf("%w: for = %q is no duration of at most %s", api.ErrInvalid, a.For, timingrules.Short(ack.MaxQuarantine))
 	}
 	return c, nil
 }

@@ -4,14 +4,14 @@ import (
 	"slices"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // refusing reports whether all nodes know of so many keys in quarantine and refuse them.
 func (w *world) refusing(n int) bool {
 	for _, p := range w.running() {
 		q := p.node.Policy().Quarantined
-		if len(q) != n || slices.ContainsFunc(q, func(k admin.QuarantinedKey) bool { return !k.Known }) {
+		if len(q) != n || slices.ContainsFunc(q, func(k api.QuarantinedKey) bool { return !k.Known }) {
 			return false
 		}
 	}
@@ -25,9 +25,9 @@ func TestQuarantineIsOnEveryNode(t *testing.T) {
 	three(t, func(w *world) {
 		p := w.follower()
 		shard, hash := p.node.Mark("alice")
-		w.asks(p, admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: hash, For: "20s"})
+		w.asks(p, api.Action{Verb: api.Quarantine, Shard: shard, Hash: hash, For: "20s"})
 		shard, hash = p.node.Mark("bob")
-		w.asks(p, admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: hash})
+		w.asks(p, api.Action{Verb: api.Quarantine, Shard: shard, Hash: hash})
 		w.until("all refuse", func() bool { return w.refusing(2) })
 		w.untilSays(p, "quarantined: 2 keys are in quarantine")
 		q := w.follower()
@@ -37,8 +37,8 @@ func TestQuarantineIsOnEveryNode(t *testing.T) {
 		q.restart()
 		w.until("the new one refuses, too", func() bool { return q.started() && w.refusing(2) })
 		w.until("the first is over", func() bool { return w.refusing(1) })
-		w.refused(w.leader(), admin.Action{Verb: admin.Lift, Shard: shard + 1, Hash: hash}, admin.ErrRefused, "no such key")
-		w.asks(w.follower(), admin.Action{Verb: admin.Lift, Shard: shard, Hash: hash})
+		w.refused(w.leader(), api.Action{Verb: api.Lift, Shard: shard + 1, Hash: hash}, api.ErrRefused, "no such key")
+		w.asks(w.follower(), api.Action{Verb: api.Lift, Shard: shard, Hash: hash})
 		w.until("the second is lifted", func() bool { return w.refusing(0) })
 	})
 }
@@ -50,14 +50,14 @@ func TestQuarantinedKeysAreListedInOrder(t *testing.T) {
 		w.start("a")
 		a := w.all["a"]
 		w.untilSettled("a")
-		want := []admin.QuarantinedKey{}
+		want := []api.QuarantinedKey{}
 		for _, shard := range []uint32{3, 9} {
 			for i, hash := range []string{"0000000000000001", "000000000000000a", "0123456789abcdef", "f000000000000000"} {
-				want = append(want, admin.QuarantinedKey{Shard: shard, Hash: hash, For: []string{"", "1h"}[i%2], Known: true})
+				want = append(want, api.QuarantinedKey{Shard: shard, Hash: hash, For: []string{"", "1h"}[i%2], Known: true})
 			}
 		}
 		for _, k := range slices.Backward(want) {
-			w.asks(a, admin.Action{Verb: admin.Quarantine, Shard: k.Shard, Hash: k.Hash, For: k.For})
+			w.asks(a, api.Action{Verb: api.Quarantine, Shard: k.Shard, Hash: k.Hash, For: k.For})
 		}
 		if got := a.node.Policy().Quarantined; !slices.Equal(got, want) {
 			w.t.Errorf("listed %+v, want %+v", got, want)
@@ -72,7 +72,7 @@ func TestQuarantineOfAFormerSecretIsToldOf(t *testing.T) {
 	sealed(t, func(w *world, v *vault) {
 		v.three()
 		shard, hash := w.leader().node.Mark("alice")
-		w.asks(w.leader(), admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: hash})
+		w.asks(w.leader(), api.Action{Verb: api.Quarantine, Shard: shard, Hash: hash})
 		w.until("all refuse", func() bool { return w.refusing(1) })
 		var err error
 		w.during(func() { _, err = w.follower().node.Rotate(w.t.Context(), "the test") })
@@ -84,8 +84,8 @@ func TestQuarantineOfAFormerSecretIsToldOf(t *testing.T) {
 		if again == hash {
 			w.t.Error("another secret gives the same hash")
 		}
-		w.asks(w.leader(), admin.Action{Verb: admin.Lift, Shard: shard, Hash: hash})
-		w.asks(w.leader(), admin.Action{Verb: admin.Quarantine, Shard: shard, Hash: again})
+		w.asks(w.leader(), api.Action{Verb: api.Lift, Shard: shard, Hash: hash})
+		w.asks(w.leader(), api.Action{Verb: api.Quarantine, Shard: shard, Hash: again})
 		w.until("all refuse again", func() bool { return w.refusing(1) })
 	})
 }

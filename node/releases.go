@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node/logs"
 	"shardway/shardmap"
 )
@@ -81,10 +81,10 @@ func (n *Node) released(node string, b []byte) error {
 		if n.invalidHeartbeats.Pass(node) {
 			n.log.Warn().Err(err).Str("peer", node).Str("claimed", logs.Cut(string(r.Node))).Msg("invalid releases from node")
 		}
-		return fmt.Errorf("%w: invalid releases", admin.ErrInvalid)
+		return fmt.Errorf("%w: invalid releases", api.ErrInvalid)
 	}
 	if n.leading.Load() == nil {
-		return admin.ErrNoLeader
+		return api.ErrNoLeader
 	}
 	n.sendToLeaderLoop(ack.ReleasesReceived{Releases: r})
 	return nil

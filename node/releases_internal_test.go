@@ -11,7 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
@@ -59,15 +59,15 @@ func TestReleasesAreTakenByTheLeaderOnly(t *testing.T) {
 		}
 		var log bytes.Buffer
 		n := &Node{log: zerolog.New(&log)}
-		if err := n.released("b", whole); !errors.Is(err, admin.ErrNoLeader) {
-			t.Errorf("one that does not lead says %v, want %v", err, admin.ErrNoLeader)
+		if err := n.released("b", whole); !errors.Is(err, api.ErrNoLeader) {
+			t.Errorf("one that does not lead says %v, want %v", err, api.ErrNoLeader)
 		}
 		l := &leadership{messages: make(chan ack.Message, 1), done: make(chan struct{})}
 		n.leading.Store(l)
 		for range 100 {
 			for from, b := range map[string][]byte{"b": whole[:len(whole)-1], "c": whole} {
-				if err := n.released(from, b); !errors.Is(err, admin.ErrInvalid) {
-					t.Errorf("of %s: %v, want %v", from, err, admin.ErrInvalid)
+				if err := n.released(from, b); !errors.Is(err, api.ErrInvalid) {
+					t.Errorf("of %s: %v, want %v", from, err, api.ErrInvalid)
 				}
 			}
 		}

@@ -9,18 +9,18 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 )
 
 // listed returns what a node shows of another one; an empty one if it does not list it.
-func (w *world) listed(at *process, node string) admin.Node {
+func (w *world) listed(at *process, node string) api.Node {
 	for _, n := range at.node.Status().Nodes {
 		if n.ID == node {
 			return n
 		}
 	}
-	return admin.Node{}
+	return api.Node{}
 }
 
 // unlisted waits until nobody shows the node any more.
@@ -52,12 +52,12 @@ func TestRemoveTakesAStoppedNodeOut(t *testing.T) {
 		if got := w.listed(w.leader(), d.name).App; got != "unknown" {
 			w.t.Errorf("the app of a node that has left is %s", got)
 		}
-		remove := admin.Action{Verb: admin.Remove, Node: d.name}
+		remove := api.Action{Verb: api.Remove, Node: d.name}
 		w.asks(w.follower(), remove)
 		w.unlisted(d.name)
 		time.Sleep(time.Minute)
 		w.unlisted(d.name)
-		if err := w.leader().node.Do(w.t.Context(), remove); !errors.Is(err, admin.ErrUnknownNode) {
+		if err := w.leader().node.Do(w.t.Context(), remove); !errors.Is(err, api.ErrUnknownNode) {
 			w.t.Errorf("removed twice: %v, want that it is unknown", err)
 		}
 	})
@@ -81,7 +81,7 @@ func TestRemoveTakesAKilledNodeOutOfTheList(t *testing.T) {
 				w.t.Errorf("%s shows the dead node as %s, its app %s", p.name, n.State, n.App)
 			}
 		}
-		w.asks(w.leader(), admin.Action{Verb: admin.Remove, Node: d.name})
+		w.asks(w.leader(), api.Action{Verb: api.Remove, Node: d.name})
 		w.unlisted(d.name)
 		time.Sleep(time.Minute)
 		w.unlisted(d.name)
@@ -134,18 +134,18 @@ func TestRemoveOfAnOwnerWantsForce(t *testing.T) {
 		w.untilVoters(4)
 		d := w.all["d"]
 		if d.node.Leads() {
-			w.asks(d, admin.Action{Verb: admin.StepDown})
+			w.asks(d, api.Action{Verb: api.StepDown})
 			w.until("another one leads", func() bool { return w.leader() != nil && w.leader() != d })
 		}
 		for _, name := range []string{"a", "b", "c"} {
-			w.does(w.leader(), admin.Action{Verb: admin.Drain, Node: name, Force: true})
+			w.does(w.leader(), api.Action{Verb: api.Drain, Node: name, Force: true})
 		}
 		w.until("d owns all shards", func() bool {
 			s := w.leader().node.State()
 			return !s.Open() && s.Committed().Count("d") == shards
 		})
 		d.kill()
-		remove := admin.Action{Verb: admin.Remove, Node: "d"}
+		remove := api.Action{Verb: api.Remove, Node: "d"}
 		w.until("it counts as gone", func() bool {
 			err := w.leader().node.Do(w.t.Context(), remove)
 			if err == nil {
@@ -157,7 +157,7 @@ func TestRemoveOfAnOwnerWantsForce(t *testing.T) {
 		w.asks(w.leader(), remove)
 		w.untilServers("a", "b", "c")
 		for _, name := range []string{"a", "b", "c"} {
-			w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: name})
+			w.does(w.leader(), api.Action{Verb: api.Uncordon, Node: name})
 		}
 		w.untilSettled("a", "b", "c")
 	})

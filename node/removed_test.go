@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -35,8 +35,8 @@ func TestRefusedRemovalVouchesForNothing(t *testing.T) {
 		further := p.node.Stall() // it votes, and is not heard
 		defer further()
 		w.until("it is refused for being one of two", func() bool {
-			err := l.node.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
-			if !errors.Is(err, admin.ErrRefused) {
+			err := l.node.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: p.name, Force: true})
+			if !errors.Is(err, api.ErrRefused) {
 				w.t.Fatalf("removed one of two voters: %v", err)
 			}
 			return strings.Contains(err.Error(), "one of two voters")
@@ -59,12 +59,12 @@ func TestKilledNodeIsRemovedWithForceBeforeGossipNotices(t *testing.T) {
 		rest := w.others(p)
 		p.kill()
 		l := w.leader()
-		remove := admin.Action{Verb: admin.Remove, Node: p.name}
+		remove := api.Action{Verb: api.Remove, Node: p.name}
 		w.within(time.Second, "the leader knows that its process is gone", func() bool {
 			err := l.node.Do(w.t.Context(), remove)
 			return err != nil && strings.Contains(err.Error(), "as far as gossip shows")
 		})
-		w.refused(l, remove, admin.ErrRefused, "try again after 5 s")
+		w.refused(l, remove, api.ErrRefused, "try again after 5 s")
 		if l.node.Member(p.name) != "alive" {
 			w.t.Fatalf("gossip says of %s that it is %s, so this test shows nothing", p.name, l.node.Member(p.name))
 		}
@@ -95,8 +95,8 @@ func TestWhoIsSeenIsNotRemoved(t *testing.T) {
 		if l != w.leader() || l.node.Member(p.name) != "alive" {
 			w.t.Fatalf("the leader is %v, and gossip says of %s that it is %s", w.leader(), p.name, l.node.Member(p.name))
 		}
-		w.refused(l, admin.Action{Verb: admin.Remove, Node: p.name}, admin.ErrRefused, "still runs")
-		w.does(l, admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
+		w.refused(l, api.Action{Verb: api.Remove, Node: p.name}, api.ErrRefused, "still runs")
+		w.does(l, api.Action{Verb: api.Remove, Node: p.name, Force: true})
 		w.net.Heal()
 		w.untilSettled("a", "b", "c", "d")
 	})
@@ -129,9 +129,9 @@ func TestYoungLeaderRemovesWhoHasEnded(t *testing.T) {
 	bubble(t, func(w *world) {
 		p, rest := w.awaited()
 		l := w.leader()
-		w.does(l, admin.Action{Verb: admin.StepDown})
+		w.does(l, api.Action{Verb: api.StepDown})
 		w.until("another one leads", func() bool { at := w.leader(); return at != nil && at != l })
-		w.does(w.leader(), admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
+		w.does(w.leader(), api.Action{Verb: api.Remove, Node: p.name, Force: true})
 		w.untilSettled(rest...)
 		w.untilServers(rest...)
 	})
@@ -144,8 +144,8 @@ func TestVouchedForIsWaitedForNoLonger(t *testing.T) {
 	bubble(t, func(w *world) {
 		p, rest := w.awaited()
 		l := w.leader()
-		w.refused(l, admin.Action{Verb: admin.Remove, Node: p.name}, admin.ErrRefused, fmt.Sprintf("still owns %d shards", shards/4))
-		w.does(l, admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
+		w.refused(l, api.Action{Verb: api.Remove, Node: p.name}, api.ErrRefused, fmt.Sprintf("still owns %d shards", shards/4))
+		w.does(l, api.Action{Verb: api.Remove, Node: p.name, Force: true})
 		w.within(5*time.Second, "its shards are taken", func() bool { return l.node.State().Committed().Count(shardmap.NodeID(p.name)) == 0 })
 		w.untilSettled(rest...)
 	})
@@ -164,7 +164,7 @@ func TestSpareBesideTwoVotersIsRemoved(t *testing.T) {
 		w.untilServers("a", "b", "c")
 		w.all["c"].kill()
 		w.until("it is gone", func() bool {
-			err := w.leader().node.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: "c"})
+			err := w.leader().node.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: "c"})
 			if err != nil && !strings.Contains(err.Error(), "still runs") {
 				w.t.Fatal(err)
 			}
@@ -184,7 +184,7 @@ func TestServerGoesByItsOwnWord(t *testing.T) {
 		if gone == p {
 			gone = w.all[w.others(l)[1]]
 		}
-		if err := p.node.AskLeave(w.t.Context(), l.name, gone.node.Server()); !errors.Is(err, admin.ErrRefused) {
+		if err := p.node.AskLeave(w.t.Context(), l.name, gone.node.Server()); !errors.Is(err, api.ErrRefused) {
 			w.t.Errorf("one asked for another one's server: %v, want that it is refused", err)
 		}
 		gone.kill()
@@ -224,7 +224,7 @@ func TestThoseAreToldOfARemovalWhoAreThere(t *testing.T) {
 			return l.node.Member(p.name) == "failed" && l.node.Member(away.name) == "failed" && l.node.Member("x") == "alive"
 		})
 		began := time.Now()
-		w.does(w.leader(), admin.Action{Verb: admin.Remove, Node: p.name})
+		w.does(w.leader(), api.Action{Verb: api.Remove, Node: p.name})
 		if took := time.Since(began); took > time.Second {
 			w.t.Errorf("it took %v", took)
 		}
@@ -240,7 +240,7 @@ func TestLeaderWithoutOthersStays(t *testing.T) {
 	bubble(t, func(w *world) {
 		w.start("a")
 		w.untilSettled("a")
-		w.refused(w.all["a"], admin.Action{Verb: admin.StepDown}, admin.ErrRefused, "leadership transfer failed")
+		w.refused(w.all["a"], api.Action{Verb: api.StepDown}, api.ErrRefused, "leadership transfer failed")
 	})
 }
 
@@ -258,7 +258,7 @@ func TestRemovalThatFailsIsToldOf(t *testing.T) {
 		w.until("it is missed", func() bool { return l.node.Member(p.name) == "failed" })
 		w.net.Isolate(l.name)
 		began := time.Now()
-		err := l.node.Do(w.t.Context(), admin.Action{Verb: admin.Remove, Node: p.name})
+		err := l.node.Do(w.t.Context(), api.Action{Verb: api.Remove, Node: p.name})
 		if took := time.Since(began); err == nil || took > 10*time.Second {
 			w.t.Errorf("Do = %v after %v, want a fault within 10s", err, took)
 		}
@@ -280,7 +280,7 @@ func TestOnlyTheLeaderHasANodeForgotten(t *testing.T) {
 		others := slices.DeleteFunc(slices.Clone(rest), func(n string) bool { return n == l.name })
 		from, to := w.all[others[0]], w.all[others[1]]
 		w.until("it is missed", func() bool { return to.node.Member(p.name) == "failed" })
-		if err := from.node.AskForget(w.t.Context(), to.name, p.name); !errors.Is(err, admin.ErrRefused) {
+		if err := from.node.AskForget(w.t.Context(), to.name, p.name); !errors.Is(err, api.ErrRefused) {
 			w.t.Errorf("of one that does not lead: %v, want that it is refused", err)
 		}
 		if got := to.node.Member(p.name); got != "failed" {

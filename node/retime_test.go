@@ -10,17 +10,17 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 )
 
 // retimes asks a node for a change until it is taken: a leader that was just
 // elected refuses for a while.
-func (w *world) retimes(p *process, change admin.Timing) {
+func (w *world) retimes(p *process, change api.Timing) {
 	w.t.Helper()
 	w.until("the timing is changed", func() bool {
 		_, err := p.node.Retime(w.t.Context(), change, "test")
-		if err != nil && !errors.Is(err, admin.ErrRefused) {
+		if err != nil && !errors.Is(err, api.ErrRefused) {
 			w.t.Fatalf("Retime(%+v) = %v", change, err)
 		}
 		return err == nil
@@ -32,10 +32,10 @@ func (w *world) retimes(p *process, change admin.Timing) {
 func TestTimingChangesEverywhere(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
-		w.retimes(w.follower(), admin.Timing{DeadAfter: "6s", Lease: "1s", RebalanceMode: "stop-the-world"})
-		want := admin.TimingState{
-			Timing: admin.Timing{Lease: "1s", DeadAfter: "6s", Takeover: "lease", RebalanceMode: "stop-the-world"},
-			Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
+		w.retimes(w.follower(), api.Timing{DeadAfter: "6s", Lease: "1s", RebalanceMode: "stop-the-world"})
+		want := api.TimingState{
+			Timing: api.Timing{Lease: "1s", DeadAfter: "6s", Takeover: "lease", RebalanceMode: "stop-the-world"},
+			Before: api.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
 		}
 		same := func() bool {
 			for _, p := range w.running() {
@@ -74,11 +74,11 @@ func TestTimingChangesEverywhere(t *testing.T) {
 func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
-		w.retimes(w.leader(), admin.Timing{DeadAfter: "6s"})
+		w.retimes(w.leader(), api.Timing{DeadAfter: "6s"})
 		began := time.Now()
-		_, err := w.leader().node.Retime(w.t.Context(), admin.Timing{DeadAfter: "2.5s"}, "test")
+		_, err := w.leader().node.Retime(w.t.Context(), api.Timing{DeadAfter: "2.5s"}, "test")
 		why := "the timing was changed a moment ago, and nodes may still run what the one before it let them: try again in 6s, at " + began.Add(6*time.Second).UTC().Format("15:04:05")
-		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), why) {
+		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), why) {
 			w.t.Errorf("at once: %v, want %s", err, why)
 		}
 		for _, p := range w.running() {
@@ -87,10 +87,10 @@ func TestNextTimingWaitsForTheLargerDeadAfter(t *testing.T) {
 				w.t.Errorf("%s says that what was before counts for %q more, want 6s", p.name, got.BeforeCounts)
 			}
 		}
-		if _, err = w.leader().node.Retime(w.t.Context(), admin.Timing{DeadAfter: "6s"}, "test"); err != nil {
+		if _, err = w.leader().node.Retime(w.t.Context(), api.Timing{DeadAfter: "6s"}, "test"); err != nil {
 			w.t.Errorf("what is so already: %v", err)
 		}
-		w.retimes(w.leader(), admin.Timing{DeadAfter: "2.5s"})
+		w.retimes(w.leader(), api.Timing{DeadAfter: "2.5s"})
 		if took := time.Since(began); took < 6*time.Second || took > 6500*time.Millisecond {
 			w.t.Errorf("the next change after %v, want 6s", took)
 		}
@@ -114,14 +114,14 @@ func TestTimingMustFitTheSlowestHeartbeat(t *testing.T) {
 		w.start("b")
 		w.untilSettled("a", "b")
 		for _, p := range w.running() {
-			_, err := p.node.Retime(w.t.Context(), admin.Timing{Lease: "450ms"}, "test")
+			_, err := p.node.Retime(w.t.Context(), api.Timing{Lease: "450ms"}, "test")
 			const want = `lease = "450ms" breaks heartbeat ≤ lease / 4 (125ms ≤ 112.5ms)`
-			if !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "of node b") {
+			if !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "of node b") {
 				w.t.Errorf("%s: %v, want %s, and whose heartbeat that is", p.name, err, want)
 			}
 			// What breaks no bound of it has nothing to do with it.
-			for _, wrong := range []admin.Timing{{Takeover: "foo"}, {DeadAfter: "100ms"}} {
-				if _, err = p.node.Retime(w.t.Context(), wrong, "test"); !errors.Is(err, admin.ErrInvalid) || strings.Contains(err.Error(), "heartbeat") {
+			for _, wrong := range []api.Timing{{Takeover: "foo"}, {DeadAfter: "100ms"}} {
+				if _, err = p.node.Retime(w.t.Context(), wrong, "test"); !errors.Is(err, api.ErrInvalid) || strings.Contains(err.Error(), "heartbeat") {
 					w.t.Errorf("%s: %+v: %v, want nothing of heartbeats", p.name, wrong, err)
 				}
 			}
@@ -138,14 +138,14 @@ func TestRefusalOfANewLeaderSaysSo(t *testing.T) {
 		w.start("a")
 		p := w.all["a"]
 		w.untilSettled("a")
-		_, err := p.node.Retime(w.t.Context(), admin.Timing{DeadAfter: "6s"}, "test")
-		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "the leader was elected a moment ago and does not know") {
+		_, err := p.node.Retime(w.t.Context(), api.Timing{DeadAfter: "6s"}, "test")
+		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), "the leader was elected a moment ago and does not know") {
 			w.t.Errorf("at once: %v, want to be told of the election", err)
 		}
 		if n := log.count("timing asked for") + log.count("timing changed"); n != 0 {
 			w.t.Errorf("%d lines tell of a change that was refused", n)
 		}
-		w.retimes(p, admin.Timing{DeadAfter: "6s"})
+		w.retimes(p, api.Timing{DeadAfter: "6s"})
 		if n := log.count("timing changed"); n != 1 || log.count("dead-after 2.5s, takeover lease") == 0 {
 			w.t.Errorf("%d lines tell of the change, want one with both", n)
 		}
@@ -155,25 +155,25 @@ func TestRefusalOfANewLeaderSaysSo(t *testing.T) {
 func TestTimingThatCannotBeIsRefusedByKeyValueAndRemedy(t *testing.T) {
 	three(t, func(w *world) {
 		for _, c := range []struct {
-			change admin.Timing
+			change api.Timing
 			want   string
 		}{
-			{admin.Timing{Lease: "2s"}, `lease = "2s" breaks 2 × lease + 10 % < dead-after (4.4s < 2.5s)`},
-			{admin.Timing{Lease: "2s"}, "raise dead-after above 4.4s, or lower lease below 1.136s"},
-			{admin.Timing{DeadAfter: "850ms"}, "raise dead-after above 1.1s"},
-			{admin.Timing{Lease: "300ms"}, `lease = "300ms" breaks heartbeat ≤ lease / 4`},
-			{admin.Timing{DeadAfter: "900ms"}, `dead-after = "900ms" breaks`},
-			{admin.Timing{DeadAfter: "soon"}, `dead-after = "soon" is not a duration from 250ms to 1h: give one such as 2.5s`},
-			{admin.Timing{Lease: "1ms"}, `lease = "1ms" is not a duration from 100ms to 4m`},
-			{admin.Timing{Takeover: "none"}, `takeover = "none" is none: give timeout, lease or immediate`},
-			{admin.Timing{RebalanceMode: "none"}, `rebalance_mode = "none" is none: give incremental or stop-the-world`},
+			{api.Timing{Lease: "2s"}, `lease = "2s" breaks 2 × lease + 10 % < dead-after (4.4s < 2.5s)`},
+			{api.Timing{Lease: "2s"}, "raise dead-after above 4.4s, or lower lease below 1.136s"},
+			{api.Timing{DeadAfter: "850ms"}, "raise dead-after above 1.1s"},
+			{api.Timing{Lease: "300ms"}, `lease = "300ms" breaks heartbeat ≤ lease / 4`},
+			{api.Timing{DeadAfter: "900ms"}, `dead-after = "900ms" breaks`},
+			{api.Timing{DeadAfter: "soon"}, `dead-after = "soon" is not a duration from 250ms to 1h: give one such as 2.5s`},
+			{api.Timing{Lease: "1ms"}, `lease = "1ms" is not a duration from 100ms to 4m`},
+			{api.Timing{Takeover: "none"}, `takeover = "none" is none: give timeout, lease or immediate`},
+			{api.Timing{RebalanceMode: "none"}, `rebalance_mode = "none" is none: give incremental or stop-the-world`},
 		} {
 			for _, p := range w.running() {
 				_, err := p.node.Retime(w.t.Context(), c.change, "test")
 				if err != nil && strings.Contains(err.Error(), "lower lease below 386ms") {
 					w.t.Errorf("%s, %+v: %v, which the heartbeat does not allow", p.name, c.change, err)
 				}
-				if !errors.Is(err, admin.ErrInvalid) || errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), c.want) {
+				if !errors.Is(err, api.ErrInvalid) || errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), c.want) {
 					w.t.Errorf("%s, %+v: %v, want %s", p.name, c.change, err, c.want)
 				}
 			}
@@ -201,7 +201,7 @@ func TestFlagsThatDifferAreToldOnce(t *testing.T) {
 				w.t.Errorf("it does not say %q", want)
 			}
 		}
-		w.retimes(w.leader(), admin.Timing{DeadAfter: "3s"})
+		w.retimes(w.leader(), api.Timing{DeadAfter: "3s"})
 		w.until("it has the next timing", func() bool { return w.all["b"].node.State().Timing().DeadAfter == 3*time.Second })
 		time.Sleep(10 * time.Second)
 		if n := log.count("remove-dead-after 6s or more"); n != 1 || log.count("remove-dead-after too short") != 1 {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/node/apphealth"
 	"shardway/shardmap"
@@ -69,10 +69,10 @@ func (w *world) owned(id string) []shardmap.Shard {
 // drainedAndBack drains a node and takes the drain back, with between in the middle.
 func (w *world) drainedAndBack(id string, between func()) {
 	w.t.Helper()
-	w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: id})
+	w.asks(w.leader(), api.Action{Verb: api.Drain, Node: id})
 	w.until("nothing is left at "+id, func() bool { return w.committed().Count(shardmap.NodeID(id)) == 0 })
 	between()
-	w.asks(w.leader(), admin.Action{Verb: admin.Uncordon, Node: id})
+	w.asks(w.leader(), api.Action{Verb: api.Uncordon, Node: id})
 	w.until(id+" owns shards again", func() bool { return w.committed().Count(shardmap.NodeID(id)) == shards/3 })
 }
 
@@ -124,7 +124,7 @@ func TestDrainedShardsReturnToAnAppThatRestarted(t *testing.T) {
 		},
 		"its instance changed": func(w *world, c *cachingApps, id string) { c.instance.set(id, id+" 2") },
 		"an operator says so": func(w *world, c *cachingApps, id string) {
-			w.asks(w.leader(), admin.Action{Verb: admin.AppRestarted, Node: id})
+			w.asks(w.leader(), api.Action{Verb: api.AppRestarted, Node: id})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,12 +229,12 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 		w.start("b")
 		w.untilSettled("a", "b")
 		w.untilVoters(2)
-		force := func(verb admin.Verb, id string) { w.asks(w.leader(), admin.Action{Verb: verb, Node: id, Force: true}) }
-		force(admin.Drain, "a")
+		force := func(verb api.Verb, id string) { w.asks(w.leader(), api.Action{Verb: verb, Node: id, Force: true}) }
+		force(api.Drain, "a")
 		w.until("b owns all", func() bool { return w.committed().Count("b") == shards })
-		force(admin.Uncordon, "a")
+		force(api.Uncordon, "a")
 		w.until("the spread is as even as it may be", func() bool { return w.committed().Count("a") == shards/2 })
-		force(admin.Drain, "b")
+		force(api.Drain, "b")
 		w.until("a owns all", func() bool { return w.committed().Count("a") == shards })
 		stale := w.leader().node.State().StaleReturns("a")
 		if stale != shards/2 {
@@ -252,13 +252,13 @@ func TestLastNodeGetsShardsBackAndReportsIt(t *testing.T) {
 			}
 			w.untilSays(p, "stale-return: 48 shards returned to the app of node a, which had them before and has not restarted", "shardway app-restarted a")
 		}
-		force(admin.Uncordon, "b")
+		force(api.Uncordon, "b")
 		time.Sleep(10 * time.Second)
 		if n := w.committed().Count("b"); n != 0 {
 			t.Errorf("b owns %d shards, its app has had all of them", n)
 		}
 		plan, err := w.leader().node.Plan(w.t.Context())
-		if err != nil || len(plan.Moves) != 0 || len(plan.HeldBack) != 1 || plan.HeldBack[0] != (admin.HeldBackNode{Node: "b", Shards: shards / 2}) {
+		if err != nil || len(plan.Moves) != 0 || len(plan.HeldBack) != 1 || plan.HeldBack[0] != (api.HeldBackNode{Node: "b", Shards: shards / 2}) {
 			t.Errorf("plan %+v, %v, want that b is held back from %d shards", plan, err, shards/2)
 		}
 		c.down.set("a", true) // its app crashes: all shards go to b, which must take them

@@ -6,11 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
-
-var _ admin.RunningAPI = (*Node)(nil)
 
 const (
 	// runningTimeout is how long a node has to tell what runs there.
@@ -86,19 +84,19 @@ func (c *census[T]) take(ctx context.Context, long time.Duration, ask func(conte
 }
 
 // Running asks every node what it does, at most once in censusEvery.
-func (n *Node) Running(ctx context.Context) admin.RunningList {
+func (n *Node) Running(ctx context.Context) api.RunningList {
 	return n.census.take(ctx, runningTimeout, n.askRunning)
 }
 
-func (n *Node) askRunning(ctx context.Context) admin.RunningList {
+func (n *Node) askRunning(ctx context.Context) api.RunningList {
 	told, silent := queryNodes(ctx, n, request{What: askRunning}, untold())
 	told[string(n.self)] = n.runningHere()
-	list := admin.RunningList{Unresponsive: silent}
+	list := api.RunningList{Unresponsive: silent}
 	for node, x := range told {
-		list.Nodes = append(list.Nodes, admin.Running{
+		list.Nodes = append(list.Nodes, api.Running{
 			Node: node, Version: x.Version, LeaseMS: x.LeaseMS, Requests: x.Requests, Sockets: x.Sockets, Queued: x.Waiting, Held: x.Held,
 		})
 	}
-	slices.SortFunc(list.Nodes, func(a, b admin.Running) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(list.Nodes, func(a, b api.Running) int { return cmp.Compare(a.Node, b.Node) })
 	return list
 }

@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/secret"
 	"shardway/node/gossip"
 	"shardway/node/rotation"
@@ -55,26 +55,23 @@ func (n *Node) RenewPeers() {
 	n.proxy.RenewPeers()
 }
 
-var (
-	_ admin.RotateAPI  = (*Node)(nil)
-	_ rotation.Cluster = rotating{}
-)
+var _ rotation.Cluster = rotating{}
 
 // Rotate replaces the cluster's secret on every node, through the leader. One
 // that stopped half way is taken up where it stood.
-func (n *Node) Rotate(ctx context.Context, by string) (admin.Rotation, error) {
+func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 	// As long as serveControl takes for one that another node asked for.
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	if n.o.Secrets == nil {
-		return admin.Rotation{}, rotation.ErrNoSecrets
+		return api.Rotation{}, rotation.ErrNoSecrets
 	}
 	if n.leadership() != nil {
 		return n.rotation.Lead(ctx, by)
 	}
 	leader := n.leader()
 	if leader == "" {
-		return admin.Rotation{}, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
+		return api.Rotation{}, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
 	r, err := n.rotation.Ask(ctx, leader, by)
 	return r, unreached(leader, err)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/secret"
 	"shardway/node"
 	"shardway/peer"
@@ -152,7 +152,7 @@ func TestRotationReplacesTheSecretEverywhere(t *testing.T) {
 		v.three()
 		epoch := w.committed().Epoch()
 		old := v.files["a"].List()[0]
-		var r admin.Rotation
+		var r api.Rotation
 		var err error
 		w.during(func() { r, err = w.follower().node.Rotate(t.Context(), "the test") })
 		if err != nil {
@@ -197,7 +197,7 @@ func TestRotationStopsAndNamesWhoIsMissing(t *testing.T) {
 		c.kill()
 		w.untilSettled(w.others(c)...)
 		_, err := w.leader().node.Rotate(t.Context(), "the test")
-		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "nothing was changed") || !strings.Contains(err.Error(), `node "`+c.name+`" is missing`) {
+		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), "nothing was changed") || !strings.Contains(err.Error(), `node "`+c.name+`" is missing`) {
 			t.Errorf("Rotate = %v, want it to name %s", err, c.name)
 		}
 		for name, k := range v.files {
@@ -274,7 +274,7 @@ func TestClusterWithoutASecretHasNoneToRotate(t *testing.T) {
 		w.start("a")
 		w.untilSettled("a")
 		_, err := w.leader().node.Rotate(context.Background(), "the test")
-		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "--secret-file") {
+		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), "--secret-file") {
 			t.Errorf("Rotate = %v, want it refused", err)
 		}
 	})

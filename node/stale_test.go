@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/verdict"
 )
 
@@ -53,7 +53,7 @@ func TestNobodyLagsBehindAMapThatIsNew(t *testing.T) {
 		for i := range 10 {
 			time.Sleep(15*time.Second + time.Duration(i)*400*time.Millisecond)
 			epoch := w.committed().Epoch()
-			w.asks(w.leader(), admin.Action{Verb: admin.Pin, Shard: 1, Node: []string{"a", "b", "c"}[i%3]})
+			w.asks(w.leader(), api.Action{Verb: api.Pin, Shard: 1, Node: []string{"a", "b", "c"}[i%3]})
 			w.findsNone(6*time.Second, verdict.Lagging)
 			if i > 1 && w.committed().Epoch() == epoch {
 				w.t.Fatal("nothing has moved")

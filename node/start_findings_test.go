@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/event"
 	"shardway/verdict"
 )
@@ -17,8 +17,8 @@ func TestOldLogGivesNoFindings(t *testing.T) {
 		w.untilVoters(3)
 		p := w.follower()
 		other := w.all[w.others(p)[0]]
-		w.asks(other, admin.Action{Verb: admin.Cordon, Node: other.name})
-		w.asks(other, admin.Action{Verb: admin.Pause, For: "1h"})
+		w.asks(other, api.Action{Verb: api.Cordon, Node: other.name})
+		w.asks(other, api.Action{Verb: api.Pause, For: "1h"})
 		w.untilSays(p, string(verdict.Paused))
 		w.untilSays(p, string(verdict.Cordoned))
 		if err := p.node.TakeSnapshot(); err != nil {
@@ -27,8 +27,8 @@ func TestOldLogGivesNoFindings(t *testing.T) {
 		p.kill()
 		w.untilSettled(w.others(p)...)
 		w.net.Isolate(p.name)
-		w.asks(other, admin.Action{Verb: admin.Uncordon, Node: other.name})
-		w.asks(other, admin.Action{Verb: admin.Resume})
+		w.asks(other, api.Action{Verb: api.Uncordon, Node: other.name})
+		w.asks(other, api.Action{Verb: api.Resume})
 		p.restart()
 		time.Sleep(3 * time.Second)
 		w.net.Heal()
@@ -39,7 +39,7 @@ func TestOldLogGivesNoFindings(t *testing.T) {
 				w.t.Errorf("a finding of before: %v", e.Finding)
 			}
 		}
-		w.asks(other, admin.Action{Verb: admin.Cordon, Node: other.name})
+		w.asks(other, api.Action{Verb: api.Cordon, Node: other.name})
 		w.untilSays(p, string(verdict.Cordoned))
 	})
 }
@@ -78,7 +78,7 @@ func TestEachMapChangeHasOneReason(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		first := w.leader()
-		w.asks(first, admin.Action{Verb: admin.StepDown})
+		w.asks(first, api.Action{Verb: api.StepDown})
 		w.until("another node leads", func() bool { l := w.leader(); return l != nil && l != first })
 		w.until("it has confirmed all nodes", func() bool { return value(w.leader().gathered(), "shardway_map_changes_total", "new-leader") > 0 })
 		time.Sleep(time.Second)

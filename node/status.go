@@ -7,14 +7,12 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/endpoints"
 	"shardway/node/gossip"
 	"shardway/shardmap"
 	"shardway/verdict"
 )
-
-var _ admin.Cluster = (*Node)(nil)
 
 // moving counts the shards that an open proposal moves.
 func moving(s *ack.State) int {
@@ -63,7 +61,7 @@ func (n *Node) sick() bool {
 }
 
 // Ready returns nil, or why requests would not be served here. It asks the same
-// function that admission asks. The error is an *admin.UnreadyError.
+// function that admission asks. The error is an *api.UnreadyError.
 func (n *Node) Ready() error {
 	s := n.router.state.Load()
 	switch {
@@ -110,7 +108,7 @@ func (n *Node) servesUnhealthy() bool {
 
 // unready is why this node is not ready: in brief, and by the first finding of the codes.
 func (n *Node) unready(brief string, codes ...verdict.Code) error {
-	u := &admin.UnreadyError{Brief: brief}
+	u := &api.UnreadyError{Brief: brief}
 	if f, ok := n.finding(codes...); ok {
 		u.Why = f.String()
 	}
@@ -118,7 +116,7 @@ func (n *Node) unready(brief string, codes ...verdict.Code) error {
 }
 
 // Status returns this node's view of itself and of the cluster.
-func (n *Node) Status() admin.Status {
+func (n *Node) Status() api.Status {
 	s := n.router.state.Load()
 	cluster, _ := n.o.Dir.Cluster()
 	room := n.room.Stats()
@@ -131,24 +129,24 @@ func (n *Node) Status() admin.Status {
 	case n.raft.Candidate():
 		role = "candidate"
 	}
-	var timing *admin.TimingState
+	var timing *api.TimingState
 	if known := n.fsm.state.Load(); known.Bootstrapped() {
 		t := stateOf(known)
 		timing = &t
 	}
 	in, findings := n.foundBy(s)
 	views := n.leaderViews()
-	return admin.Status{
+	return api.Status{
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Cluster: cluster, Version: n.o.Version,
 		State: n.stateBy(s), Role: role, Leader: n.leader(), Term: n.raft.Term(),
 		Epoch: uint64(s.Committed().Epoch()), Proposed: uint64(s.Last().Epoch()),
 		LeaseMS: leaseMS(n.router.LeaseLeft()), UptimeS: int64(time.Since(n.started).Seconds()),
-		Shards: admin.ShardCounts{
+		Shards: api.ShardCounts{
 			Total: n.o.Shards, Owned: s.Committed().Count(n.self), Held: n.heldShards(), Moving: moving(s), Orphaned: orphaned(s), Unavailable: in.Unavailable(),
 		},
 		Timing:        timing,
 		FormatVersion: uint8(n.fsm.state.Load().Level()),
-		Queue:         admin.QueueCounts{Queued: room.Waiting, Bytes: room.Bytes},
+		Queue:         api.QueueCounts{Queued: room.Waiting, Bytes: room.Bytes},
 		Sockets:       n.countWebSockets(),
 		Nodes:         n.nodesBy(s, views),
 		Keys:          n.keysState(s, views),
@@ -194,14 +192,14 @@ func (n *Node) Idle(owner string) string {
 
 // nodesBy lists the nodes that gossip, Raft or the map know of, with what the leader has told;
 // nil: nothing.
-func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []admin.Node {
+func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []api.Node {
 	voters, others := n.servers()
 	leader := n.leader()
-	known := map[string]*admin.Node{}
-	get := func(id string) *admin.Node {
+	known := map[string]*api.Node{}
+	get := func(id string) *api.Node {
 		a := known[id]
 		if a == nil {
-			a = &admin.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}}
+			a = &api.Node{ID: id, State: "failed", Role: "follower", Weight: 1, App: "unknown", LastHeartbeatMS: -1, Endpoints: map[string]string{}}
 			known[id] = a
 		}
 		return a
@@ -243,11 +241,11 @@ func (n *Node) nodesBy(s *ack.State, views []ack.MemberView) []admin.Node {
 			a.Role = "leader"
 		}
 	}
-	out := make([]admin.Node, 0, len(known))
+	out := make([]api.Node, 0, len(known))
 	for _, a := range known {
 		out = append(out, *a)
 	}
-	slices.SortFunc(out, func(a, b admin.Node) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b api.Node) int { return cmp.Compare(a.ID, b.ID) })
 	return out
 }
 
@@ -265,7 +263,7 @@ func gossipState(s gossip.Status) string {
 }
 
 // describe refines what gossip says by the map and by the leader's view.
-func (n *Node) describe(a *admin.Node, s *ack.State, v ack.MemberView, heard bool) {
+func (n *Node) describe(a *api.Node, s *ack.State, v ack.MemberView, heard bool) {
 	id := shardmap.NodeID(a.ID)
 	a.Shards = s.Committed().Count(id)
 	here := a.State == "joining"
@@ -355,15 +353,15 @@ func (n *Node) idleOnce() func(owner string) string {
 }
 
 // Shards lists every shard in order.
-func (n *Node) Shards() admin.ShardList {
+func (n *Node) Shards() api.ShardList {
 	s := n.router.state.Load()
 	c := s.Committed()
-	out := admin.ShardList{Epoch: uint64(c.Epoch()), Proposed: uint64(s.Last().Epoch()), Total: c.Len(), Shards: make([]admin.Shard, c.Len())}
+	out := api.ShardList{Epoch: uint64(c.Epoch()), Proposed: uint64(s.Last().Epoch()), Total: c.Len(), Shards: make([]api.Shard, c.Len())}
 	idle := n.idleOnce()
 	for i := range out.Shards {
 		sh := shardmap.Shard(i)
-		out.Shards[i] = admin.Shard{
-			Shard: uint32(i), State: admin.ShardOwned, Owner: string(c.Owner(sh)), Epoch: uint64(c.OwnedSince(sh)),
+		out.Shards[i] = api.Shard{
+			Shard: uint32(i), State: api.ShardOwned, Owner: string(c.Owner(sh)), Epoch: uint64(c.OwnedSince(sh)),
 			Previous: string(s.OwnerBefore(sh)),
 		}
 		_, _, out.Shards[i].Released = s.Released(sh)
@@ -371,9 +369,9 @@ func (n *Node) Shards() admin.ShardList {
 		out.Shards[i].StaleReturn = s.Barred(c.Owner(sh), sh)
 		switch {
 		case s.Open() && s.Last().Owner(sh) != c.Owner(sh):
-			out.Shards[i].State, out.Shards[i].To = admin.ShardMoving, string(s.Last().Owner(sh))
+			out.Shards[i].State, out.Shards[i].To = api.ShardMoving, string(s.Last().Owner(sh))
 		case c.Owner(sh) == "":
-			out.Shards[i].State = admin.ShardOrphaned
+			out.Shards[i].State = api.ShardOrphaned
 		}
 	}
 	return out
@@ -381,33 +379,33 @@ func (n *Node) Shards() admin.ShardList {
 
 // Endpoints lists what the members announce that are there, also those that are
 // no nodes.
-func (n *Node) Endpoints() []admin.Endpoint {
+func (n *Node) Endpoints() []api.Endpoint {
 	here := map[string]bool{}
 	for _, m := range n.gossip.Members() {
 		here[m.ID] = m.Status == gossip.Alive || m.Status == gossip.Leaving
 	}
-	var out []admin.Endpoint
+	var out []api.Endpoint
 	for _, e := range n.directory.Load().All() {
 		if !here[e.ID] {
 			continue
 		}
-		kind := admin.KindMember
+		kind := api.KindMember
 		if e.IsNode {
-			kind = admin.KindNode
+			kind = api.KindNode
 		}
-		out = append(out, admin.Endpoint{Node: e.ID, Kind: kind, Name: e.Name, Addr: e.Addr})
+		out = append(out, api.Endpoint{Node: e.ID, Kind: kind, Name: e.Name, Addr: e.Addr})
 	}
 	return out
 }
 
 // Map returns the committed map in the published form.
-func (n *Node) Map() admin.Map {
+func (n *Node) Map() api.Map {
 	c := n.router.state.Load().Committed()
-	m := admin.Map{Epoch: uint64(c.Epoch()), Shards: c.Len(), Hash: admin.HashName, Nodes: []admin.MapNode{}, Owners: make([]int, 0, c.Len())}
+	m := api.Map{Epoch: uint64(c.Epoch()), Shards: c.Len(), Hash: api.HashName, Nodes: []api.MapNode{}, Owners: make([]int, 0, c.Len())}
 	dir := n.directory.Load()
 	for _, mem := range c.Members() {
 		addr, _ := dir.Addr(string(mem.ID), endpoints.HTTP)
-		m.Nodes = append(m.Nodes, admin.MapNode{ID: string(mem.ID), HTTP: addr})
+		m.Nodes = append(m.Nodes, api.MapNode{ID: string(mem.ID), HTTP: addr})
 	}
 	if c.Epoch() > 0 {
 		for i := range c.Len() {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
@@ -21,11 +21,11 @@ var planned = []strike{
 	{"drain", 3, func(s *storm, p *process) { s.drain(p, s.r.IntN(4) == 0) }},
 	{"drain the leader", 1, func(s *storm, p *process) { s.drain(s.leaderOr(p), false) }},
 	{"uncordon", 3, func(s *storm, p *process) { s.uncordon(p, s.anyOf(s.asked())) }},
-	{"cordon", 1, func(s *storm, p *process) { s.ask(p, admin.Action{Verb: admin.Cordon, Node: p.name}, nil) }},
-	{"pause", 1, func(s *storm, p *process) { s.ask(p, admin.Action{Verb: admin.Pause, For: "4s"}, nil) }},
-	{"resume", 1, func(s *storm, p *process) { s.ask(p, admin.Action{Verb: admin.Resume}, nil) }},
+	{"cordon", 1, func(s *storm, p *process) { s.ask(p, api.Action{Verb: api.Cordon, Node: p.name}, nil) }},
+	{"pause", 1, func(s *storm, p *process) { s.ask(p, api.Action{Verb: api.Pause, For: "4s"}, nil) }},
+	{"resume", 1, func(s *storm, p *process) { s.ask(p, api.Action{Verb: api.Resume}, nil) }},
 	{"weigh", 2, func(s *storm, p *process) {
-		s.ask(p, admin.Action{Verb: admin.Weigh, Node: s.anyOf(s.owners()), Weight: uint32(s.r.IntN(4))}, nil)
+		s.ask(p, api.Action{Verb: api.Weigh, Node: s.anyOf(s.owners()), Weight: uint32(s.r.IntN(4))}, nil)
 	}},
 }
 
@@ -39,7 +39,7 @@ func (s *storm) anyOf(names []string) string {
 
 // ask has an operator ask a node for something, and tells what became of it, if told is
 // not nil. It may be refused, or nobody know.
-func (s *storm) ask(p *process, a admin.Action, told func(error)) {
+func (s *storm) ask(p *process, a api.Action, told func(error)) {
 	if !p.started() {
 		s.say("  not now: nobody answers there yet")
 		return
@@ -66,8 +66,8 @@ func (s *storm) drain(p *process, force bool) {
 		return
 	}
 	over := s.witness.drains(p.name)
-	s.ask(s.pick(), admin.Action{Verb: admin.Drain, Node: p.name, Force: force}, func(err error) {
-		if errors.Is(err, admin.ErrRefused) {
+	s.ask(s.pick(), api.Action{Verb: api.Drain, Node: p.name, Force: force}, func(err error) {
+		if errors.Is(err, api.ErrRefused) {
 			over()
 		}
 	})
@@ -80,7 +80,7 @@ func (s *storm) uncordon(p *process, node string) {
 		return
 	}
 	before := now()
-	s.ask(p, admin.Action{Verb: admin.Uncordon, Node: node}, func(err error) {
+	s.ask(p, api.Action{Verb: api.Uncordon, Node: node}, func(err error) {
 		if err == nil {
 			s.witness.uncordons(node, before)
 		}
@@ -123,7 +123,7 @@ func (s *storm) honoured() {
 		case p == nil || !s.up() || s.asking.Load() > 0:
 			return false
 		case p.Pause > 0: // newcomers would get nothing
-			s.ask(s.leader(), admin.Action{Verb: admin.Resume}, nil)
+			s.ask(s.leader(), api.Action{Verb: api.Resume}, nil)
 			return false
 		}
 		return s.owned(p)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/e2e/kit/history"
 	"shardway/internal/simnet"
 	"shardway/node/disk"
@@ -215,7 +215,7 @@ func (s *storm) stepDown(p *process) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	go func() { // ends with ctx
 		defer cancel()
-		_ = p.node.Do(ctx, admin.Action{Verb: admin.StepDown}) // may be refused
+		_ = p.node.Do(ctx, api.Action{Verb: api.StepDown}) // may be refused
 	}()
 }
 

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/secret"
 	"shardway/node"
 	"shardway/peer"
@@ -130,7 +130,7 @@ func TestKeyOfANodeIsNoSecret(t *testing.T) {
 		w.untilSettled(w.others(stolen)...)
 		heard := impostor(t, stolen, th.seal, nil, map[string]any{"held": []secret.Summary{{Fingerprint: old.Fingerprint(), Made: old.Made()}}})
 		_, err := w.leader().node.Rotate(t.Context(), "the test")
-		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), `node "`+stolen.name+`" is missing`) || !strings.Contains(err.Error(), "shows none of the secrets") {
+		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), `node "`+stolen.name+`" is missing`) || !strings.Contains(err.Error(), "shows none of the secrets") {
 			t.Errorf("Rotate = %v, want it to name %s and why", err, stolen.name)
 		}
 		select {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/secret"
 	"shardway/internal/simnet"
 	"shardway/peer"
@@ -196,7 +196,7 @@ func TestThiefIsShutOutByHand(t *testing.T) {
 				_ = held.Close()
 			}
 			// The person at the admin port may be in a hurry.
-			if _, err := w.leader().node.Rotate(t.Context(), "the test"); !errors.Is(err, admin.ErrRefused) {
+			if _, err := w.leader().node.Rotate(t.Context(), "the test"); !errors.Is(err, api.ErrRefused) {
 				t.Errorf("%v: Rotate = %v, want it refused as mallory has not the new one", moment, err)
 			}
 			for i, name := range real {
@@ -238,7 +238,7 @@ func TestThiefGetsNoSecretOnceItIsUsed(t *testing.T) {
 		}
 		v.byHand("b", secret.List{next, old})
 		_, err := w.leader().node.Rotate(t.Context(), "the test")
-		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "no longer sent to others") || !strings.Contains(err.Error(), "mallory") {
+		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), "no longer sent to others") || !strings.Contains(err.Error(), "mallory") {
 			t.Errorf("Rotate = %v, want it to name mallory, and why it gets nothing", err)
 		}
 		if v.files["mallory"].List().Has(next) {
@@ -295,7 +295,7 @@ func TestWordOfAThiefWhoLeadsIsNotTaken(t *testing.T) {
 			t.Fatal(err)
 		}
 		leader.kill()
-		heard := impostor(t, leader, secret.NewTLSWrapper(trust), secret.List{old}, admin.Rotation{Secret: next.Fingerprint(), Nodes: []string{"a", "b", "c"}})
+		heard := impostor(t, leader, secret.NewTLSWrapper(trust), secret.List{old}, api.Rotation{Secret: next.Fingerprint(), Nodes: []string{"a", "b", "c"}})
 		r, err := follower.node.Rotate(t.Context(), "the test")
 		if err == nil || !strings.Contains(err.Error(), "does not have the newest secret") {
 			t.Errorf("Rotate = %+v, %v, want the thief's word refused", r, err)
@@ -315,7 +315,7 @@ func TestLeaderWithoutTheNewSecretNamesWhoHasIt(t *testing.T) {
 		p := w.follower()
 		v.byHand(p.name, secret.List{v.files["a"].List()[0], next})
 		_, err := w.leader().node.Rotate(t.Context(), "the test")
-		if !errors.Is(err, admin.ErrRefused) || !strings.Contains(err.Error(), "only "+p.name+" has it") {
+		if !errors.Is(err, api.ErrRefused) || !strings.Contains(err.Error(), "only "+p.name+" has it") {
 			t.Errorf("Rotate = %v, want it to name %s", err, p.name)
 		}
 		for name, k := range v.files {

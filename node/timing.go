@@ -9,12 +9,10 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/timingrules"
 	"shardway/node/logs"
 )
-
-var _ admin.TimingAPI = (*Node)(nil)
 
 // timing is what the cluster goes by, as far as this node's log tells; before that,
 // what it was started with. Leases do not depend on it: answers say what counts.
@@ -27,39 +25,39 @@ func (n *Node) timing() ack.Timing {
 
 // Timing returns the cluster's timing, the leader's word if it gives it at once,
 // and false before there is a cluster.
-func (n *Node) Timing(ctx context.Context) (admin.TimingState, bool) {
+func (n *Node) Timing(ctx context.Context) (api.TimingState, bool) {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
-	if told, err := n.askRetime(ctx, admin.Timing{}, ""); err == nil {
+	if told, err := n.askRetime(ctx, api.Timing{}, ""); err == nil {
 		return told, true
 	}
 	s := n.fsm.state.Load()
 	return stateOf(s), s.Bootstrapped()
 }
 
-func stateOf(s *ack.State) admin.TimingState {
-	return admin.TimingState{Timing: worded(s.Timing()), Since: s.TimingSince(), Before: worded(s.TimingBefore())}
+func stateOf(s *ack.State) api.TimingState {
+	return api.TimingState{Timing: worded(s.Timing()), Since: s.TimingSince(), Before: worded(s.TimingBefore())}
 }
 
-func worded(t ack.Timing) admin.Timing {
-	return admin.Timing{Lease: timingrules.Short(t.Lease), DeadAfter: timingrules.Short(t.DeadAfter), Takeover: t.Takeover.String(), RebalanceMode: t.RebalanceMode.String()}
+func worded(t ack.Timing) api.Timing {
+	return api.Timing{Lease: timingrules.Short(t.Lease), DeadAfter: timingrules.Short(t.DeadAfter), Takeover: t.Takeover.String(), RebalanceMode: t.RebalanceMode.String()}
 }
 
 // Retime changes the cluster's timing, through the leader wherever it is.
-func (n *Node) Retime(ctx context.Context, change admin.Timing, by string) (t admin.TimingState, err error) {
+func (n *Node) Retime(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	return n.askRetime(ctx, change, by)
 }
 
 // askRetime asks the leader for a change; one of nothing shows what is so.
-func (n *Node) askRetime(ctx context.Context, change admin.Timing, by string) (t admin.TimingState, err error) {
+func (n *Node) askRetime(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
 	if l := n.leadership(); l != nil {
 		return l.retime(ctx, change, by)
 	}
 	leader := n.leader()
 	if leader == "" {
-		return t, fmt.Errorf("%w: %s", admin.ErrNoLeader, n.leaderless())
+		return t, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
 	err = n.askLeading(ctx, leader, request{What: askTiming, Timing: change, By: by}, &t)
 	return t, err
@@ -77,15 +75,15 @@ type retimed struct {
 }
 
 // retime changes the timing on the leader, and returns when that is in force here.
-func (l *leadership) retime(ctx context.Context, change admin.Timing, by string) (admin.TimingState, error) {
+func (l *leadership) retime(ctx context.Context, change api.Timing, by string) (api.TimingState, error) {
 	s := l.n.fsm.state.Load()
 	if !s.Bootstrapped() {
-		return admin.TimingState{}, fmt.Errorf("%w: there is no cluster yet", admin.ErrRefused)
+		return api.TimingState{}, fmt.Errorf("%w: there is no cluster yet", api.ErrRefused)
 	}
 	slowest, at := l.slowest(ctx)
 	want, err := changed(s.Timing(), change, slowest, at)
 	if err != nil {
-		return admin.TimingState{}, err
+		return api.TimingState{}, err
 	}
 	entry, err := l.retiming(ctx, want)
 	if want == s.Timing() {
@@ -94,17 +92,17 @@ func (l *leadership) retime(ctx context.Context, change admin.Timing, by string)
 		return t, nil
 	}
 	if err != nil {
-		return admin.TimingState{}, notYet(err)
+		return api.TimingState{}, notYet(err)
 	}
 	if err := await(ctx, func() error { return l.raft.Apply(entry) }); err != nil {
-		if err = refusal(err); !errors.Is(err, admin.ErrRefused) {
+		if err = refusal(err); !errors.Is(err, api.ErrRefused) {
 			l.log.Warn().Err(err).Str("timing", describe(want)).Str("by", logs.Cut(by)).Msg("timing may have changed")
 		}
-		return admin.TimingState{}, err
+		return api.TimingState{}, err
 	}
 	was := s
 	if s = l.n.fsm.state.Load(); s.Timing() != want {
-		return admin.TimingState{}, fmt.Errorf("%w: another change came first: look at `shardway settings`", admin.ErrRefused)
+		return api.TimingState{}, fmt.Errorf("%w: another change came first: look at `shardway settings`", api.ErrRefused)
 	}
 	l.log.Info().Str("timing", describe(want)).Str("before", describe(was.Timing())).Str("by", logs.Cut(by)).Msg("timing changed")
 	t := stateOf(s)
@@ -156,7 +154,7 @@ func notYet(err error) error {
 	soon, ok := errors.AsType[ack.TooSoonError](err)
 	switch {
 	case errors.Is(err, ack.ErrNotYet):
-		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", admin.ErrRefused)
+		return fmt.Errorf("%w: the leader was elected a moment ago and is not ready: try again", api.ErrRefused)
 	case !ok:
 		return err
 	}
@@ -165,11 +163,11 @@ func notYet(err error) error {
 		why = "the leader was elected a moment ago and does not know for how long nodes may still run what an earlier timing let them"
 	}
 	wait := max(soon.Wait.Round(time.Millisecond), time.Millisecond)
-	return fmt.Errorf("%w: %s: try again in %s, at %s", admin.ErrRefused, why, timingrules.Short(wait), time.Now().Add(wait).UTC().Format("15:04:05.000Z"))
+	return fmt.Errorf("%w: %s: try again in %s, at %s", api.ErrRefused, why, timingrules.Short(wait), time.Now().Add(wait).UTC().Format("15:04:05.000Z"))
 }
 
 // changed returns t with a change, or which part of that cannot be, and what to do.
-func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of string) (ack.Timing, error) {
+func changed(t ack.Timing, change api.Timing, heartbeat time.Duration, of string) (ack.Timing, error) {
 	var keys, wrong []string
 	refuse := func(key, value, fault string) { wrong = append(wrong, fmt.Sprintf("%s = %q %s", key, value, fault)) }
 	span := func(key, value string, into *time.Duration, least, most time.Duration) {
@@ -209,7 +207,7 @@ func changed(t ack.Timing, change admin.Timing, heartbeat time.Duration, of stri
 		refuse(keys[i], value, fault)
 	}
 	if len(wrong) > 0 {
-		return t, fmt.Errorf("%w: %s", admin.ErrInvalid, strings.Join(wrong, "; and "))
+		return t, fmt.Errorf("%w: %s", api.ErrInvalid, strings.Join(wrong, "; and "))
 	}
 	return t, nil
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -28,7 +28,7 @@ func (w *world) forgets(gone string) {
 func (w *world) spare() *process {
 	w.t.Helper()
 	all := w.leader().node.Status().Nodes
-	i := slices.IndexFunc(all, func(n admin.Node) bool { return !n.Voter })
+	i := slices.IndexFunc(all, func(n api.Node) bool { return !n.Voter })
 	if i < 0 {
 		w.t.Fatal("all vote")
 	}
@@ -36,7 +36,7 @@ func (w *world) spare() *process {
 }
 
 // Does asks a leader once, and wants no fault.
-func (w *world) does(p *process, a admin.Action) {
+func (w *world) does(p *process, a api.Action) {
 	w.t.Helper()
 	if err := p.node.Do(w.t.Context(), a); err != nil {
 		w.t.Errorf("Do(%+v) = %v", a, err)
@@ -53,12 +53,12 @@ func TestServerIsKnownThoughNobodySeesIt(t *testing.T) {
 		p.kill()
 		w.untilSettled(rest...)
 		w.forgets(p.name)
-		w.does(w.leader(), admin.Action{Verb: admin.Cordon, Node: p.name})
-		w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name})
-		w.does(w.leader(), admin.Action{Verb: admin.Remove, Node: p.name})
+		w.does(w.leader(), api.Action{Verb: api.Cordon, Node: p.name})
+		w.does(w.leader(), api.Action{Verb: api.Uncordon, Node: p.name})
+		w.does(w.leader(), api.Action{Verb: api.Remove, Node: p.name})
 		w.untilServers(rest...)
-		for _, verb := range []admin.Verb{admin.Cordon, admin.Remove} {
-			w.refused(w.leader(), admin.Action{Verb: verb, Node: p.name}, admin.ErrUnknownNode, p.name)
+		for _, verb := range []api.Verb{api.Cordon, api.Remove} {
+			w.refused(w.leader(), api.Action{Verb: verb, Node: p.name}, api.ErrUnknownNode, p.name)
 		}
 	})
 }
@@ -74,18 +74,18 @@ func TestMemberIsKnownIfItIsANode(t *testing.T) {
 		p.terminate()
 		w.untilSettled(rest...)
 		w.untilServers(rest...)
-		w.does(w.leader(), admin.Action{Verb: admin.Cordon, Node: p.name})
-		w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name})
+		w.does(w.leader(), api.Action{Verb: api.Cordon, Node: p.name})
+		w.does(w.leader(), api.Action{Verb: api.Uncordon, Node: p.name})
 
 		h := w.net.Host("x")
 		s := w.forger(h, "x", h.Addr(7946), map[string]string{"v": "2", "node": "y", "zone": "north"})
 		defer func() { _ = s.Shutdown() }()
 		l := w.leader()
 		w.until("the leader sees it", func() bool { return l.node.Member("x") == "alive" })
-		for _, verb := range []admin.Verb{admin.Cordon, admin.Remove} {
-			w.refused(l, admin.Action{Verb: verb, Node: "x"}, admin.ErrUnknownNode, "x")
+		for _, verb := range []api.Verb{api.Cordon, api.Remove} {
+			w.refused(l, api.Action{Verb: verb, Node: "x"}, api.ErrUnknownNode, "x")
 		}
-		w.refused(l, admin.Action{Verb: admin.Pin, Shard: 1, Zone: "north"}, admin.ErrRefused, `no node is in zone "north"`)
+		w.refused(l, api.Action{Verb: api.Pin, Shard: 1, Zone: "north"}, api.ErrRefused, `no node is in zone "north"`)
 	})
 }
 
@@ -102,7 +102,7 @@ func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
 		p := w.spare()
 		rest := w.others(p)
 		for _, name := range rest {
-			w.does(w.leader(), admin.Action{Verb: admin.Drain, Node: name, Force: true})
+			w.does(w.leader(), api.Action{Verb: api.Drain, Node: name, Force: true})
 		}
 		w.until(p.name+" owns all shards", func() bool {
 			s := w.leader().node.State()
@@ -115,12 +115,12 @@ func TestOwnerIsKnownThoughItIsNoServer(t *testing.T) {
 		if n := l.node.State().Committed().Count(shardmap.NodeID(p.name)); n != shards {
 			w.t.Fatalf("%s owns %d shards, want all", p.name, n)
 		}
-		w.does(l, admin.Action{Verb: admin.Cordon, Node: p.name})
-		w.does(l, admin.Action{Verb: admin.Uncordon, Node: p.name})
-		w.refused(l, admin.Action{Verb: admin.Remove, Node: p.name}, admin.ErrRefused, "still owns")
-		w.does(l, admin.Action{Verb: admin.Remove, Node: p.name, Force: true})
+		w.does(l, api.Action{Verb: api.Cordon, Node: p.name})
+		w.does(l, api.Action{Verb: api.Uncordon, Node: p.name})
+		w.refused(l, api.Action{Verb: api.Remove, Node: p.name}, api.ErrRefused, "still owns")
+		w.does(l, api.Action{Verb: api.Remove, Node: p.name, Force: true})
 		for _, name := range rest {
-			w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: name})
+			w.does(w.leader(), api.Action{Verb: api.Uncordon, Node: name})
 		}
 		w.untilSettled(rest...)
 	})
@@ -133,19 +133,19 @@ func TestWhatWasAskedOfAnUnknownNodeIsTakenBack(t *testing.T) {
 		cluster(w, 10*time.Second, 4)
 		p := w.spare()
 		rest := w.others(p)
-		w.asks(w.leader(), admin.Action{Verb: admin.Weigh, Node: p.name, Weight: 3})
+		w.asks(w.leader(), api.Action{Verb: api.Weigh, Node: p.name, Weight: 3})
 		p.kill()
 		w.untilSettled(rest...)
 		w.untilServers(rest...)
 		w.forgets(p.name)
 		l := w.leader()
-		for _, a := range []admin.Action{ // what is asked last is the only thing that is, each time
-			{Verb: admin.Cordon}, {Verb: admin.Weigh}, {Verb: admin.Uncordon},
+		for _, a := range []api.Action{ // what is asked last is the only thing that is, each time
+			{Verb: api.Cordon}, {Verb: api.Weigh}, {Verb: api.Uncordon},
 		} {
 			a.Node = p.name
 			w.does(l, a)
 		}
-		w.refused(l, admin.Action{Verb: admin.Cordon, Node: p.name}, admin.ErrUnknownNode, p.name)
+		w.refused(l, api.Action{Verb: api.Cordon, Node: p.name}, api.ErrUnknownNode, p.name)
 	})
 }
 
@@ -156,7 +156,7 @@ func TestDrainOfAnUnknownNodeIsTakenBack(t *testing.T) {
 		cluster(w, 10*time.Second, 4)
 		p := w.spare()
 		rest := w.others(p)
-		w.asks(w.leader(), admin.Action{Verb: admin.Drain, Node: p.name})
+		w.asks(w.leader(), api.Action{Verb: api.Drain, Node: p.name})
 		w.untilSettled(rest...)
 		p.kill()
 		w.untilServers(rest...)
@@ -164,10 +164,10 @@ func TestDrainOfAnUnknownNodeIsTakenBack(t *testing.T) {
 		if d, err := w.leader().node.DrainState(w.t.Context(), p.name); err != nil || !d.Requested || d.Left() {
 			w.t.Errorf("DrainState = %+v, %v, want that it was asked and has nothing", d, err)
 		}
-		w.does(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name})
+		w.does(w.leader(), api.Action{Verb: api.Uncordon, Node: p.name})
 		if got := w.leader().node.Policy().Drained; len(got) > 0 {
 			w.t.Errorf("%v are still drained", got)
 		}
-		w.refused(w.leader(), admin.Action{Verb: admin.Uncordon, Node: p.name}, admin.ErrUnknownNode, p.name)
+		w.refused(w.leader(), api.Action{Verb: api.Uncordon, Node: p.name}, api.ErrUnknownNode, p.name)
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/event"
 	"shardway/shardmap"
 )
@@ -47,7 +47,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 			p := w.all["c"]
 			owned := w.committed().Count("c")
 			bad = true
-			w.asks(p, admin.Action{Verb: admin.Drain, Node: "c", Force: true})
+			w.asks(p, api.Action{Verb: api.Drain, Node: "c", Force: true})
 			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
 			text := unreleasedText(owned)
 			for _, q := range w.running() {
@@ -78,10 +78,10 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 				w.untilSays(q)
 			}
 			// Another drain counts only what it moved.
-			w.asks(p, admin.Action{Verb: admin.Uncordon, Node: "c"})
+			w.asks(p, api.Action{Verb: api.Uncordon, Node: "c"})
 			w.untilSettled("a", "b", "c")
 			w.until("every shard is served", w.allServed)
-			w.asks(p, admin.Action{Verb: admin.Drain, Node: "c", Force: true})
+			w.asks(p, api.Action{Verb: api.Drain, Node: "c", Force: true})
 			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
 			if d, err := w.all["a"].node.DrainState(w.t.Context(), "c"); err != nil || d.Unreleased != 0 || d.UnreleasedWhy != "" {
 				w.t.Errorf("%+v, %v, want nothing unreleased", d, err)
@@ -124,7 +124,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 			w.releasesBadly(&bad, failure)
 			owned := w.committed().Count("c")
 			bad = true
-			w.asks(w.all["c"], admin.Action{Verb: admin.Drain, Node: "c", Force: true, Safe: true, ReleaseTimeout: "2s"})
+			w.asks(w.all["c"], api.Action{Verb: api.Drain, Node: "c", Force: true, Safe: true, ReleaseTimeout: "2s"})
 			w.until("the drain has a reason why shards stay", func() bool {
 				d, err := w.all["a"].node.DrainState(w.t.Context(), "c")
 				return err == nil && d.Shards == owned && d.Unreleased == 0 && strings.Contains(d.BlockedBy, "the app has not released them")
@@ -139,7 +139,7 @@ func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 				w.t.Errorf("c was dropped: %s", d.Cause)
 			}
 			bad = false
-			w.asks(w.all["c"], admin.Action{Verb: admin.Drain, Node: "c", Force: true, Safe: true})
+			w.asks(w.all["c"], api.Action{Verb: api.Drain, Node: "c", Force: true, Safe: true})
 			w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })
 			w.until("every shard is served", w.allServed)
 			if d, err := w.all["a"].node.DrainState(w.t.Context(), "c"); err != nil || d.Left() || d.Unreleased != 0 {
@@ -157,7 +157,7 @@ func TestStopEndsSafeDrain(t *testing.T) {
 		bad := false
 		w.releasesBadly(&bad, errors.New("disk full"))
 		bad = true
-		w.asks(w.all["c"], admin.Action{Verb: admin.Drain, Node: "c", Force: true, Safe: true})
+		w.asks(w.all["c"], api.Action{Verb: api.Drain, Node: "c", Force: true, Safe: true})
 		w.until("the drain leaves shards", func() bool { return w.all["c"].node.SelfState().BlockedBy != "" })
 		w.all["c"].terminate()
 		w.until("c owns nothing", func() bool { return w.committed().Count("c") == 0 })

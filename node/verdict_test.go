@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/proxy"
 	"shardway/verdict"
@@ -62,8 +62,8 @@ func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
 				w.t.Fatalf("shard %d is %s of %s, as if that served", row.Shard, row.State, row.Owner)
 			}
 		}
-		if err := a.node.Ready(); err == nil || !strings.Contains(err.Error(), sentence) || strings.Contains(admin.Brief(err), "b and c") {
-			w.t.Errorf("ready: %v, in brief %q", err, admin.Brief(err))
+		if err := a.node.Ready(); err == nil || !strings.Contains(err.Error(), sentence) || strings.Contains(api.Brief(err), "b and c") {
+			w.t.Errorf("ready: %v, in brief %q", err, api.Brief(err))
 		}
 		if e := a.node.Explain(proxy.ReasonNoLease); e.Finding != sentence || e.Led {
 			w.t.Errorf("clients are told %+v", e)
@@ -252,12 +252,12 @@ func TestWhatOperatorsAskForIsTold(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		a := w.all["a"]
-		w.asks(a, admin.Action{Verb: admin.Pause, For: "30m"})
-		w.asks(a, admin.Action{Verb: admin.Cordon, Node: "c"})
+		w.asks(a, api.Action{Verb: api.Pause, For: "30m"})
+		w.asks(a, api.Action{Verb: api.Cordon, Node: "c"})
 		w.untilSays(a, "paused: planned moves of shards are paused for 30m", "shardway resume")
 		w.untilSays(a, "cordoned: c is cordoned")
-		w.asks(a, admin.Action{Verb: admin.Resume})
-		w.asks(a, admin.Action{Verb: admin.Uncordon, Node: "c"})
+		w.asks(a, api.Action{Verb: api.Resume})
+		w.asks(a, api.Action{Verb: api.Uncordon, Node: "c"})
 		w.until("all is well", func() bool { return len(a.node.Findings()) == 0 })
 	})
 }
@@ -279,7 +279,7 @@ func TestDisksAreToldOf(t *testing.T) {
 		w.untilVoters(3)
 		p := w.follower()
 		p.disk.hang()
-		w.asks(w.leader(), admin.Action{Verb: admin.Cordon, Node: p.name}) // a reason to write
+		w.asks(w.leader(), api.Action{Verb: api.Cordon, Node: p.name}) // a reason to write
 		w.untilSays(p, "disk-stalled: a write to the disk of node "+p.name+" is stalled")
 		p.disk.well()
 		w.untilSays(p, "disk-slow: a write to the disk of node "+p.name+" took ")

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node"
 	"shardway/peer"
 )
@@ -42,12 +42,12 @@ func TestFollowersKnowOfEachOtherWithoutDelay(t *testing.T) {
 		}
 		for i := range 5 {
 			time.Sleep(time.Minute + time.Duration(i)*2*time.Second)
-			verb := admin.Drain
+			verb := api.Drain
 			if i%2 == 1 {
-				verb = admin.Uncordon
+				verb = api.Uncordon
 			}
 			epoch := w.committed().Epoch()
-			w.asks(w.leader(), admin.Action{Verb: verb, Node: one.name})
+			w.asks(w.leader(), api.Action{Verb: verb, Node: one.name})
 			w.until("a new map", func() bool { return w.committed().Epoch() > epoch })
 			w.within(4*time.Second, other.name+" knows that "+one.name+" has applied it", func() bool {
 				return other.node.Knows(server).Applied == uint64(w.committed().Epoch())

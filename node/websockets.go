@@ -5,13 +5,11 @@ import (
 	"context"
 	"slices"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node/logs"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
-
-var _ admin.SocketAPI = (*Node)(nil)
 
 // webSocketReport is the response of a node to an askSockets request, with one entry per shard that has
 // long-lived connections: the number of the shard, then the counts of proxy.ShardSockets in the order
@@ -28,8 +26,8 @@ func (n *Node) localWebSockets() webSocketReport {
 }
 
 // countWebSockets counts the long-lived connections of this node.
-func (n *Node) countWebSockets() admin.SocketCounts {
-	c := admin.SocketCounts{App: n.proxy.Sockets(), Streams: n.proxy.ResumableStreams()}
+func (n *Node) countWebSockets() api.SocketCounts {
+	c := api.SocketCounts{App: n.proxy.Sockets(), Streams: n.proxy.ResumableStreams()}
 	for _, x := range n.proxy.KeptSockets() {
 		c.Attached += x.Attached
 		c.Detached += x.Detached
@@ -39,8 +37,8 @@ func (n *Node) countWebSockets() admin.SocketCounts {
 
 // Sockets asks all alive nodes for their WebSockets, at most once in censusEvery. The result lists the
 // nodes that did not respond in time.
-func (n *Node) Sockets(ctx context.Context) admin.SocketList {
-	return n.kept.take(ctx, loadReportTimeout, func(ctx context.Context) admin.SocketList {
+func (n *Node) Sockets(ctx context.Context) api.SocketList {
+	return n.kept.take(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
 		told, silent := queryNodes(ctx, n, request{What: askSockets}, webSocketReport{})
 		told[string(n.self)] = n.localWebSockets()
 		return mergeWebSockets(told, silent)
@@ -48,15 +46,15 @@ func (n *Node) Sockets(ctx context.Context) admin.SocketList {
 }
 
 // mergeWebSockets merges the reports of all nodes.
-func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) admin.SocketList {
-	list := admin.SocketList{Unresponsive: unresponsive}
-	byShard := map[int]*admin.ShardSockets{}
+func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) api.SocketList {
+	list := api.SocketList{Unresponsive: unresponsive}
+	byShard := map[int]*api.ShardSockets{}
 	for node, all := range reports {
-		counts := admin.NodeSockets{Node: node}
+		counts := api.NodeSockets{Node: node}
 		for _, x := range all {
 			s := byShard[x[0]]
 			if s == nil {
-				s = &admin.ShardSockets{Shard: uint32(x[0])}
+				s = &api.ShardSockets{Shard: uint32(x[0])}
 				byShard[x[0]] = s
 			}
 			s.Attached, s.Detached, s.Plain = s.Attached+x[1], s.Detached+x[2], s.Plain+x[4]
@@ -69,19 +67,19 @@ func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) 
 			list.Shards = append(list.Shards, *s)
 		}
 	}
-	slices.SortFunc(list.Shards, func(a, b admin.ShardSockets) int { return cmp.Compare(a.Shard, b.Shard) })
-	slices.SortFunc(list.Nodes, func(a, b admin.NodeSockets) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(list.Shards, func(a, b api.ShardSockets) int { return cmp.Compare(a.Shard, b.Shard) })
+	slices.SortFunc(list.Nodes, func(a, b api.NodeSockets) int { return cmp.Compare(a.Node, b.Node) })
 	return list
 }
 
 // BreakSockets makes all alive nodes close the upstream connections of the WebSockets that match b and
 // whose clients are connected to them. by is the requester, for the log.
-func (n *Node) BreakSockets(ctx context.Context, b admin.SocketBreak, by string) admin.BrokenSockets {
+func (n *Node) BreakSockets(ctx context.Context, b api.SocketBreak, by string) api.BrokenSockets {
 	ctx, cancel := context.WithTimeout(ctx, loadReportTimeout)
 	defer cancel()
 	told, silent := queryNodes(ctx, n, request{What: askBreak, Break: b, By: by}, 0)
 	told[string(n.self)] = n.breakLocal(b, by)
-	out := admin.BrokenSockets{Nodes: map[string]int{}, Unresponsive: silent}
+	out := api.BrokenSockets{Nodes: map[string]int{}, Unresponsive: silent}
 	for node, many := range told {
 		if many > 0 {
 			out.Nodes[node] = many
@@ -93,7 +91,7 @@ func (n *Node) BreakSockets(ctx context.Context, b admin.SocketBreak, by string)
 
 // breakLocal closes the upstream connections of the WebSockets that match b and whose clients are
 // connected to this node, and returns their number.
-func (n *Node) breakLocal(b admin.SocketBreak, by string) int {
+func (n *Node) breakLocal(b api.SocketBreak, by string) int {
 	match := func(shardmap.Shard, uint64) bool { return true }
 	switch {
 	case b.Key != nil:

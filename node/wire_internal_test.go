@@ -12,7 +12,7 @@ import (
 
 	"shardway/ack"
 	"shardway/ack/election"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/proxy"
@@ -35,10 +35,10 @@ func controlMessages() []any {
 		webSocketReport{},
 		rotation.Proven{},
 		membership.Process{},
-		admin.TimingState{},
-		admin.UpgradeState{},
-		admin.Plan{},
-		admin.DrainState{},
+		api.TimingState{},
+		api.UpgradeState{},
+		api.Plan{},
+		api.DrainState{},
 		verdict.Report{},
 		proxy.Load{},
 		rotation.Step{},

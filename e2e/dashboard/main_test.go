@@ -25,7 +25,7 @@ var (
 
 // handler is an admin port that tells of a scene.
 func handler(s *dashboard.Scene, a admin.Access) http.Handler {
-	return admin.New(admin.Options{Cluster: s, Events: s.Ring, Metrics: prometheus.NewRegistry(), Log: zerolog.Nop(), Access: a}).Handler()
+	return admin.New(admin.Options{API: s.API(), Events: s.Ring, Metrics: prometheus.NewRegistry(), Log: zerolog.Nop(), Access: a}).Handler()
 }
 
 // serve has an admin port tell of a scene, and returns its address and what ends it at once,

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/e2e/dashboard"
 	"shardway/e2e/kit/browser"
 	"shardway/event"
@@ -96,7 +97,7 @@ func (l looks) saysWhatWasServed(t *testing.T) {
 func (l looks) namesAreText(t *testing.T) {
 	const evil = `"><img src=x onerror="window.hurt=1"><script>window.hurt=1</script>`
 	s := dashboard.NewScene(3, 64)
-	s.Change(func(st *admin.Status) {
+	s.Change(func(st *api.Status) {
 		for i := range st.Nodes {
 			n := &st.Nodes[i]
 			n.ID, n.Zone, n.AppVersion, n.State = n.ID+evil, evil, evil, evil
@@ -216,7 +217,7 @@ func list(texts []string) string {
 // On a phone nothing has to be pushed from side to side.
 func (l looks) fitsAPhone(t *testing.T) {
 	for _, s := range []*dashboard.Scene{dashboard.NewScene(3, 1024), dashboard.NewScene(100, 16384)} {
-		s.Change(func(st *admin.Status) {
+		s.Change(func(st *api.Status) {
 			st.Nodes[0].ID, st.Node = "a-node-with-a-very-long-name.rack-17.example.internal", "a-node-with-a-very-long-name.rack-17.example.internal"
 		})
 		s.Say(verdict.Finding{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "a sentence about " + strings.Repeat("longwords", 12), Remedy: strings.Repeat("longwords", 12)})
@@ -291,7 +292,7 @@ func (l looks) asksForAToken(t *testing.T) {
 // A page that shows old truth is a lie.
 func (l looks) saysThatItIsOld(t *testing.T) {
 	s := dashboard.NewScene(3, 256)
-	s.Change(func(st *admin.Status) { st.Nodes[1].Endpoints = map[string]string{"admin": "127.0.0.1:1234"} })
+	s.Change(func(st *api.Status) { st.Nodes[1].Endpoints = map[string]string{"admin": "127.0.0.1:1234"} })
 	url, end := serve(t, s, admin.Access{})
 	p := l.b.Open(t, url+"/status", desk)
 	p.Await(t, "it is live", shown+` && document.getElementById("live").textContent === "Live from n1"`)

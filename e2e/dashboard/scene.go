@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/event"
 	"shardway/verdict"
 )
@@ -15,23 +15,21 @@ import (
 // of goroutines may ask it.
 type Scene struct {
 	mu      sync.Mutex
-	status  admin.Status
+	status  api.Status
 	owners  []int          // per shard an index into status.Nodes
 	since   []uint64       // per shard the epoch
 	to      map[int]string // what moves
-	reasons []admin.Move
-	running []admin.Running
+	reasons []api.Move
+	running []api.Running
 	said    []verdict.Finding
 	// Ring has what happens.
 	Ring *event.Ring
 }
 
-var (
-	_ admin.Cluster         = (*Scene)(nil)
-	_ admin.ShardHistoryAPI = (*Scene)(nil)
-	_ admin.RunningAPI      = (*Scene)(nil)
-	_ admin.SocketAPI       = (*Scene)(nil)
-)
+// API returns the services of the scene.
+func (s *Scene) API() api.Set {
+	return api.Set{Cluster: s, History: s, Running: s, WebSockets: s}
+}
 
 // NewScene makes a healthy cluster up, the same one each time: shards are spread as they
 // are after some failovers.
@@ -46,11 +44,11 @@ func NewScene(nodes, shards int) *Scene {
 			role = "leader"
 			s.status.Leader = id
 		}
-		s.status.Nodes = append(s.status.Nodes, admin.Node{
+		s.status.Nodes = append(s.status.Nodes, api.Node{
 			ID: id, State: "active", Role: role, Voter: i < 5, Weight: 1, Zone: zones[i%3], AppVersion: "2.14.0", App: "healthy", LastHeartbeatMS: int64(r.IntN(100)),
 			Endpoints: map[string]string{"http": fmt.Sprintf("10.0.%d.%d:8080", i/200, i%200+1)},
 		})
-		s.running = append(s.running, admin.Running{Node: id, Version: "1.0.0", LeaseMS: 1400 + int64(r.IntN(100)), Requests: r.IntN(40), Sockets: r.IntN(200)})
+		s.running = append(s.running, api.Running{Node: id, Version: "1.0.0", LeaseMS: 1400 + int64(r.IntN(100)), Requests: r.IntN(40), Sockets: r.IntN(200)})
 	}
 	order := r.Perm(shards)
 	for i, shard := range order {
@@ -63,7 +61,7 @@ func NewScene(nodes, shards int) *Scene {
 	s.status.Node, s.status.Boot, s.status.Cluster, s.status.Version = "n1", 4, "c0ffee11", "1.0.0"
 	s.status.State, s.status.Role, s.status.Term, s.status.Epoch, s.status.Proposed = "operational", "follower", 3, 17, 17
 	s.status.LeaseMS, s.status.UptimeS, s.status.Shards.Total = 1431, 93784, shards
-	s.status.Timing = &admin.TimingState{Timing: admin.Timing{Lease: "1.5s", DeadAfter: "2s", Takeover: "timeout", RebalanceMode: "incremental"}}
+	s.status.Timing = &api.TimingState{Timing: api.Timing{Lease: "1.5s", DeadAfter: "2s", Takeover: "timeout", RebalanceMode: "incremental"}}
 	s.Ring = event.NewRing(event.Options{Node: "n1", Run: 7, Stamp: func() event.Stamp { return event.Stamp{Boot: 4, Epoch: 17, Term: 3} }})
 	s.Ring.Add(event.Event{Kind: event.LeaderElected, Node: s.status.Leader})
 	s.Ring.Add(event.Event{Kind: event.MapCommitted, Epoch: 17, Reason: "new-leader", Change: &event.Change{Base: 16, Gained: shards / nodes, FromLog: true}})
@@ -105,20 +103,20 @@ func (s *Scene) count() {
 }
 
 // Change changes the scene.
-func (s *Scene) Change(f func(st *admin.Status)) {
+func (s *Scene) Change(f func(st *api.Status)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.status.Nodes = append([]admin.Node(nil), s.status.Nodes...)
+	s.status.Nodes = append([]api.Node(nil), s.status.Nodes...)
 	f(&s.status)
 	s.count()
 }
 
 // Say has more be the matter.
-func (s *Scene) Say(all ...verdict.Finding) { s.Change(func(*admin.Status) { s.said = all }) }
+func (s *Scene) Say(all ...verdict.Finding) { s.Change(func(*api.Status) { s.said = all }) }
 
 // Fail has a node fail. Its shards are proposed to the others.
 func (s *Scene) Fail(node int) {
-	s.Change(func(st *admin.Status) {
+	s.Change(func(st *api.Status) {
 		st.Nodes[node].State, st.Nodes[node].App, st.Nodes[node].LastHeartbeatMS = "failed", "unknown", 1200
 		st.State, st.Proposed = "rebalancing", st.Epoch+1
 		next := 0
@@ -160,7 +158,7 @@ func (s *Scene) tell(kind event.Kind, phases ...event.Phase) {
 
 // Commit has what moves be where it goes, for a reason.
 func (s *Scene) Commit(reason string) {
-	s.Change(func(st *admin.Status) {
+	s.Change(func(st *api.Status) {
 		s.tell(event.MapCommitted, event.Phase{Name: event.PhaseLog, MS: 3.4}, event.Phase{Name: event.PhaseDrain, MS: 11.2}, event.Phase{Name: event.PhaseWait, MS: 1466},
 			event.Phase{Name: event.PhaseAcknowledge, MS: 1471.8}, event.Phase{Name: event.PhaseCommit, MS: 4.1})
 		st.Epoch = st.Proposed
@@ -168,7 +166,7 @@ func (s *Scene) Commit(reason string) {
 		for shard, id := range s.to {
 			for i, n := range st.Nodes {
 				if n.ID == id {
-					s.reasons = append(s.reasons, admin.Move{Epoch: st.Epoch, Shard: uint32(shard), From: st.Nodes[s.owners[shard]].ID, To: id, Reason: reason})
+					s.reasons = append(s.reasons, api.Move{Epoch: st.Epoch, Shard: uint32(shard), From: st.Nodes[s.owners[shard]].ID, To: id, Reason: reason})
 					s.owners[shard], s.since[shard] = i, st.Epoch
 				}
 			}
@@ -193,27 +191,27 @@ func (s *Scene) Idle(owner string) string {
 func (s *Scene) Ready() error { return nil }
 
 // Status is what the page shows.
-func (s *Scene) Status() admin.Status {
+func (s *Scene) Status() api.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.status
 }
 
 // Shards lists every shard.
-func (s *Scene) Shards() admin.ShardList {
+func (s *Scene) Shards() api.ShardList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := admin.ShardList{Epoch: s.status.Epoch, Proposed: s.status.Proposed, Total: len(s.owners)}
+	l := api.ShardList{Epoch: s.status.Epoch, Proposed: s.status.Proposed, Total: len(s.owners)}
 	for i, o := range s.owners {
-		x := admin.Shard{Shard: uint32(i), State: admin.ShardOwned, Epoch: s.since[i], To: s.to[i]}
+		x := api.Shard{Shard: uint32(i), State: api.ShardOwned, Epoch: s.since[i], To: s.to[i]}
 		switch {
 		case o < 0:
-			x.State, x.Epoch = admin.ShardOrphaned, 0
+			x.State, x.Epoch = api.ShardOrphaned, 0
 		default:
 			x.Owner = s.status.Nodes[o].ID
 		}
 		if x.To != "" {
-			x.State = admin.ShardMoving
+			x.State = api.ShardMoving
 		}
 		l.Shards = append(l.Shards, x)
 	}
@@ -221,7 +219,7 @@ func (s *Scene) Shards() admin.ShardList {
 }
 
 // Moves tells of one shard.
-func (s *Scene) Moves(shard uint32) (all []admin.Move) {
+func (s *Scene) Moves(shard uint32) (all []api.Move) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.reasons {
@@ -233,15 +231,15 @@ func (s *Scene) Moves(shard uint32) (all []admin.Move) {
 }
 
 // Endpoints are none.
-func (s *Scene) Endpoints() []admin.Endpoint { return nil }
+func (s *Scene) Endpoints() []api.Endpoint { return nil }
 
 // Map is the committed map.
-func (s *Scene) Map() admin.Map {
+func (s *Scene) Map() api.Map {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := admin.Map{Epoch: s.status.Epoch, Shards: len(s.owners), Owners: append([]int(nil), s.owners...)}
+	m := api.Map{Epoch: s.status.Epoch, Shards: len(s.owners), Owners: append([]int(nil), s.owners...)}
 	for _, n := range s.status.Nodes {
-		m.Nodes = append(m.Nodes, admin.MapNode{ID: n.ID, HTTP: n.Endpoints["http"]})
+		m.Nodes = append(m.Nodes, api.MapNode{ID: n.ID, HTTP: n.Endpoints["http"]})
 	}
 	return m
 }
@@ -250,16 +248,16 @@ func (s *Scene) Map() admin.Map {
 func (s *Scene) WaitMap(ctx context.Context, _ uint64) { <-ctx.Done() }
 
 // Backup has none.
-func (s *Scene) Backup() ([]byte, error) { return nil, admin.ErrRefused }
+func (s *Scene) Backup() ([]byte, error) { return nil, api.ErrRefused }
 
 // Do does nothing.
-func (s *Scene) Do(context.Context, admin.Action) error { return admin.ErrRefused }
+func (s *Scene) Do(context.Context, api.Action) error { return api.ErrRefused }
 
 // Running is what the nodes do.
-func (s *Scene) Running(context.Context) admin.RunningList {
+func (s *Scene) Running(context.Context) api.RunningList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var l admin.RunningList
+	var l api.RunningList
 	for i, r := range s.running {
 		if s.status.Nodes[i].State != "failed" {
 			l.Nodes = append(l.Nodes, r)
@@ -271,16 +269,16 @@ func (s *Scene) Running(context.Context) admin.RunningList {
 }
 
 // Sockets are those of two shards: clients of the first node have them.
-func (s *Scene) Sockets(context.Context) admin.SocketList {
+func (s *Scene) Sockets(context.Context) api.SocketList {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return admin.SocketList{
-		Shards: []admin.ShardSockets{{Shard: 0, Attached: 11, Detached: 2}, {Shard: 1, Attached: 3, Plain: 4}},
-		Nodes:  []admin.NodeSockets{{Node: s.status.Nodes[0].ID, Attached: 14, Detached: 2, App: 18}},
+	return api.SocketList{
+		Shards: []api.ShardSockets{{Shard: 0, Attached: 11, Detached: 2}, {Shard: 1, Attached: 3, Plain: 4}},
+		Nodes:  []api.NodeSockets{{Node: s.status.Nodes[0].ID, Attached: 14, Detached: 2, App: 18}},
 	}
 }
 
 // BreakSockets breaks none.
-func (s *Scene) BreakSockets(context.Context, admin.SocketBreak, string) admin.BrokenSockets {
-	return admin.BrokenSockets{}
+func (s *Scene) BreakSockets(context.Context, api.SocketBreak, string) api.BrokenSockets {
+	return api.BrokenSockets{}
 }

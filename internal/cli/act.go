@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 type stepDownCommand struct{ target }
 
 // Run makes the leader hand over.
 func (c *stepDownCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, admin.Action{Verb: admin.StepDown}, "the leader has handed over")
+	return c.act(ctx, s, api.Action{Verb: api.StepDown}, "the leader has handed over")
 }
 
 type removeCommand struct {
@@ -22,18 +22,18 @@ type removeCommand struct {
 
 // Run takes a node out.
 func (c *removeCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, admin.Action{Verb: admin.Remove, Node: c.Node, Force: c.Force}, "node "+c.Node+" is removed")
+	return c.act(ctx, s, api.Action{Verb: api.Remove, Node: c.Node, Force: c.Force}, "node "+c.Node+" is removed")
 }
 
 // done is the JSON of an action that was carried out.
 type done struct {
-	Action admin.Verb `json:"action"`
-	Node   string     `json:"node,omitempty"`
-	Done   bool       `json:"done"`
+	Action api.Verb `json:"action"`
+	Node   string   `json:"node,omitempty"`
+	Done   bool     `json:"done"`
 }
 
 // act has an action carried out and says so.
-func (t *target) act(ctx context.Context, s *session, a admin.Action, success string) error {
+func (t *target) act(ctx context.Context, s *session, a api.Action, success string) error {
 	client, err := t.client(s)
 	if err != nil {
 		return err

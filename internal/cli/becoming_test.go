@@ -1,16 +1,18 @@
 package cli_test
 
-import "shardway/admin"
+import (
+	"shardway/admin/api"
+)
 
 // becoming is a cluster that comes up: each look sees the next state, the last one for
 // good.
 type becoming struct {
 	*cluster
 
-	states []admin.Status
+	states []api.Status
 }
 
-func (b *becoming) Status() admin.Status {
+func (b *becoming) Status() api.Status {
 	st := b.states[0]
 	if len(b.states) > 1 {
 		b.states = b.states[1:]
@@ -18,4 +20,4 @@ func (b *becoming) Status() admin.Status {
 	return st
 }
 
-func comes(states ...admin.Status) *becoming { return &becoming{cluster: &cluster{}, states: states} }
+func comes(states ...api.Status) *becoming { return &becoming{cluster: &cluster{}, states: states} }

@@ -14,36 +14,38 @@ import (
 
 	"shardway/ack"
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 	"shardway/internal/cli"
 	"shardway/verdict"
 )
 
 // cluster answers as a cluster of two nodes with four shards would.
 type cluster struct {
-	done chan admin.Action
+	done chan api.Action
 }
 
 func (c *cluster) Ready() error { return nil }
 
 func (c *cluster) Idle(string) string { return "" }
 
-func (c *cluster) Status() admin.Status {
-	return admin.Status{
+func (c *cluster) Status() api.Status {
+	return api.Status{
 		Node: "a", Boot: 3, Cluster: "c1", Version: "1", State: "operational", Role: "follower", Leader: "b", Term: 7,
 		Epoch: 12, Proposed: 12, LeaseMS: 412, UptimeS: 182,
-		Shards:   admin.ShardCounts{Total: 4, Owned: 2},
-		Queue:    admin.QueueCounts{Queued: 1, Bytes: 20},
-		Sockets:  admin.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
+		Shards:   api.ShardCounts{Total: 4, Owned: 2},
+		Queue:    api.QueueCounts{Queued: 1, Bytes: 20},
+		Sockets:  api.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
 		Findings: []verdict.Finding{{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "two voters (a and b\x1b): the loss of either stops the cluster", Remedy: "add a node"}},
-		Nodes: []admin.Node{
+		Nodes: []api.Node{
 			{ID: "a", State: "active", Role: "follower", Voter: true, Weight: 1, Shards: 2, App: "healthy", LastHeartbeatMS: 40, Endpoints: map[string]string{"http": "10.0.0.1:8080"}},
 			{ID: "b\x1b[2J", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "z", AppVersion: "2.1", Shards: 2, App: "healthy", LastHeartbeatMS: -1},
 		},
 	}
 }
 
-func (c *cluster) Shards() admin.ShardList {
-	return admin.ShardList{Epoch: 12, Proposed: 12, Total: 4, Shards: []admin.Shard{
+func (c *cluster) Shards() api.ShardList {
+	return api.ShardList{Epoch: 12, Proposed: 12, Total: 4, Shards: []api.Shard{
 		{Shard: 0, State: "owned", Owner: "a", Epoch: 9},
 		{Shard: 1, State: "owned", Owner: "a", Epoch: 9},
 		{Shard: 2, State: "moving", Owner: "b", Epoch: 9, To: "a", Previous: "a", Released: true},
@@ -51,40 +53,40 @@ func (c *cluster) Shards() admin.ShardList {
 	}}
 }
 
-func (c *cluster) Moves(shard uint32) []admin.Move {
+func (c *cluster) Moves(shard uint32) []api.Move {
 	if shard != 2 {
 		return nil
 	}
-	return []admin.Move{{Epoch: 5, Shard: 2, To: "a", Reason: "join"}, {Epoch: 9, Shard: 2, From: "a", To: "b", Reason: "crashed"}}
+	return []api.Move{{Epoch: 5, Shard: 2, To: "a", Reason: "join"}, {Epoch: 9, Shard: 2, From: "a", To: "b", Reason: "crashed"}}
 }
 
-func (c *cluster) Sockets(context.Context) admin.SocketList {
-	return admin.SocketList{
-		Shards: []admin.ShardSockets{{Shard: 1, Attached: 1}, {Shard: 3, Attached: 3, Detached: 1, Plain: 2}},
-		Nodes:  []admin.NodeSockets{{Node: "a", Attached: 4, Detached: 1}, {Node: "c\x1b", App: 6}}, Unresponsive: []string{"b"},
+func (c *cluster) Sockets(context.Context) api.SocketList {
+	return api.SocketList{
+		Shards: []api.ShardSockets{{Shard: 1, Attached: 1}, {Shard: 3, Attached: 3, Detached: 1, Plain: 2}},
+		Nodes:  []api.NodeSockets{{Node: "a", Attached: 4, Detached: 1}, {Node: "c\x1b", App: 6}}, Unresponsive: []string{"b"},
 	}
 }
 
-func (c *cluster) BreakSockets(_ context.Context, b admin.SocketBreak, _ string) admin.BrokenSockets {
+func (c *cluster) BreakSockets(_ context.Context, b api.SocketBreak, _ string) api.BrokenSockets {
 	if b.Shard != nil && *b.Shard != 3 {
-		return admin.BrokenSockets{Unresponsive: []string{"b"}}
+		return api.BrokenSockets{Unresponsive: []string{"b"}}
 	}
-	return admin.BrokenSockets{Sockets: 3, Nodes: map[string]int{"a": 2, "c": 1}, Unresponsive: []string{"b"}}
+	return api.BrokenSockets{Sockets: 3, Nodes: map[string]int{"a": 2, "c": 1}, Unresponsive: []string{"b"}}
 }
 
-func (c *cluster) Hot(context.Context) admin.HotList {
-	return admin.HotList{
-		Shards: []admin.HotShard{{Shard: 1, Node: "a", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}, {Shard: 2, Node: "b", Requests: 1}},
-		Keys:   []admin.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Unresponsive: []string{"b"},
+func (c *cluster) Hot(context.Context) api.HotList {
+	return api.HotList{
+		Shards: []api.HotShard{{Shard: 1, Node: "a", Requests: 12.5, Busy: 0.5, Bytes: 2000, Sockets: 3}, {Shard: 2, Node: "b", Requests: 1}},
+		Keys:   []api.HotKey{{Shard: 1, Hash: "0123456789abcdef", Requests: 12.5}}, Unresponsive: []string{"b"},
 	}
 }
 
-func (c *cluster) Endpoints() []admin.Endpoint {
-	return []admin.Endpoint{{Node: "a", Kind: "node", Name: "grpc", Addr: "10.0.0.1:9"}, {Node: "a", Kind: "node", Name: "http", Addr: "10.0.0.1:8080"}}
+func (c *cluster) Endpoints() []api.Endpoint {
+	return []api.Endpoint{{Node: "a", Kind: "node", Name: "grpc", Addr: "10.0.0.1:9"}, {Node: "a", Kind: "node", Name: "http", Addr: "10.0.0.1:8080"}}
 }
 
-func (c *cluster) Map() admin.Map {
-	return admin.Map{Epoch: 12, Shards: 4, Nodes: []admin.MapNode{{ID: "a", HTTP: "10.0.0.1:8080"}}, Owners: []int{0, 0, 0, 0}}
+func (c *cluster) Map() api.Map {
+	return api.Map{Epoch: 12, Shards: 4, Nodes: []api.MapNode{{ID: "a", HTTP: "10.0.0.1:8080"}}, Owners: []int{0, 0, 0, 0}}
 }
 
 // Backup gives a real one, of a cluster without a map.
@@ -98,9 +100,9 @@ func (c *cluster) Backup() ([]byte, error) {
 
 func (c *cluster) WaitMap(context.Context, uint64) {}
 
-func (c *cluster) Do(_ context.Context, a admin.Action) error {
+func (c *cluster) Do(_ context.Context, a api.Action) error {
 	if a.Node == "ghost" {
-		return fmt.Errorf("%w: ghost", admin.ErrUnknownNode)
+		return fmt.Errorf("%w: ghost", api.ErrUnknownNode)
 	}
 	c.done <- a
 	return nil
@@ -112,7 +114,7 @@ func serve(t *testing.T, c *cluster) string {
 	return serveCluster(t, c)
 }
 
-func serveCluster(t *testing.T, c admin.Cluster) string {
+func serveCluster(t *testing.T, c api.Cluster) string {
 	t.Helper()
 	var lc net.ListenConfig
 	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -121,7 +123,7 @@ func serveCluster(t *testing.T, c admin.Cluster) string {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- admin.New(admin.Options{Cluster: c}).Serve(ctx, ln) }()
+	go func() { ended <- admin.New(admin.Options{API: apitest.SetOf(c)}).Serve(ctx, ln) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -201,7 +203,7 @@ func TestEndpointsOfOtherNamesAreLeftOut(t *testing.T) {
 }
 
 func TestJSONIsWhatTheNodeAnswers(t *testing.T) {
-	addr := serve(t, &cluster{done: make(chan admin.Action, 2)})
+	addr := serve(t, &cluster{done: make(chan api.Action, 2)})
 	for _, line := range []string{"status", "nodes", "shards", "endpoints", "locate alice", "step-down", "remove b", "version", "check"} {
 		line += " --json"
 		if !strings.HasPrefix(line, "version") && !strings.HasPrefix(line, "check") {
@@ -214,19 +216,19 @@ func TestJSONIsWhatTheNodeAnswers(t *testing.T) {
 		}
 	}
 	_, out, _ := run(t, "status --json --admin "+addr)
-	var st admin.Status
+	var st api.Status
 	if err := json.Unmarshal([]byte(out), &st); err != nil || st.Term != 7 || len(st.Nodes) != 2 || st.Nodes[0].Endpoints["http"] != "10.0.0.1:8080" {
 		t.Errorf("status --json = %+v, %v", st, err)
 	}
 }
 
 func TestActionsReachTheNode(t *testing.T) {
-	c := &cluster{done: make(chan admin.Action, 1)}
+	c := &cluster{done: make(chan api.Action, 1)}
 	addr := serve(t, c)
-	for line, want := range map[string]admin.Action{
-		"step-down":        {Verb: admin.StepDown},
-		"remove b":         {Verb: admin.Remove, Node: "b"},
-		"remove --force b": {Verb: admin.Remove, Node: "b", Force: true},
+	for line, want := range map[string]api.Action{
+		"step-down":        {Verb: api.StepDown},
+		"remove b":         {Verb: api.Remove, Node: "b"},
+		"remove --force b": {Verb: api.Remove, Node: "b", Force: true},
 	} {
 		code, _, errOut := run(t, line+" --admin="+addr)
 		if code != 0 {
@@ -372,7 +374,7 @@ func TestCheckReportsEveryMistake(t *testing.T) {
 // What a script may go by stands in one table: help shows it, docs/reference/cli.md has it, and these
 // are its lines.
 func TestExitCodesAreWhatTheTableSays(t *testing.T) {
-	addr, down := serve(t, &cluster{}), serveCluster(t, comes(admin.Status{Findings: []verdict.Finding{{Code: verdict.NoQuorum, Severity: verdict.Outage}}}))
+	addr, down := serve(t, &cluster{}), serveCluster(t, comes(api.Status{Findings: []verdict.Finding{{Code: verdict.NoQuorum, Severity: verdict.Outage}}}))
 	meant := map[int][]string{
 		0: {"status --admin=" + addr, "version", "--help", "check"},
 		1: {"status --admin=127.0.0.1:1", "remove ghost --admin=" + addr, "backup /nonexistent/b --admin=" + addr},

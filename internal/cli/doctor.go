@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/verdict"
 )
 
@@ -100,7 +101,7 @@ func diagnose(ctx context.Context, client *admin.Client) (d diagnosis, err error
 }
 
 // reachedFromHere tries what the nodes that are there announce for others to reach.
-func reachedFromHere(ctx context.Context, nodes []admin.Node) []verdict.Reach {
+func reachedFromHere(ctx context.Context, nodes []api.Node) []verdict.Reach {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	out := []verdict.Reach{}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/config"
 )
 
@@ -72,7 +73,7 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 	if c.Release > 0 {
 		release = c.Release.String()
 	}
-	if err = client.Do(ctx, admin.Action{Verb: admin.Drain, Node: c.Node, Force: c.Force, IdleFirst: idleFirst, Safe: c.Safe, ReleaseTimeout: release}); err != nil {
+	if err = client.Do(ctx, api.Action{Verb: api.Drain, Node: c.Node, Force: c.Force, IdleFirst: idleFirst, Safe: c.Safe, ReleaseTimeout: release}); err != nil {
 		return err
 	}
 	begun := "node " + c.Node + which + " is to own nothing until `shardway uncordon " + c.Node + "`; `shardway nodes` shows what is left"
@@ -82,10 +83,10 @@ func (c *drainCommand) Run(ctx context.Context, s *session) error {
 		}
 	}
 	var epoch uint64
-	return c.finish(ctx, s, begun, func(ctx context.Context) (admin.DrainState, error) {
+	return c.finish(ctx, s, begun, func(ctx context.Context) (api.DrainState, error) {
 		m, err := client.MapAfter(ctx, epoch, drainLook) // at once if it is newer
 		if err != nil {
-			return admin.DrainState{}, err
+			return api.DrainState{}, err
 		}
 		epoch = m.Epoch
 		return client.DrainState(ctx, c.Node)
@@ -103,8 +104,8 @@ func (c *drainCommand) contradiction() error {
 		return misuse("--idle-first is asked of the cluster, --local of a process: leave out one")
 	case c.Local && (c.Safe || c.Release != 0):
 		return misuse("--safe and --release-timeout are asked of the cluster, --local of a process: leave out one")
-	case c.Release < 0 || c.Release > admin.MaxReleaseTimeout:
-		return misuse(fmt.Sprintf("--release-timeout %s is not between 0 and %s: give one such as 30s", c.Release, admin.MaxReleaseTimeout))
+	case c.Release < 0 || c.Release > api.MaxReleaseTimeout:
+		return misuse(fmt.Sprintf("--release-timeout %s is not between 0 and %s: give one such as 30s", c.Release, api.MaxReleaseTimeout))
 	case c.IdleFirst < 0:
 		return misuse(fmt.Sprintf("--idle-first %s is negative: give one such as 30s, or 0 to move all at once", c.IdleFirst))
 	case !c.Local && c.Data != "":
@@ -134,10 +135,10 @@ func (c *drainCommand) leave(ctx context.Context, s *session) error {
 		s.complain("warning: " + d.Warning)
 	}
 	first := true
-	return c.finish(ctx, s, "node "+c.Node+" is to own nothing for as long as this process runs", func(ctx context.Context) (admin.DrainState, error) {
+	return c.finish(ctx, s, "node "+c.Node+" is to own nothing for as long as this process runs", func(ctx context.Context) (api.DrainState, error) {
 		if !first {
 			if err := pause(ctx, selfLook); err != nil {
-				return admin.DrainState{}, err
+				return api.DrainState{}, err
 			}
 		}
 		first = false
@@ -146,7 +147,7 @@ func (c *drainCommand) leave(ctx context.Context, s *session) error {
 }
 
 // finish says that a drain has begun or, with --wait, that nothing is left.
-func (c *drainCommand) finish(ctx context.Context, s *session, begun string, look func(context.Context) (admin.DrainState, error)) error {
+func (c *drainCommand) finish(ctx context.Context, s *session, begun string, look func(context.Context) (api.DrainState, error)) error {
 	look = c.warnOfHolds(s, look)
 	if !c.Wait {
 		_, _ = look(ctx) // the drain has begun, whatever comes of this
@@ -162,16 +163,16 @@ func (c *drainCommand) finish(ctx context.Context, s *session, begun string, loo
 		begun = "node " + c.Node + " owns nothing"
 	}
 	if c.JSON {
-		return writeJSON(s.out, done{Action: admin.Drain, Node: c.Node, Done: true})
+		return writeJSON(s.out, done{Action: api.Drain, Node: c.Node, Done: true})
 	}
 	_, err := fmt.Fprintln(s.out, begun)
 	return err
 }
 
 // warnOfHolds returns look with a warning, once, if the drain moves shards that the app holds.
-func (c *drainCommand) warnOfHolds(s *session, look func(context.Context) (admin.DrainState, error)) func(context.Context) (admin.DrainState, error) {
+func (c *drainCommand) warnOfHolds(s *session, look func(context.Context) (api.DrainState, error)) func(context.Context) (api.DrainState, error) {
 	warned := c.IdleFirst > 0
-	return func(ctx context.Context) (admin.DrainState, error) {
+	return func(ctx context.Context) (api.DrainState, error) {
 		d, err := look(ctx)
 		if err == nil && d.Held > 0 && !warned {
 			warned = true
@@ -198,7 +199,7 @@ const (
 // await returns nil once nothing is left at the node: a map is committed when all nodes have
 // finished what it takes away. It returns an error when a reason for the shards to stay has
 // stood for lastingLooks looks, when the drain was taken back, or at the deadline.
-func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context.Context) (admin.DrainState, error)) error {
+func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context.Context) (api.DrainState, error)) error {
 	if c.Timeout > 0 {
 		var stop context.CancelFunc
 		ctx, stop = context.WithTimeout(ctx, c.Timeout)
@@ -206,7 +207,7 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 	}
 	p := progress{w: w, inPlace: terminal(w)}
 	defer p.end()
-	var last admin.DrainState
+	var last api.DrainState
 	most, unasked, staying := 0, 0, 0
 	for {
 		d, err := look(ctx)
@@ -236,7 +237,7 @@ func (c *drainCommand) await(ctx context.Context, w io.Writer, look func(context
 
 // late returns the error for a drain that is not over at the deadline; last is what was
 // reported last, zero if nothing was.
-func (c *drainCommand) late(last admin.DrainState) error {
+func (c *drainCommand) late(last api.DrainState) error {
 	if last.Node == "" {
 		return fmt.Errorf("after %s, node %s has not been reported on: the drain goes on", c.Timeout, c.Node)
 	}
@@ -257,7 +258,7 @@ func inARow(n int, so bool) int {
 
 // unreleased returns an error if shards left the node though its app had not released them:
 // what the app had not written is missing at their next owners.
-func (c *drainCommand) unreleased(d admin.DrainState) error {
+func (c *drainCommand) unreleased(d api.DrainState) error {
 	if d.Unreleased == 0 {
 		return nil
 	}
@@ -269,7 +270,7 @@ func (c *drainCommand) unreleased(d admin.DrainState) error {
 }
 
 // left says what is left at a node, as far as it told.
-func left(d admin.DrainState) string {
+func left(d api.DrainState) string {
 	text := counted(d.Shards, "shard")
 	if d.Held > 0 {
 		text += fmt.Sprintf(" (%d held by the app)", d.Held)

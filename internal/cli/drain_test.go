@@ -7,17 +7,17 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
-func drained(left ...admin.DrainState) *policed {
-	return &policed{cluster: &cluster{done: make(chan admin.Action, 1)}, left: left}
+func drained(left ...api.DrainState) *policed {
+	return &policed{cluster: &cluster{done: make(chan api.Action, 1)}, left: left}
 }
 
 // What is shown is a line for each change, not for each look.
 func TestDrainShowsWhatIsLeftUntilNothingIs(t *testing.T) {
-	two := admin.DrainState{Requested: true, Shards: 2, Requests: 7, Sockets: 1}
-	c := drained(two, two, admin.DrainState{Requested: true, Shards: 1, Requests: -1, Sockets: -1}, admin.DrainState{Requested: true, Sockets: 1})
+	two := api.DrainState{Requested: true, Shards: 2, Requests: 7, Sockets: 1}
+	c := drained(two, two, api.DrainState{Requested: true, Shards: 1, Requests: -1, Sockets: -1}, api.DrainState{Requested: true, Sockets: 1})
 	code, out, errOut := run(t, "drain a --wait --admin="+serveCluster(t, c))
 	if want := "2 shards, 7 requests, 1 socket left\n1 shard left\n0 shards, 0 requests, 1 socket left\nnode a owns nothing\n"; code != 0 || out != want {
 		t.Errorf("exit %d, %s, wrote %q, want %q", code, errOut, out, want)
@@ -32,7 +32,7 @@ func TestDrainShowsWhatIsLeftUntilNothingIs(t *testing.T) {
 // undoes it: before anything is waited for.
 func TestDrainSaysWhichNodeWasAskedAndHowToUndoIt(t *testing.T) {
 	const begun = "node a, the one that was asked, is to own nothing until `shardway uncordon a`; `shardway nodes` shows what is left\n"
-	two := admin.DrainState{Requested: true, Shards: 2}
+	two := api.DrainState{Requested: true, Shards: 2}
 	for line, want := range map[string]string{
 		"drain":               begun,
 		"drain --wait":        begun + "2 shards, 0 requests, 0 sockets left\nnode a owns nothing\n",
@@ -49,7 +49,7 @@ func TestDrainSaysWhichNodeWasAskedAndHowToUndoIt(t *testing.T) {
 // A drain is in force once the leader says so; the log of the node that is asked may be
 // behind, and its first answers then are no sign that somebody took the drain back.
 func TestDrainThatANodeDoesNotKnowYetIsNotTakenBack(t *testing.T) {
-	late := admin.DrainState{Shards: 2}
+	late := api.DrainState{Shards: 2}
 	if code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(late, late))); code != 0 {
 		t.Errorf("known a moment later: exit %d, %s", code, errOut)
 	}
@@ -60,9 +60,9 @@ func TestDrainThatANodeDoesNotKnowYetIsNotTakenBack(t *testing.T) {
 }
 
 func TestDrainWaitsNoLongerThanItsDeadline(t *testing.T) {
-	endless := make([]admin.DrainState, 100_000)
+	endless := make([]api.DrainState, 100_000)
 	for i := range endless {
-		endless[i] = admin.DrainState{Requested: true, Shards: 2, Requests: 1}
+		endless[i] = api.DrainState{Requested: true, Shards: 2, Requests: 1}
 	}
 	code, _, errOut := run(t, "drain a --wait --timeout=50ms --admin="+serveCluster(t, drained(endless...)))
 	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 1 request, 0 sockets left at node a: the drain goes on") {
@@ -71,8 +71,8 @@ func TestDrainWaitsNoLongerThanItsDeadline(t *testing.T) {
 }
 
 func TestDrainEndsWithTheReasonForWhichShardsStay(t *testing.T) {
-	staying := admin.DrainState{Requested: true, Shards: 2, BlockedBy: "no other node can own them"}
-	moving := admin.DrainState{Requested: true, Shards: 2}
+	staying := api.DrainState{Requested: true, Shards: 2, BlockedBy: "no other node can own them"}
+	moving := api.DrainState{Requested: true, Shards: 2}
 	code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(staying, staying, staying)))
 	if code != 1 || !strings.Contains(errOut, "2 shards, 0 requests, 0 sockets left at node a, and they stay there: no other node can own them") {
 		t.Errorf("a reason that stands: exit %d, %s", code, errOut)
@@ -83,9 +83,9 @@ func TestDrainEndsWithTheReasonForWhichShardsStay(t *testing.T) {
 }
 
 func TestDrainSaysAtTheDeadlineWhatItWaitsFor(t *testing.T) {
-	endless := make([]admin.DrainState, 100_000)
+	endless := make([]api.DrainState, 100_000)
 	for i := range endless {
-		endless[i] = admin.DrainState{Requested: true, Shards: 2, WaitsFor: "epoch 9 is not acknowledged by node b"}
+		endless[i] = api.DrainState{Requested: true, Shards: 2, WaitsFor: "epoch 9 is not acknowledged by node b"}
 	}
 	code, _, errOut := run(t, "drain a --wait --timeout=50ms --admin="+serveCluster(t, drained(endless...)))
 	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 0 requests, 0 sockets left at node a: the drain goes on (epoch 9 is not acknowledged by node b)") {
@@ -100,7 +100,7 @@ func TestGentleDrainReachesTheNode(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit %d, %s", code, errOut)
 	}
-	if got := <-c.done; got.Verb != admin.Drain || got.Node != "a" || got.IdleFirst != "2m0s" {
+	if got := <-c.done; got.Verb != api.Drain || got.Node != "a" || got.IdleFirst != "2m0s" {
 		t.Errorf("it did %+v, want a gentle drain of a within 2m0s", got)
 	}
 }
@@ -174,7 +174,7 @@ func TestDrainFailsForUnreleasedShards(t *testing.T) {
 		"status 500": "node a owns nothing, but 342 shards went unreleased: status 500; see the log of node a",
 		"":           "node a owns nothing, but 342 shards went unreleased; see the log of node a",
 	} {
-		c := drained(admin.DrainState{Requested: true, Shards: 2}, admin.DrainState{Requested: true, Unreleased: 342, UnreleasedWhy: why})
+		c := drained(api.DrainState{Requested: true, Shards: 2}, api.DrainState{Requested: true, Unreleased: 342, UnreleasedWhy: why})
 		if code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, c)); code != 1 || !strings.Contains(errOut, want) {
 			t.Errorf("exit %d, %s, want %q", code, errOut, want)
 		}
@@ -206,7 +206,7 @@ func TestDrainWarnsOfHeldShards(t *testing.T) {
 		"drain b --idle-first 1h":        "",
 		"drain b --idle-first 1h --wait": "",
 	} {
-		addr := serveCluster(t, drained(admin.DrainState{Requested: true, Shards: 3, Held: 2}, admin.DrainState{Requested: true, Shards: 1, Held: 1}))
+		addr := serveCluster(t, drained(api.DrainState{Requested: true, Shards: 3, Held: 2}, api.DrainState{Requested: true, Shards: 1, Held: 1}))
 		code, _, errOut := run(t, line+" --admin "+addr)
 		if code != 0 || errOut != want {
 			t.Errorf("%s: exit %d, %q, want %q", line, code, errOut, want)

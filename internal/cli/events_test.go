@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/admin/apitest"
 	"shardway/event"
 	"shardway/internal/cli"
 )
@@ -24,7 +25,7 @@ func told(t *testing.T) (*event.Ring, string) {
 		Base: 12, Moved: 3, Gained: 2, Moves: []event.ShardMoves{{From: "b", To: "a", Shards: 2}, {To: "c", Shards: 1}}, Phases: []event.Phase{{Name: event.PhaseDrain, MS: 1.25}},
 	}})
 	r.Add(event.Event{Kind: event.ActionRequested, Action: &event.AdminAction{By: "token eve", From: "10.0.0.9:1", What: "drain c", Status: 200}})
-	srv := httptest.NewServer(admin.New(admin.Options{Cluster: &cluster{}, Events: r}).Handler())
+	srv := httptest.NewServer(admin.New(admin.Options{API: apitest.SetOf(&cluster{}), Events: r}).Handler())
 	t.Cleanup(srv.Close)
 	return r, " --admin " + strings.TrimPrefix(srv.URL, "http://")
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/cli"
 )
 
@@ -31,14 +31,14 @@ func (o *tidied) Write(p []byte) (int, error) {
 
 // A script that reads a table or waits takes 0 for: it is all there.
 func TestOutputThatIsNotWrittenIsAFailure(t *testing.T) {
-	waits := func() admin.Cluster { return comes(admin.Status{Node: "a", Epoch: 4}) }
-	levels := func() admin.Cluster {
-		return &upgradable{state: admin.UpgradeState{InForce: 1, Next: 1, Nodes: []admin.NodeUpgrade{{Node: "a", Knows: 1, Heard: true}}}}
+	waits := func() api.Cluster { return comes(api.Status{Node: "a", Epoch: 4}) }
+	levels := func() api.Cluster {
+		return &upgradable{state: api.UpgradeState{InForce: 1, Next: 1, Nodes: []api.NodeUpgrade{{Node: "a", Knows: 1, Heard: true}}}}
 	}
-	for line, c := range map[string]func() admin.Cluster{
+	for line, c := range map[string]func() api.Cluster{
 		"wait node z --timeout=1m": waits,
 		"upgrade status":           levels,
-		"hot":                      func() admin.Cluster { return &cluster{} },
+		"hot":                      func() api.Cluster { return &cluster{} },
 	} {
 		addr := serveCluster(t, c())
 		failed := 0
@@ -85,7 +85,7 @@ func TestHotShowsSoMany(t *testing.T) {
 	addr := serve(t, &cluster{}) // with two shards and one key
 	for line, want := range map[string][2]int{"hot": {2, 1}, "hot --limit=2": {2, 1}, "hot --limit=1": {1, 1}, "hot --limit=0": {}, "hot --limit=-3": {}} {
 		code, out, errOut := run(t, line+" --json --admin="+addr)
-		var got admin.HotList
+		var got api.HotList
 		if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 || [2]int{len(got.Shards), len(got.Keys)} != want {
 			t.Errorf("%s: exit %d, %s, %v: %s", line, code, errOut, err, out)
 		}

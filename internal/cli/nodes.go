@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 type nodesCommand struct{ target }
@@ -27,7 +27,7 @@ func (c *nodesCommand) Run(ctx context.Context, s *session) error {
 	return writeNodes(s.out, list.Nodes)
 }
 
-func writeNodes(w io.Writer, nodes []admin.Node) error {
+func writeNodes(w io.Writer, nodes []api.Node) error {
 	t := newTable(w, "NODE", "STATE", "ROLE", "VOTES", "SHARDS", "WEIGHT", "ZONE", "APP", "APP-VERSION", "HEARD", "HTTP")
 	for _, n := range nodes {
 		t.row(n.ID, n.State, n.Role, yes(n.Voter), n.Shards, n.Weight, n.Zone, n.App, n.AppVersion, heard(n.LastHeartbeatMS), n.Endpoints["http"])

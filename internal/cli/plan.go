@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 type planCommand struct {
@@ -37,7 +37,7 @@ func (c *planCommand) Run(ctx context.Context, s *session) error {
 	return writePlan(s.out, p)
 }
 
-func writePlan(w io.Writer, p admin.Plan) error {
+func writePlan(w io.Writer, p api.Plan) error {
 	if err := writeMoves(w, fmt.Sprintf("the map after epoch %d moves", p.Epoch), p.Moves); err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func writePlan(w io.Writer, p admin.Plan) error {
 }
 
 // writeHeldBack shows the nodes that get fewer shards because their apps have not restarted.
-func writeHeldBack(w io.Writer, held []admin.HeldBackNode) error {
+func writeHeldBack(w io.Writer, held []api.HeldBackNode) error {
 	if len(held) == 0 {
 		return nil
 	}
@@ -64,7 +64,7 @@ func writeHeldBack(w io.Writer, held []admin.HeldBackNode) error {
 	return t.flush()
 }
 
-func writeMoves(w io.Writer, what string, moves []admin.PlannedMoves) error {
+func writeMoves(w io.Writer, what string, moves []api.PlannedMoves) error {
 	total := 0
 	for _, m := range moves {
 		total += len(m.Shards)

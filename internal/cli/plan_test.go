@@ -5,22 +5,22 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // planned is a cluster with a plan.
 type planned struct {
 	*cluster
-	plan admin.Plan
+	plan api.Plan
 }
 
-func (c *planned) Plan(context.Context) (admin.Plan, error) { return c.plan, nil }
+func (c *planned) Plan(context.Context) (api.Plan, error) { return c.plan, nil }
 
 func TestPlanShowsWhatTheNextMapMoves(t *testing.T) {
-	c := &planned{cluster: &cluster{}, plan: admin.Plan{
+	c := &planned{cluster: &cluster{}, plan: api.Plan{
 		Epoch: 12, Pause: "30m",
-		Moves:   []admin.PlannedMoves{{From: "a", To: "b", Why: "leave", Proposed: true, Shards: []uint32{0, 1}}, {To: "b", Why: "orphan", Shards: []uint32{2}}},
-		Resumed: []admin.PlannedMoves{{From: "b", To: "a", Why: "pin", Shards: []uint32{3}}},
+		Moves:   []api.PlannedMoves{{From: "a", To: "b", Why: "leave", Proposed: true, Shards: []uint32{0, 1}}, {To: "b", Why: "orphan", Shards: []uint32{2}}},
+		Resumed: []api.PlannedMoves{{From: "b", To: "a", Why: "pin", Shards: []uint32{3}}},
 	}}
 	code, out, errOut := run(t, "plan --admin="+serveCluster(t, c))
 	var lines []string
@@ -34,7 +34,7 @@ func TestPlanShowsWhatTheNextMapMoves(t *testing.T) {
 	if code != 0 || strings.Join(lines, "\n") != strings.Join(want, "\n") {
 		t.Errorf("exit %d, %s, wrote %q, want %q", code, errOut, lines, want)
 	}
-	c.plan = admin.Plan{Epoch: 12}
+	c.plan = api.Plan{Epoch: 12}
 	if code, out, errOut := run(t, "plan --admin="+serveCluster(t, c)); code != 0 || out != "the map after epoch 12 moves nothing\n" {
 		t.Errorf("exit %d, %s, wrote %q", code, errOut, out)
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/config"
 )
 
@@ -32,7 +32,7 @@ func (c *policyCommand) Run(ctx context.Context, s *session) error {
 	return writePolicy(s.out, p)
 }
 
-func writePolicy(w io.Writer, p admin.Policy) error {
+func writePolicy(w io.Writer, p api.Policy) error {
 	t := newTable(w, "ASKED", "OF")
 	rows := 0
 	row := func(what, of string) {
@@ -83,7 +83,7 @@ func (c *cordonCommand) Run(ctx context.Context, s *session) error {
 	case (c.Node == "") == (c.AppVersion == ""):
 		return misuse("cordon takes a node or --app-version TEXT; `shardway nodes` shows both")
 	case c.Node != "":
-		return c.act(ctx, s, admin.Action{Verb: admin.Cordon, Node: c.Node}, cordoned(c.Node))
+		return c.act(ctx, s, api.Action{Verb: api.Cordon, Node: c.Node}, cordoned(c.Node))
 	}
 	client, err := c.client(s)
 	if err != nil {
@@ -99,10 +99,10 @@ func (c *cordonCommand) Run(ctx context.Context, s *session) error {
 		if n.AppVersion != c.AppVersion || n.State == "left" {
 			continue
 		}
-		if err = client.Do(ctx, admin.Action{Verb: admin.Cordon, Node: n.ID}); err != nil {
+		if err = client.Do(ctx, api.Action{Verb: api.Cordon, Node: n.ID}); err != nil {
 			return fmt.Errorf("node %s: %w", n.ID, err)
 		}
-		did = append(did, done{Action: admin.Cordon, Node: n.ID, Done: true})
+		did = append(did, done{Action: api.Cordon, Node: n.ID, Done: true})
 	}
 	if len(did) == 0 {
 		return fmt.Errorf("no node has the app version %q: `shardway nodes` shows what they have", c.AppVersion)
@@ -142,14 +142,14 @@ func (c *uncordonCommand) Run(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	draining := slices.ContainsFunc(list.Nodes, func(n admin.Node) bool { return n.ID == c.Node && n.State == "draining" })
-	return c.act(ctx, s, admin.Action{Verb: admin.Uncordon, Node: c.Node}, uncordoned(c.Node, before, draining))
+	draining := slices.ContainsFunc(list.Nodes, func(n api.Node) bool { return n.ID == c.Node && n.State == "draining" })
+	return c.act(ctx, s, api.Action{Verb: api.Uncordon, Node: c.Node}, uncordoned(c.Node, before, draining))
 }
 
 // uncordoned returns what an uncordon has ended, by the policy that was in force before it.
 // draining reports that the node drains, by that policy or by itself.
-func uncordoned(node string, before admin.Policy, draining bool) string {
-	drained := slices.Contains(before.Drained, node) || slices.ContainsFunc(before.Emptying, func(e admin.EmptyingNode) bool { return e.Node == node })
+func uncordoned(node string, before api.Policy, draining bool) string {
+	drained := slices.Contains(before.Drained, node) || slices.ContainsFunc(before.Emptying, func(e api.EmptyingNode) bool { return e.Node == node })
 	cordoned := slices.Contains(before.Cordoned, node)
 	switch {
 	case drained && cordoned:
@@ -171,14 +171,14 @@ type pauseCommand struct {
 
 // Run pauses planned moves.
 func (c *pauseCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, admin.Action{Verb: admin.Pause, For: c.For}, "for "+c.For+" only shards whose node is gone are moved; `shardway resume` ends that")
+	return c.act(ctx, s, api.Action{Verb: api.Pause, For: c.For}, "for "+c.For+" only shards whose node is gone are moved; `shardway resume` ends that")
 }
 
 type resumeCommand struct{ target }
 
 // Run ends a pause.
 func (c *resumeCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, admin.Action{Verb: admin.Resume}, "planned moves go on")
+	return c.act(ctx, s, api.Action{Verb: api.Resume}, "planned moves go on")
 }
 
 type weightCommand struct {
@@ -197,7 +197,7 @@ func (c *weightCommand) Run(ctx context.Context, s *session) error {
 	if weight == 0 {
 		success = "node " + c.Node + " has the weight that it was started with"
 	}
-	return c.act(ctx, s, admin.Action{Verb: admin.Weigh, Node: c.Node, Weight: uint32(weight)}, success)
+	return c.act(ctx, s, api.Action{Verb: api.Weigh, Node: c.Node, Weight: uint32(weight)}, success)
 }
 
 // zonePrefix tells a zone from a node.
@@ -211,7 +211,7 @@ type pinCommand struct {
 
 // Run says where a shard belongs.
 func (c *pinCommand) Run(ctx context.Context, s *session) error {
-	a := admin.Action{Verb: admin.Pin}
+	a := api.Action{Verb: api.Pin}
 	args, err := c.shardOf(ctx, s, c.Key, c.Args, &a)
 	if err != nil {
 		return err
@@ -235,7 +235,7 @@ type unpinCommand struct {
 
 // Run lets a shard belong nowhere.
 func (c *unpinCommand) Run(ctx context.Context, s *session) error {
-	a := admin.Action{Verb: admin.Unpin}
+	a := api.Action{Verb: api.Unpin}
 	args, err := c.shardOf(ctx, s, c.Key, c.Args, &a)
 	if err != nil {
 		return err
@@ -248,7 +248,7 @@ func (c *unpinCommand) Run(ctx context.Context, s *session) error {
 
 // shardOf sets the shard of an action, by its number or by a key, and returns the
 // arguments that are left.
-func (t *target) shardOf(ctx context.Context, s *session, key *string, args []string, a *admin.Action) ([]string, error) {
+func (t *target) shardOf(ctx context.Context, s *session, key *string, args []string, a *api.Action) ([]string, error) {
 	if key == nil {
 		if len(args) == 0 {
 			return nil, misuse("say which shard: give its number, or --key KEY")

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/config"
 	"shardway/shardmap"
 )
@@ -18,56 +18,56 @@ type policed struct {
 	*cluster
 	looks   atomic.Int32
 	drained []string
-	left    []admin.DrainState // one for each look; nothing after the last
+	left    []api.DrainState // one for each look; nothing after the last
 }
 
-func (c *policed) Policy() admin.Policy {
-	return admin.Policy{
+func (c *policed) Policy() api.Policy {
+	return api.Policy{
 		Drained: c.drained, Cordoned: []string{"d"}, Weights: map[string]uint32{"b": 3}, Pause: "30m",
-		Pins:        []admin.PinnedShard{{Shard: 1, Node: "b"}, {Shard: 2, Zone: "east"}},
-		Quarantined: []admin.QuarantinedKey{{Shard: 2, Hash: "00000000000000aa", For: "1h", Known: true}, {Shard: 2, Hash: "00000000000000ab"}},
+		Pins:        []api.PinnedShard{{Shard: 1, Node: "b"}, {Shard: 2, Zone: "east"}},
+		Quarantined: []api.QuarantinedKey{{Shard: 2, Hash: "00000000000000aa", For: "1h", Known: true}, {Shard: 2, Hash: "00000000000000ab"}},
 	}
 }
 
-func (c *policed) Map() admin.Map {
-	return admin.Map{Epoch: 9, Shards: 3, Nodes: []admin.MapNode{{ID: "a"}, {ID: "b"}}, Owners: []int{0, 0, 1}}
+func (c *policed) Map() api.Map {
+	return api.Map{Epoch: 9, Shards: 3, Nodes: []api.MapNode{{ID: "a"}, {ID: "b"}}, Owners: []int{0, 0, 1}}
 }
 
-func (c *policed) DrainState(_ context.Context, node string) (admin.DrainState, error) {
+func (c *policed) DrainState(_ context.Context, node string) (api.DrainState, error) {
 	if look := int(c.looks.Add(1)); look <= len(c.left) {
 		d := c.left[look-1]
 		d.Node = node
 		return d, nil
 	}
-	return admin.DrainState{Node: node, Requested: true}, nil
+	return api.DrainState{Node: node, Requested: true}, nil
 }
 
 func (c *policed) WaitMap(context.Context, uint64) {}
 
 func TestPolicyCommandsReachTheNode(t *testing.T) {
-	c := &policed{cluster: &cluster{done: make(chan admin.Action, 1)}, drained: []string{"a"}}
+	c := &policed{cluster: &cluster{done: make(chan api.Action, 1)}, drained: []string{"a"}}
 	addr := serveCluster(t, c)
 	of := func(key string) uint32 { return uint32(shardmap.Of(key, 3)) }
-	for line, want := range map[string]admin.Action{
-		"drain b":                   {Verb: admin.Drain, Node: "b"},
-		"drain":                     {Verb: admin.Drain, Node: "a"}, // the one that is asked
-		"drain b --force":           {Verb: admin.Drain, Node: "b", Force: true},
-		"drain a --wait":            {Verb: admin.Drain, Node: "a"},
-		"app-restarted b":           {Verb: admin.AppRestarted, Node: "b"},
-		"app-restarted":             {Verb: admin.AppRestarted, Node: "a"}, // the one that is asked
-		"rebalance --reason rack":   {Verb: admin.Rebalance, Reason: "rack"},
-		"cordon b":                  {Verb: admin.Cordon, Node: "b"},
-		"uncordon b":                {Verb: admin.Uncordon, Node: "b"},
-		"pause --for 30m":           {Verb: admin.Pause, For: "30m"},
-		"resume":                    {Verb: admin.Resume},
-		"weight b 7":                {Verb: admin.Weigh, Node: "b", Weight: 7},
-		"weight b 0":                {Verb: admin.Weigh, Node: "b"},
-		"pin 2 b":                   {Verb: admin.Pin, Shard: 2, Node: "b"},
-		"pin 0 zone=east":           {Verb: admin.Pin, Zone: "east"},
-		"pin --key alice zone=east": {Verb: admin.Pin, Shard: of("alice"), Zone: "east"},
-		"unpin 2":                   {Verb: admin.Unpin, Shard: 2},
-		"unpin --key alice":         {Verb: admin.Unpin, Shard: of("alice")},
-		"unpin --key dora":          {Verb: admin.Unpin, Shard: of("dora")},
+	for line, want := range map[string]api.Action{
+		"drain b":                   {Verb: api.Drain, Node: "b"},
+		"drain":                     {Verb: api.Drain, Node: "a"}, // the one that is asked
+		"drain b --force":           {Verb: api.Drain, Node: "b", Force: true},
+		"drain a --wait":            {Verb: api.Drain, Node: "a"},
+		"app-restarted b":           {Verb: api.AppRestarted, Node: "b"},
+		"app-restarted":             {Verb: api.AppRestarted, Node: "a"}, // the one that is asked
+		"rebalance --reason rack":   {Verb: api.Rebalance, Reason: "rack"},
+		"cordon b":                  {Verb: api.Cordon, Node: "b"},
+		"uncordon b":                {Verb: api.Uncordon, Node: "b"},
+		"pause --for 30m":           {Verb: api.Pause, For: "30m"},
+		"resume":                    {Verb: api.Resume},
+		"weight b 7":                {Verb: api.Weigh, Node: "b", Weight: 7},
+		"weight b 0":                {Verb: api.Weigh, Node: "b"},
+		"pin 2 b":                   {Verb: api.Pin, Shard: 2, Node: "b"},
+		"pin 0 zone=east":           {Verb: api.Pin, Zone: "east"},
+		"pin --key alice zone=east": {Verb: api.Pin, Shard: of("alice"), Zone: "east"},
+		"unpin 2":                   {Verb: api.Unpin, Shard: 2},
+		"unpin --key alice":         {Verb: api.Unpin, Shard: of("alice")},
+		"unpin --key dora":          {Verb: api.Unpin, Shard: of("dora")},
 	} {
 		code, _, errOut := run(t, line+" --admin="+addr)
 		if code != 0 {
@@ -83,7 +83,7 @@ func TestPolicyCommandsReachTheNode(t *testing.T) {
 }
 
 func TestUncordonSaysWhetherItWorked(t *testing.T) {
-	addr := serveCluster(t, &policed{cluster: &cluster{done: make(chan admin.Action, 9)}, drained: []string{"a"}})
+	addr := serveCluster(t, &policed{cluster: &cluster{done: make(chan api.Action, 9)}, drained: []string{"a"}})
 	for node, want := range map[string]string{
 		"a": "node a can own shards again: its drain has ended\n",
 		"d": "node d gets shards again: its cordon has ended\n",
@@ -98,14 +98,14 @@ func TestUncordonSaysWhetherItWorked(t *testing.T) {
 // selfDrained is a cluster in which node b drains without a policy that says so.
 type selfDrained struct{ *policed }
 
-func (c selfDrained) Status() admin.Status {
+func (c selfDrained) Status() api.Status {
 	s := c.policed.Status()
-	s.Nodes = []admin.Node{{ID: "b", State: "draining"}}
+	s.Nodes = []api.Node{{ID: "b", State: "draining"}}
 	return s
 }
 
 func TestUncordonNamesADrainThatItDoesNotEnd(t *testing.T) {
-	addr := serveCluster(t, selfDrained{&policed{cluster: &cluster{done: make(chan admin.Action, 1)}}})
+	addr := serveCluster(t, selfDrained{&policed{cluster: &cluster{done: make(chan api.Action, 1)}}})
 	want := "nothing to do: node b drains by drain --local or because it stops, and owns shards again when its process has restarted\n"
 	if code, out, errOut := run(t, "uncordon b --admin="+addr); code != 0 || out != want {
 		t.Errorf("exit %d, %q, %s; want %q", code, out, errOut, want)
@@ -114,7 +114,7 @@ func TestUncordonNamesADrainThatItDoesNotEnd(t *testing.T) {
 
 // What was done is said in words; what is too much is refused before anything is.
 func TestPolicyCommandsSayWhatTheyDid(t *testing.T) {
-	c := &policed{cluster: &cluster{done: make(chan admin.Action, 9)}}
+	c := &policed{cluster: &cluster{done: make(chan api.Action, 9)}}
 	addr := serveCluster(t, c)
 	far := "a"
 	for shardmap.Of(far, 3) != 2 {
@@ -148,10 +148,10 @@ func TestPolicyCommandsSayWhatTheyDid(t *testing.T) {
 // unasked is a cluster of which nobody has asked anything, or a gentle drain.
 type unasked struct {
 	policed
-	emptying []admin.EmptyingNode
+	emptying []api.EmptyingNode
 }
 
-func (c *unasked) Policy() admin.Policy { return admin.Policy{Emptying: c.emptying} }
+func (c *unasked) Policy() api.Policy { return api.Policy{Emptying: c.emptying} }
 
 func TestPolicyOfNothingSaysSo(t *testing.T) {
 	c := &unasked{policed: policed{cluster: &cluster{}}}
@@ -159,7 +159,7 @@ func TestPolicyOfNothingSaysSo(t *testing.T) {
 	if _, out, _ := run(t, "policy --admin="+addr); !strings.HasPrefix(out, "nothing is asked") || strings.Contains(out, "pause") {
 		t.Errorf("policy: %q", out)
 	}
-	c.emptying = []admin.EmptyingNode{{Node: "b", IdleFirst: "10m"}}
+	c.emptying = []api.EmptyingNode{{Node: "b", IdleFirst: "10m"}}
 	if _, out, _ := run(t, "policy --admin="+addr); !strings.Contains(out, "drain idle-first 10m") || strings.Contains(out, "nothing is asked") {
 		t.Errorf("policy: %q", out)
 	}
@@ -168,9 +168,9 @@ func TestPolicyOfNothingSaysSo(t *testing.T) {
 // versioned is a cluster with two versions of the app.
 type versioned struct{ policed }
 
-func (c *versioned) Status() admin.Status {
+func (c *versioned) Status() api.Status {
 	s := c.policed.Status()
-	s.Nodes = []admin.Node{
+	s.Nodes = []api.Node{
 		{ID: "a", State: "active", AppVersion: "1"}, {ID: "b", State: "active", AppVersion: "2"}, {ID: "c", State: "failed", AppVersion: "1"}, {ID: "d", State: "left", AppVersion: "1"},
 	}
 	return s
@@ -179,13 +179,13 @@ func (c *versioned) Status() admin.Status {
 // Whoever replaces the nodes of one version of the app by those of another one has a
 // version in mind, and many nodes.
 func TestCordonTakesTheNodesOfAVersion(t *testing.T) {
-	c := &versioned{policed{cluster: &cluster{done: make(chan admin.Action, 9)}}}
+	c := &versioned{policed{cluster: &cluster{done: make(chan api.Action, 9)}}}
 	addr := serveCluster(t, c)
 	if code, out, errOut := run(t, "cordon --app-version 1 --admin="+addr); code != 0 || strings.Count(out, "\n") != 2 {
 		t.Fatalf("exit %d, %q, %s", code, out, errOut)
 	}
 	for _, want := range []string{"a", "c"} {
-		if got := <-c.done; got.Verb != admin.Cordon || got.Node != want {
+		if got := <-c.done; got.Verb != api.Cordon || got.Node != want {
 			t.Errorf("it did %+v, want a cordon of %s", got, want)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 type quarantineCommand struct {
@@ -54,7 +55,7 @@ func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
 }
 
 // tell says what became of a key.
-func (c *quarantineCommand) tell(s *session, a admin.Action, err error, what string) error {
+func (c *quarantineCommand) tell(s *session, a api.Action, err error, what string) error {
 	if err != nil {
 		return err
 	}

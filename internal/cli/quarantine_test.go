@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
@@ -14,17 +14,17 @@ func (c *policed) Mark(key string) (shard uint32, hash string) {
 }
 
 func TestQuarantine(t *testing.T) {
-	c := &policed{cluster: &cluster{done: make(chan admin.Action, 1)}}
+	c := &policed{cluster: &cluster{done: make(chan api.Action, 1)}}
 	addr := serveCluster(t, c)
 	alice := uint32(shardmap.Of("alice", 3))
 	for _, tc := range []struct {
 		line, says string
-		want       admin.Action
+		want       api.Action
 	}{
-		{"quarantine alice", "goes nowhere, until", admin.Action{Verb: admin.Quarantine, Shard: alice, Hash: "0000000000000005"}},
-		{"quarantine alice --for 1h", "goes nowhere, for 1h", admin.Action{Verb: admin.Quarantine, Shard: alice, Hash: "0000000000000005", For: "1h"}},
-		{"quarantine --shard 0 --hash 0123456789abcdef", "key_hash 0123456789abcdef of shard 0", admin.Action{Verb: admin.Quarantine, Hash: "0123456789abcdef"}},
-		{"quarantine alice --lift", "is served again", admin.Action{Verb: admin.Lift, Shard: alice, Hash: "0000000000000005"}},
+		{"quarantine alice", "goes nowhere, until", api.Action{Verb: api.Quarantine, Shard: alice, Hash: "0000000000000005"}},
+		{"quarantine alice --for 1h", "goes nowhere, for 1h", api.Action{Verb: api.Quarantine, Shard: alice, Hash: "0000000000000005", For: "1h"}},
+		{"quarantine --shard 0 --hash 0123456789abcdef", "key_hash 0123456789abcdef of shard 0", api.Action{Verb: api.Quarantine, Hash: "0123456789abcdef"}},
+		{"quarantine alice --lift", "is served again", api.Action{Verb: api.Lift, Shard: alice, Hash: "0000000000000005"}},
 	} {
 		code, out, errOut := run(t, tc.line+" --admin="+addr)
 		if code != 0 || !strings.Contains(out, tc.says) {

@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 type rebalanceCommand struct {
@@ -21,5 +21,5 @@ shards would move, run: shardway plan`
 
 // Run requests a new shard map.
 func (c *rebalanceCommand) Run(ctx context.Context, s *session) error {
-	return c.act(ctx, s, admin.Action{Verb: admin.Rebalance, Reason: c.Reason}, "the leader proposes a new shard map: shardway events shows it")
+	return c.act(ctx, s, api.Action{Verb: api.Rebalance, Reason: c.Reason}, "the leader proposes a new shard map: shardway events shows it")
 }

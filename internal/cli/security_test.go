@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 	"shardway/internal/cli"
 	"shardway/internal/secret"
 )
@@ -18,8 +20,8 @@ import (
 // rotating is a cluster that can rotate its secret.
 type rotating struct{ cluster }
 
-func (*rotating) Rotate(_ context.Context, by string) (admin.Rotation, error) {
-	return admin.Rotation{Secret: "c0ffee", Nodes: []string{"a", "b"}}, nil
+func (*rotating) Rotate(_ context.Context, by string) (api.Rotation, error) {
+	return api.Rotation{Secret: "c0ffee", Nodes: []string{"a", "b"}}, nil
 }
 
 func put(t *testing.T, name, text string, mode os.FileMode) string {
@@ -55,7 +57,7 @@ func TestKeygenMakesAFileThatANodeTakes(t *testing.T) {
 }
 
 func TestRotateSaysWhoHasTheNewSecret(t *testing.T) {
-	code, out, errOut := run(t, "rotate-secret --admin "+serveAny(t, admin.Options{Cluster: &rotating{}}))
+	code, out, errOut := run(t, "rotate-secret --admin "+serveAny(t, admin.Options{API: apitest.SetOf(&rotating{})}))
 	if code != 0 || out != "secret c0ffee is the only one on a, b\n" {
 		t.Errorf("exit %d: %s%s", code, out, errOut)
 	}
@@ -91,7 +93,7 @@ func TestCommandsShowAToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := serveAny(t, admin.Options{Cluster: &cluster{}, Access: admin.Access{Read: all}})
+	addr := serveAny(t, admin.Options{API: apitest.SetOf(&cluster{}), Access: admin.Access{Read: all}})
 	good := put(t, "token", "# mine\nme "+token+"\n", 0o600)
 	open := put(t, "token", token, 0o644)
 	for _, tt := range []struct {

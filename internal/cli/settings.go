@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 type settingsCommand struct {
@@ -35,9 +35,9 @@ func (c *settingsCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	defer client.Close()
-	change := admin.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: c.Takeover, RebalanceMode: c.RebalanceMode}
-	var t admin.TimingState
-	if change == (admin.Timing{}) {
+	change := api.Timing{Lease: c.Lease, DeadAfter: c.DeadAfter, Takeover: c.Takeover, RebalanceMode: c.RebalanceMode}
+	var t api.TimingState
+	if change == (api.Timing{}) {
 		t, err = client.Timing(ctx)
 	} else {
 		t, err = client.Retime(ctx, change)
@@ -51,7 +51,7 @@ func (c *settingsCommand) Run(ctx context.Context, s *session) error {
 	return writeTiming(s.out, t)
 }
 
-func writeTiming(w io.Writer, t admin.TimingState) error {
+func writeTiming(w io.Writer, t api.TimingState) error {
 	before, counts := "BEFORE", ""
 	switch t.BeforeCounts {
 	case "": // no leader has told

@@ -7,23 +7,25 @@ import (
 	"testing"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 )
 
 // retimed is a cluster whose timing can be changed.
 type retimed struct {
 	cluster
-	asked  []admin.Timing
+	asked  []api.Timing
 	counts string
 }
 
-func (r *retimed) Timing(context.Context) (admin.TimingState, bool) {
-	return admin.TimingState{
-		Timing:       admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"},
-		BeforeCounts: r.counts, Since: 9, Before: admin.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
+func (r *retimed) Timing(context.Context) (api.TimingState, bool) {
+	return api.TimingState{
+		Timing:       api.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"},
+		BeforeCounts: r.counts, Since: 9, Before: api.Timing{Lease: "500ms", DeadAfter: "2.5s", Takeover: "lease", RebalanceMode: "incremental"},
 	}, true
 }
 
-func (r *retimed) Retime(ctx context.Context, change admin.Timing, _ string) (admin.TimingState, error) {
+func (r *retimed) Retime(ctx context.Context, change api.Timing, _ string) (api.TimingState, error) {
 	r.asked = append(r.asked, change)
 	t, _ := r.Timing(ctx)
 	return t, nil
@@ -31,7 +33,7 @@ func (r *retimed) Retime(ctx context.Context, change admin.Timing, _ string) (ad
 
 func TestTimingShowsAndChanges(t *testing.T) {
 	r := &retimed{}
-	addr := serveAny(t, admin.Options{Cluster: r})
+	addr := serveAny(t, admin.Options{API: apitest.SetOf(r)})
 	for _, line := range []string{"settings", "settings --lease 1s --dead-after 5s --takeover timeout --rebalance-mode incremental"} {
 		code, out, errOut := run(t, line+" --admin "+addr)
 		if code != 0 {
@@ -43,11 +45,11 @@ func TestTimingShowsAndChanges(t *testing.T) {
 			}
 		}
 	}
-	if len(r.asked) != 1 || r.asked[0] != (admin.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"}) {
+	if len(r.asked) != 1 || r.asked[0] != (api.Timing{Lease: "1s", DeadAfter: "5s", Takeover: "timeout", RebalanceMode: "incremental"}) {
 		t.Errorf("asked for %+v", r.asked)
 	}
 	_, out, _ := run(t, "settings --json --admin "+addr)
-	var got admin.TimingState
+	var got api.TimingState
 	want, _ := r.Timing(t.Context())
 	if err := json.Unmarshal([]byte(out), &got); err != nil || got != want {
 		t.Errorf("timing --json wrote %s, %v", out, err)
@@ -62,7 +64,7 @@ func TestTimingTellsWhetherWhatWasBeforeCounts(t *testing.T) {
 		"0s": {"IN FORCE BEFORE (over) lease", "entry 9 of the log; what was before does not count any more"},
 		"4s": {"IN FORCE BEFORE (counts) lease", "entry 9 of the log; waits go by the larger of both for another 4s"},
 	} {
-		_, out, errOut := run(t, "settings --admin "+serveAny(t, admin.Options{Cluster: &retimed{counts: counts}}))
+		_, out, errOut := run(t, "settings --admin "+serveAny(t, admin.Options{API: apitest.SetOf(&retimed{counts: counts})}))
 		out = strings.Join(strings.Fields(out), " ")
 		if !strings.Contains(out, want[0]) || !strings.HasSuffix(out, want[1]) {
 			t.Errorf("%q: %s %s", counts, out, errOut)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 type shardsCommand struct {
@@ -100,9 +101,9 @@ type group struct {
 
 // stateOf is a shard's state as a table has it: one whose owner does not serve, or serves with
 // an app that may have an old copy, is not shown as owned.
-func stateOf(s admin.Shard) string {
+func stateOf(s api.Shard) string {
 	switch {
-	case s.State != admin.ShardOwned:
+	case s.State != api.ShardOwned:
 		return s.State
 	case s.Unavailable != "":
 		return "unavailable"
@@ -117,7 +118,7 @@ func staleReturn(owner string) string {
 	return fmt.Sprintf("stale-return: the app of node %s had the shard before and has not restarted: restart that app, or run: shardway app-restarted %s", owner, owner)
 }
 
-func writeShards(w io.Writer, shards []admin.Shard) error {
+func writeShards(w io.Writer, shards []api.Shard) error {
 	members := make(map[group][]uint32)
 	for _, s := range shards {
 		g := group{state: stateOf(s), owner: s.Owner, to: s.To, epoch: s.Epoch, unavailable: s.Unavailable}

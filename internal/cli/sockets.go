@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 type websocketsCommand struct {
@@ -62,7 +63,7 @@ func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 		return err
 	}
 	if c.Shard != nil {
-		list.Shards = slices.DeleteFunc(list.Shards, func(x admin.ShardSockets) bool { return x.Shard != *c.Shard })
+		list.Shards = slices.DeleteFunc(list.Shards, func(x api.ShardSockets) bool { return x.Shard != *c.Shard })
 		if len(list.Shards) == 0 {
 			if _, err := client.Shard(ctx, *c.Shard); err != nil {
 				return err // there is no such shard, above all
@@ -79,7 +80,7 @@ func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 }
 
 // write writes the nodes, then the shards with the most sockets.
-func (c *websocketsCommand) write(w io.Writer, list admin.SocketList) error {
+func (c *websocketsCommand) write(w io.Writer, list api.SocketList) error {
 	t := newTable(w, "NODE", "ATTACHED", "DETACHED", "AT-APP")
 	for _, x := range list.Nodes {
 		t.row(x.Node, x.Attached, x.Detached, x.App)
@@ -90,8 +91,8 @@ func (c *websocketsCommand) write(w io.Writer, list admin.SocketList) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	all := func(x admin.ShardSockets) int { return x.Attached + x.Detached + x.Plain }
-	slices.SortStableFunc(list.Shards, func(a, b admin.ShardSockets) int { return cmp.Compare(all(b), all(a)) })
+	all := func(x api.ShardSockets) int { return x.Attached + x.Detached + x.Plain }
+	slices.SortStableFunc(list.Shards, func(a, b api.ShardSockets) int { return cmp.Compare(all(b), all(a)) })
 	t = newTable(w, "SHARD", "ATTACHED", "DETACHED", "PLAIN")
 	shown := min(len(list.Shards), max(c.Limit, 0))
 	for _, x := range list.Shards[:shown] {
@@ -119,7 +120,7 @@ func writeSilent(w io.Writer, silent []string) error {
 
 // rehearse breaks legs and says how many.
 func (c *websocketsCommand) rehearse(ctx context.Context, s *session, client *admin.Client) error {
-	broken, err := client.BreakSockets(ctx, admin.SocketBreak{Key: c.Key, Shard: c.Shard, Gap: c.Gap})
+	broken, err := client.BreakSockets(ctx, api.SocketBreak{Key: c.Key, Shard: c.Shard, Gap: c.Gap})
 	if err != nil {
 		return err
 	}

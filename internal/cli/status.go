@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/verdict"
 )
 
@@ -42,7 +42,7 @@ func outage(all []verdict.Finding) error {
 }
 
 // writeView writes what is the matter, then what a node sees.
-func writeView(w io.Writer, st admin.Status) error {
+func writeView(w io.Writer, st api.Status) error {
 	if err := writeFindings(w, st.Findings); err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func writeFindings(w io.Writer, all []verdict.Finding) error {
 	return err
 }
 
-func writeStatus(w io.Writer, st admin.Status) error {
+func writeStatus(w io.Writer, st api.Status) error {
 	leader := st.Leader
 	if leader == "" {
 		leader = "none known"

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // topShards is how many of the busiest shards are shown.
@@ -31,8 +32,8 @@ until q or Ctrl-C. Rates are means over about ten seconds.`
 
 // scene is the JSON of one look.
 type scene struct {
-	Status admin.Status  `json:"status"`
-	Hot    admin.HotList `json:"hot"`
+	Status api.Status  `json:"status"`
+	Hot    api.HotList `json:"hot"`
 }
 
 // Run looks until q is pressed, or once.
@@ -133,7 +134,7 @@ func writeScene(w io.Writer, x scene) error {
 func rate(perSecond float64) string { return fmt.Sprintf("%.1f", perSecond) }
 
 // writeSummary writes what the whole cluster is at, in two lines.
-func writeSummary(w io.Writer, st admin.Status) error {
+func writeSummary(w io.Writer, st api.Status) error {
 	_, err := fmt.Fprintf(w, "%s sees %s, leader %s (term %d), map %d\n%d shards, %d moving, %d orphaned; waiting here: %s\n",
 		clean(st.Node), clean(st.State), leaderName(st.Leader), st.Term, st.Epoch, st.Shards.Total, st.Shards.Moving, st.Shards.Orphaned, counted(st.Queue.Queued, "request"))
 	return err

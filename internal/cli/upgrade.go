@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 type upgradeCommand struct {
@@ -34,7 +35,7 @@ type upgradeStatusCommand struct {
 
 // Run shows the format version and what blocks the next one.
 func (c *upgradeStatusCommand) Run(ctx context.Context, s *session) error {
-	return c.upgrade(s, func(client *admin.Client) (admin.UpgradeState, error) { return client.UpgradeStatus(ctx) })
+	return c.upgrade(s, func(client *admin.Client) (api.UpgradeState, error) { return client.UpgradeStatus(ctx) })
 }
 
 type upgradeFinalizeCommand struct {
@@ -43,11 +44,11 @@ type upgradeFinalizeCommand struct {
 
 // Run raises the format version.
 func (c *upgradeFinalizeCommand) Run(ctx context.Context, s *session) error {
-	return c.upgrade(s, func(client *admin.Client) (admin.UpgradeState, error) { return client.FinalizeUpgrade(ctx) })
+	return c.upgrade(s, func(client *admin.Client) (api.UpgradeState, error) { return client.FinalizeUpgrade(ctx) })
 }
 
 // upgrade writes the state of the upgrade that call returns.
-func (t *target) upgrade(s *session, call func(*admin.Client) (admin.UpgradeState, error)) error {
+func (t *target) upgrade(s *session, call func(*admin.Client) (api.UpgradeState, error)) error {
 	client, err := t.client(s)
 	if err != nil {
 		return err
@@ -63,7 +64,7 @@ func (t *target) upgrade(s *session, call func(*admin.Client) (admin.UpgradeStat
 	return writeUpgrade(s.out, state)
 }
 
-func writeUpgrade(w io.Writer, l admin.UpgradeState) error {
+func writeUpgrade(w io.Writer, l api.UpgradeState) error {
 	if len(l.Nodes) == 0 {
 		_, err := fmt.Fprintf(w, "format version %d is in force; no leader reports what the nodes support\n", l.InForce)
 		return err
@@ -93,7 +94,7 @@ func writeUpgrade(w io.Writer, l admin.UpgradeState) error {
 }
 
 // nextVersion describes when the next format version will be raised.
-func nextVersion(l admin.UpgradeState) string {
+func nextVersion(l api.UpgradeState) string {
 	switch {
 	case l.Next == l.InForce:
 		return "no node supports a higher one"

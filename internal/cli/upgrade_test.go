@@ -9,39 +9,41 @@ import (
 	"testing"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 )
 
 // upgradable is a cluster whose upgrade can be finalized.
 type upgradable struct {
 	cluster
-	state  admin.UpgradeState
+	state  api.UpgradeState
 	raised int
 }
 
-func (l *upgradable) UpgradeStatus(context.Context) admin.UpgradeState { return l.state }
+func (l *upgradable) UpgradeStatus(context.Context) api.UpgradeState { return l.state }
 
-func (l *upgradable) FinalizeUpgrade(context.Context, string) (admin.UpgradeState, error) {
+func (l *upgradable) FinalizeUpgrade(context.Context, string) (api.UpgradeState, error) {
 	l.raised++
 	return l.state, nil
 }
 
 func TestUpgradeSaysWhatIsInForceAndWhoHoldsTheNextUp(t *testing.T) {
-	all := []admin.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 2, Heard: true}}
-	behind := []admin.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 1, Heard: true, Blocks: true}, {Node: "c", Blocks: true}, {Node: "d", Knows: 2}}
+	all := []api.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 2, Heard: true}}
+	behind := []api.NodeUpgrade{{Node: "a", Knows: 2, Heard: true}, {Node: "b", Knows: 1, Heard: true, Blocks: true}, {Node: "c", Blocks: true}, {Node: "d", Knows: 2}}
 	for _, tc := range []struct {
-		state admin.UpgradeState
+		state api.UpgradeState
 		want  []string
 	}{
-		{admin.UpgradeState{InForce: 2, Next: 2, Nodes: all}, []string{"NODE SUPPORTS FORMAT VERSION 2", "a 2 in force", "format version 2 is in force; no node supports a higher one"}},
-		{admin.UpgradeState{InForce: 1, Next: 2, Wait: "59m30s", Nodes: all}, []string{"b 2 supported", "format version 1 is in force; format version 2 will be raised in 59m30s, or now by: shardway upgrade finalize"}},
+		{api.UpgradeState{InForce: 2, Next: 2, Nodes: all}, []string{"NODE SUPPORTS FORMAT VERSION 2", "a 2 in force", "format version 2 is in force; no node supports a higher one"}},
+		{api.UpgradeState{InForce: 1, Next: 2, Wait: "59m30s", Nodes: all}, []string{"b 2 supported", "format version 1 is in force; format version 2 will be raised in 59m30s, or now by: shardway upgrade finalize"}},
 		{
-			admin.UpgradeState{InForce: 1, Next: 2, Wait: "1h", Behind: "b; c\x1b[2J", Nodes: behind},
+			api.UpgradeState{InForce: 1, Next: 2, Wait: "1h", Behind: "b; c\x1b[2J", Nodes: behind},
 			[]string{"a 2 supported", "b 1 held up", "c - held up: not heard", "d 2 supported", "format version 1 is in force; format version 2 is blocked by b; c?[2J"},
 		},
-		{admin.UpgradeState{InForce: 1, Next: 1}, []string{"format version 1 is in force; no leader reports what the nodes support"}},
+		{api.UpgradeState{InForce: 1, Next: 1}, []string{"format version 1 is in force; no leader reports what the nodes support"}},
 	} {
 		l := &upgradable{state: tc.state}
-		addr := serveAny(t, admin.Options{Cluster: l})
+		addr := serveAny(t, admin.Options{API: apitest.SetOf(l)})
 		for _, line := range []string{"upgrade status", "upgrade finalize"} {
 			code, out, errOut := run(t, line+" --admin "+addr)
 			if code != 0 {
@@ -61,7 +63,7 @@ func TestUpgradeSaysWhatIsInForceAndWhoHoldsTheNextUp(t *testing.T) {
 			t.Errorf("raised %d times, want once", l.raised)
 		}
 		_, out, _ := run(t, "upgrade status --json --admin "+addr)
-		var got admin.UpgradeState
+		var got api.UpgradeState
 		if err := json.Unmarshal([]byte(out), &got); err != nil || !reflect.DeepEqual(got, tc.state) {
 			t.Errorf("as JSON: %+v, %v, want %+v", got, err, tc.state)
 		}

@@ -8,27 +8,29 @@ import (
 	"testing"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 )
 
 func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
-	empty := admin.Status{Node: "a"}
-	orphans := admin.Status{Node: "a", Epoch: 3, Shards: admin.ShardCounts{Orphaned: 2}}
-	gone := admin.Status{Node: "a", Epoch: 3, Shards: admin.ShardCounts{Unavailable: 341}}
-	good := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "active"}}}
-	joining := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "joining"}}}
-	beside := admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "b", State: "active"}, {ID: "c", State: "draining"}}}
-	two := admin.DrainState{Requested: true, Shards: 2, Requests: -1, Sockets: -1}
+	empty := api.Status{Node: "a"}
+	orphans := api.Status{Node: "a", Epoch: 3, Shards: api.ShardCounts{Orphaned: 2}}
+	gone := api.Status{Node: "a", Epoch: 3, Shards: api.ShardCounts{Unavailable: 341}}
+	good := api.Status{Node: "a", Epoch: 4, Nodes: []api.Node{{ID: "c", State: "active"}}}
+	joining := api.Status{Node: "a", Epoch: 4, Nodes: []api.Node{{ID: "c", State: "joining"}}}
+	beside := api.Status{Node: "a", Epoch: 4, Nodes: []api.Node{{ID: "b", State: "active"}, {ID: "c", State: "draining"}}}
+	two := api.DrainState{Requested: true, Shards: 2, Requests: -1, Sockets: -1}
 	for _, tt := range []struct {
 		line, out string
-		cluster   admin.Cluster
+		cluster   api.Cluster
 	}{
 		{"wait serving", "no shard map yet\n2 shards without an owner\n341 shards unavailable\n", comes(empty, orphans, gone, good)},
 		{"wait node c", "node c is not there\nnode c is joining\n", comes(empty, joining, good)},
-		{"wait node c", "node c is joining\n", comes(joining, admin.Status{Node: "a", Epoch: 4, Nodes: []admin.Node{{ID: "c", State: "cordoned"}}})},
+		{"wait node c", "node c is joining\n", comes(joining, api.Status{Node: "a", Epoch: 4, Nodes: []api.Node{{ID: "c", State: "cordoned"}}})},
 		{"wait node c", "node c is draining\n", comes(beside, good)},
-		{"wait drained a", "2 shards left, and they stay there: all others are cordoned\n", drained(admin.DrainState{Requested: true, Shards: 2, Requests: -1, Sockets: -1, BlockedBy: "all others are cordoned"}, admin.DrainState{Requested: true})},
-		{"wait drained a", "2 shards left at node a\n", drained(two, admin.DrainState{Requested: true})},
-		{"wait drained", "node a is not to be drained yet\n", drained(admin.DrainState{Shards: 341}, admin.DrainState{Requested: true})},
+		{"wait drained a", "2 shards left, and they stay there: all others are cordoned\n", drained(api.DrainState{Requested: true, Shards: 2, Requests: -1, Sockets: -1, BlockedBy: "all others are cordoned"}, api.DrainState{Requested: true})},
+		{"wait drained a", "2 shards left at node a\n", drained(two, api.DrainState{Requested: true})},
+		{"wait drained", "node a is not to be drained yet\n", drained(api.DrainState{Shards: 341}, api.DrainState{Requested: true})},
 	} {
 		code, out, errOut := run(t, tt.line+" --admin="+serveCluster(t, tt.cluster))
 		if code != 0 || out != tt.out {
@@ -43,8 +45,8 @@ func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
 
 func TestWaitEndsAtItsDeadline(t *testing.T) {
 	for line, want := range map[string]string{
-		"wait serving --timeout=50ms --admin=127.0.0.1:1":                                                  "after 50ms: nothing listens on 127.0.0.1:1",
-		"wait node z --timeout=300ms --admin=" + serveCluster(t, comes(admin.Status{Node: "a", Epoch: 4})): "after 300ms: node z is not there",
+		"wait serving --timeout=50ms --admin=127.0.0.1:1":                                                "after 50ms: nothing listens on 127.0.0.1:1",
+		"wait node z --timeout=300ms --admin=" + serveCluster(t, comes(api.Status{Node: "a", Epoch: 4})): "after 300ms: node z is not there",
 	} {
 		code, _, errOut := run(t, line)
 		if code != 1 || !strings.Contains(errOut, want) {
@@ -86,7 +88,7 @@ func (u *unready) Ready() error {
 
 // A node may answer for the cluster, and not serve itself.
 func TestWaitServingIsForTheNodeThatIsAsked(t *testing.T) {
-	c := &unready{becoming: comes(admin.Status{Node: "a", Epoch: 4})}
+	c := &unready{becoming: comes(api.Status{Node: "a", Epoch: 4})}
 	if code, out, errOut := run(t, "wait serving --admin="+serveCluster(t, c)); code != 0 || !strings.Contains(out, "no lease yet") {
 		t.Errorf("exit %d, %s, wrote %q", code, errOut, out)
 	}
@@ -98,7 +100,7 @@ func TestWaitEndsWhereWaitingDoesNotHelp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed := serveAny(t, admin.Options{Cluster: &cluster{}, Access: admin.Access{Read: all}})
+	closed := serveAny(t, admin.Options{API: apitest.SetOf(&cluster{}), Access: admin.Access{Read: all}})
 	for _, line := range []string{"wait serving", "wait node a", "wait drained", "wait drained a"} {
 		code, out, errOut := run(t, line+" --timeout=20s --admin="+closed)
 		if code != 1 || out != "" || !strings.Contains(errOut, "token") || strings.Contains(errOut, "after 20s") {

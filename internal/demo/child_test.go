@@ -15,6 +15,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 )
 
 // behaviour is the environment variable by which the test binary, run again as
@@ -65,7 +67,7 @@ func child(as string) error {
 	if _, err := fmt.Fprintln(os.Stdout, n.id, "listens"); err != nil {
 		return err
 	}
-	return admin.New(admin.Options{Cluster: n, Log: zerolog.Nop()}).Serve(ctx, ln)
+	return admin.New(admin.Options{API: apitest.SetOf(n), Log: zerolog.Nop()}).Serve(ctx, ln)
 }
 
 func flagOf(name string) string { return os.Args[slices.Index(os.Args, name)+1] }
@@ -79,7 +81,7 @@ func environ(as string) []string {
 
 // fakeNode is as much of a node as the demo asks for.
 type fakeNode struct {
-	admin.Cluster // nil: the demo calls no other method
+	api.Cluster // nil: the demo calls no other method
 
 	id    string
 	ready bool
@@ -93,16 +95,16 @@ func (n fakeNode) Ready() error {
 }
 
 // Map owns everything itself, as if it had healed already. But n1 reports n2 as the owner.
-func (n fakeNode) Map() admin.Map {
+func (n fakeNode) Map() api.Map {
 	owner := n.id
 	if owner == "n1" {
 		owner = "n2"
 	}
-	return admin.Map{Epoch: 1, Shards: 1, Owners: []int{0}, Nodes: []admin.MapNode{{ID: owner}}}
+	return api.Map{Epoch: 1, Shards: 1, Owners: []int{0}, Nodes: []api.MapNode{{ID: owner}}}
 }
 
 // Idle reports that every node serves.
 func (fakeNode) Idle(string) string { return "" }
 
 // Shards returns no details.
-func (fakeNode) Shards() admin.ShardList { return admin.ShardList{} }
+func (fakeNode) Shards() api.ShardList { return api.ShardList{} }

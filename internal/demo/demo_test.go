@@ -21,6 +21,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/api"
+	"shardway/admin/apitest"
 )
 
 func listenOn(t *testing.T, port int) net.Listener {
@@ -262,7 +264,7 @@ func TestWithoutOwnerWaitsForTheMap(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	served := make(chan error, 1)
-	s := admin.New(admin.Options{Cluster: c, Log: zerolog.Nop()})
+	s := admin.New(admin.Options{API: apitest.SetOf(c), Log: zerolog.Nop()})
 	go func() { served <- s.Serve(ctx, ln) }()
 	client, err := admin.NewClient(ln.Addr().String())
 	if err != nil {
@@ -284,18 +286,18 @@ func TestWithoutOwnerWaitsForTheMap(t *testing.T) {
 // changing is a node whose map loses n2 while someone waits for it. It is asked
 // by one client, one request after the other.
 type changing struct {
-	admin.Cluster
+	api.Cluster
 
 	changed chan struct{}
 	waited  bool
 }
 
-func (c *changing) Map() admin.Map {
+func (c *changing) Map() api.Map {
 	owners := []int{0, 1}
 	if c.waited {
 		owners = []int{0, 0}
 	}
-	return admin.Map{Epoch: 5, Shards: 2, Owners: owners, Nodes: []admin.MapNode{{ID: "n1"}, {ID: "n2"}}}
+	return api.Map{Epoch: 5, Shards: 2, Owners: owners, Nodes: []api.MapNode{{ID: "n1"}, {ID: "n2"}}}
 }
 
 func (c *changing) WaitMap(context.Context, uint64) { c.waited = true }

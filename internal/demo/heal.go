@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // healing returns what waits until no shard has p's node as its owner any more,
@@ -54,7 +55,7 @@ func withoutOwner(ctx context.Context, c *admin.Client, node string) error {
 	return err
 }
 
-func owns(m admin.Map, node string) bool {
+func owns(m api.Map, node string) bool {
 	for _, i := range m.Owners {
 		if i >= 0 && i < len(m.Nodes) && m.Nodes[i].ID == node {
 			return true

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/event"
 	"shardway/verdict"
 )
@@ -83,7 +83,7 @@ func TestEventsOfThePageAreThoseOfTheProgram(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range fields(reflect.TypeFor[admin.EventList]()) {
+	for _, name := range fields(reflect.TypeFor[api.EventList]()) {
 		if !strings.Contains(section(t, page, "HTTP"), `"`+name+`"`) {
 			t.Errorf("%s does not say that a list has %q", page, name)
 		}

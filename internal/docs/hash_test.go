@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
@@ -107,7 +107,7 @@ func made(t *testing.T, language, text string) []string {
 func followsTheMap(t *testing.T, command []string) {
 	t.Helper()
 	const shards = 1024
-	nodes := []admin.MapNode{{ID: "a", HTTP: "10.0.0.1:80"}, {ID: "b", HTTP: "10.0.0.2:80"}, {ID: "c", HTTP: "10.0.0.3:80"}}
+	nodes := []api.MapNode{{ID: "a", HTTP: "10.0.0.1:80"}, {ID: "b", HTTP: "10.0.0.2:80"}, {ID: "c", HTTP: "10.0.0.3:80"}}
 	owner := func(epoch uint64, s int) int {
 		if s%3 == 2 && epoch > 7 {
 			return -1
@@ -116,7 +116,7 @@ func followsTheMap(t *testing.T, command []string) {
 	}
 	moved, ended := make(chan struct{}), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m := admin.Map{Epoch: 7, Shards: shards, Hash: admin.HashName, Nodes: nodes}
+		m := api.Map{Epoch: 7, Shards: shards, Hash: api.HashName, Nodes: nodes}
 		switch r.URL.Query().Get("after") {
 		case "0":
 		case "7":

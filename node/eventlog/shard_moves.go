@@ -4,7 +4,7 @@ import (
 	"sync"
 
 	"shardway/ack"
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/shardmap"
 )
 
@@ -20,8 +20,8 @@ const ReasonSnapshot = "snapshot"
 type ShardMoves struct {
 	// mu protects the following fields.
 	mu   sync.Mutex
-	ring []admin.Move // ascending by epoch, from index next on if it is full
-	next int          // index of the next move in a full ring
+	ring []api.Move // ascending by epoch, from index next on if it is full
+	next int        // index of the next move in a full ring
 }
 
 // Record records the moves that the commit of state is has made. was is the state before.
@@ -32,14 +32,14 @@ func (m *ShardMoves) Record(was, is *ack.State, reason string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range shardmap.Diff(was.Committed(), is.Committed()) {
-		m.addLocked(admin.Move{
+		m.addLocked(api.Move{
 			Epoch: uint64(is.Committed().Epoch()), Shard: uint32(d.Shard), From: string(d.From), To: string(d.To), Reason: reason,
 		})
 	}
 }
 
 // addLocked adds a move and drops the oldest one if the ring is full. mu must be held.
-func (m *ShardMoves) addLocked(x admin.Move) {
+func (m *ShardMoves) addLocked(x api.Move) {
 	if len(m.ring) < maxShardMoves {
 		m.ring = append(m.ring, x)
 		return
@@ -49,10 +49,10 @@ func (m *ShardMoves) addLocked(x admin.Move) {
 }
 
 // Of returns the moves of a shard, oldest first. The result is not nil.
-func (m *ShardMoves) Of(shard uint32) []admin.Move {
+func (m *ShardMoves) Of(shard uint32) []api.Move {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := []admin.Move{}
+	out := []api.Move{}
 	for i := range m.ring {
 		if x := m.ring[(m.next+i)%len(m.ring)]; x.Shard == shard {
 			out = append(out, x)

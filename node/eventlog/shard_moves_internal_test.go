@@ -3,7 +3,7 @@ package eventlog
 import (
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/api"
 )
 
 // The number of kept moves is bounded, and the newest ones stay.
@@ -11,7 +11,7 @@ func TestMovesAreBounded(t *testing.T) {
 	var m ShardMoves
 	for i := range maxShardMoves + 100 {
 		m.mu.Lock()
-		m.addLocked(admin.Move{Epoch: uint64(i), Shard: uint32(i % 10)})
+		m.addLocked(api.Move{Epoch: uint64(i), Shard: uint32(i % 10)})
 		m.mu.Unlock()
 	}
 	if n := len(m.ring); n != maxShardMoves {

@@ -104,7 +104,7 @@ func NewWith(ctx context.Context, c *config.Config, version string, log zerolog.
 	if err = p.Register(metrics); err != nil {
 		return nil, err
 	}
-	p.admin = admin.New(admin.Options{Cluster: p.node, Metrics: metrics, Events: p.node.Events(), Access: p.credentials.access, Log: log})
+	p.admin = admin.New(admin.Options{API: p.node.AdminAPI(), Metrics: metrics, Events: p.node.Events(), Access: p.credentials.access, Log: log})
 	p.listeners.admin = p.credentials.wrapAdmin(p.listeners.admin)
 	return p, nil
 }

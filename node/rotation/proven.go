@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/secret"
 )
 
@@ -101,7 +101,7 @@ func (r *Rotation) heed(ctx context.Context, from, what string, body []byte, sho
 		return nil, fmt.Errorf("node: question not understood: %w", err)
 	}
 	if !r.o.Cluster.Leads() {
-		return nil, admin.ErrNoLeader
+		return nil, api.ErrNoLeader
 	}
 	if err := current(r.o.Secrets.List(), shown, from); err != nil {
 		return nil, err
@@ -115,7 +115,7 @@ func (r *Rotation) heed(ctx context.Context, from, what string, body []byte, sho
 func current(own, shown secret.List, node string) error {
 	newest, ok := own.Newest()
 	if ok && !shown.Has(newest) || !ok && len(shown) < len(own) {
-		return fmt.Errorf("%w: node %q does not have the newest secret of this one", admin.ErrRefused, node)
+		return fmt.Errorf("%w: node %q does not have the newest secret of this one", api.ErrRefused, node)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"shardway/admin"
+	"shardway/admin/api"
 	"shardway/internal/secret"
 	"shardway/node/logs"
 )
@@ -54,19 +54,19 @@ type Rotation struct {
 func New(o Options) *Rotation { return &Rotation{o: o} }
 
 var (
-	// ErrNoSecrets reports a node without a secret; it is an admin.ErrRefused.
-	ErrNoSecrets = fmt.Errorf("%w: this node has no secret file (--secret-file), so there is nothing to rotate", admin.ErrRefused)
-	errUnproven  = fmt.Errorf("%w: the other node shows none of the secrets that this one has", admin.ErrRefused)
+	// ErrNoSecrets reports a node without a secret; it is an api.ErrRefused.
+	ErrNoSecrets = fmt.Errorf("%w: this node has no secret file (--secret-file), so there is nothing to rotate", api.ErrRefused)
+	errUnproven  = fmt.Errorf("%w: the other node shows none of the secrets that this one has", api.ErrRefused)
 )
 
 // Lead replaces the secret on every node. One that stopped half way is taken up
 // where it stood. By tells the log who asked.
-func (r *Rotation) Lead(ctx context.Context, by string) (admin.Rotation, error) {
+func (r *Rotation) Lead(ctx context.Context, by string) (api.Rotation, error) {
 	if r.o.Secrets == nil {
-		return admin.Rotation{}, ErrNoSecrets
+		return api.Rotation{}, ErrNoSecrets
 	}
 	if !r.running.TryLock() {
-		return admin.Rotation{}, fmt.Errorf("%w: a rotation is running", admin.ErrRefused)
+		return api.Rotation{}, fmt.Errorf("%w: a rotation is running", api.ErrRefused)
 	}
 	defer r.running.Unlock()
 	r.o.Log.Info().Str("by", logs.Cut(by)).Msg("secret rotation requested")
@@ -74,21 +74,21 @@ func (r *Rotation) Lead(ctx context.Context, by string) (admin.Rotation, error) 
 	nodes, err := x.run(ctx)
 	if err != nil {
 		r.o.Log.Warn().Err(err).Msg("secret rotation stopped")
-		return admin.Rotation{}, fmt.Errorf("%w: %w", admin.ErrRefused, err)
+		return api.Rotation{}, fmt.Errorf("%w: %w", api.ErrRefused, err)
 	}
 	r.o.Log.Info().Str("secret", x.target.Fingerprint()).Strs("nodes", nodes).Msg("secret rotated")
-	return admin.Rotation{Secret: x.target.Fingerprint(), Nodes: nodes}, nil
+	return api.Rotation{Secret: x.target.Fingerprint(), Nodes: nodes}, nil
 }
 
 // Ask has the leader replace the secret.
-func (r *Rotation) Ask(ctx context.Context, leader, by string) (admin.Rotation, error) {
+func (r *Rotation) Ask(ctx context.Context, leader, by string) (api.Rotation, error) {
 	if r.o.Secrets == nil {
-		return admin.Rotation{}, ErrNoSecrets
+		return api.Rotation{}, ErrNoSecrets
 	}
-	var done admin.Rotation
+	var done api.Rotation
 	shown, err := r.askProven(ctx, leader, AskLead, func([]byte) (any, error) { return by, nil }, &done)
 	if err != nil {
-		return admin.Rotation{}, err
+		return api.Rotation{}, err
 	}
 	// What a leader says that is none of us may be anything.
 	return done, current(r.o.Secrets.List(), shown, leader)

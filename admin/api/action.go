@@ -1,4 +1,4 @@
-package admin
+package api
 
 import "fmt"
 
@@ -73,6 +73,18 @@ func (v Verb) spec() (spec verbSpec, ok bool) {
 		return verbSpec{}, false
 	}
 	return all[v], true
+}
+
+// Params returns the names of the arguments of a verb. It returns nil if v is unknown.
+func (v Verb) Params() []string {
+	k, _ := v.spec()
+	return k.params
+}
+
+// Example returns valid arguments of a verb as JSON, for error messages.
+func (v Verb) Example() string {
+	k, _ := v.spec()
+	return k.example
 }
 
 // String returns the verb's name in paths and logs.

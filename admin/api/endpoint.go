@@ -1,4 +1,4 @@
-package admin
+package api
 
 // Values of Endpoint.Kind.
 const (

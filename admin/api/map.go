@@ -1,4 +1,4 @@
-package admin
+package api
 
 // HashName is the value of Map.Hash: the shard of a key is xxhash64 of its bytes with seed 0,
 // modulo the number of shards.

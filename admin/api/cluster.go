@@ -1,9 +1,6 @@
-package admin
+package api
 
-import (
-	"context"
-	"errors"
-)
+import "context"
 
 // Cluster is the node to which the server belongs. The caller must not modify the slices and maps
 // in its results.
@@ -35,18 +32,11 @@ type Readiness interface {
 	Ready() error
 }
 
-// Errors of actions.
-var (
-	// ErrNoLeader means that the action needs a leader, and none is known.
-	ErrNoLeader = errors.New("no leader")
-	// ErrUnknownNode means that the cluster has no such node.
-	ErrUnknownNode = errors.New("unknown node")
-	// ErrRefused means that the action would cause harm now. The wrapping error must contain the
-	// reason and an alternative.
-	ErrRefused = errors.New("refused")
-	// ErrInvalid means that the action can never succeed. The wrapping error must contain the
-	// parameter, its value, the reason and an alternative.
-	ErrInvalid = errors.New("invalid")
-	// ErrUnknown means that the action may have succeeded, or may still succeed.
-	ErrUnknown = errors.New("outcome unknown")
-)
+// LocalNode is a node as its local socket serves it.
+type LocalNode interface {
+	// DrainSelf starts a drain that lasts as long as this process, and returns its progress. Repeated
+	// calls have no further effect.
+	DrainSelf() DrainState
+	// SelfState returns the progress of this drain.
+	SelfState() DrainState
+}

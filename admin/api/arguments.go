@@ -1,0 +1,26 @@
+package api
+
+// Arguments are the parameters of an action in a request. nil means that a parameter is absent.
+type Arguments struct {
+	Node      string  `json:"node,omitempty"`
+	Force     bool    `json:"force,omitempty"`
+	For       string  `json:"for,omitempty"`
+	Weight    *uint64 `json:"weight,omitempty"`
+	Shard     *uint64 `json:"shard,omitempty"`
+	Key       *string `json:"key,omitempty"`
+	Zone      string  `json:"zone,omitempty"`
+	Hash      string  `json:"hash,omitempty"`
+	IdleFirst string  `json:"idle_first,omitempty"`
+	Safe      bool    `json:"safe,omitempty"`
+	// ReleaseTimeout is a duration such as "30s".
+	ReleaseTimeout string `json:"release_timeout,omitempty"`
+	Reason         string `json:"reason,omitempty"`
+}
+
+// BreakArguments are the arguments of POST /v1/websockets.
+type BreakArguments struct {
+	Break bool    `json:"move_test"`
+	Key   *string `json:"key,omitempty"`
+	Shard *uint64 `json:"shard,omitempty"`
+	Gap   bool    `json:"gap,omitempty"`
+}

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Errors of actions.
+var (
+	// ErrNoLeader means that the action needs a leader, and none is known.
+	ErrNoLeader = errors.New("no leader")
+	// ErrUnknownNode means that the cluster has no such node.
+	ErrUnknownNode = errors.New("unknown node")
+	// ErrRefused means that the action would cause harm now. The wrapping error must contain the
+	// reason and an alternative.
+	ErrRefused = errors.New("refused")
+	// ErrInvalid means that the action can never succeed. The wrapping error must contain the
+	// parameter, its value, the reason and an alternative.
+	ErrInvalid = errors.New("invalid")
+	// ErrUnknown means that the action may have succeeded, or may still succeed.
+	ErrUnknown = errors.New("outcome unknown")
+)
+
+const (
+	// maxNamedNodes is the maximum number of node IDs in the error for an unknown node.
+	maxNamedNodes = 16
+	// maxNodeID is the maximum length of the unknown ID in the error, in bytes.
+	maxNodeID = 64
+)
+
+// UnknownNode returns the error for a node that the cluster does not have. known has the IDs of
+// its nodes, sorted. The error wraps ErrUnknownNode.
+func UnknownNode(node string, known []string) error {
+	names := strings.Join(known[:min(len(known), maxNamedNodes)], ", ")
+	switch more := len(known) - maxNamedNodes; {
+	case len(known) == 0:
+		names = "no nodes yet"
+	case more > 0:
+		names += fmt.Sprintf(" and %d more (`shardway nodes` lists them)", more)
+	}
+	return fmt.Errorf("%w %q: the cluster has %s", ErrUnknownNode, node[:min(len(node), maxNodeID)], names)
+}
+
+// UnreadyError is the reason why a node is not ready.
+type UnreadyError struct {
+	// Brief is for every caller: a few words without names or addresses.
+	Brief string
+	// Why is additional text for operators; it may be empty.
+	Why string
+}
+
+// Error returns both texts, or only Why if both start with the same word and a colon.
+func (u *UnreadyError) Error() string {
+	word, _, _ := strings.Cut(u.Brief, ":")
+	switch {
+	case u.Why == "":
+		return u.Brief
+	case strings.HasPrefix(u.Why, word+":"):
+		return u.Why
+	}
+	return u.Brief + ": " + u.Why
+}
+
+// Brief returns the part of an error of Readiness that any caller may read.
+func Brief(err error) string {
+	if u, ok := errors.AsType[*UnreadyError](err); ok {
+		return u.Brief
+	}
+	return "not ready"
+}

@@ -1,0 +1,40 @@
+package api
+
+import "context"
+
+// HotList is the response of GET /v1/hot: the load of the cluster, highest first, averaged over
+// about 10 s.
+type HotList struct {
+	// Shards has up to 64 shards with the highest load, selected from the top 64 of each node.
+	Shards []HotShard `json:"shards"`
+	// Keys has up to 32 keys with the highest request rate, estimated from a sample.
+	Keys []HotKey `json:"keys"`
+	// Unresponsive has the nodes that did not respond in time.
+	Unresponsive []string `json:"unresponsive"`
+}
+
+// HotShard is the load of a shard, as measured by its owner.
+type HotShard struct {
+	Shard    uint32  `json:"shard"`
+	Node     string  `json:"node"`
+	Requests float64 `json:"requests"` // per second
+	Busy     float64 `json:"busy"`     // mean number of concurrent requests, without WebSockets
+	Bytes    float64 `json:"bytes"`    // per second, both directions
+	Sockets  int32   `json:"sockets"`  // current number of upgraded connections
+}
+
+// HotKey is the request rate of a key, in requests per second.
+type HotKey struct {
+	Shard uint32 `json:"shard"`
+	Hash  string `json:"key_hash"`
+	// Key is set only if the owner runs with --access-log-keys.
+	Key      string  `json:"key,omitempty"`
+	Requests float64 `json:"requests"`
+}
+
+// HotService serves /v1/hot.
+type HotService interface {
+	// Hot queries all nodes, at most once per second for all callers together, and returns within
+	// 2 s. The caller must not modify the result.
+	Hot(ctx context.Context) HotList
+}

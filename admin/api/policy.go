@@ -1,0 +1,58 @@
+package api
+
+// Policy is the response of GET /v1/policy: the requests of operators that affect the map. The
+// verbs from Drain on change it.
+type Policy struct {
+	Drained  []string `json:"drained"`  // sorted
+	Cordoned []string `json:"cordoned"` // sorted
+	// Emptying has the nodes with a gradual drain, sorted.
+	Emptying []EmptyingNode    `json:"emptying"`
+	Weights  map[string]uint32 `json:"weights"`
+	Pins     []PinnedShard     `json:"pins"` // ascending
+	// Quarantined has the keys in quarantine, ascending by shard.
+	Quarantined []QuarantinedKey `json:"quarantined"`
+	// Pause is the duration of a pause of planned moves; empty means no pause. A new leader starts
+	// the duration again.
+	Pause string `json:"pause,omitempty"`
+	// Since is the index of the log entry that changed the policy last; 0 means no change.
+	Since uint64 `json:"since"`
+}
+
+// EmptyingNode is a node with a gradual drain: idle shards move first, the others after the
+// duration Gently. A new leader starts the duration again.
+type EmptyingNode struct {
+	Node      string `json:"node"`
+	IdleFirst string `json:"idle_first"`
+}
+
+// PinnedShard is a shard that is pinned to a node or to a zone.
+type PinnedShard struct {
+	Shard uint32 `json:"shard"`
+	Node  string `json:"node,omitempty"`
+	Zone  string `json:"zone,omitempty"`
+}
+
+// PolicyService serves /v1/policy.
+type PolicyService interface {
+	// Policy returns the policy that this node has applied.
+	Policy() Policy
+}
+
+// QuarantinedKey is a key in quarantine, identified by its shard and key_hash. Requests for it get
+// 503.
+type QuarantinedKey struct {
+	Shard uint32 `json:"shard"`
+	Hash  string `json:"key_hash"`
+	// For is the duration of the quarantine; empty means until it is lifted. A new leader starts the
+	// duration again.
+	For string `json:"for,omitempty"`
+	// Known is false if the hash was computed with a secret that this node no longer has. The node
+	// then admits requests for the key.
+	Known bool `json:"known"`
+}
+
+// KeyHasher identifies keys without revealing them.
+type KeyHasher interface {
+	// Mark returns the shard and the key_hash of a key.
+	Mark(key string) (shard uint32, hash string)
+}

@@ -1,0 +1,34 @@
+package api
+
+// Set contains the services of a node that the admin port offers. A nil service means that the node
+// does not offer it: requests for it get a response with status 404.
+type Set struct {
+	// Cluster is required.
+	Cluster Cluster
+	// Checkup serves GET /v1/checkup.
+	Checkup CheckupService
+	// Drain serves GET /v1/drain.
+	Drain DrainService
+	// History serves GET /v1/shards/N.
+	History HistoryService
+	// Hot serves GET /v1/hot.
+	Hot HotService
+	// Keys identifies keys for POST /v1/quarantine and POST /v1/lift.
+	Keys KeyHasher
+	// Owned serves GET /v1/owned.
+	Owned OwnedService
+	// Plan serves GET /v1/plan.
+	Plan PlanService
+	// Policy serves GET /v1/policy.
+	Policy PolicyService
+	// Rotation serves POST /v1/rotate-secret.
+	Rotation RotationService
+	// Running serves GET /v1/running.
+	Running RunningService
+	// Settings serves GET and POST /v1/settings.
+	Settings SettingsService
+	// Upgrade serves GET and POST /v1/upgrade.
+	Upgrade UpgradeService
+	// WebSockets serves GET and POST /v1/websockets.
+	WebSockets WebSocketService
+}

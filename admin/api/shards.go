@@ -1,0 +1,59 @@
+package api
+
+// Values of Shard.State.
+const (
+	ShardOwned    = "owned"
+	ShardMoving   = "moving"
+	ShardOrphaned = "orphaned"
+)
+
+// Shard is a shard in the response of GET /v1/shards.
+type Shard struct {
+	Shard uint32 `json:"shard"`
+	State string `json:"state"`        // owned, moving, orphaned
+	Owner string `json:"owner"`        // in the committed map; empty if orphaned
+	Epoch uint64 `json:"epoch"`        // ownership epoch; 0 if orphaned
+	To    string `json:"to,omitempty"` // new owner in the current proposal
+	// Previous is the previous owner, or the last owner of an orphaned shard. Empty means none.
+	Previous string `json:"previous,omitempty"`
+	// Released is true if the app of the previous owner has released the shard for the current owner,
+	// as far as the node has been informed.
+	Released bool `json:"released,omitempty"`
+	// Unavailable is why the owner does not serve the shard, as far as the node has been informed. It is
+	// absent if the owner serves the shard.
+	Unavailable string `json:"unavailable,omitempty"`
+	// StaleReturn is true if the shard has returned to an app that owned it before and has not
+	// restarted since.
+	StaleReturn bool `json:"stale_return,omitempty"`
+}
+
+// Move is a change of a shard's owner.
+type Move struct {
+	Epoch  uint64 `json:"epoch"` // of the committed map
+	Shard  uint32 `json:"shard"`
+	From   string `json:"from"` // empty means orphaned
+	To     string `json:"to"`   // empty means orphaned
+	Reason string `json:"reason"`
+}
+
+// ShardHistory is the response of GET /v1/shards/N.
+type ShardHistory struct {
+	Shard
+	// Moves has the moves of the shard, oldest first, among the last 4096 moves of all shards. It
+	// contains no moves from before the log that the node had when it started.
+	Moves []Move `json:"moves"`
+}
+
+// HistoryService serves /v1/shards/N.
+type HistoryService interface {
+	// Moves returns the recorded moves of a shard, oldest first.
+	Moves(shard uint32) []Move
+}
+
+// ShardList is the response of GET /v1/shards.
+type ShardList struct {
+	Epoch    uint64  `json:"epoch"`
+	Proposed uint64  `json:"proposed"`
+	Total    int     `json:"total"` // number of shards of the cluster, independent of the filter
+	Shards   []Shard `json:"shards"`
+}
