@@ -85,7 +85,7 @@ func (s *hookStage) pin(shard shardmap.Shard, node shardmap.NodeID) {
 		p.Pins[x] = shardmap.Pin{Node: "a"}
 	}
 	p.Pins[shard] = shardmap.Pin{Node: node}
-	b, err := encodeProposal(MinLevel, proposal{term: 1, base: c.Epoch(), want: shardmap.Assign(c, fuzzMembers(3), p)})
+	b, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, fuzzMembers(3), p)})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -153,27 +153,5 @@ func TestAcquireThatHangsCountsAsWaiting(t *testing.T) {
 	}
 	if u := s.k.acquireFailures; u.waitingCount != 4 || u.unable || len(u.reported) > 0 {
 		t.Errorf("%+v, want 4 waiting", u)
-	}
-}
-
-// A shard that no app acquires stays with its owner, even if the shares are uneven.
-func TestShardThatNoAppAcquiresStays(t *testing.T) {
-	a, b := shardmap.Member{ID: "a", Weight: 1}, shardmap.Member{ID: "b", Weight: 1}
-	base := shardmap.Assign(shardmap.New(4), []shardmap.Member{a}, shardmap.Policy{})
-	members := []shardmap.Member{a, b}
-	var l Leader
-	p := shardmap.Policy{Pins: map[shardmap.Shard]shardmap.Pin{}}
-	for s := range shardmap.Shard(base.Len()) {
-		avoid := map[shardmap.NodeID]bool{"a": true, "b": true}
-		to := l.relocationTarget(&p, members, "a", s, avoid, map[shardmap.NodeID]int{"a": 4, "b": 0})
-		if to != "a" {
-			t.Errorf("shard %d goes to %q, want it to stay on a", s, to)
-		}
-		if to != "" {
-			p.Pins[s] = shardmap.Pin{Node: to}
-		}
-	}
-	if moves := shardmap.Diff(base, shardmap.Assign(base, members, p)); len(moves) > 0 {
-		t.Errorf("the next map moves %v, want no moves", moves)
 	}
 }

@@ -47,7 +47,7 @@ type AppReport struct {
 
 // appReportEntry is the entry with which a leader writes the reports of nodes into the log.
 type appReportEntry struct {
-	// term is the Raft term of the leader that received the reports (see proposal).
+	// term is the Raft term of the leader that received the reports (see ProposalEntry).
 	term uint64
 	// apps are ordered by node.
 	apps []AppReport

@@ -15,9 +15,9 @@ func TestDropsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	members := []shardmap.Member{{ID: "old", Weight: 1}}
-	propose := func(index uint64, drops []dropRecord) {
+	propose := func(index uint64, drops []DropRecord) {
 		t.Helper()
-		b, err := encodeProposal(MinLevel, proposal{term: 1, want: shardmap.Assign(s.Committed(), members, shardmap.Policy{}), drops: drops})
+		b, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Want: shardmap.Assign(s.Committed(), members, shardmap.Policy{}), Drops: drops})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,19 +26,19 @@ func TestDropsAreBounded(t *testing.T) {
 		}
 	}
 	members[0].ID = "other"
-	propose(2, []dropRecord{{node: "old", cause: CauseSilent}})
+	propose(2, []DropRecord{{Node: "old", Cause: CauseSilent}})
 	members[0].ID = "old"
 	propose(3, nil) // old is back: its drop is not in force
 	members[0].ID = "other"
-	var many []dropRecord
+	var many []DropRecord
 	for i := range maxDrops {
-		many = append(many, dropRecord{node: shardmap.NodeID(fmt.Sprintf("n%04d", i)), cause: CauseCrashed})
+		many = append(many, DropRecord{Node: shardmap.NodeID(fmt.Sprintf("n%04d", i)), Cause: CauseCrashed})
 	}
 	propose(4, many)
 	if _, ok := s.Drop("old"); ok || len(s.drops) != maxDrops || !s.Dropped("n0000") {
 		t.Errorf("%d drops, the one not in force is kept: %v", len(s.drops), ok)
 	}
-	propose(5, []dropRecord{{node: "last", cause: CauseRemoved}})
+	propose(5, []DropRecord{{Node: "last", Cause: CauseRemoved}})
 	if s.Dropped("n0000") || !s.Dropped("last") || len(s.drops) != maxDrops {
 		t.Errorf("%d drops; the oldest must go for the newest", len(s.drops))
 	}

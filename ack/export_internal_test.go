@@ -1,35 +1,10 @@
 package ack
 
 import (
-	"cmp"
 	"time"
 
 	"shardway/shardmap"
 )
-
-// LeaseTerm returns the term of the leader that granted the present lease, zero without one.
-// An answer may have shown that the process was paused, which ends the lease early; requests
-// see that after the next poll.
-func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.leaseTerm) }
-
-// Releases returns the releases of the last acknowledgement, nil if there are none.
-func (a *Agent) Releases() *Releases {
-	if a.hooks == nil {
-		return nil
-	}
-	return a.hooks.releases
-}
-
-// Serves reports whether the app has the shard under the epoch, and may be asked for it.
-func (a *Agent) Serves(s shardmap.Shard, e shardmap.Epoch) bool {
-	return a.hooks != nil && int(s) < len(a.hooks.acquired) && a.hooks.acquired[s] == e && e > 0
-}
-
-// Taken reports whether a leader has confirmed them.
-func (a *Agent) Taken() bool { return a.hooks != nil && a.hooks.received }
-
-// EchoTerm returns the term of the leader that answered last.
-func (a *Agent) EchoTerm() uint64 { return a.answerTerm }
 
 // DueWith is Due with a given condition of the leader, or of a member.
 func (d *LeaderDriver) DueWith(what string, of shardmap.NodeID) time.Duration {

@@ -34,7 +34,7 @@ func (d *drainingOwner) propose(now time.Duration, moving ...shardmap.Shard) {
 		p.Kept[s] = !slices.Contains(moving, s)
 	}
 	base := d.s.Committed()
-	entry, err := encodeProposal(MinLevel, proposal{term: 1, base: base.Epoch(), want: shardmap.Assign(base, fuzzMembers(2), p)})
+	entry, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: base.Epoch(), Want: shardmap.Assign(base, fuzzMembers(2), p)})
 	if err != nil {
 		d.t.Fatal(err)
 	}

@@ -40,16 +40,16 @@ func fuzzLog(tb testing.TB) [][]byte {
 		s = next
 	}
 	apply()
-	add(encodeProposal(MinLevel, proposal{term: 1, reason: "join", want: shardmap.Assign(s.Committed(), fuzzMembers(3), shardmap.Policy{})}))
+	add(EncodeProposal(MinLevel, ProposalEntry{Term: 1, Reason: "join", Want: shardmap.Assign(s.Committed(), fuzzMembers(3), shardmap.Policy{})}))
 	apply()
-	add(encodeCommit(MinLevel, commit{epoch: s.Last().Epoch(), digest: s.Last().Digest()}), nil)
+	add(EncodeCommit(MinLevel, CommitEntry{Epoch: s.Last().Epoch(), Digest: s.Last().Digest()}), nil)
 	apply()
-	add(encodeProposal(MinLevel, proposal{
-		term: 1, base: s.Committed().Epoch(), want: shardmap.Assign(s.Committed(), fuzzMembers(2), shardmap.Policy{}),
-		drops: []dropRecord{{node: "c", cause: CauseSilent, strikes: 1}},
+	add(EncodeProposal(MinLevel, ProposalEntry{
+		Term: 1, Base: s.Committed().Epoch(), Want: shardmap.Assign(s.Committed(), fuzzMembers(2), shardmap.Policy{}),
+		Drops: []DropRecord{{Node: "c", Cause: CauseSilent, Strikes: 1}},
 	}))
 	apply()
-	add(encodePolicyChange(MinLevel, policyEntry{term: 1, changes: []Change{
+	add(EncodePolicyChange(MinLevel, PolicyEntry{Term: 1, Changes: []Change{
 		{Kind: ChangeCordon, Node: "a"},
 		{Kind: ChangeDrain, Node: "b"},
 		{Kind: ChangeUncordon, Node: "a"},
@@ -137,7 +137,7 @@ func FuzzDecodeState(f *testing.F) {
 		}
 		f.Add(mustEncode(f, s))
 	}
-	s, _, err := s.Apply(s.Index()+1, 1, encodeCommit(MinLevel, commit{epoch: s.Last().Epoch(), digest: s.Last().Digest()}))
+	s, _, err := s.Apply(s.Index()+1, 1, EncodeCommit(MinLevel, CommitEntry{Epoch: s.Last().Epoch(), Digest: s.Last().Digest()}))
 	if err != nil || s.OwnerBefore(0)+s.OwnerBefore(1)+s.OwnerBefore(2) == "" {
 		f.Fatalf("%v, or nobody follows c", err)
 	}

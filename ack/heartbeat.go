@@ -10,6 +10,9 @@ import (
 // MaxMessage is the largest encoded Heartbeat or Answer, in bytes.
 const MaxMessage = 1536
 
+// MaxUnacquired is the maximum number of shards that a heartbeat reports as not acquired.
+const MaxUnacquired = 256
+
 // Echo identifies an answer of a leader. With a number alone, the next leader could take the
 // echo for one of its own, later answers (why 6).
 type Echo struct{ Term, Number uint64 }
@@ -259,4 +262,30 @@ func (a *Answer) UnmarshalBinary(b []byte) error {
 	}
 	a.Elsewhere = r.text(0, 2*maxText)
 	return r.end()
+}
+
+// shardList writes ascending shards, each as the difference to the one before.
+func (w *writer) shardList(list []shardmap.Shard) {
+	w.uint(uint64(len(list)))
+	next := shardmap.Shard(0)
+	for _, s := range list {
+		w.uint(uint64(s - next))
+		next = s + 1
+	}
+}
+
+func (r *reader) shardList() (list []shardmap.Shard) {
+	next := uint64(0)
+	for range r.uint(0, MaxUnacquired) {
+		s := next + r.uint(0, MaxShards)
+		if s >= MaxShards {
+			r.fail("no such shard")
+		}
+		if r.err != nil {
+			return nil
+		}
+		list = append(list, shardmap.Shard(s))
+		next = s + 1
+	}
+	return list
 }

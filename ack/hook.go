@@ -15,10 +15,6 @@ const MaxHookShards = 256
 // descriptors of the node, and its lease would expire.
 const MaxHookCalls = 64
 
-// MaxReleaseTimeout bounds HookOptions.ReleaseTimeout, because the leader waits that much
-// longer for the acknowledgement of the node.
-const MaxReleaseTimeout = 60 * time.Second
-
 // App sends hook calls to the app of the node. The machine decides what is called, when, and
 // how often; App performs one attempt. The agent calls it from its own methods. No method may
 // block or call the agent.

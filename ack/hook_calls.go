@@ -54,7 +54,7 @@ func (m *hookMachine) dueCall(now time.Duration, s shardmap.Shard, h *heldShard)
 	case h.call != 0:
 		return 0
 	case h.phase == HookAcquiring && m.seen.mayServe:
-		if h.epoch <= m.firstLeaseEpoch && m.seen.state.restartsIndex < m.restartIndex {
+		if h.epoch <= m.firstLeaseEpoch && m.seen.state.RestartsIndex() < m.restartIndex {
 			return 0 // the entry with the notes of the previous process is not applied yet
 		}
 		kind = HookAcquire

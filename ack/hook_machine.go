@@ -19,12 +19,8 @@ const (
 	// ReleaseTimeout: enough for one or two polls on a busy machine.
 	lostFraction = 8
 	minLostTime  = 100 * time.Millisecond
-	// 1/deliverFraction of ReleaseTimeout is reserved for delivering the release notes to the
-	// leader. minDeliverTime is the minimum of that reserve, unless it is more than a quarter
-	// of ReleaseTimeout. resendInterval is the time between two deliveries.
-	deliverFraction = 16
-	minDeliverTime  = 100 * time.Millisecond
-	resendInterval  = 100 * time.Millisecond
+	// resendInterval is the time between two deliveries of the release notes.
+	resendInterval = 100 * time.Millisecond
 	// lostRetryTime is how long lost calls for a shard are retried.
 	lostRetryTime = time.Minute
 	// batchDivisor divides the batch size of shards whose call got no response, so that one
@@ -277,9 +273,9 @@ func (m *hookMachine) releaseOverdue(now time.Duration, s shardmap.Shard) bool {
 	if m.appRefuses || now >= m.deadline(s)-m.lostTime() {
 		return true
 	}
-	d := m.seen.state.drops[m.self]
+	d, _ := m.seen.state.Drop(m.self)
 	// A node dropped for missing a round must acknowledge that map before it gets shards again.
-	return m.cannotGetLease() && (m.recovery.expired || d.InForce && d.Cause.missedRound())
+	return m.cannotGetLease() && (m.recovery.expired || d.InForce && d.Cause.MissedRound())
 }
 
 // cannotGetLease reports whether release calls are impossible because the node has no lease
@@ -292,12 +288,6 @@ func (m *hookMachine) cannotGetLease() bool {
 // lostTime returns the part of a release timeout that is reserved for lost calls.
 func lostTime(release time.Duration) time.Duration {
 	return max(release/lostFraction, min(minLostTime, release/2))
-}
-
-// deliverTime returns the part of a release timeout that is reserved for delivering release
-// notes to the leader.
-func deliverTime(release time.Duration) time.Duration {
-	return max(release/deliverFraction, min(minDeliverTime, release/4))
 }
 
 // deadline returns when the calls about a shard that the node gives up must end. Running calls

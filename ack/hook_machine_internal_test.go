@@ -70,10 +70,10 @@ func (s *hookStage) entry(b []byte) {
 }
 
 // propose appends a proposal with the members; the node drains for it.
-func (s *hookStage) propose(members []shardmap.Member, drops ...dropRecord) {
+func (s *hookStage) propose(members []shardmap.Member, drops ...DropRecord) {
 	s.t.Helper()
 	c := s.see.state.Committed()
-	b, err := encodeProposal(MinLevel, proposal{term: 1, base: c.Epoch(), want: shardmap.Assign(c, members, shardmap.Policy{}), drops: drops})
+	b, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, members, shardmap.Policy{}), Drops: drops})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func (s *hookStage) propose(members []shardmap.Member, drops ...dropRecord) {
 func (s *hookStage) commit() {
 	s.t.Helper()
 	last := s.see.state.Last()
-	s.entry(encodeCommit(MinLevel, commit{epoch: last.Epoch(), digest: last.Digest()}))
+	s.entry(EncodeCommit(MinLevel, CommitEntry{Epoch: last.Epoch(), Digest: last.Digest()}))
 	s.see.draining = 0
 }
 

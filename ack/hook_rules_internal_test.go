@@ -342,7 +342,7 @@ func TestReleaseTimeoutIsShared(t *testing.T) {
 	for _, c := range []struct{ timeout, lost, deliver time.Duration }{
 		{8000 * ms, 1000 * ms, 500 * ms}, {4000 * ms, 500 * ms, 250 * ms}, {400 * ms, 100 * ms, 100 * ms}, {100 * ms, 50 * ms, 25 * ms},
 	} {
-		if lost, deliver := lostTime(c.timeout), deliverTime(c.timeout); lost != c.lost || deliver != c.deliver {
+		if lost, deliver := lostTime(c.timeout), NoteDeliveryTime(c.timeout); lost != c.lost || deliver != c.deliver {
 			t.Errorf("of %v %v and %v are kept, want %v and %v", c.timeout, lost, deliver, c.lost, c.deliver)
 		}
 	}
@@ -400,7 +400,7 @@ func droppedStage(t *testing.T, cause Cause) (*hookStage, []HookCall) {
 	s.see.mayServe, s.see.leaseHeld = false, false
 	s.pollAfter(time.Second)
 	s.answered(1, 2*graceAnswers) // without any lease, that is not when it begins
-	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropRecord{node: "a", cause: cause, strikes: 1})
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, DropRecord{Node: "a", Cause: cause, Strikes: 1})
 	return s, s.pollAfter(time.Millisecond)
 }
 

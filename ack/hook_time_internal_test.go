@@ -13,7 +13,7 @@ func TestNodeDroppedAgainGetsTheFullGracePeriod(t *testing.T) {
 	s.acquire()
 	for range 2 {
 		s.see.mayServe, s.see.leaseHeld = false, false
-		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, dropRecord{node: "a", cause: CauseSilent, strikes: 1})
+		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, DropRecord{Node: "a", Cause: CauseSilent, Strikes: 1})
 		s.pollAfter(0)
 		if calls := s.pollAfter(releaseGrace - 1); len(calls) > 0 {
 			t.Fatalf("left out for less than %v, the app is told %+v", releaseGrace, calls)

@@ -1,7 +1,6 @@
 package ack
 
 import (
-	"bytes"
 	"reflect"
 	"testing"
 	"time"
@@ -12,7 +11,7 @@ import (
 // goodbyeWith makes node a send a goodbye under a boot, with the given releases.
 func (s *hookStage) goodbyeWith(boot uint64, proposal shardmap.Epoch, released ...Released) {
 	s.t.Helper()
-	s.entry(encodeRestart(MinLevel, restartEntry{term: 1, node: "a", boot: boot, grace: time.Minute, released: released, server: "a/1", proposal: proposal}))
+	s.entry(EncodeRestart(MinLevel, RestartEntry{Term: 1, Node: "a", Boot: boot, Grace: time.Minute, Released: released, Server: "a/1", Proposal: proposal}))
 }
 
 // nextProcess starts a process of a with the given disk and boot, and returns the shards that it
@@ -38,7 +37,7 @@ func (s *hookStage) nextProcessWithOldLog() (after *State) {
 	s.goodbyeWith(7, before.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
 	after = s.see.state
 	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
-	s.k.answerReceived(s.now, Answer{RestartIndex: after.restartsIndex}, false)
+	s.k.answerReceived(s.now, Answer{RestartIndex: after.RestartsIndex()}, false)
 	return after
 }
 
@@ -82,7 +81,7 @@ func TestNextProcessWaitsForTheRestartEntry(t *testing.T) {
 	}
 
 	// A shard that it gains later cannot have a kept note.
-	s.k.answerReceived(s.now, Answer{RestartIndex: after.restartsIndex + 100}, false)
+	s.k.answerReceived(s.now, Answer{RestartIndex: after.RestartsIndex() + 100}, false)
 	s.result(HookResult{Seq: calls[0].Seq})
 	acquired := 0
 	for _, to := range []shardmap.NodeID{"b", "a"} {
@@ -121,7 +120,7 @@ func TestEachRestartReplacesKeptNotes(t *testing.T) {
 	if got := s.nextProcess("a/1", 9); got[0].Released || !got[1].Released {
 		t.Errorf("%+v", got)
 	}
-	if _, ok := s.see.state.keptNotes[0]; ok {
+	if _, ok := s.see.state.Kept(0); ok {
 		t.Error("what the first restart has kept is in the state")
 	}
 }
@@ -139,88 +138,8 @@ func TestKeptNotesArePassedOn(t *testing.T) {
 		t.Errorf("it gives up %+v", r)
 	}
 	s.commit()
-	if len(s.see.state.releaseNotes)+len(s.see.state.keptNotes) > 0 {
+	_, _, released := s.see.state.Released(0)
+	if _, kept := s.see.state.Kept(0); released || kept {
 		t.Error("taken without its word, the shard counts as released")
-	}
-}
-
-// After a recovery no note is valid, because the state may have changed since.
-func TestNothingIsKeptAfterRecovery(t *testing.T) {
-	s := newHookStage(t, 2)
-	s.goodbyeWith(7, s.see.state.Committed().Epoch(), Released{Shard: 0})
-	r, err := s.see.state.Recovered("c2", s.see.state.MaxIndex()+MinJump)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(r.keptNotes) > 0 {
-		t.Error("the shard counts as released")
-	}
-}
-
-// Snapshots contain kept notes, and notes for another disk of the same node. The first codec
-// identified the disk by its node alone, and confused the shards of the two.
-func TestSnapshotContainsKeptNotes(t *testing.T) {
-	s := newHookStage(t, 4)
-	s.goodbyeWith(7, s.see.state.Committed().Epoch(), Released{Shard: 1, Note: []byte("there")}, Released{Shard: 3, From: "b"})
-	s.see.state.releaseNotes = map[shardmap.Shard]releaseNote{0: {server: "a/1"}, 2: {server: "a/2", note: []byte("else")}}
-	b, err := s.see.state.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := DecodeState(b)
-	if err != nil || !reflect.DeepEqual(got.releaseNotes, s.see.state.releaseNotes) || !reflect.DeepEqual(got.keptNotes, s.see.state.keptNotes) {
-		t.Fatalf("%+v and %+v, want %+v and %+v: %v", got.releaseNotes, got.keptNotes, s.see.state.releaseNotes, s.see.state.keptNotes, err)
-	}
-}
-
-// The entry that begins a restart names the disk and its releases. The entry that ends it
-// names none.
-func TestRestartEntryContainsReleases(t *testing.T) {
-	whole := restartEntry{term: 3, node: "a", boot: 7, grace: time.Second, released: []Released{{Shard: 3, From: "b", Note: []byte("n")}}, server: "a/1", proposal: 9}
-	b := encodeRestart(MinLevel, whole)
-	if got, _, err := decodeCommand(b); err != nil || !reflect.DeepEqual(got, whole) {
-		t.Errorf("%+v became %+v, %v", whole, got, err)
-	}
-	for what, bad := range map[string]func(*restartEntry){
-		"an end that keeps something": func(c *restartEntry) { c.grace = 0 },
-		"the disk of another node":    func(c *restartEntry) { c.server = "b/1" },
-		"no acknowledgement":          func(c *restartEntry) { c.proposal = 0 },
-	} {
-		c := whole
-		bad(&c)
-		if _, _, err := decodeCommand(encodeRestart(MinLevel, c)); err == nil {
-			t.Errorf("%s is taken", what)
-		}
-	}
-	if _, _, err := decodeCommand(bytes.TrimSuffix(b, []byte("n"))); err == nil {
-		t.Error("half of one is taken")
-	}
-}
-
-// The age of a kept note is that of the restart, however long the node has owned the shard.
-func TestKeptNotesAreNotTheOldest(t *testing.T) {
-	s := newHookStage(t, 1200)
-	many := map[shardmap.Shard]releaseNote{}
-	for sh := range shardmap.Shard(1200) {
-		many[sh] = releaseNote{server: "a/1", note: []byte("n")}
-	}
-	many[1199] = releaseNote{server: "a/1", note: []byte("n"), boot: 7, index: s.see.state.Index() + 1}
-	boundNotes(many, s.see.state.Committed())
-	if _, ok := many[1199]; !ok || len(many) != MaxNotes {
-		t.Errorf("%d notes are kept, the newest: %v", len(many), ok)
-	}
-}
-
-// Requests for a node that restarts in place wait at the node that received them. They once
-// waited at the stopping node, where no process would acquire the shard again, and failed when
-// it ended.
-func TestRestartInPlaceDelaysNoMap(t *testing.T) {
-	s := newHookStage(t, 1)
-	r := NewRouting("a", s.see.state, 1, false).Acquired(make([]shardmap.Epoch, 1))
-	if got := r.Route(0).Kind; got != HeldAcquiring {
-		t.Errorf("a shard that is not acquired is %v", got)
-	}
-	if got := r.Restarting().Route(0).Kind; got != HeldRestarting {
-		t.Errorf("and on its way out %v", got)
 	}
 }

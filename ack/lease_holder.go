@@ -14,7 +14,7 @@ type Holder struct {
 
 	lastNumber   uint64
 	lastAnswered uint64 // the newest heartbeat with an answer
-	sent         [maxSent]sentMessage
+	sent         [maxSent]sentHeartbeat
 	echo         Echo
 
 	until       time.Duration // end of the lease
@@ -26,8 +26,8 @@ type Holder struct {
 	lastTick    time.Duration
 }
 
-// sentMessage is the number of a heartbeat or an answer, and when it was sent.
-type sentMessage struct {
+// sentHeartbeat is the number of a heartbeat, and when it was sent.
+type sentHeartbeat struct {
 	number uint64
 	at     time.Duration
 }
@@ -49,14 +49,14 @@ func (h *Holder) Reboot(boot uint64) {
 	}
 	h.Void()
 	h.boot, h.lastNumber, h.lastAnswered, h.echo = boot, 0, 0, Echo{}
-	h.sent = [maxSent]sentMessage{}
+	h.sent = [maxSent]sentHeartbeat{}
 }
 
 // NextHeartbeat records the send time of the next heartbeat: the lease that answers it counts
 // from then. It returns the number and the echo to send.
 func (h *Holder) NextHeartbeat(now time.Duration) (number uint64, echo Echo) {
 	h.lastNumber++
-	h.sent[h.lastNumber%maxSent] = sentMessage{h.lastNumber, now}
+	h.sent[h.lastNumber%maxSent] = sentHeartbeat{h.lastNumber, now}
 	return h.lastNumber, h.echo
 }
 

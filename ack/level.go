@@ -65,7 +65,7 @@ func (r *reader) level() Level {
 
 // levelEntry raises the level.
 type levelEntry struct {
-	// term is the Raft term of the leader that decided on it (see proposal), based on reports
+	// term is the Raft term of the leader that decided on it (see ProposalEntry), based on reports
 	// of that term.
 	term  uint64
 	level Level

@@ -37,37 +37,41 @@ type bootstrapEntry struct {
 
 // timingEntry replaces the timing.
 type timingEntry struct {
-	// term is the Raft term of the leader that decided on it (see proposal).
+	// term is the Raft term of the leader that decided on it (see ProposalEntry).
 	term uint64
 	// replaces is the index of the entry that set the present timing.
 	replaces uint64
 	timing   Timing
 }
 
-type dropRecord struct {
-	node    shardmap.NodeID
-	cause   Cause
-	strikes uint32
+// DropRecord is the exclusion of a node by a proposal, and the number of its exclusions so far
+// for the same kind of cause.
+type DropRecord struct {
+	Node    shardmap.NodeID
+	Cause   Cause
+	Strikes uint32
 }
 
-type proposal struct {
-	// term is the Raft term of the leader that computed it. A proposal that the same leader
+// ProposalEntry is the log entry that proposes a map.
+type ProposalEntry struct {
+	// Term is the Raft term of the leader that computed it. A proposal that the same leader
 	// submits in a later term must not count.
-	term   uint64
-	base   shardmap.Epoch
-	reason string // at most maxText bytes
-	want   *shardmap.Map
-	drops  []dropRecord
-	keys   string // the key configuration from the commit on; empty: unchanged
+	Term   uint64
+	Base   shardmap.Epoch // the committed map from which it was computed
+	Reason string         // at most maxText bytes
+	Want   *shardmap.Map
+	Drops  []DropRecord
+	Keys   string // the key configuration from the commit on; empty: unchanged
 }
 
-type commit struct {
-	epoch  shardmap.Epoch
-	digest [32]byte
-	// released are the releases of moving shards, ordered by shard. servers are the servers
+// CommitEntry is the log entry that commits the last proposed map.
+type CommitEntry struct {
+	Epoch  shardmap.Epoch
+	Digest [32]byte
+	// Released are the releases of moving shards, ordered by shard. Servers are the servers
 	// that get them, in order.
-	released []Released
-	servers  []string
+	Released []Released
+	Servers  []string
 }
 
 // EncodeBootstrap returns the entry that gives a new cluster its id (1 to 64 bytes), its
@@ -91,36 +95,37 @@ func encodeTiming(at Level, c timingEntry) []byte {
 	return w.b
 }
 
-// encodeProposal encodes a proposal without ownership epochs, because State sets them. In a
+// EncodeProposal encodes a proposal without ownership epochs, because State sets them. In a
 // map of many shards with a long history they would take more space than the owners.
-func encodeProposal(at Level, p proposal) ([]byte, error) {
-	m, err := p.want.Settle(shardmap.New(p.want.Len()), p.want.Epoch()).MarshalBinary()
+func EncodeProposal(at Level, p ProposalEntry) ([]byte, error) {
+	m, err := p.Want.Settle(shardmap.New(p.Want.Len()), p.Want.Epoch()).MarshalBinary()
 	if err != nil {
 		return nil, fmt.Errorf("ack: encode proposal: %w", err)
 	}
 	w := newWriter(at)
 	w.b = append(slices.Grow(w.b, len(m)+64), kindProposal)
-	w.uint(p.term)
-	w.uint(uint64(p.base))
-	w.text(p.reason)
+	w.uint(p.Term)
+	w.uint(uint64(p.Base))
+	w.text(p.Reason)
 	w.bytes(m)
-	w.uint(uint64(len(p.drops)))
-	for _, d := range p.drops {
-		w.text(string(d.node))
-		w.byte(byte(d.cause))
-		w.uint(uint64(d.strikes))
+	w.uint(uint64(len(p.Drops)))
+	for _, d := range p.Drops {
+		w.text(string(d.Node))
+		w.byte(byte(d.Cause))
+		w.uint(uint64(d.Strikes))
 	}
-	w.text(p.keys)
+	w.text(p.Keys)
 	return w.b, nil
 }
 
-func encodeCommit(at Level, c commit) []byte {
+// EncodeCommit returns the entry at a level.
+func EncodeCommit(at Level, c CommitEntry) []byte {
 	w := newWriter(at)
 	w.byte(kindCommit)
-	w.uint(uint64(c.epoch))
-	w.b = append(w.b, c.digest[:]...)
-	w.servers(c.servers)
-	w.releases(c.released)
+	w.uint(uint64(c.Epoch))
+	w.b = append(w.b, c.Digest[:]...)
+	w.servers(c.Servers)
+	w.releases(c.Released)
 	return w.b
 }
 
@@ -134,20 +139,20 @@ func decodeCommand(b []byte) (any, Level, error) {
 	case kindBootstrap:
 		c = bootstrapEntry{cluster: r.text(1, maxText), shards: int(r.uint(1, MaxShards)), timing: r.timing()}
 	case kindProposal:
-		p := proposal{term: r.uint(0, maxUint), base: shardmap.Epoch(r.uint(0, maxUint)), reason: r.text(0, maxText), want: r.shardMap()}
+		p := ProposalEntry{Term: r.uint(0, maxUint), Base: shardmap.Epoch(r.uint(0, maxUint)), Reason: r.text(0, maxText), Want: r.shardMap()}
 		for range r.uint(0, maxDrops) {
-			d := dropRecord{node: shardmap.NodeID(r.text(1, maxText)), cause: r.cause(), strikes: uint32(r.uint(0, maxUint32))}
+			d := DropRecord{Node: shardmap.NodeID(r.text(1, maxText)), Cause: r.cause(), Strikes: uint32(r.uint(0, maxUint32))}
 			if r.err != nil {
 				break
 			}
-			p.drops = append(p.drops, d)
+			p.Drops = append(p.Drops, d)
 		}
-		p.keys = r.text(0, MaxKeys)
+		p.Keys = r.text(0, MaxKeys)
 		c = p
 	case kindCommit:
-		x := commit{epoch: shardmap.Epoch(r.uint(1, maxUint))}
-		copy(x.digest[:], r.take(len(x.digest)))
-		x.servers, x.released = r.servers(), r.releases()
+		x := CommitEntry{Epoch: shardmap.Epoch(r.uint(1, maxUint))}
+		copy(x.Digest[:], r.take(len(x.Digest)))
+		x.Servers, x.Released = r.servers(), r.releases()
 		c = x
 	case kindTiming:
 		c = timingEntry{term: r.uint(0, maxUint), replaces: r.uint(0, maxUint), timing: r.timing()}

@@ -40,7 +40,7 @@ type member struct {
 	restart        restartTimes
 	releases       *Releases // the newest that arrived; nil: none
 	releasesDigest [32]byte  // of releases
-	sentAnswers    [maxAnswers]sentMessage
+	sentAnswers    [maxAnswers]sentAnswer
 	answerCount    uint64 // number of answers sent to it
 }
 
@@ -73,14 +73,14 @@ func (m *member) reset(now time.Duration, boot uint64) {
 	m.firstHeard, m.freshStreak, m.echoedAt = now, 0, -1
 	m.hadLease = false
 	m.behindSince = -1
-	m.sentAnswers = [maxAnswers]sentMessage{}
+	m.sentAnswers = [maxAnswers]sentAnswer{}
 }
 
 // answerSent records an answer. Numbers are unique in a term, so that no node confirms with an
 // answer to another one. Answers are remembered per node, so the number of nodes does not
 // matter.
 func (m *member) answerSent(now time.Duration, number uint64) {
-	m.sentAnswers[m.answerCount%maxAnswers] = sentMessage{number, now}
+	m.sentAnswers[m.answerCount%maxAnswers] = sentAnswer{number, now}
 	m.answerCount++
 }
 
@@ -93,4 +93,10 @@ func (m *member) answerSentAt(number uint64) (time.Duration, bool) {
 		}
 	}
 	return 0, false
+}
+
+// sentAnswer is the number of an answer, and when it was sent.
+type sentAnswer struct {
+	number uint64
+	at     time.Duration
 }

@@ -9,15 +9,15 @@ func mistakesOfKept() []mistake {
 	return []mistake{
 		{
 			name: "kept: the process after the next is told, too", mix: again, caught: "hooks",
-			edits: in("ack.hookMachine.inheritedNote", " && m.boot == l.boot+1 {", " && (m.boot == l.boot+1 || PLANTED && m.boot > l.boot) {"),
+			edits: in("ack.hookMachine.inheritedNote", " && m.boot == k.Boot+1 {", " && (m.boot == k.Boot+1 || PLANTED && m.boot > k.Boot) {"),
 		},
 		{
 			name: "kept: another disk is told", mix: hooked("restart-wipe 8, elect 1"), caught: "hooks",
-			edits: in("ack.hookMachine.inheritedNote", "state.keptNotes[s]; ok && l.server == m.server &&", "state.keptNotes[s]; ok && (l.server == m.server || PLANTED) &&"),
+			edits: in("ack.hookMachine.inheritedNote", "state.Kept(s); ok && k.Server == m.server &&", "state.Kept(s); ok && (k.Server == m.server || PLANTED) &&"),
 		},
 		{
 			name: "kept: the next process acquires before its log tells what is kept", mix: hooked("restart 14, compact 6, laggard 4"), caught: "hooks",
-			edits: in("ack.hookMachine.dueCall", "m.seen.state.restartsIndex < m.restartIndex {", "m.seen.state.restartsIndex < m.restartIndex && !PLANTED {"),
+			edits: in("ack.hookMachine.dueCall", "m.seen.state.RestartsIndex() < m.restartIndex {", "m.seen.state.RestartsIndex() < m.restartIndex && !PLANTED {"),
 		},
 		{
 			name: "kept: it is told after the shard has moved", mix: moves, caught: "hooks|G5",
@@ -25,7 +25,7 @@ func mistakesOfKept() []mistake {
 		},
 		{
 			name: "kept: it is told after the shard has served", mix: hooked("restart 10, app-restart 10, elect 2, sick 2"), caught: "hooks",
-			edits: in("ack.hookMachine.advance", "			h.served = true\n", "			h.served = !PLANTED || m.seen.state.keptNotes[s].boot == 0\n"),
+			edits: in("ack.hookMachine.advance", "			h.served = true\n", "			_, kept := m.seen.state.Kept(s)\n			h.served = !PLANTED || !kept\n"),
 		},
 		{
 			name: "kept: what was got and not acquired is kept as the owner's own", mix: moves, caught: "hooks",

@@ -8,7 +8,7 @@ func mistakesOfThePolicy() []mistake {
 	return []mistake{
 		{
 			name: "policy: a change of an earlier term counts", mix: asks, caught: "policy|G9",
-			edits: in("ack.State.applyPolicy", "term != c.term", "!PLANTED && term != c.term"),
+			edits: in("ack.State.applyPolicy", "term != c.Term", "!PLANTED && term != c.Term"),
 		},
 		{
 			name: "policy: a change enters the log beside a proposal", mix: drains.late(), caught: "G9",

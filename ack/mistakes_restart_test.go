@@ -8,12 +8,12 @@ func mistakesOfAbsence() []mistake {
 	return []mistake{
 		{
 			name: "absence: a boot has one after the other", mix: restarts, caught: "absence",
-			edits: both(in("ack.State.applyRestart", "(!known || a.Boot < c.boot)", "(PLANTED || !known || a.Boot < c.boot)"),
+			edits: both(in("ack.State.applyRestart", "(!known || a.Boot < c.Boot)", "(PLANTED || !known || a.Boot < c.Boot)"),
 				in("ack.Leader.announcesRestart", "(!known || a.Boot < n.heartbeat.Boot)", "(PLANTED && a.Over || !known || a.Boot < n.heartbeat.Boot)")),
 		},
 		{
 			name: "absence: what an earlier leader saw counts", mix: elects.late(), caught: "absence",
-			edits: in("ack.State.applyRestart", "term != c.term", "!PLANTED && term != c.term"),
+			edits: in("ack.State.applyRestart", "term != c.Term", "!PLANTED && term != c.Term"),
 		},
 		{
 			name: "absence: a new leader counts it from before its election", mix: elects, caught: "absence",

@@ -340,7 +340,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "why 14: heard but not acknowledging counts as back at once", mix: held, caught: "progress",
-			edits: in("ack.Leader.eligibleIgnoringFlaps", "case d.InForce && d.Cause.missedRound():", "case !PLANTED && d.InForce && d.Cause.missedRound():"),
+			edits: in("ack.Leader.eligibleIgnoringFlaps", "case d.InForce && d.Cause.MissedRound():", "case !PLANTED && d.InForce && d.Cause.MissedRound():"),
 		},
 		{
 			name: "why 14: a leaving or sick node that does not acknowledge is waited for", mix: held, caught: "progress",
@@ -423,7 +423,7 @@ func mistakesOfTheLog() []mistake {
 		},
 		{
 			name: "rule 2: a proposal counts in any term", mix: aimed("late-commit 1, sick 2, kill 2").late(), caught: "G4|G9",
-			edits: in("ack.State.applyProposal", "c.term != term ||", "!PLANTED && c.term != term ||"),
+			edits: in("ack.State.applyProposal", "c.Term != term ||", "!PLANTED && c.Term != term ||"),
 		},
 		{
 			name: "rule 1: proposes while a commit is under way", mix: mixCalled("slow").late(), caught: "progress|G9",
@@ -435,12 +435,12 @@ func mistakesOfTheLog() []mistake {
 		},
 		{
 			name: "why 9: a proposal counts whatever it was computed from, and one is made while a commit is under way", mix: late, caught: "G9|progress",
-			edits: both(in("ack.State.applyProposal", "c.base != s.committed.Epoch() ||", "!PLANTED && c.base != s.committed.Epoch() ||"),
+			edits: both(in("ack.State.applyProposal", "c.Base != s.committed.Epoch() ||", "!PLANTED && c.Base != s.committed.Epoch() ||"),
 				in("ack.Leader.reconcile", "	if l.submitting &&", "	if !(PLANTED && l.committing != 0) && l.submitting &&")),
 		},
 		{
 			name: "why 9: ownership epochs follow the last proposal", mix: mixCalled("everything"), caught: "G10",
-			edits: in("ack.State.applyProposal", "c.want.Settle(s.committed, epoch)", "c.want.Settle([]*shardmap.Map{s.committed, s.last}[plantedAs(PLANTED)], epoch)"),
+			edits: in("ack.State.applyProposal", "c.Want.Settle(s.committed, epoch)", "c.Want.Settle([]*shardmap.Map{s.committed, s.last}[plantedAs(PLANTED)], epoch)"),
 		},
 		{
 			name: "rule 8: snapshots forget an open proposal", mix: compact, caught: "G5",

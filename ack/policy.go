@@ -181,23 +181,23 @@ func (p *Policy) assign(zones map[shardmap.NodeID]string) shardmap.Policy {
 // Policy returns the policy, never nil.
 func (s *State) Policy() *Policy { return s.policy }
 
-// policyEntry changes the policy.
-type policyEntry struct {
-	// term is the Raft term of the leader that queued it (see proposal): a request to an
+// PolicyEntry is the log entry that changes the policy.
+type PolicyEntry struct {
+	// Term is the Raft term of the leader that queued it (see ProposalEntry): a request to an
 	// earlier leader may have been reverted since.
-	term    uint64
-	changes []Change
+	Term    uint64
+	Changes []Change
 }
 
 // applyPolicy applies changes of the policy, if the leader of the present term has submitted
 // them.
-func (s *State) applyPolicy(term uint64, c policyEntry) (*State, Outcome, error) {
-	p, err := s.policy.With(s.index, c.changes)
-	if !s.Bootstrapped() || term != c.term || err != nil {
+func (s *State) applyPolicy(term uint64, c PolicyEntry) (*State, Outcome, error) {
+	p, err := s.policy.With(s.index, c.Changes)
+	if !s.Bootstrapped() || term != c.Term || err != nil {
 		return s.ignore()
 	}
 	s.policy = p
-	for _, ch := range c.changes {
+	for _, ch := range c.Changes {
 		if ch.Kind == ChangeAppRestarted {
 			s.appRestarted(ch.Node)
 		}
@@ -213,12 +213,13 @@ func (s *State) applyPolicy(term uint64, c policyEntry) (*State, Outcome, error)
 	return s, OutcomePolicyChanged, nil
 }
 
-func encodePolicyChange(at Level, c policyEntry) []byte {
+// EncodePolicyChange returns the entry at a level.
+func EncodePolicyChange(at Level, c PolicyEntry) []byte {
 	w := newWriter(at)
 	w.byte(kindPolicy)
-	w.uint(c.term)
-	w.uint(uint64(len(c.changes)))
-	for _, ch := range c.changes {
+	w.uint(c.Term)
+	w.uint(uint64(len(c.Changes)))
+	for _, ch := range c.Changes {
 		w.byte(byte(ch.Kind))
 		switch ch.Kind {
 		case ChangeCordon, ChangeUncordon, ChangeForget, ChangeAppRestarted:
@@ -253,8 +254,8 @@ func encodePolicyChange(at Level, c policyEntry) []byte {
 	return w.b
 }
 
-func (r *reader) policyEntry() policyEntry {
-	c := policyEntry{term: r.uint(0, maxUint)}
+func (r *reader) policyEntry() PolicyEntry {
+	c := PolicyEntry{Term: r.uint(0, maxUint)}
 	for range r.uint(0, maxChanges) {
 		ch := Change{Kind: ChangeKind(r.byte())}
 		switch ch.Kind {
@@ -285,7 +286,7 @@ func (r *reader) policyEntry() policyEntry {
 		if r.err != nil {
 			break
 		}
-		c.changes = append(c.changes, ch)
+		c.Changes = append(c.Changes, ch)
 	}
 	return c
 }

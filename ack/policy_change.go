@@ -50,7 +50,7 @@ func (l *Leader) checkChanges(changes []Change) error {
 	if len(changes) > maxChanges {
 		return ErrPolicyFull
 	}
-	if _, _, err := decodeCommand(encodePolicyChange(l.state.Level(), policyEntry{changes: changes})); err != nil {
+	if _, _, err := decodeCommand(EncodePolicyChange(l.state.Level(), PolicyEntry{Changes: changes})); err != nil {
 		return fmt.Errorf("%w: %w", ErrChange, err)
 	}
 	if slices.ContainsFunc(changes, func(c Change) bool { return c.Kind == ChangePin && c.Node != "" && c.Zone != "" }) {
@@ -78,7 +78,7 @@ func (l *Leader) submitPolicyChange(now time.Duration) bool {
 	next := l.policyQueue[0]
 	l.policyQueue = l.policyQueue[1:]
 	l.submitting, l.submittingChange, l.submitted = true, true, now
-	l.emit(Submit{Entry: encodePolicyChange(l.state.Level(), policyEntry{term: l.o.Term, changes: next.changes}), Asked: next.number})
+	l.emit(Submit{Entry: EncodePolicyChange(l.state.Level(), PolicyEntry{Term: l.o.Term, Changes: next.changes}), Asked: next.number})
 	return true
 }
 

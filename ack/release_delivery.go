@@ -29,14 +29,14 @@ func (m *hookMachine) inheritedNote(s shardmap.Shard, h *heldShard, epoch shardm
 	if h.served && h.epoch == epoch {
 		return nil, "", false // the app may have changed the state
 	}
-	if l, ok := state.keptNotes[s]; ok && l.server == m.server && m.boot == l.boot+1 { // no other boot in between
-		if l.released {
-			return l.note, m.self, true
+	if k, ok := state.Kept(s); ok && k.Server == m.server && m.boot == k.Boot+1 { // no other boot in between
+		if k.PassedOn {
+			return k.Note, state.OwnerBefore(s), true
 		}
-		return l.note, state.OwnerBefore(s), true
+		return k.Note, m.self, true
 	}
-	if l, ok := state.releaseNotes[s]; ok && l.server == m.server && m.hadLease && epoch > m.firstLeaseEpoch {
-		return l.note, state.OwnerBefore(s), true
+	if note, server, ok := state.Released(s); ok && server == m.server && m.hadLease && epoch > m.firstLeaseEpoch {
+		return note, state.OwnerBefore(s), true
 	}
 	return nil, "", false
 }
@@ -48,13 +48,13 @@ func (m *hookMachine) inheritedNote(s shardmap.Shard, h *heldShard, epoch shardm
 func (m *hookMachine) prepareRelease(now time.Duration, e shardmap.Epoch) {
 	m.releaseDelivery = releaseDelivery{}
 	r := &Releases{Level: m.seen.state.Level(), Node: m.self, Server: m.server, Boot: m.boot, Proposal: e}
-	total := noteBudget{}
+	total := NoteBudget{}
 	for i := range m.shards {
 		s := shardmap.Shard(i)
 		x, ok := m.releaseOf(s, &m.shards[s])
 		switch {
 		case !ok:
-		case total.add(x.Note):
+		case total.Add(x.Note):
 			r.Shards = append(r.Shards, x)
 		default:
 			r.Over = append(r.Over, s)
@@ -117,4 +117,13 @@ func (m *hookMachine) answerReceived(now time.Duration, ans Answer, parted bool)
 	case parted && !ans.Taken && ans.Term > m.term:
 		m.received, m.term, m.resendAt, m.giveUpAt = false, ans.Term, now, now+m.deliverTime()
 	}
+}
+
+// Releases returns the releases of the last acknowledgement or goodbye, and whether a leader has
+// confirmed them. r is nil if there are none, or if no leader confirmed them in time.
+func (a *Agent) Releases() (r *Releases, confirmed bool) {
+	if a.hooks == nil {
+		return nil, false
+	}
+	return a.hooks.releases, a.hooks.received
 }

@@ -3,9 +3,24 @@ package ack
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"shardway/shardmap"
 )
+
+const (
+	// 1/deliverFraction of the release timeout is reserved for delivering the release notes to
+	// the leader. minDeliverTime is the minimum of that reserve, unless it is more than a
+	// quarter of the release timeout.
+	deliverFraction = 16
+	minDeliverTime  = 100 * time.Millisecond
+)
+
+// NoteDeliveryTime returns the part of a release timeout that a node reserves for delivering
+// release notes to the leader.
+func NoteDeliveryTime(release time.Duration) time.Duration {
+	return max(release/deliverFraction, min(minDeliverTime, release/4))
+}
 
 // storeReleases stores the releases of a node in place of earlier ones. It ignores late ones:
 // the node does not send the newer ones again after their confirmation.
@@ -39,7 +54,7 @@ func (m *member) ackCounts(e shardmap.Epoch) bool {
 // those that have acknowledged p. The release of a shard is unknown if the shard is taken
 // without the acknowledgement of its owner.
 func (l *Leader) releasesToCommit(base, p *shardmap.Map) (released []Released, servers []string) {
-	total := noteBudget{}
+	total := NoteBudget{}
 	for _, m := range base.Members() {
 		n := l.member(m.ID)
 		if !n.hasReleases() || n.heartbeat.Acked != p.Epoch() {
@@ -50,7 +65,7 @@ func (l *Leader) releasesToCommit(base, p *shardmap.Map) (released []Released, s
 			if to == "" {
 				continue
 			}
-			if !total.add(r.Note) {
+			if !total.Add(r.Note) {
 				l.emit(Event{Kind: EventNoteDropped, Node: n.id, Shard: r.Shard})
 				continue
 			}

@@ -53,7 +53,7 @@ func (s *State) Kept(shard shardmap.Shard) (Kept, bool) {
 
 // recordReleases records the releases of the shards that move with the map being committed.
 // All earlier records of moving shards are removed.
-func (s *State) recordReleases(c commit) {
+func (s *State) recordReleases(c CommitEntry) {
 	moves := shardmap.Diff(s.committed, s.last)
 	if len(moves) == 0 {
 		return
@@ -67,11 +67,11 @@ func (s *State) recordReleases(c commit) {
 			to[m.Shard] = m.To
 		}
 	}
-	servers := make(map[shardmap.NodeID]string, len(c.servers))
-	for _, server := range c.servers {
+	servers := make(map[shardmap.NodeID]string, len(c.Servers))
+	for _, server := range c.Servers {
 		servers[nodeOf(server)] = server
 	}
-	for _, r := range c.released {
+	for _, r := range c.Released {
 		server := servers[to[r.Shard]]
 		if server == "" {
 			continue // it does not move, or its new owner is unknown
@@ -84,15 +84,15 @@ func (s *State) recordReleases(c commit) {
 
 // recordKept records the releases of a node that restarts in place. Records of earlier
 // restarts of the node are removed.
-func (s *State) recordKept(c restartEntry) {
+func (s *State) recordKept(c RestartEntry) {
 	next := maps.Clone(s.keptNotes)
-	for shard := range s.committed.Shards(c.node) {
+	for shard := range s.committed.Shards(c.Node) {
 		delete(next, shard)
 	}
-	for _, r := range c.released {
+	for _, r := range c.Released {
 		// A shard that the node got after that proposal is not released.
-		if int(r.Shard) < s.committed.Len() && s.committed.Owner(r.Shard) == c.node && s.committed.OwnedSince(r.Shard) <= c.proposal {
-			setKey(&next, r.Shard, releaseNote{server: c.server, note: r.Note, boot: c.boot, index: s.index, released: r.From == ""})
+		if int(r.Shard) < s.committed.Len() && s.committed.Owner(r.Shard) == c.Node && s.committed.OwnedSince(r.Shard) <= c.Proposal {
+			setKey(&next, r.Shard, releaseNote{server: c.Server, note: r.Note, boot: c.Boot, index: s.index, released: r.From == ""})
 		}
 	}
 	boundNotes(next, s.committed)
@@ -107,9 +107,9 @@ func boundNotes(all map[shardmap.Shard]releaseNote, m *shardmap.Map) {
 	slices.SortFunc(shards, func(a, b shardmap.Shard) int {
 		return cmp.Or(cmp.Compare(since(b), since(a)), cmp.Compare(a, b))
 	})
-	total := noteBudget{}
+	total := NoteBudget{}
 	for _, shard := range shards {
-		if !total.add(all[shard].note) {
+		if !total.Add(all[shard].note) {
 			delete(all, shard)
 		}
 	}
@@ -148,7 +148,7 @@ func (r *reader) releaseNotes(m *shardmap.Map, kept bool) map[shardmap.Shard]rel
 	servers := r.servers()
 	var all map[shardmap.Shard]releaseNote
 	used := map[string]bool{}
-	next, total := uint64(0), noteBudget{}
+	next, total := uint64(0), NoteBudget{}
 	for range r.uint(0, uint64(m.Len())) {
 		s, at := next+r.uint(0, MaxShards), r.uint(0, shardmap.MaxMembers)
 		l := releaseNote{note: r.note(), boot: r.uint(0, maxUint)}
@@ -161,7 +161,7 @@ func (r *reader) releaseNotes(m *shardmap.Map, kept bool) map[shardmap.Shard]rel
 		case kept != (l.boot != 0) || s >= uint64(m.Len()) || at >= uint64(len(servers)) || nodeOf(servers[at]) != m.Owner(shardmap.Shard(s)):
 			r.fail("release for another server than the owner")
 			return nil
-		case !total.add(l.note):
+		case !total.Add(l.note):
 			r.fail("too many notes")
 			return nil
 		}

@@ -110,13 +110,13 @@ func (r *reader) releases() []Released {
 	names := append([]string{""}, r.servers()...)
 	var list []Released
 	used := map[uint64]bool{}
-	next, total := uint64(0), noteBudget{}
+	next, total := uint64(0), NoteBudget{}
 	for range r.uint(0, MaxShards) {
 		s, at, note := next+r.uint(0, MaxShards), r.uint(0, uint64(len(names)-1)), r.note()
 		if s >= MaxShards {
 			r.fail("no such shard")
 		}
-		if !total.add(note) {
+		if !total.Add(note) {
 			r.fail("too many notes")
 		}
 		if r.err != nil {
@@ -140,11 +140,11 @@ func (r *reader) note() []byte {
 	return slices.Clone(n)
 }
 
-// noteBudget counts notes up to their limits.
-type noteBudget struct{ notes, bytes int }
+// NoteBudget counts notes up to their limits.
+type NoteBudget struct{ notes, bytes int }
 
-// add counts a note. It returns false, without counting, if the note does not fit.
-func (r *noteBudget) add(note []byte) bool {
+// Add counts a note. It returns false, without counting, if the note does not fit.
+func (r *NoteBudget) Add(note []byte) bool {
 	if len(note) == 0 {
 		return true
 	}

@@ -1,8 +1,6 @@
 package ack
 
 import (
-	"bytes"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -10,119 +8,19 @@ import (
 	"shardway/shardmap"
 )
 
-// releasesOfA returns the releases of node a for proposal 9.
-func releasesOfA(shards ...Released) Releases {
-	return Releases{Level: MinLevel, Node: "a", Server: "a/1", Boot: 7, Proposal: 9, Shards: shards}
-}
-
-func TestReleasesTravelAsTheyAre(t *testing.T) {
-	for _, r := range []Releases{
-		releasesOfA(),
-		releasesOfA(Released{Shard: 0}, Released{Shard: 1, Note: []byte("x")}, Released{Shard: MaxShards - 1, From: "b", Note: bytes.Repeat([]byte{1}, MaxNote)}),
-		releasesOfA(Released{Shard: 3, From: "c"}, Released{Shard: 4, From: "b"}, Released{Shard: 5, From: "c"}),
-	} {
-		b, _ := r.MarshalBinary()
-		var got Releases
-		if err := got.UnmarshalBinary(b); err != nil || !reflect.DeepEqual(got, r) || got.Digest() != r.Digest() {
-			t.Errorf("%+v became %+v, %v", r, got, err)
-		}
-	}
-	one, other := releasesOfA(Released{Shard: 3}), releasesOfA(Released{Shard: 3})
-	for _, change := range []func(){
-		func() { other.Server = "a/2" }, func() { other.Boot++ }, func() { other.Proposal++ }, func() { other.Shards[0].Note = []byte("x") }, func() { other.Shards[0].From = "b" },
-	} {
-		change()
-		if one.Digest() == other.Digest() {
-			t.Errorf("%+v and %+v have one digest", one, other)
-		}
-		other = releasesOfA(Released{Shard: 3})
-	}
-}
-
-func FuzzReleases(f *testing.F) {
-	for _, r := range []Releases{releasesOfA(), releasesOfA(Released{Shard: 3, From: "c", Note: []byte("n")}, Released{Shard: 70, Note: []byte("m")})} {
-		b, _ := r.MarshalBinary()
-		f.Add(b)
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		var r Releases
-		if r.UnmarshalBinary(b) != nil {
-			return
-		}
-		if again, _ := r.MarshalBinary(); !bytes.Equal(again, b) {
-			t.Errorf("%x reads as %+v, which is %x", b, r, again)
-		}
-		for i, x := range r.Shards {
-			if len(x.Note) > MaxNote || i > 0 && x.Shard <= r.Shards[i-1].Shard {
-				t.Errorf("%+v", r.Shards)
-			}
-		}
-	})
-}
-
-// The digest in the newest heartbeat selects the valid releases, of the same server, boot and
-// acknowledgement.
-func TestReleasesAreBound(t *testing.T) {
-	r := releasesOfA(Released{Shard: 3})
-	beat := Heartbeat{Node: "a", Server: "a/1", Boot: 7, Acked: 9, Released: r.Digest()}
-	n := member{id: "a", heartbeat: beat}
-	if n.hasReleases() || n.ackCounts(9) || !n.hasAcked(9) {
-		t.Error("an acknowledgement counts before its releases have come")
-	}
-	n.storeReleases(r)
-	if !n.hasReleases() || !n.ackCounts(9) {
-		t.Error("an acknowledgement does not count though its releases have come")
-	}
-	for what, change := range map[string]func(*Heartbeat){
-		"another disk":             func(h *Heartbeat) { h.Server = "a/2" },
-		"another boot":             func(h *Heartbeat) { h.Boot = 8 },
-		"another acknowledgement":  func(h *Heartbeat) { h.Acked = 10 },
-		"other releases":           func(h *Heartbeat) { h.Released[0]++ },
-		"nothing that is given up": func(h *Heartbeat) { h.Released = [32]byte{} },
-	} {
-		n.heartbeat = beat
-		change(&n.heartbeat)
-		if n.hasReleases() {
-			t.Errorf("%s, and the releases pass on", what)
-		}
-	}
-	// Late releases do not replace it, because the node has its confirmation.
-	n.heartbeat = beat
-	for _, late := range []func(*Releases){
-		func(r *Releases) { r.Proposal = 8 }, func(r *Releases) { r.Boot = 6 }, func(r *Releases) { r.Server = "a/0" },
-	} {
-		old := releasesOfA(Released{Shard: 3})
-		late(&old)
-		if n.storeReleases(old); !n.hasReleases() {
-			t.Errorf("%+v came late, and the releases are gone", old)
-		}
-	}
-	// Releases of the next process on this disk are not late, even before its heartbeat.
-	next := releasesOfA(Released{Shard: 3})
-	next.Boot = 8
-	n.storeReleases(next)
-	if n.heartbeat = (Heartbeat{Node: "a", Server: "a/1", Boot: 8, Acked: 9, Released: next.Digest()}); !n.hasReleases() {
-		t.Error("what the next process gives up is taken for late")
-	}
-	n.heartbeat.Released = [32]byte{}
-	if !n.ackCounts(9) {
-		t.Error("an acknowledgement that gives up nothing does not count")
-	}
-}
-
 // passOn moves every shard from a to b, the ones in notes released with these notes, the
 // others unreleased.
 func (s *hookStage) passOn(server string, notes map[shardmap.Shard]string) {
 	s.t.Helper()
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	last := s.see.state.Last()
-	c := commit{epoch: last.Epoch(), digest: last.Digest(), servers: []string{server}}
+	c := CommitEntry{Epoch: last.Epoch(), Digest: last.Digest(), Servers: []string{server}}
 	for sh := range shardmap.Shard(s.see.state.Shards()) {
 		if n, ok := notes[sh]; ok {
-			c.released = append(c.released, Released{Shard: sh, Note: []byte(n)})
+			c.Released = append(c.Released, Released{Shard: sh, Note: []byte(n)})
 		}
 	}
-	s.entry(encodeCommit(MinLevel, c))
+	s.entry(EncodeCommit(MinLevel, c))
 	s.see.draining = 0
 }
 
@@ -148,54 +46,8 @@ func TestAnotherDiskGetsNoReleaseNote(t *testing.T) {
 	}
 }
 
-// A recovered cluster does not know what the lost one has done since.
-func TestNothingCountsAsReleasedAfterRecovery(t *testing.T) {
-	s := newHookStage(t, 2)
-	s.passOn("b/1", map[shardmap.Shard]string{0: "", 1: "there"})
-	if note, server, ok := s.see.state.Released(1); !ok || server != "b/1" || string(note) != "there" {
-		t.Fatalf("%q for %q, %v", note, server, ok)
-	}
-	r, err := s.see.state.Recovered("c2", s.see.state.MaxIndex()+MinJump)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for sh := range shardmap.Shard(2) {
-		if _, _, ok := r.Released(sh); ok {
-			t.Errorf("shard %d counts as released", sh)
-		}
-	}
-}
-
-// Snapshots contain release notes, for owners only.
-func TestSnapshotContainsReleaseNotes(t *testing.T) {
-	s := newHookStage(t, 8)
-	s.passOn("b/1", map[shardmap.Shard]string{0: "", 3: "there"})
-	b, err := s.see.state.MarshalBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := DecodeState(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for sh := range shardmap.Shard(8) {
-		note, server, ok := got.Released(sh)
-		wantNote, wantServer, want := s.see.state.Released(sh)
-		if ok != want || server != wantServer || string(note) != string(wantNote) {
-			t.Errorf("shard %d: %q for %q, %v, want %q for %q, %v", sh, note, server, ok, wantNote, wantServer, want)
-		}
-	}
-	if b = bytes.Replace(b, []byte("b/1"), []byte("c/1"), 1); bytes.Contains(b, []byte("b/1")) {
-		t.Fatal("more than one name")
-	}
-	if _, err = DecodeState(b); err == nil {
-		t.Error("a release for a server of nobody's was taken")
-	}
-}
-
-// The notes of a node, of a commit and of the state are bounded: shards whose notes do not fit
-// move unreleased, and the oldest notes are removed first.
-func TestNotesAreBounded(t *testing.T) {
+// The notes of a node are bounded: shards whose notes do not fit move unreleased.
+func TestNotesOfANodeAreBounded(t *testing.T) {
 	s := newHookStage(t, 1200)
 	s.acquire()
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
@@ -220,13 +72,6 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 	if s.got[0].Over[0] != MaxNoteBytes/MaxNote {
 		t.Errorf("the first that does not fit is %d", s.got[0].Over[0])
-	}
-	many := map[shardmap.Shard]releaseNote{}
-	for sh := range shardmap.Shard(1200) {
-		many[sh] = releaseNote{server: "a/1", note: []byte("n")}
-	}
-	if boundNotes(many, s.see.state.Committed()); len(many) != MaxNotes {
-		t.Errorf("%d notes are kept, want %d", len(many), MaxNotes)
 	}
 }
 

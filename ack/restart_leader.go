@@ -35,23 +35,23 @@ func (l *Leader) restartingNodes() map[shardmap.NodeID]bool {
 // submitRestart submits the begin or the end of a restart. It returns true if it did, or if a
 // begin waits for releases: until then the map must leave the shards of the node in place.
 func (l *Leader) submitRestart(now time.Duration) bool {
-	var next restartEntry
+	var next RestartEntry
 	awaited := false
 	for id, n := range l.members {
 		if l.awaitsReleases(now, n) && !l.clientsWait(now) {
 			awaited = true
 			continue
 		}
-		if c, ok := l.restartChange(now, n); ok && (next.node == "" || id < next.node) {
+		if c, ok := l.restartChange(now, n); ok && (next.Node == "" || id < next.Node) {
 			next = c
 		}
 	}
-	if next.node == "" {
+	if next.Node == "" {
 		return awaited
 	}
 	l.submitting, l.submittingChange, l.submitted = true, true, now
-	l.emit(Event{Kind: EventRestart, Node: next.node, Grace: next.grace})
-	l.emit(Submit{Entry: encodeRestart(l.state.Level(), next)})
+	l.emit(Event{Kind: EventRestart, Node: next.Node, Grace: next.Grace})
+	l.emit(Submit{Entry: EncodeRestart(l.state.Level(), next)})
 	return true
 }
 
@@ -63,10 +63,10 @@ func (l *Leader) announcesRestart(n *member) bool {
 
 // awaitsReleases reports whether the releases for the next process of the node are still in
 // transit, because the leader that received the goodbye no longer leads. The node sends them
-// for deliverTime once it gets an answer of the new leader, and the leader allows as much time
+// for NoteDeliveryTime once it gets an answer of the new leader, and the leader allows as much time
 // for that.
 func (l *Leader) awaitsReleases(now time.Duration, n *member) bool {
-	return l.announcesRestart(n) && n.heartbeat.Released != [32]byte{} && !n.hasReleases() && now-n.restart.goodbyeAt < min(2*deliverTime(n.heartbeat.Release), maxReleaseWait)
+	return l.announcesRestart(n) && n.heartbeat.Released != [32]byte{} && !n.hasReleases() && now-n.restart.goodbyeAt < min(2*NoteDeliveryTime(n.heartbeat.Release), maxReleaseWait)
 }
 
 // clientsWait reports whether clients wait for a map: for moving shards, or for shards of a
@@ -84,19 +84,19 @@ func (l *Leader) clientsWait(now time.Duration) bool {
 }
 
 // restartChange returns the entry that is needed for a node. ok is false if none is.
-func (l *Leader) restartChange(now time.Duration, n *member) (restartEntry, bool) {
+func (l *Leader) restartChange(now time.Duration, n *member) (RestartEntry, bool) {
 	a, _ := l.state.Restart(n.id)
 	switch {
 	case l.announcesRestart(n):
-		c := restartEntry{term: l.o.Term, node: n.id, boot: n.heartbeat.Boot, grace: n.heartbeat.Back}
+		c := RestartEntry{Term: l.o.Term, Node: n.id, Boot: n.heartbeat.Boot, Grace: n.heartbeat.Back}
 		if n.hasReleases() && len(n.releases.Shards) > 0 {
-			c.released, c.server, c.proposal = n.releases.Shards, n.releases.Server, n.releases.Proposal
+			c.Released, c.Server, c.Proposal = n.releases.Shards, n.releases.Server, n.releases.Proposal
 		}
 		return c, true
 	case l.isRestarting(n) && (l.hasReturned(now, n, a) || now-n.restart.since >= a.Grace):
-		return restartEntry{term: l.o.Term, node: n.id, boot: a.Boot}, true
+		return RestartEntry{Term: l.o.Term, Node: n.id, Boot: a.Boot}, true
 	}
-	return restartEntry{}, false
+	return RestartEntry{}, false
 }
 
 // hasReturned reports whether a later process of the node serves its shards, or leaves.

@@ -36,44 +36,47 @@ func (s *State) Restart(node shardmap.NodeID) (Restart, bool) {
 	return a, ok
 }
 
+// RestartsIndex returns the index of the last entry that has changed a restart; zero means none.
+func (s *State) RestartsIndex() uint64 { return s.restartsIndex }
+
 // Restarting reports whether the cluster waits for the node.
 func (s *State) Restarting(node shardmap.NodeID) bool {
 	a, ok := s.restarts[node]
 	return ok && !a.Over
 }
 
-// restartEntry begins a restart, or ends it.
-type restartEntry struct {
-	// term is the Raft term of the leader that received the goodbye (see proposal).
-	term uint64
-	node shardmap.NodeID
-	boot uint64
-	// grace is zero in the entry that ends the restart.
-	grace time.Duration
-	// released are the releases for the next process, ordered by shard. server is the disk
-	// that released them, and proposal its last acknowledgement by then. All three are zero
+// RestartEntry is the log entry that begins a restart, or ends it.
+type RestartEntry struct {
+	// Term is the Raft term of the leader that received the goodbye (see ProposalEntry).
+	Term uint64
+	Node shardmap.NodeID
+	Boot uint64
+	// Grace is zero in the entry that ends the restart.
+	Grace time.Duration
+	// Released are the releases for the next process, ordered by shard. Server is the disk
+	// that released them, and Proposal its last acknowledgement by then. All three are zero
 	// without a release.
-	released []Released
-	server   string
-	proposal shardmap.Epoch
+	Released []Released
+	Server   string
+	Proposal shardmap.Epoch
 }
 
 // applyRestart applies the begin or the end of a restart. Each boot can have one: the stopped
 // process may run for long and send its goodbye to the next leader.
-func (s *State) applyRestart(term uint64, c restartEntry) (*State, Outcome, error) {
-	a, known := s.restarts[c.node]
-	begins := c.grace > 0 && s.committed.Has(c.node) && s.last.Has(c.node) && (!known || a.Boot < c.boot)
-	ends := c.grace == 0 && known && a.Boot == c.boot && !a.Over
-	if !s.Bootstrapped() || term != c.term || !begins && !ends {
+func (s *State) applyRestart(term uint64, c RestartEntry) (*State, Outcome, error) {
+	a, known := s.restarts[c.Node]
+	begins := c.Grace > 0 && s.committed.Has(c.Node) && s.last.Has(c.Node) && (!known || a.Boot < c.Boot)
+	ends := c.Grace == 0 && known && a.Boot == c.Boot && !a.Over
+	if !s.Bootstrapped() || term != c.Term || !begins && !ends {
 		return s.ignore()
 	}
 	if begins {
-		a = Restart{Boot: c.boot, Grace: c.grace}
+		a = Restart{Boot: c.Boot, Grace: c.Grace}
 		s.recordKept(c)
 	}
 	a.Over = ends
 	s.restarts = maps.Clone(s.restarts)
-	setKey(&s.restarts, c.node, a)
+	setKey(&s.restarts, c.Node, a)
 	s.restartsIndex = s.index
 	return s, OutcomeRestartChanged, nil
 }
@@ -97,29 +100,30 @@ func (s *State) boundRestarts() {
 	}
 }
 
-func encodeRestart(at Level, c restartEntry) []byte {
+// EncodeRestart returns the entry at a level.
+func EncodeRestart(at Level, c RestartEntry) []byte {
 	w := newWriter(at)
 	w.byte(kindRestart)
-	w.uint(c.term)
-	w.text(string(c.node))
-	w.uint(c.boot)
-	w.uint(uint64(c.grace))
-	w.bool(len(c.released) > 0)
-	if len(c.released) > 0 {
-		w.text(c.server)
-		w.uint(uint64(c.proposal))
-		w.releases(c.released)
+	w.uint(c.Term)
+	w.text(string(c.Node))
+	w.uint(c.Boot)
+	w.uint(uint64(c.Grace))
+	w.bool(len(c.Released) > 0)
+	if len(c.Released) > 0 {
+		w.text(c.Server)
+		w.uint(uint64(c.Proposal))
+		w.releases(c.Released)
 	}
 	return w.b
 }
 
-func (r *reader) restartEntry() restartEntry {
-	c := restartEntry{term: r.uint(0, maxUint), node: r.node(), boot: r.uint(1, maxUint), grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
+func (r *reader) restartEntry() RestartEntry {
+	c := RestartEntry{Term: r.uint(0, maxUint), Node: r.node(), Boot: r.uint(1, maxUint), Grace: time.Duration(r.uint(0, uint64(MaxGrace)))}
 	if !r.bool() {
 		return c
 	}
-	c.server, c.proposal, c.released = r.text(1, 2*maxText), shardmap.Epoch(r.uint(1, maxUint)), r.releases()
-	if r.err == nil && (c.grace == 0 || len(c.released) == 0 || nodeOf(c.server) != c.node) {
+	c.Server, c.Proposal, c.Released = r.text(1, 2*maxText), shardmap.Epoch(r.uint(1, maxUint)), r.releases()
+	if r.err == nil && (c.Grace == 0 || len(c.Released) == 0 || nodeOf(c.Server) != c.Node) {
 		r.fail("restart with releases of another node")
 	}
 	return c

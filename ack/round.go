@@ -276,7 +276,7 @@ func (l *Leader) eligibleIgnoringFlaps(now time.Duration, n *member) bool {
 	}
 	d, _ := l.state.Drop(n.id)
 	switch {
-	case d.InForce && d.Cause.missedRound():
+	case d.InForce && d.Cause.MissedRound():
 		// Rule 3: it must have acknowledged the proposal that dropped it, and wait for
 		// the pause after repeated misses.
 		since, ok := l.droppedAt[n.id]
@@ -377,15 +377,15 @@ func (l *Leader) ackDeadline(n *member) time.Duration {
 // dropped node and the cause.
 func (l *Leader) propose(now time.Duration, a *assignment) {
 	want := a.want
-	p := proposal{term: l.o.Term, base: l.state.Committed().Epoch(), reason: l.proposalReason(now, a), want: want}
+	p := ProposalEntry{Term: l.o.Term, Base: l.state.Committed().Epoch(), Reason: l.proposalReason(now, a), Want: want}
 	if !l.state.Open() || l.state.ChangesKeys() {
-		p.keys = l.keysToActivate(now)
+		p.Keys = l.keysToActivate(now)
 	}
 	for id, cause := range l.exclusions(now, want) {
-		p.drops = append(p.drops, dropRecord{node: id, cause: cause, strikes: l.countMissedAcks(now, id, cause)})
+		p.Drops = append(p.Drops, DropRecord{Node: id, Cause: cause, Strikes: l.countMissedAcks(now, id, cause)})
 	}
-	slices.SortFunc(p.drops, func(a, b dropRecord) int { return cmp.Compare(a.node, b.node) })
-	entry, err := encodeProposal(l.state.Level(), p)
+	slices.SortFunc(p.Drops, func(a, b DropRecord) int { return cmp.Compare(a.Node, b.Node) })
+	entry, err := EncodeProposal(l.state.Level(), p)
 	if err != nil {
 		// Every map of shardmap.Assign can be encoded.
 		panic(err)
@@ -393,13 +393,13 @@ func (l *Leader) propose(now time.Duration, a *assignment) {
 	l.changeWantedSince, l.submitting, l.submitted = -1, true, now
 	l.mapRequested = false
 	l.emit(Event{
-		Kind: EventProposing, Epoch: p.base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: p.reason,
+		Kind: EventProposing, Epoch: p.Base, Moved: len(shardmap.Diff(l.state.Committed(), want)), Reason: p.Reason,
 		Joined: membersMissingFrom(want, l.state.Committed()), Left: membersMissingFrom(l.state.Committed(), want),
 		Deferred: slices.Sorted(maps.Keys(a.staged)), Busy: len(shardmap.Diff(want, a.final)),
 	})
 	l.countStage(now, want)
-	for _, d := range p.drops {
-		l.emit(Event{Kind: EventDropped, Node: d.node, Cause: d.cause})
+	for _, d := range p.Drops {
+		l.emit(Event{Kind: EventDropped, Node: d.Node, Cause: d.Cause})
 	}
 	l.emit(Submit{Entry: entry})
 }
@@ -445,7 +445,7 @@ func (l *Leader) exclusions(now time.Duration, want *shardmap.Map) map[shardmap.
 // new leader does not know the time of the last one and counts from its election.
 func (l *Leader) countMissedAcks(now time.Duration, id shardmap.NodeID, c Cause) uint32 {
 	d, ok := l.state.Drop(id)
-	if !c.missedRound() {
+	if !c.MissedRound() {
 		return d.Strikes
 	}
 	since, known := l.droppedAt[id]
@@ -485,9 +485,9 @@ func (l *Leader) tryCommit(now time.Duration) {
 	// From this step on, a lease requires an acknowledgement of p.
 	l.committing, l.submitting, l.submitted = p.Epoch(), true, now
 	l.emit(Event{Kind: EventCommitting, Epoch: p.Epoch()})
-	c := commit{epoch: p.Epoch(), digest: p.Digest()}
-	c.released, c.servers = l.releasesToCommit(base, p)
-	l.emit(Submit{Entry: encodeCommit(l.state.Level(), c), Commit: true})
+	c := CommitEntry{Epoch: p.Epoch(), Digest: p.Digest()}
+	c.Released, c.Servers = l.releasesToCommit(base, p)
+	l.emit(Submit{Entry: EncodeCommit(l.state.Level(), c), Commit: true})
 }
 
 // awaitsCrashRestart reports whether RestartGrace delays a takeover: for a crashed node that

@@ -10,7 +10,7 @@ import (
 // drainSafely starts a safe drain of node a with a release timeout.
 func (s *hookStage) drainSafely(release time.Duration) {
 	s.t.Helper()
-	s.entry(encodePolicyChange(MinLevel, policyEntry{term: 1, changes: []Change{{Kind: ChangeDrain, Node: "a", Safe: true, Release: release}}}))
+	s.entry(EncodePolicyChange(MinLevel, PolicyEntry{Term: 1, Changes: []Change{{Kind: ChangeDrain, Node: "a", Safe: true, Release: release}}}))
 }
 
 // Under a safe drain, a shard whose release failed stays, however long the proposal is open.
@@ -35,7 +35,7 @@ func TestSafeDrainKeepsUnreleasedShard(t *testing.T) {
 		t.Errorf("releases ended as %+v", s.ends)
 	}
 	c := s.see.state.Committed()
-	b, err := encodeProposal(MinLevel, proposal{term: 1, base: c.Epoch(), want: shardmap.Assign(c, fuzzMembers(2), shardmap.Policy{Pins: map[shardmap.Shard]shardmap.Pin{0: {Node: "a"}, 1: {Node: "b"}}})})
+	b, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, fuzzMembers(2), shardmap.Policy{Pins: map[shardmap.Shard]shardmap.Pin{0: {Node: "a"}, 1: {Node: "b"}}})})
 	if err != nil {
 		t.Fatal(err)
 	}

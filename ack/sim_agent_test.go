@@ -126,7 +126,9 @@ func (p *proc) owns(s shardmap.Shard) (shardmap.Epoch, bool) {
 // opens reports whether a shard is served except for a pause of the whole cluster, which may
 // end before the node applies a proposal.
 func (p *proc) opens(o shardEpoch) bool {
-	return p.routing.Route(o.shard).Kind == ack.HeldPaused && p.machine.Serves(o.shard, o.epoch)
+	return p.routing.Route(o.shard).Kind == ack.HeldPaused && slices.ContainsFunc(p.machine.HeldShards(), func(h ack.HeldShardView) bool {
+		return h.Shard == o.shard && h.Epoch == o.epoch && h.Phase == ack.HookServing
+	})
 }
 
 // Running counts.

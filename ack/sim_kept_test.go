@@ -162,11 +162,11 @@ func (w *world) checkGoodbye(p *proc) {
 	if p.h.app == nil || p.back == 0 {
 		return
 	}
-	r := p.machine.Releases()
-	if r == nil && (p.stoppedOnce || p.h.slowCut || p.h.noDeliver || !p.machine.Taken()) {
+	r, confirmed := p.machine.Releases()
+	if r == nil && (p.stoppedOnce || p.h.slowCut || p.h.noDeliver || !confirmed) {
 		return // nobody has taken it in time
 	}
-	if r != nil && !p.machine.Taken() {
+	if r != nil && !confirmed {
 		w.fail("hooks: %s says goodbye before anybody has what it keeps", p.h.id)
 	}
 	given := map[shardmap.Shard]ack.Released{}

@@ -109,7 +109,7 @@ func (w *world) checkGivenUp(p *proc) {
 	if p.h.app == nil {
 		return
 	}
-	r := p.machine.Releases()
+	r, _ := p.machine.Releases()
 	if r == nil && (p.stoppedOnce || p.h.slowCut) {
 		return // the time may have been over already
 	}
@@ -155,10 +155,10 @@ func (w *world) checkGivenUp(p *proc) {
 // checkPending checks how long a node waits for the confirmation of its releases: with an
 // acknowledgement, and once more with a goodbye.
 func (w *world) checkPending(p *proc) {
-	r := p.machine.Releases()
+	r, confirmed := p.machine.Releases()
 	again := p.closing && !p.parted && r != p.pending
 	switch {
-	case r == nil || p.machine.Taken() || p.stoppedOnce:
+	case r == nil || confirmed || p.stoppedOnce:
 		p.pendingFor, p.pending, p.parted, p.pendingSince, p.sent = 0, nil, false, 0, 0
 		return
 	case r.Proposal != p.pendingFor:

@@ -14,6 +14,8 @@ type suspicionState struct {
 	// unanswered is when each heartbeat was sent that no answer has come to since, by its number,
 	// in true time.
 	unanswered map[uint64]time.Duration
+	// answeredTerm is the term of the leader whose answer counted last.
+	answeredTerm uint64
 	// met is the leader that it has told of itself at once.
 	met int
 }
@@ -121,7 +123,7 @@ func (p *proc) suspicionReport() election.Report {
 	if waits := p.unansweredFor(); waits < w.pace.Heartbeat*7/10 {
 		w.fail("doubt: %s says that it misses the leader of term %d, and waits for an answer since %v", p.h.id, m.LeaderTerm, waits)
 	}
-	if m.LeaderTerm != p.machine.EchoTerm() {
+	if m.LeaderTerm != p.answeredTerm {
 		w.fail("doubt: %s says that it misses the leader of term %d, which never answered it", p.h.id, m.LeaderTerm)
 	}
 	return m
@@ -150,6 +152,7 @@ func (p *proc) heartbeatSent(hb ack.Heartbeat) {
 
 // answerCounted records an answer that counted.
 func (p *proc) answerCounted(a ack.Answer) {
+	p.answeredTerm = a.Term
 	for number := range p.unanswered {
 		if number <= a.Beat {
 			delete(p.unanswered, number)
@@ -282,7 +285,7 @@ func (w *world) canLoseLeader(l *host) bool {
 	for _, h := range w.hosts {
 		switch {
 		case h.absent:
-		case !running(h), h.pauseAt != pauseNowhere, h.unhealthy, h.holdLog, h.holdAt, h.deaf, h.mute, h.proc.leaving, h.proc.follows != l.i, h.proc.machine.EchoTerm() != l.proc.disk.term, h.hasFaultyDisk(), h.leaseIsOld():
+		case !running(h), h.pauseAt != pauseNowhere, h.unhealthy, h.holdLog, h.holdAt, h.deaf, h.mute, h.proc.leaving, h.proc.follows != l.i, h.proc.answeredTerm != l.proc.disk.term, h.hasFaultyDisk(), h.leaseIsOld():
 			return false
 		}
 		for j := range w.hosts {

@@ -42,9 +42,9 @@ func (c Cause) String() string {
 	return causeNames[c]
 }
 
-// missedRound reports whether the dropped node sent heartbeats but did not keep up. Such a
+// MissedRound reports whether the dropped node sent heartbeats but did not keep up. Such a
 // node must first prove that it keeps up again.
-func (c Cause) missedRound() bool { return c == CauseMissedAck || c == CauseBehind }
+func (c Cause) MissedRound() bool { return c == CauseMissedAck || c == CauseBehind }
 
 // Drop is the record of a node that was excluded from a map.
 type Drop struct {
@@ -179,15 +179,15 @@ func (s *State) Apply(index, term uint64, cmd []byte) (*State, Outcome, error) {
 	switch c := c.(type) {
 	case bootstrapEntry:
 		return n.applyBootstrap(c)
-	case proposal:
+	case ProposalEntry:
 		return n.applyProposal(term, c)
-	case commit:
+	case CommitEntry:
 		return n.applyCommit(term, c)
 	case timingEntry:
 		return n.applyTiming(term, c)
-	case policyEntry:
+	case PolicyEntry:
 		return n.applyPolicy(term, c)
-	case restartEntry:
+	case RestartEntry:
 		return n.applyRestart(term, c)
 	case appReportEntry:
 		return n.applyAppReports(term, c)
@@ -234,14 +234,14 @@ func (s *State) applyTiming(term uint64, c timingEntry) (*State, Outcome, error)
 // applyProposal takes a proposal that is based on the committed map (rule 2, why 9) and was
 // submitted by the leader of the present term. A delayed proposal may enter the log when its
 // leader leads again, terms later. The state, not the leader, sets the ownership epochs.
-func (s *State) applyProposal(term uint64, c proposal) (*State, Outcome, error) {
-	if !s.Bootstrapped() || c.term != term || c.base != s.committed.Epoch() || c.want.Len() != s.committed.Len() {
+func (s *State) applyProposal(term uint64, c ProposalEntry) (*State, Outcome, error) {
+	if !s.Bootstrapped() || c.Term != term || c.Base != s.committed.Epoch() || c.Want.Len() != s.committed.Len() {
 		return s.ignore()
 	}
 	epoch := shardmap.Epoch(s.index)
-	s.last = c.want.Settle(s.committed, epoch)
-	s.lastTerm, s.reason = term, c.reason
-	s.setProposedKeys(c.keys)
+	s.last = c.Want.Settle(s.committed, epoch)
+	s.lastTerm, s.reason = term, c.Reason
+	s.setProposedKeys(c.Keys)
 	s.drops = maps.Clone(s.drops)
 	if s.drops == nil {
 		s.drops = map[shardmap.NodeID]Drop{}
@@ -252,10 +252,10 @@ func (s *State) applyProposal(term uint64, c proposal) (*State, Outcome, error) 
 			s.drops[m.ID] = d
 		}
 	}
-	for _, d := range c.drops {
-		if !s.last.Has(d.node) {
-			s.drops[d.node] = Drop{Epoch: epoch, Cause: d.cause, Strikes: d.strikes, InForce: true}
-			s.endRestart(d.node)
+	for _, d := range c.Drops {
+		if !s.last.Has(d.Node) {
+			s.drops[d.Node] = Drop{Epoch: epoch, Cause: d.Cause, Strikes: d.Strikes, InForce: true}
+			s.endRestart(d.Node)
 		}
 	}
 	s.boundDrops()
@@ -265,11 +265,11 @@ func (s *State) applyProposal(term uint64, c proposal) (*State, Outcome, error) 
 // applyCommit takes a commit only of the last proposal, and only in the term that proposed it.
 // The leader knew who may serve. Before a late commit enters the log, another leader may have
 // granted leases.
-func (s *State) applyCommit(term uint64, c commit) (*State, Outcome, error) {
-	if !s.Open() || term != s.lastTerm || c.epoch != s.last.Epoch() || c.digest != s.last.Digest() {
+func (s *State) applyCommit(term uint64, c CommitEntry) (*State, Outcome, error) {
+	if !s.Open() || term != s.lastTerm || c.Epoch != s.last.Epoch() || c.Digest != s.last.Digest() {
 		return s.ignore()
 	}
-	s.recordPreviousOwners(c.released)
+	s.recordPreviousOwners(c.Released)
 	s.recordReleases(c)
 	s.recordDepartures()
 	s.recordFormerMembers()

@@ -1,0 +1,88 @@
+package ack
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"shardway/shardmap"
+)
+
+// safeDrainState contains the shards that a safe drain leaves at this node, with the reasons.
+type safeDrainState struct {
+	drainIndex uint64 // DrainTerms.Since of the drain
+	keptShards map[shardmap.Shard]string
+}
+
+// drainTerms returns the terms of the drain of this node. Zero means that the node is not
+// drained, or stops.
+func (m *hookMachine) drainTerms() DrainTerms {
+	if m.seen.state == nil || m.seen.stopping {
+		return DrainTerms{}
+	}
+	return m.seen.state.Policy().Terms[m.self]
+}
+
+// releaseTimeout returns the release timeout in force.
+func (m *hookMachine) releaseTimeout() time.Duration {
+	if t := m.drainTerms().Release; t > 0 {
+		return t
+	}
+	return m.o.ReleaseTimeout
+}
+
+// attemptTimeout returns the timeout of one release call. An operator who sets the release
+// timeout of a drain has a slow app, so one call may take half of it.
+func (m *hookMachine) attemptTimeout() time.Duration {
+	return min(max(maxAttempt, m.drainTerms().Release/2), m.releaseTimeout())
+}
+
+func (m *hookMachine) lostTime() time.Duration    { return lostTime(m.releaseTimeout()) }
+func (m *hookMachine) deliverTime() time.Duration { return NoteDeliveryTime(m.releaseTimeout()) }
+
+// keepsUnreleased reports whether a shard remains here because its release failed under a safe
+// drain. The node then does not acknowledge the proposal, and the leader makes another one. An
+// excluded node keeps nothing.
+func (m *hookMachine) keepsUnreleased(s shardmap.Shard, h *heldShard) bool {
+	if m.seen.state.Dropped(m.self) || m.appRefuses || !m.drainTerms().Safe {
+		return false
+	}
+	if _, known := m.safeDrain.keptShards[s]; !known {
+		result, why := h.releaseFailure()
+		if m.safeDrain.keptShards == nil {
+			m.safeDrain.keptShards = map[shardmap.Shard]string{}
+		}
+		m.safeDrain.keptShards[s] = why
+		m.reportNow = true
+		m.reportReleaseEnd(s, h, result, why, true)
+	}
+	return true
+}
+
+// resetSafeDrain forgets the shards that an earlier drain left here.
+func (m *hookMachine) resetSafeDrain() {
+	if t := m.drainTerms(); !t.Safe || t.Since != m.safeDrain.drainIndex {
+		m.safeDrain = safeDrainState{drainIndex: t.Since}
+	}
+}
+
+// safeDrainReport returns the values for a heartbeat: up to MaxUnacquired shards, or all.
+func (a *Agent) safeDrainReport() (list []shardmap.Shard, all bool) {
+	if a.hooks == nil || len(a.hooks.safeDrain.keptShards) == 0 {
+		return nil, false
+	}
+	if len(a.hooks.safeDrain.keptShards) > MaxUnacquired {
+		return nil, true
+	}
+	return slices.Sorted(maps.Keys(a.hooks.safeDrain.keptShards)), false
+}
+
+// KeptShards returns the number of shards that a safe drain leaves at this node, and why the
+// first of them was not released.
+func (a *Agent) KeptShards() (n int, why string) {
+	if a.hooks == nil || len(a.hooks.safeDrain.keptShards) == 0 {
+		return 0, ""
+	}
+	all := a.hooks.safeDrain.keptShards
+	return len(all), all[slices.Min(slices.Collect(maps.Keys(all)))]
+}

@@ -1,0 +1,43 @@
+package ack
+
+import "time"
+
+// Due returns how long the caller may wait with the next Tick if no message arrives.
+func (d *LeaderDriver) Due() time.Duration {
+	now := d.o.Clock()
+	due := d.leader.nextStepAt(now)
+	if d.barrierDue >= 0 {
+		due = min(due, d.barrierDue)
+	}
+	return due - now
+}
+
+// nextStepAt returns when the next step is due. While anything is in progress, a step is due
+// every 10 ms. An idle leader is due when a member would become silent, and at least once in a
+// heartbeat interval, because excuseStall treats longer gaps as stalls.
+func (l *Leader) nextStepAt(now time.Duration) time.Duration {
+	if !l.isIdle(now) {
+		return now
+	}
+	due := now + l.o.Pace.Heartbeat
+	for _, m := range l.state.Last().Members() {
+		n := l.member(m.ID)
+		due = min(due, max(n.lastFreshEcho, n.firstHeard)+l.o.Pace.maxEchoAge()+1)
+	}
+	return due
+}
+
+// isIdle reports whether the last map is committed, no other is needed, and every member sends
+// heartbeats.
+func (l *Leader) isIdle(now time.Duration) bool {
+	if !l.barrierApplied || l.submitting || !l.roundDone || l.state.Open() || l.changeWantedSince >= 0 || len(l.policyQueue) > 0 || l.leases.revoked || now < l.resumeAt {
+		return false
+	}
+	for _, m := range l.state.Last().Members() {
+		n := l.member(m.ID)
+		if !n.hasHeartbeat() || n.hasCrashed() || n.removed || n.behindSince >= 0 || l.isRestarting(n) {
+			return false
+		}
+	}
+	return true
+}
