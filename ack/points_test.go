@@ -342,9 +342,13 @@ func TestEveryPointIsPlantedOrExplained(t *testing.T) {
 // testsOfPackages returns the names of all tests of this package and its neighbours.
 func testsOfPackages(t *testing.T) map[string]bool {
 	t.Helper()
-	files, err := filepath.Glob("../*/*_test.go")
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, pattern := range []string{"../*/*_test.go", "../*/*/*_test.go"} {
+		list, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, list...)
 	}
 	names := map[string]bool{}
 	for _, file := range files {
