@@ -66,9 +66,9 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 				w.untilSays(w.all[name], "acquiring: the app of node c acquires no shards")
 			}
 			epoch, before := w.committed().Epoch(), asked.Load()
-			time.Sleep(30 * time.Minute)
+			time.Sleep(time.Duration(share(30, 3)) * time.Minute)
 			if w.committed().Epoch() != epoch || asked.Load() != before || !w.allServed() {
-				w.t.Errorf("in half an hour epoch %d became %d, and the app of c was to acquire %d shards; want nothing to move", epoch, w.committed().Epoch(), asked.Load()-before)
+				w.t.Errorf("epoch %d became %d, and the app of c was to acquire %d shards; want nothing to move", epoch, w.committed().Epoch(), asked.Load()-before)
 			}
 			bad.Store(false)
 			w.within(15*time.Minute, "c owns its share", func() bool { return w.committed().Count("c") == shards/3 })
@@ -113,7 +113,7 @@ func TestShardLeavesAppThatDoesNotAcquireIt(t *testing.T) {
 		}
 		w.untilSays(w.all["a"], "acquiring: the app of node c did not acquire 1 shard, so other nodes own it")
 		after := w.committed().Epoch()
-		time.Sleep(20 * time.Minute)
+		time.Sleep(time.Duration(share(20, 3)) * time.Minute)
 		if w.committed().Epoch() != after {
 			w.t.Errorf("epoch %d became %d, though nothing has changed", after, w.committed().Epoch())
 		}
@@ -137,7 +137,7 @@ func TestNothingMovesWhileNoAppAcquires(t *testing.T) {
 		w.untilSettled("a", "b", "c")
 		time.Sleep(time.Minute)
 		epoch := w.committed().Epoch()
-		time.Sleep(20 * time.Minute)
+		time.Sleep(time.Duration(share(20, 3)) * time.Minute)
 		if w.committed().Epoch() != epoch {
 			w.t.Errorf("epoch %d became %d while no app acquires", epoch, w.committed().Epoch())
 		}
