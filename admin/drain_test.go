@@ -27,7 +27,7 @@ func TestDrainTellsHowFarItIs(t *testing.T) {
 	c := &draining{fake: newFake(), left: api.DrainState{Node: "n3", Requested: true, Shards: 4, Requests: 2, Sockets: -1, Held: 1}}
 	h := handlerOf(c)
 	w := fetchJSON(t, h, http.MethodGet, "/v1/drain?node=n3", "")
-	if want := `{"node":"n3","requested":true,"shards":4,"requests":2,"sockets":-1,"held":1}`; w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != want {
+	if want := `{"node":"n3","requested":true,"shards":4,"requests":2,"websockets":-1,"held":1}`; w.Code != http.StatusOK || strings.TrimSpace(w.Body.String()) != want {
 		t.Errorf("%d %s, want %s", w.Code, w.Body, want)
 	}
 	for target, want := range map[string]int{"/v1/drain": http.StatusBadRequest, "/v1/drain?node=ghost": http.StatusNotFound, "/v1/drain?node=n3&force=true": http.StatusBadRequest} {

@@ -15,7 +15,7 @@ import (
 // sockets lists sockets, or closes the upstream connections of some.
 func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 	if s.api.WebSockets == nil {
-		return problem.New(problem.NotFound, "this node knows no sockets")
+		return problem.New(problem.NotFound, "this node has no list of WebSockets")
 	}
 	if r.Method != http.MethodPost {
 		if _, err := query(r); err != nil {
@@ -38,16 +38,16 @@ func (s *Server) sockets(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	broken := s.api.WebSockets.BreakSockets(ctx, b, c.caller.String())
 	if broken.Unresponsive = nonNil(broken.Unresponsive); broken.Sockets == 0 {
-		untold := ""
+		unresponsive := ""
 		if len(broken.Unresponsive) > 0 {
-			untold = "; " + strings.Join(broken.Unresponsive, ", ") + " did not answer"
+			unresponsive = "; " + strings.Join(broken.Unresponsive, ", ") + " did not respond"
 		}
-		return problem.Newf(problem.NotFound, "no resumable WebSocket%s has a connection to its app%s: GET /v1/websockets tells which shards have some", whose, untold)
+		return problem.Newf(problem.NotFound, "no resumable WebSocket%s has a connection to its app%s: GET /v1/websockets lists the shards with WebSockets", whose, unresponsive)
 	}
 	return writeJSON(w, broken)
 }
 
-func breakArgumentNames() []string { return []string{"move_test", "key", "shard", "gap"} }
+func breakArgumentNames() []string { return []string{"move_test", "all", "key", "shard", "gap"} }
 
 // readSocketBreak parses the selection and describes it for the log, which must not contain keys.
 func (s *Server) readSocketBreak(r *http.Request) (b api.SocketBreak, whose string, err error) {
@@ -55,8 +55,8 @@ func (s *Server) readSocketBreak(r *http.Request) (b api.SocketBreak, whose stri
 	if err != nil {
 		return b, "", err
 	}
-	b = api.SocketBreak{Key: a.Key, Gap: a.Gap}
-	if a.Key == nil && a.Shard == nil {
+	b = api.SocketBreak{All: a.All, Key: a.Key, Gap: a.Gap}
+	if a.All {
 		return b, "", nil
 	}
 	shard, err := s.shardArgument(api.Arguments{Key: a.Key, Shard: a.Shard})
@@ -91,15 +91,22 @@ func readBreakArguments(r *http.Request) (a api.BreakArguments, err error) {
 	switch {
 	case err != nil:
 	case !a.Break:
-		err = missing("move_test", `say {"move_test":true} or ?move_test=true, with "key" or "shard" unless all sockets of the cluster are meant`)
+		err = missing("move_test", `give {"move_test":true} or ?move_test=true, and one of all, key and shard`)
 	case a.Key != nil && a.Shard != nil:
-		err = badParam("shard", strconv.FormatUint(*a.Shard, 10), "is that of the key: give one of the two")
+		err = badParam("shard", strconv.FormatUint(*a.Shard, 10), "is given in addition to key: give one of all, key and shard")
+	case a.All && (a.Key != nil || a.Shard != nil):
+		err = badParam("all", "true", "is given in addition to key or shard: give one of all, key and shard")
+	case !a.All && a.Key == nil && a.Shard == nil:
+		err = missing("all", `give one of all, key and shard, as in {"move_test":true,"key":"alice"} or ?move_test=true&shard=7`)
 	}
 	return a, err
 }
 
 func (p params) breakArguments() (a api.BreakArguments, err error) {
 	if a.Break, err = p.boolean("move_test"); err != nil {
+		return a, err
+	}
+	if a.All, err = p.boolean("all"); err != nil {
 		return a, err
 	}
 	if a.Gap, err = p.boolean("gap"); err != nil {
@@ -121,7 +128,7 @@ func (c *Client) Sockets(ctx context.Context) (api.SocketList, error) {
 // BreakSockets closes the connections of resumable sockets to their app, so that the sockets
 // resume with new connections.
 func (c *Client) BreakSockets(ctx context.Context, b api.SocketBreak) (api.BrokenSockets, error) {
-	a := api.BreakArguments{Break: true, Key: b.Key, Gap: b.Gap}
+	a := api.BreakArguments{Break: true, All: b.All, Key: b.Key, Gap: b.Gap}
 	if b.Shard != nil {
 		shard := uint64(*b.Shard)
 		a.Shard = &shard

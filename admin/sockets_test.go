@@ -18,7 +18,7 @@ func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
 		want         api.SocketBreak
 		logged       string
 	}{
-		{"/v1/websockets?move_test=true", "", api.SocketBreak{}, "move-test websockets"},
+		{"/v1/websockets?move_test=true&all=true", "", api.SocketBreak{All: true}, "move-test websockets"},
 		{"/v1/websockets?move_test=true&gap=true&shard=1", "", api.SocketBreak{Shard: &one, Gap: true}, "move-test websockets of shard 1 with a gap"},
 		{"/v1/websockets", `{"move_test":true,"key":"` + key + `"}`, api.SocketBreak{Key: &key}, "move-test websockets of key_hash 000000000000006b of shard 1"},
 	} {
@@ -29,7 +29,7 @@ func TestSocketsAreBrokenByShardKeyOrAll(t *testing.T) {
 			headers = append(headers, js...)
 		}
 		res := fetchJSON(t, h, "POST", tc.target, tc.body, headers...)
-		if got := body(res); res.Code != 200 || got != `{"sockets":3,"nodes":{"n1":3},"unresponsive":[]}`+"\n" {
+		if got := body(res); res.Code != 200 || got != `{"websockets":3,"nodes":{"n1":3},"unresponsive":[]}`+"\n" {
 			t.Errorf("POST %s %s = %d, %s", tc.target, tc.body, res.Code, got)
 		}
 		if len(f.mu.broke) != 1 || show(f.mu.broke[0]) != show(tc.want) {
@@ -58,11 +58,13 @@ func TestBreakThatDisturbsNobodySaysSo(t *testing.T) {
 		code int
 		want string
 	}{
-		"/v1/websockets":                              {400, "say {\\\"move_test\\\":true}"},
-		"/v1/websockets?move_test=false":              {400, "say {\\\"move_test\\\":true}"},
+		"/v1/websockets":                              {400, "give {\\\"move_test\\\":true}"},
+		"/v1/websockets?move_test=false":              {400, "give {\\\"move_test\\\":true}"},
 		"/v1/websockets?move_test=true&shard=9":       {400, "is no shard"},
-		"/v1/websockets?move_test=true&shard=1&key=a": {400, "give one of the two"},
-		"/v1/websockets?move_test=true&shard=2":       {404, "no resumable WebSocket of shard 2 has a connection to its app; n2 did not answer"},
+		"/v1/websockets?move_test=true&shard=1&key=a": {400, "give one of all, key and shard"},
+		"/v1/websockets?move_test=true":               {400, "all is missing: give one of all, key and shard"},
+		"/v1/websockets?move_test=true&all=1&shard=1": {400, "give one of all, key and shard"},
+		"/v1/websockets?move_test=true&shard=2":       {404, "no resumable WebSocket of shard 2 has a connection to its app; n2 did not respond"},
 	} {
 		f := newFake()
 		res := fetchJSON(t, handlerOf(f), "POST", target, "")
@@ -71,7 +73,7 @@ func TestBreakThatDisturbsNobodySaysSo(t *testing.T) {
 		}
 	}
 	h, _ := guarded(t, newFake())
-	if res := fetchJSON(t, h, "POST", "/v1/websockets?move_test=true", "", "Authorization", "Bearer "+readToken); res.Code != 403 {
+	if res := fetchJSON(t, h, "POST", "/v1/websockets?move_test=true&all=true", "", "Authorization", "Bearer "+readToken); res.Code != 403 {
 		t.Errorf("who may read breaks sockets: %d", res.Code)
 	}
 }

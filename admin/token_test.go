@@ -9,7 +9,7 @@ import (
 // half of what takes a key was refused.
 func TestKeysOfRequestsAreNoTokens(t *testing.T) {
 	h, _ := guarded(t, newFake())
-	for _, path := range []string{"pin?node=n3", "unpin?", "quarantine?for=1h", "lift?", "websockets?move_test=true"} {
+	for _, path := range []string{"pin?node=n3", "unpin?", "quarantine?for=1h", "lift?", "websockets?move_test=true&all=true"} {
 		if res := fetchJSON(t, h, "POST", "/v1/"+path+"&key=alice", "", "Authorization", "Bearer "+writeToken); res.Code == 401 {
 			t.Errorf("/v1/%s with a key and a token = %d %s, want what it does", path, res.Code, body(res))
 		}

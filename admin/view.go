@@ -71,7 +71,7 @@ func columns() []column {
 		{"lease", "lease"},
 		{"heard", "heard"},
 		{"running", "in flight"},
-		{"waiting", "waiting"},
+		{"waiting", "queued"},
 		{"version", "version"},
 	}
 }
@@ -154,13 +154,13 @@ func facts(st api.Status) []fact {
 		{"held here", strconv.Itoa(st.Shards.Held)},
 		{"moving", strconv.Itoa(st.Shards.Moving)},
 		{"unavailable", strconv.Itoa(st.Shards.Unavailable)},
-		{"without owner", strconv.Itoa(st.Shards.Orphaned)},
-		{"waiting here", count(st.Queue.Queued, "request")},
+		{"orphaned", strconv.Itoa(st.Shards.Orphaned)},
+		{"queued here", count(st.Queue.Queued, "request")},
 		{"cluster", cmp.Or(st.Cluster, "none yet")},
 		{"up", (time.Duration(st.UptimeS) * time.Second).String()},
 	}
 	if t := st.Timing; t != nil {
-		all = append(all, fact{"timing", fmt.Sprintf("lease %s, dead after %s, takeover %s", t.Lease, t.DeadAfter, t.Takeover)})
+		all = append(all, fact{"settings", fmt.Sprintf("lease %s, dead after %s, takeover %s", t.Lease, t.DeadAfter, t.Takeover)})
 	}
 	if k := st.Keys; k != nil {
 		all = append(all, fact{"keys", k.String()})

@@ -36,7 +36,7 @@ func TestHeldShardMovesLast(t *testing.T) {
 		t.Errorf("status: exit %d, %s", code, out)
 	}
 	out, code := shardway(t, "drain", n.ID, "--idle-first", "10m", "--wait", "--timeout", "5s", "--admin", other.Admin)
-	if code != 1 || !strings.Contains(out, "1 shard (1 held by the app), 0 requests, 0 sockets left") {
+	if code != 1 || !strings.Contains(out, "1 shard (1 held by the app), 0 requests, 0 WebSockets left") {
 		t.Errorf("drain: exit %d, %s", code, out)
 	}
 	owns(1)

@@ -30,7 +30,7 @@ type Event struct {
 	Change  *Change          `json:"change,omitempty"`
 	Finding *verdict.Finding `json:"finding,omitempty"`
 	Action  *AdminAction     `json:"action,omitempty"`
-	Sockets *Sockets         `json:"sockets,omitempty"`
+	Sockets *Sockets         `json:"websockets,omitempty"`
 	// Unreleased is set for the kind not-released.
 	Unreleased *Unreleased `json:"unreleased,omitempty"`
 	// Missed is the number of events that a lost event replaces. 0 means unknown.
@@ -48,9 +48,9 @@ type Change struct {
 	// Gained and Released are the numbers of shards that the reporting node receives and gives away.
 	Gained   int `json:"gained"`
 	Released int `json:"released"`
-	// Held is the number of requests that waited at the reporting node between the proposal and
+	// Queued is the number of requests that waited at the reporting node between the proposal and
 	// the time at which the change came into force there.
-	Held int `json:"held,omitempty"`
+	Queued int `json:"queued,omitempty"`
 	// Phases contains the durations of the phases that have ended so far, in order. The phases of
 	// the leader are included only if the reporting node proposed the change.
 	Phases []Phase `json:"phases,omitempty"`
@@ -93,7 +93,7 @@ func Phases() []string {
 // connections together, because shards moved or an owner failed.
 type Sockets struct {
 	Shards  int `json:"shards"`
-	Sockets int `json:"sockets"`
+	Sockets int `json:"websockets"`
 	// Gaps is the number of WebSockets that were resumed with a gap. Lost is the number of
 	// WebSockets that were not resumed.
 	Gaps int `json:"gaps"`

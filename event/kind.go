@@ -43,9 +43,9 @@ const (
 	// FindingRaised and FindingCleared: Finding applies from now on, or no longer applies.
 	FindingRaised
 	FindingCleared
-	// SocketsMoved: resumable WebSockets of clients of the reporting node lost their upstream
+	// WebSocketsMoved: resumable WebSockets of clients of the reporting node lost their upstream
 	// connections; see Sockets.
-	SocketsMoved
+	WebSocketsMoved
 	// NotReleased: shards moved away from Node, which reports it, although its app had not released
 	// them, for Reason; see Unreleased.
 	NotReleased
@@ -68,7 +68,7 @@ func names() []string {
 		LeaderElected: "leader-elected", LeaderLost: "leader-lost",
 		MapProposed: "map-proposed", MapAcknowledged: "map-acknowledged", MapCommitted: "map-committed",
 		AppUnhealthy: "app-unhealthy", AppHealthy: "app-healthy", FindingRaised: "finding-raised", FindingCleared: "finding-cleared",
-		SocketsMoved: "sockets-moved", NotReleased: "not-released", ActionRequested: "action", Lost: "lost",
+		WebSocketsMoved: "websockets-moved", NotReleased: "not-released", ActionRequested: "action", Lost: "lost",
 	}
 }
 

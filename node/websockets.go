@@ -102,7 +102,7 @@ func (n *Node) breakLocal(b api.SocketBreak, by string) int {
 	}
 	many := n.proxy.BreakSockets(match, b.Gap)
 	if many > 0 {
-		n.log.Info().Int("sockets", many).Bool("gap", b.Gap).Str("by", logs.Cut(by)).Msg("sockets broken on request")
+		n.log.Info().Int("websockets", many).Bool("gap", b.Gap).Str("by", logs.Cut(by)).Msg("WebSocket move test started")
 	}
 	return many
 }

@@ -50,9 +50,9 @@ type Report struct {
 	State    string    `json:"state"`
 	Leader   string    `json:"leader"` // empty while it knows none
 	Term     uint64    `json:"term"`
-	Epoch    uint64    `json:"epoch"`  // of the committed map
-	Timing   string    `json:"timing"` // in force
-	Flags    string    `json:"flags"`  // the timing that it was started with
+	Epoch    uint64    `json:"epoch"`            // of the committed map
+	Timing   string    `json:"cluster_settings"` // in force
+	Flags    string    `json:"flags"`            // the cluster-wide settings with which the node was started
 	ClockNS  int64     `json:"clock_ns"`
 	Findings []Finding `json:"findings"`
 	// Settings are those that must be the same on all nodes, by name.

@@ -20,6 +20,7 @@ type Arguments struct {
 // BreakArguments are the arguments of POST /v1/websockets.
 type BreakArguments struct {
 	Break bool    `json:"move_test"`
+	All   bool    `json:"all,omitempty"`
 	Key   *string `json:"key,omitempty"`
 	Shard *uint64 `json:"shard,omitempty"`
 	Gap   bool    `json:"gap,omitempty"`

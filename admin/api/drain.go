@@ -13,7 +13,7 @@ type DrainState struct {
 	Shards int `json:"shards"`
 	// Requests and Sockets are the numbers of requests and upgraded connections in progress at the app of the node; -1 means that the node does not respond.
 	Requests int `json:"requests"`
-	Sockets  int `json:"sockets"`
+	Sockets  int `json:"websockets"`
 	// Held is the number of these shards that the app holds (Shardway-Hold); -1 means that the node does not respond.
 	Held int `json:"held"`
 	// BlockedBy is the reason why no other node takes the shards. Empty means that another node takes them.

@@ -17,10 +17,10 @@ type HotList struct {
 type HotShard struct {
 	Shard    uint32  `json:"shard"`
 	Node     string  `json:"node"`
-	Requests float64 `json:"requests"` // per second
-	Busy     float64 `json:"busy"`     // mean number of concurrent requests, without WebSockets
-	Bytes    float64 `json:"bytes"`    // per second, both directions
-	Sockets  int32   `json:"sockets"`  // current number of upgraded connections
+	Requests float64 `json:"requests"`   // per second
+	Busy     float64 `json:"busy"`       // mean number of concurrent requests, without WebSockets
+	Bytes    float64 `json:"bytes"`      // per second, both directions
+	Sockets  int32   `json:"websockets"` // current number of upgraded connections
 }
 
 // HotKey is the request rate of a key, in requests per second.

@@ -15,11 +15,11 @@ type RunningList struct {
 type Running struct {
 	Node     string `json:"node"`
 	Version  string `json:"version"`
-	LeaseMS  int64  `json:"lease_ms"` // remaining lease; 0 means that the node admits no requests
-	Requests int    `json:"requests"` // in progress at its app
-	Sockets  int    `json:"sockets"`  // upgraded connections to its app
-	Queued   int    `json:"queued"`   // queued requests
-	Held     int    `json:"held"`     // shards that its app holds (Shardway-Hold)
+	LeaseMS  int64  `json:"lease_ms"`   // remaining lease; 0 means that the node admits no requests
+	Requests int    `json:"requests"`   // in progress at its app
+	Sockets  int    `json:"websockets"` // upgraded connections to its app
+	Queued   int    `json:"queued"`     // queued requests
+	Held     int    `json:"held"`       // shards that its app holds (Shardway-Hold)
 }
 
 // RunningService serves /v1/running.

@@ -23,7 +23,7 @@ type Status struct {
 	UptimeS  int64  `json:"uptime_s"`
 
 	// Timing has the cluster-wide settings; nil before the node belongs to a cluster.
-	Timing *TimingState `json:"timing,omitempty"`
+	Timing *TimingState `json:"settings,omitempty"`
 
 	// Keys is the active key configuration; nil before there is one.
 	Keys *KeysState `json:"keys,omitempty"`
@@ -34,7 +34,7 @@ type Status struct {
 	Shards ShardCounts `json:"shards"`
 	Queue  QueueCounts `json:"queue"`
 	// Sockets counts the long-lived connections of the responding node.
-	Sockets SocketCounts `json:"sockets"`
+	Sockets SocketCounts `json:"websockets"`
 	Nodes   []Node       `json:"nodes"` // sorted by id
 
 	// Findings has the findings of the node, most severe first.
@@ -109,7 +109,7 @@ type QueueCounts struct {
 	Bytes  int64 `json:"bytes"`
 }
 
-// SocketCounts tells of sockets and streams that live long at the answering node.
+// SocketCounts contains the numbers of long-lived connections of the responding node.
 type SocketCounts struct {
 	App int `json:"app"` // upgraded connections to its app
 	// Attached and Detached count resumable WebSockets whose clients are connected to this node:

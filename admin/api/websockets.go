@@ -32,7 +32,9 @@ type NodeSockets struct {
 // sockets resume with new connections. This has the effect of a move of their shard or, if Gap is
 // set, of a failure of its owner.
 type SocketBreak struct {
-	// Key or Shard selects the sockets of a key or of a shard. Without both, all sockets are selected.
+	// Exactly one of All, Key and Shard selects all resumable sockets of the cluster, those of a
+	// key, or those of a shard.
+	All   bool    `json:"all,omitempty"`
 	Key   *string `json:"key,omitempty"`
 	Shard *uint32 `json:"shard,omitempty"`
 	Gap   bool    `json:"gap,omitempty"`
@@ -41,7 +43,7 @@ type SocketBreak struct {
 // BrokenSockets is the response of POST /v1/websockets. GET /v1/websockets and the metrics show whether
 // the sockets resume.
 type BrokenSockets struct {
-	Sockets      int            `json:"sockets"`      // number of affected sockets
+	Sockets      int            `json:"websockets"`   // number of affected sockets
 	Nodes        map[string]int `json:"nodes"`        // number at each node that has some
 	Unresponsive []string       `json:"unresponsive"` // as in SocketList; their sockets may be unaffected
 }

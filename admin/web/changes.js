@@ -53,9 +53,9 @@ function partsOf(e) {
     const ended = e.kind === 'finding-cleared';
     return [el('b', null, ended ? `no more ${e.finding.code}` : `${e.finding.severity} ${e.finding.code}`), ended ? null : el('span', null, e.finding.text)].filter(Boolean);
   }
-  if (e.sockets) {
-    const s = e.sockets;
-    return [el('b', null, `${count(s.sockets, 'socket')} of ${count(s.shards, 'shard')} moved`), el('span', null, `${s.gaps} with a gap, ${s.lost} lost, without a leg for ${fine(s.longest_ms)} at most`)];
+  if (e.websockets) {
+    const s = e.websockets;
+    return [el('b', null, `${count(s.websockets, 'WebSocket')} of ${count(s.shards, 'shard')} moved`), el('span', null, `${s.gaps} with a gap, ${s.lost} lost, interrupted for up to ${fine(s.longest_ms)}`)];
   }
   if (e.action) return [el('b', null, e.action.what), el('span', null, `${e.action.by} · ${e.action.status}`)];
   return [el('b', null, e.kind.replaceAll('-', ' ')), about, e.reason ? el('span', null, `because: ${e.reason}`) : null].filter(Boolean);
@@ -69,9 +69,9 @@ function changeOf(e) {
   if (state) parts.push(el('span', { class: 'open' }, state));
   if (c.from_log) parts.push(el('span', null, 'found in the log at the start'));
   else parts.push(el('span', null, `${count(c.moved, 'shard')} moved${e.reason ? `, because: ${e.reason}` : ''}`));
-  const ways = (c.moves ?? []).slice(0, 4).map((w) => `${w.from || 'nobody'} → ${w.to || 'nobody'} ${w.shards}`);
+  const ways = (c.moves ?? []).slice(0, 4).map((w) => `${w.from || 'orphaned'} → ${w.to || 'orphaned'} ${w.shards}`);
   if ((c.moves ?? []).length > 4) ways.push(`and ${c.moves.length - 4} more ways`);
-  if (c.held > 0) parts.push(el('span', null, `${count(c.held, 'request')} waited here`));
+  if (c.queued > 0) parts.push(el('span', null, `${count(c.queued, 'request')} queued here`));
   if (ways.length > 0) parts.push(el('small', null, ways.join(' · ')));
   return parts;
 }

@@ -4,7 +4,7 @@ function located(key) {
   if (map.hash !== 'xxhash64' || map.owners.length === 0) return 'The shards are not known yet.';
   const shard = shardOf(key, map.owners.length), owner = ownerOf(shard);
   goTo(shard, true);
-  if (owner === '') return `Shard ${shard}, which is nobody’s: requests wait, or are refused.`;
+  if (owner === '') return `Shard ${shard} is orphaned: requests wait or are refused.`;
   const where = map.nodes[map.owners[shard]].http;
   return `Shard ${shard}, at ${owner}${where ? ` (${where})` : ''}${silent.has(owner) ? `, and unavailable: ${silent.get(owner)}` : ''}.`;
 }

@@ -113,16 +113,16 @@ function fillRow(row, n, st, now, held) {
   say(cells.heard, n.last_heartbeat_ms < 0 ? unknown : span(n.last_heartbeat_ms));
   const lease = here ? st.lease_ms : now?.lease_ms;
   say(cells.lease, lease === undefined || lease < 0 ? unknown : lease === 0 && n.role !== 'gateway' ? 'none' : span(lease));
-  sayWith(cells.running, now ? String(now.requests + now.sockets) : unknown, keptOf(held));
+  sayWith(cells.running, now ? String(now.requests + now.websockets) : unknown, resumableOf(held));
   say(cells.waiting, String(here ? st.queue.queued : now?.queued ?? unknown));
   say(cells.version, versions(here ? st.version : now?.version, n.app_version));
   return row;
 }
 
-// keptOf says how many clients of a node have sockets that are kept.
-function keptOf(s) {
+// resumableOf returns the number of resumable WebSockets of clients of a node.
+function resumableOf(s) {
   if (!s || s.attached + s.detached === 0) return '';
-  return `${s.attached + s.detached} kept${s.detached > 0 ? `, ${s.detached} without a leg` : ''}`;
+  return `${s.attached + s.detached} resumable${s.detached > 0 ? `, ${s.detached} detached` : ''}`;
 }
 
 // One stop of the Tab key for all swatches: arrow keys go on from there.

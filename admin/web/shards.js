@@ -29,7 +29,7 @@ function showShards(st) {
   const n = map.owners.length, dead = map.owners.filter((_, i) => ownerOf(i) !== '' && silent.has(ownerOf(i))).length;
   const said = [`${n} in all`];
   if (moving.size > 0) said.push(`${moving.size} moving`);
-  if (st.shards.orphaned > 0) said.push(`${st.shards.orphaned} nobody’s`);
+  if (st.shards.orphaned > 0) said.push(`${st.shards.orphaned} orphaned`);
   if (dead > 0) said.push(`${dead} unavailable (${silentOnes()})`);
   if (fresh.size > 0) said.push(`${fresh.size} moved by epoch ${map.epoch}`);
   say($('shards-sum'), said.join(' · '));
@@ -73,7 +73,7 @@ function drawShards() {
 
 function inks() {
   const s = getComputedStyle(document.documentElement), v = (name) => s.getPropertyValue(name).trim();
-  return { ink: v('--ink'), card: v('--card'), nobody: v('--nobody'), silent: v('--silent'), outage: v('--outage') };
+  return { ink: v('--ink'), card: v('--card'), orphaned: v('--orphaned'), silent: v('--silent'), outage: v('--outage') };
 }
 
 function drawShard(c, i, ink) {
@@ -81,7 +81,7 @@ function drawShard(c, i, ink) {
   const owner = ownerOf(i), to = moving.get(i);
   c.globalAlpha = lit !== '' && owner !== lit && to !== lit ? 0.16 : 1;
   if (owner === '') {
-    c.fillStyle = ink.nobody;
+    c.fillStyle = ink.orphaned;
     c.fillRect(x, y, s, s);
     stroke(c, ink.outage, px, (p) => { p(x, y, x + s, y + s); p(x + s, y, x, y + s); });
   } else {
@@ -190,13 +190,13 @@ async function learn(shard, epoch) {
 
 function storyOf(shard) {
   const owner = ownerOf(shard), to = moving.get(shard), story = stories.get(shard), last = story?.moves.at(-1);
-  const said = [`Shard ${shard}: ${owner || 'nobody’s'}`];
+  const said = [`Shard ${shard}: ${owner || 'orphaned'}`];
   if (story && story.epoch > 0) said.push(`since epoch ${story.epoch}`);
   if (last) said.push(`${last.from ? `from ${last.from}` : 'its first owner'}, because: ${last.reason}`);
-  if (moving.has(shard)) said.push(`moving to ${to || 'nobody'}`);
+  if (moving.has(shard)) said.push(`moving to ${to || 'no owner'}`);
   if (owner !== '' && silent.has(owner)) said.push(`unavailable: ${silent.get(owner)}`);
   const s = sockets?.shards.find((x) => x.shard === shard);
-  if (s) said.push(`${count(s.attached + s.detached + s.plain, 'socket')}${s.detached > 0 ? `, ${s.detached} without a leg` : ''}${s.plain > 0 ? `, ${s.plain} not kept` : ''}`);
+  if (s) said.push(`${count(s.attached + s.detached + s.plain, 'WebSocket')}${s.detached > 0 ? `, ${s.detached} detached` : ''}${s.plain > 0 ? `, ${s.plain} not resumable` : ''}`);
   return said.join(' · ');
 }
 

@@ -57,12 +57,12 @@ function factsOf(st) {
     ['held here', st.shards.held],
     ['moving', st.shards.moving],
     ['unavailable', st.shards.unavailable],
-    ['without owner', st.shards.orphaned],
-    ['waiting here', count(st.queue.queued, 'request')],
+    ['orphaned', st.shards.orphaned],
+    ['queued here', count(st.queue.queued, 'request')],
     ['cluster', st.cluster || 'none yet'],
     ['up', span(st.uptime_s * 1000)],
   ];
-  if (st.timing) facts.push(['timing', `lease ${st.timing.lease}, dead after ${st.timing.dead_after}, takeover ${st.timing.takeover}`]);
+  if (st.settings) facts.push(['settings', `lease ${st.settings.lease}, dead after ${st.settings.dead_after}, takeover ${st.settings.takeover}`]);
   if (st.keys) facts.push(['keys', keysText(st.keys)]);
   return facts;
 }

@@ -161,19 +161,19 @@ func (l looks) byKeyboard(t *testing.T) {
 // what a move did to them is an event.
 func (l looks) countsSockets(t *testing.T) {
 	s := dashboard.NewScene(3, 64)
-	s.Ring.Add(event.Event{Kind: event.SocketsMoved, Sockets: &event.Sockets{Shards: 3, Sockets: 120, Gaps: 2, Lost: 1, LongestMS: 412}})
+	s.Ring.Add(event.Event{Kind: event.WebSocketsMoved, Sockets: &event.Sockets{Shards: 3, Sockets: 120, Gaps: 2, Lost: 1, LongestMS: 412}})
 	p := show(t, l.b, s, desk)
-	p.Await(t, "the node of the clients has them", `/^\d+ 16 kept, 2 without a leg$/.test(document.querySelector("#rows tr td[data-col=running]").textContent)`)
+	p.Await(t, "the node of the clients has them", `/^\d+ 16 resumable, 2 detached$/.test(document.querySelector("#rows tr td[data-col=running]").textContent)`)
 	p.Await(t, "the other nodes have none", `[...document.querySelectorAll("#rows td[data-col=running]")].slice(1).every(c => /^\d+$/.test(c.textContent))`)
 	p.Eval(t, `document.getElementById("grid").focus()`, nil)
-	for key, want := range map[string]string{"Home": "13 sockets, 2 without a leg", "ArrowRight": "7 sockets, 4 not kept"} {
+	for key, want := range map[string]string{"Home": "13 WebSockets, 2 detached", "ArrowRight": "7 WebSockets, 4 not resumable"} {
 		if key == "ArrowRight" {
 			p.Press(t, "Home")
 		}
 		p.Press(t, key)
 		p.Await(t, "the shard has "+want, fmt.Sprintf(`document.getElementById("detail").textContent.endsWith(%q)`, want))
 	}
-	p.Await(t, "the event is told", `document.getElementById("history").textContent.includes("120 sockets of 3 shards moved2 with a gap, 1 lost, without a leg for 412 ms at most")`)
+	p.Await(t, "the event is told", `document.getElementById("history").textContent.includes("120 WebSockets of 3 shards moved2 with a gap, 1 lost, interrupted for up to 412 ms")`)
 }
 
 // The page reckons as the nodes do, whatever is in a key.

@@ -139,7 +139,7 @@ func (s *Scene) Fail(node int) {
 func (s *Scene) tell(kind event.Kind, phases ...event.Phase) {
 	c := event.Change{Base: s.status.Epoch, Moved: len(s.to), Phases: phases}
 	if kind == event.MapCommitted {
-		c.Held = 12
+		c.Queued = 12
 	}
 	ways := map[event.ShardMoves]int{}
 	for shard, to := range s.to {

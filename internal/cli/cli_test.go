@@ -157,7 +157,7 @@ func TestTablesForPeople(t *testing.T) {
 		want []string // lines that must be there, blanks squeezed
 	}{
 		{"status", []string{
-			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned, 0 unavailable", "lease for 412ms", "sockets 4 at the app; of clients here 4 kept, 1 of them without a leg, and 2 event streams", "up 3m2s",
+			"node a (boot 3, follower)", "leader b (term 7)", "shards 2 of 4 here, 0 moving, 0 orphaned, 0 unavailable", "lease for 412ms", "websockets 4 at the app; of clients here 4 resumable, 1 of them detached, and 2 event streams", "up 3m2s",
 			"a active follower yes 2 1 - healthy - 40ms ago 10.0.0.1:8080", "WARNING even-voters: two voters (a and b?): the loss of either stops the cluster; add a node",
 		}},
 		{"nodes", []string{"NODE STATE ROLE VOTES SHARDS WEIGHT ZONE APP APP-VERSION HEARD HTTP", "b?[2J active leader yes 2 1 z healthy 2.1 - -"}},
@@ -168,7 +168,7 @@ func TestTablesForPeople(t *testing.T) {
 		{"websockets move-test --key alice --gap", []string{"2 legs of clients at a were cut", "1 legs of clients at c were cut", "", "no response from b"}},
 		{"websockets move-test --shard 3", []string{"2 legs of clients at a are handed over", "1 legs of clients at c are handed over"}},
 		{"hot --limit 1", []string{
-			"SHARD NODE REQUESTS/S BUSY KB/S SOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD REQUESTS/S KEY", "0123456789abcdef 1 12.5 -", "", "no response from b",
+			"SHARD NODE REQUESTS/S BUSY KB/S WEBSOCKETS", "1 a 12.5 0.50 2.0 3", "", "KEY-HASH SHARD REQUESTS/S KEY", "0123456789abcdef 1 12.5 -", "", "no response from b",
 		}},
 		{"shards 2", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS RELEASED", "2 b moving a 9 a yes", "", "EPOCH FROM TO REASON", "5 - a join", "9 a b crashed"}},
 		{"shards 3", []string{"SHARD OWNER STATE TO EPOCH PREVIOUS RELEASED", "3 b owned - 12 - -", "", "the node remembers no move of it"}},

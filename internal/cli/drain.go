@@ -276,7 +276,7 @@ func left(d api.DrainState) string {
 		text += fmt.Sprintf(" (%d held by the app)", d.Held)
 	}
 	if d.Requests >= 0 && d.Sockets >= 0 {
-		text += ", " + counted(d.Requests, "request") + ", " + counted(d.Sockets, "socket")
+		text += ", " + counted(d.Requests, "request") + ", " + counted(d.Sockets, "WebSocket")
 	}
 	return text + " left"
 }

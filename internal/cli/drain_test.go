@@ -19,7 +19,7 @@ func TestDrainShowsWhatIsLeftUntilNothingIs(t *testing.T) {
 	two := api.DrainState{Requested: true, Shards: 2, Requests: 7, Sockets: 1}
 	c := drained(two, two, api.DrainState{Requested: true, Shards: 1, Requests: -1, Sockets: -1}, api.DrainState{Requested: true, Sockets: 1})
 	code, out, errOut := run(t, "drain a --wait --admin="+serveCluster(t, c))
-	if want := "2 shards, 7 requests, 1 socket left\n1 shard left\n0 shards, 0 requests, 1 socket left\nnode a owns nothing\n"; code != 0 || out != want {
+	if want := "2 shards, 7 requests, 1 WebSocket left\n1 shard left\n0 shards, 0 requests, 1 WebSocket left\nnode a owns nothing\n"; code != 0 || out != want {
 		t.Errorf("exit %d, %s, wrote %q, want %q", code, errOut, out, want)
 	}
 	code, out, errOut = run(t, "drain a --wait --json --admin="+serveCluster(t, drained(two)))
@@ -35,7 +35,7 @@ func TestDrainSaysWhichNodeWasAskedAndHowToUndoIt(t *testing.T) {
 	two := api.DrainState{Requested: true, Shards: 2}
 	for line, want := range map[string]string{
 		"drain":               begun,
-		"drain --wait":        begun + "2 shards, 0 requests, 0 sockets left\nnode a owns nothing\n",
+		"drain --wait":        begun + "2 shards, 0 requests, 0 WebSockets left\nnode a owns nothing\n",
 		"drain b":             "node b is to own nothing until `shardway uncordon b`; `shardway nodes` shows what is left\n",
 		"drain --json":        "{\n  \"action\": \"drain\",\n  \"node\": \"a\",\n  \"done\": true\n}\n",
 		"drain --wait --json": "{\n  \"action\": \"drain\",\n  \"node\": \"a\",\n  \"done\": true\n}\n",
@@ -54,7 +54,7 @@ func TestDrainThatANodeDoesNotKnowYetIsNotTakenBack(t *testing.T) {
 		t.Errorf("known a moment later: exit %d, %s", code, errOut)
 	}
 	code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(late, late, late, late)))
-	if code != 1 || !strings.Contains(errOut, "the drain of node a was taken back with 2 shards, 0 requests, 0 sockets left") {
+	if code != 1 || !strings.Contains(errOut, "the drain of node a was taken back with 2 shards, 0 requests, 0 WebSockets left") {
 		t.Errorf("taken back: exit %d, %s", code, errOut)
 	}
 }
@@ -65,7 +65,7 @@ func TestDrainWaitsNoLongerThanItsDeadline(t *testing.T) {
 		endless[i] = api.DrainState{Requested: true, Shards: 2, Requests: 1}
 	}
 	code, _, errOut := run(t, "drain a --wait --timeout=50ms --admin="+serveCluster(t, drained(endless...)))
-	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 1 request, 0 sockets left at node a: the drain goes on") {
+	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 1 request, 0 WebSockets left at node a: the drain goes on") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
 }
@@ -74,7 +74,7 @@ func TestDrainEndsWithTheReasonForWhichShardsStay(t *testing.T) {
 	staying := api.DrainState{Requested: true, Shards: 2, BlockedBy: "no other node can own them"}
 	moving := api.DrainState{Requested: true, Shards: 2}
 	code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(staying, staying, staying)))
-	if code != 1 || !strings.Contains(errOut, "2 shards, 0 requests, 0 sockets left at node a, and they stay there: no other node can own them") {
+	if code != 1 || !strings.Contains(errOut, "2 shards, 0 requests, 0 WebSockets left at node a, and they stay there: no other node can own them") {
 		t.Errorf("a reason that stands: exit %d, %s", code, errOut)
 	}
 	if code, _, errOut := run(t, "drain a --wait --admin="+serveCluster(t, drained(staying, staying, moving, staying, staying))); code != 0 {
@@ -88,7 +88,7 @@ func TestDrainSaysAtTheDeadlineWhatItWaitsFor(t *testing.T) {
 		endless[i] = api.DrainState{Requested: true, Shards: 2, WaitsFor: "epoch 9 is not acknowledged by node b"}
 	}
 	code, _, errOut := run(t, "drain a --wait --timeout=50ms --admin="+serveCluster(t, drained(endless...)))
-	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 0 requests, 0 sockets left at node a: the drain goes on (epoch 9 is not acknowledged by node b)") {
+	if code != 1 || !strings.Contains(errOut, "after 50ms, 2 shards, 0 requests, 0 WebSockets left at node a: the drain goes on (epoch 9 is not acknowledged by node b)") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
 }
@@ -148,7 +148,7 @@ func TestDrainOfOneselfNeedsNoTokenAndEndsIfNobodyTakesTheShards(t *testing.T) {
 	}
 	n.get(t, "http://"+n.probes+"/readyz", http.StatusServiceUnavailable)
 	code, _, errOut = run(t, "drain --local --wait --data="+data)
-	if code != 1 || !strings.Contains(errOut, "16 shards, 0 requests, 0 sockets left at node solo, and they stay there: no other node is there") {
+	if code != 1 || !strings.Contains(errOut, "16 shards, 0 requests, 0 WebSockets left at node solo, and they stay there: no other node is there") {
 		t.Errorf("--wait: exit %d, %q", code, errOut)
 	}
 	if body := n.get(t, "http://"+n.listen+"/", http.StatusOK); body != "alice at solo" {

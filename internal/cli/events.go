@@ -123,7 +123,7 @@ func eventLine(e *event.Event) string {
 		words = append(words, fmt.Sprintf("%s %s: %s", x.Severity, x.Code, x.Text))
 	}
 	if x := e.Sockets; x != nil {
-		words = append(words, fmt.Sprintf("%d sockets of %d shards: %d with a gap, %d lost, without a leg for %.0f ms at most", x.Sockets, x.Shards, x.Gaps, x.Lost, x.LongestMS))
+		words = append(words, fmt.Sprintf("%d WebSockets of %d shards: %d with a gap, %d lost, interrupted for up to %.0f ms", x.Sockets, x.Shards, x.Gaps, x.Lost, x.LongestMS))
 	}
 	if x := e.Action; x != nil {
 		words = append(words, fmt.Sprintf("%s by %s from %s: %d", x.What, x.By, x.From, x.Status))
@@ -147,8 +147,8 @@ func changeWords(x *event.Change) []string {
 		}
 		words = append(words, fmt.Sprintf("%s→%s %d", from, m.To, m.Shards))
 	}
-	if x.Held > 0 {
-		words = append(words, fmt.Sprintf("held %d", x.Held))
+	if x.Queued > 0 {
+		words = append(words, fmt.Sprintf("queued %d", x.Queued))
 	}
 	for _, p := range x.Phases {
 		words = append(words, fmt.Sprintf("%s %.1f ms", p.Name, p.MS))

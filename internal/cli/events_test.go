@@ -104,8 +104,8 @@ func TestEventsAreFollowed(t *testing.T) {
 
 func TestEventOfSocketsIsALine(t *testing.T) {
 	r, at := told(t)
-	r.Add(event.Event{Kind: event.SocketsMoved, Sockets: &event.Sockets{Shards: 3, Sockets: 120, Gaps: 2, Lost: 1, LongestMS: 412.6}})
-	want := "sockets-moved     epoch 17 term 3  120 sockets of 3 shards: 2 with a gap, 1 lost, without a leg for 413 ms at most\n"
+	r.Add(event.Event{Kind: event.WebSocketsMoved, Sockets: &event.Sockets{Shards: 3, Sockets: 120, Gaps: 2, Lost: 1, LongestMS: 412.6}})
+	want := "websockets-moved  epoch 17 term 3  120 WebSockets of 3 shards: 2 with a gap, 1 lost, interrupted for up to 413 ms\n"
 	if code, out, _ := run(t, "events --after 0000000000000007-3"+at); code != 0 || !strings.HasSuffix(out, want) {
 		t.Errorf("exit %d: %q, want %q at its end", code, out, want)
 	}

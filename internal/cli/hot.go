@@ -33,7 +33,7 @@ func (c *hotCommand) Run(ctx context.Context, s *session) error {
 	if c.JSON {
 		return writeJSON(s.out, hot)
 	}
-	t := newTable(s.out, "SHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "SOCKETS")
+	t := newTable(s.out, "SHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
 	for _, x := range hot.Shards {
 		t.row(x.Shard, x.Node, fmt.Sprintf("%.1f", x.Requests), fmt.Sprintf("%.2f", x.Busy), fmt.Sprintf("%.1f", x.Bytes/1000), x.Sockets)
 	}

@@ -18,33 +18,34 @@ type websocketsCommand struct {
 	All   bool    `help:"With move-test, all resumable WebSockets of the cluster."`
 	Key   *string `help:"With move-test, only WebSockets of this key." placeholder:"KEY"`
 	Shard *uint32 `help:"Only WebSockets of this shard." placeholder:"N"`
-	Gap   bool    `help:"With move-test, cut upstream connections, as when an owner dies: apps are told that messages may be missing."`
+	Gap   bool    `help:"With move-test, cut upstream connections as if the owner failed; apps are informed of a gap."`
 	Limit int     `help:"Maximum number of shards to show." default:"10" placeholder:"N"`
 	target
 }
 
-// Help tells what a socket may be, and what move-test is for.
+// Help explains the states of WebSockets and the purpose of move-test.
 func (c *websocketsCommand) Help() string {
-	return `A WebSocket is kept if its app says so: its client stays connected to its node
-while the leg, the connection to the app, follows the shard.
+	return `The app of a WebSocket decides whether it is resumable. The client of a resumable
+WebSocket stays connected to its node while the upstream connection follows the shard.
 
-  ATTACHED  kept, and has a leg
-  DETACHED  kept, and waits for the next one, for --websocket-resume-timeout at most
-  PLAIN     not kept: closed with 1012 when the shard moves
+  ATTACHED  resumable, with an upstream connection
+  DETACHED  resumable, waits for its next upstream connection, for up to
+            --websocket-resume-timeout
+  PLAIN     not resumable, closed with 1012 when the shard moves
 
-move-test rehearses a move: each leg is handed over, and the next one goes to where
-the shard is. With --gap the leg is cut instead, as when the owner dies; a socket
-that loses a fourth one within a minute is closed with 1012. Give --key, --shard or
---all for all WebSockets of the cluster.`
+move-test has the effect of a move: each upstream connection is handed over, and the
+next one goes to the owner of the shard. With --gap, upstream connections are cut as if
+the owner failed. A WebSocket that loses four upstream connections within a minute is
+closed with 1012. Give one of --key, --shard and --all.`
 }
 
-// Run lists sockets, or breaks some.
+// Run lists WebSockets, or closes the upstream connections of some.
 func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 	switch {
 	case c.What != "move-test" && (c.Key != nil || c.Gap || c.All):
 		return misuse("--all, --key and --gap need move-test, as in: shardway websockets move-test --key alice --gap")
 	case c.Key != nil && c.Shard != nil:
-		return misuse("give --key or --shard, not both: the shard is that of the key")
+		return misuse("give --key or --shard, not both: the key determines the shard")
 	case c.All && (c.Key != nil || c.Shard != nil):
 		return misuse("give one of --all, --key and --shard")
 	case c.What == "move-test" && !c.All && c.Key == nil && c.Shard == nil:
@@ -56,7 +57,7 @@ func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 	}
 	defer client.Close()
 	if c.What == "move-test" {
-		return c.rehearse(ctx, s, client)
+		return c.testMove(ctx, s, client)
 	}
 	list, err := client.Sockets(ctx)
 	if err != nil {
@@ -66,11 +67,11 @@ func (c *websocketsCommand) Run(ctx context.Context, s *session) error {
 		list.Shards = slices.DeleteFunc(list.Shards, func(x api.ShardSockets) bool { return x.Shard != *c.Shard })
 		if len(list.Shards) == 0 {
 			if _, err := client.Shard(ctx, *c.Shard); err != nil {
-				return err // there is no such shard, above all
+				return err // usually: there is no such shard
 			}
 		}
 		if len(list.Shards) == 0 && len(list.Unresponsive) == 0 {
-			return fmt.Errorf("shard %d has no WebSocket: shardway websockets lists those that have some", *c.Shard)
+			return fmt.Errorf("shard %d has no WebSocket: run shardway websockets to see shards with WebSockets", *c.Shard)
 		}
 	}
 	if c.JSON {
@@ -109,7 +110,7 @@ func (c *websocketsCommand) write(w io.Writer, list api.SocketList) error {
 	return writeSilent(w, list.Unresponsive)
 }
 
-// writeSilent names the nodes that did not tell.
+// writeSilent prints the nodes that did not respond.
 func writeSilent(w io.Writer, silent []string) error {
 	if len(silent) == 0 {
 		return nil
@@ -118,9 +119,9 @@ func writeSilent(w io.Writer, silent []string) error {
 	return err
 }
 
-// rehearse breaks legs and says how many.
-func (c *websocketsCommand) rehearse(ctx context.Context, s *session, client *admin.Client) error {
-	broken, err := client.BreakSockets(ctx, api.SocketBreak{Key: c.Key, Shard: c.Shard, Gap: c.Gap})
+// testMove closes upstream connections and prints how many.
+func (c *websocketsCommand) testMove(ctx context.Context, s *session, client *admin.Client) error {
+	broken, err := client.BreakSockets(ctx, api.SocketBreak{All: c.All, Key: c.Key, Shard: c.Shard, Gap: c.Gap})
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (c *websocketsCommand) rehearse(ctx context.Context, s *session, client *ad
 		how = "were cut"
 	}
 	for _, node := range slices.Sorted(maps.Keys(broken.Nodes)) {
-		line := fmt.Sprintf("%d legs of clients at %s %s", broken.Nodes[node], node, how)
+		line := fmt.Sprintf("%d upstream connections of clients at %s %s", broken.Nodes[node], node, how)
 		if _, err = fmt.Fprintln(s.out, strings.Map(printable, line)); err != nil {
 			return err
 		}

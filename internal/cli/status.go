@@ -96,13 +96,13 @@ func writeStatus(w io.Writer, st api.Status) error {
 	}
 	t.row("lease", lease)
 	if st.Timing != nil {
-		t.row("timing", fmt.Sprintf("lease %s, dead-after %s, takeover %s, rebalance mode %s", st.Timing.Lease, st.Timing.DeadAfter, st.Timing.Takeover, st.Timing.RebalanceMode))
+		t.row("settings", fmt.Sprintf("lease %s, dead-after %s, takeover %s, rebalance mode %s", st.Timing.Lease, st.Timing.DeadAfter, st.Timing.Takeover, st.Timing.RebalanceMode))
 	}
 	if st.Keys != nil {
 		t.row("keys", st.Keys.String())
 	}
-	t.row("waiting", fmt.Sprintf("%d requests, %d bytes", st.Queue.Queued, st.Queue.Bytes))
-	t.row("sockets", fmt.Sprintf("%d at the app; of clients here %d kept, %d of them without a leg, and %d event streams", st.Sockets.App, st.Sockets.Attached+st.Sockets.Detached, st.Sockets.Detached, st.Sockets.Streams))
+	t.row("queued", fmt.Sprintf("%d requests, %d bytes", st.Queue.Queued, st.Queue.Bytes))
+	t.row("websockets", fmt.Sprintf("%d at the app; of clients here %d resumable, %d of them detached, and %d event streams", st.Sockets.App, st.Sockets.Attached+st.Sockets.Detached, st.Sockets.Detached, st.Sockets.Streams))
 	t.row("up", (time.Duration(st.UptimeS) * time.Second).String())
 	return t.flush()
 }

@@ -116,7 +116,7 @@ func writeScene(w io.Writer, x scene) error {
 		l.requests, l.busy, l.bytes, l.sockets = l.requests+h.Requests, l.busy+h.Busy, l.bytes+h.Bytes, l.sockets+h.Sockets
 		loads[h.Node] = l
 	}
-	t := newTable(w, "\nNODE", "STATE", "ROLE", "SHARDS", "APP", "REQUESTS/S", "BUSY", "KB/S", "SOCKETS")
+	t := newTable(w, "\nNODE", "STATE", "ROLE", "SHARDS", "APP", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
 	for _, n := range x.Status.Nodes {
 		l := loads[n.ID]
 		t.row(n.ID, n.State, n.Role, n.Shards, n.App, rate(l.requests), fmt.Sprintf("%.2f", l.busy), rate(l.bytes/1000), l.sockets)
@@ -124,7 +124,7 @@ func writeScene(w io.Writer, x scene) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	t = newTable(w, "\nSHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "SOCKETS")
+	t = newTable(w, "\nSHARD", "NODE", "REQUESTS/S", "BUSY", "KB/S", "WEBSOCKETS")
 	for _, h := range x.Hot.Shards[:min(len(x.Hot.Shards), topShards)] {
 		t.row(h.Shard, h.Node, rate(h.Requests), fmt.Sprintf("%.2f", h.Busy), rate(h.Bytes/1000), h.Sockets)
 	}
@@ -135,7 +135,7 @@ func rate(perSecond float64) string { return fmt.Sprintf("%.1f", perSecond) }
 
 // writeSummary writes what the whole cluster is at, in two lines.
 func writeSummary(w io.Writer, st api.Status) error {
-	_, err := fmt.Fprintf(w, "%s sees %s, leader %s (term %d), map %d\n%d shards, %d moving, %d orphaned; waiting here: %s\n",
+	_, err := fmt.Fprintf(w, "%s sees %s, leader %s (term %d), map %d\n%d shards, %d moving, %d orphaned; queued here: %s\n",
 		clean(st.Node), clean(st.State), leaderName(st.Leader), st.Term, st.Epoch, st.Shards.Total, st.Shards.Moving, st.Shards.Orphaned, counted(st.Queue.Queued, "request"))
 	return err
 }

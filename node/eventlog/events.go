@@ -34,7 +34,7 @@ func AppHealth(node shardmap.NodeID, healthy bool) event.Event {
 // WebSocketsMoved returns the event with the outcome for resumable WebSockets that lost their upstream
 // connections together.
 func WebSocketsMoved(h proxy.Handover) event.Event {
-	return event.Event{Kind: event.SocketsMoved, Sockets: &event.Sockets{
+	return event.Event{Kind: event.WebSocketsMoved, Sockets: &event.Sockets{
 		Shards: h.Shards, Sockets: h.Sockets, Gaps: h.Gaps, Lost: h.Lost, LongestMS: float64(h.Longest.Microseconds()) / 1000,
 	}}
 }

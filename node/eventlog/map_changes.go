@@ -139,7 +139,7 @@ func (c *MapChangeRecorder) endLocked(now time.Duration) {
 		c.phaseLocked(event.PhaseCommit, now-c.committing.at)
 	}
 	if c.o.Queue != nil {
-		c.open.change.Held = int(c.o.Queue().Entered - c.open.queued)
+		c.open.change.Queued = int(c.o.Queue().Entered - c.open.queued)
 	}
 	c.recordLocked(event.MapCommitted)
 }

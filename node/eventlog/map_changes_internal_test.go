@@ -22,7 +22,7 @@ func TestChangeTellsWhatItHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, _ := cursor.Next(8)
-	if len(all) != 2 || all[0].Change.Held != 0 || all[1].Kind != event.MapCommitted || all[1].Change.Held != 7 {
+	if len(all) != 2 || all[0].Change.Queued != 0 || all[1].Kind != event.MapCommitted || all[1].Change.Queued != 7 {
 		t.Errorf("told %+v, want 7 held by the change in force", all)
 	}
 }

@@ -38,8 +38,8 @@ type Status struct {
 		Unavailable int `json:"unavailable"`
 	} `json:"shards"`
 	Queue struct {
-		Waiting int   `json:"waiting"`
-		Bytes   int64 `json:"bytes"`
+		Queued int   `json:"queued"`
+		Bytes  int64 `json:"bytes"`
 	} `json:"queue"`
 	Nodes    []Member          `json:"nodes"`
 	Findings []verdict.Finding `json:"findings"`
