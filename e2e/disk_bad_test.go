@@ -142,7 +142,7 @@ func TestNodeWithoutDiskStopsAndGoesOn(t *testing.T) {
 		t.Log("broken disk: " + role)
 		victim = choose()
 		stopsAndGoesOn(t, c, victim, d, func() (mend func()) {
-			must(t, disks[victim].Suffer(faultfs.Fault{Error: syscall.EIO}))
+			must(t, disks[victim].SetFault(faultfs.Fault{Error: syscall.EIO}))
 			change()
 			return func() {
 				if hits, err := disks[victim].Heal(); hits == 0 || err != nil {

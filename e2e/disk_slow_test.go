@@ -27,7 +27,7 @@ const (
 func slow(t *testing.T, by time.Duration, disks ...*faultfs.Disk) (stop func() (hits int)) {
 	t.Helper()
 	for _, d := range disks {
-		must(t, d.Suffer(faultfs.Fault{Delay: by}))
+		must(t, d.SetFault(faultfs.Fault{Delay: by}))
 	}
 	return func() (hits int) {
 		t.Helper()

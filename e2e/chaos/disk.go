@@ -64,7 +64,7 @@ func (f *fsyncFault) begin(sc *scenario) {
 		fault = faultfs.Fault{Error: syscall.EIO}
 		sc.recordFault(history.DiskFault, f.victim)
 	}
-	sc.fatalIf(sc.disks[f.victim.ID].Suffer(fault))
+	sc.fatalIf(sc.disks[f.victim.ID].SetFault(fault))
 }
 
 func (f *fsyncFault) during(sc *scenario) { sc.forceWrites(f.victim) }

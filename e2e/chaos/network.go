@@ -71,7 +71,7 @@ func (f *partition) begin(sc *scenario) {
 	for _, n := range f.minority {
 		sc.recordFault(history.Unreachable, n)
 	}
-	sc.fatalIf(sc.net.Halves(sc.indexes(f.minority), sc.indexes(nodes[len(f.minority):])))
+	sc.fatalIf(sc.net.Partition(sc.indexes(f.minority), sc.indexes(nodes[len(f.minority):])))
 }
 
 func (f *partition) during(sc *scenario) {

@@ -36,7 +36,7 @@ type Node struct {
 	// Binary is the program of its next process. Empty means the program of the cluster.
 	Binary string
 	// Relay is in front of its peer port; nil without Options.Relay.
-	PeerProxy *peerproxy.Relay
+	PeerProxy *peerproxy.Proxy
 
 	c     *Cluster
 	place place

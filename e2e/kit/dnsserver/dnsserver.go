@@ -1,6 +1,6 @@
-// Package nameserver is a name server for tests: A and SRV records over UDP, which change
-// as the test says and may not be kept (TTL 0). It knows nothing but them: another name
-// does not exist.
+// Package dnsserver is a DNS server for tests. It serves A and SRV records over UDP,
+// which the test can change and which must not be cached (TTL 0). Other names do not
+// exist.
 package dnsserver
 
 import (
@@ -15,14 +15,14 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Server answers until Close. Its methods are safe for any number of goroutines.
+// Server responds until Close. Any number of goroutines may call its methods.
 type Server struct {
 	conn  net.PacketConn
 	ended sync.WaitGroup
 
 	mu    sync.Mutex
 	hosts map[string][]netip.Addr
-	ports map[string]uint16 // of SRV records, whose targets are all of the name below
+	ports map[string]uint16 // SRV records; their targets are all names below the service name
 }
 
 // New listens at an address, "host:port".
@@ -30,24 +30,24 @@ func New(ctx context.Context, addr string) (*Server, error) {
 	var lc net.ListenConfig
 	conn, err := lc.ListenPacket(ctx, "udp", addr)
 	if err != nil {
-		return nil, fmt.Errorf("nameserver: %w", err)
+		return nil, fmt.Errorf("dnsserver: %w", err)
 	}
 	s := &Server{conn: conn, hosts: make(map[string][]netip.Addr), ports: make(map[string]uint16)}
 	s.ended.Go(s.serve)
 	return s, nil
 }
 
-// Addr returns where it listens.
+// Addr returns the address of the server.
 func (s *Server) Addr() netip.AddrPort { return netip.MustParseAddrPort(s.conn.LocalAddr().String()) }
 
-// Close stops it.
+// Close stops the server.
 func (s *Server) Close() error {
 	err := s.conn.Close()
 	s.ended.Wait()
 	return err
 }
 
-// Set says what a name stands for; nothing: it does not exist.
+// Set sets the addresses of a name. Without addresses, the name does not exist.
 func (s *Server) Set(name string, addrs ...netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +58,7 @@ func (s *Server) Set(name string, addrs ...netip.Addr) {
 	s.hosts[name] = slices.Clone(addrs)
 }
 
-// Serve has SRV records of _SERVICE._tcp.NAME lead to a port of every name that ends in
+// Serve adds SRV records of _SERVICE._tcp.NAME with this port and every name that ends in
 // .NAME.
 func (s *Server) Serve(service string, port uint16) {
 	s.mu.Lock()
@@ -78,7 +78,7 @@ func (s *Server) serve() {
 	}
 }
 
-// answer makes the answer to a question.
+// answer returns the response to a query.
 func (s *Server) answer(query []byte) ([]byte, error) {
 	var p dnsmessage.Parser
 	head, err := p.Start(query)
@@ -89,7 +89,7 @@ func (s *Server) answer(query []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, exists := s.look(q)
+	records, exists := s.lookup(q)
 	m := dnsmessage.Message{
 		Header:    dnsmessage.Header{ID: head.ID, Response: true, Authoritative: true, RecursionDesired: head.RecursionDesired, RecursionAvailable: true},
 		Questions: []dnsmessage.Question{q}, Answers: records,
@@ -100,8 +100,8 @@ func (s *Server) answer(query []byte) ([]byte, error) {
 	return m.Pack()
 }
 
-// look returns the records for a question, and whether there are any of its name.
-func (s *Server) look(q dnsmessage.Question) (records []dnsmessage.Resource, exists bool) {
+// lookup returns the records for a question, and whether its name exists.
+func (s *Server) lookup(q dnsmessage.Question) (records []dnsmessage.Resource, exists bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := strings.ToLower(strings.TrimSuffix(q.Name.String(), "."))

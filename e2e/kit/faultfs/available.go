@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Available says what is missing here for Mount and Suffer; nil if nothing is. It
+// Available returns what is missing on this machine for Mount and SetFault, or nil. It
 // tries both.
 func Available() error {
 	if os.Geteuid() != 0 {
-		return errors.New("badisk: mounting needs root")
+		return errors.New("faultfs: mounting needs root")
 	}
-	dir, err := os.MkdirTemp("", "badisk-")
+	dir, err := os.MkdirTemp("", "faultfs-")
 	if err != nil {
-		return fmt.Errorf("badisk: %w", err)
+		return fmt.Errorf("faultfs: %w", err)
 	}
 	d, err := Mount(dir, page)
 	if err != nil {
-		_ = os.Remove(dir) // Mount may have
+		_ = os.Remove(dir) // Mount may have removed it
 		return err
 	}
-	return errors.Join(d.Suffer(Fault{Delay: time.Microsecond}), d.Unmount())
+	return errors.Join(d.SetFault(Fault{Delay: time.Microsecond}), d.Unmount())
 }

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// filler is the file that Fill makes.
+	// filler is the name of the file that Fill creates.
 	filler = "filler"
 	page   = 4096
-	// most is how much is read or written by one request, in bytes.
-	most = 128 << 10
+	// maxIO is the maximum size of a read or write request, in bytes.
+	maxIO = 128 << 10
 )
 
-// Disk is a file system of its own. Its methods may be called from any goroutine.
+// Disk is a mounted file system. Any goroutine may call its methods.
 type Disk struct {
-	// Dir is where it is mounted.
+	// Dir is its mount point.
 	Dir string
 
 	server *server
@@ -33,19 +33,19 @@ type Disk struct {
 	gone bool
 }
 
-// Mount makes the directory and mounts a file system on it that holds that many
-// bytes, rounded up to pages. A process in a mount namespace of its own sees it if
-// it was started later.
+// Mount creates the directory and mounts a file system with this capacity on it, in
+// bytes, rounded up to pages. A process in its own mount namespace must start after Mount
+// to see the disk.
 func Mount(dir string, bytes int64) (*Disk, error) {
 	if err := Sweep(); err != nil {
 		return nil, err
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return nil, fmt.Errorf("badisk: %w", err)
+		return nil, fmt.Errorf("faultfs: %w", err)
 	}
-	if err = os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the process under test may be another user's
-		return nil, fmt.Errorf("badisk: %w", err)
+	if err = os.MkdirAll(dir, 0o755); err != nil { // the process under test may run as another user
+		return nil, fmt.Errorf("faultfs: %w", err)
 	}
 	tmpfs, err := newTmpfs(bytes)
 	if err != nil {
@@ -54,12 +54,12 @@ func Mount(dir string, bytes int64) (*Disk, error) {
 	defer func() { _ = tmpfs.Close() }()
 	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil {
-		return nil, fmt.Errorf("badisk: %w: FUSE is missing (modprobe fuse; docker run --device /dev/fuse --cap-add SYS_ADMIN)", err)
+		return nil, fmt.Errorf("faultfs: %w: FUSE is missing (modprobe fuse; docker run --device /dev/fuse --cap-add SYS_ADMIN)", err)
 	}
 	defer func() { _ = device.Close() }()
-	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,max_read=%d", device.Fd(), most)
+	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other,max_read=%d", device.Fd(), maxIO)
 	if err = unix.Mount(source(os.Getpid()), dir, fsType, unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
-		return nil, fmt.Errorf("badisk: mount a disk on %q: %w", dir, err)
+		return nil, fmt.Errorf("faultfs: mount a disk on %q: %w", dir, err)
 	}
 	s, err := startServer(device, tmpfs)
 	if err != nil {
@@ -68,12 +68,12 @@ func Mount(dir string, bytes int64) (*Disk, error) {
 	return &Disk{Dir: dir, server: s}, nil
 }
 
-// newTmpfs makes a file system in memory that is mounted nowhere: it is gone when
-// nobody has it open.
+// newTmpfs returns an unmounted file system in memory. It is freed when the last process
+// closes it.
 func newTmpfs(bytes int64) (*os.File, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
-		return nil, fmt.Errorf("badisk: tmpfs: %w", err)
+		return nil, fmt.Errorf("faultfs: tmpfs: %w", err)
 	}
 	defer func() { _ = unix.Close(fs) }()
 	if err = errors.Join(
@@ -81,39 +81,39 @@ func newTmpfs(bytes int64) (*os.File, error) {
 		unix.FsconfigSetString(fs, "mode", "1777"),
 		unix.FsconfigCreate(fs),
 	); err != nil {
-		return nil, fmt.Errorf("badisk: tmpfs of %d bytes: %w", bytes, err)
+		return nil, fmt.Errorf("faultfs: tmpfs of %d bytes: %w", bytes, err)
 	}
 	fd, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("badisk: tmpfs: %w", err)
+		return nil, fmt.Errorf("faultfs: tmpfs: %w", err)
 	}
 	return os.NewFile(uintptr(fd), "tmpfs"), nil
 }
 
-// Suffer lets calls meet a fault from now on, until Heal, in place of the one there
-// was.
-func (d *Disk) Suffer(f Fault) error {
+// SetFault applies a fault to all further calls, until Heal. It replaces an earlier
+// fault.
+func (d *Disk) SetFault(f Fault) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
-	_, err := d.server.order(order{Fault: &f})
+	_, err := d.server.send(command{Fault: &f})
 	return err
 }
 
-// Hits is how many calls have met the present fault, or the last one. One that
-// waits counts.
-func (d *Disk) Hits() (int, error) { return d.server.order(order{Count: true}) }
+// Hits returns the number of calls that the current or last fault has affected, including
+// waiting calls.
+func (d *Disk) Hits() (int, error) { return d.server.send(command{Count: true}) }
 
-// Heal ends the fault, if there is one, and returns how many calls have met it. One
-// that waits is done at once.
-func (d *Disk) Heal() (hits int, err error) { return d.server.order(order{}) }
+// Heal ends the current fault and returns the number of affected calls. Waiting calls
+// continue at once.
+func (d *Disk) Heal() (hits int, err error) { return d.server.send(command{}) }
 
-// Fill takes all that is left, until not a byte more can be written. What is
-// deleted afterwards is space again: Fill may be called once more.
+// Fill uses up the remaining space, until no further byte can be written. Space that is
+// freed later can be filled by another call.
 func (d *Disk) Fill() error {
 	f, err := os.OpenFile(d.filler(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return fmt.Errorf("badisk: fill: %w", err)
+		return fmt.Errorf("faultfs: fill: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	for block := make([]byte, 256*page); ; {
@@ -122,32 +122,32 @@ func (d *Disk) Fill() error {
 		case errors.Is(err, syscall.ENOSPC) && n == 0 && len(block) == 1:
 			return nil
 		case errors.Is(err, syscall.ENOSPC):
-			block = block[:max(1, len(block)/2)] // what is left may be less than a block
+			block = block[:max(1, len(block)/2)] // the remaining space may be less than a block
 		case err != nil:
-			return fmt.Errorf("badisk: fill: %w", err)
+			return fmt.Errorf("faultfs: fill: %w", err)
 		}
 	}
 }
 
-// Free gives back what Fill took.
+// Free frees the space that Fill used.
 func (d *Disk) Free() error {
 	if err := os.Remove(d.filler()); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("badisk: free: %w", err)
+		return fmt.Errorf("faultfs: free: %w", err)
 	}
 	return nil
 }
 
-// Left is how many bytes can be written.
+// Left returns how many bytes can be written.
 func (d *Disk) Left() (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(d.Dir, &s); err != nil {
-		return 0, fmt.Errorf("badisk: %q: %w", d.Dir, err)
+		return 0, fmt.Errorf("faultfs: %q: %w", d.Dir, err)
 	}
 	return int64(s.Bavail) * s.Bsize, nil
 }
 
-// Unmount removes the disk with all that is on it, and its directory. The calls of
-// processes that still use it fail. Only the first call does anything.
+// Unmount removes the disk with its contents and its directory. Calls of processes that
+// still use it fail. Further calls of Unmount have no effect.
 func (d *Disk) Unmount() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -164,10 +164,10 @@ func (d *Disk) filler() string { return filepath.Join(d.Dir, filler) }
 
 func unmount(dir string) error {
 	if err := unix.Unmount(dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
-		return fmt.Errorf("badisk: unmount %q: %w", dir, err)
+		return fmt.Errorf("faultfs: unmount %q: %w", dir, err)
 	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("badisk: %w", err)
+		return fmt.Errorf("faultfs: %w", err)
 	}
 	return nil
 }

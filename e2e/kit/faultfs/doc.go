@@ -1,32 +1,33 @@
 //go:build linux
 
-// Package badisk gives processes of a test the disks that fail: one that is
-// full, one whose writes end in an error, one that is slow and one that hangs.
+// Package faultfs provides disks with faults for the processes of a test: a full disk, a
+// disk whose writes fail, a slow disk and a disk that stalls.
 //
-// Mount makes a small file system; Fill takes all that is left of it, and Free
-// gives it back. Suffer lets the calls that make data durable take longer, hang, or
-// return an error, and counts them, until Heal. Nothing but the disk is slow: who uses
-// it runs as fast as ever (a tracer, the other way to hold a system call, stops every
-// call, thread and signal of a process).
+// Mount creates a small file system. Fill uses up its space, and Free frees it. SetFault
+// makes the calls that persist data slow, blocks them, or makes them fail, and counts
+// them, until Heal. Only the disk is slow: processes that use it run at normal speed. (A
+// tracer, the other way to delay a system call, would stop every call, thread and signal
+// of a process.)
 //
-// A disk is a FUSE file system before a tmpfs that is mounted nowhere. A process of
-// its own serves it, so that a test never waits for itself, and precedes all others,
-// as a device would: it is the test's program started anew, hence
+// A disk is a FUSE file system in front of an unmounted tmpfs. A separate process serves
+// it, so a test never waits for itself. That process has real-time priority, since a
+// device does not compete for CPU time. It is another instance of the test program, so
+// TestMain must call Serve:
 //
 //	func TestMain(m *testing.M) {
-//		if badisk.Serve() {
+//		if faultfs.Serve() {
 //			return
 //		}
 //		m.Run()
 //	}
 //
-// What was written is there at once for who has mapped the file. A call that waits does so as on a device that does not
-// answer: no signal cuts it short but SIGKILL. One that syncs keeps others away from
-// writing to the same file.
+// A process that has mapped a file sees written data at once. A waiting call behaves as
+// on a device that does not respond: only SIGKILL interrupts it. A sync call blocks other
+// writes to the same file.
 //
-// The server ends with the process that started it, and then all calls fail. The
-// mount it leaves behind carries the pid of that process as its source: Mount
-// unmounts those of processes that are no more; Sweep does only that.
+// The server ends with the process that started it, and all calls fail after that. The
+// source of its mount contains the process ID of that process: Mount unmounts the disks
+// of processes that have ended, and Sweep does only that.
 //
-// It needs root, FUSE, and the right to mount: Available tells.
+// The package needs root, FUSE, and the permission to mount. Available checks that.
 package faultfs

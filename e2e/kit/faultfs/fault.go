@@ -8,22 +8,21 @@ import (
 	"time"
 )
 
-// Fault is what becomes of the calls that make data durable: fsync and fdatasync,
-// of files and of directories. (A node's Raft log writes by pwrite64 and then
-// fdatasync, its other files by write and then fsync; sync_file_range, msync and
-// O_SYNC it does not use.)
+// Fault affects the calls that persist data: fsync and fdatasync, of files and of
+// directories. The Raft log of a node uses pwrite64 and fdatasync, its other files write
+// and fsync. Nodes use neither sync_file_range, msync nor O_SYNC.
 type Fault struct {
-	// Error is what they return, and then they do nothing; 0: they succeed.
+	// Error is the returned error, without any other effect; 0 means success.
 	Error syscall.Errno
-	// Delay is how long they wait before they do anything. What is longer than a
-	// test is a disk that hangs.
+	// Delay is how long the calls wait before they do anything. A delay longer than a
+	// test is a stalled disk.
 	Delay time.Duration
 }
 
-// validate wants a fault that does something.
+// validate returns an error for a fault without effect.
 func (f Fault) validate() error {
 	if f.Error == 0 && f.Delay <= 0 {
-		return errors.New("badisk: a fault needs an error or a delay")
+		return errors.New("faultfs: a fault needs an error or a delay")
 	}
 	return nil
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/hanwen/go-fuse/v2/fs"
 )
 
-// node is a file or a directory of the disk: that of the tmpfs, whose syncs meet the
-// fault first. Reads and writes go from the kernel to the tmpfs where the library and
-// the kernel (from 6.9 on) can have that, so that nothing else is slow.
+// node is a file or a directory of the disk: the one of the tmpfs, with the fault before
+// its sync calls. The kernel passes reads and writes directly to the tmpfs if the library
+// and the kernel (6.9 or later) support it, so only syncs are slow.
 type node struct {
 	*fs.LoopbackNode
-	s *suffering
+	s *injector
 }
 
 var (
@@ -23,7 +23,7 @@ var (
 	_ fs.NodeOpendirHandler = node{}
 )
 
-// WrapChild makes all that is below a node one, too.
+// WrapChild wraps all files below a node.
 func (n node) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbedder {
 	l, ok := child.(*fs.LoopbackNode)
 	if !ok {
@@ -32,9 +32,9 @@ func (n node) WrapChild(_ context.Context, child fs.InodeEmbedder) fs.InodeEmbed
 	return node{l, n.s}
 }
 
-// Fsync is fsync and fdatasync of a file.
+// Fsync implements fsync and fdatasync of a file.
 func (n node) Fsync(ctx context.Context, f fs.FileHandle, flags uint32) syscall.Errno {
-	if errno := n.s.meet(ctx); errno != 0 {
+	if errno := n.s.apply(ctx); errno != 0 {
 		return errno
 	}
 	if f, ok := f.(fs.FileFsyncer); ok {
@@ -46,30 +46,30 @@ func (n node) Fsync(ctx context.Context, f fs.FileHandle, flags uint32) syscall.
 // OpendirHandle opens a directory.
 func (n node) OpendirHandle(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	f, fuseFlags, errno := n.LoopbackNode.OpendirHandle(ctx, flags)
-	if d, ok := f.(opened); ok && errno == 0 {
+	if d, ok := f.(dirHandle); ok && errno == 0 {
 		f = directory{d, n.s}
 	}
 	return f, fuseFlags, errno
 }
 
-// opened is what an open directory of the library can do.
-type opened interface {
+// dirHandle is the interface of an open directory of the library.
+type dirHandle interface {
 	fs.FileReaddirenter
 	fs.FileReleasedirer
 	fs.FileSeekdirer
 	fs.FileFsyncdirer
 }
 
-// directory is one that is open.
+// directory is an open directory.
 type directory struct {
-	opened
-	s *suffering
+	dirHandle
+	s *injector
 }
 
-// Fsyncdir is fsync of a directory.
+// Fsyncdir implements fsync of a directory.
 func (d directory) Fsyncdir(ctx context.Context, flags uint32) syscall.Errno {
-	if errno := d.s.meet(ctx); errno != 0 {
+	if errno := d.s.apply(ctx); errno != 0 {
 		return errno
 	}
-	return d.opened.Fsyncdir(ctx, flags)
+	return d.dirHandle.Fsyncdir(ctx, flags)
 }

@@ -16,37 +16,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// servesDisk is set in the environment of the processes that serve a disk.
-const servesDisk = "SHARDWAY_BADISK"
+// serverVariable is set in the environment of the processes that serve a disk.
+const serverVariable = "SHARDWAY_E2E_FAULTFS"
 
-// What such a process has open beside standard input, where orders come from, and
-// output, where they are answered.
+// File descriptors of such a process. It reads commands from standard input, and writes
+// its replies to standard output.
 const (
-	deviceFD = 3 + iota // /dev/fuse, of the mount
+	deviceFD = 3 + iota // /dev/fuse of the mount
 	tmpfsFD
 )
 
-// unchanged is how long the kernel may rely on what it knows about a file: nobody
-// else changes it.
-const unchanged = time.Hour
+// cacheTimeout is how long the kernel may cache file attributes. No other process changes
+// the files.
+const cacheTimeout = time.Hour
 
-// order tells the server what the disk suffers from now on.
-type order struct {
-	// Fault begins; nil: the one there is ends, or, with Count, goes on.
+// command is a command to the server.
+type command struct {
+	// Fault is the new fault. With nil, the current fault ends, or continues if Count is
+	// set.
 	Fault *Fault `json:",omitempty"`
 	Count bool   `json:",omitempty"`
 }
 
-// answer follows each order. The first one follows none: the disk is there.
-type answer struct {
-	// Hits is how many calls the fault has struck.
+// reply follows each command. The first reply has no command: it reports that the disk is
+// ready.
+type reply struct {
+	// Hits is the number of calls that the fault has affected.
 	Hits int
 }
 
-// Serve serves a disk if that is what this process was started for, and returns true
-// when it is over. Else it returns false at once. It comes first in TestMain.
+// Serve serves a disk if this process was started for that, and returns true at its end.
+// Otherwise it returns false at once. TestMain must call it first.
 func Serve() bool {
-	if os.Getenv(servesDisk) == "" {
+	if os.Getenv(serverVariable) == "" {
 		return false
 	}
 	if err := serve(os.Stdin, os.Stdout); err != nil {
@@ -55,52 +57,52 @@ func Serve() bool {
 	return true
 }
 
-// serve returns when nobody gives orders any more.
-func serve(orders io.Reader, answers io.Writer) error {
-	s := &suffering{}
+// serve returns at the end of the commands.
+func serve(commands io.Reader, replies io.Writer) error {
+	s := &injector{}
 	if err := attach(s); err != nil {
 		return err
 	}
-	in, out := json.NewDecoder(orders), json.NewEncoder(answers)
+	in, out := json.NewDecoder(commands), json.NewEncoder(replies)
 	for {
-		if err := out.Encode(answer{Hits: s.count()}); err != nil {
+		if err := out.Encode(reply{Hits: s.count()}); err != nil {
 			return err
 		}
-		var o order
-		switch err := in.Decode(&o); {
+		var c command
+		switch err := in.Decode(&c); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return err
-		case o.Fault != nil:
-			s.begin(*o.Fault)
-		case !o.Count:
+		case c.Fault != nil:
+			s.begin(*c.Fault)
+		case !c.Count:
 			s.end()
 		}
 	}
 }
 
-// attach answers what the kernel asks from the tmpfs, from now on.
-func attach(s *suffering) error {
+// attach starts to serve requests of the kernel from the tmpfs.
+func attach(s *injector) error {
 	if err := unix.Fchdir(tmpfsFD); err != nil {
-		return fmt.Errorf("badisk: %w", err)
+		return fmt.Errorf("faultfs: %w", err)
 	}
 	root, err := fs.NewLoopbackRoot(".")
 	if err != nil {
-		return fmt.Errorf("badisk: %w", err)
+		return fmt.Errorf("faultfs: %w", err)
 	}
 	l, ok := root.(*fs.LoopbackNode)
 	if !ok {
-		return fmt.Errorf("badisk: the library's root is a %T", root)
+		return fmt.Errorf("faultfs: the library's root is a %T", root)
 	}
-	trusted := unchanged
-	quiet := log.New(io.Discard, "", 0)
+	timeout := cacheTimeout
+	silent := log.New(io.Discard, "", 0)
 	_, err = fs.Mount(fmt.Sprintf("/dev/fd/%d", deviceFD), node{l, s}, &fs.Options{
-		EntryTimeout: &trusted, AttrTimeout: &trusted, Logger: quiet, NullPermissions: true,
-		MountOptions: fuse.MountOptions{MaxWrite: most, Logger: quiet, DisableXAttrs: true, ExplicitDataCacheControl: true},
+		EntryTimeout: &timeout, AttrTimeout: &timeout, Logger: silent, NullPermissions: true,
+		MountOptions: fuse.MountOptions{MaxWrite: maxIO, Logger: silent, DisableXAttrs: true, ExplicitDataCacheControl: true},
 	})
 	if err != nil {
-		return fmt.Errorf("badisk: serve: %w", err)
+		return fmt.Errorf("faultfs: serve: %w", err)
 	}
 	return nil
 }

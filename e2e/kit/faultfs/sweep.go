@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// fsType is that of the mounts.
-	fsType = "fuse.badisk"
-	// sourcePrefix starts their sources; the pid follows.
-	sourcePrefix = "shardway-badisk-"
+	// fsType is the file system type of the mounts.
+	fsType = "fuse.faultfs"
+	// sourcePrefix is the prefix of their sources. The process ID follows.
+	sourcePrefix = "shardway-faultfs-"
 )
 
 func source(pid int) string { return sourcePrefix + strconv.Itoa(pid) }
 
-// Sweep unmounts the disks of processes that are no more.
+// Sweep unmounts the disks of processes that have ended.
 func Sweep() error {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
-		return fmt.Errorf("badisk: %w", err)
+		return fmt.Errorf("faultfs: %w", err)
 	}
 	var errs []error
 	for line := range strings.Lines(string(mounts)) {
-		dir, pid := ours(line)
+		dir, pid := parseMount(line)
 		if pid == 0 || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
 			continue
 		}
-		// Another process may sweep too.
+		// Another process may sweep at the same time.
 		if err := unmount(dir); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)
 		}
@@ -40,9 +40,10 @@ func Sweep() error {
 	return errors.Join(errs...)
 }
 
-// ours returns where a mount of this package is and who made it, from a line of
-// mountinfo: proc(5). The pid is 0 if the mount is something else.
-func ours(line string) (dir string, pid int) {
+// parseMount returns the mount point of a mount of this package and the ID of the process
+// that created it, from a line of mountinfo (proc(5)). The process ID is 0 for other
+// mounts.
+func parseMount(line string) (dir string, pid int) {
 	mount, fs, ok := strings.Cut(line, " - ")
 	m, f := strings.Fields(mount), strings.Fields(fs)
 	if !ok || len(m) < 5 || len(f) < 2 || f[0] != fsType {
@@ -59,5 +60,5 @@ func ours(line string) (dir string, pid int) {
 	return unescape.Replace(m[4]), pid
 }
 
-// unescape reverses what mountinfo does to a path.
+// unescape reverses the escape sequences of mountinfo in a path.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)

@@ -15,36 +15,36 @@ import (
 	"shardway/e2e/kit/store"
 )
 
-// shown bounds how many contradictions an error prints.
-const shown = 5
+// maxPrinted is the maximum number of contradictions in an error text.
+const maxPrinted = 5
 
-// Options are what a test knows beside the operations.
+// Options are further inputs of Check.
 type Options struct {
-	// Applied is the log of the store behind the registers; nil: not known. With
-	// it a write without an answer was done or was not.
+	// Applied is the log of the store behind the registers; nil means that it is not
+	// known. With the log, the effect of a write without a response is known.
 	Applied []store.Applied
-	// Timeout bounds the search in all keys. A check that takes longer fails. 0
-	// is a minute.
+	// Timeout limits the search in all keys together. A longer check fails. 0 means one
+	// minute.
 	Timeout time.Duration
 }
 
-// Check is nil if the operations on each key are linearizable; else it tells, for
-// each key, the shortest contradiction.
+// Check returns nil if the operations on each key are linearizable. Otherwise the error
+// contains the shortest contradiction of each key.
 func Check(ops []Op, o Options) error {
 	c := &checker{
 		deadline: time.Now().Add(cmp.Or(o.Timeout, time.Minute)),
 		writes:   make(map[string]Op),
 	}
 	if o.Applied != nil {
-		c.applied = make(map[place][]store.Applied)
+		c.applied = make(map[location][]store.Applied)
 		for _, a := range o.Applied {
-			at := place{a.Key, a.Value}
+			at := location{a.Key, a.Value}
 			c.applied[at] = append(c.applied[at], a)
 		}
 	}
 	keys := make(map[string][]Op)
 	for _, op := range ops {
-		if err := c.admit(op); err != nil {
+		if err := c.add(op); err != nil {
 			return err
 		}
 		keys[op.Key] = append(keys[op.Key], op)
@@ -52,54 +52,55 @@ func Check(ops []Op, o Options) error {
 	var b strings.Builder
 	bad := 0
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if err := c.key(keys[key]); err != nil {
-			if bad++; bad <= shown {
+		if err := c.checkKey(keys[key]); err != nil {
+			if bad++; bad <= maxPrinted {
 				fmt.Fprintf(&b, "\n\tkey %q: %v", key, err)
 			}
 		}
 	}
-	if bad > shown {
+	if bad > maxPrinted {
 		b.WriteString("\n\t…")
 	}
 	if bad > 0 {
-		return fmt.Errorf("register: %d of %d keys, %d operations: %s:%s", bad, len(keys), len(ops), history.SafetyViolated, &b)
+		return fmt.Errorf("linear: %d of %d keys, %d operations: %s:%s", bad, len(keys), len(ops), history.SafetyViolated, &b)
 	}
 	return nil
 }
 
-// place is where a value was written.
-type place struct{ key, value string }
+// location is a key and a value written to it.
+type location struct{ key, value string }
 
-// checker is what one Check knows.
+// checker is the state of one Check.
 type checker struct {
 	deadline time.Time
-	// writes are all writes by value, whatever became of them.
+	// writes contains all writes by value, with any outcome.
 	writes map[string]Op
-	// applied is the log of the store, nil if it is not known.
-	applied map[place][]store.Applied
+	// applied is the log of the store; nil if it is not known.
+	applied map[location][]store.Applied
 }
 
-// admit refuses what no test should ask about.
-func (c *checker) admit(op Op) error {
+// add validates an operation. It returns an error if a test must not contain the
+// operation.
+func (c *checker) add(op Op) error {
 	switch {
 	case op.Outcome < Known || op.Outcome > Refused:
-		return fmt.Errorf("register: key %q: %v: no such outcome", op.Key, op)
+		return fmt.Errorf("linear: key %q: %v: no such outcome", op.Key, op)
 	case op.Outcome == Known && op.Return < op.Call:
-		return fmt.Errorf("register: key %q: %v returned before it was called", op.Key, op)
+		return fmt.Errorf("linear: key %q: %v returned before it was called", op.Key, op)
 	case op.Write && op.Value == "":
-		return fmt.Errorf("register: key %q: %v: an empty value is what nobody wrote", op.Key, op)
+		return fmt.Errorf("linear: key %q: %v: a write must not have an empty value", op.Key, op)
 	case op.Write:
 		if other, ok := c.writes[op.Value]; ok {
-			return fmt.Errorf("register: %v and %v: values must be unique", other, op)
+			return fmt.Errorf("linear: %v and %v: values must be unique", other, op)
 		}
 		c.writes[op.Value] = op
 	}
 	return nil
 }
 
-// key judges the operations on one key.
-func (c *checker) key(ops []Op) error {
-	var lives lives
+// checkKey checks the operations on one key.
+func (c *checker) checkKey(ops []Op) error {
+	var values lifetimes
 	for _, op := range ops {
 		if !op.Write {
 			continue
@@ -109,26 +110,27 @@ func (c *checker) key(ops []Op) error {
 			return contradiction{why: why, ops: []settled{s}}.err()
 		}
 		if done {
-			lives.write(s)
+			values.write(s)
 		}
 	}
 	for _, op := range ops {
 		if op.Write || op.Outcome != Known {
 			continue
 		}
-		if !lives.read(settled{Op: op, from: op.Call, until: op.Return}) {
+		if !values.read(settled{Op: op, from: op.Call, until: op.Return}) {
 			return c.unwritten(op).err()
 		}
 	}
-	lives.forget()
-	if bad := lives.contradiction(); bad != nil {
-		return c.witness(bad)
+	values.dropUnread()
+	if bad := values.contradiction(); bad != nil {
+		return c.confirm(bad)
 	}
-	return c.search(lives.all())
+	return c.search(values.operations())
 }
 
-// settle says when a write took effect, as closely as is known. done is false if
-// it never did. why, if not empty, says how it contradicts the store's log.
+// settle returns the interval in which a write took effect, as narrow as possible. done
+// is false if it had no effect. why, if not empty, is its contradiction to the log of the
+// store.
 func (c *checker) settle(op Op) (s settled, done bool, why string) {
 	s = unsettled(op)
 	if op.Outcome == Refused && c.applied == nil {
@@ -137,18 +139,18 @@ func (c *checker) settle(op Op) (s settled, done bool, why string) {
 	if c.applied == nil {
 		return s, true, ""
 	}
-	log := c.applied[place{op.Key, op.Value}]
+	log := c.applied[location{op.Key, op.Value}]
 	switch {
 	case len(log) > 1:
 		why = "the store applied it twice"
 	case len(log) == 0 && op.Outcome == Known:
-		why = "it was answered, and the store never applied it"
+		why = "it got a response, but the store never applied it"
 	case len(log) == 0:
 		return s, false, ""
 	case op.Outcome == Refused:
-		why = "it was refused, and the store applied it"
+		why = "it was refused, but the store applied it"
 	case log[0].At < s.from || log[0].At > s.until:
-		why = "the store applied it while nobody waited for it"
+		why = "the store applied it outside of the call"
 	}
 	if len(log) > 0 {
 		s.from, s.until = log[0].At, log[0].At
@@ -156,33 +158,33 @@ func (c *checker) settle(op Op) (s settled, done bool, why string) {
 	return s, why == "", why
 }
 
-// unwritten tells where a value came from that nobody wrote to this register.
+// unwritten explains a read of a value that was not written to this register.
 func (c *checker) unwritten(read Op) contradiction {
-	bad := contradiction{why: "nobody wrote what was read", ops: []settled{unsettled(read)}}
+	bad := contradiction{why: "no operation wrote the value that was read", ops: []settled{unsettled(read)}}
 	w, ok := c.writes[read.Value]
 	switch {
 	case !ok:
 		return bad
 	case w.Key != read.Key:
-		bad.why = fmt.Sprintf("what was read was written to key %q", w.Key)
+		bad.why = fmt.Sprintf("the value that was read was written to key %q", w.Key)
 	case w.Outcome == Refused:
-		bad.why = "what was read was refused"
+		bad.why = "the write of the value that was read was refused"
 	default:
-		bad.why = "what was read never came to the store"
+		bad.why = "the value that was read never reached the store"
 	}
 	bad.ops = append(bad.ops, unsettled(w))
 	return bad
 }
 
-// witness has a contradiction confirmed by the search.
-func (c *checker) witness(bad *contradiction) error {
+// confirm confirms a contradiction by the search.
+func (c *checker) confirm(bad *contradiction) error {
 	err := c.search(bad.ops)
 	switch {
 	case errors.Is(err, errIllegal):
 		return bad.err()
 	case err == nil:
-		return fmt.Errorf("the search accepts what the short way does not: %v", bad)
+		return fmt.Errorf("the search accepts what the short method rejects: %v", bad)
 	default:
-		return fmt.Errorf("%w; the short way: %v", err, bad)
+		return fmt.Errorf("%w; the short method: %v", err, bad)
 	}
 }

@@ -17,7 +17,7 @@ type contradiction struct {
 	ops []settled
 }
 
-// span is the time between the first of its calls and the last.
+// span returns the time between the first and the last of its calls.
 func (c contradiction) span() int64 {
 	first, last := c.ops[0].Call, c.ops[0].Call
 	for _, s := range c.ops {
@@ -26,8 +26,8 @@ func (c contradiction) span() int64 {
 	return last - first
 }
 
-// String lists the operations in the order of their calls, with times since the
-// first one.
+// String lists the operations in the order of their calls, with times since the first
+// call.
 func (c contradiction) String() string {
 	var b strings.Builder
 	b.WriteString(c.why)

@@ -1,20 +1,19 @@
 //go:build linux
 
-// Package register judges whether every key of a test behaved as one register,
-// whatever node, app and epoch served it: whether its history is linearizable.
+// Package linear checks whether every key of a test behaved as one register, independent
+// of the nodes, apps and epochs that served it: whether its history is linearizable.
 //
-// Values are unique, so there is a short way to tell. What was done with one
-// value, its write and its reads, must follow each other without another value
-// in between. That fails for two values just if something of the first had ended
-// before something of the second began, and the other way round; longer circles
-// always hold such a pair. (P. Gibbons and E. Korach, Testing shared memories,
-// SIAM J. Comput. 26, 1997: the case of known reads-from.) So a contradiction is
-// at most six operations, and Check prints them.
+// Values are unique, which permits a short method. The operations on one value, its write
+// and its reads, must follow each other without another value in between. Two values
+// violate this exactly if some operation of the first had ended before some operation of
+// the second began, and vice versa. Longer cycles always contain such a pair. (P. Gibbons
+// and E. Korach, Testing shared memories, SIAM J. Comput. 26, 1997: the case of known
+// reads-from.) So a contradiction has at most six operations, and Check prints them.
 //
-// A checker is not its own witness: what the short way accepts is searched through
-// by porcupine, and so is each contradiction by itself; if the two differ, the
-// check has failed. So it has if the search takes too long.
+// The short method is verified: porcupine searches every history that the short method
+// accepts, and every contradiction alone. The check fails if the two differ, or if the
+// search takes too long.
 //
-// With the log of the store, each write has the moment at which it took effect, or
-// never did. Then it is judged at that moment, and nothing is unknown any more.
+// With the log of the store, it is known when each write took effect, or that it did not.
+// Each write is then checked with that time, and no outcome is unknown.
 package linear

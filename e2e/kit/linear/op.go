@@ -10,21 +10,21 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// Outcome is what the client of an operation knows about it.
+// Outcome is what the client of an operation knows about its effect.
 type Outcome int
 
 // The outcomes.
 const (
-	// Known: it was done between its call and its return.
+	// Known: the operation took effect between its call and its return.
 	Known Outcome = iota + 1
-	// Unknown: a write without an answer. It took effect at any time after its
-	// call, or will, or never does. An unknown read tells nothing.
+	// Unknown: a write without a response. It took effect at any time after its call, or
+	// will, or never does. An unknown read has no information.
 	Unknown
-	// Refused: it was certainly not done, and never will be.
+	// Refused: the operation certainly had no effect, and never will.
 	Refused
 )
 
-// String names the outcome.
+// String returns the name of the outcome.
 func (o Outcome) String() string {
 	switch o {
 	case Known:
@@ -38,36 +38,36 @@ func (o Outcome) String() string {
 	}
 }
 
-// never is when an operation returns that nobody knows the end of.
+// never is the return time of an operation with an unknown end.
 const never = math.MaxInt64
 
-// Op is one operation on the register of a key.
+// Op is an operation on the register of a key.
 type Op struct {
 	Key   string
 	Write bool
-	// Value is what was written, or what a known read returned. Writes are
-	// unique and not empty; empty is what a register holds before its first.
+	// Value is the written value, or the value that a known read returned. Written values
+	// are unique and not empty. Empty is the value of a register before its first write.
 	Value string
-	// Call and Return are readings of history.Now at the client. The return of
-	// an unknown operation does not count.
+	// Call and Return are values of history.Now at the client. Return is ignored for an
+	// unknown operation.
 	Call, Return int64
 	Outcome      Outcome
-	// ID and Runs say in a counterexample who did it, nothing else.
+	// ID and Runs are printed in a counterexample, and not used otherwise.
 	ID   string
 	Runs []history.Run
 }
 
-// Ops makes operations of the answers to requests with App-Register. Left out is
-// what tells nothing: reads without an answer, and writes without one that ran in
-// no app. The runs must be complete.
-func Ops(answers []history.Response, runs []history.Run) []Op {
+// Ops converts the responses to requests with App-Register to operations. It omits
+// operations without information: reads without a response, and writes without a response
+// that ran in no app. The runs must be complete.
+func Ops(responses []history.Response, runs []history.Run) []Op {
 	ran := make(map[string][]history.Run)
 	for _, run := range runs {
 		ran[run.ID] = append(ran[run.ID], run)
 	}
 	var ops []Op
-	for i := range answers {
-		a := &answers[i]
+	for i := range responses {
+		a := &responses[i]
 		if a.Register == "" || len(a.Attempts) == 0 {
 			continue
 		}
@@ -76,7 +76,7 @@ func Ops(answers []history.Response, runs []history.Run) []Op {
 			Outcome: outcome(a), ID: a.ID, Runs: ran[a.ID],
 		}
 		if !op.Write {
-			// An attempt without an answer has no part in what was read.
+			// An attempt without a response has no influence on the read value.
 			op.Value, op.Call = a.Value, a.Attempts[len(a.Attempts)-1].Sent
 		}
 		if op.Outcome == Unknown && (!op.Write || len(op.Runs) == 0) {
@@ -98,7 +98,7 @@ func outcome(a *history.Response) Outcome {
 	}
 }
 
-// String is the operation in one line.
+// String returns the operation in one line.
 func (o Op) String() string {
 	var b strings.Builder
 	if o.Write {
@@ -115,7 +115,7 @@ func (o Op) String() string {
 	for _, run := range o.Runs {
 		fmt.Fprintf(&b, " at %s, shard %d epoch %d", run.App, run.Shard, run.Epoch)
 		if run.Aborted {
-			b.WriteString(", cut")
+			b.WriteString(", aborted")
 		}
 	}
 	return b.String()

@@ -10,21 +10,21 @@ import (
 )
 
 var (
-	errIllegal = errors.New("the search finds a contradiction that the short way does not")
-	errTimeout = errors.New("the search did not come to an end, so nothing is known")
+	errIllegal = errors.New("the search finds a contradiction that the short method does not")
+	errTimeout = errors.New("the search timed out, so the result is unknown")
 )
 
-// search asks porcupine.
+// search checks the operations with porcupine.
 func (c *checker) search(ops []settled) error {
 	history := make([]porcupine.Operation, len(ops))
 	for i, s := range ops {
 		history[i] = porcupine.Operation{Input: &s.Op, Call: s.from, Return: s.until}
 	}
-	left := time.Until(c.deadline)
-	if left <= 0 { // which porcupine takes for no bound at all
+	timeout := time.Until(c.deadline)
+	if timeout <= 0 { // porcupine interprets this as no timeout
 		return errTimeout
 	}
-	switch porcupine.CheckOperationsTimeout(model(), history, left) {
+	switch porcupine.CheckOperationsTimeout(model(), history, timeout) {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Illegal:
@@ -34,7 +34,7 @@ func (c *checker) search(ops []settled) error {
 	return errTimeout
 }
 
-// model is a register that is empty at first.
+// model is a register that is initially empty.
 func model() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return "" },

@@ -1,11 +1,10 @@
-// Package planted builds Shardway with bugs in it, so that a test can show that
-// the checkers of e2e find them: a checker that has never caught anything proves
-// nothing.
+// Package mutants builds Shardway with planted bugs, so that tests can show that the
+// checkers of e2e find them. A checker that has never found a bug proves nothing.
 //
-// A bug is an edit where it would really be made, one condition long. All are
-// compiled into one program by the go command's -overlay; the source itself has no
-// trace of them. The program has one at a time, which it reads once, at its start,
-// from the environment, and it says so in its version and in its log.
+// A bug is an edit at a realistic place, one condition long. All bugs are compiled into
+// one program by the -overlay flag of the go command. The source itself does not contain
+// them. The program enables at most one bug, which it reads once at its start from the
+// environment. Its version and its log report the bug.
 package mutants
 
 import (
@@ -15,38 +14,37 @@ import (
 	"shardway/internal/overlay"
 )
 
-// Variable is the environment variable that names the bug to have; unset: none.
+// Variable is the environment variable that selects the bug. Not set means no bug.
 const Variable = "SHARDWAY_PLANTED"
 
-// The bugs, as Variable takes them.
+// The bugs, as values of Variable.
 const (
-	// TwoOwners makes a node acknowledge a map before what runs for its moving
-	// shards has ended.
+	// TwoOwners makes a node acknowledge a map before the requests for its moving shards
+	// have ended.
 	TwoOwners = "two-owners"
-	// SameEpoch makes the new owner tell its app the ownership epoch of the old one.
+	// SameEpoch makes the new owner pass the ownership epoch of the old owner to its app.
 	SameEpoch = "same-epoch"
-	// StaleEpoch makes a node that gets a shard again tell its app the epoch that it
-	// had the first time.
+	// StaleEpoch makes a node that regains a shard pass its first epoch to its app.
 	StaleEpoch = "stale-epoch"
-	// DoubleRun sends again what was sent and not answered, whatever its method.
+	// DoubleRun repeats requests that were sent and got no response, with any method.
 	DoubleRun = "double-run"
-	// SwallowedAnswer forgets a request that has waited for its shard, and leaves its
-	// client waiting.
+	// SwallowedAnswer drops a request that has waited for its shard, without a response
+	// to its client.
 	SwallowedAnswer = "swallowed-answer"
-	// NoRun says with the status 200 that the app cannot be reached.
+	// NoRun responds with the status 200 when the app is unreachable.
 	NoRun = "no-run"
-	// NoLease never lets a lease end, so that a node which was cut off goes on
-	// serving.
+	// NoLease never ends a lease, so a disconnected node continues to serve.
 	NoLease = "no-lease"
-	// OtherShard sends a request to the shard of the one before it on its connection.
+	// OtherShard sends a request to the shard of the previous request on its connection.
 	OtherShard = "other-shard"
-	// RepeatedEvent has an event stream go on at its next owner from the beginning.
+	// RepeatedEvent resumes an event stream at its next owner from the beginning.
 	RepeatedEvent = "repeated-event"
-	// CutStream has no event stream go on at all.
+	// CutStream resumes no event stream.
 	CutStream = "cut-stream"
 )
 
-// edits are the bugs, in this order, then what makes the program own up to them.
+// edits returns the edits of the bugs, in this order, and then the edits that report
+// them.
 func edits() []overlay.Edit {
 	return []overlay.Edit{
 		after("ack.Agent.acknowledgeDrained", "if a.o.Gate.Running(a.follower.MayRun) > 0", ` && planted != "two-owners"`),
@@ -86,7 +84,7 @@ func before(decl, text, more string) overlay.Edit {
 	return overlay.Edit{Decl: decl, Old: text, New: more + text}
 }
 
-// present is added to every package that has bugs.
+// present is added to every package with bugs.
 const present = `package %s
 
 import "os"
@@ -95,7 +93,7 @@ import "os"
 var planted = os.Getenv(%q)
 `
 
-// epochs is added to node.
+// epochs is added to package node.
 const epochs = `package node
 
 import (
@@ -105,9 +103,9 @@ import (
 	"shardway/shardmap"
 )
 
-var plantedFirsts sync.Map // of shards: the epoch that was ever seen first
+var firstEpochs sync.Map // by shard: the first observed epoch
 
-// plantedRoute is a route with the epoch that the app is told.
+// plantedRoute returns a route with the epoch that the app receives.
 func (r *router) plantedRoute(route proxy.Route, committed *shardmap.Map, sh shardmap.Shard) proxy.Route {
 	if route.Kind == proxy.Local {
 		route.Epoch = r.plantedEpoch(committed, sh)
@@ -115,7 +113,7 @@ func (r *router) plantedRoute(route proxy.Route, committed *shardmap.Map, sh sha
 	return route
 }
 
-// plantedEpoch is the ownership epoch that the app is told.
+// plantedEpoch returns the ownership epoch that the app receives.
 func (r *router) plantedEpoch(committed *shardmap.Map, sh shardmap.Shard) uint64 {
 	epoch := uint64(committed.OwnedSince(sh))
 	switch planted {
@@ -124,14 +122,14 @@ func (r *router) plantedEpoch(committed *shardmap.Map, sh shardmap.Shard) uint64
 			epoch = uint64(old.OwnedSince(sh))
 		}
 	case "stale-epoch":
-		first, _ := plantedFirsts.LoadOrStore(sh, epoch)
+		first, _ := firstEpochs.LoadOrStore(sh, epoch)
 		epoch = first.(uint64)
 	}
 	return epoch
 }
 `
 
-// own is added to internal/cli.
+// own is added to package internal/cli.
 const own = `package cli
 
 import (
@@ -141,11 +139,11 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// ownUp says that this program was built with bugs. The error is about the name of
-// one.
+// ownUp logs that this program was built with bugs. It returns an error for an unknown
+// name.
 func ownUp(log zerolog.Logger) error {
 	if names := %#v; planted != "" && !slices.Contains(names, planted) {
-		return fmt.Errorf("%s=%%q: no such bug; use one of %%q", planted, names)
+		return fmt.Errorf("%s=%%q: unknown bug; use one of %%q", planted, names)
 	}
 	log.Error().Str("bug", planted).Str("effect", "must not serve clients").Msg("test binary with planted bugs")
 	return nil
@@ -157,8 +155,8 @@ func Names() []string {
 	return []string{TwoOwners, SameEpoch, StaleEpoch, DoubleRun, SwallowedAnswer, NoRun, NoLease, OtherShard, RepeatedEvent, CutStream}
 }
 
-// Overlay writes the bugs into dir and returns what go build -overlay takes. root
-// is the module's.
+// Overlay writes the files of the overlay into dir and returns the argument of go build
+// -overlay. root is the root of the module.
 func Overlay(root, dir string) (string, error) {
 	o := overlay.New(root)
 	for _, pkg := range []string{"ack", "node", "proxy", "internal/cli"} {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Lose drops this many percent of what host i sends to the others, and of what
-// they send to it, each packet by itself.
+// Lose drops this percentage of the packets from host i to the others and from the others
+// to host i. Each packet is dropped independently.
 func (t *Net) Lose(i, percent int) error {
 	chance := ""
 	if percent < 100 {
@@ -20,24 +20,24 @@ func (t *Net) Lose(i, percent int) error {
 		`add rule ip chaos out oifname "data0" `+chance+"drop")
 }
 
-// DropPort loses every TCP segment to that port of what the others send to host i, and of what host
-// i sends to them.
+// DropPort drops every TCP segment to this port, from the other hosts to host i and from
+// host i to them.
 func (t *Net) DropPort(i int, port string) error {
 	return t.filter(t.hosts[i],
 		fmt.Sprintf(`add rule ip chaos in iifname "data0" tcp dport %s drop`, port),
 		fmt.Sprintf(`add rule ip chaos out oifname "data0" tcp dport %s drop`, port))
 }
 
-// Reset answers every TCP segment that host from sends to host to with a forged
-// reset: new connections are refused, established ones break. The other host is
-// not told; it learns of it when it sends something itself. Datagrams pass, and
-// so does the other direction until it is an answer.
+// Reset answers every TCP segment from one host to another with a forged RST packet. New
+// connections are refused, and established ones break. The other host does not receive
+// the RST, and detects the fault when it sends. Datagrams pass, and so does the other
+// direction, except for responses.
 func (t *Net) Reset(from, to int) error {
 	return t.filter(t.hosts[from],
 		fmt.Sprintf(`add rule ip chaos out ip daddr %s tcp flags & rst == 0 reject with tcp reset`, t.hosts[to].Data))
 }
 
-// filter adds rules to those of h, all of which begin to work at once.
+// filter adds rules to the filter of h. All of them take effect at once.
 func (t *Net) filter(h *Host, rules ...string) error {
 	h.rules = slices.Concat(h.rules, rules)
 	return h.nft(slices.Concat([]string{
@@ -49,7 +49,7 @@ func (t *Net) filter(h *Host, rules ...string) error {
 	}, h.rules))
 }
 
-// unfilter removes them all.
+// unfilter removes all rules.
 func (t *Net) unfilter(h *Host) error {
 	if len(h.rules) == 0 {
 		return nil
@@ -58,7 +58,7 @@ func (t *Net) unfilter(h *Host) error {
 	return h.nft([]string{"delete table ip chaos"})
 }
 
-// nft carries out all of the commands in h, or none.
+// nft runs either all commands in h or none.
 func (h *Host) nft(commands []string) error {
 	_, err := feed(strings.Join(commands, "\n")+"\n", "netns", "exec", h.Namespace, "nft", "-f", "-")
 	return err

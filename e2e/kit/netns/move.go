@@ -10,11 +10,12 @@ import (
 	"strings"
 )
 
-// etc is where ip netns exec looks for files that replace those of /etc in a namespace.
+// etc is the directory in which ip netns exec finds files that replace those of /etc in a
+// namespace.
 const etc = "/etc/netns"
 
-// Move gives host i another address among the hosts, which none has had: packets to the
-// old one go nowhere. Nothing may be blocked. There are a hundred in all.
+// Move gives host i another data address, which was never used before. Packets to the old
+// address are lost. No Block may be active. There are a hundred addresses in total.
 func (t *Net) Move(i int) error {
 	h := t.hosts[i]
 	if t.moves++; t.moves > 100 {
@@ -28,7 +29,7 @@ func (t *Net) Move(i int) error {
 	return err
 }
 
-// Nameserver has the hosts ask a name server, at port 53 of an address, for all names.
+// Nameserver makes the hosts use a name server, at port 53 of an address, for all names.
 func (t *Net) Nameserver(addr string) error {
 	var errs []error
 	for _, h := range t.hosts {
@@ -39,5 +40,5 @@ func (t *Net) Nameserver(addr string) error {
 	return errors.Join(errs...)
 }
 
-// forget removes what Nameserver wrote for a namespace.
+// forget removes the files of Nameserver for a namespace.
 func forget(namespace string) error { return os.RemoveAll(filepath.Join(etc, namespace)) }

@@ -18,33 +18,33 @@ import (
 // nowhere is a link address that no host has.
 const nowhere = "02:00:00:00:0b:ad"
 
-// patience bounds one ip command.
-const patience = 10 * time.Second
+// commandTimeout is the timeout of one ip command.
+const commandTimeout = 10 * time.Second
 
-// Net is a set of hosts and their wires. It is not safe for concurrent use.
+// Net is a set of hosts and their links. It is not safe for concurrent use.
 type Net struct {
-	// Gateway is the test's own address on the control network.
+	// Gateway is the address of the test on the control network.
 	Gateway string
 
-	name  string // starts the names of its devices
+	name  string // prefix of the names of its devices
 	hosts []*Host
 	moves int
 }
 
 // Host is one network namespace.
 type Host struct {
-	// Namespace is its name, for ip netns exec.
+	// Namespace is its name for ip netns exec.
 	Namespace string
-	// Data is its address among the hosts, Control the one that the test uses.
+	// Data is its address for the other hosts, Control its address for the test.
 	Data, Control string
 
 	index   int
-	blocked []int // hosts that it cannot send to
+	blocked []int // hosts to which it cannot send
 	cut     bool
-	rules   []string // of its packet filter; none: it has no filter
+	rules   []string // rules of its packet filter; empty means no filter
 }
 
-// Available says why namespaces cannot be used here; nil if they can.
+// Available returns why namespaces are not possible on this machine, or nil.
 func Available() error {
 	if os.Geteuid() != 0 {
 		return errors.New("netns: network namespaces need root")
@@ -52,11 +52,10 @@ func Available() error {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return fmt.Errorf("netns: network namespaces need the ip command (iproute2): %w", err)
 	}
-	return tried().spaces
+	return probe().spaces
 }
 
-// Filters says why packets cannot be lost or refused here; nil if Lose and Reset
-// work.
+// Filters returns why Lose and Reset are not possible on this machine, or nil.
 func Filters() error {
 	if err := Available(); err != nil {
 		return err
@@ -64,11 +63,11 @@ func Filters() error {
 	if _, err := exec.LookPath("nft"); err != nil {
 		return fmt.Errorf("netns: loss and resets need the nft command (nftables): %w", err)
 	}
-	return tried().filters
+	return probe().filters
 }
 
-// New makes a network of n hosts, numbered from 0, all connected. serial tells
-// the networks of one process apart.
+// New creates a network of n connected hosts, numbered from 0. serial distinguishes the
+// networks of one process.
 func New(serial, n int) (*Net, error) {
 	if err := Available(); err != nil {
 		return nil, err
@@ -87,8 +86,8 @@ func New(serial, n int) (*Net, error) {
 	return t, nil
 }
 
-// build makes the two bridges, then the hosts. subnet is the "10.x.y" of the
-// hosts among themselves; the control network is the one after it.
+// build creates the two bridges, then the hosts. subnet contains the second and third
+// byte of the data network, 10.x.y.0/24. The control network is the next one.
 func (t *Net) build(subnet [2]int, n int) error {
 	data, control := t.name+"b", t.name+"c"
 	for _, bridge := range []string{data, control} {
@@ -117,7 +116,7 @@ func (t *Net) build(subnet [2]int, n int) error {
 	return nil
 }
 
-// connect makes h's namespace and its two links.
+// connect creates the namespace of h and its two links.
 func (t *Net) connect(h *Host, data, control string) error {
 	if err := ip("netns", "add", h.Namespace); err != nil {
 		return err
@@ -143,36 +142,36 @@ func (t *Net) connect(h *Host, data, control string) error {
 	return nil
 }
 
-// wire is the outer end of a host's data link.
+// wire returns the name of the outer end of the data link of a host.
 func (t *Net) wire(i int) string { return fmt.Sprintf("%sd%d", t.name, i) }
 
 // Host returns host i.
 func (t *Net) Host(i int) *Host { return t.hosts[i] }
 
-// Isolate cuts host i off from all the others.
+// Isolate disconnects host i from all other hosts.
 func (t *Net) Isolate(i int) error {
 	t.hosts[i].cut = true
 	return ip("link", "set", t.wire(i), "nomaster")
 }
 
-// Block drops what host from sends to host to; the other direction works on.
+// Block drops packets from one host to another. The other direction still works.
 func (t *Net) Block(from, to int) error {
 	h := t.hosts[from]
 	if slices.Contains(h.blocked, to) {
-		return nil // by another fault: Heal takes the entry away once
+		return nil // another fault has blocked it already; Heal removes the entry once
 	}
 	h.blocked = append(h.blocked, to)
 	return ip("-n", h.Namespace, "neigh", "replace", t.hosts[to].Data, "lladdr", nowhere, "dev", "data0", "nud", "permanent")
 }
 
-// Cut drops everything between two hosts.
+// Cut drops all packets between two hosts.
 func (t *Net) Cut(a, b int) error {
 	return errors.Join(t.Block(a, b), t.Block(b, a))
 }
 
-// Halves cuts every wire between hosts of different groups. A host in no group
-// keeps all of its wires.
-func (t *Net) Halves(groups ...[]int) error {
+// Partition disconnects hosts of different groups. A host in no group keeps all of its
+// connections.
+func (t *Net) Partition(groups ...[]int) error {
 	var errs []error
 	for i, group := range groups {
 		for _, other := range slices.Concat(groups[i+1:]...) {
@@ -184,15 +183,15 @@ func (t *Net) Halves(groups ...[]int) error {
 	return errors.Join(errs...)
 }
 
-// Bridge cuts the left hosts off from the right ones; the middle sees both.
+// Bridge disconnects the left hosts from the right ones. The middle host reaches both.
 func (t *Net) Bridge(middle int, left, right []int) error {
 	if slices.Contains(left, middle) || slices.Contains(right, middle) {
 		return fmt.Errorf("netns: host %d is in the middle and on a side", middle)
 	}
-	return t.Halves(left, right)
+	return t.Partition(left, right)
 }
 
-// Heal mends every wire.
+// Heal ends all faults.
 func (t *Net) Heal() error {
 	var errs []error
 	for _, h := range t.hosts {
@@ -209,8 +208,7 @@ func (t *Net) Heal() error {
 	return errors.Join(errs...)
 }
 
-// Close removes the hosts and the bridges. The processes in them must have
-// ended.
+// Close removes the hosts and the bridges. The processes in them must have ended.
 func (t *Net) Close() error {
 	var errs []error
 	for _, h := range t.hosts {
@@ -224,8 +222,8 @@ func (t *Net) Close() error {
 	return errors.Join(errs...)
 }
 
-// removeLink does not mind that the link is gone: the end of a namespace takes
-// its links along, a moment later.
+// removeLink ignores that the link is gone: the kernel removes the links of a deleted
+// namespace a moment later.
 func removeLink(name string) error {
 	err := ip("link", "del", name)
 	if err != nil && slices.Contains(links(), name) {
@@ -234,19 +232,19 @@ func removeLink(name string) error {
 	return nil
 }
 
-// Command is the command line that runs args in the host. The process keeps its
-// pid through it.
+// Command returns the command line that runs args in the host. The process keeps its
+// process ID.
 func (h *Host) Command(args ...string) []string {
 	return append([]string{"ip", "netns", "exec", h.Namespace}, args...)
 }
 
-// Also gives the host one more address among the hosts, with the length of its network:
-// no other network of this machine is in its way.
+// Also gives the host an additional address, with the prefix length of its network. The
+// address does not conflict with other networks of this machine.
 func (h *Host) Also(prefix string) error {
 	return ip("-n", h.Namespace, "addr", "add", prefix, "dev", "data0")
 }
 
-// freeSubnet finds two neighbouring /24 networks that the machine does not use.
+// freeSubnet returns two adjacent /24 networks that the machine does not use.
 func freeSubnet(serial int) ([2]int, error) {
 	for try := range 200 {
 		s := [2]int{128 + (os.Getpid()+try)%100, serial * 2 % 250}
@@ -269,9 +267,9 @@ func ip(args ...string) error {
 
 func output(args ...string) (string, error) { return feed("", args...) }
 
-// feed runs ip with an input.
+// feed runs ip with input.
 func feed(input string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "ip", args...) //nolint:gosec // the arguments are this package's own
 	var stderr bytes.Buffer

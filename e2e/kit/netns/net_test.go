@@ -217,7 +217,7 @@ func TestWiresAreCutAndHealed(t *testing.T) {
 	must(w.Isolate(2))
 	says("another host isolated", "yes")
 	must(w.Heal())
-	must(w.Halves([]int{0, 1}, []int{2}))
+	must(w.Partition([]int{0, 1}, []int{2}))
 	says("in the same half", "yes")
 	must(w.Heal())
 	must(w.Bridge(1, []int{0}, []int{2}))
@@ -234,10 +234,10 @@ func TestWiresAreCutAndHealed(t *testing.T) {
 		{"requests blocked", func() error { return w.Block(0, 1) }},
 		{"answers blocked", func() error { return w.Block(1, 0) }},
 		{"cut", func() error { return w.Cut(0, 1) }},
-		{"in another half", func() error { return w.Halves([]int{0, 2}, []int{1}) }},
+		{"in another half", func() error { return w.Partition([]int{0, 2}, []int{1}) }},
 		{"across a bridge", func() error { return w.Bridge(2, []int{0}, []int{1}) }},
 		// Healing twice what two faults had blocked found nothing the second time.
-		{"cut by two faults", func() error { return errors.Join(w.Cut(2, 1), w.Halves([]int{0, 2}, []int{1})) }},
+		{"cut by two faults", func() error { return errors.Join(w.Cut(2, 1), w.Partition([]int{0, 2}, []int{1})) }},
 		{"all lost", func() error { return w.Lose(1, 100) }},
 		{"all lost at the other end", func() error { return w.Lose(0, 100) }},
 	} {

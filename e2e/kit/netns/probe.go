@@ -10,9 +10,9 @@ import (
 	"sync"
 )
 
-// tried is what became of one try: root in a container may lack the right, and a
+// probe is the result of one attempt. Root in a container may lack the permission, and a
 // kernel the modules.
-var tried = sync.OnceValue(func() (t struct{ spaces, filters error }) {
+var probe = sync.OnceValue(func() (t struct{ spaces, filters error }) {
 	h := &Host{Namespace: fmt.Sprintf("sw%s-0n0", strconv.FormatInt(int64(os.Getpid()), 36)), Data: "127.0.0.1"}
 	if err := ip("netns", "add", h.Namespace); err != nil {
 		t.spaces = fmt.Errorf("netns: no network namespaces here: %w", err)

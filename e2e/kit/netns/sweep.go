@@ -11,10 +11,10 @@ import (
 	"syscall"
 )
 
-// ours matches the names that New gives, with the pid of the process.
+// ours matches the names of New, with the process ID in hexadecimal.
 var ours = regexp.MustCompile(`^sw([0-9a-z]+)-[0-9]+[bcdkn][0-9]*$`)
 
-// sweep removes what processes left behind that are no more.
+// sweep removes the networks of processes that have ended.
 func sweep() error {
 	var errs []error
 	spaces, err := os.ReadDir("/run/netns")
@@ -43,8 +43,7 @@ func sweep() error {
 	return errors.Join(errs...)
 }
 
-// removeSpace does not mind that the namespace is gone: two tests may sweep at
-// once.
+// removeSpace ignores that the namespace is gone, since two tests may sweep at once.
 func removeSpace(name string) error {
 	err := ip("netns", "del", name)
 	if _, gone := os.Stat("/run/netns/" + name); errors.Is(gone, os.ErrNotExist) {
@@ -53,7 +52,7 @@ func removeSpace(name string) error {
 	return err
 }
 
-// orphaned tells whether name is ours and its process is gone.
+// orphaned reports whether name was created by New and its process has ended.
 func orphaned(name string) bool {
 	m := ours.FindStringSubmatch(name)
 	if m == nil {
@@ -63,7 +62,7 @@ func orphaned(name string) bool {
 	return err == nil && errors.Is(syscall.Kill(int(pid), 0), syscall.ESRCH)
 }
 
-// links are the names of the network devices of this namespace.
+// links returns the names of the network devices of this namespace.
 func links() []string {
 	out, err := output("-o", "link", "show")
 	if err != nil {

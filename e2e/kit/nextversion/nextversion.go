@@ -1,18 +1,19 @@
-// Package nextlevel builds Shardway as a later version that knows one level more, so
-// that a test can roll it through a cluster, and back.
+// Package nextversion builds Shardway as a later version with one more format version, so
+// that a test can roll it out in a cluster, and roll it back.
 //
-// It is an overlay of the go command: the source has no trace of it, and no release
-// can have it. What this program writes at its level begins with a mark that the one
-// without it takes for corrupt: log entries, snapshots, heartbeats and answers.
+// It uses an overlay of the go command: the source does not contain the change, and no
+// release can contain it. Everything that this program writes in its format version
+// begins with a byte that the other program considers corrupt: log entries, snapshots,
+// heartbeats and responses.
 package nextversion
 
 import "shardway/internal/overlay"
 
-// Level is the one that this program knows beyond the others.
+// Level is the format version that only this program supports.
 const Level = 3
 
-// Overlay writes the later version into dir and returns what go build -overlay takes.
-// root is the module's.
+// Overlay writes the files of the overlay into dir and returns the argument of go build
+// -overlay. root is the root of the module.
 func Overlay(root, dir string) (string, error) {
 	o := overlay.New(root)
 	for _, e := range []overlay.Edit{

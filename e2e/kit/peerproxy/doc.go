@@ -1,14 +1,13 @@
 //go:build linux
 
-// Package relay stands between a node's peer port and the nodes that dial it.
+// Package peerproxy is a proxy in front of the peer port of a node.
 //
-// The peer port carries everything between nodes, so no packet filter can keep
-// back one thing and let another through. A Relay can: each stream says in its
-// preface what it is for. A node that advertises its relay's address in place of
-// its own is reached through it, and does not notice.
+// The peer port carries all traffic between nodes, so a packet filter cannot delay one
+// kind of stream and pass another. A Proxy can, since the preface of each stream contains
+// its kind. A node that advertises the address of its proxy is reached through the proxy,
+// and does not notice it.
 //
-// Hold keeps back what is said to the node on streams of some kinds, or only the
-// Raft messages that carry log entries or a snapshot (the empty ones, which tell
-// a follower that its leader lives, still pass). Nothing is lost: Release lets it
-// all through, in order.
+// HoldKinds delays all data to the node on streams of some kinds. HoldLog delays only
+// Raft messages with log entries or a snapshot. Empty ones, the heartbeats of the leader,
+// still pass. No data is lost: Release forwards all of it in order.
 package peerproxy

@@ -13,10 +13,10 @@ import (
 	"sync"
 )
 
-// Kind says what a stream is for: the byte after the preface's head.
+// Kind is the kind of a stream: the byte after the fixed part of the preface.
 type Kind byte
 
-// The kinds of streams, as package peer numbers them.
+// The kinds of streams, as in package peer.
 const (
 	Raft Kind = iota + 1
 	Heartbeat
@@ -24,65 +24,65 @@ const (
 	Control
 )
 
-// prefaceHead is magic, version and the length of the rest, which starts with
-// the kind.
+// prefaceHead is the length of magic, version and the length of the rest, which starts
+// with the kind.
 const prefaceHead = 4 + 1 + 2
 
-// Relay forwards connections to one address.
-type Relay struct {
+// Proxy forwards connections to one address.
+type Proxy struct {
 	ln     net.Listener
 	target string
 	cancel context.CancelFunc
 	conns  sync.WaitGroup
 
 	mu      sync.Mutex
-	hold    func(kind Kind, message []byte) bool // nil: nothing is held
+	hold    func(kind Kind, message []byte) bool // nil means that nothing is held
 	changed chan struct{}                        // closed when hold changes
 	held    int
 	seen    map[Kind]int
 }
 
 // New listens at addr and forwards to target, which need not listen yet.
-func New(addr, target string) (*Relay, error) {
+func New(addr, target string) (*Proxy, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
 		cancel()
-		return nil, fmt.Errorf("relay: %w", err)
+		return nil, fmt.Errorf("peerproxy: %w", err)
 	}
-	r := &Relay{ln: ln, target: target, cancel: cancel, changed: make(chan struct{}), seen: make(map[Kind]int)}
+	r := &Proxy{ln: ln, target: target, cancel: cancel, changed: make(chan struct{}), seen: make(map[Kind]int)}
 	r.conns.Go(func() { r.accept(ctx) })
 	return r, nil
 }
 
-// Addr is where the relay listens.
-func (r *Relay) Addr() string { return r.ln.Addr().String() }
+// Addr returns the address of the proxy.
+func (r *Proxy) Addr() string { return r.ln.Addr().String() }
 
-// Close ends every connection and returns when nothing runs any more.
-func (r *Relay) Close() error {
+// Close ends every connection and returns after the last goroutine has ended.
+func (r *Proxy) Close() error {
 	r.cancel()
 	err := r.ln.Close()
 	r.conns.Wait()
 	return err
 }
 
-// HoldKinds keeps back everything that is said on streams of these kinds.
-func (r *Relay) HoldKinds(kinds ...Kind) {
+// HoldKinds holds all data on streams of these kinds.
+func (r *Proxy) HoldKinds(kinds ...Kind) {
 	r.set(func(k Kind, _ []byte) bool {
 		return slices.Contains(kinds, k)
 	})
 }
 
-// HoldLog keeps back log entries and snapshots. A stream on which one came is
-// held from there on.
-func (r *Relay) HoldLog() {
+// HoldLog holds log entries and snapshots. A stream with one of these is held from there
+// on.
+func (r *Proxy) HoldLog() {
 	r.set(func(k Kind, message []byte) bool { return k == Raft && carriesLog(message) })
 }
 
-// Release lets everything through again.
-func (r *Relay) Release() { r.set(nil) }
+// Release forwards all held data, and holds nothing more.
+func (r *Proxy) Release() { r.set(nil) }
 
-func (r *Relay) set(hold func(Kind, []byte) bool) {
+func (r *Proxy) set(hold func(Kind, []byte) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hold = hold
@@ -90,21 +90,21 @@ func (r *Relay) set(hold func(Kind, []byte) bool) {
 	r.changed = make(chan struct{})
 }
 
-// Held is the number of streams that are held at this moment.
-func (r *Relay) Held() int {
+// Held returns the number of streams that are held now.
+func (r *Proxy) Held() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.held
 }
 
-// Seen is the number of streams of a kind that came so far.
-func (r *Relay) Seen(k Kind) int {
+// Seen returns the number of streams of a kind so far.
+func (r *Proxy) Seen(k Kind) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.seen[k]
 }
 
-func (r *Relay) accept(ctx context.Context) {
+func (r *Proxy) accept(ctx context.Context) {
 	for {
 		c, err := r.ln.Accept()
 		if err != nil {
@@ -114,8 +114,8 @@ func (r *Relay) accept(ctx context.Context) {
 	}
 }
 
-// serve relays one connection. A target that refuses shows as a reset.
-func (r *Relay) serve(ctx context.Context, c net.Conn) {
+// serve forwards one connection. If the target refuses, the client gets a reset.
+func (r *Proxy) serve(ctx context.Context, c net.Conn) {
 	defer func() { _ = c.Close() }()
 	up, err := new(net.Dialer).DialContext(ctx, "tcp", r.target)
 	if err != nil {
@@ -135,15 +135,15 @@ func (r *Relay) serve(ctx context.Context, c net.Conn) {
 	go func() {
 		defer close(back)
 		_, _ = io.Copy(c, up)
-		cancel() // whoever's end this is, the other side sees it at once
+		cancel() // whichever side ended, the other one must see it at once
 	}()
 	_ = r.forward(ctx, up, c)
 	cancel()
 	<-back
 }
 
-// forward passes what the dialer says, in the pieces in which it comes.
-func (r *Relay) forward(ctx context.Context, to io.Writer, from io.Reader) error {
+// forward forwards the data of the dialer, in the pieces in which they arrive.
+func (r *Proxy) forward(ctx context.Context, to io.Writer, from io.Reader) error {
 	head := make([]byte, prefaceHead+1)
 	if _, err := io.ReadFull(from, head); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (r *Relay) forward(ctx context.Context, to io.Writer, from io.Reader) error
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
-			if held := r.gate(ctx, kind, buf[:n]); held != nil {
+			if held := r.waitUntilReleased(ctx, kind, buf[:n]); held != nil {
 				return held
 			}
 			if _, broken := to.Write(buf[:n]); broken != nil {
@@ -176,11 +176,11 @@ func (r *Relay) forward(ctx context.Context, to io.Writer, from io.Reader) error
 	}
 }
 
-// errClosed ends a held stream when the relay is closed.
-var errClosed = errors.New("relay: closed")
+// errClosed ends a held stream when the proxy is closed.
+var errClosed = errors.New("peerproxy: closed")
 
-// gate returns when the message may pass.
-func (r *Relay) gate(ctx context.Context, kind Kind, message []byte) error {
+// waitUntilReleased returns when the message may pass.
+func (r *Proxy) waitUntilReleased(ctx context.Context, kind Kind, message []byte) error {
 	counted := false
 	defer func() {
 		if counted {

@@ -53,7 +53,7 @@ func listen(t *testing.T) net.Listener {
 	return ln
 }
 
-func through(t *testing.T, ln net.Listener) *peerproxy.Relay {
+func through(t *testing.T, ln net.Listener) *peerproxy.Proxy {
 	t.Helper()
 	r, err := peerproxy.New("127.0.0.1:0", ln.Addr().String())
 	if err != nil {

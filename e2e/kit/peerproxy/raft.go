@@ -4,16 +4,15 @@ package peerproxy
 
 import "bytes"
 
-// MessagePack's nil and empty array.
+// nil and the empty array in MessagePack
 const (
 	msgpackNil   = 0xc0
 	msgpackEmpty = 0x90
 )
 
-// carriesLog tells whether a piece of a Raft stream holds log entries or the
-// head of a snapshot. Raft encodes its requests as MessagePack maps, whose keys
-// are the names of the fields; an AppendEntries without entries is a heartbeat,
-// or news of the commit index.
+// carriesLog reports whether a part of a Raft stream contains log entries or the header
+// of a snapshot. Raft encodes its requests as MessagePack maps with field names as keys.
+// An AppendEntries request without entries is a heartbeat, or announces the commit index.
 func carriesLog(b []byte) bool {
 	for rest := b; ; {
 		_, after, ok := bytes.Cut(rest, []byte("\xa7Entries"))

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package child starts programs that die with the test, whatever becomes of that.
+// Package procgroup starts programs that die with the test, however the test ends.
 package procgroup
 
 import (
@@ -10,10 +10,10 @@ import (
 	"syscall"
 )
 
-// Start starts cmd in a process group of its own. The kernel kills it when the thread ends
-// that has started it (prctl(2), PR_SET_PDEATHSIG), and Go ends threads as it likes: that of
-// a goroutine which is locked to it ends with that. So cmd has a thread of its own until
-// wait, which is cmd.Wait, has returned.
+// Start starts cmd in its own process group. The kernel kills it when the thread that
+// started it ends (prctl(2), PR_SET_PDEATHSIG), and the Go runtime may end any thread
+// that no goroutine has locked. So cmd has its own thread until wait, which calls
+// cmd.Wait, has returned.
 func Start(cmd *exec.Cmd) (wait func() error, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = new(syscall.SysProcAttr)
@@ -21,7 +21,7 @@ func Start(cmd *exec.Cmd) (wait func() error, err error) {
 	cmd.SysProcAttr.Setpgid, cmd.SysProcAttr.Pdeathsig = true, syscall.SIGKILL
 	started, waited := make(chan error), make(chan struct{})
 	go func() {
-		runtime.LockOSThread() // until the thread ends with this goroutine
+		runtime.LockOSThread() // the thread ends with this goroutine
 		failed := cmd.Start()
 		started <- failed
 		if failed == nil {

@@ -1,25 +1,26 @@
-// Command rerun runs tests, watches the machine beside them, and repeats by itself what
-// failed while the machine was away.
+// Command retest runs tests, measures the availability of the machine meanwhile, and
+// repeats tests that failed while the machine was not available.
 //
-// Tests of whole clusters run by the real clock: a lease of half a second lapses when a
-// host takes the processors away for as long, which says nothing about the code. What
-// fails then is repeated, alone, and has to pass. Five rules keep that from hiding
-// anything:
+// Tests of whole clusters use the real clock. A lease of half a second lapses if the host
+// takes the processors away for that long, which is no fault of the code. A test that
+// failed for this reason is repeated alone, and must pass then. Five rules ensure that
+// this hides no fault:
 //
-//   - A failure earns a repeat only by what was measured during that test (see Absence):
-//     on a machine that is there, red is red.
-//   - What has its own time (-never) does not care how fast it is played.
-//   - A broken promise, a data race and a panic are found by starving machines, not made
-//     by them: they are never repeated.
-//   - A package that the race detector ends by a fault of its own is repeated whole,
-//     once, whatever the machine did; none of its tests may have failed before.
-//   - Repeats are counted, bounded in number and time, and printed.
+//   - A test is repeated only if the measurement during that test permits it (see Absence).
+//     On an available machine, a failure is a failure.
+//   - Tests with virtual time (-never) are never repeated, since delays do not affect them.
+//   - A violated safety property, a data race or a panic is found by a starved machine, and
+//     not caused by it. Such a test is never repeated.
+//   - A package is repeated as a whole, once, if the race detector ended it because of its own
+//     fault, and none of its tests had failed before. The machine does not matter.
+//   - Repeats are counted, limited in number and time, and printed.
 //
 // Usage:
 //
-//	rerun -json FILE [-never REGEXP] [-repeats N] [-within D] [-until SECONDS]
-//	      -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE...
+//	retest -json FILE [-never REGEXP] [-repeats N] [-within D] [-until SECONDS]
+//	       -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE...
 //
-// It runs GOTESTSUM with `--jsonfile FILE` and ends as it did, or with 0 if all that
-// failed passed when repeated. What the repeats ran is written beside FILE.
+// It runs GOTESTSUM with `--jsonfile FILE`. It exits with the same status, or with 0 if
+// all failed tests passed when repeated. It writes the output of the repeats next to
+// FILE.
 package main

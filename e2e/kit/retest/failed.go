@@ -22,52 +22,51 @@ type event struct {
 	Output  string
 }
 
-// failure is a test, with all below it, that failed.
+// failure is a failed test, including its subtests.
 type failure struct {
 	pkg, test   string
 	from, until time.Time
-	// final says why it is not to be repeated, whatever the machine did; empty: nothing
-	// speaks against it.
+	// final is the reason why it must not be repeated; empty means that it may.
 	final string
 }
 
 func (f failure) String() string { return f.pkg + "." + f.test }
 
-// results are what a run of `go test -json` tells.
+// results are the results of one run of `go test -json`.
 type results struct {
 	failed []failure
-	// broken are packages that failed for another reason than a test: they do not
-	// compile, exited, panicked, took too long, or raced outside of a test.
+	// broken are packages that failed without a failed test: they did not compile,
+	// exited, panicked, timed out, or had a data race outside a test.
 	broken []string
-	// detector are packages that the race detector ended by a fault of its own. Tests
-	// of theirs that were under way have not failed.
+	// detector are packages that the race detector ended because of its own fault. Their
+	// running tests have not failed.
 	detector []string
 }
 
 func readFile(name string) (results, error) {
 	f, err := os.Open(name) //nolint:gosec // written by what was run
 	if err != nil {
-		return results{}, fmt.Errorf("rerun: %w", err)
+		return results{}, fmt.Errorf("retest: %w", err)
 	}
 	defer func() { _ = f.Close() }()
 	return read(f)
 }
 
-// read reads what `go test -json` wrote. Lines that are not JSON are passed over:
-// what a compiler says, say; its package has failed then.
+// read reads the output of `go test -json`. It skips lines that are not JSON, such as
+// compiler errors; their package has failed then.
 func read(r io.Reader) (results, error) {
 	type key struct{ pkg, test string }
 	began := make(map[key]time.Time)
 	final := make(map[key]string)
-	marked := make(map[string]bool) // packages of which something is final
-	gaveUp := make(map[string]bool) // packages in which the race detector did
+	hasFinal := make(map[string]bool)       // packages with a reason of failure.final
+	detectorFailed := make(map[string]bool) // packages in which the race detector failed
 	var failed []failure
 	var packages []string
 	lines := bufio.NewReader(r)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err != nil && err != io.EOF {
-			return results{}, fmt.Errorf("rerun: %w", err)
+			return results{}, fmt.Errorf("retest: %w", err)
 		}
 		var e event
 		if json.Unmarshal(line, &e) == nil {
@@ -76,10 +75,10 @@ func read(r io.Reader) (results, error) {
 			switch {
 			case e.Action == "output":
 				if strings.Contains(e.Output, detectorGaveUp) {
-					gaveUp[e.Package] = true
+					detectorFailed[e.Package] = true
 				}
 				if why := finality(e.Output); why != "" && final[k] == "" {
-					final[k], marked[e.Package] = why, true
+					final[k], hasFinal[e.Package] = why, true
 				}
 			case e.Action == "run" && !below:
 				began[k] = e.Time
@@ -95,7 +94,7 @@ func read(r io.Reader) (results, error) {
 	}
 	var out results
 	for _, f := range failed {
-		// What a package says outside of its tests may be of any of them.
+		// The output of a package outside its tests may belong to any of them.
 		if f.final = final[key{f.pkg, f.test}]; f.final == "" {
 			f.final = final[key{f.pkg, ""}]
 		}
@@ -104,7 +103,7 @@ func read(r io.Reader) (results, error) {
 	for _, pkg := range packages {
 		switch {
 		case slices.ContainsFunc(failed, func(f failure) bool { return f.pkg == pkg }):
-		case gaveUp[pkg] && !marked[pkg]:
+		case detectorFailed[pkg] && !hasFinal[pkg]:
 			out.detector = append(out.detector, pkg)
 		default:
 			out.broken = append(out.broken, pkg)
@@ -113,11 +112,12 @@ func read(r io.Reader) (results, error) {
 	return out, nil
 }
 
-// detectorGaveUp is how the race detector ends a process when something is wrong with
-// itself, as with timers of bubbles (go.dev/issue/78156). A race reads otherwise.
+// detectorGaveUp is the message with which the race detector ends a process because of
+// its own fault, as with timers of synctest bubbles (go.dev/issue/78156). The message
+// about a data race is different.
 const detectorGaveUp = "ThreadSanitizer: CHECK failed: "
 
-// finality says why a test that printed this is not repeated.
+// finality returns why a test with this output must not be repeated.
 func finality(output string) string {
 	for _, m := range []struct{ mark, why string }{
 		{history.SafetyViolated, history.SafetyViolated},

@@ -11,47 +11,47 @@ import (
 )
 
 const (
-	// look is how often the clock is looked at, and ask how often the kernel is asked
-	// what was taken away.
-	look = 10 * time.Millisecond
-	ask  = 250 * time.Millisecond
-	// late is how late a look must be to be noted: where a processor is free, or soon
-	// is, that is microseconds.
-	late = 50 * time.Millisecond
+	// clockInterval is how often the clock is read. kernelInterval is how often the
+	// kernel is asked for stolen CPU time.
+	clockInterval  = 10 * time.Millisecond
+	kernelInterval = 250 * time.Millisecond
+	// minLate is the minimum delay of a timer that is recorded. On a machine with a free
+	// processor, the delay is microseconds.
+	minLate = 50 * time.Millisecond
 )
 
-// Absence is what a machine did not give during some time.
+// Absence is the unavailability of the machine during some time.
 type Absence struct {
-	// Late is for how long in all something that wanted to run for an instant had to
-	// wait, where that took more than 50 ms.
+	// Late is the total delay of a goroutine that wants to run for an instant. Only
+	// delays of more than 50 ms count.
 	Late time.Duration
-	// Taken is the share of the processors' time, 0 to 1, that the hypervisor gave to
-	// others or a quota of the control group withheld.
+	// Taken is the share of the CPU time, 0 to 1, that the hypervisor gave to other
+	// machines or that a quota of the control group withheld.
 	Taken float64
 }
 
-// Excuses reports whether a test by the real clock that failed meanwhile deserves a
-// repeat: half of the default lease in which nothing ran, or a tenth of the processors.
+// Excuses reports whether a failed test with the real clock may be repeated: if nothing
+// ran for half of the default lease, or if a tenth of the CPU time was missing.
 func (a Absence) Excuses() bool { return a.Late >= 250*time.Millisecond || a.Taken >= 0.1 }
 
-// spell is a time in which the machine was not there: wholly, or for taken of the
-// processors' time.
-type spell struct {
+// gap is a time in which the machine was not available, wholly or for the share taken of
+// the CPU time.
+type gap struct {
 	from, until time.Time
 	late, taken time.Duration
 }
 
-// machine watches the machine. The zero value has seen nothing.
+// machine measures the availability of the machine. The zero value has no measurement.
 type machine struct {
 	mu     sync.Mutex
-	spells []spell
+	spells []gap
 }
 
-// watch notes what the machine does not give until ctx ends.
+// watch measures until ctx ends.
 func (m *machine) watch(ctx context.Context) {
-	t := time.NewTicker(look)
+	t := time.NewTicker(clockInterval)
 	defer t.Stop()
-	last, asked, before := time.Now(), time.Now(), taken()
+	last, asked, before := time.Now(), time.Now(), takenTime()
 	for {
 		select {
 		case <-t.C:
@@ -59,27 +59,27 @@ func (m *machine) watch(ctx context.Context) {
 			return
 		}
 		now := time.Now()
-		if d := now.Sub(last) - look; d >= late {
-			m.note(spell{from: last, until: now, late: d})
+		if d := now.Sub(last) - clockInterval; d >= minLate {
+			m.add(gap{from: last, until: now, late: d})
 		}
-		if last = now; now.Sub(asked) >= ask {
-			total := taken()
+		if last = now; now.Sub(asked) >= kernelInterval {
+			total := takenTime()
 			if total > before {
-				m.note(spell{from: asked, until: now, taken: total - before})
+				m.add(gap{from: asked, until: now, taken: total - before})
 			}
 			asked, before = now, total
 		}
 	}
 }
 
-func (m *machine) note(s spell) {
+func (m *machine) add(s gap) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.spells = append(m.spells, s)
 }
 
-// absence sums up what was missing between two times, by the part of each spell that
-// lies between them.
+// absence returns the sum between two times, by the part of each gap that lies between
+// them.
 func (m *machine) absence(from, until time.Time) Absence {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -106,16 +106,16 @@ func (m *machine) absence(from, until time.Time) Absence {
 	return a
 }
 
-// taken is the processors' time in all, since the machine started, that others had or a
-// quota withheld; 0 where no kernel tells.
-func taken() time.Duration {
-	stat, _ := os.ReadFile("/proc/stat")               // none elsewhere than on Linux
-	group, _ := os.ReadFile("/sys/fs/cgroup/cpu.stat") // none in the root of the hierarchy
+// takenTime returns the total CPU time since the start of the machine that other machines
+// had or a quota withheld. It is 0 if the kernel does not report that.
+func takenTime() time.Duration {
+	stat, _ := os.ReadFile("/proc/stat")               // exists only on Linux
+	group, _ := os.ReadFile("/sys/fs/cgroup/cpu.stat") // missing in the root of the hierarchy
 	return stolen(stat) + throttled(group)
 }
 
-// stolen reads "steal", the eighth number of the line "cpu" of /proc/stat, in ticks of
-// 10 ms (proc_stat(5)).
+// stolen returns "steal", the eighth number of the line "cpu" of /proc/stat, which is in
+// ticks of 10 ms (proc_stat(5)).
 func stolen(stat []byte) time.Duration {
 	line, _, _ := bytes.Cut(stat, []byte("\n"))
 	fields := bytes.Fields(line)
@@ -129,7 +129,7 @@ func stolen(stat []byte) time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// throttled reads "throttled_usec" of a control group's cpu.stat, in µs (cgroups(7)).
+// throttled returns "throttled_usec" of cpu.stat of a control group, in µs (cgroups(7)).
 func throttled(stat []byte) time.Duration {
 	for line := range bytes.Lines(stat) {
 		if rest, ok := bytes.CutPrefix(line, []byte("throttled_usec ")); ok {

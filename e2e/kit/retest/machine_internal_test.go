@@ -27,8 +27,8 @@ func TestOnlyWhatTheTestSawCounts(t *testing.T) {
 	at := time.Unix(1000, 0)
 	second := func(n float64) time.Time { return at.Add(time.Duration(n * float64(time.Second))) }
 	var m machine
-	m.note(spell{from: second(0), until: second(2), late: 2 * time.Second})
-	m.note(spell{from: second(4), until: second(5), taken: time.Duration(runtime.NumCPU()) * time.Second / 2})
+	m.add(gap{from: second(0), until: second(2), late: 2 * time.Second})
+	m.add(gap{from: second(4), until: second(5), taken: time.Duration(runtime.NumCPU()) * time.Second / 2})
 	for _, tt := range []struct {
 		from, until float64
 		want        Absence

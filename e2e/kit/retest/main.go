@@ -25,13 +25,13 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 	}
-	os.Exit(status) //nolint:forbidigo // a program of its own
+	os.Exit(status) // a separate program
 }
 
-// run watches the machine while it runs what args say.
+// run measures the machine while it runs the command in args.
 func run(ctx context.Context, args []string, out io.Writer) (status int, err error) {
 	r := runner{out: out}
-	flags := flag.NewFlagSet("rerun", flag.ContinueOnError)
+	flags := flag.NewFlagSet("retest", flag.ContinueOnError)
 	flags.StringVar(&r.file, "json", "", "where what `go test -json` says goes")
 	flags.IntVar(&r.repeats, "repeats", 40, "how many tests are repeated at most")
 	flags.Func("never", "packages, a regular expression, whose tests have their own time and are not repeated", func(s string) (err error) {
@@ -47,12 +47,12 @@ func run(ctx context.Context, args []string, out io.Writer) (status int, err err
 		r.until = time.Unix(at, 0)
 		return err
 	})
-	if flags.Parse(args) != nil { // it says why
+	if flags.Parse(args) != nil { // Parse has printed the error
 		return 2, nil
 	}
-	sum, test, ok := cut(flags.Args(), "--")
+	sum, test, ok := splitArgs(flags.Args(), "--")
 	if r.file == "" || len(sum) == 0 || !ok {
-		return 2, errors.New("usage: rerun -json FILE [-never REGEXP] [-repeats N] [-within D] [-until SECONDS] -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE")
+		return 2, errors.New("usage: retest -json FILE [-never REGEXP] [-repeats N] [-within D] [-until SECONDS] -- GOTESTSUM [FLAG...] -- [FLAG...] PACKAGE")
 	}
 	var m machine
 	watching, stop := context.WithCancel(ctx)
@@ -65,12 +65,12 @@ func run(ctx context.Context, args []string, out io.Writer) (status int, err err
 
 // runner runs tests and repeats them.
 type runner struct {
-	sum, test []string // the commands' arguments
+	sum, test []string // arguments of the commands
 	file      string
-	never     *regexp.Regexp // nil: none
+	never     *regexp.Regexp // nil matches no package
 	repeats   int
 	within    time.Duration
-	until     time.Time // zero: within says it
+	until     time.Time // zero means that within applies
 	absence   func(from, until time.Time) Absence
 	out       io.Writer
 }
@@ -82,7 +82,7 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 		return status, err
 	}
 	found, err := readFile(r.file)
-	if err != nil || !r.repeatable(found) {
+	if err != nil || !r.mayRepeat(found) {
 		return status, err
 	}
 	end := time.Now().Add(r.within)
@@ -112,8 +112,9 @@ func (r *runner) run(ctx context.Context) (status int, err error) {
 	return 0, nil
 }
 
-// repeatable reports whether all that failed may be repeated, and prints why not.
-func (r *runner) repeatable(found results) bool {
+// mayRepeat reports whether all failed tests may be repeated, and prints the reason if
+// not.
+func (r *runner) mayRepeat(found results) bool {
 	ok := len(found.failed)+len(found.detector) > 0
 	for _, pkg := range found.broken {
 		ok = false
@@ -140,38 +141,38 @@ func (r *runner) repeatable(found results) bool {
 	return ok
 }
 
-// repeatPackage runs all tests of a package that the race detector ended, once: a
-// detector that gives up again shows something.
+// repeatPackage runs all tests of a package that the race detector ended, once. A second
+// failure of the detector is a result.
 func (r *runner) repeatPackage(ctx context.Context, pkg string) (bool, error) {
 	r.printf("repeated: %s: the race detector gave up", pkg)
 	file := fmt.Sprintf("%s.%s.json", strings.TrimSuffix(r.file, ".json"), path.Base(pkg))
-	args := slices.Concat(r.sum[1:], []string{"--jsonfile", file, "--"}, of(r.test, pkg))
+	args := slices.Concat(r.sum[1:], []string{"--jsonfile", file, "--"}, packageArgs(r.test, pkg))
 	status, err := r.start(ctx, r.out, r.sum[0], args...)
 	return err == nil && status == 0, err
 }
 
-// repeat runs a test alone, and once more if the machine was away again.
+// repeat runs a test alone, and once more if the machine was not available again.
 func (r *runner) repeat(ctx context.Context, f failure) (bool, error) {
 	a := r.absence(f.from, f.until)
 	for try := 1; ; try++ {
 		r.printf("repeated (%d): %s: the machine was away (late by %v, %.0f %% taken)", try, f, a.Late.Round(time.Millisecond), 100*a.Taken)
 		file := fmt.Sprintf("%s.%s.%d", strings.TrimSuffix(r.file, ".json"), f.test, try)
-		args := slices.Concat(r.sum[1:], []string{"--jsonfile", file + ".json", "--"}, alone(r.test, f))
+		args := slices.Concat(r.sum[1:], []string{"--jsonfile", file + ".json", "--"}, testArgs(r.test, f))
 		from := time.Now()
 		status, err := r.start(ctx, r.out, r.sum[0], args...)
 		if err != nil || status == 0 {
 			return status == 0, err
 		}
 		found, err := readFile(file + ".json")
-		if a = r.absence(from, time.Now()); err != nil || try == 2 || ctx.Err() != nil || !r.repeatable(found) {
+		if a = r.absence(from, time.Now()); err != nil || try == 2 || ctx.Err() != nil || !r.mayRepeat(found) {
 			return false, err
 		}
 	}
 }
 
-// start runs a command and returns how it exited.
+// start runs a command and returns its exit status.
 func (r *runner) start(ctx context.Context, out io.Writer, name string, args ...string) (int, error) {
-	cmd := exec.CommandContext(ctx, name, args...) //nolint:gosec // what the caller asked for
+	cmd := exec.CommandContext(ctx, name, args...) // the command of the caller
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 10 * time.Second
@@ -180,7 +181,7 @@ func (r *runner) start(ctx context.Context, out io.Writer, name string, args ...
 		return max(1, exit.ExitCode()), nil
 	}
 	if err != nil {
-		return 1, fmt.Errorf("rerun: %w", err)
+		return 1, fmt.Errorf("retest: %w", err)
 	}
 	return 0, nil
 }
@@ -189,8 +190,8 @@ func (r *runner) printf(format string, args ...any) {
 	_, _ = fmt.Fprintf(r.out, "== "+format+"\n", args...)
 }
 
-// cut divides args at the first sep.
-func cut(args []string, sep string) (before, after []string, found bool) {
+// splitArgs splits args at the first sep.
+func splitArgs(args []string, sep string) (before, after []string, found bool) {
 	i := slices.Index(args, sep)
 	if i < 0 {
 		return args, nil, false
@@ -198,8 +199,8 @@ func cut(args []string, sep string) (before, after []string, found bool) {
 	return args[:i], args[i+1:], true
 }
 
-// of turns the arguments of `go test` into those for one package: the same flags.
-func of(args []string, pkg string) []string {
+// packageArgs returns the arguments of `go test` for one package, with the same flags.
+func packageArgs(args []string, pkg string) []string {
 	kept := slices.DeleteFunc(slices.Clone(args), isPackage)
 	return append(kept, pkg)
 }
@@ -208,14 +209,14 @@ func isPackage(arg string) bool {
 	return strings.HasPrefix(arg, "./") || strings.HasPrefix(arg, "shardway/")
 }
 
-// alone turns the arguments of `go test` into those that run one test alone: the same
-// flags, but for those that choose tests.
-func alone(args []string, f failure) []string {
+// testArgs returns the arguments of `go test` that run one test alone, with the same
+// flags except those that select tests.
+func testArgs(args []string, f failure) []string {
 	var kept []string
 	for i := 0; i < len(args); i++ {
 		switch arg := args[i]; {
 		case arg == "-run" || arg == "-skip":
-			i++ // its value
+			i++ // skip its value
 		case strings.HasPrefix(arg, "-run="), strings.HasPrefix(arg, "-skip="):
 		case isPackage(arg):
 		default:

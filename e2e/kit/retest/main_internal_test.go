@@ -154,7 +154,7 @@ func TestTooManyAreNotRepeated(t *testing.T) {
 	var out bytes.Buffer
 	r := runner{repeats: 1, absence: away(9), out: &out}
 	found := results{failed: []failure{{pkg: "p", test: "TestA"}, {pkg: "p", test: "TestB"}}}
-	if r.repeatable(found) || !strings.Contains(out.String(), "2 tests failed") {
+	if r.mayRepeat(found) || !strings.Contains(out.String(), "2 tests failed") {
 		t.Errorf("repeatable; it said: %s", &out)
 	}
 }
@@ -168,7 +168,7 @@ func TestUsageIsSaid(t *testing.T) {
 }
 
 func TestFlagsThatChooseTestsAreDropped(t *testing.T) {
-	got := alone([]string{"-p", "1", "-timeout", "20m", "-skip", "X", "-run=Y", "./...", "shardway/e2e/kit/load"}, failure{pkg: "shardway/e2e", test: "TestA"})
+	got := testArgs([]string{"-p", "1", "-timeout", "20m", "-skip", "X", "-run=Y", "./...", "shardway/e2e/kit/load"}, failure{pkg: "shardway/e2e", test: "TestA"})
 	if want := []string{"-p", "1", "-timeout", "20m", "-run", "^TestA$", "shardway/e2e"}; !slices.Equal(got, want) {
 		t.Errorf("alone = %q, want %q", got, want)
 	}

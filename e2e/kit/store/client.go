@@ -10,17 +10,18 @@ import (
 	"strings"
 )
 
-// Client speaks to a Store. Any number of goroutines may use it.
+// Client is a client of a Store. Any number of goroutines may use it.
 type Client struct {
 	url  string
 	http *http.Client
 }
 
-// NewClient makes a client of the store at url.
+// NewClient returns a client of the store at url.
 func NewClient(url string) *Client {
-	// Idle connections end here before they end at the store: one that the store
-	// closed would be tried again, and the second try is overtaken by the first.
-	t := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: idle / 2}
+	// Idle connections must end here before they end at the store. Otherwise net/http
+	// would repeat a request on a closed connection, and the first request could overtake
+	// the second.
+	t := &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: idleTimeout / 2}
 	return &Client{url: url, http: &http.Client{Transport: t}}
 }
 

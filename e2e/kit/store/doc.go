@@ -1,14 +1,13 @@
 //go:build linux
 
-// Package store is what the apps of an e2e test keep their registers in: a store
-// outside of the cluster that fences by the epoch, as docs/guarantees.md tells
-// users to.
+// Package store is the external store in which the apps of an end-to-end test keep their
+// registers. It implements fencing by epoch, as docs/guarantees.md recommends.
 //
-// It knows the newest epoch that it has seen for each shard, and refuses every
-// older one, for reads as for writes: an owner that was replaced neither changes
-// what its successor wrote nor learns anything that it could take for the present.
-// What is asked for as Unfenced it does whatever the epoch, as a store that knows none.
-// It keeps a log of what it applied, on the clock of history.Now.
+// It records the newest epoch of each shard, and rejects every older epoch, for reads and
+// writes: a replaced owner neither changes what its successor wrote, nor reads a value
+// that it could consider current. Unfenced operations are done with any epoch, as by a
+// store that ignores epochs. The store has a log of the applied writes, on the clock of
+// history.Now.
 //
-// A Store lives in the process of the test; the apps reach it by a Client.
+// A Store runs in the process of the test. The apps access it with a Client.
 package store

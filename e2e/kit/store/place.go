@@ -9,29 +9,28 @@ import (
 	"strconv"
 )
 
-// Errors of an operation. After any other one, whether a write was done is not
-// known.
+// Errors of an operation. After any other error, the effect of a write is unknown.
 var (
-	// ErrFenced reports an epoch older than the newest that the store has seen for
-	// the shard. Nothing was done.
+	// ErrFenced reports an epoch older than the newest epoch of the shard. The operation
+	// had no effect.
 	ErrFenced = errors.New("fenced")
 
 	errOvertaken = errors.New("overtaken")
 	errClosed    = errors.New("closed")
 )
 
-// Place says on what an operation works, and for whom.
+// Place is the subject and the author of an operation.
 type Place struct {
 	Shard uint32
-	// Epoch is the ownership epoch under which the app works.
+	// Epoch is the ownership epoch of the app.
 	Epoch uint64
 	Key   string
-	// Writer is the app that asks, Asked when it did, on the clock of history.Now.
-	// It asks one thing after the other for a key; what it gave up, or what an
-	// earlier process of its name sent, is not done any more once it asks again.
+	// Writer is the app, and Asked the time of its request, on the clock of history.Now.
+	// An app sends successive requests for a key. A request that it has abandoned, or
+	// that an earlier process with its name sent, is not executed after a later request.
 	Writer string
 	Asked  int64
-	// Unfenced asks the store to look at no epoch: as if it were one that knows none.
+	// Unfenced disables the check of the epoch.
 	Unfenced bool
 }
 

@@ -15,15 +15,15 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// MaxValue bounds a value, in bytes.
+// MaxValue is the maximum length of a value, in bytes.
 const MaxValue = 64
 
-// idle is how long the store keeps a connection that carries nothing.
-const idle = time.Minute
+// idleTimeout is how long the store keeps an idle connection.
+const idleTimeout = time.Minute
 
-// Applied is one write that took effect.
+// Applied is a write that took effect.
 type Applied struct {
-	// At is a reading of history.Now.
+	// At is a value of history.Now.
 	At     int64
 	Shard  uint32
 	Epoch  uint64
@@ -32,8 +32,8 @@ type Applied struct {
 	Writer string
 }
 
-// Store is a fenced key-value store behind HTTP. Its methods may run on any
-// goroutine.
+// Store is a fenced key-value store with an HTTP interface. Any goroutine may call its
+// methods.
 type Store struct {
 	addr string
 	srv  *http.Server
@@ -41,20 +41,20 @@ type Store struct {
 
 	mu      sync.Mutex
 	closed  bool
-	newest  map[uint32]uint64 // per shard
+	newest  map[uint32]uint64 // by shard
 	values  map[string]string
-	last    map[turn]int64
+	last    map[sequence]int64
 	applied []Applied
 	refused int
 }
 
-// turn is whose operations on a key come one after the other.
-type turn struct {
+// sequence identifies operations on a key that follow each other.
+type sequence struct {
 	key, writer string
 	epoch       uint64
 }
 
-// Listen starts a store at addr ("host:port"; port 0 takes a free one).
+// Listen starts a store at addr ("host:port"; port 0 selects a free port).
 func Listen(addr string) (*Store, error) {
 	ln, err := new(net.ListenConfig).Listen(context.Background(), "tcp", addr)
 	if err != nil {
@@ -62,21 +62,21 @@ func Listen(addr string) (*Store, error) {
 	}
 	s := &Store{
 		addr: ln.Addr().String(), done: make(chan struct{}),
-		newest: make(map[uint32]uint64), values: make(map[string]string), last: make(map[turn]int64),
+		newest: make(map[uint32]uint64), values: make(map[string]string), last: make(map[sequence]int64),
 	}
-	// A client that vanishes in the middle of a request leaves nothing behind.
-	s.srv = &http.Server{Handler: http.HandlerFunc(s.serve), ReadTimeout: 10 * time.Second, IdleTimeout: idle}
+	// A client that disappears during a request leaves no effect.
+	s.srv = &http.Server{Handler: http.HandlerFunc(s.serve), ReadTimeout: 10 * time.Second, IdleTimeout: idleTimeout}
 	go func() {
 		defer close(s.done)
-		_ = s.srv.Serve(ln) // ends by Close
+		_ = s.srv.Serve(ln) // ends after Close
 	}()
 	return s, nil
 }
 
-// URL is what an app takes as --store.
+// URL returns the value for the flag --store of an app.
 func (s *Store) URL() string { return "http://" + s.addr }
 
-// Close ends the store. Nothing is applied after it has returned.
+// Close ends the store. No write is applied after it has returned.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -86,22 +86,22 @@ func (s *Store) Close() error {
 	return err
 }
 
-// Applied lists the writes that took effect, in their order. It is never nil.
+// Applied returns the writes that took effect, in their order. The result is never nil.
 func (s *Store) Applied() []Applied {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return append([]Applied{}, s.applied...)
 }
 
-// Refused counts the operations under an older epoch than their shard's newest.
+// Refused returns the number of operations with an outdated epoch.
 func (s *Store) Refused() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.refused
 }
 
-// serve reads the whole request before it looks at the fence: what a client did
-// not finish was never asked for.
+// serve reads the whole request before it checks the epoch, so an incomplete request has
+// no effect.
 func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 	p, err := parsePlace(r.URL.Query())
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Store) serve(w http.ResponseWriter, r *http.Request) {
 func (s *Store) read(p Place) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.enter(p); err != nil {
+	if err := s.checkFence(p); err != nil {
 		return "", err
 	}
 	return s.values[p.Key], nil
@@ -141,7 +141,7 @@ func (s *Store) read(p Place) (string, error) {
 func (s *Store) write(p Place, value string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.enter(p); err != nil {
+	if err := s.checkFence(p); err != nil {
 		return err
 	}
 	s.values[p.Key] = value
@@ -151,8 +151,8 @@ func (s *Store) write(p Place, value string) error {
 	return nil
 }
 
-// enter is the fence. It is called with mu held, in one step with what follows.
-func (s *Store) enter(p Place) error {
+// checkFence checks the epoch. mu must be held until the operation is done.
+func (s *Store) checkFence(p Place) error {
 	if s.closed {
 		return errClosed
 	}
@@ -160,7 +160,7 @@ func (s *Store) enter(p Place) error {
 		s.refused++
 		return ErrFenced
 	}
-	t := turn{key: p.Key, writer: p.Writer, epoch: p.Epoch}
+	t := sequence{key: p.Key, writer: p.Writer, epoch: p.Epoch}
 	if p.Asked <= s.last[t] {
 		return errOvertaken
 	}

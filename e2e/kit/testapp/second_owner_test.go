@@ -25,10 +25,10 @@ func TestClientsReadTheEffectOfASecondOwner(t *testing.T) {
 	}{
 		{"handover and back", "a5m=one a5m b6m b6m=two b6s a7m a7m=three a7m a7s b8m", "", 0},
 		{"both modes on one key", "a5m a5s=one a5m a5m=two a5s a5m=three a5m", "", 0},
-		{"stale epoch in memory", "a5m=one b6m=two a5m", "before the other, and after it", 0},
+		{"stale epoch in memory", "a5m=one b6m=two a5m", "before and after the other", 0},
 		{"stale epoch at the store", "a5m=one b6m=two a5s a5s=three a5m=four b6m b6s", "", 3},
-		{"same epoch twice", "a5m=one b5m a5m=two b5m", "before the other, and after it", 0},
-		{"same epoch twice, both write", "a5m=one b5m=two a5s a5m", "before the other, and after it", 0},
+		{"same epoch twice", "a5m=one b5m a5m=two b5m", "before and after the other", 0},
+		{"same epoch twice, both write", "a5m=one b5m=two a5s a5m", "before and after the other", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, apps := newAppsWithStore(t, "a", "b")

@@ -182,8 +182,8 @@ func TestMountSweepsWhatTheDeadLeft(t *testing.T) {
 	device, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	must(t, err)
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", device.Fd())
-	must(t, unix.Mount("shardway-badisk-60466175", old, "fuse.badisk", 0, options)) // beyond any limit
-	must(t, device.Close())                                                         // nobody answers
+	must(t, unix.Mount("shardway-faultfs-60466175", old, "fuse.faultfs", 0, options)) // beyond any limit
+	must(t, device.Close())                                                           // nobody answers
 	var mine []*faultfs.Disk
 	for i := range 2 {
 		d, err := faultfs.Mount(filepath.Join(t.TempDir(), strconv.Itoa(i)), 1<<20)
@@ -221,7 +221,7 @@ func TestFaultStrikesUntilHealed(t *testing.T) {
 		{faultfs.Fault{Delay: 30 * time.Millisecond}, "<nil>"},
 		{faultfs.Fault{Error: syscall.EIO, Delay: 30 * time.Millisecond}, "input/output error"},
 	} {
-		must(t, v.disk.Suffer(f.fault))
+		must(t, v.disk.SetFault(f.fault))
 		began := time.Now()
 		all(f.want)
 		if took := time.Since(began); took < 3*f.fault.Delay {
@@ -240,7 +240,7 @@ func TestFaultStrikesUntilHealed(t *testing.T) {
 func TestHungCallEndsWithTheFault(t *testing.T) {
 	need(t)
 	v := start(t)
-	must(t, v.disk.Suffer(faultfs.Fault{Delay: time.Hour}))
+	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
 	v.say("fsync")
 	v.say("fsync")
 	v.awaitHits(1)
@@ -270,7 +270,7 @@ func TestHungCallEndsWithTheFault(t *testing.T) {
 func TestOnlyKillEndsAHungCall(t *testing.T) {
 	need(t)
 	v := start(t)
-	must(t, v.disk.Suffer(faultfs.Fault{Delay: time.Hour}))
+	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
 	v.say("fdatasync")
 	v.awaitHits(1)
 	returned := make(chan string, 1)
@@ -334,14 +334,14 @@ func TestWhatWasWrittenIsThereInTheMappedFile(t *testing.T) {
 func TestCallsFailWithoutServer(t *testing.T) {
 	need(t)
 	v := start(t)
-	must(t, v.disk.Suffer(faultfs.Fault{Delay: time.Hour}))
+	must(t, v.disk.SetFault(faultfs.Fault{Delay: time.Hour}))
 	v.say("fsync")
 	v.awaitHits(1)
 	must(t, v.disk.Unmount())
 	must(t, v.disk.Unmount())
 	v.hears("connection abort")
 	v.does("fsync", "not connected")
-	if err := v.disk.Suffer(faultfs.Fault{Error: syscall.EIO}); err == nil {
+	if err := v.disk.SetFault(faultfs.Fault{Error: syscall.EIO}); err == nil {
 		t.Error("a disk that is gone takes orders")
 	}
 }
@@ -349,7 +349,7 @@ func TestCallsFailWithoutServer(t *testing.T) {
 func TestFaultSaysWhyNot(t *testing.T) {
 	need(t)
 	d := mount(t, 1<<20)
-	if err := d.Suffer(faultfs.Fault{}); err == nil || !strings.Contains(err.Error(), "needs an error or a delay") {
+	if err := d.SetFault(faultfs.Fault{}); err == nil || !strings.Contains(err.Error(), "needs an error or a delay") {
 		t.Errorf("no fault: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "file")

@@ -1,0 +1,116 @@
+//go:build linux
+
+package faultfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+)
+
+// pollInterval is how often a waiting call checks whether its process was killed.
+const pollInterval = 5 * time.Millisecond
+
+// injector holds the current fault of a disk, in the process that serves it.
+type injector struct {
+	mu    sync.Mutex
+	fault Fault
+	ended chan struct{} // closed at the end of the fault; nil means no fault
+	hits  int           // of the current or last fault
+}
+
+// begin ends the current fault and begins another.
+func (s *injector) begin(f Fault) {
+	s.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fault, s.ended, s.hits = f, make(chan struct{}), 0
+}
+
+// end ends the fault, so that waiting calls continue.
+func (s *injector) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		close(s.ended)
+	}
+	s.fault, s.ended = Fault{}, nil
+}
+
+// count returns the number of calls that the current or last fault has affected.
+func (s *injector) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.hits
+}
+
+// apply must be called before each sync call. It waits as long as the fault requires, and
+// returns the error of the call. 0 means that the call should proceed.
+func (s *injector) apply(ctx context.Context) syscall.Errno {
+	f, ended := s.hit()
+	if ended == nil {
+		return 0
+	}
+	delay, poll := time.NewTimer(f.Delay), time.NewTicker(pollInterval)
+	defer delay.Stop()
+	defer poll.Stop()
+	interrupted := ctx.Done() // interrupted by any signal
+	for {
+		select {
+		case <-delay.C:
+			return f.Error
+		case <-ended:
+			return 0
+		case <-interrupted:
+			interrupted = nil // the kernel reports no further signals
+		case <-poll.C:
+			if interrupted == nil && isKilled(ctx) {
+				return syscall.EINTR // no process receives this error
+			}
+		}
+	}
+}
+
+// hit counts an affected call, and returns the current fault and a channel that is closed
+// at its end. The channel is nil if there is no fault.
+func (s *injector) hit() (f Fault, ended <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended == nil {
+		return Fault{}, nil
+	}
+	s.hits++
+	return s.fault, s.ended
+}
+
+// isKilled reports whether the calling process was killed by SIGKILL or a crash. The
+// kernel makes it wait for the reply nevertheless.
+func isKilled(ctx context.Context) bool {
+	caller, ok := fuse.FromContext(ctx)
+	if !ok || caller.Pid == 0 {
+		return false // a call of the kernel itself
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", caller.Pid))
+	if err != nil {
+		return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+	}
+	for line := range strings.Lines(string(b)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name != "SigPnd" && name != "ShdPnd" {
+			continue
+		}
+		set, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+		if err == nil && set&(1<<(syscall.SIGKILL-1)) != 0 {
+			return true
+		}
+	}
+	return false
+}

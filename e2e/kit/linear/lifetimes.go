@@ -1,0 +1,141 @@
+//go:build linux
+
+package linear
+
+import (
+	"maps"
+	"math"
+	"slices"
+)
+
+// settled is an operation that took effect between from and until.
+type settled struct {
+	Op
+
+	from, until int64
+}
+
+// unsettled returns op with the interval that the client observed.
+func unsettled(op Op) settled {
+	s := settled{Op: op, from: op.Call, until: op.Return}
+	if op.Outcome == Unknown {
+		s.until = never
+	}
+	return s
+}
+
+// lifetime is the set of operations on one value: its write and its reads. The register
+// contained the value at least from the earliest end of an operation to the latest start
+// of an operation.
+type lifetime struct {
+	write       settled
+	reads       []settled
+	first, last settled
+}
+
+func (l *lifetime) add(s settled) {
+	if s.until < l.first.until {
+		l.first = s
+	}
+	if s.from > l.last.from {
+		l.last = s
+	}
+}
+
+// before returns operations that show that part of l had ended before part of m began. It
+// prefers the writes, and always includes them.
+func (l *lifetime) before(m *lifetime) []settled {
+	for _, end := range []settled{l.write, l.first} {
+		for _, start := range []settled{m.write, m.last} {
+			if end.until < start.from {
+				return []settled{l.write, m.write, end, start}
+			}
+		}
+	}
+	return nil
+}
+
+// lifetimes are the lifetimes of the values of one register. The zero value is a register
+// without writes.
+type lifetimes struct {
+	byValue map[string]*lifetime
+}
+
+// write adds a value.
+func (ls *lifetimes) write(s settled) {
+	if ls.byValue == nil {
+		// The initial value of a register was written before all operations.
+		none := settled{Op: Op{Key: s.Key, Write: true, Outcome: Known}, from: math.MinInt64, until: math.MinInt64}
+		ls.byValue = map[string]*lifetime{"": {write: none, first: none, last: none}}
+	}
+	ls.byValue[s.Value] = &lifetime{write: s, first: s, last: s}
+}
+
+// read adds a read to the lifetime of its value, and returns false if there is none.
+func (ls *lifetimes) read(s settled) bool {
+	if ls.byValue == nil {
+		return s.Value == ""
+	}
+	l, ok := ls.byValue[s.Value]
+	if ok {
+		l.reads = append(l.reads, s)
+		l.add(s)
+	}
+	return ok
+}
+
+// dropUnread removes unknown writes that no operation read. They may have had no effect.
+func (ls *lifetimes) dropUnread() {
+	maps.DeleteFunc(ls.byValue, func(_ string, l *lifetime) bool { return l.write.until == never && len(l.reads) == 0 })
+}
+
+// operations returns the operations of all values.
+func (ls *lifetimes) operations() []settled {
+	var all []settled
+	for _, l := range ls.byValue {
+		if l.write.from != math.MinInt64 {
+			all = append(all, l.write)
+		}
+		all = append(all, l.reads...)
+	}
+	return all
+}
+
+// contradiction returns the contradiction with the shortest span, or nil. Its cost is the
+// square of the number of values.
+func (ls *lifetimes) contradiction() *contradiction {
+	var best *contradiction
+	found := func(why string, ops ...settled) {
+		if c := (&contradiction{why: why, ops: unique(ops)}); best == nil || c.span() < best.span() {
+			best = c
+		}
+	}
+	var before []*lifetime
+	for _, value := range slices.Sorted(maps.Keys(ls.byValue)) {
+		a := ls.byValue[value]
+		if a.first.until < a.write.from {
+			found("it was read before it was written", a.first, a.write)
+		}
+		for _, b := range before {
+			if a.first.until < b.last.from && b.first.until < a.last.from {
+				found("each of these two values was present before and after the other", append(a.before(b), b.before(a)...)...)
+			}
+		}
+		before = append(before, a)
+	}
+	return best
+}
+
+// unique removes duplicates and the initial write.
+func unique(ops []settled) []settled {
+	var distinct []settled
+	for _, s := range ops {
+		same := func(k settled) bool {
+			return k.Write == s.Write && k.Value == s.Value && k.from == s.from && k.until == s.until && k.ID == s.ID
+		}
+		if s.from != math.MinInt64 && !slices.ContainsFunc(distinct, same) {
+			distinct = append(distinct, s)
+		}
+	}
+	return distinct
+}
