@@ -58,13 +58,13 @@ func (c *httpCall) serve(w http.ResponseWriter, r *http.Request) {
 		switch v := recover(); v {
 		case nil:
 		case http.ErrAbortHandler:
-			task.Break()
+			task.Fail()
 		default:
 			task.Panicked(v)
 		}
 	}()
 	done := c.ctx.Done()
-	ctx, end := pollctx.Context(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx), func() bool { return isClosed(done) || task.Outlived() })
+	ctx, end := pollctx.Context(context.WithValue(context.WithoutCancel(r.Context()), requestKey{}, c.ctx), func() bool { return isClosed(done) || task.LeaseExpired() })
 	defer end()
 	ended := ctx.Done()
 	go func() { // ends with the handler
@@ -101,7 +101,7 @@ func isClosed(done <-chan struct{}) bool {
 // Err may be called by the handler, and by work that it has started with Go or Stream and that has
 // not ended.
 func Err(ctx *fasthttp.RequestCtx) error {
-	if proxy.Outlived(ctx) {
+	if proxy.LeaseExpired(ctx) {
 		return context.Canceled
 	}
 	return ctx.Err()

@@ -236,7 +236,7 @@ func (a *agent) Route(r ack.Routing) {
 	a.acquireFailures.stale = true
 	a.releases.lookLeaving(a.leaving.Load() || s.Policy().Leaves(a.self))
 	if s.Last().Epoch() != old.Last().Epoch() {
-		a.proxy.RenewTo(newlyExcluded(old, s))
+		a.proxy.RenewPeersWhere(newlyExcluded(old, s))
 	}
 	a.proxy.Wake(a.router.swap(r))
 	a.changes.Routed(old, s, a.clock.Precise())
@@ -290,16 +290,16 @@ func (a *agent) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 	switch why {
 	case ack.CutDraining:
 		a.givenUp.cuts(may, a.router.running.of)
-		n := a.proxy.Cut(func(s shardmap.Shard) bool { return !may(s) }, why.String())
+		n := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !may(s) }, why.String())
 		a.log.Warn().Uint64("epoch", uint64(a.router.state.Load().Last().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
 	case ack.CutLeaseLost:
-		n := a.proxy.CutUpstream(why.String())
+		n := a.proxy.CancelUpstream(why.String())
 		a.overdue.cutAt(a.clock.Precise())
 		a.log.Warn().Int("requests", n).Msg("requests aborted, lease not renewed")
 	case ack.CutNewBoot:
-		a.proxy.CutUpstream(why.String())
+		a.proxy.CancelUpstream(why.String())
 	case ack.CutGoodbye:
-		a.proxy.CutParting(why.String())
+		a.proxy.CancelForStop(why.String())
 	}
 }
 

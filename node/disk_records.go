@@ -173,7 +173,7 @@ func (a *diskRecords) learn(s diskhistory.Statement) error {
 		a.n.stream.CloseOtherProcesses(s.Server, now.Nonce)
 	}
 	if before.Nonce != now.Nonce || before.Boot != now.Boot {
-		a.n.proxy.Follow(nodeOf(s.Server), now.Boot, now.Nonce)
+		a.n.proxy.SetPeerProcess(nodeOf(s.Server), now.Boot, now.Nonce)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ func (n *Node) Accepted() uint64 { return n.port.Stats().Accepted }
 
 // Attached counts the kept sockets of the node's clients that have a leg.
 func (n *Node) Attached() (count int) {
-	for _, x := range n.proxy.KeptSockets() {
+	for _, x := range n.proxy.WebSocketCounts() {
 		count += x.Attached
 	}
 	return count

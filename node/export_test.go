@@ -82,7 +82,7 @@ func GoneFrom(s *ack.State, sh shardmap.Shard, node string) bool { return orphan
 
 // Forwarded counts the requests that wait for an answer of another node.
 func (n *Node) Forwarded(node string) (count int) {
-	n.proxy.Abandon(func(_ shardmap.Shard, to string) bool {
+	n.proxy.CancelForwarded(func(_ shardmap.Shard, to string) bool {
 		if to == node {
 			count++
 		}

@@ -32,10 +32,10 @@ type owning struct {
 	closed        func() // is called as a connection is closed; nil: nobody is told
 }
 
-func (c *owning) Table() *proxy.Table                  { return c.table }
-func (c *owning) Lane(string) net.Conn                 { return nil }
-func (c *owning) Leg(context.Context, string) net.Conn { return nil }
-func (c *owning) LeaseLeft() time.Duration             { return time.Hour }
+func (c *owning) Table() *proxy.Table                                  { return c.table }
+func (c *owning) OpenStream(string) net.Conn                           { return nil }
+func (c *owning) OpenWebSocketStream(context.Context, string) net.Conn { return nil }
+func (c *owning) LeaseLeft() time.Duration                             { return time.Hour }
 func (c *owning) Dial(context.Context, string) (net.Conn, error) {
 	c.dials.Add(1)
 	near, far := net.Pipe()
@@ -85,7 +85,7 @@ func newFollower(t *testing.T, c *owning) *follower {
 		Generation: 1, Committed: 1, Proposed: 1, Shards: 4,
 		Route: func(shardmap.Shard) proxy.Route { return proxy.Route{Kind: proxy.Remote, Node: "x", Epoch: 1} },
 	})
-	s := proxy.New(proxy.Options{Node: "y", Cluster: c, Log: zerolog.Nop(), QueueWait: 5 * time.Second, Room: queue.New(queue.Options{Wait: 5 * time.Second})})
+	s := proxy.New(proxy.Options{Node: "y", Cluster: c, Log: zerolog.Nop(), QueueWait: 5 * time.Second, Queue: queue.New(queue.Options{Wait: 5 * time.Second})})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func (n *Node) hold(live context.Context) {
 	n.lameDuck(ctx, began)
 	parting := n.o.Pace.DrainTimeout + n.releaseTime()
 	requestCtx, stop := context.WithDeadline(ctx, began.Add(max(n.o.ShutdownTimeout-parting-closeTimeout, 0)))
-	if err := n.proxy.Retire(requestCtx); err != nil && live.Err() == nil {
+	if err := n.proxy.DrainClients(requestCtx); err != nil && live.Err() == nil {
 		n.log.Warn().Err(err).Msg("requests of connected clients aborted")
 	}
 	stop()

@@ -59,9 +59,9 @@ func (n *Node) idleShards() idleReport {
 // upstreamWebSockets counts the upstream connections of resumable WebSockets, by shard and in total.
 func (n *Node) upstreamWebSockets() (byShard map[shardmap.Shard]int, total int) {
 	byShard = map[shardmap.Shard]int{}
-	for _, x := range n.proxy.KeptSockets() {
-		byShard[x.Shard] = x.Legs
-		total += x.Legs
+	for _, x := range n.proxy.WebSocketCounts() {
+		byShard[x.Shard] = x.Resumable
+		total += x.Resumable
 	}
 	return byShard, total
 }

@@ -27,7 +27,7 @@ func emptier(s *ack.State, self shardmap.NodeID, dial func(context.Context, stri
 	})
 	n.router = newRouter(self, max(s.Shards(), 1), clock.Virtual(), n.port)
 	n.router.state.Store(s)
-	n.proxy = proxy.New(proxy.Options{Cluster: n.router, Room: queue.New(queue.Options{})})
+	n.proxy = proxy.New(proxy.Options{Cluster: n.router, Queue: queue.New(queue.Options{})})
 	return &leadership{n: n, log: zerolog.Nop(), messages: make(chan ack.Message, 1), done: make(chan struct{})}
 }
 

@@ -48,7 +48,7 @@ func TestStreamsEndAsTheNextProcessIsLearnt(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		go func() { _ = port.Serve(ctx, ln) }() // ends with ctx
-		a := &diskRecords{n: &Node{stream: stream, proxy: proxy.New(proxy.Options{Room: queue.New(queue.Options{})}), log: zerolog.Nop()}, table: diskhistory.New(nil)}
+		a := &diskRecords{n: &Node{stream: stream, proxy: proxy.New(proxy.Options{Queue: queue.New(queue.Options{})}), log: zerolog.Nop()}, table: diskhistory.New(nil)}
 		c, err := consensus.Over(at(there, "a", 1))(ctx, "b", "x")
 		if err != nil {
 			t.Fatal(err)

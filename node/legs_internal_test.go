@@ -18,14 +18,14 @@ func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 		defer r.requestStreams.outgoing.Close()
 		defer r.webSocketStreams.outgoing.Close()
 		for i := range 2 * mux.MaxStreams {
-			if l := r.Leg(h.ctx, "b"); l == nil {
+			if l := r.OpenWebSocketStream(h.ctx, "b"); l == nil {
 				t.Fatalf("no lane for socket %d", i)
 			}
 		}
-		r.Lane("b") // a trunk is dialed
+		r.OpenStream("b") // a trunk is dialed
 		synctest.Wait()
 		for i := range mux.MaxStreams {
-			if r.Lane("b") == nil {
+			if r.OpenStream("b") == nil {
 				t.Fatalf("no lane for request %d", i)
 			}
 		}
@@ -72,7 +72,7 @@ func TestLegsOutliveARenewal(t *testing.T) {
 		defer n.router.webSocketStreams.outgoing.Close()
 		ctx, cancel := context.WithCancel(h.ctx)
 		defer cancel()
-		before, _ := n.router.Leg(ctx, "b").(*mux.Stream)
+		before, _ := n.router.OpenWebSocketStream(ctx, "b").(*mux.Stream)
 		n.RenewPeers()
 		synctest.Wait()
 		if before == nil || !before.SessionDraining() || !before.Quiet() {

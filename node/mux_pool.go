@@ -275,5 +275,5 @@ func (l *muxPool) shutdown(closeStreams func()) {
 
 // partPeers parts from the lanes of others, and ends their streams with the last.
 func (n *Node) partPeers() {
-	n.router.requestStreams.shutdown(func() { n.router.webSocketStreams.shutdown(n.proxy.DismissPeers) })
+	n.router.requestStreams.shutdown(func() { n.router.webSocketStreams.shutdown(n.proxy.ClosePeers) })
 }

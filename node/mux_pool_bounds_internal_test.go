@@ -37,7 +37,7 @@ func hosting(t *testing.T, f func(h *host)) {
 		h := &host{t: t, far: &farPort{ends: make(chan net.Conn)}, ctx: ctx}
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
 		h.Node = &Node{log: zerolog.Nop(), router: newRouter("b", 4, new(clock.Manual), p)}
-		h.proxy = proxy.New(proxy.Options{Cluster: h.router, Room: queue.New(queue.Options{})})
+		h.proxy = proxy.New(proxy.Options{Cluster: h.router, Queue: queue.New(queue.Options{})})
 		p.Handle(peer.Trunk, h.serveRequestSession)
 		p.Handle(peer.Legs, h.serveWebSocketSession)
 		p.Handle(peer.Forward, func(ctx context.Context, _ *peer.Conn) { <-ctx.Done() })
@@ -147,10 +147,10 @@ func TestATrunkTooManyIsNotServed(t *testing.T) {
 		r := &router{requestStreams: newRequestStreams(dialing("a", h.far)), port: dialing("a", h.far)}
 		defer r.requestStreams.outgoing.Close()
 		lane := func() bool {
-			if r.Lane("b") == nil {
+			if r.OpenStream("b") == nil {
 				synctest.Wait() // a trunk is dialed
 			}
-			return r.Lane("b") != nil
+			return r.OpenStream("b") != nil
 		}
 		if lane() {
 			t.Errorf("there is a lane by trunk %d", maxSessionsPerNode+1)

@@ -89,10 +89,10 @@ func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
 		defer r.requestStreams.outgoing.Close()
 		open := func(lane bool) {
 			t.Helper()
-			c := r.Lane("b")
+			c := r.OpenStream("b")
 			if c == nil {
 				synctest.Wait() // it is seen to
-				c = r.Lane("b")
+				c = r.OpenStream("b")
 			}
 			if (c != nil) != lane {
 				t.Errorf("a lane: %v, want %v", c, lane)

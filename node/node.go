@@ -179,20 +179,20 @@ func (n *Node) proxyOptions() proxy.Options {
 	if n.health != nil && p.DialUpstream != nil {
 		p.DialUpstream = n.health.WatchDial(n.appWatch.seen(p.DialUpstream))
 	}
-	p.Node, p.Cluster, p.Room, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
+	p.Node, p.Cluster, p.Queue, p.QueueWait, p.Log = string(n.self), n.router, n.room, n.o.Queue.Wait, n.o.Log
 	if n.o.Hooks != nil && !n.o.Gateway {
-		p.NotYet = func(s shardmap.Shard) string { return n.agent.acquireFailures.why(s) }
+		p.AcquireError = func(s shardmap.Shard) string { return n.agent.acquireFailures.why(s) }
 		p.NotAcquired = func(s shardmap.Shard, epoch uint64) { n.router.notAcquired(s, shardmap.Epoch(epoch)) }
 	}
 	p.KeepUpstream = n.appWatch != nil
-	p.Outlived, p.TakesNew, p.HoldShard = n.router.abortOverdue, n.acceptsNewKeys, n.holdShard
+	p.LeaseExpired, p.AcceptsNewKeys, p.HoldShard = n.router.abortOverdue, n.acceptsNewKeys, n.holdShard
 	p.Probe = func() (bool, string) {
 		if err := n.Ready(); err != nil {
 			return false, api.Brief(err) // a stranger asks
 		}
 		return true, ""
 	}
-	p.HandedOver = func(h proxy.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
+	p.OnHandover = func(h proxy.Handover) { n.events.Add(eventlog.WebSocketsMoved(h)) }
 	p.HashKey, p.Wrecked, p.Shards, p.Explain = n.hashKey, n.wrecked, n.o.Shards, n.explain
 	return p
 }
@@ -252,7 +252,7 @@ func (n *Node) newAgent() {
 		appWatch: n.appWatch,
 		answers:  make(chan ack.Answer), ownAnswers: n.ownAnswers, wake: make(chan struct{}, 1), beatIfNearlyDue: make(chan struct{}, 1), beatWithVoters: make(chan struct{}, 1), duplicate: make(chan string, 1), overdue: overdue{tell: n.o.Overdue},
 		calls: make(chan func()), ended: make(chan struct{}), receivedAt: make(map[shardmap.Shard]time.Duration),
-		orphans: orphanedForwards{log: n.log, abort: n.proxy.Abandon}, timer: n.pulse.Asked(), busyTimer: n.pulse.WhileBusy(clock.EveryBeat), // before all others: a lease hangs on them
+		orphans: orphanedForwards{log: n.log, abort: n.proxy.CancelForwarded}, timer: n.pulse.Asked(), busyTimer: n.pulse.WhileBusy(clock.EveryBeat), // before all others: a lease hangs on them
 	}
 	a.boot.Store(n.o.Dir.Boot())
 	if c, ok := n.o.Clock.(interface{ Used() (time.Duration, bool) }); ok {

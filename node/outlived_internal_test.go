@@ -31,7 +31,7 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 		Node: "a", Boot: 1, Pace: ack.DefaultPace(), Timing: timing,
 		Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
 	}, clock.Precise())
-	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
+	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 	a.overdue.tell = func(error) {}
 	grant := func() (cutBy time.Duration) {
 		now := clock.Precise()
@@ -140,7 +140,7 @@ func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
 			t.Errorf("to be cut in %v: a call is told %v", c.cutBy-time.Hour, r.Err)
 		}
 		h.ended(7)
-		if told := n.proxyOptions().Outlived(); told != c.over {
+		if told := n.proxyOptions().LeaseExpired(); told != c.over {
 			t.Errorf("to be cut in %v: a request is told %v", c.cutBy-time.Hour, told)
 		}
 	}

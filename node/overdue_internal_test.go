@@ -50,7 +50,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 			if tc.inside {
 				a.overdue.tell = func(error) { told = clock.Precise() }
 			}
-			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
+			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 			grant := func() {
 				a.machine.HeartbeatNow()
 				a.poll(a.beginTurn())

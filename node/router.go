@@ -193,7 +193,7 @@ func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
 
 // Lane opens a multiplexed stream to the node for small requests. It does not wait; nil means that
 // no stream is available now.
-func (r *router) Lane(node string) net.Conn {
+func (r *router) OpenStream(node string) net.Conn {
 	if l := r.requestStreams.outgoing.OpenStream(node); l != nil {
 		return l
 	}
@@ -202,7 +202,7 @@ func (r *router) Lane(node string) net.Conn {
 
 // Leg opens a multiplexed stream to the node for a resumable WebSocket. It may wait for a new mux
 // session until ctx ends; nil means that there is no stream.
-func (r *router) Leg(ctx context.Context, node string) net.Conn {
+func (r *router) OpenWebSocketStream(ctx context.Context, node string) net.Conn {
 	if l := r.webSocketStreams.outgoing.OpenStreamWait(ctx, node); l != nil {
 		return l
 	}

@@ -51,7 +51,7 @@ func (n *Node) Run(ctx context.Context) error {
 		return err
 	}
 	haltAgent := n.startProtocol(base, s)
-	n.proxy.Expect(n.o.App) // clients that already wait must get a response, even if ctx has ended
+	n.proxy.ExpectListener(n.o.App) // clients that already wait must get a response, even if ctx has ended
 	s.spawn(base, "app traffic", n.serveApp)
 	s.spawn(base, "reach", n.abortToUnreachable)
 	if n.o.Self != nil {

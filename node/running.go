@@ -46,7 +46,7 @@ func (n *Node) runningHere() runningThere {
 
 // running counts what runs at this node's app.
 func (n *Node) running() (requests, sockets int) {
-	return n.router.running.running(func(shardmap.Shard) bool { return false }), n.proxy.Sockets()
+	return n.router.running.running(func(shardmap.Shard) bool { return false }), n.proxy.CountUpgraded()
 }
 
 // leaseMS rounds up: what is left is not nothing.

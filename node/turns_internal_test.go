@@ -41,7 +41,7 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 				Node: "a", Boot: 1, Pace: ack.DefaultPace(), Timing: timing,
 				Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
 			}, clock.Precise())
-			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Room: queue.New(queue.Options{})})
+			a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 			a.poll(a.beginTurn())
 			a.answer(a.beginTurn(), ack.Answer{Term: 1, Number: 1, Boot: 1, Beat: sent, Serve: timing.Lease, Cut: timing.DeadAfter, Lease: timing.Lease})
 			a.poll(a.beginTurn())

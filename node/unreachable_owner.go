@@ -40,7 +40,7 @@ func (n *Node) abortToUnreachable(ctx context.Context) {
 			} else if unreachableSince[node].IsZero() {
 				unreachableSince[node] = began
 			} else if time.Since(unreachableSince[node]) > n.timing().DeadAfter {
-				count := n.proxy.Abandon(func(_ shardmap.Shard, owner string) bool { return owner == node })
+				count := n.proxy.CancelForwarded(func(_ shardmap.Shard, owner string) bool { return owner == node })
 				n.log.Warn().Str("peer", node).Int("requests", count).Msg("forwarded requests aborted, owner unreachable")
 			}
 		}

@@ -19,16 +19,16 @@ type webSocketReport [][5]int
 // localWebSockets returns the report of this node.
 func (n *Node) localWebSockets() webSocketReport {
 	out := webSocketReport{}
-	for _, x := range n.proxy.KeptSockets() {
-		out = append(out, [5]int{int(x.Shard), x.Attached, x.Detached, x.Legs, x.Plain})
+	for _, x := range n.proxy.WebSocketCounts() {
+		out = append(out, [5]int{int(x.Shard), x.Attached, x.Detached, x.Resumable, x.Plain})
 	}
 	return out
 }
 
 // countWebSockets counts the long-lived connections of this node.
 func (n *Node) countWebSockets() api.SocketCounts {
-	c := api.SocketCounts{App: n.proxy.Sockets(), Streams: n.proxy.ResumableStreams()}
-	for _, x := range n.proxy.KeptSockets() {
+	c := api.SocketCounts{App: n.proxy.CountUpgraded(), Streams: n.proxy.ResumableStreams()}
+	for _, x := range n.proxy.WebSocketCounts() {
 		c.Attached += x.Attached
 		c.Detached += x.Detached
 	}
@@ -95,12 +95,12 @@ func (n *Node) breakLocal(b api.SocketBreak, by string) int {
 	match := func(shardmap.Shard, uint64) bool { return true }
 	switch {
 	case b.Key != nil:
-		mark := proxy.SocketMark(*b.Key)
+		mark := proxy.WebSocketKeyHash(*b.Key)
 		match = func(_ shardmap.Shard, is uint64) bool { return is == mark }
 	case b.Shard != nil:
 		match = func(s shardmap.Shard, _ uint64) bool { return uint32(s) == *b.Shard }
 	}
-	many := n.proxy.BreakSockets(match, b.Gap)
+	many := n.proxy.MoveWebSockets(match, b.Gap)
 	if many > 0 {
 		n.log.Info().Int("websockets", many).Bool("gap", b.Gap).Str("by", logs.Cut(by)).Msg("WebSocket move test started")
 	}

@@ -68,8 +68,8 @@ func (s *Server) shake(ctx context.Context, conn net.Conn) bool {
 	stop := context.AfterFunc(s.forceCtx, cancel) //nolint:contextcheck // ends with either
 	defer stop()
 	s.tick()
-	s.shaking.add(c, cancel, s.clock.now())
-	defer s.shaking.remove(c)
+	s.handshakes.add(c, cancel, s.clock.now())
+	defer s.handshakes.remove(c)
 	if err := c.HandshakeContext(ctx); err != nil {
 		s.o.Log.Debug().Err(err).Stringer("addr", conn.RemoteAddr()).Msg("handshake failed")
 		_ = conn.Close()

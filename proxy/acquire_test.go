@@ -275,7 +275,7 @@ func TestForwardedRequestsBeyondTheQueueWaitWhereTheirClientsAre(t *testing.T) {
 				o.QueueWait = time.Minute
 				if o.Node == "owner" {
 					full.Wait = o.QueueWait
-					o.Room = queue.New(full)
+					o.Queue = queue.New(full)
 				}
 			})
 			owner.swap(1, 1, held(proxy.ReasonAcquiring))
@@ -345,7 +345,7 @@ func TestWaiterLearnsWhyItsShardIsNotAcquired(t *testing.T) {
 		for why, want := range map[string]string{"disk full": ": disk full", "": " in time"} {
 			t.Run(way+want, func(t *testing.T) {
 				front, owner := start(t, webApp(t, echo), func(o *proxy.Options) {
-					o.QueueWait, o.NotYet = 50*time.Millisecond, func(shardmap.Shard) string { return why }
+					o.QueueWait, o.AcquireError = 50*time.Millisecond, func(shardmap.Shard) string { return why }
 				})
 				owner.swap(1, 1, held(proxy.ReasonAcquiring))
 				res, body := front.dial().get("/")

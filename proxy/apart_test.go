@@ -105,14 +105,14 @@ func TestCutOfAHeldAnswerClosesTheLinkOnly(t *testing.T) {
 		code         string
 		runs         int32
 	}{
-		{"drain", "GET", func(_, owner *node) int { return owner.Cut(allShards, "draining") }, 502, "shard-moved", 1},
-		{"drain", "POST", func(_, owner *node) int { return owner.Cut(allShards, "draining") }, 502, "shard-moved", 1},
-		{"lease", "GET", func(_, owner *node) int { return owner.CutUpstream("lease") }, 200, "", 2},
-		{"lease", "POST", func(_, owner *node) int { return owner.CutUpstream("lease") }, 502, "upstream-broken", 1},
-		{"parting", "GET", func(_, owner *node) int { return owner.CutParting("goodbye") }, 200, "", 2},
-		{"parting", "POST", func(_, owner *node) int { return owner.CutParting("goodbye") }, 502, "shard-moved", 1},
-		{"abandon", "GET", func(ingress, _ *node) int { return ingress.Abandon(all) }, 200, "", 2},
-		{"abandon", "POST", func(ingress, _ *node) int { return ingress.Abandon(all) }, 502, "peer-unreachable", 1},
+		{"drain", "GET", func(_, owner *node) int { return owner.CancelShards(allShards, "draining") }, 502, "shard-moved", 1},
+		{"drain", "POST", func(_, owner *node) int { return owner.CancelShards(allShards, "draining") }, 502, "shard-moved", 1},
+		{"lease", "GET", func(_, owner *node) int { return owner.CancelUpstream("lease") }, 200, "", 2},
+		{"lease", "POST", func(_, owner *node) int { return owner.CancelUpstream("lease") }, 502, "upstream-broken", 1},
+		{"parting", "GET", func(_, owner *node) int { return owner.CancelForStop("goodbye") }, 200, "", 2},
+		{"parting", "POST", func(_, owner *node) int { return owner.CancelForStop("goodbye") }, 502, "shard-moved", 1},
+		{"abandon", "GET", func(ingress, _ *node) int { return ingress.CancelForwarded(all) }, 200, "", 2},
+		{"abandon", "POST", func(ingress, _ *node) int { return ingress.CancelForwarded(all) }, 502, "peer-unreachable", 1},
 	} {
 		for _, local := range []bool{true, false} {
 			if local && tc.name == "abandon" {

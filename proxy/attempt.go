@@ -102,7 +102,7 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 		c.s.metrics.retries[retryUnsent].Add(1)
 	}
 	switch {
-	case c.down.Load():
+	case c.closing.Load():
 		return done
 	case c.replaced(why):
 		return c.cede()
@@ -211,20 +211,20 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 	}
 	code := brokenCode(p.route.Kind)
 	// Set this before any decision: this node may stop before the client has a response.
-	c.x.cutRun = c.x.cutRun || c.x.safety != safeMethod || c.down.Load()
+	c.x.runAborted = c.x.runAborted || c.x.safety != safeMethod || c.closing.Load()
 	var bad *h1.Error
 	switch {
-	case c.down.Load():
+	case c.closing.Load():
 		return done
 	case c.body.rerr != nil:
 		return c.reply.badBody(c.body.rerr)
 	case c.replaced(why):
 		return c.cede()
-	case why == causeDrain && c.x.resumed != nil:
+	case why == causeDrainTimeout && c.x.resumed != nil:
 		return c.movedOn(p)
-	case why == causeDrain && c.mayAskNextOwner(p):
+	case why == causeDrainTimeout && c.mayAskNextOwner(p):
 		return c.askNextOwner()
-	case why == causeDrain:
+	case why == causeDrainTimeout:
 		return fail(problem.ShardMoved, "the request was cut off because its shard moved away while it was running: it may have run")
 	case why == causeLeaving:
 		return c.closeLongPoll()
@@ -261,7 +261,7 @@ func (c *client) decideRetry(p *attempt, code problem.Code, why cause) decision 
 		c.x.ran, c.x.ranEpoch = true, p.epoch
 	}
 	if detail := c.retryDenied(p, why, again); detail != "" {
-		if why == causeParting {
+		if why == causeStopping {
 			return fail(problem.ShardMoved, "the request was cut off because its node stops: it may have run")
 		}
 		return fail(code, detail)
@@ -294,7 +294,7 @@ func (c *client) retryDenied(p *attempt, why cause, again bool) (detail string) 
 // takes along many requests that separate connections would have carried, and a planned stop of a
 // node is not a failure.
 func (c *client) retryBudgetAllows(p *attempt, why cause) bool {
-	if why == causeParting {
+	if why == causeStopping {
 		return true
 	}
 	if c.x.tries == 1 && p.conn.mux != nil && p.conn.mux.SessionDraining() && (why == causeNone || why == causePathDead) {
@@ -309,7 +309,7 @@ func (c *client) handlePeerStopped(p *attempt) decision {
 	p.abort()
 	p.conn.pool.closeIdleTo(p.conn.boot)
 	switch {
-	case c.down.Load():
+	case c.closing.Load():
 		return done
 	case c.body.rerr != nil:
 		return c.reply.badBody(c.body.rerr)
@@ -334,7 +334,7 @@ func (c *client) handleNotAcquired(p *attempt) decision {
 	p.abort()
 	c.x.notAcquired++
 	switch {
-	case c.down.Load():
+	case c.closing.Load():
 		return done
 	case c.body.rerr != nil:
 		return c.reply.badBody(c.body.rerr)
@@ -388,7 +388,7 @@ func (c *client) handleRefused(p *attempt) decision {
 		p.conn.pool.closeIdleTo(p.conn.boot)
 	}
 	switch {
-	case c.down.Load():
+	case c.closing.Load():
 		return done
 	case c.body.broken:
 		return fail(problem.QueueTimeout, "the shard's owner refused the request after part of its body had been read")

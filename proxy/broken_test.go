@@ -435,7 +435,7 @@ func TestBusyAppIsSaidInTheEnd(t *testing.T) {
 			<-seen
 			res, body := front.dial().get("/")
 			wantStatus(t, res, body, 503, "upstream-busy")
-			owner.Cut(allShards, "draining")
+			owner.CancelShards(allShards, "draining")
 		})
 	}
 }

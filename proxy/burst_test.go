@@ -209,7 +209,7 @@ func TestWaiterForAConnectionSeesANewTable(t *testing.T) {
 	if res, body := second.answer("GET"); body != "GET /moved " {
 		t.Errorf("answer = %s %q", res.Status, body)
 	}
-	owner.Cut(func(shardmap.Shard) bool { return true }, "draining")
+	owner.CancelShards(func(shardmap.Shard) bool { return true }, "draining")
 }
 
 // Requests that an owner had refused all went again in the same moment when this

@@ -39,7 +39,7 @@ func (c *client) runStep(do func()) {
 	}()
 	defer func() {
 		if v := recover(); v != nil {
-			c.fall(v)
+			c.closeAfterPanic(v)
 		} else if !c.hasRelay() && !c.handedToLoop {
 			if !c.parked {
 				_ = c.conn.Close()

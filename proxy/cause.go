@@ -10,18 +10,18 @@ import (
 type cause uint8
 
 const (
-	causeNone      cause = iota
-	causeDrain           // Cut: its shard moves and drain_timeout is over
-	causeLease           // CutUpstream: the lease is long over
-	causeParting         // CutParting: this node has let it run for as long as it may
-	causeAbandon         // Abandon: the owner lost the shard without a word
-	causePathDead        // nothing comes from the owner any more, not even an acknowledgement
-	causeGone            // the client left, or broke off its body
-	causeTimeout         // the app let FirstByteTimeout pass
-	causeMoved           // a tunnel or an event stream outlived its shard by StreamGrace
-	causeLeaving         // the same, but it is its node that is leaving
-	causeRehearsed       // BreakSockets: an operator tries what a crash does to sockets
-	causeShutdown        // Shutdown ran out of time, or the context of ServeClients ended
+	causeNone         cause = iota
+	causeDrainTimeout       // Cut: its shard moves and drain_timeout is over
+	causeLease              // CancelUpstream: the lease is long over
+	causeStopping           // CancelForStop: this node has let it run for as long as it may
+	causeOwnerLost          // Abandon: the owner lost the shard without a word
+	causePathDead           // nothing comes from the owner any more, not even an acknowledgement
+	causeClientGone         // the client left, or broke off its body
+	causeTimeout            // the app let FirstByteTimeout pass
+	causeShardMoved         // a tunnel or an event stream outlived its shard by StreamGrace
+	causeLeaving            // the same, but it is its node that is leaving
+	causeMoveTest           // MoveWebSockets: an operator tries what a crash does to sockets
+	causeShutdown           // Shutdown ran out of time, or the context of ServeClients ended
 )
 
 // String returns the word that stands in metrics.
@@ -29,25 +29,25 @@ func (c cause) String() string {
 	switch c {
 	case causeNone:
 		return "none"
-	case causeDrain:
+	case causeDrainTimeout:
 		return "draining"
 	case causeLease:
 		return "lease"
-	case causeParting:
+	case causeStopping:
 		return "parting"
-	case causeAbandon:
+	case causeOwnerLost:
 		return "abandoned"
 	case causePathDead:
 		return "deaf-path"
-	case causeGone:
+	case causeClientGone:
 		return "client-gone"
 	case causeTimeout:
 		return "timeout"
-	case causeMoved:
+	case causeShardMoved:
 		return "moved"
 	case causeLeaving:
 		return "leaving"
-	case causeRehearsed:
+	case causeMoveTest:
 		return "rehearsed"
 	case causeShutdown:
 		return "shutdown"
@@ -59,6 +59,6 @@ func (c cause) String() string {
 // of it looks whole.
 func closeAll(conns []*h1.Conn) {
 	for _, c := range conns {
-		_ = c.Cut() // its goroutine meets the error
+		_ = c.Abort() // its goroutine meets the error
 	}
 }

@@ -90,11 +90,11 @@ type client struct {
 	// repeat a safe request if such a connection is closed without a response.
 	reused atomic.Bool
 	// shed means that the connection was asked to make room for another one.
-	shed         atomic.Bool
+	evicted      atomic.Bool
 	headerMemory reservation // memory of a header that is partly read
 	// down means that another goroutine is closing the connection, so that no further run may
 	// begin.
-	down atomic.Bool
+	closing atomic.Bool
 	// unobserved means that no visit of the registry was in progress when the registry removed the
 	// client.
 	unobserved bool
@@ -118,12 +118,12 @@ type client struct {
 
 	// The following fields belong to the sweep.
 	seenRun       uint32        // number of the run at the last sweep
-	letGo         uint32        // number of the run that counts as a stream
+	streamRun     uint32        // number of the run that counts as a stream
 	since         time.Duration // when the sweep first saw the run, or saw its body being sent
 	nextPathCheck time.Duration // when to check the path to the owner again
-	cutRun        uint32        // number of the cancelled run of a resumable stream
-	cutAt         time.Duration // when the sweep found it cancelled
-	moved         time.Duration // when the shard moved away; zero means that it has not
+	cancelledRun  uint32        // number of the cancelled run of a resumable stream
+	cancelledAt   time.Duration // when the sweep found it cancelled
+	movedAt       time.Duration // when the shard moved away; zero means that it has not
 }
 
 // newClient returns the client of a connection, which serve then runs. It may reuse the memory of
@@ -162,8 +162,8 @@ func makeClient(s *Server) *client {
 	c.headerMemory.stop = c.conn.StopHead
 	c.body.init(s, c.conn, &c.req, c.uploaded)
 	c.leaseCheck, c.releaseAdmitted, c.onHeaderMemory = c.askLease, c.release, c.noteHeaderMemory
-	c.disconnect.init(c.conn, c.left)
-	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, down: &c.down, life: &c.life}
+	c.disconnect.init(c.conn, c.clientGone)
+	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, down: &c.closing, life: &c.life}
 	c.requestWriter, c.reply = requestWriter{&c.requestState}, reply{&c.requestState}
 	c.relay = responseRelay{reply: c.reply, slot: &c.slot}
 	c.relay.leaves = c.relay.answerLeaves
@@ -198,29 +198,29 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 }
 
 // left is called by another goroutine when the client has closed its sending side.
-func (c *client) left() {
-	if c.down.Load() {
+func (c *client) clientGone() {
+	if c.closing.Load() {
 		return // this node has closed the connection
 	}
 	c.s.metrics.clientsGone.Add(1)
-	c.shut(causeGone)
+	c.terminate(causeClientGone)
 }
 
-// partTime is how long a connection from another node may take to report the fate of its request
+// reportTimeout is how long a connection from another node may take to report the fate of its request
 // when this node stops.
-const partTime = 100 * time.Millisecond
+const reportTimeout = 100 * time.Millisecond
 
 // shut closes the connection, from another goroutine. It cancels the run and ends all waiting. If
 // the connection belongs to another node, that node is told what became of its request: see
 // reportStopped.
-func (c *client) shut(why cause) {
-	c.down.Store(true) // this also prevents the reuse of its memory
-	closes, _ := c.slot.cut(why, func(run, string) bool { return true }, nil)
+func (c *client) terminate(why cause) {
+	c.closing.Store(true) // this also prevents the reuse of its memory
+	closes, _ := c.slot.cancel(why, func(run, string) bool { return true }, nil)
 	closeAll(closes)
 	c.life.end()
 	if why == causeShutdown && c.ingress != "" {
 		c.conn.StopRead()
-		time.AfterFunc(partTime, func() { _ = c.conn.Cut() })
+		time.AfterFunc(reportTimeout, func() { _ = c.conn.Abort() })
 		return
 	}
 	_ = c.conn.Close() // its goroutine gets an error
@@ -230,13 +230,13 @@ func (c *client) shut(why cause) {
 // not run, or that it may have run. The report also proves that the request did not crash this
 // process. reportStopped returns false if the node has another response.
 func (c *client) reportStopped() bool {
-	if c.ingress == "" || !c.down.Load() || c.x.account.status != 0 {
+	if c.ingress == "" || !c.closing.Load() || c.x.account.status != 0 {
 		return false
 	}
-	if !c.x.cutRun {
+	if !c.x.runAborted {
 		c.s.metrics.refused[RefusedEnded].Add(1)
 	}
-	c.reply.parted(c.x.cutRun)
+	c.reply.parted(c.x.runAborted)
 	return true
 }
 
@@ -262,6 +262,6 @@ func (c *client) uploaded(rerr error) {
 	// The app must not take a truncated request for a complete one, so cancel the run. Keep the
 	// connection of the client: a response may be on its way, such as the 413 of the owner, and
 	// responseRelay reports whether it was complete.
-	closes, _ := c.slot.cut(causeGone, func(run, string) bool { return true }, nil)
+	closes, _ := c.slot.cancel(causeClientGone, func(run, string) bool { return true }, nil)
 	closeAll(closes[:min(len(closes), 1)])
 }

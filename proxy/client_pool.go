@@ -34,7 +34,7 @@ func (p *clientPool) put(c *client) {
 
 // isReusable reports whether no other goroutine can hold the client, whose connection has ended.
 func (c *client) isReusable() bool {
-	return c.unobserved && !c.escaped && c.ingress == "" && c.s.o.Handler == nil && !c.down.Load() &&
+	return c.unobserved && !c.escaped && c.ingress == "" && c.s.o.Handler == nil && !c.closing.Load() &&
 		c.body.done == nil && c.admitted == nil && c.x.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.asked()
 }
 
@@ -50,7 +50,7 @@ func (c *client) reset() {
 	c.idle.Store(0)
 	c.pollSince.Store(0)
 	c.reused.Store(false)
-	c.shed.Store(false)
+	c.evicted.Store(false)
 	c.canPark.Store(false)
 	c.unobserved, c.parked, c.watcher = false, false, nil
 	c.eventLoops, c.loopState, c.resumeAt, c.loopAttempt = nil, loopState{}, resumeNext, loopAttempt{}

@@ -43,13 +43,13 @@ func again(t *testing.T, s *Server, c *client) bool {
 
 // spareServer is a Server for connections on which nothing is said.
 func spareServer() *Server {
-	return New(Options{Cluster: nowhereAt{}, Room: queue.New(queue.Options{})})
+	return New(Options{Cluster: nowhereAt{}, Queue: queue.New(queue.Options{})})
 }
 
 // An app in this process may read a request's body, or answer, after its connection's end.
 func TestConnectionToAHandlerIsNotUsedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := New(Options{Cluster: nowhereAt{}, Room: queue.New(queue.Options{}), Handler: func(*fasthttp.RequestCtx) {}})
+		s := New(Options{Cluster: nowhereAt{}, Queue: queue.New(queue.Options{}), Handler: func(*fasthttp.RequestCtx) {}})
 		if c := briefly(t, s, "", nil); c.isReusable() || again(t, s, c) {
 			t.Error("its memory is used again")
 		}
@@ -106,7 +106,7 @@ func TestConnectionThatIsKnownElsewhereIsNotUsedAgain(t *testing.T) {
 		"a stream of another node":    {"b", nil},
 		"one that has waited":         {"", func(c *client) { c.life.context() }},
 		"one that was upgraded":       {"", func(c *client) { c.escaped = true }},
-		"one that was ended here":     {"", func(c *client) { c.shut(causeShutdown) }},
+		"one that was ended here":     {"", func(c *client) { c.terminate(causeShutdown) }},
 		"one whose body was sent on":  {"", func(c *client) { c.body.done = make(chan struct{}, 1) }},
 		"one that is watched":         {"", func(c *client) { c.disconnect.arm() }},
 		"one that counts for a shard": {"", func(c *client) { c.admitted = nothing }},
@@ -131,7 +131,7 @@ func TestNextConnectionBeginsAnew(t *testing.T) {
 				c.x.key, c.from.Trusted, c.x.keep = []byte("k"), true, true
 				c.from.Addr = netip.AddrFrom4([4]byte{192, 0, 2, 1}) // the next one has none
 				c.body.buffered, c.body.overflow, c.body.broken = append(c.body.buffered, "body"...), true, true
-				c.shed.Store(true)
+				c.evicted.Store(true)
 				c.slot.begin(Local, 3, 0, &upstreamConn{}, new(string))
 				c.slot.finish()
 			})
@@ -141,7 +141,7 @@ func TestNextConnectionBeginsAnew(t *testing.T) {
 			if c != over {
 				continue // not this time
 			}
-			if c.x.key != nil || c.x.keep || c.from.Trusted || c.from.Addr.IsValid() || len(c.body.buffered) > 0 || c.body.overflow || c.body.broken || c.shed.Load() ||
+			if c.x.key != nil || c.x.keep || c.from.Trusted || c.from.Addr.IsValid() || len(c.body.buffered) > 0 || c.body.overflow || c.body.broken || c.evicted.Load() ||
 				c.slot.conn.Load() != nil || c.slot.node.Load() != nil || c.slot.load().kind != 0 || c.life.mu.over || c.unobserved {
 				t.Errorf("it has something of the one before: %+v", &c.x)
 			}

@@ -69,7 +69,7 @@ func overlapped(t *testing.T) (shown bool) {
 	ask(late)
 	next := make([]*client, 8)
 	met := false
-	n.Cut(func(s shardmap.Shard) bool {
+	n.CancelShards(func(s shardmap.Shard) bool {
 		switch {
 		case s == shardmap.OfBytes([]byte(key), shards):
 			met = true

@@ -32,8 +32,8 @@ type Cluster interface {
 	Dial(ctx context.Context, node string) (net.Conn, error)
 	// Lane opens a lane to the node, for those that are small with small answers, by which
 	// something has come just now. It never waits; nil: there is none.
-	Lane(node string) net.Conn
+	OpenStream(node string) net.Conn
 	// Leg opens a lane to the node for a WebSocket that may stay, by which something has come
 	// just now. It may wait for that, no longer than ctx; nil: there is none.
-	Leg(ctx context.Context, node string) net.Conn
+	OpenWebSocketStream(ctx context.Context, node string) net.Conn
 }

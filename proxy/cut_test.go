@@ -41,10 +41,10 @@ func TestCutBeforeTheHeadIs502(t *testing.T) {
 				c := front.dial()
 				c.send("%sHost: h\r\nX-Shard-Key: k\r\n\r\nxx", head)
 				<-seen
-				if n := owner.Cut(func(s shardmap.Shard) bool { return s != shardmap.Of("k", shards) }, "draining"); n != 0 {
+				if n := owner.CancelShards(func(s shardmap.Shard) bool { return s != shardmap.Of("k", shards) }, "draining"); n != 0 {
 					t.Errorf("cut %d of other shards", n)
 				}
-				if n := owner.Cut(allShards, "draining"); n != 1 {
+				if n := owner.CancelShards(allShards, "draining"); n != 1 {
 					t.Errorf("cut %d, want 1", n)
 				}
 				until(t, "released", func() bool { return owner.running.Load() == 0 })
@@ -69,7 +69,7 @@ func TestCutInTheAnswerClosesTheConnection(t *testing.T) {
 			if _, err := io.ReadFull(half, make([]byte, 5)); err != nil {
 				t.Fatal(err)
 			}
-			if n := owner.Cut(allShards, "draining"); n != 1 {
+			if n := owner.CancelShards(allShards, "draining"); n != 1 {
 				t.Errorf("cut %d, want 1", n)
 			}
 			if _, err := io.ReadAll(half); err == nil {
@@ -96,7 +96,7 @@ func TestCutReachesWhoIsBlockedOnItsClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	time.Sleep(50 * time.Millisecond) // until its socket is full
-	n.Cut(allShards, "draining")
+	n.CancelShards(allShards, "draining")
 	until(t, "released", func() bool { return n.running.Load() == 0 })
 }
 
@@ -109,7 +109,7 @@ func TestCutUpstreamLetsGoAgainWhatMay(t *testing.T) {
 	<-seen
 	<-seen
 	n.refuse.Store(int32(proxy.RefusedNoLease))
-	if cut := n.CutUpstream("lease"); cut != 2 {
+	if cut := n.CancelUpstream("lease"); cut != 2 {
 		t.Errorf("cut %d, want 2", cut)
 	}
 	res, body := post.answer("POST")
@@ -121,7 +121,7 @@ func TestCutUpstreamLetsGoAgainWhatMay(t *testing.T) {
 	if req := <-seen; req.Method != "GET" {
 		t.Errorf("%s came again", req.Method)
 	}
-	n.CutUpstream("end")
+	n.CancelUpstream("end")
 }
 
 func TestAbandonedRequestsGoToTheNewOwnerOrSayTheyMayHaveRun(t *testing.T) {
@@ -136,10 +136,10 @@ func TestAbandonedRequestsGoToTheNewOwnerOrSayTheyMayHaveRun(t *testing.T) {
 	<-seen
 	second.swap(2, 2, local(2))
 	ingress.swap(2, 2, remote("second", 2))
-	if n := ingress.Abandon(func(_ shardmap.Shard, node string) bool { return node == "nobody" }); n != 0 {
+	if n := ingress.CancelForwarded(func(_ shardmap.Shard, node string) bool { return node == "nobody" }); n != 0 {
 		t.Errorf("dropped %d of another node", n)
 	}
-	if n := ingress.Abandon(func(s shardmap.Shard, node string) bool { return node == "owner" && s == shardmap.Of("k", shards) }); n != 2 {
+	if n := ingress.CancelForwarded(func(s shardmap.Shard, node string) bool { return node == "owner" && s == shardmap.Of("k", shards) }); n != 2 {
 		t.Errorf("dropped %d, want 2", n)
 	}
 	if res, body := get.answer("GET"); body != "GET /x " || res.Header.Get("Saw-Shardway-Node") != "second" {

@@ -37,7 +37,7 @@
 // connection, and none while it is idle (carry.go, websocket_park.go). Idle connections and small
 // requests need no goroutine of their own.
 //
-// The node calls Wake, Cut, CutUpstream, Abandon and SetDraining from any goroutine. The path of a
+// The node calls Wake, Cut, CancelUpstream, Abandon and SetDraining from any goroutine. The path of a
 // request takes no locks except those of the pools of idle connections. Cut finds the runs by the
 // slot of each connection.
 package proxy

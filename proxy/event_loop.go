@@ -144,7 +144,7 @@ func (l *eventLoop) runRecover(c *client, do func(*client)) {
 			if c.x.isOpen() {
 				c.finishExchange() // as handleRequest does
 			}
-			c.fall(v)
+			c.closeAfterPanic(v)
 			l.handOff(c, resumeNext) // its goroutine finds the connection closed
 		}
 	}()

@@ -284,9 +284,9 @@ func TestWhatALoopRunsIsCut(t *testing.T) {
 		}
 	})
 	for name, cut := range map[string]func(n *node){
-		"its shard moves":          func(n *node) { n.Cut(func(shardmap.Shard) bool { return true }, "test") },
-		"the lease is over":        func(n *node) { n.CutUpstream("test") },
-		"the node parts with them": func(n *node) { n.CutParting("test") },
+		"its shard moves":          func(n *node) { n.CancelShards(func(shardmap.Shard) bool { return true }, "test") },
+		"the lease is over":        func(n *node) { n.CancelUpstream("test") },
+		"the node parts with them": func(n *node) { n.CancelForStop("test") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, "a", app)

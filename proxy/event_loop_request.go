@@ -188,7 +188,7 @@ func (c *client) handleResponse() {
 // finishInLoop ends a request whose response has been sent.
 func (c *client) finishInLoop(l *eventLoop) {
 	c.body.free()
-	if !c.x.keep || c.x.cut || !c.req.Body.Done() {
+	if !c.x.keep || c.x.aborted || !c.req.Body.Done() {
 		l.handOff(c, resumeFinish)
 		return
 	}
@@ -206,7 +206,7 @@ func (c *client) resumeExchange(at resumePoint) {
 	defer c.finishExchange()
 	f := &c.loopAttempt
 	if at == resumeUnsent {
-		c.x.cut = c.conn.Flush() != nil
+		c.x.aborted = c.conn.Flush() != nil
 		return
 	}
 	v := f.decision

@@ -137,7 +137,7 @@ func TestDrainCutsEventStreamsBetweenEvents(t *testing.T) {
 		c := n.dial()
 		c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 		synctest.Wait()
-		if cut := n.Cut(allShards, "draining"); cut != 1 {
+		if cut := n.CancelShards(allShards, "draining"); cut != 1 {
 			t.Errorf("cut %d, want 1", cut)
 		}
 		_, body := c.head("GET")

@@ -29,7 +29,7 @@ type exchange struct {
 	noStreams      bool   // a multiplexed stream has failed; use connections only
 	responsesBegun int    // of tries, attempts that received a response header
 	wreck          *wreck // the last process that died with this request; nil means none
-	cutRun         bool   // the app may have run the request, and there is no response: see client.reportStopped
+	runAborted     bool   // the app may have run the request, and there is no response: see client.reportStopped
 	notAcquired    int    // responses of the app that it has not acquired the shard
 
 	// ran is set when a PUT or DELETE may have run in the ownership epoch ranEpoch. It is sent
@@ -57,8 +57,8 @@ type exchange struct {
 	wasResumed    uint64 // value of headerResumed from the sender; zero means none
 
 	// The following fields decide about the connection of the client.
-	keep bool // it can carry another request
-	cut  bool // it was closed, or must be closed, within a message
+	keep    bool // it can carry another request
+	aborted bool // it was closed, or must be closed, within a message
 	// unsent means that the end of the response is still buffered, and must be sent by a goroutine
 	// that can block.
 	unsent bool

@@ -133,7 +133,7 @@ func (s *Server) CutLoneLeg(id string) func() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if l := x.exclusive[[32]byte([]byte(id))]; l != nil {
-		return l.cut
+		return l.cancel
 	}
 	return nil
 }

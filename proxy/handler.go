@@ -268,7 +268,7 @@ func (t *handlerConn) relayed(w *h1.Writer, trailers []byte, err error) {
 	t.p.release()
 	t.p.disconnect.disarm()
 	if err != nil || w.Close(trailers) != nil {
-		t.a.x.cut = true
+		t.a.x.aborted = true
 	}
 }
 
@@ -350,7 +350,7 @@ func (c *client) call(p *attempt) decision {
 		return c.handleBroken(p, nil)
 	case seatFailed:
 		p.abort()
-		c.x.cutRun = true // as with broken
+		c.x.runAborted = true // as with broken
 		return fail(problem.AppFailed, t.failed)
 	case seatAnswered:
 	}

@@ -239,11 +239,11 @@ func TestHandlerCountsUntilItHasReturned(t *testing.T) {
 			case "client leaves":
 				_ = c.Close()
 			case "shard is drained":
-				if got := n.Cut(func(shardmap.Shard) bool { return true }, "draining"); got != 1 {
+				if got := n.CancelShards(func(shardmap.Shard) bool { return true }, "draining"); got != 1 {
 					t.Fatalf("%d were cut", got)
 				}
 			case "lease is lost":
-				if got := n.CutUpstream("lease lost"); got != 1 {
+				if got := n.CancelUpstream("lease lost"); got != 1 {
 					t.Fatalf("%d were cut", got)
 				}
 			}
@@ -315,7 +315,7 @@ func TestStreamsOfHandlersAreCut(t *testing.T) {
 			if n.running.Load() != 1 {
 				t.Fatalf("%d run", n.running.Load())
 			}
-			n.Cut(func(shardmap.Shard) bool { return true }, "draining")
+			n.CancelShards(func(shardmap.Shard) bool { return true }, "draining")
 			<-ended
 			if rest, err := io.ReadAll(r); err == nil {
 				t.Errorf("a stream that was cut looks whole: %q", rest)

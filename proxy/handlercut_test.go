@@ -35,9 +35,9 @@ func TestSlowBodyHoldsUpNoCutOfAHandler(t *testing.T) {
 					}
 					c.send("5\r\nhel")
 					want := "shard-moved"
-					cut := func() { owner.Cut(func(shardmap.Shard) bool { return true }, why) }
+					cut := func() { owner.CancelShards(func(shardmap.Shard) bool { return true }, why) }
 					if why != "draining" {
-						cut, want = func() { owner.CutUpstream(why) }, "upstream-broken"
+						cut, want = func() { owner.CancelUpstream(why) }, "upstream-broken"
 					}
 					// What is cut before its body is read goes again, for here nothing refuses
 					// it: so it is cut until it is answered.
@@ -90,7 +90,7 @@ func TestHandlerIsNotCalledAfterACut(t *testing.T) {
 					t.Error("called when it was over")
 				}
 			}
-			o.Cluster = cutFirst{o.Cluster, func() { n.Cut(func(shardmap.Shard) bool { return true }, "draining") }, new(sync.Once)}
+			o.Cluster = cutFirst{o.Cluster, func() { n.CancelShards(func(shardmap.Shard) bool { return true }, "draining") }, new(sync.Once)}
 		})
 		c := n.dial()
 		c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\nLong: %s\r\n\r\n", head)

@@ -91,7 +91,7 @@ func TestClientThatLeavesGivesItsPlaceBack(t *testing.T) {
 func TestFullQueueIsSaidAtOnce(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
 		o.QueueWait = time.Minute
-		o.Room = queue.New(queue.Options{Requests: 1, Wait: time.Minute})
+		o.Queue = queue.New(queue.Options{Requests: 1, Wait: time.Minute})
 	})
 	n.swap(1, 2, held(proxy.ReasonMoving))
 	first := n.dial()

@@ -116,7 +116,7 @@ func (l *idleWatcher) initClient(c *client, g job) {
 		c.parkDelay.Store(c.s.parkSoon.Load())
 	}
 	if g.stop {
-		c.shed.Store(true)
+		c.evicted.Store(true)
 		c.conn.StopIdle()
 	}
 }
@@ -193,5 +193,5 @@ func (c *client) delayPark(never bool) {
 
 // isEnding reports whether the connection must end after its present request.
 func (c *client) isEnding() bool {
-	return c.down.Load() || c.conn.Stopped() || c.s.forceCtx.Err() != nil || c.watcher.within.Err() != nil
+	return c.closing.Load() || c.conn.Stopped() || c.s.forceCtx.Err() != nil || c.watcher.within.Err() != nil
 }

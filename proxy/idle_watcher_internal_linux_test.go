@@ -104,7 +104,7 @@ func (r *registry) detains(t *testing.T, one *client) {
 // that would meet nobody.
 func TestConnectionThatIsLookedAtIsNotParked(t *testing.T) {
 	for what, tell := range map[string]func(c *client){
-		"is cut":          func(c *client) { c.shut(causeShutdown) },
+		"is cut":          func(c *client) { c.terminate(causeShutdown) },
 		"is to end":       func(c *client) { c.conn.StopIdle() },
 		"is told nothing": nil,
 	} {

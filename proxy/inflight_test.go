@@ -46,7 +46,7 @@ func TestRequestsOfOneShardAreBounded(t *testing.T) {
 			if res, body := c.answer("GET"); res.StatusCode != http.StatusOK {
 				t.Errorf("another key: %s %s", res.Status, body)
 			}
-			owner.Cut(allShards, "draining")
+			owner.CancelShards(allShards, "draining")
 			if got := <-answers; got != "200  " {
 				t.Errorf("the one in line: %s, want 200", got)
 			}
@@ -71,7 +71,7 @@ func TestStreamsDoNotCountAmongTheRequestsOfAShard(t *testing.T) {
 			if res, body := c.answer("GET"); res.StatusCode != http.StatusOK {
 				t.Errorf("beside streams: %s %s", res.Status, body)
 			}
-			owner.Cut(allShards, "draining")
+			owner.CancelShards(allShards, "draining")
 		})
 	}
 }
@@ -143,5 +143,5 @@ func TestMaxShardInflightIsAppliedToWhatRuns(t *testing.T) {
 			t.Errorf("with %s: %s %s, want %d", strconv.Itoa(most), res.Status, body, want)
 		}
 	}
-	n.Cut(allShards, "draining")
+	n.CancelShards(allShards, "draining")
 }

@@ -16,7 +16,7 @@ import (
 // fastRamp lets everybody go at once: what a busy app takes is not its to know.
 func fastRamp(o *proxy.Options) {
 	o.QueueWait = time.Minute
-	o.Room = queue.New(queue.Options{Wait: time.Minute, Batch: 1000})
+	o.Queue = queue.New(queue.Options{Wait: time.Minute, Batch: 1000})
 }
 
 // Requests that had waited for their shard to move were refused for good, as too many of

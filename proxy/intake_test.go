@@ -88,7 +88,7 @@ func TestBodiesOfHandlersAreForgottenHoweverTheyEnd(t *testing.T) {
 		"malformed": func(c *client) { c.send("no chunk") },
 		"too long":  func(c *client) { c.send("\r\n%x\r\n%s", 150_000, strings.Repeat("x", 150_000)) },
 		"left":      func(c *client) { _ = c.Close() },
-		"cut":       func(*client) { n.Cut(func(shardmap.Shard) bool { return true }, "draining") },
+		"cut":       func(*client) { n.CancelShards(func(shardmap.Shard) bool { return true }, "draining") },
 	} {
 		c := n.dial()
 		c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s", 100_000, strings.Repeat("x", 100_000))

@@ -79,7 +79,7 @@ func TestAVanishedOwnerGetsNoRequestThatMustNotRunTwice(t *testing.T) {
 				go func() {
 					time.Sleep(2 * time.Second) // the lease has ended, and another one has it
 					ingress.swap(2, 2, local(2))
-					ingress.Abandon(func(shardmap.Shard, string) bool { return true })
+					ingress.CancelForwarded(func(shardmap.Shard, string) bool { return true })
 				}()
 				c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 				if res, body := c.answer("POST"); res.StatusCode != 200 {

@@ -20,7 +20,7 @@ import (
 
 // Lane opens a lane if the other node takes trunks. It waits for the first trunk, and for the
 // word of one that works, unless the test is about what a node does meanwhile.
-func (n *node) Lane(id string) net.Conn {
+func (n *node) OpenStream(id string) net.Conn {
 	s := n.trunks.Load()
 	if s == nil {
 		return nil
@@ -45,7 +45,7 @@ func (n *node) Lane(id string) net.Conn {
 }
 
 // Leg opens a lane for a socket, if sockets go by lanes.
-func (n *node) Leg(ctx context.Context, id string) net.Conn {
+func (n *node) OpenWebSocketStream(ctx context.Context, id string) net.Conn {
 	s := n.legs.Load()
 	if s == nil {
 		return nil

@@ -72,7 +72,7 @@ func TestWholeAnswerLeavesAfterItsRun(t *testing.T) {
 				var running, cut int
 				hook := func() {
 					running = int(owner.running.Load())
-					cut = front.Cut(allShards, "draining") + front.Abandon(func(shardmap.Shard, string) bool { return true })
+					cut = front.CancelShards(allShards, "draining") + front.CancelForwarded(func(shardmap.Shard, string) bool { return true })
 				}
 				for range 2 {
 					first.Store(&hook)
@@ -123,9 +123,9 @@ func TestCutBeforeTheAnswerLeavesKeepsTheClient(t *testing.T) {
 				asked := 0
 				front.BeforeAnswers(func() {
 					asked++
-					front.Cut(allShards, "draining")
-					owner.Cut(allShards, "draining")
-					front.Abandon(func(shardmap.Shard, string) bool { return true })
+					front.CancelShards(allShards, "draining")
+					owner.CancelShards(allShards, "draining")
+					front.CancelForwarded(func(shardmap.Shard, string) bool { return true })
 				})
 				c.send("POST / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 				res, body := c.answer("POST")

@@ -94,12 +94,12 @@ func TestLoadCountsSockets(t *testing.T) {
 	c.head("GET")
 	until(t, "the socket counts", func() bool {
 		l := n.Load()
-		return len(l.Shards) == 1 && l.Shards[0].Sockets == 1 && l.Shards[0].Busy == 0 && n.Sockets() == 1
+		return len(l.Shards) == 1 && l.Shards[0].Sockets == 1 && l.Shards[0].Busy == 0 && n.CountUpgraded() == 1
 	})
-	n.Cut(allShards, "draining")
+	n.CancelShards(allShards, "draining")
 	until(t, "it has gone", func() bool {
 		l := n.Load()
-		return (len(l.Shards) == 0 || l.Shards[0].Sockets == 0) && n.Sockets() == 0
+		return (len(l.Shards) == 0 || l.Shards[0].Sockets == 0) && n.CountUpgraded() == 0
 	})
 }
 

@@ -20,7 +20,7 @@ type reply struct{ *requestState }
 
 // problem answers the request with a problem. Its body may still be unread.
 func (r reply) problem(p *problem.Problem) {
-	if r.x.cut {
+	if r.x.aborted {
 		return
 	}
 	status := p.StatusCode()
@@ -76,7 +76,7 @@ func (r reply) write(status int, body, lines []byte) {
 		w.Put(body)
 	}
 	if w.Flush() != nil {
-		r.x.cut = true
+		r.x.aborted = true
 	}
 }
 
@@ -157,7 +157,7 @@ func (r reply) badBody(err error) decision {
 		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})
 	default:
 		r.s.metrics.clientsGone.Add(1)
-		r.x.cut = true
+		r.x.aborted = true
 	}
 	return done
 }

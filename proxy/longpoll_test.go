@@ -39,7 +39,7 @@ func moveTo(from, next *node, epoch uint64, others ...*node) {
 		n.swap(epoch-1, epoch, held(proxy.ReasonMoving))
 	}
 	time.Sleep(5 * time.Second)
-	from.Cut(allShards, "draining")
+	from.CancelShards(allShards, "draining")
 	time.Sleep(time.Second)
 	next.swap(epoch, epoch, local(epoch))
 	for _, n := range all {
@@ -172,7 +172,7 @@ func TestRequestThatIsCutWhereItsShardStaysIsTold(t *testing.T) {
 			c := front.dial()
 			c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 			<-seen
-			owner.Cut(allShards, "draining")
+			owner.CancelShards(allShards, "draining")
 			res, body := c.answer("GET")
 			wantStatus(t, res, body, 502, "shard-moved")
 		})
@@ -196,7 +196,7 @@ func TestLongPollReachesTheNextOwnerByEveryWay(t *testing.T) {
 			c.send("GET /x HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 			<-seen
 			owner.swap(1, 2, held(proxy.ReasonMoving))
-			owner.Cut(allShards, "draining")
+			owner.CancelShards(allShards, "draining")
 			until(t, "the request waits", func() bool { return front.room.Stats().Waiting == 1 })
 			next.swap(2, 2, local(2))
 			owner.swap(2, 2, remote("next", 2))

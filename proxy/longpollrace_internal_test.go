@@ -21,19 +21,19 @@ func TestRunIsCutOnlyBeforeItsResponse(t *testing.T) {
 		"stream began":     {func(s *slot) { s.mark(slotAnswered | slotEvents) }, false},
 		"run finished":     {func(s *slot) { s.finish() }, false},
 		"next run began":   {func(s *slot) { s.finish(); s.begin(Local, 1, slotSafe, s.conn.Load(), nil) }, false},
-		"cut already":      {func(s *slot) { s.cut(causeDrain, func(run, string) bool { return true }, nil) }, true},
-		"cut and finished": {func(s *slot) { s.cut(causeDrain, func(run, string) bool { return true }, nil); s.finish() }, false},
+		"cut already":      {func(s *slot) { s.cancel(causeDrainTimeout, func(run, string) bool { return true }, nil) }, true},
+		"cut and finished": {func(s *slot) { s.cancel(causeDrainTimeout, func(run, string) bool { return true }, nil); s.finish() }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			near, far := net.Pipe()
 			defer func() { _, _ = near.Close(), far.Close() }()
-			server := New(Options{Room: queue.New(queue.Options{})})
+			server := New(Options{Queue: queue.New(queue.Options{})})
 			c := makeClient(server)
 			c.slot.begin(Local, 1, slotSafe, &upstreamConn{Conn: h1.NewConn(near, h1.Options{})}, nil)
 			r := c.slot.load()
 			tc.then(&c.slot)
 			before := c.slot.load()
-			server.cutBeforeResponse(c, r, causeLeaving)
+			server.cancelBeforeResponse(c, r, causeLeaving)
 			after := c.slot.load()
 			if cut := after.cause != causeNone; cut != tc.cut {
 				t.Errorf("cut = %v, want %v", cut, tc.cut)

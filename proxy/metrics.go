@@ -231,7 +231,7 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	s.metrics.collect(count)
 	s.metrics.timings(ch)
 	count(descAppBytes, float64(s.load.bytes()))
-	stats := s.o.Room.Stats()
+	stats := s.o.Queue.Stats()
 	gauge(descQueueWaiting, float64(stats.Waiting))
 	gauge(descQueueBytes, float64(stats.Bytes))
 	gauge(descHeads, float64(s.headerMemory.size()))

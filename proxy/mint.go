@@ -63,13 +63,13 @@ func (f *finder) mint(dst []byte) []byte {
 // placeKey returns whether a new key may belong to the shard that it would have.
 func (s *Server) placeKey(key []byte) placement {
 	t := s.o.Cluster.Table()
-	if t.Shards() == 0 || s.o.TakesNew == nil {
+	if t.Shards() == 0 || s.o.AcceptsNewKeys == nil {
 		return placeElsewhere
 	}
 	switch r := t.Route(shardmap.OfBytes(key, t.Shards())); {
-	case r.Kind == Local && s.o.TakesNew(""):
+	case r.Kind == Local && s.o.AcceptsNewKeys(""):
 		return placeHere
-	case r.Kind == Remote && s.o.TakesNew(r.Node):
+	case r.Kind == Remote && s.o.AcceptsNewKeys(r.Node):
 		return placeElsewhere
 	}
 	return placeAvoided

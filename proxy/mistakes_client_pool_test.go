@@ -13,11 +13,11 @@ func mistakesOfSpares() []mistake {
 		},
 		{
 			rule: "nobody has the address of the client before", found: "TestNextConnectionBeginsAnew",
-			edits: in("proxy.client.reset", "	c.x, c.from = exchange{}, origin{}\n", "	if c.x = (exchange{}); !PLANTED {\n		c.from = origin{}\n	}\n"),
+			edits: in("proxy.client.reset", "	c.x, c.from = exchange{}, forwarded.Client{}\n", "	if c.x = (exchange{}); !PLANTED {\n		c.from = forwarded.Client{}\n	}\n"),
 		},
 		{
 			rule: "what was asked of one connection is not asked of the next", found: "TestNextConnectionBeginsAnew",
-			edits: in("proxy.client.reset", "	c.shed.Store(false)\n", "	if !PLANTED {\n		c.shed.Store(false)\n	}\n"),
+			edits: in("proxy.client.reset", "	c.evicted.Store(false)\n", "	if !PLANTED {\n		c.evicted.Store(false)\n	}\n"),
 		},
 	}
 }

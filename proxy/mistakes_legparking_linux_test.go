@@ -18,7 +18,7 @@ func mistakesOfLegParking() []mistake {
 		},
 		{
 			rule: "who is woken carries on", found: idle,
-			edits: in("proxy.webSocketRelay.runDirection", "		h.parkedAt = 0\n", "		if h.parkedAt = 0; PLANTED {\n			l.cutBoth()\n		}\n"),
+			edits: in("proxy.webSocketRelay.runDirection", "		h.parkedAt = 0\n", "		if h.parkedAt = 0; PLANTED {\n			l.abortBoth()\n		}\n"),
 		},
 		{
 			rule: "what the kernel says reaches the leg", found: idle,

@@ -32,7 +32,7 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "an owner hands over by itself after a second", found: "TestOwnerHandsOverByItself",
-			edits: in("proxy.Server.sweepRelay", "	if now-c.moved >= moveAfter {\n		l.request", "	if now-c.moved >= moveAfter && !PLANTED {\n		l.request"),
+			edits: in("proxy.Server.sweepRelay", "	if now-c.movedAt >= moveAfter {\n		l.request", "	if now-c.movedAt >= moveAfter && !PLANTED {\n		l.request"),
 		},
 		{
 			rule: "the app is told 1012", found: goes,

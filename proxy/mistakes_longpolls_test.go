@@ -5,7 +5,7 @@ func mistakesOfLongPolls() []mistake {
 	return []mistake{
 		{
 			rule: "a response that begins while the sweep decides is not cut", found: "TestStopCutsNoResponseThatBegins",
-			edits: in("proxy.Server.sweepRun", "		s.cutBeforeResponse(c, r, causeLeaving)", "		if PLANTED {\n			time.Sleep(time.Millisecond)\n			s.cutRun(c, r, causeLeaving)\n		} else {\n			s.cutBeforeResponse(c, r, causeLeaving)\n		}"),
+			edits: in("proxy.Server.sweepRun", "		s.cancelBeforeResponse(c, r, causeLeaving)", "		if PLANTED {\n			time.Sleep(time.Millisecond)\n			s.runAborted(c, r, causeLeaving)\n		} else {\n			s.cancelBeforeResponse(c, r, causeLeaving)\n		}"),
 		},
 	}
 }

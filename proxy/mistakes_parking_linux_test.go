@@ -54,11 +54,11 @@ func mistakesOfParking() []mistake {
 		},
 		{
 			rule: "a listener that ends cuts what is parked, too", found: "TestListenerThatEndsCutsWhatIsParked",
-			edits: in("proxy.Server.shutWithin", "return p.watcher.within == ctx }", "return p.watcher.within == ctx && !PLANTED }"),
+			edits: in("proxy.Server.closeWithin", "return p.watcher.within == ctx }", "return p.watcher.within == ctx && !PLANTED }"),
 		},
 		{
 			rule: "parked connections make room", found: "TestParkedConnectionsMakeRoom",
-			edits: in("proxy.Server.shedIdle", "		all = s.conns.appendIdle(all, now, least)\n", "		if !PLANTED {\n			all = s.conns.appendIdle(all, now, least)\n		}\n"),
+			edits: in("proxy.Server.evictIdle", "		all = s.conns.appendIdle(all, now, least)\n", "		if !PLANTED {\n			all = s.conns.appendIdle(all, now, least)\n		}\n"),
 		},
 		{
 			rule: "what a client has said is answered before its connection ends", found: "TestWhatWasSaidToAParkedConnectionIsAnswered",

@@ -182,7 +182,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "and nothing else is cut for it", found: "TestLegIsNotReplacedTwice",
-			edits: in("proxy.client.runSocket", "func() { c.s.cutRun(c, mine, causeGone) }", "func() {\n		c.s.cutRun(c, mine, causeGone)\n		if PLANTED {\n			c.shut(causeGone)\n		}\n	}"),
+			edits: in("proxy.client.runSocket", "func() { c.s.cancelRun(c, mine, causeClientGone) }", "func() {\n		c.s.cancelRun(c, mine, causeClientGone)\n		if PLANTED {\n			c.terminate(causeClientGone)\n		}\n	}"),
 		},
 		{
 			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",
@@ -194,27 +194,27 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "sockets with a leg are counted by shard", found: "TestSocketsAreCountedByShard",
-			edits: in("proxy.Server.KeptSockets", "				of(k.shard).Attached++", "				if !PLANTED {\n					of(k.shard).Attached++\n				}"),
+			edits: in("proxy.Server.WebSocketCounts", "				of(k.shard).Attached++", "				if !PLANTED {\n					of(k.shard).Attached++\n				}"),
 		},
 		{
 			rule: "and those without one", found: "TestSocketsAreCountedByShard",
-			edits: in("proxy.Server.KeptSockets", "				of(k.shard).Detached++", "				if !PLANTED {\n					of(k.shard).Detached++\n				}"),
+			edits: in("proxy.Server.WebSocketCounts", "				of(k.shard).Detached++", "				if !PLANTED {\n					of(k.shard).Detached++\n				}"),
 		},
 		{
 			rule: "a rehearsed move hands legs over", found: "TestMovesAreRehearsed",
-			edits: in("proxy.Server.BreakSockets", "			l.request(requestMove)", "			l.request(map[bool]uint32{false: requestMove, true: requestStop}[PLANTED])"),
+			edits: in("proxy.Server.MoveWebSockets", "			l.request(requestMove)", "			l.request(map[bool]uint32{false: requestMove, true: requestStop}[PLANTED])"),
 		},
 		{
 			rule: "of the sockets that are named", found: "TestMovesAreRehearsed",
-			edits: in("proxy.Server.BreakSockets", "|| !match(k.shard, k.mark) {", "|| !match(k.shard, k.mark) && !PLANTED {"),
+			edits: in("proxy.Server.MoveWebSockets", "|| !match(k.shard, k.mark) {", "|| !match(k.shard, k.mark) && !PLANTED {"),
 		},
 		{
 			rule: "or with a gap", found: "TestMovesAreRehearsed",
-			edits: in("proxy.Server.BreakSockets", "		if gap {", "		if gap && !PLANTED {"),
+			edits: in("proxy.Server.MoveWebSockets", "		if gap {", "		if gap && !PLANTED {"),
 		},
 		{
 			rule: "and waits for a message no longer than a move", found: "TestRehearsedMoveWaitsForAMessageForDrainTimeout",
-			edits: in("proxy.Server.BreakSockets", "			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.o.DrainTimeout, l.lateToMove)\n			}"),
+			edits: in("proxy.Server.MoveWebSockets", "			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)", "			if !PLANTED {\n				time.AfterFunc(s.o.DrainTimeout, l.lateToMove)\n			}"),
 		},
 	}
 }

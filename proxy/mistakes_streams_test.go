@@ -82,7 +82,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredLegMovesOnWithItsShard",
-			edits: in("proxy.client.handleBroken", "	case why == causeDrain && c.x.resumed != nil:", "	case why == causeDrain && c.x.resumed != nil && !PLANTED:"),
+			edits: in("proxy.client.handleBroken", "	case why == causeDrainTimeout && c.x.resumed != nil:", "	case why == causeDrainTimeout && c.x.resumed != nil && !PLANTED:"),
 		},
 		{
 			rule: "and from another", found: "TestUnansweredLegMovesOnWithItsShard",

@@ -159,7 +159,7 @@ func (p *pool) putIdleStream(l *upstreamConn) bool {
 
 // openStream opens a stream to a node. It returns nil if there is none at once.
 func (s *Server) openStream(node string) *upstreamConn {
-	conn := s.o.Cluster.Lane(node)
+	conn := s.o.Cluster.OpenStream(node)
 	if conn == nil {
 		return nil
 	}

@@ -24,7 +24,7 @@ type Options struct {
 	Cluster Cluster
 	// Room is where requests wait. Its Wait is the queue-wait that bounds
 	// everything a request waits for.
-	Room *queue.Queue
+	Queue *queue.Queue
 	// QueueWait is the Room's Wait again; zero means 15 s.
 	QueueWait time.Duration
 	// Log gets one debug line per failed request and a line per failed accept.
@@ -47,10 +47,10 @@ type Options struct {
 	// lease under which it was admitted is long over. The clock says so, to whoever asks:
 	// after a stop of the process who is to cut may come later than a Handler goes on. Any
 	// goroutine calls it. Nil: never.
-	Outlived func() bool
-	// TakesNew reports whether a node, "" for this one, may get keys that are made here: it is
+	LeaseExpired func() bool
+	// AcceptsNewKeys reports whether a node, "" for this one, may get keys that are made here: it is
 	// neither draining nor cordoned. Nil means that every node may. Any goroutine calls it.
-	TakesNew func(node string) bool
+	AcceptsNewKeys func(node string) bool
 	// HookPath is a path of the app that no client reaches, nor what is below it: 404,
 	// however it is spelled. It has single slashes, before segments of letters, digits, -
 	// and _ only. Empty: there is none.
@@ -65,10 +65,10 @@ type Options struct {
 	// with Shardway-Hold says so. Any goroutine calls HoldShard, before the request counts as
 	// finished. Nil: the header has no effect.
 	HoldShard func(s shardmap.Shard, epoch uint64, d time.Duration)
-	// NotYet says why the app has not acquired a shard that this node owns, in a few words
+	// AcquireError says why the app has not acquired a shard that this node owns, in a few words
 	// for whoever waits for it; empty: it has not failed. Any goroutine calls it. Nil: nobody
 	// knows.
-	NotYet func(s shardmap.Shard) string
+	AcquireError func(s shardmap.Shard) string
 	// Explain says what is the matter with the cluster, where a request is not served that
 	// was held for this reason, or for none. It is asked for answers that say no, by any
 	// goroutine. Nil: nobody knows.
@@ -90,9 +90,9 @@ type Options struct {
 	// the node calls Cut: an app that is asked to end a kept socket has as long. Zero
 	// means 5 s.
 	DrainTimeout time.Duration
-	// SocketsLeave is over how long the clients of kept sockets are told to come again,
+	// ReconnectSpread is over how long the clients of kept sockets are told to come again,
 	// one after the other, once Shutdown or Retire is called. Zero means 15 s.
-	SocketsLeave time.Duration
+	ReconnectSpread time.Duration
 	// PeerConns bounds idle forwarding streams kept per node; zero means 256.
 	PeerConns int
 
@@ -108,9 +108,9 @@ type Options struct {
 	// when their connections broke, a moment later. It must not block. Nil: nobody wants
 	// to know.
 	Wrecked func(Wreck)
-	// HandedOver is told, by one goroutine, what has happened to kept sockets of clients here
+	// OnHandover is told, by one goroutine, what has happened to kept sockets of clients here
 	// that lost their legs together. It must not block. Nil: nobody wants to know.
-	HandedOver func(Handover)
+	OnHandover func(Handover)
 	// MaxConns bounds client connections: at the bound accepting pauses. Zero
 	// means 16384, less than the usual limit of file descriptors.
 	MaxConns int
@@ -127,7 +127,7 @@ func (o Options) withDefaults() Options {
 	o.MaxStreams = cmp.Or(o.MaxStreams, 4096)
 	o.ResumeTimeout = cmp.Or(o.ResumeTimeout, 20*time.Second)
 	o.DrainTimeout = cmp.Or(o.DrainTimeout, 5*time.Second)
-	o.SocketsLeave = cmp.Or(o.SocketsLeave, 15*time.Second)
+	o.ReconnectSpread = cmp.Or(o.ReconnectSpread, 15*time.Second)
 	o.PeerConns = cmp.Or(o.PeerConns, 256)
 	o.BodyBuffer = cmp.Or(o.BodyBuffer, 64<<10)
 	if o.HashKey == nil {

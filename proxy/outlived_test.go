@@ -21,7 +21,7 @@ func TestWhoAsksIsCutByTheClock(t *testing.T) {
 			var over atomic.Bool
 			asks, told := make(chan struct{}), make(chan bool, 1)
 			n, owner := start(t, func(ctx *fasthttp.RequestCtx) {
-				if proxy.Outlived(ctx) {
+				if proxy.LeaseExpired(ctx) {
 					t.Error("over from the beginning")
 				}
 				if string(ctx.Path()) != "/late" {
@@ -29,9 +29,9 @@ func TestWhoAsksIsCutByTheClock(t *testing.T) {
 				}
 				asks <- struct{}{}
 				<-asks
-				told <- proxy.Outlived(ctx) && ctx.Err() != nil
+				told <- proxy.LeaseExpired(ctx) && ctx.Err() != nil
 				_, _ = ctx.WriteString("as if nothing had been")
-			}, func(o *proxy.Options) { o.Outlived = over.Load })
+			}, func(o *proxy.Options) { o.LeaseExpired = over.Load })
 			c := n.dial()
 			c.send("POST /late HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 			<-asks
@@ -57,7 +57,7 @@ func TestWhoAsksLateCutsNobodyElse(t *testing.T) {
 	var over atomic.Bool
 	left, runs, goes := make(chan proxy.Task, 1), make(chan struct{}), make(chan struct{})
 	n := newNode(t, "a", "", func(o *proxy.Options) {
-		o.Outlived = over.Load
+		o.LeaseExpired = over.Load
 		o.Handler = func(ctx *fasthttp.RequestCtx) {
 			if string(ctx.Path()) == "/left" {
 				task := proxy.Begin(ctx)
@@ -77,14 +77,14 @@ func TestWhoAsksLateCutsNobodyElse(t *testing.T) {
 	c.send("POST /next HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 0\r\n\r\n")
 	<-runs
 	over.Store(true)
-	if !task.Outlived() {
+	if !task.LeaseExpired() {
 		t.Error("the clock is not asked")
 	}
 	close(goes)
 	if res, body := c.answer("POST"); res.StatusCode != 200 {
 		t.Errorf("the next: %s %s", res.Status, body)
 	}
-	if (proxy.Task{}).Outlived() {
+	if (proxy.Task{}).LeaseExpired() {
 		t.Error("a request that is none of the node's is cut")
 	}
 }
@@ -100,7 +100,7 @@ func TestWhoAsksAfterTheCutIsTold(t *testing.T) {
 			byContext, byErr := 0, 0
 			n, o := start(t, embed.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 				over.Store(true)
-				owner.CutUpstream("lapsed")
+				owner.CancelUpstream("lapsed")
 				over.Store(false) // a new lease
 				if r.Context().Err() == nil {
 					byContext++
@@ -108,7 +108,7 @@ func TestWhoAsksAfterTheCutIsTold(t *testing.T) {
 				if embed.Err(embed.RequestCtx(r.Context())) == nil {
 					byErr++
 				}
-			})), func(o *proxy.Options) { o.Outlived = over.Load })
+			})), func(o *proxy.Options) { o.LeaseExpired = over.Load })
 			owner = o
 			const rounds = 20
 			for range rounds {

@@ -65,11 +65,11 @@ func (c *client) serveAsOwner(t *Table) {
 				t = c.s.o.Cluster.Table()
 				continue
 			}
-			if !c.down.Load() {
+			if !c.closing.Load() {
 				c.reply.cannotWait(v)
 			}
 		case actionFail:
-			if !c.down.Load() {
+			if !c.closing.Load() {
 				c.reply.failure(v)
 			}
 		case actionDone, actionNextStream, actionRelay:

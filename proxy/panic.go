@@ -17,14 +17,14 @@ func (s *Server) panicked(v any) {
 // fall ends a connection whose request panicked. What the request held is given
 // back: a count that stayed up would hold its shard for ever. Its buffers are not,
 // as somebody may still write into them.
-func (c *client) fall(v any) {
+func (c *client) closeAfterPanic(v any) {
 	c.s.panicked(v)
 	if c.hasRelay() { // nobody does
 		c.leaveRelay()
 		c.finishExchange()
 	}
 	running := c.slot.load().kind != 0
-	c.shut(causeShutdown)
+	c.terminate(causeShutdown)
 	_ = c.conn.Close()
 	c.body.stop() // at once: both connections are closed
 	if running {
@@ -48,8 +48,8 @@ func (s *Server) pumpSafely(send func() error) (err error) {
 	return send()
 }
 
-// carrySafely runs one direction of a tunnel; false means that it is broken.
-func (s *Server) carrySafely(direction func() bool) (whole bool) {
+// copySafely runs one direction of a tunnel; false means that it is broken.
+func (s *Server) copySafely(direction func() bool) (whole bool) {
 	defer func() {
 		if v := recover(); v != nil {
 			s.panicked(v)

@@ -161,12 +161,12 @@ func (r *registry) sweepParked(now, patience time.Duration) {
 }
 
 // appendIdle appends the parked connections that have been idle for least at now.
-func (r *registry) appendIdle(all []idler, now, least time.Duration) []idler {
+func (r *registry) appendIdle(all []idleConn, now, least time.Duration) []idleConn {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, p := range r.parked.all {
 		if now-p.since >= least {
-			all = append(all, idler{p.since, func() { r.end(p) }})
+			all = append(all, idleConn{p.since, func() { r.end(p) }})
 		}
 	}
 	return all

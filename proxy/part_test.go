@@ -68,7 +68,7 @@ func TestLastWordsAreNotThoseOfTheNextProcess(t *testing.T) {
 			})
 		}
 		all.Wait()
-		a.DismissPeers()
+		a.ClosePeers()
 		next := simNode(t, sim, "next a", simple)
 		next.swap(1, 1, local(1))
 		ingress.knows("a", next)
@@ -158,7 +158,7 @@ func TestPutThatBrokeOffAtAStoppingNodeMayHaveRun(t *testing.T) {
 		c.send("PUT / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\nContent-Length: 2\r\n\r\nhi")
 		synctest.Wait()
 		a.swap(1, 1, held(proxy.ReasonAcquiring))
-		if n := a.CutUpstream("lease lost"); n != 1 {
+		if n := a.CancelUpstream("lease lost"); n != 1 {
 			t.Fatalf("%d ran at a, want one", n)
 		}
 		synctest.Wait()
@@ -287,7 +287,7 @@ func TestIdleStreamEndsWithAWord(t *testing.T) {
 	for name, end := range map[string]func(*node){
 		"shutdown": func(n *node) { n.stops() },
 		"dismissed": func(n *node) {
-			n.DismissPeers()
+			n.ClosePeers()
 			late := n.stream() // and who comes after that
 			late.send("GET / HTTP/1.1\r\nHost: h\r\nShardway-Map: 1 1\r\nShardway-Shard: 1\r\n\r\n")
 			if res, _ := late.answer("GET"); res.StatusCode != http.StatusMisdirectedRequest || res.Header.Get("Shardway-Refused") != "ended" {

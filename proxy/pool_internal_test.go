@@ -31,7 +31,7 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 	defer func() { _ = there.Close() }()
 	fresh, far := net.Pipe()
 	defer func() { _ = far.Close() }()
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
 		return &upstreamConn{Conn: h1.NewConn(fresh, h1.Options{})}, nil
 	})
@@ -77,7 +77,7 @@ func TestPoolClosesOutsideItsLock(t *testing.T) {
 // was told to look at the table again, and did so without a pause for as long as it
 // lived: the table said as before that the app is here.
 func TestClosedPoolOfTheAppIsNotLookedAtAgain(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	for node, again := range map[string]bool{"": false, "b": true} {
 		p := s.newPool(node, nil)
 		p.close()
@@ -90,7 +90,7 @@ func TestClosedPoolOfTheAppIsNotLookedAtAgain(t *testing.T) {
 // A pool that another one has replaced opens no lane, and keeps none that comes back: what it
 // knows of the node is of before. While the gate is shut nothing goes by a lane either.
 func TestAClosedPoolGivesNoLanes(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	p := s.newPool("b", nil)
 	opened, ended := 0, 0
 	p.openStream = func() *upstreamConn {
@@ -122,7 +122,7 @@ func TestAClosedPoolGivesNoLanes(t *testing.T) {
 // What is idle to a process of a node is closed once another one has followed it, and so is
 // what comes back later. What tells of no process is nobody's.
 func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	for _, laned := range []bool{false, true} {
 		p := s.newPool("n", nil)
 		open := map[uint64]bool{}
@@ -157,7 +157,7 @@ func TestPoolFollowsTheProcessOfTheNode(t *testing.T) {
 // where the client takes its time. Whoever takes a connection now is the present process,
 // whatever was told.
 func TestWhoIsInLineGetsNothingThatIsOutlived(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	ends := make(chan struct{})
 	p := s.newPool("n", func(context.Context) (*upstreamConn, error) { <-ends; return nil, context.Canceled })
 	defer p.dialers.Wait()
@@ -194,7 +194,7 @@ func TestWhoIsInLineGetsNothingThatIsOutlived(t *testing.T) {
 
 // A connection that tells of no process takes back nothing of what was told.
 func TestNobodyInParticularIsNotFollowed(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	p := s.newPool("n", nil)
 	link := func(boot uint64, reused bool) *upstreamConn {
 		near, far := net.Pipe()
@@ -216,7 +216,7 @@ func TestNobodyInParticularIsNotFollowed(t *testing.T) {
 // to that one is closed, as if it had been told. A request went by it, and was taken for what its
 // process ended with.
 func TestWhatADialFindsIsFollowed(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	for _, told := range []bool{true, false} {
 		for _, laned := range []bool{false, true} {
 			p := s.newPool("n", nil)
@@ -251,7 +251,7 @@ func TestWhatADialFindsIsFollowed(t *testing.T) {
 // An emptied disk counts boots from one again: by boots alone its process is taken for that which
 // the node had on the disk before. One that does not say who it is yet is told by its boot.
 func TestProcessesOfOneBootAreToldApart(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	p := s.newPool("n", nil)
 	put := func(boot, nonce uint64) *upstreamConn {
 		near, far := net.Pipe()
@@ -277,7 +277,7 @@ func TestProcessesOfOneBootAreToldApart(t *testing.T) {
 // Who is in use as a pool is renewed carries no other request, whether its request began before
 // or it was only asked for: it may lead to whom the renewal is for.
 func TestWhatIsInUseAtARenewalIsNotKept(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	made := func() *upstreamConn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = far.Close() })

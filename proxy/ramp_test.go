@@ -15,7 +15,7 @@ import (
 func slowRamp(o *proxy.Options) {
 	n := int64(0)
 	o.QueueWait = time.Minute
-	o.Room = queue.New(queue.Options{Wait: time.Minute, Batch: 2, Pace: time.Hour, CPUUsage: func() (time.Duration, int64) {
+	o.Queue = queue.New(queue.Options{Wait: time.Minute, Batch: 2, Pace: time.Hour, CPUUsage: func() (time.Duration, int64) {
 		n += 1000
 		return time.Duration(n), n
 	}})

@@ -85,7 +85,7 @@ func TestEveryWayOutGivesTheTurnBack(t *testing.T) {
 				_ = c.Close()
 			}
 		}},
-		"it is cut":          {hang, func(owner *node, _ []*client) { owner.Cut(allShards, "draining") }},
+		"it is cut":          {hang, func(owner *node, _ []*client) { owner.CancelShards(allShards, "draining") }},
 		"it is a stream":     {"GET /events HTTP/1.1\r\n", nil},
 		"it is upgraded":     {"GET /ws HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: echo\r\n", nil},
 		"the app breaks off": {"POST /break HTTP/1.1\r\nContent-Length: 0\r\n", nil},
@@ -109,7 +109,7 @@ func TestEveryWayOutGivesTheTurnBack(t *testing.T) {
 				if res, body := clients[2].answer("GET"); res.StatusCode != http.StatusOK {
 					t.Errorf("the next: %s %s", res.Status, body)
 				}
-				owner.Cut(allShards, "draining")
+				owner.CancelShards(allShards, "draining")
 			})
 		}
 	}

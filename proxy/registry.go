@@ -22,21 +22,21 @@ const quiescentEvery = 5
 // with two parked directions (websocket_park.go) are quiescent: every quiescentEvery-th sweep visits
 // them, and each sweep for which whole or a caller of hurry requests it.
 type registry struct {
-	tick  func()                           // sets the clock; called before each sweep, and before the first connection
-	sweep func(list []*client, whole bool) // called from the sweeping goroutine only
-	whole func() bool                      // whether the next sweep must visit all; called from the sweeping goroutine only
+	tick         func()                           // sets the clock; called before each sweep, and before the first connection
+	sweep        func(list []*client, whole bool) // called from the sweeping goroutine only
+	mustSweepAll func() bool                      // whether the next sweep must visit all; called from the sweeping goroutine only
 
-	mu        sync.Mutex
-	conns     map[*client]struct{}
-	quiescent map[*client]struct{} // quiescent WebSockets; these are not in conns
-	parked    parking
-	kick      chan struct{} // holds an element if a sweep is due at once
-	stop      chan struct{} // closed when the last connection goes
-	ended     chan struct{} // closed when the last sweeping goroutine has ended; nil means that there was none
-	empty     chan struct{} // closed when no connection is open; nil if no caller waits
-	alone     chan struct{} // closed when no client is connected; nil if no caller waits
-	visits    int           // visits in progress
-	due       int           // accepted client connections that have not ended
+	mu          sync.Mutex
+	conns       map[*client]struct{}
+	quiescent   map[*client]struct{} // quiescent WebSockets; these are not in conns
+	parked      parking
+	kick        chan struct{} // holds an element if a sweep is due at once
+	stop        chan struct{} // closed when the last connection goes
+	ended       chan struct{} // closed when the last sweeping goroutine has ended; nil means that there was none
+	empty       chan struct{} // closed when no connection is open; nil if no caller waits
+	clientsGone chan struct{} // closed when no client is connected; nil if no caller waits
+	visits      int           // visits in progress
+	accepted    int           // accepted client connections that have not ended
 }
 
 // add adds a connection. The first one starts the sweeping goroutine, which ends after the last
@@ -85,27 +85,27 @@ func (r *registry) markQuiescent(c *client, directions int) {
 }
 
 // expect counts a connection that was accepted, until met.
-func (r *registry) expect() {
+func (r *registry) addAccepted() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.due++
+	r.accepted++
 }
 
 // met is called when a connection that was counted by expect has ended.
-func (r *registry) met() {
+func (r *registry) removeAccepted() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.due--
+	r.accepted--
 	r.signalEmpty()
 }
 
 // signalEmpty closes empty and alone when their condition holds. The caller holds mu.
 func (r *registry) signalEmpty() {
-	if r.alone != nil && r.due == 0 {
-		close(r.alone)
-		r.alone = nil
+	if r.clientsGone != nil && r.accepted == 0 {
+		close(r.clientsGone)
+		r.clientsGone = nil
 	}
-	if r.empty != nil && r.clientCount() == 0 && r.due == 0 {
+	if r.empty != nil && r.clientCount() == 0 && r.accepted == 0 {
 		close(r.empty)
 		r.empty = nil
 	}
@@ -130,12 +130,12 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 			whole = true
 		}
 		r.tick()
-		list = r.visitSome(list[:0], whole || r.whole(), r.sweep)
+		list = r.visitFor(list[:0], whole || r.mustSweepAll(), r.sweep)
 	}
 }
 
 // hurry triggers a sweep of all connections.
-func (r *registry) hurry() {
+func (r *registry) sweepSoon() {
 	select {
 	case r.kick <- struct{}{}:
 	default: // a sweep is already due
@@ -145,12 +145,12 @@ func (r *registry) hurry() {
 // visit calls f with the open connections. It stores them in list and returns that slice. Until f
 // returns, no client is reused for another connection; f must not keep a client.
 func (r *registry) visit(list []*client, f func(all []*client)) []*client {
-	return r.visitSome(list, true, func(all []*client, _ bool) { f(all) })
+	return r.visitFor(list, true, func(all []*client, _ bool) { f(all) })
 }
 
-// visitSome is visit, with or without quiescent WebSockets. f is told whether all connections are
+// visitFor is visit, with or without quiescent WebSockets. f is told whether all connections are
 // included.
-func (r *registry) visitSome(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
+func (r *registry) visitFor(list []*client, whole bool, f func(all []*client, whole bool)) []*client {
 	list, whole = r.enter(list, whole)
 	defer r.leave()
 	f(list, whole)
@@ -211,7 +211,7 @@ func (r *registry) clientCount() int { return len(r.conns) + len(r.quiescent) }
 func (r *registry) none() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.clientCount() == 0 && r.due == 0 {
+	if r.clientCount() == 0 && r.accepted == 0 {
 		none := make(chan struct{})
 		close(none)
 		return none
@@ -226,22 +226,22 @@ func (r *registry) none() <-chan struct{} {
 func (r *registry) noClients() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.alone == nil {
-		r.alone = make(chan struct{})
+	if r.clientsGone == nil {
+		r.clientsGone = make(chan struct{})
 	}
-	alone := r.alone
+	alone := r.clientsGone
 	r.signalEmpty()
 	return alone
 }
 
 // cut cancels every run that matches, and returns their number.
-func (r *registry) cut(c cause, match func(r run, node string) bool) int {
+func (r *registry) cancelRuns(c cause, match func(r run, node string) bool) int {
 	n := 0
 	r.visit(nil, func(all []*client) {
 		var closes []*h1.Conn
 		for _, conn := range all {
 			var cut bool
-			if closes, cut = conn.slot.cut(c, match, closes); cut {
+			if closes, cut = conn.slot.cancel(c, match, closes); cut {
 				n++
 			}
 		}

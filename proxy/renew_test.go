@@ -59,7 +59,7 @@ func TestOnlyWhoIsNamedIsDialedAnew(t *testing.T) {
 		named bool
 		want  int32
 	}{{false, 1}, {false, 1}, {true, 2}} {
-		ingress.RenewTo(func(node string) bool { return step.named && node != "" })
+		ingress.RenewPeersWhere(func(node string) bool { return step.named && node != "" })
 		c.send("GET / HTTP/1.1\r\nHost: a\r\nX-Shard-Key: k\r\n\r\n")
 		res, body := c.head("GET")
 		if b, _ := io.ReadAll(body); res.StatusCode != 200 || string(b) != "ok" {

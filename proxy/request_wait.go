@@ -141,10 +141,10 @@ func (w *requestWait) enterQueue() decision {
 	if w.x.ticket != nil {
 		return decision{}
 	}
-	room, shard := w.s.o.Room, w.x.queueShard()
+	room, shard := w.s.o.Queue, w.x.queueShard()
 	switch { // streams and WebSockets that are resumed do not use the places of new requests
 	case w.x.resumed != nil:
-		room, shard = w.s.waiting, queue.NoShard
+		room, shard = w.s.streamQueue, queue.NoShard
 	case w.x.isResumption():
 		room, shard = w.s.sockets.room, queue.NoShard
 	}
@@ -194,7 +194,7 @@ func (w *requestWait) catchUp(committed, proposed uint64) bool {
 func (w *requestWait) expired(v decision) decision {
 	if v.reason == ReasonAcquiring && v.code == "" && !w.x.mayHaveRun() {
 		v.code, v.detail = problem.QueueTimeout, fmt.Sprintf("the app of node %s has not acquired shard %d in time", w.s.o.Node, w.x.shard)
-		if why := w.s.o.NotYet; why != nil {
+		if why := w.s.o.AcquireError; why != nil {
 			if text := why(w.x.shard); text != "" {
 				v.detail += ": " + text
 			}

@@ -128,7 +128,7 @@ func (y *responseRelay) finish(p *attempt, w *h1.Writer) {
 	case errors.Is(err, h1.ErrUnsent):
 		y.x.unsent = true
 	case err != nil:
-		y.x.cut = true
+		y.x.aborted = true
 	}
 	y.body.stop()
 	p.disconnect.disarm()
@@ -174,9 +174,9 @@ func (r reply) breakOff(p *attempt, rerr error) {
 	case why != causeNone:
 	case errors.Is(rerr, errOver) && p.slot.events.kept(run): // resume continues the stream
 	case errors.Is(rerr, errOver):
-		r.s.metrics.cut(causeMoved.String(), 1)
+		r.s.metrics.cut(causeShardMoved.String(), 1)
 	case rerr != nil:
 		r.s.metrics.answersCut.Add(1)
 	}
-	r.x.cut, r.x.account.code = true, accessCut
+	r.x.aborted, r.x.account.code = true, accessCut
 }

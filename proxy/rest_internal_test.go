@@ -27,7 +27,7 @@ type sweepSeen struct {
 func newSwept(whole func() bool) *swept {
 	r := &swept{}
 	r.kick = make(chan struct{}, 1)
-	r.tick, r.whole = func() {}, whole
+	r.tick, r.mustSweepAll = func() {}, whole
 	r.sweep = func(list []*client, whole bool) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -104,7 +104,7 @@ func TestSocketsAtRestAreLookedAtWhenAsked(t *testing.T) {
 		r.markQuiescent(still, 2)
 		time.Sleep(sweepEvery + sweepEvery/2)
 		r.take()
-		r.hurry()
+		r.sweepSoon()
 		synctest.Wait()
 		if seen := r.take(); len(seen) != 1 || !seen[0].whole || len(seen[0].list) != 1 {
 			t.Errorf("%v, want one sweep of all at once", seen)

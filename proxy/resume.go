@@ -138,7 +138,7 @@ func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
 	if k == nil || werr != nil || y.s.closing.Load() {
 		return false
 	}
-	if why := y.slot.load().cause; why == causeGone || why == causeShutdown || why == causeLeaving {
+	if why := y.slot.load().cause; why == causeClientGone || why == causeShutdown || why == causeLeaving {
 		return false
 	}
 	var bad *h1.Error
@@ -173,7 +173,7 @@ func (c *client) unanswered(p *attempt) decision {
 	if brokeAtOwner(p) {
 		return c.handleBroken(p, nil)
 	}
-	if p.abort(); c.down.Load() {
+	if p.abort(); c.closing.Load() {
 		return done
 	}
 	return c.movedOn(p)
@@ -226,7 +226,7 @@ func (c *client) nextStream() {
 func (c *client) afresh() {
 	c.waitAfresh()
 	x := &c.x
-	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.cutRun, x.wreck = 0, 0, 0, 0, false, nil
+	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.runAborted, x.wreck = 0, 0, 0, 0, false, nil
 }
 
 // waitAfresh gives the next request all of QueueWait.
@@ -241,5 +241,5 @@ func (r reply) giveUp(why resumeEnd, detail string) {
 	r.s.metrics.resumptions[why].Add(1)
 	r.s.o.Log.Debug().Uint32("shard", uint32(r.x.shard)).Str("detail", detail).Msg("event stream not resumed")
 	r.conn.Writer().Abort()
-	r.x.cut, r.x.account.code = true, accessCut
+	r.x.aborted, r.x.account.code = true, accessCut
 }

@@ -412,7 +412,7 @@ func TestLegThatIsDrainedAgainAndAgainIsNotAskedForEver(t *testing.T) {
 			case <-w.legs:
 				asked++
 				synctest.Wait()
-				w.next.Cut(allShards, "draining")
+				w.next.CancelShards(allShards, "draining")
 			case <-time.After(time.Second):
 				over = true
 			}

@@ -171,7 +171,7 @@ func (w *streamWorld) move(from, to *node) {
 	}
 	if w.drains > 0 {
 		time.Sleep(w.drains)
-		from.Cut(allShards, "draining")
+		from.CancelShards(allShards, "draining")
 	}
 	began := time.Now()
 	for from.running.Load() > 0 {

@@ -33,7 +33,7 @@ func (c *client) serve() {
 // start is serveRequests for a new connection.
 func (c *client) start() {
 	if c.s.forceCtx.Err() != nil || c.life.within.Err() != nil {
-		c.shut(causeShutdown) // the shutdown has already closed the older connections
+		c.terminate(causeShutdown) // the shutdown has already closed the older connections
 	}
 	c.serveRequests()
 }
@@ -205,7 +205,7 @@ func (c *client) routeUntilAnswered(t *Table, v decision) {
 		case actionFail:
 		}
 		switch {
-		case v.action != actionFail || c.down.Load():
+		case v.action != actionFail || c.closing.Load():
 		case c.x.resumed != nil:
 			c.reply.giveUp(resumeLate, v.detail)
 		default:
@@ -413,7 +413,7 @@ func (c *client) attemptRemote(t *Table, r *Route) decision {
 	// must find the run.
 	if !c.begin(Remote, l, &r.Node) || c.s.o.Cluster.Table() != t {
 		c.slot.giveBack(l)
-		if c.down.Load() {
+		if c.closing.Load() {
 			return done
 		}
 		return decision{action: actionRetry}
@@ -510,7 +510,7 @@ func (c *client) relayResponse(p *attempt) decision {
 	if began, err := c.relay.relayResponse(p); !began {
 		return c.handleBroken(p, err)
 	}
-	if k := c.x.resumed; k != nil && k.over && !c.down.Load() {
+	if k := c.x.resumed; k != nil && k.over && !c.closing.Load() {
 		return decision{action: actionNextStream}
 	}
 	return done
@@ -524,7 +524,7 @@ func (c *client) prepareNext() bool {
 	if c.x.onDemand && !c.x.bodyRequested {
 		return c.x.keep // the ingress will not send the body
 	}
-	if c.x.cut {
+	if c.x.aborted {
 		return false
 	}
 	if !c.req.Body.Done() {

@@ -18,19 +18,19 @@ import (
 
 // Server is the proxy of one node. New builds it. ServeClients gives it the connections of
 // clients, and ServePeer those of other nodes. The node calls Wake after each new routing table,
-// and Cut, CutUpstream or Abandon when requests must not continue. Server is a
+// and Cut, CancelUpstream or Abandon when requests must not continue. Server is a
 // prometheus.Collector.
 type Server struct {
-	o        Options // the Settings in it are zero; see set
-	set      atomic.Pointer[Settings]
-	upstream *pool // nil in a gateway
-	peers    peers
-	conns    registry
-	seen     []*client // memory of Stalled
-	loops    eventLoopGroup
-	appWatch appWatch
-	shaking  shaking
-	sizes    sizes
+	o              Options // the Settings in it are zero; see set
+	set            atomic.Pointer[Settings]
+	upstream       *pool // nil in a gateway
+	peers          peers
+	conns          registry
+	stalledScratch []*client // memory of Stalled
+	loops          eventLoopGroup
+	appWatch       appWatch
+	handshakes     handshakes
+	sizes          sizes
 	// nonResumable contains the paths whose WebSockets are not resumable, as sizes does for large
 	// responses.
 	nonResumable sizes
@@ -44,9 +44,9 @@ type Server struct {
 	// quarantine is nil while nothing is in quarantine.
 	quarantine      atomic.Pointer[Quarantine]
 	streams         streams
-	carriers        sync.WaitGroup // of the sockets of other nodes
+	peerGoroutines  sync.WaitGroup // of the sockets of other nodes
 	callbackWatcher callbackWatcher
-	waiting         *queue.Queue // of event streams without a leg
+	streamQueue     *queue.Queue // of event streams without a leg
 	sockets         sockets
 	metrics         *metrics
 	draining        atomic.Bool
@@ -59,12 +59,12 @@ type Server struct {
 	forceCtx    context.Context //nolint:containedctx // of the Server's whole life
 	forceCancel context.CancelFunc
 	// life ends with Shutdown, and with it what is being dialed.
-	life    context.Context //nolint:containedctx // as hard
-	end     context.CancelFunc
-	dialers sync.WaitGroup
-	buffers h1.Buffers
-	clients clientPool
-	repairs repairLog
+	lifeCtx    context.Context //nolint:containedctx // as hard
+	lifeCancel context.CancelFunc
+	dialers    sync.WaitGroup
+	buffers    h1.Buffers
+	clients    clientPool
+	repairs    repairLog
 	// lingering bounds the connections that are closed but whose clients still send.
 	lingering    h1.Lingering
 	bodies       bodies
@@ -73,7 +73,7 @@ type Server struct {
 	clock        coarse
 	now          atomic.Pointer[[]byte] // the Date header
 	second       atomic.Int64           // that it tells
-	reaped       time.Duration          // the sweep's own
+	lastReap     time.Duration          // the sweep's own
 	pathDetector pathDetector           // likewise
 	// parkAfter and parkAfterReturn are as the constants, but in tests.
 	parkAfter, parkSoon atomic.Int64
@@ -90,7 +90,7 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hookPath: pathguard.New(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
-	s.waiting = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Room.CPUUsage})
+	s.streamQueue = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Queue.CPUUsage})
 	s.sockets.pacer = reconnectPacer{patience: o.ResumeTimeout / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
 	s.sockets.handovers.late = timerDelay
 	s.sockets.room = queue.New(queue.Options{
@@ -103,10 +103,10 @@ func New(o Options) *Server {
 	s.nonResumable.seed = s.sizes.seed
 	s.clock.start(time.Now())
 	s.tick()
-	s.conns.tick, s.conns.sweep, s.conns.whole, s.conns.kick = s.tick, s.sweep, s.sweepsAll, make(chan struct{}, 1)
+	s.conns.tick, s.conns.sweep, s.conns.mustSweepAll, s.conns.kick = s.tick, s.sweep, s.mustSweepAll, make(chan struct{}, 1)
 	s.streams.most = int64(s.o.MaxStreams)
 	s.bodies.most = s.o.BodyBuffer
-	s.life, s.end = context.WithCancel(context.Background())
+	s.lifeCtx, s.lifeCancel = context.WithCancel(context.Background())
 	s.peers.fresh = s.newPeerPool
 	dial := s.dialUpstream
 	if s.o.Handler != nil {
@@ -138,7 +138,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	var last []net.Conn                         // what acceptOne has taken and not returned yet
 	places := make(chan struct{}, s.o.MaxConns) // one for each open connection but the newest
 	over := func() {
-		s.conns.met()
+		s.conns.removeAccepted()
 		<-places
 	}
 	watcher := &idleWatcher{within: ctx, conns: &s.conns, clock: &s.clock}
@@ -156,7 +156,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		}
 	})
 	defer watcher.close()
-	cut := context.AfterFunc(ctx, func() { s.shutWithin(ctx) })
+	cut := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
 	defer cut()
 	defer watcher.workers.close() // after unlisten: what an open listener takes in would be reset
 	defer s.unlisten(ln)
@@ -170,18 +170,18 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 			}
 			return err
 		}
-		s.conns.expect()
-		s.place(places)
+		s.conns.addAccepted()
+		s.acquireConnSlot(places)
 		watcher.workers.submit(job{conn: conn})
 	}
 }
 
-// shutWithin ends the connections that belong to ctx, which has ended; those that only
+// closeWithin ends the connections that belong to ctx, which has ended; those that only
 // come in see that themselves.
-func (s *Server) shutWithin(ctx context.Context) {
+func (s *Server) closeWithin(ctx context.Context) {
 	s.conns.each(func(c *client) {
 		if c.life.within == ctx {
-			c.shut(causeShutdown)
+			c.terminate(causeShutdown)
 		}
 	})
 	s.conns.wake(false, func(p *parkedConn) bool { return p.watcher.within == ctx })
@@ -192,8 +192,8 @@ func (s *Server) shutWithin(ctx context.Context) {
 // kept socket: then it closes conn when that is over, which Shutdown waits for.
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
-	stop := context.AfterFunc(ctx, func() { c.shut(causeShutdown) })
-	c.serveAll(&s.carriers, func() { stop() })
+	stop := context.AfterFunc(ctx, func() { c.terminate(causeShutdown) })
+	c.serveAll(&s.peerGoroutines, func() { stop() })
 	if _, ok := conn.(muxStream); ok {
 		stop() // of a socket that stays: it ends with its trunk, which is the node's
 	}
@@ -217,7 +217,7 @@ func (s *Server) accept(ctx context.Context, ln net.Listener, waiting *rawAccept
 		if pause == first {
 			s.o.Log.Warn().Err(err).Msg("accepting paused")
 		}
-		s.shedIdle(drainIdleTimeout, math.MaxInt)
+		s.evictIdle(drainIdleTimeout, math.MaxInt)
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -238,11 +238,11 @@ func isTemporary(err error) bool {
 // connection to a former destination. The node calls it after each change of the table, with the
 // generation of the new table.
 func (s *Server) Wake(generation uint64) {
-	s.o.Room.Wake(generation)
-	s.waiting.Wake(generation)
+	s.o.Queue.Wake(generation)
+	s.streamQueue.Wake(generation)
 	s.sockets.room.Wake(generation)
 	if s.sockets.kept.Load() > 0 {
-		s.conns.hurry()
+		s.conns.sweepSoon()
 	}
 	t := s.o.Cluster.Table()
 	if s.upstream != nil {
@@ -254,35 +254,35 @@ func (s *Server) Wake(generation uint64) {
 // Cut cuts what runs on the local app for the shards that match names, and
 // returns how many it were. Whoever still waits for the head of an answer gets
 // 502 draining, others lose their connection. The reason is for the metrics.
-func (s *Server) Cut(match func(shardmap.Shard) bool, reason string) int {
-	n := s.conns.cut(causeDrain, func(r run, _ string) bool {
+func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) int {
+	n := s.conns.cancelRuns(causeDrainTimeout, func(r run, _ string) bool {
 		return r.kind == Local && r.flags&slotKeyless == 0 && match(r.shard)
 	})
 	s.metrics.cut(reason, n)
 	return n
 }
 
-// CutUpstream cancels all runs on the local app, and returns their number. Requests that may be
+// CancelUpstream cancels all runs on the local app, and returns their number. Requests that may be
 // repeated are sent again.
-func (s *Server) CutUpstream(reason string) int { return s.cutLocal(causeLease, reason) }
+func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(causeLease, reason) }
 
-// CutParting is CutUpstream for a node that stops, and has let what runs end for as long
+// CancelForStop is CancelUpstream for a node that stops, and has let what runs end for as long
 // as it may: the others get 502 draining.
-func (s *Server) CutParting(reason string) int { return s.cutLocal(causeParting, reason) }
+func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(causeStopping, reason) }
 
-func (s *Server) cutLocal(why cause, reason string) int {
-	n := s.conns.cut(why, func(r run, _ string) bool { return r.kind == Local })
+func (s *Server) cancelLocal(why cause, reason string) int {
+	n := s.conns.cancelRuns(why, func(r run, _ string) bool { return r.kind == Local })
 	s.metrics.cut(reason, n)
 	return n
 }
 
 // Abandon drops requests forwarded to node for shard s where match says so, and
 // returns how many. Those that may go again do, the others get 502.
-func (s *Server) Abandon(match func(s shardmap.Shard, node string) bool) int {
-	n := s.conns.cut(causeAbandon, func(r run, node string) bool {
+func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool) int {
+	n := s.conns.cancelRuns(causeOwnerLost, func(r run, node string) bool {
 		return r.kind == Remote && match(r.shard, node)
 	})
-	s.metrics.cut(causeAbandon.String(), n)
+	s.metrics.cut(causeOwnerLost.String(), n)
 	return n
 }
 
@@ -302,13 +302,13 @@ func (s *Server) RenewUpstream() {
 // requests go over new ones: this node, or whom it believes, has changed.
 func (s *Server) RenewPeers() { s.peers.renew() }
 
-// RenewTo closes the connections to nodes for which match says so that are idle. Those in use
+// RenewPeersWhere closes the connections to nodes for which match says so that are idle. Those in use
 // go on, and carry no other request.
-func (s *Server) RenewTo(match func(node string) bool) { s.peers.renewTo(match) }
+func (s *Server) RenewPeersWhere(match func(node string) bool) { s.peers.renewTo(match) }
 
 // Follow tells that the process of a node is the one with this nonce, in this boot, and those
 // before it have ended: no request goes by what is left of connections to them.
-func (s *Server) Follow(node string, boot, nonce uint64) { s.peers.follow(node, boot, nonce) }
+func (s *Server) SetPeerProcess(node string, boot, nonce uint64) { s.peers.follow(node, boot, nonce) }
 
 // SetDraining turns draining on or off. While it is on, answers carry
 // Connection: close, and connections that have been idle for a second are closed;
@@ -338,7 +338,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		case <-ended:
 		}
 		s.forceCancel()
-		s.conns.each(func(c *client) { c.shut(causeShutdown) })
+		s.conns.each(func(c *client) { c.terminate(causeShutdown) })
 		s.conns.wake(false, everyone)
 		<-quiet()
 		ended = nil // what there was has been cut
@@ -352,7 +352,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Retire stops accepting as Shutdown does, and waits until no client is connected any
 // more; what other nodes forward goes on. When ctx ends first it returns ctx's error,
 // and has cut nothing.
-func (s *Server) Retire(ctx context.Context) error {
+func (s *Server) DrainClients(ctx context.Context) error {
 	s.SetDraining(true)
 	s.setLeaveBy(ctx)
 	s.stopAccepting()
@@ -375,16 +375,16 @@ func (s *Server) setLeaveBy(ctx context.Context) {
 	s.leaveBy.Store(by)
 }
 
-// DismissPeers ends the streams of other nodes, and those that come from now on. What
+// ClosePeers ends the streams of other nodes, and those that come from now on. What
 // they still ask for is cut, or not run, and they are told which. It takes a moment.
-func (s *Server) DismissPeers() {
+func (s *Server) ClosePeers() {
 	s.forceCancel()
 	s.conns.each(func(c *client) {
 		if c.ingress != "" {
-			c.shut(causeShutdown)
+			c.terminate(causeShutdown)
 		}
 	})
-	late := time.NewTimer(2 * partTime)
+	late := time.NewTimer(2 * reportTimeout)
 	defer late.Stop()
 	select {
 	case <-s.conns.none():
@@ -399,7 +399,7 @@ func (s *Server) closeIdle() {
 		s.upstream.close()
 	}
 	s.peers.closeIdle()
-	s.end()
+	s.lifeCancel()
 	s.dialers.Wait()
 	s.callbackWatcher.close()
 }
@@ -407,7 +407,7 @@ func (s *Server) closeIdle() {
 // Expect announces a listener that ServeClients will be given for certain. A Shutdown
 // before that waits for it, so that who connected meanwhile is answered; without,
 // what waits at the listener then is reset.
-func (s *Server) Expect(ln net.Listener) { s.listen(ln) }
+func (s *Server) ExpectListener(ln net.Listener) { s.listen(ln) }
 
 // listen notes a listener for Shutdown. It returns false if that was called before.
 func (s *Server) listen(ln net.Listener) bool {

@@ -16,7 +16,7 @@ import (
 // Whatever becomes of connections and of those who wait for them, in the end none
 // is counted any more, for a shard or among the streams.
 func TestCountsOfAPoolComeBackToZero(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{}), MaxStreams: 3})
+	s := New(Options{Queue: queue.New(queue.Options{}), MaxStreams: 3})
 	var ends sync.Map
 	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
 		if rand.IntN(10) == 0 {
@@ -87,7 +87,7 @@ func TestCountsOfAPoolComeBackToZero(t *testing.T) {
 func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
 	here, there := net.Pipe()
 	defer func() { _ = there.Close() }()
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	over := make(chan struct{})
 	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
 		<-over // one that fails at once would end the wait of the next
@@ -127,7 +127,7 @@ func TestAnsweredRequestsAreNotUnderWay(t *testing.T) {
 // Who has no bound waits for its shard's share only, and not behind those that wait for the bound:
 // a stream that came back stood in line for as long as a long poll of its shard ran.
 func TestWhoHasNoBoundPassesThoseThatWaitForIt(t *testing.T) {
-	s := New(Options{Room: queue.New(queue.Options{})})
+	s := New(Options{Queue: queue.New(queue.Options{})})
 	over := make(chan struct{})
 	p := s.newPool("", func(context.Context) (*upstreamConn, error) {
 		<-over

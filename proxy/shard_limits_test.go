@@ -62,7 +62,7 @@ func TestStuckShardLeavesConnectionsToOthers(t *testing.T) {
 			if n := owner.running.Load(); n != 4 {
 				t.Errorf("%d of the stuck shard run, want 4", n)
 			}
-			owner.Cut(allShards, "draining")
+			owner.CancelShards(allShards, "draining")
 		})
 	}
 }
@@ -96,7 +96,7 @@ func TestStreamsLeaveConnectionsToRequests(t *testing.T) {
 			if res.StatusCode != http.StatusServiceUnavailable || res.Header.Get("Shardway-Error") != "upstream-busy" {
 				t.Errorf("the fifth stream = %s %s, want 503 upstream-busy", res.Status, res.Header.Get("Shardway-Error"))
 			}
-			owner.Cut(allShards, "draining")
+			owner.CancelShards(allShards, "draining")
 			until(t, "a stream has ended", func() bool {
 				res, _ := upgrade()
 				return res.StatusCode == http.StatusSwitchingProtocols
@@ -157,7 +157,7 @@ func TestStreamsBeyondTheirNumberKeepTheirConnections(t *testing.T) {
 			}
 			res, body := front.dial().get("/")
 			wantStatus(t, res, body, 503, "upstream-busy")
-			owner.Cut(allShards, "draining")
+			owner.CancelShards(allShards, "draining")
 		})
 	}
 }

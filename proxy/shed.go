@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// shedAfter is for how long a connection has to be idle before it makes room for
+	// evictAfter is for how long a connection has to be idle before it makes room for
 	// another: one that has just come in is about to send its request.
-	shedAfter = 2 * sweepEvery
-	// shedShare is which part of all connections makes room at once, so that looking
+	evictAfter = 2 * sweepEvery
+	// evictFraction is which part of all connections makes room at once, so that looking
 	// for the longest idle is not done for each newcomer.
-	shedShare = 64
+	evictFraction = 64
 )
 
 // place takes a place for a connection that has been accepted. At the bound those
 // that have been idle longest make room; while none is idle it waits, and nobody
 // is accepted.
-func (s *Server) place(places chan<- struct{}) {
+func (s *Server) acquireConnSlot(places chan<- struct{}) {
 	select {
 	case places <- struct{}{}:
 		return
@@ -30,7 +30,7 @@ func (s *Server) place(places chan<- struct{}) {
 	look := time.NewTicker(sweepEvery)
 	defer look.Stop()
 	for paused := false; ; {
-		s.shedIdle(shedAfter, max(1, cap(places)/shedShare))
+		s.evictIdle(evictAfter, max(1, cap(places)/evictFraction))
 		select {
 		case places <- struct{}{}:
 			if paused {
@@ -48,27 +48,27 @@ func (s *Server) place(places chan<- struct{}) {
 }
 
 // idler is a connection that carries no request.
-type idler struct {
+type idleConn struct {
 	since time.Duration
 	close func()
 }
 
-// shedIdle closes the connections of clients that have been idle for least, most of
+// evictIdle closes the connections of clients that have been idle for least, most of
 // them at most, the longest idle first. One that does its TLS handshake is idle.
-func (s *Server) shedIdle(least time.Duration, most int) {
+func (s *Server) evictIdle(least time.Duration, most int) {
 	s.tick() // it stands while there are only handshakes
 	now := s.clock.now()
 	s.conns.visit(nil, func(list []*client) {
-		var all []idler
+		var all []idleConn
 		for _, c := range list {
 			since := time.Duration(c.idle.Load())
-			if c.ingress == "" && since != 0 && now-since >= least && !c.shed.Load() {
-				all = append(all, idler{since, func() { c.shed.Store(true); c.conn.StopIdle() }})
+			if c.ingress == "" && since != 0 && now-since >= least && !c.evicted.Load() {
+				all = append(all, idleConn{since, func() { c.evicted.Store(true); c.conn.StopIdle() }})
 			}
 		}
 		all = s.conns.appendIdle(all, now, least)
-		all = s.shaking.appendIdle(all, now-least)
-		slices.SortFunc(all, func(a, b idler) int { return cmp.Compare(a.since, b.since) })
+		all = s.handshakes.appendIdle(all, now-least)
+		slices.SortFunc(all, func(a, b idleConn) int { return cmp.Compare(a.since, b.since) })
 		for _, i := range all[:min(most, len(all))] {
 			i.close()
 			s.metrics.shedIdle.Add(1)
@@ -77,28 +77,28 @@ func (s *Server) shedIdle(least time.Duration, most int) {
 }
 
 // shaking holds the connections whose TLS handshake is under way.
-type shaking struct {
+type handshakes struct {
 	mu  sync.Mutex
-	all map[*tls.Conn]idler
+	all map[*tls.Conn]idleConn
 }
 
-func (h *shaking) add(c *tls.Conn, cancel context.CancelFunc, now time.Duration) {
+func (h *handshakes) add(c *tls.Conn, cancel context.CancelFunc, now time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.all == nil {
-		h.all = make(map[*tls.Conn]idler)
+		h.all = make(map[*tls.Conn]idleConn)
 	}
-	h.all[c] = idler{now, cancel}
+	h.all[c] = idleConn{now, cancel}
 }
 
-func (h *shaking) remove(c *tls.Conn) {
+func (h *handshakes) remove(c *tls.Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.all, c)
 }
 
 // appendIdle appends those that began no later than until.
-func (h *shaking) appendIdle(all []idler, until time.Duration) []idler {
+func (h *handshakes) appendIdle(all []idleConn, until time.Duration) []idleConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, i := range h.all {

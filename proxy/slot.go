@@ -122,7 +122,7 @@ func (s *slot) load() run { return decode(s.word.Load()) }
 // cut cancels the present run if match returns true. It appends the connections that the caller
 // must close, because closing may take time and must not happen under the lock of the registry. If
 // a response has begun, the connection of the client is one of them.
-func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
+func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
 	for {
 		w := s.word.Load()
 		r := decode(w)
@@ -143,7 +143,7 @@ func (s *slot) cut(c cause, match func(r run, node string) bool, closes []*h1.Co
 		if l := s.webSocket.Load(); l != nil && r.flags&slotSocket != 0 {
 			return l.cancel(c, closes), true
 		}
-		if ws := s.tunnel.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeMoved || c == causeDrain || c == causeLeaving) {
+		if ws := s.tunnel.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeShardMoved || c == causeDrainTimeout || c == causeLeaving) {
 			// A WebSocket whose shard moves sends a close frame with the reason, and then closes
 			// its connections within a moment.
 			ws.end(c)
@@ -191,5 +191,5 @@ func (c *client) begin(kind Kind, l *upstreamConn, node *string) bool {
 		flags |= slotSafe
 	}
 	c.slot.begin(kind, c.x.shard, flags, l, node)
-	return !c.down.Load()
+	return !c.closing.Load()
 }

@@ -17,7 +17,7 @@ func TestLegsThatBrokeLongAgoDoNotCount(t *testing.T) {
 			if i%3 == 0 {
 				time.Sleep(time.Minute)
 			}
-			t.a.CutUpstream("lapsed")
+			t.a.CancelUpstream("lapsed")
 		}
 		t.until("a leg", func() bool { return len(t.app.legs()) == 10 })
 		c.say("on")

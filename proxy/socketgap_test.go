@@ -103,7 +103,7 @@ func TestRestOfABrokenMessageIsDiscarded(t *testing.T) {
 			t.until("got", t.app.has(1))
 			time.Sleep(10 * time.Millisecond)
 			t.orphan()
-			t.a.CutUpstream("lapsed")
+			t.a.CancelUpstream("lapsed")
 			time.Sleep(10 * time.Millisecond)
 			t.own(t.b)
 			c.send("%s", whole[at:])
@@ -131,7 +131,7 @@ func TestMessageUnderWayWhenItsShardMoves(t *testing.T) {
 					t.Fatal("the leg is over")
 				}
 				if !finished {
-					t.a.Cut(allShards, "draining")
+					t.a.CancelShards(allShards, "draining")
 					c.wantClosedFor(1012, "a message was not whole when the shard had moved")
 					t.until("released", func() bool { return t.a.running.Load() == 0 })
 					t.app.wantGot()
@@ -306,7 +306,7 @@ func TestLegsThatBreakTooOften(t *testing.T) {
 		for i := range 4 {
 			t.until("a leg", func() bool { return len(t.app.legs()) == i+1 && t.a.running.Load() == 1 })
 			time.Sleep(5 * time.Second)
-			t.a.CutUpstream("lapsed")
+			t.a.CancelUpstream("lapsed")
 		}
 		c.wantClosedFor(1012, "the connection to the app broke too often")
 		if n := len(t.app.legs()); n != 4 {
@@ -339,7 +339,7 @@ func TestLeavingNodeClosesItsClients(t *testing.T) {
 		if err := <-shut; err != nil || last > 16*time.Second || last < time.Second {
 			t.Errorf("Shutdown = %v; closed from %v to %v", err, first, last)
 		}
-	}, func(o *proxy.Options) { o.SocketsLeave = 15 * time.Second })
+	}, func(o *proxy.Options) { o.ReconnectSpread = 15 * time.Second })
 }
 
 // An owner that learns of the move, while the node with the client does not, hands over
@@ -429,7 +429,7 @@ func TestAppThatDoesNotAnswerACloseBehindABrokenMessage(t *testing.T) {
 		t.until("got", t.app.has(1))
 		time.Sleep(10 * time.Millisecond)
 		t.orphan()
-		t.a.CutUpstream("lapsed")
+		t.a.CancelUpstream("lapsed")
 		time.Sleep(10 * time.Millisecond)
 		t.own(t.front)
 		t.until("a second leg", func() bool { return len(t.app.legs()) == 2 && t.front.running.Load() == 1 })
@@ -452,7 +452,7 @@ func TestSlowClientOutlivesItsOwner(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		t.orphan()
 		t.a.host.Crash()
-		t.front.Abandon(func(_ shardOf, node string) bool { return node == "a" })
+		t.front.CancelForwarded(func(_ shardOf, node string) bool { return node == "a" })
 		time.Sleep(time.Second)
 		t.own(t.b)
 		for len(t.app.legs()) < 2 {

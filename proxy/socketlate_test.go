@@ -33,7 +33,7 @@ func TestLateNodeCutsNoClient(t *testing.T) {
 		c.say("one")
 		t.until("got", t.app.has(1))
 		t.orphan()
-		t.a.CutUpstream("lapsed")
+		t.a.CancelUpstream("lapsed")
 		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 		t.own(t.b)
 		c.say("two")
@@ -64,7 +64,7 @@ func TestClientThatReadsNothingKeepsNoShard(t *testing.T) {
 		c := t.front.socket()
 		time.Sleep(time.Second) // until it takes no more
 		t.orphan()
-		t.a.CutUpstream("lapsed")
+		t.a.CancelUpstream("lapsed")
 		began := time.Now()
 		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 		if took := time.Since(began); took > time.Second {
@@ -82,7 +82,7 @@ func TestClientThatAnswersNoCloseKeepsNoShard(t *testing.T) {
 		_, _ = t.app.conn(0).Write(wsframe.AppendClose(nil, 4000, "", false))
 		time.Sleep(10 * time.Millisecond) // until that has been passed on
 		t.orphan()
-		t.a.CutUpstream("lapsed")
+		t.a.CancelUpstream("lapsed")
 		began := time.Now()
 		t.until("the old owner is done", func() bool { return t.a.running.Load() == 0 })
 		if took := time.Since(began); took > time.Second {

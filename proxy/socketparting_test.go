@@ -36,7 +36,7 @@ func (w *socketTest) overAt(after time.Duration) {
 
 // kept returns how many sockets the client's node keeps.
 func (w *socketTest) kept() (n int) {
-	for _, x := range w.front.KeptSockets() {
+	for _, x := range w.front.WebSocketCounts() {
 		n += x.Attached + x.Detached
 	}
 	return n

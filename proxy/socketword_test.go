@@ -136,7 +136,7 @@ func TestRestOfAMessageIsDiscardedBehindAnOrphanedShard(t *testing.T) {
 		t.until("got", t.app.has(1))
 		t.orphan()
 		time.Sleep(500 * time.Millisecond) // until that has been seen
-		t.a.CutUpstream("lapsed")
+		t.a.CancelUpstream("lapsed")
 		time.Sleep(10 * time.Millisecond)
 		t.own(t.b)
 		c.send("%s", whole[3:])
@@ -158,7 +158,7 @@ func TestRestOfAMessageIsDiscardedWhenAMoveBreaks(t *testing.T) {
 		t.propose()
 		time.Sleep(500 * time.Millisecond)
 		if t.local {
-			t.a.CutUpstream("lapsed")
+			t.a.CancelUpstream("lapsed")
 		} else {
 			t.a.host.Crash()
 		}
@@ -196,7 +196,7 @@ func TestAppsMessageThatIsLateClosesBothEnds(t *testing.T) {
 				t.propose()
 				if cut {
 					time.Sleep(2 * time.Second)
-					t.a.Cut(allShards, "draining")
+					t.a.CancelShards(allShards, "draining")
 				}
 				t.until("released", func() bool { return t.a.running.Load() == 0 })
 				t.own(t.b)

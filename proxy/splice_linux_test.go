@@ -115,7 +115,7 @@ func TestSplicedAnswersEndWithTheirRun(t *testing.T) {
 				end  func(c *client)
 			}{
 				"the app dies":      {"/4000000?dies", func(*client) {}},
-				"the shard is gone": {"/1073741824?endless", func(*client) { owner.Cut(allShards, "draining") }},
+				"the shard is gone": {"/1073741824?endless", func(*client) { owner.CancelShards(allShards, "draining") }},
 				"the client leaves": {"/1073741824?endless", func(c *client) { _ = c.Close() }},
 			} {
 				c := front.dial()

@@ -7,7 +7,7 @@ package proxy
 func (s *Server) Stalled() []string {
 	var nodes []string
 	seen := map[string]bool{}
-	s.seen = s.conns.visit(s.seen[:0], func(all []*client) {
+	s.stalledScratch = s.conns.visit(s.stalledScratch[:0], func(all []*client) {
 		for _, c := range all {
 			if node, stalled := c.stalls(); stalled && !seen[node] {
 				seen[node] = true

@@ -55,7 +55,7 @@ func TestStalledNamesNodesOnceARequestIsOld(t *testing.T) {
 		if got := owner.Stalled(); got != nil {
 			t.Errorf("the owner names %q: what runs at home is not forwarded", got)
 		}
-		if n := ingress.Abandon(func(_ shardmap.Shard, node string) bool { return node == "owner" }); n != 1 {
+		if n := ingress.CancelForwarded(func(_ shardmap.Shard, node string) bool { return node == "owner" }); n != 1 {
 			t.Errorf("Abandon() = %d, want 1", n)
 		}
 		ingress.swap(2, 2, local(2)) // it goes again, here

@@ -20,10 +20,10 @@ const (
 	drainStreamTimeout = 250 * time.Millisecond
 )
 
-// sweepsAll reports whether the next sweep must include quiescent WebSockets. While the node
+// mustSweepAll reports whether the next sweep must include quiescent WebSockets. While the node
 // leaves, each of them has a deadline of its own. To decide whether a peer is silent, all its
 // connections must be included.
-func (s *Server) sweepsAll() bool {
+func (s *Server) mustSweepAll() bool {
 	return s.pathDetector.nextComplete > 0 && s.clock.now() >= s.pathDetector.nextComplete || s.closing.Load() || s.draining.Load()
 }
 
@@ -45,7 +45,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 		since := time.Duration(c.idle.Load())
 		switch {
 		case since == 0:
-		case now-since >= s.patience(c):
+		case now-since >= s.idleLimit(c):
 			c.conn.StopIdle()
 		case parks > 0 && c.canPark.Load() && now-since >= time.Duration(c.parkDelay.Load()):
 			c.requestPark()
@@ -60,13 +60,13 @@ func (s *Server) sweep(list []*client, whole bool) {
 		patience = drainIdleTimeout
 	}
 	s.conns.sweepParked(now, patience)
-	if now-s.reaped < time.Second {
+	if now-s.lastReap < time.Second {
 		return
 	}
-	s.loops.balance(now - s.reaped)
-	s.reaped = now
-	if seen, ok := s.sockets.wave.over(time.Now()); ok && s.o.HandedOver != nil {
-		s.o.HandedOver(seen)
+	s.loops.balance(now - s.lastReap)
+	s.lastReap = now
+	if seen, ok := s.sockets.wave.over(time.Now()); ok && s.o.OnHandover != nil {
+		s.o.OnHandover(seen)
 	}
 	s.load.look(time.Now())
 	if s.upstream != nil {
@@ -77,7 +77,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 
 // patience returns how long a connection may be idle before it is closed because the node is
 // leaving.
-func (s *Server) patience(c *client) time.Duration {
+func (s *Server) idleLimit(c *client) time.Duration {
 	switch {
 	case c.draining():
 		return drainIdleTimeout
@@ -97,7 +97,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		return
 	}
 	if r.number != c.seenRun {
-		c.seenRun, c.since, c.moved, c.nextPathCheck = r.number, now, 0, now+pathCheckAfter
+		c.seenRun, c.since, c.movedAt, c.nextPathCheck = r.number, now, 0, now+pathCheckAfter
 		return
 	}
 	if c.loop.Load() != nil {
@@ -109,7 +109,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		return
 	}
 	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents) == slotAnswered && now-c.since > longResponse {
-		s.letGo(c, r)
+		s.countAsStream(c, r)
 	}
 	if r.kind == Remote && r.flags&slotAnswered != 0 && now-c.since > longResponse {
 		if key := c.slowResponse.Swap(0); key != 0 {
@@ -125,12 +125,12 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 	case r.isEndless():
 		s.sweepStream(c, r, t, set.StreamGrace, now)
 	case s.closing.Load() && s.isLongPoll(c, r, now):
-		s.cutBeforeResponse(c, r, causeLeaving)
+		s.cancelBeforeResponse(c, r, causeLeaving)
 	case r.flags&slotAnswered != 0 || r.kind != Local:
 	case c.body.reading.Load():
 		c.since = now
 	case set.FirstByteTimeout >= 0 && now-c.since > set.FirstByteTimeout:
-		s.cutBeforeResponse(c, r, causeTimeout)
+		s.cancelBeforeResponse(c, r, causeTimeout)
 	}
 }
 
@@ -144,22 +144,22 @@ func (s *Server) sweepPath(c *client, r run, now time.Duration) (dead bool) {
 	if now < c.nextPathCheck || !s.pathDetector.isDead(c, l, now) {
 		return false
 	}
-	s.cutRun(c, r, causePathDead)
+	s.cancelRun(c, r, causePathDead)
 	if l.mux != nil {
 		l.mux.FailSession(errPathDead)
 	}
 	return true
 }
 
-// letGo counts a response that takes long as a stream.
-func (s *Server) letGo(c *client, r run) {
-	if c.letGo == r.number || s.streams.full() {
+// streamRun counts a response that takes long as a stream.
+func (s *Server) countAsStream(c *client, r run) {
+	if c.streamRun == r.number || s.streams.full() {
 		return
 	}
 	l := c.slot.conn.Load()
 	runs := func() bool { now := c.slot.load(); return now.kind != 0 && now.number == r.number }
 	if l.pool.detach(l, runs) {
-		c.letGo = r.number
+		c.streamRun = r.number
 	}
 }
 
@@ -168,47 +168,47 @@ func (s *Server) letGo(c *client, r run) {
 // endWait, so that it ends between two events. If a stopping node is only the ingress of an event
 // stream, the stream continues until shortly before the deadline: see leaveBy.
 func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duration) {
-	why := causeMoved
-	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || stillThere(r, c.slot.node.Load(), t.Route(r.shard)) {
+	why := causeShardMoved
+	if r.flags&slotKeyless != 0 || int(r.shard) >= t.Shards() || isAtRoute(r, c.slot.node.Load(), t.Route(r.shard)) {
 		if why = causeLeaving; !s.closing.Load() {
-			c.moved = 0
+			c.movedAt = 0
 			return
 		}
 	}
-	if c.moved == 0 {
-		c.moved = now
+	if c.movedAt == 0 {
+		c.movedAt = now
 	}
 	if r.flags&slotEvents != 0 {
 		kept := c.slot.events.kept(r.number)
 		switch {
-		case why == causeMoved && kept:
+		case why == causeShardMoved && kept:
 			grace = 0 // it goes on there
 		case why == causeLeaving && r.kind == Remote && !kept:
-			grace = max(grace, time.Duration(s.leaveBy.Load())-2*endWait-c.moved)
+			grace = max(grace, time.Duration(s.leaveBy.Load())-2*endWait-c.movedAt)
 		}
 	}
-	late := now - c.moved - grace
+	late := now - c.movedAt - grace
 	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.end(r.number) && late < endWait {
 		return
 	}
-	s.cutRun(c, r, why)
+	s.cancelRun(c, r, why)
 }
 
 // sweepStuckStream closes a client that reads nothing and thereby delays the end of a cancelled
 // run. The next owner of the shard may be waiting for that.
 func (s *Server) sweepStuckStream(c *client, r run, now time.Duration) {
-	if c.cutRun != r.number {
-		c.cutRun, c.cutAt = r.number, now
+	if c.cancelledRun != r.number {
+		c.cancelledRun, c.cancelledAt = r.number, now
 		return
 	}
-	if now-c.cutAt >= endWait && c.slot.load().number == r.number {
-		_ = c.conn.Cut() // its goroutine gets an error
+	if now-c.cancelledAt >= endWait && c.slot.load().number == r.number {
+		_ = c.conn.Abort() // its goroutine gets an error
 	}
 }
 
-// stillThere reports whether the run is at the place to which the table routes its shard, as far
+// isAtRoute reports whether the run is at the place to which the table routes its shard, as far
 // as that is known. A node that has lost its lease has not lost the shard.
-func stillThere(r run, node *string, route *Route) bool {
+func isAtRoute(r run, node *string, route *Route) bool {
 	switch route.Kind {
 	case Held:
 		return route.Reason == ReasonNoLease || route.Reason == ReasonPaused || r.kind == Remote
@@ -219,24 +219,24 @@ func stillThere(r run, node *string, route *Route) bool {
 	return r.kind == Local
 }
 
-// cutRun cancels the run r, if it is still in progress.
-func (s *Server) cutRun(c *client, r run, why cause) { s.cutIn(&c.slot, r, why) }
+// cancelRun cancels the run r, if it is still in progress.
+func (s *Server) cancelRun(c *client, r run, why cause) { s.cancelIn(&c.slot, r, why) }
 
-// cutBeforeResponse cuts the run r, unless its response has begun since r was loaded. The slot
+// cancelBeforeResponse cuts the run r, unless its response has begun since r was loaded. The slot
 // decides in one step, so a response either goes on unharmed or does not send one byte.
-func (s *Server) cutBeforeResponse(c *client, r run, why cause) {
-	s.cutMatch(&c.slot, r, why, func(now run) bool { return now.number == r.number && now.flags&slotAnswered == 0 })
+func (s *Server) cancelBeforeResponse(c *client, r run, why cause) {
+	s.cancelMatching(&c.slot, r, why, func(now run) bool { return now.number == r.number && now.flags&slotAnswered == 0 })
 }
 
-func (s *Server) cutIn(in *slot, r run, why cause) {
-	s.cutMatch(in, r, why, func(now run) bool { return now.number == r.number })
+func (s *Server) cancelIn(in *slot, r run, why cause) {
+	s.cancelMatching(in, r, why, func(now run) bool { return now.number == r.number })
 }
 
-// cutMatch cuts the run r of a slot if match accepts what the slot holds at that moment.
-func (s *Server) cutMatch(in *slot, r run, why cause, match func(now run) bool) {
-	closes, cut := in.cut(why, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
+// cancelMatching cuts the run r of a slot if match accepts what the slot holds at that moment.
+func (s *Server) cancelMatching(in *slot, r run, why cause, match func(now run) bool) {
+	closes, cut := in.cancel(why, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
 	if cut {
-		if r.flags&slotEvents == 0 || why != causeMoved || !in.events.kept(r.number) {
+		if r.flags&slotEvents == 0 || why != causeShardMoved || !in.events.kept(r.number) {
 			s.metrics.cut(why.String(), 1)
 		}
 		closeAll(closes)

@@ -24,19 +24,19 @@ func Begin(ctx *fasthttp.RequestCtx) Task {
 }
 
 // Outlived reports whether the request of a handler, or of a Task that has not ended,
-// runs on though it should have been cut by now (Options.Outlived). Then it is cut.
-func Outlived(ctx *fasthttp.RequestCtx) bool {
+// runs on though it should have been cut by now (Options.LeaseExpired). Then it is cut.
+func LeaseExpired(ctx *fasthttp.RequestCtx) bool {
 	w, ok := ctx.Conn().(*wire)
-	return ok && w.task().Outlived()
+	return ok && w.task().LeaseExpired()
 }
 
 // Outlived is as the function. It may be asked after the Task has ended, and cuts nothing
 // but its own request.
-func (k Task) Outlived() bool {
-	if k.seat == nil || k.seat.s.o.Outlived == nil || !k.seat.s.o.Outlived() {
+func (k Task) LeaseExpired() bool {
+	if k.seat == nil || k.seat.s.o.LeaseExpired == nil || !k.seat.s.o.LeaseExpired() {
 		return false
 	}
-	k.seat.s.cutIn(k.slot, run{number: k.run}, causeLease)
+	k.seat.s.cancelIn(k.slot, run{number: k.run}, causeLease)
 	return true
 }
 
@@ -54,7 +54,7 @@ func (k Task) End() {
 
 // Break tells, before End, that it could not finish what it was to write of the
 // answer: the client gets 500, or its connection is cut.
-func (k Task) Break() {
+func (k Task) Fail() {
 	if k.seat != nil {
 		k.seat.broke.Store(true)
 	}
@@ -66,5 +66,5 @@ func (k Task) Panicked(v any) {
 		return
 	}
 	k.seat.s.appPanicked(v)
-	k.Break()
+	k.Fail()
 }

@@ -39,7 +39,7 @@ func (y *responseRelay) tunnel(p *attempt) bool {
 	if p.route.Kind == Local {
 		p.conn.pool.detach(p.conn, nil)
 	}
-	y.x.cut = true
+	y.x.aborted = true
 	y.answered(&p.conn.res)
 	y.s.metrics.tunnels.Add(1)
 	defer y.s.metrics.tunnels.Add(-1)
@@ -90,11 +90,11 @@ func (y *responseRelay) carry(l *upstreamConn, ws *webSocket) {
 	up := make(chan struct{})
 	go func() {
 		defer close(up)
-		if !y.s.carrySafely(upward) {
+		if !y.s.copySafely(upward) {
 			both()
 		}
 	}()
-	if !y.s.carrySafely(downward) {
+	if !y.s.copySafely(downward) {
 		both()
 	}
 	timer := time.AfterFunc(y.set.IdleTimeout, both)

@@ -107,7 +107,7 @@ func TestCutEndsUpgradedConnections(t *testing.T) {
 			if _, err := readHead(c.r); err != nil {
 				t.Fatal(err)
 			}
-			owner.Cut(allShards, "draining")
+			owner.CancelShards(allShards, "draining")
 			until(t, "released", func() bool { return owner.running.Load() == 0 })
 			_, _ = io.ReadAll(c.r)
 		})

@@ -107,9 +107,9 @@ func (ws *webSocket) broken() {
 		ws.lingers.Store(true)
 		ws.down.to.StopRead()
 	} else {
-		_ = ws.down.to.Cut() // its goroutine meets the error
+		_ = ws.down.to.Abort() // its goroutine meets the error
 	}
-	_ = ws.up.to.Cut()
+	_ = ws.up.to.Abort()
 }
 
 // upward carries what the client sends. An app that takes no more may have said

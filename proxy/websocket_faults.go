@@ -6,14 +6,14 @@ import (
 	"shardway/shardmap"
 )
 
-// SocketMark is what BreakSockets knows the sockets of a key by.
-func SocketMark(key string) uint64 { return KeyHash(nil, []byte(key)) }
+// WebSocketKeyHash is what MoveWebSockets knows the sockets of a key by.
+func WebSocketKeyHash(key string) uint64 { return KeyHash(nil, []byte(key)) }
 
-// BreakSockets ends the legs of the kept sockets that match names, by shard and mark, whose
+// MoveWebSockets ends the legs of the kept sockets that match names, by shard and mark, whose
 // clients are connected here, and returns how many it were. Each is handed over to where its
 // shard is, as if that had moved; with gap its leg is cut, as if the owner had died, which
 // counts among those that may break within a minute.
-func (s *Server) BreakSockets(match func(shard shardmap.Shard, mark uint64) bool, gap bool) int {
+func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, mark uint64) bool, gap bool) int {
 	many := 0
 	s.conns.each(func(c *client) {
 		k, r, l := c.session.Load(), c.slot.load(), c.slot.webSocket.Load()
@@ -21,7 +21,7 @@ func (s *Server) BreakSockets(match func(shard shardmap.Shard, mark uint64) bool
 			return
 		}
 		if gap {
-			s.cutRun(c, r, causeRehearsed)
+			s.cancelRun(c, r, causeMoveTest)
 		} else {
 			l.request(requestMove)
 			time.AfterFunc(s.o.DrainTimeout, l.lateToMove)
@@ -40,7 +40,7 @@ func (l *webSocketRelay) lateToMove() {
 		if !l.isOver() {
 			l.drainExpired.Store(true)
 			l.request(requestStop | requestClose)
-			l.cutAfter(endWait, l.upstream)
+			l.abortAfter(endWait, l.upstream)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestLegsAreInTheAccessLog(t *testing.T) {
 			t.Errorf("heard %q", got)
 		}
 		t.orphan()
-		t.b.CutUpstream("lapsed")
+		t.b.CancelUpstream("lapsed")
 		c.wantClosed(1012)
 		_ = c.Close()
 		t.until("the last line", func() bool { return log.has(`"lost"`) })
@@ -124,7 +124,7 @@ func TestSocketsThatMoveTogetherAreToldOfOnce(t *testing.T) {
 		t.until("all are there", func() bool { return metric(t.T, t.front, "shardway_websocket_resumptions_total", "resumed") == many })
 		time.Sleep(3 * time.Second)
 		t.orphan()
-		t.b.CutUpstream("lapsed")
+		t.b.CancelUpstream("lapsed")
 		for _, c := range all {
 			c.wantClosed(1012)
 		}
@@ -148,7 +148,7 @@ func TestSocketsThatMoveTogetherAreToldOfOnce(t *testing.T) {
 		}
 	}, func(o *proxy.Options) {
 		if o.Node == "front" {
-			o.HandedOver = func(h proxy.Handover) {
+			o.OnHandover = func(h proxy.Handover) {
 				mu.Lock()
 				defer mu.Unlock()
 				told = append(told, h)

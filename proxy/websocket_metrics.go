@@ -24,7 +24,7 @@ func socketDescs() []*prometheus.Desc {
 // collectSockets sends the metrics of kept sockets.
 func (s *Server) collectSockets(ch chan<- prometheus.Metric, count func(d *prometheus.Desc, v float64, labels ...string)) {
 	attached, detached := 0, 0
-	for _, x := range s.KeptSockets() {
+	for _, x := range s.WebSocketCounts() {
 		attached += x.Attached
 		detached += x.Detached
 	}

@@ -39,7 +39,7 @@ func (x *exchange) mayUseStream() bool { return x.isResumption() && !x.noStreams
 func (s *Server) openWebSocketStream(ctx context.Context, node string) *upstreamConn {
 	ctx, cancel := context.WithTimeout(ctx, streamWait)
 	defer cancel()
-	conn := s.o.Cluster.Leg(ctx, node)
+	conn := s.o.Cluster.OpenWebSocketStream(ctx, node)
 	if conn == nil {
 		return nil
 	}

@@ -20,7 +20,7 @@ func TestLanesOfSocketsAreForSockets(t *testing.T) {
 			t.Cleanup(func() { _ = near.Close(); _ = far.Close() })
 			return &upstreamConn{Conn: h1.NewConn(near, h1.Options{}), singleUse: lone}
 		}
-		s := New(Options{Room: queue.New(queue.Options{})})
+		s := New(Options{Queue: queue.New(queue.Options{})})
 		lanes, connections := make(chan struct{}), make(chan struct{}) // closed once they may be
 		var dials atomic.Int32
 		p := s.newPool("owner", func(context.Context) (*upstreamConn, error) {

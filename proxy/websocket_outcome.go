@@ -14,7 +14,7 @@ import (
 func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *Route) {
 	k := l.session
 	switch {
-	case l.clientEnded || l.clientGone || why == causeGone || why == causeShutdown:
+	case l.clientEnded || l.clientGone || why == causeClientGone || why == causeShutdown:
 	case l.invalid || l.appInvalid:
 		k.closing = closeProtocol
 	case l.closeForwarded:

@@ -59,8 +59,8 @@ func (l *webSocketRelay) runDirection(direction func() (parked bool), h *directi
 		}
 		h.parkedAt = 0
 	}
-	if !l.s.carrySafely(func() bool { parked = direction(); return true }) {
-		l.cutBoth()
+	if !l.s.copySafely(func() bool { parked = direction(); return true }) {
+		l.abortBoth()
 	}
 	return parked
 }

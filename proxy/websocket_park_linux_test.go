@@ -29,7 +29,7 @@ func inParked(t *testing.T, f func(t *parkedTest)) {
 	for way, each := range map[string]int{"local": 2, "apart": 4, "lanes": 4, "sealed lanes": 4} {
 		t.Run(way, func(t *testing.T) {
 			w := &parkedTest{T: t, app: &chat{t: t}, epoch: 1, each: each}
-			app, soon := rawApp(t, w.app.serve), func(o *proxy.Options) { o.SocketsLeave = time.Millisecond }
+			app, soon := rawApp(t, w.app.serve), func(o *proxy.Options) { o.ReconnectSpread = time.Millisecond }
 			w.front, w.b = newNode(t, "front", app, soon), newNode(t, "b", app, soon)
 			w.a = w.front
 			w.nodes = []*node{w.front, w.b}
@@ -143,16 +143,16 @@ func TestParkedSocketsAreFound(t *testing.T) {
 			for _, m := range t.nodes {
 				m.swap(t.epoch-1, t.epoch, held(proxy.ReasonOrphaned))
 			}
-			t.a.CutUpstream("lapsed")
+			t.a.CancelUpstream("lapsed")
 			t.own(t.b)
 		}, goesOn("1")},
 		"a move is rehearsed": {func(t *parkedTest, _ *client) {
-			if n := t.front.BreakSockets(func(shardOf, uint64) bool { return true }, false); n != 1 {
+			if n := t.front.MoveWebSockets(func(shardOf, uint64) bool { return true }, false); n != 1 {
 				t.Errorf("%d sockets are told to move, want 1", n)
 			}
 		}, goesOn("")},
 		"a break is": {func(t *parkedTest, _ *client) {
-			t.front.BreakSockets(func(shardOf, uint64) bool { return true }, true)
+			t.front.MoveWebSockets(func(shardOf, uint64) bool { return true }, true)
 		}, goesOn("1")},
 		"its app ends it": {func(t *parkedTest, _ *client) {
 			_, _ = t.app.conn(0).Write(message(0x88, false, "\x0f\xa1"))
@@ -168,7 +168,7 @@ func TestParkedSocketsAreFound(t *testing.T) {
 			go func() { _ = t.front.Shutdown(context.WithoutCancel(t.Context())) }()
 		}, func(_ *parkedTest, c *client) { c.wantClosed(1012) }},
 		"it is listed": {func(t *parkedTest, _ *client) {
-			if got := t.front.KeptSockets(); len(got) != 1 || got[0].Attached != 1 {
+			if got := t.front.WebSocketCounts(); len(got) != 1 || got[0].Attached != 1 {
 				t.Errorf("sockets: %+v", got)
 			}
 		}, func(_ *parkedTest, c *client) { _ = c.Close() }},

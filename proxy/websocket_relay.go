@@ -164,8 +164,10 @@ func (l *webSocketRelay) end() {
 	l.downstream.ResumeRead()
 }
 
-// cutAfter resets the connection c after d, unless the relay has ended by then.
-func (l *webSocketRelay) cutAfter(d time.Duration, c *h1.Conn) { l.runAfter(d, func() { _ = c.Cut() }) }
+// abortAfter resets the connection c after d, unless the relay has ended by then.
+func (l *webSocketRelay) abortAfter(d time.Duration, c *h1.Conn) {
+	l.runAfter(d, func() { _ = c.Abort() })
+}
 
 // runAfter calls f after d, unless the relay has ended by then. f must not block.
 func (l *webSocketRelay) runAfter(d time.Duration, f func()) {
@@ -248,27 +250,27 @@ func (l *webSocketRelay) finish() {
 	default:
 		l.request(requestStop)
 	}
-	l.cutAfter(endWait, l.upstream)
+	l.abortAfter(endWait, l.upstream)
 	<-l.upEnd
 }
 
-func (l *webSocketRelay) cutBoth() { closeAll([]*h1.Conn{l.downstream, l.upstream}) }
+func (l *webSocketRelay) abortBoth() { closeAll([]*h1.Conn{l.downstream, l.upstream}) }
 
-// cancel implements slot.cut for a resumable WebSocket. Only the relay ends, unless the client has
+// cancel implements slot.cancel for a resumable WebSocket. Only the relay ends, unless the client has
 // gone or the process stops. If this node has the app, the shard must become free: then downstream
 // is reset if it does not accept data within a moment. Otherwise a slow client may take its time.
 func (l *webSocketRelay) cancel(why cause, closes []*h1.Conn) []*h1.Conn {
 	switch why {
-	case causeGone, causeShutdown:
+	case causeClientGone, causeShutdown:
 		return append(closes, l.upstream, l.downstream)
-	case causeDrain:
+	case causeDrainTimeout:
 		l.drainExpired.Store(true)
 		l.request(requestStop | requestClose)
-		l.cutAfter(endWait, l.upstream)
-	case causeParting:
+		l.abortAfter(endWait, l.upstream)
+	case causeStopping:
 		l.drainExpired.Store(true)
 		closes = append(closes, l.upstream)
-	case causeNone, causeLease, causeAbandon, causePathDead, causeTimeout, causeMoved, causeLeaving, causeRehearsed:
+	case causeNone, causeLease, causeOwnerLost, causePathDead, causeTimeout, causeShardMoved, causeLeaving, causeMoveTest:
 		closes = append(closes, l.upstream)
 	}
 	if l.app {
@@ -284,7 +286,7 @@ func (l *webSocketRelay) cancelStuck() {
 	switch {
 	case l.isOver():
 	case l.down.lastActivity.Load() == activeNow:
-		l.ifRunning(func() { _ = l.downstream.Cut() })
+		l.ifRunning(func() { _ = l.downstream.Abort() })
 	default:
 		l.request(requestStop)
 		time.AfterFunc(endWait, l.cancelStuck)

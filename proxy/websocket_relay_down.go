@@ -42,7 +42,7 @@ func (l *webSocketRelay) copyDown() (parked bool) {
 		}
 		if w.Flush() != nil {
 			l.clientGone = true
-			_ = l.upstream.Cut()
+			_ = l.upstream.Abort()
 			return false
 		}
 		w.Idle()
@@ -124,6 +124,6 @@ func (l *webSocketRelay) writeDown(p []byte) {
 	}
 	if _, err := l.downstream.Writer().Write(p); err != nil {
 		l.clientGone = true
-		_ = l.upstream.Cut()
+		_ = l.upstream.Abort()
 	}
 }

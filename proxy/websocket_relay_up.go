@@ -79,7 +79,7 @@ func (l *webSocketRelay) forwardUp(p []byte) (n int, stop bool) {
 // handleClientClose records a close frame of downstream before the app can answer it.
 func (l *webSocketRelay) handleClientClose() {
 	l.clientClosed.Store(true)
-	l.awaitCloseReply(&l.down.direction, func() { l.ifRunning(func() { _ = l.upstream.Cut() }) })
+	l.awaitCloseReply(&l.down.direction, func() { l.ifRunning(func() { _ = l.upstream.Abort() }) })
 }
 
 // failProtocol ends a WebSocket whose client violates the protocol, after it has passed on the
@@ -89,7 +89,7 @@ func (l *webSocketRelay) failProtocol(before []byte, between bool) {
 	if l.clean = l.writeUp(before) && between; l.clean {
 		l.sendClose(closeProtocol, closeFrameWrite)
 	}
-	l.cutUpstreamAfter(endWait)
+	l.abortUpstreamAfter(endWait)
 }
 
 // writeUp writes to upstream. It reports false if upstream accepts no more data. The direction
@@ -102,15 +102,15 @@ func (l *webSocketRelay) writeUp(p []byte) bool {
 	}
 	if err != nil {
 		l.clean = false
-		l.cutUpstreamAfter(endWait)
+		l.abortUpstreamAfter(endWait)
 		return false
 	}
 	w.Idle()
 	return true
 }
 
-// cutUpstreamAfter resets upstream after d, unless the relay has ended by then.
-func (l *webSocketRelay) cutUpstreamAfter(d time.Duration) { l.cutAfter(d, l.upstream) }
+// abortUpstreamAfter resets upstream after d, unless the relay has ended by then.
+func (l *webSocketRelay) abortUpstreamAfter(d time.Duration) { l.abortAfter(d, l.upstream) }
 
 // shouldStopUp executes the pending requests, and reports whether the direction must stop.
 func (l *webSocketRelay) shouldStopUp() bool {
@@ -128,9 +128,9 @@ func (l *webSocketRelay) shouldStopUp() bool {
 	}
 	// Close the sending side after the last message. The owner then sends the close frame to the
 	// app.
-	l.cutUpstreamAfter(l.s.o.DrainTimeout + 2*moveAfter)
+	l.abortUpstreamAfter(l.s.o.DrainTimeout + 2*moveAfter)
 	if l.halfClosed = l.upstream.CloseWrite(); !l.halfClosed {
-		_ = l.upstream.Cut()
+		_ = l.upstream.Abort()
 	}
 	return true
 }
@@ -141,7 +141,7 @@ func (l *webSocketRelay) handOver() {
 	within := l.s.o.DrainTimeout
 	l.runAfter(within, func() {
 		l.drainExpired.Store(true)
-		_ = l.upstream.Cut()
+		_ = l.upstream.Abort()
 	})
 	l.sendClose(int(closeMoved), within)
 }
@@ -171,6 +171,6 @@ func (l *webSocketRelay) finishUp(err error) {
 	case !l.client && l.clientEOF && l.scan.Whole():
 		l.handOver()
 	default:
-		_ = l.upstream.Cut()
+		_ = l.upstream.Abort()
 	}
 }

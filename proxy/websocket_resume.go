@@ -25,7 +25,7 @@ func (y *responseRelay) startSession(p *attempt) bool {
 	if l.app {
 		p.conn.pool.detach(p.conn, nil)
 	}
-	y.x.cut, k.relayStarted = true, true
+	y.x.aborted, k.relayStarted = true, true
 	k.answered()
 	p.conn.pool.breaker.onAccepted()
 	if later {
@@ -74,7 +74,7 @@ func (c *client) resume() {
 	if k == nil || c.hasRelay() {
 		return
 	}
-	for k.resumes && !c.down.Load() {
+	for k.resumes && !c.closing.Load() {
 		k.resumes = false
 		if code, why := c.resumeSession(); code != 0 {
 			k.closing, k.why = code, why
@@ -84,7 +84,7 @@ func (c *client) resume() {
 		}
 		c.unfound()
 	}
-	if c.down.Load() {
+	if c.closing.Load() {
 		return
 	}
 	if k.closing != 0 {
@@ -112,7 +112,7 @@ func (c *client) resumeSession() (code int, why string) {
 	k.wait.Store(&cancel)
 	defer k.wait.Store(nil)
 	// The deadline also ends an attempt to which the app does not respond.
-	stop := context.AfterFunc(ctx, c.cutUnanswered)
+	stop := context.AfterFunc(ctx, c.cancelUnanswered)
 	defer stop()
 	c.wait.attemptContext = ctx //nolint:fatcontext // reset on return
 	defer func() { c.wait.attemptContext = nil }()
@@ -125,7 +125,7 @@ func (c *client) resumeSession() (code int, why string) {
 			k.gap = k.gap || !k.relayStarted
 		}
 		switch {
-		case c.down.Load() || k.relayStarted:
+		case c.closing.Load() || k.relayStarted:
 			c.x.leaveQueue()
 			return 0, ""
 		case k.refused != 0:
@@ -145,9 +145,9 @@ func (c *client) resumeSession() (code int, why string) {
 	}
 }
 
-// cutUnanswered cancels the run unless a response has begun.
-func (c *client) cutUnanswered() {
-	closes, _ := c.slot.cut(causeTimeout, func(r run, _ string) bool { return r.flags&slotAnswered == 0 }, nil)
+// cancelUnanswered cancels the run unless a response has begun.
+func (c *client) cancelUnanswered() {
+	closes, _ := c.slot.cancel(causeTimeout, func(r run, _ string) bool { return r.flags&slotAnswered == 0 }, nil)
 	closeAll(closes)
 }
 
@@ -156,7 +156,7 @@ func (c *client) cutUnanswered() {
 func (x *exchange) prepareRetry(wait time.Duration) {
 	x.leaveQueue()
 	x.safety, x.deadline, x.pause = unsafeMethod, time.Now().Add(wait), 0
-	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.wreck, x.cutRun = 0, 0, 0, 0, nil, false
+	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.wreck, x.runAborted = 0, 0, 0, 0, nil, false
 	x.noStreams = false // the next attempt uses another session
 }
 

@@ -177,17 +177,17 @@ func TestKeptSocketIsHandedOver(t *testing.T) {
 // next app is told that messages may be missing.
 func TestKeptSocketOutlivesItsOwner(t *testing.T) {
 	for name, end := range map[string]func(t *socketTest){
-		"lease cut": func(t *socketTest) { t.a.CutUpstream("lapsed") },
+		"lease cut": func(t *socketTest) { t.a.CancelUpstream("lapsed") },
 		"crash": func(t *socketTest) {
 			if t.local {
-				t.a.CutUpstream("lapsed")
+				t.a.CancelUpstream("lapsed")
 				return
 			}
 			t.a.host.Crash()
 		},
 		"abandoned": func(t *socketTest) {
-			if t.front.Abandon(func(_ shardOf, node string) bool { return node == "a" }) == 0 {
-				t.a.CutUpstream("lapsed")
+			if t.front.CancelForwarded(func(_ shardOf, node string) bool { return node == "a" }) == 0 {
+				t.a.CancelUpstream("lapsed")
 			}
 		},
 	} {

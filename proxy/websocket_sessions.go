@@ -14,7 +14,7 @@ import (
 )
 
 // Sockets counts the upgraded connections to this node's app.
-func (s *Server) Sockets() int {
+func (s *Server) CountUpgraded() int {
 	total := 0
 	for i := range s.load.shards {
 		total += int(s.load.shards[i].sockets.Load())
@@ -56,15 +56,15 @@ type sockets struct {
 
 // exclusiveUse is the only request or relay of a session that the app may have.
 type exclusiveUse struct {
-	cut  func()
-	gone chan struct{} // closed when the app has it no more
+	cancel   func()
+	released chan struct{} // closed when the app has it no more
 }
 
 // enter registers the only request or relay of a session that the app may have. It cancels an
 // earlier one that the ingress has given up, if this node has not noticed that yet. ok is false if
 // ctx ended first.
 func (x *sockets) enter(ctx context.Context, id [32]byte, cut func()) (leave func(), ok bool) {
-	mine := &exclusiveUse{cut: cut, gone: make(chan struct{})}
+	mine := &exclusiveUse{cancel: cut, released: make(chan struct{})}
 	for {
 		x.mu.Lock()
 		other := x.exclusive[id]
@@ -77,9 +77,9 @@ func (x *sockets) enter(ctx context.Context, id [32]byte, cut func()) (leave fun
 			return func() { x.leave(id, mine) }, true
 		}
 		x.mu.Unlock()
-		other.cut()
+		other.cancel()
 		select {
-		case <-other.gone:
+		case <-other.released:
 		case <-ctx.Done():
 			return nil, false
 		}
@@ -90,7 +90,7 @@ func (x *sockets) leave(id [32]byte, mine *exclusiveUse) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.exclusive, id)
-	close(mine.gone)
+	close(mine.released)
 }
 
 // probeHold is how long an app must keep a connection that it accepts. A process that dies may
@@ -114,7 +114,7 @@ func (s *Server) appRefuses() bool {
 		return x.none
 	}
 	x.asked = time.Now()
-	ctx, cancel := context.WithTimeout(s.life, s.set.Load().ConnectTimeout)
+	ctx, cancel := context.WithTimeout(s.lifeCtx, s.set.Load().ConnectTimeout)
 	defer cancel()
 	conn, err := s.o.DialUpstream(ctx)
 	x.none = err != nil || !holds(conn)
@@ -192,7 +192,7 @@ func (c *client) runSocket(p *attempt) decision {
 		}
 	}
 	mine := c.slot.load()
-	leave, ok := c.s.sockets.enter(c.wait.context(), k.id, func() { c.s.cutRun(c, mine, causeGone) })
+	leave, ok := c.s.sockets.enter(c.wait.context(), k.id, func() { c.s.cancelRun(c, mine, causeClientGone) })
 	if !ok {
 		k.answered()
 		p.cancelUnsent()
@@ -211,12 +211,12 @@ func (c *client) runSocket(p *attempt) decision {
 // replaced reports whether the run was cancelled in favor of another one of the same session,
 // because the node that has the client has given this one up.
 func (c *client) replaced(why cause) bool {
-	return why == causeGone && c.ingress != "" && c.x.session != nil && c.body.rerr == nil
+	return why == causeClientGone && c.ingress != "" && c.x.session != nil && c.body.rerr == nil
 }
 
 // cede ends a run that was replaced, and its connection. It does not cancel the other run in turn.
 func (c *client) cede() decision {
-	c.x.cut = true
+	c.x.aborted = true
 	return done
 }
 
@@ -252,14 +252,14 @@ func (s *Server) sweepSocket(c *client, k *webSocketSession, now time.Duration) 
 		return
 	}
 	if k.leaves == 0 {
-		k.leaves = now + 1 + time.Duration(rand.Int64N(max(int64(s.o.SocketsLeave), 1))) //nolint:gosec // it spreads load
+		k.leaves = now + 1 + time.Duration(rand.Int64N(max(int64(s.o.ReconnectSpread), 1))) //nolint:gosec // it spreads load
 	}
 	if now < k.leaves {
 		return
 	}
 	if l := c.slot.webSocket.Load(); l != nil {
 		l.request(requestReconnect | requestStop | requestClose)
-		l.cutUpstreamAfter(endWait)
+		l.abortUpstreamAfter(endWait)
 	}
 	if end := k.wait.Load(); end != nil {
 		(*end)()
@@ -273,26 +273,26 @@ func (s *Server) sweepRelay(c *client, r run, t *Table, now time.Duration) {
 	if l == nil || r.flags&slotKeyless != 0 {
 		return
 	}
-	if int(r.shard) < t.Shards() && !departs(r, c.slot.node.Load(), t.Route(r.shard)) {
-		c.moved = 0
+	if int(r.shard) < t.Shards() && !isMoving(r, c.slot.node.Load(), t.Route(r.shard)) {
+		c.movedAt = 0
 		return
 	}
-	if c.moved == 0 {
-		c.moved = now
+	if c.movedAt == 0 {
+		c.movedAt = now
 		if l.client {
 			s.sockets.handovers.ask(l)
 		}
 	}
-	if now-c.moved >= moveAfter {
+	if now-c.movedAt >= moveAfter {
 		l.request(requestMove)
 	}
 }
 
 // departs reports whether the shard of a relay is about to move. An owner that is only silent may
 // still serve it.
-func departs(r run, node *string, route *Route) bool {
+func isMoving(r run, node *string, route *Route) bool {
 	if r.kind == Remote && route.Kind == Held {
 		return route.Reason == ReasonMoving || route.Reason == ReasonAbsent
 	}
-	return !stillThere(r, node, route)
+	return !isAtRoute(r, node, route)
 }

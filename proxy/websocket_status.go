@@ -160,7 +160,7 @@ func (c *client) unfound() {
 	switch {
 	case k.relayStarted:
 		return
-	case c.down.Load():
+	case c.closing.Load():
 		end = sessionClientGone
 	case k.refused != 0:
 		end = sessionRefused
@@ -174,23 +174,23 @@ func (c *client) unfound() {
 	}
 }
 
-// ShardSockets counts the WebSockets of a shard at this node.
-type ShardSockets struct {
+// ShardWebSockets counts the WebSockets of a shard at this node.
+type ShardWebSockets struct {
 	Shard shardmap.Shard
 	// Attached and Detached are the resumable WebSockets whose clients are connected to this node,
 	// with and without an upstream connection.
 	Attached, Detached int
 	// Legs and Plain are the WebSockets at this node's app. Legs are resumable, wherever the
 	// client is connected. Plain are other upgraded connections.
-	Legs, Plain int
+	Resumable, Plain int
 }
 
-// KeptSockets returns the counts for each shard that has upgraded connections at this node.
-func (s *Server) KeptSockets() []ShardSockets {
-	by := map[shardmap.Shard]*ShardSockets{}
-	of := func(shard shardmap.Shard) *ShardSockets {
+// WebSocketCounts returns the counts for each shard that has upgraded connections at this node.
+func (s *Server) WebSocketCounts() []ShardWebSockets {
+	by := map[shardmap.Shard]*ShardWebSockets{}
+	of := func(shard shardmap.Shard) *ShardWebSockets {
 		if by[shard] == nil {
-			by[shard] = &ShardSockets{Shard: shard}
+			by[shard] = &ShardWebSockets{Shard: shard}
 		}
 		return by[shard]
 	}
@@ -206,16 +206,16 @@ func (s *Server) KeptSockets() []ShardSockets {
 		switch r := c.slot.load(); {
 		case r.kind != Local || r.flags&(slotTunnel|slotKeyless) != slotTunnel:
 		case r.flags&slotSocket != 0:
-			of(r.shard).Legs++
+			of(r.shard).Resumable++
 		default:
 			of(r.shard).Plain++
 		}
 	})
-	out := make([]ShardSockets, 0, len(by))
+	out := make([]ShardWebSockets, 0, len(by))
 	for _, x := range by {
 		out = append(out, *x)
 	}
-	slices.SortFunc(out, func(a, b ShardSockets) int { return cmp.Compare(a.Shard, b.Shard) })
+	slices.SortFunc(out, func(a, b ShardWebSockets) int { return cmp.Compare(a.Shard, b.Shard) })
 	return out
 }
 

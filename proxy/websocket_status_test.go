@@ -38,7 +38,7 @@ func TestLegsAreCounted(t *testing.T) {
 		t.wantMetric(1, "shardway_websocket_upstream_closes_total", "handed-over")
 		t.wantMetric(1, "shardway_websocket_handover_duration_seconds", "planned")
 		t.orphan()
-		t.b.CutUpstream("lapsed")
+		t.b.CancelUpstream("lapsed")
 		t.own(t.b)
 		t.until("a third leg", func() bool { return len(t.app.legs()) == 3 })
 		t.until("attached", func() bool { return metric(t.T, t.front, "shardway_resumable_websockets", "attached") == 1 })
@@ -94,25 +94,25 @@ func TestSocketsAreCountedByShard(t *testing.T) {
 	inSockets(t, plainChat, func(t *socketTest) {
 		shard := shardmap.Of("k", shards)
 		c := t.front.socket()
-		want := proxy.ShardSockets{Shard: shard, Attached: 1}
+		want := proxy.ShardWebSockets{Shard: shard, Attached: 1}
 		if t.local {
-			want.Legs = 1
-		} else if got := t.a.KeptSockets(); len(got) != 1 || got[0] != (proxy.ShardSockets{Shard: shard, Legs: 1}) {
+			want.Resumable = 1
+		} else if got := t.a.WebSocketCounts(); len(got) != 1 || got[0] != (proxy.ShardWebSockets{Shard: shard, Resumable: 1}) {
 			t.Errorf("at the owner: %+v", got)
 		}
-		if got := t.front.KeptSockets(); len(got) != 1 || got[0] != want {
+		if got := t.front.WebSocketCounts(); len(got) != 1 || got[0] != want {
 			t.Errorf("at the client's node: %+v, want %+v", got, want)
 		}
 		t.propose()
 		t.until("it is without a leg", func() bool {
-			got := t.front.KeptSockets()
-			return len(got) == 1 && got[0] == proxy.ShardSockets{Shard: shard, Detached: 1}
+			got := t.front.WebSocketCounts()
+			return len(got) == 1 && got[0] == proxy.ShardWebSockets{Shard: shard, Detached: 1}
 		})
 		_ = c.Close()
 	})
 	inSockets(t, plainChat, func(t *socketTest) {
 		c := t.front.socket()
-		if got := t.a.KeptSockets(); len(got) != 1 || got[0].Plain != 1 || got[0].Attached+got[0].Legs != 0 {
+		if got := t.a.WebSocketCounts(); len(got) != 1 || got[0].Plain != 1 || got[0].Attached+got[0].Resumable != 0 {
 			t.Errorf("of a socket that is not kept: %+v", got)
 		}
 		_ = c.Close()
@@ -128,11 +128,11 @@ func TestMovesAreRehearsed(t *testing.T) {
 				c := t.front.socket()
 				c.say("one")
 				t.until("got", t.app.has(1))
-				shard, mark := shardmap.Of("k", shards), proxy.SocketMark("k")
-				if n := t.front.BreakSockets(func(s shardmap.Shard, m uint64) bool { return s != shard || m != mark }, gap); n != 0 {
+				shard, mark := shardmap.Of("k", shards), proxy.WebSocketKeyHash("k")
+				if n := t.front.MoveWebSockets(func(s shardmap.Shard, m uint64) bool { return s != shard || m != mark }, gap); n != 0 {
 					t.Errorf("%d sockets of others are broken", n)
 				}
-				if n := t.front.BreakSockets(func(s shardmap.Shard, m uint64) bool { return s == shard && m == mark }, gap); n != 1 {
+				if n := t.front.MoveWebSockets(func(s shardmap.Shard, m uint64) bool { return s == shard && m == mark }, gap); n != 1 {
 					t.Errorf("%d sockets are broken, want 1", n)
 				}
 				t.until("a second leg", func() bool { return len(t.app.legs()) == 2 })
@@ -142,7 +142,7 @@ func TestMovesAreRehearsed(t *testing.T) {
 				if h := t.app.legs()[1]; (h.Get("Shardway-WebSocket-Gap") == "1") != gap || h.Get("Shardway-WebSocket-Resumed") != "1" || t.app.most != 1 {
 					t.Errorf("%v, %d legs at once", h, t.app.most)
 				}
-				if !t.local && t.a.BreakSockets(func(shardmap.Shard, uint64) bool { return true }, gap) != 0 {
+				if !t.local && t.a.MoveWebSockets(func(shardmap.Shard, uint64) bool { return true }, gap) != 0 {
 					t.Error("the owner breaks legs whose client is elsewhere")
 				}
 				_ = c.Close()
@@ -161,7 +161,7 @@ func TestRehearsedMoveWaitsForAMessageForDrainTimeout(t *testing.T) {
 				whole := append(message(0x01, true, "wh"), message(0x80, true, "ole")...)
 				c.send("%s", whole[:10])
 				time.Sleep(10 * time.Millisecond)
-				if n := t.front.BreakSockets(func(shardmap.Shard, uint64) bool { return true }, false); n != 1 {
+				if n := t.front.MoveWebSockets(func(shardmap.Shard, uint64) bool { return true }, false); n != 1 {
 					t.Fatalf("%d sockets are broken, want 1", n)
 				}
 				time.Sleep(4900 * time.Millisecond)

@@ -67,7 +67,7 @@ func TestWebSocketIsToldThatItsShardMoved(t *testing.T) {
 	for way, start := range ways() {
 		for name, end := range map[string]func(front, owner *node){
 			"moved": move,
-			"cut":   func(_, owner *node) { owner.Cut(allShards, "draining") },
+			"cut":   func(_, owner *node) { owner.CancelShards(allShards, "draining") },
 		} {
 			for _, busy := range []bool{false, true} {
 				t.Run(way+" "+name, func(t *testing.T) {

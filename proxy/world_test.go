@@ -203,10 +203,10 @@ func (n *node) start(clients, peers net.Listener, change []func(*proxy.Options))
 	for _, f := range change {
 		f(&o)
 	}
-	if o.Room == nil {
-		o.Room = queue.New(queue.Options{Wait: o.QueueWait})
+	if o.Queue == nil {
+		o.Queue = queue.New(queue.Options{Wait: o.QueueWait})
 	}
-	n.room = o.Room
+	n.room = o.Queue
 	n.Server = proxy.New(o)
 	n.CountBuffers(&n.lent)
 	ctx, cancel := context.WithCancel(context.Background())

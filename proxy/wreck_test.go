@@ -122,7 +122,7 @@ func TestWhatIsCutHereEndedNobody(t *testing.T) {
 	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: k\r\n\r\n")
 	<-reached
 	n.swap(1, 1, remote("b", 1))
-	n.Abandon(func(_ shardmap.Shard, node string) bool { return node == "a" })
+	n.CancelForwarded(func(_ shardmap.Shard, node string) bool { return node == "a" })
 	if res, body := c.answer("GET"); res.StatusCode != http.StatusOK {
 		t.Errorf("answer = %s %s", res.Status, body)
 	}

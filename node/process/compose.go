@@ -202,7 +202,7 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 	}
 	o := proxy.Options{
 		MaxUpstreamConns: c.MaxUpstreamConns, MaxShardConns: c.MaxShardConns, MaxStreams: c.MaxStreams, BodyBuffer: int(c.BodyBuffer), MaxConns: c.MaxConns, Settings: set,
-		ResumeTimeout: c.WebSocketResumeTimeout, DrainTimeout: c.DrainTimeout, SocketsLeave: c.ShutdownTimeout / 2,
+		ResumeTimeout: c.WebSocketResumeTimeout, DrainTimeout: c.DrainTimeout, ReconnectSpread: c.ShutdownTimeout / 2,
 	}
 	if c.Upstream != "" {
 		o.DialUpstream, err = proxy.DialURL(c.Upstream)

@@ -181,7 +181,7 @@ func (c *Conn) CloseLast() {
 // Cut closes the connection at once, whatever it carries, so that the peer sees
 // a cut and not an end: by a reset where there is TCP, without close_notify on
 // TLS, which might wait for a peer that reads nothing. Any goroutine may call it.
-func (c *Conn) Cut() error {
+func (c *Conn) Abort() error {
 	if c.closed.Swap(true) {
 		return nil
 	}

@@ -35,7 +35,7 @@ func TestWhoHasParkedIsWokenOnce(t *testing.T) {
 	for how, f := range map[string]func(c *h1.Conn, w *watcher){
 		"something has come": func(_ *h1.Conn, w *watcher) { w.ready() },
 		"closed":             func(c *h1.Conn, _ *watcher) { _ = c.Close() },
-		"cut":                func(c *h1.Conn, _ *watcher) { _ = c.Cut() },
+		"cut":                func(c *h1.Conn, _ *watcher) { _ = c.Abort() },
 		"paused":             func(c *h1.Conn, _ *watcher) { c.PauseRead() },
 		"stopped":            func(c *h1.Conn, _ *watcher) { c.StopRead() },
 	} {

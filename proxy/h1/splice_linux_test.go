@@ -301,7 +301,7 @@ func TestSplicedAnswersAreCutVisibly(t *testing.T) {
 	}{
 		"the app dies":   {func(h *hop) { shut(h.t, h.app) }, io.ErrUnexpectedEOF},
 		"the app pauses": {func(*hop) {}, os.ErrDeadlineExceeded},
-		"cut here":       {func(h *hop) { _ = h.up.Cut() }, net.ErrClosed},
+		"cut here":       {func(h *hop) { _ = h.up.Abort() }, net.ErrClosed},
 		"stopped here":   {func(h *hop) { h.up.StopRead() }, h1.ErrStopped},
 	}
 	part := noise(2 << 20)

@@ -126,7 +126,7 @@ func TestCutUnderTLSIsAtOnceAndNoEnd(t *testing.T) {
 	}()
 	<-blocked
 	began := time.Now()
-	_ = c.Cut()
+	_ = c.Abort()
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("Cut took %v", took)
 	}
