@@ -8,15 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 	"shardway/shardmap"
 )
 
 // unborn is a cluster whose shards nobody knows yet.
-type tempSocketPath struct{ *fake }
+type shardless struct{ *fake }
 
-func (tempSocketPath) Map() api.Map { return api.Map{} }
+func (shardless) Map() api.Map { return api.Map{} }
 
 // markless is one that names no keys and has no policy: it has a Cluster's methods and no
 // others.
@@ -90,9 +90,9 @@ func TestPolicyMistakesNameWhatAndRemedy(t *testing.T) {
 		{nil, "pin?shard=1", 400, place},
 		{nil, "pin?shard=1&node=n3&zone=east", 400, `zone = "east" is given beside node: leave out one of the two`},
 		{nil, "unpin", 400, noShard},
-		{func(f *fake) api.Cluster { return tempSocketPath{f} }, "unpin?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
-		{func(f *fake) api.Cluster { return tempSocketPath{f} }, "unpin?shard=1", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
-		{func(f *fake) api.Cluster { return tempSocketPath{f} }, "quarantine?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) api.Cluster { return shardless{f} }, "unpin?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) api.Cluster { return shardless{f} }, "unpin?shard=1", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
+		{func(f *fake) api.Cluster { return shardless{f} }, "quarantine?key=alice", 503, "the node does not know the cluster's shards yet: ask again once /readyz is green"},
 		{func(f *fake) api.Cluster { return markless{f} }, "quarantine?key=alice", 404, "this node knows no keys"},
 	} {
 		f := newFake()
@@ -195,12 +195,12 @@ func TestClientQuarantines(t *testing.T) {
 	f := newFake()
 	c, _ := start(t, f)
 	three, alice := uint32(3), uint32(shardmap.Of("alice", 4))
-	marked := admin.KeyName{Hash: "0123456789abcdef", Shard: &three}
+	marked := client.KeyName{Hash: "0123456789abcdef", Shard: &three}
 	for _, tc := range []struct {
 		do   func() (api.Action, error)
 		want api.Action
 	}{
-		{func() (api.Action, error) { return c.Quarantine(t.Context(), admin.KeyName{Key: "alice"}, "") }, api.Action{Verb: api.Quarantine, Shard: alice, Hash: "0000000000000065"}},
+		{func() (api.Action, error) { return c.Quarantine(t.Context(), client.KeyName{Key: "alice"}, "") }, api.Action{Verb: api.Quarantine, Shard: alice, Hash: "0000000000000065"}},
 		{func() (api.Action, error) { return c.Quarantine(t.Context(), marked, "1h") }, api.Action{Verb: api.Quarantine, Shard: 3, Hash: marked.Hash, For: "1h"}},
 		{func() (api.Action, error) { return c.Lift(t.Context(), marked) }, api.Action{Verb: api.Lift, Shard: 3, Hash: marked.Hash}},
 	} {

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 )
 
@@ -17,9 +16,4 @@ func (s *Server) backup(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Disposition", `attachment; filename="shardway.backup"`)
 	write(w, "application/octet-stream", b)
 	return nil
-}
-
-// Backup returns the control state as a file for the command restore.
-func (c *Client) Backup(ctx context.Context) ([]byte, error) {
-	return c.do(ctx, call{method: http.MethodGet, path: "/v1/backup"})
 }

@@ -1,13 +1,9 @@
 package admin
 
 import (
-	"context"
 	"net/http"
-	"net/url"
-	"strconv"
 
 	"shardway/internal/problem"
-	"shardway/verdict"
 )
 
 func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
@@ -31,9 +27,4 @@ func (s *Server) checkup(w http.ResponseWriter, r *http.Request) error {
 		c.Reports[i].Findings, c.Reports[i].Unreached = nonNil(c.Reports[i].Findings), nonNil(c.Reports[i].Unreached)
 	}
 	return writeJSON(w, c)
-}
-
-// Checkup makes the node collect reports from all nodes.
-func (c *Client) Checkup(ctx context.Context, reach bool) (verdict.Checkup, error) {
-	return getJSON[verdict.Checkup](ctx, c, "/v1/checkup", url.Values{"reach": {strconv.FormatBool(reach)}})
 }

@@ -6,9 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/admin/apitest"
+	"shardway/admin/client"
 	"shardway/internal/problem"
 )
 
@@ -31,7 +30,7 @@ func listen(t *testing.T) net.Listener {
 
 // start serves the cluster on loopback until the test ends, and returns a client
 // and what stops the server and waits for it.
-func start(t *testing.T, c api.Cluster) (*admin.Client, func()) {
+func start(t *testing.T, c api.Cluster) (*client.Client, func()) {
 	t.Helper()
 	ln := listen(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -54,9 +53,9 @@ func start(t *testing.T, c api.Cluster) (*admin.Client, func()) {
 	return client, stop
 }
 
-func clientFor(t *testing.T, addr string) *admin.Client {
+func clientFor(t *testing.T, addr string) *client.Client {
 	t.Helper()
-	c, err := admin.NewClient(addr)
+	c, err := client.New(addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,67 +152,6 @@ func TestServeEndsLongPollsWhenStopped(t *testing.T) {
 	var p *problem.Problem
 	if err := <-failed; !errors.As(err, &p) || p.Code != problem.NotReady {
 		t.Errorf("MapAfter at a server that stops = %v, want not-ready", err)
-	}
-}
-
-func TestClientSaysThatNothingListens(t *testing.T) {
-	ln := listen(t)
-	addr := ln.Addr().String()
-	_ = ln.Close()
-	_, err := clientFor(t, addr).Status(t.Context())
-	if err == nil || !errors.Is(err, syscall.ECONNREFUSED) || !strings.HasPrefix(err.Error(), "nothing listens on "+addr+": ") || !strings.Contains(err.Error(), "--admin ADDR") {
-		t.Errorf("Status = %v, want that nothing listens there and the flag", err)
-	}
-}
-
-func TestClientKnowsAnAppPortFromAnOpsPort(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		problem.Write(w, problem.New(problem.NoKey, "no header X-Shard-Key"))
-	}))
-	defer srv.Close()
-	addr := srv.Listener.Addr().String()
-	_, err := clientFor(t, addr).Status(t.Context())
-	if err == nil || !strings.HasPrefix(err.Error(), addr+" is not a Shardway admin port (GET /status: 400 Bad Request)") {
-		t.Errorf("Status = %v, want that it is not an admin port", err)
-	}
-}
-
-func TestClientGivesUpOnASilentServer(t *testing.T) {
-	ln := listen(t)
-	defer func() { _ = ln.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-	defer cancel()
-	_, err := clientFor(t, ln.Addr().String()).Status(ctx)
-	if err == nil || !strings.HasPrefix(err.Error(), "no answer from ") || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Status = %v, want no answer in time", err)
-	}
-}
-
-// Who is told that a port speaks plain HTTP is told an address that can be used as it stands.
-func TestPlainPortIsNamedAsSuch(t *testing.T) {
-	s := httptest.NewServer(http.NotFoundHandler())
-	defer s.Close()
-	c, err := admin.NewClient("https://" + s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = c.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "name it as "+s.URL+" if") {
-		t.Errorf("Status = %v, want %s named", err, s.URL)
-	}
-}
-
-func TestNewClientTakesAddresses(t *testing.T) {
-	for addr, ok := range map[string]bool{
-		"127.0.0.1:8081": true, ":8081": true, "[::1]:8081": true, "node-1:8081": true, "http://node-1:8081": true, "http://node-1:8081/": true,
-		"": false, "8081": false, "node-1": false, "node-1:": false, "https://x:1": true, "https://x:1/y": false, "http://x:1/status": false, "ftp://x": false, "a:b:c": false, "http://u@x:1": false,
-	} {
-		_, err := admin.NewClient(addr)
-		if (err == nil) != ok {
-			t.Errorf("NewClient(%q) = %v, want ok = %v", addr, err, ok)
-		}
-		if err != nil && !strings.Contains(err.Error(), "--admin") {
-			t.Errorf("NewClient(%q) = %v: does not name --admin", addr, err)
-		}
 	}
 }
 

@@ -1,13 +1,11 @@
-// Package admin contains the admin HTTP server of a node, and the client that the commands use.
-// Package admin/api contains the JSON types and the interfaces to the node.
+// Package admin contains the admin HTTP server of a node. Package admin/api contains the JSON types
+// and the interfaces to the node, and package admin/client the client that the commands use.
 //
 // # Types
 //
 //   - Server serves the admin port: probes, status, lists, actions, events, metrics, profiles and
 //     the dashboard. It keeps no state of the cluster. Its api.Set contains the services of the
 //     node; the server responds with 404 to requests for a service that is nil.
-//   - Client sends requests to the admin port of one node. LocalClient uses the Unix socket in the
-//     data directory of a node.
 //   - Access contains the tokens, certificate authorities and host names of an admin port.
 //
 // # Concurrency

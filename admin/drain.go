@@ -1,9 +1,7 @@
 package admin
 
 import (
-	"context"
 	"net/http"
-	"net/url"
 
 	"shardway/admin/api"
 	"shardway/internal/problem"
@@ -29,9 +27,4 @@ func (s *Server) drain(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, d)
-}
-
-// DrainState returns the progress of the drain of a node.
-func (c *Client) DrainState(ctx context.Context, node string) (api.DrainState, error) {
-	return getJSON[api.DrainState](ctx, c, "/v1/drain", url.Values{"node": {node}})
 }

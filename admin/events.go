@@ -2,10 +2,8 @@ package admin
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -161,14 +159,4 @@ func (s *eventStream) flush() bool {
 	_, err := s.w.Write(s.b.Bytes())
 	s.b.Reset()
 	return err == nil && s.rc.Flush() == nil
-}
-
-// Events returns the events after the event with this ID, or all events if after is empty. If
-// there are none, it waits for the next event, for up to 1 min.
-func (c *Client) Events(ctx context.Context, after string, wait time.Duration) (api.EventList, error) {
-	q := url.Values{"wait": {wait.String()}}
-	if after != "" {
-		q.Set("after", after)
-	}
-	return fetchJSON[api.EventList](ctx, c, call{method: http.MethodGet, path: "/v1/events?" + q.Encode(), serverWait: min(wait, api.MaxWait)})
 }

@@ -21,6 +21,7 @@ import (
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/admin/apitest"
+	"shardway/admin/client"
 	"shardway/internal/problem"
 )
 
@@ -351,7 +352,7 @@ func TestCertificatesLetIn(t *testing.T) {
 	chained := between.issue(t, "frank", x509.ExtKeyUsageClientAuth)
 	chained.Certificate = append(chained.Certificate, between.cert.Raw)
 	for name, tt := range map[string]struct {
-		show         admin.Credentials
+		show         client.Credentials
 		look, remove int
 	}{
 		"by one between": {certificate(server, chained), 200, 403},
@@ -360,9 +361,9 @@ func TestCertificatesLetIn(t *testing.T) {
 		"stranger":       {certificate(server, stranger.issue(t, "eve", x509.ExtKeyUsageClientAuth)), 401, 401},
 		"a server's":     {certificate(server, writers.issue(t, "app", x509.ExtKeyUsageServerAuth)), 401, 401},
 		"nothing":        {certificate(server), 401, 401},
-		"token over TLS": {admin.Credentials{Token: readToken, TLS: certificate(server).TLS}, 200, 403},
+		"token over TLS": {client.Credentials{Token: readToken, TLS: certificate(server).TLS}, 200, 403},
 	} {
-		c, err := admin.NewClientWith(ln.Addr().String(), tt.show)
+		c, err := client.NewWith(ln.Addr().String(), tt.show)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -380,7 +381,7 @@ func TestCertificatesLetIn(t *testing.T) {
 		t.Errorf("did %+v, want one by dave", did)
 	}
 	// Who does not believe the port does not speak with it, and is told why.
-	c, err := admin.NewClientWith(ln.Addr().String(), certificate(stranger))
+	c, err := client.NewWith(ln.Addr().String(), certificate(stranger))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -409,7 +410,7 @@ func TestTokenGoesOverTheNetworkOnlyOverTLSOrAloud(t *testing.T) {
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
 	// 0.0.0.0 is not loopback by its looks, and leads there.
 	for addr, clear := range map[string]bool{"0.0.0.0:" + port: false, "http://0.0.0.0:" + port: true, "127.0.0.1:" + port: true} {
-		c, err := admin.NewClientWith(addr, admin.Credentials{Token: readToken})
+		c, err := client.NewWith(addr, client.Credentials{Token: readToken})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -437,8 +438,8 @@ func statusOf(err error) int {
 }
 
 // certificate is what a client shows that believes an authority.
-func certificate(believe *ca, own ...tls.Certificate) admin.Credentials {
-	return admin.Credentials{TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: believe.pool(), Certificates: own}}
+func certificate(believe *ca, own ...tls.Certificate) client.Credentials {
+	return client.Credentials{TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: believe.pool(), Certificates: own}}
 }
 
 func serveOne(h http.Handler, r *http.Request) *httptest.ResponseRecorder {

@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 
-	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
@@ -16,9 +14,4 @@ func (s *Server) hot(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, s.api.Hot.Hot(r.Context()))
-}
-
-// Hot returns the load of the cluster.
-func (c *Client) Hot(ctx context.Context) (api.HotList, error) {
-	return getJSON[api.HotList](ctx, c, "/v1/hot", nil)
 }

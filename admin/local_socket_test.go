@@ -14,6 +14,8 @@ import (
 
 	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
+	"shardway/admin/localsock"
 )
 
 // self is a node with three shards, as it is asked on its own machine.
@@ -33,7 +35,7 @@ func (s *self) SelfState() api.DrainState {
 // serveSelf serves s in a data directory until the test ends or stop is called.
 func serveSelf(t *testing.T, data string, s *self) (stop func()) {
 	t.Helper()
-	ln, err := admin.ListenLocal(t.Context(), data)
+	ln, err := localsock.Listen(t.Context(), data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +57,7 @@ func TestOwnSocketIsItsOwnersAloneAndGoes(t *testing.T) {
 	if err != nil || st.Mode() != fs.ModeSocket|0o600 {
 		t.Errorf("the socket is %v, %v, want mode 0600", st, err)
 	}
-	c, err := admin.NewLocalClient(data)
+	c, err := client.NewLocal(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +97,7 @@ func TestWhatAKilledNodeLeftIsReplaced(t *testing.T) {
 	if err = os.MkdirAll(filepath.Join(path+".tmp", "s"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c, err := admin.NewLocalClient(data)
+	c, err := client.NewLocal(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +118,7 @@ func TestWhatAKilledNodeLeftIsReplaced(t *testing.T) {
 	if err := os.Symlink(elsewhere, path); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := admin.ListenLocal(t.Context(), data); err == nil || !strings.Contains(err.Error(), path+" exists and is not a socket: remove it") {
+	if _, err := localsock.Listen(t.Context(), data); err == nil || !strings.Contains(err.Error(), path+" exists and is not a socket: remove it") {
 		t.Errorf("beside a link: %v", err)
 	}
 	if b, err := os.ReadFile(elsewhere); err != nil || string(b) != "kept" {
@@ -130,8 +132,8 @@ func TestPathThatIsTooLongForASocketIsSaidSo(t *testing.T) {
 	if err := os.Mkdir(data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	_, listening := admin.ListenLocal(t.Context(), data)
-	_, asking := admin.NewLocalClient(data)
+	_, listening := localsock.Listen(t.Context(), data)
+	_, asking := client.NewLocal(data)
 	for _, err := range []error{listening, asking} {
 		if err == nil || !strings.Contains(err.Error(), "a socket in it leaves room for") {
 			t.Errorf("with a path of %d bytes: %v", len(data), err)

@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 
-	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
@@ -20,9 +18,4 @@ func (s *Server) owned(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, list)
-}
-
-// Owned returns the shards of the app of the node.
-func (c *Client) Owned(ctx context.Context) (api.OwnedList, error) {
-	return getJSON[api.OwnedList](ctx, c, "/v1/owned", nil)
 }

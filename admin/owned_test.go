@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 )
 
 // owning is a cluster that knows what its app has.
@@ -54,7 +54,7 @@ func TestOwnedIsShown(t *testing.T) {
 func TestClientAsksWhatIsOwned(t *testing.T) {
 	s := httptest.NewServer(handlerOf(owning{newFake()}))
 	defer s.Close()
-	c, err := admin.NewClient(s.URL)
+	c, err := client.New(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

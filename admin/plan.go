@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 
-	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
@@ -20,9 +18,4 @@ func (s *Server) plan(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, p)
-}
-
-// Plan returns the moves of the next map.
-func (c *Client) Plan(ctx context.Context) (api.Plan, error) {
-	return getJSON[api.Plan](ctx, c, "/v1/plan", nil)
 }

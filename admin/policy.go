@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 
-	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
@@ -16,9 +14,4 @@ func (s *Server) policy(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return writeJSON(w, s.api.Policy.Policy())
-}
-
-// Policy returns the policy that the node has applied.
-func (c *Client) Policy(ctx context.Context) (api.Policy, error) {
-	return getJSON[api.Policy](ctx, c, "/v1/policy", nil)
 }

@@ -1,10 +1,7 @@
 package admin
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"strconv"
 	"time"
 
@@ -43,44 +40,4 @@ func (s *Server) readKeyArgument(a *api.Action, args api.Arguments) error {
 	a.Hash = args.Hash
 	a.Shard, err = s.shardArgument(args)
 	return err
-}
-
-// KeyName identifies a key by the key itself, or by its key_hash and shard.
-type KeyName struct {
-	Key   string
-	Hash  string
-	Shard *uint32 // with Hash
-}
-
-// Quarantine makes nodes respond with 503 to requests for a key, for a duration, or until Lift if
-// forText is empty. It returns the action as the node has parsed it.
-func (c *Client) Quarantine(ctx context.Context, k KeyName, forText string) (api.Action, error) {
-	args := k.arguments()
-	args.For = forText
-	return c.mark(ctx, api.Quarantine, args)
-}
-
-// Lift ends the quarantine of a key.
-func (c *Client) Lift(ctx context.Context, k KeyName) (api.Action, error) {
-	return c.mark(ctx, api.Lift, k.arguments())
-}
-
-func (k KeyName) arguments() api.Arguments {
-	args := api.Arguments{Hash: k.Hash}
-	if k.Key != "" {
-		args.Key = &k.Key
-	}
-	if k.Shard != nil {
-		shard := uint64(*k.Shard)
-		args.Shard = &shard
-	}
-	return args
-}
-
-func (c *Client) mark(ctx context.Context, v api.Verb, args api.Arguments) (api.Action, error) {
-	body, err := json.Marshal(args)
-	if err != nil {
-		return api.Action{}, err
-	}
-	return fetchJSON[api.Action](ctx, c, call{method: http.MethodPost, path: "/v1/" + v.String(), body: body, serverWait: api.ActionTimeout})
 }

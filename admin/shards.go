@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -38,9 +37,4 @@ func describeShardRange(n int) string {
 		return "the cluster is not born yet"
 	}
 	return fmt.Sprintf("the cluster has %d, from 0 to %d", n, n-1)
-}
-
-// Shard returns the owner of one shard and its history.
-func (c *Client) Shard(ctx context.Context, shard uint32) (api.ShardHistory, error) {
-	return getJSON[api.ShardHistory](ctx, c, "/v1/shards/"+strconv.FormatUint(uint64(shard), 10), nil)
 }

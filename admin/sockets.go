@@ -1,8 +1,6 @@
 package admin
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -118,24 +116,4 @@ func (p params) breakArguments() (a api.BreakArguments, err error) {
 	}
 	a.Shard, err = p.optionalNumber("shard")
 	return a, err
-}
-
-// Sockets returns the sockets of the cluster.
-func (c *Client) Sockets(ctx context.Context) (api.SocketList, error) {
-	return getJSON[api.SocketList](ctx, c, "/v1/websockets", nil)
-}
-
-// BreakSockets closes the connections of resumable sockets to their app, so that the sockets
-// resume with new connections.
-func (c *Client) BreakSockets(ctx context.Context, b api.SocketBreak) (api.BrokenSockets, error) {
-	a := api.BreakArguments{Break: true, All: b.All, Key: b.Key, Gap: b.Gap}
-	if b.Shard != nil {
-		shard := uint64(*b.Shard)
-		a.Shard = &shard
-	}
-	body, err := json.Marshal(a)
-	if err != nil {
-		return api.BrokenSockets{}, err
-	}
-	return fetchJSON[api.BrokenSockets](ctx, c, call{method: http.MethodPost, path: "/v1/websockets", body: body, serverWait: api.ActionTimeout})
 }

@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 	"strings"
 
@@ -69,9 +68,4 @@ func readTiming(r *http.Request) (t api.Timing, err error) {
 		err = missing("lease", "say what to change, lease, dead_after, takeover or rebalance_mode, as in {\"dead_after\":\"5s\"} or ?dead_after=5s")
 	}
 	return t, err
-}
-
-// Timing returns the timing of the cluster.
-func (c *Client) Timing(ctx context.Context) (api.TimingState, error) {
-	return getJSON[api.TimingState](ctx, c, "/v1/settings", nil)
 }

@@ -7,8 +7,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 )
 
 // retimed is a cluster that has a timing, or none yet.
@@ -85,7 +85,7 @@ func TestClientChangesTheTiming(t *testing.T) {
 	r := &retimed{fake: newFake()}
 	s := httptest.NewServer(handlerOf(r))
 	defer s.Close()
-	c, err := admin.NewClient(s.URL)
+	c, err := client.New(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

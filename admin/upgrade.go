@@ -1,10 +1,8 @@
 package admin
 
 import (
-	"context"
 	"net/http"
 
-	"shardway/admin/api"
 	"shardway/internal/problem"
 )
 
@@ -56,9 +54,4 @@ func readUpgradeArguments(r *http.Request) error {
 		err = missing("finalize", `say {"finalize":true} or ?finalize=true: a finalized upgrade cannot be taken back`)
 	}
 	return err
-}
-
-// UpgradeStatus returns the format version of the cluster.
-func (c *Client) UpgradeStatus(ctx context.Context) (api.UpgradeState, error) {
-	return getJSON[api.UpgradeState](ctx, c, "/v1/upgrade", nil)
 }

@@ -6,8 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 )
 
 // upgradable is a cluster that has a format version.
@@ -71,7 +71,7 @@ func TestClientFinalizesTheUpgrade(t *testing.T) {
 	l := &upgradable{fake: newFake()}
 	s := httptest.NewServer(handlerOf(l))
 	defer s.Close()
-	c, err := admin.NewClient(s.URL)
+	c, err := client.New(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}

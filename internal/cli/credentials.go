@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"shardway/admin"
+	"shardway/admin/client"
 	"shardway/internal/secret"
 )
 
@@ -20,8 +21,8 @@ type credentials struct {
 }
 
 // show reads what the flags name.
-func (c *credentials) show(s *session) (admin.Credentials, error) {
-	var out admin.Credentials
+func (c *credentials) show(s *session) (client.Credentials, error) {
+	var out client.Credentials
 	file, from := c.TokenFile, "--token-file"
 	for _, name := range []string{"SHARDWAY_TOKEN_FILE", "SHARDWAY_ADMIN_WRITE_TOKEN_FILE", "SHARDWAY_ADMIN_READ_TOKEN_FILE"} {
 		if file == "" {

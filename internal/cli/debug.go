@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/client"
 	"shardway/config"
 	"shardway/internal/version"
 )
@@ -110,7 +110,7 @@ type bundle struct {
 	Missing []string `json:"missing"` // what could not be had, and why
 }
 
-func (c *debugCommand) gather(ctx context.Context, s *session, client *admin.Client, hidden *redaction) (all []member, failed []string) {
+func (c *debugCommand) gather(ctx context.Context, s *session, client *client.Client, hidden *redaction) (all []member, failed []string) {
 	add := func(name string, content []byte, err error) {
 		if err != nil {
 			failed = append(failed, name+": "+clean(err.Error()))

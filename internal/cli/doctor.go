@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 	"shardway/verdict"
 )
 
@@ -66,7 +66,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	return outage(d.Findings)
 }
 
-func diagnose(ctx context.Context, client *admin.Client) (d diagnosis, err error) {
+func diagnose(ctx context.Context, client *client.Client) (d diagnosis, err error) {
 	first, err := client.Checkup(ctx, false)
 	if err != nil {
 		return d, err

@@ -8,8 +8,8 @@ import (
 	"io"
 	"time"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 	"shardway/config"
 )
 
@@ -121,7 +121,7 @@ func (c *drainCommand) contradiction() error {
 // leave drains the process on a data directory.
 func (c *drainCommand) leave(ctx context.Context, s *session) error {
 	defaults := config.Default()
-	client, err := admin.NewLocalClient(cmp.Or(c.Data, variable(s.environ, "SHARDWAY_DATA"), defaults.Data))
+	client, err := client.NewLocal(cmp.Or(c.Data, variable(s.environ, "SHARDWAY_DATA"), defaults.Data))
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/client"
 	"shardway/event"
 	"shardway/internal/problem"
 )
@@ -51,7 +51,7 @@ func (c *eventsCommand) Run(ctx context.Context, s *session) error {
 
 // follow shows what happens until ctx ends. A node that does not answer may start again:
 // it is asked on, and that is said once.
-func (c *eventsCommand) follow(ctx context.Context, s *session, client *admin.Client) error {
+func (c *eventsCommand) follow(ctx context.Context, s *session, client *client.Client) error {
 	after, wait, away := c.After, time.Duration(0), false
 	for {
 		list, err := client.Events(ctx, after, wait)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 )
 
 type quarantineCommand struct {
@@ -26,11 +26,11 @@ running continue. Shardway never quarantines a key automatically.`
 
 // Run puts a key in quarantine, lifts that, or lists.
 func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
-	client, err := c.client(s)
+	node, err := c.client(s)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer node.Close()
 	switch {
 	case c.Key != "" && (c.Hash != "" || c.Shard != nil):
 		return misuse("name the key, or its hash and shard, not both")
@@ -39,18 +39,18 @@ func (c *quarantineCommand) Run(ctx context.Context, s *session) error {
 	case c.Lift && c.For != "":
 		return misuse("--lift ends it at once: leave --for out")
 	case c.Key == "" && c.Hash == "":
-		return c.list(ctx, s, client)
+		return c.list(ctx, s, node)
 	}
-	name := admin.KeyName{Key: c.Key, Hash: c.Hash, Shard: c.Shard}
+	name := client.KeyName{Key: c.Key, Hash: c.Hash, Shard: c.Shard}
 	if c.Lift {
-		lifted, wrong := client.Lift(ctx, name)
+		lifted, wrong := node.Lift(ctx, name)
 		return c.tell(s, lifted, wrong, "is served again")
 	}
 	until := "until `shardway quarantine --lift`"
 	if c.For != "" {
 		until = "for " + c.For
 	}
-	a, err := client.Quarantine(ctx, name, c.For)
+	a, err := node.Quarantine(ctx, name, c.For)
 	return c.tell(s, a, err, "goes nowhere, "+until)
 }
 
@@ -66,11 +66,11 @@ func (c *quarantineCommand) tell(s *session, a api.Action, err error, what strin
 	return err
 }
 
-func (c *quarantineCommand) list(ctx context.Context, s *session, client *admin.Client) error {
+func (c *quarantineCommand) list(ctx context.Context, s *session, node *client.Client) error {
 	if c.Lift || c.For != "" {
 		return misuse("say which key")
 	}
-	p, err := client.Policy(ctx)
+	p, err := node.Policy(ctx)
 	if err != nil {
 		return err
 	}

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 )
 
 type shardsCommand struct {
@@ -41,7 +41,7 @@ func (c *shardsCommand) Run(ctx context.Context, s *session) error {
 }
 
 // history shows how one shard came to its owner.
-func (c *shardsCommand) history(ctx context.Context, s *session, client *admin.Client) error {
+func (c *shardsCommand) history(ctx context.Context, s *session, client *client.Client) error {
 	n, err := strconv.ParseUint(c.Shard, 10, 32)
 	if err != nil {
 		return misuse(fmt.Sprintf("%q is no number of a shard: give one such as 7; `shardway locate KEY` tells that of a key", c.Shard))

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 )
 
 type websocketsCommand struct {
@@ -120,7 +120,7 @@ func writeSilent(w io.Writer, silent []string) error {
 }
 
 // testMove closes upstream connections and prints how many.
-func (c *websocketsCommand) testMove(ctx context.Context, s *session, client *admin.Client) error {
+func (c *websocketsCommand) testMove(ctx context.Context, s *session, client *client.Client) error {
 	broken, err := client.BreakSockets(ctx, api.SocketBreak{All: c.All, Key: c.Key, Shard: c.Shard, Gap: c.Gap})
 	if err != nil {
 		return err

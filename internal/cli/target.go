@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"shardway/admin"
+	"shardway/admin/client"
 	"shardway/config"
 )
 
@@ -18,10 +18,10 @@ type target struct {
 }
 
 // client returns a client for the node that is meant.
-func (t *target) client(s *session) (*admin.Client, error) { return t.clientOf(s, "") }
+func (t *target) client(s *session) (*client.Client, error) { return t.clientOf(s, "") }
 
 // clientOf is client for an address that the given flag contains; empty means --admin.
-func (t *target) clientOf(s *session, flag string) (*admin.Client, error) {
+func (t *target) clientOf(s *session, flag string) (*client.Client, error) {
 	addr := t.Admin
 	if addr == "" {
 		addr = variable(s.environ, "SHARDWAY_ADMIN")
@@ -35,7 +35,7 @@ func (t *target) clientOf(s *session, flag string) (*admin.Client, error) {
 		return nil, err
 	}
 	show.Flag = flag
-	client, err := admin.NewClientWith(addr, show)
+	client, err := client.NewWith(addr, show)
 	if err != nil { // the address is none, or does not go with the flags beside it
 		return nil, misuse(err.Error())
 	}

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 )
 
 // topShards is how many of the busiest shards are shown.
@@ -66,7 +66,7 @@ func (c *topCommand) Run(ctx context.Context, s *session) error {
 
 // again shows one look after the other, from the upper left corner. A node that does not
 // answer is asked again.
-func (c *topCommand) again(ctx context.Context, w io.Writer, client *admin.Client) error {
+func (c *topCommand) again(ctx context.Context, w io.Writer, client *client.Client) error {
 	const home, rest = "\x1b[H", "\x1b[J" // where to write from, and what to clear then
 	for {
 		var b bytes.Buffer
@@ -89,7 +89,7 @@ func (c *topCommand) again(ctx context.Context, w io.Writer, client *admin.Clien
 	}
 }
 
-func lookAround(ctx context.Context, client *admin.Client) (x scene, err error) {
+func lookAround(ctx context.Context, client *client.Client) (x scene, err error) {
 	if x.Status, err = client.Status(ctx); err != nil {
 		return x, err
 	}

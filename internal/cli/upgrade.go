@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"strings"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 )
 
 type upgradeCommand struct {
@@ -35,7 +35,7 @@ type upgradeStatusCommand struct {
 
 // Run shows the format version and what blocks the next one.
 func (c *upgradeStatusCommand) Run(ctx context.Context, s *session) error {
-	return c.upgrade(s, func(client *admin.Client) (api.UpgradeState, error) { return client.UpgradeStatus(ctx) })
+	return c.upgrade(s, func(client *client.Client) (api.UpgradeState, error) { return client.UpgradeStatus(ctx) })
 }
 
 type upgradeFinalizeCommand struct {
@@ -44,11 +44,11 @@ type upgradeFinalizeCommand struct {
 
 // Run raises the format version.
 func (c *upgradeFinalizeCommand) Run(ctx context.Context, s *session) error {
-	return c.upgrade(s, func(client *admin.Client) (api.UpgradeState, error) { return client.FinalizeUpgrade(ctx) })
+	return c.upgrade(s, func(client *client.Client) (api.UpgradeState, error) { return client.FinalizeUpgrade(ctx) })
 }
 
 // upgrade writes the state of the upgrade that call returns.
-func (t *target) upgrade(s *session, call func(*admin.Client) (api.UpgradeState, error)) error {
+func (t *target) upgrade(s *session, call func(*client.Client) (api.UpgradeState, error)) error {
 	client, err := t.client(s)
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"shardway/admin"
+	"shardway/admin/client"
 )
 
 // waitLook is the time between two looks.
@@ -42,7 +42,7 @@ type waited struct {
 
 // Run waits.
 func (c *waitCommand) Run(ctx context.Context, s *session) error {
-	missing := map[string]func(context.Context, *admin.Client) (string, error){
+	missing := map[string]func(context.Context, *client.Client) (string, error){
 		"serving": c.unavailable, "node": c.nodeMissing, "drained": c.undrained,
 	}[c.What]
 	switch {
@@ -127,7 +127,7 @@ func passing(err error) bool {
 }
 
 // unavailable says what keeps the cluster from serving everything.
-func (c *waitCommand) unavailable(ctx context.Context, client *admin.Client) (string, error) {
+func (c *waitCommand) unavailable(ctx context.Context, client *client.Client) (string, error) {
 	if err := client.Ready(ctx); err != nil {
 		return "", err
 	}
@@ -146,7 +146,7 @@ func (c *waitCommand) unavailable(ctx context.Context, client *admin.Client) (st
 }
 
 // nodeMissing says what keeps a node from taking part.
-func (c *waitCommand) nodeMissing(ctx context.Context, client *admin.Client) (string, error) {
+func (c *waitCommand) nodeMissing(ctx context.Context, client *client.Client) (string, error) {
 	list, err := client.Nodes(ctx)
 	if err != nil {
 		return "", err
@@ -164,7 +164,7 @@ func (c *waitCommand) nodeMissing(ctx context.Context, client *admin.Client) (st
 }
 
 // undrained says what is left at a node, which is the asked one if none was named.
-func (c *waitCommand) undrained(ctx context.Context, client *admin.Client) (string, error) {
+func (c *waitCommand) undrained(ctx context.Context, client *client.Client) (string, error) {
 	if c.Node == "" {
 		st, err := client.Status(ctx)
 		if err != nil {

@@ -23,6 +23,7 @@ import (
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/admin/apitest"
+	"shardway/admin/client"
 )
 
 func listenOn(t *testing.T, port int) net.Listener {
@@ -266,7 +267,7 @@ func TestWithoutOwnerWaitsForTheMap(t *testing.T) {
 	served := make(chan error, 1)
 	s := admin.New(admin.Options{API: apitest.SetOf(c), Log: zerolog.Nop()})
 	go func() { served <- s.Serve(ctx, ln) }()
-	client, err := admin.NewClient(ln.Addr().String())
+	client, err := client.New(ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,19 +4,19 @@ import (
 	"context"
 	"time"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/client"
 )
 
 // healing returns what waits until no shard has p's node as its owner any more,
 // as the first of the other running nodes sees it.
 func (f *fleet) healing(p *proc) func(ctx context.Context) error {
-	var others []*admin.Client
+	var others []*client.Client
 	for i, n := range f.nodes {
 		if n == p || !n.running() {
 			continue
 		}
-		c, err := admin.NewClient(addr(f.layout.nodes[i].admin))
+		c, err := client.New(addr(f.layout.nodes[i].admin))
 		if err == nil {
 			others = append(others, c)
 		}
@@ -45,7 +45,7 @@ func (f *fleet) healing(p *proc) func(ctx context.Context) error {
 
 // withoutOwner returns nil once a node's committed map has every shard with
 // somebody else than the given node.
-func withoutOwner(ctx context.Context, c *admin.Client, node string) error {
+func withoutOwner(ctx context.Context, c *client.Client, node string) error {
 	m, err := c.Map(ctx)
 	for ; err == nil; m, err = c.MapAfter(ctx, m.Epoch, 30*time.Second) {
 		if !owns(m, node) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"text/tabwriter"
 
-	"shardway/admin"
+	"shardway/admin/client"
 )
 
 // say writes one line for the user. A terminal that is gone changes nothing.
@@ -20,7 +20,7 @@ const exampleKey = "alice"
 
 // ownerOf returns the index of the node that owns a key, and 0 if no node answers.
 func (f *fleet) ownerOf(ctx context.Context, key string) int {
-	client, err := admin.NewClient(addr(f.layout.nodes[0].admin))
+	client, err := client.New(addr(f.layout.nodes[0].admin))
 	if err != nil {
 		return 0
 	}

@@ -43,9 +43,11 @@ func allowed() map[string][]string {
 		"proxy/wsframe":     {},
 		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "keysource", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist"},
 		// The operator's side.
-		"admin":         {"admin/api", "event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
-		"admin/api":     {"event", "verdict"},
-		"admin/apitest": {"admin/api"}, // only tests use it
+		"admin":           {"admin/api", "admin/localsock", "event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
+		"admin/api":       {"event", "verdict"},
+		"admin/apitest":   {"admin/api"}, // only tests use it
+		"admin/client":    {"admin/api", "admin/localsock", "verdict", "internal/problem"},
+		"admin/localsock": {},
 		// The composition.
 		"node":             {"node/apphealth", "node/consensus", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
@@ -60,7 +62,7 @@ func allowed() map[string][]string {
 		"node/membership":  {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
 		"node/rotation":    {"node/logs", "admin/api", "internal/secret"},
 		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},
-		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict"},
+		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict"},
 		// For programs that are the app themselves.
 		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
@@ -85,8 +87,8 @@ func allowed() map[string][]string {
 		"internal/simnet":      {},
 		"internal/statefile":   {},
 		"internal/certverify":  {},
-		"internal/demo":        {"admin", "admin/api", "internal/statefile"},
-		"internal/cli":         {"verdict", "admin", "admin/api", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
+		"internal/demo":        {"admin/api", "admin/client", "internal/statefile"},
+		"internal/cli":         {"verdict", "admin", "admin/api", "admin/client", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
 		"":                     {"internal/cli"},
 	}
 }

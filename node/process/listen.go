@@ -9,7 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"shardway/admin"
+	"shardway/admin/localsock"
 )
 
 // listeners are the TCP ports of a node, except the gossip port, which package gossip opens.
@@ -39,7 +39,7 @@ func listen(ctx context.Context, flag, addr string) (net.Listener, error) {
 // listenLocal opens the socket in the data directory. If this fails, it logs a warning and returns
 // nil, because the node works without it.
 func listenLocal(ctx context.Context, data string, log zerolog.Logger) net.Listener {
-	ln, err := admin.ListenLocal(ctx, data)
+	ln, err := localsock.Listen(ctx, data)
 	if err != nil {
 		log.Warn().Err(err).Str("effect", "`shardway drain --local` does not reach this node").Msg("local admin socket not created")
 		return nil

@@ -1,4 +1,4 @@
-package admin
+package client
 
 import (
 	"bytes"
@@ -15,7 +15,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -58,12 +57,12 @@ type Credentials struct {
 	Flag string
 }
 
-// NewClient returns a Client for an address: host:port, :port for this machine, or a URL without a
+// New returns a Client for an address: host:port, :port for this machine, or a URL without a
 // path.
-func NewClient(addr string) (*Client, error) { return NewClientWith(addr, Credentials{}) }
+func New(addr string) (*Client, error) { return NewWith(addr, Credentials{}) }
 
-// NewClientWith is NewClient with credentials.
-func NewClientWith(addr string, credentials Credentials) (*Client, error) {
+// NewWith is New with credentials.
+func NewWith(addr string, credentials Credentials) (*Client, error) {
 	base, flag := addr, cmp.Or(credentials.Flag, "--admin")
 	if !strings.Contains(addr, "://") {
 		host, port, err := net.SplitHostPort(addr)
@@ -107,88 +106,6 @@ func isLoopback(host string) bool {
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Status returns the status of the node.
-func (c *Client) Status(ctx context.Context) (api.Status, error) {
-	return getJSON[api.Status](ctx, c, "/status", nil)
-}
-
-// Nodes lists the nodes.
-func (c *Client) Nodes(ctx context.Context) (api.NodeList, error) {
-	return getJSON[api.NodeList](ctx, c, "/v1/nodes", nil)
-}
-
-// Shards lists the shards. If node is not empty, it lists only the shards that this node owns or
-// will own.
-func (c *Client) Shards(ctx context.Context, node string) (api.ShardList, error) {
-	return getJSON[api.ShardList](ctx, c, "/v1/shards", singleParam("node", node))
-}
-
-// Endpoints lists the announced endpoints. If name is not empty, it lists only endpoints with this
-// name.
-func (c *Client) Endpoints(ctx context.Context, name string) (api.EndpointList, error) {
-	return getJSON[api.EndpointList](ctx, c, "/v1/endpoints", singleParam("name", name))
-}
-
-// Map returns the committed map.
-func (c *Client) Map(ctx context.Context) (api.Map, error) {
-	return getJSON[api.Map](ctx, c, "/v1/map", nil)
-}
-
-// MapAfter waits until the epoch of the committed map exceeds after, for up to wait (at most 1
-// min), and returns the map.
-func (c *Client) MapAfter(ctx context.Context, after uint64, wait time.Duration) (api.Map, error) {
-	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "wait": {wait.String()}}
-	return fetchJSON[api.Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + q.Encode(), serverWait: min(wait, api.MaxWait)})
-}
-
-// Locate returns the shard and the owner of a key.
-func (c *Client) Locate(ctx context.Context, key string) (api.Location, error) {
-	return getJSON[api.Location](ctx, c, "/v1/locate", url.Values{"key": {key}})
-}
-
-// Ready returns nil if the node is ready, and otherwise the reason.
-func (c *Client) Ready(ctx context.Context) error {
-	_, err := c.do(ctx, call{method: http.MethodGet, path: "/readyz"})
-	return err
-}
-
-// Rotate replaces the secret of the cluster.
-func (c *Client) Rotate(ctx context.Context) (api.Rotation, error) {
-	return fetchJSON[api.Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate-secret", serverWait: api.ActionTimeout})
-}
-
-// FinalizeUpgrade puts the next format version into force without waiting.
-func (c *Client) FinalizeUpgrade(ctx context.Context) (api.UpgradeState, error) {
-	return fetchJSON[api.UpgradeState](ctx, c, call{method: http.MethodPost, path: "/v1/upgrade", body: []byte(`{"finalize":true}`), serverWait: api.ActionTimeout})
-}
-
-// Retime changes what is not empty in the timing of the cluster.
-func (c *Client) Retime(ctx context.Context, change api.Timing) (api.TimingState, error) {
-	body, err := json.Marshal(change)
-	if err != nil {
-		return api.TimingState{}, err
-	}
-	return fetchJSON[api.TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/settings", body: body, serverWait: api.ActionTimeout})
-}
-
-// Do runs an action. The server sets a.By.
-func (c *Client) Do(ctx context.Context, a api.Action) error {
-	args := api.Arguments{Node: a.Node, Force: a.Force, For: a.For, Zone: a.Zone, IdleFirst: a.IdleFirst, Safe: a.Safe, ReleaseTimeout: a.ReleaseTimeout, Reason: a.Reason}
-	weight, shard := uint64(a.Weight), uint64(a.Shard)
-	if a.Verb == api.Weigh {
-		args.Weight = &weight
-	}
-	if a.Verb == api.Pin || a.Verb == api.Unpin {
-		args.Shard = &shard
-	}
-	body, err := json.Marshal(args)
-	if err != nil {
-		return err
-	}
-	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/" + a.Verb.String(), body: body, serverWait: api.ActionTimeout})
-	return err
-}
-
 // singleParam returns a query with one parameter, or nil if value is empty.
 func singleParam(name, value string) url.Values {
 	if value == "" {
@@ -229,7 +146,7 @@ type call struct {
 func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, responseTimeout+x.serverWait)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, x.method, c.base+x.path, bytes.NewReader(x.body)) //nolint:gosec // the operator names the node
+	r, err := http.NewRequestWithContext(ctx, x.method, c.base+x.path, bytes.NewReader(x.body))
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +157,7 @@ func (c *Client) do(ctx context.Context, x call) ([]byte, error) {
 	if x.body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	res, err := c.http.Do(r) //nolint:gosec // the operator names the node
+	res, err := c.http.Do(r)
 	if err != nil {
 		return nil, c.describeError(err)
 	}

@@ -1,0 +1,180 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"shardway/admin/api"
+	"shardway/verdict"
+)
+
+// Backup returns the control state as a file for the command restore.
+func (c *Client) Backup(ctx context.Context) ([]byte, error) {
+	return c.do(ctx, call{method: http.MethodGet, path: "/v1/backup"})
+}
+
+// Checkup makes the node collect reports from all nodes.
+func (c *Client) Checkup(ctx context.Context, reach bool) (verdict.Checkup, error) {
+	return getJSON[verdict.Checkup](ctx, c, "/v1/checkup", url.Values{"reach": {strconv.FormatBool(reach)}})
+}
+
+// Status returns the status of the node.
+func (c *Client) Status(ctx context.Context) (api.Status, error) {
+	return getJSON[api.Status](ctx, c, "/status", nil)
+}
+
+// Nodes lists the nodes.
+func (c *Client) Nodes(ctx context.Context) (api.NodeList, error) {
+	return getJSON[api.NodeList](ctx, c, "/v1/nodes", nil)
+}
+
+// Shards lists the shards. If node is not empty, it lists only the shards that this node owns or
+// will own.
+func (c *Client) Shards(ctx context.Context, node string) (api.ShardList, error) {
+	return getJSON[api.ShardList](ctx, c, "/v1/shards", singleParam("node", node))
+}
+
+// Endpoints lists the announced endpoints. If name is not empty, it lists only endpoints with this
+// name.
+func (c *Client) Endpoints(ctx context.Context, name string) (api.EndpointList, error) {
+	return getJSON[api.EndpointList](ctx, c, "/v1/endpoints", singleParam("name", name))
+}
+
+// Map returns the committed map.
+func (c *Client) Map(ctx context.Context) (api.Map, error) {
+	return getJSON[api.Map](ctx, c, "/v1/map", nil)
+}
+
+// MapAfter waits until the epoch of the committed map exceeds after, for up to wait (at most 1
+// min), and returns the map.
+func (c *Client) MapAfter(ctx context.Context, after uint64, wait time.Duration) (api.Map, error) {
+	q := url.Values{"after": {strconv.FormatUint(after, 10)}, "wait": {wait.String()}}
+	return fetchJSON[api.Map](ctx, c, call{method: http.MethodGet, path: "/v1/map?" + q.Encode(), serverWait: min(wait, api.MaxWait)})
+}
+
+// Locate returns the shard and the owner of a key.
+func (c *Client) Locate(ctx context.Context, key string) (api.Location, error) {
+	return getJSON[api.Location](ctx, c, "/v1/locate", url.Values{"key": {key}})
+}
+
+// Ready returns nil if the node is ready, and otherwise the reason.
+func (c *Client) Ready(ctx context.Context) error {
+	_, err := c.do(ctx, call{method: http.MethodGet, path: "/readyz"})
+	return err
+}
+
+// Rotate replaces the secret of the cluster.
+func (c *Client) Rotate(ctx context.Context) (api.Rotation, error) {
+	return fetchJSON[api.Rotation](ctx, c, call{method: http.MethodPost, path: "/v1/rotate-secret", serverWait: api.ActionTimeout})
+}
+
+// FinalizeUpgrade puts the next format version into force without waiting.
+func (c *Client) FinalizeUpgrade(ctx context.Context) (api.UpgradeState, error) {
+	return fetchJSON[api.UpgradeState](ctx, c, call{method: http.MethodPost, path: "/v1/upgrade", body: []byte(`{"finalize":true}`), serverWait: api.ActionTimeout})
+}
+
+// Retime changes what is not empty in the timing of the cluster.
+func (c *Client) Retime(ctx context.Context, change api.Timing) (api.TimingState, error) {
+	body, err := json.Marshal(change)
+	if err != nil {
+		return api.TimingState{}, err
+	}
+	return fetchJSON[api.TimingState](ctx, c, call{method: http.MethodPost, path: "/v1/settings", body: body, serverWait: api.ActionTimeout})
+}
+
+// Do runs an action. The server sets a.By.
+func (c *Client) Do(ctx context.Context, a api.Action) error {
+	args := api.Arguments{Node: a.Node, Force: a.Force, For: a.For, Zone: a.Zone, IdleFirst: a.IdleFirst, Safe: a.Safe, ReleaseTimeout: a.ReleaseTimeout, Reason: a.Reason}
+	weight, shard := uint64(a.Weight), uint64(a.Shard)
+	if a.Verb == api.Weigh {
+		args.Weight = &weight
+	}
+	if a.Verb == api.Pin || a.Verb == api.Unpin {
+		args.Shard = &shard
+	}
+	body, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	_, err = c.do(ctx, call{method: http.MethodPost, path: "/v1/" + a.Verb.String(), body: body, serverWait: api.ActionTimeout})
+	return err
+}
+
+// DrainState returns the progress of the drain of a node.
+func (c *Client) DrainState(ctx context.Context, node string) (api.DrainState, error) {
+	return getJSON[api.DrainState](ctx, c, "/v1/drain", url.Values{"node": {node}})
+}
+
+// Events returns the events after the event with this ID, or all events if after is empty. If
+// there are none, it waits for the next event, for up to 1 min.
+func (c *Client) Events(ctx context.Context, after string, wait time.Duration) (api.EventList, error) {
+	q := url.Values{"wait": {wait.String()}}
+	if after != "" {
+		q.Set("after", after)
+	}
+	return fetchJSON[api.EventList](ctx, c, call{method: http.MethodGet, path: "/v1/events?" + q.Encode(), serverWait: min(wait, api.MaxWait)})
+}
+
+// Fetch returns the response to GET path without decoding it.
+func (c *Client) Fetch(ctx context.Context, path string) ([]byte, error) {
+	return c.do(ctx, call{method: http.MethodGet, path: path})
+}
+
+// Hot returns the load of the cluster.
+func (c *Client) Hot(ctx context.Context) (api.HotList, error) {
+	return getJSON[api.HotList](ctx, c, "/v1/hot", nil)
+}
+
+// Owned returns the shards of the app of the node.
+func (c *Client) Owned(ctx context.Context) (api.OwnedList, error) {
+	return getJSON[api.OwnedList](ctx, c, "/v1/owned", nil)
+}
+
+// Plan returns the moves of the next map.
+func (c *Client) Plan(ctx context.Context) (api.Plan, error) {
+	return getJSON[api.Plan](ctx, c, "/v1/plan", nil)
+}
+
+// Policy returns the policy that the node has applied.
+func (c *Client) Policy(ctx context.Context) (api.Policy, error) {
+	return getJSON[api.Policy](ctx, c, "/v1/policy", nil)
+}
+
+// Shard returns the owner of one shard and its history.
+func (c *Client) Shard(ctx context.Context, shard uint32) (api.ShardHistory, error) {
+	return getJSON[api.ShardHistory](ctx, c, "/v1/shards/"+strconv.FormatUint(uint64(shard), 10), nil)
+}
+
+// Sockets returns the sockets of the cluster.
+func (c *Client) Sockets(ctx context.Context) (api.SocketList, error) {
+	return getJSON[api.SocketList](ctx, c, "/v1/websockets", nil)
+}
+
+// BreakSockets closes the connections of resumable sockets to their app, so that the sockets
+// resume with new connections.
+func (c *Client) BreakSockets(ctx context.Context, b api.SocketBreak) (api.BrokenSockets, error) {
+	a := api.BreakArguments{Break: true, All: b.All, Key: b.Key, Gap: b.Gap}
+	if b.Shard != nil {
+		shard := uint64(*b.Shard)
+		a.Shard = &shard
+	}
+	body, err := json.Marshal(a)
+	if err != nil {
+		return api.BrokenSockets{}, err
+	}
+	return fetchJSON[api.BrokenSockets](ctx, c, call{method: http.MethodPost, path: "/v1/websockets", body: body, serverWait: api.ActionTimeout})
+}
+
+// Timing returns the timing of the cluster.
+func (c *Client) Timing(ctx context.Context) (api.TimingState, error) {
+	return getJSON[api.TimingState](ctx, c, "/v1/settings", nil)
+}
+
+// UpgradeStatus returns the format version of the cluster.
+func (c *Client) UpgradeStatus(ctx context.Context) (api.UpgradeState, error) {
+	return getJSON[api.UpgradeState](ctx, c, "/v1/upgrade", nil)
+}
