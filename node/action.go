@@ -11,6 +11,7 @@ import (
 	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/node/consensus"
+	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/shardmap"
 	"shardway/verdict"
@@ -18,7 +19,7 @@ import (
 
 // Do carries an action out, through the leader wherever it is.
 func (n *Node) Do(ctx context.Context, a api.Action) error {
-	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
 	if a.Hash != "" {
 		a.Under = markedUnder(n.hashKey())
@@ -30,7 +31,7 @@ func (n *Node) Do(ctx context.Context, a api.Action) error {
 	if leader == "" {
 		return fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
-	return n.askLeading(ctx, leader, request{What: askDo, Action: a}, nil)
+	return n.client.CallLeader(ctx, leader, control.Request{Kind: control.Do, Action: a}, nil)
 }
 
 // do carries an action out on the leader.
@@ -123,7 +124,7 @@ func (n *Node) forgotten(ctx context.Context, node string) {
 			continue
 		}
 		wg.Go(func() {
-			if err := n.ask(ctx, m.ID, request{What: askForget, Server: node}, nil); err != nil {
+			if err := n.client.Call(ctx, m.ID, control.Request{Kind: control.Forget, Server: node}, nil); err != nil {
 				n.log.Warn().Err(err).Str("peer", m.ID).Str("removed", node).Msg("removed node still in gossip")
 			}
 		})
@@ -180,7 +181,7 @@ func (l *leadership) requestRebalance(ctx context.Context) error {
 	case l.messages <- ack.MapRequested{}:
 		return nil
 	case <-l.done:
-		return errLeadsNot
+		return control.ErrNotLeader
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -233,7 +234,7 @@ func (n *Node) leaveRaft(ctx context.Context) {
 	if leader == "" || leader == string(n.self) {
 		return
 	}
-	if err := n.ask(ctx, leader, request{What: askLeave, Server: n.server}, nil); err != nil {
+	if err := n.client.Call(ctx, leader, control.Request{Kind: control.Leave, Server: n.server}, nil); err != nil {
 		n.log.Debug().Err(err).Msg("server not removed from Raft configuration")
 	}
 }

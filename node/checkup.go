@@ -11,6 +11,7 @@ import (
 
 	"shardway/endpoints"
 	"shardway/internal/logsafe"
+	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/verdict"
 )
@@ -33,7 +34,7 @@ type examination struct {
 
 func newExamination() examination { return examination{place: make(chan struct{}, 1)} }
 
-// Checkup asks all nodes that are there for their reports, at most once in censusEvery for
+// Checkup asks all nodes that are there for their reports, at most once in control.CacheTime for
 // all who want to know the same, however they come and go.
 func (n *Node) Checkup(ctx context.Context, reach bool) verdict.Checkup {
 	x := &n.examined[0]
@@ -47,7 +48,7 @@ func (n *Node) Checkup(ctx context.Context, reach bool) verdict.Checkup {
 	case <-ctx.Done():
 		return none
 	}
-	rest := time.Until(x.asked.Add(censusEvery)) // of the first one far in the past
+	rest := time.Until(x.asked.Add(control.CacheTime)) // of the first one far in the past
 	if x.last == nil {
 		// Who asked last has left meanwhile.
 		select {
@@ -77,7 +78,7 @@ func (n *Node) checkup(ctx context.Context, reach bool) verdict.Checkup {
 	var own verdict.Report
 	var wg sync.WaitGroup
 	wg.Go(func() { own = n.report(ctx, reach) })
-	told, silent := queryNodes(ctx, n, request{What: askReport, Firm: reach}, verdict.Report{})
+	told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Report, Firm: reach}, verdict.Report{})
 	wg.Wait()
 	c.AnsweredNS, c.Unresponsive = int64(n.o.Clock.Precise()), silent
 	told[string(n.self)] = own
@@ -110,7 +111,7 @@ func (n *Node) report(ctx context.Context, reach bool) verdict.Report {
 func (n *Node) unreached(ctx context.Context) (out []verdict.Reach) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	places := make(chan struct{}, maxParallelQueries)
+	places := make(chan struct{}, control.MaxParallel)
 	for _, p := range n.portsOfOthers() {
 		wg.Go(func() {
 			places <- struct{}{}

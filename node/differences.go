@@ -7,6 +7,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
+	"shardway/node/control"
 	"shardway/verdict"
 )
 
@@ -66,8 +67,8 @@ func (n *Node) ownSettings() map[string]string {
 
 // askDifferences returns the question of this node to the leader: which settings differ? It
 // tells the node's own.
-func (n *Node) askDifferences() request {
-	return request{What: askSettings, Settings: n.ownSettings()}
+func (n *Node) askDifferences() control.Request {
+	return control.Request{Kind: control.Settings, Settings: n.ownSettings()}
 }
 
 // differences returns, on the leader, the settings that differ among the nodes that it

@@ -10,6 +10,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
+	"shardway/node/control"
 	"shardway/shardmap"
 )
 
@@ -85,7 +86,7 @@ func (n *Node) drainAt(ctx context.Context, node string) (api.DrainState, error)
 		return n.drainHere(), nil
 	}
 	var d api.DrainState
-	err := n.ask(ctx, node, request{What: askDrain}, &d)
+	err := n.client.Call(ctx, node, control.Request{Kind: control.Drain}, &d)
 	if err != nil {
 		n.log.Debug().Err(err).Str("peer", node).Msg("node did not report drain state")
 		d = api.DrainState{Requests: -1, Sockets: -1, Held: -1}

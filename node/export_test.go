@@ -2,11 +2,13 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strconv"
 	"time"
 
 	"shardway/ack"
+	"shardway/node/control"
 	"shardway/node/disk"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -156,12 +158,12 @@ func (n *Node) Stall() (release func()) {
 
 // AskLeave has the node ask the leader to take a server out of the configuration.
 func (n *Node) AskLeave(ctx context.Context, leader, server string) error {
-	return n.ask(ctx, leader, request{What: askLeave, Server: server}, nil)
+	return n.client.Call(ctx, leader, control.Request{Kind: control.Leave, Server: server}, nil)
 }
 
 // AskForget has the node ask another to show a third no more.
 func (n *Node) AskForget(ctx context.Context, node, removed string) error {
-	return n.ask(ctx, node, request{What: askForget, Server: removed}, nil)
+	return n.client.Call(ctx, node, control.Request{Kind: control.Forget, Server: removed}, nil)
 }
 
 // Told is what a node tells the leader of one that broke.
@@ -236,28 +238,24 @@ func (n *Node) AskLeader(ctx context.Context, leader *Node) (views int, suspects
 // EndLine has the stream by which the node asks its leader take one more question, and end then as if
 // the other side had before. It returns how many there were.
 func (n *Node) EndLine() int {
-	l := &n.watch.leaderLine
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.conn == nil {
-		return 0
+	if n.watch.leaderStream.Expire() {
+		return 1
 	}
-	_ = l.conn.SetReadDeadline(time.Now())
-	return 1
+	return 0
 }
 
 // Line asks another node something by a stream of its own that is kept, and returns what does so
 // again, and what ends it.
 func (n *Node) Line(ctx context.Context, other *Node) (ask func() error, end func()) {
-	l := &line{}
+	var l control.PersistentStream
 	ask = func() error {
-		_, err := l.ask(ctx, n, string(other.self), request{What: askLoad})
+		_, err := l.Call(ctx, n.client, string(other.self), control.Request{Kind: control.Load})
 		return err
 	}
 	if err := ask(); err != nil {
 		panic(err)
 	}
-	return ask, l.close
+	return ask, l.Close
 }
 
 // OpenStreams returns how many streams of others are open.
@@ -268,12 +266,13 @@ func (n *Node) AcceptedStreams() uint64 { return n.port.Stats().Accepted }
 
 // Several is the reply of a node to several questions.
 func (n *Node) Several(ctx context.Context, questions ...string) (errs []string, err string) {
-	q := request{What: askSeveral}
+	q := control.Request{Kind: control.Batch}
 	for _, what := range questions {
-		q.Several = append(q.Several, request{What: what})
+		q.Batch = append(q.Batch, control.Request{Kind: control.Kind(what)})
 	}
-	r := n.answerThat(ctx, asker{node: "x"}, q)
-	replies, _ := decodeReply[[]reply](r)
+	b, _ := json.Marshal(q)
+	r := control.NewServer(n.handlers(), n.log).Answer(ctx, control.Caller{Node: "x"}, b)
+	replies, _ := control.DecodeReply[[]control.Reply](r)
 	for _, each := range replies {
 		errs = append(errs, each.Error)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/node/control"
 	"shardway/node/eventlog"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -54,8 +55,8 @@ type watch struct {
 	acquiringGeneration                  uint64 // generation of the routing table that acquiring was computed from
 	acquiring                            []shardmap.Shard
 	lastReport                           leaderReport
-	leaderLine                           line      // open stream to the leader
-	lastChange                           time.Time // when findings or leader changed last
+	leaderStream                         control.PersistentStream // open stream to the leader
+	lastChange                           time.Time                // when findings or leader changed last
 	peers                                peerCheck
 	appSilence                           proxy.AppSilence
 	appSilenceRead                       time.Time // when appSilence was read
@@ -123,7 +124,7 @@ func (w *watch) run(ctx context.Context) {
 	t := w.n.pulse.Every(watchEvery)
 	defer t.Stop()
 	defer w.probing.Wait()
-	defer w.leaderLine.close()
+	defer w.leaderStream.Close()
 	for skippable := false; ; skippable = !skippable {
 		if !skippable || !w.isStable() {
 			w.diagnose(ctx)
@@ -201,7 +202,7 @@ func (w *watch) queryLeaderIfDue(ctx context.Context, now time.Time) {
 	n := w.n
 	leader := n.leader()
 	if leader == "" || leader == string(n.self) {
-		w.leaderLine.close()
+		w.leaderStream.Close()
 	}
 	if leader == "" {
 		w.lastReport = leaderReport{}

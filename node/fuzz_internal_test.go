@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/internal/secret"
+	"shardway/node/control"
 	"shardway/node/rotation"
 )
 
@@ -49,11 +50,11 @@ func FuzzControl(f *testing.F) {
 			t.Fatal(err)
 		}
 		n := &Node{rotation: rotation.New(rotation.Options{Secrets: k})}
-		q := request{What: rotation.AskStep, Proven: rotation.Proven{Body: b}}
+		q := control.Request{Kind: rotation.AskStep, Proven: rotation.Proven{Body: b}}
 		if shows {
 			q.Proven.Proofs = k.List().Prove(binding, "ask "+rotation.AskStep, b)
 		}
-		answer := n.answerOf(t.Context(), asker{node: "x", binding: func() ([]byte, error) { return binding, nil }}, q)
+		answer := answerOf(t.Context(), n, control.Caller{Node: "x", Binding: func() ([]byte, error) { return binding, nil }}, q)
 		if bytes.Contains(answer, []byte("sw1_")) {
 			t.Fatalf("%s gives a secret away: %s", b, answer)
 		}
@@ -64,8 +65,8 @@ func FuzzControl(f *testing.F) {
 }
 
 // answerOf is what goes over the wire as the answer to q.
-func (n *Node) answerOf(ctx context.Context, from asker, q request) []byte {
+func answerOf(ctx context.Context, n *Node, from control.Caller, q control.Request) []byte {
 	b, _ := json.Marshal(q)
-	b, _ = json.Marshal(n.answerTo(ctx, from, b))
+	b, _ = json.Marshal(control.NewServer(n.handlers(), n.log).Answer(ctx, from, b))
 	return b
 }

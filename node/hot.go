@@ -5,11 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"shardway/admin/api"
-	"shardway/node/gossip"
+	"shardway/node/control"
 	"shardway/proxy"
 )
 
@@ -18,49 +17,16 @@ const (
 	loadReportTimeout = 2 * time.Second
 	// maxHotShards and maxHotKeys are the largest number of shards and keys in a HotList.
 	maxHotShards, maxHotKeys = 64, 32
-	// maxParallelQueries is the largest number of nodes that queryNodes asks at the same time.
-	maxParallelQueries = 16
 )
 
-// Hot asks all alive nodes for their load, at most once in censusEvery, and returns the busiest
+// Hot asks all alive nodes for their load, at most once in control.CacheTime, and returns the busiest
 // shards and keys. The result lists the nodes that did not respond in time.
 func (n *Node) Hot(ctx context.Context) api.HotList {
-	return n.hot.take(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
-		loads, silent := queryNodes(ctx, n, request{What: askLoad}, proxy.Load{})
+	return n.hot.Get(ctx, loadReportTimeout, func(ctx context.Context) api.HotList {
+		loads, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Load}, proxy.Load{})
 		loads[string(n.self)] = n.proxy.Load()
 		return mergeLoads(loads, silent)
 	})
-}
-
-// queryNodes sends the same request to all other alive nodes. Each reply is decoded into a copy of
-// blank. unresponsive are the nodes that did not respond before ctx ended, sorted.
-func queryNodes[T any](ctx context.Context, n *Node, q request, blank T) (replies map[string]T, unresponsive []string) {
-	var mu sync.Mutex
-	var queries sync.WaitGroup
-	replies, unresponsive = map[string]T{}, []string{}
-	slots := make(chan struct{}, maxParallelQueries)
-	for _, m := range n.gossip.Members() {
-		if !m.Node || m.ID == string(n.self) || m.Status != gossip.Alive {
-			continue
-		}
-		queries.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			x := blank
-			err := n.ask(ctx, m.ID, q, &x)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				n.log.Debug().Err(err).Str("peer", m.ID).Str("what", q.What).Msg("node did not respond to request")
-				unresponsive = append(unresponsive, m.ID)
-				return
-			}
-			replies[m.ID] = x
-		})
-	}
-	queries.Wait()
-	slices.Sort(unresponsive)
-	return replies, unresponsive
 }
 
 // mergeLoads merges the load reports of all nodes and returns the busiest shards and keys.

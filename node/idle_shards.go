@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/node/control"
 	"shardway/shardmap"
 )
 
@@ -38,7 +39,7 @@ func (n *Node) acceptsNewKeys(node string) bool {
 	return !p.Leaves(id) && !p.Cordoned[id]
 }
 
-// idleReport is the response of a node to an askIdle request. Shards are the shards that can move
+// idleReport is the response of a node to a control.Idle request. Shards are the shards that can move
 // now: a move would neither abort nor wait for a request at the app. Map is the epoch of the map
 // that the node uses.
 type idleReport struct {
@@ -164,7 +165,7 @@ func (l *leadership) fetchIdle(ctx context.Context, id shardmap.NodeID) *ack.Idl
 	} else {
 		reqCtx, cancel := context.WithTimeout(ctx, idleTimeout)
 		defer cancel()
-		if err := l.n.ask(reqCtx, string(id), request{What: askIdle}, &report); err != nil {
+		if err := l.n.client.Call(reqCtx, string(id), control.Request{Kind: control.Idle}, &report); err != nil {
 			l.log.Debug().Err(err).Str("peer", string(id)).Msg("node did not report idle shards")
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/clock"
+	"shardway/node/control"
 	"shardway/peer"
 	"shardway/proxy"
 	"shardway/queue"
@@ -25,6 +26,7 @@ func emptier(s *ack.State, self shardmap.NodeID, dial func(context.Context, stri
 		Node: string(self), Disk: "d", Boot: 1, Cluster: func() string { return "c" }, Dial: dial,
 		Lookup: func(node string) (string, bool) { return node + ":1", true },
 	})
+	n.client = control.NewClient(n.port, n.log)
 	n.router = newRouter(self, max(s.Shards(), 1), clock.Virtual(), n.port)
 	n.router.state.Store(s)
 	n.proxy = proxy.New(proxy.Options{Cluster: n.router, Queue: queue.New(queue.Options{})})

@@ -4,18 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"shardway/ack"
 	"shardway/admin/api"
+	"shardway/node/control"
 	"shardway/shardmap"
 	"shardway/verdict"
 )
-
-// maxQuestions is the largest number of questions in one askSeveral request.
-const maxQuestions = 8
 
 // leaderReport is the result of the last query to the leader.
 type leaderReport struct {
@@ -74,46 +71,46 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 	if leader == string(n.self) {
 		return n.queryLeaderSeparately(ctx)
 	}
-	questions := []request{{What: askViews}, {What: askSuspects}, n.askDifferences(), {What: askUnadded}}
+	questions := []control.Request{{Kind: control.Views}, {Kind: control.Suspects}, n.askDifferences(), {Kind: control.Unconfirmed}}
 	if n.nextLevel() {
-		questions = append(questions, request{What: askLevel})
+		questions = append(questions, control.Request{Kind: control.Level})
 	}
 	queryCtx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
-	var replies []reply
-	raw, err := n.watch.leaderLine.ask(queryCtx, n, leader, request{What: askSeveral, Several: questions})
+	var replies []control.Reply
+	raw, err := n.watch.leaderStream.Call(queryCtx, n.client, leader, control.Request{Kind: control.Batch, Batch: questions})
 	if err == nil {
 		err = json.Unmarshal(raw, &replies)
 	}
-	if _, said := errors.AsType[remoteError](err); said {
+	if _, said := errors.AsType[control.RemoteError](err); said {
 		return n.queryLeaderSeparately(ctx) // an older version supports only one question per request
 	}
 	if err != nil || len(replies) != len(questions) {
 		n.log.Debug().Err(err).Int("replies", len(replies)).Msg("leader did not report its state")
 		return t
 	}
-	if members, ok := decodeReply[[]wireMember](replies[0]); ok {
+	if members, ok := control.DecodeReply[[]wireMember](replies[0]); ok {
 		if t.views, err = memberViews(members); err != nil {
 			n.log.Debug().Err(err).Msg("invalid view from leader")
 		}
 	}
-	if suspects, ok := decodeReply[[]poisonous](replies[1]); ok {
+	if suspects, ok := control.DecodeReply[[]poisonous](replies[1]); ok {
 		t.suspects = suspects
 		if suspects == nil {
 			t.suspects = []poisonous{}
 		}
 	}
-	if differences, ok := decodeReply[[]verdict.Difference](replies[2]); ok {
+	if differences, ok := control.DecodeReply[[]verdict.Difference](replies[2]); ok {
 		t.differingSettings = differences
 	}
-	if unadded, ok := decodeReply[[]verdict.Unreached](replies[3]); ok {
+	if unadded, ok := control.DecodeReply[[]verdict.Unreached](replies[3]); ok {
 		t.unreachable = unadded
 	}
 	switch {
 	case len(questions) == 4:
 		t.level = &api.UpgradeState{}
 	default:
-		if level, ok := decodeReply[api.UpgradeState](replies[4]); ok {
+		if level, ok := control.DecodeReply[api.UpgradeState](replies[4]); ok {
 			t.level = &level
 		}
 	}
@@ -124,25 +121,4 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 func (n *Node) queryLeaderSeparately(ctx context.Context) leaderReport {
 	views := n.leaderViews() //nolint:contextcheck // leaderViews bounds itself
 	return leaderReport{views: views, suspects: n.suspected(ctx), level: n.levelBehind(ctx), differingSettings: n.ownDifferences(views), unreachable: n.unconfirmed()}
-}
-
-// decodeReply returns the value of a reply; ok is false if the reply is an error or invalid.
-func decodeReply[T any](r reply) (v T, ok bool) {
-	ok = r.Error == "" && json.Unmarshal(r.Value, &v) == nil
-	return v, ok
-}
-
-// answerAll answers an askSeveral request: it answers the questions one after the other.
-func (n *Node) answerAll(ctx context.Context, from asker, questions []request) ([]reply, error) {
-	if len(questions) > maxQuestions {
-		return nil, fmt.Errorf("%w: %d questions, %d at most", api.ErrInvalid, len(questions), maxQuestions)
-	}
-	replies := make([]reply, len(questions))
-	for i, q := range questions {
-		if q.What == askSeveral {
-			return nil, fmt.Errorf("%w: questions within questions", api.ErrInvalid)
-		}
-		replies[i] = n.answerThat(ctx, from, q)
-	}
-	return replies, nil
 }

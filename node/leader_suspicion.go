@@ -9,6 +9,7 @@ import (
 
 	"shardway/ack/election"
 	"shardway/node/consensus"
+	"shardway/node/control"
 	"shardway/peer"
 )
 
@@ -78,7 +79,7 @@ func (d *leaderSuspicion) checkLeader(term uint64, leader string) {
 	ctx, cancel := context.WithTimeout(d.ctx, leaderResponseTimeout)
 	d.n.asks.Go(func() {
 		defer cancel()
-		if _, err := d.n.askMissing(ctx, leader); err == nil {
+		if _, err := d.n.queryMissing(ctx, leader); err == nil {
 			d.n.agent.call(ctx, func() { d.machine.LeaderAlive(d.n.agent.beginTurn(), term) })
 		}
 	})
@@ -100,7 +101,7 @@ func (d *leaderSuspicion) askVoter(server string, now time.Duration) {
 			delete(d.mu.asking, server)
 			d.mu.Unlock()
 		}()
-		m, err := d.n.askMissing(ctx, server)
+		m, err := d.n.queryMissing(ctx, server)
 		if err != nil {
 			d.n.log.Debug().Err(err).Str("peer", server).Msg("no response about the leader")
 			return
@@ -109,15 +110,15 @@ func (d *leaderSuspicion) askVoter(server string, now time.Duration) {
 	})
 }
 
-// askMissing asks a voter whether it suspects its leader. A node that does not support the request
+// queryMissing asks a voter whether it suspects its leader. A node that does not support the request
 // returns an error, which counts as no suspicion.
-func (n *Node) askMissing(ctx context.Context, server string) (m election.Report, err error) {
+func (n *Node) queryMissing(ctx context.Context, server string) (m election.Report, err error) {
 	var w wireMissing
-	err = n.askThat(ctx, nodeOf(server), func(c *peer.Conn) (request, error) {
+	err = n.client.CallFunc(ctx, nodeOf(server), func(c *peer.Conn) (control.Request, error) {
 		if there := serverID(c.Node(), c.Peer().Disk); there != server {
-			return request{}, fmt.Errorf("node: %q is there in the place of %q", there, server)
+			return control.Request{}, fmt.Errorf("node: %q is there in the place of %q", there, server)
 		}
-		return request{What: askMissing}, nil
+		return control.Request{Kind: control.Missing}, nil
 	}, &w)
 	return w.missing(), err
 }

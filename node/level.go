@@ -9,6 +9,7 @@ import (
 	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
+	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/node/logs"
 	"shardway/node/membership"
@@ -52,7 +53,7 @@ func (n *Node) UpgradeStatus(ctx context.Context) api.UpgradeState {
 
 // FinalizeUpgrade puts the next level into force, through the leader wherever it is.
 func (n *Node) FinalizeUpgrade(ctx context.Context, by string) (api.UpgradeState, error) {
-	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
 	return n.askForLevel(ctx, true, by)
 }
@@ -65,7 +66,7 @@ func (n *Node) askForLevel(ctx context.Context, raise bool, by string) (s api.Up
 	if leader == "" {
 		return s, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
-	err = n.askLeading(ctx, leader, request{What: askLevel, Firm: raise, By: by}, &s)
+	err = n.client.CallLeader(ctx, leader, control.Request{Kind: control.Level, Firm: raise, By: by}, &s)
 	return s, err
 }
 

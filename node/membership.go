@@ -5,6 +5,7 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/logsafe"
+	"shardway/node/control"
 	"shardway/node/membership"
 	"shardway/verdict"
 )
@@ -19,25 +20,25 @@ type others struct{ n *Node }
 
 // RequestPromise implements membership.BootstrapPeers.
 func (o others) RequestPromise(ctx context.Context, node string, firm bool) (ok bool, err error) {
-	err = o.n.ask(ctx, node, request{What: askFound, Firm: firm}, &ok)
+	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Promise, Firm: firm}, &ok)
 	return ok, err
 }
 
 // NeedsPromise implements membership.BootstrapPeers.
 func (o others) NeedsPromise(ctx context.Context, node string) (needs bool, err error) {
-	err = o.n.ask(ctx, node, request{What: askFounder}, &needs)
+	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Needs}, &needs)
 	return needs, err
 }
 
 // FindElsewhere implements membership.DuplicatePeers.
 func (o others) FindElsewhere(ctx context.Context, node string, nonce uint64) (addr string, err error) {
-	err = o.n.ask(ctx, node, request{What: askTwin, Nonce: nonce}, &addr)
+	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Duplicate, Nonce: nonce}, &addr)
 	return addr, err
 }
 
 // Who implements membership.DuplicatePeers.
 func (o others) Who(ctx context.Context, node string) (p membership.Process, err error) {
-	err = o.n.ask(ctx, node, request{What: askWho}, &p)
+	err = o.n.client.Call(ctx, node, control.Request{Kind: control.Identity}, &p)
 	return p, err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/internal/logsafe"
+	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/verdict"
 )
@@ -121,9 +122,9 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *verdic
 		}
 		asking, cancel := context.WithTimeout(ctx, peerCheckLimit)
 		var r reachability
-		err := n.ask(asking, m.ID, request{What: askReachable}, &r)
+		err := n.client.Call(asking, m.ID, control.Request{Kind: control.Reachable}, &r)
 		cancel()
-		if _, undialed := errors.AsType[dialError](err); undialed && found == nil {
+		if _, undialed := errors.AsType[control.DialError](err); undialed && found == nil {
 			addr, _ := n.lookup(m.ID)
 			found = &verdict.Unreached{Node: m.ID, By: self, Addr: addr, Why: unreachedReason(err)}
 		}

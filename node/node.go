@@ -23,6 +23,7 @@ import (
 	"shardway/internal/clock"
 	"shardway/node/apphealth"
 	"shardway/node/consensus"
+	"shardway/node/control"
 	"shardway/node/disk"
 	"shardway/node/eventlog"
 	"shardway/node/gossip"
@@ -44,6 +45,7 @@ type Node struct {
 	nonce  uint64 // tells processes of one boot apart, no secret
 
 	port     *peer.Port
+	client   *control.Client
 	gossip   *gossip.Gossip
 	stores   *disk.Stores
 	stream   *consensus.Stream
@@ -85,9 +87,9 @@ type Node struct {
 	examined          [2]examination                  // without reach, and with it
 	shown             atomic.Pointer[[]gossip.Member] // what gossip showed last; see members
 	hanging           atomic.Bool                     // a write to the disk hangs
-	census            census[api.RunningList]
-	hot               census[api.HotList]
-	kept              census[api.SocketList]
+	census            *control.Cached[api.RunningList]
+	hot               *control.Cached[api.HotList]
+	kept              *control.Cached[api.SocketList]
 	loaded            loadedKeys
 	settings          atomic.Pointer[map[string]string] // see ApplySettings; nil: Options.Settings
 	webSocketPacer    webSocketPacer                    // paces hand-overs during a gradual drain
@@ -111,9 +113,9 @@ func New(o Options) (*Node, error) {
 		metrics:    newMetrics(),
 		holds:      newAppHolds(o.Shards),
 		examined:   [2]examination{newExamination(), newExamination()},
-		census:     newCensus[api.RunningList](),
-		hot:        newCensus[api.HotList](),
-		kept:       newCensus[api.SocketList](),
+		census:     control.NewCached[api.RunningList](),
+		hot:        control.NewCached[api.HotList](),
+		kept:       control.NewCached[api.SocketList](),
 	}
 	if n.o.ShutdownTimeout <= 0 {
 		n.o.ShutdownTimeout = 30 * time.Second
@@ -137,6 +139,7 @@ func New(o Options) (*Node, error) {
 		Pulse:      &n.pulse,
 		WrapClient: o.WrapClient, WrapServer: o.WrapServer,
 	})
+	n.client = control.NewClient(n.port, n.log)
 	n.stream = consensus.NewStream(n.server, n.dialRaft)
 	n.fsm = newFSM(n.fail)
 	n.router = newRouter(n.self, o.Shards, o.Clock, n.port)

@@ -7,6 +7,7 @@ import (
 	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
+	"shardway/node/control"
 )
 
 // planned is the leader's answer to what the next map would move.
@@ -17,7 +18,7 @@ type planned struct {
 
 // Plan returns what the next map would move, as the leader has it.
 func (n *Node) Plan(ctx context.Context) (api.Plan, error) {
-	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
 	if l := n.leadership(); l != nil {
 		return l.plan(ctx)
@@ -27,7 +28,7 @@ func (n *Node) Plan(ctx context.Context) (api.Plan, error) {
 		return api.Plan{}, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
 	var p api.Plan
-	err := n.askLeading(ctx, leader, request{What: askPlan}, &p)
+	err := n.client.CallLeader(ctx, leader, control.Request{Kind: control.Plan}, &p)
 	return p, err
 }
 
@@ -37,7 +38,7 @@ func (l *leadership) plan(ctx context.Context) (api.Plan, error) {
 	select {
 	case l.plans <- answer:
 	case <-l.done:
-		return api.Plan{}, errLeadsNot
+		return api.Plan{}, control.ErrNotLeader
 	case <-ctx.Done():
 		return api.Plan{}, ctx.Err()
 	}

@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/peer"
 	"shardway/proxy"
@@ -250,7 +252,11 @@ func (n *Node) tellImplicated(ctx context.Context, all []implication) bool {
 	default:
 		dialing, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
-		return n.ask(dialing, leader, request{What: askImplicated, Implicated: all}, nil) == nil
+		b, err := json.Marshal(all)
+		if err != nil {
+			return false
+		}
+		return n.client.Call(dialing, leader, control.Request{Kind: control.Implicated, Implicated: b}, nil) == nil
 	}
 }
 
@@ -264,7 +270,7 @@ func (n *Node) suspected(ctx context.Context) (all []poisonous) {
 	default:
 		asking, cancel := context.WithTimeout(ctx, viewTimeout)
 		defer cancel()
-		if err := n.ask(asking, leader, request{What: askSuspects}, &all); err != nil {
+		if err := n.client.Call(asking, leader, control.Request{Kind: control.Suspects}, &all); err != nil {
 			n.log.Debug().Err(err).Msg("leader's suspects not available")
 			return nil
 		}

@@ -12,6 +12,7 @@ import (
 	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
+	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/shardmap"
 )
@@ -102,7 +103,7 @@ func (l *leadership) police(ctx context.Context, a api.Action) error {
 		}
 		if a.Node == string(l.n.self) {
 			if next := l.handOver(ctx); next != "" {
-				return l.n.ask(ctx, next, request{What: askDo, Action: a}, nil)
+				return l.n.client.Call(ctx, next, control.Request{Kind: control.Do, Action: a}, nil)
 			}
 		}
 	}
@@ -312,7 +313,7 @@ func (l *leadership) amendNow(ctx context.Context, changes []ack.Change) error {
 	select {
 	case l.askings <- asking{changes, answer}:
 	case <-l.done:
-		return errLeadsNot
+		return control.ErrNotLeader
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -9,6 +9,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
+	"shardway/node/control"
 	"shardway/node/logs"
 	"shardway/shardmap"
 )
@@ -65,7 +66,7 @@ func (n *Node) bringReleases(ctx context.Context) {
 		default:
 			b, _ := r.MarshalBinary()
 			asking, cancel := context.WithTimeout(ctx, releasesTimeout)
-			err := n.ask(asking, leader, request{What: askRelease, Releases: b}, nil)
+			err := n.client.Call(asking, leader, control.Request{Kind: control.Release, Releases: b}, nil)
 			cancel()
 			if err != nil {
 				n.log.Debug().Err(err).Str("peer", leader).Msg("releases not delivered")

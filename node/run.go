@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"shardway/node/control"
 	"shardway/node/eventlog"
 	"shardway/node/gossip"
 	"shardway/peer"
@@ -116,7 +117,7 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	})
 	n.port.Handle(peer.Raft, n.stream.Handle)
 	n.port.Handle(peer.Heartbeat, n.serveHeartbeats)
-	n.port.Handle(peer.Control, n.serveControl)
+	n.port.Handle(peer.Control, control.NewServer(n.handlers(), n.log).ServeStream)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
 	n.port.Handle(peer.Trunk, n.serveRequestSession)
 	n.port.Handle(peer.Legs, n.serveWebSocketSession)

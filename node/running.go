@@ -7,15 +7,13 @@ import (
 	"time"
 
 	"shardway/admin/api"
+	"shardway/node/control"
 	"shardway/shardmap"
 )
 
 const (
 	// runningTimeout is how long a node has to tell what runs there.
 	runningTimeout = time.Second
-	// censusEvery is the shortest time from one time that all are asked to the next,
-	// however many want to know.
-	censusEvery = time.Second
 )
 
 // runningThere is what a node tells of what it does at this moment.
@@ -54,42 +52,13 @@ func leaseMS(left time.Duration) int64 {
 	return max((left + time.Millisecond - 1).Milliseconds(), 0)
 }
 
-// census keeps what the nodes told last, in answer to one question. Make it with newCensus.
-type census[T any] struct {
-	place chan struct{} // cap 1: held while the nodes are asked; the next ones wait for the same answer
-	asked time.Time     // when they had told; zero: never
-	last  T
-}
-
-func newCensus[T any]() census[T] { return census[T]{place: make(chan struct{}, 1)} }
-
-// take asks by ask, at most once in censusEvery for all who want to know, and takes so long
-// at most. Who wanted to know first may leave meanwhile: the others want to know all the
-// same. Who leaves while it waits is told nothing. What take returns is nobody's to change.
-func (c *census[T]) take(ctx context.Context, long time.Duration, ask func(context.Context) T) (told T) {
-	select {
-	case c.place <- struct{}{}:
-		defer func() { <-c.place }()
-	case <-ctx.Done():
-		return told
-	}
-	if !c.asked.IsZero() && time.Since(c.asked) < censusEvery {
-		return c.last
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), long)
-	defer cancel()
-	c.last = ask(ctx)
-	c.asked = time.Now()
-	return c.last
-}
-
-// Running asks every node what it does, at most once in censusEvery.
+// Running asks every node what it does, at most once in control.CacheTime.
 func (n *Node) Running(ctx context.Context) api.RunningList {
-	return n.census.take(ctx, runningTimeout, n.askRunning)
+	return n.census.Get(ctx, runningTimeout, n.queryRunning)
 }
 
-func (n *Node) askRunning(ctx context.Context) api.RunningList {
-	told, silent := queryNodes(ctx, n, request{What: askRunning}, untold())
+func (n *Node) queryRunning(ctx context.Context) api.RunningList {
+	told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Running}, untold())
 	told[string(n.self)] = n.runningHere()
 	list := api.RunningList{Unresponsive: silent}
 	for node, x := range told {

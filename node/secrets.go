@@ -3,13 +3,13 @@ package node
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
 	"shardway/admin/api"
 	"shardway/internal/secret"
+	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/node/rotation"
 	"shardway/peer"
@@ -60,8 +60,8 @@ var _ rotation.Cluster = rotating{}
 // Rotate replaces the cluster's secret on every node, through the leader. One
 // that stopped half way is taken up where it stood.
 func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
-	// As long as serveControl takes for one that another node asked for.
-	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	// The same timeout applies to a request of another node.
+	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
 	if n.o.Secrets == nil {
 		return api.Rotation{}, rotation.ErrNoSecrets
@@ -74,7 +74,7 @@ func (n *Node) Rotate(ctx context.Context, by string) (api.Rotation, error) {
 		return api.Rotation{}, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
 	r, err := n.rotation.Ask(ctx, leader, by)
-	return r, unreached(leader, err)
+	return r, control.LeaderError(leader, err)
 }
 
 // rotating is the node as its rotation sees it.
@@ -105,22 +105,12 @@ func (r rotating) Everybody() (nodes, outside []string) {
 
 // Ask asks over a stream that TLS is beneath.
 func (r rotating) Ask(ctx context.Context, node, what string, compose func(binding []byte) (rotation.Proven, error)) (json.RawMessage, error) {
-	return r.n.converse(ctx, node, func(c *peer.Conn) (request, error) {
-		binding, err := bindingOf(c)
+	return r.n.client.CallRaw(ctx, node, func(c *peer.Conn) (control.Request, error) {
+		binding, err := control.Binding(c)
 		if err != nil {
-			return request{}, err
+			return control.Request{}, err
 		}
 		p, err := compose(binding)
-		return request{What: what, Proven: p}, err
+		return control.Request{Kind: control.Kind(what), Proven: p}, err
 	})
-}
-
-// bindingOf returns what tells a stream from all others, an error if no TLS is
-// beneath it.
-func bindingOf(c *peer.Conn) ([]byte, error) {
-	b, ok := c.NetConn().(interface{ Binding() ([]byte, error) })
-	if !ok {
-		return nil, errors.New("node: the stream is not sealed, so nobody can show a secret on it")
-	}
-	return b.Binding()
 }

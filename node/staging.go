@@ -2,10 +2,12 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync"
 
 	"shardway/ack"
+	"shardway/node/control"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
@@ -147,7 +149,11 @@ func (l *leadership) askInStage(ctx context.Context, q ack.AskIdle) {
 	} else {
 		asking, cancel := context.WithTimeout(ctx, idleTimeout)
 		defer cancel()
-		if err := l.n.ask(asking, string(q.Node), request{What: askIdle, Question: &question}, &at); err != nil {
+		b, err := json.Marshal(question)
+		if err == nil {
+			err = l.n.client.Call(asking, string(q.Node), control.Request{Kind: control.Idle, Question: b}, &at)
+		}
+		if err != nil {
 			l.log.Debug().Err(err).Str("peer", string(q.Node)).Msg("idle shards not reported")
 			return
 		}

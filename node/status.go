@@ -9,6 +9,7 @@ import (
 	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/endpoints"
+	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/shardmap"
 	"shardway/verdict"
@@ -327,7 +328,7 @@ func (n *Node) leaderViewsBy(ctx context.Context) []ack.MemberView {
 		return nil
 	}
 	var members []wireMember
-	err := n.ask(ctx, leader, request{What: askViews}, &members)
+	err := n.client.Call(ctx, leader, control.Request{Kind: control.Views}, &members)
 	var views []ack.MemberView
 	if err == nil {
 		views, err = memberViews(members)

@@ -11,6 +11,7 @@ import (
 	"shardway/ack"
 	"shardway/admin/api"
 	"shardway/internal/timingrules"
+	"shardway/node/control"
 	"shardway/node/logs"
 )
 
@@ -45,7 +46,7 @@ func worded(t ack.Timing) api.Timing {
 
 // Retime changes the cluster's timing, through the leader wherever it is.
 func (n *Node) Retime(ctx context.Context, change api.Timing, by string) (t api.TimingState, err error) {
-	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+	ctx, cancel := context.WithTimeout(ctx, control.HandlerTimeout)
 	defer cancel()
 	return n.askRetime(ctx, change, by)
 }
@@ -59,7 +60,7 @@ func (n *Node) askRetime(ctx context.Context, change api.Timing, by string) (t a
 	if leader == "" {
 		return t, fmt.Errorf("%w: %s", api.ErrNoLeader, n.leaderless())
 	}
-	err = n.askLeading(ctx, leader, request{What: askTiming, Timing: change, By: by}, &t)
+	err = n.client.CallLeader(ctx, leader, control.Request{Kind: control.Timing, Timing: change, By: by}, &t)
 	return t, err
 }
 
@@ -129,7 +130,7 @@ func (l *leadership) retiming(ctx context.Context, t ack.Timing) ([]byte, error)
 	select {
 	case l.retimes <- retiming{t, answer}:
 	case <-l.done:
-		return nil, errLeadsNot
+		return nil, control.ErrNotLeader
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"shardway/admin/api"
+	"shardway/node/control"
 	"shardway/node/logs"
 	"shardway/proxy"
 	"shardway/shardmap"
 )
 
-// webSocketReport is the response of a node to an askSockets request, with one entry per shard that has
+// webSocketReport is the response of a node to an control.Sockets request, with one entry per shard that has
 // long-lived connections: the number of the shard, then the counts of proxy.ShardSockets in the order
 // attached, detached, upstream connections, not resumable. A reply has room for all shards.
 type webSocketReport [][5]int
@@ -35,11 +36,11 @@ func (n *Node) countWebSockets() api.SocketCounts {
 	return c
 }
 
-// Sockets asks all alive nodes for their WebSockets, at most once in censusEvery. The result lists the
+// Sockets asks all alive nodes for their WebSockets, at most once in control.CacheTime. The result lists the
 // nodes that did not respond in time.
 func (n *Node) Sockets(ctx context.Context) api.SocketList {
-	return n.kept.take(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
-		told, silent := queryNodes(ctx, n, request{What: askSockets}, webSocketReport{})
+	return n.kept.Get(ctx, loadReportTimeout, func(ctx context.Context) api.SocketList {
+		told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Sockets}, webSocketReport{})
 		told[string(n.self)] = n.localWebSockets()
 		return mergeWebSockets(told, silent)
 	})
@@ -77,7 +78,7 @@ func mergeWebSockets(reports map[string]webSocketReport, unresponsive []string) 
 func (n *Node) BreakSockets(ctx context.Context, b api.SocketBreak, by string) api.BrokenSockets {
 	ctx, cancel := context.WithTimeout(ctx, loadReportTimeout)
 	defer cancel()
-	told, silent := queryNodes(ctx, n, request{What: askBreak, Break: b, By: by}, 0)
+	told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Break, Break: b, By: by}, 0)
 	told[string(n.self)] = n.breakLocal(b, by)
 	out := api.BrokenSockets{Nodes: map[string]int{}, Unresponsive: silent}
 	for node, many := range told {

@@ -13,6 +13,7 @@ import (
 	"shardway/ack"
 	"shardway/ack/election"
 	"shardway/admin/api"
+	"shardway/node/control"
 	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/proxy"
@@ -24,8 +25,10 @@ var updateWire = flag.Bool("wire.update", false, "write the golden files of cont
 // controlMessages are all types that nodes send each other on control streams.
 func controlMessages() []any {
 	return []any{
-		request{},
-		[]reply{},
+		control.Request{},
+		[]control.Reply{},
+		[]implication{},
+		stageQuestion{},
 		[]wireMember{},
 		[]poisonous{},
 		[]verdict.Difference{},
@@ -153,9 +156,12 @@ func TestMissingIsSentWhole(t *testing.T) {
 
 func TestImplicatedKeysAreSentWhole(t *testing.T) {
 	want := []implication{{Node: "a", Boot: 3, Keys: []proxy.Implicated{{Shard: 7, Hash: 1<<64 - 1}}, AgoMS: 12}}
-	golden(t, "implicated", func() (any, error) { return request{What: askImplicated, Implicated: want}, nil }, func(q request) {
-		if !reflect.DeepEqual(q.Implicated, want) {
-			t.Errorf("read as %+v, want %+v", q.Implicated, want)
+	golden(t, "implicated", func() (any, error) {
+		b, err := json.Marshal(want)
+		return control.Request{Kind: control.Implicated, Implicated: b}, err
+	}, func(q control.Request) {
+		if got, err := control.Decode[[]implication](q.Implicated); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("read as %+v, %v, want %+v", got, err, want)
 		}
 	})
 }

@@ -49,9 +49,10 @@ func allowed() map[string][]string {
 		"admin/client":    {"admin/api", "admin/localsock", "verdict", "internal/problem"},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
+		"node":             {"node/apphealth", "node/consensus", "node/control", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
+		"node/control":     {"node/rotation", "admin/api", "peer"},
 		"node/disk":        {"node/logs"},
 		"node/gossip":      {"node/clusterid", "node/logs", "endpoints", "internal/clock", "internal/rawio"},
 		"node/hooks":       {"ack", "shardmap"},

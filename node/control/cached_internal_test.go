@@ -1,4 +1,4 @@
-package node
+package control
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 
 // Whoever may read asks what the cluster is busy with, pages and scripts at once, and each
 // time every node was asked. All share one answer, also if who asked first has left.
-func TestCensusIsSharedForASecond(t *testing.T) {
+func TestCachedIsSharedForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCensus[int]()
+		c := NewCached[int]()
 		asked := 0
 		ask := func(ctx context.Context) int {
 			asked++
@@ -27,7 +27,7 @@ func TestCensusIsSharedForASecond(t *testing.T) {
 		var asking sync.WaitGroup
 		take := func(ctx context.Context, want int) {
 			asking.Go(func() {
-				if got := c.take(ctx, time.Second, ask); got != want {
+				if got := c.Get(ctx, time.Second, ask); got != want {
 					t.Errorf("answer %d, want %d", got, want)
 				}
 			})
@@ -40,23 +40,23 @@ func TestCensusIsSharedForASecond(t *testing.T) {
 		take(first, 0) // and does not wait for it
 		leave()
 		asking.Wait()
-		time.Sleep(censusEvery - time.Nanosecond)
-		if got := c.take(t.Context(), time.Second, ask); got != 1 {
+		time.Sleep(CacheTime - time.Nanosecond)
+		if got := c.Get(t.Context(), time.Second, ask); got != 1 {
 			t.Errorf("answer %d within a second, want the first", got)
 		}
 		time.Sleep(time.Nanosecond)
-		if got := c.take(t.Context(), time.Second, ask); got != 2 || asked != 2 {
+		if got := c.Get(t.Context(), time.Second, ask); got != 2 || asked != 2 {
 			t.Errorf("answer %d after a second, of %d, want the second", got, asked)
 		}
 	})
 }
 
 // An answer takes no longer than it may.
-func TestCensusEnds(t *testing.T) {
+func TestCachedCallEndsAfterItsTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newCensus[error]()
+		c := NewCached[error]()
 		began := time.Now()
-		err := c.take(t.Context(), time.Second, func(ctx context.Context) error {
+		err := c.Get(t.Context(), time.Second, func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})

@@ -1,0 +1,40 @@
+package control
+
+import (
+	"context"
+	"time"
+)
+
+// CacheTime is how long a Cached result is used.
+const CacheTime = time.Second
+
+// Cached shares the result of a call of many nodes between callers: the nodes are called at most once in
+// CacheTime.
+type Cached[T any] struct {
+	lock chan struct{} // cap 1: a token is in it while the nodes are called; other callers wait for the same result
+	at   time.Time     // when the last call ended; zero means never
+	last T
+}
+
+// NewCached returns an empty cache.
+func NewCached[T any]() *Cached[T] { return &Cached[T]{lock: make(chan struct{}, 1)} }
+
+// Get returns the cached result, or calls f, for up to timeout. The end of ctx does not end f, because
+// other callers wait for the same result. If ctx ends while another caller calls f, Get returns the zero
+// value. The caller must not change the result.
+func (c *Cached[T]) Get(ctx context.Context, timeout time.Duration, f func(context.Context) T) (result T) {
+	select {
+	case c.lock <- struct{}{}:
+		defer func() { <-c.lock }()
+	case <-ctx.Done():
+		return result
+	}
+	if !c.at.IsZero() && time.Since(c.at) < CacheTime {
+		return c.last
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	defer cancel()
+	c.last = f(ctx)
+	c.at = time.Now()
+	return c.last
+}

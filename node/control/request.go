@@ -1,0 +1,80 @@
+package control
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"shardway/admin/api"
+	"shardway/node/rotation"
+)
+
+const (
+	// maxFrame is the largest size of a request or a reply, in bytes.
+	maxFrame = 1 << 20
+	// MaxBatch is the largest number of requests in a Batch.
+	MaxBatch = 8
+)
+
+// Request is a request on a control stream. Kind determines which other fields are used.
+type Request struct {
+	Kind   Kind            `json:"what"`
+	Action api.Action      `json:"action,omitzero"`
+	Server string          `json:"server,omitempty"` // Forget: a node
+	Proven rotation.Proven `json:"proven,omitzero"`
+	Timing api.Timing      `json:"timing,omitzero"`
+	By     string          `json:"by,omitempty"`
+	Nonce  uint64          `json:"nonce,omitempty"`
+	Firm   bool            `json:"firm,omitempty"`
+	// Releases are encoded by package ack.
+	Releases []byte `json:"releases,omitempty"`
+
+	// Implicated are the crash reports of an Implicated request.
+	Implicated json.RawMessage `json:"implicated,omitempty"`
+
+	Break api.SocketBreak `json:"break,omitzero"`
+
+	Settings map[string]string `json:"settings,omitempty"`
+	// Question is set in an Idle request for a staged change; nil means a gradual drain.
+	Question json.RawMessage `json:"question,omitempty"`
+
+	Batch []Request `json:"several,omitempty"` // at most MaxBatch, handled one after the other
+}
+
+// Reply is the reply to a Request: a value or an error.
+type Reply struct {
+	// Fault identifies the error of package api that Error wraps; empty means none.
+	Fault string          `json:"fault,omitempty"`
+	Error string          `json:"error,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// DecodeReply returns the value of a reply; ok is false if the reply is an error or invalid.
+func DecodeReply[T any](r Reply) (v T, ok bool) {
+	ok = r.Error == "" && json.Unmarshal(r.Value, &v) == nil
+	return v, ok
+}
+
+// Decode decodes a field of a Request that is specific to its Kind. An absent field is the zero value.
+func Decode[T any](field json.RawMessage) (v T, err error) {
+	if len(field) == 0 {
+		return v, nil
+	}
+	if err = json.Unmarshal(field, &v); err != nil {
+		return v, fmt.Errorf("node: question not understood: %w", err)
+	}
+	return v, nil
+}
+
+// faults are the errors of package api that a Reply can carry, by name.
+var faults = map[string]error{"no-leader": api.ErrNoLeader, "unknown-node": api.ErrUnknownNode, "refused": api.ErrRefused, "invalid": api.ErrInvalid, "unknown": api.ErrUnknown}
+
+// faultOf returns the name of the error of package api that err wraps; empty means none.
+func faultOf(err error) string {
+	for name, e := range faults {
+		if errors.Is(err, e) {
+			return name
+		}
+	}
+	return ""
+}

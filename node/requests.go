@@ -1,0 +1,134 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"shardway/admin/api"
+	"shardway/node/control"
+	"shardway/node/gossip"
+	"shardway/node/logs"
+	"shardway/node/rotation"
+)
+
+// viewTimeout bounds a request for the leader's view of the nodes.
+const viewTimeout = 250 * time.Millisecond
+
+// handlers returns the handlers of the requests that other nodes send to this node. The handlers in
+// asLeader reply control.ErrNotLeader while this node does not lead.
+func (n *Node) handlers() map[control.Kind]control.Handler {
+	return map[control.Kind]control.Handler{
+		control.Views: n.asLeader(func(ctx context.Context, l *leadership, _ control.Caller, _ control.Request) (any, error) {
+			views, _ := l.view(ctx)
+			return wireMembers(views)
+		}),
+		control.Do: n.asLeader(func(ctx context.Context, l *leadership, from control.Caller, q control.Request) (any, error) {
+			// The admin port has already logged an action that an operator requests at this node.
+			a := q.Action
+			l.log.Info().Stringer("action", a.Verb).Str("peer", logs.Cut(a.Node)).Bool("force", a.Force).Str("by", logs.Cut(a.By)).Str("at", from.Node).Msg("action requested")
+			return nil, l.do(ctx, a)
+		}),
+		control.Leave: n.asLeader(func(ctx context.Context, l *leadership, from control.Caller, q control.Request) (any, error) {
+			return nil, l.letGo(ctx, from.Node, q.Server)
+		}),
+		control.Timing: n.asLeader(func(ctx context.Context, l *leadership, _ control.Caller, q control.Request) (any, error) {
+			return l.retime(ctx, q.Timing, q.By)
+		}),
+		control.Level: n.asLeader(func(ctx context.Context, l *leadership, _ control.Caller, q control.Request) (any, error) {
+			return l.level(ctx, q.Firm, q.By)
+		}),
+		control.Plan: n.asLeader(func(ctx context.Context, l *leadership, _ control.Caller, _ control.Request) (any, error) {
+			return l.plan(ctx)
+		}),
+		control.Settings: n.asLeader(func(ctx context.Context, l *leadership, from control.Caller, q control.Request) (any, error) {
+			views, _ := l.view(ctx)
+			return l.differences(views, from.Node, q.Settings)
+		}),
+		control.Implicated: n.asLeader(func(_ context.Context, _ *leadership, from control.Caller, q control.Request) (any, error) {
+			reports, err := control.Decode[[]implication](q.Implicated)
+			if err == nil {
+				n.poison.heard(from.Node, reports)
+			}
+			return nil, err
+		}),
+		control.Unconfirmed: n.asLeader(func(context.Context, *leadership, control.Caller, control.Request) (any, error) {
+			return n.unconfirmed(), nil
+		}),
+		control.Release: func(_ context.Context, from control.Caller, q control.Request) (any, error) {
+			return nil, n.released(from.Node, q.Releases)
+		},
+		control.Suspects: func(context.Context, control.Caller, control.Request) (any, error) { return n.poison.list(), nil },
+
+		control.Promise: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
+			return n.founder.HandlePromise(ctx, from.Node, q.Firm)
+		},
+		control.Needs: func(context.Context, control.Caller, control.Request) (any, error) { return n.founder.HandleNeeds() },
+		control.Duplicate: func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
+			return n.twin.Probe(ctx, from.Node, q.Nonce), nil
+		},
+		control.Identity: func(context.Context, control.Caller, control.Request) (any, error) { return n.process(), nil },
+		control.Missing: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
+			m, err := n.reportSuspicion(ctx, serverID(from.Node, from.Disk))
+			return wireMissingOf(m), err
+		},
+		control.Reachable: func(ctx context.Context, from control.Caller, _ control.Request) (any, error) {
+			return n.reachable(ctx, from.Node), nil
+		},
+		control.Forget: func(_ context.Context, from control.Caller, q control.Request) (any, error) {
+			if from.Node != n.leader() {
+				return nil, fmt.Errorf("%w: node %q does not lead", api.ErrRefused, from.Node)
+			}
+			n.gossip.Forget(q.Server)
+			return nil, nil //nolint:nilnil // the reply has no value
+		},
+		control.Idle: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {
+			if len(q.Question) == 0 {
+				return n.idleShards(), nil
+			}
+			question, err := control.Decode[stageQuestion](q.Question)
+			if err != nil {
+				return nil, err
+			}
+			return n.idleInStage(question), nil
+		},
+		control.Load:    func(context.Context, control.Caller, control.Request) (any, error) { return n.proxy.Load(), nil },
+		control.Running: func(context.Context, control.Caller, control.Request) (any, error) { return n.runningHere(), nil },
+		control.Drain:   func(context.Context, control.Caller, control.Request) (any, error) { return n.drainHere(), nil },
+		control.Sockets: func(context.Context, control.Caller, control.Request) (any, error) { return n.localWebSockets(), nil },
+		control.Break: func(_ context.Context, _ control.Caller, q control.Request) (any, error) {
+			return n.breakLocal(q.Break, q.By), nil
+		},
+		control.Report: func(ctx context.Context, _ control.Caller, q control.Request) (any, error) {
+			return n.report(ctx, q.Firm), nil
+		},
+		rotation.AskStep: n.rotate,
+		rotation.AskLead: n.rotate,
+	}
+}
+
+// asLeader returns a handler that calls h while this node leads.
+func (n *Node) asLeader(h func(context.Context, *leadership, control.Caller, control.Request) (any, error)) control.Handler {
+	return func(ctx context.Context, from control.Caller, q control.Request) (any, error) {
+		l := n.leadership()
+		if l == nil {
+			return nil, control.ErrNotLeader
+		}
+		return h(ctx, l, from, q)
+	}
+}
+
+// rotate handles a step of a secret rotation.
+func (n *Node) rotate(ctx context.Context, from control.Caller, q control.Request) (any, error) {
+	return n.rotation.Answer(ctx, from.Node, string(q.Kind), q.Proven, from.Binding)
+}
+
+// aliveNodes returns the other nodes that are alive according to gossip.
+func (n *Node) aliveNodes() (nodes []string) {
+	for _, m := range n.gossip.Members() {
+		if m.Node && m.ID != string(n.self) && m.Status == gossip.Alive {
+			nodes = append(nodes, m.ID)
+		}
+	}
+	return nodes
+}
