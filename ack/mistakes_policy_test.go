@@ -108,7 +108,7 @@ func mistakesOfThePolicy() []mistake {
 		},
 		{
 			name: "staging: the shards of a dead owner wait for an answer", mix: aimed("policy 4, kill 4, join 3"), caught: "gathering|progress",
-			edits: in("ack.Leader.mayProposeStage", "	if a.cannotWait {\n", "	if !PLANTED && a.cannotWait {\n"),
+			edits: in("ack.Leader.mayProposeStage", "	if a.cannotWait {\n", "	if !PLANTED && a.refuseWait {\n"),
 		},
 		{
 			name: "staging: each map of several pauses the cluster", mix: aimed("policy 4, leave 3, join 3"), caught: "staging",

@@ -16,12 +16,12 @@ import (
 )
 
 // holds notes what a node is told of holds.
-type holds struct {
+type staysOpen struct {
 	mu   sync.Mutex
 	told []string
 }
 
-func (h *holds) option(o *proxy.Options) {
+func (h *staysOpen) option(o *proxy.Options) {
 	o.HoldShard = func(s shardmap.Shard, epoch uint64, d time.Duration) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -30,7 +30,7 @@ func (h *holds) option(o *proxy.Options) {
 }
 
 // want checks what was told since the last call.
-func (h *holds) want(t *testing.T, what string, want ...string) {
+func (h *staysOpen) want(t *testing.T, what string, want ...string) {
 	t.Helper()
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +46,7 @@ func TestHoldOfAResponseReachesTheOwnerAndNotTheClient(t *testing.T) {
 	at := fmt.Sprint("owner ", shardmap.Of("k", shards), " 1 ")
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			h := &holds{}
+			h := &staysOpen{}
 			front, _ := start(t, webApp(t, func(w http.ResponseWriter, r *http.Request) {
 				w.Header().Set("Shardway-Hold", r.Header.Get("Hold"))
 				switch r.URL.Path {
@@ -101,7 +101,7 @@ func TestHoldOfAResponseReachesTheOwnerAndNotTheClient(t *testing.T) {
 func TestHoldOfAnUpgradeAndOfARequestWithoutAKey(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			h := &holds{}
+			h := &staysOpen{}
 			keys, err := proxy.NewKeys(proxy.KeySpec{OnMissingKey: "local"})
 			if err != nil {
 				t.Fatal(err)
@@ -140,7 +140,7 @@ func TestHoldOfAnUpgradeAndOfARequestWithoutAKey(t *testing.T) {
 
 // An app in the process holds shards likewise.
 func TestHoldOfAHandler(t *testing.T) {
-	h := &holds{}
+	h := &staysOpen{}
 	n := newNode(t, "owner", "", h.option, func(o *proxy.Options) {
 		o.Handler = func(ctx *fasthttp.RequestCtx) { ctx.Response.Header.Set("Shardway-Hold", "30") }
 	})
@@ -153,7 +153,7 @@ func TestHoldOfAHandler(t *testing.T) {
 
 // Of what is no number of seconds each is counted.
 func TestInvalidHoldsAreCounted(t *testing.T) {
-	h := &holds{}
+	h := &staysOpen{}
 	n := newNode(t, "owner", webApp(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Shardway-Hold", "soon") }), h.option)
 	c := n.dial()
 	for range 3 {

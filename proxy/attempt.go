@@ -105,7 +105,7 @@ func (c *client) handleUnsent(p *attempt, err error) decision {
 	case c.closing.Load():
 		return done
 	case c.replaced(why):
-		return c.cede()
+		return c.yieldToNewer()
 	case why != causeNone || p.conn.reused || p.conn.mux != nil:
 		return decision{action: actionRetry}
 	}
@@ -147,7 +147,7 @@ func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
 		if err := w.Close(c.req.Body.Trailers()); err != nil {
 			return err
 		}
-		if err := c.reply.taken(); err != nil {
+		if err := c.reply.sendAccepted(); err != nil {
 			return err
 		}
 		c.disconnect.arm()
@@ -156,7 +156,7 @@ func (c *client) writeRequest(p *attempt, w *h1.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if err := c.reply.taken(); err != nil {
+	if err := c.reply.sendAccepted(); err != nil {
 		return err
 	}
 	c.body.start(w, 0)
@@ -193,7 +193,7 @@ func (c *client) readResponseHeader(p *attempt, w *h1.Writer) error {
 			if c.x.resumed != nil {
 				continue // the client already has its response header
 			}
-			if err := c.reply.interim(res); err != nil {
+			if err := c.reply.forwardInterim(res); err != nil {
 				return err
 			}
 		}
@@ -219,9 +219,9 @@ func (c *client) handleBroken(p *attempt, err error) decision {
 	case c.body.rerr != nil:
 		return c.reply.badBody(c.body.rerr)
 	case c.replaced(why):
-		return c.cede()
+		return c.yieldToNewer()
 	case why == causeDrainTimeout && c.x.resumed != nil:
-		return c.movedOn(p)
+		return c.retryAtNextOwner(p)
 	case why == causeDrainTimeout && c.mayAskNextOwner(p):
 		return c.askNextOwner()
 	case why == causeDrainTimeout:

@@ -4,7 +4,7 @@ import "sync"
 
 // A resumable WebSocket may stay open for days, and a server may have many idle ones. While it has
 // an upstream connection, no goroutine should keep the deep stack of the request flow. Therefore
-// the flow returns when a relay has begun (responseRelay.webSocket), and another goroutine with
+// the flow returns when a relay has begun (responseRelay.webSocketTunnel), and another goroutine with
 // a small stack runs the relay. After the relay, that goroutine does what the flow would have
 // done. That includes the request for the next relay, which again continues in a new goroutine.
 
@@ -112,7 +112,7 @@ func (c *client) runRelay(l *webSocketRelay) {
 	l.end()
 	l.decideOutcome(why, &c.x, l.attempt.route)
 	l.session.bulk = l.isBulk()
-	sessionLog{&c.requestState}.ends(l.recordEnd())
+	sessionLog{&c.requestState}.relayEnded(l.recordEnd())
 }
 
 // leaveRelay removes the relay from the counters and from the slot.

@@ -149,7 +149,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 	c.life = lifetime{within: ctx}
 	if ingress == "" {
 		c.from.Set(conn, c.set.TrustedProxies)
-		boundUnacknowledged(conn, c.set)
+		setUserTimeout(conn, c.set)
 	}
 	return c
 }
@@ -160,7 +160,7 @@ func makeClient(s *Server) *client {
 	c.keys = finder{req: &c.req, from: &c.from, place: s.placeKey}
 	c.slot.client = c.conn
 	c.headerMemory.stop = c.conn.StopHead
-	c.body.init(s, c.conn, &c.req, c.uploaded)
+	c.body.init(s, c.conn, &c.req, c.bodySent)
 	c.leaseCheck, c.releaseAdmitted, c.onHeaderMemory = c.askLease, c.release, c.noteHeaderMemory
 	c.disconnect.init(c.conn, c.clientGone)
 	c.wait = requestWait{requestState: &c.requestState, disconnect: &c.disconnect, down: &c.closing, life: &c.life}
@@ -236,7 +236,7 @@ func (c *client) reportStopped() bool {
 	if !c.x.runAborted {
 		c.s.metrics.refused[RefusedEnded].Add(1)
 	}
-	c.reply.parted(c.x.runAborted)
+	c.reply.reportStopped(c.x.runAborted)
 	return true
 }
 
@@ -251,7 +251,7 @@ func (c *client) askLease() (time.Duration, error) {
 }
 
 // uploaded is called by the goroutine that sends the body, when that ends.
-func (c *client) uploaded(rerr error) {
+func (c *client) bodySent(rerr error) {
 	if rerr == nil {
 		c.disconnect.arm() // no goroutine reads from the client now
 		return

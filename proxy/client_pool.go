@@ -35,7 +35,7 @@ func (p *clientPool) put(c *client) {
 // isReusable reports whether no other goroutine can hold the client, whose connection has ended.
 func (c *client) isReusable() bool {
 	return c.unobserved && !c.escaped && c.ingress == "" && c.s.o.Handler == nil && !c.closing.Load() &&
-		c.body.done == nil && c.admitted == nil && c.x.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.asked()
+		c.body.done == nil && c.admitted == nil && c.x.ticket == nil && c.disconnect.state.Load() == watchOff && !c.life.created()
 }
 
 // reset removes everything that belongs to the former connection, and keeps allocated buffers. The

@@ -182,8 +182,8 @@ func (p *pool) dialRecover(forWebSocket bool) (l *upstreamConn, err error) {
 
 // newPool returns the pool of a node, or of the app if node is empty.
 func (s *Server) newPool(node string, dial func(ctx context.Context) (*upstreamConn, error)) *pool {
-	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.lifeCtx, dialers: &s.dialers, streams: &s.streams, pacer: &s.sockets.pacer}
-	all := rooms{s.o.Queue, s.streamQueue, s.sockets.room}
+	p := &pool{node: node, dial: dial, clock: &s.clock, life: s.lifeCtx, dialers: &s.dialers, streams: &s.streams, pacer: &s.webSockets.pacer}
+	all := rooms{s.o.Queue, s.streamQueue, s.webSockets.queue}
 	p.breaker.rooms, p.backoff.room, p.upgradeBackoff.room = all, all, all
 	p.mu.queue.upgradesLast = node != ""
 	if node == "" {

@@ -20,25 +20,25 @@ import (
 //
 // The word has the number of the run that the stream belongs to: who looked at one run, and
 // comes late, does not end the stream of the next.
-type events struct {
-	state atomic.Uint64 // the run (32 bits), flags
-	scan  eventstream.Scanner
-	word  bool              // the app says that it goes on elsewhere
-	later bool              // it does already, and has shown an id before
-	hold  *eventstream.Hold // what is not whole waits there; nil: it passes as it comes
+type eventRelay struct {
+	state     atomic.Uint64 // the run (32 bits), flags
+	scan      eventstream.Scanner
+	resumable bool              // the app says that it goes on elsewhere
+	resumed   bool              // it does already, and has shown an id before
+	hold      *eventstream.Hold // what is not whole waits there; nil: it passes as it comes
 }
 
 const (
-	eventsBusy uint64 = 1 << iota // its goroutine passes something on
-	eventsAmid                    // an event is open
-	eventsWant                    // to be ended at the next blank line
-	eventsOver                    // nothing may be passed on any more
-	eventsKept                    // it can go on elsewhere
-	eventsRun  = 32               // shift
+	eventsBusy         uint64 = 1 << iota // its goroutine passes something on
+	eventsInEvent                         // an event is open
+	eventsEndRequested                    // to be ended at the next blank line
+	eventsEnded                           // nothing may be passed on any more
+	eventsResumable                       // it can go on elsewhere
+	eventsRun          = 32               // shift
 )
 
-// errOver ends an event stream at a blank line.
-var errOver = errors.New("proxy: event stream ended between events")
+// errStreamEnded ends an event stream at a blank line.
+var errStreamEnded = errors.New("proxy: event stream ended between events")
 
 // isEvents reports whether an answer is an event stream.
 func isEvents(res *h1.Response) bool {
@@ -52,55 +52,55 @@ func isEvents(res *h1.Response) bool {
 }
 
 // begin begins with the first answer's stream.
-func (e *events) begin(run uint32, word, later bool, hold *eventstream.Hold) {
+func (e *eventRelay) begin(run uint32, word, later bool, hold *eventstream.Hold) {
 	e.scan = eventstream.Scanner{}
 	e.start(run, word, later, hold)
 }
 
 // again begins with the stream of an answer that goes on where the last one ended.
-func (e *events) again(run uint32, word bool) {
+func (e *eventRelay) resume(run uint32, word bool) {
 	e.scan.Again()
 	e.hold.Again()
 	e.start(run, word, true, e.hold)
 }
 
-func (e *events) start(run uint32, word, later bool, hold *eventstream.Hold) {
-	e.word, e.later, e.hold = word, later, hold
-	e.state.Store(uint64(run)<<eventsRun | e.keeps())
+func (e *eventRelay) start(run uint32, word, later bool, hold *eventstream.Hold) {
+	e.resumable, e.resumed, e.hold = word, later, hold
+	e.state.Store(uint64(run)<<eventsRun | e.resumableFlag())
 }
 
-// keeps returns eventsKept if the stream can go on elsewhere.
-func (e *events) keeps() uint64 {
-	if !e.word {
+// keeps returns eventsResumable if the stream can go on elsewhere.
+func (e *eventRelay) resumableFlag() uint64 {
+	if !e.resumable {
 		return 0
 	}
-	if _, ok := e.scan.ID(); ok || e.later && !e.scan.Spoilt() {
-		return eventsKept
+	if _, ok := e.scan.ID(); ok || e.resumed && !e.scan.Spoilt() {
+		return eventsResumable
 	}
 	return 0
 }
 
 // kept reports whether that of a run can, for who looks from outside.
-func (e *events) kept(run uint32) bool {
+func (e *eventRelay) isResumable(run uint32) bool {
 	now := e.state.Load()
-	return uint32(now>>eventsRun) == run && now&eventsKept != 0
+	return uint32(now>>eventsRun) == run && now&eventsResumable != 0
 }
 
 // copy passes the events on as they come. As with h1.Writer.Copy the first error is
-// the source's, or errOver, the second the destination's.
-func (e *events) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
-	if !e.enter() {
-		return errOver, nil
+// the source's, or errStreamEnded, the second the destination's.
+func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
+	if !e.lockWrite() {
+		return errStreamEnded, nil
 	}
 	for {
 		part, err := body.Ready()
 		if len(part) > 0 {
-			over, werr := e.put(w, part)
+			over, werr := e.writePart(w, part)
 			if werr != nil {
 				return nil, werr
 			}
 			if over {
-				return errOver, w.Flush()
+				return errStreamEnded, w.Flush()
 			}
 		}
 		switch {
@@ -117,22 +117,22 @@ func (e *events) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 			return nil, err
 		}
 		w.Idle()
-		if !e.leave() {
-			return errOver, nil
+		if !e.unlockWrite() {
+			return errStreamEnded, nil
 		}
 		if err := body.Await(); err != nil {
 			return err, nil
 		}
-		if !e.enter() {
-			return errOver, nil
+		if !e.lockWrite() {
+			return errStreamEnded, nil
 		}
 	}
 }
 
 // put puts a part of the stream into the buffer, and tells whether it ends with that.
-func (e *events) put(w *h1.Writer, part []byte) (over bool, err error) {
+func (e *eventRelay) writePart(w *h1.Writer, part []byte) (over bool, err error) {
 	var whole int
-	if e.state.Load()&eventsWant == 0 {
+	if e.state.Load()&eventsEndRequested == 0 {
 		whole = e.scan.Next(part)
 	} else if n, ends := e.scan.Until(part); ends {
 		part, whole, over = part[:n], n, true
@@ -145,10 +145,10 @@ func (e *events) put(w *h1.Writer, part []byte) (over bool, err error) {
 }
 
 // enter takes the right to pass something on; false means that the stream is over.
-func (e *events) enter() bool {
+func (e *eventRelay) lockWrite() bool {
 	for {
 		old := e.state.Load()
-		if old&eventsOver != 0 {
+		if old&eventsEnded != 0 {
 			return false
 		}
 		if e.state.CompareAndSwap(old, old|eventsBusy) {
@@ -158,34 +158,34 @@ func (e *events) enter() bool {
 }
 
 // leave gives it back; false means that the stream ends here.
-func (e *events) leave() bool {
+func (e *eventRelay) unlockWrite() bool {
 	for {
 		old := e.state.Load()
-		next := old&^(eventsBusy|eventsAmid|eventsKept) | e.keeps()
+		next := old&^(eventsBusy|eventsInEvent|eventsResumable) | e.resumableFlag()
 		if !e.scan.Between() {
-			next |= eventsAmid
-		} else if old&eventsWant != 0 {
-			next |= eventsOver
+			next |= eventsInEvent
+		} else if old&eventsEndRequested != 0 {
+			next |= eventsEnded
 		}
 		if e.state.CompareAndSwap(old, next) {
-			return next&eventsOver == 0
+			return next&eventsEnded == 0
 		}
 	}
 }
 
 // end asks for the end of a run's stream. True means that it is over: its link may be cut.
-func (e *events) end(run uint32) bool {
+func (e *eventRelay) requestEnd(run uint32) bool {
 	for {
 		old := e.state.Load()
-		if uint32(old>>eventsRun) != run || old&eventsOver != 0 {
+		if uint32(old>>eventsRun) != run || old&eventsEnded != 0 {
 			return true
 		}
-		next := old | eventsWant
-		if old&(eventsBusy|eventsAmid) == 0 {
-			next |= eventsOver
+		next := old | eventsEndRequested
+		if old&(eventsBusy|eventsInEvent) == 0 {
+			next |= eventsEnded
 		}
 		if e.state.CompareAndSwap(old, next) {
-			return next&eventsOver != 0
+			return next&eventsEnded != 0
 		}
 	}
 }

@@ -11,27 +11,27 @@ import (
 // the next one of the same connection there: a request behind it, or the next leg of a
 // stream that goes on. It ended that.
 func TestEndOfOneRunLeavesTheStreamOfTheNextAlone(t *testing.T) {
-	var e events
+	var e eventRelay
 	e.begin(7, true, false, &eventstream.Hold{})
-	e.enter()
-	if _, err := e.put(nil, nil); err != nil {
+	e.lockWrite()
+	if _, err := e.writePart(nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	e.scan.Next([]byte("id: 1\n\n"))
-	if !e.leave() || !e.kept(7) || e.kept(6) {
+	if !e.unlockWrite() || !e.isResumable(7) || e.isResumable(6) {
 		t.Fatal("the stream of run 7 cannot go on, or counts as that of run 6")
 	}
-	e.again(8, true)
-	if !e.end(7) {
+	e.resume(8, true)
+	if !e.requestEnd(7) {
 		t.Error("the stream of run 7 is not over")
 	}
-	if !e.enter() {
+	if !e.lockWrite() {
 		t.Fatal("the stream of run 8 is over")
 	}
 	if whole := e.scan.Next([]byte("id: 2\n\n" + strings.Repeat("x", 9))); whole != 7 {
 		t.Errorf("whole = %d", whole)
 	}
-	if !e.leave() || e.end(8) {
+	if !e.unlockWrite() || e.requestEnd(8) {
 		t.Error("run 8 ended inside an event")
 	}
 }

@@ -43,7 +43,7 @@ type exchange struct {
 	deadline time.Time     // end of all waiting; zero means that the request has not waited
 	pause    time.Duration // last back-off
 
-	resumed *resumed // the event stream, if it is resumable; nil means none
+	resumed *resumableStream // the event stream, if it is resumable; nil means none
 
 	account account           // record of the access log
 	session *webSocketSession // that the request asks for; nil: none, or none that could be kept

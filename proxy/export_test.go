@@ -106,7 +106,7 @@ func (s *Server) Shared() func() (shared, over bool) {
 }
 
 // SocketsAwakened counts how often one of those went on.
-func (s *Server) SocketsAwakened() int { return int(s.sockets.room.Stats().Released) }
+func (s *Server) SocketsAwakened() int { return int(s.webSockets.queue.Stats().Released) }
 
 // LanesFrom is how many small requests are under way when the next goes by a lane.
 const LanesFrom = streamThreshold
@@ -118,18 +118,18 @@ func (s *Server) ByLanes() { s.streamThreshold = 0 }
 var ErrDeaf = errPathDead //nolint:gochecknoglobals // for tests
 
 // SocketsWaiting counts the kept sockets that have to wait for another leg.
-func (s *Server) SocketsWaiting() int { return s.sockets.room.Stats().Waiting }
+func (s *Server) SocketsWaiting() int { return s.webSockets.queue.Stats().Waiting }
 
 // BeLate has the node as late as f says, where sockets move. Before the first one.
 func (s *Server) BeLate(f func() time.Duration) {
-	s.sockets.pacer.measureDelay = func(time.Time) time.Duration { return f() }
-	s.sockets.handovers.late = s.sockets.pacer.measureDelay
+	s.webSockets.pacer.measureDelay = func(time.Time) time.Duration { return f() }
+	s.webSockets.handovers.late = s.webSockets.pacer.measureDelay
 }
 
 // CutLoneLeg returns what cuts the one request, or leg, of a socket that the app has; nil:
 // it has none.
 func (s *Server) CutLoneLeg(id string) func() {
-	x := &s.sockets
+	x := &s.webSockets
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if l := x.exclusive[[32]byte([]byte(id))]; l != nil {

@@ -5,59 +5,61 @@ import "encoding/binary"
 // frames follows WebSocket frames (RFC 6455 section 5.2) as they pass, to know
 // where one of our own may stand between them. It looks at lengths and opcodes
 // only, so no extension disturbs it.
-type frames struct {
-	head   [14]byte
-	have   int    // bytes of a head so far
-	left   uint64 // bytes of a payload still to come
-	closed bool   // a close frame has begun: nothing may follow it
+type frameTracker struct {
+	header      [14]byte
+	headerRead  int    // bytes of a head so far
+	payloadLeft uint64 // bytes of a payload still to come
+	closed      bool   // a close frame has begun: nothing may follow it
 }
 
 // advance takes the bytes that pass next.
-func (f *frames) advance(p []byte) {
+func (f *frameTracker) advance(p []byte) {
 	for len(p) > 0 {
-		if f.left > 0 {
-			n := min(f.left, uint64(len(p)))
-			f.left -= n
+		if f.payloadLeft > 0 {
+			n := min(f.payloadLeft, uint64(len(p)))
+			f.payloadLeft -= n
 			p = p[n:]
 			continue
 		}
-		f.head[f.have] = p[0]
-		f.have++
+		f.header[f.headerRead] = p[0]
+		f.headerRead++
 		p = p[1:]
-		if f.have < 2 || f.have < f.headLen() {
+		if f.headerRead < 2 || f.headerRead < f.headerLen() {
 			continue
 		}
-		f.left = f.payload()
-		f.closed = f.closed || f.head[0]&0x0f == opClose
-		f.have = 0
+		f.payloadLeft = f.payloadLen()
+		f.closed = f.closed || f.header[0]&0x0f == opClose
+		f.headerRead = 0
 	}
 }
 
 // between reports whether a frame may be put in here.
-func (f *frames) between() bool { return f.have == 0 && f.left == 0 && !f.closed }
+func (f *frameTracker) isBetweenFrames() bool {
+	return f.headerRead == 0 && f.payloadLeft == 0 && !f.closed
+}
 
-// headLen returns the length of the frame's head, once two bytes of it are there.
-func (f *frames) headLen() int {
+// headerLen returns the length of the frame's head, once two bytes of it are there.
+func (f *frameTracker) headerLen() int {
 	n := 2
-	switch f.head[1] & 0x7f {
+	switch f.header[1] & 0x7f {
 	case 126:
 		n += 2
 	case 127:
 		n += 8
 	}
-	if f.head[1]&0x80 != 0 {
+	if f.header[1]&0x80 != 0 {
 		n += 4
 	}
 	return n
 }
 
 // payload returns the length of the frame's payload, once its head is there.
-func (f *frames) payload() uint64 {
-	switch n := f.head[1] & 0x7f; n {
+func (f *frameTracker) payloadLen() uint64 {
+	switch n := f.header[1] & 0x7f; n {
 	case 126:
-		return uint64(binary.BigEndian.Uint16(f.head[2:]))
+		return uint64(binary.BigEndian.Uint16(f.header[2:]))
 	case 127:
-		return binary.BigEndian.Uint64(f.head[2:])
+		return binary.BigEndian.Uint64(f.header[2:])
 	default:
 		return uint64(n)
 	}

@@ -13,50 +13,50 @@ import (
 	"shardway/proxy/h1"
 )
 
-// errNotYours is what a handler gets that writes to the connection past its answer.
-var errNotYours = errors.New("proxy: handlers may not write to the connection: set the Response instead")
+// errDirectWrite is what a handler gets that writes to the connection past its answer.
+var errDirectWrite = errors.New("proxy: handlers may not write to the connection: set the Response instead")
 
 // outcome is what came of a request on a seat.
-type outcome uint8
+type handlerOutcome uint8
 
 const (
-	seatUnread     outcome = iota // fasthttp could not read its head
-	seatUncalled                  // it was cut before the handler was called
-	seatUnanswered                // it was cut, or its client left or broke off the body, before the answer began
-	seatFailed                    // the app failed: seat.failed
-	seatAnswered                  // its answer left, or broke off: the trip has been ended
+	outcomeUnread     handlerOutcome = iota // fasthttp could not read its head
+	outcomeNotCalled                        // it was cut before the handler was called
+	outcomeNoResponse                       // it was cut, or its client left or broke off the body, before the answer began
+	outcomeFailed                           // the app failed: seat.failed
+	outcomeResponded                        // its answer left, or broke off: the trip has been ended
 )
 
 // take has the app run the request whose head is in w, and relays its answer. A shard's
 // in-flight count falls when the handler has returned, and every Task that it began
 // has ended, however the request's connection ended.
-func (t *handlerConn) take(to reply, p *attempt, w *h1.Writer) outcome {
+func (t *handlerConn) serveRequest(to reply, p *attempt, w *h1.Writer) handlerOutcome {
 	t.attempt = *p // itself it stays on the stack
-	t.a, t.reply, t.p, t.outcome, t.answered, t.fate = to.requestState, to, &t.attempt, seatUnread, false, fateGone
-	t.number = p.slot.load().number
-	t.broke.Store(false)
-	t.serve(w.Unsent())
+	t.a, t.reply, t.p, t.outcome, t.answered, t.disposition = to.requestState, to, &t.attempt, outcomeUnread, false, dispositionEnded
+	t.runNumber = p.slot.load().number
+	t.taskFailed.Store(false)
+	t.serveFastHTTP(w.Unsent())
 	out := t.outcome // who takes the seat from its pool next has one of its own
 	switch {
-	case out != seatAnswered:
-	case t.fate == fateKeep:
+	case out != outcomeResponded:
+	case t.disposition == dispositionReuse:
 		w.Discard()
 		p.conn.pool.put(p.conn)
-	case t.fate == fateDrop:
+	case t.disposition == dispositionDiscard:
 		p.conn.pool.discard(p.conn)
 	}
 	return out
 }
 
-const handlerFailed = "the app's handler panicked"
+const detailHandlerPanicked = "the app's handler panicked"
 
 // fate is what becomes of a seat after its request.
-type fate uint8
+type disposition uint8
 
 const (
-	fateGone fate = iota // its trip has been ended, and it with that
-	fateKeep             // it may be used again
-	fateDrop             // it may not
+	dispositionEnded   disposition = iota // its trip has been ended, and it with that
+	dispositionReuse                      // it may be used again
+	dispositionDiscard                    // it may not
 )
 
 // handle runs the handler and answers what it says, within the Server of the seat.
@@ -65,57 +65,57 @@ func (t *handlerConn) handle(ctx *fasthttp.RequestCtx) {
 		t.blank = new(fasthttp.Response)
 		ctx.Response.CopyTo(t.blank)
 	}
-	t.outcome = t.answer(ctx)
-	// What fasthttp writes now nobody gets. It writes no date: see appendHead.
+	t.outcome = t.handleRequest(ctx)
+	// What fasthttp writes now nobody gets. It writes no date: see appendResponseHeader.
 	t.answered = true
-	ctx.Response.ReleaseBody(keptAnswer)
+	ctx.Response.ReleaseBody(maxReusedBody)
 	t.blank.CopyTo(t.response(ctx))
 	ctx.Hijack(nil)
 	ctx.HijackSetNoResponse(false)
-	if cap(t.long) > keptAnswer {
-		t.long = nil
+	if cap(t.longBody) > maxReusedBody {
+		t.longBody = nil
 	}
 }
 
-// keptAnswer is up to what size the memory for bodies stays with a seat.
-const keptAnswer = 64 << 10
+// maxReusedBody is up to what size the memory for bodies stays with a seat.
+const maxReusedBody = 64 << 10
 
 // answer is handle, and says what the request came to.
-func (t *handlerConn) answer(ctx *fasthttp.RequestCtx) outcome {
+func (t *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 	a := t.a
 	if t.closed.Load() {
-		return seatUncalled
+		return outcomeNotCalled
 	}
-	if err := t.fill(ctx); err != nil {
-		t.uploaded()
+	if err := t.setRequestBody(ctx); err != nil {
+		t.bodyDone()
 		if !a.body.broken {
 			a.body.rerr = err
 		}
-		return seatUnanswered
+		return outcomeNoResponse
 	}
 	if a.req.Body.Done() {
 		t.p.disconnect.arm() // nobody reads the client
 	}
-	t.failed = t.run(ctx)
+	t.failed = t.callHandler(ctx)
 	t.body.close()
-	t.uploaded()
+	t.bodyDone()
 	if t.failed == "" {
-		t.failed = t.judge(ctx)
+		t.failed = t.checkResponse(ctx)
 	}
 	switch {
 	case a.body.rerr != nil || t.p.slot.load().cause != causeNone:
-		t.abandon(ctx)
-		return seatUnanswered
+		t.discardResponse(ctx)
+		return outcomeNoResponse
 	case t.failed != "":
-		t.abandon(ctx)
-		return seatFailed
+		t.discardResponse(ctx)
+		return outcomeFailed
 	}
-	return t.relay(ctx)
+	return t.relayResponse(ctx)
 }
 
 // uploaded notes that the body is read no more. If it was the cut that ended that, the
 // client's connection ends with this request.
-func (t *handlerConn) uploaded() {
+func (t *handlerConn) bodyDone() {
 	t.mu.Lock()
 	reading := t.mu.client != nil
 	t.mu.client = nil
@@ -126,17 +126,17 @@ func (t *handlerConn) uploaded() {
 }
 
 // run calls the handler; failed says why there is no answer of its own.
-func (t *handlerConn) run(ctx *fasthttp.RequestCtx) (failed string) {
+func (t *handlerConn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
 	returned := false
 	defer func() {
 		switch v := recover(); {
 		case returned:
 		case v == nil: // runtime.Goexit: the goroutine ends, and serve with it
-			t.abandon(ctx)
+			t.discardResponse(ctx)
 			t.p.abort()
 		default:
 			t.s.appPanicked(v)
-			failed = handlerFailed
+			failed = detailHandlerPanicked
 		}
 	}()
 	t.s.o.Handler(ctx)
@@ -145,20 +145,20 @@ func (t *handlerConn) run(ctx *fasthttp.RequestCtx) (failed string) {
 }
 
 // abandon lets go of an answer that nobody will get, and waits for what writes it.
-func (t *handlerConn) abandon(ctx *fasthttp.RequestCtx) {
+func (t *handlerConn) discardResponse(ctx *fasthttp.RequestCtx) {
 	_ = t.Close()
 	t.closeStream(ctx)
 	t.tasks.Wait()
 }
 
 // judge makes the head of the handler's answer and judges it like any app's.
-func (t *handlerConn) judge(ctx *fasthttp.RequestCtx) (failed string) {
+func (t *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 	switch {
 	case ctx.Hijacked():
 		ctx.Hijack(nil)
 		return "the handler tried to take over the connection (Hijack), which an app inside the node cannot do: to upgrade connections, run the app behind --upstream"
-	case t.broke.Load():
-		return handlerFailed
+	case t.taskFailed.Load():
+		return detailHandlerPanicked
 	}
 	res := t.response(ctx)
 	res.SkipBody = false
@@ -170,8 +170,8 @@ func (t *handlerConn) judge(ctx *fasthttp.RequestCtx) (failed string) {
 	case res.Header.ContentLength() < 0:
 		res.Header.SetContentLength(-1)
 	}
-	t.made = appendHead(t.made[:0], &res.Header)
-	if err := t.p.conn.res.ParseHeader(t.made, t.a.req.Method(), t.a.set.MaxHeaders); err != nil {
+	t.responseHeader = appendResponseHeader(t.responseHeader[:0], &res.Header)
+	if err := t.p.conn.res.ParseHeader(t.responseHeader, t.a.req.Method(), t.a.set.MaxHeaders); err != nil {
 		return fmt.Sprintf("the handler's response is malformed: %v", err)
 	}
 	if t.p.conn.res.Status() < 200 {
@@ -180,9 +180,9 @@ func (t *handlerConn) judge(ctx *fasthttp.RequestCtx) (failed string) {
 	return ""
 }
 
-// appendHead appends the head as fasthttp would write it, but for a date: it keeps
+// appendResponseHeader appends the head as fasthttp would write it, but for a date: it keeps
 // that in a goroutine of the whole process, and the proxy writes its own.
-func appendHead(b []byte, h *fasthttp.ResponseHeader) []byte {
+func appendResponseHeader(b []byte, h *fasthttp.ResponseHeader) []byte {
 	text := string(h.StatusMessage())
 	if text == "" {
 		text = fasthttp.StatusMessage(h.StatusCode())
@@ -214,15 +214,15 @@ func (t *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 	if !t.unusable {
 		t.unusable = true
 		addr := t.RemoteAddr()
-		t.remote.Store(&addr)
-		t.a.body.buffered, t.long = nil, nil
+		t.savedRemoteAddr.Store(&addr)
+		t.a.body.buffered, t.longBody = nil, nil
 		_ = t.Close()
 	}
 	return late
 }
 
 // relay passes the answer on.
-func (t *handlerConn) relay(ctx *fasthttp.RequestCtx) outcome {
+func (t *handlerConn) relayResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 	p, res := t.p, t.response(ctx)
 	head := &p.conn.res
 	stream := res.BodyStream()
@@ -236,34 +236,34 @@ func (t *handlerConn) relay(ctx *fasthttp.RequestCtx) outcome {
 		flags |= slotEvents
 	}
 	if !p.slot.mark(flags) {
-		t.abandon(ctx)
-		return seatUnanswered
+		t.discardResponse(ctx)
+		return outcomeNoResponse
 	}
 	t.a.x.leaveQueue()
 	t.reply.answered(head)
 	w := t.a.conn.WriteResponseHead(head, t.reply.head(p.route, head))
 	if stream != nil {
 		t.relayStream(ctx, w, stream)
-		return seatAnswered
+		return outcomeResponded
 	}
 	var err error
 	if w.Kind() != h1.NoBody {
 		_, err = w.Write(res.Body())
 	}
-	if t.going.Load() > 0 && err == nil {
+	if t.runningTasks.Load() > 0 && err == nil {
 		err = w.Flush() // who gets it need not wait for what goes on
 	}
 	t.tasks.Wait()
-	t.relayed(w, nil, err)
-	return seatAnswered
+	t.finishResponse(w, nil, err)
+	return outcomeResponded
 }
 
 // relayed ends a request whose answer has left the handler. The client may take its
 // time for what is still in the buffer.
-func (t *handlerConn) relayed(w *h1.Writer, trailers []byte, err error) {
-	t.fate = fateKeep
+func (t *handlerConn) finishResponse(w *h1.Writer, trailers []byte, err error) {
+	t.disposition = dispositionReuse
 	if t.p.slot.finish() != causeNone || t.unusable {
-		t.fate = fateDrop
+		t.disposition = dispositionDiscard
 	}
 	t.p.release()
 	t.p.disconnect.disarm()
@@ -279,7 +279,7 @@ func (s *Server) appPanicked(v any) {
 
 // closeStream ends the stream of an answer. What it reads from may panic.
 func (t *handlerConn) closeStream(ctx *fasthttp.RequestCtx) {
-	t.reading(nil)
+	t.setStream(nil)
 	defer func() {
 		if v := recover(); v != nil {
 			t.s.appPanicked(v)
@@ -288,19 +288,19 @@ func (t *handlerConn) closeStream(ctx *fasthttp.RequestCtx) {
 	_ = t.response(ctx).CloseBodyStream()
 }
 
-// errTarget refuses a target that fasthttp cannot read.
-var errTarget = h1.NewError(400, "the app's server cannot read the target")
+// errHandlerTarget refuses a target that fasthttp cannot read.
+var errHandlerTarget = h1.NewError(400, "the app's server cannot read the target")
 
 // fill gives the request the body: whole, or for who takes streams one to read.
 // Trailers are left out: fasthttp would put them among the headers.
-func (t *handlerConn) fill(ctx *fasthttp.RequestCtx) error {
+func (t *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 	a, r := t.a, &ctx.Request
 	if target := r.Header.RequestURI(); bytes.HasPrefix(target, []byte("//")) {
 		// fasthttp takes what follows for the host if there is a :// in it too; the key
 		// may be of the judged one.
 		whole := slices.Concat([]byte("http://"), r.Header.Host(), target)
 		if err := ctx.URI().Parse(nil, whole); err != nil {
-			return errTarget
+			return errHandlerTarget
 		}
 	}
 	switch body := &a.req.Body; {
@@ -313,46 +313,46 @@ func (t *handlerConn) fill(ctx *fasthttp.RequestCtx) error {
 		if left := body.Remaining(); left >= 0 {
 			size = len(a.body.buffered) + int(left)
 		}
-		t.uploads(a.conn)
+		t.setBodySource(a.conn)
 		t.body.open(a)
 		r.SetBodyStream(&t.body, size)
 	default:
-		t.uploads(a.conn)
-		if err := t.readWhole(); err != nil {
+		t.setBodySource(a.conn)
+		if err := t.readFullBody(); err != nil {
 			return err
 		}
-		r.SetBodyRaw(t.long)
-		r.Header.SetContentLength(len(t.long))
+		r.SetBodyRaw(t.longBody)
+		r.Header.SetContentLength(len(t.longBody))
 	}
 	return nil
 }
 
 // call has the app in this process run the request, and answers it.
-func (c *client) call(p *attempt) decision {
+func (c *client) runInHandler(p *attempt) decision {
 	p.conn.pool.markProven(p.conn)
 	w := c.requestWriter.writeHeader(p)
 	if _, err := c.askLease(); err != nil {
 		return c.handleUnsent(p, err)
 	}
 	if c.x.wantAccepted {
-		if err := c.reply.taken(); err != nil {
+		if err := c.reply.sendAccepted(); err != nil {
 			return c.handleBroken(p, err)
 		}
 	}
 	t := p.conn.inproc
-	switch t.take(c.reply, p, w) {
-	case seatUnread:
+	switch t.serveRequest(c.reply, p, w) {
+	case outcomeUnread:
 		p.abort()
 		return fail(problem.BadRequest, "the app's server cannot read the request")
-	case seatUncalled:
+	case outcomeNotCalled:
 		return c.handleUnsent(p, errCutFirst)
-	case seatUnanswered:
+	case outcomeNoResponse:
 		return c.handleBroken(p, nil)
-	case seatFailed:
+	case outcomeFailed:
 		p.abort()
 		c.x.runAborted = true // as with broken
 		return fail(problem.AppFailed, t.failed)
-	case seatAnswered:
+	case outcomeResponded:
 	}
 	return done
 }

@@ -27,29 +27,29 @@ type handlerConn struct {
 	wire wire
 
 	// The following fields belong to the present request and the goroutine of its connection.
-	a        *requestState
-	reply    reply
-	p        *attempt
-	attempt  attempt            // p
-	number   uint32             // number of the run
-	head     []byte             // header for fasthttp to read
-	answered bool               // handle has responded, and what fasthttp writes is discarded
-	blank    *fasthttp.Response // the response as fasthttp gives it to the handler
-	outcome  outcome
-	failed   string // why the app failed
-	fate     fate
-	unusable bool   // must not be used again
-	body     intake // what a handler reads that takes streams
-	long     []byte // a body that is longer than the buffer
-	made     []byte // header of the response
+	a              *requestState
+	reply          reply
+	p              *attempt
+	attempt        attempt            // p
+	runNumber      uint32             // number of the run
+	head           []byte             // header for fasthttp to read
+	answered       bool               // handle has responded, and what fasthttp writes is discarded
+	blank          *fasthttp.Response // the response as fasthttp gives it to the handler
+	outcome        handlerOutcome
+	failed         string // why the app failed
+	disposition    disposition
+	unusable       bool        // must not be used again
+	body           handlerBody // what a handler reads that takes streams
+	longBody       []byte      // a body that is longer than the buffer
+	responseHeader []byte      // header of the response
 
-	remote atomic.Pointer[net.Addr] // of one that its handler may still use
+	savedRemoteAddr atomic.Pointer[net.Addr] // of one that its handler may still use
 	// closed is set first by Close. A stream that ends after that was cancelled.
 	closed atomic.Bool
 	// broke is set by a Task that panicked.
-	broke atomic.Bool
-	tasks sync.WaitGroup
-	going atomic.Int32 // number of tasks
+	taskFailed   atomic.Bool
+	tasks        sync.WaitGroup
+	runningTasks atomic.Int32 // number of tasks
 
 	mu struct {
 		sync.Mutex
@@ -66,7 +66,7 @@ const headerBufferSize = 8 << 10
 // newHandlerConn returns a connection to the app in this process.
 func (s *Server) newHandlerConn(context.Context) (*upstreamConn, error) {
 	t := &handlerConn{s: s}
-	t.wire.handlerConn, t.body.seat = t, t
+	t.wire.handlerConn, t.body.conn = t, t
 	t.mu.server = t.newServer(headerBufferSize)
 	l := &upstreamConn{inproc: t, checkable: true} // checkable: it never ends on its own
 	l.Conn = h1.NewConn(t, h1.Options{Buffers: &s.buffers})
@@ -87,7 +87,7 @@ func (t *handlerConn) newServer(head int) *fasthttp.Server {
 }
 
 // serve makes fasthttp read the header and call handle.
-func (t *handlerConn) serve(head []byte) {
+func (t *handlerConn) serveFastHTTP(head []byte) {
 	t.mu.Lock()
 	if len(head) > headerBufferSize {
 		t.mu.server, t.unusable = t.newServer(len(head)), true
@@ -119,7 +119,7 @@ func (t *handlerConn) Read(p []byte) (int, error) {
 // write: responses are sent by the proxy's own Writer.
 func (t *handlerConn) Write(p []byte) (int, error) {
 	if !t.answered {
-		return 0, errNotYours
+		return 0, errDirectWrite
 	}
 	return len(p), nil
 }
@@ -148,7 +148,7 @@ func (t *handlerConn) Close() error {
 
 // reading sets the stream that Close must close; nil means none. If Close was called before, it
 // closes the stream.
-func (t *handlerConn) reading(stream io.Closer) {
+func (t *handlerConn) setStream(stream io.Closer) {
 	t.mu.Lock()
 	t.mu.stream = stream
 	t.mu.Unlock()
@@ -159,7 +159,7 @@ func (t *handlerConn) reading(stream io.Closer) {
 
 // uploads sets the client whose body is being read, and which Close interrupts; nil means none. If
 // Close was called before, it interrupts the client.
-func (t *handlerConn) uploads(client *h1.Conn) {
+func (t *handlerConn) setBodySource(client *h1.Conn) {
 	t.mu.Lock()
 	t.mu.client = client
 	t.mu.Unlock()
@@ -173,31 +173,31 @@ func (t *handlerConn) LocalAddr() net.Addr {
 	if a := t.a; a != nil {
 		return a.conn.NetConn().LocalAddr()
 	}
-	return nowhere()
+	return noAddr()
 }
 
 // RemoteAddr returns the address of the client, also for a request that another node has
 // forwarded.
 func (t *handlerConn) RemoteAddr() net.Addr {
-	if known := t.remote.Load(); known != nil {
+	if known := t.savedRemoteAddr.Load(); known != nil {
 		return *known
 	}
 	a := t.a
 	switch {
 	case a == nil:
-		return nowhere()
+		return noAddr()
 	case a.ingress == "":
 		return a.conn.NetConn().RemoteAddr()
 	}
 	list := a.req.Known(h1.FieldXForwardedFor) // set by the ingress; the last element is the address that it saw
 	ip := net.ParseIP(string(bytes.TrimSpace(list[bytes.LastIndexByte(list, ',')+1:])))
 	if ip == nil {
-		return nowhere()
+		return noAddr()
 	}
 	return &net.TCPAddr{IP: ip}
 }
 
-func nowhere() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
+func noAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 
 // SetDeadline does nothing: the handler's time is bounded by first-byte-timeout.
 func (t *handlerConn) SetDeadline(time.Time) error { return nil }
@@ -213,7 +213,7 @@ type noListener struct{}
 
 func (noListener) Accept() (net.Conn, error) { return nil, io.EOF }
 func (noListener) Close() error              { return nil }
-func (noListener) Addr() net.Addr            { return nowhere() }
+func (noListener) Addr() net.Addr            { return noAddr() }
 
 // appLog logs what handlers log through their RequestCtx.
 type appLog struct{ s *Server }

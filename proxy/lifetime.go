@@ -42,7 +42,7 @@ func (l *lifetime) end() {
 }
 
 // asked reports whether anybody has asked for the context.
-func (l *lifetime) asked() bool {
+func (l *lifetime) created() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.mu.ctx != nil

@@ -134,7 +134,7 @@ func (c *client) bindAttempt(p *attempt) {
 // is none.
 func (c *client) runCounted(p *attempt) decision {
 	began, sent := c.startTimer()
-	v := c.runOf(p)
+	v := c.runByKind(p)
 	c.recordRun(p, v, began, sent)
 	return v
 }

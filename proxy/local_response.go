@@ -123,7 +123,7 @@ func (r reply) failure(v decision) {
 }
 
 // bad answers bytes that are no proper request, and the connection ends.
-func (r reply) bad(bad *h1.Error) {
+func (r reply) badRequest(bad *h1.Error) {
 	r.x.keep = false
 	p := &problem.Problem{Code: problem.BadRequest, Status: bad.Status(), Detail: bad.Reason()}
 	switch bad.Status() {
@@ -138,7 +138,7 @@ func (r reply) bad(bad *h1.Error) {
 }
 
 // slow answers a head that did not come in time.
-func (r reply) slow() {
+func (r reply) headerTimeout() {
 	r.x.keep = false
 	r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request head did not arrive in time"})
 }
@@ -149,7 +149,7 @@ func (r reply) badBody(err error) decision {
 	var bad *h1.Error
 	switch {
 	case errors.As(err, &bad):
-		r.bad(bad)
+		r.badRequest(bad)
 	case errors.Is(err, errGivenUp):
 		r.x.keep = false // it is read no more
 		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
@@ -162,9 +162,9 @@ func (r reply) badBody(err error) decision {
 	return done
 }
 
-// cannotWait says no to a forwarded request that would have to wait. One that may have
+// refuseWait says no to a forwarded request that would have to wait. One that may have
 // run is told so, whatever the ingress thinks of it.
-func (r reply) cannotWait(v decision) {
+func (r reply) refuseWait(v decision) {
 	switch {
 	case r.x.mayHaveRun() && r.x.safety != safeMethod:
 		r.failure(fail(problem.UpstreamBroken, detailMayHaveRun))
@@ -196,21 +196,21 @@ func (r reply) writeRefused(status int, word string, by []byte) {
 	r.write(status, nil, r.extra)
 }
 
-// refusedCut in an answer 502 says that the owner has cut the request, which may have
+// refusedAborted in an answer 502 says that the owner has cut the request, which may have
 // run, because its process ends. Nodes that do not know it pass the 502 on.
-const refusedCut = "cut"
+const refusedAborted = "cut"
 
 // parted is the last answer on a stream from another node: to a request that was cut, or
 // that was not run, be it still on its way. It names no map that the other node would wait
 // for: by its own it may find the next process here.
-func (r reply) parted(cut bool) {
+func (r reply) reportStopped(cut bool) {
 	if w := r.conn.Writer(); w.Err() != nil || w.Pending() > 0 {
 		return
 	}
 	r.x.keep = false
 	noMap := appendMap(nil, 0, 0)
 	if cut {
-		r.writeRefused(502, refusedCut, noMap)
+		r.writeRefused(502, refusedAborted, noMap)
 		return
 	}
 	r.writeRefused(421, RefusedEnded.String(), noMap)
@@ -218,7 +218,7 @@ func (r reply) parted(cut bool) {
 
 // interim passes a 1xx answer on to those who understand it. 100 is for
 // clients that wait for it.
-func (r reply) interim(res *h1.Response) error {
+func (r reply) forwardInterim(res *h1.Response) error {
 	if r.x.isResumption() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.Expects() {
 		return nil
 	}
@@ -234,7 +234,7 @@ const headerContinue = "Shardway-Continue"
 
 // taken tells the ingress, if it wants to know, that this node has admitted the
 // request and that its app takes it: now the body may come.
-func (r reply) taken() error {
+func (r reply) sendAccepted() error {
 	if r.x.bodyRequested || !r.x.onDemand && !r.x.wantAccepted {
 		return nil
 	}
@@ -244,9 +244,9 @@ func (r reply) taken() error {
 	return w.Flush()
 }
 
-// askBody has the body sent that is only sent when it is asked for.
-func (r reply) askBody() error {
-	if err := r.taken(); err != nil {
+// requestBody has the body sent that is only sent when it is asked for.
+func (r reply) requestBody() error {
+	if err := r.sendAccepted(); err != nil {
 		return err
 	}
 	if r.x.onDemand && !r.x.clientExpects || !r.req.Expects() || len(r.conn.Buffered()) > 0 || r.req.Minor() == 0 {

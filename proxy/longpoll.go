@@ -62,5 +62,5 @@ func (c *client) notePoll() {
 	if c.ingress == "" && c.pollSince.Load() == 0 {
 		c.pollSince.Store(int64(c.x.began))
 	}
-	c.waitAfresh()
+	c.resetWait()
 }

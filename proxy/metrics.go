@@ -215,7 +215,7 @@ func (s *Server) Describe(ch chan<- *prometheus.Desc) {
 	} {
 		ch <- d
 	}
-	for _, d := range socketDescs() {
+	for _, d := range webSocketDescs() {
 		ch <- d
 	}
 }
@@ -239,9 +239,9 @@ func (s *Server) Collect(ch chan<- prometheus.Metric) {
 	gauge(descConns, float64(s.conns.count()))
 	gauge(descParked, float64(s.conns.countParked()))
 	gauge(descLooping, float64(s.loops.count()))
-	gauge(descHalves, float64(s.sockets.parked.Load()))
+	gauge(descHalves, float64(s.webSockets.parkedDirections.Load()))
 	gauge(descTunnels, float64(s.metrics.tunnels.Load()))
-	s.collectSockets(ch, count)
+	s.collectWebSockets(ch, count)
 	gauge(descResumable, float64(s.metrics.resumable.Load()))
 	if s.upstream != nil {
 		gauge(descUpstream, float64(s.upstream.openConns()))

@@ -22,7 +22,7 @@ func mistakesOfLegLanes() []mistake {
 		},
 		{
 			rule: "what is not kept has a connection", found: "TestSocketsThatAreNotKeptHaveConnectionsOfTheirOwn",
-			edits: in("proxy.responseRelay.tunnel", "		y.noteWebSocketPath(p, true)\n", "		y.noteWebSocketPath(p, !PLANTED)\n"),
+			edits: in("proxy.responseRelay.relayUpgrade", "		y.noteWebSocketPath(p, true)\n", "		y.noteWebSocketPath(p, !PLANTED)\n"),
 		},
 		{
 			rule: "until one is kept", found: "TestSocketsThatAreNotKeptHaveConnectionsOfTheirOwn",

@@ -56,7 +56,7 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "it begins at once", found: "TestLastWordsOfTheAppReachTheClient",
-			edits: in("proxy.Server.sweepRelay", "		if l.client {\n			s.sockets.handovers", "		if l.client && !PLANTED {\n			s.sockets.handovers"),
+			edits: in("proxy.Server.sweepRelay", "		if l.client {\n			s.webSockets.handovers", "		if l.client && !PLANTED {\n			s.webSockets.handovers"),
 		},
 		{
 			rule: "few at a time", found: "TestLegsAreHandedOverFewAtATime",
@@ -92,7 +92,7 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "a leg that breaks ends alone", found: "TestKeptSocketOutlivesItsOwner",
-			edits: in("proxy.webSocketRelay.decideOutcome", "	case !l.shouldResume(why, x, r):", "	case PLANTED || !l.shouldResume(why, x, r):"),
+			edits: in("proxy.webSocketRelay.decideOutcome", "	case !l.shouldResume(why, x, r):", "	case PLANTED || !l.shouldResume(closeReason, x, r):"),
 		},
 		{
 			rule: "the next one is told of the gap", found: "TestKeptSocketOutlivesItsOwner",
@@ -177,11 +177,11 @@ func mistakesOfLegs() []mistake {
 		},
 		{
 			rule: "three legs may break within a minute", found: "TestLegsThatBreakTooOften",
-			edits: in("proxy.webSocketSession.tooOften", "!first.IsZero() && now.Sub(first) < unplannedFor {", "!first.IsZero() && now.Sub(first) < unplannedFor && !PLANTED {"),
+			edits: in("proxy.webSocketSession.recordBreak", "!first.IsZero() && now.Sub(first) < breakPeriod {", "!first.IsZero() && now.Sub(first) < breakPeriod && !PLANTED {"),
 		},
 		{
 			rule: "and three more in the next one", found: "TestLegsThatBrokeLongAgoDoNotCount",
-			edits: in("proxy.webSocketSession.tooOften", "	k.broken[unplannedMost-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	k.broken[unplannedMost-1] = now\n"),
+			edits: in("proxy.webSocketSession.recordBreak", "	k.broken[maxBreaks-1] = now\n", "	if PLANTED {\n		now = now.Add(time.Hour)\n	}\n	k.broken[maxBreaks-1] = now\n"),
 		},
 		{
 			rule: "who breaks the protocol closes both ends with 1002", found: breaks,

@@ -14,7 +14,7 @@ func mistakesOfRamp() []mistake {
 		},
 		{
 			rule: "nor in the process of the node", found: "TestHeldRequestsGoOnWithTheHeadOfAHandlersAnswer",
-			edits: in("proxy.handlerConn.relay", "	t.a.x.leaveQueue()\n", "	if !PLANTED {\n		t.a.x.leaveQueue()\n	}\n"),
+			edits: in("proxy.handlerConn.relayResponse", "	t.a.x.leaveQueue()\n", "	if !PLANTED {\n		t.a.x.leaveQueue()\n	}\n"),
 		},
 	}
 }

@@ -9,20 +9,20 @@ func mistakesOfSockets() []mistake {
 	return []mistake{
 		{
 			rule: "kept is what the app says the word for", found: says,
-			edits: in("proxy.webSocketSession.keeps", "string(res.Value(headerWebSocket)) == word &&", "(PLANTED || string(res.Value(headerWebSocket)) == word) &&"),
+			edits: in("proxy.webSocketSession.isResumable", "string(res.Value(headerWebSocket)) == word &&", "(PLANTED || string(res.Value(headerWebSocket)) == word) &&"),
 		},
 		{
 			rule: "a socket with an extension is not kept", found: says,
-			edits: in("proxy.webSocketSession.keeps", `res.Find("Sec-WebSocket-Extensions", 0) < 0 &&`, `(PLANTED || res.Find("Sec-WebSocket-Extensions", 0) < 0) &&`),
+			edits: in("proxy.webSocketSession.isResumable", `res.Find("Sec-WebSocket-Extensions", 0) < 0 &&`, `(PLANTED || res.Find("Sec-WebSocket-Extensions", 0) < 0) &&`),
 		},
 		{
 			rule: "the node may forbid it", found: says,
-			edits: append(in("proxy.webSocketSession.keeps", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
+			edits: append(in("proxy.webSocketSession.isResumable", "k != nil && !set.CloseSockets &&", "k != nil && (PLANTED || !set.CloseSockets) &&"),
 				in("proxy.client.createSession", "isWebSocketRequest(&c.req) && !c.set.CloseSockets", "isWebSocketRequest(&c.req) && (PLANTED || !c.set.CloseSockets)")...),
 		},
 		{
 			rule: "the word does not reach the client", found: says + "|TestKeptSocketOutlivesItsOwner",
-			edits: in("proxy.responseRelay.switches", "	if p.conn.res.Value(headerWebSocket) != nil {", "	if p.conn.res.Value(headerWebSocket) != nil && !PLANTED {"),
+			edits: in("proxy.responseRelay.writeSwitchingProtocols", "	if p.conn.res.Value(headerWebSocket) != nil {", "	if p.conn.res.Value(headerWebSocket) != nil && !PLANTED {"),
 		},
 		{
 			rule: "nor does one in the first refusal", found: "TestFirstRefusalKeepsNoWords",
@@ -50,19 +50,19 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "what reached no app does not count", found: "TestRefusalOfAnOwnerIsNoAttempt",
-			edits: in("proxy.client.declined", "	case notAsked(problem.Code(word)):", "	case !PLANTED && notAsked(problem.Code(word)):"),
+			edits: in("proxy.client.handleDeclined", "	case neverSent(problem.Code(word)):", "	case !PLANTED && neverSent(problem.Code(word)):"),
 		},
 		{
 			rule: "a later 101 says the word again", found: answers,
-			edits: in("proxy.webSocketSession.continues", "	return k.keeps(res, set, way) &&", "	return (PLANTED || k.keeps(res, set, way)) &&"),
+			edits: in("proxy.webSocketSession.isContinuedBy", "	return k.isResumable(res, set, way) &&", "	return (PLANTED || k.isResumable(res, set, way)) &&"),
 		},
 		{
 			rule: "with the right Accept", found: answers,
-			edits: in("proxy.webSocketSession.continues", `string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key"))) &&`),
+			edits: in("proxy.webSocketSession.isContinuedBy", `string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&`, `(PLANTED || string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key"))) &&`),
 		},
 		{
 			rule: "and the same subprotocol", found: answers,
-			edits: in("proxy.webSocketSession.continues", `		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == k.protocol)`),
+			edits: in("proxy.webSocketSession.isContinuedBy", `		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol`, `		(PLANTED || string(res.Value("Sec-WebSocket-Protocol")) == k.protocol)`),
 		},
 		{
 			rule: "401 and 403 close with 1008", found: answers,
@@ -78,7 +78,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "after the first 101 the client sees frames only", found: "TestLaterAnswersSayNothingToTheClient",
-			edits: in("proxy.reply.interim", "	if r.x.isResumption() || r.req.Minor()", "	if !PLANTED && r.x.isResumption() || r.req.Minor()"),
+			edits: in("proxy.reply.forwardInterim", "	if r.x.isResumption() || r.req.Minor()", "	if !PLANTED && r.x.isResumption() || r.req.Minor()"),
 		},
 		{
 			rule: "each resumption has ResumeTimeout", found: "TestSocketWaitsForItsAppForSocketWait",
@@ -106,11 +106,11 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "in which no shard has a share", found: "TestSocketsOfOneShardFillTheirRoom",
-			edits: in("proxy.requestWait.enterQueue", "room, shard = w.s.sockets.room, queue.NoShard", "room, shard = w.s.sockets.room, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
+			edits: in("proxy.requestWait.enterQueue", "room, shard = w.s.webSockets.queue, queue.NoShard", "queue, shard = w.s.webSockets.queue, queue.NoShard*map[bool]uint32{false: 1}[PLANTED]"),
 		},
 		{
 			rule: "at most 64 are on their way back at once", found: "TestSocketsThatAreTurnedAwayMakeRoom",
-			edits: in("proxy.client.upgrades", "n.Add(1) > maxUpgrades", "n.Add(1) > maxUpgrades && !PLANTED"),
+			edits: in("proxy.client.acquireUpgrade", "n.Add(1) > maxUpgrades", "n.Add(1) > maxUpgrades && !PLANTED"),
 		},
 		{
 			rule: "and as many connections are made for them", found: "TestManySocketsMoveOverASlowPath",
@@ -150,7 +150,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "and looked for few at a time", found: "TestWaitingSocketsGoOnFewAtATime",
-			edits: in("proxy.New", "Batch: socketBatch", "Batch: socketBatch + map[bool]int{true: 60}[PLANTED]"),
+			edits: in("proxy.New", "Batch: resumeBatch", "Batch: resumeBatch + map[bool]int{true: 60}[PLANTED]"),
 		},
 		{
 			rule: "few before it is known how late it is", found: "TestFirstSocketsComeBackFewAtOnce",
@@ -162,7 +162,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "and those that are answered make room", found: "TestSocketsThatAreTurnedAwayMakeRoom",
-			edits: in("proxy.webSocketSession.answered", "	if done := k.upgrade; done != nil {", "	if done := k.upgrade; done != nil && !PLANTED {"),
+			edits: in("proxy.webSocketSession.releaseUpgrade", "	if done := k.freeUpgrade; done != nil {", "	if done := k.freeUpgrade; done != nil && !PLANTED {"),
 		},
 		{
 			rule: "sockets take no connections from requests", found: "TestSocketsTakeNoRoomFromRequests",
@@ -178,19 +178,19 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "the app has one leg of a socket", found: "TestAppHasOneLegOfASocket",
-			edits: in("proxy.sockets.enter", "		if other == nil {", "		if other == nil || PLANTED {"),
+			edits: in("proxy.webSockets.claim", "		if other == nil {", "		if other == nil || PLANTED {"),
 		},
 		{
 			rule: "and nothing else is cut for it", found: "TestLegIsNotReplacedTwice",
-			edits: in("proxy.client.runSocket", "func() { c.s.cancelRun(c, mine, causeClientGone) }", "func() {\n		c.s.cancelRun(c, mine, causeClientGone)\n		if PLANTED {\n			c.terminate(causeClientGone)\n		}\n	}"),
+			edits: in("proxy.client.runWebSocket", "func() { c.s.cancelRun(c, mine, causeClientGone) }", "func() {\n		c.s.cancelRun(c, mine, causeClientGone)\n		if PLANTED {\n			c.terminate(causeClientGone)\n		}\n	}"),
 		},
 		{
 			rule: "a leaving node closes its clients with 1012", found: "TestLeavingNodeClosesItsClients",
-			edits: in("proxy.Server.sweepSocket", "	if !s.closing.Load() {", "	if PLANTED || !s.closing.Load() {"),
+			edits: in("proxy.Server.sweepSession", "	if !s.closing.Load() {", "	if PLANTED || !s.closing.Load() {"),
 		},
 		{
 			rule: "spread over a while", found: "TestLeavingNodeClosesItsClients",
-			edits: in("proxy.Server.sweepSocket", "	if now < k.leaves {", "	if now < k.leaves && !PLANTED {"),
+			edits: in("proxy.Server.sweepSession", "	if now < k.reconnectAt {", "	if now < k.reconnectAt && !PLANTED {"),
 		},
 		{
 			rule: "sockets with a leg are counted by shard", found: "TestSocketsAreCountedByShard",
@@ -206,7 +206,7 @@ func mistakesOfSockets() []mistake {
 		},
 		{
 			rule: "of the sockets that are named", found: "TestMovesAreRehearsed",
-			edits: in("proxy.Server.MoveWebSockets", "|| !match(k.shard, k.mark) {", "|| !match(k.shard, k.mark) && !PLANTED {"),
+			edits: in("proxy.Server.MoveWebSockets", "|| !match(k.shard, k.keyHash) {", "|| !match(k.shard, k.keyHash) && !PLANTED {"),
 		},
 		{
 			rule: "or with a gap", found: "TestMovesAreRehearsed",

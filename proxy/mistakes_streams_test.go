@@ -6,23 +6,23 @@ func mistakesOfStreams() []mistake {
 	return []mistake{
 		{
 			rule: "a stream goes on if its app says so", found: others,
-			edits: in("proxy.responseRelay.saysResume", "	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume) &&", "	return (PLANTED || strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume)) &&"),
+			edits: in("proxy.responseRelay.permitsResume", "	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume) &&", "	return (PLANTED || strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume)) &&"),
 		},
 		{
 			rule: "of a GET", found: others,
-			edits: in("proxy.responseRelay.saysResume", `string(y.req.Method()) == "GET" &&`, `(PLANTED || string(y.req.Method()) == "GET") &&`),
+			edits: in("proxy.responseRelay.permitsResume", `string(y.req.Method()) == "GET" &&`, `(PLANTED || string(y.req.Method()) == "GET") &&`),
 		},
 		{
 			rule: "without a body", found: others,
-			edits: in("proxy.responseRelay.saysResume", "y.req.Body.Kind() == h1.NoBody &&", "(PLANTED || y.req.Body.Kind() == h1.NoBody) &&"),
+			edits: in("proxy.responseRelay.permitsResume", "y.req.Body.Kind() == h1.NoBody &&", "(PLANTED || y.req.Body.Kind() == h1.NoBody) &&"),
 		},
 		{
 			rule: "that asks for no range", found: others,
-			edits: in("proxy.responseRelay.saysResume", `y.req.Value("Range") == nil &&`, `(PLANTED || y.req.Value("Range") == nil) &&`),
+			edits: in("proxy.responseRelay.permitsResume", `y.req.Value("Range") == nil &&`, `(PLANTED || y.req.Value("Range") == nil) &&`),
 		},
 		{
 			rule: "and has shown an id", found: others,
-			edits: in("proxy.events.keeps", "	if _, ok := e.scan.ID(); ok ||", "	if _, ok := e.scan.ID(); ok || PLANTED ||"),
+			edits: in("proxy.eventRelay.resumableFlag", "	if _, ok := e.scan.ID(); ok ||", "	if _, ok := e.scan.ID(); ok || PLANTED ||"),
 		},
 		{
 			rule: "which a request can carry", found: others,
@@ -46,7 +46,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "as is the request for a further leg", found: ends,
-			edits: in("proxy.client.follows", "	case !isResumable(&p.conn.res):", "	case !PLANTED && !isResumable(&p.conn.res):"),
+			edits: in("proxy.client.acceptsResumption", "	case !isResumable(&p.conn.res):", "	case !PLANTED && !isResumable(&p.conn.res):"),
 		},
 		{
 			rule: "it ends between events", found: "TestUnfinishedEventOfADeadOwnerDoesNotPass",
@@ -58,7 +58,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "the next owner is asked with the last id", found: goes,
-			edits: in("proxy.requestWriter.writeHeader", "			b = k.appendAsked(b, id)", "			if PLANTED {\n				id = nil\n			}\n			b = k.appendAsked(b, id)"),
+			edits: in("proxy.requestWriter.writeHeader", "			b = k.appendHeaders(b, id)", "			if PLANTED {\n				id = nil\n			}\n			b = k.appendHeaders(b, id)"),
 		},
 		{
 			rule: "and with no other", found: goes,
@@ -66,11 +66,11 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "an empty one sends no header", found: goes,
-			edits: in("proxy.resumed.appendAsked", "	if len(id) > 0 {", "	if len(id) > 0 || PLANTED {"),
+			edits: in("proxy.resumableStream.appendHeaders", "	if len(id) > 0 {", "	if len(id) > 0 || PLANTED {"),
 		},
 		{
 			rule: "each request has its number", found: goes,
-			edits: in("proxy.resumed.appendAsked", "appendResumed(b, k.requested+1)", "appendResumed(b, k.requested+map[bool]uint64{false: 1}[PLANTED])"),
+			edits: in("proxy.resumableStream.appendHeaders", "appendResumed(b, k.requested+1)", "appendResumed(b, k.requested+map[bool]uint64{false: 1}[PLANTED])"),
 		},
 		{
 			rule: "also one that broke off at an owner", found: "TestEachRequestForAFurtherLegHasItsNumber",
@@ -78,7 +78,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "and one that is asked at once", found: "TestRequestThatAsksForAFurtherLegHasItsNumber",
-			edits: in("proxy.client.sendRequest", "		c.x.resumed.mayHaveAsked() // SendChecked also", "		if !PLANTED {\n			c.x.resumed.mayHaveAsked()\n		} // SendChecked also"),
+			edits: in("proxy.client.sendRequest", "		c.x.resumed.countRequest() // SendChecked also", "		if !PLANTED {\n			c.x.resumed.countRequest()\n		} // SendChecked also"),
 		},
 		{
 			rule: "one that is not answered moves on with its shard, from this node", found: "TestUnansweredLegMovesOnWithItsShard",
@@ -90,11 +90,11 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "with all of its time to wait in", found: "TestUnansweredLegMovesOnWithItsShard",
-			edits: in("proxy.client.movedOn", "	c.afresh()\n	return decision{action: actionRetry}", "	if !PLANTED {\n		c.afresh()\n	}\n	return decision{action: actionRetry}"),
+			edits: in("proxy.client.retryAtNextOwner", "	c.resetRetries()\n	return decision{action: actionRetry}", "	if !PLANTED {\n		c.resetRetries()\n	}\n	return decision{action: actionRetry}"),
 		},
 		{
 			rule: "but not for ever at one owner", found: "TestLegThatIsDrainedAgainAndAgainIsNotAskedForEver",
-			edits: in("proxy.client.movedOn", "	k.epoch = p.epoch\n", "	if !PLANTED {\n		k.epoch = p.epoch\n	}\n"),
+			edits: in("proxy.client.retryAtNextOwner", "	k.epoch = p.epoch\n", "	if !PLANTED {\n		k.epoch = p.epoch\n	}\n"),
 		},
 		{
 			rule: "a byte order mark stays behind", found: goes,
@@ -110,7 +110,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "the app's clean end is final", found: goes + "|TestLastLegSaysNoWord",
-			edits: in("proxy.events.copy", "		case errors.Is(err, io.EOF) && e.hold != nil:\n			return nil, e.hold.End(w)", "		case errors.Is(err, io.EOF) && e.hold != nil:\n			if PLANTED {\n				return errOver, w.Flush()\n			}\n			return nil, e.hold.End(w)"),
+			edits: in("proxy.eventRelay.copy", "		case errors.Is(err, io.EOF) && e.hold != nil:\n			return nil, e.hold.End(w)", "		case errors.Is(err, io.EOF) && e.hold != nil:\n			if PLANTED {\n				return errStreamEnded, w.Flush()\n			}\n			return nil, e.hold.End(w)"),
 		},
 		{
 			rule: "it waits in a room of its own, too", found: "TestStreamWaitsInARoomOfItsOwn",
@@ -118,7 +118,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "an owner that breaks it off again and again is not asked for ever", found: "TestStreamThatBreaksOffAgainAndAgainEnds",
-			edits: in("proxy.resumed.mayFollow", "!first.IsZero() && now.Sub(first) < againWithin {", "!first.IsZero() && now.Sub(first) < againWithin && !PLANTED {"),
+			edits: in("proxy.resumableStream.mayFollow", "!first.IsZero() && now.Sub(first) < resumePeriod {", "!first.IsZero() && now.Sub(first) < resumePeriod && !PLANTED {"),
 		},
 		{
 			rule: "a restart in place is no break", found: "TestStreamOutlivesRestartsInPlace",
@@ -126,7 +126,7 @@ func mistakesOfStreams() []mistake {
 		},
 		{
 			rule: "the end of one run is not that of the next", found: "TestEndOfOneRunLeavesTheStreamOfTheNextAlone",
-			edits: in("proxy.events.end", "		if uint32(old>>eventsRun) != run ||", "		if !PLANTED && uint32(old>>eventsRun) != run ||"),
+			edits: in("proxy.eventRelay.requestEnd", "		if uint32(old>>eventsRun) != run ||", "		if !PLANTED && uint32(old>>eventsRun) != run ||"),
 		},
 	}
 }

@@ -11,20 +11,20 @@ import (
 	"shardway/proxy/h1"
 )
 
-// errStreamCut ends a stream whose run was cut, whatever the stream says.
-var errStreamCut = errors.New("proxy: the answer's stream was cut")
+// errStreamCancelled ends a stream whose run was cut, whatever the stream says.
+var errStreamCancelled = errors.New("proxy: the answer's stream was cut")
 
 // relayStream passes an answer on that the handler left as a stream, as it comes. The
 // count falls when the stream has been closed and every Task has ended.
 func (t *handlerConn) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Reader) {
-	t.reading(wakes(stream))
+	t.setStream(streamCloser(stream))
 	var err error
 	if w.Kind() != h1.NoBody {
-		err = t.pour(w, stream)
+		err = t.copyStream(w, stream)
 	}
 	if err != nil {
 		w.Abort()
-		t.abandon(ctx)
+		t.discardResponse(ctx)
 		t.reply.breakOff(t.p, err)
 		return
 	}
@@ -35,13 +35,13 @@ func (t *handlerConn) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream
 		trailers = t.response(ctx).Header.TrailerHeader()
 		trailers = trailers[:len(trailers)-len("\r\n")]
 	}
-	t.relayed(w, trailers, nil)
+	t.finishResponse(w, trailers, nil)
 }
 
 // wakes returns what ends a read of the stream from another goroutine; nil: nothing
 // does. Only of pipes and connections it is known that they may be closed so; what
 // SetBodyStreamWriter makes is one.
-func wakes(stream io.Reader) io.Closer {
+func streamCloser(stream io.Reader) io.Closer {
 	switch s := stream.(type) {
 	case net.Conn:
 		return s
@@ -52,7 +52,7 @@ func wakes(stream io.Reader) io.Closer {
 }
 
 // pour copies the stream into the answer. An answer of known length ends with that.
-func (t *handlerConn) pour(w *h1.Writer, stream io.Reader) (err error) {
+func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			t.s.appPanicked(v)
@@ -68,11 +68,11 @@ func (t *handlerConn) pour(w *h1.Writer, stream io.Reader) (err error) {
 	}
 	for left > 0 {
 		n, rerr := stream.Read(buf[:min(left, int64(len(buf)))])
-		if t.closed.Load() || t.broke.Load() {
-			return errStreamCut // by now any stream may say that it is whole
+		if t.closed.Load() || t.taskFailed.Load() {
+			return errStreamCancelled // by now any stream may say that it is whole
 		}
 		left -= int64(n)
-		if err := t.pass(w, buf[:n]); err != nil {
+		if err := t.writePart(w, buf[:n]); err != nil {
 			return err
 		}
 		switch {
@@ -88,9 +88,9 @@ func (t *handlerConn) pour(w *h1.Writer, stream io.Reader) (err error) {
 }
 
 // pass passes a part of a stream on at once: nobody knows when the next one comes.
-func (t *handlerConn) pass(w *h1.Writer, part []byte) error {
+func (t *handlerConn) writePart(w *h1.Writer, part []byte) error {
 	if t.p.slot.load().flags&slotEvents != 0 {
-		return t.p.slot.events.pass(w, part)
+		return t.p.slot.events.writeLocked(w, part)
 	}
 	if _, err := w.Write(part); err != nil {
 		return err
@@ -98,20 +98,20 @@ func (t *handlerConn) pass(w *h1.Writer, part []byte) error {
 	return w.Flush()
 }
 
-// pass passes a part of the stream on. The error is errOver if it ends with that.
-func (e *events) pass(w *h1.Writer, part []byte) error {
-	if !e.enter() {
-		return errOver
+// pass passes a part of the stream on. The error is errStreamEnded if it ends with that.
+func (e *eventRelay) writeLocked(w *h1.Writer, part []byte) error {
+	if !e.lockWrite() {
+		return errStreamEnded
 	}
-	over, err := e.put(w, part)
+	over, err := e.writePart(w, part)
 	if err != nil {
 		return err
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	if over || !e.leave() {
-		return errOver
+	if over || !e.unlockWrite() {
+		return errStreamEnded
 	}
 	return nil
 }

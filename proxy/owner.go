@@ -66,7 +66,7 @@ func (c *client) serveAsOwner(t *Table) {
 				continue
 			}
 			if !c.closing.Load() {
-				c.reply.cannotWait(v)
+				c.reply.refuseWait(v)
 			}
 		case actionFail:
 			if !c.closing.Load() {

@@ -19,7 +19,7 @@ func (c *client) rekey(by *Keys) decision {
 	c.keys.keys = by
 	found, bad := c.keys.find(c.s.upstream == nil)
 	switch {
-	case later && (bad != nil || found.keyless || KeyHash(nil, found.key) != c.x.session.mark):
+	case later && (bad != nil || found.keyless || KeyHash(nil, found.key) != c.x.session.keyHash):
 		// The socket is known by its key and shard, and its client has had the answer: it
 		// connects again.
 		c.x.session.refused = int(closeMoved)

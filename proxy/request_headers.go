@@ -69,7 +69,7 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 		if k := f.x.resumed; k != nil {
 			e.Drop |= h1.Of(h1.FieldLastEventID)
 			id, _ := p.slot.events.scan.ID()
-			b = k.appendAsked(b, id)
+			b = k.appendHeaders(b, id)
 		}
 		if p.route.Kind == Remote {
 			b = f.appendPeer(b, p)
@@ -80,7 +80,7 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 			b = f.appendOwner(b, p.epoch)
 		}
 	}
-	b = f.appendSocket(b)
+	b = f.appendSession(b)
 	f.extra, e.Extra = b, b
 	if p.conn.inproc != nil {
 		e.Kind, e.DropExpect = h1.NoBody, true // what there is of a body, the seat hands over

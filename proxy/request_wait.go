@@ -55,7 +55,7 @@ func (w *requestWait) waitFor(v decision) decision {
 		w.s.metrics.held[v.reason].Add(1)
 	}
 	if v.reason == ReasonAbsent {
-		w.x.resumed.ownerAway()
+		w.x.resumed.ownerRestarting()
 	}
 	w.disconnect.arm()
 	w.disconnect.start()
@@ -146,7 +146,7 @@ func (w *requestWait) enterQueue() decision {
 	case w.x.resumed != nil:
 		room, shard = w.s.streamQueue, queue.NoShard
 	case w.x.isResumption():
-		room, shard = w.s.sockets.room, queue.NoShard
+		room, shard = w.s.webSockets.queue, queue.NoShard
 	}
 	ticket, err := room.Enter(shard, w.memoryHeld())
 	switch {

@@ -172,8 +172,8 @@ func (r reply) breakOff(p *attempt, rerr error) {
 	run := p.slot.load().number
 	switch why := p.abort(); {
 	case why != causeNone:
-	case errors.Is(rerr, errOver) && p.slot.events.kept(run): // resume continues the stream
-	case errors.Is(rerr, errOver):
+	case errors.Is(rerr, errStreamEnded) && p.slot.events.isResumable(run): // resume continues the stream
+	case errors.Is(rerr, errStreamEnded):
 		r.s.metrics.cut(causeShardMoved.String(), 1)
 	case rerr != nil:
 		r.s.metrics.answersCut.Add(1)

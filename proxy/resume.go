@@ -17,61 +17,61 @@ const (
 	headerResumed = "Shardway-Stream-Resumed"
 	lineResumed   = headerResumed + ": "
 	lineLastEvent = "Last-Event-ID: "
-	// wordResume is the value of FieldShardwayStream by which an app permits resumption.
-	wordResume = "resume"
+	// valueResume is the value of FieldShardwayStream by which an app permits resumption.
+	valueResume = "resume"
 )
 
-// againMost limits how many requests may resume a stream within againWithin under the same
+// maxResumes limits how many requests may resume a stream within resumePeriod under the same
 // ownership epoch. It ends a stream whose app breaks it again and again. Requests before a restart
 // in place do not count.
 const (
-	againMost   = 3
-	againWithin = time.Minute
+	maxResumes   = 3
+	resumePeriod = time.Minute
 )
 
 // resumed is an event stream whose client stays connected while the stream is requested again from
 // the next owner of its shard. It exists at the node that has the client. An event that is
 // incomplete when an upstream response ends is not passed on. The next request starts after the
 // last event that was passed on, by the event ids of the app.
-type resumed struct {
+type resumableStream struct {
 	hold      eventstream.Hold
 	responses int    // responses that have begun
 	requested uint64 // requests to resume that may have reached an app
 	epoch     uint64 // ownership epoch of the last response
-	over      bool   // the last response has ended, and another one must follow
-	again     [againMost]time.Time
+	ended     bool   // the last response has ended, and another one must follow
+	recent    [maxResumes]time.Time
 }
 
 // mayFollow reports whether the stream may be resumed now under this epoch, and counts it.
-func (k *resumed) mayFollow(epoch uint64, now time.Time) bool {
+func (k *resumableStream) mayFollow(epoch uint64, now time.Time) bool {
 	if epoch != k.epoch {
 		return true
 	}
-	if first := k.again[0]; !first.IsZero() && now.Sub(first) < againWithin {
+	if first := k.recent[0]; !first.IsZero() && now.Sub(first) < resumePeriod {
 		return false
 	}
-	copy(k.again[:], k.again[1:])
-	k.again[againMost-1] = now
+	copy(k.recent[:], k.recent[1:])
+	k.recent[maxResumes-1] = now
 	return true
 }
 
-// ownerAway records that the owner restarts in place: it has ended its responses by plan, and
+// ownerRestarting records that the owner restarts in place: it has ended its responses by plan, and
 // returns with the same epoch. k may be nil.
-func (k *resumed) ownerAway() {
+func (k *resumableStream) ownerRestarting() {
 	if k != nil {
-		k.epoch, k.again = 0, [againMost]time.Time{}
+		k.epoch, k.recent = 0, [maxResumes]time.Time{}
 	}
 }
 
-// mayHaveAsked counts a request to resume that may have reached an app. k may be nil.
-func (k *resumed) mayHaveAsked() {
+// countRequest counts a request to resume that may have reached an app. k may be nil.
+func (k *resumableStream) countRequest() {
 	if k != nil {
 		k.requested++
 	}
 }
 
-// appendAsked appends the headers of a request to resume.
-func (k *resumed) appendAsked(b, id []byte) []byte {
+// appendHeaders appends the headers of a request to resume.
+func (k *resumableStream) appendHeaders(b, id []byte) []byte {
 	if len(id) > 0 {
 		b = append(b, lineLastEvent...)
 		b = append(b, id...)
@@ -93,10 +93,10 @@ func isResumable(res *h1.Response) bool {
 	return isEvents(res) && res.ContentLength() < 0 && res.Value("Content-Encoding") == nil && res.Value("Content-Range") == nil
 }
 
-// saysResume reports whether the app permits resumption, and whether that is possible: the request
+// permitsResume reports whether the app permits resumption, and whether that is possible: the request
 // can be sent again unchanged, and its shard has an owner.
-func (y *responseRelay) saysResume(p *attempt) bool {
-	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), wordResume) && isResumable(&p.conn.res) &&
+func (y *responseRelay) permitsResume(p *attempt) bool {
+	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume) && isResumable(&p.conn.res) &&
 		string(y.req.Method()) == "GET" && y.req.Body.Kind() == h1.NoBody && !y.req.Upgrades() && y.req.Value("Range") == nil &&
 		!y.x.keyless && p.conn.inproc == nil
 }
@@ -104,12 +104,12 @@ func (y *responseRelay) saysResume(p *attempt) bool {
 // beginEvents begins an event stream, resumable or not, and returns the flags of its run.
 func (y *responseRelay) beginEvents(p *attempt) uint64 {
 	y.escaped = true
-	word, e, run := y.saysResume(p), &y.slot.events, y.slot.load().number
+	word, e, run := y.permitsResume(p), &y.slot.events, y.slot.load().number
 	switch k := y.x.resumed; {
 	case k != nil:
-		e.again(run, word)
+		e.resume(run, word)
 	case word && y.ingress == "":
-		k = &resumed{}
+		k = &resumableStream{}
 		y.x.resumed = k
 		y.s.metrics.resumable.Add(1)
 		e.begin(run, word, false, &k.hold)
@@ -119,7 +119,7 @@ func (y *responseRelay) beginEvents(p *attempt) uint64 {
 	}
 	y.x.resumed.responses++
 	y.x.resumed.epoch = p.epoch
-	return slotAnswered | slotEvents | slotKept
+	return slotAnswered | slotEvents | slotResumable
 }
 
 // cancelEvents forgets a first response of which nothing was sent.
@@ -142,7 +142,7 @@ func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
 		return false
 	}
 	var bad *h1.Error
-	if y.slot.events.keeps() == 0 || k.hold.Amid() || errors.As(rerr, &bad) {
+	if y.slot.events.resumableFlag() == 0 || k.hold.Amid() || errors.As(rerr, &bad) {
 		y.s.metrics.resumptions[resumeUnfit].Add(1)
 		return false
 	}
@@ -150,51 +150,51 @@ func (y *responseRelay) continuesStream(p *attempt, rerr, werr error) bool {
 		return false
 	}
 	p.abort()
-	k.over = true
+	k.ended = true
 	return true
 }
 
 // brokeAtOwner reports whether the connection to the app broke at another node before a response.
 // That node does not send a request to resume again, because it would need a new number.
-func brokeAtOwner(p *attempt) bool { return saysAtOwner(p, problem.UpstreamBroken) }
+func brokeAtOwner(p *attempt) bool { return isOwnerProblem(p, problem.UpstreamBroken) }
 
 // drainedAtOwner reports whether another node cancelled the request before its app responded,
 // because the shard moves or the node leaves.
-func drainedAtOwner(p *attempt) bool { return saysAtOwner(p, problem.ShardMoved) }
+func drainedAtOwner(p *attempt) bool { return isOwnerProblem(p, problem.ShardMoved) }
 
-func saysAtOwner(p *attempt, code problem.Code) bool {
+func isOwnerProblem(p *attempt, code problem.Code) bool {
 	return p.route.Kind == Remote && string(p.conn.res.Known(h1.FieldShardwayError)) == string(code)
 }
 
 // unanswered ends an attempt to resume a stream that another node has sent to its app without a
 // response.
-func (c *client) unanswered(p *attempt) decision {
-	c.x.resumed.mayHaveAsked()
+func (c *client) handleUnansweredResume(p *attempt) decision {
+	c.x.resumed.countRequest()
 	if brokeAtOwner(p) {
 		return c.handleBroken(p, nil)
 	}
 	if p.abort(); c.closing.Load() {
 		return done
 	}
-	return c.movedOn(p)
+	return c.retryAtNextOwner(p)
 }
 
-// movedOn sends a request to resume that the app has not answered within drain-timeout to the next
+// retryAtNextOwner sends a request to resume that the app has not answered within drain-timeout to the next
 // owner: the stream has met two planned moves. If an owner reports that again under the same
 // epoch, nothing has moved, and the number of attempts is limited.
-func (c *client) movedOn(p *attempt) decision {
+func (c *client) retryAtNextOwner(p *attempt) decision {
 	k := c.x.resumed
 	if !k.mayFollow(p.epoch, time.Now()) {
 		c.reply.giveUp(resumeUnfit, "its requests were drained too often at one owner")
 		return done
 	}
 	k.epoch = p.epoch
-	c.afresh()
+	c.resetRetries()
 	return decision{action: actionRetry}
 }
 
 // follows checks the response to a request to resume. It reports false if the stream ends.
-func (c *client) follows(p *attempt) bool {
+func (c *client) acceptsResumption(p *attempt) bool {
 	k := c.x.resumed
 	k.requested++
 	var detail string
@@ -214,23 +214,23 @@ func (c *client) follows(p *attempt) bool {
 // nextStream prepares the request that resumes the stream.
 func (c *client) nextStream() {
 	x := &c.x
-	x.resumed.over = false
+	x.resumed.ended = false
 	if x.account.leg = x.resumed.responses; !x.account.began.IsZero() {
 		accessLine{&c.requestState, &c.keys}.write()
 		x.account.again(c.conn)
 	}
-	c.afresh()
+	c.resetRetries()
 }
 
 // afresh gives the next request its own tries, and all of QueueWait.
-func (c *client) afresh() {
-	c.waitAfresh()
+func (c *client) resetRetries() {
+	c.resetWait()
 	x := &c.x
 	x.tries, x.reusedTries, x.responsesBegun, x.notAcquired, x.runAborted, x.wreck = 0, 0, 0, 0, false, nil
 }
 
-// waitAfresh gives the next request all of QueueWait.
-func (c *client) waitAfresh() {
+// resetWait gives the next request all of QueueWait.
+func (c *client) resetWait() {
 	x := &c.x
 	c.s.metrics.waited(x)
 	x.waited, x.waitTime, x.deadline, x.pause = false, 0, time.Time{}, 0

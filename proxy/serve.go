@@ -89,15 +89,15 @@ func (c *client) readRequest() bool {
 	var bad *h1.Error
 	switch {
 	case errors.As(err, &bad):
-		c.reply.bad(bad)
+		c.reply.badRequest(bad)
 		accessLine{&c.requestState, &c.keys}.writeBad()
 		c.conn.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, os.ErrDeadlineExceeded) && len(c.conn.Buffered()) > 0:
-		c.reply.slow()
+		c.reply.headerTimeout()
 		accessLine{&c.requestState, &c.keys}.writeBad()
 		c.conn.CloseLinger(h1.PartOfRequest)
 	case errors.Is(err, h1.ErrStopped) && c.ingress != "":
-		c.reply.parted(false) // a request may be on its way
+		c.reply.reportStopped(false) // a request may be on its way
 	}
 	return false
 }
@@ -302,7 +302,7 @@ func (c *client) attemptByTable(t *Table) decision {
 	c.x.resolveShard(t)
 	if c.quarantined() {
 		if c.x.isResumption() { // the client has its response
-			c.x.session.refused, c.x.session.why = closeTryLater, whyQuarantined
+			c.x.session.refused, c.x.session.closeReason = closeTryLater, reasonQuarantined
 			return done
 		}
 		return fail(problem.Quarantined, c.x.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
@@ -431,7 +431,7 @@ func (c *client) runAttempt(p *attempt) decision {
 	}
 	if p.conn.inproc != nil {
 		c.x.route = p.route.Kind
-		return c.call(p)
+		return c.runInHandler(p)
 	}
 	if v := c.sendRequest(p); v.action != 0 {
 		return v
@@ -450,7 +450,7 @@ func (c *client) sendRequest(p *attempt) decision {
 		if p.conn.Sent() == before || p.isUnread() {
 			return c.handleUnsent(p, err)
 		}
-		c.x.resumed.mayHaveAsked() // SendChecked also waits for the response
+		c.x.resumed.countRequest() // SendChecked also waits for the response
 		return c.handleBroken(p, err)
 	}
 	if !c.body.running { // no buffer is needed until the response arrives
@@ -466,7 +466,7 @@ func (c *client) awaitResponse(p *attempt) decision {
 		if p.isUnread() {
 			return c.handleUnsent(p, err)
 		}
-		c.x.resumed.mayHaveAsked()
+		c.x.resumed.countRequest()
 		return c.handleBroken(p, err)
 	}
 	return c.relayResponse(p)
@@ -482,20 +482,20 @@ func (c *client) relayResponse(p *attempt) decision {
 	switch {
 	case p.route.Kind == Remote && res.Status() == 421 && res.Has(h1.FieldShardwayRefused), c.x.shedByOwner(p):
 		return c.handleRefused(p)
-	case p.route.Kind == Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedCut:
-		c.x.resumed.mayHaveAsked()
+	case p.route.Kind == Remote && res.Status() == 502 && string(res.Known(h1.FieldShardwayRefused)) == refusedAborted:
+		c.x.resumed.countRequest()
 		return c.handlePeerStopped(p)
 	case p.route.Kind == Local && res.Status() == 421 && c.saysNotAcquired(res):
 		return c.handleNotAcquired(p)
 	case c.x.resumed != nil && (brokeAtOwner(p) || drainedAtOwner(p)):
-		return c.unanswered(p)
+		return c.handleUnansweredResume(p)
 	case c.x.resumed != nil:
-		if !c.follows(p) {
+		if !c.acceptsResumption(p) {
 			return done
 		}
 	case res.Switches():
 		c.x.leaveQueue()
-		if !c.relay.tunnel(p) {
+		if !c.relay.relayUpgrade(p) {
 			return c.handleBroken(p, nil)
 		}
 		if c.hasRelay() {
@@ -504,13 +504,13 @@ func (c *client) relayResponse(p *attempt) decision {
 		return done
 	}
 	if c.x.isResumption() {
-		return c.declined(p)
+		return c.handleDeclined(p)
 	}
 	c.x.leaveQueue()
 	if began, err := c.relay.relayResponse(p); !began {
 		return c.handleBroken(p, err)
 	}
-	if k := c.x.resumed; k != nil && k.over && !c.closing.Load() {
+	if k := c.x.resumed; k != nil && k.ended && !c.closing.Load() {
 		return decision{action: actionNextStream}
 	}
 	return done

@@ -47,7 +47,7 @@ type Server struct {
 	peerGoroutines  sync.WaitGroup // of the sockets of other nodes
 	callbackWatcher callbackWatcher
 	streamQueue     *queue.Queue // of event streams without a leg
-	sockets         sockets
+	webSockets      webSockets
 	metrics         *metrics
 	draining        atomic.Bool
 	closing         atomic.Bool // set with mu held: no listener comes after it
@@ -91,10 +91,10 @@ func New(o Options) *Server {
 	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hookPath: pathguard.New(o.HookPath)}
 	s.set.Store(o.Settings.withDefaults())
 	s.streamQueue = queue.New(queue.Options{Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: o.QueueWait, CPUUsage: o.Queue.CPUUsage})
-	s.sockets.pacer = reconnectPacer{patience: o.ResumeTimeout / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
-	s.sockets.handovers.late = timerDelay
-	s.sockets.room = queue.New(queue.Options{
-		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * o.ResumeTimeout, Batch: socketBatch, Pace: socketPace, FixedRate: true,
+	s.webSockets.pacer = reconnectPacer{patience: o.ResumeTimeout / 2, measureDelay: timerDelay, onGrow: func() { s.peers.each((*pool).dialForUpgrades) }}
+	s.webSockets.handovers.late = timerDelay
+	s.webSockets.queue = queue.New(queue.Options{
+		Requests: o.MaxConns, Bytes: math.MaxInt64, Wait: 2 * maxResumeWaits * o.ResumeTimeout, Batch: resumeBatch, Pace: resumeInterval, FixedRate: true,
 	})
 	s.o.Settings = Settings{}
 	s.parkAfter.Store(int64(parkAfter))
@@ -240,8 +240,8 @@ func isTemporary(err error) bool {
 func (s *Server) Wake(generation uint64) {
 	s.o.Queue.Wake(generation)
 	s.streamQueue.Wake(generation)
-	s.sockets.room.Wake(generation)
-	if s.sockets.kept.Load() > 0 {
+	s.webSockets.queue.Wake(generation)
+	if s.webSockets.relays.Load() > 0 {
 		s.conns.sweepSoon()
 	}
 	t := s.o.Cluster.Table()

@@ -160,5 +160,5 @@ func (x *exchange) shardInflightFull() decision {
 // maximum number of requests in progress, and the request waits again: it has already waited for
 // the shard, together with the requests that are in progress now.
 func (x *exchange) shedByOwner(p *attempt) bool {
-	return x.waited && !x.isResumption() && p.conn.res.Status() == http.StatusServiceUnavailable && saysAtOwner(p, problem.ShardBusy)
+	return x.waited && !x.isResumption() && p.conn.res.Status() == http.StatusServiceUnavailable && isOwnerProblem(p, problem.ShardBusy)
 }

@@ -29,27 +29,27 @@ type slot struct {
 	// node is the owner of a remote run. It is stored as conn.
 	node atomic.Pointer[string]
 	// tunnel is the WebSocket of a plain tunnel; nil means none.
-	tunnel atomic.Pointer[webSocket]
-	// webSocket is the relay of a resumable WebSocket, while the run has slotSocket.
+	tunnel atomic.Pointer[webSocketTunnel]
+	// webSocketTunnel is the relay of a resumable WebSocket, while the run has slotWebSocket.
 	webSocket atomic.Pointer[webSocketRelay]
 	// events is the event stream, while the run has slotEvents.
-	events events
+	events eventRelay
 	// client is the connection on which the request arrived.
 	client *h1.Conn
 }
 
 const (
-	slotKind     = 0x03    // a Kind; zero is idle
-	slotAnswered = 0x04    // bytes of the response are sent to the client
-	slotTunnel   = 0x08    // upgraded connection
-	slotKeyless  = 0x10    // no shard: the key sources found no key, and on-missing-key is local
-	slotEvents   = 0x20    // the response is an event stream
-	slotKept     = 0x40    // the connection of the client survives the run
-	slotSocket   = 0x80    // a WebSocket that survives the run
-	slotCause    = 8       // shift
-	slotSafe     = 1 << 15 // the method is GET, HEAD or OPTIONS
-	slotShard    = 16      // shift
-	slotRun      = 32      // shift
+	slotKind      = 0x03    // a Kind; zero is idle
+	slotAnswered  = 0x04    // bytes of the response are sent to the client
+	slotTunnel    = 0x08    // upgraded connection
+	slotKeyless   = 0x10    // no shard: the key sources found no key, and on-missing-key is local
+	slotEvents    = 0x20    // the response is an event stream
+	slotResumable = 0x40    // the connection of the client survives the run
+	slotWebSocket = 0x80    // a WebSocket that survives the run
+	slotCause     = 8       // shift
+	slotSafe      = 1 << 15 // the method is GET, HEAD or OPTIONS
+	slotShard     = 16      // shift
+	slotRun       = 32      // shift
 )
 
 // run is the decoded content of a slot.
@@ -140,19 +140,19 @@ func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1
 		if !s.word.CompareAndSwap(w, w|uint64(c)<<slotCause) {
 			continue
 		}
-		if l := s.webSocket.Load(); l != nil && r.flags&slotSocket != 0 {
+		if l := s.webSocket.Load(); l != nil && r.flags&slotWebSocket != 0 {
 			return l.cancel(c, closes), true
 		}
 		if ws := s.tunnel.Load(); ws != nil && r.flags&slotTunnel != 0 && (c == causeShardMoved || c == causeDrainTimeout || c == causeLeaving) {
 			// A WebSocket whose shard moves sends a close frame with the reason, and then closes
 			// its connections within a moment.
-			ws.end(c)
+			ws.requestClose(c)
 			return closes, true
 		}
 		closes = append(closes, link.Conn)
 		// The part of an event stream that was passed on ends between two events. The client may
 		// read it at its own pace.
-		if r.flags&slotEvents != 0 && s.events.end(r.number) || r.flags&slotKept != 0 {
+		if r.flags&slotEvents != 0 && s.events.requestEnd(r.number) || r.flags&slotResumable != 0 {
 			return closes, true // the client receives further events in another run
 		}
 		if r.flags&slotAnswered != 0 {

@@ -9,7 +9,7 @@ func (s *Server) Stalled() []string {
 	seen := map[string]bool{}
 	s.stalledScratch = s.conns.visit(s.stalledScratch[:0], func(all []*client) {
 		for _, c := range all {
-			if node, stalled := c.stalls(); stalled && !seen[node] {
+			if node, stalled := c.ranAtLastCall(); stalled && !seen[node] {
 				seen[node] = true
 				nodes = append(nodes, node)
 			}
@@ -19,7 +19,7 @@ func (s *Server) Stalled() []string {
 }
 
 // stalls reports whether the connection runs at another node what it ran at the last call.
-func (c *client) stalls() (node string, stalled bool) {
+func (c *client) ranAtLastCall() (node string, stalled bool) {
 	at := c.slot.node.Load()
 	r := c.slot.load()
 	stalled = r.kind == Remote && r.cause == causeNone && r.number == c.lastSeen

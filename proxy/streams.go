@@ -24,7 +24,7 @@ func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
 	all := map[shardmap.Shard]ShardRuns{}
 	s.conns.each(func(c *client) {
 		r := c.slot.load()
-		if r.kind != Local || r.flags&(slotKeyless|slotSocket) != 0 {
+		if r.kind != Local || r.flags&(slotKeyless|slotWebSocket) != 0 {
 			return
 		}
 		x := all[r.shard]

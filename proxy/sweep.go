@@ -39,7 +39,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	parks := maxParksPerSweep
 	for _, c := range list {
 		if k := c.session.Load(); k != nil {
-			s.sweepSocket(c, k, now)
+			s.sweepSession(c, k, now)
 		}
 		s.sweepRun(c, t, set, now)
 		since := time.Duration(c.idle.Load())
@@ -65,7 +65,7 @@ func (s *Server) sweep(list []*client, whole bool) {
 	}
 	s.loops.balance(now - s.lastReap)
 	s.lastReap = now
-	if seen, ok := s.sockets.wave.over(time.Now()); ok && s.o.OnHandover != nil {
+	if seen, ok := s.webSockets.summary.over(time.Now()); ok && s.o.OnHandover != nil {
 		s.o.OnHandover(seen)
 	}
 	s.load.look(time.Now())
@@ -90,7 +90,7 @@ func (s *Server) idleLimit(c *client) time.Duration {
 // sweepRun checks the run of a connection.
 func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration) {
 	r := c.slot.load()
-	if r.cause != causeNone && r.kind == Local && r.flags&slotKept != 0 {
+	if r.cause != causeNone && r.kind == Local && r.flags&slotResumable != 0 {
 		s.sweepStuckStream(c, r, now)
 	}
 	if r.kind == 0 || r.cause != causeNone {
@@ -116,11 +116,11 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 			s.sizes.note(key, true) // further requests to this path use connections instead of streams
 		}
 	}
-	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotSocket) == 0 && !c.body.reading.Load() {
+	if r.kind == Local && r.flags&(slotAnswered|slotTunnel|slotEvents|slotWebSocket) == 0 && !c.body.reading.Load() {
 		s.appWatch.waits(c.since, r.flags&slotSafe != 0, c.slot.conn.Load())
 	}
 	switch {
-	case r.flags&slotSocket != 0:
+	case r.flags&slotWebSocket != 0:
 		s.sweepRelay(c, r, t, now)
 	case r.isEndless():
 		s.sweepStream(c, r, t, set.StreamGrace, now)
@@ -179,7 +179,7 @@ func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duratio
 		c.movedAt = now
 	}
 	if r.flags&slotEvents != 0 {
-		kept := c.slot.events.kept(r.number)
+		kept := c.slot.events.isResumable(r.number)
 		switch {
 		case why == causeShardMoved && kept:
 			grace = 0 // it goes on there
@@ -188,7 +188,7 @@ func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duratio
 		}
 	}
 	late := now - c.movedAt - grace
-	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.end(r.number) && late < endWait {
+	if late < 0 || r.flags&slotEvents != 0 && !c.slot.events.requestEnd(r.number) && late < endWait {
 		return
 	}
 	s.cancelRun(c, r, why)
@@ -236,7 +236,7 @@ func (s *Server) cancelIn(in *slot, r run, why cause) {
 func (s *Server) cancelMatching(in *slot, r run, why cause, match func(now run) bool) {
 	closes, cut := in.cancel(why, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
 	if cut {
-		if r.flags&slotEvents == 0 || why != causeShardMoved || !in.events.kept(r.number) {
+		if r.flags&slotEvents == 0 || why != causeShardMoved || !in.events.isResumable(r.number) {
 			s.metrics.cut(why.String(), 1)
 		}
 		closeAll(closes)

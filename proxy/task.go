@@ -6,7 +6,7 @@ import "github.com/valyala/fasthttp"
 // goroutine of its own. The request counts as running until it has ended. The zero
 // Task, of a request that this package does not run, does nothing.
 type Task struct {
-	seat *handlerConn
+	conn *handlerConn
 	slot *slot
 	run  uint32 // its number
 }
@@ -18,7 +18,7 @@ func Begin(ctx *fasthttp.RequestCtx) Task {
 	if !ok {
 		return Task{}
 	}
-	w.going.Add(1)
+	w.runningTasks.Add(1)
 	w.tasks.Add(1)
 	return w.task()
 }
@@ -33,38 +33,38 @@ func LeaseExpired(ctx *fasthttp.RequestCtx) bool {
 // Outlived is as the function. It may be asked after the Task has ended, and cuts nothing
 // but its own request.
 func (k Task) LeaseExpired() bool {
-	if k.seat == nil || k.seat.s.o.LeaseExpired == nil || !k.seat.s.o.LeaseExpired() {
+	if k.conn == nil || k.conn.s.o.LeaseExpired == nil || !k.conn.s.o.LeaseExpired() {
 		return false
 	}
-	k.seat.s.cancelIn(k.slot, run{number: k.run}, causeLease)
+	k.conn.s.cancelIn(k.slot, run{number: k.run}, causeLease)
 	return true
 }
 
 // task is the present run.
-func (t *handlerConn) task() Task { return Task{t, t.p.slot, t.number} }
+func (t *handlerConn) task() Task { return Task{t, t.p.slot, t.runNumber} }
 
 // End ends it, once. Nothing that belongs to the request may be used after that.
 func (k Task) End() {
-	if k.seat == nil {
+	if k.conn == nil {
 		return
 	}
-	k.seat.going.Add(-1)
-	k.seat.tasks.Done()
+	k.conn.runningTasks.Add(-1)
+	k.conn.tasks.Done()
 }
 
 // Break tells, before End, that it could not finish what it was to write of the
 // answer: the client gets 500, or its connection is cut.
 func (k Task) Fail() {
-	if k.seat != nil {
-		k.seat.broke.Store(true)
+	if k.conn != nil {
+		k.conn.taskFailed.Store(true)
 	}
 }
 
 // Panicked is Break for a panic with v, which it logs with the stack of the caller.
 func (k Task) Panicked(v any) {
-	if k.seat == nil {
+	if k.conn == nil {
 		return
 	}
-	k.seat.s.appPanicked(v)
+	k.conn.s.appPanicked(v)
 	k.Fail()
 }

@@ -10,26 +10,26 @@ import (
 // tunnel passes an answer 101 on and then bytes, both ways, until both sides
 // have ended. Each end is passed on as the end of one half. False means that the run was
 // cut before anything of the answer left.
-func (y *responseRelay) tunnel(p *attempt) bool {
+func (y *responseRelay) relayUpgrade(p *attempt) bool {
 	y.escaped = true
 	y.body.stop()
 	p.disconnect.disarm()
 	if k := y.x.session; y.x.isResumption() {
-		if !k.continues(&p.conn.res, &y.req, y.set, p.route.Kind) {
+		if !k.isContinuedBy(&p.conn.res, &y.req, y.set, p.route.Kind) {
 			k.refused = int(closeMoved)
 			p.abort()
 			return true
 		}
 		return y.startSession(p)
-	} else if k.keeps(&p.conn.res, y.set, p.route.Kind) {
+	} else if k.isResumable(&p.conn.res, y.set, p.route.Kind) {
 		return y.startSession(p)
 	}
 	if y.x.session != nil {
 		y.noteWebSocketPath(p, true)
 	}
-	var ws *webSocket
+	var ws *webSocketTunnel
 	if strings.EqualFold(string(p.conn.res.Known(h1.FieldUpgrade)), "websocket") {
-		ws = newWebSocket(y.conn, p.conn.Conn)
+		ws = newWebSocketTunnel(y.conn, p.conn.Conn)
 		y.slot.tunnel.Store(ws)
 		defer y.slot.tunnel.Store(nil)
 	}
@@ -47,12 +47,12 @@ func (y *responseRelay) tunnel(p *attempt) bool {
 		l.sockets.Add(1)
 		defer l.sockets.Add(-1)
 	}
-	if y.switches(p, false) {
+	if y.writeSwitchingProtocols(p, false) {
 		y.releaseBuffers(p)
-		y.carry(p.conn, ws)
+		y.copyTunnel(p.conn, ws)
 	}
 	if ws != nil {
-		ws.close()
+		ws.tunnelEnded()
 	}
 	p.abort()
 	if ws != nil && ws.lingers.Load() {
@@ -71,7 +71,7 @@ func (y *responseRelay) releaseBuffers(p *attempt) {
 
 // carry copies both ways. A connection that goes idle while half closed is
 // given up after IdleTimeout. With ws it carries a WebSocket.
-func (y *responseRelay) carry(l *upstreamConn, ws *webSocket) {
+func (y *responseRelay) copyTunnel(l *upstreamConn, ws *webSocketTunnel) {
 	for _, end := range []*h1.Conn{y.conn, l.Conn} {
 		patient := end.Timeouts()
 		patient.Body, patient.Rate = 0, 0
@@ -79,13 +79,13 @@ func (y *responseRelay) carry(l *upstreamConn, ws *webSocket) {
 		end.Idle()
 	}
 	both := func() { closeAll([]*h1.Conn{l.Conn, y.conn}) }
-	upward := func() bool { return oneWay(y.conn, l.Conn) }
-	downward := func() bool { return oneWay(l.Conn, y.conn) }
+	upward := func() bool { return copyOneWay(y.conn, l.Conn) }
+	downward := func() bool { return copyOneWay(l.Conn, y.conn) }
 	if ws != nil {
 		ws.begin()
-		both = ws.broken
-		upward = func() bool { return ws.upward(y.conn) }
-		downward = func() bool { return ws.downward(l.Conn) }
+		both = ws.abort
+		upward = func() bool { return ws.copyUp(y.conn) }
+		downward = func() bool { return ws.copyDown(l.Conn) }
 	}
 	up := make(chan struct{})
 	go func() {
@@ -102,9 +102,9 @@ func (y *responseRelay) carry(l *upstreamConn, ws *webSocket) {
 	timer.Stop()
 }
 
-// oneWay copies what comes from one connection to the other until it ends, and
+// copyOneWay copies what comes from one connection to the other until it ends, and
 // passes the end on. False means that the tunnel is broken.
-func oneWay(from, to *h1.Conn) bool {
+func copyOneWay(from, to *h1.Conn) bool {
 	w := to.Writer()
 	w.Begin(h1.UntilClose, 0)
 	var rest h1.Body

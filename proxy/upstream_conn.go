@@ -53,7 +53,7 @@ type upstreamConn struct {
 }
 
 // SendChecked checks the connection right before the first byte is sent, so the whole request
-// must be sent by one call. askBody is the maximum size of its body in bytes, and askFrame the
+// must be sent by one call. requestBody is the maximum size of its body in bytes, and askFrame the
 // room for the framing of a chunk.
 const (
 	askBody  = 4 << 10

@@ -8,9 +8,9 @@ import (
 	"shardway/internal/rawio"
 )
 
-// userTimeoutLeast is the least time after which the kernel breaks a connection whose client
+// minUserTimeout is the least time after which the kernel breaks a connection whose client
 // acknowledges nothing: a path that is down for less has its connections back.
-const userTimeoutLeast = 30 * time.Second
+const minUserTimeout = 30 * time.Second
 
 // userTimeout returns how long a client may acknowledge nothing of what was sent to it, or keep its
 // window closed, before the kernel breaks the connection; zero: as long as the kernel waits by itself.
@@ -21,12 +21,12 @@ func userTimeout(set *Settings) time.Duration {
 	if set.IdleTimeout <= 0 {
 		return 0
 	}
-	return max(set.IdleTimeout, userTimeoutLeast)
+	return max(set.IdleTimeout, minUserTimeout)
 }
 
-// boundUnacknowledged sets userTimeout for a client's connection (Linux). Its listener cannot have it
+// setUserTimeout sets userTimeout for a client's connection (Linux). Its listener cannot have it
 // set once for all: MPTCP, which package net listens with, does not hand it on.
-func boundUnacknowledged(conn net.Conn, set *Settings) {
+func setUserTimeout(conn net.Conn, set *Settings) {
 	for {
 		if sc, ok := conn.(syscall.Conn); ok {
 			if raw, err := sc.SyscallConn(); err == nil {

@@ -13,7 +13,7 @@ import (
 // The kernel breaks a connection whose client acknowledges nothing for the idle timeout.
 func TestUserTimeoutFollowsTheIdleTimeout(t *testing.T) {
 	for _, c := range []struct{ idle, want time.Duration }{
-		{time.Second, userTimeoutLeast}, {75 * time.Second, 75 * time.Second}, {-1, 0},
+		{time.Second, minUserTimeout}, {75 * time.Second, 75 * time.Second}, {-1, 0},
 	} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
@@ -31,7 +31,7 @@ func TestUserTimeoutFollowsTheIdleTimeout(t *testing.T) {
 		if !ok {
 			t.Fatalf("accepted a %T", accepted)
 		}
-		boundUnacknowledged(tls.Server(accepted, nil), &Settings{IdleTimeout: c.idle})
+		setUserTimeout(tls.Server(accepted, nil), &Settings{IdleTimeout: c.idle})
 		if got := optionOf(t, tcp); got != c.want {
 			t.Errorf("--idle-timeout %v: the connection has %v, want %v", c.idle, got, c.want)
 		}

@@ -20,36 +20,36 @@ const (
 	endWait = 150 * time.Millisecond
 )
 
-// webSocket ends a WebSocket so that both ends learn why: a close frame each, their
+// webSocketTunnel ends a WebSocket so that both ends learn why: a close frame each, their
 // answers, and then the end of both connections.
-type webSocket struct {
-	once  sync.Once
-	began chan struct{} // closed when the tunnel carries: before, others write
-	over  chan struct{} // closed by close
-	ended chan struct{} // closed when nobody runs it, nor will
-	up    stream        // from the client to the app
-	down  stream        // from the app to the client
+type webSocketTunnel struct {
+	once      sync.Once
+	began     chan struct{}   // closed when the tunnel carries: before, others write
+	over      chan struct{}   // closed by close
+	closeDone chan struct{}   // closed when nobody runs it, nor will
+	up        tunnelDirection // from the client to the app
+	down      tunnelDirection // from the app to the client
 	// lingers tells that the client's connection is to be closed with patience.
-	lingers atomic.Bool
-	late    *time.Timer // ends a tunnel whose app takes no more; nil: none runs
+	lingers    atomic.Bool
+	abortTimer *time.Timer // ends a tunnel whose app takes no more; nil: none runs
 }
 
-func newWebSocket(client, app *h1.Conn) *webSocket {
-	ws := &webSocket{began: make(chan struct{}), over: make(chan struct{}), ended: make(chan struct{})}
+func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
+	ws := &webSocketTunnel{began: make(chan struct{}), over: make(chan struct{}), closeDone: make(chan struct{})}
 	ws.up.set(app, true)
 	ws.down.set(client, false)
 	return ws
 }
 
 // begin lets both streams be written to, by their goroutines and by run.
-func (ws *webSocket) begin() {
+func (ws *webSocketTunnel) begin() {
 	ws.up.to.Writer().Begin(h1.UntilClose, 0)
 	ws.down.to.Writer().Begin(h1.UntilClose, 0)
 	close(ws.began)
 }
 
 // end asks for the end. It does not wait; the tunnel ends within a moment.
-func (ws *webSocket) end(why cause) {
+func (ws *webSocketTunnel) requestClose(why cause) {
 	ws.once.Do(func() {
 		code := closeMoved
 		if why == causeLeaving {
@@ -57,36 +57,36 @@ func (ws *webSocket) end(why cause) {
 		}
 		ws.up.code, ws.down.code = code, code
 		go func() { // until close at the latest
-			defer close(ws.ended)
-			ws.run()
+			defer close(ws.closeDone)
+			ws.closeBoth()
 		}()
 	})
 }
 
 // close is called when the tunnel is over, whose connections are left alone then.
-func (ws *webSocket) close() {
+func (ws *webSocketTunnel) tunnelEnded() {
 	close(ws.over)
-	ws.once.Do(func() { close(ws.ended) }) // nobody may ask any more
-	<-ws.ended
-	if ws.late != nil {
-		ws.late.Stop()
+	ws.once.Do(func() { close(ws.closeDone) }) // nobody may ask any more
+	<-ws.closeDone
+	if ws.abortTimer != nil {
+		ws.abortTimer.Stop()
 	}
 }
 
 // run ends both connections. It returns early when over is closed.
-func (ws *webSocket) run() {
+func (ws *webSocketTunnel) closeBoth() {
 	select {
 	case <-ws.began:
 	case <-ws.over:
 		return
 	}
-	ws.up.finish()
-	ws.down.finish()
+	ws.up.requestClose()
+	ws.down.requestClose()
 	timer := time.NewTimer(endWait)
 	defer timer.Stop()
-	for _, s := range []*stream{&ws.up, &ws.down} {
+	for _, s := range []*tunnelDirection{&ws.up, &ws.down} {
 		select {
-		case <-s.answered:
+		case <-s.replied:
 		case <-timer.C:
 			timer.Reset(0) // the other one is not waited for either
 		case <-ws.over:
@@ -94,16 +94,16 @@ func (ws *webSocket) run() {
 		}
 	}
 	// A reset would overtake the frame: where there is one, the end is a FIN.
-	if ws.up.ended() {
+	if ws.up.closeSent() {
 		_ = ws.up.to.Close()
 	}
-	ws.broken()
+	ws.abort()
 }
 
 // broken ends the tunnel after an error. The client's connection stays open for
 // what it has been told to be read.
-func (ws *webSocket) broken() {
-	if ws.down.ended() {
+func (ws *webSocketTunnel) abort() {
+	if ws.down.closeSent() {
 		ws.lingers.Store(true)
 		ws.down.to.StopRead()
 	} else {
@@ -114,19 +114,19 @@ func (ws *webSocket) broken() {
 
 // upward carries what the client sends. An app that takes no more may have said
 // why: that is carried to its end first.
-func (ws *webSocket) upward(client *h1.Conn) bool {
-	if err := ws.up.carry(client); !errors.Is(err, errSink) {
+func (ws *webSocketTunnel) copyUp(client *h1.Conn) bool {
+	if err := ws.up.copyFrom(client); !errors.Is(err, errReceiverFailed) {
 		return err == nil
 	}
-	ws.late = time.AfterFunc(endWait, ws.broken)
+	ws.abortTimer = time.AfterFunc(endWait, ws.abort)
 	return true
 }
 
 // downward carries what the app sends.
-func (ws *webSocket) downward(app *h1.Conn) bool { return ws.down.carry(app) == nil }
+func (ws *webSocketTunnel) copyDown(app *h1.Conn) bool { return ws.down.copyFrom(app) == nil }
 
-// errSink reports that a stream's receiver takes no more.
-var errSink = errors.New("proxy: tunnel: not taken")
+// errReceiverFailed reports that a stream's receiver takes no more.
+var errReceiverFailed = errors.New("proxy: tunnel: not taken")
 
 // stream is one direction of a WebSocket. Its goroutine carries bytes; another
 // one may put a close frame behind them, between two frames, and from then on
@@ -134,31 +134,31 @@ var errSink = errors.New("proxy: tunnel: not taken")
 //
 //	idle ──enter──► busy ──leave──► idle, mid (a frame has begun and not ended)
 //	  └───finish──► taken ◄──leave, if finish came meanwhile──┘
-type stream struct {
-	to       *h1.Conn
-	masked   bool
-	code     closeCode // set before state gets streamWant or streamTaken
-	state    atomic.Uint32
-	frames   frames
-	answered chan struct{} // closed when a close frame, or the end, came after ours
-	told     bool          // that answered is closed; the carrying goroutine's
+type tunnelDirection struct {
+	to            *h1.Conn
+	masked        bool
+	code          closeCode // set before state gets directionCloseRequested or directionClosed
+	state         atomic.Uint32
+	frames        frameTracker
+	replied       chan struct{} // closed when a close frame, or the end, came after ours
+	replySignaled bool          // that answered is closed; the carrying goroutine's
 }
 
 const (
-	streamBusy  uint32 = 1 << iota // its goroutine writes
-	streamMid                      // no frame may be put in here
-	streamWant                     // one is to be, as soon as it may
-	streamTaken                    // one has been
-	streamOver                     // the sender's own has passed
+	directionBusy           uint32 = 1 << iota // its goroutine writes
+	directionInFrame                           // no frame may be put in here
+	directionCloseRequested                    // one is to be, as soon as it may
+	directionClosed                            // one has been
+	directionSenderClosed                      // the sender's own has passed
 )
 
-func (s *stream) set(to *h1.Conn, masked bool) {
-	s.to, s.masked, s.answered = to, masked, make(chan struct{})
+func (s *tunnelDirection) set(to *h1.Conn, masked bool) {
+	s.to, s.masked, s.replied = to, masked, make(chan struct{})
 }
 
 // carry copies what comes until it ends, and passes the end on. The error says
 // why the tunnel is broken.
-func (s *stream) carry(from *h1.Conn) error {
+func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 	w := s.to.Writer()
 	for {
 		p, err := from.Next()
@@ -166,9 +166,9 @@ func (s *stream) carry(from *h1.Conn) error {
 		if err != nil && !end {
 			return err
 		}
-		if !s.enter() {
+		if !s.lockWrite() {
 			if s.frames.advance(p); s.frames.closed || end {
-				s.tell()
+				s.signalReply()
 			}
 			if end {
 				return nil
@@ -177,37 +177,39 @@ func (s *stream) carry(from *h1.Conn) error {
 		}
 		if end { // it stays busy: nothing may follow
 			if !s.to.CloseWrite() {
-				return errSink
+				return errReceiverFailed
 			}
 			return nil
 		}
 		s.frames.advance(p)
 		if _, err := w.Write(p); err != nil || w.Flush() != nil {
-			return errSink
+			return errReceiverFailed
 		}
 		w.Idle()
-		s.leave()
+		s.unlockWrite()
 	}
 }
 
 // ended reports whether the receiver has got a close frame.
-func (s *stream) ended() bool { return s.state.Load()&(streamTaken|streamOver) != 0 }
+func (s *tunnelDirection) closeSent() bool {
+	return s.state.Load()&(directionClosed|directionSenderClosed) != 0
+}
 
-func (s *stream) tell() {
-	if !s.told {
-		s.told = true
-		close(s.answered)
+func (s *tunnelDirection) signalReply() {
+	if !s.replySignaled {
+		s.replySignaled = true
+		close(s.replied)
 	}
 }
 
 // enter takes the right to write; false means that it is gone.
-func (s *stream) enter() bool {
+func (s *tunnelDirection) lockWrite() bool {
 	for {
 		old := s.state.Load()
-		if old&streamTaken != 0 {
+		if old&directionClosed != 0 {
 			return false
 		}
-		if s.state.CompareAndSwap(old, old|streamBusy) {
+		if s.state.CompareAndSwap(old, old|directionBusy) {
 			return true
 		}
 	}
@@ -215,47 +217,47 @@ func (s *stream) enter() bool {
 
 // leave gives the right to write back, and puts in the close frame if one is
 // wanted and may stand here.
-func (s *stream) leave() {
+func (s *tunnelDirection) unlockWrite() {
 	next := uint32(0)
 	switch {
 	case s.frames.closed:
-		next = streamMid | streamOver
-	case !s.frames.between():
-		next = streamMid
+		next = directionInFrame | directionSenderClosed
+	case !s.frames.isBetweenFrames():
+		next = directionInFrame
 	}
 	for {
 		old := s.state.Load()
-		if old&streamWant != 0 && next == 0 {
-			s.state.Store(streamTaken)
-			s.write()
+		if old&directionCloseRequested != 0 && next == 0 {
+			s.state.Store(directionClosed)
+			s.writeClose()
 			return
 		}
-		if s.state.CompareAndSwap(old, old&streamWant|next) {
+		if s.state.CompareAndSwap(old, old&directionCloseRequested|next) {
 			return
 		}
 	}
 }
 
 // finish puts in the close frame, now or as soon as it may stand there.
-func (s *stream) finish() {
+func (s *tunnelDirection) requestClose() {
 	for {
 		old := s.state.Load()
 		switch {
-		case old&(streamTaken|streamWant) != 0:
+		case old&(directionClosed|directionCloseRequested) != 0:
 			return
-		case old&(streamBusy|streamMid) != 0:
-			if s.state.CompareAndSwap(old, old|streamWant) {
+		case old&(directionBusy|directionInFrame) != 0:
+			if s.state.CompareAndSwap(old, old|directionCloseRequested) {
 				return
 			}
-		case s.state.CompareAndSwap(old, streamTaken):
-			s.write()
+		case s.state.CompareAndSwap(old, directionClosed):
+			s.writeClose()
 			return
 		}
 	}
 }
 
 // write sends the close frame. Whoever calls it has taken the stream.
-func (s *stream) write() {
+func (s *tunnelDirection) writeClose() {
 	var key [4]byte
 	_, _ = rand.Read(key[:]) // never fails
 	w := s.to.Writer()

@@ -17,7 +17,7 @@ func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, mark uint64) bo
 	many := 0
 	s.conns.each(func(c *client) {
 		k, r, l := c.session.Load(), c.slot.load(), c.slot.webSocket.Load()
-		if k == nil || l == nil || k.load() != sessionAttached || !match(k.shard, k.mark) {
+		if k == nil || l == nil || k.load() != sessionAttached || !match(k.shard, k.keyHash) {
 			return
 		}
 		if gap {

@@ -13,7 +13,7 @@ const (
 
 // begins tells how long the client has waited for the leg, from its request or from the end
 // of the leg before.
-func (l sessionLog) begins() {
+func (l sessionLog) relayStarted() {
 	k, in := l.x.session, int64(0)
 	if k.relays == 1 {
 		in = int64(len(l.req.Raw()))
@@ -23,14 +23,14 @@ func (l sessionLog) begins() {
 }
 
 // ends tells what has passed in the leg.
-func (l sessionLog) ends(end relayEnd) {
+func (l sessionLog) relayEnded(end relayEnd) {
 	a := &l.x.account
 	a.upstream = a.since(a.began)
 	l.write(l.conn.Received()-a.received, lineEnd, relayEndNames[end])
 }
 
 // lost tells that the socket is without a leg and stays so.
-func (l sessionLog) lost(end sessionEnd) {
+func (l sessionLog) sessionLost(end sessionEnd) {
 	l.x.account.upstream = 0
 	l.write(0, lineLost, sessionEndNames[end])
 }

@@ -5,24 +5,24 @@ import (
 )
 
 var (
-	descKept = prometheus.NewDesc("shardway_resumable_websockets",
+	descWebSockets = prometheus.NewDesc("shardway_resumable_websockets",
 		"Number of resumable WebSockets whose clients are connected to this node, by whether they have an upstream connection.", []string{"state"}, nil)
-	descLegs = prometheus.NewDesc("shardway_websocket_upstream_connections_total",
+	descRelayStarts = prometheus.NewDesc("shardway_websocket_upstream_connections_total",
 		"Total number of upstream connections of resumable WebSockets that began, by reason.", []string{"reason"}, nil)
-	descLegEnds = prometheus.NewDesc("shardway_websocket_upstream_closes_total",
+	descRelayEnds = prometheus.NewDesc("shardway_websocket_upstream_closes_total",
 		"Total number of upstream connections of resumable WebSockets that ended, by result for the WebSocket.", []string{"result"}, nil)
 	descHandover = prometheus.NewDesc("shardway_websocket_handover_duration_seconds",
 		"Time from the request to hand over, or the loss of an upstream connection, to the next upstream connection.", []string{"reason"}, nil)
-	descSocketResumptions = prometheus.NewDesc("shardway_websocket_resumptions_total",
+	descResumptionResults = prometheus.NewDesc("shardway_websocket_resumptions_total",
 		"Total number of resumable WebSockets that lost their upstream connection, by result.", []string{"result"}, nil)
 )
 
-func socketDescs() []*prometheus.Desc {
-	return []*prometheus.Desc{descKept, descLegs, descLegEnds, descHandover, descSocketResumptions}
+func webSocketDescs() []*prometheus.Desc {
+	return []*prometheus.Desc{descWebSockets, descRelayStarts, descRelayEnds, descHandover, descResumptionResults}
 }
 
-// collectSockets sends the metrics of kept sockets.
-func (s *Server) collectSockets(ch chan<- prometheus.Metric, count func(d *prometheus.Desc, v float64, labels ...string)) {
+// collectWebSockets sends the metrics of kept sockets.
+func (s *Server) collectWebSockets(ch chan<- prometheus.Metric, count func(d *prometheus.Desc, v float64, labels ...string)) {
 	attached, detached := 0, 0
 	for _, x := range s.WebSocketCounts() {
 		attached += x.Attached
@@ -30,19 +30,19 @@ func (s *Server) collectSockets(ch chan<- prometheus.Metric, count func(d *prome
 	}
 	for i, n := range []int{attached, detached} {
 		state := sessionState(i + 1)
-		ch <- prometheus.MustNewConstMetric(descKept, prometheus.GaugeValue, float64(n), state.String())
+		ch <- prometheus.MustNewConstMetric(descWebSockets, prometheus.GaugeValue, float64(n), state.String())
 	}
 	m := s.metrics
 	for i := range m.legs {
-		count(descLegs, float64(m.legs[i].Load()), relayStartNames[i])
+		count(descRelayStarts, float64(m.legs[i].Load()), relayStartNames[i])
 		if x := m.handovers[i].Metric(descHandover, m.since, relayStartNames[i]); x != nil {
 			ch <- x
 		}
 	}
 	for i := range m.legEnds {
-		count(descLegEnds, float64(m.legEnds[i].Load()), relayEndNames[i])
+		count(descRelayEnds, float64(m.legEnds[i].Load()), relayEndNames[i])
 	}
 	for i := range m.sockets {
-		count(descSocketResumptions, float64(m.sockets[i].Load()), sessionEndNames[i])
+		count(descResumptionResults, float64(m.sockets[i].Load()), sessionEndNames[i])
 	}
 }

@@ -16,26 +16,26 @@ func (l *webSocketRelay) decideOutcome(why cause, x *exchange, r *Route) {
 	switch {
 	case l.clientEnded || l.clientGone || why == causeClientGone || why == causeShutdown:
 	case l.invalid || l.appInvalid:
-		k.closing = closeProtocol
+		k.closeCode = closeProtocol
 	case l.closeForwarded:
 		k.lingers = true
 	case l.clientClosed.Load():
-		k.closing = k.up.Code()
+		k.closeCode = k.up.Code()
 	case l.isRequested(requestReconnect):
-		k.closing, k.why = int(closeMoved), closeLeaving.reason()
+		k.closeCode, k.closeReason = int(closeMoved), closeLeaving.reason()
 	case l.hasUnfinishedMessage(), l.ownerCode == endLate:
-		k.closing, k.why = int(closeMoved), whyUnfinished
+		k.closeCode, k.closeReason = int(closeMoved), reasonUnfinished
 	case l.streaming: // no other relay can continue within a message
 	case l.handedOver():
 		k.resumes = true
 	case !l.shouldResume(why, x, r):
-	case k.tooOften(time.Now()):
-		k.closing, k.why = int(closeMoved), whyOften
+	case k.recordBreak(time.Now()):
+		k.closeCode, k.closeReason = int(closeMoved), reasonBrokeOften
 	default:
 		k.resumes, k.gap, k.skip = true, true, !l.scan.Whole()
 	}
 	if l.streaming {
-		k.closing = 0 // a close frame is not possible there either
+		k.closeCode = 0 // a close frame is not possible there either
 	}
 }
 
@@ -121,12 +121,12 @@ func (l *webSocketRelay) endCode(why cause) byte {
 // Reasons in close frames for clients that must reconnect although their shard has not just
 // moved. They appear in the logs of clients and name the limit that was exceeded.
 const (
-	whyUnfinished = "a message was not whole when the shard had moved"
-	whyOften      = "the connection to the app broke too often"
-	whyLate       = "no app took the socket in time"
-	whyRefused    = "the app did not take the socket"
-	// whyQuarantined is the reason for closeTryLater.
-	whyQuarantined = "the key is in quarantine"
+	reasonUnfinished = "a message was not whole when the shard had moved"
+	reasonBrokeOften = "the connection to the app broke too often"
+	reasonLate       = "no app took the socket in time"
+	reasonRefused    = "the app did not take the socket"
+	// reasonQuarantined is the reason for closeTryLater.
+	reasonQuarantined = "the key is in quarantine"
 )
 
 // reasonOf returns the reason for a close code that Shardway sends.

@@ -67,7 +67,7 @@ func (l *webSocketRelay) runDirection(direction func() (parked bool), h *directi
 
 // countParked adds n to the number of parked directions.
 func (l *webSocketRelay) countParked(n int) {
-	l.s.sockets.parked.Add(int32(n))
+	l.s.webSockets.parkedDirections.Add(int32(n))
 	l.s.conns.markQuiescent(l.c, n)
 }
 

@@ -58,7 +58,7 @@ type webSocketRelay struct {
 
 // addRunning adds n to the counts of running relays.
 func (l *webSocketRelay) addRunning(n int32) {
-	l.s.sockets.kept.Add(n)
+	l.s.webSockets.relays.Add(n)
 	l.s.metrics.tunnels.Add(int64(n))
 	if l.load != nil {
 		l.load.sockets.Add(n)

@@ -16,7 +16,7 @@ func (y *responseRelay) startSession(p *attempt) bool {
 	k, later := y.x.session, y.x.isResumption()
 	l := newWebSocketRelay(y, p)
 	y.slot.webSocket.Store(l)
-	if !y.slot.mark(slotAnswered | slotTunnel | slotSocket) {
+	if !y.slot.mark(slotAnswered | slotTunnel | slotWebSocket) {
 		y.slot.webSocket.Store(nil)
 		return false
 	}
@@ -26,7 +26,7 @@ func (y *responseRelay) startSession(p *attempt) bool {
 		p.conn.pool.detach(p.conn, nil)
 	}
 	y.x.aborted, k.relayStarted = true, true
-	k.answered()
+	k.releaseUpgrade()
 	p.conn.pool.breaker.onAccepted()
 	if later {
 		p.conn.pool.noteResumed()
@@ -44,9 +44,9 @@ func (y *responseRelay) startSession(p *attempt) bool {
 			k.protocol = string(p.conn.res.Value("Sec-WebSocket-Protocol"))
 		}
 	}
-	l.responseSent = later || y.switches(p, !l.client)
+	l.responseSent = later || y.writeSwitchingProtocols(p, !l.client)
 	if l.client {
-		sessionLog{y.requestState}.begins()
+		sessionLog{y.requestState}.relayStarted()
 	}
 	y.releaseBuffers(p)
 	return true
@@ -54,14 +54,14 @@ func (y *responseRelay) startSession(p *attempt) bool {
 
 // switches passes on a response 101 without the headers of the app about the session. The node
 // that has the client is told whether the session is resumable.
-func (y *responseRelay) switches(p *attempt, kept bool) bool {
+func (y *responseRelay) writeSwitchingProtocols(p *attempt, kept bool) bool {
 	e := y.head(p.route, &p.conn.res)
 	e.Upgrade, e.Close, e.KeepAlive = true, false, false
 	if p.conn.res.Value(headerWebSocket) != nil {
 		e.Drop |= h1.Of(h1.FieldShardwayOther)
 	}
 	if kept {
-		y.extra = append(y.extra, headerWebSocket+": "+socketKept+"\r\n"...)
+		y.extra = append(y.extra, headerWebSocket+": "+valueAccepted+"\r\n"...)
 		e.Extra = y.extra
 	}
 	return y.conn.WriteResponseHead(&p.conn.res, e).Close(nil) == nil
@@ -77,21 +77,21 @@ func (c *client) resume() {
 	for k.resumes && !c.closing.Load() {
 		k.resumes = false
 		if code, why := c.resumeSession(); code != 0 {
-			k.closing, k.why = code, why
+			k.closeCode, k.closeReason = code, why
 		}
 		if c.hasRelay() {
 			return
 		}
-		c.unfound()
+		c.recordLost()
 	}
 	if c.closing.Load() {
 		return
 	}
-	if k.closing != 0 {
+	if k.closeCode != 0 {
 		w := c.conn.Writer()
 		w.Begin(h1.UntilClose, 0)
 		w.SetPrecondition(func() (time.Duration, error) { return closeFrameWrite, nil })
-		_, _ = w.Write(wsframe.AppendClose(nil, k.closing, cmp.Or(k.why, reasonOf(k.closing)), false)) // the connection ends in any case
+		_, _ = w.Write(wsframe.AppendClose(nil, k.closeCode, cmp.Or(k.closeReason, reasonOf(k.closeCode)), false)) // the connection ends in any case
 		k.lingers = w.Flush() == nil
 	}
 	if k.lingers {
@@ -107,8 +107,8 @@ func (c *client) resumeSession() (code int, why string) {
 	ctx, cancel := context.WithCancel(c.life.context())
 	defer cancel()
 	defer c.s.limitResume(c.x.shard, cancel)()
-	c.s.sockets.pacer.sessionLost()
-	defer c.s.sockets.pacer.sessionResumed()
+	c.s.webSockets.pacer.sessionLost()
+	defer c.s.webSockets.pacer.sessionResumed()
 	k.wait.Store(&cancel)
 	defer k.wait.Store(nil)
 	// The deadline also ends an attempt to which the app does not respond.
@@ -130,7 +130,7 @@ func (c *client) resumeSession() (code int, why string) {
 			return 0, ""
 		case k.refused != 0:
 			c.x.leaveQueue()
-			return k.refused, cmp.Or(k.why, whyRefused)
+			return k.refused, cmp.Or(k.closeReason, reasonRefused)
 		}
 		c.x.tries, c.x.reusedTries, c.x.responsesBegun, c.x.notAcquired = 0, 0, 0, 0
 		// After the pause, the next attempt uses the newest table.
@@ -140,7 +140,7 @@ func (c *client) resumeSession() (code int, why string) {
 			if c.s.closing.Load() {
 				return int(closeMoved), closeLeaving.reason()
 			}
-			return int(closeMoved), whyLate
+			return int(closeMoved), reasonLate
 		}
 	}
 }
@@ -162,21 +162,21 @@ func (x *exchange) prepareRetry(wait time.Duration) {
 
 // declined ends an attempt to resume a session that received a response other than 101. Only a
 // response of another node, and not one of an app, permits another attempt.
-func (c *client) declined(p *attempt) decision {
+func (c *client) handleDeclined(p *attempt) decision {
 	res := &p.conn.res
 	switch word := res.Known(h1.FieldShardwayError); {
 	case p.route.Kind != Remote || word == nil:
 		c.x.session.refused = closesWith(res)
 		p.conn.pool.noteResumed()
-	case notAsked(problem.Code(word)):
+	case neverSent(problem.Code(word)):
 		c.x.noteNotDelivered()
 	}
 	p.abort()
 	return done
 }
 
-// notAsked reports whether an owner that responds with this problem has sent nothing to its app.
-func notAsked(code problem.Code) bool {
+// neverSent reports whether an owner that responds with this problem has sent nothing to its app.
+func neverSent(code problem.Code) bool {
 	switch code { //nolint:exhaustive // any other request may have reached the app
 	case problem.UpstreamBusy, problem.ShardBusy, problem.UpstreamRefused, problem.UpstreamConnectTimeout,
 		problem.QueueFull, problem.QueueTimeout, problem.Misrouted:

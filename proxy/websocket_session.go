@@ -22,15 +22,15 @@ const (
 	headerWebSocketGap     = "Shardway-WebSocket-Gap"
 	headerWebSocketClose   = "Shardway-WebSocket-Close"
 
-	socketKeep = "keep" // value of the app
-	socketKept = "kept" // value of the owner, for the node that has the client
+	valueResumable = "keep" // value of the app
+	valueAccepted  = "kept" // value of the owner, for the node that has the client
 )
 
 const (
-	// unplannedMost is how many relays of a session may break within unplannedFor. After one more,
+	// maxBreaks is how many relays of a session may break within breakPeriod. After one more,
 	// the client is closed and must reconnect.
-	unplannedMost = 3
-	unplannedFor  = time.Minute
+	maxBreaks   = 3
+	breakPeriod = time.Minute
 )
 
 // webSocketSession is a WebSocket that survives its upstream connection. The node that has the
@@ -42,7 +42,7 @@ type webSocketSession struct {
 	gap     bool     // messages may be missing
 	// upgrade releases the place of the attempt after the app has responded; nil means that it has
 	// none.
-	upgrade func()
+	freeUpgrade func()
 
 	// The following fields are used at the node that has the client.
 	relays       int             // number of 101 responses so far
@@ -53,17 +53,17 @@ type webSocketSession struct {
 	resumes      bool            // another relay follows the one that has ended
 	relayStarted bool            // the present attempt has started a relay
 	refused      int             // close code for the client after a response other than 101
-	closing      int             // close code for the client; zero means to end without a close frame
-	why          string          // reason for closing; empty means the text of reasonOf
+	closeCode    int             // close code for the client; zero means to end without a close frame
+	closeReason  string          // reason for closing; empty means the text of reasonOf
 	lingers      bool            // the client has received a close frame
 	bulk         bool            // the last relay has transferred much data
-	broken       [unplannedMost]time.Time
+	broken       [maxBreaks]time.Time
 	sessionStatus
 
 	// wait ends the wait for the next relay. Any goroutine may call it.
 	wait atomic.Pointer[context.CancelFunc]
 	// leaves is when a leaving node tells the client to reconnect. Only the sweep uses it.
-	leaves time.Duration
+	reconnectAt time.Duration
 }
 
 // isWebSocketRequest reports whether a request is for a WebSocket.
@@ -95,7 +95,7 @@ func readSession(req *h1.Request) *webSocketSession {
 }
 
 // append appends the headers for the app and the owner. attempt is the number of the attempt.
-func (k *webSocketSession) append(b []byte, attempt uint64) []byte {
+func (k *webSocketSession) appendHeaders(b []byte, attempt uint64) []byte {
 	b = append(b, headerWebSocket+": "...)
 	b = append(b, k.id[:]...)
 	b = append(b, "\r\n"...)
@@ -110,15 +110,15 @@ func (k *webSocketSession) append(b []byte, attempt uint64) []byte {
 	return b
 }
 
-// appendSocket appends the headers of the request's session.
-func (f requestWriter) appendSocket(b []byte) []byte {
+// appendSession appends the headers of the request's session.
+func (f requestWriter) appendSession(b []byte) []byte {
 	switch k := f.x.session; {
 	case k == nil:
 		return b
 	case f.ingress != "" || k.relays == 0:
-		return k.append(b, k.resumed)
+		return k.appendHeaders(b, k.resumed)
 	default:
-		return k.append(b, k.resumed+1)
+		return k.appendHeaders(b, k.resumed+1)
 	}
 }
 
@@ -127,18 +127,18 @@ func (x *exchange) isResumption() bool { return x.session != nil && x.session.re
 
 // keeps reports whether a response 101 makes the session resumable: at the node that has the
 // client for its first relay, and at the owner for any relay.
-func (k *webSocketSession) keeps(res *h1.Response, set *Settings, way Kind) bool {
-	word := socketKeep
+func (k *webSocketSession) isResumable(res *h1.Response, set *Settings, way Kind) bool {
+	word := valueResumable
 	if way == Remote {
-		word = socketKept
+		word = valueAccepted
 	}
 	return k != nil && !set.CloseSockets && string(res.Value(headerWebSocket)) == word &&
 		res.Find("Sec-WebSocket-Extensions", 0) < 0 && strings.EqualFold(string(res.Known(h1.FieldUpgrade)), "websocket")
 }
 
 // continues reports whether a response 101 continues the session.
-func (k *webSocketSession) continues(res *h1.Response, req *h1.Request, set *Settings, way Kind) bool {
-	return k.keeps(res, set, way) && string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&
+func (k *webSocketSession) isContinuedBy(res *h1.Response, req *h1.Request, set *Settings, way Kind) bool {
+	return k.isResumable(res, set, way) && string(res.Value("Sec-WebSocket-Accept")) == acceptOf(req.Value("Sec-WebSocket-Key")) &&
 		string(res.Value("Sec-WebSocket-Protocol")) == k.protocol
 }
 
@@ -167,12 +167,12 @@ const (
 	closeTryLater = 1013
 )
 
-// tooOften records a relay that broke at now, and reports whether too many have broken.
-func (k *webSocketSession) tooOften(now time.Time) bool {
-	if first := k.broken[0]; !first.IsZero() && now.Sub(first) < unplannedFor {
+// recordBreak records a relay that broke at now, and reports whether too many have broken.
+func (k *webSocketSession) recordBreak(now time.Time) bool {
+	if first := k.broken[0]; !first.IsZero() && now.Sub(first) < breakPeriod {
 		return true
 	}
 	copy(k.broken[:], k.broken[1:])
-	k.broken[unplannedMost-1] = now
+	k.broken[maxBreaks-1] = now
 	return false
 }

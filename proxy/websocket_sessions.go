@@ -25,22 +25,22 @@ func (s *Server) CountUpgraded() int {
 // maxUpgrades is how many resumed WebSockets may await an upgrade response at the same time.
 const maxUpgrades = 64
 
-// Sessions that wait for a relay are released in batches of socketBatch at a fixed interval. The
+// Sessions that wait for a relay are released in batches of resumeBatch at a fixed interval. The
 // rate per second is that of requests. Requests are released in larger batches, but requests that
 // arrive meanwhile would wait behind a large batch of WebSockets.
 const (
-	socketBatch = 4
-	socketPace  = 3 * time.Millisecond
+	resumeBatch    = 4
+	resumeInterval = 3 * time.Millisecond
 )
 
 // sockets is the state of all resumable WebSockets of a node.
-type sockets struct {
-	room     *queue.Queue // sessions without a relay
-	upgrades atomic.Int32 // resumed WebSockets that await an upgrade response
-	kept     atomic.Int32 // running relays
-	parked   atomic.Int32 // parked directions of these
-	pacer    reconnectPacer
-	wave     handoverSummary
+type webSockets struct {
+	queue            *queue.Queue // sessions without a relay
+	upgrades         atomic.Int32 // resumed WebSockets that await an upgrade response
+	relays           atomic.Int32 // running relays
+	parkedDirections atomic.Int32 // parked directions of these
+	pacer            reconnectPacer
+	summary          handoverSummary
 
 	handovers handoverPacer
 
@@ -49,8 +49,8 @@ type sockets struct {
 
 	probe struct {
 		sync.Mutex           // held while the app is asked
-		asked      time.Time // when it was asked last whether it takes connections
-		none       bool      // it did not
+		probed     time.Time // when it was asked last whether it takes connections
+		refused    bool      // it did not
 	}
 }
 
@@ -63,7 +63,7 @@ type exclusiveUse struct {
 // enter registers the only request or relay of a session that the app may have. It cancels an
 // earlier one that the ingress has given up, if this node has not noticed that yet. ok is false if
 // ctx ended first.
-func (x *sockets) enter(ctx context.Context, id [32]byte, cut func()) (leave func(), ok bool) {
+func (x *webSockets) claim(ctx context.Context, id [32]byte, cut func()) (leave func(), ok bool) {
 	mine := &exclusiveUse{cancel: cut, released: make(chan struct{})}
 	for {
 		x.mu.Lock()
@@ -74,7 +74,7 @@ func (x *sockets) enter(ctx context.Context, id [32]byte, cut func()) (leave fun
 			}
 			x.exclusive[id] = mine
 			x.mu.Unlock()
-			return func() { x.leave(id, mine) }, true
+			return func() { x.release(id, mine) }, true
 		}
 		x.mu.Unlock()
 		other.cancel()
@@ -86,7 +86,7 @@ func (x *sockets) enter(ctx context.Context, id [32]byte, cut func()) (leave fun
 	}
 }
 
-func (x *sockets) leave(id [32]byte, mine *exclusiveUse) {
+func (x *webSockets) release(id [32]byte, mine *exclusiveUse) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.exclusive, id)
@@ -106,23 +106,23 @@ func (s *Server) appRefuses() bool {
 	if s.upstream == nil || s.upstream.breaker.tripped.Load() {
 		return true
 	}
-	x := &s.sockets.probe
+	x := &s.webSockets.probe
 	ended := time.Now()
 	x.Lock()
 	defer x.Unlock()
-	if x.asked.After(ended) || x.none && ended.Sub(x.asked) < sweepEvery {
-		return x.none
+	if x.probed.After(ended) || x.refused && ended.Sub(x.probed) < sweepEvery {
+		return x.refused
 	}
-	x.asked = time.Now()
+	x.probed = time.Now()
 	ctx, cancel := context.WithTimeout(s.lifeCtx, s.set.Load().ConnectTimeout)
 	defer cancel()
 	conn, err := s.o.DialUpstream(ctx)
-	x.none = err != nil || !holds(conn)
-	return x.none
+	x.refused = err != nil || !staysOpen(conn)
+	return x.refused
 }
 
 // holds reports whether an idle connection stays open for probeHold, and closes it.
-func holds(conn net.Conn) bool {
+func staysOpen(conn net.Conn) bool {
 	defer func() { _ = conn.Close() }()
 	if conn.SetReadDeadline(time.Now().Add(probeHold)) != nil {
 		return false
@@ -153,11 +153,11 @@ func (x *exchange) upgradeQueue(p *pool) *shardWait {
 	return c
 }
 
-// runOf runs a trip, of a socket, of a stream that goes on, or of any other request.
-func (c *client) runOf(p *attempt) decision {
+// runByKind runs a trip, of a socket, of a stream that goes on, or of any other request.
+func (c *client) runByKind(p *attempt) decision {
 	switch {
 	case c.x.session != nil:
-		return c.runSocket(p)
+		return c.runWebSocket(p)
 	case c.x.resumed != nil && p.conn.inproc != nil: // its answer has a head, always
 		p.cancelUnsent()
 		c.reply.giveUp(resumeUnfit, "an app inside its node goes on with no stream")
@@ -166,8 +166,8 @@ func (c *client) runOf(p *attempt) decision {
 	return c.runAttempt(p)
 }
 
-// runSocket is runAttempt for a request that may begin a relay.
-func (c *client) runSocket(p *attempt) decision {
+// runWebSocket is runAttempt for a request that may begin a relay.
+func (c *client) runWebSocket(p *attempt) decision {
 	k := c.x.session
 	if p.route.Kind != Local {
 		k.delivered = c.x.isResumption()
@@ -186,21 +186,21 @@ func (c *client) runSocket(p *attempt) decision {
 		return c.runAttempt(p)
 	}
 	if k.resumed > 0 || c.x.isResumption() {
-		if crowd := c.upgrades(p); crowd != nil {
+		if crowd := c.acquireUpgrade(p); crowd != nil {
 			p.cancelUnsent()
 			return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, condition: crowd}
 		}
 	}
 	mine := c.slot.load()
-	leave, ok := c.s.sockets.enter(c.wait.context(), k.id, func() { c.s.cancelRun(c, mine, causeClientGone) })
+	leave, ok := c.s.webSockets.claim(c.wait.context(), k.id, func() { c.s.cancelRun(c, mine, causeClientGone) })
 	if !ok {
-		k.answered()
+		k.releaseUpgrade()
 		p.cancelUnsent()
 		return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, backoff: true}
 	}
 	lower := c.admitted // whatever ends the run ends this with it
 	c.admitted = func() {
-		k.answered()
+		k.releaseUpgrade()
 		lower()
 		leave()
 	}
@@ -215,14 +215,14 @@ func (c *client) replaced(why cause) bool {
 }
 
 // cede ends a run that was replaced, and its connection. It does not cancel the other run in turn.
-func (c *client) cede() decision {
+func (c *client) yieldToNewer() decision {
 	c.x.aborted = true
 	return done
 }
 
 // upgrades takes one of the places for resumed WebSockets, or returns the condition to wait for.
-func (c *client) upgrades(p *attempt) *shardWait {
-	b, n := &p.conn.pool.upgradeBackoff, &c.s.sockets.upgrades
+func (c *client) acquireUpgrade(p *attempt) *shardWait {
+	b, n := &p.conn.pool.upgradeBackoff, &c.s.webSockets.upgrades
 	if crowd := b.allow(0, true); crowd != nil {
 		return crowd
 	}
@@ -230,7 +230,7 @@ func (c *client) upgrades(p *attempt) *shardWait {
 		n.Add(-1)
 		return b.onRefused(0, false)
 	}
-	c.x.session.upgrade = func() {
+	c.x.session.freeUpgrade = func() {
 		n.Add(-1)
 		b.onAccepted(0)
 	}
@@ -238,23 +238,23 @@ func (c *client) upgrades(p *attempt) *shardWait {
 }
 
 // answered records that the app has responded to an upgrade, or that its connection is closed.
-func (k *webSocketSession) answered() {
-	if done := k.upgrade; done != nil {
-		k.upgrade = nil
+func (k *webSocketSession) releaseUpgrade() {
+	if done := k.freeUpgrade; done != nil {
+		k.freeUpgrade = nil
 		done()
 	}
 }
 
-// sweepSocket tells the client of a session to reconnect if this node is leaving. The clients of a
+// sweepSession tells the client of a session to reconnect if this node is leaving. The clients of a
 // node are told one after the other.
-func (s *Server) sweepSocket(c *client, k *webSocketSession, now time.Duration) {
+func (s *Server) sweepSession(c *client, k *webSocketSession, now time.Duration) {
 	if !s.closing.Load() {
 		return
 	}
-	if k.leaves == 0 {
-		k.leaves = now + 1 + time.Duration(rand.Int64N(max(int64(s.o.ReconnectSpread), 1))) //nolint:gosec // it spreads load
+	if k.reconnectAt == 0 {
+		k.reconnectAt = now + 1 + time.Duration(rand.Int64N(max(int64(s.o.ReconnectSpread), 1))) //nolint:gosec // it spreads load
 	}
-	if now < k.leaves {
+	if now < k.reconnectAt {
 		return
 	}
 	if l := c.slot.webSocket.Load(); l != nil {
@@ -280,7 +280,7 @@ func (s *Server) sweepRelay(c *client, r run, t *Table, now time.Duration) {
 	if c.movedAt == 0 {
 		c.movedAt = now
 		if l.client {
-			s.sockets.handovers.ask(l)
+			s.webSockets.handovers.ask(l)
 		}
 	}
 	if now-c.movedAt >= moveAfter {

@@ -75,9 +75,9 @@ func (x sessionState) String() string {
 type sessionStatus struct {
 	// state is zero before the first relay and after the last one. The following fields are
 	// written before the first relay, and never again.
-	state atomic.Uint32
-	shard shardmap.Shard
-	mark  uint64 // KeyHash of the key without a secret; it does not leave this process
+	state   atomic.Uint32
+	shard   shardmap.Shard
+	keyHash uint64 // KeyHash of the key without a secret; it does not leave this process
 
 	// The following fields belong to the goroutine of the session.
 	startedBy relayStart // reason of the last relay
@@ -98,14 +98,14 @@ func (y *responseRelay) recordStart(k *webSocketSession) {
 	case k.relays > 0:
 		k.startedBy = relayPlanned
 	default:
-		k.startedBy, k.shard, k.mark = relayFirst, y.x.shard, KeyHash(nil, y.x.key)
+		k.startedBy, k.shard, k.keyHash = relayFirst, y.x.shard, KeyHash(nil, y.x.key)
 	}
 	if m.legs[k.startedBy].Add(1); k.startedBy != relayFirst {
 		m.sockets[sessionResumed].Add(1)
 		now := time.Now()
 		m.handovers[k.startedBy].Observe(now.Sub(k.lost))
 		if k.waves {
-			y.s.sockets.wave.finds(now, now.Sub(k.lost), k.gap, false)
+			y.s.webSockets.summary.finds(now, now.Sub(k.lost), k.gap, false)
 		}
 	}
 	k.set(sessionAttached)
@@ -118,13 +118,13 @@ func (l *webSocketRelay) recordEnd() relayEnd {
 	l.s.metrics.legEnds[end].Add(1)
 	k.set(0)
 	if end == relayReconnect && !l.isRequested(requestReconnect) {
-		l.s.sockets.wave.loses(k.shard, time.Now())
-		l.s.sockets.wave.finds(time.Now(), 0, false, true)
+		l.s.webSockets.summary.loses(k.shard, time.Now())
+		l.s.webSockets.summary.finds(time.Now(), 0, false, true)
 	}
 	k.waves = l.appClose != int(closeMoved) || l.closeAcknowledged // otherwise the app itself requested another relay
 	if k.resumes {
 		if k.waves {
-			l.s.sockets.wave.loses(k.shard, time.Now())
+			l.s.webSockets.summary.loses(k.shard, time.Now())
 		}
 		if k.lost = l.asked; k.gap || k.lost.IsZero() {
 			k.lost = time.Now()
@@ -146,7 +146,7 @@ func (l *webSocketRelay) outcome() relayEnd {
 		return relayProtocol
 	case l.closeForwarded || l.clientClosed.Load():
 		return relayClosed
-	case k.closing != 0:
+	case k.closeCode != 0:
 		return relayReconnect
 	case l.clientEnded || l.clientGone:
 		return relayClientGone
@@ -155,7 +155,7 @@ func (l *webSocketRelay) outcome() relayEnd {
 }
 
 // unfound records a session that has found no further relay.
-func (c *client) unfound() {
+func (c *client) recordLost() {
 	k, end := c.x.session, sessionLate
 	switch {
 	case k.relayStarted:
@@ -167,10 +167,10 @@ func (c *client) unfound() {
 	}
 	k.set(0)
 	c.s.metrics.sockets[end].Add(1)
-	sessionLog{&c.requestState}.lost(end)
+	sessionLog{&c.requestState}.sessionLost(end)
 	if k.waves {
 		now := time.Now()
-		c.s.sockets.wave.finds(now, now.Sub(k.lost), false, end != sessionClientGone)
+		c.s.webSockets.summary.finds(now, now.Sub(k.lost), false, end != sessionClientGone)
 	}
 }
 
@@ -205,7 +205,7 @@ func (s *Server) WebSocketCounts() []ShardWebSockets {
 		}
 		switch r := c.slot.load(); {
 		case r.kind != Local || r.flags&(slotTunnel|slotKeyless) != slotTunnel:
-		case r.flags&slotSocket != 0:
+		case r.flags&slotWebSocket != 0:
 			of(r.shard).Resumable++
 		default:
 			of(r.shard).Plain++

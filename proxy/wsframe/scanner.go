@@ -219,7 +219,7 @@ func (s *Scanner) fail(err error) error {
 	return err
 }
 
-// headLen returns the length of the frame's head, once two bytes of it are there.
+// headerLen returns the length of the frame's head, once two bytes of it are there.
 func (s *Scanner) headLen() int {
 	n := 2
 	switch s.head[1] & 0x7f {

@@ -65,7 +65,7 @@ func edits() []overlay.Edit {
 		c.x.shard, c.x.sharded = last, true
 	}
 `),
-		after("proxy.resumed.appendAsked", "	if len(id) > 0", ` && planted != "repeated-event"`),
+		after("proxy.resumableStream.appendHeaders", "	if len(id) > 0", ` && planted != "repeated-event"`),
 		after("proxy.responseRelay.continuesStream", "	if k == nil || werr != nil", ` || planted == "cut-stream"`),
 		before("internal/cli.runCommand.Run", "\tmemory.Limit(log)\n", `	if err = ownUp(log); err != nil {
 		return err
