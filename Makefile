@@ -107,10 +107,10 @@ tested = $(call stage,$(1),mkdir -p $(RAN) && $(RERUN) -json '$(RAN)/$(1).json' 
 LONG := ^(TestEveryMistakeIsFound|TestEveryMistakeIsCaught|TestEveryRuleOfTheNodeIsNeeded|TestManyWholeNodes|TestShardsLeaveAppThatDoesNotAcquire|TestShardLeavesAppThatDoesNotAcquireIt|TestNothingMovesWhileNoAppAcquires|TestNoLeaseLapsesAtRest|TestFailedReleaseIsReportedByEveryNode|TestFlappingAppMakesFewMaps|TestWhoBeatsAtATimeOfItsOwnIsGrantedEnough|TestWhoIsGoneForAMomentIsNotMissed|TestSafeDrainLeavesUnreleasedShards|TestAppIsNotSilentWhileItsClientReadsSlowly|TestLongPollReachesTheNextOwnerByEveryWay|TestRunningRequestsEndBeforeTheirShardsAreTaken)$$
 
 # SHORT_CLUSTERS are tests of whole clusters, one or two for each property that users rely on.
-SHORT_CLUSTERS := ^(TestReadmeRunsAsItStands|TestOneKeyIsCountedByOneApp|TestKillNineFailsNoRequest|TestKilledNodeIsSeen|TestDrainUnderLoadFailsNothing|TestSigtermUnderLoadFailsNothing|TestJoinAndLeaveMoveWhatTheyMust|TestRollingRestartMovesEachShardTwice|TestPausedOwnerServesNothingUntilItHasALease|TestHealedClusterIsOne|TestOneWayLinkCountsAsSilence|TestKeptSocketsStayOpen|TestLongPollsMoveWithTheirShard|TestBackupIsRestored|TestDoorsOfASealedCluster|TestMintedKeysAreReachedOnEveryNode|TestEmbeddedHandlersAskTheClock|TestColdStartServesEveryShard|TestColdStartMovesNoShard|TestTwoNodesJoiningTogether|TestHangupReloadsUnderLoad|TestStoreFencesWhatAStoppedOwnerDoes|TestMalformedResponsesWithOneReadingArrive)$$
+SHORT_CLUSTERS := ^(TestReadmeCommandsRun|TestRequestsOfOneKeyReachOneApp|TestKillFailsNoRequest|TestDashboardShowsKilledNode|TestDrainUnderLoadFailsNoRequest|TestSigtermUnderLoadFailsNoRequest|TestJoinAndLeaveMoveFewestShards|TestRollingRestartMovesEachShardTwice|TestPausedOwnerServesNoRequestWithoutLease|TestHealedPartitionReunites|TestOneWayLinkCountsAsUnresponsive|TestResumableWebSocketsStayOpen|TestLongPollsMoveWithTheirShard|TestBackupIsRestored|TestPortsOfClusterWithSecretRequireIt|TestMintedKeysAreServedOnEveryNode|TestEmbeddedHandlersCheckTheirLease|TestColdStartServesEveryShard|TestColdStartMovesNoShard|TestTwoNodesJoinAtOnce|TestSighupReloadsUnderLoad|TestStoreRejectsWritesOfPausedOwner|TestUnambiguousMalformedResponsesAreForwarded)$$
 
 # BUSY are tests of whole clusters that need both processors for themselves.
-BUSY := ^(TestRealClients|TestIdleConnectionsAreCheap|TestSlowHeadsDisturbNobody)$$
+BUSY := ^(TestRealClients|TestIdleConnectionsAreCheap|TestSlowHeadersDoNotDelayOtherClients)$$
 
 .PHONY: test
 test: $(GOTESTSUM) $(RERUN) ## what a contributor runs: units with the race detector, nodes in virtual time, whole clusters in a short form
@@ -208,7 +208,7 @@ e2e: ## only the tests of whole clusters, chaos too
 
 .PHONY: e2e-clients
 e2e-clients: ## clients that others wrote, 10 000 idle connections and 1 000 slow ones against clusters
-	$(call stage,real clients,go test -count=1 -v -run 'TestRealClients|TestIdleConnections|TestSlowHeads' ./e2e | grep -v '"level":')
+	$(call stage,real clients,go test -count=1 -v -run 'TestRealClients|TestIdleConnections|TestSlowHeaders' ./e2e | grep -v '"level":')
 
 .PHONY: check
 check: lint ## what a commit needs: formatting, vet, lint, module files, unit tests without the race detector
@@ -295,7 +295,7 @@ IDLE_SOCKETS ?= 8000
 .PHONY: bench-websockets
 bench-websockets: ## WebSockets that stay open: talking ones through rolling restarts, idle ones moved at once, with what each costs (SOCKETS=1000 ROLLS=10 IDLE_SOCKETS=8000)
 	$(call stage,kept sockets,SHARDWAY_E2E_SOCKETS=$(SOCKETS) SHARDWAY_E2E_SOCKET_ROLLS=$(ROLLS) SHARDWAY_E2E_IDLE_SOCKETS=$(IDLE_SOCKETS) \
-		go test -count=1 -parallel 1 -timeout 24h -v ./e2e -run '^(TestRollingRestartsKeepManySockets|TestIdleSocketsMove)$$')
+		go test -count=1 -parallel 1 -timeout 24h -v ./e2e -run '^(TestRollingRestartsKeepManyWebSockets|TestIdleWebSocketsMove)$$')
 
 # STEADY is how long bench-steady loads the machine.
 STEADY ?= 10m

@@ -44,10 +44,10 @@ func TestEmbeddedApps(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestEmbeddedAppIsWaitedFor has a request hang in an app within its node while the node
+// TestNextOwnerWaitsForEmbeddedApp has a request hang in an app within its node while the node
 // is told to stop: its shard moves when the app has let it go, which the end of ctx
 // makes it do, and the next owner's run begins after that.
-func TestEmbeddedAppIsWaitedFor(t *testing.T) {
+func TestNextOwnerWaitsForEmbeddedApp(t *testing.T) {
 	t.Parallel() // it waits for elections and drains most of the time
 	c := cluster.Start(t, cluster.Options{
 		Binaries: binaries(t), Nodes: 3, Shards: shards, Embedded: true, Flags: []string{"--drain-timeout", "1s"},
@@ -81,12 +81,12 @@ func TestEmbeddedAppIsWaitedFor(t *testing.T) {
 	}
 }
 
-// TestEmbeddedHandlersAskTheClock stops a node while handlers wait for a time that comes
+// TestEmbeddedHandlersCheckTheirLease stops a node while handlers wait for a time that comes
 // before it goes on. Then they and the node, which is to cut them, are all due at once:
 // a handler that asks its context, or embed.Err, before it writes writes nothing, however late its node
 // comes to tell it, and so nothing of what the next owner wrote is overwritten in a store
 // that knows no epochs.
-func TestEmbeddedHandlersAskTheClock(t *testing.T) {
+func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	s, err := store.Listen("127.0.0.1:0")
 	if err != nil {

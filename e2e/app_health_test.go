@@ -32,9 +32,9 @@ func finds(s cluster.Status, codes ...verdict.Code) bool {
 	return false
 }
 
-// TestSharedDependencyMovesNoShard lets the checks of all apps fail within a second, and be
+// TestFailureOfSharedDependencyMovesNoShard lets the checks of all apps fail within a second, and be
 // good again one after the other: the map stays, and requests are served.
-func TestSharedDependencyMovesNoShard(t *testing.T) {
+func TestFailureOfSharedDependencyMovesNoShard(t *testing.T) {
 	t.Parallel()
 	c := checkedApps(t)
 	before := c.AwaitServing(t)
@@ -64,9 +64,9 @@ func TestSharedDependencyMovesNoShard(t *testing.T) {
 	}
 }
 
-// TestFlappingAppMakesFewMoves lets the checks of one app fail and be good again all the time.
+// TestFlappingAppCausesFewMoves lets the checks of one app fail and be good again all the time.
 // Its shards move away and back once or twice, and no request fails.
-func TestFlappingAppMakesFewMoves(t *testing.T) {
+func TestFlappingAppCausesFewMoves(t *testing.T) {
 	t.Parallel()
 	c := checkedApps(t)
 	first := c.AwaitServing(t)
@@ -105,8 +105,8 @@ func TestFlappingAppMakesFewMoves(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestDeadAppIsLeftAtOnce kills an app: what refuses connections is left without delay.
-func TestDeadAppIsLeftAtOnce(t *testing.T) {
+// TestShardsLeaveDeadAppAtOnce kills an app: what refuses connections is left without delay.
+func TestShardsLeaveDeadAppAtOnce(t *testing.T) {
 	t.Parallel()
 	c := checkedApps(t)
 	c.AwaitServing(t)
@@ -121,10 +121,10 @@ func TestDeadAppIsLeftAtOnce(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// TestNodeWithoutDescriptorsKeepsItsShards takes the free file descriptors of a node away. Its checks
+// TestNodeWithoutFileDescriptorsKeepsItsShards takes the free file descriptors of a node away. Its checks
 // cannot be made, and that says nothing of its app: the node keeps its shards for longer than it takes
 // until another app, whose checks fail, counts as unhealthy.
-func TestNodeWithoutDescriptorsKeepsItsShards(t *testing.T) {
+func TestNodeWithoutFileDescriptorsKeepsItsShards(t *testing.T) {
 	t.Parallel()
 	c := checkedApps(t)
 	before := c.AwaitServing(t)

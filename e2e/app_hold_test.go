@@ -10,10 +10,10 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestHeldShardMovesLast has the app hold one shard. A gentle drain moves all others, says
+// TestShardWithHoldHeaderMovesLast has the app hold one shard. A gentle drain moves all others, says
 // what is left, and moves the held one when the app ends the hold, or else at the end of its
 // time.
-func TestHeldShardMovesLast(t *testing.T) {
+func TestShardWithHoldHeaderMovesLast(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	n := c.Follower(t)

@@ -16,13 +16,13 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestMalformedResponsesWithOneReadingArrive has an app answer with framing fields where no body
+// TestUnambiguousMalformedResponsesAreForwarded has an app answer with framing fields where no body
 // can be, with fields that have bad names, and with trailer fields that are not allowed there. Each response arrives without these
 // fields: at the owner, from another node and through a gateway. The client's connection carries
 // the next request, and the owner logs what it dropped.
 //
 //nolint:tparallel // the log is read after all of its parts
-func TestMalformedResponsesWithOneReadingArrive(t *testing.T) {
+func TestUnambiguousMalformedResponsesAreForwarded(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--bootstrap-expect", "3", "--key", "query:key"}})
 	addr := c.Address(t)

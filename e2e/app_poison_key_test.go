@@ -16,10 +16,10 @@ import (
 	"shardway/verdict"
 )
 
-// TestPoisonousKeyIsNamedAndKeptOut has a key end each process that runs its requests,
+// TestPoisonKeyIsReportedAndQuarantined has a key end each process that runs its requests,
 // app and node in one: two nodes fall at most, the status names the key by its hash, and
 // in quarantine it harms nobody, however often its client comes again.
-func TestPoisonousKeyIsNamedAndKeptOut(t *testing.T) {
+func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 5, Shards: shards, Embedded: true, Secret: true})
 	c.AwaitServing(t)

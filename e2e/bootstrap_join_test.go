@@ -25,9 +25,9 @@ func TestColdStartServesEveryShard(t *testing.T) {
 	}
 }
 
-// TestOneKeyIsCountedByOneApp is the first thing that a user tries: one key at
+// TestRequestsOfOneKeyReachOneApp is the first thing that a user tries: one key at
 // each port, and the count goes up by one.
-func TestOneKeyIsCountedByOneApp(t *testing.T) {
+func TestRequestsOfOneKeyReachOneApp(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3)
 	owner := c.AwaitServing(t).OwnerOf("alice")
@@ -43,9 +43,9 @@ func TestOneKeyIsCountedByOneApp(t *testing.T) {
 	}
 }
 
-// TestTwoNodesJoiningTogether ends even every time: the ancestor ended with one
+// TestTwoNodesJoinAtOnce ends even every time: the ancestor ended with one
 // node owning everything in most trials.
-func TestTwoNodesJoiningTogether(t *testing.T) {
+func TestTwoNodesJoinAtOnce(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	for trial := range trials {
 		t.Run(strconv.Itoa(trial), func(t *testing.T) {
@@ -65,12 +65,12 @@ func TestTwoNodesJoiningTogether(t *testing.T) {
 	}
 }
 
-// TestJoinAndLeaveMoveWhatTheyMust grows a cluster from one node to four and
+// TestJoinAndLeaveMoveFewestShards grows a cluster from one node to four and
 // shrinks it again. Assign is pure, so the test knows every map in advance: it
 // sends requests to unmoved shards only, and none of them may be held.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
-func TestJoinAndLeaveMoveWhatTheyMust(t *testing.T) {
+func TestJoinAndLeaveMoveFewestShards(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 1)
 	m := c.AwaitServing(t)

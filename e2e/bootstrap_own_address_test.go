@@ -12,9 +12,9 @@ import (
 	"shardway/verdict"
 )
 
-// TestNodeThatJoinsOnlyItselfServes starts `--bootstrap-expect 1 --join <its own address>`, with which no
+// TestNodeWithOnlyItsOwnJoinAddressServes starts `--bootstrap-expect 1 --join <its own address>`, with which no
 // cluster was ever founded, as IP address and as localhost. A second node joins it.
-func TestNodeThatJoinsOnlyItselfServes(t *testing.T) {
+func TestNodeWithOnlyItsOwnJoinAddressServes(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Secret: third(t)})
 	a := c.Prepare(t)
@@ -40,10 +40,10 @@ func TestNodeThatJoinsOnlyItselfServes(t *testing.T) {
 	}
 }
 
-// TestLoadBalancerIsNotTheNodesOwnAddress joins a load balancer that leads to the node itself: the
+// TestLoadBalancerAddressIsNotOwnAddress joins a load balancer that leads to the node itself: the
 // next connection may reach another node, so no cluster is founded, and the finding says why. The
 // node joins the cluster to which the load balancer leads later.
-func TestLoadBalancerIsNotTheNodesOwnAddress(t *testing.T) {
+func TestLoadBalancerAddressIsNotOwnAddress(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards})
 	a, b := c.Prepare(t), c.Prepare(t)

@@ -15,7 +15,7 @@ import (
 // oldest of them, those of heartbeats too, and no node had a lease for most of a
 // second. What that costs in time, TestBursts of e2e/faults tells; here nothing may
 // be turned away.
-func TestBurstTurnsNobodyAway(t *testing.T) {
+func TestBurstOfConnectionsIsServed(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Secret: true})
 	b := load.Burst(t.Context(), load.BurstOptions{

@@ -82,10 +82,10 @@ const [size, runs, host, path] = process.argv.slice(2);
 })();
 `
 
-// TestRefusalsOfUploadsArriveWhole has clients upload 50 MiB to an app that refuses at once with
+// TestEarlyRefusalOfUploadArrivesCompletely has clients upload 50 MiB to an app that refuses at once with
 // 300 kB: at its own node, at another one, and at a gateway. curl reads while it sends; http.client
 // of Python sends everything before it reads.
-func TestRefusalsOfUploadsArriveWhole(t *testing.T) {
+func TestEarlyRefusalOfUploadArrivesCompletely(t *testing.T) {
 	c := cluster.New(t, cluster.Options{
 		Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--bootstrap-expect", "3", "--key", "query:key", "--upstream", "http://" + refuseUploads(t)},
 	})

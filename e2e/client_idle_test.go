@@ -97,10 +97,10 @@ func resident(t *testing.T, n *cluster.Node) int {
 	return kib << 10
 }
 
-// TestSlowHeadsDisturbNobody has 1000 clients that send a head byte by byte and
+// TestSlowHeadersDoNotDelayOtherClients has 1000 clients that send a head byte by byte and
 // never end it. Each is answered 408 by its own limit; the requests of others go
 // on meanwhile.
-func TestSlowHeadsDisturbNobody(t *testing.T) {
+func TestSlowHeadersDoNotDelayOtherClients(t *testing.T) {
 	const slow = 1000
 	c := start(t, 3, "--header-timeout", "3s")
 	l := c.Load(t, c.Running(), cluster.Traffic{})

@@ -44,10 +44,10 @@ http {
 }
 `
 
-// TestSharedCacheGivesNoClientTheCookieOfAnother has clients without a cookie ask for responses
+// TestSharedCacheDoesNotLeakStickyCookies has clients without a cookie ask for responses
 // that steer shared caches in different ways, through an nginx that stores them. Whatever nginx
 // serves from its cache has no sticky cookie, and no two clients get the same one.
-func TestSharedCacheGivesNoClientTheCookieOfAnother(t *testing.T) {
+func TestSharedCacheDoesNotLeakStickyCookies(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{
 		Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--bootstrap-expect", "2", "--on-missing-key", "cookie"},

@@ -22,11 +22,11 @@ import (
 	"shardway/e2e/kit/procgroup"
 )
 
-// TestRefusalsAreOneLine starts nodes that must not start. Each ends with exit
+// TestStartupErrorsAreOneLine starts nodes that must not start. Each ends with exit
 // code 1 and one line, which names what is at fault.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
-func TestRefusalsAreOneLine(t *testing.T) {
+func TestStartupErrorsAreOneLine(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
 	c := start(t, 2)
 	a := c.Node("a")

@@ -57,7 +57,7 @@ func (k *keyRecorder) app(id string) http.Handler {
 
 // A rolling change of the key by SIGHUP under load: no request is lost, no key has two
 // owners, and no request runs while one runs whose key was found in the other way.
-func TestKeysChangeOnAllNodesTogether(t *testing.T) {
+func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.yaml")
 	if err := os.WriteFile(file, []byte("key: [header:X-A]\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 
 // Nodes with different keys are reported by every node, by doctor and by check, until all
 // have loaded the same.
-func TestNodesThatDisagreeAboutTheKeyAreReported(t *testing.T) {
+func TestDifferentKeySourcesAreReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.yaml")
 	if err := os.WriteFile(file, []byte("key: [header:X-Shard-Key]\n"), 0o600); err != nil {
 		t.Fatal(err)

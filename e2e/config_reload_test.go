@@ -75,10 +75,10 @@ func hasAll(line string, words []string) bool {
 	return true
 }
 
-// TestHangupReloadsUnderLoad changes what a running node can take over while
+// TestSighupReloadsUnderLoad changes what a running node can take over while
 // clients talk to it: no request fails, a bad file changes nothing, and the log
 // says what needs a restart.
-func TestHangupReloadsUnderLoad(t *testing.T) {
+func TestSighupReloadsUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	file, log := filepath.Join(dir, "s.yaml"), filepath.Join(dir, "access.log")
 	if err := os.WriteFile(file, []byte("access_log: "+log+"\n"), 0o600); err != nil {

@@ -13,10 +13,10 @@ import (
 // trials is how often each kind of death is tried here; the benchmark does 20.
 const trials = 3
 
-// TestKillNineFailsNoRequest kills a node that owns a third under load to the
+// TestKillFailsNoRequest kills a node that owns a third under load to the
 // others: nothing fails, exactly its shards move, and when it is back it has its
 // share again for as few moves as can be.
-func TestKillNineFailsNoRequest(t *testing.T) {
+func TestKillFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	for _, f := range []struct {
 		takeover string
@@ -48,11 +48,11 @@ func killed(t *testing.T, c *cluster.Cluster, victim *cluster.Node) {
 	wantMoves(t, c, without, c.AwaitServing(t))
 }
 
-// TestKilledNodeReturnsAtOnce starts a killed node again within a second, before
+// TestKilledNodeRestartsAtOnce starts a killed node again within a second, before
 // or after its death was noticed: nothing fails, and it has its share again.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
-func TestKilledNodeReturnsAtOnce(t *testing.T) {
+func TestKilledNodeRestartsAtOnce(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
 	for trial := range trials {
@@ -74,8 +74,8 @@ func TestKilledNodeReturnsAtOnce(t *testing.T) {
 	}
 }
 
-// TestAllKilledAndRestarted has the same map again, from disk.
-func TestAllKilledAndRestarted(t *testing.T) {
+// TestClusterRestartsAfterAllNodesAreKilled has the same map again, from disk.
+func TestClusterRestartsAfterAllNodesAreKilled(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
 	// A further node that joins and leaves makes a map that no start would make.

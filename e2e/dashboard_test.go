@@ -10,11 +10,11 @@ import (
 	"shardway/e2e/kit/browser"
 )
 
-// TestKilledNodeIsSeen opens the page of one of three real nodes, kills another, and waits
+// TestDashboardShowsKilledNode opens the page of one of three real nodes, kills another, and waits
 // until the page says so, until it says that all is served again, and until the node that
 // came back has its shards. Then both others are killed, and the page says that it takes more
 // nodes; and then its own, and it says that it knows nothing any more.
-func TestKilledNodeIsSeen(t *testing.T) {
+func TestDashboardShowsKilledNode(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	b := browser.Must(t)
 	c := start(t, 3)

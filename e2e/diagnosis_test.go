@@ -141,10 +141,10 @@ func (w walk) well(nodes ...*cluster.Node) {
 	}
 }
 
-// TestEveryStateIsToldAlike takes one cluster of real processes through what can be the
+// TestEveryStateIsReportedConsistently takes one cluster of real processes through what can be the
 // matter: in each state, status and its exit code, readiness, the answers to clients, the
 // log and the gauge tell the same.
-func TestEveryStateIsToldAlike(t *testing.T) {
+func TestEveryStateIsReportedConsistently(t *testing.T) {
 	t.Parallel() // it waits for elections and checks most of the time
 	w := walk{t, cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Flags: []string{"--queue-wait", "300ms", "--queue-requests", "2", "--health-interval", "100ms"}})}
 	a, b, c := w.c.Prepare(t, "--bootstrap-expect", "3"), w.c.Prepare(t, "--bootstrap-expect", "3"), w.c.Prepare(t, "--bootstrap-expect", "3")

@@ -101,11 +101,11 @@ func wantLastWords(t *testing.T, n *cluster.Node, from int64, words ...string) {
 	}
 }
 
-// TestNodeWithoutDiskStopsAndGoesOn lets the disks of a follower and of the leader
+// TestNodeWithoutDiskStopsAndRestarts lets the disks of a follower and of the leader
 // be full, and then fail, under load to the others: the node ends in order, with
 // one line for the operator; the others serve its shards; and when the disk is
 // good again it goes on from what it had.
-func TestNodeWithoutDiskStopsAndGoesOn(t *testing.T) {
+func TestNodeWithoutDiskStopsAndRestarts(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c, disks := startOnDisks(t, cluster.Options{Shards: manyShards})
 	var d *cluster.Node

@@ -15,12 +15,12 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// TestTwoOfThreeDisksLost loses two of three nodes for good, the two that knew
+// TestRecoverAfterTwoOfThreeDisksAreLost loses two of three nodes for good, the two that knew
 // the last maps. The third one, which was behind, is recovered and goes on alone
 // with higher epochs than the two ever gave out. When the two come back with their
 // old disks, which are a majority of the old cluster, they stop and serve nothing;
 // with wiped disks they join.
-func TestTwoOfThreeDisksLost(t *testing.T) {
+func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
 	a, b, survivor := c.Node("a"), c.Node("b"), c.Node("c")

@@ -16,10 +16,10 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestRestartAfterCompaction makes the log long enough that every node keeps a
+// TestNodeRestartsAfterLogCompaction makes the log long enough that every node keeps a
 // snapshot in place of its beginning, kills them all and starts them again; then
 // a new node joins, which can have the state from a snapshot only.
-func TestRestartAfterCompaction(t *testing.T) {
+func TestNodeRestartsAfterLogCompaction(t *testing.T) {
 	t.Parallel() // it waits for the snapshots most of the time
 	c := start(t, 3)
 	// Each election writes a round, which moves nothing.
@@ -65,11 +65,11 @@ func snapshot(n *cluster.Node) func() error {
 	}
 }
 
-// TestWipedVoterElectsNobody has the history that loses a committed map when an
+// TestWipedVoterElectsNoLeader has the history that loses a committed map when an
 // empty disk may vote: c is behind, b comes back under its name with nothing, and
 // a, the only one who knows the last map, is dead. b and c must not serve; with a
 // they go on from its map.
-func TestWipedVoterElectsNobody(t *testing.T) {
+func TestWipedVoterElectsNoLeader(t *testing.T) {
 	t.Parallel() // it waits for refusals most of the time
 	c := start(t, 3, "--queue-wait", "3s")
 	a, b, behind := c.Node("a"), c.Node("b"), c.Node("c")

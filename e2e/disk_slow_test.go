@@ -54,7 +54,7 @@ func losses(t *testing.T, c *cluster.Cluster) string {
 	return strings.Join(all, ", ")
 }
 
-// TestSlowDiskCostsNothingButTime lets each fsync take 100 ms, first on the leader
+// TestSlowDiskFailsNoRequest lets each fsync take 100 ms, first on the leader
 // and then on all nodes, while a node joins and leaves under load: map changes
 // take longer, and that is all. Nobody is dropped, no lease lapses, nobody else
 // leads, nothing fails.
@@ -65,7 +65,7 @@ func losses(t *testing.T, c *cluster.Cluster) string {
 // lease, 125 ms, has none until it is renewed. So where the kernel says that a thread
 // of a node had to wait for that long, losses tell nothing about the disk, and it is
 // asked again; else the first one counts.
-func TestSlowDiskCostsNothingButTime(t *testing.T) {
+func TestSlowDiskFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for disks most of the time
 	c, disks := startOnDisks(t, cluster.Options{Urgent: true, Flags: []string{"--drain-timeout", "1s"}})
 	for _, where := range [][]*faultfs.Disk{{disks[c.Leader(t)]}, slices.Collect(maps.Values(disks))} {
@@ -118,11 +118,11 @@ func slowly(t *testing.T, c *cluster.Cluster, where []*faultfs.Disk) {
 	wantMoves(t, c, joined, after)
 }
 
-// TestHungDiskIsDoneWithout lets the fsyncs of the leader, and then of a follower,
+// TestNodeWithStalledDiskIsReplaced lets the fsyncs of the leader, and then of a follower,
 // hang when there is a map to change. The leader is replaced, though its process
 // lives and talks; either loses its shards, to others who serve them; and both are
 // members as before once the disk answers.
-func TestHungDiskIsDoneWithout(t *testing.T) {
+func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c, disks := startOnDisks(t, cluster.Options{Flags: []string{"--drain-timeout", "1s"}})
 	hang := func(victim *cluster.Node, change func()) {

@@ -167,11 +167,11 @@ func chatApp(t *testing.T, language string) []string {
 	return examples()[i].command(t, dir, block(language))
 }
 
-// TestExampleOfAChatStaysOpen runs the chat rooms of docs/apps/chat.md as they stand there. Two
+// TestExampleChatStaysConnected runs the chat rooms of docs/apps/chat.md as they stand there. Two
 // clients, one of them a browser with the page, talk without a pause while the room's owner
 // is drained, the other nodes restart, and the room's owner and its app die: each line comes
 // once, in order, and neither ever connects anew.
-func TestExampleOfAChatStaysOpen(t *testing.T) {
+func TestExampleChatStaysConnected(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for _, language := range []string{"go", "js"} {
 		t.Run(language, func(t *testing.T) {

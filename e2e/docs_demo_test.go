@@ -28,11 +28,11 @@ var (
 	pids = regexp.MustCompile(`\(pid (\d+)\)|\s(\d+)\s+http://`)
 )
 
-// TestDemoIsWhatItSays starts the demo as make run does and follows what it
+// TestDemoMatchesItsOutput starts the demo as make run does and follows what it
 // prints: the same key at each port is answered by the same node and counts up by
 // one; a killed node fails no key; Ctrl-C ends every process. README's part of it is
 // followed too.
-func TestDemoIsWhatItSays(t *testing.T) {
+func TestDemoMatchesItsOutput(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "demo")
 	cmd.Dir = t.TempDir()
 	out, err := cmd.StdoutPipe()

@@ -12,9 +12,9 @@ import (
 	"testing"
 )
 
-// TestExampleOfAFeedGoesOn runs the feed of docs/apps/sse.md as it stands there: who follows it
+// TestExampleFeedResumes runs the feed of docs/apps/sse.md as it stands there: who follows it
 // through a node gets each line once, in order, though its owner is drained and killed.
-func TestExampleOfAFeedGoesOn(t *testing.T) {
+func TestExampleFeedResumes(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	page, err := os.ReadFile("../docs/apps/sse.md")
 	must(t, err)

@@ -105,12 +105,12 @@ func lineWith(t *testing.T, blocks [][]string, text string) string {
 
 const operations = "docs/operate/nodes.md"
 
-// TestReadmeRunsAsItStands does word by word what README says under "Run it", on machines
+// TestReadmeCommandsRun does word by word what README says under "Run it", on machines
 // that have its addresses: a node alone, two by flags and one by the file; then what
 // docs/operate/nodes.md says of looking at them, moving shards, adding a node and taking it
 // away. The file had no secret once, so its nodes gossiped on loopback and never met, and
 // check found nothing wrong.
-func TestReadmeRunsAsItStands(t *testing.T) {
+func TestReadmeCommandsRun(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
 	}

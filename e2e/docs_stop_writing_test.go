@@ -20,13 +20,13 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestExamplesStopWritingWithTheirNode kills nodes whose apps, programs of docs/apps/examples.md, live on
+// TestExamplesStopWritingWhenTheirNodeDies kills nodes whose apps, programs of docs/apps/examples.md, live on
 // while requests that they have already taken write. The apps carry no epochs here: only the
 // rule of the page keeps them from writing after the next owner has begun. An app without the
 // rule is found.
 //
 //nolint:tparallel // the clusters run one after the other, because their times are judged
-func TestExamplesStopWritingWithTheirNode(t *testing.T) {
+func TestExamplesStopWritingWhenTheirNodeDies(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	page, err := os.ReadFile("../docs/apps/examples.md")
 	if err != nil {

@@ -36,10 +36,10 @@ func owned(ctx context.Context, n *cluster.Node) (list api.OwnedList, err error)
 	return list, json.NewDecoder(res.Body).Decode(&list)
 }
 
-// TestBadHooksHoldUpTheirShardOnly moves one shard after the other to an app whose acquire
+// TestFailingHooksBlockOnlyTheirShard moves one shard after the other to an app whose acquire
 // is ill in some way, and away from one whose release is: the shard's own requests wait,
 // and go on with the right count; all others are served as if nothing were.
-func TestBadHooksHoldUpTheirShardOnly(t *testing.T) {
+func TestFailingHooksBlockOnlyTheirShard(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c := keeping(t, 3, []string{"--through"}, "--release-timeout", "1s")
 	m := c.AwaitServing(t)
@@ -140,10 +140,10 @@ func (b badHook) releases(t *testing.T, shard int) {
 	b.from.App.SetHookFault(t, "release", "well")
 }
 
-// TestThreeOf256ShardsFail has an app acquire 256 shards by one call, and fail three of
+// TestThreeOf256ShardsFailToAcquire has an app acquire 256 shards by one call, and fail three of
 // them for as long as it is ill: the others are served, and who waits for one of the three
 // learns which, and why.
-func TestThreeOf256ShardsFail(t *testing.T) {
+func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const all = 256
 	failing := []int{5, 130, 255}

@@ -24,10 +24,10 @@ func post(t *testing.T, c *cluster.Cluster, at *cluster.Node, was map[string]uin
 	}
 }
 
-// TestLossAfterKillIsWhatWasNotWritten kills a node whose app has written some of what it
+// TestKillLosesOnlyUnwrittenState kills a node whose app has written some of what it
 // counted: its successors go on from exactly that, and are told that nothing was released.
 // What the other apps hold loses nothing.
-func TestLossAfterKillIsWhatWasNotWritten(t *testing.T) {
+func TestKillLosesOnlyUnwrittenState(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := keeping(t, 3, nil)
 	m := c.AwaitServing(t)
@@ -98,10 +98,10 @@ func acquired(t *testing.T, n *cluster.Node) (all []cluster.HookCall) {
 	return all
 }
 
-// TestAppThatRestartsByItselfIsAskedToAcquire kills and restarts an app behind its node,
+// TestRestartedAppIsAskedToAcquire kills and restarts an app behind its node,
 // which goes on: it says that it holds nothing, acquires, and goes on counting where it
 // had written last. So does one that nobody has noticed to be gone.
-func TestAppThatRestartsByItselfIsAskedToAcquire(t *testing.T) {
+func TestRestartedAppIsAskedToAcquire(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := keeping(t, 3, nil)
 	m := c.AwaitServing(t)
@@ -118,9 +118,9 @@ func TestAppThatRestartsByItselfIsAskedToAcquire(t *testing.T) {
 	c.Check(t)
 }
 
-// TestKilledNodeFindsItsAppAsItWas restarts a node before anybody takes its shards: its
+// TestRestartedNodeKeepsStateOfItsApp restarts a node before anybody takes its shards: its
 // app, which has written nothing, is told to acquire again what it holds, and loses none.
-func TestKilledNodeFindsItsAppAsItWas(t *testing.T) {
+func TestRestartedNodeKeepsStateOfItsApp(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := keeping(t, 1, nil)
 	n, counts := c.Node("a"), map[string]uint64{}
@@ -144,9 +144,9 @@ func TestKilledNodeFindsItsAppAsItWas(t *testing.T) {
 	c.Check(t)
 }
 
-// TestHungAppHoldsUpItsNodeOnly stops an app for so long that its node gives its shards
+// TestHungAppBlocksOnlyItsNode stops an app for so long that its node gives its shards
 // away: they move without a release, and go on from what was written with each POST.
-func TestHungAppHoldsUpItsNodeOnly(t *testing.T) {
+func TestHungAppBlocksOnlyItsNode(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := keeping(t, 3, []string{"--through"}, "--health", "/", "--health-timeout", "500ms")
 	m := c.AwaitServing(t)

@@ -13,9 +13,9 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestMintedKeysAreReachedOnEveryNode creates something without a key at each node, and
+// TestMintedKeysAreServedOnEveryNode creates something without a key at each node, and
 // finds it by the key that it got at every node: the same app has it.
-func TestMintedKeysAreReachedOnEveryNode(t *testing.T) {
+func TestMintedKeysAreServedOnEveryNode(t *testing.T) {
 	t.Parallel() // it waits for the cluster most of the time
 	file := filepath.Join(t.TempDir(), "shardway.yaml")
 	if err := os.WriteFile(file, []byte("routes:\n  /rooms: [mint]\n  /rooms/: [path:2]\n"), 0o600); err != nil {

@@ -15,12 +15,12 @@ import (
 	"shardway/e2e/kit/store"
 )
 
-// TestStoreFencesWhatAStoppedOwnerDoes has the first exception of docs/guarantees.md:
+// TestStoreRejectsWritesOfPausedOwner has the first exception of docs/guarantees.md:
 // a proxy is stopped and its app works on, beside the next owner. What it then does
 // to the store under its old epoch is refused, and what clients read stays that of
 // one register for each key. Where the store knows no epochs it overwrites what the
 // next owner wrote, which the judges find, and the cluster cannot help.
-func TestStoreFencesWhatAStoppedOwnerDoes(t *testing.T) {
+func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	s, err := store.Listen("127.0.0.1:0")
 	if err != nil {

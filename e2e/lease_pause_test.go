@@ -14,11 +14,11 @@ import (
 // seconds of load at the ordinary rate: faults last for so many requests.
 const seconds = 200
 
-// TestPausedOwnerServesNothingUntilItHasALease stops a follower for 4 s under
+// TestPausedOwnerServesNoRequestWithoutLease stops a follower for 4 s under
 // load. Its shards are taken meanwhile; requests that it took in before, and the
 // ones that clients go on sending to it, are answered by the new owners after it
 // woke.
-func TestPausedOwnerServesNothingUntilItHasALease(t *testing.T) {
+func TestPausedOwnerServesNoRequestWithoutLease(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c := start(t, 3)
 	owner := c.Follower(t)
@@ -51,9 +51,9 @@ func TestPausedOwnerServesNothingUntilItHasALease(t *testing.T) {
 	}
 }
 
-// TestPausedLeaderCutsNothing stops the leader for 4 s. The others elect one of
+// TestPausedLeaderAbortsNoRequest stops the leader for 4 s. The others elect one of
 // them and go on; what runs through them runs through the election.
-func TestPausedLeaderCutsNothing(t *testing.T) {
+func TestPausedLeaderAbortsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c := start(t, 3)
 	leader := c.Leader(t)

@@ -162,8 +162,8 @@ func inFewestMoves(chain []cluster.Map) bool {
 	return reached[len(chain)-1]
 }
 
-// TestMovesOfAChangeAreJudgedTogether plants chains of maps.
-func TestMovesOfAChangeAreJudgedTogether(t *testing.T) {
+// TestMovesOfStagedChangeAreCountedTogether plants chains of maps.
+func TestMovesOfStagedChangeAreCountedTogether(t *testing.T) {
 	of := func(owners string) (m cluster.Map) {
 		must(t, json.Unmarshal([]byte(`{"nodes":[{"id":"a"},{"id":"b"},{"id":"c"}]}`), &m))
 		m.Shards = len(owners)

@@ -11,9 +11,9 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestKilledNodeIsRemovedAtOnceWithForce kills a node and removes it before gossip has
+// TestForceRemovesKilledNodeAtOnce kills a node and removes it before gossip has
 // noticed the crash, which takes seconds.
-func TestKilledNodeIsRemovedAtOnceWithForce(t *testing.T) {
+func TestForceRemovesKilledNodeAtOnce(t *testing.T) {
 	t.Parallel()
 	c := start(t, 4)
 	w := walk{t, c}

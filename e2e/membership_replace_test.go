@@ -8,9 +8,9 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestReplacementTakesTheVoteOfAStoppedNode stops one of three nodes and starts another one in
+// TestReplacementGetsVoteOfStoppedNode stops one of three nodes and starts another one in
 // its place: three vote again, and the loss of one more is borne.
-func TestReplacementTakesTheVoteOfAStoppedNode(t *testing.T) {
+func TestReplacementGetsVoteOfStoppedNode(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	old := c.Follower(t)

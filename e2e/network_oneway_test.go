@@ -15,11 +15,11 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestPathThatDiesOneWayIsNoticed loses in silence what an ingress sends to an owner,
+// TestOneWayPathFailureIsDetected loses in silence what an ingress sends to an owner,
 // and then what comes back, while both hear the leader: nothing but the requests
 // between the two is concerned. They used to wait for TCP to try again, long after
 // the path was mended.
-func TestPathThatDiesOneWayIsNoticed(t *testing.T) {
+func TestOneWayPathFailureIsDetected(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	// Neither round nor search for the owner's process comes into it.
 	c, w := startApart(t, "--dead-after", "30s", "--queue-wait", "1m")

@@ -136,9 +136,9 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 	c.Check(t)
 }
 
-// TestOneWayLinkCountsAsSilence drops what the leader says to a follower, whose
+// TestOneWayLinkCountsAsUnresponsive drops what the leader says to a follower, whose
 // heartbeats still arrive: it loses its shards as if it were silent.
-func TestOneWayLinkCountsAsSilence(t *testing.T) {
+func TestOneWayLinkCountsAsUnresponsive(t *testing.T) {
 	t.Parallel() // it waits for leases to end most of the time
 	c, w := startApart(t)
 	leader := c.Leader(t)
@@ -160,9 +160,9 @@ func TestOneWayLinkCountsAsSilence(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestHealedClusterIsOne cuts every wire of a cluster that serves, and mends
+// TestHealedPartitionReunites cuts every wire of a cluster that serves, and mends
 // them: nobody serves without the others, and afterwards all do.
-func TestHealedClusterIsOne(t *testing.T) {
+func TestHealedPartitionReunites(t *testing.T) {
 	t.Parallel() // it waits for leases to end most of the time
 	c, w := startApart(t)
 	var mended []func()

@@ -27,9 +27,9 @@ func TestUnreachablePeerPortIsReported(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// TestUnreachablePeerPortStopsFounding founds a cluster of three nodes, one of which advertises a
+// TestUnreachablePeerPortPreventsBootstrap founds a cluster of three nodes, one of which advertises a
 // peer port at which nothing listens: status of all nodes must name the port.
-func TestUnreachablePeerPortStopsFounding(t *testing.T) {
+func TestUnreachablePeerPortPreventsBootstrap(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 8})
 	nowhere := c.Address(t)

@@ -9,11 +9,11 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestRestartInPlaceMovesNothing restarts all nodes of five, one after the other, the
+// TestRestartInPlaceMovesNoShard restarts all nodes of five, one after the other, the
 // leader first, twice, while clients talk to all of them: no shard ever moves, and
 // nothing fails. Before, each restart moved every shard of the node away, and as many
 // back.
-func TestRestartInPlaceMovesNothing(t *testing.T) {
+func TestRestartInPlaceMovesNoShard(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
 	c := start(t, 5, "--on-shutdown=hold", "--hold-grace=13s")
 	first := c.AwaitServing(t)
@@ -39,12 +39,12 @@ func TestRestartInPlaceMovesNothing(t *testing.T) {
 	}
 }
 
-// TestRestartInPlaceCarriesWhatWasReleased restarts all nodes of three in place, one after
+// TestRestartInPlaceKeepsReleaseNotes restarts all nodes of three in place, one after
 // the other, twice, under load, with apps that write what they hold only when they release
 // it: each next process is told that its node has released every shard that it has, with
 // what the release left, and each counter goes on at exactly the next number. Before, it
 // was told nothing, as after a crash.
-func TestRestartInPlaceCarriesWhatWasReleased(t *testing.T) {
+func TestRestartInPlaceKeepsReleaseNotes(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
 	c := keeping(t, 3, nil, "--on-shutdown=hold", "--hold-grace=13s")
 	first := c.AwaitServing(t)

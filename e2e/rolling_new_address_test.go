@@ -16,11 +16,11 @@ import (
 // 8 to 11 s.
 const another = 5 * time.Second
 
-// TestKilledNodesReturnAtOtherAddresses kills nodes and starts them again with other gossip and
+// TestKilledNodesRestartAtOtherAddresses kills nodes and starts them again with other gossip and
 // peer ports, as pods do: one of three, two of three, and two that exchange their ports.
 //
 //nolint:tparallel // the clusters run one after the other, because their times are judged
-func TestKilledNodesReturnAtOtherAddresses(t *testing.T) {
+func TestKilledNodesRestartAtOtherAddresses(t *testing.T) {
 	t.Parallel()
 	for _, sealed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("secret %t", sealed), func(t *testing.T) {

@@ -34,10 +34,10 @@ var later = sync.OnceValues(func() (string, error) {
 	return b.Node, err
 })
 
-// TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised upgrades nodes one after the
+// TestLaterVersionCanBeRolledBackUntilFinalized upgrades nodes one after the
 // other under load, goes back, and upgrades all; then the level is raised, and the
 // former version is refused by name of both numbers. Nothing fails or is lost meanwhile.
-func TestLaterVersionRollsThroughAndBackUntilTheLevelIsRaised(t *testing.T) {
+func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 	t.Parallel() // it waits for drains and elections most of the time
 	next, err := later()
 	if err != nil {

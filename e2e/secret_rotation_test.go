@@ -95,10 +95,10 @@ func TestRotationStopsAtAMissingNode(t *testing.T) {
 	}
 }
 
-// TestDoorsOfASealedCluster tries each of them from outside.
+// TestPortsOfClusterWithSecretRequireIt tries each of them from outside.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
-func TestDoorsOfASealedCluster(t *testing.T) {
+func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c := sealed(t)
 	began := history.Now()

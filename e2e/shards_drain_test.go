@@ -16,10 +16,10 @@ import (
 // acknowledge is dropped after 2 s.
 var quickDrain = []string{"--drain-timeout", "1s", "--stream-grace", "1s"}
 
-// TestHeldLogDropsTheMember keeps the log from one follower, whose heartbeats
+// TestNodeWithoutLogIsExcluded keeps the log from one follower, whose heartbeats
 // go on: it is heard, and never acknowledges. It serves nothing, the others go on
 // with its shards, and when the log flows again it returns; twice.
-func TestHeldLogDropsTheMember(t *testing.T) {
+func TestNodeWithoutLogIsExcluded(t *testing.T) {
 	t.Parallel() // it waits for the drop most of the time
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, PeerProxy: true, Flags: quickDrain})
 	for range 2 {
@@ -58,10 +58,10 @@ func TestHeldLogDropsTheMember(t *testing.T) {
 	}
 }
 
-// TestHangingRequestsAreCutAfterTheDrain hangs a request in every shard of a
+// TestHangingRequestsAreAbortedAfterDrainTimeout hangs a request in every shard of a
 // node and lets another one join: what hangs in a moving shard is cut with 502
 // draining, what hangs in the others goes on, and the round ends.
-func TestHangingRequestsAreCutAfterTheDrain(t *testing.T) {
+func TestHangingRequestsAreAbortedAfterDrainTimeout(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3, quickDrain...)
 	n := c.Node("a")
@@ -98,10 +98,10 @@ func TestHangingRequestsAreCutAfterTheDrain(t *testing.T) {
 	}
 }
 
-// TestSlowRequestsFinishBeforeTheyMove has a request in every shard of a node,
+// TestSlowRequestsFinishBeforeTheirShardMoves has a request in every shard of a node,
 // slower than a round and faster than the drain: the node leaves, and each gets
 // its whole answer.
-func TestSlowRequestsFinishBeforeTheyMove(t *testing.T) {
+func TestSlowRequestsFinishBeforeTheirShardMoves(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	n := c.Follower(t)

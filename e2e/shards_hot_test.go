@@ -14,9 +14,9 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestHotNamesWhatIsAskedMost has clients of one node ask for a key of another: whichever
+// TestHotReportsMostRequestedKeys has clients of one node ask for a key of another: whichever
 // node is asked tells who runs it, and which it is, by its hash alone.
-func TestHotNamesWhatIsAskedMost(t *testing.T) {
+func TestHotReportsMostRequestedKeys(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)
 	m := c.AwaitServing(t)

@@ -18,11 +18,11 @@ import (
 	"shardway/verdict"
 )
 
-// TestAppsThatCacheLoseNoWrites drains and uncordons each node and restarts each node, while
+// TestCachingAppsLoseNoWrites drains and uncordons each node and restarts each node, while
 // the apps, which have no hooks, run on with what they have cached. Each acknowledged write
 // raises the counter of its key: one that comes back lower than before was raised from an old
 // copy, and writes are lost. With --returns any that happens.
-func TestAppsThatCacheLoseNoWrites(t *testing.T) {
+func TestCachingAppsLoseNoWrites(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for _, returns := range []string{"after-restart", "any"} {
 		t.Run(returns, func(t *testing.T) {
@@ -60,9 +60,9 @@ func TestAppsThatCacheLoseNoWrites(t *testing.T) {
 	}
 }
 
-// TestShardsReturnToAnAppThatRestarted drains a node, ends its app and starts it again: the
+// TestShardsReturnToRestartedApp drains a node, ends its app and starts it again: the
 // node finds out by itself, and all shards that left it come back.
-func TestShardsReturnToAnAppThatRestarted(t *testing.T) {
+func TestShardsReturnToRestartedApp(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--returns", "after-restart", "--health", "/health", "--health-interval", "100ms")
 	n := c.Follower(t)
@@ -80,10 +80,10 @@ func TestShardsReturnToAnAppThatRestarted(t *testing.T) {
 	}
 }
 
-// TestShardsDoNotReturnToAnAppThatOnlyClosedItsPort drains a node whose app closes its port and
+// TestShardsDoNotReturnToAppThatOnlyClosedItsPort drains a node whose app closes its port and
 // opens it again, and lives on with what it has cached. An app that names its process may close
 // its connections, too.
-func TestShardsDoNotReturnToAnAppThatOnlyClosedItsPort(t *testing.T) {
+func TestShardsDoNotReturnToAppThatOnlyClosedItsPort(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for _, named := range []bool{false, true} {
 		t.Run(fmt.Sprintf("named %v", named), func(t *testing.T) {
@@ -119,9 +119,9 @@ func TestShardsDoNotReturnToAnAppThatOnlyClosedItsPort(t *testing.T) {
 	}
 }
 
-// TestStaleReturnIsReportedUntilTheAppHasRestarted drains one of two nodes after the other, whose
+// TestStaleReturnIsReportedUntilAppRestarts drains one of two nodes after the other, whose
 // apps cache: what comes back to the first has no other place to go.
-func TestStaleReturnIsReportedUntilTheAppHasRestarted(t *testing.T) {
+func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := cluster.Start(t, cluster.Options{
 		Binaries: binaries(t), Nodes: 2, Shards: shards, AppFlags: []string{"-cache", t.TempDir()},

@@ -80,10 +80,10 @@ func owns(id string, n int) func(cluster.Map) error {
 	}
 }
 
-// TestSlowRequestHoldsUpItsOwnShardAlone has a request run at a node from which shards are
+// TestSlowRequestDelaysOnlyItsShard has a request run at a node from which shards are
 // taken by plan: by drain, uncordon, SIGTERM and join. All other shards move while it runs,
 // within a drain-timeout that is longer than this test, and the last one once it has ended.
-func TestSlowRequestHoldsUpItsOwnShardAlone(t *testing.T) {
+func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--drain-timeout", "2m", "--shutdown-timeout", "5m")
 	n := c.Follower(t)
@@ -140,9 +140,9 @@ func TestSlowRequestHoldsUpItsOwnShardAlone(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// TestSlowRequestHoldsUpItsOwnShardInChangesOfThePolicy is the same for a pin, a weight, and the
+// TestSlowRequestDelaysOnlyItsShardInPolicyChanges is the same for a pin, a weight, and the
 // end of a cordon and of a pause, after which shards go to a node that has joined meanwhile.
-func TestSlowRequestHoldsUpItsOwnShardInChangesOfThePolicy(t *testing.T) {
+func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--drain-timeout", "2m", "--shutdown-timeout", "5m")
 	n := c.Follower(t)

@@ -14,13 +14,13 @@ import (
 
 var errNotYet = errors.New("not yet")
 
-// TestStopTheWorldStartsNothing looks into the time between Proposed and
+// TestStopTheWorldStartsNoRequest looks into the time between Proposed and
 // Committed, which it makes long: with --rebalance-mode stop-the-world no app starts anything in
 // it, and nothing fails. With --rebalance-mode incremental, what does not move goes on, which
 // shows that the test can see a difference.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
-func TestStopTheWorldStartsNothing(t *testing.T) {
+func TestStopTheWorldStartsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	for _, mode := range []string{"stop-the-world", "incremental"} {
 		t.Run(mode, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestWeightsAndAGatewayUnderAKill has nodes of weights 1, 2 and 3, and one without
+// TestWeightsAndGatewaySurviveKill has nodes of weights 1, 2 and 3, and one without
 // an app: each owns what its weight says, the gateway nothing. The heaviest is
 // killed under load to the others, the gateway among them: nothing fails.
-func TestWeightsAndAGatewayUnderAKill(t *testing.T) {
+func TestWeightsAndGatewaySurviveKill(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Secret: third(t)})
 	a := c.Prepare(t, "--bootstrap-expect", "4", "--weight", "1")

@@ -12,11 +12,11 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestDrainUnderLoadFailsNothing drains each node in turn, the leader first, while
+// TestDrainUnderLoadFailsNoRequest drains each node in turn, the leader first, while
 // clients talk to all of them, the drained one too: it owns nothing, forwards and
 // votes. A second drain beside the first is refused, as nobody could be elected once
 // both stop. After recover no drain is left.
-func TestDrainUnderLoadFailsNothing(t *testing.T) {
+func TestDrainUnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
@@ -59,11 +59,11 @@ func TestDrainUnderLoadFailsNothing(t *testing.T) {
 	c.AwaitServedBy(t, survivor)
 }
 
-// TestDrainOfOneselfEndsWithTheProcess asks the leader, on its machine, to own nothing: under
+// TestLocalDrainEndsWithTheProcess asks the leader, on its machine, to own nothing: under
 // load nothing fails, and the cluster keeps nothing of it. A second one is warned that too few
 // voters are left, and drains. One that is killed leaves its socket behind, which reaches
 // nobody and is no harm to the next process; that one owns shards again.
-func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
+func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	first := c.Leader(t)
@@ -119,9 +119,9 @@ func TestDrainOfOneselfEndsWithTheProcess(t *testing.T) {
 	}
 }
 
-// TestDrainShowsTheSocketsThatAreLeft has a WebSocket hold up a shard for --stream-grace: who
+// TestDrainReportsRemainingWebSockets has a WebSocket hold up a shard for --stream-grace: who
 // waits is told, and waits no longer than he likes, and the drain comes to its end.
-func TestDrainShowsTheSocketsThatAreLeft(t *testing.T) {
+func TestDrainReportsRemainingWebSockets(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--drain-timeout", "5s", "--stream-grace", "5s")
 	n := c.Follower(t)
@@ -136,9 +136,9 @@ func TestDrainShowsTheSocketsThatAreLeft(t *testing.T) {
 	s.wantClose(t, 1012)
 }
 
-// TestDrainSaysWhyShardsStay drains both nodes of a cluster, each asked of the other one: the
+// TestDrainReportsWhyShardsRemain drains both nodes of a cluster, each asked of the other one: the
 // second drain cannot end, and the command ends with the reason and exit code 1, without a deadline.
-func TestDrainSaysWhyShardsStay(t *testing.T) {
+func TestDrainReportsWhyShardsRemain(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 2)
 	first, second := c.Leader(t), c.Follower(t)

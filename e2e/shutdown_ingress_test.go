@@ -25,10 +25,10 @@ type throughIngress struct {
 	want string // the end of the response
 }
 
-// TestIngressThatStopsFinishesWhatItCarries stops a node through which 20 clients have event
+// TestStoppingIngressFinishesItsRequests stops a node through which 20 clients have event
 // streams, responses and uploads of keys that another node owns. All of them finish, though
 // they end only once the node takes nothing new.
-func TestIngressThatStopsFinishesWhatItCarries(t *testing.T) {
+func TestStoppingIngressFinishesItsRequests(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, "--shutdown-timeout", "2m")
 	n := c.Follower(t)
@@ -103,10 +103,10 @@ func TestIngressThatStopsFinishesWhatItCarries(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// TestNodeThatStopsWaitsForNoLongPoll has clients hang in GET at both another owner's app
+// TestStoppingNodeDoesNotWaitForLongPolls has clients hang in GET at both another owner's app
 // and the node's own. The node ends long before shutdown-timeout, and no client gets an
 // error.
-func TestNodeThatStopsWaitsForNoLongPoll(t *testing.T) {
+func TestStoppingNodeDoesNotWaitForLongPolls(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3, "--shutdown-timeout", "5m", "--drain-timeout", "1s")
 	n := c.Follower(t)

@@ -9,9 +9,9 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestSigtermUnderLoadFailsNothing stops each node in turn, the leader first,
+// TestSigtermUnderLoadFailsNoRequest stops each node in turn, the leader first,
 // while clients talk to all of them, and starts it again: a rolling restart.
-func TestSigtermUnderLoadFailsNothing(t *testing.T) {
+func TestSigtermUnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
@@ -41,11 +41,11 @@ func TestSigtermUnderLoadFailsNothing(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestStopOfAllAtOnce stops three nodes together and starts any two of them:
+// TestAllNodesStopAtOnce stops three nodes together and starts any two of them:
 // stopping a whole cluster takes nobody out of it.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
-func TestStopOfAllAtOnce(t *testing.T) {
+func TestAllNodesStopAtOnce(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	for _, pair := range [][2]string{{"a", "b"}, {"b", "c"}, {"a", "c"}} {
@@ -79,9 +79,9 @@ func TestStopOfAllAtOnce(t *testing.T) {
 	}
 }
 
-// TestLeaverReturns has a node that left for good come back with its disk and
+// TestStoppedNodeReturns has a node that left for good come back with its disk and
 // with an empty one: it is added again, and votes again.
-func TestLeaverReturns(t *testing.T) {
+func TestStoppedNodeReturns(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 4)
 	for _, wipe := range []bool{false, true} {

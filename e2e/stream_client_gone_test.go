@@ -15,7 +15,7 @@ import (
 
 // A client of an event stream whose packets are all dropped acknowledges nothing. The app writes
 // less than the socket buffers, so that no write waits for the client.
-func TestVanishedClientOfEventStreamIsNoticed(t *testing.T) {
+func TestVanishedClientOfEventStreamIsDetected(t *testing.T) {
 	t.Parallel() // it waits for the kernel's timeout most of the time
 	if err := netns.Available(); err != nil {
 		t.Skipf("no network namespaces here: %v", err)

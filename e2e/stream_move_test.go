@@ -78,11 +78,11 @@ func (s *stream) wantClose(t *testing.T, codes ...int) {
 
 func tail(b []byte) []byte { return b[max(0, len(b)-80):] }
 
-// TestStreamsDoNotHoldUpAMove has an event stream and a WebSocket open at a node, of
+// TestStreamsDoNotDelayMoves has an event stream and a WebSocket open at a node, of
 // keys of its own, through itself and through another one. A node joins, then theirs
 // gets SIGTERM: its shards move, though no drain ever ends. The lease is long, because a node that
 // does not run for longer than its lease on a busy machine cuts all streams before the move.
-func TestStreamsDoNotHoldUpAMove(t *testing.T) {
+func TestStreamsDoNotDelayMoves(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, append([]string{"--lease", "10s", "--dead-after", "30s"}, endlessDrain...)...)
 	n := c.Follower(t)
@@ -115,9 +115,9 @@ func TestStreamsDoNotHoldUpAMove(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestNodeThatStopsTellsTheStreamsOfOthers stops a node that holds streams without end, of
+// TestStoppingNodeEndsForwardedStreams stops a node that holds streams without end, of
 // keys which stay where they are.
-func TestNodeThatStopsTellsTheStreamsOfOthers(t *testing.T) {
+func TestStoppingNodeEndsForwardedStreams(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, "--shutdown-timeout", "8s")
 	n := c.Follower(t)

@@ -174,10 +174,10 @@ func (x *counters) goOn(t *testing.T) {
 	}
 }
 
-// TestEventStreamsGoOnThroughMoves has clients count along at a node while the others
+// TestEventStreamsResumeAfterMoves has clients count along at a node while the others
 // restart, one is drained, and one is killed: they miss no number, get none twice, and
 // their connections stay.
-func TestEventStreamsGoOnThroughMoves(t *testing.T) {
+func TestEventStreamsResumeAfterMoves(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	srv := httptest.NewServer(http.HandlerFunc(numbers))
 	t.Cleanup(srv.Close)

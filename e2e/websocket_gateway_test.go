@@ -15,11 +15,11 @@ import (
 	"shardway/e2e/kit/wsresume"
 )
 
-// TestSocketsOfGatewaysThatStopAndLeave has clients count along at a node and at two gateways.
+// TestWebSocketsOfGatewaysThatStopAndLeave has clients count along at a node and at two gateways.
 // One gateway is stopped for three seconds and goes on, and once more while an app dies behind
 // it: its clients' sockets go on as well, and the apps are told of each gap. Then it leaves: its
 // clients are told to come again, and the sockets of the others stay as they are.
-func TestSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
+func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	x := startKeptBy(t, keptOptions{apps: [][]string{os.Args[:1], os.Args[:1]}, gateways: 2, shards: 6})
 	x.open(t)

@@ -244,10 +244,10 @@ func (c *keptPage) wait() wsresume.Client {
 	return saw
 }
 
-// TestRealEndsKeepTheirSockets has clients of four libraries count along with apps of three,
+// TestWebSocketLibrariesResume has clients of four libraries count along with apps of three,
 // which hand sockets over to each other while their nodes restart one after the other: no
 // socket is closed, nothing is lost, and nothing comes twice.
-func TestRealEndsKeepTheirSockets(t *testing.T) {
+func TestWebSocketLibrariesResume(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	ends := makeKeptEnds(t)
 	x := startKeptBy(t, keptOptions{apps: ends.apps()})

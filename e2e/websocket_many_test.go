@@ -221,10 +221,10 @@ func (w worked) since(before worked, n int) string {
 	return "of processors, and in line for them: " + strings.Join(of, ", ")
 }
 
-// TestIdleSocketsMove has idle sockets on one shard, and on many, whose node is drained: all
+// TestIdleWebSocketsMove has idle sockets on one shard, and on many, whose node is drained: all
 // go on at the next one, before they would have been given up, while requests of others are
 // answered. It prints what an idle socket costs.
-func TestIdleSocketsMove(t *testing.T) {
+func TestIdleWebSocketsMove(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	for name, c := range map[string]struct {
 		shards int           // of 2 000

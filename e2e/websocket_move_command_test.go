@@ -42,10 +42,10 @@ func (x *keptSockets) attached(t *testing.T, at *cluster.Node) {
 	})
 }
 
-// TestSocketsBreakRehearsesAMove has an operator hand all legs over, from a node that has
+// TestWebSocketMoveTestCommandMovesConnections has an operator hand all legs over, from a node that has
 // no sockets, and then cut those of one key: no client is closed, and the app is told of
 // a gap for that key alone.
-func TestSocketsBreakRehearsesAMove(t *testing.T) {
+func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 	t.Parallel()
 	x := startKept(t)
 	x.open(t)

@@ -142,11 +142,11 @@ func passes(t *testing.T, addr, key string) (ends func() error) {
 	}
 }
 
-// TestSocketsWithoutTheWordStayOpaque has clients of hubs that greet inside messages, with
+// TestWebSocketsWithoutOptInAreNotResumed has clients of hubs that greet inside messages, with
 // compression, and of another protocol, at the owner and at another node: bytes pass as they
 // are; at a move the hub's clients and the hub get 1012, the others' connections end, and no
 // app is asked to go on with a socket.
-func TestSocketsWithoutTheWordStayOpaque(t *testing.T) {
+func TestWebSocketsWithoutOptInAreNotResumed(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	app := &opaqueApp{}
 	srv := httptest.NewServer(app)

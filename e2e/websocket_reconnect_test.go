@@ -189,13 +189,13 @@ func (a *exampleApp) saw(t *testing.T) (saw opaqueSaw, err error) {
 	return saw, json.NewDecoder(res.Body).Decode(&saw)
 }
 
-// TestSocketIOAndSignalRComeBackByThemselves has the real Socket.IO talk to itself, by long
+// TestSocketIOAndSignalRReconnect has the real Socket.IO talk to itself, by long
 // polling that becomes a WebSocket as it does by itself and by a WebSocket at once, and
 // SignalR's client to a hub, at the owner and at another node. Each node has an app of its
 // own, so a session that is begun at one is unknown at the next. Their shard moves: client and
 // app see 1012, nobody goes on with a socket, and the libraries connect again, by themselves,
 // to the new owner.
-func TestSocketIOAndSignalRComeBackByThemselves(t *testing.T) {
+func TestSocketIOAndSignalRReconnect(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	dir := t.TempDir()
 	if !npmInstalls(t, dir, "socket.io@4.8.4", "socket.io-client@4.8.4", "@microsoft/signalr@10.0.11", "ws@8") {

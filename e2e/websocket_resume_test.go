@@ -139,11 +139,11 @@ func (x *keptSockets) gaps(t *testing.T) (gaps, planned int) {
 	return gaps, planned
 }
 
-// TestKeptSocketsStayOpen has clients count along at a node and at a gateway, in both
+// TestResumableWebSocketsStayOpen has clients count along at a node and at a gateway, in both
 // directions, while a node with an app is drained, the others restart, an app dies and comes
 // back, and a node dies with its app: no socket is closed, planned moves lose nothing,
 // nothing comes twice, and the app is told of every gap.
-func TestKeptSocketsStayOpen(t *testing.T) {
+func TestResumableWebSocketsStayOpen(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	x := startKept(t)
 	x.open(t)

@@ -15,11 +15,11 @@ import (
 	"shardway/e2e/kit/wsresume"
 )
 
-// TestRollingRestartsKeepManySockets has clients count along at two gateways while all nodes
+// TestRollingRestartsKeepManyWebSockets has clients count along at two gateways while all nodes
 // with apps restart, one after the other, again and again: no socket is closed, and nothing is
 // lost or comes twice. Then nodes and apps are killed among that: still no socket is closed,
 // nothing comes twice, and the app is told of every gap.
-func TestRollingRestartsKeepManySockets(t *testing.T) {
+func TestRollingRestartsKeepManyWebSockets(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	for _, tt := range []struct {
 		name  string

@@ -39,7 +39,7 @@ func as(n *Node, r *load.Request, epoch int) {
 	}
 }
 
-func TestLoadOnAnAppIsJudgedGood(t *testing.T) {
+func TestCheckAcceptsLoadOnApps(t *testing.T) {
 	c := apps(t, 1)
 	n := c.Node("a")
 	l := c.Load(t, c.Nodes(), Traffic{Rate: 500, Make: func(_ int, r *load.Request) { as(n, r, 5) }})
@@ -54,9 +54,9 @@ func TestLoadOnAnAppIsJudgedGood(t *testing.T) {
 	}
 }
 
-// TestOverlapAtAStopIsCountedApart has the one overlap that is outside the
+// TestOverlapAtPauseIsCountedSeparately has the one overlap that is outside the
 // guarantee, seen through the whole chain from the processes to the verdict.
-func TestOverlapAtAStopIsCountedApart(t *testing.T) {
+func TestOverlapAtPauseIsCountedSeparately(t *testing.T) {
 	c := apps(t, 2)
 	a, b := c.Node("a"), c.Node("b")
 	hang := load.Request{Key: "k", Header: map[string]string{}}

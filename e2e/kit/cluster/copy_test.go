@@ -12,7 +12,7 @@ import (
 )
 
 // A node that was killed leaves a socket in its data directory, which cannot be copied.
-func TestCopyOfADataDirectoryHasNoSocket(t *testing.T) {
+func TestCopyDataOmitsSockets(t *testing.T) {
 	from, to := t.TempDir(), filepath.Join(t.TempDir(), "copy")
 	must := func(err error) {
 		t.Helper()

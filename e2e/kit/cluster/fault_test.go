@@ -14,7 +14,7 @@ import (
 // A node that fails cuts its clients first and ends a while later, by when its disk
 // may be well again, somebody may have killed it, or it may have been leaving. What
 // they lost is excused from the cut on: not by its end alone, and not sooner.
-func TestDeathsAreDatedFromTheCut(t *testing.T) {
+func TestDeathBeginsWhenConnectionsClose(t *testing.T) {
 	const takes = 60 * time.Millisecond
 	says := func(line string) string {
 		return fmt.Sprintf(`printf '{"level":"warn","time":"%%s","message":"%s"}\n' "$(date -Ins | tr , .)"; sleep %.2f; `, line, takes.Seconds())

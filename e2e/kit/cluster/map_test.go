@@ -18,7 +18,7 @@ func readMap(t *testing.T, s string) Map {
 	return m
 }
 
-func TestMapAnswersWhoOwnsWhat(t *testing.T) {
+func TestMapReturnsOwners(t *testing.T) {
 	m := readMap(t, `{"epoch":7,"shards":5,"hash":"xxhash64","nodes":[{"id":"a","http":"x"},{"id":"b","http":"y"}],"owners":[0,1,1,0,0]}`)
 	o := readMap(t, `{"epoch":9,"shards":5,"nodes":[{"id":"b"},{"id":"c"}],"owners":[1,0,0,-1,1]}`)
 	if m.Owner(0) != "a" || m.Owner(1) != "b" || o.Owner(3) != "" || m.Owner(9) != "" {
@@ -40,8 +40,8 @@ func TestMapAnswersWhoOwnsWhat(t *testing.T) {
 	}
 }
 
-// TestWatchFindsTwoMapsUnderOneEpoch plants what must never be.
-func TestWatchFindsTwoMapsUnderOneEpoch(t *testing.T) {
+// TestMapWatchFindsTwoMapsWithOneEpoch plants what must never be.
+func TestMapWatchFindsTwoMapsWithOneEpoch(t *testing.T) {
 	w := newMapWatch()
 	w.observe("a", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"a"},{"id":"b"}],"owners":[0,1]}`))
 	w.observe("b", readMap(t, `{"epoch":7,"shards":2,"nodes":[{"id":"b"},{"id":"a"}],"owners":[1,0]}`)) // the same, written otherwise

@@ -137,7 +137,7 @@ func TestChildrenDieWithTheTest(t *testing.T) {
 	})
 }
 
-func TestPortsAreNotGivenTwice(t *testing.T) {
+func TestPortsAreUnique(t *testing.T) {
 	var all []*Ports
 	seen := make(map[int]bool)
 	for range 3 {
@@ -160,7 +160,7 @@ func TestPortsAreNotGivenTwice(t *testing.T) {
 	}
 }
 
-func TestScratchSweepsWhatTheDeadLeft(t *testing.T) {
+func TestScratchRemovesDirectoriesOfDeadProcesses(t *testing.T) {
 	mine, err := Scratch()
 	if err != nil {
 		t.Fatal(err)

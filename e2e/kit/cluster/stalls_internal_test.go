@@ -14,7 +14,7 @@ import (
 )
 
 // The kernel is asked for how long each thread had to wait, of a process that lives.
-func TestThreadsTellForHowLongTheyWaited(t *testing.T) {
+func TestThreadWaitIsRead(t *testing.T) {
 	threads := threadsOf(os.Getpid())
 	if len(threads) == 0 {
 		t.Fatal("this process has no threads")
@@ -35,7 +35,7 @@ func TestThreadsTellForHowLongTheyWaited(t *testing.T) {
 
 // What the longest waiting thread of a node waited between two looks is kept, by the
 // kernel's numbers, and not what was before them, nor what is too short to matter.
-func TestLooksKeepForHowLongANodeWaited(t *testing.T) {
+func TestStallsRecordLongWaits(t *testing.T) {
 	own := fmt.Sprintf("/proc/%d/task/%[1]d/schedstat", os.Getpid())
 	for _, more := range []time.Duration{0, minWait, minStall - 1, minStall, time.Second} {
 		s, before := new(stalls), make(map[string]int64)

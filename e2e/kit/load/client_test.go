@@ -76,7 +76,7 @@ func client(t *testing.T, targets ...string) *load.Client {
 	return c
 }
 
-func TestAnswerIsRead(t *testing.T) {
+func TestResponseIsRead(t *testing.T) {
 	c := client(t, raw(t, "HTTP/1.1 103 Early Hints\r\n\r\n"+fine, fine))
 	for range 2 {
 		a := c.Do(t.Context(), load.Request{ID: "x", Key: "k", Method: "POST", Body: []byte("b")})
@@ -89,7 +89,7 @@ func TestAnswerIsRead(t *testing.T) {
 	}
 }
 
-func TestErrorAnswerIsKept(t *testing.T) {
+func TestErrorResponseIsRecorded(t *testing.T) {
 	c := client(t, raw(t, "HTTP/1.1 503 Busy\r\nShardway-Error: no-leader\r\nContent-Length: 3\r\n\r\nwhy"))
 	a := c.Do(t.Context(), load.Request{ID: "x"})
 	if a.OK() || a.Status != 503 || a.Error != "no-leader" || a.Detail != "why" || len(a.Attempts) != 1 {
@@ -97,9 +97,9 @@ func TestErrorAnswerIsKept(t *testing.T) {
 	}
 }
 
-// TestMissingAndBrokenAnswersAreSeen has everything that must not pass for an
+// TestMissingAndBrokenResponsesAreRecorded has everything that must not pass for an
 // answer, on a fresh connection: none of it is tried again.
-func TestMissingAndBrokenAnswersAreSeen(t *testing.T) {
+func TestMissingAndBrokenResponsesAreRecorded(t *testing.T) {
 	for _, c := range []struct {
 		name, answer string
 		want         func(a history.Response) bool
@@ -121,8 +121,8 @@ func TestMissingAndBrokenAnswersAreSeen(t *testing.T) {
 	}
 }
 
-// TestLateSecondAnswerIsSeen has a target that speaks on an idle connection.
-func TestLateSecondAnswerIsSeen(t *testing.T) {
+// TestUnsolicitedBytesAreCounted has a target that speaks on an idle connection.
+func TestUnsolicitedBytesAreCounted(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -159,9 +159,9 @@ func TestLateSecondAnswerIsSeen(t *testing.T) {
 	}
 }
 
-// TestBalancerGoesOn has the two cases in which a request certainly has no
+// TestClientTriesNextTarget has the two cases in which a request certainly has no
 // answer at one target: the next is asked, and both attempts are kept.
-func TestBalancerGoesOn(t *testing.T) {
+func TestClientTriesNextTarget(t *testing.T) {
 	good := raw(t, fine, fine, fine)
 	t.Run("nobody listens", func(t *testing.T) {
 		c := client(t, refused(t), good)
@@ -198,10 +198,10 @@ func TestBalancerGoesOn(t *testing.T) {
 	})
 }
 
-// TestListenerClosedDuringADialIsGone has a dial meet the moment in which a listener
+// TestResetDuringDialCountsAsRefused has a dial meet the moment in which a listener
 // is closed: the connection was set up, nobody took it, and the kernel reset it. A
 // request was taken for lost that was never sent.
-func TestListenerClosedDuringADialIsGone(t *testing.T) {
+func TestResetDuringDialCountsAsRefused(t *testing.T) {
 	good := raw(t, fine)
 	c := load.NewClient([]string{good, "closing:1"}, func(ctx context.Context, addr string) (net.Conn, error) {
 		if addr != good {
@@ -216,9 +216,9 @@ func TestListenerClosedDuringADialIsGone(t *testing.T) {
 	}
 }
 
-// TestBalancerWithoutRetryStays has an idle connection that closes at the request, at
+// TestNoRetrySendsUnsafeRequestOnce has an idle connection that closes at the request, at
 // a target that may have died of it: what may have run is not sent again.
-func TestBalancerWithoutRetryStays(t *testing.T) {
+func TestNoRetrySendsUnsafeRequestOnce(t *testing.T) {
 	for method, want := range map[string]int{"POST": 1, "GET": 2} {
 		once := raw(t, fine, "")
 		c := client(t, once)
@@ -237,9 +237,9 @@ func TestBalancerWithoutRetryStays(t *testing.T) {
 	}
 }
 
-// TestWhatWasSentBeforeStaysForbidden has a target that dies and is back before the client
+// TestNoRetryAppliesToEarlierRequests has a target that dies and is back before the client
 // has seen how its connection ended: what may have run there went again.
-func TestWhatWasSentBeforeStaysForbidden(t *testing.T) {
+func TestNoRetryAppliesToEarlierRequests(t *testing.T) {
 	for method, want := range map[string]int{"POST": 1, "GET": 2} {
 		t.Run(method, func(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -282,7 +282,7 @@ func TestWhatWasSentBeforeStaysForbidden(t *testing.T) {
 	}
 }
 
-func TestNobodyListensUntilTheTimeout(t *testing.T) {
+func TestClientRetriesUntilTimeout(t *testing.T) {
 	c := client(t, refused(t))
 	a := c.Do(t.Context(), load.Request{ID: "x", Timeout: 100 * time.Millisecond})
 	if a.Status != 0 || len(a.Attempts) < 2 || a.Attempts[0].Err == "" {
@@ -293,7 +293,7 @@ func TestNobodyListensUntilTheTimeout(t *testing.T) {
 	}
 }
 
-func TestSilentTargetEndsAtTheTimeout(t *testing.T) {
+func TestUnresponsiveTargetTimesOut(t *testing.T) {
 	hang := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	defer srv.Close()
@@ -304,7 +304,7 @@ func TestSilentTargetEndsAtTheTimeout(t *testing.T) {
 	}
 }
 
-func TestGeneratorKeepsItsRateAndEveryAnswer(t *testing.T) {
+func TestGeneratorKeepsRateAndAllResponses(t *testing.T) {
 	var posts atomic.Int64
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -338,7 +338,7 @@ func TestGeneratorKeepsItsRateAndEveryAnswer(t *testing.T) {
 	}
 }
 
-func TestKeysInCoverTheWantedShards(t *testing.T) {
+func TestKeysInCoversWantedShards(t *testing.T) {
 	keys := load.KeysIn(64, 2, func(s int) bool { return s%3 == 0 })
 	count := make(map[int]int)
 	for _, k := range keys {

@@ -18,9 +18,9 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestFollowerComesBackBehindItsLastEvent has streams end in all ways: in the middle of an
+// TestFollowerResumesAfterLastEvent has streams end in all ways: in the middle of an
 // event, properly, by an answer that is none, and by the client itself.
-func TestFollowerComesBackBehindItsLastEvent(t *testing.T) {
+func TestFollowerResumesAfterLastEvent(t *testing.T) {
 	asked := 0
 	enough := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,7 +14,7 @@ import (
 )
 
 // A failed request is followed by others for its key until one is served.
-func TestGeneratorAsksAgainUntilTheKeyIsServed(t *testing.T) {
+func TestRetryFailedSendsUntilKeyIsServed(t *testing.T) {
 	var asked atomic.Int32
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("X-Shard-Key") == "bad" && asked.Add(1) <= 3 {
