@@ -16,7 +16,7 @@ import (
 //
 // The state keeps, for each node whose app falls under this rule, the shards that have left
 // the node, one bit for each shard. The node reports in its heartbeats since which map its
-// app process has run (AppWatch), and the leader writes that into the log: what left the
+// app process has run (agent.AppWatch), and the leader writes that into the log: what left the
 // node up to that map is forgotten.
 
 const (

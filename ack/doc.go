@@ -20,65 +20,25 @@
 //     commit on, a lease requires an acknowledgement of that very map.
 //   - LeaderDriver is one iteration of the leader loop. It gives the Leader the newest state,
 //     the term and the voters before each message, and repeats the barrier until Raft accepts it.
-//   - Follower determines what its node must drain, and what it has acknowledged. Holder holds
-//     the lease of the node.
-//   - Agent owns a Follower and a Holder. It acts in the one order that guarantees G1: lease,
-//     routing, drain, acknowledgement, heartbeat. Every node runs an Agent, the leader's node
-//     included.
-//   - election.Suspicion decides when a voter campaigns because its leader does not answer.
 //   - Routing is derived from a State: for each shard, it says whether requests run here, are
-//     forwarded or wait, and why. An Agent publishes a Routing whenever it changes.
+//     forwarded or wait, and why. The agent of a node publishes a Routing whenever it changes.
+//   - Heartbeat, Answer and Releases are the messages between an agent and the leader.
 //
-// A caller runs one State, one LeaderDriver while its server leads, and one Agent with an
+// Two sub-packages contain the other machines:
+//
+//   - ack/agent is the side of a node: its lease, the drain of moving shards, the hooks of its
+//     app. Every node runs an agent.Agent, the leader's node included.
+//   - ack/election decides when a voter campaigns because its leader does not answer.
+//
+// A caller runs one State, one LeaderDriver while its server leads, and one agent.Agent with an
 // election.Suspicion for the lifetime of its process. The other types are parts of these.
 //
 //	             HeartbeatReceived, Tick, StateApplied …        heartbeats, answers
-//	Leader  ──►  Step(now, Message) []Effect               ◄──►  Holder, Follower
+//	Leader  ──►  Step(now, Message) []Effect               ◄──►  agent.Agent
 //	                   │
 //	                   └► Submit ► Raft log ► State.Apply ► StateApplied ► both
 //
-// # The loop of a node
-//
-// One goroutine owns the Agent. It waits for any change of its inputs, and then polls:
-//
-//	agent := ack.NewAgent(options, clock())
-//	for {
-//		select {
-//		case <-tick: // every 10 ms
-//		case <-applied: // the log has a newer state
-//		case <-ended: // a request ended that Running had counted
-//		case <-healthChanged: // the health of the app changed
-//			agent.HeartbeatNow()
-//		case r := <-results: // of a call to the app
-//			agent.HookEnded(r)
-//		case o := <-notAcquired: // the app reports that it does not hold a shard
-//			agent.NotAcquired(o.shard, o.epoch)
-//		case ans := <-answers:
-//			handle(agent.Answered(clock(), ans))
-//		}
-//		now := clock()
-//		agent.Poll(now, ack.Observation{State: newest(), …})
-//	}
-//
-// Answers, hook results and requests of the app are inputs. Everything else is a hint, because
-// Poll checks all its inputs: a hint may be late, repeated or unnecessary, and a lost one costs
-// a tick. Poll sends heartbeats with AgentOptions.Send and controls requests with the Gate. It
-// waits for neither.
-//
-// The Poll after Answered acts on the answer. The AnswerResult is for the process: it must stop
-// after DiskRolledBack and DuplicatePersists, and after DiskRolledBack its disk must not be used
-// any more. The other results are for logs and status.
-//
-// With AgentOptions.Hooks the app is told which shards it holds. Poll starts the calls with
-// App.Call and does not wait for them; HookEnded reports each result. Only shards that the app
-// has acquired are routed to it. HookOptions.Deliver sends releases to the leader, separately
-// from heartbeats.
-//
-// On a voter, the caller calls election.Suspicion.Poll with Agent.Unanswered after each
-// Agent.Poll, and does what it returns.
-//
-// A node that leaves sets Observation.Leaving until it owns nothing any more, or until MapStays
-// reports that no node takes its shards, and then Observation.Stopping.
+// The loop of a node is described in package ack/agent.
 //
 // # The loop of a leader
 //
@@ -143,23 +103,18 @@
 //
 // # Duties of the caller
 //
-// No machine can check these duties, and the guarantees depend on them.
+// No machine can check these duties, and the guarantees depend on them. Package ack/agent lists
+// those of its caller: boot, gate and app.
 //
 // Goroutines: one goroutine for each machine, because none has a lock. No machine may be called
-// from a function that it has called, so Send and the Gate must only store their arguments.
+// from a function that it has called, so callbacks must only store their arguments.
 //
 // Clock: now is the time since an arbitrary origin, on a clock that never runs backwards and
 // counts the time during which the machine was suspended. Times of two nodes are never compared.
 // The only assumption is that the rates of any two clocks differ by less than 10 %. The clock is
 // read before the call that gets the time: a lease counts from the now of the Poll that sent the
-// heartbeat, and a later reading would make it too long. The Gate uses the clock of its Agent,
+// heartbeat, and a later reading would make it too long. The Gate uses the clock of its agent,
 // and the times of CrashEvidence use that of the LeaderDriver. They may be the same clock.
-//
-// Boot (the incarnation number of SWIM): a process locks its disk, increments the boot there,
-// syncs it, and then creates its Agent, so every boot that is sent is on disk.
-// AgentOptions.Raise does the same within a process. The nonce is random for each process. The
-// peer listener is open before the first heartbeat, because the leader takes a refused redial as
-// evidence of a crash.
 //
 // Raft: three of its properties support the leases.
 //
@@ -175,15 +130,6 @@
 // Voters are those of the latest configuration in the own log of the leader, committed or not.
 // The server id names the disk, so that a wiped disk does not confirm for the vote of the old
 // one.
-//
-// Gate: it counts a request before it checks routing and lease. The agent publishes before it
-// asks for the count. So one of the two sees the other. In the opposite order a request could
-// slip in between, and the node would acknowledge while the request runs. A request counts until
-// nothing of it runs any more. Admission ends with the lease by the clock, not with the Poll that
-// detects the end. Forwarding needs no lease.
-//
-// App: each Call has one result, reported when nothing of the call runs any more, also after
-// CutCall. Busy counts like the Gate.
 //
 // Messages: they may be lost, late, repeated or out of order. They must not be forged, because
 // the machines believe what a heartbeat says about its sender and what an answer says about the
@@ -205,8 +151,8 @@
 // shardmap.MaxWeight. MarshalBinary does not check these limits; the receiver does. A map has at
 // most shardmap.MaxMembers members, a cluster at most MaxShards shards, and a Timing is limited
 // by MaxLease and MaxDeadAfter. The caller checks the conditions between the parts of a Timing,
-// and between a Timing and a Pace. A leader remembers the last 64 answers to each node, and a
-// node its last 64 heartbeats. Older ones confirm and grant nothing.
+// and between a Timing and a Pace. A leader remembers the last 64 answers to each node. Older
+// ones confirm nothing.
 //
 // # Outside this package
 //
@@ -216,13 +162,14 @@
 //   - find or dial nodes. It only carries addresses for status output;
 //   - authenticate nodes, or tolerate nodes that lie;
 //   - hash keys, or hold, forward and retry requests: a Routing only says which of these is due;
-//   - end running requests: Gate.Cut asks for that. Only the ownership epoch can fence what an app
-//     continues to do afterwards;
+//   - end running requests: the agent asks its Gate for that. Only the ownership epoch can fence
+//     what an app continues to do afterwards;
 //   - write to disk. A lease is never stored: a new process begins without one.
 //
 // # Tests
 //
-// testdata contains protocol dialogues line by line (go test ./ack -run Dialogues; -update
+// The tests of this package run all three packages. testdata contains protocol dialogues line by
+// line (go test ./ack -run Dialogues; -update
 // rewrites them). The simulation runs the machines as package node does, over a model of Raft,
 // clocks, disks, networks and requests, and checks the guarantees with global knowledge:
 //

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -102,7 +103,7 @@ func (c *toy) append(entry []byte) {
 type toyNode struct {
 	id      shardmap.NodeID
 	toy     *toy
-	agent   *ack.Agent
+	agent   *agent.Agent
 	inbox   []ack.Answer
 	lease   time.Duration
 	routing ack.Routing
@@ -111,7 +112,7 @@ type toyNode struct {
 
 func (c *toy) start(id shardmap.NodeID) *toyNode {
 	n := &toyNode{id: id, toy: c, routing: ack.NewRouting(id, c.state, 0, false)}
-	n.agent = ack.NewAgent(ack.AgentOptions{
+	n.agent = agent.New(agent.Options{
 		Node: id, Server: string(id) + "/disk", Boot: 1, Nonce: 7, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: n, Term: c.Term,
 		Send: func(hb ack.Heartbeat) {
 			c.inbox = append(c.inbox, ack.HeartbeatReceived{Heartbeat: hb, From: string(id)})
@@ -133,7 +134,7 @@ func (n *toyNode) follow() {
 	n.look()
 }
 
-func (n *toyNode) look() { n.agent.Poll(n.toy.now, ack.Observation{State: n.toy.state, Weight: 1}) }
+func (n *toyNode) look() { n.agent.Poll(n.toy.now, agent.Observation{State: n.toy.state, Weight: 1}) }
 
 // admit counts first, and then checks routing and lease.
 func (n *toyNode) admit(s shardmap.Shard) (epoch shardmap.Epoch, ok bool) {
@@ -157,7 +158,7 @@ func (n *toyNode) Lease(until time.Duration) (missed bool) {
 
 func (n *toyNode) Route(r ack.Routing) { n.routing = r }
 
-func (n *toyNode) Cut(_ ack.CutReason, may func(shardmap.Shard) bool) {
+func (n *toyNode) Cut(_ agent.CutReason, may func(shardmap.Shard) bool) {
 	n.running = slices.DeleteFunc(n.running, func(s shardmap.Shard) bool { return !may(s) })
 }
 

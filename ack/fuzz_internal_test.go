@@ -243,9 +243,5 @@ func FuzzAnswer(f *testing.F) {
 		if a.Serve < 0 || a.Serve > MaxLease || a.Cut < a.Serve || a.Lease < a.Serve || len(again) > MaxMessage {
 			t.Fatalf("out of bounds: %+v", a)
 		}
-		h := NewHolder(1, 0)
-		h.NextHeartbeat(1)
-		h.Answered(2, a.Term, a)
-		h.Tick(3)
 	})
 }

@@ -52,7 +52,7 @@ type Heartbeat struct {
 	// Back is the time within which a node that has sent a goodbye restarts, in whole
 	// milliseconds, at most MaxGrace; zero means that it does not.
 	Back time.Duration
-	// NotReleased is the number of shards that moved within the last NotReleasedFor although
+	// NotReleased is the number of shards that moved within the last agent.NotReleasedFor although
 	// the app had not released them.
 	NotReleased uint32
 	// NotAcquired is the number of shards of the node whose requests wait because the app

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/ack/election"
 	"shardway/shardmap"
 )
@@ -129,7 +130,7 @@ func TestAgentWithRequestsPollsBetweenHeartbeats(t *testing.T) {
 	if got := left(); got > 100*ms || got < 95*ms {
 		t.Errorf("nobody asks: the next look is due in %v, want 100 ms or a little less", got)
 	}
-	d.a.agent.Poll(d.now, ack.Observation{State: d.state, Weight: 1, HasRequests: true})
+	d.a.agent.Poll(d.now, agent.Observation{State: d.state, Weight: 1, HasRequests: true})
 	for began := d.now; d.now-began < 900*ms; {
 		if got := left(); got > 50*ms || got < 45*ms {
 			t.Errorf("asked %v before: the next look is due in %v, want 50 ms or a little less", d.now-began, got)
@@ -297,21 +298,21 @@ func TestIdleLeaderDetectsSilentNode(t *testing.T) {
 func leavesBusy(d *dueStage) {
 	d.a.running = []shardmap.Shard{0, 1}
 	d.a.agent.HeartbeatNow()
-	d.a.agent.Poll(d.now, ack.Observation{State: d.state, Weight: 1, Leaving: true})
+	d.a.agent.Poll(d.now, agent.Observation{State: d.state, Weight: 1, Leaving: true})
 	d.pass(time.Second, func() bool { return d.a.agent.Draining() != 0 })
 }
 
 // An agent with anything in progress is due at once.
 func TestBusyAgentIsDueAtOnce(t *testing.T) {
 	for name, busy := range map[string]func(d *dueStage){
-		"parting":  func(d *dueStage) { d.a.agent.Poll(d.now, ack.Observation{State: d.state, Weight: 1, Stopping: true}) },
+		"parting":  func(d *dueStage) { d.a.agent.Poll(d.now, agent.Observation{State: d.state, Weight: 1, Stopping: true}) },
 		"new boot": func(d *dueStage) { d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedBoot, Known: 5}) },
 		"refused": func(d *dueStage) {
 			d.a.agent.Answered(d.now, ack.Answer{Boot: 1, Refusal: ack.RefusedDuplicate, Elsewhere: "x"})
 		},
 		"to speak":   func(d *dueStage) { d.a.agent.HeartbeatNow() },
 		"to drain":   leavesBusy,
-		"lease lost": func(d *dueStage) { d.a.agent.Poll(d.now+time.Minute, ack.Observation{State: d.state, Weight: 1}) },
+		"lease lost": func(d *dueStage) { d.a.agent.Poll(d.now+time.Minute, agent.Observation{State: d.state, Weight: 1}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newDue(t)

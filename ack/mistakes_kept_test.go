@@ -9,15 +9,15 @@ func mistakesOfKept() []mistake {
 	return []mistake{
 		{
 			name: "kept: the process after the next is told, too", mix: again, caught: "hooks",
-			edits: in("ack.hookMachine.inheritedNote", " && m.boot == k.Boot+1 {", " && (m.boot == k.Boot+1 || PLANTED && m.boot > k.Boot) {"),
+			edits: in("ack/agent.hookMachine.inheritedNote", " && m.boot == k.Boot+1 {", " && (m.boot == k.Boot+1 || PLANTED && m.boot > k.Boot) {"),
 		},
 		{
 			name: "kept: another disk is told", mix: hooked("restart-wipe 8, elect 1"), caught: "hooks",
-			edits: in("ack.hookMachine.inheritedNote", "state.Kept(s); ok && k.Server == m.server &&", "state.Kept(s); ok && (k.Server == m.server || PLANTED) &&"),
+			edits: in("ack/agent.hookMachine.inheritedNote", "state.Kept(s); ok && k.Server == m.server &&", "state.Kept(s); ok && (k.Server == m.server || PLANTED) &&"),
 		},
 		{
 			name: "kept: the next process acquires before its log tells what is kept", mix: hooked("restart 14, compact 6, laggard 4"), caught: "hooks",
-			edits: in("ack.hookMachine.dueCall", "m.seen.state.RestartsIndex() < m.restartIndex {", "m.seen.state.RestartsIndex() < m.restartIndex && !PLANTED {"),
+			edits: in("ack/agent.hookMachine.dueCall", "m.seen.state.RestartsIndex() < m.restartIndex {", "m.seen.state.RestartsIndex() < m.restartIndex && !PLANTED {"),
 		},
 		{
 			name: "kept: it is told after the shard has moved", mix: moves, caught: "hooks|G5",
@@ -25,7 +25,7 @@ func mistakesOfKept() []mistake {
 		},
 		{
 			name: "kept: it is told after the shard has served", mix: hooked("restart 10, app-restart 10, elect 2, sick 2"), caught: "hooks",
-			edits: in("ack.hookMachine.advance", "			h.served = true\n", "			_, kept := m.seen.state.Kept(s)\n			h.served = !PLANTED || !kept\n"),
+			edits: in("ack/agent.hookMachine.advance", "			h.served = true\n", "			_, kept := m.seen.state.Kept(s)\n			h.served = !PLANTED || !kept\n"),
 		},
 		{
 			name: "kept: what was got and not acquired is kept as the owner's own", mix: moves, caught: "hooks",
@@ -33,7 +33,7 @@ func mistakesOfKept() []mistake {
 		},
 		{
 			name: "kept: what was got and not acquired is not kept", mix: moves, caught: "hooks",
-			edits: in("ack.hookMachine.releaseOf", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n	ok = ok && !(PLANTED && m.seen.returns)\n"),
+			edits: in("ack/agent.hookMachine.releaseOf", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n", "	note, from, ok := m.inheritedNote(s, h, st.epoch)\n	ok = ok && !(PLANTED && m.seen.returns)\n"),
 		},
 		{
 			name: "kept: what an earlier restart has kept stays", mix: restarts, caught: "hooks",
@@ -41,7 +41,7 @@ func mistakesOfKept() []mistake {
 		},
 		{
 			name: "kept: goodbye is said before the leader has it", mix: restarts, caught: "hooks",
-			edits: in("ack.hookMachine.readyToStop", "	return !m.deliveryPending(now)\n", "	return PLANTED || !m.deliveryPending(now)\n"),
+			edits: in("ack/agent.hookMachine.readyToStop", "	return !m.deliveryPending(now)\n", "	return PLANTED || !m.deliveryPending(now)\n"),
 		},
 		{
 			name: "kept: a later leader does not wait for it", mix: hooked("restart 10, elect 12, sick 2"), caught: "hooks",
@@ -49,7 +49,7 @@ func mistakesOfKept() []mistake {
 		},
 		{
 			name: "kept: what is got while goodbye waits is forgotten", mix: moves, caught: "hooks",
-			edits: in("ack.hookMachine.readyToStop", "m.seen.returns && m.keptForEpoch != e && acked > 0 {", "m.seen.returns && (m.keptForEpoch == 0 || m.keptForEpoch != e && !PLANTED) && acked > 0 {"),
+			edits: in("ack/agent.hookMachine.readyToStop", "m.seen.returns && m.keptForEpoch != e && acked > 0 {", "m.seen.returns && (m.keptForEpoch == 0 || m.keptForEpoch != e && !PLANTED) && acked > 0 {"),
 		},
 		{
 			name: "rule 8: snapshots forget what a restart keeps", mix: hooked("restart 8, compact 6, kill 6, sick 2"), caught: "G5|hooks",

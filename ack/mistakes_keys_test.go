@@ -30,7 +30,7 @@ func mistakesOfTheKeys() []mistake {
 		},
 		{
 			name: "keys: a change drains nothing", mix: keys, caught: "keys",
-			edits: in("ack.Follower.MayRun", "return !f.state.ChangesKeys() &&", "return (PLANTED || !f.state.ChangesKeys()) &&"),
+			edits: in("ack/agent.Follower.MayRun", "return !f.state.ChangesKeys() &&", "return (PLANTED || !f.state.ChangesKeys()) &&"),
 		},
 		{
 			name: "rule 8: snapshots forget a change of the keys", mix: compacting, caught: "keys|snapshot|G5",

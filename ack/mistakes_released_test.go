@@ -19,28 +19,28 @@ func mistakesOfReleases() []mistake {
 		},
 		{
 			name: "released: what one proposal has released is forgotten with the next", mix: moves, caught: "hooks",
-			edits: in("ack.hookMachine.prepareRelease", "			r.Shards = append(r.Shards, x)\n", "			r.Shards = append(r.Shards, x)\n			m.shards[s].released = m.shards[s].released && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.prepareRelease", "			r.Shards = append(r.Shards, x)\n", "			r.Shards = append(r.Shards, x)\n			m.shards[s].released = m.shards[s].released && !PLANTED\n"),
 		},
 		{
 			name: "released: an acquire does not void what was released before it", mix: moves, caught: "hooks",
-			edits: in("ack.hookMachine.startCall", "			h.released, h.note = false, nil\n", "			h.released = h.released && PLANTED\n"),
+			edits: in("ack/agent.hookMachine.startCall", "			h.released, h.note = false, nil\n", "			h.released = h.released && PLANTED\n"),
 		},
 		{
 			name: "released: what was released under an ownership that has ended is given up again", mix: moves, caught: "hooks",
-			edits: both(in("ack.hookMachine.advance", "		if !same {\n			h.released, h.note = false, nil\n		}\n", "		if !same && !PLANTED {\n			h.released, h.note = false, nil\n		}\n"),
-				in("ack.hookMachine.releaseOf", "	if h.released && h.epoch == st.epoch {\n", "	if h.released && (h.epoch == st.epoch || PLANTED) {\n")),
+			edits: both(in("ack/agent.hookMachine.advance", "		if !same {\n			h.released, h.note = false, nil\n		}\n", "		if !same && !PLANTED {\n			h.released, h.note = false, nil\n		}\n"),
+				in("ack/agent.hookMachine.releaseOf", "	if h.released && h.epoch == st.epoch {\n", "	if h.released && (h.epoch == st.epoch || PLANTED) {\n")),
 		},
 		{
 			name: "released: a shard is acquired as released again after it has served", mix: apps, caught: "hooks",
-			edits: in("ack.hookMachine.inheritedNote", "	if h.served && h.epoch == epoch {\n", "	if h.served && h.epoch == epoch && !PLANTED {\n"),
+			edits: in("ack/agent.hookMachine.inheritedNote", "	if h.served && h.epoch == epoch {\n", "	if h.served && h.epoch == epoch && !PLANTED {\n"),
 		},
 		{
 			name: "released: the next process acquires as released what the one before has served", mix: again, caught: "hooks",
-			edits: in("ack.hookMachine.inheritedNote", " && epoch > m.firstLeaseEpoch {\n", " && (epoch > m.firstLeaseEpoch || PLANTED) {\n"),
+			edits: in("ack/agent.hookMachine.inheritedNote", " && epoch > m.firstLeaseEpoch {\n", " && (epoch > m.firstLeaseEpoch || PLANTED) {\n"),
 		},
 		{
 			name: "released: what was never acquired is not given back", mix: moves, caught: "hooks",
-			edits: in("ack.hookMachine.releaseOf", "	return Released{Shard: s, From: from, Note: note}, ok\n", "	return Released{Shard: s, From: from, Note: note}, ok && !PLANTED\n"),
+			edits: in("ack/agent.hookMachine.releaseOf", "	return ack.Released{Shard: s, From: from, Note: note}, ok\n", "	return ack.Released{Shard: s, From: from, Note: note}, ok && !PLANTED\n"),
 		},
 		{
 			name: "released: what is given back is given as the owner's own", mix: moves, caught: "hooks",
@@ -52,15 +52,15 @@ func mistakesOfReleases() []mistake {
 		},
 		{
 			name: "released: a node waits without end for a leader to take what it gives up", mix: moves, caught: "hooks|progress",
-			edits: in("ack.hookMachine.sendReleases", "	case now >= m.giveUpAt:\n", "	case now >= m.giveUpAt && !PLANTED:\n"),
+			edits: in("ack/agent.hookMachine.sendReleases", "	case now >= m.giveUpAt:\n", "	case now >= m.giveUpAt && !PLANTED:\n"),
 		},
 		{
 			name: "released: what did not get to the leader is not sent again", mix: moves, caught: "hooks",
-			edits: in("ack.hookMachine.sendReleases", "		m.resendAt = now + resendInterval\n", "		if m.resendAt = now + resendInterval; PLANTED {\n			m.resendAt += time.Hour\n		}\n"),
+			edits: in("ack/agent.hookMachine.sendReleases", "		m.resendAt = now + resendInterval\n", "		if m.resendAt = now + resendInterval; PLANTED {\n			m.resendAt += time.Hour\n		}\n"),
 		},
 		{
 			name: "released: a shard whose release failed passes as released", mix: moves, caught: "hooks",
-			edits: in("ack.hookMachine.handleResult", "		m.callFailed(now, c, r, hs.Shard, h, early)\n", "		m.callFailed(now, c, r, hs.Shard, h, early)\n		h.released = h.released || PLANTED && c.Kind == HookRelease\n"),
+			edits: in("ack/agent.hookMachine.handleResult", "		m.callFailed(now, c, r, hs.Shard, h, early)\n", "		m.callFailed(now, c, r, hs.Shard, h, early)\n		h.released = h.released || PLANTED && c.Kind == HookRelease\n"),
 		},
 	}
 }

@@ -41,7 +41,7 @@ func mistakesOfAbsence() []mistake {
 		},
 		{
 			name: "absence: goodbye is said while requests run, for they have the time of a drain", mix: restarts, caught: "G1",
-			edits: in("ack.Agent.finishStopping", "	if !a.cutAll(CutGoodbye) {\n", "	if !(PLANTED && s.ReturnsWithin > 0) && !a.cutAll(CutGoodbye) {\n"),
+			edits: in("ack/agent.Agent.finishStopping", "	if !a.cutAll(CutGoodbye) {\n", "	if !(PLANTED && s.ReturnsWithin > 0) && !a.cutAll(CutGoodbye) {\n"),
 		},
 		{
 			name: "absence: the word of an operator ends it for one leader alone", mix: aimed("restart 8, remove 6, elect 4, depose 3"), caught: "absence|G4",

@@ -43,7 +43,7 @@ func mistakesOfDoubt() []mistake {
 		},
 		{
 			name: "why 22: who has its lease leaves the others without theirs for a heartbeat", mix: missed, caught: "doubt",
-			edits: in("ack.Agent.Answered", "a.burst < minBurst ||", "!PLANTED && a.burst < minBurst ||"),
+			edits: in("ack/agent.Agent.Answered", "a.burst < minBurst ||", "!PLANTED && a.burst < minBurst ||"),
 		},
 	}
 }

@@ -153,7 +153,7 @@ func mistakesOfBoots() []mistake {
 		},
 		{
 			name: "leases: a node that is told of a higher boot of itself keeps its own", mix: aimed("wipe 4, kill 2"), caught: "progress",
-			edits: in("ack.Agent.bootSuperseded", "a.rebootAbove != 0 || known <= a.holder.Boot() {", "PLANTED || a.rebootAbove != 0 || known <= a.holder.Boot() {"),
+			edits: in("ack/agent.Agent.bootSuperseded", "a.rebootAbove != 0 || known <= a.holder.Boot() {", "PLANTED || a.rebootAbove != 0 || known <= a.holder.Boot() {"),
 		},
 		{
 			name: "leases: evidence found before the election counts after it", mix: aimed("late-evidence 2, elect 2, depose 1").under(ack.TakeoverImmediate), caught: "G1|G4",
@@ -171,7 +171,7 @@ func mistakesOfTerms() []mistake {
 	deposed.astray = 100
 	astray := aimed("old-boot 4, elect 1")
 	astray.astray = 300
-	oldAnswers := in("ack.Holder.Answered", "a.Term < raftTerm", "!PLANTED && a.Term < raftTerm")
+	oldAnswers := in("ack/agent.Holder.Answered", "a.Term < raftTerm", "!PLANTED && a.Term < raftTerm")
 	echoes := aimed("echoes 3, depose 3")
 	echoes.astray = 200
 	newer := aimed("depose 6, elect 2")
@@ -265,9 +265,9 @@ func mistakesOfTerms() []mistake {
 
 // termBeforeEcho makes heartbeats name a term that was read up to four heartbeats before.
 func termBeforeEcho() []edit {
-	return both(in("ack.Agent.sendHeartbeat", "		Term:    a.o.Term(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
-		both(in("ack.Agent", "type Agent struct {\n", "type Agent struct {\n	oldTerm uint64\n	oldAt   time.Duration\n"),
-			in("ack.Agent.bootSuperseded", "func (a *Agent) bootSuperseded(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
+	return both(in("ack/agent.Agent.sendHeartbeat", "		Term:    a.o.Term(),\n", "		Term:    a.plantedTerm(now, PLANTED),\n"),
+		both(in("ack/agent.Agent", "type Agent struct {\n", "type Agent struct {\n	oldTerm uint64\n	oldAt   time.Duration\n"),
+			in("ack/agent.Agent.bootSuperseded", "func (a *Agent) bootSuperseded(", `func (a *Agent) plantedTerm(now time.Duration, on bool) uint64 {
 	if !on {
 		return a.o.Term()
 	}
@@ -331,7 +331,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",
-			edits: in("ack.Follower.StateApplied", "	if last == 0 ||", "	if PLANTED && !s.Open() {\n		return false\n	}\n	if last == 0 ||"),
+			edits: in("ack/agent.Follower.StateApplied", "	if last == 0 ||", "	if PLANTED && !s.Open() {\n		return false\n	}\n	if last == 0 ||"),
 		},
 		{
 			name: "why 14: heard but not acknowledging keeps its lease", mix: held, caught: "progress",
@@ -465,15 +465,15 @@ func mistakesOfTheNode() []mistake {
 		},
 		{
 			name: "why 3: what runs when the lease ends is never cut", mix: silent, caught: "G1",
-			edits: in("ack.Agent.Poll", "	if a.holder.CutDue(now) {\n", "	if a.holder.CutDue(now) && !PLANTED {\n"),
+			edits: in("ack/agent.Agent.Poll", "	if a.holder.CutDue(now) {\n", "	if a.holder.CutDue(now) && !PLANTED {\n"),
 		},
 		{
 			name: "why 11: the lease counts from when its answer came", mix: aimed("noise 4, pause 4, depose 4"), caught: "G1|G2|G4",
-			edits: in("ack.Holder.Answered", "until := s.at + a.Serve", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + a.Serve"),
+			edits: in("ack/agent.Holder.Answered", "until := s.at + a.Serve", "until := max(s.at, now*time.Duration(plantedAs(PLANTED))) + a.Serve"),
 		},
 		{
 			name: "why 11: acknowledged before the drain", mix: moves, caught: "G1",
-			edits: in("ack.Agent.acknowledgeDrained", "	if a.o.Gate.Running(a.follower.MayRun) > 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) > 0 && !PLANTED {\n"),
+			edits: in("ack/agent.Agent.acknowledgeDrained", "	if a.o.Gate.Running(a.follower.MayRun) > 0 {\n", "	if a.o.Gate.Running(a.follower.MayRun) > 0 && !PLANTED {\n"),
 		},
 		{
 			name: "G3, the ancestor: a proposal routes before it is committed", mix: moves, caught: "G1|G3",
@@ -485,13 +485,13 @@ func mistakesOfTheNode() []mistake {
 		},
 		{
 			name: "rule 7: a drain is never cut", mix: mixCalled("slow"), caught: "progress",
-			edits: in("ack.Agent.cutOverdue", "	if !a.follower.CutDue(now) {\n", "	if PLANTED || !a.follower.CutDue(now) {\n"),
+			edits: in("ack/agent.Agent.cutOverdue", "	if !a.follower.CutDue(now) {\n", "	if PLANTED || !a.follower.CutDue(now) {\n"),
 		},
 		{name: "the lease is not looked at again before the first byte", mix: aimed("pause 6, isolate 3"), plant: plantOneCheck, caught: "G1|G10"},
 		{
 			name: "an answer to another boot counts", mix: aimed("late-answers 1"), caught: "G1|G4",
-			edits: both(in("ack.Agent.Answered", "	if ans.Boot != a.holder.Boot() {\n", "	if !PLANTED && ans.Boot != a.holder.Boot() {\n"),
-				in("ack.Holder.Answered", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || ")),
+			edits: both(in("ack/agent.Agent.Answered", "	if ans.Boot != a.holder.Boot() {\n", "	if !PLANTED && ans.Boot != a.holder.Boot() {\n"),
+				in("ack/agent.Holder.Answered", "a.Boot != h.boot || ", "!PLANTED && a.Boot != h.boot || ")),
 		},
 		{name: "membership: a wiped disk votes under the name of the old one", mix: wiped, plant: plantServerIsNode, caught: "G5|Raft"},
 	}

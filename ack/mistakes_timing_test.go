@@ -26,7 +26,7 @@ func mistakesOfTheTiming() []mistake {
 		},
 		{
 			name: "pause: the lease of another leader changes no route", mix: pausing, caught: "G11|progress",
-			edits: in("ack.Agent.publishLease", "	case a.leaseTerm != was && a.stopsTheWorld():", "	case !PLANTED && a.leaseTerm != was && a.stopsTheWorld():"),
+			edits: in("ack/agent.Agent.publishLease", "	case a.leaseTerm != was && a.stopsTheWorld():", "	case !PLANTED && a.leaseTerm != was && a.stopsTheWorld():"),
 		},
 		{
 			name: "timing: a leader grants by what is not committed", mix: retimes("retime-lost 4"), caught: "G1|G2",
@@ -60,7 +60,7 @@ func mistakesOfTheTiming() []mistake {
 		},
 		{
 			name: "timing: a node obeys its flags", mix: retimes("isolate 4, pause 3, one-way 3, deaf 2"), caught: "G1",
-			edits: in("ack.Holder.Answered", "		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease\n", "		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease\n		if PLANTED {\n			h.cutBy = until + DefaultTiming().CutAfter()\n		}\n"),
+			edits: in("ack/agent.Holder.Answered", "		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease\n", "		h.cutBy, h.leaseLength = s.at+a.Cut, a.Lease\n		if PLANTED {\n			h.cutBy = until + ack.DefaultTiming().CutAfter()\n		}\n"),
 		},
 		{
 			name: "rule 8: snapshots forget the timing before", mix: retimes("retime-cut 6, compact 4, kill 4, wipe 2"), caught: "G5",

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/ack/election"
 )
 
@@ -58,6 +59,7 @@ func TestPlanted(t *testing.T) {
 // plantMistake plants the mistake of the given number in each of the packages; zero means none.
 func plantMistake(n int) {
 	ack.Plant(n)
+	agent.Plant(n)
 	election.Plant(n)
 }
 

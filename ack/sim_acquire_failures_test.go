@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -148,13 +149,13 @@ func (w *world) checkReport(p *proc, h ack.Heartbeat) {
 
 // releaseEnded checks the end of a release: under a safe drain, a shard whose release failed
 // does not move.
-func (p *proc) releaseEnded(e ack.ReleaseEnd) {
+func (p *proc) releaseEnded(e agent.ReleaseEnd) {
 	if e.Kept {
 		p.w.cover.keptSafe++
 	}
 	s := p.table
 	d, _ := s.Drop(p.h.id)
-	if e.Result == ack.ReleaseOK || e.Kept || d.InForce || p.closing || e.Why == errApp.Error() || !s.Policy().Terms[p.h.id].Safe {
+	if e.Result == agent.ReleaseOK || e.Kept || d.InForce || p.closing || e.Why == errApp.Error() || !s.Policy().Terms[p.h.id].Safe {
 		return
 	}
 	p.w.fail("safe: %s gives up shard %d, which its app has not released: %s", p.h.id, e.Shard, e.Why)

@@ -5,12 +5,13 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
-// agent is the Agent of a node, and the model of what it controls.
-type agent struct {
-	machine *ack.Agent
+// simAgent is the Agent of a node, and the model of what it controls.
+type simAgent struct {
+	machine *agent.Agent
 	routing ack.Routing
 	table   *ack.State    // what it routes by
 	until   time.Duration // of the lease that is published
@@ -31,7 +32,7 @@ func (p *proc) initAgent() {
 	p.routing = ack.NewRouting(p.h.id, ack.NewState(), 0, p.h.gateway)
 	p.table = p.routing.State()
 	p.looked = true
-	p.machine = ack.NewAgent(ack.AgentOptions{
+	p.machine = agent.New(agent.Options{
 		Node: p.h.id, Server: p.disk.server, Boot: p.disk.boot, Nonce: p.nonce, Pace: p.w.pace, Timing: p.h.flags, Gateway: p.h.gateway, Zone: p.h.zone(), Hooks: p.hookOptions(),
 		Gate: p, Term: func() uint64 { return p.disk.term }, Send: p.send, Raise: p.raise,
 	}, 0)
@@ -67,7 +68,7 @@ func (p *proc) step() {
 func (p *proc) stepAt(now time.Duration) {
 	p.leave()
 	acked := p.machine.Acked()
-	s := p.reportApp(ack.Observation{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Stopping: p.closing, ReturnsWithin: p.back, Weight: p.h.weight, Keys: ack.KeysDigest(p.h.keys)})
+	s := p.reportApp(agent.Observation{State: p.fsm, Unhealthy: p.h.unhealthy, App: p.h.health(), Leaving: p.leaving, Stopping: p.closing, ReturnsWithin: p.back, Weight: p.h.weight, Keys: ack.KeysDigest(p.h.keys)})
 	p.machine.Poll(now, s)
 	p.watchLease(now, s)
 	if p.leased && p.firstLease == 0 {
@@ -126,8 +127,8 @@ func (p *proc) owns(s shardmap.Shard) (shardmap.Epoch, bool) {
 // opens reports whether a shard is served except for a pause of the whole cluster, which may
 // end before the node applies a proposal.
 func (p *proc) opens(o shardEpoch) bool {
-	return p.routing.Route(o.shard).Kind == ack.HeldPaused && slices.ContainsFunc(p.machine.HeldShards(), func(h ack.HeldShardView) bool {
-		return h.Shard == o.shard && h.Epoch == o.epoch && h.Phase == ack.HookServing
+	return p.routing.Route(o.shard).Kind == ack.HeldPaused && slices.ContainsFunc(p.machine.HeldShards(), func(h agent.HeldShardView) bool {
+		return h.Shard == o.shard && h.Epoch == o.epoch && h.Phase == agent.HookServing
 	})
 }
 
@@ -144,7 +145,7 @@ func (p *proc) Running(may func(shardmap.Shard) bool) int {
 }
 
 // Cut ends requests. They may count for some time afterwards.
-func (p *proc) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
+func (p *proc) Cut(why agent.CutReason, may func(shardmap.Shard) bool) {
 	n := 0
 	for _, r := range p.reqs {
 		if !may(r.shard) && !r.cut {
@@ -157,7 +158,7 @@ func (p *proc) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 			p.w.after(d, p, func() { p.finish(r) })
 		}
 	}
-	if why == ack.CutDraining {
+	if why == agent.CutDraining {
 		p.w.cover.cutDrains++
 	}
 	if n > 0 {
@@ -207,20 +208,20 @@ func (p *proc) send(hb ack.Heartbeat) {
 // answer handles an answer of a leader.
 func (p *proc) answer(a ack.Answer) {
 	switch p.machine.Answered(p.clock(), a) {
-	case ack.AnswerIgnored:
+	case agent.AnswerIgnored:
 		return
-	case ack.BootSuperseded:
+	case agent.BootSuperseded:
 		p.w.cover.refusedBoots++
 		p.w.logf("%s is told of boot %d of itself", p.h.id, a.Known)
-	case ack.DiskRolledBack:
+	case agent.DiskRolledBack:
 		p.w.diskRolledBack(p, a)
 		return
-	case ack.DuplicateNode:
+	case agent.DuplicateNode:
 		p.w.cover.refusedDuplicates++
-	case ack.DuplicatePersists:
+	case agent.DuplicatePersists:
 		p.w.cover.refusedDuplicates++
 		p.duplicatePersists()
-	case ack.AnswerCounted:
+	case agent.AnswerCounted:
 		p.answerCounted(a)
 	}
 	p.step()

@@ -3,7 +3,7 @@ package ack_test
 import (
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -30,7 +30,7 @@ func newHookChecks() hookChecks {
 
 // checkCall checks a call that a node sends.
 func (w *world) checkCall(p *proc, c *simCall) {
-	if n := len(c.Shards); n == 0 && c.Kind != ack.HookAcquire || n > ack.MaxHookShards || c.Timeout <= 0 {
+	if n := len(c.Shards); n == 0 && c.Kind != agent.HookAcquire || n > agent.MaxHookShards || c.Timeout <= 0 {
 		w.fail("hooks: a call of %d shards within %v", n, c.Timeout)
 	}
 	if last := w.lastSeq[c.disk]; c.Seq <= last && !p.h.hasCopy() || c.Seq >= 1<<53 {
@@ -51,11 +51,11 @@ func (w *world) checkCall(p *proc, c *simCall) {
 		}
 		mine := m.Owner(hs.Shard) == p.h.id && m.OwnedSince(hs.Shard) == hs.Epoch
 		switch c.Kind {
-		case ack.HookRelease:
+		case agent.HookRelease:
 			w.checkReleaseLeave(p, c, hs, mine)
-		case ack.HookAcquire:
+		case agent.HookAcquire:
 			w.checkAcquireLeave(p, c, hs, mine)
-		case ack.HookLost:
+		case agent.HookLost:
 			if _, runs := p.owns(hs.Shard); runs {
 				w.fail("hooks: %s tells that shard %d is lost, and admits for it", p.h.id, hs.Shard)
 			}
@@ -63,7 +63,7 @@ func (w *world) checkCall(p *proc, c *simCall) {
 	}
 }
 
-func (w *world) checkReleaseLeave(p *proc, c *simCall, hs ack.HookShard, mine bool) {
+func (w *world) checkReleaseLeave(p *proc, c *simCall, hs agent.HookShard, mine bool) {
 	if _, runs := p.owns(hs.Shard); runs {
 		w.fail("hooks: %s releases shard %d and admits for it", p.h.id, hs.Shard)
 	}
@@ -78,7 +78,7 @@ func (w *world) checkReleaseLeave(p *proc, c *simCall, hs ack.HookShard, mine bo
 	}
 }
 
-func (w *world) checkAcquireLeave(p *proc, c *simCall, hs ack.HookShard, mine bool) {
+func (w *world) checkAcquireLeave(p *proc, c *simCall, hs agent.HookShard, mine bool) {
 	if !mine || p.table.Last().Owner(hs.Shard) != p.h.id || p.clock() >= p.until && !c.late {
 		w.fail("hooks: %s acquires shard %d without a lease, or while it moves", p.h.id, hs.Shard)
 	}
@@ -111,14 +111,14 @@ func (w *world) checkSuccession(p *shardmap.Map, s shardmap.Shard) {
 func (w *world) checkBegun(c *simCall) {
 	for _, hs := range c.Shards {
 		switch c.Kind {
-		case ack.HookAcquire:
+		case agent.HookAcquire:
 			w.begun[hs.Shard] = max(w.begun[hs.Shard], hs.Epoch)
 			if c.counts() {
 				w.checkAcquireBegun(c, hs)
 			}
-		case ack.HookRelease:
+		case agent.HookRelease:
 			w.checkBefore(c, hs)
-		case ack.HookLost:
+		case agent.HookLost:
 		}
 	}
 }
@@ -137,7 +137,7 @@ func (c *simCall) epochOf(s shardmap.Shard) shardmap.Epoch {
 func (c *simCall) counts() bool { return !c.cut && !c.ended && !c.p.dead && !c.late }
 
 // checkAcquireBegun is the second half of G1 for an app that loads a shard.
-func (w *world) checkAcquireBegun(c *simCall, hs ack.HookShard) {
+func (w *world) checkAcquireBegun(c *simCall, hs agent.HookShard) {
 	for _, h := range w.hosts {
 		q := h.proc
 		if q == nil || q == c.p || c.p.h.hasCopy() || h.hasCopy() || w.now < c.p.forgedUntil || c.p.excusedByStop() || q.excusedByStop() {
@@ -149,7 +149,7 @@ func (w *world) checkAcquireBegun(c *simCall, hs ack.HookShard) {
 			}
 		}
 		for _, o := range q.sortedCalls() {
-			if e := o.epochOf(hs.Shard); e != 0 && e < hs.Epoch && o.counts() && !o.forged && o.Kind != ack.HookLost {
+			if e := o.epochOf(hs.Shard); e != 0 && e < hs.Epoch && o.counts() && !o.forged && o.Kind != agent.HookLost {
 				w.fail("hooks: %s acquires shard %d of epoch %d while the app of %s is told to %s it", c.p.h.id, hs.Shard, hs.Epoch, h.id, o.Kind)
 			}
 		}
@@ -157,14 +157,14 @@ func (w *world) checkAcquireBegun(c *simCall, hs ack.HookShard) {
 }
 
 // checkDone checks what an app has done for a shard.
-func (w *world) checkDone(c *simCall, hs ack.HookShard) {
-	if c.Kind == ack.HookRelease {
+func (w *world) checkDone(c *simCall, hs agent.HookShard) {
+	if c.Kind == agent.HookRelease {
 		w.checkBefore(c, hs)
 	}
 }
 
 // checkBefore fails if a release continues after the acquire of the next owner has begun.
-func (w *world) checkBefore(c *simCall, hs ack.HookShard) {
+func (w *world) checkBefore(c *simCall, hs agent.HookShard) {
 	if w.begun[hs.Shard] <= hs.Epoch || !c.counts() {
 		return
 	}
@@ -213,7 +213,7 @@ func (w *world) checkLook(p *proc) {
 	w.checkPending(p)
 	for _, c := range p.sortedCalls() {
 		for _, hs := range c.Shards {
-			if c.Kind == ack.HookAcquire && !c.cut && p.table.Last().Owner(hs.Shard) != p.h.id {
+			if c.Kind == agent.HookAcquire && !c.cut && p.table.Last().Owner(hs.Shard) != p.h.id {
 				w.fail("hooks: %s goes on acquiring shard %d, which moves", p.h.id, hs.Shard)
 			}
 		}

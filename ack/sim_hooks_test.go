@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -36,7 +37,7 @@ func newApp(h *host) *simApp {
 
 // simCall is a call on its way to the app, or in it.
 type simCall struct {
-	ack.HookCall
+	agent.HookCall
 	p     *proc
 	disk  string
 	life  int  // of the app that it came to
@@ -88,12 +89,12 @@ type gotShard struct {
 }
 
 // hookOptions returns how the process reaches its app; nil if the app uses no hooks.
-func (p *proc) hookOptions() *ack.HookOptions {
+func (p *proc) hookOptions() *agent.HookOptions {
 	if p.h.app == nil {
 		return nil
 	}
 	p.appSide = appSide{calls: map[uint64]*simCall{}, got: map[shardmap.Shard]gotShard{}, owed: map[shardmap.Shard]shardmap.Epoch{}, released: map[shardmap.Shard]shardmap.Epoch{}, everGot: map[shardEpoch]bool{}, servedSince: map[shardEpoch]time.Duration{}}
-	return &ack.HookOptions{
+	return &agent.HookOptions{
 		App: p, Deliver: p.Deliver, ReleaseTimeout: p.w.releaseTimeout, AcquireTimeout: p.w.acquireTimeout,
 		Ended: p.releaseEnded, StuckAfter: p.w.stuckAfter, Backoff: p.w.backoff,
 	}
@@ -114,7 +115,7 @@ func (p *proc) Busy(s shardmap.Shard) int {
 }
 
 // Call sends a call.
-func (p *proc) Call(hc ack.HookCall) {
+func (p *proc) Call(hc agent.HookCall) {
 	w := p.w
 	c := &simCall{HookCall: hc, p: p, disk: p.disk.server, late: p.lateStep, forged: w.now < p.forgedUntil}
 	w.checkCall(p, c)
@@ -122,7 +123,7 @@ func (p *proc) Call(hc ack.HookCall) {
 	w.cover.calls[hc.Kind.String()]++
 	w.logf("%s calls %s, seq %d: %v", p.h.id, hc.Kind, hc.Seq&0xffff, hc.Shards)
 	for _, hs := range hc.Shards {
-		if hc.Kind == ack.HookAcquire {
+		if hc.Kind == agent.HookAcquire {
 			p.owed[hs.Shard] = hs.Epoch
 			delete(p.released, hs.Shard)
 			continue
@@ -131,7 +132,7 @@ func (p *proc) Call(hc ack.HookCall) {
 		delete(p.owed, hs.Shard)
 	}
 	w.after(w.span(0, time.Millisecond), nil, func() { p.h.app.arrive(c) })
-	w.after(hc.Timeout, p, func() { p.reportResult(c, ack.HookResult{Err: errors.New("no answer in time")}) })
+	w.after(hc.Timeout, p, func() { p.reportResult(c, agent.HookResult{Err: errors.New("no answer in time")}) })
 }
 
 // CutCall closes the connection of a call.
@@ -147,11 +148,11 @@ func (p *proc) CutCall(seq uint64) {
 		d = p.w.span(100*time.Millisecond, time.Second)
 	}
 	c.slow = p.h.slowCut
-	p.w.after(d, p, func() { p.reportResult(c, ack.HookResult{Err: errors.New("cut")}) })
+	p.w.after(d, p, func() { p.reportResult(c, agent.HookResult{Err: errors.New("cut")}) })
 }
 
 // reportResult reports the result of a call to the agent, once.
-func (p *proc) reportResult(c *simCall, r ack.HookResult) {
+func (p *proc) reportResult(c *simCall, r agent.HookResult) {
 	if c.ended || p.dead {
 		return
 	}
@@ -165,7 +166,7 @@ func (p *proc) reportResult(c *simCall, r ack.HookResult) {
 			delete(p.owed, hs.Shard)
 		}
 	}
-	if c.Kind == ack.HookAcquire && r.Err == nil {
+	if c.Kind == agent.HookAcquire && r.Err == nil {
 		for _, hs := range c.Shards {
 			if _, failed := r.Failed[hs.Shard]; !failed {
 				p.got[hs.Shard] = gotShard{hs.Epoch, c.life}
@@ -173,7 +174,7 @@ func (p *proc) reportResult(c *simCall, r ack.HookResult) {
 			}
 		}
 	}
-	if c.Kind == ack.HookRelease && r.Err == nil {
+	if c.Kind == agent.HookRelease && r.Err == nil {
 		for _, hs := range c.Shards {
 			if _, failed := r.Failed[hs.Shard]; !failed && !r.Absent[hs.Shard] {
 				p.released[hs.Shard] = hs.Epoch
@@ -189,13 +190,13 @@ func (a *simApp) arrive(c *simCall) {
 	w := a.h.w
 	if w.now < a.down {
 		w.cover.refusedCalls++
-		a.answer(c, ack.HookResult{Err: errApp, Refused: true})
+		a.answer(c, agent.HookResult{Err: errApp, Refused: true})
 		return
 	}
 	c.life, c.begun = a.life, true
 	w.checkBegun(c)
 	if w.perMille(a.ill.fails) {
-		a.answer(c, ack.HookResult{Err: errApp})
+		a.answer(c, agent.HookResult{Err: errApp})
 		return
 	}
 	d := w.span(0, 2*time.Millisecond)
@@ -216,10 +217,10 @@ func (a *simApp) arrive(c *simCall) {
 func (a *simApp) perform(c *simCall) {
 	w := a.h.w
 	if a.life != c.life {
-		a.answer(c, ack.HookResult{Err: errApp})
+		a.answer(c, agent.HookResult{Err: errApp})
 		return
 	}
-	r := ack.HookResult{Failed: map[shardmap.Shard]string{}, Notes: map[shardmap.Shard][]byte{}, Absent: map[shardmap.Shard]bool{}}
+	r := agent.HookResult{Failed: map[shardmap.Shard]string{}, Notes: map[shardmap.Shard][]byte{}, Absent: map[shardmap.Shard]bool{}}
 	if a.replaced(c.disk) && w.plant != plantAppKeepsNoSeq {
 		r.Err = errApp
 	}
@@ -240,19 +241,19 @@ func (a *simApp) perform(c *simCall) {
 	a.answer(c, r)
 }
 
-func (a *simApp) doShard(c *simCall, hs ack.HookShard, r *ack.HookResult) {
+func (a *simApp) doShard(c *simCall, hs agent.HookShard, r *agent.HookResult) {
 	a.seen[hs.Shard] = c.Seq
 	a.h.w.checkDone(c, hs)
 	switch c.Kind {
-	case ack.HookRelease:
+	case agent.HookRelease:
 		a.release(hs, r)
-	case ack.HookAcquire:
+	case agent.HookAcquire:
 		if !hs.Again && a.held[hs.Shard] == hs.Epoch {
 			a.h.w.fail("hooks: %s is told to acquire shard %d under %d as if it did not hold it", a.h.id, hs.Shard, hs.Epoch)
 		}
 		a.held[hs.Shard] = hs.Epoch
 		delete(a.left, shardEpoch{hs.Shard, hs.Epoch})
-	case ack.HookLost:
+	case agent.HookLost:
 		if a.held[hs.Shard] == hs.Epoch {
 			delete(a.held, hs.Shard)
 		}
@@ -261,7 +262,7 @@ func (a *simApp) doShard(c *simCall, hs ack.HookShard, r *ack.HookResult) {
 
 // release writes a shard back and returns where. It is idempotent. A shard that the app does
 // not hold cannot be released.
-func (a *simApp) release(hs ack.HookShard, r *ack.HookResult) {
+func (a *simApp) release(hs agent.HookShard, r *agent.HookResult) {
 	w, o := a.h.w, shardEpoch{hs.Shard, hs.Epoch}
 	if a.held[hs.Shard] == hs.Epoch {
 		delete(a.held, hs.Shard)
@@ -293,7 +294,7 @@ func (a *simApp) replaced(disk string) bool {
 	return i < len(a.disks)-1
 }
 
-func (a *simApp) answer(c *simCall, r ack.HookResult) {
+func (a *simApp) answer(c *simCall, r agent.HookResult) {
 	w := a.h.w
 	w.after(w.span(0, time.Millisecond), c.p, func() {
 		if !c.cut {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -119,9 +120,9 @@ type proc struct {
 	conns  [simHosts]*proc
 	broken [simHosts]brokenBeats
 
-	agent
+	simAgent
 	appSide
-	watch *ack.AppWatch // nil if the app does not cache
+	watch *agent.AppWatch // nil if the app does not cache
 }
 
 // brokenBeats is a broken heartbeat connection. The nonce of the process is known only if it

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -137,7 +138,7 @@ func (p *proc) noteFor(s shardmap.Shard, epoch shardmap.Epoch) []byte {
 
 // checkTold checks that only the process that gained a shard gets its note, and the first one
 // after a restart in place.
-func (w *world) checkTold(p *proc, hs ack.HookShard) {
+func (w *world) checkTold(p *proc, hs agent.HookShard) {
 	switch k := w.kept[shardEpoch{hs.Shard, hs.Epoch}]; {
 	case p.h.hasCopy() || p.gotAsReleased(hs.Shard, hs.Epoch):
 	case p.isNextProcess(hs.Shard, hs.Epoch):
@@ -149,7 +150,7 @@ func (w *world) checkTold(p *proc, hs ack.HookShard) {
 
 // checkNotTold checks that the process after a restart in place gets the notes of the previous
 // one, even if its log was behind when it got its lease.
-func (w *world) checkNotTold(p *proc, hs ack.HookShard) {
+func (w *world) checkNotTold(p *proc, hs agent.HookShard) {
 	o := shardEpoch{hs.Shard, hs.Epoch}
 	if k, ok := w.kept[o]; ok && !p.h.hasCopy() && !p.everGot[o] && k.server == p.disk.server && k.boot+1 == p.bootNow() {
 		w.fail("hooks: boot %d on %s acquires shard %d of epoch %d as if nobody had released it, and the one before it has", p.bootNow(), p.disk.server, hs.Shard, hs.Epoch)

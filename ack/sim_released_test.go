@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -56,7 +57,7 @@ func (w *world) checkChange(r *simReq) {
 
 // checkExact checks an acquire call that claims that the shard is as its last owner released
 // it.
-func (w *world) checkExact(p *proc, disk string, hs ack.HookShard) {
+func (w *world) checkExact(p *proc, disk string, hs agent.HookShard) {
 	if !hs.Released {
 		if hs.Note != nil {
 			w.fail("hooks: %s acquires shard %d with a note, and not as released", p.h.id, hs.Shard)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -60,7 +61,7 @@ func (p *proc) watchApp() {
 	if p.h.cache == nil || p.h.gateway {
 		return
 	}
-	p.watch = ack.NewAppWatch(p.disk.instance)
+	p.watch = agent.NewAppWatch(p.disk.instance)
 	p.checkApp()
 }
 
@@ -84,7 +85,7 @@ func (p *proc) checkApp() {
 }
 
 // checkedApp handles the result of a check.
-func (p *proc) checkedApp(a ack.Attempt, refused bool, process int, instance string) {
+func (p *proc) checkedApp(a agent.Attempt, refused bool, process int, instance string) {
 	c := p.h.cache
 	if refused {
 		p.watch.Refused(a)
@@ -98,7 +99,7 @@ func (p *proc) checkedApp(a ack.Attempt, refused bool, process int, instance str
 }
 
 // reportApp adds the report about the app to the observation of the node.
-func (p *proc) reportApp(s ack.Observation) ack.Observation {
+func (p *proc) reportApp(s agent.Observation) agent.Observation {
 	if p.watch != nil {
 		s.AfterRestart, s.AppSince = !p.h.cache.any, p.watch.Since()
 	}
@@ -106,7 +107,7 @@ func (p *proc) reportApp(s ack.Observation) ack.Observation {
 }
 
 // watchLease reports a lease to the watch right after it was published.
-func (p *proc) watchLease(now time.Duration, s ack.Observation) {
+func (p *proc) watchLease(now time.Duration, s agent.Observation) {
 	if p.watch != nil {
 		p.watch.Applied(s.State.Committed().Epoch(), p.machine.LeaseRemaining(now) > 0)
 	}
@@ -301,23 +302,23 @@ func mistakesOfReturns() []mistake {
 		},
 		{
 			name: "returns: a new process of the node takes its app for a new one", mix: restarts, caught: "returns",
-			edits: in("ack.NewAppWatch", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, unused: PLANTED}"),
+			edits: in("ack/agent.NewAppWatch", "return &AppWatch{instance: instance}", "return &AppWatch{instance: instance, unused: PLANTED}"),
 		},
 		{
 			name: "returns: an app that has had requests still counts as fresh", mix: restarts, caught: "returns",
-			edits: in("ack.AppWatch.Connected", "	w.unused = false\n", "	w.unused = w.unused && PLANTED\n"),
+			edits: in("ack/agent.AppWatch.Connected", "	w.unused = false\n", "	w.unused = w.unused && PLANTED\n"),
 		},
 		{
 			name: "returns: a refused connection counts after later ones", mix: restarts, caught: "returns",
-			edits: in("ack.AppWatch.Refused", "	fresh := a.connections == w.connections", "	fresh := PLANTED || a.connections == w.connections"),
+			edits: in("ack/agent.AppWatch.Refused", "	fresh := a.connections == w.connections", "	fresh := PLANTED || a.connections == w.connections"),
 		},
 		{
 			name: "returns: an app that names itself has restarted if it refuses connections", mix: caches("app-port 8, leave 4, sick 4, policy 4, kill 2"), caught: "returns",
-			edits: in("ack.AppWatch.Refused", "	if w.instance != \"\" || !w.checked {\n", "	if (w.instance != \"\" || !w.checked) && !PLANTED {\n"),
+			edits: in("ack/agent.AppWatch.Refused", "	if w.instance != \"\" || !w.checked {\n", "	if (w.instance != \"\" || !w.checked) && !PLANTED {\n"),
 		},
 		{
 			name: "returns: another instance counts from the check that sees it", mix: restarts, caught: "returns",
-			edits: in("ack.AppWatch.Checked", "			w.since = max(w.since, w.seenAt)\n", "			w.since = max(w.since, []shardmap.Epoch{w.seenAt, a.committed}[plantedAs(PLANTED)])\n"),
+			edits: in("ack/agent.AppWatch.Checked", "			w.since = max(w.since, w.seenAt)\n", "			w.since = max(w.since, []shardmap.Epoch{w.seenAt, a.committed}[plantedAs(PLANTED)])\n"),
 		},
 		{
 			name: "returns: the map is read after the check", mix: restarts, plant: plantLateCheck, caught: "returns",

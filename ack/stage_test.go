@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
+
+const ms = time.Millisecond
 
 // stageTick is the tick interval of all nodes on a stage.
 const stageTick = 10 * time.Millisecond
@@ -62,7 +65,7 @@ type actor struct {
 	up      bool
 	follows shardmap.NodeID // whom it takes for the leader
 	term    uint64
-	machine *ack.Agent
+	machine *agent.Agent
 	routing ack.Routing
 	leased  bool
 	last    ack.Heartbeat // what was sent last
@@ -144,7 +147,7 @@ func (s *stage) start(ids ...shardmap.NodeID) {
 		a.boot++
 		a.nonce += 100 + uint64(len(id))
 		a.up, a.leased, a.goodbye, a.leaving, a.last = true, false, false, false, ack.Heartbeat{}
-		a.machine = ack.NewAgent(ack.AgentOptions{
+		a.machine = agent.New(agent.Options{
 			Node: id, Server: string(id) + "/d" + a.disk, Boot: a.boot, Nonce: a.nonce, Pace: s.pace, Timing: s.timing, Gateway: a.gateway, Zone: a.zone,
 			Gate: gate{s, a}, Term: func() uint64 { return a.term }, Send: func(hb ack.Heartbeat) { s.send(a, hb) },
 			Raise: func(known uint64) (uint64, bool) { return known + 1, true },
@@ -326,7 +329,7 @@ func (s *stage) act(a *actor) {
 	if a.held {
 		newest = a.machine.State()
 	}
-	a.machine.Poll(s.now, ack.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, ReturnsWithin: a.back, Weight: a.weight, Keys: ack.KeysDigest(a.keys)})
+	a.machine.Poll(s.now, agent.Observation{State: newest, Unhealthy: a.unhealthy, App: a.app, Leaving: a.leaving, Stopping: a.goodbye, ReturnsWithin: a.back, Weight: a.weight, Keys: ack.KeysDigest(a.keys)})
 }
 
 // beat returns the next heartbeat of the node without sending it.
@@ -369,7 +372,7 @@ func (g gate) Running(may func(shardmap.Shard) bool) int {
 	return n
 }
 
-func (g gate) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
+func (g gate) Cut(why agent.CutReason, may func(shardmap.Shard) bool) {
 	for _, s := range slices.Sorted(maps.Keys(g.a.runs)) {
 		if !may(s) {
 			g.s.notef("%s cuts a request of shard %d: %s", g.a.id, s, why)

@@ -3,7 +3,7 @@ package embed
 import (
 	"context"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -55,24 +55,24 @@ type HookAnswer struct {
 }
 
 // hookFunc returns the function that calls the hooks, or nil if there are none.
-func (c Config) hookFunc() func(context.Context, ack.HookCall) ack.HookResult {
+func (c Config) hookFunc() func(context.Context, agent.HookCall) agent.HookResult {
 	if !c.hasHooks() {
 		return nil
 	}
-	return func(ctx context.Context, call ack.HookCall) ack.HookResult {
+	return func(ctx context.Context, call agent.HookCall) agent.HookResult {
 		f := c.Lost
 		switch call.Kind {
-		case ack.HookAcquire:
+		case agent.HookAcquire:
 			f = c.Acquire
-		case ack.HookRelease:
+		case agent.HookRelease:
 			f = c.Release
-		case ack.HookLost:
+		case agent.HookLost:
 		}
 		if f == nil {
-			return ack.HookResult{} // a nil hook does nothing
+			return agent.HookResult{} // a nil hook does nothing
 		}
 		answer, err := f(ctx, convertCall(call))
-		r := ack.HookResult{Err: err, Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
+		r := agent.HookResult{Err: err, Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
 		for s, why := range answer.Failed {
 			r.Failed[shardmap.Shard(s)] = why
 		}
@@ -93,7 +93,7 @@ func (c Config) hookFunc() func(context.Context, ack.HookCall) ack.HookResult {
 func (c Config) hasHooks() bool { return c.Acquire != nil || c.Release != nil || c.Lost != nil }
 
 // convertCall converts a call to the types of this package.
-func convertCall(call ack.HookCall) HookCall {
+func convertCall(call agent.HookCall) HookCall {
 	c := HookCall{Map: uint64(call.Map)}
 	for _, s := range call.Shards {
 		c.Shards = append(c.Shards, HookShard{

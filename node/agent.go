@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/event"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
@@ -15,8 +16,8 @@ import (
 	"shardway/shardmap"
 )
 
-// agent runs the follower side of the lease protocol in one goroutine, run. An ack.Agent makes the
-// decisions. The agent implements its ack.Gate: it opens and closes the router for requests.
+// agent runs the follower side of the lease protocol in one goroutine, run. An agent.Agent makes the
+// decisions. The agent implements its agent.Gate: it opens and closes the router for requests.
 type agent struct {
 	self          shardmap.NodeID
 	clock         clock.Clock
@@ -46,7 +47,7 @@ type agent struct {
 	wake            chan struct{}     // notified to send a heartbeat now
 	beatIfNearlyDue chan struct{}     // notified to send a heartbeat if it is nearly due
 	beatWithVoters  chan struct{}     // notified to send a heartbeat with other voters, see leading.onVoterHeartbeat
-	machine         *ack.Agent
+	machine         *ackagent.Agent
 	hooking         *hooking                         // nil means that the app has no hooks
 	calls           chan func()                      // unbuffered: functions that run calls, until ended is closed
 	ended           chan struct{}                    // closed when run returns
@@ -85,7 +86,7 @@ type agent struct {
 // processPause is a period in which the process did not run, or by which its clock jumped. at is the end.
 type processPause struct{ at, lasted time.Duration }
 
-var _ ack.Gate = (*agent)(nil)
+var _ ackagent.Gate = (*agent)(nil)
 
 // maxEarlyHeartbeat is how much a heartbeat may be early to be sent together with those of other nodes.
 const maxEarlyHeartbeat = 50 * time.Millisecond
@@ -95,7 +96,7 @@ func (a *agent) run(ctx context.Context) {
 	defer a.timer.Stop()
 	defer a.busyTimer.Stop()
 	defer close(a.ended)
-	var results <-chan ack.HookResult
+	var results <-chan ackagent.HookResult
 	var told <-chan struct{}
 	if h := a.hooking; h != nil {
 		h.ctx, results, told = ctx, h.results, h.told
@@ -173,7 +174,7 @@ func (a *agent) beginTurn() time.Duration {
 // poll passes everything that may have changed to the machine, and returns the time until the next
 // call.
 func (a *agent) poll(now time.Duration) (next time.Duration) {
-	s := ack.Observation{
+	s := ackagent.Observation{
 		State: a.newest(), Unready: !a.known(), Unhealthy: !a.healthy(), App: a.app(), Leaving: a.leaving.Load(), Stopping: a.goodbye.Load(), ReturnsWithin: a.returnsWithin, Weight: a.weight, HasRequests: a.router.hadRequests.Swap(false), Keys: a.keysDigest(),
 	}
 	a.appWatch.report(&s)
@@ -286,19 +287,19 @@ func (a *agent) Running(may func(shardmap.Shard) bool) int { return a.router.run
 
 // Cut aborts requests that run at the local app: those of shards for which may returns false, or all
 // requests.
-func (a *agent) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
+func (a *agent) Cut(why ackagent.CutReason, may func(shardmap.Shard) bool) {
 	switch why {
-	case ack.CutDraining:
+	case ackagent.CutDraining:
 		a.givenUp.cuts(may, a.router.running.of)
 		n := a.proxy.CancelShards(func(s shardmap.Shard) bool { return !may(s) }, why.String())
 		a.log.Warn().Uint64("epoch", uint64(a.router.state.Load().Last().Epoch())).Int("requests", n).Msg("requests aborted after drain timeout")
-	case ack.CutLeaseLost:
+	case ackagent.CutLeaseLost:
 		n := a.proxy.CancelUpstream(why.String())
 		a.overdue.cutAt(a.clock.Precise())
 		a.log.Warn().Int("requests", n).Msg("requests aborted, lease not renewed")
-	case ack.CutNewBoot:
+	case ackagent.CutNewBoot:
 		a.proxy.CancelUpstream(why.String())
-	case ack.CutGoodbye:
+	case ackagent.CutGoodbye:
 		a.proxy.CancelForStop(why.String())
 	}
 }
@@ -306,8 +307,8 @@ func (a *agent) Cut(why ack.CutReason, may func(shardmap.Shard) bool) {
 // answer handles a leader's response to a heartbeat.
 func (a *agent) answer(now time.Duration, ans ack.Answer) {
 	switch a.machine.Answered(now, ans) {
-	case ack.AnswerIgnored:
-	case ack.AnswerCounted:
+	case ackagent.AnswerIgnored:
+	case ackagent.AnswerCounted:
 		a.refusalLogged = false
 		a.duplicateAddr.Store(nil)
 		a.lastAnswer.Store(int64(now))
@@ -322,13 +323,13 @@ func (a *agent) answer(now time.Duration, ans ack.Answer) {
 		if current := a.machine.UpToDate(); current && !a.upToDate.Swap(current) {
 			a.changes.CaughtUp(a.router.state.Load())
 		}
-	case ack.BootSuperseded:
+	case ackagent.BootSuperseded:
 		a.log.Warn().Uint64("boot", a.machine.Boot()).Uint64("known", ans.Known).Msg("boot number superseded, using higher one")
-	case ack.DiskRolledBack:
+	case ackagent.DiskRolledBack:
 		a.fail(&staleDiskError{why: rollbackError(ans)})
-	case ack.DuplicateNode:
+	case ackagent.DuplicateNode:
 		a.onDuplicate(ans.Elsewhere)
-	case ack.DuplicatePersists:
+	case ackagent.DuplicatePersists:
 		a.onDuplicate(ans.Elsewhere)
 		select {
 		case a.duplicate <- ans.Elsewhere:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/internal/timingrules"
 	"shardway/node/disk"
 )
@@ -26,7 +27,7 @@ const (
 type appLiveness interface {
 	// Alive makes one call. follows is false if the app has no such hook, refused is true if
 	// nothing listens at its address.
-	Alive(ctx context.Context, call ack.AliveCall) (follows, refused bool, err error)
+	Alive(ctx context.Context, call ackagent.AliveCall) (follows, refused bool, err error)
 	CloseAlive()
 }
 
@@ -98,7 +99,7 @@ func (n *Node) callAlive(ctx context.Context, app appLiveness, after *string, le
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	c := n.router.state.Load().Committed()
-	call := ack.AliveCall{ID: aliveID(), After: *after, Map: c.Epoch(), Held: c.Count(n.self), MayWrite: left}
+	call := ackagent.AliveCall{ID: aliveID(), After: *after, Map: c.Epoch(), Held: c.Count(n.self), MayWrite: left}
 	follows, refused, err := app.Alive(ctx, call)
 	if *after = ""; err == nil && follows {
 		*after = call.ID

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/disk"
 )
@@ -47,13 +48,15 @@ func TestMayWriteEndsBeforeTheNextOwnerMayBegin(t *testing.T) {
 type askedApp struct {
 	answers []error // nil: it answers; the last one stands for all that follow
 	refused bool
-	calls   []ack.AliveCall
+	calls   []ackagent.AliveCall
 }
 
-func (a *askedApp) Do(context.Context, ack.HookCall) ack.HookResult { return ack.HookResult{} }
-func (a *askedApp) CloseAlive()                                     {}
+func (a *askedApp) Do(context.Context, ackagent.HookCall) ackagent.HookResult {
+	return ackagent.HookResult{}
+}
+func (a *askedApp) CloseAlive() {}
 
-func (a *askedApp) Alive(_ context.Context, c ack.AliveCall) (follows, refused bool, err error) {
+func (a *askedApp) Alive(_ context.Context, c ackagent.AliveCall) (follows, refused bool, err error) {
 	err = a.answers[min(len(a.calls), len(a.answers)-1)]
 	a.calls = append(a.calls, c)
 	return err == nil, err != nil && a.refused, err
@@ -120,10 +123,12 @@ type answeringApp struct {
 	calls   int
 }
 
-func (a *answeringApp) Do(context.Context, ack.HookCall) ack.HookResult { return ack.HookResult{} }
-func (a *answeringApp) CloseAlive()                                     {}
+func (a *answeringApp) Do(context.Context, ackagent.HookCall) ackagent.HookResult {
+	return ackagent.HookResult{}
+}
+func (a *answeringApp) CloseAlive() {}
 
-func (a *answeringApp) Alive(context.Context, ack.AliveCall) (follows, refused bool, err error) {
+func (a *answeringApp) Alive(context.Context, ackagent.AliveCall) (follows, refused bool, err error) {
 	a.calls++
 	if a.refused {
 		return false, true, errors.New("refused")

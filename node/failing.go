@@ -8,7 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/internal/logsafe"
 	"shardway/shardmap"
 )
@@ -44,14 +44,14 @@ func (f *acquireFailures) why(s shardmap.Shard) string { return f.all()[s].why }
 
 // update replaces the failures by those in held, if stale is set. It returns the shards whose failure
 // is new in this epoch.
-func (f *acquireFailures) update(held func() []ack.HeldShardView) (newFailures []shardmap.Shard) {
+func (f *acquireFailures) update(held func() []ackagent.HeldShardView) (newFailures []shardmap.Shard) {
 	if !f.stale {
 		return nil
 	}
 	f.stale = false
 	was, now := f.all(), map[shardmap.Shard]acquireFailure{}
 	for _, h := range held() {
-		if h.Phase != ack.HookAcquiring || h.Err == "" {
+		if h.Phase != ackagent.HookAcquiring || h.Err == "" {
 			continue
 		}
 		now[h.Shard] = acquireFailure{h.Epoch, logsafe.OneLine(h.Err)}

@@ -5,19 +5,19 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/shardmap"
 )
 
 // What an app says goes to terminals, logs and clients: bounded, and in one line.
 func TestFailuresOfTheAppAreBounded(t *testing.T) {
 	var f acquireFailures
-	held := []ack.HeldShardView{{Shard: 3, Epoch: 7, Phase: ack.HookAcquiring, Err: "no\x1b[2J way\r\n" + strings.Repeat("é", 1000)}}
+	held := []ackagent.HeldShardView{{Shard: 3, Epoch: 7, Phase: ackagent.HookAcquiring, Err: "no\x1b[2J way\r\n" + strings.Repeat("é", 1000)}}
 	for s := range shardmap.Shard(20) {
-		held = append(held, ack.HeldShardView{Shard: 10 + s, Epoch: 7, Phase: ack.HookAcquiring, Err: "x"})
+		held = append(held, ackagent.HeldShardView{Shard: 10 + s, Epoch: 7, Phase: ackagent.HookAcquiring, Err: "x"})
 	}
 	f.stale = true
-	if fresh := f.update(func() []ack.HeldShardView { return held }); len(fresh) != 21 {
+	if fresh := f.update(func() []ackagent.HeldShardView { return held }); len(fresh) != 21 {
 		t.Errorf("fresh: %v", fresh)
 	}
 	if why := f.why(3); len(why) > 300 || !utf8.ValidString(why) || !strings.HasPrefix(why, "no [2J way") || strings.ContainsAny(why, "\r\n\x1b") {
@@ -33,25 +33,25 @@ func TestFailuresOfTheAppAreBounded(t *testing.T) {
 func TestFailuresOfTheAppAreToldOnce(t *testing.T) {
 	var f acquireFailures
 	for i, step := range []struct {
-		held  []ack.HeldShardView
+		held  []ackagent.HeldShardView
 		fresh int
 		why   string
 	}{
-		{[]ack.HeldShardView{{Shard: 1, Epoch: 7, Phase: ack.HookAcquiring}}, 0, ""},
-		{[]ack.HeldShardView{{Shard: 1, Epoch: 7, Phase: ack.HookAcquiring, Err: "a"}}, 1, "a"},
-		{[]ack.HeldShardView{{Shard: 1, Epoch: 7, Phase: ack.HookAcquiring, Err: "b"}}, 0, "b"},
-		{[]ack.HeldShardView{{Shard: 1, Epoch: 7, Phase: ack.HookServing}}, 0, ""},
-		{[]ack.HeldShardView{{Shard: 1, Epoch: 7, Phase: ack.HookReleasing, Err: "c"}}, 0, ""},
+		{[]ackagent.HeldShardView{{Shard: 1, Epoch: 7, Phase: ackagent.HookAcquiring}}, 0, ""},
+		{[]ackagent.HeldShardView{{Shard: 1, Epoch: 7, Phase: ackagent.HookAcquiring, Err: "a"}}, 1, "a"},
+		{[]ackagent.HeldShardView{{Shard: 1, Epoch: 7, Phase: ackagent.HookAcquiring, Err: "b"}}, 0, "b"},
+		{[]ackagent.HeldShardView{{Shard: 1, Epoch: 7, Phase: ackagent.HookServing}}, 0, ""},
+		{[]ackagent.HeldShardView{{Shard: 1, Epoch: 7, Phase: ackagent.HookReleasing, Err: "c"}}, 0, ""},
 		{nil, 0, ""},
-		{[]ack.HeldShardView{{Shard: 1, Epoch: 9, Phase: ack.HookAcquiring, Err: "a"}}, 1, "a"},
+		{[]ackagent.HeldShardView{{Shard: 1, Epoch: 9, Phase: ackagent.HookAcquiring, Err: "a"}}, 1, "a"},
 	} {
 		f.stale = true
-		fresh := f.update(func() []ack.HeldShardView { return step.held })
+		fresh := f.update(func() []ackagent.HeldShardView { return step.held })
 		if shards, why := f.named(); len(fresh) != step.fresh || f.why(1) != step.why || why != step.why || (shards == "") != (step.why == "") {
 			t.Errorf("step %d: fresh %v, why %q, named %q, %q", i, fresh, f.why(1), shards, why)
 		}
 	}
-	if f.update(func() []ack.HeldShardView { t.Error("asked though nothing is new"); return nil }) != nil {
+	if f.update(func() []ackagent.HeldShardView { t.Error("asked though nothing is new"); return nil }) != nil {
 		t.Error("something is new")
 	}
 }

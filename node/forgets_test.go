@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -33,7 +33,7 @@ func TestAppOfWhoIsGoneForAMomentForgetsNothing(t *testing.T) {
 					w.untilSettled("a", "b", "c")
 					w.untilVoters(3)
 					w.until("every shard is served", w.allServed)
-					before, acquired, released, dropped := w.committed(), l.count(ack.HookAcquire), l.count(ack.HookRelease), false
+					before, acquired, released, dropped := w.committed(), l.count(agent.HookAcquire), l.count(agent.HookRelease), false
 					for _, d := range []int{550, 700, 900, 1200, 1600, 2000} {
 						p := w.follower()
 						if leads {
@@ -46,12 +46,12 @@ func TestAppOfWhoIsGoneForAMomentForgetsNothing(t *testing.T) {
 							dropped = dropped || p.node.State().Dropped(shardmap.NodeID(p.name))
 							return w.settled("a", "b", "c") && w.allServed()
 						})
-						if n := l.count(ack.HookLost); n > 0 {
+						if n := l.count(agent.HookLost); n > 0 {
 							w.t.Fatalf("after %d ms %d shards are lost that nobody has taken", d, n)
 						}
 						time.Sleep(5 * time.Second)
 					}
-					if again, given := l.count(ack.HookAcquire)-acquired, l.count(ack.HookRelease)-released; again != given {
+					if again, given := l.count(agent.HookAcquire)-acquired, l.count(agent.HookRelease)-released; again != given {
 						w.t.Errorf("%d shards were acquired anew, %d released", again, given)
 					}
 					if moves := shardmap.Diff(before, w.committed()); len(moves) > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/internal/pollctx"
 	"shardway/shardmap"
 )
@@ -19,7 +20,7 @@ import (
 // its connection is closed. ctx ends after the call's Timeout, or earlier when the call is aborted. The
 // Seq of the result need not be set. Do is called from several goroutines at the same time.
 type Hooks interface {
-	Do(ctx context.Context, call ack.HookCall) ack.HookResult
+	Do(ctx context.Context, call ackagent.HookCall) ackagent.HookResult
 }
 
 // maxWarned is the largest number of failed releases that are logged for one map change, and of refused
@@ -40,7 +41,7 @@ type hooking struct {
 	failed   func() // called from any goroutine when an acquire call has failed; nil means no call
 	calls    sync.WaitGroup
 	// results receives the results of calls. A sender stops waiting when ctx ends.
-	results chan ack.HookResult
+	results chan ackagent.HookResult
 	// given contains the newest release notes for the leader; cap 1.
 	given chan ack.Releases
 	over  overs         // the exceeded notes that were logged last
@@ -58,12 +59,12 @@ type warned struct {
 	calls  int
 }
 
-var _ ack.App = (*hooking)(nil)
+var _ ackagent.App = (*hooking)(nil)
 
 func newHooking(h Hooks, running *inflight, log zerolog.Logger) *hooking {
 	k := &hooking{
 		hooks: h, running: running, outlived: never, log: log, given: make(chan ack.Releases, 1), ctx: context.Background(), under: map[uint64]context.CancelFunc{},
-		results: make(chan ack.HookResult), told: make(chan struct{}, 1),
+		results: make(chan ackagent.HookResult), told: make(chan struct{}, 1),
 	}
 	k.mu.notAcquired = map[shardmap.Shard]shardmap.Epoch{}
 	return k
@@ -73,11 +74,11 @@ func newHooking(h Hooks, running *inflight, log zerolog.Logger) *hooking {
 func never() bool { return false }
 
 // Call starts a call. Its result follows on results.
-func (h *hooking) Call(c ack.HookCall) {
+func (h *hooking) Call(c ackagent.HookCall) {
 	timed, cancel := context.WithTimeout(h.ctx, c.Timeout)
 	h.under[c.Seq] = cancel
 	over := h.outlived
-	if c.Kind == ack.HookLost {
+	if c.Kind == ackagent.HookLost {
 		over = never // the hook only reports that the state is lost, and writes nothing
 	}
 	ctx, stop := pollctx.Context(timed, over)
@@ -89,7 +90,7 @@ func (h *hooking) Call(c ack.HookCall) {
 		r.Seq = c.Seq
 		cut := errors.Is(timed.Err(), context.Canceled) // the call was aborted because it is no longer needed
 		h.warn(&c, &r, cut)
-		if h.failed != nil && c.Kind == ack.HookAcquire && !cut && (r.Err != nil || len(r.Failed) > 0) {
+		if h.failed != nil && c.Kind == ackagent.HookAcquire && !cut && (r.Err != nil || len(r.Failed) > 0) {
 			h.failed()
 		}
 		select {
@@ -101,8 +102,8 @@ func (h *hooking) Call(c ack.HookCall) {
 
 // warn logs a release that failed for all or some of its shards. It logs up to maxWarned failures of one
 // map change, because a failed release is retried repeatedly.
-func (h *hooking) warn(c *ack.HookCall, r *ack.HookResult, cut bool) {
-	if c.Kind != ack.HookRelease || cut || r.Err == nil && len(r.Failed) == 0 {
+func (h *hooking) warn(c *ackagent.HookCall, r *ackagent.HookResult, cut bool) {
+	if c.Kind != ackagent.HookRelease || cut || r.Err == nil && len(r.Failed) == 0 {
 		return
 	}
 	failed := slices.Sorted(maps.Keys(r.Failed))

@@ -11,27 +11,27 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/shardmap"
 )
 
 // doing is an app that answers a call as it likes.
-type doing func(context.Context, ack.HookCall) ack.HookResult
+type doing func(context.Context, ackagent.HookCall) ackagent.HookResult
 
-func (d doing) Do(ctx context.Context, c ack.HookCall) ack.HookResult { return d(ctx, c) }
+func (d doing) Do(ctx context.Context, c ackagent.HookCall) ackagent.HookResult { return d(ctx, c) }
 
 // A call has as long as it says, and ends at once when it is cut. It is counted until the
 // agent has what came of it, under the number that it was made under.
 func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 	for cut, want := range map[time.Duration]time.Duration{0: 4 * time.Second, time.Second: time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHooking(doing(func(ctx context.Context, _ ack.HookCall) ack.HookResult {
+			h := newHooking(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 				<-ctx.Done()
-				return ack.HookResult{Seq: 1, Err: ctx.Err()}
+				return ackagent.HookResult{Seq: 1, Err: ctx.Err()}
 			}), newInflight(4), zerolog.Nop())
 			h.ctx = t.Context()
 			began := time.Now()
-			h.Call(ack.HookCall{Kind: ack.HookAcquire, Seq: 7, Timeout: 4 * time.Second})
+			h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: 4 * time.Second})
 			h.CutCall(8) // another one
 			if h.count() != 1 {
 				t.Errorf("%d calls are under way, want 1", h.count())
@@ -58,13 +58,13 @@ func TestCallEndsInTimeOrWhenItIsCut(t *testing.T) {
 func TestCallThatIsCutIsNotCounted(t *testing.T) {
 	for cut, want := range map[bool]int{true: 0, false: 1} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHooking(doing(func(ctx context.Context, _ ack.HookCall) ack.HookResult {
+			h := newHooking(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 				<-ctx.Done()
-				return ack.HookResult{Err: ctx.Err()}
+				return ackagent.HookResult{Err: ctx.Err()}
 			}), newInflight(4), zerolog.Nop())
 			failed := 0
 			h.ctx, h.failed = t.Context(), func() { failed++ }
-			h.Call(ack.HookCall{Kind: ack.HookAcquire, Seq: 7, Timeout: time.Second})
+			h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Second})
 			if cut {
 				h.CutCall(7)
 			}
@@ -81,9 +81,9 @@ func TestCallThatIsCutIsNotCounted(t *testing.T) {
 func TestCallEndsWithTheRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		h := newHooking(doing(func(context.Context, ack.HookCall) ack.HookResult { return ack.HookResult{} }), newInflight(4), zerolog.Nop())
+		h := newHooking(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return ackagent.HookResult{} }), newInflight(4), zerolog.Nop())
 		h.ctx = ctx
-		h.Call(ack.HookCall{Kind: ack.HookAcquire, Seq: 7, Timeout: time.Hour})
+		h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Hour})
 		synctest.Wait()
 		cancel()
 		began := time.Now()
@@ -103,29 +103,29 @@ func TestCallEndsWithTheRun(t *testing.T) {
 func TestFailedHookCallIsReportedByItsKind(t *testing.T) {
 	some := map[shardmap.Shard]string{1: "no", 3: "not this one"}
 	for name, tc := range map[string]struct {
-		kind         ack.HookKind
-		r            ack.HookResult
+		kind         ackagent.HookKind
+		r            ackagent.HookResult
 		calls        int
 		failed       int
 		single, more int // lines
 	}{
-		"acquired":                 {ack.HookAcquire, ack.HookResult{}, 1, 0, 0, 0},
-		"acquired in part":         {ack.HookAcquire, ack.HookResult{Failed: some}, 1, 1, 0, 0},
-		"not acquired":             {ack.HookAcquire, ack.HookResult{Err: errors.New("no")}, 1, 1, 0, 0},
-		"released":                 {ack.HookRelease, ack.HookResult{}, 1, 0, 0, 0},
-		"released in part":         {ack.HookRelease, ack.HookResult{Failed: some}, 1, 0, 1, 0},
-		"not released":             {ack.HookRelease, ack.HookResult{Err: errors.New("no")}, 2, 0, 2, 0},
-		"not released, many times": {ack.HookRelease, ack.HookResult{Err: errors.New("no")}, 3 * maxWarned, 0, maxWarned, 1},
-		"lost in part":             {ack.HookLost, ack.HookResult{Failed: some}, 1, 0, 0, 0},
+		"acquired":                 {ackagent.HookAcquire, ackagent.HookResult{}, 1, 0, 0, 0},
+		"acquired in part":         {ackagent.HookAcquire, ackagent.HookResult{Failed: some}, 1, 1, 0, 0},
+		"not acquired":             {ackagent.HookAcquire, ackagent.HookResult{Err: errors.New("no")}, 1, 1, 0, 0},
+		"released":                 {ackagent.HookRelease, ackagent.HookResult{}, 1, 0, 0, 0},
+		"released in part":         {ackagent.HookRelease, ackagent.HookResult{Failed: some}, 1, 0, 1, 0},
+		"not released":             {ackagent.HookRelease, ackagent.HookResult{Err: errors.New("no")}, 2, 0, 2, 0},
+		"not released, many times": {ackagent.HookRelease, ackagent.HookResult{Err: errors.New("no")}, 3 * maxWarned, 0, maxWarned, 1},
+		"lost in part":             {ackagent.HookLost, ackagent.HookResult{Failed: some}, 1, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var log bytes.Buffer
 				failed := 0
-				h := newHooking(doing(func(context.Context, ack.HookCall) ack.HookResult { return tc.r }), newInflight(4), zerolog.New(&log))
+				h := newHooking(doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return tc.r }), newInflight(4), zerolog.New(&log))
 				h.ctx, h.failed = t.Context(), func() { failed++ }
 				for range tc.calls {
-					h.Call(ack.HookCall{Kind: tc.kind, Seq: 7, Timeout: time.Second, Shards: []ack.HookShard{{Shard: 1}}})
+					h.Call(ackagent.HookCall{Kind: tc.kind, Seq: 7, Timeout: time.Second, Shards: []ackagent.HookShard{{Shard: 1}}})
 					<-h.results
 				}
 				h.calls.Wait()
@@ -200,7 +200,7 @@ func TestEndOfWhatRunsIsToldToWhoeverWaits(t *testing.T) {
 
 // Only an app that has hooks takes time to release.
 func TestReleasesTakeTimeWhereThereAreHooks(t *testing.T) {
-	h := doing(func(context.Context, ack.HookCall) ack.HookResult { return ack.HookResult{} })
+	h := doing(func(context.Context, ackagent.HookCall) ackagent.HookResult { return ackagent.HookResult{} })
 	for want, o := range map[time.Duration]Options{
 		4 * time.Second: {Hooks: h, ReleaseTimeout: 4 * time.Second},
 		0:               {Hooks: h, ReleaseTimeout: 4 * time.Second, Gateway: true},

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -19,16 +19,16 @@ import (
 type ledger struct {
 	mu    sync.Mutex
 	held  map[shardmap.Shard]string // the app that has a shard
-	told  map[ack.HookKind]int
+	told  map[agent.HookKind]int
 	again int
 	wrong []error
 }
 
 func newLedger() *ledger {
-	return &ledger{held: map[shardmap.Shard]string{}, told: map[ack.HookKind]int{}}
+	return &ledger{held: map[shardmap.Shard]string{}, told: map[agent.HookKind]int{}}
 }
 
-func (l *ledger) count(k ack.HookKind) int {
+func (l *ledger) count(k agent.HookKind) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.told[k]
@@ -58,26 +58,26 @@ type appOf struct {
 	l    *ledger
 	node string
 	// ill is what its calls come to, if not nil.
-	ill func(ctx context.Context, c ack.HookCall) error
+	ill func(ctx context.Context, c agent.HookCall) error
 }
 
-func (a appOf) Do(ctx context.Context, c ack.HookCall) ack.HookResult {
+func (a appOf) Do(ctx context.Context, c agent.HookCall) agent.HookResult {
 	if a.ill != nil {
 		if err := a.ill(ctx, c); err != nil {
-			return ack.HookResult{Err: err}
+			return agent.HookResult{Err: err}
 		}
 	}
 	select {
 	case <-time.After(20 * time.Millisecond):
 	case <-ctx.Done():
-		return ack.HookResult{Err: ctx.Err()}
+		return agent.HookResult{Err: ctx.Err()}
 	}
 	a.l.mu.Lock()
 	defer a.l.mu.Unlock()
 	for _, s := range c.Shards {
 		a.l.told[c.Kind]++
 		switch c.Kind {
-		case ack.HookAcquire:
+		case agent.HookAcquire:
 			if who := a.l.held[s.Shard]; who != "" && who != a.node {
 				a.l.wrong = append(a.l.wrong, fmt.Errorf("%s acquires shard %d, which %s holds", a.node, s.Shard, who))
 			}
@@ -85,17 +85,17 @@ func (a appOf) Do(ctx context.Context, c ack.HookCall) ack.HookResult {
 			if s.Again {
 				a.l.again++
 			}
-		case ack.HookRelease, ack.HookLost:
+		case agent.HookRelease, agent.HookLost:
 			if a.l.held[s.Shard] == a.node {
 				delete(a.l.held, s.Shard)
 			}
 		}
 	}
-	return ack.HookResult{}
+	return agent.HookResult{}
 }
 
 // hooked gives every node an app that says what it does to l.
-func (w *world) hooked(l *ledger, ill func(node string) func(context.Context, ack.HookCall) error) {
+func (w *world) hooked(l *ledger, ill func(node string) func(context.Context, agent.HookCall) error) {
 	w.tune = func(o *node.Options) {
 		a := appOf{l: l, node: o.Dir.Node()}
 		if ill != nil {
@@ -157,15 +157,15 @@ func TestShardsAreReleasedBeforeTheyAreAcquired(t *testing.T) {
 		}
 		w.untilSettled("a", "b", "c")
 		w.until("every shard is served", w.allServed)
-		if n := l.count(ack.HookRelease); n == 0 || l.count(ack.HookLost) > 0 {
-			t.Errorf("%d shards released, %d lost: want each that moved released", n, l.count(ack.HookLost))
+		if n := l.count(agent.HookRelease); n == 0 || l.count(agent.HookLost) > 0 {
+			t.Errorf("%d shards released, %d lost: want each that moved released", n, l.count(agent.HookLost))
 		}
-		before := l.count(ack.HookRelease)
+		before := l.count(agent.HookRelease)
 		w.all["c"].terminate()
 		w.untilSettled("a", "b")
 		w.until("every shard is served", w.allServed)
-		if n := l.count(ack.HookRelease) - before; n != shards/3 || l.count(ack.HookLost) > 0 {
-			t.Errorf("c has released %d shards and %d were lost, want %d and 0", n, l.count(ack.HookLost), shards/3)
+		if n := l.count(agent.HookRelease) - before; n != shards/3 || l.count(agent.HookLost) > 0 {
+			t.Errorf("c has released %d shards and %d were lost, want %d and 0", n, l.count(agent.HookLost), shards/3)
 		}
 		told := 0
 		for _, s := range w.all["a"].node.Shards().Shards {
@@ -184,12 +184,12 @@ func TestShardsAreReleasedBeforeTheyAreAcquired(t *testing.T) {
 func TestReleaseThatFailsDoesNotStopTheMap(t *testing.T) {
 	bubble(t, func(w *world) {
 		l := newLedger()
-		w.hooked(l, func(name string) func(context.Context, ack.HookCall) error {
-			return func(ctx context.Context, c ack.HookCall) error {
+		w.hooked(l, func(name string) func(context.Context, agent.HookCall) error {
+			return func(ctx context.Context, c agent.HookCall) error {
 				switch {
-				case c.Kind == ack.HookLost: // whoever takes the shard writes to the ledger what it finds
+				case c.Kind == agent.HookLost: // whoever takes the shard writes to the ledger what it finds
 					return nil
-				case c.Kind != ack.HookRelease:
+				case c.Kind != agent.HookRelease:
 					return nil
 				case name == "a":
 					<-ctx.Done()
@@ -203,7 +203,7 @@ func TestReleaseThatFailsDoesNotStopTheMap(t *testing.T) {
 		}
 		w.untilSettled("a", "b", "c")
 		w.until("every shard is served", w.allServed)
-		if n := l.count(ack.HookRelease); n > 0 {
+		if n := l.count(agent.HookRelease); n > 0 {
 			t.Errorf("%d shards released, want 0", n)
 		}
 		for _, p := range w.running() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/node/gossip"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -180,7 +181,7 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
 // heardOf adds the leader's view of a node.
 func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
 	x.Here = v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
-	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ack.NotReleasedFor { // also a node that has stopped
+	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ackagent.NotReleasedFor { // also a node that has stopped
 		x.NotReleased = int(v.Heartbeat.NotReleased)
 	}
 	if !x.Here {

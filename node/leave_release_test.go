@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -22,9 +22,9 @@ func TestAppReleasesWhatItsNodeKeepsAsItStops(t *testing.T) {
 				t.Parallel()
 				bubble(t, func(w *world) {
 					l := newLedger()
-					w.hooked(l, func(string) func(context.Context, ack.HookCall) error {
-						return func(ctx context.Context, c ack.HookCall) error {
-							if c.Kind != ack.HookRelease {
+					w.hooked(l, func(string) func(context.Context, agent.HookCall) error {
+						return func(ctx context.Context, c agent.HookCall) error {
+							if c.Kind != agent.HookRelease {
 								return nil
 							}
 							select {
@@ -46,14 +46,14 @@ func TestAppReleasesWhatItsNodeKeepsAsItStops(t *testing.T) {
 							w.occupied(p)
 						}
 					}
-					before, began := l.count(ack.HookRelease), time.Now()
+					before, began := l.count(agent.HookRelease), time.Now()
 					for _, p := range w.running() {
 						p.stop()
 					}
 					for _, name := range names {
 						<-w.all[name].done
 					}
-					if n := l.count(ack.HookRelease) - before; n != shards {
+					if n := l.count(agent.HookRelease) - before; n != shards {
 						t.Errorf("%d shards released, want %d", n, shards)
 					}
 					if took := time.Since(began); took > 31*time.Second {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/event"
 	"shardway/node/gossip"
 )
@@ -65,7 +65,7 @@ func newMetrics() *metrics {
 	for _, cause := range []string{causeEvidence, causeMissed} {
 		m.campaigns.WithLabelValues(cause)
 	}
-	for _, result := range []ack.ReleaseResult{ack.ReleaseOK, ack.ReleaseFailed, ack.ReleaseLate} {
+	for _, result := range []ackagent.ReleaseResult{ackagent.ReleaseOK, ackagent.ReleaseFailed, ackagent.ReleaseLate} {
 		m.releases.WithLabelValues(result.String())
 	}
 	for _, stage := range []string{stageIdle, stageFinished, stageAborted} {

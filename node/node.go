@@ -16,6 +16,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/endpoints"
@@ -269,15 +270,15 @@ func (n *Node) newAgent() {
 		leader: func() string { return n.raft.Leader() }, deliverOwn: n.deliverOwnHeartbeat, answers: a.answers, onConnClosed: n.suspects.broke, triggerHeartbeat: func() { notify(a.wake) },
 		pending: make(chan ack.Heartbeat, 1),
 	}
-	var hooks *ack.HookOptions
+	var hooks *ackagent.HookOptions
 	if n.o.Hooks != nil && !n.o.Gateway {
 		a.hooking = newHooking(n.o.Hooks, n.router.running, n.log)
 		a.hooking.failed, a.hooking.outlived = n.metrics.unacquired.Inc, n.router.abortOverdue
 		n.router.notAcquired = a.hooking.tell
-		hooks = &ack.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, Ended: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
+		hooks = &ackagent.HookOptions{App: a.hooking, Deliver: a.hooking.deliver, Ended: a.released, ReleaseTimeout: n.o.ReleaseTimeout, AcquireTimeout: n.o.AcquireTimeout}
 	}
 	a.transmit = n.link.send
-	a.machine = ack.NewAgent(ack.AgentOptions{
+	a.machine = ackagent.New(ackagent.Options{
 		Node: n.self, Server: n.server, Boot: n.o.Dir.Boot(), Nonce: n.nonce, Pace: n.o.Pace, Timing: n.o.Timing,
 		Gateway: n.o.Gateway, Zone: n.o.Zone, Hooks: hooks,
 		Gate: a, Term: func() uint64 { return n.raft.Term() }, Send: a.send, Raise: n.raise,

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
 	"shardway/peer"
@@ -32,7 +33,7 @@ func TestHeartbeatReadsItsEchoBeforeTheTerm(t *testing.T) {
 	}
 	a.proxy = proxy.New(proxy.Options{Cluster: a.router, Queue: queue.New(queue.Options{})})
 	term, sent, late := uint64(4), ack.Heartbeat{}, false
-	a.machine = ack.NewAgent(ack.AgentOptions{
+	a.machine = ackagent.New(ackagent.Options{
 		Node: "a", Server: "a/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: a,
 		Term: func() uint64 {
 			if late {

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
 	"shardway/proxy"
@@ -27,7 +28,7 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 		self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: newRouter("a", 4, clock, nil),
 		newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 	}
-	a.machine = ack.NewAgent(ack.AgentOptions{
+	a.machine = ackagent.New(ackagent.Options{
 		Node: "a", Boot: 1, Pace: ack.DefaultPace(), Timing: timing,
 		Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
 	}, clock.Precise())
@@ -78,14 +79,14 @@ func TestClockTellsWhatTheAgentHasYetToCut(t *testing.T) {
 func TestCallsAskTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		over, goes := false, make(chan struct{})
-		h := newHooking(doing(func(ctx context.Context, _ ack.HookCall) ack.HookResult {
+		h := newHooking(doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
 			<-goes
-			return ack.HookResult{Err: ctx.Err()}
+			return ackagent.HookResult{Err: ctx.Err()}
 		}), newInflight(4), zerolog.Nop())
 		h.ctx, h.outlived = t.Context(), func() bool { return over }
 		again := func() { over = true }
-		call := func(kind ack.HookKind, before func()) error {
-			h.Call(ack.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
+		call := func(kind ackagent.HookKind, before func()) error {
+			h.Call(ackagent.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
 			synctest.Wait()
 			before()
 			goes <- struct{}{}
@@ -93,17 +94,17 @@ func TestCallsAskTheClock(t *testing.T) {
 			h.ended(r.Seq)
 			return r.Err
 		}
-		if err := call(ack.HookRelease, func() {}); err != nil {
+		if err := call(ackagent.HookRelease, func() {}); err != nil {
 			t.Errorf("under a lease: %v", err)
 		}
-		if err := call(ack.HookRelease, again); err == nil {
+		if err := call(ackagent.HookRelease, again); err == nil {
 			t.Error("what was shared out since may be written")
 		}
-		for _, kind := range []ack.HookKind{ack.HookRelease, ack.HookAcquire} {
+		for _, kind := range []ackagent.HookKind{ackagent.HookRelease, ackagent.HookAcquire} {
 			if err := call(kind, again); err == nil {
 				t.Errorf("%v begun after that is not told", kind)
 			}
-			h.Call(ack.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
+			h.Call(ackagent.HookCall{Kind: kind, Seq: 7, Timeout: 4 * time.Second})
 			over = false // a lease
 			synctest.Wait()
 			again()
@@ -113,7 +114,7 @@ func TestCallsAskTheClock(t *testing.T) {
 			}
 			h.ended(7)
 		}
-		if err := call(ack.HookLost, func() {}); err != nil {
+		if err := call(ackagent.HookLost, func() {}); err != nil {
 			t.Errorf("of what is lost: %v", err)
 		}
 		h.calls.Wait()
@@ -124,7 +125,9 @@ func TestCallsAskTheClock(t *testing.T) {
 func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
 	o, now := ofCluster(t, "5b0c0d4f7a9e1c33").o, new(clock.Manual)
 	now.Advance(time.Hour)
-	o.Clock, o.Hooks = now, doing(func(ctx context.Context, _ ack.HookCall) ack.HookResult { return ack.HookResult{Err: ctx.Err()} })
+	o.Clock, o.Hooks = now, doing(func(ctx context.Context, _ ackagent.HookCall) ackagent.HookResult {
+		return ackagent.HookResult{Err: ctx.Err()}
+	})
 	n, err := New(o)
 	if err != nil {
 		t.Fatal(err)
@@ -135,7 +138,7 @@ func TestNodeGivesCallsAndRequestsTheClock(t *testing.T) {
 		over  bool
 	}{{time.Hour + 1, false}, {time.Hour, true}} {
 		n.router.abortAt.Store(int64(c.cutBy))
-		h.Call(ack.HookCall{Kind: ack.HookAcquire, Seq: 7, Timeout: time.Minute})
+		h.Call(ackagent.HookCall{Kind: ackagent.HookAcquire, Seq: 7, Timeout: time.Minute})
 		if r := <-h.results; (r.Err != nil) != c.over {
 			t.Errorf("to be cut in %v: a call is told %v", c.cutBy-time.Hour, r.Err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -84,17 +84,17 @@ func TestHandlerOutlivesNoFailedNode(t *testing.T) {
 // nobody can end a function. Now the process ends.
 func TestHookOutlivesNoStop(t *testing.T) {
 	for _, fails := range []bool{false, true} {
-		for _, kind := range []ack.HookKind{ack.HookAcquire, ack.HookRelease} {
+		for _, kind := range []agent.HookKind{agent.HookAcquire, agent.HookRelease} {
 			t.Run(fmt.Sprintf("%s/fails=%v", kind, fails), func(t *testing.T) { bubble(t, func(w *world) { w.outlastedBy(kind, fails) }) })
 		}
 	}
 }
 
-func (w *world) outlastedBy(kind ack.HookKind, fails bool) {
+func (w *world) outlastedBy(kind agent.HookKind, fails bool) {
 	over, returns := make(chan error, 1), make(chan struct{})
 	var called atomic.Bool
-	w.hooked(newLedger(), func(string) func(context.Context, ack.HookCall) error {
-		return func(_ context.Context, c ack.HookCall) error {
+	w.hooked(newLedger(), func(string) func(context.Context, agent.HookCall) error {
+		return func(_ context.Context, c agent.HookCall) error {
 			if c.Kind == kind {
 				called.Store(true)
 				<-returns
@@ -113,7 +113,7 @@ func (w *world) outlastedBy(kind ack.HookKind, fails bool) {
 		}
 	}
 	w.start("a")
-	if kind == ack.HookAcquire {
+	if kind == agent.HookAcquire {
 		w.until("its app is told to acquire", called.Load)
 	} else {
 		w.untilSettled("a")
@@ -125,7 +125,7 @@ func (w *world) outlastedBy(kind ack.HookKind, fails bool) {
 		w.start("b") // which makes it write
 	}
 	p.stop()
-	if kind == ack.HookRelease && fails {
+	if kind == agent.HookRelease && fails {
 		close(returns) // a node that fails releases nothing
 		<-p.done
 		return
@@ -148,12 +148,12 @@ func (w *world) outlastedBy(kind ack.HookKind, fails bool) {
 func TestHookOutlivesNoFailedNode(t *testing.T) {
 	bubble(t, func(w *world) {
 		l := newLedger()
-		began, over := make(chan ack.HookCall, 1), make(chan struct{})
+		began, over := make(chan agent.HookCall, 1), make(chan struct{})
 		var once sync.Once
 		var victim atomic.Pointer[string]
-		w.hooked(l, func(name string) func(context.Context, ack.HookCall) error {
-			return func(_ context.Context, c ack.HookCall) error {
-				if v := victim.Load(); v != nil && *v == name && c.Kind == ack.HookRelease {
+		w.hooked(l, func(name string) func(context.Context, agent.HookCall) error {
+			return func(_ context.Context, c agent.HookCall) error {
+				if v := victim.Load(); v != nil && *v == name && c.Kind == agent.HookRelease {
 					began <- c
 					<-over
 				}

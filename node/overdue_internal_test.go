@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
 	"shardway/proxy"
@@ -43,7 +44,7 @@ func TestHandlerThatOutlivesItsLease(t *testing.T) {
 				self: "a", clock: clock, log: zerolog.Nop(), metrics: newMetrics(), changes: new(eventlog.MapChangeRecorder), router: newRouter("a", 4, clock, nil),
 				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 			}
-			a.machine = ack.NewAgent(ack.AgentOptions{
+			a.machine = ackagent.New(ackagent.Options{
 				Node: "a", Boot: 1, Pace: pace, Timing: timing,
 				Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
 			}, clock.Precise())

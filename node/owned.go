@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/admin/api"
 	"shardway/shardmap"
 )
@@ -48,18 +49,18 @@ func (a *agent) owned() api.OwnedList {
 }
 
 // unhooked is what an app has that is not told of it.
-func (a *agent) unhooked(s *ack.State, leased bool) (held []ack.HeldShardView) {
+func (a *agent) unhooked(s *ack.State, leased bool) (held []ackagent.HeldShardView) {
 	c := s.Committed()
 	for sh := range shardmap.Shard(c.Len()) {
 		if c.Owner(sh) != a.self {
 			continue
 		}
-		h := ack.HeldShardView{Shard: sh, Epoch: c.OwnedSince(sh), Phase: ack.HookServing, Since: a.receivedAt[sh]}
+		h := ackagent.HeldShardView{Shard: sh, Epoch: c.OwnedSince(sh), Phase: ackagent.HookServing, Since: a.receivedAt[sh]}
 		switch {
 		case s.Last().Owner(sh) != a.self:
-			h.Phase = ack.HookReleasing
+			h.Phase = ackagent.HookReleasing
 		case !leased:
-			h.Phase = ack.HookAcquiring
+			h.Phase = ackagent.HookAcquiring
 		}
 		held = append(held, h)
 	}

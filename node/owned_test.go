@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/admin/api"
 	"shardway/shardmap"
 )
@@ -63,9 +63,9 @@ func TestHeldIsWhatIsAdmitted(t *testing.T) {
 func TestHeldSaysWhyAShardIsNotServed(t *testing.T) {
 	bubble(t, func(w *world) {
 		var well atomic.Bool
-		w.hooked(newLedger(), func(string) func(context.Context, ack.HookCall) error {
-			return func(_ context.Context, c ack.HookCall) error {
-				if c.Kind == ack.HookAcquire && !well.Load() {
+		w.hooked(newLedger(), func(string) func(context.Context, agent.HookCall) error {
+			return func(_ context.Context, c agent.HookCall) error {
+				if c.Kind == agent.HookAcquire && !well.Load() {
 					return errors.New("disk full")
 				}
 				return nil

@@ -26,8 +26,8 @@ func rules() []rule {
 	return []rule{
 		{
 			name: "the echo is read before the term (why 6)", test: "TestHeartbeatReadsItsEchoBeforeTheTerm",
-			edits: append(edit("ack.Agent.sendHeartbeat", "	number, echo := a.holder.NextHeartbeat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.o.Term()\n	}\n	number, echo := a.holder.NextHeartbeat(now)\n"),
-				edit("ack.Agent.sendHeartbeat", "		Term:    a.o.Term(),\n", "		Term:    map[bool]func() uint64{true: func() uint64 { return early }, false: a.o.Term}[PLANTED](),\n")...),
+			edits: append(edit("ack/agent.Agent.sendHeartbeat", "	number, echo := a.holder.NextHeartbeat(now)\n", "	var early uint64\n	if PLANTED {\n		early = a.o.Term()\n	}\n	number, echo := a.holder.NextHeartbeat(now)\n"),
+				edit("ack/agent.Agent.sendHeartbeat", "		Term:    a.o.Term(),\n", "		Term:    map[bool]func() uint64{true: func() uint64 { return early }, false: a.o.Term}[PLANTED](),\n")...),
 		},
 		{
 			name: "a leader reads its term of its own Raft server, each time (why 5)", test: "TestLeaderGrantsNothingOnceItsRaftKnowsANewerTerm",

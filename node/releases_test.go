@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/node"
 	"shardway/shardmap"
 )
@@ -22,37 +22,37 @@ type carrier struct {
 
 // of is the app of one node.
 func (c *carrier) of() doFunc {
-	return func(_ context.Context, call ack.HookCall) ack.HookResult {
+	return func(_ context.Context, call agent.HookCall) agent.HookResult {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		r := ack.HookResult{Notes: map[shardmap.Shard][]byte{}, Failed: map[shardmap.Shard]string{}}
+		r := agent.HookResult{Notes: map[shardmap.Shard][]byte{}, Failed: map[shardmap.Shard]string{}}
 		for _, s := range call.Shards {
 			c.told[call.Kind]++
 			switch call.Kind {
-			case ack.HookRelease:
+			case agent.HookRelease:
 				c.counts[s.Shard]++
 				r.Notes[s.Shard] = fmt.Appendf(nil, "%d", c.counts[s.Shard])
-			case ack.HookAcquire:
+			case agent.HookAcquire:
 				if s.Released {
 					c.released++
 				}
 				if want := strconv.Itoa(c.counts[s.Shard]); s.Released && string(s.Note) != want {
 					c.wrong = append(c.wrong, fmt.Errorf("shard %d comes with note %q, it was released with %q", s.Shard, s.Note, want))
 				}
-			case ack.HookLost:
+			case agent.HookLost:
 			}
 		}
 		return r
 	}
 }
 
-type doFunc func(context.Context, ack.HookCall) ack.HookResult
+type doFunc func(context.Context, agent.HookCall) agent.HookResult
 
-func (f doFunc) Do(ctx context.Context, c ack.HookCall) ack.HookResult { return f(ctx, c) }
+func (f doFunc) Do(ctx context.Context, c agent.HookCall) agent.HookResult { return f(ctx, c) }
 
 // carried gives every node an app that carries its state in notes.
 func (w *world) carried() *carrier {
-	c := &carrier{ledger: ledger{held: map[shardmap.Shard]string{}, told: map[ack.HookKind]int{}}, counts: map[shardmap.Shard]int{}}
+	c := &carrier{ledger: ledger{held: map[shardmap.Shard]string{}, told: map[agent.HookKind]int{}}, counts: map[shardmap.Shard]int{}}
 	w.tune = func(o *node.Options) {
 		o.Hooks, o.ReleaseTimeout, o.AcquireTimeout = c.of(), 4*time.Second, time.Minute
 	}
@@ -62,7 +62,7 @@ func (w *world) carried() *carrier {
 func (c *carrier) figures() (released, acquires, asReleased int, wrong []error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.told[ack.HookRelease], c.told[ack.HookAcquire], c.released, c.wrong
+	return c.told[agent.HookRelease], c.told[agent.HookAcquire], c.released, c.wrong
 }
 
 // What an app leaves with its release comes to whoever acquires the shard next, as it was

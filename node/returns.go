@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/node/apphealth"
 )
 
@@ -27,7 +28,7 @@ type appWatch struct {
 
 	// mu protects the following fields.
 	mu    sync.Mutex
-	watch *ack.AppWatch
+	watch *ackagent.AppWatch
 }
 
 // newAppWatch returns the watch of this node's app, nil if shards may return at any time.
@@ -39,10 +40,10 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 	if err != nil {
 		o.Log.Warn().Err(err).Msg("app instance not read")
 	}
-	w := &appWatch{newest: newest, stored: newPersisted("app instance", instance, o.Dir.KeepAppInstance, o.Log), log: o.Log, watch: ack.NewAppWatch(instance)}
+	w := &appWatch{newest: newest, stored: newPersisted("app instance", instance, o.Dir.KeepAppInstance, o.Log), log: o.Log, watch: ackagent.NewAppWatch(instance)}
 	if o.CheckApp == nil {
 		w.inProcess = true
-		w.watch = ack.NewAppWatch("")
+		w.watch = ackagent.NewAppWatch("")
 		w.watch.Refused(w.watch.Begin(0)) // it starts with this process
 		w.watch.Checked(w.watch.Begin(0), "")
 	}
@@ -50,7 +51,7 @@ func newAppWatch(o *Options, newest func() *ack.State) *appWatch {
 }
 
 // begin is called before a check or a connection for requests.
-func (w *appWatch) begin() ack.Attempt {
+func (w *appWatch) begin() ackagent.Attempt {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.watch.Begin(w.newest().Committed().Epoch())
@@ -58,7 +59,7 @@ func (w *appWatch) begin() ack.Attempt {
 
 // checked takes the result of a check. instance is what the app's response named, empty
 // without a response or a name.
-func (w *appWatch) checked(a ack.Attempt, instance string, err error) {
+func (w *appWatch) checked(a ackagent.Attempt, instance string, err error) {
 	if apphealth.Refused(err) {
 		w.refused(a)
 		return
@@ -79,7 +80,7 @@ func (w *appWatch) checked(a ack.Attempt, instance string, err error) {
 
 // refused takes a refused connection. An app that has closed its port, and not its connections,
 // runs on: it has not restarted.
-func (w *appWatch) refused(a ack.Attempt) {
+func (w *appWatch) refused(a ackagent.Attempt) {
 	if w.connected() {
 		return
 	}
@@ -89,7 +90,7 @@ func (w *appWatch) refused(a ack.Attempt) {
 }
 
 // report adds what the node reports of its app.
-func (w *appWatch) report(s *ack.Observation) {
+func (w *appWatch) report(s *ackagent.Observation) {
 	if w == nil {
 		return
 	}
@@ -125,7 +126,7 @@ func (w *appWatch) seen(dial func(context.Context) (net.Conn, error)) func(conte
 }
 
 // dialed takes the result of a connection for requests, before any byte goes through it.
-func (w *appWatch) dialed(a ack.Attempt, err error) {
+func (w *appWatch) dialed(a ackagent.Attempt, err error) {
 	switch {
 	case err == nil:
 		w.mu.Lock()

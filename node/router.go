@@ -29,7 +29,7 @@ type router struct {
 	lease        atomic.Int64               // time of the clock at which the lease ends; zero means no lease
 	abortAt      atomic.Int64               // time at which requests of the last lease must be aborted once it has ended; zero means there was no lease
 	running      *inflight
-	hadRequests  atomic.Bool // a request was admitted or refused since the last poll of the agent, see ack.Observation.HasRequests
+	hadRequests  atomic.Bool // a request was admitted or refused since the last poll of the agent, see agent.Observation.HasRequests
 	withoutLease *leaseGaps
 	// notAcquired is called if the app responds that it does not hold a shard; nil means that the
 	// app is not asked.

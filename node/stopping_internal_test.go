@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/ack/election"
 	"shardway/internal/clock"
 )
@@ -31,7 +32,7 @@ func TestWhoStopsDoesNotStandForElection(t *testing.T) {
 	c.Advance(time.Hour)
 	n := &Node{self: "b", server: "b/d"}
 	n.agent = &agent{self: "b", clock: c}
-	n.agent.machine = ack.NewAgent(ack.AgentOptions{Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Term: func() uint64 { return 7 }}, c.Precise())
+	n.agent.machine = ackagent.New(ackagent.Options{Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Term: func() uint64 { return 7 }}, c.Precise())
 	d := &leaderSuspicion{n: n, ctx: context.Background(), machine: election.New(election.Options{Server: n.server, Heartbeat: ack.DefaultPace().Heartbeat, Raft: missed{}}, c.Precise())}
 	since, stands := c.Precise(), false
 	for range 100 {

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/node/eventlog"
 	"shardway/proxy"
@@ -37,7 +38,7 @@ func TestLateTurnOfABusyProcessIsNoPause(t *testing.T) {
 				newest: func() *ack.State { return state }, known: func() bool { return true }, healthy: func() bool { return true }, app: func() ack.AppHealth { return ack.AppHealth{} },
 			}
 			a.turns.used = func() (time.Duration, bool) { return used, true }
-			a.machine = ack.NewAgent(ack.AgentOptions{
+			a.machine = ackagent.New(ackagent.Options{
 				Node: "a", Boot: 1, Pace: ack.DefaultPace(), Timing: timing,
 				Gate: a, Term: func() uint64 { return 1 }, Send: func(hb ack.Heartbeat) { sent = hb.Number },
 			}, clock.Precise())

@@ -8,16 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 	"shardway/verdict"
 )
 
 // acquiresBadly starts three nodes. fails says what comes of an acquire at a node.
-func (w *world) acquiresBadly(fails func(ctx context.Context, node string, c ack.HookCall) error) {
-	w.hooked(newLedger(), func(name string) func(context.Context, ack.HookCall) error {
-		return func(ctx context.Context, c ack.HookCall) error {
-			if c.Kind != ack.HookAcquire {
+func (w *world) acquiresBadly(fails func(ctx context.Context, node string, c agent.HookCall) error) {
+	w.hooked(newLedger(), func(name string) func(context.Context, agent.HookCall) error {
+		return func(ctx context.Context, c agent.HookCall) error {
+			if c.Kind != agent.HookAcquire {
 				return nil
 			}
 			return fails(ctx, name, c)
@@ -38,7 +38,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 			var bad atomic.Bool
 			bad.Store(true)
 			var asked atomic.Int64 // shards that the app of c was to acquire
-			w.acquiresBadly(func(ctx context.Context, node string, c ack.HookCall) error {
+			w.acquiresBadly(func(ctx context.Context, node string, c agent.HookCall) error {
 				switch {
 				case node != "c" || !bad.Load():
 					return nil
@@ -87,7 +87,7 @@ func TestShardLeavesAppThatDoesNotAcquireIt(t *testing.T) {
 	bubble(t, func(w *world) {
 		var bad atomic.Int64
 		bad.Store(-1)
-		w.acquiresBadly(func(_ context.Context, node string, c ack.HookCall) error {
+		w.acquiresBadly(func(_ context.Context, node string, c agent.HookCall) error {
 			for _, s := range c.Shards {
 				if node == "c" && int64(s.Shard) == bad.Load() {
 					return errors.New("no volume")
@@ -128,7 +128,7 @@ func TestNothingMovesWhileNoAppAcquires(t *testing.T) {
 	bubble(t, func(w *world) {
 		var bad atomic.Bool
 		bad.Store(true)
-		w.acquiresBadly(func(context.Context, string, ack.HookCall) error {
+		w.acquiresBadly(func(context.Context, string, agent.HookCall) error {
 			if bad.Load() {
 				return errors.New("the database is down")
 			}

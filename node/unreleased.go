@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"shardway/ack"
+	ackagent "shardway/ack/agent"
 	"shardway/event"
 	"shardway/internal/logsafe"
 	"shardway/shardmap"
@@ -24,11 +24,11 @@ const (
 type releases struct {
 	// The agent's goroutine owns the following fields. fresh are the ends since the last look,
 	// unreported those of failed releases, and reportBy when these are reported.
-	fresh, unreported []ack.ReleaseEnd
+	fresh, unreported []ackagent.ReleaseEnd
 	reportBy          time.Duration
 
 	mu sync.Mutex
-	// failed has the shards that moved unreleased within the last ack.NotReleasedFor.
+	// failed has the shards that moved unreleased within the last agent.NotReleasedFor.
 	failed map[shardmap.Shard]failedRelease
 	// drained has those since the node was last asked to own nothing, and why.
 	drained map[shardmap.Shard]string
@@ -52,7 +52,7 @@ func (r *releases) lookLeaving(leaves bool) {
 }
 
 // take records and counts what ended since the last look.
-func (r *releases) take(now time.Duration, count func(ack.ReleaseResult)) {
+func (r *releases) take(now time.Duration, count func(ackagent.ReleaseResult)) {
 	if len(r.fresh) == 0 {
 		return
 	}
@@ -60,7 +60,7 @@ func (r *releases) take(now time.Duration, count func(ack.ReleaseResult)) {
 	defer r.mu.Unlock()
 	for _, e := range r.fresh {
 		count(e.Result)
-		if e.Result == ack.ReleaseOK || e.Kept {
+		if e.Result == ackagent.ReleaseOK || e.Kept {
 			continue
 		}
 		e.Why = logsafe.OneLine(e.Why)
@@ -83,12 +83,12 @@ func put[K comparable, V any](m *map[K]V, k K, v V) {
 	(*m)[k] = v
 }
 
-// lately returns how many shards moved unreleased within the last ack.NotReleasedFor, and
+// lately returns how many shards moved unreleased within the last agent.NotReleasedFor, and
 // why the first of them did.
 func (r *releases) lately(now time.Duration) (n int, why string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.failed, func(_ shardmap.Shard, f failedRelease) bool { return now-f.at >= ack.NotReleasedFor })
+	maps.DeleteFunc(r.failed, func(_ shardmap.Shard, f failedRelease) bool { return now-f.at >= ackagent.NotReleasedFor })
 	if len(r.failed) == 0 {
 		return 0, ""
 	}
@@ -107,13 +107,13 @@ func (r *releases) inDrain() (n int, why string) {
 }
 
 // released takes the end of a release, from within a look.
-func (a *agent) released(e ack.ReleaseEnd) { a.releases.fresh = append(a.releases.fresh, e) }
+func (a *agent) released(e ackagent.ReleaseEnd) { a.releases.fresh = append(a.releases.fresh, e) }
 
 // lookReleases records and counts the releases that ended in the last look, and reports
 // those that failed once they are all known. It returns within what time it is due again.
 func (a *agent) lookReleases(now time.Duration) (again time.Duration) {
 	r := &a.releases
-	r.take(now, func(result ack.ReleaseResult) { a.metrics.releases.WithLabelValues(result.String()).Inc() })
+	r.take(now, func(result ackagent.ReleaseResult) { a.metrics.releases.WithLabelValues(result.String()).Inc() })
 	switch {
 	case len(r.unreported) == 0:
 		return time.Hour
@@ -131,7 +131,7 @@ func (a *agent) reportReleases() {
 		return
 	}
 	a.releases.unreported = nil
-	slices.SortFunc(failed, func(x, y ack.ReleaseEnd) int { return int(x.Shard) - int(y.Shard) })
+	slices.SortFunc(failed, func(x, y ackagent.ReleaseEnd) int { return int(x.Shard) - int(y.Shard) })
 	var shards []shardmap.Shard
 	for _, e := range failed {
 		shards = append(shards, e.Shard)
@@ -154,7 +154,7 @@ type kept struct {
 	why    string // the first of them was not released
 }
 
-func keptHere(m *ack.Agent) *kept {
+func keptHere(m *ackagent.Agent) *kept {
 	n, why := m.KeptShards()
 	if n == 0 {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/admin/api"
 	"shardway/event"
 	"shardway/shardmap"
@@ -16,9 +16,9 @@ import (
 
 // releasesBadly starts three nodes. The app of node c fails each release while bad is true.
 func (w *world) releasesBadly(bad *bool, err error) {
-	w.hooked(newLedger(), func(name string) func(context.Context, ack.HookCall) error {
-		return func(ctx context.Context, c ack.HookCall) error {
-			if name != "c" || !*bad || c.Kind != ack.HookRelease {
+	w.hooked(newLedger(), func(name string) func(context.Context, agent.HookCall) error {
+		return func(ctx context.Context, c agent.HookCall) error {
+			if name != "c" || !*bad || c.Kind != agent.HookRelease {
 				return nil
 			}
 			if err == nil { // no response
@@ -73,7 +73,7 @@ func TestFailedReleaseIsReportedByEveryNode(t *testing.T) {
 				w.t.Errorf("events %+v, want one of %d shards", events, owned)
 			}
 			bad = false
-			time.Sleep(ack.NotReleasedFor + time.Minute)
+			time.Sleep(agent.NotReleasedFor + time.Minute)
 			for _, q := range w.running() {
 				w.untilSays(q)
 			}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/internal/clock"
 	"shardway/shardmap"
 )
@@ -23,7 +24,7 @@ type Node struct {
 	// latency is the one-way latency to all other nodes.
 	latency time.Duration
 
-	agent *ack.Agent
+	agent *agent.Agent
 	state *ack.State
 	// applied is the index of the last applied entry. free is when the node has acknowledged
 	// the last append.
@@ -44,7 +45,7 @@ func (n *Node) tick() {
 }
 
 func (n *Node) poll() {
-	n.agent.Poll(n.s.now, ack.Observation{State: n.state, Weight: 1})
+	n.agent.Poll(n.s.now, agent.Observation{State: n.state, Weight: 1})
 	n.due = n.agent.Due(n.s.now)
 }
 
@@ -54,7 +55,7 @@ func (n *Node) setState(st *ack.State) {
 	n.poll()
 }
 
-// emptyGate is the ack.Gate of a node without requests.
+// emptyGate is the agent.Gate of a node without requests.
 type emptyGate struct{}
 
 // Lease does nothing.
@@ -67,7 +68,7 @@ func (emptyGate) Route(ack.Routing) {}
 func (emptyGate) Running(func(shardmap.Shard) bool) int { return 0 }
 
 // Cut does nothing.
-func (emptyGate) Cut(ack.CutReason, func(shardmap.Shard) bool) {}
+func (emptyGate) Cut(agent.CutReason, func(shardmap.Shard) bool) {}
 
 // apply applies all entries up to index.
 func (n *Node) apply(index int) {

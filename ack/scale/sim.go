@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -89,7 +90,7 @@ func (s *Sim) start(i int) *Node {
 	if i >= s.o.Nodes-s.o.Far && i < s.o.Nodes {
 		n.latency = s.o.FarLatency
 	}
-	n.agent = ack.NewAgent(ack.AgentOptions{
+	n.agent = agent.New(agent.Options{
 		Node: id, Server: n.server, Boot: 1, Nonce: n.nonce, Pace: s.pace, Timing: s.timing,
 		Gate: emptyGate{}, Term: func() uint64 { return n.term }, Send: n.send,
 		Raise: func(known uint64) (uint64, bool) { panic(fmt.Sprintf("%s: boot %d is known", id, known)) },

@@ -23,9 +23,10 @@ func allowed() map[string][]string {
 	return map[string][]string{
 		// Pure.
 		"shardmap":     {},
-		"ack":          {"ack/election", "shardmap"},
+		"ack":          {"shardmap"},
+		"ack/agent":    {"ack", "ack/election", "shardmap"},
 		"ack/election": {},
-		"ack/scale":    {"ack", "shardmap", "internal/clock"}, // only its test uses it
+		"ack/scale":    {"ack", "ack/agent", "shardmap", "internal/clock"}, // only its test uses it
 		"keysource":    {"internal/valueerr", "internal/suggest"},
 		"config":       {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest"},
 		// Beside each other, below proxy.
@@ -49,13 +50,13 @@ func allowed() map[string][]string {
 		"admin/client":    {"admin/api", "admin/localsock", "verdict", "internal/problem"},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/control", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
+		"node":             {"node/apphealth", "node/consensus", "node/control", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
 		"node/disk":        {"node/logs"},
 		"node/gossip":      {"node/clusterid", "node/logs", "endpoints", "internal/clock", "internal/rawio"},
-		"node/hooks":       {"ack", "shardmap"},
+		"node/hooks":       {"ack", "ack/agent", "shardmap"},
 		"node/clusterid":   {},
 		"node/logs":        {},
 		"node/diskhistory": {"node/disk"},
@@ -63,9 +64,9 @@ func allowed() map[string][]string {
 		"node/membership":  {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
 		"node/rotation":    {"node/logs", "admin/api", "internal/secret"},
 		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},
-		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict"},
+		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict"},
 		// For programs that are the app themselves.
-		"embed": {"ack", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
+		"embed": {"ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
 		"internal/address":     {"internal/valueerr"},
 		"internal/timingrules": {},
@@ -184,7 +185,7 @@ func TestWhatMustStayOut(t *testing.T) {
 		packages []string
 		out      []string // our packages and foreign modules
 	}{
-		{[]string{"shardmap", "ack", "ack/election", "keysource"}, []string{"net", "math/rand", "math/rand/v2", "github.com/rs/zerolog"}},
+		{[]string{"shardmap", "ack", "ack/agent", "ack/election", "keysource"}, []string{"net", "math/rand", "math/rand/v2", "github.com/rs/zerolog"}},
 		{[]string{"queue", "endpoints", "peer", "proxy", "admin", "config"}, []string{"github.com/hashicorp", "go.etcd.io/bbolt", module + "/node"}},
 		{[]string{"queue", "endpoints", "peer", "proxy", "admin"}, []string{module + "/config"}},
 		{[]string{""}, []string{"github.com/coder/websocket", module + "/e2e", module + "/internal/simnet"}},

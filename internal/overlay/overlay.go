@@ -20,7 +20,7 @@ import (
 // it does not matter, so an edit outlives moves between files.
 type Edit struct {
 	// Decl names the declaration as Go qualifies it, with the directory of its package below
-	// the root of the source: "ack.Agent.Tick" is a method, "proxy/h1.errTooLong" a function, a
+	// the root of the source: "ack/agent.Agent.Tick" is a method, "proxy/h1.errTooLong" a function, a
 	// type, or the first name of a group of variables or constants. "main.Type" is in the
 	// package of the root itself.
 	Decl string

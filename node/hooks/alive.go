@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 )
 
 const (
@@ -39,7 +39,7 @@ type alive struct {
 // false if the app answers with 404, 405 or 501: it has no such hook. Any other response but 2xx is
 // an error, because the app may still write. refused is true if
 // nothing listens at the app's address. One call may be under way at a time.
-func (h *HTTP) Alive(ctx context.Context, c ack.AliveCall) (follows, refused bool, err error) {
+func (h *HTTP) Alive(ctx context.Context, c agent.AliveCall) (follows, refused bool, err error) {
 	b, _ := json.Marshal(alive{c.ID, c.After, h.Disk, uint64(c.Map), c.Held, c.MayWrite.Milliseconds()}) // of these types it cannot fail
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.Host+h.Path+"/"+aliveName, bytes.NewReader(b))
 	if err != nil {

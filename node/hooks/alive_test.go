@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/node/hooks"
 )
 
@@ -31,7 +31,7 @@ func TestAliveTellsForHowLongTheAppMayWrite(t *testing.T) {
 		return new(net.Dialer).DialContext(ctx, "tcp", app.Listener.Addr().String())
 	}}
 	defer h.CloseAlive()
-	for _, c := range []ack.AliveCall{{ID: "1", Map: 9, Held: 3}, {ID: "2", After: "1", Map: 9, Held: 3, MayWrite: 412345 * time.Microsecond}} {
+	for _, c := range []agent.AliveCall{{ID: "1", Map: 9, Held: 3}, {ID: "2", After: "1", Map: 9, Held: 3, MayWrite: 412345 * time.Microsecond}} {
 		if follows, refused, err := h.Alive(t.Context(), c); !follows || refused || err != nil {
 			t.Errorf("call %s: %v, %v, %v", c.ID, follows, refused, err)
 		}
@@ -52,17 +52,17 @@ func TestAliveTellsForHowLongTheAppMayWrite(t *testing.T) {
 		}
 	}
 	status = http.StatusNotFound
-	if follows, refused, err := h.Alive(t.Context(), ack.AliveCall{ID: "3"}); follows || refused || err != nil {
+	if follows, refused, err := h.Alive(t.Context(), agent.AliveCall{ID: "3"}); follows || refused || err != nil {
 		t.Errorf("of an app without it: %v, %v, %v", follows, refused, err)
 	}
 	for _, status = range []int{500, 503, 429} { // the app may still write
-		if follows, refused, err := h.Alive(t.Context(), ack.AliveCall{ID: "4"}); follows || refused || err == nil {
+		if follows, refused, err := h.Alive(t.Context(), agent.AliveCall{ID: "4"}); follows || refused || err == nil {
 			t.Errorf("of an app that answers %d: %v, %v, %v, want an error", status, follows, refused, err)
 		}
 	}
 	h.CloseAlive()
 	app.Close()
-	if follows, refused, err := h.Alive(t.Context(), ack.AliveCall{ID: "4"}); follows || !refused || err == nil {
+	if follows, refused, err := h.Alive(t.Context(), agent.AliveCall{ID: "4"}); follows || !refused || err == nil {
 		t.Errorf("of no app: %v, %v, %v", follows, refused, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -24,13 +25,13 @@ const form = `answer with an empty body, or like {"notes":{"17":"<base64>"},"fai
 // decode reads the response to a call: an empty body, or a JSON object. Its members notes
 // and failed map shards to texts, and absent lists shards; decode ignores other members.
 // Notes and absent count for a release only, and not for a shard that failed.
-func decode(call *ack.HookCall, body []byte) (ack.HookResult, error) {
+func decode(call *agent.HookCall, body []byte) (agent.HookResult, error) {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return ack.HookResult{}, nil
+		return agent.HookResult{}, nil
 	}
 	members, err := object(body)
 	if err != nil {
-		return ack.HookResult{}, fmt.Errorf("the app's answer cannot be read: %w; %s", err, form)
+		return agent.HookResult{}, fmt.Errorf("the app's answer cannot be read: %w; %s", err, form)
 	}
 	var notes, failed []entry
 	var absent []shardmap.Shard
@@ -44,14 +45,14 @@ func decode(call *ack.HookCall, body []byte) (ack.HookResult, error) {
 			absent, err = listed(call, m)
 		}
 		if err != nil {
-			return ack.HookResult{}, err
+			return agent.HookResult{}, err
 		}
 	}
-	r := ack.HookResult{Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
+	r := agent.HookResult{Failed: make(map[shardmap.Shard]string), Notes: make(map[shardmap.Shard][]byte)}
 	for _, f := range failed {
 		r.Failed[f.shard] = why(f.text)
 	}
-	if call.Kind != ack.HookRelease {
+	if call.Kind != agent.HookRelease {
 		return r, nil
 	}
 	for _, n := range notes {
@@ -72,7 +73,7 @@ func why(text string) string {
 
 // keep takes a note into the result, or has its shard fail for it: what the next owner
 // is told has to be whole.
-func keep(r *ack.HookResult, s shardmap.Shard, note []byte) {
+func keep(r *agent.HookResult, s shardmap.Shard, note []byte) {
 	switch _, failed := r.Failed[s]; {
 	case failed:
 	case len(note) > ack.MaxNote:
@@ -84,7 +85,7 @@ func keep(r *ack.HookResult, s shardmap.Shard, note []byte) {
 
 // leaveOut takes into the result which shards the app does not hold, with their notes left
 // out. A shard that has failed has failed.
-func leaveOut(r *ack.HookResult, absent []shardmap.Shard) {
+func leaveOut(r *agent.HookResult, absent []shardmap.Shard) {
 	for _, s := range absent {
 		if _, failed := r.Failed[s]; failed {
 			continue
@@ -115,7 +116,7 @@ type entry struct {
 }
 
 // entries reads notes or failed. Null says nothing, there or of a shard.
-func entries(call *ack.HookCall, of member) ([]entry, error) {
+func entries(call *agent.HookCall, of member) ([]entry, error) {
 	if string(of.value) == "null" {
 		return nil, nil
 	}
@@ -145,7 +146,7 @@ func entries(call *ack.HookCall, of member) ([]entry, error) {
 }
 
 // listed reads the shards of absent. Null lists none.
-func listed(call *ack.HookCall, of member) ([]shardmap.Shard, error) {
+func listed(call *agent.HookCall, of member) ([]shardmap.Shard, error) {
 	var numbers []json.Number
 	if json.Unmarshal(of.value, &numbers) != nil {
 		return nil, fmt.Errorf("%q of the app's answer is no list of shard numbers; %s", of.name, form)
@@ -165,8 +166,8 @@ func listed(call *ack.HookCall, of member) ([]shardmap.Shard, error) {
 }
 
 // called reports whether the call names a shard.
-func called(call *ack.HookCall, shard shardmap.Shard) bool {
-	return slices.ContainsFunc(call.Shards, func(s ack.HookShard) bool { return s.Shard == shard })
+func called(call *agent.HookCall, shard shardmap.Shard) bool {
+	return slices.ContainsFunc(call.Shards, func(s agent.HookShard) bool { return s.Shard == shard })
 }
 
 // object reads one JSON object with nothing behind it. A member that is there twice is a

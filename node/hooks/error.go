@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 )
 
 // maxError is how long the error of a call is at most, in bytes. It is kept for each
@@ -18,7 +18,7 @@ var (
 )
 
 // named is the error of a call, which is that ctx has ended if it has.
-func named(ctx context.Context, call *ack.HookCall, err error) error {
+func named(ctx context.Context, call *agent.HookCall, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = ErrTimeout
@@ -35,7 +35,7 @@ type callError struct {
 	err  error
 }
 
-func failure(call *ack.HookCall, err error) error {
+func failure(call *agent.HookCall, err error) error {
 	return &callError{clipped("hook "+call.Kind.String()+": "+err.Error(), maxError), err}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/node/hooks"
 	"shardway/shardmap"
 )
@@ -19,22 +20,22 @@ import (
 // A function's mistakes are errors of its call, and nobody else's.
 func TestFunctionsThatBreak(t *testing.T) {
 	for name, test := range map[string]struct {
-		do  func(context.Context, ack.HookCall) ack.HookResult
+		do  func(context.Context, agent.HookCall) agent.HookResult
 		err string
 	}{
-		"panic":  {func(context.Context, ack.HookCall) ack.HookResult { panic("ouch") }, "hook release: the function panicked: ouch"},
-		"goexit": {func(context.Context, ack.HookCall) ack.HookResult { runtime.Goexit(); return ack.HookResult{} }, "hook release: the function ended its goroutine instead of returning"},
-		"long": {func(context.Context, ack.HookCall) ack.HookResult {
-			return ack.HookResult{Err: errors.New(strings.Repeat("x\n", 1<<20))}
+		"panic":  {func(context.Context, agent.HookCall) agent.HookResult { panic("ouch") }, "hook release: the function panicked: ouch"},
+		"goexit": {func(context.Context, agent.HookCall) agent.HookResult { runtime.Goexit(); return agent.HookResult{} }, "hook release: the function ended its goroutine instead of returning"},
+		"long": {func(context.Context, agent.HookCall) agent.HookResult {
+			return agent.HookResult{Err: errors.New(strings.Repeat("x\n", 1<<20))}
 		}, "hook release: x x x"},
-		"error": {func(context.Context, ack.HookCall) ack.HookResult {
-			return ack.HookResult{Err: errors.New("disk full")}
+		"error": {func(context.Context, agent.HookCall) agent.HookResult {
+			return agent.HookResult{Err: errors.New("disk full")}
 		}, "hook release: disk full"},
-		"foreign": {func(context.Context, ack.HookCall) ack.HookResult {
-			return ack.HookResult{Failed: map[shardmap.Shard]string{5: "x"}}
+		"foreign": {func(context.Context, agent.HookCall) agent.HookResult {
+			return agent.HookResult{Failed: map[shardmap.Shard]string{5: "x"}}
 		}, `hook release: "Failed" of the app's answer names shard 5`},
-		"foreign note": {func(context.Context, ack.HookCall) ack.HookResult {
-			return ack.HookResult{Notes: map[shardmap.Shard][]byte{5: nil}}
+		"foreign note": {func(context.Context, agent.HookCall) agent.HookResult {
+			return agent.HookResult{Notes: map[shardmap.Shard][]byte{5: nil}}
 		}, `hook release: "Notes" of the app's answer names shard 5`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,8 +53,8 @@ func TestFunctionsThatBreak(t *testing.T) {
 
 // What a function answers is held to what may come over the wire.
 func TestFunctionsAnswerWithinTheBounds(t *testing.T) {
-	r := (&hooks.Func{Call: func(context.Context, ack.HookCall) ack.HookResult {
-		return ack.HookResult{Notes: map[shardmap.Shard][]byte{17: make([]byte, ack.MaxNote+1), 18: make([]byte, ack.MaxNote)}}
+	r := (&hooks.Func{Call: func(context.Context, agent.HookCall) agent.HookResult {
+		return agent.HookResult{Notes: map[shardmap.Shard][]byte{17: make([]byte, ack.MaxNote+1), 18: make([]byte, ack.MaxNote)}}
 	}}).Do(t.Context(), calls()["release"])
 	if r.Err != nil || len(r.Notes[18]) != ack.MaxNote || !strings.HasPrefix(r.Failed[17], "the note has 1025 bytes") {
 		t.Errorf("%v, %v", r.Err, r.Failed)
@@ -63,17 +64,17 @@ func TestFunctionsAnswerWithinTheBounds(t *testing.T) {
 // What failed is told with a reason, and of other shards than those of the call nothing is
 // taken.
 func TestFunctionsTellWhatFailed(t *testing.T) {
-	answers := func(r ack.HookResult) ack.HookResult {
-		return (&hooks.Func{Call: func(context.Context, ack.HookCall) ack.HookResult { return r }}).Do(t.Context(), calls()["release"])
+	answers := func(r agent.HookResult) agent.HookResult {
+		return (&hooks.Func{Call: func(context.Context, agent.HookCall) agent.HookResult { return r }}).Do(t.Context(), calls()["release"])
 	}
-	r := answers(ack.HookResult{Failed: map[shardmap.Shard]string{17: "disk\nfull", 18: ""}})
+	r := answers(agent.HookResult{Failed: map[shardmap.Shard]string{17: "disk\nfull", 18: ""}})
 	if r.Err != nil {
 		t.Fatal(r.Err)
 	}
 	same(t, "failed", r.Failed, map[shardmap.Shard]string{17: "disk full", 18: "the app does not say why"})
-	for name, r := range map[string]ack.HookResult{
-		"Failed": answers(ack.HookResult{Failed: map[shardmap.Shard]string{19: "no"}}),
-		"Notes":  answers(ack.HookResult{Notes: map[shardmap.Shard][]byte{19: []byte("x")}}),
+	for name, r := range map[string]agent.HookResult{
+		"Failed": answers(agent.HookResult{Failed: map[shardmap.Shard]string{19: "no"}}),
+		"Notes":  answers(agent.HookResult{Notes: map[shardmap.Shard][]byte{19: []byte("x")}}),
 	} {
 		if r.Err == nil || !strings.Contains(r.Err.Error(), name) || !strings.Contains(r.Err.Error(), "shard 19") {
 			t.Errorf("%s of a shard that was not asked of: %+v", name, r)
@@ -83,8 +84,8 @@ func TestFunctionsTellWhatFailed(t *testing.T) {
 
 // What another call than a release leaves is no note.
 func TestNotesOfFunctionsAreThoseOfReleases(t *testing.T) {
-	app := &hooks.Func{Call: func(context.Context, ack.HookCall) ack.HookResult {
-		return ack.HookResult{Notes: map[shardmap.Shard][]byte{17: []byte("s3://x")}}
+	app := &hooks.Func{Call: func(context.Context, agent.HookCall) agent.HookResult {
+		return agent.HookResult{Notes: map[shardmap.Shard][]byte{17: []byte("s3://x")}}
 	}}
 	for name, call := range calls() {
 		if r := app.Do(t.Context(), call); r.Err != nil || (len(r.Notes) > 0) != (name == "release") {
@@ -98,14 +99,14 @@ func TestNotesOfFunctionsAreThoseOfReleases(t *testing.T) {
 func TestFunctionRunsUntilItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told, returns := make(chan struct{}), make(chan struct{})
-		app := &hooks.Func{Call: func(ctx context.Context, _ ack.HookCall) ack.HookResult {
+		app := &hooks.Func{Call: func(ctx context.Context, _ agent.HookCall) agent.HookResult {
 			<-ctx.Done()
 			close(told)
 			<-returns
-			return ack.HookResult{}
+			return agent.HookResult{}
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
-		result := make(chan ack.HookResult, 1)
+		result := make(chan agent.HookResult, 1)
 		go func() { result <- app.Do(ctx, calls()["release"]) }()
 		cancel()
 		<-told

@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 )
 
 // FuzzAnswer: whatever an app answers, the result is of the shards that it was asked
@@ -19,7 +20,7 @@ func FuzzAnswer(f *testing.F) {
 		f.Add([]byte(seed), byte(1))
 	}
 	f.Fuzz(func(t *testing.T, body []byte, kind byte) {
-		call := &ack.HookCall{Kind: ack.HookKind(1 + kind%3), Shards: []ack.HookShard{{Shard: 17}, {Shard: 18}}}
+		call := &agent.HookCall{Kind: agent.HookKind(1 + kind%3), Shards: []agent.HookShard{{Shard: 17}, {Shard: 18}}}
 		r, err := decode(call, body)
 		if err != nil {
 			if !strings.Contains(err.Error(), "; ") || len(r.Failed)+len(r.Notes) > 0 {
@@ -34,7 +35,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		for s, note := range r.Notes {
 			_, failed := r.Failed[s]
-			if s != 17 && s != 18 || len(note) == 0 || len(note) > ack.MaxNote || failed || call.Kind != ack.HookRelease {
+			if s != 17 && s != 18 || len(note) == 0 || len(note) > ack.MaxNote || failed || call.Kind != agent.HookRelease {
 				t.Fatalf("%q: a note of shard %d, %d bytes", body, s, len(note))
 			}
 		}

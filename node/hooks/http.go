@@ -14,7 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 )
 
 // Header tells the app that a request is a hook and which one. A node takes it off what
@@ -43,27 +43,27 @@ type HTTP struct {
 
 // Do posts the call over a connection of its own, which is closed when it returns. It
 // does so when ctx ends, if not before.
-func (h *HTTP) Do(ctx context.Context, call ack.HookCall) ack.HookResult {
+func (h *HTTP) Do(ctx context.Context, call agent.HookCall) agent.HookResult {
 	conn, err := h.Dial(ctx)
 	if err != nil {
-		return ack.HookResult{Err: named(ctx, &call, err), Refused: errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)}
+		return agent.HookResult{Err: named(ctx, &call, err), Refused: errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)}
 	}
 	defer func() { _ = conn.Close() }()
 	// Whatever the client does at its end: the connection is closed with the call.
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	r, err := h.post(ctx, conn, call)
 	if err != nil {
-		return ack.HookResult{Err: named(ctx, &call, err)}
+		return agent.HookResult{Err: named(ctx, &call, err)}
 	}
 	return r
 }
 
 // post asks over conn and reads the answer.
-func (h *HTTP) post(ctx context.Context, conn net.Conn, call ack.HookCall) (ack.HookResult, error) {
+func (h *HTTP) post(ctx context.Context, conn net.Conn, call agent.HookCall) (agent.HookResult, error) {
 	name := call.Kind.String()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.Host+h.Path+"/"+name, bytes.NewReader(encode(&call, h.Disk)))
 	if err != nil {
-		return ack.HookResult{}, err
+		return agent.HookResult{}, err
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("User-Agent", "shardway-hooks")
@@ -72,17 +72,17 @@ func (h *HTTP) post(ctx context.Context, conn net.Conn, call ack.HookCall) (ack.
 	defer one.CloseIdleConnections()
 	res, err := one.RoundTrip(r)
 	if err != nil {
-		return ack.HookResult{}, err
+		return agent.HookResult{}, err
 	}
 	defer func() { _ = res.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxBody+1))
 	switch {
 	case err != nil:
-		return ack.HookResult{}, err
+		return agent.HookResult{}, err
 	case res.StatusCode < 200 || res.StatusCode > 299:
-		return ack.HookResult{}, fmt.Errorf("the app answered %s with status %d%s; any 2xx is success, and what failed for single shards belongs into \"failed\"", h.Path+"/"+name, res.StatusCode, shown(body))
+		return agent.HookResult{}, fmt.Errorf("the app answered %s with status %d%s; any 2xx is success, and what failed for single shards belongs into \"failed\"", h.Path+"/"+name, res.StatusCode, shown(body))
 	case len(body) > maxBody:
-		return ack.HookResult{}, fmt.Errorf("the app's answer to %s is longer than %d bytes; a note is to say where the state is, not to hold it", h.Path+"/"+name, maxBody)
+		return agent.HookResult{}, fmt.Errorf("the app's answer to %s is longer than %d bytes; a note is to say where the state is, not to hold it", h.Path+"/"+name, maxBody)
 	}
 	return decode(&call, body)
 }

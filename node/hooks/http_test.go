@@ -14,26 +14,27 @@ import (
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/node/hooks"
 	"shardway/shardmap"
 )
 
 // calls are one of each kind, with all that they may carry.
-func calls() map[string]ack.HookCall {
-	return map[string]ack.HookCall{
-		"release": {Kind: ack.HookRelease, Seq: 7, Map: 12, Shards: []ack.HookShard{
+func calls() map[string]agent.HookCall {
+	return map[string]agent.HookCall{
+		"release": {Kind: agent.HookRelease, Seq: 7, Map: 12, Shards: []agent.HookShard{
 			{Shard: 17, Epoch: 9, To: "b", Cut: 2}, {Shard: 18, Epoch: 10},
 		}},
-		"acquire": {Kind: ack.HookAcquire, Seq: 8, Map: 13, Shards: []ack.HookShard{
+		"acquire": {Kind: agent.HookAcquire, Seq: 8, Map: 13, Shards: []agent.HookShard{
 			{Shard: 17, Epoch: 13, From: "a", Released: true, Note: []byte("s3://x")}, {Shard: 18, Epoch: 13, Again: true},
 		}},
-		"lost": {Kind: ack.HookLost, Seq: 9, Map: 14, Shards: []ack.HookShard{{Shard: 17, Epoch: 13}}},
+		"lost": {Kind: agent.HookLost, Seq: 9, Map: 14, Shards: []agent.HookShard{{Shard: 17, Epoch: 13}}},
 	}
 }
 
 // doer is what makes a call.
 type doer interface {
-	Do(ctx context.Context, call ack.HookCall) ack.HookResult
+	Do(ctx context.Context, call agent.HookCall) agent.HookResult
 }
 
 var (
@@ -217,7 +218,7 @@ func TestResultComesWhenTheConnectionIsClosed(t *testing.T) {
 			})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			result := make(chan ack.HookResult, 1)
+			result := make(chan agent.HookResult, 1)
 			began := time.Now()
 			go func() { result <- app.Do(ctx, calls()["acquire"]) }()
 			synctest.Wait()

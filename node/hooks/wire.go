@@ -3,7 +3,7 @@ package hooks
 import (
 	"encoding/json"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 )
 
 // release, acquire and lost are the bodies of the calls, and theirs the shards in them.
@@ -46,22 +46,22 @@ type (
 )
 
 // encode returns the body of a call. What is not there is null.
-func encode(call *ack.HookCall, disk string) []byte {
+func encode(call *agent.HookCall, disk string) []byte {
 	var body any
 	switch call.Kind {
-	case ack.HookRelease:
+	case agent.HookRelease:
 		r := release{Seq: call.Seq, Disk: disk, Map: uint64(call.Map), Shards: []releaseShard{}}
 		for _, s := range call.Shards {
 			r.Shards = append(r.Shards, releaseShard{uint32(s.Shard), uint64(s.Epoch), orNull(string(s.To)), s.Cut})
 		}
 		body = r
-	case ack.HookAcquire:
+	case agent.HookAcquire:
 		a := acquire{Seq: call.Seq, Disk: disk, Map: uint64(call.Map), Shards: []acquireShard{}}
 		for _, s := range call.Shards {
 			a.Shards = append(a.Shards, acquireShard{uint32(s.Shard), uint64(s.Epoch), orNull(string(s.From)), s.Released, s.Note, s.Again})
 		}
 		body = a
-	case ack.HookLost:
+	case agent.HookLost:
 		l := lost{Seq: call.Seq, Disk: disk, Shards: []lostShard{}}
 		for _, s := range call.Shards {
 			l.Shards = append(l.Shards, lostShard{uint32(s.Shard), uint64(s.Epoch)})

@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/admin"
 	"shardway/config"
 	"shardway/internal/clock"
@@ -36,7 +37,7 @@ type App struct {
 	Streams bool            // see proxy.Options.HandlerStreams
 	Overdue func(why error) // see node.Options
 	// Hook calls a hook of the app. nil means that the app has no hooks.
-	Hook func(ctx context.Context, call ack.HookCall) ack.HookResult
+	Hook func(ctx context.Context, call agent.HookCall) agent.HookResult
 }
 
 // NewWith is New for a node with an app in this process; c must contain the corresponding

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"shardway/ack"
+	"shardway/ack/agent"
 )
 
 // Hooks are sent to the address of the app with a path, or to a separate address over TCP or a
@@ -46,7 +46,7 @@ func TestHooksAreSentToTheConfiguredAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := appHooks(c, o.DialUpstream, "d7").Do(t.Context(), ack.HookCall{Kind: ack.HookLost, Seq: 1, Shards: []ack.HookShard{{Shard: 1, Epoch: 2}}})
+		r := appHooks(c, o.DialUpstream, "d7").Do(t.Context(), agent.HookCall{Kind: agent.HookLost, Seq: 1, Shards: []agent.HookShard{{Shard: 1, Epoch: 2}}})
 		if r.Err != nil {
 			t.Errorf("%+v: %v", test, r.Err)
 			continue

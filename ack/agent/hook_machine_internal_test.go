@@ -1,10 +1,11 @@
-package ack
+package agent
 
 import (
 	"errors"
 	"testing"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -33,7 +34,7 @@ type hookStage struct {
 	k    *hookMachine
 	now  time.Duration
 	see  observed
-	got  []Releases // what was to be delivered
+	got  []ack.Releases // what was to be delivered
 	ends map[shardmap.Shard]ReleaseEnd
 }
 
@@ -44,7 +45,7 @@ func (s *hookStage) ended(e ReleaseEnd) {
 	s.ends[e.Shard] = e
 }
 
-func (s *hookStage) deliver(r Releases) { s.got = append(s.got, r) }
+func (s *hookStage) deliver(r ack.Releases) { s.got = append(s.got, r) }
 
 // newHookStage returns the hook machine of node a, which owns all of the given number of
 // shards.
@@ -53,9 +54,9 @@ func newHookStage(t *testing.T, shards int) *hookStage {
 	s := &hookStage{t: t, app: &appStub{}, now: time.Hour}
 	s.ends = map[shardmap.Shard]ReleaseEnd{}
 	s.k = newHooks(HookOptions{App: s.app, Deliver: s.deliver, Ended: s.ended, ReleaseTimeout: 4 * time.Second, AcquireTimeout: time.Minute}, "a", "a/1", 7)
-	s.see = observed{state: NewState(), mayServe: true, leaseHeld: true}
-	s.entry(EncodeBootstrap("c1", shards, DefaultTiming()))
-	s.propose(fuzzMembers(1))
+	s.see = observed{state: ack.NewState(), mayServe: true, leaseHeld: true}
+	s.entry(ack.EncodeBootstrap("c1", shards, ack.DefaultTiming()))
+	s.propose(membersOf("a"))
 	s.commit()
 	return s
 }
@@ -63,17 +64,17 @@ func newHookStage(t *testing.T, shards int) *hookStage {
 func (s *hookStage) entry(b []byte) {
 	s.t.Helper()
 	next, outcome, err := s.see.state.Apply(s.see.state.Index()+1, 1, b)
-	if err != nil || outcome == OutcomeIgnored {
+	if err != nil || outcome == ack.OutcomeIgnored {
 		s.t.Fatalf("outcome %d, %v", outcome, err)
 	}
 	s.see.state = next
 }
 
 // propose appends a proposal with the members; the node drains for it.
-func (s *hookStage) propose(members []shardmap.Member, drops ...DropRecord) {
+func (s *hookStage) propose(members []shardmap.Member, drops ...ack.DropRecord) {
 	s.t.Helper()
 	c := s.see.state.Committed()
-	b, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, members, shardmap.Policy{}), Drops: drops})
+	b, err := ack.EncodeProposal(ack.MinLevel, ack.ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, members, shardmap.Policy{}), Drops: drops})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -84,7 +85,7 @@ func (s *hookStage) propose(members []shardmap.Member, drops ...DropRecord) {
 func (s *hookStage) commit() {
 	s.t.Helper()
 	last := s.see.state.Last()
-	s.entry(EncodeCommit(MinLevel, CommitEntry{Epoch: last.Epoch(), Digest: last.Digest()}))
+	s.entry(ack.EncodeCommit(ack.MinLevel, ack.CommitEntry{Epoch: last.Epoch(), Digest: last.Digest()}))
 	s.see.draining = 0
 }
 
@@ -185,7 +186,7 @@ func TestNoKindOfCallWaitsForAnother(t *testing.T) {
 	if calls := s.pollAfter(10 * time.Second); len(calls) != MaxHookCalls || calls[0].Kind != HookAcquire {
 		t.Fatalf("%d calls are made", len(calls))
 	}
-	s.propose(fuzzMembers(3))
+	s.propose(membersOf("a", "b", "c"))
 	released := 0
 	for _, c := range s.pollAfter(0) {
 		if c.Kind == HookRelease {
@@ -233,7 +234,7 @@ func TestAcquireIsRepeatedWithPauses(t *testing.T) {
 func TestRefusedConnectionEndsARelease(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquire()
-	s.propose(fuzzMembers(2))
+	s.propose(membersOf("a", "b"))
 	calls := s.pollAfter(0)
 	if len(calls) != 1 || calls[0].Kind != HookRelease || calls[0].Shards[0].To != "b" || calls[0].Timeout != 2*time.Second {
 		t.Fatalf("%+v", calls)
@@ -252,7 +253,7 @@ func TestRefusedConnectionEndsARelease(t *testing.T) {
 func TestReleaseEndsInTime(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquire()
-	s.propose(fuzzMembers(2))
+	s.propose(membersOf("a", "b"))
 	began := s.now
 	var kinds []HookKind
 	calls := s.pollAfter(0)
@@ -286,22 +287,22 @@ func TestReleaseRevertedByTheLog(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquire()
 	s.app.busy = 1
-	s.propose(fuzzMembers(2))
+	s.propose(membersOf("a", "b"))
 	if calls := s.pollAfter(0); len(calls) > 0 {
 		t.Fatalf("called while requests run: %+v", calls)
 	}
-	s.propose(fuzzMembers(1))
+	s.propose(membersOf("a"))
 	if calls := s.pollAfter(0); len(calls) > 0 || s.k.shards[0].phase != HookServing || s.k.shards[3].phase != HookServing {
 		t.Fatalf("%+v, %s and %s", calls, s.k.shards[0].phase, s.k.shards[3].phase)
 	}
 	s.app.busy = 0
-	s.propose(fuzzMembers(2))
+	s.propose(membersOf("a", "b"))
 	calls := s.pollAfter(0)
 	if len(calls) != 1 || calls[0].Kind != HookRelease {
 		t.Fatalf("%+v", calls)
 	}
 	s.result(HookResult{Seq: calls[0].Seq, Failed: map[shardmap.Shard]string{calls[0].Shards[1].Shard: "no"}})
-	s.propose(fuzzMembers(1))
+	s.propose(membersOf("a"))
 	again := s.pollAfter(0)
 	if len(again) != 1 || again[0].Kind != HookAcquire || len(again[0].Shards) != 2 || again[0].Shards[0].Epoch != calls[0].Shards[0].Epoch || !again[0].Shards[1].Again {
 		t.Fatalf("%+v", again)

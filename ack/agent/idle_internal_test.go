@@ -1,8 +1,10 @@
-package ack
+package agent
 
 import (
 	"testing"
 	"time"
+
+	"shardway/ack"
 )
 
 // An agent at rest looks seldom, and so often that a look may come late by a part of the lease
@@ -12,7 +14,7 @@ func TestIdleInterval(t *testing.T) {
 	for lease, want := range map[time.Duration]time.Duration{
 		100 * ms: 10 * ms, 150 * ms: 17500 * time.Microsecond, 250 * ms: 42500 * time.Microsecond, 500 * ms: 100 * ms, time.Second: 200 * ms,
 	} {
-		a := &Agent{o: AgentOptions{Pace: DefaultPace()}, holder: &Holder{leaseLength: lease}}
+		a := &Agent{o: Options{Pace: ack.DefaultPace()}, holder: &Holder{leaseLength: lease}}
 		if got := a.idleInterval(time.Hour); got != want {
 			t.Errorf("with a lease of %v it rests for %v, want %v", lease, got, want)
 		}
@@ -33,11 +35,11 @@ func TestDueOfIdleAgent(t *testing.T) {
 		"nothing to tell":    {func(*Agent) {}, 90 * ms},
 		"a hook to retry":    {func(a *Agent) { a.hooks.nextDue = 30 * ms }, 30 * ms},
 		"a hook was called":  {func(a *Agent) { a.hooks.dirty = true }, 0},
-		"shards to hand on":  {func(a *Agent) { a.hooks.releases = &Releases{} }, 0},
+		"shards to hand on":  {func(a *Agent) { a.hooks.releases = &ack.Releases{} }, 0},
 		"the lease ends":     {func(a *Agent) { a.holder.until = 40 * ms }, 40 * ms},
 		"a heartbeat is due": {func(a *Agent) { a.nextHeartbeat = 20 * ms }, 20 * ms},
 	} {
-		a := NewAgent(AgentOptions{Pace: DefaultPace(), Timing: DefaultTiming(), Hooks: &HookOptions{}}, 0)
+		a := New(Options{Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Hooks: &HookOptions{}}, 0)
 		a.hooks.dirty, a.hooks.nextDue, a.nextHeartbeat, a.lastRequestAt = false, time.Hour, 90*ms, -time.Hour
 		a.holder.held, a.holder.until, a.holder.leaseLength = true, 400*ms, 500*ms
 		if tt.set(a); a.Due(0) != tt.want {
@@ -50,18 +52,18 @@ func TestDueOfIdleAgent(t *testing.T) {
 // a lease by; and one that grants none, as to a gateway, says nothing of that.
 func TestOldEchoesAdvanceTheHeartbeat(t *testing.T) {
 	const ms = time.Millisecond
-	last := Answer{Beat: 7, Lease: 500 * ms}
+	last := ack.Answer{Beat: 7, Lease: 500 * ms}
 	for name, tt := range map[string]struct {
-		change func(*Answer)
+		change func(*ack.Answer)
 		want   time.Duration
 	}{
-		"old echoes":              {func(a *Answer) { a.Serve = 342 * ms }, 987 * ms},
-		"very old echoes":         {func(a *Answer) { a.Serve = 100 * ms }, 975 * ms},
-		"echoes that will do":     {func(a *Answer) { a.Serve = 367 * ms }, 1000 * ms},
-		"no lease":                {func(a *Answer) { a.Serve = 0 }, 1000 * ms},
-		"of the heartbeat before": {func(a *Answer) { a.Serve, a.Beat = 100*ms, 6 }, 1000 * ms},
+		"old echoes":              {func(a *ack.Answer) { a.Serve = 342 * ms }, 987 * ms},
+		"very old echoes":         {func(a *ack.Answer) { a.Serve = 100 * ms }, 975 * ms},
+		"echoes that will do":     {func(a *ack.Answer) { a.Serve = 367 * ms }, 1000 * ms},
+		"no lease":                {func(a *ack.Answer) { a.Serve = 0 }, 1000 * ms},
+		"of the heartbeat before": {func(a *ack.Answer) { a.Serve, a.Beat = 100*ms, 6 }, 1000 * ms},
 	} {
-		a := &Agent{o: AgentOptions{Pace: DefaultPace()}, holder: &Holder{lastNumber: 7}, nextHeartbeat: time.Second}
+		a := &Agent{o: Options{Pace: ack.DefaultPace()}, holder: &Holder{lastNumber: 7}, nextHeartbeat: time.Second}
 		ans := last
 		tt.change(&ans)
 		if a.alignHeartbeat(ans); a.nextHeartbeat.Truncate(ms) != tt.want {

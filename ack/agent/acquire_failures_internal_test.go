@@ -1,10 +1,11 @@
-package ack
+package agent
 
 import (
 	"slices"
 	"testing"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -85,7 +86,7 @@ func (s *hookStage) pin(shard shardmap.Shard, node shardmap.NodeID) {
 		p.Pins[x] = shardmap.Pin{Node: "a"}
 	}
 	p.Pins[shard] = shardmap.Pin{Node: node}
-	b, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, fuzzMembers(3), p)})
+	b, err := ack.EncodeProposal(ack.MinLevel, ack.ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, membersOf("a", "b", "c"), p)})
 	if err != nil {
 		s.t.Fatal(err)
 	}

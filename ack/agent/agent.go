@@ -1,9 +1,11 @@
-package ack
+package agent
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
+	"shardway/ack"
 	"shardway/ack/election"
 	"shardway/shardmap"
 )
@@ -31,7 +33,7 @@ type Gate interface {
 	// ended.
 	Lease(until time.Duration) (missed bool)
 	// Route publishes a routing. Waiting requests must check it again.
-	Route(Routing)
+	Route(ack.Routing)
 	// Running counts the running requests for shards for which may returns false. If there are
 	// any, their end must trigger a Poll soon.
 	Running(may func(shardmap.Shard) bool) int
@@ -39,17 +41,17 @@ type Gate interface {
 	Cut(why CutReason, may func(shardmap.Shard) bool)
 }
 
-// AgentOptions are the fixed properties of a process. All are required except Gateway, Zone
+// Options are the fixed properties of a process. All are required except Gateway, Zone
 // and Hooks.
-type AgentOptions struct {
+type Options struct {
 	Node shardmap.NodeID
 	// Server is the Raft server id, node/disk.
 	Server string
 	// Boot is on disk, and higher than all earlier ones (see Heartbeat).
 	Boot, Nonce uint64
-	Pace        Pace
+	Pace        ack.Pace
 	// Timing applies until the log contains one.
-	Timing  Timing
+	Timing  ack.Timing
 	Gateway bool
 	// Hooks tell the app which shards it holds; nil means no hooks.
 	Hooks *HookOptions
@@ -61,7 +63,7 @@ type AgentOptions struct {
 	Term func() uint64
 	// Send sends a heartbeat to the present leader. It must not block. A lost heartbeat is
 	// compensated by the next one.
-	Send func(Heartbeat)
+	Send func(ack.Heartbeat)
 	// Raise stores a boot above known and the present one, on disk before it returns. If it
 	// returns false, the agent sends nothing any more.
 	Raise func(known uint64) (boot uint64, ok bool)
@@ -70,12 +72,12 @@ type AgentOptions struct {
 // Observation is the state of the node at one poll.
 type Observation struct {
 	// State is the newest state of the own log.
-	State *State
+	State *ack.State
 	// Unready: the app has not been checked yet, so the agent sends no heartbeat. Unhealthy:
 	// the app does not respond.
 	Unready, Unhealthy bool
 	// App is the further health of the app.
-	App AppHealth
+	App ack.AppHealth
 	// Leaving: the node wants to own nothing. Stopping: it must stop admitting requests, end
 	// the running ones, and then send a goodbye. Neither may be reset.
 	Leaving, Stopping bool
@@ -111,6 +113,14 @@ var cutReasonNames = [...]string{CutLeaseLost: "lease lost", CutDraining: "drain
 // String returns the reason as metrics spell it.
 func (c CutReason) String() string { return enumName(cutReasonNames[:], uint8(c), "Cutting") }
 
+// enumName returns the name of a value of an enum, and its kind and number if it has none.
+func enumName(names []string, i uint8, kind string) string {
+	if i == 0 || int(i) >= len(names) {
+		return fmt.Sprintf("%s(%d)", kind, i)
+	}
+	return names[i]
+}
+
 // AnswerResult is the meaning of an answer for the process that received it.
 type AnswerResult uint8
 
@@ -138,7 +148,7 @@ const (
 // node admits, routes, drains, acknowledges and sends heartbeats. See Poll for the order. The
 // zero Agent is not usable.
 type Agent struct {
-	o        AgentOptions
+	o        Options
 	holder   *Holder
 	follower *Follower
 	hooks    *hookMachine // nil: no hooks
@@ -162,8 +172,8 @@ type Agent struct {
 	lastRequestAt time.Duration // when a poll last found new requests; zero: never
 }
 
-// NewAgent returns the agent of a process that starts now, before its first state.
-func NewAgent(o AgentOptions, now time.Duration) *Agent {
+// New returns the agent of a process that starts now, before its first state.
+func New(o Options, now time.Duration) *Agent {
 	a := &Agent{o: o, holder: NewHolder(o.Boot, now), follower: NewFollower(o.Node, o.Pace.DrainTimeout)}
 	if o.Hooks != nil && !o.Gateway {
 		a.hooks = newHooks(*o.Hooks, o.Node, o.Server, o.Boot)
@@ -248,11 +258,11 @@ func (a *Agent) CutBy() time.Duration { return a.holder.cutBy }
 // stopsTheWorld reports whether map changes pause the whole cluster, so that routing depends
 // on the term of the lease.
 func (a *Agent) stopsTheWorld() bool {
-	return a.follower.State().Timing().RebalanceMode == RebalanceStopTheWorld
+	return a.follower.State().Timing().RebalanceMode == ack.RebalanceStopTheWorld
 }
 
-func (a *Agent) publishRouting(s *State) {
-	r := NewRouting(a.o.Node, s, a.leaseTerm, a.o.Gateway)
+func (a *Agent) publishRouting(s *ack.State) {
+	r := ack.NewRouting(a.o.Node, s, a.leaseTerm, a.o.Gateway)
 	if a.hooks != nil {
 		r = r.Acquired(a.hooks.acquired)
 	}
@@ -263,7 +273,7 @@ func (a *Agent) publishRouting(s *State) {
 }
 
 // applyState routes and drains by s from now on.
-func (a *Agent) applyState(now time.Duration, s *State) {
+func (a *Agent) applyState(now time.Duration, s *ack.State) {
 	if s != a.follower.State() {
 		a.publishRouting(s)
 		a.follower.StateApplied(now, s)
@@ -382,7 +392,7 @@ func (a *Agent) sendHeartbeat(now time.Duration, s Observation) {
 	number, echo := a.holder.NextHeartbeat(now)
 	unacquired, waiting, unable := a.acquireReport()
 	kept, keepsAll := a.safeDrainReport()
-	a.o.Send(Heartbeat{
+	a.o.Send(ack.Heartbeat{
 		Level: a.follower.State().Level(), Node: a.o.Node, Server: a.o.Server, Boot: a.holder.Boot(), Nonce: a.o.Nonce, Number: number, Echo: echo,
 		Term:    a.o.Term(),
 		Applied: a.follower.State().Committed().Epoch(), Acked: a.follower.Acked(), Every: a.o.Pace.Heartbeat,
@@ -410,7 +420,7 @@ func (a *Agent) releaseDigest() [32]byte {
 }
 
 // Answered handles an answer. The caller must call Poll afterwards.
-func (a *Agent) Answered(now time.Duration, ans Answer) AnswerResult {
+func (a *Agent) Answered(now time.Duration, ans ack.Answer) AnswerResult {
 	if ans.Boot != a.holder.Boot() {
 		return AnswerIgnored
 	}
@@ -418,11 +428,11 @@ func (a *Agent) Answered(now time.Duration, ans Answer) AnswerResult {
 		a.holder.markAnswered(ans.Beat) // the leader is alive
 	}
 	switch ans.Refusal {
-	case RefusedBoot:
+	case ack.RefusedBoot:
 		return a.bootSuperseded(ans.Known)
-	case RefusedRollback:
+	case ack.RefusedRollback:
 		return DiskRolledBack
-	case RefusedDuplicate:
+	case ack.RefusedDuplicate:
 		return a.duplicateFound(now, ans.Elsewhere)
 	}
 	if !a.holder.Answered(now, a.o.Term(), ans) {
@@ -493,7 +503,7 @@ func (a *Agent) HeartbeatNow() { a.nextHeartbeat = 0 }
 func (a *Agent) Boot() uint64 { return a.holder.Boot() }
 
 // State returns the state that the node routes by.
-func (a *Agent) State() *State { return a.follower.State() }
+func (a *Agent) State() *ack.State { return a.follower.State() }
 
 // Acked returns the last acknowledged proposal; zero if there is none.
 func (a *Agent) Acked() shardmap.Epoch { return a.follower.Acked() }
@@ -510,7 +520,7 @@ func (a *Agent) LeaseRemaining(now time.Duration) time.Duration { return a.holde
 func (a *Agent) LeaseTerm() uint64 { return cmp.Or(a.holder.Term(), a.leaseTerm) }
 
 // Timing returns the timing of the cluster as far as the log of the node contains it.
-func (a *Agent) Timing() Timing {
+func (a *Agent) Timing() ack.Timing {
 	if s := a.follower.State(); s.Bootstrapped() {
 		return s.Timing()
 	}

@@ -1,10 +1,11 @@
-package ack
+package agent
 
 import (
 	"strings"
 	"testing"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -14,13 +15,13 @@ func (s *hookStage) passOn(server string, notes map[shardmap.Shard]string) {
 	s.t.Helper()
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	last := s.see.state.Last()
-	c := CommitEntry{Epoch: last.Epoch(), Digest: last.Digest(), Servers: []string{server}}
+	c := ack.CommitEntry{Epoch: last.Epoch(), Digest: last.Digest(), Servers: []string{server}}
 	for sh := range shardmap.Shard(s.see.state.Shards()) {
 		if n, ok := notes[sh]; ok {
-			c.Released = append(c.Released, Released{Shard: sh, Note: []byte(n)})
+			c.Released = append(c.Released, ack.Released{Shard: sh, Note: []byte(n)})
 		}
 	}
-	s.entry(EncodeCommit(MinLevel, c))
+	s.entry(ack.EncodeCommit(ack.MinLevel, c))
 	s.see.draining = 0
 }
 
@@ -51,7 +52,7 @@ func TestNotesOfANodeAreBounded(t *testing.T) {
 	s := newHookStage(t, 1200)
 	s.acquire()
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
-	whole := strings.Repeat("x", MaxNote)
+	whole := strings.Repeat("x", ack.MaxNote)
 	for done := false; !done; {
 		done = true
 		for _, c := range s.pollAfter(0) {
@@ -67,10 +68,10 @@ func TestNotesOfANodeAreBounded(t *testing.T) {
 	}
 	s.k.prepareRelease(s.now, s.see.draining)
 	s.k.sendReleases(s.now)
-	if len(s.got) != 1 || len(s.got[0].Over) != 200-MaxNoteBytes/MaxNote || len(s.got[0].Shards)+len(s.got[0].Over) != 1200 {
+	if len(s.got) != 1 || len(s.got[0].Over) != 200-ack.MaxNoteBytes/ack.MaxNote || len(s.got[0].Shards)+len(s.got[0].Over) != 1200 {
 		t.Fatalf("%d deliveries, the first of %d shards without %d", len(s.got), len(s.got[0].Shards), len(s.got[0].Over))
 	}
-	if s.got[0].Over[0] != MaxNoteBytes/MaxNote {
+	if s.got[0].Over[0] != ack.MaxNoteBytes/ack.MaxNote {
 		t.Errorf("the first that does not fit is %d", s.got[0].Over[0])
 	}
 }
@@ -110,14 +111,14 @@ func TestLaterLeaderGetsReleasesOfAGoodbye(t *testing.T) {
 		{"one that is later still", false, 5, true, true},
 		{"which has it", true, 5, true, false},
 	} {
-		s.k.answerReceived(s.now, Answer{Taken: test.taken, Term: test.term, Epoch: s.see.draining}, test.parted)
+		s.k.answerReceived(s.now, ack.Answer{Taken: test.taken, Term: test.term, Epoch: s.see.draining}, test.parted)
 		n := len(s.got)
 		if s.k.sendReleases(s.now); (len(s.got) > n) != test.sends {
 			t.Errorf("step %d, %s: sent %v", i, test.what, len(s.got) > n)
 		}
 		s.now += resendInterval
 	}
-	s.k.answerReceived(s.now, Answer{Term: 6, Epoch: s.see.draining}, true)
+	s.k.answerReceived(s.now, ack.Answer{Term: 6, Epoch: s.see.draining}, true)
 	if s.k.sendReleases(s.now); s.k.digest != digest {
 		t.Error("it is not sent to the last one")
 	}
@@ -148,9 +149,9 @@ func TestUnconfirmedReleasesAreDiscarded(t *testing.T) {
 		if s.k.sendReleases(s.now); s.k.digest == [32]byte{} || len(s.got) != 1 {
 			t.Fatalf("%d deliveries", len(s.got))
 		}
-		s.k.answerReceived(0, Answer{Taken: true, Epoch: s.see.draining - 1}, false) // of another proposal
+		s.k.answerReceived(0, ack.Answer{Taken: true, Epoch: s.see.draining - 1}, false) // of another proposal
 		if taken {
-			s.k.answerReceived(0, Answer{Taken: true, Epoch: s.see.draining}, false)
+			s.k.answerReceived(0, ack.Answer{Taken: true, Epoch: s.see.draining}, false)
 		}
 		s.k.sendReleases(s.now + resendInterval)
 		if again := len(s.got) - 1; (again == 1) == taken {

@@ -1,6 +1,10 @@
-package ack
+package agent
 
-import "time"
+import (
+	"time"
+
+	"shardway/ack"
+)
 
 const (
 	// An idle agent with recent requests polls at least every 1/idleLeaseFraction of a lease.
@@ -80,7 +84,7 @@ func (a *Agent) HeartbeatWith() { a.nextHeartbeat, a.postponeNext = 0, a.o.Pace.
 // the decisive echo is usually that of the heartbeat itself, so nothing moves. If a quorum
 // requires nearly all live voters, the nodes may find no such order, and send a fifth more
 // heartbeats.
-func (a *Agent) alignHeartbeat(ans Answer) {
+func (a *Agent) alignHeartbeat(ans ack.Answer) {
 	every := a.o.Pace.Heartbeat
 	if old := ans.Lease - ans.Serve - every*4/3; ans.Serve > 0 && old > 0 && ans.Beat == a.holder.lastNumber {
 		near := min(old/2, every/4)

@@ -1,10 +1,11 @@
-package ack_test
+package agent_test
 
 import (
 	"testing"
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 )
 
 const ms = time.Millisecond
@@ -17,9 +18,9 @@ func grants(number, beat uint64, serve time.Duration) ack.Answer {
 
 // heldLease returns a Holder whose first heartbeat, sent at 0, was answered with a
 // lease of 500 ms after 10 ms.
-func heldLease(t *testing.T) *ack.Holder {
+func heldLease(t *testing.T) *agent.Holder {
 	t.Helper()
-	h := ack.NewHolder(1, 0)
+	h := agent.NewHolder(1, 0)
 	if number, echo := h.NextHeartbeat(0); number != 1 || echo != (ack.Echo{}) {
 		t.Fatalf("first heartbeat %d, echo %+v", number, echo)
 	}
@@ -30,7 +31,7 @@ func heldLease(t *testing.T) *ack.Holder {
 }
 
 // ticks lets time pass without a pause.
-func ticks(h *ack.Holder, from, to time.Duration) {
+func ticks(h *agent.Holder, from, to time.Duration) {
 	for now := from; now < to; now += 10 * ms {
 		h.Tick(now)
 	}
@@ -76,7 +77,7 @@ func TestAnswerThatDoesNotCount(t *testing.T) {
 		"no such beat":   grants(8, 65, 500*ms),
 		"too late":       grants(8, 1, 20*ms),
 	} {
-		h := ack.NewHolder(1, 0)
+		h := agent.NewHolder(1, 0)
 		h.NextHeartbeat(0)
 		ticks(h, 0, 20*ms)
 		h.Answered(20*ms, 1, a)
@@ -138,7 +139,7 @@ func TestRunningProcessIsNotPaused(t *testing.T) {
 // A node has no timing of its own: the answer contains how long it serves, when it must have
 // cut, and which gap is a pause.
 func TestHolderObeysTheAnswer(t *testing.T) {
-	h := ack.NewHolder(1, 0)
+	h := agent.NewHolder(1, 0)
 	h.NextHeartbeat(0)
 	h.Answered(10*ms, 1, ack.Answer{Term: 1, Number: 7, Boot: 1, Beat: 1, Serve: 3 * time.Second, Cut: 9 * time.Second, Lease: 4 * time.Second})
 	h.Tick(1010 * ms)
@@ -159,7 +160,7 @@ func TestHolderObeysTheAnswer(t *testing.T) {
 // The lease of an old leader may run longer than the first one of its successor. The newest
 // term determines which map the node must have.
 func TestLeaseNamesTheNewestTermThatGrantedIt(t *testing.T) {
-	h := ack.NewHolder(1, 0)
+	h := agent.NewHolder(1, 0)
 	if h.Term() != 0 {
 		t.Errorf("term %d without a lease", h.Term())
 	}
@@ -203,7 +204,7 @@ func TestRunningRequestsAreCutOnce(t *testing.T) {
 	if h.CutDue(due + ms) {
 		t.Error("cut with a lease in force")
 	}
-	if fresh := ack.NewHolder(1, 0); fresh.CutDue(time.Hour) {
+	if fresh := agent.NewHolder(1, 0); fresh.CutDue(time.Hour) {
 		t.Error("cut, and nothing was ever admitted")
 	}
 }

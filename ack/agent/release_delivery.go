@@ -1,15 +1,16 @@
-package ack
+package agent
 
 import (
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
 // releaseDelivery sends the release notes of the last acknowledgement, or of a goodbye, to the
 // leader until the leader confirms them.
 type releaseDelivery struct {
-	releases *Releases // nil: there are none, or no leader confirmed them in time
+	releases *ack.Releases // nil: there are none, or no leader confirmed them in time
 	digest   [32]byte
 	received bool
 	resendAt time.Duration
@@ -47,8 +48,8 @@ func (m *hookMachine) inheritedNote(s shardmap.Shard, h *heldShard, epoch shardm
 // restarts in place lists all its shards.
 func (m *hookMachine) prepareRelease(now time.Duration, e shardmap.Epoch) {
 	m.releaseDelivery = releaseDelivery{}
-	r := &Releases{Level: m.seen.state.Level(), Node: m.self, Server: m.server, Boot: m.boot, Proposal: e}
-	total := NoteBudget{}
+	r := &ack.Releases{Level: m.seen.state.Level(), Node: m.self, Server: m.server, Boot: m.boot, Proposal: e}
+	total := ack.NoteBudget{}
 	for i := range m.shards {
 		s := shardmap.Shard(i)
 		x, ok := m.releaseOf(s, &m.shards[s])
@@ -72,19 +73,19 @@ func (m *hookMachine) prepareRelease(now time.Duration, e shardmap.Epoch) {
 
 // releaseOf returns the release of a shard that the node gives up. ok is false if the node
 // keeps the shard or there is no release.
-func (m *hookMachine) releaseOf(s shardmap.Shard, h *heldShard) (Released, bool) {
+func (m *hookMachine) releaseOf(s shardmap.Shard, h *heldShard) (ack.Released, bool) {
 	st := m.ownershipOf(s)
 	if !st.owned || m.seen.state.Last().Owner(s) == m.self && !m.seen.returns {
-		return Released{}, false
+		return ack.Released{}, false
 	}
 	if h.released && h.epoch == st.epoch {
-		return Released{Shard: s, Note: h.note}, true
+		return ack.Released{Shard: s, Note: h.note}, true
 	}
 	note, from, ok := m.inheritedNote(s, h, st.epoch)
 	if from == m.self {
 		from = "" // the previous process of this node counts as the node itself
 	}
-	return Released{Shard: s, From: from, Note: note}, ok
+	return ack.Released{Shard: s, From: from, Note: note}, ok
 }
 
 // sendReleases delivers pending releases when they are due. It returns true if no leader
@@ -105,7 +106,7 @@ func (m *hookMachine) sendReleases(now time.Duration) (changed bool) {
 
 // answerReceived applies an answer of a leader. A later leader asks for every acknowledgement
 // again, but not for a goodbye, so a stopped node sends the releases again by itself.
-func (m *hookMachine) answerReceived(now time.Duration, ans Answer, parted bool) {
+func (m *hookMachine) answerReceived(now time.Duration, ans ack.Answer, parted bool) {
 	m.restartIndex = max(m.restartIndex, ans.RestartIndex)
 	if m.recovery.answerReceived(now, ans.Term) {
 		m.dirty = true
@@ -121,7 +122,7 @@ func (m *hookMachine) answerReceived(now time.Duration, ans Answer, parted bool)
 
 // Releases returns the releases of the last acknowledgement or goodbye, and whether a leader has
 // confirmed them. r is nil if there are none, or if no leader confirmed them in time.
-func (a *Agent) Releases() (r *Releases, confirmed bool) {
+func (a *Agent) Releases() (r *ack.Releases, confirmed bool) {
 	if a.hooks == nil {
 		return nil, false
 	}

@@ -1,8 +1,9 @@
-package ack
+package agent
 
 import (
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -142,7 +143,7 @@ type HookOptions struct {
 	// Deliver sends the releases of the node to the present leader, which gets them as
 	// ReleasesReceived. It must not block. It is called again until an answer has Taken set,
 	// or ReleaseTimeout is over.
-	Deliver func(Releases)
+	Deliver func(ack.Releases)
 	// Ended is called at the end of each release, once for each shard; nil means no calls. The
 	// agent calls it from its own methods. It must not block or call the agent.
 	Ended func(ReleaseEnd)

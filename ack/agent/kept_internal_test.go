@@ -1,17 +1,18 @@
-package ack
+package agent
 
 import (
 	"reflect"
 	"testing"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
 // goodbyeWith makes node a send a goodbye under a boot, with the given releases.
-func (s *hookStage) goodbyeWith(boot uint64, proposal shardmap.Epoch, released ...Released) {
+func (s *hookStage) goodbyeWith(boot uint64, proposal shardmap.Epoch, released ...ack.Released) {
 	s.t.Helper()
-	s.entry(EncodeRestart(MinLevel, RestartEntry{Term: 1, Node: "a", Boot: boot, Grace: time.Minute, Released: released, Server: "a/1", Proposal: proposal}))
+	s.entry(ack.EncodeRestart(ack.MinLevel, ack.RestartEntry{Term: 1, Node: "a", Boot: boot, Grace: time.Minute, Released: released, Server: "a/1", Proposal: proposal}))
 }
 
 // nextProcess starts a process of a with the given disk and boot, and returns the shards that it
@@ -31,13 +32,13 @@ func (s *hookStage) nextProcess(server string, boot uint64) map[shardmap.Shard]H
 
 // nextProcessWithOldLog starts the next process of a with a log that ends before the restart entry, although
 // a leader has reported the entry. It returns the state with the entry.
-func (s *hookStage) nextProcessWithOldLog() (after *State) {
+func (s *hookStage) nextProcessWithOldLog() (after *ack.State) {
 	s.t.Helper()
 	before := s.see.state
-	s.goodbyeWith(7, before.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
+	s.goodbyeWith(7, before.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")})
 	after = s.see.state
 	s.k, s.see.state = newHooks(s.k.o, "a", "a/1", 8), before
-	s.k.answerReceived(s.now, Answer{RestartIndex: after.RestartsIndex()}, false)
+	s.k.answerReceived(s.now, ack.Answer{RestartIndex: after.RestartsIndex()}, false)
 	return after
 }
 
@@ -51,7 +52,7 @@ func TestNextProcessGetsNotesOfThePreviousOne(t *testing.T) {
 		told   bool
 	}{{"a/1", 8, true}, {"a/1", 9, false}, {"a/1", 7, false}, {"a/2", 8, false}} {
 		s := newHookStage(t, 3)
-		s.goodbyeWith(7, s.see.state.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")}, Released{Shard: 2, From: "b"})
+		s.goodbyeWith(7, s.see.state.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")}, ack.Released{Shard: 2, From: "b"})
 		got := s.nextProcess(test.server, test.boot)
 		want := map[shardmap.Shard]HookShard{0: {Shard: 0}, 1: {Shard: 1}, 2: {Shard: 2}}
 		if test.told {
@@ -81,7 +82,7 @@ func TestNextProcessWaitsForTheRestartEntry(t *testing.T) {
 	}
 
 	// A shard that it gains later cannot have a kept note.
-	s.k.answerReceived(s.now, Answer{RestartIndex: after.RestartsIndex() + 100}, false)
+	s.k.answerReceived(s.now, ack.Answer{RestartIndex: after.RestartsIndex() + 100}, false)
 	s.result(HookResult{Seq: calls[0].Seq})
 	acquired := 0
 	for _, to := range []shardmap.NodeID{"b", "a"} {
@@ -105,7 +106,7 @@ func TestNextProcessWaitsForTheRestartEntry(t *testing.T) {
 // A shard that the node got after the release is not released.
 func TestKeptNotesCoverTheShardsOfThatTime(t *testing.T) {
 	s := newHookStage(t, 2)
-	s.goodbyeWith(7, s.see.state.Committed().Epoch()-1, Released{Shard: 0})
+	s.goodbyeWith(7, s.see.state.Committed().Epoch()-1, ack.Released{Shard: 0})
 	if got := s.nextProcess("a/1", 8); got[0].Released {
 		t.Errorf("%+v", got)
 	}
@@ -115,8 +116,8 @@ func TestKeptNotesCoverTheShardsOfThatTime(t *testing.T) {
 // second did not release. A note that came with a shard through a map is kept as well.
 func TestEachRestartReplacesKeptNotes(t *testing.T) {
 	s := newHookStage(t, 2)
-	s.goodbyeWith(7, s.see.state.Committed().Epoch(), Released{Shard: 0}, Released{Shard: 1})
-	s.goodbyeWith(8, s.see.state.Committed().Epoch(), Released{Shard: 1})
+	s.goodbyeWith(7, s.see.state.Committed().Epoch(), ack.Released{Shard: 0}, ack.Released{Shard: 1})
+	s.goodbyeWith(8, s.see.state.Committed().Epoch(), ack.Released{Shard: 1})
 	if got := s.nextProcess("a/1", 9); got[0].Released || !got[1].Released {
 		t.Errorf("%+v", got)
 	}
@@ -129,12 +130,12 @@ func TestEachRestartReplacesKeptNotes(t *testing.T) {
 // that of its own node.
 func TestKeptNotesArePassedOn(t *testing.T) {
 	s := newHookStage(t, 1)
-	s.goodbyeWith(7, s.see.state.Committed().Epoch(), Released{Shard: 0, Note: []byte("there")})
+	s.goodbyeWith(7, s.see.state.Committed().Epoch(), ack.Released{Shard: 0, Note: []byte("there")})
 	s.nextProcess("a/1", 8)
 	s.propose([]shardmap.Member{{ID: "b", Weight: 1}})
 	s.k.seen.state = s.see.state
 	s.k.prepareRelease(s.now, s.see.draining)
-	if r := s.k.releases; r == nil || !reflect.DeepEqual(r.Shards, []Released{{Shard: 0, Note: []byte("there")}}) {
+	if r := s.k.releases; r == nil || !reflect.DeepEqual(r.Shards, []ack.Released{{Shard: 0, Note: []byte("there")}}) {
 		t.Errorf("it gives up %+v", r)
 	}
 	s.commit()

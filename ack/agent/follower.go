@@ -1,9 +1,10 @@
-package ack
+package agent
 
 import (
 	"math"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -13,7 +14,7 @@ import (
 type Follower struct {
 	drainTimeout time.Duration
 	self         shardmap.NodeID
-	state        *State
+	state        *ack.State
 
 	acked    shardmap.Epoch
 	draining shardmap.Epoch // zero: nothing to drain
@@ -32,12 +33,12 @@ const never = time.Duration(math.MaxInt64)
 // NewFollower returns the follower of node self before its first state. Drains are cut after
 // drain, which must be above zero.
 func NewFollower(self shardmap.NodeID, drain time.Duration) *Follower {
-	return &Follower{drainTimeout: drain, self: self, state: NewState()}
+	return &Follower{drainTimeout: drain, self: self, state: ack.NewState()}
 }
 
 // StateApplied takes the newest state. The caller must already have stopped admitting requests
 // for shards that MayRun excludes. drain is false if there is no new proposal to drain for.
-func (f *Follower) StateApplied(now time.Duration, s *State) (drain bool) {
+func (f *Follower) StateApplied(now time.Duration, s *ack.State) (drain bool) {
 	last := s.Last().Epoch()
 	if last == 0 || last == f.draining || f.draining == 0 && last == f.acked {
 		f.state = s
@@ -51,14 +52,15 @@ func (f *Follower) StateApplied(now time.Duration, s *State) (drain bool) {
 
 // continuedCuts returns the cut times of the shards that both the proposal that is drained for and
 // the last one of next take from this node; nil if nothing is drained for.
-func (f *Follower) continuedCuts(next *State) (cuts map[shardmap.Shard]time.Duration) {
+func (f *Follower) continuedCuts(next *ack.State) (cuts map[shardmap.Shard]time.Duration) {
 	if f.draining == 0 {
 		return nil
 	}
 	after := &Follower{self: f.self, state: next}
+	cuts = map[shardmap.Shard]time.Duration{}
 	for s := range f.state.Committed().Shards(f.self) {
 		if !f.MayRun(s) && !after.MayRun(s) {
-			setKey(&cuts, s, f.cutTime(s))
+			cuts[s] = f.cutTime(s)
 		}
 	}
 	return cuts
@@ -125,4 +127,4 @@ func (f *Follower) Overdue(now time.Duration, s shardmap.Shard) bool {
 func (f *Follower) Acked() shardmap.Epoch { return f.acked }
 
 // State returns the newest state.
-func (f *Follower) State() *State { return f.state }
+func (f *Follower) State() *ack.State { return f.state }

@@ -1,10 +1,11 @@
-package ack_test
+package agent_test
 
 import (
 	"testing"
 	"time"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 	"shardway/shardmap"
 )
 
@@ -18,8 +19,8 @@ type cutting struct {
 func (c *cutting) Lease(time.Duration) bool              { return false }
 func (c *cutting) Route(ack.Routing)                     {}
 func (c *cutting) Running(func(shardmap.Shard) bool) int { return 1 }
-func (c *cutting) Cut(why ack.CutReason, _ func(shardmap.Shard) bool) {
-	if why == ack.CutLeaseLost {
+func (c *cutting) Cut(why agent.CutReason, _ func(shardmap.Shard) bool) {
+	if why == agent.CutLeaseLost {
 		c.at = append(c.at, c.now)
 	}
 }
@@ -42,11 +43,11 @@ func TestRequestsAreCutAtTheDeadlineOfTheAnswer(t *testing.T) {
 			g := &cutting{}
 			var last ack.Heartbeat
 			var sent time.Duration
-			a := ack.NewAgent(ack.AgentOptions{
+			a := agent.New(agent.Options{
 				Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: long, Gate: g, Term: func() uint64 { return 1 },
 				Send: func(hb ack.Heartbeat) { last, sent = hb, g.now },
 			}, 0)
-			look := func() { a.Poll(g.now, ack.Observation{State: ack.NewState(), Weight: 1}) }
+			look := func() { a.Poll(g.now, agent.Observation{State: ack.NewState(), Weight: 1}) }
 			granted := time.Duration(0)
 			for i, cut := range c.cuts {
 				a.HeartbeatNow()

@@ -1,10 +1,11 @@
-package ack
+package agent
 
 import (
 	"maps"
 	"slices"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -16,9 +17,9 @@ type safeDrainState struct {
 
 // drainTerms returns the terms of the drain of this node. Zero means that the node is not
 // drained, or stops.
-func (m *hookMachine) drainTerms() DrainTerms {
+func (m *hookMachine) drainTerms() ack.DrainTerms {
 	if m.seen.state == nil || m.seen.stopping {
-		return DrainTerms{}
+		return ack.DrainTerms{}
 	}
 	return m.seen.state.Policy().Terms[m.self]
 }
@@ -38,7 +39,7 @@ func (m *hookMachine) attemptTimeout() time.Duration {
 }
 
 func (m *hookMachine) lostTime() time.Duration    { return lostTime(m.releaseTimeout()) }
-func (m *hookMachine) deliverTime() time.Duration { return NoteDeliveryTime(m.releaseTimeout()) }
+func (m *hookMachine) deliverTime() time.Duration { return ack.NoteDeliveryTime(m.releaseTimeout()) }
 
 // keepsUnreleased reports whether a shard remains here because its release failed under a safe
 // drain. The node then does not acknowledge the proposal, and the leader makes another one. An
@@ -71,7 +72,7 @@ func (a *Agent) safeDrainReport() (list []shardmap.Shard, all bool) {
 	if a.hooks == nil || len(a.hooks.safeDrain.keptShards) == 0 {
 		return nil, false
 	}
-	if len(a.hooks.safeDrain.keptShards) > MaxUnacquired {
+	if len(a.hooks.safeDrain.keptShards) > ack.MaxUnacquired {
 		return nil, true
 	}
 	return slices.Sorted(maps.Keys(a.hooks.safeDrain.keptShards)), false

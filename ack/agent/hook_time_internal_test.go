@@ -1,9 +1,10 @@
-package ack
+package agent
 
 import (
 	"testing"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -13,12 +14,12 @@ func TestNodeDroppedAgainGetsTheFullGracePeriod(t *testing.T) {
 	s.acquire()
 	for range 2 {
 		s.see.mayServe, s.see.leaseHeld = false, false
-		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, DropRecord{Node: "a", Cause: CauseSilent, Strikes: 1})
+		s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, ack.DropRecord{Node: "a", Cause: ack.CauseSilent, Strikes: 1})
 		s.pollAfter(0)
 		if calls := s.pollAfter(releaseGrace - 1); len(calls) > 0 {
 			t.Fatalf("left out for less than %v, the app is told %+v", releaseGrace, calls)
 		}
-		s.propose(fuzzMembers(1))
+		s.propose(membersOf("a"))
 		s.see.mayServe, s.see.leaseHeld, s.see.draining = true, true, 0
 		if calls := s.pollAfter(0); len(calls) > 0 {
 			t.Fatalf("given back, the app is told %+v", calls)
@@ -47,7 +48,7 @@ func TestReleaseWaitsForALeaseThatMayCome(t *testing.T) {
 func TestCallDeadlineIsThatOfItsMostUrgentShard(t *testing.T) {
 	s := newHookStage(t, 4)
 	s.acquire()
-	s.propose(fuzzMembers(2))
+	s.propose(membersOf("a", "b"))
 	var moves, stays shardmap.Shard
 	for sh := range shardmap.Shard(4) {
 		if s.mayRun(sh) {
@@ -150,7 +151,7 @@ func TestCallsAreCancelledAtTheirTimeout(t *testing.T) {
 func TestRestartIndexIsNotForgotten(t *testing.T) {
 	s := newHookStage(t, 1)
 	after := s.nextProcessWithOldLog()
-	s.k.answerReceived(s.now, Answer{}, false)
+	s.k.answerReceived(s.now, ack.Answer{}, false)
 	s.k.reboot(8)
 	if calls := s.pollAfter(time.Minute); len(calls) > 0 {
 		t.Fatalf("with a log that ends before the absence, %+v", calls)

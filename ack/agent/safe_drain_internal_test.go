@@ -1,16 +1,17 @@
-package ack
+package agent
 
 import (
 	"testing"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
 // drainSafely starts a safe drain of node a with a release timeout.
 func (s *hookStage) drainSafely(release time.Duration) {
 	s.t.Helper()
-	s.entry(EncodePolicyChange(MinLevel, PolicyEntry{Term: 1, Changes: []Change{{Kind: ChangeDrain, Node: "a", Safe: true, Release: release}}}))
+	s.entry(ack.EncodePolicyChange(ack.MinLevel, ack.PolicyEntry{Term: 1, Changes: []ack.Change{{Kind: ack.ChangeDrain, Node: "a", Safe: true, Release: release}}}))
 }
 
 // Under a safe drain, a shard whose release failed stays, however long the proposal is open.
@@ -35,7 +36,7 @@ func TestSafeDrainKeepsUnreleasedShard(t *testing.T) {
 		t.Errorf("releases ended as %+v", s.ends)
 	}
 	c := s.see.state.Committed()
-	b, err := EncodeProposal(MinLevel, ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, fuzzMembers(2), shardmap.Policy{Pins: map[shardmap.Shard]shardmap.Pin{0: {Node: "a"}, 1: {Node: "b"}}})})
+	b, err := ack.EncodeProposal(ack.MinLevel, ack.ProposalEntry{Term: 1, Base: c.Epoch(), Want: shardmap.Assign(c, membersOf("a", "b"), shardmap.Policy{Pins: map[shardmap.Shard]shardmap.Pin{0: {Node: "a"}, 1: {Node: "b"}}})})
 	if err != nil {
 		t.Fatal(err)
 	}

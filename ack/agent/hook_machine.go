@@ -1,10 +1,11 @@
-package ack
+package agent
 
 import (
 	"math"
 	"slices"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -119,7 +120,7 @@ type runningCall struct {
 
 // observed is the input of one update.
 type observed struct {
-	state *State
+	state *ack.State
 	// leaseHeld: the node has a lease, or would still have the one that it voided to stop.
 	leaseHeld bool
 	// mayServe: the node has a lease.

@@ -1,9 +1,10 @@
-package ack_test
+package agent_test
 
 import (
 	"testing"
 
 	"shardway/ack"
+	"shardway/ack/agent"
 )
 
 // A leader that refuses a voter is alive. A voter whose node id another process used reported
@@ -21,13 +22,13 @@ func TestRefusingLeaderIsNotMissed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := &cutting{}
 			var last ack.Heartbeat
-			a := ack.NewAgent(ack.AgentOptions{
+			a := agent.New(agent.Options{
 				Node: "b", Server: "b/d", Boot: 1, Pace: ack.DefaultPace(), Timing: ack.DefaultTiming(), Gate: g, Term: func() uint64 { return 7 },
 				Send: func(hb ack.Heartbeat) { last = hb },
 			}, 0)
 			answer := func(ans ack.Answer) {
 				a.HeartbeatNow()
-				a.Poll(g.now, ack.Observation{State: ack.NewState(), Weight: 1})
+				a.Poll(g.now, agent.Observation{State: ack.NewState(), Weight: 1})
 				g.now += ms
 				ans.Boot, ans.Beat = 1, last.Number
 				a.Answered(g.now, ans)

@@ -1,10 +1,11 @@
-package ack
+package agent
 
 import (
 	"maps"
 	"slices"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -139,7 +140,7 @@ func (m *hookMachine) updateAcquireFailures(now time.Duration) {
 func (u *acquireFailureState) markStuck(s shardmap.Shard) {
 	x := u.shards[s]
 	switch {
-	case x == nil && len(u.shards) >= MaxUnacquired:
+	case x == nil && len(u.shards) >= ack.MaxUnacquired:
 		return
 	case x == nil:
 		x = &failedShard{}

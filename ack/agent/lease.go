@@ -1,6 +1,10 @@
-package ack
+package agent
 
-import "time"
+import (
+	"time"
+
+	"shardway/ack"
+)
 
 // maxSent is how many sent heartbeats a Holder remembers. An answer to an older one grants
 // nothing.
@@ -15,7 +19,7 @@ type Holder struct {
 	lastNumber   uint64
 	lastAnswered uint64 // the newest heartbeat with an answer
 	sent         [maxSent]sentHeartbeat
-	echo         Echo
+	echo         ack.Echo
 
 	until       time.Duration // end of the lease
 	term        uint64        // the newest term whose leader granted the present lease
@@ -48,13 +52,13 @@ func (h *Holder) Reboot(boot uint64) {
 		return
 	}
 	h.Void()
-	h.boot, h.lastNumber, h.lastAnswered, h.echo = boot, 0, 0, Echo{}
+	h.boot, h.lastNumber, h.lastAnswered, h.echo = boot, 0, 0, ack.Echo{}
 	h.sent = [maxSent]sentHeartbeat{}
 }
 
 // NextHeartbeat records the send time of the next heartbeat: the lease that answers it counts
 // from then. It returns the number and the echo to send.
-func (h *Holder) NextHeartbeat(now time.Duration) (number uint64, echo Echo) {
+func (h *Holder) NextHeartbeat(now time.Duration) (number uint64, echo ack.Echo) {
 	h.lastNumber++
 	h.sent[h.lastNumber%maxSent] = sentHeartbeat{h.lastNumber, now}
 	return h.lastNumber, h.echo
@@ -63,13 +67,13 @@ func (h *Holder) NextHeartbeat(now time.Duration) (number uint64, echo Echo) {
 // Answered handles an answer. raftTerm is the Raft term of the node, read after the answer
 // arrived. It returns true if the answer counted. An answer to another boot, or of a term
 // below raftTerm, does not count.
-func (h *Holder) Answered(now time.Duration, raftTerm uint64, a Answer) bool {
+func (h *Holder) Answered(now time.Duration, raftTerm uint64, a ack.Answer) bool {
 	h.Tick(now)
 	if a.Boot != h.boot || a.Term < raftTerm || a.Refusal != 0 {
 		return false
 	}
 	if a.Term > h.echo.Term || a.Term == h.echo.Term && a.Number > h.echo.Number {
-		h.echo = Echo{a.Term, a.Number}
+		h.echo = ack.Echo{Term: a.Term, Number: a.Number}
 	}
 	h.markAnswered(a.Beat)
 	s := h.sent[a.Beat%maxSent]

@@ -1,4 +1,4 @@
-package ack
+package agent
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"shardway/ack"
 	"shardway/shardmap"
 )
 
@@ -37,7 +38,7 @@ func TestHookCallsDescribeTheirShards(t *testing.T) {
 	}
 	s.result(HookResult{Seq: c.Seq})
 	s.pollAfter(0)
-	s.propose(fuzzMembers(2))
+	s.propose(membersOf("a", "b"))
 	s.app.busy = 3
 	if early := s.pollAfter(0); len(early) > 0 {
 		t.Fatalf("called while requests run: %+v", early)
@@ -64,10 +65,10 @@ func TestHookCallsDescribeTheirShards(t *testing.T) {
 		t.Errorf("lost: %+v, want %v for it", c, s.k.lostTime())
 	}
 	s.result(HookResult{Seq: c.Seq})
-	s.propose(fuzzMembers(1)) // and again, of which nothing is cut
+	s.propose(membersOf("a")) // and again, of which nothing is cut
 	s.result(HookResult{Seq: s.only(s.pollAfter(0), HookAcquire).Seq})
 	s.pollAfter(0)
-	s.propose(fuzzMembers(2))
+	s.propose(membersOf("a", "b"))
 	if c = s.only(s.pollAfter(0), HookRelease); c.Shards[0].Cut != 0 {
 		t.Errorf("the second move: %+v", c)
 	}
@@ -183,7 +184,7 @@ func TestUselessCallsAreCancelled(t *testing.T) {
 		s.propose(elsewhere)
 		s.commit()
 		c := s.only(s.pollAfter(0), HookLost)
-		s.propose(fuzzMembers(1))
+		s.propose(membersOf("a"))
 		s.pollAfter(0)
 		s.wantCut("it is to come back")
 		s.commit()
@@ -204,7 +205,7 @@ func TestCancelledCallHasNotFailed(t *testing.T) {
 				s.pollAfter(0)
 				c = s.only(s.pollAfter(minRetryPause), HookAcquire)
 			}
-			s.propose(fuzzMembers(2))
+			s.propose(membersOf("a", "b"))
 			s.pollAfter(0)
 			s.wantCut("one of them moves", c.Seq)
 			s.result(HookResult{Seq: c.Seq, Err: errCutHook})
@@ -231,7 +232,7 @@ func TestShardThatComesBackIsNotAcquiredAgain(t *testing.T) {
 	s.commit()
 	c = s.only(s.pollAfter(0), HookLost)
 	s.result(HookResult{Seq: c.Seq, Err: errHook})
-	s.propose(fuzzMembers(1))
+	s.propose(membersOf("a"))
 	s.commit()
 	c = s.only(s.pollAfter(0), HookAcquire)
 	if x := c.Shards[0]; x.Again || x.From != "b" || x.Epoch != s.see.state.Committed().OwnedSince(0) {
@@ -320,7 +321,7 @@ func TestDeadlineOfReleasedShards(t *testing.T) {
 		"it leaves, what moves still runs": {true, 3, 7, 0, 7, 7},
 	} {
 		s := newHookStage(t, 4)
-		s.propose(fuzzMembers(2))
+		s.propose(membersOf("a", "b"))
 		last := s.see.state.Last()
 		m := hookMachine{self: "a", stopBy: c.partBy, releaseBy: c.releaseBy, seen: observed{state: s.see.state, stopping: c.parting, draining: c.draining}}
 		for sh := range shardmap.Shard(4) {
@@ -342,7 +343,7 @@ func TestReleaseTimeoutIsShared(t *testing.T) {
 	for _, c := range []struct{ timeout, lost, deliver time.Duration }{
 		{8000 * ms, 1000 * ms, 500 * ms}, {4000 * ms, 500 * ms, 250 * ms}, {400 * ms, 100 * ms, 100 * ms}, {100 * ms, 50 * ms, 25 * ms},
 	} {
-		if lost, deliver := lostTime(c.timeout), NoteDeliveryTime(c.timeout); lost != c.lost || deliver != c.deliver {
+		if lost, deliver := lostTime(c.timeout), ack.NoteDeliveryTime(c.timeout); lost != c.lost || deliver != c.deliver {
 			t.Errorf("of %v %v and %v are kept, want %v and %v", c.timeout, lost, deliver, c.lost, c.deliver)
 		}
 	}
@@ -353,14 +354,14 @@ func TestReleaseTimeoutIsShared(t *testing.T) {
 // it.
 func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 	for _, back := range []bool{true, false} {
-		s, calls := droppedStage(t, CauseSilent)
+		s, calls := droppedStage(t, ack.CauseSilent)
 		if len(calls) > 0 {
 			t.Fatalf("left out, the app is told %+v", calls)
 		}
 		s.answered(1, graceAnswers)
 		s.see.draining = 0
 		if back {
-			s.propose(fuzzMembers(1))
+			s.propose(membersOf("a"))
 			s.see.mayServe, s.see.leaseHeld, s.see.draining = true, true, 0
 			if calls := s.pollAfter(time.Minute); len(calls) > 0 {
 				t.Fatalf("given back, the app is told %+v", calls)
@@ -377,7 +378,7 @@ func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 		}
 		s.answered(2, graceAnswers) // a new leader starts the grace period again
 		s.answered(1, graceAnswers)
-		s.k.answerReceived(s.now, Answer{Term: 2}, false)
+		s.k.answerReceived(s.now, ack.Answer{Term: 2}, false)
 		s.only(s.pollAfter(0), HookLost)
 	}
 }
@@ -385,7 +386,7 @@ func TestBrieflyDroppedNodeReleasesNothing(t *testing.T) {
 // A node dropped for a missed round returns by acknowledging, so releases that need a lease do
 // not wait. Otherwise the new owners of its shards would wait, too.
 func TestDroppedForMissedRoundReleasesAtOnce(t *testing.T) {
-	for _, cause := range []Cause{CauseMissedAck, CauseBehind} {
+	for _, cause := range []ack.Cause{ack.CauseMissedAck, ack.CauseBehind} {
 		s, calls := droppedStage(t, cause)
 		s.only(calls, HookLost)
 	}
@@ -393,14 +394,14 @@ func TestDroppedForMissedRoundReleasesAtOnce(t *testing.T) {
 
 // droppedStage returns the stage of a node without a lease that a proposal excludes, and the calls
 // that follow at once.
-func droppedStage(t *testing.T, cause Cause) (*hookStage, []HookCall) {
+func droppedStage(t *testing.T, cause ack.Cause) (*hookStage, []HookCall) {
 	t.Helper()
 	s := newHookStage(t, 2)
 	s.acquire()
 	s.see.mayServe, s.see.leaseHeld = false, false
 	s.pollAfter(time.Second)
 	s.answered(1, 2*graceAnswers) // without any lease, that is not when it begins
-	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, DropRecord{Node: "a", Cause: cause, Strikes: 1})
+	s.propose([]shardmap.Member{{ID: "b", Weight: 1}}, ack.DropRecord{Node: "a", Cause: cause, Strikes: 1})
 	return s, s.pollAfter(time.Millisecond)
 }
 
@@ -409,7 +410,7 @@ func droppedStage(t *testing.T, cause Cause) (*hookStage, []HookCall) {
 func (s *hookStage) answered(term uint64, times int) {
 	s.t.Helper()
 	for i := range times {
-		s.k.answerReceived(s.now, Answer{Term: term}, false)
+		s.k.answerReceived(s.now, ack.Answer{Term: term}, false)
 		if calls := s.pollAfter(releaseGrace / graceAnswers); len(calls) > 0 {
 			s.t.Fatalf("at answer %d the app is told %+v", i+1, calls)
 		}
