@@ -327,7 +327,7 @@ func mistakesOfRounds() []mistake {
 		},
 		{
 			name: "why 12: equal to the committed map means nothing to do", mix: back, caught: "progress",
-			edits: in("ack.Leader.reconcile", "	a, reason := l.neededMap(now)\n", "	a, reason := l.neededMap(now)\n	if PLANTED && a.want != nil && l.roundDone && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
+			edits: in("ack.Leader.reconcile", "	a, needed := l.neededMap(now)\n", "	a, needed := l.neededMap(now)\n	if PLANTED && a.want != nil && l.roundDone && a.want.SameAs(l.state.Committed()) {\n		return\n	}\n"),
 		},
 		{
 			name: "why 13: an epoch already committed is never acknowledged", mix: restarts, caught: "progress",

@@ -32,9 +32,9 @@ func (l *Leader) reconcile(now time.Duration) {
 		return
 	}
 	l.unblockRound(now)
-	a, reason := l.neededMap(now)
+	a, needed := l.neededMap(now)
 	switch {
-	case reason == "":
+	case !needed:
 		l.changeWantedSince = -1
 		if l.ownRoundOpen() {
 			l.tryCommit(now)
@@ -54,33 +54,32 @@ func (l *Leader) reconcile(now time.Duration) {
 	}
 }
 
-// neededMap returns the map that should be proposed, and the reason. An empty reason means
-// that no proposal is needed. This is the case if a round of this term already has the final
-// map, or an open round has all of it except deferred moves.
-func (l *Leader) neededMap(now time.Duration) (*assignment, string) {
+// neededMap returns the map that should be in the log. needed is false if it is there: a round
+// of this term already has the final map, or an open round has all of it except deferred moves.
+func (l *Leader) neededMap(now time.Duration) (a *assignment, needed bool) {
 	members := l.eligibleMembers(now)
-	a := l.assign(members)
+	a = l.assign(members)
 	l.updateStages(now, a)
 	a = l.assign(members) // updateStages may have discarded answers
 	l.planStage(now, a)
 	last := l.state.Last()
 	switch {
 	case l.state.Committed().Epoch() == 0 && len(members) == 0:
-		return &assignment{}, ""
+		return &assignment{}, false
 	case l.state.Open() && !l.ownRoundOpen():
-		return a, "found an open proposal"
+		return a, true // an earlier leader left it
 	case !l.state.Open() && !l.roundDone:
-		return a, reasonNewLeader
+		return a, true // rule 4
 	case l.state.Open() && a.want.SameAs(last) && l.keysBlocked():
-		return a, reasonKeys // the same map is proposed again, without the key configuration
+		return a, true // the same map is proposed again, without the key configuration
 	case !l.state.Open() && a.final.SameAs(last) && l.keysToActivate(now) != "":
-		return a, reasonKeys
+		return a, true
 	case !l.state.Open() && a.final.SameAs(last) && l.mapRequested:
-		return a, reasonRequested
+		return a, true // rebalance
 	case !l.state.Open() && a.final.SameAs(last), l.state.Open() && a.want.SameAs(last):
-		return &assignment{}, ""
+		return &assignment{}, false
 	}
-	return a, l.changeReason(now, a.final)
+	return a, true
 }
 
 // assignment caches the result of assign, because assign runs in every step and its inputs

@@ -50,6 +50,7 @@ type coverage struct {
 	stuck                                              [8]int
 	cutCalls, refusedCalls, hungCalls                  int
 	keptSafe, relocated, unrelocated, reported, unable int
+	foundOpen                                          int
 	staleCalls, absentShards, appRestarts, asked       int
 	restarts, absences, movedBeside, without           int
 	exact, passedOn, givenBack, undelivered            int
@@ -218,6 +219,7 @@ func (c *coverage) counters() []counter {
 		{"calls of hooks that nothing answered", &c.refusedCalls, false},
 		{"calls of hooks that hung", &c.hungCalls, false},
 		{"calls of hooks that came after later ones", &c.staleCalls, true},
+		{"proposals of a leader that replace one of an earlier leader", &c.foundOpen, false},
 		{"releases that failed under a safe drain", &c.keptSafe, true},
 		{"proposals that move a shard because an app does not acquire it", &c.relocated, true},
 		{"proposals that leave a shard that no app acquires", &c.unrelocated, true},
@@ -259,7 +261,7 @@ func (c *coverage) figures() []figure {
 	}
 	f = append(f, namedFigures("taken by ", c.takings, "acknowledged", "silence", "evidence", "refusal", "goodbye", "new-boot", "removed")...)
 	f = append(f, namedFigures("dropped: ", c.drops, "silent", "crashed", "missed-ack", "behind", "removed")...)
-	f = append(f, namedFigures("round: ", c.rounds, "new leader", "found an open proposal", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight", "drain", "policy")...)
+	f = append(f, namedFigures("round: ", c.rounds, "new leader", "join", "leave", "silent", "crashed", "missed-ack", "app-unhealthy", "weight", "drain", "policy")...)
 	f = append(f, namedFigures("app told: ", c.calls, "release", "acquire", "lost")...)
 	f = append(f, namedFigures("step down: ", c.stepDowns, "barrier not applied within dead-after", "nobody acknowledged")...)
 	return f

@@ -18,6 +18,8 @@ type leaderLoop struct {
 	over    bool
 	barrier uint64 // index of the barrier; zero: not appended, or told already
 	appends uint64 // the term in which the barrier was appended
+	// proposes: the leader has proposed a map.
+	proposes bool
 
 	halt  func() // stops the process where it is; nil: it is not to be stopped within a turn
 	goOn  func() // lets it go on
@@ -316,6 +318,10 @@ func (l *leaderLoop) noted(e ack.Event) {
 	case ack.EventProposing:
 		l.noteStage(e)
 		w.cover.rounds[e.Reason]++
+		if !l.proposes && l.told().Open() {
+			w.cover.foundOpen++
+		}
+		l.proposes = true
 		w.logf("%s proposes from map %d: %s, %d moves", id, e.Epoch, e.Reason, e.Moved)
 	case ack.EventDropped:
 		w.cover.drops[e.Cause.String()]++
