@@ -19,6 +19,6 @@
 //     there. The local socket (ServeLocal) has no guard: its file mode admits only users that could
 //     stop the node anyway.
 //   - Each client is limited: connections, concurrent lists and event readers per source address
-//     (LimitConns, sourceLimit), bytes and time of a request (limitBody, serve), and rejected
+//     (LimitConns, RequestLimit), bytes and time of a request (limitBody, serve), and rejected
 //     requests per minute (rejectionLimit).
 package admin

@@ -54,10 +54,10 @@ func (s *Server) eventsEndpoint(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return badParam(name, truncate(after), "is not the id of an event: give one as it came, or none")
 	}
-	if !s.eventReaders.acquire(r.RemoteAddr) {
+	if !s.eventReaders.Acquire(r.RemoteAddr) {
 		return &problem.Problem{Code: problem.NotReady, Detail: "too many read the events of this node: ask another one, or try again", RetryAfter: streamRetryAfter}
 	}
-	defer s.eventReaders.release(r.RemoteAddr)
+	defer s.eventReaders.Release(r.RemoteAddr)
 	w.Header().Set("Vary", "Accept")
 	if accept := r.Header.Values("Accept"); q.has("wait") || !accepts(accept, "text/event-stream") || prefers(accept, "application/json", "text/event-stream") {
 		return s.listEvents(w, r, cursor, min(wait, api.MaxWait))

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin/api"
+	"shardway/admin/connlimit"
 	"shardway/internal/problem"
 )
 
@@ -48,12 +49,12 @@ func probes(n ProbedNode) http.Handler {
 // other node takes the shards. A supervisor can then stop the app. It waits for as long as the
 // client does, or up to ?wait=.
 func drained(n ProbedNode) endpoint {
-	l := sourceLimit{max: maxDrainWaiters, maxPerSource: maxDrainWaitersPerSource}
+	l := connlimit.RequestLimit{Max: maxDrainWaiters, MaxPerSource: maxDrainWaitersPerSource}
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if !l.acquire(r.RemoteAddr) {
+		if !l.Acquire(r.RemoteAddr) {
 			return problem.New(problem.NotReady, "too many wait for this already")
 		}
-		defer l.release(r.RemoteAddr)
+		defer l.Release(r.RemoteAddr)
 		q, err := query(r, "wait")
 		if err != nil {
 			return err

@@ -1,10 +1,11 @@
 package admin
 
 import (
-	"net"
 	"net/netip"
 	"sync"
 	"time"
+
+	"shardway/admin/connlimit"
 )
 
 // Limits on rejected requests. A source with more than maxRejectionsPerSource in a rejectionWindow
@@ -36,7 +37,7 @@ type rejections struct {
 // add counts a rejected request. wait is how long the source should wait before the next request;
 // zero means that no limit is reached.
 func (f *rejectionLimit) add(remote string, now time.Time) (wait time.Duration) {
-	addr := sourceOf(remote)
+	addr := connlimit.SourceOf(remote)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	x := f.bySource[addr]
@@ -58,26 +59,4 @@ func (f *rejectionLimit) add(remote string, now time.Time) (wait time.Duration) 
 	}
 	f.total.count++
 	return 0
-}
-
-// sourceOf returns the source of a remote address for limits: an IPv4 address, or the /64 network
-// of an IPv6 address, because one host can use a whole /64. It returns the zero Addr if remote is
-// malformed.
-func sourceOf(remote string) netip.Addr {
-	host, _, err := net.SplitHostPort(remote)
-	if err != nil {
-		return netip.Addr{}
-	}
-	a, err := netip.ParseAddr(host)
-	if err != nil {
-		return netip.Addr{}
-	}
-	if a = a.Unmap().WithZone(""); a.Is4() {
-		return a
-	}
-	p, err := a.Prefix(64)
-	if err != nil {
-		return a
-	}
-	return p.Addr()
 }

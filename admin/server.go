@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin/api"
+	"shardway/admin/connlimit"
 	"shardway/event"
 )
 
@@ -37,8 +38,8 @@ type Server struct {
 	metrics      prometheus.Gatherer
 	log          zerolog.Logger
 	events       *event.Ring
-	eventReaders sourceLimit
-	lists        sourceLimit // of all shards
+	eventReaders connlimit.RequestLimit
+	lists        connlimit.RequestLimit // of all shards
 	page         *page
 	handler      http.Handler
 
@@ -51,8 +52,8 @@ type Server struct {
 // New returns a Server. Call Serve to start it.
 func New(o Options) *Server {
 	s := &Server{
-		api: o.API, metrics: o.Metrics, log: o.Log, events: o.Events, eventReaders: sourceLimit{max: maxReaders, maxPerSource: maxReadersPerSource},
-		lists: sourceLimit{max: maxLists, maxPerSource: maxListsPerSource}, page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
+		api: o.API, metrics: o.Metrics, log: o.Log, events: o.Events, eventReaders: connlimit.RequestLimit{Max: maxReaders, MaxPerSource: maxReadersPerSource},
+		lists: connlimit.RequestLimit{Max: maxLists, MaxPerSource: maxListsPerSource}, page: newPage(), crossOrigin: http.NewCrossOriginProtection(),
 	}
 	s.access.Store(&o.Access)
 	s.handler = s.guard(limitBody(s.routes()))
@@ -85,9 +86,9 @@ const (
 
 // serve runs an HTTP server until ctx ends.
 func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Logger) error {
-	var unused unusedConns
+	var unused connlimit.UnusedConns
 	srv := &http.Server{
-		ConnState:         unused.track,
+		ConnState:         unused.Track,
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
@@ -106,7 +107,7 @@ func serve(ctx context.Context, ln net.Listener, h http.Handler, log zerolog.Log
 	}
 	shutdownCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
-	unused.closeAll()
+	unused.CloseAll()
 	if srv.Shutdown(shutdownCtx) != nil {
 		// Close fails only for a listener that is closed already.
 		_ = srv.Close()

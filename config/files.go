@@ -4,7 +4,7 @@ import "strconv"
 
 const (
 	// otherFiles is for what a node has open besides the connections that have settings of
-	// their own: up to 512 at the admin port and as many for probes (admin.MaxConns), and its
+	// their own: up to 512 at the admin port and as many for probes (connlimit.MaxConns), and its
 	// disk, gossip, Raft, connections that wait, and the pipes by which long answers go (h1).
 	otherFiles = 2*512 + 256
 	// sides: whatever comes in goes on, to the app or to another node.

@@ -44,10 +44,11 @@ func allowed() map[string][]string {
 		"proxy/wsframe":     {},
 		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "keysource", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist"},
 		// The operator's side.
-		"admin":           {"admin/api", "admin/localsock", "event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
+		"admin":           {"admin/api", "admin/connlimit", "admin/localsock", "event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
 		"admin/api":       {"event", "verdict"},
 		"admin/apitest":   {"admin/api"}, // only tests use it
 		"admin/client":    {"admin/api", "admin/localsock", "verdict", "internal/problem"},
+		"admin/connlimit": {},
 		"admin/localsock": {},
 		// The composition.
 		"node":             {"node/apphealth", "node/consensus", "node/control", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "peer/mux", "proxy", "queue", "shardmap", "verdict", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
@@ -64,7 +65,7 @@ func allowed() map[string][]string {
 		"node/membership":  {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
 		"node/rotation":    {"node/logs", "admin/api", "internal/secret"},
 		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},
-		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict"},
+		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict", "admin/connlimit"},
 		// For programs that are the app themselves.
 		"embed": {"ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.

@@ -14,6 +14,7 @@ import (
 	"shardway/ack"
 	"shardway/ack/agent"
 	"shardway/admin"
+	"shardway/admin/connlimit"
 	"shardway/config"
 	"shardway/internal/clock"
 	"shardway/node"
@@ -137,7 +138,7 @@ func (l *listeners) open(ctx context.Context, c *config.Config) error {
 			return err
 		}
 		if x.ln == &l.admin || x.ln == &l.probes {
-			ln = admin.LimitConns(ln)
+			ln = connlimit.NewListener(ln)
 		}
 		*x.ln = ln
 	}

@@ -1,4 +1,4 @@
-package admin
+package connlimit
 
 import (
 	"net"
@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// unusedConns tracks the connections that have not sent a request yet. Browsers open such
+// UnusedConns tracks the connections that have not sent a request yet. Browsers open such
 // connections in advance. http.Server.Shutdown would wait for their first request.
-type unusedConns struct {
+type UnusedConns struct {
 	// mu protects the following fields.
 	mu     sync.Mutex
 	conns  map[net.Conn]bool
-	closed bool // closeAll was called: close new connections immediately
+	closed bool // CloseAll was called: close new connections immediately
 }
 
-// track is the ConnState function of an http.Server.
-func (u *unusedConns) track(c net.Conn, s http.ConnState) {
+// Track is the ConnState function of an http.Server.
+func (u *UnusedConns) Track(c net.Conn, s http.ConnState) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
@@ -32,8 +32,8 @@ func (u *unusedConns) track(c net.Conn, s http.ConnState) {
 	}
 }
 
-// closeAll closes all unused connections, and every later one when it is accepted.
-func (u *unusedConns) closeAll() {
+// CloseAll closes all unused connections, and every later one when it is accepted.
+func (u *UnusedConns) CloseAll() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.closed = true

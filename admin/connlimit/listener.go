@@ -1,4 +1,4 @@
-package admin
+package connlimit
 
 import (
 	"container/list"
@@ -16,10 +16,10 @@ const (
 	maxConnsPerSource = 128
 )
 
-// limitedListener limits the number of open connections. A connection beyond the limit of its
+// listener limits the number of open connections. A connection beyond the limit of its
 // source replaces the oldest connection of this source. A connection beyond the total limit
 // replaces the oldest connection of the source that has most.
-type limitedListener struct {
+type listener struct {
 	net.Listener
 
 	// mu protects the following fields and limitedConn.element.
@@ -28,17 +28,17 @@ type limitedListener struct {
 	count    int                       // open connections
 }
 
-// LimitConns returns a listener that limits the connections of ln. TLS must be added on top of it.
-func LimitConns(ln net.Listener) net.Listener { return &limitedListener{Listener: ln} }
+// NewListener returns a listener that limits the connections of ln. TLS must be added on top of it.
+func NewListener(ln net.Listener) net.Listener { return &listener{Listener: ln} }
 
 // Accept accepts a connection, which counts until it is closed. It may close another connection to
 // make room.
-func (ln *limitedListener) Accept() (net.Conn, error) {
+func (ln *listener) Accept() (net.Conn, error) {
 	conn, err := ln.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	c := &limitedConn{Conn: conn, listener: ln, source: sourceOf(conn.RemoteAddr().String())}
+	c := &limitedConn{Conn: conn, listener: ln, source: SourceOf(conn.RemoteAddr().String())}
 	if evicted := ln.insert(c); evicted != nil {
 		_ = evicted.Close() // an error changes nothing: the connection is no longer in use
 	}
@@ -46,7 +46,7 @@ func (ln *limitedListener) Accept() (net.Conn, error) {
 }
 
 // insert counts a connection. It returns the connection that must be closed to make room, or nil.
-func (ln *limitedListener) insert(c *limitedConn) (evicted *limitedConn) {
+func (ln *listener) insert(c *limitedConn) (evicted *limitedConn) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	if ln.bySource == nil {
@@ -82,7 +82,7 @@ func (ln *limitedListener) insert(c *limitedConn) (evicted *limitedConn) {
 }
 
 // removeLocked stops counting a connection. It does nothing if c is not counted. mu must be held.
-func (ln *limitedListener) removeLocked(c *limitedConn) {
+func (ln *listener) removeLocked(c *limitedConn) {
 	if c.element == nil {
 		return
 	}
@@ -95,11 +95,11 @@ func (ln *limitedListener) removeLocked(c *limitedConn) {
 	}
 }
 
-// limitedConn is a connection that a limitedListener counts.
+// limitedConn is a connection that a listener counts.
 type limitedConn struct {
 	net.Conn
 
-	listener *limitedListener
+	listener *listener
 	source   netip.Addr
 	element  *list.Element // nil if the connection is not counted
 }

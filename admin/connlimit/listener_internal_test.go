@@ -1,4 +1,4 @@
-package admin
+package connlimit
 
 import (
 	"errors"
@@ -43,11 +43,11 @@ func (a *fakeConn) Close() error {
 	return nil
 }
 
-// TestLimitedListenerClosesTheOldestConnections verifies the limit for each source and the total
+// TestListenerClosesTheOldestConnections verifies the limit for each source and the total
 // limit. A source with few connections must keep all of them.
-func TestLimitedListenerClosesTheOldestConnections(t *testing.T) {
+func TestListenerClosesTheOldestConnections(t *testing.T) {
 	a := &fakeListener{}
-	ln := &limitedListener{Listener: a}
+	ln := &listener{Listener: a}
 	accept := func(from string, many int) (all []net.Conn) {
 		for range many {
 			a.from = append(a.from, from)
