@@ -6,7 +6,8 @@
 //   - Server serves the admin port: probes, status, lists, actions, events, metrics, profiles and
 //     the dashboard. It keeps no state of the cluster. Its api.Set contains the services of the
 //     node; the server responds with 404 to requests for a service that is nil.
-//   - Access contains the tokens, certificate authorities and host names of an admin port.
+//   - Package admin/auth decides who may send a request, and package admin/connlimit limits the
+//     connections and requests of a client.
 //
 // # Concurrency
 //
@@ -19,6 +20,6 @@
 //     there. The local socket (ServeLocal) has no guard: its file mode admits only users that could
 //     stop the node anyway.
 //   - Each client is limited: connections, concurrent lists and event readers per source address
-//     (LimitConns, RequestLimit), bytes and time of a request (limitBody, serve), and rejected
-//     requests per minute (rejectionLimit).
+//     (package admin/connlimit), bytes and time of a request (limitBody, serve), and rejected
+//     requests per minute (auth.RejectionLimit).
 package admin

@@ -18,6 +18,7 @@ import (
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/admin/apitest"
+	"shardway/admin/auth"
 	"shardway/event"
 )
 
@@ -230,7 +231,7 @@ func TestStreamEndsWhenAccessChanges(t *testing.T) {
 		if e := open.event(); e.Node != "n1" {
 			t.Fatalf("%+v", e)
 		}
-		x.s.SetAccess(admin.Access{Read: tokens(t, readToken)})
+		x.s.SetAccess(auth.Access{Read: tokens(t, readToken)})
 		x.ring.Add(event.Event{Kind: event.NodeFailed, Node: "secret"})
 		if got := open.next(); got != io.EOF.Error() {
 			t.Errorf("he heard %q", got)
@@ -247,14 +248,14 @@ func TestStreamEndsWhenAccessChanges(t *testing.T) {
 // A list that waits is no longer than a stream: a token that was replaced meanwhile gets none.
 func TestWaitingListEndsWhenAccessChanges(t *testing.T) {
 	told(t, []string{"n1"}, func(x telling) {
-		x.s.SetAccess(admin.Access{Read: tokens(t, readToken)})
+		x.s.SetAccess(auth.Access{Read: tokens(t, readToken)})
 		answer := make(chan string)
 		go func() {
 			_, body := exchange(t, x.dial(), "GET /v1/events?wait=1m&after=0000000000000007-1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+readToken+"\r\n\r\n")
 			answer <- body
 		}()
 		synctest.Wait()
-		x.s.SetAccess(admin.Access{Read: tokens(t, writeToken)})
+		x.s.SetAccess(auth.Access{Read: tokens(t, writeToken)})
 		x.ring.Add(event.Event{Kind: event.NodeFailed, Node: "n9"})
 		if got := <-answer; strings.Contains(got, "n9") || !strings.Contains(got, "not-ready") {
 			t.Errorf("he heard %s", got)

@@ -12,6 +12,7 @@ import (
 
 	"shardway/admin"
 	"shardway/admin/apitest"
+	"shardway/admin/auth"
 	"shardway/internal/problem"
 )
 
@@ -56,11 +57,11 @@ func FuzzParseTokens(f *testing.F) {
 	f.Add("# c\nalice "+writeToken+"\r\n\n"+readToken, writeToken)
 	f.Add(readToken+" x", "")
 	f.Fuzz(func(t *testing.T, text, token string) {
-		all, err := admin.ParseTokens([]byte(text))
+		all, err := auth.ParseTokens([]byte(text))
 		if err != nil {
 			return
 		}
-		s := admin.New(admin.Options{API: apitest.SetOf(newFake()), Log: zerolog.Nop(), Access: admin.Access{Read: all}})
+		s := admin.New(admin.Options{API: apitest.SetOf(newFake()), Log: zerolog.Nop(), Access: auth.Access{Read: all}})
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/livez", http.NoBody)
 		if err != nil {
 			t.Fatal(err)

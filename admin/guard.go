@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"shardway/admin/api"
+	"shardway/admin/auth"
 	"shardway/event"
 	"shardway/internal/problem"
 )
@@ -20,7 +21,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		defer s.logPanic(r)
 		setSecurityHeaders(w.Header())
 		access := s.access.Load()
-		who, err := access.authenticate(r)
+		who, err := access.Authenticate(r)
 		if err != nil {
 			if s.wantsLoginPage(access, r) {
 				s.writeLoginPage(w)
@@ -33,8 +34,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 			s.reject(w, r, who, p)
 			return
 		}
-		if requiredPermission(r) != writeAccess || r.Method == http.MethodGet {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{caller: who, access: access, detailed: who.byToken || access.isValidHost(r.Host)})))
+		if auth.Required(r) != auth.Write || r.Method == http.MethodGet {
+			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), admissionKey{}, &admission{caller: who, access: access, detailed: who.ByToken || access.ValidHost(r.Host)})))
 			return
 		}
 		s.serveChange(next, w, r, &admission{caller: who, access: access})
@@ -56,14 +57,14 @@ func setSecurityHeaders(h http.Header) {
 }
 
 // authorize returns nil if the authenticated caller may send r.
-func (s *Server) authorize(a *Access, who caller, r *http.Request) *problem.Problem {
-	if who.permission < requiredPermission(r) {
-		return problem.Newf(problem.Forbidden, "%s may read but not write: this takes a write token or certificate", who.name)
+func (s *Server) authorize(a *auth.Access, who auth.Caller, r *http.Request) *problem.Problem {
+	if who.Permission < auth.Required(r) {
+		return problem.Newf(problem.Forbidden, "%s may read but not write: this takes a write token or certificate", who.Name)
 	}
-	if who.byToken {
+	if who.ByToken {
 		return nil // a cross-origin page cannot make a browser send a token
 	}
-	if !a.isValidHost(r.Host) && !isProbe(r) {
+	if !a.ValidHost(r.Host) && !isProbe(r) {
 		return problem.Newf(problem.Forbidden, "%q is not a name of this admin port: use an address or localhost, or add the name with --admin-host", r.Host)
 	}
 	return s.checkOrigin(r)
@@ -80,7 +81,7 @@ func (s *Server) checkOrigin(r *http.Request) *problem.Problem {
 	case "", "none", "same-origin":
 		return nil
 	}
-	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && requiredPermission(r) == readAccess {
+	if r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document" && auth.Required(r) == auth.Read {
 		return nil // the user follows a link
 	}
 	return problem.New(problem.Forbidden, "a page of another origin sent this request: open the admin page itself")
@@ -91,11 +92,11 @@ func (s *Server) checkOrigin(r *http.Request) *problem.Problem {
 func isProbe(r *http.Request) bool { return r.URL.Path == "/livez" || r.URL.Path == "/readyz" }
 
 // reject sends an error response and counts the rejected request against its source.
-func (s *Server) reject(w http.ResponseWriter, r *http.Request, who caller, p *problem.Problem) {
-	if wait := s.rejections.add(r.RemoteAddr, time.Now()); wait > 0 {
+func (s *Server) reject(w http.ResponseWriter, r *http.Request, who auth.Caller, p *problem.Problem) {
+	if wait := s.rejections.Add(r.RemoteAddr, time.Now()); wait > 0 {
 		p = &problem.Problem{Code: problem.TooManyRequests, Detail: "too many requests from this address were refused: " + p.Detail, RetryAfter: wait}
 	} else {
-		s.log.Warn().Str("by", who.name).Str("from", who.addr).Str("method", r.Method).Str("path", truncate(r.URL.Path)).Str("why", truncate(p.Detail)).Msg("admin request refused")
+		s.log.Warn().Str("by", who.Name).Str("from", who.Addr).Str("method", r.Method).Str("path", truncate(r.URL.Path)).Str("why", truncate(p.Detail)).Msg("admin request refused")
 	}
 	if p.Code == problem.Unauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="shardway"`)
@@ -106,10 +107,10 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request, who caller, p *p
 // admission is what guard has established about a request. The handler adds the description of an
 // action for the log.
 type admission struct {
-	caller   caller
-	access   *Access // that admitted the caller
-	action   string  // description for the log; empty means method and path
-	detailed bool    // the response may explain why the node is not ready: no cross-origin page can read it
+	caller   auth.Caller
+	access   *auth.Access // that admitted the caller
+	action   string       // description for the log; empty means method and path
+	detailed bool         // the response may explain why the node is not ready: no cross-origin page can read it
 }
 
 // admissionKey is the context key of the *admission of a request.
@@ -121,7 +122,7 @@ func admissionOf(r *http.Request) *admission {
 	if c, ok := r.Context().Value(admissionKey{}).(*admission); ok {
 		return c
 	}
-	return &admission{caller: caller{name: "nobody known", addr: r.RemoteAddr}}
+	return &admission{caller: auth.Unknown(r)}
 }
 
 // serveChange runs a handler that changes something. It logs the caller, its address, the action
@@ -133,7 +134,7 @@ func (s *Server) serveChange(next http.Handler, w http.ResponseWriter, r *http.R
 		if c.action == "" {
 			c.action = r.Method + " " + r.URL.Path
 		}
-		d := &event.AdminAction{By: who.name, From: who.addr, What: truncate(c.action), Status: seen.result()}
+		d := &event.AdminAction{By: who.Name, From: who.Addr, What: truncate(c.action), Status: seen.result()}
 		s.log.Info().Str("by", d.By).Str("from", d.From).Str("what", d.What).Int("status", d.Status).Msg("change requested")
 		var report bool
 		if report, d.Suppressed = s.failedActions.sample(d.Status, time.Now()); report {

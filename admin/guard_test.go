@@ -21,6 +21,7 @@ import (
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/admin/apitest"
+	"shardway/admin/auth"
 	"shardway/admin/client"
 	"shardway/internal/problem"
 )
@@ -66,9 +67,9 @@ func (r *record) String() string {
 	return r.b.String()
 }
 
-func tokens(t *testing.T, text string) admin.Tokens {
+func tokens(t *testing.T, text string) auth.Tokens {
 	t.Helper()
-	all, err := admin.ParseTokens([]byte(text))
+	all, err := auth.ParseTokens([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func tokens(t *testing.T, text string) admin.Tokens {
 func guarded(t *testing.T, f *fake) (http.Handler, *record) {
 	t.Helper()
 	log := &record{}
-	s := admin.New(admin.Options{API: apitest.SetOf(f), Metrics: prometheus.NewRegistry(), Log: zerolog.New(log), Events: ring(), Access: admin.Access{
+	s := admin.New(admin.Options{API: apitest.SetOf(f), Metrics: prometheus.NewRegistry(), Log: zerolog.New(log), Events: ring(), Access: auth.Access{
 		Read: tokens(t, "scraper "+readToken), Write: tokens(t, "alice "+writeToken),
 	}})
 	return s.Handler(), log
@@ -258,7 +259,7 @@ func TestBrowserIsNotLedIn(t *testing.T) {
 		"no name at all, as HTTP/1.0": {"GET", "/status", []string{"Host", ""}, 200},
 	} {
 		f := newFake()
-		h := admin.New(admin.Options{API: apitest.SetOf(f), Log: zerolog.Nop(), Access: admin.Access{Hosts: []string{"Node-1.example"}}}).Handler()
+		h := admin.New(admin.Options{API: apitest.SetOf(f), Log: zerolog.Nop(), Access: auth.Access{Hosts: []string{"Node-1.example"}}}).Handler()
 		res := fetchJSON(t, h, tt.method, tt.target, "", tt.headers...)
 		if res.Code != tt.want {
 			t.Errorf("%s: %d %s, want %d", name, res.Code, body(res), tt.want)
@@ -301,9 +302,9 @@ func TestEveryAnswerIsSecured(t *testing.T) {
 }
 
 func TestAccessChangesWhileItRuns(t *testing.T) {
-	s := admin.New(admin.Options{API: apitest.SetOf(newFake()), Log: zerolog.Nop(), Access: admin.Access{Read: tokens(t, readToken)}})
+	s := admin.New(admin.Options{API: apitest.SetOf(newFake()), Log: zerolog.Nop(), Access: auth.Access{Read: tokens(t, readToken)}})
 	next := "next-0123456789abcdefghij"
-	s.SetAccess(admin.Access{Read: tokens(t, next)})
+	s.SetAccess(auth.Access{Read: tokens(t, next)})
 	for token, want := range map[string]int{readToken: 401, next: 200} {
 		if res := fetchJSON(t, s.Handler(), "GET", "/status", "", "Authorization", "Bearer "+token); res.Code != want {
 			t.Errorf("%s = %d, want %d", token, res.Code, want)
@@ -320,7 +321,7 @@ func TestParseTokensNamesTheLineAndNeverRepeatsIt(t *testing.T) {
 		readToken + "\nä" + readToken: "line 2",
 		strings.Repeat("x", 600):      "at most 512",
 	} {
-		_, err := admin.ParseTokens([]byte(text))
+		_, err := auth.ParseTokens([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter") {
 			t.Errorf("ParseTokens(%.20q) = %v, want %q", text, err, want)
 		}
@@ -334,7 +335,7 @@ func TestCertificatesLetIn(t *testing.T) {
 	server, readers, writers, stranger := newCA(t), newCA(t), newCA(t), newCA(t)
 	f := newFake()
 	log := &record{}
-	s := admin.New(admin.Options{API: apitest.SetOf(f), Log: zerolog.New(log), Access: admin.Access{
+	s := admin.New(admin.Options{API: apitest.SetOf(f), Log: zerolog.New(log), Access: auth.Access{
 		Read: tokens(t, readToken), ReadCAs: readers.pool(), WriteCAs: writers.pool(),
 	}})
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.RequestClientCert, Certificates: []tls.Certificate{server.issue(t, "127.0.0.1", x509.ExtKeyUsageServerAuth)}}

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin/api"
+	"shardway/admin/auth"
 	"shardway/admin/connlimit"
 	"shardway/event"
 )
@@ -27,7 +28,7 @@ type Options struct {
 	Events *event.Ring
 	// Access contains the initial access rules; SetAccess replaces them. The zero value permits
 	// everything to every caller.
-	Access Access
+	Access auth.Access
 	// Log receives the actions and the errors of the server. The zero value logs nothing.
 	Log zerolog.Logger
 }
@@ -43,9 +44,9 @@ type Server struct {
 	page         *page
 	handler      http.Handler
 
-	access        atomic.Pointer[Access]
+	access        atomic.Pointer[auth.Access]
 	crossOrigin   *http.CrossOriginProtection
-	rejections    rejectionLimit
+	rejections    auth.RejectionLimit
 	failedActions failedActions
 }
 
@@ -61,7 +62,7 @@ func New(o Options) *Server {
 }
 
 // SetAccess replaces the access rules for later requests.
-func (s *Server) SetAccess(a Access) { s.access.Store(&a) }
+func (s *Server) SetAccess(a auth.Access) { s.access.Store(&a) }
 
 // Handler returns the handler of all endpoints, including guard.
 func (s *Server) Handler() http.Handler { return s.handler }

@@ -11,6 +11,7 @@ import (
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/admin/apitest"
+	"shardway/admin/auth"
 )
 
 // A page can make a browser call the port by an address that is none of the
@@ -45,12 +46,12 @@ func (*unready) Ready() error {
 // Addresses of the cluster are for those who may look at it, not for whoever probes,
 // and not for a page whose name was made to lead here.
 func TestOnlyOperatorsLearnWhyANodeIsNotReady(t *testing.T) {
-	tokens, err := admin.ParseTokens([]byte("bob " + readToken))
+	tokens, err := auth.ParseTokens([]byte("bob " + readToken))
 	if err != nil {
 		t.Fatal(err)
 	}
 	open := admin.New(admin.Options{API: apitest.SetOf(&unready{})}).Handler()
-	closed := admin.New(admin.Options{API: apitest.SetOf(&unready{}), Access: admin.Access{Read: tokens}}).Handler()
+	closed := admin.New(admin.Options{API: apitest.SetOf(&unready{}), Access: auth.Access{Read: tokens}}).Handler()
 	for name, tc := range map[string]struct {
 		h           http.Handler
 		host, token string

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/auth"
 	"shardway/e2e/dashboard"
 	"shardway/e2e/kit/browser"
 )
@@ -24,13 +25,13 @@ var (
 )
 
 // handler is an admin port that tells of a scene.
-func handler(s *dashboard.Scene, a admin.Access) http.Handler {
+func handler(s *dashboard.Scene, a auth.Access) http.Handler {
 	return admin.New(admin.Options{API: s.API(), Events: s.Ring, Metrics: prometheus.NewRegistry(), Log: zerolog.Nop(), Access: a}).Handler()
 }
 
 // serve has an admin port tell of a scene, and returns its address and what ends it at once,
 // streams too.
-func serve(t *testing.T, s *dashboard.Scene, a admin.Access) (url string, end func()) {
+func serve(t *testing.T, s *dashboard.Scene, a auth.Access) (url string, end func()) {
 	t.Helper()
 	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/admin"
 	"shardway/admin/api"
+	"shardway/admin/auth"
 	"shardway/e2e/dashboard"
 	"shardway/e2e/kit/browser"
 	"shardway/event"
@@ -23,7 +23,7 @@ const shown = `!document.getElementById("shards").hidden && document.getElementB
 // complains of fails the test.
 func show(t *testing.T, b *browser.Browser, s *dashboard.Scene, v browser.View) *browser.Page {
 	t.Helper()
-	url, _ := serve(t, s, admin.Access{})
+	url, _ := serve(t, s, auth.Access{})
 	p := b.Open(t, url+"/status", v)
 	p.Await(t, "the script shows the cluster", shown)
 	t.Cleanup(func() {
@@ -72,7 +72,7 @@ func (l looks) saysWhatWasServed(t *testing.T) {
 		Rows: [...document.querySelectorAll("#rows tr")].map(r => [...r.cells].filter(c => !["lease", "running", "waiting", "version"].includes(c.dataset.col)).map(c => c.textContent.trim().replace(/\s+/g, " "))),
 	})`, list(told))
 	for name, s := range map[string]*dashboard.Scene{"well": dashboard.NewScene(3, 256), "moving": moving, "warned": warned} {
-		url, _ := serve(t, s, admin.Access{})
+		url, _ := serve(t, s, auth.Access{})
 		// Without a script the page is loaded anew every two seconds: all is read at once.
 		plain := l.b.Open(t, url+"/status", browser.View{Width: 1280, Height: 900, NoScript: true})
 		var was, is said
@@ -261,11 +261,11 @@ func moved(s *dashboard.Scene) uint32 {
 // keeps it nowhere.
 func (l looks) asksForAToken(t *testing.T) {
 	const token = "read-0123456789abcdefghij"
-	tokens, err := admin.ParseTokens([]byte("reader " + token))
+	tokens, err := auth.ParseTokens([]byte("reader " + token))
 	if err != nil {
 		t.Fatal(err)
 	}
-	url, _ := serve(t, dashboard.NewScene(3, 256), admin.Access{Read: tokens})
+	url, _ := serve(t, dashboard.NewScene(3, 256), auth.Access{Read: tokens})
 	p := l.b.Open(t, url+"/status", desk)
 	p.Await(t, "it asks for a token", `!document.getElementById("unlock").hidden && document.getElementById("cluster").hidden`)
 	for _, try := range []struct{ token, then string }{
@@ -293,7 +293,7 @@ func (l looks) asksForAToken(t *testing.T) {
 func (l looks) saysThatItIsOld(t *testing.T) {
 	s := dashboard.NewScene(3, 256)
 	s.Change(func(st *api.Status) { st.Nodes[1].Endpoints = map[string]string{"admin": "127.0.0.1:1234"} })
-	url, end := serve(t, s, admin.Access{})
+	url, end := serve(t, s, auth.Access{})
 	p := l.b.Open(t, url+"/status", desk)
 	p.Await(t, "it is live", shown+` && document.getElementById("live").textContent === "Live from n1"`)
 	end()

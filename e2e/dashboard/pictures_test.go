@@ -14,7 +14,7 @@ import (
 	"slices"
 	"testing"
 
-	"shardway/admin"
+	"shardway/admin/auth"
 	"shardway/e2e/dashboard"
 	"shardway/e2e/kit/browser"
 )
@@ -49,7 +49,7 @@ func TestPicturesAreMade(t *testing.T) {
 			break // one shows that they can be made
 		}
 		shot.v.ReducedMotion = true
-		url, _ := serve(t, shot.s, admin.Access{})
+		url, _ := serve(t, shot.s, auth.Access{})
 		p := b.Open(t, url+"/status", shot.v)
 		p.Await(t, "the script shows the cluster", shown+` && !document.getElementById("changes").hidden && [...document.querySelectorAll("#rows tr:not([data-trouble='2']) td[data-col=running]")].every(c => c.textContent !== "–")`)
 		small := fewer(t, p.Screenshot(t, true))

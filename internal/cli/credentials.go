@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"shardway/admin"
+	"shardway/admin/auth"
 	"shardway/admin/client"
 	"shardway/internal/secret"
 )
@@ -68,7 +68,7 @@ func firstToken(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if _, err := admin.ParseTokens(b); err != nil {
+	if _, err := auth.ParseTokens(b); err != nil {
 		return "", fmt.Errorf("%s: %w", path, err)
 	}
 	for line := range bytes.Lines(b) {

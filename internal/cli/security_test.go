@@ -13,6 +13,7 @@ import (
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/admin/apitest"
+	"shardway/admin/auth"
 	"shardway/internal/cli"
 	"shardway/internal/secret"
 )
@@ -51,7 +52,7 @@ func TestKeygenMakesAFileThatANodeTakes(t *testing.T) {
 	}
 	_, first, _ := run(t, "keygen --token")
 	_, second, _ := run(t, "keygen --token")
-	if all, err := admin.ParseTokens([]byte(first + second)); err != nil || len(all) != 2 || first == second {
+	if all, err := auth.ParseTokens([]byte(first + second)); err != nil || len(all) != 2 || first == second {
 		t.Errorf("tokens %q, %q: %v", first, second, err)
 	}
 }
@@ -89,11 +90,11 @@ func serveAny(t *testing.T, o admin.Options) string {
 
 func TestCommandsShowAToken(t *testing.T) {
 	const token = "0123456789abcdefghijklmn"
-	all, err := admin.ParseTokens([]byte(token))
+	all, err := auth.ParseTokens([]byte(token))
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := serveAny(t, admin.Options{API: apitest.SetOf(&cluster{}), Access: admin.Access{Read: all}})
+	addr := serveAny(t, admin.Options{API: apitest.SetOf(&cluster{}), Access: auth.Access{Read: all}})
 	good := put(t, "token", "# mine\nme "+token+"\n", 0o600)
 	open := put(t, "token", token, 0o644)
 	for _, tt := range []struct {

@@ -10,6 +10,7 @@ import (
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/admin/apitest"
+	"shardway/admin/auth"
 )
 
 func TestWaitSaysWhatIsMissingUntilItIsThere(t *testing.T) {
@@ -96,11 +97,11 @@ func TestWaitServingIsForTheNodeThatIsAsked(t *testing.T) {
 
 // What waiting does not help ends it at once, long before the deadline.
 func TestWaitEndsWhereWaitingDoesNotHelp(t *testing.T) {
-	all, err := admin.ParseTokens([]byte("me 0123456789abcdefghijklmn"))
+	all, err := auth.ParseTokens([]byte("me 0123456789abcdefghijklmn"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed := serveAny(t, admin.Options{API: apitest.SetOf(&cluster{}), Access: admin.Access{Read: all}})
+	closed := serveAny(t, admin.Options{API: apitest.SetOf(&cluster{}), Access: auth.Access{Read: all}})
 	for _, line := range []string{"wait serving", "wait node a", "wait drained", "wait drained a"} {
 		code, out, errOut := run(t, line+" --timeout=20s --admin="+closed)
 		if code != 1 || out != "" || !strings.Contains(errOut, "token") || strings.Contains(errOut, "after 20s") {

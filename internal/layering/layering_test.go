@@ -44,9 +44,10 @@ func allowed() map[string][]string {
 		"proxy/wsframe":     {},
 		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "keysource", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist"},
 		// The operator's side.
-		"admin":           {"admin/api", "admin/connlimit", "admin/localsock", "event", "shardmap", "verdict", "internal/problem", "internal/certverify"},
+		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "verdict", "internal/problem"},
 		"admin/api":       {"event", "verdict"},
 		"admin/apitest":   {"admin/api"}, // only tests use it
+		"admin/auth":      {"admin/connlimit", "internal/certverify"},
 		"admin/client":    {"admin/api", "admin/localsock", "verdict", "internal/problem"},
 		"admin/connlimit": {},
 		"admin/localsock": {},
@@ -65,7 +66,7 @@ func allowed() map[string][]string {
 		"node/membership":  {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
 		"node/rotation":    {"node/logs", "admin/api", "internal/secret"},
 		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},
-		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict", "admin/connlimit"},
+		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict", "admin/connlimit", "admin/auth"},
 		// For programs that are the app themselves.
 		"embed": {"ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
@@ -91,7 +92,7 @@ func allowed() map[string][]string {
 		"internal/statefile":   {},
 		"internal/certverify":  {},
 		"internal/demo":        {"admin/api", "admin/client", "internal/statefile"},
-		"internal/cli":         {"verdict", "admin", "admin/api", "admin/client", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
+		"internal/cli":         {"verdict", "admin/api", "admin/auth", "admin/client", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
 		"":                     {"internal/cli"},
 	}
 }

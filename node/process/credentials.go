@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/admin"
+	"shardway/admin/auth"
 	"shardway/config"
 	"shardway/internal/address"
 	"shardway/internal/secret"
@@ -33,7 +34,7 @@ type credentials struct {
 	secret    *secret.Store      // nil means no secret
 	wrapper   *secret.TLSWrapper // nil means plain TCP between nodes
 	pki       *secret.PKI        // nil means certificates derived from the secret
-	access    admin.Access
+	access    auth.Access
 	adminCert atomic.Pointer[tls.Certificate]  // of the admin port; nil means plain HTTP
 	nodeCert  atomic.Pointer[x509.Certificate] // for connections between nodes, of pki
 	// fileStates has the states of the files before they were read.
@@ -120,12 +121,12 @@ func (cr *credentials) shareTickets(tl *tlsListener) {
 }
 
 // readAccess reads the access rules of the admin port. It returns one error for each invalid file.
-func readAccess(c *config.Config) (admin.Access, []error) {
-	a := admin.Access{Hosts: c.AdminHosts}
+func readAccess(c *config.Config) (auth.Access, []error) {
+	a := auth.Access{Hosts: c.AdminHosts}
 	var wrong []error
 	for _, f := range []struct {
 		flag, path string
-		into       *admin.Tokens
+		into       *auth.Tokens
 	}{{"admin-read-token-file", c.AdminReadTokenFile, &a.Read}, {"admin-write-token-file", c.AdminWriteTokenFile, &a.Write}} {
 		if f.path == "" {
 			continue
@@ -135,7 +136,7 @@ func readAccess(c *config.Config) (admin.Access, []error) {
 			wrong = append(wrong, fmt.Errorf("--%s: %w", f.flag, err))
 			continue
 		}
-		if *f.into, err = admin.ParseTokens(b); err != nil {
+		if *f.into, err = auth.ParseTokens(b); err != nil {
 			wrong = append(wrong, fmt.Errorf("--%s: %s: %w", f.flag, f.path, err))
 		}
 	}

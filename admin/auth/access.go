@@ -1,4 +1,4 @@
-package admin
+package auth
 
 import (
 	"crypto/x509"
@@ -13,16 +13,16 @@ import (
 	"shardway/internal/certverify"
 )
 
-// permission is what a caller may do. Each value includes the previous ones.
-type permission int
+// Permission is what a caller may do. Each value includes the previous ones.
+type Permission int
 
 const (
-	// noAccess rejects the caller.
-	noAccess permission = iota
-	// readAccess permits GET and HEAD requests, except those below /debug/.
-	readAccess
-	// writeAccess permits every request.
-	writeAccess
+	// None rejects the caller.
+	None Permission = iota
+	// Read permits GET and HEAD requests, except those below /debug/.
+	Read
+	// Write permits every request.
+	Write
 )
 
 // Access defines who may use an admin port. It is immutable. The zero value permits everything to
@@ -43,32 +43,35 @@ func (a *Access) isOpen() bool {
 	return len(a.Read) == 0 && len(a.Write) == 0 && a.ReadCAs == nil && a.WriteCAs == nil
 }
 
-// caller is the authenticated sender of a request.
-type caller struct {
-	name       string // "token alice", "certificate CN=bob", "anybody"
-	addr       string // remote address
-	permission permission
-	byToken    bool // authenticated by a token, which a cross-origin page cannot send
+// Caller is the authenticated sender of a request.
+type Caller struct {
+	Name       string // "token alice", "certificate CN=bob", "anybody"
+	Addr       string // remote address
+	Permission Permission
+	ByToken    bool // authenticated by a token, which a cross-origin page cannot send
 }
+
+// Unknown returns the Caller of a request without authentication.
+func Unknown(r *http.Request) Caller { return Caller{Name: "nobody known", Addr: r.RemoteAddr} }
 
 // String returns the name and the address for actions and logs.
-func (c caller) String() string { return c.name + " from " + c.addr }
+func (c Caller) String() string { return c.Name + " from " + c.Addr }
 
-// requiredPermission returns the permission that r needs. Profiles load the process and reveal its
+// Required returns the Permission that r needs. Profiles load the process and reveal its
 // memory, so they need write access.
-func requiredPermission(r *http.Request) permission {
+func Required(r *http.Request) Permission {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || strings.HasPrefix(r.URL.Path, "/debug/") {
-		return writeAccess
+		return Write
 	}
-	return readAccess
+	return Read
 }
 
-// authenticate identifies the sender of r. The error explains what is wrong with the credentials,
+// Authenticate identifies the sender of r. The error explains what is wrong with the credentials,
 // but does not repeat them.
-func (a *Access) authenticate(r *http.Request) (caller, error) {
-	c := caller{name: "nobody known", addr: r.RemoteAddr}
+func (a *Access) Authenticate(r *http.Request) (Caller, error) {
+	c := Unknown(r)
 	if a.isOpen() {
-		c.name, c.permission = "anybody", writeAccess
+		c.Name, c.Permission = "anybody", Write
 		return c, nil
 	}
 	token, shown, err := bearerToken(r)
@@ -77,14 +80,14 @@ func (a *Access) authenticate(r *http.Request) (caller, error) {
 	}
 	if shown {
 		name, may := a.tokenPermission(token)
-		if may == noAccess {
+		if may == None {
 			return c, errors.New("unknown token")
 		}
-		c.name, c.permission, c.byToken = "token "+name, may, true
+		c.Name, c.Permission, c.ByToken = "token "+name, may, true
 		return c, nil
 	}
-	if leaf, may := a.certificatePermission(r); may != noAccess {
-		c.name, c.permission = "certificate "+leaf.Subject.String(), may
+	if leaf, may := a.certificatePermission(r); may != None {
+		c.Name, c.Permission = "certificate "+leaf.Subject.String(), may
 		return c, nil
 	}
 	return c, fmt.Errorf("show a token (Authorization: Bearer TOKEN; commands take --token-file FILE)%s", a.certificateHint(r))
@@ -103,23 +106,23 @@ func (a *Access) certificateHint(r *http.Request) string {
 
 // tokenPermission returns the name and the permission of a token. It always compares all tokens,
 // so that its duration reveals nothing.
-func (a *Access) tokenPermission(token string) (string, permission) {
+func (a *Access) tokenPermission(token string) (string, Permission) {
 	reader, mayRead := a.Read.lookup(token)
 	writer, mayWrite := a.Write.lookup(token)
 	switch {
 	case mayWrite:
-		return writer, writeAccess
+		return writer, Write
 	case mayRead:
-		return reader, readAccess
+		return reader, Read
 	}
-	return "", noAccess
+	return "", None
 }
 
 // certificatePermission verifies the client certificate of the connection. It does so for every
 // request, because the authorities may change during a connection.
-func (a *Access) certificatePermission(r *http.Request) (*x509.Certificate, permission) {
+func (a *Access) certificatePermission(r *http.Request) (*x509.Certificate, Permission) {
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return nil, noAccess
+		return nil, None
 	}
 	leaf := r.TLS.PeerCertificates[0]
 	isValid := func(roots *x509.CertPool) bool {
@@ -133,17 +136,17 @@ func (a *Access) certificatePermission(r *http.Request) (*x509.Certificate, perm
 	}
 	switch {
 	case isValid(a.WriteCAs):
-		return leaf, writeAccess
+		return leaf, Write
 	case isValid(a.ReadCAs):
-		return leaf, readAccess
+		return leaf, Read
 	}
-	return nil, noAccess
+	return nil, None
 }
 
-// isValidHost reports whether the Host header is an IP address, localhost or a configured name.
+// ValidHost reports whether the Host header is an IP address, localhost or a configured name.
 // This prevents DNS rebinding: a web page whose host name resolves to this port cannot send such a
 // Host header.
-func (a *Access) isValidHost(host string) bool {
+func (a *Access) ValidHost(host string) bool {
 	if host == "" {
 		return true // HTTP/1.0, so the client is not a browser
 	}

@@ -1,4 +1,4 @@
-package admin
+package auth
 
 import (
 	"net/netip"
@@ -19,9 +19,9 @@ const (
 	maxRejections = 20 * maxRejectionsPerSource
 )
 
-// rejectionLimit counts rejected requests by source. A valid request always passes, so an attacker
+// RejectionLimit counts rejected requests by source. A valid request always passes, so an attacker
 // cannot lock out other users of the same network.
-type rejectionLimit struct {
+type RejectionLimit struct {
 	// mu protects the following fields.
 	mu       sync.Mutex
 	bySource map[netip.Addr]*rejections
@@ -34,9 +34,9 @@ type rejections struct {
 	count int
 }
 
-// add counts a rejected request. wait is how long the source should wait before the next request;
+// Add counts a rejected request. wait is how long the source should wait before the next request;
 // zero means that no limit is reached.
-func (f *rejectionLimit) add(remote string, now time.Time) (wait time.Duration) {
+func (f *RejectionLimit) Add(remote string, now time.Time) (wait time.Duration) {
 	addr := connlimit.SourceOf(remote)
 	f.mu.Lock()
 	defer f.mu.Unlock()

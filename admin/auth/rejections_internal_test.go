@@ -1,4 +1,4 @@
-package admin
+package auth
 
 import (
 	"fmt"
@@ -8,12 +8,12 @@ import (
 
 // One IPv6 site has 65 536 networks, and had ten lines of the log a minute with each.
 func TestRefusalsOfManyAddressesAreBounded(t *testing.T) {
-	var f rejectionLimit
+	var f RejectionLimit
 	now := time.Now()
 	free := 0
 	for range 3 {
 		for n := range 5000 {
-			if f.add(fmt.Sprintf("[2001:db8:0:%x::1]:4711", n), now) == 0 {
+			if f.Add(fmt.Sprintf("[2001:db8:0:%x::1]:4711", n), now) == 0 {
 				free++
 			}
 		}
@@ -21,10 +21,10 @@ func TestRefusalsOfManyAddressesAreBounded(t *testing.T) {
 	if free != maxRejections {
 		t.Errorf("%d refusals of one minute are logged, want %d", free, maxRejections)
 	}
-	if wait := f.add("192.0.2.1:5", now.Add(10*time.Second)); wait != 50*time.Second {
+	if wait := f.Add("192.0.2.1:5", now.Add(10*time.Second)); wait != 50*time.Second {
 		t.Errorf("another one waits %v, want until the minute is over", wait)
 	}
-	if wait := f.add("192.0.2.1:5", now.Add(time.Minute)); wait != 0 {
+	if wait := f.Add("192.0.2.1:5", now.Add(time.Minute)); wait != 0 {
 		t.Errorf("it waits %v a minute later", wait)
 	}
 }
