@@ -6,25 +6,25 @@ import (
 	"shardway/proxy/h1"
 )
 
-// cause says why a running exchange was cut from outside its goroutine.
+// cause is the reason why another goroutine has cancelled a run.
 type cause uint8
 
 const (
 	causeNone         cause = iota
-	causeDrainTimeout       // Cut: its shard moves and drain_timeout is over
-	causeLease              // CancelUpstream: the lease is long over
-	causeStopping           // CancelForStop: this node has let it run for as long as it may
-	causeOwnerLost          // Abandon: the owner lost the shard without a word
-	causePathDead           // nothing comes from the owner any more, not even an acknowledgement
-	causeClientGone         // the client left, or broke off its body
-	causeTimeout            // the app let FirstByteTimeout pass
-	causeShardMoved         // a tunnel or an event stream outlived its shard by StreamGrace
-	causeLeaving            // the same, but it is its node that is leaving
-	causeMoveTest           // MoveWebSockets: an operator tries what a crash does to sockets
+	causeDrainTimeout       // CancelShards: the shard moves, and drain-timeout has passed
+	causeLease              // CancelUpstream: the lease has ended
+	causeStopping           // CancelForStop: this node stops, and the time for running requests has passed
+	causeOwnerLost          // CancelForwarded: the owner has lost the shard without acknowledgement
+	causePathDead           // nothing arrives from the owner, not even acknowledgements
+	causeClientGone         // the client has disconnected, or broken off its body
+	causeTimeout            // the app has not responded within FirstByteTimeout
+	causeShardMoved         // a tunnel or an event stream has outlived the move of its shard by StreamGrace
+	causeLeaving            // the same for a node that leaves
+	causeMoveTest           // MoveWebSockets: an operator tests the effect of a crash on WebSockets
 	causeShutdown           // Shutdown ran out of time, or the context of ServeClients ended
 )
 
-// String returns the word that stands in metrics.
+// String returns the name of the cause in metrics.
 func (c cause) String() string {
 	switch c {
 	case causeNone:
@@ -55,10 +55,9 @@ func (c cause) String() string {
 	return "cause(" + strconv.Itoa(int(c)) + ")"
 }
 
-// closeAll closes connections in the middle of what they carry, so that nothing
-// of it looks whole.
+// closeAll aborts connections, so that no truncated message looks complete.
 func closeAll(conns []*h1.Conn) {
 	for _, c := range conns {
-		_ = c.Abort() // its goroutine meets the error
+		_ = c.Abort() // its goroutine gets the error
 	}
 }

@@ -89,10 +89,10 @@ type client struct {
 	// reused means that the connection has carried a request before the present one. Clients
 	// repeat a safe request if such a connection is closed without a response.
 	reused atomic.Bool
-	// shed means that the connection was asked to make room for another one.
+	// evicted means that the connection was closed to make room for another one.
 	evicted      atomic.Bool
 	headerMemory reservation // memory of a header that is partly read
-	// down means that another goroutine is closing the connection, so that no further run may
+	// closing means that another goroutine is closing the connection, so that no further run may
 	// begin.
 	closing atomic.Bool
 	// unobserved means that no visit of the registry was in progress when the registry removed the
@@ -197,7 +197,7 @@ func (s *Server) clientOptions(ingress string, set *Settings) h1.Options {
 	return o
 }
 
-// left is called by another goroutine when the client has closed its sending side.
+// clientGone is called by another goroutine when the client has closed its sending side.
 func (c *client) clientGone() {
 	if c.closing.Load() {
 		return // this node has closed the connection
@@ -210,8 +210,8 @@ func (c *client) clientGone() {
 // when this node stops.
 const reportTimeout = 100 * time.Millisecond
 
-// shut closes the connection, from another goroutine. It cancels the run and ends all waiting. If
-// the connection belongs to another node, that node is told what became of its request: see
+// terminate closes the connection from another goroutine. It cancels the run and ends all waiting.
+// If the connection belongs to another node, that node is told what became of its request: see
 // reportStopped.
 func (c *client) terminate(why cause) {
 	c.closing.Store(true) // this also prevents the reuse of its memory
@@ -250,7 +250,7 @@ func (c *client) askLease() (time.Duration, error) {
 	return left, nil
 }
 
-// uploaded is called by the goroutine that sends the body, when that ends.
+// bodySent is called by the goroutine that sends the body, when that ends.
 func (c *client) bodySent(rerr error) {
 	if rerr == nil {
 		c.disconnect.arm() // no goroutine reads from the client now

@@ -10,37 +10,37 @@ import (
 	"shardway/proxy/h1"
 )
 
-// events is an event stream on its way (text/event-stream), which ends between two
-// events when its shard moves: who reads it comes again, and has lost no half event.
-// Its goroutine passes events on; another one may end it. Who comes first is decided
-// by one word:
+// eventRelay passes on an event stream (text/event-stream). When the shard moves, the stream ends
+// between two events, so that a client that reconnects has not lost half an event. Its goroutine
+// passes events on; another goroutine may request the end. One atomic word decides which of them
+// comes first:
 //
-//	between ──enter──► busy ──leave──► between, amid (an event has begun and not ended)
-//	   └───end───► over ◄──leave, if end came meanwhile and no event is open
+//	between ──lockWrite──► busy ──unlockWrite──► between, or in an event that has not ended
+//	   └───requestEnd───► ended ◄──unlockWrite, if the end was requested meanwhile and no event is open
 //
-// The word has the number of the run that the stream belongs to: who looked at one run, and
-// comes late, does not end the stream of the next.
+// The word contains the number of the run. A goroutine that looked at one run, and is late, does
+// not end the stream of the next run.
 type eventRelay struct {
-	state     atomic.Uint64 // the run (32 bits), flags
+	state     atomic.Uint64 // run number (32 bits), flags
 	scan      eventstream.Scanner
-	resumable bool              // the app says that it goes on elsewhere
-	resumed   bool              // it does already, and has shown an id before
-	hold      *eventstream.Hold // what is not whole waits there; nil: it passes as it comes
+	resumable bool              // the app permits resumption elsewhere
+	resumed   bool              // the stream has been resumed, and has passed on an event id before
+	hold      *eventstream.Hold // buffers an incomplete event; nil means that bytes are passed on as they arrive
 }
 
 const (
-	eventsBusy         uint64 = 1 << iota // its goroutine passes something on
-	eventsInEvent                         // an event is open
-	eventsEndRequested                    // to be ended at the next blank line
+	eventsBusy         uint64 = 1 << iota // the goroutine of the stream writes
+	eventsInEvent                         // an event has begun and not ended
+	eventsEndRequested                    // end at the next blank line
 	eventsEnded                           // nothing may be passed on any more
-	eventsResumable                       // it can go on elsewhere
+	eventsResumable                       // the stream can be resumed elsewhere
 	eventsRun          = 32               // shift
 )
 
 // errStreamEnded ends an event stream at a blank line.
 var errStreamEnded = errors.New("proxy: event stream ended between events")
 
-// isEvents reports whether an answer is an event stream.
+// isEvents reports whether a response is an event stream.
 func isEvents(res *h1.Response) bool {
 	const kind = "text/event-stream"
 	v := res.Known(h1.FieldContentType)
@@ -51,13 +51,13 @@ func isEvents(res *h1.Response) bool {
 	return len(rest) == 0 || rest[0] == ';'
 }
 
-// begin begins with the first answer's stream.
+// begin begins with the stream of the first response.
 func (e *eventRelay) begin(run uint32, word, later bool, hold *eventstream.Hold) {
 	e.scan = eventstream.Scanner{}
 	e.start(run, word, later, hold)
 }
 
-// again begins with the stream of an answer that goes on where the last one ended.
+// resume begins with the stream of a response that continues the previous one.
 func (e *eventRelay) resume(run uint32, word bool) {
 	e.scan.Again()
 	e.hold.Again()
@@ -69,7 +69,7 @@ func (e *eventRelay) start(run uint32, word, later bool, hold *eventstream.Hold)
 	e.state.Store(uint64(run)<<eventsRun | e.resumableFlag())
 }
 
-// keeps returns eventsResumable if the stream can go on elsewhere.
+// resumableFlag returns eventsResumable if the stream can be resumed elsewhere, and zero otherwise.
 func (e *eventRelay) resumableFlag() uint64 {
 	if !e.resumable {
 		return 0
@@ -80,14 +80,15 @@ func (e *eventRelay) resumableFlag() uint64 {
 	return 0
 }
 
-// kept reports whether that of a run can, for who looks from outside.
+// isResumable reports whether the stream of a run can be resumed elsewhere. Any goroutine may call
+// it.
 func (e *eventRelay) isResumable(run uint32) bool {
 	now := e.state.Load()
 	return uint32(now>>eventsRun) == run && now&eventsResumable != 0
 }
 
-// copy passes the events on as they come. As with h1.Writer.Copy the first error is
-// the source's, or errStreamEnded, the second the destination's.
+// copy passes events on as they arrive. As with h1.Writer.Copy, the first error is that of the
+// source, or errStreamEnded, and the second that of the destination.
 func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 	if !e.lockWrite() {
 		return errStreamEnded, nil
@@ -129,7 +130,7 @@ func (e *eventRelay) copy(w *h1.Writer, body *h1.Body) (rerr, werr error) {
 	}
 }
 
-// put puts a part of the stream into the buffer, and tells whether it ends with that.
+// writePart writes a part of the stream to the buffer. over means that the stream ends with it.
 func (e *eventRelay) writePart(w *h1.Writer, part []byte) (over bool, err error) {
 	var whole int
 	if e.state.Load()&eventsEndRequested == 0 {
@@ -144,7 +145,7 @@ func (e *eventRelay) writePart(w *h1.Writer, part []byte) (over bool, err error)
 	return over, err
 }
 
-// enter takes the right to pass something on; false means that the stream is over.
+// lockWrite acquires the right to write. It reports false if the stream has ended.
 func (e *eventRelay) lockWrite() bool {
 	for {
 		old := e.state.Load()
@@ -157,7 +158,7 @@ func (e *eventRelay) lockWrite() bool {
 	}
 }
 
-// leave gives it back; false means that the stream ends here.
+// unlockWrite releases the right to write. It reports false if the stream ends here.
 func (e *eventRelay) unlockWrite() bool {
 	for {
 		old := e.state.Load()
@@ -173,7 +174,8 @@ func (e *eventRelay) unlockWrite() bool {
 	}
 }
 
-// end asks for the end of a run's stream. True means that it is over: its link may be cut.
+// requestEnd requests the end of the stream of a run. It returns true if the stream has ended, so
+// that its upstream connection may be aborted.
 func (e *eventRelay) requestEnd(run uint32) bool {
 	for {
 		old := e.state.Load()

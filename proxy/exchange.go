@@ -46,7 +46,7 @@ type exchange struct {
 	resumed *resumableStream // the event stream, if it is resumable; nil means none
 
 	account account           // record of the access log
-	session *webSocketSession // that the request asks for; nil: none, or none that could be kept
+	session *webSocketSession // the WebSocket that the request asks for; nil means that there is none, or that it cannot be resumable
 
 	// The following fields belong to a request from another node.
 	onDemand      bool   // the sender sends the body when this node requests it

@@ -2,17 +2,17 @@ package proxy
 
 import "encoding/binary"
 
-// frames follows WebSocket frames (RFC 6455 section 5.2) as they pass, to know
-// where one of our own may stand between them. It looks at lengths and opcodes
-// only, so no extension disturbs it.
+// frameTracker parses WebSocket frames (RFC 6455 section 5.2) as they pass, to find the places
+// between frames where a frame can be inserted. It reads lengths and opcodes only, so extensions do
+// not affect it.
 type frameTracker struct {
 	header      [14]byte
-	headerRead  int    // bytes of a head so far
+	headerRead  int    // bytes of a header so far
 	payloadLeft uint64 // bytes of a payload still to come
-	closed      bool   // a close frame has begun: nothing may follow it
+	closed      bool   // a close frame has begun, and nothing may follow it
 }
 
-// advance takes the bytes that pass next.
+// advance parses the bytes that pass next.
 func (f *frameTracker) advance(p []byte) {
 	for len(p) > 0 {
 		if f.payloadLeft > 0 {
@@ -33,12 +33,12 @@ func (f *frameTracker) advance(p []byte) {
 	}
 }
 
-// between reports whether a frame may be put in here.
+// isBetweenFrames reports whether a frame can be inserted here.
 func (f *frameTracker) isBetweenFrames() bool {
 	return f.headerRead == 0 && f.payloadLeft == 0 && !f.closed
 }
 
-// headerLen returns the length of the frame's head, once two bytes of it are there.
+// headerLen returns the length of the frame header. Two bytes of the header must be there.
 func (f *frameTracker) headerLen() int {
 	n := 2
 	switch f.header[1] & 0x7f {
@@ -53,7 +53,7 @@ func (f *frameTracker) headerLen() int {
 	return n
 }
 
-// payload returns the length of the frame's payload, once its head is there.
+// payloadLen returns the length of the payload. The header must be complete.
 func (f *frameTracker) payloadLen() uint64 {
 	switch n := f.header[1] & 0x7f; n {
 	case 126:
@@ -71,11 +71,11 @@ const opClose = 8
 type closeCode uint16
 
 const (
-	closeLeaving closeCode = 1001 // come again elsewhere
-	closeMoved   closeCode = 1012 // come again
+	closeLeaving closeCode = 1001 // the node leaves: reconnect to another one
+	closeMoved   closeCode = 1012 // the shard moved: reconnect
 )
 
-// reason returns the text that stands behind the code.
+// reason returns the text that follows the code.
 func (c closeCode) reason() string {
 	if c == closeLeaving {
 		return "the node is leaving"
@@ -83,8 +83,8 @@ func (c closeCode) reason() string {
 	return "the shard moved"
 }
 
-// appendClose appends a close frame. Frames towards the app are masked, as a
-// client's are, with the given key (RFC 6455 section 5.3).
+// appendClose appends a close frame. Frames to the app are masked with the given key, like those of
+// a client (RFC 6455 section 5.3).
 func appendClose(b []byte, code closeCode, masked bool, key [4]byte) []byte {
 	payload := binary.BigEndian.AppendUint16(make([]byte, 0, 32), uint16(code))
 	payload = append(payload, code.reason()...)

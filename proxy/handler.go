@@ -13,30 +13,30 @@ import (
 	"shardway/proxy/h1"
 )
 
-// errDirectWrite is what a handler gets that writes to the connection past its answer.
+// errDirectWrite is returned to a handler that writes to the connection itself.
 var errDirectWrite = errors.New("proxy: handlers may not write to the connection: set the Response instead")
 
-// outcome is what came of a request on a seat.
+// handlerOutcome is the result of a request that an app in this process has run.
 type handlerOutcome uint8
 
 const (
-	outcomeUnread     handlerOutcome = iota // fasthttp could not read its head
-	outcomeNotCalled                        // it was cut before the handler was called
-	outcomeNoResponse                       // it was cut, or its client left or broke off the body, before the answer began
-	outcomeFailed                           // the app failed: seat.failed
-	outcomeResponded                        // its answer left, or broke off: the trip has been ended
+	outcomeUnread     handlerOutcome = iota // fasthttp could not read the header
+	outcomeNotCalled                        // the run was cancelled before the handler was called
+	outcomeNoResponse                       // the run was cancelled, or the client disconnected or broke off the body, before the response began
+	outcomeFailed                           // the app failed: see handlerConn.failed
+	outcomeResponded                        // a response was sent, complete or not, and the attempt has ended
 )
 
-// take has the app run the request whose head is in w, and relays its answer. A shard's
-// in-flight count falls when the handler has returned, and every Task that it began
-// has ended, however the request's connection ended.
+// serveRequest runs the handler for the request whose header is in w, and sends its response. The
+// in-flight count of the shard falls when the handler has returned and every Task that it began has
+// ended, also if the client has disconnected before.
 func (t *handlerConn) serveRequest(to reply, p *attempt, w *h1.Writer) handlerOutcome {
-	t.attempt = *p // itself it stays on the stack
+	t.attempt = *p // a copy, so that p itself stays on the stack
 	t.a, t.reply, t.p, t.outcome, t.answered, t.disposition = to.requestState, to, &t.attempt, outcomeUnread, false, dispositionEnded
 	t.runNumber = p.slot.load().number
 	t.taskFailed.Store(false)
 	t.serveFastHTTP(w.Unsent())
-	out := t.outcome // who takes the seat from its pool next has one of its own
+	out := t.outcome // read it before the pool can lend t to another request
 	switch {
 	case out != outcomeResponded:
 	case t.disposition == dispositionReuse:
@@ -48,25 +48,28 @@ func (t *handlerConn) serveRequest(to reply, p *attempt, w *h1.Writer) handlerOu
 	return out
 }
 
+// detailHandlerPanicked is the detail of the error response after a panic of the handler.
 const detailHandlerPanicked = "the app's handler panicked"
 
-// fate is what becomes of a seat after its request.
+// disposition decides what becomes of a handlerConn after its request.
 type disposition uint8
 
 const (
-	dispositionEnded   disposition = iota // its trip has been ended, and it with that
-	dispositionReuse                      // it may be used again
-	dispositionDiscard                    // it may not
+	dispositionEnded   disposition = iota // the attempt has ended, and the connection with it
+	dispositionReuse                      // return it to the pool
+	dispositionDiscard                    // close it
 )
 
-// handle runs the handler and answers what it says, within the Server of the seat.
+// handle is the handler of the fasthttp Server. It runs the handler of the app and sends the
+// response.
 func (t *handlerConn) handle(ctx *fasthttp.RequestCtx) {
 	if t.blank == nil {
 		t.blank = new(fasthttp.Response)
 		ctx.Response.CopyTo(t.blank)
 	}
 	t.outcome = t.handleRequest(ctx)
-	// What fasthttp writes now nobody gets. It writes no date: see appendResponseHeader.
+	// Everything that fasthttp writes from here on is discarded. It writes no date: see
+	// appendResponseHeader.
 	t.answered = true
 	ctx.Response.ReleaseBody(maxReusedBody)
 	t.blank.CopyTo(t.response(ctx))
@@ -77,10 +80,11 @@ func (t *handlerConn) handle(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// maxReusedBody is up to what size the memory for bodies stays with a seat.
+// maxReusedBody is the largest buffer for a body, in bytes, that a handlerConn keeps for the next
+// request.
 const maxReusedBody = 64 << 10
 
-// answer is handle, and says what the request came to.
+// handleRequest does the work of handle and returns the outcome.
 func (t *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 	a := t.a
 	if t.closed.Load() {
@@ -94,7 +98,7 @@ func (t *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 		return outcomeNoResponse
 	}
 	if a.req.Body.Done() {
-		t.p.disconnect.arm() // nobody reads the client
+		t.p.disconnect.arm() // no goroutine reads from the client now
 	}
 	t.failed = t.callHandler(ctx)
 	t.body.close()
@@ -113,8 +117,8 @@ func (t *handlerConn) handleRequest(ctx *fasthttp.RequestCtx) handlerOutcome {
 	return t.relayResponse(ctx)
 }
 
-// uploaded notes that the body is read no more. If it was the cut that ended that, the
-// client's connection ends with this request.
+// bodyDone records that the body is not read any more. If a cancellation has interrupted the
+// reading, the connection of the client ends with this request.
 func (t *handlerConn) bodyDone() {
 	t.mu.Lock()
 	reading := t.mu.client != nil
@@ -125,13 +129,13 @@ func (t *handlerConn) bodyDone() {
 	}
 }
 
-// run calls the handler; failed says why there is no answer of its own.
+// callHandler calls the handler. failed is the reason why the handler has no response, or empty.
 func (t *handlerConn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
 	returned := false
 	defer func() {
 		switch v := recover(); {
 		case returned:
-		case v == nil: // runtime.Goexit: the goroutine ends, and serve with it
+		case v == nil: // runtime.Goexit: this goroutine ends, and serveFastHTTP with it
 			t.discardResponse(ctx)
 			t.p.abort()
 		default:
@@ -144,14 +148,15 @@ func (t *handlerConn) callHandler(ctx *fasthttp.RequestCtx) (failed string) {
 	return ""
 }
 
-// abandon lets go of an answer that nobody will get, and waits for what writes it.
+// discardResponse drops a response that is not sent, and waits for the goroutines that write it.
 func (t *handlerConn) discardResponse(ctx *fasthttp.RequestCtx) {
 	_ = t.Close()
 	t.closeStream(ctx)
 	t.tasks.Wait()
 }
 
-// judge makes the head of the handler's answer and judges it like any app's.
+// checkResponse builds the header of the response and validates it like that of any app. failed is
+// the reason why the response is invalid, or empty.
 func (t *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 	switch {
 	case ctx.Hijacked():
@@ -166,7 +171,7 @@ func (t *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 	switch {
 	case stream == nil && (len(res.Body()) > 0 || !t.a.req.IsHead()):
 		res.Header.SetContentLength(len(res.Body()))
-	case stream == nil: // to HEAD the handler may say how long the body of a GET is
+	case stream == nil: // for HEAD the handler may set the length of the body of a GET
 	case res.Header.ContentLength() < 0:
 		res.Header.SetContentLength(-1)
 	}
@@ -180,8 +185,8 @@ func (t *handlerConn) checkResponse(ctx *fasthttp.RequestCtx) (failed string) {
 	return ""
 }
 
-// appendResponseHeader appends the head as fasthttp would write it, but for a date: it keeps
-// that in a goroutine of the whole process, and the proxy writes its own.
+// appendResponseHeader appends the header as fasthttp would write it, without a date: fasthttp
+// keeps the date in a goroutine of the whole process, and the proxy writes its own.
 func appendResponseHeader(b []byte, h *fasthttp.ResponseHeader) []byte {
 	text := string(h.StatusMessage())
 	if text == "" {
@@ -194,7 +199,7 @@ func appendResponseHeader(b []byte, h *fasthttp.ResponseHeader) []byte {
 		case len(trailers) > 0 && slices.ContainsFunc(trailers, func(t []byte) bool { return bytes.Equal(t, name) }):
 			continue
 		case h.ContentLength() == 0 && string(name) == fasthttp.HeaderContentType && string(value) == "text/plain; charset=utf-8":
-			continue // the default, of nothing
+			continue // the default value of fasthttp, which describes no body
 		}
 		b = append(b, name...)
 		b = append(b, ": "...)
@@ -204,8 +209,9 @@ func appendResponseHeader(b []byte, h *fasthttp.ResponseHeader) []byte {
 	return append(b, "\r\n"...)
 }
 
-// response is what the handler answers. After TimeoutError it may still write to its
-// own Response, and go on with everything else that the request lent it.
+// response returns the response of the handler. After TimeoutError the handler may still write to
+// its own Response and use everything else that belongs to the request. Therefore the memory of the
+// request is not reused then.
 func (t *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 	late := ctx.LastTimeoutErrorResponse()
 	if late == nil {
@@ -221,7 +227,7 @@ func (t *handlerConn) response(ctx *fasthttp.RequestCtx) *fasthttp.Response {
 	return late
 }
 
-// relay passes the answer on.
+// relayResponse sends the response to the client.
 func (t *handlerConn) relayResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 	p, res := t.p, t.response(ctx)
 	head := &p.conn.res
@@ -251,15 +257,15 @@ func (t *handlerConn) relayResponse(ctx *fasthttp.RequestCtx) handlerOutcome {
 		_, err = w.Write(res.Body())
 	}
 	if t.runningTasks.Load() > 0 && err == nil {
-		err = w.Flush() // who gets it need not wait for what goes on
+		err = w.Flush() // the client does not wait for the tasks
 	}
 	t.tasks.Wait()
 	t.finishResponse(w, nil, err)
 	return outcomeResponded
 }
 
-// relayed ends a request whose answer has left the handler. The client may take its
-// time for what is still in the buffer.
+// finishResponse ends a request whose response was passed to w. A slow client may take its time to
+// read the rest of the buffer.
 func (t *handlerConn) finishResponse(w *h1.Writer, trailers []byte, err error) {
 	t.disposition = dispositionReuse
 	if t.p.slot.finish() != causeNone || t.unusable {
@@ -272,12 +278,12 @@ func (t *handlerConn) finishResponse(w *h1.Writer, trailers []byte, err error) {
 	}
 }
 
-// appPanicked notes that the app panicked. The node goes on.
+// appPanicked logs a panic of the app. The node continues.
 func (s *Server) appPanicked(v any) {
 	s.o.Log.Error().Str("panic", fmt.Sprint(v)).Bytes("stack", debug.Stack()).Msg("app panicked")
 }
 
-// closeStream ends the stream of an answer. What it reads from may panic.
+// closeStream closes the body stream of the response. Its Close may panic.
 func (t *handlerConn) closeStream(ctx *fasthttp.RequestCtx) {
 	t.setStream(nil)
 	defer func() {
@@ -288,15 +294,17 @@ func (t *handlerConn) closeStream(ctx *fasthttp.RequestCtx) {
 	_ = t.response(ctx).CloseBodyStream()
 }
 
-// errHandlerTarget refuses a target that fasthttp cannot read.
+// errHandlerTarget rejects a request target that fasthttp cannot parse.
 var errHandlerTarget = h1.NewError(400, "the app's server cannot read the target")
 
-// fill gives the request the body: whole, or for who takes streams one to read.
-// Trailers are left out: fasthttp would put them among the headers.
+// setRequestBody sets the body of the fasthttp request: the complete body, or a stream if the
+// handler accepts streams. It omits trailers, because fasthttp would add them to the headers.
 func (t *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 	a, r := t.a, &ctx.Request
 	if target := r.Header.RequestURI(); bytes.HasPrefix(target, []byte("//")) {
-		// fasthttp takes what follows for the host if there is a :// in it too; the key
+		// may be of the judged one.
+		// fasthttp takes the text after // for the host if the target also contains ://. The
+		// key may come from the host that was validated, so parse the complete URL.
 		// may be of the judged one.
 		whole := slices.Concat([]byte("http://"), r.Header.Host(), target)
 		if err := ctx.URI().Parse(nil, whole); err != nil {
@@ -327,7 +335,7 @@ func (t *handlerConn) setRequestBody(ctx *fasthttp.RequestCtx) error {
 	return nil
 }
 
-// call has the app in this process run the request, and answers it.
+// runInHandler runs the request in the app of this process and sends the response.
 func (c *client) runInHandler(p *attempt) decision {
 	p.conn.pool.markProven(p.conn)
 	w := c.requestWriter.writeHeader(p)
@@ -350,7 +358,7 @@ func (c *client) runInHandler(p *attempt) decision {
 		return c.handleBroken(p, nil)
 	case outcomeFailed:
 		p.abort()
-		c.x.runAborted = true // as with broken
+		c.x.runAborted = true // the app may have run the request
 		return fail(problem.AppFailed, t.failed)
 	case outcomeResponded:
 	}

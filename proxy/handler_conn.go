@@ -26,11 +26,11 @@ type handlerConn struct {
 	s    *Server
 	wire wire
 
-	// The following fields belong to the present request and the goroutine of its connection.
+	// The following fields belong to the present request and to the goroutine of its connection.
 	a              *requestState
 	reply          reply
 	p              *attempt
-	attempt        attempt            // p
+	attempt        attempt            // p points to it
 	runNumber      uint32             // number of the run
 	head           []byte             // header for fasthttp to read
 	answered       bool               // handle has responded, and what fasthttp writes is discarded
@@ -38,12 +38,12 @@ type handlerConn struct {
 	outcome        handlerOutcome
 	failed         string // why the app failed
 	disposition    disposition
-	unusable       bool        // must not be used again
-	body           handlerBody // what a handler reads that takes streams
-	longBody       []byte      // a body that is longer than the buffer
+	unusable       bool        // the pool must discard the connection
+	body           handlerBody // the request body for a handler that accepts streams
+	longBody       []byte      // a request body that does not fit into the buffer
 	responseHeader []byte      // header of the response
 
-	savedRemoteAddr atomic.Pointer[net.Addr] // of one that its handler may still use
+	savedRemoteAddr atomic.Pointer[net.Addr] // savedRemoteAddr is the client address for a handler that still uses the request after TimeoutError.
 	// closed is set first by Close. A stream that ends after that was cancelled.
 	closed atomic.Bool
 	// broke is set by a Task that panicked.
@@ -146,8 +146,8 @@ func (t *handlerConn) Close() error {
 	return nil
 }
 
-// reading sets the stream that Close must close; nil means none. If Close was called before, it
-// closes the stream.
+// setStream sets the stream that Close must close; nil means none. If Close was called before,
+// setStream closes the stream.
 func (t *handlerConn) setStream(stream io.Closer) {
 	t.mu.Lock()
 	t.mu.stream = stream
@@ -157,8 +157,9 @@ func (t *handlerConn) setStream(stream io.Closer) {
 	}
 }
 
-// uploads sets the client whose body is being read, and which Close interrupts; nil means none. If
-// Close was called before, it interrupts the client.
+// setBodySource sets the client connection from which the body is being read, and whose reading
+// Close interrupts; nil means none. If Close was called before, setBodySource interrupts the
+// reading.
 func (t *handlerConn) setBodySource(client *h1.Conn) {
 	t.mu.Lock()
 	t.mu.client = client
@@ -202,10 +203,10 @@ func noAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4zero} }
 // SetDeadline does nothing: the handler's time is bounded by first-byte-timeout.
 func (t *handlerConn) SetDeadline(time.Time) error { return nil }
 
-// SetReadDeadline does nothing either.
+// SetReadDeadline does nothing: see SetDeadline.
 func (t *handlerConn) SetReadDeadline(time.Time) error { return nil }
 
-// SetWriteDeadline does nothing either.
+// SetWriteDeadline does nothing: see SetDeadline.
 func (t *handlerConn) SetWriteDeadline(time.Time) error { return nil }
 
 // noListener accepts nothing.

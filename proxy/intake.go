@@ -11,16 +11,15 @@ import (
 	"shardway/proxy/h1"
 )
 
-// defaultMaxBody is up to where a request's body is read whole for a handler that takes no
-// streams, if --max-body says nothing else.
+// defaultMaxBody is the largest request body, in bytes, for a handler that does not accept streams.
+// It applies if --max-body is not set.
 const defaultMaxBody = fasthttp.DefaultMaxRequestBodySize
 
-// errBodyTooLong refuses a body that is longer.
+// errBodyTooLong rejects a longer body.
 var errBodyTooLong = h1.NewError(413, "the request body exceeds 4 MiB and the app does not stream bodies (--max-body, StreamBodies)")
 
-// readFullBody reads all of a body that is not there yet, or that is longer than what is
-// kept. What the request keeps meanwhile counts with the bodies that upload.gather
-// waits for.
+// readFullBody reads the complete body, which has not arrived yet or exceeds the buffer. The memory
+// of the request counts meanwhile as that of an incomplete body, as in requestBody.gather.
 func (t *handlerConn) readFullBody() error {
 	a := t.a
 	most := a.set.MaxBody
@@ -33,7 +32,7 @@ func (t *handlerConn) readFullBody() error {
 	if err := t.reply.requestBody(); err != nil {
 		return err
 	}
-	a.body.overflow = true // it is not kept with the connection, so it goes out once
+	a.body.overflow = true // the body is not in the buffer of the connection, so it can be sent once only
 	a.body.beginRead()
 	noted, err := t.readRemaining()
 	a.body.endRead()
@@ -46,8 +45,8 @@ func (t *handlerConn) readFullBody() error {
 	return err
 }
 
-// readRemaining reads the body into t.long, and returns how much it noted of what the
-// request keeps: nothing of a short one that has come.
+// readRemaining reads the body into t.longBody. It returns how many bytes of memory it has counted
+// for the request: zero for a short body that has arrived.
 func (t *handlerConn) readRemaining() (noted int, err error) {
 	a := t.a
 	t.longBody = append(t.longBody[:0], a.body.buffered...)
@@ -67,22 +66,22 @@ func (t *handlerConn) readRemaining() (noted int, err error) {
 	return noted, nil
 }
 
-// intake is a body that the handler reads as it comes. While it does not, the client
-// is watched for its leaving. It may be read by another goroutine than the handler's,
-// until close.
+// handlerBody is a request body that the handler reads as it arrives. While the handler does not
+// read, the client is watched for a disconnect. Another goroutine than that of the handler may read
+// the body, until close.
 type handlerBody struct {
 	conn *handlerConn
 
-	// shut is set by close, before it takes mu.
+	// closed is set by close before it locks mu.
 	closed atomic.Bool
 	mu     struct {
 		sync.Mutex
-		a            *requestState // nil: there is nothing to read
-		bufferedRead int           // so much of what is kept has been read
+		a            *requestState // nil means that there is nothing to read
+		bufferedRead int           // bytes of the buffered part that were read
 	}
 }
 
-// open makes it the body of the request on its seat.
+// open sets the body to that of the request of its connection.
 func (b *handlerBody) open(a *requestState) {
 	b.closed.Store(false)
 	b.mu.Lock()
@@ -90,7 +89,7 @@ func (b *handlerBody) open(a *requestState) {
 	b.mu.a, b.mu.bufferedRead = a, 0
 }
 
-// Read is io.Reader's.
+// Read implements io.Reader.
 func (b *handlerBody) Read(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -130,11 +129,11 @@ func (b *handlerBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errRequestOver is what reading a body gets after its handler has returned.
+// errRequestOver is returned to a reader of the body after the handler has returned.
 var errRequestOver = errors.New("proxy: the request is over")
 
-// close ends the body with its handler. Who still reads is woken, and the client's
-// connection ends with this request.
+// close ends the body when its handler has returned. It interrupts a goroutine that still reads;
+// then the connection of the client ends with this request.
 func (b *handlerBody) close() {
 	b.closed.Store(true)
 	if !b.mu.TryLock() {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// lifetime is that of a connection, within that of its listener or stream. Most requests
-// wait for nothing, so its context is only made for the first that does.
+// lifetime is the lifetime of a connection, which ends at the latest with that of its listener or
+// stream. Most requests never wait, so the context is created on first use.
 type lifetime struct {
 	within context.Context //nolint:containedctx // of the connection's whole life
 
@@ -18,7 +18,7 @@ type lifetime struct {
 	}
 }
 
-// context returns the connection's context.
+// context returns the context of the connection.
 func (l *lifetime) context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,7 +31,7 @@ func (l *lifetime) context() context.Context {
 	return l.mu.ctx
 }
 
-// end ends it. A second call does nothing.
+// end ends the lifetime. A second call does nothing.
 func (l *lifetime) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,7 @@ func (l *lifetime) end() {
 	}
 }
 
-// asked reports whether anybody has asked for the context.
+// created reports whether the context has been created.
 func (l *lifetime) created() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,12 +13,13 @@ import (
 	"shardway/proxy/h1"
 )
 
-// reply is what Shardway itself says to who asked: a problem, a refusal, the probe, and
-// 1xx. It says as well with what changes an app's answer leaves, and notes in the
-// exchange what becomes of the connection.
+// reply sends the responses of Shardway itself: problems, refusals, the probe, and 1xx. It also
+// decides which changes the header of an app's response needs, and records in the exchange whether
+// the connection can be kept.
 type reply struct{ *requestState }
 
-// problem answers the request with a problem. Its body may still be unread.
+// problem responds to the request with a problem document. The body of the request may still be
+// unread.
 func (r reply) problem(p *problem.Problem) {
 	if r.x.aborted {
 		return
@@ -49,8 +50,8 @@ func (r reply) problem(p *problem.Problem) {
 	r.write(status, append(p.AppendJSON(make([]byte, 0, 512)), '\n'), b)
 }
 
-// write sends an answer of our own with these header lines. A body that
-// is not worth reading away ends the connection.
+// write sends a response of Shardway with these header lines. If the unread body is too long to be
+// discarded, the connection is closed after the response.
 func (r reply) write(status int, body, lines []byte) {
 	if (!r.x.onDemand || r.x.bodyRequested) && !r.mayKeep() {
 		r.x.keep = false
@@ -80,7 +81,7 @@ func (r reply) write(status int, body, lines []byte) {
 	}
 }
 
-// probe answers a request for Options.ProbePath.
+// probe responds to a request for Settings.ProbePath. It reports false for any other request.
 func (r reply) probe() bool {
 	path := r.set.ProbePath
 	if path == "" || string(r.req.Path()) != path || r.s.o.Probe == nil {
@@ -94,7 +95,7 @@ func (r reply) probe() bool {
 	return true
 }
 
-// appendStatusLine appends a status line with the usual words.
+// appendStatusLine appends the status line of a response.
 func appendStatusLine(b []byte, status int, text string) []byte {
 	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(status), 10)
@@ -103,14 +104,14 @@ func appendStatusLine(b []byte, status int, text string) []byte {
 	return append(b, "\r\n"...)
 }
 
-// failure answers with what an attempt came to.
+// failure responds with the problem that a decision describes.
 func (r reply) failure(v decision) {
 	p := &problem.Problem{Code: v.code, Detail: v.detail}
 	if v.reason != 0 {
 		p.Reason = v.reason.String()
 	}
 	if v.code == problem.PeerUnreachable && v.reason != 0 && !r.x.mayHaveRun() {
-		p.Status = http.StatusServiceUnavailable // it has not run: come again
+		p.Status = http.StatusServiceUnavailable // it has not run, so the client may retry
 	}
 	r.s.explained(p, v.reason)
 	if v.code == problem.Quarantined {
@@ -122,7 +123,7 @@ func (r reply) failure(v decision) {
 	r.problem(p)
 }
 
-// bad answers bytes that are no proper request, and the connection ends.
+// badRequest responds to a malformed request. The connection is closed.
 func (r reply) badRequest(bad *h1.Error) {
 	r.x.keep = false
 	p := &problem.Problem{Code: problem.BadRequest, Status: bad.Status(), Detail: bad.Reason()}
@@ -137,13 +138,13 @@ func (r reply) badRequest(bad *h1.Error) {
 	r.problem(p)
 }
 
-// slow answers a head that did not come in time.
+// headerTimeout responds to a request whose header did not arrive in time.
 func (r reply) headerTimeout() {
 	r.x.keep = false
 	r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request head did not arrive in time"})
 }
 
-// badBody answers a request whose body the client broke off or framed badly.
+// badBody responds to a request whose body the client broke off or framed incorrectly.
 func (r reply) badBody(err error) decision {
 	r.body.broken = true
 	var bad *h1.Error
@@ -151,7 +152,7 @@ func (r reply) badBody(err error) decision {
 	case errors.As(err, &bad):
 		r.badRequest(bad)
 	case errors.Is(err, errGivenUp):
-		r.x.keep = false // it is read no more
+		r.x.keep = false // the rest of the body is not read
 		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "too many request bodies are arriving at once, and this was one of the slowest (--max-body-total)"})
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		r.problem(&problem.Problem{Code: problem.RequestTimeout, Detail: "the request body stopped arriving or arrived too slowly (--idle-timeout, --min-body-rate)"})
@@ -162,8 +163,8 @@ func (r reply) badBody(err error) decision {
 	return done
 }
 
-// refuseWait says no to a forwarded request that would have to wait. One that may have
-// run is told so, whatever the ingress thinks of it.
+// refuseWait rejects a forwarded request that would have to wait here. If the request may have run,
+// the response says so, even if the ingress would not retry it.
 func (r reply) refuseWait(v decision) {
 	switch {
 	case r.x.mayHaveRun() && r.x.safety != safeMethod:
@@ -175,7 +176,7 @@ func (r reply) refuseWait(v decision) {
 	}
 }
 
-// refuse tells the ingress that the request was not run, and by which map. The
+// refuse tells the ingress that the request was not run, and the map by which it was refused. The
 // body has not been read.
 func (r reply) refuse(why Refusal) {
 	r.s.metrics.refused[why].Add(1)
@@ -183,7 +184,7 @@ func (r reply) refuse(why Refusal) {
 	r.s.metrics.request(Remote, 421)
 }
 
-// writeRefused answers another node in one word, and says by which map.
+// writeRefused sends a refusal, and the map by which it was decided, to another node.
 func (r reply) writeRefused(status int, word string, by []byte) {
 	r.extra = append(r.extra[:0], "Shardway-Refused: "...)
 	r.extra = append(r.extra, word...)
@@ -196,13 +197,13 @@ func (r reply) writeRefused(status int, word string, by []byte) {
 	r.write(status, nil, r.extra)
 }
 
-// refusedAborted in an answer 502 says that the owner has cut the request, which may have
-// run, because its process ends. Nodes that do not know it pass the 502 on.
+// refusedAborted in a 502 response means that the owner has cancelled the request, which may have
+// run, because its process ends.
 const refusedAborted = "cut"
 
-// parted is the last answer on a stream from another node: to a request that was cut, or
-// that was not run, be it still on its way. It names no map that the other node would wait
-// for: by its own it may find the next process here.
+// reportStopped sends the last response on a stream from another node: to a request that was
+// cancelled, or that was not run. It names no map, because the other node must not wait for one: by
+// its own map it may find the next process of this node.
 func (r reply) reportStopped(cut bool) {
 	if w := r.conn.Writer(); w.Err() != nil || w.Pending() > 0 {
 		return
@@ -216,8 +217,8 @@ func (r reply) reportStopped(cut bool) {
 	r.writeRefused(421, RefusedEnded.String(), noMap)
 }
 
-// interim passes a 1xx answer on to those who understand it. 100 is for
-// clients that wait for it.
+// forwardInterim sends a 1xx response to clients that understand it. Only clients that wait for it
+// get 100.
 func (r reply) forwardInterim(res *h1.Response) error {
 	if r.x.isResumption() || r.req.Minor() == 0 || res.Status() == 100 && !r.req.Expects() {
 		return nil
@@ -227,13 +228,13 @@ func (r reply) forwardInterim(res *h1.Response) error {
 	return w.Close(nil)
 }
 
-// headerContinue marks a request whose ingress waits to hear that the app takes it,
-// and the 100 that says so: for the body, or only to know. Its value in the request
-// says which, and whether the client waits for a 100 of its own.
+// headerContinue marks a request whose ingress wants to know that the app accepts it, and the 100
+// response that reports it. The value in the request says whether the body depends on it, and
+// whether the client waits for a 100 itself.
 const headerContinue = "Shardway-Continue"
 
-// taken tells the ingress, if it wants to know, that this node has admitted the
-// request and that its app takes it: now the body may come.
+// sendAccepted tells the ingress, if it wants to know, that this node has admitted the request and
+// that its app accepts it. Then the body may follow.
 func (r reply) sendAccepted() error {
 	if r.x.bodyRequested || !r.x.onDemand && !r.x.wantAccepted {
 		return nil
@@ -244,7 +245,7 @@ func (r reply) sendAccepted() error {
 	return w.Flush()
 }
 
-// requestBody has the body sent that is only sent when it is asked for.
+// requestBody makes the sender send a body that is sent on request only.
 func (r reply) requestBody() error {
 	if err := r.sendAccepted(); err != nil {
 		return err

@@ -33,7 +33,7 @@ func mistakesOfLoops() []mistake {
 		},
 		{
 			rule: "what takes its time is waited for and watched elsewhere", found: "TestWhoLeavesALoopIsGone",
-			edits: in("proxy.Server.sweepRun", "		c.wakeLoop() // from here on", "		if !PLANTED {\n			c.wakeLoop()\n		} // from here on"),
+			edits: in("proxy.Server.sweepRun", "		c.wakeLoop() // a goroutine waits", "		if !PLANTED {\n			c.wakeLoop()\n		} // from here on"),
 		},
 		{
 			rule: "nobody idles in a loop for longer than elsewhere", found: "TestLoopKeepsNobodyForEver",

@@ -11,11 +11,11 @@ import (
 	"shardway/proxy/h1"
 )
 
-// errStreamCancelled ends a stream whose run was cut, whatever the stream says.
+// errStreamCancelled ends a stream whose run was cancelled, whatever the stream returns.
 var errStreamCancelled = errors.New("proxy: the answer's stream was cut")
 
-// relayStream passes an answer on that the handler left as a stream, as it comes. The
-// count falls when the stream has been closed and every Task has ended.
+// relayStream copies a response stream of the handler to the client as it arrives. The in-flight
+// count falls when the stream is closed and every Task has ended.
 func (t *handlerConn) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream io.Reader) {
 	t.setStream(streamCloser(stream))
 	var err error
@@ -38,9 +38,8 @@ func (t *handlerConn) relayStream(ctx *fasthttp.RequestCtx, w *h1.Writer, stream
 	t.finishResponse(w, trailers, nil)
 }
 
-// wakes returns what ends a read of the stream from another goroutine; nil: nothing
-// does. Only of pipes and connections it is known that they may be closed so; what
-// SetBodyStreamWriter makes is one.
+// streamCloser returns the closer that interrupts a read of the stream from another goroutine, or
+// nil. Only pipes and connections are known to permit that. SetBodyStreamWriter creates a pipe.
 func streamCloser(stream io.Reader) io.Closer {
 	switch s := stream.(type) {
 	case net.Conn:
@@ -51,7 +50,8 @@ func streamCloser(stream io.Reader) io.Closer {
 	return nil
 }
 
-// pour copies the stream into the answer. An answer of known length ends with that.
+// copyStream copies the stream into the response. It returns after the declared length, if there is
+// one.
 func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -69,7 +69,7 @@ func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
 	for left > 0 {
 		n, rerr := stream.Read(buf[:min(left, int64(len(buf)))])
 		if t.closed.Load() || t.taskFailed.Load() {
-			return errStreamCancelled // by now any stream may say that it is whole
+			return errStreamCancelled // an interrupted stream may pretend that it is complete
 		}
 		left -= int64(n)
 		if err := t.writePart(w, buf[:n]); err != nil {
@@ -87,7 +87,7 @@ func (t *handlerConn) copyStream(w *h1.Writer, stream io.Reader) (err error) {
 	return nil
 }
 
-// pass passes a part of a stream on at once: nobody knows when the next one comes.
+// writePart sends a part of a stream at once, because the next part may arrive much later.
 func (t *handlerConn) writePart(w *h1.Writer, part []byte) error {
 	if t.p.slot.load().flags&slotEvents != 0 {
 		return t.p.slot.events.writeLocked(w, part)
@@ -98,7 +98,7 @@ func (t *handlerConn) writePart(w *h1.Writer, part []byte) error {
 	return w.Flush()
 }
 
-// pass passes a part of the stream on. The error is errStreamEnded if it ends with that.
+// writeLocked sends a part of the stream. The error is errStreamEnded if the stream ends with it.
 func (e *eventRelay) writeLocked(w *h1.Writer, part []byte) error {
 	if !e.lockWrite() {
 		return errStreamEnded

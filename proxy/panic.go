@@ -5,28 +5,28 @@ import (
 	"runtime/debug"
 )
 
-// errPanicked is what the sending of a body ended with.
+// errPanicked is the result of a body copy that panicked.
 var errPanicked = errors.New("proxy: panicked")
 
-// panicked notes a bug that met one request. The node goes on.
+// panicked logs a panic while a request was served, which is a bug. The node continues.
 func (s *Server) panicked(v any) {
 	s.metrics.panics.Add(1)
 	s.o.Log.Error().Any("panic", v).Bytes("stack", debug.Stack()).Msg("request panicked, please report this")
 }
 
-// fall ends a connection whose request panicked. What the request held is given
-// back: a count that stayed up would hold its shard for ever. Its buffers are not,
-// as somebody may still write into them.
+// closeAfterPanic closes a connection whose request panicked. It releases what the request has
+// acquired: an in-flight count that stays up would block its shard forever. It does not release the
+// buffers, because another goroutine may still write into them.
 func (c *client) closeAfterPanic(v any) {
 	c.s.panicked(v)
-	if c.hasRelay() { // nobody does
+	if c.hasRelay() { // no other goroutine will end it
 		c.leaveRelay()
 		c.finishExchange()
 	}
 	running := c.slot.load().kind != 0
 	c.terminate(causeShutdown)
 	_ = c.conn.Close()
-	c.body.stop() // at once: both connections are closed
+	c.body.stop() // returns at once, because both connections are closed
 	if running {
 		l := c.slot.conn.Load()
 		c.slot.finish()
@@ -37,7 +37,7 @@ func (c *client) closeAfterPanic(v any) {
 	c.x.leaveQueue()
 }
 
-// pumpSafely is pump for the goroutine that sends a body.
+// pumpSafely calls send, which sends a body, and turns a panic into errPanicked.
 func (s *Server) pumpSafely(send func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -48,7 +48,8 @@ func (s *Server) pumpSafely(send func() error) (err error) {
 	return send()
 }
 
-// copySafely runs one direction of a tunnel; false means that it is broken.
+// copySafely calls direction, which copies one direction of a tunnel. It reports false if direction
+// did, or panicked.
 func (s *Server) copySafely(direction func() bool) (whole bool) {
 	defer func() {
 		if v := recover(); v != nil {

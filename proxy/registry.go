@@ -19,8 +19,8 @@ const quiescentEvery = 5
 // goroutine sweeps all of them every sweepEvery.
 //
 // Parked connections (idle_watcher.go) have no client, and a visit does not find them. WebSockets
-// with two parked directions (websocket_park.go) are quiescent: every quiescentEvery-th sweep visits
-// them, and each sweep for which whole or a caller of hurry requests it.
+// with two parked directions (websocket_park.go) are quiescent: every quiescentEvery-th sweep
+// visits them, and each sweep for which mustSweepAll or a caller of sweepSoon requests it.
 type registry struct {
 	tick         func()                           // sets the clock; called before each sweep, and before the first connection
 	sweep        func(list []*client, whole bool) // called from the sweeping goroutine only
@@ -84,14 +84,14 @@ func (r *registry) markQuiescent(c *client, directions int) {
 	}
 }
 
-// expect counts a connection that was accepted, until met.
+// addAccepted counts a connection that was accepted, until removeAccepted.
 func (r *registry) addAccepted() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.accepted++
 }
 
-// met is called when a connection that was counted by expect has ended.
+// removeAccepted is called when a connection that was counted by addAccepted has ended.
 func (r *registry) removeAccepted() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -99,7 +99,7 @@ func (r *registry) removeAccepted() {
 	r.signalEmpty()
 }
 
-// signalEmpty closes empty and alone when their condition holds. The caller holds mu.
+// signalEmpty closes empty and clientsGone when their condition holds. The caller holds mu.
 func (r *registry) signalEmpty() {
 	if r.clientsGone != nil && r.accepted == 0 {
 		close(r.clientsGone)
@@ -134,7 +134,7 @@ func (r *registry) run(last, stop <-chan struct{}, ended chan<- struct{}) {
 	}
 }
 
-// hurry triggers a sweep of all connections.
+// sweepSoon triggers a sweep of all connections.
 func (r *registry) sweepSoon() {
 	select {
 	case r.kick <- struct{}{}:
@@ -234,7 +234,7 @@ func (r *registry) noClients() <-chan struct{} {
 	return alone
 }
 
-// cut cancels every run that matches, and returns their number.
+// cancelRuns cancels every run for which match returns true, and returns their number.
 func (r *registry) cancelRuns(c cause, match func(r run, node string) bool) int {
 	n := 0
 	r.visit(nil, func(all []*client) {

@@ -222,7 +222,7 @@ func (c *client) nextStream() {
 	c.resetRetries()
 }
 
-// afresh gives the next request its own tries, and all of QueueWait.
+// resetRetries gives the next request its own number of attempts, and all of QueueWait.
 func (c *client) resetRetries() {
 	c.resetWait()
 	x := &c.x

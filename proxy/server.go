@@ -31,61 +31,61 @@ type Server struct {
 	appWatch       appWatch
 	handshakes     handshakes
 	sizes          sizes
-	// nonResumable contains the paths whose WebSockets are not resumable, as sizes does for large
-	// responses.
+	// nonResumable contains the paths whose WebSockets are not resumable. It uses the table that
+	// sizes uses for large responses.
 	nonResumable sizes
 	// streamThreshold is the constant of that name, except in tests.
 	streamThreshold int32
-	headerMemory    memoryLimit // partly read
-	awaited         memoryLimit // bodies that are read before their requests go on
+	headerMemory    memoryLimit // headers that are partly read
+	awaited         memoryLimit // bodies that are read before their requests continue
 	budget          budget
 	load            loads
 	wrecks          wrecks
-	// quarantine is nil while nothing is in quarantine.
+	// quarantine is nil while no key is in quarantine.
 	quarantine      atomic.Pointer[Quarantine]
 	streams         streams
-	peerGoroutines  sync.WaitGroup // of the sockets of other nodes
+	peerGoroutines  sync.WaitGroup // relays of WebSockets that other nodes have forwarded
 	callbackWatcher callbackWatcher
-	streamQueue     *queue.Queue // of event streams without a leg
+	streamQueue     *queue.Queue // event streams without an upstream connection
 	webSockets      webSockets
 	metrics         *metrics
 	draining        atomic.Bool
-	closing         atomic.Bool // set with mu held: no listener comes after it
-	// leaveBy is when Shutdown or Retire ends the remaining connections, by the coarse clock. It
-	// is set before closing.
+	closing         atomic.Bool // set with mu held; no listener is added after it
+	// leaveBy is when Shutdown or DrainClients ends the remaining connections, by the coarse clock.
+	// It is set before closing.
 	leaveBy atomic.Int64
-	// forceCtx ends with hasty: every connection is cut then, one that waits for its TLS
-	// handshake and one that only comes in, too.
+	// forceCtx ends when all connections must be aborted, including those in a TLS handshake and
+	// those that are accepted later.
 	forceCtx    context.Context //nolint:containedctx // of the Server's whole life
 	forceCancel context.CancelFunc
-	// life ends with Shutdown, and with it what is being dialed.
-	lifeCtx    context.Context //nolint:containedctx // as hard
+	// lifeCtx ends with Shutdown, and ends all dials.
+	lifeCtx    context.Context //nolint:containedctx // lives as long as the Server
 	lifeCancel context.CancelFunc
 	dialers    sync.WaitGroup
 	buffers    h1.Buffers
 	clients    clientPool
 	repairs    repairLog
-	// lingering bounds the connections that are closed but whose clients still send.
+	// lingering limits the connections that are closed but whose clients still send.
 	lingering    h1.Lingering
 	bodies       bodies
-	keyless      Route // of requests without a key
+	keyless      Route // route of requests without a key
 	hookPath     pathguard.Guard
 	clock        coarse
 	now          atomic.Pointer[[]byte] // the Date header
-	second       atomic.Int64           // that it tells
-	lastReap     time.Duration          // the sweep's own
-	pathDetector pathDetector           // likewise
-	// parkAfter and parkAfterReturn are as the constants, but in tests.
+	second       atomic.Int64           // second of the Date header
+	lastReap     time.Duration          // used by the sweep only
+	pathDetector pathDetector           // used by the sweep only
+	// parkAfter and parkSoon are the constants parkAfter and parkAfterReturn, except in tests.
 	parkAfter, parkSoon atomic.Int64
 
 	mu struct {
 		sync.Mutex
 		listeners map[net.Listener]struct{}
-		none      chan struct{} // closed once closing is set and there are none
+		none      chan struct{} // closed when closing is set and no listener is left
 	}
 }
 
-// New makes a Server. It starts nothing.
+// New returns a Server. It starts nothing.
 func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{o: o, metrics: newMetrics(), keyless: Route{Kind: Local}, hookPath: pathguard.New(o.HookPath)}
@@ -135,7 +135,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 		return ln.Close()
 	}
 	waiting := newRawAcceptor(ln)
-	var last []net.Conn                         // what acceptOne has taken and not returned yet
+	var last []net.Conn                         // connections that acceptOne has accepted and not returned yet
 	places := make(chan struct{}, s.o.MaxConns) // one for each open connection but the newest
 	over := func() {
 		s.conns.removeAccepted()
@@ -158,7 +158,7 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	defer watcher.close()
 	cut := context.AfterFunc(ctx, func() { s.closeWithin(ctx) })
 	defer cut()
-	defer watcher.workers.close() // after unlisten: what an open listener takes in would be reset
+	defer watcher.workers.close() // after unlisten: connections that an open listener accepts would be reset
 	defer s.unlisten(ln)
 	stop := context.AfterFunc(ctx, func() { _ = ln.Close() })
 	defer stop()
@@ -176,8 +176,8 @@ func (s *Server) ServeClients(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// closeWithin ends the connections that belong to ctx, which has ended; those that only
-// come in see that themselves.
+// closeWithin closes the connections whose context is ctx, which has ended. Connections that are
+// accepted later detect that themselves.
 func (s *Server) closeWithin(ctx context.Context) {
 	s.conns.each(func(c *client) {
 		if c.life.within == ctx {
@@ -187,20 +187,20 @@ func (s *Server) closeWithin(ctx context.Context) {
 	s.conns.wake(false, func(p *parkedConn) bool { return p.watcher.within == ctx })
 }
 
-// ServePeer serves one stream of forwarded requests from the node ingress, and
-// returns when the stream has ended or ctx has, or when the stream has become that of a
-// kept socket: then it closes conn when that is over, which Shutdown waits for.
+// ServePeer serves one stream of forwarded requests from the node ingress. It returns when the
+// stream or ctx has ended, or when the stream has become that of a resumable WebSocket. In the last
+// case it closes conn when the WebSocket has ended, and Shutdown waits for that.
 func (s *Server) ServePeer(ctx context.Context, conn net.Conn, ingress string) {
 	c := newClient(ctx, s, conn, ingress)
 	stop := context.AfterFunc(ctx, func() { c.terminate(causeShutdown) })
 	c.serveAll(&s.peerGoroutines, func() { stop() })
 	if _, ok := conn.(muxStream); ok {
-		stop() // of a socket that stays: it ends with its trunk, which is the node's
+		stop() // a WebSocket continues; its stream ends with the session, which belongs to the node
 	}
 }
 
-// accept takes the next connection. Out of file descriptors or memory it pauses,
-// lets idle connections go and tries again.
+// accept accepts the next connection. Without free file descriptors or memory it closes idle
+// connections, waits and tries again.
 func (s *Server) accept(ctx context.Context, ln net.Listener, waiting *rawAcceptor, last *[]net.Conn) (net.Conn, error) {
 	const first, most = 5 * time.Millisecond, time.Second
 	for pause := first; ; pause = min(2*pause, most) {
@@ -234,9 +234,9 @@ func isTemporary(err error) bool {
 	return !errors.Is(err, net.ErrClosed) && errors.As(err, &t) && t.Temporary()
 }
 
-// Wake makes waiting requests look up their route again, including those that wait for a
-// connection to a former destination. The node calls it after each change of the table, with the
-// generation of the new table.
+// Wake makes waiting requests look up their route again, including those that wait for a connection
+// to a previous destination. The node calls it after each change of the table, with the generation
+// of the new table.
 func (s *Server) Wake(generation uint64) {
 	s.o.Queue.Wake(generation)
 	s.streamQueue.Wake(generation)
@@ -251,9 +251,9 @@ func (s *Server) Wake(generation uint64) {
 	s.peers.each(func(p *pool) { p.recheckWaiters(t) })
 }
 
-// Cut cuts what runs on the local app for the shards that match names, and
-// returns how many it were. Whoever still waits for the head of an answer gets
-// 502 draining, others lose their connection. The reason is for the metrics.
+// CancelShards cancels the runs on the local app for the shards for which match returns true, and
+// returns their number. A client without a response gets 502 shard-moved; other connections are
+// aborted. reason is the label in the metrics.
 func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) int {
 	n := s.conns.cancelRuns(causeDrainTimeout, func(r run, _ string) bool {
 		return r.kind == Local && r.flags&slotKeyless == 0 && match(r.shard)
@@ -266,8 +266,8 @@ func (s *Server) CancelShards(match func(shardmap.Shard) bool, reason string) in
 // repeated are sent again.
 func (s *Server) CancelUpstream(reason string) int { return s.cancelLocal(causeLease, reason) }
 
-// CancelForStop is CancelUpstream for a node that stops, and has let what runs end for as long
-// as it may: the others get 502 draining.
+// CancelForStop is CancelUpstream for a node that stops, after the time for running requests has
+// passed. Requests that must not be repeated get 502 shard-moved.
 func (s *Server) CancelForStop(reason string) int { return s.cancelLocal(causeStopping, reason) }
 
 func (s *Server) cancelLocal(why cause, reason string) int {
@@ -276,8 +276,8 @@ func (s *Server) cancelLocal(why cause, reason string) int {
 	return n
 }
 
-// Abandon drops requests forwarded to node for shard s where match says so, and
-// returns how many. Those that may go again do, the others get 502.
+// CancelForwarded cancels requests that were forwarded to node for shard s if match returns true,
+// and returns their number. Requests that may be repeated are sent again; the others get 502.
 func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool) int {
 	n := s.conns.cancelRuns(causeOwnerLost, func(r run, node string) bool {
 		return r.kind == Remote && match(r.shard, node)
@@ -286,8 +286,8 @@ func (s *Server) CancelForwarded(match func(s shardmap.Shard, node string) bool)
 	return n
 }
 
-// UpstreamConnected reports whether a connection to the app is open that the app has not
-// closed: one that carries a request, or an idle one. An app that has ended has none.
+// UpstreamConnected reports whether a connection to the app is open, idle or in use, that the app
+// has not closed. An app that has ended has none.
 func (s *Server) UpstreamConnected() bool { return s.upstream != nil && s.upstream.hasOpenConn() }
 
 // RenewUpstream closes the idle connections to the app. Connections in use are closed after their
@@ -298,33 +298,31 @@ func (s *Server) RenewUpstream() {
 	}
 }
 
-// RenewPeers lets the connections to other nodes go as they come free, so that
-// requests go over new ones: this node, or whom it believes, has changed.
+// RenewPeers closes connections to other nodes as soon as they are idle, so that later requests use
+// new ones. The node calls it when its certificate, or the set of authorities that it trusts, has
+// changed.
 func (s *Server) RenewPeers() { s.peers.renew() }
 
-// RenewPeersWhere closes the connections to nodes for which match says so that are idle. Those in use
-// go on, and carry no other request.
+// RenewPeersWhere closes the idle connections to the nodes for which match returns true.
+// Connections in use are closed after their request.
 func (s *Server) RenewPeersWhere(match func(node string) bool) { s.peers.renewTo(match) }
 
-// Follow tells that the process of a node is the one with this nonce, in this boot, and those
-// before it have ended: no request goes by what is left of connections to them.
+// SetPeerProcess records that the process of a node is the one with this boot and nonce, and that
+// its previous processes have ended. No request uses a connection to one of those any more.
 func (s *Server) SetPeerProcess(node string, boot, nonce uint64) { s.peers.follow(node, boot, nonce) }
 
-// SetDraining turns draining on or off. While it is on, answers carry
-// Connection: close, and connections that have been idle for a second are closed;
-// new ones are still taken.
+// SetDraining turns draining on or off. While it is on, responses contain Connection: close, and
+// connections that have been idle for a second are closed. New connections are still accepted.
 func (s *Server) SetDraining(on bool) { s.draining.Store(on) }
 
-// Shutdown takes the connections that are waiting to be accepted, stops accepting,
-// and waits for all there are. Those that are idle, or have just come in, are given
-// the moment in which their next request may be under way; it is answered with
-// Connection: close. When ctx ends first Shutdown cuts them, waits for their
-// goroutines all the same, and returns ctx's error.
+// Shutdown accepts the connections in the listen backlog, stops accepting, and waits until all
+// connections are closed. Idle and new connections stay open for a moment, because their next
+// request may be on its way; its response contains Connection: close. If ctx ends first, Shutdown
+// aborts the remaining connections, waits for their goroutines, and returns the error of ctx.
 //
-// A request of a safe method that has waited DrainTimeout for the first byte of its response
-// does not delay Shutdown: its connection is closed, and the client may send it again
-// elsewhere. An event stream that Shutdown would have to cut ends shortly before, between two
-// events.
+// A request of a safe method that has waited DrainTimeout for the first byte of its response does
+// not delay Shutdown: its connection is closed, and the client may send it again elsewhere. An
+// event stream that Shutdown would have to abort ends shortly before, between two events.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.SetDraining(true)
 	s.setLeaveBy(ctx)
@@ -341,7 +339,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.conns.each(func(c *client) { c.terminate(causeShutdown) })
 		s.conns.wake(false, everyone)
 		<-quiet()
-		ended = nil // what there was has been cut
+		ended = nil // all connections have been aborted
 	}
 	if ended == nil {
 		return ctx.Err()
@@ -349,9 +347,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Retire stops accepting as Shutdown does, and waits until no client is connected any
-// more; what other nodes forward goes on. When ctx ends first it returns ctx's error,
-// and has cut nothing.
+// DrainClients stops accepting as Shutdown does, and waits until no client is connected. Forwarded
+// requests of other nodes continue. If ctx ends first, DrainClients returns the error of ctx and
+// has aborted nothing.
 func (s *Server) DrainClients(ctx context.Context) error {
 	s.SetDraining(true)
 	s.setLeaveBy(ctx)
@@ -366,7 +364,7 @@ func (s *Server) DrainClients(ctx context.Context) error {
 	return nil
 }
 
-// setLeaveBy sets leaveBy to the deadline of ctx, or to the end of time.
+// setLeaveBy sets leaveBy to the deadline of ctx, or to the maximum if there is none.
 func (s *Server) setLeaveBy(ctx context.Context) {
 	by := int64(math.MaxInt64)
 	if at, ok := ctx.Deadline(); ok {
@@ -375,8 +373,8 @@ func (s *Server) setLeaveBy(ctx context.Context) {
 	s.leaveBy.Store(by)
 }
 
-// ClosePeers ends the streams of other nodes, and those that come from now on. What
-// they still ask for is cut, or not run, and they are told which. It takes a moment.
+// ClosePeers closes the streams from other nodes, and those that arrive later. Their requests are
+// cancelled or not run, and the other nodes are told which of both. It takes up to 2*reportTimeout.
 func (s *Server) ClosePeers() {
 	s.forceCancel()
 	s.conns.each(func(c *client) {
@@ -388,12 +386,11 @@ func (s *Server) ClosePeers() {
 	defer late.Stop()
 	select {
 	case <-s.conns.none():
-	case <-late.C: // an app in this process takes its time
+	case <-late.C: // an app in this process may not end in time
 	}
 }
 
-// closeIdle closes the idle connections to the app and to other nodes, and ends
-// what is being dialed.
+// closeIdle closes the idle connections to the app and to other nodes, and cancels dials.
 func (s *Server) closeIdle() {
 	if s.upstream != nil {
 		s.upstream.close()
@@ -404,12 +401,12 @@ func (s *Server) closeIdle() {
 	s.callbackWatcher.close()
 }
 
-// Expect announces a listener that ServeClients will be given for certain. A Shutdown
-// before that waits for it, so that who connected meanwhile is answered; without,
-// what waits at the listener then is reset.
+// ExpectListener announces a listener that will certainly be passed to ServeClients. A Shutdown
+// before that waits for it, so that clients which connect meanwhile get a response. Without the
+// announcement, connections in the backlog of the listener would be reset.
 func (s *Server) ExpectListener(ln net.Listener) { s.listen(ln) }
 
-// listen notes a listener for Shutdown. It returns false if that was called before.
+// listen registers a listener for Shutdown. It reports false if Shutdown was called before.
 func (s *Server) listen(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

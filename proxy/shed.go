@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// evictAfter is for how long a connection has to be idle before it makes room for
-	// another: one that has just come in is about to send its request.
+	// evictAfter is how long a connection must be idle before it is closed to make room for another
+	// one. A connection that was just accepted is about to send its request.
 	evictAfter = 2 * sweepEvery
-	// evictFraction is which part of all connections makes room at once, so that looking
-	// for the longest idle is not done for each newcomer.
+	// A fraction of 1/evictFraction of all connections is closed at a time, so that not every new
+	// connection causes a search for the longest idle one.
 	evictFraction = 64
 )
 
-// place takes a place for a connection that has been accepted. At the bound those
-// that have been idle longest make room; while none is idle it waits, and nobody
-// is accepted.
+// acquireConnSlot takes a place for a connection that was accepted. At the limit it closes the
+// connections that have been idle longest. While none is idle it waits, and the server accepts
+// nothing.
 func (s *Server) acquireConnSlot(places chan<- struct{}) {
 	select {
 	case places <- struct{}{}:
@@ -47,16 +47,16 @@ func (s *Server) acquireConnSlot(places chan<- struct{}) {
 	}
 }
 
-// idler is a connection that carries no request.
+// idleConn is a connection without a request.
 type idleConn struct {
 	since time.Duration
 	close func()
 }
 
-// evictIdle closes the connections of clients that have been idle for least, most of
-// them at most, the longest idle first. One that does its TLS handshake is idle.
+// evictIdle closes up to most client connections that have been idle for at least least, the
+// longest idle first. A connection in its TLS handshake counts as idle.
 func (s *Server) evictIdle(least time.Duration, most int) {
-	s.tick() // it stands while there are only handshakes
+	s.tick() // the sweep does not set the clock while there are handshakes only
 	now := s.clock.now()
 	s.conns.visit(nil, func(list []*client) {
 		var all []idleConn
@@ -76,7 +76,7 @@ func (s *Server) evictIdle(least time.Duration, most int) {
 	})
 }
 
-// shaking holds the connections whose TLS handshake is under way.
+// handshakes contains the connections whose TLS handshake is in progress.
 type handshakes struct {
 	mu  sync.Mutex
 	all map[*tls.Conn]idleConn
@@ -97,7 +97,7 @@ func (h *handshakes) remove(c *tls.Conn) {
 	delete(h.all, c)
 }
 
-// appendIdle appends those that began no later than until.
+// appendIdle appends the connections whose handshake began at until or before.
 func (h *handshakes) appendIdle(all []idleConn, until time.Duration) []idleConn {
 	h.mu.Lock()
 	defer h.mu.Unlock()

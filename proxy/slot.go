@@ -119,7 +119,7 @@ func (s *slot) finish() cause {
 // load returns the present run.
 func (s *slot) load() run { return decode(s.word.Load()) }
 
-// cut cancels the present run if match returns true. It appends the connections that the caller
+// cancel cancels the present run if match returns true. It appends the connections that the caller
 // must close, because closing may take time and must not happen under the lock of the registry. If
 // a response has begun, the connection of the client is one of them.
 func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1.Conn) ([]*h1.Conn, bool) {
@@ -162,7 +162,7 @@ func (s *slot) cancel(c cause, match func(r run, node string) bool, closes []*h1
 	}
 }
 
-// giveBack ends a run in which nothing was sent, and returns its connection to the pool.
+// giveBack ends a run in which nothing was sent, and returns its upstream connection to the pool.
 func (s *slot) giveBack(l *upstreamConn) {
 	if s.finish() != causeNone {
 		l.pool.discard(l)

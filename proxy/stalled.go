@@ -1,9 +1,9 @@
 package proxy
 
-// Stalled returns the nodes that this one has forwarded requests to which were
-// running at the last call already, each once. The caller looks whether they can
-// still be reached: a wire that was cut says nothing by itself for as long as the
-// kernel has patience. It is called from one goroutine.
+// Stalled returns the nodes to which this node has forwarded requests that were in progress at the
+// previous call already. Each node is returned once. The caller checks whether these nodes can
+// still be reached, because a broken path causes no error until the retransmissions of the kernel
+// time out. One goroutine calls Stalled.
 func (s *Server) Stalled() []string {
 	var nodes []string
 	seen := map[string]bool{}
@@ -18,7 +18,8 @@ func (s *Server) Stalled() []string {
 	return nodes
 }
 
-// stalls reports whether the connection runs at another node what it ran at the last call.
+// ranAtLastCall reports whether the connection still runs the request that it ran at the last call,
+// and its node.
 func (c *client) ranAtLastCall() (node string, stalled bool) {
 	at := c.slot.node.Load()
 	r := c.slot.load()

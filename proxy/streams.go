@@ -2,24 +2,24 @@ package proxy
 
 import "shardway/shardmap"
 
-// ShardRuns is what runs for a shard at this node's app.
+// ShardRuns contains the running requests of a shard at the app of this node.
 type ShardRuns struct {
-	// Endless counts tunnels and event streams that end within StreamGrace once the shard
-	// moves. Nothing is gained by waiting for their end. Legs of kept WebSockets are in no
-	// count, and an event stream that answers a POST is one of Requests.
+	// Endless is the number of tunnels and event streams that end within StreamGrace after the
+	// shard has moved. Waiting for their end is useless. Relays of resumable WebSockets are not
+	// counted. An event stream in response to a POST is one of Requests.
 	Endless int
-	// Requests are all others.
+	// Requests are all other requests.
 	Requests []Run
 }
 
-// Run names one request for as long as it runs. It is comparable.
+// Run identifies one request while it runs. It is comparable.
 type Run struct {
 	by *client
-	// Number grows from request to request of a connection.
+	// Number increases from request to request of a connection.
 	Number uint32
 }
 
-// LocalRuns returns what runs at this node's app, by shard.
+// LocalRuns returns the running requests at the app of this node, by shard.
 func (s *Server) LocalRuns() map[shardmap.Shard]ShardRuns {
 	all := map[shardmap.Shard]ShardRuns{}
 	s.conns.each(func(c *client) {

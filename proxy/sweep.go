@@ -101,7 +101,7 @@ func (s *Server) sweepRun(c *client, t *Table, set *Settings, now time.Duration)
 		return
 	}
 	if c.loop.Load() != nil {
-		c.wakeLoop() // from here on it is waited for, and watched
+		c.wakeLoop() // a goroutine waits for the response now, and watches the client
 		return
 	}
 	c.disconnect.start()
@@ -182,7 +182,7 @@ func (s *Server) sweepStream(c *client, r run, t *Table, grace, now time.Duratio
 		kept := c.slot.events.isResumable(r.number)
 		switch {
 		case why == causeShardMoved && kept:
-			grace = 0 // it goes on there
+			grace = 0 // the new owner resumes it
 		case why == causeLeaving && r.kind == Remote && !kept:
 			grace = max(grace, time.Duration(s.leaveBy.Load())-2*endWait-c.movedAt)
 		}
@@ -222,17 +222,19 @@ func isAtRoute(r run, node *string, route *Route) bool {
 // cancelRun cancels the run r, if it is still in progress.
 func (s *Server) cancelRun(c *client, r run, why cause) { s.cancelIn(&c.slot, r, why) }
 
-// cancelBeforeResponse cuts the run r, unless its response has begun since r was loaded. The slot
-// decides in one step, so a response either goes on unharmed or does not send one byte.
+// cancelBeforeResponse cancels the run r, unless its response has begun since r was loaded. The
+// slot decides in one step: a response either continues undisturbed or sends no byte.
 func (s *Server) cancelBeforeResponse(c *client, r run, why cause) {
 	s.cancelMatching(&c.slot, r, why, func(now run) bool { return now.number == r.number && now.flags&slotAnswered == 0 })
 }
 
+// cancelIn cancels the run r of a slot, if it is still in progress.
 func (s *Server) cancelIn(in *slot, r run, why cause) {
 	s.cancelMatching(in, r, why, func(now run) bool { return now.number == r.number })
 }
 
-// cancelMatching cuts the run r of a slot if match accepts what the slot holds at that moment.
+// cancelMatching cancels the run r of a slot if match accepts what the slot contains at that
+// moment.
 func (s *Server) cancelMatching(in *slot, r run, why cause, match func(now run) bool) {
 	closes, cut := in.cancel(why, func(now run, _ string) bool { return match(now) }, []*h1.Conn(nil))
 	if cut {

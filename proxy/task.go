@@ -2,17 +2,17 @@ package proxy
 
 import "github.com/valyala/fasthttp"
 
-// Task is a part of a request that may go on after its handler has returned, in a
-// goroutine of its own. The request counts as running until it has ended. The zero
-// Task, of a request that this package does not run, does nothing.
+// Task is a part of a request that may continue in its own goroutine after the handler has
+// returned. The request counts as running until the Task has ended. The zero Task, of a request
+// that this package does not run, does nothing.
 type Task struct {
 	conn *handlerConn
 	slot *slot
-	run  uint32 // its number
+	run  uint32 // number of the run
 }
 
-// Begin counts a part of the request, from its handler or from a Task of it that has
-// not ended.
+// Begin begins a Task. The caller is the handler of the request, or a Task of it that has not
+// ended.
 func Begin(ctx *fasthttp.RequestCtx) Task {
 	w, ok := ctx.Conn().(*wire)
 	if !ok {
@@ -23,15 +23,16 @@ func Begin(ctx *fasthttp.RequestCtx) Task {
 	return w.task()
 }
 
-// Outlived reports whether the request of a handler, or of a Task that has not ended,
-// runs on though it should have been cut by now (Options.LeaseExpired). Then it is cut.
+// LeaseExpired reports whether a request still runs that should have been cancelled by now: see
+// Options.LeaseExpired. In that case it cancels the request. The caller is the handler or a Task
+// that has not ended.
 func LeaseExpired(ctx *fasthttp.RequestCtx) bool {
 	w, ok := ctx.Conn().(*wire)
 	return ok && w.task().LeaseExpired()
 }
 
-// Outlived is as the function. It may be asked after the Task has ended, and cuts nothing
-// but its own request.
+// LeaseExpired is the function LeaseExpired for a Task. It may be called after the Task has ended,
+// and cancels its own request only.
 func (k Task) LeaseExpired() bool {
 	if k.conn == nil || k.conn.s.o.LeaseExpired == nil || !k.conn.s.o.LeaseExpired() {
 		return false
@@ -40,10 +41,11 @@ func (k Task) LeaseExpired() bool {
 	return true
 }
 
-// task is the present run.
+// task returns a Task of the present run.
 func (t *handlerConn) task() Task { return Task{t, t.p.slot, t.runNumber} }
 
-// End ends it, once. Nothing that belongs to the request may be used after that.
+// End ends the Task. It must be called once. Nothing that belongs to the request may be used after
+// that.
 func (k Task) End() {
 	if k.conn == nil {
 		return
@@ -52,15 +54,15 @@ func (k Task) End() {
 	k.conn.tasks.Done()
 }
 
-// Break tells, before End, that it could not finish what it was to write of the
-// answer: the client gets 500, or its connection is cut.
+// Fail reports, before End, that the Task could not finish its part of the response. The client
+// gets 500, or its connection is aborted.
 func (k Task) Fail() {
 	if k.conn != nil {
 		k.conn.taskFailed.Store(true)
 	}
 }
 
-// Panicked is Break for a panic with v, which it logs with the stack of the caller.
+// Panicked is Fail for a panic with value v. It logs v and the stack of the caller.
 func (k Task) Panicked(v any) {
 	if k.conn == nil {
 		return

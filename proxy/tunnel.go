@@ -7,9 +7,9 @@ import (
 	"shardway/proxy/h1"
 )
 
-// tunnel passes an answer 101 on and then bytes, both ways, until both sides
-// have ended. Each end is passed on as the end of one half. False means that the run was
-// cut before anything of the answer left.
+// relayUpgrade sends a response 101, and then copies bytes in both directions until both sides have
+// ended. The end of one side is passed on as the end of one direction. It reports false if the run
+// was cancelled before any byte of the response was sent.
 func (y *responseRelay) relayUpgrade(p *attempt) bool {
 	y.escaped = true
 	y.body.stop()
@@ -61,16 +61,16 @@ func (y *responseRelay) relayUpgrade(p *attempt) bool {
 	return true
 }
 
-// releaseBuffers gives back the memory of heads that has no use while a tunnel runs, which may be
-// for days. What the request says stays: another leg may ask again.
+// releaseBuffers releases the memory of headers that are not needed while a tunnel runs, which may
+// be for days. The request itself stays: it may be sent again for another upstream connection.
 func (y *responseRelay) releaseBuffers(p *attempt) {
 	p.conn.res.Forget()
 	y.req.Fit()
 	y.edit, y.extra = h1.Edit{}, nil
 }
 
-// carry copies both ways. A connection that goes idle while half closed is
-// given up after IdleTimeout. With ws it carries a WebSocket.
+// copyTunnel copies both directions. A connection of which one direction has ended is aborted after
+// IdleTimeout. With ws the tunnel is a WebSocket.
 func (y *responseRelay) copyTunnel(l *upstreamConn, ws *webSocketTunnel) {
 	for _, end := range []*h1.Conn{y.conn, l.Conn} {
 		patient := end.Timeouts()
@@ -102,8 +102,8 @@ func (y *responseRelay) copyTunnel(l *upstreamConn, ws *webSocketTunnel) {
 	timer.Stop()
 }
 
-// copyOneWay copies what comes from one connection to the other until it ends, and
-// passes the end on. False means that the tunnel is broken.
+// copyOneWay copies from one connection to the other until the source ends, and passes the end on.
+// It reports false if the tunnel is broken.
 func copyOneWay(from, to *h1.Conn) bool {
 	w := to.Writer()
 	w.Begin(h1.UntilClose, 0)

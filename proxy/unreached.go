@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// unreached says why a connection could not be made or used, in words that tell a
-// client nothing of where: addresses are for the log.
+// unreached returns the reason why a connection could not be established or used, without
+// addresses, because a client may see it. The complete error is logged.
 func (s *Server) unreached(err error) string {
 	s.o.Log.Debug().Err(err).Msg("not reached")
 	var errno syscall.Errno

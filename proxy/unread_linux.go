@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// countUnread returns how many of these requests the app has not read. It knows that only of an
-// app in this network namespace, whose end of a connection the kernel shows: bytes in its
-// receive queue, or that no process has accepted the connection. Of a request that may have a
-// body, only the latter counts: an app may answer without having read the body.
+// countUnread returns how many of these requests the app has not read. It works only for an app in
+// this network namespace, whose side of a connection the kernel shows: bytes in its receive queue,
+// or that no process has accepted the connection. For a request that may have a body only the
+// latter counts, because an app may respond without having read the body.
 func countUnread(conns []waitingConn) (n int) {
 	for _, path := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
 		f, err := os.Open(path) //nolint:gosec // one of the two
@@ -28,7 +28,8 @@ func countUnread(conns []waitingConn) (n int) {
 	return n
 }
 
-// unreadIn counts in one table of the kernel's. See proc_net_tcp.txt of the kernel.
+// unreadIn counts the requests in one table of the kernel: see proc_net_tcp.txt of the kernel
+// documentation.
 func unreadIn(table io.Reader, conns []waitingConn) (n int) {
 	lines := bufio.NewScanner(table)
 	for lines.Scan() {
@@ -62,11 +63,11 @@ func unreadIn(table io.Reader, conns []waitingConn) (n int) {
 	return n
 }
 
-// littleEndian reports the machine's order of bytes.
+// littleEndian reports whether the machine is little-endian.
 var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1
 
-// kernelAddr reads an address as the kernel writes it: words of 32 bits in the machine's order
-// of bytes, and the port.
+// kernelAddr parses an address as the kernel prints it: 32-bit words in the byte order of the
+// machine, and the port.
 func kernelAddr(s string) (a netip.AddrPort, ok bool) {
 	host, port, _ := strings.Cut(s, ":")
 	b, err := hex.DecodeString(host)

@@ -14,24 +14,24 @@ import (
 const (
 	// closeFrameWrite bounds the writing of one close frame.
 	closeFrameWrite = 50 * time.Millisecond
-	// endWait is for how long a stream may take to end that is asked to: the two ends
-	// of a WebSocket to answer their close frames, an event stream to come to the end
-	// of an event. The shard's next owner may be waiting.
+	// endWait is how long a stream may take to end on request: the two ends of a WebSocket to
+	// answer their close frames, an event stream to reach the end of an event. The next owner of
+	// the shard may be waiting.
 	endWait = 150 * time.Millisecond
 )
 
-// webSocketTunnel ends a WebSocket so that both ends learn why: a close frame each, their
-// answers, and then the end of both connections.
+// webSocketTunnel closes a WebSocket that is not resumable, so that both ends learn the reason:
+// each gets a close frame and may answer it before both connections are closed.
 type webSocketTunnel struct {
 	once      sync.Once
-	began     chan struct{}   // closed when the tunnel carries: before, others write
-	over      chan struct{}   // closed by close
-	closeDone chan struct{}   // closed when nobody runs it, nor will
+	began     chan struct{}   // closed when the tunnel copies; before that, other goroutines write
+	over      chan struct{}   // closed by tunnelEnded
+	closeDone chan struct{}   // closed when closeBoth has returned, or will never run
 	up        tunnelDirection // from the client to the app
 	down      tunnelDirection // from the app to the client
-	// lingers tells that the client's connection is to be closed with patience.
+	// lingers means that the connection of the client must be closed by a lingering close.
 	lingers    atomic.Bool
-	abortTimer *time.Timer // ends a tunnel whose app takes no more; nil: none runs
+	abortTimer *time.Timer // aborts a tunnel whose app accepts no more data; nil means that it is not set
 }
 
 func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
@@ -41,14 +41,15 @@ func newWebSocketTunnel(client, app *h1.Conn) *webSocketTunnel {
 	return ws
 }
 
-// begin lets both streams be written to, by their goroutines and by run.
+// begin permits both directions to write, by their own goroutines and by closeBoth.
 func (ws *webSocketTunnel) begin() {
 	ws.up.to.Writer().Begin(h1.UntilClose, 0)
 	ws.down.to.Writer().Begin(h1.UntilClose, 0)
 	close(ws.began)
 }
 
-// end asks for the end. It does not wait; the tunnel ends within a moment.
+// requestClose starts the close of the WebSocket. It does not wait. The tunnel ends within a
+// moment.
 func (ws *webSocketTunnel) requestClose(why cause) {
 	ws.once.Do(func() {
 		code := closeMoved
@@ -56,24 +57,25 @@ func (ws *webSocketTunnel) requestClose(why cause) {
 			code = closeLeaving
 		}
 		ws.up.code, ws.down.code = code, code
-		go func() { // until close at the latest
+		go func() { // ends before tunnelEnded returns
 			defer close(ws.closeDone)
 			ws.closeBoth()
 		}()
 	})
 }
 
-// close is called when the tunnel is over, whose connections are left alone then.
+// tunnelEnded is called when the tunnel has ended. The connections are not used after it.
 func (ws *webSocketTunnel) tunnelEnded() {
 	close(ws.over)
-	ws.once.Do(func() { close(ws.closeDone) }) // nobody may ask any more
+	ws.once.Do(func() { close(ws.closeDone) }) // requestClose does nothing from now on
 	<-ws.closeDone
 	if ws.abortTimer != nil {
 		ws.abortTimer.Stop()
 	}
 }
 
-// run ends both connections. It returns early when over is closed.
+// closeBoth sends a close frame to both ends, waits for their answers and closes both connections.
+// It returns early when over is closed.
 func (ws *webSocketTunnel) closeBoth() {
 	select {
 	case <-ws.began:
@@ -88,32 +90,32 @@ func (ws *webSocketTunnel) closeBoth() {
 		select {
 		case <-s.replied:
 		case <-timer.C:
-			timer.Reset(0) // the other one is not waited for either
+			timer.Reset(0) // do not wait for the other direction either
 		case <-ws.over:
 			return
 		}
 	}
-	// A reset would overtake the frame: where there is one, the end is a FIN.
+	// A reset would discard the close frame, so a FIN must follow it.
 	if ws.up.closeSent() {
 		_ = ws.up.to.Close()
 	}
 	ws.abort()
 }
 
-// broken ends the tunnel after an error. The client's connection stays open for
-// what it has been told to be read.
+// abort ends the tunnel after an error. If the client has received a close frame, its connection
+// stays open for the answer.
 func (ws *webSocketTunnel) abort() {
 	if ws.down.closeSent() {
 		ws.lingers.Store(true)
 		ws.down.to.StopRead()
 	} else {
-		_ = ws.down.to.Abort() // its goroutine meets the error
+		_ = ws.down.to.Abort() // its goroutine gets the error
 	}
 	_ = ws.up.to.Abort()
 }
 
-// upward carries what the client sends. An app that takes no more may have said
-// why: that is carried to its end first.
+// copyUp copies from the client to the app. If the app accepts no more data, it may have sent the
+// reason. Therefore the other direction continues for up to endWait.
 func (ws *webSocketTunnel) copyUp(client *h1.Conn) bool {
 	if err := ws.up.copyFrom(client); !errors.Is(err, errReceiverFailed) {
 		return err == nil
@@ -122,42 +124,42 @@ func (ws *webSocketTunnel) copyUp(client *h1.Conn) bool {
 	return true
 }
 
-// downward carries what the app sends.
+// copyDown copies from the app to the client.
 func (ws *webSocketTunnel) copyDown(app *h1.Conn) bool { return ws.down.copyFrom(app) == nil }
 
-// errReceiverFailed reports that a stream's receiver takes no more.
+// errReceiverFailed reports that the receiver of a direction accepts no more data.
 var errReceiverFailed = errors.New("proxy: tunnel: not taken")
 
-// stream is one direction of a WebSocket. Its goroutine carries bytes; another
-// one may put a close frame behind them, between two frames, and from then on
-// nothing more is carried. Who may write is decided by one word:
+// tunnelDirection is one direction of a WebSocket. Its goroutine copies bytes. Another goroutine
+// may append a close frame between two frames; after that nothing more is copied. One atomic word
+// decides which of them may write:
 //
-//	idle ──enter──► busy ──leave──► idle, mid (a frame has begun and not ended)
-//	  └───finish──► taken ◄──leave, if finish came meanwhile──┘
+//	idle ──lockWrite──► busy ──unlockWrite──► idle, or in a frame that has not ended
+//	  └─────requestClose─────► closed ◄──unlockWrite, if a close was requested meanwhile
 type tunnelDirection struct {
 	to            *h1.Conn
 	masked        bool
 	code          closeCode // set before state gets directionCloseRequested or directionClosed
 	state         atomic.Uint32
 	frames        frameTracker
-	replied       chan struct{} // closed when a close frame, or the end, came after ours
-	replySignaled bool          // that answered is closed; the carrying goroutine's
+	replied       chan struct{} // closed when a close frame or the end arrived after our close frame
+	replySignaled bool          // replied is closed; used by the copying goroutine only
 }
 
 const (
-	directionBusy           uint32 = 1 << iota // its goroutine writes
-	directionInFrame                           // no frame may be put in here
-	directionCloseRequested                    // one is to be, as soon as it may
-	directionClosed                            // one has been
-	directionSenderClosed                      // the sender's own has passed
+	directionBusy           uint32 = 1 << iota // the goroutine of the direction writes
+	directionInFrame                           // no frame can be inserted here
+	directionCloseRequested                    // a close frame must be sent as soon as possible
+	directionClosed                            // our close frame was sent
+	directionSenderClosed                      // the close frame of the sender was passed on
 )
 
 func (s *tunnelDirection) set(to *h1.Conn, masked bool) {
 	s.to, s.masked, s.replied = to, masked, make(chan struct{})
 }
 
-// carry copies what comes until it ends, and passes the end on. The error says
-// why the tunnel is broken.
+// copyFrom copies data until the source ends, and passes the end on. The error is the reason why
+// the tunnel is broken.
 func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 	w := s.to.Writer()
 	for {
@@ -175,7 +177,7 @@ func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 			}
 			continue
 		}
-		if end { // it stays busy: nothing may follow
+		if end { // keep the lock: nothing may follow
 			if !s.to.CloseWrite() {
 				return errReceiverFailed
 			}
@@ -190,7 +192,7 @@ func (s *tunnelDirection) copyFrom(from *h1.Conn) error {
 	}
 }
 
-// ended reports whether the receiver has got a close frame.
+// closeSent reports whether the receiver has got a close frame.
 func (s *tunnelDirection) closeSent() bool {
 	return s.state.Load()&(directionClosed|directionSenderClosed) != 0
 }
@@ -202,7 +204,7 @@ func (s *tunnelDirection) signalReply() {
 	}
 }
 
-// enter takes the right to write; false means that it is gone.
+// lockWrite acquires the right to write. It reports false if our close frame was sent.
 func (s *tunnelDirection) lockWrite() bool {
 	for {
 		old := s.state.Load()
@@ -215,8 +217,8 @@ func (s *tunnelDirection) lockWrite() bool {
 	}
 }
 
-// leave gives the right to write back, and puts in the close frame if one is
-// wanted and may stand here.
+// unlockWrite releases the right to write. It sends the close frame if one was requested and may
+// stand here.
 func (s *tunnelDirection) unlockWrite() {
 	next := uint32(0)
 	switch {
@@ -238,7 +240,7 @@ func (s *tunnelDirection) unlockWrite() {
 	}
 }
 
-// finish puts in the close frame, now or as soon as it may stand there.
+// requestClose sends the close frame now, or as soon as it may stand between two frames.
 func (s *tunnelDirection) requestClose() {
 	for {
 		old := s.state.Load()
@@ -256,7 +258,7 @@ func (s *tunnelDirection) requestClose() {
 	}
 }
 
-// write sends the close frame. Whoever calls it has taken the stream.
+// writeClose sends the close frame. The caller has set directionClosed.
 func (s *tunnelDirection) writeClose() {
 	var key [4]byte
 	_, _ = rand.Read(key[:]) // never fails

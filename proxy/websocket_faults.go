@@ -6,13 +6,13 @@ import (
 	"shardway/shardmap"
 )
 
-// WebSocketKeyHash is what MoveWebSockets knows the sockets of a key by.
+// WebSocketKeyHash returns the hash by which MoveWebSockets identifies the WebSockets of a key.
 func WebSocketKeyHash(key string) uint64 { return KeyHash(nil, []byte(key)) }
 
-// MoveWebSockets ends the legs of the kept sockets that match names, by shard and mark, whose
-// clients are connected here, and returns how many it were. Each is handed over to where its
-// shard is, as if that had moved; with gap its leg is cut, as if the owner had died, which
-// counts among those that may break within a minute.
+// MoveWebSockets ends the upstream connections of the resumable WebSockets whose clients are
+// connected here and for which match returns true, and returns their number. Without gap each
+// WebSocket is handed over to the present owner, as if its shard had moved. With gap its upstream
+// connection is aborted, as if the owner had crashed; that counts towards maxBreaks.
 func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, mark uint64) bool, gap bool) int {
 	many := 0
 	s.conns.each(func(c *client) {
@@ -31,11 +31,12 @@ func (s *Server) MoveWebSockets(match func(shard shardmap.Shard, mark uint64) bo
 	return many
 }
 
-// lateToMove ends a leg that was to be handed over DrainTimeout ago, if a message of its client
-// is still under way. Of a shard that moves the owner does so; of this it knows nothing.
+// lateToMove ends a relay whose hand-over was requested DrainTimeout ago, if a message of the
+// client is still incomplete. When a shard moves, the owner does that. For MoveWebSockets the owner
+// is not aware of the hand-over.
 func (l *webSocketRelay) lateToMove() {
 	select {
-	case <-l.upEnd: // the rest is the owner's
+	case <-l.upEnd: // the owner completes the hand-over
 	default:
 		if !l.isOver() {
 			l.drainExpired.Store(true)

@@ -1,41 +1,42 @@
 package proxy
 
-// sessionLog writes the lines of a kept socket, in the place of the one of its request: as a
-// leg begins, as it ends, and if no other one follows where one was waited for.
+// sessionLog writes the access log lines of a resumable WebSocket, instead of a line for its
+// request: when a relay begins, when it ends, and when no further relay follows.
 type sessionLog struct{ *requestState }
 
 // Words of the lines.
 const (
+	// Types of lines.
 	lineBegin = "begin"
 	lineEnd   = "end"
 	lineLost  = "lost"
 )
 
-// begins tells how long the client has waited for the leg, from its request or from the end
-// of the leg before.
+// relayStarted logs how long the client has waited for the relay, since its request or since the
+// end of the previous relay.
 func (l sessionLog) relayStarted() {
 	k, in := l.x.session, int64(0)
 	if k.relays == 1 {
 		in = int64(len(l.req.Raw()))
 	}
-	l.x.account.upstream = 0 // that of the leg before
+	l.x.account.upstream = 0 // it still has the value of the previous relay
 	l.write(in, lineBegin, relayStartNames[k.startedBy])
 }
 
-// ends tells what has passed in the leg.
+// relayEnded logs what the relay has transferred.
 func (l sessionLog) relayEnded(end relayEnd) {
 	a := &l.x.account
 	a.upstream = a.since(a.began)
 	l.write(l.conn.Received()-a.received, lineEnd, relayEndNames[end])
 }
 
-// lost tells that the socket is without a leg and stays so.
+// sessionLost logs that the WebSocket gets no further relay.
 func (l sessionLog) sessionLost(end sessionEnd) {
 	l.x.account.upstream = 0
 	l.write(0, lineLost, sessionEndNames[end])
 }
 
-// write writes one line, and begins the next.
+// write writes one line and starts the record of the next one.
 func (l sessionLog) write(in int64, word, why string) {
 	a := &l.x.account
 	if a.began.IsZero() {

@@ -21,7 +21,7 @@ func webSocketDescs() []*prometheus.Desc {
 	return []*prometheus.Desc{descWebSockets, descRelayStarts, descRelayEnds, descHandover, descResumptionResults}
 }
 
-// collectWebSockets sends the metrics of kept sockets.
+// collectWebSockets sends the metrics of resumable WebSockets.
 func (s *Server) collectWebSockets(ch chan<- prometheus.Metric, count func(d *prometheus.Desc, v float64, labels ...string)) {
 	attached, detached := 0, 0
 	for _, x := range s.WebSocketCounts() {

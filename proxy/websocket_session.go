@@ -40,8 +40,8 @@ type webSocketSession struct {
 	id      [32]byte // in hex
 	resumed uint64   // attempts after the first relay that may have reached an app
 	gap     bool     // messages may be missing
-	// upgrade releases the place of the attempt after the app has responded; nil means that it has
-	// none.
+	// freeUpgrade releases the upgrade place of the attempt after the app has responded. nil means
+	// that the attempt has none.
 	freeUpgrade func()
 
 	// The following fields are used at the node that has the client.
@@ -54,7 +54,7 @@ type webSocketSession struct {
 	relayStarted bool            // the present attempt has started a relay
 	refused      int             // close code for the client after a response other than 101
 	closeCode    int             // close code for the client; zero means to end without a close frame
-	closeReason  string          // reason for closing; empty means the text of reasonOf
+	closeReason  string          // reason for closeCode; empty means the text of reasonOf
 	lingers      bool            // the client has received a close frame
 	bulk         bool            // the last relay has transferred much data
 	broken       [maxBreaks]time.Time

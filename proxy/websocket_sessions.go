@@ -57,12 +57,12 @@ type webSockets struct {
 // exclusiveUse is the only request or relay of a session that the app may have.
 type exclusiveUse struct {
 	cancel   func()
-	released chan struct{} // closed when the app has it no more
+	released chan struct{} // closed when the app does not have it any more
 }
 
-// enter registers the only request or relay of a session that the app may have. It cancels an
-// earlier one that the ingress has given up, if this node has not noticed that yet. ok is false if
-// ctx ended first.
+// claim registers the only request or relay of a session that the app may have. It cancels an
+// earlier one, which the ingress has given up without this node having noticed. ok is false if ctx
+// ended first.
 func (x *webSockets) claim(ctx context.Context, id [32]byte, cut func()) (leave func(), ok bool) {
 	mine := &exclusiveUse{cancel: cut, released: make(chan struct{})}
 	for {
@@ -140,25 +140,25 @@ func (c *client) createSession() {
 	}
 }
 
-// upgradeQueue returns whom the request has to wait with before a node is asked again; nil:
-// nobody.
+// upgradeQueue returns the condition that the request must wait for before its node gets another
+// request, or nil.
 func (x *exchange) upgradeQueue(p *pool) *shardWait {
 	if x.isResumption() {
 		return p.upgradeBackoff.allow(0, true)
 	}
 	c := p.backoff.allow(x.limitShard(), x.waited && x.resumed == nil)
 	if c != nil && x.resumed != nil && c.sheds.Load() {
-		return nil // the bound is none of a stream's that comes back
+		return nil // the limit that was exceeded does not apply to resumed streams
 	}
 	return c
 }
 
-// runByKind runs a trip, of a socket, of a stream that goes on, or of any other request.
+// runByKind runs an attempt of a WebSocket, of a resumed event stream, or of any other request.
 func (c *client) runByKind(p *attempt) decision {
 	switch {
 	case c.x.session != nil:
 		return c.runWebSocket(p)
-	case c.x.resumed != nil && p.conn.inproc != nil: // its answer has a head, always
+	case c.x.resumed != nil && p.conn.inproc != nil: // an app in this process cannot resume a stream
 		p.cancelUnsent()
 		c.reply.giveUp(resumeUnfit, "an app inside its node goes on with no stream")
 		return done
@@ -178,7 +178,7 @@ func (c *client) runWebSocket(p *attempt) decision {
 		}
 		return v
 	}
-	if p.conn.inproc != nil { // which upgrades nothing
+	if p.conn.inproc != nil { // an app in this process cannot upgrade
 		if k.refused = int(closeMoved); c.x.isResumption() {
 			p.cancelUnsent()
 			return done
@@ -198,7 +198,7 @@ func (c *client) runWebSocket(p *attempt) decision {
 		p.cancelUnsent()
 		return decision{action: actionWait, reason: ReasonUnreachable, refusal: RefusedBusy, backoff: true}
 	}
-	lower := c.admitted // whatever ends the run ends this with it
+	lower := c.admitted // the end of the run also releases the claim and the upgrade place
 	c.admitted = func() {
 		k.releaseUpgrade()
 		lower()
@@ -214,7 +214,8 @@ func (c *client) replaced(why cause) bool {
 	return why == causeClientGone && c.ingress != "" && c.x.session != nil && c.body.rerr == nil
 }
 
-// cede ends a run that was replaced, and its connection. It does not cancel the other run in turn.
+// yieldToNewer ends a run that was replaced, and its connection. It does not cancel the other run
+// in turn.
 func (c *client) yieldToNewer() decision {
 	c.x.aborted = true
 	return done
