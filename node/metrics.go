@@ -9,6 +9,7 @@ import (
 	ackagent "shardway/ack/agent"
 	"shardway/event"
 	"shardway/node/gossip"
+	"shardway/node/muxpool"
 )
 
 // metrics counts what happens between nodes. Gauges are read from the node when
@@ -99,7 +100,7 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "shardway_peer_evicted_total", Help: "Total number of connections to the peer port closed before authentication, to make room for others.",
 		}, func() float64 { return float64(n.port.Stats().Evicted) }),
-		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.webSocketStreams.bufferBudget.InUse()) }),
+		gauge("mux_window_bytes", "Bytes of additional receive window in use by streams that carry WebSockets, beyond 4 KiB each; at most 64 MiB.", func() float64 { return float64(n.router.webSocketStreams.BufferBytes()) }),
 		gauge("ignored_entries", "Number of proposals and commits in the log that came too late to count.", func() float64 { return float64(state().Ignored()) }),
 	}
 	all = append(all, gauge("gossip_streams_open", "Number of open gossip streams that other nodes opened.", func() float64 { return float64(n.gossip.Streams().Open) }))
@@ -109,8 +110,8 @@ func (m *metrics) register(r prometheus.Registerer, n *Node) error {
 			Help: "Total number of gossip streams of other nodes closed early, by the bound that they exceeded.",
 		}, func() float64 { return float64(n.gossip.Streams().Closed[reason]) }))
 	}
-	for kind, l := range map[string]*muxPool{"requests": n.router.requestStreams, "websockets": n.router.webSocketStreams} {
-		for direction, count := range map[string]func() int{"dialed": l.outgoing.Len, "accepted": l.numSessions} {
+	for kind, l := range map[string]*muxpool.Pool{"requests": n.router.requestStreams, "websockets": n.router.webSocketStreams} {
+		for direction, count := range map[string]func() int{"dialed": l.Outgoing.Len, "accepted": l.Sessions} {
 			all = append(all, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 				Name: "shardway_mux_sessions", ConstLabels: prometheus.Labels{"direction": direction, "type": kind},
 				Help: "Number of open multiplexed sessions with other nodes, by direction and by what they carry.",

@@ -9,6 +9,7 @@ import (
 
 	"shardway/ack"
 	"shardway/internal/clock"
+	"shardway/node/muxpool"
 	"shardway/peer"
 	"shardway/proxy"
 	"shardway/shardmap"
@@ -20,8 +21,8 @@ import (
 type router struct {
 	clock            clock.Clock
 	port             *peer.Port
-	requestStreams   *muxPool // connections to other nodes for forwarded requests
-	webSocketStreams *muxPool // connections to other nodes for resumable WebSockets
+	requestStreams   *muxpool.Pool // connections to other nodes for forwarded requests
+	webSocketStreams *muxpool.Pool // connections to other nodes for resumable WebSockets
 
 	table        atomic.Pointer[proxy.Table]
 	state        atomic.Pointer[ack.State]  // the state that table was built from
@@ -44,7 +45,7 @@ type router struct {
 var _ proxy.Cluster = (*router)(nil)
 
 func newRouter(self shardmap.NodeID, shards int, c clock.Clock, port *peer.Port) *router {
-	r := &router{clock: c, port: port, requestStreams: newRequestStreams(port), webSocketStreams: newWebSocketStreams(port), running: newInflight(shards), withoutLease: newLeaseGaps(c.Precise())}
+	r := &router{clock: c, port: port, requestStreams: muxpool.NewForRequests(port), webSocketStreams: muxpool.NewForWebSockets(port), running: newInflight(shards), withoutLease: newLeaseGaps(c.Precise())}
 	r.mu.swapped = make(chan struct{})
 	r.swap(ack.NewRouting(self, ack.NewState(), 0, false))
 	return r
@@ -194,7 +195,7 @@ func (r *router) Dial(ctx context.Context, node string) (net.Conn, error) {
 // Lane opens a multiplexed stream to the node for small requests. It does not wait; nil means that
 // no stream is available now.
 func (r *router) OpenStream(node string) net.Conn {
-	if l := r.requestStreams.outgoing.OpenStream(node); l != nil {
+	if l := r.requestStreams.Outgoing.OpenStream(node); l != nil {
 		return l
 	}
 	return nil
@@ -203,7 +204,7 @@ func (r *router) OpenStream(node string) net.Conn {
 // Leg opens a multiplexed stream to the node for a resumable WebSocket. It may wait for a new mux
 // session until ctx ends; nil means that there is no stream.
 func (r *router) OpenWebSocketStream(ctx context.Context, node string) net.Conn {
-	if l := r.webSocketStreams.outgoing.OpenStreamWait(ctx, node); l != nil {
+	if l := r.webSocketStreams.Outgoing.OpenStreamWait(ctx, node); l != nil {
 		return l
 	}
 	return nil

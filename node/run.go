@@ -119,14 +119,16 @@ func (n *Node) startMembership(ctx context.Context, s *stack) error {
 	n.port.Handle(peer.Heartbeat, n.serveHeartbeats)
 	n.port.Handle(peer.Control, control.NewServer(n.handlers(), n.log).ServeStream)
 	n.port.Handle(peer.Forward, func(ctx context.Context, c *peer.Conn) { n.proxy.ServePeer(ctx, c, c.Node()) })
-	n.port.Handle(peer.Trunk, n.serveRequestSession)
-	n.port.Handle(peer.Legs, n.serveWebSocketSession)
+	n.port.Handle(peer.Trunk, n.router.requestStreams.Handler(n.log, n.proxy.ServePeer))
+	n.port.Handle(peer.Legs, n.router.webSocketStreams.Handler(n.log, n.proxy.ServePeer))
 	s.push("trunks", func() {
-		n.router.requestStreams.outgoing.Close()
-		n.router.webSocketStreams.outgoing.Close()
+		n.router.requestStreams.Outgoing.Close()
+		n.router.webSocketStreams.Outgoing.Close()
 	})
 	s.spawn(ctx, "peer port", n.servePeers)
-	s.push("forwarded requests", n.partPeers) // stopped before the streams are closed
+	s.push("forwarded requests", func() {
+		n.router.requestStreams.Shutdown(func() { n.router.webSocketStreams.Shutdown(n.proxy.ClosePeers) })
+	}) // stopped before the streams are closed
 	return nil
 }
 

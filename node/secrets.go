@@ -50,8 +50,8 @@ func (n *Node) followSecrets() {
 // RenewPeers lets forwarded requests go over new streams: this node's
 // certificate, or whom it believes, has changed.
 func (n *Node) RenewPeers() {
-	n.router.requestStreams.outgoing.Renew()
-	n.router.webSocketStreams.outgoing.Renew()
+	n.router.requestStreams.Outgoing.Renew()
+	n.router.webSocketStreams.Outgoing.Renew()
 	n.proxy.RenewPeers()
 }
 

@@ -60,7 +60,7 @@ func (n *Node) heardRecently(node string) bool {
 		c, ok := conn.(*peer.Conn)
 		return ok && n.diskRecords.isCurrentProcess(c.Peer())
 	}
-	return n.router.webSocketStreams.outgoing.HeardFrom(node, isCurrent) || n.router.requestStreams.outgoing.HeardFrom(node, isCurrent)
+	return n.router.webSocketStreams.Outgoing.HeardFrom(node, isCurrent) || n.router.requestStreams.Outgoing.HeardFrom(node, isCurrent)
 }
 
 // isReachable reports whether the process of a node responds. A refusal is a response, too.

@@ -1,4 +1,4 @@
-package node
+package muxpool
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // A node has a few trunks to another, as it may need while the lanes of one go on that is
 // replaced, others have theirs, and those of one address are bounded together.
 func TestTheTrunksOfANodeAreBounded(t *testing.T) {
-	l := newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+	l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 	b, c := peerOrigin{"b", "10.0.0.1"}, peerOrigin{"c", "10.0.0.1"}
 	first := l.acquireSession(b)
 	for i := range maxSessionsPerNode + 1 {
@@ -69,7 +69,7 @@ func TestTheTrunksOfANodeAreBounded(t *testing.T) {
 
 // The lanes of those who invent names count together.
 func TestTheLanesOfAnAddressAreBounded(t *testing.T) {
-	l := newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+	l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 	opened := 0
 	for i := range 2 * maxStreamsPerOrigin / mux.MaxStreams {
 		near, _ := net.Pipe()
@@ -115,10 +115,10 @@ func TestTheTrunksOfAnOwnerOfIPv6AreBounded(t *testing.T) {
 			enter(addr, strconv.Itoa(i))
 			addr = addr.Next()
 		}
-		if n := h.router.requestStreams.numSessions(); n != maxSessionsPerOrigin {
+		if n := h.requests.Sessions(); n != maxSessionsPerOrigin {
 			t.Errorf("%d trunks of one owner's addresses are served, want %d", n, maxSessionsPerOrigin)
 		}
-		if enter(netip.MustParseAddr("2001:db8:0:1::1"), "c"); h.router.requestStreams.numSessions() != maxSessionsPerOrigin+1 {
+		if enter(netip.MustParseAddr("2001:db8:0:1::1"), "c"); h.requests.Sessions() != maxSessionsPerOrigin+1 {
 			t.Error("another owner has none")
 		}
 	})
@@ -130,18 +130,17 @@ func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const names = 64
 		ends := make(chan net.Conn)
-		n := &Node{log: zerolog.Nop(), router: &router{}}
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
-		n.router.requestStreams = newRequestStreams(p)
-		p.Handle(peer.Trunk, n.serveRequestSession)
+		pool := NewForRequests(p)
+		p.Handle(peer.Trunk, pool.Handler(zerolog.Nop(), drain))
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup
 		served.Go(func() { _ = p.Serve(ctx, &listener{far: &farPort{ends: ends}, ctx: ctx}) })
 		known := func() int {
 			synctest.Wait()
-			n.router.requestStreams.accepted.Lock()
-			defer n.router.requestStreams.accepted.Unlock()
-			return n.router.requestStreams.accepted.total
+			pool.accepted.Lock()
+			defer pool.accepted.Unlock()
+			return pool.accepted.total
 		}
 		var held []net.Conn
 		for i := range names {
@@ -176,12 +175,11 @@ func TestStrangersThatSayNothingAreNotKept(t *testing.T) {
 func TestABrokenTrunkDoesNotCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ends := make(chan net.Conn)
-		n := &Node{log: zerolog.Nop(), router: &router{}}
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
-		n.router.requestStreams = newRequestStreams(p)
+		pool := NewForRequests(p)
 		over := make(chan struct{})
 		p.Handle(peer.Trunk, func(_ context.Context, c *peer.Conn) {
-			n.router.requestStreams.serve(c, func(l *mux.Stream) { <-over; _ = l.Close() })
+			pool.serve(c, func(l *mux.Stream) { <-over; _ = l.Close() })
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var served sync.WaitGroup
@@ -205,12 +203,12 @@ func TestABrokenTrunkDoesNotCount(t *testing.T) {
 			tr.Fail(net.ErrClosed)
 			synctest.Wait()
 		}
-		if n := n.router.requestStreams.streamBudget.InUse(); n != 2*maxSessionsPerNode {
+		if n := pool.streamBudget.InUse(); n != 2*maxSessionsPerNode {
 			t.Errorf("%d lanes count, want all that are worked on", n)
 		}
 		close(over)
-		if synctest.Wait(); n.router.requestStreams.streamBudget.InUse() != 0 {
-			t.Errorf("%d lanes count in the end", n.router.requestStreams.streamBudget.InUse())
+		if synctest.Wait(); pool.streamBudget.InUse() != 0 {
+			t.Errorf("%d lanes count in the end", pool.streamBudget.InUse())
 		}
 		cancel()
 		served.Wait()

@@ -1,4 +1,4 @@
-package node
+package muxpool
 
 import (
 	"context"
@@ -85,14 +85,14 @@ func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
 			}()
 			return func() { cancel(); <-ended }
 		}
-		r := &router{requestStreams: newRequestStreams(dialing("a", far))}
-		defer r.requestStreams.outgoing.Close()
+		r := NewForRequests(dialing("a", far))
+		defer r.Outgoing.Close()
 		open := func(lane bool) {
 			t.Helper()
-			c := r.OpenStream("b")
+			c := r.Outgoing.OpenStream("b")
 			if c == nil {
 				synctest.Wait() // it is seen to
-				c = r.OpenStream("b")
+				c = r.Outgoing.OpenStream("b")
 			}
 			if (c != nil) != lane {
 				t.Errorf("a lane: %v, want %v", c, lane)
@@ -113,7 +113,7 @@ func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
 		if s, n := far.streams.Load(), far.trunks.Load(); s != 0 || n != 1 {
 			t.Errorf("%d streams and %d trunks, want one trunk", s, n)
 		}
-		r.requestStreams.outgoing.Close()
+		r.Outgoing.Close()
 		stop()
 	})
 }
@@ -121,11 +121,10 @@ func TestANodeWithoutTrunksIsAskedOnceInAMinute(t *testing.T) {
 // A bug that one lane meets ends that lane: its trunk and the node go on.
 func TestALaneWhoseRequestPanicsIsCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{log: zerolog.Nop()} // without a proxy: that panics
 		near, far := net.Pipe()
 		o := mux.NewClient(near, mux.NewBudget(mux.MaxStreams, nil))
 		given := mux.NewServer(far, mux.NewBudget(mux.MaxStreams, nil), func(l *mux.Stream) bool {
-			go n.serveStream(t.Context(), l, &peer.Conn{})
+			go serveStream(t.Context(), zerolog.Nop(), l, &peer.Conn{}, func(context.Context, net.Conn, string) { panic("a bug") })
 			return true
 		})
 		go func() { _ = o.Run() }()
@@ -151,15 +150,15 @@ type opener struct {
 	ended chan error       // what its Run has returned
 }
 
-// accept makes l accept a session, as serveRequestSession does.
-func (l *muxPool) accept() *opener {
+// accept makes l accept a session, as serve does.
+func (p *Pool) accept() *opener {
 	a, b := net.Pipe()
 	o := &opener{Session: mux.NewClient(a, mux.NewBudget(mux.MaxStreams, nil)), given: make(chan *mux.Stream, 8), ended: make(chan error, 1)}
 	t := mux.NewServer(b, mux.NewBudget(mux.MaxStreams, nil), func(l *mux.Stream) bool { o.given <- l; return true })
 	go func() { o.ended <- o.Run() }()
 	go func() {
-		l.add(t)
-		defer l.remove(t)
+		p.add(t)
+		defer p.remove(t)
 		_ = t.Run()
 	}()
 	return o
@@ -183,12 +182,12 @@ func (o *opener) ask(t *testing.T) *mux.Stream {
 // and waits for the other ends to have read that.
 func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		o, other := l.accept(), l.accept()
 		taken := o.ask(t)
 		at := <-o.given
 		began := time.Now()
-		l.shutdown(func() {
+		l.Shutdown(func() {
 			synctest.Wait()
 			for _, o := range []*opener{o, other} {
 				if _, err := o.OpenStream(); !errors.Is(err, mux.ErrDraining) {
@@ -234,18 +233,18 @@ func TestANodeThatStopsTakesNoLanesAndEndsThoseThereAre(t *testing.T) {
 // there are no trunks there is nothing to wait for.
 func TestANodeThatStopsWaitsForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		calls := 0
 		began := time.Now()
-		l.shutdown(func() { calls++ })
+		l.Shutdown(func() { calls++ })
 		if took := time.Since(began); took != 0 || calls != 1 {
 			t.Errorf("without trunks it takes %v, and ends requests %d times", took, calls)
 		}
-		l = newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		l = NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		o := l.accept()
 		o.ask(t)
 		began = time.Now()
-		l.shutdown(func() { calls++ })
+		l.Shutdown(func() { calls++ })
 		if took := time.Since(began); took != goAwayTimeout || calls != 2 {
 			t.Errorf("it waits %v for a lane that stays, and ends requests %d times", took, calls-1)
 		}
@@ -258,7 +257,7 @@ func TestANodeThatStopsWaitsForAMoment(t *testing.T) {
 // between would be ended as well, and has not been told so.
 func TestANodeThatStopsTellsBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newRequestStreams(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
+		l := NewForRequests(peer.New(peer.Options{Node: "a", Cluster: func() string { return "c" }}))
 		near, far := net.Pipe()
 		slow := mux.NewServer(near, mux.NewBudget(mux.MaxStreams, nil), func(*mux.Stream) bool { return true })
 		l.add(slow)
@@ -271,7 +270,7 @@ func TestANodeThatStopsTellsBeforeItEnds(t *testing.T) {
 			_ = mux.NewClient(far, mux.NewBudget(mux.MaxStreams, nil)).Run() // reads what it is told only now
 		}()
 		began := time.Now()
-		l.shutdown(func() {
+		l.Shutdown(func() {
 			if told := time.Since(began); told != goAwayTimeout/2 {
 				t.Errorf("requests are ended after %v, and it is told after %v", told, goAwayTimeout/2)
 			}

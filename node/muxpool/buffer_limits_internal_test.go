@@ -1,4 +1,4 @@
-package node
+package muxpool
 
 import (
 	"net"
@@ -14,7 +14,7 @@ import (
 
 // pairOfLegs returns both ends of a trunk of kept sockets, each bounded as a node bounds it, and
 // the lanes that the second is given.
-func pairOfLegs(t *testing.T, near, far *muxPool, name string) (*mux.Session, <-chan *mux.Stream) {
+func pairOfLegs(t *testing.T, near, far *Pool, name string) (*mux.Session, <-chan *mux.Stream) {
 	t.Helper()
 	a, b := net.Pipe()
 	given := make(chan *mux.Stream, mux.MaxWebSocketStreams)
@@ -32,8 +32,8 @@ func pairOfLegs(t *testing.T, near, far *muxPool, name string) (*mux.Session, <-
 	return opens, given
 }
 
-func legsOfNode(name string) *muxPool {
-	return newWebSocketStreams(peer.New(peer.Options{Node: name, Cluster: func() string { return "c" }}))
+func legsOfNode(name string) *Pool {
+	return NewForWebSockets(peer.New(peer.Options{Node: name, Cluster: func() string { return "c" }}))
 }
 
 // An app, or a client, that reads nothing had 32 KiB kept for each of its sockets, 512 MiB for

@@ -1,4 +1,4 @@
-package node
+package muxpool
 
 import (
 	"context"
@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"shardway/peer"
 	"shardway/peer/mux"
@@ -37,13 +39,14 @@ const (
 	maxSessions = 1024
 )
 
-// muxPool contains the multiplexed streams to other nodes, and serves the mux sessions that other nodes
+// Pool contains the multiplexed streams to other nodes, and serves the mux sessions that other nodes
 // open. A node has one pool for requests and one for resumable WebSockets. So long-lived streams use
 // no capacity of short requests, and their data does not delay them.
-type muxPool struct {
-	outgoing     *mux.SessionSet
+type Pool struct {
+	// Outgoing contains the sessions that this node has opened.
+	Outgoing     *mux.SessionSet
 	port         *peer.Port
-	limits       muxLimits
+	limits       limits
 	streamBudget *mux.Budget // limits the streams from other nodes
 	bufferBudget *mux.Budget // buffer space shared by the streams in both directions; nil means no shared space
 	accepted     struct {
@@ -68,26 +71,26 @@ type peerUsage struct {
 // (see peer.Port.Origin).
 type peerOrigin struct{ node, origin string }
 
-// muxLimits limit the streams and sessions from other nodes.
-type muxLimits struct {
-	streamsPerNode, streamsPerOrigin int32 // lanes of one node, and of one origin
-	sessionsPerNode                  int   // trunks of one node
-	bufferBytes                      int32 // that the lanes of all share; zero: none
+// limits limit the streams and sessions from other nodes.
+type limits struct {
+	streamsPerNode, streamsPerOrigin int32 // streams of one node, and of one origin
+	sessionsPerNode                  int   // sessions of one node
+	bufferBytes                      int32 // shared by the streams of all nodes; zero means no shared space
 }
 
-// newRequestStreams creates the pool for requests.
-func newRequestStreams(port *peer.Port) *muxPool {
-	return newMuxPool(port, peer.Trunk, muxLimits{streamsPerNode: mux.MaxStreams, streamsPerOrigin: maxStreamsPerOrigin, sessionsPerNode: maxSessionsPerNode})
+// NewForRequests creates the pool for requests.
+func NewForRequests(port *peer.Port) *Pool {
+	return newPool(port, peer.Trunk, limits{streamsPerNode: mux.MaxStreams, streamsPerOrigin: maxStreamsPerOrigin, sessionsPerNode: maxSessionsPerNode})
 }
 
-// newWebSocketStreams creates the pool for resumable WebSockets. One node may use all streams.
-func newWebSocketStreams(port *peer.Port) *muxPool {
-	return newMuxPool(port, peer.Legs, muxLimits{streamsPerNode: mux.MaxWebSocketStreams, streamsPerOrigin: mux.MaxWebSocketStreams, sessionsPerNode: maxWebSocketSessionsPerNode, bufferBytes: maxWebSocketBufferBytes})
+// NewForWebSockets creates the pool for resumable WebSockets. One node may use all streams.
+func NewForWebSockets(port *peer.Port) *Pool {
+	return newPool(port, peer.Legs, limits{streamsPerNode: mux.MaxWebSocketStreams, streamsPerOrigin: mux.MaxWebSocketStreams, sessionsPerNode: maxWebSocketSessionsPerNode, bufferBytes: maxWebSocketBufferBytes})
 }
 
-func newMuxPool(port *peer.Port, kind peer.Kind, b muxLimits) *muxPool {
-	l := &muxPool{port: port, limits: b, streamBudget: mux.NewBudget(maxStreams, nil)}
-	l.outgoing = mux.NewSessionSet(b.streamsPerNode, func(ctx context.Context, node string) (net.Conn, error) {
+func newPool(port *peer.Port, kind peer.Kind, b limits) *Pool {
+	p := &Pool{port: port, limits: b, streamBudget: mux.NewBudget(maxStreams, nil)}
+	p.Outgoing = mux.NewSessionSet(b.streamsPerNode, func(ctx context.Context, node string) (net.Conn, error) {
 		c, err := port.Dial(ctx, node, kind)
 		if refused, ok := errors.AsType[*peer.RefusedError](err); ok && refused.Code == peer.RefusedKind {
 			return nil, fmt.Errorf("%w: %w", mux.ErrUnsupported, err)
@@ -98,94 +101,87 @@ func newMuxPool(port *peer.Port, kind peer.Kind, b muxLimits) *muxPool {
 		return c, nil
 	})
 	if b.bufferBytes > 0 {
-		l.bufferBudget = mux.NewBudget(b.bufferBytes, nil)
-		l.outgoing.WithWindowPool(b.bufferBytes/2, l.bufferBudget)
+		p.bufferBudget = mux.NewBudget(b.bufferBytes, nil)
+		p.Outgoing.WithWindowPool(b.bufferBytes/2, p.bufferBudget)
 	}
-	l.accepted.sessions = make(map[*mux.Session]struct{})
-	l.accepted.nodes, l.accepted.origins = make(map[peerOrigin]*peerUsage), make(map[string]*peerUsage)
-	l.accepted.drained = make(chan struct{})
-	return l
-}
-
-// serveRequestSession serves the streams that another node opens for requests. It returns after the
-// last stream has ended.
-func (n *Node) serveRequestSession(ctx context.Context, c *peer.Conn) {
-	n.serveSession(ctx, n.router.requestStreams, c)
-}
-
-// serveWebSocketSession serves the streams that another node opens for resumable WebSockets. It returns
-// after the last stream has ended.
-func (n *Node) serveWebSocketSession(ctx context.Context, c *peer.Conn) {
-	n.serveSession(ctx, n.router.webSocketStreams, c)
-}
-
-func (n *Node) serveSession(ctx context.Context, pool *muxPool, c *peer.Conn) {
-	pool.serve(c, func(l *mux.Stream) { n.serveStream(ctx, l, c) })
+	p.accepted.sessions = make(map[*mux.Session]struct{})
+	p.accepted.nodes, p.accepted.origins = make(map[peerOrigin]*peerUsage), make(map[string]*peerUsage)
+	p.accepted.drained = make(chan struct{})
+	return p
 }
 
 // serve calls handle for each stream of a session, in a separate goroutine. It returns after the last
 // call. It closes c if the peer has too many sessions.
-func (l *muxPool) serve(c *peer.Conn, handle func(l *mux.Stream)) {
-	peerFrom := peerOrigin{node: c.Node(), origin: l.port.Origin(c.RemoteAddr())}
-	budget := l.acquireSession(peerFrom)
+func (p *Pool) serve(c *peer.Conn, handle func(*mux.Stream)) {
+	from := peerOrigin{node: c.Node(), origin: p.port.Origin(c.RemoteAddr())}
+	budget := p.acquireSession(from)
 	if budget == nil {
 		_ = c.Close() // the peer has more sessions than it needs, and can use plain connections
 		return
 	}
 	var serving sync.WaitGroup
 	defer serving.Wait()
-	session := mux.NewServer(c, budget, func(lane *mux.Stream) bool {
-		serving.Go(func() { handle(lane) })
+	session := mux.NewServer(c, budget, func(stream *mux.Stream) bool {
+		serving.Go(func() { handle(stream) })
 		return true
 	})
-	l.add(session)
-	defer l.releaseSession(peerFrom) // streams may still run here, but the peer may open another session
-	defer l.remove(session)
+	p.add(session)
+	defer p.releaseSession(from) // streams may still run here, but the peer may open another session
+	defer p.remove(session)
 	_ = session.Run() // the streams report the error
 }
 
-// serveStream serves one stream. A panic ends only that stream.
-func (n *Node) serveStream(ctx context.Context, l *mux.Stream, c *peer.Conn) {
+// Handler returns a handler of the sessions that other nodes open. It calls serve for each stream of a
+// session, in a separate goroutine, with the node that opened it. It returns after the last call. A panic
+// ends only its stream.
+func (p *Pool) Handler(log zerolog.Logger, serve func(ctx context.Context, stream net.Conn, node string)) peer.Handler {
+	return func(ctx context.Context, c *peer.Conn) {
+		p.serve(c, func(stream *mux.Stream) { serveStream(ctx, log, stream, c, serve) })
+	}
+}
+
+// serveStream calls serve for one stream.
+func serveStream(ctx context.Context, log zerolog.Logger, stream *mux.Stream, c *peer.Conn, serve func(context.Context, net.Conn, string)) {
 	defer func() {
 		if v := recover(); v != nil {
-			n.log.Error().Str("peer", c.Node()).Any("panic", v).Bytes("stack", debug.Stack()).Msg("stream panicked, please report this")
-			_ = l.SetLinger(0) // never fails
-			_ = l.Close()      // it may be closed
+			log.Error().Str("peer", c.Node()).Any("panic", v).Bytes("stack", debug.Stack()).Msg("stream panicked, please report this")
+			_ = stream.SetLinger(0) // never fails
+			_ = stream.Close()      // it may be closed
 		}
 	}()
-	n.proxy.ServePeer(ctx, l, c.Node())
+	serve(ctx, stream, c.Node())
 }
 
 // acquireSession counts a session until releaseSession, and returns the budget of its streams. nil
 // means that a limit of sessions is reached: of the node, of its origin or of all nodes.
-func (l *muxPool) acquireSession(peerFrom peerOrigin) *mux.Budget {
-	a := &l.accepted
+func (p *Pool) acquireSession(from peerOrigin) *mux.Budget {
+	a := &p.accepted
 	a.Lock()
 	defer a.Unlock()
-	place := a.origins[peerFrom.origin]
+	place := a.origins[from.origin]
 	if place == nil {
-		place = l.newPeerUsage(l.limits.streamsPerOrigin, l.streamBudget, l.bufferBudget)
+		place = p.newPeerUsage(p.limits.streamsPerOrigin, p.streamBudget, p.bufferBudget)
 	}
-	node := a.nodes[peerFrom]
+	node := a.nodes[from]
 	if node == nil {
-		node = l.newPeerUsage(l.limits.streamsPerNode, place.budget, place.bytes)
+		node = p.newPeerUsage(p.limits.streamsPerNode, place.budget, place.bytes)
 	}
-	if a.total == maxSessions || place.sessions == maxSessionsPerOrigin || node.sessions == l.limits.sessionsPerNode {
+	if a.total == maxSessions || place.sessions == maxSessionsPerOrigin || node.sessions == p.limits.sessionsPerNode {
 		return nil
 	}
 	a.total++
 	place.sessions++
 	node.sessions++
-	a.origins[peerFrom.origin], a.nodes[peerFrom] = place, node
+	a.origins[from.origin], a.nodes[from] = place, node
 	return node.budget
 }
 
 // newPeerUsage returns a usage with up to limit streams. Its streams also count in the budget streams.
 // They may use half of the shared buffer space, and count in bytes.
-func (l *muxPool) newPeerUsage(limit int32, streams, bytes *mux.Budget) *peerUsage {
+func (p *Pool) newPeerUsage(limit int32, streams, bytes *mux.Budget) *peerUsage {
 	v := &peerUsage{}
 	if bytes != nil {
-		v.bytes = mux.NewBudget(l.limits.bufferBytes/2, bytes)
+		v.bytes = mux.NewBudget(p.limits.bufferBytes/2, bytes)
 	}
 	v.budget = mux.NewBudget(limit, streams).WithWindowPool(v.bytes)
 	return v
@@ -193,16 +189,16 @@ func (l *muxPool) newPeerUsage(limit int32, streams, bytes *mux.Budget) *peerUsa
 
 // releaseSession ends what acquireSession started. Streams that still run remain in the budget of all
 // nodes.
-func (l *muxPool) releaseSession(peerFrom peerOrigin) {
-	a := &l.accepted
+func (p *Pool) releaseSession(from peerOrigin) {
+	a := &p.accepted
 	a.Lock()
 	defer a.Unlock()
 	a.total--
-	if place := a.origins[peerFrom.origin]; place.release() {
-		delete(a.origins, peerFrom.origin)
+	if place := a.origins[from.origin]; place.release() {
+		delete(a.origins, from.origin)
 	}
-	if node := a.nodes[peerFrom]; node.release() {
-		delete(a.nodes, peerFrom)
+	if node := a.nodes[from]; node.release() {
+		delete(a.nodes, from)
 	}
 }
 
@@ -212,8 +208,8 @@ func (v *peerUsage) release() bool {
 	return v.sessions == 0
 }
 
-func (l *muxPool) add(t *mux.Session) {
-	a := &l.accepted
+func (p *Pool) add(t *mux.Session) {
+	a := &p.accepted
 	a.Lock()
 	defer a.Unlock()
 	a.sessions[t] = struct{}{}
@@ -222,8 +218,8 @@ func (l *muxPool) add(t *mux.Session) {
 	}
 }
 
-func (l *muxPool) remove(t *mux.Session) {
-	a := &l.accepted
+func (p *Pool) remove(t *mux.Session) {
+	a := &p.accepted
 	a.Lock()
 	defer a.Unlock()
 	delete(a.sessions, t)
@@ -233,24 +229,40 @@ func (l *muxPool) remove(t *mux.Session) {
 	}
 }
 
-// numSessions returns the number of sessions from other nodes.
-func (l *muxPool) numSessions() int {
-	a := &l.accepted
+// Sessions returns the number of sessions from other nodes.
+func (p *Pool) Sessions() int {
+	a := &p.accepted
 	a.Lock()
 	defer a.Unlock()
 	return len(a.sessions)
 }
 
+// StreamsFrom returns the number of open streams that a node has opened.
+func (p *Pool) StreamsFrom(node string) (count int) {
+	a := &p.accepted
+	a.Lock()
+	defer a.Unlock()
+	for from, usage := range a.nodes {
+		if from.node == node {
+			count += usage.budget.InUse()
+		}
+	}
+	return count
+}
+
+// BufferBytes returns how much of the shared buffer space is in use.
+func (p *Pool) BufferBytes() int { return p.bufferBudget.InUse() }
+
 // goAwayTimeout bounds the sending of GOAWAY, and the time that the peers have to read the last frames
 // of the streams.
 const goAwayTimeout = 100 * time.Millisecond
 
-// shutdown rejects new streams, then calls closeStreams, which must end the open ones. Peers retry the
-// requests of rejected streams elsewhere. shutdown returns when the peers have closed their sessions,
+// Shutdown rejects new streams, then calls closeStreams, which must end the open ones. Peers retry the
+// requests of rejected streams elsewhere. Shutdown returns when the peers have closed their sessions,
 // which they do after the last stream, or after goAwayTimeout. If this node closed the sessions,
 // responses could be lost.
-func (l *muxPool) shutdown(closeStreams func()) {
-	a := &l.accepted
+func (p *Pool) Shutdown(closeStreams func()) {
+	a := &p.accepted
 	a.Lock()
 	a.closing = true
 	all := slices.Collect(maps.Keys(a.sessions))
@@ -271,9 +283,4 @@ func (l *muxPool) shutdown(closeStreams func()) {
 	case <-none:
 	case <-timer.C:
 	}
-}
-
-// partPeers parts from the lanes of others, and ends their streams with the last.
-func (n *Node) partPeers() {
-	n.router.requestStreams.shutdown(func() { n.router.webSocketStreams.shutdown(n.proxy.ClosePeers) })
 }

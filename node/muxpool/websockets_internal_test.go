@@ -1,4 +1,4 @@
-package node
+package muxpool
 
 import (
 	"context"
@@ -14,22 +14,22 @@ import (
 // its requests to those.
 func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 	hosting(t, func(h *host) {
-		r := &router{requestStreams: newRequestStreams(dialing("a", h.far)), webSocketStreams: newWebSocketStreams(dialing("a", h.far))}
-		defer r.requestStreams.outgoing.Close()
-		defer r.webSocketStreams.outgoing.Close()
+		requests, webSockets := NewForRequests(dialing("a", h.far)), NewForWebSockets(dialing("a", h.far))
+		defer requests.Outgoing.Close()
+		defer webSockets.Outgoing.Close()
 		for i := range 2 * mux.MaxStreams {
-			if l := r.OpenWebSocketStream(h.ctx, "b"); l == nil {
+			if l := webSockets.Outgoing.OpenStreamWait(h.ctx, "b"); l == nil {
 				t.Fatalf("no lane for socket %d", i)
 			}
 		}
-		r.OpenStream("b") // a trunk is dialed
+		requests.Outgoing.OpenStream("b") // a trunk is dialed
 		synctest.Wait()
 		for i := range mux.MaxStreams {
-			if r.OpenStream("b") == nil {
+			if requests.Outgoing.OpenStream("b") == nil {
 				t.Fatalf("no lane for request %d", i)
 			}
 		}
-		if n, l := h.router.webSocketStreams.numSessions(), h.router.requestStreams.numSessions(); n != 1 || l != 1 {
+		if n, l := h.webSockets.Sessions(), h.requests.Sessions(); n != 1 || l != 1 {
 			t.Errorf("%d trunks of sockets and %d of requests, want one of each", n, l)
 		}
 	})
@@ -37,7 +37,7 @@ func TestLegsTakeNoLanesOfRequests(t *testing.T) {
 
 // The sockets of all nodes are bounded as streams are, and one node may have them all.
 func TestTheLegsOfOthersAreBounded(t *testing.T) {
-	l := newWebSocketStreams(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
+	l := NewForWebSockets(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	one := l.acquireSession(peerOrigin{node: "a", origin: "1"})
 	other := l.acquireSession(peerOrigin{node: "c", origin: "2"})
 	t1 := mux.NewClient(nil, one)
@@ -63,17 +63,16 @@ func TestTheLegsOfOthersAreBounded(t *testing.T) {
 	}
 }
 
-// A node that was told to renew its streams opens further legs by another trunk, and those that
+// A node that renews its streams opens further legs by another trunk, and those that
 // there are go on.
 func TestLegsOutliveARenewal(t *testing.T) {
 	hosting(t, func(h *host) {
-		n := &Node{router: &router{requestStreams: newRequestStreams(dialing("a", h.far)), webSocketStreams: newWebSocketStreams(dialing("a", h.far))}, proxy: h.proxy}
-		defer n.router.requestStreams.outgoing.Close()
-		defer n.router.webSocketStreams.outgoing.Close()
+		webSockets := NewForWebSockets(dialing("a", h.far))
+		defer webSockets.Outgoing.Close()
 		ctx, cancel := context.WithCancel(h.ctx)
 		defer cancel()
-		before, _ := n.router.OpenWebSocketStream(ctx, "b").(*mux.Stream)
-		n.RenewPeers()
+		before := webSockets.Outgoing.OpenStreamWait(ctx, "b")
+		webSockets.Outgoing.Renew()
 		synctest.Wait()
 		if before == nil || !before.SessionDraining() || !before.Quiet() {
 			t.Errorf("a leg of before broke, or its trunk takes more: %v", before)

@@ -1,8 +1,9 @@
-package node
+package muxpool
 
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"strconv"
 	"sync"
@@ -12,21 +13,24 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"shardway/internal/clock"
 	"shardway/peer"
 	"shardway/peer/mux"
-	"shardway/proxy"
-	"shardway/queue"
 )
 
 // host is a node's peer port in a bubble, with what serves trunks and streams behind it, and
 // others that dial it.
 type host struct {
-	*Node
-	t   *testing.T
-	far *farPort
-	ctx context.Context //nolint:containedctx // of one test
-	all sync.WaitGroup
+	requests, webSockets *Pool
+	t                    *testing.T
+	far                  *farPort
+	ctx                  context.Context //nolint:containedctx // of one test
+	all                  sync.WaitGroup
+}
+
+// drain reads a stream until its end, as the proxy reads requests.
+func drain(_ context.Context, stream net.Conn, _ string) {
+	_, _ = io.Copy(io.Discard, stream)
+	_ = stream.Close()
 }
 
 // hosting runs f with a host that serves as a node does.
@@ -36,10 +40,9 @@ func hosting(t *testing.T, f func(h *host)) {
 		ctx, cancel := context.WithCancel(t.Context())
 		h := &host{t: t, far: &farPort{ends: make(chan net.Conn)}, ctx: ctx}
 		p := peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }})
-		h.Node = &Node{log: zerolog.Nop(), router: newRouter("b", 4, new(clock.Manual), p)}
-		h.proxy = proxy.New(proxy.Options{Cluster: h.router, Queue: queue.New(queue.Options{})})
-		p.Handle(peer.Trunk, h.serveRequestSession)
-		p.Handle(peer.Legs, h.serveWebSocketSession)
+		h.requests, h.webSockets = NewForRequests(p), NewForWebSockets(p)
+		p.Handle(peer.Trunk, h.requests.Handler(zerolog.Nop(), drain))
+		p.Handle(peer.Legs, h.webSockets.Handler(zerolog.Nop(), drain))
 		p.Handle(peer.Forward, func(ctx context.Context, _ *peer.Conn) { <-ctx.Done() })
 		h.all.Go(func() { _ = p.Serve(ctx, &listener{far: h.far, ctx: ctx}) }) // ctx ends it
 		defer h.all.Wait()
@@ -112,7 +115,7 @@ func TestTheTrunksOfANodeShareOneBound(t *testing.T) {
 
 // All nodes together have a bound, too, from however many addresses they come.
 func TestTheLanesOfAllNodesAreBounded(t *testing.T) {
-	l := newRequestStreams(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
+	l := NewForRequests(peer.New(peer.Options{Node: "b", Cluster: func() string { return "c" }}))
 	opened := 0
 	for i := range maxStreams/mux.MaxStreams + 2 {
 		near, _ := net.Pipe()
@@ -144,13 +147,14 @@ func TestATrunkTooManyIsNotServed(t *testing.T) {
 				t.Fatalf("Ask = %v of trunk %d", err, len(trunks))
 			}
 		}
-		r := &router{requestStreams: newRequestStreams(dialing("a", h.far)), port: dialing("a", h.far)}
-		defer r.requestStreams.outgoing.Close()
+		port := dialing("a", h.far)
+		r := NewForRequests(port)
+		defer r.Outgoing.Close()
 		lane := func() bool {
-			if r.OpenStream("b") == nil {
+			if r.Outgoing.OpenStream("b") == nil {
 				synctest.Wait() // a trunk is dialed
 			}
-			return r.OpenStream("b") != nil
+			return r.Outgoing.OpenStream("b") != nil
 		}
 		if lane() {
 			t.Errorf("there is a lane by trunk %d", maxSessionsPerNode+1)
@@ -158,7 +162,7 @@ func TestATrunkTooManyIsNotServed(t *testing.T) {
 		if err := word(h.dial("a")); err == nil || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Ask = %v of trunk %d, want that it has ended", err, maxSessionsPerNode+1)
 		}
-		c, err := r.Dial(h.ctx, "b")
+		c, err := port.Dial(h.ctx, "b", peer.Forward)
 		if err != nil {
 			t.Fatalf("no stream beside the trunks: %v", err)
 		}
