@@ -11,9 +11,9 @@ import (
 	"shardway/e2e/kit/store"
 )
 
-// TestEmbeddedApps has the apps of a cluster in the processes of its nodes: kill -9,
-// SIGSTOP, a rolling restart and a join under load fail no request, and no two apps run
-// a key beside each other.
+// TestEmbeddedApps runs the apps of a cluster in the processes of its nodes. kill -9,
+// SIGSTOP, a rolling restart and a join under load fail no request, and a key never runs
+// in two apps at once.
 func TestEmbeddedApps(t *testing.T) {
 	t.Parallel() // it waits for elections and drains most of the time
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Embedded: true})
@@ -44,9 +44,9 @@ func TestEmbeddedApps(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestNextOwnerWaitsForEmbeddedApp has a request hang in an app within its node while the node
-// is told to stop: its shard moves when the app has let it go, which the end of ctx
-// makes it do, and the next owner's run begins after that.
+// TestNextOwnerWaitsForEmbeddedApp stops a node while a request hangs in its embedded
+// app. The shard moves after the app has ended the request, when its context is canceled.
+// The run of the next owner begins after that.
 func TestNextOwnerWaitsForEmbeddedApp(t *testing.T) {
 	t.Parallel() // it waits for elections and drains most of the time
 	c := cluster.Start(t, cluster.Options{
@@ -81,11 +81,11 @@ func TestNextOwnerWaitsForEmbeddedApp(t *testing.T) {
 	}
 }
 
-// TestEmbeddedHandlersCheckTheirLease stops a node while handlers wait for a time that comes
-// before it goes on. Then they and the node, which is to cut them, are all due at once:
-// a handler that asks its context, or embed.Err, before it writes writes nothing, however late its node
-// comes to tell it, and so nothing of what the next owner wrote is overwritten in a store
-// that knows no epochs.
+// TestEmbeddedHandlersCheckTheirLease pauses a node while handlers sleep until a time
+// within the pause. After the pause, the handlers wake while the node is about to abort
+// them. A handler that checks its context, or embed.Err, before it writes does not write,
+// however late the node cancels it. So it overwrites nothing of the next owner in a store
+// that ignores epochs.
 func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	s, err := store.Listen("127.0.0.1:0")
@@ -115,7 +115,7 @@ func TestEmbeddedHandlersCheckTheirLease(t *testing.T) {
 		})
 	}
 	owner.Pause(t)
-	c.AwaitServedBy(t, others...) // dead-after is longer than what they wait for
+	c.AwaitServedBy(t, others...) // dead-after is longer than the sleep of the handlers
 	for _, key := range keys {
 		if a := c.Ask(t, others[1], operation(key, "unfenced", "new-"+key)); !a.OK() {
 			t.Fatalf("the next owner of %q: %d %s", key, a.Status, a.Error)

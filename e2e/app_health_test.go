@@ -16,14 +16,14 @@ import (
 	"shardway/verdict"
 )
 
-// checkedApps starts three nodes that check their apps every 100 ms.
-func checkedApps(t *testing.T) *cluster.Cluster {
+// startWithHealthChecks starts three nodes that check their apps every 100 ms.
+func startWithHealthChecks(t *testing.T) *cluster.Cluster {
 	t.Helper()
 	return start(t, 3, "--health", "/health", "--health-interval", "100ms")
 }
 
-// finds reports whether a node finds one of these.
-func finds(s cluster.Status, codes ...verdict.Code) bool {
+// hasFinding reports whether a node has one of these findings.
+func hasFinding(s cluster.Status, codes ...verdict.Code) bool {
 	for _, f := range s.Findings {
 		if slices.Contains(codes, f.Code) {
 			return true
@@ -32,21 +32,22 @@ func finds(s cluster.Status, codes ...verdict.Code) bool {
 	return false
 }
 
-// TestFailureOfSharedDependencyMovesNoShard lets the checks of all apps fail within a second, and be
-// good again one after the other: the map stays, and requests are served.
+// TestFailureOfSharedDependencyMovesNoShard makes the health checks of all apps fail
+// within a second, and then succeed one after the other. No shard moves, and all requests
+// are served.
 func TestFailureOfSharedDependencyMovesNoShard(t *testing.T) {
 	t.Parallel()
-	c := checkedApps(t)
+	c := startWithHealthChecks(t)
 	before := c.AwaitServing(t)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	for _, n := range c.Nodes() {
 		n.App.FailChecks(t, true)
 	}
 	a := c.Nodes()[0]
-	a.Await(t, "all apps are unhealthy", func(s cluster.Status) bool { return finds(s, verdict.NoHealthyApp) })
+	a.Await(t, "all apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, verdict.NoHealthyApp) })
 	l.AwaitStarted(t, 2*shards)
 	a.App.FailChecks(t, false)
-	a.Await(t, "most apps are unhealthy", func(s cluster.Status) bool { return finds(s, verdict.HealthPanic) })
+	a.Await(t, "most apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, verdict.HealthPanic) })
 	for _, n := range c.Nodes() {
 		if err := n.Ready(t.Context()); err != nil {
 			t.Errorf("node %s serves its shards: %v", n.ID, err)
@@ -64,11 +65,11 @@ func TestFailureOfSharedDependencyMovesNoShard(t *testing.T) {
 	}
 }
 
-// TestFlappingAppCausesFewMoves lets the checks of one app fail and be good again all the time.
-// Its shards move away and back once or twice, and no request fails.
+// TestFlappingAppCausesFewMoves alternates between failing and successful health checks
+// of one app. Its shards move away and back once or twice, and no request fails.
 func TestFlappingAppCausesFewMoves(t *testing.T) {
 	t.Parallel()
-	c := checkedApps(t)
+	c := startWithHealthChecks(t)
 	first := c.AwaitServing(t)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	n, other := c.Follower(t), c.Leader(t)
@@ -81,7 +82,7 @@ func TestFlappingAppCausesFewMoves(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				found = found || finds(s, verdict.AppFlapping)
+				found = found || hasFinding(s, verdict.AppFlapping)
 				for _, m := range s.Nodes {
 					if m.ID == n.ID && (m.App == "unhealthy") == fails {
 						return nil
@@ -95,7 +96,8 @@ func TestFlappingAppCausesFewMoves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Each map takes two entries of the log: its proposal, by which it is named, and its commit.
+	// Each map takes two log entries: its proposal, which determines its epoch, and its
+	// commit.
 	if maps := (last.Epoch - first.Epoch) / 2; maps < 1 || maps > 5 {
 		t.Errorf("about %d maps, want at most five", maps)
 	}
@@ -105,10 +107,11 @@ func TestFlappingAppCausesFewMoves(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestShardsLeaveDeadAppAtOnce kills an app: what refuses connections is left without delay.
+// TestShardsLeaveDeadAppAtOnce kills an app. Its shards move at once, since its port
+// refuses connections.
 func TestShardsLeaveDeadAppAtOnce(t *testing.T) {
 	t.Parallel()
-	c := checkedApps(t)
+	c := startWithHealthChecks(t)
 	c.AwaitServing(t)
 	n := c.Follower(t)
 	n.App.Kill(t)
@@ -121,12 +124,12 @@ func TestShardsLeaveDeadAppAtOnce(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// TestNodeWithoutFileDescriptorsKeepsItsShards takes the free file descriptors of a node away. Its checks
-// cannot be made, and that says nothing of its app: the node keeps its shards for longer than it takes
-// until another app, whose checks fail, counts as unhealthy.
+// TestNodeWithoutFileDescriptorsKeepsItsShards uses up the file descriptors of a node, so
+// it cannot check its app. That is no evidence about the app: the node keeps its shards
+// for longer than it takes until another app with failing checks counts as unhealthy.
 func TestNodeWithoutFileDescriptorsKeepsItsShards(t *testing.T) {
 	t.Parallel()
-	c := checkedApps(t)
+	c := startWithHealthChecks(t)
 	before := c.AwaitServing(t)
 	n := c.Follower(t)
 	var limit unix.Rlimit
@@ -146,7 +149,7 @@ func TestNodeWithoutFileDescriptorsKeepsItsShards(t *testing.T) {
 	})
 	failing := c.Others(n)[0]
 	failing.App.FailChecks(t, true)
-	failing.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return finds(s, verdict.AppUnhealthy) })
+	failing.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return hasFinding(s, verdict.AppUnhealthy) })
 	m, err := failing.Map(t.Context())
 	must(t, err)
 	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {

@@ -10,16 +10,17 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestShardWithHoldHeaderMovesLast has the app hold one shard. A gentle drain moves all others, says
-// what is left, and moves the held one when the app ends the hold, or else at the end of its
-// time.
+// TestShardWithHoldHeaderMovesLast makes the app hold one shard. A drain with
+// --idle-first moves all other shards, reports the remaining one, and moves it when the
+// app ends the hold, or at the end of the hold time.
 func TestShardWithHoldHeaderMovesLast(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
 	n := c.Follower(t)
 	other := c.Others(n)[0]
 	key := c.AwaitServing(t).Keys(n.ID, 1)[0]
-	// hold asks through another node, and is told what the owner has done with the header.
+	// hold sends the header through another node, and checks the response of the owner to
+	// it.
 	hold := func(seconds string) {
 		t.Helper()
 		a := c.AskAsync(t, other, load.Request{Key: key, Method: "POST", Header: map[string]string{"App-Hold": seconds}}).Response(t)

@@ -16,15 +16,16 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestUnambiguousMalformedResponsesAreForwarded has an app answer with framing fields where no body
-// can be, with fields that have bad names, and with trailer fields that are not allowed there. Each response arrives without these
-// fields: at the owner, from another node and through a gateway. The client's connection carries
-// the next request, and the owner logs what it dropped.
+// TestUnambiguousMalformedResponsesAreForwarded makes an app send framing fields where no
+// body is possible, fields with invalid names, and trailer fields that are not permitted
+// there. Each response arrives without these fields: at the owner, at another node and at
+// a gateway. The client connection carries the next request, and the owner logs the
+// removed fields.
 //
 //nolint:tparallel // the log is read after all of its parts
 func TestUnambiguousMalformedResponsesAreForwarded(t *testing.T) {
 	t.Parallel()
-	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--bootstrap-expect", "3", "--key", "query:key"}})
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 8, Secret: hasSecret(t), Flags: []string{"--bootstrap-expect", "3", "--key", "query:key"}})
 	addr := c.Address(t)
 	startRawApp(t, addr)
 	owner, other, gateway := c.Prepare(t, "--upstream", "http://"+addr), c.Prepare(t, "--upstream", "http://"+addr), c.Prepare(t, "--upstream=")
@@ -36,9 +37,9 @@ func TestUnambiguousMalformedResponsesAreForwarded(t *testing.T) {
 	framing := []string{"Content-Length", "Transfer-Encoding"}
 	for _, tc := range []struct {
 		name, response, upgrade string
-		want                    string   // in the head
-		dropped                 []string // fields that are not in the head
-		body                    string   // the bytes behind the head
+		want                    string   // part of the headers
+		dropped                 []string // fields that must be removed
+		body                    string   // the bytes after the headers
 	}{
 		{name: "204 with Transfer-Encoding", response: "204 No Content\r\nTransfer-Encoding: chunked\r\nX-Is: 1\r\n\r\n", want: "204 No Content", dropped: framing},
 		{name: "204 with chunks", response: "204 No Content\r\nTransfer-Encoding: chunked\r\nX-Is: 1\r\n\r\n3\r\nabc\r\n0\r\n\r\n", want: "204 No Content", dropped: framing},

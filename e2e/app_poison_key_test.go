@@ -16,15 +16,16 @@ import (
 	"shardway/verdict"
 )
 
-// TestPoisonKeyIsReportedAndQuarantined has a key end each process that runs its requests,
-// app and node in one: two nodes fall at most, the status names the key by its hash, and
-// in quarantine it harms nobody, however often its client comes again.
+// TestPoisonKeyIsReportedAndQuarantined uses a key that kills each process that runs its
+// requests, with the app embedded in the node. At most two nodes die, and the status
+// reports the hash of the key. In quarantine, further requests for the key affect no
+// node.
 func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 5, Shards: shards, Embedded: true, Secret: true})
 	c.AwaitServing(t)
 	ingress := c.Nodes()[0]
-	ingress.Await(t, "all vote", func(s cluster.Status) bool { // two are to fall
+	ingress.Await(t, "all vote", func(s cluster.Status) bool { // two voters will die
 		voters := 0
 		for _, n := range s.Nodes {
 			if n.Voter {
@@ -33,7 +34,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 		}
 		return voters == len(c.Nodes())
 	})
-	ingress.Do(t, "drain", url.Values{"node": {ingress.ID}}) // it stays to tell
+	ingress.Do(t, "drain", url.Values{"node": {ingress.ID}}) // it must survive to report the key
 	cluster.Await(t, "the ingress owns nothing", func() error {
 		m, err := ingress.Map(t.Context())
 		if err == nil && m.Counts()[ingress.ID] > 0 {
@@ -73,7 +74,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 		}
 		return nil
 	})
-	walk{t, c}.says(ingress, verdict.PoisonSuspect, "requests of the key with key_hash "+found[2]+", in shard "+found[1]+", were under way at ")
+	diagnosisTest{t, c}.wantFinding(ingress, verdict.PoisonSuspect, "requests of the key with key_hash "+found[2]+", in shard "+found[1]+", were under way at ")
 	last := c.Running()[len(c.Running())-1]
 	last.Do(t, "quarantine", url.Values{"shard": {found[1]}, "hash": {found[2]}})
 	cluster.Await(t, "it is refused", func() error {

@@ -13,8 +13,8 @@ import (
 	"shardway/e2e/kit/procgroup"
 )
 
-// rawAppScript is an app that answers each request with the bytes that its query carries, and
-// sends back what comes after a 101.
+// rawAppScript is an app that responds to each request with the bytes in its query, and
+// echoes all bytes after a 101.
 const rawAppScript = `
 import base64, socket, sys, threading, urllib.parse
 
@@ -79,7 +79,7 @@ func startProgram(t *testing.T, cmd *exec.Cmd, addr string) {
 	})
 }
 
-// respondWith is the query by which rawAppScript sends these bytes.
+// respondWith returns the query with which rawAppScript sends these bytes.
 func respondWith(response string) string {
 	return "response=" + base64.URLEncoding.EncodeToString([]byte(response))
 }

@@ -13,14 +13,15 @@ import (
 	"shardway/verdict"
 )
 
-// TestHangingAppIsReportedWithoutHealthCheck has an app hang (SIGSTOP) whose node checks only
-// that it takes connections: it goes on taking them, and nothing reported the hang. Before that,
-// the app gets long polls and slow downloads only, which must not be reported.
+// TestHangingAppIsReportedWithoutHealthCheck pauses (SIGSTOP) an app whose node checks
+// only whether its port accepts connections. The kernel still accepts them, so once
+// nothing reported the app. Before the pause, the app gets only long polls and slow
+// downloads, which must not be reported.
 func TestHangingAppIsReportedWithoutHealthCheck(t *testing.T) {
 	t.Parallel()
 	c := start(t, 1)
 	a := c.Node("a")
-	w := walk{t, c}
+	w := diagnosisTest{t, c}
 	hangs := func(s cluster.Status) bool {
 		return slices.ContainsFunc(s.Findings, func(f verdict.Finding) bool { return f.Code == verdict.AppNotResponding })
 	}
@@ -47,7 +48,7 @@ func TestHangingAppIsReportedWithoutHealthCheck(t *testing.T) {
 	for range 2 {
 		all.Go(func() { w.get(a.Addr, "/") })
 	}
-	w.says(a, verdict.AppNotResponding, "2 requests are waiting, and the app has not read 2 of them")
+	w.wantFinding(a, verdict.AppNotResponding, "2 requests are waiting, and the app has not read 2 of them")
 	a.App.Signal(t, syscall.SIGCONT)
 	all.Wait()
 	a.Await(t, "the app responds", func(s cluster.Status) bool { return !hangs(s) })

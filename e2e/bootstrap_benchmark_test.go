@@ -11,9 +11,8 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// BenchmarkColdStart is the time from the start of three processes with empty
-// directories to the moment when all three serve. What faults cost afterwards,
-// `make bench-faults` tells.
+// BenchmarkColdStart measures the time from the start of three processes with empty
+// directories until all three serve. `make bench-faults` measures the effects of faults.
 func BenchmarkColdStart(b *testing.B) {
 	var took faults.Sample
 	for b.Loop() {

@@ -9,9 +9,9 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// Three nodes that start together get one map with shards, and no shard moves
-// afterwards. Once all of them were the founder's first, then half of them were
-// another's, then a third.
+// TestColdStartMovesNoShard starts three nodes together. They get one map with shards,
+// and no shard moves after that. Once the node that bootstrapped owned all shards first,
+// and then half and a third of them moved.
 func TestColdStartMovesNoShard(t *testing.T) {
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards})
 	for range 3 {
@@ -22,7 +22,8 @@ func TestColdStartMovesNoShard(t *testing.T) {
 		n.Start(t)
 	}
 	m := c.AwaitServing(t)
-	// A second map would be there well before: joins are gathered for half a second.
+	// A second map would have been committed before: joins are collected for half a
+	// second.
 	time.Sleep(2 * time.Second)
 	if after := c.AwaitServing(t); after.Epoch != m.Epoch {
 		t.Errorf("map %d came after the first, %d", after.Epoch, m.Epoch)

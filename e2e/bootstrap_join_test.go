@@ -12,8 +12,8 @@ import (
 	"shardway/shardmap"
 )
 
-// TestColdStartServesEveryShard starts three nodes at once, as a user would, and
-// talks to each of them.
+// TestColdStartServesEveryShard starts three nodes at once, as a user would, and sends
+// requests to each of them.
 func TestColdStartServesEveryShard(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3)
@@ -25,8 +25,8 @@ func TestColdStartServesEveryShard(t *testing.T) {
 	}
 }
 
-// TestRequestsOfOneKeyReachOneApp is the first thing that a user tries: one key at
-// each port, and the count goes up by one.
+// TestRequestsOfOneKeyReachOneApp does what a user tries first: requests with one key at
+// each port, whose count increases by one.
 func TestRequestsOfOneKeyReachOneApp(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3)
@@ -43,8 +43,8 @@ func TestRequestsOfOneKeyReachOneApp(t *testing.T) {
 	}
 }
 
-// TestTwoNodesJoinAtOnce ends even every time: the ancestor ended with one
-// node owning everything in most trials.
+// TestTwoNodesJoinAtOnce repeats a join of two nodes, after which the map must be even.
+// In the predecessor of this project, one node owned all shards after most trials.
 func TestTwoNodesJoinAtOnce(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	for trial := range trials {
@@ -65,9 +65,9 @@ func TestTwoNodesJoinAtOnce(t *testing.T) {
 	}
 }
 
-// TestJoinAndLeaveMoveFewestShards grows a cluster from one node to four and
-// shrinks it again. Assign is pure, so the test knows every map in advance: it
-// sends requests to unmoved shards only, and none of them may be held.
+// TestJoinAndLeaveMoveFewestShards grows a cluster from one node to four, and shrinks it
+// again. Assign is pure, so the test computes every map in advance: it sends requests
+// only to shards that do not move, and none of them may be queued.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
 func TestJoinAndLeaveMoveFewestShards(t *testing.T) {
@@ -80,7 +80,7 @@ func TestJoinAndLeaveMoveFewestShards(t *testing.T) {
 		t.Run(fmt.Sprintf("join of node %d", n+1), func(t *testing.T) {
 			joining := c.Prepare(t, "--join", c.Node("a").Gossip)
 			want := maps.next(append(c.Running(), joining))
-			after := undisturbed(t, c, m, want, c.Running(), func() { joining.Start(t) })
+			after := changeUndisturbed(t, c, m, want, c.Running(), func() { joining.Start(t) })
 			if moves := m.Moves(after); len(moves) != shards/(n+1) {
 				t.Errorf("%d shards moved, want %d", len(moves), shards/(n+1))
 			}
@@ -92,7 +92,7 @@ func TestJoinAndLeaveMoveFewestShards(t *testing.T) {
 			owned := m.Counts()[leaving.ID]
 			stay := c.Others(leaving)
 			want := maps.next(stay)
-			after := undisturbed(t, c, m, want, stay, func() { leaving.Stop(t) })
+			after := changeUndisturbed(t, c, m, want, stay, func() { leaving.Stop(t) })
 			moves := m.Moves(after)
 			for _, move := range moves {
 				if move.From != leaving.ID {
@@ -107,10 +107,10 @@ func TestJoinAndLeaveMoveFewestShards(t *testing.T) {
 	}
 }
 
-// undisturbed makes a change under load on what does not move in it, at these
-// nodes, and checks that the cluster ends with the wanted map and that no request
-// was held.
-func undisturbed(t *testing.T, c *cluster.Cluster, m cluster.Map, want *shardmap.Map, nodes []*cluster.Node, change func()) cluster.Map {
+// changeUndisturbed makes a change while it sends requests for shards that do not move, to
+// these nodes. It checks that the cluster reaches the expected map and that no request
+// was queued.
+func changeUndisturbed(t *testing.T, c *cluster.Cluster, m cluster.Map, want *shardmap.Map, nodes []*cluster.Node, change func()) cluster.Map {
 	t.Helper()
 	owner := func(s int) string { return string(want.Owner(shardmap.Shard(s))) }
 	keys := load.KeysIn(shards, 1, func(s int) bool { return m.Owner(s) == owner(s) })
@@ -136,8 +136,8 @@ func undisturbed(t *testing.T, c *cluster.Cluster, m cluster.Map, want *shardmap
 	return after
 }
 
-// succession is one map after another, as Assign makes them, and who owned each shard
-// before its owner.
+// succession is a sequence of maps as Assign computes them, with the previous owner of
+// each shard.
 type succession struct {
 	m      *shardmap.Map
 	before []shardmap.NodeID

@@ -12,11 +12,12 @@ import (
 	"shardway/verdict"
 )
 
-// TestNodeWithOnlyItsOwnJoinAddressServes starts `--bootstrap-expect 1 --join <its own address>`, with which no
-// cluster was ever founded, as IP address and as localhost. A second node joins it.
+// TestNodeWithOnlyItsOwnJoinAddressServes starts `--bootstrap-expect 1 --join <its own
+// address>`, as IP address and as localhost. Such a node once never bootstrapped. A
+// second node joins it.
 func TestNodeWithOnlyItsOwnJoinAddressServes(t *testing.T) {
 	t.Parallel()
-	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Secret: third(t)})
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Secret: hasSecret(t)})
 	a := c.Prepare(t)
 	_, port, err := net.SplitHostPort(a.Gossip)
 	if err != nil {
@@ -40,9 +41,10 @@ func TestNodeWithOnlyItsOwnJoinAddressServes(t *testing.T) {
 	}
 }
 
-// TestLoadBalancerAddressIsNotOwnAddress joins a load balancer that leads to the node itself: the
-// next connection may reach another node, so no cluster is founded, and the finding says why. The
-// node joins the cluster to which the load balancer leads later.
+// TestLoadBalancerAddressIsNotOwnAddress joins through a load balancer that leads to the
+// node itself. The next connection may reach another node, so the node must not
+// bootstrap, and its finding explains why. The node joins the cluster to which the load
+// balancer leads later.
 func TestLoadBalancerAddressIsNotOwnAddress(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards})
@@ -51,7 +53,7 @@ func TestLoadBalancerAddressIsNotOwnAddress(t *testing.T) {
 	leads.Store(&a.Gossip)
 	at := balance(t, leads)
 	a.Start(t, "--bootstrap-expect", "1", "--join", at)
-	walk{t, c}.tells(a, verdict.NoPeers, at+" (it led to this node itself, and may lead to another node the next time)")
+	diagnosisTest{t, c}.wantFindingEverywhere(a, verdict.NoPeers, at+" (it led to this node itself, and may lead to another node the next time)")
 	if s, err := a.Status(t.Context()); err != nil || s.Cluster != "" {
 		t.Fatalf("node a founded cluster %q (%v)", s.Cluster, err)
 	}
@@ -60,8 +62,8 @@ func TestLoadBalancerAddressIsNotOwnAddress(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// balance forwards each TCP connection to the address that leads contains at that moment, until
-// the test ends, and returns where it listens.
+// balance forwards each TCP connection to the current address in leads, until the test
+// ends, and returns its own address.
 func balance(t *testing.T, leads *atomic.Pointer[string]) (addr string) {
 	t.Helper()
 	var lc net.ListenConfig

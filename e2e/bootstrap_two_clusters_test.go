@@ -9,15 +9,15 @@ import (
 	"shardway/verdict"
 )
 
-// TestNodeJoinsNeitherOfTwoClusters starts a node whose --join contains addresses of two clusters.
-// The node was added to the one that answered first. It must be added to neither, the finding must
-// name both, and both clusters must go on serving.
+// TestNodeJoinsNeitherOfTwoClusters starts a node whose --join contains addresses of two
+// clusters. Such a node once joined the cluster that responded first. It must join
+// neither, its finding must name both, and both clusters must continue to serve.
 func TestNodeJoinsNeitherOfTwoClusters(t *testing.T) {
 	t.Parallel()
 	o := cluster.Options{Binaries: binaries(t), Shards: shards}
 	c, other := cluster.New(t, o), cluster.New(t, o)
 	a, _, d := c.Prepare(t), c.Prepare(t), c.Prepare(t)
-	other.Prepare(t) // it does not start: the nodes have different names
+	other.Prepare(t) // not started, since the nodes need different IDs
 	b := other.Prepare(t)
 	a.Start(t)
 	b.Start(t)
@@ -29,10 +29,10 @@ func TestNodeJoinsNeitherOfTwoClusters(t *testing.T) {
 		})
 	}
 	d.Start(t, "--join", a.Gossip, "--join", b.Gossip)
-	w := walk{t, c}
-	w.tells(d, verdict.ClustersDiffer, "node c joins no cluster, because its join addresses belong to two: ")
+	w := diagnosisTest{t, c}
+	w.wantFindingEverywhere(d, verdict.ClustersDiffer, "node c joins no cluster, because its join addresses belong to two: ")
 	for _, n := range []*cluster.Node{a, b} {
-		w.says(d, verdict.ClustersDiffer, n.Gossip+" (node "+n.ID+") to cluster "+ids[n])
+		w.wantFinding(d, verdict.ClustersDiffer, n.Gossip+" (node "+n.ID+") to cluster "+ids[n])
 		s, err := n.Status(t.Context())
 		if err != nil || s.State != "operational" || s.Cluster != ids[n] || s.Shards.Owned != shards || s.Member("c").Voter {
 			t.Errorf("node %s: %+v %v, want it to own all shards of cluster %s alone", n.ID, s, err, ids[n])

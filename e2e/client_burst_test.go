@@ -10,11 +10,11 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// A thousand connections that came to one node at once made it dial a thousand
-// streams to the others. Handshakes took the machine, the peer ports closed the
-// oldest of them, those of heartbeats too, and no node had a lease for most of a
-// second. What that costs in time, TestBursts of e2e/faults tells; here nothing may
-// be turned away.
+// TestBurstOfConnectionsIsServed opens a thousand connections to one node at once. Once,
+// that node dialed a thousand streams to the other nodes. The handshakes used up the CPU
+// time, the peer ports closed the oldest handshakes, also those of heartbeats, and no
+// node had a lease for most of a second. TestBursts of e2e/faults measures durations;
+// this test checks that no connection is refused.
 func TestBurstOfConnectionsIsServed(t *testing.T) {
 	t.Parallel()
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Secret: true})

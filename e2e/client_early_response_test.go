@@ -22,8 +22,9 @@ const (
 	earlyRuns     = 20
 )
 
-// refuseUploads accepts connections until the test ends. It refuses each request with 413 and a body
-// of earlyResponse bytes when it has read the head, reads nothing more, and closes after 2 s.
+// refuseUploads accepts connections until the test ends. After the headers of a request,
+// it responds with 413 and a body of earlyResponse bytes, reads nothing more, and closes
+// the connection after 2 s.
 func refuseUploads(t *testing.T) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,12 +83,12 @@ const [size, runs, host, path] = process.argv.slice(2);
 })();
 `
 
-// TestEarlyRefusalOfUploadArrivesCompletely has clients upload 50 MiB to an app that refuses at once with
-// 300 kB: at its own node, at another one, and at a gateway. curl reads while it sends; http.client
-// of Python sends everything before it reads.
+// TestEarlyRefusalOfUploadArrivesCompletely uploads 50 MiB to an app that responds at
+// once with 300 kB: at its own node, at another node, and at a gateway. curl reads while
+// it sends. http.client of Python sends everything before it reads.
 func TestEarlyRefusalOfUploadArrivesCompletely(t *testing.T) {
 	c := cluster.New(t, cluster.Options{
-		Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--bootstrap-expect", "3", "--key", "query:key", "--upstream", "http://" + refuseUploads(t)},
+		Binaries: binaries(t), Shards: 8, Secret: hasSecret(t), Flags: []string{"--bootstrap-expect", "3", "--key", "query:key", "--upstream", "http://" + refuseUploads(t)},
 	})
 	owner, other, gateway := c.Prepare(t), c.Prepare(t), c.Prepare(t, "--upstream=")
 	c.AddJoinFlags()
@@ -120,7 +121,7 @@ func TestEarlyRefusalOfUploadArrivesCompletely(t *testing.T) {
 			})
 		})
 	}
-	_ = os.Remove(discard) // it may not be there
+	_ = os.Remove(discard) // it may not exist
 }
 
 func wantEarly(t *testing.T, got, want string) {

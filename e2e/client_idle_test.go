@@ -21,12 +21,12 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestIdleConnectionsAreCheap keeps 10 000 connections open, each after a request
-// of its own, and measures what the node's process holds for each. They come a thousand at
-// a time, each when those before are parked: memory that was needed for more at once goes
-// back to the system only slowly.
+// TestIdleConnectionsAreCheap keeps 10 000 connections open, each after one request, and
+// measures the memory of the node per connection. They are opened a thousand at a time,
+// each after the previous ones are parked, because the runtime returns unused memory to
+// the system only slowly.
 func TestIdleConnectionsAreCheap(t *testing.T) {
-	const conns, most = 10_000, 6 << 10 // bytes each
+	const conns, most = 10_000, 6 << 10 // bytes per connection
 	c := start(t, 1)
 	n := c.Node("a")
 	key := c.AwaitServing(t).Keys(n.ID, 1)[0]
@@ -53,12 +53,12 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 			return err
 		})
 	}
-	open(200) // what does not grow with the connections is there after some
-	before := resident(t, n)
+	open(200) // memory that does not depend on the number of connections is allocated after some
+	before := residentBytes(t, n)
 	for range conns / 1000 {
 		open(1000)
 	}
-	each := (resident(t, n) - before) / conns
+	each := (residentBytes(t, n) - before) / conns
 	t.Logf("%d idle connections: %d bytes of resident memory each (%.1f KiB)", conns, each, float64(each)/1024)
 	if each > most {
 		t.Errorf("an idle connection holds %d bytes, want at most %d", each, most)
@@ -68,7 +68,7 @@ func TestIdleConnectionsAreCheap(t *testing.T) {
 	}
 }
 
-// wantOK reads one answer.
+// wantOK reads one response.
 func wantOK(t *testing.T, conn net.Conn) {
 	t.Helper()
 	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 1<<10), nil)
@@ -83,8 +83,8 @@ func wantOK(t *testing.T, conn net.Conn) {
 
 var residentLine = regexp.MustCompile(`VmRSS:\s*(\d+) kB`)
 
-// resident is how many bytes the node's process holds in memory.
-func resident(t *testing.T, n *cluster.Node) int {
+// residentBytes returns the resident memory of the process of a node, in bytes.
+func residentBytes(t *testing.T, n *cluster.Node) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Process().Pid))
 	if err != nil {
@@ -97,9 +97,9 @@ func resident(t *testing.T, n *cluster.Node) int {
 	return kib << 10
 }
 
-// TestSlowHeadersDoNotDelayOtherClients has 1000 clients that send a head byte by byte and
-// never end it. Each is answered 408 by its own limit; the requests of others go
-// on meanwhile.
+// TestSlowHeadersDoNotDelayOtherClients has 1000 clients that send headers byte by byte
+// and never complete them. Each gets a 408 after the header timeout, and the requests of
+// other clients continue meanwhile.
 func TestSlowHeadersDoNotDelayOtherClients(t *testing.T) {
 	const slow = 1000
 	c := start(t, 3, "--header-timeout", "3s")
@@ -114,7 +114,7 @@ func TestSlowHeadersDoNotDelayOtherClients(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = conn.Close() })
 		go func() {
-			if status := dripHead(conn); strings.HasPrefix(status, "HTTP/1.1 408 ") {
+			if status := sendHeadersSlowly(conn); strings.HasPrefix(status, "HTTP/1.1 408 ") {
 				refused.Add(1)
 			} else {
 				other.Add(1)
@@ -128,16 +128,16 @@ func TestSlowHeadersDoNotDelayOtherClients(t *testing.T) {
 		return nil
 	})
 	l.AwaitStarted(t, 50)
-	l.Finish(t) // not one of them failed
+	l.Finish(t) // no request failed
 }
 
-// dripHead sends a head without end, four bytes a second, until something comes
-// back, and returns the first line of that.
-func dripHead(conn net.Conn) string {
+// sendHeadersSlowly sends incomplete headers, four bytes per second, until a response arrives, and
+// returns its first line.
+func sendHeadersSlowly(conn net.Conn) string {
 	answer := make(chan string, 1)
 	go func() {
 		var b bytes.Buffer
-		_, _ = io.Copy(&b, conn) // what came before the end is what counts
+		_, _ = io.Copy(&b, conn) // only the bytes before the end count
 		line, _, _ := strings.Cut(b.String(), "\r\n")
 		answer <- line
 	}()

@@ -27,17 +27,17 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// echo is what the app of these tests says of a request.
+// echo is the description of a request by the app of these tests.
 type echo struct {
 	Method, Key, Node, Path string
 	Bytes                   int64
 }
 
-// echoApp tells what came, speaks WebSocket, and counts requests by node and
-// key. All nodes share one.
+// echoApp describes requests, echoes WebSocket messages, and counts requests by node and
+// key. All nodes share one app.
 type echoApp struct {
 	mu    sync.Mutex
-	nodes map[string]map[string]int // key → node → requests
+	nodes map[string]map[string]int // requests by key and node
 }
 
 func (a *echoApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func (a *echoApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	n, err := io.Copy(io.Discard, r.Body)
 	if err != nil {
-		return // the client sees no answer
+		return // the client gets no response
 	}
 	e := echo{Method: r.Method, Key: r.Header.Get("Shardway-Key"), Node: r.Header.Get("Shardway-Node"), Path: r.URL.Path, Bytes: n}
 	a.mu.Lock()
@@ -61,18 +61,18 @@ func (a *echoApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(e)
 		return
 	}
-	for range 5 { // in pieces, without Content-Length
+	for range 5 { // in parts, without Content-Length
 		_, _ = w.Write(bytes.Repeat([]byte(" "), 10_000))
 		_ = http.NewResponseController(w).Flush()
 	}
 	_ = json.NewEncoder(w).Encode(e)
 }
 
-// speak sends every message back.
+// speak echoes every message.
 func (a *echoApp) speak(w http.ResponseWriter, r *http.Request) {
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
 	if err != nil {
-		return // it has been answered
+		return // Accept has sent the response
 	}
 	defer func() { _ = c.CloseNow() }()
 	c.SetReadLimit(4 << 20)
@@ -84,8 +84,8 @@ func (a *echoApp) speak(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// judge checks that each key was served by its owner alone.
-func (a *echoApp) judge(t *testing.T, m cluster.Map) {
+// check checks that each key was served only by its owner.
+func (a *echoApp) check(t *testing.T, m cluster.Map) {
 	t.Helper()
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,15 +96,16 @@ func (a *echoApp) judge(t *testing.T, m cluster.Map) {
 	}
 }
 
-// realClients is a cluster of three, the app behind it, and a key of each node.
+// realClients is a cluster of three nodes with its app, and one key per node.
 type realClients struct {
 	c    *cluster.Cluster
 	app  *echoApp
 	keys []string
 }
 
-// TestRealClients has programs that others wrote talk to a cluster: each asks
-// every node for keys of every node. What is not installed is named and skipped.
+// TestRealClients runs third-party clients against a cluster. Each client sends requests
+// to every node for keys of every node. It skips and names clients that are not
+// installed.
 func TestRealClients(t *testing.T) {
 	app := &echoApp{nodes: make(map[string]map[string]int)}
 	srv := httptest.NewServer(app)
@@ -123,7 +124,7 @@ func TestRealClients(t *testing.T) {
 	t.Run("node ws", r.nodeWS)
 	t.Run("wrk", r.wrk)
 	t.Run("h2load", r.h2load)
-	app.judge(t, c.AwaitServing(t))
+	app.check(t, c.AwaitServing(t))
 }
 
 // each calls f for every node and every key.
@@ -135,7 +136,7 @@ func (r *realClients) each(f func(url, key string)) {
 	}
 }
 
-// program runs an installed program and returns what it writes.
+// program runs an installed program and returns its output.
 func program(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	if _, err := exec.LookPath(name); err != nil {
@@ -152,7 +153,7 @@ func program(t *testing.T, name string, args ...string) string {
 	return out.String()
 }
 
-// wantEchoes checks answers, one JSON value after the other.
+// wantEchoes checks successive responses, which are JSON values.
 func wantEchoes(t *testing.T, out string, want echo, times int) {
 	t.Helper()
 	dec := json.NewDecoder(strings.NewReader(out))
@@ -173,7 +174,7 @@ func wantEchoes(t *testing.T, out string, want echo, times int) {
 	}
 }
 
-// upload writes a file to be sent.
+// upload writes a file for an upload.
 func upload(t *testing.T, size int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "upload")
@@ -184,12 +185,12 @@ func upload(t *testing.T, size int) string {
 }
 
 func (r *realClients) curl(t *testing.T) {
-	const size = 3 << 20 // curl expects 100 (Continue) before so much
+	const size = 3 << 20 // curl sends Expect: 100-continue for bodies of this size
 	file := upload(t, size)
 	r.each(func(url, key string) {
 		base := []string{"-sS", "--fail", "-H", "X-Shard-Key: " + key}
 		curl := func(args ...string) string { return program(t, "curl", slices.Concat(base, args)...) }
-		// Twenty over one connection, then as many at once.
+		// Twenty requests over one connection, then twenty concurrent ones.
 		wantEchoes(t, curl(url+"/get?[1-20]"), echo{Method: "GET", Key: key, Path: "/get"}, 20)
 		wantEchoes(t, curl("-Z", url+"/get?[1-20]"), echo{Method: "GET", Key: key, Path: "/get"}, 20)
 		wantEchoes(t, curl("-d", "hello", url+"/post"), echo{Method: "POST", Key: key, Path: "/post", Bytes: 5}, 1)
@@ -218,7 +219,7 @@ func (r *realClients) netHTTP(t *testing.T) {
 					want.Method, want.Bytes = "POST", int64(1000*i)
 					body = bytes.NewReader(make([]byte, want.Bytes))
 					if i%4 == 1 {
-						body = io.MultiReader(body) // of a length that is not known
+						body = io.MultiReader(body) // hides the length of the body
 					}
 				}
 				req, err := http.NewRequestWithContext(t.Context(), want.Method, url+"/go", body)
@@ -272,7 +273,7 @@ func (r *realClients) websocket(t *testing.T) {
 	})
 }
 
-// fetchScript asks with fetch: many at once, and a body that is streamed.
+// fetchScript uses fetch: many concurrent requests, and a streamed body.
 const fetchScript = `
 const [key, size, ...urls] = process.argv.slice(2);
 const ask = async (url, init) => {
@@ -301,8 +302,8 @@ func (r *realClients) nodeFetch(t *testing.T) {
 	}
 }
 
-// webSocketScript sends messages and wants them back. The browsers' WebSocket
-// can set no header: the key is in the query.
+// webSocketScript sends messages and expects echoes. The WebSocket API of browsers cannot
+// set a header, so the key is in the query.
 const webSocketScript = `
 const [kind, ...urls] = process.argv.slice(2);
 const WS = kind === 'ws' ? require('ws') : WebSocket;
@@ -393,7 +394,7 @@ func (r *realClients) h2load(t *testing.T) {
 	const n = 1000
 	file := upload(t, 5000)
 	r.each(func(url, key string) {
-		for _, more := range [][]string{nil, {"-m", "4"}, {"-d", file}} { // one at a time, pipelined, with a body
+		for _, more := range [][]string{nil, {"-m", "4"}, {"-d", file}} { // sequential, pipelined, and with a body
 			out := program(t, "h2load", slices.Concat([]string{"--h1", "-c", "10", "-n", strconv.Itoa(n), "-H", "X-Shard-Key: " + key}, more, []string{url + "/h2load"})...)
 			if got := h2Total.FindStringSubmatch(out); got == nil || got[1] != strconv.Itoa(n) {
 				t.Errorf("h2load %v: %s\n%s", more, fmt.Sprint(got), out)

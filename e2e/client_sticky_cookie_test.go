@@ -14,8 +14,8 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// cachingNginx is an nginx that stores what it may, and takes no notice of Set-Cookie when it
-// decides: that is how an operator shares one client's cookie with all others.
+// cachingNginx is an nginx that ignores Set-Cookie when it caches responses. In this way
+// an operator shares the cookie of one client with all others by mistake.
 const cachingNginx = `
 daemon off;
 master_process off;
@@ -44,13 +44,13 @@ http {
 }
 `
 
-// TestSharedCacheDoesNotLeakStickyCookies has clients without a cookie ask for responses
-// that steer shared caches in different ways, through an nginx that stores them. Whatever nginx
-// serves from its cache has no sticky cookie, and no two clients get the same one.
+// TestSharedCacheDoesNotLeakStickyCookies has clients without a cookie, which request
+// responses with different cache headers through a caching nginx. No cached response
+// contains a sticky cookie, and no two clients get the same cookie.
 func TestSharedCacheDoesNotLeakStickyCookies(t *testing.T) {
 	t.Parallel()
 	c := cluster.New(t, cluster.Options{
-		Binaries: binaries(t), Shards: 8, Secret: third(t), Flags: []string{"--bootstrap-expect", "2", "--on-missing-key", "cookie"},
+		Binaries: binaries(t), Shards: 8, Secret: hasSecret(t), Flags: []string{"--bootstrap-expect", "2", "--on-missing-key", "cookie"},
 	})
 	app, front, dir := c.Address(t), c.Address(t), t.TempDir()
 	startRawApp(t, app)
@@ -68,7 +68,7 @@ func TestSharedCacheDoesNotLeakStickyCookies(t *testing.T) {
 	nginx.Stderr = os.Stderr
 	startProgram(t, nginx, front)
 
-	seen := map[string]string{} // cookies, and which response set them
+	seen := map[string]string{} // the response by cookie
 	for _, tc := range []struct {
 		lines          string
 		stored, cookie bool
@@ -104,7 +104,7 @@ func TestSharedCacheDoesNotLeakStickyCookies(t *testing.T) {
 			}
 		}
 	}
-	// This nginx does share cookies: that of the app.
+	// This nginx does share cookies: the cookie of the app.
 	url := "http://" + front + "/?" + respondWith("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSet-Cookie: app=1\r\nX-Accel-Expires: 60\r\n\r\n")
 	getOnce(t, url)
 	if res := getOnce(t, url); res.header.Get("X-Cache") != "HIT" || !strings.HasPrefix(res.header.Get("Set-Cookie"), "app=") {

@@ -22,8 +22,8 @@ import (
 	"shardway/e2e/kit/procgroup"
 )
 
-// TestStartupErrorsAreOneLine starts nodes that must not start. Each ends with exit
-// code 1 and one line, which names what is at fault.
+// TestStartupErrorsAreOneLine starts nodes with invalid settings. Each exits with code 1
+// and one line that names the problem.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
 func TestStartupErrorsAreOneLine(t *testing.T) {
@@ -31,14 +31,14 @@ func TestStartupErrorsAreOneLine(t *testing.T) {
 	c := start(t, 2)
 	a := c.Node("a")
 	t.Run("wrong shard count", func(t *testing.T) {
-		n := newcomer(t, c)
-		refuses(t, with(n, "--join", a.Gossip, "--shards", "64"), "64", strconv.Itoa(shards), "--shards")
+		n := newNodeArgs(t, c)
+		wantStartupError(t, withFlags(n, "--join", a.Gossip, "--shards", "64"), "64", strconv.Itoa(shards), "--shards")
 	})
 	t.Run("another cluster's node", func(t *testing.T) {
-		n := newcomer(t, c)
+		n := newNodeArgs(t, c)
 		other := start(t, 1).Node("a")
 		other.Stop(t)
-		refuses(t, with(n, "--join", a.Gossip, "--shards", strconv.Itoa(shards), "--data", other.Data, "--node", other.ID), "cluster", "--data")
+		wantStartupError(t, withFlags(n, "--join", a.Gossip, "--shards", strconv.Itoa(shards), "--data", other.Data, "--node", other.ID), "cluster", "--data")
 	})
 	for _, flag := range []string{"--listen", "--admin", "--gossip", "--peer"} {
 		t.Run("taken port of "+flag, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestStartupErrorsAreOneLine(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = ln.Close() }()
-			refuses(t, with(newcomer(t, c), flag, ln.Addr().String()), ln.Addr().String(), flag)
+			wantStartupError(t, withFlags(newNodeArgs(t, c), flag, ln.Addr().String()), ln.Addr().String(), flag)
 		})
 	}
 	t.Run("data directory that is a file", func(t *testing.T) {
@@ -55,31 +55,31 @@ func TestStartupErrorsAreOneLine(t *testing.T) {
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		refuses(t, with(newcomer(t, c), "--data", file), file, "--data")
+		wantStartupError(t, withFlags(newNodeArgs(t, c), "--data", file), file, "--data")
 	})
 	t.Run("unwritable data directory", func(t *testing.T) {
 		dir := t.TempDir()
 		if err := os.Chmod(dir, 0o555); err != nil {
 			t.Fatal(err)
 		}
-		refuses(t, with(newcomer(t, c), "--data", dir), dir, "--data")
+		wantStartupError(t, withFlags(newNodeArgs(t, c), "--data", dir), dir, "--data")
 	})
 	t.Run("data directory in use", func(t *testing.T) {
-		refuses(t, with(newcomer(t, c), "--data", a.Data), a.Data, strconv.Itoa(a.Process().Pid))
+		wantStartupError(t, withFlags(newNodeArgs(t, c), "--data", a.Data), a.Data, strconv.Itoa(a.Process().Pid))
 	})
 	t.Run("node id in use", func(t *testing.T) {
-		n := newcomer(t, c)
-		refuses(t, with(n, "--node", "b", "--join", a.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
+		n := newNodeArgs(t, c)
+		wantStartupError(t, withFlags(n, "--node", "b", "--join", a.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
 	})
 	t.Run("copied data directory", func(t *testing.T) {
 		dir := filepath.Join(c.Dir(), "copied")
 		if err := cluster.CopyData(dir, c.Node("b").Data); err != nil {
 			t.Fatal(err)
 		}
-		n := newcomer(t, c)
-		refuses(t, with(n, "--node", "b", "--data", dir, "--join", a.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
+		n := newNodeArgs(t, c)
+		wantStartupError(t, withFlags(n, "--node", "b", "--data", dir, "--join", a.Gossip, "--shards", strconv.Itoa(shards)), "duplicate-node", `"b"`, c.Node("b").Peer)
 	})
-	// The cluster took no notice.
+	// The cluster is not affected.
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
 	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
@@ -88,8 +88,8 @@ func TestStartupErrorsAreOneLine(t *testing.T) {
 	}
 }
 
-// newcomer is a command line with addresses and a directory of its own.
-func newcomer(t *testing.T, c *cluster.Cluster) []string {
+// newNodeArgs returns a command line with unused addresses and a new directory.
+func newNodeArgs(t *testing.T, c *cluster.Cluster) []string {
 	t.Helper()
 	ports, err := cluster.NewPorts()
 	if err != nil {
@@ -107,8 +107,8 @@ func newcomer(t *testing.T, c *cluster.Cluster) []string {
 	return append(append(args, "--log-format", "json"), c.SecretFlags(t, "newcomer")...)
 }
 
-// with replaces or adds flags.
-func with(args []string, flags ...string) []string {
+// withFlags replaces or adds flags.
+func withFlags(args []string, flags ...string) []string {
 	for i := 0; i < len(flags); i += 2 {
 		if at := slices.Index(args, flags[i]); at >= 0 {
 			args[at+1] = flags[i+1]
@@ -119,17 +119,17 @@ func with(args []string, flags ...string) []string {
 	return args
 }
 
-// refuses runs a node that must end by itself, with one line beside its log.
-func refuses(t *testing.T, args []string, words ...string) {
+// wantStartupError runs a node that must exit on its own, with one line after its log.
+func wantStartupError(t *testing.T, args []string, words ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), cluster.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binaries(t).Node, append([]string{"run"}, args...)...)
 	if os.Geteuid() == 0 && strings.Contains(t.Name(), "unwritable") {
-		const nobody = 65534 // root can write anywhere
+		const nobody = 65534 // root can write everywhere
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 		if at := slices.Index(cmd.Args, "--secret-file"); at >= 0 {
-			cmd.Args = slices.Delete(cmd.Args, at, at+2) // which it may not read, either
+			cmd.Args = slices.Delete(cmd.Args, at, at+2) // this user cannot read it
 		}
 	}
 	cmd.WaitDelay = time.Second

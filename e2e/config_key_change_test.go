@@ -18,7 +18,7 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// keyRecorder notes which key ran at which app instance, and what ran at the same time.
+// keyRecorder records the owner of each key, and which requests run at the same time.
 type keyRecorder struct {
 	mu      sync.Mutex
 	owner   map[string]string // by key
@@ -47,7 +47,7 @@ func (k *keyRecorder) app(id string) http.Handler {
 		k.running[reading]++
 		k.served[reading]++
 		k.mu.Unlock()
-		time.Sleep(10 * time.Millisecond) // the app's work
+		time.Sleep(10 * time.Millisecond) // the work of the app
 		k.mu.Lock()
 		k.running[reading]--
 		k.mu.Unlock()
@@ -55,8 +55,9 @@ func (k *keyRecorder) app(id string) http.Handler {
 	})
 }
 
-// A rolling change of the key by SIGHUP under load: no request is lost, no key has two
-// owners, and no request runs while one runs whose key was found in the other way.
+// TestKeySourceChangesOnAllNodesAtOnce changes the key by SIGHUP on one node after
+// another, under load. No request fails, no key has two owners, and requests with the old
+// key source never overlap requests with the new one.
 func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.yaml")
 	if err := os.WriteFile(file, []byte("key: [header:X-A]\n"), 0o600); err != nil {
@@ -75,7 +76,7 @@ func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 	}
 	c.AwaitServing(t)
 	nodes := c.Nodes()
-	w := walk{t, c}
+	w := diagnosisTest{t, c}
 
 	stop, failures := make(chan struct{}), make(chan string, 1000)
 	var clients sync.WaitGroup
@@ -102,7 +103,7 @@ func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 
 	const next = "key: [header:X-B]\n"
 	for i, n := range nodes {
-		hangUp(t, n, file, next, "settings reloaded", `"changed":["key"]`)
+		reloadConfig(t, n, file, next, "settings reloaded", `"changed":["key"]`)
 		if i < 2 && !hasActive(nodes[0], "x-a") {
 			t.Errorf("after %d of 3 nodes the new key is active", i+1)
 		}
@@ -137,7 +138,7 @@ func TestKeySourceChangesOnAllNodesAtOnce(t *testing.T) {
 	t.Logf("served %v", k.served)
 }
 
-// askKeyed sends a request that has a key for either configuration.
+// askKeyed sends a request that has a key for both configurations.
 func askKeyed(t *testing.T, addr, id string) error {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/", http.NoBody)

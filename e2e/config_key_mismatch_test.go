@@ -14,22 +14,22 @@ import (
 	"shardway/verdict"
 )
 
-// Nodes with different keys are reported by every node, by doctor and by check, until all
-// have loaded the same.
+// TestDifferentKeySourcesAreReported starts nodes with different keys. Every node, doctor
+// and check report them until all nodes have loaded the same key.
 func TestDifferentKeySourcesAreReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.yaml")
 	if err := os.WriteFile(file, []byte("key: [header:X-Shard-Key]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c := start(t, 3, "--config", file)
-	w, nodes := walk{t, c}, c.Nodes()
+	w, nodes := diagnosisTest{t, c}, c.Nodes()
 	const next = "key: [query:t, header:X-Shard-Key]\n"
-	hangUp(t, nodes[2], file, next, "settings reloaded", `"changed":["key"]`)
+	reloadConfig(t, nodes[2], file, next, "settings reloaded", `"changed":["key"]`)
 
 	ids := []string{nodes[0].ID, nodes[1].ID, nodes[2].ID}
 	text := "setting key differs: " + ids[0] + " and " + ids[1] + ` have "header:x-shard-key", ` + ids[2] + ` has "query:t,header:x-shard-key"`
 	for _, n := range nodes {
-		w.says(n, verdict.ConfigDiffers, text)
+		w.wantFinding(n, verdict.ConfigDiffers, text)
 	}
 	if code, out := w.run(nodes[0], "doctor"); code != 0 || !strings.Contains(out, "WARNING config-differs: "+text) {
 		t.Errorf("doctor: exit %d\n%s", code, out)
@@ -39,7 +39,7 @@ func TestDifferentKeySourcesAreReported(t *testing.T) {
 	}
 
 	for _, n := range nodes[:2] {
-		hangUp(t, n, file, next, "settings reloaded", `"changed":["key"]`)
+		reloadConfig(t, n, file, next, "settings reloaded", `"changed":["key"]`)
 	}
 	for _, n := range nodes {
 		n.Await(t, "no difference", func(s cluster.Status) bool {
@@ -51,8 +51,8 @@ func TestDifferentKeySourcesAreReported(t *testing.T) {
 	}
 }
 
-// check runs check on a configuration file against the cluster of a node.
-func (w walk) check(file string, against *cluster.Node) (code int, out string) {
+// check runs the command check on a configuration file against the cluster of a node.
+func (w diagnosisTest) check(file string, against *cluster.Node) (code int, out string) {
 	w.t.Helper()
 	cmd := exec.CommandContext(w.t.Context(), binaries(w.t).Node, "check", "--config", file, "--against", against.Admin)
 	b, err := cmd.Output()

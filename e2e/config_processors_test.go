@@ -11,15 +11,15 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// inUse is the metric of how many processors a node uses now.
+// inUse is the metric of the number of processors that a node uses.
 const inUse = "go_sched_gomaxprocs_threads"
 
-// A node with little to do uses one processor; one that was told how many it is to use goes
-// on to use as many.
+// TestNodeUsesAsManyProcessorsAsItNeeds checks that a node with little work uses one
+// processor, and that a node with an explicit setting keeps to it.
 func TestNodeUsesAsManyProcessorsAsItNeeds(t *testing.T) {
 	t.Parallel()
 	told := binaries(t)
-	fixed := runtime.NumCPU() + 1 // no number that a node would choose
+	fixed := runtime.NumCPU() + 1 // a number that a node would not choose
 	told.Env = []string{fmt.Sprintf("GOMAXPROCS=%d", fixed)}
 	using := func(c *cluster.Cluster, want int) error {
 		x, err := c.Node("a").Metrics(t.Context())
@@ -28,7 +28,8 @@ func TestNodeUsesAsManyProcessorsAsItNeeds(t *testing.T) {
 		}
 		return err
 	}
-	// Both are asked in turn: what has one give processors back had the time for it in the other.
+	// Both are asked in turn: the fixed one had as much time to reduce its processors as
+	// the other.
 	free := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 1, Shards: shards})
 	bound := cluster.Start(t, cluster.Options{Binaries: told, Nodes: 1, Shards: shards})
 	cluster.AwaitFor(t, 3*time.Minute, "a node that idles", func() error { return using(free, 1) })

@@ -17,8 +17,8 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// keyless asks a node for /probe, without a key, and returns the status.
-func keyless(ctx context.Context, n *cluster.Node) (int, error) {
+// statusWithoutKey requests /probe of a node without a key, and returns the status.
+func statusWithoutKey(ctx context.Context, n *cluster.Node) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.Addr+"/probe", http.NoBody)
 	if err != nil {
 		return 0, err
@@ -30,17 +30,17 @@ func keyless(ctx context.Context, n *cluster.Node) (int, error) {
 	return res.StatusCode, res.Body.Close()
 }
 
-// wantKeyless fails the test unless a request without a key gets this status.
-func wantKeyless(t *testing.T, n *cluster.Node, want int) {
+// wantStatusWithoutKey fails the test unless a request without a key gets this status.
+func wantStatusWithoutKey(t *testing.T, n *cluster.Node, want int) {
 	t.Helper()
-	if got, err := keyless(t.Context(), n); err != nil || got != want {
+	if got, err := statusWithoutKey(t.Context(), n); err != nil || got != want {
 		t.Errorf("without a key: %d, %v, want %d", got, err, want)
 	}
 }
 
-// hangUp writes the node's file, sends SIGHUP, and waits for a line of its log
-// with these words that was not there before.
-func hangUp(t *testing.T, n *cluster.Node, file, text string, words ...string) {
+// reloadConfig writes the file of the node, sends SIGHUP, and waits for a new line of its log
+// with these words.
+func reloadConfig(t *testing.T, n *cluster.Node, file, text string, words ...string) {
 	t.Helper()
 	before, err := os.ReadFile(n.Process().Log)
 	if err != nil {
@@ -75,9 +75,9 @@ func hasAll(line string, words []string) bool {
 	return true
 }
 
-// TestSighupReloadsUnderLoad changes what a running node can take over while
-// clients talk to it: no request fails, a bad file changes nothing, and the log
-// says what needs a restart.
+// TestSighupReloadsUnderLoad changes settings of a running node under load. No request
+// fails, an invalid file changes nothing, and the log reports which settings need a
+// restart.
 func TestSighupReloadsUnderLoad(t *testing.T) {
 	dir := t.TempDir()
 	file, log := filepath.Join(dir, "s.yaml"), filepath.Join(dir, "access.log")
@@ -88,17 +88,17 @@ func TestSighupReloadsUnderLoad(t *testing.T) {
 	n := c.Nodes()[0]
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.AwaitStarted(t, 100)
-	wantKeyless(t, n, 400)
+	wantStatusWithoutKey(t, n, 400)
 
 	if err := os.Rename(log, log+".1"); err != nil {
 		t.Fatal(err)
 	}
 	next := "access_log: " + log + "\nprobe_path: /probe\nmax_voters: 3\n"
-	hangUp(t, n, file, next, "settings reloaded", `"changed":["probe-path"]`, `"needs_restart":["max-voters"]`)
-	wantKeyless(t, n, 200)
-	hangUp(t, n, file, "probe_path: /other\nkey: [nonsense]\n", "old settings stay", "nonsense")
-	wantKeyless(t, n, 200)
-	hangUp(t, n, file, next, "settings reloaded", `"changed":[]`)
+	reloadConfig(t, n, file, next, "settings reloaded", `"changed":["probe-path"]`, `"needs_restart":["max-voters"]`)
+	wantStatusWithoutKey(t, n, 200)
+	reloadConfig(t, n, file, "probe_path: /other\nkey: [nonsense]\n", "old settings stay", "nonsense")
+	wantStatusWithoutKey(t, n, 200)
+	reloadConfig(t, n, file, next, "settings reloaded", `"changed":[]`)
 	l.AwaitStarted(t, 100)
 	l.Finish(t)
 

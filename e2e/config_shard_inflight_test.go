@@ -11,8 +11,9 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestShardInflightIsReloaded bounds the requests of one shard, from whichever node they
-// come: what is beyond them is refused at once and does not run, and SIGHUP lifts that.
+// TestShardInflightIsReloaded limits the number of concurrent requests of one shard,
+// through any node. Excess requests are refused at once and do not run. SIGHUP removes
+// the limit.
 func TestShardInflightIsReloaded(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "s.yaml")
 	if err := os.WriteFile(file, []byte("max_shard_inflight: 2\n"), 0o600); err != nil {
@@ -36,7 +37,7 @@ func TestShardInflightIsReloaded(t *testing.T) {
 			t.Errorf("refused by %s, and ran %d times", n.ID, ran)
 		}
 	}
-	hangUp(t, owner, file, "{}\n", "settings reloaded", `"changed":["max-shard-inflight"]`)
+	reloadConfig(t, owner, file, "{}\n", "settings reloaded", `"changed":["max-shard-inflight"]`)
 	if a := c.AskAsync(t, other, load.Request{Key: key}).Response(t); !a.OK() {
 		t.Errorf("without a limit: %d %s", a.Status, a.Error)
 	}

@@ -10,12 +10,12 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// trials is how often each kind of death is tried here; the benchmark does 20.
+// trials is the number of kills of each kind; the benchmark has 20.
 const trials = 3
 
-// TestKillFailsNoRequest kills a node that owns a third under load to the
-// others: nothing fails, exactly its shards move, and when it is back it has its
-// share again for as few moves as can be.
+// TestKillFailsNoRequest kills a node that owns a third of the shards, with load on the
+// other nodes. No request fails, only its shards move, and when it is back it regains its
+// share with the fewest moves.
 func TestKillFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	for _, f := range []struct {
@@ -48,8 +48,8 @@ func killed(t *testing.T, c *cluster.Cluster, victim *cluster.Node) {
 	wantMoves(t, c, without, c.AwaitServing(t))
 }
 
-// TestKilledNodeRestartsAtOnce starts a killed node again within a second, before
-// or after its death was noticed: nothing fails, and it has its share again.
+// TestKilledNodeRestartsAtOnce restarts a killed node within a second, before or after
+// its death was detected. No request fails, and it regains its share.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
 func TestKilledNodeRestartsAtOnce(t *testing.T) {
@@ -74,11 +74,12 @@ func TestKilledNodeRestartsAtOnce(t *testing.T) {
 	}
 }
 
-// TestClusterRestartsAfterAllNodesAreKilled has the same map again, from disk.
+// TestClusterRestartsAfterAllNodesAreKilled checks that the map is the same after a
+// restart from disk.
 func TestClusterRestartsAfterAllNodesAreKilled(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
-	// A further node that joins and leaves makes a map that no start would make.
+	// After a node has joined and left, the map differs from the map of a new cluster.
 	d := c.Add(t)
 	c.AwaitServing(t)
 	d.Stop(t)

@@ -18,15 +18,15 @@ import (
 )
 
 const (
-	// diskBytes is enough for a node of these tests, and soon filled.
+	// diskBytes is enough for a node of these tests, and can be filled soon.
 	diskBytes = 8 << 20
-	// manyShards make a map so big that each change of it needs space: less is
-	// written where an older entry was, also on a disk that is full.
+	// manyShards makes the map so large that each change needs new space. A smaller entry
+	// would overwrite an older one, even on a full disk.
 	manyShards = 16384
 )
 
-// startOnDisks starts three nodes, the voters, each with a disk of its own. A node
-// that is added later has the scratch directory, and no vote.
+// startOnDisks starts three nodes, the voters, each with its own disk. A node that is
+// added later uses the scratch directory, and has no vote.
 func startOnDisks(t *testing.T, o cluster.Options) (*cluster.Cluster, map[*cluster.Node]*faultfs.Disk) {
 	t.Helper()
 	if err := faultfs.Available(); err != nil {
@@ -55,18 +55,18 @@ func startOnDisks(t *testing.T, o cluster.Options) (*cluster.Cluster, map[*clust
 	return c, disks
 }
 
-// logged is where a node's log ends now.
-func logged(t *testing.T, n *cluster.Node) int64 {
+// logSize returns the current size of the log of a node.
+func logSize(t *testing.T, n *cluster.Node) int64 {
 	t.Helper()
 	s, err := os.Stat(n.Process().Log)
 	must(t, err)
 	return s.Size()
 }
 
-// alarms are the lines of a node's log, from an offset on, that tell an operator
-// to act: those of level error, and the last words of the program. What is wrong with
-// the cluster meanwhile is a finding, and not counted.
-func alarms(t *testing.T, n *cluster.Node, from int64) []string {
+// operatorLines returns the lines of the log of a node, from an offset on, that require an
+// operator: those of level error, and the final error of the program. Findings about the
+// cluster are not counted.
+func operatorLines(t *testing.T, n *cluster.Node, from int64) []string {
 	t.Helper()
 	b, err := os.ReadFile(n.Process().Log)
 	must(t, err)
@@ -83,12 +83,12 @@ func alarms(t *testing.T, n *cluster.Node, from int64) []string {
 	return found
 }
 
-// wantLastWords waits for a node to give up because of its disk: exit code 1, one
-// line that names the directory, what is wrong and what to do.
-func wantLastWords(t *testing.T, n *cluster.Node, from int64, words ...string) {
+// wantExitLine waits until a node exits because of its disk, with exit code 1 and one
+// line that names the directory, the problem and the remedy.
+func wantExitLine(t *testing.T, n *cluster.Node, from int64, words ...string) {
 	t.Helper()
 	n.AwaitExit(t, 1)
-	got := alarms(t, n, from)
+	got := operatorLines(t, n, from)
 	if len(got) != 1 {
 		t.Errorf("node %s said %d things to act on, want 1:\n%s", n.ID, len(got), strings.Join(got, "\n"))
 		return
@@ -101,15 +101,15 @@ func wantLastWords(t *testing.T, n *cluster.Node, from int64, words ...string) {
 	}
 }
 
-// TestNodeWithoutDiskStopsAndRestarts lets the disks of a follower and of the leader
-// be full, and then fail, under load to the others: the node ends in order, with
-// one line for the operator; the others serve its shards; and when the disk is
-// good again it goes on from what it had.
+// TestNodeWithoutDiskStopsAndRestarts fills the disk of a follower and of the leader, and
+// then makes it fail, with load on the other nodes. The node exits cleanly, with one line
+// for the operator. The other nodes serve its shards. When the disk works again, the node
+// continues with its state.
 func TestNodeWithoutDiskStopsAndRestarts(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c, disks := startOnDisks(t, cluster.Options{Shards: manyShards})
 	var d *cluster.Node
-	// change makes all nodes write: a node joins, or is gone.
+	// change makes all nodes write: a node joins or leaves.
 	change := func() {
 		switch {
 		case d == nil:
@@ -129,19 +129,19 @@ func TestNodeWithoutDiskStopsAndRestarts(t *testing.T) {
 		}
 		t.Log("full disk: " + role)
 		victim := choose()
-		stopsAndGoesOn(t, c, victim, d, func() (mend func()) {
+		checkStopAndRestart(t, c, victim, d, func() (mend func()) {
 			must(t, disks[victim].Fill())
 			change()
 			return func() {
-				from := logged(t, victim)
+				from := logSize(t, victim)
 				victim.Start(t)
-				wantLastWords(t, victim, from, "no space left", "free space")
+				wantExitLine(t, victim, from, "no space left", "free space")
 				must(t, disks[victim].Free())
 			}
 		}, "no space left", "free space")
 		t.Log("broken disk: " + role)
 		victim = choose()
-		stopsAndGoesOn(t, c, victim, d, func() (mend func()) {
+		checkStopAndRestart(t, c, victim, d, func() (mend func()) {
 			must(t, disks[victim].SetFault(faultfs.Fault{Error: syscall.EIO}))
 			change()
 			return func() {
@@ -153,7 +153,7 @@ func TestNodeWithoutDiskStopsAndRestarts(t *testing.T) {
 	}
 }
 
-// followers are the voters that do not lead.
+// followers returns the voters except the leader.
 func followers(tb testing.TB, c *cluster.Cluster, voters map[*cluster.Node]*faultfs.Disk) []*cluster.Node {
 	tb.Helper()
 	var found []*cluster.Node
@@ -165,17 +165,17 @@ func followers(tb testing.TB, c *cluster.Cluster, voters map[*cluster.Node]*faul
 	return found
 }
 
-// stopsAndGoesOn breaks a node's disk and mends it. idle is a node that gets no
-// load and may die, or nil.
-func stopsAndGoesOn(t *testing.T, c *cluster.Cluster, victim, idle *cluster.Node, fault func() (mend func()), words ...string) {
+// checkStopAndRestart injects a disk fault into a node and ends it. idle is a node without
+// load that may die, or nil.
+func checkStopAndRestart(t *testing.T, c *cluster.Cluster, victim, idle *cluster.Node, fault func() (mend func()), words ...string) {
 	t.Helper()
 	c.AwaitShards(t, c.Running()...)
 	l := c.Load(t, c.Others(victim, idle), cluster.Traffic{Keys: load.KeysIn(manyShards, 1, func(s int) bool { return s%128 == 0 })})
 	l.AwaitStarted(t, 50)
-	from := logged(t, victim)
+	from := logSize(t, victim)
 	mended := victim.RecordFault(history.DiskFault)
 	mend := fault()
-	wantLastWords(t, victim, from, words...)
+	wantExitLine(t, victim, from, words...)
 	c.AwaitShards(t, c.Others(victim)...)
 	l.AwaitStarted(t, 50)
 	mend()

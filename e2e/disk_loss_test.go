@@ -15,11 +15,11 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// TestRecoverAfterTwoOfThreeDisksAreLost loses two of three nodes for good, the two that knew
-// the last maps. The third one, which was behind, is recovered and goes on alone
-// with higher epochs than the two ever gave out. When the two come back with their
-// old disks, which are a majority of the old cluster, they stop and serve nothing;
-// with wiped disks they join.
+// TestRecoverAfterTwoOfThreeDisksAreLost loses two of three nodes permanently, the only
+// ones with the last maps. The third one is recovered and continues alone, with higher
+// epochs than the lost nodes ever assigned. When the lost nodes return with their old
+// disks, a majority of the old cluster, they exit and serve nothing. With empty disks
+// they join.
 func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
@@ -32,7 +32,7 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 		return err
 	})
 	survivor.Kill(t)
-	c.AwaitShards(t, a, b) // by a map that the survivor does not know
+	c.AwaitShards(t, a, b) // the survivor does not have this map
 	c.Leader(t).Do(t, "step-down", nil)
 	last := c.AwaitShards(t, a, b)
 	l := c.Load(t, c.Running(), cluster.Traffic{})
@@ -65,7 +65,7 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 		if log := n.Process().Output(4000); !strings.Contains(log, "was recovered from this node's cluster") || !strings.Contains(log, "empty --data directory") {
 			t.Errorf("node %s does not say why it stopped:\n%s", n.ID, log)
 		}
-		n.Start(t) // it remembers, also when the survivor is out of sight
+		n.Start(t) // its disk has recorded it, so the survivor need not be reachable
 		n.AwaitExit(t, 1)
 		if log := n.Process().Output(1000); !strings.Contains(log, "are no longer valid") {
 			t.Errorf("node %s does not remember why it stopped:\n%s", n.ID, log)
@@ -87,8 +87,8 @@ func TestRecoverAfterTwoOfThreeDisksAreLost(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestBackupIsRestored loses every disk and goes on from a backup that is older
-// than the last maps.
+// TestBackupIsRestored loses every disk and continues from a backup that is older than
+// the last maps.
 func TestBackupIsRestored(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
 	c := start(t, 3)
@@ -124,9 +124,9 @@ func TestBackupIsRestored(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestOldDiskIsRefused puts a copy of a node's disk from earlier in the place of its
-// disk, as a volume snapshot does. The node stops with one line that says what to
-// do, and again when it is started again; with an empty disk it joins.
+// TestOldDiskIsRefused replaces the disk of a node by an older copy, like a volume
+// snapshot. The node exits with one line that contains the remedy, also when it is
+// started again. With an empty disk it joins.
 func TestOldDiskIsRefused(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3)
@@ -148,7 +148,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.AwaitStarted(t, shards)
 	returned := history.Now()
-	for range 3 { // the boots that it counts would pass the last one of the disk
+	for range 3 { // after these starts, its boot counter would exceed the last one of the disk
 		n.Start(t)
 		n.AwaitExit(t, 1)
 		if log := n.Process().Output(4000); !strings.Contains(log, "older image of itself or a copy") || !strings.Contains(log, "empty --data directory") {
@@ -169,7 +169,7 @@ func TestOldDiskIsRefused(t *testing.T) {
 	l.Finish(t)
 }
 
-// shardway runs a command of the binary and returns what it wrote.
+// shardway runs a command of the binary and returns its output.
 func shardway(t *testing.T, args ...string) (out string, code int) {
 	t.Helper()
 	b, err := exec.CommandContext(t.Context(), binaries(t).Node, args...).CombinedOutput()
@@ -182,11 +182,11 @@ func shardway(t *testing.T, args ...string) (out string, code int) {
 	return string(b), 0
 }
 
-// clusterOf asks the data directory of a node that does not run.
+// clusterOf returns the cluster ID in the data directory of a stopped node.
 func clusterOf(t *testing.T, n *cluster.Node) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "recover", "--json", "--data", n.Data)
-	b, err := cmd.Output() // it fails on purpose: nothing was confirmed
+	b, err := cmd.Output() // the command fails without confirmation
 	var v struct {
 		Cluster string `json:"cluster"`
 	}

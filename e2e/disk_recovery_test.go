@@ -16,17 +16,17 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestNodeRestartsAfterLogCompaction makes the log long enough that every node keeps a
-// snapshot in place of its beginning, kills them all and starts them again; then
-// a new node joins, which can have the state from a snapshot only.
+// TestNodeRestartsAfterLogCompaction makes the log so long that every node replaces its
+// beginning by a snapshot, then kills and restarts all nodes. Then a new node joins,
+// which can get the state only from a snapshot.
 func TestNodeRestartsAfterLogCompaction(t *testing.T) {
 	t.Parallel() // it waits for the snapshots most of the time
 	c := start(t, 3)
-	// Each election writes a round, which moves nothing.
+	// Each election writes a round that moves no shard.
 	until := c.AwaitServing(t).Epoch + 400
 	for c.AwaitServing(t).Epoch < until {
 		if err := c.Leader(t).Try(t.Context(), "step-down", nil); err != nil {
-			t.Log(err) // the next one shows whether it matters
+			t.Log(err) // the next attempt shows whether it matters
 		}
 	}
 	began, before := history.Now(), c.AwaitServing(t)
@@ -49,7 +49,7 @@ func TestNodeRestartsAfterLogCompaction(t *testing.T) {
 	l.Finish(t)
 }
 
-// snapshot tells whether a node has a complete Raft snapshot on its disk.
+// snapshot reports whether a node has a complete Raft snapshot on its disk.
 func snapshot(n *cluster.Node) func() error {
 	return func() error {
 		found, err := filepath.Glob(filepath.Join(n.Data, "raft", "snapshots", "*", "state.bin"))
@@ -65,26 +65,26 @@ func snapshot(n *cluster.Node) func() error {
 	}
 }
 
-// TestWipedVoterElectsNoLeader has the history that loses a committed map when an
-// empty disk may vote: c is behind, b comes back under its name with nothing, and
-// a, the only one who knows the last map, is dead. b and c must not serve; with a
-// they go on from its map.
+// TestWipedVoterElectsNoLeader repeats the history that loses a committed map if an empty
+// disk may vote. Node c is behind, b returns under its ID with an empty disk, and a, the
+// only node with the last map, is dead. b and c must not serve. With a, they continue
+// from its map.
 func TestWipedVoterElectsNoLeader(t *testing.T) {
 	t.Parallel() // it waits for refusals most of the time
 	c := start(t, 3, "--queue-wait", "3s")
 	a, b, behind := c.Node("a"), c.Node("b"), c.Node("c")
 	behind.Kill(t)
-	last := c.AwaitServing(t) // a map that c does not know
+	last := c.AwaitServing(t) // c does not have this map
 	b.Kill(t)
 	b.Wipe(t)
-	mended := b.RecordFault(history.DiskFault) // until somebody leads who can add it, it is in no map to come
+	mended := b.RecordFault(history.DiskFault) // it owns no shards until a leader can add it
 	a.Kill(t)
 	b.Start(t)
 	behind.Start(t)
 	for _, n := range []*cluster.Node{b, behind} {
 		cluster.Await(t, "node "+n.ID+" is up", func() error { _, err := n.Status(t.Context()); return err })
 	}
-	// Long enough for many elections, if there could be one.
+	// Long enough for many elections, if they were possible.
 	for i := range 4 {
 		asking := map[string]*cluster.AsyncRequest{}
 		for _, n := range []*cluster.Node{b, behind} {

@@ -16,15 +16,14 @@ import (
 )
 
 const (
-	// slowSync is what a disk takes that does something else beside.
+	// slowSync is the duration of an fsync on a busy disk.
 	slowSync = 100 * time.Millisecond
-	// hungSync is longer than any test.
-	hungSync = time.Hour
+	// stalledSync is longer than any test.
+	stalledSync = time.Hour
 )
 
-// slow makes each fsync of these nodes take longer, until the returned func is
-// called.
-func slow(t *testing.T, by time.Duration, disks ...*faultfs.Disk) (stop func() (hits int)) {
+// slowDisks makes each fsync of these nodes slower, until stop is called.
+func slowDisks(t *testing.T, by time.Duration, disks ...*faultfs.Disk) (stop func() (hits int)) {
 	t.Helper()
 	for _, d := range disks {
 		must(t, d.SetFault(faultfs.Fault{Delay: by}))
@@ -40,8 +39,8 @@ func slow(t *testing.T, by time.Duration, disks ...*faultfs.Disk) (stop func() (
 	}
 }
 
-// losses are what a cluster counts when somebody is taken for dead, by node.
-func losses(t *testing.T, c *cluster.Cluster) string {
+// lossCounters returns the counters of missed deadlines of a cluster, by node.
+func lossCounters(t *testing.T, c *cluster.Cluster) string {
 	t.Helper()
 	var all []string
 	for _, n := range c.Running() {
@@ -54,40 +53,40 @@ func losses(t *testing.T, c *cluster.Cluster) string {
 	return strings.Join(all, ", ")
 }
 
-// TestSlowDiskFailsNoRequest lets each fsync take 100 ms, first on the leader
-// and then on all nodes, while a node joins and leaves under load: map changes
-// take longer, and that is all. Nobody is dropped, no lease lapses, nobody else
-// leads, nothing fails.
+// TestSlowDiskFailsNoRequest makes each fsync take 100 ms, first on the leader and then
+// on all nodes, while a node joins and leaves under load. Map changes take longer,
+// without further effects: no node is excluded, no lease lapses, the leader stays, and no
+// request fails.
 //
-// Nor does a lease lapse for want of a processor: the nodes are urgent. They are not
-// above the host of a virtual machine, which took both processors away for up to a
-// second as this was written, and a node that finds itself paused for a quarter of its
-// lease, 125 ms, has none until it is renewed. So where the kernel says that a thread
-// of a node had to wait for that long, losses tell nothing about the disk, and it is
-// asked again; else the first one counts.
+// The nodes have real-time priority, so that no lease lapses because of missing CPU time.
+// This priority does not apply to the host of a virtual machine, which sometimes took
+// both processors away for up to a second. A node that detects a pause of a quarter of
+// its lease, 125 ms, has no lease until it is renewed. So if the kernel reports that a
+// thread of a node waited for that long, the counters say nothing about the disk, and the
+// test is repeated. Otherwise the first attempt counts.
 func TestSlowDiskFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for disks most of the time
 	c, disks := startOnDisks(t, cluster.Options{Urgent: true, Flags: []string{"--drain-timeout", "1s"}})
 	for _, where := range [][]*faultfs.Disk{{disks[c.Leader(t)]}, slices.Collect(maps.Values(disks))} {
 		for try := 1; ; try++ {
 			t.Logf("slow on %d nodes", len(where))
-			was, waited := losses(t, c), waits(c)
-			slowly(t, c, where)
-			is := losses(t, c)
+			was, waited := lossCounters(t, c), longWaits(c)
+			joinAndLeaveSlowly(t, c, where)
+			is := lossCounters(t, c)
 			if is == was {
 				break
 			}
 			t.Logf("losses: %s, before %s", is, was)
-			if waited = waits(c) - waited; waited == 0 || try == 5 {
+			if waited = longWaits(c) - waited; waited == 0 || try == 5 {
 				t.Fatalf("lost at try %d, with slow disks on %d nodes, and threads of nodes had to wait for a processor %d times", try, len(where), waited)
 			}
 		}
 	}
 }
 
-// waits is how often a thread of a node has had to wait for a processor for so long
-// that the node may take it for a pause.
-func waits(c *cluster.Cluster) int {
+// longWaits returns how often a thread of a node waited so long for a processor that the node
+// may detect a pause.
+func longWaits(c *cluster.Cluster) int {
 	n := 0
 	for _, f := range c.Faults() {
 		if f.Kind == history.Stalled && f.Node != "" {
@@ -97,11 +96,11 @@ func waits(c *cluster.Cluster) int {
 	return n
 }
 
-// slowly has a node join and leave while these disks are slow.
-func slowly(t *testing.T, c *cluster.Cluster, where []*faultfs.Disk) {
+// joinAndLeaveSlowly makes a node join and leave while these disks are slow.
+func joinAndLeaveSlowly(t *testing.T, c *cluster.Cluster, where []*faultfs.Disk) {
 	t.Helper()
 	voters, before := c.Running(), c.AwaitServing(t)
-	stop := slow(t, slowSync, where...)
+	stop := slowDisks(t, slowSync, where...)
 	l := c.Load(t, voters, cluster.Traffic{Rate: 100})
 	l.AwaitStarted(t, 50)
 	d := c.Add(t)
@@ -118,10 +117,10 @@ func slowly(t *testing.T, c *cluster.Cluster, where []*faultfs.Disk) {
 	wantMoves(t, c, joined, after)
 }
 
-// TestNodeWithStalledDiskIsReplaced lets the fsyncs of the leader, and then of a follower,
-// hang when there is a map to change. The leader is replaced, though its process
-// lives and talks; either loses its shards, to others who serve them; and both are
-// members as before once the disk answers.
+// TestNodeWithStalledDiskIsReplaced stalls the fsyncs of the leader, and then of a
+// follower, while a map changes. The leader is replaced although its process still
+// communicates. Both lose their shards to other nodes, and are members as before when the
+// disk responds again.
 func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c, disks := startOnDisks(t, cluster.Options{Flags: []string{"--drain-timeout", "1s"}})
@@ -129,23 +128,23 @@ func TestNodeWithStalledDiskIsReplaced(t *testing.T) {
 		c.AwaitShards(t, c.Running()...)
 		l := c.Load(t, c.Others(victim), cluster.Traffic{Rate: 100})
 		l.AwaitStarted(t, 50)
-		from := logged(t, victim)
+		from := logSize(t, victim)
 		mended := victim.RecordFault(history.DiskFault)
-		stop := slow(t, hungSync, disks[victim])
+		stop := slowDisks(t, stalledSync, disks[victim])
 		change()
 		c.AwaitShards(t, c.Others(victim)...)
 		l.AwaitStarted(t, 50)
 		if s, err := victim.Status(t.Context()); err != nil || s.LeaseMS != 0 {
 			t.Errorf("while its disk hangs, node %s has %+v, %v", victim.ID, s, err)
 		}
-		if got := alarms(t, victim, from); len(got) != 1 || !strings.Contains(got[0], "disk stalled") || !strings.Contains(got[0], victim.Data) {
+		if got := operatorLines(t, victim, from); len(got) != 1 || !strings.Contains(got[0], "disk stalled") || !strings.Contains(got[0], victim.Data) {
 			t.Errorf("node %s said %q, want that its disk hangs, and where", victim.ID, got)
 		}
 		mended()
 		stop()
 		c.AwaitShards(t, c.Running()...)
 		l.AwaitStarted(t, 50)
-		// Its shards were taken while requests were on their way to it.
+		// Its shards were taken over while requests were on their way to it.
 		l.Finish(t)
 	}
 	var d *cluster.Node

@@ -21,7 +21,7 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// chatLine is one of a room. Of what a client sends, N is not there.
+// chatLine is a line of a room. Lines from a client have no N.
 type chatLine struct {
 	N    int    `json:"n,omitempty"`
 	Me   string `json:"me"`
@@ -29,15 +29,15 @@ type chatLine struct {
 	Text string `json:"text"`
 }
 
-// chatter is a client that says one line after the other, as chat.html does.
+// chatter is a client that sends one line after another, like chat.html.
 type chatter struct {
 	ws      *websocket.Conn
 	name    string
 	working sync.WaitGroup
 
 	mu      sync.Mutex
-	lines   []chatLine // of all
-	waiting []chatLine // said, and not come back
+	lines   []chatLine // all received lines
+	waiting []chatLine // sent lines that have not come back
 	err     error
 }
 
@@ -57,7 +57,7 @@ func startChatter(t *testing.T, url, name string) *chatter {
 	return c
 }
 
-// hear takes what the room says.
+// hear receives the lines of the room.
 func (c *chatter) hear(ctx context.Context) {
 	for {
 		var m struct {
@@ -72,7 +72,7 @@ func (c *chatter) hear(ctx context.Context) {
 		case m.Ask:
 			err = wsjson.Write(ctx, c.ws, map[string]any{"me": c.name, "have": len(c.lines)})
 			for _, l := range c.waiting {
-				_ = wsjson.Write(ctx, c.ws, l) // the next Read tells
+				_ = wsjson.Write(ctx, c.ws, l) // the next Read returns the error
 			}
 		default:
 			c.lines = append(c.lines, m.chatLine)
@@ -85,7 +85,7 @@ func (c *chatter) hear(ctx context.Context) {
 	}
 }
 
-// talk says a line every few milliseconds.
+// talk sends a line every few milliseconds.
 func (c *chatter) talk(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
@@ -98,14 +98,14 @@ func (c *chatter) talk(ctx context.Context) {
 		c.mu.Lock()
 		l := chatLine{Me: c.name, Seq: seq, Text: fmt.Sprint(c.name, " ", seq)}
 		c.waiting = append(c.waiting, l)
-		_ = wsjson.Write(ctx, c.ws, l) // hear tells
+		_ = wsjson.Write(ctx, c.ws, l) // hear returns the error
 		c.mu.Unlock()
 	}
 }
 
-// goesOn waits until some more lines of each have come, and checks that each line has come
-// once, in order.
-func (c *chatter) goesOn(t *testing.T, names ...string) {
+// continues waits until more lines of each name have arrived, and checks that each line
+// arrives once and in order.
+func (c *chatter) continues(t *testing.T, names ...string) {
 	t.Helper()
 	from := c.counts(t)
 	cluster.Await(t, "the room goes on", func() error {
@@ -137,7 +137,7 @@ func (c *chatter) counts(t *testing.T) map[string]int {
 	return last
 }
 
-// chatApp makes a program of docs/apps/chat.md ready to run, with its page beside it.
+// chatApp prepares a program of docs/apps/chat.md, with its page next to it.
 func chatApp(t *testing.T, language string) []string {
 	t.Helper()
 	page, err := os.ReadFile("../docs/apps/chat.md")
@@ -167,10 +167,10 @@ func chatApp(t *testing.T, language string) []string {
 	return examples()[i].command(t, dir, block(language))
 }
 
-// TestExampleChatStaysConnected runs the chat rooms of docs/apps/chat.md as they stand there. Two
-// clients, one of them a browser with the page, talk without a pause while the room's owner
-// is drained, the other nodes restart, and the room's owner and its app die: each line comes
-// once, in order, and neither ever connects anew.
+// TestExampleChatStaysConnected runs the chat programs of docs/apps/chat.md as printed.
+// Two clients, one of them a browser with the page, send lines without a pause. Meanwhile
+// the owner of the room is drained, the other nodes restart, and the owner and its app
+// die. Each line arrives once and in order, and no client reconnects.
 func TestExampleChatStaysConnected(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for _, language := range []string{"go", "js"} {
@@ -189,13 +189,13 @@ func TestExampleChatStaysConnected(t *testing.T) {
 				page.Eval(t, "(() => { let n = 0; setInterval(() => say('page ' + ++n), 10); return true })()", nil)
 				names = append(names, "page")
 			}
-			c.goesOn(t, names...)
+			c.continues(t, names...)
 			for _, text := range []string{"no JSON", "null", "7", `{"have":"x"}`} {
-				babble(t, "ws://"+url, text)
+				sendToOtherRoom(t, "ws://"+url, text)
 			}
-			c.goesOn(t, names...)
-			f.wantRuns(t, at)
-			f.moveRoom(t, at, room, func() { c.goesOn(t, names...) })
+			c.continues(t, names...)
+			f.wantAppRunning(t, at)
+			f.moveRoom(t, at, room, func() { c.continues(t, names...) })
 			if page == nil {
 				return
 			}
@@ -207,17 +207,17 @@ func TestExampleChatStaysConnected(t *testing.T) {
 	}
 }
 
-// babble says something in a room that no page says, and leaves once the app has taken it.
-func babble(t *testing.T, url, text string) {
+// sendToOtherRoom sends a line to another room, and disconnects after the app has received it.
+func sendToOtherRoom(t *testing.T, url, text string) {
 	t.Helper()
 	ws, _, err := websocket.Dial(t.Context(), url, nil) //nolint:bodyclose // there is none after 101
 	must(t, err)
 	must(t, ws.Write(t.Context(), websocket.MessageText, []byte(text)))
-	_ = ws.Close(websocket.StatusNormalClosure, "") // or the app's Close has been first
+	_ = ws.Close(websocket.StatusNormalClosure, "") // the app may have closed first
 }
 
-// wantRuns fails the test if the process of a node's app has ended.
-func (f *exampled) wantRuns(t *testing.T, n *cluster.Node) {
+// wantAppRunning fails the test if the process of the app of a node has ended.
+func (f *exampleCluster) wantAppRunning(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	p := f.apps[n.ID].process.Process
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.Pid))
@@ -226,9 +226,9 @@ func (f *exampled) wantRuns(t *testing.T, n *cluster.Node) {
 	}
 }
 
-// moveRoom has a room's owner drained, the nodes beside at restarted, and then the owner and
-// its app killed.
-func (f *exampled) moveRoom(t *testing.T, at *cluster.Node, room string, goesOn func()) {
+// moveRoom drains the owner of a room, restarts the other nodes except at, and kills the
+// owner and its app.
+func (f *exampleCluster) moveRoom(t *testing.T, at *cluster.Node, room string, goesOn func()) {
 	t.Helper()
 	for _, args := range [][]string{{"drain", at.ID, "--wait"}, {"uncordon", at.ID}} {
 		if out, code := shardway(t, append(args, "--admin", at.Admin)...); code != 0 {
@@ -249,8 +249,8 @@ func (f *exampled) moveRoom(t *testing.T, at *cluster.Node, room string, goesOn 
 	}
 	a := f.apps[n.ID]
 	must(t, a.process.Process.Signal(syscall.SIGKILL))
-	_ = a.process.Wait() // killed
-	goesOn()             // an app that is there again when its node looks has ended them by itself
+	_ = a.process.Wait() // it was killed
+	goesOn()             // an app that restarts before its node notices has ended the connections itself
 	if n == at {
 		a.start(t)
 		goesOn()

@@ -21,17 +21,17 @@ import (
 	"shardway/e2e/kit/procgroup"
 )
 
-// What the demo says, and what the test does after it.
+// Patterns in the output of the demo.
 var (
 	curl = regexp.MustCompile(`curl -H 'X-Shard-Key: (\w+)' (http://\S+)`)
 	kill = regexp.MustCompile(`kill -9 (\d+)`)
 	pids = regexp.MustCompile(`\(pid (\d+)\)|\s(\d+)\s+http://`)
 )
 
-// TestDemoMatchesItsOutput starts the demo as make run does and follows what it
-// prints: the same key at each port is answered by the same node and counts up by
-// one; a killed node fails no key; Ctrl-C ends every process. README's part of it is
-// followed too.
+// TestDemoMatchesItsOutput starts the demo like make run, and follows its output. The
+// same node responds to one key at each port, and its count increases by one. A killed
+// node fails no key, and Ctrl-C ends every process. The test also follows the part of
+// README about the demo.
 func TestDemoMatchesItsOutput(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), binaries(t).Node, "demo")
 	cmd.Dir = t.TempDir()
@@ -50,7 +50,7 @@ func TestDemoMatchesItsOutput(t *testing.T) {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
 		_ = wait()
 	})
-	said := welcome(t, bufio.NewScanner(out))
+	said := readDemoOutput(t, bufio.NewScanner(out))
 	var processes []int
 	for _, m := range pids.FindAllStringSubmatch(said, -1) {
 		pid, bad := strconv.Atoi(m[1] + m[2])
@@ -66,7 +66,7 @@ func TestDemoMatchesItsOutput(t *testing.T) {
 	if len(curls) != 3 {
 		t.Fatalf("the demo names %d commands like curl, want 3:\n%s", len(curls), said)
 	}
-	tryAsReadmeSays(t, said, curls)
+	runReadmeCommands(t, said, curls)
 	var node string
 	for i := range 9 {
 		got := ask(t, curls[i%3][1], curls[i%3][2])
@@ -81,8 +81,8 @@ func TestDemoMatchesItsOutput(t *testing.T) {
 		!regexp.MustCompile(`(?m)^  `+node+`\s+`+named[0][1]+`\s.*\(pid `+named[1][1]+`\)$`).MatchString(said) {
 		t.Fatalf("the demo names %v to kill, want %s, which owns the key, and its app:\n%s", named, node, said)
 	}
-	chatStays(t, said)
-	countsOn(t, said, curls, node)
+	checkChatStaysOpen(t, said)
+	checkCountContinues(t, said, curls, node)
 	for i := range 30 {
 		ask(t, fmt.Sprint("key-", i), curls[0][2])
 	}
@@ -102,9 +102,9 @@ func TestDemoMatchesItsOutput(t *testing.T) {
 	}
 }
 
-// chatStays is in the demo's room while its node hands all its shards over, and gets them
-// back.
-func chatStays(t *testing.T, said string) {
+// checkChatStaysOpen keeps a connection to the chat room of the demo while its node hands all
+// shards over and gets them back.
+func checkChatStaysOpen(t *testing.T, said string) {
 	t.Helper()
 	url := regexp.MustCompile(`(?m)^  http://(\S+/chat\?room=\w+)$`).FindStringSubmatch(said)
 	commands := regexp.MustCompile(`(?m)^  \S+ ((?:drain|uncordon) n1.*)$`).FindAllStringSubmatch(said, -1)
@@ -112,19 +112,19 @@ func chatStays(t *testing.T, said string) {
 		t.Fatalf("the demo names no chat room, or not how to drain its node:\n%s", said)
 	}
 	c := startChatter(t, "ws://"+url[1], "go")
-	c.goesOn(t, "go")
+	c.continues(t, "go")
 	for _, m := range commands {
 		if out, code := shardway(t, strings.Fields(m[1])...); code != 0 {
 			t.Fatalf("%s: exit %d, %s", m[1], code, out)
 		}
-		c.goesOn(t, "go")
+		c.continues(t, "go")
 	}
 }
 
-// countsOn kills the node that has the key of the curl commands, then the app of the one
-// that has it next: the count goes on at exactly the next number each time, and again
-// when both are back.
-func countsOn(t *testing.T, said string, curls [][]string, node string) {
+// checkCountContinues kills the node that owns the key of the curl commands, then the app of the
+// next owner. The count continues with the next number each time, and again when both are
+// back.
+func checkCountContinues(t *testing.T, said string, curls [][]string, node string) {
 	t.Helper()
 	count := 12
 	next := func(url string) string {
@@ -178,8 +178,8 @@ func countsOn(t *testing.T, said string, curls [][]string, node string) {
 	}
 }
 
-// welcome reads until the demo has said everything, and lets it go on writing.
-func welcome(t *testing.T, lines *bufio.Scanner) string {
+// readDemoOutput reads the output until the demo is ready, and discards the rest.
+func readDemoOutput(t *testing.T, lines *bufio.Scanner) string {
 	t.Helper()
 	var b strings.Builder
 	for lines.Scan() {
@@ -196,7 +196,7 @@ func welcome(t *testing.T, lines *bufio.Scanner) string {
 	return ""
 }
 
-// counted is the sample app's answer.
+// counted is the response of the sample app.
 type counted struct {
 	Node  string `json:"node"`
 	Shard int    `json:"shard"`
@@ -204,7 +204,7 @@ type counted struct {
 	Count int    `json:"count"`
 }
 
-// ask does what the curl command does.
+// ask does the same as the curl command.
 func ask(t *testing.T, key, url string) counted {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)

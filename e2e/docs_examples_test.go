@@ -25,9 +25,11 @@ import (
 // example is a program of docs/apps/examples.md.
 type example struct {
 	language string
-	// command runs it, made ready in a directory that has its text.
+	// command prepares the program in a directory that contains its text, and returns its
+	// command line.
 	command func(t *testing.T, dir, text string) []string
-	// written: what was answered is written, so that a crash loses nothing.
+	// written reports that the program writes before it responds, so that a crash loses
+	// no data.
 	written bool
 }
 
@@ -53,7 +55,7 @@ func examples() []example {
 	}
 }
 
-// compiled builds a program of Go, of these modules in the versions that this one has.
+// compiled builds a Go program with the module versions of this repository.
 func compiled(t *testing.T, dir, text string, modules ...string) []string {
 	t.Helper()
 	mod, err := os.ReadFile("../go.mod")
@@ -80,10 +82,10 @@ func compiled(t *testing.T, dir, text string, modules ...string) []string {
 	return []string{filepath.Join(dir, "app")}
 }
 
-// TestExamplesOfAppsKeepTheirState runs the programs of docs/apps/examples.md as they stand there,
-// three copies of each behind three nodes: their counts go on at the next number through
-// planned moves and restarts of nodes, and after kill -9 of a node and of an app if they
-// write before they answer.
+// TestExamplesOfAppsKeepTheirState runs the programs of docs/apps/examples.md as printed,
+// three instances of each behind three nodes. Their counts continue with the next number
+// after planned moves and restarts of nodes. They also do after kill -9 of a node and of
+// an app, if the program writes before it responds.
 func TestExamplesOfAppsKeepTheirState(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	page, err := os.ReadFile("../docs/apps/examples.md")
@@ -99,31 +101,31 @@ func TestExamplesOfAppsKeepTheirState(t *testing.T) {
 				t.Fatal("the page has no program in it")
 			}
 			f := startExample(t, x.command(t, t.TempDir(), text), "--hooks", "/_shards")
-			f.plays(t, x.written)
+			f.moveAndCrash(t, x.written)
 		})
 	}
 }
 
-// exampled is a cluster in front of an example, and what its counters say.
-type exampled struct {
+// exampleCluster is a cluster in front of an example, with the expected counts.
+type exampleCluster struct {
 	*cluster.Cluster
 	apps   map[string]*exampleApp
 	counts map[string]int
 }
 
-// exampleApp is one copy.
+// exampleApp is one instance of the program.
 type exampleApp struct {
 	command []string
 	env     []string
 	addr    string
-	state   string // directory that all copies share
+	state   string // directory shared by all instances
 	process *exec.Cmd
-	wait    func() error // for its end
+	wait    func() error // waits for its end
 }
 
-func startExample(t *testing.T, command []string, flags ...string) *exampled {
+func startExample(t *testing.T, command []string, flags ...string) *exampleCluster {
 	t.Helper()
-	f := &exampled{
+	f := &exampleCluster{
 		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: 16, Flags: flags}),
 		apps:    map[string]*exampleApp{}, counts: map[string]int{},
 	}
@@ -132,7 +134,7 @@ func startExample(t *testing.T, command []string, flags ...string) *exampled {
 		t.Fatal(err)
 	}
 	t.Cleanup(ports.Close)
-	state, err := cluster.Scratch() // in memory: the page says nothing of how fast a disk is
+	state, err := cluster.Scratch() // in memory, since the speed of a disk is irrelevant here
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,8 +183,8 @@ func (a *exampleApp) start(t *testing.T) {
 	})
 }
 
-// plays has everything happen to the apps that can.
-func (f *exampled) plays(t *testing.T, written bool) {
+// moveAndCrash moves shards and restarts or kills nodes and apps in all ways.
+func (f *exampleCluster) moveAndCrash(t *testing.T, written bool) {
 	t.Helper()
 	f.count(t)
 	n := f.Leader(t)
@@ -213,13 +215,14 @@ func (f *exampled) plays(t *testing.T, written bool) {
 	if err := a.process.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	_ = a.wait() // killed
+	_ = a.wait() // it was killed
 	a.start(t)
 	f.count(t)
 }
 
-// count raises a counter in each shard by one through one node, and reads it by another.
-func (f *exampled) count(t *testing.T) {
+// count increments a counter of each shard through one node, and reads it through
+// another.
+func (f *exampleCluster) count(t *testing.T) {
 	t.Helper()
 	for _, key := range load.KeysIn(16, 1, func(int) bool { return true }) {
 		f.counts[key]++

@@ -12,8 +12,9 @@ import (
 	"testing"
 )
 
-// TestExampleFeedResumes runs the feed of docs/apps/sse.md as it stands there: who follows it
-// through a node gets each line once, in order, though its owner is drained and killed.
+// TestExampleFeedResumes runs the feed of docs/apps/sse.md as printed. A client that
+// follows it through a node gets each line once and in order, although the owner is
+// drained and killed.
 func TestExampleFeedResumes(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	page, err := os.ReadFile("../docs/apps/sse.md")

@@ -14,15 +14,15 @@ import (
 	"testing"
 )
 
-// readme returns the blocks under a heading of README.md.
+// readme returns the code blocks under a heading of README.md.
 func readme(t *testing.T, heading string) (blocks [][]string) {
 	t.Helper()
-	return shown(t, "README.md", heading)
+	return codeBlocks(t, "README.md", heading)
 }
 
-// shown returns the blocks under a heading of a page, and under those beneath it, line
-// by line: what a reader copies.
-func shown(t *testing.T, page, heading string) (blocks [][]string) {
+// codeBlocks returns the code blocks under a heading of a page, including subheadings, line by
+// line.
+func codeBlocks(t *testing.T, page, heading string) (blocks [][]string) {
 	t.Helper()
 	b, err := os.ReadFile("../" + page)
 	if err != nil {
@@ -46,8 +46,8 @@ func shown(t *testing.T, page, heading string) (blocks [][]string) {
 	return blocks
 }
 
-// besideIt makes a directory with ./shardway in it.
-func besideIt(t *testing.T) string {
+// directoryWithBinary creates a directory that contains ./shardway.
+func directoryWithBinary(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Symlink(binaries(t).Node, filepath.Join(dir, "shardway")); err != nil {
@@ -56,12 +56,12 @@ func besideIt(t *testing.T) string {
 	return dir
 }
 
-// tryAsReadmeSays does what README says to try beside a demo, word by word: but for ports
-// that something else on this machine has, which the demo says. Once status, as it stood
-// there, asked the second app, and a browser got {"code":"no-key"}.
-func tryAsReadmeSays(t *testing.T, said string, curls [][]string) {
+// runReadmeCommands runs the commands of README for a running demo as printed, except for
+// ports that are in use on this machine. Once, status as printed there asked the second
+// app, and a browser got {"code":"no-key"}.
+func runReadmeCommands(t *testing.T, said string, curls [][]string) {
 	t.Helper()
-	dir := besideIt(t)
+	dir := directoryWithBinary(t)
 	usual := []string{"http://127.0.0.1:8080/", "http://127.0.0.1:8082/", "http://127.0.0.1:8084/"}
 	admin := "127.0.0.1:8081"
 	if m := regexp.MustCompile(`shardway status --admin (\S+)`).FindStringSubmatch(said); m != nil {
@@ -101,7 +101,7 @@ func tryAsReadmeSays(t *testing.T, said string, curls [][]string) {
 	browse(t, curls[0][2])
 }
 
-// browse does as a browser does: it has no key, and shows a page.
+// browse requests a page like a browser, without a key.
 func browse(t *testing.T, url string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "curl", "-si", "-H", "Accept: text/html,*/*;q=0.8", url).Output()

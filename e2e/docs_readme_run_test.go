@@ -19,15 +19,15 @@ import (
 	"shardway/e2e/kit/netns"
 )
 
-// machine is a network namespace with addresses that README names, and a directory with
-// ./shardway in it.
+// machine is a network namespace with the addresses in README, and a directory that
+// contains ./shardway.
 type machine struct {
 	t    *testing.T
 	host *netns.Host
 	dir  string
 }
 
-// command is a line for a shell there.
+// command returns a command that runs a shell line on the machine.
 func (m machine) command(ctx context.Context, line string) *exec.Cmd {
 	args := m.host.Command("sh", "-c", line)
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
@@ -36,8 +36,8 @@ func (m machine) command(ctx context.Context, line string) *exec.Cmd {
 	return cmd
 }
 
-// does runs a line that must succeed.
-func (m machine) does(line string) {
+// run runs a line that must succeed.
+func (m machine) run(line string) {
 	m.t.Helper()
 	out, err := m.command(m.t.Context(), line).CombinedOutput()
 	if err != nil {
@@ -45,9 +45,9 @@ func (m machine) does(line string) {
 	}
 }
 
-// goesOn starts a line that runs until it is stopped, at the latest with the test. It
-// must end well.
-func (m machine) goesOn(line string) (stop func()) {
+// startLine starts a line that runs until stop is called or the test ends. It must exit with
+// status 0.
+func (m machine) startLine(line string) (stop func()) {
 	m.t.Helper()
 	var said bytes.Buffer
 	cmd := m.command(context.WithoutCancel(m.t.Context()), "exec "+line)
@@ -68,8 +68,8 @@ func (m machine) goesOn(line string) (stop func()) {
 	return stop
 }
 
-// serves waits until the node there sees so many that are active.
-func (m machine) serves(nodes int) (ids []string) {
+// awaitNodes waits until the node there reports this number of active nodes.
+func (m machine) awaitNodes(nodes int) (ids []string) {
 	m.t.Helper()
 	cluster.Await(m.t, fmt.Sprintf("%s sees %d nodes", m.host.Data, nodes), func() error {
 		out, err := m.command(m.t.Context(), "shardway nodes --json").CombinedOutput()
@@ -91,8 +91,8 @@ func (m machine) serves(nodes int) (ids []string) {
 	return ids
 }
 
-// lineWith returns the one line of the blocks that contains a text, with those that a
-// backslash joins to it.
+// lineWith returns the line of the blocks that contains a text, including continuation
+// lines after a backslash.
 func lineWith(t *testing.T, blocks [][]string, text string) string {
 	t.Helper()
 	all := strings.ReplaceAll(strings.Join(slices.Concat(blocks...), "\n"), "\\\n", "")
@@ -105,11 +105,11 @@ func lineWith(t *testing.T, blocks [][]string, text string) string {
 
 const operations = "docs/operate/nodes.md"
 
-// TestReadmeCommandsRun does word by word what README says under "Run it", on machines
-// that have its addresses: a node alone, two by flags and one by the file; then what
-// docs/operate/nodes.md says of looking at them, moving shards, adding a node and taking it
-// away. The file had no secret once, so its nodes gossiped on loopback and never met, and
-// check found nothing wrong.
+// TestReadmeCommandsRun runs the commands of README under "Run it" as printed, on
+// machines with its addresses: a single node, two nodes by flags and one by the file.
+// Then it runs the commands of docs/operate/nodes.md: status, moves of shards, and adding
+// and removing a node. The file once contained no secret, so its nodes used loopback
+// addresses for gossip and never met, and check reported no problem.
 func TestReadmeCommandsRun(t *testing.T) {
 	if err := netns.Available(); err != nil {
 		t.Skip(err)
@@ -126,17 +126,17 @@ func TestReadmeCommandsRun(t *testing.T) {
 	})
 	var all []machine
 	for i := range 4 {
-		m := machine{t, net.Host(i), besideIt(t)}
+		m := machine{t, net.Host(i), directoryWithBinary(t)}
 		if broken := m.host.Also(fmt.Sprintf("10.0.0.%d/24", i+1)); broken != nil {
 			t.Fatal(broken)
 		}
-		m.goesOn("./shardway demo-app --listen 127.0.0.1:9000 --state state")
+		m.startLine("./shardway demo-app --listen 127.0.0.1:9000 --state state")
 		all = append(all, m)
 	}
 	a, b, c, single := all[0], all[1], all[2], all[3]
 	blocks := readme(t, "Run it")
-	stop := single.goesOn(blocks[0][1])
-	a.does(lineWith(t, blocks, "keygen"))
+	stop := single.startLine(blocks[0][1])
+	a.run(lineWith(t, blocks, "keygen"))
 	secret, err := os.ReadFile(filepath.Join(a.dir, "cluster.secret"))
 	if err != nil {
 		t.Fatal(err)
@@ -154,36 +154,36 @@ func TestReadmeCommandsRun(t *testing.T) {
 		}
 	}
 	run := lineWith(t, blocks, "--node a")
-	a.goesOn(run)
-	b.goesOn(strings.Replace(run, "--node a", "--node b", 1))
-	c.does("./shardway check --config shardway.yaml")
-	stopped := c.goesOn("./shardway run --config shardway.yaml")
-	for _, id := range a.serves(3) {
+	a.startLine(run)
+	b.startLine(strings.Replace(run, "--node a", "--node b", 1))
+	c.run("./shardway check --config shardway.yaml")
+	stopped := c.startLine("./shardway run --config shardway.yaml")
+	for _, id := range a.awaitNodes(3) {
 		if id != "a" && id != "b" {
-			c.look(a, id)
+			c.runClusterCommands(a, id)
 		}
 	}
-	stopped() // drained itself, for as long as it ran
-	c.goesOn("./shardway run --config shardway.yaml")
-	a.serves(3)
-	single.serves(1)
+	stopped() // it has drained itself
+	c.startLine("./shardway run --config shardway.yaml")
+	a.awaitNodes(3)
+	single.awaitNodes(1)
 	stop()
 	if err = os.WriteFile(filepath.Join(single.dir, "cluster.secret"), secret, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	single.comesAndGoes(a)
+	single.joinAndLeave(a)
 }
 
-// comesAndGoes adds the machine to a cluster of three, with a new disk, and takes it away.
-func (m machine) comesAndGoes(other machine) {
+// joinAndLeave adds the machine to a cluster of three, with a new disk, and removes it.
+func (m machine) joinAndLeave(other machine) {
 	m.t.Helper()
-	line := lineWith(m.t, shown(m.t, operations, "Add a node"), "--node d")
-	stop := m.goesOn(strings.Replace(line, "/var/lib/shardway", "new", 1))
-	if ids := other.serves(4); !slices.Contains(ids, "d") {
+	line := lineWith(m.t, codeBlocks(m.t, operations, "Add a node"), "--node d")
+	stop := m.startLine(strings.Replace(line, "/var/lib/shardway", "new", 1))
+	if ids := other.awaitNodes(4); !slices.Contains(ids, "d") {
 		m.t.Errorf("d is added, and %v serve", ids)
 	}
-	away := shown(m.t, operations, "Remove a node")
-	other.does(lineWith(m.t, away, "drain d"))
+	away := codeBlocks(m.t, operations, "Remove a node")
+	other.run(lineWith(m.t, away, "drain d"))
 	stop()
 	remove := lineWith(m.t, away, "remove d")
 	cluster.Await(m.t, "the others know that d is gone", func() error {
@@ -193,26 +193,26 @@ func (m machine) comesAndGoes(other machine) {
 		}
 		return err
 	})
-	if ids := other.serves(3); slices.Contains(ids, "d") {
+	if ids := other.awaitNodes(3); slices.Contains(ids, "d") {
 		m.t.Errorf("after its removal d serves: %v", ids)
 	}
 }
 
-// look does what is said there to do with a cluster, from another of its machines, or for
-// drain --local from this one; NODE is its own.
-func (m machine) look(other machine, node string) {
+// runClusterCommands runs the commands for a running cluster, from another machine, or from this one
+// for drain --local. NODE is the ID of its node.
+func (m machine) runClusterCommands(other machine, node string) {
 	m.t.Helper()
 	done := 0
-	for _, line := range slices.Concat(slices.Concat(shown(m.t, "docs/reference/cli.md", "Commands"), shown(m.t, operations, "Move shards"))...) {
+	for _, line := range slices.Concat(slices.Concat(codeBlocks(m.t, "docs/reference/cli.md", "Commands"), codeBlocks(m.t, operations, "Move shards"))...) {
 		line = strings.ReplaceAll(line, "NODE", node)
 		at := other
 		if strings.Contains(line, "--local") {
 			at = m
 		}
 		if strings.Contains(line, "shardway remove") {
-			continue // of a node that runs it does what docs/operate/backup-recovery.md is for
+			continue // docs/operate/backup-recovery.md covers the backup of a running node
 		}
-		at.does(line)
+		at.run(line)
 		done++
 	}
 	if done < 15 {

@@ -20,10 +20,10 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestExamplesStopWritingWhenTheirNodeDies kills nodes whose apps, programs of docs/apps/examples.md, live on
-// while requests that they have already taken write. The apps carry no epochs here: only the
-// rule of the page keeps them from writing after the next owner has begun. An app without the
-// rule is found.
+// TestExamplesStopWritingWhenTheirNodeDies kills nodes whose apps, programs of
+// docs/apps/examples.md, survive while they process accepted requests that write. The
+// apps use no epochs in this test: only the rule of the page keeps them from writing
+// after the next owner has begun. The test detects an app without the rule.
 //
 //nolint:tparallel // the clusters run one after the other, because their times are judged
 func TestExamplesStopWritingWhenTheirNodeDies(t *testing.T) {
@@ -41,15 +41,15 @@ func TestExamplesStopWritingWhenTheirNodeDies(t *testing.T) {
 		for _, takeover := range []string{"lease", "timeout"} {
 			for _, ignores := range []bool{false, true} {
 				if x.language != "go" && takeover == "timeout" {
-					continue // what differs is the node's part
+					continue // the programs differ only in other parts
 				}
 				t.Run(fmt.Sprintf("%s, takeover %s, ignores it %v", x.language, takeover, ignores), func(t *testing.T) {
-					program := without(t, text, unfenced[x.language]...)
+					program := replaceText(t, text, unfenced[x.language]...)
 					if ignores {
-						program = without(t, program, unruly[x.language]...)
+						program = replaceText(t, program, unruly[x.language]...)
 					}
 					f := startExample(t, x.command(t, t.TempDir(), program), "--hooks", "/_shards", "--takeover", takeover)
-					late := f.survivor(t)
+					late := f.killAndFindLateWrites(t)
 					if !ignores && len(late) > 0 {
 						t.Errorf("after the next owner began: %s", strings.Join(late, ", "))
 					}
@@ -62,7 +62,8 @@ func TestExamplesStopWritingWhenTheirNodeDies(t *testing.T) {
 	}
 }
 
-// unfenced takes the epochs out of the programs, unruly the rule: what is replaced, and by what.
+// unfenced removes the epochs from the programs, unruly removes the rule: pairs of old
+// and new text.
 var (
 	unfenced = map[string][]string{
 		"go":     {`if a.newest(n, ".taken") > s.epoch {`, `if false {`},
@@ -75,7 +76,7 @@ var (
 	}
 )
 
-func without(t *testing.T, text string, pairs ...string) string {
+func replaceText(t *testing.T, text string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
 		if !strings.Contains(text, pairs[i]) {
@@ -86,10 +87,10 @@ func without(t *testing.T, text string, pairs ...string) string {
 	return text
 }
 
-// survivor kills a node while requests reach its app directly, as those do that it has already
-// taken, until the next owner of their shard has begun and the app has answered for a while. It
-// returns what was written after that, and has the node start again.
-func (f *exampled) survivor(t *testing.T) (late []string) {
+// killAndFindLateWrites kills a node while requests reach its app directly, like accepted requests,
+// until the next owner of their shard has begun and the app has responded for a while. It
+// returns the writes after that, and starts the node again.
+func (f *exampleCluster) killAndFindLateWrites(t *testing.T) (late []string) {
 	t.Helper()
 	n := f.Follower(t)
 	app := f.apps[n.ID]
@@ -164,7 +165,8 @@ func (h *hammer) run(ctx context.Context) {
 	}
 }
 
-// answers returns nil if so many requests were answered since, with a status unless that is 0.
+// answers returns nil if this number of requests got a response since then, with this
+// status unless it is 0.
 func (h *hammer) answers(want int, since time.Time, status int) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -222,7 +224,7 @@ func beganAfter(state string, shard, epoch uint64) (at time.Time, err error) {
 	return at, fmt.Errorf("no owner of shard %d after epoch %d", shard, epoch)
 }
 
-// lastWrite returns when what is kept under an epoch was written last.
+// lastWrite returns the time of the last write under an epoch.
 func lastWrite(t *testing.T, state string, shard, epoch uint64) (at time.Time) {
 	t.Helper()
 	dir := filepath.Join(state, strconv.FormatUint(shard, 10))

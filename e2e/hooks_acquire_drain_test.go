@@ -12,13 +12,13 @@ import (
 	"shardway/verdict"
 )
 
-// TestShardsLeaveAppThatDoesNotAcquire uncordons a node while every app answers acquire with
-// 500. Every node reports the outage, and `status` ends with 3. When the other two apps acquire
-// again, their nodes own all shards, and every key is served. When the third one does, its node
-// gets its share back.
+// TestShardsLeaveAppThatDoesNotAcquire uncordons a node while every app responds to
+// acquire with 500. Every node reports the outage, and `status` exits with 3. When the
+// other two apps acquire again, their nodes own all shards, and every key is served. When
+// the third app does, its node regains its share.
 func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	t.Parallel() // it waits for back-offs most of the time
-	c := keeping(t, 3, []string{"--through"}, "--queue-wait", "30s")
+	c := startWithCounters(t, 3, []string{"--through"}, "--queue-wait", "30s")
 	n, at := c.Node("c"), c.Node("b")
 	share := ownedBy(c.AwaitServing(t), n)
 	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", at.Admin); code != 0 {
@@ -47,7 +47,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 		post(t, c, n, counts, 1, key)
 	}
 	for _, x := range c.Running() {
-		walk{t, c}.says(x, verdict.Acquiring, "the app of node c acquires no shards, so the node gets none")
+		diagnosisTest{t, c}.wantFinding(x, verdict.Acquiring, "the app of node c acquires no shards, so the node gets none")
 	}
 	n.App.SetHookFault(t, "acquire", "well")
 	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {
@@ -63,7 +63,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 	}
 }
 
-// ownedBy counts the shards of a node.
+// ownedBy returns the number of shards of a node.
 func ownedBy(m cluster.Map, n *cluster.Node) (owned int) {
 	for shard := range shards {
 		if m.Owner(shard) == n.ID {

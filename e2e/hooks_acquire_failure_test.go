@@ -15,11 +15,11 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// wantAcquiringOutage waits until every node reports that the app of a node does not acquire, and
-// `status` ends with 3 at each of them.
+// wantAcquiringOutage waits until every node reports that the app of a node does not
+// acquire, and `status` exits with 3 at each of them.
 func wantAcquiringOutage(t *testing.T, c *cluster.Cluster, text string) {
 	t.Helper()
-	left := c.Running() // all are asked in turn: the outage may be over after a few seconds
+	left := c.Running() // all are asked in turn, since the outage may be over after a few seconds
 	cluster.AwaitFor(t, time.Minute, "every node reports the outage, and status ends with 3", func() (err error) {
 		left = slices.DeleteFunc(left, func(x *cluster.Node) bool {
 			out, code := shardway(t, "status", "--admin", x.Admin)
@@ -33,12 +33,12 @@ func wantAcquiringOutage(t *testing.T, c *cluster.Cluster, text string) {
 	})
 }
 
-// TestShardsLeaveAppWhoseAcquireHangs uncordons a node whose app takes each acquire and never
-// answers it. Every node reports the outage, the other nodes take all shards, and every key is
-// served. The node gets its share back only when its app acquires again.
+// TestShardsLeaveAppWhoseAcquireHangs uncordons a node whose app never responds to
+// acquire. Every node reports the outage, the other nodes take over all shards, and every
+// key is served. The node regains its share only when its app acquires again.
 func TestShardsLeaveAppWhoseAcquireHangs(t *testing.T) {
 	t.Parallel() // it waits for back-offs most of the time
-	c := keeping(t, 3, []string{"--through"}, "--queue-wait", "40s", "--acquire-timeout", "4s")
+	c := startWithCounters(t, 3, []string{"--through"}, "--queue-wait", "40s", "--acquire-timeout", "4s")
 	n, at := c.Node("c"), c.Node("b")
 	share := ownedBy(c.AwaitServing(t), n)
 	if out, code := shardway(t, "drain", n.ID, "--wait", "--admin", at.Admin); code != 0 {
@@ -70,12 +70,13 @@ func TestShardsLeaveAppWhoseAcquireHangs(t *testing.T) {
 	post(t, c, n, counts, 1, keys...)
 }
 
-// TestShardLeavesAppThatCannotAcquireIt has an app lose one shard, which it cannot acquire again,
-// while it serves all its others. Every node reports the outage. After three attempts or more the
-// shard goes to another node, its waiting request is answered there, and the others stay.
+// TestShardLeavesAppThatCannotAcquireIt makes an app lose one shard that it cannot
+// acquire again, while it serves all its other shards. Every node reports the outage.
+// After at least three attempts the shard moves to another node, which serves its queued
+// request. The other shards stay.
 func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 	t.Parallel() // it waits for back-offs most of the time
-	c := keeping(t, 3, []string{"--through"}, "--queue-wait", "40s")
+	c := startWithCounters(t, 3, []string{"--through"}, "--queue-wait", "40s")
 	n, at := c.Node("c"), c.Node("b")
 	m := c.AwaitServing(t)
 	share, keys, counts := ownedBy(m, n), m.Keys(n.ID, 1), map[string]uint64{}
@@ -111,7 +112,7 @@ func TestShardLeavesAppThatCannotAcquireIt(t *testing.T) {
 	}
 }
 
-// failedAcquires counts the attempts of an app to acquire a shard that failed.
+// failedAcquires returns the number of failed attempts of an app to acquire a shard.
 func failedAcquires(told []cluster.HookCall, shard int) (count int) {
 	for _, one := range told {
 		if one.Hook == "acquire" && one.Shard == shard && one.Err != "" {
@@ -121,8 +122,9 @@ func failedAcquires(told []cluster.HookCall, shard int) (count int) {
 	return count
 }
 
-// loseShard has the app of a node forget a shard that it got in this epoch or before, as if the shard's state had broken there. The app
-// then answers its next request with 421 and Shardway-Acquire.
+// loseShard makes the app of a node drop a shard of this or an earlier epoch, as if its
+// state were damaged. The app then responds to its next request with 421 and
+// Shardway-Acquire.
 func loseShard(t *testing.T, n *cluster.Node, shard int, epoch uint64) {
 	t.Helper()
 	body := strings.NewReader(fmt.Sprintf(`{"seq":1,"disk":"test","shards":[{"shard":%d,"epoch":%d}]}`, shard, epoch))

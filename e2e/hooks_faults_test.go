@@ -19,7 +19,7 @@ import (
 	"shardway/verdict"
 )
 
-// owned asks a node what its app has.
+// owned returns the shards that the app of a node has acquired.
 func owned(ctx context.Context, n *cluster.Node) (list api.OwnedList, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+n.Admin+"/v1/owned", nil)
 	if err != nil {
@@ -36,12 +36,12 @@ func owned(ctx context.Context, n *cluster.Node) (list api.OwnedList, err error)
 	return list, json.NewDecoder(res.Body).Decode(&list)
 }
 
-// TestFailingHooksBlockOnlyTheirShard moves one shard after the other to an app whose acquire
-// is ill in some way, and away from one whose release is: the shard's own requests wait,
-// and go on with the right count; all others are served as if nothing were.
+// TestFailingHooksBlockOnlyTheirShard moves single shards to an app whose acquire fails
+// in some way, and away from an app whose release fails. Requests of the shard wait, and
+// continue with the correct count. All other shards are served without delay.
 func TestFailingHooksBlockOnlyTheirShard(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
-	c := keeping(t, 3, []string{"--through"}, "--release-timeout", "1s")
+	c := startWithCounters(t, 3, []string{"--through"}, "--release-timeout", "1s")
 	m := c.AwaitServing(t)
 	from, to := c.Node("a"), c.Node("b")
 	var moving []int
@@ -56,26 +56,26 @@ func TestFailingHooksBlockOnlyTheirShard(t *testing.T) {
 	counts := map[string]uint64{}
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 100, Keys: others, Make: func(int, *load.Request) {}})
 	for i, how := range []string{"slow:300ms", "500", "huge", "garbage", "gone", "hang", "twice", "unable"} {
-		ill := badHook{c: c, from: from, to: to, how: how, counts: counts}
-		ill.acquires(t, moving[2*i])
+		ill := hookFault{c: c, from: from, to: to, how: how, counts: counts}
+		ill.checkAcquire(t, moving[2*i])
 		l.AwaitStarted(t, 20)
-		ill.releases(t, moving[2*i+1])
+		ill.checkRelease(t, moving[2*i+1])
 		l.AwaitStarted(t, 20)
 	}
 	l.Finish(t)
-	exact(t, counts, l.Responses())
+	wantExactCounts(t, counts, l.Responses())
 }
 
-// badHook is an ill, and whose.
-type badHook struct {
+// hookFault is a hook fault of one app.
+type hookFault struct {
 	c        *cluster.Cluster
 	from, to *cluster.Node
 	how      string
 	counts   map[string]uint64
 }
 
-// move pins a shard to the node, and returns a key of it, which has been counted twice.
-func (b badHook) move(t *testing.T, shard int) (key string, asking *cluster.AsyncRequest) {
+// move pins a shard to the node, and returns a key of it whose count is 2.
+func (b hookFault) move(t *testing.T, shard int) (key string, asking *cluster.AsyncRequest) {
 	t.Helper()
 	key = load.KeysIn(shards, 1, func(s int) bool { return s == shard })[0]
 	post(t, b.c, b.from, b.counts, 2, key)
@@ -93,20 +93,20 @@ func (b badHook) move(t *testing.T, shard int) (key string, asking *cluster.Asyn
 	return key, b.c.AskAsync(t, b.from, load.Request{Key: key, Method: "POST"})
 }
 
-// wantCounted waits for the answer to a request that was held.
-func (b badHook) wantCounted(t *testing.T, what, key string, asking *cluster.AsyncRequest) {
+// wantCounted waits for the response to a queued request.
+func (b hookFault) wantCounted(t *testing.T, what, key string, asking *cluster.AsyncRequest) {
 	t.Helper()
 	if a := asking.Response(t); !a.OK() || a.Count != b.counts[key] {
 		t.Errorf("%s %s: status %d (%s), count %d, want %d", what, b.how, a.Status, a.Detail, a.Count, b.counts[key])
 	}
 }
 
-// acquires moves a shard to an app that does not acquire well.
-func (b badHook) acquires(t *testing.T, shard int) {
+// checkAcquire moves a shard to an app with an acquire fault.
+func (b hookFault) checkAcquire(t *testing.T, shard int) {
 	t.Helper()
 	b.to.App.SetHookFault(t, "acquire", b.how)
 	key, asking := b.move(t, shard)
-	if b.how != "slow:300ms" && b.how != "twice" { // which come to their end by themselves
+	if b.how != "slow:300ms" && b.how != "twice" { // these faults end on their own
 		says := map[string]string{"500": "status 500: no way [2J", "huge": "longer than", "garbage": "malformed", "gone": "EOF", "hang": "", "unable": "told to fail"}[b.how]
 		cluster.Await(t, "it is not acquired, and why", func() error {
 			list, err := owned(t.Context(), b.to)
@@ -131,8 +131,8 @@ func (b badHook) acquires(t *testing.T, shard int) {
 	b.wantCounted(t, "acquire", key, asking)
 }
 
-// releases moves a shard away from an app that does not release well.
-func (b badHook) releases(t *testing.T, shard int) {
+// checkRelease moves a shard away from an app with a release fault.
+func (b hookFault) checkRelease(t *testing.T, shard int) {
 	t.Helper()
 	b.from.App.SetHookFault(t, "release", b.how)
 	key, asking := b.move(t, shard)
@@ -140,9 +140,9 @@ func (b badHook) releases(t *testing.T, shard int) {
 	b.from.App.SetHookFault(t, "release", "well")
 }
 
-// TestThreeOf256ShardsFailToAcquire has an app acquire 256 shards by one call, and fail three of
-// them for as long as it is ill: the others are served, and who waits for one of the three
-// learns which, and why.
+// TestThreeOf256ShardsFailToAcquire makes an app fail three of 256 shards in one acquire
+// call, as long as its fault lasts. The other shards are served, and the status names the
+// three shards with the reason.
 func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	const all = 256
@@ -189,7 +189,7 @@ func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	if a.Status != http.StatusServiceUnavailable || a.Error != "queue-timeout" || !strings.Contains(a.Detail, "shard 130 in time: told to fail") {
 		t.Errorf("a waiter of shard 130 gets %d %s: %s", a.Status, a.Error, a.Detail)
 	}
-	walk{t, c}.says(n, verdict.Acquiring, "the app of node a does not acquire 3 shards: 5, 130, 255, whose requests wait: told to fail")
+	diagnosisTest{t, c}.wantFinding(n, verdict.Acquiring, "the app of node a does not acquire 3 shards: 5, 130, 255, whose requests wait: told to fail")
 	if lines := strings.Count(n.Process().Output(1_000_000), `"acquire hook failed`); lines != 1 {
 		t.Errorf("the log says so %d times, want once", lines)
 	}

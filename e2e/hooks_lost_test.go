@@ -11,7 +11,8 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// post raises the counter of each key by n through one node, and checks what it says.
+// post increments the counter of each key n times through one node, and checks the
+// responses.
 func post(t *testing.T, c *cluster.Cluster, at *cluster.Node, was map[string]uint64, n int, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
@@ -24,12 +25,12 @@ func post(t *testing.T, c *cluster.Cluster, at *cluster.Node, was map[string]uin
 	}
 }
 
-// TestKillLosesOnlyUnwrittenState kills a node whose app has written some of what it
-// counted: its successors go on from exactly that, and are told that nothing was released.
-// What the other apps hold loses nothing.
+// TestKillLosesOnlyUnwrittenState kills a node whose app has written part of its
+// counters. The next owners continue from exactly that part, and learn that nothing was
+// released. Other apps lose nothing.
 func TestKillLosesOnlyUnwrittenState(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
-	c := keeping(t, 3, nil)
+	c := startWithCounters(t, 3, nil)
 	m := c.AwaitServing(t)
 	victim, counts := c.Follower(t), map[string]uint64{}
 	at := c.Others(victim)[0]
@@ -53,14 +54,14 @@ func TestKillLosesOnlyUnwrittenState(t *testing.T) {
 		wantAcquired(t, c, load.ShardOf(key, shards), victim.ID, false)
 	}
 
-	// It comes back to an app that holds what is long over, and takes none of it.
+	// It returns to an app with outdated shards, and uses none of them.
 	victim.Start(t)
 	c.AwaitServing(t)
 	post(t, c, at, counts, 1, append(lost, kept...)...)
 	c.Check(t)
 }
 
-// wantAcquired checks what the owner of a shard was told of it last.
+// wantAcquired checks the last acquire call for a shard at its owner.
 func wantAcquired(t *testing.T, c *cluster.Cluster, shard int, from string, released bool) {
 	t.Helper()
 	for _, n := range c.Running() {
@@ -83,7 +84,7 @@ func wantAcquired(t *testing.T, c *cluster.Cluster, shard int, from string, rele
 	}
 }
 
-// acquired is all that the app of a node was told to acquire.
+// acquired returns all acquire calls of the app of a node.
 func acquired(t *testing.T, n *cluster.Node) (all []cluster.HookCall) {
 	t.Helper()
 	told, err := n.App.HookCalls(t.Context())
@@ -98,12 +99,12 @@ func acquired(t *testing.T, n *cluster.Node) (all []cluster.HookCall) {
 	return all
 }
 
-// TestRestartedAppIsAskedToAcquire kills and restarts an app behind its node,
-// which goes on: it says that it holds nothing, acquires, and goes on counting where it
-// had written last. So does one that nobody has noticed to be gone.
+// TestRestartedAppIsAskedToAcquire kills and restarts an app while its node continues.
+// The app reports that it holds no shards, acquires them, and continues with the last
+// written counters. The same happens if no health check has failed meanwhile.
 func TestRestartedAppIsAskedToAcquire(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	c := keeping(t, 3, nil)
+	c := startWithCounters(t, 3, nil)
 	m := c.AwaitServing(t)
 	n, counts := c.Follower(t), map[string]uint64{}
 	at, keys := c.Others(n)[0], m.Keys(n.ID, 1)[:5]
@@ -118,11 +119,12 @@ func TestRestartedAppIsAskedToAcquire(t *testing.T) {
 	c.Check(t)
 }
 
-// TestRestartedNodeKeepsStateOfItsApp restarts a node before anybody takes its shards: its
-// app, which has written nothing, is told to acquire again what it holds, and loses none.
+// TestRestartedNodeKeepsStateOfItsApp restarts a node before other nodes take over its
+// shards. Its app, which has written nothing, is asked to acquire the shards that it
+// holds, and loses no state.
 func TestRestartedNodeKeepsStateOfItsApp(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
-	c := keeping(t, 1, nil)
+	c := startWithCounters(t, 1, nil)
 	n, counts := c.Node("a"), map[string]uint64{}
 	keys := c.AwaitServing(t).Keys("a", 1)[:10]
 	post(t, c, n, counts, 3, keys...)
@@ -144,11 +146,11 @@ func TestRestartedNodeKeepsStateOfItsApp(t *testing.T) {
 	c.Check(t)
 }
 
-// TestHungAppBlocksOnlyItsNode stops an app for so long that its node gives its shards
-// away: they move without a release, and go on from what was written with each POST.
+// TestHungAppBlocksOnlyItsNode pauses an app until its node gives up its shards. They
+// move without a release, and continue from the state that each POST has written.
 func TestHungAppBlocksOnlyItsNode(t *testing.T) {
 	t.Parallel() // it waits most of the time
-	c := keeping(t, 3, []string{"--through"}, "--health", "/", "--health-timeout", "500ms")
+	c := startWithCounters(t, 3, []string{"--through"}, "--health", "/", "--health-timeout", "500ms")
 	m := c.AwaitServing(t)
 	n, counts := c.Follower(t), map[string]uint64{}
 	at := c.Others(n)[0]

@@ -10,13 +10,13 @@ import (
 	"shardway/verdict"
 )
 
-// TestFailedReleaseIsReported drains a node whose app does not release: it answers 500, never,
-// or "failed". The drain waits for --release-timeout, `drain --wait` names the number of
-// shards and ends with 1, and every node reports it. An app that does not hold the shards
-// says so in "absent": they move at once, and the drain ends with 0.
+// TestFailedReleaseIsReported drains a node whose app does not release: it responds with
+// 500 or "failed", or never. The drain waits for --release-timeout, `drain --wait` prints
+// the number of shards and exits with 1, and every node reports it. An app that does not
+// hold the shards lists them in "absent": they move at once, and the drain exits with 0.
 func TestFailedReleaseIsReported(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
-	c := keeping(t, 3, []string{"--through"}, "--release-timeout", "1s")
+	c := startWithCounters(t, 3, []string{"--through"}, "--release-timeout", "1s")
 	from, at := c.Node("a"), c.Node("b")
 	for _, tt := range []struct{ how, why, result string }{
 		{"500", "status 500", "failed"}, {"unable", "told to fail", "failed"}, {"hang", "in time", "late"}, {"absent", "", "ok"}, {"well", "", "ok"},
@@ -36,7 +36,7 @@ func TestFailedReleaseIsReported(t *testing.T) {
 		}
 		if tt.why != "" {
 			for _, n := range c.Running() {
-				walk{t, c}.says(n, verdict.NotReleased, "moved within the last 10 minutes although the app of node a had not released them")
+				diagnosisTest{t, c}.wantFinding(n, verdict.NotReleased, "moved within the last 10 minutes although the app of node a had not released them")
 			}
 		}
 		if metrics, err := from.Metrics(t.Context()); err != nil || metrics.Sum("shardway_releases_total", fmt.Sprintf("result=%q", tt.result)) == 0 {
@@ -55,12 +55,12 @@ func TestFailedReleaseIsReported(t *testing.T) {
 	}
 }
 
-// TestSafeDrainLeavesUnreleasedShards drains a node safely whose app does not release: its
-// shards stay and are served there, and `drain --wait` ends with 1 and the app's reason. When
-// the app releases again, the same drain takes them.
+// TestSafeDrainLeavesUnreleasedShards drains a node with --safe while its app does not
+// release. Its shards stay and are served there, and `drain --wait` exits with 1 and the
+// reason of the app. When the app releases again, the same drain moves them.
 func TestSafeDrainLeavesUnreleasedShards(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
-	c := keeping(t, 3, []string{"--through"})
+	c := startWithCounters(t, 3, []string{"--through"})
 	from, at := c.Node("a"), c.Node("b")
 	owned := ownedBy(c.AwaitServing(t), from)
 	from.App.SetHookFault(t, "release", "unable")

@@ -14,12 +14,12 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// movesVariable is how many moves of shards the counters have to follow; a round of
-// everything that moves them is a few hundred, and one is played in any case.
+// movesVariable is the environment variable with the minimum number of shard moves. One
+// round of all kinds of moves is a few hundred, and always runs.
 const movesVariable = "SHARDWAY_E2E_MOVES"
 
-// keeping starts nodes whose apps keep counters from acquire to release.
-func keeping(t *testing.T, nodes int, appFlags []string, flags ...string) *cluster.Cluster {
+// startWithCounters starts nodes whose apps keep counters from acquire to release.
+func startWithCounters(t *testing.T, nodes int, appFlags []string, flags ...string) *cluster.Cluster {
 	t.Helper()
 	dir, err := cluster.Scratch()
 	if err != nil {
@@ -27,14 +27,15 @@ func keeping(t *testing.T, nodes int, appFlags []string, flags ...string) *clust
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return cluster.Start(t, cluster.Options{
-		Binaries: binaries(t), Nodes: nodes, Shards: shards, Secret: third(t),
+		Binaries: binaries(t), Nodes: nodes, Shards: shards, Secret: hasSecret(t),
 		Flags: append([]string{"--hooks", "/_state"}, flags...), AppFlags: append([]string{"--state", dir}, appFlags...),
 	})
 }
 
-// exact checks that the counter of each key went up by one with each POST, from what it
-// was, over all moves of its shard, and that each GET read what was there while it ran.
-func exact(t *testing.T, was map[string]uint64, answers []history.Response) {
+// wantExactCounts checks that the counter of each key increased by one with each POST, from its
+// value in was, over all moves of its shard. Each GET must read a value that was current
+// while it ran.
+func wantExactCounts(t *testing.T, was map[string]uint64, answers []history.Response) {
 	t.Helper()
 	byKey := map[string][]history.Response{}
 	for _, a := range answers {
@@ -72,7 +73,7 @@ func exact(t *testing.T, was map[string]uint64, answers []history.Response) {
 	}
 }
 
-// movesOf counts the shards that moved from node to node so far.
+// movesOf returns the number of shard moves so far.
 func movesOf(c *cluster.Cluster) (n int) {
 	seen := c.Maps()
 	for i := 1; i < len(seen); i++ {
@@ -85,27 +86,26 @@ func movesOf(c *cluster.Cluster) (n int) {
 	return n
 }
 
-// TestCountersFollowTheirShards has apps keep a counter for each key in memory, and write
-// it only when they release its shard: through pins, drains, joins, leaves, step-downs and
-// rolling restarts under load each counter goes on at exactly the next number, each POST
-// runs once, and nothing fails. What a release leaves with the shard is what its next owner
-// finds.
+// TestCountersFollowTheirShards has apps that keep a counter for each key in memory, and
+// write it only when they release its shard. Pins, drains, joins, leaves, step-downs and
+// rolling restarts run under load. Each counter continues with the next number, each POST
+// runs once, and no request fails. The next owner receives the note of the release.
 func TestCountersFollowTheirShards(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	want, _ := strconv.Atoi(os.Getenv(movesVariable))
-	c := keeping(t, 3, nil)
+	c := startWithCounters(t, 3, nil)
 	counts := map[string]uint64{}
 	for round := 0; round == 0 || movesOf(c) < want; round++ {
 		l := c.Load(t, c.Running(), cluster.Traffic{Make: func(n int, r *load.Request) {
-			if n%10 == 4 { // some run while their shard is to move
+			if n%10 == 4 { // some requests run while their shard should move
 				r.Header = map[string]string{"App-Delay": "50ms"}
 			}
 		}})
-		movedByPlan(t, c, l)
-		restarted(t, c, l)
+		moveByPlan(t, c, l)
+		restartAll(t, c, l)
 		l.AwaitStarted(t, 100)
 		l.Finish(t)
-		exact(t, counts, l.Responses())
+		wantExactCounts(t, counts, l.Responses())
 		t.Logf("%d shards have moved", movesOf(c))
 	}
 	released := 0
@@ -128,8 +128,8 @@ func TestCountersFollowTheirShards(t *testing.T) {
 	}
 }
 
-// movedByPlan does all that operators do to shards.
-func movedByPlan(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
+// moveByPlan moves shards in all ways that operators have.
+func moveByPlan(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
 	t.Helper()
 	admin := c.Node("a").Admin
 	do := func(args ...string) {
@@ -162,8 +162,8 @@ func movedByPlan(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
 	c.AwaitServing(t)
 }
 
-// restarted has a node join and leave, and restarts the others one after the other.
-func restarted(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
+// restartAll makes a node join and leave, and restarts the others one after the other.
+func restartAll(t *testing.T, c *cluster.Cluster, l *cluster.Load) {
 	t.Helper()
 	if len(c.Nodes()) == 3 {
 		c.Add(t)

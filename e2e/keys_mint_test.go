@@ -13,8 +13,8 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestMintedKeysAreServedOnEveryNode creates something without a key at each node, and
-// finds it by the key that it got at every node: the same app has it.
+// TestMintedKeysAreServedOnEveryNode creates an object without a key at each node, and
+// reads it by its minted key at every node: the same app serves it.
 func TestMintedKeysAreServedOnEveryNode(t *testing.T) {
 	t.Parallel() // it waits for the cluster most of the time
 	file := filepath.Join(t.TempDir(), "shardway.yaml")
@@ -43,8 +43,8 @@ func TestMintedKeysAreServedOnEveryNode(t *testing.T) {
 	}
 }
 
-// TestMintAvoidsCordonedNodes creates rooms at each node while one is cordoned: none of them is
-// there, and once the cordon has ended some are.
+// TestMintAvoidsCordonedNodes creates rooms at each node while one node is cordoned. It
+// owns none of them, and some of the rooms that are created after the cordon.
 func TestMintAvoidsCordonedNodes(t *testing.T) {
 	t.Parallel() // it waits for the cluster most of the time
 	file := filepath.Join(t.TempDir(), "shardway.yaml")
@@ -112,7 +112,7 @@ func appOf(t *testing.T, c *cluster.Cluster, key string) string {
 	return at.App
 }
 
-// room is what the app says of a request.
+// room is the response of the app.
 type room struct {
 	App, Key string
 	Count    uint64

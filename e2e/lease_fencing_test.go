@@ -15,11 +15,11 @@ import (
 	"shardway/e2e/kit/store"
 )
 
-// TestStoreRejectsWritesOfPausedOwner has the first exception of docs/guarantees.md:
-// a proxy is stopped and its app works on, beside the next owner. What it then does
-// to the store under its old epoch is refused, and what clients read stays that of
-// one register for each key. Where the store knows no epochs it overwrites what the
-// next owner wrote, which the judges find, and the cluster cannot help.
+// TestStoreRejectsWritesOfPausedOwner shows the first exception of docs/guarantees.md: a
+// node is paused while its app continues concurrently with the next owner. The store
+// rejects operations with the old epoch, and clients observe one register per key. A
+// store that ignores epochs is overwritten, which the checkers find and the cluster
+// cannot prevent.
 func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	s, err := store.Listen("127.0.0.1:0")
@@ -44,12 +44,12 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 		return a
 	}
 	for _, n := range others {
-		n.App.Release(t, "gate") // a read that is cut goes again, to the next owner, and must not hang there
+		n.App.Release(t, "gate") // an aborted read is retried at the next owner, and must not hang there
 	}
 	var late []*cluster.AsyncRequest
 	for i, key := range keys {
 		ask(others[0], key, "memory", "old-"+key)
-		// Half of them will write, the others read.
+		// Half of the requests will write, the others read.
 		r := operation(key, "store", []string{"late-" + key, ""}[i%2])
 		r.Header["App-Hang"] = "gate"
 		late = append(late, c.AskAsync(t, owner, r))
@@ -112,7 +112,8 @@ func TestStoreRejectsWritesOfPausedOwner(t *testing.T) {
 	}
 }
 
-// operation writes a value to a key's register, or reads it if there is none.
+// operation returns a write of a value to the register of a key, or a read if value is
+// empty.
 func operation(key, mode, value string) load.Request {
 	r := load.Request{Key: key, Header: map[string]string{"App-Register": mode}}
 	if value != "" {

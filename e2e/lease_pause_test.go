@@ -11,13 +11,14 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// seconds of load at the ordinary rate: faults last for so many requests.
+// seconds is the number of requests per second at the usual rate. Faults last for a
+// number of requests.
 const seconds = 200
 
-// TestPausedOwnerServesNoRequestWithoutLease stops a follower for 4 s under
-// load. Its shards are taken meanwhile; requests that it took in before, and the
-// ones that clients go on sending to it, are answered by the new owners after it
-// woke.
+// TestPausedOwnerServesNoRequestWithoutLease pauses a follower for 4 s under load. Its
+// shards are taken over meanwhile. The new owners serve the requests that it accepted
+// before the pause, and those that clients send to it during the pause, after it
+// continues.
 func TestPausedOwnerServesNoRequestWithoutLease(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c := start(t, 3)
@@ -42,8 +43,8 @@ func TestPausedOwnerServesNoRequestWithoutLease(t *testing.T) {
 	if r.Handovers == 0 {
 		t.Error("no shard was handed over: nothing was tested")
 	}
-	// The judgement above says that no epoch was stale and no shard was served
-	// twice. What the node began after it woke, it began under a new map.
+	// Check has found no stale epoch and no second owner. All runs that the node began
+	// after the pause belong to a new map.
 	for _, run := range c.Runs(t) {
 		if run.App == owner.ID && run.Start > woke && run.Epoch <= taken.Epoch {
 			t.Errorf("%s ran %s in shard %d with epoch %d, which was taken at %d", owner.ID, run.ID, run.Shard, run.Epoch, taken.Epoch)
@@ -51,8 +52,8 @@ func TestPausedOwnerServesNoRequestWithoutLease(t *testing.T) {
 	}
 }
 
-// TestPausedLeaderAbortsNoRequest stops the leader for 4 s. The others elect one of
-// them and go on; what runs through them runs through the election.
+// TestPausedLeaderAbortsNoRequest pauses the leader for 4 s. The other nodes elect a
+// leader and continue, and running requests survive the election.
 func TestPausedLeaderAbortsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
 	c := start(t, 3)
@@ -62,7 +63,7 @@ func TestPausedLeaderAbortsNoRequest(t *testing.T) {
 	var streams []*cluster.AsyncRequest
 	for i, n := range others {
 		key := before.Keys(n.ID, 1)[0]
-		// The owner takes it in itself, so that the stopped node has no part in it.
+		// The owner is also the ingress, so that the paused node is not involved.
 		streams = append(streams, c.AskAsync(t, n, load.Request{
 			ID: fmt.Sprintf("stream%d", i), Key: key,
 			Header: map[string]string{"App-Chunks": "80", "App-Delay": "100ms", "App-Size": "80000"},

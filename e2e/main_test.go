@@ -17,11 +17,11 @@ import (
 	"shardway/e2e/kit/wsresume"
 )
 
-// shards is the number of shards in these tests: uneven over three and four
-// nodes, and few enough that load covers each of them every second.
+// shards is the number of shards in these tests: uneven over three and four nodes, and
+// few enough that load covers each of them every second.
 const shards = 128
 
-// scratch and built belong to the whole test run: the binaries are built once.
+// scratch and built belong to the whole test run, so the binaries are built once.
 var (
 	scratch = sync.OnceValues(cluster.Scratch)
 	built   = sync.OnceValues(func() (cluster.Binaries, error) {
@@ -38,7 +38,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if faultfs.Serve() || wsresume.Serve() || serveAsker() {
+	if faultfs.Serve() || wsresume.Serve() || serveKeyRequests() {
 		return
 	}
 	m.Run()
@@ -59,20 +59,20 @@ func binaries(tb testing.TB) cluster.Binaries {
 // start starts n nodes with these flags, which serve when it returns.
 func start(tb testing.TB, n int, flags ...string) *cluster.Cluster {
 	tb.Helper()
-	return cluster.Start(tb, cluster.Options{Binaries: binaries(tb), Nodes: n, Shards: shards, Flags: flags, Secret: third(tb)})
+	return cluster.Start(tb, cluster.Options{Binaries: binaries(tb), Nodes: n, Shards: shards, Flags: flags, Secret: hasSecret(tb)})
 }
 
-// third chooses tests, always the same by their names, whose nodes have a secret in
-// the usual run: what is shown must hold over TLS too. make e2e-secret gives all one.
-func third(tb testing.TB) bool {
+// hasSecret selects a third of the tests by their names. Their nodes have a secret, since the
+// tests must also pass with TLS. make e2e-secret uses a secret in all tests.
+func hasSecret(tb testing.TB) bool {
 	tb.Helper()
 	_, test := tb.(*testing.T)
 	return test && crc32.ChecksumIEEE([]byte(tb.Name()))%3 == 0
 }
 
-// fewestMoves is the number of moves that no even map over the owners of to can
-// do without: what has no owner there, and what is above the quotas, whose
-// remainders go to those who have most.
+// fewestMoves returns the minimum number of moves from a map to an even map over the
+// owners of to. These are the shards of nodes that own none in to, and the shards above
+// the quotas. The larger quotas go to the nodes with the most shards.
 func fewestMoves(from, to cluster.Map) int {
 	var nodes []string
 	for id := range to.Counts() {
@@ -97,22 +97,22 @@ func fewestMoves(from, to cluster.Map) int {
 	return moves
 }
 
-// wantMoves checks that what led from one map to another moved as few shards as there must
-// be. It is one change, in one map or in stages, because busy shards move later than idle ones,
-// or several changes: if the machine stood still for so long that a node was taken for dead.
-// Then every change by itself must be as small.
+// wantMoves checks that the maps between two maps moved the fewest possible shards. There
+// may be one change, in one map or in stages, since busy shards move later than idle
+// ones. There may also be several changes, if a node was excluded because the machine had
+// no CPU time. Then each change must move the fewest shards.
 func wantMoves(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) {
 	tb.Helper()
-	chain, whole := mapsBetween(tb, c, from, to)
-	for end := time.Now().Add(lastStage); whole && !inFewestMoves(chain) && time.Now().Before(end); {
+	chain, complete := mapsBetween(tb, c, from, to)
+	for end := time.Now().Add(lastStage); complete && !inFewestMoves(chain) && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond) // busy shards follow in a later stage
 		to = c.AwaitServing(tb)
-		chain, whole = mapsBetween(tb, c, from, to)
+		chain, complete = mapsBetween(tb, c, from, to)
 	}
 	switch {
-	case !whole && !inFewestMoves([]cluster.Map{from, to}):
+	case !complete && !inFewestMoves([]cluster.Map{from, to}):
 		tb.Logf("epoch %d → %d: a map between them was too short-lived to be seen, the moves are not judged", from.Epoch, to.Epoch)
-	case whole && !inFewestMoves(chain):
+	case complete && !inFewestMoves(chain):
 		for i, m := range chain[1:] {
 			tb.Errorf("epoch %d → %d moved %d shards, want %d or stages of one change (%v → %v)",
 				chain[i].Epoch, m.Epoch, len(chain[i].Moves(m)), fewestMoves(chain[i], m), chain[i].Counts(), m.Counts())
@@ -120,34 +120,35 @@ func wantMoves(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) {
 	}
 }
 
-// lastStage is how long the last stage of a change may take: drain-timeout, and the rounds.
+// lastStage is the maximum duration of the last stage of a change: drain-timeout and the
+// rounds.
 const lastStage = 10 * time.Second
 
-// mapsBetween returns the maps that were committed from one to another, both included, and
-// whether all of them were seen.
-func mapsBetween(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) (chain []cluster.Map, whole bool) {
+// mapsBetween returns the maps that were committed from one to another, including both.
+// complete reports whether all of them were observed.
+func mapsBetween(tb testing.TB, c *cluster.Cluster, from, to cluster.Map) (chain []cluster.Map, complete bool) {
 	tb.Helper()
 	seen := make(map[uint64]cluster.Map)
 	for _, m := range c.Maps() {
 		seen[m.Epoch] = m
 	}
-	chain, whole = []cluster.Map{from}, true
+	chain, complete = []cluster.Map{from}, true
 	for _, epoch := range c.Committed(tb) {
 		if epoch <= from.Epoch || epoch >= to.Epoch {
 			continue
 		}
 		m, ok := seen[epoch]
-		if whole = whole && ok; ok {
+		if complete = complete && ok; ok {
 			chain = append(chain, m)
 		}
 	}
-	return append(chain, to), whole
+	return append(chain, to), complete
 }
 
-// inFewestMoves reports whether the chain is made of changes, each in one or several maps, that
-// move the fewest shards, and no shard twice.
+// inFewestMoves reports whether the chain consists of changes, each in one or several
+// maps, that move the fewest shards, and no shard twice.
 func inFewestMoves(chain []cluster.Map) bool {
-	reached := make([]bool, len(chain)) // by whole changes
+	reached := make([]bool, len(chain)) // by complete changes
 	reached[0] = true
 	for end := 1; end < len(chain); end++ {
 		moves := 0
@@ -162,7 +163,7 @@ func inFewestMoves(chain []cluster.Map) bool {
 	return reached[len(chain)-1]
 }
 
-// TestMovesOfStagedChangeAreCountedTogether plants chains of maps.
+// The test plants chains of maps.
 func TestMovesOfStagedChangeAreCountedTogether(t *testing.T) {
 	of := func(owners string) (m cluster.Map) {
 		must(t, json.Unmarshal([]byte(`{"nodes":[{"id":"a"},{"id":"b"},{"id":"c"}]}`), &m))
@@ -195,8 +196,8 @@ func TestMovesOfStagedChangeAreCountedTogether(t *testing.T) {
 	}
 }
 
-// wantSame checks that nothing moved at all since then; on a machine that had no
-// processor for the nodes for a second in all, that nothing moved without need.
+// wantSame checks that no shard moved since then. If the machine had no CPU time for the
+// nodes for a second in total, it checks only for the fewest moves.
 func wantSame(tb testing.TB, c *cluster.Cluster, since int64, from, to cluster.Map) {
 	tb.Helper()
 	if starved := c.Starved(since); starved > time.Second {

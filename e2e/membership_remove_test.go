@@ -11,12 +11,12 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestForceRemovesKilledNodeAtOnce kills a node and removes it before gossip has
-// noticed the crash, which takes seconds.
+// TestForceRemovesKilledNodeAtOnce kills a node and removes it before gossip has detected
+// the crash, which takes seconds.
 func TestForceRemovesKilledNodeAtOnce(t *testing.T) {
 	t.Parallel()
 	c := start(t, 4)
-	w := walk{t, c}
+	w := diagnosisTest{t, c}
 	victim := c.Follower(t)
 	leader := c.Leader(t)
 	victim.Kill(t)

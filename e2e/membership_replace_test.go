@@ -8,8 +8,8 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestReplacementGetsVoteOfStoppedNode stops one of three nodes and starts another one in
-// its place: three vote again, and the loss of one more is borne.
+// TestReplacementGetsVoteOfStoppedNode stops one of three nodes and starts a replacement.
+// There are three voters again, which tolerate the loss of one more node.
 func TestReplacementGetsVoteOfStoppedNode(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

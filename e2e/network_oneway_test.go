@@ -15,14 +15,14 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestOneWayPathFailureIsDetected loses in silence what an ingress sends to an owner,
-// and then what comes back, while both hear the leader: nothing but the requests
-// between the two is concerned. They used to wait for TCP to try again, long after
-// the path was mended.
+// TestOneWayPathFailureIsDetected drops the packets from an ingress to an owner, and then
+// the packets in the other direction, while both reach the leader. Only requests between
+// the two are affected. Once they waited for a TCP retransmission long after the path
+// worked again.
 func TestOneWayPathFailureIsDetected(t *testing.T) {
 	t.Parallel() // it waits for timeouts most of the time
-	// Neither round nor search for the owner's process comes into it.
-	c, w := startApart(t, "--dead-after", "30s", "--queue-wait", "1m")
+	// Neither a round nor a search for the process of the owner interferes.
+	c, w := startInNamespaces(t, "--dead-after", "30s", "--queue-wait", "1m")
 	leader := c.Leader(t)
 	ingress, owner := c.Others(leader)[0], c.Others(leader)[1]
 	key := c.AwaitServing(t).Keys(owner.ID, 1)[0]
@@ -36,12 +36,12 @@ func TestOneWayPathFailureIsDetected(t *testing.T) {
 	deaf := func() int {
 		return int(c.Sum(t, []*cluster.Node{ingress, leader}, "shardway_aborted_requests_total", `reason="deaf-path"`))
 	}
-	for _, method := range []string{"GET", "POST", "GET"} { // links to go over
+	for _, method := range []string{"GET", "POST", "GET"} { // opens connections
 		if a := ask(ingress, method, "").Response(t); !a.OK() {
 			t.Fatalf("%s before: %+v", method, a)
 		}
 	}
-	// An owner whose app is slow is not mistaken for one that cannot be reached.
+	// An owner with a slow app does not count as unreachable.
 	slow := ask(leader, "POST", "slow")
 	owner.App.AwaitHanging(t, "slow", 1)
 

@@ -14,11 +14,11 @@ import (
 	"shardway/e2e/kit/netns"
 )
 
-// networks numbers the networks of this process.
+// networks counts the networks of this process.
 var networks atomic.Int32
 
-// startApart starts three nodes, each in a network namespace of its own.
-func startApart(t *testing.T, flags ...string) (*cluster.Cluster, *netns.Net) {
+// startInNamespaces starts three nodes in separate network namespaces.
+func startInNamespaces(t *testing.T, flags ...string) (*cluster.Cluster, *netns.Net) {
 	t.Helper()
 	if err := netns.Available(); err != nil {
 		t.Skipf("wires cannot be cut here: %v", err)
@@ -33,7 +33,7 @@ func startApart(t *testing.T, flags ...string) (*cluster.Cluster, *netns.Net) {
 			t.Error(err)
 		}
 	})
-	return cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: n, Shards: shards, Net: w, Flags: flags, Secret: third(t)}), w
+	return cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: n, Shards: shards, Net: w, Flags: flags, Secret: hasSecret(t)}), w
 }
 
 func must(t *testing.T, err error) {
@@ -43,17 +43,17 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// index is the host of a node in its network.
+// index returns the host number of a node in its network.
 func index(n *cluster.Node) int { return int(n.ID[0] - 'a') }
 
-// TestMinorityStopsServing cuts one of three off, a follower and then the leader:
-// it serves nothing and says no-leader, the majority goes on, and when the wire is
-// mended it returns by itself.
+// TestMinorityStopsServing isolates one of three nodes, a follower and then the leader.
+// It serves nothing and reports no-leader, and the majority continues. When the network
+// is restored, it returns automatically.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
 func TestMinorityStopsServing(t *testing.T) {
 	t.Parallel() // it waits for leases to end most of the time
-	c, w := startApart(t, "--queue-wait", "6s")
+	c, w := startInNamespaces(t, "--queue-wait", "6s")
 	for _, role := range []struct {
 		name   string
 		choose func(testing.TB) *cluster.Node
@@ -68,8 +68,8 @@ func TestMinorityStopsServing(t *testing.T) {
 			must(t, w.Isolate(index(minority)))
 			minority.Await(t, "has no lease", func(s cluster.Status) bool { return s.LeaseMS == 0 })
 			alone := history.Now()
-			// Its own key and the others': none can be served from there. For what
-			// it had sent to an owner before it noticed, that one is out of reach.
+			// Its own key and the other keys: it can serve none of them. An owner to
+			// which it had sent a request before the timeout counts as unreachable.
 			asking := make(map[string]*cluster.AsyncRequest)
 			for _, owner := range c.Nodes() {
 				asking[owner.ID] = c.AskAsync(t, minority, load.Request{Key: before.Keys(owner.ID, 1)[0], Timeout: 20 * time.Second})
@@ -105,12 +105,12 @@ func TestMinorityStopsServing(t *testing.T) {
 	}
 }
 
-// TestForwardingNeedsNoLease cuts the wire between a follower and the leader and
-// leaves the one to the third node: the follower serves nothing of its own, and
-// forwards what the third node owns.
+// TestForwardingNeedsNoLease disconnects a follower from the leader but not from the
+// third node. The follower serves none of its own shards, and forwards requests for the
+// shards of the third node.
 func TestForwardingNeedsNoLease(t *testing.T) {
 	t.Parallel() // it waits for leases to end most of the time
-	c, w := startApart(t, "--queue-wait", "4s")
+	c, w := startInNamespaces(t, "--queue-wait", "4s")
 	leader := c.Leader(t)
 	cut, third := c.Others(leader)[0], c.Others(leader)[1]
 	before := c.AwaitServing(t)
@@ -136,11 +136,11 @@ func TestForwardingNeedsNoLease(t *testing.T) {
 	c.Check(t)
 }
 
-// TestOneWayLinkCountsAsUnresponsive drops what the leader says to a follower, whose
-// heartbeats still arrive: it loses its shards as if it were silent.
+// TestOneWayLinkCountsAsUnresponsive drops the packets from the leader to a follower,
+// whose heartbeats still arrive. It loses its shards as if it were unresponsive.
 func TestOneWayLinkCountsAsUnresponsive(t *testing.T) {
 	t.Parallel() // it waits for leases to end most of the time
-	c, w := startApart(t)
+	c, w := startInNamespaces(t)
 	leader := c.Leader(t)
 	deaf := c.Others(leader)[0]
 	before := c.AwaitServing(t)
@@ -149,7 +149,7 @@ func TestOneWayLinkCountsAsUnresponsive(t *testing.T) {
 	l.AwaitStarted(t, seconds/2)
 	mended := deaf.RecordFault(history.Unreachable)
 	must(t, w.Block(index(leader), index(deaf)))
-	// Whoever leads now: the shards are the others', and nobody else's.
+	// Independent of the leader, only the other nodes own the shards.
 	taken := c.AwaitServedBy(t, others...)
 	wantMoves(t, c, before, taken)
 	l.AwaitStarted(t, seconds/2)
@@ -160,11 +160,11 @@ func TestOneWayLinkCountsAsUnresponsive(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestHealedPartitionReunites cuts every wire of a cluster that serves, and mends
-// them: nobody serves without the others, and afterwards all do.
+// TestHealedPartitionReunites disconnects all nodes of a cluster, and restores the
+// network. No node serves alone, and all of them serve afterwards.
 func TestHealedPartitionReunites(t *testing.T) {
 	t.Parallel() // it waits for leases to end most of the time
-	c, w := startApart(t)
+	c, w := startInNamespaces(t)
 	var mended []func()
 	for _, n := range c.Nodes() {
 		mended = append(mended, n.RecordFault(history.Unreachable))

@@ -12,9 +12,9 @@ import (
 	"shardway/verdict"
 )
 
-// TestDroppedPeerPortIsReported starts a node behind a packet filter that drops what is sent to its
-// peer port, and a node behind one that drops what it sends to the others' peer ports, too. Dials
-// time out, as with most firewalls.
+// TestDroppedPeerPortIsReported starts a node behind a packet filter that drops packets
+// to its peer port, and a node behind one that also drops its packets to the peer ports
+// of other nodes. Dials time out, as with most firewalls.
 func TestDroppedPeerPortIsReported(t *testing.T) {
 	t.Parallel()
 	if err := netns.Filters(); err != nil {
@@ -28,7 +28,7 @@ func TestDroppedPeerPortIsReported(t *testing.T) {
 			must(t, err)
 			t.Cleanup(func() { must(t, network.Close()) })
 			c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, Net: network})
-			w, leader := walk{t, c}, c.Leader(t)
+			w, leader := diagnosisTest{t, c}, c.Leader(t)
 			d := c.Prepare(t, "--join", leader.Gossip)
 			dropped := []*cluster.Node{d}
 			if both {
@@ -42,13 +42,13 @@ func TestDroppedPeerPortIsReported(t *testing.T) {
 			d.Start(t)
 
 			for _, n := range c.Others(d) {
-				w.says(n, verdict.PeerPortUnreachable, "node d is not added to the cluster: node "+leader.ID+" does not reach its peer port at "+d.Peer+reason)
+				w.wantFinding(n, verdict.PeerPortUnreachable, "node d is not added to the cluster: node "+leader.ID+" does not reach its peer port at "+d.Peer+reason)
 			}
 			if both {
-				w.tells(d, verdict.PeerPortUnreachable, "node d does not reach the peer port of node ")
-				w.says(d, verdict.PeerPortUnreachable, reason)
+				w.wantFindingEverywhere(d, verdict.PeerPortUnreachable, "node d does not reach the peer port of node ")
+				w.wantFinding(d, verdict.PeerPortUnreachable, reason)
 			} else {
-				w.tells(d, verdict.PeerPortUnreachable, " does not reach its peer port at "+d.Peer+reason)
+				w.wantFindingEverywhere(d, verdict.PeerPortUnreachable, " does not reach its peer port at "+d.Peer+reason)
 			}
 
 			must(t, network.Heal())

@@ -9,10 +9,9 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestRestartInPlaceMovesNoShard restarts all nodes of five, one after the other, the
-// leader first, twice, while clients talk to all of them: no shard ever moves, and
-// nothing fails. Before, each restart moved every shard of the node away, and as many
-// back.
+// TestRestartInPlaceMovesNoShard restarts all five nodes twice, one after the other, the
+// leader first, under load. No shard moves, and no request fails. Without --on-shutdown
+// hold, each restart moves every shard of the node away, and as many back.
 func TestRestartInPlaceMovesNoShard(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
 	c := start(t, 5, "--on-shutdown=hold", "--hold-grace=13s")
@@ -39,21 +38,20 @@ func TestRestartInPlaceMovesNoShard(t *testing.T) {
 	}
 }
 
-// TestRestartInPlaceKeepsReleaseNotes restarts all nodes of three in place, one after
-// the other, twice, under load, with apps that write what they hold only when they release
-// it: each next process is told that its node has released every shard that it has, with
-// what the release left, and each counter goes on at exactly the next number. Before, it
-// was told nothing, as after a crash.
+// TestRestartInPlaceKeepsReleaseNotes restarts all three nodes twice in place, one after
+// the other, under load. The apps write their state only when they release it. Each next
+// process passes the release of every shard, with its note, to its app, and each counter
+// continues with the next number. Once the app was told nothing, as after a crash.
 func TestRestartInPlaceKeepsReleaseNotes(t *testing.T) {
 	t.Parallel() // it waits for processes most of the time
-	c := keeping(t, 3, nil, "--on-shutdown=hold", "--hold-grace=13s")
+	c := startWithCounters(t, 3, nil, "--on-shutdown=hold", "--hold-grace=13s")
 	first := c.AwaitServing(t)
 	counts := map[string]uint64{}
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 200})
 	for range 2 {
 		for _, n := range c.Nodes() {
 			l.AwaitStarted(t, 50)
-			before := len(toldTo(t, n))
+			before := len(hookCallsOf(t, n))
 			n.Terminate(t)
 			n.AwaitExit(t, 0)
 			n.Start(t)
@@ -72,16 +70,16 @@ func TestRestartInPlaceKeepsReleaseNotes(t *testing.T) {
 	}
 	l.AwaitStarted(t, 100)
 	l.Finish(t)
-	exact(t, counts, l.Responses())
+	wantExactCounts(t, counts, l.Responses())
 }
 
-// awaitAcquired waits until the app of a node has been told to acquire so many shards, and
-// returns what it has been told by then after the given number of words. A node with a lease
-// may have its app at work on that still: its shards' requests wait.
+// awaitAcquired waits until the app of a node has acquired this number of shards since
+// the first before calls, and returns these calls. A node with a lease may still wait for
+// its app; requests for these shards are queued meanwhile.
 func awaitAcquired(t *testing.T, n *cluster.Node, before, shards int) (told []cluster.HookCall) {
 	t.Helper()
 	cluster.Await(t, fmt.Sprintf("%s acquires %d shards", n.ID, shards), func() error {
-		told = toldTo(t, n)[before:]
+		told = hookCallsOf(t, n)[before:]
 		acquired := 0
 		for _, s := range told {
 			if s.Hook == "acquire" {
@@ -96,8 +94,8 @@ func awaitAcquired(t *testing.T, n *cluster.Node, before, shards int) (told []cl
 	return told
 }
 
-// toldTo returns what the app of a node was told so far.
-func toldTo(t *testing.T, n *cluster.Node) []cluster.HookCall {
+// hookCallsOf returns the hook calls of the app of a node so far.
+func hookCallsOf(t *testing.T, n *cluster.Node) []cluster.HookCall {
 	t.Helper()
 	told, err := n.App.HookCalls(t.Context())
 	if err != nil {

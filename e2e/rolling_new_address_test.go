@@ -11,13 +11,14 @@ import (
 	"shardway/e2e/kit/history"
 )
 
-// another is within what time a killed node that starts at another address must serve again, on
-// a machine that does other work, too. On an idle one it takes less than 1.5 s. By gossip alone it took
-// 8 to 11 s.
-const another = 5 * time.Second
+// maxReturnTime is within what time a killed node that starts at another address must serve
+// again, on a busy machine. On an idle one it takes less than 1.5 s. With gossip alone it
+// took 8 to 11 s.
+const maxReturnTime = 5 * time.Second
 
-// TestKilledNodesRestartAtOtherAddresses kills nodes and starts them again with other gossip and
-// peer ports, as pods do: one of three, two of three, and two that exchange their ports.
+// TestKilledNodesRestartAtOtherAddresses kills nodes and restarts them with other gossip
+// and peer ports, like pods: one of three, two of three, and two that exchange their
+// ports.
 //
 //nolint:tparallel // the clusters run one after the other, because their times are judged
 func TestKilledNodesRestartAtOtherAddresses(t *testing.T) {
@@ -28,14 +29,14 @@ func TestKilledNodesRestartAtOtherAddresses(t *testing.T) {
 			for _, kill := range []int{1, 2} {
 				c.AwaitServing(t)
 				nodes := append([]*cluster.Node{c.Leader(t)}, c.Others(c.Leader(t))...)[3-kill:]
-				returns(t, c, nodes, func() {
+				checkReturn(t, c, nodes, func() {
 					for _, n := range nodes {
 						n.Gossip, n.Peer = c.Address(t), c.Address(t)
 					}
 				})
 			}
 			nodes := c.Others(c.Leader(t))
-			returns(t, c, nodes, func() {
+			checkReturn(t, c, nodes, func() {
 				a, b := nodes[0], nodes[1]
 				a.Gossip, b.Gossip, a.Peer, b.Peer = b.Gossip, a.Gossip, b.Peer, a.Peer
 			})
@@ -43,8 +44,8 @@ func TestKilledNodesRestartAtOtherAddresses(t *testing.T) {
 	}
 }
 
-// returns kills nodes, moves them, and starts them again.
-func returns(t *testing.T, c *cluster.Cluster, nodes []*cluster.Node, move func()) {
+// checkReturn kills nodes, moves them, and starts them again.
+func checkReturn(t *testing.T, c *cluster.Cluster, nodes []*cluster.Node, move func()) {
 	t.Helper()
 	cluster.KillAll(t, nodes...)
 	move()
@@ -55,8 +56,8 @@ func returns(t *testing.T, c *cluster.Cluster, nodes []*cluster.Node, move func(
 	c.AwaitServing(t)
 	took := time.Duration(history.Now() - began)
 	t.Logf("%d of 3 at other addresses: all serve after %v", len(nodes), took.Round(10*time.Millisecond))
-	if took > another {
-		t.Errorf("%d of 3 nodes serve %v after their start at other addresses, want %v at most", len(nodes), took, another)
+	if took > maxReturnTime {
+		t.Errorf("%d of 3 nodes serve %v after their start at other addresses, want %v at most", len(nodes), took, maxReturnTime)
 	}
 	l := c.Load(t, c.Running(), cluster.Traffic{})
 	l.AwaitStarted(t, shards)

@@ -9,8 +9,8 @@ import (
 )
 
 // TestRollingRestartMovesEachShardTwice restarts four nodes one after the other, the
-// leader first, under load: each shard moves away from its node and back, and no more.
-// Whoever came back got other shards than it had had, so that some moved six times.
+// leader first, under load. Each shard moves away from its node and back, and no more.
+// Once a restarted node got other shards than before, so that some moved six times.
 func TestRollingRestartMovesEachShardTwice(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 4)
@@ -33,7 +33,7 @@ func TestRollingRestartMovesEachShardTwice(t *testing.T) {
 }
 
 // TestReplacingNodesMovesEachShardOnce starts new nodes first, cordons the old ones and
-// stops these one after the other, under load: each shard moves once at most.
+// stops them one after the other, under load. Each shard moves at most once.
 func TestReplacingNodesMovesEachShardOnce(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
@@ -79,8 +79,8 @@ func TestReplacingNodesMovesEachShardOnce(t *testing.T) {
 	}
 }
 
-// countMoves returns a function that tells how often the shard has moved that moved most
-// since a map, as far as maps were seen.
+// countMoves returns a function that returns how often any shard has moved at most since
+// a map, as far as the maps were observed.
 func countMoves(since cluster.Map) func(t *testing.T, c *cluster.Cluster) int {
 	return func(t *testing.T, c *cluster.Cluster) int {
 		t.Helper()

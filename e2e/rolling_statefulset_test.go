@@ -12,20 +12,20 @@ import (
 	"shardway/e2e/kit/netns"
 )
 
-// nodesName is the name of all pods, as a headless service has one.
+// nodesName is the common name of all pods, as of a headless service.
 const nodesName = "nodes.shardway.test"
 
-// pods are nodes as a StatefulSet runs them: each start has another address, which a
-// name server learns of once the pod runs.
+// pods are nodes like the pods of a StatefulSet: each start has another address, which
+// the DNS server contains once the pod runs.
 type pods struct {
 	c   *cluster.Cluster
 	w   *netns.Net
 	dns *dnsserver.Server
-	at  map[string]netip.Addr // of those that it knows
+	at  map[string]netip.Addr // addresses that the DNS server contains
 }
 
-// preparePods makes three pods, which do not run. Two of them find the others by A
-// records, one by SRV records.
+// preparePods prepares three pods. Two of them find the others by A records, one by SRV
+// records.
 func preparePods(t *testing.T) *pods {
 	t.Helper()
 	if err := netns.Available(); err != nil {
@@ -40,7 +40,7 @@ func preparePods(t *testing.T) *pods {
 	t.Cleanup(func() { must(t, dns.Close()) })
 	must(t, w.Nameserver(w.Gateway))
 	dns.Serve("_gossip._tcp."+nodesName, 7946)
-	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Net: w, Secret: third(t)})
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Net: w, Secret: hasSecret(t)})
 	p := &pods{c: c, w: w, dns: dns, at: make(map[string]netip.Addr)}
 	for i := range n {
 		join := nodesName
@@ -52,13 +52,13 @@ func preparePods(t *testing.T) *pods {
 	return p
 }
 
-// place gives a node the ports that every pod has, at its pod's address.
+// place gives a node the common ports of the pods, at the address of its pod.
 func (p *pods) place(n *cluster.Node) {
 	ip := p.w.Host(index(n)).Data
 	n.Gossip, n.Peer = net.JoinHostPort(ip, "7946"), net.JoinHostPort(ip, "7947")
 }
 
-// start starts a pod and then has the name server know it.
+// start starts a pod and then adds it to the DNS server.
 func (p *pods) start(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	n.Start(t)
@@ -76,16 +76,16 @@ func (p *pods) publish() {
 	p.dns.Set(nodesName, all...)
 }
 
-// move has a pod that has ended come back elsewhere. The name server goes on giving
-// the old address until it runs there.
+// move gives a terminated pod another address. The DNS server returns the old address
+// until the pod runs.
 func (p *pods) move(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	must(t, p.w.Move(index(n)))
 	p.place(n)
 }
 
-// replace is a rolling update's part for one pod: its node is drained, then it ends,
-// and is started elsewhere; wiped: on another disk.
+// replace replaces one pod as a rolling update does: its node is drained, terminates, and
+// starts at another address. With wiped it starts with an empty disk.
 func (p *pods) replace(t *testing.T, n *cluster.Node, wiped bool) {
 	t.Helper()
 	drained := n.RecordDrain()
@@ -102,11 +102,11 @@ func (p *pods) replace(t *testing.T, n *cluster.Node, wiped bool) {
 	drained()
 }
 
-// TestRollout runs what a StatefulSet does. Pods start one by one, and names stand for
-// nothing before; they are replaced one after the other under load, on their disks, and
-// one on a new disk, and each comes back at an address that nobody has had; then all end
-// at once, and start together elsewhere while the name server still gives the old
-// addresses. No request fails.
+// TestRollout repeats the actions of a StatefulSet. Pods start one by one, and names
+// resolve only after that. They are replaced one after the other under load, with their
+// disks, and one with an empty disk, each at a new address. Then all terminate at once,
+// and start together at other addresses while the DNS server still returns the old ones.
+// No request fails.
 func TestRollout(t *testing.T) {
 	t.Parallel() // it waits for drains and elections most of the time
 	p := preparePods(t)

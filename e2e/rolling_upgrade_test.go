@@ -16,7 +16,7 @@ import (
 	"shardway/e2e/kit/nextversion"
 )
 
-// later is the program of a later version, which knows one level more.
+// later is the program of a later version with one more format version.
 var later = sync.OnceValues(func() (string, error) {
 	dir, err := scratch()
 	if err != nil {
@@ -34,9 +34,10 @@ var later = sync.OnceValues(func() (string, error) {
 	return b.Node, err
 })
 
-// TestLaterVersionCanBeRolledBackUntilFinalized upgrades nodes one after the
-// other under load, goes back, and upgrades all; then the level is raised, and the
-// former version is refused by name of both numbers. Nothing fails or is lost meanwhile.
+// TestLaterVersionCanBeRolledBackUntilFinalized upgrades nodes one after the other under
+// load, rolls back, and upgrades all. Then the format version is finalized, and the old
+// program is refused with an error that contains both numbers. No request fails and no
+// write is lost.
 func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 	t.Parallel() // it waits for drains and elections most of the time
 	next, err := later()
@@ -77,13 +78,13 @@ func TestLaterVersionCanBeRolledBackUntilFinalized(t *testing.T) {
 	}
 	l.AwaitStarted(t, 2*shards)
 	n := c.Follower(t)
-	l.Send(c.Others(n)) // the former version has its port for a moment
+	l.Send(c.Others(n)) // the old program has its port for a moment
 	n.Stop(t)
 	c.AwaitServing(t)
 	n.Binary = ""
-	refuses(t, n.Args()[2:], n.Data, "format version 3, and this program knows format version 2", "run the version of the other nodes")
-	fresh := with(newcomer(t, c), "--join", c.Running()[0].Gossip, "--shards", strconv.Itoa(shards))
-	refuses(t, fresh, "format version 3 is in force", "this program knows format version 2", "run the version of the other nodes")
+	wantStartupError(t, n.Args()[2:], n.Data, "format version 3, and this program knows format version 2", "run the version of the other nodes")
+	fresh := withFlags(newNodeArgs(t, c), "--join", c.Running()[0].Gossip, "--shards", strconv.Itoa(shards))
+	wantStartupError(t, fresh, "format version 3 is in force", "this program knows format version 2", "run the version of the other nodes")
 	n.Binary = next
 	n.Start(t)
 	c.AwaitServing(t)

@@ -48,8 +48,8 @@ func newAuthority(t *testing.T, name string) *authority {
 	return &authority{cert, key}
 }
 
-// issue puts a certificate for a node, with its key, into one file: so that both
-// change at once.
+// issue writes a certificate for a node and its key into one file, so that both change at
+// once.
 func (a *authority) issue(t *testing.T, path, node string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -83,9 +83,9 @@ func replaceFile(t *testing.T, path string, b []byte) {
 	}
 }
 
-// TestOwnCertificatesAreReplacedUnderLoad runs nodes with certificates of an
-// authority of the user's, and replaces the authority as one does: accept both,
-// issue anew, accept the new one alone.
+// TestOwnCertificatesAreReplacedUnderLoad runs nodes with certificates of an own
+// authority, and replaces the authority as an operator would: accept both, issue new
+// certificates, accept only the new authority.
 func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	t.Parallel() // it waits for certificates to be read again most of the time
 	dir := t.TempDir()
@@ -104,7 +104,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	}
 	began, before := history.Now(), c.AwaitServing(t)
 	taken := 0
-	// step waits until every node has taken one more change.
+	// step waits until every node has loaded one more change.
 	step := func(what string) {
 		t.Helper()
 		taken++
@@ -130,7 +130,7 @@ func TestOwnCertificatesAreReplacedUnderLoad(t *testing.T) {
 	l.AwaitStarted(t, 600)
 	l.Finish(t)
 	wantSame(t, c, began, before, c.AwaitServing(t))
-	// One of the old authority, for a node that is known, opens nothing any more.
+	// A certificate of the old authority, for a known node, is no longer accepted.
 	c.Node("b").Stop(t)
 	old.issue(t, file("b"), "b")
 	code, err := func() (int, error) {

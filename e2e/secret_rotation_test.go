@@ -25,8 +25,8 @@ func sealed(tb testing.TB, flags ...string) *cluster.Cluster {
 	return cluster.Start(tb, cluster.Options{Binaries: binaries(tb), Nodes: 3, Shards: shards, Flags: flags, Secret: true})
 }
 
-// TestRotationUnderLoadFailsNoRequest replaces the secret twice while requests
-// flow: none fails, nothing moves, and what has the old secret stays out.
+// TestRotationUnderLoadFailsNoRequest replaces the secret twice under load. No request
+// fails, no shard moves, and a node with the old secret is refused.
 func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := sealed(t)
@@ -55,7 +55,8 @@ func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 		}
 		have = l
 	}
-	// A restarted node takes the new one from its file; the old one opens nothing.
+	// A restarted node reads the new secret from its file. The old secret is not
+	// accepted.
 	b := c.Follower(t)
 	b.Stop(t)
 	b.Start(t)
@@ -77,8 +78,8 @@ func TestRotationUnderLoadFailsNoRequest(t *testing.T) {
 	})
 }
 
-// TestRotationStopsAtAMissingNode names it, changes nothing, and goes on when it
-// is back.
+// TestRotationStopsAtAMissingNode checks that the rotation names a missing node, changes
+// nothing, and continues when the node is back.
 func TestRotationStopsAtAMissingNode(t *testing.T) {
 	c := sealed(t)
 	gone := c.Follower(t)
@@ -95,7 +96,7 @@ func TestRotationStopsAtAMissingNode(t *testing.T) {
 	}
 }
 
-// TestPortsOfClusterWithSecretRequireIt tries each of them from outside.
+// TestPortsOfClusterWithSecretRequireIt connects to each port without the secret.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
 func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
@@ -109,7 +110,7 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("plain preface", func(t *testing.T) {
-		got := talk(t, a.Peer, []byte("SHWY\x01\x00\x12\x04\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01z\x00\x01a\x00"))
+		got := exchangeBytes(t, a.Peer, []byte("SHWY\x01\x00\x12\x04\x00\x00\x00\x00\x00\x00\x00\x01\x00\x01z\x00\x01a\x00"))
 		if !bytes.Contains(got, []byte("speaks TLS only")) {
 			t.Errorf("answered %q, want a word about TLS", got)
 		}
@@ -120,7 +121,7 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 		"zeros":   strings.Repeat("\x00", 4096),
 	} {
 		t.Run("plain "+name, func(t *testing.T) {
-			if got := talk(t, a.Peer, []byte(text)); bytes.Contains(got, []byte("HTTP/1.1 200")) || bytes.Contains(got, []byte("SHWY\x02\x01")) {
+			if got := exchangeBytes(t, a.Peer, []byte(text)); bytes.Contains(got, []byte("HTTP/1.1 200")) || bytes.Contains(got, []byte("SHWY\x02\x01")) {
 				t.Errorf("answered %q", got)
 			}
 		})
@@ -134,18 +135,18 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 	}
 	t.Run("another cluster's certificate", func(t *testing.T) {
 		other := secret.List{secret.Generate(time.Now())}
-		if _, err := greet(t, a.Peer, seal(other, "b"), "b"); err == nil {
+		if _, err := openControlStream(t, a.Peer, seal(other, "b"), "b"); err == nil {
 			t.Error("let in")
 		}
 	})
 	t.Run("unknown node of the right authority", func(t *testing.T) {
-		got, err := greet(t, a.Peer, seal(own, "mallory"), "mallory")
+		got, err := openControlStream(t, a.Peer, seal(own, "mallory"), "mallory")
 		if err != nil || !bytes.Contains(got, []byte(`"mallory" is not known here`)) {
 			t.Errorf("answered %q, %v, want it unknown", got, err)
 		}
 	})
 	t.Run("known node with another's certificate", func(t *testing.T) {
-		got, err := greet(t, a.Peer, seal(own, "mallory"), "b")
+		got, err := openControlStream(t, a.Peer, seal(own, "mallory"), "b")
 		if err != nil || !bytes.Contains(got, []byte(`not for node "b"`)) {
 			t.Errorf("answered %q, %v, want it refused", got, err)
 		}
@@ -187,7 +188,7 @@ func TestPortsOfClusterWithSecretRequireIt(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	// Nobody noticed.
+	// The cluster was not affected.
 	l := c.Load(t, c.Running(), cluster.Traffic{Rate: 400})
 	l.AwaitStarted(t, 2*shards)
 	l.Finish(t)
@@ -208,8 +209,8 @@ func indexOf(all []string, one string) int {
 	return -1
 }
 
-// talk sends bytes to a port and returns what comes back until it is closed.
-func talk(t *testing.T, addr string, b []byte) []byte {
+// exchangeBytes sends bytes to a port and returns all bytes until it is closed.
+func exchangeBytes(t *testing.T, addr string, b []byte) []byte {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -224,8 +225,8 @@ func talk(t *testing.T, addr string, b []byte) []byte {
 	return got
 }
 
-// greet opens a control stream as node, and returns the answer.
-func greet(t *testing.T, addr string, s *secret.TLSWrapper, node string) ([]byte, error) {
+// openControlStream opens a control stream as node, and returns the response.
+func openControlStream(t *testing.T, addr string, s *secret.TLSWrapper, node string) ([]byte, error) {
 	t.Helper()
 	raw, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -239,7 +240,7 @@ func greet(t *testing.T, addr string, s *secret.TLSWrapper, node string) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	// Kind and boot, nothing said or known of any disk, cluster, node, disk, and whom it wants.
+	// kind and boot; empty log position, disk, cluster, node, disk and destination
 	body := "\x04\x00\x00\x00\x00\x00\x00\x00\x01" + strings.Repeat("\x00", 32+8+32) + "\x00" + string(rune(len(node))) + node + "\x00\x01a\x00"
 	if _, err := conn.Write(append([]byte{'S', 'H', 'W', 'Y', 2, 0, byte(len(body))}, body...)); err != nil {
 		return nil, err

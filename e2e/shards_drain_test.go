@@ -12,13 +12,13 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// quickDrain shortens what a round waits for, so that a member that does not
-// acknowledge is dropped after 2 s.
+// quickDrain shortens the timeouts of a round, so that a member that does not acknowledge
+// is excluded after 2 s.
 var quickDrain = []string{"--drain-timeout", "1s", "--stream-grace", "1s"}
 
-// TestNodeWithoutLogIsExcluded keeps the log from one follower, whose heartbeats
-// go on: it is heard, and never acknowledges. It serves nothing, the others go on
-// with its shards, and when the log flows again it returns; twice.
+// TestNodeWithoutLogIsExcluded withholds the log from one follower, whose heartbeats
+// continue. It is responsive but never acknowledges a map. It serves nothing, the other
+// nodes serve its shards, and it returns when it receives the log again; twice.
 func TestNodeWithoutLogIsExcluded(t *testing.T) {
 	t.Parallel() // it waits for the drop most of the time
 	c := cluster.Start(t, cluster.Options{Binaries: binaries(t), Nodes: 3, Shards: shards, PeerProxy: true, Flags: quickDrain})
@@ -29,7 +29,7 @@ func TestNodeWithoutLogIsExcluded(t *testing.T) {
 		before := c.AwaitServing(t)
 		mended := held.RecordFault(history.LogDelayed)
 		held.PeerProxy.HoldLog()
-		c.Add(t) // a map change that it will not see
+		c.Add(t) // it does not receive this map change
 		cluster.Await(t, "the log is held", func() error {
 			if held.PeerProxy.Held() == 0 {
 				return errNotYet
@@ -58,9 +58,9 @@ func TestNodeWithoutLogIsExcluded(t *testing.T) {
 	}
 }
 
-// TestHangingRequestsAreAbortedAfterDrainTimeout hangs a request in every shard of a
-// node and lets another one join: what hangs in a moving shard is cut with 502
-// draining, what hangs in the others goes on, and the round ends.
+// TestHangingRequestsAreAbortedAfterDrainTimeout hangs a request in every shard of a node
+// and lets another node join. Requests in moving shards are aborted with 502 shard-moved,
+// requests in other shards continue, and the round ends.
 func TestHangingRequestsAreAbortedAfterDrainTimeout(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3, quickDrain...)
@@ -99,8 +99,8 @@ func TestHangingRequestsAreAbortedAfterDrainTimeout(t *testing.T) {
 }
 
 // TestSlowRequestsFinishBeforeTheirShardMoves has a request in every shard of a node,
-// slower than a round and faster than the drain: the node leaves, and each gets
-// its whole answer.
+// slower than a round and faster than the drain timeout. The node leaves, and each
+// request gets its complete response.
 func TestSlowRequestsFinishBeforeTheirShardMoves(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)

@@ -14,8 +14,8 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// TestHotReportsMostRequestedKeys has clients of one node ask for a key of another: whichever
-// node is asked tells who runs it, and which it is, by its hash alone.
+// TestHotReportsMostRequestedKeys requests a key of one node through another node. Every
+// node reports the owner, and the key by its hash only.
 func TestHotReportsMostRequestedKeys(t *testing.T) {
 	t.Parallel()
 	c := start(t, 3)

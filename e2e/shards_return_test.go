@@ -18,10 +18,10 @@ import (
 	"shardway/verdict"
 )
 
-// TestCachingAppsLoseNoWrites drains and uncordons each node and restarts each node, while
-// the apps, which have no hooks, run on with what they have cached. Each acknowledged write
-// raises the counter of its key: one that comes back lower than before was raised from an old
-// copy, and writes are lost. With --returns any that happens.
+// TestCachingAppsLoseNoWrites drains, uncordons and restarts each node, while the apps,
+// which have no hooks, continue with their caches. Each acknowledged write raises the
+// counter of its key. A lower counter than before was raised from an old copy, and writes
+// are lost. With --returns any that happens.
 func TestCachingAppsLoseNoWrites(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for _, returns := range []string{"after-restart", "any"} {
@@ -60,8 +60,8 @@ func TestCachingAppsLoseNoWrites(t *testing.T) {
 	}
 }
 
-// TestShardsReturnToRestartedApp drains a node, ends its app and starts it again: the
-// node finds out by itself, and all shards that left it come back.
+// TestShardsReturnToRestartedApp drains a node and restarts its app. The node detects the
+// restart, and all its shards return.
 func TestShardsReturnToRestartedApp(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--returns", "after-restart", "--health", "/health", "--health-interval", "100ms")
@@ -80,9 +80,9 @@ func TestShardsReturnToRestartedApp(t *testing.T) {
 	}
 }
 
-// TestShardsDoNotReturnToAppThatOnlyClosedItsPort drains a node whose app closes its port and
-// opens it again, and lives on with what it has cached. An app that names its process may close
-// its connections, too.
+// TestShardsDoNotReturnToAppThatOnlyClosedItsPort drains a node whose app closes its port
+// and opens it again, with its old cache. An app that reports its instance may close its
+// connections, too.
 func TestShardsDoNotReturnToAppThatOnlyClosedItsPort(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	for _, named := range []bool{false, true} {
@@ -119,8 +119,8 @@ func TestShardsDoNotReturnToAppThatOnlyClosedItsPort(t *testing.T) {
 	}
 }
 
-// TestStaleReturnIsReportedUntilAppRestarts drains one of two nodes after the other, whose
-// apps cache: what comes back to the first has no other place to go.
+// TestStaleReturnIsReportedUntilAppRestarts drains two nodes with caching apps one after
+// the other. The shards that return to the first have no other possible owner.
 func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := cluster.Start(t, cluster.Options{
@@ -194,8 +194,8 @@ func uncordon(t *testing.T, c *cluster.Cluster, n *cluster.Node) cluster.Map {
 	return c.AwaitServing(t)
 }
 
-// forgetAll has all apps drop their copies and tells the cluster so. Without that, the third
-// of three nodes that is drained would have nowhere to leave a shard that was at all of them.
+// forgetAll clears the caches of all apps and reports that to the cluster. Otherwise the
+// third drained node could move no shard that was already on all nodes.
 func forgetAll(t *testing.T, c *cluster.Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes() {
@@ -206,23 +206,24 @@ func forgetAll(t *testing.T, c *cluster.Cluster) {
 	}
 }
 
-// counting raises the counters of some keys, one after the other, over and over.
-type counting struct {
+// counterLoad increments the counters of some keys in turn.
+type counterLoad struct {
 	stop func()
 	done chan struct{}
 
 	mu     sync.Mutex
-	rounds int // ended
+	rounds int // completed rounds
 	counts counts
 }
 
-// counts are acknowledged writes, and those of them after which a counter was not higher.
+// counts contains the number of acknowledged writes, and of those whose counter was not
+// higher than before.
 type counts struct{ acknowledged, lost int }
 
-func startCounting(t *testing.T, c *cluster.Cluster) *counting {
+func startCounting(t *testing.T, c *cluster.Cluster) *counterLoad {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	w := &counting{stop: stop, done: make(chan struct{})}
+	w := &counterLoad{stop: stop, done: make(chan struct{})}
 	keys := load.KeysIn(shards, 1, func(int) bool { return true })
 	addrs := cluster.Addrs(c.Nodes())
 	go func() { // ends with stop
@@ -233,7 +234,7 @@ func startCounting(t *testing.T, c *cluster.Cluster) *counting {
 	return w
 }
 
-func (w *counting) run(ctx context.Context, keys, addrs []string) {
+func (w *counterLoad) run(ctx context.Context, keys, addrs []string) {
 	client := &http.Client{Timeout: 10 * time.Second}
 	defer client.CloseIdleConnections()
 	last := make(map[string]uint64)
@@ -271,8 +272,8 @@ func raise(ctx context.Context, client *http.Client, addr, key string) (count ui
 	return count, err == nil && res.StatusCode == http.StatusOK
 }
 
-// round waits until every key was written at each node, from now on.
-func (w *counting) round(t *testing.T) {
+// round waits until every key was written once more at each node.
+func (w *counterLoad) round(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	until := w.rounds + 4
@@ -287,7 +288,7 @@ func (w *counting) round(t *testing.T) {
 	})
 }
 
-func (w *counting) end() counts {
+func (w *counterLoad) end() counts {
 	w.stop()
 	<-w.done
 	return w.counts

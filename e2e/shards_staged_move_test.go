@@ -10,18 +10,19 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// hanging has requests hang at the app of a node, one for each of these keys.
-type hanging struct {
+// hangingRequests has one hanging request per key at the app of a node.
+type hangingRequests struct {
 	gate     string
 	owner    *cluster.Node
 	keys     []string
 	requests []*cluster.AsyncRequest
 }
 
-// hang sends a request for each key to its owner, and waits until the app works on all.
-func hang(t *testing.T, c *cluster.Cluster, owner *cluster.Node, gate string, keys ...string) *hanging {
+// hangRequests sends a request for each key to its owner, and waits until the app runs all of
+// them.
+func hangRequests(t *testing.T, c *cluster.Cluster, owner *cluster.Node, gate string, keys ...string) *hangingRequests {
 	t.Helper()
-	s := &hanging{gate: gate, owner: owner, keys: keys}
+	s := &hangingRequests{gate: gate, owner: owner, keys: keys}
 	for _, key := range keys {
 		s.requests = append(s.requests, c.AskAsync(t, owner, load.Request{Key: key, Header: map[string]string{"App-Hang": gate}}))
 	}
@@ -29,9 +30,9 @@ func hang(t *testing.T, c *cluster.Cluster, owner *cluster.Node, gate string, ke
 	return s
 }
 
-// wantStaged waits until the map is as left says, while the slow requests run. Requests for
-// other keys are answered, by all nodes given.
-func (s *hanging) wantStaged(t *testing.T, c *cluster.Cluster, what string, by []*cluster.Node, left func(cluster.Map) error) {
+// wantStaged waits until left accepts the map, while the slow requests run. All given
+// nodes serve requests for other keys.
+func (s *hangingRequests) wantStaged(t *testing.T, c *cluster.Cluster, what string, by []*cluster.Node, left func(cluster.Map) error) {
 	t.Helper()
 	var m cluster.Map
 	cluster.Await(t, what+" moves idle shards", func() (err error) {
@@ -59,8 +60,8 @@ func (s *hanging) wantStaged(t *testing.T, c *cluster.Cluster, what string, by [
 	}
 }
 
-// end lets the slow requests end, and wants their answers whole.
-func (s *hanging) end(t *testing.T, what string) {
+// end ends the slow requests, and checks their responses.
+func (s *hangingRequests) end(t *testing.T, what string) {
 	t.Helper()
 	s.owner.App.Release(t, s.gate)
 	for i, r := range s.requests {
@@ -70,8 +71,8 @@ func (s *hanging) end(t *testing.T, what string) {
 	}
 }
 
-// owns wants a node to own so many shards.
-func owns(id string, n int) func(cluster.Map) error {
+// wantOwnedCount returns a check that a node owns this number of shards.
+func wantOwnedCount(id string, n int) func(cluster.Map) error {
 	return func(m cluster.Map) error {
 		if got := m.Counts()[id]; got != n {
 			return fmt.Errorf("%s owns %d shards, want %d", id, got, n)
@@ -80,9 +81,9 @@ func owns(id string, n int) func(cluster.Map) error {
 	}
 }
 
-// TestSlowRequestDelaysOnlyItsShard has a request run at a node from which shards are
-// taken by plan: by drain, uncordon, SIGTERM and join. All other shards move while it runs,
-// within a drain-timeout that is longer than this test, and the last one once it has ended.
+// TestSlowRequestDelaysOnlyItsShard runs a slow request at a node whose shards move by
+// plan: drain, uncordon, SIGTERM and join. All other shards move while it runs, within a
+// drain timeout that is longer than this test. The last shard moves after it has ended.
 func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--drain-timeout", "2m", "--shutdown-timeout", "5m")
@@ -90,9 +91,9 @@ func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 	others := c.Others(n)
 
 	before := c.AwaitServing(t)
-	s := hang(t, c, n, "drain", before.Keys(n.ID, 1)[0])
+	s := hangRequests(t, c, n, "drain", before.Keys(n.ID, 1)[0])
 	others[0].Do(t, "drain", map[string][]string{"node": {n.ID}})
-	s.wantStaged(t, c, "drain", append(others, n), owns(n.ID, 1))
+	s.wantStaged(t, c, "drain", append(others, n), wantOwnedCount(n.ID, 1))
 	s.end(t, "drain")
 	without := c.AwaitShards(t, others...)
 	cluster.Await(t, "moves are counted", func() error {
@@ -108,27 +109,27 @@ func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 		return nil
 	})
 
-	var back string // a shard of n's, which it gets back, at another node
+	var back string // a shard of n that returns to n, at another node
 	for _, key := range before.Keys(n.ID, 1) {
 		if without.OwnerOf(key) == others[0].ID {
 			back = key
 		}
 	}
-	s = hang(t, c, others[0], "uncordon", back)
+	s = hangRequests(t, c, others[0], "uncordon", back)
 	others[1].Do(t, "uncordon", map[string][]string{"node": {n.ID}})
-	s.wantStaged(t, c, "uncordon", append(others, n), owns(n.ID, before.Counts()[n.ID]-1))
+	s.wantStaged(t, c, "uncordon", append(others, n), wantOwnedCount(n.ID, before.Counts()[n.ID]-1))
 	s.end(t, "uncordon")
 	whole := c.AwaitServing(t)
 
-	s = hang(t, c, n, "stop", whole.Keys(n.ID, 1)[0])
+	s = hangRequests(t, c, n, "stop", whole.Keys(n.ID, 1)[0])
 	n.Terminate(t)
-	s.wantStaged(t, c, "stop", others, owns(n.ID, 1))
+	s.wantStaged(t, c, "stop", others, wantOwnedCount(n.ID, 1))
 	s.end(t, "stop")
 	n.AwaitExit(t, 0)
 	two := c.AwaitServing(t)
 
 	busy := two.Keys(others[0].ID, 1)[:8]
-	s = hang(t, c, others[0], "join", busy...)
+	s = hangRequests(t, c, others[0], "join", busy...)
 	n.Start(t)
 	s.wantStaged(t, c, "join", others, func(m cluster.Map) error {
 		if m.Counts()[n.ID] < shards/3-len(busy) {
@@ -140,8 +141,9 @@ func TestSlowRequestDelaysOnlyItsShard(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// TestSlowRequestDelaysOnlyItsShardInPolicyChanges is the same for a pin, a weight, and the
-// end of a cordon and of a pause, after which shards go to a node that has joined meanwhile.
+// TestSlowRequestDelaysOnlyItsShardInPolicyChanges does the same for a pin, a weight, and
+// the end of a cordon and of a pause, after which shards move to a node that has joined
+// meanwhile.
 func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--drain-timeout", "2m", "--shutdown-timeout", "5m")
@@ -151,7 +153,7 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 
 	before := c.AwaitServing(t)
 	keys := before.Keys(n.ID, 1)[:2]
-	s := hang(t, c, n, "pin", keys[0])
+	s := hangRequests(t, c, n, "pin", keys[0])
 	for _, key := range keys {
 		to.Do(t, "pin", map[string][]string{"key": {key}, "node": {to.ID}})
 	}
@@ -171,7 +173,7 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 	})
 
 	busy := c.AwaitServing(t).Keys(n.ID, 1)[:8]
-	s = hang(t, c, n, "weight", busy...)
+	s = hangRequests(t, c, n, "weight", busy...)
 	for _, o := range others {
 		o.Do(t, "weight", map[string][]string{"node": {o.ID}, "weight": {"3"}})
 	}
@@ -203,7 +205,7 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 		begin string
 		begun map[string][]string // the arguments of begin
 		end   string
-		ended map[string][]string // and of end
+		ended map[string][]string // the arguments of end
 	}{
 		{"cordon", "cordon", map[string][]string{"node": {n.ID}}, "uncordon", map[string][]string{"node": {n.ID}}},
 		{"pause", "pause", map[string][]string{"for": {"1h"}}, "resume", nil},
@@ -226,7 +228,7 @@ func TestSlowRequestDelaysOnlyItsShardInPolicyChanges(t *testing.T) {
 			return fmt.Errorf("%+v", status.Nodes)
 		})
 		busy = two.Keys(to.ID, 1)[:8]
-		s = hang(t, c, to, change.name, busy...)
+		s = hangRequests(t, c, to, change.name, busy...)
 		to.Do(t, change.end, change.ended)
 		s.wantStaged(t, c, change.end, others, func(m cluster.Map) error {
 			if got := m.Counts()[n.ID]; got < shards/3-len(busy) {

@@ -14,10 +14,10 @@ import (
 
 var errNotYet = errors.New("not yet")
 
-// TestStopTheWorldStartsNoRequest looks into the time between Proposed and
-// Committed, which it makes long: with --rebalance-mode stop-the-world no app starts anything in
-// it, and nothing fails. With --rebalance-mode incremental, what does not move goes on, which
-// shows that the test can see a difference.
+// TestStopTheWorldStartsNoRequest observes a long time between proposal and commit. With
+// --rebalance-mode stop-the-world no app starts a request in that time, and no request
+// fails. With --rebalance-mode incremental, requests of other shards continue, which
+// shows that the test can detect a difference.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
 func TestStopTheWorldStartsNoRequest(t *testing.T) {
@@ -25,15 +25,15 @@ func TestStopTheWorldStartsNoRequest(t *testing.T) {
 	for _, mode := range []string{"stop-the-world", "incremental"} {
 		t.Run(mode, func(t *testing.T) {
 			c := start(t, 3, "--rebalance-mode", mode, "--drain-timeout", "15s")
-			t.Run("a node leaves", func(t *testing.T) { leavesSlowly(t, c, mode) })
-			t.Run("an election moves nothing", func(t *testing.T) { electsSlowly(t, c, mode) })
+			t.Run("a node leaves", func(t *testing.T) { leaveSlowly(t, c, mode) })
+			t.Run("an election moves nothing", func(t *testing.T) { electSlowly(t, c, mode) })
 		})
 	}
 }
 
-// leavesSlowly makes a node leave while a request hangs in it: the round lasts
-// as long as that.
-func leavesSlowly(t *testing.T, c *cluster.Cluster, mode string) {
+// leaveSlowly makes a node leave while a request hangs in it, so the round takes as long
+// as the request.
+func leaveSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	t.Helper()
 	n := c.Follower(t)
 	before := c.AwaitServing(t)
@@ -60,9 +60,9 @@ func leavesSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	c.AwaitServing(t)
 }
 
-// electsSlowly makes the leader step down while a node stands still: the new
-// leader counts it as present at first, so its round moves nothing and lasts.
-func electsSlowly(t *testing.T, c *cluster.Cluster, mode string) {
+// electSlowly makes the leader step down while a node is paused. The new leader
+// initially counts the node as present, so its round moves no shard and takes long.
+func electSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	t.Helper()
 	before := c.AwaitServing(t)
 	leader := c.Leader(t)
@@ -80,8 +80,8 @@ func electsSlowly(t *testing.T, c *cluster.Cluster, mode string) {
 	wantStarts(t, c, mode, before, still.ID, from, to)
 }
 
-// window returns two moments between which all these nodes had applied one and
-// the same proposal, and nothing after it.
+// window returns two times between which all these nodes had applied the same proposal,
+// and nothing after it.
 func window(t *testing.T, l *cluster.Load, nodes []*cluster.Node) (from, to int64) {
 	t.Helper()
 	var open uint64
@@ -99,11 +99,11 @@ func window(t *testing.T, l *cluster.Load, nodes []*cluster.Node) (from, to int6
 		}
 		return nil
 	}
-	// A staged move has short rounds for shards that become idle, before the one that lasts.
+	// A staged move has short rounds for shards that become idle, before the long one.
 	for range 10 {
 		cluster.Await(t, "a proposal is open everywhere", paused)
 		first := open
-		l.AwaitStarted(t, seconds/5) // what was admitted before it has reached its app
+		l.AwaitStarted(t, seconds/5) // earlier requests have reached the app
 		from = history.Now()
 		l.AwaitStarted(t, seconds/2)
 		to = history.Now()
@@ -115,8 +115,8 @@ func window(t *testing.T, l *cluster.Load, nodes []*cluster.Node) (from, to int6
 	return 0, 0
 }
 
-// wantStarts checks what began in the window: nothing with --rebalance-mode stop-the-world;
-// else something, but not in the shards of the node that leaves or stands still.
+// wantStarts checks which requests started in the window: none with --rebalance-mode
+// stop-the-world. Otherwise some, but not in the shards of the leaving or paused node.
 func wantStarts(t *testing.T, c *cluster.Cluster, mode string, m cluster.Map, node string, from, to int64) {
 	t.Helper()
 	starts := 0

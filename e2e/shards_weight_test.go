@@ -9,12 +9,13 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestWeightsAndGatewaySurviveKill has nodes of weights 1, 2 and 3, and one without
-// an app: each owns what its weight says, the gateway nothing. The heaviest is
-// killed under load to the others, the gateway among them: nothing fails.
+// TestWeightsAndGatewaySurviveKill has nodes of weights 1, 2 and 3, and a gateway without
+// an app. Each owns shards in proportion to its weight, and the gateway none. The
+// heaviest node is killed with load on the others, including the gateway. No request
+// fails.
 func TestWeightsAndGatewaySurviveKill(t *testing.T) {
 	t.Parallel() // it waits for elections most of the time
-	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Secret: third(t)})
+	c := cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: shards, Secret: hasSecret(t)})
 	a := c.Prepare(t, "--bootstrap-expect", "4", "--weight", "1")
 	b := c.Prepare(t, "--bootstrap-expect", "4", "--weight", "2")
 	heavy := c.Prepare(t, "--bootstrap-expect", "4", "--weight", "3")
@@ -41,8 +42,8 @@ func TestWeightsAndGatewaySurviveKill(t *testing.T) {
 	}
 }
 
-// awaitWeights waits until each node owns its share of the shards, within one, and
-// nobody else any, by the map of every node that runs.
+// awaitWeights waits until each node owns its share of the shards, within one, by the map
+// of every running node.
 func awaitWeights(t *testing.T, c *cluster.Cluster, weights map[string]int) {
 	t.Helper()
 	sum := 0

@@ -12,10 +12,10 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestDrainUnderLoadFailsNoRequest drains each node in turn, the leader first, while
-// clients talk to all of them, the drained one too: it owns nothing, forwards and
-// votes. A second drain beside the first is refused, as nobody could be elected once
-// both stop. After recover no drain is left.
+// TestDrainUnderLoadFailsNoRequest drains each node in turn, the leader first, with load
+// on all of them. The drained node owns no shards, forwards requests and votes. A second
+// drain is refused, since no leader could be elected after both nodes stop. After recover
+// no drain remains.
 func TestDrainUnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
@@ -59,10 +59,10 @@ func TestDrainUnderLoadFailsNoRequest(t *testing.T) {
 	c.AwaitServedBy(t, survivor)
 }
 
-// TestLocalDrainEndsWithTheProcess asks the leader, on its machine, to own nothing: under
-// load nothing fails, and the cluster keeps nothing of it. A second one is warned that too few
-// voters are left, and drains. One that is killed leaves its socket behind, which reaches
-// nobody and is no harm to the next process; that one owns shards again.
+// TestLocalDrainEndsWithTheProcess drains the leader from its own machine, under load. No
+// request fails, and the cluster stores no drain. A second local drain proceeds with a
+// warning that too few voters remain. A killed process leaves its socket behind, which
+// does not affect the next process; that one owns shards again.
 func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
@@ -119,8 +119,9 @@ func TestLocalDrainEndsWithTheProcess(t *testing.T) {
 	}
 }
 
-// TestDrainReportsRemainingWebSockets has a WebSocket hold up a shard for --stream-grace: who
-// waits is told, and waits no longer than he likes, and the drain comes to its end.
+// TestDrainReportsRemainingWebSockets has a WebSocket that delays its shard for
+// --stream-grace. A waiting command reports it and waits no longer than its timeout, and
+// the drain ends.
 func TestDrainReportsRemainingWebSockets(t *testing.T) {
 	t.Parallel() // it waits most of the time
 	c := start(t, 3, "--drain-timeout", "5s", "--stream-grace", "5s")
@@ -136,8 +137,9 @@ func TestDrainReportsRemainingWebSockets(t *testing.T) {
 	s.wantClose(t, 1012)
 }
 
-// TestDrainReportsWhyShardsRemain drains both nodes of a cluster, each asked of the other one: the
-// second drain cannot end, and the command ends with the reason and exit code 1, without a deadline.
+// TestDrainReportsWhyShardsRemain drains both nodes of a cluster, each by a request to
+// the other. The second drain cannot end, and the command exits with the reason and code
+// 1, without waiting for its timeout.
 func TestDrainReportsWhyShardsRemain(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 2)

@@ -17,17 +17,17 @@ import (
 	"shardway/e2e/kit/load"
 )
 
-// throughIngress is a request that is under way at a node which is only its ingress.
+// throughIngress is a request in flight at a node that is only its ingress.
 type throughIngress struct {
 	*stream
 	what string
-	rest string // of its body, still to be sent
+	rest string // the unsent rest of its body
 	want string // the end of the response
 }
 
 // TestStoppingIngressFinishesItsRequests stops a node through which 20 clients have event
-// streams, responses and uploads of keys that another node owns. All of them finish, though
-// they end only once the node takes nothing new.
+// streams, responses and uploads of keys of another owner. All of them finish, although
+// they end only after the node accepts no new requests.
 func TestStoppingIngressFinishesItsRequests(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, "--shutdown-timeout", "2m")
@@ -103,9 +103,9 @@ func TestStoppingIngressFinishesItsRequests(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// TestStoppingNodeDoesNotWaitForLongPolls has clients hang in GET at both another owner's app
-// and the node's own. The node ends long before shutdown-timeout, and no client gets an
-// error.
+// TestStoppingNodeDoesNotWaitForLongPolls has clients that wait in GET at the app of the
+// node and at the app of another owner. The node exits long before shutdown-timeout, and
+// no client gets an error.
 func TestStoppingNodeDoesNotWaitForLongPolls(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3, "--shutdown-timeout", "5m", "--drain-timeout", "1s")
@@ -121,7 +121,7 @@ func TestStoppingNodeDoesNotWaitForLongPolls(t *testing.T) {
 		must(t, err)
 		t.Cleanup(func() { _ = conn.Close() })
 		p := &stream{conn, bufio.NewReader(conn)}
-		// Only a connection that has carried a response is closed under a long poll.
+		// A node closes a connection under a long poll only if it has carried a response.
 		_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: h\r\nX-Shard-Key: %s\r\nApp-Id: first %s\r\n\r\n", key, id)
 		must(t, err)
 		res, err := http.ReadResponse(p.r, nil) //nolint:bodyclose // read to its end
@@ -143,8 +143,9 @@ func TestStoppingNodeDoesNotWaitForLongPolls(t *testing.T) {
 	c.AwaitServing(t)
 }
 
-// TestLongPollsMoveWithTheirShard drains a node for whose keys clients hang in GET, through
-// the node itself and through another one. Each poll gets the response of the next owner.
+// TestLongPollsMoveWithTheirShard drains a node while clients wait in GET for its keys,
+// through the node itself and through another one. Each poll gets the response of the
+// next owner.
 func TestLongPollsMoveWithTheirShard(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3, "--drain-timeout", "1s")

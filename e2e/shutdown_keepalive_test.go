@@ -20,8 +20,8 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// keeper is a client that keeps its connection until the server says close, and
-// never tries anything twice.
+// keeper is a client that keeps its connection until the server announces the close, and
+// never retries.
 type keeper struct {
 	addr  string
 	asked *atomic.Int64
@@ -29,12 +29,13 @@ type keeper struct {
 	r     *bufio.Reader
 }
 
-// run sends one POST after the other, with pauses, until nobody listens any more.
+// run sends POST requests with pauses, until no process listens.
 func (k *keeper) run() error {
 	for i := 0; ; i++ {
 		if k.conn == nil {
 			conn, err := net.DialTimeout("tcp", k.addr, 5*time.Second)
-			// One that came in as the listener was closed is reset before it was connected.
+			// A connection that arrives while the listener closes is reset before it is
+			// accepted.
 			if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
 				return nil
 			}
@@ -47,7 +48,7 @@ func (k *keeper) run() error {
 			return fmt.Errorf("request %d: %w", i, err)
 		}
 		k.asked.Add(1)
-		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // a client's time to think
+		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // think time of a client
 	}
 }
 
@@ -75,10 +76,10 @@ func (k *keeper) ask(i int) error {
 	return nil
 }
 
-// TestSigtermFailsNoKeepAliveClient stops a node while clients that never retry
-// post over connections that they keep. Nothing that was accepted is dropped, and
-// the node says that it is not ready for lame-duck before it stops listening; which
-// it is by default no longer than it takes others to have its shards.
+// TestSigtermFailsNoKeepAliveClient stops a node while clients that never retry send POST
+// requests over persistent connections. No accepted request is dropped. The node reports
+// that it is not ready for the lame-duck time before it stops listening. By default this
+// takes no longer than other nodes need to take over its shards.
 func TestSigtermFailsNoKeepAliveClient(t *testing.T) {
 	t.Run("for a while", func(t *testing.T) {
 		const duck = 700 * time.Millisecond
@@ -119,7 +120,7 @@ func stopsKeptClients(t *testing.T, duck time.Duration, flags ...string) {
 		})
 	}
 	red, before := time.Now(), asked.Load()
-	clients.Wait() // until nobody listens
+	clients.Wait() // until no process listens
 	if took := time.Since(began); took < duck {
 		t.Errorf("the listener was closed after %v, want %v at least", took, duck)
 	}

@@ -9,8 +9,8 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// TestSigtermUnderLoadFailsNoRequest stops each node in turn, the leader first,
-// while clients talk to all of them, and starts it again: a rolling restart.
+// TestSigtermUnderLoadFailsNoRequest stops and restarts each node in turn, the leader
+// first, with load on all of them: a rolling restart.
 func TestSigtermUnderLoadFailsNoRequest(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 3)
@@ -20,7 +20,7 @@ func TestSigtermUnderLoadFailsNoRequest(t *testing.T) {
 		before := c.AwaitServing(t)
 		l.AwaitStarted(t, 100)
 		n.Terminate(t)
-		// The process ends only when its shards are somebody else's.
+		// The process exits only after its shards have other owners.
 		n.AwaitExit(t, 0)
 		for _, other := range c.Others(n) {
 			m, err := other.Map(t.Context())
@@ -41,8 +41,8 @@ func TestSigtermUnderLoadFailsNoRequest(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestAllNodesStopAtOnce stops three nodes together and starts any two of them:
-// stopping a whole cluster takes nobody out of it.
+// TestAllNodesStopAtOnce stops three nodes together and starts any two of them. A stop of
+// the whole cluster removes no member.
 //
 //nolint:tparallel // its parts are one cluster's, one after the other
 func TestAllNodesStopAtOnce(t *testing.T) {
@@ -79,8 +79,8 @@ func TestAllNodesStopAtOnce(t *testing.T) {
 	}
 }
 
-// TestStoppedNodeReturns has a node that left for good come back with its disk and
-// with an empty one: it is added again, and votes again.
+// TestStoppedNodeReturns restarts a node that has left, with its disk and with an empty
+// one. It is added again, and votes again.
 func TestStoppedNodeReturns(t *testing.T) {
 	t.Parallel() // it waits for drains most of the time
 	c := start(t, 4)

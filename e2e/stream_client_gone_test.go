@@ -13,8 +13,9 @@ import (
 	"shardway/e2e/kit/netns"
 )
 
-// A client of an event stream whose packets are all dropped acknowledges nothing. The app writes
-// less than the socket buffers, so that no write waits for the client.
+// TestVanishedClientOfEventStreamIsDetected drops all packets of the client of an event
+// stream, so it acknowledges nothing. The app writes less than the socket buffer holds,
+// so that no write blocks.
 func TestVanishedClientOfEventStreamIsDetected(t *testing.T) {
 	t.Parallel() // it waits for the kernel's timeout most of the time
 	if err := netns.Available(); err != nil {

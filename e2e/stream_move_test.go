@@ -14,17 +14,17 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// endlessDrain takes the drain out of it: no test waits that long. What ends a stream
-// is its grace, or nothing.
+// endlessDrain excludes the effect of the drain timeout: no test waits that long. A
+// stream can only end by its grace period.
 var endlessDrain = []string{"--drain-timeout", "2m", "--shutdown-timeout", "3m"}
 
-// stream is a connection that goes on until a node ends it.
+// stream is a connection that stays open until a node ends it.
 type stream struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// open opens a stream for a key at a node, and waits for its answer to begin.
+// open opens a stream for a key at a node, and waits for the start of its response.
 func open(t *testing.T, c *cluster.Cluster, at *cluster.Node, key, lines string) *stream {
 	t.Helper()
 	id := "stream " + key
@@ -47,7 +47,7 @@ const (
 	sockets = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
 )
 
-// wantEvents reads an event stream to its end, which is a cut between two events.
+// wantEvents reads an event stream to its end, which must be between two events.
 func (s *stream) wantEvents(t *testing.T) {
 	t.Helper()
 	res, err := http.ReadResponse(s.r, nil)
@@ -61,7 +61,7 @@ func (s *stream) wantEvents(t *testing.T) {
 	}
 }
 
-// wantClose reads a WebSocket to its end, which is a close frame.
+// wantClose reads a WebSocket to its end, which must be a Close frame.
 func (s *stream) wantClose(t *testing.T, codes ...int) {
 	t.Helper()
 	if _, err := http.ReadResponse(s.r, nil); err != nil { //nolint:bodyclose // there is none
@@ -78,10 +78,11 @@ func (s *stream) wantClose(t *testing.T, codes ...int) {
 
 func tail(b []byte) []byte { return b[max(0, len(b)-80):] }
 
-// TestStreamsDoNotDelayMoves has an event stream and a WebSocket open at a node, of
-// keys of its own, through itself and through another one. A node joins, then theirs
-// gets SIGTERM: its shards move, though no drain ever ends. The lease is long, because a node that
-// does not run for longer than its lease on a busy machine cuts all streams before the move.
+// TestStreamsDoNotDelayMoves opens an event stream and a WebSocket for keys of a node,
+// through the node itself and through another one. A node joins, then their node gets
+// SIGTERM: its shards move, although no drain ends. The lease is long, since a node that
+// is paused for longer than its lease on a busy machine aborts all streams before the
+// move.
 func TestStreamsDoNotDelayMoves(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, append([]string{"--lease", "10s", "--dead-after", "30s"}, endlessDrain...)...)
@@ -115,8 +116,8 @@ func TestStreamsDoNotDelayMoves(t *testing.T) {
 	l.Finish(t)
 }
 
-// TestStoppingNodeEndsForwardedStreams stops a node that holds streams without end, of
-// keys which stay where they are.
+// TestStoppingNodeEndsForwardedStreams stops an ingress of endless streams whose keys do
+// not move.
 func TestStoppingNodeEndsForwardedStreams(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	c := start(t, 3, "--shutdown-timeout", "8s")

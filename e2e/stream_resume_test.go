@@ -23,8 +23,8 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// numbers is an app that counts, an event each few milliseconds, from the one behind the
-// last that its client has got.
+// numbers is an app that counts, with an event every few milliseconds, from the one after
+// the last event of its client.
 func numbers(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/feed" {
 		w.Header().Set("Content-Type", "text/html")
@@ -36,7 +36,7 @@ func numbers(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Shardway-Stream", "resume")
 	for r.Context().Err() == nil {
 		last++
-		// In two parts, so that moves come in the middle of events.
+		// In two parts, so that moves happen in the middle of events.
 		for _, part := range []string{fmt.Sprintf("id: %d\n", last), fmt.Sprintf("data: %d\n\n", last)} {
 			if _, err := io.WriteString(w, part); err != nil || http.NewResponseController(w).Flush() != nil {
 				return
@@ -49,14 +49,14 @@ func numbers(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// counter is a client that counts along.
+// counter is a client that checks the numbers.
 type counter struct {
 	name string
 	last atomic.Int64
-	err  atomic.Value // what was wrong, or that it ended
+	err  atomic.Value // an error, or the end of the stream
 }
 
-// follows reads events, each of which is to be the next one.
+// follows reads events, and checks that each number is the next one.
 func (c *counter) follows(r io.Reader) {
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
@@ -73,15 +73,15 @@ func (c *counter) follows(r io.Reader) {
 	c.err.CompareAndSwap(nil, fmt.Sprintf("it ended behind %d: %v", c.last.Load(), lines.Err()))
 }
 
-// counters are clients at one node.
+// counters are the clients at one node.
 type counters struct {
 	at   *cluster.Node
 	list []*counter
 	page *browser.Page
 }
 
-// eventSourceScript has npm's eventsource follow a URL. It would connect again by itself: that
-// is an error here.
+// eventSourceScript follows a URL with the npm package eventsource. It would reconnect
+// automatically, which is an error in this test.
 const eventSourceScript = `
 const { EventSource } = require('eventsource');
 const feed = new EventSource(process.argv[2]);
@@ -89,8 +89,8 @@ feed.onmessage = (e) => console.log('data: ' + (e.lastEventId === e.data ? e.dat
 feed.onerror = (e) => console.log('data: an error: ' + e.message);
 `
 
-// open has a Go client follow a key, curl with HTTP/1.0 another, npm's eventsource the same,
-// and Chromium's EventSource too.
+// open starts a Go client for a key, curl with HTTP/1.0 for another, and eventsource of
+// npm and EventSource of Chromium.
 func (x *counters) open(t *testing.T, keys []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -146,7 +146,7 @@ func (x *counters) open(t *testing.T, keys []string) {
 	})()`, nil)
 }
 
-// goOn waits until each has got further.
+// goOn waits until each client has received more events.
 func (x *counters) goOn(t *testing.T) {
 	t.Helper()
 	for _, c := range x.list {
@@ -174,9 +174,9 @@ func (x *counters) goOn(t *testing.T) {
 	}
 }
 
-// TestEventStreamsResumeAfterMoves has clients count along at a node while the others
-// restart, one is drained, and one is killed: they miss no number, get none twice, and
-// their connections stay.
+// TestEventStreamsResumeAfterMoves has clients that count at a node while the others
+// restart, one is drained, and one is killed. They miss and repeat no number, and their
+// connections stay open.
 func TestEventStreamsResumeAfterMoves(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	srv := httptest.NewServer(http.HandlerFunc(numbers))
@@ -208,6 +208,6 @@ func TestEventStreamsResumeAfterMoves(t *testing.T) {
 	n.Kill(t)
 	x.goOn(t)
 	if resumed := c.Sum(t, []*cluster.Node{x.at}, "shardway_stream_resumptions_total", "result", "resumed"); resumed < 5 {
-		t.Errorf("%v legs were followed by another, want some for each move", resumed)
+		t.Errorf("%v upstream connections were followed by another, want some for each move", resumed)
 	}
 }

@@ -14,18 +14,19 @@ import (
 	"shardway/e2e/kit/wsresume"
 )
 
-// keptEnd is a client at work, by what others implemented.
-type keptEnd interface {
-	// newest is the newest number of the app, and an error once the socket is closed.
+// resumeClient is a running client of a third-party library.
+type resumeClient interface {
+	// newest returns the newest number of the app, and an error once the connection is
+	// closed.
 	newest() (wsresume.Number, error)
 	// stop asks the app to close, once.
 	stop()
-	// wait waits for the end, and returns what the client saw.
+	// wait waits for the end, and returns what the client observed.
 	wait() wsresume.Client
 }
 
-// keptClient is one by coder/websocket.
-type keptClient struct {
+// coderClient is a client with coder/websocket.
+type coderClient struct {
 	ws      *websocket.Conn
 	working sync.WaitGroup
 	end     chan struct{}
@@ -34,20 +35,20 @@ type keptClient struct {
 	saw wsresume.Client
 }
 
-// dialKept opens a socket and begins to send, a number every so often. It ends with ctx, or
-// as stop asks.
-func dialKept(ctx context.Context, addr, key, name string, every time.Duration) (*keptClient, error) {
+// dialCoder opens a connection and starts to send numbers at this interval. It ends with
+// ctx, or after stop.
+func dialCoder(ctx context.Context, addr, key, name string, every time.Duration) (*coderClient, error) {
 	ws, _, err := websocket.Dial(ctx, "ws://"+addr+"/?client="+name+"&key="+key, nil) //nolint:bodyclose // there is none after 101
 	if err != nil {
 		return nil, err
 	}
-	c := &keptClient{ws: ws, end: make(chan struct{}), saw: wsresume.Client{Name: name}}
+	c := &coderClient{ws: ws, end: make(chan struct{}), saw: wsresume.Client{Name: name}}
 	c.working.Go(func() { c.read(ctx) })
 	c.working.Go(func() { c.write(ctx, every) })
 	return c, nil
 }
 
-func (c *keptClient) read(ctx context.Context) {
+func (c *coderClient) read(ctx context.Context) {
 	defer func() { _ = c.ws.CloseNow() }()
 	for {
 		_, b, err := c.ws.Read(ctx)
@@ -70,7 +71,7 @@ func (c *keptClient) read(ctx context.Context) {
 	}
 }
 
-func (c *keptClient) asked() bool {
+func (c *coderClient) asked() bool {
 	select {
 	case <-c.end:
 		return true
@@ -79,7 +80,7 @@ func (c *keptClient) asked() bool {
 	}
 }
 
-func (c *keptClient) write(ctx context.Context, every time.Duration) {
+func (c *coderClient) write(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for last, ticks := false, 1; !last; ticks++ {
@@ -99,18 +100,18 @@ func (c *keptClient) write(ctx context.Context, every time.Duration) {
 		text := fmt.Sprint(word, c.saw.Sent)
 		c.mu.Unlock()
 		if c.ws.Write(ctx, websocket.MessageText, []byte(text)) != nil {
-			return // the reader tells why
+			return // the reader returns the error
 		}
 	}
 }
 
-func (c *keptClient) sent() uint64 {
+func (c *coderClient) sent() uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.saw.Sent
 }
 
-func (c *keptClient) newest() (wsresume.Number, error) {
+func (c *coderClient) newest() (wsresume.Number, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.saw.Err != "" {
@@ -122,9 +123,9 @@ func (c *keptClient) newest() (wsresume.Number, error) {
 	return c.saw.Got[len(c.saw.Got)-1], nil
 }
 
-func (c *keptClient) stop() { close(c.end) }
+func (c *coderClient) stop() { close(c.end) }
 
-func (c *keptClient) wait() wsresume.Client {
+func (c *coderClient) wait() wsresume.Client {
 	c.working.Wait()
 	return c.saw
 }

@@ -15,17 +15,17 @@ import (
 	"shardway/e2e/kit/wsresume"
 )
 
-// TestWebSocketsOfGatewaysThatStopAndLeave has clients count along at a node and at two gateways.
-// One gateway is stopped for three seconds and goes on, and once more while an app dies behind
-// it: its clients' sockets go on as well, and the apps are told of each gap. Then it leaves: its
-// clients are told to come again, and the sockets of the others stay as they are.
+// TestWebSocketsOfGatewaysThatStopAndLeave has clients at a node and at two gateways. One
+// gateway is paused for three seconds, and once more while an app dies behind it. The
+// connections of its clients stay open, and the apps are told of each gap. Then it
+// leaves: its clients are told to reconnect, and other connections are not affected.
 func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
-	x := startKeptBy(t, keptOptions{apps: [][]string{os.Args[:1], os.Args[:1]}, gateways: 2, shards: 6})
+	x := startResumeWith(t, resumeOptions{apps: [][]string{os.Args[:1], os.Args[:1]}, gateways: 2, shards: 6})
 	x.open(t)
 	each := len(x.conns) / len(x.front)
 	gateway, behind := x.front[2], x.conns[2*each:]
-	others := &keptSockets{Cluster: x.Cluster, dir: x.dir, conns: x.conns[:2*each]}
+	others := &resumeTest{Cluster: x.Cluster, dir: x.dir, conns: x.conns[:2*each]}
 	x.goOn(t)
 
 	gateway.Pause(t)
@@ -43,7 +43,7 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 		t.Error("no app is told of a gap, though one had died")
 	}
 
-	began, legs := history.Now(), x.legs(t, 2)
+	began, conns := history.Now(), x.connCount(t, 2)
 	gateway.Terminate(t)
 	cluster.Await(t, "the clients of the gateway are told to come again", func() error {
 		for i, c := range behind {
@@ -58,17 +58,17 @@ func TestWebSocketsOfGatewaysThatStopAndLeave(t *testing.T) {
 	})
 	gateway.AwaitExit(t, 0)
 	others.goOn(t)
-	if now := x.legs(t, 2); now != legs && x.Starved(began) < time.Second {
-		t.Errorf("sockets at other nodes have had %d legs, and %d before the gateway left", now, legs)
+	if now := x.connCount(t, 2); now != conns && x.Starved(began) < time.Second {
+		t.Errorf("sessions at other nodes had %d upstream connections, and %d before the gateway left", now, conns)
 	}
-	others.judge(t)
+	others.check(t)
 	for _, c := range behind {
 		c.stop()
 	}
 }
 
-// goOnFor is goOn until the apps have sent so many numbers on each socket.
-func (x *keptSockets) goOnFor(t *testing.T, numbers uint64) {
+// goOnFor is goOn until the apps have sent this number of messages on each connection.
+func (x *resumeTest) goOnFor(t *testing.T, numbers uint64) {
 	t.Helper()
 	from := make([]uint64, len(x.conns))
 	for i, c := range x.conns {
@@ -89,8 +89,8 @@ func (x *keptSockets) goOnFor(t *testing.T, numbers uint64) {
 	})
 }
 
-// legs counts those that clients of other nodes than this one have had.
-func (x *keptSockets) legs(t *testing.T, besides int) (n int) {
+// connCount returns the number of upstream connections of clients at other nodes.
+func (x *resumeTest) connCount(t *testing.T, besides int) (n int) {
 	t.Helper()
 	all, err := wsresume.Read(x.dir)
 	must(t, err)

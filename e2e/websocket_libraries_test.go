@@ -25,16 +25,16 @@ import (
 	"shardway/e2e/kit/wsresume"
 )
 
-// keptEnds are ends of sockets in other languages, ready to run.
-type keptEnds struct {
+// libraries are the apps and clients in other languages, ready to run.
+type libraries struct {
 	dir    string
-	node   string // empty: it, or ws, is not installed
-	python string // likewise
+	node   string // empty means that Node or the package ws is not installed
+	python string // empty means that Python or websockets is not installed
 }
 
-func makeKeptEnds(t *testing.T) *keptEnds {
+func makeKeptEnds(t *testing.T) *libraries {
 	t.Helper()
-	e := &keptEnds{dir: t.TempDir(), python: pythonWith(t, "websockets")}
+	e := &libraries{dir: t.TempDir(), python: pythonWith(t, "websockets")}
 	sub, err := fs.Sub(wsresume.Peers, "peers")
 	must(t, err)
 	must(t, os.CopyFS(e.dir, sub))
@@ -45,8 +45,8 @@ func makeKeptEnds(t *testing.T) *keptEnds {
 	return e
 }
 
-// pythonWith returns a Python that has a module. A system may have another one than PATH
-// names first.
+// pythonWith returns a Python that has a module. The system may have a different one than
+// the first in PATH.
 func pythonWith(t *testing.T, module string) string {
 	t.Helper()
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
@@ -58,7 +58,7 @@ func pythonWith(t *testing.T, module string) string {
 	return ""
 }
 
-// npmInstalls reports whether packages for Node are there.
+// npmInstalls reports whether packages for Node are installed.
 func npmInstalls(t *testing.T, dir string, names ...string) bool {
 	t.Helper()
 	args := append([]string{"install", "--no-audit", "--no-fund", "--ignore-scripts", "--prefix", dir}, names...)
@@ -70,10 +70,10 @@ func npmInstalls(t *testing.T, dir string, names ...string) bool {
 	return true
 }
 
-func (e *keptEnds) file(name string) string { return filepath.Join(e.dir, name) }
+func (e *libraries) file(name string) string { return filepath.Join(e.dir, name) }
 
-// apps are commands for three apps: of three libraries, where they are installed.
-func (e *keptEnds) apps() [][]string {
+// apps returns the commands of three apps, of three libraries if they are installed.
+func (e *libraries) apps() [][]string {
 	coder := []string{os.Args[0], wsresume.Coder}
 	apps := [][]string{coder, coder, coder}
 	if e.node != "" {
@@ -85,19 +85,19 @@ func (e *keptEnds) apps() [][]string {
 	return apps
 }
 
-// keptScript is a socket of a client that is a process.
-type keptScript struct {
-	end  func() // of all its sockets
+// scriptClient is a connection of a client process.
+type scriptClient struct {
+	end  func() // ends all its connections
 	over chan struct{}
 
 	mu  sync.Mutex
 	saw wsresume.Client
 }
 
-// runKept runs a client with a socket for each name, and kept.Window.
-func runKept(t *testing.T, urls map[string]string, command ...string) (list []keptEnd) {
+// runClient runs a client with a connection for each name, and wsresume.Window.
+func runClient(t *testing.T, urls map[string]string, command ...string) (list []resumeClient) {
 	t.Helper()
-	byName := map[string]*keptScript{}
+	byName := map[string]*scriptClient{}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
@@ -107,15 +107,15 @@ func runKept(t *testing.T, urls map[string]string, command ...string) (list []ke
 	cmd.Args = append(cmd.Args, strconv.Itoa(wsresume.Window))
 	for name, url := range urls {
 		cmd.Args = append(cmd.Args, name+"="+url)
-		byName[name] = &keptScript{end: end, over: make(chan struct{}), saw: wsresume.Client{Name: name}}
+		byName[name] = &scriptClient{end: end, over: make(chan struct{}), saw: wsresume.Client{Name: name}}
 		list = append(list, byName[name])
 	}
 	hearScript(t, cmd, cancel, byName)
 	return list
 }
 
-// hearScript starts a program whose lines each begin with the name of the client that says
-// the rest, until the test ends.
+// hearScript starts a program until the test ends. Each line of its output begins with
+// the name of a client, whose says method receives the rest.
 func hearScript[C interface {
 	says(text string)
 }](t *testing.T, cmd *exec.Cmd, cancel context.CancelFunc, byName map[string]C) {
@@ -139,13 +139,13 @@ func hearScript[C interface {
 	})
 }
 
-// says takes what the client says of the socket: a number of the app, or how it ended.
-func (c *keptScript) says(text string) {
+// says receives a line about the connection: a number of the app, or its end.
+func (c *scriptClient) says(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if end, is := strings.CutPrefix(text, "end "); is {
 		sent, how, _ := strings.Cut(end, " ")
-		c.saw.Sent, _ = strconv.ParseUint(sent, 10, 64) // the judge is told of a zero
+		c.saw.Sent, _ = strconv.ParseUint(sent, 10, 64) // Check detects a zero
 		if how = strings.TrimSpace(how); how != "1000" {
 			c.saw.Err = "closed with " + how
 		}
@@ -155,13 +155,13 @@ func (c *keptScript) says(text string) {
 	c.saw.Got = append(c.saw.Got, numberOf(text))
 }
 
-// numberOf reads a message of an app; the judge is told of zeros.
+// numberOf parses a message of an app. Check detects zeros.
 func numberOf(text string) (n wsresume.Number) {
 	_, _ = fmt.Sscanf(text, "%d %d %d", &n.Conn, &n.N, &n.Ack)
 	return n
 }
 
-func (c *keptScript) newest() (n wsresume.Number, err error) {
+func (c *scriptClient) newest() (n wsresume.Number, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.saw.Err != "" {
@@ -172,22 +172,22 @@ func (c *keptScript) newest() (n wsresume.Number, err error) {
 	return n, err
 }
 
-func (c *keptScript) stop() { c.end() }
+func (c *scriptClient) stop() { c.end() }
 
-func (c *keptScript) wait() wsresume.Client {
+func (c *scriptClient) wait() wsresume.Client {
 	<-c.over
 	return c.saw
 }
 
-// keptPage is a socket of a browser.
-type keptPage struct {
+// pageClient is a connection of a browser.
+type pageClient struct {
 	*browser.Page
 	t    *testing.T
 	name string
 }
 
-// openKept has a browser open a socket for each name.
-func openKept(t *testing.T, urls map[string]string) (list []keptEnd) {
+// openPage opens a connection for each name in a browser.
+func openPage(t *testing.T, urls map[string]string) (list []resumeClient) {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -208,16 +208,16 @@ func openKept(t *testing.T, urls map[string]string) (list []keptEnd) {
 			ws.onclose = (e) => { clearInterval(x.timer); x.end = String(e.code) }
 			return true
 		})()`, url, name, wsresume.Window), nil)
-		list = append(list, &keptPage{page, t, name})
+		list = append(list, &pageClient{page, t, name})
 	}
 	return list
 }
 
-func (c *keptPage) at(expression string) string {
+func (c *pageClient) at(expression string) string {
 	return fmt.Sprintf("sockets[%q].%s", c.name, expression)
 }
 
-func (c *keptPage) newest() (wsresume.Number, error) {
+func (c *pageClient) newest() (wsresume.Number, error) {
 	var saw []string
 	c.Eval(c.t, "["+c.at("got.at(-1) ?? ''")+", "+c.at("end")+"]", &saw)
 	if saw[1] != "" {
@@ -226,9 +226,9 @@ func (c *keptPage) newest() (wsresume.Number, error) {
 	return numberOf(saw[0]), nil
 }
 
-func (c *keptPage) stop() { c.Eval(c.t, c.at("ending = true"), nil) }
+func (c *pageClient) stop() { c.Eval(c.t, c.at("ending = true"), nil) }
 
-func (c *keptPage) wait() wsresume.Client {
+func (c *pageClient) wait() wsresume.Client {
 	c.Await(c.t, "the socket is closed", c.at("end")+" !== ''")
 	saw := wsresume.Client{Name: c.name}
 	var got []string
@@ -244,13 +244,13 @@ func (c *keptPage) wait() wsresume.Client {
 	return saw
 }
 
-// TestWebSocketLibrariesResume has clients of four libraries count along with apps of three,
-// which hand sockets over to each other while their nodes restart one after the other: no
-// socket is closed, nothing is lost, and nothing comes twice.
+// TestWebSocketLibrariesResume has clients of four libraries and apps of three. The apps
+// hand connections over to each other while their nodes restart one after the other. No
+// connection is closed, nothing is lost, and nothing is repeated.
 func TestWebSocketLibrariesResume(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	ends := makeKeptEnds(t)
-	x := startKeptBy(t, keptOptions{apps: ends.apps()})
+	x := startResumeWith(t, resumeOptions{apps: ends.apps()})
 	x.front = x.front[1:]
 	x.open(t)
 	m := x.AwaitServedBy(t, x.nodes...)
@@ -263,13 +263,13 @@ func TestWebSocketLibrariesResume(t *testing.T) {
 		return all
 	}
 	if ends.node != "" {
-		x.conns = append(x.conns, runKept(t, urls("ws"), ends.node, ends.file("client.cjs"))...)
+		x.conns = append(x.conns, runClient(t, urls("ws"), ends.node, ends.file("client.cjs"))...)
 	}
 	if ends.python != "" {
-		x.conns = append(x.conns, runKept(t, urls("py"), ends.python, ends.file("client.py"))...)
+		x.conns = append(x.conns, runClient(t, urls("py"), ends.python, ends.file("client.py"))...)
 	}
 	if _, ok := browser.Find(); ok {
-		x.conns = append(x.conns, openKept(t, urls("page"))...)
+		x.conns = append(x.conns, openPage(t, urls("page"))...)
 	}
 	x.goOn(t)
 	began := history.Now()
@@ -281,6 +281,6 @@ func TestWebSocketLibrariesResume(t *testing.T) {
 		x.goOn(t)
 	}
 	_, planned := x.wantPlanned(t, began)
-	x.judge(t)
+	x.check(t)
 	t.Logf("%d sockets, %d hand-offs", len(x.conns), planned)
 }

@@ -21,15 +21,15 @@ import (
 	"shardway/e2e/kit/procgroup"
 )
 
-// asker is the argument by which this program asks for keys, at the address and of the names
-// that follow, one after the other until its input ends, and writes how long each answer took,
-// in nanoseconds (int64, little-endian), or -1 for one that failed, which ends it. It does so in a process of its own: beside thousands
-// of clients in one, it would wait in line with them.
-const asker = "ask-beside"
+// keyRequestsArg is the argument with which this program requests keys from an address, one after
+// the other until its input ends. It writes how long each response took, in nanoseconds
+// (int64, little-endian), or -1 for a failed request, which ends it. It is a separate
+// process, since in one process with thousands of clients it would wait for them.
+const keyRequestsArg = "ask-beside"
 
-// serveAsker is the program, if it was started as one.
-func serveAsker() bool {
-	if len(os.Args) < 4 || os.Args[1] != asker {
+// serveKeyRequests runs this program if the process was started for it.
+func serveKeyRequests() bool {
+	if len(os.Args) < 4 || os.Args[1] != keyRequestsArg {
 		return false
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -42,7 +42,7 @@ func serveAsker() bool {
 		began := time.Now()
 		if err := askOnce(context.WithoutCancel(ctx), "http://"+os.Args[2]+"/?key="+keys[i%len(keys)]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
-			_ = binary.Write(os.Stdout, binary.LittleEndian, int64(-1)) // who reads it has the line above
+			_ = binary.Write(os.Stdout, binary.LittleEndian, int64(-1)) // the error is on the line before
 			break
 		}
 		if binary.Write(os.Stdout, binary.LittleEndian, time.Since(began)) != nil {
@@ -67,8 +67,8 @@ func askOnce(ctx context.Context, url string) error {
 	return errors.Join(err, res.Body.Close())
 }
 
-// asking asks for keys beside the sockets, one after the other.
-type asking struct {
+// keyRequests is a process that requests keys in parallel with the WebSockets.
+type keyRequests struct {
 	stop func() error
 	done sync.WaitGroup
 
@@ -77,9 +77,9 @@ type asking struct {
 	failed bool
 }
 
-func startAsking(t *testing.T, addr string, keys []string) *asking {
+func startKeyRequests(t *testing.T, addr string, keys []string) *keyRequests {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{asker, addr}, keys...)...)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{keyRequestsArg, addr}, keys...)...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	must(t, err)
@@ -87,7 +87,7 @@ func startAsking(t *testing.T, addr string, keys []string) *asking {
 	must(t, err)
 	wait, err := procgroup.Start(cmd)
 	must(t, err)
-	a := &asking{}
+	a := &keyRequests{}
 	a.stop = sync.OnceValue(func() error {
 		_ = in.Close()
 		a.done.Wait()
@@ -110,8 +110,8 @@ func startAsking(t *testing.T, addr string, keys []string) *asking {
 	return a
 }
 
-// end ends it, and says how long answers took.
-func (a *asking) end(t *testing.T) string {
+// end ends the process, and returns how long the responses took.
+func (a *keyRequests) end(t *testing.T) string {
 	t.Helper()
 	if err := a.stop(); err != nil || a.failed {
 		t.Errorf("a request beside the sockets failed, as it says: %v", err)
@@ -126,8 +126,8 @@ func (a *asking) end(t *testing.T) string {
 	return fmt.Sprintf("%d requests: p50 %v, p99 %v, longest %v", len(a.took), at(0.5), at(0.99), at(1))
 }
 
-// some reports whether there are n answers, enough for a share of them.
-func (a *asking) some(n int) func() error {
+// some reports whether there are n responses, enough for a percentile.
+func (a *keyRequests) some(n int) func() error {
 	return func() error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -138,9 +138,10 @@ func (a *asking) some(n int) func() error {
 	}
 }
 
-// besideHogs prints how long requests take where all processors are busy with something else:
-// what thousands of hand-offs do to others on a machine that they fill is as much or more.
-func besideHogs(t *testing.T, addr string, keys []string) {
+// measureOnBusyMachine prints how long requests take while other programs keep all processors busy.
+// A machine with thousands of simultaneous handovers delays other requests at least as
+// much.
+func measureOnBusyMachine(t *testing.T, addr string, keys []string) {
 	t.Helper()
 	for range runtime.NumCPU() {
 		hog := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
@@ -150,7 +151,7 @@ func besideHogs(t *testing.T, addr string, keys []string) {
 			_ = hog.Wait() // it was killed
 		}()
 	}
-	busy := startAsking(t, addr, keys)
+	busy := startKeyRequests(t, addr, keys)
 	cluster.Await(t, "requests beside something else", busy.some(5000))
 	t.Logf("beside idle sockets, and as many busy loops as processors, %s", busy.end(t))
 }

@@ -22,8 +22,8 @@ import (
 	"shardway/e2e/kit/wsresume"
 )
 
-// Sizes of these tests, from make bench-websockets: sockets that talk, rolling restarts under
-// them, and idle sockets that move at once. The usual run has a few.
+// Sizes of these tests, set by make bench-websockets: active connections, rolling
+// restarts, and idle connections that move at once. The usual run has few.
 const (
 	socketsVariable = "SHARDWAY_E2E_SOCKETS"
 	rollsVariable   = "SHARDWAY_E2E_SOCKET_ROLLS"
@@ -41,19 +41,19 @@ func sizeOf(t *testing.T, variable string, otherwise int) int {
 	return n
 }
 
-// idleSocket is a client without a goroutine.
-type idleSocket struct {
+// idleConn is a client without a goroutine.
+type idleConn struct {
 	net.Conn
 	r   *bufio.Reader
 	saw wsresume.Client
 }
 
-func dialIdle(addr, key, name string) (*idleSocket, error) {
+func dialIdle(addr, key, name string) (*idleConn, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	s := &idleSocket{conn, bufio.NewReaderSize(conn, 512), wsresume.Client{Name: name}}
+	s := &idleConn{conn, bufio.NewReaderSize(conn, 512), wsresume.Client{Name: name}}
 	_, err = fmt.Fprintf(conn, "GET /?client=%s&key=%s HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
 		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", name, key)
 	if err != nil {
@@ -66,10 +66,10 @@ func dialIdle(addr, key, name string) (*idleSocket, error) {
 	return s, err
 }
 
-// asks sends the next number, and takes the answer.
-func (s *idleSocket) asks() error {
+// exchange sends the next number, and reads the response.
+func (s *idleConn) exchange() error {
 	s.saw.Sent++
-	if err := s.sends(strconv.FormatUint(s.saw.Sent, 10)); err != nil {
+	if err := s.send(strconv.FormatUint(s.saw.Sent, 10)); err != nil {
 		return err
 	}
 	op, b, err := s.next()
@@ -80,10 +80,10 @@ func (s *idleSocket) asks() error {
 	return nil
 }
 
-// ends asks for the end.
-func (s *idleSocket) ends() error {
+// askToClose asks the app to close.
+func (s *idleConn) askToClose() error {
 	s.saw.Sent++
-	if err := s.sends(wsresume.Ask + strconv.FormatUint(s.saw.Sent, 10)); err != nil {
+	if err := s.send(wsresume.Ask + strconv.FormatUint(s.saw.Sent, 10)); err != nil {
 		return err
 	}
 	if op, b, err := s.next(); err != nil || op != 0x8 || len(b) < 2 || int(b[0])<<8|int(b[1]) != 1000 {
@@ -92,13 +92,13 @@ func (s *idleSocket) ends() error {
 	return s.Close()
 }
 
-// sends sends a text with the mask 0.
-func (s *idleSocket) sends(text string) error {
+// send sends a text with the mask 0.
+func (s *idleConn) send(text string) error {
 	_, err := s.Write(append([]byte{0x81, 0x80 | byte(len(text)), 0, 0, 0, 0}, text...))
 	return err
 }
 
-func (s *idleSocket) next() (op byte, b []byte, err error) {
+func (s *idleConn) next() (op byte, b []byte, err error) {
 	var head [2]byte
 	if _, err = io.ReadFull(s.r, head[:]); err != nil {
 		return 0, nil, err
@@ -108,7 +108,7 @@ func (s *idleSocket) next() (op byte, b []byte, err error) {
 	return head[0] & 0xf, b, err
 }
 
-// atOnce does something with each of n, a few at a time.
+// atOnce calls do for each of n, a few at a time.
 func atOnce(t *testing.T, n int, do func(i int) error) {
 	t.Helper()
 	var working sync.WaitGroup
@@ -124,22 +124,23 @@ func atOnce(t *testing.T, n int, do func(i int) error) {
 	must(t, errors.Join(errs...))
 }
 
-// held is what a process holds.
-type held struct {
+// memoryUse is the memory of a process.
+type memoryUse struct {
 	bytes, files int
-	stacks, heap float64 // of these bytes, as the runtime says
+	stacks, heap float64 // part of these bytes, as the runtime reports
 }
 
-func (x *keptSockets) holds(t *testing.T, n *cluster.Node) held {
+func (x *resumeTest) holds(t *testing.T, n *cluster.Node) memoryUse {
 	t.Helper()
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", n.Process().Pid))
 	must(t, err)
 	runtime := func(name string) float64 { return x.Sum(t, []*cluster.Node{n}, "go_memstats_"+name+"_bytes") }
-	return held{resident(t, n), len(files), runtime("stack_inuse"), runtime("heap_alloc")}
+	return memoryUse{residentBytes(t, n), len(files), runtime("stack_inuse"), runtime("heap_alloc")}
 }
 
-// wantLean expects a node at rest to hold no more for each of n idle sockets than it is to.
-func wantLean(t *testing.T, what string, more, n int) {
+// wantLittleMemory checks that an idle node uses no more memory for each of n idle connections
+// than permitted.
+func wantLittleMemory(t *testing.T, what string, more, n int) {
 	t.Helper()
 	const most = 12 << 10
 	if more > most*n {
@@ -147,14 +148,14 @@ func wantLean(t *testing.T, what string, more, n int) {
 	}
 }
 
-// rest returns once what each node holds has not changed by a hundredth within a second for
-// longer than a node looks before it gives memory back.
-func (x *keptSockets) rest(t *testing.T, nodes ...*cluster.Node) {
+// rest returns when the memory of each node has not changed by 1 % within a second, for
+// longer than the interval at which a node releases memory.
+func (x *resumeTest) rest(t *testing.T, nodes ...*cluster.Node) {
 	t.Helper()
 	last, same := make([]int, len(nodes)), 0
 	cluster.Await(t, "nodes hold what they need", func() error {
 		for i, n := range nodes {
-			now := resident(t, n)
+			now := residentBytes(t, n)
 			if now < last[i]*99/100 || now > last[i]*101/100 {
 				same = 0
 			}
@@ -168,22 +169,23 @@ func (x *keptSockets) rest(t *testing.T, nodes ...*cluster.Node) {
 	})
 }
 
-// each is how much more a process holds for each of n sockets.
-func (h held) each(before held, n int) string {
+// each returns the additional memory of a process for each of n connections.
+func (h memoryUse) each(before memoryUse, n int) string {
 	kib := func(more float64) float64 { return more / 1024 / float64(n) }
 	return fmt.Sprintf("%.1f KiB (stacks %.1f, heap with garbage %.1f), %.2f descriptors", kib(float64(h.bytes-before.bytes)),
 		kib(h.stacks-before.stacks), kib(h.heap-before.heap), float64(h.files-before.files)/float64(n))
 }
 
-// worked is what processes had of processors so far, by node, app and this one.
-type worked map[string]processors
+// cpuUse is the CPU time of processes so far, by node, app and this process.
+type cpuUse map[string]processors
 
-// processors is for how long a process had one, and for how long its threads waited for one.
+// processors is the CPU time of a process, and the time that its threads waited for a
+// processor.
 type processors struct{ had, waited time.Duration }
 
-func (x *keptSockets) used(t *testing.T) worked {
+func (x *resumeTest) used(t *testing.T) cpuUse {
 	t.Helper()
-	w := worked{"this test": processorsOf(t, os.Getpid())}
+	w := cpuUse{"this test": processorsOf(t, os.Getpid())}
 	for _, n := range x.Nodes() {
 		w[n.ID] = processorsOf(t, n.Process().Pid)
 		if a := x.apps[n]; a != nil {
@@ -200,7 +202,7 @@ func processorsOf(t *testing.T, pid int) (p processors) {
 	for _, thread := range threads {
 		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/schedstat", pid, thread.Name()))
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		var had, waited time.Duration
 		_, err = fmt.Sscan(string(line), &had, &waited)
@@ -210,8 +212,8 @@ func processorsOf(t *testing.T, pid int) (p processors) {
 	return p
 }
 
-// since is what it was for each of n sockets.
-func (w worked) since(before worked, n int) string {
+// since returns the increase for each of n connections.
+func (w cpuUse) since(before cpuUse, n int) string {
 	each := func(all time.Duration) time.Duration { return (all / time.Duration(n)).Round(10 * time.Microsecond) }
 	var of []string
 	for name, now := range w {
@@ -221,14 +223,14 @@ func (w worked) since(before worked, n int) string {
 	return "of processors, and in line for them: " + strings.Join(of, ", ")
 }
 
-// TestIdleWebSocketsMove has idle sockets on one shard, and on many, whose node is drained: all
-// go on at the next one, before they would have been given up, while requests of others are
-// answered. It prints what an idle socket costs.
+// TestIdleWebSocketsMove has idle connections on one shard, and on many, whose node is
+// drained. All of them move to the next owner before their resume timeout, while other
+// requests are served. The test prints the cost of an idle connection.
 func TestIdleWebSocketsMove(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	for name, c := range map[string]struct {
-		shards int           // of 2 000
-		gently time.Duration // zero: all at once
+		shards int           // 0 means 2 000
+		gently time.Duration // zero means at once
 	}{
 		"1 shard":             {1, 0},
 		"1000 shards":         {1000, 0},
@@ -244,24 +246,24 @@ func TestIdleWebSocketsMove(t *testing.T) {
 func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	t.Helper()
 	coder := []string{os.Args[0], wsresume.Coder}
-	x := startKeptBy(t, keptOptions{apps: [][]string{coder, coder}, shards: 2000})
+	x := startResumeWith(t, resumeOptions{apps: [][]string{coder, coder}, shards: 2000})
 	m := x.AwaitServedBy(t, x.nodes...)
 	gateway, owner := x.front[1], x.nodes[0]
 	keys := m.Keys(owner.ID, 1)[:shards]
-	list := make([]*idleSocket, 0, many+200)
+	list := make([]*idleConn, 0, many+200)
 	open := func(n int) {
 		from := len(list)
 		list = list[:from+n]
 		atOnce(t, n, func(i int) (err error) {
 			if list[from+i], err = dialIdle(gateway.Addr, keys[(from+i)%len(keys)], fmt.Sprint("c", from+i)); err == nil {
-				err = list[from+i].asks()
+				err = list[from+i].exchange()
 			}
 			return err
 		})
 	}
-	open(min(many, 200)) // what does not grow with the sockets is there after some
+	open(min(many, 200)) // memory that does not depend on the number of connections is allocated after some
 	rested := func() {}
-	if many >= 1000 { // what is held while it is opened is mostly what that took
+	if many >= 1000 { // with fewer connections, temporary memory dominates
 		rested = func() { x.rest(t, gateway, owner) }
 	}
 	rested()
@@ -282,29 +284,29 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 	each("just opened")
 	rested()
 	each("at rest")
-	if many >= 8000 { // of fewer it is not worth giving back what they do not use
-		wantLean(t, "ingress", x.holds(t, gateway).bytes-beforeGateway.bytes, many)
-		wantLean(t, "owner", x.holds(t, owner).bytes-beforeOwner.bytes, many)
+	if many >= 8000 { // with fewer connections, the runtime returns no memory
+		wantLittleMemory(t, "ingress", x.holds(t, gateway).bytes-beforeGateway.bytes, many)
+		wantLittleMemory(t, "owner", x.holds(t, owner).bytes-beforeOwner.bytes, many)
 	}
 	others := m.Keys(x.nodes[1].ID, 1)
-	quiet := startAsking(t, gateway.Addr, others)
+	quiet := startKeyRequests(t, gateway.Addr, others)
 	cluster.Await(t, "requests beside idle sockets", quiet.some(500))
 	t.Logf("beside idle sockets, %s", quiet.end(t))
 	if many >= 1000 {
-		besideHogs(t, gateway.Addr, others)
+		measureOnBusyMachine(t, gateway.Addr, others)
 	}
-	beside := startAsking(t, gateway.Addr, others)
-	_, earlier := x.gaps(t) // shards that moved while the sockets were opened
+	beside := startKeyRequests(t, gateway.Addr, others)
+	_, earlier := x.gaps(t) // shards that moved while the connections were opened
 	began, used := history.Now(), x.used(t)
 	if out, code := shardway(t, "drain", owner.ID, "--wait", "--admin", owner.Admin, "--idle-first", gently.String()); code != 0 {
 		t.Fatalf("drain %s: exit %d, %s", owner.ID, code, out)
 	}
-	atOnce(t, len(list), func(i int) error { return list[i].asks() })
+	atOnce(t, len(list), func(i int) error { return list[i].exchange() })
 	t.Logf("each hand-off took %s", x.used(t).since(used, len(list)))
-	legs, err := wsresume.Read(x.dir)
+	conns, err := wsresume.Read(x.dir)
 	must(t, err)
 	last := began
-	for _, l := range legs {
+	for _, l := range conns {
 		last = max(last, l.Begin)
 	}
 	if took := time.Duration(last - began); gently > 0 && took >= gently {
@@ -317,19 +319,19 @@ func idleSocketsMove(t *testing.T, shards, many int, gently time.Duration) {
 		t.Errorf("%d hand-offs of %d sockets, want one of each", planned, len(list))
 	}
 	t.Logf("%d hand-offs (%d before) within %v of the command to drain; beside them, %s", planned, earlier, time.Duration(last-began).Round(time.Millisecond), beside.end(t))
-	atOnce(t, len(list), func(i int) error { return list[i].ends() })
+	atOnce(t, len(list), func(i int) error { return list[i].askToClose() })
 	x.judgeIdle(t, list)
 }
 
-func (x *keptSockets) judgeIdle(t *testing.T, list []*idleSocket) {
+func (x *resumeTest) judgeIdle(t *testing.T, list []*idleConn) {
 	t.Helper()
 	var saw []wsresume.Client
 	for _, s := range list {
 		saw = append(saw, s.saw)
 	}
 	cluster.Await(t, "the apps see all sockets end as they should", func() error {
-		legs, err := wsresume.Read(x.dir)
-		if wrong := wsresume.Check(saw, legs); len(wrong) > 0 {
+		conns, err := wsresume.Read(x.dir)
+		if wrong := wsresume.Check(saw, conns); len(wrong) > 0 {
 			err = errors.Join(err, fmt.Errorf("%d complaints: %s", len(wrong), wrong[0]))
 		}
 		return err

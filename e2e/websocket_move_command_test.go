@@ -16,8 +16,8 @@ import (
 	"shardway/e2e/kit/wsresume"
 )
 
-// sockets asks a node for the sockets of the cluster by the command.
-func (x *keptSockets) sockets(t *testing.T, at *cluster.Node) (list api.SocketList) {
+// sockets returns the list of the command websockets at a node.
+func (x *resumeTest) sockets(t *testing.T, at *cluster.Node) (list api.SocketList) {
 	t.Helper()
 	out, code := shardway(t, "websockets", "--json", "--admin", at.Admin)
 	if err := json.Unmarshal([]byte(out), &list); err != nil || code != 0 {
@@ -26,10 +26,11 @@ func (x *keptSockets) sockets(t *testing.T, at *cluster.Node) (list api.SocketLi
 	return list
 }
 
-// attached waits until all sockets have a leg, as the cluster tells.
-func (x *keptSockets) attached(t *testing.T, at *cluster.Node) {
+// attached waits until all sessions have an upstream connection, according to the
+// cluster.
+func (x *resumeTest) attached(t *testing.T, at *cluster.Node) {
 	t.Helper()
-	cluster.Await(t, "all sockets have a leg", func() error {
+	cluster.Await(t, "all sessions have an upstream connection", func() error {
 		list := x.sockets(t, at)
 		have := 0
 		for _, s := range list.Shards {
@@ -42,12 +43,12 @@ func (x *keptSockets) attached(t *testing.T, at *cluster.Node) {
 	})
 }
 
-// TestWebSocketMoveTestCommandMovesConnections has an operator hand all legs over, from a node that has
-// no sockets, and then cut those of one key: no client is closed, and the app is told of
-// a gap for that key alone.
+// TestWebSocketMoveTestCommandMovesConnections moves all upstream connections by the
+// command, from a node without WebSockets, and then breaks those of one key. No client
+// connection is closed, and the app is told of a gap only for that key.
 func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 	t.Parallel()
-	x := startKept(t)
+	x := startResume(t)
 	x.open(t)
 	x.goOn(t)
 	began, other := history.Now(), x.nodes[1]
@@ -55,7 +56,7 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 	if out, code := shardway(t, "websockets", "move-test", "--all", "--admin", other.Admin); code != 0 || strings.Count(out, "are handed over") != len(x.front) {
 		t.Fatalf("websockets move-test: exit %d, %s", code, out)
 	}
-	cluster.Await(t, "all legs are handed over", func() error {
+	cluster.Await(t, "all connections are handed over", func() error {
 		if _, planned := x.gaps(t); planned < len(x.conns) {
 			return fmt.Errorf("%d hand-offs of %d", planned, len(x.conns))
 		}
@@ -63,7 +64,7 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 	})
 	x.goOn(t)
 	if gaps, _ := x.gaps(t); gaps > 0 && x.Starved(began) < time.Second {
-		t.Errorf("%d legs begin with a gap", gaps)
+		t.Errorf("%d connections begin with a gap", gaps)
 	}
 	x.attached(t, other)
 	before, _ := x.gaps(t)
@@ -89,9 +90,9 @@ func TestWebSocketMoveTestCommandMovesConnections(t *testing.T) {
 	for _, c := range x.conns {
 		saw = append(saw, c.wait())
 	}
-	legs, err := wsresume.Read(x.dir)
+	conns, err := wsresume.Read(x.dir)
 	must(t, err)
-	for _, wrong := range wsresume.Check(saw, legs) {
+	for _, wrong := range wsresume.Check(saw, conns) {
 		t.Error(wrong)
 	}
 }

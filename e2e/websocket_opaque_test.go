@@ -20,14 +20,15 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// greeting is how a client begins with SignalR's JSON protocol: inside messages, so another
-// app that gets the rest of the socket knows nothing of it. Socket.IO does alike.
+// greeting is the start of the JSON protocol of SignalR. It is inside a message, so
+// another app that gets the rest of the connection does not know its state. Socket.IO
+// does the same.
 const greeting = `{"protocol":"json","version":1}` + "\x1e"
 
-// opaqueApp does not say that it keeps its sockets.
+// opaqueApp does not support resumable WebSockets.
 type opaqueApp struct {
 	mu    sync.Mutex
-	seen  []string // how each socket ended
+	seen  []string // how each connection ended
 	wrong []string
 }
 
@@ -56,7 +57,7 @@ func (a *opaqueApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.says(&a.seen, "bytes: %v", err)
 }
 
-// hub greets a client, once, and says back what it says.
+// hub greets a client once, and echoes its messages.
 func (a *opaqueApp) hub(w http.ResponseWriter, r *http.Request) {
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionContextTakeover, CompressionThreshold: 1})
 	if err != nil {
@@ -81,8 +82,8 @@ func (a *opaqueApp) hub(w http.ResponseWriter, r *http.Request) {
 	a.says(&a.seen, "hub: %d", websocket.CloseStatus(err))
 }
 
-// joins opens a socket, greets, and has messages of all sizes come back. It returns how the
-// socket ends.
+// joins opens a connection, greets, and echoes messages of all sizes. It returns a
+// function that waits for the end of the connection.
 func joins(t *testing.T, addr, key string) (ends func() error) {
 	t.Helper()
 	c, res, err := websocket.Dial(t.Context(), "ws://"+addr+"/hub", &websocket.DialOptions{ //nolint:bodyclose // there is none after 101
@@ -112,7 +113,7 @@ func joins(t *testing.T, addr, key string) (ends func() error) {
 	}
 }
 
-// passes opens a tunnel of another protocol, and has bytes come back that are no frames.
+// passes opens a tunnel with another protocol, and echoes bytes that are no frames.
 func passes(t *testing.T, addr, key string) (ends func() error) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
@@ -129,7 +130,7 @@ func passes(t *testing.T, addr, key string) (ends func() error) {
 	sent, got := make([]byte, 300_000), make([]byte, 300_000)
 	_, _ = rand.Read(sent) // never fails
 	var writing sync.WaitGroup
-	writing.Go(func() { _, _ = conn.Write(sent) }) // what is missing is seen below
+	writing.Go(func() { _, _ = conn.Write(sent) }) // the reader detects missing bytes
 	if n, err := io.ReadFull(r, got); !bytes.Equal(got, sent) {
 		t.Fatalf("of %d bytes %d come back, or others: %v", len(sent), n, err)
 	}
@@ -142,10 +143,10 @@ func passes(t *testing.T, addr, key string) (ends func() error) {
 	}
 }
 
-// TestWebSocketsWithoutOptInAreNotResumed has clients of hubs that greet inside messages, with
-// compression, and of another protocol, at the owner and at another node: bytes pass as they
-// are; at a move the hub's clients and the hub get 1012, the others' connections end, and no
-// app is asked to go on with a socket.
+// TestWebSocketsWithoutOptInAreNotResumed has clients of hubs that greet inside messages,
+// with compression, and of another protocol, at the owner and at another node. Bytes pass
+// unchanged. When the shard moves, the clients of the hub and the hub get 1012, other
+// connections end, and no app is asked to resume.
 func TestWebSocketsWithoutOptInAreNotResumed(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	app := &opaqueApp{}

@@ -18,9 +18,9 @@ import (
 	"shardway/e2e/kit/cluster"
 )
 
-// opaqueAppScript is an app of two kinds that say nothing of keeping sockets: the real
-// Socket.IO, with compression, and as much of a hub as SignalR's own client needs, whose
-// server is .NET. Both say a number back, with the node that they stand behind.
+// opaqueAppScript is an app of two kinds without resumable WebSockets: the real
+// Socket.IO, with compression, and the part of a hub that the client of SignalR needs,
+// whose server is .NET. Both echo a number, with the ID of their node.
 const opaqueAppScript = `
 const http = require('http'), { Server } = require('socket.io'), { WebSocketServer } = require('ws');
 const ends = [], wrong = [], end = '\x1e';
@@ -62,8 +62,8 @@ server.on('upgrade', (req, socket, head) => {
 server.listen(process.env.PORT, '127.0.0.1');
 `
 
-// opaqueClientScript has clients of both libraries say numbers, each once the one before has
-// come back, for each name=kind=URL. They connect again by their own means.
+// opaqueClientScript has clients of both libraries that send numbers, each after the echo
+// of the previous one, for each name=kind=URL. They reconnect on their own.
 const opaqueClientScript = `
 const { io } = require('socket.io-client'), { HubConnectionBuilder, HttpTransportType, LogLevel } = require('@microsoft/signalr');
 
@@ -110,19 +110,19 @@ for (const arg of process.argv.slice(2)) {
 }
 `
 
-// opaqueEnd is a client of such a library.
-type opaqueEnd struct {
+// reconnectClient is a client of such a library.
+type reconnectClient struct {
 	name string
 
 	mu       sync.Mutex
-	heard    int    // the last number that came back
-	node, by string // from whom, and over which transport
+	heard    int    // the last echoed number
+	node, by string // the node that echoed it, and the transport
 	ended    []string
 	wrong    string
 }
 
-// says takes a line of the script, without the client's name.
-func (c *opaqueEnd) says(text string) {
+// says receives a line of the script, without the name of the client.
+func (c *reconnectClient) says(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	what, rest, _ := strings.Cut(text, " ")
@@ -138,8 +138,8 @@ func (c *opaqueEnd) says(text string) {
 	}
 }
 
-// awaitGoesOn waits until some more numbers come back from a node, over a WebSocket.
-func (c *opaqueEnd) awaitGoesOn(t *testing.T, node string) {
+// awaitGoesOn waits until more numbers are echoed by a node, over a WebSocket.
+func (c *reconnectClient) awaitGoesOn(t *testing.T, node string) {
 	t.Helper()
 	from := -1
 	cluster.Await(t, c.name+" goes on at "+node, func() error {
@@ -158,26 +158,26 @@ func (c *opaqueEnd) awaitGoesOn(t *testing.T, node string) {
 	})
 }
 
-// runOpaque runs clients, until the test ends: kinds and URLs by name.
-func runOpaque(t *testing.T, script string, clients map[string]string) (list []*opaqueEnd) {
+// runOpaque runs clients until the test ends, with kinds and URLs by name.
+func runOpaque(t *testing.T, script string, clients map[string]string) (list []*reconnectClient) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	cmd := exec.CommandContext(ctx, "node", script)
 	cmd.Stderr = os.Stderr
-	byName := map[string]*opaqueEnd{}
+	byName := map[string]*reconnectClient{}
 	for name, what := range clients {
 		cmd.Args = append(cmd.Args, name+"="+what)
-		byName[name] = &opaqueEnd{name: name}
+		byName[name] = &reconnectClient{name: name}
 		list = append(list, byName[name])
 	}
 	hearScript(t, cmd, cancel, byName)
 	return list
 }
 
-// opaqueSaw is what an app saw: how its WebSockets ended, and what must not come.
-type opaqueSaw struct{ Ends, Wrong []string }
+// opaqueRecord is what an app observed: how its WebSockets ended, and unexpected events.
+type opaqueRecord struct{ Ends, Wrong []string }
 
-func (a *exampleApp) saw(t *testing.T) (saw opaqueSaw, err error) {
+func (a *exampleApp) saw(t *testing.T) (saw opaqueRecord, err error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+a.addr+"/saw", nil)
 	must(t, err)
@@ -189,12 +189,11 @@ func (a *exampleApp) saw(t *testing.T) (saw opaqueSaw, err error) {
 	return saw, json.NewDecoder(res.Body).Decode(&saw)
 }
 
-// TestSocketIOAndSignalRReconnect has the real Socket.IO talk to itself, by long
-// polling that becomes a WebSocket as it does by itself and by a WebSocket at once, and
-// SignalR's client to a hub, at the owner and at another node. Each node has an app of its
-// own, so a session that is begun at one is unknown at the next. Their shard moves: client and
-// app see 1012, nobody goes on with a socket, and the libraries connect again, by themselves,
-// to the new owner.
+// TestSocketIOAndSignalRReconnect has the real Socket.IO with long polling that is
+// upgraded to a WebSocket, and with a WebSocket only, and the client of SignalR with a
+// hub, at the owner and at another node. Each node has its own app, so a session of one
+// app is unknown to the next. Their shard moves: client and app get 1012, no app is asked
+// to resume, and the libraries reconnect automatically to the new owner.
 func TestSocketIOAndSignalRReconnect(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	dir := t.TempDir()
@@ -231,7 +230,7 @@ func TestSocketIOAndSignalRReconnect(t *testing.T) {
 	}
 	want := []string{"SignalR: 1012", "SignalR: 1012", "Socket.IO: 1012", "Socket.IO: 1012", "Socket.IO: 1012", "Socket.IO: 1012"}
 	for id, a := range f.apps {
-		var saw opaqueSaw
+		var saw opaqueRecord
 		cluster.Await(t, "the app of "+id+" sees its sockets end", func() (err error) {
 			if saw, err = a.saw(t); err == nil && id == owner.ID && len(saw.Ends) < len(want) {
 				err = fmt.Errorf("it saw %q", saw.Ends)

@@ -17,31 +17,32 @@ import (
 	"shardway/e2e/kit/wsresume"
 )
 
-// keptSockets is a cluster of three apps and a gateway, with clients whose WebSockets are kept.
-type keptSockets struct {
+// resumeTest is a cluster of three apps and a gateway, with clients that have resumable
+// WebSockets.
+type resumeTest struct {
 	*cluster.Cluster
 	dir   string
-	nodes []*cluster.Node // with apps
-	front []*cluster.Node // with clients: one of those, and the gateways
+	nodes []*cluster.Node // nodes with apps
+	front []*cluster.Node // nodes with clients: one with an app, and the gateways
 	apps  map[*cluster.Node]*exampleApp
-	conns []keptEnd
+	conns []resumeClient
 }
 
-// startKept starts the cluster, in front of apps of the test's own.
-func startKept(t *testing.T) *keptSockets {
+// startResume starts the cluster with apps of the test program.
+func startResume(t *testing.T) *resumeTest {
 	t.Helper()
-	return startKeptBy(t, keptOptions{apps: [][]string{os.Args[:1], os.Args[:1], os.Args[:1]}})
+	return startResumeWith(t, resumeOptions{apps: [][]string{os.Args[:1], os.Args[:1], os.Args[:1]}})
 }
 
-// keptOptions say what to start.
-type keptOptions struct {
-	apps     [][]string    // their commands, each behind a node
-	gateways int           // 0 is 1
-	shards   int           // 0 is 16
-	every    time.Duration // between numbers of the apps; 0 is kept.Every
+// resumeOptions are the parameters of startResumeWith.
+type resumeOptions struct {
+	apps     [][]string    // commands of the apps, each behind a node
+	gateways int           // 0 means 1
+	shards   int           // 0 means 16
+	every    time.Duration // between numbers of the apps; 0 means wsresume.Every
 }
 
-func startKeptBy(t *testing.T, o keptOptions) *keptSockets {
+func startResumeWith(t *testing.T, o resumeOptions) *resumeTest {
 	t.Helper()
 	dir, err := cluster.Scratch()
 	must(t, err)
@@ -51,8 +52,8 @@ func startKeptBy(t *testing.T, o keptOptions) *keptSockets {
 	t.Cleanup(ports.Close)
 	gateways := cmp.Or(o.gateways, 1)
 	flags := []string{"--bootstrap-expect", strconv.Itoa(len(o.apps) + gateways), "--key", "query:key", "--lease", "1500ms", "--dead-after", "6s", "--max-streams", "16384"}
-	x := &keptSockets{
-		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: cmp.Or(o.shards, 16), Secret: third(t), Flags: flags}),
+	x := &resumeTest{
+		Cluster: cluster.New(t, cluster.Options{Binaries: binaries(t), Shards: cmp.Or(o.shards, 16), Secret: hasSecret(t), Flags: flags}),
 		dir:     dir, apps: map[*cluster.Node]*exampleApp{},
 	}
 	for _, command := range o.apps {
@@ -77,12 +78,12 @@ func startKeptBy(t *testing.T, o keptOptions) *keptSockets {
 	return x
 }
 
-// open has a client for each shard at either node.
-func (x *keptSockets) open(t *testing.T) {
+// open opens a client for each shard at each of the front nodes.
+func (x *resumeTest) open(t *testing.T) {
 	t.Helper()
 	m := x.AwaitServedBy(t, x.nodes...)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	var mine []keptEnd
+	var mine []resumeClient
 	t.Cleanup(func() {
 		cancel()
 		for _, c := range mine {
@@ -92,7 +93,7 @@ func (x *keptSockets) open(t *testing.T) {
 	for i, at := range x.front {
 		for _, n := range x.nodes {
 			for j, key := range m.Keys(n.ID, 1) {
-				c, err := dialKept(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j), wsresume.Every)
+				c, err := dialCoder(ctx, at.Addr, key, fmt.Sprintf("%d%s%d", i, n.ID, j), wsresume.Every)
 				must(t, err)
 				mine = append(mine, c)
 			}
@@ -101,8 +102,8 @@ func (x *keptSockets) open(t *testing.T) {
 	x.conns = append(x.conns, mine...)
 }
 
-// goOn waits until messages go both ways on each socket that were sent from now on.
-func (x *keptSockets) goOn(t *testing.T) {
+// goOn waits until each connection has carried new messages in both directions.
+func (x *resumeTest) goOn(t *testing.T) {
 	t.Helper()
 	from := make([]wsresume.Number, len(x.conns))
 	for i, c := range x.conns {
@@ -112,8 +113,8 @@ func (x *keptSockets) goOn(t *testing.T) {
 		for i, c := range x.conns {
 			n, err := c.newest()
 			if err != nil {
-				legs, _ := wsresume.Read(x.dir)
-				t.Fatalf("%v; at most %d unplanned legs of a socket within a minute", err, wsresume.Unplanned(legs))
+				conns, _ := wsresume.Read(x.dir)
+				t.Fatalf("%v; at most %d unplanned connections of a session within a minute", err, wsresume.Unplanned(conns))
 			}
 			if n.N < from[i].N+5 || n.Ack < from[i].Ack+5 {
 				return fmt.Errorf("socket %d is at %+v, it was at %+v", i, n, from[i])
@@ -123,12 +124,13 @@ func (x *keptSockets) goOn(t *testing.T) {
 	})
 }
 
-// gaps counts the legs that were told of a gap, and the later ones that were not.
-func (x *keptSockets) gaps(t *testing.T) (gaps, planned int) {
+// gaps returns the number of upstream connections that were told of a gap, and of later
+// ones that were not.
+func (x *resumeTest) gaps(t *testing.T) (gaps, planned int) {
 	t.Helper()
-	legs, err := wsresume.Read(x.dir)
+	conns, err := wsresume.Read(x.dir)
 	must(t, err)
-	for _, l := range legs {
+	for _, l := range conns {
 		switch {
 		case l.Gap:
 			gaps++
@@ -139,13 +141,13 @@ func (x *keptSockets) gaps(t *testing.T) (gaps, planned int) {
 	return gaps, planned
 }
 
-// TestResumableWebSocketsStayOpen has clients count along at a node and at a gateway, in both
-// directions, while a node with an app is drained, the others restart, an app dies and comes
-// back, and a node dies with its app: no socket is closed, planned moves lose nothing,
-// nothing comes twice, and the app is told of every gap.
+// TestResumableWebSocketsStayOpen has clients that count at a node and at a gateway, in
+// both directions. Meanwhile a node with an app is drained, the others restart, an app
+// dies and restarts, and a node dies with its app. No connection is closed, planned moves
+// lose nothing, nothing is repeated, and the app is told of every gap.
 func TestResumableWebSocketsStayOpen(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
-	x := startKept(t)
+	x := startResume(t)
 	x.open(t)
 	x.goOn(t)
 	began := history.Now()
@@ -166,7 +168,7 @@ func TestResumableWebSocketsStayOpen(t *testing.T) {
 	}
 	gaps, planned := x.wantPlanned(t, began)
 	x.die(t, first)
-	x.goOn(t) // an app that is there again when its node looks has ended them by itself
+	x.goOn(t) // an app that restarts before its node notices has ended the connections itself
 	x.apps[first].start(t)
 	x.AwaitServedBy(t, x.nodes...)
 	x.goOn(t)
@@ -177,17 +179,17 @@ func TestResumableWebSocketsStayOpen(t *testing.T) {
 	if died, _ := x.gaps(t); died == gaps {
 		t.Error("no app is told of a gap")
 	}
-	legs := x.judge(t)
-	t.Logf("%d sockets, %d hand-offs, %d legs in all", len(x.conns), planned, len(legs))
+	conns := x.check(t)
+	t.Logf("%d sessions, %d handovers, %d upstream connections in total", len(x.conns), planned, len(conns))
 }
 
-// wantPlanned checks that nothing but planned moves has happened since then, on a machine
-// that had a processor for the nodes.
-func (x *keptSockets) wantPlanned(t *testing.T, began int64) (gaps, planned int) {
+// wantPlanned checks that only planned moves have happened since then, if the machine had
+// CPU time for the nodes.
+func (x *resumeTest) wantPlanned(t *testing.T, began int64) (gaps, planned int) {
 	t.Helper()
 	gaps, planned = x.gaps(t)
 	if starved := x.Starved(began); gaps > 0 && starved < time.Second {
-		t.Errorf("%d legs of %d begin with a gap, in planned moves", gaps, gaps+planned)
+		t.Errorf("%d of %d upstream connections begin with a gap in planned moves", gaps, gaps+planned)
 	}
 	if planned < len(x.conns) {
 		t.Errorf("%d hand-offs of %d sockets", planned, len(x.conns))
@@ -195,8 +197,8 @@ func (x *keptSockets) wantPlanned(t *testing.T, began int64) (gaps, planned int)
 	return gaps, planned
 }
 
-// judge has the clients ask for their end, and judges what they and the apps saw.
-func (x *keptSockets) judge(t *testing.T) []*wsresume.Conn {
+// check makes the clients ask for their end, and checks the records of clients and apps.
+func (x *resumeTest) check(t *testing.T) []*wsresume.Conn {
 	t.Helper()
 	var saw []wsresume.Client
 	for _, c := range x.conns {
@@ -205,18 +207,18 @@ func (x *keptSockets) judge(t *testing.T) []*wsresume.Conn {
 	for _, c := range x.conns {
 		saw = append(saw, c.wait())
 	}
-	legs, err := wsresume.Read(x.dir)
+	conns, err := wsresume.Read(x.dir)
 	must(t, err)
-	for _, wrong := range wsresume.Check(saw, legs) {
+	for _, wrong := range wsresume.Check(saw, conns) {
 		t.Error(wrong)
 	}
-	return legs
+	return conns
 }
 
 // die kills the app of a node.
-func (x *keptSockets) die(t *testing.T, n *cluster.Node) {
+func (x *resumeTest) die(t *testing.T, n *cluster.Node) {
 	t.Helper()
 	p := x.apps[n].process
 	must(t, p.Process.Signal(syscall.SIGKILL))
-	_ = p.Wait() // killed
+	_ = p.Wait() // it was killed
 }

@@ -15,10 +15,10 @@ import (
 	"shardway/e2e/kit/wsresume"
 )
 
-// TestRollingRestartsKeepManyWebSockets has clients count along at two gateways while all nodes
-// with apps restart, one after the other, again and again: no socket is closed, and nothing is
-// lost or comes twice. Then nodes and apps are killed among that: still no socket is closed,
-// nothing comes twice, and the app is told of every gap.
+// TestRollingRestartsKeepManyWebSockets has clients at two gateways while all nodes with
+// apps restart, one after the other, several times. No connection is closed, and nothing
+// is lost or repeated. Then nodes and apps are killed as well: still no connection is
+// closed, nothing is repeated, and the app is told of every gap.
 func TestRollingRestartsKeepManyWebSockets(t *testing.T) {
 	t.Parallel() // it waits for the others most of the time
 	for _, tt := range []struct {
@@ -35,19 +35,19 @@ func TestRollingRestartsKeepManyWebSockets(t *testing.T) {
 func rollingRestarts(t *testing.T, kills bool) {
 	t.Helper()
 	many, rolls := sizeOf(t, socketsVariable, 40), sizeOf(t, rollsVariable, 1)
-	every := max(20*time.Millisecond, time.Duration(many)*time.Second/2000) // 2 000 numbers a second each way
-	x := startKeptBy(t, keptOptions{apps: [][]string{os.Args[:1], os.Args[:1], os.Args[:1]}, gateways: 2, shards: 128, every: every})
+	every := max(20*time.Millisecond, time.Duration(many)*time.Second/2000) // 2 000 numbers per second in each direction
+	x := startResumeWith(t, resumeOptions{apps: [][]string{os.Args[:1], os.Args[:1], os.Args[:1]}, gateways: 2, shards: 128, every: every})
 	x.AwaitServedBy(t, x.nodes...)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(cancel)
 	keys := load.Keys(many)
 	for i, key := range keys {
-		c, err := dialKept(ctx, x.front[1+i%2].Addr, key, fmt.Sprint("c", i), every)
+		c, err := dialCoder(ctx, x.front[1+i%2].Addr, key, fmt.Sprint("c", i), every)
 		must(t, err)
 		x.conns = append(x.conns, c)
 	}
 	x.goOn(t)
-	beside := startAsking(t, x.front[1].Addr, keys)
+	beside := startKeyRequests(t, x.front[1].Addr, keys)
 	began, start := history.Now(), time.Now()
 	var d deaths
 	for roll := range rolls {
@@ -73,16 +73,17 @@ func rollingRestarts(t *testing.T, kills bool) {
 		gaps, planned = x.wantPlanned(t, began)
 	}
 	answers := beside.end(t)
-	legs := x.judge(t)
+	conns := x.check(t)
 	got := 0
-	for _, l := range legs {
+	for _, l := range conns {
 		got += len(l.Got)
 	}
 	t.Logf("%d sockets, %d rolling restarts of %d nodes in %v, %d kills: %d hand-offs, %d gaps, at most %d of a socket within a minute, %d messages up; %s",
-		many, rolls, len(x.nodes), took.Round(time.Second), d.n, planned, gaps, wsresume.Unplanned(legs), got, answers)
+		many, rolls, len(x.nodes), took.Round(time.Second), d.n, planned, gaps, wsresume.Unplanned(conns), got, answers)
 }
 
-// deaths are the kills so far. A socket bears three unplanned resumptions a minute.
+// deaths counts the kills so far. A session tolerates three unplanned resumptions per
+// minute.
 type deaths struct {
 	n    int
 	last [3]time.Time
@@ -98,9 +99,9 @@ func (d *deaths) next() int {
 	return d.n - 1
 }
 
-// kill kills a node with its app, the app alone or the node alone, by turns, and has it come
-// back once all sockets go on elsewhere.
-func (x *keptSockets) kill(t *testing.T, n *cluster.Node, turn int) {
+// kill kills a node with its app, only the app, or only the node, in turn, and restarts
+// it after all sessions have resumed elsewhere.
+func (x *resumeTest) kill(t *testing.T, n *cluster.Node, turn int) {
 	t.Helper()
 	node, app := turn%3 != 1, turn%3 != 2
 	if node {

@@ -56,7 +56,7 @@ const (
 	caches               // separate processes without hooks that cache
 )
 
-// seeded returns the seed of the schedule.
+// scheduleSeed returns the seed of the schedule.
 func scheduleSeed() uint64 {
 	if *seed != 0 {
 		return *seed

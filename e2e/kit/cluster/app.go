@@ -32,7 +32,7 @@ type App struct {
 	endFault func()
 }
 
-// life is one process of an app. Each process writes its own records.
+// appProcess is one process of an app. Each process writes its own records.
 type appProcess struct {
 	proc    *Process
 	records *records

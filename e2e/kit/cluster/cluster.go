@@ -40,9 +40,9 @@ type Options struct {
 	Flags []string
 	// Net has a host for every node; nil means loopback.
 	Net *netns.Net
-	// Relay puts a peerproxy in front of each peer port. It excludes Net.
+	// PeerProxy puts a peerproxy in front of each peer port. It excludes Net.
 	PeerProxy bool
-	// Secret gives all nodes a secret; see also SealVariable. It excludes Relay.
+	// Secret gives all nodes a secret; see also SecretVariable. It excludes PeerProxy.
 	Secret bool
 	// Dir contains data and logs. Empty means a directory in memory. The caller must
 	// remove Dir.
@@ -186,7 +186,7 @@ func (c *Cluster) Add(tb testing.TB, flags ...string) *Node {
 	return n
 }
 
-// Acquaint gives every node the addresses of all others. It must be called before the
+// AddJoinFlags gives every node the addresses of all others. It must be called before the
 // first start.
 func (c *Cluster) AddJoinFlags() {
 	for _, n := range c.nodes {
@@ -194,7 +194,7 @@ func (c *Cluster) AddJoinFlags() {
 	}
 }
 
-// joins returns the --join flags for all nodes except n.
+// joinFlags returns the --join flags for all nodes except n.
 func (c *Cluster) joinFlags(n *Node) []string {
 	var flags []string
 	for _, other := range c.nodes {

@@ -41,7 +41,7 @@ func (n *Node) RecordFault(k history.FaultKind) (ended func()) {
 	return n.c.RecordFault(history.Fault{Kind: k, Node: n.ID})
 }
 
-// Drains records that the node should own no shards, from now on until ended is called.
+// RecordDrain records that the node should own no shards, from now on until ended is called.
 func (n *Node) RecordDrain() (ended func()) {
 	c, i := n.c, len(n.c.drains)
 	c.drains = append(c.drains, history.Drain{Node: n.ID, From: history.Now()})

@@ -35,7 +35,7 @@ type Node struct {
 	App *App
 	// Binary is the program of its next process. Empty means the program of the cluster.
 	Binary string
-	// Relay is in front of its peer port; nil without Options.Relay.
+	// PeerProxy is in front of its peer port; nil without Options.PeerProxy.
 	PeerProxy *peerproxy.Proxy
 
 	c     *Cluster

@@ -11,7 +11,7 @@ import (
 	"shardway/internal/secret"
 )
 
-// SealVariable is an environment variable. If it is set, every possible cluster runs with
+// SecretVariable is an environment variable. If it is set, every possible cluster runs with
 // a secret: all tests must also pass then.
 const SecretVariable = "SHARDWAY_E2E_SECRET"
 

@@ -55,7 +55,7 @@ type Member struct {
 	App    string `json:"app"`
 }
 
-// Said returns the findings of the node, one per line: code, sentence and remedy.
+// FindingsText returns the findings of the node, one per line: code, sentence and remedy.
 func (s Status) FindingsText() string {
 	var b strings.Builder
 	for _, f := range s.Findings {

@@ -136,13 +136,13 @@ func (c *Cluster) Ask(tb testing.TB, n *Node, r load.Request) history.Response {
 // run.
 func (c *Cluster) Expect(id string) { c.known[id] = false }
 
-// Asking is a request in flight.
+// AsyncRequest is a request in flight.
 type AsyncRequest struct {
 	done     chan struct{}
 	response history.Response
 }
 
-// AskLater is Ask in the background.
+// AskAsync is Ask in the background.
 func (c *Cluster) AskAsync(tb testing.TB, n *Node, r load.Request) *AsyncRequest {
 	tb.Helper()
 	c.loads++
