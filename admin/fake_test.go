@@ -13,8 +13,8 @@ import (
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/admin/apitest"
+	"shardway/diagnosis"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 // fake is a Cluster with three nodes of two shards' worth of state, whose map
@@ -59,8 +59,8 @@ func (f *fake) Status() api.Status {
 		Node: "n1", Boot: 4, Cluster: "c0ffee", Version: "1.2.3", State: "rebalancing", Role: "leader", Leader: "n1",
 		Term: 3, Epoch: f.epoch(), Proposed: 18, LeaseMS: 412, UptimeS: 3700,
 		Shards: api.ShardCounts{Total: 4, Owned: 2, Held: 1, Moving: 1, Orphaned: 1, Unavailable: 1},
-		Findings: []verdict.Finding{{
-			Code: verdict.Unavailable, Severity: verdict.Outage, Text: "1 of 4 shards has no <owner>", Remedy: "see to what is said beside this", Brief: "brief", Subject: "subject",
+		Findings: []diagnosis.Finding{{
+			Code: diagnosis.Unavailable, Severity: diagnosis.Outage, Text: "1 of 4 shards has no <owner>", Remedy: "see to what is said beside this", Brief: "brief", Subject: "subject",
 		}},
 		Queue:   api.QueueCounts{Queued: 5, Bytes: 1024},
 		Sockets: api.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
@@ -114,10 +114,10 @@ func (f *fake) BreakSockets(_ context.Context, b api.SocketBreak, _ string) api.
 	return api.BrokenSockets{Sockets: 3, Nodes: map[string]int{"n1": 3}}
 }
 
-func (f *fake) Checkup(_ context.Context, reach bool) verdict.Checkup {
-	c := verdict.Checkup{From: "n1", Unresponsive: []string{"n3"}, AskedNS: 1, AnsweredNS: 2, Reports: []verdict.Report{{Node: "n1", Version: "1.2.3"}}}
+func (f *fake) Checkup(_ context.Context, reach bool) diagnosis.Checkup {
+	c := diagnosis.Checkup{From: "n1", Unresponsive: []string{"n3"}, AskedNS: 1, AnsweredNS: 2, Reports: []diagnosis.Report{{Node: "n1", Version: "1.2.3"}}}
 	if reach {
-		c.Reports[0].Unreached = []verdict.Reach{{Node: "n2", Port: "peer", Addr: "10.0.0.2:7947", Why: "refused"}}
+		c.Reports[0].Unreached = []diagnosis.Reach{{Node: "n2", Port: "peer", Addr: "10.0.0.2:7947", Why: "refused"}}
 	}
 	return c
 }

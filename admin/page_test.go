@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/internal/problem"
-	"shardway/verdict"
 )
 
 const firefox = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
@@ -58,10 +58,10 @@ func TestBrowserGetsAPage(t *testing.T) {
 // Somebody whose browser runs no script, or has not run it yet, reads first how it is: the
 // verdict is in what is served.
 func TestServedPageSaysTheVerdictFirst(t *testing.T) {
-	quorum := verdict.Finding{Code: verdict.NoQuorum, Severity: verdict.Outage, Text: "1 of 3 voters is here", Remedy: "start b or c"}
-	unavailable := verdict.Finding{Code: verdict.Unavailable, Severity: verdict.Outage, Text: "nobody serves", Remedy: "see above"}
-	even := verdict.Finding{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "two <b> voters", Remedy: "add <one>"}
-	paused := verdict.Finding{Code: verdict.Paused, Severity: verdict.Info, Text: "planned moves are paused", Remedy: "shardway resume"}
+	quorum := diagnosis.Finding{Code: diagnosis.NoQuorum, Severity: diagnosis.Outage, Text: "1 of 3 voters is here", Remedy: "start b or c"}
+	unavailable := diagnosis.Finding{Code: diagnosis.Unavailable, Severity: diagnosis.Outage, Text: "nobody serves", Remedy: "see above"}
+	even := diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "two <b> voters", Remedy: "add <one>"}
+	paused := diagnosis.Finding{Code: diagnosis.Paused, Severity: diagnosis.Info, Text: "planned moves are paused", Remedy: "shardway resume"}
 	for _, tc := range []struct {
 		name                     string
 		change                   func(*api.Status)
@@ -71,9 +71,9 @@ func TestServedPageSaysTheVerdictFirst(t *testing.T) {
 		{"moves", func(st *api.Status) { st.State, st.Shards.Moving = "rebalancing", 3 }, "info", "Rebalancing", "3 of 4 shards on the move"},
 		{"no owner", func(st *api.Status) { st.Shards.Unavailable = 1 }, "info", "Rebalancing", "1 of 4 shards unavailable"},
 		{"joins", func(st *api.Status) { st.State = "joining" }, "info", "Rebalancing", "n1 is joining"},
-		{"a warning", func(st *api.Status) { st.Findings = []verdict.Finding{even, paused} }, "warning", "Warning: even-voters", "two &lt;b&gt; voters"},
-		{"outages", func(st *api.Status) { st.Findings = []verdict.Finding{quorum, unavailable, unavailable, even} }, "outage", "Outage: no-quorum, unavailable", "1 of 3 voters is here"},
-		{"as somebody wanted it", func(st *api.Status) { st.Findings = []verdict.Finding{paused} }, "info", "Note: paused", "planned moves are paused"},
+		{"a warning", func(st *api.Status) { st.Findings = []diagnosis.Finding{even, paused} }, "warning", "Warning: even-voters", "two &lt;b&gt; voters"},
+		{"outages", func(st *api.Status) { st.Findings = []diagnosis.Finding{quorum, unavailable, unavailable, even} }, "outage", "Outage: no-quorum, unavailable", "1 of 3 voters is here"},
+		{"as somebody wanted it", func(st *api.Status) { st.Findings = []diagnosis.Finding{paused} }, "info", "Note: paused", "planned moves are paused"},
 	} {
 		st := api.Status{
 			Node: "n1", State: "operational", Shards: api.ShardCounts{Total: 4, Owned: 2},
@@ -108,14 +108,14 @@ func TestServedPageSaysTheVerdictFirst(t *testing.T) {
 func TestPageMakesNoMarkupOfNames(t *testing.T) {
 	const evil = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}</style>`
 	page, _ := dashboardURL(t, api.Status{
-		Node: evil, Cluster: evil, Version: evil, State: evil, Role: evil, Leader: evil, Findings: []verdict.Finding{{Code: evil, Text: evil, Remedy: evil}, {Code: evil, Text: evil, Remedy: evil}},
+		Node: evil, Cluster: evil, Version: evil, State: evil, Role: evil, Leader: evil, Findings: []diagnosis.Finding{{Code: evil, Text: evil, Remedy: evil}, {Code: evil, Text: evil, Remedy: evil}},
 		Timing: &api.TimingState{Timing: api.Timing{Lease: evil, DeadAfter: evil, Takeover: evil}},
 		Keys:   &api.KeysState{Active: evil, Digest: evil, Pending: []api.PendingKeys{{Digest: evil, Loaded: []string{evil}, Missing: []string{evil}}}},
 		Nodes: []api.Node{{
 			ID: evil, State: evil, Role: evil, Zone: evil, AppVersion: evil, App: evil, Endpoints: map[string]string{evil: evil},
 		}},
 	})
-	clean, _ := dashboardURL(t, api.Status{Findings: []verdict.Finding{{Remedy: "x"}, {Remedy: "x"}}, Timing: &api.TimingState{}, Nodes: []api.Node{{ID: "x"}}})
+	clean, _ := dashboardURL(t, api.Status{Findings: []diagnosis.Finding{{Remedy: "x"}, {Remedy: "x"}}, Timing: &api.TimingState{}, Nodes: []api.Node{{ID: "x"}}})
 	tags := func(page string) map[string]int {
 		n := map[string]int{}
 		for _, tag := range regexp.MustCompile(`<[a-z]+`).FindAllString(page, -1) {

@@ -40,7 +40,7 @@ func schemas(names []string) (string, error) {
 		return "", err
 	}
 	w := &writer{types: map[string]*ast.StructType{}, docs: map[string]string{}, out: map[string]string{}}
-	for _, f := range append(files, "../verdict/finding.go", "../verdict/doctor.go", "../event/event.go") {
+	for _, f := range append(files, "../diagnosis/finding.go", "../diagnosis/doctor.go", "../event/event.go") {
 		if strings.HasSuffix(f, "_test.go") {
 			continue
 		}

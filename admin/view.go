@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"shardway/admin/api"
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // view is a Status as text for the dashboard. If scripts are enabled, nodes.js and verdict.js
@@ -23,7 +23,7 @@ type view struct {
 	Mark     string // symbol for the severity, for users who cannot distinguish colours
 	Word     string
 	Headline string
-	Findings []verdict.Finding // Headline is the text of the first
+	Findings []diagnosis.Finding // Headline is the text of the first
 	Facts    []fact
 	NodesSum string
 	Columns  []column
@@ -108,14 +108,14 @@ func symbolOf(severity string) string {
 // headline summarizes the status: the codes of the most severe findings and the text of the first,
 // or the current activity if there are none.
 func headline(st api.Status) (severity, word, text string) {
-	if worst := verdict.Worst(st.Findings); worst > 0 {
+	if worst := diagnosis.Worst(st.Findings); worst > 0 {
 		var codes []string
 		for _, f := range st.Findings {
 			if f.Severity == worst && !slices.Contains(codes, string(f.Code)) {
 				codes = append(codes, string(f.Code))
 			}
 		}
-		words := map[verdict.Severity]string{verdict.Outage: "Outage", verdict.Warning: "Warning", verdict.Info: "Note"}
+		words := map[diagnosis.Severity]string{diagnosis.Outage: "Outage", diagnosis.Warning: "Warning", diagnosis.Info: "Note"}
 		return worst.String(), words[worst] + ": " + strings.Join(codes, ", "), st.Findings[0].Text
 	}
 	switch sh := st.Shards; {

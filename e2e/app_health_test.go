@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
-	"shardway/verdict"
 )
 
 // startWithHealthChecks starts three nodes that check their apps every 100 ms.
@@ -23,7 +23,7 @@ func startWithHealthChecks(t *testing.T) *cluster.Cluster {
 }
 
 // hasFinding reports whether a node has one of these findings.
-func hasFinding(s cluster.Status, codes ...verdict.Code) bool {
+func hasFinding(s cluster.Status, codes ...diagnosis.Code) bool {
 	for _, f := range s.Findings {
 		if slices.Contains(codes, f.Code) {
 			return true
@@ -44,10 +44,10 @@ func TestFailureOfSharedDependencyMovesNoShard(t *testing.T) {
 		n.App.FailChecks(t, true)
 	}
 	a := c.Nodes()[0]
-	a.Await(t, "all apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, verdict.NoHealthyApp) })
+	a.Await(t, "all apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.NoHealthyApp) })
 	l.AwaitStarted(t, 2*shards)
 	a.App.FailChecks(t, false)
-	a.Await(t, "most apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, verdict.HealthPanic) })
+	a.Await(t, "most apps are unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.HealthPanic) })
 	for _, n := range c.Nodes() {
 		if err := n.Ready(t.Context()); err != nil {
 			t.Errorf("node %s serves its shards: %v", n.ID, err)
@@ -82,7 +82,7 @@ func TestFlappingAppCausesFewMoves(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				found = found || hasFinding(s, verdict.AppFlapping)
+				found = found || hasFinding(s, diagnosis.AppFlapping)
 				for _, m := range s.Nodes {
 					if m.ID == n.ID && (m.App == "unhealthy") == fails {
 						return nil
@@ -149,7 +149,7 @@ func TestNodeWithoutFileDescriptorsKeepsItsShards(t *testing.T) {
 	})
 	failing := c.Others(n)[0]
 	failing.App.FailChecks(t, true)
-	failing.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return hasFinding(s, verdict.AppUnhealthy) })
+	failing.Await(t, "its app is unhealthy", func(s cluster.Status) bool { return hasFinding(s, diagnosis.AppUnhealthy) })
 	m, err := failing.Map(t.Context())
 	must(t, err)
 	if err := unix.Prlimit(n.Process().Pid, unix.RLIMIT_NOFILE, &limit, nil); err != nil {

@@ -11,9 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/load"
-	"shardway/verdict"
 )
 
 // TestPoisonKeyIsReportedAndQuarantined uses a key that kills each process that runs its
@@ -74,7 +74,7 @@ func TestPoisonKeyIsReportedAndQuarantined(t *testing.T) {
 		}
 		return nil
 	})
-	diagnosisTest{t, c}.wantFinding(ingress, verdict.PoisonSuspect, "requests of the key with key_hash "+found[2]+", in shard "+found[1]+", were under way at ")
+	diagnosisTest{t, c}.wantFinding(ingress, diagnosis.PoisonSuspect, "requests of the key with key_hash "+found[2]+", in shard "+found[1]+", were under way at ")
 	last := c.Running()[len(c.Running())-1]
 	last.Do(t, "quarantine", url.Values{"shard": {found[1]}, "hash": {found[2]}})
 	cluster.Await(t, "it is refused", func() error {

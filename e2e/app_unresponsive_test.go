@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
-	"shardway/verdict"
 )
 
 // TestHangingAppIsReportedWithoutHealthCheck pauses (SIGSTOP) an app whose node checks
@@ -23,7 +23,7 @@ func TestHangingAppIsReportedWithoutHealthCheck(t *testing.T) {
 	a := c.Node("a")
 	w := diagnosisTest{t, c}
 	hangs := func(s cluster.Status) bool {
-		return slices.ContainsFunc(s.Findings, func(f verdict.Finding) bool { return f.Code == verdict.AppNotResponding })
+		return slices.ContainsFunc(s.Findings, func(f diagnosis.Finding) bool { return f.Code == diagnosis.AppNotResponding })
 	}
 
 	var all sync.WaitGroup
@@ -48,7 +48,7 @@ func TestHangingAppIsReportedWithoutHealthCheck(t *testing.T) {
 	for range 2 {
 		all.Go(func() { w.get(a.Addr, "/") })
 	}
-	w.wantFinding(a, verdict.AppNotResponding, "2 requests are waiting, and the app has not read 2 of them")
+	w.wantFinding(a, diagnosis.AppNotResponding, "2 requests are waiting, and the app has not read 2 of them")
 	a.App.Signal(t, syscall.SIGCONT)
 	all.Wait()
 	a.Await(t, "the app responds", func(s cluster.Status) bool { return !hangs(s) })

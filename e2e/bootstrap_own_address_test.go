@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
-	"shardway/verdict"
 )
 
 // TestNodeWithOnlyItsOwnJoinAddressServes starts `--bootstrap-expect 1 --join <its own
@@ -53,7 +53,7 @@ func TestLoadBalancerAddressIsNotOwnAddress(t *testing.T) {
 	leads.Store(&a.Gossip)
 	at := balance(t, leads)
 	a.Start(t, "--bootstrap-expect", "1", "--join", at)
-	diagnosisTest{t, c}.wantFindingEverywhere(a, verdict.NoPeers, at+" (it led to this node itself, and may lead to another node the next time)")
+	diagnosisTest{t, c}.wantFindingEverywhere(a, diagnosis.NoPeers, at+" (it led to this node itself, and may lead to another node the next time)")
 	if s, err := a.Status(t.Context()); err != nil || s.Cluster != "" {
 		t.Fatalf("node a founded cluster %q (%v)", s.Cluster, err)
 	}

@@ -5,8 +5,8 @@ package e2e_test
 import (
 	"testing"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
-	"shardway/verdict"
 )
 
 // TestNodeJoinsNeitherOfTwoClusters starts a node whose --join contains addresses of two
@@ -30,9 +30,9 @@ func TestNodeJoinsNeitherOfTwoClusters(t *testing.T) {
 	}
 	d.Start(t, "--join", a.Gossip, "--join", b.Gossip)
 	w := diagnosisTest{t, c}
-	w.wantFindingEverywhere(d, verdict.ClustersDiffer, "node c joins no cluster, because its join addresses belong to two: ")
+	w.wantFindingEverywhere(d, diagnosis.ClustersDiffer, "node c joins no cluster, because its join addresses belong to two: ")
 	for _, n := range []*cluster.Node{a, b} {
-		w.wantFinding(d, verdict.ClustersDiffer, n.Gossip+" (node "+n.ID+") to cluster "+ids[n])
+		w.wantFinding(d, diagnosis.ClustersDiffer, n.Gossip+" (node "+n.ID+") to cluster "+ids[n])
 		s, err := n.Status(t.Context())
 		if err != nil || s.State != "operational" || s.Cluster != ids[n] || s.Shards.Owned != shards || s.Member("c").Voter {
 			t.Errorf("node %s: %+v %v, want it to own all shards of cluster %s alone", n.ID, s, err, ids[n])

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
-	"shardway/verdict"
 )
 
 // TestDifferentKeySourcesAreReported starts nodes with different keys. Every node, doctor
@@ -29,7 +29,7 @@ func TestDifferentKeySourcesAreReported(t *testing.T) {
 	ids := []string{nodes[0].ID, nodes[1].ID, nodes[2].ID}
 	text := "setting key differs: " + ids[0] + " and " + ids[1] + ` have "header:x-shard-key", ` + ids[2] + ` has "query:t,header:x-shard-key"`
 	for _, n := range nodes {
-		w.wantFinding(n, verdict.ConfigDiffers, text)
+		w.wantFinding(n, diagnosis.ConfigDiffers, text)
 	}
 	if code, out := w.run(nodes[0], "doctor"); code != 0 || !strings.Contains(out, "WARNING config-differs: "+text) {
 		t.Errorf("doctor: exit %d\n%s", code, out)
@@ -43,7 +43,7 @@ func TestDifferentKeySourcesAreReported(t *testing.T) {
 	}
 	for _, n := range nodes {
 		n.Await(t, "no difference", func(s cluster.Status) bool {
-			return !slices.ContainsFunc(s.Findings, func(f verdict.Finding) bool { return f.Code == verdict.ConfigDiffers })
+			return !slices.ContainsFunc(s.Findings, func(f diagnosis.Finding) bool { return f.Code == diagnosis.ConfigDiffers })
 		})
 	}
 	if code, out := w.check(file, nodes[0]); code != 0 || strings.Contains(out, "differs: ") {

@@ -18,8 +18,8 @@ import (
 	"sync"
 	"testing"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
-	"shardway/verdict"
 )
 
 // diagnosisTest is a cluster that goes through all states in turn.
@@ -72,9 +72,9 @@ func (w diagnosisTest) run(n *cluster.Node, args ...string) (code int, out strin
 
 // wantFinding waits until a node has this finding, and returns it. The log, the metric, the page
 // and `shardway status` report the same.
-func (w diagnosisTest) wantFinding(n *cluster.Node, code verdict.Code, text string) verdict.Finding {
+func (w diagnosisTest) wantFinding(n *cluster.Node, code diagnosis.Code, text string) diagnosis.Finding {
 	w.t.Helper()
-	var found verdict.Finding
+	var found diagnosis.Finding
 	n.Await(w.t, fmt.Sprintf("%s: %s", code, text), func(s cluster.Status) bool {
 		for _, f := range s.Findings {
 			if f.Code == code && strings.Contains(f.Text, text) {
@@ -102,7 +102,7 @@ func (w diagnosisTest) wantFinding(n *cluster.Node, code verdict.Code, text stri
 	if page := w.page(n); !strings.Contains(page, string(code)) || !strings.Contains(page, found.Text) {
 		w.t.Errorf("the page of %s has no %s: %s", n.ID, code, found.Text)
 	}
-	want := map[bool]int{true: 3}[found.Severity == verdict.Outage]
+	want := map[bool]int{true: 3}[found.Severity == diagnosis.Outage]
 	exit, out := w.run(n, "status")
 	if line := strings.ToUpper(found.Severity.String()) + " " + found.String() + "\n"; !strings.Contains(out, line) || want == 3 && exit != 3 {
 		w.t.Errorf("shardway status ends with %d and says\n%s\nwant %d and the line\n%s", exit, out, want, line)
@@ -112,7 +112,7 @@ func (w diagnosisTest) wantFinding(n *cluster.Node, code verdict.Code, text stri
 
 // wantFindingEverywhere is says for findings that keep a node from serving. Its readiness check and its
 // error responses report the same.
-func (w diagnosisTest) wantFindingEverywhere(n *cluster.Node, code verdict.Code, text string) {
+func (w diagnosisTest) wantFindingEverywhere(n *cluster.Node, code diagnosis.Code, text string) {
 	w.t.Helper()
 	f := w.wantFinding(n, code, text)
 	if status, body := w.get(n.Admin, "/readyz"); status != 503 || !strings.Contains(unquoted(body), f.Text) {
@@ -134,9 +134,9 @@ func (w diagnosisTest) awaitHealthy(nodes ...*cluster.Node) {
 	w.t.Helper()
 	for _, n := range nodes {
 		n.Await(w.t, "all is well", func(s cluster.Status) bool {
-			return verdict.Worst(slices.DeleteFunc(s.Findings, func(f verdict.Finding) bool {
-				return f.Code == verdict.ClockJump || f.Code == verdict.DiskSlow
-			})) <= verdict.Info
+			return diagnosis.Worst(slices.DeleteFunc(s.Findings, func(f diagnosis.Finding) bool {
+				return f.Code == diagnosis.ClockJump || f.Code == diagnosis.DiskSlow
+			})) <= diagnosis.Info
 		})
 	}
 }
@@ -169,10 +169,10 @@ func (w diagnosisTest) checkBootstrap(a, b, c, lost *cluster.Node) {
 	lost.Start(w.t, "--admin", ":"+port, "--insecure")
 	a.Start(w.t)
 	b.Start(w.t)
-	w.wantFindingEverywhere(a, verdict.Bootstrapping, "2 of the 3 nodes that must start the cluster are here (a and b)")
-	w.wantFinding(lost, verdict.NoPeers, a.App.Addr+" (it is an HTTP port and not a gossip port: name that of the node")
-	w.wantFindingEverywhere(lost, verdict.NoPeers, c.Gossip+" (connection refused)")
-	w.wantFinding(lost, verdict.Insecure, "can change the cluster")
+	w.wantFindingEverywhere(a, diagnosis.Bootstrapping, "2 of the 3 nodes that must start the cluster are here (a and b)")
+	w.wantFinding(lost, diagnosis.NoPeers, a.App.Addr+" (it is an HTTP port and not a gossip port: name that of the node")
+	w.wantFindingEverywhere(lost, diagnosis.NoPeers, c.Gossip+" (connection refused)")
+	w.wantFinding(lost, diagnosis.Insecure, "can change the cluster")
 	if _, body := w.get(lost.Addr, "/"); strings.Contains(body, c.Gossip) {
 		w.t.Errorf("clients are told addresses: %s", body)
 	}
@@ -185,13 +185,13 @@ func (w diagnosisTest) checkBootstrap(a, b, c, lost *cluster.Node) {
 // checkVoters removes the voters, and brings them back.
 func (w diagnosisTest) checkVoters(a, b, c *cluster.Node) {
 	c.Kill(w.t)
-	w.wantFinding(a, verdict.NoFaultTolerance, "2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing")
+	w.wantFinding(a, diagnosis.NoFaultTolerance, "2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing")
 	b.Kill(w.t)
-	w.wantFindingEverywhere(a, verdict.NoQuorum, "1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing")
-	w.wantFinding(a, verdict.Unavailable, fmt.Sprintf("no node serves any of the %d shards", shards))
-	w.wantFinding(a, verdict.NoLease, "node a has no lease")
+	w.wantFindingEverywhere(a, diagnosis.NoQuorum, "1 of 3 voters is here and it takes 2, so there is no leader: b and c are missing")
+	w.wantFinding(a, diagnosis.Unavailable, fmt.Sprintf("no node serves any of the %d shards", shards))
+	w.wantFinding(a, diagnosis.NoLease, "node a has no lease")
 	w.fillQueue(a)
-	w.wantFinding(a, verdict.QueueFull, " refused, 0 waiting")
+	w.wantFinding(a, diagnosis.QueueFull, " refused, 0 waiting")
 	if s, err := a.Status(w.t.Context()); err != nil || s.State == "operational" || s.Shards.Unavailable != shards {
 		w.t.Errorf("%+v, %v", s, err)
 	}
@@ -219,12 +219,12 @@ func (w diagnosisTest) fillQueue(n *cluster.Node) {
 // checkApps ends one app and then all apps.
 func (w diagnosisTest) checkApps(a, b, c *cluster.Node) {
 	b.App.Kill(w.t)
-	w.wantFinding(a, verdict.AppUnhealthy, "the app of node b does not answer")
-	w.wantFinding(b, verdict.AppUnhealthy, "connection refused")
-	w.wantFinding(b, verdict.Joining, "node b is not in the shard map yet")
+	w.wantFinding(a, diagnosis.AppUnhealthy, "the app of node b does not answer")
+	w.wantFinding(b, diagnosis.AppUnhealthy, "connection refused")
+	w.wantFinding(b, diagnosis.Joining, "node b is not in the shard map yet")
 	a.App.Kill(w.t)
 	c.App.Kill(w.t)
-	w.wantFindingEverywhere(a, verdict.NoHealthyApp, "no node has an app that answers: a")
+	w.wantFindingEverywhere(a, diagnosis.NoHealthyApp, "no node has an app that answers: a")
 	for _, n := range []*cluster.Node{a, b, c} {
 		n.App.Start(w.t)
 	}
@@ -235,16 +235,16 @@ func (w diagnosisTest) checkApps(a, b, c *cluster.Node) {
 // checkOperatorRequests sends requests of operators.
 func (w diagnosisTest) checkOperatorRequests(a, c *cluster.Node) {
 	a.Do(w.t, "pause", url.Values{"for": {"30m"}})
-	w.wantFinding(a, verdict.Paused, "planned moves of shards are paused for 30m")
+	w.wantFinding(a, diagnosis.Paused, "planned moves of shards are paused for 30m")
 	a.Do(w.t, "resume", nil)
 	a.Do(w.t, "cordon", url.Values{"node": {c.ID}})
-	w.wantFinding(a, verdict.Cordoned, "c is cordoned")
+	w.wantFinding(a, diagnosis.Cordoned, "c is cordoned")
 	a.Do(w.t, "uncordon", url.Values{"node": {c.ID}})
 	a.Do(w.t, "drain", url.Values{"node": {c.ID}})
-	w.wantFinding(a, verdict.Draining, "c is drained, and owns nothing")
+	w.wantFinding(a, diagnosis.Draining, "c is drained, and owns nothing")
 	a.Do(w.t, "uncordon", url.Values{"node": {c.ID}})
 	a.Do(w.t, "quarantine", url.Values{"shard": {"1"}, "hash": {"0123456789abcdef"}})
-	w.wantFinding(a, verdict.Quarantined, "1 key is in quarantine")
+	w.wantFinding(a, diagnosis.Quarantined, "1 key is in quarantine")
 }
 
 // checkExtraNode adds a node without an app, with a certificate that expires soon, and with more
@@ -255,7 +255,7 @@ func (w diagnosisTest) checkExtraNode(a, d *cluster.Node) {
 	label := strings.Repeat("m", 63)
 	d.Start(w.t, "--upstream", "", "--join", a.Gossip, "--tls-cert", cert, "--tls-key", cert,
 		"--zone", strings.Repeat("z", 64), "--app-version", strings.Repeat("v", 36), "--endpoint", "metrics="+label+"."+label+".example:9100")
-	w.wantFinding(d, verdict.NoApp, "node d is a gateway, because --upstream is missing: it owns nothing, and forwards to the others")
-	w.wantFinding(d, verdict.TagsNearlyFull, "the gossip tags of node d use ")
-	w.wantFinding(d, verdict.CertificateExpiring, "the certificate of node d for the app port expires on ")
+	w.wantFinding(d, diagnosis.NoApp, "node d is a gateway, because --upstream is missing: it owns nothing, and forwards to the others")
+	w.wantFinding(d, diagnosis.TagsNearlyFull, "the gossip tags of node d use ")
+	w.wantFinding(d, diagnosis.CertificateExpiring, "the certificate of node d for the app port expires on ")
 }

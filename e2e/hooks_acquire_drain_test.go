@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
-	"shardway/verdict"
 )
 
 // TestShardsLeaveAppThatDoesNotAcquire uncordons a node while every app responds to
@@ -47,7 +47,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 		post(t, c, n, counts, 1, key)
 	}
 	for _, x := range c.Running() {
-		diagnosisTest{t, c}.wantFinding(x, verdict.Acquiring, "the app of node c acquires no shards, so the node gets none")
+		diagnosisTest{t, c}.wantFinding(x, diagnosis.Acquiring, "the app of node c acquires no shards, so the node gets none")
 	}
 	n.App.SetHookFault(t, "acquire", "well")
 	cluster.AwaitFor(t, 3*time.Minute, "c owns its share", func() error {

@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/load"
-	"shardway/verdict"
 )
 
 // owned returns the shards that the app of a node has acquired.
@@ -189,7 +189,7 @@ func TestThreeOf256ShardsFailToAcquire(t *testing.T) {
 	if a.Status != http.StatusServiceUnavailable || a.Error != "queue-timeout" || !strings.Contains(a.Detail, "shard 130 in time: told to fail") {
 		t.Errorf("a waiter of shard 130 gets %d %s: %s", a.Status, a.Error, a.Detail)
 	}
-	diagnosisTest{t, c}.wantFinding(n, verdict.Acquiring, "the app of node a does not acquire 3 shards: 5, 130, 255, whose requests wait: told to fail")
+	diagnosisTest{t, c}.wantFinding(n, diagnosis.Acquiring, "the app of node a does not acquire 3 shards: 5, 130, 255, whose requests wait: told to fail")
 	if lines := strings.Count(n.Process().Output(1_000_000), `"acquire hook failed`); lines != 1 {
 		t.Errorf("the log says so %d times, want once", lines)
 	}

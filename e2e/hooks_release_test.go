@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // TestFailedReleaseIsReported drains a node whose app does not release: it responds with
@@ -36,7 +36,7 @@ func TestFailedReleaseIsReported(t *testing.T) {
 		}
 		if tt.why != "" {
 			for _, n := range c.Running() {
-				diagnosisTest{t, c}.wantFinding(n, verdict.NotReleased, "moved within the last 10 minutes although the app of node a had not released them")
+				diagnosisTest{t, c}.wantFinding(n, diagnosis.NotReleased, "moved within the last 10 minutes although the app of node a had not released them")
 			}
 		}
 		if metrics, err := from.Metrics(t.Context()); err != nil || metrics.Sum("shardway_releases_total", fmt.Sprintf("result=%q", tt.result)) == 0 {

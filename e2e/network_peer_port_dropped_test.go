@@ -7,9 +7,9 @@ import (
 	"net"
 	"testing"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/netns"
-	"shardway/verdict"
 )
 
 // TestDroppedPeerPortIsReported starts a node behind a packet filter that drops packets
@@ -42,20 +42,20 @@ func TestDroppedPeerPortIsReported(t *testing.T) {
 			d.Start(t)
 
 			for _, n := range c.Others(d) {
-				w.wantFinding(n, verdict.PeerPortUnreachable, "node d is not added to the cluster: node "+leader.ID+" does not reach its peer port at "+d.Peer+reason)
+				w.wantFinding(n, diagnosis.PeerPortUnreachable, "node d is not added to the cluster: node "+leader.ID+" does not reach its peer port at "+d.Peer+reason)
 			}
 			if both {
-				w.wantFindingEverywhere(d, verdict.PeerPortUnreachable, "node d does not reach the peer port of node ")
-				w.wantFinding(d, verdict.PeerPortUnreachable, reason)
+				w.wantFindingEverywhere(d, diagnosis.PeerPortUnreachable, "node d does not reach the peer port of node ")
+				w.wantFinding(d, diagnosis.PeerPortUnreachable, reason)
 			} else {
-				w.wantFindingEverywhere(d, verdict.PeerPortUnreachable, " does not reach its peer port at "+d.Peer+reason)
+				w.wantFindingEverywhere(d, diagnosis.PeerPortUnreachable, " does not reach its peer port at "+d.Peer+reason)
 			}
 
 			must(t, network.Heal())
 			for _, n := range c.Nodes() {
 				n.Await(t, "no peer port is unreachable", func(s cluster.Status) bool {
 					for _, f := range s.Findings {
-						if f.Code == verdict.PeerPortUnreachable {
+						if f.Code == diagnosis.PeerPortUnreachable {
 							return false
 						}
 					}

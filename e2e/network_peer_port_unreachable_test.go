@@ -5,8 +5,8 @@ package e2e_test
 import (
 	"testing"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
-	"shardway/verdict"
 )
 
 // TestUnreachablePeerPortIsReported starts a node that advertises a peer port without a
@@ -18,9 +18,9 @@ func TestUnreachablePeerPortIsReported(t *testing.T) {
 	w, leader := diagnosisTest{t, c}, c.Leader(t)
 	nowhere := c.Address(t)
 	d := c.Add(t, "--peer-advertise", nowhere)
-	w.wantFindingEverywhere(d, verdict.PeerPortUnreachable, " does not reach its peer port at "+nowhere+": connection refused")
+	w.wantFindingEverywhere(d, diagnosis.PeerPortUnreachable, " does not reach its peer port at "+nowhere+": connection refused")
 	for _, n := range c.Others(d) {
-		w.wantFinding(n, verdict.PeerPortUnreachable, "node d is not added to the cluster: node "+leader.ID+" does not reach its peer port at "+nowhere+": connection refused")
+		w.wantFinding(n, diagnosis.PeerPortUnreachable, "node d is not added to the cluster: node "+leader.ID+" does not reach its peer port at "+nowhere+": connection refused")
 	}
 	d.Kill(t)
 	w.awaitHealthy(c.Running()...)
@@ -42,10 +42,10 @@ func TestUnreachablePeerPortPreventsBootstrap(t *testing.T) {
 	b.Start(t)
 	d.Start(t, "--peer-advertise", nowhere)
 	for _, n := range []*cluster.Node{a, b} {
-		w.wantFinding(n, verdict.PeerPortUnreachable, "the cluster is not founded: node "+n.ID+" does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
-		w.wantFinding(n, verdict.Bootstrapping, "3 of the 3 nodes that must start the cluster are here (a, b and c), and have not founded it yet")
+		w.wantFinding(n, diagnosis.PeerPortUnreachable, "the cluster is not founded: node "+n.ID+" does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
+		w.wantFinding(n, diagnosis.Bootstrapping, "3 of the 3 nodes that must start the cluster are here (a, b and c), and have not founded it yet")
 	}
-	w.wantFinding(d, verdict.PeerPortUnreachable, " does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
+	w.wantFinding(d, diagnosis.PeerPortUnreachable, " does not reach the peer port of node "+d.ID+" at "+nowhere+": connection refused")
 	d.Kill(t)
 	d.Start(t, "--peer-advertise", d.Peer)
 	c.AwaitServedBy(t, a, b, d)

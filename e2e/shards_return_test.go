@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"shardway/diagnosis"
 	"shardway/e2e/kit/cluster"
 	"shardway/e2e/kit/load"
-	"shardway/verdict"
 )
 
 // TestCachingAppsLoseNoWrites drains, uncordons and restarts each node, while the apps,
@@ -150,8 +150,8 @@ func TestStaleReturnIsReportedUntilAppRestarts(t *testing.T) {
 	force("drain", b)
 	owns(a, shards)
 	reported := func(s cluster.Status) bool {
-		return slices.ContainsFunc(s.Findings, func(f verdict.Finding) bool {
-			return f.Code == verdict.StaleReturn && strings.Contains(f.Text, "app of node "+a.ID)
+		return slices.ContainsFunc(s.Findings, func(f diagnosis.Finding) bool {
+			return f.Code == diagnosis.StaleReturn && strings.Contains(f.Text, "app of node "+a.ID)
 		})
 	}
 	key := before.Keys(a.ID, 1)[0]

@@ -3,7 +3,7 @@ package event
 import (
 	"time"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // Event is one event of a node. Its JSON form is published: field names must not change, and
@@ -27,10 +27,10 @@ type Event struct {
 	Node   string `json:"node,omitempty"`
 	Reason string `json:"reason,omitempty"`
 
-	Change  *Change          `json:"change,omitempty"`
-	Finding *verdict.Finding `json:"finding,omitempty"`
-	Action  *AdminAction     `json:"action,omitempty"`
-	Sockets *Sockets         `json:"websockets,omitempty"`
+	Change  *Change            `json:"change,omitempty"`
+	Finding *diagnosis.Finding `json:"finding,omitempty"`
+	Action  *AdminAction       `json:"action,omitempty"`
+	Sockets *Sockets           `json:"websockets,omitempty"`
 	// Unreleased is set for the kind not-released.
 	Unreleased *Unreleased `json:"unreleased,omitempty"`
 	// Missed is the number of events that a lost event replaces. 0 means unknown.

@@ -10,11 +10,11 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/node/consensus"
 	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 // Do carries an action out, through the leader wherever it is.
@@ -220,7 +220,7 @@ func (n *Node) leadership() *leadership {
 
 // leaderless says why nobody leads, as far as this node can tell.
 func (n *Node) leaderless() string {
-	if f, ok := n.finding(verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.Bootstrapping); ok {
+	if f, ok := n.finding(diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.Bootstrapping); ok {
 		return f.Text + "; " + f.Remedy
 	}
 	return "an election is under way, or this node is cut off; try again in a moment"

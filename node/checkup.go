@@ -9,11 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"shardway/diagnosis"
 	"shardway/endpoints"
 	"shardway/internal/logsafe"
 	"shardway/node/control"
 	"shardway/node/gossip"
-	"shardway/verdict"
 )
 
 const (
@@ -29,19 +29,19 @@ const (
 type examination struct {
 	place chan struct{} // cap 1: held while the nodes are asked; the next ones wait for the same answer
 	asked time.Time     // when they were last, answered or not
-	last  *verdict.Checkup
+	last  *diagnosis.Checkup
 }
 
 func newExamination() examination { return examination{place: make(chan struct{}, 1)} }
 
 // Checkup asks all nodes that are there for their reports, at most once in control.CacheTime for
 // all who want to know the same, however they come and go.
-func (n *Node) Checkup(ctx context.Context, reach bool) verdict.Checkup {
+func (n *Node) Checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	x := &n.examined[0]
 	if reach {
 		x = &n.examined[1]
 	}
-	none := verdict.Checkup{From: string(n.self)}
+	none := diagnosis.Checkup{From: string(n.self)}
 	select {
 	case x.place <- struct{}{}:
 		defer func() { <-x.place }()
@@ -71,14 +71,14 @@ func (n *Node) Checkup(ctx context.Context, reach bool) verdict.Checkup {
 	return c
 }
 
-func (n *Node) checkup(ctx context.Context, reach bool) verdict.Checkup {
+func (n *Node) checkup(ctx context.Context, reach bool) diagnosis.Checkup {
 	ctx, cancel := context.WithTimeout(ctx, checkupTimeout)
 	defer cancel()
-	c := verdict.Checkup{From: string(n.self), AskedNS: int64(n.o.Clock.Precise())}
-	var own verdict.Report
+	c := diagnosis.Checkup{From: string(n.self), AskedNS: int64(n.o.Clock.Precise())}
+	var own diagnosis.Report
 	var wg sync.WaitGroup
 	wg.Go(func() { own = n.report(ctx, reach) })
-	told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Report, Firm: reach}, verdict.Report{})
+	told, silent := control.Broadcast(ctx, n.client, n.aliveNodes(), control.Request{Kind: control.Report, Firm: reach}, diagnosis.Report{})
 	wg.Wait()
 	c.AnsweredNS, c.Unresponsive = int64(n.o.Clock.Precise()), silent
 	told[string(n.self)] = own
@@ -86,14 +86,14 @@ func (n *Node) checkup(ctx context.Context, reach bool) verdict.Checkup {
 		r.Node = id
 		c.Reports = append(c.Reports, r)
 	}
-	slices.SortFunc(c.Reports, func(a, b verdict.Report) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(c.Reports, func(a, b diagnosis.Report) int { return cmp.Compare(a.Node, b.Node) })
 	return c
 }
 
 // report is what this node says of itself, and which ports of others it does not reach.
-func (n *Node) report(ctx context.Context, reach bool) verdict.Report {
+func (n *Node) report(ctx context.Context, reach bool) diagnosis.Report {
 	s := n.router.state.Load()
-	r := verdict.Report{
+	r := diagnosis.Report{
 		Node: string(n.self), Boot: n.o.Dir.Boot(), Version: n.o.Version, State: n.state(), Leader: n.leader(), Term: n.raft.Term(),
 		Epoch: uint64(s.Committed().Epoch()), Flags: describe(n.o.Timing), ClockNS: int64(n.o.Clock.Precise()), Findings: n.Findings(), Settings: n.ownSettings(),
 	}
@@ -108,7 +108,7 @@ func (n *Node) report(ctx context.Context, reach bool) verdict.Report {
 }
 
 // unreached tries the ports of all other nodes that are there.
-func (n *Node) unreached(ctx context.Context) (out []verdict.Reach) {
+func (n *Node) unreached(ctx context.Context) (out []diagnosis.Reach) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	places := make(chan struct{}, control.MaxParallel)
@@ -125,20 +125,22 @@ func (n *Node) unreached(ctx context.Context) (out []verdict.Reach) {
 		})
 	}
 	wg.Wait()
-	slices.SortFunc(out, func(a, b verdict.Reach) int { return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Port, b.Port)) })
+	slices.SortFunc(out, func(a, b diagnosis.Reach) int {
+		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.Port, b.Port))
+	})
 	return out[:min(len(out), maxUnreached)]
 }
 
 // portsOfOthers lists what the other nodes that are there announce, and where they gossip.
-func (n *Node) portsOfOthers() (all []verdict.Reach) {
+func (n *Node) portsOfOthers() (all []diagnosis.Reach) {
 	for _, m := range n.gossip.Members() {
 		if !m.Node || m.ID == string(n.self) || m.Status != gossip.Alive {
 			continue
 		}
-		all = append(all, verdict.Reach{Node: m.ID, Port: "gossip", Addr: m.Addr.String()})
+		all = append(all, diagnosis.Reach{Node: m.ID, Port: "gossip", Addr: m.Addr.String()})
 		for _, name := range []string{endpoints.Peer, endpoints.HTTP, "admin"} {
 			if addr := m.Tags.Endpoints[name]; addr != "" {
-				all = append(all, verdict.Reach{Node: m.ID, Port: name, Addr: addr})
+				all = append(all, diagnosis.Reach{Node: m.ID, Port: name, Addr: addr})
 			}
 		}
 	}

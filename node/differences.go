@@ -7,8 +7,8 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/node/control"
-	"shardway/verdict"
 )
 
 // maxSettings bounds what one node may tell of its settings: entries, and bytes of all.
@@ -43,12 +43,12 @@ func (b *settingsBook) put(node string, settings map[string]string) error {
 }
 
 // among returns the settings of the nodes that are alive, and forgets the others.
-func (b *settingsBook) among(alive map[string]bool) (all []verdict.SettingsOf) {
+func (b *settingsBook) among(alive map[string]bool) (all []diagnosis.SettingsOf) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	maps.DeleteFunc(b.nodes, func(node string, _ map[string]string) bool { return !alive[node] })
 	for node, settings := range b.nodes {
-		all = append(all, verdict.SettingsOf{Node: node, Settings: settings})
+		all = append(all, diagnosis.SettingsOf{Node: node, Settings: settings})
 	}
 	return all
 }
@@ -73,7 +73,7 @@ func (n *Node) askDifferences() control.Request {
 
 // differences returns, on the leader, the settings that differ among the nodes that it
 // hears. A node counts once it has asked.
-func (l *leadership) differences(views []ack.MemberView, node string, settings map[string]string) ([]verdict.Difference, error) {
+func (l *leadership) differences(views []ack.MemberView, node string, settings map[string]string) ([]diagnosis.Difference, error) {
 	if err := l.settings.put(node, settings); err != nil {
 		return nil, err
 	}
@@ -83,11 +83,11 @@ func (l *leadership) differences(views []ack.MemberView, node string, settings m
 			alive[string(v.Node)] = true
 		}
 	}
-	return append([]verdict.Difference{}, verdict.Differences(l.settings.among(alive))...), nil
+	return append([]diagnosis.Difference{}, diagnosis.Differences(l.settings.among(alive))...), nil
 }
 
 // ownDifferences is what a leader knows of differences; nil: it leads no more.
-func (n *Node) ownDifferences(views []ack.MemberView) []verdict.Difference {
+func (n *Node) ownDifferences(views []ack.MemberView) []diagnosis.Difference {
 	l := n.leadership()
 	if l == nil {
 		return nil

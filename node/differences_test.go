@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"shardway/diagnosis"
 	"shardway/node"
-	"shardway/verdict"
 )
 
 // Every node, gateways included, reports settings that differ, and stops when they are the
@@ -34,7 +34,7 @@ func TestEveryNodeFindsThatSettingsDiffer(t *testing.T) {
 			w.untilSays(w.all[id], said, "check --against")
 			w.untilSays(w.all[id], `config-differs: setting drain-timeout differs: a, b and c have "5s", g has "6s"`)
 		}
-		var first, second verdict.Checkup
+		var first, second diagnosis.Checkup
 		w.during(func() {
 			first = w.all["a"].node.Checkup(w.t.Context(), false)
 			time.Sleep(3 * time.Second)
@@ -73,6 +73,6 @@ func TestSettingsOfANodeThatIsGoneDoNotDiffer(t *testing.T) {
 func (w *world) untilSettingsAreTheSame(p *process) {
 	w.t.Helper()
 	w.until(p.name+" finds no difference", func() bool {
-		return !slices.ContainsFunc(p.node.Findings(), func(f verdict.Finding) bool { return f.Code == verdict.ConfigDiffers })
+		return !slices.ContainsFunc(p.node.Findings(), func(f diagnosis.Finding) bool { return f.Code == diagnosis.ConfigDiffers })
 	})
 }

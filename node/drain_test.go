@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 // A process that is asked on its machine to leave owns nothing, votes and is there. The
@@ -70,12 +70,12 @@ func TestWhoLeavesMissesNeitherMapNorLease(t *testing.T) {
 		p := w.follower()
 		p.node.DrainSelf()
 		w.untilSettled(w.others(p)...)
-		w.untilSays(p, string(verdict.Draining))
+		w.untilSays(p, string(diagnosis.Draining))
 		silent := func(what string) {
 			for range 40 {
 				time.Sleep(250 * time.Millisecond) // virtual, as all of it
 				for _, f := range p.node.Findings() {
-					if f.Code == verdict.Joining || f.Code == verdict.NoLease {
+					if f.Code == diagnosis.Joining || f.Code == diagnosis.NoLease {
 						w.t.Fatalf("%s: %v", what, f)
 					}
 				}

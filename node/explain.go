@@ -1,8 +1,8 @@
 package node
 
 import (
+	"shardway/diagnosis"
 	"shardway/proxy"
-	"shardway/verdict"
 )
 
 // explain says what is the matter where requests are not served, for their clients.
@@ -17,23 +17,23 @@ func (n *Node) explain(why proxy.Reason) proxy.Explanation {
 
 // explaining returns the codes of the findings that can be why requests are held, those
 // first that explain the others.
-func explaining(why proxy.Reason) []verdict.Code {
+func explaining(why proxy.Reason) []diagnosis.Code {
 	switch why {
 	case proxy.ReasonNoMap:
-		return []verdict.Code{verdict.NoQuorum, verdict.NoPeers, verdict.Bootstrapping, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unavailable}
+		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable}
 	case proxy.ReasonOrphaned:
-		return []verdict.Code{verdict.NoQuorum, verdict.NoHealthyApp, verdict.Unavailable}
+		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.NoHealthyApp, diagnosis.Unavailable}
 	case proxy.ReasonPaused, proxy.ReasonNoLease:
-		return []verdict.Code{verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.DuplicateNode, verdict.NoLease}
+		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.DuplicateNode, diagnosis.NoLease}
 	case proxy.ReasonMoving:
-		return []verdict.Code{verdict.NoQuorum, verdict.DiskStalled, verdict.Lagging, verdict.Draining}
+		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.Lagging, diagnosis.Draining}
 	case proxy.ReasonAcquiring:
-		return []verdict.Code{verdict.NoQuorum, verdict.Acquiring}
+		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.Acquiring}
 	case proxy.ReasonAbsent:
-		return []verdict.Code{verdict.NoQuorum, verdict.Restarting}
+		return []diagnosis.Code{diagnosis.NoQuorum, diagnosis.Restarting}
 	case proxy.ReasonRefused, proxy.ReasonUnreachable:
 	}
-	return []verdict.Code{
-		verdict.NoQuorum, verdict.DiskStalled, verdict.NoHealthyApp, verdict.Unavailable, verdict.NoLease, verdict.AppUnhealthy, verdict.QueueFull,
+	return []diagnosis.Code{
+		diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.Unavailable, diagnosis.NoLease, diagnosis.AppUnhealthy, diagnosis.QueueFull,
 	}
 }

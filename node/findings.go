@@ -3,7 +3,7 @@ package node
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // findingGauge tells of each code how many findings there are: 0 too, so that an alert
@@ -24,11 +24,11 @@ func (g *findingGauge) Describe(c chan<- *prometheus.Desc) { c <- g.desc }
 
 // Collect sends one gauge for each code.
 func (g *findingGauge) Collect(c chan<- prometheus.Metric) {
-	counts := map[verdict.Code]int{}
+	counts := map[diagnosis.Code]int{}
 	for _, f := range g.n.Findings() {
 		counts[f.Code]++
 	}
-	for _, code := range verdict.Codes() {
+	for _, code := range diagnosis.Codes() {
 		c <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, float64(counts[code]), string(code))
 	}
 }

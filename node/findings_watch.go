@@ -9,11 +9,11 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"shardway/diagnosis"
 	"shardway/node/control"
 	"shardway/node/eventlog"
 	"shardway/proxy"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 const (
@@ -46,11 +46,11 @@ type watch struct {
 
 	// The following fields are used only by the goroutine of run. They smooth the inputs, so that a
 	// short change raises no finding.
-	leaderless, unleased, unmapped       verdict.For
-	alone, joins, orphaned, acquires     verdict.Steady
-	unstarted, even, ownerless, noOwners verdict.Steady
-	current                              verdict.Steady // the log of this node is not far behind
-	refused                              verdict.Moments
+	leaderless, unleased, unmapped       diagnosis.For
+	alone, joins, orphaned, acquires     diagnosis.Steady
+	unstarted, even, ownerless, noOwners diagnosis.Steady
+	current                              diagnosis.Steady // the log of this node is not far behind
+	refused                              diagnosis.Moments
 	nodes                                map[string]*nodeSmoothers
 	acquiringGeneration                  uint64 // generation of the routing table that acquiring was computed from
 	acquiring                            []shardmap.Shard
@@ -74,15 +74,15 @@ type watchResult struct {
 	// noOwners means that there is a leader, but no node that may own shards. Requests must not wait
 	// then.
 	noOwners bool
-	inputs   verdict.Inputs
-	findings []verdict.Finding
+	inputs   diagnosis.Inputs
+	findings []diagnosis.Finding
 	public   []string // the texts without internal details, for unauthenticated readers
 }
 
 // first returns the index of the finding with the first of codes that is present, or -1.
-func (f *watchResult) first(codes []verdict.Code) int {
+func (f *watchResult) first(codes []diagnosis.Code) int {
 	for _, c := range codes {
-		if i := slices.IndexFunc(f.findings, func(f verdict.Finding) bool { return f.Code == c }); i >= 0 {
+		if i := slices.IndexFunc(f.findings, func(f diagnosis.Finding) bool { return f.Code == c }); i >= 0 {
 			return i
 		}
 	}
@@ -90,16 +90,16 @@ func (f *watchResult) first(codes []verdict.Code) int {
 }
 
 // nodeSmoothers smooth the inputs about one node.
-type nodeSmoothers struct{ present, gone, sick, lags verdict.Steady }
+type nodeSmoothers struct{ present, gone, sick, lags diagnosis.Steady }
 
 func newWatch(n *Node) *watch {
 	w := &watch{
 		n: n, nodes: map[string]*nodeSmoothers{},
-		alone: verdict.Steady{On: 3 * time.Second}, joins: verdict.Steady{On: 3 * time.Second},
-		orphaned: verdict.Steady{On: 1500 * time.Millisecond}, acquires: verdict.Steady{On: 2 * time.Second},
-		current:   verdict.Steady{On: currentAfter},
-		unstarted: verdict.Steady{On: 2 * time.Second}, even: verdict.Steady{On: evenVotersAfter}, ownerless: verdict.Steady{On: 2 * time.Second}, noOwners: verdict.Steady{On: 2 * time.Second},
-		refused: verdict.Moments{Lately: recentPeriod},
+		alone: diagnosis.Steady{On: 3 * time.Second}, joins: diagnosis.Steady{On: 3 * time.Second},
+		orphaned: diagnosis.Steady{On: 1500 * time.Millisecond}, acquires: diagnosis.Steady{On: 2 * time.Second},
+		current:   diagnosis.Steady{On: currentAfter},
+		unstarted: diagnosis.Steady{On: 2 * time.Second}, even: diagnosis.Steady{On: evenVotersAfter}, ownerless: diagnosis.Steady{On: 2 * time.Second}, noOwners: diagnosis.Steady{On: 2 * time.Second},
+		refused: diagnosis.Moments{Lately: recentPeriod},
 	}
 	w.result.Store(&watchResult{})
 	w.probes.running, w.probes.reached = map[string]bool{}, map[string]bool{}
@@ -107,16 +107,16 @@ func newWatch(n *Node) *watch {
 }
 
 // Findings returns the current findings of this node. The caller must not modify the slice.
-func (n *Node) Findings() []verdict.Finding { return n.watch.result.Load().findings }
+func (n *Node) Findings() []diagnosis.Finding { return n.watch.result.Load().findings }
 
 // finding returns the finding with the first of codes that is present; the second result is false if
 // there is none.
-func (n *Node) finding(codes ...verdict.Code) (verdict.Finding, bool) {
+func (n *Node) finding(codes ...diagnosis.Code) (diagnosis.Finding, bool) {
 	now := n.watch.result.Load()
 	if i := now.first(codes); i >= 0 {
 		return now.findings[i], true
 	}
-	return verdict.Finding{}, false
+	return diagnosis.Finding{}, false
 }
 
 // run calls diagnose every watchEvery until ctx ends.
@@ -165,12 +165,12 @@ func (w *watch) diagnose(ctx context.Context) {
 	// Without a leader, nodes that may own shards may exist, but no leader has received their
 	// heartbeats yet.
 	nobody := in.Leader != "" && !hasOwner(in.Nodes, in.Leader)
-	next := &watchResult{noOwners: w.noOwners.Look(now, nobody) && nobody, inputs: in, findings: verdict.Of(in)}
+	next := &watchResult{noOwners: w.noOwners.Look(now, nobody) && nobody, inputs: in, findings: diagnosis.Of(in)}
 	for _, f := range next.findings {
 		next.public = append(next.public, f.Public())
 	}
 	before := w.result.Swap(next)
-	came, went := verdict.Changes(before.findings, next.findings)
+	came, went := diagnosis.Changes(before.findings, next.findings)
 	if len(came)+len(went) > 0 || next.noOwners != before.noOwners || in.Leader != before.inputs.Leader {
 		w.lastChange = now
 	}
@@ -185,13 +185,13 @@ func (w *watch) diagnose(ctx context.Context) {
 }
 
 // logLevel returns the log level of a finding.
-func logLevel(s verdict.Severity) zerolog.Level {
+func logLevel(s diagnosis.Severity) zerolog.Level {
 	switch s {
-	case verdict.Outage:
+	case diagnosis.Outage:
 		return zerolog.ErrorLevel
-	case verdict.Warning:
+	case diagnosis.Warning:
 		return zerolog.WarnLevel
-	case verdict.Info:
+	case diagnosis.Info:
 	}
 	return zerolog.InfoLevel
 }
@@ -234,7 +234,7 @@ func leaderQueryPause(self bool, nodes int, doubts, calm bool) time.Duration {
 
 // probeVoters finds out which voters are reachable while there is no leader, because gossip takes
 // seconds to detect that a node has failed. It does not wait for the probes.
-func (w *watch) probeVoters(ctx context.Context, in verdict.Inputs) {
+func (w *watch) probeVoters(ctx context.Context, in diagnosis.Inputs) {
 	w.probes.Lock()
 	defer w.probes.Unlock()
 	for _, x := range in.Nodes {

@@ -7,10 +7,10 @@ import (
 
 	"shardway/ack"
 	ackagent "shardway/ack/agent"
+	"shardway/diagnosis"
 	"shardway/node/gossip"
 	"shardway/proxy"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 const (
@@ -30,11 +30,11 @@ const (
 )
 
 // inputs collects the inputs of the findings.
-func (w *watch) inputs(now time.Time) verdict.Inputs {
+func (w *watch) inputs(now time.Time) diagnosis.Inputs {
 	n := w.n
 	s := n.router.state.Load()
 	c := s.Committed()
-	in := verdict.Inputs{
+	in := diagnosis.Inputs{
 		Self: string(n.self), Gateway: n.o.Gateway, Now: now,
 		Leader: n.leader(), CutOff: n.raft.CutOff(), Lease: n.timing().Lease,
 		Shards: n.o.Shards, Epoch: uint64(c.Epoch()), Mapped: c.Epoch() != 0,
@@ -54,13 +54,13 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 	in.Joins = w.joins.Look(now, in.Mapped && !in.Gateway && !in.Drains && !n.drained() && !s.Last().Has(n.self))
 	owners := hasOwner(in.Nodes, in.Leader)
 	in.NoOwner = w.ownerless.Look(now, !owners) && !owners
-	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x verdict.Node) bool { return !x.Voter }))
+	voters := len(slices.DeleteFunc(slices.Clone(in.Nodes), func(x diagnosis.Node) bool { return !x.Voter }))
 	in.EvenVoters = w.even.Look(now, voters > 0 && voters%2 == 0)
 	if u, born := n.birth(); w.unstarted.Look(now, !born) && !born {
 		in.Unborn = &u
 	}
 	if err := n.gossip.Alone(); w.alone.Look(now, err != nil && len(n.o.Join) > 0) && err != nil {
-		in.Alone = &verdict.Alone{Asked: n.joinsTried()}
+		in.Alone = &diagnosis.Alone{Asked: n.joinsTried()}
 	}
 	in.JoinConflict = n.joinConflict()
 	in.Moved = n.moved.list()
@@ -74,7 +74,7 @@ func (w *watch) inputs(now time.Time) verdict.Inputs {
 }
 
 // forgetAsked clears the fields of nodes that are valid only if the log has been applied to its end.
-func forgetAsked(nodes []verdict.Node) {
+func forgetAsked(nodes []diagnosis.Node) {
 	for i := range nodes {
 		nodes[i].Drained, nodes[i].Cordoned, nodes[i].Absent, nodes[i].Grace = false, false, false, 0
 	}
@@ -82,12 +82,12 @@ func forgetAsked(nodes []verdict.Node) {
 
 // hasOwner reports whether a present node may own shards. The leader counts as present even if gossip
 // does not contain it yet, because gossip is late when packets are lost.
-func hasOwner(nodes []verdict.Node, leader string) bool {
-	return slices.ContainsFunc(nodes, func(x verdict.Node) bool { return !x.Gateway && (x.Here || x.ID == leader) })
+func hasOwner(nodes []diagnosis.Node, leader string) bool {
+	return slices.ContainsFunc(nodes, func(x diagnosis.Node) bool { return !x.Gateway && (x.Here || x.ID == leader) })
 }
 
 // knownNodes returns the inputs about each node, sorted by ID.
-func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []verdict.Node {
+func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []diagnosis.Node {
 	n := w.n
 	raw := w.rawNodes(s, leader)
 	for id := range w.nodes {
@@ -95,14 +95,14 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []verdict
 			delete(w.nodes, id)
 		}
 	}
-	out := make([]verdict.Node, 0, len(raw))
+	out := make([]diagnosis.Node, 0, len(raw))
 	for id, x := range raw {
 		st := w.nodes[id]
 		if st == nil {
 			// A node counts as here at first: who begins, or has just been told of it, has had no
 			// time to hear of it yet.
 			st = &nodeSmoothers{
-				gone: verdict.Steady{On: n.timing().DeadAfter + goneMargin}, sick: verdict.Steady{On: steadySick}, lags: verdict.Steady{On: steadySick},
+				gone: diagnosis.Steady{On: n.timing().DeadAfter + goneMargin}, sick: diagnosis.Steady{On: steadySick}, lags: diagnosis.Steady{On: steadySick},
 			}
 			st.present.Look(now, true)
 			st.present.On, st.present.Off = steadyHere, steadyHere
@@ -116,26 +116,26 @@ func (w *watch) knownNodes(now time.Time, s *ack.State, leader string) []verdict
 		}
 		x.Here = st.present.Look(seen, x.Here)
 		x.Gone = st.gone.Look(now, !x.Here && !x.Absent && x.Shards > 0)
-		if sick := st.sick.Look(seen, x.App == verdict.AppFailing); x.App == verdict.AppFailing && !sick {
-			x.App = verdict.AppUnknown
+		if sick := st.sick.Look(seen, x.App == diagnosis.AppFailing); x.App == diagnosis.AppFailing && !sick {
+			x.App = diagnosis.AppUnknown
 		}
 		x.Lags = st.lags.Look(seen, x.Lags)
 		out = append(out, *x)
 	}
-	slices.SortFunc(out, func(a, b verdict.Node) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b diagnosis.Node) int { return cmp.Compare(a.ID, b.ID) })
 	return out
 }
 
 // rawNodes is what is so in this moment.
-func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
+func (w *watch) rawNodes(s *ack.State, leader string) map[string]*diagnosis.Node {
 	n := w.n
 	c, policy := s.Committed(), n.fsm.state.Load().Policy()
-	all := map[string]*verdict.Node{}
-	of := func(id string) *verdict.Node {
+	all := map[string]*diagnosis.Node{}
+	of := func(id string) *diagnosis.Node {
 		x := all[id]
 		if x == nil {
 			node := shardmap.NodeID(id)
-			x = &verdict.Node{ID: id, Shards: c.Count(node), Drained: policy.Leaves(node), Cordoned: policy.Cordoned[node], StaleReturns: s.StaleReturns(node)}
+			x = &diagnosis.Node{ID: id, Shards: c.Count(node), Drained: policy.Leaves(node), Cordoned: policy.Cordoned[node], StaleReturns: s.StaleReturns(node)}
 			if a, ok := s.Restart(node); ok && !a.Over {
 				x.Absent, x.Grace = true, a.Grace
 			}
@@ -179,7 +179,7 @@ func (w *watch) rawNodes(s *ack.State, leader string) map[string]*verdict.Node {
 }
 
 // heardOf adds the leader's view of a node.
-func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
+func heardOf(x *diagnosis.Node, v ack.MemberView, committed shardmap.Epoch) {
 	x.Here = v.SinceHeartbeat >= 0 && !v.Silent && !v.Crashed
 	if v.SinceHeartbeat >= 0 && v.SinceHeartbeat < ackagent.NotReleasedFor { // also a node that has stopped
 		x.NotReleased = int(v.Heartbeat.NotReleased)
@@ -193,34 +193,34 @@ func heardOf(x *verdict.Node, v ack.MemberView, committed shardmap.Epoch) {
 	x.Applied = uint64(v.Heartbeat.Applied)
 	x.Lags = v.Heartbeat.Applied < committed
 	if !x.Gateway {
-		x.App = verdict.AppHealthy
+		x.App = diagnosis.AppHealthy
 		if v.Heartbeat.Unhealthy {
-			x.App = verdict.AppFailing
+			x.App = diagnosis.AppFailing
 		}
 		x.Kept, x.Held, x.Falls = v.KeptUnhealthy, v.HoldTime, int(v.Heartbeat.App.Falls)
 	}
 }
 
 // self adds the inputs about this node.
-func (w *watch) self(x *verdict.Node) {
+func (w *watch) self(x *diagnosis.Node) {
 	n := w.n
 	x.Here, x.Gateway, x.Lags = true, n.o.Gateway, false
 	if n.o.Gateway {
-		x.App = verdict.AppUnknown
+		x.App = diagnosis.AppUnknown
 		return
 	}
 	x.NotReleased, x.NotReleasedWhy = n.agent.releases.lately(n.o.Clock.Precise())
 	if k := n.agent.keptByDrain.Load(); k != nil {
 		x.Unmoved, x.UnmovedWhy = k.shards, k.why
 	}
-	x.App = verdict.AppHealthy
+	x.App = diagnosis.AppHealthy
 	if n.health != nil && !n.health.Healthy() {
-		x.App, x.Why = verdict.AppFailing, n.health.LastError()
+		x.App, x.Why = diagnosis.AppFailing, n.health.LastError()
 	}
 }
 
 // acquisition adds the shards that the app has not acquired yet.
-func (w *watch) acquisition(now time.Time, in *verdict.Inputs) {
+func (w *watch) acquisition(now time.Time, in *diagnosis.Inputs) {
 	n := w.n
 	if n.agent.hooking == nil {
 		return
@@ -241,7 +241,7 @@ func (w *watch) acquisition(now time.Time, in *verdict.Inputs) {
 }
 
 // ownMachine adds the inputs about the machine and the process of this node.
-func (w *watch) ownMachine(now time.Time, in *verdict.Inputs) {
+func (w *watch) ownMachine(now time.Time, in *diagnosis.Inputs) {
 	n := w.n
 	if at := n.agent.duplicateAddr.Load(); at != nil {
 		in.Elsewhere = *at
@@ -266,7 +266,7 @@ func (w *watch) ownMachine(now time.Time, in *verdict.Inputs) {
 }
 
 // asked adds the requests of operators, and the report of the leader.
-func (w *watch) asked(in *verdict.Inputs) {
+func (w *watch) asked(in *diagnosis.Inputs) {
 	p := w.n.Policy()
 	in.Pause = p.Pause
 	in.Quarantined = len(p.Quarantined)
@@ -285,7 +285,7 @@ func (w *watch) asked(in *verdict.Inputs) {
 	policy := w.n.fsm.state.Load().Policy()
 	for _, s := range w.lastReport.suspects {
 		if !quarantines(policy, s.Key.Shard, s.Key.Hash) {
-			in.Poison = append(in.Poison, verdict.Poison{Shard: uint32(s.Key.Shard), Hash: s.Key.Hash, Nodes: s.Nodes})
+			in.Poison = append(in.Poison, diagnosis.Poison{Shard: uint32(s.Key.Shard), Hash: s.Key.Hash, Nodes: s.Nodes})
 		}
 	}
 }

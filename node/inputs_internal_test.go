@@ -6,7 +6,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // A leader that was busy for a moment was taken to suspect no key any more, and to wait for
@@ -39,22 +39,22 @@ func TestWhatTheLeaderHearsCounts(t *testing.T) {
 		change(&hb)
 		return hb
 	}
-	well := verdict.Node{ID: "b", Here: true, Applied: 17, App: verdict.AppHealthy}
+	well := diagnosis.Node{ID: "b", Here: true, Applied: 17, App: diagnosis.AppHealthy}
 	for name, tt := range map[string]struct {
 		view ack.MemberView
-		want verdict.Node
+		want diagnosis.Node
 	}{
 		"well":    {ack.MemberView{Heartbeat: beat, SinceHeartbeat: time.Millisecond}, well},
-		"unheard": {ack.MemberView{Heartbeat: beat, SinceHeartbeat: -1}, verdict.Node{ID: "b"}},
-		"silent":  {ack.MemberView{Heartbeat: beat, SinceHeartbeat: time.Second, Silent: true}, verdict.Node{ID: "b"}},
-		"crashed": {ack.MemberView{Heartbeat: beat, Crashed: true}, verdict.Node{ID: "b"}},
-		"sick":    {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, verdict.Node{ID: "b", Here: true, Applied: 17, App: verdict.AppFailing}},
-		"behind":  {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, verdict.Node{ID: "b", Here: true, Applied: 16, Lags: true, App: verdict.AppHealthy}},
-		"ahead":   {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, verdict.Node{ID: "b", Here: true, Applied: 18, App: verdict.AppHealthy}},
-		"gateway": {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, verdict.Node{ID: "b", Here: true, Applied: 17, Gateway: true}},
-		"leaving": {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, verdict.Node{ID: "b", Here: true, Applied: 17, Leaving: true, App: verdict.AppHealthy}},
+		"unheard": {ack.MemberView{Heartbeat: beat, SinceHeartbeat: -1}, diagnosis.Node{ID: "b"}},
+		"silent":  {ack.MemberView{Heartbeat: beat, SinceHeartbeat: time.Second, Silent: true}, diagnosis.Node{ID: "b"}},
+		"crashed": {ack.MemberView{Heartbeat: beat, Crashed: true}, diagnosis.Node{ID: "b"}},
+		"sick":    {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Unhealthy = true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, App: diagnosis.AppFailing}},
+		"behind":  {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 16 })}, diagnosis.Node{ID: "b", Here: true, Applied: 16, Lags: true, App: diagnosis.AppHealthy}},
+		"ahead":   {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Applied = 18 })}, diagnosis.Node{ID: "b", Here: true, Applied: 18, App: diagnosis.AppHealthy}},
+		"gateway": {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Gateway, hb.Unhealthy = true, true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, Gateway: true}},
+		"leaving": {ack.MemberView{Heartbeat: but(func(hb *ack.Heartbeat) { hb.Leaving = true })}, diagnosis.Node{ID: "b", Here: true, Applied: 17, Leaving: true, App: diagnosis.AppHealthy}},
 	} {
-		got := verdict.Node{ID: "b", Here: true} // as gossip has it
+		got := diagnosis.Node{ID: "b", Here: true} // as gossip has it
 		heardOf(&got, tt.view, 17)
 		if got != tt.want {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
@@ -65,12 +65,12 @@ func TestWhatTheLeaderHearsCounts(t *testing.T) {
 // A gateway whose gossip had been cut off said at once that nobody has an app, beside a
 // leader with one that it had not heard of.
 func TestWhoLeadsIsThere(t *testing.T) {
-	a, f := verdict.Node{ID: "a"}, verdict.Node{ID: "f", Gateway: true, Here: true}
+	a, f := diagnosis.Node{ID: "a"}, diagnosis.Node{ID: "f", Gateway: true, Here: true}
 	here, gateway := a, a
 	here.Here, gateway.Gateway = true, true
 	for _, tt := range []struct {
 		name   string
-		a      verdict.Node
+		a      diagnosis.Node
 		leader string
 		want   bool
 	}{
@@ -80,7 +80,7 @@ func TestWhoLeadsIsThere(t *testing.T) {
 		{"who leads is a gateway", gateway, "a", false},
 		{"nobody leads", a, "", false},
 	} {
-		if got := hasOwner([]verdict.Node{tt.a, f}, tt.leader); got != tt.want {
+		if got := hasOwner([]diagnosis.Node{tt.a, f}, tt.leader); got != tt.want {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

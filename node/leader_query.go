@@ -9,9 +9,9 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/node/control"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 // leaderReport is the result of the last query to the leader.
@@ -24,10 +24,10 @@ type leaderReport struct {
 	suspects []poisonous       // nil means no response
 	level    *api.UpgradeState // nil means no response
 	// differingSettings are the settings that differ between nodes; nil means no response.
-	differingSettings []verdict.Difference
+	differingSettings []diagnosis.Difference
 	// unreachable are the nodes that the leader does not add because it cannot reach their peer
 	// ports; nil means no response.
-	unreachable []verdict.Unreached
+	unreachable []diagnosis.Unreached
 }
 
 // isFresh reports whether leader returned this report less than pause ago, so that no query is needed.
@@ -100,10 +100,10 @@ func (n *Node) queryLeader(ctx context.Context, leader string) (t leaderReport) 
 			t.suspects = []poisonous{}
 		}
 	}
-	if differences, ok := control.DecodeReply[[]verdict.Difference](replies[2]); ok {
+	if differences, ok := control.DecodeReply[[]diagnosis.Difference](replies[2]); ok {
 		t.differingSettings = differences
 	}
-	if unadded, ok := control.DecodeReply[[]verdict.Unreached](replies[3]); ok {
+	if unadded, ok := control.DecodeReply[[]diagnosis.Unreached](replies[3]); ok {
 		t.unreachable = unadded
 	}
 	switch {

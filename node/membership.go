@@ -4,10 +4,10 @@ import (
 	"context"
 
 	"shardway/ack"
+	"shardway/diagnosis"
 	"shardway/internal/logsafe"
 	"shardway/node/control"
 	"shardway/node/membership"
-	"shardway/verdict"
 )
 
 var (
@@ -94,27 +94,27 @@ func (n *Node) mayLeave(server string, heard []ack.MemberView) bool {
 }
 
 // birth tells why this node belongs to no cluster yet, and whether it does.
-func (n *Node) birth() (u verdict.Unborn, born bool) {
+func (n *Node) birth() (u diagnosis.Unborn, born bool) {
 	if n.founder.BelongsToCluster() {
 		return u, true
 	}
 	f := n.founder.Status()
-	return verdict.Unborn{Adds: f.ClusterToJoin, Founder: f.MissingBootstrapper, Here: f.Peers, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0}, false
+	return diagnosis.Unborn{Adds: f.ClusterToJoin, Founder: f.MissingBootstrapper, Here: f.Peers, BootstrapExpect: n.o.BootstrapExpect, Joins: len(n.o.Join) > 0}, false
 }
 
 // joinConflict returns two join addresses that belong to different clusters; nil: there are none.
-func (n *Node) joinConflict() *verdict.JoinConflict {
+func (n *Node) joinConflict() *diagnosis.JoinConflict {
 	c, found := n.gossip.Conflict()
 	if !found {
 		return nil
 	}
-	return &verdict.JoinConflict{First: verdict.Party(c.First), Second: verdict.Party(c.Second)}
+	return &diagnosis.JoinConflict{First: diagnosis.Party(c.First), Second: diagnosis.Party(c.Second)}
 }
 
 // joinsTried lists what became of the addresses of --join.
-func (n *Node) joinsTried() (all []verdict.Attempt) {
+func (n *Node) joinsTried() (all []diagnosis.Attempt) {
 	for _, a := range n.gossip.Tried() {
-		all = append(all, verdict.Attempt{Addr: a.Addr, Why: logsafe.OneLine(a.Why()), Secret: a.NeedsSecret(), Itself: a.Itself()})
+		all = append(all, diagnosis.Attempt{Addr: a.Addr, Why: logsafe.OneLine(a.Why()), Secret: a.NeedsSecret(), Itself: a.Itself()})
 	}
 	return all
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"shardway/diagnosis"
 	"shardway/node"
-	"shardway/verdict"
 )
 
 // What is so for a moment as nodes begin, come and go is nothing that is the matter: nobody is told
@@ -66,7 +66,7 @@ func TestWhoBeginsWithoutAnAppWaitsForOthers(t *testing.T) {
 		w.start("b")
 		w.until("b serves", func() bool {
 			for _, f := range g.node.Findings() {
-				if f.Severity > verdict.Info {
+				if f.Severity > diagnosis.Info {
 					w.t.Errorf("%s says %s", g.name, f)
 				}
 			}

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"shardway/diagnosis"
 	"shardway/internal/logsafe"
 	"shardway/node/control"
 	"shardway/node/gossip"
-	"shardway/verdict"
 )
 
 const (
@@ -67,17 +67,17 @@ func unreachedReason(err error) string {
 // whether it reaches this node's peer port. The leader reports the same, but this node does not
 // know of a leader yet. A node that founds a cluster together with others asks all of them.
 type peerCheck struct {
-	waits verdict.For // watch's goroutine
+	waits diagnosis.For // watch's goroutine
 
 	mu      sync.Mutex
 	running bool
 	asked   time.Time
-	found   *verdict.Unreached
+	found   *diagnosis.Unreached
 }
 
 // look starts a question in the background if it is time for one. unborn is nil if this node
 // belongs to a cluster.
-func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unborn *verdict.Unborn) {
+func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unborn *diagnosis.Unborn) {
 	cluster := unborn.Waits()
 	waiting := cluster != "" || unborn.Founds()
 	waits := p.waits.Look(now, waiting)
@@ -99,19 +99,19 @@ func (p *peerCheck) look(ctx context.Context, w *watch, now time.Time, unborn *v
 }
 
 // list returns what the last question found.
-func (p *peerCheck) list() []verdict.Unreached {
+func (p *peerCheck) list() []diagnosis.Unreached {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.found == nil {
 		return nil
 	}
-	return []verdict.Unreached{*p.found}
+	return []diagnosis.Unreached{*p.found}
 }
 
 // checkPeerPort asks members of a cluster, until one answers, whether they reach this node. It
 // returns nil if one does, or if nothing is known. If cluster is empty, it asks the nodes that
 // belong to no cluster yet, until one is not reached or does not reach this node.
-func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *verdict.Unreached) {
+func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *diagnosis.Unreached) {
 	self, asked := string(n.self), 0
 	for _, m := range n.gossip.Members() {
 		if !m.Node || m.ID == self || m.Status != gossip.Alive || m.Tags.Cluster != cluster {
@@ -126,7 +126,7 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *verdic
 		cancel()
 		if _, undialed := errors.AsType[control.DialError](err); undialed && found == nil {
 			addr, _ := n.lookup(m.ID)
-			found = &verdict.Unreached{Node: m.ID, By: self, Addr: addr, Why: unreachedReason(err)}
+			found = &diagnosis.Unreached{Node: m.ID, By: self, Addr: addr, Why: unreachedReason(err)}
 		}
 		if err != nil {
 			continue
@@ -137,25 +137,25 @@ func (n *Node) checkPeerPort(ctx context.Context, cluster string) (found *verdic
 		case r.Why == "":
 			continue
 		}
-		return &verdict.Unreached{Node: self, By: m.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}
+		return &diagnosis.Unreached{Node: self, By: m.ID, Addr: r.Addr, Why: logsafe.OneLine(r.Why)}
 	}
 	return found
 }
 
 // unconfirmed lists the nodes that this leader does not add because it does not reach them. It
 // returns nil if this node does not lead.
-func (n *Node) unconfirmed() []verdict.Unreached {
+func (n *Node) unconfirmed() []diagnosis.Unreached {
 	l := n.leading.Load()
 	if l == nil {
 		return nil
 	}
-	all := []verdict.Unreached{}
+	all := []diagnosis.Unreached{}
 	for _, u := range l.keeper.Unconfirmed() {
 		if time.Since(u.Since) < peerCheckAfter {
 			continue
 		}
 		addr, _ := n.lookup(u.Node)
-		all = append(all, verdict.Unreached{Node: u.Node, By: string(n.self), Addr: addr, Why: unreachedReason(u.Err)})
+		all = append(all, diagnosis.Unreached{Node: u.Node, By: string(n.self), Addr: addr, Why: unreachedReason(u.Err)})
 	}
 	return all
 }

@@ -9,13 +9,13 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/ack"
+	"shardway/diagnosis"
 	"shardway/internal/clock"
 	"shardway/internal/secret"
 	"shardway/node/apphealth"
 	"shardway/node/disk"
 	"shardway/proxy"
 	"shardway/queue"
-	"shardway/verdict"
 )
 
 const (
@@ -129,7 +129,7 @@ type Options struct {
 
 	// Exposed tells what lets in whoever reaches it, and the certificates in use; nil:
 	// nothing does, and there are none. It is asked often.
-	Exposed func() ([]verdict.Exposure, []verdict.Certificate)
+	Exposed func() ([]diagnosis.Exposure, []diagnosis.Certificate)
 
 	// Clock is the one clock of the protocol.
 	Clock clock.Clock

@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"shardway/diagnosis"
 	"shardway/peer"
-	"shardway/verdict"
 )
 
 // While nobody leads, each voter but the node itself is dialled no more than once a second, however
@@ -29,9 +29,9 @@ func TestVotersAreProbedNoMoreThanOnceASecond(t *testing.T) {
 		defer w.probing.Wait()
 		defer cancel()
 		w.probes.reached["b"] = true
-		nodes := []verdict.Node{{ID: "a", Voter: true}, {ID: "b", Voter: true}, {ID: "c", Voter: true}, {ID: "d"}}
+		nodes := []diagnosis.Node{{ID: "a", Voter: true}, {ID: "b", Voter: true}, {ID: "c", Voter: true}, {ID: "d"}}
 		for range 40 { // 12 s
-			w.probeVoters(ctx, verdict.Inputs{Self: "a", Nodes: nodes})
+			w.probeVoters(ctx, diagnosis.Inputs{Self: "a", Nodes: nodes})
 			time.Sleep(300 * time.Millisecond)
 		}
 		mu.Lock()

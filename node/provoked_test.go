@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/node"
 	"shardway/queue"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 // Who has no room for requests that wait says how many it has sent away.
@@ -93,7 +93,7 @@ func TestLogThatIsBehindIsToldOf(t *testing.T) {
 	three(t, func(w *world) {
 		w.untilVoters(3)
 		p := w.follower()
-		var first, second verdict.Checkup
+		var first, second diagnosis.Checkup
 		p.log.close()
 		w.asks(w.leader(), api.Action{Verb: api.Pin, Shard: shardOf(w.committed(), p.name), Node: w.leader().name})
 		const says = " is behind: its map is that of epoch "
@@ -120,9 +120,9 @@ func shardOf(m *shardmap.Map, node string) uint32 {
 
 // finds fails the test unless two checkups come to a finding with these texts, in their
 // order.
-func (w *world) finds(first, second verdict.Checkup, texts ...string) {
+func (w *world) finds(first, second diagnosis.Checkup, texts ...string) {
 	w.t.Helper()
-	all := verdict.Compare(first, second, nil)
+	all := diagnosis.Compare(first, second, nil)
 next:
 	for _, f := range all {
 		rest := f.String()
@@ -164,7 +164,7 @@ func TestNewcomerWithoutAnAppIsToldOf(t *testing.T) {
 
 // warns reports that the node finds something with this text.
 func (p *process) warns(text string) bool {
-	return slices.ContainsFunc(p.node.Findings(), func(f verdict.Finding) bool { return strings.Contains(f.String(), text) })
+	return slices.ContainsFunc(p.node.Findings(), func(f diagnosis.Finding) bool { return strings.Contains(f.String(), text) })
 }
 
 // The copy of a node that runs learns from the others where that one is, says so, and ends.
@@ -217,7 +217,7 @@ func TestCheckupFindsWhatNodesDifferIn(t *testing.T) {
 		}
 		w.untilSettled("a", "b", "c")
 		w.untilVoters(3)
-		var first, second, third verdict.Checkup
+		var first, second, third diagnosis.Checkup
 		a := w.all["a"].node
 		ctx := w.t.Context()
 		w.during(func() {

@@ -9,10 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"shardway/diagnosis"
 	"shardway/endpoints"
 	"shardway/internal/logsafe"
 	"shardway/node/gossip"
-	"shardway/verdict"
 )
 
 const (
@@ -33,7 +33,7 @@ type readdressing struct {
 
 // claimed is the newest claim of one node.
 type claimed struct {
-	verdict.Moved
+	diagnosis.Moved
 	at       time.Time
 	running  bool
 	accepted bool
@@ -50,7 +50,7 @@ func (r *readdressing) begin(c gossip.Claim) bool {
 	if was != nil && (was.running || time.Since(was.at) < claimEvery) {
 		return false
 	}
-	r.all[c.Member.ID] = &claimed{Moved: verdict.Moved{Node: c.Member.ID, From: c.Known.String(), To: c.Member.Addr.String()}, at: time.Now(), running: true}
+	r.all[c.Member.ID] = &claimed{Moved: diagnosis.Moved{Node: c.Member.ID, From: c.Known.String(), To: c.Member.Addr.String()}, at: time.Now(), running: true}
 	return true
 }
 
@@ -66,7 +66,7 @@ func (r *readdressing) end(node string, err error) {
 }
 
 // list returns the claims that are not accepted, ordered by node.
-func (r *readdressing) list() (all []verdict.Moved) {
+func (r *readdressing) list() (all []diagnosis.Moved) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for node, c := range r.all {
@@ -78,7 +78,7 @@ func (r *readdressing) list() (all []verdict.Moved) {
 			all = append(all, c.Moved)
 		}
 	}
-	slices.SortFunc(all, func(a, b verdict.Moved) int { return cmp.Compare(a.Node, b.Node) })
+	slices.SortFunc(all, func(a, b diagnosis.Moved) int { return cmp.Compare(a.Node, b.Node) })
 	return all
 }
 

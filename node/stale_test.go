@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"shardway/admin/api"
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // findsNone looks for so long that no running node finds one of these.
-func (w *world) findsNone(d time.Duration, codes ...verdict.Code) {
+func (w *world) findsNone(d time.Duration, codes ...diagnosis.Code) {
 	w.t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		for _, p := range w.running() {
@@ -36,7 +36,7 @@ func TestWhoIsGoneForAMomentIsNotMissed(t *testing.T) {
 				end := w.hang(w.voter(leads), "isolated")
 				time.Sleep(700 * time.Millisecond)
 				end()
-				w.findsNone(6*time.Second, verdict.NoFaultTolerance, verdict.NoQuorum)
+				w.findsNone(6*time.Second, diagnosis.NoFaultTolerance, diagnosis.NoQuorum)
 				w.untilSettled("a", "b", "c")
 			}
 		})
@@ -54,7 +54,7 @@ func TestNobodyLagsBehindAMapThatIsNew(t *testing.T) {
 			time.Sleep(15*time.Second + time.Duration(i)*400*time.Millisecond)
 			epoch := w.committed().Epoch()
 			w.asks(w.leader(), api.Action{Verb: api.Pin, Shard: 1, Node: []string{"a", "b", "c"}[i%3]})
-			w.findsNone(6*time.Second, verdict.Lagging)
+			w.findsNone(6*time.Second, diagnosis.Lagging)
 			if i > 1 && w.committed().Epoch() == epoch {
 				w.t.Fatal("nothing has moved")
 			}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/event"
-	"shardway/verdict"
 )
 
 // A node that starts reads a log that may be behind. A cordon that was taken back while it was
@@ -19,8 +19,8 @@ func TestOldLogGivesNoFindings(t *testing.T) {
 		other := w.all[w.others(p)[0]]
 		w.asks(other, api.Action{Verb: api.Cordon, Node: other.name})
 		w.asks(other, api.Action{Verb: api.Pause, For: "1h"})
-		w.untilSays(p, string(verdict.Paused))
-		w.untilSays(p, string(verdict.Cordoned))
+		w.untilSays(p, string(diagnosis.Paused))
+		w.untilSays(p, string(diagnosis.Cordoned))
 		if err := p.node.TakeSnapshot(); err != nil {
 			w.t.Fatal(err)
 		}
@@ -35,12 +35,12 @@ func TestOldLogGivesNoFindings(t *testing.T) {
 		w.untilSettled("a", "b", "c")
 		time.Sleep(5 * time.Second)
 		for _, e := range allEvents(p) {
-			if e.Kind == event.FindingRaised && (e.Finding.Code == verdict.Paused || e.Finding.Code == verdict.Cordoned) {
+			if e.Kind == event.FindingRaised && (e.Finding.Code == diagnosis.Paused || e.Finding.Code == diagnosis.Cordoned) {
 				w.t.Errorf("a finding of before: %v", e.Finding)
 			}
 		}
 		w.asks(other, api.Action{Verb: api.Cordon, Node: other.name})
-		w.untilSays(p, string(verdict.Cordoned))
+		w.untilSays(p, string(diagnosis.Cordoned))
 	})
 }
 

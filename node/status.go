@@ -8,11 +8,11 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/endpoints"
 	"shardway/node/control"
 	"shardway/node/gossip"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 // moving counts the shards that an open proposal moves.
@@ -67,28 +67,28 @@ func (n *Node) Ready() error {
 	s := n.router.state.Load()
 	switch {
 	case n.stopping.Load() || n.agent.leaving.Load():
-		return n.unready("draining", verdict.Draining)
+		return n.unready("draining", diagnosis.Draining)
 	case n.ending.Load():
 		return n.unready("stopping")
 	case s.Committed().Epoch() == 0:
-		return n.unready("no shard map yet", verdict.NoPeers, verdict.Bootstrapping, verdict.NoQuorum, verdict.DiskStalled, verdict.NoHealthyApp, verdict.ClustersDiffer, verdict.PeerPortUnreachable, verdict.Joining, verdict.Unavailable)
+		return n.unready("no shard map yet", diagnosis.NoPeers, diagnosis.Bootstrapping, diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoHealthyApp, diagnosis.ClustersDiffer, diagnosis.PeerPortUnreachable, diagnosis.Joining, diagnosis.Unavailable)
 	case n.o.Gateway:
-		if _, lost := n.finding(verdict.NoQuorum, verdict.NoPeers); lost && n.leader() == "" {
-			return n.unready("there is no leader", verdict.NoQuorum, verdict.NoPeers)
+		if _, lost := n.finding(diagnosis.NoQuorum, diagnosis.NoPeers); lost && n.leader() == "" {
+			return n.unready("there is no leader", diagnosis.NoQuorum, diagnosis.NoPeers)
 		}
 		return nil
 	case !n.router.leased():
 		if n.agent.duplicateAddr.Load() != nil {
-			return n.unready("duplicate-node", verdict.DuplicateNode)
+			return n.unready("duplicate-node", diagnosis.DuplicateNode)
 		}
 		if n.leader() == "" {
-			return n.unready("no lease, because there is no leader", verdict.NoQuorum, verdict.DiskStalled, verdict.NoPeers, verdict.NoLease)
+			return n.unready("no lease, because there is no leader", diagnosis.NoQuorum, diagnosis.DiskStalled, diagnosis.NoPeers, diagnosis.NoLease)
 		}
-		return n.unready("no lease", verdict.NoLease)
+		return n.unready("no lease", diagnosis.NoLease)
 	case n.health != nil && !n.health.Healthy() && !n.servesUnhealthy():
-		return n.unready("the app does not answer", verdict.NoHealthyApp, verdict.HealthPanic, verdict.AppUnhealthy)
+		return n.unready("the app does not answer", diagnosis.NoHealthyApp, diagnosis.HealthPanic, diagnosis.AppUnhealthy)
 	case !s.Committed().Has(n.self) && !n.drained():
-		return n.unready("joining: not in the shard map yet", verdict.Joining)
+		return n.unready("joining: not in the shard map yet", diagnosis.Joining)
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func (n *Node) servesUnhealthy() bool {
 }
 
 // unready is why this node is not ready: in brief, and by the first finding of the codes.
-func (n *Node) unready(brief string, codes ...verdict.Code) error {
+func (n *Node) unready(brief string, codes ...diagnosis.Code) error {
 	u := &api.UnreadyError{Brief: brief}
 	if f, ok := n.finding(codes...); ok {
 		u.Why = f.String()
@@ -158,7 +158,7 @@ func (n *Node) Status() api.Status {
 // foundBy returns what the last look of the watch came to, brought up to the replicated state s
 // and to the lease that the node has now. The state and the numbers of one status then agree,
 // though the watch looks only now and then.
-func (n *Node) foundBy(s *ack.State) (verdict.Inputs, []verdict.Finding) {
+func (n *Node) foundBy(s *ack.State) (diagnosis.Inputs, []diagnosis.Finding) {
 	f := n.watch.result.Load()
 	leader := n.leader()
 	c := s.Committed()
@@ -182,7 +182,7 @@ func (n *Node) foundBy(s *ack.State) (verdict.Inputs, []verdict.Finding) {
 		x.Shards = c.Count(shardmap.NodeID(x.ID))
 		x.Gone = x.Gone && x.Shards > 0
 	}
-	return in, verdict.Of(in)
+	return in, diagnosis.Of(in)
 }
 
 // Idle says why an owner does not serve as far as this node knows; empty: it does.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"shardway/ack/agent"
+	"shardway/diagnosis"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 // acquiresBadly starts three nodes. fails says what comes of an acquire at a node.
@@ -53,7 +53,7 @@ func TestShardsLeaveAppThatDoesNotAcquire(t *testing.T) {
 			for _, name := range []string{"a", "b", "c"} {
 				w.until(name+" reports the outage", func() bool {
 					for _, f := range w.all[name].node.Findings() {
-						if f.Code == verdict.Acquiring && f.Severity == verdict.Outage && strings.Contains(f.Text, "the app of node c does not acquire") {
+						if f.Code == diagnosis.Acquiring && f.Severity == diagnosis.Outage && strings.Contains(f.Text, "the app of node c does not acquire") {
 							return true
 						}
 					}
@@ -145,14 +145,14 @@ func TestNothingMovesWhileNoAppAcquires(t *testing.T) {
 			for _, name := range []string{"a", "b", "c"} {
 				w.untilSays(p, "acquiring: the app of node "+name)
 			}
-			if verdict.Worst(p.node.Findings()) != verdict.Outage {
+			if diagnosis.Worst(p.node.Findings()) != diagnosis.Outage {
 				w.t.Errorf("%s finds %v, want an outage", p.name, p.node.Findings())
 			}
 		}
 		bad.Store(false)
 		w.until("every shard is served", w.allServed)
 		for _, p := range w.running() { // the leader's shards had moved before all apps were known to fail
-			w.within(15*time.Minute, p.name+" finds nothing", func() bool { return verdict.Worst(p.node.Findings()) <= verdict.Info })
+			w.within(15*time.Minute, p.name+" finds nothing", func() bool { return diagnosis.Worst(p.node.Findings()) <= diagnosis.Info })
 		}
 		w.untilSettled("a", "b", "c")
 	})

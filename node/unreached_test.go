@@ -4,8 +4,8 @@ import (
 	"net"
 	"testing"
 
+	"shardway/diagnosis"
 	"shardway/node"
-	"shardway/verdict"
 )
 
 // TestNewcomerWithoutAReachablePeerPortSaysSo starts a node that announces a port at which nothing
@@ -21,7 +21,7 @@ func TestNewcomerWithoutAReachablePeerPortSaysSo(t *testing.T) {
 			w.untilSays(w.all[name], "peer-port-unreachable: node d is not added to the cluster: node "+w.leader().name+" does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
 		}
 		w.untilSays(d, "peer-port-unreachable: node d is not added to the cluster: node ", " does not reach its peer port at "+at+": ", "refused", "--peer-advertise")
-		if e := d.node.Findings(); verdict.Worst(e) != verdict.Outage {
+		if e := d.node.Findings(); diagnosis.Worst(e) != diagnosis.Outage {
 			t.Errorf("%v, want an outage", e)
 		}
 		d.kill()

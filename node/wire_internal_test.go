@@ -13,11 +13,11 @@ import (
 	"shardway/ack"
 	"shardway/ack/election"
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/node/control"
 	"shardway/node/membership"
 	"shardway/node/rotation"
 	"shardway/proxy"
-	"shardway/verdict"
 )
 
 var updateWire = flag.Bool("wire.update", false, "write the golden files of control messages anew")
@@ -31,7 +31,7 @@ func controlMessages() []any {
 		stageQuestion{},
 		[]wireMember{},
 		[]poisonous{},
-		[]verdict.Difference{},
+		[]diagnosis.Difference{},
 		wireMissing{},
 		idleReport{},
 		runningThere{},
@@ -42,7 +42,7 @@ func controlMessages() []any {
 		api.UpgradeState{},
 		api.Plan{},
 		api.DrainState{},
-		verdict.Report{},
+		diagnosis.Report{},
 		proxy.Load{},
 		rotation.Step{},
 	}

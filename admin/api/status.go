@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // Status is the response of GET /status: the view of one node.
@@ -38,7 +38,7 @@ type Status struct {
 	Nodes   []Node       `json:"nodes"` // sorted by id
 
 	// Findings has the findings of the node, most severe first.
-	Findings []verdict.Finding `json:"findings"`
+	Findings []diagnosis.Finding `json:"findings"`
 }
 
 // KeysState is the key configuration by which all nodes find the keys of requests.

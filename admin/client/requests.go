@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"shardway/admin/api"
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // Backup returns the control state as a file for the command restore.
@@ -18,8 +18,8 @@ func (c *Client) Backup(ctx context.Context) ([]byte, error) {
 }
 
 // Checkup makes the node collect reports from all nodes.
-func (c *Client) Checkup(ctx context.Context, reach bool) (verdict.Checkup, error) {
-	return getJSON[verdict.Checkup](ctx, c, "/v1/checkup", url.Values{"reach": {strconv.FormatBool(reach)}})
+func (c *Client) Checkup(ctx context.Context, reach bool) (diagnosis.Checkup, error) {
+	return getJSON[diagnosis.Checkup](ctx, c, "/v1/checkup", url.Values{"reach": {strconv.FormatBool(reach)}})
 }
 
 // Status returns the status of the node.

@@ -9,11 +9,11 @@ import (
 
 	"shardway/admin/api"
 	"shardway/admin/auth"
+	"shardway/diagnosis"
 	"shardway/e2e/dashboard"
 	"shardway/e2e/kit/browser"
 	"shardway/event"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 // shown is true once the script has shown what it asked for.
@@ -58,8 +58,8 @@ func (l looks) saysWhatWasServed(t *testing.T) {
 	moving.Fail(2)
 	warned := dashboard.NewScene(2, 64)
 	warned.Say(
-		verdict.Finding{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "there are 2 voters, and the loss of either stops the cluster", Remedy: "add a third node"},
-		verdict.Finding{Code: verdict.Paused, Severity: verdict.Info, Text: "planned moves are paused", Remedy: "run `shardway resume` to end it"},
+		diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "there are 2 voters, and the loss of either stops the cluster", Remedy: "add a third node"},
+		diagnosis.Finding{Code: diagnosis.Paused, Severity: diagnosis.Info, Text: "planned moves are paused", Remedy: "run `shardway resume` to end it"},
 	)
 	type said struct {
 		Texts []string
@@ -104,7 +104,7 @@ func (l looks) namesAreText(t *testing.T) {
 		}
 		st.Node, st.Leader, st.Cluster = st.Nodes[0].ID, st.Nodes[1].ID, evil
 	})
-	s.Say(verdict.Finding{Code: evil, Severity: verdict.Warning, Text: evil, Remedy: evil}, verdict.Finding{Code: evil, Severity: verdict.Warning, Text: evil, Remedy: evil})
+	s.Say(diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil}, diagnosis.Finding{Code: evil, Severity: diagnosis.Warning, Text: evil, Remedy: evil})
 	p := show(t, l.b, s, desk)
 	p.Await(t, "the id stands there as it is", fmt.Sprintf("document.querySelector('#rows bdi').textContent.includes(%q)", evil))
 	p.Press(t, "Tab")
@@ -220,7 +220,7 @@ func (l looks) fitsAPhone(t *testing.T) {
 		s.Change(func(st *api.Status) {
 			st.Nodes[0].ID, st.Node = "a-node-with-a-very-long-name.rack-17.example.internal", "a-node-with-a-very-long-name.rack-17.example.internal"
 		})
-		s.Say(verdict.Finding{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "a sentence about " + strings.Repeat("longwords", 12), Remedy: strings.Repeat("longwords", 12)})
+		s.Say(diagnosis.Finding{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "a sentence about " + strings.Repeat("longwords", 12), Remedy: strings.Repeat("longwords", 12)})
 		p := show(t, l.b, s, phone)
 		for _, width := range []int{320, 360, 412, 768, 1024} {
 			p.SetView(t, browser.View{Width: width, Height: 740, Scale: 2, Phone: width < 768})

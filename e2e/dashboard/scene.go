@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/event"
-	"shardway/verdict"
 )
 
 // Scene is a cluster that somebody made up, as one of its nodes tells of it. Any number
@@ -21,7 +21,7 @@ type Scene struct {
 	to      map[int]string // what moves
 	reasons []api.Move
 	running []api.Running
-	said    []verdict.Finding
+	said    []diagnosis.Finding
 	// Ring has what happens.
 	Ring *event.Ring
 }
@@ -94,8 +94,8 @@ func (s *Scene) count() {
 	}
 	s.status.Findings = nil
 	if n := s.status.Shards.Unavailable; n > 0 {
-		s.status.Findings = []verdict.Finding{{
-			Code: verdict.Unavailable, Severity: verdict.Outage, Text: fmt.Sprintf("no node serves %d of %d shards: they are moving away from nodes that are gone", n, len(s.owners)),
+		s.status.Findings = []diagnosis.Finding{{
+			Code: diagnosis.Unavailable, Severity: diagnosis.Outage, Text: fmt.Sprintf("no node serves %d of %d shards: they are moving away from nodes that are gone", n, len(s.owners)),
 			Remedy: "resolve the other findings: then the shards are served again",
 		}}
 	}
@@ -112,7 +112,7 @@ func (s *Scene) Change(f func(st *api.Status)) {
 }
 
 // Say has more be the matter.
-func (s *Scene) Say(all ...verdict.Finding) { s.Change(func(*api.Status) { s.said = all }) }
+func (s *Scene) Say(all ...diagnosis.Finding) { s.Change(func(*api.Status) { s.said = all }) }
 
 // Fail has a node fail. Its shards are proposed to the others.
 func (s *Scene) Fail(node int) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"shardway/config"
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // errDiffers ends a check whose configuration differs from the cluster's. The report names
@@ -44,10 +44,10 @@ func takeAgainst(args []string) (rest []string, addr string, err error) {
 
 // difference is a setting that another value has in the cluster.
 type difference struct {
-	Setting string                 `json:"setting"`
-	Value   string                 `json:"value"`
-	From    string                 `json:"from"`
-	Cluster []verdict.SettingValue `json:"cluster"`
+	Setting string                   `json:"setting"`
+	Value   string                   `json:"value"`
+	From    string                   `json:"from"`
+	Cluster []diagnosis.SettingValue `json:"cluster"`
 }
 
 // String is one line for people.
@@ -79,7 +79,7 @@ func compareWithCluster(ctx context.Context, s *session, cfg *config.Config, add
 	return differencesFrom(cfg, checkup), nil
 }
 
-func differencesFrom(cfg *config.Config, checkup verdict.Checkup) (out []difference) {
+func differencesFrom(cfg *config.Config, checkup diagnosis.Checkup) (out []difference) {
 	own := cfg.ClusterSettings()
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		at := map[string][]string{}
@@ -93,7 +93,7 @@ func differencesFrom(cfg *config.Config, checkup verdict.Checkup) (out []differe
 		}
 		d := difference{Setting: name, Value: own[name], From: cfg.From(name)}
 		for _, value := range slices.Sorted(maps.Keys(at)) {
-			d.Cluster = append(d.Cluster, verdict.SettingValue{Value: value, Nodes: at[value]})
+			d.Cluster = append(d.Cluster, diagnosis.SettingValue{Value: value, Nodes: at[value]})
 		}
 		out = append(out, d)
 	}

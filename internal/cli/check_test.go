@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 func TestCheckGivesAdvice(t *testing.T) {
@@ -44,7 +44,7 @@ func TestCheckReportsADataDirectoryThatCannotBeWritten(t *testing.T) {
 }
 
 func TestCheckComparesWithARunningCluster(t *testing.T) {
-	addr := serveCluster(t, ailing{&cluster{}, func(c *verdict.Checkup) {
+	addr := serveCluster(t, ailing{&cluster{}, func(c *diagnosis.Checkup) {
 		c.Reports[0].Settings = map[string]string{"key": "header:x-tenant", "drain-timeout": "5s", "later": "1"}
 		c.Reports[1].Settings = map[string]string{"key": "query:t", "drain-timeout": "5s"}
 	}})
@@ -57,13 +57,13 @@ func TestCheckComparesWithARunningCluster(t *testing.T) {
 		OK          bool
 		Differences []struct {
 			Setting, Value string
-			Cluster        []verdict.SettingValue
+			Cluster        []diagnosis.SettingValue
 		}
 	}
 	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 1 || !v.OK || len(v.Differences) != 1 || len(v.Differences[0].Cluster) != 2 {
 		t.Errorf("exit %d, %v\n%s", code, err, out)
 	}
-	same := serveCluster(t, ailing{&cluster{}, func(c *verdict.Checkup) {
+	same := serveCluster(t, ailing{&cluster{}, func(c *diagnosis.Checkup) {
 		c.Reports[0].Settings = map[string]string{"key": "header:x-shard-key"}
 	}})
 	if code, out, errOut = run(t, "check --against "+same); code != 0 || strings.Contains(out, "differs") || !strings.HasSuffix(out, "ok: the configuration is valid, and agrees with the cluster at "+same+"\n") {

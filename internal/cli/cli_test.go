@@ -16,8 +16,8 @@ import (
 	"shardway/admin"
 	"shardway/admin/api"
 	"shardway/admin/apitest"
+	"shardway/diagnosis"
 	"shardway/internal/cli"
-	"shardway/verdict"
 )
 
 // cluster answers as a cluster of two nodes with four shards would.
@@ -36,7 +36,7 @@ func (c *cluster) Status() api.Status {
 		Shards:   api.ShardCounts{Total: 4, Owned: 2},
 		Queue:    api.QueueCounts{Queued: 1, Bytes: 20},
 		Sockets:  api.SocketCounts{App: 4, Attached: 3, Detached: 1, Streams: 2},
-		Findings: []verdict.Finding{{Code: verdict.EvenVoters, Severity: verdict.Warning, Text: "two voters (a and b\x1b): the loss of either stops the cluster", Remedy: "add a node"}},
+		Findings: []diagnosis.Finding{{Code: diagnosis.EvenVoters, Severity: diagnosis.Warning, Text: "two voters (a and b\x1b): the loss of either stops the cluster", Remedy: "add a node"}},
 		Nodes: []api.Node{
 			{ID: "a", State: "active", Role: "follower", Voter: true, Weight: 1, Shards: 2, App: "healthy", LastHeartbeatMS: 40, Endpoints: map[string]string{"http": "10.0.0.1:8080"}},
 			{ID: "b\x1b[2J", State: "active", Role: "leader", Voter: true, Weight: 1, Zone: "z", AppVersion: "2.1", Shards: 2, App: "healthy", LastHeartbeatMS: -1},
@@ -374,7 +374,7 @@ func TestCheckReportsEveryMistake(t *testing.T) {
 // What a script may go by stands in one table: help shows it, docs/reference/cli.md has it, and these
 // are its lines.
 func TestExitCodesAreWhatTheTableSays(t *testing.T) {
-	addr, down := serve(t, &cluster{}), serveCluster(t, comes(api.Status{Findings: []verdict.Finding{{Code: verdict.NoQuorum, Severity: verdict.Outage}}}))
+	addr, down := serve(t, &cluster{}), serveCluster(t, comes(api.Status{Findings: []diagnosis.Finding{{Code: diagnosis.NoQuorum, Severity: diagnosis.Outage}}}))
 	meant := map[int][]string{
 		0: {"status --admin=" + addr, "version", "--help", "check"},
 		1: {"status --admin=127.0.0.1:1", "remove ghost --admin=" + addr, "backup /nonexistent/b --admin=" + addr},

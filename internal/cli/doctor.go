@@ -14,7 +14,7 @@ import (
 
 	"shardway/admin/api"
 	"shardway/admin/client"
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 const (
@@ -35,13 +35,13 @@ from each node and from this machine. It takes a few seconds and changes nothing
 docs/operate/troubleshoot.md lists all findings.`
 }
 
-// diagnosis is the JSON of a doctor.
-type diagnosis struct {
-	From         string            `json:"from"`
-	Reports      []verdict.Report  `json:"reports"`
-	Unresponsive []string          `json:"unresponsive"`
-	Here         []verdict.Reach   `json:"unreached_from_here"`
-	Findings     []verdict.Finding `json:"findings"`
+// doctorReport is the JSON of a doctor.
+type doctorReport struct {
+	From         string              `json:"from"`
+	Reports      []diagnosis.Report  `json:"reports"`
+	Unresponsive []string            `json:"unresponsive"`
+	Here         []diagnosis.Reach   `json:"unreached_from_here"`
+	Findings     []diagnosis.Finding `json:"findings"`
 }
 
 // Run asks, compares and writes what is found.
@@ -66,7 +66,7 @@ func (c *doctorCommand) Run(ctx context.Context, s *session) error {
 	return outage(d.Findings)
 }
 
-func diagnose(ctx context.Context, client *client.Client) (d diagnosis, err error) {
+func diagnose(ctx context.Context, client *client.Client) (d doctorReport, err error) {
 	first, err := client.Checkup(ctx, false)
 	if err != nil {
 		return d, err
@@ -91,20 +91,20 @@ func diagnose(ctx context.Context, client *client.Client) (d diagnosis, err erro
 		return d, err
 	}
 	for i, r := range second.Reports {
-		if k := slices.IndexFunc(full.Reports, func(x verdict.Report) bool { return x.Node == r.Node }); k >= 0 {
+		if k := slices.IndexFunc(full.Reports, func(x diagnosis.Report) bool { return x.Node == r.Node }); k >= 0 {
 			second.Reports[i].Unreached = full.Reports[k].Unreached
 		}
 	}
-	d = diagnosis{From: second.From, Reports: second.Reports, Unresponsive: second.Unresponsive, Here: here}
-	d.Findings = verdict.Together(verdict.Merged(second), verdict.Compare(first, second, here))
+	d = doctorReport{From: second.From, Reports: second.Reports, Unresponsive: second.Unresponsive, Here: here}
+	d.Findings = diagnosis.Together(diagnosis.Merged(second), diagnosis.Compare(first, second, here))
 	return d, nil
 }
 
 // reachedFromHere tries what the nodes that are there announce for others to reach.
-func reachedFromHere(ctx context.Context, nodes []api.Node) []verdict.Reach {
+func reachedFromHere(ctx context.Context, nodes []api.Node) []diagnosis.Reach {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	out := []verdict.Reach{}
+	out := []diagnosis.Reach{}
 	places := make(chan struct{}, 16)
 	for _, n := range nodes {
 		if n.State == "failed" || n.State == "left" {
@@ -126,12 +126,12 @@ func reachedFromHere(ctx context.Context, nodes []api.Node) []verdict.Reach {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				out = append(out, verdict.Reach{Node: n.ID, Port: port, Addr: addr, Why: refusal(err)})
+				out = append(out, diagnosis.Reach{Node: n.ID, Port: port, Addr: addr, Why: refusal(err)})
 			})
 		}
 	}
 	wg.Wait()
-	slices.SortFunc(out, func(a, b verdict.Reach) int { return strings.Compare(a.Node+" "+a.Port, b.Node+" "+b.Port) })
+	slices.SortFunc(out, func(a, b diagnosis.Reach) int { return strings.Compare(a.Node+" "+a.Port, b.Node+" "+b.Port) })
 	return out
 }
 
@@ -148,7 +148,7 @@ func refusal(err error) string {
 	return err.Error()
 }
 
-func writeDiagnosis(w io.Writer, d diagnosis) error {
+func writeDiagnosis(w io.Writer, d doctorReport) error {
 	if err := writeFindings(w, d.Findings); err != nil {
 		return err
 	}

@@ -6,19 +6,19 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // ailing is a cluster whose nodes tell the same but for what the test changes.
 type ailing struct {
 	*cluster
-	change func(*verdict.Checkup)
+	change func(*diagnosis.Checkup)
 }
 
-func (a ailing) Checkup(_ context.Context, reach bool) verdict.Checkup {
-	c := verdict.Checkup{From: "a", Reports: []verdict.Report{{Node: "a", Version: "1", Leader: "b", Epoch: 12}, {Node: "b", Version: "1", Leader: "b", Epoch: 12}}}
+func (a ailing) Checkup(_ context.Context, reach bool) diagnosis.Checkup {
+	c := diagnosis.Checkup{From: "a", Reports: []diagnosis.Report{{Node: "a", Version: "1", Leader: "b", Epoch: 12}, {Node: "b", Version: "1", Leader: "b", Epoch: 12}}}
 	if reach {
-		c.Reports[0].Unreached = []verdict.Reach{{Node: "b", Port: "peer", Addr: "10.0.0.2:7947", Why: "connection refused"}}
+		c.Reports[0].Unreached = []diagnosis.Reach{{Node: "b", Port: "peer", Addr: "10.0.0.2:7947", Why: "connection refused"}}
 	}
 	a.change(&c)
 	return c
@@ -27,13 +27,13 @@ func (a ailing) Checkup(_ context.Context, reach bool) verdict.Checkup {
 func TestDoctorAsksAllAndExitsByTheWorst(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		change func(*verdict.Checkup)
+		change func(*diagnosis.Checkup)
 		code   int
 		want   string
 	}{
-		"warnings": {func(*verdict.Checkup) {}, 0, "WARNING unreachable: the peer port of node b at 10.0.0.2:7947 is not reachable from node a: connection refused; open the port"},
-		"outage": {func(c *verdict.Checkup) {
-			c.Reports[1].Findings = []verdict.Finding{{Code: verdict.NoQuorum, Severity: verdict.Outage, Text: "nobody leads", Remedy: "start c"}}
+		"warnings": {func(*diagnosis.Checkup) {}, 0, "WARNING unreachable: the peer port of node b at 10.0.0.2:7947 is not reachable from node a: connection refused; open the port"},
+		"outage": {func(c *diagnosis.Checkup) {
+			c.Reports[1].Findings = []diagnosis.Finding{{Code: diagnosis.NoQuorum, Severity: diagnosis.Outage, Text: "nobody leads", Remedy: "start c"}}
 		}, 3, "OUTAGE no-quorum: nobody leads; start c"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -46,11 +46,11 @@ func TestDoctorAsksAllAndExitsByTheWorst(t *testing.T) {
 	}
 	t.Run("json", func(t *testing.T) {
 		t.Parallel()
-		code, out, _ := run(t, "doctor --json --admin "+serveCluster(t, ailing{&cluster{}, func(*verdict.Checkup) {}}))
+		code, out, _ := run(t, "doctor --json --admin "+serveCluster(t, ailing{&cluster{}, func(*diagnosis.Checkup) {}}))
 		var d struct {
 			From     string
-			Reports  []verdict.Report
-			Findings []verdict.Finding
+			Reports  []diagnosis.Report
+			Findings []diagnosis.Finding
 		}
 		if err := json.Unmarshal([]byte(out), &d); err != nil || code != 0 || d.From != "a" || len(d.Reports) != 2 || len(d.Findings) == 0 {
 			t.Errorf("exit %d, %v, %s", code, err, out)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"shardway/admin/api"
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 type statusCommand struct{ target }
@@ -34,8 +34,8 @@ func (c *statusCommand) Run(ctx context.Context, s *session) error {
 }
 
 // outage is the error of findings with an outage.
-func outage(all []verdict.Finding) error {
-	if verdict.Worst(all) == verdict.Outage {
+func outage(all []diagnosis.Finding) error {
+	if diagnosis.Worst(all) == diagnosis.Outage {
 		return errOutage
 	}
 	return nil
@@ -56,7 +56,7 @@ func writeView(w io.Writer, st api.Status) error {
 }
 
 // writeFindings writes a line for each finding, and an empty one after them.
-func writeFindings(w io.Writer, all []verdict.Finding) error {
+func writeFindings(w io.Writer, all []diagnosis.Finding) error {
 	for _, f := range all {
 		line := strings.ToUpper(f.Severity.String()) + " " + f.String()
 		if _, err := fmt.Fprintln(w, strings.Map(printable, line)); err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"shardway/admin/api"
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 func TestTopShowsOneLookWithoutATerminal(t *testing.T) {
@@ -30,7 +30,7 @@ func TestTopShowsOneLookWithoutATerminal(t *testing.T) {
 			}
 		}
 	}
-	down := serveCluster(t, comes(api.Status{Findings: []verdict.Finding{{Code: verdict.NoQuorum, Severity: verdict.Outage, Text: "1 of 3 voters is here", Remedy: "start b"}}}))
+	down := serveCluster(t, comes(api.Status{Findings: []diagnosis.Finding{{Code: diagnosis.NoQuorum, Severity: diagnosis.Outage, Text: "1 of 3 voters is here", Remedy: "start b"}}}))
 	for _, line := range []string{"top --admin=" + down, "top --once --json --admin=" + down} {
 		if code, out, errOut := run(t, line); code != 3 || !strings.Contains(out, "1 of 3 voters is here") {
 			t.Errorf("%s in an outage: exit %d, %s\n%s", line, code, errOut, out)

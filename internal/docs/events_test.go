@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/event"
-	"shardway/verdict"
 )
 
 // section returns the text below a heading of a page, up to the next one of its level.
@@ -76,7 +76,7 @@ func TestEventsOfThePageAreThoseOfTheProgram(t *testing.T) {
 	same(t, page, named(t, page, "Phases"), event.Phases())
 	same(t, page, named(t, page, "Fields"), fields(reflect.TypeFor[event.Event]()))
 	text := section(t, page, "Fields")
-	for _, of := range []reflect.Type{reflect.TypeFor[event.Change](), reflect.TypeFor[event.ShardMoves](), reflect.TypeFor[event.Phase](), reflect.TypeFor[verdict.Finding](), reflect.TypeFor[event.AdminAction]()} {
+	for _, of := range []reflect.Type{reflect.TypeFor[event.Change](), reflect.TypeFor[event.ShardMoves](), reflect.TypeFor[event.Phase](), reflect.TypeFor[diagnosis.Finding](), reflect.TypeFor[event.AdminAction]()} {
 		for _, name := range fields(of) {
 			if !strings.Contains(text, "`"+name+"`") {
 				t.Errorf("%s does not describe the field %q of %s", page, name, of)

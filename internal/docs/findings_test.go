@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // Whoever reads a finding at night trusts that a cluster comes to it when that is so, and
@@ -29,9 +29,9 @@ func TestEveryFindingIsProvoked(t *testing.T) {
 			tests.Write(b)
 		}
 	}
-	for _, c := range slices.Concat(verdict.Codes(), verdict.DoctorCodes()) {
+	for _, c := range slices.Concat(diagnosis.Codes(), diagnosis.DoctorCodes()) {
 		name := regexp.MustCompile("(^|-)[a-z]").ReplaceAllStringFunc(string(c), func(s string) string { return strings.ToUpper(strings.TrimPrefix(s, "-")) })
-		read := regexp.MustCompile(`\b(untilSays|finds|Contains)\([^\n]*"` + string(c) + `: |\b(says|tells)\([^\n]*verdict\.` + name + `, `)
+		read := regexp.MustCompile(`\b(untilSays|finds|Contains)\([^\n]*"` + string(c) + `: |\b(says|tells)\([^\n]*diagnosis\.` + name + `, `)
 		if !read.MatchString(tests.String()) {
 			t.Errorf("no test of node or e2e brings a cluster to %s and reads what it says", c)
 		}

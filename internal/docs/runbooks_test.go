@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // runbooks are the pages with one section for each finding.
@@ -18,16 +18,16 @@ func runbooks() []string {
 // with all parts, and that no section is about a code that does not exist.
 func TestEveryFindingHasARunbook(t *testing.T) {
 	all := pages(t)
-	left := slices.Concat(verdict.Codes(), verdict.DoctorCodes())
+	left := slices.Concat(diagnosis.Codes(), diagnosis.DoctorCodes())
 	for _, page := range runbooks() {
 		sections := strings.Split(all[page], "\n## ")
 		for _, section := range sections[1:] {
 			title, text, _ := strings.Cut(section, "\n")
-			code := verdict.Code(title)
+			code := diagnosis.Code(title)
 			if !slices.Contains(left, code) {
 				t.Errorf("%s: %q is no finding, or has two sections", page, title)
 			}
-			left = slices.DeleteFunc(left, func(c verdict.Code) bool { return c == code })
+			left = slices.DeleteFunc(left, func(c diagnosis.Code) bool { return c == code })
 			for _, part := range []string{"\n**", "\n- **Impact**: ", "\n- **Check**: ", "\n- **Fix**: ", "\n- **Verify**: "} {
 				if !strings.Contains(text, part) {
 					t.Errorf("%s: section %q has no %q", page, title, strings.TrimSpace(part))

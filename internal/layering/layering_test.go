@@ -31,9 +31,9 @@ func allowed() map[string][]string {
 		"config":       {"keysource", "internal/address", "internal/timingrules", "internal/valueerr", "internal/suggest"},
 		// Beside each other, below proxy.
 		"queue":     {},
-		"verdict":   {},
+		"diagnosis": {},
 		"endpoints": {},
-		"event":     {"verdict"},
+		"event":     {"diagnosis"},
 		"peer":      {"internal/clock", "internal/rawio"},
 		"peer/mux":  {"internal/rawio"},
 		// The data path.
@@ -44,15 +44,15 @@ func allowed() map[string][]string {
 		"proxy/wsframe":     {},
 		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "keysource", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist"},
 		// The operator's side.
-		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "verdict", "internal/problem"},
-		"admin/api":       {"event", "verdict"},
+		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
+		"admin/api":       {"event", "diagnosis"},
 		"admin/apitest":   {"admin/api"}, // only tests use it
 		"admin/auth":      {"admin/connlimit", "internal/certverify"},
-		"admin/client":    {"admin/api", "admin/localsock", "verdict", "internal/problem"},
+		"admin/client":    {"admin/api", "admin/localsock", "diagnosis", "internal/problem"},
 		"admin/connlimit": {},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/control", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "queue", "shardmap", "verdict", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
+		"node":             {"node/apphealth", "node/consensus", "node/control", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "queue", "shardmap", "diagnosis", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
@@ -62,12 +62,12 @@ func allowed() map[string][]string {
 		"node/clusterid":   {},
 		"node/logs":        {},
 		"node/diskhistory": {"node/disk"},
-		"node/eventlog":    {"node/consensus", "node/gossip", "ack", "admin/api", "event", "proxy", "queue", "shardmap", "verdict"},
+		"node/eventlog":    {"node/consensus", "node/gossip", "ack", "admin/api", "event", "proxy", "queue", "shardmap", "diagnosis"},
 		"node/membership":  {"node/consensus", "node/disk", "node/gossip", "ack", "shardmap", "internal/clock"},
 		"node/muxpool":     {"peer", "peer/mux"},
 		"node/rotation":    {"node/logs", "admin/api", "internal/secret"},
 		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},
-		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "verdict", "admin/connlimit", "admin/auth"},
+		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
 		// For programs that are the app themselves.
 		"embed": {"ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.
@@ -93,7 +93,7 @@ func allowed() map[string][]string {
 		"internal/statefile":   {},
 		"internal/certverify":  {},
 		"internal/demo":        {"admin/api", "admin/client", "internal/statefile"},
-		"internal/cli":         {"verdict", "admin/api", "admin/auth", "admin/client", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
+		"internal/cli":         {"diagnosis", "admin/api", "admin/auth", "admin/client", "config", "event", "internal/logsafe", "internal/problem", "internal/version", "node/process", "node/recovery", "internal/demo", "internal/memory", "internal/processors", "internal/sdnotify", "internal/secret"},
 		"":                     {"internal/cli"},
 	}
 }

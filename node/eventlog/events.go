@@ -3,10 +3,10 @@ package eventlog
 import (
 	"strings"
 
+	"shardway/diagnosis"
 	"shardway/event"
 	"shardway/proxy"
 	"shardway/shardmap"
-	"shardway/verdict"
 )
 
 // ReasonLabel returns the reason of a map change as one word, for events and metric labels: "missed ack"
@@ -14,7 +14,7 @@ import (
 func ReasonLabel(reason string) string { return strings.ReplaceAll(reason, " ", "-") }
 
 // Finding returns the event that finding f was raised, or cleared if raised is false.
-func Finding(raised bool, f verdict.Finding) event.Event {
+func Finding(raised bool, f diagnosis.Finding) event.Event {
 	kind := event.FindingCleared
 	if raised {
 		kind = event.FindingRaised

@@ -16,11 +16,11 @@ import (
 	"shardway/admin"
 	"shardway/admin/auth"
 	"shardway/config"
+	"shardway/diagnosis"
 	"shardway/internal/address"
 	"shardway/internal/secret"
 	"shardway/node"
 	"shardway/node/disk"
-	"shardway/verdict"
 )
 
 // credentials contains what protects the ports of a node: the secret, the certificates and the
@@ -230,11 +230,11 @@ func (cr *credentials) reloadPKI(n *node.Node) error {
 }
 
 // exposures returns the ports without protection, and the certificates in use.
-func (p *Process) exposures() (open []verdict.Exposure, certs []verdict.Certificate) {
+func (p *Process) exposures() (open []diagnosis.Exposure, certs []diagnosis.Certificate) {
 	cr := p.credentials
 	c := cr.config
 	if !c.Sealed() && (!address.IsLoopback(c.Peer) || !address.IsLoopback(c.Gossip)) {
-		open = append(open, verdict.Exposure{
+		open = append(open, diagnosis.Exposure{
 			Text:   fmt.Sprintf("anyone who reaches the gossip or peer port of node %s (%s, %s) controls the traffic", cr.nodeID, c.Gossip, c.Peer),
 			Remedy: "give the cluster a secret (--secret-file)",
 		})
@@ -242,17 +242,17 @@ func (p *Process) exposures() (open []verdict.Exposure, certs []verdict.Certific
 	switch {
 	case address.IsLoopback(c.Admin):
 	case !c.Guarded():
-		open = append(open, verdict.Exposure{
+		open = append(open, diagnosis.Exposure{
 			Text: fmt.Sprintf("anyone who reaches the admin port of node %s (%s) can change the cluster", cr.nodeID, c.Admin), Remedy: "require a token (--admin-write-token-file)",
 		})
 	case c.AdminCert == "":
-		open = append(open, verdict.Exposure{
+		open = append(open, diagnosis.Exposure{
 			Text: fmt.Sprintf("the admin tokens of node %s (%s) travel in the clear", cr.nodeID, c.Admin), Remedy: "give the port a certificate (--admin-cert, --admin-key)",
 		})
 	}
 	add := func(what, flag string, leaf *x509.Certificate) {
 		if leaf != nil {
-			certs = append(certs, verdict.Certificate{What: what, Flag: flag, Until: leaf.NotAfter})
+			certs = append(certs, diagnosis.Certificate{What: what, Flag: flag, Until: leaf.NotAfter})
 		}
 	}
 	if now := p.appPort.cert.Load(); now != nil {

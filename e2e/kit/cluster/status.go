@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // Status is the response of GET /status.
@@ -41,8 +41,8 @@ type Status struct {
 		Queued int   `json:"queued"`
 		Bytes  int64 `json:"bytes"`
 	} `json:"queue"`
-	Nodes    []Member          `json:"nodes"`
-	Findings []verdict.Finding `json:"findings"`
+	Nodes    []Member            `json:"nodes"`
+	Findings []diagnosis.Finding `json:"findings"`
 }
 
 // Member is one node in a Status.

@@ -1,4 +1,4 @@
-package verdict_test
+package diagnosis_test
 
 import (
 	"encoding/json"
@@ -7,30 +7,30 @@ import (
 	"testing"
 	"time"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 // three is a cluster of three nodes that vote and serve, as a sees it.
-func three() verdict.Inputs {
-	in := verdict.Inputs{
+func three() diagnosis.Inputs {
+	in := diagnosis.Inputs{
 		Self: "a", Leader: "b", Shards: 1024, Epoch: 17, Mapped: true, Lease: 500 * time.Millisecond, TagsUsed: 200, TagsMost: 512,
 		Now: time.Date(2030, 1, 2, 0, 0, 0, 0, time.UTC),
 	}
 	for _, id := range []string{"a", "b", "c"} {
-		in.Nodes = append(in.Nodes, verdict.Node{ID: id, Voter: true, Here: true, App: verdict.AppHealthy, Shards: 341, Applied: 17})
+		in.Nodes = append(in.Nodes, diagnosis.Node{ID: id, Voter: true, Here: true, App: diagnosis.AppHealthy, Shards: 341, Applied: 17})
 	}
 	in.Nodes[1].Shards++
 	return in
 }
 
 // with returns three after a change.
-func with(change func(*verdict.Inputs)) verdict.Inputs {
+func with(change func(*diagnosis.Inputs)) diagnosis.Inputs {
 	in := three()
 	change(&in)
 	return in
 }
 
-func nodes(in *verdict.Inputs, change func(*verdict.Node), ids ...string) {
+func nodes(in *diagnosis.Inputs, change func(*diagnosis.Node), ids ...string) {
 	for i := range in.Nodes {
 		if slices.Contains(ids, in.Nodes[i].ID) {
 			change(&in.Nodes[i])
@@ -38,23 +38,23 @@ func nodes(in *verdict.Inputs, change func(*verdict.Node), ids ...string) {
 	}
 }
 
-func gone(n *verdict.Node) { n.Here = false }
-func sick(n *verdict.Node) { n.App = verdict.AppFailing }
+func gone(n *diagnosis.Node) { n.Here = false }
+func sick(n *diagnosis.Node) { n.App = diagnosis.AppFailing }
 
 // lost is a after b and c were killed.
-func lost(in *verdict.Inputs) {
+func lost(in *diagnosis.Inputs) {
 	in.Leader, in.NoLeader, in.NoLease = "", 2*time.Second, 2*time.Second
 	nodes(in, gone, "b", "c")
 }
 
 // fresh is a without a cluster.
-func fresh(in *verdict.Inputs, u verdict.Unborn) {
-	*in = verdict.Inputs{Self: "a", Shards: 1024, NoLeader: time.Minute, Unborn: &u, Nodes: []verdict.Node{{ID: "a", Here: true, App: verdict.AppHealthy}}}
+func fresh(in *diagnosis.Inputs, u diagnosis.Unborn) {
+	*in = diagnosis.Inputs{Self: "a", Shards: 1024, NoLeader: time.Minute, Unborn: &u, Nodes: []diagnosis.Node{{ID: "a", Here: true, App: diagnosis.AppHealthy}}}
 }
 
 type want struct {
 	name string
-	in   verdict.Inputs
+	in   diagnosis.Inputs
 	// lines are "severity code: text", all of them, in order.
 	lines []string
 }
@@ -71,187 +71,187 @@ func clusterTable() []want {
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 			"warning no-lease: node a has no lease, so it serves nothing",
 		}},
-		{"an election", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 900*time.Millisecond }), nil},
-		{"an election among all takes a while", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 3*time.Second }), nil},
-		{"nobody wins an election", with(func(in *verdict.Inputs) { in.Leader, in.NoLeader = "", 5*time.Second }), []string{
+		{"an election", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeader = "", 900*time.Millisecond }), nil},
+		{"an election among all takes a while", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeader = "", 3*time.Second }), nil},
+		{"nobody wins an election", with(func(in *diagnosis.Inputs) { in.Leader, in.NoLeader = "", 5*time.Second }), []string{
 			"outage no-quorum: node a knows no leader, though 3 of 3 voters are seen: they do not reach each other's peer ports, or cannot agree",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
-		{"a voter is at another address", with(func(in *verdict.Inputs) {
+		{"a voter is at another address", with(func(in *diagnosis.Inputs) {
 			in.Leader, in.NoLeader = "", 5*time.Second
-			in.Moved = []verdict.Moved{{Node: "b", From: "10.0.0.2:7946", To: "10.0.0.9:7946", Why: "connection refused"}}
+			in.Moved = []diagnosis.Moved{{Node: "b", From: "10.0.0.2:7946", To: "10.0.0.9:7946", Why: "connection refused"}}
 		}), []string{
 			"outage no-quorum: node a knows no leader: gossip still has the previous address of node b, 10.0.0.2:7946; the node announces 10.0.0.9:7946 (connection refused)",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
-		{"one of three is gone", with(func(in *verdict.Inputs) { nodes(in, gone, "c") }), []string{
+		{"one of three is gone", with(func(in *diagnosis.Inputs) { nodes(in, gone, "c") }), []string{
 			"warning no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
 		}},
-		{"two vote", with(func(in *verdict.Inputs) { in.Nodes[2].Voter, in.EvenVoters = false, true }), []string{
+		{"two vote", with(func(in *diagnosis.Inputs) { in.Nodes[2].Voter, in.EvenVoters = false, true }), []string{
 			"warning even-voters: two voters (a and b): the loss of either stops the cluster",
 		}},
-		{"four vote", with(func(in *verdict.Inputs) {
+		{"four vote", with(func(in *diagnosis.Inputs) {
 			in.EvenVoters = true
-			in.Nodes = append(in.Nodes, verdict.Node{ID: "d", Voter: true, Here: true})
+			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "d", Voter: true, Here: true})
 		}), []string{"warning even-voters: 4 voters (a, b, c and d) bear no more losses than 3 would"}},
-		{"one of the founders is there", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{BootstrapExpect: 3, Here: []string{"a"}}) }), []string{
+		{"one of the founders is there", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Unborn{BootstrapExpect: 3, Here: []string{"a"}}) }), []string{
 			"outage bootstrapping: 1 of the 3 nodes that must start the cluster is here (a)",
 		}},
-		{"the founder is gone", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{BootstrapExpect: 3, Founder: "c"}) }), []string{
+		{"the founder is gone", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Unborn{BootstrapExpect: 3, Founder: "c"}) }), []string{
 			"outage bootstrapping: node c was about to found the cluster and is gone",
 		}},
-		{"nobody founds", with(func(in *verdict.Inputs) {
-			fresh(in, verdict.Unborn{BootstrapExpect: 1, Joins: true})
-			in.Nodes = append(in.Nodes, verdict.Node{ID: "b", Here: true, App: verdict.AppHealthy})
+		{"nobody founds", with(func(in *diagnosis.Inputs) {
+			fresh(in, diagnosis.Unborn{BootstrapExpect: 1, Joins: true})
+			in.Nodes = append(in.Nodes, diagnosis.Node{ID: "b", Here: true, App: diagnosis.AppHealthy})
 		}), []string{
 			"outage bootstrapping: no node here belongs to a cluster or starts one (a and b)",
 		}},
 		// It told so for a second, and took it back.
-		{"whom it has tried is not known yet", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{BootstrapExpect: 1, Joins: true}) }), nil},
-		{"a newcomer", with(func(in *verdict.Inputs) { fresh(in, verdict.Unborn{Adds: "c0ffee"}) }), []string{
+		{"whom it has tried is not known yet", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Unborn{BootstrapExpect: 1, Joins: true}) }), nil},
+		{"a newcomer", with(func(in *diagnosis.Inputs) { fresh(in, diagnosis.Unborn{Adds: "c0ffee"}) }), []string{
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
-		{"its join addresses are of two clusters", with(func(in *verdict.Inputs) {
-			fresh(in, verdict.Unborn{Adds: "c0ffee"})
-			in.JoinConflict = &verdict.JoinConflict{First: verdict.Party{Cluster: "c0ffee", Node: "b", Addr: "10.0.0.2:7946"}, Second: verdict.Party{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
+		{"its join addresses are of two clusters", with(func(in *diagnosis.Inputs) {
+			fresh(in, diagnosis.Unborn{Adds: "c0ffee"})
+			in.JoinConflict = &diagnosis.JoinConflict{First: diagnosis.Party{Cluster: "c0ffee", Node: "b", Addr: "10.0.0.2:7946"}, Second: diagnosis.Party{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
 		}), []string{
 			"outage clusters-differ: node a joins no cluster, because its join addresses belong to two: 10.0.0.2:7946 (node b) to cluster c0ffee, 10.0.1.2:7946 (node x) to cluster decaf",
 		}},
-		{"a join address is of another cluster", with(func(in *verdict.Inputs) {
-			in.JoinConflict = &verdict.JoinConflict{First: verdict.Party{Cluster: "c0ffee"}, Second: verdict.Party{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
+		{"a join address is of another cluster", with(func(in *diagnosis.Inputs) {
+			in.JoinConflict = &diagnosis.JoinConflict{First: diagnosis.Party{Cluster: "c0ffee"}, Second: diagnosis.Party{Cluster: "decaf", Node: "x", Addr: "10.0.1.2:7946"}}
 		}), []string{
 			"warning clusters-differ: node a belongs to cluster c0ffee, and join address 10.0.1.2:7946 (node x) to cluster decaf",
 		}},
-		{"its peer port is not reached", with(func(in *verdict.Inputs) {
-			fresh(in, verdict.Unborn{Adds: "c0ffee"})
-			in.Unreached = []verdict.Unreached{{Node: "a", By: "b", Addr: "10.0.0.1:7947", Why: "connection refused"}}
+		{"its peer port is not reached", with(func(in *diagnosis.Inputs) {
+			fresh(in, diagnosis.Unborn{Adds: "c0ffee"})
+			in.Unreached = []diagnosis.Unreached{{Node: "a", By: "b", Addr: "10.0.0.1:7947", Why: "connection refused"}}
 		}), []string{
 			"outage peer-port-unreachable: node a is not added to the cluster: node b does not reach its peer port at 10.0.0.1:7947: connection refused",
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
-		{"it reaches no peer port", with(func(in *verdict.Inputs) {
-			fresh(in, verdict.Unborn{Adds: "c0ffee"})
-			in.Unreached = []verdict.Unreached{{Node: "b", By: "a", Addr: "10.0.0.2:7947", Why: "no answer within 1 s"}}
+		{"it reaches no peer port", with(func(in *diagnosis.Inputs) {
+			fresh(in, diagnosis.Unborn{Adds: "c0ffee"})
+			in.Unreached = []diagnosis.Unreached{{Node: "b", By: "a", Addr: "10.0.0.2:7947", Why: "no answer within 1 s"}}
 		}), []string{
 			"outage peer-port-unreachable: node a does not reach the peer port of node b at 10.0.0.2:7947: no answer within 1 s",
 			"info joining: node a waits to be added to cluster c0ffee",
 		}},
-		{"a new node is not reached", with(func(in *verdict.Inputs) {
-			in.Unreached = []verdict.Unreached{{Node: "d", By: "a", Addr: "10.0.0.4:7947", Why: "connection refused"}}
+		{"a new node is not reached", with(func(in *diagnosis.Inputs) {
+			in.Unreached = []diagnosis.Unreached{{Node: "d", By: "a", Addr: "10.0.0.4:7947", Why: "connection refused"}}
 		}), []string{
 			"warning peer-port-unreachable: node d is not added to the cluster: node a does not reach its peer port at 10.0.0.4:7947: connection refused",
 		}},
-		{"nobody is reached", with(func(in *verdict.Inputs) {
-			fresh(in, verdict.Unborn{BootstrapExpect: 1, Joins: true})
-			in.Alone = &verdict.Alone{Asked: []verdict.Attempt{{Addr: "10.0.0.2:7946", Why: "connection refused"}, {Addr: "10.0.0.3:8081", Why: "it is the admin port of a node"}}}
+		{"nobody is reached", with(func(in *diagnosis.Inputs) {
+			fresh(in, diagnosis.Unborn{BootstrapExpect: 1, Joins: true})
+			in.Alone = &diagnosis.Alone{Asked: []diagnosis.Attempt{{Addr: "10.0.0.2:7946", Why: "connection refused"}, {Addr: "10.0.0.3:8081", Why: "it is the admin port of a node"}}}
 		}), []string{
 			"outage no-peers: node a has reached no other node: 10.0.0.2:7946 (connection refused), 10.0.0.3:8081 (it is the admin port of a node)",
 		}},
-		{"it joins only itself", with(func(in *verdict.Inputs) {
-			fresh(in, verdict.Unborn{BootstrapExpect: 1, Joins: true})
-			in.Alone = &verdict.Alone{Asked: []verdict.Attempt{{Addr: "nodes:7946", Why: "it is this node itself", Itself: true}}}
+		{"it joins only itself", with(func(in *diagnosis.Inputs) {
+			fresh(in, diagnosis.Unborn{BootstrapExpect: 1, Joins: true})
+			in.Alone = &diagnosis.Alone{Asked: []diagnosis.Attempt{{Addr: "nodes:7946", Why: "it is this node itself", Itself: true}}}
 		}), []string{
 			"outage no-peers: node a has reached no other node: nodes:7946 (it is this node itself)",
 		}},
-		{"one node that leads needs no other", with(func(in *verdict.Inputs) { in.Alone = &verdict.Alone{} }), nil},
+		{"one node that leads needs no other", with(func(in *diagnosis.Inputs) { in.Alone = &diagnosis.Alone{} }), nil},
 	}
 }
 
 func servingTable() []want {
 	return []want{
-		{"the app hangs", with(func(in *verdict.Inputs) { in.AppSilent, in.AppWaiting, in.AppUnread = 34*time.Second, 5, 3 }), []string{
+		{"the app hangs", with(func(in *diagnosis.Inputs) { in.AppSilent, in.AppWaiting, in.AppUnread = 34*time.Second, 5, 3 }), []string{
 			"warning app-not-responding: the app of node a has begun no response for 34 s: 5 requests are waiting, and the app has not read 3 of them",
 		}},
-		{"the app takes long", with(func(in *verdict.Inputs) { in.AppSilent, in.AppWaiting = 40*time.Second, 1 }), []string{
+		{"the app takes long", with(func(in *diagnosis.Inputs) { in.AppSilent, in.AppWaiting = 40*time.Second, 1 }), []string{
 			"warning app-not-responding: the app of node a has begun no response for 40 s: 1 request is waiting",
 		}},
-		{"no app answers", with(func(in *verdict.Inputs) {
+		{"no app answers", with(func(in *diagnosis.Inputs) {
 			nodes(in, sick, "a", "b", "c")
 			in.Nodes[0].Why = "connection refused"
 			in.Orphaned = 1024
-			nodes(in, func(n *verdict.Node) { n.Shards = 0 }, "a", "b", "c")
+			nodes(in, func(n *diagnosis.Node) { n.Shards = 0 }, "a", "b", "c")
 		}), []string{
 			"outage no-healthy-app: no node has an app that answers: a (connection refused), b and c",
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 		}},
-		{"an app is sick", with(func(in *verdict.Inputs) { nodes(in, sick, "b") }), []string{"warning app-unhealthy: the app of node b does not answer"}},
-		{"most apps are unhealthy", with(func(in *verdict.Inputs) {
+		{"an app is sick", with(func(in *diagnosis.Inputs) { nodes(in, sick, "b") }), []string{"warning app-unhealthy: the app of node b does not answer"}},
+		{"most apps are unhealthy", with(func(in *diagnosis.Inputs) {
 			nodes(in, sick, "a", "b")
-			nodes(in, func(n *verdict.Node) { n.Kept = true }, "a", "b")
+			nodes(in, func(n *diagnosis.Node) { n.Kept = true }, "a", "b")
 		}), []string{"outage health-panic: 2 of 3 apps are unhealthy (a and b), so shards stay where they are and requests go to their app"}},
-		{"most apps were unhealthy", with(func(in *verdict.Inputs) {
+		{"most apps were unhealthy", with(func(in *diagnosis.Inputs) {
 			nodes(in, sick, "b")
-			nodes(in, func(n *verdict.Node) { n.Kept, n.Why = true, "status 500" }, "b")
+			nodes(in, func(n *diagnosis.Node) { n.Kept, n.Why = true, "status 500" }, "b")
 		}), []string{"outage health-panic: most apps were unhealthy a moment ago, so shards stay where they are; b still is: b (status 500)"}},
-		{"an app flaps", with(func(in *verdict.Inputs) {
-			nodes(in, func(n *verdict.Node) { n.Held, n.Falls = time.Second, 3 }, "b")
+		{"an app flaps", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) { n.Held, n.Falls = time.Second, 3 }, "b")
 		}), []string{"warning app-flapping: the app of node b became unhealthy 3 times in a row: node b gets shards once its app has been healthy for longer (up to 5 min)"}},
-		{"a gateway", with(func(in *verdict.Inputs) { in.Gateway = true; in.Nodes[0].Gateway = true }), []string{
+		{"a gateway", with(func(in *diagnosis.Inputs) { in.Gateway = true; in.Nodes[0].Gateway = true }), []string{
 			"info no-app: node a is a gateway, because --upstream is missing: it owns nothing, and forwards to the others",
 		}},
-		{"only gateways", with(func(in *verdict.Inputs) {
+		{"only gateways", with(func(in *diagnosis.Inputs) {
 			in.Gateway, in.NoOwner, in.Mapped, in.NoMap = true, true, false, time.Minute
-			nodes(in, func(n *verdict.Node) { n.Gateway, n.Shards = true, 0 }, "a", "b", "c")
+			nodes(in, func(n *diagnosis.Node) { n.Gateway, n.Shards = true, 0 }, "a", "b", "c")
 		}), []string{
 			"outage no-healthy-app: no node has an app (a, b and c)",
 			"outage unavailable: there is no map yet, so no node serves any of the 1024 shards",
 			"warning no-app: node a is a gateway, because --upstream is missing: it owns nothing",
 		}},
-		{"no lease", with(func(in *verdict.Inputs) { in.NoLease = 2 * time.Second }), []string{
+		{"no lease", with(func(in *diagnosis.Inputs) { in.NoLease = 2 * time.Second }), []string{
 			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning no-lease: node a has no lease of leader b, so it serves nothing",
 		}},
-		{"an owner is gone and its shards stay", with(func(in *verdict.Inputs) {
-			nodes(in, func(n *verdict.Node) { n.Here, n.Gone = false, true }, "c")
+		{"an owner is gone and its shards stay", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) { n.Here, n.Gone = false, true }, "c")
 		}), []string{
 			"outage unavailable: no node serves 341 of 1024 shards: c is not heard and still their owner",
 			"warning no-fault-tolerance: 2 of 3 voters are heard (a and b) and it takes 2: the loss of one more stops the cluster; c is missing",
 		}},
-		{"shards without an owner", with(func(in *verdict.Inputs) { in.Orphaned = 3 }), []string{"outage unavailable: 3 of 1024 shards are orphaned"}},
-		{"not in the map", with(func(in *verdict.Inputs) { in.Joins = true }), []string{"info joining: node a is not in the shard map yet"}},
-		{"an app acquires", with(func(in *verdict.Inputs) { in.Acquiring = "2 shards: 1, 2" }), []string{
+		{"shards without an owner", with(func(in *diagnosis.Inputs) { in.Orphaned = 3 }), []string{"outage unavailable: 3 of 1024 shards are orphaned"}},
+		{"not in the map", with(func(in *diagnosis.Inputs) { in.Joins = true }), []string{"info joining: node a is not in the shard map yet"}},
+		{"an app acquires", with(func(in *diagnosis.Inputs) { in.Acquiring = "2 shards: 1, 2" }), []string{
 			"info acquiring: the app of node a is acquiring 2 shards: 1, 2, and the requests wait",
 		}},
-		{"nothing is acquired without a lease", with(func(in *verdict.Inputs) { in.Acquiring, in.NoLease = "2 shards: 1, 2", time.Minute }), []string{
+		{"nothing is acquired without a lease", with(func(in *diagnosis.Inputs) { in.Acquiring, in.NoLease = "2 shards: 1, 2", time.Minute }), []string{
 			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning no-lease: node a has no lease of leader b, so it serves nothing",
 		}},
-		{"an app does not acquire", with(func(in *verdict.Inputs) { in.Acquiring, in.NotAcquired = "shard 7", "status 500" }), []string{
+		{"an app does not acquire", with(func(in *diagnosis.Inputs) { in.Acquiring, in.NotAcquired = "shard 7", "status 500" }), []string{
 			"warning acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
 		}},
-		{"an app did not release", with(func(in *verdict.Inputs) {
-			nodes(in, func(n *verdict.Node) { n.NotReleased, n.NotReleasedWhy = 342, "status 500" }, "a")
-			nodes(in, func(n *verdict.Node) { n.NotReleased = 1 }, "b")
+		{"an app did not release", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) { n.NotReleased, n.NotReleasedWhy = 342, "status 500" }, "a")
+			nodes(in, func(n *diagnosis.Node) { n.NotReleased = 1 }, "b")
 		}), []string{
 			"warning not-released: 342 shards moved within the last 10 minutes although the app of node a had not released them: status 500",
 			"warning not-released: 1 shard moved within the last 10 minutes although the app of node b had not released it",
 		}},
-		{"requests wait for an app that does not acquire", with(func(in *verdict.Inputs) {
+		{"requests wait for an app that does not acquire", with(func(in *diagnosis.Inputs) {
 			in.Acquiring, in.NotAcquired = "shard 7", "status 500"
-			nodes(in, func(n *verdict.Node) { n.NotAcquired = 1 }, "a")
-			nodes(in, func(n *verdict.Node) { n.NotAcquired, n.Withheld, n.Unable = 341, 256, true }, "b")
+			nodes(in, func(n *diagnosis.Node) { n.NotAcquired = 1 }, "a")
+			nodes(in, func(n *diagnosis.Node) { n.NotAcquired, n.Withheld, n.Unable = 341, 256, true }, "b")
 		}), []string{
 			"outage acquiring: the app of node a does not acquire shard 7, whose requests wait: status 500",
 			"outage acquiring: the app of node b does not acquire 341 shards, whose requests wait",
 		}},
-		{"an app does not respond to acquire", with(func(in *verdict.Inputs) {
+		{"an app does not respond to acquire", with(func(in *diagnosis.Inputs) {
 			in.Acquiring = "2 shards: 1, 2"
-			nodes(in, func(n *verdict.Node) { n.NotAcquired = 2 }, "a")
+			nodes(in, func(n *diagnosis.Node) { n.NotAcquired = 2 }, "a")
 		}), []string{"outage acquiring: the app of node a does not acquire 2 shards: 1, 2, whose requests wait: it has not responded yet"}},
-		{"other nodes own what an app did not acquire", with(func(in *verdict.Inputs) {
-			nodes(in, func(n *verdict.Node) { n.Withheld = 1 }, "a")
-			nodes(in, func(n *verdict.Node) { n.Unable, n.Withheld = true, 256 }, "b")
+		{"other nodes own what an app did not acquire", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) { n.Withheld = 1 }, "a")
+			nodes(in, func(n *diagnosis.Node) { n.Unable, n.Withheld = true, 256 }, "b")
 		}), []string{
 			"warning acquiring: the app of node a did not acquire 1 shard, so other nodes own it",
 			"warning acquiring: the app of node b acquires no shards, so the node gets none",
 		}},
-		{"a node restarts in place", with(func(in *verdict.Inputs) {
-			nodes(in, func(n *verdict.Node) { n.Absent, n.Grace = true, 30*time.Second }, "c")
+		{"a node restarts in place", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) { n.Absent, n.Grace = true, 30*time.Second }, "c")
 		}), []string{"info restarting: node c restarts in place: its 341 shards wait for it, for up to 30s"}},
-		{"a log is behind", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Lags, n.Applied = true, 14 }, "c") }), []string{
+		{"a log is behind", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Lags, n.Applied = true, 14 }, "c") }), []string{
 			"warning lagging: node c is behind: its map is that of epoch 14, and the cluster's that of epoch 17",
 		}},
-		{"two processes have one id", with(func(in *verdict.Inputs) { in.Elsewhere, in.NoLease = "10.0.0.9:7947", time.Minute }), []string{
+		{"two processes have one id", with(func(in *diagnosis.Inputs) { in.Elsewhere, in.NoLease = "10.0.0.9:7947", time.Minute }), []string{
 			"outage unavailable: no node serves 341 of 1024 shards",
 			"warning duplicate-node: another process has the id of node a, at 10.0.0.9:7947",
 		}},
@@ -260,24 +260,24 @@ func servingTable() []want {
 
 func machineTable() []want {
 	return []want{
-		{"the disk hangs", with(func(in *verdict.Inputs) { in.DiskStalled = true }), []string{"warning disk-stalled: a write to the disk of node a is stalled"}},
-		{"the disk hung while it led", with(func(in *verdict.Inputs) { in.DiskStalled, in.CutOff, in.Leader = true, true, "" }), []string{
+		{"the disk hangs", with(func(in *diagnosis.Inputs) { in.DiskStalled = true }), []string{"warning disk-stalled: a write to the disk of node a is stalled"}},
+		{"the disk hung while it led", with(func(in *diagnosis.Inputs) { in.DiskStalled, in.CutOff, in.Leader = true, true, "" }), []string{
 			"outage unavailable: no node serves any of the 1024 shards as far as node a knows",
 			"warning disk-stalled: a write to the disk of node a is stalled",
 		}},
-		{"the disk is slow", with(func(in *verdict.Inputs) { in.DiskTook = 1234 * time.Millisecond }), []string{"warning disk-slow: a write to the disk of node a took 1.2s"}},
-		{"the process stood still", with(func(in *verdict.Inputs) { in.Stopped = 3210 * time.Millisecond }), []string{
+		{"the disk is slow", with(func(in *diagnosis.Inputs) { in.DiskTook = 1234 * time.Millisecond }), []string{"warning disk-slow: a write to the disk of node a took 1.2s"}},
+		{"the process stood still", with(func(in *diagnosis.Inputs) { in.Stopped = 3210 * time.Millisecond }), []string{
 			"warning clock-jump: node a did not run for 3.2s, or its clock jumped, and a lease is 500ms",
 		}},
-		{"the queue is full", with(func(in *verdict.Inputs) { in.QueueRefused, in.QueueWaiting = 12, 10000 }), []string{
+		{"the queue is full", with(func(in *diagnosis.Inputs) { in.QueueRefused, in.QueueWaiting = 12, 10000 }), []string{
 			"warning queue-full: node a refused requests lately because too many wait: 12 refused, 10000 waiting",
 		}},
-		{"tags are nearly full", with(func(in *verdict.Inputs) { in.TagsUsed = 480 }), []string{"warning tags-nearly-full: the gossip tags of node a use 480 of 512 bytes"}},
-		{"an upgrade is pending", with(func(in *verdict.Inputs) { in.Level, in.Next, in.Behind = 1, 2, "c" }), []string{
+		{"tags are nearly full", with(func(in *diagnosis.Inputs) { in.TagsUsed = 480 }), []string{"warning tags-nearly-full: the gossip tags of node a use 480 of 512 bytes"}},
+		{"an upgrade is pending", with(func(in *diagnosis.Inputs) { in.Level, in.Next, in.Behind = 1, 2, "c" }), []string{
 			"warning upgrade-pending: format version 1 is in force, and format version 2 is blocked by c",
 		}},
-		{"settings differ", with(func(in *verdict.Inputs) {
-			in.Differences = verdict.Differences([]verdict.SettingsOf{
+		{"settings differ", with(func(in *diagnosis.Inputs) {
+			in.Differences = diagnosis.Differences([]diagnosis.SettingsOf{
 				{Node: "a", Settings: map[string]string{"key": "header:x-tenant", "drain-timeout": "5s", "routes": ""}},
 				{Node: "b", Settings: map[string]string{"key": "header:x-tenant", "drain-timeout": "10s", "routes": "/a: ip"}},
 				{Node: "c", Settings: map[string]string{"key": "query:t", "drain-timeout": "5s"}},
@@ -287,11 +287,11 @@ func machineTable() []want {
 			`warning config-differs: setting routes differs: a has none, b has "/a: ip"`,
 			`info config-differs: setting drain-timeout differs: a and c have "5s", b has "10s"`,
 		}},
-		{"the keys cannot be read", with(func(in *verdict.Inputs) { in.KeysUnreadable = `"future:x" is not a key source` }), []string{
+		{"the keys cannot be read", with(func(in *diagnosis.Inputs) { in.KeysUnreadable = `"future:x" is not a key source` }), []string{
 			`outage keys-unreadable: node a cannot read the active key configuration, so its requests wait: "future:x" is not a key source`,
 		}},
-		{"certificates end", with(func(in *verdict.Inputs) {
-			in.Certificates = []verdict.Certificate{
+		{"certificates end", with(func(in *diagnosis.Inputs) {
+			in.Certificates = []diagnosis.Certificate{
 				{What: "the app port", Flag: "tls-cert", Until: in.Now.Add(48 * time.Hour)},
 				{What: "the admin port", Flag: "admin-cert", Until: in.Now},
 				{What: "other nodes", Flag: "tls-node-cert", Until: in.Now.AddDate(0, 1, 0)},
@@ -300,8 +300,8 @@ func machineTable() []want {
 			"warning certificate-expiring: the certificate of node a for the app port expires on 2030-01-04",
 			"warning certificate-expiring: the certificate of node a for the admin port expired on 2030-01-02",
 		}},
-		{"open to everybody", with(func(in *verdict.Inputs) {
-			in.Insecure = []verdict.Exposure{{Text: "anyone who reaches the admin port of node a (:8081) can change the cluster", Remedy: "require a token"}, {Text: "gossip is not encrypted", Remedy: "give it a secret"}}
+		{"open to everybody", with(func(in *diagnosis.Inputs) {
+			in.Insecure = []diagnosis.Exposure{{Text: "anyone who reaches the admin port of node a (:8081) can change the cluster", Remedy: "require a token"}, {Text: "gossip is not encrypted", Remedy: "give it a secret"}}
 		}), []string{
 			"warning insecure: anyone who reaches the admin port of node a (:8081) can change the cluster", "warning insecure: gossip is not encrypted",
 		}},
@@ -310,33 +310,33 @@ func machineTable() []want {
 
 func policyTable() []want {
 	return []want{
-		{"a key broke two nodes", with(func(in *verdict.Inputs) {
-			in.Poison = []verdict.Poison{{Shard: 7, Hash: 0xab, Nodes: []string{"b", "c"}}}
+		{"a key broke two nodes", with(func(in *diagnosis.Inputs) {
+			in.Poison = []diagnosis.Poison{{Shard: 7, Hash: 0xab, Nodes: []string{"b", "c"}}}
 		}), []string{"warning poison-suspect: requests of the key with key_hash 00000000000000ab, in shard 7, were under way at b and c when these broke"}},
-		{"drained", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Drained, n.Shards = true, 0 }, "c") }), []string{
+		{"drained", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Drained, n.Shards = true, 0 }, "c") }), []string{
 			"info draining: c is drained, and owns nothing",
 		}},
-		{"being drained", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Drained = true }, "b", "c") }), []string{
+		{"being drained", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Drained = true }, "b", "c") }), []string{
 			"info draining: b and c are drained, and own 683 shards still",
 		}},
-		{"a safe drain leaves shards", with(func(in *verdict.Inputs) {
-			nodes(in, func(n *verdict.Node) { n.Drained, n.Shards, n.Unmoved, n.UnmovedWhy = true, 3, 3, "status 500" }, "c")
+		{"a safe drain leaves shards", with(func(in *diagnosis.Inputs) {
+			nodes(in, func(n *diagnosis.Node) { n.Drained, n.Shards, n.Unmoved, n.UnmovedWhy = true, 3, 3, "status 500" }, "c")
 		}), []string{
 			"info draining: c is drained, and owns 3 shards still",
 			"info draining: the safe drain leaves 3 shards at node c, because its app has not released them: status 500",
 		}},
-		{"about to stop", with(func(in *verdict.Inputs) {
+		{"about to stop", with(func(in *diagnosis.Inputs) {
 			in.Drains = true
-			nodes(in, func(n *verdict.Node) { n.Leaving = true }, "a", "c")
+			nodes(in, func(n *diagnosis.Node) { n.Leaving = true }, "a", "c")
 		}), []string{
 			"info draining: node a is to stop, and hands its shards over", "info draining: c is to stop, and to hand over what it owns",
 		}},
-		{"paused", with(func(in *verdict.Inputs) { in.Pause = "30m" }), []string{"info paused: planned moves of shards are paused for 30m"}},
-		{"cordoned", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.Cordoned = true }, "c") }), []string{"info cordoned: c is cordoned and gets no further shards"}},
-		{"shards returned to an app that has not restarted", with(func(in *verdict.Inputs) { nodes(in, func(n *verdict.Node) { n.StaleReturns = 3 }, "b") }), []string{
+		{"paused", with(func(in *diagnosis.Inputs) { in.Pause = "30m" }), []string{"info paused: planned moves of shards are paused for 30m"}},
+		{"cordoned", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.Cordoned = true }, "c") }), []string{"info cordoned: c is cordoned and gets no further shards"}},
+		{"shards returned to an app that has not restarted", with(func(in *diagnosis.Inputs) { nodes(in, func(n *diagnosis.Node) { n.StaleReturns = 3 }, "b") }), []string{
 			"warning stale-return: 3 shards returned to the app of node b, which had them before and has not restarted: no other node could own them",
 		}},
-		{"in quarantine", with(func(in *verdict.Inputs) { in.Quarantined, in.Stale = 2, 1 }), []string{
+		{"in quarantine", with(func(in *diagnosis.Inputs) { in.Quarantined, in.Stale = 2, 1 }), []string{
 			"warning quarantine-stale: 1 key in quarantine is not refused, because the hashes were made with a secret that is no longer in use",
 			"info quarantined: 2 keys are in quarantine, and their requests are refused",
 		}},
@@ -344,19 +344,19 @@ func policyTable() []want {
 }
 
 func TestEveryStateHasItsSentence(t *testing.T) {
-	seen := map[verdict.Code]bool{}
+	seen := map[diagnosis.Code]bool{}
 	for _, tt := range table() {
 		t.Run(tt.name, func(t *testing.T) {
 			var lines []string
-			for _, f := range verdict.Of(tt.in) {
+			for _, f := range diagnosis.Of(tt.in) {
 				seen[f.Code] = true
 				lines = append(lines, f.Severity.String()+" "+string(f.Code)+": "+f.Text)
 				if f.Remedy == "" || strings.HasSuffix(f.Text, ".") {
 					t.Errorf("%s: text %q, remedy %q: want a sentence without a full stop, and a remedy", f.Code, f.Text, f.Remedy)
 				}
 			}
-			for i, f := range verdict.Of(tt.in) {
-				if slices.ContainsFunc(verdict.Of(tt.in)[:i], f.Same) {
+			for i, f := range diagnosis.Of(tt.in) {
+				if slices.ContainsFunc(diagnosis.Of(tt.in)[:i], f.Same) {
 					t.Errorf("%s is there twice: only the first one would be told", f)
 				}
 			}
@@ -365,20 +365,20 @@ func TestEveryStateHasItsSentence(t *testing.T) {
 			}
 		})
 	}
-	for _, c := range verdict.Codes() {
+	for _, c := range diagnosis.Codes() {
 		if !seen[c] {
 			t.Errorf("no state of the table comes to %s", c)
 		}
 	}
-	if len(seen) != len(verdict.Codes()) {
-		t.Errorf("%d codes were found, Codes lists %d", len(seen), len(verdict.Codes()))
+	if len(seen) != len(diagnosis.Codes()) {
+		t.Errorf("%d codes were found, Codes lists %d", len(seen), len(diagnosis.Codes()))
 	}
 }
 
 // Nobody who may not read the admin port is told an address, or what an app said.
 func TestBriefHasNoAddresses(t *testing.T) {
 	for _, tt := range table() {
-		for _, f := range verdict.Of(tt.in) {
+		for _, f := range diagnosis.Of(tt.in) {
 			if p := f.Public(); strings.Contains(p, "10.0.0.") || strings.Contains(p, "connection refused") || strings.Contains(p, "status 500") || strings.Contains(p, ":8081") {
 				t.Errorf("everybody is told %q", p)
 			}
@@ -408,57 +408,57 @@ func TestWithoutQuorumNobodyServes(t *testing.T) {
 }
 
 func TestFindingsSurviveJSON(t *testing.T) {
-	all := verdict.Of(with(lost))
+	all := diagnosis.Of(with(lost))
 	b, err := json.Marshal(all)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var back []verdict.Finding
+	var back []diagnosis.Finding
 	if err := json.Unmarshal(b, &back); err != nil || !slices.Equal(back, all) {
 		t.Errorf("%s came back as %+v, %v", b, back, err)
 	}
-	if got := verdict.Worst(back); got != verdict.Outage {
+	if got := diagnosis.Worst(back); got != diagnosis.Outage {
 		t.Errorf("Worst() = %v", got)
 	}
-	var newer verdict.Finding
-	if err := json.Unmarshal([]byte(`{"severity":"catastrophe"}`), &newer); err != nil || newer.Severity != verdict.Warning {
+	var newer diagnosis.Finding
+	if err := json.Unmarshal([]byte(`{"severity":"catastrophe"}`), &newer); err != nil || newer.Severity != diagnosis.Warning {
 		t.Errorf("a severity of a newer node came to %v, %v", newer.Severity, err)
 	}
 }
 
 func TestChangesGoByCodeAndSubject(t *testing.T) {
-	f := func(c verdict.Code, subject, text string) verdict.Finding {
-		return verdict.Finding{Code: c, Subject: subject, Text: text}
+	f := func(c diagnosis.Code, subject, text string) diagnosis.Finding {
+		return diagnosis.Finding{Code: c, Subject: subject, Text: text}
 	}
-	before := []verdict.Finding{f(verdict.Restarting, "b", "30s"), f(verdict.Paused, "", "5m")}
-	now := []verdict.Finding{f(verdict.Restarting, "b", "20s"), f(verdict.Restarting, "c", "30s")}
-	came, went := verdict.Changes(before, now)
-	if len(came) != 1 || came[0].Subject != "c" || len(went) != 1 || went[0].Code != verdict.Paused {
+	before := []diagnosis.Finding{f(diagnosis.Restarting, "b", "30s"), f(diagnosis.Paused, "", "5m")}
+	now := []diagnosis.Finding{f(diagnosis.Restarting, "b", "20s"), f(diagnosis.Restarting, "c", "30s")}
+	came, went := diagnosis.Changes(before, now)
+	if len(came) != 1 || came[0].Subject != "c" || len(went) != 1 || went[0].Code != diagnosis.Paused {
 		t.Errorf("came %+v, went %+v", came, went)
 	}
 }
 
 // Whose secret is another one is told to mend that, not to start those who refuse it.
 func TestAnotherSecretIsWhatIsToBeMended(t *testing.T) {
-	refused := verdict.Attempt{Addr: "10.0.0.2:7946", Why: "it has another secret (--secret-file)", Secret: true}
-	down := verdict.Attempt{Addr: "10.0.0.3:7946", Why: "connection refused"}
+	refused := diagnosis.Attempt{Addr: "10.0.0.2:7946", Why: "it has another secret (--secret-file)", Secret: true}
+	down := diagnosis.Attempt{Addr: "10.0.0.3:7946", Why: "connection refused"}
 	for name, tc := range map[string]struct {
-		asked []verdict.Attempt
+		asked []diagnosis.Attempt
 		want  bool
 	}{
-		"both":        {[]verdict.Attempt{refused, refused}, true},
-		"one":         {[]verdict.Attempt{down, refused}, true},
-		"without one": {[]verdict.Attempt{{Addr: "10.0.0.2:7946", Why: "it was started without the cluster's secret (--secret-file)"}}, false},
-		"neither":     {[]verdict.Attempt{down, down}, false},
+		"both":        {[]diagnosis.Attempt{refused, refused}, true},
+		"one":         {[]diagnosis.Attempt{down, refused}, true},
+		"without one": {[]diagnosis.Attempt{{Addr: "10.0.0.2:7946", Why: "it was started without the cluster's secret (--secret-file)"}}, false},
+		"neither":     {[]diagnosis.Attempt{down, down}, false},
 		"not said":    {nil, false},
 	} {
-		in := with(func(in *verdict.Inputs) {
+		in := with(func(in *diagnosis.Inputs) {
 			in.Leader, in.NoLeader = "", time.Minute
-			in.Alone = &verdict.Alone{Asked: tc.asked}
-			nodes(in, func(n *verdict.Node) { n.Here = false }, "b", "c")
+			in.Alone = &diagnosis.Alone{Asked: tc.asked}
+			nodes(in, func(n *diagnosis.Node) { n.Here = false }, "b", "c")
 		})
-		for _, f := range verdict.Of(in) {
-			if f.Code != verdict.NoPeers && f.Code != verdict.NoQuorum {
+		for _, f := range diagnosis.Of(in) {
+			if f.Code != diagnosis.NoPeers && f.Code != diagnosis.NoQuorum {
 				continue
 			}
 			if got := strings.Contains(f.Remedy, "--secret-file"); got != tc.want {
@@ -470,11 +470,11 @@ func TestAnotherSecretIsWhatIsToBeMended(t *testing.T) {
 
 // Only the node whose app did not release knows the reason, so other nodes name that node.
 func TestNotReleasedNamesTheNodeWithTheReason(t *testing.T) {
-	in := with(func(in *verdict.Inputs) {
-		nodes(in, func(n *verdict.Node) { n.NotReleased, n.NotReleasedWhy = 1, "status 500" }, "a")
-		nodes(in, func(n *verdict.Node) { n.NotReleased = 1 }, "b")
+	in := with(func(in *diagnosis.Inputs) {
+		nodes(in, func(n *diagnosis.Node) { n.NotReleased, n.NotReleasedWhy = 1, "status 500" }, "a")
+		nodes(in, func(n *diagnosis.Node) { n.NotReleased = 1 }, "b")
 	})
-	for _, f := range verdict.Of(in) {
+	for _, f := range diagnosis.Of(in) {
 		if got, want := strings.Contains(f.Remedy, "read the reason with `shardway status` at node b"), f.Subject == "b"; got != want {
 			t.Errorf("%s: %s, remedy %q", f.Subject, f.Text, f.Remedy)
 		}
@@ -489,7 +489,7 @@ var imperatives = []string{
 
 func TestRemediesStartWithAnImperative(t *testing.T) {
 	for _, tt := range table() {
-		for _, f := range verdict.Of(tt.in) {
+		for _, f := range diagnosis.Of(tt.in) {
 			verb, _, _ := strings.Cut(f.Remedy, " ")
 			if verb = strings.TrimSuffix(verb, ","); f.Remedy != "" && !slices.Contains(imperatives, verb) {
 				t.Errorf("%s: the remedy is %q: start with a verb, such as start, check or run", f.Code, f.Remedy)

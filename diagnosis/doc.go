@@ -1,4 +1,4 @@
-// Package verdict says in sentences what is the matter with a cluster, as one node
+// Package diagnosis says in sentences what is the matter with a cluster, as one node
 // sees it: Of turns what the node knows (Inputs) into findings, the gravest first.
 //
 // It is pure: no clock, lock, goroutine or socket. Everything that people, scripts and
@@ -9,4 +9,4 @@
 //
 // Package node collects the inputs, now and then and in one goroutine. The findings of a
 // moment never change, so any number of goroutines may read them.
-package verdict
+package diagnosis

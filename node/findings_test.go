@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"shardway/admin/api"
+	"shardway/diagnosis"
 	"shardway/node"
 	"shardway/proxy"
-	"shardway/verdict"
 )
 
 // untilSays waits until one finding of a node has all the texts; without any, until
@@ -21,7 +21,7 @@ func (w *world) untilSays(p *process, texts ...string) {
 	w.t.Helper()
 	w.until(p.name+" says "+strings.Join(texts, " … "), func() bool {
 		if len(texts) == 0 {
-			return verdict.Worst(p.node.Findings()) <= verdict.Info
+			return diagnosis.Worst(p.node.Findings()) <= diagnosis.Info
 		}
 		for _, f := range p.node.Findings() {
 			if !strings.Contains(f.String(), texts[0]) {
@@ -54,7 +54,7 @@ func TestLostQuorumIsToldAlikeEverywhere(t *testing.T) {
 		w.t.Logf("told %v after the kill", time.Since(killed))
 		w.untilSays(a, "unavailable: no node serves any of the 96 shards")
 		st := a.node.Status()
-		if st.State == "operational" || st.Shards.Unavailable != shards || verdict.Worst(st.Findings) != verdict.Outage {
+		if st.State == "operational" || st.Shards.Unavailable != shards || diagnosis.Worst(st.Findings) != diagnosis.Outage {
 			w.t.Errorf("state %q, %+v, %+v", st.State, st.Shards, st.Findings)
 		}
 		for _, row := range a.node.Shards().Shards {
@@ -292,7 +292,7 @@ func TestCheckupAsksEveryNode(t *testing.T) {
 	t.Parallel()
 	three(t, func(w *world) {
 		w.untilVoters(3)
-		var c verdict.Checkup
+		var c diagnosis.Checkup
 		w.during(func() { c = w.all["a"].node.Checkup(w.t.Context(), true) })
 		if c.From != "a" || len(c.Reports) != 3 || len(c.Unresponsive) != 0 || c.AskedNS > c.AnsweredNS {
 			w.t.Fatalf("%+v", c)
@@ -322,7 +322,7 @@ func TestCheckupsAreShared(t *testing.T) {
 		ctx := w.t.Context()
 		gone, leave := context.WithCancel(ctx)
 		leave()
-		var all [20]verdict.Checkup
+		var all [20]diagnosis.Checkup
 		w.during(func() {
 			n.Checkup(gone, true)
 			var asking sync.WaitGroup
@@ -337,7 +337,7 @@ func TestCheckupsAreShared(t *testing.T) {
 			}
 		}
 		all[0].Reports[0].Findings, all[0].Reports[0].Node = nil, "mine"
-		var later verdict.Checkup
+		var later diagnosis.Checkup
 		w.during(func() {
 			time.Sleep(2 * time.Second)
 			later = n.Checkup(ctx, true)
@@ -359,7 +359,7 @@ func TestWhoBeginsMissesNobodyYet(t *testing.T) {
 		p.restart()
 		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			for _, f := range p.node.Findings() {
-				if f.Code == verdict.NoFaultTolerance || f.Code == verdict.NoQuorum {
+				if f.Code == diagnosis.NoFaultTolerance || f.Code == diagnosis.NoQuorum {
 					w.t.Fatalf("a node that begins says %s", f)
 				}
 			}

@@ -1,14 +1,14 @@
-package verdict_test
+package diagnosis_test
 
 import (
 	"testing"
 	"time"
 
-	"shardway/verdict"
+	"shardway/diagnosis"
 )
 
 func TestSteadyWaitsForWhatLasts(t *testing.T) {
-	s := verdict.Steady{On: 2 * time.Second, Off: time.Second}
+	s := diagnosis.Steady{On: 2 * time.Second, Off: time.Second}
 	now := time.Unix(1000, 0)
 	for i, step := range []struct {
 		after time.Duration
@@ -31,14 +31,14 @@ func TestSteadyWaitsForWhatLasts(t *testing.T) {
 			t.Errorf("step %d: Look = %v, want %v", i, got, step.want)
 		}
 	}
-	var zero verdict.Steady
+	var zero diagnosis.Steady
 	if !zero.Look(now, true) || zero.Look(now, false) {
 		t.Error("the zero value does not follow at once")
 	}
 }
 
 func TestForCountsFromTheBegin(t *testing.T) {
-	var f verdict.For
+	var f diagnosis.For
 	now := time.Unix(1000, 0)
 	if got := f.Look(now, true) + f.Look(now.Add(time.Second), true); got != time.Second {
 		t.Errorf("after a second it is %v", got)
@@ -49,7 +49,7 @@ func TestForCountsFromTheBegin(t *testing.T) {
 }
 
 func TestMomentsForgetWhatIsOver(t *testing.T) {
-	m := verdict.Moments{Lately: 10 * time.Second}
+	m := diagnosis.Moments{Lately: 10 * time.Second}
 	now := time.Unix(1000, 0)
 	for i, step := range []struct {
 		after   time.Duration

@@ -1,4 +1,4 @@
-package verdict
+package diagnosis
 
 // Code names a kind of finding. It never changes its meaning: alerts and scripts match
 // on it.
