@@ -9,7 +9,7 @@ import (
 
 	"shardway/ack"
 	"shardway/admin/api"
-	"shardway/proxy"
+	"shardway/proxy/shardkey"
 )
 
 // loadedKeys is the key configuration that this node has loaded. Requests are keyed by the
@@ -38,8 +38,8 @@ func (n *Node) ApplyKeys(text string) { n.loaded.set(text) }
 // activeKeys is the active key configuration as the proxy has it.
 type activeKeys struct {
 	text string
-	keys *proxy.Keys // nil: there is none yet, or it cannot be read
-	err  error       // why it cannot be read
+	keys *shardkey.Keys // nil: there is none yet, or it cannot be read
+	err  error          // why it cannot be read
 }
 
 // keysOf returns the active key configuration of a state. before is the one of the state
@@ -52,7 +52,7 @@ func keysOf(s *ack.State, before *activeKeys) *activeKeys {
 	if a.text == "" {
 		return a
 	}
-	if a.keys, a.err = proxy.ParseKeys(a.text); a.err != nil {
+	if a.keys, a.err = shardkey.Parse(a.text); a.err != nil {
 		a.keys = nil
 	}
 	return a

@@ -9,6 +9,7 @@ import (
 	"shardway/internal/problem"
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
+	"shardway/proxy/shardkey"
 )
 
 // Access is where the lines about requests go, one for each that a client sent
@@ -92,7 +93,7 @@ const accessTime = "2006-01-02T15:04:05.000Z"
 // accessLine writes the line of a request.
 type accessLine struct {
 	*requestState
-	keys *finder
+	keys *shardkey.Extractor
 }
 
 // write writes the line of a request that is over. What has become a kept socket has lines
@@ -147,7 +148,7 @@ func (l accessLine) send(in int64, socket, why string) {
 // who writes from whom the request came, and by which names others know it.
 func (l accessLine) who(e *zerolog.Event) {
 	e.Str("client", l.from.Text)
-	if ip := l.keys.clientIP(); string(ip) != l.from.Text {
+	if ip := l.keys.ClientIP(); string(ip) != l.from.Text {
 		e.Bytes("client_for", ip)
 	}
 	if id := l.x.requestID(&l.req); len(id) > 0 {
@@ -179,12 +180,12 @@ func (l accessLine) place(e *zerolog.Event) {
 	if l.x.account.owner != "" {
 		e.Str("owner", l.x.account.owner)
 	}
-	if l.x.keyless || l.x.key == nil {
+	if l.x.Keyless || l.x.Key == nil {
 		return
 	}
-	e.Bytes("key_hash", keyHash(l.s.o.HashKey(), l.x.key))
+	e.Bytes("key_hash", keyHash(l.s.o.HashKey(), l.x.Key))
 	if l.set.Access.Keys {
-		e.Bytes("key", l.x.key)
+		e.Bytes("key", l.x.Key)
 	}
 }
 

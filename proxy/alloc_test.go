@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 )
 
 const plainHead = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 100\r\n\r\n"
@@ -42,7 +43,7 @@ func TestRequestsAllocateNothing(t *testing.T) {
 		name, request string
 		answer        [][]byte
 		keys          []string
-		routes        []proxy.KeyRoute
+		routes        []shardkey.Route
 	}{
 		{"GET", "GET /path?q=1 HTTP/1.1\r\nHost: example\r\nUser-Agent: test\r\nAccept: */*\r\nX-Shard-Key: alice\r\n\r\n", whole, nil, nil},
 		{"GET of what comes in two", "GET / HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", apart, nil, nil},
@@ -50,12 +51,12 @@ func TestRequestsAllocateNothing(t *testing.T) {
 		{"GET by its query", "GET /?a=b&us%65r=al%69ce+b&c&user=alice+b HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"query:user"}, nil},
 		{"GET of what is hidden from nobody", "GET /rooms/..%2f_hook%2573/a HTTP/1.1\r\nHost: example\r\nX-Shard-Key: alice\r\n\r\n", whole, nil, nil},
 		{"GET by its path", "GET /rooms/al%69ce HTTP/1.1\r\nHost: example\r\n\r\n", whole, []string{"path:3", "cookie:sid", "path:2"}, nil},
-		{"POST with a key that is minted", "POST /rooms HTTP/1.1\r\nHost: example\r\nContent-Length: 0\r\n\r\n", whole, nil, []proxy.KeyRoute{{Prefix: "/rooms", Sources: []string{"mint"}}}},
+		{"POST with a key that is minted", "POST /rooms HTTP/1.1\r\nHost: example\r\nContent-Length: 0\r\n\r\n", whole, nil, []shardkey.Route{{Prefix: "/rooms", Sources: []string{"mint"}}}},
 	} {
 		app := plainApp(t, tc.answer...)
 		by := func(o *proxy.Options) {
 			o.Shards = shards
-			o.Keys, o.HookPath = keysOf(t, proxy.KeySpec{Sources: tc.keys, Routes: tc.routes}), "/_hooks/v1"
+			o.Keys, o.HookPath = keysOf(t, shardkey.Spec{Sources: tc.keys, Routes: tc.routes}), "/_hooks/v1"
 		}
 		single := newNode(t, "a", app, by)
 		ingress, _ := pair(t, app, by)

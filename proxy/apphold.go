@@ -17,7 +17,7 @@ const shownHold = 40
 // cache. The client does not receive the header. The ownership epoch is that of the request. An
 // invalid value has no effect, and the first one is logged.
 func (a *requestState) noteHold(res *h1.Response, epoch uint64) {
-	if a.s.o.HoldShard == nil || a.x.keyless {
+	if a.s.o.HoldShard == nil || a.x.Keyless {
 		return
 	}
 	value := res.Known(h1.FieldShardwayHold)

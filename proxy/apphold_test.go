@@ -12,6 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
@@ -102,7 +103,7 @@ func TestHoldOfAnUpgradeAndOfARequestWithoutAKey(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
 			h := &staysOpen{}
-			keys, err := proxy.NewKeys(proxy.KeySpec{OnMissingKey: "local"})
+			keys, err := shardkey.New(shardkey.Spec{OnMissingKey: "local"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -71,7 +71,7 @@ func (p *attempt) cancelUnsent() {
 // admit asks the node to admit the request under the lease of its shard. A request without a shard
 // only needs any lease.
 func (c *client) admit() (epoch uint64, release func(), err error) {
-	if !c.x.keyless {
+	if !c.x.Keyless {
 		return c.s.o.Cluster.Admit(c.x.shard)
 	}
 	if c.s.o.Cluster.LeaseLeft() <= 0 {
@@ -323,7 +323,7 @@ const headerAcquire = "Shardway-Acquire"
 
 // saysNotAcquired reports whether the response says that the app has not acquired the shard.
 func (c *client) saysNotAcquired(res *h1.Response) bool {
-	return c.s.o.NotAcquired != nil && !c.x.keyless && string(res.Value(headerAcquire)) == "1"
+	return c.s.o.NotAcquired != nil && !c.x.Keyless && string(res.Value(headerAcquire)) == "1"
 }
 
 // handleNotAcquired ends an attempt whose shard the app has not acquired, and reports that to the

@@ -10,6 +10,7 @@ import (
 
 	"shardway/proxy/forwarded"
 	"shardway/proxy/h1"
+	"shardway/proxy/shardkey"
 )
 
 // requestState is the state of a request and of the connection that it arrived on. The steps of a
@@ -56,7 +57,7 @@ type client struct {
 	life lifetime
 
 	// Helper types of the steps of a request.
-	keys          finder
+	keys          shardkey.Extractor
 	wait          requestWait
 	requestWriter requestWriter
 	reply         reply
@@ -137,7 +138,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 		c = makeClient(s)
 	}
 	c.ingress, c.set = ingress, s.set.Load()
-	c.keys.set = c.set
+	c.keys.TrustedProxies = c.set.TrustedProxies
 	o := s.clientOptions(ingress, c.set)
 	o.Buffers = &s.buffers
 	if ingress == "" {
@@ -157,7 +158,7 @@ func newClient(ctx context.Context, s *Server, conn net.Conn, ingress string) *c
 // makeClient allocates a client without a connection, and connects its parts.
 func makeClient(s *Server) *client {
 	c := &client{requestState: requestState{s: s, conn: &h1.Conn{}}}
-	c.keys = finder{req: &c.req, from: &c.from, place: s.placeKey}
+	c.keys = shardkey.Extractor{Request: &c.req, Client: &c.from, Place: s.placeKey}
 	c.slot.client = c.conn
 	c.headerMemory.stop = c.conn.StopHead
 	c.body.init(s, c.conn, &c.req, c.bodySent)

@@ -91,13 +91,13 @@ func (c *client) startAttempt(l *eventLoop) bool {
 	c.beginExchange()
 	t := c.s.o.Cluster.Table()
 	by := c.keysBy(t)
-	c.keys.keys = by
-	found, bad := c.keys.find(false)
-	if bad != nil || found.keyless || t.Shards() == 0 {
+	c.keys.Keys = by
+	found, bad := c.keys.Find(false)
+	if bad != nil || found.Keyless || t.Shards() == 0 {
 		c.eligibility.recordMiss()
 		return false
 	}
-	c.x.found, c.x.keys = found, by
+	c.x.Found, c.x.keys = found, by
 	c.x.resolveShard(t)
 	r := t.Route(c.x.shard)
 	if r.Kind != Local || c.quarantined() {
@@ -123,7 +123,7 @@ func (c *client) startAttempt(l *eventLoop) bool {
 		return false
 	}
 	c.s.budget.earn()
-	c.s.load.sample(c.x.key)
+	c.s.load.sample(c.x.Key)
 	c.bindAttempt(p)
 	c.loopAttempt.began, c.loopAttempt.sent = c.startTimer()
 	c.loopAttempt.before = k.Sent()

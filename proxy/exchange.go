@@ -4,17 +4,18 @@ import (
 	"time"
 
 	"shardway/internal/problem"
+	"shardway/proxy/shardkey"
 	"shardway/queue"
 	"shardway/shardmap"
 )
 
 // exchange is the state of one request, and what follows for the connection of its client.
 type exchange struct {
-	found
+	shardkey.Found
 	shard       shardmap.Shard
-	sharded     bool   // shard is set
-	keys        *Keys  // key configuration by which the key was found, or at an owner by which it must have been found
-	senderEpoch uint64 // of a forwarded request: epoch of the map that the sender used
+	sharded     bool           // shard is set
+	keys        *shardkey.Keys // key configuration by which the key was found, or at an owner by which it must have been found
+	senderEpoch uint64         // of a forwarded request: epoch of the map that the sender used
 	safety      safety
 	safe        bool          // the method is safe, even if safety forbids sending the request again
 	began       time.Duration // when the header had been read, by the exact clock
@@ -66,8 +67,8 @@ type exchange struct {
 
 // resolveShard sets the shard of the key, if the request has a key.
 func (x *exchange) resolveShard(t *Table) {
-	if !x.sharded && !x.keyless {
-		x.shard, x.sharded = shardmap.OfBytes(x.key, t.Shards()), true
+	if !x.sharded && !x.Keyless {
+		x.shard, x.sharded = shardmap.OfBytes(x.Key, t.Shards()), true
 	}
 }
 
@@ -110,7 +111,7 @@ func (x *exchange) notedRun(detail string) string {
 func (x *exchange) queueShard() uint32 {
 	const keyless = queue.NoShard - 1
 	switch {
-	case x.keyless:
+	case x.Keyless:
 		return keyless
 	case x.sharded:
 		return uint32(x.shard)
@@ -120,7 +121,7 @@ func (x *exchange) queueShard() uint32 {
 
 // limitShard returns the shard whose connection limit applies, or noShard.
 func (x *exchange) limitShard() int {
-	if x.keyless {
+	if x.Keyless {
 		return noShard
 	}
 	return int(x.shard)

@@ -4,11 +4,12 @@ import (
 	"testing"
 
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 )
 
 // An absolute-form target decides which Host the app gets, so it decides the key as well.
 func TestKeyFromHostHeaderIsTheHostThatTheAppGets(t *testing.T) {
-	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"header:Host"}}) })
+	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"header:Host"}}) })
 	c := n.dial()
 	for request, want := range map[string]string{
 		"GET / HTTP/1.1\r\nHost: a.com:80\r\n\r\n":                "a.com:80",

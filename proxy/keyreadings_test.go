@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 )
 
 // A key that this node and the app read differently has two owners: the shard is
@@ -13,7 +14,7 @@ import (
 // take the last of several values, servlets cut parameters off, IIS knows a
 // backslash, and every framework has an idea of its own about dots and slashes.
 func TestKeysWithTwoReadingsAreRefused(t *testing.T) {
-	spec := proxy.KeySpec{Routes: []proxy.KeyRoute{
+	spec := shardkey.Spec{Routes: []shardkey.Route{
 		{Prefix: "/rooms", Sources: []string{"path:2"}},
 		{Prefix: "/q", Sources: []string{"query:user"}},
 		{Prefix: "/c", Sources: []string{"cookie:sid"}},
@@ -106,7 +107,7 @@ func TestKeysWithTwoReadingsAreRefused(t *testing.T) {
 func TestShardwayKeyIsDecodedWithoutDoubt(t *testing.T) {
 	for way, start := range ways() {
 		t.Run(way, func(t *testing.T) {
-			front, _ := start(t, webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"query:k"}}) })
+			front, _ := start(t, webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"query:k"}}) })
 			c := front.dial()
 			seen := make(map[string]string)
 			for _, key := range []string{"é", "%C3%A9", "%25C3%25A9", "a%b", "a%", "%", "a b", " a ", "a+b", "\r\n", "\x00"} {
@@ -159,7 +160,7 @@ func TestPreflightsNeedNoKey(t *testing.T) {
 	// A gateway has no app to give a request without a key to, but it has a preflight
 	// answered.
 	for _, n := range []*node{gateway, owner} {
-		n.Apply(proxy.Settings{Keys: keysOf(t, proxy.KeySpec{OnMissingKey: "local"})})
+		n.Apply(proxy.Settings{Keys: keysOf(t, shardkey.Spec{OnMissingKey: "local"})})
 		c := n.dial()
 		c.send(preflight, "")
 		if res, body := c.answer("OPTIONS"); res.StatusCode != 200 || res.Header.Get("Saw-Shardway-Node") != "owner" {
@@ -173,7 +174,7 @@ func TestPreflightsNeedNoKey(t *testing.T) {
 			wantStatus(t, res, body, 400, "no-key")
 		}
 	}
-	hashed := newNode(t, "b", app, func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissingKey: "hash-path"}) }).dial()
+	hashed := newNode(t, "b", app, func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "hash-path"}) }).dial()
 	hashed.send(preflight, "")
 	if res, _ := hashed.answer("OPTIONS"); res.Header.Get("Saw-Shardway-Key") != "/a" {
 		t.Errorf("on-missing-key is not heeded: %v", res.Header)
@@ -198,7 +199,7 @@ func TestPreflightsOfGatewaysWait(t *testing.T) {
 }
 
 func TestStickyCookieIsSecureUnderTLS(t *testing.T) {
-	sticky := func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissingKey: "cookie"}) }
+	sticky := func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "cookie"}) }
 	trusting := func(o *proxy.Options) {
 		sticky(o)
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
@@ -228,7 +229,7 @@ func TestStickyCookieIsSecureUnderTLS(t *testing.T) {
 // the route's prefix.
 func TestPathsThatEndBeforeTheirKeyHaveNone(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
-		o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"path:3"}, Routes: []proxy.KeyRoute{{Prefix: "/rooms", Sources: []string{"path:2"}}}})
+		o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"path:3"}, Routes: []shardkey.Route{{Prefix: "/rooms", Sources: []string{"path:2"}}}})
 	})
 	c := n.dial()
 	for target, key := range map[string]string{

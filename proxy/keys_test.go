@@ -9,11 +9,12 @@ import (
 	"testing"
 
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 )
 
-func keysOf(t *testing.T, spec proxy.KeySpec) *proxy.Keys {
+func keysOf(t *testing.T, spec shardkey.Spec) *shardkey.Keys {
 	t.Helper()
-	k, err := proxy.NewKeys(spec)
+	k, err := shardkey.New(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +72,7 @@ func TestKeysAreFoundInTheirSources(t *testing.T) {
 		{"jwt:sub", "/", "Authorization: Basic YTpi\r\n", ""},
 		{"ip", "/", "X-Forwarded-For: 6.6.6.6\r\n", "127.0.0.1"},
 	} {
-		n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{tc.source}}) })
+		n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{Sources: []string{tc.source}}) })
 		c := n.dial()
 		c.send("GET %s HTTP/1.1\r\nHost: Example.COM.:8080\r\n%s\r\n", tc.target, tc.lines)
 		res, body := c.answer("GET")
@@ -87,9 +88,9 @@ func TestKeysAreFoundInTheirSources(t *testing.T) {
 
 func TestFirstSourceWithAKeyCounts(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
-		o.Keys = keysOf(t, proxy.KeySpec{
+		o.Keys = keysOf(t, shardkey.Spec{
 			Sources: []string{"header:X-Tenant", "query:t"},
-			Routes: []proxy.KeyRoute{
+			Routes: []shardkey.Route{
 				{Prefix: "/rooms", Sources: []string{"path:2"}}, {Prefix: "/rooms/special/", Sources: []string{"path:3"}},
 			},
 		})
@@ -113,7 +114,7 @@ func TestFirstSourceWithAKeyCounts(t *testing.T) {
 // An app may read the last of several lines, while the shard is the first one's.
 func TestTwoKeysInOneHeaderAreRefused(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
-		o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"header:X-Tenant"}})
+		o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"header:X-Tenant"}})
 	})
 	c := n.dial()
 	for lines, want := range map[string]int{
@@ -131,7 +132,7 @@ func TestTwoKeysInOneHeaderAreRefused(t *testing.T) {
 
 func TestRequestsWithoutKeyAreServedAsConfigured(t *testing.T) {
 	start := func(what string) *client {
-		return newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissingKey: what}) }).dial()
+		return newNode(t, "a", webApp(t, echo), func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{OnMissingKey: what}) }).dial()
 	}
 	const bare = "GET /a/./b?c HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -178,9 +179,9 @@ func cookiesOf(t *testing.T, res *reply) []*http.Cookie {
 }
 
 func TestKeyMistakesAreAllNamed(t *testing.T) {
-	_, err := proxy.NewKeys(proxy.KeySpec{
+	_, err := shardkey.New(shardkey.Spec{
 		Sources:      []string{"heder:X", "path:0", "header:a b", "query:", "ip:x", "host"},
-		Routes:       []proxy.KeyRoute{{Prefix: "x", Sources: []string{"nope"}}, {Prefix: "/y"}, {Prefix: "/a;b", Sources: []string{"host"}}, {Prefix: "/c/../d", Sources: []string{"host"}}},
+		Routes:       []shardkey.Route{{Prefix: "x", Sources: []string{"nope"}}, {Prefix: "/y"}, {Prefix: "/a;b", Sources: []string{"host"}}, {Prefix: "/c/../d", Sources: []string{"host"}}},
 		OnMissingKey: "guess",
 	})
 	if err == nil {
@@ -196,7 +197,7 @@ func TestKeyMistakesAreAllNamed(t *testing.T) {
 func TestTrustedProxiesAreAddedTo(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
 		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("10.0.0.0/8")}
-		o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"ip"}})
+		o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"ip"}})
 	})
 	c := n.dial()
 	c.send("GET / HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 9.9.9.9, 1.2.3.4\r\nX-Forwarded-For: 10.1.1.1\r\n" +
@@ -251,7 +252,7 @@ func TestTableRoutes(t *testing.T) {
 
 func TestRefusalSaysThatTheClaimIsNoScalar(t *testing.T) {
 	n := newNode(t, "a", webApp(t, echo), func(o *proxy.Options) {
-		o.Keys = keysOf(t, proxy.KeySpec{Sources: []string{"jwt:aud", "header:X-Tenant"}})
+		o.Keys = keysOf(t, shardkey.Spec{Sources: []string{"jwt:aud", "header:X-Tenant"}})
 	})
 	c := n.dial()
 	for claims, want := range map[string]string{

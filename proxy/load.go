@@ -103,7 +103,7 @@ func (l *loads) start(shards int) {
 
 // of returns where a request counts that runs here; nil: nowhere.
 func (l *loads) of(x *exchange, way Kind) *shardLoad {
-	if way != Local || x.keyless || int(x.shard) >= len(l.shards) {
+	if way != Local || x.Keyless || int(x.shard) >= len(l.shards) {
 		return nil
 	}
 	return &l.shards[x.shard]

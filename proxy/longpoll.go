@@ -40,7 +40,7 @@ func (c *client) mayAskNextOwner(p *attempt) bool {
 	if c.x.resumed != nil || c.x.isResumption() {
 		return false // these have rules of their own
 	}
-	if c.x.safety != safeMethod || c.x.keyless || c.x.responsesBegun > 1 || c.x.tries+1 >= maxTries || !c.body.replayable() {
+	if c.x.safety != safeMethod || c.x.Keyless || c.x.responsesBegun > 1 || c.x.tries+1 >= maxTries || !c.body.replayable() {
 		return false
 	}
 	r := c.s.o.Cluster.Table().Route(c.x.shard)

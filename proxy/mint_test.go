@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
@@ -20,7 +21,7 @@ func minting(t *testing.T, expose bool) func(*proxy.Options) {
 	t.Helper()
 	return func(o *proxy.Options) {
 		o.DebugHeaders = expose
-		o.Keys = keysOf(t, proxy.KeySpec{Routes: []proxy.KeyRoute{{Prefix: "/rooms", Sources: []string{"mint"}}, {Prefix: "/rooms/", Sources: []string{"path:2"}}}})
+		o.Keys = keysOf(t, shardkey.Spec{Routes: []shardkey.Route{{Prefix: "/rooms", Sources: []string{"mint"}}, {Prefix: "/rooms/", Sources: []string{"path:2"}}}})
 	}
 }
 
@@ -99,12 +100,12 @@ func TestMintedKeysAreKeptOverRetries(t *testing.T) {
 
 // Nobody could come back to what has a fresh key each time.
 func TestMintIsForRoutesOnly(t *testing.T) {
-	for _, spec := range []proxy.KeySpec{
+	for _, spec := range []shardkey.Spec{
 		{Sources: []string{"mint"}},
 		{Sources: []string{"header:X-A", "mint"}},
-		{Routes: []proxy.KeyRoute{{Prefix: "/rooms", Sources: []string{"mint", "path:2"}}}},
+		{Routes: []shardkey.Route{{Prefix: "/rooms", Sources: []string{"mint", "path:2"}}}},
 	} {
-		if _, err := proxy.NewKeys(spec); err == nil {
+		if _, err := shardkey.New(spec); err == nil {
 			t.Errorf("%+v is taken", spec)
 		}
 	}

@@ -13,7 +13,7 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 	shard, ok2 := parseUint(name)
 	switch {
 	case ok1 && string(name) == shardNone:
-		a.x.keyless = true
+		a.x.Keyless = true
 	case !ok1 || !ok2 || shard > maxShard:
 		return 0, 0, false
 	default:
@@ -28,12 +28,12 @@ func (a *requestState) readForwarded() (committed, proposed uint64, ok bool) {
 	if a.x.wasResumed, _ = parseUint(a.req.Value(headerResumed)); a.x.wasResumed > 0 {
 		a.x.safety = unsafeMethod // it goes again with a higher number only, which the ingress gives it
 	}
-	if isWebSocketRequest(&a.req) && !a.x.keyless && !a.set.CloseSockets {
+	if isWebSocketRequest(&a.req) && !a.x.Keyless && !a.set.CloseSockets {
 		if a.x.session = readSession(&a.req); a.x.session != nil && a.x.session.resumed > 0 {
 			a.x.safety = unsafeMethod // as above
 		}
 	}
-	a.x.minted = len(a.req.Value(headerMinted)) > 0
+	a.x.Minted = len(a.req.Value(headerMinted)) > 0
 	switch v := a.req.Value(headerContinue); string(v) {
 	case continueClient:
 		a.x.onDemand, a.x.clientExpects = true, true

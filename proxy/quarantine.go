@@ -48,7 +48,7 @@ func (s *Server) Quarantine(q *Quarantine) { s.quarantine.Store(q) }
 // quarantined reports whether the request is to go nowhere; its shard is known.
 func (c *client) quarantined() bool {
 	q := c.s.quarantine.Load() // none, as nearly always: then nothing is computed
-	return q != nil && !c.x.keyless && q.holds(c.x.shard, c.x.key)
+	return q != nil && !c.x.Keyless && q.holds(c.x.shard, c.x.Key)
 }
 
 // KeyHash returns a request's key as logs and lists have it: the first 8 bytes of its

@@ -1,7 +1,12 @@
 package proxy
 
+import (
+	"shardway/proxy/shardkey"
+	"shardway/shardmap"
+)
+
 // keysBy returns the key configuration by which keys are found under a table.
-func (a *requestState) keysBy(t *Table) *Keys {
+func (a *requestState) keysBy(t *Table) *shardkey.Keys {
 	if t.keys != nil {
 		return t.keys
 	}
@@ -11,15 +16,15 @@ func (a *requestState) keysBy(t *Table) *Keys {
 // rekey finds the key of a request again, because the key configuration has changed since it
 // was found. A request that may have run may have another owner now, so only a request with a
 // safe method goes on.
-func (c *client) rekey(by *Keys) decision {
+func (c *client) rekey(by *shardkey.Keys) decision {
 	later := c.x.isResumption()
 	if c.x.mayHaveRun() && c.x.safety != safeMethod && !later {
 		return fail(brokenCode(c.x.route), detailMayHaveRun)
 	}
-	c.keys.keys = by
-	found, bad := c.keys.find(c.s.upstream == nil)
+	c.keys.Keys = by
+	found, bad := c.keys.Find(c.s.upstream == nil)
 	switch {
-	case later && (bad != nil || found.keyless || KeyHash(nil, found.key) != c.x.session.keyHash):
+	case later && (bad != nil || found.Keyless || KeyHash(nil, found.Key) != c.x.session.keyHash):
 		// The socket is known by its key and shard, and its client has had the answer: it
 		// connects again.
 		c.x.session.refused = int(closeMoved)
@@ -31,6 +36,21 @@ func (c *client) rekey(by *Keys) decision {
 		c.reply.problem(bad)
 		return done
 	}
-	c.x.found, c.x.keys, c.x.sharded = found, by, false
+	c.x.Found, c.x.keys, c.x.sharded = found, by, false
 	return decision{}
+}
+
+// placeKey returns whether a new key may belong to the shard that it would have.
+func (s *Server) placeKey(key []byte) shardkey.Placement {
+	t := s.o.Cluster.Table()
+	if t.Shards() == 0 || s.o.AcceptsNewKeys == nil {
+		return shardkey.PlaceElsewhere
+	}
+	switch r := t.Route(shardmap.OfBytes(key, t.Shards())); {
+	case r.Kind == Local && s.o.AcceptsNewKeys(""):
+		return shardkey.PlaceHere
+	case r.Kind == Remote && s.o.AcceptsNewKeys(r.Node):
+		return shardkey.PlaceElsewhere
+	}
+	return shardkey.PlaceAvoided
 }

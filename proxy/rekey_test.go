@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
 // rekey gives the node a new table with another key configuration, which became active with
 // the committed map since.
-func (n *node) rekey(keys *proxy.Keys, committed, since uint64) {
+func (n *node) rekey(keys *shardkey.Keys, committed, since uint64) {
 	before := n.table.Load()
 	generation := before.Generation() + 1
 	n.table.Store(proxy.NewTable(proxy.TableSpec{
@@ -24,9 +25,9 @@ func (n *node) rekey(keys *proxy.Keys, committed, since uint64) {
 	n.Wake(generation)
 }
 
-func parsedKeys(t *testing.T, text string) *proxy.Keys {
+func parsedKeys(t *testing.T, text string) *shardkey.Keys {
 	t.Helper()
-	keys, err := proxy.ParseKeys(text)
+	keys, err := shardkey.Parse(text)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,10 +39,10 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 	b := f.extra[:0]
 	if f.ingress != "" {
 		// What the ingress said of key, shard and client goes on to the app.
-		if !f.x.keyless {
+		if !f.x.Keyless {
 			e.Drop &^= h1.Of(h1.FieldShardwayKey, h1.FieldShardwayShard)
 		}
-		if f.x.minted {
+		if f.x.Minted {
 			b = append(b, lineMinted...)
 		}
 		if f.x.wasResumed > 0 {
@@ -56,14 +56,14 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 		if len(f.req.Host()) == 0 {
 			e.Host = f.from.LocalHost() // HTTP/1.0; between nodes and for the app there is one
 		}
-		if !f.x.keyless {
+		if !f.x.Keyless {
 			b = append(b, lineShard...)
 			b = strconv.AppendUint(b, uint64(f.x.shard), 10)
 			b = append(b, "\r\n"+lineKey...)
-			b = appendFieldValue(b, f.x.key)
+			b = appendFieldValue(b, f.x.Key)
 			b = append(b, "\r\n"...)
 		}
-		if f.x.minted {
+		if f.x.Minted {
 			b = append(b, lineMinted...)
 		}
 		if k := f.x.resumed; k != nil {
@@ -73,7 +73,7 @@ func (f requestWriter) writeHeader(p *attempt) *h1.Writer {
 		}
 		if p.route.Kind == Remote {
 			b = f.appendPeer(b, p)
-			if f.x.keyless {
+			if f.x.Keyless {
 				b = append(b, lineShard+shardNone+"\r\n"...)
 			}
 		} else {
@@ -94,7 +94,7 @@ const shardNone = "none"
 
 // appendOwner appends what the app is told by the node that owns the shard.
 func (f requestWriter) appendOwner(b []byte, epoch uint64) []byte {
-	if !f.x.keyless {
+	if !f.x.Keyless {
 		b = append(b, lineEpoch...)
 		b = strconv.AppendUint(b, epoch, 10)
 		b = append(b, "\r\n"...)

@@ -9,6 +9,7 @@ import (
 	"github.com/valyala/fasthttp"
 
 	"shardway/proxy/h1"
+	"shardway/proxy/shardkey"
 )
 
 // head says what changes in an answer on its way to the client.
@@ -113,15 +114,15 @@ func (r reply) expose(route *Route, e *h1.Edit, res *h1.Response) {
 		r.extra = append(r.extra, lineNode...)
 		r.extra = append(r.extra, node...)
 		r.extra = append(r.extra, "\r\n"...)
-		if !r.x.keyless {
+		if !r.x.Keyless {
 			r.extra = append(r.extra, lineShard...)
 			r.extra = strconv.AppendUint(r.extra, uint64(r.x.shard), 10)
 			r.extra = append(r.extra, "\r\n"...)
 		}
-		if r.x.minted {
+		if r.x.Minted {
 			e.Drop |= h1.Of(h1.FieldShardwayKey)
 			r.extra = append(r.extra, lineKey...)
-			r.extra = append(r.extra, r.x.key...)
+			r.extra = append(r.extra, r.x.Key...)
 			r.extra = append(r.extra, "\r\n"+lineMinted...)
 		}
 	}
@@ -132,8 +133,8 @@ func (r reply) expose(route *Route, e *h1.Edit, res *h1.Response) {
 func (r reply) appendCookie(b []byte) []byte {
 	k := fasthttp.AcquireCookie()
 	defer fasthttp.ReleaseCookie(k)
-	k.SetKey(stickyCookie)
-	k.SetValueBytes(r.x.cookie)
+	k.SetKey(shardkey.StickyCookie)
+	k.SetValueBytes(r.x.Cookie)
 	k.SetPath("/")
 	k.SetHTTPOnly(true)
 	k.SetSameSite(fasthttp.CookieSameSiteLaxMode)

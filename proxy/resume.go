@@ -98,7 +98,7 @@ func isResumable(res *h1.Response) bool {
 func (y *responseRelay) permitsResume(p *attempt) bool {
 	return strings.EqualFold(string(p.conn.res.Known(h1.FieldShardwayStream)), valueResume) && isResumable(&p.conn.res) &&
 		string(y.req.Method()) == "GET" && y.req.Body.Kind() == h1.NoBody && !y.req.Upgrades() && y.req.Value("Range") == nil &&
-		!y.x.keyless && p.conn.inproc == nil
+		!y.x.Keyless && p.conn.inproc == nil
 }
 
 // beginEvents begins an event stream, resumable or not, and returns the flags of its run.

@@ -152,8 +152,8 @@ func (c *client) handleRequest() {
 	}
 	var bad *problem.Problem
 	c.x.keys = c.keysBy(c.s.o.Cluster.Table())
-	c.keys.keys = c.x.keys
-	if c.x.found, bad = c.keys.find(c.s.upstream == nil); bad != nil {
+	c.keys.Keys = c.x.keys
+	if c.x.Found, bad = c.keys.Find(c.s.upstream == nil); bad != nil {
 		c.reply.problem(bad)
 		return
 	}
@@ -161,8 +161,8 @@ func (c *client) handleRequest() {
 		c.reply.badBody(err)
 		return
 	}
-	if !c.x.keyless {
-		c.s.load.sample(c.x.key)
+	if !c.x.Keyless {
+		c.s.load.sample(c.x.Key)
 		c.createSession()
 	}
 	c.routeUntilAnswered(c.attemptNow())
@@ -272,7 +272,7 @@ func (c *client) handleForwarded() {
 
 // attemptAsOwner runs the forwarded request if this node owns its shard.
 func (c *client) attemptAsOwner(t *Table) decision {
-	if c.x.keyless {
+	if c.x.Keyless {
 		return c.attemptLocal(t, &c.s.keyless)
 	}
 	if c.x.senderEpoch < t.keysSince {
@@ -308,13 +308,13 @@ func (c *client) attemptByTable(t *Table) decision {
 		return fail(problem.Quarantined, c.x.notedRun("requests of this key go nowhere until an operator lifts that (shardway quarantine)"))
 	}
 	switch {
-	case c.x.keyless && c.s.upstream == nil:
+	case c.x.Keyless && c.s.upstream == nil:
 		var r *Route
 		if c.x.shard, r = t.anywhere(); r.Kind == Remote {
 			return c.attemptRemote(t, &Route{Kind: Remote, Node: r.Node})
 		}
 		return waitForRoute(r)
-	case c.x.keyless:
+	case c.x.Keyless:
 		return c.attemptLocal(t, &c.s.keyless)
 	}
 	r := t.Route(c.x.shard)
@@ -361,7 +361,7 @@ func (c *client) admitAttempt(p *attempt, l *upstreamConn, t *Table, r *Route) d
 		release()
 		err = RefusedNotOwner
 	}
-	if err == nil && !c.x.keyless && c.keysBy(c.s.o.Cluster.Table()) != c.x.keys {
+	if err == nil && !c.x.Keyless && c.keysBy(c.s.o.Cluster.Table()) != c.x.keys {
 		release()
 		err = RefusedHeld // the key configuration has changed since the key was extracted
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"shardway/proxy/forwarded"
+	"shardway/proxy/shardkey"
 )
 
 // Settings is the part of Options that may change while the Server runs: Apply
@@ -14,7 +15,7 @@ import (
 // their default when zero.
 type Settings struct {
 	// Keys finds the key of a request; nil means X-Shard-Key, else 400.
-	Keys *Keys
+	Keys *shardkey.Keys
 	// StreamGrace is for how long an upgraded connection or an event stream outlives
 	// the move of its shard, or Shutdown; zero means 250 ms, negative not at all.
 	StreamGrace time.Duration
@@ -92,7 +93,7 @@ func (s Settings) withDefaults() *Settings {
 	s.FirstByteTimeout = cmp.Or(s.FirstByteTimeout, 5*time.Minute)
 	s.UpstreamIdleTimeout = cmp.Or(s.UpstreamIdleTimeout, 10*time.Minute)
 	if s.Keys == nil {
-		s.Keys, _ = NewKeys(KeySpec{}) // the zero value has no mistakes
+		s.Keys, _ = shardkey.New(shardkey.Spec{}) // the zero value has no mistakes
 	}
 	return &s
 }
@@ -113,7 +114,7 @@ func (c *client) use(set *Settings) {
 	if set == c.set {
 		return
 	}
-	c.set, c.keys.set = set, set
+	c.set, c.keys.TrustedProxies = set, set.TrustedProxies
 	o := c.s.clientOptions(c.ingress, set)
 	c.conn.SetTimeouts(o.Timeouts)
 	c.conn.SetLimits(o.HeadBytes, o.TargetBytes, o.HeadLines)

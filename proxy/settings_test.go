@@ -17,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 )
 
 func TestApplyCountsForTheNextRequestOfAConnection(t *testing.T) {
@@ -33,7 +34,7 @@ func TestApplyCountsForTheNextRequestOfAConnection(t *testing.T) {
 			if _, body := ask(); body != "127.0.0.1 k" {
 				t.Errorf("before: %q", body)
 			}
-			keys, err := proxy.NewKeys(proxy.KeySpec{Sources: []string{"header:X-Other"}})
+			keys, err := shardkey.New(shardkey.Spec{Sources: []string{"header:X-Other"}})
 			if err != nil {
 				t.Fatal(err)
 			}

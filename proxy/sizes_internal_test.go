@@ -3,6 +3,8 @@ package proxy
 import (
 	"fmt"
 	"hash/maphash"
+	"io"
+	"net"
 	"strings"
 	"testing"
 
@@ -13,7 +15,7 @@ import (
 func asking(t *testing.T, line string) *h1.Request {
 	t.Helper()
 	r := new(h1.Request)
-	h := h1.NewConn(&script{Reader: strings.NewReader(line + " HTTP/1.1\r\nHost: h\r\n\r\n")}, h1.Options{})
+	h := h1.NewConn(&scriptConn{Reader: strings.NewReader(line + " HTTP/1.1\r\nHost: h\r\n\r\n")}, h1.Options{})
 	if err := h.ReadRequest(r); err != nil {
 		t.Fatal(err)
 	}
@@ -62,3 +64,11 @@ func TestTheSizeOfAnAnswerIsExpectedToBeAsBefore(t *testing.T) {
 	want("once it was small", large, false)
 	want("once it was large", small, true)
 }
+
+// scriptConn is a connection from which a given text is read.
+type scriptConn struct {
+	net.Conn
+	io.Reader
+}
+
+func (s *scriptConn) Read(p []byte) (int, error) { return s.Reader.Read(p) }

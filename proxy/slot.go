@@ -184,7 +184,7 @@ func (c *client) release() {
 // begin begins a run. It reports false if the connection is being closed.
 func (c *client) begin(kind Kind, l *upstreamConn, node *string) bool {
 	flags := uint64(0)
-	if c.x.keyless {
+	if c.x.Keyless {
 		flags = slotKeyless
 	}
 	if c.x.safe {

@@ -174,7 +174,7 @@ func endsQuoted(list []byte) bool {
 
 // appendSticky appends the sticky cookie for the response, if the response sets it.
 func (r reply) appendSticky(b []byte, res *h1.Response) []byte {
-	if r.x.cookie == nil {
+	if r.x.Cookie == nil {
 		return b
 	}
 	switch sharingOf(res, r.s.clock.at(r.s.clock.now())) {

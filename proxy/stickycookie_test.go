@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 )
 
 // Whether a response sets the sticky cookie goes by what it says to shared caches.
@@ -84,7 +85,7 @@ func TestStickyCookieIsNotGivenToSharedCaches(t *testing.T) {
 						return
 					}
 				}
-			}), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissingKey: "cookie"}) })
+			}), func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "cookie"}) })
 			c := front.dial()
 			for _, tc := range cases {
 				lines <- tc.lines
@@ -126,7 +127,7 @@ func TestNotModifiedSetsNoStickyCookie(t *testing.T) {
 						return
 					}
 				}
-			}), func(o *proxy.Options) { o.Keys = keysOf(t, proxy.KeySpec{OnMissingKey: "cookie"}) })
+			}), func(o *proxy.Options) { o.Keys = keysOf(t, shardkey.Spec{OnMissingKey: "cookie"}) })
 			c := front.dial()
 			for _, tc := range []struct {
 				response string

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 
+	"shardway/proxy/shardkey"
 	"shardway/shardmap"
 )
 
@@ -25,7 +26,7 @@ type TableSpec struct {
 	// does not matter since when a shard has been served here.
 	Before *Table
 	// Keys is the active key configuration of the cluster; nil: the settings have it.
-	Keys *Keys
+	Keys *shardkey.Keys
 	// KeysSince is the epoch of the committed map with which Keys became active: what was
 	// forwarded by an earlier map was keyed by other ones.
 	KeysSince uint64
@@ -42,7 +43,7 @@ type Table struct {
 	routes                          []Route  // each kind of route once
 	since                           []uint64 // by shard, the table since which it is Local; zero: it is not. Nil: not known
 	mapValue                        []byte   // value of Shardway-Map
-	keys                            *Keys
+	keys                            *shardkey.Keys
 	keysSince                       uint64
 }
 

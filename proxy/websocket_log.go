@@ -1,5 +1,7 @@
 package proxy
 
+import "shardway/proxy/shardkey"
+
 // sessionLog writes the access log lines of a resumable WebSocket, instead of a line for its
 // request: when a relay begins, when it ends, and when no further relay follows.
 type sessionLog struct{ *requestState }
@@ -43,7 +45,7 @@ func (l sessionLog) write(in int64, word, why string) {
 		return
 	}
 	a.leg = l.x.session.relays
-	accessLine{l.requestState, &finder{req: &l.req, from: &l.from, set: l.set}}.send(in, word, why)
+	accessLine{l.requestState, &shardkey.Extractor{Request: &l.req, Client: &l.from, TrustedProxies: l.set.TrustedProxies}}.send(in, word, why)
 	a.open(l.conn)
 	a.held = 0
 }

@@ -98,7 +98,7 @@ func (y *responseRelay) recordStart(k *webSocketSession) {
 	case k.relays > 0:
 		k.startedBy = relayPlanned
 	default:
-		k.startedBy, k.shard, k.keyHash = relayFirst, y.x.shard, KeyHash(nil, y.x.key)
+		k.startedBy, k.shard, k.keyHash = relayFirst, y.x.shard, KeyHash(nil, y.x.Key)
 	}
 	if m.legs[k.startedBy].Add(1); k.startedBy != relayFirst {
 		m.sockets[sessionResumed].Add(1)

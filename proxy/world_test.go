@@ -22,6 +22,7 @@ import (
 	"shardway/internal/simnet"
 	"shardway/peer/mux"
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 	"shardway/queue"
 	"shardway/shardmap"
 )
@@ -59,7 +60,7 @@ type node struct {
 	laid      atomic.Int32               // trunks dialed
 	unlaid    atomic.Int32               // of them, in vain
 	hurries   bool                       // it waits for no lane
-	keys      *proxy.Keys                // of the next table; nil: the settings have them
+	keys      *shardkey.Keys             // of the next table; nil: the settings have them
 	keysSince uint64                     // the epoch with which they became active
 	awaiting  atomic.Int32               // calls of Await that had to wait
 	dialError atomic.Bool

@@ -110,10 +110,10 @@ func (x *wrecks) settle(w *wreck) {
 // since. What breaks with the same process over and over is one end, and what this node
 // itself cut, because the owner was out of reach, is none.
 func (c *client) wrecked(p *attempt, why cause) bool {
-	if why != causeNone || p.route.Kind != Remote || c.x.keyless || c.x.responsesBegun != p.responsesBefore {
+	if why != causeNone || p.route.Kind != Remote || c.x.Keyless || c.x.responsesBegun != p.responsesBefore {
 		return false
 	}
-	key := Implicated{Shard: c.x.shard, Hash: KeyHash(c.s.o.HashKey(), c.x.key)}
+	key := Implicated{Shard: c.x.shard, Hash: KeyHash(c.s.o.HashKey(), c.x.Key)}
 	w := c.s.wrecks.note(process{p.route.Node, p.conn.boot}, key)
 	earlier := c.x.wreck
 	c.x.wreck = w

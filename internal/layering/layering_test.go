@@ -40,9 +40,10 @@ func allowed() map[string][]string {
 		"proxy/eventstream": {},
 		"proxy/h1":          {"internal/rawio"},
 		"proxy/forwarded":   {"proxy/h1"},
+		"proxy/shardkey":    {"proxy/forwarded", "proxy/h1", "keysource", "internal/problem"},
 		"proxy/pathguard":   {},
 		"proxy/wsframe":     {},
-		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "keysource", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist"},
+		"proxy":             {"proxy/eventstream", "proxy/h1", "proxy/wsframe", "proxy/pathguard", "proxy/forwarded", "proxy/shardkey", "shardmap", "queue", "internal/address", "internal/problem", "internal/rawio", "internal/nativehist"},
 		// The operator's side.
 		"admin":           {"admin/api", "admin/auth", "admin/connlimit", "admin/localsock", "event", "shardmap", "diagnosis", "internal/problem"},
 		"admin/api":       {"event", "diagnosis"},
@@ -52,7 +53,7 @@ func allowed() map[string][]string {
 		"admin/connlimit": {},
 		"admin/localsock": {},
 		// The composition.
-		"node":             {"node/apphealth", "node/consensus", "node/control", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "queue", "shardmap", "diagnosis", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
+		"node":             {"node/apphealth", "node/consensus", "node/control", "node/disk", "node/eventlog", "node/gossip", "node/clusterid", "node/logs", "node/diskhistory", "node/membership", "node/muxpool", "node/rotation", "ack", "ack/agent", "ack/election", "admin", "admin/api", "endpoints", "event", "peer", "proxy", "proxy/shardkey", "queue", "shardmap", "diagnosis", "internal/logsafe", "internal/timingrules", "internal/clock", "internal/pollctx", "internal/secret"},
 		"node/apphealth":   {"ack", "internal/clock", "internal/logsafe"},
 		"node/consensus":   {"node/disk", "node/logs", "peer"},
 		"node/control":     {"node/rotation", "admin/api", "peer"},
@@ -67,7 +68,7 @@ func allowed() map[string][]string {
 		"node/muxpool":     {"peer", "peer/mux"},
 		"node/rotation":    {"node/logs", "admin/api", "internal/secret"},
 		"node/recovery":    {"node/consensus", "node/disk", "node/clusterid", "ack", "shardmap"},
-		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
+		"node/process":     {"node", "node/apphealth", "node/disk", "node/gossip", "node/hooks", "ack", "ack/agent", "admin", "admin/localsock", "config", "proxy", "proxy/h1", "proxy/shardkey", "queue", "internal/address", "internal/clock", "internal/logfile", "internal/logsafe", "internal/rawio", "internal/secret", "internal/version", "diagnosis", "admin/connlimit", "admin/auth"},
 		// For programs that are the app themselves.
 		"embed": {"ack/agent", "config", "node/process", "proxy", "shardmap", "internal/pollctx", "internal/logsafe", "internal/version"},
 		// The ends.

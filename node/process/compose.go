@@ -23,6 +23,7 @@ import (
 	"shardway/node/gossip"
 	"shardway/node/hooks"
 	"shardway/proxy"
+	"shardway/proxy/shardkey"
 	"shardway/queue"
 )
 
@@ -217,7 +218,7 @@ func proxyOptions(c *config.Config) (proxy.Options, error) {
 
 // proxySettings converts the settings that a reload can change in a running proxy.
 func proxySettings(c *config.Config) (proxy.Settings, error) {
-	keys, err := proxy.NewKeys(proxy.KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissingKey: string(c.OnMissingKey)})
+	keys, err := shardkey.New(shardkey.Spec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissingKey: string(c.OnMissingKey)})
 	if err != nil {
 		return proxy.Settings{}, err
 	}

@@ -1,4 +1,4 @@
-package proxy
+package shardkey
 
 import (
 	"strings"
@@ -21,17 +21,17 @@ func TestMintAvoidsNodesThatGetNoNewKeys(t *testing.T) {
 		"the first of those that may": {"aaea", 2, mintDraws},
 	} {
 		var drawn []string
-		f := finder{place: func(key []byte) placement {
+		f := Extractor{Place: func(key []byte) Placement {
 			p := x.places[min(len(drawn), len(x.places)-1)]
 			drawn = append(drawn, string(key))
-			return map[byte]placement{'a': placeAvoided, 'e': placeElsewhere, 'h': placeHere}[p]
+			return map[byte]Placement{'a': PlaceAvoided, 'e': PlaceElsewhere, 'h': PlaceHere}[p]
 		}}
 		key := string(f.mint(make([]byte, 0, mintRoom)))
 		if len(drawn) != x.draws || key != drawn[x.want] || len(key) != mintedLen || strings.Trim(key, "0123456789abcdef") != "" {
 			t.Errorf("%s: %q of %d draws %q, want number %d of %d", name, key, len(drawn), drawn, x.want, x.draws)
 		}
 	}
-	if key := new(finder).mint(make([]byte, 0, mintRoom)); len(key) != mintedLen {
+	if key := new(Extractor).mint(make([]byte, 0, mintRoom)); len(key) != mintedLen {
 		t.Errorf("without a cluster: %q", key)
 	}
 }

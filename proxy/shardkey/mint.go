@@ -1,10 +1,8 @@
-package proxy
+package shardkey
 
 import (
 	"crypto/rand"
 	"encoding/hex"
-
-	"shardway/shardmap"
 )
 
 // mintRoom is the memory that mint needs: for the key, and what it is made of.
@@ -21,56 +19,41 @@ func mint(dst []byte) []byte {
 // cordoned, one request in 65,536 gets a key of a cordoned node.
 const mintDraws = 16
 
-// placement reports whether a new key may belong to a shard.
-type placement uint8
+// Placement reports whether a new key may belong to a shard.
+type Placement uint8
 
 const (
-	placeAvoided placement = iota // its owner gets no new keys, or it has none that serves
-	placeElsewhere
-	placeHere
+	PlaceAvoided Placement = iota // its owner gets no new keys, or it has none that serves
+	PlaceElsewhere
+	PlaceHere
 )
 
 // mint makes a key that no request has had, whose shard belongs to a node that takes new keys.
 // The first key that is drawn counts if it may, so keys are spread as shards are. If it may
 // not, a shard of this node is preferred to one of another node: that saves a hop. dst needs
 // mintRoom bytes.
-func (f *finder) mint(dst []byte) []byte {
+func (f *Extractor) mint(dst []byte) []byte {
 	key := mint(dst)
-	if f.place == nil || f.place(key) != placeAvoided {
+	if f.Place == nil || f.Place(key) != PlaceAvoided {
 		return key
 	}
 	var elsewhere [mintedLen]byte
 	found := false
 	for range mintDraws - 1 {
 		key = mint(dst)
-		switch f.place(key) {
-		case placeHere:
+		switch f.Place(key) {
+		case PlaceHere:
 			return key
-		case placeElsewhere:
+		case PlaceElsewhere:
 			if !found {
 				found = true
 				copy(elsewhere[:], key)
 			}
-		case placeAvoided:
+		case PlaceAvoided:
 		}
 	}
 	if found {
 		copy(key, elsewhere[:])
 	}
 	return key
-}
-
-// placeKey returns whether a new key may belong to the shard that it would have.
-func (s *Server) placeKey(key []byte) placement {
-	t := s.o.Cluster.Table()
-	if t.Shards() == 0 || s.o.AcceptsNewKeys == nil {
-		return placeElsewhere
-	}
-	switch r := t.Route(shardmap.OfBytes(key, t.Shards())); {
-	case r.Kind == Local && s.o.AcceptsNewKeys(""):
-		return placeHere
-	case r.Kind == Remote && s.o.AcceptsNewKeys(r.Node):
-		return placeElsewhere
-	}
-	return placeAvoided
 }

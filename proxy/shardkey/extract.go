@@ -1,4 +1,4 @@
-package proxy
+package shardkey
 
 import (
 	"bytes"
@@ -12,8 +12,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// stickyCookie is the cookie that on-missing-key: cookie sets and reads.
-const stickyCookie = "Shardway-Key"
+// StickyCookie is the cookie that on-missing-key: cookie sets and reads.
+const StickyCookie = "Shardway-Key"
 
 // mintedLen is the length of its value, and of a key that was minted: 128 bits in
 // hexadecimal.
@@ -27,44 +27,44 @@ const (
 	badPathHint = "the routes"
 )
 
-// finder finds the keys of one client's requests. It knows what was asked and by
+// Extractor finds the keys of one client's requests. It knows what was asked and by
 // whom, and nothing of what becomes of it.
-type finder struct {
-	req     *h1.Request
-	from    *forwarded.Client
-	set     *Settings
-	keys    *Keys                      // by which keys are found; nil: no key has been looked for yet
-	scratch []byte                     // where what it returns may stand until it is asked again
-	place   func(key []byte) placement // of a key that is made; nil: anywhere
+type Extractor struct {
+	Request        *h1.Request
+	Client         *forwarded.Client
+	TrustedProxies []netip.Prefix             // the trusted proxies of the settings
+	Keys           *Keys                      // by which keys are found; nil: no key has been looked for yet
+	scratch        []byte                     // where what it returns may stand until it is asked again
+	Place          func(key []byte) Placement // of a key that is made; nil: anywhere
 }
 
-// found is where a request belongs.
-type found struct {
-	key     []byte
-	keyless bool   // no key: any app will do, that of this node first
-	minted  bool   // the key was made for this request (keysource.Mint)
-	cookie  []byte // value of the sticky cookie to set
+// Found is where a request belongs.
+type Found struct {
+	Key     []byte
+	Keyless bool   // no key: any app will do, that of this node first
+	Minted  bool   // the key was made for this request (keysource.Mint)
+	Cookie  []byte // value of the sticky cookie to set
 }
 
-// find finds the key of the request, or says why it is refused. A gateway has no app
+// Find finds the key of the request, or says why it is refused. A gateway has no app
 // of its own.
-func (f *finder) find(gateway bool) (found, *problem.Problem) {
-	table := f.keys.table
+func (f *Extractor) Find(gateway bool) (Found, *problem.Problem) {
+	table := f.Keys.table
 	choice := table.Defaults()
 	if table.HasRoutes() {
-		p := keysource.ParsePath(f.grown(len(f.req.Path())), f.req.Path())
+		p := keysource.ParsePath(f.Grow(len(f.Request.Path())), f.Request.Path())
 		var sure bool
 		if choice, sure = table.Match(&p); !sure {
-			return found{}, ambiguous(badPath, badPathHint)
+			return Found{}, ambiguous(badPath, badPathHint)
 		}
 	}
 	for i := range choice.Sources {
 		key, bad := f.keyFrom(&choice.Sources[i])
 		if bad != "" {
-			return found{}, ambiguous(bad, choice.Sources[i].String())
+			return Found{}, ambiguous(bad, choice.Sources[i].String())
 		}
 		if key != nil {
-			return found{key: key, minted: choice.Sources[i].Kind == keysource.Mint}, nil
+			return Found{Key: key, Minted: choice.Sources[i].Kind == keysource.Mint}, nil
 		}
 	}
 	return f.withoutKey(choice, gateway)
@@ -82,28 +82,28 @@ const noKeyRemedy = "; send the key there, or name its place with --key, or set 
 // withoutKey does as on-missing-key says. A preflight cannot carry the header that a key
 // may be looked for in (WHATWG Fetch, section 4.8), so it is not refused for that: any
 // app may answer it.
-func (f *finder) withoutKey(choice *keysource.SourceList, gateway bool) (found, *problem.Problem) {
-	switch f.keys.missing {
+func (f *Extractor) withoutKey(choice *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
+	switch f.Keys.missing {
 	case keysource.MissingLocal:
 		if gateway && !f.preflight() {
-			return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice) + "; this node is a gateway without an app"}
+			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice) + "; this node is a gateway without an app"}
 		}
-		return found{keyless: true}, nil
+		return Found{Keyless: true}, nil
 	case keysource.MissingHashPath:
-		return found{key: keysource.NormalPath(f.scratch, f.req.Path())}, nil
+		return Found{Key: keysource.NormalPath(f.scratch, f.Request.Path())}, nil
 	case keysource.MissingCookie:
 		return f.sticky(), nil
 	case keysource.MissingReject:
 	}
 	if f.preflight() {
-		return found{keyless: true}, nil
+		return Found{Keyless: true}, nil
 	}
-	return found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice) + noKeyRemedy, Param: choice.Wants}
+	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice) + noKeyRemedy, Param: choice.Wants}
 }
 
 // structured names the claims of a token that are there and give no key, because they are
 // arrays or objects. Empty means that there are none.
-func (f *finder) structured(choice *keysource.SourceList) string {
+func (f *Extractor) structured(choice *keysource.SourceList) string {
 	for _, s := range choice.Sources {
 		if s.Kind != keysource.JWT {
 			continue
@@ -122,25 +122,25 @@ func (f *finder) structured(choice *keysource.SourceList) string {
 }
 
 // preflight reports whether a browser asks what it may ask.
-func (f *finder) preflight() bool {
-	return string(f.req.Method()) == "OPTIONS" && len(f.req.Value("Access-Control-Request-Method")) > 0
+func (f *Extractor) preflight() bool {
+	return string(f.Request.Method()) == "OPTIONS" && len(f.Request.Value("Access-Control-Request-Method")) > 0
 }
 
 // keyFrom returns the key that a source gives, nil without one, or why the
 // request is refused.
-func (f *finder) keyFrom(s *keysource.Source) (key []byte, bad string) {
+func (f *Extractor) keyFrom(s *keysource.Source) (key []byte, bad string) {
 	switch s.Kind {
 	case keysource.Header:
 		return f.headerKey(s.Name)
 	case keysource.Path:
-		p := keysource.ParsePath(f.grown(len(f.req.Path())), f.req.Path())
+		p := keysource.ParsePath(f.Grow(len(f.Request.Path())), f.Request.Path())
 		segment, sure := p.Segment(s.Segment)
 		if !sure {
 			return nil, badPath
 		}
 		return segment, ""
 	case keysource.Query:
-		v, same := queryValue(f.grown(len(f.req.Query())), f.req.Query(), s.Name)
+		v, same := queryValue(f.Grow(len(f.Request.Query())), f.Request.Query(), s.Name)
 		if !same {
 			return nil, badTwoKeys
 		}
@@ -148,14 +148,14 @@ func (f *finder) keyFrom(s *keysource.Source) (key []byte, bad string) {
 	case keysource.Cookie:
 		return f.cookie(s.Name)
 	case keysource.Host:
-		return hostName(f.grown(len(f.req.Host())), f.req.Host()), ""
+		return hostName(f.Grow(len(f.Request.Host())), f.Request.Host()), ""
 	case keysource.JWT:
 		token, bad := f.headerKey("Authorization")
 		return jwtClaim(token, s.Name), bad
 	case keysource.IP:
 		return f.clientIPBehind(f.proxies()), ""
 	case keysource.Mint:
-		return f.mint(f.grown(mintRoom)), ""
+		return f.mint(f.Grow(mintRoom)), ""
 	}
 	return nil, ""
 }
@@ -163,15 +163,15 @@ func (f *finder) keyFrom(s *keysource.Source) (key []byte, bad string) {
 // headerKey returns the value that the header lines of that name have, those with
 // _ for - included: an app may take any of them for the key. What does not go on
 // to the app is not there.
-func (f *finder) headerKey(name string) (key []byte, bad string) {
-	for i := f.req.FindAlike(name, 0); i >= 0; i = f.req.FindAlike(name, i+1) {
-		_, v := f.req.Field(i)
-		if f.req.Class(i) == h1.FieldHost {
-			v = f.req.Host() // what the app gets, also of an absolute-form target
+func (f *Extractor) headerKey(name string) (key []byte, bad string) {
+	for i := f.Request.FindAlike(name, 0); i >= 0; i = f.Request.FindAlike(name, i+1) {
+		_, v := f.Request.Field(i)
+		if f.Request.Class(i) == h1.FieldHost {
+			v = f.Request.Host() // what the app gets, also of an absolute-form target
 		}
 		switch {
-		case len(v) == 0 || f.removed().Has(f.req.Class(i)):
-		case f.req.Named(i):
+		case len(v) == 0 || f.removed().Has(f.Request.Class(i)):
+		case f.Request.Named(i):
 			return nil, badUnseen
 		case key == nil:
 			key = v
@@ -183,7 +183,7 @@ func (f *finder) headerKey(name string) (key []byte, bad string) {
 }
 
 // removed returns the fields that no app sees as the client sent them.
-func (f *finder) removed() h1.Set {
+func (f *Extractor) removed() h1.Set {
 	if _, trusted := f.proxies(); trusted {
 		return h1.HopByHop | h1.Shardway | h1.Lookalikes
 	}
@@ -191,9 +191,9 @@ func (f *finder) removed() h1.Set {
 }
 
 // cookie returns the first cookie of that name, and what speaks against it.
-func (f *finder) cookie(name string) (key []byte, bad string) {
-	for i := f.req.Find("Cookie", 0); i >= 0; i = f.req.Find("Cookie", i+1) {
-		_, field := f.req.Field(i)
+func (f *Extractor) cookie(name string) (key []byte, bad string) {
+	for i := f.Request.Find("Cookie", 0); i >= 0; i = f.Request.Find("Cookie", i+1) {
+		_, field := f.Request.Field(i)
 		v, same := cookieValue(field, name)
 		if v == nil && same {
 			continue
@@ -202,7 +202,7 @@ func (f *finder) cookie(name string) (key []byte, bad string) {
 			key = v
 		}
 		switch {
-		case f.req.Named(i):
+		case f.Request.Named(i):
 			bad = badUnseen
 		case !same || !bytes.Equal(v, key):
 			bad = badTwoKeys
@@ -211,8 +211,8 @@ func (f *finder) cookie(name string) (key []byte, bad string) {
 	return key, bad
 }
 
-// grown returns f.scratch with room for n bytes.
-func (f *finder) grown(n int) []byte {
+// Grow returns f.scratch with room for n bytes.
+func (f *Extractor) Grow(n int) []byte {
 	if cap(f.scratch) < n {
 		f.scratch = make([]byte, 0, n)
 	}
@@ -221,13 +221,13 @@ func (f *finder) grown(n int) []byte {
 
 // sticky takes the key from the sticky cookie, or makes one that the answer will set.
 // A value that this proxy cannot have set is replaced.
-func (f *finder) sticky() found {
+func (f *Extractor) sticky() Found {
 	// Of several the first one counts: the app goes by Shardway-Key, not by the cookie.
-	if v, _ := f.cookie(stickyCookie); len(v) == mintedLen && isHex(v) {
-		return found{key: v}
+	if v, _ := f.cookie(StickyCookie); len(v) == mintedLen && isHex(v) {
+		return Found{Key: v}
 	}
 	v := f.mint(make([]byte, 0, mintRoom))
-	return found{key: v, cookie: v}
+	return Found{Key: v, Cookie: v}
 }
 
 func isHex(v []byte) bool {
@@ -240,31 +240,31 @@ func isHex(v []byte) bool {
 	return true
 }
 
-// clientIP returns the address of the client that a request is from: of the
+// ClientIP returns the address of the client that a request is from: of the
 // connection, or behind trusted proxies the last one that none of them is.
-func (f *finder) clientIP() []byte {
-	return f.clientIPBehind(f.set.TrustedProxies, f.from.Trusted)
+func (f *Extractor) ClientIP() []byte {
+	return f.clientIPBehind(f.TrustedProxies, f.Client.Trusted)
 }
 
 // proxies returns the networks whose forwarding headers count for keys, and whether the
 // connection comes from one of them.
-func (f *finder) proxies() (proxies []netip.Prefix, trusted bool) {
-	if f.keys != nil && f.keys.usesProxies {
-		return f.keys.proxies, forwarded.IsTrusted(f.from.Addr, f.keys.proxies)
+func (f *Extractor) proxies() (proxies []netip.Prefix, trusted bool) {
+	if f.Keys != nil && f.Keys.usesProxies {
+		return f.Keys.proxies, forwarded.IsTrusted(f.Client.Addr, f.Keys.proxies)
 	}
-	return f.set.TrustedProxies, f.from.Trusted
+	return f.TrustedProxies, f.Client.Trusted
 }
 
 // clientIPBehind is clientIP with other trusted proxies.
-func (f *finder) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte {
-	f.scratch = append(f.scratch[:0], f.from.Text...)
+func (f *Extractor) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte {
+	f.scratch = append(f.scratch[:0], f.Client.Text...)
 	if !trusted {
 		return f.scratch
 	}
 	const name = "X-Forwarded-For"
 	var lines [][]byte
-	for i := f.req.Find(name, 0); i >= 0; i = f.req.Find(name, i+1) {
-		_, v := f.req.Field(i)
+	for i := f.Request.Find(name, 0); i >= 0; i = f.Request.Find(name, i+1) {
+		_, v := f.Request.Field(i)
 		lines = append(lines, v)
 	}
 	list := bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))

@@ -1,4 +1,4 @@
-package proxy
+package shardkey
 
 import (
 	"bytes"
@@ -20,8 +20,8 @@ import (
 	"shardway/proxy/h1"
 )
 
-// FuzzConfiguredKeysAreRead: what the configuration accepts as a source, a prefix or
-// the app's address, the proxy runs, and what it refuses, the proxy does not; and a
+// FuzzConfiguredKeysAreRead: what the configuration accepts as a source, or a prefix,
+// the proxy runs, and what it refuses, the proxy does not; and a
 // request that carries a key in the source has that key. There were two readers
 // each: query:a b was refused by one and run by the other, /a;b accepted by one and
 // refused by the other once the node began to start.
@@ -29,22 +29,14 @@ func FuzzConfiguredKeysAreRead(f *testing.F) {
 	for _, seed := range []string{
 		"query:a b", "query:a%+b", "query:a;b&c=d", "header:X-Tenant", "header:x_y", "header:Shardway-Key", "header:Connection", "header:é", "cookie:a b", "cookie:sid", "cookie:a;b",
 		"path:2", "path:02", "path:65", "path:+3", "jwt:sub", "jwt:a:b", "jwt:\xff", "host", "host:x", "ip", "", "heder:X",
-		"http://127.0.0.1:9000", "http://app", "http://app:0", "http://app:99999", "http://app/x#y", "127.0.0.1:9000", "unix:/run/app.sock", "unix:///run/app.sock", "unix:", "http://a b", "https://app",
 		"/a", "/a/", "/a;b", "/a//b", "/a/../b", "/a b", "/a%20b", "/a#b", "a", "/%2e",
 	} {
 		f.Add(seed, "alice")
 		f.Add(seed, "a b;ü/%+")
 	}
 	f.Fuzz(func(t *testing.T, text, key string) {
-		agree(t, text, func(c *config.Config) { c.Upstream = text }, func(*config.Config) error {
-			if text == "" {
-				return nil // a gateway
-			}
-			_, err := DialURL(text)
-			return err
-		})
 		run := func(c *config.Config) error {
-			_, err := NewKeys(KeySpec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissingKey: string(c.OnMissingKey)})
+			_, err := New(Spec{Sources: c.Keys, Routes: c.KeyRoutes(), OnMissingKey: string(c.OnMissingKey)})
 			return err
 		}
 		agree(t, text, func(c *config.Config) { c.OnMissingKey = keysource.Missing(text) }, func(c *config.Config) error {
@@ -96,14 +88,14 @@ func readBack(t *testing.T, s keysource.Source, key string) {
 	}
 	in := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: h\r\n%s\r\n", target, lines)
 	h := h1.NewConn(&script{Reader: strings.NewReader(in)}, h1.Options{Buffers: &h1.Buffers{}})
-	f := finder{req: new(h1.Request), from: new(forwarded.Client), set: &Settings{}}
-	if err := h.ReadRequest(f.req); err != nil {
+	f := Extractor{Request: new(h1.Request), Client: new(forwarded.Client)}
+	if err := h.ReadRequest(f.Request); err != nil {
 		if s.Kind != keysource.Header { // of which some mean something
 			t.Fatalf("%q: %v", in, err)
 		}
 		return
 	}
-	if i := f.req.Find(s.Name, 0); s.Kind == keysource.Header && i >= 0 && (f.removed().Has(f.req.Class(i)) || f.req.Named(i)) {
+	if i := f.Request.Find(s.Name, 0); s.Kind == keysource.Header && i >= 0 && (f.removed().Has(f.Request.Class(i)) || f.Request.Named(i)) {
 		return
 	}
 	if got, bad := f.keyFrom(&s); bad != "" || string(got) != key {

@@ -1,4 +1,4 @@
-package proxy
+package shardkey
 
 import (
 	"errors"
@@ -7,22 +7,22 @@ import (
 	"shardway/keysource"
 )
 
-// KeySpec says where the keys of requests are found, in the words of the
+// Spec says where the keys of requests are found, in the words of the
 // configuration.
-type KeySpec struct {
+type Spec struct {
 	// Sources are tried in order, as package keysource reads them. Empty means
 	// header:X-Shard-Key.
 	Sources []string
 	// Routes give requests below a path prefix sources of their own. The longest
 	// prefix counts.
-	Routes []KeyRoute
+	Routes []Route
 	// OnMissingKey says what a request without a key gets: reject (the default),
 	// local, hash-path or cookie.
 	OnMissingKey string
 }
 
-// KeyRoute is one line of KeySpec.Routes.
-type KeyRoute = keysource.Route
+// Route is one line of KeySpec.Routes.
+type Route = keysource.Route
 
 // Keys finds the key of a request. It never changes once made.
 type Keys struct {
@@ -34,13 +34,13 @@ type Keys struct {
 	proxies     []netip.Prefix
 }
 
-// ParseKeys reads a canonical key configuration, as keysource.Config.Canonical wrote it.
-func ParseKeys(text string) (*Keys, error) {
+// Parse reads a canonical key configuration, as keysource.Config.Canonical wrote it.
+func Parse(text string) (*Keys, error) {
 	c, err := keysource.ParseConfig(text)
 	if err != nil {
 		return nil, err
 	}
-	k, err := NewKeys(KeySpec{Sources: c.Sources, Routes: c.Routes, OnMissingKey: string(c.Missing)})
+	k, err := New(Spec{Sources: c.Sources, Routes: c.Routes, OnMissingKey: string(c.Missing)})
 	if err != nil {
 		return nil, err
 	}
@@ -48,8 +48,8 @@ func ParseKeys(text string) (*Keys, error) {
 	return k, nil
 }
 
-// NewKeys reads a KeySpec. The error names every mistake in it.
-func NewKeys(spec KeySpec) (*Keys, error) {
+// New reads a KeySpec. The error names every mistake in it.
+func New(spec Spec) (*Keys, error) {
 	table, err := keysource.NewTable(keysource.Spec{Sources: spec.Sources, Routes: spec.Routes})
 	missing, bad := keysource.ParseMissing(spec.OnMissingKey)
 	if bad != nil || err != nil {
