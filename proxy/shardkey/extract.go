@@ -12,14 +12,14 @@ import (
 	"shardway/proxy/h1"
 )
 
-// StickyCookie is the cookie that on-missing-key: cookie sets and reads.
+// StickyCookie is the name of the cookie that on-missing-key: cookie sets and reads.
 const StickyCookie = "Shardway-Key"
 
-// mintedLen is the length of its value, and of a key that was minted: 128 bits in
+// mintedLen is the length of the value of StickyCookie, and of a generated key: 128 bits in
 // hexadecimal.
 const mintedLen = 32
 
-// Refusals of requests that name a key in a way the app may read otherwise.
+// Details of problems with requests in which the app may read another key.
 const (
 	badTwoKeys  = "two different keys in "
 	badUnseen   = "the Connection header removes what the key is read from: "
@@ -27,39 +27,39 @@ const (
 	badPathHint = "the routes"
 )
 
-// Extractor finds the keys of one client's requests. It knows what was asked and by
-// whom, and nothing of what becomes of it.
+// Extractor finds the keys of the requests of one connection. The exported fields must be set
+// before Find.
 type Extractor struct {
 	Request        *h1.Request
 	Client         *forwarded.Client
 	TrustedProxies []netip.Prefix             // the trusted proxies of the settings
-	Keys           *Keys                      // by which keys are found; nil: no key has been looked for yet
-	scratch        []byte                     // where what it returns may stand until it is asked again
-	Place          func(key []byte) Placement // of a key that is made; nil: anywhere
+	Keys           *Keys                      // configuration to use; nil means that no key was looked for yet
+	scratch        []byte                     // memory of the results, until the next call
+	Place          func(key []byte) Placement // placement of a new key; nil means that any key will do
 }
 
-// Found is where a request belongs.
+// Found is the key of a request.
 type Found struct {
 	Key     []byte
-	Keyless bool   // no key: any app will do, that of this node first
-	Minted  bool   // the key was made for this request (keysource.Mint)
+	Keyless bool   // without a key, any app may serve the request, preferably that of this node
+	Minted  bool   // the key was generated for this request (keysource.Mint)
 	Cookie  []byte // value of the sticky cookie to set
 }
 
-// Find finds the key of the request, or says why it is refused. A gateway has no app
-// of its own.
-func (f *Extractor) Find(gateway bool) (Found, *problem.Problem) {
-	table := f.Keys.table
+// Find returns the key of the request, or the problem with which the request must be refused. gateway
+// means that this node has no app.
+func (x *Extractor) Find(gateway bool) (Found, *problem.Problem) {
+	table := x.Keys.table
 	choice := table.Defaults()
 	if table.HasRoutes() {
-		p := keysource.ParsePath(f.Grow(len(f.Request.Path())), f.Request.Path())
+		p := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
 		var sure bool
 		if choice, sure = table.Match(&p); !sure {
 			return Found{}, ambiguous(badPath, badPathHint)
 		}
 	}
 	for i := range choice.Sources {
-		key, bad := f.keyFrom(&choice.Sources[i])
+		key, bad := x.keyFrom(&choice.Sources[i])
 		if bad != "" {
 			return Found{}, ambiguous(bad, choice.Sources[i].String())
 		}
@@ -67,48 +67,47 @@ func (f *Extractor) Find(gateway bool) (Found, *problem.Problem) {
 			return Found{Key: key, Minted: choice.Sources[i].Kind == keysource.Mint}, nil
 		}
 	}
-	return f.withoutKey(choice, gateway)
+	return x.withoutKey(choice, gateway)
 }
 
-// ambiguous refuses a request whose key this node and the app could read differently:
-// it may own the shard of one reading only.
+// ambiguous returns the problem of a request in which this node and the app could read different
+// keys. The app may own only the shard of one of them.
 func ambiguous(bad, where string) *problem.Problem {
 	return &problem.Problem{Code: problem.BadRequest, Detail: bad + where, Param: where}
 }
 
-// noKeyRemedy ends the detail of a request without a key: the client or the operator can act.
+// noKeyRemedy ends the detail for a request without a key, with remedies for client and operator.
 const noKeyRemedy = "; send the key there, or name its place with --key, or set --on-missing-key"
 
-// withoutKey does as on-missing-key says. A preflight cannot carry the header that a key
-// may be looked for in (WHATWG Fetch, section 4.8), so it is not refused for that: any
-// app may answer it.
-func (f *Extractor) withoutKey(choice *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
-	switch f.Keys.missing {
+// withoutKey applies on-missing-key. A preflight request cannot carry the header that may contain
+// the key (WHATWG Fetch, section 4.8), so it is not refused: any app may answer it.
+func (x *Extractor) withoutKey(choice *keysource.SourceList, gateway bool) (Found, *problem.Problem) {
+	switch x.Keys.missing {
 	case keysource.MissingLocal:
-		if gateway && !f.preflight() {
-			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice) + "; this node is a gateway without an app"}
+		if gateway && !x.preflight() {
+			return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + x.structured(choice) + "; this node is a gateway without an app"}
 		}
 		return Found{Keyless: true}, nil
 	case keysource.MissingHashPath:
-		return Found{Key: keysource.NormalPath(f.scratch, f.Request.Path())}, nil
+		return Found{Key: keysource.NormalPath(x.scratch, x.Request.Path())}, nil
 	case keysource.MissingCookie:
-		return f.sticky(), nil
+		return x.sticky(), nil
 	case keysource.MissingReject:
 	}
-	if f.preflight() {
+	if x.preflight() {
 		return Found{Keyless: true}, nil
 	}
-	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + f.structured(choice) + noKeyRemedy, Param: choice.Wants}
+	return Found{}, &problem.Problem{Code: problem.NoKey, Detail: "looked for " + choice.Wants + x.structured(choice) + noKeyRemedy, Param: choice.Wants}
 }
 
-// structured names the claims of a token that are there and give no key, because they are
-// arrays or objects. Empty means that there are none.
-func (f *Extractor) structured(choice *keysource.SourceList) string {
+// structured describes the first claim of a token that is a key source but an array or object, and
+// therefore gives no key. Empty means that there is none.
+func (x *Extractor) structured(choice *keysource.SourceList) string {
 	for _, s := range choice.Sources {
 		if s.Kind != keysource.JWT {
 			continue
 		}
-		token, _ := f.headerKey("Authorization")
+		token, _ := x.headerKey("Authorization")
 		raw := rawClaim(token, s.Name)
 		switch {
 		case len(raw) == 0:
@@ -121,57 +120,56 @@ func (f *Extractor) structured(choice *keysource.SourceList) string {
 	return ""
 }
 
-// preflight reports whether a browser asks what it may ask.
-func (f *Extractor) preflight() bool {
-	return string(f.Request.Method()) == "OPTIONS" && len(f.Request.Value("Access-Control-Request-Method")) > 0
+// preflight reports whether the request is a CORS preflight.
+func (x *Extractor) preflight() bool {
+	return string(x.Request.Method()) == "OPTIONS" && len(x.Request.Value("Access-Control-Request-Method")) > 0
 }
 
-// keyFrom returns the key that a source gives, nil without one, or why the
-// request is refused.
-func (f *Extractor) keyFrom(s *keysource.Source) (key []byte, bad string) {
+// keyFrom returns the key that a source gives, or nil if it gives none. If the request must be
+// refused, bad is the reason.
+func (x *Extractor) keyFrom(s *keysource.Source) (key []byte, bad string) {
 	switch s.Kind {
 	case keysource.Header:
-		return f.headerKey(s.Name)
+		return x.headerKey(s.Name)
 	case keysource.Path:
-		p := keysource.ParsePath(f.Grow(len(f.Request.Path())), f.Request.Path())
+		p := keysource.ParsePath(x.Grow(len(x.Request.Path())), x.Request.Path())
 		segment, sure := p.Segment(s.Segment)
 		if !sure {
 			return nil, badPath
 		}
 		return segment, ""
 	case keysource.Query:
-		v, same := queryValue(f.Grow(len(f.Request.Query())), f.Request.Query(), s.Name)
+		v, same := queryValue(x.Grow(len(x.Request.Query())), x.Request.Query(), s.Name)
 		if !same {
 			return nil, badTwoKeys
 		}
 		return v, ""
 	case keysource.Cookie:
-		return f.cookie(s.Name)
+		return x.cookie(s.Name)
 	case keysource.Host:
-		return hostName(f.Grow(len(f.Request.Host())), f.Request.Host()), ""
+		return hostName(x.Grow(len(x.Request.Host())), x.Request.Host()), ""
 	case keysource.JWT:
-		token, bad := f.headerKey("Authorization")
+		token, bad := x.headerKey("Authorization")
 		return jwtClaim(token, s.Name), bad
 	case keysource.IP:
-		return f.clientIPBehind(f.proxies()), ""
+		return x.clientIPBehind(x.proxies()), ""
 	case keysource.Mint:
-		return f.mint(f.Grow(mintRoom)), ""
+		return x.mint(x.Grow(mintRoom)), ""
 	}
 	return nil, ""
 }
 
-// headerKey returns the value that the header lines of that name have, those with
-// _ for - included: an app may take any of them for the key. What does not go on
-// to the app is not there.
-func (f *Extractor) headerKey(name string) (key []byte, bad string) {
-	for i := f.Request.FindAlike(name, 0); i >= 0; i = f.Request.FindAlike(name, i+1) {
-		_, v := f.Request.Field(i)
-		if f.Request.Class(i) == h1.FieldHost {
-			v = f.Request.Host() // what the app gets, also of an absolute-form target
+// headerKey returns the value of the header lines with a name, including lines with _ instead of -,
+// because an app may take any of them for the key. Lines that the app does not get are skipped.
+func (x *Extractor) headerKey(name string) (key []byte, bad string) {
+	for i := x.Request.FindAlike(name, 0); i >= 0; i = x.Request.FindAlike(name, i+1) {
+		_, v := x.Request.Field(i)
+		if x.Request.Class(i) == h1.FieldHost {
+			v = x.Request.Host() // the value that the app gets, also for a target in absolute form
 		}
 		switch {
-		case len(v) == 0 || f.removed().Has(f.Request.Class(i)):
-		case f.Request.Named(i):
+		case len(v) == 0 || x.removed().Has(x.Request.Class(i)):
+		case x.Request.Named(i):
 			return nil, badUnseen
 		case key == nil:
 			key = v
@@ -182,18 +180,18 @@ func (f *Extractor) headerKey(name string) (key []byte, bad string) {
 	return key, ""
 }
 
-// removed returns the fields that no app sees as the client sent them.
-func (f *Extractor) removed() h1.Set {
-	if _, trusted := f.proxies(); trusted {
+// removed returns the fields that the app does not get as the client sent them.
+func (x *Extractor) removed() h1.Set {
+	if _, trusted := x.proxies(); trusted {
 		return h1.HopByHop | h1.Shardway | h1.Lookalikes
 	}
 	return h1.HopByHop | h1.Shardway | h1.Lookalikes | h1.Forwarding
 }
 
-// cookie returns the first cookie of that name, and what speaks against it.
-func (f *Extractor) cookie(name string) (key []byte, bad string) {
-	for i := f.Request.Find("Cookie", 0); i >= 0; i = f.Request.Find("Cookie", i+1) {
-		_, field := f.Request.Field(i)
+// cookie returns the first cookie with a name. If the app may read another one, bad is the reason.
+func (x *Extractor) cookie(name string) (key []byte, bad string) {
+	for i := x.Request.Find("Cookie", 0); i >= 0; i = x.Request.Find("Cookie", i+1) {
+		_, field := x.Request.Field(i)
 		v, same := cookieValue(field, name)
 		if v == nil && same {
 			continue
@@ -202,7 +200,7 @@ func (f *Extractor) cookie(name string) (key []byte, bad string) {
 			key = v
 		}
 		switch {
-		case f.Request.Named(i):
+		case x.Request.Named(i):
 			bad = badUnseen
 		case !same || !bytes.Equal(v, key):
 			bad = badTwoKeys
@@ -211,25 +209,27 @@ func (f *Extractor) cookie(name string) (key []byte, bad string) {
 	return key, bad
 }
 
-// Grow returns f.scratch with room for n bytes.
-func (f *Extractor) Grow(n int) []byte {
-	if cap(f.scratch) < n {
-		f.scratch = make([]byte, 0, n)
+// Grow returns an empty slice of scratch memory with a capacity of n bytes. It is valid until the
+// next call.
+func (x *Extractor) Grow(n int) []byte {
+	if cap(x.scratch) < n {
+		x.scratch = make([]byte, 0, n)
 	}
-	return f.scratch[:0]
+	return x.scratch[:0]
 }
 
-// sticky takes the key from the sticky cookie, or makes one that the answer will set.
-// A value that this proxy cannot have set is replaced.
-func (f *Extractor) sticky() Found {
-	// Of several the first one counts: the app goes by Shardway-Key, not by the cookie.
-	if v, _ := f.cookie(StickyCookie); len(v) == mintedLen && isHex(v) {
+// sticky takes the key from the sticky cookie, or generates one that the response sets. It replaces
+// a value that Shardway cannot have set.
+func (x *Extractor) sticky() Found {
+	// The first of several cookies counts: the app uses Shardway-Key, not the cookie.
+	if v, _ := x.cookie(StickyCookie); len(v) == mintedLen && isHex(v) {
 		return Found{Key: v}
 	}
-	v := f.mint(make([]byte, 0, mintRoom))
+	v := x.mint(make([]byte, 0, mintRoom))
 	return Found{Key: v, Cookie: v}
 }
 
+// isHex reports whether v consists of hexadecimal digits.
 func isHex(v []byte) bool {
 	for _, b := range v {
 		digit := b >= '0' && b <= '9' || b >= 'a' && b <= 'f' || b >= 'A' && b <= 'F'
@@ -240,44 +240,44 @@ func isHex(v []byte) bool {
 	return true
 }
 
-// ClientIP returns the address of the client that a request is from: of the
-// connection, or behind trusted proxies the last one that none of them is.
-func (f *Extractor) ClientIP() []byte {
-	return f.clientIPBehind(f.TrustedProxies, f.Client.Trusted)
+// ClientIP returns the address of the client that sent the request. Behind trusted proxies it is the
+// last address that does not belong to a trusted proxy.
+func (x *Extractor) ClientIP() []byte {
+	return x.clientIPBehind(x.TrustedProxies, x.Client.Trusted)
 }
 
-// proxies returns the networks whose forwarding headers count for keys, and whether the
-// connection comes from one of them.
-func (f *Extractor) proxies() (proxies []netip.Prefix, trusted bool) {
-	if f.Keys != nil && f.Keys.usesProxies {
-		return f.Keys.proxies, forwarded.IsTrusted(f.Client.Addr, f.Keys.proxies)
+// proxies returns the networks of the proxies whose forwarding headers count for keys, and whether
+// the client belongs to one of them.
+func (x *Extractor) proxies() (proxies []netip.Prefix, trusted bool) {
+	if x.Keys != nil && x.Keys.usesProxies {
+		return x.Keys.proxies, forwarded.IsTrusted(x.Client.Addr, x.Keys.proxies)
 	}
-	return f.TrustedProxies, f.Client.Trusted
+	return x.TrustedProxies, x.Client.Trusted
 }
 
-// clientIPBehind is clientIP with other trusted proxies.
-func (f *Extractor) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte {
-	f.scratch = append(f.scratch[:0], f.Client.Text...)
+// clientIPBehind is ClientIP for the given trusted proxies.
+func (x *Extractor) clientIPBehind(proxies []netip.Prefix, trusted bool) []byte {
+	x.scratch = append(x.scratch[:0], x.Client.Text...)
 	if !trusted {
-		return f.scratch
+		return x.scratch
 	}
 	const name = "X-Forwarded-For"
 	var lines [][]byte
-	for i := f.Request.Find(name, 0); i >= 0; i = f.Request.Find(name, i+1) {
-		_, v := f.Request.Field(i)
+	for i := x.Request.Find(name, 0); i >= 0; i = x.Request.Find(name, i+1) {
+		_, v := x.Request.Field(i)
 		lines = append(lines, v)
 	}
 	list := bytes.Split(bytes.Join(lines, []byte(",")), []byte(","))
 	for _, entry := range slices.Backward(list) {
 		a, err := netip.ParseAddr(string(bytes.TrimSpace(entry)))
 		if err != nil {
-			break // what stands before it cannot be trusted either
+			break // earlier entries cannot be trusted either
 		}
 		a = a.Unmap().WithZone("")
-		f.scratch = a.AppendTo(f.scratch[:0])
+		x.scratch = a.AppendTo(x.scratch[:0])
 		if !forwarded.IsTrusted(a, proxies) {
 			break
 		}
 	}
-	return f.scratch
+	return x.scratch
 }

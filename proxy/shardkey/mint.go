@@ -5,43 +5,45 @@ import (
 	"encoding/hex"
 )
 
-// mintRoom is the memory that mint needs: for the key, and what it is made of.
+// mintRoom is the capacity that mint needs, for the key and for the random bytes.
 const mintRoom = mintedLen + mintedLen/2
 
-// mint makes a key that nobody has, in memory of that much room.
-func mint(dst []byte) []byte {
+// randomKey returns a new random key in dst, which must have a capacity of mintRoom.
+func randomKey(dst []byte) []byte {
 	random := dst[mintedLen:mintRoom]
 	_, _ = rand.Read(random) // never fails
 	return hex.AppendEncode(dst[:0], random)
 }
 
-// mintDraws is how many keys are drawn at most for one request. With half of the nodes
+// mintDraws is the maximum number of keys that are drawn for one request. With half of the nodes
 // cordoned, one request in 65,536 gets a key of a cordoned node.
 const mintDraws = 16
 
-// Placement reports whether a new key may belong to a shard.
+// Placement is whether a new key may belong to a shard.
 type Placement uint8
 
 const (
-	PlaceAvoided Placement = iota // its owner gets no new keys, or it has none that serves
+	// PlaceAvoided means that the owner takes no new keys, or that there is no serving owner.
+	PlaceAvoided Placement = iota
+	// PlaceElsewhere means that another node owns the shard and takes new keys.
 	PlaceElsewhere
+	// PlaceHere means that this node owns the shard and takes new keys.
 	PlaceHere
 )
 
-// mint makes a key that no request has had, whose shard belongs to a node that takes new keys.
-// The first key that is drawn counts if it may, so keys are spread as shards are. If it may
-// not, a shard of this node is preferred to one of another node: that saves a hop. dst needs
-// mintRoom bytes.
-func (f *Extractor) mint(dst []byte) []byte {
-	key := mint(dst)
-	if f.Place == nil || f.Place(key) != PlaceAvoided {
+// mint returns a new key whose shard belongs to a node that takes new keys. It takes the first drawn
+// key if possible, so that keys are distributed like shards. Otherwise it prefers a shard of this
+// node, which saves a hop. dst needs a capacity of mintRoom.
+func (x *Extractor) mint(dst []byte) []byte {
+	key := randomKey(dst)
+	if x.Place == nil || x.Place(key) != PlaceAvoided {
 		return key
 	}
 	var elsewhere [mintedLen]byte
 	found := false
 	for range mintDraws - 1 {
-		key = mint(dst)
-		switch f.Place(key) {
+		key = randomKey(dst)
+		switch x.Place(key) {
 		case PlaceHere:
 			return key
 		case PlaceElsewhere:

@@ -8,19 +8,16 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// The functions of this file take a key out of one part of a request. Spellings
-// that every app takes for the same value give the same key: queries are
-// percent-decoded, host names lowered. They return nil when there is none; dst is
-// scratch memory for what has to be rewritten.
+// The functions of this file read a key from one part of a request. Spellings that every app reads
+// as the same value give the same key: queries are percent-decoded, host names are converted to
+// lower case. They return nil if there is no key. dst is scratch memory for the result.
 
-// queryValue returns the first non-empty value of a query parameter, in dst; same
-// tells that no other one differs from it, also for apps that part a query at
-// semicolons (Rack before 3, Python before 3.10, CGI.pm), which see this key and no
-// other then.
+// queryValue returns the first non-empty value of a query parameter, in dst. same means that no
+// other value differs from it. That includes apps that split a query at semicolons (Rack before 3,
+// Python before 3.10, CGI.pm): they see the same key.
 //
-// fasthttp.Args decodes one pair after the other. Given the whole query, it would
-// keep some 60 bytes for each pair of two; and what it says of several values and
-// of semicolons is not asked.
+// fasthttp.Args decodes one pair at a time, because for the whole query it would keep about 60 bytes
+// for each pair. Its handling of repeated parameters and semicolons is not used.
 func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 	args := fasthttp.AcquireArgs()
 	defer fasthttp.ReleaseArgs(args)
@@ -49,9 +46,9 @@ func queryValue(dst, query []byte, name string) (value []byte, same bool) {
 	return value, same && seen == (value != nil)
 }
 
-// valueIn returns the value of a pair, nil if it is empty or the name is another.
-// Not sure: Args keeps a plus behind a percent sign at the very end, which others
-// read as a space there too. (Of a name, theirs is none that can be configured.)
+// valueIn returns the value of a pair, or nil if it is empty or has another name. sure is false if
+// the pair ends in "%+": Args keeps that plus sign, and other parsers read a space. (A name that
+// ends so cannot be configured.)
 func valueIn(args *fasthttp.Args, pair []byte, name string) (value []byte, sure bool) {
 	args.ParseBytes(pair)
 	if value = args.Peek(name); len(value) == 0 {
@@ -62,10 +59,9 @@ func valueIn(args *fasthttp.Args, pair []byte, name string) (value []byte, sure 
 	return value, !bytes.HasSuffix(n, half) && !bytes.HasSuffix(v, half)
 }
 
-// cookieValue returns the first non-empty value of a cookie in one Cookie field; same
-// tells that no other one differs from it, also for apps that pass over blanks beside the
-// equals sign (Go, Django, Express) or part cookies at them (Python's http.cookies), of
-// which some see this key, or another one, and others do not.
+// cookieValue returns the first non-empty value of a cookie in one Cookie field. same means that no
+// other value differs from it. Apps that skip blanks next to the equals sign (Go, Django, Express)
+// or split cookies at blanks (Python's http.cookies) may see another key; then same is false.
 func cookieValue(field []byte, name string) (value []byte, same bool) {
 	same = true
 	for pair := range bytes.SplitSeq(field, []byte(";")) {
@@ -86,8 +82,8 @@ func cookieValue(field []byte, name string) (value []byte, same bool) {
 // blanks are the white space of RFC 9110.
 const blanks = " \t"
 
-// blankCookie reports whether blanks in a pair of a Cookie field have some read the cookie
-// otherwise than others. Those within quotes are nobody's ends.
+// blankCookie reports whether parsers read the cookie differently because of blanks in a pair of a
+// Cookie field. No parser splits at blanks within quotes.
 func blankCookie(pair, n, v []byte, name string) bool {
 	if len(v) > 1 && v[0] == '"' && bytes.IndexByte(v[1:], '"') == len(v)-2 {
 		pair = pair[:len(n)+1]
@@ -108,7 +104,7 @@ func blankCookie(pair, n, v []byte, name string) bool {
 	}
 }
 
-// hostName returns a Host field lowered, without its port and final dot.
+// hostName returns a Host field in lower case, without its port and final dot.
 func hostName(dst, host []byte) []byte {
 	if i := bytes.LastIndexByte(host, ':'); i >= 0 && bytes.IndexByte(host[i:], ']') < 0 {
 		host = host[:i]
@@ -124,9 +120,9 @@ func hostName(dst, host []byte) []byte {
 	return orNil(dst)
 }
 
-// jwtClaim returns a claim of a bearer token: a string as it is, a number or
-// boolean as it is written. Nothing is verified: the app does that, and a forged
-// claim only chooses the node that will refuse it.
+// jwtClaim returns a claim of a bearer token: the value of a string, or the text of a number or
+// boolean. It verifies nothing: the app does that, and a forged claim only selects the node whose
+// app refuses it.
 func jwtClaim(authorization []byte, claim string) []byte {
 	raw := rawClaim(authorization, claim)
 	if len(raw) == 0 {
@@ -145,7 +141,7 @@ func jwtClaim(authorization []byte, claim string) []byte {
 	return raw
 }
 
-// rawClaim returns a claim of a bearer token as JSON, nil without a token or such a claim.
+// rawClaim returns a claim of a bearer token as JSON, or nil if there is none.
 func rawClaim(authorization []byte, claim string) json.RawMessage {
 	const scheme = "bearer "
 	if len(authorization) < len(scheme) || !bytes.EqualFold(authorization[:len(scheme)], []byte(scheme)) {
@@ -167,7 +163,7 @@ func rawClaim(authorization []byte, claim string) json.RawMessage {
 	return claims[claim]
 }
 
-// orNil makes an empty value none.
+// orNil returns v, or nil if it is empty.
 func orNil(v []byte) []byte {
 	if len(v) == 0 {
 		return nil

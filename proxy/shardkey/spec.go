@@ -7,34 +7,32 @@ import (
 	"shardway/keysource"
 )
 
-// Spec says where the keys of requests are found, in the words of the
-// configuration.
+// Spec describes where the keys of requests are found, in the words of the configuration.
 type Spec struct {
-	// Sources are tried in order, as package keysource reads them. Empty means
+	// Sources are tried in order. Package keysource defines their syntax. Empty means
 	// header:X-Shard-Key.
 	Sources []string
-	// Routes give requests below a path prefix sources of their own. The longest
-	// prefix counts.
+	// Routes define other sources for requests below a path prefix. The longest prefix wins.
 	Routes []Route
-	// OnMissingKey says what a request without a key gets: reject (the default),
-	// local, hash-path or cookie.
+	// OnMissingKey defines what a request without a key gets: reject (the default), local,
+	// hash-path or cookie.
 	OnMissingKey string
 }
 
 // Route is one line of KeySpec.Routes.
 type Route = keysource.Route
 
-// Keys finds the key of a request. It never changes once made.
+// Keys is a key configuration. It does not change.
 type Keys struct {
 	table   *keysource.Table
 	missing keysource.Missing
-	// usesProxies: keys depend on forwarding headers, which count from proxies alone;
-	// false: they do not, or the settings say whose count.
+	// usesProxies means that the configuration itself defines the trusted proxies whose
+	// forwarding headers count for keys. Otherwise those of the Extractor count.
 	usesProxies bool
 	proxies     []netip.Prefix
 }
 
-// Parse reads a canonical key configuration, as keysource.Config.Canonical wrote it.
+// Parse reads a canonical key configuration, the result of keysource.Config.Canonical.
 func Parse(text string) (*Keys, error) {
 	c, err := keysource.ParseConfig(text)
 	if err != nil {

@@ -1,0 +1,11 @@
+// Package shardkey finds the key of a request, which selects its shard.
+//
+// Keys is the key configuration: the sources of keys for each path prefix, and what a request
+// without a key gets. Spec describes it in the words of the configuration. Keys does not change
+// after New, so any number of goroutines may use it.
+//
+// Extractor applies a Keys to the requests of one connection, and belongs to the goroutine of that
+// connection. Extractor.Find returns the key, or the problem with which the request is refused.
+// A request is refused if the app could read a different key from it than this package does:
+// otherwise the node and the app would disagree about the owner.
+package shardkey
